@@ -9,11 +9,11 @@
  * neither.
  *
  * There are two kinds of driver.
- * - A connected driver (`caps.connected`) sets connections up: NIC_EVENT_HELLO reports a connect request to the
+ * - A connected driver (`caps.connected`) sets connections up: NIC_EVENT_CONNECT reports a connect request to the
  * acceptor, a handshake payload travels each way, each received packet names its peer, and the end of a peer is
  * reported.
  * - A datagram driver has address handles only: connect() makes one, its UP says that it exists, and the other port is
- *   not involved. Received packets name no peer. NIC_EVENT_DOWN never occurs; NIC_EVENT_REFUSED may.
+ *   not involved. Received packets name no peer. NIC_EVENT_DOWN never occurs; NIC_EVENT_UNREACHABLE may.
  *
  * Whatever a driver does not promise in its caps, the caller adds above it.
  */
@@ -25,11 +25,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NIC_ADDR_BYTES_MAX  232 /* of an address blob */
-#define NIC_HELLO_BYTES_MAX 128 /* of a handshake payload */
-#define NIC_TEXT_BYTES_MAX  320 /* of an error text, its final zero included */
-#define NIC_PEER_NONE       UINT32_MAX
-#define NIC_PEER_BULK       (UINT32_MAX - 1) /* nic_pkt.peer of a bulk event: struct nic_bulk_ops */
+#define NIC_ADDR_BYTES_MAX      232 /* of an address blob */
+#define NIC_HANDSHAKE_BYTES_MAX 128 /* of a handshake payload */
+#define NIC_TEXT_BYTES_MAX      320 /* of an error text, its final zero included */
+#define NIC_PEER_NONE           UINT32_MAX
+#define NIC_PEER_BULK           (UINT32_MAX - 1) /* nic_pkt.peer of a bulk event: struct nic_bulk_ops */
 
 struct group_key;
 struct nic_port;
@@ -76,8 +76,8 @@ struct nic_caps {
 	uint32_t headroom_bytes;   /* reserved in front of a packet, for network headers */
 	uint32_t body_align;       /* of received bodies: a power of two, at least 1 */
 	uint64_t body_bytes_max;   /* largest body. Datagram drivers: tx_bytes_max() may be lower for a peer */
-	uint64_t reap_ns;          /* a committed body is released within this time without further traffic. 0: by
-				      tx_commit(), which copies. UINT64_MAX: unbounded, hence no zero_copy_tx */
+	uint64_t release_ns;       /* a committed body is released within this time without further traffic. 0: by
+				   tx_commit(), which copies. UINT64_MAX: unbounded, hence no zero_copy_tx */
 	uint32_t slots;            /* packets in flight towards one peer before -EAGAIN, at least */
 	uint64_t bulk_bytes_min;   /* one_sided: shorter messages are faster in packets */
 	uint32_t rx_slots;         /* packets that a queue stores until recv(), of all peers together. 0: many, or
@@ -89,12 +89,12 @@ struct nic_caps {
 /** Counters of a port since open(), all queues together. A driver leaves those at 0 that it does not count. */
 struct nic_stats {
 	uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes;
-	uint64_t rx_foreign;   /* for another receiver: other protocols, ports, addresses, users of the device */
-	uint64_t rx_malformed; /* for this port, with wrong lengths, checksums or versions */
-	uint64_t rx_missed;    /* dropped by the device or kernel for lack of room */
-	uint64_t tx_dropped;   /* committed, but rejected by the device or kernel */
-	uint64_t kicks;        /* wake-ups sent to sleeping peers */
-	uint64_t refused;      /* connect requests of unauthenticated peers, and malformed ones */
+	uint64_t rx_unexpected; /* for another receiver: other protocols, ports, addresses, users of the device */
+	uint64_t rx_malformed;  /* for this port, with wrong lengths, checksums or versions */
+	uint64_t rx_missed;     /* dropped by the device or kernel for lack of room */
+	uint64_t tx_dropped;    /* committed, but rejected by the device or kernel */
+	uint64_t kicks;         /* wake-ups sent to sleeping peers */
+	uint64_t refused;       /* connect requests of unauthenticated peers, and malformed ones */
 };
 
 /** Error text. A function fills `text` on each failure that needs more explanation than its errno. */
@@ -130,7 +130,7 @@ struct nic_config {
 	const char *listen; /* interface name, subnet (a.b.c.d/n, or IPv6) or address to bind. NULL: any */
 	/** Finds the registrable block of the caller's memory that contains [at, at + len); its address is fixed from
 	 * then on. false: the range is in no such block. Control thread. NULL: the caller has no such memory. */
-	bool (*memory_piece)(const void *at, size_t len, void **base, size_t *bytes);
+	bool (*memory_block)(const void *at, size_t len, void **base, size_t *bytes);
 	const void *memory; /* [memory, memory + memory_bytes) contains all those blocks. memory_bytes 0: unknown */
 	uint64_t memory_bytes;
 	const struct nic_budget *budget; /* outlives the port. NULL: no budget */
@@ -139,22 +139,22 @@ struct nic_config {
 };
 
 enum nic_event_type {
-	NIC_EVENT_HELLO,  /* connect request. The callback returns 0 to accept, and fills reply; -errno rejects */
-	NIC_EVENT_UP,     /* `peer` can be attached. Connecting side: `hello` is the payload of the acceptor's reply */
-	NIC_EVENT_DOWN,   /* the peer's process or connection is gone. Packets that arrived can still be received */
-	NIC_EVENT_FAILED, /* connect() failed: `error`, `text` */
-	NIC_EVENT_REFUSED /* an ICMP error or the like: no socket has the port that `peer` is sent to. Anybody can forge
-			     it, so it proves nothing. During a connect() `peer` is NIC_PEER_NONE */
+	NIC_EVENT_CONNECT, /* connect request. The callback returns 0 to accept, and fills reply; -errno rejects */
+	NIC_EVENT_UP, /* `peer` can be attached. Connecting side: `handshake` is the payload of the acceptor's reply */
+	NIC_EVENT_DOWN,       /* the peer's process or connection is gone. Packets that arrived can still be received */
+	NIC_EVENT_FAILED,     /* connect() failed: `error`, `text` */
+	NIC_EVENT_UNREACHABLE /* an ICMP error or the like: no socket has the port that `peer` is sent to. Anybody can
+			     forge it, so it proves nothing. During a connect() `peer` is NIC_PEER_NONE */
 };
 
 struct nic_event {
 	enum nic_event_type type;
-	uint32_t peer;     /* UP, DOWN: [0, caps.peers_max), unique until drop(). NIC_PEER_NONE otherwise */
-	uint32_t queue;    /* HELLO, UP, DOWN: queue of this port that the peer belongs to */
-	void *user;        /* connect()'s. NULL on the accepting side */
-	const void *hello; /* HELLO, UP: handshake payload of the other side */
-	size_t hello_len;
-	void *reply; /* HELLO: buffer of NIC_HELLO_BYTES_MAX for the acceptor's handshake payload */
+	uint32_t peer;         /* UP, DOWN: [0, caps.peers_max), unique until drop(). NIC_PEER_NONE otherwise */
+	uint32_t queue;        /* HELLO, UP, DOWN: queue of this port that the peer belongs to */
+	void *user;            /* connect()'s. NULL on the accepting side */
+	const void *handshake; /* HELLO, UP: handshake payload of the other side */
+	size_t handshake_len;
+	void *reply; /* HELLO: buffer of NIC_HANDSHAKE_BYTES_MAX for the acceptor's handshake payload */
 	size_t *reply_len;
 	int error;        /* FAILED, DOWN: -errno */
 	const char *text; /* FAILED, DOWN: explanation */
@@ -195,10 +195,10 @@ struct nic_port_ops {
 	 *
 	 * Datagram drivers: makes an address handle of queue `queue`. step() reports UP (without payload) or FAILED
 	 * with `user`. Each call makes a new handle, also for an address that has one. With NIC_STEER_HASH
-	 * `remote_queue` is NIC_ROUTE(queue, flow): each flow may arrive at another queue. `hello` is not sent.
+	 * `remote_queue` is NIC_ROUTE(queue, flow): each flow may arrive at another queue. `handshake` is not sent.
 	 */
 	int (*connect)(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err);
+		       const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err);
 	/** Does pending work and reports events. Returns the absolute time by which to call it again; UINT64_MAX: no
 	 * such time. */
 	uint64_t (*step)(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);
@@ -252,8 +252,8 @@ struct nic_tx {
 	uint8_t *body; /* connected drivers: aligned to 64, or to 32 if it shares the head's line. Write only: content
 			  is undefined */
 	uint64_t body_len;
-	uint64_t cookie; /* the driver's */
-	void *link;      /* the driver's */
+	uint64_t cookie;   /* the driver's */
+	void *driver_data; /* the driver's */
 	uint32_t peer;
 	uint8_t order;    /* enum nic_order. tx_reserve() of a driver that uses it sets ALL; the caller may change it */
 	uint8_t priority; /* [0, NIC_PRIORITY_MAX]. tx_reserve() sets 0; the caller may change it. The network sends
@@ -265,14 +265,14 @@ struct nic_raw_ops;
 struct nic_bulk_ops;
 
 /** Receive placement: where a driver writes a message body that arrives in several packets. */
-struct nic_place {
+struct nic_placement {
 	uint8_t *at; /* room for the whole body, inside the memory of `owner` */
 	void *owner; /* its reference count; one reference passes to the driver, which returns it with the packet */
 };
 /** Called by recv() when part of a message has arrived. `head` is its head, `len` the length of its body. true: the
  * driver writes the body at out->at. false: it uses memory of its own. recv() returns the message when it is complete,
  * with its body at `at`, unless the peer ends first. */
-typedef bool nic_place_fn(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_place *out);
+typedef bool nic_placement_fn(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_placement *out);
 
 /**
  * Queue operations. Called by the thread that holds the shard of the queue, except where noted. They take no lock,
@@ -305,8 +305,8 @@ struct nic_queue_ops {
 	 * the driver releases its reference of `owner`. On success the driver has taken one reference; tx_cancel()
 	 * releases it at once. The caller does not write tx->body. NULL: the driver copies bodies.
 	 */
-	int (*tx_lend)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, void *owner,
-		       struct nic_tx *tx);
+	int (*tx_zero_copy)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, void *owner,
+			    struct nic_tx *tx);
 	/** Returns how many packets can be committed now for this peer; may be too low. 0: not attached, or none. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
 	/** Returns the largest body for this peer now. With datagram drivers path MTU discovery may lower it, down to
@@ -348,13 +348,13 @@ struct nic_queue_ops {
 	 * that is silent and awaited, and reports DOWN if it stays silent. Called on the queue's thread. Set before the
 	 * first attach(). NULL: the driver detects the end of a peer by itself.
 	 */
-	void (*watch)(struct nic_queue *q, bool (*owes)(void *ctx, uint32_t peer), void *ctx);
+	void (*set_liveness_callback)(struct nic_queue *q, bool (*awaits_reply)(void *ctx, uint32_t peer), void *ctx);
 	/** Sets the receive placement callback. It runs on the queue's thread. Set before the first attach(). NULL: the
 	 * driver receives each message in one packet. */
-	void (*placing)(struct nic_queue *q, nic_place_fn *place, void *ctx);
+	void (*set_placement)(struct nic_queue *q, nic_placement_fn *place, void *ctx);
 	/** Prefetches the cache lines that sending to this peer uses. A hint without other effect. NULL: there is
 	 * nothing to prefetch. */
-	void (*expect)(struct nic_queue *q, uint32_t peer);
+	void (*prefetch)(struct nic_queue *q, uint32_t peer);
 	const struct nic_raw_ops *raw;   /* NULL: no device below */
 	const struct nic_bulk_ops *bulk; /* NULL: no caps.one_sided */
 };
@@ -408,11 +408,11 @@ struct nic_bulk_ops {
 };
 
 /** `remote_queue` of connect() for datagram drivers that steer by hash: a queue, and the number of a flow (a UDP source
- * port, say), [0, NIC_PATHS). */
+ * port, say), [0, NIC_FLOWS). */
 #define NIC_ROUTE(queue, flow) ((queue) | (flow) << 16)
 #define NIC_ROUTE_QUEUE(route) ((route)&0xffffu)
-#define NIC_ROUTE_PATH(route)  ((route) >> 16)
-#define NIC_PATHS              65536u
+#define NIC_ROUTE_FLOW(route)  ((route) >> 16)
+#define NIC_FLOWS              65536u
 
 /** First member of every driver's queue. */
 struct nic_queue {

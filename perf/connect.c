@@ -98,7 +98,7 @@ int connect_open(struct peer *p, const struct perf_opts *o)
 	struct far_opts opts = {.init_method = url,
 				.nic = o->nic,
 				.security = o->security,
-				.driver = o->via == PERF_VIA_DIRECT ? FAR_DRIVER_SHARED : FAR_DRIVER_OWN,
+				.progress = o->via == PERF_VIA_DIRECT ? FAR_PROGRESS_SHARED : FAR_PROGRESS_DEDICATED,
 				.shards = (unsigned)o->shards,
 				.init_timeout_ns = o->timeout_ns ? o->timeout_ns : TIMEOUT_NS,
 				.peer_limit_ns = PEER_LIMIT_NS};

@@ -33,7 +33,7 @@ static struct far_to to_of(const struct fanout *f, size_t i)
 
 static enum far_status together(struct fanout *f, struct far_err *err)
 {
-	struct far_fanout_opts opts = {.into = f->sums, .slice_bytes = f->o->bytes, .dtype = FAR_F32};
+	struct far_fanout_opts opts = {.recv_buf = f->sums, .slice_bytes = f->o->bytes, .dtype = FAR_F32};
 	struct far_future *future;
 	enum far_status status = far_rpc_fanout(f->peer.agent, "far::add", FAR_ARGS(&f->at, &f->bt), f->target,
 						f->targets, &opts, NULL, &future, err);

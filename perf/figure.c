@@ -77,7 +77,7 @@ const char *figure_verdict(bool pass)
 
 /* ---- output ---- */
 
-static void tell_conditions(const struct figure_opts *o, const struct cluster_cost *cost, uint64_t rtt_ns, FILE *f)
+static void print_conditions(const struct figure_opts *o, const struct cluster_cost *cost, uint64_t rtt_ns, FILE *f)
 {
 	fprintf(f, "%s: MTU %" PRIu64 ", %" PRIu64 " Gb/s, base round trip %.2f us, seed %" PRIu64 ", ", o->what,
 		o->mtu, o->gbps, (double)rtt_ns / 1e3, o->seed);
@@ -117,7 +117,7 @@ void figure_begin(struct figure_report *r, const struct figure_world *w)
 	if (r->begun)
 		return;
 	r->begun = true;
-	tell_conditions(r->o, &cluster_cost_default, w->rtt_ns, figure_human(r->o));
+	print_conditions(r->o, &cluster_cost_default, w->rtt_ns, figure_human(r->o));
 	r->f = open_memstream(&r->text, &r->size);
 	must(r->f != NULL);
 	json_begin(&r->json, r->f);
@@ -136,20 +136,20 @@ int figure_end(struct figure_report *r, int bad)
 	return bad;
 }
 
-static void tell_more(const struct figure_world *w, const struct sim_stats *s, const struct far_nic_stats *sum)
+static void print_more(const struct figure_world *w, const struct sim_stats *s, const struct far_nic_stats *sum)
 {
 	FILE *f = figure_human(w->o);
 	fprintf(f,
 		"    %" PRIu64 " packets; %" PRIu64 " lost by chance, %" PRIu64 " by full queues; %" PRIu64
 		" sent again, %" PRIu64 " of them for nothing, %" PRIu64 " time-outs; %" PRIu64 " calls failed",
-		s->sent, s->dropped[SIM_DROP_LOSS], s->dropped[SIM_DROP_QUEUE], sum->resent, sum->needless,
+		s->sent, s->dropped[SIM_DROP_LOSS], s->dropped[SIM_DROP_QUEUE], sum->resent, sum->spurious_retransmits,
 		sum->timeouts, w->failed_n);
 	if (w->failed_n)
 		fprintf(f, ", the first: %s", w->failed.text);
 	fprintf(f, "\n");
 }
 
-void figure_tell_world(const struct figure_world *w, struct json *j)
+void figure_print_world(const struct figure_world *w, struct json *j)
 {
 	struct far_nic_stats sum = {.resent = 0};
 	struct sim_stats s;
@@ -160,7 +160,7 @@ void figure_tell_world(const struct figure_world *w, struct json *j)
 		for (unsigned p = 0; a && p < far_nic_ports(a); p++)
 			if (far_nic_stats_read(a, p, &one, NULL) == FAR_OK) {
 				sum.resent += one.resent;
-				sum.needless += one.needless;
+				sum.spurious_retransmits += one.spurious_retransmits;
 				sum.timeouts += one.timeouts;
 			}
 	}
@@ -168,10 +168,10 @@ void figure_tell_world(const struct figure_world *w, struct json *j)
 	json_u64(j, "lost", s.dropped[SIM_DROP_LOSS]);
 	json_u64(j, "dropped_by_queues", s.dropped[SIM_DROP_QUEUE]);
 	json_u64(j, "resent", sum.resent);
-	json_u64(j, "needless", sum.needless);
+	json_u64(j, "needless", sum.spurious_retransmits);
 	json_u64(j, "timeouts", sum.timeouts);
 	json_u64(j, "calls_failed", w->failed_n);
-	tell_more(w, &s, &sum);
+	print_more(w, &s, &sum);
 }
 
 /* ---- the command ---- */
@@ -241,13 +241,14 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		  "of the switch, of which a queue may have 8 times what is free (incast 1000000, mix 12M)", NULL}},
 		{SWITCHED, {"workers", 0, OPTION_COUNT, &o.workers, 2, 1000, "N", "workers that send (100)", NULL}},
 		{GOODPUT | INCAST,
-		 {"bytes", 0, OPTION_SIZE, &o.bytes, 1, FAR_MSG_WHOLE_MAX, "SIZE",
+		 {"bytes", 0, OPTION_SIZE, &o.bytes, 1, FAR_MSG_EAGER_MAX, "SIZE",
 		  "of a message (goodput 8M, incast 256K)", NULL}},
 		{GOODPUT | INCAST,
 		 {"messages", 0, OPTION_COUNT, &o.messages, 1, 1000000, "N",
 		  "messages to measure: in all (100), or at least per sender (incast 10)", NULL}},
 		{SESSIONS,
-		 {"sessions", 0, OPTION_COUNT, &o.sessions, 1, FAR_LINK_PEERS_MAX, "N", "other shards (20000)", NULL}},
+		 {"sessions", 0, OPTION_COUNT, &o.sessions, 1, FAR_TRANSPORT_PEERS_MAX, "N", "other shards (20000)",
+		  NULL}},
 		{SESSIONS,
 		 {"depth", 0, OPTION_COUNT, &o.depth, 1, 64, "N", "calls at a time, after one at a time (16)", NULL}},
 		{SESSIONS,

@@ -108,7 +108,7 @@ FILE *figure_human(const struct figure_opts *o);
 /** "PASS", "MISS". */
 const char *figure_verdict(bool pass);
 /** What of a world belongs into each result: failed calls, losses, what was sent again. */
-void figure_tell_world(const struct figure_world *w, struct json *j);
+void figure_print_world(const struct figure_world *w, struct json *j);
 
 /* ---- sizes of messages (figure_mixes.c) ---- */
 

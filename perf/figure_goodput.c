@@ -47,7 +47,7 @@ static void small(struct cluster_worker *worker, void *ctx)
 	}
 }
 
-static void tell_small(const struct goodput *g, struct json *j)
+static void print_small(const struct goodput *g, struct json *j)
 {
 	uint64_t p50 = hist_quantile(&g->calls, 0.5), p99 = hist_quantile(&g->calls, 0.99);
 	fprintf(figure_human(g->w.o),
@@ -87,8 +87,8 @@ static void tell(const struct goodput *g, uint64_t loss, struct json *j)
 		json_bool(j, "pass", pass);
 	}
 	if (o->small)
-		tell_small(g, j);
-	figure_tell_world(&g->w, j);
+		print_small(g, j);
+	figure_print_world(&g->w, j);
 	json_close(j);
 }
 

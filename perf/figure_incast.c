@@ -159,7 +159,7 @@ static void tell(const struct incast *in, struct json *j)
 		json_double(j, "bystander_target_ns", BYSTANDER_TARGET);
 		json_bool(j, "bystander_pass", quick);
 	}
-	figure_tell_world(&in->w, j);
+	figure_print_world(&in->w, j);
 	json_close(j);
 }
 

@@ -166,7 +166,7 @@ static double quantile(const struct tenth *t, double q)
 	return t->n ? t->slowdown[i ? i - 1 : 0] : 0;
 }
 
-static void tell_tenth(struct mix *m, unsigned i, struct json *j)
+static void print_tenth(struct mix *m, unsigned i, struct json *j)
 {
 	struct tenth *t = &m->tenths[i];
 	FILE *f = figure_human(m->w.o);
@@ -204,9 +204,9 @@ static void tell(struct mix *m, struct json *j)
 	json_u64(j, "virtual_ns", m->until_ns - m->from_ns);
 	json_array(j, "tenths");
 	for (unsigned i = 0; i < TENTHS; i++)
-		tell_tenth(m, i, j);
+		print_tenth(m, i, j);
 	json_close(j);
-	figure_tell_world(&m->w, j);
+	figure_print_world(&m->w, j);
 	json_close(j);
 }
 

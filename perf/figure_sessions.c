@@ -141,8 +141,8 @@ static int sessions_open(struct sessions *s)
 	struct nic_err err = {""};
 	struct nic_caps caps;
 	struct nic_port *below = virtual_shards_open();
-	const struct link_config link = {.queues = 1, .head_bytes = sizeof(struct shm_head), .signal = no_ctl};
-	if (!below || link_open(below, &link, &s->port, &err)) {
+	const struct transport_config link = {.queues = 1, .head_bytes = sizeof(struct shm_head), .signal = no_ctl};
+	if (!below || transport_open(below, &link, &s->port, &err)) {
 		fprintf(stderr, "%s: %s\n", s->o->what, below ? err.text : "no memory");
 		if (below)
 			below->ops->close(below);
@@ -187,7 +187,7 @@ static void sessions_close(struct sessions *s)
 
 /* ---- calls ---- */
 
-static void on_done(void *user, const struct outcome *o)
+static void on_done(void *user, const struct completion *o)
 {
 	struct sessions *s = user;
 	s->under_way--;
@@ -220,7 +220,7 @@ static uint64_t now_ns(void)
 /* Whom the calls are for, as far ahead as the shard looks into its ring of submissions. */
 struct targets {
 	uint32_t of, in_turn; /* sessions; the next one, where they are no more than calls under way */
-	uint32_t next[2 * SESSION_EXPECT], at;
+	uint32_t next[2 * SESSION_PREFETCH_AHEAD], at;
 };
 
 static uint32_t draw(struct sessions *s, struct targets *t, uint64_t depth)
@@ -230,21 +230,22 @@ static uint32_t draw(struct sessions *s, struct targets *t, uint64_t depth)
 
 static uint32_t next_target(struct sessions *s, struct targets *t, uint64_t depth)
 {
-	uint32_t n = 2 * SESSION_EXPECT, to = t->next[t->at % n], soon = t->next[(t->at + SESSION_EXPECT) % n];
+	uint32_t n = 2 * SESSION_PREFETCH_AHEAD, to = t->next[t->at % n],
+		 soon = t->next[(t->at + SESSION_PREFETCH_AHEAD) % n];
 	uint32_t later = draw(s, t, depth);
 	t->next[t->at++ % n] = later;
-	session_expect(s->shard, later / VIRTUAL_SHARDS_EACH, later % VIRTUAL_SHARDS_EACH);
-	session_expect_soon(s->shard, soon / VIRTUAL_SHARDS_EACH, soon % VIRTUAL_SHARDS_EACH);
+	session_set_info(s->shard, later / VIRTUAL_SHARDS_EACH, later % VIRTUAL_SHARDS_EACH);
+	session_prefetch_queue(s->shard, soon / VIRTUAL_SHARDS_EACH, soon % VIRTUAL_SHARDS_EACH);
 	return to;
 }
 
 /* `depth` at a time, to the first `of` sessions: at random, or, when they are no more, one after the other. */
-static struct cost visit(struct sessions *s, uint64_t calls, uint64_t depth, uint32_t of)
+static struct cost lookup(struct sessions *s, uint64_t calls, uint64_t depth, uint32_t of)
 {
 	uint64_t before = now_ns(), instructions = counted(s), acks = virtual_shards_acks(s->below);
 	uint64_t begun = 0, passes = 0;
 	struct targets targets = {.of = of};
-	for (unsigned i = 0; i < 2 * SESSION_EXPECT; i++)
+	for (unsigned i = 0; i < 2 * SESSION_PREFETCH_AHEAD; i++)
 		targets.next[i] = draw(s, &targets, depth);
 	s->done_n = 0;
 	while (s->done_n < calls && s->failed_n == 0 && passes++ < 1000 * (calls + 1000)) {
@@ -284,15 +285,15 @@ static struct rate compare(struct sessions *s, uint64_t depth)
 	uint64_t calls = s->o->messages;
 	uint32_t least = depth < s->n ? (uint32_t)depth : s->n;
 	struct rate r = {.ratio = 0};
-	visit(s, calls, depth, least);
+	lookup(s, calls, depth, least);
 	for (unsigned i = 0; i < ROUNDS && s->failed_n == 0; i++) {
-		r.few = visit(s, calls, depth, least);
-		r.many = visit(s, calls, depth, s->n);
+		r.few = lookup(s, calls, depth, least);
+		r.many = lookup(s, calls, depth, s->n);
 		few[i] = r.few.ns;
 		many[i] = r.many.ns;
 		ratio[i] = r.few.ns / r.many.ns;
-		hot[i] = floor_table_visit(s->table, calls, least);
-		cold[i] = floor_table_visit(s->table, calls, s->n);
+		hot[i] = floor_table_lookup(s->table, calls, least);
+		cold[i] = floor_table_lookup(s->table, calls, s->n);
 		floor[i] = few[i] / (few[i] + cold[i] - hot[i]);
 	}
 	if (s->failed_n == 0) {
@@ -312,22 +313,25 @@ struct memory {
 	double heap, resident; /* of each session: by the allocator's count; by the kernel's, tables and all */
 };
 
-static void tell_memory(const struct sessions *s, const struct memory *m, struct json *j)
+static void print_memory(const struct sessions *s, const struct memory *m, struct json *j)
 {
 	FILE *f = figure_human(s->o);
 	double each = m->heap + (double)sizeof(struct session);
-	fprintf(f, "%u sessions of one shard, which has room for %u (FAR_LINK_PEERS_MAX)\n", s->n, FAR_LINK_PEERS_MAX);
+	fprintf(f, "%u sessions of one shard, which has room for %u (FAR_TRANSPORT_PEERS_MAX)\n", s->n,
+		FAR_TRANSPORT_PEERS_MAX);
 	fprintf(f, "    bytes of each, nothing being under way: %.0f  <= %.0f %s\n", each, BYTES_TARGET,
 		figure_verdict(each <= BYTES_TARGET));
-	fprintf(f, "        its connection: struct link_peer %zu, by the allocator's count %.0f; struct session %zu\n",
-		sizeof(struct link_peer), m->heap, sizeof(struct session));
+	fprintf(f,
+		"        its connection: struct transport_peer %zu, by the allocator's count %.0f; struct session "
+		"%zu\n",
+		sizeof(struct transport_peer), m->heap, sizeof(struct session));
 	fprintf(f, "        by the kernel's count, with its entries in all tables: %.0f\n", m->resident);
 	fprintf(f, "    lines of it that a call looks at: %u\n", LINES_EACH);
 	json_u64(j, "sessions", s->n);
-	json_u64(j, "sessions_max", FAR_LINK_PEERS_MAX);
+	json_u64(j, "sessions_max", FAR_TRANSPORT_PEERS_MAX);
 	json_u64(j, "calls", s->o->messages);
 	json_double(j, "bytes_each", each);
-	json_double(j, "bytes_link_peer", (double)sizeof(struct link_peer));
+	json_double(j, "bytes_link_peer", (double)sizeof(struct transport_peer));
 	json_double(j, "bytes_link_heap", m->heap);
 	json_double(j, "bytes_session", (double)sizeof(struct session));
 	json_double(j, "bytes_resident", m->resident);
@@ -336,7 +340,7 @@ static void tell_memory(const struct sessions *s, const struct memory *m, struct
 	json_u64(j, "lines_each", LINES_EACH);
 }
 
-static void tell_rate(const struct sessions *s, const struct rate *r, uint64_t depth, struct json *j)
+static void print_rate(const struct sessions *s, const struct rate *r, uint64_t depth, struct json *j)
 {
 	FILE *f = figure_human(s->o);
 	fprintf(f, "    %" PRIu64 " at a time: %.0f ns a call to few, %.0f to any, %.2f x the rate  >= %.1f %s", depth,
@@ -393,10 +397,10 @@ static int measure(struct sessions *s)
 	json_begin(&j, f);
 	json_string(&j, "figure", "sessions");
 	json_u64(&j, "seed", s->o->seed);
-	tell_memory(s, &m, &j);
+	print_memory(s, &m, &j);
 	json_array(&j, "rates");
-	tell_rate(s, &one, 1, &j);
-	tell_rate(s, &deep, s->o->depth, &j);
+	print_rate(s, &one, 1, &j);
+	print_rate(s, &deep, s->o->depth, &j);
 	json_end(&j);
 	fclose(f);
 	if (s->o->json)

@@ -47,14 +47,14 @@ int floor_agent_open(struct floor_nic *n, struct far_agent *agent, struct far_to
 	*n = (struct floor_nic){.fd = -1};
 	if (!se)
 		return -ENOTCONN;
-	struct nic_port *port = link_lower(agent->ports.at[se->port]);
+	struct nic_port *port = transport_lower(agent->ports.at[se->port]);
 	const char *driver = port->ops->name;
 	if (strcmp(driver, "shm") == 0)
 		return 0;
 	s->meeting.worker = agent->rank;
 	port->ops->address(port, &s->meeting.client); /* by which the server knows the driver */
 	if (strcmp(driver, "udp") == 0) {
-		int rc = floor_nic_meet(s, FLOOR_MEET_TELL, text);
+		int rc = floor_nic_meet(s, FLOOR_MEET_ADDRESS, text);
 		return rc ? rc : floor_udp_open(n, s, text);
 	}
 	if (!se->q->ops->raw) {
@@ -76,12 +76,12 @@ void floor_agent_accept(struct floor_nic *n, struct far_agent *agent, struct flo
 		return;
 	}
 	const struct session *se = session_with(agent, m->worker, m->text);
-	struct nic_port *port = se ? link_lower(agent->ports.at[se->port]) : NULL;
+	struct nic_port *port = se ? transport_lower(agent->ports.at[se->port]) : NULL;
 	m->error = se ? 0 : -ENOTCONN;
 	if (se && strncmp(port->ops->name, m->client.driver, sizeof m->client.driver) != 0) {
 		snprintf(m->text, sizeof m->text, "calls arrive by the driver %s", port->ops->name);
 		m->error = -EXDEV;
-	} else if (se && m->what == FLOOR_MEET_TELL) {
+	} else if (se && m->what == FLOOR_MEET_ADDRESS) {
 		port->ops->address(port, &m->server);
 	} else if (se && se->q->ops->raw) {
 		floor_udp_close(n);

@@ -29,7 +29,7 @@ static int spin_until(struct floor_shared *s, uint64_t mode, _Atomic uint64_t *w
 		for (unsigned i = 0; i < FLOOR_SPINS; i++)
 			if (atomic_load_explicit(word, memory_order_acquire) >= want)
 				return 0;
-		int rc = floor_look(s, mode, &since);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc;
 	}

@@ -24,7 +24,7 @@ static int send_all(struct floor_shared *s, struct floor_nic *n, uint64_t mode, 
 			return 0;
 		if (sent || looks % FLOOR_SPINS != FLOOR_SPINS - 1)
 			continue;
-		int rc = floor_look(s, mode, &since);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc;
 	}
@@ -61,7 +61,7 @@ static int echo(struct floor_shared *s, struct floor_nic *n, uint64_t mode, bool
 			since = 0;
 			i = 0;
 		}
-		int rc = floor_look(s, mode, &since);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
@@ -78,7 +78,7 @@ static int sleep_for_packets(struct floor_shared *s, struct floor_nic *n, uint64
 			atomic_store_explicit(&s->stamp.v, now, memory_order_release); /* pairs with wake_once() */
 			since = now;
 		}
-		int rc = floor_look(s, mode, &since);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
@@ -173,7 +173,7 @@ static int receive(struct run *r, uint64_t *last)
 			if (got && *last >= r->settled && *last < r->sent)
 				return (int)got;
 		}
-		int rc = floor_look(r->s, r->mode, &since);
+		int rc = floor_poll_mode(r->s, r->mode, &since);
 		if (rc)
 			return rc > 0 ? -ECANCELED : rc;
 		uint64_t now = floor_now();
@@ -330,7 +330,7 @@ static int wake_once(struct run *r, struct hist *h)
 	uint64_t before = floor_now();
 	int rc = send_all(r->s, r->n, r->mode, r->sent++, 1, FLOOR_PAYLOAD_BYTES);
 	while (rc == 0 && (stamp = atomic_load_explicit(&r->s->stamp.v, memory_order_acquire)) == 0) {
-		rc = floor_look(r->s, r->mode, &since);
+		rc = floor_poll_mode(r->s, r->mode, &since);
 		/* It was lost: another one takes its place, and this sample is none. */
 		if (rc == 0 && since && floor_now() - since > lost_ns(r->n)) {
 			r->n->lost++;
@@ -350,7 +350,7 @@ int floor_nic_wake(struct floor_shared *s, struct floor_nic *n, unsigned samples
 		rc = wake_once(&r, h);
 	/* The server sleeps: a packet makes it see the new mode, or the end of its patience. */
 	uint64_t next = ((r.mode >> 8) + 1) << 8 | FLOOR_IDLE;
-	atomic_store_explicit(&s->mode.v, next, memory_order_release); /* pairs with floor_look() */
+	atomic_store_explicit(&s->mode.v, next, memory_order_release); /* pairs with floor_poll_mode() */
 	if (rc == 0)
 		n->ops->tx(n->queue, n->peer, r.sent++, 1, FLOOR_PAYLOAD_BYTES);
 	s->position = r.sent;

@@ -191,7 +191,7 @@ static void accept_end(struct floor_shared *s, const struct perf_opts *o)
 		return;
 	}
 	m->error = open_port(&served, perf_server_nic(o), o, m->text);
-	if (m->error == 0 && m->what == FLOOR_MEET_TELL)
+	if (m->error == 0 && m->what == FLOOR_MEET_ADDRESS)
 		served.port->ops->address(served.port, &m->server);
 	else if (m->error == 0)
 		m->error = connect_queue(&served, &m->client, m->text);
@@ -223,7 +223,7 @@ static int meet(struct floor_port *p, struct floor_shared *s, const struct perf_
 		rc = read_spec(perf_server_nic(o), &e, &ops, text);
 	/* The server comes first: a memif server makes the socket that the client looks for. */
 	if (rc == 0)
-		rc = floor_nic_meet(s, FLOOR_MEET_TELL, text);
+		rc = floor_nic_meet(s, FLOOR_MEET_ADDRESS, text);
 	if (rc == 0)
 		rc = open_port(p, o->nic, o, text);
 	if (rc < 0)

@@ -49,9 +49,9 @@ enum floor_mode {
 
 /* What the server is to do in FLOOR_NIC_OPEN. */
 enum floor_meet {
-	FLOOR_MEET_TELL,   /* say where it is reached */
-	FLOOR_MEET_SOCKET, /* open a UDP socket */
-	FLOOR_MEET_QUEUE   /* have its queue send to the client's */
+	FLOOR_MEET_ADDRESS, /* say where it is reached */
+	FLOOR_MEET_SOCKET,  /* open a UDP socket */
+	FLOOR_MEET_QUEUE    /* have its queue send to the client's */
 };
 
 #define FLOOR_TEXT_BYTES 384 /* of why something did not work */
@@ -145,7 +145,7 @@ int floor_copy_serve(struct floor_shared *s, uint64_t mode);
 int floor_wake_serve(struct floor_shared *s, uint64_t mode);
 
 /** One look at everything else: 1 when the mode has changed, -ETIMEDOUT when `since` is too long ago, else 0. */
-int floor_look(const struct floor_shared *s, uint64_t mode, uint64_t *since);
+int floor_poll_mode(const struct floor_shared *s, uint64_t mode, uint64_t *since);
 
 /** Spins until `*word` is `want`: 0, 1 when the mode changed, -ETIMEDOUT. The usual case is one load per look. */
 static inline int floor_spin(const struct floor_shared *s, uint64_t mode, const _Atomic uint64_t *word, uint64_t want)
@@ -155,7 +155,7 @@ static inline int floor_spin(const struct floor_shared *s, uint64_t mode, const 
 		for (unsigned i = 0; i < FLOOR_SPINS; i++)
 			if (atomic_load_explicit(word, memory_order_acquire) == want)
 				return 0;
-		int rc = floor_look(s, mode, &since);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc;
 	}

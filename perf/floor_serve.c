@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 
-int floor_look(const struct floor_shared *s, uint64_t mode, uint64_t *since)
+int floor_poll_mode(const struct floor_shared *s, uint64_t mode, uint64_t *since)
 {
 	if (atomic_load_explicit(&s->mode.v, memory_order_acquire) != mode)
 		return 1;
@@ -63,6 +63,7 @@ int floor_switch(struct floor_shared *s, enum floor_mode mode)
 {
 	uint64_t generation = (atomic_load_explicit(&s->mode.v, memory_order_relaxed) >> 8) + 1;
 	uint64_t next = generation << 8 | (uint64_t)mode;
-	atomic_store_explicit(&s->mode.v, next, memory_order_release); /* pairs with floor_serve() and floor_look() */
+	atomic_store_explicit(&s->mode.v, next,
+			      memory_order_release); /* pairs with floor_serve() and floor_poll_mode() */
 	return floor_spin(s, next, &s->state.v, next);
 }

@@ -53,12 +53,12 @@ static inline uint32_t draw(struct floor_table *t, uint32_t of)
 	return (uint32_t)((x >> 32) * of >> 32);
 }
 
-static void run(struct floor_table *t, uint64_t visits, uint32_t of, unsigned ahead)
+static void run(struct floor_table *t, uint64_t lookups, uint32_t of, unsigned ahead)
 {
 	uint32_t next[AHEAD_MAX] = {0};
 	for (unsigned i = 0; i < ahead; i++)
 		next[i] = draw(t, of);
-	for (uint64_t i = 0; i < visits; i++) {
+	for (uint64_t i = 0; i < lookups; i++) {
 		uint32_t to = draw(t, of);
 		if (ahead) {
 			uint32_t later = to;
@@ -76,14 +76,14 @@ static void run(struct floor_table *t, uint64_t visits, uint32_t of, unsigned ah
 	}
 }
 
-double floor_table_visit(struct floor_table *t, uint64_t visits, uint32_t of)
+double floor_table_lookup(struct floor_table *t, uint64_t lookups, uint32_t of)
 {
 	static const unsigned aheads[] = {0, 4, 8, 16, 32};
 	double best = 0;
 	for (unsigned i = 0; i < sizeof aheads / sizeof *aheads; i++) {
 		uint64_t before = floor_now();
-		run(t, visits, of < t->n ? of : t->n, aheads[i]);
-		double ns = (double)(floor_now() - before) / (double)visits;
+		run(t, lookups, of < t->n ? of : t->n, aheads[i]);
+		double ns = (double)(floor_now() - before) / (double)lookups;
 		best = i == 0 || ns < best ? ns : best;
 	}
 	return best;

@@ -10,8 +10,8 @@
 /** A table of `n` entries, all of them touched. NULL: no memory. */
 struct floor_table *floor_table_new(uint32_t n);
 void floor_table_free(struct floor_table *t);
-/** Nanoseconds for each of `visits`: two lines of an entry read and written, and the hot one. Entries are the first
+/** Nanoseconds for each of `lookups`: two lines of an entry read and written, and the hot one. Entries are the first
  * `of` at random, each fetched ahead by the distance that was the fastest of 0, 4, 8, 16 and 32. */
-double floor_table_visit(struct floor_table *t, uint64_t visits, uint32_t of);
+double floor_table_lookup(struct floor_table *t, uint64_t lookups, uint32_t of);
 
 #endif

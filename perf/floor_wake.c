@@ -20,7 +20,7 @@ int floor_wake_serve(struct floor_shared *s, uint64_t mode)
 					      memory_order_release); /* pairs with the client's spin */
 			since = now;
 		}
-		int rc = floor_look(s, mode, &since);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
@@ -36,7 +36,7 @@ static int wake_once(struct floor_shared *s, uint64_t mode, struct hist *h)
 	if (write(s->wake_fd, &one, sizeof one) < 0)
 		return -errno;
 	while ((stamp = atomic_load_explicit(&s->stamp.v, memory_order_acquire)) == 0) {
-		int rc = floor_look(s, mode, &since);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc < 0 ? rc : -ECANCELED;
 	}
@@ -58,7 +58,7 @@ int floor_rouse(struct floor_shared *s, enum floor_mode mode)
 {
 	uint64_t one = 1,
 		 next = ((atomic_load_explicit(&s->mode.v, memory_order_relaxed) >> 8) + 1) << 8 | (uint64_t)mode;
-	atomic_store_explicit(&s->mode.v, next, memory_order_release); /* pairs with floor_look() */
+	atomic_store_explicit(&s->mode.v, next, memory_order_release); /* pairs with floor_poll_mode() */
 	if (write(s->wake_fd, &one, sizeof one) < 0)
 		return -errno;
 	return floor_spin(s, next, &s->state.v, next);

@@ -16,7 +16,7 @@
 #define LARGE      65536u /* every tenth slice is of calls of so many bytes */
 #define LARGE_TURN 10u
 
-struct memory_look {
+struct memory_sample {
 	uint64_t calls, own, server; /* resident bytes of the two */
 };
 
@@ -27,7 +27,7 @@ struct memory {
 	struct hist samples;
 	unsigned char request[LARGE];
 	uint64_t calls, slices;
-	struct memory_look looks[OPTIONS_LIST_MAX + 1];
+	struct memory_sample looks[OPTIONS_LIST_MAX + 1];
 	unsigned looks_n;
 };
 
@@ -48,8 +48,8 @@ static uint64_t resident(pid_t pid)
 
 static int look(struct memory *m)
 {
-	struct memory_look *l = &m->looks[m->looks_n++];
-	*l = (struct memory_look){m->calls, resident(getpid()), resident(m->peer.pids[0])};
+	struct memory_sample *l = &m->looks[m->looks_n++];
+	*l = (struct memory_sample){m->calls, resident(getpid()), resident(m->peer.pids[0])};
 	if (!l->own || !l->server) {
 		fprintf(stderr, "%s: cannot read resident memory from /proc; mount it\n", m->o->what);
 		return 1;
@@ -89,7 +89,7 @@ static int run(struct memory *m)
 /* With a single number, from the look before it. */
 static int64_t growth(const struct memory *m)
 {
-	const struct memory_look *first = &m->looks[m->looks_n > 2], *last = &m->looks[m->looks_n - 1];
+	const struct memory_sample *first = &m->looks[m->looks_n > 2], *last = &m->looks[m->looks_n - 1];
 	return (int64_t)(last->own + last->server) - (int64_t)(first->own + first->server);
 }
 

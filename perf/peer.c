@@ -72,7 +72,7 @@ int peer_main(const struct perf_opts *o)
 	server_handlers(&s, handlers);
 	struct far_opts opts = {.nic = o->nic,
 				.security = o->security,
-				.driver = FAR_DRIVER_SHARED,
+				.progress = FAR_PROGRESS_SHARED,
 				.pin_cpu = o->peer_asleep ? (int)o->peer_cpu : 0,
 				.init_timeout_ns = join_ns(o),
 				.peer_limit_ns = PEER_LIMIT_NS,
@@ -92,7 +92,7 @@ int peer_main(const struct perf_opts *o)
 	enum server_end end = server_run(&s);
 	if (far_shutdown(s.agent, PEER_LEAVE_NS + o->peers * ATTACHED_JOIN_NS, &err) != FAR_OK)
 		far_err_print(stderr, &err);
-	return end != SERVER_TOLD;
+	return end != SERVER_NOTIFIED;
 }
 
 static unsigned servers_of(const struct perf_opts *o)
@@ -246,7 +246,7 @@ static void *join_handed(void *arg)
 	int cpu = perf_cpu(j->o->to_self ? 1 : 2);
 	struct far_opts opts = {.nic = j->o->nic,
 				.security = j->o->security,
-				.driver = FAR_DRIVER_OWN,
+				.progress = FAR_PROGRESS_DEDICATED,
 				.pin_cpu = cpu + 1,
 				.init_timeout_ns = join_ns(j->o),
 				.peer_limit_ns = PEER_LIMIT_NS,
@@ -267,7 +267,7 @@ static enum far_status join(struct peer *p, const struct perf_opts *o, struct fa
 	bool own = o->via == PERF_VIA_THREAD && !both(o);
 	struct far_opts opts = {.nic = o->nic,
 				.security = o->security,
-				.driver = own ? FAR_DRIVER_OWN : FAR_DRIVER_SHARED,
+				.progress = own ? FAR_PROGRESS_DEDICATED : FAR_PROGRESS_SHARED,
 				.init_timeout_ns = join_ns(o),
 				.peer_limit_ns = PEER_LIMIT_NS,
 				.shards = (unsigned)o->shards,

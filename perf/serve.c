@@ -68,7 +68,7 @@ static enum far_status join(struct server *s, const struct perf_opts *o, const s
 	struct far_opts opts = {.init_method = url,
 				.nic = o->nic,
 				.security = o->security,
-				.driver = FAR_DRIVER_SHARED,
+				.progress = FAR_PROGRESS_SHARED,
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
 				.init_timeout_ns = now + FAR_SEC < until ? until - now : FAR_SEC,
@@ -86,7 +86,7 @@ static int serve(struct server *s, const struct perf_opts *o)
 	sigaction(SIGTERM, &action, NULL);
 	fprintf(stderr, "%s: serving\n", o->what);
 	enum server_end end = server_run(s);
-	if (end == SERVER_TOLD) {
+	if (end == SERVER_NOTIFIED) {
 		if (far_shutdown(s->agent, PEER_LEAVE_NS, &err) != FAR_OK)
 			return peer_complain(o, &err);
 		fprintf(stderr, "%s: the measuring process has left\n", o->what);

@@ -102,7 +102,7 @@ void server_handlers(struct server *s, struct far_msg_handler out[SERVER_HANDLER
 }
 
 /* Checks at intervals what the shard does not report. */
-static int look_around(struct server *s)
+static int poll_others(struct server *s)
 {
 	struct far_worker_info client = {.alive = true};
 	if (s->signal && *s->signal)
@@ -120,10 +120,10 @@ static int serve_idle(void *ctx)
 	for (int i = 0; i < POLLS; i++)
 		far_shard_poll(s->agent);
 	if (atomic_load_explicit(&s->bye, memory_order_acquire)) {
-		s->end = SERVER_TOLD;
+		s->end = SERVER_NOTIFIED;
 		return -ECANCELED;
 	}
-	return ++s->looks % LOOKS == 0 ? look_around(s) : 0;
+	return ++s->looks % LOOKS == 0 ? poll_others(s) : 0;
 }
 
 /* The agent's own thread serves, and sleeps when there is nothing to do; so does this one. */
@@ -140,7 +140,7 @@ static int let_sleep(struct server *s, uint64_t mode)
 			rc = -errno;
 		/* The parent process dies with this one; a long silence is not its death. */
 		since = floor_now();
-		rc = rc ? rc : floor_look(s->shared, mode, &since);
+		rc = rc ? rc : floor_poll_mode(s->shared, mode, &since);
 	}
 	if (far_shard_acquire(s->agent, 0, &err) == FAR_OK)
 		return rc < 0 ? rc : 0;
@@ -217,7 +217,7 @@ enum server_end server_run(struct server *s)
 		const struct floor_host host = {serve_idle, serve_mode, s};
 		rc = floor_serve(s->shared, &host);
 		if (rc != -ECANCELED)
-			s->end = rc == 0 ? SERVER_TOLD : SERVER_SILENT;
+			s->end = rc == 0 ? SERVER_NOTIFIED : SERVER_SILENT;
 		floor_agent_close(&s->nic);
 		far_shard_release(s->agent);
 	}

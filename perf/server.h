@@ -29,7 +29,7 @@ struct server_hello {
 };
 
 enum server_end {
-	SERVER_TOLD, /* by FLOOR_STOP, or the peer said that it leaves */
+	SERVER_NOTIFIED, /* by FLOOR_STOP, or the peer said that it leaves */
 	SERVER_SIGNALLED,
 	SERVER_LOST,   /* the peer died */
 	SERVER_SILENT, /* it stopped in the middle of a floor */

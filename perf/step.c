@@ -113,7 +113,7 @@ static void fanned_out(void)
 {
 	static struct far_target targets[CALLS];
 	static float sums[CALLS][2];
-	struct far_fanout_opts opts = {.into = sums, .slice_bytes = sizeof sums[0], .dtype = FAR_F32};
+	struct far_fanout_opts opts = {.recv_buf = sums, .slice_bytes = sizeof sums[0], .dtype = FAR_F32};
 	struct far_future *f;
 	float a[2] = {1, 2};
 	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);

@@ -56,13 +56,13 @@ static uint8_t *room(const struct virtual_port *p, uint32_t i)
 static void welcome(struct virtual_port *p, uint8_t *out, const uint8_t *in, uint32_t len)
 {
 	struct wire_head h;
-	struct wire_words w;
+	struct wire_handshake w;
 	memcpy(out, in, len);
 	memcpy(&h, in, sizeof h);
 	memcpy(&w, in + sizeof h, sizeof w);
 	uint64_t token = be64_get(w.token);
 	p->our_id = be64_get(w.incarnation);
-	h.kind = WIRE_WELCOME;
+	h.kind = WIRE_ACCEPT;
 	h.incarnation = w.incarnation;
 	h.token = w.token;
 	w.incarnation = be64_of(REMOTE_ID);
@@ -148,7 +148,7 @@ static int q_commit(struct nic_queue *q, struct nic_tx *tx)
 	struct virtual_port *p = owner(q);
 	const struct wire_head *h = (const struct wire_head *)(void *)tx->body;
 	uint32_t len = (uint32_t)tx->body_len;
-	if (h->kind == WIRE_HELLO)
+	if (h->kind == WIRE_CONNECT)
 		welcome(p, room(p, p->written), tx->body, len);
 	else if (h->kind == WIRE_MESSAGE)
 		answer(p, room(p, p->written), tx->body, len);
@@ -220,14 +220,14 @@ static struct nic_queue *p_queue(struct nic_port *port, unsigned i)
 }
 
 static int p_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		     const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+		     const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	struct virtual_port *p = port_of(port);
 	(void)queue;
 	(void)addr;
 	(void)remote_queue;
-	(void)hello;
-	(void)hello_len;
+	(void)handshake;
+	(void)handshake_len;
 	(void)deadline;
 	if (p->asked_n == VIRTUAL_CONNECTS) {
 		snprintf(err->text, sizeof err->text, NAME ": more than %u connections at once", VIRTUAL_CONNECTS);

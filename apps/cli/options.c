@@ -13,7 +13,7 @@
 #include <strings.h>
 
 #define VALUE_BASE       1000 /* getopt_long() values of table entries: above every letter */
-#define WORD_MAX         64   /* longest word that a suggestion is looked for */
+#define KEYWORD_MAX      64   /* longest word that a suggestion is looked for */
 #define OPTIONS_ITEM_MAX 65   /* bytes of one value of a list with its NUL: what an error shows of it */
 #define TABLE_EXTRA      3    /* --help, --version, the terminator */
 
@@ -185,9 +185,9 @@ int options_wrong(const char *name, const char *format, ...)
 /* Insertions, deletions and replacements that make `b` of `a`. */
 static unsigned distance(const char *a, const char *b)
 {
-	unsigned row[WORD_MAX + 1];
+	unsigned row[KEYWORD_MAX + 1];
 	size_t n = strlen(b);
-	if (strlen(a) > WORD_MAX || n > WORD_MAX)
+	if (strlen(a) > KEYWORD_MAX || n > KEYWORD_MAX)
 		return UINT32_MAX;
 	for (unsigned j = 0; j <= n; j++)
 		row[j] = j;

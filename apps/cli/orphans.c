@@ -29,7 +29,7 @@ static void groups_change(pid_t *groups, size_t *n, int32_t word)
 			groups[i--] = groups[--*n];
 }
 
-_Noreturn static void keeper_main(int fd)
+_Noreturn static void reaper_main(int fd)
 {
 	pid_t groups[SPAWN_WORLD_MAX];
 	size_t n = 0;
@@ -54,7 +54,7 @@ _Noreturn static void keeper_main(int fd)
 	_exit(0);
 }
 
-int keeper_start(struct keeper *k)
+int reaper_start(struct reaper *k)
 {
 	int fd[2];
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -63,7 +63,7 @@ int keeper_start(struct keeper *k)
 	pid_t p = fork();
 	if (p == 0) {
 		close(fd[1]);
-		keeper_main(fd[0]);
+		reaper_main(fd[0]);
 	}
 	close(fd[0]);
 	if (p < 0) {
@@ -71,25 +71,25 @@ int keeper_start(struct keeper *k)
 		close(fd[1]);
 		return rc;
 	}
-	*k = (struct keeper){.pid = p, .fd = fd[1]};
+	*k = (struct reaper){.pid = p, .fd = fd[1]};
 	return 0;
 }
 
-static void keeper_tell(struct keeper *k, int32_t word)
+static void reaper_send(struct reaper *k, int32_t word)
 {
 	ssize_t n;
 	while ((n = write(k->fd, &word, sizeof word)) < 0 && errno == EINTR)
 		;
 }
 
-void keeper_remove(struct keeper *k, pid_t group)
+void reaper_remove(struct reaper *k, pid_t group)
 {
-	keeper_tell(k, -group);
+	reaper_send(k, -group);
 }
 
-void keeper_end(struct keeper *k)
+void reaper_end(struct reaper *k)
 {
-	keeper_tell(k, FAREWELL);
+	reaper_send(k, FAREWELL);
 	close(k->fd);
 	waitpid(k->pid, NULL, 0); /* it has nothing left to do but to exit */
 }

@@ -9,18 +9,18 @@
 
 #include <sys/types.h>
 
-struct keeper {
+struct reaper {
 	pid_t pid;
 	int fd; /* the reaper reads process groups here, each sent by its first process (spawn_child.announce_fd); its
 		   end without a farewell means that we were killed */
 };
 
 /** Forks the reaper and adopts orphaned descendants from now on. 0 or -errno. */
-int keeper_start(struct keeper *k);
+int reaper_start(struct reaper *k);
 /** `group` is empty for good: its number may come back with another owner. */
-void keeper_remove(struct keeper *k, pid_t group);
+void reaper_remove(struct reaper *k, pid_t group);
 /** Ends the reaper; it kills no process. */
-void keeper_end(struct keeper *k);
+void reaper_end(struct reaper *k);
 
 /** Kills and reaps all children but `except`, with their descendants; at most a second. Returns how many. */
 unsigned orphans_kill(pid_t except);

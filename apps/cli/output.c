@@ -126,11 +126,11 @@ void output_tail_print(struct output *o, const struct output_tail *tail, int ran
 	unsigned first = tail->next > OUTPUT_TAIL_LINES ? tail->next - OUTPUT_TAIL_LINES : 0;
 	for (unsigned l = first; l != tail->next; l++) {
 		unsigned i = l % OUTPUT_TAIL_LINES;
-		output_say(o, "[%d] %.*s", rank, (int)tail->len[i], tail->line[i]);
+		output_print(o, "[%d] %.*s", rank, (int)tail->len[i], tail->line[i]);
 	}
 }
 
-void output_say(struct output *o, const char *format, ...)
+void output_print(struct output *o, const char *format, ...)
 {
 	char line[OUTPUT_TAIL_BYTES + 256];
 	va_list args;

@@ -42,6 +42,6 @@ void output_finish(struct output *o, struct output_stream *s);
 /** Prints the kept lines of a worker again. */
 void output_tail_print(struct output *o, const struct output_tail *tail, int rank);
 /** One line of farcall's own. */
-__attribute__((format(printf, 2, 3))) void output_say(struct output *o, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void output_print(struct output *o, const char *format, ...);
 
 #endif

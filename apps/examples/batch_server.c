@@ -109,7 +109,7 @@ static enum far_status train(struct far_agent *agent, int rank, struct far_err *
 {
 	float w[WEIGHTS] = {0}, g[WEIGHTS] = {0};
 	struct far_tensor gradient = far_tensor_1d(FAR_F32, g, WEIGHTS);
-	struct far_call_opts opts = {.into = {w, sizeof w}}; /* receive buffer of the answer */
+	struct far_call_opts opts = {.recv_buf = {w, sizeof w}}; /* receive buffer of the answer */
 	enum far_status status = FAR_OK;
 	for (int step = 0; step < STEPS && !status; step++) {
 		gradient_of(w, rank, g);

@@ -34,7 +34,7 @@ struct claim {
 	uint64_t first, count, world, timeout_ns;
 	const char *init_method;
 	struct key_choice key;
-	struct key_place key_place; /* of a key that rank 0 makes */
+	struct key_location key_location; /* of a key that rank 0 makes */
 	struct far_err key_err;
 	struct ctl_net *net;
 	uint64_t deadline;
@@ -67,7 +67,7 @@ static int key_give(void *ctx, struct auth_key *out)
 	struct claim *c = ctx;
 	enum far_status status = FAR_OK;
 	if (c->key.kind == KEY_AUTO)
-		status = key_auto_find(&c->key_place, &c->key.key, &c->key_err);
+		status = key_auto_find(&c->key_location, &c->key.key, &c->key_err);
 	*out = c->key.key;
 	return status == FAR_PENDING ? -ENOKEY : status ? -EACCES : 0;
 }
@@ -98,7 +98,7 @@ static int ask(struct claim *c)
 	if (rc == 0)
 		rc = c->result;
 	/* The reason of the failed connection is more useful than the timeout. */
-	if (rc == -ETIMEDOUT && store_client_link(client) == STORE_CONNECTING && store_client_error(client))
+	if (rc == -ETIMEDOUT && store_client_connection(client) == STORE_CONNECTING && store_client_error(client))
 		rc = store_client_error(client);
 	store_client_destroy(client);
 	return rc;
@@ -172,7 +172,7 @@ static int resolve(struct claim *c)
 		fprintf(stderr, NAME ": cannot make sockets: %s\n", strerror(errno));
 		return 1;
 	}
-	key_place(&c->key_place, c->url.host, c->url.port);
+	key_location(&c->key_location, c->url.host, c->url.port);
 	int status = check_permitted(c);
 	c->deadline = clock_now(&clock_monotonic) + c->timeout_ns;
 	if (status == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Each structure of engine/transport/wire.h and engine/core/head.h as a list of its fields, in their order; engine/PROTOCOL.md tables the same. */
+/** Each structure of engine/transport/wire.h and engine/core/head.h as a list of its fields, in their order;
+ * engine/PROTOCOL.md tables the same. */
 #include "decode_fields.h"
 #include "base/rref.h"
 #include "core/head.h"
@@ -64,24 +65,24 @@ static const struct field sub_fields[] = {
 const struct layout layout_sub = LAYOUT("sub", wire_sub, false, sub_fields);
 
 static const struct field words_fields[] = {
-	FIELD_MUST(wire_words, incarnation, ID, 1, ANY),
-	FIELD_MUST(wire_words, token, ID, 1, ANY),
-	FIELD_MUST(wire_words, queue, NUMBER, 0, FAR_LINK_QUEUES_MAX - 1),
-	FIELD(wire_words, want, NUMBER),
-	FIELD_MUST(wire_words, path, NUMBER, 0, NIC_PATHS - 1),
-	FIELD_MUST(wire_words, packet_max, NUMBER, LINK_PACKET_MIN, ANY),
-	FIELD_MUST(wire_words, words, NUMBER, 0, NIC_HELLO_BYTES_MAX),
-	FIELD_MUST(wire_words, addr, NUMBER, 0, NIC_ADDR_BYTES_MAX - LINK_ID_BYTES),
-	FIELD(wire_words, nonce, TAG),
-	FIELD(wire_words, proof, TAG),
-	FIELD(wire_words, issued, NUMBER),
-	FIELD(wire_words, public, TAG),
+	FIELD_MUST(wire_handshake, incarnation, ID, 1, ANY),
+	FIELD_MUST(wire_handshake, token, ID, 1, ANY),
+	FIELD_MUST(wire_handshake, queue, NUMBER, 0, FAR_TRANSPORT_QUEUES_MAX - 1),
+	FIELD(wire_handshake, want, NUMBER),
+	FIELD_MUST(wire_handshake, path, NUMBER, 0, NIC_FLOWS - 1),
+	FIELD_MUST(wire_handshake, packet_max, NUMBER, TRANSPORT_PACKET_MIN, ANY),
+	FIELD_MUST(wire_handshake, words, NUMBER, 0, NIC_HANDSHAKE_BYTES_MAX),
+	FIELD_MUST(wire_handshake, addr, NUMBER, 0, NIC_ADDR_BYTES_MAX - TRANSPORT_ID_BYTES),
+	FIELD(wire_handshake, nonce, TAG),
+	FIELD(wire_handshake, proof, TAG),
+	FIELD(wire_handshake, issued, NUMBER),
+	FIELD(wire_handshake, public, TAG),
 };
-const struct layout layout_words = LAYOUT("words", wire_words, false, words_fields);
+const struct layout layout_words = LAYOUT("words", wire_handshake, false, words_fields);
 
-static const struct field no_fields[] = {FIELD(wire_no, error, NUMBER), FIELD(wire_no, path, NUMBER),
-					 FIELD(wire_no, nonce, TAG)};
-const struct layout layout_no = LAYOUT("no", wire_no, false, no_fields);
+static const struct field no_fields[] = {FIELD(wire_reject, error, NUMBER), FIELD(wire_reject, path, NUMBER),
+					 FIELD(wire_reject, nonce, TAG)};
+const struct layout layout_no = LAYOUT("no", wire_reject, false, no_fields);
 
 static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER),
 					    FIELD(wire_grant, priority, NUMBER)};
@@ -91,13 +92,13 @@ static const struct field exposed_fields[] = {FIELD(wire_key, key, ID), FIELD(wi
 const struct layout layout_exposed = LAYOUT("exposed", wire_key, false, exposed_fields);
 
 static const struct field large_fields[] = {
-	FIELD_MUST(head_large, total, NUMBER, 1, ANY),
-	FIELD_MUST(head_large, lane, NUMBER, 0, FAR_LARGE_LANES - 1),
-	FIELD(head_large, life, NUMBER),
-	FIELD_MUST(head_large, kind, LARGE_KIND, LARGE_REQUEST, LARGE_REPLY),
-	FIELD(head_large, reserved, NUMBER),
+	FIELD_MUST(head_rendezvous, total, NUMBER, 1, ANY),
+	FIELD_MUST(head_rendezvous, lane, NUMBER, 0, FAR_RENDEZVOUS_LANES - 1),
+	FIELD(head_rendezvous, life, NUMBER),
+	FIELD_MUST(head_rendezvous, kind, LARGE_KIND, RENDEZVOUS_REQUEST, RENDEZVOUS_REPLY),
+	FIELD(head_rendezvous, reserved, NUMBER),
 };
-const struct layout layout_large = LAYOUT("large", head_large, true, large_fields);
+const struct layout layout_large = LAYOUT("large", head_rendezvous, true, large_fields);
 
 static const struct field units_fields[] = {FIELD(head_units, done, NUMBER)};
 const struct layout layout_units = LAYOUT("units", head_units, true, units_fields);
@@ -169,15 +170,9 @@ const struct layout layout_rref_op = LAYOUT("rref_op", rref_op, true, rref_op_fi
 #define NAMES_MAX 32
 
 static const char *const kinds[NAMES_MAX] = {
-	[WIRE_MESSAGE] = "MESSAGE",
-	[WIRE_ACK] = "ACK",
-	[WIRE_PING] = "PING",
-	[WIRE_HELLO] = "HELLO",
-	[WIRE_WELCOME] = "WELCOME",
-	[WIRE_REFUSED] = "REFUSED",
-	[WIRE_WRONG_QUEUE] = "WRONG_QUEUE",
-	[WIRE_RESET] = "RESET",
-	[WIRE_BYE] = "BYE",
+	[WIRE_MESSAGE] = "MESSAGE",         [WIRE_ACK] = "ACK",       [WIRE_PING] = "PING",
+	[WIRE_CONNECT] = "CONNECT",         [WIRE_ACCEPT] = "ACCEPT", [WIRE_REJECT] = "REJECT",
+	[WIRE_WRONG_QUEUE] = "WRONG_QUEUE", [WIRE_RESET] = "RESET",   [WIRE_CLOSE] = "CLOSE",
 	[WIRE_CHALLENGE] = "CHALLENGE",
 };
 static const char *const types[NAMES_MAX] = {
@@ -187,7 +182,7 @@ static const char *const types[NAMES_MAX] = {
 	[HEAD_ABORT] = "ABORT",
 };
 static const char *const large_kinds[NAMES_MAX] = {
-	[LARGE_REQUEST] = "REQUEST", [LARGE_ONEWAY] = "ONEWAY", [LARGE_REPLY] = "REPLY"};
+	[RENDEZVOUS_REQUEST] = "REQUEST", [RENDEZVOUS_ONEWAY] = "ONEWAY", [RENDEZVOUS_REPLY] = "REPLY"};
 static const char *const rref_kinds[NAMES_MAX] = {[RREF_FORK] = "FORK",
 						  [RREF_DELETE] = "DELETE",
 						  [RREF_ACCEPT] = "ACCEPT",
@@ -209,8 +204,9 @@ struct bit {
 #define OF(type) (1u << HEAD_##type)
 #define ANSWERS  (OF(REPLY) | OF(ERROR) | OF(CANCELLED))
 static const struct bit marks[] = {
-	{WIRE_ASLEEP, "ASLEEP", 0}, {WIRE_PIECE, "PIECE", 0}, {WIRE_MORE, "MORE", 0},     {WIRE_BATCH, "BATCH", 0},
-	{WIRE_AGAIN, "AGAIN", 0},   {WIRE_TWICE, "TWICE", 0}, {WIRE_UNTOLD, "UNTOLD", 0}, {WIRE_LOOSE, "LOOSE", 0},
+	{WIRE_ASLEEP, "ASLEEP", 0},   {WIRE_FRAGMENT, "FRAGMENT", 0},     {WIRE_MORE, "MORE", 0},
+	{WIRE_BATCH, "BATCH", 0},     {WIRE_RETRANSMIT, "RETRANSMIT", 0}, {WIRE_DUPLICATE, "DUPLICATE", 0},
+	{WIRE_UNACKED, "UNACKED", 0}, {WIRE_UNORDERED, "UNORDERED", 0},
 };
 static const struct bit flags[] = {
 	{HEAD_TYPED, "TYPED", OF(REQUEST) | OF(LARGE)},

@@ -97,17 +97,17 @@ static bool print_message(struct printer *p, const char *layout, const struct sh
 static bool print_batch(struct printer *p, const struct wire_head *h, const struct shm_head *first,
 			const uint8_t *bytes, uint32_t len)
 {
-	struct link_fragment f = {
+	struct transport_span f = {
 		be32_get(h->packet), be32_get(h->first), be32_get(h->length), be32_get(h->offset), len, bytes};
-	if (!link_batch_sane(&f, h->marks))
+	if (!transport_batch_valid(&f, h->marks))
 		return wrong(p, "batch", NULL);
-	struct link_batch b = {.bytes = bytes, .at = f.length, .end = len};
+	struct transport_batch b = {.bytes = bytes, .at = f.length, .end = len};
 	if (!print_message(p, "head", first, bytes, f.length))
 		return false;
 	for (;;) {
 		struct shm_head head;
-		uint32_t length, sub = link_batch_sub(b.at);
-		int more = link_batch_next(&b, &head, &length);
+		uint32_t length, sub = transport_batch_sub(b.at);
+		int more = transport_batch_next(&b, &head, &length);
 		if (more == 0)
 			return true;
 		if (sub + sizeof(struct wire_sub) > len)
@@ -130,23 +130,24 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 				      .fn = be16_get(h->fn),
 				      .call = be32_get(h->call),
 				      .gen = be32_get(h->gen)};
-	bool piece = h->marks & WIRE_PIECE;
+	bool piece = h->marks & WIRE_FRAGMENT;
 	bool batch = h->marks & WIRE_BATCH, small = before == 0 && offset != 0;
-	if (h->marks & WIRE_LOOSE) {
-		if (piece || (small ? offset > FAR_LINK_WINDOW || (!batch && len != length) : batch))
+	if (h->marks & WIRE_UNORDERED) {
+		if (piece || (small ? offset > FAR_TRANSPORT_WINDOW || (!batch && len != length) : batch))
 			return wrong(p, "loose", NULL);
 		offset = small ? 0 : offset;
 	}
 	bool exposed = h->lane_phase & WIRE_EXPOSED && len != length;
 	if (exposed) {
-		if (piece || batch || before || offset || len <= sizeof(struct wire_key) || length <= LINK_ROOM ||
-		    len - sizeof(struct wire_key) >= length)
+		if (piece || batch || before || offset || len <= sizeof(struct wire_key) ||
+		    length <= TRANSPORT_INLINE_BYTES || len - sizeof(struct wire_key) >= length)
 			return wrong(p, "exposed", NULL);
 		len -= (uint32_t)sizeof(struct wire_key);
 	}
 	if (h->marks & WIRE_BATCH)
 		return print_batch(p, h, &head, bytes, len);
-	if (length > LINK_BODY_MAX || (uint64_t)offset + len > length || (len == 0 && length) || before > INT32_MAX)
+	if (length > TRANSPORT_BODY_MAX || (uint64_t)offset + len > length || (len == 0 && length) ||
+	    before > INT32_MAX)
 		return wrong(p, "fragment", NULL);
 	if (!piece && (offset == 0) != (before == 0))
 		return wrong(p, "fragment", NULL);
@@ -160,7 +161,7 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 
 static bool print_grants(struct printer *p, const uint8_t *bytes, uint32_t len)
 {
-	if (len % sizeof(struct wire_grant) || len > FAR_LINK_OPEN * sizeof(struct wire_grant))
+	if (len % sizeof(struct wire_grant) || len > FAR_TRANSPORT_OPEN_MAX * sizeof(struct wire_grant))
 		return wrong(p, "grants", NULL);
 	for (uint32_t at = 0; at < len; at += (uint32_t)sizeof(struct wire_grant))
 		print_layout(p, &layout_grant, bytes + at, sizeof(struct wire_grant), 0);
@@ -170,10 +171,10 @@ static bool print_grants(struct printer *p, const uint8_t *bytes, uint32_t len)
 /* The engine's words, as the control core reads them. */
 static bool print_hello(struct printer *p, const uint8_t *bytes, size_t len)
 {
-	struct hello hello;
+	struct handshake hello;
 	if (len == 0)
 		return true;
-	if (hello_decode(bytes, len, &hello))
+	if (handshake_decode(bytes, len, &hello))
 		return wrong(p, "hello", NULL);
 	fprintf(p->out,
 		" [hello] magic=%08x version=%u from_shard=%u to_shard=%u group=%016" PRIx64 " world=%" PRIu32
@@ -185,28 +186,28 @@ static bool print_hello(struct printer *p, const uint8_t *bytes, size_t len)
 
 static bool print_words(struct printer *p, const uint8_t *bytes, uint32_t len)
 {
-	struct link_words words;
-	struct wire_words w;
+	struct transport_handshake words;
+	struct wire_handshake w;
 	if (len < sizeof w)
 		return wrong(p, "words", "size");
 	memcpy(&w, bytes, sizeof w);
-	uint32_t words_len = be16_get(w.words), addr_len = be16_get(w.addr), rest = len - (uint32_t)sizeof w;
+	uint32_t payload_len = be16_get(w.words), addr_len = be16_get(w.addr), rest = len - (uint32_t)sizeof w;
 	bool good = print_layout(p, &layout_words, bytes, len, 0);
-	if (words_len > rest)
+	if (payload_len > rest)
 		return good && wrong(p, "words", "size");
 	fputs(" hello=", p->out);
-	decode_data(p->out, bytes + sizeof w, words_len);
-	if (addr_len > rest - words_len)
+	decode_data(p->out, bytes + sizeof w, payload_len);
+	if (addr_len > rest - payload_len)
 		return good && wrong(p, "words", "size");
 	fputs(" address=", p->out);
-	decode_data(p->out, bytes + sizeof w + words_len, addr_len);
+	decode_data(p->out, bytes + sizeof w + payload_len, addr_len);
 	fputs(" padding=", p->out);
-	decode_data(p->out, bytes + sizeof w + words_len + addr_len, rest - words_len - addr_len);
+	decode_data(p->out, bytes + sizeof w + payload_len + addr_len, rest - payload_len - addr_len);
 	if (!good)
 		return false;
-	if (!link_words_read(bytes, len, &words))
+	if (!transport_handshake_read(bytes, len, &words))
 		return wrong(p, "words", "size");
-	return print_hello(p, words.words, words.words_len);
+	return print_hello(p, words.words, words.payload_len);
 }
 
 static bool crc_fits(const struct wire_head *h, const uint8_t *bytes, uint32_t len)
@@ -232,15 +233,15 @@ static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 	switch ((enum wire_kind)h.kind) {
 	case WIRE_MESSAGE:
 		return print_bytes_of_message(p, &h, bytes, len);
-	case WIRE_HELLO:
+	case WIRE_CONNECT:
 	case WIRE_CHALLENGE:
-	case WIRE_WELCOME:
+	case WIRE_ACCEPT:
 	case WIRE_PING:
 		return print_words(p, bytes, len);
-	case WIRE_REFUSED:
+	case WIRE_REJECT:
 	case WIRE_WRONG_QUEUE:
 	case WIRE_RESET:
-	case WIRE_BYE:
+	case WIRE_CLOSE:
 		return print_exactly(p, &layout_no, bytes, len, 0);
 	case WIRE_ACK:
 		return print_grants(p, bytes, len);

@@ -36,7 +36,7 @@ static const char *after_prefix(const char *text)
 	return strncmp(text, "dpdk: ", 6) == 0 ? text + 6 : text;
 }
 
-static void tell_card(const struct host_pci *card, FILE *out, struct json *j)
+static void print_card(const struct host_pci *card, FILE *out, struct json *j)
 {
 	struct nic_err err = {""};
 	char text[80], id[16];
@@ -44,7 +44,7 @@ static void tell_card(const struct host_pci *card, FILE *out, struct json *j)
 	host_pci_text(card, text, sizeof text);
 	if (usable)
 		fprintf(out, "  %s: ready%s\n", text,
-			card->way == HOST_PCI_UIO || card->noiommu ? ", for root, with huge pages" : "");
+			card->access == HOST_PCI_UIO || card->noiommu ? ", for root, with huge pages" : "");
 	else
 		fprintf(out, "  not ready: %s\n", after_prefix(err.text));
 	if (!j)
@@ -73,7 +73,7 @@ void info_cards(FILE *out, struct json *j)
 		if (told < CARDS_MAX && host_pci_read(&roots, names[i]->d_name, &card, NULL) == 0) {
 			if (told++ == 0)
 				fprintf(out, "\nnetwork cards on PCI, for nic=dpdk:ADDRESS\n");
-			tell_card(&card, out, j);
+			print_card(&card, out, j);
 		}
 		free(names[i]);
 	}

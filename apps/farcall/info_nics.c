@@ -37,7 +37,7 @@ static bool works(const char *name, enum key_kind key, struct nic_err *err)
 	return rc == 0;
 }
 
-static void tell_driver(const char *name, enum key_kind key, FILE *out, struct json *j)
+static void print_driver(const char *name, enum key_kind key, FILE *out, struct json *j)
 {
 	struct nic_err err = {.text = ""};
 	const char *why;
@@ -61,7 +61,7 @@ static void tell_driver(const char *name, enum key_kind key, FILE *out, struct j
 }
 
 /* What drivers find here: of those whose module can be loaded. */
-static void tell_advice(FILE *out, struct json *j)
+static void print_advice(FILE *out, struct json *j)
 {
 	if (j)
 		json_object(j, "advice");
@@ -81,7 +81,7 @@ static void tell_advice(FILE *out, struct json *j)
 		json_close(j);
 }
 
-static void tell_port(const struct nic_port *port, FILE *out, struct json *j)
+static void print_port(const struct nic_port *port, FILE *out, struct json *j)
 {
 	char words[ADDRESS_BYTES] = "";
 	struct nic_addr addr;
@@ -100,13 +100,13 @@ static void tell_port(const struct nic_port *port, FILE *out, struct json *j)
 	json_close(j);
 }
 
-static void tell_ports(const struct ports *ports, FILE *out, struct json *j)
+static void print_ports(const struct ports *ports, FILE *out, struct json *j)
 {
 	fprintf(out, "\nports here, best first; a session takes the first that both ends have and that leads there\n");
 	if (j)
 		json_array(j, "ports");
 	for (unsigned i = 0; i < ports->published; i++)
-		tell_port(ports->at[i], out, j);
+		print_port(ports->at[i], out, j);
 	if (j)
 		json_close(j);
 	for (unsigned i = 0; i < ports->refused_n; i++)
@@ -115,7 +115,7 @@ static void tell_ports(const struct ports *ports, FILE *out, struct json *j)
 		fprintf(out, "  shm, for this worker's calls on itself only\n");
 }
 
-static void tell_environment(FILE *out, struct json *j)
+static void print_environment(FILE *out, struct json *j)
 {
 	if (j)
 		json_object(j, "environment");
@@ -132,8 +132,8 @@ static void tell_environment(FILE *out, struct json *j)
 }
 
 /* Which key a worker would use: where it is, and its id; never the key. */
-static void tell_key(const struct key_choice *key, enum far_status status, const struct far_err *why, FILE *out,
-		     struct json *j)
+static void print_key(const struct key_choice *key, enum far_status status, const struct far_err *why, FILE *out,
+		      struct json *j)
 {
 	static const char *const kinds[] = {[KEY_AUTO] = "automatic", [KEY_GIVEN] = "given", [KEY_NONE] = "none"};
 	char id[KEY_ID_BYTES] = "", dir[RUNTIME_DIR_BYTES] = "";
@@ -170,7 +170,7 @@ void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
 	struct key_choice key;
 	struct far_err key_err;
 	enum far_status key_status = key_choose(NULL, opts->security, true, &key, &key_err);
-	tell_key(&key, key_status, &key_err, out, j);
+	print_key(&key, key_status, &key_err, out, j);
 	auth_erase(&key.key, sizeof key.key);
 	const struct ports_config config = {.nic = opts->nic,
 					    .id = random_u64(),
@@ -184,18 +184,18 @@ void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
 	if (j)
 		json_array(j, "drivers");
 	for (unsigned i = 0; nic_names[i]; i++)
-		tell_driver(nic_names[i], key.kind, out, j);
+		print_driver(nic_names[i], key.kind, out, j);
 	if (j)
 		json_close(j);
-	tell_advice(out, j);
+	print_advice(out, j);
 	bool opened = ports_open(&config, &ports, &err) == FAR_OK;
 	const char *best = opened ? ports.at[0]->ops->name : "";
 	fprintf(out, "  %-8s %s%s\n", opts->nic || getenv("FAR_NIC") ? "chosen" : "auto",
 		opened ? best : "nothing: ", opened ? "" : err.text);
 	if (opened)
-		tell_ports(&ports, out, j);
+		print_ports(&ports, out, j);
 	info_cards(out, j);
-	tell_environment(out, j);
+	print_environment(out, j);
 	if (key.kind == KEY_AUTO)
 		fprintf(out, "  without a key that is given (FAR_KEY_FILE) only this machine's workers reach them\n");
 	if (j) {

@@ -31,7 +31,7 @@ struct worker {
 
 struct run {
 	struct spawn_group group;
-	struct keeper keeper;
+	struct reaper reaper;
 	struct output output;
 	sigset_t old_mask;
 	int stop_fd;  /* SIGINT, SIGTERM, SIGHUP */
@@ -99,7 +99,7 @@ static void worker_ended(struct run *r, int rank, int status)
 {
 	struct worker *w = &r->workers[rank];
 	if (kill(-w->pid, 0) < 0 && errno == ESRCH)
-		keeper_remove(&r->keeper, w->pid);
+		reaper_remove(&r->reaper, w->pid);
 	w->pid = 0;
 	w->status = status;
 	r->alive--;
@@ -121,8 +121,8 @@ static void settle_blame(struct run *r)
 		return;
 	r->blame_at = UINT64_MAX;
 	if (r->alive > 0)
-		output_say(&r->output, NAME ": worker %d %s; stopping the others", r->failed,
-			   fate(r->workers[r->failed].status, text, sizeof text));
+		output_print(&r->output, NAME ": worker %d %s; stopping the others", r->failed,
+			     fate(r->workers[r->failed].status, text, sizeof text));
 	stop_all(r, SIGTERM);
 }
 
@@ -178,7 +178,7 @@ static int start_worker(struct run *r, int rank, char **argv, int null_fd)
 					    .in = rank == 0 && !isatty(0) ? -1 : null_fd,
 					    .out = out,
 					    .err = err,
-					    .announce_fd = r->keeper.fd,
+					    .announce_fd = r->reaper.fd,
 					    .keep_fd = -1,
 					    .mask = &r->old_mask};
 		rc = spawn_start(&child, &w->pid);
@@ -207,15 +207,15 @@ static int start_all(struct run *r, char **argv)
 	r->kill_at = 0;
 	if (rc == -ENOENT) {
 		bool path = strchr(argv[0], '/') != NULL;
-		output_say(&r->output, NAME ": %s: not found; %s%s", argv[0],
-			   path ? "give an existing path" : "it is not in PATH, give a path such as ./",
-			   path ? "" : argv[0]);
+		output_print(&r->output, NAME ": %s: not found; %s%s", argv[0],
+			     path ? "give an existing path" : "it is not in PATH, give a path such as ./",
+			     path ? "" : argv[0]);
 		return EXIT_NOT_FOUND;
 	}
-	output_say(&r->output, NAME ": cannot start %s: %s%s", argv[0], strerror(-rc),
-		   rc == -EMFILE || rc == -ENFILE
-			   ? "; raise the limit on open files (ulimit -n), two to four per worker"
-			   : "");
+	output_print(&r->output, NAME ": cannot start %s: %s%s", argv[0], strerror(-rc),
+		     rc == -EMFILE || rc == -ENFILE
+			     ? "; raise the limit on open files (ulimit -n), two to four per worker"
+			     : "");
 	return rc == -EMFILE || rc == -EAGAIN || rc == -ENOMEM ? 1 : EXIT_NOT_STARTABLE;
 }
 
@@ -280,11 +280,11 @@ static int report(struct run *r)
 		return r->output.gone ? 128 + SIGPIPE : 0;
 	struct worker *w = &r->workers[r->failed];
 	if (w->tail.next) {
-		output_say(&r->output, NAME ": last lines of worker %d:", r->failed);
+		output_print(&r->output, NAME ": last lines of worker %d:", r->failed);
 		output_tail_print(&r->output, &w->tail, r->failed);
 	}
-	output_say(&r->output, NAME ": worker %d %s%s", r->failed, fate(w->status, text, sizeof text),
-		   w->tail.next ? "" : " and printed nothing");
+	output_print(&r->output, NAME ": worker %d %s%s", r->failed, fate(w->status, text, sizeof text),
+		     w->tail.next ? "" : " and printed nothing");
 	return WIFSIGNALED(w->status) ? 128 + WTERMSIG(w->status) : WEXITSTATUS(w->status);
 }
 
@@ -311,7 +311,7 @@ static int run_open(struct run *r)
 		r->workers[i].out.fd = r->workers[i].err.fd = -1;
 	r->output = (struct output){.fd = STDERR_FILENO, .interrupt_fd = r->stop_fd};
 	int rc = spawn_group_open(&r->group, r->world);
-	return rc < 0 ? rc : keeper_start(&r->keeper);
+	return rc < 0 ? rc : reaper_start(&r->reaper);
 }
 
 static int run_workers(struct run *r, char **argv)
@@ -324,10 +324,10 @@ static int run_workers(struct run *r, char **argv)
 	int status = start_all(r, argv);
 	spawn_group_close(&r->group); /* rank 0 holds it now: when it dies, the others must be refused */
 	watch(r);
-	orphans_kill(r->keeper.pid);
+	orphans_kill(r->reaper.pid);
 	if (status == 0)
 		status = report(r);
-	keeper_end(&r->keeper);
+	reaper_end(&r->reaper);
 	free(r->workers);
 	return status;
 }

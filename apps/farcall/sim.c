@@ -27,9 +27,9 @@ static unsigned cpus(void)
 
 static void list(void)
 {
-	char err[WORDS_ERR_MAX];
+	char err[KEYWORDS_ERR_MAX];
 	for (unsigned i = 0; scenario_builtin(i); i++) {
-		char name[WORDS_NAME_MAX];
+		char name[KEYWORDS_NAME_MAX];
 		struct scenario s;
 		snprintf(name, sizeof name, "%s", scenario_builtin(i));
 		if (scenario_load(name, &s, err) == 0)
@@ -41,10 +41,10 @@ static void list(void)
 }
 
 /* Those that are asked for, read. Their number; 0: the mistake was printed. */
-static unsigned load(const char *which, struct scenario *scenarios, char (*names)[WORDS_NAME_MAX],
+static unsigned load(const char *which, struct scenario *scenarios, char (*names)[KEYWORDS_NAME_MAX],
 		     const char **pointers)
 {
-	char err[WORDS_ERR_MAX];
+	char err[KEYWORDS_ERR_MAX];
 	unsigned n = 0;
 	bool all = strcmp(which, "all") == 0;
 	for (; n < SCENARIOS_MAX && (all ? scenario_builtin(n) != NULL : n == 0); n++) {
@@ -86,7 +86,7 @@ static int plant(const char *name)
 static int run_campaign(struct runner *r, const char *state, uint64_t runs)
 {
 	static struct campaign campaign;
-	char err[WORDS_ERR_MAX];
+	char err[KEYWORDS_ERR_MAX];
 	if (campaign_open(&campaign, state, r->names, r->scenarios_n, runs, r->from, err) < 0) {
 		fprintf(stderr, NAME ": %s\n", err);
 		return OPTIONS_EXIT_USAGE;
@@ -100,7 +100,7 @@ static int run_campaign(struct runner *r, const char *state, uint64_t runs)
 int cmd_sim(int argc, char **argv)
 {
 	static struct scenario scenarios[SCENARIOS_MAX];
-	static char names[SCENARIOS_MAX][WORDS_NAME_MAX];
+	static char names[SCENARIOS_MAX][KEYWORDS_NAME_MAX];
 	static const char *pointers[SCENARIOS_MAX];
 	uint64_t seeds = SEEDS, from = 1, jobs = cpus(), limit = LIMIT_NS, campaign = 0;
 	const char *which = "all", *failures = FAILURES, *state = NULL, *mutant = NULL;

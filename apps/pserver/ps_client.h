@@ -16,7 +16,7 @@
 #include <farcall/farcall.h>
 
 #define PS_CHUNK_BYTES                                                                                                 \
-	((size_t)4 << 20)                  /* largest part in one message; below FAR_MSG_WHOLE_MAX so that a server    \
+	((size_t)4 << 20)                  /* largest part in one message; below FAR_MSG_EAGER_MAX so that a server    \
 					      is not held by one request for long */
 #define PS_FANOUT_BYTES ((size_t)64 << 20) /* largest sum of parts under way at once, as long as there are several */
 #define PS_ARGS         7

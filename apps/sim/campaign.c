@@ -39,10 +39,10 @@ static uint64_t program_hash(void)
 	return h;
 }
 
-static int cannot(const struct campaign *c, const char *what, char err[WORDS_ERR_MAX])
+static int cannot(const struct campaign *c, const char *what, char err[KEYWORDS_ERR_MAX])
 {
 	int error = errno;
-	snprintf(err, WORDS_ERR_MAX, "cannot %s the state file %s: %s", what, c->path, strerror(error));
+	snprintf(err, KEYWORDS_ERR_MAX, "cannot %s the state file %s: %s", what, c->path, strerror(error));
 	return -error;
 }
 
@@ -54,23 +54,23 @@ static bool is_at(int fd, const char *path)
 }
 
 /* One process at a time: the file is locked, and so is each that replaces it before it does. */
-static int open_locked(struct campaign *c, char err[WORDS_ERR_MAX])
+static int open_locked(struct campaign *c, char err[KEYWORDS_ERR_MAX])
 {
 	c->fd = open(c->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	if (c->fd < 0)
 		return cannot(c, "open", err);
 	if (flock(c->fd, LOCK_EX | LOCK_NB) == 0 && is_at(c->fd, c->path))
 		return 0;
-	snprintf(err, WORDS_ERR_MAX, "the state file %s is in use by another process; give --state another name",
+	snprintf(err, KEYWORDS_ERR_MAX, "the state file %s is in use by another process; give --state another name",
 		 c->path);
 	close(c->fd);
 	c->fd = -1;
 	return -EBUSY;
 }
 
-static int another(const struct campaign *c, const char *what, char err[WORDS_ERR_MAX])
+static int another(const struct campaign *c, const char *what, char err[KEYWORDS_ERR_MAX])
 {
-	snprintf(err, WORDS_ERR_MAX,
+	snprintf(err, KEYWORDS_ERR_MAX,
 		 "the state file %s is of %s; give the same options and program, another --state, or remove it",
 		 c->path, what);
 	return -EINVAL;
@@ -147,7 +147,7 @@ static bool same_names(const struct campaign *c, FILE *f, char *line, int cap)
 	return true;
 }
 
-static int read_state(struct campaign *c, FILE *f, char err[WORDS_ERR_MAX])
+static int read_state(struct campaign *c, FILE *f, char err[KEYWORDS_ERR_MAX])
 {
 	static char line[32 + 24 * CAMPAIGN_JOBS_MAX];
 	uint64_t v[5];
@@ -227,7 +227,7 @@ int campaign_save(struct campaign *c)
 }
 
 int campaign_open(struct campaign *c, const char *path, const char *const *names, unsigned scenarios_n, uint64_t runs,
-		  uint64_t from, char err[WORDS_ERR_MAX])
+		  uint64_t from, char err[KEYWORDS_ERR_MAX])
 {
 	*c = (struct campaign){.path = path,
 			       .names = names,

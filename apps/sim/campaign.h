@@ -52,7 +52,7 @@ struct campaign {
  * campaign or program.
  */
 int campaign_open(struct campaign *c, const char *path, const char *const *names, unsigned scenarios_n, uint64_t runs,
-		  uint64_t from, char err[WORDS_ERR_MAX]);
+		  uint64_t from, char err[KEYWORDS_ERR_MAX]);
 void campaign_close(struct campaign *c);
 
 /** A run that is to be started now: those first that another process left. false: there is none. */

@@ -241,7 +241,7 @@ static bool check_executed(struct judge *j)
 static bool was_connected(const struct history *h, const struct history_call *c, uint64_t before)
 {
 	for (const struct history_call *k = h->calls; k < c; k++)
-		if (k->from == c->from && k->from_life == c->from_life && k->to == c->to && k->ends &&
+		if (k->from == c->from && k->from_incarnation == c->from_incarnation && k->to == c->to && k->ends &&
 		    k->status == FAR_OK && k->kind != LOAD_ONEWAY && k->ended < c->begun && k->ended < before)
 			return true;
 	return false;
@@ -260,7 +260,7 @@ static bool check_incarnation(struct judge *j)
 					return check_object(j, c,
 							    "it was sent to an incarnation that ended, and ran in "
 							    "incarnation %" PRIu32,
-							    c->runs[r].life);
+							    c->runs[r].incarnation);
 				/* A new session ends what is left of the one before. */
 				if (i->kind == INCIDENT_CRASH && i->a == c->from && c->begun < i->from &&
 				    i->until != HISTORY_TIME_NONE && c->runs[r].at > i->until + h->peer_limit_ns)
@@ -272,8 +272,8 @@ static bool check_incarnation(struct judge *j)
 
 static bool later(const struct history_call *a, const struct history_call *b)
 {
-	return a->from == b->from && a->from_life == b->from_life && a->to == b->to && a->from_shard == b->from_shard &&
-	       a->to_shard == b->to_shard && a->sequence > b->sequence;
+	return a->from == b->from && a->from_incarnation == b->from_incarnation && a->to == b->to &&
+	       a->from_shard == b->from_shard && a->to_shard == b->to_shard && a->sequence > b->sequence;
 }
 
 /* Per pair the last one that ran, in order of time of running: quadratic in the pairs, not in the calls. */
@@ -283,8 +283,8 @@ static int by_run(const void *x, const void *y)
 	const struct history_call *b = *(const struct history_call *const *)y;
 	if (a->from != b->from)
 		return a->from < b->from ? -1 : 1;
-	if (a->from_life != b->from_life)
-		return a->from_life < b->from_life ? -1 : 1;
+	if (a->from_incarnation != b->from_incarnation)
+		return a->from_incarnation < b->from_incarnation ? -1 : 1;
 	if (a->to != b->to)
 		return a->to < b->to ? -1 : 1;
 	if (a->from_shard != b->from_shard)

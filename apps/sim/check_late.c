@@ -12,10 +12,11 @@
 #include <stdlib.h>
 
 #define MS UINT64_C(1000000)
-/* After a path is whole again: the longest retransmission timer (FAR_LINK_RESEND_NS_MAX, 100 ms) may just have begun,
+/* After a path is whole again: the longest retransmission timer (FAR_TRANSPORT_RTO_NS_MAX, 100 ms) may just have begun,
  * and its packet be lost. */
 #define RESUME_NS (300 * MS)
-/* The way of a cable that is down is left, and taken again, by questions that the time-outs bring (FAR_LINK_BACK_NS).
+/* The way of a cable that is down is left, and taken again, by questions that the time-outs bring
+ * (FAR_TRANSPORT_FAILBACK_NS).
  */
 #define MOVE_NS (1000 * MS)
 

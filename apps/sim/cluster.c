@@ -145,9 +145,9 @@ struct far_agent *cluster_agent(const struct cluster_worker *w)
 	return w->agent;
 }
 
-unsigned cluster_lives(const struct cluster_worker *w)
+unsigned cluster_incarnations(const struct cluster_worker *w)
 {
-	return w->lives;
+	return w->incarnations;
 }
 
 uint64_t cluster_now(const struct cluster *c)

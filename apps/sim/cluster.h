@@ -102,7 +102,7 @@ struct far_agent *cluster_agent(const struct cluster_worker *w);
 /** The result of the last join or shutdown. */
 enum far_status cluster_why(const struct cluster_worker *w, struct far_err *err);
 /** Number of incarnations started so far. */
-unsigned cluster_lives(const struct cluster_worker *w);
+unsigned cluster_incarnations(const struct cluster_worker *w);
 /** The worker whose fiber or handler is running; NULL: none is. */
 struct cluster_worker *cluster_here(void);
 

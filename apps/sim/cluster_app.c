@@ -39,9 +39,9 @@ static void app_wait(struct app *app)
 }
 
 /* On the shard, outside of its fibers. */
-static void app_begin(struct shard *s, struct shard_errand *errand)
+static void app_begin(struct shard *s, struct shard_task *task)
 {
-	struct app *app = (struct app *)(void *)errand;
+	struct app *app = (struct app *)(void *)task;
 	if (s->stopped)
 		app_drop(app);
 	else if (fiber_spawn(s, app_main, app))
@@ -70,7 +70,7 @@ void apps_begin(struct cluster_worker *w)
 			app_wait(app);
 			continue;
 		}
-		shard_post(s, &app->errand);
+		shard_add_task(s, &app->task);
 		core_schedule(&w->cores[app->shard], sim_now(w->cluster->sim));
 	}
 }
@@ -94,7 +94,7 @@ int cluster_spawn(struct cluster_worker *w, int shard, cluster_app_fn *fn, void 
 	struct app *app = calloc(1, sizeof *app);
 	if (!app)
 		return -ENOMEM;
-	*app = (struct app){.errand = {.run = app_begin}, .worker = w, .fn = fn, .ctx = ctx};
+	*app = (struct app){.task = {.run = app_begin}, .worker = w, .fn = fn, .ctx = ctx};
 	app->shard = shard >= 0 ? (unsigned)shard : w->next_shard++ % w->shards;
 	w->apps++;
 	w->cluster->apps++;
@@ -128,7 +128,7 @@ struct cluster_worker *cluster_here(void)
 bool cluster_dead(void)
 {
 	const struct cluster_worker *w = cluster_here();
-	return w && w->dying && w->crash_asked;
+	return w && w->dying && w->crash_requested;
 }
 
 /* A fiber's wait for a time of the world. The shard's own timers are of a tenth of a millisecond. */

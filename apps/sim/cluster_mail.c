@@ -11,12 +11,12 @@
 /** A copy of a mail, until its event has run. */
 struct late_mail {
 	struct cluster_worker *worker;
-	unsigned life, shard;
+	unsigned incarnation, shard;
 	struct mail mail;
 	struct late_mail *next, **prev; /* of the cluster */
 };
 
-static void late_free(struct late_mail *l)
+static void delayed_free(struct late_mail *l)
 {
 	*l->prev = l->next;
 	if (l->next)
@@ -29,9 +29,10 @@ static void on_late(void *ctx)
 {
 	struct late_mail *l = ctx;
 	struct cluster_worker *w = l->worker;
-	if (w->agent && w->lives == l->life && mailbox_put(&w->agent->shards[l->shard]->mail_in, &l->mail))
+	if (w->agent && w->incarnations == l->incarnation &&
+	    mailbox_put(&w->agent->shards[l->shard]->mail_in, &l->mail))
 		shard_wake(w->agent->shards[l->shard]);
-	late_free(l);
+	delayed_free(l);
 }
 
 static void look(struct cluster_worker *w, unsigned shard, const struct mail *mail)
@@ -45,7 +46,8 @@ static void look(struct cluster_worker *w, unsigned shard, const struct mail *ma
 	must(l || !after);
 	if (!l)
 		return;
-	*l = (struct late_mail){.worker = w, .life = w->lives, .shard = shard, .mail = *mail, .next = c->late};
+	*l = (struct late_mail){
+		.worker = w, .incarnation = w->incarnations, .shard = shard, .mail = *mail, .next = c->late};
 	l->prev = &c->late;
 	if (l->next)
 		l->next->prev = &l->next;
@@ -72,5 +74,5 @@ void mails_look(struct cluster_worker *w, const uint32_t tails[FAR_SHARDS_MAX])
 void mails_free(struct cluster *c)
 {
 	while (c->late)
-		late_free(c->late);
+		delayed_free(c->late);
 }

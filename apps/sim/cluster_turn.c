@@ -64,7 +64,7 @@ static bool has_hand_overs(const struct core *core)
 	struct shard *s = core->worker->agent->shards[core->index];
 	return submit_peek(&s->submit) || atomic_load_explicit(&s->answers, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->resumed, memory_order_relaxed) ||
-	       atomic_load_explicit(&s->errands, memory_order_relaxed) || s->poll_idle ||
+	       atomic_load_explicit(&s->tasks, memory_order_relaxed) || s->poll_idle ||
 	       atomic_load_explicit(&s->cancels, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->mail_in.tail, memory_order_relaxed) !=
 		       atomic_load_explicit(&s->mail_in.head, memory_order_relaxed);
@@ -155,9 +155,9 @@ static void tally(const struct core *core, struct tally *out)
 	struct sim_host_stats host;
 	sim_host_stats(w->host, &host);
 	out->packets = host.tx_packets + host.rx_taken;
-	out->calls = counted(&c->calls_sent) + counted(&c->posts_sent);
+	out->calls = counted(&c->calls_sent) + counted(&c->oneways_sent);
 	out->answers = counted(&c->calls_ended);
-	out->requests = counted(&c->requests_received) + counted(&c->posts_received);
+	out->requests = counted(&c->requests_received) + counted(&c->oneways_received);
 	out->bytes = counted(&c->bytes_sent) + counted(&c->bytes_received);
 }
 

@@ -97,7 +97,7 @@ static void begin(struct cluster_worker *w)
 	w->net = sim_ctl_net_create(c->streams, w->host, worker_ctl_due, w);
 	must(w->net != NULL);
 	/* Each incarnation has its own random sequence. */
-	sim_random_init(&w->drawn, sim_seed(c->sim), "worker", (uint64_t)w->rank << 32 | w->lives);
+	sim_random_init(&w->drawn, sim_seed(c->sim), "worker", (uint64_t)w->rank << 32 | w->incarnations);
 	w->random = (struct random_source){draw, &w->drawn};
 	static const struct auth_key key = {"the simulated groups' key"};
 	struct agent_env env = {.clock = sim_host_clock(w->host),
@@ -108,7 +108,7 @@ static void begin(struct cluster_worker *w)
 				.ports_n = rails,
 				.ctl_due = worker_ctl_due,
 				.ctx = w};
-	w->lives++;
+	w->incarnations++;
 	w->agent = NULL;
 	if (agent_create_stepped(w->name, (int)w->rank, (int)c->n, &opts, &env, &w->agent, &err)) {
 		cluster_fail(c, "\"%s\" cannot be started: %s", w->name, err.text);
@@ -116,7 +116,7 @@ static void begin(struct cluster_worker *w)
 	}
 	w->why = FAR_OK;
 	w->err = (struct far_err){.status = FAR_OK};
-	w->dying = w->ending = w->crash_asked = w->power = false;
+	w->dying = w->ending = w->crash_requested = w->power = false;
 	worker_start_cores(w);
 	enter(w, CLUSTER_JOINING);
 }
@@ -146,15 +146,15 @@ static void end(struct cluster_worker *w)
 	w->why = agent_why(agent, &w->err);
 	sim_cancel(c->sim, w->resume_event);
 	w->resume_event = 0;
-	if (!w->crash_asked)
+	if (!w->crash_requested)
 		sim_host_resume(w->host);
 	worker_stop_cores(w);
 	w->dying = true;
-	if (w->crash_asked && w->power)
+	if (w->crash_requested && w->power)
 		sim_ctl_net_cut_off(w->net);
-	if (w->crash_asked)
+	if (w->crash_requested)
 		sim_host_crash(w->host);
-	uint32_t left = w->crash_asked ? agent_crash(agent) : agent_destroy(agent);
+	uint32_t left = w->crash_requested ? agent_crash(agent) : agent_destroy(agent);
 	w->agent = NULL;
 	w->net = NULL;
 	memset(w->queues, 0, sizeof w->queues);
@@ -163,7 +163,7 @@ static void end(struct cluster_worker *w)
 	w->dying = false;
 	if (left)
 		cluster_fail(c, "%u fibers of \"%s\" did not end though their waits were cancelled", left, w->name);
-	enter(w, w->crash_asked ? CLUSTER_CRASHED : state == AGENT_FAILED ? CLUSTER_FAILED : CLUSTER_LEFT);
+	enter(w, w->crash_requested ? CLUSTER_CRASHED : state == AGENT_FAILED ? CLUSTER_FAILED : CLUSTER_LEFT);
 }
 
 static void end_later(void *ctx)
@@ -195,9 +195,9 @@ void worker_look(struct cluster_worker *w)
 
 void cluster_crash(struct cluster_worker *w, enum cluster_end how)
 {
-	if (!is_alive(w) || w->dying || w->crash_asked)
+	if (!is_alive(w) || w->dying || w->crash_requested)
 		return;
-	w->crash_asked = true;
+	w->crash_requested = true;
 	w->power = how == CLUSTER_POWER;
 	if (w->cluster->running)
 		end_soon(w);

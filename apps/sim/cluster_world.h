@@ -22,7 +22,7 @@ struct core {
 
 /** An application, from its spawning to its end. */
 struct app {
-	struct shard_errand errand;
+	struct shard_task task;
 	struct cluster_worker *worker;
 	cluster_app_fn *fn;
 	void *ctx;
@@ -40,9 +40,9 @@ struct cluster_worker {
 	/* of the driver */
 	struct nic_port *ports[SIM_RAILS_MAX];
 	struct nic_queue *queues[SIM_RAILS_MAX][FAR_SHARDS_MAX];
-	unsigned shards, lives;
-	bool dying;                      /* its fibers unwind */
-	bool ending, crash_asked, power; /* an event will end it, by a crash, with the host */
+	unsigned shards, incarnations;
+	bool dying;                          /* its fibers unwind */
+	bool ending, crash_requested, power; /* an event will end it, by a crash, with the host */
 	sim_event end_event, resume_event;
 	struct random_source random;
 	struct sim_random drawn;

@@ -38,7 +38,7 @@ static void packets_begin(void *ctx)
 	const struct disturbance *what = &d->scenario->disturbance;
 	struct sim_disturbance s = {.loss = what->loss,
 				    .burst_begin = what->burst,
-				    .burst_end = WORDS_CHANCE / what->burst_packets,
+				    .burst_end = KEYWORDS_CHANCE / what->burst_packets,
 				    .burst_ns = what->burst_ns,
 				    .duplicate = what->duplicate,
 				    .reorder = what->reorder,
@@ -103,10 +103,10 @@ uint64_t disturb_again(void *ctx, const uint8_t *body, uint32_t len)
 	if (d->over || len < sizeof h || !(what->stale_connects | what->stale_downs))
 		return 0;
 	memcpy(&h, body, sizeof h);
-	bool connect = h.kind == WIRE_HELLO || h.kind == WIRE_WELCOME;
-	bool down = h.kind == WIRE_BYE || h.kind == WIRE_RESET || h.kind == WIRE_REFUSED;
+	bool connect = h.kind == WIRE_CONNECT || h.kind == WIRE_ACCEPT;
+	bool down = h.kind == WIRE_CLOSE || h.kind == WIRE_RESET || h.kind == WIRE_REJECT;
 	uint32_t chance = connect ? what->stale_connects : down ? what->stale_downs : 0;
-	if (!chance || sim_random_below(&d->stale, WORDS_CHANCE) >= chance)
+	if (!chance || sim_random_below(&d->stale, KEYWORDS_CHANCE) >= chance)
 		return 0;
 	/* It is the next that disturb_lose() is asked about. */
 	d->late = sim_random_below(&d->stale, 2);
@@ -118,7 +118,7 @@ uint64_t disturb_mail(void *ctx)
 {
 	struct disturb *d = ctx;
 	const struct disturbance *what = &d->scenario->disturbance;
-	if (d->over || sim_random_below(&d->stale_ctl, WORDS_CHANCE) >= what->stale_mails)
+	if (d->over || sim_random_below(&d->stale_ctl, KEYWORDS_CHANCE) >= what->stale_mails)
 		return 0;
 	d->history->stale_mails++;
 	return between(&d->stale_ctl, what->stale_by);
@@ -128,7 +128,7 @@ uint64_t disturb_mail(void *ctx)
 static bool lingers(struct disturb *d, uint32_t rank)
 {
 	const struct disturbance *what = &d->scenario->disturbance;
-	if (sim_random_below(&d->stale_ctl, WORDS_CHANCE) >= what->stale_streams)
+	if (sim_random_below(&d->stale_ctl, KEYWORDS_CHANCE) >= what->stale_streams)
 		return false;
 	d->history->stale_streams++;
 	cluster_linger(worker(d, rank), between(&d->stale_ctl, what->stale_by));

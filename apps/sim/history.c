@@ -64,11 +64,11 @@ void history_end(struct history *h, size_t number, uint64_t now, enum far_status
 	snprintf(c->said, sizeof c->said, "%s", text ? text : "");
 }
 
-void history_orphan(struct history *h, uint32_t worker, uint32_t life)
+void history_orphan(struct history *h, uint32_t worker, uint32_t incarnation)
 {
 	for (size_t i = 0; i < h->calls_n; i++) {
 		struct history_call *c = &h->calls[i];
-		if (c->from == worker && c->from_life == life && !c->ends)
+		if (c->from == worker && c->from_incarnation == incarnation && !c->ends)
 			c->orphaned = true;
 	}
 }

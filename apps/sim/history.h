@@ -21,7 +21,7 @@
 struct history_run {
 	uint64_t at;
 	uint64_t order; /* among all runs; set by history_run() */
-	uint32_t worker, life;
+	uint32_t worker, incarnation;
 	uint8_t shard;
 };
 
@@ -34,7 +34,7 @@ struct history_call {
 	bool wrong_reply;         /* its caller found another reply than the one of this call */
 	bool orphaned;            /* its caller's process ended first: nobody waits */
 	uint8_t from_shard, to_shard;
-	uint32_t from, from_life, to;
+	uint32_t from, from_incarnation, to;
 	uint32_t third;    /* rref: who fetches */
 	bool fetches;      /* refs: it runs no handler */
 	uint32_t sequence; /* one-ways: sequence number within this incarnation of the caller, per shard pair */
@@ -98,7 +98,7 @@ bool history_run(struct history *h, uint64_t number, const struct history_run *r
 void history_end(struct history *h, size_t number, uint64_t now, enum far_status status, enum far_executed executed,
 		 const char *text);
 /** Marks all pending calls of that incarnation of a worker as orphans. */
-void history_orphan(struct history *h, uint32_t worker, uint32_t life);
+void history_orphan(struct history *h, uint32_t worker, uint32_t incarnation);
 /** Its number, for history_incident_over(). */
 size_t history_incident(struct history *h, const struct history_incident *incident);
 void history_incident_over(struct history *h, size_t number, uint64_t now);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WORDS_IN_LINE 4 /* more are refused anyway */
-#define NANO          UINT64_C(1000000000)
+#define KEYWORDS_IN_LINE 4 /* more are refused anyway */
+#define NANO             UINT64_C(1000000000)
 
 struct place {
 	const char *what, *file;
@@ -19,10 +19,10 @@ struct place {
 __attribute__((format(printf, 2, 3))) static int wrong(const struct place *at, const char *format, ...)
 {
 	va_list args;
-	int n = snprintf(at->err, WORDS_ERR_MAX, "%s:%u: ", at->file, at->line);
+	int n = snprintf(at->err, KEYWORDS_ERR_MAX, "%s:%u: ", at->file, at->line);
 	va_start(args, format);
-	if (n >= 0 && n < WORDS_ERR_MAX)
-		vsnprintf(at->err + n, (size_t)(WORDS_ERR_MAX - n), format, args);
+	if (n >= 0 && n < KEYWORDS_ERR_MAX)
+		vsnprintf(at->err + n, (size_t)(KEYWORDS_ERR_MAX - n), format, args);
 	va_end(args);
 	return -EINVAL;
 }
@@ -106,8 +106,8 @@ static void list_bound(const struct word *w, uint64_t bound, char *out, size_t c
 {
 	unsigned long long x = bound;
 	switch (w->type) {
-	case WORD_TIME:
-	case WORD_TIMES:
+	case KEYWORD_TIME:
+	case KEYWORD_TIMES:
 		if (x % NANO == 0)
 			snprintf(out, cap, "%llus", x / NANO);
 		else if (x % 1000000 == 0)
@@ -115,7 +115,7 @@ static void list_bound(const struct word *w, uint64_t bound, char *out, size_t c
 		else
 			snprintf(out, cap, "%lluns", x);
 		break;
-	case WORD_RATE:
+	case KEYWORD_RATE:
 		snprintf(out, cap, "%lluM", x / 1000000);
 		break;
 	default:
@@ -126,23 +126,23 @@ static void list_bound(const struct word *w, uint64_t bound, char *out, size_t c
 static int wrong_value(const struct place *at, const struct word *w, const char *value)
 {
 	static const char *const wanted[] = {
-		[WORD_NAME] = "a name of letters, digits, '-' and '_'",
-		[WORD_TEXT] = "a text",
-		[WORD_COUNT] = "a number",
-		[WORD_SIZE] = "bytes, as 512, 4k, 1M",
-		[WORD_SIZES] = "bytes or a range of them, as 8..4k",
-		[WORD_TIME] = "a time with its unit (ns, us, ms, s)",
-		[WORD_TIMES] = "a time with its unit (ns, us, ms, s) or a range of them, as 1ms..2s",
-		[WORD_RATE] = "bits per second, as 100M, 25G",
-		[WORD_CHANCE] = "a chance, as 0.01 or 1%, up to 1",
-		[WORD_CHOICE] = "one of: ",
-		[WORD_PICK] = "a number and one of: ",
-		[WORD_SET] = "one of: ",
+		[KEYWORD_NAME] = "a name of letters, digits, '-' and '_'",
+		[KEYWORD_TEXT] = "a text",
+		[KEYWORD_COUNT] = "a number",
+		[KEYWORD_SIZE] = "bytes, as 512, 4k, 1M",
+		[KEYWORD_SIZES] = "bytes or a range of them, as 8..4k",
+		[KEYWORD_TIME] = "a time with its unit (ns, us, ms, s)",
+		[KEYWORD_TIMES] = "a time with its unit (ns, us, ms, s) or a range of them, as 1ms..2s",
+		[KEYWORD_RATE] = "bits per second, as 100M, 25G",
+		[KEYWORD_CHANCE] = "a chance, as 0.01 or 1%, up to 1",
+		[KEYWORD_CHOICE] = "one of: ",
+		[KEYWORD_PICK] = "a number and one of: ",
+		[KEYWORD_SET] = "one of: ",
 	};
 	char more[400] = "", min[32], max[32];
 	if (w->choices) {
 		list_choices(w, more, sizeof more);
-	} else if (w->type != WORD_NAME && w->type != WORD_TEXT && w->type != WORD_CHANCE) {
+	} else if (w->type != KEYWORD_NAME && w->type != KEYWORD_TEXT && w->type != KEYWORD_CHANCE) {
 		list_bound(w, w->min, min, sizeof min);
 		list_bound(w, w->max, max, sizeof max);
 		snprintf(more, sizeof more, "; from %s to %s", min, max);
@@ -153,7 +153,7 @@ static int wrong_value(const struct place *at, const struct word *w, const char 
 static bool name_fits(const char *s)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
-	return n > 0 && n < WORDS_NAME_MAX && s[n] == '\0';
+	return n > 0 && n < KEYWORDS_NAME_MAX && s[n] == '\0';
 }
 
 static int choice_of(const struct word *w, const char *value)
@@ -168,11 +168,11 @@ static bool store_choice(const struct word *w, char *const *v, unsigned n, uint3
 {
 	uint64_t count;
 	int choice = n ? choice_of(w, v[0]) : -1;
-	if (choice < 0 || n != (w->type == WORD_PICK ? 2u : 1u))
+	if (choice < 0 || n != (w->type == KEYWORD_PICK ? 2u : 1u))
 		return false;
-	if (w->type == WORD_CHOICE) {
+	if (w->type == KEYWORD_CHOICE) {
 		*field = (uint32_t)choice;
-	} else if (w->type == WORD_SET) {
+	} else if (w->type == KEYWORD_SET) {
 		*field |= 1u << choice;
 	} else {
 		if (!read_one(v[1], plain, w, &count))
@@ -184,15 +184,15 @@ static bool store_choice(const struct word *w, char *const *v, unsigned n, uint3
 
 static bool store_number(const struct word *w, const char *value, void *field)
 {
-	const struct unit *units = w->type == WORD_SIZE    ? size_units
-				   : w->type == WORD_TIME  ? time_units
-				   : w->type == WORD_RATE  ? rate_units
-				   : w->type == WORD_COUNT ? plain
-							   : chance_units;
+	const struct unit *units = w->type == KEYWORD_SIZE    ? size_units
+				   : w->type == KEYWORD_TIME  ? time_units
+				   : w->type == KEYWORD_RATE  ? rate_units
+				   : w->type == KEYWORD_COUNT ? plain
+							      : chance_units;
 	uint64_t x;
 	if (!read_one(value, units, w, &x))
 		return false;
-	if (w->type == WORD_COUNT || w->type == WORD_CHANCE)
+	if (w->type == KEYWORD_COUNT || w->type == KEYWORD_CHANCE)
 		*(uint32_t *)field = (uint32_t)x;
 	else
 		*(uint64_t *)field = x;
@@ -202,7 +202,8 @@ static bool store_number(const struct word *w, const char *value, void *field)
 static bool store_range(const struct word *w, const char *value, struct range *field)
 {
 	struct range r;
-	if (!read_range(value, w->type == WORD_SIZES ? size_units : time_units, &r) || r.min < w->min || r.max > w->max)
+	if (!read_range(value, w->type == KEYWORD_SIZES ? size_units : time_units, &r) || r.min < w->min ||
+	    r.max > w->max)
 		return false;
 	*field = r;
 	return true;
@@ -213,20 +214,20 @@ static bool store(const struct word *w, char *const *v, unsigned n, void *out)
 {
 	void *field = (char *)out + w->offset;
 	switch (w->type) {
-	case WORD_CHOICE:
-	case WORD_PICK:
-	case WORD_SET:
+	case KEYWORD_CHOICE:
+	case KEYWORD_PICK:
+	case KEYWORD_SET:
 		return store_choice(w, v, n, field);
-	case WORD_SIZES:
-	case WORD_TIMES:
+	case KEYWORD_SIZES:
+	case KEYWORD_TIMES:
 		return n == 1 && store_range(w, v[0], field);
-	case WORD_NAME:
+	case KEYWORD_NAME:
 		if (n != 1 || !name_fits(v[0]))
 			return false;
 		memcpy(field, v[0], strlen(v[0]) + 1);
 		return true;
-	case WORD_TEXT: /* the line was not split */
-		if (n != 1 || strlen(v[0]) >= WORDS_TEXT_MAX)
+	case KEYWORD_TEXT: /* the line was not split */
+		if (n != 1 || strlen(v[0]) >= KEYWORDS_TEXT_MAX)
 			return false;
 		memcpy(field, v[0], strlen(v[0]) + 1);
 		return true;
@@ -249,7 +250,7 @@ static char *skip(char *s)
 	return s;
 }
 
-static char *cut_word(char *s)
+static char *cut_token(char *s)
 {
 	while (*s && !blank(*s))
 		s++;
@@ -261,12 +262,12 @@ static char *cut_word(char *s)
 static unsigned split(char *s, char **v)
 {
 	unsigned n = 0;
-	for (; *s && n < WORDS_IN_LINE; s = cut_word(s))
+	for (; *s && n < KEYWORDS_IN_LINE; s = cut_token(s))
 		v[n++] = s;
 	return n;
 }
 
-static int unknown_word(const struct place *at, const struct word *table, const char *name)
+static int unknown_keyword(const struct place *at, const struct word *table, const char *name)
 {
 	char all[480];
 	size_t n = 0;
@@ -277,20 +278,20 @@ static int unknown_word(const struct place *at, const struct word *table, const 
 
 static int read_line(const struct place *at, char *line, const struct word *table, void *out, uint64_t *seen)
 {
-	char *v[WORDS_IN_LINE];
-	char *value = cut_word(line);
+	char *v[KEYWORDS_IN_LINE];
+	char *value = cut_token(line);
 	const struct word *w = table;
 	while (w->name && strcmp(w->name, line) != 0)
 		w++;
 	if (!w->name)
-		return unknown_word(at, table, line);
+		return unknown_keyword(at, table, line);
 	uint64_t bit = UINT64_C(1) << (w - table);
-	if (*seen & bit && w->type != WORD_PICK && w->type != WORD_SET)
+	if (*seen & bit && w->type != KEYWORD_PICK && w->type != KEYWORD_SET)
 		return wrong(at, "'%s' is given twice; give it once", w->name);
 	*seen |= bit;
-	char whole[WORDS_TEXT_MAX];
+	char whole[KEYWORDS_TEXT_MAX];
 	snprintf(whole, sizeof whole, "%s", value);
-	bool text = w->type == WORD_TEXT;
+	bool text = w->type == KEYWORD_TEXT;
 	if (text)
 		v[0] = value;
 	unsigned n = text ? *value != '\0' : split(value, v);
@@ -305,8 +306,8 @@ static int check_needed(struct place *at, const struct word *table, uint64_t see
 	return 0;
 }
 
-int words_read(const char *what, const char *file, const char *text, const struct word *table, void *out,
-	       char err[WORDS_ERR_MAX])
+int keywords_read(const char *what, const char *file, const char *text, const struct word *table, void *out,
+		  char err[KEYWORDS_ERR_MAX])
 {
 	struct place at = {.what = what, .file = file, .err = err};
 	uint64_t seen = 0;

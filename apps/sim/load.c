@@ -102,7 +102,7 @@ size_t load_begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, 
 	uint64_t now = sim_now(load->sim);
 	size_t number = history_begin(load->history, &(struct history_call){.kind = (uint8_t)kind,
 									    .from = w->rank,
-									    .from_life = w->life,
+									    .from_incarnation = w->incarnation,
 									    .from_shard = load_shard(),
 									    .to_shard = draw_shard(w),
 									    .to = to,
@@ -135,16 +135,16 @@ uint8_t *load_request(const struct load *load, size_t number, size_t *len)
 }
 
 /* The process is gone, and its fibers are only being cleaned up. */
-bool load_over(const struct load_worker *w, uint32_t life)
+bool load_over(const struct load_worker *w, uint32_t incarnation)
 {
-	return !w->agent || w->life != life;
+	return !w->agent || w->incarnation != incarnation;
 }
 
-void load_end_call(struct load_worker *w, uint32_t life, size_t number, enum far_status status,
+void load_end_call(struct load_worker *w, uint32_t incarnation, size_t number, enum far_status status,
 		   const struct far_err *err)
 {
 	struct load *load = w->load;
-	if (load_over(w, life))
+	if (load_over(w, incarnation))
 		return;
 	history_end(load->history, number, sim_now(load->sim), status,
 		    status == FAR_OK ? FAR_EXECUTED_YES : err->executed, status == FAR_OK ? NULL : err->text);
@@ -180,7 +180,7 @@ static void message_call(const struct load_job *j, uint16_t id)
 		load->history->calls[j->number].wrong_reply = true;
 	if (j->kind == LOAD_FAIL && status == FAR_REMOTE && err.code != LOAD_CODE(j->number))
 		load->history->calls[j->number].wrong_reply = true;
-	load_end_call(j->w, j->alive->life, j->number, status, &err);
+	load_end_call(j->w, j->alive->incarnation, j->number, status, &err);
 	free(reply);
 }
 
@@ -191,9 +191,9 @@ static void oneway(const struct load_job *j)
 	struct far_err err = {0};
 	uint64_t until = sim_now(load->sim) + j->timeout_ns;
 	enum far_status status;
-	while ((status = far_msg_post(j->alive->agent, load_to(load, j->number), LOAD_ID_ONEWAY, j->request, j->len,
-				      &j->opts, &err)) == FAR_BUSY &&
-	       sim_now(load->sim) < until && !load_over(w, j->alive->life))
+	while ((status = far_msg_oneway(j->alive->agent, load_to(load, j->number), LOAD_ID_ONEWAY, j->request, j->len,
+					&j->opts, &err)) == FAR_BUSY &&
+	       sim_now(load->sim) < until && !load_over(w, j->alive->incarnation))
 		load_sleep(BUSY_NS);
 	if (status == FAR_BUSY) {
 		err.executed = FAR_EXECUTED_NO;
@@ -204,7 +204,7 @@ static void oneway(const struct load_job *j)
 	if (status == FAR_OK)
 		load->history->calls[j->number].sequence = (*sequence_of(w, &load->history->calls[j->number]))++;
 	else
-		load_end_call(j->w, j->alive->life, j->number, status, &err);
+		load_end_call(j->w, j->alive->incarnation, j->number, status, &err);
 }
 
 static void typed(const struct load_job *j)
@@ -219,7 +219,7 @@ static void typed(const struct load_job *j)
 	enum far_status status;
 	while ((status = far_rpc_async_to(j->alive->agent, load_to(load, j->number), name, &arg, 1, &j->opts, &f,
 					  &err)) == FAR_BUSY &&
-	       sim_now(load->sim) < until && !load_over(w, j->alive->life))
+	       sim_now(load->sim) < until && !load_over(w, j->alive->incarnation))
 		load_sleep(BUSY_NS);
 	if (status == FAR_BUSY) {
 		err.executed = FAR_EXECUTED_NO;
@@ -236,14 +236,14 @@ static void typed(const struct load_job *j)
 		load->history->calls[j->number].wrong_reply = true;
 	else if (status == FAR_OK)
 		judge_reply(load, j->number, out.u.s.data, out.u.s.len);
-	load_end_call(j->w, j->alive->life, j->number, status, &err);
+	load_end_call(j->w, j->alive->incarnation, j->number, status, &err);
 	far_val_fini(&out);
 	far_future_free(f);
 }
 
 enum far_status load_tried(const struct load_job *j, uint64_t until, enum far_status status, struct far_err *err)
 {
-	if (status == FAR_BUSY && sim_now(j->w->load->sim) < until && !load_over(j->w, j->alive->life)) {
+	if (status == FAR_BUSY && sim_now(j->w->load->sim) < until && !load_over(j->w, j->alive->incarnation)) {
 		load_sleep(BUSY_NS);
 		return FAR_BUSY;
 	}
@@ -295,7 +295,7 @@ static void rref(const struct load_job *j)
 		err.executed = FAR_EXECUTED_MAYBE;
 	}
 	far_rref_free(r);
-	load_end_call(w, j->alive->life, j->number, status, &err);
+	load_end_call(w, j->alive->incarnation, j->number, status, &err);
 }
 
 /* All others at once. `j` is the call of the first. */
@@ -317,8 +317,8 @@ static void fanout(const struct load_job *j)
 		uint32_t cap = load->plans[numbers[i]].reply;
 		targets[i] = (struct far_target){.to = load_to(load, numbers[i]), .second = {-1, 0}, .cap = cap};
 		targets[i].data = load_request(load, numbers[i], &targets[i].len);
-		targets[i].into = malloc(cap + 1);
-		must(targets[i].into != NULL);
+		targets[i].recv_buf = malloc(cap + 1);
+		must(targets[i].recv_buf != NULL);
 	}
 	enum far_status status =
 		far_msg_fanout(j->alive->agent, LOAD_ID_ECHO, NULL, 0, targets, n, &opts, results, &f, &err);
@@ -330,10 +330,10 @@ static void fanout(const struct load_job *j)
 		snprintf(own.text, sizeof own.text, "%s", f ? results[i].text : err.text);
 		enum far_status ended = f ? results[i].status : status;
 		if (ended == FAR_OK)
-			judge_reply(load, numbers[i], targets[i].into, results[i].len);
-		load_end_call(w, j->alive->life, numbers[i], ended, &own);
+			judge_reply(load, numbers[i], targets[i].recv_buf, results[i].len);
+		load_end_call(w, j->alive->incarnation, numbers[i], ended, &own);
 		free((void *)(uintptr_t)targets[i].data);
-		free(targets[i].into);
+		free(targets[i].recv_buf);
 	}
 	free(targets);
 	free(results);
@@ -346,7 +346,7 @@ enum far_status load_nested(struct load_worker *w, struct far_req *req, uint32_t
 	uint64_t left = far_req_time_left(req);
 	uint64_t timeout = load_between(&w->random, load->scenario->workload.timeout);
 	uint32_t to = load_other(w);
-	uint32_t life = w->life;
+	uint32_t incarnation = w->incarnation;
 	struct far_err err = {0};
 	size_t len, reply_len = 0;
 	if (left < timeout)
@@ -363,13 +363,13 @@ enum far_status load_nested(struct load_worker *w, struct far_req *req, uint32_t
 		judge_reply(load, number, reply, reply_len);
 	if (status == FAR_CANCELLED && far_req_cancelled(req))
 		load->history->calls[number].cancelled = sim_now(load->sim);
-	load_end_call(w, life, number, status, &err);
+	load_end_call(w, incarnation, number, status, &err);
 	free(reply);
 	free(request);
 	return status;
 }
 
-static void make_call(struct load_worker *w, const struct load_life *alive)
+static void make_call(struct load_worker *w, const struct load_incarnation *alive)
 {
 	static const uint16_t ids[LOAD_KINDS] = {
 		[LOAD_ECHO] = LOAD_ID_ECHO,         [LOAD_FIBER] = LOAD_ID_FIBER,   [LOAD_SLOW] = LOAD_ID_SLOW,
@@ -406,20 +406,20 @@ static void make_call(struct load_worker *w, const struct load_life *alive)
 
 void load_run(struct cluster_worker *cw, void *arg)
 {
-	struct load_life *life = arg;
-	struct load_worker *w = life->worker;
+	struct load_incarnation *incarnation = arg;
+	struct load_worker *w = incarnation->worker;
 	(void)cw;
-	while (!load_over(w, life->life) && !w->load->stop && w->left) {
+	while (!load_over(w, incarnation->incarnation) && !w->load->stop && w->left) {
 		if (w->load->hold) {
 			load_sleep(HOLD_NS);
 			continue;
 		}
 		w->left--;
-		make_call(w, life);
-		if (!load_over(w, life->life))
+		make_call(w, incarnation);
+		if (!load_over(w, incarnation->incarnation))
 			load_sleep(load_between(&w->random, w->load->scenario->workload.pause));
 	}
-	if (!load_over(w, life->life))
+	if (!load_over(w, incarnation->incarnation))
 		w->busy--;
 }
 
@@ -431,23 +431,24 @@ unsigned load_callers(const struct load_worker *w)
 	return wl->in_flight;
 }
 
-struct load_life *load_begin(struct load_worker *w, struct far_agent *agent, struct sim_host *host, uint32_t number)
+struct load_incarnation *load_begin(struct load_worker *w, struct far_agent *agent, struct sim_host *host,
+				    uint32_t number)
 {
-	struct load_life *life = malloc(sizeof *life);
-	must(life != NULL);
-	*life = (struct load_life){w->load->lives, w, agent, number};
-	w->load->lives = life;
+	struct load_incarnation *incarnation = malloc(sizeof *incarnation);
+	must(incarnation != NULL);
+	*incarnation = (struct load_incarnation){w->load->incarnations, w, agent, number};
+	w->load->incarnations = incarnation;
 	w->agent = agent;
 	w->host = host;
-	w->life = number;
+	w->incarnation = number;
 	w->busy = load_callers(w);
 	memset(w->sequences, 0, sequences_bytes(w->load));
-	return life;
+	return incarnation;
 }
 
 void load_killed(struct load_worker *w)
 {
-	history_orphan(w->load->history, w->rank, w->life);
+	history_orphan(w->load->history, w->rank, w->incarnation);
 	w->agent = NULL;
 	w->busy = 0;
 	load_forget_laters(w);
@@ -494,10 +495,10 @@ void load_fini(struct load *load)
 		load_forget_laters(&load->workers[i]);
 		free(load->workers[i].sequences);
 	}
-	while (load->lives) {
-		struct load_life *life = load->lives;
-		load->lives = life->next;
-		free(life);
+	while (load->incarnations) {
+		struct load_incarnation *incarnation = load->incarnations;
+		load->incarnations = incarnation->next;
+		free(incarnation);
 	}
 	free(load->workers);
 	free(load->plans);

@@ -34,7 +34,7 @@ struct load_worker {
 	struct load *load;
 	struct far_agent *agent; /* NULL: not there */
 	struct sim_host *host;
-	uint32_t rank, life;
+	uint32_t rank, incarnation;
 	uint32_t left; /* calls that it has still to make */
 	uint32_t busy; /* fibers of callers under way */
 	struct sim_random random;
@@ -51,11 +51,11 @@ struct load_worker {
 };
 
 /** State shared by the callers of one incarnation. */
-struct load_life {
-	struct load_life *next; /* of the load, which frees them */
+struct load_incarnation {
+	struct load_incarnation *next; /* of the load, which frees them */
 	struct load_worker *worker;
 	struct far_agent *agent;
-	uint32_t life;
+	uint32_t incarnation;
 };
 
 /** What a call is made of; by its number. */
@@ -72,7 +72,7 @@ struct load {
 	struct load_plan *plans; /* of the history's calls */
 	size_t plans_cap;
 	struct load_worker *workers; /* [scenario->workers] */
-	struct load_life *lives;
+	struct load_incarnation *incarnations;
 	uint64_t boxes; /* objects that there are */
 	bool stop;      /* no further calls */
 	bool hold;      /* none for now */
@@ -83,13 +83,14 @@ void load_fini(struct load *load);
 
 /** Fills in the handlers of that incarnation of a worker, 1 the first, which differ in number and order from those of
  * the one before; `opts` points into the worker's own static tables afterwards. */
-void load_opts(struct load_worker *w, uint32_t life, struct far_opts *opts);
+void load_opts(struct load_worker *w, uint32_t incarnation, struct far_opts *opts);
 
 /** The worker has an agent that is ready. load_run() is to run with what is returned, on as many fibers of it as
  * load_callers() says. */
-struct load_life *load_begin(struct load_worker *w, struct far_agent *agent, struct sim_host *host, uint32_t life);
+struct load_incarnation *load_begin(struct load_worker *w, struct far_agent *agent, struct sim_host *host,
+				    uint32_t incarnation);
 unsigned load_callers(const struct load_worker *w);
-void load_run(struct cluster_worker *cw, void *life);
+void load_run(struct cluster_worker *cw, void *incarnation);
 /** Its process is about to die. */
 void load_killed(struct load_worker *w);
 /** It has died. */

@@ -12,10 +12,10 @@
 #define LOAD_FN_FETCH     "sim::fetch"
 #define LOAD_FN_SOME      "sim::some"
 /* Has that incarnation of a worker LOAD_FN_SOME. */
-#define LOAD_HAS_SOME(life) ((life) % 2 == 1)
-#define LOAD_FN_HOLD        "sim::hold"
-#define LOAD_FN_KEEP        "sim::keep"
-#define LOAD_CLASS          "sim::Box"
+#define LOAD_HAS_SOME(incarnation) ((incarnation) % 2 == 1)
+#define LOAD_FN_HOLD               "sim::hold"
+#define LOAD_FN_KEEP               "sim::keep"
+#define LOAD_CLASS                 "sim::Box"
 
 enum load_id {
 	LOAD_ID_ECHO = 1,
@@ -30,7 +30,7 @@ enum load_id {
 /** One call of an application. */
 struct load_job {
 	struct load_worker *w;
-	const struct load_life *alive;
+	const struct load_incarnation *alive;
 	enum load_kind kind;
 	uint32_t to;
 	uint64_t timeout_ns;
@@ -60,8 +60,8 @@ size_t load_begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, 
 /** Its request, from malloc(). */
 uint8_t *load_request(const struct load *load, size_t number, size_t *len);
 /** The process is gone, and its fibers are only being cleaned up. */
-bool load_over(const struct load_worker *w, uint32_t life);
-void load_end_call(struct load_worker *w, uint32_t life, size_t number, enum far_status status,
+bool load_over(const struct load_worker *w, uint32_t incarnation);
+void load_end_call(struct load_worker *w, uint32_t incarnation, size_t number, enum far_status status,
 		   const struct far_err *err);
 /** What becomes of a call that could not be started: BUSY, after a while, means again. */
 enum far_status load_tried(const struct load_job *j, uint64_t until, enum far_status status, struct far_err *err);

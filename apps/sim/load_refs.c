@@ -280,12 +280,12 @@ static void make(const struct load_job *j)
 				    &err);
 	while (status == FAR_BUSY);
 	bag_free(&b);
-	if (status == FAR_OK && !load_over(w, j->alive->life))
+	if (status == FAR_OK && !load_over(w, j->alive->incarnation))
 		keep(w, r, j->number);
 	if (status == FAR_OK)
 		status = far_rref_wait(r, 0, &err);
 	far_rref_free(r);
-	load_end_call(w, j->alive->life, j->number, status, &err);
+	load_end_call(w, j->alive->incarnation, j->number, status, &err);
 }
 
 static void share(const struct load_job *j)
@@ -299,13 +299,13 @@ static void share(const struct load_job *j)
 	enum far_status status = far_rpc_sync_to(j->alive->agent, load_to(w->load, j->number), LOAD_FN_KEEP, args, 2,
 						 &j->opts, &out, &err);
 	bag_free(&b);
-	if (status == FAR_OK && !load_over(w, j->alive->life) && !as_made(w, &out, j->number))
+	if (status == FAR_OK && !load_over(w, j->alive->incarnation) && !as_made(w, &out, j->number))
 		w->load->history->calls[j->number].wrong_reply = true;
 	far_val_fini(&out);
 	/* What became of a reference is not said of the call's own handler. */
 	if (!none)
 		err.executed = FAR_EXECUTED_MAYBE;
-	load_end_call(w, j->alive->life, j->number, status, &err);
+	load_end_call(w, j->alive->incarnation, j->number, status, &err);
 }
 
 static void fetch(const struct load_job *j)
@@ -319,12 +319,12 @@ static void fetch(const struct load_job *j)
 	w->load->history->calls[j->number].to = (uint32_t)far_rref_owner(at.rref).worker;
 	excuse(w->load, j->number, at.number);
 	enum far_status status = value_of(at.rref, j->timeout_ns, &v, &err);
-	if (status == FAR_OK && !load_over(w, j->alive->life) && !as_made(w, &v, at.number))
+	if (status == FAR_OK && !load_over(w, j->alive->incarnation) && !as_made(w, &v, at.number))
 		w->load->history->calls[j->number].wrong_reply = true;
 	far_val_fini(&v);
 	far_rref_free(at.rref);
 	err.executed = FAR_EXECUTED_MAYBE;
-	load_end_call(w, j->alive->life, j->number, status, &err);
+	load_end_call(w, j->alive->incarnation, j->number, status, &err);
 }
 
 void load_refs(const struct load_job *j)

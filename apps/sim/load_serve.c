@@ -11,7 +11,7 @@ bool load_arrived(struct load_worker *w, const void *data, size_t len, uint64_t 
 {
 	struct history *h = w->load->history;
 	struct history_run run = {
-		.at = sim_now(w->load->sim), .worker = w->rank, .life = w->life, .shard = load_shard()};
+		.at = sim_now(w->load->sim), .worker = w->rank, .incarnation = w->incarnation, .shard = load_shard()};
 	if (len < LOAD_NUMBER) {
 		h->strays++;
 		return false;
@@ -193,7 +193,7 @@ static enum far_status fn_fetch(struct far_req *req, const struct far_val *args,
 }
 
 /* Their numbers are those of the order in which they are given: another one in each incarnation. */
-static void set_functions(struct load_worker *w, uint32_t life, struct far_opts *opts)
+static void set_functions(struct load_worker *w, uint32_t incarnation, struct far_opts *opts)
 {
 	const struct far_function all[] = {
 		{LOAD_FN_ECHO "(bytes data) -> bytes", FAR_KIND_INLINE, fn_echo, w},
@@ -202,14 +202,14 @@ static void set_functions(struct load_worker *w, uint32_t life, struct far_opts 
 		{LOAD_FN_HOLD "(bytes data, Any refs) -> List", FAR_KIND_INLINE, load_fn_hold, w},
 		{LOAD_FN_KEEP "(bytes data, Any refs) -> List", FAR_KIND_FIBER, load_fn_keep, w},
 		{LOAD_FN_SOME "(bytes data) -> bytes", FAR_KIND_INLINE, fn_some, w}};
-	uint32_t n = sizeof all / sizeof *all - (LOAD_HAS_SOME(life) ? 0 : 1);
+	uint32_t n = sizeof all / sizeof *all - (LOAD_HAS_SOME(incarnation) ? 0 : 1);
 	for (uint32_t i = 0; i < n; i++)
-		w->functions[(i + life) % n] = all[i];
+		w->functions[(i + incarnation) % n] = all[i];
 	opts->functions = w->functions;
 	opts->functions_n = n;
 }
 
-void load_opts(struct load_worker *w, uint32_t life, struct far_opts *opts)
+void load_opts(struct load_worker *w, uint32_t incarnation, struct far_opts *opts)
 {
 	w->messages[0] = (struct far_msg_handler){LOAD_ID_ECHO, FAR_KIND_INLINE, on_echo, w};
 	w->messages[1] = (struct far_msg_handler){LOAD_ID_FIBER, FAR_KIND_FIBER, on_echo, w};
@@ -218,7 +218,7 @@ void load_opts(struct load_worker *w, uint32_t life, struct far_opts *opts)
 	w->messages[4] = (struct far_msg_handler){LOAD_ID_ONEWAY, FAR_KIND_INLINE, on_oneway, w};
 	w->messages[5] = (struct far_msg_handler){LOAD_ID_DEFERRED, FAR_KIND_INLINE, on_deferred, w};
 	w->messages[6] = (struct far_msg_handler){LOAD_ID_NESTED, FAR_KIND_FIBER, on_nested, w};
-	set_functions(w, life, opts);
+	set_functions(w, incarnation, opts);
 	w->make = (struct far_function){LOAD_CLASS "(bytes data) -> " LOAD_CLASS, FAR_KIND_INLINE, load_fn_box, w};
 	w->look = (struct far_method){"look() -> List", FAR_KIND_INLINE, load_box_look, w};
 	w->box = (struct far_class){.name = LOAD_CLASS,

@@ -22,14 +22,14 @@
 #define PROGRESS_NS UINT64_C(200000000)
 #define SAVE_NS     UINT64_C(1000000000) /* between two states of a campaign */
 /* A look at a child accounts for no more: what is beyond, this process stood still itself. */
-#define LOOK_NS      UINT64_C(1000000000)
-#define WORDS_SHOWN  1500 /* bytes of what a run said last on stderr */
-#define STATUS_BEGIN 3    /* exit status of a run that could not be begun */
+#define LOOK_NS        UINT64_C(1000000000)
+#define KEYWORDS_SHOWN 1500 /* bytes of what a run said last on stderr */
+#define STATUS_BEGIN   3    /* exit status of a run that could not be begun */
 
 /* The report of a child process: one write, which a pipe takes atomically. */
 struct told {
 	bool begun;
-	char err[WORDS_ERR_MAX];
+	char err[KEYWORDS_ERR_MAX];
 	struct trial_verdict verdict;
 };
 _Static_assert(sizeof(struct told) <= 4096, "one write to a pipe");
@@ -139,12 +139,12 @@ failed:
 
 /* ---- what came of it ---- */
 
-static void say_failure(FILE *f, const struct runner *r, const struct child *c, const char *checker, const char *text)
+static void print_failure(FILE *f, const struct runner *r, const struct child *c, const char *checker, const char *text)
 {
 	fprintf(f, "FAIL %s, seed %" PRIu64 ": %s: %s\n", r->names[c->scenario], c->seed, checker, text);
 }
 
-static void say_repeat(FILE *f, const struct runner *r, const struct child *c)
+static void print_repeat_command(FILE *f, const struct runner *r, const struct child *c)
 {
 	fprintf(f, "  repeat: farcall sim --scenario '%s' --from %" PRIu64 " --seeds 1%s\n", r->names[c->scenario],
 		c->seed, r->repeat_more);
@@ -153,9 +153,9 @@ static void say_repeat(FILE *f, const struct runner *r, const struct child *c)
 /* What the run said, indented. */
 static void say_words(FILE *f, const struct child *c)
 {
-	char words[WORDS_SHOWN + 1];
-	off_t size = lseek(c->words_fd, 0, SEEK_END), from = size > WORDS_SHOWN ? size - WORDS_SHOWN : 0;
-	ssize_t n = pread(c->words_fd, words, WORDS_SHOWN, from);
+	char words[KEYWORDS_SHOWN + 1];
+	off_t size = lseek(c->words_fd, 0, SEEK_END), from = size > KEYWORDS_SHOWN ? size - KEYWORDS_SHOWN : 0;
+	ssize_t n = pread(c->words_fd, words, KEYWORDS_SHOWN, from);
 	if (n <= 0)
 		return;
 	words[n] = '\0';
@@ -177,11 +177,11 @@ static void fail(struct running *a, const struct child *c, const char *checker, 
 		fprintf(stderr, "\r\033[K");
 	for (unsigned i = 0; i < 2 && to[i]; i++) {
 		if (!v)
-			say_failure(to[i], r, c, checker, text);
+			print_failure(to[i], r, c, checker, text);
 		for (unsigned k = 0; v && k < v->failures_n && k < TRIAL_FAILURES; k++)
-			say_failure(to[i], r, c, checker_names[v->failures[k].checker], v->failures[k].text);
+			print_failure(to[i], r, c, checker_names[v->failures[k].checker], v->failures[k].text);
 		say_words(to[i], c);
-		say_repeat(to[i], r, c);
+		print_repeat_command(to[i], r, c);
 		fflush(to[i]);
 	}
 }
@@ -205,7 +205,7 @@ static void count(struct running *a, const struct child *c, const struct trial_v
 static void judge(struct running *a, const struct child *c, int status)
 {
 	struct told told;
-	char text[WORDS_ERR_MAX] = "";
+	char text[KEYWORDS_ERR_MAX] = "";
 	const char *checker = NULL;
 	ssize_t n = read(c->verdict_fd, &told, sizeof told);
 	bool heard = n == (ssize_t)sizeof told;

@@ -22,7 +22,7 @@ struct runner {
 	struct campaign *campaign; /* numbers and counts the runs; NULL: `seeds` of each scenario */
 	bool json;                 /* of a campaign: its report on stdout is one line of JSON, failures go to stderr */
 	bool (*trial)(const struct scenario *scenario, uint64_t seed, FILE *trace, bool hash, struct trial_verdict *out,
-		      char err[WORDS_ERR_MAX]);
+		      char err[KEYWORDS_ERR_MAX]);
 };
 
 /** Runs all; prints failures and a summary to stdout, and progress to stderr if it is a terminal. The exit

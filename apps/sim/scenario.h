@@ -107,9 +107,9 @@ struct checks {
 enum scenario_topology { TOPOLOGY_PAIR, TOPOLOGY_STAR, TOPOLOGY_LEAF_SPINE };
 
 struct scenario {
-	char name[WORDS_NAME_MAX];
-	char about[WORDS_TEXT_MAX];
-	char workload_name[WORDS_NAME_MAX], disturbance_name[WORDS_NAME_MAX], checkers_name[WORDS_NAME_MAX];
+	char name[KEYWORDS_NAME_MAX];
+	char about[KEYWORDS_TEXT_MAX];
+	char workload_name[KEYWORDS_NAME_MAX], disturbance_name[KEYWORDS_NAME_MAX], checkers_name[KEYWORDS_NAME_MAX];
 	uint32_t topology; /* enum scenario_topology */
 	uint32_t rails;    /* of these side by side */
 	uint32_t workers;
@@ -134,7 +134,7 @@ struct scenario {
  * others are looked for beside it (in workloads/, disturbances/, checkers/) and then among the built-in ones. 0, or
  * -errno with `err`.
  */
-int scenario_load(const char *name, struct scenario *out, char err[WORDS_ERR_MAX]);
+int scenario_load(const char *name, struct scenario *out, char err[KEYWORDS_ERR_MAX]);
 
 /** Name of the i-th built-in scenario; NULL: there are no more. */
 const char *scenario_builtin(unsigned i);

@@ -243,7 +243,7 @@ struct handle *streams_listener(const struct sim_streams *s, const struct sim_ho
 	return NULL;
 }
 
-static void asked_to_open(struct end *e)
+static void requested_to_open(struct end *e)
 {
 	struct stream *st = e->stream;
 	struct net *net;
@@ -265,7 +265,7 @@ static void asked_to_open(struct end *e)
 static void arrive(struct end *e, const struct piece *p)
 {
 	if (p->kind == PIECE_OPEN) {
-		asked_to_open(e);
+		requested_to_open(e);
 		return;
 	}
 	if (p->kind == PIECE_RESET) {

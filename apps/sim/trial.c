@@ -51,15 +51,16 @@ struct trial {
 static void on_opts(void *ctx, unsigned rank, struct far_opts *opts)
 {
 	struct trial *t = ctx;
-	load_opts(&t->load.workers[rank], cluster_lives(cluster_worker(t->cluster, rank)) + 1, opts);
+	load_opts(&t->load.workers[rank], cluster_incarnations(cluster_worker(t->cluster, rank)) + 1, opts);
 }
 
 static void work(struct trial *t, struct cluster_worker *w)
 {
 	struct load_worker *lw = &t->load.workers[cluster_rank(w)];
-	struct load_life *life = load_begin(lw, cluster_agent(w), cluster_host(w), cluster_lives(w));
+	struct load_incarnation *incarnation =
+		load_begin(lw, cluster_agent(w), cluster_host(w), cluster_incarnations(w));
 	for (unsigned i = load_callers(lw); i; i--)
-		if (cluster_spawn(w, -1, load_run, life) < 0)
+		if (cluster_spawn(w, -1, load_run, incarnation) < 0)
 			lw->busy--;
 }
 
@@ -133,12 +134,12 @@ static void look(struct trial *t)
 		for (unsigned k = 0; a && k < a->shards_n; k++)
 			audit_shard(a->shards[k], on_finding, t);
 		for (unsigned k = 0; a && k < a->ports.n; k++) {
-			link_audit_port(a->ports.at[k], on_finding, t);
+			transport_audit_port(a->ports.at[k], on_finding, t);
 			t->ports[n++] = a->ports.at[k];
 		}
 	}
 	for (unsigned i = 0; i < n; i++)
-		link_audit_ends(t->ports[i], t->ports, n, on_finding, t);
+		transport_audit_ends(t->ports[i], t->ports, n, on_finding, t);
 }
 
 static uint64_t packets_sent(const struct trial *t)
@@ -150,8 +151,8 @@ static uint64_t packets_sent(const struct trial *t)
 
 static uint64_t level_sum(const struct audit_level *l)
 {
-	return l->calls + l->waiting + l->deferred + l->fibers + l->parked + l->blocked + l->large_in + l->large_out +
-	       l->posts + l->fanouts + l->submitted + l->rrefs + l->rref_words;
+	return l->calls + l->waiting + l->deferred + l->fibers + l->paused + l->backpressured + l->rendezvous_in +
+	       l->rendezvous_out + l->oneways + l->fanouts + l->submitted + l->rrefs + l->rref_msgs;
 }
 
 static uint64_t in_use(const struct trial *t)
@@ -177,8 +178,8 @@ static void tell_level(struct trial *t, unsigned rank, const struct audit_level 
 		 "worker %u has left: %" PRIu64 " calls, %" PRIu64 " waiting, %" PRIu64 " open requests, %" PRIu64
 		 " fibers, %" PRIu64 " parked, %" PRIu64 " + %" PRIu64 " long messages, %" PRIu64 " one-ways, %" PRIu64
 		 " fan-outs, %" PRIu64 " references, %" PRIu64 " words about some",
-		 rank, l->calls, l->waiting, l->deferred, l->fibers, l->parked, l->large_in, l->large_out, l->posts,
-		 l->fanouts, l->rrefs, l->rref_words);
+		 rank, l->calls, l->waiting, l->deferred, l->fibers, l->paused, l->rendezvous_in, l->rendezvous_out,
+		 l->oneways, l->fanouts, l->rrefs, l->rref_msgs);
 	on_finding(t, text);
 }
 
@@ -509,7 +510,7 @@ static void check_memory(struct trial *t, uint64_t slabs, uint32_t futures)
 }
 
 /* Prints the events before a failure to stderr. */
-static void tell_incidents(const struct history *h)
+static void print_incidents(const struct history *h)
 {
 	static const char *const kinds[] = {[INCIDENT_CRASH] = "crash",
 					    [INCIDENT_PAUSE] = "pause",
@@ -529,7 +530,7 @@ static void tell_incidents(const struct history *h)
 }
 
 bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, bool hash, struct trial_verdict *out,
-	       char err[WORDS_ERR_MAX])
+	       char err[KEYWORDS_ERR_MAX])
 {
 	struct trial t = {.scenario = scenario};
 	struct cluster_config config;
@@ -540,7 +541,7 @@ bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, bool
 	config.sim.untraced = !hash;
 	t.cluster = cluster_create(&config, &why);
 	if (!t.cluster) {
-		snprintf(err, WORDS_ERR_MAX, "%s", why.text);
+		snprintf(err, KEYWORDS_ERR_MAX, "%s", why.text);
 		return false;
 	}
 	struct sim *sim = cluster_sim(t.cluster);
@@ -564,7 +565,7 @@ bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, bool
 	check_memory(&t, slabs, futures);
 	out->failures_n = check_history(&t.history, &scenario->checks, out->failures, TRIAL_FAILURES);
 	if (out->failures_n)
-		tell_incidents(&t.history);
+		print_incidents(&t.history);
 	history_fini(&t.history);
 	return true;
 }

@@ -54,6 +54,6 @@ struct trial_verdict {
  * hashed. false: it could not be begun, `err` says why.
  */
 bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, bool hash, struct trial_verdict *out,
-	       char err[WORDS_ERR_MAX]);
+	       char err[KEYWORDS_ERR_MAX]);
 
 #endif

@@ -92,7 +92,7 @@ local layouts = {
 		{ name = "total", bytes = 8, as = "number", low = "1" },
 		{ name = "lane", bytes = 4, as = "number", high = "3" },
 		{ name = "life", bytes = 4, as = "number" },
-		{ name = "kind", bytes = 4, as = "code large_kind", low = "1", high = "3" },
+		{ name = "kind", bytes = 4, as = "code rendezvous_kind", low = "1", high = "3" },
 		{ name = "reserved", bytes = 4, as = "number" },
 	} },
 	units = { size = 8, little = true, fields = {
@@ -160,23 +160,23 @@ local codes = {
 		{ value = 1, name = "MESSAGE", body = "message" },
 		{ value = 2, name = "ACK", body = "grants" },
 		{ value = 3, name = "PING", body = "words" },
-		{ value = 4, name = "HELLO", body = "words" },
-		{ value = 5, name = "WELCOME", body = "words" },
-		{ value = 6, name = "REFUSED", body = "no" },
+		{ value = 4, name = "CONNECT", body = "words" },
+		{ value = 5, name = "ACCEPT", body = "words" },
+		{ value = 6, name = "REJECT", body = "no" },
 		{ value = 7, name = "WRONG_QUEUE", body = "no" },
 		{ value = 8, name = "RESET", body = "no" },
-		{ value = 9, name = "BYE", body = "no" },
+		{ value = 9, name = "CLOSE", body = "no" },
 		{ value = 10, name = "CHALLENGE", body = "words" },
 	},
 	mark = {
 		{ value = 1, name = "ASLEEP" },
-		{ value = 2, name = "PIECE" },
+		{ value = 2, name = "FRAGMENT" },
 		{ value = 4, name = "MORE" },
 		{ value = 8, name = "BATCH" },
-		{ value = 16, name = "AGAIN" },
-		{ value = 32, name = "TWICE" },
-		{ value = 64, name = "UNTOLD" },
-		{ value = 128, name = "LOOSE" },
+		{ value = 16, name = "RETRANSMIT" },
+		{ value = 32, name = "DUPLICATE" },
+		{ value = 64, name = "UNACKED" },
+		{ value = 128, name = "UNORDERED" },
 	},
 	type = {
 		{ value = 1, name = "REQUEST", body = "payload" },
@@ -233,7 +233,7 @@ local codes = {
 		{ value = 24, name = "INJECTED" },
 		{ value = 25, name = "LEAKED" },
 	},
-	large_kind = {
+	rendezvous_kind = {
 		{ value = 1, name = "REQUEST" },
 		{ value = 2, name = "ONEWAY" },
 		{ value = 3, name = "REPLY" },
@@ -925,9 +925,9 @@ function Packet:batch(head, offset, tvb)
 end
 
 function Packet:bytes_of_message(head, tvb)
-	local piece, batch = has(head.marks, "mark", "PIECE"), has(head.marks, "mark", "BATCH")
+	local piece, batch = has(head.marks, "mark", "FRAGMENT"), has(head.marks, "mark", "BATCH")
 	local n, before, offset = size_of(tvb), (head.packet - head.first) % 2 ^ 32, head.offset
-	if has(head.marks, "mark", "LOOSE") then
+	if has(head.marks, "mark", "UNORDERED") then
 		local small = before == 0 and offset ~= 0
 		if piece or small and (offset > WINDOW or not batch and n ~= head.length) or not small and batch then
 			bad("loose")

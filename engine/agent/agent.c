@@ -77,8 +77,8 @@ static uint64_t outstanding(void *ctx)
 		const struct shard_counters *c = &s->counters;
 		n += submit_waiting(&s->submit);
 		/* Tasks may send, for example the return of a reference. */
-		n += atomic_load_explicit(&s->errands_n, memory_order_acquire);
-		n += atomic_load_explicit(&s->rrefs->parting_n, memory_order_acquire);
+		n += atomic_load_explicit(&s->tasks_n, memory_order_acquire);
+		n += atomic_load_explicit(&s->rrefs->releasing_n, memory_order_acquire);
 		uint32_t fanouts_ended = atomic_load_explicit(&s->fanouts_ended, memory_order_acquire);
 		n += atomic_load_explicit(&s->fanouts_begun, memory_order_relaxed) - fanouts_ended;
 		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);
@@ -127,7 +127,7 @@ static void wake_ctl(void *ctx)
 static uint64_t half_of_memory(void)
 {
 	uint64_t half = physical_bytes(CGROUP_SELF, CGROUP_ROOT) / 2;
-	return half > FAR_MSG_WHOLE_MAX ? half : FAR_MSG_WHOLE_MAX;
+	return half > FAR_MSG_EAGER_MAX ? half : FAR_MSG_EAGER_MAX;
 }
 
 /* Logs once per process that security is off. */
@@ -176,11 +176,11 @@ static enum far_status init_options(struct init *in)
 	if (o->shards > FAR_SHARDS_MAX)
 		return err_set(in->err, FAR_INVALID, "options: shards is %u; it must be in [1, %d]", o->shards,
 			       FAR_SHARDS_MAX);
-	if ((unsigned)o->driver > FAR_DRIVER_OWN || (unsigned)o->idle > FAR_IDLE_BUSY ||
+	if ((unsigned)o->progress > FAR_PROGRESS_DEDICATED || (unsigned)o->idle > FAR_IDLE_BUSY ||
 	    (unsigned)o->connect > FAR_CONNECT_LAZY || (unsigned)o->leaks > FAR_LEAKS_FAIL)
 		return err_set(in->err, FAR_INVALID,
 			       "options: progress is %u, idle %u, connect %u, leaks %u; one is no value of its enum",
-			       (unsigned)o->driver, (unsigned)o->idle, (unsigned)o->connect, (unsigned)o->leaks);
+			       (unsigned)o->progress, (unsigned)o->idle, (unsigned)o->connect, (unsigned)o->leaks);
 	status = pin_check(o, in->err);
 	if (status)
 		return status;
@@ -207,14 +207,14 @@ static enum far_status init_options(struct init *in)
 	if (o->max_message_bytes > FAR_MSG_BYTES_MAX)
 		o->max_message_bytes = FAR_MSG_BYTES_MAX;
 	if (o->idle == FAR_IDLE_BUSY || in->env)
-		o->driver = FAR_DRIVER_OWN;
+		o->progress = FAR_PROGRESS_DEDICATED;
 	if (!in->env)
-		o->idle = quota_heed(o->idle, o->shards, &a->cpu_scarce);
+		o->idle = quota_apply(o->idle, o->shards, &a->cpu_scarce);
 	future_reserve();
 	if (region_reserve(in->err) == FAR_INVALID) /* without address space later calls fail with RESOURCE */
 		return FAR_INVALID;
 	in->a->clock = in->env ? in->env->clock : &clock_monotonic;
-	in->a->driver = o->driver;
+	in->a->progress = o->progress;
 	in->a->incarnation = random_next(in->env ? in->env->random : &random_kernel);
 	atomic_store(&in->a->rpc_timeout_ns, o->rpc_timeout_ns);
 	return ctl_check_name(in->name, in->err);
@@ -256,7 +256,7 @@ static void fini_ports(struct far_agent *a)
 	ports_close(&a->ports);
 	a->world = 0; /* a release callback that sends gets an error */
 	atomic_store_explicit(&a->plain_world, 0, memory_order_relaxed);
-	large_lent_end(a->lent);
+	zero_copy_end(a->lent);
 	mems_fini(&a->mems);
 }
 
@@ -347,7 +347,7 @@ static void fini_shards(struct far_agent *a)
 {
 	while (a->shards_n) {
 		struct shard *s = a->shards[--a->shards_n];
-		a->lent = large_lent_leave(s, a->lent);
+		a->lent = zero_copy_hand_to_agent(s, a->lent);
 		shard_destroy(s);
 	}
 }
@@ -356,7 +356,8 @@ static uint32_t silent_ports(const struct far_agent *a)
 {
 	uint32_t silent = 0;
 	for (unsigned i = 0; i < a->ports.n; i++)
-		silent |= (uint32_t)(a->ports.at[i]->ops->queue(a->ports.at[i], 0)->ops->watch != NULL) << i;
+		silent |= (uint32_t)(a->ports.at[i]->ops->queue(a->ports.at[i], 0)->ops->set_liveness_callback != NULL)
+			  << i;
 	return silent;
 }
 
@@ -466,7 +467,7 @@ static enum far_status init_shards(struct init *in)
 		.clock = a->clock,
 		.registry = &a->registry,
 		.features = engine_features,
-		.driver = in->opts.driver,
+		.progress = in->opts.progress,
 		.idle = in->opts.idle,
 		.cpu_scarce = a->cpu_scarce,
 		.stepped = a->stepped,
@@ -482,7 +483,7 @@ static enum far_status init_shards(struct init *in)
 		.ctl_wake = wake_ctl,
 		.ctl_ctx = a,
 		.closing = gathers_end,
-		.place = message_place,
+		.place = message_reply_buffer,
 		.complete = agent_complete,
 		.name_of = name_of,
 		.rank = (uint32_t)a->rank,
@@ -578,7 +579,7 @@ static const struct {
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, agent_kinds_fini},
 	/* with threads only */
-	{"pollers", agent_init_keepers, agent_fini_keepers},
+	{"pollers", agent_init_pollers, agent_fini_pollers},
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
 	/* clang-format on */

@@ -33,7 +33,7 @@ struct far_agent {
 	const struct clock_source *clock;
 	uint64_t incarnation;
 	struct group_key key;                     /* unused with security=none */
-	enum far_driver driver;                   /* who polls the shards */
+	enum far_progress progress;               /* who polls the shards */
 	bool cpu_scarce;                          /* less than one CPU for each shard: agent/quota.h */
 	bool stepped;                             /* no threads: agent/env.h */
 	void *env_ctx;                            /* stepped: agent_env.ctx */
@@ -49,10 +49,10 @@ struct far_agent {
 	pthread_mutex_t kinds_lock;               /* creation of fiber pools and `blocking` */
 	struct ports ports;
 	struct mems mems;
-	struct large_out
+	struct rendezvous_out
 		*lent; /* zero-copy sends of ended shards: memory that devices use until the ports are closed */
-	pthread_t keepers[FAR_SHARDS_MAX]; /* threads of the shards */
-	unsigned keepers_n;                /* started ones */
+	pthread_t pollers[FAR_SHARDS_MAX]; /* threads of the shards */
+	unsigned pollers_n;                /* started ones */
 	struct far_agent *next;            /* list of this process's agents */
 	char identity[512];
 	char name[FAR_NAME_MAX];
@@ -82,20 +82,20 @@ void agent_kinds_fini(struct far_agent *a);
 struct shard *agent_shard_of_thread(const struct far_agent *a);
 
 /** Local and remote shard of a call. */
-struct route {
+struct call_route {
 	struct shard *via;
 	uint8_t shard;
 };
 enum far_status agent_route_slow(const struct far_agent *a, struct far_to to, const struct far_call_opts *opts,
-				 uint64_t hash, struct route *out, struct far_err *err);
+				 uint64_t hash, struct call_route *out, struct far_err *err);
 /** Checks `to` and opts->via. Where they select no shard, `hash` (of the function's name, or the message's id) does. */
 static inline enum far_status agent_route(const struct far_agent *a, struct far_to to, const struct far_call_opts *opts,
-					  uint64_t hash, struct route *out, struct far_err *err)
+					  uint64_t hash, struct call_route *out, struct far_err *err)
 {
 	if (unlikely((uint32_t)to.worker >= atomic_load_explicit(&a->plain_world, memory_order_relaxed) ||
 		     (uint32_t)to.shard + 1 > 1 || (opts && opts->via)))
 		return agent_route_slow(a, to, opts, hash, out, err);
-	*out = (struct route){a->shards[0], 0};
+	*out = (struct call_route){a->shards[0], 0};
 	return FAR_OK;
 }
 
@@ -107,7 +107,7 @@ static inline uint64_t agent_message_max(const struct far_agent *a, uint32_t wor
 }
 
 /** `config.place` of a shard: the receive buffer for a rendezvous reply. */
-void *message_place(call_done_fn *done, void *user, size_t len);
+void *message_reply_buffer(call_done_fn *done, void *user, size_t len);
 
 /** FAR_WOULD_DEADLOCK with the handler's name when the calling thread runs a handler that must not wait. */
 enum far_status agent_may_wait(const char *what, struct far_err *err);
@@ -138,9 +138,9 @@ enum far_status agent_wait_error(int error, enum far_executed executed, struct f
 enum far_status agent_start_error(struct shard *s, int error, const struct call_start *start, struct far_err *err);
 
 /** Completes a future of this agent with the completion of its call. On the shard. */
-void agent_complete(struct far_future *f, const struct outcome *o);
+void agent_complete(struct far_future *f, const struct completion *o);
 /** call_start.done of a call with a future; `user` is the future, with a reference of its own. */
-void agent_done_future(void *user, const struct outcome *o);
+void agent_done_future(void *user, const struct completion *o);
 /**
  * Starts a call and waits until its future is done, holding the progress token throughout if it is free. Other than
  * FAR_OK: `f` is not done, or the call was not started.
@@ -176,20 +176,20 @@ void agent_complete_error(struct future_listener *l, struct far_future *f, const
 
 /** Adds a future to the innermost scope of this thread, if any. A process without scopes pays for one load. */
 extern _Atomic uint32_t scopes_active;
-void scope_gather_slowly(struct far_future *f);
+void scope_gather_slow(struct far_future *f);
 static inline void scope_gather(struct far_future *f)
 {
 	if (__builtin_expect(atomic_load_explicit(&scopes_active, memory_order_relaxed) != 0, 0))
-		scope_gather_slowly(f);
+		scope_gather_slow(f);
 }
 
-/** agent_call_and_wait() for a future with a receive buffer (into_set()); into_move() copies a result that arrived in
- * memory of the engine. */
-enum far_status agent_call_and_wait_into(struct shard *s, struct call_start *start, struct far_future *f,
-					 struct far_err *err);
+/** agent_call_and_wait() for a future with a receive buffer (recv_buf_set()); recv_buf_move() copies a result that
+ * arrived in memory of the engine. */
+enum far_status agent_call_and_wait_recv_buf(struct shard *s, struct call_start *start, struct far_future *f,
+					     struct far_err *err);
 /** Ends the fan-out of a pending future to which only the caller has a reference; returns once the application's memory
  * is not used any more. */
-void fanout_let_go(struct far_future *f);
+void fanout_release(struct far_future *f);
 /** Reads the result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
 /** Reads the result and drops the caller's reference, the only one. */

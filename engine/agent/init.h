@@ -28,8 +28,8 @@ void agent_names_known(struct far_agent *a);
 
 /* ---- pollers.c ---- */
 /** Start and stop the shards' threads. */
-enum far_status agent_init_keepers(struct init *in);
-void agent_fini_keepers(struct far_agent *a);
+enum far_status agent_init_pollers(struct init *in);
+void agent_fini_pollers(struct far_agent *a);
 /** Starts the control thread and waits until the group has joined. */
 enum far_status agent_init_join(struct init *in);
 void agent_fini_join(struct far_agent *a);

@@ -15,36 +15,36 @@
 /* Limit of a shutdown's wait for threads that still hold a shard, against the contract of the API. */
 #define LAST_VISITS_NS FAR_SEC
 
-static int keeper_start(struct far_agent *a, unsigned i, const struct far_opts *opts)
+static int poller_start(struct far_agent *a, unsigned i, const struct far_opts *opts)
 {
 	pthread_attr_t attr;
 	sigset_t masked, before;
 	char name[16];
 	pthread_attr_init(&attr);
 	int error = pin_attr(&attr, opts, i);
-	signals_of_others(&masked);
+	signals_thread_mask(&masked);
 	pthread_sigmask(SIG_SETMASK, &masked, &before);
 	if (!error)
-		error = pthread_create(&a->keepers[i], &attr, keeper_main, a->shards[i]);
+		error = pthread_create(&a->pollers[i], &attr, poller_main, a->shards[i]);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	if (error)
 		return error;
 	snprintf(name, sizeof name, "far-shard%u", i);
-	pthread_setname_np(a->keepers[i], name);
-	a->keepers_n = i + 1;
+	pthread_setname_np(a->pollers[i], name);
+	a->pollers_n = i + 1;
 	return 0;
 }
 
 /* Ends a poller. The wake-up is repeated until the thread has ended: a waiter on the same descriptor may consume it, or
  * the poller may be about to park (tests/models/stop.pml). */
-static void keeper_stop(struct shard *s, pthread_t poller)
+static void poller_stop(struct shard *s, pthread_t poller)
 {
 	struct timespec until;
 	atomic_store_explicit(&s->stop, true, memory_order_release);
 	do {
 		shard_wake(s);
-		driver_unpark(&s->driver);
+		progress_unpark(&s->progress);
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += 2000000;
 		until.tv_sec += until.tv_nsec / 1000000000;
@@ -63,7 +63,7 @@ uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 			"farcall: shutdown of \"%s\": another thread still holds shard %u (far_shard_acquire without "
 			"far_shard_release, or a call in progress); going on without it\n",
 			a->name, s->config.index);
-		atomic_store(&s->driver.token, 0);
+		atomic_store(&s->progress.token, 0);
 		entered = shard_enter(s);
 	}
 	if (!crash)
@@ -79,29 +79,29 @@ uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 	shard_flush(s);
 	shard_leave(s);
 	/* Threads that have just submitted a deferred reply may still hold the shard for a moment. */
-	while (atomic_load_explicit(&s->visitors, memory_order_acquire) && clock_now(a->clock) < give_up)
+	while (atomic_load_explicit(&s->producers, memory_order_acquire) && clock_now(a->clock) < give_up)
 		sched_yield();
 	if (shard_enter(s)) /* runs what they submitted and did not run themselves */
 		shard_leave(s);
 	return left;
 }
 
-void agent_fini_keepers(struct far_agent *a)
+void agent_fini_pollers(struct far_agent *a)
 {
-	for (unsigned i = 0; i < a->keepers_n; i++)
-		keeper_stop(a->shards[i], a->keepers[i]);
-	a->keepers_n = 0;
+	for (unsigned i = 0; i < a->pollers_n; i++)
+		poller_stop(a->shards[i], a->pollers[i]);
+	a->pollers_n = 0;
 	for (unsigned i = 0; i < a->shards_n; i++)
 		agent_shard_end(a, a->shards[i], false);
 }
 
-enum far_status agent_init_keepers(struct init *in)
+enum far_status agent_init_pollers(struct init *in)
 {
 	struct far_agent *a = in->a;
 	for (unsigned i = 0; i < a->shards_n; i++) {
-		int error = keeper_start(a, i, &in->opts);
+		int error = poller_start(a, i, &in->opts);
 		if (error) {
-			agent_fini_keepers(a);
+			agent_fini_pollers(a);
 			return err_sys(in->err, error, "cannot start the thread of shard %u", i);
 		}
 	}
@@ -115,7 +115,7 @@ static bool await_sessions(struct far_agent *a, struct shard *s, uint64_t until)
 	while (atomic_load_explicit(&s->sessions_opened, memory_order_acquire) < sessions) {
 		if (clock_now(a->clock) > until)
 			return false;
-		if (a->driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+		if (a->progress == FAR_PROGRESS_SHARED && shard_enter(s)) {
 			shard_take_mail(s);
 			shard_leave(s);
 		} else {

@@ -90,17 +90,18 @@ static int complete(const struct ports_config *config, struct nic_port **port, s
 	struct nic_caps caps;
 	int error = 0;
 	(*port)->ops->caps(*port, &caps);
-	if (link_wanted(&caps)) {
-		const struct link_config link = {.queues = config->queues,
-						 .head_bytes = sizeof(struct shm_head),
-						 .limit_ns = config->peer_limit_ns,
-						 .unchecked = config->checksum && strcmp(config->checksum, "off") == 0,
-						 .clock = config->env ? config->env->clock : NULL,
-						 .random = config->env ? config->env->random : NULL,
-						 .key = config->key,
-						 .signal = config->env ? config->env->ctl_due : NULL,
-						 .signal_ctx = config->env ? config->env->ctx : NULL};
-		error = link_open(*port, &link, port, why);
+	if (transport_needed(&caps)) {
+		const struct transport_config link = {.queues = config->queues,
+						      .head_bytes = sizeof(struct shm_head),
+						      .limit_ns = config->peer_limit_ns,
+						      .unchecked =
+							      config->checksum && strcmp(config->checksum, "off") == 0,
+						      .clock = config->env ? config->env->clock : NULL,
+						      .random = config->env ? config->env->random : NULL,
+						      .key = config->key,
+						      .signal = config->env ? config->env->ctl_due : NULL,
+						      .signal_ctx = config->env ? config->env->ctx : NULL};
+		error = transport_open(*port, &link, port, why);
 		if (!error)
 			(*port)->ops->caps(*port, &caps);
 	}
@@ -130,7 +131,7 @@ static int open_one(const struct ports_config *config, const char *name, const c
 				 .queues = config->queues,
 				 .head_bytes = shm ? sizeof(struct shm_head) : 0,
 				 .args = args,
-				 .memory_piece = region_piece,
+				 .memory_block = region_piece,
 				 .memory = region.base,
 				 .memory_bytes = region.bytes,
 				 .budget = &budget,
@@ -269,7 +270,7 @@ enum far_status ports_open(const struct ports_config *asked, struct ports *out, 
 	if (status)
 		ports_close(out);
 	else
-		link_join(out->at, out->n);
+		transport_join(out->at, out->n);
 	return status;
 }
 
@@ -294,7 +295,7 @@ enum far_status ports_adopt(const struct ports_config *config, struct ports *out
 	out->published = out->n;
 	out->self = env->self;
 	if (!error) {
-		link_join(out->at, out->n);
+		transport_join(out->at, out->n);
 		return FAR_OK;
 	}
 	ports_close(out);

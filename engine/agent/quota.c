@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-void quota_judge(uint64_t milli, enum far_idle idle, unsigned shards, struct quota_verdict *out)
+void quota_evaluate(uint64_t milli, enum far_idle idle, unsigned shards, struct quota_verdict *out)
 {
 	*out = (struct quota_verdict){.idle = idle};
 	if (milli / 1000 >= shards)
@@ -26,11 +26,11 @@ void quota_judge(uint64_t milli, enum far_idle idle, unsigned shards, struct quo
 		 shards, shards == 1 ? "" : ", or take fewer shards");
 }
 
-enum far_idle quota_heed(enum far_idle idle, unsigned shards, bool *scarce)
+enum far_idle quota_apply(enum far_idle idle, unsigned shards, bool *scarce)
 {
 	static atomic_bool warned; /* relaxed: it orders no data */
 	struct quota_verdict v;
-	quota_judge(cgroup_cpu_milli(CGROUP_SELF, CGROUP_ROOT), idle, shards, &v);
+	quota_evaluate(cgroup_cpu_milli(CGROUP_SELF, CGROUP_ROOT), idle, shards, &v);
 	if (v.text[0] && !atomic_exchange_explicit(&warned, true, memory_order_relaxed))
 		fprintf(stderr, "farcall: %s\n", v.text);
 	*scarce = v.scarce;

@@ -16,9 +16,9 @@ struct quota_verdict {
 	char text[QUOTA_TEXT_MAX]; /* warning with the quota and the remedy; "": none */
 };
 /** Policy for a quota of `milli` thousandths of a CPU (UINT64_MAX: none). */
-void quota_judge(uint64_t milli, enum far_idle idle, unsigned shards, struct quota_verdict *out);
+void quota_evaluate(uint64_t milli, enum far_idle idle, unsigned shards, struct quota_verdict *out);
 
 /** Policy for the quota of this process, which is read now; prints the warning once per process. */
-enum far_idle quota_heed(enum far_idle idle, unsigned shards, bool *scarce);
+enum far_idle quota_apply(enum far_idle idle, unsigned shards, bool *scarce);
 
 #endif

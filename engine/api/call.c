@@ -100,7 +100,7 @@ static enum far_status via_named(const struct far_agent *a, unsigned via, struct
 }
 
 enum far_status agent_route_slow(const struct far_agent *a, struct far_to to, const struct far_call_opts *opts,
-				 uint64_t hash, struct route *out, struct far_err *err)
+				 uint64_t hash, struct call_route *out, struct far_err *err)
 {
 	enum far_status status = agent_check_to(a, to, err);
 	if (unlikely(status))
@@ -192,10 +192,10 @@ static int hand_over(struct shard *s, struct call_start *start)
 	if (start->len > agent_message_max(s->config.agent, start->worker))
 		return -EMSGSIZE;
 	if (start->ready) /* reference of the ring */
-		large_out_ref(large_out_in(start->ready));
-	int error = waiting_hand_over(s, start);
+		rendezvous_out_ref(rendezvous_out_in(start->ready));
+	int error = waiting_submit(s, start);
 	if (error && start->ready)
-		large_out_unref(large_out_in(start->ready));
+		rendezvous_out_unref(rendezvous_out_in(start->ready));
 	return error;
 }
 
@@ -203,14 +203,14 @@ static int hand_over(struct shard *s, struct call_start *start)
 __attribute__((noinline)) static int start_from_outside(struct shard *s, struct call_start *start)
 {
 	int error;
-	if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+	if (s->config.progress == FAR_PROGRESS_SHARED && shard_enter(s)) {
 		error = shard_call(s, start);
 		/* Room comes from receiving. Without it, wake the poller, so that a caller in a retry loop makes
 		 * progress. */
-		shard_give(s, unlikely(error == -EAGAIN));
+		shard_leave_quietly(s, unlikely(error == -EAGAIN));
 	} else {
 		error = hand_over(s, start);
-		shard_nudge(s);
+		shard_notify(s);
 	}
 	return error;
 }
@@ -269,7 +269,7 @@ enum far_status agent_start_waiting(struct shard *s, struct call_start *start, s
 }
 
 /* The call holds a reference: the application may free the future earlier. */
-void agent_done_future(void *user, const struct outcome *o)
+void agent_done_future(void *user, const struct completion *o)
 {
 	struct far_future *f = user;
 	agent_complete(f, o);
@@ -277,7 +277,7 @@ void agent_done_future(void *user, const struct outcome *o)
 }
 
 /* No reference: the waiter keeps the future and holds the shard until the call has ended. */
-static void done_held(void *user, const struct outcome *o)
+static void done_held(void *user, const struct completion *o)
 {
 	agent_complete(user, o);
 }
@@ -290,7 +290,7 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 	bool serving = shard_serving();
 	struct fiber *fiber = unlikely(serving) ? shard_in_fiber() : NULL;
 	bool held = !serving && shard_held(s);
-	bool entered = !serving && !held && s->config.driver == FAR_DRIVER_SHARED && shard_enter(s);
+	bool entered = !serving && !held && s->config.progress == FAR_PROGRESS_SHARED && shard_enter(s);
 	enum far_status status;
 	start->user = f;
 	if (likely(entered || held)) {
@@ -334,9 +334,9 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 	return FAR_TIMEOUT;
 }
 
-static void done_held_into(void *user, const struct outcome *o)
+static void done_held_recv_buf(void *user, const struct completion *o)
 {
-	into_complete(user, o);
+	recv_buf_complete(user, o);
 }
 
 enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, struct far_future *f,
@@ -345,8 +345,8 @@ enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, s
 	return call_and_wait(s, start, f, done_held, err);
 }
 
-enum far_status agent_call_and_wait_into(struct shard *s, struct call_start *start, struct far_future *f,
-					 struct far_err *err)
+enum far_status agent_call_and_wait_recv_buf(struct shard *s, struct call_start *start, struct far_future *f,
+					     struct far_err *err)
 {
-	return call_and_wait(s, start, f, done_held_into, err);
+	return call_and_wait(s, start, f, done_held_recv_buf, err);
 }

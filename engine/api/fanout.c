@@ -51,8 +51,8 @@ static enum far_status check_opts(const struct plan *p)
 		return err_set(p->err, FAR_INVALID, "%s: options: errors, hedge or dtype is out of range", p->what);
 	if (o->slices && o->slice_bytes)
 		return err_set(p->err, FAR_INVALID, "%s: options: give slices or slice_bytes, not both", p->what);
-	if (!o->into && (o->slices || o->slice_bytes))
-		return err_set(p->err, FAR_INVALID, "%s: options: slices need the buffer `into`", p->what);
+	if (!o->recv_buf && (o->slices || o->slice_bytes))
+		return err_set(p->err, FAR_INVALID, "%s: options: slices need the buffer `recv_buf`", p->what);
 	if (__builtin_mul_overflow(o->slice_bytes, p->n, &bytes))
 		return err_set(p->err, FAR_INVALID, "%s: %zu slices of %zu bytes are more than any buffer holds",
 			       p->what, p->n, o->slice_bytes);
@@ -66,14 +66,14 @@ static enum far_status check_target(const struct plan *p, size_t i)
 	if (p->function ? t->data || t->len : t->args || t->args_n)
 		wrong = p->function ? "`data` is a message's; a function takes `args`"
 				    : "`args` are a function's; a message takes `data`";
-	else if (p->opts->into && (t->into || t->out))
-		wrong = "the options have one buffer for all; leave the target's own `into` and `out` empty";
-	else if (t->into && t->out)
-		wrong = "give `into` or `out`, not both";
-	else if (!t->into && t->cap)
-		wrong = "`cap` is given without `into`";
+	else if (p->opts->recv_buf && (t->recv_buf || t->out))
+		wrong = "the options have one buffer for all; leave the target's own `recv_buf` and `out` empty";
+	else if (t->recv_buf && t->out)
+		wrong = "give `recv_buf` or `out`, not both";
+	else if (!t->recv_buf && t->cap)
+		wrong = "`cap` is given without `recv_buf`";
 	else if (t->out && !p->function)
-		wrong = "`out` takes tensors, and messages have none; give `into`";
+		wrong = "`out` takes tensors, and messages have none; give `recv_buf`";
 	else if (t->out && (t->out->ndim > FAR_DIMS_MAX || !far_dtype_size((enum far_dtype)t->out->dtype) ||
 			    far_tensor_bytes(t->out) == SIZE_MAX || (!t->out->data && far_tensor_bytes(t->out))))
 		wrong = "`out` is no tensor that can be written: its dtype, ndim, shape or data";
@@ -129,17 +129,17 @@ static void fill_targets(struct fanout *fo, const struct plan *p)
 {
 	const struct far_fanout_opts *o = p->opts;
 	bool seconds = o->hedge_after_ns && o->hedge == FAR_HEDGE_SECOND;
-	char *at = o->into;
+	char *at = o->recv_buf;
 	for (uint32_t i = 0; i < fo->n; i++) {
 		const struct far_target *given = &p->targets[i];
 		struct fanout_target *t = &fo->target[i];
 		size_t slice = o->slices ? o->slices[i] : o->slice_bytes;
-		*t = (struct fanout_target){.into = o->into ? at : given->into,
-					    .cap = o->into ? slice : given->cap,
+		*t = (struct fanout_target){.recv_buf = o->recv_buf ? at : given->recv_buf,
+					    .cap = o->recv_buf ? slice : given->cap,
 					    .to = given->to,
 					    .hedge_to = seconds ? given->second : (struct far_to){-1, -1},
 					    .attempt = {{.fanout = fo}, {.fanout = fo, .second = 1}}};
-		if (o->into)
+		if (o->recv_buf)
 			at += slice;
 		if (p->results) {
 			struct far_target_result *r = &p->results[i];
@@ -201,7 +201,7 @@ static void take_request(struct plan *p, const struct call_start *start, bool co
 	struct far_err err;
 	if (unlikely(p->opts->hedge_after_ns) && !common && !idempotent(p, start->fn))
 		fanout_refuse(p->fo, p->i, not_idempotent(p, &err), err.text);
-	else if (unlikely(start->len > FAR_MSG_WHOLE_MAX))
+	else if (unlikely(start->len > FAR_MSG_EAGER_MAX))
 		fanout_refuse(p->fo, p->i, FAR_TOO_LARGE,
 			      "the request is longer than an eager message; fan-outs take no other");
 	else if (likely(p->on_shard))
@@ -218,7 +218,7 @@ static void take_own(void *plan, const struct call_start *start)
 /* Checks a destination and replaces shard −1. */
 static enum far_status resolve(const struct plan *p, struct far_to *to, struct far_err *err)
 {
-	struct route route;
+	struct call_route route;
 	enum far_status status = agent_route(p->a, *to, NULL, p->hash, &route, err);
 	if (likely(!status))
 		to->shard = route.shard;
@@ -281,7 +281,7 @@ static void start_all(void *plan, const struct call_start *common)
 	if (p->status)
 		return;
 	uint32_t n = p->fo->n;
-	bool held = shard_held(s), entered = !held && s->config.driver == FAR_DRIVER_SHARED && shard_enter(s);
+	bool held = shard_held(s), entered = !held && s->config.progress == FAR_PROGRESS_SHARED && shard_enter(s);
 	atomic_fetch_add_explicit(&s->fanouts_begun, 1, memory_order_relaxed);
 	p->on_shard = held || entered;
 	if (p->on_shard)
@@ -291,9 +291,9 @@ static void start_all(void *plan, const struct call_start *common)
 	if (p->on_shard)
 		fanout_launched(p->fo);
 	else
-		fanout_hand_over(p->fo);
+		fanout_submit(p->fo);
 	if (entered)
-		shard_give(s, false);
+		shard_leave_quietly(s, false);
 }
 
 /* True if a target uses the common request. */
@@ -374,8 +374,8 @@ enum far_status far_msg_fanout(struct far_agent *a, uint16_t id, const void *dat
 		return status;
 	if (id >= FAR_MSG_HANDLERS_MAX)
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
-	if (len > FAR_MSG_WHOLE_MAX)
-		return err_set(err, FAR_TOO_LARGE, "a message of %zu bytes; %zu at most", len, FAR_MSG_WHOLE_MAX);
+	if (len > FAR_MSG_EAGER_MAX)
+		return err_set(err, FAR_TOO_LARGE, "a message of %zu bytes; %zu at most", len, FAR_MSG_EAGER_MAX);
 	struct call_start common = {.fn = id, .data = data, .len = len};
 	start_all(&p, &common);
 	return p.status ? p.status : give(&p, out);
@@ -392,7 +392,7 @@ static void drive_stepped(struct shard *s)
 	shard_wake(s);
 }
 
-void fanout_let_go(struct far_future *f)
+void fanout_release(struct far_future *f)
 {
 	/* Two references: the application's and the fan-out's. More: another thread still waits for the result. */
 	if (atomic_load_explicit(&f->head.refs, memory_order_acquire) > 2)
@@ -404,7 +404,7 @@ void fanout_let_go(struct far_future *f)
 		if (future_done(f))
 			return;
 		if (shard_in_handler() || agent_wait_future(f, TIME_NEVER)) { /* another shard's */
-			shard_nudge(f->shard);
+			shard_notify(f->shard);
 			drive_stepped(f->shard);
 			sched_yield();
 		}

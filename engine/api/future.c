@@ -20,7 +20,7 @@ struct failure {
 };
 
 /* Fills `failure` and makes it the data of `o`. `text[0, n)` needs no NUL. */
-static void fill_failure(struct failure *failure, struct outcome *o, const char *origin, const char *text, size_t n)
+static void fill_failure(struct failure *failure, struct completion *o, const char *origin, const char *text, size_t n)
 {
 	n = n < sizeof failure->text ? n : sizeof failure->text - 1;
 	snprintf(failure->origin, sizeof failure->origin, "%.*s", (int)sizeof failure->origin - 1, origin);
@@ -31,16 +31,16 @@ static void fill_failure(struct failure *failure, struct outcome *o, const char 
 	o->len = offsetof(struct failure, text) + n + 1;
 }
 
-__attribute__((noinline, cold)) static void complete_tree(struct far_future *f, const struct outcome *o)
+__attribute__((noinline, cold)) static void complete_tree(struct far_future *f, const struct completion *o)
 {
-	struct outcome whole = *o;
+	struct completion whole = *o;
 	whole.code = FUTURE_TREE;
 	whole.len = 0;
 	buf_ref(o->tree);
 	future_complete_in(NULL, f, &whole, o->tree);
 }
 
-void agent_complete(struct far_future *f, const struct outcome *o)
+void agent_complete(struct far_future *f, const struct completion *o)
 {
 	if (likely(o->status == FAR_OK)) {
 		if (likely(!o->tree))
@@ -50,7 +50,7 @@ void agent_complete(struct far_future *f, const struct outcome *o)
 		return;
 	}
 	const struct far_agent *a = f->shard->config.agent;
-	struct outcome with_origin = *o;
+	struct completion with_origin = *o;
 	struct failure failure;
 	fill_failure(&failure, &with_origin,
 		     o->origin >= 0 && o->origin < a->world ? a->members[o->origin].name : a->name, o->data, o->len);
@@ -59,7 +59,7 @@ void agent_complete(struct far_future *f, const struct outcome *o)
 
 void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err)
 {
-	struct outcome o = {.status = err->status, .executed = err->executed, .code = err->code};
+	struct completion o = {.status = err->status, .executed = err->executed, .code = err->code};
 	struct failure failure;
 	fill_failure(&failure, &o, err->origin, err->text, strnlen(err->text, sizeof err->text));
 	future_complete_in(l, f, &o, NULL);
@@ -90,7 +90,7 @@ enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far
 
 void agent_complete_value(struct future_listener *l, struct far_future *f, const struct packed *p)
 {
-	struct outcome o = {
+	struct completion o = {
 		.status = FAR_OK, .executed = FAR_EXECUTED_YES, .data = p->buf ? NULL : p->bytes, .len = p->len};
 	if (unlikely(p->tree))
 		o.code = FUTURE_TREE;
@@ -260,7 +260,7 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 	struct shard *s = f->shard;
 	/* By a task, on the shard's own thread too: callbacks of the call must not run inside this function. The shard
 	 * takes tasks after the calls handed over before. */
-	return call_post_cancel(s, agent_done_future, f) || call_post_cancel(s, into_done, f)
+	return call_submit_cancel(s, agent_done_future, f) || call_submit_cancel(s, recv_buf_done, f)
 		       ? err_set(err, FAR_RESOURCE, "no memory to cancel the call")
 		       : FAR_OK;
 }
@@ -271,6 +271,6 @@ void far_future_free(struct far_future *f)
 		return;
 	if (unlikely((atomic_load_explicit(&f->state, memory_order_acquire) & (FUTURE_FANOUT | FUTURE_DONE)) ==
 		     FUTURE_FANOUT))
-		fanout_let_go(f);
+		fanout_release(f);
 	buf_unref(&f->head);
 }

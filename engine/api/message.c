@@ -20,7 +20,7 @@ __attribute__((cold)) static enum far_status send_refused(struct far_err *err)
 	return err_set(err, FAR_INVALID, "far_msg_send needs a callback and an id in [0, %d)", FAR_MSG_HANDLERS_MAX);
 }
 
-static void send_done(void *user, const struct outcome *o)
+static void send_done(void *user, const struct completion *o)
 {
 	far_msg_done_fn *done = (far_msg_done_fn *)o->app;
 	if (likely(o->status == FAR_OK)) {
@@ -37,41 +37,41 @@ static void send_done(void *user, const struct outcome *o)
 }
 
 /* Record of a far_msg_send() with a receive buffer. At the start of its own buffer `self`. */
-struct into_send {
+struct recv_buf_send {
 	struct far_buf *self;
 	far_msg_done_fn *done;
 	void *user;
-	struct far_into into;
+	struct far_recv_buf recv_buf;
 };
 
-static void into_send_done(void *user, const struct outcome *o)
+static void recv_buf_send_done(void *user, const struct completion *o)
 {
-	struct into_send *is = user;
-	struct outcome result = *o;
+	struct recv_buf_send *is = user;
+	struct completion result = *o;
 	char text[128];
 	result.app = (void (*)(void))is->done;
-	if (o->status == FAR_OK && o->len > is->into.cap) {
+	if (o->status == FAR_OK && o->len > is->recv_buf.cap) {
 		result.status = FAR_TOO_LARGE;
 		result.data = text;
-		result.len = (size_t)snprintf(text, sizeof text, REPLY_TOO_LARGE, o->len, is->into.cap);
+		result.len = (size_t)snprintf(text, sizeof text, REPLY_TOO_LARGE, o->len, is->recv_buf.cap);
 	} else if (o->status == FAR_OK) {
-		if (o->len && o->data != is->into.data)
-			memcpy(is->into.data, o->data, o->len);
-		result.data = is->into.data;
+		if (o->len && o->data != is->recv_buf.data)
+			memcpy(is->recv_buf.data, o->data, o->len);
+		result.data = is->recv_buf.data;
 	}
 	send_done(is->user, &result);
 	buf_unref(is->self);
 }
 
-__attribute__((noinline, cold)) static enum far_status send_into(struct shard *s, struct call_start *start,
-								 const struct far_into *into, struct far_err *err)
+__attribute__((noinline, cold)) static enum far_status
+send_recv_buf(struct shard *s, struct call_start *start, const struct far_recv_buf *recv_buf, struct far_err *err)
 {
-	struct far_buf *self = buf_alloc(sizeof(struct into_send));
+	struct far_buf *self = buf_alloc(sizeof(struct recv_buf_send));
 	if (!self)
 		return err_set(err, FAR_RESOURCE, "no memory for the call");
-	struct into_send *is = buf_data(self);
-	*is = (struct into_send){self, (far_msg_done_fn *)start->app, start->user, *into};
-	start->done = into_send_done;
+	struct recv_buf_send *is = buf_data(self);
+	*is = (struct recv_buf_send){self, (far_msg_done_fn *)start->app, start->user, *recv_buf};
+	start->done = recv_buf_send_done;
 	start->user = is;
 	enum far_status status = agent_start(s, start, err);
 	if (status)
@@ -82,11 +82,11 @@ __attribute__((noinline, cold)) static enum far_status send_into(struct shard *s
 enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
 			     const struct far_call_opts *opts, far_msg_done_fn *done, void *user, struct far_err *err)
 {
-	if (unlikely(len > FAR_MSG_WHOLE_MAX)) {
+	if (unlikely(len > FAR_MSG_EAGER_MAX)) {
 		struct far_part part = {data, len};
 		return far_msg_send_parts(a, to, id, &part, 1, NULL, NULL, opts, done, user, err);
 	}
-	struct route route;
+	struct call_route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (unlikely(status))
 		return status;
@@ -104,8 +104,8 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 				   .write = NULL,
 				   CALL_START_REST};
 	agent_set_deadline(a, route.via, opts, &start);
-	if (unlikely(into_given(opts)))
-		return send_into(route.via, &start, &opts->into, err);
+	if (unlikely(recv_buf_given(opts)))
+		return send_recv_buf(route.via, &start, &opts->recv_buf, err);
 	return agent_start(route.via, &start, err);
 }
 
@@ -116,7 +116,7 @@ enum far_status far_msg_send_parts(struct far_agent *a, struct far_to to, uint16
 {
 	struct parts p = {parts, n};
 	struct call_start start = {.fn = id, .done = send_done, .user = user, .app = (void (*)(void))done};
-	struct route route;
+	struct call_route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (!status && (!done || id >= FAR_MSG_HANDLERS_MAX))
 		status = send_refused(err);
@@ -127,8 +127,8 @@ enum far_status far_msg_send_parts(struct far_agent *a, struct far_to to, uint16
 	}
 	if (!status) {
 		agent_set_deadline(a, route.via, opts, &start);
-		status = into_given(opts) ? send_into(route.via, &start, &opts->into, err)
-					  : agent_start(route.via, &start, err);
+		status = recv_buf_given(opts) ? send_recv_buf(route.via, &start, &opts->recv_buf, err)
+					      : agent_start(route.via, &start, err);
 	}
 	parts_end(&start, release, release_user);
 	return status;
@@ -143,14 +143,14 @@ struct held_call {
 	bool done;
 	void *reply;
 	size_t cap, len;
-	struct outcome outcome; /* without its data */
+	struct completion completion; /* without its data */
 	char text[FAR_ERR_TEXT_MAX];
 };
 
-static void held_done(void *user, const struct outcome *o)
+static void held_done(void *user, const struct completion *o)
 {
 	struct held_call *h = user;
-	h->outcome = *o;
+	h->completion = *o;
 	h->len = o->len;
 	if (likely(o->status == FAR_OK)) {
 		if (likely(o->len <= h->cap) && o->len && likely(o->data != h->reply))
@@ -195,21 +195,21 @@ static enum far_status call_held(struct shard *s, struct call_start *start, void
 		else if (unlikely(idler_step(s, &idler, true)))
 			shard_sleep(s, TIME_NEVER); /* the deadline of the call is a timer */
 	}
-	if (likely(h.outcome.status == FAR_OK)) {
+	if (likely(h.completion.status == FAR_OK)) {
 		if (unlikely(h.len > cap))
 			return too_small(h.len, cap, reply_len, err);
 		if (reply_len)
 			*reply_len = h.len;
 		return FAR_OK;
 	}
-	err_set(err, h.outcome.status, "%s", h.text);
+	err_set(err, h.completion.status, "%s", h.text);
 	if (err) {
-		err->executed = h.outcome.executed;
-		err->code = h.outcome.code;
+		err->executed = h.completion.executed;
+		err->code = h.completion.code;
 		snprintf(err->origin, sizeof err->origin, "%s",
-			 h.outcome.origin >= 0 ? a->members[h.outcome.origin].name : a->name);
+			 h.completion.origin >= 0 ? a->members[h.completion.origin].name : a->name);
 	}
-	return h.outcome.status;
+	return h.completion.status;
 }
 
 static enum far_status call_handed(struct shard *s, struct call_start *start, void *reply, size_t cap,
@@ -242,7 +242,7 @@ static enum far_status call_and_wait(struct shard *s, struct call_start *start, 
 		return call_handed(s, start, reply, cap, reply_len, err);
 	if (shard_held(s))
 		return call_held(s, start, reply, cap, reply_len, err);
-	if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+	if (s->config.progress == FAR_PROGRESS_SHARED && shard_enter(s)) {
 		enum far_status status = call_held(s, start, reply, cap, reply_len, err);
 		shard_leave(s);
 		return status;
@@ -254,11 +254,11 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 			     const struct far_call_opts *opts, void *reply, size_t cap, size_t *reply_len,
 			     struct far_err *err)
 {
-	if (unlikely(len > FAR_MSG_WHOLE_MAX || into_given(opts))) {
+	if (unlikely(len > FAR_MSG_EAGER_MAX || recv_buf_given(opts))) {
 		struct far_part part = {data, len};
 		return far_msg_call_parts(a, to, id, &part, 1, opts, reply, cap, reply_len, err);
 	}
-	struct route route;
+	struct call_route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (likely(!status))
 		status = agent_may_wait("far_msg_call", err);
@@ -287,7 +287,7 @@ enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16
 {
 	struct parts p = {parts, n};
 	struct call_start start = {.fn = id};
-	struct route route;
+	struct call_route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (!status)
 		status = agent_may_wait("far_msg_call", err);
@@ -295,7 +295,7 @@ enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16
 		return status;
 	if (id >= FAR_MSG_HANDLERS_MAX)
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
-	if (into_given(opts))
+	if (recv_buf_given(opts))
 		return err_set(err, FAR_INVALID,
 			       "far_msg_call has a buffer for the reply: leave opts->recv_buf empty, and pass `reply`");
 	start.worker = (uint32_t)to.worker;
@@ -307,22 +307,22 @@ enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16
 	status = call_and_wait(route.via, &start, reply, cap, reply_len, err);
 	/* The wait can end before the call if no thread polls. Revoke the parts: they are the caller's again. */
 	if (start.ready)
-		large_out_revoke(large_out_in(start.ready));
+		rendezvous_out_revoke(rendezvous_out_in(start.ready));
 	parts_end(&start, NULL, NULL);
 	return status;
 }
 
 /* ---- placement of rendezvous replies ---- */
 
-void *message_place(call_done_fn *done, void *user, size_t len)
+void *message_reply_buffer(call_done_fn *done, void *user, size_t len)
 {
 	if (done == held_done) {
 		const struct held_call *h = user;
 		return len <= h->cap ? h->reply : NULL;
 	}
-	if (done == into_send_done) {
-		const struct into_send *is = user;
-		return len <= is->into.cap ? is->into.data : NULL;
+	if (done == recv_buf_send_done) {
+		const struct recv_buf_send *is = user;
+		return len <= is->recv_buf.cap ? is->recv_buf.data : NULL;
 	}
 	return NULL;
 }

@@ -60,7 +60,7 @@ static enum far_status find_method(struct far_rref *r, const char *method, struc
 				   struct far_err *err)
 {
 	if (unlikely(!r || !method))
-		return rref_none("a method call, or its method's name", err);
+		return rref_null("a method call, or its method's name", err);
 	const struct shard *home = rref_home(r, err);
 	if (unlikely(!home))
 		return FAR_SHUTDOWN;
@@ -87,10 +87,10 @@ static enum far_status find_method(struct far_rref *r, const char *method, struc
 /* FAR_PENDING: send it as a request of api/rref.c instead. */
 static enum far_status prepare(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
 			       const struct far_call_opts *opts, struct method_args *m, struct call_start *start,
-			       struct route *route, struct far_err *err)
+			       struct call_route *route, struct far_err *err)
 {
 	const struct function *fn = t->fn;
-	if (unlikely(!far_rref_confirmed_by_owner(t->object) || into_given(opts)))
+	if (unlikely(!far_rref_confirmed_by_owner(t->object) || recv_buf_given(opts)))
 		return FAR_PENDING;
 	enum far_status status = agent_route(a, t->to, opts, fn->signature.name_hash, route, err);
 	if (unlikely(status))
@@ -102,11 +102,11 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 	size_t len = values_size(m->v, m->n, &m->plan, err);
 	if (unlikely(len == SIZE_MAX))
 		return err ? err->status : FAR_BAD_ARGS;
-	if (unlikely(m->plan.customs | m->plan.rrefs) || len + sizeof m->object > FAR_MSG_WHOLE_MAX)
+	if (unlikely(m->plan.customs | m->plan.rrefs) || len + sizeof m->object > FAR_MSG_EAGER_MAX)
 		return FAR_PENDING;
 	m->object = t->object->base.id;
-	m->named = rref_named_of(m->object, rref_life((uint32_t)a->rank, a->incarnation), route->via->config.index,
-				 route->shard, &m->short_id);
+	m->named = rref_named_of(m->object, rref_incarnation((uint32_t)a->rank, a->incarnation),
+				 route->via->config.index, route->shard, &m->short_id);
 	*start = (struct call_start){.worker = (uint32_t)t->to.worker,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
@@ -128,7 +128,7 @@ enum far_status far_rref_rpc_sync(struct far_rref *r, const char *method, const 
 	struct rref_target t;
 	struct method_args m;
 	struct call_start start;
-	struct route route;
+	struct call_route route;
 	struct far_agent *a = NULL;
 	enum far_status status = find_method(r, method, &a, &t, err);
 	if (likely(!status))
@@ -150,7 +150,7 @@ enum far_status far_rref_rpc_sync(struct far_rref *r, const char *method, const 
 
 /* Starts a call that keeps a reference to the handle: the application may free it meanwhile. */
 static enum far_status start_holding(struct shard *s, struct call_start *start, struct far_rref *r,
-				     void (*look)(struct far_rref *, const struct outcome *), struct far_future *f,
+				     void (*look)(struct far_rref *, const struct completion *), struct far_future *f,
 				     struct far_err *err)
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
@@ -175,7 +175,7 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 	struct rref_target t;
 	struct method_args m;
 	struct call_start start;
-	struct route route;
+	struct call_route route;
 	struct far_agent *a = NULL;
 	if (!out)
 		return err_set(err, FAR_INVALID, "far_rref_rpc_async: `out`, for the future, must not be NULL");
@@ -268,7 +268,7 @@ enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const cha
 	struct far_future *f;
 	struct far_val v;
 	if (!r || !name)
-		return rref_none("far_rref_type, or `name`", err);
+		return rref_null("far_rref_type, or `name`", err);
 	const char *known = kept_name(r);
 	if (known) {
 		*name = known;
@@ -297,7 +297,7 @@ enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const cha
 	return status ? status : *name ? FAR_OK : no_room(err);
 }
 
-static void on_type(struct far_rref *r, const struct outcome *o)
+static void on_type(struct far_rref *r, const struct completion *o)
 {
 	struct far_val v;
 	size_t n;
@@ -329,7 +329,7 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 	struct shard *s;
 	struct far_future *f;
 	if (!r || !out)
-		return rref_none("far_rref_type_async, or `out`", err);
+		return rref_null("far_rref_type_async, or `out`", err);
 	const char *known = kept_name(r);
 	if (known)
 		return known_type(known, out, err);
@@ -358,19 +358,19 @@ struct found {
 
 /* A lookup on the home shard, for a handle that is not the owner's own. In a buffer. */
 struct object_query {
-	struct shard_errand errand;
+	struct shard_task task;
 	struct rref_id id;
 	struct far_future *future; /* completed with struct found, or GONE; a reference */
 	struct far_buf *buf;
 };
 
-static void answer_query(struct shard *s, struct shard_errand *e)
+static void answer_query(struct shard *s, struct shard_task *e)
 {
 	struct object_query *p = (struct object_query *)(void *)e;
 	static const char gone[] = "the object was destroyed";
 	const struct far_rref *r = rref_table_find(&s->rrefs->records, p->id);
 	const struct found found = {r ? r->object : NULL, r ? r->made : NULL};
-	struct outcome o = {.status = r ? FAR_OK : FAR_GONE, .agent = s->config.agent};
+	struct completion o = {.status = r ? FAR_OK : FAR_GONE, .agent = s->config.agent};
 	o.data = o.status ? gone : (const void *)&found;
 	o.len = o.status ? sizeof gone - 1 : sizeof found;
 	s->config.complete(p->future, &o);
@@ -387,12 +387,12 @@ static enum far_status query_object(struct shard *s, struct rref_id id, struct f
 		return err_set(err, FAR_RESOURCE, "no memory to look up an object");
 	}
 	struct object_query *p = buf_data(buf);
-	*p = (struct object_query){.errand = {.run = answer_query}, .id = id, .future = f, .buf = buf};
+	*p = (struct object_query){.task = {.run = answer_query}, .id = id, .future = f, .buf = buf};
 	buf_ref(&f->head);
 	if (shard_held(s))
-		answer_query(s, &p->errand);
+		answer_query(s, &p->task);
 	else
-		shard_post(s, &p->errand);
+		shard_add_task(s, &p->task);
 	enum far_status status = far_future_wait(f, 0, NULL, err);
 	if (!status)
 		memcpy(found, future_bytes(f), sizeof *found);
@@ -429,7 +429,7 @@ enum far_status far_rref_object(struct far_rref *r, const char *name, uint64_t t
 	char text[RREF_TEXT_MAX];
 	struct far_val v;
 	if (!r || !object)
-		return rref_none("far_rref_object, or `object`", err);
+		return rref_null("far_rref_object, or `object`", err);
 	/* Look up the object first, also if the reference does not state a class: a fetch would copy it. */
 	enum far_status status = FAR_PENDING;
 	if (!r->owned && far_rref_is_owner(r))

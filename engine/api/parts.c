@@ -44,12 +44,12 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 				   enum parts_owner owner, struct far_err *err)
 {
 	bool borrow = owner != PARTS_COPIED;
-	struct large_out *o;
+	struct rendezvous_out *o;
 	void *at;
 	if (start->len > agent_message_max(s->config.agent, start->worker))
 		return agent_start_error(s, -EMSGSIZE, start, err);
 	if (borrow) {
-		o = large_out_new();
+		o = rendezvous_out_new();
 		if (o) {
 			if (parts->n)
 				memcpy(o->parts, parts->part, parts->n * sizeof *parts->part);
@@ -58,7 +58,7 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 			o->released = owner == PARTS_RELEASED;
 		}
 	} else {
-		o = large_out_alloc(start->len, &at);
+		o = rendezvous_out_alloc(start->len, &at);
 		if (o)
 			write_parts(parts, at, start->len);
 	}
@@ -79,7 +79,7 @@ static bool registered(const struct shard *s, const struct parts *parts, size_t 
 	if (len < FAR_REGISTERED_BYTES)
 		return false;
 	for (size_t i = 0; i < parts->n; i++)
-		if (parts->part[i].len >= FAR_LEND_BYTES &&
+		if (parts->part[i].len >= FAR_ZERO_COPY_BYTES_MIN &&
 		    mems_hold(&a->mems, parts->part[i].data, parts->part[i].len))
 			return true;
 	return false;
@@ -93,17 +93,18 @@ enum far_status parts_start(struct shard *s, struct call_start *start, const str
 		return status;
 	start->data = parts;
 	start->write = write_parts;
-	bool large = start->len > FAR_MSG_WHOLE_MAX || (owner == PARTS_RELEASED && registered(s, parts, start->len));
-	return large ? large_start(s, start, parts, owner, err) : FAR_OK;
+	bool rendezvous =
+		start->len > FAR_MSG_EAGER_MAX || (owner == PARTS_RELEASED && registered(s, parts, start->len));
+	return rendezvous ? large_start(s, start, parts, owner, err) : FAR_OK;
 }
 
 void parts_end(const struct call_start *start, far_msg_release_fn *release, void *user)
 {
 	if (start->ready) {
-		struct large_out *o = large_out_in(start->ready);
+		struct rendezvous_out *o = rendezvous_out_in(start->ready);
 		o->release = release; /* read after the last reference is given back, so not before this */
 		o->release_user = user;
-		large_out_unref(o);
+		rendezvous_out_unref(o);
 	} else if (release) {
 		release(user);
 	}
@@ -119,34 +120,34 @@ static enum far_status post_error(struct shard *s, int error, const struct call_
 	return err_set(
 		err, FAR_BUSY,
 		"%d one-way messages wait for worker \"%s\"; have the shard polled (wait, or poll it) and try again",
-		FAR_POSTS_QUEUED_MAX, s->config.agent->members[start->worker].name);
+		FAR_ONEWAYS_QUEUED_MAX, s->config.agent->members[start->worker].name);
 }
 
 /* Queues the message, in order: behind those handed over by other threads and those that wait for the window. */
 static int post_later(struct shard *s, struct call_start *start, bool on_shard)
 {
 	const struct far_agent *a = s->config.agent;
-	_Atomic uint32_t *queued = &s->posts_queued[session_index(s, start->worker, start->shard)];
+	_Atomic uint32_t *queued = &s->oneways_queued[session_index(s, start->worker, start->shard)];
 	if (start->len > agent_message_max(a, start->worker))
 		return -EMSGSIZE;
 	if (!atomic_load_explicit(&a->members[start->worker].alive, memory_order_relaxed))
 		return -EPIPE;
 	int error = -EAGAIN;
-	if (atomic_fetch_add_explicit(queued, 1, memory_order_relaxed) < FAR_POSTS_QUEUED_MAX) {
-		struct post *post = post_new(start, start->ready ? large_out_in(start->ready) : NULL);
+	if (atomic_fetch_add_explicit(queued, 1, memory_order_relaxed) < FAR_ONEWAYS_QUEUED_MAX) {
+		struct oneway *oneway = oneway_new(start, start->ready ? rendezvous_out_in(start->ready) : NULL);
 		struct call_start handed = {
 			.worker = start->worker, .shard = start->shard, .deadline = start->deadline};
-		if (post && on_shard && !submit_peek(&s->submit)) {
-			post_queue(s, start->worker, start->shard, post);
+		if (oneway && on_shard && !submit_peek(&s->submit)) {
+			oneway_enqueue(s, start->worker, start->shard, oneway);
 			return 0;
 		}
-		if (post)
-			handed.ready = post->self;
-		error = post ? submit_put(&s->submit, &handed) : -ENOMEM;
+		if (oneway)
+			handed.ready = oneway->self;
+		error = oneway ? submit_put(&s->submit, &handed) : -ENOMEM;
 		if (!error)
 			return 0;
-		if (post)
-			post_free(post);
+		if (oneway)
+			oneway_free(oneway);
 	}
 	atomic_fetch_sub_explicit(queued, 1, memory_order_relaxed);
 	return error;
@@ -154,32 +155,32 @@ static int post_later(struct shard *s, struct call_start *start, bool on_shard)
 
 static enum far_status post_start(struct shard *s, struct call_start *start, struct far_err *err)
 {
-	bool held = shard_held(s), entered = !held && s->config.driver == FAR_DRIVER_SHARED && shard_enter(s);
+	bool held = shard_held(s), entered = !held && s->config.progress == FAR_PROGRESS_SHARED && shard_enter(s);
 	int error = -EAGAIN;
 	if ((held || entered) && !start->ready)
-		error = post_now(s, start);
+		error = oneway_send_now(s, start);
 	if (error == -EAGAIN)
 		error = post_later(s, start, held || entered);
 	if (entered) {
 		/* Without room, wake the poller, so that a caller in a retry loop makes progress. */
-		shard_give(s, error == -EAGAIN);
+		shard_leave_quietly(s, error == -EAGAIN);
 	} else if (!held) {
-		shard_nudge(s);
+		shard_notify(s);
 	}
 	return error ? post_error(s, error, start, err) : FAR_OK;
 }
 
-enum far_status far_msg_post_parts(struct far_agent *a, struct far_to to, uint16_t id, const struct far_part *parts,
-				   size_t n, far_msg_release_fn *release, void *release_user,
-				   const struct far_call_opts *opts, struct far_err *err)
+enum far_status far_msg_oneway_parts(struct far_agent *a, struct far_to to, uint16_t id, const struct far_part *parts,
+				     size_t n, far_msg_release_fn *release, void *release_user,
+				     const struct far_call_opts *opts, struct far_err *err)
 {
 	struct parts p = {parts, n};
 	struct call_start start = {.fn = id};
-	struct route route;
+	struct call_route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
 	if (!status && id >= FAR_MSG_HANDLERS_MAX)
 		status = err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
-	if (!status && opts && opts->into.data)
+	if (!status && opts && opts->recv_buf.data)
 		status = err_set(err, FAR_INVALID, "a one-way message has no reply; leave opts->recv_buf empty");
 	if (!status) {
 		start.worker = (uint32_t)to.worker;
@@ -194,9 +195,9 @@ enum far_status far_msg_post_parts(struct far_agent *a, struct far_to to, uint16
 	return status;
 }
 
-enum far_status far_msg_post(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
-			     const struct far_call_opts *opts, struct far_err *err)
+enum far_status far_msg_oneway(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
+			       const struct far_call_opts *opts, struct far_err *err)
 {
 	struct far_part part = {data, len};
-	return far_msg_post_parts(a, to, id, &part, 1, NULL, NULL, opts, err);
+	return far_msg_oneway_parts(a, to, id, &part, 1, NULL, NULL, opts, err);
 }

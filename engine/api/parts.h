@@ -14,14 +14,14 @@ struct parts {
 /* Memory that a rendezvous message is sent from. */
 enum parts_owner {
 	PARTS_COPIED,   /* a copy in memory of the engine */
-	PARTS_BORROWED, /* the application's memory, until large_out_revoke() */
+	PARTS_BORROWED, /* the application's memory, until rendezvous_out_revoke() */
 	PARTS_RELEASED  /* the application's memory, until the release callback */
 };
 
 /**
  * Checks the parts and makes them the message of `start`, whose worker and shard are set. An eager message is copied
- * when the call starts. A rendezvous message (beyond FAR_MSG_WHOLE_MAX, or from registered memory) is a struct
- * large_out in `start->ready`, of which the caller has a reference. `parts` must stay until parts_end(). Errors:
+ * when the call starts. A rendezvous message (beyond FAR_MSG_EAGER_MAX, or from registered memory) is a struct
+ * rendezvous_out in `start->ready`, of which the caller has a reference. `parts` must stay until parts_end(). Errors:
  * INVALID, TOO_LARGE, RESOURCE.
  */
 enum far_status parts_start(struct shard *s, struct call_start *start, const struct parts *parts,

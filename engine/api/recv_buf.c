@@ -36,36 +36,36 @@ static void refer(struct far_val *v, void *data)
 	v->own = NULL;
 }
 
-void into_set(struct far_future *f, const struct far_into *into)
+void recv_buf_set(struct far_future *f, const struct far_recv_buf *recv_buf)
 {
-	memcpy(f->bytes, into, sizeof *into);
+	memcpy(f->bytes, recv_buf, sizeof *recv_buf);
 }
 
-void into_complete(struct far_future *f, const struct outcome *o)
+void recv_buf_complete(struct far_future *f, const struct completion *o)
 {
-	struct far_into into;
+	struct far_recv_buf recv_buf;
 	struct far_val v;
 	const void *data;
 	size_t n, len;
-	memcpy(&into, f->bytes, sizeof into);
+	memcpy(&recv_buf, f->bytes, sizeof recv_buf);
 	if (o->status != FAR_OK || values_read(o->data, o->len, &v, 1, &n, NULL) || n != 1 ||
 	    !elements_of(&v, &data, &len)) {
 		agent_complete(f, o);
 		return;
 	}
-	struct outcome result = *o;
+	struct completion result = *o;
 	char text[128];
-	if (len > into.cap) {
+	if (len > recv_buf.cap) {
 		result.status = FAR_TOO_LARGE;
 		result.data = text;
-		result.len = (size_t)snprintf(text, sizeof text, TOO_LARGE_TEXT, len, into.cap);
+		result.len = (size_t)snprintf(text, sizeof text, TOO_LARGE_TEXT, len, recv_buf.cap);
 		result.buf = NULL;
 		agent_complete(f, &result);
 		return;
 	}
 	if (len)
-		memcpy(into.data, data, len);
-	refer(&v, into.data);
+		memcpy(recv_buf.data, data, len);
+	refer(&v, recv_buf.data);
 	result.code = FUTURE_DECODED;
 	result.data = &v;
 	result.len = sizeof v;
@@ -73,28 +73,28 @@ void into_complete(struct far_future *f, const struct outcome *o)
 	future_complete(f, &result);
 }
 
-void into_done(void *user, const struct outcome *o)
+void recv_buf_done(void *user, const struct completion *o)
 {
 	struct far_future *f = user;
-	into_complete(f, o);
+	recv_buf_complete(f, o);
 	buf_unref(&f->head);
 }
 
-enum far_status into_move(struct far_val *v, const struct far_into *into, struct far_err *err)
+enum far_status recv_buf_move(struct far_val *v, const struct far_recv_buf *recv_buf, struct far_err *err)
 {
 	const void *data;
 	size_t len;
-	if (!elements_of(v, &data, &len) || data == into->data)
+	if (!elements_of(v, &data, &len) || data == recv_buf->data)
 		return FAR_OK;
-	if (len > into->cap) {
-		err_set(err, FAR_TOO_LARGE, TOO_LARGE_TEXT, len, into->cap);
+	if (len > recv_buf->cap) {
+		err_set(err, FAR_TOO_LARGE, TOO_LARGE_TEXT, len, recv_buf->cap);
 		if (err)
 			err->executed = FAR_EXECUTED_YES;
 		return FAR_TOO_LARGE;
 	}
 	if (len)
-		memcpy(into->data, data, len);
+		memcpy(recv_buf->data, data, len);
 	buf_unref(v->own);
-	refer(v, into->data);
+	refer(v, recv_buf->data);
 	return FAR_OK;
 }

@@ -25,7 +25,7 @@ __attribute__((noinline, cold)) static enum far_status room_large(struct far_req
 		req->buf = NULL;
 		return FAR_TOO_LARGE;
 	}
-	req->answer = req->record ? ANSWER_BUFFER : ANSWER_LARGE;
+	req->answer = req->record ? ANSWER_BUFFER : ANSWER_RENDEZVOUS;
 	*at = buf_data(req->buf);
 	return FAR_OK;
 }
@@ -36,7 +36,7 @@ static enum far_status room(struct far_req *req, size_t len, void **at)
 {
 	if (unlikely(req->answer != ANSWER_NONE))
 		return FAR_INVALID;
-	if (unlikely(len > (req->record ? 0 : req->session->whole_max)) && len > FAR_LINE_PAYLOAD)
+	if (unlikely(len > (req->record ? 0 : req->session->eager_max)) && len > FAR_LINE_PAYLOAD)
 		return room_large(req, len, at);
 	req->len = len;
 	if (likely(len <= FAR_LINE_PAYLOAD)) {
@@ -44,7 +44,7 @@ static enum far_status room(struct far_req *req, size_t len, void **at)
 		*at = req->scratch;
 		return FAR_OK;
 	}
-	if (!req->record && !req->session->blocked &&
+	if (!req->record && !req->session->backpressured &&
 	    req->session->q->ops->tx_reserve(req->session->q, req->session->peer, len, &req->tx) == 0) {
 		req->answer = ANSWER_RESERVED;
 		*at = req->tx.body;
@@ -187,7 +187,7 @@ enum far_status far_defer(struct far_req *req, struct far_deferred **out)
 		return FAR_INVALID;
 	if (req->record) { /* a fiber or blocking handler: has a record */
 		*out = req->record;
-		dispatch_part(req);
+		dispatch_detach(req);
 		req->answer = ANSWER_DEFERRED;
 		return FAR_OK;
 	}
@@ -197,7 +197,7 @@ enum far_status far_defer(struct far_req *req, struct far_deferred **out)
 	struct far_deferred *d = deferred_alloc(s, req->session, req->call, req->gen, req->fn, req->hashed);
 	if (!d) {
 		struct values_arena arena = {.held = held};
-		tree_let_go(&arena);
+		tree_release_memory(&arena);
 		return FAR_RESOURCE;
 	}
 	d->held = held;

@@ -34,7 +34,7 @@ __attribute__((noinline, cold)) static enum far_status write_large(struct shard 
 	void *at;
 	if (start->len > agent_message_max(s->config.agent, start->worker))
 		return agent_start_error(s, -EMSGSIZE, start, err);
-	struct large_out *o = large_out_alloc(start->len, &at);
+	struct rendezvous_out *o = rendezvous_out_alloc(start->len, &at);
 	if (!o) {
 		char why[BUDGET_TEXT_MAX];
 		budget_text(why, sizeof why, start->len);
@@ -48,7 +48,7 @@ __attribute__((noinline, cold)) static enum far_status write_large(struct shard 
 
 static enum far_status prepare(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			       size_t n, const struct far_call_opts *opts, struct arguments *checked,
-			       struct call_start *start, struct route *route, struct far_err *err)
+			       struct call_start *start, struct call_route *route, struct far_err *err)
 {
 	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
 	if (unlikely(!fn))
@@ -84,13 +84,13 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 				     .write = write_arguments,
 				     CALL_START_REST};
 	agent_set_deadline(a, route->via, opts, start);
-	return unlikely(len > FAR_MSG_WHOLE_MAX) ? write_large(route->via, start, err) : FAR_OK;
+	return unlikely(len > FAR_MSG_EAGER_MAX) ? write_large(route->via, start, err) : FAR_OK;
 }
 
 static void written_large(const struct call_start *start)
 {
 	if (start->ready)
-		large_out_unref(large_out_in(start->ready));
+		rendezvous_out_unref(rendezvous_out_in(start->ready));
 }
 
 __attribute__((noinline, cold)) static enum far_status no_future(const struct call_start *start, struct far_err *err)
@@ -110,9 +110,9 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	buf_ref(&f->head);
 	start->done = agent_done_future;
 	start->user = f;
-	if (into_given(opts)) {
-		into_set(f, &opts->into);
-		start->done = into_done;
+	if (recv_buf_given(opts)) {
+		recv_buf_set(f, &opts->recv_buf);
+		start->done = recv_buf_done;
 	}
 	enum far_status status = agent_start(s, start, err);
 	written_large(start);
@@ -131,7 +131,7 @@ enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const c
 {
 	struct arguments checked;
 	struct call_start start;
-	struct route route;
+	struct call_route route;
 	enum far_status status = prepare(a, to, function, args, n, opts, &checked, &start, &route, err);
 	if (likely(!status)) {
 		take(ctx, &start);
@@ -148,11 +148,11 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	struct call_start start;
 	if (unlikely(!out))
 		return err_set(err, FAR_INVALID, "far_rpc_async: `out`, for the future, must not be NULL");
-	struct route route;
+	struct call_route route;
 	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))
 		return status == FAR_PENDING ? rref_rpc_async(a, to, function, args, args_n, opts, out, err) : status;
-	if (unlikely(start.ready || into_given(opts)))
+	if (unlikely(start.ready || recv_buf_given(opts)))
 		return async_apart(route.via, &start, opts, out, err);
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
@@ -178,9 +178,9 @@ __attribute__((noinline, cold)) static enum far_status sync_apart(struct shard *
 {
 	struct far_val v;
 	enum far_status status;
-	if (into_given(opts)) {
-		into_set(f, &opts->into);
-		status = agent_call_and_wait_into(s, start, f, err);
+	if (recv_buf_given(opts)) {
+		recv_buf_set(f, &opts->recv_buf);
+		status = agent_call_and_wait_recv_buf(s, start, f, err);
 	} else {
 		status = agent_call_and_wait(s, start, f, err);
 	}
@@ -192,8 +192,8 @@ __attribute__((noinline, cold)) static enum far_status sync_apart(struct shard *
 	status = agent_result_last(f, &v, err);
 	if (status)
 		return status;
-	if (into_given(opts))
-		status = into_move(&v, &opts->into, err);
+	if (recv_buf_given(opts))
+		status = recv_buf_move(&v, &opts->recv_buf, err);
 	if (!status && out)
 		*out = v;
 	else
@@ -207,7 +207,7 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 {
 	struct arguments checked;
 	struct call_start start;
-	struct route route;
+	struct call_route route;
 	enum far_status status = agent_may_wait("far_rpc_sync", err);
 	if (likely(!status))
 		status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
@@ -216,7 +216,7 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);
-	if (unlikely(start.ready || into_given(opts)))
+	if (unlikely(start.ready || recv_buf_given(opts)))
 		return sync_apart(route.via, &start, f, opts, out, err);
 	status = agent_call_and_wait(route.via, &start, f, err);
 	if (likely(!status))

@@ -21,7 +21,7 @@ struct shard *rref_home(const struct far_rref *r, struct far_err *err)
 	return s;
 }
 
-enum far_status rref_none(const char *what, struct far_err *err)
+enum far_status rref_null(const char *what, struct far_err *err)
 {
 	return err_set(err, FAR_INVALID, "%s: the reference is NULL", what);
 }
@@ -69,7 +69,7 @@ static enum far_status check_references(const struct far_val *v, size_t n, const
 /* A request being prepared. Its payload is written to the message when it starts, or, with references or beyond an
  * eager message, before. */
 struct rref_request {
-	struct route route;
+	struct call_route route;
 	struct call_start start;
 	struct rref_pins *pins;
 	struct far_buf *payload; /* written; NULL: write_request() writes it later, or it is in start.ready */
@@ -84,7 +84,7 @@ struct rref_request {
 static void request_end(struct rref_request *q)
 {
 	if (q->start.ready)
-		large_out_unref(large_out_in(q->start.ready));
+		rendezvous_out_unref(rendezvous_out_in(q->start.ready));
 	buf_unref(q->payload);
 }
 
@@ -109,8 +109,8 @@ static enum far_status write_now(const struct far_agent *a, struct rref_request 
 	void *at = NULL;
 	if (start->len > agent_message_max(a, start->worker))
 		return agent_start_error(q->route.via, -EMSGSIZE, start, err);
-	if (start->len > FAR_MSG_WHOLE_MAX) {
-		struct large_out *o = large_out_alloc(start->len, &at);
+	if (start->len > FAR_MSG_EAGER_MAX) {
+		struct rendezvous_out *o = rendezvous_out_alloc(start->len, &at);
 		if (!o)
 			return no_memory(err);
 		start->ready = o->self;
@@ -170,12 +170,11 @@ static void prepare_trailer(const struct far_agent *a, struct rref_request *q, c
 		return;
 	}
 	struct shard *s = q->route.via;
-	uint64_t self = rref_life((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
-	made->owner =
-		t->object
-			? t->object->base.owner
-			: rref_life((uint32_t)t->to.worker,
-				    atomic_load_explicit(&a->members[t->to.worker].incarnation, memory_order_relaxed));
+	uint64_t self = rref_incarnation((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
+	made->owner = t->object ? t->object->base.owner
+				: rref_incarnation((uint32_t)t->to.worker,
+						   atomic_load_explicit(&a->members[t->to.worker].incarnation,
+									memory_order_relaxed));
 	made->id = rref_name(self, s->config.index, q->route.shard, names);
 	made->fork = rref_name(self, s->config.index, 0, names + 1);
 	made->types = function_result_types(fn);
@@ -245,11 +244,11 @@ static enum far_status prepare_request(struct far_agent *a, const struct rref_ta
 				       .len = 0,
 				       .write = write_request,
 				       CALL_START_REST};
-	if (made && !t->object && !q->plan.rrefs && q->plan.size <= FAR_MSG_WHOLE_MAX - sizeof(struct rref_named))
+	if (made && !t->object && !q->plan.rrefs && q->plan.size <= FAR_MSG_EAGER_MAX - sizeof(struct rref_named))
 		prepare_short(q, made);
 	q->start.len = q->plan.size + q->trailer_bytes;
 	agent_set_deadline(a, q->route.via, opts, &q->start);
-	return unlikely(q->plan.rrefs || q->start.len > FAR_MSG_WHOLE_MAX) ? write_now(a, q, err) : FAR_OK;
+	return unlikely(q->plan.rrefs || q->start.len > FAR_MSG_EAGER_MAX) ? write_now(a, q, err) : FAR_OK;
 }
 
 /* Starts the request. Its completion is wrapped, which keeps the references until then. `waits`: wait for room under
@@ -295,10 +294,10 @@ static enum far_status call_async(struct far_agent *a, const struct rref_target 
 		return status;
 	}
 	buf_ref(&f->head);
-	bool into = into_given(opts);
-	if (into)
-		into_set(f, &opts->into);
-	status = start_request(&q, t, into ? into_done : agent_done_future, f, NULL, waits, err);
+	bool recv_buf = recv_buf_given(opts);
+	if (recv_buf)
+		recv_buf_set(f, &opts->recv_buf);
+	status = start_request(&q, t, recv_buf ? recv_buf_done : agent_done_future, f, NULL, waits, err);
 	request_end(&q);
 	if (status) {
 		buf_unref(&f->head);
@@ -363,7 +362,7 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 	enum far_status status = prepare_request(a, &t, args, n, &through, &q, NULL, err);
 	if (!status && q.start.ready)
 		status = err_set(err, FAR_TOO_LARGE, "a request of %zu bytes; in a fan-out %zu is the maximum",
-				 q.start.len, FAR_MSG_WHOLE_MAX);
+				 q.start.len, FAR_MSG_EAGER_MAX);
 	if (!status) {
 		*pins = q.pins;
 		take(ctx, &q.start);
@@ -376,7 +375,7 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 
 /* ---- making ---- */
 
-static void made(void *user, const struct outcome *o)
+static void made(void *user, const struct completion *o)
 {
 	struct far_rref *r = user;
 	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
@@ -399,7 +398,7 @@ enum far_status rref_target_make(struct far_agent *a, const struct rref_target *
 	struct rref_wire w;
 	if (!out)
 		return err_set(err, FAR_INVALID, "far_remote: `out`, for the reference, must not be NULL");
-	if (into_given(opts))
+	if (recv_buf_given(opts))
 		return err_set(err, FAR_UNSUPPORTED,
 			       "far_remote: the value stays on its owner; leave opts->recv_buf empty");
 	enum far_status status = prepare_request(a, t, args, n, opts, &q, &w, err);
@@ -466,7 +465,7 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	struct shard *s;
 	struct far_future *f;
 	if (!r || !out)
-		return rref_none("far_rref_to_here_async, or `out`", err);
+		return rref_null("far_rref_to_here_async, or `out`", err);
 	enum far_status status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &fetch, &s, &f, err);
 	if (status)
 		return status;
@@ -510,7 +509,7 @@ enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct
 	struct shard *s;
 	struct far_future *f;
 	if (!r)
-		return rref_none("far_rref_to_here", err);
+		return rref_null("far_rref_to_here", err);
 	if (r->owned)
 		return rref_own_value(r, timeout_ns, out, err);
 	enum far_status status = FAR_PENDING;
@@ -534,7 +533,7 @@ enum far_status far_rref_local_value(struct far_rref *r, uint64_t timeout_ns, st
 {
 	char text[RREF_TEXT_MAX];
 	if (!r)
-		return rref_none("far_rref_local_value", err);
+		return rref_null("far_rref_local_value", err);
 	const struct shard *s = rref_home(r, err);
 	if (!s)
 		return FAR_SHUTDOWN;

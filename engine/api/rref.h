@@ -19,7 +19,7 @@ struct shard *rref_home(const struct far_rref *r, struct far_err *err);
 /** The error of a failed reference; FAR_OK: confirmed or pending. */
 enum far_status rref_failed(struct far_rref *r, struct far_err *err);
 /** FAR_INVALID for a NULL reference passed to `what`. */
-enum far_status rref_none(const char *what, struct far_err *err);
+enum far_status rref_null(const char *what, struct far_err *err);
 /** The value of a reference to an object, on its owner. FAR_PENDING: its owner's record is not an object. object.c */
 enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
 /** The value of the owner's own handle. */

@@ -10,7 +10,7 @@
 bool far_rref_is_owner(const struct far_rref *r)
 {
 	const struct shard *s = r ? rref_home(r, NULL) : NULL;
-	return r && (r->owned || (s && r->base.owner == rref_life(s->config.rank, s->config.incarnation)));
+	return r && (r->owned || (s && r->base.owner == rref_incarnation(s->config.rank, s->config.incarnation)));
 }
 
 struct far_to far_rref_owner(const struct far_rref *r)
@@ -34,7 +34,7 @@ enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
 {
 	char text[RREF_TEXT_MAX];
 	if (!r)
-		return rref_none("far_rref_status", err);
+		return rref_null("far_rref_status", err);
 	if (far_rref_confirmed_by_owner(r))
 		return FAR_OK;
 	if (future_done(r->known)) {
@@ -50,7 +50,7 @@ enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
 enum far_status far_rref_wait(struct far_rref *r, uint64_t timeout_ns, struct far_err *err)
 {
 	if (!r)
-		return rref_none("far_rref_wait", err);
+		return rref_null("far_rref_wait", err);
 	if (rref_known(r))
 		return far_rref_status(r, err);
 	enum far_status status = far_future_wait(r->known, timeout_ns, NULL, err);
@@ -99,6 +99,6 @@ void far_rref_counts_read(struct far_agent *a, struct far_rref_counts *out)
 		out->held += atomic_load_explicit(&rs->users_n, memory_order_relaxed);
 		out->forks += atomic_load_explicit(&rs->forks_n, memory_order_relaxed);
 		out->unconfirmed += atomic_load_explicit(&rs->unknown_n, memory_order_relaxed);
-		out->pending += atomic_load_explicit(&rs->notes_n, memory_order_relaxed);
+		out->pending += atomic_load_explicit(&rs->msgs_n, memory_order_relaxed);
 	}
 }

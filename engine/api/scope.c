@@ -86,7 +86,7 @@ static struct far_future **room(struct scope *s)
 	return &s->last->futures[s->in_last++];
 }
 
-void scope_gather_slowly(struct far_future *f)
+void scope_gather_slow(struct far_future *f)
 {
 	struct scope *s = NULL;
 	for (const struct shard_context *c = shard_context_top(); c && !s; c = c->outer)

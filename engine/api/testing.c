@@ -21,13 +21,13 @@
 
 /* A task of one shard: applies the faults, or only marks that the shard has reached it. */
 struct notice {
-	struct shard_errand errand;
+	struct shard_task task;
 	struct far_buf *buf; /* its memory; a reference of the shard, one of the waiter */
 	bool apply;
 	_Atomic bool done; /* set by the shard */
 };
 
-static void take_notice(struct shard *s, struct shard_errand *e)
+static void take_notice(struct shard *s, struct shard_task *e)
 {
 	struct notice *n = (struct notice *)(void *)e;
 	if (n->apply)
@@ -42,9 +42,9 @@ static struct notice *notice_post(struct shard *s, bool apply)
 	if (!buf)
 		return NULL;
 	struct notice *n = buf_data(buf);
-	*n = (struct notice){.errand.run = take_notice, .buf = buf, .apply = apply};
+	*n = (struct notice){.task.run = take_notice, .buf = buf, .apply = apply};
 	buf_ref(buf);
-	shard_post(s, &n->errand);
+	shard_add_task(s, &n->task);
 	return n;
 }
 
@@ -68,7 +68,7 @@ static enum far_status apply(struct far_agent *a, struct shard *s, struct far_er
 	}
 	if (shard_enter(s)) {
 		fault_apply(s);
-		shard_give(s, false);
+		shard_leave_quietly(s, false);
 		return FAR_OK;
 	}
 	struct notice *n = notice_post(s, true);
@@ -243,10 +243,10 @@ enum far_status far_rref_flush(struct far_agent *a, uint64_t timeout_ns, struct 
 	X(calls_failed)                                                                                                \
 	X(calls_timed_out)                                                                                             \
 	X(calls_active)                                                                                                \
-	X(calls_repeated)                                                                                              \
+	X(calls_retried)                                                                                               \
 	X(requests_received)                                                                                           \
 	X(requests_active)                                                                                             \
-	X(requests_repeated)                                                                                           \
+	X(requests_duplicate)                                                                                          \
 	X(replies_sent)                                                                                                \
 	X(replies_late)                                                                                                \
 	X(bytes_sent)                                                                                                  \
@@ -254,12 +254,12 @@ enum far_status far_rref_flush(struct far_agent *a, uint64_t timeout_ns, struct 
 	X(packets_dropped)                                                                                             \
 	X(busy_refusals)                                                                                               \
 	X(wakeups)                                                                                                     \
-	X(posts_sent)                                                                                                  \
-	X(posts_received)                                                                                              \
-	X(posts_dropped)                                                                                               \
-	X(large_sent)                                                                                                  \
-	X(large_received)                                                                                              \
-	X(large_active)                                                                                                \
+	X(oneways_sent)                                                                                                \
+	X(oneways_received)                                                                                            \
+	X(oneways_dropped)                                                                                             \
+	X(rendezvous_sent)                                                                                             \
+	X(rendezvous_received)                                                                                         \
+	X(rendezvous_active)                                                                                           \
 	X(hedges_sent)                                                                                                 \
 	X(hedges_won)
 #define RREFS_LIST(X)                                                                                                  \

@@ -85,7 +85,8 @@ enum far_status far_msg_register(struct far_agent *a, const struct far_msg_handl
 	return status ? status : registry_add_message(&a->registry, handler, err);
 }
 
-enum far_status far_msg_place(struct far_agent *a, const struct far_msg_placement *placement, struct far_err *err)
+enum far_status far_msg_register_placement(struct far_agent *a, const struct far_msg_placement *placement,
+					   struct far_err *err)
 {
 	return registry_add_placement(&a->registry, placement, err);
 }
@@ -106,10 +107,11 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 	struct shard *s = shard_at(a, shard);
 	if (!s)
 		return no_shard(a, shard, err);
-	if (a->driver == FAR_DRIVER_OWN)
-		return err_set(err, FAR_UNSUPPORTED,
-			       "the shards of this agent are polled by their own threads only (FAR_DRIVER_OWN or "
-			       "FAR_IDLE_BUSY)");
+	if (a->progress == FAR_PROGRESS_DEDICATED)
+		return err_set(
+			err, FAR_UNSUPPORTED,
+			"the shards of this agent are polled by their own threads only (FAR_PROGRESS_DEDICATED or "
+			"FAR_IDLE_BUSY)");
 	enum far_status status = agent_may_wait("far_shard_acquire", err);
 	if (status)
 		return status;
@@ -118,11 +120,11 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 	if (shard_held(s))
 		return err_set(err, FAR_INVALID, "this thread holds the shard already");
 	uint64_t until = time_after(clock_now(a->clock), timeout_ns ? timeout_ns : FAR_SEC);
-	atomic_fetch_add_explicit(&s->driver.want, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->progress.want, 1, memory_order_relaxed);
 	bool entered;
 	while (!(entered = shard_enter(s)) && clock_now(a->clock) < until)
 		sched_yield();
-	atomic_fetch_sub_explicit(&s->driver.want, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&s->progress.want, 1, memory_order_relaxed);
 	return entered ? FAR_OK
 		       : err_set(err, FAR_TIMEOUT,
 				 "another thread holds the shard and did not release it within the limit");
@@ -133,7 +135,7 @@ void far_shard_release_at(struct far_agent *a, unsigned shard)
 	struct shard *s = shard_at(a, shard);
 	/* Inside a handler the shard belongs to the thread's outer loop. */
 	if (s && shard_held(s) && !shard_serving())
-		shard_give(s, false);
+		shard_leave_quietly(s, false);
 }
 
 unsigned far_shard_poll_at(struct far_agent *a, unsigned shard)
@@ -189,16 +191,16 @@ static void counters_add(const struct shard *s, struct far_counters *out)
 	READ(bytes_received);
 	READ(packets_dropped);
 	READ(busy_refusals);
-	READ(calls_repeated);
-	READ(requests_repeated);
+	READ(calls_retried);
+	READ(requests_duplicate);
 	READ(wakeups);
 	READ(requests_active);
-	READ(posts_sent);
-	READ(posts_received);
-	READ(posts_dropped);
-	READ(large_sent);
-	READ(large_received);
-	READ(large_active);
+	READ(oneways_sent);
+	READ(oneways_received);
+	READ(oneways_dropped);
+	READ(rendezvous_sent);
+	READ(rendezvous_received);
+	READ(rendezvous_active);
 	READ(hedges_sent);
 	READ(hedges_won);
 #undef READ
@@ -245,7 +247,7 @@ enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct fa
 				      .tx_packets = st.tx_packets,
 				      .rx_bytes = st.rx_bytes,
 				      .tx_bytes = st.tx_bytes,
-				      .rx_foreign = st.rx_foreign,
+				      .rx_unexpected = st.rx_unexpected,
 				      .rx_malformed = st.rx_malformed + tr.malformed,
 				      .rx_missed = st.rx_missed,
 				      .tx_dropped = st.tx_dropped,
@@ -255,14 +257,14 @@ enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct fa
 				      .crc_errors = tr.crc_errors,
 				      .refused = st.refused + tr.refused,
 				      .timeouts = tr.timeouts,
-				      .probes = tr.probes,
-				      .needless = tr.needless,
-				      .unknown = tr.unknown,
-				      .ended = tr.ended,
+				      .tail_loss_probes = tr.tail_loss_probes,
+				      .spurious_retransmits = tr.spurious_retransmits,
+				      .unknown_connection_drops = tr.unknown_connection_drops,
+				      .closed_connection_drops = tr.closed_connection_drops,
 				      .no_memory = tr.no_memory,
-				      .crowded = tr.crowded,
-				      .regrants = tr.regrants,
-				      .moves = tr.moves,
+				      .handshake_backlog_drops = tr.handshake_backlog_drops,
+				      .grant_retransmits = tr.grant_retransmits,
+				      .path_migrations = tr.path_migrations,
 				      .read_bytes = tr.read_bytes};
 	snprintf(out->driver, sizeof out->driver, "%s", p->ops->name);
 	p->ops->address_text(&addr, out->address, sizeof out->address);

@@ -53,30 +53,30 @@
 
 /* Unacknowledged one-way messages of a session, messages per acknowledgement, and copies that wait at most while the
  * window is full. */
-#define FAR_POSTS_WINDOW     48
-#define FAR_POSTS_BATCH      24
-#define FAR_POSTS_QUEUED_MAX 256
+#define FAR_ONEWAYS_WINDOW     48
+#define FAR_ONEWAYS_BATCH      24
+#define FAR_ONEWAYS_QUEUED_MAX 256
 
-/* Messages beyond FAR_MSG_WHOLE_MAX are sent in fragments. Messages of one session in each direction at once (others
+/* Messages beyond FAR_MSG_EAGER_MAX are sent in fragments. Messages of one session in each direction at once (others
  * wait at the sender), and of one shard with receive memory at once (others wait for a grant). */
-#define FAR_LARGE_LANES  4
-#define FAR_LARGE_IN_MAX 64
+#define FAR_RENDEZVOUS_LANES  4
+#define FAR_RENDEZVOUS_IN_MAX 64
 /* Unacknowledged packets of such messages, and packets per acknowledgement. */
-#define FAR_LARGE_UNITS 8
-#define FAR_LARGE_BATCH 4
+#define FAR_RENDEZVOUS_UNITS 8
+#define FAR_RENDEZVOUS_BATCH 4
 /* Bytes of a fragment: half of a common second-level cache, copied in some 25 us. A pass copies one in each direction,
  * with small calls in between; twice as much only makes these wait longer. */
 #define FAR_CHUNK_BYTES (UINT64_C(256) << 10)
 /* Least bytes of a part that are sent zero-copy, in a fragment of their own, where the driver supports it; a copy of
  * less costs no more than the bookkeeping. */
-#define FAR_LEND_BYTES (UINT64_C(32) << 10)
+#define FAR_ZERO_COPY_BYTES_MIN (UINT64_C(32) << 10)
 /* Least message with a part in registered memory that is sent so, too; below this a copy takes less time than the
  * announcement. */
 #define FAR_REGISTERED_BYTES (UINT64_C(256) << 10)
 /* Registered memory regions of one agent; devices have bounds of their own, which include the engine's memory. */
 #define FAR_MEM_REGIONS_MAX 512
 /* Bytes that a receiver grants ahead of its copies: enough fragments that the sender never waits for a grant. */
-#define FAR_LARGE_WINDOW (8 * FAR_CHUNK_BYTES)
+#define FAR_RENDEZVOUS_WINDOW (8 * FAR_CHUNK_BYTES)
 
 /* Smallest message limit of a receiver: control messages and errors need far less. */
 #define FAR_MESSAGE_LIMIT_MIN (UINT64_C(64) << 10)
@@ -229,8 +229,8 @@
 /* Connections before their login is complete, which do not count as clients: room for members whose LOGIN is in flight
  * when a large group starts; one more replaces the oldest, which connects again. And their time for it: many round
  * trips, so that a member on a busy machine is in time. */
-#define FAR_STORE_STRANGERS_MAX 256
-#define FAR_STORE_HELLO_NS      UINT64_C(5000000000)
+#define FAR_STORE_UNAUTHENTICATED_MAX 256
+#define FAR_STORE_LOGIN_NS            UINT64_C(5000000000)
 /* Pending WAITs of all clients: a list of members in chunks (control/members.c) takes 40 of each client. Beyond it the
  * client with the most is dropped. */
 #define FAR_STORE_WAITS_MAX (1u << 18)
@@ -258,123 +258,123 @@
 
 /* engine/transport: connections of a port: twice those of one of 16 shards to all shards of the largest group; a power
  * of two: 15 bits of a connection's token, whose other 49 are random. And queues of a port, as shm has. */
-#define FAR_LINK_PEERS_MAX  32768u
-#define FAR_LINK_QUEUES_MAX 16u
+#define FAR_TRANSPORT_PEERS_MAX  32768u
+#define FAR_TRANSPORT_QUEUES_MAX 16u
 /* Unacknowledged packets of one direction; a power of two, four times an acknowledgement's bitmap. Their bytes: four
  * UDP datagrams of the largest size, which fit a socket's usual receive buffer (208 KiB, counted double). */
-#define FAR_LINK_WINDOW       256u
-#define FAR_LINK_WINDOW_BYTES (256u << 10)
+#define FAR_TRANSPORT_WINDOW       256u
+#define FAR_TRANSPORT_WINDOW_BYTES (256u << 10)
 /* Messages up to this size overtake larger ones that wait: some 2 us of a path of 16 Gb/s. Packets and bytes of the
  * window reserved for them, and their bytes after which a packet of a larger message is sent in any case. */
-#define FAR_LINK_SMALL_BYTES     4096u
-#define FAR_LINK_SMALL_PACKETS   32u
-#define FAR_LINK_SMALL_IN_WINDOW (32u << 10)
-#define FAR_LINK_SMALL_SHARE     (16u << 10)
+#define FAR_TRANSPORT_SMALL_BYTES     4096u
+#define FAR_TRANSPORT_SMALL_PACKETS   32u
+#define FAR_TRANSPORT_SMALL_IN_WINDOW (32u << 10)
+#define FAR_TRANSPORT_SMALL_SHARE     (16u << 10)
 /* With network priorities: size classes of the unscheduled bytes of larger messages; up to the first bound before up to
  * the second, before all others. A message of the next class delays the first class by some eight times its own time.
  */
-#define FAR_LINK_MEDIUM_BYTES 8192u
-#define FAR_LINK_LONG_BYTES   65536u
+#define FAR_TRANSPORT_MEDIUM_BYTES 8192u
+#define FAR_TRANSPORT_LONG_BYTES   65536u
 /* Bytes of larger messages in the send ring of a driver that reports its fill, at most; reduced by 1/16 after so many
  * packets without finding the ring empty. */
-#define FAR_LINK_RING_BYTES_MAX FAR_LINK_WINDOW_BYTES
-#define FAR_LINK_RING_PACKETS   256u
+#define FAR_TRANSPORT_RING_BYTES_MAX FAR_TRANSPORT_WINDOW_BYTES
+#define FAR_TRANSPORT_RING_PACKETS   256u
 /* Unacknowledged messages of one direction, as SHARD_RING_SLOTS of core/shard.h requires. */
-#define FAR_LINK_SLOTS 1024u
+#define FAR_TRANSPORT_SLOTS 1024u
 /* Bytes of these for each connection, and bytes of a queue's messages that are incomplete or not taken yet. */
-#define FAR_LINK_OUT_BYTES (UINT64_C(64) << 20)
-#define FAR_LINK_IN_BYTES  (UINT64_C(256) << 20)
+#define FAR_TRANSPORT_OUT_BYTES (UINT64_C(64) << 20)
+#define FAR_TRANSPORT_IN_BYTES  (UINT64_C(256) << 20)
 /* Messages of a connection sent in fragments at once, so that a short one need not wait for the end of a long one, nor
  * for its grant. The receiver assembles these and as many out of order; the last slot is reserved for the next in
  * order. */
-#define FAR_LINK_OPEN       4u
-#define FAR_LINK_ASSEMBLIES (2 * FAR_LINK_OPEN + 1)
+#define FAR_TRANSPORT_OPEN_MAX   4u
+#define FAR_TRANSPORT_ASSEMBLIES (2 * FAR_TRANSPORT_OPEN_MAX + 1)
 /* Bodies of a queue's messages in one-sided transfers at once, all connections together: a few fill the path. Others
  * are sent in packets. */
-#define FAR_LINK_ONESIDED 64u
+#define FAR_TRANSPORT_ONESIDED 64u
 /* At most half of them are exposed to peers, which may expose as many: else both sides could wait for each other. */
-#define FAR_LINK_EXPOSED (FAR_LINK_ONESIDED / 2)
+#define FAR_TRANSPORT_EXPOSED (FAR_TRANSPORT_ONESIDED / 2)
 /* A body that is not exposed within this time, or without memory to read into, is sent in packets. */
-#define FAR_LINK_ONESIDED_NS UINT64_C(50000000)
+#define FAR_TRANSPORT_ONESIDED_NS UINT64_C(50000000)
 /* After such a time-out nothing is read for this time: else each message would wait. */
-#define FAR_LINK_UNREAD_NS UINT64_C(200000000)
+#define FAR_TRANSPORT_UNREAD_NS UINT64_C(200000000)
 /* Waiting messages of a sender, from the oldest on, among which the shortest is selected. One packet in
- * FAR_LINK_GRANT_SHARE is of the oldest in any case, and so is that part of a receiver's grants. */
-#define FAR_LINK_LOOK        16u
-#define FAR_LINK_GRANT_SHARE 16u
+ * FAR_TRANSPORT_GRANT_SHARE is of the oldest in any case, and so is that part of a receiver's grants. */
+#define FAR_TRANSPORT_SCAN_MAX    16u
+#define FAR_TRANSPORT_GRANT_SHARE 16u
 /* Incoming messages of a queue with grants at once besides the oldest, each with half the grant of the next shorter
  * one: when one sender is slow, the others fill the path. */
-#define FAR_LINK_GRANTED_MAX 8u
+#define FAR_TRANSPORT_GRANTED_MAX 8u
 /* Granted bytes of a queue that have not arrived: twice the measured capacity of the path. Before a measurement: two
  * windows of a connection. Minimum: the queues of a hundred receivers behind one switch must fit its buffer (12 MB)
  * with their unscheduled bytes, and a host that polls its queue every 30 us must reach 2 GB/s. Maximum: 1/8 of the
  * queue's memory. */
-#define FAR_LINK_GRANT_BYTES     (2 * (uint64_t)FAR_LINK_WINDOW_BYTES)
-#define FAR_LINK_GRANT_LEAST     (UINT64_C(64) << 10)
-#define FAR_LINK_GRANT_BYTES_MAX (FAR_LINK_IN_BYTES / 8)
+#define FAR_TRANSPORT_GRANT_BYTES     (2 * (uint64_t)FAR_TRANSPORT_WINDOW_BYTES)
+#define FAR_TRANSPORT_GRANT_BYTES_MIN (UINT64_C(64) << 10)
+#define FAR_TRANSPORT_GRANT_BYTES_MAX (FAR_TRANSPORT_IN_BYTES / 8)
 /* Interval of new measurements of the round trip under grants, since a path may change. */
-#define FAR_LINK_GRANT_RTT_NS UINT64_C(1000000000)
+#define FAR_TRANSPORT_GRANT_RTT_NS UINT64_C(1000000000)
 /* Unscheduled bytes of a message: of a sender without information from the receiver, so that a hundred of them fit the
  * buffer of a switch port; and of all senders together, which the receiver divides. */
-#define FAR_LINK_UNASKED     6144u
-#define FAR_LINK_UNASKED_MAX FAR_LINK_WINDOW_BYTES
+#define FAR_TRANSPORT_UNSCHEDULED_BYTES     6144u
+#define FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX FAR_TRANSPORT_WINDOW_BYTES
 /* Least packets of a receive ring for each sender, however many share it: the fourth packet reveals a loss among three.
  * With more senders than that, drops are repaired by retransmission. */
-#define FAR_LINK_RING_LEAST 4u
+#define FAR_TRANSPORT_RING_SHARE_MIN 4u
 /* A separate acknowledgement is sent after so many messages or bytes, or this time after the first, a quarter of the
  * least time-out. Messages: with those of one recv() they bound how late a sender's slots become free. Bytes: packets
  * that have arrived never close the window of a sender of large packets. */
-#define FAR_LINK_ACK_EVERY 96u
-#define FAR_LINK_ACK_BYTES (FAR_LINK_WINDOW_BYTES / 4)
-#define FAR_LINK_ACK_NS    (FAR_LINK_MARGIN_NS / 4)
+#define FAR_TRANSPORT_ACK_EVERY 96u
+#define FAR_TRANSPORT_ACK_BYTES (FAR_TRANSPORT_WINDOW_BYTES / 4)
+#define FAR_TRANSPORT_ACK_NS    (FAR_TRANSPORT_MARGIN_NS / 4)
 /* Least margin of a time-out above the round trip: more than the pauses of a host with a core for each shard
  * (interrupts, some 0.3 ms), and the price of a loss that only the time-out reveals. Hosts with fewer cores have pauses
  * of 2 to 4 ms 50 times a second: transport/rtt.h recognises and remembers those. Longer pauses are rare, and cost a
  * few spurious retransmissions each; time-outs of that length would delay the repair of each loss. */
-#define FAR_LINK_MARGIN_NS   UINT64_C(1000000)
-#define FAR_LINK_PEAK_NS     UINT64_C(1000000000)
-#define FAR_LINK_PEAK_NS_MAX UINT64_C(10000000)
+#define FAR_TRANSPORT_MARGIN_NS   UINT64_C(1000000)
+#define FAR_TRANSPORT_PEAK_NS     UINT64_C(1000000000)
+#define FAR_TRANSPORT_PEAK_NS_MAX UINT64_C(10000000)
 /* First time-out of a connection, before a measurement; longest after back-off; longest measured, on slow networks. */
-#define FAR_LINK_RESEND_NS     UINT64_C(5000000)
-#define FAR_LINK_RESEND_NS_MAX UINT64_C(100000000)
-#define FAR_LINK_RTT_NS_MAX    UINT64_C(1000000000)
+#define FAR_TRANSPORT_RTO_NS     UINT64_C(5000000)
+#define FAR_TRANSPORT_RTO_NS_MAX UINT64_C(100000000)
+#define FAR_TRANSPORT_RTT_NS_MAX UINT64_C(1000000000)
 /* Least interval of measurements of the round trip, each of which reads the clock twice. */
-#define FAR_LINK_SAMPLE_NS UINT64_C(100000)
+#define FAR_TRANSPORT_SAMPLE_NS UINT64_C(100000)
 /* A packet counts as lost when so many later ones have arrived; doubled when that was wrong, up to half of the bitmap.
  */
-#define FAR_LINK_REORDER     3u
-#define FAR_LINK_REORDER_MAX 32u
+#define FAR_TRANSPORT_REORDER     3u
+#define FAR_TRANSPORT_REORDER_MAX 32u
 /* Default and range of opts.peer_limit_ns: a shorter limit than the pauses of a busy host would end its sessions. */
 #define FAR_PEER_LIMIT_NS     UINT64_C(1000000000)
 #define FAR_PEER_LIMIT_NS_MIN UINT64_C(10000000)
 #define FAR_PEER_LIMIT_NS_MAX UINT64_C(3600000000000)
 /* Payload of a packet when large ones are lost and small ones are not, and of messages that must be able to fail over
  * to any port: with its head 1024 bytes, the largest packet of RDMA devices on Ethernet of the usual MTU. */
-#define FAR_LINK_SAFE_BYTES 928u
+#define FAR_TRANSPORT_MTU_MIN 928u
 /* First and longest interval of repeated connect requests and accepts; each is 1.5 times as long as the one before. */
-#define FAR_LINK_HELLO_NS     UINT64_C(4000000)
-#define FAR_LINK_HELLO_NS_MAX UINT64_C(50000000)
+#define FAR_TRANSPORT_CONNECT_NS     UINT64_C(4000000)
+#define FAR_TRANSPORT_CONNECT_NS_MAX UINT64_C(50000000)
 /* Undecided set-ups begun by peers, and replies without state under way (CHALLENGE, and replies to packets of another
  * incarnation of the port or of no connection). Both end after the third value if they are not decided. */
-#define FAR_LINK_HALF_OPEN_MAX 256u
-#define FAR_LINK_STRANGERS_MAX 64u
-#define FAR_LINK_HALF_OPEN_NS  UINT64_C(2000000000)
+#define FAR_TRANSPORT_HALF_OPEN_MAX 256u
+#define FAR_TRANSPORT_STATELESS_MAX 64u
+#define FAR_TRANSPORT_HALF_OPEN_NS  UINT64_C(2000000000)
 /* Validity of a cookie: some round trips, with lost connect requests. */
-#define FAR_LINK_COOKIE_NS UINT64_C(5000000000)
+#define FAR_TRANSPORT_COOKIE_NS UINT64_C(5000000000)
 /* Rejected set-ups that are remembered, so that a late connect request does not begin a new one. */
-#define FAR_LINK_REFUSED_KEPT 256u
+#define FAR_TRANSPORT_REFUSED_KEPT 256u
 /* Flows tried to reach a queue that a hash selects: with 16 queues, all miss once in 10^7. */
-#define FAR_LINK_PATHS_MAX 256u
+#define FAR_TRANSPORT_FLOWS_MAX 256u
 /* Secondary paths of a connection: through the agent's other ports, each to one address of the peer. */
-#define FAR_LINK_WAYS_MAX 7u
+#define FAR_TRANSPORT_SECONDARY_PATHS_MAX 7u
 /* Interval of probes of the primary path after a failover; and least interval of probes of the path in use when packets
  * arrive over another one. */
-#define FAR_LINK_BACK_NS UINT64_C(1000000000)
-#define FAR_LINK_ASK_NS  UINT64_C(50000000)
+#define FAR_TRANSPORT_FAILBACK_NS   UINT64_C(1000000000)
+#define FAR_TRANSPORT_PATH_PROBE_NS UINT64_C(50000000)
 /* Empty polls in consecutive passes of another port's queue for such a path, where a poll is a system call. */
-#define FAR_LINK_VISITS_EMPTY 512u
+#define FAR_TRANSPORT_EMPTY_POLLS 512u
 /* Peers that a queue notifies before it sleeps. Others send a wake-up with their next packet. */
-#define FAR_LINK_TOLD_MAX 64u
+#define FAR_TRANSPORT_AWAKE_MAX 64u
 
 /* Defaults of times, in ns. */
 #define FAR_RPC_TIMEOUT_NS      UINT64_C(60000000000)

@@ -11,15 +11,15 @@
 #define MUTANT_LIST(X)                                                                                                 \
 	X(DEDUP_SKIPPED, "dedup-skipped", "a duplicate packet is delivered again")                                     \
 	X(RETRY_RUN_AGAIN, "retry-run-again", "the handler of a retransmitted request runs again")                     \
-	X(OLD_LIFE_ACCEPTED, "old-incarnation-accepted", "token and incarnation in a packet are not checked")          \
+	X(OLD_INCARNATION_ACCEPTED, "old-incarnation-accepted", "token and incarnation in a packet are not checked")   \
 	X(GRANT_DOUBLED, "grant-doubled", "twice the free room is granted")                                            \
 	X(CREDIT_LOST, "credit-lost", "one-way messages are not acknowledged after half a window")                     \
 	X(SLOT_LEAKED, "slot-leaked", "the slot of a call with a late reply is not freed")                             \
 	X(CHECKSUM_IGNORED, "checksum-ignored", "packets with a wrong checksum are accepted")                          \
 	X(WAKE_LOST, "wake-lost", "one fiber in sixteen is not made ready when its wait ends")                         \
 	X(SLEEP_UNARMED, "sleep-unarmed", "a shard goes to sleep without arming its queues")                           \
-	X(LOOSE_FORGOTTEN, "unordered-forgotten", "it is not recorded that a packet was delivered out of order")       \
-	X(WHOLE_FORGOTTEN, "eager-forgotten", "it is not recorded that an eager message was delivered out of order")   \
+	X(UNORDERED_FORGOTTEN, "unordered-forgotten", "it is not recorded that a packet was delivered out of order")   \
+	X(EAGER_FORGOTTEN, "eager-forgotten", "it is not recorded that an eager message was delivered out of order")   \
 	X(EXECUTED_NO, "executed-no", "a call that is lost with its peer is reported as executed NO")                  \
 	X(RREF_UNCOUNTED, "rref-uncounted", "the owner confirms a fork without counting it")                           \
 	X(RREF_UNDELETED, "rref-undeleted", "the owner is not notified of a returned fork")                            \
@@ -32,7 +32,7 @@
 	X(SACK_SHIFTED, "sack-shifted", "a selective acknowledgement counts for the packet before")                    \
 	X(STALE_DOWN, "stale-down", "a late end of a former connection closes the next one")                           \
 	X(STALE_MAIL, "stale-mail", "a late mail about a session of a former incarnation closes the next session")     \
-	X(STALE_HELLO, "stale-connect", "the incarnation in a connect request is not checked")                         \
+	X(STALE_CONNECT_REQUEST, "stale-connect", "the incarnation in a connect request is not checked")               \
 	X(CLAIM_REFUSED, "claim-refused", "a claim is rejected while the former incarnation's connection exists")      \
 	X(FUNCTIONS_KEPT, "functions-kept", "function numbers of a former incarnation are used with the next")         \
 	X(WAITING_KEPT, "waiting-kept", "calls that wait for a session are not sent when it is up")                    \

@@ -20,7 +20,7 @@ struct rref_id {
 #define RREF_COUNT_BITS 48u
 #define RREF_COUNT_MASK ((UINT64_C(1) << RREF_COUNT_BITS) - 1)
 
-static inline uint64_t rref_life(uint32_t rank, uint64_t incarnation)
+static inline uint64_t rref_incarnation(uint32_t rank, uint64_t incarnation)
 {
 	return (uint64_t)rank << RREF_COUNT_BITS | (incarnation & RREF_COUNT_MASK);
 }
@@ -30,7 +30,7 @@ static inline uint32_t rref_rank(uint64_t life)
 	return (uint32_t)(life >> RREF_COUNT_BITS);
 }
 
-static inline unsigned rref_giver_shard(struct rref_id id)
+static inline unsigned rref_creator_shard(struct rref_id id)
 {
 	return (unsigned)(id.number >> 56);
 }
@@ -42,13 +42,13 @@ static inline unsigned rref_owner_shard(struct rref_id id)
 
 /** First member of each reference. */
 struct rref_base {
-	_Atomic uint32_t refs;              /* local references, or RREF_POSTED; any thread */
+	_Atomic uint32_t refs;              /* local references, or RREF_RELEASING; any thread */
 	void (*ended)(struct rref_base *r); /* called once by the thread that drops the last local reference */
 	struct rref_id id;
 	uint64_t owner; /* the worker that has the value, as rref_id.life */
 };
 
-#define RREF_POSTED (UINT32_C(1) << 31) /* `ended` was called; its shard has not released the reference yet */
+#define RREF_RELEASING (UINT32_C(1) << 31) /* `ended` was called; its shard has not released the reference yet */
 
 static inline void rref_ref(struct rref_base *r)
 {
@@ -61,7 +61,7 @@ static inline void rref_unref(struct rref_base *r)
 {
 	uint32_t refs = atomic_load_explicit(&r->refs, memory_order_relaxed), left;
 	do
-		left = refs - 1 ? refs - 1 : RREF_POSTED;
+		left = refs - 1 ? refs - 1 : RREF_RELEASING;
 	while (!atomic_compare_exchange_weak_explicit(&r->refs, &refs, left, memory_order_acq_rel,
 						      memory_order_relaxed));
 	if (refs == 1)

@@ -9,7 +9,7 @@
  * Mask for a thread of the library: all signals are blocked, since they belong to the application, but for synchronous
  * ones. Those would end the process if they were blocked, without the application's handler.
  */
-static inline void signals_of_others(sigset_t *set)
+static inline void signals_thread_mask(sigset_t *set)
 {
 	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 	sigfillset(set);

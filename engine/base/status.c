@@ -60,7 +60,7 @@ enum far_status err_setv(struct far_err *err, enum far_status status, const char
 		err->executed = FAR_EXECUTED_NO;
 		err->code = 0;
 		err->origin[0] = '\0';
-		nic_text_setv(err->text, sizeof err->text, format, args);
+		text_setv(err->text, sizeof err->text, format, args);
 	}
 	return status;
 }

@@ -10,7 +10,7 @@
 
 /** Cuts a text that vsnprintf(text, cap, ...), which returned `wanted`, has truncated: it ends with a complete word and
  * "...". Returns its bytes without NUL. */
-static inline size_t nic_text_end(char *text, size_t cap, int wanted)
+static inline size_t text_end(char *text, size_t cap, int wanted)
 {
 	static const char more[] = "...";
 	if (wanted < 0 || (size_t)wanted < cap || cap <= sizeof more)
@@ -26,17 +26,17 @@ static inline size_t nic_text_end(char *text, size_t cap, int wanted)
 	return n + sizeof more - 1;
 }
 
-__attribute__((format(printf, 3, 0))) static inline size_t nic_text_setv(char *text, size_t cap, const char *format,
-									 va_list args)
+__attribute__((format(printf, 3, 0))) static inline size_t text_setv(char *text, size_t cap, const char *format,
+								     va_list args)
 {
-	return nic_text_end(text, cap, vsnprintf(text, cap, format, args));
+	return text_end(text, cap, vsnprintf(text, cap, format, args));
 }
 
-__attribute__((format(printf, 3, 4))) static inline size_t nic_text_set(char *text, size_t cap, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static inline size_t text_set(char *text, size_t cap, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
-	size_t n = nic_text_setv(text, cap, format, args);
+	size_t n = text_setv(text, cap, format, args);
 	va_end(args);
 	return n;
 }

@@ -154,7 +154,7 @@ static void *ctl_main(void *arg)
 enum far_status ctl_start(struct ctl *ctl, struct far_err *err)
 {
 	sigset_t masked, before;
-	signals_of_others(&masked);
+	signals_thread_mask(&masked);
 	pthread_sigmask(SIG_SETMASK, &masked, &before);
 	int rc = pthread_create(&ctl->thread, NULL, ctl_main, ctl);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

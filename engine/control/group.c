@@ -151,7 +151,7 @@ void group_fail(struct group *g, bool publish, enum far_status status, const cha
 	g->grace = time_after(g->now, GRACE_NS);
 	/* A running group does not end because a member failed to rejoin it. */
 	publish &= !g->rejoining;
-	if (publish && g->client && store_client_link(g->client) == STORE_CONNECTED)
+	if (publish && g->client && store_client_connection(g->client) == STORE_CONNECTED)
 		abort_publish(g);
 }
 
@@ -191,7 +191,7 @@ void group_ignore_reply(void *user, int result, const struct store_msg *reply)
 
 static void failing_step(struct group *g)
 {
-	bool lost = !g->client || store_client_link(g->client) == STORE_LOST;
+	bool lost = !g->client || store_client_connection(g->client) == STORE_LOST;
 	bool waits = (g->notifying && !lost) || (g->server && store_server_clients(g->server));
 	/* A worker without ports keeps its store until all other members have read the reason, within `grace`. */
 	if (g->is_refused && g->server)
@@ -225,7 +225,7 @@ static uint64_t store_step(struct group *g)
 	if (g->client) {
 		at = store_client_step(g->client, g->now, &g->busy);
 		next = at < next ? at : next;
-		if (store_client_link(g->client) == STORE_LOST && !g->store_lost) {
+		if (store_client_connection(g->client) == STORE_LOST && !g->store_lost) {
 			g->store_lost = true;
 			g->busy = true;
 		}

@@ -171,18 +171,18 @@ struct group {
 	uint64_t grace;         /* end of FAILING, LATE or CLOSE */
 	struct far_err err;     /* result: OK until something fails */
 
-	struct key_auto key_auto;    /* KEY_AUTO, rank 0: the file that it made */
-	struct key_place key_place;  /* KEY_AUTO: where the file is */
-	struct far_err key_err;      /* why the file cannot be read */
-	struct auth_key key;         /* bound to the group's name, from CLAIM on; unused with security=none */
-	struct store_server *server; /* rank 0; NULL: none */
-	struct store_client *client; /* NULL: before START and after the end */
-	uint64_t store_next;         /* when server and client are to be stepped again */
-	bool is_refused;             /* this worker has no NIC port: `refused` has the reason */
-	struct far_err refused;      /* copy of config.refused */
-	bool store_lost;             /* the store client has failed for good */
-	bool accept_warned;          /* the present accept() error of the store was logged */
-	bool notifying;              /* a write of "abort", or of "late", is under way */
+	struct key_auto key_auto;         /* KEY_AUTO, rank 0: the file that it made */
+	struct key_location key_location; /* KEY_AUTO: where the file is */
+	struct far_err key_err;           /* why the file cannot be read */
+	struct auth_key key;              /* bound to the group's name, from CLAIM on; unused with security=none */
+	struct store_server *server;      /* rank 0; NULL: none */
+	struct store_client *client;      /* NULL: before START and after the end */
+	uint64_t store_next;              /* when server and client are to be stepped again */
+	bool is_refused;                  /* this worker has no NIC port: `refused` has the reason */
+	struct far_err refused;           /* copy of config.refused */
+	bool store_lost;                  /* the store client has failed for good */
+	bool accept_warned;               /* the present accept() error of the store was logged */
+	bool notifying;                   /* a write of "abort", or of "late", is under way */
 
 	struct ctl_member *members; /* [0, world) */
 	struct peer *peers;         /* [0, world) */

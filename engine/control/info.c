@@ -18,7 +18,7 @@
 static_assert(INFO_HEAD_BYTES + FAR_NAME_MAX + INFO_PORTS_MAX * (INFO_ADDR_BYTES + 16 + NIC_ADDR_BYTES_MAX) <=
 		      FAR_STORE_VALUE_MAX,
 	      "the longest info fits a value");
-static_assert(HELLO_BYTES <= NIC_HELLO_BYTES_MAX, "a handshake payload fits a connect request");
+static_assert(HANDSHAKE_BYTES <= NIC_HANDSHAKE_BYTES_MAX, "a handshake payload fits a connect request");
 
 static uint8_t *put(uint8_t *p, uint64_t v, size_t bytes)
 {
@@ -133,7 +133,7 @@ int info_decode(const uint8_t *data, size_t len, struct info *out)
 	return p == end ? 0 : -EPROTO;
 }
 
-void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES])
+void handshake_encode(const struct handshake *hello, uint8_t out[HANDSHAKE_BYTES])
 {
 	uint8_t *p = put(out, HANDSHAKE_MAGIC, 4);
 	p = put(p, HANDSHAKE_VERSION, 2);
@@ -147,10 +147,10 @@ void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES])
 	put(p, hello->name, 8);
 }
 
-int hello_decode(const void *data, size_t len, struct hello *out)
+int handshake_decode(const void *data, size_t len, struct handshake *out)
 {
 	const uint8_t *p = data;
-	if (len < HELLO_BYTES || get(&p, 4) != HANDSHAKE_MAGIC || get(&p, 2) != HANDSHAKE_VERSION)
+	if (len < HANDSHAKE_BYTES || get(&p, 4) != HANDSHAKE_MAGIC || get(&p, 2) != HANDSHAKE_VERSION)
 		return -EPROTO;
 	out->from_shard = (uint8_t)get(&p, 1);
 	out->to_shard = (uint8_t)get(&p, 1);

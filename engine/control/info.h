@@ -24,7 +24,7 @@
 /* Ports of a worker: an info with the longest name and addresses fits a value of the store. */
 #define INFO_PORTS_MAX 8
 
-#define HELLO_BYTES 48
+#define HANDSHAKE_BYTES 48
 
 struct info {
 	char name[FAR_NAME_MAX];
@@ -37,7 +37,7 @@ struct info {
 };
 
 /** Handshake payload of a connect request and of its reply. */
-struct hello {
+struct handshake {
 	uint64_t group; /* hash64 of its name */
 	uint32_t world, rank;
 	uint64_t from, to; /* incarnations of sender and receiver */
@@ -54,8 +54,8 @@ void info_seal(uint8_t *data, size_t len, const struct auth_key *key, int rank);
 /** Verifies the proof for this rank; any `len`. */
 bool info_is_sealed(const uint8_t *data, size_t len, const struct auth_key *key, int rank);
 
-void hello_encode(const struct hello *hello, uint8_t out[HELLO_BYTES]);
+void handshake_encode(const struct handshake *hello, uint8_t out[HANDSHAKE_BYTES]);
 /** Decodes a handshake payload: 0 or -EPROTO. */
-int hello_decode(const void *data, size_t len, struct hello *out);
+int handshake_decode(const void *data, size_t len, struct handshake *out);
 
 #endif

@@ -77,7 +77,7 @@ static int key_provide(void *ctx, struct auth_key *out)
 	struct group *g = ctx;
 	enum far_status status = FAR_OK;
 	if (g->config.key.kind == KEY_AUTO && g->url.rank != 0)
-		status = key_auto_find(&g->key_place, &g->config.key.key, &g->key_err);
+		status = key_auto_find(&g->key_location, &g->config.key.key, &g->key_err);
 	*out = g->config.key.key;
 	return status == FAR_PENDING ? -ENOKEY : status ? -EACCES : 0;
 }
@@ -92,7 +92,7 @@ static bool key_begin(struct group *g)
 {
 	enum far_status status = FAR_OK;
 	if (g->config.key.kind == KEY_AUTO) {
-		g->key_auto.at = g->key_place;
+		g->key_auto.at = g->key_location;
 		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
 		/* Without inotify each step checks the file. */
 		if (g->key_auto.watch >= 0)
@@ -101,7 +101,7 @@ static bool key_begin(struct group *g)
 	if (status)
 		group_fail(g, false, status, "%s", g->key_err.text);
 	else if (g->config.key.kind != KEY_NONE)
-		store_server_guard(g->server, &g->config.key.key, random_of(g));
+		store_server_set_key(g->server, &g->config.key.key, random_of(g));
 	return !status;
 }
 
@@ -135,7 +135,7 @@ void join_start(struct group *g)
 	if (!store_permitted(g))
 		return;
 	if (g->config.key.kind == KEY_AUTO)
-		key_place(&g->key_place, g->url.host, g->url.port);
+		key_location(&g->key_location, g->url.host, g->url.port);
 	if (g->url.rank == 0) {
 		int listener = store_listen(g);
 		if (listener < 0)
@@ -432,13 +432,13 @@ static void store_unanswered(struct group *g, double seconds)
 	if (error == -ENOKEY)
 		group_fail(g, false, FAR_DENIED,
 			   "the store at %s has a key, which was not found in %s within %.3g s: %s", g->store,
-			   g->key_place.path, seconds, KEY_REMEDY);
+			   g->key_location.path, seconds, KEY_REMEDY);
 	else if (error == -EKEYREJECTED)
 		group_fail(
 			g, false, FAR_DENIED,
 			"what listens at %s did not prove the key of %s within %.3g s: it is another group's store, or "
 			"another user's; " KEY_REMEDY,
-			g->store, g->key_place.path, seconds);
+			g->store, g->key_location.path, seconds);
 	else
 		group_fail(
 			g, false, FAR_TIMEOUT,
@@ -562,7 +562,7 @@ void join_step(struct group *g)
 {
 	if (g->store_lost)
 		store_gone(g);
-	else if (g->phase == PHASE_STORE && store_client_link(g->client) == STORE_CONNECTED)
+	else if (g->phase == PHASE_STORE && store_client_connection(g->client) == STORE_CONNECTED)
 		store_answered(g);
 	if (group_joining(g))
 		check_descriptors(g);

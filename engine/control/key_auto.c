@@ -43,17 +43,17 @@ static void numeric(const char *host, char *out, size_t cap)
 		freeaddrinfo(list);
 }
 
-void key_place(struct key_place *at, const char *host, uint16_t port)
+void key_location(struct key_location *at, const char *host, uint16_t port)
 {
 	struct stat st;
 	char address[INET6_ADDRSTRLEN];
 	unsigned long long space = stat("/proc/self/ns/net", &st) == 0 ? (unsigned long long)st.st_ino : 0;
 	numeric(host, address, sizeof address);
-	*at = (struct key_place){.path = ""};
+	*at = (struct key_location){.path = ""};
 	snprintf(at->name, sizeof at->name, PREFIX "%llu-%s-%u" SUFFIX, space, address, (unsigned)port);
 }
 
-static void path_set(struct key_place *at, const char *dir)
+static void path_set(struct key_location *at, const char *dir)
 {
 	snprintf(at->path, sizeof at->path, "%s/%s", dir, at->name);
 }
@@ -223,7 +223,8 @@ static enum far_status file_read(int fd, const char *path, struct auth_key *out,
 	return key_read_fd(fd, path, out, err);
 }
 
-static enum far_status look(struct key_place *at, int dir, const char *path, struct auth_key *out, struct far_err *err)
+static enum far_status look(struct key_location *at, int dir, const char *path, struct auth_key *out,
+			    struct far_err *err)
 {
 	int fd = openat(dir, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 && errno != ELOOP)
@@ -238,7 +239,7 @@ static enum far_status look(struct key_place *at, int dir, const char *path, str
 	return status;
 }
 
-enum far_status key_auto_find(struct key_place *at, struct auth_key *out, struct far_err *err)
+enum far_status key_auto_find(struct key_location *at, struct auth_key *out, struct far_err *err)
 {
 	char path[RUNTIME_DIR_BYTES], why[320];
 	enum far_status status = FAR_PENDING;

@@ -15,7 +15,7 @@
 #define KEY_AUTO_NAME_BYTES 112u
 
 /** File of the key for a store's address. */
-struct key_place {
+struct key_location {
 	char name[KEY_AUTO_NAME_BYTES]; /* file name, the same in each possible runtime directory */
 	char path[KEY_PATH_BYTES];      /* last path that was made or tried, for messages */
 };
@@ -25,7 +25,7 @@ struct key_auto {
 	int dir, fd; /* descriptors of directory and file; fd holds the lock. −1: none */
 	int watch;   /* inotify descriptor, readable when the file was removed; −1: none */
 	bool gone;   /* the file was removed, and could not be made again yet */
-	struct key_place at;
+	struct key_location at;
 };
 
 #define KEY_AUTO_NONE ((struct key_auto){.dir = -1, .fd = -1, .watch = -1})
@@ -33,10 +33,10 @@ struct key_auto {
 /* ---- All members ---- */
 
 /** Sets the file name for a store at host:port; `host` as in the store's address. */
-void key_place(struct key_place *at, const char *host, uint16_t port);
+void key_location(struct key_location *at, const char *host, uint16_t port);
 
 /** Reads the key that rank 0 has made. FAR_PENDING: there is none yet; else as key_read_fd(). */
-enum far_status key_auto_find(struct key_place *at, struct auth_key *out, struct far_err *err);
+enum far_status key_auto_find(struct key_location *at, struct auth_key *out, struct far_err *err);
 
 /* ---- Rank 0 ---- */
 

@@ -37,7 +37,7 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 			    .message_bytes_max = g->members[pair->peer->rank].message_bytes_max};
 	if (!*due)
 		return true;
-	nic_text_set(mail.text, sizeof mail.text, "%s", pair->text ? pair->text : "");
+	text_set(mail.text, sizeof mail.text, "%s", pair->text ? pair->text : "");
 	if (!g->config.post(g->config.ctx, pair->local, &mail))
 		return false;
 	*due = false;
@@ -49,9 +49,9 @@ static bool post(struct pair *pair, enum mail_type type, bool *due)
 /* Posts a pair's mails in the order of its states. false: the mailbox is full; the same mail is tried again first. */
 static bool post_all(struct pair *pair)
 {
-	return post(pair, MAIL_PEER_BACK, &pair->due_restarted) && post(pair, MAIL_UNREACHED, &pair->due_unreachable) &&
-	       post(pair, MAIL_PEER_UP, &pair->due_up) && post(pair, MAIL_PROBE, &pair->due_probe) &&
-	       post(pair, MAIL_PEER_DOWN, &pair->due_down);
+	return post(pair, MAIL_PEER_RESTARTED, &pair->due_restarted) &&
+	       post(pair, MAIL_PEER_UNREACHABLE, &pair->due_unreachable) && post(pair, MAIL_PEER_UP, &pair->due_up) &&
+	       post(pair, MAIL_PROBE, &pair->due_probe) && post(pair, MAIL_PEER_DOWN, &pair->due_down);
 }
 
 uint64_t mails_post(struct group *g)
@@ -86,7 +86,7 @@ static void take(struct group *g, unsigned shard, const struct mail *mail)
 	pair = pair_of_handle(g, mail->port, mail->peer);
 	if (!pair || pair->local != shard)
 		return;
-	if (mail->type == MAIL_POISONED && !pair->is_retired) {
+	if (mail->type == MAIL_PROTOCOL_ERROR && !pair->is_retired) {
 		peer_lost(pair->peer, "it broke the protocol");
 	} else if (mail->type == MAIL_DETACHED && pair->state == PAIR_DEAD) {
 		pair_drop(pair);

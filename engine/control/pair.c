@@ -139,7 +139,8 @@ static void pair_add_paths(const struct pair *pair)
 		struct nic_err err;
 		/* An error means that the port cannot be an alternative, such as shm: it is left out. */
 		if (route.port != pair->port)
-			link_way_add(own, pair->handle, g->config.ports[route.port], &route.addr, route.number, &err);
+			transport_path_add(own, pair->handle, g->config.ports[route.port], &route.addr, route.number,
+					   &err);
 	}
 }
 
@@ -148,11 +149,11 @@ void pair_path_changed(struct pair *pair)
 	struct peer *p = pair->peer;
 	struct group *g = p->group;
 	struct nic_port *own = g->config.ports[pair->port];
-	uint32_t number = link_way_taken(own, pair->handle);
+	uint32_t number = transport_path_current(own, pair->handle);
 	struct route route;
 	struct info info;
 	char why[192];
-	if (number == LINK_WAY_OWN) {
+	if (number == TRANSPORT_PATH_PRIMARY) {
 		pair_publish_route(pair);
 	} else if (!info_decode(p->info, p->bytes, &info) && route_next(g, &info, number, &route)) {
 		snprintf(why, sizeof why, "no reply over its first path, %s", own->ops->name);

@@ -30,7 +30,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 	int n = vsnprintf(t->at + t->len, room, format, args);
 	va_end(args);
 	if (n >= 0 && (size_t)n >= room) { /* cut: nothing is appended any more */
-		nic_text_end(t->at, t->cap, (int)t->cap);
+		text_end(t->at, t->cap, (int)t->cap);
 		t->len = t->cap;
 	} else {
 		t->len += n > 0 ? (size_t)n : 0;
@@ -173,7 +173,7 @@ static void address_to_text(const struct group *g, const struct nic_addr *addr, 
 	if (strncmp(addr->driver, nic_shm_port_ops.name, sizeof addr->driver) == 0)
 		nic_shm_port_ops.address_text(addr, out, cap);
 	else
-		link_address_text(addr, out, cap);
+		transport_address_text(addr, out, cap);
 }
 
 static void add_address(const struct group *g, const struct nic_addr *addr, bool first, struct text *t)
@@ -235,7 +235,7 @@ void route_publish(struct peer *p, const struct route *route, const char *why)
 	struct ctl_member *m = &p->group->members[p->rank];
 	const struct nic_port *port = route ? p->group->config.ports[route->port] : NULL;
 	struct ctl_route like = {.nic = port ? port->ops->name : ""};
-	nic_text_set(like.why, sizeof like.why, "%s", why);
+	text_set(like.why, sizeof like.why, "%s", why);
 	if (port)
 		address_text(port, &route->addr, like.address, sizeof like.address);
 	/* A session comes and goes by the same paths, so the same route is often published again. */

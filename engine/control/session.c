@@ -24,17 +24,17 @@
 /* Limit of an attempt after another path has shown that no process is there. */
 #define TRY_GONE_NS UINT64_C(1000000000)
 
-static struct hello handshake_to(const struct pair *pair, uint64_t incarnation)
+static struct handshake handshake_to(const struct pair *pair, uint64_t incarnation)
 {
 	const struct group *g = pair->peer->group;
-	return (struct hello){.group = g->hash,
-			      .world = (uint32_t)g->url.world,
-			      .rank = (uint32_t)g->url.rank,
-			      .from = g->config.incarnation,
-			      .to = incarnation,
-			      .name = hash64(g->name, strlen(g->name)),
-			      .from_shard = pair->local,
-			      .to_shard = pair->remote};
+	return (struct handshake){.group = g->hash,
+				  .world = (uint32_t)g->url.world,
+				  .rank = (uint32_t)g->url.rank,
+				  .from = g->config.incarnation,
+				  .to = incarnation,
+				  .name = hash64(g->name, strlen(g->name)),
+				  .from_shard = pair->local,
+				  .to_shard = pair->remote};
 }
 
 static void pair_yield(struct pair *pair);
@@ -146,13 +146,13 @@ static void pair_connect(struct pair *pair)
 {
 	struct peer *p = pair->peer;
 	struct group *g = p->group;
-	uint8_t words[HELLO_BYTES];
+	uint8_t words[HANDSHAKE_BYTES];
 	struct route route;
 	struct info info;
 	if (info_decode(p->info, p->bytes, &info))
 		info.addrs_n = 0;
-	struct hello h = handshake_to(pair, g->members[p->rank].incarnation);
-	hello_encode(&h, words);
+	struct handshake h = handshake_to(pair, g->members[p->rank].incarnation);
+	handshake_encode(&h, words);
 	g->busy = true;
 	while (pair_route(pair, &info, pair->tried, &route)) {
 		struct nic_port *nic = g->config.ports[route.port];
@@ -313,9 +313,9 @@ static bool accepts_sessions(const struct group *g)
 	return group_joining(g) || g->phase == PHASE_READY || g->phase == PHASE_DRAIN || g->phase == PHASE_BYE;
 }
 
-static int handshake_check(const struct group *g, const struct nic_event *ev, struct hello *h)
+static int handshake_check(const struct group *g, const struct nic_event *ev, struct handshake *h)
 {
-	int rc = hello_decode(ev->hello, ev->hello_len, h);
+	int rc = handshake_decode(ev->handshake, ev->handshake_len, h);
 	if (rc)
 		return rc;
 	if (h->group != g->hash || h->world != (uint32_t)g->url.world)
@@ -329,7 +329,7 @@ static int handshake_check(const struct group *g, const struct nic_event *ev, st
 	if (peer_is_self(p) && h->from != g->config.incarnation)
 		return -ESTALE;
 	/* Before the member's info is known any incarnation is accepted; session_begin() checks it. */
-	if (p->known && h->from != g->members[h->rank].incarnation && !MUTANT(STALE_HELLO))
+	if (p->known && h->from != g->members[h->rank].incarnation && !MUTANT(STALE_CONNECT_REQUEST))
 		return -ESTALE;
 	const char *name = g->members[h->rank].name;
 	if (p->known && h->name != hash64(name, strlen(name)))
@@ -349,8 +349,8 @@ static bool pair_may_be_over(const struct pair *pair)
 
 static int on_connect_request(struct group *g, const struct nic_event *ev)
 {
-	uint8_t reply[HELLO_BYTES];
-	struct hello h;
+	uint8_t reply[HANDSHAKE_BYTES];
+	struct handshake h;
 	if (!accepts_sessions(g))
 		return -ECONNREFUSED;
 	int rc = handshake_check(g, ev, &h);
@@ -375,8 +375,8 @@ static int on_connect_request(struct group *g, const struct nic_event *ev)
 	} else if (pair->attempt && pair_is_higher(pair)) {
 		return -EALREADY;
 	}
-	struct hello mine = handshake_to(pair, h.from);
-	hello_encode(&mine, reply);
+	struct handshake mine = handshake_to(pair, h.from);
+	handshake_encode(&mine, reply);
 	memcpy(ev->reply, reply, sizeof reply);
 	*ev->reply_len = sizeof reply;
 	return 0;
@@ -385,7 +385,7 @@ static int on_connect_request(struct group *g, const struct nic_event *ev)
 static void on_up(struct group *g, struct group_port *port, const struct nic_event *ev)
 {
 	struct pair *pair = ev->user;
-	struct hello h;
+	struct handshake h;
 	int rc = handshake_check(g, ev, &h);
 	if (pair && pair->is_retired) {
 		pair->attempt = false;
@@ -481,7 +481,7 @@ static int port_event(void *ctx, const struct nic_event *ev)
 	struct pair *pair;
 	g->busy = true;
 	switch (ev->type) {
-	case NIC_EVENT_HELLO:
+	case NIC_EVENT_CONNECT:
 		return on_connect_request(g, ev);
 	case NIC_EVENT_UP:
 		on_up(g, port, ev);
@@ -494,7 +494,7 @@ static int port_event(void *ctx, const struct nic_event *ev)
 	case NIC_EVENT_FAILED:
 		on_failed(ev);
 		break;
-	case NIC_EVENT_REFUSED:
+	case NIC_EVENT_UNREACHABLE:
 		pair = ev->peer == NIC_PEER_NONE ? ev->user : pair_of_handle(g, port->index, ev->peer);
 		if (pair && !pair->is_retired && !peer_is_self(pair->peer))
 			peer_suspect(pair->peer, "its process is gone: its host refuses the port");

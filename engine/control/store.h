@@ -20,14 +20,14 @@ enum store_drop {
 	STORE_DROP_CLOSED,    /* it closed, or its connection broke: the ordinary end */
 	STORE_DROP_MALFORMED, /* not a frame, a reply, or a request before LOGIN */
 	STORE_DROP_VERSION,
-	STORE_DROP_LENGTH,   /* key or value out of range */
-	STORE_DROP_REQUESTS, /* more pending WAITs than STORE_REQUESTS_MAX, or the most of FAR_STORE_WAITS_MAX */
-	STORE_DROP_BACKLOG,  /* does not read its replies: FAR_STORE_OUT_BYTES, _ALL, FAR_STORE_STALLED_NS */
-	STORE_DROP_CLIENTS,  /* more than FAR_STORE_CLIENTS_MAX */
-	STORE_DROP_STRANGER, /* no LOGIN in FAR_STORE_HELLO_NS, or the oldest of FAR_STORE_STRANGERS_MAX */
-	STORE_DROP_DENIED,   /* its proof of the key is wrong */
-	STORE_DROP_SHUT,     /* not admitted when store_server_shut() was called */
-	STORE_DROP_SILENT,   /* did not answer a PING while another client requested a key that it holds */
+	STORE_DROP_LENGTH,          /* key or value out of range */
+	STORE_DROP_REQUESTS,        /* more pending WAITs than STORE_REQUESTS_MAX, or the most of FAR_STORE_WAITS_MAX */
+	STORE_DROP_BACKLOG,         /* does not read its replies: FAR_STORE_OUT_BYTES, _ALL, FAR_STORE_STALLED_NS */
+	STORE_DROP_CLIENTS,         /* more than FAR_STORE_CLIENTS_MAX */
+	STORE_DROP_UNAUTHENTICATED, /* no LOGIN in FAR_STORE_LOGIN_NS, or the oldest of FAR_STORE_UNAUTHENTICATED_MAX */
+	STORE_DROP_DENIED,          /* its proof of the key is wrong */
+	STORE_DROP_SHUT,            /* not admitted when store_server_shut() was called */
+	STORE_DROP_SILENT,          /* did not answer a PING while another client requested a key that it holds */
 	STORE_DROP_COUNT
 };
 
@@ -35,7 +35,7 @@ enum store_drop {
  * NULL: no memory. */
 struct store_server *store_server_create(struct ctl_net *net, int listener);
 /** Sets the key that clients have to prove; NULL (the default): security=none. Copied; `random` outlives the server. */
-void store_server_guard(struct store_server *s, const struct auth_key *key, const struct random_source *random);
+void store_server_set_key(struct store_server *s, const struct auth_key *key, const struct random_source *random);
 void store_server_destroy(struct store_server *s);
 /** Reserves keys for what the members of a group, ranks [0, world), write about themselves, beyond FAR_STORE_KEYS_MAX.
  */
@@ -69,7 +69,7 @@ struct store_client;
 
 /** Identity and key of a client. */
 struct store_login {
-	struct store_who who;
+	struct store_identity who;
 	const struct random_source *random;
 	/**
 	 * Returns the key, which may differ from the last call's: 0; -ENOKEY: there is none yet; another -errno ends
@@ -81,7 +81,7 @@ struct store_login {
 };
 
 /** CONNECTING → CONNECTED → LOST, or CONNECTING → LOST. */
-enum store_link {
+enum store_connection {
 	STORE_CONNECTING, /* attempts repeat until one succeeds or fails for good */
 	STORE_CONNECTED,
 	STORE_LOST /* final; store_client_error() has the reason */
@@ -105,7 +105,7 @@ void store_client_login(struct store_client *c, const struct store_login *login)
 void store_client_destroy(struct store_client *c);
 /** As store_server_step(). */
 uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy);
-enum store_link store_client_link(const struct store_client *c);
+enum store_connection store_client_connection(const struct store_client *c);
 /** The last error of the connection, -errno, or 0. -EKEYREJECTED: the keys of both ends differ; -ENOKEY: this end has
  * none; -EKEYREVOKED: the server has none. */
 int store_client_error(const struct store_client *c);

@@ -29,8 +29,8 @@ struct store_client {
 	char host[URL_HOST_MAX];
 	uint16_t port;
 	struct store_login login;
-	struct store_greeting greeting;
-	enum store_link link;
+	struct store_auth greeting;
+	enum store_connection link;
 	int error;
 	int handle;  /* of `net`; HANDLE_NONE: closed, or a local server */
 	bool opened; /* an attempt is under way or has succeeded */
@@ -93,7 +93,7 @@ void store_client_destroy(struct store_client *c)
 	free(c);
 }
 
-enum store_link store_client_link(const struct store_client *c)
+enum store_connection store_client_connection(const struct store_client *c)
 {
 	return c->link;
 }
@@ -140,7 +140,7 @@ static void stream_fail(struct store_client *c, uint64_t now, int error)
 
 static int stream_open(struct store_client *c)
 {
-	struct store_msg m = {.op = STORE_HELLO, .timeout_ns = UINT64_MAX};
+	struct store_msg m = {.op = STORE_LOGIN, .timeout_ns = UINT64_MAX};
 	uint8_t frame[STORE_FRAME_MAX];
 	if (!c->local) {
 		int handle = c->net->ops->connect(c->net, c->host, c->port);
@@ -149,9 +149,9 @@ static int stream_open(struct store_client *c)
 		c->handle = handle;
 	}
 	c->opened = true;
-	store_hello_make(&c->greeting, &c->login.who, c->login.random);
-	m.value = c->greeting.hello;
-	m.value_len = c->greeting.hello_len;
+	store_login_make(&c->greeting, &c->login.who, c->login.random);
+	m.value = c->greeting.login;
+	m.value_len = c->greeting.login_len;
 	return send_buffer_put(&c->login_tx, frame, store_msg_encode(&m, frame));
 }
 
@@ -187,7 +187,7 @@ static int challenge_take(struct store_client *c, const struct store_msg *m)
 		rc = c->login.key(c->login.ctx, &key);
 	if (rc)
 		return rc;
-	bool holds = store_challenge_holds(&c->greeting, &key, proof);
+	bool holds = store_challenge_verify(&c->greeting, &key, proof);
 	store_proof_make(&c->greeting, &key, proof);
 	auth_erase(&key, sizeof key);
 	struct store_msg prove = {
@@ -198,7 +198,7 @@ static int challenge_take(struct store_client *c, const struct store_msg *m)
 /* Handles a frame before the client is CONNECTED: 0 or -errno. */
 static int greeting_take(struct store_client *c, const struct store_msg *m)
 {
-	if (m->op == STORE_HELLO)
+	if (m->op == STORE_LOGIN)
 		return challenge_take(c, m);
 	if (m->op != STORE_PROVE)
 		return -EPROTO;
@@ -236,7 +236,7 @@ static int frames_take(struct store_client *c)
 			break;
 		/* The kernel can connect a socket to itself when no program listens on a port of its ephemeral range.
 		 */
-		if (!m.reply && m.op == STORE_HELLO && c->link == STORE_CONNECTING)
+		if (!m.reply && m.op == STORE_LOGIN && c->link == STORE_CONNECTING)
 			return -ECONNREFUSED;
 		if (!m.reply)
 			return -EPROTO;
@@ -244,7 +244,7 @@ static int frames_take(struct store_client *c)
 		int rc = c->link == STORE_CONNECTED ? 0 : greeting_take(c, &m);
 		if (rc)
 			return rc;
-		if (m.op != STORE_HELLO && m.op != STORE_PROVE)
+		if (m.op != STORE_LOGIN && m.op != STORE_PROVE)
 			reply_take(c, &m);
 	}
 	memmove(c->rx, c->rx + used, c->rx_len - used);
@@ -353,7 +353,7 @@ int store_client_submit(struct store_client *c, const struct store_msg *request,
 	m.reply = false;
 	m.id = c->id_next;
 	m.timeout_ns = deadline == TIME_NEVER ? UINT64_MAX : deadline > now ? deadline - now : 0;
-	bool own = m.op == STORE_HELLO || m.op == STORE_PROVE || m.op == STORE_PING;
+	bool own = m.op == STORE_LOGIN || m.op == STORE_PROVE || m.op == STORE_PING;
 	int rc = own ? -EINVAL : store_msg_check(&m);
 	if (rc)
 		return rc;

@@ -39,8 +39,8 @@ struct conn {
 	unsigned contests_n, watches_n;
 	unsigned reserved_n; /* keys that it has made beyond FAR_STORE_KEYS_MAX */
 	uint64_t pinged_at;
-	struct store_who who; /* as LOGIN says; proven once admitted, when the store has a key */
-	struct store_greeting greeting;
+	struct store_identity who; /* as LOGIN says; proven once admitted, when the store has a key */
+	struct store_auth greeting;
 	size_t rx_len;         /* received bytes in `rx`, less than one frame after each step */
 	struct send_buffer tx; /* replies */
 	uint8_t rx[STORE_FRAME_MAX];
@@ -88,7 +88,7 @@ struct store_server {
 	uint64_t gone_n;     /* admitted clients that were dropped or have closed so far */
 	unsigned conns_n;
 	unsigned unauthenticated_n; /* connections that are not admitted */
-	struct conn *conns[FAR_STORE_CLIENTS_MAX + FAR_STORE_STRANGERS_MAX];
+	struct conn *conns[FAR_STORE_CLIENTS_MAX + FAR_STORE_UNAUTHENTICATED_MAX];
 	struct conn local; /* the client in this process */
 	size_t out_bytes;  /* bytes in the send buffers of `conns` */
 	struct waits waits;

@@ -52,7 +52,7 @@ static enum named named_by(struct kv_bytes key, struct kv_bytes *group, int *ran
 
 /* Number of a member as owner; 0: no member. Keyed with the table's secret, so that no client can choose names that
  * collide with another member's. */
-static uint64_t owner_of(const struct store_server *s, const struct store_who *who)
+static uint64_t owner_of(const struct store_server *s, const struct store_identity *who)
 {
 	struct {
 		uint64_t group, name, rank;
@@ -62,7 +62,7 @@ static uint64_t owner_of(const struct store_server *s, const struct store_who *w
 	return who->rank < 0 ? 0 : owner ? owner : 1;
 }
 
-static bool in_group(const struct store_who *who, struct kv_bytes key)
+static bool in_group(const struct store_identity *who, struct kv_bytes key)
 {
 	size_t len = strlen(who->group);
 	return who->rank >= 0 && key.len > len && key.data[len] == '/' && memcmp(key.data, who->group, len) == 0;

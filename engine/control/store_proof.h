@@ -23,48 +23,49 @@
 #include <stdint.h>
 
 #define STORE_RANK_NONE       (-1)
-#define STORE_HELLO_HEAD      30u
-#define STORE_HELLO_MAX       (STORE_HELLO_HEAD + 2 * (FAR_NAME_MAX - 1))
+#define STORE_LOGIN_HEAD      30u
+#define STORE_LOGIN_MAX       (STORE_LOGIN_HEAD + 2 * (FAR_NAME_MAX - 1))
 #define STORE_CHALLENGE_BYTES (AUTH_NONCE_BYTES + AUTH_PROOF_BYTES)
 
 /** Identity that a client states; proven as far as the key is secret. */
-struct store_who {
+struct store_identity {
 	int rank; /* STORE_RANK_NONE: no member; the names are empty then */
 	uint64_t incarnation;
 	char group[FAR_NAME_MAX], name[FAR_NAME_MAX];
 };
 
 /** State of a login: the values that the proofs cover. */
-struct store_greeting {
+struct store_auth {
 	uint8_t server_nonce[AUTH_NONCE_BYTES];
-	size_t hello_len;
-	uint8_t hello[STORE_HELLO_MAX]; /* the client's nonce first */
+	size_t login_len;
+	uint8_t login[STORE_LOGIN_MAX]; /* the client's nonce first */
 };
 
 /* ---- Client ---- */
 
 /** Writes a LOGIN value with a new nonce into *g. */
-void store_hello_make(struct store_greeting *g, const struct store_who *who, const struct random_source *random);
+void store_login_make(struct store_auth *g, const struct store_identity *who, const struct random_source *random);
 /* ---- Server ---- */
 
 /** Decodes a LOGIN value into *g and *who: 0 or -EPROTO. */
-int store_hello_read(const uint8_t *value, size_t len, struct store_greeting *g, struct store_who *who);
+int store_login_read(const uint8_t *value, size_t len, struct store_auth *g, struct store_identity *who);
 
 /** Writes the challenge, with a new nonce and the server's proof. `key`: the group's. */
-void store_challenge_make(struct store_greeting *g, const struct auth_key *key, const struct random_source *random,
+void store_challenge_make(struct store_auth *g, const struct auth_key *key, const struct random_source *random,
 			  uint8_t out[STORE_CHALLENGE_BYTES]);
 /** Verifies the value of a PROVE. */
-bool store_proof_holds(const struct store_greeting *g, const struct auth_key *key, const uint8_t *value, size_t len);
+bool store_proof_verify(const struct store_auth *g, const struct auth_key *key, const uint8_t *value, size_t len);
 
 /* ---- Client ---- */
 
-/** Decodes a challenge into *g and `proof`: 0 or -EPROTO. store_challenge_holds() may follow for any number of keys. */
-int store_challenge_read(struct store_greeting *g, const uint8_t *value, size_t len, uint8_t proof[AUTH_PROOF_BYTES]);
+/** Decodes a challenge into *g and `proof`: 0 or -EPROTO. store_challenge_verify() may follow for any number of keys.
+ */
+int store_challenge_read(struct store_auth *g, const uint8_t *value, size_t len, uint8_t proof[AUTH_PROOF_BYTES]);
 /** Verifies the server's proof. */
-bool store_challenge_holds(const struct store_greeting *g, const struct auth_key *key,
-			   const uint8_t proof[AUTH_PROOF_BYTES]);
+bool store_challenge_verify(const struct store_auth *g, const struct auth_key *key,
+			    const uint8_t proof[AUTH_PROOF_BYTES]);
 
 /** Writes the client's proof. */
-void store_proof_make(const struct store_greeting *g, const struct auth_key *key, uint8_t out[AUTH_PROOF_BYTES]);
+void store_proof_make(const struct store_auth *g, const struct auth_key *key, uint8_t out[AUTH_PROOF_BYTES]);
 
 #endif

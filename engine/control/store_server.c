@@ -61,7 +61,7 @@ void store_server_shut(struct store_server *s)
 	}
 }
 
-void store_server_guard(struct store_server *s, const struct auth_key *key, const struct random_source *random)
+void store_server_set_key(struct store_server *s, const struct auth_key *key, const struct random_source *random)
 {
 	s->keyed = key != NULL;
 	if (key)
@@ -219,7 +219,7 @@ static int admit(struct store_server *s, struct conn *c)
 static int login_run(struct store_server *s, struct conn *c, const struct store_msg *m)
 {
 	uint8_t challenge[STORE_CHALLENGE_BYTES];
-	if (m->value_len && store_hello_read(m->value, m->value_len, &c->greeting, &c->who))
+	if (m->value_len && store_login_read(m->value, m->value_len, &c->greeting, &c->who))
 		return STORE_DROP_MALFORMED + 1;
 	if (!m->value_len)
 		c->who.rank = STORE_RANK_NONE;
@@ -232,12 +232,12 @@ static int login_run(struct store_server *s, struct conn *c, const struct store_
 		store_challenge_make(&c->greeting, &s->key, s->random, challenge);
 	c->proof_awaited = s->keyed;
 	struct kv_bytes value = {challenge, s->keyed ? sizeof challenge : 0};
-	return conn_reply(c, STORE_HELLO, m->id, STORE_OK, value, 0) ? STORE_DROP_BACKLOG + 1 : 0;
+	return conn_reply(c, STORE_LOGIN, m->id, STORE_OK, value, 0) ? STORE_DROP_BACKLOG + 1 : 0;
 }
 
 static int prove_run(struct store_server *s, struct conn *c, const struct store_msg *m)
 {
-	bool holds = store_proof_holds(&c->greeting, &s->key, m->value, m->value_len);
+	bool holds = store_proof_verify(&c->greeting, &s->key, m->value, m->value_len);
 	int drop = holds ? admit(s, c) : STORE_DROP_DENIED + 1;
 	c->proof_awaited = false;
 	conn_reply(c, STORE_PROVE, m->id, holds ? STORE_OK : STORE_DENIED, (struct kv_bytes){0}, 0);
@@ -339,11 +339,11 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 /* Runs any frame, before and after the client is admitted: 0, or reason + 1. */
 static int frame_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
-	bool hello = m->op == STORE_HELLO && !c->admitted && !c->proof_awaited;
+	bool login = m->op == STORE_LOGIN && !c->admitted && !c->proof_awaited;
 	bool prove = m->op == STORE_PROVE && c->proof_awaited;
-	if (m->reply || (!hello && !prove && (!c->admitted || m->op == STORE_HELLO || m->op == STORE_PROVE)))
+	if (m->reply || (!login && !prove && (!c->admitted || m->op == STORE_LOGIN || m->op == STORE_PROVE)))
 		return STORE_DROP_MALFORMED + 1;
-	return hello ? login_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
+	return login ? login_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
 }
 
 static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
@@ -363,7 +363,7 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 		if (n == -EPROTONOSUPPORT) {
 			/* The reply has this server's version, for the client's error text; then the connection ends.
 			 */
-			if (conn_reply(c, STORE_HELLO, 0, STORE_OK, (struct kv_bytes){0}, 0) == 0 &&
+			if (conn_reply(c, STORE_LOGIN, 0, STORE_OK, (struct kv_bytes){0}, 0) == 0 &&
 			    c->handle != HANDLE_LOCAL)
 				conn_flush(s, c);
 			drop = STORE_DROP_VERSION + 1;
@@ -435,9 +435,9 @@ static int conn_check(const struct conn *c, uint64_t now, uint64_t *until)
 		return c->drop_pending;
 	if (c->admitted)
 		return 0;
-	if (now - c->accepted_at >= FAR_STORE_HELLO_NS)
-		return STORE_DROP_STRANGER + 1;
-	until_earlier(until, c->accepted_at + FAR_STORE_HELLO_NS);
+	if (now - c->accepted_at >= FAR_STORE_LOGIN_NS)
+		return STORE_DROP_UNAUTHENTICATED + 1;
+	until_earlier(until, c->accepted_at + FAR_STORE_LOGIN_NS);
 	return 0;
 }
 
@@ -456,7 +456,7 @@ static void unauthenticated_drop_oldest(struct store_server *s)
 	for (unsigned i = 0; i < s->conns_n; i++)
 		if (!s->conns[i]->admitted && (oldest == s->conns_n || s->conns[i]->number < s->conns[oldest]->number))
 			oldest = i;
-	conn_drop(s, oldest, STORE_DROP_STRANGER);
+	conn_drop(s, oldest, STORE_DROP_UNAUTHENTICATED);
 }
 
 static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
@@ -478,7 +478,7 @@ static void clients_accept(struct store_server *s, uint64_t now, bool *busy)
 			return;
 		}
 		*busy = true;
-		if (s->unauthenticated_n == FAR_STORE_STRANGERS_MAX)
+		if (s->unauthenticated_n == FAR_STORE_UNAUTHENTICATED_MAX)
 			unauthenticated_drop_oldest(s);
 		struct conn *c = calloc(1, sizeof *c);
 		if (!c) {

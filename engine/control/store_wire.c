@@ -28,12 +28,12 @@ static bool number_fits(const struct store_msg *msg)
 
 int store_msg_check(const struct store_msg *msg)
 {
-	if (msg->op < STORE_HELLO || msg->op >= STORE_OP_COUNT || msg->status >= STORE_STATUS_COUNT)
+	if (msg->op < STORE_LOGIN || msg->op >= STORE_OP_COUNT || msg->status >= STORE_STATUS_COUNT)
 		return -EINVAL;
 	if (msg->key_len > FAR_STORE_KEY_MAX || msg->value_len > FAR_STORE_VALUE_MAX ||
 	    msg->expected_len > FAR_STORE_VALUE_MAX)
 		return -EMSGSIZE;
-	bool greets = msg->op == STORE_HELLO || msg->op == STORE_PROVE, keyless = greets || msg->op == STORE_PING;
+	bool greets = msg->op == STORE_LOGIN || msg->op == STORE_PROVE, keyless = greets || msg->op == STORE_PING;
 	if (msg->reply ? msg->key_len != 0 && msg->op != STORE_WATCH : (msg->key_len == 0) != keyless)
 		return -EINVAL;
 	if (msg->expected_len && (msg->reply || msg->op != STORE_CAS))

@@ -67,7 +67,7 @@
 #define STORE_WATCH_EXACT    2
 
 enum store_op {
-	STORE_HELLO = 1,
+	STORE_LOGIN = 1,
 	STORE_SET,
 	STORE_GET,
 	STORE_ADD,

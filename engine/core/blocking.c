@@ -218,7 +218,7 @@ enum far_status blocking_create(struct blocking_pool **out, unsigned threads, ui
 	for (uint32_t i = 0; i < queue; i++)
 		atomic_store_explicit(&w->cells[i].turn, i, memory_order_relaxed);
 	sigset_t masked, before;
-	signals_of_others(&masked);
+	signals_thread_mask(&masked);
 	pthread_sigmask(SIG_SETMASK, &masked, &before);
 	int error = 0;
 	for (; w->threads < threads && !error; w->threads++) {

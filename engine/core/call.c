@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The caller's side of calls: shard_call() takes a slot, the call's last packet or the end of its session gives it
- * back. Shard thread, but for call_post_cancel() (any thread).
+ * back. Shard thread, but for call_submit_cancel() (any thread).
  */
 #include "core/call.h"
 
@@ -62,18 +62,19 @@ static void call_give(struct shard *s, struct call *c)
 }
 
 /* The completion of a call, copied out of its slot before the slot is given back. */
-struct ending {
+struct call_completion {
 	call_done_fn *done;
 	void *user;
 	void (*app)(void);
 };
 
-static struct ending ending_of(const struct call *c)
+static struct call_completion completion_of(const struct call *c)
 {
-	return (struct ending){c->done, c->user, c->app};
+	return (struct call_completion){c->done, c->user, c->app};
 }
 
-static inline __attribute__((always_inline)) void finish(struct shard *s, const struct ending *e, struct outcome *o)
+static inline __attribute__((always_inline)) void finish(struct shard *s, const struct call_completion *e,
+							 struct completion *o)
 {
 	const char *outer = s->context.handler;
 	counter_add(o->status == FAR_OK ? &s->counters.calls_completed : &s->counters.calls_failed, 1);
@@ -85,7 +86,8 @@ static inline __attribute__((always_inline)) void finish(struct shard *s, const 
 }
 
 /* The rarer ends of calls. */
-__attribute__((noinline, cold)) static void finish_apart(struct shard *s, const struct ending *e, struct outcome *o)
+__attribute__((noinline, cold)) static void finish_slow(struct shard *s, const struct call_completion *e,
+							struct completion *o)
 {
 	finish(s, e, o);
 }
@@ -116,8 +118,8 @@ __attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint
 	memcpy(at, &hash, sizeof hash);
 }
 
-__attribute__((noinline, cold)) static int start_large(struct shard *s, struct session *se,
-						       const struct call_start *start)
+__attribute__((noinline, cold)) static int start_rendezvous(struct shard *s, struct session *se,
+							    const struct call_start *start)
 {
 	if (start->len > se->message_max || !start->ready)
 		return -EMSGSIZE;
@@ -132,7 +134,7 @@ __attribute__((noinline, cold)) static int start_large(struct shard *s, struct s
 	c->typed = start->typed != 0;
 	c->retry = 0;
 	c->features = 0;
-	c->state = CALL_LARGE;
+	c->state = CALL_RENDEZVOUS;
 	c->timer.at = start->deadline;
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
@@ -151,8 +153,8 @@ int shard_call(struct shard *s, const struct call_start *start)
 	struct session *se = &s->sessions[session];
 	if (unlikely(se->calls_active >= se->calls_max))
 		return no_credit(s, se, start);
-	if (unlikely(start->len > se->whole_max || start->ready))
-		return start_large(s, se, start);
+	if (unlikely(start->len > se->eager_max || start->ready))
+		return start_rendezvous(s, se, start);
 	uint32_t fn = start->fn;
 	unsigned flags = 0;
 	size_t trailer = 0;
@@ -233,7 +235,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	return 0;
 }
 
-static void outcome_of_error(struct outcome *o, const struct shm_head *h, const uint8_t *body, uint64_t len)
+static void completion_of_error(struct completion *o, const struct shm_head *h, const uint8_t *body, uint64_t len)
 {
 	unsigned executed = h->flags >> HEAD_EXECUTED_SHIFT;
 	o->status = h->fn > FAR_OK && h->fn < FAR_STATUS_COUNT ? (enum far_status)h->fn : FAR_PROTOCOL;
@@ -244,8 +246,8 @@ static void outcome_of_error(struct outcome *o, const struct shm_head *h, const 
 }
 
 /* Adopts the references of a result before the application reads it: a future may be dropped. */
-__attribute__((noinline, cold)) static void finish_rrefs(struct shard *s, struct session *se, const struct ending *e,
-							 struct outcome *o)
+__attribute__((noinline, cold)) static void finish_rrefs(struct shard *s, struct session *se,
+							 const struct call_completion *e, struct completion *o)
 {
 	struct far_err err;
 	s->hooks.result_read(s, se, o->data, o->len, o, &err);
@@ -255,19 +257,19 @@ __attribute__((noinline, cold)) static void finish_rrefs(struct shard *s, struct
 }
 
 __attribute__((noinline, cold)) static void answered_rrefs(struct shard *s, struct session *se, struct call *c,
-							   struct outcome *o)
+							   struct completion *o)
 {
-	struct ending ending = ending_of(c);
+	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
-	finish_rrefs(s, se, &ending, o);
+	finish_rrefs(s, se, &call_completion, o);
 }
 
 /* The result of a call that has ended: releases its references. */
 static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body, uint64_t len)
 {
 	struct far_err err;
-	struct outcome o = {.status = FAR_OK};
+	struct completion o = {.status = FAR_OK};
 	s->hooks.result_read(s, se, body, len, &o, &err);
 	buf_unref(o.tree);
 }
@@ -280,9 +282,8 @@ static void ended_answered(struct shard *s, struct call *c)
 }
 
 /* An answer to a call that ended here before, or whose message is under way. */
-__attribute__((noinline, cold)) static void answered_apart(struct shard *s, struct session *se,
-							   const struct shm_head *h, const uint8_t *body, uint64_t len,
-							   struct call *c)
+__attribute__((noinline, cold)) static void answered_slow(struct shard *s, struct session *se, const struct shm_head *h,
+							  const uint8_t *body, uint64_t len, struct call *c)
 {
 	if (c->state == CALL_ENDED) {
 		counter_add(&s->counters.replies_late, 1);
@@ -307,11 +308,11 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 		return;
 	}
 	if (unlikely(c->state != CALL_SENT)) {
-		answered_apart(s, se, h, body, len, c);
+		answered_slow(s, se, h, body, len, c);
 		return;
 	}
-	struct ending ending = ending_of(c);
-	struct outcome o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = (int16_t)se->worker};
+	struct call_completion call_completion = completion_of(c);
+	struct completion o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = (int16_t)se->worker};
 	if (likely(h->type == HEAD_REPLY)) {
 		o.data = body;
 		o.len = len;
@@ -324,24 +325,24 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 			}
 		}
 	} else if (h->type == HEAD_ERROR) {
-		outcome_of_error(&o, h, body, len);
+		completion_of_error(&o, h, body, len);
 	} else {
 		static const char text[] = "the callee gave up at the call's deadline";
-		o = (struct outcome){.status = FAR_TIMEOUT,
-				     .executed = FAR_EXECUTED_MAYBE,
-				     .origin = (int16_t)se->worker,
-				     .data = text,
-				     .len = sizeof text - 1};
+		o = (struct completion){.status = FAR_TIMEOUT,
+					.executed = FAR_EXECUTED_MAYBE,
+					.origin = (int16_t)se->worker,
+					.data = text,
+					.len = sizeof text - 1};
 	}
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
-	finish(s, &ending, &o);
+	finish(s, &call_completion, &o);
 }
 
 /* The early end of a call whose request or reply is under way in fragments. Other than CALL_PART_SENT: the peer owes
  * nothing more for its slot. */
-__attribute__((noinline, cold)) static void end_large_early(struct shard *s, struct call *c, enum far_status status,
-							    const char *text)
+__attribute__((noinline, cold)) static void end_rendezvous_early(struct shard *s, struct call *c,
+								 enum far_status status, const char *text)
 {
 	static const char *const when[] = {[CALL_NOT_BEGUN] = " before the message was begun",
 					   [CALL_PART_SENT] = " while the message was being sent",
@@ -350,12 +351,12 @@ __attribute__((noinline, cold)) static void end_large_early(struct shard *s, str
 	struct session *se = &s->sessions[c->session];
 	enum call_progress progress = s->hooks.call_detach(s, se, c);
 	int len = snprintf(whole, sizeof whole, "%s%s", text, when[progress]);
-	struct outcome o = {.status = status,
-			    .executed = progress == CALL_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
-			    .origin = -1,
-			    .data = whole,
-			    .len = (size_t)len};
-	struct ending ending = ending_of(c);
+	struct completion o = {.status = status,
+			       .executed = progress == CALL_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
+			       .origin = -1,
+			       .data = whole,
+			       .len = (size_t)len};
+	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
 	if (progress == CALL_PART_SENT) {
 		c->state = CALL_ENDED;
@@ -363,12 +364,12 @@ __attribute__((noinline, cold)) static void end_large_early(struct shard *s, str
 	} else {
 		call_give(s, c);
 	}
-	finish_apart(s, &ending, &o);
+	finish_slow(s, &call_completion, &o);
 }
 
 /* ---- calls whose reply comes in fragments ---- */
 
-bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h)
+bool call_await_rendezvous(struct shard *s, struct session *se, const struct shm_head *h)
 {
 	shard_own(s);
 	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
@@ -381,11 +382,11 @@ bool call_await_large(struct shard *s, struct session *se, const struct shm_head
 		ended_answered(s, c);
 		return false;
 	}
-	if (c->state == CALL_LARGE)
+	if (c->state == CALL_RENDEZVOUS)
 		s->hooks.call_detach(s, se, c);
 	if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
 		session_learn(s, se, c->fn, h->fn);
-	c->state = CALL_LARGE;
+	c->state = CALL_RENDEZVOUS;
 	return true;
 }
 
@@ -395,24 +396,24 @@ void *call_place(struct shard *s, uint32_t slot, size_t len)
 	return s->config.place ? s->config.place(c->done, c->user, len) : NULL;
 }
 
-void call_end_large(struct shard *s, struct session *se, const struct shm_head *h, struct outcome *o)
+void call_complete_rendezvous(struct shard *s, struct session *se, const struct shm_head *h, struct completion *o)
 {
 	shard_own(s);
 	struct call *c = &s->calls[h->call];
-	must(c->gen == h->gen && c->session == se->index && c->state == CALL_LARGE);
-	struct ending ending = ending_of(c);
+	must(c->gen == h->gen && c->session == se->index && c->state == CALL_RENDEZVOUS);
+	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	if (o->status == FAR_OK && h->flags & HEAD_RREFS)
-		finish_rrefs(s, se, &ending, o);
+		finish_rrefs(s, se, &call_completion, o);
 	else
-		finish_apart(s, &ending, o);
+		finish_slow(s, &call_completion, o);
 }
 
-void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen)
+void call_request_sent(struct shard *s, uint32_t slot, uint32_t gen)
 {
 	struct call *c = &s->calls[slot];
-	if (c->gen == gen && c->state == CALL_LARGE)
+	if (c->gen == gen && c->state == CALL_RENDEZVOUS)
 		c->state = CALL_SENT;
 }
 
@@ -420,20 +421,21 @@ void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen)
  * the slot's next generation and the ring's credits stay true; the cancel makes that packet arrive soon. */
 static void end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
 {
-	if (unlikely(c->state == CALL_LARGE)) {
-		end_large_early(s, c, status,
-				status == FAR_TIMEOUT ? "the call's time-out passed" : "the call was cancelled here");
+	if (unlikely(c->state == CALL_RENDEZVOUS)) {
+		end_rendezvous_early(s, c, status,
+				     status == FAR_TIMEOUT ? "the call's time-out passed"
+							   : "the call was cancelled here");
 		return;
 	}
 	struct session *se = &s->sessions[c->session];
-	struct outcome o = {
+	struct completion o = {
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
 	timer_disarm(&s->call_wheel, &c->timer);
 	c->state = CALL_ENDED;
 	answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, c->retry ? HEAD_RETRY : 0);
-	struct ending ending = ending_of(c);
+	struct call_completion call_completion = completion_of(c);
 	features_call_ended(s, c);
-	finish_apart(s, &ending, &o);
+	finish_slow(s, &call_completion, &o);
 }
 
 void call_on_timer(struct shard *s, struct call *c)
@@ -446,7 +448,7 @@ static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *use
 {
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
-		if (!call_is(s, c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_LARGE))
+		if (!call_is(s, c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_RENDEZVOUS))
 			continue;
 		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 		return true;
@@ -472,22 +474,22 @@ bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const vo
 
 void call_gather_cancels(struct shard *s)
 {
-	struct call_cancel_note *note = atomic_exchange_explicit(&s->cancels, NULL, memory_order_acquire);
-	while (note) {
-		struct call_cancel_note *next = note->next;
-		note->next = s->cancels_taken;
-		s->cancels_taken = note;
-		note = next;
+	struct call_cancel_msg *msg = atomic_exchange_explicit(&s->cancels, NULL, memory_order_acquire);
+	while (msg) {
+		struct call_cancel_msg *next = msg->next;
+		msg->next = s->cancels_taken;
+		s->cancels_taken = msg;
+		msg = next;
 	}
 }
 
-static struct far_future *take_note(struct shard *s, call_done_fn **done)
+static struct far_future *take_cancel(struct shard *s, call_done_fn **done)
 {
-	struct call_cancel_note *note = s->cancels_taken;
-	struct far_future *f = note->future;
-	s->cancels_taken = note->next;
-	*done = note->done;
-	buf_unref(note->buf);
+	struct call_cancel_msg *msg = s->cancels_taken;
+	struct far_future *f = msg->future;
+	s->cancels_taken = msg->next;
+	*done = msg->done;
+	buf_unref(msg->buf);
 	return f;
 }
 
@@ -497,7 +499,7 @@ unsigned call_run_cancels(struct shard *s)
 	unsigned n = 0;
 	for (; s->cancels_taken; n++) {
 		call_done_fn *done;
-		struct far_future *f = take_note(s, &done);
+		struct far_future *f = take_cancel(s, &done);
 		call_cancel(s, done, f);
 		buf_unref(&f->head);
 	}
@@ -509,48 +511,48 @@ void call_drop_cancels(struct shard *s)
 	call_done_fn *done;
 	call_gather_cancels(s);
 	while (s->cancels_taken)
-		buf_unref(&take_note(s, &done)->head);
+		buf_unref(&take_cancel(s, &done)->head);
 }
 
-int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
+int call_submit_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
 {
-	struct far_buf *buf = buf_alloc(sizeof(struct call_cancel_note));
+	struct far_buf *buf = buf_alloc(sizeof(struct call_cancel_msg));
 	if (!buf)
 		return -ENOMEM;
-	struct call_cancel_note *note = buf_data(buf);
-	note->buf = buf;
-	note->done = done;
-	note->future = f;
+	struct call_cancel_msg *msg = buf_data(buf);
+	msg->buf = buf;
+	msg->done = done;
+	msg->future = f;
 	buf_ref(&f->head);
-	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
-	struct call_cancel_note *head = atomic_load_explicit(&s->cancels, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->producers, 1, memory_order_acquire);
+	struct call_cancel_msg *head = atomic_load_explicit(&s->cancels, memory_order_relaxed);
 	do
-		note->next = head;
-	while (!atomic_compare_exchange_weak_explicit(&s->cancels, &head, note, memory_order_release,
+		msg->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&s->cancels, &head, msg, memory_order_release,
 						      memory_order_relaxed));
-	shard_nudge(s);
-	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
+	shard_notify(s);
+	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
 	return 0;
 }
 
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
 	shard_own(s);
-	struct outcome o = {.status = status,
-			    .executed = MUTANT(EXECUTED_NO) ? FAR_EXECUTED_NO : FAR_EXECUTED_MAYBE,
-			    .origin = se ? (int16_t)se->worker : -1,
-			    .data = text,
-			    .len = strlen(text)};
+	struct completion o = {.status = status,
+			       .executed = MUTANT(EXECUTED_NO) ? FAR_EXECUTED_NO : FAR_EXECUTED_MAYBE,
+			       .origin = se ? (int16_t)se->worker : -1,
+			       .data = text,
+			       .len = strlen(text)};
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		struct call *c = &s->calls[slot];
 		if (c->state == CALL_FREE || (se && c->session != se->index))
 			continue;
 		bool due = c->state >= CALL_SENT;
-		struct ending ending = ending_of(c);
+		struct call_completion call_completion = completion_of(c);
 		timer_disarm(&s->call_wheel, &c->timer);
 		call_give(s, c);
 		if (due)
-			finish_apart(s, &ending, &o);
+			finish_slow(s, &call_completion, &o);
 	}
 }
 
@@ -558,14 +560,14 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 {
 	shard_own(s);
 	const char *outer = s->context.handler;
-	struct outcome o = {.status = status,
-			    .executed = FAR_EXECUTED_NO,
-			    .origin =
-				    status == FAR_PEER_LOST || status == FAR_UNREACHABLE ? (int16_t)start->worker : -1,
-			    .data = text,
-			    .len = strlen(text),
-			    .agent = s->config.agent,
-			    .app = start->app};
+	struct completion o = {.status = status,
+			       .executed = FAR_EXECUTED_NO,
+			       .origin = status == FAR_PEER_LOST || status == FAR_UNREACHABLE ? (int16_t)start->worker
+											      : -1,
+			       .data = text,
+			       .len = strlen(text),
+			       .agent = s->config.agent,
+			       .app = start->app};
 	s->context.handler = "a completion callback";
 	start->done(start->user, &o);
 	s->context.handler = outer;

@@ -10,9 +10,9 @@
 
 enum call_state {
 	CALL_FREE,
-	CALL_ENDED, /* `done` was called (deadline, cancel); the slot waits for the peer's last packet */
-	CALL_SENT,  /* the request is out, `done` is due */
-	CALL_LARGE  /* `done` is due; the request or the reply is under way in fragments */
+	CALL_ENDED,     /* `done` was called (deadline, cancel); the slot waits for the peer's last packet */
+	CALL_SENT,      /* the request is out, `done` is due */
+	CALL_RENDEZVOUS /* `done` is due; the request or the reply is under way in fragments */
 };
 
 /** A call slot, one line. Its number and `gen` travel in the request and return in the answer. Legal orders: FREE →
@@ -35,8 +35,8 @@ struct call {
 static_assert(sizeof(struct call) <= 64, "a call slot is one line");
 
 /** The cancel of a call, on its way to the shard. */
-struct call_cancel_note {
-	struct call_cancel_note *next;
+struct call_cancel_msg {
+	struct call_cancel_msg *next;
 	struct far_buf *buf; /* its memory */
 	call_done_fn *done;
 	struct far_future *future; /* a reference */
@@ -56,7 +56,7 @@ bool call_cancel(struct shard *s, call_done_fn *done, const void *user);
 /** The same for a call that is most likely in `slot`. */
 bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user);
 /** The same for the call that completes `f`, from any thread. 0 or -ENOMEM. */
-int call_post_cancel(struct shard *s, call_done_fn *done, struct far_future *f);
+int call_submit_cancel(struct shard *s, call_done_fn *done, struct far_future *f);
 /** Takes the cancels of other threads; they run when the calls before them have left the submission ring. */
 void call_gather_cancels(struct shard *s);
 unsigned call_run_cancels(struct shard *s);
@@ -73,13 +73,13 @@ uint64_t call_sweep_deadlines(struct shard *s, uint64_t now);
 /** The earliest deadline that is stored and not armed; TIME_NEVER: none. Slow: before a sleep only. */
 uint64_t call_next_deadline(const struct shard *s);
 /** A reply in fragments was announced: true if its call waits for it. */
-bool call_await_large(struct shard *s, struct session *se, const struct shm_head *h);
-/** The end of a call in CALL_LARGE. */
-void call_end_large(struct shard *s, struct session *se, const struct shm_head *h, struct outcome *o);
+bool call_await_rendezvous(struct shard *s, struct session *se, const struct shm_head *h);
+/** The end of a call in CALL_RENDEZVOUS. */
+void call_complete_rendezvous(struct shard *s, struct session *se, const struct shm_head *h, struct completion *o);
 /** Where the reply is to be written, as config.place. */
 void *call_place(struct shard *s, uint32_t slot, size_t len);
 /** Its request has been sent to the end. */
-void call_sent_whole(struct shard *s, uint32_t slot, uint32_t gen);
+void call_request_sent(struct shard *s, uint32_t slot, uint32_t gen);
 /** True if the call with completion done(user) is the one that its caller knows as wanted(whom). */
 static inline bool call_is(const struct shard *s, call_done_fn *done, const void *user, call_done_fn *wanted,
 			   const void *whom)
@@ -100,9 +100,9 @@ void call_unsent_error(struct shard *s, const struct call_start *start, int erro
 /* waiting.c: calls that wait for a credit, or whose session is not up yet */
 /** Copies a call with its payload, behind the first `offset` bytes of *buf or in *large: 0, -EMSGSIZE, -ENOMEM. */
 int waiting_copy(const struct shard *s, const struct call_start *start, size_t offset, struct far_buf **buf,
-		 struct far_buf **large, struct call_start *copy);
+		 struct far_buf **large_payload, struct call_start *copy);
 /** Frees the copy, but for `buf`. */
-void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large);
+void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large_payload);
 /** Changes the number of calls that are neither sent nor ended. */
 void waiting_count(struct shard *s, uint64_t n);
 /** Any thread: takes one of the session's limits.peer_waiting slots, or gives it back. false: all are taken. */
@@ -110,14 +110,14 @@ bool waiting_reserve(struct shard *s, uint32_t session);
 void waiting_unreserve(struct shard *s, uint32_t session);
 /** Any thread: puts a call into the submission ring, with a waiting slot for the case that it finds no room when it is
  * taken: so it never fails for lack of room. 0, -EAGAIN, -ENOMEM. */
-int waiting_hand_over(struct shard *s, const struct call_start *start);
-/** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Requests the session's set-up when it is CLOSED. With shard.place_held
- * the copy uses the waiting slot of that call, and clears the flag. */
+int waiting_submit(struct shard *s, const struct call_start *start);
+/** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Requests the session's set-up when it is CLOSED. With
+ * shard.waiting_slot_held the copy uses the waiting slot of that call, and clears the flag. */
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start);
 /** True if a call waits for room that returns without a packet: memory of the peer, a call slot. */
 bool waiting_stalled(const struct shard *s);
 /** Sends the waiting calls of a session that is up, in order, as far as there is room. Returns how many. */
-unsigned waiting_flush(struct shard *s, struct session *se);
+unsigned waiting_send(struct shard *s, struct session *se);
 /** Ends the one with this completion, CANCELLED, executed NO. false: there is none. */
 bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user);
 /** Ends all of them, executed NO. */

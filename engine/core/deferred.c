@@ -125,8 +125,8 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 			mark_gone(s, d);
 			return true;
 		}
-	for (uint32_t i = 0; i < se->parked_n; i++) {
-		struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_REQUESTS_MAX];
+	for (uint32_t i = 0; i < se->paused_n; i++) {
+		struct paused_request *p = &se->paused->ring[(se->paused_head + i) % FAR_SESSION_REQUESTS_MAX];
 		if (p->head.call == call && p->head.gen == gen && !p->cancelled) {
 			p->cancelled = true;
 			buf_unref(p->buf);
@@ -134,7 +134,7 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 			return true;
 		}
 	}
-	return se->has_large && s->hooks.request_cancel(s, se, call, gen);
+	return se->has_rendezvous && s->hooks.request_cancel(s, se, call, gen);
 }
 
 void deferred_all_gone(struct shard *s, struct session *se)
@@ -197,11 +197,11 @@ enum far_status deferred_finish(struct far_deferred *d)
 		(enum far_status)d->status == FAR_TOO_LARGE || (enum far_status)d->status == FAR_RESOURCE
 			? (enum far_status)d->status
 			: FAR_OK;
-	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
+	atomic_fetch_add_explicit(&s->producers, 1, memory_order_acquire);
 	if (atomic_exchange_explicit(&d->state, DEFERRED_ANSWERED, memory_order_acq_rel) == DEFERRED_GONE)
 		status = FAR_CANCELLED;
 	deferred_push(s, d);
-	shard_nudge(s);
-	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
+	shard_notify(s);
+	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
 	return status;
 }

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void dispatch_part(struct far_req *req)
+void dispatch_detach(struct far_req *req)
 {
 	struct far_deferred *d = req->record;
 	/* The shard may read the record of a blocking handler meanwhile. */
@@ -29,7 +29,7 @@ void dispatch_finish(struct far_req *req)
 {
 	struct far_deferred *d = req->record;
 	bool here = d->here;
-	dispatch_part(req);
+	dispatch_detach(req);
 	if (here)
 		d->shard->answered = d;
 	else
@@ -40,7 +40,7 @@ void dispatch_error(struct far_req *req, enum far_status status, enum far_execut
 		    const char *text, size_t len)
 {
 	if (unlikely(req->answer == ANSWER_ONEWAY)) { /* it has no caller */
-		counter_add(&req->shard->counters.posts_dropped, 1);
+		counter_add(&req->shard->counters.oneways_dropped, 1);
 		return;
 	}
 	if (req->record) {
@@ -59,7 +59,7 @@ __attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *r
 	char text[FAR_ERR_TEXT_MAX];
 	va_list args;
 	if (req->answer == ANSWER_ONEWAY) {
-		counter_add(&req->shard->counters.posts_dropped, 1);
+		counter_add(&req->shard->counters.oneways_dropped, 1);
 		return;
 	}
 	va_start(args, format);
@@ -83,7 +83,7 @@ __attribute__((noinline)) static void flush_to_record(struct far_req *req, enum 
 	dispatch_finish(req);
 }
 
-__attribute__((noinline, cold)) static void settle_large(struct far_req *req)
+__attribute__((noinline, cold)) static void settle_rendezvous(struct far_req *req)
 {
 	struct shm_head h = {.flags = req->hashed ? HEAD_HASHED : 0,
 			     .fn = req->hashed ? (uint16_t)req->fn->index : 0,
@@ -123,8 +123,8 @@ void dispatch_flush(struct far_req *req)
 		counter_add(&s->counters.replies_sent, 1);
 		counter_add(&s->counters.bytes_sent, req->len);
 		return;
-	case ANSWER_LARGE:
-		settle_large(req);
+	case ANSWER_RENDEZVOUS:
+		settle_rendezvous(req);
 		return;
 	default:
 		return;
@@ -226,7 +226,7 @@ static __attribute__((noinline, cold)) bool finish_arguments(struct far_req *req
 	const struct signature *sig = &req->fn->signature;
 	char text[FAR_ERR_TEXT_MAX];
 	if (!error && arguments_fit(sig, args, n)) {
-		enum far_status status = tree_decode(args, n, registry_knows_type, req->shard->registry, text);
+		enum far_status status = tree_decode(args, n, registry_has_type, req->shard->registry, text);
 		if (!status)
 			return true;
 		refuse(req, status, FAR_EXECUTED_NO, "%s: an argument holds %s", sig->name, text);
@@ -290,8 +290,8 @@ static inline void run_function(struct far_req *req, const struct function *fn, 
 		call_typed(req, body, len, &s->arena, &s->context.handler);
 }
 
-__attribute__((noinline)) static void run_typed_apart(struct far_req *req, const struct shm_head *h,
-						      const uint8_t *body, uint64_t len)
+__attribute__((noinline)) static void run_typed_slow(struct far_req *req, const struct shm_head *h, const uint8_t *body,
+						     uint64_t len)
 {
 	const struct function *fn =
 		h->flags & HEAD_HASHED ? find_hashed(req, body, &len) : registry_at(req->shard->registry, h->fn);
@@ -319,7 +319,7 @@ static void run_typed(struct far_req *req, const struct shm_head *h, const uint8
 	if (likely(fn != NULL))
 		run_function(req, fn, body, len);
 	else
-		run_typed_apart(req, h, body, len);
+		run_typed_slow(req, h, body, len);
 }
 
 static void run_message(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)

@@ -22,7 +22,7 @@ struct call;
 struct far_deferred;
 struct far_req;
 struct head_retry;
-struct nic_place;
+struct nic_placement;
 struct nic_pkt;
 struct session;
 struct shm_head;
@@ -71,7 +71,7 @@ struct feature_hooks {
 	/** Sends a reply in fragments: a reference of `buf` is taken. */
 	void (*reply_send)(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf,
 			   size_t len);
-	/** Drops the message of a call in CALL_LARGE, which is CALL_SENT again. */
+	/** Drops the message of a call in CALL_RENDEZVOUS, which is CALL_SENT again. */
 	enum call_progress (*call_detach)(struct shard *s, struct session *se, struct call *c);
 	/** Cancels a request that arrives, or a reply that has not begun to leave. false: there is none. */
 	bool (*request_cancel)(struct shard *s, struct session *se, uint32_t call, uint32_t gen);
@@ -80,10 +80,11 @@ struct feature_hooks {
 	void (*ready_drop)(struct shard *s, struct far_buf *ready);
 	/** A packet that is not about a call. true: it is kept, and is released by the feature. */
 	bool (*packet)(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
-	/** nic_place_fn of a session that is up and has_large. */
-	bool (*receive_place)(const struct session *se, const struct shm_head *h, uint64_t len, struct nic_place *out);
+	/** nic_placement_fn of a session that is up and has_rendezvous. */
+	bool (*receive_place)(const struct session *se, const struct shm_head *h, uint64_t len,
+			      struct nic_placement *out);
 	/** True if an acknowledgement of the peer is due, or a message between the two is under way: of a session that
-	 * has_large. */
+	 * has_rendezvous. */
 	bool (*session_owes)(const struct session *se);
 	/** Queues a one-way message that a thread has handed over. */
 	void (*oneway_queue)(struct shard *s, uint32_t worker, uint32_t shard, struct far_buf *message);
@@ -95,8 +96,8 @@ struct feature_hooks {
 
 	/** Reads a reply that holds references: o->tree, which is the caller's to give back, or the error in `o` and
 	 * `err`. */
-	void (*result_read)(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct outcome *o,
-			    struct far_err *err);
+	void (*result_read)(struct shard *s, struct session *se, const uint8_t *body, uint64_t len,
+			    struct completion *o, struct far_err *err);
 	/** True if a request with HEAD_NAMED reaches the worker that it is about: `life` is the session's. */
 	bool (*call_reaches)(const struct call_start *start, uint64_t life);
 	/** True if a call with this completion was made for a caller that knows it by `whom`. */

@@ -333,7 +333,7 @@ unsigned fiber_run_ready(struct shard *s)
 /* ---- waiting ---- */
 
 /* An open request outlives the burst as a record, whose deadline the wheel watches; an answered one is sent. */
-static int keep_request(struct fiber *fb)
+static int open_record(struct fiber *fb)
 {
 	struct far_req *req = &fb->req;
 	struct shard *s = fb->shard;
@@ -415,14 +415,14 @@ static void on_future(struct future_listener *l, struct far_future *f)
 		return;
 	}
 	/* The shard's end waits for the record, and then for the visitor. */
-	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
+	atomic_fetch_add_explicit(&s->producers, 1, memory_order_acquire);
 	struct fiber_wait *head = atomic_load_explicit(&s->resumed, memory_order_relaxed);
 	do
 		w->next = head;
 	while (!atomic_compare_exchange_weak_explicit(&s->resumed, &head, w, memory_order_release,
 						      memory_order_relaxed));
-	shard_nudge(s);
-	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
+	shard_notify(s);
+	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
 }
 
 unsigned fiber_take_resumed(struct shard *s)
@@ -455,7 +455,7 @@ static void leave(struct fiber *fb)
  * the shard. */
 static int wait_refused(struct fiber *fb)
 {
-	(void)keep_request(fb);
+	(void)open_record(fb);
 	make_ready(fb);
 	leave(fb);
 	return -ECANCELED;
@@ -480,7 +480,7 @@ int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until)
 {
 	if (unlikely(fb->cancelled))
 		return wait_refused(fb);
-	int error = keep_request(fb);
+	int error = open_record(fb);
 	if (unlikely(error))
 		return error;
 	struct fiber_wait *w = likely(!fb->stale) ? NULL : wait_again(fb, f), *listens = w;
@@ -502,7 +502,7 @@ int fiber_pause(struct fiber *fb, uint64_t ns)
 {
 	if (unlikely(fb->cancelled))
 		return wait_refused(fb);
-	int error = keep_request(fb);
+	int error = open_record(fb);
 	if (unlikely(error))
 		return error;
 	fb->wait = NULL;

@@ -15,7 +15,7 @@ enum head_type {
 	HEAD_ONEWAY,      /* run message `fn`; nothing goes back for it */
 	HEAD_CREDIT,      /* so many one-ways arrived (`time`, cumulative); body: struct head_units */
 	HEAD_ASK,         /* say CREDIT now */
-	HEAD_LARGE,       /* a REQUEST, ONEWAY or REPLY whose body comes in fragments; body: struct head_large */
+	HEAD_LARGE,       /* a REQUEST, ONEWAY or REPLY whose body comes in fragments; body: struct head_rendezvous */
 	HEAD_DATA,        /* the next fragment of lane `call`, life `gen`, from offset `time` on */
 	HEAD_GRANT,       /* the lane's bytes up to offset `time` may be sent; body: struct head_units */
 	HEAD_REFUSE,      /* nobody wants the lane's message any more; body: struct head_units */
@@ -38,17 +38,17 @@ enum head_flag {
 	HEAD_EXECUTED_SHIFT = 6, /* error, cancelled: enum far_executed in bits 6–7 */
 };
 
-enum large_kind { LARGE_REQUEST = 1, LARGE_ONEWAY, LARGE_REPLY };
+enum rendezvous_kind { RENDEZVOUS_REQUEST = 1, RENDEZVOUS_ONEWAY, RENDEZVOUS_REPLY };
 
 /** Body of HEAD_LARGE. Its head is the one that the whole message would have. */
-struct head_large {
+struct head_rendezvous {
 	uint64_t total; /* bytes of the message, at least 1 */
-	uint32_t lane;  /* [0, FAR_LARGE_LANES), free */
+	uint32_t lane;  /* [0, FAR_RENDEZVOUS_LANES), free */
 	uint32_t life;  /* of the lane, repeated by whatever is about it */
-	uint32_t kind;  /* enum large_kind */
+	uint32_t kind;  /* enum rendezvous_kind */
 	uint32_t reserved;
 };
-static_assert(sizeof(struct head_large) <= FAR_LINE_PAYLOAD, "an announcement is one line");
+static_assert(sizeof(struct head_rendezvous) <= FAR_LINE_PAYLOAD, "an announcement is one line");
 
 /** Body of CREDIT, GRANT and REFUSE: LARGE, DATA and ABORT packets that the receiver is done with, cumulative. */
 struct head_units {

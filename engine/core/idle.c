@@ -4,7 +4,7 @@
  * poller, or any thread that waits.
  *
  * Sleep pairs by full fences, twice: with the flush of peers through the queue's arm(), and with submissions of this
- * process through `asleep` (shard_nudge). Both sides write, fence, and read; in every order one sees the other.
+ * process through `asleep` (shard_notify). Both sides write, fence, and read; in every order one sees the other.
  */
 #include "core/shard.h"
 
@@ -84,14 +84,14 @@ static unsigned full_pass(struct shard *s)
 /* Arms everything that can wake the thread; then one more pass. false: it found something. */
 static bool go_to_sleep(struct shard *s)
 {
-	atomic_store_explicit(&s->driver.asleep, 1, memory_order_relaxed);
+	atomic_store_explicit(&s->progress.asleep, 1, memory_order_relaxed);
 	if (!MUTANT(SLEEP_UNARMED))
 		queues_arm(s);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with shard_nudge */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with shard_notify */
 	if (full_pass(s) == 0 && !s->ready_head)
 		return true;
 	queues_disarm(s);
-	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->progress.asleep, 0, memory_order_relaxed);
 	return false;
 }
 
@@ -108,7 +108,7 @@ static uint64_t next_wake(struct shard *s)
 	uint64_t nic = queues_deadline(s);
 	if (nic < next)
 		next = nic;
-	if (s->blocked_n != s->flushing_n || waiting_stalled(s) || s->unposted || s->send_stalled) {
+	if (s->backpressured_n != s->draining_n || waiting_stalled(s) || s->unsent_mails || s->send_stalled) {
 		uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 		next = soon < next ? soon : next;
 	}
@@ -124,7 +124,7 @@ void shard_sleep(struct shard *s, uint64_t until)
 	queues_wake_clear(s, queues_sleep(s, next < until ? next : until));
 	counter_add(&s->counters.wakeups, 1);
 	queues_disarm(s);
-	atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->progress.asleep, 0, memory_order_relaxed);
 	shard_run_timers(s, clock_now(s->config.clock));
 }
 
@@ -139,7 +139,7 @@ static void wake_up(struct shard *s, struct shard_turns *t)
 	shard_run_timers(s, clock_now(s->config.clock));
 }
 
-/* Sleeps as keeper_sleep() does, once nothing was found for long enough. Returns when the next turn is due. */
+/* Sleeps as poller_sleep() does, once nothing was found for long enough. Returns when the next turn is due. */
 static uint64_t turn_idle(struct shard *s, struct shard_turns *t)
 {
 	uint64_t now = clock_now(s->config.clock), patience = patience_of(s, false).sleep_ns, next;
@@ -202,9 +202,9 @@ static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t unti
 {
 	/* Read before the token: a wake from now on changes it, and the sleep below is refused. */
 	uint32_t state = atomic_load_explicit(&f->state, memory_order_acquire);
-	int place = driver_sleeper_add(&s->driver, &f->state);
-	bool token_free = !atomic_load_explicit(&s->driver.token, memory_order_seq_cst);
-	if (s->config.driver == FAR_DRIVER_OWN || !token_free || stopping(s)) {
+	int place = progress_sleeper_add(&s->progress, &f->state);
+	bool token_free = !atomic_load_explicit(&s->progress.token, memory_order_seq_cst);
+	if (s->config.progress == FAR_PROGRESS_DEDICATED || !token_free || stopping(s)) {
 		uint64_t limit = until;
 		if (place < 0) { /* no thread can hand over the token */
 			uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
@@ -212,7 +212,7 @@ static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t unti
 		}
 		future_sleep(f, state, limit);
 	}
-	driver_sleeper_remove(&s->driver, place);
+	progress_sleeper_remove(&s->progress, place);
 }
 
 /* The thread holds other shards, which no other thread polls meanwhile, and which its future may need. So it polls all
@@ -228,7 +228,7 @@ static void drive_all_until(struct shard *s, struct far_future *f, uint64_t unti
 				n += shard_pass(c->shard);
 				shard_idle(c->shard);
 			}
-		if (s->config.driver == FAR_DRIVER_SHARED && shard_enter(s)) {
+		if (s->config.progress == FAR_PROGRESS_SHARED && shard_enter(s)) {
 			n += shard_pass(s);
 			shard_leave(s);
 		}
@@ -269,7 +269,7 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 	if (unlikely(s->config.stepped))
 		return future_done(f) ? 0 : -EDEADLK;
 	while (!future_done(f) && clock_now(s->config.clock) < until) {
-		bool may_drive = s->config.driver == FAR_DRIVER_SHARED && !stopping(s);
+		bool may_drive = s->config.progress == FAR_PROGRESS_SHARED && !stopping(s);
 		if (may_drive && shard_enter(s)) {
 			drive_until(s, f, until, true);
 			shard_leave(s);
@@ -279,11 +279,11 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 		uint64_t give_up = clock_now(s->config.clock) + TAKE_OVER_NS;
 		bool taken = false;
 		if (may_drive)
-			atomic_fetch_add_explicit(&s->driver.want, 1, memory_order_relaxed);
+			atomic_fetch_add_explicit(&s->progress.want, 1, memory_order_relaxed);
 		while (!future_done(f) && !taken && clock_now(s->config.clock) < give_up)
-			taken = may_drive && !atomic_load_explicit(&s->driver.token, memory_order_relaxed);
+			taken = may_drive && !atomic_load_explicit(&s->progress.token, memory_order_relaxed);
 		if (may_drive)
-			atomic_fetch_sub_explicit(&s->driver.want, 1, memory_order_relaxed);
+			atomic_fetch_sub_explicit(&s->progress.want, 1, memory_order_relaxed);
 		if (!taken && !future_done(f))
 			sleep_on_future(s, f, until);
 	}
@@ -292,7 +292,7 @@ int shard_wait(struct shard *s, struct far_future *f, uint64_t until)
 
 /* ---- the shard's own thread ---- */
 
-static void keeper_own(struct shard *s)
+static void poller_dedicated(struct shard *s)
 {
 	struct idler idler = {0};
 	while (!shard_enter(s))
@@ -308,10 +308,10 @@ static void keeper_own(struct shard *s)
 
 /* Polls until a thread requests the token (false) or nothing has happened for a while (true). Holds the token
  * throughout. */
-static bool keeper_drive(struct shard *s)
+static bool poller_drive(struct shard *s)
 {
 	struct idler idler = {0};
-	while (!stopping(s) && !atomic_load_explicit(&s->driver.want, memory_order_relaxed)) {
+	while (!stopping(s) && !atomic_load_explicit(&s->progress.want, memory_order_relaxed)) {
 		if (shard_pass(s))
 			idler = (struct idler){0};
 		else if (idler_step(s, &idler, false))
@@ -322,7 +322,7 @@ static bool keeper_drive(struct shard *s)
 
 /* Sleeps without the token, armed: whoever takes it finds `armed` and says so (shard_enter). Returns which queues woke
  * it. */
-static uint32_t keeper_sleep(struct shard *s)
+static uint32_t poller_sleep(struct shard *s)
 {
 	if (!go_to_sleep(s)) {
 		shard_leave(s);
@@ -330,21 +330,21 @@ static uint32_t keeper_sleep(struct shard *s)
 	}
 	uint64_t next = next_wake(s);
 	s->armed = true;
-	atomic_store_explicit(&s->keeper_asleep, true, memory_order_relaxed);
+	atomic_store_explicit(&s->poller_asleep, true, memory_order_relaxed);
 	shard_leave(s);
 	uint32_t woke = queues_sleep(s, next);
-	atomic_store_explicit(&s->keeper_asleep, false, memory_order_relaxed);
+	atomic_store_explicit(&s->poller_asleep, false, memory_order_relaxed);
 	return woke;
 }
 
 /* true: a thread left work that only a polling thread does. */
-static bool keeper_nap(struct shard *s, uint64_t ns)
+static bool poller_nap(struct shard *s, uint64_t ns)
 {
-	return driver_nap(&s->driver, clock_now(s->config.clock) + ns);
+	return progress_poller_nap(&s->progress, clock_now(s->config.clock) + ns);
 }
 
 /* `called`: threads that do not wait may take the token again and again, each for a moment. */
-static bool keeper_enter(struct shard *s, bool called)
+static bool poller_enter(struct shard *s, bool called)
 {
 	if (shard_enter(s))
 		return true;
@@ -355,36 +355,36 @@ static bool keeper_enter(struct shard *s, bool called)
 	return false;
 }
 
-static void keeper_shared(struct shard *s)
+static void poller_shared(struct shard *s)
 {
-	struct driver *d = &s->driver;
+	struct progress *d = &s->progress;
 	uint64_t tick = TICK_MIN_NS;
 	unsigned same = 0;
 	bool slept = false, called = false;
 	uint32_t woke = 0;
 	while (!stopping(s)) {
-		if (keeper_enter(s, called)) {
+		if (poller_enter(s, called)) {
 			if (slept) {
 				queues_wake_clear(s, woke);
 				counter_add(&s->counters.wakeups, 1);
 				slept = false;
 			}
 			tick = TICK_MIN_NS;
-			if (keeper_drive(s)) {
-				woke = keeper_sleep(s);
+			if (poller_drive(s)) {
+				woke = poller_sleep(s);
 				slept = true;
 				continue;
 			}
 			shard_leave(s);
 		}
 		uint32_t epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
-		called = keeper_nap(s, tick);
+		called = poller_nap(s, tick);
 		if (called)
 			continue;
 		if (atomic_load_explicit(&d->epoch, memory_order_relaxed) == epoch &&
 		    atomic_load_explicit(&d->token, memory_order_relaxed)) {
 			if (++same == TICKS_TO_PARK) {
-				driver_park(d);
+				progress_park(d);
 				same = 0;
 			}
 			continue;
@@ -401,20 +401,20 @@ static void keeper_shared(struct shard *s)
 			}
 			epoch = atomic_load_explicit(&d->epoch, memory_order_relaxed);
 			tick = tick * 2 < TICK_MAX_NS ? tick * 2 : TICK_MAX_NS - 1;
-			called = keeper_nap(s, tick);
+			called = poller_nap(s, tick);
 		}
 	}
 }
 
-void *keeper_main(void *arg)
+void *poller_main(void *arg)
 {
 	struct shard *s = arg;
 	struct crash_stack stack;
 	crash_stack_take(&stack); /* without memory for it an overflow goes unreported */
-	if (s->config.driver == FAR_DRIVER_OWN)
-		keeper_own(s);
+	if (s->config.progress == FAR_PROGRESS_DEDICATED)
+		poller_dedicated(s);
 	else
-		keeper_shared(s);
+		poller_shared(s);
 	crash_stack_give(&stack);
 	return NULL;
 }

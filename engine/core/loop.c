@@ -27,7 +27,7 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 	if (unlikely(!pkt->head)) {
 		counter_add(&s->counters.packets_dropped, 1);
 		if (se)
-			session_poisoned(s, se);
+			session_protocol_error(s, se);
 		return;
 	}
 	memcpy(&h, pkt->head, sizeof h);
@@ -45,8 +45,8 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 	counter_add(&s->counters.bytes_received, pkt->body_len);
 	switch (h.type) {
 	case HEAD_REQUEST:
-		if (unlikely(se->blocked))
-			answer_park_request(s, se, &h, pkt);
+		if (unlikely(se->backpressured))
+			answer_pause_request(s, se, &h, pkt);
 		else
 			dispatch(s, se, &h, pkt->body, pkt->body_len, 0);
 		break;
@@ -120,7 +120,7 @@ static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t 
 		.ready = cell->ready ? cell->buf : NULL,
 	};
 	uint32_t session = session_index(s, cell->worker, cell->shard);
-	s->place_held = true; /* since waiting_hand_over() */
+	s->waiting_slot_held = true; /* since waiting_submit() */
 	int error = cell->deadline <= now ? -ETIME : shard_call(s, start);
 	if (unlikely(error == -EAGAIN)) /* memory of the peer, or slots: it waits as for a credit */
 		error = waiting_put(s, &s->sessions[session], start);
@@ -128,18 +128,18 @@ static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t 
 }
 
 /* The call has been started, or has ended: frees its waiting slot, unless it waits there. */
-static void give_place(struct shard *s, const struct submit_cell *cell)
+static void give_waiting_slot(struct shard *s, const struct submit_cell *cell)
 {
-	if (likely(s->place_held))
+	if (likely(s->waiting_slot_held))
 		waiting_unreserve(s, session_index(s, cell->worker, cell->shard));
-	s->place_held = false;
+	s->waiting_slot_held = false;
 }
 
 static void start_submitted(struct shard *s, const struct submit_cell *cell)
 {
 	struct call_start start;
 	int error = start_cell(s, cell, clock_now(s->config.clock), &start);
-	give_place(s, cell);
+	give_waiting_slot(s, cell);
 	if (unlikely(error == -ETIME))
 		call_unsent(s, &start, FAR_TIMEOUT, "the deadline passed before the call was sent");
 	else if (unlikely(error))
@@ -147,14 +147,14 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 }
 
 /* Of many sessions the next ones are not in the caches: they are fetched while those before them are served. */
-static inline void expect_submitted(const struct shard *s)
+static inline void prefetch_submitted(const struct shard *s)
 {
-	const struct submit_cell *cell = submit_ahead(&s->submit, 2 * SESSION_EXPECT);
+	const struct submit_cell *cell = submit_ahead(&s->submit, 2 * SESSION_PREFETCH_AHEAD);
 	if (cell)
-		session_expect(s, cell->worker, cell->shard);
-	cell = submit_ahead(&s->submit, SESSION_EXPECT);
+		session_set_info(s, cell->worker, cell->shard);
+	cell = submit_ahead(&s->submit, SESSION_PREFETCH_AHEAD);
 	if (cell)
-		session_expect_soon(s, cell->worker, cell->shard);
+		session_prefetch_queue(s, cell->worker, cell->shard);
 }
 
 static void submission_taken(struct shard *s, struct submit_cell *cell)
@@ -169,7 +169,7 @@ static unsigned take_submissions(struct shard *s)
 	struct submit_cell *cell;
 	unsigned n = 0;
 	while (n < FAR_BURST && (cell = submit_peek(&s->submit))) {
-		expect_submitted(s);
+		prefetch_submitted(s);
 		if (likely(cell->done))
 			start_submitted(s, cell);
 		else
@@ -189,10 +189,10 @@ unsigned shard_take_calls(struct shard *s)
 	for (; n < FAR_SUBMIT_SLOTS && (cell = submit_peek(&s->submit)); n++) {
 		/* One that ends here has a callback, and a one-way message that is dropped gives memory back. */
 		if (!cell->done || start_cell(s, cell, clock_now(s->config.clock), &start)) {
-			s->place_held = false; /* it keeps its waiting slot, too */
+			s->waiting_slot_held = false; /* it keeps its waiting slot, too */
 			break;
 		}
-		give_place(s, cell);
+		give_waiting_slot(s, cell);
 		submission_taken(s, cell);
 	}
 	return n;
@@ -206,13 +206,13 @@ static void take_older_submissions(struct shard *s)
 		take_submissions(s);
 }
 
-unsigned shard_take_errands(struct shard *s)
+unsigned shard_take_tasks(struct shard *s)
 {
 	shard_own(s);
 	unsigned n = 0;
-	struct shard_errand *e = atomic_exchange_explicit(&s->errands, NULL, memory_order_acquire), *in_order = NULL;
+	struct shard_task *e = atomic_exchange_explicit(&s->tasks, NULL, memory_order_acquire), *in_order = NULL;
 	while (e) {
-		struct shard_errand *next = e->next;
+		struct shard_task *next = e->next;
 		e->next = in_order;
 		in_order = e;
 		e = next;
@@ -222,7 +222,7 @@ unsigned shard_take_errands(struct shard *s)
 	while ((e = in_order)) {
 		in_order = e->next;
 		e->run(s, e);
-		atomic_fetch_sub_explicit(&s->errands_n, 1, memory_order_release); /* pairs with outstanding() */
+		atomic_fetch_sub_explicit(&s->tasks_n, 1, memory_order_release); /* pairs with outstanding() */
 		n++;
 	}
 	return n;
@@ -245,8 +245,8 @@ unsigned shard_take_mail(struct shard *s)
 	shard_own(s);
 	struct mail mail;
 	unsigned n = 0;
-	if (unlikely(s->unposted != NULL)) {
-		session_post_again(s);
+	if (unlikely(s->unsent_mails != NULL)) {
+		session_retry_mails(s);
 		if (s->undetached_n)
 			return 0;
 	}
@@ -294,12 +294,12 @@ unsigned shard_pass(struct shard *s)
 		n += deferred_drain(s);
 	if (unlikely(atomic_load_explicit(&s->resumed, memory_order_relaxed) != NULL))
 		n += fiber_take_resumed(s);
-	if (unlikely(atomic_load_explicit(&s->errands, memory_order_relaxed) != NULL))
-		n += shard_take_errands(s);
+	if (unlikely(atomic_load_explicit(&s->tasks, memory_order_relaxed) != NULL))
+		n += shard_take_tasks(s);
 	if (s->ready_head)
 		n += fiber_run_ready(s);
-	if (unlikely(s->blocked_n))
-		n += session_unblock(s);
+	if (unlikely(s->backpressured_n))
+		n += session_resume(s);
 	if (unlikely(s->poll_due))
 		n += features_poll(s);
 	if (unlikely(++s->passes % PASSES_PER_CLOCK == 0)) {

@@ -29,18 +29,18 @@ static bool peer_owes(void *ctx, uint32_t peer)
 	uint32_t session = peer < sq->peers_max ? sq->peer_session[peer] : 0;
 	const struct session *se = session ? &sq->shard->sessions[session - 1] : NULL;
 	/* A caller that died leaves handlers behind that are to be cancelled. */
-	return se && se->state == SESSION_UP && (session_owes(sq->shard, se) || se->open_n || se->parked_n);
+	return se && se->state == SESSION_UP && (session_owes(sq->shard, se) || se->open_n || se->paused_n);
 }
 
 /* nic_queue_ops.placing */
-static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_place *out)
+static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_placement *out)
 {
 	const struct shard_queue *sq = ctx;
 	uint32_t session = peer < sq->peers_max ? sq->peer_session[peer] : 0;
 	const struct session *se = session ? &sq->shard->sessions[session - 1] : NULL;
 	struct shm_head h;
 	memcpy(&h, head, sizeof h);
-	return h.type == HEAD_DATA && se && se->state == SESSION_UP && se->has_large &&
+	return h.type == HEAD_DATA && se && se->state == SESSION_UP && se->has_rendezvous &&
 	       sq->shard->hooks.receive_place(se, &h, len, out);
 }
 
@@ -59,10 +59,10 @@ bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)
 		s->queues_n = i + 1;
 		if (!sq->peer_session)
 			return false;
-		if (sq->ops->watch)
-			sq->ops->watch(sq->q, peer_owes, sq);
-		if (sq->ops->placing)
-			sq->ops->placing(sq->q, place, sq);
+		if (sq->ops->set_liveness_callback)
+			sq->ops->set_liveness_callback(sq->q, peer_owes, sq);
+		if (sq->ops->set_placement)
+			sq->ops->set_placement(sq->q, place, sq);
 	}
 	s->others_left = s->others_step = 1;
 	return true;

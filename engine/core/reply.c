@@ -39,7 +39,7 @@ void answer_fill_head(uint8_t *head, const struct far_req *req)
 void answer_no_room(struct shard *s, struct session *se)
 {
 	counter_add(&s->counters.packets_dropped, 1);
-	session_poisoned(s, se);
+	session_protocol_error(s, se);
 }
 
 /* A cancel is behind its request, what belongs to fragments behind what was said of them; ASK is behind what it asks
@@ -100,24 +100,24 @@ void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t 
 /* Queues the answer of a record until bulk memory returns. */
 static void block(struct shard *s, struct session *se, struct far_deferred *d)
 {
-	struct far_deferred **at = &se->blocked_head;
+	struct far_deferred **at = &se->backpressured_head;
 	d->next = NULL;
 	while (*at) /* at most FAR_SESSION_CALLS_MAX */
 		at = &(*at)->next;
 	*at = d;
-	if (!(se->blocked & SESSION_BLOCKED)) {
-		se->blocked |= SESSION_BLOCKED;
-		s->blocked_n++;
+	if (!(se->backpressured & SESSION_BACKPRESSURED)) {
+		se->backpressured |= SESSION_BACKPRESSURED;
+		s->backpressured_n++;
 	}
 }
 
-int answer_kept(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags)
+int answer_send_record(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags)
 {
 	const void *data = d->buf ? buf_data(d->buf) : NULL;
 	if (d->status != FAR_OK)
 		return send_now(s, se, HEAD_ERROR, flags | (unsigned)d->executed << HEAD_EXECUTED_SHIFT, d->status,
 				d->call, d->gen, (uint32_t)d->code, data, d->len);
-	if (unlikely(d->len > se->whole_max)) {
+	if (unlikely(d->len > se->eager_max)) {
 		struct shm_head h = {
 			.flags = (uint8_t)(flags | (d->hashed ? HEAD_HASHED : 0) | (d->rrefs ? HEAD_RREFS : 0)),
 			.fn = d->hashed ? (uint16_t)d->fn->index : 0,
@@ -154,7 +154,7 @@ size_t answer_no_memory(char text[FAR_ERR_TEXT_MAX], size_t len)
 int answer_now(const struct far_req *req, const void *data, size_t len)
 {
 	shard_own(req->shard);
-	if (unlikely(req->session->blocked & SESSION_BLOCKED))
+	if (unlikely(req->session->backpressured & SESSION_BACKPRESSURED))
 		return -ENOBUFS;
 	return send_now(req->shard, req->session, HEAD_REPLY, req->hashed ? HEAD_HASHED : 0,
 			req->hashed ? req->fn->index : 0, req->call, req->gen, 0, data, len);
@@ -170,9 +170,10 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 		 bool hashed, const void *data, size_t len)
 {
 	shard_own(s);
-	int error = se->blocked & SESSION_BLOCKED ? -ENOBUFS
-						  : send_now(s, se, HEAD_REPLY, hashed ? HEAD_HASHED : 0,
-							     hashed ? fn->index : 0, call, gen, 0, data, len);
+	int error = se->backpressured & SESSION_BACKPRESSURED
+			    ? -ENOBUFS
+			    : send_now(s, se, HEAD_REPLY, hashed ? HEAD_HASHED : 0, hashed ? fn->index : 0, call, gen,
+				       0, data, len);
 	if (likely(error == 0) || error == -EPIPE)
 		return;
 	if (unlikely(error == -ENOMEM)) {
@@ -206,11 +207,11 @@ void answer_deferred(struct shard *s, struct far_deferred *d)
 	int error = 0;
 	if (unlikely(d->features))
 		features_record_answered(s, d);
-	if (unlikely(se->blocked & SESSION_KEPT) && s->hooks.answer_hold(s, d))
+	if (unlikely(se->backpressured & SESSION_HELD) && s->hooks.answer_hold(s, d))
 		return;
 	if (!d->gone) {
 		timer_disarm(&s->wheel, &d->timer.timer);
-		error = se->blocked & SESSION_BLOCKED ? -ENOBUFS : answer_kept(s, se, d, 0);
+		error = se->backpressured & SESSION_BACKPRESSURED ? -ENOBUFS : answer_send_record(s, se, d, 0);
 	}
 	if (error == -ENOBUFS) {
 		block(s, se, d);
@@ -270,90 +271,90 @@ unsigned deferred_drain(struct shard *s)
 
 /* ---- blocked sessions ---- */
 
-static struct parked_request *parked_at(const struct session *se, uint32_t i)
+static struct paused_request *paused_at(const struct session *se, uint32_t i)
 {
-	return &se->parked->ring[(se->parked_head + i) % FAR_SESSION_REQUESTS_MAX];
+	return &se->paused->ring[(se->paused_head + i) % FAR_SESSION_REQUESTS_MAX];
 }
 
-static void parked_take(struct shard *s, struct session *se)
+static void paused_take(struct shard *s, struct session *se)
 {
-	struct parked_requests *r = s->parked_free;
+	struct paused_requests *r = s->paused_free;
 	if (r)
-		s->parked_free = r->next_free;
+		s->paused_free = r->next_free;
 	else
-		r = shard_pool_carve(&s->parked, sizeof *r);
-	se->parked = r;
-	se->parked_head = 0;
+		r = shard_pool_carve(&s->paused, sizeof *r);
+	se->paused = r;
+	se->paused_head = 0;
 }
 
-static void parked_give(struct shard *s, struct session *se)
+static void paused_give(struct shard *s, struct session *se)
 {
-	if (!se->parked)
+	if (!se->paused)
 		return;
-	se->parked->next_free = s->parked_free;
-	s->parked_free = se->parked;
-	se->parked = NULL;
+	se->paused->next_free = s->paused_free;
+	s->paused_free = se->paused;
+	se->paused = NULL;
 }
 
 /* The caller has the credits of cancelled requests again, so it may need their slots. */
-static void parked_compact(struct session *se)
+static void paused_compact(struct session *se)
 {
 	uint32_t kept = 0;
-	for (uint32_t i = 0; i < se->parked_n; i++) {
-		const struct parked_request *p = parked_at(se, i);
+	for (uint32_t i = 0; i < se->paused_n; i++) {
+		const struct paused_request *p = paused_at(se, i);
 		if (p->cancelled)
 			continue;
 		if (kept != i)
-			*parked_at(se, kept) = *p;
+			*paused_at(se, kept) = *p;
 		kept++;
 	}
-	se->parked_n = (uint8_t)kept;
+	se->paused_n = (uint8_t)kept;
 }
 
 /* A retransmitted request has no credit, and is sent again. */
-static bool parked_repeat(const struct shard *s, const struct session *se, const struct shm_head *h,
+static bool paused_repeat(const struct shard *s, const struct session *se, const struct shm_head *h,
 			  const struct nic_pkt *pkt)
 {
 	if (s->hooks.request_seen(se, pkt->body, pkt->body_len))
 		return true;
-	for (uint32_t i = 0; i < se->parked_n; i++) {
-		const struct parked_request *p = parked_at(se, i);
+	for (uint32_t i = 0; i < se->paused_n; i++) {
+		const struct paused_request *p = paused_at(se, i);
 		if (p->head.call == h->call && p->head.gen == h->gen)
 			return true;
 	}
 	return false;
 }
 
-void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
-		     uint64_t waited)
+void dispatch_checked(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		      uint64_t waited)
 {
 	shard_own(s);
-	if (unlikely(se->blocked & SESSION_KEPT))
+	if (unlikely(se->backpressured & SESSION_HELD))
 		s->hooks.request_hold(s, se, h, body, len, waited);
 	else
 		dispatch(s, se, h, body, len, waited);
 }
 
-void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+void answer_pause_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
 	shard_own(s);
-	if (!(se->blocked & SESSION_BLOCKED)) {
-		dispatch_slowly(s, se, h, pkt->body, pkt->body_len, 0);
+	if (!(se->backpressured & SESSION_BACKPRESSURED)) {
+		dispatch_checked(s, se, h, pkt->body, pkt->body_len, 0);
 		return;
 	}
-	if (unlikely(h->flags & HEAD_RETRY) && parked_repeat(s, se, h, pkt)) {
-		counter_add(&s->counters.requests_repeated, 1);
+	if (unlikely(h->flags & HEAD_RETRY) && paused_repeat(s, se, h, pkt)) {
+		counter_add(&s->counters.requests_duplicate, 1);
 		return;
 	}
-	if (se->parked_n == FAR_SESSION_REQUESTS_MAX)
-		parked_compact(se);
-	if (se->parked_n == FAR_SESSION_REQUESTS_MAX) { /* more than its credits allow */
+	if (se->paused_n == FAR_SESSION_REQUESTS_MAX)
+		paused_compact(se);
+	if (se->paused_n == FAR_SESSION_REQUESTS_MAX) { /* more than its credits allow */
 		answer_no_room(s, se);
 		return;
 	}
-	if (!se->parked)
-		parked_take(s, se);
-	struct parked_request *p = parked_at(se, se->parked_n);
+	if (!se->paused)
+		paused_take(s, se);
+	struct paused_request *p = paused_at(se, se->paused_n);
 	p->buf = NULL;
 	if (pkt->body_len > FAR_LINE_PAYLOAD && !(p->buf = buf_alloc(pkt->body_len))) {
 		static const char text[] = "the callee has no memory to keep the request";
@@ -368,54 +369,54 @@ void answer_park_request(struct shard *s, struct session *se, const struct shm_h
 	p->cancelled = false;
 	p->body_len = pkt->body_len;
 	p->arrived = clock_now(s->config.clock);
-	se->parked_n++;
+	se->paused_n++;
 }
 
-static void run_parked(struct shard *s, struct session *se)
+static void run_paused(struct shard *s, struct session *se)
 {
-	while (!(se->blocked & SESSION_BLOCKED) && se->parked_n && se->state == SESSION_UP) {
-		struct parked_request *p = &se->parked->ring[se->parked_head];
+	while (!(se->backpressured & SESSION_BACKPRESSURED) && se->paused_n && se->state == SESSION_UP) {
+		struct paused_request *p = &se->paused->ring[se->paused_head];
 		struct far_buf *buf = p->buf; /* *p may hold another request after the handler */
-		se->parked_head = (se->parked_head + 1) % FAR_SESSION_REQUESTS_MAX;
-		se->parked_n--;
+		se->paused_head = (se->paused_head + 1) % FAR_SESSION_REQUESTS_MAX;
+		se->paused_n--;
 		if (!p->cancelled)
-			dispatch_slowly(s, se, &p->head, buf ? buf_data(buf) : p->line, p->body_len,
-					clock_now(s->config.clock) - p->arrived);
+			dispatch_checked(s, se, &p->head, buf ? buf_data(buf) : p->line, p->body_len,
+					 clock_now(s->config.clock) - p->arrived);
 		buf_unref(buf);
 	}
-	if (se->parked_n == 0)
-		parked_give(s, se);
+	if (se->paused_n == 0)
+		paused_give(s, se);
 }
 
-static unsigned unblock(struct shard *s, struct session *se)
+static unsigned resume_session(struct shard *s, struct session *se)
 {
 	unsigned n = 0;
 	struct far_deferred *d;
-	while ((d = se->blocked_head)) {
-		int error = d->gone ? 0 : answer_kept(s, se, d, 0);
+	while ((d = se->backpressured_head)) {
+		int error = d->gone ? 0 : answer_send_record(s, se, d, 0);
 		if (error == -ENOBUFS)
 			return n;
 		if (unlikely(error == -EAGAIN))
 			answer_no_room(s, se);
 		if (unlikely(error == -ENOMEM))
 			answer_resource(s, se, d->call, d->gen, d->len);
-		se->blocked_head = d->next;
+		se->backpressured_head = d->next;
 		deferred_free(s, d);
 		n++;
 	}
-	se->blocked &= (uint8_t)~SESSION_BLOCKED;
-	s->blocked_n--;
-	run_parked(s, se);
+	se->backpressured &= (uint8_t)~SESSION_BACKPRESSURED;
+	s->backpressured_n--;
+	run_paused(s, se);
 	return n + 1;
 }
 
-unsigned answer_unblock(struct shard *s)
+unsigned answer_resume(struct shard *s)
 {
 	shard_own(s);
 	unsigned n = 0;
 	for (struct session *se = s->known; se; se = se->next_known)
-		if (se->blocked & SESSION_BLOCKED)
-			n += unblock(s, se);
+		if (se->backpressured & SESSION_BACKPRESSURED)
+			n += resume_session(s, se);
 	return n;
 }
 
@@ -423,18 +424,18 @@ void answer_drop_all(struct shard *s, struct session *se)
 {
 	shard_own(s);
 	struct far_deferred *d;
-	while ((d = se->blocked_head)) {
-		se->blocked_head = d->next;
+	while ((d = se->backpressured_head)) {
+		se->backpressured_head = d->next;
 		deferred_free(s, d);
 	}
-	if (se->blocked & SESSION_BLOCKED)
-		s->blocked_n--;
-	se->blocked = 0;
-	for (; se->parked_n; se->parked_n--) {
-		struct parked_request *p = &se->parked->ring[se->parked_head];
-		se->parked_head = (se->parked_head + 1) % FAR_SESSION_REQUESTS_MAX;
+	if (se->backpressured & SESSION_BACKPRESSURED)
+		s->backpressured_n--;
+	se->backpressured = 0;
+	for (; se->paused_n; se->paused_n--) {
+		struct paused_request *p = &se->paused->ring[se->paused_head];
+		se->paused_head = (se->paused_head + 1) % FAR_SESSION_REQUESTS_MAX;
 		buf_unref(p->buf);
 		p->buf = NULL;
 	}
-	parked_give(s, se);
+	paused_give(s, se);
 }

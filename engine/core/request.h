@@ -71,8 +71,8 @@ enum answer {
 	ANSWER_SCRATCH,
 	ANSWER_BUFFER,
 	ANSWER_DEFERRED,
-	ANSWER_LARGE, /* in a buffer, to be sent in fragments */
-	ANSWER_ONEWAY /* nobody awaits one */
+	ANSWER_RENDEZVOUS, /* in a buffer, to be sent in fragments */
+	ANSWER_ONEWAY      /* nobody awaits one */
 };
 
 /** A request while its handler runs. Lies where that is: on the stack of dispatch(), in the fiber, on the stack of the
@@ -103,7 +103,7 @@ struct private_body {
 };
 
 /** A request that arrived while its session's answers waited for memory. Bounded by the caller's credits. */
-struct parked_request {
+struct paused_request {
 	struct shm_head head;
 	bool cancelled;
 	struct far_buf *buf; /* body beyond a line: copied, so that the peer gets its memory back */

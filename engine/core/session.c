@@ -10,54 +10,54 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool post(struct shard *s, struct session *se, enum mail_type type)
+static bool send_mail(struct shard *s, struct session *se, enum mail_type type)
 {
 	struct mail mail = {
 		.type = type, .worker = se->worker, .shard = (uint8_t)se->shard, .peer = se->peer, .port = se->port};
 	return mailbox_put(&s->mail_out, &mail);
 }
 
-void session_post_again(struct shard *s)
+void session_retry_mails(struct shard *s)
 {
 	shard_own(s);
 	bool posted = false;
-	while (s->unposted) {
-		struct session *se = s->unposted;
+	while (s->unsent_mails) {
+		struct session *se = s->unsent_mails;
 		/* In the order of the types, in which a session sends them. */
-		for (unsigned type = 0; se->unposted; type++) {
-			if (!(se->unposted >> type & 1))
+		for (unsigned type = 0; se->unsent_mails; type++) {
+			if (!(se->unsent_mails >> type & 1))
 				continue;
-			if (!post(s, se, (enum mail_type)type))
+			if (!send_mail(s, se, (enum mail_type)type))
 				goto full;
-			se->unposted &= (uint8_t) ~(1u << type);
+			se->unsent_mails &= (uint8_t) ~(1u << type);
 			s->undetached_n -= type == MAIL_DETACHED;
 			posted = true;
 		}
-		s->unposted = se->next_unposted;
-		se->next_unposted = NULL;
+		s->unsent_mails = se->next_unsent;
+		se->next_unsent = NULL;
 	}
 full:
 	if (posted)
 		s->config.ctl_wake(s->config.ctl_ctx);
 }
 
-static void post_to_ctl(struct shard *s, enum mail_type type, struct session *se)
+static void mail_to_control(struct shard *s, enum mail_type type, struct session *se)
 {
-	if (!s->unposted && post(s, se, type)) {
+	if (!s->unsent_mails && send_mail(s, se, type)) {
 		s->config.ctl_wake(s->config.ctl_ctx);
 		return;
 	}
-	if (!se->unposted) {
-		struct session **at = &s->unposted;
+	if (!se->unsent_mails) {
+		struct session **at = &s->unsent_mails;
 		while (*at)
-			at = &(*at)->next_unposted;
+			at = &(*at)->next_unsent;
 		*at = se;
 	}
-	se->unposted |= (uint8_t)(1u << type);
+	se->unsent_mails |= (uint8_t)(1u << type);
 	s->undetached_n += type == MAIL_DETACHED;
 }
 
-void session_know(struct shard *s, struct session *se)
+void session_list_in(struct shard *s, struct session *se)
 {
 	shard_own(s);
 	if (se->known)
@@ -71,26 +71,26 @@ void session_know(struct shard *s, struct session *se)
 void session_connect(struct shard *s, struct session *se)
 {
 	shard_own(s);
-	session_know(s, se);
+	session_list_in(s, se);
 	se->state = SESSION_CONNECTING;
-	post_to_ctl(s, MAIL_CONNECT, se);
+	mail_to_control(s, MAIL_CONNECT, se);
 }
 
 bool session_owes(const struct shard *s, const struct session *se)
 {
-	return se->calls_active || (se->has_large && s->hooks.session_owes(se));
+	return se->calls_active || (se->has_rendezvous && s->hooks.session_owes(se));
 }
 
 void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there)
 {
 	session_functions(s, se)[local] = (uint16_t)(there + 1);
-	s->lives[se->worker].learned = true;
+	s->incarnations[se->worker].learned = true;
 }
 
 /* Another incarnation of the worker has other functions; the sessions of the one before have ended. */
-static void life_begins(struct shard *s, uint32_t worker, uint64_t incarnation)
+static void incarnation_begins(struct shard *s, uint32_t worker, uint64_t incarnation)
 {
-	struct worker_life *w = &s->lives[worker];
+	struct worker_incarnation *w = &s->incarnations[worker];
 	if (w->learned && w->incarnation != incarnation && !MUTANT(FUNCTIONS_KEPT))
 		memset(&s->functions[worker], 0, sizeof s->functions[worker]);
 	w->learned &= w->incarnation == incarnation;
@@ -109,28 +109,28 @@ static void session_open(struct shard *s, const struct mail *mail)
 	}
 	se->worker = mail->worker;
 	se->shard = mail->shard;
-	session_know(s, se);
+	session_list_in(s, se);
 	se->state = SESSION_UP;
 	se->peer = mail->peer;
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
-	se->poisoned = false;
-	if (se->life_open && se->incarnation != rref_life(se->worker, mail->incarnation))
+	se->protocol_error = false;
+	if (se->worker_alive && se->incarnation != rref_incarnation(se->worker, mail->incarnation))
 		features_worker_lost(s, se);
-	life_begins(s, se->worker, mail->incarnation);
-	se->incarnation = rref_life(se->worker, mail->incarnation);
-	se->life_open = true;
+	incarnation_begins(s, se->worker, mail->incarnation);
+	se->incarnation = rref_incarnation(se->worker, mail->incarnation);
+	se->worker_alive = true;
 	se->message_max = mail->message_bytes_max ? mail->message_bytes_max : FAR_MSG_BYTES_MAX;
-	se->whole_max = (uint32_t)(se->message_max < FAR_MSG_WHOLE_MAX ? se->message_max : FAR_MSG_WHOLE_MAX);
+	se->eager_max = (uint32_t)(se->message_max < FAR_MSG_EAGER_MAX ? se->message_max : FAR_MSG_EAGER_MAX);
 	features_session_up(s, se);
 	sq->peer_session[mail->peer] = index + 1;
 	sq->peers++;
 	if (se->port)
 		queues_touched(s, se->port);
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
-	se->blocked = s->hold_answers ? SESSION_KEPT : 0;
+	se->backpressured = s->hold_answers ? SESSION_HELD : 0;
 	if (!MUTANT(WAITING_KEPT) || !se->waiting)
-		waiting_flush(s, se);
+		waiting_send(s, se);
 	features_session_settled(s, se);
 }
 
@@ -163,7 +163,7 @@ static void session_lost(struct shard *s, struct session *se, const char *text)
 
 static void session_over(struct shard *s, struct session *se, const char *text)
 {
-	se->life_open = false;
+	se->worker_alive = false;
 	call_fail_all(s, se, FAR_PEER_LOST, text);
 	waiting_fail(s, se, FAR_PEER_LOST, text);
 	features_session_fail(s, se, FAR_PEER_LOST, text);
@@ -174,8 +174,9 @@ static void session_over(struct shard *s, struct session *se, const char *text)
  * port uses again. */
 static bool is_about(const struct session *se, const struct mail *mail)
 {
-	bool is_life = se->incarnation == rref_life(mail->worker, mail->incarnation) || MUTANT(STALE_MAIL);
-	return se->state == SESSION_UP && se->peer == mail->peer && is_life;
+	bool is_incarnation =
+		se->incarnation == rref_incarnation(mail->worker, mail->incarnation) || MUTANT(STALE_MAIL);
+	return se->state == SESSION_UP && se->peer == mail->peer && is_incarnation;
 }
 
 static void session_down(struct shard *s, const struct mail *mail)
@@ -192,17 +193,17 @@ static void session_down(struct shard *s, const struct mail *mail)
 	} while (n && ++passes < 4096);
 	if (se->state != SESSION_UP)
 		return;
-	nic_text_set(text, sizeof text, "connection to the worker lost: %s",
-		     mail->text[0] ? mail->text : "its process is gone");
+	text_set(text, sizeof text, "connection to the worker lost: %s",
+		 mail->text[0] ? mail->text : "its process is gone");
 	session_close(s, se);
 	if (mail->status == FAR_UNREACHABLE)
 		session_lost(s, se, text);
 	else
 		session_over(s, se, text);
 	features_session_down(s, se);
-	post_to_ctl(s, MAIL_DETACHED, se);
-	se->unposted &=
-		(uint8_t) ~(1u << MAIL_POISONED); /* else the control thread would apply it to the next session */
+	mail_to_control(s, MAIL_DETACHED, se);
+	se->unsent_mails &=
+		(uint8_t) ~(1u << MAIL_PROTOCOL_ERROR); /* else the control thread would apply it to the next session */
 }
 
 static void session_unreached(struct shard *s, const struct mail *mail)
@@ -210,26 +211,26 @@ static void session_unreached(struct shard *s, const struct mail *mail)
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	enum far_status status = (enum far_status)mail->status;
 	char text[MAIL_TEXT_MAX + 64];
-	bool over = status == FAR_PEER_LOST && se->life_open; /* what the sessions before left ends */
+	bool over = status == FAR_PEER_LOST && se->worker_alive; /* what the sessions before left ends */
 	if (se->state != SESSION_CONNECTING && !(over && se->state == SESSION_CLOSED))
 		return;
 	se->state = status == FAR_PEER_LOST ? SESSION_DEAD : SESSION_CLOSED;
-	se->life_open &= !over;
-	nic_text_set(text, sizeof text, "no session with worker %u, shard %u: %s", se->worker, (unsigned)se->shard,
-		     mail->text);
+	se->worker_alive &= !over;
+	text_set(text, sizeof text, "no session with worker %u, shard %u: %s", se->worker, (unsigned)se->shard,
+		 mail->text);
 	waiting_fail(s, se, status, text);
 	if (over)
 		features_worker_lost(s, se);
 }
 
-static void session_back(struct shard *s, const struct mail *mail)
+static void session_restarted(struct shard *s, const struct mail *mail)
 {
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	if (se->state == SESSION_DEAD && !s->stopped)
 		se->state = SESSION_CLOSED;
 }
 
-static void session_ask(struct shard *s, const struct mail *mail)
+static void session_request_credit(struct shard *s, const struct mail *mail)
 {
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
 	if (is_about(se, mail))
@@ -248,37 +249,37 @@ void session_on_mail(struct shard *s, const struct mail *mail)
 	case MAIL_PEER_DOWN:
 		session_down(s, mail);
 		break;
-	case MAIL_UNREACHED:
+	case MAIL_PEER_UNREACHABLE:
 		session_unreached(s, mail);
 		break;
 	case MAIL_PROBE:
-		session_ask(s, mail);
+		session_request_credit(s, mail);
 		break;
-	case MAIL_PEER_BACK:
-		session_back(s, mail);
+	case MAIL_PEER_RESTARTED:
+		session_restarted(s, mail);
 		break;
 	default:
 		break;
 	}
 }
 
-unsigned session_unblock(struct shard *s)
+unsigned session_resume(struct shard *s)
 {
 	shard_own(s);
-	unsigned n = answer_unblock(s);
+	unsigned n = answer_resume(s);
 	for (struct session *se = s->known; se; se = se->next_known)
-		if (se->flushing)
-			n += waiting_flush(s, se);
+		if (se->draining)
+			n += waiting_send(s, se);
 	return n;
 }
 
-void session_poisoned(struct shard *s, struct session *se)
+void session_protocol_error(struct shard *s, struct session *se)
 {
 	shard_own(s);
-	if (se->poisoned)
+	if (se->protocol_error)
 		return;
-	se->poisoned = true;
-	post_to_ctl(s, MAIL_POISONED, se);
+	se->protocol_error = true;
+	mail_to_control(s, MAIL_PROTOCOL_ERROR, se);
 }
 
 void session_close_all(struct shard *s)

@@ -120,15 +120,15 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->deferred_n = l->deferred;
 	s->sessions = shard_zeroed(sessions, sizeof *s->sessions);
 	s->functions = shard_zeroed(c->world, sizeof *s->functions);
-	s->lives = shard_zeroed(c->world, sizeof *s->lives);
+	s->incarnations = shard_zeroed(c->world, sizeof *s->incarnations);
 	s->calls = shard_zeroed(s->calls_n, sizeof *s->calls);
 	s->deferred = shard_zeroed(s->deferred_n, sizeof *s->deferred);
 	s->strings = shard_zeroed(1, FAR_STRINGS_BYTES_MAX);
-	s->posts_queued = shard_zeroed(sessions, sizeof *s->posts_queued);
+	s->oneways_queued = shard_zeroed(sessions, sizeof *s->oneways_queued);
 	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
-	       s->strings && s->posts_queued && s->calls_queued && s->functions && s->lives &&
-	       shard_pool_init(&s->parked, sessions, sizeof(struct parked_requests)) && features_init(s);
+	       s->strings && s->oneways_queued && s->calls_queued && s->functions && s->incarnations &&
+	       shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) && features_init(s);
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -166,14 +166,14 @@ void shard_destroy(struct shard *s)
 	call_drop_cancels(s);
 	shard_zeroed_free(s->sessions);
 	shard_zeroed_free(s->functions);
-	shard_zeroed_free(s->lives);
-	shard_pool_fini(&s->parked);
+	shard_zeroed_free(s->incarnations);
+	shard_pool_fini(&s->paused);
 	queues_free(s);
 	shard_zeroed_free(s->calls);
 	shard_zeroed_free(s->deferred);
 	shard_zeroed_free(s->strings);
 	features_fini(s);
-	shard_zeroed_free(s->posts_queued);
+	shard_zeroed_free(s->oneways_queued);
 	shard_zeroed_free(s->calls_queued);
 	shard_zeroed_free(s->submit.cells);
 	shard_zeroed_free(s->mail_in.slots);
@@ -190,13 +190,13 @@ static void context_push(struct shard *s)
 
 bool shard_enter(struct shard *s)
 {
-	if (!driver_try(&s->driver))
+	if (!progress_try(&s->progress))
 		return false;
 	context_push(s);
 	if (unlikely(s->armed)) {
 		s->armed = false;
 		queues_disarm(s);
-		atomic_store_explicit(&s->driver.asleep, 0, memory_order_relaxed);
+		atomic_store_explicit(&s->progress.asleep, 0, memory_order_relaxed);
 	}
 	return true;
 }
@@ -211,14 +211,14 @@ static void release(struct shard *s)
 			c = c->outer;
 		c->outer = s->context.outer;
 	}
-	driver_release(&s->driver);
+	progress_release(&s->progress);
 }
 
 static bool has_work(struct shard *s)
 {
 	return submit_peek(&s->submit) || atomic_load_explicit(&s->answers, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->resumed, memory_order_relaxed) ||
-	       atomic_load_explicit(&s->errands, memory_order_relaxed) ||
+	       atomic_load_explicit(&s->tasks, memory_order_relaxed) ||
 	       atomic_load_explicit(&s->cancels, memory_order_relaxed);
 }
 
@@ -237,11 +237,11 @@ void shard_leave(struct shard *s)
 		shard_flush(s);
 		/* It sleeps on a wake-up that is no longer armed. Repeated at every give-back until it has woken: the
 		 * write may be swallowed by a waiter that sleeps on the same descriptor. */
-		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)
+		if (unlikely(atomic_load_explicit(&s->poller_asleep, memory_order_relaxed)) && !s->armed)
 			shard_wake(s);
 		release(s);
 		/* A thread that found the token taken left its work in a ring and tried once more: either it saw the
-		 * token free, or we see its work. Pairs with the fence in shard_nudge(). */
+		 * token free, or we see its work. Pairs with the fence in shard_notify(). */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (likely(!has_work(s)) || !shard_enter(s))
 			return;
@@ -256,19 +256,19 @@ __attribute__((noinline)) static bool take_quietly(struct shard *s)
 	return s->ready_head || s->poll_idle || shard_has_cancels(s) || has_work(s) || (n && s->poll_due);
 }
 
-void shard_give(struct shard *s, bool left)
+void shard_leave_quietly(struct shard *s, bool left)
 {
 	shard_own(s);
 	for (;;) {
 		if (unlikely(s->ready_head || s->poll_idle || s->cancels_taken || has_work(s)))
 			left |= take_quietly(s);
 		shard_flush(s);
-		if (unlikely(atomic_load_explicit(&s->keeper_asleep, memory_order_relaxed)) && !s->armed)
+		if (unlikely(atomic_load_explicit(&s->poller_asleep, memory_order_relaxed)) && !s->armed)
 			shard_wake(s); /* as in shard_leave() */
 		release(s);
 		if (unlikely(left)) {
-			driver_call(&s->driver);         /* a locked exchange: it is the fence below, too */
-			if (unlikely(s->config.stepped)) /* it slept, and is not armed any more */
+			progress_wake_poller(&s->progress); /* a locked exchange: it is the fence below, too */
+			if (unlikely(s->config.stepped))    /* it slept, and is not armed any more */
 				shard_wake(s);
 			return;
 		}
@@ -318,28 +318,29 @@ const struct far_req *shard_request(void)
 	return NULL;
 }
 
-void shard_nudge(struct shard *s)
+void shard_notify(struct shard *s)
 {
 	if (shard_held(s))
 		return;
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with go_to_sleep() and with the fence in shard_leave() */
 	/* Once its poller is to end, the thread that has work for the shard may be the last to poll it. */
-	bool may_drive = s->config.driver == FAR_DRIVER_SHARED || atomic_load_explicit(&s->stop, memory_order_acquire);
+	bool may_drive =
+		s->config.progress == FAR_PROGRESS_SHARED || atomic_load_explicit(&s->stop, memory_order_acquire);
 	if (may_drive && shard_enter(s))
-		shard_give(s, false);
-	else if (atomic_load_explicit(&s->driver.asleep, memory_order_relaxed))
+		shard_leave_quietly(s, false);
+	else if (atomic_load_explicit(&s->progress.asleep, memory_order_relaxed))
 		shard_wake(s);
 }
 
-void shard_post(struct shard *s, struct shard_errand *errand)
+void shard_add_task(struct shard *s, struct shard_task *task)
 {
-	atomic_fetch_add_explicit(&s->visitors, 1, memory_order_acquire);
-	struct shard_errand *head = atomic_load_explicit(&s->errands, memory_order_relaxed);
-	atomic_fetch_add_explicit(&s->errands_n, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->producers, 1, memory_order_acquire);
+	struct shard_task *head = atomic_load_explicit(&s->tasks, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->tasks_n, 1, memory_order_relaxed);
 	do
-		errand->next = head;
-	while (!atomic_compare_exchange_weak_explicit(&s->errands, &head, errand, memory_order_release,
+		task->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&s->tasks, &head, task, memory_order_release,
 						      memory_order_relaxed));
-	shard_nudge(s);
-	atomic_fetch_sub_explicit(&s->visitors, 1, memory_order_release); /* pairs with fini_keeper */
+	shard_notify(s);
+	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
 }

@@ -32,21 +32,21 @@
 
 struct shard;
 struct call;
-struct call_cancel_note;
+struct call_cancel_msg;
 struct fiber;
 struct fiber_pool;
 struct fiber_wait;
 struct faults;
 struct rref_fork;
-struct rref_note;
+struct rref_msg;
 struct rref_open;
 struct rref_pins;
 struct rref_shard;
 
 /** A task of another thread for the shard: run once, in the next pass. The memory belongs to `run` from then on. */
-struct shard_errand {
-	struct shard_errand *next;
-	void (*run)(struct shard *s, struct shard_errand *errand);
+struct shard_task {
+	struct shard_task *next;
+	void (*run)(struct shard *s, struct shard_task *task);
 };
 
 /* ---- sessions ---- */
@@ -62,18 +62,18 @@ enum session_state {
 
 /** Reasons for which requests do not go straight to dispatch(). */
 enum session_block {
-	SESSION_BLOCKED = 1, /* answers wait for bulk memory: requests are queued meanwhile */
-	SESSION_KEPT = 2     /* answers may be held back (shard.hold_answers): each request gets a record */
+	SESSION_BACKPRESSURED = 1, /* answers wait for bulk memory: requests are queued meanwhile */
+	SESSION_HELD = 2           /* answers may be held back (shard.hold_answers): each request gets a record */
 };
 
 /** Queued requests of a session whose answers wait for memory. */
-struct parked_requests {
-	struct parked_requests *next_free;
-	struct parked_request ring[FAR_SESSION_REQUESTS_MAX];
+struct paused_requests {
+	struct paused_requests *next_free;
+	struct paused_request ring[FAR_SESSION_REQUESTS_MAX];
 };
 
 /** The present incarnation of a worker. */
-struct worker_life {
+struct worker_incarnation {
 	uint64_t incarnation;
 	bool learned; /* some entry of its struct worker_functions is set */
 };
@@ -98,13 +98,13 @@ struct waiting_call;
  */
 struct session {
 	alignas(64) uint8_t state; /* enum session_state */
-	uint8_t blocked;           /* bits of enum session_block */
-	uint8_t unposted;          /* mails that found the mailbox full: bits by enum mail_type */
-	bool poisoned : 1;         /* the peer broke the protocol, and the control thread was notified */
+	uint8_t backpressured;     /* bits of enum session_block */
+	uint8_t unsent_mails;      /* mails that found the mailbox full: bits by enum mail_type */
+	bool protocol_error : 1;   /* the peer broke the protocol, and the control thread was notified */
 	bool known : 1;            /* it is in shard.known */
-	bool has_large : 1;        /* `large` is not NULL */
-	bool flushing : 1;         /* it is up, and calls wait for room */
-	bool life_open : 1;        /* it was up with `incarnation`, which is not known to be lost */
+	bool has_rendezvous : 1;   /* `rendezvous` is not NULL */
+	bool draining : 1;         /* it is up, and calls wait for room */
+	bool worker_alive : 1;     /* it was up with `incarnation`, which is not known to be lost */
 	uint16_t calls_active;     /* call slots in use, [0, limits.peer_calls + 1]: a batch of control messages has a
 				      credit of its own */
 	uint16_t calls_max;  /* credits: limits.peer_calls; 0: not up, earlier calls wait, or calls are held back */
@@ -112,32 +112,32 @@ struct session {
 	uint32_t worker;     /* rank */
 	uint8_t shard;       /* of the worker */
 	uint8_t port;        /* index in shard.queues */
-	uint8_t parked_head; /* first queued request in `parked` */
-	uint8_t parked_n;    /* queued requests, [0, FAR_SESSION_REQUESTS_MAX] */
+	uint8_t paused_head; /* first queued request in `paused` */
+	uint8_t paused_n;    /* queued requests, [0, FAR_SESSION_REQUESTS_MAX] */
 	uint32_t index;      /* in shard.sessions */
 	struct nic_queue *q; /* the port's queue */
-	struct far_deferred *open;         /* records of open requests */
-	uint32_t whole_max;                /* bytes of the largest eager message: min(FAR_MSG_WHOLE_MAX, message_max) */
-	uint16_t open_n;                   /* records in `open` */
-	uint16_t waiting_n;                /* calls in `waiting`, [0, limits.peer_waiting] */
-	struct parked_requests *parked;    /* NULL: parked_n is 0 */
-	struct far_deferred *blocked_head; /* answers that wait for memory, oldest first */
+	struct far_deferred *open;      /* records of open requests */
+	uint32_t eager_max;             /* bytes of the largest eager message: min(FAR_MSG_EAGER_MAX, message_max) */
+	uint16_t open_n;                /* records in `open` */
+	uint16_t waiting_n;             /* calls in `waiting`, [0, limits.peer_waiting] */
+	struct paused_requests *paused; /* NULL: paused_n is 0 */
+	struct far_deferred *backpressured_head; /* answers that wait for memory, oldest first */
 
-	struct waiting_call *waiting;               /* oldest first */
-	struct session *next_known, *next_unposted; /* links of shard.known and of shard.unposted */
-	struct retry_caller *retry_caller;          /* of retry; NULL: no call of ours was to be repeated */
-	struct retry_callee *retry_callee;          /* of retry; NULL: no call of the peer's was to be repeated */
-	uint64_t message_max;                       /* bytes of the largest message that the peer takes */
-	struct large_peer *large;                   /* of rendezvous; NULL: no such message, no one-way message yet */
-	struct post *posts_early;                   /* of rendezvous: one-way messages that wait for the set-up */
+	struct waiting_call *waiting;             /* oldest first */
+	struct session *next_known, *next_unsent; /* links of shard.known and of shard.unposted */
+	struct retry_caller *retry_caller;        /* of retry; NULL: no call of ours was to be repeated */
+	struct retry_callee *retry_callee;        /* of retry; NULL: no call of the peer's was to be repeated */
+	uint64_t message_max;                     /* bytes of the largest message that the peer takes */
+	struct rendezvous_peer *rendezvous;       /* of rendezvous; NULL: no such message, no one-way message yet */
+	struct oneway *oneways_early;             /* of rendezvous: one-way messages that wait for the set-up */
 	/* Of references, as is the rest: forks of the peer here; results that the peer has not accepted; control
 	 * messages to send, and those that are sent and not answered. */
 	struct rref_fork *rref_forks;
 	struct rref_pins *rref_pins;
-	struct rref_note *notes, **notes_tail, *notes_out;
-	struct shard *home;            /* the session's shard, for the completion of those */
-	uint64_t incarnation;          /* rref_life() of the worker: of the session that is up, or was last */
-	struct rref_note *rref_recall; /* RECALL that is not answered; NULL: none */
+	struct rref_msg *msgs, **msgs_tail, *msgs_in_flight;
+	struct shard *home;           /* the session's shard, for the completion of those */
+	uint64_t incarnation;         /* rref_incarnation() of the worker: of the session that is up, or was last */
+	struct rref_msg *rref_recall; /* RECALL that is not answered; NULL: none */
 };
 
 static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
@@ -148,13 +148,13 @@ static_assert(offsetof(struct session, waiting) == 64, "a call touches one line 
 
 struct shard_counters {
 	_Atomic uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;
-	_Atomic uint64_t requests_received, replies_sent, replies_late, calls_repeated, requests_repeated;
+	_Atomic uint64_t requests_received, replies_sent, replies_late, calls_retried, requests_duplicate;
 	_Atomic uint64_t bytes_sent, bytes_received;
 	_Atomic uint64_t packets_dropped, busy_refusals, wakeups;
 	_Atomic uint64_t calls_ended, requests_active; /* slots given back: those in use are calls_sent - calls_ended */
 	_Atomic uint64_t calls_waiting;                /* for their session to be set up */
-	_Atomic uint64_t posts_sent, posts_received, posts_dropped;
-	_Atomic uint64_t large_sent, large_received, large_active;
+	_Atomic uint64_t oneways_sent, oneways_received, oneways_dropped;
+	_Atomic uint64_t rendezvous_sent, rendezvous_received, rendezvous_active;
 	/* One-way messages, fragments and messages in fragments: begun, and acknowledged or given up. A shutdown waits
 	 * until the two are equal. */
 	_Atomic uint64_t sends_begun, sends_ended;
@@ -181,8 +181,8 @@ static inline void counter_add_shared(_Atomic uint64_t *c, uint64_t n)
  * GRANT and a REFUSE in a lane's life, and lives begin and end with packets of that window (engine/PROTOCOL.md).
  */
 #define SHARD_RING_SLOTS                                                                                               \
-	(4u * FAR_SESSION_CALLS_MAX + 2u + FAR_POSTS_WINDOW + FAR_POSTS_WINDOW / FAR_POSTS_BATCH + 2u +                \
-	 2u * FAR_LARGE_UNITS + FAR_LARGE_UNITS + 2u * FAR_LARGE_LANES)
+	(4u * FAR_SESSION_CALLS_MAX + 2u + FAR_ONEWAYS_WINDOW + FAR_ONEWAYS_WINDOW / FAR_ONEWAYS_BATCH + 2u +          \
+	 2u * FAR_RENDEZVOUS_UNITS + FAR_RENDEZVOUS_UNITS + 2u * FAR_RENDEZVOUS_LANES)
 
 /** Bounds that the application may choose; 0: the default. <farcall/agent.h> has their ranges, base/limits.h the
  * reasons. */
@@ -204,7 +204,7 @@ struct shard_config {
 	const char *name; /* this worker's, for origins */
 	const struct clock_source *clock;
 	const struct registry *registry;
-	enum far_driver driver;
+	enum far_progress progress;
 	enum far_idle idle;
 	const struct shard_feature *const *features; /* NULL ends them */
 	_Atomic(struct blocking_pool *) *blocking;   /* of blocking handlers; made when the first is registered */
@@ -216,7 +216,7 @@ struct shard_config {
 	 * itself. */
 	void *(*place)(call_done_fn *done, void *user, size_t len);
 	/** Completes a future of the agent with the completion of its call. */
-	void (*complete)(struct far_future *f, const struct outcome *o);
+	void (*complete)(struct far_future *f, const struct completion *o);
 	/** Writes the name of a worker, of FAR_NAME_MAX bytes. */
 	void (*name_of)(const struct far_agent *agent, uint32_t rank, char *name);
 	uint32_t rank;
@@ -234,24 +234,25 @@ struct shard {
 	bool others_dirty;                  /* the other queues are to be flushed */
 	struct session *sessions;           /* by session_index() */
 	struct worker_functions *functions; /* by worker */
-	struct worker_life *lives;          /* by worker */
-	uint32_t world;                     /* workers of the group */
+	struct worker_incarnation *incarnations; /* by worker */
+	uint32_t world;                          /* workers of the group */
 	struct call *calls;
 	uint32_t calls_n;    /* slots */
 	uint32_t calls_used; /* slots [0, calls_used) were ever taken: the sweep reads these */
 	uint64_t sweep_at;   /* ns, when the next sweep is due */
 	uint32_t calls_free; /* slot + 1 of the first free one */
 	uint32_t passes;
-	uint32_t poll_due;     /* bits of the features that have something to do in the next pass */
-	uint32_t poll_idle;    /* bits of the features that have something to do when nothing else is */
-	uint32_t blocked_n;    /* sessions whose answers wait for memory, and sessions whose calls wait for room */
-	uint32_t flushing_n;   /* of those, the latter */
-	struct session *known; /* all sessions that were ever used */
-	_Atomic uint32_t *posts_queued; /* by session; any thread: one-way messages on the way to its queue, or in it */
+	uint32_t poll_due;        /* bits of the features that have something to do in the next pass */
+	uint32_t poll_idle;       /* bits of the features that have something to do when nothing else is */
+	uint32_t backpressured_n; /* sessions whose answers wait for memory, and sessions whose calls wait for room */
+	uint32_t draining_n;      /* of those, the latter */
+	struct session *known;    /* all sessions that were ever used */
+	_Atomic uint32_t
+		*oneways_queued;        /* by session; any thread: one-way messages on the way to its queue, or in it */
 	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`; whoever
 					 * adds one checks limits.peer_waiting first */
-	bool place_held;                /* the call that is being started counts in calls_queued: it was in the ring */
-	struct session *unposted;       /* sessions with mails that found the mailbox full, oldest first */
+	bool waiting_slot_held;         /* the call that is being started counts in calls_queued: it was in the ring */
+	struct session *unsent_mails;   /* sessions with mails that found the mailbox full, oldest first */
 	uint32_t undetached_n;          /* of these, with a MAIL_DETACHED: no session opens before it is sent */
 	uint64_t waiting_until;         /* ns, no deadline of a waiting call is earlier; TIME_NEVER: none */
 	uint64_t now;                   /* ns, last reading of the clock */
@@ -267,38 +268,37 @@ struct shard {
 	struct rref_shard *rrefs;
 	void *state[SHARD_FEATURES_MAX]; /* of features, by place */
 	bool hold_calls;                 /* a feature may hold calls back: no session has credits */
-	bool hold_answers;               /* likewise answers: sessions are marked SESSION_KEPT */
+	bool hold_answers;               /* likewise answers: sessions are marked SESSION_HELD */
 	uint32_t deferred_n;             /* records */
 	char *strings;                   /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct values_arena arena;       /* the same strings, and what else those arguments need */
 	struct shard_config config;
-	struct feature_hooks hooks; /* of config.features */
-	struct call_cancel_note
-		*cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
+	struct feature_hooks hooks;            /* of config.features */
+	struct call_cancel_msg *cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
 	bool armed; /* the queue's wake-up is armed and the poller sleeps on it, without holding the shard */
 	bool stopped;
 	bool send_stalled; /* a fragment found no bulk memory */
-	struct shard_pool parked;
-	struct parked_requests *parked_free;
+	struct shard_pool paused;
+	struct paused_requests *paused_free;
 	struct timer_wheel wheel;      /* of struct shard_timer */
 	struct timer_wheel call_wheel; /* of struct call, which has no room for a function: its slot is one line */
 
 	/* other threads */
 	_Atomic bool ask; /* somebody wants to know when everything has been acknowledged */
-	struct driver driver;
+	struct progress progress;
 	alignas(64) _Atomic(struct far_deferred *) answers; /* deferred answers, newest first; any thread pushes */
 	_Atomic(struct fiber_wait *) resumed;               /* waits that other threads ended, newest first */
 	_Atomic(struct fiber_pool *) fibers;                /* made when the first fiber handler is registered */
-	_Atomic(struct call_cancel_note *) cancels;         /* cancels of other threads, newest first */
-	_Atomic(struct shard_errand *) errands;             /* tasks of other threads, newest first */
-	_Atomic uint32_t errands_n;                         /* tasks in `errands` or running */
+	_Atomic(struct call_cancel_msg *) cancels;          /* cancels of other threads, newest first */
+	_Atomic(struct shard_task *) tasks;                 /* tasks of other threads, newest first */
+	_Atomic uint32_t tasks_n;                           /* tasks in `tasks` or running */
 	/* Fan-outs ever begun and ended; writers: any thread, the shard. The difference is under way or handed over. */
 	_Atomic uint32_t fanouts_begun, fanouts_ended;
 	/* One-way messages whose handlers have left the burst: a shutdown waits for them, since no caller does. */
 	_Atomic uint32_t oneways_n;
 	_Atomic bool stop;          /* the poller is to end */
-	_Atomic uint32_t visitors;  /* threads that are handing something over: the shard is not freed meanwhile */
-	_Atomic bool keeper_asleep; /* writer: the poller; set while it holds the shard, cleared when it has woken */
+	_Atomic uint32_t producers; /* threads that are handing something over: the shard is not freed meanwhile */
+	_Atomic bool poller_asleep; /* writer: the poller; set while it holds the shard, cleared when it has woken */
 	_Atomic uint32_t sessions_opened; /* ever; init waits for all of them */
 	struct mailbox mail_in, mail_out;
 	struct submit_ring submit;
@@ -321,7 +321,7 @@ void shard_leave(struct shard *s);
  * calls and answers that other threads handed over, and wakes the poller for the rest. `left`: there is some in any
  * case.
  */
-void shard_give(struct shard *s, bool left);
+void shard_leave_quietly(struct shard *s, bool left);
 const char *shard_find_handler(void);
 /** The identity of the calling thread: the address of its thread-local pointer. */
 uintptr_t shard_thread_mark(void);
@@ -330,14 +330,14 @@ struct fiber *shard_find_fiber(void);
 const struct far_req *shard_request(void);
 /** Any thread, after it put something into a ring of the shard: polls the shard, or wakes the thread that sleeps on it.
  * Runs nothing of the application on this thread. */
-void shard_nudge(struct shard *s);
+void shard_notify(struct shard *s);
 /** Any thread: a handler of a one-way message that is counted in `oneways_n` has returned. */
 static inline void oneway_ended(struct shard *s)
 {
 	atomic_fetch_sub_explicit(&s->oneways_n, 1, memory_order_release); /* pairs with outstanding() */
 }
 /** Any thread: hands over a task. */
-void shard_post(struct shard *s, struct shard_errand *errand);
+void shard_add_task(struct shard *s, struct shard_task *task);
 
 /** Any thread: wakes the thread that sleeps on the shard's queues. */
 static inline void shard_wake(struct shard *s)
@@ -359,7 +359,7 @@ static inline void shard_flush(struct shard *s)
 /** Mail of the control thread; one pass in 64 reads it. */
 unsigned shard_take_mail(struct shard *s);
 unsigned shard_take_cancels(struct shard *s);
-unsigned shard_take_errands(struct shard *s);
+unsigned shard_take_tasks(struct shard *s);
 /** Starts the calls that other threads handed over, in order, up to the first entry that cannot be started or is no
  * call. Runs nothing of the application. */
 unsigned shard_take_calls(struct shard *s);
@@ -406,7 +406,7 @@ void shard_sleep(struct shard *s, uint64_t until);
  */
 int shard_wait(struct shard *s, struct far_future *f, uint64_t until);
 /** Main function of the poller. */
-void *keeper_main(void *shard);
+void *poller_main(void *shard);
 
 /** State of a stepped shard between its turns. All zero at first. */
 struct shard_turns {
@@ -434,7 +434,7 @@ static inline uint64_t dispatch_limit(const struct far_req *req)
 /** Sends what the handler has answered so far, if it has. */
 void dispatch_flush(struct far_req *req);
 /** Detaches the request from its record: the owner of the record answers it. */
-void dispatch_part(struct far_req *req);
+void dispatch_detach(struct far_req *req);
 /** The same, and hands the record, which has the answer, to the shard. */
 void dispatch_finish(struct far_req *req);
 /** Answers with an error: through the record, or at once. */
@@ -445,9 +445,9 @@ const struct function *dispatch_find(struct far_req *req, const struct head_hash
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */
 void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited);
-/** The same for any session, SESSION_KEPT included. */
-void dispatch_slowly(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
-		     uint64_t waited);
+/** The same for any session, SESSION_HELD included. */
+void dispatch_checked(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		      uint64_t waited);
 
 /* reply.c */
 /** Sends an answer; on -ENOBUFS (no bulk memory now) keeps it and sends it later. Never fails: an answer that cannot be
@@ -468,15 +468,15 @@ void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t 
 /** Sends a record's answer, or keeps it until there is memory; then frees the record. */
 void answer_deferred(struct shard *s, struct far_deferred *d);
 /** Sends a record's answer: 0, -ENOBUFS, -EAGAIN, -EPIPE. */
-int answer_kept(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags);
+int answer_send_record(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags);
 /** Sends a packet that has a ring slot of its own: 0, or why not now. */
 int answer_packet(struct shard *s, struct session *se, const struct shm_head *h, const void *data, size_t len);
 /** The ring has no slot for an answer: the peer exceeds its credits, or returns none. Its session is taken down. */
 void answer_no_room(struct shard *s, struct session *se);
 void answer_fill_head(uint8_t *head, const struct far_req *req);
 /** Sends answers of backpressured sessions, then runs their queued requests. */
-unsigned answer_unblock(struct shard *s);
-void answer_park_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
+unsigned answer_resume(struct shard *s);
+void answer_pause_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
 void answer_drop_all(struct shard *s, struct session *se);
 
 /* deferred.c */
@@ -504,21 +504,21 @@ static inline uint32_t session_index(const struct shard *s, uint32_t worker, uin
 {
 	return shard * s->world + worker;
 }
-/** Prefetches the session of a coming call, 2 × SESSION_EXPECT calls ahead; and, half as many ahead, the queue's state
- * of its peer. */
-#define SESSION_EXPECT 4u
-static inline void session_expect(const struct shard *s, uint32_t worker, uint32_t shard)
+/** Prefetches the session of a coming call, 2 × SESSION_PREFETCH_AHEAD calls ahead; and, half as many ahead, the
+ * queue's state of its peer. */
+#define SESSION_PREFETCH_AHEAD 4u
+static inline void session_set_info(const struct shard *s, uint32_t worker, uint32_t shard)
 {
 	__builtin_prefetch(&s->sessions[session_index(s, worker, shard)], 1);
 }
-static inline void session_expect_soon(const struct shard *s, uint32_t worker, uint32_t shard)
+static inline void session_prefetch_queue(const struct shard *s, uint32_t worker, uint32_t shard)
 {
 	const struct session *se = &s->sessions[session_index(s, worker, shard)];
-	if (se->state == SESSION_UP && se->q->ops->expect)
-		se->q->ops->expect(se->q, se->peer);
+	if (se->state == SESSION_UP && se->q->ops->prefetch)
+		se->q->ops->prefetch(se->q, se->peer);
 }
 /** Puts it into shard.known; `worker` and `shard` are set. */
-void session_know(struct shard *s, struct session *se);
+void session_list_in(struct shard *s, struct session *se);
 /** Hands a packet to the session's queue, as its tx_commit(). */
 static inline int session_commit(struct shard *s, const struct session *se, struct nic_tx *tx)
 {
@@ -531,7 +531,7 @@ bool session_owes(const struct shard *s, const struct session *se);
 /** Requests its set-up of the control thread. */
 void session_connect(struct shard *s, struct session *se);
 /** Sends the mails that found the mailbox full. */
-void session_post_again(struct shard *s);
+void session_retry_mails(struct shard *s);
 /** By local function index: the index at the session's worker, + 1; 0: not known. */
 static inline uint16_t *session_functions(const struct shard *s, const struct session *se)
 {
@@ -545,9 +545,9 @@ void shard_pool_fini(struct shard_pool *pool);
 /** The next thing of the pool, which has one for each session. */
 void *shard_pool_carve(struct shard_pool *pool, size_t size);
 /** Sends answers and calls that wait for room. */
-unsigned session_unblock(struct shard *s);
+unsigned session_resume(struct shard *s);
 void session_on_mail(struct shard *s, const struct mail *mail);
-void session_poisoned(struct shard *s, struct session *se);
+void session_protocol_error(struct shard *s, struct session *se);
 void session_close_all(struct shard *s);
 
 /**

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Calls that wait for a credit of their session, or for its set-up. Shard thread, but for waiting_reserve(),
- * waiting_unreserve() and waiting_hand_over() (any thread).
+ * waiting_unreserve() and waiting_submit() (any thread).
  *
  * They are copies, in order of arrival, at most limits.peer_waiting with those in the submission ring, and hold no
  * call slot. While any waits, `calls_max` is 0, so that later calls queue up behind it.
@@ -34,20 +34,20 @@ void waiting_count(struct shard *s, uint64_t n)
 }
 
 int waiting_copy(const struct shard *s, const struct call_start *start, size_t offset, struct far_buf **buf,
-		 struct far_buf **large, struct call_start *copy)
+		 struct far_buf **large_payload, struct call_start *copy)
 {
-	if (start->len > FAR_MSG_WHOLE_MAX && !start->ready)
+	if (start->len > FAR_MSG_EAGER_MAX && !start->ready)
 		return -EMSGSIZE;
 	bool beside = start->ready || start->len <= PAYLOAD_BESIDE;
 	size_t len = start->ready ? 0 : start->len;
 	offset = (offset + 63) & ~(size_t)63;
 	*buf = buf_alloc(offset + (beside ? len : 0));
-	*large = beside || !*buf ? NULL : buf_alloc(start->len);
-	if (!*buf || (!beside && !*large)) {
+	*large_payload = beside || !*buf ? NULL : buf_alloc(start->len);
+	if (!*buf || (!beside && !*large_payload)) {
 		buf_unref(*buf);
 		return -ENOMEM;
 	}
-	uint8_t *payload = *large ? buf_data(*large) : (uint8_t *)buf_data(*buf) + offset;
+	uint8_t *payload = *large_payload ? buf_data(*large_payload) : (uint8_t *)buf_data(*buf) + offset;
 	*copy = *start;
 	copy->data = payload;
 	copy->write = NULL;
@@ -60,19 +60,19 @@ int waiting_copy(const struct shard *s, const struct call_start *start, size_t o
 	return 0;
 }
 
-void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large)
+void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large_payload)
 {
 	if (copy->ready)
 		s->hooks.ready_drop(s, copy->ready);
-	buf_unref(large);
+	buf_unref(large_payload);
 }
 
-static void set_flushing(struct shard *s, struct session *se, bool flushing)
+static void set_draining(struct shard *s, struct session *se, bool draining)
 {
-	uint32_t change = flushing == se->flushing ? 0 : flushing ? 1 : UINT32_MAX;
-	s->blocked_n += change;
-	s->flushing_n += change;
-	se->flushing = flushing;
+	uint32_t change = draining == se->draining ? 0 : draining ? 1 : UINT32_MAX;
+	s->backpressured_n += change;
+	s->draining_n += change;
+	se->draining = draining;
 }
 
 bool waiting_reserve(struct shard *s, uint32_t session)
@@ -91,7 +91,7 @@ void waiting_unreserve(struct shard *s, uint32_t session)
 	atomic_fetch_sub_explicit(&s->calls_queued[session], 1, memory_order_relaxed);
 }
 
-int waiting_hand_over(struct shard *s, const struct call_start *start)
+int waiting_submit(struct shard *s, const struct call_start *start)
 {
 	uint32_t session = session_index(s, start->worker, start->shard);
 	if (!waiting_reserve(s, session))
@@ -105,25 +105,25 @@ int waiting_hand_over(struct shard *s, const struct call_start *start)
 int waiting_put(struct shard *s, struct session *se, const struct call_start *start)
 {
 	shard_own(s);
-	struct far_buf *buf, *large;
+	struct far_buf *buf, *large_payload;
 	struct call_start copy;
 	uint32_t session = session_index(s, start->worker, start->shard);
-	if (!s->place_held && !waiting_reserve(s, session))
-		return start->len > FAR_MSG_WHOLE_MAX && !start->ready ? -EMSGSIZE : -EAGAIN;
-	int error = waiting_copy(s, start, sizeof(struct waiting_call), &buf, &large, &copy);
+	if (!s->waiting_slot_held && !waiting_reserve(s, session))
+		return start->len > FAR_MSG_EAGER_MAX && !start->ready ? -EMSGSIZE : -EAGAIN;
+	int error = waiting_copy(s, start, sizeof(struct waiting_call), &buf, &large_payload, &copy);
 	if (error) {
-		if (!s->place_held)
+		if (!s->waiting_slot_held)
 			waiting_unreserve(s, session);
 		return error;
 	}
-	s->place_held = false; /* the copy has it now */
+	s->waiting_slot_held = false; /* the copy has it now */
 	struct waiting_call *w = buf_data(buf);
-	*w = (struct waiting_call){.buf = buf, .payload = large, .start = copy};
+	*w = (struct waiting_call){.buf = buf, .payload = large_payload, .start = copy};
 	*(se->waiting ? &se->waiting->last->next : &se->waiting) = w;
 	se->waiting->last = w;
 	se->waiting_n++;
 	se->calls_max = 0;
-	set_flushing(s, se, se->state == SESSION_UP);
+	set_draining(s, se, se->state == SESSION_UP);
 	waiting_count(s, 1);
 	if (start->deadline < s->waiting_until)
 		s->waiting_until = start->deadline;
@@ -160,7 +160,7 @@ static void end(struct shard *s, struct waiting_call *w, enum far_status status,
 	done_with(s, w);
 }
 
-unsigned waiting_flush(struct shard *s, struct session *se)
+unsigned waiting_send(struct shard *s, struct session *se)
 {
 	shard_own(s);
 	unsigned n = 0;
@@ -184,15 +184,15 @@ unsigned waiting_flush(struct shard *s, struct session *se)
 		done_with(s, w);
 		n++;
 	}
-	set_flushing(s, se, se->waiting != NULL);
+	set_draining(s, se, se->waiting != NULL);
 	se->calls_max = se->waiting ? 0 : call_credits(s);
 	return n;
 }
 
 bool waiting_stalled(const struct shard *s)
 {
-	for (const struct session *se = s->flushing_n ? s->known : NULL; se; se = se->next_known)
-		if (se->flushing && se->calls_active < s->config.limits.peer_calls)
+	for (const struct session *se = s->draining_n ? s->known : NULL; se; se = se->next_known)
+		if (se->draining && se->calls_active < s->config.limits.peer_calls)
 			return true;
 	return false;
 }
@@ -227,7 +227,7 @@ void waiting_fail(struct shard *s, struct session *se, enum far_status status, c
 	struct waiting_call *w = se->waiting;
 	se->waiting = NULL;
 	se->waiting_n = 0;
-	set_flushing(s, se, false);
+	set_draining(s, se, false);
 	while (w) {
 		struct waiting_call *next = w->next;
 		end(s, w, status, text);

@@ -3,8 +3,11 @@
 #include "features/features.h"
 
 const struct shard_feature *const engine_features[] = {
-	[FEATURE_FAULTS] = &faults_feature,         [FEATURE_RETRY] = &retry_feature,
-	[FEATURE_REFERENCES] = &references_feature, [FEATURE_OBJECTS] = &objects_feature,
+	[FEATURE_FAULTS] = &faults_feature,
+	[FEATURE_RETRY] = &retry_feature,
+	[FEATURE_REFERENCES] = &references_feature,
+	[FEATURE_OBJECTS] = &objects_feature,
 	[FEATURE_FANOUT] = &fanout_feature,
-	[FEATURE_RENDEZVOUS] = &rendezvous_feature,         NULL,
+	[FEATURE_RENDEZVOUS] = &rendezvous_feature,
+	NULL,
 };

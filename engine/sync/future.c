@@ -199,7 +199,7 @@ void future_mark(struct far_future *f, uint32_t bits)
 }
 
 /* Sets status and state of a future whose bytes are written, and wakes its sleepers. Returns the former state. */
-static uint32_t publish(struct far_future *f, const struct outcome *o, enum far_status status, size_t len)
+static uint32_t publish(struct far_future *f, const struct completion *o, enum far_status status, size_t len)
 {
 	f->len = len;
 	f->status = (uint8_t)status;
@@ -216,7 +216,7 @@ static uint32_t publish(struct far_future *f, const struct outcome *o, enum far_
 	return old;
 }
 
-static uint32_t copy_and_publish(struct far_future *f, const struct outcome *o)
+static uint32_t copy_and_publish(struct far_future *f, const struct completion *o)
 {
 	enum far_status status = o->status;
 	size_t len = o->len;
@@ -229,7 +229,7 @@ static uint32_t copy_and_publish(struct far_future *f, const struct outcome *o)
 	} else if ((f->buf = buf_alloc(len))) {
 		memcpy(buf_data(f->buf), o->data, len);
 	} else {
-		struct outcome lost = *o;
+		struct completion lost = *o;
 		if (status == FAR_OK) {
 			status = FAR_RESOURCE;
 			lost.code = (int32_t)((len >> 20) + 1); /* MiB, printed in the error text */
@@ -239,13 +239,14 @@ static uint32_t copy_and_publish(struct far_future *f, const struct outcome *o)
 	return publish(f, o, status, len);
 }
 
-void future_complete(struct far_future *f, const struct outcome *o)
+void future_complete(struct far_future *f, const struct completion *o)
 {
 	if (unlikely(copy_and_publish(f, o) & FUTURE_LISTENED))
 		run_listeners(take_listeners(f, NULL));
 }
 
-void future_complete_in(struct future_listener *l, struct far_future *f, const struct outcome *o, struct far_buf *buf)
+void future_complete_in(struct future_listener *l, struct far_future *f, const struct completion *o,
+			struct far_buf *buf)
 {
 	uint32_t old;
 	if (buf) {
@@ -277,10 +278,10 @@ void future_sleep(struct far_future *f, uint32_t seen, uint64_t until)
 	futex_wait(&f->state, seen, until);
 }
 
-void future_nudge(_Atomic uint32_t *state)
+void future_wake(_Atomic uint32_t *state)
 {
 	FAR_HOOK("wake");
-	atomic_fetch_add_explicit(state, FUTURE_NUDGE, memory_order_acq_rel);
+	atomic_fetch_add_explicit(state, FUTURE_WAKE_UNIT, memory_order_acq_rel);
 	futex_wake(state, INT_MAX);
 }
 
@@ -299,7 +300,7 @@ void *future_inline(struct far_buf *b)
 static bool recycle_listened(struct far_future *f)
 {
 	if (!future_done(f)) {
-		static const struct outcome dropped = {.status = FAR_CANCELLED, .executed = FAR_EXECUTED_NO};
+		static const struct completion dropped = {.status = FAR_CANCELLED, .executed = FAR_EXECUTED_NO};
 		atomic_store_explicit(&f->head.refs, 1, memory_order_relaxed);
 		future_complete(f, &dropped);
 		buf_unref(&f->head);

@@ -51,7 +51,7 @@
 #define FUTURE_UNBOUNDED 64u
 #define FUTURE_FANOUT    128u
 #define FUTURE_DERIVED   256u
-#define FUTURE_NUDGE     512u
+#define FUTURE_WAKE_UNIT 512u
 #define FUTURE_INLINE    64u
 #define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns no memory */
 #define FUTURE_TREE      2 /* `code` of a value whose bytes are the root of the tree in `buf` (value/tree.h) */
@@ -98,7 +98,7 @@ struct far_future {
 static_assert(sizeof(struct far_future) == 128, "a future is two lines: its state, and a small result");
 
 /** How a call ended: the shard passes it to the call's `done`. `data` is valid during that call only. */
-struct outcome {
+struct completion {
 	enum far_status status;
 	enum far_executed executed;
 	int32_t code;
@@ -132,14 +132,15 @@ uint32_t future_used(void);
 void future_reset(struct far_future *f);
 
 /** Completes the future, once. Copies the bytes of `o`; drops no reference. */
-void future_complete(struct far_future *f, const struct outcome *o);
+void future_complete(struct far_future *f, const struct completion *o);
 
 /**
  * Completes the future from inside listener `l` (NULL: outside of one). The future's own listeners run after `l`
  * returns and before the listeners that follow `l`, so a chain of futures of any length takes no stack. With `buf`
  * the o->len bytes are there already, and the reference of `buf` passes to the future.
  */
-void future_complete_in(struct future_listener *l, struct far_future *f, const struct outcome *o, struct far_buf *buf);
+void future_complete_in(struct future_listener *l, struct far_future *f, const struct completion *o,
+			struct far_buf *buf);
 
 /** Claims the right to complete the future: true for the first caller, false for all others. */
 bool future_claim(struct far_future *f);
@@ -166,7 +167,7 @@ static inline bool future_done(const struct far_future *f)
 void future_sleep(struct far_future *f, uint32_t seen, uint64_t until);
 
 /** Ends the sleeps on the state word of a future without completing it. The future may have been recycled meanwhile. */
-void future_nudge(_Atomic uint32_t *state);
+void future_wake(_Atomic uint32_t *state);
 
 /** Bytes of a done future's result or error text. */
 const void *future_bytes(const struct far_future *f);

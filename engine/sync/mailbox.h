@@ -23,16 +23,17 @@ enum mail_type {
 			   reply with MAIL_DETACHED. Status UNREACHABLE: the worker is still a member, and the next call
 			   requests a session; any other: the worker is lost. Ignored if the session is of another
 			   incarnation */
-	MAIL_UNREACHED, /* worker, shard, status, text: the set-up requested by MAIL_CONNECT failed. PEER_LOST: the
-			   worker is lost; sent also when a former session left state at the shard */
-	MAIL_PROBE,     /* worker, shard, peer, incarnation: send a packet to the peer, so that its silence is noticed
-			 */
-	MAIL_PEER_BACK, /* worker, shard: a new incarnation of the worker has joined; the next call requests a session
-			 */
+	MAIL_PEER_UNREACHABLE, /* worker, shard, status, text: the set-up requested by MAIL_CONNECT failed. PEER_LOST:
+			   the worker is lost; sent also when a former session left state at the shard */
+	MAIL_PROBE, /* worker, shard, peer, incarnation: send a packet to the peer, so that its silence is noticed
+		     */
+	MAIL_PEER_RESTARTED, /* worker, shard: a new incarnation of the worker has joined; the next call requests a
+			      * session
+			      */
 	/* shard → control thread */
-	MAIL_CONNECT,  /* worker, shard: set up a session; reply: MAIL_PEER_UP or MAIL_UNREACHED */
-	MAIL_POISONED, /* worker, shard, peer: the peer violated the protocol; end its sessions */
-	MAIL_DETACHED  /* worker, shard, peer: the shard has released the NIC handle; it may be dropped */
+	MAIL_CONNECT,        /* worker, shard: set up a session; reply: MAIL_PEER_UP or MAIL_PEER_UNREACHABLE */
+	MAIL_PROTOCOL_ERROR, /* worker, shard, peer: the peer violated the protocol; end its sessions */
+	MAIL_DETACHED        /* worker, shard, peer: the shard has released the NIC handle; it may be dropped */
 };
 
 static_assert(MAIL_DETACHED < 8, "a shard keeps what it could not post in a byte, a bit for each type");

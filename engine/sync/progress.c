@@ -6,27 +6,27 @@
 #include "sync/futex.h"
 #include "sync/future.h"
 
-static void wake_one_sleeper(struct driver *p)
+static void wake_one_sleeper(struct progress *p)
 {
 	for (unsigned i = 0; i < FAR_SLEEPERS_MAX; i++) {
 		_Atomic uint32_t *state = atomic_load_explicit(&p->sleepers[i], memory_order_acquire);
 		if (state) {
-			future_nudge(state);
+			future_wake(state);
 			return;
 		}
 	}
 }
 
-void driver_release(struct driver *p)
+void progress_release(struct progress *p)
 {
-	atomic_store_explicit(&p->token, 0, memory_order_seq_cst); /* pairs with driver_sleeper_add, driver_park */
+	atomic_store_explicit(&p->token, 0, memory_order_seq_cst); /* pairs with progress_sleeper_add, progress_park */
 	if (atomic_load_explicit(&p->sleepers_n, memory_order_seq_cst))
 		wake_one_sleeper(p);
 	if (atomic_load_explicit(&p->parked, memory_order_seq_cst))
-		driver_unpark(p);
+		progress_unpark(p);
 }
 
-int driver_sleeper_add(struct driver *p, _Atomic uint32_t *state)
+int progress_sleeper_add(struct progress *p, _Atomic uint32_t *state)
 {
 	for (int i = 0; i < (int)FAR_SLEEPERS_MAX; i++) {
 		_Atomic uint32_t *none = NULL;
@@ -40,7 +40,7 @@ int driver_sleeper_add(struct driver *p, _Atomic uint32_t *state)
 	return -1;
 }
 
-void driver_sleeper_remove(struct driver *p, int index)
+void progress_sleeper_remove(struct progress *p, int index)
 {
 	if (index < 0)
 		return;
@@ -51,7 +51,7 @@ void driver_sleeper_remove(struct driver *p, int index)
 		wake_one_sleeper(p);
 }
 
-void driver_park(struct driver *p)
+void progress_park(struct progress *p)
 {
 	atomic_store_explicit(&p->parked, 1, memory_order_seq_cst);
 	if (!atomic_load_explicit(&p->token, memory_order_seq_cst)) {
@@ -62,20 +62,20 @@ void driver_park(struct driver *p)
 		futex_wait(&p->parked, 1, TIME_NEVER);
 }
 
-void driver_unpark(struct driver *p)
+void progress_unpark(struct progress *p)
 {
 	atomic_store_explicit(&p->parked, 0, memory_order_release);
 	futex_wake(&p->parked, 1);
 }
 
-void driver_call(struct driver *p)
+void progress_wake_poller(struct progress *p)
 {
 	/* Already set: no wake-up is needed, since the poller clears it before it checks for work, and has not yet. */
-	if (!atomic_exchange_explicit(&p->left, 1, memory_order_seq_cst)) /* pairs with driver_nap() */
+	if (!atomic_exchange_explicit(&p->left, 1, memory_order_seq_cst)) /* pairs with progress_poller_nap() */
 		futex_wake(&p->left, 1);
 }
 
-bool driver_nap(struct driver *p, uint64_t until)
+bool progress_poller_nap(struct progress *p, uint64_t until)
 {
 	futex_wait(&p->left, 0, until);
 	return atomic_exchange_explicit(&p->left, 0, memory_order_seq_cst);

@@ -2,7 +2,7 @@
 /**
  * Progress token: the thread that holds it may run the shard. Application threads take it to make calls and to wait
  * for them. The shard's own thread, the poller, takes it when no other thread makes progress, or holds it until
- * shutdown (FAR_DRIVER_OWN).
+ * shutdown (FAR_PROGRESS_DEDICATED).
  *
  * A thread that waits without the token registers its future's state word in `sleepers` and sleeps on it. A release of
  * the token wakes one sleeper. Release: store token (seq_cst), then load sleepers and parked. Going to sleep: register
@@ -19,16 +19,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct driver {
-	alignas(64) _Atomic uint32_t token; /* 1: held, 0: free. Writers: any thread by driver_try(), then the holder */
-	_Atomic uint32_t epoch;             /* times the token was taken; unchanged: no other thread makes progress.
-					     * Writer: holder */
-	_Atomic uint32_t want;              /* threads that wait for the poller to release the token. Any thread */
-	_Atomic uint32_t asleep;            /* 1: the shard is not polled; a submission must write the wake_fd. Writer:
-					     * holder */
-	_Atomic uint32_t parked;            /* 1: the poller sleeps on this word until the token is released. Set by the
-					     * poller, cleared by the releasing thread */
-	_Atomic uint32_t sleepers_n;        /* used entries of `sleepers` */
+struct progress {
+	alignas(64) _Atomic uint32_t
+		token;               /* 1: held, 0: free. Writers: any thread by progress_try(), then the holder */
+	_Atomic uint32_t epoch;      /* times the token was taken; unchanged: no other thread makes progress.
+				      * Writer: holder */
+	_Atomic uint32_t want;       /* threads that wait for the poller to release the token. Any thread */
+	_Atomic uint32_t asleep;     /* 1: the shard is not polled; a submission must write the wake_fd. Writer:
+				      * holder */
+	_Atomic uint32_t parked;     /* 1: the poller sleeps on this word until the token is released. Set by the
+				      * poller, cleared by the releasing thread */
+	_Atomic uint32_t sleepers_n; /* used entries of `sleepers` */
 	/** 1: a thread left work that only a poll or a waiting thread does. The poller naps on this word. Any thread
 	 * sets it after its release of the token; the poller clears it, then checks for work. */
 	_Atomic uint32_t left;
@@ -38,7 +39,7 @@ struct driver {
 /* ---- Any thread ---- */
 
 /** Takes the token if it is free; does not wait. */
-static inline bool driver_try(struct driver *p)
+static inline bool progress_try(struct progress *p)
 {
 	uint32_t free = 0;
 	if (atomic_load_explicit(&p->token, memory_order_relaxed) ||
@@ -50,25 +51,26 @@ static inline bool driver_try(struct driver *p)
 }
 
 /** Adds a state word to the sleepers: its index, or −1 when the list is full. */
-int driver_sleeper_add(struct driver *p, _Atomic uint32_t *state);
+int progress_sleeper_add(struct progress *p, _Atomic uint32_t *state);
 /** Removes the entry of that index (−1: no-op), and wakes another sleeper if the token is free. */
-void driver_sleeper_remove(struct driver *p, int index);
+void progress_sleeper_remove(struct progress *p, int index);
 
 /** Wakes a parked poller, whether the token is free or not (shutdown). */
-void driver_unpark(struct driver *p);
+void progress_unpark(struct progress *p);
 /** Ends the poller's nap, or makes its next nap return at once. The caller does not hold the token. */
-void driver_call(struct driver *p);
+void progress_wake_poller(struct progress *p);
 
 /* ---- The holder of the token ---- */
 
 /** Releases the token and wakes a thread that waits for it. */
-void driver_release(struct driver *p);
+void progress_release(struct progress *p);
 
 /* ---- The poller ---- */
 
 /** Sleeps until the token is released; returns at once if it is free. */
-void driver_park(struct driver *p);
-/** Sleeps until driver_call() or the absolute time `until` in ns. true: driver_call() was called since the last nap. */
-bool driver_nap(struct driver *p, uint64_t until);
+void progress_park(struct progress *p);
+/** Sleeps until progress_wake_poller() or the absolute time `until` in ns. true: progress_wake_poller() was called
+ * since the last nap. */
+bool progress_poller_nap(struct progress *p, uint64_t until);
 
 #endif

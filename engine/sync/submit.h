@@ -21,7 +21,7 @@
 
 #define SUBMIT_INLINE 48u
 
-typedef void call_done_fn(void *user, const struct outcome *outcome);
+typedef void call_done_fn(void *user, const struct completion *completion);
 
 /** The arguments of one call, whether the calling thread holds the shard or submits through the ring. */
 struct call_start {
@@ -39,7 +39,7 @@ struct call_start {
 	size_t len;         /* bytes of the payload */
 	void (*write)(const void *data, void *dst, size_t len); /* writes the payload in place; NULL: copy `data` */
 	struct far_buf
-		*ready; /* not NULL: holds a struct large_out (without `done`: a struct post) instead of `data` */
+		*ready; /* not NULL: holds a struct rendezvous_out (without `done`: a struct post) instead of `data` */
 };
 
 /* Completes an initialiser on the fast path, so that it names every field: gcc clears a partly initialised structure by

@@ -48,7 +48,7 @@ struct far_future *countdown_alloc(struct shard *shard, uint32_t left, bool fail
 
 void countdown_step(struct future_listener *l, struct far_future *countdown, const struct far_future *f)
 {
-	static const struct outcome done = {.status = FAR_OK, .executed = FAR_EXECUTED_NO};
+	static const struct completion done = {.status = FAR_OK, .executed = FAR_EXECUTED_NO};
 	struct countdown *c = countdown_of(countdown);
 	bool last = f && f->status != FAR_OK && c->fail_fast;
 	FAR_HOOK("countdown: fetch_sub left");

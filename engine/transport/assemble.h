@@ -8,17 +8,17 @@
 #include <string.h>
 
 /** Fields of a MESSAGE packet, copied out of it. */
-struct link_fragment {
+struct transport_span {
 	uint32_t number; /* of the packet */
 	uint32_t first;  /* of the message's first packet */
 	uint32_t length; /* of the message, bytes */
-	uint32_t offset; /* of this packet's bytes; with WIRE_LOOSE of small messages, see there */
+	uint32_t offset; /* of this packet's bytes; with WIRE_UNORDERED of small messages, see there */
 	uint32_t len;    /* of this packet's bytes */
 	const uint8_t *bytes;
 };
 
 /** Converts the call header to that of nic.h. */
-static inline void link_head_read(const struct wire_head *h, struct shm_head *out)
+static inline void transport_head_read(const struct wire_head *h, struct shm_head *out)
 {
 	uint64_t time = be64_get(h->time);
 	out->type = h->type;
@@ -32,25 +32,25 @@ static inline void link_head_read(const struct wire_head *h, struct shm_head *ou
 	out->reserved = be32_get(h->reserved);
 }
 
-/** Checks the first message of a WIRE_BATCH packet, and that others follow. link_batch_next() checks those. */
-static inline bool link_batch_sane(const struct link_fragment *f, unsigned marks)
+/** Checks the first message of a WIRE_BATCH packet, and that others follow. transport_batch_next() checks those. */
+static inline bool transport_batch_valid(const struct transport_span *f, unsigned marks)
 {
-	return f->number == f->first && (f->offset == 0 || marks & WIRE_LOOSE) && f->length < f->len &&
-	       f->len <= LINK_BATCH_BYTES && !(marks & WIRE_PIECE);
+	return f->number == f->first && (f->offset == 0 || marks & WIRE_UNORDERED) && f->length < f->len &&
+	       f->len <= TRANSPORT_BATCH_BYTES && !(marks & WIRE_FRAGMENT);
 }
 
 /** Reads the next message of such a packet. 1: `head` is filled, and its bytes are the `len` before b->at. 0: no more.
  * -1: malformed. */
-static inline int link_batch_next(struct link_batch *b, struct shm_head *head, uint32_t *len)
+static inline int transport_batch_next(struct transport_batch *b, struct shm_head *head, uint32_t *len)
 {
 	struct wire_sub s;
-	uint32_t sub = link_batch_sub(b->at);
+	uint32_t sub = transport_batch_sub(b->at);
 	if (b->at == b->end)
 		return 0;
 	if (sub + sizeof s > b->end)
 		return -1;
 	memcpy(&s, b->bytes + sub, sizeof s);
-	uint32_t length = be32_get(s.length), at = link_batch_body(sub, length);
+	uint32_t length = be32_get(s.length), at = transport_batch_body(sub, length);
 	if (length > b->end || at > b->end - length)
 		return -1;
 	uint64_t time = be64_get(s.time);
@@ -71,8 +71,9 @@ static inline int link_batch_next(struct link_batch *b, struct shm_head *head, u
 /* ---- assemble.c ---- */
 
 /** Processes a MESSAGE packet that cannot be delivered in place. */
-void link_assemble(struct link_queue *q, struct link_peer *p, const struct wire_head *h, const struct link_fragment *f);
+void transport_reassemble(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+			  const struct transport_span *f);
 /** Ends the connection of a peer that violates the protocol. */
-void link_broken(struct link_queue *q, struct link_peer *p);
+void transport_protocol_error(struct transport_queue *q, struct transport_peer *p);
 
 #endif

@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define same(what, count, found) link_audit_same(a, NULL, what, count, found)
-#define fits(condition, what)    link_audit_fits(a, NULL, condition, what)
+#define same(what, count, found) transport_audit_same(a, NULL, what, count, found)
+#define fits(condition, what)    transport_audit_fits(a, NULL, condition, what)
 
-void link_audit_say(struct link_auditor *a, const struct link_peer *p, const char *format, ...)
+void transport_audit_printf(struct transport_auditor *a, const struct transport_peer *p, const char *format, ...)
 {
 	char text[256];
 	va_list args;
@@ -24,40 +24,40 @@ void link_audit_say(struct link_auditor *a, const struct link_peer *p, const cha
 	a->report(a->ctx, text);
 }
 
-void link_audit_same(struct link_auditor *a, const struct link_peer *p, const char *what, uint64_t count,
-		     uint64_t found)
+void transport_audit_same(struct transport_auditor *a, const struct transport_peer *p, const char *what, uint64_t count,
+			  uint64_t found)
 {
 	if (count != found)
-		link_audit_say(a, p, "%s: counted %" PRIu64 ", found %" PRIu64, what, count, found);
+		transport_audit_printf(a, p, "%s: counted %" PRIu64 ", found %" PRIu64, what, count, found);
 }
 
-void link_audit_fits(struct link_auditor *a, const struct link_peer *p, bool fits, const char *what)
+void transport_audit_fits(struct transport_auditor *a, const struct transport_peer *p, bool fits, const char *what)
 {
 	if (!fits)
-		link_audit_say(a, p, "%s", what);
+		transport_audit_printf(a, p, "%s", what);
 }
 
 /* ---- sets and messages ---- */
 
-static void audit_sets(struct link_auditor *a)
+static void audit_sets(struct transport_auditor *a)
 {
-	const struct link_queue *q = a->q;
+	const struct transport_queue *q = a->q;
 	uint32_t idle = 0;
-	for (const struct link_rings *r = q->rings_free; r && idle <= q->rings_carved; r = r->next_free, idle++) {
+	for (const struct transport_rings *r = q->rings_free; r && idle <= q->rings_carved; r = r->next_free, idle++) {
 		fits(!r->peer, "a free set has a peer");
-		fits(link_rings_are_new(r), "a free set is not as a new one");
+		fits(transport_rings_are_new(r), "a free set is not as a new one");
 	}
 	same("sets that are taken", q->rings_n, a->rings_n);
 	same("sets that were ever used", q->rings_carved, a->rings_n + idle);
 }
 
-static void audit_messages(struct link_auditor *a)
+static void audit_messages(struct transport_auditor *a)
 {
-	const struct link_queue *q = a->q;
+	const struct transport_queue *q = a->q;
 	uint32_t out_free = 0, in_free = 0;
-	for (const struct link_message *m = q->out_free; m && out_free <= q->carved; m = m->next)
+	for (const struct transport_message *m = q->out_free; m && out_free <= q->carved; m = m->next)
 		out_free++;
-	for (const struct link_message *m = q->free; m && in_free <= q->free_n; m = m->next)
+	for (const struct transport_message *m = q->free; m && in_free <= q->free_n; m = m->next)
 		in_free++;
 	same("free messages of those that arrive", q->free_n, in_free);
 	/* Loopback messages are delivered as they are, and the engine may hold some. */
@@ -67,31 +67,31 @@ static void audit_messages(struct link_auditor *a)
 		same("messages to be sent that were ever used", q->carved, out_free + a->out_n);
 }
 
-static void audit_ready(struct link_auditor *a)
+static void audit_ready(struct transport_auditor *a)
 {
-	const struct link_queue *q = a->q;
-	struct link_message *const *end = &q->ready_first;
+	const struct transport_queue *q = a->q;
+	struct transport_message *const *end = &q->ready_first;
 	uint64_t bytes = a->in_bytes + q->handed_bytes;
 	for (; *end; end = &(*end)->next) {
-		const struct link_peer *p = (*end)->peer;
+		const struct transport_peer *p = (*end)->peer;
 		bytes += (*end)->own ? (*end)->charged : 0;
 		fits(p && q->peers[p->index] == p, "a whole message is of a peer that is gone");
 	}
 	fits(q->ready_last == end, "the list of whole messages ends elsewhere");
-	for (const struct link_message *m = q->burst; m; m = m->next)
+	for (const struct transport_message *m = q->burst; m; m = m->next)
 		bytes += m->own ? m->charged : 0;
 	same("bytes of messages that arrived", q->in_bytes, bytes);
-	fits(q->in_bytes <= FAR_LINK_IN_BYTES, "more bytes of messages have arrived than may");
+	fits(q->in_bytes <= FAR_TRANSPORT_IN_BYTES, "more bytes of messages have arrived than may");
 }
 
 /* ---- lists of peers ---- */
 
-static void audit_backlog(struct link_auditor *a)
+static void audit_backlog(struct transport_auditor *a)
 {
-	const struct link_queue *q = a->q;
-	const struct link_peer *last = NULL;
+	const struct transport_queue *q = a->q;
+	const struct transport_peer *last = NULL;
 	uint32_t n = 0;
-	for (const struct link_peer *p = q->backlog_first; p && p->rings && n <= a->backlogged_n; n++) {
+	for (const struct transport_peer *p = q->backlog_first; p && p->rings && n <= a->backlogged_n; n++) {
 		fits(p->backlogged, "the backlog has a peer that is not marked as in it");
 		last = p;
 		p = p->rings->next_backlog;
@@ -100,15 +100,15 @@ static void audit_backlog(struct link_auditor *a)
 	fits(q->backlog_last == last, "the backlog ends elsewhere");
 }
 
-static void audit_owing(struct link_auditor *a)
+static void audit_owing(struct transport_auditor *a)
 {
-	const struct link_queue *q = a->q;
+	const struct transport_queue *q = a->q;
 	uint32_t n = 0;
 	uint64_t at = 0;
-	bool sorted = q->owing_n <= FAR_LINK_PEERS_MAX;
-	for (uint32_t i = 0; sorted && i < q->owing_n; i++) {
-		const struct link_owing *o = &q->owing[(q->owing_first + i) % FAR_LINK_PEERS_MAX];
-		n += link_audit_owed(o->peer) && o->at == o->peer->ack_at;
+	bool sorted = q->delayed_n <= FAR_TRANSPORT_PEERS_MAX;
+	for (uint32_t i = 0; sorted && i < q->delayed_n; i++) {
+		const struct transport_delayed_ack *o = &q->delayed[(q->delayed_first + i) % FAR_TRANSPORT_PEERS_MAX];
+		n += transport_audit_delayed_ack(o->peer) && o->at == o->peer->ack_at;
 		sorted = o->at >= at;
 		at = o->at;
 	}
@@ -116,14 +116,14 @@ static void audit_owing(struct link_auditor *a)
 	fits(n >= a->owed_n, "an acknowledgement is owed, and nobody sends it");
 }
 
-static void audit_peer_lists(struct link_auditor *a)
+static void audit_peer_lists(struct transport_auditor *a)
 {
-	const struct link_queue *q = a->q;
+	const struct transport_queue *q = a->q;
 	bool ours = true, awake = true;
 	same("active peers", q->actives_n, a->active_n);
 	same("peers that are to be acknowledged", q->acks_n, a->acks_n);
 	same("peers that are to be kicked", q->kicks_n, a->kicks_n);
-	same("peers that go by other paths", q->abroad_n, a->abroad_n);
+	same("peers that go by other paths", q->failed_over_n, a->failed_over_n);
 	for (uint32_t i = 0; i < q->actives_n; i++)
 		ours &= q->actives[i]->active;
 	for (uint32_t i = 0; i < q->acks_n; i++)
@@ -131,7 +131,7 @@ static void audit_peer_lists(struct link_auditor *a)
 	for (uint32_t i = 0; i < q->kicks_n; i++)
 		ours &= q->kicks[i]->kick;
 	for (uint32_t i = 0; i < q->awake_n; i++)
-		awake &= !q->awake[i]->told_asleep && q->peers[q->awake[i]->index] == q->awake[i];
+		awake &= !q->awake[i]->sleep_sent && q->peers[q->awake[i]->index] == q->awake[i];
 	fits(ours, "a list has a peer that is not marked as in it");
 	fits(awake, "a peer is believed to take us for awake, and was told or is gone");
 	fits(q->awake_n >= a->awake_n, "a peer takes us for awake, and is in no list");
@@ -143,29 +143,29 @@ static void audit_peer_lists(struct link_auditor *a)
 
 /* ---- grants ---- */
 
-static void audit_chosen(struct link_auditor *a)
+static void audit_chosen(struct transport_auditor *a)
 {
-	const struct link_grants *g = &a->q->grants;
-	bool listed = g->chosen_n <= FAR_LINK_GRANTED_MAX, timed = !g->timed;
+	const struct transport_grants *g = &a->q->grants;
+	bool listed = g->chosen_n <= FAR_TRANSPORT_GRANTED_MAX, timed = !g->timed;
 	for (unsigned i = 0; listed && i < g->chosen_n; i++) {
-		const struct link_message *m = g->first;
+		const struct transport_message *m = g->first;
 		while (m && m != g->chosen[i])
 			m = m->in_next;
 		listed = m != NULL;
 	}
-	for (const struct link_message *m = g->first; m && !timed; m = m->in_next)
+	for (const struct transport_message *m = g->first; m && !timed; m = m->in_next)
 		timed = m == g->timed;
 	fits(listed, "a message is chosen for grants that is not in their list");
 	fits(timed, "a message is timed that is not in the list of grants");
 }
 
-static void audit_grants(struct link_auditor *a)
+static void audit_grants(struct transport_auditor *a)
 {
-	const struct link_grants *g = &a->q->grants;
-	const struct link_message *before = NULL;
+	const struct transport_grants *g = &a->q->grants;
+	const struct transport_message *before = NULL;
 	uint64_t out = 0;
 	uint32_t n = 0;
-	for (const struct link_message *m = g->first; m && n <= g->n; before = m, m = m->in_next, n++) {
+	for (const struct transport_message *m = g->first; m && n <= g->n; before = m, m = m->in_next, n++) {
 		fits(m->begun && m->in_prev == before, "the list of grants has a message that has not begun");
 		out += !m->stalled && m->granted > m->done ? m->granted - m->done : 0;
 	}
@@ -179,30 +179,31 @@ static void audit_grants(struct link_auditor *a)
 
 /* ---- messages that are read ---- */
 
-static void audit_reading(struct link_auditor *a, uint32_t i)
+static void audit_reading(struct transport_auditor *a, uint32_t i)
 {
-	const struct link_onesideds *o = &a->q->onesided;
-	const struct link_reading *r = &o->reading[i];
-	const struct link_message *m = r->message;
+	const struct transport_onesided_table *o = &a->q->onesided;
+	const struct transport_reading *r = &o->reading[i];
+	const struct transport_message *m = r->message;
 	uint32_t out = 0;
 	if (!m)
 		return;
-	for (uint32_t k = 0; k < FAR_LINK_ONESIDED; k++)
-		out += o->entry[k].state == LINK_ONESIDED_READING && o->entry[k].owner == m;
-	fits(m->onesided == i + 1 && m->transfer == LINK_IN_READ, "an entry of what is read is of another message");
+	for (uint32_t k = 0; k < FAR_TRANSPORT_ONESIDED; k++)
+		out += o->entry[k].state == TRANSPORT_ONESIDED_READING && o->entry[k].owner == m;
+	fits(m->onesided == i + 1 && m->transfer == TRANSPORT_RX_READING,
+	     "an entry of what is read is of another message");
 	same("reads of a message that are under way", r->out, out);
 }
 
-static void audit_onesided(struct link_auditor *a)
+static void audit_onesided(struct transport_auditor *a)
 {
-	const struct link_onesideds *o = &a->q->onesided;
+	const struct transport_onesided_table *o = &a->q->onesided;
 	uint32_t n = 0, exposed = 0;
-	for (uint32_t i = 0; i < FAR_LINK_ONESIDED; i++) {
-		const struct link_onesided *e = &o->entry[i];
-		const struct link_message *m = e->owner;
-		bool reads = e->state == LINK_ONESIDED_READING, gone = e->state == LINK_ONESIDED_LEAVING;
+	for (uint32_t i = 0; i < FAR_TRANSPORT_ONESIDED; i++) {
+		const struct transport_onesided *e = &o->entry[i];
+		const struct transport_message *m = e->owner;
+		bool reads = e->state == TRANSPORT_ONESIDED_READING, gone = e->state == TRANSPORT_ONESIDED_WITHDRAWING;
 		audit_reading(a, i);
-		if (e->state == LINK_ONESIDED_FREE) {
+		if (e->state == TRANSPORT_ONESIDED_FREE) {
 			fits(!m && !e->buf, "a free entry of what is exposed or read has memory");
 			continue;
 		}
@@ -214,17 +215,17 @@ static void audit_onesided(struct link_auditor *a)
 	}
 	same("entries of what is exposed or read", o->n, n);
 	same("entries of what is exposed", o->exposed_n, exposed);
-	fits(exposed <= FAR_LINK_EXPOSED, "more messages are exposed than may be");
+	fits(exposed <= FAR_TRANSPORT_EXPOSED, "more messages are exposed than may be");
 }
 
 /* ---- all of it ---- */
 
-static uint64_t audit(struct link_auditor *a)
+static uint64_t audit(struct transport_auditor *a)
 {
-	const struct link_queue *q = a->q;
+	const struct transport_queue *q = a->q;
 	for (uint32_t i = 0; i < q->peers_end; i++)
 		if (q->peers[i])
-			link_audit_peer(a, q->peers[i]);
+			transport_audit_peer(a, q->peers[i]);
 	audit_sets(a);
 	audit_messages(a);
 	audit_ready(a);
@@ -234,19 +235,19 @@ static uint64_t audit(struct link_auditor *a)
 	return a->found;
 }
 
-void link_audit_queue(const struct link_queue *q, link_audit_report *report, void *ctx)
+void transport_audit_queue(const struct transport_queue *q, transport_audit_report *report, void *ctx)
 {
-	struct link_auditor a = {.q = q, .report = report, .ctx = ctx};
+	struct transport_auditor a = {.q = q, .report = report, .ctx = ctx};
 	audit(&a);
 }
 
-void link_audit_port(const struct nic_port *port, link_audit_report *report, void *ctx)
+void transport_audit_port(const struct nic_port *port, transport_audit_report *report, void *ctx)
 {
-	if (link_lower((struct nic_port *)(uintptr_t)port) == port)
+	if (transport_lower((struct nic_port *)(uintptr_t)port) == port)
 		return;
-	const struct link_port *p = (const struct link_port *)port;
+	const struct transport_port *p = (const struct transport_port *)port;
 	for (uint32_t i = 0; i < p->queues_n; i++)
-		link_audit_queue(p->queues[i], report, ctx);
+		transport_audit_queue(p->queues[i], report, ctx);
 }
 
 static void to_stderr(void *ctx, const char *text)
@@ -255,12 +256,12 @@ static void to_stderr(void *ctx, const char *text)
 	fprintf(stderr, "farcall: %s\n", text);
 }
 
-bool link_audit_paused;
+bool transport_audit_paused;
 
-bool link_audit_agrees(const struct link_queue *q)
+bool transport_audit_agrees(const struct transport_queue *q)
 {
-	if (link_audit_paused)
+	if (transport_audit_paused)
 		return true;
-	struct link_auditor a = {.q = q, .report = to_stderr};
+	struct transport_auditor a = {.q = q, .report = to_stderr};
 	return audit(&a) == 0;
 }

@@ -16,7 +16,7 @@
 
 /* ---- tags ---- */
 
-/* `proof`: compute wire_words.proof, which is left out then, instead of the tag. */
+/* `proof`: compute wire_handshake.proof, which is left out then, instead of the tag. */
 static void mac(const struct auth_key *key, const uint8_t *packet, uint32_t len, uint64_t from, const uint8_t *to,
 		bool proof, uint8_t out[AUTH_PROOF_BYTES])
 {
@@ -27,13 +27,13 @@ static void mac(const struct auth_key *key, const uint8_t *packet, uint32_t len,
 	memcpy(&h, packet, sizeof h);
 	h.crc = be32_of(0);
 	memset(h.tag, 0, sizeof h.tag);
-	uint32_t at = LINK_HEAD;
+	uint32_t at = TRANSPORT_HEAD_BYTES;
 	auth_mac_begin(&m, key, proof ? "farcall ping" : to ? "farcall transport" : "farcall session");
 	auth_mac_add(&m, &id, sizeof id);
 	auth_mac_add(&m, to ? to : none, AUTH_PROOF_BYTES);
 	auth_mac_add(&m, &h, sizeof h);
 	if (proof) {
-		uint32_t before = (uint32_t)offsetof(struct wire_words, proof);
+		uint32_t before = (uint32_t)offsetof(struct wire_handshake, proof);
 		auth_mac_add(&m, packet + at, before);
 		at += before + AUTH_PROOF_BYTES;
 	}
@@ -41,7 +41,8 @@ static void mac(const struct auth_key *key, const uint8_t *packet, uint32_t len,
 	auth_mac_end(&m, out);
 }
 
-void link_seal(const struct auth_key *key, uint8_t *packet, uint32_t len, uint64_t from, const uint8_t *to, bool crc)
+void transport_tag_write(const struct auth_key *key, uint8_t *packet, uint32_t len, uint64_t from, const uint8_t *to,
+			 bool crc)
 {
 	if (key)
 		mac(key, packet, len, from, to, false, packet + offsetof(struct wire_head, tag));
@@ -51,7 +52,8 @@ void link_seal(const struct auth_key *key, uint8_t *packet, uint32_t len, uint64
 	}
 }
 
-bool link_sealed(const struct auth_key *key, const uint8_t *packet, uint32_t len, uint64_t from, const uint8_t *to)
+bool transport_tag_valid(const struct auth_key *key, const uint8_t *packet, uint32_t len, uint64_t from,
+			 const uint8_t *to)
 {
 	uint8_t tag[AUTH_PROOF_BYTES];
 	if (!key)
@@ -60,7 +62,8 @@ bool link_sealed(const struct auth_key *key, const uint8_t *packet, uint32_t len
 	return auth_equal(tag, packet + offsetof(struct wire_head, tag));
 }
 
-void link_auth_address(const struct link_port *p, const void *blob, uint32_t len, uint8_t out[AUTH_PROOF_BYTES])
+void transport_auth_address(const struct transport_port *p, const void *blob, uint32_t len,
+			    uint8_t out[AUTH_PROOF_BYTES])
 {
 	struct auth_mac m;
 	memset(out, 0, AUTH_PROOF_BYTES);
@@ -71,82 +74,84 @@ void link_auth_address(const struct link_port *p, const void *blob, uint32_t len
 	auth_mac_end(&m, out);
 }
 
-void link_key_look(struct link_port *p)
+void transport_key_update(struct transport_port *p)
 {
 	const struct auth_key *key = p->config.key && !p->key_known ? group_key_get(p->config.key) : NULL;
 	if (!key)
 		return;
 	p->key_known = true;
 	auth_derive(&p->transport, key, "transport", "");
-	link_auth_address(p, p->own.blob, p->own.len, p->own_proof);
+	transport_auth_address(p, p->own.blob, p->own.len, p->own_proof);
 }
 
 /* ---- cookies ---- */
 
-void link_cookie(const struct link_port *p, const struct link_words *hello, uint64_t issued,
-		 uint8_t out[AUTH_PROOF_BYTES])
+void transport_cookie(const struct transport_port *p, const struct transport_handshake *handshake, uint64_t issued,
+		      uint8_t out[AUTH_PROOF_BYTES])
 {
 	struct auth_mac m;
-	be64 of[] = {be64_of(hello->id), be64_of(hello->token), be64_of(issued)};
+	be64 of[] = {be64_of(handshake->id), be64_of(handshake->token), be64_of(issued)};
 	auth_mac_begin(&m, &p->cookies, "farcall cookie");
 	auth_mac_add(&m, of, sizeof of);
-	auth_mac_add(&m, hello->nonce, AUTH_NONCE_BYTES);
-	auth_mac_add(&m, hello->addr, hello->addr_len);
+	auth_mac_add(&m, handshake->nonce, AUTH_NONCE_BYTES);
+	auth_mac_add(&m, handshake->addr, handshake->addr_len);
 	auth_mac_end(&m, out);
 }
 
-bool link_cookie_holds(const struct link_port *p, const struct link_words *hello, uint64_t now)
+bool transport_cookie_valid(const struct transport_port *p, const struct transport_handshake *handshake, uint64_t now)
 {
 	uint8_t cookie[AUTH_PROOF_BYTES];
-	if (hello->issued <= p->cookie_floor || hello->issued > now || now - hello->issued >= FAR_LINK_COOKIE_NS)
+	if (handshake->issued <= p->cookie_floor || handshake->issued > now ||
+	    now - handshake->issued >= FAR_TRANSPORT_COOKIE_NS)
 		return false;
-	link_cookie(p, hello, hello->issued, cookie);
-	return auth_equal(cookie, hello->proof);
+	transport_cookie(p, handshake, handshake->issued, cookie);
+	return auth_equal(cookie, handshake->proof);
 }
 
 /* ---- sessions ---- */
 
-struct link_secret *link_secret_of(const struct link_peer *peer)
+struct transport_secret *transport_secret_of(const struct transport_peer *peer)
 {
-	return &peer->queue->port->secrets[peer->index / LINK_SLAB_PEERS][peer->index % LINK_SLAB_PEERS];
+	return &peer->queue->port->secrets[peer->index / TRANSPORT_SLAB_PEERS][peer->index % TRANSPORT_SLAB_PEERS];
 }
 
-const struct auth_key *link_session_key(const struct link_peer *peer)
+const struct auth_key *transport_session_key(const struct transport_peer *peer)
 {
-	return peer->queue->port->config.key ? &link_secret_of(peer)->key : NULL;
+	return peer->queue->port->config.key ? &transport_secret_of(peer)->key : NULL;
 }
 
 /* Hashes both handshakes, the connecting side's first. */
-static void transcript(const struct link_port *p, const struct link_peer *peer, uint8_t out[AUTH_PROOF_BYTES])
+static void transcript(const struct transport_port *p, const struct transport_peer *peer, uint8_t out[AUTH_PROOF_BYTES])
 {
-	const struct link_setup *s = peer->setup;
-	const struct link_secret *secret = link_secret_of(peer);
+	const struct transport_setup *s = peer->setup;
+	const struct transport_secret *secret = transport_secret_of(peer);
 	bool to_us = peer->accepted;
 	struct auth_mac m;
-	be64 ids[] = {be64_of(to_us ? peer->id_there : p->id), be64_of(to_us ? p->id : peer->id_there),
-		      be64_of(to_us ? peer->token_there : peer->token),
-		      be64_of(to_us ? peer->token : peer->token_there)};
+	be64 ids[] = {be64_of(to_us ? peer->remote_id : p->id), be64_of(to_us ? p->id : peer->remote_id),
+		      be64_of(to_us ? peer->remote_token : peer->token),
+		      be64_of(to_us ? peer->token : peer->remote_token)};
 	auth_mac_begin(&m, &p->transport, "farcall transcript");
 	auth_mac_add(&m, ids, sizeof ids);
 	auth_mac_add(&m, s->proofs.nonce, sizeof s->proofs.nonce);
 	auth_mac_add(&m, to_us ? secret->to : p->own_proof, AUTH_PROOF_BYTES);
 	auth_mac_add(&m, to_us ? p->own_proof : secret->to, AUTH_PROOF_BYTES);
-	auth_mac_add(&m, to_us ? s->hello : s->payload, to_us ? s->hello_len : s->words_len);
-	auth_mac_add(&m, to_us ? s->payload : s->hello, to_us ? s->words_len : s->hello_len);
+	auth_mac_add(&m, to_us ? s->handshake : s->payload, to_us ? s->handshake_len : s->payload_len);
+	auth_mac_add(&m, to_us ? s->payload : s->handshake, to_us ? s->payload_len : s->handshake_len);
 	auth_mac_end(&m, out);
 }
 
-bool link_session_begin(const struct link_port *p, struct link_peer *peer, uint8_t confirm[AUTH_PROOF_BYTES])
+bool transport_session_begin(const struct transport_port *p, struct transport_peer *peer,
+			     uint8_t confirm[AUTH_PROOF_BYTES])
 {
-	struct link_setup *s = peer->setup;
-	struct link_secret *secret = link_secret_of(peer);
+	struct transport_setup *s = peer->setup;
+	struct transport_secret *secret = transport_secret_of(peer);
 	uint8_t said[AUTH_PROOF_BYTES];
 	struct auth_mac m;
 	memset(confirm, 0, AUTH_PROOF_BYTES);
 	if (!p->config.key)
 		return true;
 	transcript(p, peer, said);
-	if (!auth_session_key(&secret->key, &p->transport, &s->pair, s->public_there, said))
+	if (!auth_session_key(&secret->key, &p->transport, &s->pair, s->remote_public, said))
 		return false;
 	auth_mac_begin(&m, &secret->key, "farcall confirm");
 	auth_mac_add(&m, said, sizeof said);
@@ -156,7 +161,7 @@ bool link_session_begin(const struct link_port *p, struct link_peer *peer, uint8
 
 /* ---- PING and the ends ---- */
 
-uint32_t link_ping_number(const uint8_t nonce[AUTH_NONCE_BYTES])
+uint32_t transport_ping_number(const uint8_t nonce[AUTH_NONCE_BYTES])
 {
 	static const uint8_t none[AUTH_NONCE_BYTES - sizeof(be64)];
 	be64 number;
@@ -165,46 +170,48 @@ uint32_t link_ping_number(const uint8_t nonce[AUTH_NONCE_BYTES])
 	return n <= UINT32_MAX && memcmp(nonce + sizeof number, none, sizeof none) == 0 ? (uint32_t)n : 0;
 }
 
-void link_ping_nonce(uint32_t number, uint8_t out[AUTH_NONCE_BYTES])
+void transport_ping_nonce(uint32_t number, uint8_t out[AUTH_NONCE_BYTES])
 {
 	be64 n = be64_of(number);
 	memset(out, 0, AUTH_NONCE_BYTES);
 	memcpy(out, &n, sizeof n);
 }
 
-uint32_t link_ping_write(uint8_t *out, struct link_peer *p, const struct link_queue *via, uint32_t path,
-			 const uint8_t to[AUTH_PROOF_BYTES])
+uint32_t transport_ping_write(uint8_t *out, struct transport_peer *p, const struct transport_queue *via, uint32_t path,
+			      const uint8_t to[AUTH_PROOF_BYTES])
 {
-	const struct link_port *port = p->queue->port;
-	struct link_secret *s = link_secret_of(p);
-	struct link_proofs says = {.issued = 0};
+	const struct transport_port *port = p->queue->port;
+	struct transport_secret *s = transport_secret_of(p);
+	struct transport_proofs says = {.issued = 0};
 	uint32_t number = atomic_load_explicit(&s->pings, memory_order_relaxed) + 1;
 	if (number == 0) /* 0 is none */
 		number = 1;
 	atomic_store_explicit(&s->pings, number, memory_order_relaxed);
 	if (path > 1)
 		atomic_store_explicit(&p->paths->probe[path - 1], number, memory_order_relaxed);
-	link_ping_nonce(number, says.nonce);
-	uint32_t len = link_words_write(out, p, via, WIRE_PING, 0, path, NULL, 0, &says);
-	const struct auth_key *key = link_session_key(p);
+	transport_ping_nonce(number, says.nonce);
+	uint32_t len = transport_handshake_write(out, p, via, WIRE_PING, 0, path, NULL, 0, &says);
+	const struct auth_key *key = transport_session_key(p);
 	if (key)
-		mac(key, out, len, port->id, NULL, true, out + LINK_HEAD + offsetof(struct wire_words, proof));
-	link_seal(link_key(port), out, len, port->id, to, via->crc);
+		mac(key, out, len, port->id, NULL, true,
+		    out + TRANSPORT_HEAD_BYTES + offsetof(struct wire_handshake, proof));
+	transport_tag_write(transport_key(port), out, len, port->id, to, via->crc);
 	return len;
 }
 
-bool link_ping_proven(const struct link_peer *p, const uint8_t *packet, uint32_t len, const struct link_words *w)
+bool transport_ping_authentic(const struct transport_peer *p, const uint8_t *packet, uint32_t len,
+			      const struct transport_handshake *w)
 {
 	uint8_t proof[AUTH_PROOF_BYTES];
-	const struct auth_key *key = link_session_key(p);
+	const struct auth_key *key = transport_session_key(p);
 	if (!key)
 		return true;
-	mac(key, packet, len, p->id_there, NULL, true, proof);
+	mac(key, packet, len, p->remote_id, NULL, true, proof);
 	return auth_equal(proof, w->proof);
 }
 
 /* Replay window as in RFC 6479, of 64 numbers. */
-bool link_ping_fresh(struct link_secret *s, uint32_t number)
+bool transport_ping_fresh(struct transport_secret *s, uint32_t number)
 {
 	uint32_t ahead = number - s->heard;
 	if (number == 0)
@@ -221,15 +228,17 @@ bool link_ping_fresh(struct link_secret *s, uint32_t number)
 	return true;
 }
 
-bool link_end_proven(const struct link_peer *p, const struct link_port *via, const uint8_t *packet, uint32_t len)
+bool transport_end_authentic(const struct transport_peer *p, const struct transport_port *via, const uint8_t *packet,
+			     uint32_t len)
 {
-	const struct link_secret *s = link_secret_of(p);
-	struct link_no no;
-	if (!link_no_read(packet + LINK_HEAD, len - LINK_HEAD, &no))
+	const struct transport_secret *s = transport_secret_of(p);
+	struct transport_reject no;
+	if (!transport_reject_read(packet + TRANSPORT_HEAD_BYTES, len - TRANSPORT_HEAD_BYTES, &no))
 		return false;
-	if (packet[offsetof(struct wire_head, kind)] == WIRE_BYE)
-		return link_sealed(link_session_key(p), packet, len, p->id_there, NULL);
-	uint32_t number = link_ping_number(no.nonce);
+	if (packet[offsetof(struct wire_head, kind)] == WIRE_CLOSE)
+		return transport_tag_valid(transport_session_key(p), packet, len, p->remote_id, NULL);
+	uint32_t number = transport_ping_number(no.nonce);
 	uint32_t behind = atomic_load_explicit(&s->pings, memory_order_relaxed) - number;
-	return number && (int32_t)behind >= 0 && link_sealed(link_key(via), packet, len, p->id_there, via->own_proof);
+	return number && (int32_t)behind >= 0 &&
+	       transport_tag_valid(transport_key(via), packet, len, p->remote_id, via->own_proof);
 }

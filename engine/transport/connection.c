@@ -13,16 +13,17 @@
 /* ---- peers ---- */
 
 /* Allocates one more peer: from a slab, with its secret. */
-static bool peer_make(struct link_port *p)
+static bool peer_make(struct transport_port *p)
 {
-	uint32_t i = p->peers_n, in = i % LINK_SLAB_PEERS;
-	struct link_peer *made =
-		in ? p->peers[i - 1] + 1 : aligned_alloc(_Alignof(struct link_peer), LINK_SLAB_PEERS * sizeof *made);
+	uint32_t i = p->peers_n, in = i % TRANSPORT_SLAB_PEERS;
+	struct transport_peer *made =
+		in ? p->peers[i - 1] + 1
+		   : aligned_alloc(_Alignof(struct transport_peer), TRANSPORT_SLAB_PEERS * sizeof *made);
 	if (!made)
 		return false;
-	struct link_secret **secrets = &p->secrets[i / LINK_SLAB_PEERS];
+	struct transport_secret **secrets = &p->secrets[i / TRANSPORT_SLAB_PEERS];
 	if (!*secrets)
-		*secrets = calloc(LINK_SLAB_PEERS, sizeof **secrets);
+		*secrets = calloc(TRANSPORT_SLAB_PEERS, sizeof **secrets);
 	if (!*secrets) {
 		if (!in)
 			free(made);
@@ -34,39 +35,40 @@ static bool peer_make(struct link_port *p)
 	return true;
 }
 
-struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_state state)
+struct transport_peer *transport_peer_new(struct transport_port *p, unsigned queue, enum transport_state state)
 {
 	uint32_t i = p->peers_free;
-	while (i < p->peers_n && p->peers[i]->state != LINK_FREE)
+	while (i < p->peers_n && p->peers[i]->state != TRANSPORT_FREE)
 		i++;
 	p->peers_free = i;
-	if (i == FAR_LINK_PEERS_MAX)
+	if (i == FAR_TRANSPORT_PEERS_MAX)
 		return NULL;
-	struct link_setup *setup = calloc(1, sizeof *setup);
+	struct transport_setup *setup = calloc(1, sizeof *setup);
 	if (!setup)
 		return NULL;
 	if (i == p->peers_n && !peer_make(p)) {
 		free(setup);
 		return NULL;
 	}
-	struct link_peer *peer = p->peers[i];
-	memset(peer, 0, offsetof(struct link_peer, due));
-	memset((uint8_t *)peer + offsetof(struct link_peer, why), 0, sizeof *peer - offsetof(struct link_peer, why));
-	peer->token = (random_next(p->config.random) & ~(uint64_t)(FAR_LINK_PEERS_MAX - 1)) | i;
+	struct transport_peer *peer = p->peers[i];
+	memset(peer, 0, offsetof(struct transport_peer, due));
+	memset((uint8_t *)peer + offsetof(struct transport_peer, why), 0,
+	       sizeof *peer - offsetof(struct transport_peer, why));
+	peer->token = (random_next(p->config.random) & ~(uint64_t)(FAR_TRANSPORT_PEERS_MAX - 1)) | i;
 	if (peer->token == 0)
-		peer->token = FAR_LINK_PEERS_MAX;
+		peer->token = FAR_TRANSPORT_PEERS_MAX;
 	peer->index = i;
 	peer->state = state;
 	peer->owner = (uint8_t)queue;
 	peer->queue = peer->via = p->queues[queue];
-	peer->lower_peer = peer->address = peer->way_old = NIC_PEER_NONE;
+	peer->lower_peer = peer->address = peer->address_old = NIC_PEER_NONE;
 	peer->setup = setup;
-	memset(link_secret_of(peer), 0, sizeof(struct link_secret));
+	memset(transport_secret_of(peer), 0, sizeof(struct transport_secret));
 	setup->primary.peer = peer;
-	setup->reply_kind = WIRE_REFUSED;
+	setup->reply_kind = WIRE_REJECT;
 	setup->named = p->id;
 	setup->deadline = setup->repeat_at = UINT64_MAX;
-	setup->repeat_ns = FAR_LINK_HELLO_NS;
+	setup->repeat_ns = FAR_TRANSPORT_CONNECT_NS;
 	setup->next = p->setups;
 	if (p->setups)
 		p->setups->prev = setup;
@@ -74,9 +76,9 @@ struct link_peer *link_peer_new(struct link_port *p, unsigned queue, enum link_s
 	return peer;
 }
 
-static void setup_free(struct link_port *p, struct link_peer *peer)
+static void setup_free(struct transport_port *p, struct transport_peer *peer)
 {
-	struct link_setup *s = peer->setup;
+	struct transport_setup *s = peer->setup;
 	if (!s)
 		return;
 	*(s->prev ? &s->prev->next : &p->setups) = s->next;
@@ -89,9 +91,9 @@ static void setup_free(struct link_port *p, struct link_peer *peer)
 	free(s);
 }
 
-void link_setup_end(struct link_port *p, struct link_peer *peer)
+void transport_setup_end(struct transport_port *p, struct transport_peer *peer)
 {
-	struct link_setup *s = peer->setup;
+	struct transport_setup *s = peer->setup;
 	peer->settled = true;
 	if (!s)
 		return;
@@ -101,7 +103,7 @@ void link_setup_end(struct link_port *p, struct link_peer *peer)
 		setup_free(p, peer);
 	} else {
 		s->deadline = 0;
-		link_step_soon(p, p->now + FAR_LINK_HELLO_NS);
+		transport_step_by(p, p->now + FAR_TRANSPORT_CONNECT_NS);
 	}
 }
 
@@ -109,27 +111,27 @@ void link_setup_end(struct link_port *p, struct link_peer *peer)
 
 static uint32_t accepted_at(uint64_t id, uint64_t token)
 {
-	return (uint32_t)((id ^ token) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % (2 * FAR_LINK_PEERS_MAX);
+	return (uint32_t)((id ^ token) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % (2 * FAR_TRANSPORT_PEERS_MAX);
 }
 
 static uint32_t accepted_next(uint32_t at)
 {
-	return (at + 1) % (2 * FAR_LINK_PEERS_MAX);
+	return (at + 1) % (2 * FAR_TRANSPORT_PEERS_MAX);
 }
 
-struct link_peer *link_accepted_find(const struct link_port *p, uint64_t id, uint64_t token)
+struct transport_peer *transport_accepted_find(const struct transport_port *p, uint64_t id, uint64_t token)
 {
 	for (uint32_t at = accepted_at(id, token); p->accepted[at]; at = accepted_next(at)) {
-		struct link_peer *peer = p->peers[p->accepted[at] - 1];
-		if (peer->token_there == token && peer->id_there == id)
+		struct transport_peer *peer = p->peers[p->accepted[at] - 1];
+		if (peer->remote_token == token && peer->remote_id == id)
 			return peer;
 	}
 	return NULL;
 }
 
-void link_accepted_add(struct link_port *p, struct link_peer *peer)
+void transport_accepted_add(struct transport_port *p, struct transport_peer *peer)
 {
-	uint32_t at = accepted_at(peer->id_there, peer->token_there);
+	uint32_t at = accepted_at(peer->remote_id, peer->remote_token);
 	while (p->accepted[at])
 		at = accepted_next(at);
 	p->accepted[at] = peer->index + 1;
@@ -137,14 +139,14 @@ void link_accepted_add(struct link_port *p, struct link_peer *peer)
 }
 
 /* Moves entries behind it up that are not at their home index, so that no search ends before them. */
-static void accepted_remove(struct link_port *p, const struct link_peer *peer)
+static void accepted_remove(struct transport_port *p, const struct transport_peer *peer)
 {
-	uint32_t at = accepted_at(peer->id_there, peer->token_there), n = 2 * FAR_LINK_PEERS_MAX;
+	uint32_t at = accepted_at(peer->remote_id, peer->remote_token), n = 2 * FAR_TRANSPORT_PEERS_MAX;
 	while (p->accepted[at] != peer->index + 1)
 		at = accepted_next(at);
 	for (uint32_t next = accepted_next(at); p->accepted[next]; next = accepted_next(next)) {
-		const struct link_peer *other = p->peers[p->accepted[next] - 1];
-		uint32_t home = accepted_at(other->id_there, other->token_there);
+		const struct transport_peer *other = p->peers[p->accepted[next] - 1];
+		uint32_t home = accepted_at(other->remote_id, other->remote_token);
 		if ((next + n - home) % n < (next + n - at) % n)
 			continue;
 		p->accepted[at] = p->accepted[next];
@@ -154,89 +156,89 @@ static void accepted_remove(struct link_port *p, const struct link_peer *peer)
 }
 
 /* The bit of the set is added last and taken first: pairs with order_serve() in queue.c. */
-void link_order(struct link_peer *peer, uint32_t due)
+void transport_order_post(struct transport_peer *peer, uint32_t due)
 {
-	struct link_queue *q = peer->queue;
+	struct transport_queue *q = peer->queue;
 	atomic_fetch_or_explicit(&peer->due, due, memory_order_release);
-	link_board_set(&q->orders, peer->index);
+	transport_peer_set_add(&q->orders, peer->index);
 	q->ops->wake(q->lower);
 }
 
-static void uncount(struct link_port *p, struct link_peer *peer)
+static void uncount(struct transport_port *p, struct transport_peer *peer)
 {
 	p->half_open_n -= peer->half_open;
-	p->strangers_n -= peer->stranger;
-	peer->half_open = peer->stranger = false;
+	p->stateless_n -= peer->stateless;
+	peer->half_open = peer->stateless = false;
 }
 
-void link_peer_free(struct link_port *p, struct link_peer *peer)
+void transport_peer_free(struct transport_port *p, struct transport_peer *peer)
 {
 	if (peer->listed)
 		accepted_remove(p, peer);
 	uncount(p, peer);
-	link_rings_unreserve(peer->queue, peer);
+	transport_rings_unreserve(peer->queue, peer);
 	setup_free(p, peer);
-	auth_erase(&link_secret_of(peer)->key, sizeof(struct auth_key));
+	auth_erase(&transport_secret_of(peer)->key, sizeof(struct auth_key));
 	free(peer->paths_made);
 	peer->paths_made = NULL;
-	peer->state = LINK_FREE;
+	peer->state = TRANSPORT_FREE;
 	if (peer->index < p->peers_free)
 		p->peers_free = peer->index;
 }
 
-void link_way_drop(struct link_port *p, uint32_t *way)
+void transport_address_drop(struct transport_port *p, uint32_t *way)
 {
 	if (*way != NIC_PEER_NONE)
 		p->lower->ops->drop(p->lower, *way);
 	*way = NIC_PEER_NONE;
 }
 
-void link_peer_let_go(struct link_port *p, struct link_peer *peer)
+void transport_peer_release(struct transport_port *p, struct transport_peer *peer)
 {
-	if (!peer->closed || peer->lower_pending || link_sides_pending(peer))
+	if (!peer->closed || peer->lower_pending || transport_paths_pending(peer))
 		return;
-	link_sides_drop(peer);
-	link_way_drop(p, &peer->way_old);
-	link_way_drop(p, &peer->address);
-	link_peer_free(p, peer);
+	transport_paths_drop(peer);
+	transport_address_drop(p, &peer->address_old);
+	transport_address_drop(p, &peer->address);
+	transport_peer_free(p, peer);
 }
 
-/* While the entry exists, it rejects late copies of the HELLO. When it is reused, cookie_floor invalidates their
+/* While the entry exists, it rejects late copies of the CONNECT. When it is reused, cookie_floor invalidates their
  * cookies and all older ones. */
-void link_remember(struct link_port *p, const struct link_peer *peer, int error)
+void transport_refused_keep(struct transport_port *p, const struct transport_peer *peer, int error)
 {
-	uint32_t at = p->refused_at++ % FAR_LINK_REFUSED_KEPT;
+	uint32_t at = p->refused_at++ % FAR_TRANSPORT_REFUSED_KEPT;
 	if (p->refused[at].issued > p->cookie_floor)
 		p->cookie_floor = p->refused[at].issued;
-	p->refused[at].id = peer->id_there;
-	p->refused[at].token = peer->token_there;
-	p->refused[at].issued = link_secret_of(peer)->issued;
+	p->refused[at].id = peer->remote_id;
+	p->refused[at].token = peer->remote_token;
+	p->refused[at].issued = transport_secret_of(peer)->issued;
 	p->refused[at].error = error;
 }
 
-void link_peer_end(struct link_port *p, struct link_peer *peer)
+void transport_peer_end(struct transport_port *p, struct transport_peer *peer)
 {
-	if (peer->state == LINK_CLOSING)
+	if (peer->state == TRANSPORT_CLOSING)
 		return;
-	if (peer->accepted && (peer->state == LINK_UP || peer->state == LINK_DOWN))
-		link_remember(p, peer, -ECONNRESET);
+	if (peer->accepted && (peer->state == TRANSPORT_UP || peer->state == TRANSPORT_DOWN))
+		transport_refused_keep(p, peer, -ECONNRESET);
 	uncount(p, peer);
 	if (peer->setup)
 		peer->setup->deadline = peer->setup->repeat_at = UINT64_MAX;
-	peer->state = LINK_CLOSING;
+	peer->state = TRANSPORT_CLOSING;
 	peer->closed = peer->address == NIC_PEER_NONE && !peer->loop;
 	if (!peer->closed)
-		link_order(peer, LINK_DUE_CLOSE);
-	link_peer_let_go(p, peer);
+		transport_order_post(peer, TRANSPORT_ORDER_CLOSE);
+	transport_peer_release(p, peer);
 }
 
-void link_peer_kill(struct link_peer *peer, int error)
+void transport_peer_kill(struct transport_peer *peer, int error)
 {
 	atomic_store_explicit(&peer->dead_why, (int16_t)error, memory_order_relaxed);
-	link_order(peer, LINK_DUE_DEAD);
+	transport_order_post(peer, TRANSPORT_ORDER_DEAD);
 }
 
-void link_step_soon(struct link_port *p, uint64_t at)
+void transport_step_by(struct transport_port *p, uint64_t at)
 {
 	if (at < p->next_at)
 		p->next_at = at;
@@ -245,70 +247,71 @@ void link_step_soon(struct link_port *p, uint64_t at)
 /* ---- packets of the set-up ---- */
 
 /* Returns true if the poller has sent the packet before. */
-static bool setup_begin(struct link_peer *peer)
+static bool setup_begin(struct transport_peer *peer)
 {
 	return !atomic_load_explicit(&peer->setup_full, memory_order_acquire); /* pairs with peer_setup() */
 }
 
-static void setup_post(struct link_peer *peer, uint32_t len)
+static void setup_post(struct transport_peer *peer, uint32_t len)
 {
 	peer->setup->packet_len = len;
 	atomic_store_explicit(&peer->setup_full, true, memory_order_release);
-	link_order(peer, LINK_DUE_SETUP);
+	transport_order_post(peer, TRANSPORT_ORDER_SETUP);
 }
 
-void link_say_words(struct link_peer *peer, enum wire_kind kind)
+void transport_post_handshake(struct transport_peer *peer, enum wire_kind kind)
 {
-	struct link_setup *s = peer->setup;
-	const struct link_queue *q = peer->queue;
+	struct transport_setup *s = peer->setup;
+	const struct transport_queue *q = peer->queue;
 	/* While the address handle of the next flow is made, a packet that names that flow would leave by the one
 	 * before and arrive at the wrong queue, and WRONG_QUEUE would discard a flow that was never tried. */
 	if (!s || peer->lower_pending || !setup_begin(peer))
 		return;
-	uint32_t len =
-		link_words_write(s->packet, peer, q, kind, s->want, s->flow, s->payload, s->words_len, &s->proofs);
-	link_seal(link_key(q->port), s->packet, len, q->port->id, link_secret_of(peer)->to, q->crc);
+	uint32_t len = transport_handshake_write(s->packet, peer, q, kind, s->want, s->flow, s->payload, s->payload_len,
+						 &s->proofs);
+	transport_tag_write(transport_key(q->port), s->packet, len, q->port->id, transport_secret_of(peer)->to, q->crc);
 	setup_post(peer, len);
 }
 
-void link_say_no(struct link_peer *peer, enum wire_kind kind, int error, uint32_t path)
+void transport_post_reject(struct transport_peer *peer, enum wire_kind kind, int error, uint32_t path)
 {
-	struct link_setup *s = peer->setup;
-	const struct link_queue *q = peer->queue;
+	struct transport_setup *s = peer->setup;
+	const struct transport_queue *q = peer->queue;
 	if (!s || !setup_begin(peer))
 		return;
-	uint32_t len = link_no_write(s->packet, kind, peer->id_there, peer->token_there, error, path, s->proofs.nonce);
-	link_seal(link_key(q->port), s->packet, len, s->named, link_secret_of(peer)->to, q->crc);
+	uint32_t len = transport_reject_write(s->packet, kind, peer->remote_id, peer->remote_token, error, path,
+					      s->proofs.nonce);
+	transport_tag_write(transport_key(q->port), s->packet, len, s->named, transport_secret_of(peer)->to, q->crc);
 	setup_post(peer, len);
 }
 
-void link_repeat(struct link_port *p, struct link_peer *peer, uint64_t now)
+void transport_setup_repeat(struct transport_port *p, struct transport_peer *peer, uint64_t now)
 {
-	struct link_setup *s = peer->setup;
-	link_say_words(peer, peer->accepted ? WIRE_WELCOME : WIRE_HELLO);
+	struct transport_setup *s = peer->setup;
+	transport_post_handshake(peer, peer->accepted ? WIRE_ACCEPT : WIRE_CONNECT);
 	s->sent_n++;
 	s->repeat_at = now + s->repeat_ns;
 	s->repeat_ns += s->repeat_ns / 2;
-	if (s->repeat_ns > FAR_LINK_HELLO_NS_MAX)
-		s->repeat_ns = FAR_LINK_HELLO_NS_MAX;
-	link_step_soon(p, s->repeat_at);
+	if (s->repeat_ns > FAR_TRANSPORT_CONNECT_NS_MAX)
+		s->repeat_ns = FAR_TRANSPORT_CONNECT_NS_MAX;
+	transport_step_by(p, s->repeat_at);
 }
 
 /* ---- events ---- */
 
-void link_report_failed(struct link_port *p, struct link_peer *peer, int error, const char *text)
+void transport_event_failed(struct transport_port *p, struct transport_peer *peer, int error, const char *text)
 {
 	struct nic_event ev = {
 		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = peer->user, .error = error, .text = text};
-	link_peer_end(p, peer);
+	transport_peer_end(p, peer);
 	p->event(p->ctx, &ev);
 }
 
-void link_failed(struct link_port *p, struct link_peer *peer, int error)
+void transport_connect_failed(struct transport_port *p, struct transport_peer *peer, int error)
 {
 	char text[2 * NIC_TEXT_BYTES_MAX], at[160];
 	struct nic_err remark = {""}; /* of the driver below: a firewall, an interface that is down */
-	const struct link_setup *s = peer->setup;
+	const struct transport_setup *s = peer->setup;
 	p->lower->ops->address_text(&s->addr, at, sizeof at);
 	if (error == -ESTALE)
 		snprintf(text, sizeof text,
@@ -331,29 +334,29 @@ void link_failed(struct link_port *p, struct link_peer *peer, int error)
 	else
 		snprintf(text, sizeof text, "%s: connect request rejected by %s: %s", p->ops.name, at,
 			 strerror(-error));
-	link_report_failed(p, peer, error, text);
+	transport_event_failed(p, peer, error, text);
 }
 
-void link_report_up(struct link_port *p, struct link_peer *peer)
+void transport_event_up(struct transport_port *p, struct transport_peer *peer)
 {
 	struct nic_event ev = {.type = NIC_EVENT_UP,
 			       .peer = peer->index,
 			       .queue = peer->owner,
 			       .user = peer->user,
-			       .hello = peer->setup->hello,
-			       .hello_len = peer->setup->hello_len};
+			       .handshake = peer->setup->handshake,
+			       .handshake_len = peer->setup->handshake_len};
 	uncount(p, peer);
-	peer->state = LINK_UP;
+	peer->state = TRANSPORT_UP;
 	p->event(p->ctx, &ev);
 }
 
-void link_report_moved(struct link_port *p, struct link_peer *peer)
+void transport_event_migrated(struct transport_port *p, struct transport_peer *peer)
 {
 	if (p->migrated)
 		p->migrated(p->migrated_ctx, peer->index);
 }
 
-void link_report_down(struct link_port *p, struct link_peer *peer, int error)
+void transport_event_down(struct transport_port *p, struct transport_peer *peer, int error)
 {
 	char text[NIC_TEXT_BYTES_MAX];
 	const char *why = error == -ECONNRESET  ? "the peer has closed the connection"
@@ -368,7 +371,7 @@ void link_report_down(struct link_port *p, struct link_peer *peer, int error)
 			       .user = peer->user,
 			       .error = error,
 			       .text = text};
-	link_setup_end(p, peer);
-	peer->state = LINK_DOWN;
+	transport_setup_end(p, peer);
+	peer->state = TRANSPORT_DOWN;
 	p->event(p->ctx, &ev);
 }

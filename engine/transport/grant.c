@@ -19,31 +19,31 @@
 
 #include <string.h>
 
-static inline uint32_t out_of(const struct link_message *m)
+static inline uint32_t out_of(const struct transport_message *m)
 {
 	return m->granted > m->done ? m->granted - m->done : 0;
 }
 
-static inline uint32_t left_of(const struct link_message *m)
+static inline uint32_t left_of(const struct transport_message *m)
 {
 	return m->len - m->done;
 }
 
 /* ---- estimate of the path ---- */
 
-static uint64_t now_of(struct link_queue *q)
+static uint64_t now_of(struct transport_queue *q)
 {
 	if (q->now == 0)
 		q->now = clock_now(q->clock);
 	return q->now;
 }
 
-static void timing_end(struct link_queue *q)
+static void timing_end(struct transport_queue *q)
 {
-	struct link_grants *g = &q->grants;
+	struct transport_grants *g = &q->grants;
 	uint64_t now = now_of(q), ns = now > g->timed_at ? now - g->timed_at : 1;
 	g->timed = NULL;
-	if (g->rtt_ns && ns >= g->rtt_ns && now - g->rtt_at < FAR_LINK_GRANT_RTT_NS)
+	if (g->rtt_ns && ns >= g->rtt_ns && now - g->rtt_at < FAR_TRANSPORT_GRANT_RTT_NS)
 		return;
 	/* A longer time may be queueing: the estimate at most doubles. */
 	g->rtt_ns = g->rtt_ns && ns > 2 * g->rtt_ns ? 2 * g->rtt_ns : ns;
@@ -51,13 +51,13 @@ static void timing_end(struct link_queue *q)
 }
 
 /* Measures the rate over at least a round trip, so that a burst does not count as one. */
-static void rate_look(struct link_queue *q)
+static void rate_look(struct transport_queue *q)
 {
-	struct link_grants *g = &q->grants;
+	struct transport_grants *g = &q->grants;
 	uint64_t now = now_of(q), ns = now - g->came_at;
 	if (g->rtt_ns == 0 || ns < g->rtt_ns)
 		return;
-	uint64_t rate = ns < FAR_LINK_GRANT_RTT_NS ? g->came * UINT64_C(1000000000) / ns : 0;
+	uint64_t rate = ns < FAR_TRANSPORT_GRANT_RTT_NS ? g->came * UINT64_C(1000000000) / ns : 0;
 	g->rate -= g->rate / 64;
 	if (rate > g->rate)
 		g->rate = rate;
@@ -66,38 +66,40 @@ static void rate_look(struct link_queue *q)
 }
 
 /* Twice the bandwidth-delay product. 0: not measured. */
-static uint64_t path_twice(const struct link_grants *g)
+static uint64_t path_twice(const struct transport_grants *g)
 {
-	uint64_t ns = g->rtt_ns < FAR_LINK_GRANT_RTT_NS ? g->rtt_ns : FAR_LINK_GRANT_RTT_NS;
+	uint64_t ns = g->rtt_ns < FAR_TRANSPORT_GRANT_RTT_NS ? g->rtt_ns : FAR_TRANSPORT_GRANT_RTT_NS;
 	return 2 * (g->rate / 1000 * ns / 1000000);
 }
 
 /* Bytes that may be granted and not arrived. */
-static uint64_t budget(const struct link_grants *g)
+static uint64_t budget(const struct transport_grants *g)
 {
-	uint64_t bytes = path_twice(g), least = bytes ? FAR_LINK_GRANT_LEAST : FAR_LINK_GRANT_BYTES;
+	uint64_t bytes = path_twice(g), least = bytes ? FAR_TRANSPORT_GRANT_BYTES_MIN : FAR_TRANSPORT_GRANT_BYTES;
 	if (bytes < least)
 		return least;
-	return bytes < FAR_LINK_GRANT_BYTES_MAX ? bytes : FAR_LINK_GRANT_BYTES_MAX;
+	return bytes < FAR_TRANSPORT_GRANT_BYTES_MAX ? bytes : FAR_TRANSPORT_GRANT_BYTES_MAX;
 }
 
 /* Unscheduled bytes of a message, as the next ACK states them: as many as leave before a grant can arrive. More would
  * escape the grants: in a network with priorities unscheduled packets overtake granted ones. */
-static inline uint32_t unasked(const struct link_grants *g)
+static inline uint32_t unscheduled_bytes(const struct transport_grants *g)
 {
 	uint64_t senders = g->senders_n ? g->senders_n : 1, bytes = path_twice(g) / senders;
-	if (bytes < FAR_LINK_UNASKED)
-		bytes = FAR_LINK_UNASKED;
-	return (uint32_t)(bytes < FAR_LINK_UNASKED_MAX / senders ? bytes : FAR_LINK_UNASKED_MAX / senders);
+	if (bytes < FAR_TRANSPORT_UNSCHEDULED_BYTES)
+		bytes = FAR_TRANSPORT_UNSCHEDULED_BYTES;
+	return (uint32_t)(bytes < FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX / senders
+				  ? bytes
+				  : FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX / senders);
 }
 
 /* ---- the messages ---- */
 
-bool link_grants_begin(struct link_queue *q, struct link_message *m)
+bool transport_grants_begin(struct transport_queue *q, struct transport_message *m)
 {
-	struct link_grants *g = &q->grants;
-	struct link_peer *p = m->peer;
-	if (p->begun_n == FAR_LINK_OPEN)
+	struct transport_grants *g = &q->grants;
+	struct transport_peer *p = m->peer;
+	if (p->begun_n == FAR_TRANSPORT_OPEN_MAX)
 		return false;
 	m->begun = true;
 	m->in_next = NULL;
@@ -112,9 +114,9 @@ bool link_grants_begin(struct link_queue *q, struct link_message *m)
 		g->senders_n++;
 	/* Unscheduled bytes are in flight, too; a longer message behind another one sends only its first packet
 	 * unscheduled. */
-	uint32_t coming = p->begun_n > 1 && m->len > FAR_LINK_UNASKED ? 0 : unasked(g);
-	coming = coming < FAR_LINK_UNASKED ? coming : FAR_LINK_UNASKED;
-	if (m->transfer == LINK_IN_READ) /* all of it is read */
+	uint32_t coming = p->begun_n > 1 && m->len > FAR_TRANSPORT_UNSCHEDULED_BYTES ? 0 : unscheduled_bytes(g);
+	coming = coming < FAR_TRANSPORT_UNSCHEDULED_BYTES ? coming : FAR_TRANSPORT_UNSCHEDULED_BYTES;
+	if (m->transfer == TRANSPORT_RX_READING) /* all of it is read */
 		coming = 0;
 	m->granted = coming < m->len ? coming : m->len;
 	g->out += out_of(m);
@@ -122,13 +124,13 @@ bool link_grants_begin(struct link_queue *q, struct link_message *m)
 	return true;
 }
 
-void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t done)
+void transport_grants_progress(struct transport_queue *q, struct transport_message *m, uint32_t done)
 {
-	struct link_grants *g = &q->grants;
+	struct transport_grants *g = &q->grants;
 	uint32_t out = m->begun && !m->stalled ? out_of(m) : 0;
 	g->came += done - m->done;
-	if (m->transfer == LINK_IN_HERE && done > m->done)
-		m->transfer = LINK_IN_PLAIN;
+	if (m->transfer == TRANSPORT_RX_READ_DONE && done > m->done)
+		m->transfer = TRANSPORT_RX_PACKETS;
 	m->done = done;
 	if (!m->begun)
 		return;
@@ -139,15 +141,15 @@ void link_grants_progress(struct link_queue *q, struct link_message *m, uint32_t
 	g->out -= out;
 	g->due = true;
 	m->peer->rings->grant_at = 0;
-	m->peer->rings->regrants = 0;
+	m->peer->rings->grant_retransmits = 0;
 	if (g->timed == m && done > g->timed_offset)
 		timing_end(q);
 }
 
-void link_grants_here(struct link_queue *q, struct link_message *m)
+void transport_grants_read_done(struct transport_queue *q, struct transport_message *m)
 {
-	struct link_grants *g = &q->grants;
-	m->transfer = LINK_IN_HERE;
+	struct transport_grants *g = &q->grants;
+	m->transfer = TRANSPORT_RX_READ_DONE;
 	if (!m->begun)
 		return;
 	if (!m->stalled)
@@ -159,14 +161,14 @@ void link_grants_here(struct link_queue *q, struct link_message *m)
 	g->out += out_of(m);
 	g->choose = g->due = true;
 	m->peer->rings->grant_at = 0;
-	link_ack_soon(q, m->peer);
-	if (m->peer->asleep_there)
-		link_kick(q, m->peer);
+	transport_ack_soon(q, m->peer);
+	if (m->peer->remote_asleep)
+		transport_kick(q, m->peer);
 }
 
-void link_grants_end(struct link_queue *q, struct link_message *m)
+void transport_grants_end(struct transport_queue *q, struct transport_message *m)
 {
-	struct link_grants *g = &q->grants;
+	struct transport_grants *g = &q->grants;
 	if (!m->begun)
 		return;
 	m->begun = false;
@@ -183,55 +185,55 @@ void link_grants_end(struct link_queue *q, struct link_message *m)
 	g->choose = g->due = true;
 }
 
-void link_grants_end_all(struct link_queue *q, struct link_peer *p)
+void transport_grants_end_all(struct transport_queue *q, struct transport_peer *p)
 {
-	for (unsigned i = 0; p->rings && i < FAR_LINK_ASSEMBLIES; i++)
+	for (unsigned i = 0; p->rings && i < FAR_TRANSPORT_ASSEMBLIES; i++)
 		if (p->rings->assembling[i])
-			link_grants_end(q, p->rings->assembling[i]);
+			transport_grants_end(q, p->rings->assembling[i]);
 }
 
 /* ---- grants ---- */
 
 /* Returns true if the message needs a grant, now or later. */
-static inline bool wants(const struct link_message *m)
+static inline bool wants(const struct transport_message *m)
 {
 	return !m->stalled && m->granted < m->len && m->done < m->len;
 }
 
 /* Selects the messages with the fewest bytes left that need grants; of equal ones the older. */
-static void choose(struct link_grants *g)
+static void choose(struct transport_grants *g)
 {
 	unsigned n = 0;
-	for (struct link_message *m = g->first; m; m = m->in_next) {
+	for (struct transport_message *m = g->first; m; m = m->in_next) {
 		unsigned at = n;
 		if (!wants(m))
 			continue;
 		while (at > 0 && left_of(m) < left_of(g->chosen[at - 1]))
 			at--;
-		if (at == FAR_LINK_GRANTED_MAX)
+		if (at == FAR_TRANSPORT_GRANTED_MAX)
 			continue;
-		n += n < FAR_LINK_GRANTED_MAX;
+		n += n < FAR_TRANSPORT_GRANTED_MAX;
 		memmove(&g->chosen[at + 1], &g->chosen[at], (n - 1 - at) * sizeof *g->chosen);
 		g->chosen[at] = m;
 	}
 	g->chosen_n = n;
 	g->choose = false;
 	/* Priorities from 0 up, as many levels as messages: a shorter message that begins later finds a higher one. */
-	unsigned levels = n < LINK_GRANTED + 1 ? n : LINK_GRANTED + 1;
+	unsigned levels = n < TRANSPORT_PRIORITY_GRANTED_MAX + 1 ? n : TRANSPORT_PRIORITY_GRANTED_MAX + 1;
 	for (unsigned i = 0; i < n; i++)
 		g->chosen[i]->priority = (uint8_t)(i < levels ? levels - 1 - i : 0);
 }
 
 /* Grants up to `share` bytes beyond those that arrived, if that is enough for an ACK. */
-static void grant(struct link_queue *q, struct link_message *m, uint64_t share, uint64_t most)
+static void grant(struct transport_queue *q, struct transport_message *m, uint64_t share, uint64_t most)
 {
-	struct link_grants *g = &q->grants;
+	struct transport_grants *g = &q->grants;
 	uint32_t from = m->granted > m->done ? m->granted : m->done;
-	uint32_t left = (m->transfer == LINK_IN_READ ? link_read_end(m) : m->len) - from;
+	uint32_t left = (m->transfer == TRANSPORT_RX_READING ? transport_read_end(m) : m->len) - from;
 	uint64_t more = m->done + share > from ? m->done + share - from : 0;
-	if (m->transfer == LINK_IN_READ && left == 0)
-		link_read_look(q, m);
-	if (g->out >= most || left == 0 || m->transfer == LINK_IN_HERE)
+	if (m->transfer == TRANSPORT_RX_READING && left == 0)
+		transport_read_check(q, m);
+	if (g->out >= most || left == 0 || m->transfer == TRANSPORT_RX_READ_DONE)
 		return;
 	if (more > most - g->out)
 		more = most - g->out;
@@ -239,7 +241,7 @@ static void grant(struct link_queue *q, struct link_message *m, uint64_t share, 
 		more = left;
 	else if (more == 0 || more < share / 4)
 		return;
-	if (m->transfer == LINK_IN_READ && !link_read_more(q, m, from, (uint32_t)more))
+	if (m->transfer == TRANSPORT_RX_READING && !transport_read_more(q, m, from, (uint32_t)more))
 		return;
 	if (m->granted <= m->done && !g->timed) {
 		g->timed = m;
@@ -250,24 +252,24 @@ static void grant(struct link_queue *q, struct link_message *m, uint64_t share, 
 	m->granted = from + (uint32_t)more;
 	g->choose |= m->granted == m->len;
 	m->peer->rings->grant_at = 0;
-	if (m->transfer == LINK_IN_READ)
+	if (m->transfer == TRANSPORT_RX_READING)
 		return;
-	link_ack_soon(q, m->peer);
-	if (__builtin_expect(m->peer->asleep_there, 0))
-		link_kick(q, m->peer);
+	transport_ack_soon(q, m->peer);
+	if (__builtin_expect(m->peer->remote_asleep, 0))
+		transport_kick(q, m->peer);
 }
 
-static struct link_message *oldest(const struct link_grants *g)
+static struct transport_message *oldest(const struct transport_grants *g)
 {
-	struct link_message *m = g->first;
+	struct transport_message *m = g->first;
 	while (m && !wants(m))
 		m = m->in_next;
 	return m;
 }
 
-void link_grants_run(struct link_queue *q)
+void transport_grants_run(struct transport_queue *q)
 {
-	struct link_grants *g = &q->grants;
+	struct transport_grants *g = &q->grants;
 	g->due = false;
 	if (!g->first)
 		return;
@@ -281,22 +283,22 @@ void link_grants_run(struct link_queue *q)
 		grant(q, g->chosen[i], share, most);
 	}
 	/* In addition to all others, so that it does not starve. */
-	struct link_message *old = oldest(g);
+	struct transport_message *old = oldest(g);
 	if (old)
-		grant(q, old, most / FAR_LINK_GRANT_SHARE, most + most / FAR_LINK_GRANT_SHARE);
+		grant(q, old, most / FAR_TRANSPORT_GRANT_SHARE, most + most / FAR_TRANSPORT_GRANT_SHARE);
 }
 
-static uint64_t regrant_ns(const struct link_queue *q, const struct link_peer *p, uint64_t now)
+static uint64_t regrant_ns(const struct transport_queue *q, const struct transport_peer *p, uint64_t now)
 {
-	const struct link_grants *g = &q->grants;
-	uint64_t ns = g->rtt_ns ? 2 * g->rtt_ns + FAR_LINK_MARGIN_NS : rtt_timeout(&p->rings->rtt, now);
-	ns <<= p->rings->regrants < 8 ? p->rings->regrants : 8;
-	return ns < FAR_LINK_RESEND_NS_MAX ? ns : FAR_LINK_RESEND_NS_MAX;
+	const struct transport_grants *g = &q->grants;
+	uint64_t ns = g->rtt_ns ? 2 * g->rtt_ns + FAR_TRANSPORT_MARGIN_NS : rtt_timeout(&p->rings->rtt, now);
+	ns <<= p->rings->grant_retransmits < 8 ? p->rings->grant_retransmits : 8;
+	return ns < FAR_TRANSPORT_RTO_NS_MAX ? ns : FAR_TRANSPORT_RTO_NS_MAX;
 }
 
-void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
+void transport_grants_timer(struct transport_queue *q, struct transport_peer *p, uint64_t now)
 {
-	struct link_grants *g = &q->grants;
+	struct transport_grants *g = &q->grants;
 	bool waits = false;
 	if (p->rings->grant_at && now < p->rings->grant_at)
 		return;
@@ -304,11 +306,12 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 	p->rings->grant_at = now + regrant_ns(q, p, now);
 	if (first)
 		return;
-	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
-		struct link_message *m = p->rings->assembling[i];
-		if (m && m->transfer == LINK_IN_READ) /* the driver reports its end, or could not start it yet */
+	for (unsigned i = 0; i < FAR_TRANSPORT_ASSEMBLIES; i++) {
+		struct transport_message *m = p->rings->assembling[i];
+		if (m &&
+		    m->transfer == TRANSPORT_RX_READING) /* the driver reports its end, or could not start it yet */
 			g->due = true;
-		if (!m || !m->begun || out_of(m) == 0 || m->transfer == LINK_IN_READ)
+		if (!m || !m->begun || out_of(m) == 0 || m->transfer == TRANSPORT_RX_READING)
 			continue;
 		waits = true;
 		if (m->stalled)
@@ -319,22 +322,22 @@ void link_grants_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 	}
 	if (!waits)
 		return;
-	p->rings->regrants++;
-	counter_bump(&q->regrants);
-	link_ack_soon(q, p);
-	if (p->asleep_there) /* the first kick may have been lost */
-		link_kick(q, p);
+	p->rings->grant_retransmits++;
+	counter_bump(&q->grant_retransmits);
+	transport_ack_soon(q, p);
+	if (p->remote_asleep) /* the first kick may have been lost */
+		transport_kick(q, p);
 }
 
 /* Returns true if the ACK contains a grant of this message: it arrives in packets. */
-static inline bool told(const struct link_message *m)
+static inline bool told(const struct transport_message *m)
 {
-	return m && m->begun && m->granted && m->transfer != LINK_IN_READ;
+	return m && m->begun && m->granted && m->transfer != TRANSPORT_RX_READING;
 }
 
-bool link_grants_open(const struct link_peer *p)
+bool transport_grants_open(const struct transport_peer *p)
 {
-	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
+	for (unsigned i = 0; i < FAR_TRANSPORT_ASSEMBLIES; i++)
 		if (told(p->rings->assembling[i]) && out_of(p->rings->assembling[i]))
 			return true;
 	return false;
@@ -342,39 +345,40 @@ bool link_grants_open(const struct link_peer *p)
 
 /* ---- grants in an ACK ---- */
 
-uint32_t link_grants_bytes(const struct link_peer *p)
+uint32_t transport_grants_bytes(const struct transport_peer *p)
 {
 	uint32_t n = 0;
-	for (unsigned i = 0; p->begun_n && i < FAR_LINK_ASSEMBLIES; i++)
+	for (unsigned i = 0; p->begun_n && i < FAR_TRANSPORT_ASSEMBLIES; i++)
 		n += told(p->rings->assembling[i]);
 	return n * (uint32_t)sizeof(struct wire_grant);
 }
 
 /* Window: share of the receive ring below for each peer that may send now. */
-static uint32_t window_of(const struct link_queue *q)
+static uint32_t window_of(const struct transport_queue *q)
 {
 	uint32_t ring = q->port->ring, n = q->actives_n ? q->actives_n : 1;
 	if (ring == 0)
-		return FAR_LINK_WINDOW;
+		return FAR_TRANSPORT_WINDOW;
 	ring /= n;
-	if (ring < FAR_LINK_RING_LEAST)
-		return FAR_LINK_RING_LEAST;
-	return ring < FAR_LINK_WINDOW ? ring : FAR_LINK_WINDOW;
+	if (ring < FAR_TRANSPORT_RING_SHARE_MIN)
+		return FAR_TRANSPORT_RING_SHARE_MIN;
+	return ring < FAR_TRANSPORT_WINDOW ? ring : FAR_TRANSPORT_WINDOW;
 }
 
-void link_grants_write(const struct link_queue *q, struct link_peer *p, struct wire_head *h, uint8_t *body)
+void transport_grants_write(const struct transport_queue *q, struct transport_peer *p, struct wire_head *h,
+			    uint8_t *body)
 {
 	uint32_t window = window_of(q);
-	h->length = be32_of(unasked(&q->grants));
+	h->length = be32_of(unscheduled_bytes(&q->grants));
 	h->offset = be32_of(window);
-	p->ack_every = (uint8_t)(window / 4 < FAR_LINK_ACK_EVERY ? window / 4 : FAR_LINK_ACK_EVERY);
-	for (unsigned i = 0; p->begun_n && i < FAR_LINK_ASSEMBLIES; i++) {
-		const struct link_message *m = p->rings->assembling[i];
+	p->ack_every = (uint8_t)(window / 4 < FAR_TRANSPORT_ACK_EVERY ? window / 4 : FAR_TRANSPORT_ACK_EVERY);
+	for (unsigned i = 0; p->begun_n && i < FAR_TRANSPORT_ASSEMBLIES; i++) {
+		const struct transport_message *m = p->rings->assembling[i];
 		if (!told(m))
 			continue;
-		bool here = m->transfer == LINK_IN_HERE;
+		bool here = m->transfer == TRANSPORT_RX_READ_DONE;
 		struct wire_grant grant = {be32_of(m->first), be32_of(here ? m->done : m->granted),
-					   be32_of(m->priority | (here ? WIRE_HERE : 0))};
+					   be32_of(m->priority | (here ? WIRE_READ_DONE : 0))};
 		memcpy(body, &grant, sizeof grant);
 		body += sizeof grant;
 	}

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-bool link_board_set(struct link_board *b, uint32_t i)
+bool transport_peer_set_add(struct transport_peer_set *b, uint32_t i)
 {
 	uint32_t w = i / 64, n = w / 64;
-	/* The word first, then the bits above it. Pairs with link_board_take(). */
+	/* The word first, then the bits above it. Pairs with transport_peer_set_take(). */
 	atomic_fetch_or_explicit(&b->word[w], UINT64_C(1) << i % 64, memory_order_release);
 	atomic_fetch_or_explicit(&b->summary[n], UINT64_C(1) << w % 64, memory_order_release);
 	return atomic_fetch_or_explicit(&b->any, UINT64_C(1) << n, memory_order_release) == 0;
@@ -20,7 +20,7 @@ static void clear(_Atomic uint64_t *above, unsigned bit, _Atomic uint64_t *below
 		atomic_fetch_or_explicit(above, UINT64_C(1) << bit, memory_order_relaxed);
 }
 
-uint32_t link_board_take(struct link_board *b)
+uint32_t transport_peer_set_take(struct transport_peer_set *b)
 {
 	for (;;) {
 		uint64_t any = atomic_load_explicit(&b->any, memory_order_acquire);
@@ -43,29 +43,30 @@ uint32_t link_board_take(struct link_board *b)
 	}
 }
 
-bool link_mail_put(struct link_mailbox *m, const struct link_port *via, const void *bytes, uint32_t len)
+bool transport_mail_put(struct transport_mailbox *m, const struct transport_port *via, const void *bytes, uint32_t len)
 {
 	uint32_t at = atomic_load_explicit(&m->written, memory_order_relaxed);
-	if (len > LINK_MAIL_BYTES || at - atomic_load_explicit(&m->read, memory_order_acquire) == LINK_MAIL_SLOTS)
+	if (len > TRANSPORT_MAIL_BYTES ||
+	    at - atomic_load_explicit(&m->read, memory_order_acquire) == TRANSPORT_MAIL_SLOTS)
 		return false;
-	struct link_mail *slot = &m->slots[at % LINK_MAIL_SLOTS];
+	struct transport_mail *slot = &m->slots[at % TRANSPORT_MAIL_SLOTS];
 	slot->via = via;
 	slot->len = len;
 	memcpy(slot->bytes, bytes, len);
-	atomic_store_explicit(&m->written, at + 1, memory_order_release); /* pairs with link_mail_get() */
+	atomic_store_explicit(&m->written, at + 1, memory_order_release); /* pairs with transport_mail_get() */
 	return true;
 }
 
-const struct link_mail *link_mail_get(struct link_mailbox *m)
+const struct transport_mail *transport_mail_get(struct transport_mailbox *m)
 {
 	uint32_t at = atomic_load_explicit(&m->read, memory_order_relaxed);
 	if (at == atomic_load_explicit(&m->written, memory_order_acquire))
 		return NULL;
-	return &m->slots[at % LINK_MAIL_SLOTS];
+	return &m->slots[at % TRANSPORT_MAIL_SLOTS];
 }
 
-void link_mail_done(struct link_mailbox *m)
+void transport_mail_done(struct transport_mailbox *m)
 {
 	uint32_t at = atomic_load_explicit(&m->read, memory_order_relaxed);
-	atomic_store_explicit(&m->read, at + 1, memory_order_release); /* pairs with link_mail_put() */
+	atomic_store_explicit(&m->read, at + 1, memory_order_release); /* pairs with transport_mail_put() */
 }

@@ -12,48 +12,48 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LINK_MAIL_BYTES 576u /* of a set-up packet: head, body, handshake payload, address */
-#define LINK_MAIL_SLOTS 64u  /* a burst of HELLO packets; a power of two */
+#define TRANSPORT_MAIL_BYTES 576u /* of a set-up packet: head, body, handshake payload, address */
+#define TRANSPORT_MAIL_SLOTS 64u  /* a burst of CONNECT packets; a power of two */
 
 /** A set of peers as three levels of bitmaps. One thread adds, another takes. */
-struct link_board {
-	alignas(64) _Atomic uint64_t any;                       /* bit i: summary i is not 0 */
-	_Atomic uint64_t summary[FAR_LINK_PEERS_MAX / 64 / 64]; /* bit i of number n: word n * 64 + i is not 0 */
-	_Atomic uint64_t word[FAR_LINK_PEERS_MAX / 64];
+struct transport_peer_set {
+	alignas(64) _Atomic uint64_t any;                            /* bit i: summary i is not 0 */
+	_Atomic uint64_t summary[FAR_TRANSPORT_PEERS_MAX / 64 / 64]; /* bit i of number n: word n * 64 + i is not 0 */
+	_Atomic uint64_t word[FAR_TRANSPORT_PEERS_MAX / 64];
 };
-static_assert(FAR_LINK_PEERS_MAX % (64 * 64) == 0 && FAR_LINK_PEERS_MAX / 64 / 64 <= 64, "three levels");
+static_assert(FAR_TRANSPORT_PEERS_MAX % (64 * 64) == 0 && FAR_TRANSPORT_PEERS_MAX / 64 / 64 <= 64, "three levels");
 
 /** Adds a peer. true: the set was empty. What this thread wrote before is visible to the thread that takes the peer. */
-bool link_board_set(struct link_board *b, uint32_t i);
+bool transport_peer_set_add(struct transport_peer_set *b, uint32_t i);
 /** Removes a peer and returns its index. UINT32_MAX: the set is empty. */
-uint32_t link_board_take(struct link_board *b);
+uint32_t transport_peer_set_take(struct transport_peer_set *b);
 
-static inline bool link_board_any(const struct link_board *b)
+static inline bool transport_peer_set_any(const struct transport_peer_set *b)
 {
-	return atomic_load_explicit(&((struct link_board *)b)->any, memory_order_relaxed) != 0;
+	return atomic_load_explicit(&((struct transport_peer_set *)b)->any, memory_order_relaxed) != 0;
 }
 
-struct link_port;
+struct transport_port;
 
 /** A packet in the ring. */
-struct link_mail {
-	const struct link_port *via; /* port that received it: the mailbox's, or a sibling */
+struct transport_mail {
+	const struct transport_port *via; /* port that received it: the mailbox's, or a sibling */
 	uint32_t len;
-	uint8_t bytes[LINK_MAIL_BYTES];
+	uint8_t bytes[TRANSPORT_MAIL_BYTES];
 };
 
 /** Ring of packets from the poller to the control thread. Indices grow without wrap. */
-struct link_mailbox {
+struct transport_mailbox {
 	alignas(64) _Atomic uint32_t written; /* poller */
 	alignas(64) _Atomic uint32_t read;    /* control */
-	struct link_mail slots[LINK_MAIL_SLOTS];
+	struct transport_mail slots[TRANSPORT_MAIL_SLOTS];
 };
 
-/** Poller: adds a packet. false: the ring is full, or the packet is longer than LINK_MAIL_BYTES. */
-bool link_mail_put(struct link_mailbox *m, const struct link_port *via, const void *bytes, uint32_t len);
-/** Control: returns the oldest packet, valid until link_mail_done(). NULL: none. */
-const struct link_mail *link_mail_get(struct link_mailbox *m);
+/** Poller: adds a packet. false: the ring is full, or the packet is longer than TRANSPORT_MAIL_BYTES. */
+bool transport_mail_put(struct transport_mailbox *m, const struct transport_port *via, const void *bytes, uint32_t len);
+/** Control: returns the oldest packet, valid until transport_mail_done(). NULL: none. */
+const struct transport_mail *transport_mail_get(struct transport_mailbox *m);
 /** Control: removes the oldest packet. */
-void link_mail_done(struct link_mailbox *m);
+void transport_mail_done(struct transport_mailbox *m);
 
 #endif

@@ -2,8 +2,8 @@
 /**
  * Memory of messages. Poller.
  *
- * Received messages are charged to their queue. A message in order may use all of FAR_LINK_IN_BYTES, one out of order
- * half of it. Without memory the packet is not acknowledged, and its sender retransmits it: nothing is lost.
+ * Received messages are charged to their queue. A message in order may use all of FAR_TRANSPORT_IN_BYTES, one out of
+ * order half of it. Without memory the packet is not acknowledged, and its sender retransmits it: nothing is lost.
  *
  * No deadlock is possible. The memory belongs to messages that the engine holds, which it releases whatever the peers
  * do; to complete ones, which the engine's next recv() takes; and to incomplete ones, which got all of their memory
@@ -18,19 +18,20 @@
 #define FREE_MAX 256u /* messages that a queue keeps for itself, warm in its cache */
 
 /* Takes an unused message of the segments, which hold as many as all connections may have in flight or reserved. */
-__attribute__((noinline)) static struct link_message *carve(struct link_queue *q)
+__attribute__((noinline)) static struct transport_message *carve(struct transport_queue *q)
 {
-	uint32_t n = LINK_SEGMENT_PEERS * LINK_MESSAGES, i = q->carved / n;
-	struct link_segment *s = i < FAR_LINK_PEERS_MAX / LINK_SEGMENT_PEERS ? link_segment_at(q, i) : NULL;
+	uint32_t n = TRANSPORT_SEGMENT_PEERS * TRANSPORT_MESSAGES, i = q->carved / n;
+	struct transport_segment *s =
+		i < FAR_TRANSPORT_PEERS_MAX / TRANSPORT_SEGMENT_PEERS ? transport_segment_at(q, i) : NULL;
 	if (!s)
 		return NULL;
 	budget_force(sizeof s->messages[0]);
 	return &s->messages[q->carved++ % n];
 }
 
-static inline __attribute__((always_inline)) struct link_message *out_take(struct link_queue *q, uint32_t len)
+static inline __attribute__((always_inline)) struct transport_message *out_take(struct transport_queue *q, uint32_t len)
 {
-	struct link_message *m = q->out_free;
+	struct transport_message *m = q->out_free;
 	if (__builtin_expect(m != NULL, 1))
 		q->out_free = m->next;
 	else if (!(m = carve(q)))
@@ -41,10 +42,10 @@ static inline __attribute__((always_inline)) struct link_message *out_take(struc
 	return m;
 }
 
-struct link_message *link_message_lent(struct link_queue *q, struct link_peer *p, const void *body, uint32_t len,
-				       struct far_buf *owner)
+struct transport_message *transport_message_zero_copy(struct transport_queue *q, struct transport_peer *p,
+						      const void *body, uint32_t len, struct far_buf *owner)
 {
-	struct link_message *m = out_take(q, len);
+	struct transport_message *m = out_take(q, len);
 	if (!m)
 		return NULL;
 	buf_ref(owner);
@@ -56,9 +57,9 @@ struct link_message *link_message_lent(struct link_queue *q, struct link_peer *p
 	return m;
 }
 
-struct link_message *link_message_out(struct link_queue *q, struct link_peer *p, uint32_t len)
+struct transport_message *transport_message_out(struct transport_queue *q, struct transport_peer *p, uint32_t len)
 {
-	struct link_message *m = out_take(q, len);
+	struct transport_message *m = out_take(q, len);
 	if (__builtin_expect(!m, 0))
 		return NULL;
 	m->body = m->room;
@@ -66,7 +67,7 @@ struct link_message *link_message_out(struct link_queue *q, struct link_peer *p,
 		return m;
 	m->buf = buf_alloc(len);
 	if (!m->buf) {
-		link_message_out_free(q, p, m);
+		transport_message_out_free(q, p, m);
 		return NULL;
 	}
 	m->body = buf_data(m->buf);
@@ -75,27 +76,27 @@ struct link_message *link_message_out(struct link_queue *q, struct link_peer *p,
 	return m;
 }
 
-static void body_drop(struct link_message *m)
+static void body_drop(struct transport_message *m)
 {
 	buf_unref(m->buf);
 	m->buf = NULL;
 	m->charged = 0;
 }
 
-void link_message_out_drop(struct link_peer *p, struct link_message *m)
+void transport_message_out_drop(struct transport_peer *p, struct transport_message *m)
 {
 	if (p)
 		p->out_bytes -= m->charged;
 	if (m->onesided)
-		link_offer_end(p->queue, m);
-	m->transfer = LINK_OUT_NEW;
+		transport_offer_end(p->queue, m);
+	m->transfer = TRANSPORT_TX_UNDECIDED;
 	m->lent = false;
 	body_drop(m);
 }
 
-static struct link_message *in_take(struct link_queue *q)
+static struct transport_message *in_take(struct transport_queue *q)
 {
-	struct link_message *m = q->free;
+	struct transport_message *m = q->free;
 	if (m) {
 		q->free = m->next;
 		q->free_n--;
@@ -111,14 +112,14 @@ static struct link_message *in_take(struct link_queue *q)
 }
 
 /* Receive placement. Called last, when nothing else can fail: a placed message must be received there. */
-static bool is_placed(const struct link_queue *q, const struct link_peer *p, const struct wire_head *begins,
-		      struct link_message *m)
+static bool is_placed(const struct transport_queue *q, const struct transport_peer *p, const struct wire_head *begins,
+		      struct transport_message *m)
 {
-	struct nic_place place;
+	struct nic_placement place;
 	struct shm_head head;
 	if (!q->place || !p->attached)
 		return false;
-	link_head_read(begins, &head);
+	transport_head_read(begins, &head);
 	if (!q->place(q->place_ctx, p->index, (const uint8_t *)&head, m->len, &place))
 		return false;
 	m->body = place.at;
@@ -126,12 +127,12 @@ static bool is_placed(const struct link_queue *q, const struct link_peer *p, con
 	return true;
 }
 
-struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, uint32_t len, bool due,
-				     const struct wire_head *begins)
+struct transport_message *transport_message_in(struct transport_queue *q, struct transport_peer *p, uint32_t len,
+					       bool due, const struct wire_head *begins)
 {
-	uint32_t charge = len + (uint32_t)sizeof(struct link_message);
-	uint64_t most = due ? FAR_LINK_IN_BYTES : FAR_LINK_IN_BYTES / 2;
-	struct link_message *m = q->in_bytes + charge <= most ? in_take(q) : NULL;
+	uint32_t charge = len + (uint32_t)sizeof(struct transport_message);
+	uint64_t most = due ? FAR_TRANSPORT_IN_BYTES : FAR_TRANSPORT_IN_BYTES / 2;
+	struct transport_message *m = q->in_bytes + charge <= most ? in_take(q) : NULL;
 	if (!m)
 		return NULL;
 	m->next = NULL;
@@ -152,23 +153,23 @@ struct link_message *link_message_in(struct link_queue *q, struct link_peer *p, 
 	m->charged = charge;
 	m->granted = 0;
 	m->priority = 0;
-	m->transfer = LINK_IN_PLAIN;
+	m->transfer = TRANSPORT_RX_PACKETS;
 	m->onesided = 0;
-	m->begun = m->stalled = m->unordered = m->unbound = false;
+	m->begun = m->stalled = m->unordered = m->unordered_bulk = false;
 	m->early = 0;
 	q->in_bytes += charge;
 	return m;
 }
 
-void link_message_in_free(struct link_queue *q, struct link_message *m)
+void transport_message_in_free(struct transport_queue *q, struct transport_message *m)
 {
 	if (!m->own) { /* loopback: a sent message */
-		link_message_out_free(q, m->peer, m);
+		transport_message_out_free(q, m->peer, m);
 		return;
 	}
 	q->in_bytes -= m->charged;
 	if (m->onesided)
-		link_read_drop(q, m);
+		transport_read_drop(q, m);
 	if (m->buf)
 		body_drop(m);
 	if (q->free_n >= FREE_MAX) {
@@ -180,47 +181,47 @@ void link_message_in_free(struct link_queue *q, struct link_message *m)
 	q->free_n++;
 }
 
-void link_messages_in_free(struct link_queue *q, struct link_message *m)
+void transport_messages_in_free(struct transport_queue *q, struct transport_message *m)
 {
 	while (m) {
-		struct link_message *next = m->next;
-		link_message_in_free(q, m);
+		struct transport_message *next = m->next;
+		transport_message_in_free(q, m);
 		m = next;
 	}
 }
 
-static void drop_ready(struct link_queue *q, struct link_peer *p)
+static void drop_ready(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_message **at = &q->ready_first;
+	struct transport_message **at = &q->ready_first;
 	while (p->ready_n) {
-		struct link_message *m = *at;
+		struct transport_message *m = *at;
 		if (m->peer != p) {
 			at = &m->next;
 			continue;
 		}
 		*at = m->next;
 		p->ready_n--;
-		link_message_in_free(q, m);
+		transport_message_in_free(q, m);
 	}
 	for (at = &q->ready_first; *at; at = &(*at)->next)
 		;
 	q->ready_last = at;
 }
 
-static void out_free_all(struct link_queue *q, struct link_peer *p, struct link_message *m)
+static void out_free_all(struct transport_queue *q, struct transport_peer *p, struct transport_message *m)
 {
 	while (m) {
-		struct link_message *next = m->next;
-		link_message_out_free(q, p, m);
+		struct transport_message *next = m->next;
+		transport_message_out_free(q, p, m);
 		m = next;
 	}
 }
 
-static void drop_out(struct link_queue *q, struct link_peer *p)
+static void drop_out(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	for (uint32_t number = p->una; number != p->next; number++) {
-		const struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
+		const struct transport_sent *e = &r->sent[number % FAR_TRANSPORT_WINDOW];
 		if (e->last)
 			out_free_all(q, p, e->message);
 	}
@@ -231,39 +232,39 @@ static void drop_out(struct link_queue *q, struct link_peer *p)
 }
 
 /* Several packets may refer to a message: the last one frees it. */
-static void drop_in(struct link_queue *q, struct link_peer *p)
+static void drop_in(struct transport_queue *q, struct transport_peer *p)
 {
-	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++) {
-		struct link_message *m = p->rings->assembling[i];
+	for (unsigned i = 0; i < FAR_TRANSPORT_ASSEMBLIES; i++) {
+		struct transport_message *m = p->rings->assembling[i];
 		p->rings->assembling[i] = NULL;
-		for (unsigned k = 0; m && k < FAR_LINK_WINDOW; k++)
+		for (unsigned k = 0; m && k < FAR_TRANSPORT_WINDOW; k++)
 			if (p->rings->arrived[k].message == m)
 				p->rings->arrived[k].message = NULL;
 		if (!m)
 			continue;
-		link_grants_end(q, m);
-		link_message_in_free(q, m);
+		transport_grants_end(q, m);
+		transport_message_in_free(q, m);
 	}
-	for (unsigned k = 0; k < FAR_LINK_WINDOW; k++) {
-		struct link_message *m = p->rings->arrived[k].message;
+	for (unsigned k = 0; k < FAR_TRANSPORT_WINDOW; k++) {
+		struct transport_message *m = p->rings->arrived[k].message;
 		p->rings->arrived[k].message = NULL;
-		if (m != &link_handed_up)
-			link_messages_in_free(q, m);
+		if (m != &transport_handed_up)
+			transport_messages_in_free(q, m);
 	}
 	p->early_n = 0;
 	p->fragments = false;
 }
 
-void link_messages_drop(struct link_queue *q, struct link_peer *p)
+void transport_messages_drop(struct transport_queue *q, struct transport_peer *p)
 {
 	if (q->batch.peer == p)
-		link_batch_end(q);
+		transport_batch_end(q);
 	drop_ready(q, p);
 	p->out_n = 0; /* loopback */
 	if (!p->rings)
 		return;
-	link_messages_in_free(q, p->rings->held_first);
+	transport_messages_in_free(q, p->rings->held_first);
 	drop_out(q, p);
 	drop_in(q, p);
-	link_rings_renew(q, p);
+	transport_rings_renew(q, p);
 }

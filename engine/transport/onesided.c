@@ -4,18 +4,19 @@
 
 #include <errno.h>
 
-static uint64_t user_of(const struct link_onesideds *o, const struct link_onesided *e)
+static uint64_t user_of(const struct transport_onesided_table *o, const struct transport_onesided *e)
 {
 	return (uint64_t)e->generation << 32 | (uint32_t)(e - o->entry);
 }
 
-static struct link_onesided *entry_take(struct link_onesideds *o, struct far_buf *buf, void *owner, unsigned state)
+static struct transport_onesided *entry_take(struct transport_onesided_table *o, struct far_buf *buf, void *owner,
+					     unsigned state)
 {
-	bool reads = state == LINK_ONESIDED_READING;
-	if (o->n == FAR_LINK_ONESIDED || (!reads && o->exposed_n == FAR_LINK_EXPOSED))
+	bool reads = state == TRANSPORT_ONESIDED_READING;
+	if (o->n == FAR_TRANSPORT_ONESIDED || (!reads && o->exposed_n == FAR_TRANSPORT_EXPOSED))
 		return NULL;
-	struct link_onesided *e = o->entry;
-	while (e->state != LINK_ONESIDED_FREE)
+	struct transport_onesided *e = o->entry;
+	while (e->state != TRANSPORT_ONESIDED_FREE)
 		e++;
 	buf_ref(buf);
 	e->buf = buf;
@@ -27,11 +28,11 @@ static struct link_onesided *entry_take(struct link_onesideds *o, struct far_buf
 	return e;
 }
 
-static void entry_give(struct link_onesideds *o, struct link_onesided *e)
+static void entry_give(struct transport_onesided_table *o, struct transport_onesided *e)
 {
 	struct far_buf *buf = e->buf;
-	bool reads = e->state == LINK_ONESIDED_READING;
-	e->state = LINK_ONESIDED_FREE;
+	bool reads = e->state == TRANSPORT_ONESIDED_READING;
+	e->state = TRANSPORT_ONESIDED_FREE;
 	e->owner = NULL;
 	e->buf = NULL;
 	o->n--;
@@ -39,10 +40,11 @@ static void entry_give(struct link_onesideds *o, struct link_onesided *e)
 	buf_unref(buf);
 }
 
-int link_onesided_expose(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer, struct far_buf *buf,
-			 const void *at, uint64_t len, void *owner, uint64_t now, uint32_t *entry)
+int transport_onesided_expose(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t lower_peer,
+			      struct far_buf *buf, const void *at, uint64_t len, void *owner, uint64_t now,
+			      uint32_t *entry)
 {
-	struct link_onesided *e = entry_take(o, buf, owner, LINK_ONESIDED_ASKED);
+	struct transport_onesided *e = entry_take(o, buf, owner, TRANSPORT_ONESIDED_EXPOSING);
 	if (!e)
 		return -EAGAIN;
 	int error = lower->ops->bulk->expose(lower, lower_peer, at, len, user_of(o, e), &e->handle, &e->key);
@@ -55,21 +57,21 @@ int link_onesided_expose(struct link_onesideds *o, struct nic_queue *lower, uint
 	return 0;
 }
 
-void link_onesided_withdraw(struct link_onesideds *o, struct nic_queue *lower, uint32_t entry)
+void transport_onesided_withdraw(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t entry)
 {
-	struct link_onesided *e = &o->entry[entry];
-	if (e->state != LINK_ONESIDED_ASKED && e->state != LINK_ONESIDED_EXPOSED)
+	struct transport_onesided *e = &o->entry[entry];
+	if (e->state != TRANSPORT_ONESIDED_EXPOSING && e->state != TRANSPORT_ONESIDED_EXPOSED)
 		return;
 	e->owner = NULL;
-	e->state = LINK_ONESIDED_LEAVING;
+	e->state = TRANSPORT_ONESIDED_WITHDRAWING;
 	lower->ops->bulk->withdraw(lower, e->handle);
 }
 
-int link_onesided_read(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer,
-		       const struct nic_bulk_key *key, uint32_t offset, struct far_buf *buf, void *to, uint32_t len,
-		       void *owner)
+int transport_onesided_read(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t lower_peer,
+			    const struct nic_bulk_key *key, uint32_t offset, struct far_buf *buf, void *to,
+			    uint32_t len, void *owner)
 {
-	struct link_onesided *e = entry_take(o, buf, owner, LINK_ONESIDED_READING);
+	struct transport_onesided *e = entry_take(o, buf, owner, TRANSPORT_ONESIDED_READING);
 	if (!e)
 		return -EAGAIN;
 	e->offset = offset;
@@ -80,55 +82,56 @@ int link_onesided_read(struct link_onesideds *o, struct nic_queue *lower, uint32
 	return error;
 }
 
-void link_onesided_forget(struct link_onesideds *o, struct nic_queue *lower, const void *owner)
+void transport_onesided_forget(struct transport_onesided_table *o, struct nic_queue *lower, const void *owner)
 {
-	for (uint32_t i = 0; o->n && i < FAR_LINK_ONESIDED; i++) {
-		struct link_onesided *e = &o->entry[i];
+	for (uint32_t i = 0; o->n && i < FAR_TRANSPORT_ONESIDED; i++) {
+		struct transport_onesided *e = &o->entry[i];
 		if (e->owner != owner)
 			continue;
-		if (e->state == LINK_ONESIDED_READING)
+		if (e->state == TRANSPORT_ONESIDED_READING)
 			e->owner = NULL;
 		else
-			link_onesided_withdraw(o, lower, i);
+			transport_onesided_withdraw(o, lower, i);
 	}
 }
 
 /* Returns true if the event is possible in the entry's state. */
-static bool fits(const struct link_onesided *e, uint64_t event)
+static bool fits(const struct transport_onesided *e, uint64_t event)
 {
 	switch (event) {
 	case NIC_BULK_EXPOSED:
-		return e->state == LINK_ONESIDED_ASKED || e->state == LINK_ONESIDED_LEAVING;
+		return e->state == TRANSPORT_ONESIDED_EXPOSING || e->state == TRANSPORT_ONESIDED_WITHDRAWING;
 	case NIC_BULK_WITHDRAWN:
-		return e->state != LINK_ONESIDED_FREE && e->state != LINK_ONESIDED_READING;
+		return e->state != TRANSPORT_ONESIDED_FREE && e->state != TRANSPORT_ONESIDED_READING;
 	case NIC_BULK_READ:
 	case NIC_BULK_READ_FAILED:
-		return e->state == LINK_ONESIDED_READING;
+		return e->state == TRANSPORT_ONESIDED_READING;
 	default:
 		return false;
 	}
 }
 
-void *link_onesided_event(struct link_onesideds *o, const struct nic_pkt *pkt, struct link_onesided_news *news)
+void *transport_onesided_event(struct transport_onesided_table *o, const struct nic_pkt *pkt,
+			       struct transport_onesided_result *news)
 {
 	uint32_t i = (uint32_t)pkt->cookie;
-	struct link_onesided *e = i < FAR_LINK_ONESIDED ? &o->entry[i] : NULL;
+	struct transport_onesided *e = i < FAR_TRANSPORT_ONESIDED ? &o->entry[i] : NULL;
 	if (!e || e->generation != (uint32_t)(pkt->cookie >> 32) || !fits(e, pkt->body_len)) {
 		o->stray++;
 		return NULL;
 	}
 	void *owner = e->owner;
-	*news = (struct link_onesided_news){(enum nic_bulk_event)pkt->body_len, e->offset, e->len};
+	*news = (struct transport_onesided_result){(enum nic_bulk_event)pkt->body_len, e->offset, e->len};
 	if (news->event != NIC_BULK_EXPOSED)
 		entry_give(o, e);
-	else if (e->state == LINK_ONESIDED_ASKED)
-		e->state = LINK_ONESIDED_EXPOSED;
+	else if (e->state == TRANSPORT_ONESIDED_EXPOSING)
+		e->state = TRANSPORT_ONESIDED_EXPOSED;
 	return owner;
 }
 
-void link_onesideds_end(struct link_onesideds *o)
+void transport_onesided_table_end(struct transport_onesided_table *o)
 {
-	for (uint32_t i = 0; i < FAR_LINK_ONESIDED; i++)
-		if (o->entry[i].state != LINK_ONESIDED_FREE)
+	for (uint32_t i = 0; i < FAR_TRANSPORT_ONESIDED; i++)
+		if (o->entry[i].state != TRANSPORT_ONESIDED_FREE)
 			entry_give(o, &o->entry[i]);
 }

@@ -20,16 +20,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum link_onesided_state {
-	LINK_ONESIDED_FREE,
-	LINK_ONESIDED_ASKED,   /* expose() is in progress: the peer cannot read it yet */
-	LINK_ONESIDED_EXPOSED, /* the peer can read it */
-	LINK_ONESIDED_LEAVING, /* withdraw() was called: waits for WITHDRAWN */
-	LINK_ONESIDED_READING  /* read() is in progress */
+enum transport_onesided_state {
+	TRANSPORT_ONESIDED_FREE,
+	TRANSPORT_ONESIDED_EXPOSING,    /* expose() is in progress: the peer cannot read it yet */
+	TRANSPORT_ONESIDED_EXPOSED,     /* the peer can read it */
+	TRANSPORT_ONESIDED_WITHDRAWING, /* withdraw() was called: waits for WITHDRAWN */
+	TRANSPORT_ONESIDED_READING      /* read() is in progress */
 };
 
 /** An entry: one expose() or one read(). */
-struct link_onesided {
+struct transport_onesided {
 	void *owner;             /* the message. NULL: it has ended */
 	struct far_buf *buf;     /* one reference */
 	uint32_t handle;         /* of the driver, for withdraw() */
@@ -37,11 +37,11 @@ struct link_onesided {
 	uint32_t offset, len;    /* READING: range of the message, bytes */
 	struct nic_bulk_key key; /* EXPOSED */
 	uint64_t since;          /* ASKED: time of expose(), ns */
-	uint8_t state;           /* enum link_onesided_state */
+	uint8_t state;           /* enum transport_onesided_state */
 };
 
 /** A message that is read; its index is message->onesided - 1. */
-struct link_reading {
+struct transport_reading {
 	void *message; /* NULL: free */
 	struct nic_bulk_key key;
 	uint32_t out;   /* reads in flight */
@@ -49,9 +49,9 @@ struct link_reading {
 	uint64_t until; /* no read could be started: when to give up, ns. 0: reads could be started */
 };
 
-struct link_onesideds {
-	struct link_onesided entry[FAR_LINK_ONESIDED];
-	struct link_reading reading[FAR_LINK_ONESIDED];
+struct transport_onesided_table {
+	struct transport_onesided entry[FAR_TRANSPORT_ONESIDED];
+	struct transport_reading reading[FAR_TRANSPORT_ONESIDED];
 	uint64_t unread_until; /* no message is read before, since memory to read into was missing, ns */
 	uint32_t n;            /* entries that are not FREE */
 	uint32_t exposed_n;    /* of them, those of expose() */
@@ -59,26 +59,28 @@ struct link_onesideds {
 };
 
 /** A decoded event. */
-struct link_onesided_news {
+struct transport_onesided_result {
 	enum nic_bulk_event event;
 	uint32_t offset, len; /* READ, READ_FAILED */
 };
 
 /** Exposes at[0, len), inside `buf`, to a peer of the driver below. `owner`: the message. 0 and the entry's index, or
  * -errno of nic_bulk_ops.expose; -EAGAIN also if too many entries are in use. */
-int link_onesided_expose(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer, struct far_buf *buf,
-			 const void *at, uint64_t len, void *owner, uint64_t now, uint32_t *entry);
+int transport_onesided_expose(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t lower_peer,
+			      struct far_buf *buf, const void *at, uint64_t len, void *owner, uint64_t now,
+			      uint32_t *entry);
 /** Withdraws an exposure and detaches its owner. */
-void link_onesided_withdraw(struct link_onesideds *o, struct nic_queue *lower, uint32_t entry);
+void transport_onesided_withdraw(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t entry);
 /** Reads `len` bytes from `offset` on into `to`, inside `buf`. 0 or -errno of nic_bulk_ops.read; -EAGAIN as above. */
-int link_onesided_read(struct link_onesideds *o, struct nic_queue *lower, uint32_t lower_peer,
-		       const struct nic_bulk_key *key, uint32_t offset, struct far_buf *buf, void *to, uint32_t len,
-		       void *owner);
+int transport_onesided_read(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t lower_peer,
+			    const struct nic_bulk_key *key, uint32_t offset, struct far_buf *buf, void *to,
+			    uint32_t len, void *owner);
 /** Detaches an owner that ends: withdraws what it exposed, and ignores what it reads. */
-void link_onesided_forget(struct link_onesideds *o, struct nic_queue *lower, const void *owner);
+void transport_onesided_forget(struct transport_onesided_table *o, struct nic_queue *lower, const void *owner);
 /** Processes a packet of NIC_PEER_BULK. Returns the owner of the event; NULL: none. */
-void *link_onesided_event(struct link_onesideds *o, const struct nic_pkt *pkt, struct link_onesided_news *news);
+void *transport_onesided_event(struct transport_onesided_table *o, const struct nic_pkt *pkt,
+			       struct transport_onesided_result *news);
 /** Releases all entries: the driver below is closed. */
-void link_onesideds_end(struct link_onesideds *o);
+void transport_onesided_table_end(struct transport_onesided_table *o);
 
 #endif

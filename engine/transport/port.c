@@ -16,33 +16,33 @@
 
 #define DRIVERS_MAX 8
 
-static void link_close(struct nic_port *port);
+static void transport_close(struct nic_port *port);
 
-static struct link_port *port_of(const struct nic_port *port)
+static struct transport_port *port_of(const struct nic_port *port)
 {
-	return (struct link_port *)port;
+	return (struct transport_port *)port;
 }
 
 static bool is_transport(const struct nic_port *port)
 {
-	return port->ops->close == link_close;
+	return port->ops->close == transport_close;
 }
 
-int link_error(struct nic_err *err, int error, const char *format, ...)
+int transport_error(struct nic_err *err, int error, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
-	nic_text_setv(err->text, sizeof err->text, format, args);
+	text_setv(err->text, sizeof err->text, format, args);
 	va_end(args);
 	return error;
 }
 
-bool link_wanted(const struct nic_caps *caps)
+bool transport_needed(const struct nic_caps *caps)
 {
 	return !caps->connected || !caps->reliable || !caps->ordered;
 }
 
-void link_port_signal(struct link_port *p)
+void transport_port_signal(struct transport_port *p)
 {
 	uint64_t one = 1;
 	if (p->config.signal) {
@@ -81,46 +81,46 @@ static const struct nic_port_ops *driver_named(const char *name)
 	return NULL;
 }
 
-bool link_addr_split(const struct nic_addr *addr, struct nic_addr *lower, uint64_t *id)
+bool transport_addr_split(const struct nic_addr *addr, struct nic_addr *lower, uint64_t *id)
 {
 	be64 b;
-	if (addr->len <= LINK_ID_BYTES || addr->len > NIC_ADDR_BYTES_MAX)
+	if (addr->len <= TRANSPORT_ID_BYTES || addr->len > NIC_ADDR_BYTES_MAX)
 		return false;
 	*lower = *addr;
-	lower->len = (uint16_t)(addr->len - LINK_ID_BYTES);
-	memset(lower->blob + lower->len, 0, LINK_ID_BYTES);
+	lower->len = (uint16_t)(addr->len - TRANSPORT_ID_BYTES);
+	memset(lower->blob + lower->len, 0, TRANSPORT_ID_BYTES);
 	memcpy(&b, addr->blob + lower->len, sizeof b);
 	*id = be64_get(b);
 	return true;
 }
 
-static void link_address(const struct nic_port *port, struct nic_addr *out)
+static void transport_address(const struct nic_port *port, struct nic_addr *out)
 {
-	const struct link_port *p = port_of(port);
+	const struct transport_port *p = port_of(port);
 	be64 id = be64_of(p->id);
 	*out = p->own;
 	memcpy(out->blob + out->len, &id, sizeof id);
 	out->len = (uint16_t)(out->len + sizeof id);
 }
 
-void link_address_text(const struct nic_addr *addr, char *out, size_t cap)
+void transport_address_text(const struct nic_addr *addr, char *out, size_t cap)
 {
 	struct nic_addr lower;
 	uint64_t id;
 	const struct nic_port_ops *ops = driver_named(addr->driver);
-	if (ops && link_addr_split(addr, &lower, &id))
+	if (ops && transport_addr_split(addr, &lower, &id))
 		ops->address_text(&lower, out, cap);
 	else
 		snprintf(out, cap, "%.*s (malformed)", (int)sizeof addr->driver, addr->driver);
 }
 
-static int link_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err)
+static int transport_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err)
 {
-	const struct link_port *p = port_of(port);
+	const struct transport_port *p = port_of(port);
 	struct nic_addr lower;
 	uint64_t id;
-	if (!link_addr_split(addr, &lower, &id))
-		return link_error(err, -EINVAL, "%s: malformed address", p->ops.name);
+	if (!transport_addr_split(addr, &lower, &id))
+		return transport_error(err, -EINVAL, "%s: malformed address", p->ops.name);
 	int error = p->lower->ops->reach(p->lower, &lower, err);
 	if (id != p->id)
 		return error;
@@ -131,9 +131,9 @@ static int link_reach(const struct nic_port *port, const struct nic_addr *addr, 
 
 /* ---- capabilities and counters ---- */
 
-static void link_caps(const struct nic_port *port, struct nic_caps *out)
+static void transport_caps(const struct nic_port *port, struct nic_caps *out)
 {
-	const struct link_port *p = port_of(port);
+	const struct transport_port *p = port_of(port);
 	const struct nic_caps *lower = &p->lower_caps;
 	bool kicks = p->queues_n && p->queues[0]->ops->kick;
 	*out = (struct nic_caps){
@@ -149,10 +149,11 @@ static void link_caps(const struct nic_port *port, struct nic_caps *out)
 		.ip = lower->ip,
 		.head_bytes_max = sizeof(struct shm_head),
 		.body_align = 32,
-		.body_bytes_max = LINK_BODY_MAX,
-		.slots = FAR_LINK_SLOTS,
-		.peers_max = FAR_LINK_PEERS_MAX < lower->peers_max ? FAR_LINK_PEERS_MAX : lower->peers_max,
-		.queues_max = FAR_LINK_QUEUES_MAX < lower->queues_max ? FAR_LINK_QUEUES_MAX : lower->queues_max,
+		.body_bytes_max = TRANSPORT_BODY_MAX,
+		.slots = FAR_TRANSPORT_SLOTS,
+		.peers_max = FAR_TRANSPORT_PEERS_MAX < lower->peers_max ? FAR_TRANSPORT_PEERS_MAX : lower->peers_max,
+		.queues_max =
+			FAR_TRANSPORT_QUEUES_MAX < lower->queues_max ? FAR_TRANSPORT_QUEUES_MAX : lower->queues_max,
 	};
 }
 
@@ -161,7 +162,7 @@ static uint64_t counted(_Atomic uint64_t *c)
 	return atomic_load_explicit(c, memory_order_relaxed);
 }
 
-static void link_stats(const struct nic_port *port, struct nic_stats *out)
+static void transport_nic_stats(const struct nic_port *port, struct nic_stats *out)
 {
 	port_of(port)->lower->ops->stats(port_of(port)->lower, out);
 }
@@ -171,47 +172,47 @@ void transport_stats_read(const struct nic_port *port, struct transport_stats *o
 	*out = (struct transport_stats){.resent = 0};
 	if (!is_transport(port))
 		return;
-	struct link_port *p = port_of(port);
+	struct transport_port *p = port_of(port);
 	for (uint32_t i = 0; i < p->queues_n; i++) {
-		struct link_queue *q = p->queues[i];
+		struct transport_queue *q = p->queues[i];
 		out->resent += counted(&q->resent);
 		out->duplicates += counted(&q->duplicates);
 		out->crc_errors += counted(&q->crc_errors);
 		out->malformed += counted(&q->malformed);
 		out->timeouts += counted(&q->timeouts);
-		out->probes += counted(&q->probes);
-		out->needless += counted(&q->needless);
-		out->regrants += counted(&q->regrants);
-		out->moves += counted(&q->moves);
+		out->tail_loss_probes += counted(&q->tail_loss_probes);
+		out->spurious_retransmits += counted(&q->spurious_retransmits);
+		out->grant_retransmits += counted(&q->grant_retransmits);
+		out->path_migrations += counted(&q->path_migrations);
 		out->read_bytes += counted(&q->read_bytes);
-		out->unknown += counted(&q->unknown);
-		out->ended += counted(&q->ended);
+		out->unknown_connection_drops += counted(&q->unknown_connection_drops);
+		out->closed_connection_drops += counted(&q->closed_connection_drops);
 		out->no_memory += counted(&q->no_memory);
-		out->crowded += counted(&q->crowded);
+		out->handshake_backlog_drops += counted(&q->handshake_backlog_drops);
 		out->refused += counted(&q->unproven);
 	}
 	out->refused += counted(&p->refused_n);
-	out->crowded += counted(&p->crowded_n);
-	out->unknown += counted(&p->unknown_n);
+	out->handshake_backlog_drops += counted(&p->crowded_n);
+	out->unknown_connection_drops += counted(&p->unknown_n);
 	out->duplicates += counted(&p->repeated_n);
 }
 
-static struct nic_queue *link_queue_at(struct nic_port *port, unsigned i)
+static struct nic_queue *transport_queue_at(struct nic_port *port, unsigned i)
 {
 	return i < port_of(port)->queues_n ? &port_of(port)->queues[i]->base : NULL;
 }
 
-static int link_fd(const struct nic_port *port)
+static int transport_fd(const struct nic_port *port)
 {
 	return port_of(port)->epoll_fd;
 }
 
-static int link_mem_register(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+static int transport_mem_register(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
 {
 	return port_of(port)->lower->ops->mem_register(port_of(port)->lower, base, bytes, err);
 }
 
-static int link_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
+static int transport_mem_unregister(struct nic_port *port, void *base, size_t bytes, struct nic_err *err)
 {
 	return port_of(port)->lower->ops->mem_unregister(port_of(port)->lower, base, bytes, err);
 }
@@ -225,28 +226,28 @@ static void *tables_make(size_t bytes)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-static void queue_free(struct link_queue *q)
+static void queue_free(struct transport_queue *q)
 {
 	while (q->free) {
-		struct link_message *m = q->free;
+		struct transport_message *m = q->free;
 		q->free = m->next;
 		buf_unref(m->own);
 	}
-	link_segments_free(q);
-	link_onesideds_end(&q->onesided); /* the driver below is closed */
+	transport_segments_free(q);
+	transport_onesided_table_end(&q->onesided); /* the driver below is closed */
 	free(q->scratch);
 	munmap(q, sizeof *q);
 }
 
-static void port_free(struct link_port *p)
+static void port_free(struct transport_port *p)
 {
 	for (uint32_t i = 0; i < p->peers_n; i++) {
-		if (p->peers[i]->state != LINK_FREE)
-			link_peer_free(p, p->peers[i]);
+		if (p->peers[i]->state != TRANSPORT_FREE)
+			transport_peer_free(p, p->peers[i]);
 	}
-	for (uint32_t i = 0; i < p->peers_n; i += LINK_SLAB_PEERS) {
+	for (uint32_t i = 0; i < p->peers_n; i += TRANSPORT_SLAB_PEERS) {
 		free(p->peers[i]);
-		free(p->secrets[i / LINK_SLAB_PEERS]);
+		free(p->secrets[i / TRANSPORT_SLAB_PEERS]);
 	}
 	auth_erase(&p->transport, sizeof p->transport);
 	for (uint32_t i = 0; i < p->queues_n; i++)
@@ -258,24 +259,24 @@ static void port_free(struct link_port *p)
 	munmap(p, sizeof *p);
 }
 
-static void link_close(struct nic_port *port)
+static void transport_close(struct nic_port *port)
 {
-	struct link_port *p = port_of(port);
-	link_leave(p);
+	struct transport_port *p = port_of(port);
+	transport_port_leave(p);
 	p->lower->ops->close(p->lower);
 	port_free(p);
 }
 
-static int queue_open(struct link_port *p, unsigned i)
+static int queue_open(struct transport_port *p, unsigned i)
 {
 	struct nic_queue *lower = p->lower->ops->queue(p->lower, i);
 	if (!lower)
 		return -EINVAL;
-	struct link_queue *q = tables_make(sizeof *q);
+	struct transport_queue *q = tables_make(sizeof *q);
 	if (!q)
 		return -ENOMEM;
 	p->queues[p->queues_n++] = q;
-	q->scratch = aligned_alloc(64, LINK_SCRATCH_BYTES);
+	q->scratch = aligned_alloc(64, TRANSPORT_SCRATCH_BYTES);
 	if (!q->scratch)
 		return -ENOMEM;
 	q->base.ops = &p->queue_ops;
@@ -294,13 +295,13 @@ static int queue_open(struct link_port *p, unsigned i)
 	return 0;
 }
 
-static int watch(const struct link_port *p, int fd)
+static int watch(const struct transport_port *p, int fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN};
 	return fd < 0 || epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0 ? 0 : -errno;
 }
 
-static int descriptors_open(struct link_port *p)
+static int descriptors_open(struct transport_port *p)
 {
 	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	p->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -310,7 +311,7 @@ static int descriptors_open(struct link_port *p)
 	return error ? error : watch(p, p->lower->ops->fd(p->lower));
 }
 
-static int port_open(struct link_port *p)
+static int port_open(struct transport_port *p)
 {
 	int error = p->config.signal ? 0 : descriptors_open(p);
 	for (unsigned i = 0; !error && i < p->config.queues; i++)
@@ -318,28 +319,30 @@ static int port_open(struct link_port *p)
 	return error;
 }
 
-static int check(const struct nic_port *lower, const struct link_config *config, const struct nic_caps *caps,
+static int check(const struct nic_port *lower, const struct transport_config *config, const struct nic_caps *caps,
 		 const struct nic_addr *own, struct nic_err *err)
 {
 	const char *name = lower->ops->name;
 	if (config->head_bytes != sizeof(struct shm_head))
-		return link_error(err, -EINVAL, "%s: the transport needs heads of %zu bytes, not %u", name,
-				  sizeof(struct shm_head), config->head_bytes);
-	if (config->queues == 0 || config->queues > FAR_LINK_QUEUES_MAX)
-		return link_error(err, -EINVAL, "%s: 1 to %u queues, not %u", name, FAR_LINK_QUEUES_MAX,
-				  config->queues);
-	if (caps->body_bytes_max < LINK_PACKET_MIN)
-		return link_error(err, -EINVAL,
-				  "%s: packets of %llu bytes are too small for the transport; it needs %u", name,
-				  (unsigned long long)caps->body_bytes_max, LINK_PACKET_MIN);
-	if (own->len + LINK_ID_BYTES > NIC_ADDR_BYTES_MAX)
-		return link_error(err, -EINVAL,
-				  "%s: an address of %u bytes leaves no room for the transport's identity; at most %u",
-				  name, own->len, NIC_ADDR_BYTES_MAX - LINK_ID_BYTES);
+		return transport_error(err, -EINVAL, "%s: the transport needs heads of %zu bytes, not %u", name,
+				       sizeof(struct shm_head), config->head_bytes);
+	if (config->queues == 0 || config->queues > FAR_TRANSPORT_QUEUES_MAX)
+		return transport_error(err, -EINVAL, "%s: 1 to %u queues, not %u", name, FAR_TRANSPORT_QUEUES_MAX,
+				       config->queues);
+	if (caps->body_bytes_max < TRANSPORT_PACKET_MIN)
+		return transport_error(err, -EINVAL,
+				       "%s: packets of %llu bytes are too small for the transport; it needs %u", name,
+				       (unsigned long long)caps->body_bytes_max, TRANSPORT_PACKET_MIN);
+	if (own->len + TRANSPORT_ID_BYTES > NIC_ADDR_BYTES_MAX)
+		return transport_error(
+			err, -EINVAL,
+			"%s: an address of %u bytes leaves no room for the transport's identity; at most %u", name,
+			own->len, NIC_ADDR_BYTES_MAX - TRANSPORT_ID_BYTES);
 	return 0;
 }
 
-int link_open(struct nic_port *lower, const struct link_config *config, struct nic_port **out, struct nic_err *err)
+int transport_open(struct nic_port *lower, const struct transport_config *config, struct nic_port **out,
+		   struct nic_err *err)
 {
 	struct nic_caps caps;
 	struct nic_addr own;
@@ -348,9 +351,9 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 	int error = check(lower, config, &caps, &own, err);
 	if (error)
 		return error;
-	struct link_port *p = tables_make(sizeof *p);
+	struct transport_port *p = tables_make(sizeof *p);
 	if (!p)
-		return link_error(err, -ENOMEM, "%s: out of memory", lower->ops->name);
+		return transport_error(err, -ENOMEM, "%s: out of memory", lower->ops->name);
 	p->config = *config;
 	if (!p->config.limit_ns)
 		p->config.limit_ns = FAR_PEER_LIMIT_NS;
@@ -368,31 +371,32 @@ int link_open(struct nic_port *lower, const struct link_config *config, struct n
 		p->id += 16;
 	auth_random(&p->cookies, sizeof p->cookies, p->config.random);
 	auth_random(&p->transport, sizeof p->transport, p->config.random);
-	link_key_look(p);
+	transport_key_update(p);
 	p->packet_max = caps.body_bytes_max < UINT32_MAX / 2 ? (uint32_t)caps.body_bytes_max : UINT32_MAX / 2;
 	p->next_at = UINT64_MAX;
 	p->ops = *lower->ops;
-	p->ops.close = link_close;
-	p->ops.caps = link_caps;
-	p->ops.address = link_address;
-	p->ops.address_text = link_address_text;
-	p->ops.reach = link_reach;
-	p->ops.stats = link_stats;
-	p->ops.queue = link_queue_at;
-	p->ops.connect = link_connect;
-	p->ops.step = link_step;
-	p->ops.fd = link_fd;
-	p->ops.drop = link_drop;
+	p->ops.close = transport_close;
+	p->ops.caps = transport_caps;
+	p->ops.address = transport_address;
+	p->ops.address_text = transport_address_text;
+	p->ops.reach = transport_reach;
+	p->ops.stats = transport_nic_stats;
+	p->ops.queue = transport_queue_at;
+	p->ops.connect = transport_connect;
+	p->ops.step = transport_step;
+	p->ops.fd = transport_fd;
+	p->ops.drop = transport_drop;
 	if (lower->ops->mem_register) {
-		p->ops.mem_register = link_mem_register;
-		p->ops.mem_unregister = link_mem_unregister;
+		p->ops.mem_register = transport_mem_register;
+		p->ops.mem_unregister = transport_mem_unregister;
 	}
 	p->base.ops = &p->ops;
-	p->queue_ops = link_queue_ops;
-	p->queue_ops.raw = &link_raw_ops;
+	p->queue_ops = transport_queue_ops;
+	p->queue_ops.raw = &transport_raw_ops;
 	error = port_open(p);
 	if (error) {
-		link_error(err, error, "%s: cannot open the transport over it: %s", lower->ops->name, strerror(-error));
+		transport_error(err, error, "%s: cannot open the transport over it: %s", lower->ops->name,
+				strerror(-error));
 		port_free(p);
 		return error;
 	}
@@ -409,7 +413,7 @@ void transport_migration_callback(struct nic_port *port, transport_migrated_fn *
 	port_of(port)->migrated_ctx = ctx;
 }
 
-struct nic_port *link_lower(struct nic_port *port)
+struct nic_port *transport_lower(struct nic_port *port)
 {
 	return is_transport(port) ? port_of(port)->lower : port;
 }

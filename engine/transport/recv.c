@@ -24,47 +24,47 @@
 /* ---- acknowledgements ---- */
 
 /* The path MTU may have shrunk: the oldest packet, if it is too large, leaves in fragments, one packet at a time. */
-static void send_due_pieces(struct link_queue *q, struct link_peer *p)
+static void send_due_pieces(struct transport_queue *q, struct transport_peer *p)
 {
-	if (p->una != p->next && p->rings->sent[p->una % FAR_LINK_WINDOW].len > p->payload_max) {
+	if (p->una != p->next && p->rings->sent[p->una % FAR_TRANSPORT_WINDOW].len > p->payload_max) {
 		p->rings->resends = 2; /* this one only */
-		link_resend(q, p, true);
+		transport_retransmit(q, p, true);
 		p->rings->resends = 0;
 	}
 }
 
 /* Packets of higher priority should have arrived before it, too. */
-__attribute__((cold, noinline)) static void order_note_below(struct link_rings *r, const struct link_sent *e)
+__attribute__((cold, noinline)) static void order_note_below(struct transport_rings *r, const struct transport_sent *e)
 {
-	for (unsigned i = e->priority; i < LINK_URGENT; i++)
+	for (unsigned i = e->priority; i < TRANSPORT_PRIORITY_URGENT; i++)
 		if ((int32_t)(e->order - r->below_arrived[i]) > 0)
 			r->below_arrived[i] = e->order;
 }
 
-static inline void order_note(struct link_rings *r, const struct link_sent *e)
+static inline void order_note(struct transport_rings *r, const struct transport_sent *e)
 {
 	if ((int32_t)(e->order - r->order_arrived) > 0)
 		r->order_arrived = e->order;
-	if (__builtin_expect(e->priority != LINK_URGENT, 0))
+	if (__builtin_expect(e->priority != TRANSPORT_PRIORITY_URGENT, 0))
 		order_note_below(r, e);
 }
 
-static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32_t ack)
+static inline void advance_una(struct transport_queue *q, struct transport_peer *p, uint32_t ack)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	uint32_t una = p->una;
 	if (__builtin_expect(r->rtt.watch & (RTT_TIMING | RTT_LATE | RTT_BACKED), 0))
-		link_timing_ack(q, p, ack);
+		transport_timing_ack(q, p, ack);
 	do {
-		struct link_sent *e = &r->sent[una % FAR_LINK_WINDOW];
+		struct transport_sent *e = &r->sent[una % FAR_TRANSPORT_WINDOW];
 		if (__builtin_expect(!e->arrived, 1)) {
 			r->flying -= e->len;
 			order_note(r, e);
 		}
-		for (struct link_message *m = e->last ? e->message : NULL, *next; m; m = next) {
+		for (struct transport_message *m = e->last ? e->message : NULL, *next; m; m = next) {
 			next = m->next;
 			p->out_n--;
-			link_message_out_free(q, p, m);
+			transport_message_out_free(q, p, m);
 		}
 	} while (++una != ack);
 	p->una = una;
@@ -72,25 +72,25 @@ static inline void advance_una(struct link_queue *q, struct link_peer *p, uint32
 	r->resends = 0;
 }
 
-__attribute__((noinline)) static void take_bits(struct link_queue *q, struct link_peer *p, uint64_t bits)
+__attribute__((noinline)) static void take_bits(struct transport_queue *q, struct transport_peer *p, uint64_t bits)
 {
 	uint32_t flying = p->next - p->una;
-	for (uint32_t i = 1; bits && i < flying && i <= LINK_BITMAP; i++, bits >>= 1) {
-		struct link_sent *e =
-			&p->rings->sent[(p->una + i - (MUTANT(SACK_SHIFTED) ? 1u : 0u)) % FAR_LINK_WINDOW];
+	for (uint32_t i = 1; bits && i < flying && i <= TRANSPORT_BITMAP; i++, bits >>= 1) {
+		struct transport_sent *e =
+			&p->rings->sent[(p->una + i - (MUTANT(SACK_SHIFTED) ? 1u : 0u)) % FAR_TRANSPORT_WINDOW];
 		if (!(bits & 1) || e->arrived)
 			continue;
 		if (p->rings->rtt.watch & (RTT_TIMING | RTT_LATE))
-			link_timing_arrived(q, p, p->una + i);
+			transport_timing_arrived(q, p, p->una + i);
 		e->arrived = true;
 		p->rings->flying -= e->len;
 		order_note(p->rings, e);
 	}
-	link_resend(q, p, false);
-	link_backlog_add(q, p);
+	transport_retransmit(q, p, false);
+	transport_backlog_add(q, p);
 }
 
-static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t ack, uint64_t bits)
+static inline void take_ack(struct transport_queue *q, struct transport_peer *p, uint32_t ack, uint64_t bits)
 {
 	uint32_t step = ack - p->una;
 	if (step) {
@@ -100,8 +100,8 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 			return;
 		}
 		advance_una(q, p, ack);
-		if (__builtin_expect(link_has_unsent(p), 0))
-			link_backlog_add(q, p);
+		if (__builtin_expect(transport_has_unsent(p), 0))
+			transport_backlog_add(q, p);
 		if (__builtin_expect(p->una != p->next, 0))
 			send_due_pieces(q, p);
 	}
@@ -112,7 +112,7 @@ static inline void take_ack(struct link_queue *q, struct link_peer *p, uint32_t 
 /* ---- complete messages ---- */
 
 /* Loopback: the caller owns the message now, and may keep it after the peer has ended. */
-static void hand_up_own(struct link_peer *p, struct link_message *m)
+static void hand_up_own(struct transport_peer *p, struct transport_message *m)
 {
 	p->out_n--;
 	p->out_bytes -= m->charged;
@@ -120,12 +120,12 @@ static void hand_up_own(struct link_peer *p, struct link_message *m)
 	m->peer = NULL;
 }
 
-static unsigned hand_up(struct link_queue *q, struct nic_pkt *pkts, unsigned max)
+static unsigned hand_up(struct transport_queue *q, struct nic_pkt *pkts, unsigned max)
 {
 	unsigned n = 0;
 	for (; n < max && q->ready_first; n++) {
-		struct link_message *m = q->ready_first;
-		struct link_peer *p = m->peer;
+		struct transport_message *m = q->ready_first;
+		struct transport_peer *p = m->peer;
 		q->ready_first = m->next;
 		p->ready_n--;
 		if (p->loop)
@@ -147,53 +147,53 @@ static unsigned hand_up(struct link_queue *q, struct nic_pkt *pkts, unsigned max
 	return n;
 }
 
-void link_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
+void transport_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 {
-	struct link_queue *q = (struct link_queue *)nq;
-	struct link_message *m = (struct link_message *)(uintptr_t)cookie;
+	struct transport_queue *q = (struct transport_queue *)nq;
+	struct transport_message *m = (struct transport_message *)(uintptr_t)cookie;
 	(void)peer;
 	if (!m)
 		return;
 	q->handed_bytes -= m->own ? m->charged : 0;
-	link_message_in_free(q, m);
+	transport_message_in_free(q, m);
 }
 
 /* ---- packets ---- */
 
-static void confirm(struct link_queue *q, struct link_peer *p)
+static void confirm(struct transport_queue *q, struct transport_peer *p)
 {
 	p->confirmed = true;
 	p->special = p->current_path != 0;
-	link_news_post(q, p, LINK_NEWS_CONFIRMED);
-	link_ways_probe(p); /* it requires `confirmed` */
-	link_backlog_add(q, p);
+	transport_report_post(q, p, TRANSPORT_REPORT_CONFIRMED);
+	transport_paths_verify(p); /* it requires `confirmed` */
+	transport_backlog_add(q, p);
 }
 
-__attribute__((noinline)) static void receive_marks(struct link_queue *q, struct link_peer *p,
-						    const struct link_queue *via, const struct wire_head *h)
+__attribute__((noinline)) static void receive_marks(struct transport_queue *q, struct transport_peer *p,
+						    const struct transport_queue *via, const struct wire_head *h)
 {
 	if (p->via != via)
-		link_way_heard(q, p);
+		transport_path_observed(q, p);
 	if (!p->confirmed)
 		confirm(q, p);
-	if (h->marks & WIRE_TWICE && h->kind == WIRE_ACK)
-		link_sent_twice(q, p, be32_get(h->first), h->marks & WIRE_UNTOLD);
+	if (h->marks & WIRE_DUPLICATE && h->kind == WIRE_ACK)
+		transport_sent_duplicate(q, p, be32_get(h->first), h->marks & WIRE_UNACKED);
 	/* The first ACK of these packets may have been lost: this one is no RTT sample. */
-	if (h->marks & WIRE_AGAIN && p->rings) {
+	if (h->marks & WIRE_RETRANSMIT && p->rings) {
 		p->rings->rtt.watch &= (uint8_t) ~(RTT_TIMING | RTT_LATE);
 		p->rings->rtt.late_known = false;
 	}
 }
 
 /* Acknowledges early when many packets or bytes are not acknowledged: the sender may be out of window. */
-static inline void ack_many(struct link_queue *q, struct link_peer *p, uint32_t bytes)
+static inline void ack_many(struct transport_queue *q, struct transport_peer *p, uint32_t bytes)
 {
 	p->owed_bytes += bytes;
-	if (__builtin_expect(p->owed >= p->ack_every || p->owed_bytes >= FAR_LINK_ACK_BYTES, 0))
-		link_ack_soon(q, p);
+	if (__builtin_expect(p->owed >= p->ack_every || p->owed_bytes >= FAR_TRANSPORT_ACK_BYTES, 0))
+		transport_ack_soon(q, p);
 }
 
-static inline void give(struct link_queue *q, const struct nic_pkt *lp)
+static inline void give(struct transport_queue *q, const struct nic_pkt *lp)
 {
 	if (!lp->cookie)
 		return;
@@ -205,7 +205,7 @@ enum lies { LIES_NOWHERE, LIES_BELOW, LIES_HERE };
 
 /* Delivers a complete message in order, whose head is in q->heads[heads_n]: fills `pkt`. LIES_NOWHERE: its bytes are
  * not aligned, and there is no room for a copy; `pkt` is not filled. */
-static inline enum lies hand_in_place(struct link_queue *q, const struct link_peer *p, const uint8_t *body,
+static inline enum lies hand_in_place(struct transport_queue *q, const struct transport_peer *p, const uint8_t *body,
 				      uint32_t len, struct nic_pkt *pkt)
 {
 	enum lies where = LIES_BELOW;
@@ -213,7 +213,7 @@ static inline enum lies hand_in_place(struct link_queue *q, const struct link_pe
 		body = NULL;
 		where = LIES_HERE;
 	} else if ((uintptr_t)body & (len > FAR_LINE_PAYLOAD ? 63 : 31)) {
-		if (len > LINK_SCRATCH_BYTES - q->scratch_used)
+		if (len > TRANSPORT_SCRATCH_BYTES - q->scratch_used)
 			return LIES_NOWHERE;
 		uint8_t *at = q->scratch + q->scratch_used;
 		memcpy(at, body, len);
@@ -230,18 +230,18 @@ static inline enum lies hand_in_place(struct link_queue *q, const struct link_pe
 }
 
 /* Delivers more messages of q->batch, up to `max`. Returns their number. */
-__attribute__((noinline)) static unsigned hand_batch(struct link_queue *q, struct nic_pkt *pkts, unsigned max)
+__attribute__((noinline)) static unsigned hand_batch(struct transport_queue *q, struct nic_pkt *pkts, unsigned max)
 {
-	struct link_batch *b = &q->batch;
-	struct link_peer *p = b->peer;
+	struct transport_batch *b = &q->batch;
+	struct transport_peer *p = b->peer;
 	unsigned n = 0;
-	while (n < max && q->heads_n < LINK_BURST) {
+	while (n < max && q->heads_n < TRANSPORT_BURST) {
 		uint32_t len, before = b->at;
-		int more = p->dead ? 0 : link_batch_next(b, &q->heads[q->heads_n], &len);
+		int more = p->dead ? 0 : transport_batch_next(b, &q->heads[q->heads_n], &len);
 		if (more <= 0) {
 			if (more < 0)
-				link_broken(q, p);
-			link_batch_end(q);
+				transport_protocol_error(q, p);
+			transport_batch_end(q);
 			break;
 		}
 		if (!hand_in_place(q, p, b->bytes + b->at - len, len, &pkts[n])) {
@@ -252,47 +252,48 @@ __attribute__((noinline)) static unsigned hand_batch(struct link_queue *q, struc
 	}
 	p->owed += n;
 	if (__builtin_expect(!p->active, 0)) /* a timer scan may have deactivated it since its first messages */
-		link_peer_activate(q, p);
+		transport_peer_activate(q, p);
 	ack_many(q, p, 0);
 	return n;
 }
 
-void link_batch_end(struct link_queue *q)
+void transport_batch_end(struct transport_queue *q)
 {
 	give(q, &q->lower_pkts[q->lower_at - 1]);
 	q->batch.peer = NULL;
 }
 
 /* Delivers the first message of a packet in order of complete messages, in place. false: not possible. */
-static inline bool hand_now(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
-			    const struct link_fragment *f, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
+static inline bool hand_now(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+			    const struct transport_span *f, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
 {
 	bool batch = h->marks & WIRE_BATCH;
-	unsigned odd = h->marks & (WIRE_PIECE | WIRE_AGAIN | WIRE_LOOSE);
-	if (__builtin_expect(
-		    f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n || !p->attached ||
-			    p->fragments || f->len > LINK_BODY_MAX ||
-			    (odd ? odd != WIRE_LOOSE || f->offset - batch > FAR_LINK_WINDOW - batch : f->offset != 0),
-		    0))
+	unsigned odd = h->marks & (WIRE_FRAGMENT | WIRE_RETRANSMIT | WIRE_UNORDERED);
+	if (__builtin_expect(f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n ||
+				     !p->attached || p->fragments || f->len > TRANSPORT_BODY_MAX ||
+				     (odd ? odd != WIRE_UNORDERED || f->offset - batch > FAR_TRANSPORT_WINDOW - batch
+					  : f->offset != 0),
+			     0))
 		return false;
-	if (__builtin_expect(batch ? !link_batch_sane(f, h->marks) : f->len != f->length, 0))
+	if (__builtin_expect(batch ? !transport_batch_valid(f, h->marks) : f->len != f->length, 0))
 		return false;
-	link_head_read(h, &q->heads[q->heads_n]);
+	transport_head_read(h, &q->heads[q->heads_n]);
 	enum lies where = hand_in_place(q, p, f->bytes, f->length, pkt);
 	*kept = where && (batch || where == LIES_BELOW);
 	if (batch && where)
-		q->batch = (struct link_batch){p, f->bytes, f->length, f->len};
+		q->batch = (struct transport_batch){p, f->bytes, f->length, f->len};
 	else if (where == LIES_BELOW)
 		give(q, lp);
 	return where;
 }
 
-static inline struct link_peer *peer_of(const struct link_queue *q, const struct wire_head *h)
+static inline struct transport_peer *peer_of(const struct transport_queue *q, const struct wire_head *h)
 {
 	uint64_t token = be64_get(h->token);
-	struct link_peer *p = q->peers[LINK_INDEX(token)];
-	bool ours = p && ((p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_LIFE_ACCEPTED) ||
-			  (MUTANT(STALE_DOWN) && (h->kind == WIRE_BYE || h->kind == WIRE_RESET)));
+	struct transport_peer *p = q->peers[TRANSPORT_INDEX(token)];
+	bool ours =
+		p && ((p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_INCARNATION_ACCEPTED) ||
+		      (MUTANT(STALE_DOWN) && (h->kind == WIRE_CLOSE || h->kind == WIRE_RESET)));
 	return ours && p->started && !p->loop ? p : NULL;
 }
 
@@ -301,57 +302,58 @@ static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
 	struct wire_head zeroed = *h;
 	zeroed.crc = be32_of(0);
 	uint32_t crc = crc32c(0, &zeroed, sizeof zeroed);
-	return crc32c(crc, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD) == be32_get(h->crc);
+	return crc32c(crc, lp->body + TRANSPORT_HEAD_BYTES, lp->body_len - TRANSPORT_HEAD_BYTES) == be32_get(h->crc);
 }
 
 /* Processes the head of a MESSAGE or ACK. */
-static inline __attribute__((always_inline)) void take_head(struct link_queue *q, const struct link_queue *via,
-							    struct link_peer *p, const struct wire_head *h)
+static inline __attribute__((always_inline)) void take_head(struct transport_queue *q,
+							    const struct transport_queue *via, struct transport_peer *p,
+							    const struct wire_head *h)
 {
 	p->heard = true;
-	p->asleep_there = h->marks & WIRE_ASLEEP;
-	if (__builtin_expect(p->special || h->marks & (WIRE_TWICE | WIRE_AGAIN), 0))
+	p->remote_asleep = h->marks & WIRE_ASLEEP;
+	if (__builtin_expect(p->special || h->marks & (WIRE_DUPLICATE | WIRE_RETRANSMIT), 0))
 		receive_marks(q, p, via, h);
 	take_ack(q, p, be32_get(h->ack), be64_get(h->ack_bits));
 	/* It went to sleep before it received what is in flight. */
-	if (__builtin_expect(p->asleep_there && (p->una != p->next || (p->begun_n && link_grants_open(p))), 0))
-		link_kick(q, p);
+	if (__builtin_expect(p->remote_asleep && (p->una != p->next || (p->begun_n && transport_grants_open(p))), 0))
+		transport_kick(q, p);
 }
 
-static inline struct link_fragment fragment_of(const struct wire_head *h, const struct nic_pkt *lp)
+static inline struct transport_span fragment_of(const struct wire_head *h, const struct nic_pkt *lp)
 {
-	return (struct link_fragment){be32_get(h->packet),
-				      be32_get(h->first),
-				      be32_get(h->length),
-				      be32_get(h->offset),
-				      (uint32_t)lp->body_len - LINK_HEAD,
-				      lp->body + LINK_HEAD};
+	return (struct transport_span){be32_get(h->packet),
+				       be32_get(h->first),
+				       be32_get(h->length),
+				       be32_get(h->offset),
+				       (uint32_t)lp->body_len - TRANSPORT_HEAD_BYTES,
+				       lp->body + TRANSPORT_HEAD_BYTES};
 }
 
 /* Processes the body of an ACK. */
-static void receive_grants(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
+static void receive_grants(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
 			   const struct nic_pkt *lp)
 {
 	if (__builtin_expect(p->probed_paths, 0))
-		link_way_answered(p, be32_get(h->call));
-	link_bulk_told(q, p, h, lp->body + LINK_HEAD, lp->body_len - LINK_HEAD);
+		transport_path_confirmed(p, be32_get(h->call));
+	transport_grants_receive(q, p, h, lp->body + TRANSPORT_HEAD_BYTES, lp->body_len - TRANSPORT_HEAD_BYTES);
 }
 
 /* ---- packets that a sibling queue received ---- */
 
 /* Processes a MESSAGE or ACK like one of the peer's own queue, except that it is always copied. */
-static void receive_elsewhere(struct link_queue *q, struct link_queue *via, struct link_peer *p,
+static void receive_elsewhere(struct transport_queue *q, struct transport_queue *via, struct transport_peer *p,
 			      const struct wire_head *h, const struct nic_pkt *lp)
 {
 	p->special |= p->secondary != 0;
 	take_head(q, via, p, h);
 	/* ASLEEP refers to the sending port. If the path in use can only be woken by kicks, assume that it sleeps. */
-	p->asleep_there |= p->current_path && p->via->ops->kick;
+	p->remote_asleep |= p->current_path && p->via->ops->kick;
 	p->rx_elsewhere = true;
 	if (h->kind == WIRE_ACK) {
 		receive_grants(q, p, h, lp);
-		if (!p->active && !p->dead) /* the timer scan resets `abroad` */
-			link_peer_activate(q, p);
+		if (!p->active && !p->dead) /* the timer scan resets `failed_over` */
+			transport_peer_activate(q, p);
 		return;
 	}
 	/* An earlier packet is not delivered completely: drop this one, the sender retransmits. */
@@ -359,53 +361,54 @@ static void receive_elsewhere(struct link_queue *q, struct link_queue *via, stru
 		counter_bump(&q->no_memory);
 		return;
 	}
-	struct link_fragment f = fragment_of(h, lp);
-	link_assemble(q, p, h, &f);
+	struct transport_span f = fragment_of(h, lp);
+	transport_reassemble(q, p, h, &f);
 	if (!p->active)
-		link_peer_activate(q, p);
+		transport_peer_activate(q, p);
 	ack_many(q, p, f.len);
 }
 
 /* Processes a packet that `via` received for a connection of `q`; both belong to one shard. */
-static void receive_for_sibling(struct link_queue *q, struct link_queue *via, const struct wire_head *h,
+static void receive_for_sibling(struct transport_queue *q, struct transport_queue *via, const struct wire_head *h,
 				const struct nic_pkt *lp)
 {
-	struct link_peer *p = peer_of(q, h);
+	struct transport_peer *p = peer_of(q, h);
 	if (!p) {
-		if (h->kind == WIRE_PING || h->kind == WIRE_WRONG_QUEUE || h->kind == WIRE_RESET || h->kind == WIRE_BYE)
-			link_mail_on(q, via, lp);
+		if (h->kind == WIRE_PING || h->kind == WIRE_WRONG_QUEUE || h->kind == WIRE_RESET ||
+		    h->kind == WIRE_CLOSE)
+			transport_mail_forward(q, via, lp);
 		else
-			counter_bump(&q->unknown);
+			counter_bump(&q->unknown_connection_drops);
 		return;
 	}
 	if (h->kind == WIRE_PING) {
-		link_take_ping(q, p, via, lp);
-	} else if (h->kind == WIRE_RESET || h->kind == WIRE_BYE) {
-		link_take_end(q, p, via, h, lp);
+		transport_receive_ping(q, p, via, lp);
+	} else if (h->kind == WIRE_RESET || h->kind == WIRE_CLOSE) {
+		transport_receive_end(q, p, via, h, lp);
 	} else if (h->kind == WIRE_WRONG_QUEUE) {
-		link_mail_on(q, via, lp);
+		transport_mail_forward(q, via, lp);
 	} else if (h->kind != WIRE_MESSAGE && h->kind != WIRE_ACK) {
-		counter_bump(&q->unknown);
+		counter_bump(&q->unknown_connection_drops);
 	} else if (p->dead || p->detached) {
-		counter_bump(&q->ended);
+		counter_bump(&q->closed_connection_drops);
 	} else {
 		q->now = 0; /* it is of the last recv() */
-		link_abroad(q, p, p->secondary != 0);
+		transport_set_failover(q, p, p->secondary != 0);
 		receive_elsewhere(q, via, p, h, lp);
 	}
 	/* Send and deliver the results now: this queue may not be polled soon. */
 	if (q->grants.due)
-		link_grants_run(q);
+		transport_grants_run(q);
 	if (q->acks_n)
-		link_send_acks(q);
-	link_flush(&q->base);
+		transport_send_acks(q);
+	transport_flush(&q->base);
 	if (q->ready_first && q->armed)
 		q->ops->wake(q->lower);
 }
 
 /* Processes a packet that names no connection of this queue, or is no MESSAGE or ACK. */
-__attribute__((noinline)) static void take_rest(struct link_queue *q, struct link_peer *p, const struct wire_head *h,
-						const struct nic_pkt *lp)
+__attribute__((noinline)) static void take_rest(struct transport_queue *q, struct transport_peer *p,
+						const struct wire_head *h, const struct nic_pkt *lp)
 {
 	uint64_t id = be64_get(h->incarnation);
 	for (uint32_t i = 0; !p && id != q->id && i < q->siblings_n; i++)
@@ -413,23 +416,23 @@ __attribute__((noinline)) static void take_rest(struct link_queue *q, struct lin
 			receive_for_sibling(q->siblings[i], q, h, lp);
 			return;
 		}
-	link_take_other(q, p, h, lp);
+	transport_receive_control(q, p, h, lp);
 }
 
-__attribute__((cold, noinline)) static void take_headless(struct link_queue *q, const struct nic_pkt *lp)
+__attribute__((cold, noinline)) static void take_headless(struct transport_queue *q, const struct nic_pkt *lp)
 {
 	if (lp->peer == NIC_PEER_BULK && q->ops->bulk)
-		link_onesided_take(q, lp);
+		transport_receive_onesided(q, lp);
 	else
 		counter_bump(&q->malformed);
 }
 
 /* Processes a packet. Returns 1 if `pkt` was filled. `pkt` NULL: copy all messages. */
-static inline __attribute__((always_inline)) unsigned take(struct link_queue *q, const struct nic_pkt *lp,
+static inline __attribute__((always_inline)) unsigned take(struct transport_queue *q, const struct nic_pkt *lp,
 							   struct nic_pkt *pkt, bool *kept)
 {
 	struct wire_head h;
-	if (__builtin_expect(!lp->body || lp->body_len < LINK_HEAD || lp->body_len > UINT32_MAX, 0)) {
+	if (__builtin_expect(!lp->body || lp->body_len < TRANSPORT_HEAD_BYTES || lp->body_len > UINT32_MAX, 0)) {
 		take_headless(q, lp);
 		return 0;
 	}
@@ -443,13 +446,13 @@ static inline __attribute__((always_inline)) unsigned take(struct link_queue *q,
 		counter_bump(&q->crc_errors);
 		return 0;
 	}
-	struct link_peer *p = peer_of(q, &h);
+	struct transport_peer *p = peer_of(q, &h);
 	if (__builtin_expect(!p || h.kind > WIRE_ACK || h.kind == 0, 0)) {
 		take_rest(q, p, &h, lp);
 		return 0;
 	}
 	if (__builtin_expect(p->dead || p->detached, 0)) {
-		counter_bump(&q->ended);
+		counter_bump(&q->closed_connection_drops);
 		return 0;
 	}
 	take_head(q, q, p, &h);
@@ -457,26 +460,26 @@ static inline __attribute__((always_inline)) unsigned take(struct link_queue *q,
 		receive_grants(q, p, &h, lp);
 		return 0;
 	}
-	struct link_fragment f = fragment_of(&h, lp);
+	struct transport_span f = fragment_of(&h, lp);
 	if (pkt && __builtin_expect(hand_now(q, p, &h, &f, lp, pkt, kept), 1)) {
 		p->rx_next++;
 		p->owed++;
 		if (__builtin_expect(!p->active, 0))
-			link_peer_activate(q, p);
+			transport_peer_activate(q, p);
 		ack_many(q, p, f.len);
 		return 1;
 	}
 	if (MUTANT(DEDUP_SKIPPED) && (int32_t)(f.number - p->rx_next) < 0 && f.first == f.number)
 		f.number = f.first = --p->rx_next;
-	link_assemble(q, p, &h, &f);
+	transport_reassemble(q, p, &h, &f);
 	if (!p->active)
-		link_peer_activate(q, p);
+		transport_peer_activate(q, p);
 	ack_many(q, p, f.len);
 	return 0;
 }
 
 /* Releases the packets and copies of the last burst. */
-static inline void give_back(struct link_queue *q)
+static inline void give_back(struct transport_queue *q)
 {
 	for (uint32_t i = 0; i < q->given_n; i++)
 		q->ops->release(q->lower, q->given[i].peer, q->given[i].cookie);
@@ -484,14 +487,14 @@ static inline void give_back(struct link_queue *q)
 	q->scratch_used = 0;
 	q->heads_n = 0;
 	while (__builtin_expect(q->burst != NULL, 0)) {
-		struct link_message *m = q->burst;
+		struct transport_message *m = q->burst;
 		q->burst = m->next;
-		link_message_in_free(q, m);
+		transport_message_in_free(q, m);
 	}
 }
 
 /* `got`: number of packets processed. */
-static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsigned max, unsigned *got)
+static inline unsigned take_all(struct transport_queue *q, struct nic_pkt *pkts, unsigned max, unsigned *got)
 {
 	unsigned n = q->batch.peer ? hand_batch(q, pkts, max) : 0;
 	if (__builtin_expect(q->batch.peer != NULL, 0))
@@ -499,9 +502,10 @@ static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsi
 	/* recv() below ends the validity of its last burst: only when all of that is processed and delivered. */
 	if (q->lower_at == q->lower_n && q->heads_n == 0) {
 		q->lower_at = 0;
-		q->lower_n = q->ops->recv(q->lower, q->lower_pkts, max - n < LINK_BURST ? max - n : LINK_BURST);
+		q->lower_n =
+			q->ops->recv(q->lower, q->lower_pkts, max - n < TRANSPORT_BURST ? max - n : TRANSPORT_BURST);
 	}
-	while (q->lower_at < q->lower_n && n < max && q->heads_n < LINK_BURST) {
+	while (q->lower_at < q->lower_n && n < max && q->heads_n < TRANSPORT_BURST) {
 		const struct nic_pkt *lp = &q->lower_pkts[q->lower_at++];
 		bool kept = false;
 		n += take(q, lp, &pkts[n], &kept);
@@ -517,10 +521,10 @@ static inline unsigned take_all(struct link_queue *q, struct nic_pkt *pkts, unsi
 }
 
 /* Polls a sibling queue whose own burst is processed. All messages are copied. */
-static void poll_sibling(struct link_queue *s)
+static void poll_sibling(struct transport_queue *s)
 {
 	bool kept = false;
-	unsigned n = s->ops->recv(s->lower, s->lower_pkts, LINK_BURST);
+	unsigned n = s->ops->recv(s->lower, s->lower_pkts, TRANSPORT_BURST);
 	s->lower_n = s->lower_at = 0;
 	for (unsigned i = 0; i < n; i++) {
 		const struct nic_pkt *lp = &s->lower_pkts[i];
@@ -530,21 +534,21 @@ static void poll_sibling(struct link_queue *s)
 	}
 	s->empty_polls = n ? 0 : s->empty_polls + 1;
 	if (s->acks_n)
-		link_send_acks(s);
+		transport_send_acks(s);
 	if (s->unflushed && n)
-		link_flush(&s->base);
+		transport_flush(&s->base);
 	/* Its own messages are delivered by its own recv(). */
 	if (s->ready_first && s->armed)
 		s->ops->wake(s->lower);
 }
 
-__attribute__((noinline)) static void poll_siblings(struct link_queue *q)
+__attribute__((noinline)) static void poll_siblings(struct transport_queue *q)
 {
 	for (uint32_t i = 0; i < q->siblings_n; i++) {
-		struct link_queue *s = q->siblings[i];
+		struct transport_queue *s = q->siblings[i];
 		if (s->lower_at != s->lower_n || s->heads_n || s->batch.peer)
 			continue;
-		if (s->port->lower_caps.poll_costs && s->empty_polls > FAR_LINK_VISITS_EMPTY &&
+		if (s->port->lower_caps.poll_costs && s->empty_polls > FAR_TRANSPORT_EMPTY_POLLS &&
 		    s->empty_polls % 16 != 0)
 			s->empty_polls++;
 		else
@@ -552,17 +556,17 @@ __attribute__((noinline)) static void poll_siblings(struct link_queue *q)
 	}
 }
 
-unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
+unsigned transport_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 {
-	struct link_queue *q = (struct link_queue *)nq;
+	struct transport_queue *q = (struct transport_queue *)nq;
 	unsigned n = 0, got = 0;
 	q->now = 0;
 	bool unflushed = q->unflushed; /* commits of the caller, who will flush them */
-	if (__builtin_expect(link_board_any(&q->orders), 0))
-		link_orders_serve(q);
+	if (__builtin_expect(transport_peer_set_any(&q->orders), 0))
+		transport_orders_run(q);
 	give_back(q);
-	uint32_t abroad_n = q->abroad_n;
-	if (__builtin_expect(abroad_n, 0) && !q->batch.peer)
+	uint32_t failed_over_n = q->failed_over_n;
+	if (__builtin_expect(failed_over_n, 0) && !q->batch.peer)
 		poll_siblings(q);
 	if (__builtin_expect(q->ready_first != NULL, 0))
 		n = hand_up(q, pkts, max);
@@ -572,13 +576,13 @@ unsigned link_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 			n += hand_up(q, pkts + n, max - n);
 	}
 	if (__builtin_expect(q->grants.due, 0))
-		link_grants_run(q);
+		transport_grants_run(q);
 	if (__builtin_expect(q->acks_n, 0))
-		link_send_acks(q);
-	if ((q->actives_n | q->owing_n) && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
-		link_timers_run(q);
-	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got) || abroad_n, 0))
-		link_flush(nq);
+		transport_send_acks(q);
+	if ((q->actives_n | q->delayed_n) && (q->look || ++q->passes >= (got ? BUSY_PASSES : LULL_PASSES)))
+		transport_timers_run(q);
+	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got) || failed_over_n, 0))
+		transport_flush(nq);
 	/* No message for a caller that is about to sleep, but there may be more packets below, for which no wake-up
 	 * follows. */
 	if (__builtin_expect(q->armed && got && n == 0 && max, 0))

@@ -16,12 +16,12 @@
 
 /* ---- control thread ---- */
 
-bool link_rings_reserve(struct link_queue *q, struct link_peer *peer)
+bool transport_rings_reserve(struct transport_queue *q, struct transport_peer *peer)
 {
 	if (peer->reserved)
 		return true;
-	if (q->open_n == q->segments_n * LINK_SEGMENT_PEERS) {
-		void *at = mmap(NULL, sizeof(struct link_segment), PROT_READ | PROT_WRITE,
+	if (q->open_n == q->segments_n * TRANSPORT_SEGMENT_PEERS) {
+		void *at = mmap(NULL, sizeof(struct transport_segment), PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (at == MAP_FAILED)
 			return false;
@@ -33,23 +33,23 @@ bool link_rings_reserve(struct link_queue *q, struct link_peer *peer)
 }
 
 /* The segments stay: other peers may use its part. */
-void link_rings_unreserve(struct link_queue *q, struct link_peer *peer)
+void transport_rings_unreserve(struct transport_queue *q, struct transport_peer *peer)
 {
 	q->open_n -= peer->reserved;
 	peer->reserved = false;
 }
 
-void link_segments_free(struct link_queue *q)
+void transport_segments_free(struct transport_queue *q)
 {
-	budget_give(q->rings_carved * sizeof(struct link_rings) + q->carved * sizeof(struct link_message));
+	budget_give(q->rings_carved * sizeof(struct transport_rings) + q->carved * sizeof(struct transport_message));
 	while (q->segments_n)
 		munmap(atomic_load_explicit(&q->segments[--q->segments_n], memory_order_relaxed),
-		       sizeof(struct link_segment));
+		       sizeof(struct transport_segment));
 }
 
 /* ---- poller ---- */
 
-static bool is_idle(const struct link_peer *p, const struct link_rings *r)
+static bool is_idle(const struct transport_peer *p, const struct transport_rings *r)
 {
 	return p->una == p->next && !r->out_next && !r->bulk_next && !p->early_n && !p->begun_n && !p->fragments &&
 	       !r->held_first && !p->backlogged && !p->dead && !r->resent;
@@ -57,20 +57,20 @@ static bool is_idle(const struct link_peer *p, const struct link_rings *r)
 
 /* All lists are empty and all counts agree with that. Counts that only grow continue with the next peer: conditions
  * compare two of them, which must therefore be equal. */
-bool link_rings_are_new(const struct link_rings *r)
+bool transport_rings_are_new(const struct transport_rings *r)
 {
 	bool found = r->out_next || r->bulk_next || r->held_first;
-	for (unsigned i = 0; i < FAR_LINK_ASSEMBLIES; i++)
+	for (unsigned i = 0; i < FAR_TRANSPORT_ASSEMBLIES; i++)
 		found |= r->assembling[i] != NULL;
-	for (unsigned i = 0; i < FAR_LINK_WINDOW; i++)
+	for (unsigned i = 0; i < FAR_TRANSPORT_WINDOW; i++)
 		found |= r->arrived[i].message != NULL;
 	return !found && r->small_sent == r->small_n && r->flying == 0 && r->bulk_strict == 0 && r->bulk_open == 0 &&
-	       r->loose_n == 0 && r->keep_until == 0 && !r->resent;
+	       r->unordered_n == 0 && r->keep_until == 0 && !r->resent;
 }
 
 /* A new set is zeros. A used one is empty, and its counts continue: only what is compared with the peer's packet
  * numbers, or depends on the path, is initialized. */
-static void begin(struct link_queue *q, struct link_peer *p, struct link_rings *r)
+static void begin(struct transport_queue *q, struct transport_peer *p, struct transport_rings *r)
 {
 	r->peer = p;
 	r->held_last = &r->held_first;
@@ -78,7 +78,7 @@ static void begin(struct link_queue *q, struct link_peer *p, struct link_rings *
 	r->probed = r->probe_out = r->probing = false;
 	r->bulk_out = false;
 	r->small_bytes = 0;
-	r->regrants = r->again_n = 0;
+	r->grant_retransmits = r->retransmitted_n = 0;
 	r->grant_at = 0;
 	rtt_resume(&r->rtt, &p->path);
 	r->rtt.sampled_at = q->scanned_at;
@@ -91,50 +91,50 @@ static void begin(struct link_queue *q, struct link_peer *p, struct link_rings *
 	p->wanted = false;
 }
 
-void link_rings_take(struct link_queue *q, struct link_peer *p)
+void transport_rings_take(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_rings *r = q->rings_last;
+	struct transport_rings *r = q->rings_last;
 	if (r && r->peer && r->keep_until == 0 && is_idle(r->peer, r))
-		link_rings_give(q, r->peer);
+		transport_rings_give(q, r->peer);
 	r = q->rings_free;
 	if (r) {
 		q->rings_free = r->next_free;
 	} else {
 		uint32_t i = q->rings_carved++;
-		r = &link_segment_at(q, i / LINK_SEGMENT_PEERS)->rings[i % LINK_SEGMENT_PEERS];
+		r = &transport_segment_at(q, i / TRANSPORT_SEGMENT_PEERS)->rings[i % TRANSPORT_SEGMENT_PEERS];
 		budget_force(sizeof *r);
 	}
-	debug_must(link_rings_are_new(r));
+	debug_must(transport_rings_are_new(r));
 	begin(q, p, r);
 	p->rings = q->rings_last = r;
 	q->rings_n++;
 }
 
-void link_rings_renew(struct link_queue *q, struct link_peer *p)
+void transport_rings_renew(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_rings *r = p->rings;
-	struct link_peer *next = r->next_backlog; /* the peer may be in the backlog */
+	struct transport_rings *r = p->rings;
+	struct transport_peer *next = r->next_backlog; /* the peer may be in the backlog */
 	rtt_keep(&r->rtt, &p->path);
 	uint32_t left = r->small_n - r->small_sent;
-	memset(r, 0, offsetof(struct link_rings, sent));
+	memset(r, 0, offsetof(struct transport_rings, sent));
 	if (MUTANT(RINGS_LEFT))
 		r->small_n = left;
 	r->next_backlog = next;
 	begin(q, p, r);
 }
 
-void link_rings_give(struct link_queue *q, struct link_peer *p)
+void transport_rings_give(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	if (!r)
 		return;
 	rtt_keep(&r->rtt, &p->path);
-	/* An unfinished sample is repeated. Numbers compare modulo 2^32, so again_first must not fall behind by half of
-	 * that. */
+	/* An unfinished sample is repeated. Numbers compare modulo 2^32, so retransmitted_first must not fall behind by
+	 * half of that. */
 	p->wanted |= (r->rtt.watch & (RTT_WANTED | RTT_TIMING)) != 0;
-	if (r->again_n || p->rx_next - p->again_first > INT32_MAX / 2)
-		p->again_first = p->rx_next;
-	debug_must(link_rings_are_new(r));
+	if (r->retransmitted_n || p->rx_next - p->retransmitted_first > INT32_MAX / 2)
+		p->retransmitted_first = p->rx_next;
+	debug_must(transport_rings_are_new(r));
 	p->rings = NULL;
 	r->peer = NULL;
 	r->next_free = q->rings_free;
@@ -142,11 +142,11 @@ void link_rings_give(struct link_queue *q, struct link_peer *p)
 	q->rings_n--;
 }
 
-bool link_rings_look(struct link_queue *q, struct link_peer *p, uint64_t now)
+bool transport_rings_timer(struct transport_queue *q, struct transport_peer *p, uint64_t now)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	if (r->resent)
-		r->keep_until = now + FAR_LINK_RESEND_NS;
+		r->keep_until = now + FAR_TRANSPORT_RTO_NS;
 	r->resent = false;
 	if (r->keep_until && now >= r->keep_until)
 		r->keep_until = 0;
@@ -154,6 +154,6 @@ bool link_rings_look(struct link_queue *q, struct link_peer *p, uint64_t now)
 		return true;
 	if (r->keep_until)
 		return false;
-	link_rings_give(q, p);
+	transport_rings_give(q, p);
 	return true;
 }

@@ -15,13 +15,13 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 }
 
 /* The peak delay, decayed to the present. */
-static uint64_t peak(const struct link_rtt *r, uint64_t now)
+static uint64_t peak(const struct transport_rtt *r, uint64_t now)
 {
-	uint64_t halvings = now > r->peak_at ? (now - r->peak_at) / FAR_LINK_PEAK_NS : 0;
+	uint64_t halvings = now > r->peak_at ? (now - r->peak_at) / FAR_TRANSPORT_PEAK_NS : 0;
 	return halvings < 64 ? r->peak_ns >> halvings : 0;
 }
 
-static void peak_raise(struct link_rtt *r, uint64_t ns, uint64_t now)
+static void peak_raise(struct transport_rtt *r, uint64_t ns, uint64_t now)
 {
 	if (ns < peak(r, now))
 		return;
@@ -29,9 +29,9 @@ static void peak_raise(struct link_rtt *r, uint64_t ns, uint64_t now)
 	r->peak_at = now;
 }
 
-void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now)
+void rtt_sample(struct transport_rtt *r, uint64_t ns, uint64_t now)
 {
-	ns = smaller(larger(ns, 1), FAR_LINK_RTT_NS_MAX);
+	ns = smaller(larger(ns, 1), FAR_TRANSPORT_RTT_NS_MAX);
 	if (r->smooth_ns == 0) {
 		r->smooth_ns = ns;
 		r->var_ns = ns / 2;
@@ -47,16 +47,16 @@ void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now)
 	peak_raise(r, smaller(ns, r->peak_ns), now);
 }
 
-void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now)
+void rtt_mend(struct transport_rtt *r, uint64_t ns, uint64_t now)
 {
 	/* The delay is a measurement; what exceeds it is the back-off, which stays until a sample shows a slow network.
 	 */
-	if (ns <= FAR_LINK_PEAK_NS_MAX)
+	if (ns <= FAR_TRANSPORT_PEAK_NS_MAX)
 		r->backoff = 0;
-	peak_raise(r, smaller(ns, FAR_LINK_PEAK_NS_MAX), now);
+	peak_raise(r, smaller(ns, FAR_TRANSPORT_PEAK_NS_MAX), now);
 }
 
-void rtt_back_off(struct link_rtt *r, uint64_t now)
+void rtt_back_off(struct transport_rtt *r, uint64_t now)
 {
 	if (r->backoff < 16)
 		r->backoff++;
@@ -65,12 +65,12 @@ void rtt_back_off(struct link_rtt *r, uint64_t now)
 }
 
 /* Margin above the smoothed round trip. */
-static uint64_t margin(const struct link_rtt *r)
+static uint64_t margin(const struct transport_rtt *r)
 {
-	return larger(4 * r->var_ns, FAR_LINK_MARGIN_NS);
+	return larger(4 * r->var_ns, FAR_TRANSPORT_MARGIN_NS);
 }
 
-void rtt_progress(struct link_rtt *r, uint64_t now)
+void rtt_progress(struct transport_rtt *r, uint64_t now)
 {
 	if (r->smooth_ns && now - r->backed_at <= r->smooth_ns + margin(r))
 		r->backoff /= 2;
@@ -78,34 +78,34 @@ void rtt_progress(struct link_rtt *r, uint64_t now)
 		r->watch &= (uint8_t)~RTT_BACKED;
 }
 
-uint64_t rtt_timeout(const struct link_rtt *r, uint64_t now)
+uint64_t rtt_timeout(const struct transport_rtt *r, uint64_t now)
 {
-	uint64_t ns = FAR_LINK_RESEND_NS, late = peak(r, now);
+	uint64_t ns = FAR_TRANSPORT_RTO_NS, late = peak(r, now);
 	if (r->smooth_ns)
 		ns = r->smooth_ns + margin(r);
-	ns = smaller(larger(ns, late + late / 4), FAR_LINK_RTT_NS_MAX);
-	return larger(ns, smaller(ns << r->backoff, FAR_LINK_RESEND_NS_MAX));
+	ns = smaller(larger(ns, late + late / 4), FAR_TRANSPORT_RTT_NS_MAX);
+	return larger(ns, smaller(ns << r->backoff, FAR_TRANSPORT_RTO_NS_MAX));
 }
 
-uint64_t rtt_probe(const struct link_rtt *r, uint64_t now)
+uint64_t rtt_probe(const struct transport_rtt *r, uint64_t now)
 {
 	if (r->smooth_ns == 0)
 		return 0;
 	uint64_t late = peak(r, now);
-	uint64_t ns = larger(2 * (r->smooth_ns + r->var_ns) + FAR_LINK_ACK_NS, late + late / 4);
+	uint64_t ns = larger(2 * (r->smooth_ns + r->var_ns) + FAR_TRANSPORT_ACK_NS, late + late / 4);
 	return ns < rtt_timeout(r, now) ? ns : 0;
 }
 
-void rtt_keep(const struct link_rtt *r, struct link_path *path)
+void rtt_keep(const struct transport_rtt *r, struct transport_saved_rtt *path)
 {
 	path->peak_at = r->peak_at;
 	path->smooth_ns = (uint32_t)r->smooth_ns;
-	path->var_ns = (uint32_t)smaller(r->var_ns, FAR_LINK_RTT_NS_MAX);
+	path->var_ns = (uint32_t)smaller(r->var_ns, FAR_TRANSPORT_RTT_NS_MAX);
 	path->peak_ns = (uint32_t)r->peak_ns;
 	path->backoff = r->backoff;
 }
 
-void rtt_resume(struct link_rtt *r, const struct link_path *path)
+void rtt_resume(struct transport_rtt *r, const struct transport_saved_rtt *path)
 {
 	r->watch = path->backoff ? RTT_BACKED : 0;
 	r->backoff = path->backoff;

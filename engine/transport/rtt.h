@@ -7,11 +7,12 @@
  * lost every time. So the back-off is also halved when an acknowledgement arrives as soon after a time-out as the
  * measured network can answer the retransmission. Two things differ from the RFC.
  *
- * The margin above the round trip is FAR_LINK_MARGIN_NS at least, not a second: the network answers in microseconds.
+ * The margin above the round trip is FAR_TRANSPORT_MARGIN_NS at least, not a second: the network answers in
+ * microseconds.
  *
  * Longer delays come from the peer's host, which rarely runs something else for milliseconds; the mean deviation
  * forgets that at once. So the longest delay that made a time-out too short is kept beside it, and halves with each
- * FAR_LINK_PEAK_NS: a busy host costs one spurious retransmission in about that time. The receiver reports that a
+ * FAR_TRANSPORT_PEAK_NS: a busy host costs one spurious retransmission in about that time. The receiver reports that a
  * time-out was too short, as opposed to a lost acknowledgement: which packet arrived twice, and whether it had
  * acknowledged the first copy.
  */
@@ -30,7 +31,7 @@ enum rtt_watch {
 };
 
 /** RTT state of a ring set. All times in ns. */
-struct link_rtt {
+struct transport_rtt {
 	uint8_t watch;      /* enum rtt_watch */
 	uint8_t backoff;    /* the time-out is shifted left by it */
 	bool late_known;    /* late_ns belongs to packet `late` */
@@ -48,29 +49,29 @@ struct link_rtt {
 };
 
 /** What a peer keeps of it without a ring set. Times in ns. */
-struct link_path {
+struct transport_saved_rtt {
 	uint64_t peak_at;
-	uint32_t smooth_ns, var_ns, peak_ns; /* FAR_LINK_RTT_NS_MAX at most */
+	uint32_t smooth_ns, var_ns, peak_ns; /* FAR_TRANSPORT_RTT_NS_MAX at most */
 	uint8_t backoff;
-	uint8_t reorder; /* packets that may overtake another before it counts as lost: FAR_LINK_REORDER to
- FAR_LINK_REORDER_MAX. rtt_keep() does not write it */
+	uint8_t reorder; /* packets that may overtake another before it counts as lost: FAR_TRANSPORT_REORDER to
+ FAR_TRANSPORT_REORDER_MAX. rtt_keep() does not write it */
 };
 /** Saves the state. */
-void rtt_keep(const struct link_rtt *r, struct link_path *path);
+void rtt_keep(const struct transport_rtt *r, struct transport_saved_rtt *path);
 /** Restores a saved state, without a sample in progress. */
-void rtt_resume(struct link_rtt *r, const struct link_path *path);
+void rtt_resume(struct transport_rtt *r, const struct transport_saved_rtt *path);
 
 /** Adds a sample: a packet that was sent once was acknowledged after `ns`. */
-void rtt_sample(struct link_rtt *r, uint64_t ns, uint64_t now);
+void rtt_sample(struct transport_rtt *r, uint64_t ns, uint64_t now);
 /** Records a spurious retransmission: the packet was acknowledged `ns` after its first transmission. */
-void rtt_mend(struct link_rtt *r, uint64_t ns, uint64_t now);
+void rtt_mend(struct transport_rtt *r, uint64_t ns, uint64_t now);
 /** Records a time-out: doubles the next one. */
-void rtt_back_off(struct link_rtt *r, uint64_t now);
+void rtt_back_off(struct transport_rtt *r, uint64_t now);
 /** Records an acknowledgement during a back-off. */
-void rtt_progress(struct link_rtt *r, uint64_t now);
-/** Returns the retransmission time-out, in [FAR_LINK_MARGIN_NS, FAR_LINK_RTT_NS_MAX]. */
-uint64_t rtt_timeout(const struct link_rtt *r, uint64_t now);
+void rtt_progress(struct transport_rtt *r, uint64_t now);
+/** Returns the retransmission time-out, in [FAR_TRANSPORT_MARGIN_NS, FAR_TRANSPORT_RTT_NS_MAX]. */
+uint64_t rtt_timeout(const struct transport_rtt *r, uint64_t now);
 /** Returns the delay of a tail loss probe. 0: no probe, since the time-out is as early or nothing was measured. */
-uint64_t rtt_probe(const struct link_rtt *r, uint64_t now);
+uint64_t rtt_probe(const struct transport_rtt *r, uint64_t now);
 
 #endif

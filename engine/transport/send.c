@@ -2,9 +2,9 @@
 /**
  * Sending: turns messages into packets while the window is open. Poller.
  *
- * The window is FAR_LINK_WINDOW packets and FAR_LINK_WINDOW_BYTES in flight. A committed message waits in a list of its
- * peer, and the peer in the backlog of its queue, until the flush, so that consecutive small messages share a packet;
- * or longer, while the window is closed or the driver below is full. Every packet carries an acknowledgement.
+ * The window is FAR_TRANSPORT_WINDOW packets and FAR_TRANSPORT_WINDOW_BYTES in flight. A committed message waits in a
+ * list of its peer, and the peer in the backlog of its queue, until the flush, so that consecutive small messages share
+ * a packet; or longer, while the window is closed or the driver below is full. Every packet carries an acknowledgement.
  */
 #include "transport/port.h"
 
@@ -20,28 +20,29 @@
 /* ---- one packet ---- */
 
 /* A peer that is sent a packet without ASLEEP takes this queue for awake. */
-__attribute__((noinline)) static void awake_add(struct link_queue *q, struct link_peer *p)
+__attribute__((noinline)) static void awake_add(struct transport_queue *q, struct transport_peer *p)
 {
-	if (q->asleep_mark || q->awake_n == FAR_LINK_TOLD_MAX)
+	if (q->asleep_mark || q->awake_n == FAR_TRANSPORT_AWAKE_MAX)
 		return;
-	p->told_asleep = false;
+	p->sleep_sent = false;
 	q->awake[q->awake_n++] = p;
 }
 
 /* `m` NULL: head of an ACK. */
-static inline __attribute__((always_inline)) void head_write(const struct link_queue *q, const struct link_peer *p,
-							     struct wire_head *h, const struct link_message *m,
-							     uint32_t number, uint32_t offset, unsigned marks)
+static inline __attribute__((always_inline)) void head_write(const struct transport_queue *q,
+							     const struct transport_peer *p, struct wire_head *h,
+							     const struct transport_message *m, uint32_t number,
+							     uint32_t offset, unsigned marks)
 {
 	h->version = WIRE_VERSION;
 	h->kind = m ? WIRE_MESSAGE : WIRE_ACK;
 	h->marks = (uint8_t)(marks | q->asleep_mark);
 	h->lane_phase = 0;
-	h->incarnation = be64_of(p->id_there);
-	h->token = be64_of(p->token_there);
+	h->incarnation = be64_of(p->remote_id);
+	h->token = be64_of(p->remote_token);
 	h->packet = be32_of(number);
 	h->ack = be32_of(p->rx_next);
-	h->ack_bits = be64_of(__builtin_expect(p->early_n, 0) ? link_ack_bits(p) : 0);
+	h->ack_bits = be64_of(__builtin_expect(p->early_n, 0) ? transport_ack_bits(p) : 0);
 	if (m) {
 		h->type = m->head.type;
 		h->flags = m->head.flags;
@@ -57,18 +58,18 @@ static inline __attribute__((always_inline)) void head_write(const struct link_q
 	} else {
 		memset(&h->type, 0, 4);
 		memset(&h->call, 0, offsetof(struct wire_head, crc) - offsetof(struct wire_head, call));
-		h->first = be32_of(p->duplicate ? p->twice_number : 0);
+		h->first = be32_of(p->duplicate ? p->duplicate_number : 0);
 	}
 	h->crc = be32_of(0);
 	memset(h->tag, 0, sizeof h->tag);
 }
 
-static inline __attribute__((always_inline)) int commit(struct link_queue *via, struct link_peer *p, struct nic_tx *tx,
-							uint32_t len)
+static inline __attribute__((always_inline)) int commit(struct transport_queue *via, struct transport_peer *p,
+							struct nic_tx *tx, uint32_t len)
 {
 	struct wire_head *h = (struct wire_head *)(void *)tx->body;
 	if (via->crc && !p->unchecked)
-		h->crc = be32_of(crc32c(0, tx->body, LINK_HEAD + len));
+		h->crc = be32_of(crc32c(0, tx->body, TRANSPORT_HEAD_BYTES + len));
 	int error = via->ops->tx_commit(via->lower, tx);
 	if (__builtin_expect(error, 0)) {
 		via->ops->tx_cancel(via->lower, tx);
@@ -83,43 +84,43 @@ static inline __attribute__((always_inline)) int commit(struct link_queue *via, 
 }
 
 /* Sends one packet of a message. 0 or -errno of the driver below. */
-static inline __attribute__((always_inline)) int put(struct link_queue *q, struct link_peer *p,
-						     const struct link_message *m, uint32_t number, uint32_t offset,
-						     uint32_t len, unsigned marks, unsigned priority)
+static inline __attribute__((always_inline)) int put(struct transport_queue *q, struct transport_peer *p,
+						     const struct transport_message *m, uint32_t number,
+						     uint32_t offset, uint32_t len, unsigned marks, unsigned priority)
 {
-	struct link_queue *via = p->via;
+	struct transport_queue *via = p->via;
 	struct nic_tx tx;
-	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
 	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks);
 	if (len)
-		memcpy(tx.body + LINK_HEAD, m->body + (marks & WIRE_LOOSE && priority == LINK_URGENT ? 0 : offset),
-		       len);
+		memcpy(tx.body + TRANSPORT_HEAD_BYTES,
+		       m->body + (marks & WIRE_UNORDERED && priority == TRANSPORT_PRIORITY_URGENT ? 0 : offset), len);
 	tx.priority = (uint8_t)priority;
 	return commit(via, p, &tx, len);
 }
 
 /* Sends the first packet of an exposed message: the key follows the bytes. */
-static int put_offer(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
-		     uint32_t len, unsigned marks, unsigned priority)
+static int put_offer(struct transport_queue *q, struct transport_peer *p, const struct transport_message *m,
+		     uint32_t number, uint32_t len, unsigned marks, unsigned priority)
 {
-	struct link_queue *via = p->via;
+	struct transport_queue *via = p->via;
 	struct nic_tx tx;
 	uint32_t all = len + (uint32_t)sizeof(struct wire_key);
-	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + all, &tx);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + all, &tx);
 	if (error)
 		return error;
 	struct wire_head *h = (struct wire_head *)(void *)tx.body;
 	head_write(q, p, h, m, number, 0, marks);
 	h->lane_phase = WIRE_EXPOSED;
-	memcpy(tx.body + LINK_HEAD, m->body, len);
-	link_offer_write(q, m, tx.body + LINK_HEAD + len);
+	memcpy(tx.body + TRANSPORT_HEAD_BYTES, m->body, len);
+	transport_offer_write(q, m, tx.body + TRANSPORT_HEAD_BYTES + len);
 	tx.priority = (uint8_t)priority;
 	return commit(via, p, &tx, all);
 }
 
-static inline void sub_write(struct wire_sub *s, const struct link_message *m)
+static inline void sub_write(struct wire_sub *s, const struct transport_message *m)
 {
 	s->type = m->head.type;
 	s->flags = m->head.flags;
@@ -132,7 +133,7 @@ static inline void sub_write(struct wire_sub *s, const struct link_message *m)
 	s->length = be32_of(m->len);
 }
 
-static inline void body_write(uint8_t *to, const struct link_message *m)
+static inline void body_write(uint8_t *to, const struct transport_message *m)
 {
 	if (__builtin_expect(m->len == FAR_LINE_PAYLOAD, 1))
 		memcpy(to, m->body, FAR_LINE_PAYLOAD);
@@ -141,20 +142,20 @@ static inline void body_write(uint8_t *to, const struct link_message *m)
 }
 
 /* Sends all messages from `m` on in one packet of `len` bytes behind the head. */
-static int put_batch(struct link_queue *q, struct link_peer *p, const struct link_message *m, uint32_t number,
-		     uint32_t offset, uint32_t len, unsigned marks)
+static int put_batch(struct transport_queue *q, struct transport_peer *p, const struct transport_message *m,
+		     uint32_t number, uint32_t offset, uint32_t len, unsigned marks)
 {
-	struct link_queue *via = p->via;
+	struct transport_queue *via = p->via;
 	struct nic_tx tx;
-	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
 	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks | WIRE_BATCH);
-	uint8_t *bytes = tx.body + LINK_HEAD;
+	uint8_t *bytes = tx.body + TRANSPORT_HEAD_BYTES;
 	body_write(bytes, m);
 	uint32_t end = m->len;
 	while ((m = m->next)) {
-		uint32_t sub = link_batch_sub(end), at = link_batch_body(sub, m->len);
+		uint32_t sub = transport_batch_sub(end), at = transport_batch_body(sub, m->len);
 		if (sub != end)
 			memset(bytes + end, 0, sub - end);
 		sub_write((struct wire_sub *)(void *)(bytes + sub), m);
@@ -163,65 +164,65 @@ static int put_batch(struct link_queue *q, struct link_peer *p, const struct lin
 		body_write(bytes + at, m);
 		end = at + m->len;
 	}
-	tx.priority = LINK_URGENT;
+	tx.priority = TRANSPORT_PRIORITY_URGENT;
 	return commit(via, p, &tx, len);
 }
 
-static int put_ack(struct link_queue *q, struct link_peer *p, uint32_t path, unsigned marks)
+static int put_ack(struct transport_queue *q, struct transport_peer *p, uint32_t path, unsigned marks)
 {
-	struct link_queue *via = p->via;
+	struct transport_queue *via = p->via;
 	struct nic_tx tx;
-	uint32_t len = link_grants_bytes(p);
-	int error = via->ops->tx_reserve(via->lower, p->lower_peer, LINK_HEAD + len, &tx);
+	uint32_t len = transport_grants_bytes(p);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + len, &tx);
 	if (error)
 		return error;
 	struct wire_head *h = (struct wire_head *)(void *)tx.body;
 	head_write(q, p, h, NULL, p->next, 0, marks);
 	h->call = be32_of(path);
-	link_grants_write(q, p, h, tx.body + LINK_HEAD);
-	tx.priority = LINK_URGENT;
+	transport_grants_write(q, p, h, tx.body + TRANSPORT_HEAD_BYTES);
+	tx.priority = TRANSPORT_PRIORITY_URGENT;
 	return commit(via, p, &tx, len);
 }
 
-int link_send_ack(struct link_queue *q, struct link_peer *p)
+int transport_send_ack(struct transport_queue *q, struct transport_peer *p)
 {
-	int error = put_ack(q, p, 0, p->duplicate | (p->rx_acked == p->rx_next ? WIRE_AGAIN : 0u));
+	int error = put_ack(q, p, 0, p->duplicate | (p->rx_acked == p->rx_next ? WIRE_RETRANSMIT : 0u));
 	if (!error)
 		p->duplicate = 0;
-	if (!error && p->told_asleep)
+	if (!error && p->sleep_sent)
 		awake_add(q, p);
 	return error;
 }
 
-void link_send_answer(struct link_queue *q, struct link_peer *p, uint32_t path)
+void transport_send_answer(struct transport_queue *q, struct transport_peer *p, uint32_t path)
 {
-	put_ack(q, p, path, WIRE_AGAIN);
+	put_ack(q, p, path, WIRE_RETRANSMIT);
 }
 
 /* ---- acknowledgements at the end of a burst ---- */
 
-void link_ack_soon(struct link_queue *q, struct link_peer *p)
+void transport_ack_soon(struct transport_queue *q, struct transport_peer *p)
 {
 	if (!p->owed)
 		p->owed = 1;
 	if (p->ack_now)
 		return;
-	if (q->acks_n == LINK_BURST) {
-		if (link_send_ack(q, p) && !p->active)
-			link_peer_activate(q, p); /* the driver below is full: later */
+	if (q->acks_n == TRANSPORT_BURST) {
+		if (transport_send_ack(q, p) && !p->active)
+			transport_peer_activate(q, p); /* the driver below is full: later */
 		return;
 	}
 	p->ack_now = true;
 	q->acks[q->acks_n++] = p;
 }
 
-void link_send_acks(struct link_queue *q)
+void transport_send_acks(struct transport_queue *q)
 {
 	for (uint32_t i = 0; i < q->acks_n; i++) {
-		struct link_peer *p = q->acks[i];
+		struct transport_peer *p = q->acks[i];
 		p->ack_now = false;
-		if (p->owed && p->started && !p->dead && link_send_ack(q, p) && !p->active)
-			link_peer_activate(q, p); /* the driver below is full: later */
+		if (p->owed && p->started && !p->dead && transport_send_ack(q, p) && !p->active)
+			transport_peer_activate(q, p); /* the driver below is full: later */
 	}
 	q->acks_n = 0;
 }
@@ -229,14 +230,14 @@ void link_send_acks(struct link_queue *q)
 /* ---- messages ---- */
 
 /* `bulk`: for the second list; the rest of the window is reserved for small messages. */
-static inline bool window_open(const struct link_peer *p, uint32_t len, bool bulk)
+static inline bool window_open(const struct transport_peer *p, uint32_t len, bool bulk)
 {
 	uint32_t packets = bulk ? p->window_bulk : p->window;
-	uint32_t bytes = bulk ? FAR_LINK_WINDOW_BYTES : FAR_LINK_WINDOW_BYTES + FAR_LINK_SMALL_IN_WINDOW;
+	uint32_t bytes = bulk ? FAR_TRANSPORT_WINDOW_BYTES : FAR_TRANSPORT_WINDOW_BYTES + FAR_TRANSPORT_SMALL_IN_WINDOW;
 	return p->next - p->una < packets && (p->rings->flying + len <= bytes || p->rings->flying == 0);
 }
 
-static inline void backlog_append(struct link_queue *q, struct link_peer *p)
+static inline void backlog_append(struct transport_queue *q, struct transport_peer *p)
 {
 	p->backlogged = true;
 	p->rings->next_backlog = NULL;
@@ -247,9 +248,9 @@ static inline void backlog_append(struct link_queue *q, struct link_peer *p)
 	q->backlog_last = p;
 }
 
-void link_backlog_add(struct link_queue *q, struct link_peer *p)
+void transport_backlog_add(struct transport_queue *q, struct transport_peer *p)
 {
-	if (p->backlogged || !link_has_unsent(p) || !p->confirmed || p->dead)
+	if (p->backlogged || !transport_has_unsent(p) || !p->confirmed || p->dead)
 		return;
 	backlog_append(q, p);
 	q->stalled = true;
@@ -257,13 +258,14 @@ void link_backlog_add(struct link_queue *q, struct link_peer *p)
 
 /* Finds the messages from `first` on that fit one packet. Returns the last, their number, and their bytes with padding.
  */
-static inline struct link_message *gather(const struct link_peer *p, struct link_message *first, uint32_t *n,
-					  uint32_t *len)
+static inline struct transport_message *gather(const struct transport_peer *p, struct transport_message *first,
+					       uint32_t *n, uint32_t *len)
 {
-	uint32_t most = p->payload_max < LINK_BATCH_BYTES ? p->payload_max : LINK_BATCH_BYTES, end = first->len;
-	struct link_message *last = first, *m;
+	uint32_t most = p->payload_max < TRANSPORT_BATCH_BYTES ? p->payload_max : TRANSPORT_BATCH_BYTES,
+		 end = first->len;
+	struct transport_message *last = first, *m;
 	while ((m = last->next) && m->len < most) {
-		uint32_t at = link_batch_body(link_batch_sub(end), m->len);
+		uint32_t at = transport_batch_body(transport_batch_sub(end), m->len);
 		if (at + m->len > most)
 			break;
 		end = at + m->len;
@@ -275,12 +277,12 @@ static inline struct link_message *gather(const struct link_peer *p, struct link
 }
 
 /* Records the packet just sent under the next number: `len` bytes of `m` from m->done on. `last`: up to its end. */
-static inline void sent_record(struct link_queue *q, struct link_peer *p, struct link_message *m, uint32_t len,
-			       bool last, unsigned priority)
+static inline void sent_record(struct transport_queue *q, struct transport_peer *p, struct transport_message *m,
+			       uint32_t len, bool last, unsigned priority)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	uint32_t number = p->next;
-	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
+	struct transport_sent *e = &r->sent[number % FAR_TRANSPORT_WINDOW];
 	e->message = m;
 	e->offset = m->done;
 	e->len = len;
@@ -292,42 +294,43 @@ static inline void sent_record(struct link_queue *q, struct link_peer *p, struct
 	p->next = number + 1;
 	r->flying += len;
 	if (__builtin_expect(r->rtt.watch & RTT_WANTED, 0))
-		link_timing_begin(q, p, number);
+		transport_timing_begin(q, p, number);
 	if (p->una == number) {
 		r->resend_at = 0;
 		r->resends = 0;
 	}
 	if (__builtin_expect(!p->active, 0))
-		link_peer_activate(q, p);
-	if (__builtin_expect(p->asleep_there, 0))
-		link_kick(q, p);
-	if (__builtin_expect(p->told_asleep, 0))
+		transport_peer_activate(q, p);
+	if (__builtin_expect(p->remote_asleep, 0))
+		transport_kick(q, p);
+	if (__builtin_expect(p->sleep_sent, 0))
 		awake_add(q, p);
 }
 
-static inline void small_sent(struct link_peer *p, const struct link_message *m, struct link_message *end, uint32_t n,
-			      uint32_t len)
+static inline void small_sent(struct transport_peer *p, const struct transport_message *m,
+			      struct transport_message *end, uint32_t n, uint32_t len)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	r->out_next = end->next;
 	end->next = NULL;
 	r->small_sent += n;
 	if (__builtin_expect(r->bulk_out, 0))
 		r->small_last = m->first;
 	if (__builtin_expect(r->bulk_next != NULL, 0))
-		r->small_bytes += LINK_HEAD + len;
+		r->small_bytes += TRANSPORT_HEAD_BYTES + len;
 }
 
 /* A small message exceeds the path MTU, which has shrunk: it gets a number, and leaves in fragments once that is the
  * oldest. */
-__attribute__((noinline)) static void send_wide(struct link_queue *q, struct link_peer *p, struct link_message *m)
+__attribute__((noinline)) static void send_wide(struct transport_queue *q, struct transport_peer *p,
+						struct transport_message *m)
 {
 	uint32_t number = p->next;
 	m->first = number;
-	sent_record(q, p, m, m->len, true, LINK_URGENT);
+	sent_record(q, p, m, m->len, true, TRANSPORT_PRIORITY_URGENT);
 	small_sent(p, m, m, 1, m->len);
 	if (p->una == number)
-		link_resend_pieces(q, p, &p->rings->sent[number % FAR_LINK_WINDOW], number);
+		transport_retransmit_fragments(q, p, &p->rings->sent[number % FAR_TRANSPORT_WINDOW], number);
 }
 
 /* Results of send_small() and send_bulk() besides 0 and -errno of the driver below: window closed; ring below too full
@@ -335,11 +338,11 @@ __attribute__((noinline)) static void send_wide(struct link_queue *q, struct lin
 enum { SHUT = 1, FULL };
 
 /* Sends a packet of the first list. */
-static inline int send_small(struct link_queue *q, struct link_peer *p)
+static inline int send_small(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_message *m = p->rings->out_next, *end = m;
+	struct transport_message *m = p->rings->out_next, *end = m;
 	uint32_t len = m->len, n = 1;
-	if (m->next && len < LINK_BATCH_BYTES && len <= p->payload_max)
+	if (m->next && len < TRANSPORT_BATCH_BYTES && len <= p->payload_max)
 		end = gather(p, m, &n, &len);
 	if (__builtin_expect(!window_open(p, len, false), 0))
 		return SHUT;
@@ -349,70 +352,72 @@ static inline int send_small(struct link_queue *q, struct link_peer *p)
 	}
 	m->first = p->next;
 	uint32_t offset = 0;
-	unsigned marks = __builtin_expect(p->rings->bulk_out, 0) ? link_bulk_loosen(p, m, end, &offset) : 0;
+	unsigned marks = __builtin_expect(p->rings->bulk_out, 0) ? transport_bulk_unordered(p, m, end, &offset) : 0;
 	int error;
 	if (end == m) {
-		error = put(q, p, m, p->next, offset, len, marks, LINK_URGENT);
+		error = put(q, p, m, p->next, offset, len, marks, TRANSPORT_PRIORITY_URGENT);
 	} else {
-		struct link_message *behind = end->next;
+		struct transport_message *behind = end->next;
 		end->next = NULL;
 		error = put_batch(q, p, m, p->next, offset, len, marks);
 		end->next = behind;
 	}
 	if (__builtin_expect(!error, 1)) {
-		sent_record(q, p, m, len, true, LINK_URGENT);
+		sent_record(q, p, m, len, true, TRANSPORT_PRIORITY_URGENT);
 		if (__builtin_expect(marks, 0))
-			p->rings->sent[m->first % FAR_LINK_WINDOW].offset = offset;
+			p->rings->sent[m->first % FAR_TRANSPORT_WINDOW].offset = offset;
 		small_sent(p, m, end, n, len);
 	}
 	return error;
 }
 
 /* Sends a packet of the second list. */
-static int send_bulk(struct link_queue *q, struct link_peer *p)
+static int send_bulk(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_message *m;
+	struct transport_message *m;
 	do {
-		m = link_bulk_pick(p);
-	} while (m && p->bulk && m->done == 0 && link_offer(q, p, m));
+		m = transport_bulk_pick(p);
+	} while (m && p->bulk && m->done == 0 && transport_offer(q, p, m));
 	if (!m)
 		return SHUT;
-	bool offer = m->done == 0 && link_offered(m);
+	bool offer = m->done == 0 && transport_offered(m);
 	uint32_t most = p->payload_max - (offer ? (uint32_t)sizeof(struct wire_key) : 0);
 	uint32_t left = m->len - m->done, len = left < most ? left : most;
 	if (!window_open(p, len, true))
 		return SHUT;
-	if (p->via->ops->tx_waiting && !link_ring_room(p->via, p->payload_max)) {
+	if (p->via->ops->tx_waiting && !transport_ring_room(p->via, p->payload_max)) {
 		q->ring_full = true;
 		return FULL;
 	}
 	if (m->done == 0) {
 		m->first = p->next;
-		m->priority = link_bulk_priority(m->len);
+		m->priority = transport_bulk_priority(m->len);
 	}
 	unsigned priority = m->priority;
-	int error = offer ? put_offer(q, p, m, p->next, len, link_bulk_mark(m), priority)
-			  : put(q, p, m, p->next, m->done, len, link_bulk_mark(m), priority);
+	int error = offer ? put_offer(q, p, m, p->next, len, transport_bulk_marks(m), priority)
+			  : put(q, p, m, p->next, m->done, len, transport_bulk_marks(m), priority);
 	if (error)
 		return error;
-	link_bulk_note(p, m->order);
+	transport_bulk_numbered(p, m->order);
 	sent_record(q, p, m, len, len == left, priority);
 	p->rings->bulk_turn++;
 	p->rings->small_bytes = 0;
 	if (m->done == 0) /* a message that is unscheduled altogether does not wait for grants of others */
-		m->granted = (p->rings->bulk_open++ && m->len > p->unasked) || offer ? 0 : p->unasked;
+		m->granted =
+			(p->rings->bulk_open++ && m->len > p->unscheduled_bytes) || offer ? 0 : p->unscheduled_bytes;
 	if (offer)
-		m->transfer = LINK_OUT_ANNOUNCED;
+		m->transfer = TRANSPORT_TX_ANNOUNCED;
 	m->done += len;
 	if (len == left)
-		link_bulk_done(p, m);
+		transport_bulk_done(p, m);
 	return 0;
 }
 
-static inline int send_next(struct link_queue *q, struct link_peer *p)
+static inline int send_next(struct transport_queue *q, struct transport_peer *p)
 {
-	const struct link_rings *r = p->rings;
-	if (__builtin_expect(r->bulk_next != NULL, 0) && (!r->out_next || r->small_bytes >= FAR_LINK_SMALL_SHARE)) {
+	const struct transport_rings *r = p->rings;
+	if (__builtin_expect(r->bulk_next != NULL, 0) &&
+	    (!r->out_next || r->small_bytes >= FAR_TRANSPORT_SMALL_SHARE)) {
 		int error = send_bulk(q, p);
 		if ((error != SHUT && error != FULL) || !r->out_next)
 			return error;
@@ -420,7 +425,8 @@ static inline int send_next(struct link_queue *q, struct link_peer *p)
 	return send_small(q, p);
 }
 
-static inline void append(struct link_message **first, struct link_message **last, struct link_message *m)
+static inline void append(struct transport_message **first, struct transport_message **last,
+			  struct transport_message *m)
 {
 	if (*first)
 		(*last)->next = m;
@@ -429,7 +435,7 @@ static inline void append(struct link_message **first, struct link_message **las
 	*last = m;
 }
 
-static void deliver_here(struct link_queue *q, struct link_peer *p, struct link_message *m)
+static void deliver_here(struct transport_queue *q, struct transport_peer *p, struct transport_message *m)
 {
 	m->peer = p;
 	*q->ready_last = m;
@@ -439,28 +445,29 @@ static void deliver_here(struct link_queue *q, struct link_peer *p, struct link_
 }
 
 /* A peer without ring set: idle so far, dead, or loopback, which needs none. */
-__attribute__((noinline)) static void send_unusual(struct link_queue *q, struct link_peer *p, struct link_message *m)
+__attribute__((noinline)) static void send_unusual(struct transport_queue *q, struct transport_peer *p,
+						   struct transport_message *m)
 {
 	if (p->dead) {
-		link_message_out_free(q, p, m);
+		transport_message_out_free(q, p, m);
 	} else if (p->loop) {
 		deliver_here(q, p, m);
 	} else {
-		link_rings_take(q, p);
-		link_send(q, p, m);
+		transport_rings_take(q, p);
+		transport_send(q, p, m);
 	}
 }
 
-void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m)
+void transport_send(struct transport_queue *q, struct transport_peer *p, struct transport_message *m)
 {
 	m->next = NULL;
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	if (__builtin_expect(!r || p->dead, 0)) {
 		send_unusual(q, p, m);
 		return;
 	}
 	/* Small messages pass larger ones, as far as their order allows. */
-	if (__builtin_expect(m->len <= FAR_LINK_SMALL_BYTES && m->len <= p->payload_max &&
+	if (__builtin_expect(m->len <= FAR_TRANSPORT_SMALL_BYTES && m->len <= p->payload_max &&
 				     (!r->bulk_next || m->order == NIC_ORDER_NONE ||
 				      (m->order == NIC_ORDER_STREAM && !r->bulk_strict)),
 			     1)) {
@@ -477,22 +484,22 @@ void link_send(struct link_queue *q, struct link_peer *p, struct link_message *m
 }
 
 /* Sends messages of one peer, `most` bytes at most. true: the peer has more to send and may. */
-static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool small_only, uint32_t *left)
+static bool pump(struct transport_queue *q, struct transport_peer *p, uint32_t most, bool small_only, uint32_t *left)
 {
 	uint32_t sent = 0;
-	const struct link_rings *r = p->rings;
+	const struct transport_rings *r = p->rings;
 	while ((r->out_next || (!small_only && r->bulk_next)) && !p->dead) {
 		if (sent >= most || *left == 0)
 			return true;
 		uint32_t before = r->flying;
 		int error = send_next(q, p);
-		if (error == -EMSGSIZE && link_narrower(p))
+		if (error == -EMSGSIZE && transport_mtu_shrunk(p))
 			continue;
 		/* SHUT: the ACK that opens the window puts the peer back. Otherwise the driver below is full or has no
 		 * route now. */
 		if (error)
 			return error != SHUT;
-		uint32_t bytes = r->flying - before + LINK_HEAD;
+		uint32_t bytes = r->flying - before + TRANSPORT_HEAD_BYTES;
 		sent += bytes;
 		*left -= bytes < *left ? bytes : *left;
 	}
@@ -500,18 +507,18 @@ static bool pump(struct link_queue *q, struct link_peer *p, uint32_t most, bool 
 }
 
 /* The usual case at low load: the backlog is one small message. false: not so, or not sent. */
-static inline bool send_lone(struct link_queue *q)
+static inline bool send_lone(struct transport_queue *q)
 {
-	struct link_peer *p = q->backlog_first;
-	const struct link_rings *r = p->rings;
-	struct link_message *m = r->out_next;
+	struct transport_peer *p = q->backlog_first;
+	const struct transport_rings *r = p->rings;
+	struct transport_message *m = r->out_next;
 	if (r->next_backlog || r->bulk_next || r->bulk_out || !m || m->next || m->len > p->payload_max ||
 	    !window_open(p, m->len, false) || p->dead)
 		return false;
 	m->first = p->next;
-	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0, LINK_URGENT), 0))
+	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0, TRANSPORT_PRIORITY_URGENT), 0))
 		return false;
-	sent_record(q, p, m, m->len, true, LINK_URGENT);
+	sent_record(q, p, m, m->len, true, TRANSPORT_PRIORITY_URGENT);
 	small_sent(p, m, m, 1, m->len);
 	q->backlog_first = q->backlog_last = NULL;
 	p->backlogged = q->stalled = false;
@@ -520,10 +527,10 @@ static inline bool send_lone(struct link_queue *q)
 
 /* Sends small messages of all peers first. Then larger ones, of the peer with the fewest bytes left; once that makes no
  * progress, of each peer in turn, until a whole round makes none. */
-static void send_backlog(struct link_queue *q)
+static void send_backlog(struct transport_queue *q)
 {
 	uint32_t left = PUMP_BYTES;
-	struct link_peer *p, *stuck = NULL;
+	struct transport_peer *p, *stuck = NULL;
 	bool shortest = true;
 	for (p = q->backlog_first; p && left; p = p->rings->next_backlog)
 		pump(q, p, PUMP_BYTES, true, &left);
@@ -531,8 +538,8 @@ static void send_backlog(struct link_queue *q)
 	q->ring_full = false;
 	while ((p = q->backlog_first) && left && p != stuck && !q->ring_full) {
 		uint32_t before = left;
-		bool first = !shortest || q->backlog_turn % FAR_LINK_GRANT_SHARE == 0;
-		p = link_backlog_take(q, !first);
+		bool first = !shortest || q->backlog_turn % FAR_TRANSPORT_GRANT_SHARE == 0;
+		p = transport_backlog_take(q, !first);
 		bool more = pump(q, p, TURN_BYTES, false, &left);
 		if (more && first && q->ring_full && left == before) { /* it keeps its turn */
 			p->backlogged = true;
@@ -541,7 +548,7 @@ static void send_backlog(struct link_queue *q)
 			if (!q->backlog_last)
 				q->backlog_last = p;
 		} else if (more) {
-			link_backlog_add(q, p);
+			transport_backlog_add(q, p);
 		}
 		q->backlog_turn += left != before;
 		if (left != before)
@@ -554,35 +561,36 @@ static void send_backlog(struct link_queue *q)
 	q->ring_watched &= q->ring_full; /* a ring for which there was nothing to send is not empty by its own speed */
 }
 
-int link_put_again(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number)
+int transport_put_retransmit(struct transport_queue *q, struct transport_peer *p, const struct transport_sent *e,
+			     uint32_t number)
 {
-	unsigned marks = WIRE_AGAIN | link_sent_mark(e);
+	unsigned marks = WIRE_RETRANSMIT | transport_sent_marks(e);
 	if (e->last && e->message->next)
 		return put_batch(q, p, e->message, number, e->offset, e->len, marks);
 	if (e->len > p->payload_max)
 		return -EMSGSIZE;
 	/* Without the key if that does not fit any more or is withdrawn: the message continues in packets. */
-	if (e->offset == 0 && link_offered(e->message) && e->len + sizeof(struct wire_key) <= p->payload_max)
+	if (e->offset == 0 && transport_offered(e->message) && e->len + sizeof(struct wire_key) <= p->payload_max)
 		return put_offer(q, p, e->message, number, e->len, marks, e->priority);
 	return put(q, p, e->message, number, e->offset, e->len, marks, e->priority);
 }
 
-int link_put_piece(struct link_queue *q, struct link_peer *p, const struct link_sent *e, uint32_t number, uint32_t at,
-		   uint32_t len)
+int transport_put_fragment(struct transport_queue *q, struct transport_peer *p, const struct transport_sent *e,
+			   uint32_t number, uint32_t at, uint32_t len)
 {
-	return put(q, p, e->message, number, (link_sent_loose(e) ? 0 : e->offset) + at, len,
-		   WIRE_AGAIN | WIRE_PIECE | (at + len < e->len ? WIRE_MORE : 0u), e->priority);
+	return put(q, p, e->message, number, (transport_sent_unordered(e) ? 0 : e->offset) + at, len,
+		   WIRE_RETRANSMIT | WIRE_FRAGMENT | (at + len < e->len ? WIRE_MORE : 0u), e->priority);
 }
 
-void link_flush(struct nic_queue *nq)
+void transport_flush(struct nic_queue *nq)
 {
-	struct link_queue *q = (struct link_queue *)nq;
+	struct transport_queue *q = (struct transport_queue *)nq;
 	if (q->backlog_first && !send_lone(q))
 		send_backlog(q);
 	if (q->unflushed) {
 		q->unflushed = false;
 		q->ops->flush(q->lower);
 	}
-	if (__builtin_expect(q->abroad_n | q->kicks_n, 0))
-		link_flush_rest(q);
+	if (__builtin_expect(q->failed_over_n | q->kicks_n, 0))
+		transport_flush_rest(q);
 }

@@ -19,49 +19,50 @@
 #define NARROW_RESENDS 5u                /* consecutive time-outs after which the path MTU is assumed to have shrunk */
 #define AUDIT_EVERY    61u               /* one scan in so many is audited in debug builds */
 #define AHEAD          6u                /* peers of the list that are prefetched ahead */
-/* An ACK leaves by FAR_LINK_ACK_NS: one scan sets its time, and the second after that may be the first to find it due.
+/* An ACK leaves by FAR_TRANSPORT_ACK_NS: one scan sets its time, and the second after that may be the first to find it
+ * due.
  */
-#define ACK_AFTER_NS (FAR_LINK_ACK_NS - 2 * LOOK_NS)
+#define ACK_AFTER_NS (FAR_TRANSPORT_ACK_NS - 2 * LOOK_NS)
 
 /* ---- RTT samples ---- */
 
-static uint64_t now_of(struct link_queue *q)
+static uint64_t now_of(struct transport_queue *q)
 {
 	if (q->now == 0)
 		q->now = clock_now(q->clock);
 	return q->now;
 }
 
-void link_timing_begin(struct link_queue *q, struct link_peer *p, uint32_t number)
+void transport_timing_begin(struct transport_queue *q, struct transport_peer *p, uint32_t number)
 {
 	q->now = clock_now(q->clock); /* a handler may have run since recv() */
-	struct link_rtt *rtt = &p->rings->rtt;
+	struct transport_rtt *rtt = &p->rings->rtt;
 	rtt->watch = (uint8_t)((rtt->watch & ~RTT_WANTED) | RTT_TIMING);
 	rtt->number = number;
 	rtt->sent_at = rtt->sampled_at = q->now;
 }
 
-static void sample(struct link_queue *q, struct link_peer *p)
+static void sample(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_rings *r = p->rings;
-	const struct link_sent *e = &r->sent[r->rtt.number % FAR_LINK_WINDOW];
+	struct transport_rings *r = p->rings;
+	const struct transport_sent *e = &r->sent[r->rtt.number % FAR_TRANSPORT_WINDOW];
 	r->rtt.watch &= (uint8_t)~RTT_TIMING;
 	/* Karn's rule: a retransmitted packet is no sample. */
 	if (!e->arrived && !e->retransmit)
 		rtt_sample(&r->rtt, now_of(q) - r->rtt.sent_at, now_of(q));
 }
 
-static void late_arrived(struct link_queue *q, struct link_peer *p)
+static void late_arrived(struct transport_queue *q, struct transport_peer *p)
 {
-	struct link_rtt *rtt = &p->rings->rtt;
+	struct transport_rtt *rtt = &p->rings->rtt;
 	rtt->watch &= (uint8_t)~RTT_LATE;
 	rtt->late_ns = now_of(q) - rtt->late_from;
 	rtt->late_known = true;
 }
 
-__attribute__((noinline)) void link_timing_ack(struct link_queue *q, struct link_peer *p, uint32_t ack)
+__attribute__((noinline)) void transport_timing_ack(struct transport_queue *q, struct transport_peer *p, uint32_t ack)
 {
-	struct link_rtt *rtt = &p->rings->rtt;
+	struct transport_rtt *rtt = &p->rings->rtt;
 	if (rtt->watch & RTT_TIMING && (int32_t)(ack - rtt->number) > 0)
 		sample(q, p);
 	if (rtt->watch & RTT_LATE && (int32_t)(ack - rtt->late) > 0)
@@ -70,31 +71,32 @@ __attribute__((noinline)) void link_timing_ack(struct link_queue *q, struct link
 		rtt_progress(rtt, now_of(q));
 }
 
-void link_timing_arrived(struct link_queue *q, struct link_peer *p, uint32_t number)
+void transport_timing_arrived(struct transport_queue *q, struct transport_peer *p, uint32_t number)
 {
-	struct link_rtt *rtt = &p->rings->rtt;
+	struct transport_rtt *rtt = &p->rings->rtt;
 	if (rtt->watch & RTT_TIMING && number == rtt->number)
 		sample(q, p);
 	if (rtt->watch & RTT_LATE && number == rtt->late)
 		late_arrived(q, p);
 }
 
-__attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link_peer *p, uint32_t number, bool untold)
+__attribute__((noinline)) void transport_sent_duplicate(struct transport_queue *q, struct transport_peer *p,
+							uint32_t number, bool untold)
 {
-	struct link_rings *r = p->rings;
-	if (p->next - number - 1 >= FAR_LINK_WINDOW || !r || (int32_t)(number - r->sent_first) < 0)
+	struct transport_rings *r = p->rings;
+	if (p->next - number - 1 >= FAR_TRANSPORT_WINDOW || !r || (int32_t)(number - r->sent_first) < 0)
 		return; /* too old */
-	struct link_sent *e = &r->sent[number % FAR_LINK_WINDOW];
+	struct transport_sent *e = &r->sent[number % FAR_TRANSPORT_WINDOW];
 	if (!e->retransmit)
 		return;
-	counter_bump(&q->needless);
-	if (e->retransmit & LINK_BY_EVIDENCE) {
+	counter_bump(&q->spurious_retransmits);
+	if (e->retransmit & TRANSPORT_RETRANSMIT_LOSS) {
 		p->path.reorder *= 2;
-		if (p->path.reorder > FAR_LINK_REORDER_MAX)
-			p->path.reorder = FAR_LINK_REORDER_MAX;
+		if (p->path.reorder > FAR_TRANSPORT_REORDER_MAX)
+			p->path.reorder = FAR_TRANSPORT_REORDER_MAX;
 	}
 	/* The time-out was too short if the ACK is late; if the ACK was lost, nothing follows for the time-out. */
-	if (number == r->rtt.late && e->retransmit & LINK_BY_TIME) {
+	if (number == r->rtt.late && e->retransmit & TRANSPORT_RETRANSMIT_TIMEOUT) {
 		if (untold && r->rtt.watch & RTT_LATE)
 			late_arrived(q, p);
 		if (r->rtt.late_known)
@@ -104,9 +106,9 @@ __attribute__((noinline)) void link_sent_twice(struct link_queue *q, struct link
 }
 
 /* Starts to time the delay of a packet retransmitted by time-out, in case that proves spurious. */
-static void late_begin(struct link_peer *p, uint32_t number)
+static void late_begin(struct transport_peer *p, uint32_t number)
 {
-	struct link_rtt *rtt = &p->rings->rtt;
+	struct transport_rtt *rtt = &p->rings->rtt;
 	if (rtt->watch & RTT_LATE)
 		return;
 	rtt->watch |= RTT_LATE;
@@ -118,19 +120,19 @@ static void late_begin(struct link_peer *p, uint32_t number)
 /* ---- unacknowledged packets ---- */
 
 /* Large packets are lost and small ones are not: assume that the path MTU shrank, without an ICMP error. */
-static void narrow(struct link_peer *p)
+static void narrow(struct transport_peer *p)
 {
-	const struct link_rings *r = p->rings;
-	if (r->resends == NARROW_RESENDS && r->answers > 1 && p->payload_max > FAR_LINK_SAFE_BYTES &&
-	    r->sent[p->una % FAR_LINK_WINDOW].len > FAR_LINK_SAFE_BYTES)
-		p->payload_max = FAR_LINK_SAFE_BYTES;
+	const struct transport_rings *r = p->rings;
+	if (r->resends == NARROW_RESENDS && r->answers > 1 && p->payload_max > FAR_TRANSPORT_MTU_MIN &&
+	    r->sent[p->una % FAR_TRANSPORT_WINDOW].len > FAR_TRANSPORT_MTU_MIN)
+		p->payload_max = FAR_TRANSPORT_MTU_MIN;
 }
 
 /* Arms the retransmission timer: by the first scan after an acknowledgement, or after the first packet. No tail loss
  * probe during a back-off. */
-static void arm(struct link_peer *p, uint64_t now)
+static void arm(struct transport_peer *p, uint64_t now)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	bool may = !r->resends && !r->rtt.backoff && !(r->probed && r->probed_una == p->una);
 	uint64_t probe = may ? rtt_probe(&r->rtt, now) : 0;
 	r->probing = probe != 0;
@@ -139,45 +141,45 @@ static void arm(struct link_peer *p, uint64_t now)
 	r->resend_at = now + (probe ? probe : rtt_timeout(&r->rtt, now));
 }
 
-static void probe(struct link_queue *q, struct link_peer *p, uint64_t now)
+static void probe(struct transport_queue *q, struct transport_peer *p, uint64_t now)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	r->probing = false;
 	r->probed = true;
 	r->probed_una = p->una;
 	r->resend_at = now + rtt_timeout(&r->rtt, now);
-	link_probe(q, p);
+	transport_tail_probe(q, p);
 	if (r->probe_out)
 		late_begin(p, r->probe_number);
-	link_kick(q, p);
+	transport_kick(q, p);
 }
 
-static void time_out(struct link_queue *q, struct link_peer *p, uint64_t now)
+static void time_out(struct transport_queue *q, struct transport_peer *p, uint64_t now)
 {
-	struct link_rings *r = p->rings;
+	struct transport_rings *r = p->rings;
 	if (r->resends == 0)
 		r->answers = 0;
 	late_begin(p, p->una);
 	r->resends++;
-	p->path.reorder = FAR_LINK_REORDER;
+	p->path.reorder = FAR_TRANSPORT_REORDER;
 	counter_bump(&q->timeouts);
 	if (r->resends == 2)
-		link_doubt(p);
+		transport_ack_bits_forget(p);
 	narrow(p);
 	rtt_back_off(&r->rtt, now);
 	r->resend_at = now + rtt_timeout(&r->rtt, now);
-	link_resend(q, p, true);
+	transport_retransmit(q, p, true);
 	if (p->secondary && r->resends > 1)
-		link_way_ask(q, p, now);
+		transport_paths_probe(q, p, now);
 	/* A PING contains our address, so that a restarted peer can answer RESET. */
 	if (p->silent_ns)
-		link_send_ping(q, p);
-	link_kick(q, p);
+		transport_send_ping(q, p);
+	transport_kick(q, p);
 }
 
-static void look_at_unacked(struct link_queue *q, struct link_peer *p, uint64_t now, bool paused)
+static void look_at_unacked(struct transport_queue *q, struct transport_peer *p, uint64_t now, bool paused)
 {
-	const struct link_rings *r = p->rings;
+	const struct transport_rings *r = p->rings;
 	if (r->resend_at == 0)
 		arm(p, now);
 	else if (now >= r->resend_at && !paused && r->probing)
@@ -188,19 +190,19 @@ static void look_at_unacked(struct link_queue *q, struct link_peer *p, uint64_t 
 
 /* ---- silence ---- */
 
-static bool is_awaited(const struct link_queue *q, const struct link_peer *p)
+static bool is_awaited(const struct transport_queue *q, const struct transport_peer *p)
 {
-	return p->una != p->next || link_has_unsent(p) || p->early_n || p->begun_n ||
-	       (q->owes && p->attached && q->owes(q->owes_ctx, p->index));
+	return p->una != p->next || transport_has_unsent(p) || p->early_n || p->begun_n ||
+	       (q->awaits_reply && p->attached && q->awaits_reply(q->awaits_reply_ctx, p->index));
 }
 
 /* Silence before the next PING: a quarter of the limit, then an eighth more each time. */
-static uint64_t ping_after(const struct link_queue *q, const struct link_peer *p)
+static uint64_t ping_after(const struct transport_queue *q, const struct transport_peer *p)
 {
 	return q->limit_ns / 4 + p->pings * (q->limit_ns / 8);
 }
 
-static void count_silence(struct link_queue *q, struct link_peer *p, uint64_t gap)
+static void count_silence(struct transport_queue *q, struct transport_peer *p, uint64_t gap)
 {
 	uint64_t most = q->limit_ns / 4;
 	if (p->heard || p->fresh) {
@@ -216,45 +218,45 @@ static void count_silence(struct link_queue *q, struct link_peer *p, uint64_t ga
 }
 
 /* The peer leaves the scan: its next packet is an RTT sample. */
-static void idle(struct link_peer *p)
+static void idle(struct transport_peer *p)
 {
 	p->wanted = true;
-	link_bulk_forget(p);
+	transport_unscheduled_reset(p);
 }
 
 /* ---- delayed acknowledgements of inactive peers ---- */
 
-static struct link_owing *delayed_ack_at(struct link_queue *q, uint32_t i)
+static struct transport_delayed_ack *delayed_ack_at(struct transport_queue *q, uint32_t i)
 {
-	return &q->owing[(q->owing_first + i) % FAR_LINK_PEERS_MAX];
+	return &q->delayed[(q->delayed_first + i) % FAR_TRANSPORT_PEERS_MAX];
 }
 
 /* false: the ring is full, or the entry would not be in order: the peer stays active. */
-static bool delayed_ack_add(struct link_queue *q, struct link_peer *p)
+static bool delayed_ack_add(struct transport_queue *q, struct transport_peer *p)
 {
-	uint32_t n = q->owing_n;
-	if (n == FAR_LINK_PEERS_MAX || (n && delayed_ack_at(q, n - 1)->at > p->ack_at))
+	uint32_t n = q->delayed_n;
+	if (n == FAR_TRANSPORT_PEERS_MAX || (n && delayed_ack_at(q, n - 1)->at > p->ack_at))
 		return false;
-	*delayed_ack_at(q, n) = (struct link_owing){p, p->ack_at};
-	q->owing_n = n + 1;
+	*delayed_ack_at(q, n) = (struct transport_delayed_ack){p, p->ack_at};
+	q->delayed_n = n + 1;
 	return true;
 }
 
-void link_owing_run(struct link_queue *q, uint64_t until)
+void transport_delayed_acks_run(struct transport_queue *q, uint64_t until)
 {
-	while (q->owing_n && delayed_ack_at(q, 0)->at <= until) {
-		struct link_owing o = *delayed_ack_at(q, 0);
-		if (q->owing_n > AHEAD)
-			link_peer_fetch(delayed_ack_at(q, AHEAD)->peer);
-		q->owing_first++;
-		q->owing_n--;
+	while (q->delayed_n && delayed_ack_at(q, 0)->at <= until) {
+		struct transport_delayed_ack o = *delayed_ack_at(q, 0);
+		if (q->delayed_n > AHEAD)
+			transport_peer_fetch(delayed_ack_at(q, AHEAD)->peer);
+		q->delayed_first++;
+		q->delayed_n--;
 		if (o.peer->ack_at != o.at || !o.peer->owed || !o.peer->started || o.peer->dead)
 			continue;
-		link_ack_soon(q, o.peer);
+		transport_ack_soon(q, o.peer);
 		if (o.peer->active)
 			continue;
 		if (o.peer->owed && !o.peer->ack_now) /* the driver below is full */
-			link_peer_activate(q, o.peer);
+			transport_peer_activate(q, o.peer);
 		else
 			idle(o.peer);
 	}
@@ -263,16 +265,16 @@ void link_owing_run(struct link_queue *q, uint64_t until)
 /* ---- the scan ---- */
 
 /* true: the ring set is kept though nothing is in flight. */
-static bool look_at_rings(struct link_queue *q, struct link_peer *p, uint64_t now)
+static bool look_at_rings(struct transport_queue *q, struct transport_peer *p, uint64_t now)
 {
-	struct link_rtt *rtt = &p->rings->rtt;
-	if (!(rtt->watch & (RTT_WANTED | RTT_TIMING)) && now - rtt->sampled_at >= FAR_LINK_SAMPLE_NS)
+	struct transport_rtt *rtt = &p->rings->rtt;
+	if (!(rtt->watch & (RTT_WANTED | RTT_TIMING)) && now - rtt->sampled_at >= FAR_TRANSPORT_SAMPLE_NS)
 		rtt->watch |= RTT_WANTED;
-	return !link_rings_look(q, p, now);
+	return !transport_rings_timer(q, p, now);
 }
 
 /* false: the peer becomes inactive. */
-static bool peer_scan(struct link_queue *q, struct link_peer *p, uint64_t now, uint64_t gap, bool paused)
+static bool peer_scan(struct transport_queue *q, struct transport_peer *p, uint64_t now, uint64_t gap, bool paused)
 {
 	if (p->dead || !p->started)
 		return false;
@@ -280,35 +282,35 @@ static bool peer_scan(struct link_queue *q, struct link_peer *p, uint64_t now, u
 	if (p->owed && p->ack_at == 0)
 		p->ack_at = now + ACK_AFTER_NS;
 	else if (p->owed && now >= p->ack_at)
-		link_ack_soon(q, p);
+		transport_ack_soon(q, p);
 	if (p->una != p->next)
 		look_at_unacked(q, p, now, paused);
 	if (p->begun_n)
-		link_grants_look(q, p, now);
+		transport_grants_timer(q, p, now);
 	if (__builtin_expect(p->secondary, 0))
-		link_way_look(q, p, now, paused);
-	link_backlog_add(q, p);
+		transport_paths_timer(q, p, now, paused);
+	transport_backlog_add(q, p);
 	bool kept = p->rings && look_at_rings(q, p, now);
 	if (!is_awaited(q, p)) {
 		p->silent_ns = 0;
-		/* link_send_acks() activates it again if the ACK cannot be sent. */
+		/* transport_send_acks() activates it again if the ACK cannot be sent. */
 		return (p->owed && !p->ack_now && !delayed_ack_add(q, p)) || p->probed_paths != 0 ||
-		       (p->abroad && !p->current_path) || kept;
+		       (p->failed_over && !p->current_path) || kept;
 	}
 	if (p->silent_ns >= q->limit_ns) {
-		link_peer_dead(q, p, -ETIMEDOUT);
+		transport_peer_dead(q, p, -ETIMEDOUT);
 		return false;
 	}
 	if (p->silent_ns >= ping_after(q, p)) {
 		p->pings++;
-		link_send_ping(q, p);
+		transport_send_ping(q, p);
 		if (p->secondary)
-			link_way_ask(q, p, now);
+			transport_paths_probe(q, p, now);
 	}
 	return true;
 }
 
-void link_timers_run(struct link_queue *q)
+void transport_timers_run(struct transport_queue *q)
 {
 	uint64_t now = clock_now(q->clock), gap = now - q->scanned_at;
 	q->passes = 0;
@@ -320,9 +322,9 @@ void link_timers_run(struct link_queue *q)
 	q->look = false;
 	q->scanned_at = now;
 	for (uint32_t i = q->actives_n; i-- > 0;) {
-		struct link_peer *p = q->actives[i];
+		struct transport_peer *p = q->actives[i];
 		if (i >= AHEAD)
-			link_peer_fetch(q->actives[i - AHEAD]);
+			transport_peer_fetch(q->actives[i - AHEAD]);
 		if (peer_scan(q, p, now, gap, q->paused))
 			continue;
 		p->active = false;
@@ -331,13 +333,13 @@ void link_timers_run(struct link_queue *q)
 		q->actives[i] = q->actives[--q->actives_n];
 		q->actives[i]->active_at = i;
 	}
-	link_owing_run(q, now);
+	transport_delayed_acks_run(q, now);
 	if (q->onesided.n)
-		link_offers_look(q, now);
+		transport_offers_timer(q, now);
 	if (q->grants.due)
-		link_grants_run(q);
-	link_send_acks(q);
-	debug_must(now % AUDIT_EVERY || link_audit_agrees(q));
+		transport_grants_run(q);
+	transport_send_acks(q);
+	debug_must(now % AUDIT_EVERY || transport_audit_agrees(q));
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -345,23 +347,23 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-uint64_t link_deadline(const struct nic_queue *nq)
+uint64_t transport_deadline(const struct nic_queue *nq)
 {
-	struct link_queue *q = (struct link_queue *)(uintptr_t)nq;
+	struct transport_queue *q = (struct transport_queue *)(uintptr_t)nq;
 	uint64_t next = q->ops->deadline(q->lower);
-	if (q->actives_n == 0 && q->owing_n == 0)
+	if (q->actives_n == 0 && q->delayed_n == 0)
 		return next;
 	/* The caller will sleep until then: the next recv() has to scan. */
 	q->look = true;
 	uint64_t now = clock_now(q->clock);
 	if (q->backlog_first || q->acks_n)
 		next = earlier(next, now + FULL_NS);
-	if (q->owing_n)
+	if (q->delayed_n)
 		next = earlier(next, delayed_ack_at(q, 0)->at);
 	if (q->onesided.n)
-		next = earlier(next, now + FAR_LINK_ONESIDED_NS / 8);
+		next = earlier(next, now + FAR_TRANSPORT_ONESIDED_NS / 8);
 	for (uint32_t i = 0; i < q->actives_n; i++) {
-		struct link_peer *p = q->actives[i];
+		struct transport_peer *p = q->actives[i];
 		uint64_t heard = now > q->scanned_at + p->silent_ns ? now - p->silent_ns : q->scanned_at;
 		if (p->owed)
 			next = earlier(next, p->ack_at ? p->ack_at : now + ACK_AFTER_NS);
@@ -370,7 +372,7 @@ uint64_t link_deadline(const struct nic_queue *nq)
 		if (p->una != p->next)
 			next = earlier(next, p->rings->resend_at);
 		if (p->begun_n)
-			next = earlier(next, p->rings->grant_at ? p->rings->grant_at : now + FAR_LINK_MARGIN_NS);
+			next = earlier(next, p->rings->grant_at ? p->rings->grant_at : now + FAR_TRANSPORT_MARGIN_NS);
 		if (p->probed_paths)
 			next = earlier(next, p->paths->decide_at);
 		next = earlier(next, heard + ping_after(q, p));

@@ -8,7 +8,7 @@
  * when a peer ends. The shard and the control core use both kinds by nic/nic.h alone; this header has what nic.h lacks.
  * Packets are a struct wire_head (transport/wire.h) and bytes of messages.
  *
- * Owners of memory (nic_queue_ops.tx_lend, nic_place.owner) are struct far_buf (memory/buf.h).
+ * Owners of memory (nic_queue_ops.tx_zero_copy, nic_placement.owner) are struct far_buf (memory/buf.h).
  */
 #ifndef FAR_TRANSPORT_TRANSPORT_H
 #define FAR_TRANSPORT_TRANSPORT_H
@@ -20,25 +20,26 @@
 
 /** Counters of a transport's port since it was opened, all its queues together. */
 struct transport_stats {
-	uint64_t resent;     /* retransmitted packets: loss detected or time-out; tail loss probes not counted */
-	uint64_t timeouts;   /* retransmission timers that expired */
-	uint64_t probes;     /* tail loss probes: last packets sent once more before a time-out */
-	uint64_t needless;   /* retransmitted packets that had arrived, as the receiver reports */
-	uint64_t regrants;   /* grants sent again after no granted byte arrived */
-	uint64_t moves;      /* connections that migrated to another path */
-	uint64_t read_bytes; /* bytes of messages read from the peer's memory (nic_bulk_ops) */
+	uint64_t resent;           /* retransmitted packets: loss detected or time-out; tail loss probes not counted */
+	uint64_t timeouts;         /* retransmission timers that expired */
+	uint64_t tail_loss_probes; /* tail loss probes: last packets sent once more before a time-out */
+	uint64_t spurious_retransmits; /* retransmitted packets that had arrived, as the receiver reports */
+	uint64_t grant_retransmits;    /* grants sent again after no granted byte arrived */
+	uint64_t path_migrations;      /* connections that migrated to another path */
+	uint64_t read_bytes;           /* bytes of messages read from the peer's memory (nic_bulk_ops) */
 	/* Packets that arrived and were dropped: */
 	uint64_t duplicates; /* received before */
 	uint64_t crc_errors;
 	uint64_t malformed; /* they violate the wire format */
 	uint64_t refused;   /* set-up packets that are not authenticated, and connect requests that were rejected */
-	uint64_t unknown;   /* unknown connection: wrong token, or another incarnation of the port */
-	uint64_t ended;     /* closed connection */
+	uint64_t unknown_connection_drops; /* unknown connection: wrong token, or another incarnation of the port */
+	uint64_t closed_connection_drops;  /* closed connection */
 	uint64_t no_memory; /* no memory for the message, or a fragment out of turn; the sender retransmits */
-	uint64_t crowded;   /* set-up packets beyond what waits for the control thread; the sender retransmits */
+	uint64_t handshake_backlog_drops; /* set-up packets beyond what waits for the control thread; the sender
+					     retransmits */
 };
 
-struct link_config {
+struct transport_config {
 	unsigned queues;     /* all queues of the port below */
 	unsigned head_bytes; /* of packets above: sizeof(struct shm_head) */
 	bool unchecked;      /* omit the CRC between peers that both set this, if the driver below does not check */
@@ -54,50 +55,51 @@ struct link_config {
 };
 
 /** Returns true if a port with these capabilities needs a transport above it. */
-bool link_wanted(const struct nic_caps *caps);
+bool transport_needed(const struct nic_caps *caps);
 
 /**
  * Opens a port over `lower` and takes ownership of it: close() closes both. Its ops->name is lower's; its address is
  * lower's and the port's identity. On failure `lower` still belongs to the caller. -ENOMEM; -EINVAL: lower's packets
  * are too small, or its address leaves no room.
  */
-int link_open(struct nic_port *lower, const struct link_config *config, struct nic_port **out, struct nic_err *err);
+int transport_open(struct nic_port *lower, const struct transport_config *config, struct nic_port **out,
+		   struct nic_err *err);
 
 /**
  * Makes the transports among these ports siblings: ports of one agent whose queues of one number belong to one shard.
  * Skips other ports. Called before any of them is stepped. Once one sibling is closed, none is stepped any more.
  */
-void link_join(struct nic_port *const ports[], unsigned n);
+void transport_join(struct nic_port *const ports[], unsigned n);
 
 /**
  * Adds a secondary path to peer `number`, UP at `port`: to address `addr` of the driver below `through`, a sibling. The
  * connection fails over to it when neither its primary path nor a path added before reaches the peer. The peer must add
- * a path through its port at that address. `name` is returned by link_way_taken(). The caller steps both ports.
- * -EINVAL: no siblings, no such peer, or malformed; -ENOSPC: FAR_LINK_WAYS_MAX; or -errno of the driver, with its
- * reason.
+ * a path through its port at that address. `name` is returned by transport_path_current(). The caller steps both ports.
+ * -EINVAL: no siblings, no such peer, or malformed; -ENOSPC: FAR_TRANSPORT_SECONDARY_PATHS_MAX; or -errno of the
+ * driver, with its reason.
  */
-int link_way_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
-		 uint32_t name, struct nic_err *err);
+int transport_path_add(struct nic_port *port, uint32_t number, struct nic_port *through, const struct nic_addr *addr,
+		       uint32_t name, struct nic_err *err);
 
 /** Called by step() when a connection has migrated: packets to `peer` leave by another path from now on, which
- * link_way_taken() returns. */
+ * transport_path_current() returns. */
 typedef void transport_migrated_fn(void *ctx, uint32_t peer);
 
 /** Sets the callback for migrations. Called before the first step(). NULL: no callback. No effect on other ports. */
 void transport_migration_callback(struct nic_port *port, transport_migrated_fn *migrated, void *ctx);
 
-/** Returns the `name` of the path by which packets to this peer, UP at `port`, leave now; LINK_WAY_OWN: the primary
- * path. */
-uint32_t link_way_taken(struct nic_port *port, uint32_t peer);
-#define LINK_WAY_OWN UINT32_MAX
+/** Returns the `name` of the path by which packets to this peer, UP at `port`, leave now; TRANSPORT_PATH_PRIMARY: the
+ * primary path. */
+uint32_t transport_path_current(struct nic_port *port, uint32_t peer);
+#define TRANSPORT_PATH_PRIMARY UINT32_MAX
 
 /** Reads the counters, which may be a moment old. All 0 for other ports. Any thread. */
 void transport_stats_read(const struct nic_port *port, struct transport_stats *out);
 
 /** address_text() of every transport: formats an address, also of a driver that is not open here. Any thread. */
-void link_address_text(const struct nic_addr *addr, char *out, size_t cap);
+void transport_address_text(const struct nic_addr *addr, char *out, size_t cap);
 
 /** Returns the port below a transport's port, or `port` itself if it is another. */
-struct nic_port *link_lower(struct nic_port *port);
+struct nic_port *transport_lower(struct nic_port *port);
 
 #endif

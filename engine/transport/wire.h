@@ -38,30 +38,31 @@ static_assert(sizeof(struct shm_head) + FAR_LINE_PAYLOAD + sizeof(uint32_t) == 6
 enum wire_kind {
 	WIRE_MESSAGE = 1, /* one or more messages of the core, or a fragment of one */
 	WIRE_ACK,         /* acknowledgement; body: grants, struct wire_grant */
-	WIRE_PING,        /* requests an immediate ACK; body: struct wire_words */
-	WIRE_HELLO,       /* connect request; body: struct wire_words; its token is 0 */
-	WIRE_WELCOME,     /* connect accept; body: struct wire_words */
-	WIRE_REFUSED,     /* connect reject; body: struct wire_no */
-	WIRE_WRONG_QUEUE, /* HELLO, WELCOME or PING arrived at another queue; body: struct wire_no */
-	WIRE_RESET,       /* no such connection; body: struct wire_no */
-	WIRE_BYE,         /* connection closed by its sender; body: struct wire_no */
-	WIRE_CHALLENGE    /* requests a HELLO with the cookie in its body; body: struct wire_words */
+	WIRE_PING,        /* requests an immediate ACK; body: struct wire_handshake */
+	WIRE_CONNECT,     /* connect request; body: struct wire_handshake; its token is 0 */
+	WIRE_ACCEPT,      /* connect accept; body: struct wire_handshake */
+	WIRE_REJECT,      /* connect reject; body: struct wire_reject */
+	WIRE_WRONG_QUEUE, /* CONNECT, ACCEPT or PING arrived at another queue; body: struct wire_reject */
+	WIRE_RESET,       /* no such connection; body: struct wire_reject */
+	WIRE_CLOSE,       /* connection closed by its sender; body: struct wire_reject */
+	WIRE_CHALLENGE    /* requests a CONNECT with the cookie in its body; body: struct wire_handshake */
 };
 #define WIRE_KINDS (WIRE_CHALLENGE + 1)
 
 /** Marks of a packet. */
 enum wire_mark {
-	WIRE_ASLEEP = 1,  /* the sender's queue sleeps: kick it after sending */
-	WIRE_PIECE = 2,   /* fragment of a packet: the path MTU shrank after the packet got its number */
-	WIRE_MORE = 4,    /* more fragments of it follow */
-	WIRE_BATCH = 8,   /* complete messages; each after the first has a struct wire_sub */
-	WIRE_AGAIN = 16,  /* retransmission; ACK: repeats the `ack` of an earlier packet */
-	WIRE_TWICE = 32,  /* ACK: packet `first` arrived as AGAIN, and before without: a spurious retransmission */
-	WIRE_UNTOLD = 64, /* with TWICE: the packet was not acknowledged before */
+	WIRE_ASLEEP = 1,      /* the sender's queue sleeps: kick it after sending */
+	WIRE_FRAGMENT = 2,    /* fragment of a packet: the path MTU shrank after the packet got its number */
+	WIRE_MORE = 4,        /* more fragments of it follow */
+	WIRE_BATCH = 8,       /* complete messages; each after the first has a struct wire_sub */
+	WIRE_RETRANSMIT = 16, /* retransmission; ACK: repeats the `ack` of an earlier packet */
+	WIRE_DUPLICATE =
+		32, /* ACK: packet `first` arrived as RETRANSMIT, and before without: a spurious retransmission */
+	WIRE_UNACKED = 64, /* with DUPLICATE: the packet was not acknowledged before */
 	/* Small messages, complete: the packet may pass all packets before number `packet` - `offset`, `offset` in
-	 * [1, FAR_LINK_WINDOW], but neither that one nor those that that one may not pass. Of a packet of a larger
+	 * [1, FAR_TRANSPORT_WINDOW], but neither that one nor those that that one may not pass. Of a packet of a larger
 	 * message, whose `offset` keeps its meaning: it may pass all packets of other messages. */
-	WIRE_LOOSE = 128
+	WIRE_UNORDERED = 128
 };
 
 struct wire_head {
@@ -74,7 +75,7 @@ struct wire_head {
 	be16 fn;
 	be64 incarnation; /* of the receiver's port, as the sender knows it */
 	be64 token;       /* of the connection, chosen by the receiver */
-	be32 packet;      /* packet number; HELLO and WELCOME: that of the sender's first packet */
+	be32 packet;      /* packet number; CONNECT and ACCEPT: that of the sender's first packet */
 	be32 ack;         /* all packets below it arrived */
 	be64 ack_bits;    /* bit i: packet ack + 1 + i arrived */
 	be32 call;        /* ACK: `path` of the PING that it answers, else 0 */
@@ -84,7 +85,7 @@ struct wire_head {
 	be32 reserved;
 	be32 length;     /* bytes of the message; ACK: unscheduled bytes of each message, 0: not stated */
 	be32 offset;     /* of this packet's bytes in the message; ACK: window in packets, 0: not stated */
-	be32 first;      /* number of the message's first packet; ACK: see WIRE_TWICE */
+	be32 first;      /* number of the message's first packet; ACK: see WIRE_DUPLICATE */
 	be32 crc;        /* CRC32C of the packet with this field 0; 0 with a tag, or if the driver below checks */
 	uint8_t tag[16]; /* proof of a control packet (transport/auth.c); zeros without a key, in MESSAGE and in ACK */
 };
@@ -134,42 +135,42 @@ static_assert(offsetof(struct wire_sub, length) == 28, "");
 struct wire_grant {
 	be32 first;    /* number of the message's first packet */
 	be32 offset;   /* packets that begin below it may be sent */
-	be32 priority; /* of those packets, 0 to 3 (highest); larger values count as 3. Bit 31: WIRE_HERE */
+	be32 priority; /* of those packets, 0 to 3 (highest); larger values count as 3. Bit 31: WIRE_READ_DONE */
 };
 /* Of an exposed message: all bytes below `offset` are read and no more will be; the sender sends the rest in packets,
  * the first of which begins at `offset`. */
-#define WIRE_HERE 0x80000000u
+#define WIRE_READ_DONE 0x80000000u
 static_assert(sizeof(struct wire_grant) == 12, "");
 
-/** Body of HELLO, CHALLENGE, WELCOME and PING: identity of the sender, and where to send the answer. The handshake
+/** Body of CONNECT, CHALLENGE, ACCEPT and PING: identity of the sender, and where to send the answer. The handshake
  * payload and the address follow. */
-struct wire_words {
+struct wire_handshake {
 	be64 incarnation;  /* of the sender's port */
 	be64 token;        /* for packets to the sender; not 0 */
 	be16 queue;        /* the sender's */
-	be16 want;         /* HELLO: queue of the receiver */
+	be16 want;         /* CONNECT: queue of the receiver */
 	be32 path;         /* number of the flow by which this packet was sent (NIC_ROUTE); PING: 1 + number of the path
 			    */
 	be32 packet_max;   /* largest packet that the sender receives */
 	be16 words;        /* bytes of handshake payload */
 	be16 addr;         /* bytes of the sender's published address, for the driver below */
 	uint8_t nonce[16]; /* of the connect request, copied into answers; PING: its number in 8 bytes, then 0 */
-	uint8_t proof[16]; /* CHALLENGE: cookie; HELLO: that cookie, 0 at first; WELCOME, PING: by the session's key */
-	be64 issued;       /* CHALLENGE: time of the cookie, by the sender's clock; HELLO: the same; else 0 */
-	uint8_t public[32]; /* HELLO, WELCOME: the sender's X25519 key for this session; 0 without a key */
+	uint8_t proof[16]; /* CHALLENGE: cookie; CONNECT: that cookie, 0 at first; ACCEPT, PING: by the session's key */
+	be64 issued;       /* CHALLENGE: time of the cookie, by the sender's clock; CONNECT: the same; else 0 */
+	uint8_t public[32]; /* CONNECT, ACCEPT: the sender's X25519 key for this session; 0 without a key */
 };
-static_assert(sizeof(struct wire_words) == 104, "");
-static_assert(offsetof(struct wire_words, nonce) == 32, "");
-static_assert(offsetof(struct wire_words, public) == 72, "");
-/* Features of the sender, in `length` of the head of HELLO and WELCOME. */
+static_assert(sizeof(struct wire_handshake) == 104, "");
+static_assert(offsetof(struct wire_handshake, nonce) == 32, "");
+static_assert(offsetof(struct wire_handshake, public) == 72, "");
+/* Features of the sender, in `length` of the head of CONNECT and ACCEPT. */
 #define WIRE_UNCHECKED 1u /* it accepts packets without a CRC */
 #define WIRE_BULK      2u /* it reads messages that are WIRE_EXPOSED */
 
-struct wire_no {
+struct wire_reject {
 	be32 error;        /* errno of Linux; 0: none */
 	be32 path;         /* WRONG_QUEUE: `path` of the packet that it answers */
-	uint8_t nonce[16]; /* of the packet that it answers; BYE: 0 */
+	uint8_t nonce[16]; /* of the packet that it answers; CLOSE: 0 */
 };
-static_assert(sizeof(struct wire_no) == 24, "");
+static_assert(sizeof(struct wire_reject) == 24, "");
 
 #endif

@@ -74,7 +74,7 @@ static __attribute__((noinline)) enum dict_fault check_long(const struct far_dic
 		for (; slots[p]; p = (p + 1) & (used - 1)) {
 			if (dict_key_same(&entries[slots[p] - 1].key, &entries[i].key)) {
 				*at = i;
-				return DICT_KEY_TWICE;
+				return DICT_KEY_DUPLICATE;
 			}
 		}
 		slots[p] = (uint16_t)(i + 1);
@@ -99,7 +99,7 @@ enum dict_fault dict_check(const struct far_dict_entry *entries, size_t n, size_
 		for (size_t k = 0; k < i; k++) {
 			if (dict_key_same(&entries[k].key, &entries[i].key)) {
 				*at = i;
-				return DICT_KEY_TWICE;
+				return DICT_KEY_DUPLICATE;
 			}
 		}
 	}

@@ -8,10 +8,10 @@
 
 enum dict_fault {
 	DICT_OK,
-	DICT_KEY_TYPE,  /* neither bool, int, float nor string */
-	DICT_KEY_NAN,   /* a NaN equals no key */
-	DICT_KEY_TWICE, /* equal to an earlier one */
-	DICT_TOO_LONG   /* more than FAR_DICT_MAX entries */
+	DICT_KEY_TYPE,      /* neither bool, int, float nor string */
+	DICT_KEY_NAN,       /* a NaN equals no key */
+	DICT_KEY_DUPLICATE, /* equal to an earlier one */
+	DICT_TOO_LONG       /* more than FAR_DICT_MAX entries */
 };
 
 /** Returns the first fault of the keys, with its entry in `*at`. Linear time; 4 KiB of stack. */

@@ -178,7 +178,7 @@ static int dict_measure(struct measure *m, const struct far_val *v, struct posit
 			     bad + 1, far_type_name((enum far_type)entries[bad].key.type));
 	case DICT_KEY_NAN:
 		return wrong(m->err, FAR_INVALID, at, "key %zu of a dict is NaN, which equals nothing", bad + 1);
-	case DICT_KEY_TWICE:
+	case DICT_KEY_DUPLICATE:
 		return wrong(m->err, FAR_INVALID, at, "key %zu of a dict is a duplicate", bad + 1);
 	case DICT_TOO_LONG:
 		break;

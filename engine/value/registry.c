@@ -96,7 +96,7 @@ static enum far_status types_known(const struct registry *r, const struct functi
 	const struct signature *s = &fn->signature;
 	for (unsigned i = 0; i < s->customs_n; i++) {
 		const struct custom_type *t = types_find(s->customs[i].hash);
-		bool known = t && registry_knows_type(r, t->index);
+		bool known = t && registry_has_type(r, t->index);
 		bool parameter = false;
 		for (unsigned k = 0; k < s->params_n; k++)
 			parameter = parameter || (s->params[k].set.customs != SIGNATURE_CUSTOMS_ALL &&
@@ -169,12 +169,12 @@ enum far_status registry_add_of(struct registry *r, const struct far_function *f
 		return status;
 	}
 	fn->fn = f->fn;
-	fn->own_kind = kind_of(f->kind);
+	fn->run_kind = kind_of(f->kind);
 	fn->method = method;
 	if (method)
 		fn->signature.name_hash = method_name_hash(fn->signature.name, strlen(fn->signature.name));
 	fn->makes = made_by(r, &fn->signature, cls);
-	fn->kind = fn->method || fn->makes ? KIND_APART : fn->own_kind;
+	fn->kind = fn->method || fn->makes ? KIND_INDIRECT : fn->run_kind;
 	fn->idempotent = f->kind & FAR_IDEMPOTENT;
 	fn->user = f->user;
 	pthread_mutex_lock(&r->lock);
@@ -225,7 +225,7 @@ enum far_status registry_add_message(struct registry *r, const struct far_msg_ha
 
 enum far_status registry_add_placement(struct registry *r, const struct far_msg_placement *p, struct far_err *err)
 {
-	if (!p || !p->place || !p->abandon)
+	if (!p || !p->get_buffer || !p->abandon)
 		return err_set(err, FAR_INVALID, "a placement needs both functions, get_buffer and abandon");
 	struct message_handler *m =
 		p->id < FAR_MSG_HANDLERS_MAX ? atomic_load_explicit(&r->messages[p->id], memory_order_acquire) : NULL;
@@ -269,7 +269,7 @@ const struct function *registry_overload(const struct function *first, uint64_t 
 	return first;
 }
 
-bool registry_knows_type(const void *registry, uint32_t type)
+bool registry_has_type(const void *registry, uint32_t type)
 {
 	const struct registry *r = registry;
 	return atomic_load_explicit(&r->types[type], memory_order_acquire);

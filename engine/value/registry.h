@@ -21,9 +21,9 @@ static inline enum far_kind kind_of(enum far_kind kind)
 	return (enum far_kind)((unsigned)kind & ~(unsigned)FAR_IDEMPOTENT);
 }
 
-/** function.kind of methods and constructors: a request does not run their handler directly. `own_kind` states where it
+/** function.kind of methods and constructors: a request does not run their handler directly. `run_kind` states where it
  * runs. */
-#define KIND_APART ((enum far_kind)(FAR_KIND_BLOCKING + 1))
+#define KIND_INDIRECT ((enum far_kind)(FAR_KIND_BLOCKING + 1))
 
 struct method;
 struct object_class;
@@ -31,11 +31,11 @@ struct object_class;
 struct function {
 	struct signature signature;
 	far_fn *fn;
-	enum far_kind kind; /* without flags; KIND_APART: a method or a constructor */
+	enum far_kind kind; /* without flags; KIND_INDIRECT: a method or a constructor */
 	bool idempotent;
 	void *user;
 	uint32_t index;                   /* in registry.functions; the function's number in requests */
-	enum far_kind own_kind;           /* registered kind without flags */
+	enum far_kind run_kind;           /* registered kind without flags */
 	const struct method *method;      /* owned; NULL: not a method */
 	const struct object_class *makes; /* class that it makes; NULL: it returns a value */
 	/* Next overload of the name, in the order of registration. Release in append_overload(), acquire in
@@ -125,7 +125,7 @@ static inline enum far_status registry_fit(const struct function **fn, const str
 enum far_status registry_check_customs(const struct registry *r, const struct far_val *v, size_t n,
 				       struct far_err *err);
 /** True if custom type number `type` is registered here. Callback of tree_decode(). */
-bool registry_knows_type(const void *registry, uint32_t type);
+bool registry_has_type(const void *registry, uint32_t type);
 
 /** Possible types of a function's result: bits 1 << enum far_type. */
 static inline uint16_t function_result_types(const struct function *fn)

@@ -92,7 +92,7 @@ enum far_status registry_check_customs(const struct registry *r, const struct fa
 		} else if (v[i].type == FAR_TYPE_CUSTOM) {
 			const char *name = v[i].u.custom.type->name;
 			const struct custom_type *t = types_find(hash64(name, strlen(name)));
-			if (!t || !registry_knows_type(r, t->index))
+			if (!t || !registry_has_type(r, t->index))
 				return err_set(
 					err, FAR_BAD_ARGS,
 					"an argument holds a %.64s, and this type is not registered here; register "

@@ -120,10 +120,10 @@ enum far_status tree_decode(struct far_val *v, size_t n, bool (*known)(const voi
 void tree_release(struct far_val *v, size_t n, struct values_arena *arena)
 {
 	destroy_all(v, n);
-	tree_let_go(arena);
+	tree_release_memory(arena);
 }
 
-void tree_let_go(struct values_arena *arena)
+void tree_release_memory(struct values_arena *arena)
 {
 	release_list(arena->held);
 	arena->held = NULL;
@@ -152,7 +152,7 @@ enum far_status tree_read_with(const void *src, size_t size, struct far_buf *pay
 		err_set(err, status, "the result holds %s", text);
 	if (status) {
 		buf_unref(b);
-		tree_let_go(arena);
+		tree_release_memory(arena);
 		*out = far_none();
 		return status;
 	}

@@ -24,7 +24,7 @@ void *tree_more(struct values_arena *arena, size_t bytes);
 enum far_status tree_decode(struct far_val *v, size_t n, bool (*known)(const void *ctx, uint32_t type), const void *ctx,
 			    char *text);
 
-/** Destroys decoded customs, then tree_let_go(). */
+/** Destroys decoded customs, then tree_release_memory(). */
 void tree_release(struct far_val *v, size_t n, struct values_arena *arena);
 
 /**
@@ -44,7 +44,7 @@ void tree_end(struct far_buf *tree);
 /** The value of a tree, borrowed. */
 struct far_val tree_root(struct far_buf *tree);
 /** Frees the buffers of an arena and its references, not the decoded customs. */
-void tree_let_go(struct values_arena *arena);
+void tree_release_memory(struct values_arena *arena);
 
 /** Moves the caller's reference to `r` to the arena. Returns 0, or -ENOMEM: still the caller's. */
 int tree_hold(struct values_arena *arena, struct rref_base *r);

@@ -3,7 +3,7 @@
  * The agent: membership of this worker in a group, its shards, its options and its counters.
  *
  * A shard is a queue pair towards the NIC drivers with the calls that go through it. One thread at a time holds and
- * polls a shard: the poller (the shard's own thread) or, with FAR_DRIVER_SHARED, an application thread that waits.
+ * polls a shard: the poller (the shard's own thread) or, with FAR_PROGRESS_SHARED, an application thread that waits.
  *
  * Application code is handlers, completion callbacks, continuations, destructors of objects, and the callbacks of
  * receive placement and of zero-copy send. The table lists the functions that may run such code on the calling thread.
@@ -11,7 +11,7 @@
  *
  * | function                                                          | may run                                    |
  * |-------------------------------------------------------------------|--------------------------------------------|
- * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, with FAR_DRIVER_SHARED              |
+ * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, with FAR_PROGRESS_SHARED              |
  * |   far_scope_end, far_rref_rpc_sync, far_rref_to_here,             |                                            |
  * |   far_rref_local_value, far_rref_object, far_rref_type,           |                                            |
  * |   far_rref_wait, far_rref_flush, far_all_gather, far_barrier      |                                            |
@@ -20,9 +20,9 @@
  * | far_future_set_value, far_future_set_error; far_future_free, last | the callbacks of that future and of the    |
  * |   reference of a pending user-made future                         |   futures derived from it                  |
  * | far_future_then, far_future_on_done of a complete future          | the callback that is being added           |
- * | far_msg_send_parts, far_msg_post_parts                          | their `release` argument                   |
+ * | far_msg_send_parts, far_msg_oneway_parts                          | their `release` argument                   |
  * | far_shard_release, far_rref_free, far_deferred_*, far_return*,    | none                                       |
- * |   far_fail, far_reply*, far_future_cancel, far_msg_post,        |                                            |
+ * |   far_fail, far_reply*, far_future_cancel, far_msg_oneway,        |                                            |
  * |   far_msg_send, far_rpc_async*, far_rref_rpc_async, far_remote*,  |                                            |
  * |   far_rpc_fanout, far_msg_fanout, and every function not named    |                                            |
  * |   above                                                           |                                            |
@@ -49,16 +49,16 @@ struct far_req;
 /* ---- Options and registration tables ---- */
 
 /** Which threads poll the queues of a shard. */
-enum far_driver {
-	FAR_DRIVER_SHARED, /* an application thread that waits, one at a time; the poller while no thread waits */
-	FAR_DRIVER_OWN     /* the poller alone: handlers never run on application threads */
+enum far_progress {
+	FAR_PROGRESS_SHARED,   /* an application thread that waits, one at a time; the poller while no thread waits */
+	FAR_PROGRESS_DEDICATED /* the poller alone: handlers never run on application threads */
 };
 
 /** What a poller does when a poll finds nothing. */
 enum far_idle {
 	FAR_IDLE_ADAPTIVE, /* spin, then yield, then sleep until woken */
-	FAR_IDLE_BUSY      /* spin always: lowest latency, one core per shard; implies FAR_DRIVER_OWN. A cgroup quota
-			      below one CPU per shard makes it sleep all the same, with a warning on stderr */
+	FAR_IDLE_BUSY /* spin always: lowest latency, one core per shard; implies FAR_PROGRESS_DEDICATED. A cgroup quota
+			 below one CPU per shard makes it sleep all the same, with a warning on stderr */
 };
 
 /** When the sessions with the other workers are set up. */
@@ -69,8 +69,8 @@ enum far_connect {
 
 /** What far_shutdown() does about remote references that a member of the group still holds. */
 enum far_leaks {
-	FAR_LEAKS_TELL,   /* prints each reference and its holder on stderr; remote holders only after an orderly
-			     shutdown of all members */
+	FAR_LEAKS_REPORT, /* prints each reference and its holder on stderr; remote holders only after an orderly
+			   shutdown of all members */
 	FAR_LEAKS_IGNORE, /* nothing */
 	FAR_LEAKS_FAIL    /* prints them too; far_shutdown() then returns FAR_LEAKED, with the first ones in its error,
 			     unless it fails for another reason */
@@ -83,7 +83,7 @@ enum far_kind {
 	 * meanwhile. A wait in the handler returns FAR_WOULD_DEADLOCK. */
 	FAR_KIND_INLINE,
 	/** On the shard, on a stack of its own (opts.fiber_stack_bytes). The usual kind. A wait suspends the fiber and
-	 * the shard goes on. With FAR_DRIVER_SHARED the fiber may continue on another thread: hold no mutex across a
+	 * the shard goes on. With FAR_PROGRESS_SHARED the fiber may continue on another thread: hold no mutex across a
 	 * wait, and use nothing after it that was read from thread-local memory before (errno included). After the
 	 * caller has given up, the current wait and all later ones return FAR_CANCELLED. Limit: opts.fibers per shard,
 	 * then calls fail with FAR_RESOURCE. */
@@ -147,19 +147,19 @@ struct far_msg_handler {
 #define FAR_FUNCTIONS_MAX    4096 /* typed functions of an agent, the built-in ones included */
 
 /**
- * Receive placement of a rendezvous message (longer than FAR_MSG_WHOLE_MAX): returns a buffer of `len` bytes for the
+ * Receive placement of a rendezvous message (longer than FAR_MSG_EAGER_MAX): returns a buffer of `len` bytes for the
  * message of worker `from`, or NULL for a buffer of the engine. The handler gets this buffer as `data`; when it has
  * returned, the buffer is the application's again. Runs on the thread that polls the shard, as an inline handler; must
  * not wait. Eager messages are not placed: the handler reads them where they arrive.
  */
-typedef void *far_msg_place_fn(struct far_to from, uint16_t id, size_t len, void *user);
+typedef void *far_msg_get_buffer_fn(struct far_to from, uint16_t id, size_t len, void *user);
 /** Gives the buffer back without a handler: the sender gave up or died, or the deadline passed. Same thread and rule.
  */
 typedef void far_msg_abandon_fn(void *memory, void *user);
 
 struct far_msg_placement {
 	uint16_t id; /* of a registered handler */
-	far_msg_place_fn *place;
+	far_msg_get_buffer_fn *get_buffer;
 	far_msg_abandon_fn *abandon;
 	void *user; /* passed to both */
 };
@@ -170,7 +170,7 @@ struct far_opts {
 	const char *group;        /* default "default" */
 	uint64_t rpc_timeout_ns;  /* default deadline of a call; default 60 s */
 	uint64_t init_timeout_ns; /* limit of far_init_rpc(); default 60 s */
-	enum far_driver driver;
+	enum far_progress progress;
 	enum far_idle idle;
 	int pin_cpu;         /* 1 + the CPU of shard 0's poller; the poller of shard i gets the i-th CPU after it.
 				0: not pinned */
@@ -338,7 +338,8 @@ unsigned far_shard_of_thread(struct far_agent *agent);
 enum far_status far_register(struct far_agent *agent, const struct far_function *function, struct far_err *err);
 enum far_status far_msg_register(struct far_agent *agent, const struct far_msg_handler *handler, struct far_err *err);
 /** Adds receive placement to a registered handler, once. Errors: INVALID, RESOURCE. */
-enum far_status far_msg_place(struct far_agent *agent, const struct far_msg_placement *placement, struct far_err *err);
+enum far_status far_msg_register_placement(struct far_agent *agent, const struct far_msg_placement *placement,
+					   struct far_err *err);
 
 /**
  * Registers a custom type. From then on this worker sends and receives its objects, and signatures may name it. A name
@@ -354,7 +355,7 @@ enum far_status far_register_type(struct far_agent *agent, const struct far_cust
  * the queue, its waits poll the shard, and no other thread does. Blocks at most `timeout_ns` (0: 1 s) until the current
  * holder releases the shard. The thread must wait or poll often while it holds the shard: handlers run only then, and
  * packets leave with the next poll, wait or release. The release runs no handler. Errors: UNSUPPORTED with
- * FAR_DRIVER_OWN; WOULD_DEADLOCK, INVALID in a handler; INVALID if the thread holds it; TIMEOUT.
+ * FAR_PROGRESS_DEDICATED; WOULD_DEADLOCK, INVALID in a handler; INVALID if the thread holds it; TIMEOUT.
  */
 enum far_status far_shard_acquire(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release(struct far_agent *agent);
@@ -375,19 +376,19 @@ struct far_counters {
 	uint64_t requests_received, replies_sent;
 	uint64_t replies_late; /* replies that arrived after their call had ended */
 	uint64_t bytes_sent, bytes_received;
-	uint64_t packets_dropped;   /* malformed, or not valid in the session's state */
-	uint64_t busy_refusals;     /* calls and one-way messages refused with FAR_BUSY */
-	uint64_t calls_repeated;    /* requests sent again (far_call_opts.retry) */
-	uint64_t requests_repeated; /* duplicates received, and not run again */
-	uint64_t wakeups;           /* times the thread that polls the shard woke from sleep */
+	uint64_t packets_dropped;    /* malformed, or not valid in the session's state */
+	uint64_t busy_refusals;      /* calls and one-way messages refused with FAR_BUSY */
+	uint64_t calls_retried;      /* requests sent again (far_call_opts.retry) */
+	uint64_t requests_duplicate; /* duplicates received, and not run again */
+	uint64_t wakeups;            /* times the thread that polls the shard woke from sleep */
 	uint64_t calls_active, requests_active;
-	uint64_t posts_sent, posts_received; /* one-way messages */
-	uint64_t posts_dropped; /* one-way messages without a handler, past their deadline, without memory, or lost with
-				   the peer */
-	uint64_t large_sent, large_received; /* rendezvous messages, completed */
-	uint64_t large_active;               /* rendezvous messages in transfer, both directions */
-	uint64_t hedges_sent;                /* hedge calls of fan-outs */
-	uint64_t hedges_won;                 /* hedge calls that answered first */
+	uint64_t oneways_sent, oneways_received; /* one-way messages */
+	uint64_t oneways_dropped; /* one-way messages without a handler, past their deadline, without memory, or lost
+				   with the peer */
+	uint64_t rendezvous_sent, rendezvous_received; /* rendezvous messages, completed */
+	uint64_t rendezvous_active;                    /* rendezvous messages in transfer, both directions */
+	uint64_t hedges_sent;                          /* hedge calls of fan-outs */
+	uint64_t hedges_won;                           /* hedge calls that answered first */
 };
 void far_counters_read(struct far_agent *agent, struct far_counters *out);
 /** Errors: INVALID (no such shard). */
@@ -401,25 +402,25 @@ struct far_nic_stats {
 	bool only_self;   /* not published: used for calls on oneself */
 	uint64_t rx_packets, tx_packets;
 	uint64_t rx_bytes, tx_bytes;
-	uint64_t rx_foreign;   /* received, not for this port: other protocols, ports or addresses */
-	uint64_t rx_malformed; /* received for this port, malformed */
-	uint64_t rx_missed;    /* lost because the device or the kernel had no room */
-	uint64_t tx_dropped;   /* refused by the device or the kernel */
-	uint64_t kicks;        /* wake-ups sent to peers */
+	uint64_t rx_unexpected; /* received, not for this port: other protocols, ports or addresses */
+	uint64_t rx_malformed;  /* received for this port, malformed */
+	uint64_t rx_missed;     /* lost because the device or the kernel had no room */
+	uint64_t tx_dropped;    /* refused by the device or the kernel */
+	uint64_t kicks;         /* wake-ups sent to peers */
 	/* Of drivers that may lose, duplicate or damage packets: packets sent again, received twice, with a wrong
 	 * CRC32C. */
 	uint64_t resent, duplicates, crc_errors;
-	uint64_t refused;  /* connect requests rejected */
-	uint64_t timeouts; /* retransmission timeouts */
-	uint64_t probes;   /* tail loss probes: the last packet sent again before a timeout */
-	uint64_t needless; /* retransmits whose original had arrived */
+	uint64_t refused;              /* connect requests rejected */
+	uint64_t timeouts;             /* retransmission timeouts */
+	uint64_t tail_loss_probes;     /* tail loss probes: the last packet sent again before a timeout */
+	uint64_t spurious_retransmits; /* retransmits whose original had arrived */
 	/* Received and dropped: of no known connection or of another incarnation of this worker; of a closed
 	 * connection; without memory, or out of order beyond the window (sent again); connect requests beyond those
 	 * that may be in progress (sent again). */
-	uint64_t unknown, ended, no_memory, crowded;
-	uint64_t regrants;   /* grants of rendezvous messages sent again */
-	uint64_t moves;      /* sessions of this port that moved to another path, or back */
-	uint64_t read_bytes; /* of rendezvous messages that this port's device read from the sender's memory */
+	uint64_t unknown_connection_drops, closed_connection_drops, no_memory, handshake_backlog_drops;
+	uint64_t grant_retransmits; /* grants of rendezvous messages sent again */
+	uint64_t path_migrations;   /* sessions of this port that moved to another path, or back */
+	uint64_t read_bytes;        /* of rendezvous messages that this port's device read from the sender's memory */
 };
 /** Ports of the agent. Port 0 is the preferred one. */
 unsigned far_nic_ports(struct far_agent *agent);

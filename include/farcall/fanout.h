@@ -37,12 +37,12 @@ struct far_target {
 	size_t len;
 	/**
 	 * Receive buffer of this target. `out`: a tensor whose dtype and shape the result must have; the elements go to
-	 * out->data. `into`: at most `cap` bytes, of a message, a tensor, a string (with its NUL) or a bytes value; a
-	 * bool, int or float takes 1, 8 or 8 bytes; a list, dict, custom value or reference ends the target with
+	 * out->data. `recv_buf`: at most `cap` bytes, of a message, a tensor, a string (with its NUL) or a bytes value;
+	 * a bool, int or float takes 1, 8 or 8 bytes; a list, dict, custom value or reference ends the target with
 	 * UNSUPPORTED. Neither: the reply of a message must be empty; a value goes to the result and owns its memory.
 	 */
 	const struct far_tensor *out;
-	void *into;
+	void *recv_buf;
 	size_t cap;
 };
 
@@ -84,12 +84,12 @@ struct far_fanout_opts {
 	uint64_t hedge_after_ns; /* delay of the hedge calls from the start of the fan-out; 0: no hedging. Targets with
 				    references in their arguments end with UNSUPPORTED then */
 	enum far_hedge hedge;
-	/** One receive buffer for all targets instead of their own `into` and `out`. Slice i follows slice i-1. A slice
-	 * has `slice_bytes` bytes or, if `slices` is set, slices[i] bytes. */
-	void *into;
+	/** One receive buffer for all targets instead of their own `recv_buf` and `out`. Slice i follows slice i-1. A
+	 * slice has `slice_bytes` bytes or, if `slices` is set, slices[i] bytes. */
+	void *recv_buf;
 	size_t slice_bytes;
 	const size_t *slices;
-	enum far_dtype dtype; /* that tensors in `into` must have; FAR_DTYPE_NONE: any */
+	enum far_dtype dtype; /* that tensors in `recv_buf` must have; FAR_DTYPE_NONE: any */
 };
 
 /* ---- Any thread, also in handlers and callbacks; these never block ---- */

@@ -56,9 +56,9 @@ struct far_agent;
 
 /**
  * Registers base[0, bytes), memory of the application or of far_alloc(), for zero-copy send: a message of 256 KiB or
- * more with a part in it is sent from there if it has a release callback (far_msg_send_parts(), far_msg_post_parts()).
- * Messages longer than FAR_MSG_WHOLE_MAX need no registration. RDMA devices that read the sender's memory (bulk= of
- * nic=verbs) pin the pages; they can read a message's bytes only, and only for its receiver.
+ * more with a part in it is sent from there if it has a release callback (far_msg_send_parts(),
+ * far_msg_oneway_parts()). Messages longer than FAR_MSG_EAGER_MAX need no registration. RDMA devices that read the
+ * sender's memory (bulk= of nic=verbs) pin the pages; they can read a message's bytes only, and only for its receiver.
  *
  * The memory stays the application's, and must stay mapped until far_mem_unregister() or shutdown. Blocks while pages
  * are pinned. Errors: INVALID (no memory; overlaps a registered range), RESOURCE (cannot be locked, with the remedy;

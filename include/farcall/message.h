@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages: numbered handlers and raw bytes, with a reply (far_msg_send(), far_msg_call()) or one-way (far_msg_post()).
+ * Messages: numbered handlers and raw bytes, with a reply (far_msg_send(), far_msg_call()) or one-way
+ * (far_msg_oneway()).
  *
- * A message of up to FAR_MSG_WHOLE_MAX bytes is eager: it travels in one piece, and the handler reads it where it
+ * A message of up to FAR_MSG_EAGER_MAX bytes is eager: it travels in one piece, and the handler reads it where it
  * arrives. A longer one is a rendezvous message: the receiver reserves memory for all of it before its first byte is
  * sent, and it travels in fragments between which other messages go. A message longer than the receiver's
  * far_opts.max_message_bytes is TOO_LARGE, and nothing is sent.
@@ -17,15 +18,15 @@
 extern "C" {
 #endif
 
-#define FAR_MSG_WHOLE_MAX ((size_t)16 << 20) /* bytes of an eager message */
+#define FAR_MSG_EAGER_MAX ((size_t)16 << 20) /* bytes of an eager message */
 #define FAR_MSG_BYTES_MAX ((size_t)1 << 40)  /* bytes of any message, regardless of the memory */
 #define FAR_PARTS_MAX     16                 /* parts of a message */
 
 /**
  * Callback of far_msg_send(): runs once if that returned FAR_OK, on the thread that polls the shard. Must not wait; may
  * send. On FAR_OK `data[0, len)` is the reply, aligned to 8, readable until the callback returns. Otherwise `err` is
- * not NULL. With `opts->into` the reply is in that buffer; a longer reply is TOO_LARGE, executed YES, and leaves the
- * buffer unchanged.
+ * not NULL. With `opts->recv_buf` the reply is in that buffer; a longer reply is TOO_LARGE, executed YES, and leaves
+ * the buffer unchanged.
  */
 typedef void far_msg_done_fn(void *user, enum far_status status, const void *data, size_t len,
 			     const struct far_err *err);
@@ -63,12 +64,12 @@ enum far_status far_msg_send(struct far_agent *agent, struct far_to to, uint16_t
  * waits until its handler has returned. The handler cannot answer: far_reply(), far_fail() and far_defer() return
  * FAR_INVALID. Errors: BUSY (too many wait for the peer); else as far_rpc_async().
  */
-enum far_status far_msg_post(struct far_agent *agent, struct far_to to, uint16_t id, const void *data, size_t len,
-			     const struct far_call_opts *opts, struct far_err *err);
+enum far_status far_msg_oneway(struct far_agent *agent, struct far_to to, uint16_t id, const void *data, size_t len,
+			       const struct far_call_opts *opts, struct far_err *err);
 
 /**
- * far_msg_send() and far_msg_post() of a message in parts[0, n), n in [0, FAR_PARTS_MAX]; it arrives as one. The array
- * is read before the function returns.
+ * far_msg_send() and far_msg_oneway() of a message in parts[0, n), n in [0, FAR_PARTS_MAX]; it arrives as one. The
+ * array is read before the function returns.
  *
  * With `release`, a rendezvous message, or one of 256 KiB and more with a part in memory of far_mem_register(), is sent
  * without a copy: the parts must not change until `release` runs. Without it (NULL) a rendezvous message is copied
@@ -78,16 +79,16 @@ enum far_status far_msg_send_parts(struct far_agent *agent, struct far_to to, ui
 				   size_t n, far_msg_release_fn *release, void *release_user,
 				   const struct far_call_opts *opts, far_msg_done_fn *done, void *user,
 				   struct far_err *err);
-enum far_status far_msg_post_parts(struct far_agent *agent, struct far_to to, uint16_t id, const struct far_part *parts,
-				   size_t n, far_msg_release_fn *release, void *release_user,
-				   const struct far_call_opts *opts, struct far_err *err);
+enum far_status far_msg_oneway_parts(struct far_agent *agent, struct far_to to, uint16_t id,
+				     const struct far_part *parts, size_t n, far_msg_release_fn *release,
+				     void *release_user, const struct far_call_opts *opts, struct far_err *err);
 
 /* ---- Any thread but an inline handler or a callback; these block ---- */
 
 /**
  * Sends a request and waits for the reply, which is copied to `reply[0, cap)`; its length goes to `*reply_len` (may be
- * NULL). Waits for room under back-pressure. The thread polls its shard meanwhile. `opts->into` must be empty. Errors:
- * TOO_LARGE, with the length of the reply in `*reply_len`, if it exceeds `cap`; else as far_rpc_sync().
+ * NULL). Waits for room under back-pressure. The thread polls its shard meanwhile. `opts->recv_buf` must be empty.
+ * Errors: TOO_LARGE, with the length of the reply in `*reply_len`, if it exceeds `cap`; else as far_rpc_sync().
  */
 enum far_status far_msg_call(struct far_agent *agent, struct far_to to, uint16_t id, const void *data, size_t len,
 			     const struct far_call_opts *opts, void *reply, size_t cap, size_t *reply_len,

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 /** A receive buffer: memory of the caller for a result. */
-struct far_into {
+struct far_recv_buf {
 	void *data; /* NULL: none */
 	size_t cap; /* bytes */
 };
@@ -54,7 +54,7 @@ struct far_call_opts {
 	 * result is TOO_LARGE, executed YES, with both sizes in the text, and nothing beyond `cap` is written. The
 	 * buffer belongs to the call until the call has ended. Empty: memory of the engine.
 	 */
-	struct far_into into;
+	struct far_recv_buf recv_buf;
 };
 
 /* ---- Any thread but an inline handler or a callback; these block ---- */

@@ -71,7 +71,7 @@ void dpdk_address_set(struct dpdk_port *p)
 		memcpy(b->ip, p->ip.bytes, sizeof b->ip);
 		b->v6 = p->ip.v6;
 		b->prefix = p->ip.prefix;
-		b->port = p->holder.first;
+		b->port = p->reserved_ports.first;
 		b->kick = p->kicks.first;
 		return;
 	}
@@ -136,7 +136,7 @@ static bool same_subnet(const struct dpdk_blob *a, const struct dpdk_blob *b)
 	return dpdk_same_subnet(a->v6, a->ip, a->prefix, b->v6, b->ip);
 }
 
-bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to)
+bool dpdk_is_on_link(const struct dpdk_port *p, const struct dpdk_blob *to)
 {
 	return p->args.class == DPDK_MEMIF || same_subnet(&p->blob, to);
 }

@@ -38,7 +38,7 @@ static int read_ip(const char *text, uint8_t *v6, uint8_t ip[16])
 }
 
 /* Parses A.B.C.D[/N] or IPv6[/N]; without /N the prefix is 24 or 64 bits. */
-static int take_ip(struct dpdk_args *a, const char *value)
+static int parse_ip(struct dpdk_args *a, const char *value)
 {
 	char text[64];
 	if ((size_t)snprintf(text, sizeof text, "%s", value) >= sizeof text)
@@ -65,24 +65,25 @@ static int read_mac(const char *text, uint8_t mac[6])
 	return 0;
 }
 
-static int take_router(struct dpdk_args *a, const char *value)
+static int parse_router(struct dpdk_args *a, const char *value)
 {
 	a->has_router = read_mac(value, a->router) == 0;
 	return a->has_router ? 0 : -EINVAL;
 }
 
-static int take_gw(struct dpdk_args *a, const char *value)
+static int parse_gw(struct dpdk_args *a, const char *value)
 {
 	a->has_gw = read_ip(value, &a->gw_v6, a->gw) == 0;
 	return a->has_gw ? 0 : -EINVAL;
 }
 
 /* Parses IP/MAC. */
-static int take_static(struct dpdk_args *a, const char *value)
+static int parse_static(struct dpdk_args *a, const char *value)
 {
 	char text[64];
-	struct dpdk_static *to = &a->statics[a->statics_n];
-	if (a->statics_n == DPDK_STATICS_MAX || (size_t)snprintf(text, sizeof text, "%s", value) >= sizeof text)
+	struct dpdk_static_neighbour *to = &a->static_neighbours[a->static_neighbours_n];
+	if (a->static_neighbours_n == DPDK_STATIC_NEIGHBOURS_MAX ||
+	    (size_t)snprintf(text, sizeof text, "%s", value) >= sizeof text)
 		return -EINVAL;
 	char *slash = strchr(text, '/');
 	if (!slash)
@@ -90,12 +91,12 @@ static int take_static(struct dpdk_args *a, const char *value)
 	*slash++ = 0;
 	if (read_ip(text, &to->v6, to->ip) || read_mac(slash, to->mac))
 		return -EINVAL;
-	a->statics_n++;
+	a->static_neighbours_n++;
 	return 0;
 }
 
 /* 1: a key of this driver; 0: a key of the device; or -EINVAL. */
-static int take_own(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
+static int parse_driver_key(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
 	unsigned n = 0;
 	if (strcmp(key, "huge") == 0) {
@@ -122,26 +123,26 @@ static int take_own(struct dpdk_args *a, const char *key, const char *value, str
 							    : "only for a device that the kernel does not use; on an "
 							      "interface, give iface= the VLAN interface");
 	} else if (strcmp(key, "router") == 0) {
-		if (a->class != DPDK_OWN || take_router(a, value))
+		if (a->class != DPDK_OWN || parse_router(a, value))
 			return bad_key(err, key, value,
 				       a->class == DPDK_OWN
 					       ? "the MAC address of a router, as 02:00:00:00:00:01"
 					       : "only for a device whose address the kernel does not own");
 	} else if (strcmp(key, "gw") == 0) {
-		if (a->class != DPDK_OWN || take_gw(a, value))
+		if (a->class != DPDK_OWN || parse_gw(a, value))
 			return bad_key(err, key, value,
 				       a->class == DPDK_OWN ? "the IP address of a router, as 10.0.0.254"
 							    : "only for a device that the kernel does not use; on an "
 							      "interface, the kernel's routes apply");
 	} else if (strcmp(key, "neighbour") == 0) {
-		if (a->class != DPDK_OWN || take_static(a, value))
+		if (a->class != DPDK_OWN || parse_static(a, value))
 			return bad_key(err, key, value,
 				       a->class == DPDK_OWN
 					       ? "an IP and a MAC address, as 10.0.0.254/02:00:00:00:00:01; 8 at most"
 					       : "only for a device that the kernel does not use; on an interface, use "
-						 "`ip neigh add`");
+						 "`ip neigh append_devarg`");
 	} else if (strcmp(key, "ip") == 0) {
-		if (take_ip(a, value))
+		if (parse_ip(a, value))
 			return bad_key(err, key, value, "an address and the length of its subnet, as 10.0.0.1/24");
 	} else {
 		return 0;
@@ -155,7 +156,7 @@ static bool starts(const char *text, const char *with)
 }
 
 /* DPDK's memif driver ignores all of its arguments if it does not recognise one of them. */
-static bool memif_knows(const char *key)
+static bool is_memif_key(const char *key)
 {
 	static const char *const keys[] = {"id",  "role",      "bsize",     "rsize",  "socket",   "socket-abstract",
 					   "mac", "owner-uid", "owner-gid", "secret", "zero-copy"};
@@ -187,14 +188,14 @@ static bool names_interface(const struct dpdk_args *a, const char *key, const ch
 }
 
 /* Reads those keys of the device that this driver needs, too. */
-static int look_at(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
+static int parse_device_key(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
 	a->beyond_host |= names_interface(a, key, value);
 	if (a->class == DPDK_IFACE && strcmp(key, "iface") == 0)
 		snprintf(a->iface, sizeof a->iface, "%s", value);
 	if (a->class != DPDK_MEMIF)
 		return 0;
-	if (!memif_knows(key))
+	if (!is_memif_key(key))
 		return bad_key(err, key, value,
 			       "not a memif argument; these are: role, id, socket, socket-abstract, bsize, rsize, mac, "
 			       "secret");
@@ -220,7 +221,7 @@ static int look_at(struct dpdk_args *a, const char *key, const char *value, stru
 	return 0;
 }
 
-static int add(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
+static int append_devarg(struct dpdk_args *a, const char *key, const char *value, struct nic_err *err)
 {
 	size_t len = strlen(a->devargs);
 	int n = snprintf(a->devargs + len, sizeof a->devargs - len, "%s%s=%s", len ? "," : "", key, value);
@@ -230,24 +231,24 @@ static int add(struct dpdk_args *a, const char *key, const char *value, struct n
 		       : 0;
 }
 
-static int take_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
+static int parse_pair(struct dpdk_args *a, char *pair, struct nic_err *err)
 {
 	char *value = strchr(pair, '=');
 	if (!value || value == pair)
 		return dpdk_error(err, -EINVAL, "dpdk: \"%.60s\" after %s is not key=value", pair, a->name);
 	*value++ = 0;
-	int own = take_own(a, pair, value, err);
+	int own = parse_driver_key(a, pair, value, err);
 	if (own < 0)
 		return own;
 	if (own)
 		return 0;
-	int error = look_at(a, pair, value, err);
+	int error = parse_device_key(a, pair, value, err);
 	if (error)
 		return error;
 	/* dpdk_memif_prepare() adds these, for the device behind the proxy. */
 	if (a->class == DPDK_MEMIF && (strcmp(pair, "socket") == 0 || strcmp(pair, "socket-abstract") == 0))
 		return 0;
-	return add(a, pair, value, err);
+	return append_devarg(a, pair, value, err);
 }
 
 static void classify(struct dpdk_args *a)
@@ -271,7 +272,7 @@ static void classify(struct dpdk_args *a)
 	snprintf(a->socket, sizeof a->socket, "/run/memif.sock");
 }
 
-static int check_hops(const struct dpdk_args *a, struct nic_err *err)
+static int check_routers(const struct dpdk_args *a, struct nic_err *err)
 {
 	char gw[HOST_IP_TEXT_BYTES];
 	if (a->has_gw && a->has_router)
@@ -290,7 +291,7 @@ static int check(const struct dpdk_args *a, struct nic_err *err)
 	if (a->class == DPDK_MEMIF && !strstr(a->devargs, "role="))
 		return dpdk_error(err, -EINVAL, "dpdk: %s needs role=server on one side and role=client on the other",
 				  a->name);
-	return check_hops(a, err);
+	return check_routers(a, err);
 }
 
 int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err)
@@ -308,6 +309,6 @@ int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err
 	classify(out);
 	int error = 0;
 	while (!error && (word = strtok_r(NULL, ",", &rest)))
-		error = take_pair(out, word, err);
+		error = parse_pair(out, word, err);
 	return error ? error : check(out, err);
 }

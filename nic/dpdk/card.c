@@ -19,7 +19,7 @@ int dpdk_card_probe(const struct dpdk_args *args, struct nic_err *err)
 
 int dpdk_card_open(struct dpdk_port *p, struct nic_err *err)
 {
-	int fd = host_pci_take(&roots, p->args.name, &p->card, err);
+	int fd = host_pci_claim(&roots, p->args.name, &p->card, err);
 	p->claim = fd < 0 ? -1 : fd;
 	return fd < 0 ? fd : 0;
 }
@@ -35,7 +35,7 @@ static bool link_is_down(const struct dpdk_port *p)
 {
 	struct rte_eth_link link;
 	if (p->args.class == DPDK_IFACE)
-		return !host_iface_runs(p->args.iface);
+		return !host_iface_has_carrier(p->args.iface);
 	return p->args.pci && rte_eth_link_get_nowait(p->ethdev, &link) == 0 && !link.link_status;
 }
 
@@ -48,7 +48,7 @@ void dpdk_link_remark(const struct dpdk_port *p, struct nic_err *err)
 
 bool dpdk_card_is_physical(const struct dpdk_port *p)
 {
-	return p->card.way == HOST_PCI_UIO || p->card.noiommu;
+	return p->card.access == HOST_PCI_UIO || p->card.noiommu;
 }
 
 void dpdk_card_close(struct dpdk_port *p)

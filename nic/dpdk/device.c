@@ -24,7 +24,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* True if the mbuf pools must be safe for several threads: for drivers that pass mbufs on or free them on threads of
  * their own, and for rings that several queues share. */
-static bool passes_mbufs(const struct dpdk_port *p)
+static bool needs_shared_pool(const struct dpdk_port *p)
 {
 	const char *name = p->info.driver_name;
 	return p->shares_ring || strstr(name, "ring") || strstr(name, "bonding") || strstr(name, "failsafe") ||
@@ -33,13 +33,13 @@ static bool passes_mbufs(const struct dpdk_port *p)
 
 /* True for memory shared with a process or a virtual machine: a ring delivers to the ring of the same index, whatever
  * the headers say. */
-static bool leads_straight(const struct dpdk_port *p)
+static bool steers_by_ring(const struct dpdk_port *p)
 {
 	return strcmp(p->info.driver_name, "net_vhost") == 0 || strcmp(p->info.driver_name, "net_virtio_user") == 0;
 }
 
 /* net_virtio_user writes to a socket whose other end may be gone: SIGPIPE must not end the process. */
-static void hush(sigset_t *before)
+static void block_sigpipe(sigset_t *before)
 {
 	sigset_t pipe;
 	sigemptyset(&pipe);
@@ -47,7 +47,7 @@ static void hush(sigset_t *before)
 	pthread_sigmask(SIG_BLOCK, &pipe, before);
 }
 
-static void unhush(const sigset_t *before)
+static void unblock_sigpipe(const sigset_t *before)
 {
 	sigset_t pipe;
 	sigemptyset(&pipe);
@@ -162,8 +162,8 @@ static int configure(struct dpdk_port *p)
 	/* Forward packets that arrive by another queue's ring: on an interface shared with the kernel (net_af_xdp uses
 	 * the interface's own rings, and net_af_packet lets a full ring roll over into the next, whatever the hash), on
 	 * a shared ring, and where the ring index alone selects the receiver. */
-	p->hands_over = p->args.class == DPDK_IFACE || p->shares_ring || (n > 1 && leads_straight(p));
-	p->steering = p->args.class == DPDK_OWN && n > 1 && !p->hands_over ? NIC_STEER_HASH : NIC_STEER_QUEUE;
+	p->forwards_rx = p->args.class == DPDK_IFACE || p->shares_ring || (n > 1 && steers_by_ring(p));
+	p->steering = p->args.class == DPDK_OWN && n > 1 && !p->forwards_rx ? NIC_STEER_HASH : NIC_STEER_QUEUE;
 	return error;
 }
 
@@ -185,7 +185,7 @@ static int set_body_max(struct dpdk_port *p)
 }
 
 /* True if the device's peer, a vhost-user server, maps EAL's memory and nothing else. */
-static bool shows_memory(const struct dpdk_port *p)
+static bool shares_eal_memory(const struct dpdk_port *p)
 {
 	return strcmp(p->info.driver_name, "net_virtio_user") == 0;
 }
@@ -194,11 +194,12 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 {
 	char name[RTE_MEMPOOL_NAMESIZE];
 	static unsigned serial;
-	unsigned lanes = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
+	unsigned tx_queues = p->args.class == DPDK_MEMIF ? p->queues_n : 1;
 	unsigned bursts = p->shares_ring ? p->queues_n : 1; /* queues whose bursts hold mbufs of the same pool */
-	unsigned n = lanes * (DPDK_TX_MAX + DPDK_TX_URGENT) + 2 * bursts * DPDK_BURST + SPARE + slots;
+	unsigned n = tx_queues * (DPDK_TX_MAX + DPDK_TX_URGENT) + 2 * bursts * DPDK_BURST + SPARE + slots;
 	unsigned frame = p->head_len + (unsigned)p->body_max, room = frame > 2048 ? frame : 2048;
-	bool dma = !p->args.bus || strcmp(p->args.bus, "vdev") != 0 || shows_memory(p), xdp = dpdk_is_xdp(&p->args);
+	bool dma = !p->args.bus || strcmp(p->args.bus, "vdev") != 0 || shares_eal_memory(p),
+	     xdp = dpdk_is_xdp(&p->args);
 	if (p->args.class == DPDK_IFACE)
 		room = dpdk_iface_room(p);
 	/* Cards of this family use buffers of powers of two only, and round down. */
@@ -211,7 +212,7 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	p->rx_shift = xdp ? 0 : (64 + DPDK_BODY_ALIGN - head_len % 64) % 64;
 	snprintf(name, sizeof name, "farcall-%u", serial++);
 	/* net_af_xdp requires the pool to be contiguous, which memory for DMA may not be. */
-	return dpdk_pool_create(name, n, room + ROOM_SPARE, p->rx_shift, passes_mbufs(p),
+	return dpdk_pool_create(name, n, room + ROOM_SPARE, p->rx_shift, needs_shared_pool(p),
 				dma || (dpdk_eal_huge() && !xdp));
 }
 
@@ -253,7 +254,7 @@ static int set_rings_up(struct dpdk_port *p, uint16_t rx, uint16_t tx)
 	return error;
 }
 
-static int not_set_up(const struct dpdk_port *p, int error, struct nic_err *err)
+static int setup_failed(const struct dpdk_port *p, int error, struct nic_err *err)
 {
 	const char *why = dpdk_log_end();
 	return dpdk_error(err, error, "dpdk: %s cannot be set up: %s", p->args.name, *why ? why : strerror(-error));
@@ -275,7 +276,7 @@ static int open_locked(struct dpdk_port *p, struct nic_err *err)
 	if (!error)
 		error = rte_eth_dev_adjust_nb_rx_tx_desc(p->ethdev, &rx, &tx);
 	if (error)
-		return not_set_up(p, error, err);
+		return setup_failed(p, error, err);
 	p->rx_ring = rx;
 	dpdk_log_end();
 	error = make_pools(p, rx, tx, err);
@@ -284,7 +285,7 @@ static int open_locked(struct dpdk_port *p, struct nic_err *err)
 	dpdk_log_begin();
 	error = set_rings_up(p, rx, tx);
 	if (error)
-		return not_set_up(p, error, err);
+		return setup_failed(p, error, err);
 	dpdk_log_end();
 	return 0;
 }
@@ -292,18 +293,18 @@ static int open_locked(struct dpdk_port *p, struct nic_err *err)
 int dpdk_device_open(struct dpdk_port *p, struct nic_err *err)
 {
 	sigset_t before;
-	hush(&before);
+	block_sigpipe(&before);
 	pthread_mutex_lock(&mutex);
 	int error = open_locked(p, err);
 	pthread_mutex_unlock(&mutex);
-	unhush(&before);
+	unblock_sigpipe(&before);
 	return error;
 }
 
 int dpdk_device_start(struct dpdk_port *p, struct nic_err *err)
 {
 	sigset_t before;
-	hush(&before);
+	block_sigpipe(&before);
 	pthread_mutex_lock(&mutex);
 	dpdk_log_begin();
 	int error = rte_eth_dev_start(p->ethdev);
@@ -315,14 +316,14 @@ int dpdk_device_start(struct dpdk_port *p, struct nic_err *err)
 	if (error)
 		dpdk_error(err, error, "dpdk: %s cannot be started: %s", p->args.name, *why ? why : strerror(-error));
 	pthread_mutex_unlock(&mutex);
-	unhush(&before);
+	unblock_sigpipe(&before);
 	return error;
 }
 
 void dpdk_device_close(struct dpdk_port *p)
 {
 	sigset_t before;
-	hush(&before);
+	block_sigpipe(&before);
 	pthread_mutex_lock(&mutex);
 	dpdk_log_begin(); /* messages are discarded */
 	if (p->started) {
@@ -341,7 +342,7 @@ void dpdk_device_close(struct dpdk_port *p)
 	p->started = p->probed = false;
 	dpdk_log_end();
 	pthread_mutex_unlock(&mutex);
-	unhush(&before);
+	unblock_sigpipe(&before);
 }
 
 void dpdk_device_free(struct dpdk_port *p)

@@ -31,7 +31,7 @@
 /* Queues of a port, one per shard. */
 #define DPDK_QUEUES_MAX 16u
 /* Destinations of a port; each takes 256 bytes. */
-#define DPDK_PLACES_MAX 16384u
+#define DPDK_DESTS_MAX 16384u
 /* Frames that may wait for one transmit ring: several bursts of a shard. At this limit tx_commit() returns -EAGAIN. */
 #define DPDK_TX_MAX 256u
 /* Additional frames of priority NIC_PRIORITY_MAX beyond DPDK_TX_MAX, so that acknowledgements, grants and credit
@@ -59,10 +59,10 @@ enum dpdk_class {
 };
 
 /* neighbour= entries of a port. */
-#define DPDK_STATICS_MAX 8u
+#define DPDK_STATIC_NEIGHBOURS_MAX 8u
 
 /** A neighbour=IP/MAC entry: this address is never solicited. */
-struct dpdk_static {
+struct dpdk_static_neighbour {
 	uint8_t v6;
 	uint8_t ip[16];
 	uint8_t mac[6];
@@ -91,8 +91,8 @@ struct dpdk_args {
 	bool has_gw; /* gw= was given */
 	uint8_t gw_v6;
 	uint8_t gw[16];
-	unsigned statics_n;
-	struct dpdk_static statics[DPDK_STATICS_MAX];
+	unsigned static_neighbours_n;
+	struct dpdk_static_neighbour static_neighbours[DPDK_STATIC_NEIGHBOURS_MAX];
 	char iface[32]; /* DPDK_IFACE: name of the kernel's interface */
 	/* Only DPDK_MEMIF: */
 	bool server;
@@ -127,7 +127,7 @@ static_assert(sizeof(struct dpdk_blob) <= 208, "engine/transport adds to it");
 #define DPDK_BLOB_VERSION 1
 
 /** Frames that wait for one transmit ring of the device. */
-struct dpdk_lane {
+struct dpdk_tx_queue {
 	uint16_t ring;
 	uint16_t n;
 	struct rte_mbuf *m[DPDK_TX_MAX + DPDK_TX_URGENT];
@@ -136,26 +136,26 @@ struct dpdk_lane {
 struct dpdk_queue;
 
 /** A destination. The control thread writes it before UP is reported; afterwards the queue's poller reads it. */
-struct dpdk_place {
+struct dpdk_dest {
 	struct frame_path path;
-	struct dpdk_lane *lane;    /* NULL: the destination is a queue of this port */
-	struct loop *loop;         /* used if `lane` is NULL */
-	int loop_wake;             /* used if `lane` is NULL: eventfd of the destination queue */
+	struct dpdk_tx_queue *tx_queue;    /* NULL: the destination is a queue of this port */
+	struct forward_ring *forward_ring; /* used if `tx_queue` is NULL */
+	int forward_wake;                  /* used if `tx_queue` is NULL: eventfd of the destination queue */
 	_Atomic uint64_t body_max; /* largest body, bytes; only the control thread lowers it, on an ICMP message.
 				      Relaxed: no other data depends on it */
 	struct dpdk_queue *queue;
-	struct hop *hop; /* the next hop whose MAC address path carries; NULL: the MAC address is constant */
+	struct nexthop *nexthop; /* the next hop whose MAC address path carries; NULL: the MAC address is constant */
 	unsigned remote_queue;
 	bool attached; /* written by the poller */
 	uint32_t number;
-	struct dpdk_place *next; /* next destination whose UP or FAILED is not reported yet */
+	struct dpdk_dest *next; /* next destination whose UP or FAILED is not reported yet */
 	void *user;
 	struct host_kick kick;
 };
 
 /* Counters of a queue; written by its poller, read by any thread. */
 struct dpdk_counters {
-	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, foreign, malformed, missed, dropped, kicks;
+	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, unexpected, malformed, missed, dropped, kicks;
 };
 
 struct dpdk_port;
@@ -170,7 +170,7 @@ struct dpdk_queue {
 	uint16_t rx_step;
 	uint16_t rx_next; /* index i of the ring that the next receive polls first */
 	uint16_t body_at; /* offset of a written body from buf_addr, bytes */
-	uint16_t lanes_n;
+	uint16_t tx_queues_n;
 	uint16_t held;          /* mbufs of the last burst in rx[]; the next recv() frees them */
 	uint32_t open;          /* packets reserved and neither committed nor cancelled */
 	uint32_t waiting;       /* frames in all transmit queues */
@@ -182,18 +182,18 @@ struct dpdk_queue {
 	struct rte_mempool *pool;
 	struct frame_addr me; /* own address, with the port of queue 0 */
 	unsigned queues_n;
-	_Atomic uint32_t busy;   /* 1 inside a burst; partner: the port's `shut`, in dpdk_shut() */
-	struct dpdk_lane *lanes; /* [lanes_n] */
+	_Atomic uint32_t busy;           /* 1 inside a burst; partner: the port's `shut`, in dpdk_shut() */
+	struct dpdk_tx_queue *tx_queues; /* [tx_queues_n] */
 	struct rte_mbuf *rx[DPDK_BURST];
-	_Atomic uint32_t loops_n;                    /* entries of loops[] to scan; written by the control thread */
-	struct loop *_Atomic loops[DPDK_QUEUES_MAX]; /* by the index of the sending queue; NULL: none */
+	_Atomic uint32_t forward_rings_n; /* entries of loops[] to scan; written by the control thread */
+	struct forward_ring *_Atomic forward_rings[DPDK_QUEUES_MAX]; /* by the index of the sending queue; NULL: none */
 	struct dpdk_counters counters;
-	uint32_t tag;        /* VLAN tag as the 4 wire bytes, in host order; 0: untagged */
-	struct aside *aside; /* ARP, ND and ICMP frames to and from the control thread; NULL: none */
-	bool answers;        /* the driver answers ARP, ND and pings; false where the kernel owns the address */
+	uint32_t tag;                          /* VLAN tag as the 4 wire bytes, in host order; 0: untagged */
+	struct exception_path *exception_path; /* ARP, ND and ICMP frames to and from the control thread; NULL: none */
+	bool responds; /* the driver answers ARP, ND and pings; false where the kernel owns the address */
 	/* Packets received by this queue's rings for another queue of the port are copied into the forward ring to that
 	 * queue. */
-	bool hands_over;
+	bool forwards_rx;
 	/* 1 from arm() to disarm(). Partner: the fences in dpdk_arm() and rouse(). */
 	_Atomic uint32_t asleep;
 	struct host_wake wake;
@@ -231,7 +231,7 @@ struct dpdk_port {
 	 * taken does not wait; its frames stay until its next pass, and the receiving queue forwards packets of other
 	 * queues. */
 	bool shares_ring;
-	bool hands_over;                         /* a receive ring may deliver packets of another queue */
+	bool forwards_rx;                        /* a receive ring may deliver packets of another queue */
 	struct rte_flow *flows[DPDK_QUEUES_MAX]; /* by queue; NULL: no rule */
 	char flow_text[160];                     /* result of the flow rules for `farcall info`; "": not applicable */
 	_Atomic uint32_t ring_taken;             /* 1: taken; partner: itself, in dpdk_enter() and dpdk_leave() */
@@ -240,27 +240,27 @@ struct dpdk_port {
 	unsigned head_len; /* bytes of the Ethernet, IP and UDP headers */
 	unsigned rx_shift; /* bytes added to the headroom of received frames, to align bodies */
 	struct dpdk_memif *memif;
-	struct host_iface iface;     /* DPDK_IFACE */
-	struct host_ip ip;           /* DPDK_IFACE: the address in use */
-	struct host_socks holder;    /* DPDK_IFACE: kernel sockets that reserve our UDP ports */
-	struct host_socks kicks;     /* DPDK_IFACE: kernel sockets that receive kicks, until queues take them */
-	uint32_t xdp_program;        /* net_af_xdp: program id; 0: not known */
-	unsigned xdp_rings;          /* net_af_xdp: queues of the interface; all are polled */
-	int xdp_object, xdp_link;    /* net_af_xdp: descriptors; −1: none */
+	struct host_iface iface;            /* DPDK_IFACE */
+	struct host_ip ip;                  /* DPDK_IFACE: the address in use */
+	struct host_sockets reserved_ports; /* DPDK_IFACE: kernel sockets that reserve our UDP ports */
+	struct host_sockets kicks;          /* DPDK_IFACE: kernel sockets that receive kicks, until queues take them */
+	uint32_t xdp_program;               /* net_af_xdp: program id; 0: not known */
+	unsigned xdp_rings;                 /* net_af_xdp: queues of the interface; all are polled */
+	int xdp_object, xdp_link;           /* net_af_xdp: descriptors; −1: none */
 	int sockets[XDP_QUEUES_MAX]; /* DPDK_IFACE: sockets of the rings that DPDK opened, as far as they were found */
 	uint64_t inodes[XDP_QUEUES_MAX]; /* their inodes, to detect a reused descriptor */
 	unsigned sockets_n;
-	int others[DPDK_SOCKETS_MAX]; /* sockets of the same kind that existed before the device was opened */
-	unsigned others_n;
-	int fd;                  /* epoll */
-	int event_fd;            /* eventfd: step() has work */
-	struct hops hops;        /* routers in use */
-	uint64_t hops_sent;      /* packets sent by all queues at the last solicitation pass */
-	struct host_kick hop_to; /* DPDK_IFACE: a datagram to it makes the kernel resolve the router */
-	int hop_socket;          /* DPDK_IFACE: the socket for that; −1: none */
-	struct dpdk_place *places[DPDK_PLACES_MAX];
-	uint32_t places_next;                     /* index where the search for a free entry begins */
-	struct dpdk_place *new_first, **new_last; /* destinations whose UP or FAILED is not reported yet */
+	int earlier_sockets[DPDK_SOCKETS_MAX]; /* sockets of the same kind that existed before the device was opened */
+	unsigned earlier_sockets_n;
+	int fd;                            /* epoll */
+	int event_fd;                      /* eventfd: step() has work */
+	struct nexthops nexthops;          /* routers in use */
+	uint64_t nexthops_sent;            /* packets sent by all queues at the last solicitation pass */
+	struct host_kick nexthop_probe_to; /* DPDK_IFACE: a datagram to it makes the kernel resolve the router */
+	int nexthop_probe_socket;          /* DPDK_IFACE: the socket for that; −1: none */
+	struct dpdk_dest *dests[DPDK_DESTS_MAX];
+	uint32_t dests_next;                             /* index where the search for a free entry begins */
+	struct dpdk_dest *pending_first, **pending_last; /* destinations whose UP or FAILED is not reported yet */
 };
 
 /* ---- eal.c: any thread ---- */
@@ -330,17 +330,17 @@ int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_er
 /** Call after dpdk_device_open() failed: true if another try may succeed, because the kernel releases the queues of an
  * interface some time after their sockets were closed. Waits 20 ms and removes what is left of the device. False:
  * another kind of failure, or the 100th try. */
-bool dpdk_iface_try_again(struct dpdk_port *p, unsigned tries, const struct nic_err *err);
+bool dpdk_iface_retry(struct dpdk_port *p, unsigned tries, const struct nic_err *err);
 /** True if polling an empty queue makes a system call. */
 bool dpdk_iface_poll_costs(const struct dpdk_port *p);
 /** Attaches the XDP filter by a link of this process, so that it ends with the process. Call when the device's rings
  * are set up. */
-int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err);
+int dpdk_iface_attach_link(struct dpdk_port *p, struct nic_err *err);
 /** Wakes each queue when its rings receive something. Needed where a ring may deliver packets of another queue: the
  * sender kicks only the queue that the packet is for. Call when all queues are open. */
-int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err);
+int dpdk_iface_wake_on_sockets(struct dpdk_port *p, struct nic_err *err);
 /** Detaches the XDP filter. Call before the device is closed. */
-void dpdk_iface_leave(struct dpdk_port *p);
+void dpdk_iface_detach_link(struct dpdk_port *p);
 void dpdk_iface_close(struct dpdk_port *p);
 
 /* ---- address.c: control thread; dpdk_address_text(), dpdk_blob_read(): any thread ---- */
@@ -354,7 +354,7 @@ struct frame_addr dpdk_blob_frame_addr(const struct dpdk_blob *blob);
 /** True if `a` and `b` agree in the first `prefix` bits. */
 bool dpdk_same_subnet(bool a_v6, const uint8_t *a, unsigned prefix, bool b_v6, const uint8_t *b);
 /** True if frames to `to` need no router. */
-bool dpdk_is_near(const struct dpdk_port *p, const struct dpdk_blob *to);
+bool dpdk_is_on_link(const struct dpdk_port *p, const struct dpdk_blob *to);
 
 /* ---- card.c: control thread. Network cards on PCI ---- */
 
@@ -375,20 +375,20 @@ bool dpdk_card_is_physical(const struct dpdk_port *p);
 /** Control thread: creates the exception paths. Call when all queues are open. */
 int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err);
 /** Control thread: joins the multicast groups of neighbour discovery on the running device. */
-int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err);
+int dpdk_neighbour_join_groups(struct dpdk_port *p, struct nic_err *err);
 /** Poller: passes a frame that is not a packet of ours to the control thread, if it is ARP, ND or ICMP for us. */
-void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned len);
+void dpdk_neighbour_rx(struct dpdk_queue *q, const uint8_t *frame, unsigned len);
 /** Control thread: processes frames, replies, and solicits routers. Returns the time of the next call. */
 uint64_t dpdk_neighbour_step(struct dpdk_port *p, uint64_t now);
 /** Control thread: finds the MAC address for frames to `to`. Success: the address is in `mac` and *hop is NULL, or *hop
- * is a router that is being resolved, with one reference more (hop_give() drops it). -EHOSTUNREACH, -ENETUNREACH: no
+ * is a router that is being resolved, with one reference more (nexthop_put() drops it). -EHOSTUNREACH, -ENETUNREACH: no
  * route; -ENOSPC: too many routers. */
-int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t mac[6], struct hop **hop,
-		       struct nic_err *err);
+int dpdk_neighbour_resolve(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t mac[6], struct nexthop **nexthop,
+			   struct nic_err *err);
 /** Control thread: the same without taking a reference. With 0 and an unreachable router `err` holds a remark. */
 int dpdk_neighbour_remark(const struct dpdk_port *p, const struct dpdk_blob *to, struct nic_err *err);
 /** Returns -EHOSTUNREACH and describes the unreachable router in `err`. */
-int dpdk_neighbour_silent(const struct dpdk_port *p, const struct hop *h, struct nic_err *err);
+int dpdk_neighbour_unreachable(const struct dpdk_port *p, const struct nexthop *h, struct nic_err *err);
 /** Poller: moves replies and solicitations from the control thread to the transmit queue. */
 void dpdk_neighbour_send(struct dpdk_queue *q);
 
@@ -424,21 +424,21 @@ int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *er
 void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index);
 /** Writes the address where queue `index` of the server, or of the client, receives kicks; len 0: the path is too long.
  */
-void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out);
+void dpdk_memif_kick_address(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out);
 /** Writes the address where queue `index` of the peer receives kicks. */
-void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out);
+void dpdk_memif_peer_kick(struct dpdk_port *p, unsigned index, struct host_kick *out);
 
 /* ---- queue.c: poller; queue_open.c: control thread ---- */
 
 extern const struct nic_queue_ops dpdk_queue_ops;
 /** Queue operations of devices without kicks: a sleeping queue wakes by timer. */
-extern const struct nic_queue_ops dpdk_looking_ops;
+extern const struct nic_queue_ops dpdk_timer_queue_ops;
 int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_queue_close(struct dpdk_queue *q);
 /** Makes each queue forward packets of other queues. Call when all queues are open. */
-int dpdk_queues_hand_over(struct dpdk_port *p, struct nic_err *err);
+int dpdk_queues_forward(struct dpdk_port *p, struct nic_err *err);
 /** The forward ring from queue `from` of the same port to this one; created if absent. NULL: out of memory. */
-struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from);
+struct forward_ring *dpdk_queue_forward_ring(struct dpdk_queue *q, unsigned from);
 /** Keeps all queues of the port out of the device, and waits until none is inside, at most 1 s. -ETIMEDOUT: a poller
  * inside a burst got no CPU. */
 int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how);

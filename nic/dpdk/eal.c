@@ -31,7 +31,7 @@ static struct {
 	bool capturing, quiet, verbose;
 	size_t len;
 	char text[200];
-} says = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} log_capture = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Appends a message without its "function(): " prefix and line end. */
 static void capture(const char *line, size_t len)
@@ -43,51 +43,52 @@ static void capture(const char *line, size_t len)
 	}
 	while (len && (line[len - 1] == '\n' || line[len - 1] == '.' || line[len - 1] == ' '))
 		len--;
-	if (len == 0 || memmem(says.text, says.len, line, len))
+	if (len == 0 || memmem(log_capture.text, log_capture.len, line, len))
 		return;
-	size_t room = sizeof says.text - 1 - says.len;
-	int n = snprintf(says.text + says.len, room + 1, "%s%.*s", says.len ? "; " : "", (int)len, line);
-	says.len += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
+	size_t room = sizeof log_capture.text - 1 - log_capture.len;
+	int n = snprintf(log_capture.text + log_capture.len, room + 1, "%s%.*s", log_capture.len ? "; " : "", (int)len,
+			 line);
+	log_capture.len += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
 }
 
 static ssize_t on_output(void *cookie, const char *line, size_t len)
 {
 	(void)cookie;
 	int level = rte_log_cur_msg_loglevel();
-	pthread_mutex_lock(&says.mutex);
-	if (says.verbose)
+	pthread_mutex_lock(&log_capture.mutex);
+	if (log_capture.verbose)
 		fprintf(stderr, "farcall: dpdk: %.*s", (int)len, line);
-	else if (says.capturing && !says.quiet && level > 0 && level <= (int)RTE_LOG_ERR)
+	else if (log_capture.capturing && !log_capture.quiet && level > 0 && level <= (int)RTE_LOG_ERR)
 		capture(line, len);
-	pthread_mutex_unlock(&says.mutex);
+	pthread_mutex_unlock(&log_capture.mutex);
 	return (ssize_t)len;
 }
 
 void dpdk_log_begin(void)
 {
-	pthread_mutex_lock(&says.mutex);
-	says.capturing = true;
-	says.len = 0;
-	says.text[0] = 0;
-	pthread_mutex_unlock(&says.mutex);
+	pthread_mutex_lock(&log_capture.mutex);
+	log_capture.capturing = true;
+	log_capture.len = 0;
+	log_capture.text[0] = 0;
+	pthread_mutex_unlock(&log_capture.mutex);
 }
 
 const char *dpdk_log_end(void)
 {
-	pthread_mutex_lock(&says.mutex);
-	says.capturing = false;
-	pthread_mutex_unlock(&says.mutex);
-	return says.text;
+	pthread_mutex_lock(&log_capture.mutex);
+	log_capture.capturing = false;
+	pthread_mutex_unlock(&log_capture.mutex);
+	return log_capture.text;
 }
 
 void dpdk_log_quiet(bool quiet)
 {
-	pthread_mutex_lock(&says.mutex);
-	says.quiet = quiet;
-	pthread_mutex_unlock(&says.mutex);
+	pthread_mutex_lock(&log_capture.mutex);
+	log_capture.quiet = quiet;
+	pthread_mutex_unlock(&log_capture.mutex);
 }
 
-static void take_log(void)
+static void redirect_log(void)
 {
 	cookie_io_functions_t io = {.write = on_output};
 	FILE *stream = fopencookie(NULL, "w", io);
@@ -102,14 +103,14 @@ static void take_log(void)
 struct start {
 	int argc;
 	char *argv[ARGS_MAX + 1];
-	char *words; /* copy of FAR_DPDK_EAL, split */
+	char *user_args; /* copy of FAR_DPDK_EAL, split */
 	char lcores[1024];
 	char prefix[40];
 	bool huge, physical;
 	int result, error;
 };
 
-static bool given(const struct start *s, const char *option)
+static bool is_given(const struct start *s, const char *option)
 {
 	size_t len = strlen(option);
 	for (int i = 1; i < s->argc; i++)
@@ -127,15 +128,15 @@ static int add(struct start *s, const char *word)
 	return 0;
 }
 
-static int add_users(struct start *s)
+static int add_user_args(struct start *s)
 {
 	const char *text = secure_getenv("FAR_DPDK_EAL");
 	if (!text)
 		return 0;
-	s->words = strdup(text);
-	if (!s->words)
+	s->user_args = strdup(text);
+	if (!s->user_args)
 		return -ENOMEM;
-	char *rest, *word = strtok_r(s->words, " \t\n", &rest);
+	char *rest, *word = strtok_r(s->user_args, " \t\n", &rest);
 	int error = 0;
 	for (; word && !error; word = strtok_r(NULL, " \t\n", &rest))
 		error = add(s, word);
@@ -180,42 +181,43 @@ static bool huge_pages_free(void)
 }
 
 /* Adds the driver's arguments, except those that FAR_DPDK_EAL contains. */
-static int add_ours(struct start *s)
+static int add_defaults(struct start *s)
 {
-	bool devices = given(s, "-a") || given(s, "-b") || given(s, "--allow") || given(s, "--block");
-	bool memory = s->huge || given(s, "-m");
+	bool devices = is_given(s, "-a") || is_given(s, "-b") || is_given(s, "--allow") || is_given(s, "--block");
+	bool memory = s->huge || is_given(s, "-m");
 	describe_lcores(s->lcores, sizeof s->lcores);
 	snprintf(s->prefix, sizeof s->prefix, "--file-prefix=farcall-%ld", (long)getpid());
 	const struct {
-		bool said;
+		bool given_by_user;
 		const char *word;
-	} ours[] = {
-		{given(s, "-l") || given(s, "-c") || given(s, "--lcores"), s->lcores},
-		{given(s, "--iova-mode"), s->physical ? "--iova-mode=pa" : "--iova-mode=va"},
-		{given(s, "--telemetry") || given(s, "--no-telemetry"), "--no-telemetry"},
-		{given(s, "--file-prefix"), s->prefix},
+	} defaults[] = {
+		{is_given(s, "-l") || is_given(s, "-c") || is_given(s, "--lcores"), s->lcores},
+		{is_given(s, "--iova-mode"), s->physical ? "--iova-mode=pa" : "--iova-mode=va"},
+		{is_given(s, "--telemetry") || is_given(s, "--no-telemetry"), "--no-telemetry"},
+		{is_given(s, "--file-prefix"), s->prefix},
 		/* A device that does not exist: EAL probes no others; ports add theirs. */
 		{devices, "-a"},
 		{devices, "0000:00:00.0"},
-		{!s->huge || given(s, "--in-memory"), "--in-memory"},
-		{s->huge || given(s, "--no-huge"), "--no-huge"},
+		{!s->huge || is_given(s, "--in-memory"), "--in-memory"},
+		{s->huge || is_given(s, "--no-huge"), "--no-huge"},
 		{memory, "-m"},
 		{memory, HEAP_MB},
-		{s->huge || given(s, "--no-shconf"), "--no-shconf"},
+		{s->huge || is_given(s, "--no-shconf"), "--no-shconf"},
 	};
 	int error = 0;
-	for (size_t i = 0; i < sizeof ours / sizeof *ours && !error; i++)
-		if (!ours[i].said)
-			error = add(s, ours[i].word);
+	for (size_t i = 0; i < sizeof defaults / sizeof *defaults && !error; i++)
+		if (!defaults[i].given_by_user)
+			error = add(s, defaults[i].word);
 	return error;
 }
 
 /* True if EAL should use huge pages: as huge= or FAR_DPDK_EAL states, else if enough are free. */
 static bool wants_huge(const struct start *s, int huge)
 {
-	if (given(s, "--no-huge"))
+	if (is_given(s, "--no-huge"))
 		return false;
-	if (given(s, "--in-memory") || given(s, "--socket-mem") || given(s, "--huge-dir") || huge == 1 || s->physical)
+	if (is_given(s, "--in-memory") || is_given(s, "--socket-mem") || is_given(s, "--huge-dir") || huge == 1 ||
+	    s->physical)
 		return true;
 	return huge < 0 && huge_pages_free();
 }
@@ -240,7 +242,7 @@ static void *run(void *arg)
 /** Starts EAL on a thread of its own with all signals blocked: EAL sets the affinity of the starting thread, and its
  * own threads inherit the signal mask. They write to sockets whose other end may be gone, and SIGPIPE would end the
  * process. */
-static int run_aside(struct start *s)
+static int run_on_thread(struct start *s)
 {
 	pthread_t thread;
 	sigset_t all, before;
@@ -286,33 +288,33 @@ static int start(int huge, bool physical, struct nic_err *err)
 			    "sysctl vm.nr_hugepages=64, or leave huge=1 out");
 	int error = add(&s, "farcall");
 	if (!error)
-		error = add_users(&s);
+		error = add_user_args(&s);
 	if (!error) {
 		s.huge = wants_huge(&s, huge);
-		error = add_ours(&s);
+		error = add_defaults(&s);
 	}
 	if (error) {
-		free(s.words);
+		free(s.user_args);
 		return fail(err, error, false,
 			    error == -E2BIG ? "FAR_DPDK_EAL has too many arguments" : strerror(-error), "");
 	}
-	take_log();
-	if (!given(&s, "--log-level"))
+	redirect_log();
+	if (!is_given(&s, "--log-level"))
 		rte_log_set_global_level(RTE_LOG_WARNING);
 	else
-		says.verbose = true;
+		log_capture.verbose = true;
 	dpdk_log_begin();
-	error = run_aside(&s);
+	error = run_on_thread(&s);
 	const char *why = dpdk_log_end();
 	/* Not freed: EAL keeps pointers to some of the words. */
 	if (error)
 		return fail(err, error, false, strerror(-error), "");
 	if (s.result < 0)
 		return fail(err, s.error ? -s.error : -EIO, s.error != EINVAL, *why ? why : strerror(s.error),
-			    s.words ? "see FAR_DPDK_EAL" : "");
+			    s.user_args ? "see FAR_DPDK_EAL" : "");
 	/* The directory is empty; each process would leave one. */
 	rmdir(rte_eal_get_runtime_dir());
-	if (!says.verbose)
+	if (!log_capture.verbose)
 		rte_log_set_level_pattern("pmd.*", RTE_LOG_WARNING);
 	started(s.huge);
 	return 0;

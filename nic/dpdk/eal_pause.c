@@ -14,50 +14,50 @@
 static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
-	bool wanted, parked;
+	bool requested, paused;
 } gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static void stay(void *arg)
+static void pause_callback(void *arg)
 {
 	(void)arg;
 	pthread_mutex_lock(&gate.mutex);
-	gate.parked = true;
+	gate.paused = true;
 	pthread_cond_broadcast(&gate.changed);
-	while (gate.wanted)
+	while (gate.requested)
 		pthread_cond_wait(&gate.changed, &gate.mutex);
-	gate.parked = false;
+	gate.paused = false;
 	pthread_cond_broadcast(&gate.changed);
 	pthread_mutex_unlock(&gate.mutex);
 }
 
-int park_interrupts(void)
+int eal_interrupts_pause(void)
 {
 	struct timespec limit;
 	int error = 0;
 	clock_gettime(CLOCK_MONOTONIC, &limit);
 	limit.tv_sec += LIMIT_S;
 	pthread_mutex_lock(&gate.mutex);
-	bool already = gate.wanted;
-	gate.wanted = true;
+	bool was_requested = gate.requested;
+	gate.requested = true;
 	pthread_mutex_unlock(&gate.mutex);
 	/* Alarm callbacks run on the interrupt thread. */
-	if (!already)
-		error = rte_eal_alarm_set(1, stay, NULL);
+	if (!was_requested)
+		error = rte_eal_alarm_set(1, pause_callback, NULL);
 	pthread_mutex_lock(&gate.mutex);
-	while (!gate.parked && !error)
+	while (!gate.paused && !error)
 		error = -pthread_cond_clockwait(&gate.changed, &gate.mutex, CLOCK_MONOTONIC, &limit);
 	if (error)
-		gate.wanted = false;
+		gate.requested = false;
 	pthread_mutex_unlock(&gate.mutex);
 	return error;
 }
 
-void park_release(void)
+void eal_interrupts_resume(void)
 {
 	pthread_mutex_lock(&gate.mutex);
-	gate.wanted = false;
+	gate.requested = false;
 	pthread_cond_broadcast(&gate.changed);
-	while (gate.parked)
+	while (gate.paused)
 		pthread_cond_wait(&gate.changed, &gate.mutex);
 	pthread_mutex_unlock(&gate.mutex);
 }

@@ -6,8 +6,8 @@
 
 /** Pauses the thread and returns when it is paused. -ETIMEDOUT after 5 s: it is not paused yet, and may become so a
  * moment later. */
-int park_interrupts(void);
+int eal_interrupts_pause(void);
 /** Resumes the thread and returns when it runs. No effect when it is not paused. */
-void park_release(void);
+void eal_interrupts_resume(void);
 
 #endif

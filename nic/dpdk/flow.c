@@ -69,7 +69,7 @@ void dpdk_flow_open(struct dpdk_port *p)
 	struct rte_flow_error why = {0};
 	bool made = p->steering == NIC_STEER_HASH;
 	int error = 0;
-	if (p->args.class != DPDK_OWN || (p->hands_over && !p->shares_ring))
+	if (p->args.class != DPDK_OWN || (p->forwards_rx && !p->shares_ring))
 		return;
 	for (unsigned i = 0; !error && i < (made ? p->queues_n : 1); i++)
 		error = rule(p, i, made, &why);

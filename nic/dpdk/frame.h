@@ -54,7 +54,7 @@ enum frame_sum {
  * protocols, IPv6 extension headers, later fragments (they carry no port) and frames too short to tell are FOREIGN.
  * MALFORMED: addressed to us, but truncated, with IPv4 options, a first fragment, with contradictory lengths, or with a
  * wrong checksum. */
-enum frame_verdict { FRAME_OURS, FRAME_FOREIGN, FRAME_MALFORMED };
+enum frame_verdict { FRAME_OURS, FRAME_UNEXPECTED, FRAME_MALFORMED };
 
 /** A parsed frame of ours. */
 struct frame_in {
@@ -69,7 +69,7 @@ struct frame_in {
 void frame_path_init(struct frame_path *path, const struct frame_addr *from, const struct frame_addr *to);
 
 /** Sets the destination MAC address; `mac` holds its bytes in memory order. */
-static inline void frame_lead(uint8_t *frame, uint64_t mac)
+static inline void frame_set_mac(uint8_t *frame, uint64_t mac)
 {
 	memcpy(frame, &mac, 6);
 }
@@ -184,10 +184,10 @@ static inline enum frame_verdict frame_read_udp(const uint8_t *udp, unsigned roo
 						uint16_t port, unsigned queues, struct frame_in *out)
 {
 	if (room < 4)
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	unsigned queue = (unsigned)frame_be16(frame_load16(udp + 2)) - port;
 	if (queue >= queues)
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	if (broken || ip_len < FRAME_UDP_BYTES || ip_len > room || frame_be16(frame_load16(udp + 4)) != ip_len)
 		return FRAME_MALFORMED;
 	out->queue = queue;
@@ -210,11 +210,11 @@ static inline enum frame_verdict frame_read_v4(const uint8_t *frame, unsigned le
 	const uint8_t *ip = frame + FRAME_MAC_BYTES;
 	unsigned room = len - FRAME_MAC_BYTES; /* [20, …) */
 	if (ip[0] >> 4 != 4 || ip[9] != 17 || memcmp(ip + 16, me->ip, 4) != 0)
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	unsigned head = (ip[0] & 15u) * 4, total = frame_be16(frame_load16(ip + 2));
 	unsigned fragment = frame_be16(frame_load16(ip + 6)) & 0x3fffu; /* More Fragments flag and offset */
 	if (fragment & 0x1fff || head < 20 || head > room)
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	bool broken = head != 20 || fragment || total < head;
 	if (!sum_checked && !broken)
 		broken = frame_fold(frame_sum(ip, 20)) != 0xffff;
@@ -238,7 +238,7 @@ static inline enum frame_verdict frame_read_v6(const uint8_t *frame, unsigned le
 	const uint8_t *ip = frame + FRAME_MAC_BYTES, *udp = ip + 40;
 	unsigned room = len - FRAME_MAC_BYTES; /* [20, …) */
 	if (room < 40 || ip[0] >> 4 != 6 || ip[6] != 17 || memcmp(ip + 24, me->ip, 16) != 0)
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	unsigned udp_len = frame_be16(frame_load16(ip + 4));
 	enum frame_verdict verdict = frame_read_udp(udp, room - 40, udp_len, false, me->port, queues, out);
 	if (verdict != FRAME_OURS)
@@ -257,9 +257,9 @@ static inline enum frame_verdict frame_read(const uint8_t *frame, unsigned len, 
 					    unsigned queues, bool sum_checked, struct frame_in *out)
 {
 	if (len < FRAME_MAC_BYTES + 20 || memcmp(frame, me->mac, 6) != 0)
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	uint16_t type = frame_load16(frame + 12);
-	enum frame_verdict verdict = FRAME_FOREIGN;
+	enum frame_verdict verdict = FRAME_UNEXPECTED;
 	if (!me->v6 && type == frame_be16(0x0800))
 		verdict = frame_read_v4(frame, len, me, queues, sum_checked, out);
 	else if (me->v6 && type == frame_be16(0x86dd))

@@ -50,13 +50,13 @@ int host_iface_ip(const struct host_iface *iface, const char *listen, const stru
 /** True if `ip` is in the subnet of one of the interface's addresses. */
 bool host_iface_on_link(const struct host_iface *iface, bool v6, const uint8_t *ip);
 /** True if the interface is up and has a carrier, or if that cannot be read. Three system calls. */
-bool host_iface_runs(const char *name);
+bool host_iface_has_carrier(const char *name);
 
 /** "10.0.0.5", "fd00::5"; returns `out`. Any thread. */
 const char *host_ip_text(bool v6, const uint8_t *ip, char out[HOST_IP_TEXT_BYTES]);
 
 /** Kernel sockets bound to the ports first, first + 1 … */
-struct host_socks {
+struct host_sockets {
 	int fds[FAR_SHARDS_MAX];
 	unsigned n;
 	uint16_t first;
@@ -66,15 +66,15 @@ struct host_socks {
  * that discard what they receive. So the kernel neither gives the ports to other programs nor answers our traffic with
  * "port unreachable". -EADDRINUSE: a port is taken; -EADDRNOTAVAIL: not an address of the host. On failure nothing is
  * left open. */
-int host_hold_open(struct host_socks *out, const struct host_iface *iface, const struct host_ip *ip, uint16_t first,
-		   unsigned n, struct nic_err *err);
+int host_reserve_ports(struct host_sockets *out, const struct host_iface *iface, const struct host_ip *ip,
+		       uint16_t first, unsigned n, struct nic_err *err);
 
 /** Binds `n` kernel sockets, as above, that receive kicks: peers send them through the kernel. */
-int host_kick_open_udp(struct host_socks *out, const struct host_iface *iface, const struct host_ip *ip, unsigned n,
+int host_kick_open_udp(struct host_sockets *out, const struct host_iface *iface, const struct host_ip *ip, unsigned n,
 		       struct nic_err *err);
 
 /** Closes all sockets; may be called on a zeroed struct and twice. */
-void host_socks_close(struct host_socks *socks);
+void host_sockets_close(struct host_sockets *socks);
 
 /** Opens a unix socket at `path` that receives the kicks of one queue from this host; replaces a stale one. The
  * descriptor or -errno: -EADDRINUSE: another process receives there; -ENAMETOOLONG. */
@@ -101,17 +101,17 @@ struct host_wake {
 	int fd;    /* epoll descriptor of the other three */
 	int event; /* eventfd */
 	int kick;  /* socket that receives kicks; -1: none */
-	int timer; /* timerfd of host_wake_look(); -1: none */
+	int timer; /* timerfd of host_wake_timer_set(); -1: none */
 };
 
 /** Opens the descriptors. Takes over `kick` (-1: none) on success only. */
 int host_wake_open(struct host_wake *out, int kick, struct nic_err *err);
 /** Makes `fd` poll readable when `other` does; `other` stays the caller's. 0 or -errno. */
-int host_wake_watch(const struct host_wake *wake, int other);
-/** Creates the timer of host_wake_look(). 0 or -errno. */
-int host_wake_look_open(struct host_wake *wake);
+int host_wake_add(const struct host_wake *wake, int other);
+/** Creates the timer of host_wake_timer_set(). 0 or -errno. */
+int host_wake_timer_open(struct host_wake *wake);
 /** Poller: arms the timer: `fd` polls readable once, after `ns` nanoseconds; 0 disarms it. One system call. */
-void host_wake_look(const struct host_wake *wake, long ns);
+void host_wake_timer_set(const struct host_wake *wake, long ns);
 /** Closes all descriptors; may be called twice. */
 void host_wake_close(struct host_wake *wake);
 /** Wakes the queue. Any thread; one system call. */

@@ -10,7 +10,7 @@ int host_error(struct nic_err *err, int error, const char *format, ...)
 	if (err) {
 		va_list args;
 		va_start(args, format);
-		nic_text_setv(err->text, sizeof err->text, format, args);
+		text_setv(err->text, sizeof err->text, format, args);
 		va_end(args);
 	}
 	return error;

@@ -288,13 +288,13 @@ bool host_iface_on_link(const struct host_iface *iface, bool v6, const uint8_t *
 	return false;
 }
 
-bool host_iface_runs(const char *name)
+bool host_iface_has_carrier(const char *name)
 {
 	struct ifreq request = {0};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	snprintf(request.ifr_name, sizeof request.ifr_name, "%.15s", name);
-	bool told = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0;
+	bool known = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0;
 	if (fd >= 0)
 		close(fd);
-	return !told || (request.ifr_flags & IFF_RUNNING);
+	return !known || (request.ifr_flags & IFF_RUNNING);
 }

@@ -114,7 +114,7 @@ static void find_blocker(const struct host_pci_roots *roots, struct host_pci *ca
 		closedir(d);
 }
 
-static enum host_pci_way way_of(const struct host_pci *card)
+static enum host_pci_access access_of(const struct host_pci *card)
 {
 	if (strcmp(card->driver, "vfio-pci") == 0)
 		return HOST_PCI_VFIO;
@@ -148,9 +148,9 @@ int host_pci_read(const struct host_pci_roots *roots, const char *name, struct h
 		out->uio = atoi(text + 3);
 	find_iface(roots, out);
 	find_blocker(roots, out);
-	out->way = way_of(out);
+	out->access = access_of(out);
 	snprintf(path, sizeof path, "%s/vfio/noiommu-%d", roots->dev, out->group);
-	out->noiommu = out->way == HOST_PCI_VFIO && access(path, F_OK) == 0;
+	out->noiommu = out->access == HOST_PCI_VFIO && access(path, F_OK) == 0;
 	return 0;
 }
 
@@ -168,7 +168,7 @@ static bool has_iommu(const struct host_pci_roots *roots)
 	return first_in(path, "", any, sizeof any);
 }
 
-static int not_given(const struct host_pci_roots *roots, const struct host_pci *card, struct nic_err *err)
+static int not_bound(const struct host_pci_roots *roots, const struct host_pci *card, struct nic_err *err)
 {
 	const char *driver = has_iommu(roots) ? "vfio-pci" : "uio_pci_generic";
 	const char *why =
@@ -230,7 +230,7 @@ static int check_uio(const struct host_pci_roots *roots, const struct host_pci *
 
 int host_pci_usable(const struct host_pci_roots *roots, const struct host_pci *card, struct nic_err *err)
 {
-	switch (card->way) {
+	switch (card->access) {
 	case HOST_PCI_VFIO:
 		return check_vfio(roots, card, err);
 	case HOST_PCI_UIO:
@@ -240,7 +240,7 @@ int host_pci_usable(const struct host_pci_roots *roots, const struct host_pci *c
 	case HOST_PCI_NONE:
 		break;
 	}
-	return not_given(roots, card, err);
+	return not_bound(roots, card, err);
 }
 
 /* Locks the card's sysfs entry; the kernel releases the lock with the process. */
@@ -261,7 +261,7 @@ static int claim(const struct host_pci_roots *roots, const struct host_pci *card
 	return host_error(err, -error, "dpdk: %s: %s cannot be locked: %s", card->name, path, strerror(error));
 }
 
-int host_pci_take(const struct host_pci_roots *roots, const char *name, struct host_pci *out, struct nic_err *err)
+int host_pci_claim(const struct host_pci_roots *roots, const char *name, struct host_pci *out, struct nic_err *err)
 {
 	int error = host_pci_read(roots, name, out, err);
 	if (!error)
@@ -272,7 +272,7 @@ int host_pci_take(const struct host_pci_roots *roots, const char *name, struct h
 bool host_pci_is_taken(const struct host_pci_roots *roots, const struct host_pci *card)
 {
 	char path[PATH_BYTES];
-	if (card->way != HOST_PCI_VFIO)
+	if (card->access != HOST_PCI_VFIO)
 		return false;
 	group_path(roots, card, path);
 	int fd = open(path, O_RDWR | O_CLOEXEC), error = errno;

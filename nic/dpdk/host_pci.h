@@ -19,7 +19,7 @@ struct host_pci_roots {
 };
 
 /** How a process can access a card. */
-enum host_pci_way {
+enum host_pci_access {
 	HOST_PCI_NONE,  /* not at all: bound to a network driver of the kernel, or unbound */
 	HOST_PCI_VFIO,  /* vfio-pci: the IOMMU translates DMA; rights are those of a file */
 	HOST_PCI_UIO,   /* uio_pci_generic, igb_uio: DMA reaches all memory; root only */
@@ -36,7 +36,7 @@ struct host_pci {
 	int uio;          /* N of /dev/uioN; −1: none */
 	char blocker[64]; /* another device of the IOMMU group that is bound to a kernel driver, and that driver; "":
 			     none */
-	enum host_pci_way way;
+	enum host_pci_access access;
 	bool noiommu; /* vfio without an IOMMU: DMA reaches all memory */
 };
 
@@ -57,7 +57,7 @@ const char *host_pci_text(const struct host_pci *card, char *out, size_t cap);
  * one card serves one process, also where the kernel shares it. A container with a network namespace of its own sees
  * other sysfs entries, and not this lock. Returns the descriptor; errors as above, and -EBUSY: locked by another
  * process. */
-int host_pci_take(const struct host_pci_roots *roots, const char *name, struct host_pci *out, struct nic_err *err);
+int host_pci_claim(const struct host_pci_roots *roots, const char *name, struct host_pci *out, struct nic_err *err);
 
 /** True if DPDK could not open the card because a process without our lock uses it. Detectable for vfio only. */
 bool host_pci_is_taken(const struct host_pci_roots *roots, const struct host_pci *card);

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_BYTES 4096u
+#define REPLY_BYTES 4096u
 
 /* A request with one attribute, an address. */
-struct question {
+struct request {
 	struct nlmsghdr head;
 	union {
 		struct rtmsg route;
@@ -23,11 +23,11 @@ struct question {
 	uint8_t more[64];
 };
 
-struct answer {
-	_Alignas(struct nlmsghdr) uint8_t bytes[ANSWER_BYTES];
+struct reply {
+	_Alignas(struct nlmsghdr) uint8_t bytes[REPLY_BYTES];
 };
 
-static void add_address(struct question *q, unsigned short type, bool v6, const uint8_t *ip)
+static void add_address(struct request *q, unsigned short type, bool v6, const uint8_t *ip)
 {
 	size_t len = v6 ? 16 : 4;
 	struct rtattr attr = {.rta_len = (unsigned short)RTA_LENGTH(len), .rta_type = type};
@@ -39,7 +39,7 @@ static void add_address(struct question *q, unsigned short type, bool v6, const 
 
 /* Sends the request and returns the reply if it has the wanted type; else NULL, with the reason in *error. The kernel
  * replies within the call. */
-static const struct nlmsghdr *ask(const struct question *q, struct answer *a, unsigned type, int *error)
+static const struct nlmsghdr *query(const struct request *q, struct reply *a, unsigned type, int *error)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 	ssize_t n = -1;
@@ -52,9 +52,9 @@ static const struct nlmsghdr *ask(const struct question *q, struct answer *a, un
 	if (n < (ssize_t)sizeof *head || head->nlmsg_len < sizeof *head || head->nlmsg_len > (size_t)n)
 		return NULL;
 	if (head->nlmsg_type == NLMSG_ERROR && head->nlmsg_len >= NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
-		struct nlmsgerr said;
-		memcpy(&said, NLMSG_DATA(head), sizeof said);
-		*error = said.error ? said.error : -ENOENT;
+		struct nlmsgerr status;
+		memcpy(&status, NLMSG_DATA(head), sizeof status);
+		*error = status.error ? status.error : -ENOENT;
 	}
 	return head->nlmsg_type == type ? head : NULL;
 }
@@ -76,19 +76,20 @@ static const void *find(const struct nlmsghdr *head, size_t fixed, unsigned type
 	return NULL;
 }
 
-int host_route_hop(const struct host_iface *iface, bool v6, const uint8_t *to, uint8_t hop[16], struct nic_err *err)
+int host_route_nexthop(const struct host_iface *iface, bool v6, const uint8_t *to, uint8_t nexthop[16],
+		       struct nic_err *err)
 {
 	char text[HOST_IP_TEXT_BYTES];
-	struct answer a;
+	struct reply a;
 	int error, out = 0;
-	struct question q = {
+	struct request q = {
 		.head = {.nlmsg_len = NLMSG_LENGTH(sizeof q.of.route),
 			 .nlmsg_type = RTM_GETROUTE,
 			 .nlmsg_flags = NLM_F_REQUEST},
 		.of.route = {.rtm_family = v6 ? AF_INET6 : AF_INET, .rtm_dst_len = v6 ? 128 : 32},
 	};
 	add_address(&q, RTA_DST, v6, to);
-	const struct nlmsghdr *head = ask(&q, &a, RTM_NEWROUTE, &error);
+	const struct nlmsghdr *head = query(&q, &a, RTM_NEWROUTE, &error);
 	if (!head)
 		return host_error(err, -ENETUNREACH, "dpdk: the kernel has no route to %s: %s; see `ip route get %s`",
 				  host_ip_text(v6, to, text), strerror(-error), text);
@@ -107,24 +108,24 @@ int host_route_hop(const struct host_iface *iface, bool v6, const uint8_t *to, u
 				  "dpdk: the kernel's route to %s uses a router of the other IP version, which is not "
 				  "supported; `ip route add %s via` a router of the same version",
 				  host_ip_text(v6, to, text), text);
-	memset(hop, 0, 16);
-	memcpy(hop, via ? via : to, v6 ? 16 : 4);
+	memset(nexthop, 0, 16);
+	memcpy(nexthop, via ? via : to, v6 ? 16 : 4);
 	return 0;
 }
 
 bool host_neighbour_mac(int index, bool v6, const uint8_t *ip, uint8_t mac[6])
 {
-	struct answer a;
+	struct reply a;
 	struct ndmsg found;
 	int error;
-	struct question q = {
+	struct request q = {
 		.head = {.nlmsg_len = NLMSG_LENGTH(sizeof q.of.neighbour),
 			 .nlmsg_type = RTM_GETNEIGH,
 			 .nlmsg_flags = NLM_F_REQUEST},
 		.of.neighbour = {.ndm_family = v6 ? AF_INET6 : AF_INET, .ndm_ifindex = index},
 	};
 	add_address(&q, NDA_DST, v6, ip);
-	const struct nlmsghdr *head = ask(&q, &a, RTM_NEWNEIGH, &error);
+	const struct nlmsghdr *head = query(&q, &a, RTM_NEWNEIGH, &error);
 	if (!head || head->nlmsg_len < NLMSG_LENGTH(sizeof found))
 		return false;
 	memcpy(&found, NLMSG_DATA(head), sizeof found);

@@ -7,7 +7,8 @@
 
 /** Writes the next hop of `iface` towards `to`: a router's address, or `to` itself if it is on the link. -ENETUNREACH:
  * no route, or not through this interface. */
-int host_route_hop(const struct host_iface *iface, bool v6, const uint8_t *to, uint8_t hop[16], struct nic_err *err);
+int host_route_nexthop(const struct host_iface *iface, bool v6, const uint8_t *to, uint8_t nexthop[16],
+		       struct nic_err *err);
 
 /** Reads the MAC address of a neighbour of interface `index` from the kernel's table. False: none, or in a state that
  * is not usable. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Kernel sockets of a port: they reserve UDP ports, receive and send kicks, and wake queues. Control thread; any thread
- * for host_kick_send() and host_wake_signal(), the poller for host_wake_look() and host_wake_clear().
+ * for host_kick_send() and host_wake_signal(), the poller for host_wake_timer_set() and host_wake_clear().
  */
 #include "nic/dpdk/host.h"
 #include "nic/dpdk/host_error.h"
@@ -41,7 +41,7 @@ static socklen_t address_of(struct sockaddr_storage *out, bool v6, const uint8_t
 }
 
 /* Makes the kernel discard packets of this socket before it allocates memory for them. */
-static int drop_all(int fd)
+static int discard_all(int fd)
 {
 	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
 	struct sock_fprog program = {1, &drop};
@@ -62,20 +62,21 @@ static uint16_t port_of(int fd)
 }
 
 /** What a range of sockets is bound to. */
-struct run {
+struct socket_range {
 	const struct host_iface *iface;
 	const struct host_ip *ip;
 	bool drop;
 };
 
-static int bind_one(const struct run *run, uint16_t port)
+static int bind_one(const struct socket_range *socket_range, uint16_t port)
 {
 	struct sockaddr_storage at;
-	int fd = socket(run->ip->v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(socket_range->ip->v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	int error = run->drop ? drop_all(fd) : 0;
-	socklen_t len = address_of(&at, run->ip->v6, run->ip->bytes, port, run->iface->index);
+	int error = socket_range->drop ? discard_all(fd) : 0;
+	socklen_t len =
+		address_of(&at, socket_range->ip->v6, socket_range->ip->bytes, port, socket_range->iface->index);
 	if (!error && bind(fd, (struct sockaddr *)&at, len) < 0)
 		error = -errno;
 	if (error) {
@@ -85,22 +86,23 @@ static int bind_one(const struct run *run, uint16_t port)
 	return fd;
 }
 
-void host_socks_close(struct host_socks *socks)
+void host_sockets_close(struct host_sockets *socks)
 {
 	while (socks->n > 0)
 		close(socks->fds[--socks->n]);
 }
 
 /* Binds all n or none; on failure *failed is the port. */
-static int bind_run(struct host_socks *out, const struct run *run, uint16_t first, unsigned n, unsigned *failed)
+static int bind_range(struct host_sockets *out, const struct socket_range *socket_range, uint16_t first, unsigned n,
+		      unsigned *failed)
 {
 	out->n = 0;
 	out->first = first;
 	for (unsigned i = 0; i < n; i++) {
 		unsigned port = i ? out->first + i : first;
-		int fd = port <= 65535 ? bind_one(run, (uint16_t)port) : -EADDRINUSE;
+		int fd = port <= 65535 ? bind_one(socket_range, (uint16_t)port) : -EADDRINUSE;
 		if (fd < 0) {
-			host_socks_close(out);
+			host_sockets_close(out);
 			*failed = port;
 			return fd;
 		}
@@ -111,20 +113,21 @@ static int bind_run(struct host_socks *out, const struct run *run, uint16_t firs
 	return 0;
 }
 
-static int open_run(struct host_socks *out, const struct run *run, uint16_t first, unsigned n, struct nic_err *err)
+static int open_range(struct host_sockets *out, const struct socket_range *socket_range, uint16_t first, unsigned n,
+		      struct nic_err *err)
 {
 	char text[HOST_IP_TEXT_BYTES];
 	unsigned failed = 0;
-	*out = (struct host_socks){.n = 0};
+	*out = (struct host_sockets){.n = 0};
 	if (n == 0 || n > FAR_SHARDS_MAX || (first && first + n > 65536u))
 		return host_error(err, -EINVAL, "dpdk: cannot use %u UDP ports from %u on: 1 to %u ports, up to 65535",
 				  n, first, FAR_SHARDS_MAX);
 	int error = -EADDRINUSE;
 	for (int i = 0; error == -EADDRINUSE && i < (first ? 1 : PORT_TRIES); i++)
-		error = bind_run(out, run, first, n, &failed);
+		error = bind_range(out, socket_range, first, n, &failed);
 	if (error == 0)
 		return 0;
-	host_ip_text(run->ip->v6, run->ip->bytes, text);
+	host_ip_text(socket_range->ip->v6, socket_range->ip->bytes, text);
 	if (error == -EADDRINUSE && first)
 		return host_error(err, error,
 				  "dpdk: UDP port %u of %s is taken by another socket; `ss -ulpn` shows by which "
@@ -133,19 +136,19 @@ static int open_run(struct host_socks *out, const struct run *run, uint16_t firs
 	if (error == -EADDRINUSE)
 		return host_error(err, error, "dpdk: no %u consecutive free UDP ports at %s", n, text);
 	return host_error(err, error, "dpdk: cannot bind UDP port %u of %s (interface %s): %s", failed, text,
-			  run->iface->name, strerror(-error));
+			  socket_range->iface->name, strerror(-error));
 }
 
-int host_hold_open(struct host_socks *out, const struct host_iface *iface, const struct host_ip *ip, uint16_t first,
-		   unsigned n, struct nic_err *err)
+int host_reserve_ports(struct host_sockets *out, const struct host_iface *iface, const struct host_ip *ip,
+		       uint16_t first, unsigned n, struct nic_err *err)
 {
-	return open_run(out, &(struct run){iface, ip, true}, first, n, err);
+	return open_range(out, &(struct socket_range){iface, ip, true}, first, n, err);
 }
 
-int host_kick_open_udp(struct host_socks *out, const struct host_iface *iface, const struct host_ip *ip, unsigned n,
+int host_kick_open_udp(struct host_sockets *out, const struct host_iface *iface, const struct host_ip *ip, unsigned n,
 		       struct nic_err *err)
 {
-	return open_run(out, &(struct run){iface, ip, false}, 0, n, err);
+	return open_range(out, &(struct socket_range){iface, ip, false}, 0, n, err);
 }
 
 void host_kick_udp(struct host_kick *out, bool v6, const uint8_t *ip, uint16_t port, int index)
@@ -167,7 +170,7 @@ int host_kick_unix(struct host_kick *out, const char *path)
 }
 
 /* True if no process receives at the path any more. */
-static bool is_dead(int fd, const struct host_kick *at)
+static bool is_stale(int fd, const struct host_kick *at)
 {
 	return connect(fd, (const struct sockaddr *)&at->to, at->len) < 0 && errno == ECONNREFUSED;
 }
@@ -187,7 +190,7 @@ int host_kick_open_unix(const char *path, struct nic_err *err)
 	if (rc < 0 && errno == EADDRINUSE) {
 		struct stat st;
 		int probe = host_kick_sender(&at);
-		if (probe >= 0 && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && is_dead(probe, &at))
+		if (probe >= 0 && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && is_stale(probe, &at))
 			unlink(path);
 		if (probe >= 0)
 			close(probe);
@@ -217,7 +220,7 @@ void host_kick_send(int sender, const struct host_kick *to)
 		return;
 }
 
-static int watch(int epoll, int fd)
+static int epoll_add(int epoll, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
@@ -226,8 +229,8 @@ static int watch(int epoll, int fd)
 int host_wake_open(struct host_wake *out, int kick, struct nic_err *err)
 {
 	struct host_wake wake = {epoll_create1(EPOLL_CLOEXEC), eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), kick, -1};
-	if (wake.fd < 0 || wake.event < 0 || watch(wake.fd, wake.event) < 0 ||
-	    (kick >= 0 && watch(wake.fd, kick) < 0)) {
+	if (wake.fd < 0 || wake.event < 0 || epoll_add(wake.fd, wake.event) < 0 ||
+	    (kick >= 0 && epoll_add(wake.fd, kick) < 0)) {
 		int error = errno;
 		wake.kick = -1;
 		host_wake_close(&wake);
@@ -238,18 +241,18 @@ int host_wake_open(struct host_wake *out, int kick, struct nic_err *err)
 	return 0;
 }
 
-int host_wake_watch(const struct host_wake *wake, int other)
+int host_wake_add(const struct host_wake *wake, int other)
 {
-	return watch(wake->fd, other) < 0 ? -errno : 0;
+	return epoll_add(wake->fd, other) < 0 ? -errno : 0;
 }
 
-int host_wake_look_open(struct host_wake *wake)
+int host_wake_timer_open(struct host_wake *wake)
 {
 	wake->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	return wake->timer < 0 ? -errno : host_wake_watch(wake, wake->timer);
+	return wake->timer < 0 ? -errno : host_wake_add(wake, wake->timer);
 }
 
-void host_wake_look(const struct host_wake *wake, long ns)
+void host_wake_timer_set(const struct host_wake *wake, long ns)
 {
 	/* Setting the timer also clears its expirations, so that the descriptor is not readable. */
 	timerfd_settime(wake->timer, 0, &(struct itimerspec){.it_value.tv_nsec = ns}, NULL);

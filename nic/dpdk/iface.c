@@ -65,8 +65,8 @@ static int packet_probe(struct nic_err *err)
 }
 
 /* Collects everything that can be read without changes: rights, the interface, its address. */
-static int look(const struct dpdk_args *args, const struct nic_config *config, struct host_iface *iface,
-		struct host_ip *ip, struct nic_err *err)
+static int inspect(const struct dpdk_args *args, const struct nic_config *config, struct host_iface *iface,
+		   struct host_ip *ip, struct nic_err *err)
 {
 	const struct host_ip *chosen;
 	int error = dpdk_is_xdp(args) ? xdp_probe(err) : packet_probe(err);
@@ -83,7 +83,7 @@ int dpdk_iface_probe(const struct dpdk_args *args, const struct nic_config *conf
 {
 	struct host_iface iface;
 	struct host_ip ip;
-	return look(args, config, &iface, &ip, err);
+	return inspect(args, config, &iface, &ip, err);
 }
 
 /* The value of a numeric device argument. */
@@ -120,7 +120,7 @@ static bool in_user_namespace(void)
 }
 
 /* Bytes of memory that this process may lock. */
-static uint64_t lockable(void)
+static uint64_t memlock_limit(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2] = {{0}};
@@ -130,12 +130,12 @@ static uint64_t lockable(void)
 	return getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
 
-static int too_little_lockable(const struct dpdk_args *args, uint64_t bytes, struct nic_err *err)
+static int memlock_too_low(const struct dpdk_args *args, uint64_t bytes, struct nic_err *err)
 {
 	return dpdk_error(err, -ENOMEM,
 			  "dpdk: %s locks %llu KiB of memory, but `ulimit -l` allows %llu: raise it (limits.conf, "
 			  "LimitMEMLOCK=, docker --ulimit memlock), or give CAP_IPC_LOCK",
-			  args->name, (unsigned long long)bytes >> 10, (unsigned long long)lockable() >> 10);
+			  args->name, (unsigned long long)bytes >> 10, (unsigned long long)memlock_limit() >> 10);
 }
 
 /** Sizes the ring: the default number of frames, or as many as may be locked; each large enough for the interface.
@@ -153,10 +153,10 @@ static int add_packet_args(struct dpdk_port *p, struct nic_err *err)
 		return error; /* the user has set the sizes */
 	frame = frame > PACKET_FRAME_BYTES ? (frame + page - 1) / page * page : PACKET_FRAME_BYTES;
 	uint64_t each = (uint64_t)2 * frame * number_arg(args, "qpairs", 1); /* receive and transmit */
-	while (count > PACKET_FRAMES_MIN && each * count > lockable())
+	while (count > PACKET_FRAMES_MIN && each * count > memlock_limit())
 		count /= 2;
-	if (each * count > lockable())
-		return too_little_lockable(args, each * count, err);
+	if (each * count > memlock_limit())
+		return memlock_too_low(args, each * count, err);
 	if (frame > PACKET_FRAME_BYTES)
 		error = add_arg(args, err, ",framesz=%u,blocksz=%u", frame, frame);
 	return error || count == PACKET_FRAMES ? error : add_arg(args, err, ",framecnt=%u", count);
@@ -176,7 +176,7 @@ static bool is_virtual(const struct host_iface *iface)
 static int add_xdp_args(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_args *args = &p->args;
-	struct frame_addr me = {.v6 = p->ip.v6, .port = p->holder.first};
+	struct frame_addr me = {.v6 = p->ip.v6, .port = p->reserved_ports.first};
 	char path[64];
 	unsigned start = number_arg(args, "start_queue", 0);
 	int error = 0;
@@ -201,7 +201,7 @@ static int add_xdp_args(struct dpdk_port *p, struct nic_err *err)
 		error = add_arg(args, err, ",busy_budget=0");
 	if (error || find_arg(args->devargs, "xdp_prog")) /* the user's program, attached and removed by the user */
 		return error;
-	error = xdp_sweep(p->iface.index, p->iface.name, err);
+	error = xdp_remove_stale(p->iface.index, p->iface.name, err);
 	if (error)
 		return error;
 	memcpy(me.mac, p->iface.mac, sizeof me.mac);
@@ -232,7 +232,7 @@ static unsigned list_sockets(const struct dpdk_port *p, int *out, unsigned max)
 	return n;
 }
 
-static void note_socket(struct dpdk_port *p, int fd)
+static void record_socket(struct dpdk_port *p, int fd)
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0)
@@ -248,10 +248,11 @@ static void find_sockets(struct dpdk_port *p)
 	unsigned n = list_sockets(p, now, DPDK_SOCKETS_MAX), before = 0;
 	p->sockets_n = 0;
 	for (unsigned i = 0; i < n; i++) {
-		while (before < p->others_n && p->others[before] < now[i])
+		while (before < p->earlier_sockets_n && p->earlier_sockets[before] < now[i])
 			before++;
-		if ((before == p->others_n || p->others[before] != now[i]) && p->sockets_n < XDP_QUEUES_MAX)
-			note_socket(p, now[i]);
+		if ((before == p->earlier_sockets_n || p->earlier_sockets[before] != now[i]) &&
+		    p->sockets_n < XDP_QUEUES_MAX)
+			record_socket(p, now[i]);
 	}
 }
 
@@ -284,7 +285,7 @@ static void close_sockets(struct dpdk_port *p)
 	p->sockets_n = 0;
 }
 
-int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
+int dpdk_iface_wake_on_sockets(struct dpdk_port *p, struct nic_err *err)
 {
 	unsigned rings = dpdk_is_xdp(&p->args) ? p->xdp_rings : p->queues_n;
 	find_sockets(p);
@@ -296,7 +297,7 @@ int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
 			 * wakes all queues. */
 			if (p->sockets_n == rings && i % p->queues_n != q)
 				continue;
-			int error = host_wake_watch(&p->queues[q]->wake, p->sockets[i]);
+			int error = host_wake_add(&p->queues[q]->wake, p->sockets[i]);
 			if (error)
 				return dpdk_error(err, error, "dpdk: the sockets of %s cannot be watched: %s",
 						  p->args.name, strerror(-error));
@@ -312,14 +313,15 @@ int dpdk_iface_watch(struct dpdk_port *p, struct nic_err *err)
 
 int dpdk_iface_open(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err)
 {
-	int error = look(&p->args, config, &p->iface, &p->ip, err);
+	int error = inspect(&p->args, config, &p->iface, &p->ip, err);
 	if (!error)
-		error = host_hold_open(&p->holder, &p->iface, &p->ip, (uint16_t)p->args.port, p->queues_n, err);
+		error = host_reserve_ports(&p->reserved_ports, &p->iface, &p->ip, (uint16_t)p->args.port, p->queues_n,
+					   err);
 	if (!error)
 		error = host_kick_open_udp(&p->kicks, &p->iface, &p->ip, p->queues_n, err);
 	if (error)
 		return error;
-	p->others_n = list_sockets(p, p->others, DPDK_SOCKETS_MAX);
+	p->earlier_sockets_n = list_sockets(p, p->earlier_sockets, DPDK_SOCKETS_MAX);
 	return dpdk_is_xdp(&p->args) ? add_xdp_args(p, err) : add_packet_args(p, err);
 }
 
@@ -344,7 +346,7 @@ unsigned dpdk_iface_room(const struct dpdk_port *p)
 int dpdk_iface_may_lock(const struct dpdk_port *p, uint64_t bytes, struct nic_err *err)
 {
 	uint64_t all = bytes * p->xdp_rings;
-	return dpdk_is_xdp(&p->args) && all > lockable() ? too_little_lockable(&p->args, all, err) : 0;
+	return dpdk_is_xdp(&p->args) && all > memlock_limit() ? memlock_too_low(&p->args, all, err) : 0;
 }
 
 /* net_af_xdp busy-polls the kernel for so many packets (64 by default) each time it finds none. */
@@ -353,38 +355,38 @@ bool dpdk_iface_poll_costs(const struct dpdk_port *p)
 	return dpdk_is_xdp(&p->args) && number_arg(&p->args, "busy_budget", 64) > 0;
 }
 
-int dpdk_iface_keep(struct dpdk_port *p, struct nic_err *err)
+int dpdk_iface_attach_link(struct dpdk_port *p, struct nic_err *err)
 {
 	if (p->xdp_object < 0)
 		return 0;
-	int link = xdp_keep(p->iface.index, p->iface.name, &p->xdp_program, err);
+	int link = xdp_attach_link(p->iface.index, p->iface.name, &p->xdp_program, err);
 	if (link == -EOPNOTSUPP) /* old kernel: DPDK detaches the filter, or the next start does */
 		return 0;
 	p->xdp_link = link < 0 ? -1 : link;
 	return link < 0 ? link : 0;
 }
 
-bool dpdk_iface_try_again(struct dpdk_port *p, unsigned tries, const struct nic_err *err)
+bool dpdk_iface_retry(struct dpdk_port *p, unsigned tries, const struct nic_err *err)
 {
 	struct nic_err ignored;
 	/* The text is all that DPDK reports; its error code is always the same. */
 	if (!dpdk_is_xdp(&p->args) || tries == XDP_TRIES_MAX || !err || !strstr(err->text, "xsk socket"))
 		return false;
-	if (dpdk_iface_keep(p, &ignored) == 0)
-		dpdk_iface_leave(p);
+	if (dpdk_iface_attach_link(p, &ignored) == 0)
+		dpdk_iface_detach_link(p);
 	find_sockets(p);
 	dpdk_device_close(p);
 	dpdk_device_free(p);
 	close_sockets(p);
-	xdp_forget(p->xdp_program);
+	xdp_close_objects(p->xdp_program);
 	p->xdp_program = 0;
 	nanosleep(&(struct timespec){.tv_nsec = XDP_TRY_NS}, NULL);
 	return true;
 }
 
-void dpdk_iface_leave(struct dpdk_port *p)
+void dpdk_iface_detach_link(struct dpdk_port *p)
 {
-	xdp_release(p->xdp_link);
+	xdp_detach_link(p->xdp_link);
 	p->xdp_link = -1;
 }
 
@@ -394,8 +396,8 @@ void dpdk_iface_close(struct dpdk_port *p)
 		close(p->xdp_object);
 	p->xdp_object = -1;
 	close_sockets(p);
-	xdp_forget(p->xdp_program);
+	xdp_close_objects(p->xdp_program);
 	p->xdp_program = 0;
-	host_socks_close(&p->holder);
-	host_socks_close(&p->kicks);
+	host_sockets_close(&p->reserved_ports);
+	host_sockets_close(&p->kicks);
 }

@@ -47,17 +47,17 @@
 /* A proxy that the servers of this process with the same socket share; each has another id. */
 struct front {
 	struct front *next;
-	struct relay *relay;
-	struct relay_at at, back;
+	struct memif_proxy *memif_proxy;
+	struct memif_proxy_address at, back;
 	unsigned users;
 };
 
 struct dpdk_memif {
 	struct dpdk_memif *next;
 	struct dpdk_port *port;
-	struct front *front; /* server only */
-	struct relay_at at;  /* DPDK's own socket; of a server: behind the proxy */
-	int watch;           /* epoll of the control sockets; member of the port's epoll */
+	struct front *front;           /* server only */
+	struct memif_proxy_address at; /* DPDK's own socket; of a server: behind the proxy */
+	int watch;                     /* epoll of the control sockets; member of the port's epoll */
 	bool any_user;
 	bool up;
 	ino_t control; /* client: inode of its connection; 0: none */
@@ -69,7 +69,7 @@ static struct {
 	pthread_mutex_t mutex;
 	struct dpdk_memif *first;
 	struct front *fronts;
-	bool parked; /* EAL's interrupt thread is paused */
+	bool paused; /* EAL's interrupt thread is paused */
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- DPDK's sockets, found in /proc/self/fd ---- */
@@ -118,7 +118,7 @@ static bool is_of(const struct dpdk_memif *m, const struct found *f)
 	return m->port->args.server ? is_named(m, f) : m->control && f->inode == m->control;
 }
 
-static void keep(struct sockets *s, const struct found *f)
+static void append(struct sockets *s, const struct found *f)
 {
 	if (s->n == s->room) {
 		size_t room = s->room ? 2 * s->room : 64;
@@ -141,7 +141,7 @@ static void find_sockets(const struct dpdk_memif *m, bool any, struct sockets *o
 	while (dir && (e = readdir(dir)))
 		if (e->d_name[0] != '.' && look(atoi(e->d_name), m->port->args.server && !any, &f) &&
 		    (any || is_of(m, &f)))
-			keep(out, &f);
+			append(out, &f);
 	if (dir)
 		closedir(dir);
 }
@@ -152,7 +152,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static unsigned likeness(const struct dpdk_memif *m, const struct found *f)
+static unsigned match_score(const struct dpdk_memif *m, const struct found *f)
 {
 	struct sockaddr_un name = f->name;
 	name.sun_path[sizeof name.sun_path - 1] = 0;
@@ -170,9 +170,9 @@ static ino_t new_control(const struct dpdk_memif *m, const struct sockets *befor
 		bool old = false;
 		for (size_t k = 0; k < before->n && !old; k++)
 			old = before->at[k].inode == now->at[i].inode;
-		if (old || likeness(m, &now->at[i]) <= like)
+		if (old || match_score(m, &now->at[i]) <= like)
 			continue;
-		like = likeness(m, &now->at[i]);
+		like = match_score(m, &now->at[i]);
 		best = now->at[i].inode;
 	}
 	return best;
@@ -183,7 +183,7 @@ static ino_t new_control(const struct dpdk_memif *m, const struct sockets *befor
 static bool is_foreign(const struct dpdk_memif *m, const struct sockets *now)
 {
 	for (size_t i = 0; i < now->n && !m->any_user; i++)
-		if (now->at[i].inode == m->control && relay_foreign(now->at[i].fd))
+		if (now->at[i].inode == m->control && memif_proxy_is_other_user(now->at[i].fd))
 			return true;
 	return false;
 }
@@ -240,16 +240,16 @@ static unsigned collect(struct pollfd *out, unsigned max, bool *connecting)
 	return n;
 }
 
-static bool pump_all(void)
+static bool run_proxies(void)
 {
 	bool moved = false;
 	for (struct front *f = all.fronts; f; f = f->next)
-		moved = relay_pump(f->relay) || moved;
+		moved = memif_proxy_run(f->memif_proxy) || moved;
 	return moved;
 }
 
 /* Waits until no control socket was readable for a while. */
-static void wait_quiet(void)
+static void wait_until_idle(void)
 {
 	struct pollfd fds[SOCKETS_MAX];
 	const struct timespec tick = {.tv_nsec = TICK_NS};
@@ -259,7 +259,7 @@ static void wait_quiet(void)
 		nanosleep(&tick, NULL);
 		unsigned n = collect(fds, SOCKETS_MAX, &connecting);
 		now = dpdk_now();
-		if (pump_all() || poll(fds, n, 0) > 0)
+		if (run_proxies() || poll(fds, n, 0) > 0)
 			since = now;
 	} while (now < end && now - since < (connecting ? CONNECT_NS : QUIET_NS));
 }
@@ -280,9 +280,9 @@ static void watch_sockets(struct dpdk_memif *m)
 }
 
 /* Updates the port's state; it cannot change until the next window. */
-static void take_stock(struct dpdk_memif *m)
+static void update_state(struct dpdk_memif *m)
 {
-	m->up = all.parked && link_up(m);
+	m->up = all.paused && link_up(m);
 	if (m->up)
 		m->retry_ns = RETRY_MIN_NS;
 	atomic_store_explicit(&m->port->shut, m->up ? DPDK_OPEN : DPDK_DOWN, memory_order_release);
@@ -291,7 +291,7 @@ static void take_stock(struct dpdk_memif *m)
 
 /* Keeps all queues out of their devices. A poller that stays in a burst for a second is stopped, by a debugger perhaps;
  * then no memory may be unmapped. */
-static bool all_shut(void)
+static bool pause_queues(void)
 {
 	bool shut = true;
 	for (struct dpdk_memif *m = all.first; m; m = m->next)
@@ -302,15 +302,15 @@ static bool all_shut(void)
 
 static void window(uint64_t now)
 {
-	if (all_shut()) {
+	if (pause_queues()) {
 		for (struct dpdk_memif *m = all.first; m; m = m->next)
 			try_connect(m, now);
-		park_release();
-		wait_quiet();
-		all.parked = park_interrupts() == 0; /* else the thread is busy: dpdk_memif_step() retries */
+		eal_interrupts_resume();
+		wait_until_idle();
+		all.paused = eal_interrupts_pause() == 0; /* else the thread is busy: dpdk_memif_step() retries */
 	}
 	for (struct dpdk_memif *m = all.first; m; m = m->next)
-		take_stock(m);
+		update_state(m);
 }
 
 uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now)
@@ -319,12 +319,12 @@ uint64_t dpdk_memif_step(struct dpdk_port *p, uint64_t now)
 	struct epoll_event ev;
 	pthread_mutex_lock(&all.mutex);
 	bool retry = !p->args.server && !m->up;
-	if (pump_all() || (m->watch >= 0 && epoll_wait(m->watch, &ev, 1, 0) > 0) || (retry && now >= m->retry_at) ||
-	    !all.parked)
+	if (run_proxies() || (m->watch >= 0 && epoll_wait(m->watch, &ev, 1, 0) > 0) || (retry && now >= m->retry_at) ||
+	    !all.paused)
 		window(now);
 	retry = !p->args.server && !m->up;
 	/* The epoll set reports progress of a connection; the deadline is for one that never completes. */
-	uint64_t next = !all.parked         ? now + RETRY_MIN_NS
+	uint64_t next = !all.paused         ? now + RETRY_MIN_NS
 			: !retry            ? UINT64_MAX
 			: m->retry_at > now ? m->retry_at
 					    : now + RETRY_MIN_NS;
@@ -358,14 +358,14 @@ static void front_leave(struct dpdk_memif *m)
 	*at = f->next;
 	close_listener(m);
 	unlink(f->back.un.sun_path);
-	relay_close(f->relay);
+	memif_proxy_close(f->memif_proxy);
 	free(f);
 }
 
 /* Chooses the path behind the proxy, in the runtime directory. It follows from the front's name, so a killed server
  * leaves at most one file. */
-static int name_back(const struct relay_at *front, const struct nic_config *config, struct relay_at *back,
-		     struct nic_err *err)
+static int name_back(const struct memif_proxy_address *front, const struct nic_config *config,
+		     struct memif_proxy_address *back, struct nic_err *err)
 {
 	struct {
 		uint64_t name, space, device, inode;
@@ -386,13 +386,13 @@ static int name_back(const struct relay_at *front, const struct nic_config *conf
 		of.device = st.st_dev;
 		of.inode = st.st_ino;
 	}
-	*back = (struct relay_at){.un.sun_family = AF_UNIX, .len = sizeof back->un};
+	*back = (struct memif_proxy_address){.un.sun_family = AF_UNIX, .len = sizeof back->un};
 	snprintf(back->un.sun_path, sizeof back->un.sun_path, "%s/memif-%016llx", dir,
 		 (unsigned long long)hash64(&of, sizeof of));
 	return 0;
 }
 
-static int front_join(struct dpdk_memif *m, const struct relay_at *at, const struct nic_config *config,
+static int front_join(struct dpdk_memif *m, const struct memif_proxy_address *at, const struct nic_config *config,
 		      struct nic_err *err)
 {
 	struct front *f = all.fronts;
@@ -405,7 +405,7 @@ static int front_join(struct dpdk_memif *m, const struct relay_at *at, const str
 		f->at = *at;
 		int error = name_back(at, config, &f->back, err);
 		if (!error)
-			error = relay_open(&f->at, &f->back, config->any_user, &f->relay, err);
+			error = memif_proxy_open(&f->at, &f->back, config->any_user, &f->memif_proxy, err);
 		if (error) {
 			free(f);
 			return error;
@@ -418,14 +418,14 @@ static int front_join(struct dpdk_memif *m, const struct relay_at *at, const str
 	m->front = f;
 	m->at = f->back;
 	struct epoll_event ev = {.events = EPOLLIN};
-	epoll_ctl(m->port->fd, EPOLL_CTL_ADD, relay_fd(f->relay), &ev);
+	epoll_ctl(m->port->fd, EPOLL_CTL_ADD, memif_proxy_fd(f->memif_proxy), &ev);
 	return 0;
 }
 
 int dpdk_memif_prepare(struct dpdk_port *p, const struct nic_config *config, struct nic_err *err)
 {
 	struct dpdk_args *a = &p->args;
-	struct relay_at at = {.abstract = a->abstract};
+	struct memif_proxy_address at = {.abstract = a->abstract};
 	struct dpdk_memif *m = calloc(1, sizeof *m);
 	if (!m)
 		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
@@ -457,8 +457,8 @@ int dpdk_memif_open(struct dpdk_port *p, struct nic_err *err)
 {
 	struct dpdk_memif *m = p->memif;
 	pthread_mutex_lock(&all.mutex);
-	int error = all.parked ? 0 : park_interrupts();
-	all.parked = !error;
+	int error = all.paused ? 0 : eal_interrupts_pause();
+	all.paused = !error;
 	if (error)
 		dpdk_error(err, error, "dpdk: EAL's interrupt thread did not pause within 5 s");
 	m->next = all.first;
@@ -480,12 +480,12 @@ void dpdk_memif_close(struct dpdk_port *p)
 	if (*at)
 		*at = m->next;
 	dpdk_device_close(p);
-	pump_all(); /* forwards the disconnect message */
+	run_proxies(); /* forwards the disconnect message */
 	if (m->front)
 		front_leave(m);
-	if (!all.first && all.parked) {
-		park_release();
-		all.parked = false;
+	if (!all.first && all.paused) {
+		eal_interrupts_resume();
+		all.paused = false;
 	}
 	pthread_mutex_unlock(&all.mutex);
 	if (m->watch >= 0)

@@ -22,7 +22,7 @@ socklen_t dpdk_memif_address(const struct dpdk_args *a, const char *suffix, stru
 
 /* The kick socket lies beside memif's socket, so a peer that reaches one reaches the other. The name is unique, since
  * an id has one server and one client. */
-void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out)
+void dpdk_memif_kick_address(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out)
 {
 	char suffix[32];
 	memset(out, 0, sizeof *out);
@@ -30,15 +30,15 @@ void dpdk_memif_kick_path(const struct dpdk_args *a, bool server, unsigned index
 	out->len = dpdk_memif_address(a, suffix, (struct sockaddr_un *)&out->to);
 }
 
-void dpdk_memif_kick(struct dpdk_port *p, unsigned index, struct host_kick *out)
+void dpdk_memif_peer_kick(struct dpdk_port *p, unsigned index, struct host_kick *out)
 {
-	dpdk_memif_kick_path(&p->args, !p->args.server, index, out);
+	dpdk_memif_kick_address(&p->args, !p->args.server, index, out);
 }
 
 void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index)
 {
 	struct host_kick at;
-	dpdk_memif_kick_path(&p->args, p->args.server, index, &at);
+	dpdk_memif_kick_address(&p->args, p->args.server, index, &at);
 	if (at.len && !p->args.abstract)
 		unlink(((struct sockaddr_un *)&at.to)->sun_path);
 }
@@ -46,7 +46,7 @@ void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index)
 int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 {
 	struct host_kick at;
-	dpdk_memif_kick_path(&p->args, p->args.server, index, &at);
+	dpdk_memif_kick_address(&p->args, p->args.server, index, &at);
 	if (!at.len)
 		return dpdk_error(err, -ENAMETOOLONG, "dpdk: %s is too long: socket= of memif takes up to 80 bytes",
 				  p->args.socket);

@@ -20,15 +20,15 @@
 struct pair {
 	int client, server; /* −1: closed, or not connected yet */
 	bool used;
-	bool greeted; /* the server has sent its first message */
+	bool server_replied; /* the server has sent its first message */
 };
 
-struct relay {
-	struct relay_at front, back;
+struct memif_proxy {
+	struct memif_proxy_address front, back;
 	int listener, epoll;
 	bool any_user;
-	bool full; /* no entry is free; the listener is not polled */
-	struct pair pairs[RELAY_CLIENTS_MAX];
+	bool listener_paused; /* no entry is free; the listener is not polled */
+	struct pair pairs[MEMIF_PROXY_CLIENTS_MAX];
 };
 
 static void close_fd(int *fd)
@@ -38,7 +38,7 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-static void watch(const struct relay *r, int fd)
+static void epoll_add(const struct memif_proxy *r, int fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
 	epoll_ctl(r->epoll, EPOLL_CTL_ADD, fd, &ev);
@@ -80,7 +80,7 @@ static void close_received(struct message *m)
 
 /* Forwards one message: 1; nothing to read: 0; end of the stream: −1. A message that cannot be delivered is dropped;
  * the end of its receiver is noticed later. */
-static int hand_on(int from, int to)
+static int forward_message(int from, int to)
 {
 	struct message m;
 	ssize_t n = receive(from, &m);
@@ -100,7 +100,7 @@ static int hand_on(int from, int to)
 
 /* ---- connections ---- */
 
-static bool reach_server(struct relay *r, struct pair *p)
+static bool connect_server(struct memif_proxy *r, struct pair *p)
 {
 	p->server = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (p->server < 0)
@@ -109,40 +109,40 @@ static bool reach_server(struct relay *r, struct pair *p)
 		close_fd(&p->server);
 		return false;
 	}
-	watch(r, p->server);
-	watch(r, p->client);
+	epoll_add(r, p->server);
+	epoll_add(r, p->client);
 	return true;
 }
 
-bool relay_foreign(int fd)
+bool memif_proxy_is_other_user(int fd)
 {
 	struct ucred peer;
 	socklen_t len = sizeof peer;
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid();
 }
 
-static struct pair *pair_new(struct relay *r)
+static struct pair *pair_new(struct memif_proxy *r)
 {
-	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
+	for (unsigned i = 0; i < MEMIF_PROXY_CLIENTS_MAX; i++)
 		if (!r->pairs[i].used)
 			return &r->pairs[i];
 	return NULL;
 }
 
-static void accept_all(struct relay *r)
+static void accept_all(struct memif_proxy *r)
 {
 	struct pair *p;
-	bool full = !pair_new(r);
-	if (full != r->full) {
-		struct epoll_event ev = {.events = full ? 0 : EPOLLIN, .data.fd = r->listener};
+	bool listener_paused = !pair_new(r);
+	if (listener_paused != r->listener_paused) {
+		struct epoll_event ev = {.events = listener_paused ? 0 : EPOLLIN, .data.fd = r->listener};
 		epoll_ctl(r->epoll, EPOLL_CTL_MOD, r->listener, &ev);
-		r->full = full;
+		r->listener_paused = listener_paused;
 	}
 	while ((p = pair_new(r))) {
 		int fd = accept4(r->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
 			return;
-		if (!r->any_user && relay_foreign(fd)) {
+		if (!r->any_user && memif_proxy_is_other_user(fd)) {
 			close(fd);
 			continue;
 		}
@@ -150,27 +150,27 @@ static void accept_all(struct relay *r)
 	}
 }
 
-static bool pump(struct relay *r, struct pair *p)
+static bool forward_pair(struct memif_proxy *r, struct pair *p)
 {
 	bool moved = false;
 	int n;
 	if (p->server < 0) {
-		if (!reach_server(r, p))
+		if (!connect_server(r, p))
 			return false;
 		moved = true;
 	}
-	while (p->server >= 0 && (n = hand_on(p->server, p->client)) != 0) {
-		p->greeted = true;
+	while (p->server >= 0 && (n = forward_message(p->server, p->client)) != 0) {
+		p->server_replied = true;
 		if (n < 0)
 			close_fd(&p->server);
 	}
-	while (p->client >= 0 && p->server >= 0 && (n = hand_on(p->client, p->server)) != 0) {
+	while (p->client >= 0 && p->server >= 0 && (n = forward_message(p->client, p->server)) != 0) {
 		moved = true;
 		if (n < 0)
 			close_fd(&p->client);
 	}
 	/* A server that has not sent its first message would abort on a disconnect. */
-	if (p->client < 0 && p->server >= 0 && p->greeted) {
+	if (p->client < 0 && p->server >= 0 && p->server_replied) {
 		close_fd(&p->server);
 		moved = true;
 	}
@@ -181,25 +181,25 @@ static bool pump(struct relay *r, struct pair *p)
 	return moved;
 }
 
-bool relay_pump(struct relay *r)
+bool memif_proxy_run(struct memif_proxy *r)
 {
 	bool moved = false;
 	accept_all(r);
-	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
+	for (unsigned i = 0; i < MEMIF_PROXY_CLIENTS_MAX; i++)
 		if (r->pairs[i].used)
-			moved = pump(r, &r->pairs[i]) || moved;
+			moved = forward_pair(r, &r->pairs[i]) || moved;
 	accept_all(r); /* entries may have become free */
 	return moved;
 }
 
-int relay_fd(const struct relay *r)
+int memif_proxy_fd(const struct memif_proxy *r)
 {
 	return r->epoll;
 }
 
-bool relay_waits(const struct relay *r)
+bool memif_proxy_has_waiting(const struct memif_proxy *r)
 {
-	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
+	for (unsigned i = 0; i < MEMIF_PROXY_CLIENTS_MAX; i++)
 		if (r->pairs[i].used && r->pairs[i].server < 0)
 			return true;
 	return false;
@@ -207,7 +207,7 @@ bool relay_waits(const struct relay *r)
 
 /* ---- open and close ---- */
 
-static int make_way(const struct relay_at *at, struct nic_err *err)
+static int remove_stale_socket(const struct memif_proxy_address *at, struct nic_err *err)
 {
 	struct stat st;
 	const char *path = at->un.sun_path;
@@ -225,11 +225,11 @@ static int make_way(const struct relay_at *at, struct nic_err *err)
 					       : "it is not a socket; use another socket=");
 }
 
-int relay_open(const struct relay_at *front, const struct relay_at *back, bool any_user, struct relay **out,
-	       struct nic_err *err)
+int memif_proxy_open(const struct memif_proxy_address *front, const struct memif_proxy_address *back, bool any_user,
+		     struct memif_proxy **out, struct nic_err *err)
 {
-	int error = make_way(front, err);
-	struct relay *r = error ? NULL : calloc(1, sizeof *r);
+	int error = remove_stale_socket(front, err);
+	struct memif_proxy *r = error ? NULL : calloc(1, sizeof *r);
 	if (!r)
 		return error ? error : host_error(err, -ENOMEM, "dpdk: out of memory");
 	r->front = *front;
@@ -239,22 +239,22 @@ int relay_open(const struct relay_at *front, const struct relay_at *back, bool a
 	r->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	bool bound = r->epoll >= 0 && r->listener >= 0 && (any_user || fchmod(r->listener, 0600) == 0) &&
 		     bind(r->listener, (const struct sockaddr *)&front->un, front->len) == 0;
-	if (!bound || listen(r->listener, (int)RELAY_CLIENTS_MAX) < 0) {
+	if (!bound || listen(r->listener, (int)MEMIF_PROXY_CLIENTS_MAX) < 0) {
 		error = errno;
 		r->front.abstract = r->front.abstract || !bound; /* not bound: the file is not ours to remove */
-		relay_close(r);
+		memif_proxy_close(r);
 		return host_error(err, -error, "dpdk: memif's server cannot listen at %s%s: %s%s",
 				  front->abstract ? "@" : "", front->un.sun_path + front->abstract, strerror(error),
 				  error == EADDRINUSE ? "; another process listens there" : "");
 	}
-	watch(r, r->listener);
+	epoll_add(r, r->listener);
 	*out = r;
 	return 0;
 }
 
-void relay_close(struct relay *r)
+void memif_proxy_close(struct memif_proxy *r)
 {
-	for (unsigned i = 0; i < RELAY_CLIENTS_MAX; i++)
+	for (unsigned i = 0; i < MEMIF_PROXY_CLIENTS_MAX; i++)
 		if (r->pairs[i].used) {
 			close_fd(&r->pairs[i].client);
 			close_fd(&r->pairs[i].server);

@@ -12,30 +12,30 @@
 #include <sys/un.h>
 
 /* Clients of one socket at a time, one per server id; further ones wait to be accepted. */
-#define RELAY_CLIENTS_MAX 64u
+#define MEMIF_PROXY_CLIENTS_MAX 64u
 
-struct relay_at {
+struct memif_proxy_address {
 	struct sockaddr_un un;
 	socklen_t len;
 	bool abstract;
 };
 
-struct relay;
+struct memif_proxy;
 
 /** Listens at `front`, and replaces the socket file of a dead server; connects clients to the server at `back`. Unless
  * `any_user`, only processes of our user are accepted. -EADDRINUSE: another process listens at `front`, or it is no
  * socket. */
-int relay_open(const struct relay_at *front, const struct relay_at *back, bool any_user, struct relay **out,
-	       struct nic_err *err);
+int memif_proxy_open(const struct memif_proxy_address *front, const struct memif_proxy_address *back, bool any_user,
+		     struct memif_proxy **out, struct nic_err *err);
 /** True if the process at the other end of a unix stream or SEQPACKET socket belongs to another user. */
-bool relay_foreign(int fd);
+bool memif_proxy_is_other_user(int fd);
 /** Closes all connections and removes the socket of `front`. */
-void relay_close(struct relay *r);
+void memif_proxy_close(struct memif_proxy *r);
 /** Accepts clients and forwards messages. True: the server has something to read. */
-bool relay_pump(struct relay *r);
-/** A descriptor that polls readable when relay_pump() has work. */
-int relay_fd(const struct relay *r);
-/** True if a client waits for a server that does not accept yet: call relay_pump() again soon. */
-bool relay_waits(const struct relay *r);
+bool memif_proxy_run(struct memif_proxy *r);
+/** A descriptor that polls readable when memif_proxy_run() has work. */
+int memif_proxy_fd(const struct memif_proxy *r);
+/** True if a client waits for a server that does not accept yet: call memif_proxy_run() again soon. */
+bool memif_proxy_has_waiting(const struct memif_proxy *r);
 
 #endif

@@ -16,22 +16,22 @@
 
 /* Frames of each queue per step, so that a flood cannot hold the control thread: a path MTU report is compared with all
  * destinations. */
-#define FRAMES_A_STEP 8u
+#define FRAMES_PER_STEP 8u
 
 int dpdk_neighbour_open(struct dpdk_port *p, struct nic_err *err)
 {
 	for (unsigned i = 0; i < p->queues_n; i++) {
-		struct aside *a = aligned_alloc(_Alignof(struct aside), sizeof *a);
+		struct exception_path *a = aligned_alloc(_Alignof(struct exception_path), sizeof *a);
 		if (!a)
 			return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 		memset(a, 0, sizeof *a);
-		p->queues[i]->aside = a;
-		p->queues[i]->answers = p->args.class == DPDK_OWN;
+		p->queues[i]->exception_path = a;
+		p->queues[i]->responds = p->args.class == DPDK_OWN;
 	}
 	return 0;
 }
 
-int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err)
+int dpdk_neighbour_join_groups(struct dpdk_port *p, struct nic_err *err)
 {
 	const uint8_t *ip = p->blob.ip;
 	/* Solicited-node multicast, and all nodes, for unsolicited advertisements. */
@@ -47,107 +47,108 @@ int dpdk_neighbour_listen(struct dpdk_port *p, struct nic_err *err)
 		       : 0;
 }
 
-/* Wakes the control thread once for all frames that arrive before it runs. Partner: the exchange in take(). */
-static void tell(const struct dpdk_queue *q)
+/* Wakes the control thread once for all frames that arrive before it runs. Partner: the exchange in process_queue(). */
+static void notify(const struct dpdk_queue *q)
 {
-	if (!atomic_exchange_explicit(&q->aside->told, 1, memory_order_acq_rel))
+	if (!atomic_exchange_explicit(&q->exception_path->notified, 1, memory_order_acq_rel))
 		eventfd_write(q->port->event_fd, 1);
 }
 
-void dpdk_neighbour_note(struct dpdk_queue *q, const uint8_t *frame, unsigned len)
+void dpdk_neighbour_rx(struct dpdk_queue *q, const uint8_t *frame, unsigned len)
 {
-	struct aside_ring *in = &q->aside->in;
-	struct aside_frame *to;
-	if (!(q->answers && answer_wanted(&q->me, frame, len)) && !ask_wanted(&q->me, frame, len) &&
-	    !narrow_wanted(&q->me, frame, len))
+	struct exception_ring *in = &q->exception_path->in;
+	struct exception_frame *to;
+	if (!(q->responds && responder_wants(&q->me, frame, len)) && !resolver_wants(&q->me, frame, len) &&
+	    !pmtu_wants(&q->me, frame, len))
 		return;
-	if (!(to = aside_room(in)))
+	if (!(to = exception_room(in)))
 		return;
 	to->len = len;
 	memcpy(to->bytes, frame, len);
-	aside_put(in);
-	tell(q);
+	exception_put(in);
+	notify(q);
 }
 
 /* ---- control thread ---- */
 
-static void hear(struct dpdk_port *p, const struct dpdk_queue *q, const struct aside_frame *f, uint64_t now)
+static void confirm(struct dpdk_port *p, const struct dpdk_queue *q, const struct exception_frame *f, uint64_t now)
 {
-	struct ask_news news;
-	struct hop *h = ask_read(&q->me, f->bytes, f->len, &news) ? hops_find(&p->hops, news.ip) : NULL;
+	struct resolver_update news;
+	struct nexthop *h =
+		resolver_read(&q->me, f->bytes, f->len, &news) ? nexthops_find(&p->nexthops, news.ip) : NULL;
 	if (h)
-		hop_hear(h, news.has_mac ? news.mac : NULL, news.replaces, now);
+		nexthop_confirm(h, news.has_mac ? news.mac : NULL, news.override, now);
 }
 
 /* Lowers body_max of all destinations at the reported address, as they use the same route. The report must be about a
  * packet of an existing path; otherwise it is forged. */
-static void hear_narrow(struct dpdk_port *p, const struct dpdk_queue *q, const struct aside_frame *f)
+static void apply_pmtu(struct dpdk_port *p, const struct dpdk_queue *q, const struct exception_frame *f)
 {
-	struct narrow_news news;
+	struct pmtu_report news;
 	unsigned i = 0;
-	if (!narrow_read(&q->me, f->bytes, f->len, &news))
+	if (!pmtu_read(&q->me, f->bytes, f->len, &news))
 		return;
-	while (i < DPDK_PLACES_MAX && !(p->places[i] && narrow_is_of(&news, &p->places[i]->path)))
+	while (i < DPDK_DESTS_MAX && !(p->dests[i] && pmtu_matches_path(&news, &p->dests[i]->path)))
 		i++;
-	for (unsigned k = 0; k < DPDK_PLACES_MAX && i < DPDK_PLACES_MAX; k++) {
-		struct dpdk_place *place = p->places[k];
-		if (place && narrow_concerns(&news, &place->path) &&
-		    news.body_bytes_max < atomic_load_explicit(&place->body_max, memory_order_relaxed))
-			atomic_store_explicit(&place->body_max, news.body_bytes_max, memory_order_relaxed);
+	for (unsigned k = 0; k < DPDK_DESTS_MAX && i < DPDK_DESTS_MAX; k++) {
+		struct dpdk_dest *dest = p->dests[k];
+		if (dest && pmtu_matches_destination(&news, &dest->path) &&
+		    news.body_bytes_max < atomic_load_explicit(&dest->body_max, memory_order_relaxed))
+			atomic_store_explicit(&dest->body_max, news.body_bytes_max, memory_order_relaxed);
 	}
 }
 
 /* Processes the exception path of a queue. */
-static void take(struct dpdk_port *p, struct dpdk_queue *q, uint64_t now)
+static void process_queue(struct dpdk_port *p, struct dpdk_queue *q, uint64_t now)
 {
-	unsigned left = FRAMES_A_STEP;
-	const struct aside_frame *asked;
-	struct aside_frame *to;
+	unsigned left = FRAMES_PER_STEP;
+	const struct exception_frame *request;
+	struct exception_frame *to;
 	bool any = false;
-	atomic_exchange_explicit(&q->aside->told, 0, memory_order_acq_rel);
-	for (; left > 0 && (asked = aside_next(&q->aside->in)); left--) {
-		hear(p, q, asked, now);
-		hear_narrow(p, q, asked);
-		if (q->answers && (to = aside_room(&q->aside->out)) &&
-		    (to->len = answer_write(&q->me, asked->bytes, asked->len, to->bytes)) > 0) {
-			aside_put(&q->aside->out);
+	atomic_exchange_explicit(&q->exception_path->notified, 0, memory_order_acq_rel);
+	for (; left > 0 && (request = exception_next(&q->exception_path->in)); left--) {
+		confirm(p, q, request, now);
+		apply_pmtu(p, q, request);
+		if (q->responds && (to = exception_room(&q->exception_path->out)) &&
+		    (to->len = responder_write(&q->me, request->bytes, request->len, to->bytes)) > 0) {
+			exception_put(&q->exception_path->out);
 			any = true;
 		}
-		aside_give(&q->aside->in);
+		exception_release(&q->exception_path->in);
 	}
 	if (any)
 		host_wake_signal(&q->wake);
-	if (aside_next(&q->aside->in))
-		tell(q);
+	if (exception_next(&q->exception_path->in))
+		notify(q);
 }
 
-static void ask(struct dpdk_port *p, const struct hop *h, bool all)
+static void solicit(struct dpdk_port *p, const struct nexthop *h, bool all)
 {
 	struct dpdk_queue *q = p->queues[0];
-	struct aside_frame *to = aside_room(&q->aside->out);
+	struct exception_frame *to = exception_room(&q->exception_path->out);
 	uint64_t known = atomic_load_explicit(&h->mac, memory_order_relaxed);
 	uint8_t mac[6];
 	if (!to)
 		return; /* retried with the next solicitation */
 	memcpy(mac, &known, sizeof mac);
-	to->len = ask_write(&q->me, h->ip, all ? NULL : mac, to->bytes);
-	aside_put(&q->aside->out);
+	to->len = resolver_write_request(&q->me, h->ip, all ? NULL : mac, to->bytes);
+	exception_put(&q->exception_path->out);
 	host_wake_signal(&q->wake);
 }
 
 /* Uses the kernel's neighbour table: always where only the kernel receives replies, else until an address is known. A
  * datagram to the router makes the kernel resolve it. */
-static void ask_kernel(struct dpdk_port *p, struct hop *h, uint64_t now)
+static void solicit_by_kernel(struct dpdk_port *p, struct nexthop *h, uint64_t now)
 {
 	uint8_t mac[6];
 	bool v6 = p->blob.v6;
-	host_kick_udp(&p->hop_to, v6, h->ip, DPDK_DISCARD_PORT, p->iface.index);
-	if (p->hop_socket < 0)
-		p->hop_socket = host_kick_sender(&p->hop_to);
-	if (p->hop_socket >= 0)
-		host_kick_send(p->hop_socket, &p->hop_to);
-	if ((dpdk_is_xdp(&p->args) || !hop_is_known(h)) && host_neighbour_mac(p->iface.index, v6, h->ip, mac))
-		hop_hear(h, mac, true, now);
+	host_kick_udp(&p->nexthop_probe_to, v6, h->ip, DPDK_DISCARD_PORT, p->iface.index);
+	if (p->nexthop_probe_socket < 0)
+		p->nexthop_probe_socket = host_kick_sender(&p->nexthop_probe_to);
+	if (p->nexthop_probe_socket >= 0)
+		host_kick_send(p->nexthop_probe_socket, &p->nexthop_probe_to);
+	if ((dpdk_is_xdp(&p->args) || !nexthop_is_resolved(h)) && host_neighbour_mac(p->iface.index, v6, h->ip, mac))
+		nexthop_confirm(h, mac, true, now);
 }
 
 static uint64_t packets_sent(const struct dpdk_port *p)
@@ -158,40 +159,40 @@ static uint64_t packets_sent(const struct dpdk_port *p)
 	return n;
 }
 
-static void ask_hops(struct dpdk_port *p, uint64_t now)
+static void solicit_due(struct dpdk_port *p, uint64_t now)
 {
 	uint64_t sent = packets_sent(p);
-	bool busy = sent != p->hops_sent;
-	p->hops_sent = sent;
-	for (unsigned i = 0; i < HOPS_MAX; i++) {
-		struct hop *h = &p->hops.of[i];
-		enum hop_question question = hop_ask(h, now, busy);
-		if (question == HOP_ASK_NOBODY)
+	bool busy = sent != p->nexthops_sent;
+	p->nexthops_sent = sent;
+	for (unsigned i = 0; i < NEXTHOPS_MAX; i++) {
+		struct nexthop *h = &p->nexthops.of[i];
+		enum nexthop_solicit solicit_to = nexthop_solicit_due(h, now, busy);
+		if (solicit_to == NEXTHOP_SOLICIT_NONE)
 			continue;
 		/* net_af_xdp sees no replies, so a unicast solicitation that fails would not be noticed: solicit all.
 		 */
-		ask(p, h, question == HOP_ASK_ALL || dpdk_is_xdp(&p->args));
+		solicit(p, h, solicit_to == NEXTHOP_SOLICIT_GROUP || dpdk_is_xdp(&p->args));
 		if (p->args.class == DPDK_IFACE)
-			ask_kernel(p, h, now);
+			solicit_by_kernel(p, h, now);
 	}
 }
 
 uint64_t dpdk_neighbour_step(struct dpdk_port *p, uint64_t now)
 {
 	for (unsigned i = 0; i < p->queues_n; i++)
-		take(p, p->queues[i], now);
-	if (hops_deadline(&p->hops) <= now)
-		ask_hops(p, now);
-	return hops_deadline(&p->hops);
+		process_queue(p, p->queues[i], now);
+	if (nexthops_deadline(&p->nexthops) <= now)
+		solicit_due(p, now);
+	return nexthops_deadline(&p->nexthops);
 }
 
 /* ---- routes ---- */
 
-static const uint8_t *fixed_mac(const struct dpdk_args *a, bool v6, const uint8_t *ip)
+static const uint8_t *static_mac(const struct dpdk_args *a, bool v6, const uint8_t *ip)
 {
-	for (unsigned i = 0; i < a->statics_n; i++)
-		if (a->statics[i].v6 == v6 && memcmp(a->statics[i].ip, ip, v6 ? 16 : 4) == 0)
-			return a->statics[i].mac;
+	for (unsigned i = 0; i < a->static_neighbours_n; i++)
+		if (a->static_neighbours[i].v6 == v6 && memcmp(a->static_neighbours[i].ip, ip, v6 ? 16 : 4) == 0)
+			return a->static_neighbours[i].mac;
 	return NULL;
 }
 
@@ -205,36 +206,36 @@ static int no_router(const struct dpdk_port *p, const struct dpdk_blob *to, stru
 		host_ip_text(to->v6, to->ip, theirs), host_ip_text(p->blob.v6, p->blob.ip, ours), p->blob.prefix);
 }
 
-/* The MAC address for `to`. NULL: the router `hop` must be resolved, or *error is set. */
-static const uint8_t *find_mac(const struct dpdk_port *p, const struct dpdk_blob *to, uint8_t hop[16], int *error,
+/* The MAC address for `to`. NULL: the router `nexthop` must be resolved, or *error is set. */
+static const uint8_t *find_mac(const struct dpdk_port *p, const struct dpdk_blob *to, uint8_t nexthop[16], int *error,
 			       struct nic_err *err)
 {
 	const struct dpdk_args *a = &p->args;
-	const uint8_t *mac = fixed_mac(a, to->v6, to->ip);
+	const uint8_t *mac = static_mac(a, to->v6, to->ip);
 	*error = 0;
-	memset(hop, 0, 16);
+	memset(nexthop, 0, 16);
 	if (mac)
 		return mac;
-	if (dpdk_is_near(p, to))
+	if (dpdk_is_on_link(p, to))
 		return to->mac;
 	if (a->class == DPDK_IFACE)
-		*error = host_route_hop(&p->iface, to->v6, to->ip, hop, err);
+		*error = host_route_nexthop(&p->iface, to->v6, to->ip, nexthop, err);
 	else if (a->has_router)
 		return a->router;
 	else if (a->has_gw)
-		memcpy(hop, a->gw, a->gw_v6 ? 16 : 4);
+		memcpy(nexthop, a->gw, a->gw_v6 ? 16 : 4);
 	else
 		*error = no_router(p, to, err);
-	return *error ? NULL : fixed_mac(a, to->v6, hop);
+	return *error ? NULL : static_mac(a, to->v6, nexthop);
 }
 
-int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t mac[6], struct hop **hop,
-		       struct nic_err *err)
+int dpdk_neighbour_resolve(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t mac[6], struct nexthop **nexthop,
+			   struct nic_err *err)
 {
 	uint8_t ip[16];
 	int error;
 	const uint8_t *known = find_mac(p, to, ip, &error, err);
-	*hop = NULL;
+	*nexthop = NULL;
 	if (error)
 		return error;
 	memset(mac, 0, 6);
@@ -242,13 +243,13 @@ int dpdk_neighbour_way(struct dpdk_port *p, const struct dpdk_blob *to, uint8_t 
 		memcpy(mac, known, 6);
 		return 0;
 	}
-	*hop = hops_take(&p->hops, ip);
-	return *hop ? 0
-		    : dpdk_error(err, -ENOSPC, "dpdk: the routes from %s use more than %u routers; use udp",
-				 p->args.name, HOPS_MAX);
+	*nexthop = nexthops_get(&p->nexthops, ip);
+	return *nexthop ? 0
+			: dpdk_error(err, -ENOSPC, "dpdk: the routes from %s use more than %u routers; use udp",
+				     p->args.name, NEXTHOPS_MAX);
 }
 
-int dpdk_neighbour_silent(const struct dpdk_port *p, const struct hop *h, struct nic_err *err)
+int dpdk_neighbour_unreachable(const struct dpdk_port *p, const struct nexthop *h, struct nic_err *err)
 {
 	char ip[HOST_IP_TEXT_BYTES], remedy[2 * HOST_IP_TEXT_BYTES + 80];
 	host_ip_text(p->blob.v6, h->ip, ip);
@@ -267,9 +268,9 @@ int dpdk_neighbour_remark(const struct dpdk_port *p, const struct dpdk_blob *to,
 	uint8_t ip[16];
 	int error;
 	const uint8_t *known = find_mac(p, to, ip, &error, err);
-	const struct hop *h = known || error ? NULL : hops_find(&port->hops, ip);
-	if (h && hop_is_silent(h))
-		dpdk_neighbour_silent(p, h, err);
+	const struct nexthop *h = known || error ? NULL : nexthops_find(&port->nexthops, ip);
+	if (h && nexthop_is_unreachable(h))
+		dpdk_neighbour_unreachable(p, h, err);
 	return error;
 }
 
@@ -277,11 +278,11 @@ int dpdk_neighbour_remark(const struct dpdk_port *p, const struct dpdk_blob *to,
 
 void dpdk_neighbour_send(struct dpdk_queue *q)
 {
-	struct dpdk_lane *lane = &q->lanes[0];
-	const struct aside_frame *from;
+	struct dpdk_tx_queue *tx_queue = &q->tx_queues[0];
+	const struct exception_frame *from;
 	void *got;
 	/* Reserved packets keep their room. */
-	while (lane->n + q->open < DPDK_TX_MAX && (from = aside_next(&q->aside->out)) &&
+	while (tx_queue->n + q->open < DPDK_TX_MAX && (from = exception_next(&q->exception_path->out)) &&
 	       rte_mempool_generic_get(q->pool, &got, 1, NULL) == 0) {
 		struct rte_mbuf *m = got;
 		uint32_t tag_len = q->tag ? DPDK_TAG_BYTES : 0;
@@ -294,8 +295,8 @@ void dpdk_neighbour_send(struct dpdk_queue *q)
 		memcpy(frame, from->bytes, from->len);
 		if (q->tag)
 			dpdk_tag_put(frame, q->tag);
-		aside_give(&q->aside->out);
-		lane->m[lane->n++] = m;
+		exception_release(&q->exception_path->out);
+		tx_queue->m[tx_queue->n++] = m;
 		q->waiting++;
 	}
 }

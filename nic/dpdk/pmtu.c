@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Parses path MTU reports. narrow_wanted(): poller; the rest: control thread. */
+/** Parses path MTU reports. pmtu_wants(): poller; the rest: control thread. */
 #include "nic/dpdk/pmtu.h"
 
 #define TYPE_V4  0x0800u
@@ -24,11 +24,11 @@ static unsigned head_bytes(const struct frame_addr *me)
 	return me->v6 ? V6_BYTES : V4_BYTES;
 }
 
-bool narrow_wanted(const struct frame_addr *me, const uint8_t *frame, unsigned len)
+bool pmtu_wants(const struct frame_addr *me, const uint8_t *frame, unsigned len)
 {
 	const uint8_t *ip = frame + FRAME_MAC_BYTES, *icmp = ip + head_bytes(me);
-	if (len < FRAME_MAC_BYTES + 2 * head_bytes(me) + ICMP_BYTES + FRAME_UDP_BYTES || len > ANSWER_BYTES_MAX ||
-	    memcmp(frame, me->mac, 6) != 0)
+	if (len < FRAME_MAC_BYTES + 2 * head_bytes(me) + ICMP_BYTES + FRAME_UDP_BYTES ||
+	    len > CONTROL_FRAME_BYTES_MAX || memcmp(frame, me->mac, 6) != 0)
 		return false;
 	if (me->v6)
 		return be16_at(frame + 12) == TYPE_V6 && ip[6] == ICMP6 && memcmp(ip + 24, me->ip, 16) == 0 &&
@@ -39,7 +39,7 @@ bool narrow_wanted(const struct frame_addr *me, const uint8_t *frame, unsigned l
 
 /* Parses the quoted headers, quoted[0, V4_BYTES + FRAME_UDP_BYTES): as frame.h writes them, except for fields that
  * routers change. */
-static bool read_quoted_v4(const struct frame_addr *me, const uint8_t *quoted, struct narrow_news *out)
+static bool read_quoted_v4(const struct frame_addr *me, const uint8_t *quoted, struct pmtu_report *out)
 {
 	/* not a fragment, Don't Fragment set */
 	if (quoted[0] != 0x45 || quoted[9] != UDP || be16_at(quoted + 6) != 0x4000 ||
@@ -50,7 +50,7 @@ static bool read_quoted_v4(const struct frame_addr *me, const uint8_t *quoted, s
 	return true;
 }
 
-static bool read_quoted_v6(const struct frame_addr *me, const uint8_t *quoted, struct narrow_news *out)
+static bool read_quoted_v6(const struct frame_addr *me, const uint8_t *quoted, struct pmtu_report *out)
 {
 	if (quoted[0] >> 4 != 6 || quoted[6] != UDP || memcmp(quoted + 8, me->ip, 16) != 0)
 		return false;
@@ -60,7 +60,7 @@ static bool read_quoted_v6(const struct frame_addr *me, const uint8_t *quoted, s
 }
 
 /* Validates the message around the quote: any sender, correct checksums, long enough. */
-static bool is_sound_v4(const uint8_t *ip, unsigned room)
+static bool is_valid_v4(const uint8_t *ip, unsigned room)
 {
 	unsigned total = be16_at(ip + 2);
 	if (ip[0] != 0x45 || be16_at(ip + 6) & 0x3fff || total > room ||
@@ -70,7 +70,7 @@ static bool is_sound_v4(const uint8_t *ip, unsigned room)
 	       frame_fold(frame_sum(ip + V4_BYTES, total - V4_BYTES)) == 0xffff;
 }
 
-static bool is_sound_v6(const uint8_t *ip, unsigned room)
+static bool is_valid_v6(const uint8_t *ip, unsigned room)
 {
 	unsigned len = be16_at(ip + 4);
 	if (ip[0] >> 4 != 6 || len > room - V6_BYTES || len < ICMP_BYTES + V6_BYTES + FRAME_UDP_BYTES || ip[8] == 0xff)
@@ -79,16 +79,16 @@ static bool is_sound_v6(const uint8_t *ip, unsigned room)
 			  frame_sum(ip + V6_BYTES, len)) == 0xffff;
 }
 
-bool narrow_read(const struct frame_addr *me, const uint8_t *frame, unsigned len, struct narrow_news *out)
+bool pmtu_read(const struct frame_addr *me, const uint8_t *frame, unsigned len, struct pmtu_report *out)
 {
-	if (!narrow_wanted(me, frame, len))
+	if (!pmtu_wants(me, frame, len))
 		return false;
 	const uint8_t *ip = frame + FRAME_MAC_BYTES, *icmp = ip + head_bytes(me), *quoted = icmp + ICMP_BYTES;
 	const uint8_t *udp = quoted + head_bytes(me);
-	unsigned room = len - FRAME_MAC_BYTES, least = me->v6 ? NARROW_MTU_V6 : NARROW_MTU_V4;
-	if (!(me->v6 ? is_sound_v6(ip, room) : is_sound_v4(ip, room)))
+	unsigned room = len - FRAME_MAC_BYTES, least = me->v6 ? PMTU_MIN_V6 : PMTU_MIN_V4;
+	if (!(me->v6 ? is_valid_v6(ip, room) : is_valid_v4(ip, room)))
 		return false;
-	struct narrow_news news = {
+	struct pmtu_report news = {
 		.v6 = me->v6, .from_port = (uint16_t)be16_at(udp), .to_port = (uint16_t)be16_at(udp + 2)};
 	if (!(me->v6 ? read_quoted_v6(me, quoted, &news) : read_quoted_v4(me, quoted, &news)))
 		return false;
@@ -105,15 +105,16 @@ bool narrow_read(const struct frame_addr *me, const uint8_t *frame, unsigned len
 	return true;
 }
 
-bool narrow_concerns(const struct narrow_news *news, const struct frame_path *path)
+bool pmtu_matches_destination(const struct pmtu_report *news, const struct frame_path *path)
 {
 	const uint8_t *to = path->bytes + FRAME_MAC_BYTES + (news->v6 ? 24 : 16);
 	return path->len == (news->v6 ? FRAME_V6_BYTES : FRAME_V4_BYTES) &&
 	       memcmp(to, news->to, news->v6 ? 16 : 4) == 0;
 }
 
-bool narrow_is_of(const struct narrow_news *news, const struct frame_path *path)
+bool pmtu_matches_path(const struct pmtu_report *news, const struct frame_path *path)
 {
 	const uint8_t *udp = path->bytes + path->len - FRAME_UDP_BYTES;
-	return narrow_concerns(news, path) && be16_at(udp) == news->from_port && be16_at(udp + 2) == news->to_port;
+	return pmtu_matches_destination(news, path) && be16_at(udp) == news->from_port &&
+	       be16_at(udp + 2) == news->to_port;
 }

@@ -29,7 +29,7 @@ int dpdk_error(struct nic_err *err, int error, const char *format, ...)
 	if (err) {
 		va_list args;
 		va_start(args, format);
-		nic_text_setv(err->text, sizeof err->text, format, args);
+		text_setv(err->text, sizeof err->text, format, args);
 		va_end(args);
 	}
 	return error;
@@ -69,10 +69,10 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 static void dpdk_close(struct nic_port *port)
 {
 	struct dpdk_port *p = port_of(port);
-	for (uint32_t i = 0; i < DPDK_PLACES_MAX; i++)
-		free(p->places[i]);
+	for (uint32_t i = 0; i < DPDK_DESTS_MAX; i++)
+		free(p->dests[i]);
 	if (p->args.class == DPDK_IFACE)
-		dpdk_iface_leave(p);
+		dpdk_iface_detach_link(p);
 	if (p->memif)
 		dpdk_memif_close(p);
 	else
@@ -84,8 +84,8 @@ static void dpdk_close(struct nic_port *port)
 	dpdk_card_close(p);
 	if (p->args.class == DPDK_IFACE)
 		dpdk_iface_close(p);
-	if (p->hop_socket >= 0)
-		close(p->hop_socket);
+	if (p->nexthop_probe_socket >= 0)
+		close(p->nexthop_probe_socket);
 	if (p->event_fd >= 0)
 		close(p->event_fd);
 	if (p->fd >= 0)
@@ -118,9 +118,9 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	unsigned tries = 0;
 	do
 		error = dpdk_device_open(p, err);
-	while (error && dpdk_iface_try_again(p, tries++, err));
+	while (error && dpdk_iface_retry(p, tries++, err));
 	if (!error && p->args.class == DPDK_IFACE)
-		error = dpdk_iface_keep(p, err);
+		error = dpdk_iface_attach_link(p, err);
 	if (error)
 		return error;
 	dpdk_address_set(p);
@@ -128,10 +128,10 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 		error = dpdk_queue_open(p, i, err);
 	if (!error && p->args.class != DPDK_MEMIF)
 		error = dpdk_neighbour_open(p, err);
-	if (!error && p->hands_over)
-		error = dpdk_queues_hand_over(p, err);
+	if (!error && p->forwards_rx)
+		error = dpdk_queues_forward(p, err);
 	if (!error && p->args.class == DPDK_IFACE)
-		error = dpdk_iface_watch(p, err);
+		error = dpdk_iface_wake_on_sockets(p, err);
 	if (error)
 		return error;
 	if (p->args.class == DPDK_MEMIF)
@@ -139,8 +139,8 @@ static int open_device(struct dpdk_port *p, const struct nic_config *config, str
 	error = dpdk_device_start(p, err);
 	/* Packets that the rules do not match reach their shard by forwarding. */
 	if (!error && p->flows[0])
-		error = dpdk_queues_hand_over(p, err);
-	return error || p->args.class != DPDK_OWN ? error : dpdk_neighbour_listen(p, err);
+		error = dpdk_queues_forward(p, err);
+	return error || p->args.class != DPDK_OWN ? error : dpdk_neighbour_join_groups(p, err);
 }
 
 static int dpdk_open(const struct nic_config *config, struct nic_port **out, struct nic_err *err)
@@ -155,8 +155,8 @@ static int dpdk_open(const struct nic_config *config, struct nic_port **out, str
 	p->base.ops = &dpdk_port_ops;
 	p->args = args;
 	p->queues_n = config->queues;
-	p->fd = p->event_fd = p->xdp_object = p->xdp_link = p->claim = p->hop_socket = -1;
-	p->new_last = &p->new_first;
+	p->fd = p->event_fd = p->xdp_object = p->xdp_link = p->claim = p->nexthop_probe_socket = -1;
+	p->pending_last = &p->pending_first;
 	atomic_store(&p->shut, DPDK_DOWN);
 	error = open_fds(p, err);
 	if (!error)
@@ -196,10 +196,10 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 		.headroom_bytes = p->head_len,
 		.body_align = p->rx_shift ? DPDK_BODY_ALIGN : 2,
 		.body_bytes_max = p->body_max,
-		.reap_ns = 0, /* bodies are written in place */
+		.release_ns = 0, /* bodies are written in place */
 		.slots = DPDK_TX_MAX,
 		.rx_slots = p->shares_ring ? p->rx_ring / p->queues_n : p->rx_ring,
-		.peers_max = DPDK_PLACES_MAX,
+		.peers_max = DPDK_DESTS_MAX,
 		.queues_max = p->args.class == DPDK_MEMIF ? DPDK_MEMIF_QUEUES_MAX : DPDK_QUEUES_MAX,
 	};
 }
@@ -228,7 +228,7 @@ static void dpdk_stats(const struct nic_port *port, struct nic_stats *out)
 		out->tx_packets += count(&c->tx_packets);
 		out->rx_bytes += count(&c->rx_bytes);
 		out->tx_bytes += count(&c->tx_bytes);
-		out->rx_foreign += count(&c->foreign);
+		out->rx_unexpected += count(&c->unexpected);
 		out->rx_malformed += count(&c->malformed);
 		out->tx_dropped += count(&c->dropped);
 		out->kicks += count(&c->kicks);
@@ -248,20 +248,20 @@ static struct nic_queue *dpdk_queue_at(struct nic_port *port, unsigned i)
 
 /* ---- destinations ---- */
 
-static struct dpdk_place *place_new(struct dpdk_port *p)
+static struct dpdk_dest *dest_new(struct dpdk_port *p)
 {
-	for (uint32_t i = 0; i < DPDK_PLACES_MAX; i++) {
-		uint32_t number = (p->places_next + i) % DPDK_PLACES_MAX;
-		if (p->places[number])
+	for (uint32_t i = 0; i < DPDK_DESTS_MAX; i++) {
+		uint32_t number = (p->dests_next + i) % DPDK_DESTS_MAX;
+		if (p->dests[number])
 			continue;
-		struct dpdk_place *place = aligned_alloc(64, (sizeof *place + 63) / 64 * 64);
-		if (!place)
+		struct dpdk_dest *dest = aligned_alloc(64, (sizeof *dest + 63) / 64 * 64);
+		if (!dest)
 			return NULL;
-		memset(place, 0, sizeof *place);
-		place->number = number;
-		p->places_next = number + 1;
-		p->places[number] = place;
-		return place;
+		memset(dest, 0, sizeof *dest);
+		dest->number = number;
+		p->dests_next = number + 1;
+		p->dests[number] = dest;
+		return dest;
 	}
 	return NULL;
 }
@@ -273,44 +273,44 @@ static uint16_t source_port(const struct dpdk_port *p, unsigned queue, unsigned 
 	return (uint16_t)(path == 0 ? own : 1024 + (own + path) % (65536 - 1024));
 }
 
-static int place_aim(struct dpdk_port *p, struct dpdk_place *place, struct dpdk_queue *q, const struct dpdk_blob *to,
+static int dest_init(struct dpdk_port *p, struct dpdk_dest *dest, struct dpdk_queue *q, const struct dpdk_blob *to,
 		     unsigned remote, struct nic_err *err)
 {
 	struct frame_addr from = q->me, at = dpdk_blob_frame_addr(to);
 	unsigned remote_queue = NIC_ROUTE_QUEUE(remote);
 	bool own = memcmp(to, &p->blob, sizeof *to) == 0;
-	from.port = source_port(p, q->index, NIC_ROUTE_PATH(remote));
+	from.port = source_port(p, q->index, NIC_ROUTE_FLOW(remote));
 	at.port = (uint16_t)(to->port + remote_queue);
 	if (!p->memif) {
-		int error = dpdk_neighbour_way(p, to, at.mac, &place->hop, err);
+		int error = dpdk_neighbour_resolve(p, to, at.mac, &dest->nexthop, err);
 		if (error)
 			return error;
 	}
-	frame_path_init(&place->path, &from, &at);
-	place->queue = q;
-	atomic_init(&place->body_max, to->body < p->body_max ? to->body : p->body_max);
+	frame_path_init(&dest->path, &from, &at);
+	dest->queue = q;
+	atomic_init(&dest->body_max, to->body < p->body_max ? to->body : p->body_max);
 	if (own) {
-		place->loop = dpdk_queue_loop(p->queues[remote_queue], q->index);
-		place->loop_wake = p->queues[remote_queue]->wake.event;
-		return place->loop ? 0 : dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+		dest->forward_ring = dpdk_queue_forward_ring(p->queues[remote_queue], q->index);
+		dest->forward_wake = p->queues[remote_queue]->wake.event;
+		return dest->forward_ring ? 0 : dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 	}
-	place->lane = &q->lanes[q->lanes_n > 1 ? remote_queue : 0];
+	dest->tx_queue = &q->tx_queues[q->tx_queues_n > 1 ? remote_queue : 0];
 	if (p->memif)
-		dpdk_memif_kick(p, remote_queue, &place->kick);
+		dpdk_memif_peer_kick(p, remote_queue, &dest->kick);
 	else if (to->kick)
-		host_kick_udp(&place->kick, to->v6, to->ip, (uint16_t)(to->kick + remote_queue), p->iface.index);
-	if (place->kick.len && q->sender < 0)
-		q->sender = host_kick_sender(&place->kick);
+		host_kick_udp(&dest->kick, to->v6, to->ip, (uint16_t)(to->kick + remote_queue), p->iface.index);
+	if (dest->kick.len && q->sender < 0)
+		q->sender = host_kick_sender(&dest->kick);
 	return 0;
 }
 
-static void forget_new(struct dpdk_port *p, struct dpdk_place *place)
+static void unlink_pending(struct dpdk_port *p, struct dpdk_dest *dest)
 {
-	for (struct dpdk_place **at = &p->new_first; *at; at = &(*at)->next)
-		if (*at == place) {
-			*at = place->next;
-			if (p->new_last == &place->next)
-				p->new_last = at;
+	for (struct dpdk_dest **at = &p->pending_first; *at; at = &(*at)->next)
+		if (*at == dest) {
+			*at = dest->next;
+			if (p->pending_last == &dest->next)
+				p->pending_last = at;
 			return;
 		}
 }
@@ -318,22 +318,22 @@ static void forget_new(struct dpdk_port *p, struct dpdk_place *place)
 static void dpdk_drop(struct nic_port *port, uint32_t peer)
 {
 	struct dpdk_port *p = port_of(port);
-	if (peer >= DPDK_PLACES_MAX || !p->places[peer])
+	if (peer >= DPDK_DESTS_MAX || !p->dests[peer])
 		return;
-	forget_new(p, p->places[peer]);
-	if (p->places[peer]->hop)
-		hop_give(p->places[peer]->hop);
-	free(p->places[peer]);
-	p->places[peer] = NULL;
+	unlink_pending(p, p->dests[peer]);
+	if (p->dests[peer]->nexthop)
+		nexthop_put(p->dests[peer]->nexthop);
+	free(p->dests[peer]);
+	p->dests[peer] = NULL;
 }
 
 static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
-			const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+			const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	struct dpdk_port *p = port_of(port);
 	struct dpdk_blob to;
-	(void)hello;
-	(void)hello_len;
+	(void)handshake;
+	(void)handshake_len;
 	(void)deadline;
 	int error = dpdk_reach(port, addr, err);
 	if (!error)
@@ -347,17 +347,17 @@ static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_
 				  to.queues);
 	if (to.v6 != p->blob.v6)
 		return dpdk_error(err, -EINVAL, "dpdk: one side has an IPv4 address, the other IPv6");
-	struct dpdk_place *place = place_new(p);
-	if (place && (error = place_aim(p, place, p->queues[queue], &to, remote, err))) {
-		dpdk_drop(port, place->number);
+	struct dpdk_dest *dest = dest_new(p);
+	if (dest && (error = dest_init(p, dest, p->queues[queue], &to, remote, err))) {
+		dpdk_drop(port, dest->number);
 		return error;
 	}
-	if (!place)
+	if (!dest)
 		return dpdk_error(err, -ENOSPC, "dpdk: cannot create a destination: more than %u, or out of memory",
-				  DPDK_PLACES_MAX);
-	place->user = user;
-	*p->new_last = place;
-	p->new_last = &place->next;
+				  DPDK_DESTS_MAX);
+	dest->user = user;
+	*p->pending_last = dest;
+	p->pending_last = &dest->next;
 	eventfd_write(p->event_fd, 1);
 	return 0;
 }
@@ -365,27 +365,27 @@ static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_
 /* Reports UP for resolved destinations, and FAILED for those with an unreachable router; others stay pending. */
 static void report(struct dpdk_port *p, nic_event_fn *event, void *ctx)
 {
-	for (struct dpdk_place **at = &p->new_first, *place; (place = *at);) {
+	for (struct dpdk_dest **at = &p->pending_first, *dest; (dest = *at);) {
 		struct nic_event ev = {
-			.type = NIC_EVENT_UP, .peer = place->number, .queue = place->queue->index, .user = place->user};
+			.type = NIC_EVENT_UP, .peer = dest->number, .queue = dest->queue->index, .user = dest->user};
 		struct nic_err why = {""};
-		if (place->hop && !hop_is_known(place->hop)) {
-			if (!hop_is_silent(place->hop)) {
-				at = &place->next;
+		if (dest->nexthop && !nexthop_is_resolved(dest->nexthop)) {
+			if (!nexthop_is_unreachable(dest->nexthop)) {
+				at = &dest->next;
 				continue;
 			}
 			ev = (struct nic_event){
-				.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = place->user, .text = why.text};
-			ev.error = dpdk_neighbour_silent(p, place->hop, &why);
-			dpdk_drop(&p->base, place->number);
+				.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = dest->user, .text = why.text};
+			ev.error = dpdk_neighbour_unreachable(p, dest->nexthop, &why);
+			dpdk_drop(&p->base, dest->number);
 		} else {
-			if (place->hop)
-				frame_lead(place->path.bytes,
-					   atomic_load_explicit(&place->hop->mac, memory_order_relaxed));
-			forget_new(p, place);
+			if (dest->nexthop)
+				frame_set_mac(dest->path.bytes,
+					      atomic_load_explicit(&dest->nexthop->mac, memory_order_relaxed));
+			unlink_pending(p, dest);
 		}
 		event(ctx, &ev);
-		at = &p->new_first; /* the callback may have dropped destinations */
+		at = &p->pending_first; /* the callback may have dropped destinations */
 	}
 }
 

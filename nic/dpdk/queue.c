@@ -9,68 +9,68 @@
 #define RAW_MAGIC UINT64_C(0x6661726361772121)
 #define RETRY_NS  UINT64_C(1000000) /* the device had no room: retry after this time */
 /* Timer of a sleeping queue that nothing else wakes: the longest that a packet may wait. */
-#define LOOK_NS   500000L
-#define HEAD_MAX  FRAME_V6_BYTES
-#define RAW_BYTES 16u
+#define WAKE_TIMER_NS 500000L
+#define HEAD_MAX      FRAME_V6_BYTES
+#define RAW_BYTES     16u
 
 static struct dpdk_queue *queue_of(struct nic_queue *q)
 {
 	return (struct dpdk_queue *)q;
 }
 
-static struct dpdk_place *place_of(struct dpdk_queue *q, uint32_t peer)
+static struct dpdk_dest *dest_of(struct dpdk_queue *q, uint32_t peer)
 {
-	struct dpdk_place *place = peer < DPDK_PLACES_MAX ? q->port->places[peer] : NULL;
-	return place && place->queue == q ? place : NULL;
+	struct dpdk_dest *dest = peer < DPDK_DESTS_MAX ? q->port->dests[peer] : NULL;
+	return dest && dest->queue == q ? dest : NULL;
 }
 
-static uint64_t body_max(const struct dpdk_place *place)
+static uint64_t body_max(const struct dpdk_dest *dest)
 {
-	return atomic_load_explicit(&place->body_max, memory_order_relaxed);
+	return atomic_load_explicit(&dest->body_max, memory_order_relaxed);
 }
 
 static int dpdk_attach(struct nic_queue *queue, uint32_t peer)
 {
-	struct dpdk_place *place = place_of(queue_of(queue), peer);
-	if (!place || place->attached)
+	struct dpdk_dest *dest = dest_of(queue_of(queue), peer);
+	if (!dest || dest->attached)
 		return -EINVAL;
-	place->attached = true;
+	dest->attached = true;
 	return 0;
 }
 
 static void dpdk_detach(struct nic_queue *queue, uint32_t peer)
 {
-	struct dpdk_place *place = place_of(queue_of(queue), peer);
-	if (place)
-		place->attached = false;
+	struct dpdk_dest *dest = dest_of(queue_of(queue), peer);
+	if (dest)
+		dest->attached = false;
 }
 
 /* ---- transmit ---- */
 
-static void drop_waiting(struct dpdk_queue *q)
+static void drop_backlog(struct dpdk_queue *q)
 {
-	for (unsigned i = 0; i < q->lanes_n; i++) {
-		struct dpdk_lane *lane = &q->lanes[i];
-		if (lane->n)
-			rte_pktmbuf_free_bulk(lane->m, lane->n);
-		lane->n = 0;
+	for (unsigned i = 0; i < q->tx_queues_n; i++) {
+		struct dpdk_tx_queue *tx_queue = &q->tx_queues[i];
+		if (tx_queue->n)
+			rte_pktmbuf_free_bulk(tx_queue->m, tx_queue->n);
+		tx_queue->n = 0;
 	}
 	dpdk_count(&q->counters.dropped, q->waiting);
 	q->waiting = 0;
 }
 
 /* Hands the frames of all transmit queues to the device. Inside dpdk_enter(). */
-static void push(struct dpdk_queue *q)
+static void tx_burst(struct dpdk_queue *q)
 {
-	for (unsigned i = 0; i < q->lanes_n; i++) {
-		struct dpdk_lane *lane = &q->lanes[i];
-		if (!lane->n)
+	for (unsigned i = 0; i < q->tx_queues_n; i++) {
+		struct dpdk_tx_queue *tx_queue = &q->tx_queues[i];
+		if (!tx_queue->n)
 			continue;
-		uint16_t sent = rte_eth_tx_burst(q->ethdev, lane->ring, lane->m, lane->n);
+		uint16_t sent = rte_eth_tx_burst(q->ethdev, tx_queue->ring, tx_queue->m, tx_queue->n);
 		q->waiting -= sent;
-		lane->n = (uint16_t)(lane->n - sent);
-		if (__builtin_expect(lane->n, 0))
-			memmove(lane->m, lane->m + sent, lane->n * sizeof *lane->m);
+		tx_queue->n = (uint16_t)(tx_queue->n - sent);
+		if (__builtin_expect(tx_queue->n, 0))
+			memmove(tx_queue->m, tx_queue->m + sent, tx_queue->n * sizeof *tx_queue->m);
 	}
 }
 
@@ -80,33 +80,34 @@ static void dpdk_flush(struct nic_queue *queue)
 	if (!q->waiting)
 		return;
 	if (dpdk_enter(q)) {
-		push(q);
+		tx_burst(q);
 		dpdk_leave(q);
 	} else if (atomic_load_explicit(&q->port->shut, memory_order_relaxed) == DPDK_DOWN) {
-		drop_waiting(q);
+		drop_backlog(q);
 	}
 }
 
 /* Free entries of the destination's transmit queue; `kept` of them are withheld, for urgent packets. */
-static unsigned lane_room(const struct dpdk_queue *q, const struct dpdk_place *place, unsigned kept)
+static unsigned tx_queue_room(const struct dpdk_queue *q, const struct dpdk_dest *dest, unsigned kept)
 {
-	unsigned room = place->lane ? DPDK_TX_MAX + DPDK_TX_URGENT - place->lane->n : loop_room(place->loop);
-	unsigned taken = q->open + (place->lane ? kept : 0);
+	unsigned room =
+		dest->tx_queue ? DPDK_TX_MAX + DPDK_TX_URGENT - dest->tx_queue->n : forward_room(dest->forward_ring);
+	unsigned taken = q->open + (dest->tx_queue ? kept : 0);
 	return room > taken ? room - taken : 0;
 }
 
 static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct dpdk_queue *q = queue_of(queue);
-	struct dpdk_place *place = place_of(q, peer);
+	struct dpdk_dest *dest = dest_of(q, peer);
 	void *m;
-	if (__builtin_expect(!place || !place->attached, 0))
+	if (__builtin_expect(!dest || !dest->attached, 0))
 		return -EPIPE;
-	if (__builtin_expect(body_len > body_max(place), 0))
+	if (__builtin_expect(body_len > body_max(dest), 0))
 		return -EMSGSIZE;
-	if (__builtin_expect(!lane_room(q, place, 0), 0)) {
+	if (__builtin_expect(!tx_queue_room(q, dest, 0), 0)) {
 		dpdk_flush(queue);
-		if (!lane_room(q, place, 0))
+		if (!tx_queue_room(q, dest, 0))
 			return -EAGAIN;
 	}
 	if (__builtin_expect(rte_mempool_generic_get(q->pool, &m, 1, NULL) < 0, 0))
@@ -115,7 +116,7 @@ static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body
 	tx->body = (uint8_t *)((struct rte_mbuf *)m)->buf_addr + q->body_at;
 	tx->body_len = body_len;
 	tx->cookie = (uint64_t)(uintptr_t)m;
-	tx->link = place;
+	tx->driver_data = dest;
 	tx->peer = peer;
 	tx->priority = 0;
 	q->open++;
@@ -125,17 +126,17 @@ static int dpdk_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body
 static uint32_t dpdk_tx_room(struct nic_queue *queue, uint32_t peer)
 {
 	struct dpdk_queue *q = queue_of(queue);
-	struct dpdk_place *place = place_of(q, peer);
-	if (!place || !place->attached)
+	struct dpdk_dest *dest = dest_of(q, peer);
+	if (!dest || !dest->attached)
 		return 0;
-	unsigned room = lane_room(q, place, DPDK_TX_URGENT), mbufs = rte_mempool_avail_count(q->pool);
+	unsigned room = tx_queue_room(q, dest, DPDK_TX_URGENT), mbufs = rte_mempool_avail_count(q->pool);
 	return room < mbufs ? room : mbufs;
 }
 
 static uint64_t dpdk_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
 {
-	struct dpdk_place *place = place_of(queue_of(queue), peer);
-	return place ? body_max(place) : 0;
+	struct dpdk_dest *dest = dest_of(queue_of(queue), peer);
+	return dest ? body_max(dest) : 0;
 }
 
 static void count_sent(struct dpdk_queue *q, uint64_t len)
@@ -144,12 +145,12 @@ static void count_sent(struct dpdk_queue *q, uint64_t len)
 	dpdk_count(&q->counters.tx_bytes, len);
 }
 
-static int commit_loop(struct dpdk_queue *q, const struct dpdk_place *place, struct rte_mbuf *m,
-		       const struct nic_tx *tx)
+static int commit_forwarded(struct dpdk_queue *q, const struct dpdk_dest *dest, struct rte_mbuf *m,
+			    const struct nic_tx *tx)
 {
-	if (!loop_room(place->loop))
+	if (!forward_room(dest->forward_ring))
 		return -EAGAIN;
-	loop_put(place->loop, tx->body, (uint32_t)tx->body_len);
+	forward_put(dest->forward_ring, tx->body, (uint32_t)tx->body_len);
 	q->open--;
 	rte_mbuf_raw_free(m);
 	count_sent(q, tx->body_len);
@@ -159,25 +160,25 @@ static int commit_loop(struct dpdk_queue *q, const struct dpdk_place *place, str
 static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 {
 	struct dpdk_queue *q = queue_of(queue);
-	const struct dpdk_place *place = tx->link;
+	const struct dpdk_dest *dest = tx->driver_data;
 	struct rte_mbuf *m = (struct rte_mbuf *)(uintptr_t)tx->cookie;
-	unsigned len = (unsigned)tx->body_len, head = place->path.len;
-	if (__builtin_expect(!place->lane, 0))
-		return commit_loop(q, place, m, tx);
+	unsigned len = (unsigned)tx->body_len, head = dest->path.len;
+	if (__builtin_expect(!dest->tx_queue, 0))
+		return commit_forwarded(q, dest, m, tx);
 	/* tx_reserve() did not know the priority, so the urgent entries are checked here. */
-	if (__builtin_expect(place->lane->n >= DPDK_TX_MAX, 0) && tx->priority < NIC_PRIORITY_MAX) {
+	if (__builtin_expect(dest->tx_queue->n >= DPDK_TX_MAX, 0) && tx->priority < NIC_PRIORITY_MAX) {
 		dpdk_flush(queue);
-		if (place->lane->n >= DPDK_TX_MAX)
+		if (dest->tx_queue->n >= DPDK_TX_MAX)
 			return -EAGAIN;
 	}
 	q->open--;
 	m->ol_flags = q->tx_flags;
-	frame_write(tx->body - head, &place->path, len, tx->body, q->sum);
+	frame_write(tx->body - head, &dest->path, len, tx->body, q->sum);
 	uint8_t tos = nic_dscp_of(&q->port->args.dscp, tx->priority);
 	if (tos)
-		frame_set_class(tx->body - head, &place->path, tos);
-	if (__builtin_expect(place->hop != NULL, 0))
-		frame_lead(tx->body - head, atomic_load_explicit(&place->hop->mac, memory_order_relaxed));
+		frame_set_class(tx->body - head, &dest->path, tos);
+	if (__builtin_expect(dest->nexthop != NULL, 0))
+		frame_set_mac(tx->body - head, atomic_load_explicit(&dest->nexthop->mac, memory_order_relaxed));
 	if (__builtin_expect(q->tag != 0, 0)) {
 		dpdk_tag_put(tx->body - head, q->tag);
 		head += DPDK_TAG_BYTES;
@@ -186,7 +187,7 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	m->data_len = (uint16_t)(head + len);
 	m->pkt_len = head + len;
 	m->tx_offload = q->tx_offload;
-	place->lane->m[place->lane->n++] = m;
+	dest->tx_queue->m[dest->tx_queue->n++] = m;
 	q->waiting++;
 	count_sent(q, len);
 	return 0;
@@ -201,7 +202,7 @@ static void dpdk_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
 
 /* ---- receive ---- */
 
-static void give_back(struct dpdk_queue *q)
+static void free_held(struct dpdk_queue *q)
 {
 	for (unsigned i = 0; i < q->held; i++)
 		rte_pktmbuf_free(q->rx[i]);
@@ -214,17 +215,17 @@ static struct nic_pkt packet(const uint8_t *body, uint64_t len)
 }
 
 /* Receives packets from the forward rings. */
-static unsigned take_looped(struct dpdk_queue *q, unsigned loops, struct nic_pkt *pkts, unsigned max)
+static unsigned recv_forwarded(struct dpdk_queue *q, unsigned forward_rings, struct nic_pkt *pkts, unsigned max)
 {
 	unsigned n = 0;
 	uint32_t len;
-	for (unsigned i = 0; i < loops; i++) {
-		struct loop *l = atomic_load_explicit(&q->loops[i], memory_order_acquire);
+	for (unsigned i = 0; i < forward_rings; i++) {
+		struct forward_ring *l = atomic_load_explicit(&q->forward_rings[i], memory_order_acquire);
 		const uint8_t *body;
 		if (!l)
 			continue;
-		loop_give(l);
-		while (n < max && (body = loop_next(l, &len))) {
+		forward_release(l);
+		while (n < max && (body = forward_next(l, &len))) {
 			pkts[n++] = packet(body, len);
 			dpdk_count(&q->counters.rx_bytes, len);
 		}
@@ -233,7 +234,7 @@ static unsigned take_looped(struct dpdk_queue *q, unsigned loops, struct nic_pkt
 }
 
 /* Receives up to `max` frames from the device. The ring polled first changes, so that none starves. */
-static unsigned take_frames(struct dpdk_queue *q, unsigned max)
+static unsigned rx_burst(struct dpdk_queue *q, unsigned max)
 {
 	unsigned n = 0;
 	for (unsigned i = 0; i < q->rx_rings && n < max; i++) {
@@ -246,7 +247,7 @@ static unsigned take_frames(struct dpdk_queue *q, unsigned max)
 }
 
 /* Wakes a queue of this port if it sleeps, after something was put into one of its rings. */
-static void rouse(struct dpdk_queue *q)
+static void wake_queue(struct dpdk_queue *q)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&q->asleep, memory_order_relaxed))
@@ -254,20 +255,20 @@ static void rouse(struct dpdk_queue *q)
 }
 
 /* Copies a packet of another queue, received by our ring, into its forward ring. */
-static void hand_over(struct dpdk_queue *q, unsigned queue, const uint8_t *body, uint32_t len)
+static void forward_packet(struct dpdk_queue *q, unsigned queue, const uint8_t *body, uint32_t len)
 {
 	struct dpdk_queue *to = q->port->queues[queue];
-	struct loop *l = atomic_load_explicit(&to->loops[q->index], memory_order_relaxed);
-	if (len > l->slot_bytes - l->body_at || !loop_room(l)) {
+	struct forward_ring *l = atomic_load_explicit(&to->forward_rings[q->index], memory_order_relaxed);
+	if (len > l->slot_bytes - l->body_at || !forward_room(l)) {
 		dpdk_count(&q->counters.missed, 1);
 		return;
 	}
-	loop_put(l, body, len);
-	rouse(to);
+	forward_put(l, body, len);
+	wake_queue(to);
 }
 
 /* Removes our VLAN tag and moves the start of the frame. False: another tag, or none. */
-__attribute__((cold, noinline)) static bool untag(const struct dpdk_queue *q, uint8_t **frame, unsigned *len)
+__attribute__((cold, noinline)) static bool strip_vlan(const struct dpdk_queue *q, uint8_t **frame, unsigned *len)
 {
 	uint32_t tag;
 	if (*len < FRAME_MAC_BYTES + DPDK_TAG_BYTES)
@@ -287,8 +288,8 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 	unsigned len = m->data_len;
 	struct frame_in in;
-	if (__builtin_expect(q->tag != 0, 0) && !untag(q, &frame, &len)) {
-		dpdk_count(&q->counters.foreign, 1);
+	if (__builtin_expect(q->tag != 0, 0) && !strip_vlan(q, &frame, &len)) {
+		dpdk_count(&q->counters.unexpected, 1);
 		return false;
 	}
 	enum frame_verdict verdict = frame_read(frame, len, &q->me, q->queues_n, (m->ol_flags & right) == right, &in);
@@ -297,16 +298,16 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 		dpdk_count(&q->counters.malformed, 1);
 		return false;
 	}
-	if (verdict == FRAME_FOREIGN) {
-		if (q->aside && m->nb_segs == 1)
-			dpdk_neighbour_note(q, frame, len);
-		dpdk_count(&q->counters.foreign, 1);
+	if (verdict == FRAME_UNEXPECTED) {
+		if (q->exception_path && m->nb_segs == 1)
+			dpdk_neighbour_rx(q, frame, len);
+		dpdk_count(&q->counters.unexpected, 1);
 		return false;
 	}
 	/* Under RSS a packet of another queue is delivered here: the transport notifies its sender, which tries another
 	 * path. */
-	if (__builtin_expect(in.queue != q->index, 0) && q->hands_over) {
-		hand_over(q, in.queue, frame + in.payload, in.len);
+	if (__builtin_expect(in.queue != q->index, 0) && q->forwards_rx) {
+		forward_packet(q, in.queue, frame + in.payload, in.len);
 		return false;
 	}
 	*pkt = packet(frame + in.payload, in.len);
@@ -315,7 +316,7 @@ static bool read_frame(struct dpdk_queue *q, struct rte_mbuf *m, struct nic_pkt 
 }
 
 /* Another queue held the shared ring. A queue about to sleep has not polled it: wake it again. */
-__attribute__((cold, noinline)) static void look_again(struct dpdk_queue *q)
+__attribute__((cold, noinline)) static void rearm(struct dpdk_queue *q)
 {
 	if (atomic_load_explicit(&q->asleep, memory_order_relaxed))
 		host_wake_signal(&q->wake);
@@ -326,24 +327,24 @@ static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigne
 	struct dpdk_queue *q = queue_of(queue);
 	unsigned n = 0;
 	if (q->held)
-		give_back(q);
+		free_held(q);
 	if (max > DPDK_BURST)
 		max = DPDK_BURST;
-	unsigned loops = atomic_load_explicit(&q->loops_n, memory_order_relaxed);
-	if (__builtin_expect(loops, 0))
-		n = take_looped(q, loops, pkts, max);
+	unsigned forward_rings = atomic_load_explicit(&q->forward_rings_n, memory_order_relaxed);
+	if (__builtin_expect(forward_rings, 0))
+		n = recv_forwarded(q, forward_rings, pkts, max);
 	unsigned end = 0;
-	if (q->aside && aside_next(&q->aside->out))
+	if (q->exception_path && exception_next(&q->exception_path->out))
 		dpdk_neighbour_send(q);
 	if (__builtin_expect(dpdk_enter(q), 1)) {
 		if (q->waiting)
-			push(q);
-		end = take_frames(q, max - n);
+			tx_burst(q);
+		end = rx_burst(q, max - n);
 		dpdk_leave(q);
 	} else {
 		dpdk_flush(queue); /* drops the frames if there is no peer */
 		if (q->turn)
-			look_again(q);
+			rearm(q);
 	}
 	q->held = (uint16_t)end;
 	for (unsigned i = 0; i < end; i++) {
@@ -374,7 +375,7 @@ static void dpdk_arm(struct nic_queue *queue)
 	atomic_store_explicit(&q->asleep, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (q->wake.timer >= 0)
-		host_wake_look(&q->wake, LOOK_NS);
+		host_wake_timer_set(&q->wake, WAKE_TIMER_NS);
 }
 
 static void dpdk_disarm(struct nic_queue *queue)
@@ -382,7 +383,7 @@ static void dpdk_disarm(struct nic_queue *queue)
 	struct dpdk_queue *q = queue_of(queue);
 	atomic_store_explicit(&q->asleep, 0, memory_order_relaxed);
 	if (q->wake.timer >= 0)
-		host_wake_look(&q->wake, 0);
+		host_wake_timer_set(&q->wake, 0);
 }
 
 static int dpdk_wake_fd(const struct nic_queue *queue)
@@ -394,10 +395,10 @@ static void dpdk_wake_clear(struct nic_queue *queue)
 {
 	struct dpdk_queue *q = queue_of(queue);
 	/* A kick: the packet may be in the ring of another queue that sleeps. */
-	if (host_wake_clear(&q->wake) && q->hands_over)
+	if (host_wake_clear(&q->wake) && q->forwards_rx)
 		for (unsigned i = 0; i < q->queues_n; i++)
 			if (i != q->index)
-				rouse(q->port->queues[i]);
+				wake_queue(q->port->queues[i]);
 }
 
 static void dpdk_wake(struct nic_queue *queue)
@@ -408,13 +409,13 @@ static void dpdk_wake(struct nic_queue *queue)
 static void dpdk_kick(struct nic_queue *queue, uint32_t peer)
 {
 	struct dpdk_queue *q = queue_of(queue);
-	struct dpdk_place *place = place_of(q, peer);
-	if (!place)
+	struct dpdk_dest *dest = dest_of(q, peer);
+	if (!dest)
 		return;
-	if (!place->lane) {
-		eventfd_write(place->loop_wake, 1);
-	} else if (place->kick.len) {
-		host_kick_send(q->sender, &place->kick);
+	if (!dest->tx_queue) {
+		eventfd_write(dest->forward_wake, 1);
+	} else if (dest->kick.len) {
+		host_kick_send(q->sender, &dest->kick);
 		dpdk_count(&q->counters.kicks, 1);
 	}
 }
@@ -430,13 +431,13 @@ static uint64_t dpdk_deadline(const struct nic_queue *queue)
 static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, unsigned n, unsigned bytes)
 {
 	struct dpdk_queue *q = queue_of(queue);
-	struct dpdk_place *place = place_of(q, peer);
+	struct dpdk_dest *dest = dest_of(q, peer);
 	struct rte_mbuf *burst[DPDK_BURST];
 	uint8_t head[HEAD_MAX] = {0};
-	if (!place || !place->lane || q->tag || bytes < RAW_BYTES || bytes > body_max(place))
+	if (!dest || !dest->tx_queue || q->tag || bytes < RAW_BYTES || bytes > body_max(dest))
 		return 0;
 	n = n < DPDK_BURST ? n : DPDK_BURST;
-	unsigned head_len = frame_write(head, &place->path, bytes, head, FRAME_SUM_PSEUDO);
+	unsigned head_len = frame_write(head, &dest->path, bytes, head, FRAME_SUM_PSEUDO);
 	if (rte_mempool_generic_get(q->pool, (void **)burst, n, NULL) < 0)
 		return 0;
 	for (unsigned i = 0; i < n; i++) {
@@ -452,7 +453,7 @@ static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, u
 	}
 	unsigned sent = 0;
 	if (dpdk_enter(q)) {
-		sent = rte_eth_tx_burst(q->ethdev, place->lane->ring, burst, (uint16_t)n);
+		sent = rte_eth_tx_burst(q->ethdev, dest->tx_queue->ring, burst, (uint16_t)n);
 		dpdk_leave(q);
 	}
 	for (unsigned i = sent; i < n; i++)
@@ -464,10 +465,10 @@ static unsigned raw_rx(struct nic_queue *queue, unsigned max, uint64_t *last)
 {
 	struct dpdk_queue *q = queue_of(queue);
 	unsigned head_len = q->port->head_len, raw = 0;
-	give_back(q);
+	free_held(q);
 	if (!dpdk_enter(q))
 		return 0;
-	unsigned n = take_frames(q, max < DPDK_BURST ? max : DPDK_BURST);
+	unsigned n = rx_burst(q, max < DPDK_BURST ? max : DPDK_BURST);
 	dpdk_leave(q);
 	for (unsigned i = 0; i < n; i++) {
 		uint64_t payload[2] = {0};
@@ -495,4 +496,4 @@ static const struct nic_raw_ops raw_ops = {.tx = raw_tx, .rx = raw_rx};
 	}
 
 const struct nic_queue_ops dpdk_queue_ops = QUEUE_OPS(dpdk_kick);
-const struct nic_queue_ops dpdk_looking_ops = QUEUE_OPS(NULL);
+const struct nic_queue_ops dpdk_timer_queue_ops = QUEUE_OPS(NULL);

@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LOOP_SLOTS 256u /* a power of two */
+#define FORWARD_SLOTS 256u /* a power of two */
 
-struct loop {
+struct forward_ring {
 	alignas(64) _Atomic uint32_t tail; /* next slot to write; partner: the consumer's load */
 	alignas(64) _Atomic uint32_t head; /* next slot to read; partner: the producer's load */
 	uint32_t held;                     /* slots that the last burst was read from; the consumer's */
@@ -21,29 +21,29 @@ struct loop {
 	alignas(64) uint8_t slots[];
 };
 
-static inline uint32_t loop_room(const struct loop *l)
+static inline uint32_t forward_room(const struct forward_ring *l)
 {
-	return LOOP_SLOTS - (atomic_load_explicit(&l->tail, memory_order_relaxed) -
-			     atomic_load_explicit(&l->head, memory_order_acquire));
+	return FORWARD_SLOTS - (atomic_load_explicit(&l->tail, memory_order_relaxed) -
+				atomic_load_explicit(&l->head, memory_order_acquire));
 }
 
-static inline uint8_t *loop_slot(struct loop *l, uint32_t i)
+static inline uint8_t *forward_slot(struct forward_ring *l, uint32_t i)
 {
-	return l->slots + (size_t)(i % LOOP_SLOTS) * l->slot_bytes;
+	return l->slots + (size_t)(i % FORWARD_SLOTS) * l->slot_bytes;
 }
 
-/** Producer: copies a body in. The caller has checked loop_room(). */
-static inline void loop_put(struct loop *l, const uint8_t *body, uint32_t len)
+/** Producer: copies a body in. The caller has checked forward_room(). */
+static inline void forward_put(struct forward_ring *l, const uint8_t *body, uint32_t len)
 {
 	uint32_t tail = atomic_load_explicit(&l->tail, memory_order_relaxed);
-	uint8_t *slot = loop_slot(l, tail);
+	uint8_t *slot = forward_slot(l, tail);
 	memcpy(slot, &len, sizeof len);
 	memcpy(slot + l->body_at, body, len);
 	atomic_store_explicit(&l->tail, tail + 1, memory_order_release);
 }
 
 /** Consumer: releases the slots of the last burst. */
-static inline void loop_give(struct loop *l)
+static inline void forward_release(struct forward_ring *l)
 {
 	if (l->held)
 		atomic_store_explicit(&l->head, atomic_load_explicit(&l->head, memory_order_relaxed) + l->held,
@@ -51,13 +51,13 @@ static inline void loop_give(struct loop *l)
 	l->held = 0;
 }
 
-/** Consumer: the next body, valid until loop_give(); NULL: none. */
-static inline const uint8_t *loop_next(struct loop *l, uint32_t *len)
+/** Consumer: the next body, valid until forward_release(); NULL: none. */
+static inline const uint8_t *forward_next(struct forward_ring *l, uint32_t *len)
 {
 	uint32_t at = atomic_load_explicit(&l->head, memory_order_relaxed) + l->held;
 	if (at == atomic_load_explicit(&l->tail, memory_order_acquire))
 		return NULL;
-	const uint8_t *slot = loop_slot(l, at);
+	const uint8_t *slot = forward_slot(l, at);
 	memcpy(len, slot, sizeof *len);
 	l->held++;
 	return slot + l->body_at;

@@ -24,8 +24,10 @@ static int open_kick(struct dpdk_port *p, unsigned index, struct nic_err *err)
 static void queue_lanes(struct dpdk_queue *q)
 {
 	bool memif = q->port->args.class == DPDK_MEMIF;
-	for (unsigned i = 0; i < q->lanes_n; i++)
-		q->lanes[i].ring = (uint16_t)(memif ? q->index * q->queues_n + i : q->port->shares_ring ? 0 : q->index);
+	for (unsigned i = 0; i < q->tx_queues_n; i++)
+		q->tx_queues[i].ring = (uint16_t)(memif                  ? q->index * q->queues_n + i
+						  : q->port->shares_ring ? 0
+									 : q->index);
 	q->rx_first = q->port->shares_ring ? 0 : q->index;
 	q->turn = q->port->shares_ring ? &q->port->ring_taken : NULL;
 	q->rx_step = (uint16_t)q->queues_n;
@@ -42,18 +44,18 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 	memset(q, 0, sizeof *q);
 	p->queues[index] = q;
-	q->base.ops = p->args.class == DPDK_OWN ? &dpdk_looking_ops : &dpdk_queue_ops;
+	q->base.ops = p->args.class == DPDK_OWN ? &dpdk_timer_queue_ops : &dpdk_queue_ops;
 	q->port = p;
 	q->ethdev = p->ethdev;
 	q->index = (uint16_t)index;
 	q->queues_n = p->queues_n;
 	q->pool = p->pools[index];
 	q->me = dpdk_blob_frame_addr(&p->blob);
-	q->lanes_n = (uint16_t)(p->args.class == DPDK_MEMIF ? p->queues_n : 1);
+	q->tx_queues_n = (uint16_t)(p->args.class == DPDK_MEMIF ? p->queues_n : 1);
 	q->wake = (struct host_wake){.fd = -1, .event = -1, .kick = -1, .timer = -1};
 	q->sender = -1;
-	q->lanes = calloc(q->lanes_n, sizeof *q->lanes);
-	if (!q->lanes)
+	q->tx_queues = calloc(q->tx_queues_n, sizeof *q->tx_queues);
+	if (!q->tx_queues)
 		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 	queue_lanes(q);
 	unsigned tag_len = p->args.vlan ? DPDK_TAG_BYTES : 0;
@@ -77,7 +79,7 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	int error = host_wake_open(&q->wake, kick, err);
 	if (error && kick >= 0)
 		close(kick);
-	if (!error && p->args.class == DPDK_OWN && host_wake_look_open(&q->wake))
+	if (!error && p->args.class == DPDK_OWN && host_wake_timer_open(&q->wake))
 		error = dpdk_error(err, -errno, "dpdk: cannot create a wake-up timer: %s; see `ulimit -n`",
 				   strerror(errno));
 	return error;
@@ -91,39 +93,39 @@ void dpdk_queue_close(struct dpdk_queue *q)
 	if (q->sender >= 0)
 		close(q->sender);
 	for (unsigned i = 0; i < DPDK_QUEUES_MAX; i++)
-		free(atomic_load_explicit(&q->loops[i], memory_order_relaxed));
-	free(q->lanes);
-	free(q->aside);
+		free(atomic_load_explicit(&q->forward_rings[i], memory_order_relaxed));
+	free(q->tx_queues);
+	free(q->exception_path);
 	free(q);
 }
 
-int dpdk_queues_hand_over(struct dpdk_port *p, struct nic_err *err)
+int dpdk_queues_forward(struct dpdk_port *p, struct nic_err *err)
 {
 	for (unsigned i = 0; i < p->queues_n; i++) {
 		for (unsigned j = 0; j < p->queues_n; j++)
-			if (i != j && !dpdk_queue_loop(p->queues[i], j))
+			if (i != j && !dpdk_queue_forward_ring(p->queues[i], j))
 				return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
-		p->queues[i]->hands_over = p->queues_n > 1;
+		p->queues[i]->forwards_rx = p->queues_n > 1;
 	}
 	return 0;
 }
 
-struct loop *dpdk_queue_loop(struct dpdk_queue *q, unsigned from)
+struct forward_ring *dpdk_queue_forward_ring(struct dpdk_queue *q, unsigned from)
 {
-	struct loop *l = atomic_load_explicit(&q->loops[from], memory_order_relaxed);
+	struct forward_ring *l = atomic_load_explicit(&q->forward_rings[from], memory_order_relaxed);
 	if (l)
 		return l;
 	uint32_t slot = (uint32_t)(DPDK_BODY_ALIGN + q->port->body_max + 63) / 64 * 64;
-	size_t bytes = sizeof *l + (size_t)LOOP_SLOTS * slot;
+	size_t bytes = sizeof *l + (size_t)FORWARD_SLOTS * slot;
 	l = aligned_alloc(64, (bytes + 63) / 64 * 64);
 	if (!l)
 		return NULL;
 	memset(l, 0, sizeof *l);
 	l->slot_bytes = slot;
 	l->body_at = DPDK_BODY_ALIGN;
-	atomic_store_explicit(&q->loops[from], l, memory_order_release);
-	if (atomic_load_explicit(&q->loops_n, memory_order_relaxed) <= from)
-		atomic_store_explicit(&q->loops_n, from + 1, memory_order_release);
+	atomic_store_explicit(&q->forward_rings[from], l, memory_order_release);
+	if (atomic_load_explicit(&q->forward_rings_n, memory_order_relaxed) <= from)
+		atomic_store_explicit(&q->forward_rings_n, from + 1, memory_order_release);
 	return l;
 }
 

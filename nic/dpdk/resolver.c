@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** ARP requests and neighbour solicitations, and parsing of their replies. ask_wanted(): poller; the rest: control
+/** ARP requests and neighbour solicitations, and parsing of their replies. resolver_wants(): poller; the rest: control
  * thread. */
 #include "nic/dpdk/resolver.h"
 
@@ -21,7 +21,7 @@ enum { REQUEST = 1, REPLY = 2, SOLICITATION = 135, ADVERTISEMENT = 136 };
 
 /* Ethernet, IPv4, their lengths; the operation follows. */
 static const uint8_t arp_head[7] = {0, 1, 8, 0, 6, 4, 0};
-static const uint8_t nobody[16] = {0};
+static const uint8_t unspecified[16] = {0};
 
 static unsigned type_of(const uint8_t *frame)
 {
@@ -41,21 +41,21 @@ static uint16_t sum_v6(const uint8_t *ip, unsigned len)
 			  frame_sum(ip + V6_BYTES, len));
 }
 
-static unsigned write_arp(const struct frame_addr *me, const uint8_t *ip, const uint8_t *mac, uint8_t *out)
+static unsigned write_arp_request(const struct frame_addr *me, const uint8_t *ip, const uint8_t *mac, uint8_t *out)
 {
 	static const uint8_t all[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 	uint8_t *arp = out + FRAME_MAC_BYTES;
-	memset(out, 0, ANSWER_BYTES_MIN);
+	memset(out, 0, CONTROL_FRAME_BYTES_MIN);
 	write_macs(out, mac ? mac : all, me, TYPE_ARP);
 	memcpy(arp, arp_head, sizeof arp_head);
 	arp[7] = REQUEST;
 	memcpy(arp + 8, me->mac, 6);
 	memcpy(arp + 14, me->ip, 4);
 	memcpy(arp + 24, ip, 4);
-	return ANSWER_BYTES_MIN;
+	return CONTROL_FRAME_BYTES_MIN;
 }
 
-static unsigned write_solicitation(const struct frame_addr *me, const uint8_t *target, const uint8_t *mac, uint8_t *out)
+static unsigned write_ns(const struct frame_addr *me, const uint8_t *target, const uint8_t *mac, uint8_t *out)
 {
 	const uint8_t group_mac[6] = {0x33, 0x33, 0xff, target[13], target[14], target[15]};
 	uint8_t *ip = out + FRAME_MAC_BYTES, *icmp = ip + V6_BYTES;
@@ -85,17 +85,17 @@ static unsigned write_solicitation(const struct frame_addr *me, const uint8_t *t
 	return FRAME_MAC_BYTES + V6_BYTES + icmp_len;
 }
 
-unsigned ask_write(const struct frame_addr *me, const uint8_t *ip, const uint8_t *mac, uint8_t *out)
+unsigned resolver_write_request(const struct frame_addr *me, const uint8_t *ip, const uint8_t *mac, uint8_t *out)
 {
-	return me->v6 ? write_solicitation(me, ip, mac, out) : write_arp(me, ip, mac, out);
+	return me->v6 ? write_ns(me, ip, mac, out) : write_arp_request(me, ip, mac, out);
 }
 
 /* ---- parsing ---- */
 
 /* A unicast address other than 0. */
-static bool is_station(const uint8_t *mac)
+static bool is_unicast_mac(const uint8_t *mac)
 {
-	return !(mac[0] & 1) && memcmp(mac, nobody, 6) != 0;
+	return !(mac[0] & 1) && memcmp(mac, unspecified, 6) != 0;
 }
 
 static bool is_announcement_v6(const uint8_t *ip)
@@ -104,10 +104,10 @@ static bool is_announcement_v6(const uint8_t *ip)
 	return ip[V6_BYTES] == ADVERTISEMENT && memcmp(ip + 24, all, sizeof all) == 0;
 }
 
-bool ask_wanted(const struct frame_addr *me, const uint8_t *frame, unsigned len)
+bool resolver_wants(const struct frame_addr *me, const uint8_t *frame, unsigned len)
 {
 	const uint8_t *ip = frame + FRAME_MAC_BYTES;
-	if (len < FRAME_MAC_BYTES + ARP_BYTES || len > ANSWER_BYTES_MAX ||
+	if (len < FRAME_MAC_BYTES + ARP_BYTES || len > CONTROL_FRAME_BYTES_MAX ||
 	    (memcmp(frame, me->mac, 6) != 0 && !(frame[0] & 1)))
 		return false;
 	if (!me->v6)
@@ -117,26 +117,26 @@ bool ask_wanted(const struct frame_addr *me, const uint8_t *frame, unsigned len)
 	       (memcmp(ip + 24, me->ip, 16) == 0 || is_announcement_v6(ip));
 }
 
-static bool read_arp(const struct frame_addr *me, const uint8_t *arp, struct ask_news *out)
+static bool read_arp(const struct frame_addr *me, const uint8_t *arp, struct resolver_update *out)
 {
 	const uint8_t *mac = arp + 8, *ip = arp + 14;
-	if (memcmp(arp, arp_head, sizeof arp_head) != 0 || (arp[7] != REQUEST && arp[7] != REPLY) || !is_station(mac) ||
-	    memcmp(mac, me->mac, 6) == 0 || ip[0] == 0 || ip[0] >= 224)
+	if (memcmp(arp, arp_head, sizeof arp_head) != 0 || (arp[7] != REQUEST && arp[7] != REPLY) ||
+	    !is_unicast_mac(mac) || memcmp(mac, me->mac, 6) == 0 || ip[0] == 0 || ip[0] >= 224)
 		return false;
 	memcpy(out->ip, ip, 4);
 	memcpy(out->mac, mac, 6);
-	out->has_mac = out->replaces = true;
+	out->has_mac = out->override = true;
 	return true;
 }
 
 /* Reads the link-layer address from the option of this kind. False: malformed options, the whole message is invalid. */
-static bool read_options(const uint8_t *at, unsigned len, unsigned kind, struct ask_news *out)
+static bool read_options(const uint8_t *at, unsigned len, unsigned kind, struct resolver_update *out)
 {
 	while (len) {
 		unsigned bytes = len >= 2 ? at[1] * 8u : 0;
 		if (bytes == 0 || bytes > len)
 			return false;
-		if (at[0] == kind && bytes == OPTION_BYTES && is_station(at + 2)) {
+		if (at[0] == kind && bytes == OPTION_BYTES && is_unicast_mac(at + 2)) {
 			memcpy(out->mac, at + 2, 6);
 			out->has_mac = true;
 		}
@@ -147,7 +147,7 @@ static bool read_options(const uint8_t *at, unsigned len, unsigned kind, struct 
 }
 
 /* Validated as RFC 4861, 7.1, requires. */
-static bool read_nd(const struct frame_addr *me, const uint8_t *ip, unsigned room, struct ask_news *out)
+static bool read_nd(const struct frame_addr *me, const uint8_t *ip, unsigned room, struct resolver_update *out)
 {
 	const uint8_t *icmp = ip + V6_BYTES, *from = ip + 8, *target = icmp + 8;
 	unsigned len = frame_be16(frame_load16(ip + 4));
@@ -159,20 +159,20 @@ static bool read_nd(const struct frame_addr *me, const uint8_t *ip, unsigned roo
 		if (solicited && ip[24] == 0xff)
 			return false;
 		memcpy(out->ip, target, 16);
-		out->replaces = icmp[4] & FLAG_OVERRIDE;
+		out->override = icmp[4] & FLAG_OVERRIDE;
 	} else {
-		if (icmp[0] != SOLICITATION || memcmp(from, nobody, 16) == 0)
+		if (icmp[0] != SOLICITATION || memcmp(from, unspecified, 16) == 0)
 			return false;
 		memcpy(out->ip, from, 16);
-		out->replaces = true;
+		out->override = true;
 	}
 	return read_options(icmp + ND_BYTES, len - ND_BYTES, advertised ? OPTION_TARGET : OPTION_SOURCE, out) &&
 	       (out->has_mac ? memcmp(out->mac, me->mac, 6) != 0 : advertised && solicited);
 }
 
-bool ask_read(const struct frame_addr *me, const uint8_t *frame, unsigned len, struct ask_news *out)
+bool resolver_read(const struct frame_addr *me, const uint8_t *frame, unsigned len, struct resolver_update *out)
 {
-	if (!ask_wanted(me, frame, len))
+	if (!resolver_wants(me, frame, len))
 		return false;
 	memset(out, 0, sizeof *out);
 	return me->v6 ? read_nd(me, frame + FRAME_MAC_BYTES, len - FRAME_MAC_BYTES, out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Replies to ARP, neighbour solicitations and pings. answer_wanted(): poller; the rest: control thread. */
+/** Replies to ARP, neighbour solicitations and pings. responder_wants(): poller; the rest: control thread. */
 #include "nic/dpdk/responder.h"
 
 #define TYPE_ARP  0x0806u
@@ -34,9 +34,9 @@ static bool is_solicited_node(const uint8_t *ip, const struct frame_addr *me)
 	return memcmp(ip, prefix, sizeof prefix) == 0 && memcmp(ip + 13, me->ip + 13, 3) == 0;
 }
 
-bool answer_wanted(const struct frame_addr *me, const uint8_t *frame, unsigned len)
+bool responder_wants(const struct frame_addr *me, const uint8_t *frame, unsigned len)
 {
-	if (len < FRAME_MAC_BYTES + V4_BYTES || len > ANSWER_BYTES_MAX)
+	if (len < FRAME_MAC_BYTES + V4_BYTES || len > CONTROL_FRAME_BYTES_MAX)
 		return false;
 	const uint8_t *ip = frame + FRAME_MAC_BYTES;
 	if (memcmp(frame, me->mac, 6) != 0 && !(frame[0] & 1))
@@ -58,12 +58,12 @@ static void write_macs(uint8_t *out, const uint8_t *to, const struct frame_addr 
 
 static unsigned padded(uint8_t *out, unsigned len)
 {
-	if (len < ANSWER_BYTES_MIN)
-		memset(out + len, 0, ANSWER_BYTES_MIN - len);
-	return len < ANSWER_BYTES_MIN ? ANSWER_BYTES_MIN : len;
+	if (len < CONTROL_FRAME_BYTES_MIN)
+		memset(out + len, 0, CONTROL_FRAME_BYTES_MIN - len);
+	return len < CONTROL_FRAME_BYTES_MIN ? CONTROL_FRAME_BYTES_MIN : len;
 }
 
-static unsigned answer_arp(const struct frame_addr *me, const uint8_t *frame, uint8_t *out)
+static unsigned reply_arp(const struct frame_addr *me, const uint8_t *frame, uint8_t *out)
 {
 	/* Ethernet, IPv4, their lengths, a request. */
 	static const uint8_t request[8] = {0, 1, 8, 0, 6, 4, 0, 1};
@@ -80,7 +80,7 @@ static unsigned answer_arp(const struct frame_addr *me, const uint8_t *frame, ui
 	return padded(out, FRAME_MAC_BYTES + ARP_BYTES);
 }
 
-static unsigned answer_v4(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out)
+static unsigned reply_v4(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out)
 {
 	const uint8_t *ip = frame + FRAME_MAC_BYTES, *icmp = ip + V4_BYTES;
 	unsigned total = frame_be16(frame_load16(ip + 2));
@@ -135,9 +135,9 @@ static unsigned finish_v6(const struct frame_addr *me, const uint8_t *to, uint8_
  * reply goes to all nodes. */
 static unsigned advertise(const struct frame_addr *me, const uint8_t *frame, uint8_t *out)
 {
-	static const uint8_t nobody[16] = {0}, all[16] = {0xff, 2, [15] = 1}, all_mac[6] = {0x33, 0x33, [5] = 1};
+	static const uint8_t unspecified[16] = {0}, all[16] = {0xff, 2, [15] = 1}, all_mac[6] = {0x33, 0x33, [5] = 1};
 	const uint8_t *from = frame + FRAME_MAC_BYTES + 8;
-	bool solicited = memcmp(from, nobody, sizeof nobody) != 0;
+	bool solicited = memcmp(from, unspecified, sizeof unspecified) != 0;
 	uint8_t *icmp = out + FRAME_MAC_BYTES + V6_BYTES;
 	write_macs(out, solicited ? frame + 6 : all_mac, me, TYPE_V6);
 	memset(icmp, 0, ADVERTISEMENT_BYTES);
@@ -150,7 +150,7 @@ static unsigned advertise(const struct frame_addr *me, const uint8_t *frame, uin
 	return finish_v6(me, solicited ? from : all, 255, ADVERTISEMENT_BYTES, out);
 }
 
-static unsigned answer_v6(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out)
+static unsigned reply_v6(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out)
 {
 	const uint8_t *ip = frame + FRAME_MAC_BYTES, *icmp = ip + V6_BYTES;
 	unsigned icmp_len = frame_be16(frame_load16(ip + 4));
@@ -169,16 +169,16 @@ static unsigned answer_v6(const struct frame_addr *me, const uint8_t *frame, uns
 	return finish_v6(me, ip + 8, TTL, icmp_len, out);
 }
 
-unsigned answer_write(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out)
+unsigned responder_write(const struct frame_addr *me, const uint8_t *frame, unsigned len, uint8_t *out)
 {
-	if (!answer_wanted(me, frame, len))
+	if (!responder_wants(me, frame, len))
 		return 0;
 	switch (type_of(frame)) {
 	case TYPE_ARP:
-		return answer_arp(me, frame, out);
+		return reply_arp(me, frame, out);
 	case TYPE_V4:
-		return answer_v4(me, frame, len, out);
+		return reply_v4(me, frame, len, out);
 	default:
-		return answer_v6(me, frame, len, out);
+		return reply_v6(me, frame, len, out);
 	}
 }

@@ -22,7 +22,7 @@ int lossy_error(struct nic_err *err, int error, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
-	nic_text_setv(err->text, sizeof err->text, format, args);
+	text_setv(err->text, sizeof err->text, format, args);
 	va_end(args);
 	return error;
 }
@@ -90,7 +90,7 @@ static void weaken(struct lossy_port *p, const struct nic_caps *lower)
 	caps->inline_bytes_max = lower->inline_bytes_max > p->head_bytes ? lower->inline_bytes_max - p->head_bytes : 0;
 	if (caps->body_bytes_max > p->args.bytes)
 		caps->body_bytes_max = p->args.bytes;
-	caps->reap_ns = 0;
+	caps->release_ns = 0;
 }
 
 static void lossy_close(struct nic_port *port)
@@ -249,13 +249,14 @@ static struct nic_queue *lossy_queue_at(struct nic_port *port, unsigned i)
 /* ---- peers ---- */
 
 static int lossy_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-			 const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+			 const void *handshake, size_t handshake_len, uint64_t deadline, void *user,
+			 struct nic_err *err)
 {
 	struct lossy_port *p = port_of(port);
 	struct nic_port *lower = p->lower;
 	struct nic_addr at;
-	(void)hello;
-	(void)hello_len;
+	(void)handshake;
+	(void)handshake_len;
 	int error = match_address(p, addr, &at, err);
 	if (error)
 		return error;
@@ -320,14 +321,15 @@ static int on_datagram_event(void *ctx, const struct nic_event *ev)
 static int on_hello(const struct nic_event *ev)
 {
 	*ev->reply_len = 0;
-	return ev->hello_len == sizeof GREETING && memcmp(ev->hello, GREETING, sizeof GREETING) == 0 ? 0 : -EPROTO;
+	return ev->handshake_len == sizeof GREETING && memcmp(ev->handshake, GREETING, sizeof GREETING) == 0 ? 0
+													     : -EPROTO;
 }
 
 static int on_connection_event(void *ctx, const struct nic_event *ev)
 {
 	struct above *above = ctx;
 	struct lossy_port *p = above->port;
-	if (ev->type == NIC_EVENT_HELLO)
+	if (ev->type == NIC_EVENT_CONNECT)
 		return on_hello(ev);
 	if (ev->type == NIC_EVENT_FAILED) {
 		struct nic_event failed = *ev;

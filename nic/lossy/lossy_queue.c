@@ -186,7 +186,7 @@ static int reserve_void(struct lossy_queue *q, uint32_t peer, uint64_t body_len,
 	tx->head = tx->head_room;
 	tx->body = lossy_slot(q, slot);
 	tx->cookie = (uint64_t)slot;
-	tx->link = q;
+	tx->driver_data = q;
 	return 0;
 }
 
@@ -214,7 +214,7 @@ static int lossy_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct lossy_queue *q = queue_of(nq);
 	q->small_open = false;
-	if (tx->link == q) {
+	if (tx->driver_data == q) {
 		lossy_slot_free(q, (int)tx->cookie);
 		lossy_count(&q->count.tx_dropped, 1);
 		return 0;
@@ -234,7 +234,7 @@ static void lossy_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct lossy_queue *q = queue_of(nq);
 	q->small_open = false;
-	if (tx->link == q)
+	if (tx->driver_data == q)
 		lossy_slot_free(q, (int)tx->cookie);
 	else
 		q->lower->ops->tx_cancel(q->lower, tx);

@@ -63,14 +63,14 @@ struct shm_link {
 	struct shm_link *next_pending, *prev_pending; /* list of links in SHM_LINK_CONNECTING and SHM_LINK_ACCEPTING */
 	/* ns; UINT64_MAX: none */
 	uint64_t deadline;
-	bool up_pending; /* both ends are one queue: the next step() reports UP */
-	bool sent;       /* SHM_LINK_CONNECTING: the first message was sent */
-	bool asked;      /* SHM_LINK_ACCEPTING: SHM_NOTE_CHALLENGE was sent */
-	bool proven;     /* the peer has proven the group's key */
-	uint8_t asker_nonce[AUTH_NONCE_BYTES], asked_nonce[AUTH_NONCE_BYTES];
+	bool up_pending;    /* both ends are one queue: the next step() reports UP */
+	bool sent;          /* SHM_LINK_CONNECTING: the first message was sent */
+	bool challenged;    /* SHM_LINK_ACCEPTING: SHM_CONTROL_CHALLENGE was sent */
+	bool authenticated; /* the peer has proven the group's key */
+	uint8_t connector_nonce[AUTH_NONCE_BYTES], acceptor_nonce[AUTH_NONCE_BYTES];
 	uint16_t remote_queue;
-	uint16_t hello_len;
-	uint8_t hello[NIC_HELLO_BYTES_MAX];
+	uint16_t handshake_len;
+	uint8_t handshake[NIC_HANDSHAKE_BYTES_MAX];
 	struct sockaddr_un to;
 	/* ns; SHM_LINK_CONNECTING: next try to send */
 	uint64_t retry_at;
@@ -92,13 +92,13 @@ struct shm_queue {
 	uint32_t inline_max; /* largest body that shares the slot with the head */
 	int wake_fd;
 	bool armed;
-	bool asleep_told;    /* bells->asleep is set */
+	bool asleep_set;     /* bells->asleep is set */
 	uint32_t hand;       /* position of the clock hand over hot[] */
 	uint32_t passes;     /* passes of recv() while cold links exist */
 	uint32_t bells_end;  /* no attached link has a doorbell from here on; a multiple of 64 */
 	uint32_t next_word;  /* doorbell word where the next sweep begins */
 	uint32_t next_audit; /* doorbell that the next tick() checks */
-	uint64_t bogus_returns, bogus_packets;
+	uint64_t invalid_returns, invalid_packets;
 	uint64_t rings, spurious_rings; /* polls caused by a doorbell; those that found nothing */
 	struct shm_doorbells *bells;
 	struct shm_link *hot[SHM_HOT_MAX];
@@ -126,7 +126,7 @@ struct shm_port {
 	int listen_fd, epoll_fd;
 	int inotify_fd;     /* reports removals in the socket's directory; −1: none */
 	bool watched;       /* inotify watches the directory */
-	uint64_t look_at;   /* ns; next check for the socket file; UINT64_MAX: only after an inotify event */
+	uint64_t check_at;  /* ns; next check for the socket file; UINT64_MAX: only after an inotify event */
 	uint64_t listen_at; /* ns; 0: listening; else accept() is paused until then */
 	struct shm_link *pending;
 	struct shm_queue *queues[SHM_QUEUES_MAX];
@@ -190,15 +190,15 @@ bool shm_address_path(const struct nic_addr *addr, char *path, size_t cap);
 
 /* shm_proof.c: control thread. Ports with a key */
 
-struct shm_note;
+struct shm_control_msg;
 /** Connecting side: sends the first message. 0 or -errno. */
-int shm_ask(const struct shm_port *p, struct shm_link *link);
-/** Connecting side: verifies the challenge and responds. 0: the link is `proven`; the acceptor's refusal;
+int shm_auth_begin(const struct shm_port *p, struct shm_link *link);
+/** Connecting side: verifies the challenge and responds. 0: the link is `authenticated`; the acceptor's refusal;
  * -EKEYREJECTED, -EPROTO, -errno. */
-int shm_challenge_take(const struct shm_port *p, struct shm_link *link, const struct shm_note *note);
-/** Accepting side: processes both messages of the connecting side. 0: `proven` may be set; -errno: refuse the
+int shm_challenge_take(const struct shm_port *p, struct shm_link *link, const struct shm_control_msg *message);
+/** Accepting side: processes both messages of the connecting side. 0: `authenticated` may be set; -errno: refuse the
  * connection. */
-int shm_proof_take(const struct shm_port *p, struct shm_link *link, const struct shm_note *note);
+int shm_proof_take(const struct shm_port *p, struct shm_link *link, const struct shm_control_msg *message);
 
 /* shm_link.c: control thread */
 

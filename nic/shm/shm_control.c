@@ -9,21 +9,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-void shm_note_close(int fds[SHM_NOTE_FDS])
+void shm_control_close_fds(int fds[SHM_CONTROL_FDS])
 {
-	for (int i = 0; i < SHM_NOTE_FDS; i++) {
+	for (int i = 0; i < SHM_CONTROL_FDS; i++) {
 		if (fds[i] >= 0)
 			close(fds[i]);
 		fds[i] = -1;
 	}
 }
 
-int shm_note_send(int fd, const struct shm_note *note, const int *fds, unsigned fds_n)
+int shm_control_send(int fd, const struct shm_control_msg *message, const int *fds, unsigned fds_n)
 {
-	struct iovec iov = {(void *)(uintptr_t)note, sizeof *note};
+	struct iovec iov = {(void *)(uintptr_t)message, sizeof *message};
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(SHM_NOTE_FDS * sizeof(int))];
+		char bytes[CMSG_SPACE(SHM_CONTROL_FDS * sizeof(int))];
 	} control;
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	if (fds_n) {
@@ -39,16 +39,16 @@ int shm_note_send(int fd, const struct shm_note *note, const int *fds, unsigned 
 	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int shm_note_recv(int fd, struct shm_note *note, int fds[SHM_NOTE_FDS])
+int shm_control_recv(int fd, struct shm_control_msg *message, int fds[SHM_CONTROL_FDS])
 {
-	struct iovec iov = {note, sizeof *note};
+	struct iovec iov = {message, sizeof *message};
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(8 * sizeof(int))];
 	} control;
 	struct msghdr msg = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control};
-	for (int i = 0; i < SHM_NOTE_FDS; i++)
+	for (int i = 0; i < SHM_CONTROL_FDS; i++)
 		fds[i] = -1;
 	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
 	if (n < 0)
@@ -60,7 +60,7 @@ int shm_note_recv(int fd, struct shm_note *note, int fds[SHM_NOTE_FDS])
 		for (size_t i = 0; i < got; i++) {
 			int one;
 			memcpy(&one, CMSG_DATA(c) + i * sizeof(int), sizeof one);
-			if (i < SHM_NOTE_FDS && fds[i] < 0)
+			if (i < SHM_CONTROL_FDS && fds[i] < 0)
 				fds[i] = one;
 			else
 				close(one);
@@ -68,23 +68,24 @@ int shm_note_recv(int fd, struct shm_note *note, int fds[SHM_NOTE_FDS])
 	}
 	if (n == 0)
 		return 0;
-	if (n != sizeof *note || note->magic != SHM_MAGIC || note->version != SHM_VERSION ||
-	    note->len > NIC_HELLO_BYTES_MAX) {
-		shm_note_close(fds);
+	if (n != sizeof *message || message->magic != SHM_MAGIC || message->version != SHM_VERSION ||
+	    message->len > NIC_HANDSHAKE_BYTES_MAX) {
+		shm_control_close_fds(fds);
 		return -EPROTO;
 	}
 	if (msg.msg_flags & MSG_CTRUNC) { /* more descriptors than a message may carry, or than we may open */
-		shm_note_close(fds);
+		shm_control_close_fds(fds);
 		return -EMFILE;
 	}
 	return 1;
 }
 
-struct shm_note shm_note_make(enum shm_note_kind kind, int status, const void *bytes, size_t len)
+struct shm_control_msg shm_control_make(enum shm_control_kind kind, int status, const void *bytes, size_t len)
 {
-	struct shm_note note = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = (uint16_t)kind, .status = status};
-	note.len = (uint16_t)len;
+	struct shm_control_msg message = {
+		.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = (uint16_t)kind, .status = status};
+	message.len = (uint16_t)len;
 	if (len)
-		memcpy(note.bytes, bytes, len);
-	return note;
+		memcpy(message.bytes, bytes, len);
+	return message;
 }

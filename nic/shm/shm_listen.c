@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define BACKLOG    512
-#define AGAIN_NS   UINT64_C(1000000000)  /* retry after the file could not be created */
-#define UNSEEN_NS  UINT64_C(10000000000) /* interval of checks without inotify */
+#define RETRY_NS   UINT64_C(1000000000)  /* retry after the file could not be created */
+#define POLL_NS    UINT64_C(10000000000) /* interval of checks without inotify */
 #define GONE_KINDS (IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
 static int epoll_add(const struct shm_port *p, int fd, uint32_t tag)
@@ -113,16 +113,16 @@ void shm_listen_event(struct shm_port *p)
 	alignas(struct inotify_event) char bytes[4096];
 	while (read(p->inotify_fd, bytes, sizeof bytes) > 0)
 		; /* the kind of event is irrelevant: the file is checked */
-	p->look_at = 0;
+	p->check_at = 0;
 }
 
 uint64_t shm_listen_step(struct shm_port *p, uint64_t now)
 {
 	if (p->is_private)
 		return UINT64_MAX;
-	if (now >= p->look_at) {
+	if (now >= p->check_at) {
 		bool there = file_is_there(p) || listen_again(p);
-		p->look_at = !there ? now + AGAIN_NS : p->watched ? UINT64_MAX : now + UNSEEN_NS;
+		p->check_at = !there ? now + RETRY_NS : p->watched ? UINT64_MAX : now + POLL_NS;
 	}
-	return p->look_at;
+	return p->check_at;
 }

@@ -19,9 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO_TIMEOUT_NS UINT64_C(10000000000) /* limit of an accepted connection's set-up */
-#define RETRY_NS         UINT64_C(1000000)     /* retry interval while the peer's backlog is full */
-#define FULL_NS          UINT64_C(100000000)   /* pause of accept() without free descriptors */
+#define CONNECT_TIMEOUT_NS UINT64_C(10000000000) /* limit of an accepted connection's set-up */
+#define RETRY_NS           UINT64_C(1000000)     /* retry interval while the peer's backlog is full */
+#define FULL_NS            UINT64_C(100000000)   /* pause of accept() without free descriptors */
 
 static struct shm_port *port_of(const struct nic_port *p)
 {
@@ -42,7 +42,7 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-static int link_watch(struct shm_port *p, struct shm_link *link)
+static int transport_set_liveness_callback(struct shm_port *p, struct shm_link *link)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.u32 = link->index};
 	return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, link->fd, &ev) < 0 ? -errno : 0;
@@ -83,28 +83,28 @@ static void report_failed(struct shm_port *p, struct shm_link *link, int error, 
 	event(ctx, &ev);
 }
 
-static void report_up(struct shm_port *p, struct shm_link *link, const void *hello, size_t len, nic_event_fn *event,
+static void report_up(struct shm_port *p, struct shm_link *link, const void *handshake, size_t len, nic_event_fn *event,
 		      void *ctx)
 {
 	struct nic_event ev = {.type = NIC_EVENT_UP,
 			       .peer = link->index,
 			       .queue = link->queue->index,
 			       .user = link->user,
-			       .hello = hello,
-			       .hello_len = len};
+			       .handshake = handshake,
+			       .handshake_len = len};
 	shm_link_settled(p, link);
 	link->state = SHM_LINK_UP;
 	link->deadline = UINT64_MAX;
 	event(ctx, &ev);
 }
 
-static int send_hello(struct shm_link *link)
+static int send_connect(struct shm_link *link)
 {
-	struct shm_note note = shm_note_make(SHM_NOTE_HELLO, 0, link->hello, link->hello_len);
-	note.queue = link->remote_queue;
-	note.doorbell = link->bell;
-	int fds[SHM_NOTE_FDS] = {link->pair_fd, link->queue->wake_fd, link->queue->bells_fd};
-	int error = shm_note_send(link->fd, &note, fds, SHM_NOTE_FDS);
+	struct shm_control_msg message = shm_control_make(SHM_CONTROL_CONNECT, 0, link->handshake, link->handshake_len);
+	message.queue = link->remote_queue;
+	message.doorbell = link->bell;
+	int fds[SHM_CONTROL_FDS] = {link->pair_fd, link->queue->wake_fd, link->queue->bells_fd};
+	int error = shm_control_send(link->fd, &message, fds, SHM_CONTROL_FDS);
 	if (!error)
 		close_fd(&link->pair_fd);
 	return error;
@@ -114,64 +114,64 @@ static int send_first(struct shm_port *p, struct shm_link *link)
 {
 	if (!p->is_private && connect(link->fd, (struct sockaddr *)&link->to, sizeof link->to) < 0 && errno != EISCONN)
 		return -errno;
-	int error = p->key ? shm_ask(p, link) : send_hello(link);
+	int error = p->key ? shm_auth_begin(p, link) : send_connect(link);
 	if (error)
 		return error;
 	link->sent = true;
-	return link_watch(p, link);
+	return transport_set_liveness_callback(p, link);
 }
 
 /* Verifies the acceptor's proof and sends the connect request. */
 static void on_challenge(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
-	struct shm_note note;
-	int fds[SHM_NOTE_FDS], got = shm_note_recv(link->fd, &note, fds);
+	struct shm_control_msg message;
+	int fds[SHM_CONTROL_FDS], got = shm_control_recv(link->fd, &message, fds);
 	if (got == -EAGAIN)
 		return;
 	if (got > 0)
-		shm_note_close(fds);
-	int error = got == 0 ? -ECONNRESET : got < 0 ? got : shm_challenge_take(p, link, &note);
-	bool refused = got > 0 && note.kind == SHM_NOTE_WELCOME;
+		shm_control_close_fds(fds);
+	int error = got == 0 ? -ECONNRESET : got < 0 ? got : shm_challenge_take(p, link, &message);
+	bool refused = got > 0 && message.kind == SHM_CONTROL_REPLY;
 	if (!error)
-		error = send_hello(link);
+		error = send_connect(link);
 	if (error)
 		report_failed(p, link, error, refused ? "connect request rejected by" : "connection set-up failed with",
 			      event, ctx);
 }
 
-static void on_welcome(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
+static void on_reply(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
-	struct shm_note note;
-	int fds[SHM_NOTE_FDS], got = shm_note_recv(link->fd, &note, fds);
+	struct shm_control_msg message;
+	int fds[SHM_CONTROL_FDS], got = shm_control_recv(link->fd, &message, fds);
 	if (got == -EAGAIN)
 		return;
-	int error = got == 0                                            ? -ECONNRESET
-		    : got < 0                                           ? got
-		    : note.kind == SHM_NOTE_WELCOME && note.status == 0 ? 0
-		    : note.status < 0 && note.status > -4096            ? note.status
-									: -EPROTO;
+	int error = got == 0                                                   ? -ECONNRESET
+		    : got < 0                                                  ? got
+		    : message.kind == SHM_CONTROL_REPLY && message.status == 0 ? 0
+		    : message.status < 0 && message.status > -4096             ? message.status
+									       : -EPROTO;
 	bool refused = got > 0 && error;
 	if (!error && (fds[0] < 0 || fds[1] < 0 || !is_wake_fd(fds[0])))
 		error = -EPROTO;
 	if (!error)
-		error = shm_link_bells(link, fds[1], note.doorbell);
+		error = shm_link_bells(link, fds[1], message.doorbell);
 	if (!error) {
 		link->wake_fd = fds[0];
 		fds[0] = -1;
 	}
 	if (got > 0)
-		shm_note_close(fds);
+		shm_control_close_fds(fds);
 	if (error)
 		report_failed(p, link, error, refused ? "connect request rejected by" : "connection set-up failed with",
 			      event, ctx);
 	else
-		report_up(p, link, note.bytes, note.len, event, ctx);
+		report_up(p, link, message.bytes, message.len, event, ctx);
 }
 
 static void refuse(int fd, int status)
 {
-	struct shm_note note = shm_note_make(SHM_NOTE_WELCOME, status, NULL, 0);
-	shm_note_send(fd, &note, NULL, 0);
+	struct shm_control_msg message = shm_control_make(SHM_CONTROL_REPLY, status, NULL, 0);
+	shm_control_send(fd, &message, NULL, 0);
 }
 
 static int accept_one(struct shm_port *p, int fd, uint64_t now)
@@ -180,78 +180,79 @@ static int accept_one(struct shm_port *p, int fd, uint64_t now)
 	if (!link)
 		return -ENOSPC;
 	link->fd = fd;
-	link->deadline = now + HELLO_TIMEOUT_NS;
-	if (link_watch(p, link))
+	link->deadline = now + CONNECT_TIMEOUT_NS;
+	if (transport_set_liveness_callback(p, link))
 		shm_link_free(p, link);
 	return 0;
 }
 
 /* Checks and takes the contents of a connect request, and notifies the engine: 0, or -errno, which becomes the reject.
  */
-static int take_hello(struct shm_port *p, struct shm_link *link, const struct shm_note *note, int fds[SHM_NOTE_FDS],
-		      void *reply, size_t *reply_len, nic_event_fn *event, void *ctx)
+static int accept_connect(struct shm_port *p, struct shm_link *link, const struct shm_control_msg *message,
+			  int fds[SHM_CONTROL_FDS], void *reply, size_t *reply_len, nic_event_fn *event, void *ctx)
 {
-	if (note->kind != SHM_NOTE_HELLO || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 || !is_wake_fd(fds[1]))
+	if (message->kind != SHM_CONTROL_CONNECT || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 || !is_wake_fd(fds[1]))
 		return -EPROTO;
-	if (note->queue >= p->queues_n)
+	if (message->queue >= p->queues_n)
 		return -ECHRNG;
 	int error = shm_link_map(p, link, fds[0], false, false);
 	if (!error)
-		error = shm_link_bells(link, fds[2], note->doorbell);
+		error = shm_link_bells(link, fds[2], message->doorbell);
 	if (error)
 		return error;
 	link->wake_fd = fds[1];
 	fds[1] = -1;
-	shm_link_own(link, p->queues[note->queue]);
-	struct nic_event ev = {.type = NIC_EVENT_HELLO,
+	shm_link_own(link, p->queues[message->queue]);
+	struct nic_event ev = {.type = NIC_EVENT_CONNECT,
 			       .peer = NIC_PEER_NONE,
-			       .queue = note->queue,
-			       .hello = note->bytes,
-			       .hello_len = note->len,
+			       .queue = message->queue,
+			       .handshake = message->bytes,
+			       .handshake_len = message->len,
 			       .reply = reply,
 			       .reply_len = reply_len};
 	return event(ctx, &ev);
 }
 
-static void on_hello(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
+static void on_connect_request(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
-	struct shm_note note;
-	int fds[SHM_NOTE_FDS], got = shm_note_recv(link->fd, &note, fds);
+	struct shm_control_msg message;
+	int fds[SHM_CONTROL_FDS], got = shm_control_recv(link->fd, &message, fds);
 	if (got == -EAGAIN)
 		return;
 	int status = got == 0 ? -ECONNRESET : got < 0 ? got : 0;
-	if (got > 0 && p->key && !link->proven) {
-		shm_note_close(fds);
-		status = shm_proof_take(p, link, &note);
+	if (got > 0 && p->key && !link->authenticated) {
+		shm_control_close_fds(fds);
+		status = shm_proof_take(p, link, &message);
 		if (!status)
 			return;
 		refuse(link->fd, status);
 		shm_link_free(p, link);
 		return;
 	}
-	uint8_t reply[NIC_HELLO_BYTES_MAX];
+	uint8_t reply[NIC_HANDSHAKE_BYTES_MAX];
 	size_t reply_len = 0;
 
 	if (got > 0) {
-		status = take_hello(p, link, &note, fds, reply, &reply_len, event, ctx);
-		shm_note_close(fds);
+		status = accept_connect(p, link, &message, fds, reply, &reply_len, event, ctx);
+		shm_control_close_fds(fds);
 	}
 	if (got > 0 || got == -EMFILE) {
-		struct shm_note answer = shm_note_make(SHM_NOTE_WELCOME, status, reply, status ? 0 : reply_len);
+		struct shm_control_msg answer =
+			shm_control_make(SHM_CONTROL_REPLY, status, reply, status ? 0 : reply_len);
 		int own[2] = {-1, -1};
 		if (!status) {
 			answer.doorbell = link->bell;
 			own[0] = link->queue->wake_fd;
 			own[1] = link->queue->bells_fd;
 		}
-		int error = shm_note_send(link->fd, &answer, own, status ? 0 : 2);
+		int error = shm_control_send(link->fd, &answer, own, status ? 0 : 2);
 		if (!status)
 			status = error;
 	}
 	if (status)
 		shm_link_free(p, link);
 	else
-		report_up(p, link, note.bytes, note.len, event, ctx);
+		report_up(p, link, message.bytes, message.len, event, ctx);
 }
 
 static void on_up(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
@@ -487,16 +488,16 @@ static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopb
 }
 
 static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+		       const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	struct shm_port *p = port_of(port);
 	if (queue >= p->queues_n)
 		return shm_error(err, -EINVAL, "shm: there is no queue %u; the port has %u", queue, p->queues_n);
 	if (remote_queue >= SHM_QUEUES_MAX)
 		return shm_error(err, -EINVAL, "shm: queue %u is out of range [0, %u)", remote_queue, SHM_QUEUES_MAX);
-	if (hello_len > NIC_HELLO_BYTES_MAX)
-		return shm_error(err, -EINVAL, "shm: a handshake payload of %zu bytes exceeds %u", hello_len,
-				 NIC_HELLO_BYTES_MAX);
+	if (handshake_len > NIC_HANDSHAKE_BYTES_MAX)
+		return shm_error(err, -EINVAL, "shm: a handshake payload of %zu bytes exceeds %u", handshake_len,
+				 NIC_HANDSHAKE_BYTES_MAX);
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	if (!shm_address_path(addr, path, sizeof path))
 		return shm_error(err, -EINVAL, "shm: malformed address");
@@ -509,9 +510,9 @@ static int shm_connect(struct nic_port *port, unsigned queue, const struct nic_a
 	link->user = user;
 	link->deadline = deadline;
 	link->remote_queue = (uint16_t)remote_queue;
-	link->hello_len = (uint16_t)hello_len;
-	if (hello_len)
-		memcpy(link->hello, hello, hello_len);
+	link->handshake_len = (uint16_t)handshake_len;
+	if (handshake_len)
+		memcpy(link->handshake, handshake, handshake_len);
 	int error = connect_prepare(p, link, queue == remote_queue && strcmp(link->to.sun_path, p->path) == 0);
 	if (error) {
 		shm_error(err, error, "shm: cannot connect to %s: %s%s", link->to.sun_path, strerror(-error),
@@ -533,7 +534,7 @@ static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *eve
 		after = link->next_pending;
 		if (link->up_pending) {
 			link->up_pending = false;
-			report_up(p, link, link->hello, link->hello_len, event, ctx);
+			report_up(p, link, link->handshake, link->handshake_len, event, ctx);
 			continue;
 		}
 		if (now >= link->deadline) {
@@ -578,18 +579,18 @@ static uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *even
 			struct shm_link *link = p->links[evs[i].data.u32];
 			if (!link)
 				continue;
-			if (link->state == SHM_LINK_CONNECTING && p->key && !link->proven)
+			if (link->state == SHM_LINK_CONNECTING && p->key && !link->authenticated)
 				on_challenge(p, link, event, ctx);
 			else if (link->state == SHM_LINK_CONNECTING)
-				on_welcome(p, link, event, ctx);
+				on_reply(p, link, event, ctx);
 			else if (link->state == SHM_LINK_ACCEPTING)
-				on_hello(p, link, event, ctx);
+				on_connect_request(p, link, event, ctx);
 			else if (link->state == SHM_LINK_UP)
 				on_up(p, link, event, ctx);
 		}
 	} while (n == 32);
-	uint64_t next = step_pending(p, now, event, ctx), look_at = shm_listen_step(p, now);
-	return next < look_at ? next : look_at;
+	uint64_t next = step_pending(p, now, event, ctx), check_at = shm_listen_step(p, now);
+	return next < check_at ? next : check_at;
 }
 
 static int shm_fd(const struct nic_port *port)

@@ -25,8 +25,8 @@ static bool proof_make(const struct shm_port *p, const struct shm_link *link, co
 		return false;
 	auth_derive(&key, group, "shm", "");
 	auth_mac_begin(&m, &key, label);
-	auth_mac_add(&m, link->asker_nonce, sizeof link->asker_nonce);
-	auth_mac_add(&m, link->asked_nonce, sizeof link->asked_nonce);
+	auth_mac_add(&m, link->connector_nonce, sizeof link->connector_nonce);
+	auth_mac_add(&m, link->acceptor_nonce, sizeof link->acceptor_nonce);
 	auth_mac_add(&m, path, strlen(path));
 	auth_mac_add(&m, queue, sizeof queue);
 	auth_mac_end(&m, out);
@@ -34,56 +34,57 @@ static bool proof_make(const struct shm_port *p, const struct shm_link *link, co
 	return true;
 }
 
-int shm_ask(const struct shm_port *p, struct shm_link *link)
+int shm_auth_begin(const struct shm_port *p, struct shm_link *link)
 {
 	(void)p;
-	auth_random(link->asker_nonce, sizeof link->asker_nonce, &random_kernel);
-	struct shm_note note = shm_note_make(SHM_NOTE_ASK, 0, link->asker_nonce, sizeof link->asker_nonce);
-	note.queue = link->remote_queue;
-	return shm_note_send(link->fd, &note, NULL, 0);
+	auth_random(link->connector_nonce, sizeof link->connector_nonce, &random_kernel);
+	struct shm_control_msg message =
+		shm_control_make(SHM_CONTROL_AUTH, 0, link->connector_nonce, sizeof link->connector_nonce);
+	message.queue = link->remote_queue;
+	return shm_control_send(link->fd, &message, NULL, 0);
 }
 
-int shm_challenge_take(const struct shm_port *p, struct shm_link *link, const struct shm_note *note)
+int shm_challenge_take(const struct shm_port *p, struct shm_link *link, const struct shm_control_msg *message)
 {
 	uint8_t proof[AUTH_PROOF_BYTES];
-	if (note->kind == SHM_NOTE_WELCOME && note->status < 0 && note->status > -4096)
-		return note->status;
-	if (note->kind != SHM_NOTE_CHALLENGE || note->len != CHALLENGE_BYTES)
+	if (message->kind == SHM_CONTROL_REPLY && message->status < 0 && message->status > -4096)
+		return message->status;
+	if (message->kind != SHM_CONTROL_CHALLENGE || message->len != CHALLENGE_BYTES)
 		return -EPROTO;
-	memcpy(link->asked_nonce, note->bytes, AUTH_NONCE_BYTES);
+	memcpy(link->acceptor_nonce, message->bytes, AUTH_NONCE_BYTES);
 	if (!proof_make(p, link, "acceptor", link->to.sun_path, proof) ||
-	    !auth_equal(note->bytes + AUTH_NONCE_BYTES, proof))
+	    !auth_equal(message->bytes + AUTH_NONCE_BYTES, proof))
 		return -EKEYREJECTED;
-	link->proven = true;
+	link->authenticated = true;
 	proof_make(p, link, "connector", link->to.sun_path, proof);
-	struct shm_note answer = shm_note_make(SHM_NOTE_ANSWER, 0, proof, sizeof proof);
-	return shm_note_send(link->fd, &answer, NULL, 0);
+	struct shm_control_msg answer = shm_control_make(SHM_CONTROL_RESPONSE, 0, proof, sizeof proof);
+	return shm_control_send(link->fd, &answer, NULL, 0);
 }
 
-static int ask_take(const struct shm_port *p, struct shm_link *link, const struct shm_note *note)
+static int auth_take(const struct shm_port *p, struct shm_link *link, const struct shm_control_msg *message)
 {
 	uint8_t bytes[CHALLENGE_BYTES];
-	if (note->len != AUTH_NONCE_BYTES)
+	if (message->len != AUTH_NONCE_BYTES)
 		return -EPROTO;
-	memcpy(link->asker_nonce, note->bytes, AUTH_NONCE_BYTES);
-	link->remote_queue = note->queue;
-	auth_random(link->asked_nonce, sizeof link->asked_nonce, &random_kernel);
-	memcpy(bytes, link->asked_nonce, AUTH_NONCE_BYTES);
+	memcpy(link->connector_nonce, message->bytes, AUTH_NONCE_BYTES);
+	link->remote_queue = message->queue;
+	auth_random(link->acceptor_nonce, sizeof link->acceptor_nonce, &random_kernel);
+	memcpy(bytes, link->acceptor_nonce, AUTH_NONCE_BYTES);
 	if (!proof_make(p, link, "acceptor", p->path, bytes + AUTH_NONCE_BYTES))
 		return -EACCES;
-	link->asked = true;
-	struct shm_note challenge = shm_note_make(SHM_NOTE_CHALLENGE, 0, bytes, sizeof bytes);
-	return shm_note_send(link->fd, &challenge, NULL, 0);
+	link->challenged = true;
+	struct shm_control_msg challenge = shm_control_make(SHM_CONTROL_CHALLENGE, 0, bytes, sizeof bytes);
+	return shm_control_send(link->fd, &challenge, NULL, 0);
 }
 
-int shm_proof_take(const struct shm_port *p, struct shm_link *link, const struct shm_note *note)
+int shm_proof_take(const struct shm_port *p, struct shm_link *link, const struct shm_control_msg *message)
 {
 	uint8_t proof[AUTH_PROOF_BYTES];
-	if (note->kind == SHM_NOTE_ASK && !link->asked)
-		return ask_take(p, link, note);
-	if (note->kind != SHM_NOTE_ANSWER || !link->asked || note->len != AUTH_PROOF_BYTES ||
-	    !proof_make(p, link, "connector", p->path, proof) || !auth_equal(note->bytes, proof))
+	if (message->kind == SHM_CONTROL_AUTH && !link->challenged)
+		return auth_take(p, link, message);
+	if (message->kind != SHM_CONTROL_RESPONSE || !link->challenged || message->len != AUTH_PROOF_BYTES ||
+	    !proof_make(p, link, "connector", p->path, proof) || !auth_equal(message->bytes, proof))
 		return -EKEYREJECTED;
-	link->proven = true;
+	link->authenticated = true;
 	return 0;
 }

@@ -9,7 +9,7 @@
 
 /* Bodies of this size and more are published when committed, so that the peer reads one while the next is written;
  * smaller ones wait for the flush. */
-#define SHM_AT_ONCE 16384u
+#define SHM_PUBLISH_BYTES 16384u
 
 #define SLOTS_AHEAD 16u
 
@@ -21,7 +21,7 @@ static struct shm_queue *queue_of(struct nic_queue *q)
 	return (struct shm_queue *)q;
 }
 
-static struct shm_link *link_of(struct shm_queue *q, uint32_t peer)
+static struct shm_link *transport_of(struct shm_queue *q, uint32_t peer)
 {
 	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
 	return link && link->attached_to == q ? link : NULL;
@@ -41,7 +41,7 @@ static int shm_attach(struct nic_queue *nq, uint32_t peer)
 static void shm_detach(struct nic_queue *nq, uint32_t peer)
 {
 	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = link_of(q, peer);
+	struct shm_link *link = transport_of(q, peer);
 	if (!link)
 		return;
 	shm_hot_detach(q, link);
@@ -56,7 +56,7 @@ static void shm_detach(struct nic_queue *nq, uint32_t peer)
 
 static void shm_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 {
-	struct shm_link *link = link_of(queue_of(nq), peer);
+	struct shm_link *link = transport_of(queue_of(nq), peer);
 	if (!link || !cookie)
 		return;
 	uint32_t i = link->returns_written++;
@@ -73,7 +73,7 @@ static void take_returns(struct shm_queue *q, struct shm_link *link)
 			return;
 		link->returns_read++;
 		if (!shm_bulk_free(&link->bulk, word & ((1u << RETURN_BLOCK_BITS) - 1)))
-			q->bogus_returns++;
+			q->invalid_returns++;
 	}
 }
 
@@ -86,7 +86,7 @@ static void shm_trim(struct nic_queue *nq)
 	}
 }
 
-static void look_at_head(struct shm_link *link)
+static void read_head(struct shm_link *link)
 {
 	uint32_t head = atomic_load_explicit(&link->tx->consumer.head, memory_order_acquire);
 	/* Accepts only a step forward, within what was written. */
@@ -98,21 +98,21 @@ static bool ring_full(struct shm_link *link)
 {
 	if (link->tail - link->tx_head_seen < SHM_SLOTS)
 		return false;
-	look_at_head(link);
+	read_head(link);
 	return link->tail - link->tx_head_seen >= SHM_SLOTS;
 }
 
 static uint32_t shm_tx_room(struct nic_queue *nq, uint32_t peer)
 {
-	struct shm_link *link = link_of(queue_of(nq), peer);
+	struct shm_link *link = transport_of(queue_of(nq), peer);
 	if (!link)
 		return 0;
-	look_at_head(link);
+	read_head(link);
 	return SHM_SLOTS - (link->tail - link->tx_head_seen);
 }
 
 /* Prefetches a line that will be written soon; the consumer has read it, so writing needs it exclusively. */
-static inline void want_line(const void *line)
+static inline void prefetch_for_write(const void *line)
 {
 #if defined(__x86_64__)
 	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
@@ -140,7 +140,7 @@ __attribute__((noinline)) static int reserve_bulk(struct shm_queue *q, struct sh
 static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = link_of(q, peer);
+	struct shm_link *link = transport_of(q, peer);
 	if (__builtin_expect(!link, 0))
 		return -EPIPE;
 	if (__builtin_expect(link->tail - link->tx_head_seen >= SHM_SLOTS, 0) && ring_full(link))
@@ -148,7 +148,7 @@ static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	struct shm_slot *slots = link->tx->slots; /* read before *tx is written, which may alias it for the compiler */
 	uint32_t tail = link->tail, head_bytes = q->head_bytes;
 	tx->peer = peer;
-	tx->link = link;
+	tx->driver_data = link;
 	tx->body_len = body_len;
 	if (__builtin_expect(body_len > q->inline_max, 0))
 		return reserve_bulk(q, link, body_len, tx);
@@ -156,7 +156,7 @@ static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	tx->cookie = 0;
 	tx->head = slot->bytes;
 	tx->body = slot->bytes + head_bytes;
-	want_line(&slots[SHM_SLOT_OF(tail + SLOTS_AHEAD)]);
+	prefetch_for_write(&slots[SHM_SLOT_OF(tail + SLOTS_AHEAD)]);
 	return 0;
 }
 
@@ -203,17 +203,17 @@ static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct shm_queue *q = queue_of(nq);
 	if (__builtin_expect(tx->cookie != 0, 0)) {
-		int error = commit_bulk(q, tx->link, tx);
-		if (!error && tx->body_len >= SHM_AT_ONCE)
-			publish(tx->link);
+		int error = commit_bulk(q, tx->driver_data, tx);
+		if (!error && tx->body_len >= SHM_PUBLISH_BYTES)
+			publish(tx->driver_data);
 		return error;
 	}
-	return commit_word(q, tx->link, (uint32_t)tx->body_len);
+	return commit_word(q, tx->driver_data, (uint32_t)tx->body_len);
 }
 
 static void shm_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 {
-	struct shm_link *link = link_of(queue_of(nq), tx->peer);
+	struct shm_link *link = transport_of(queue_of(nq), tx->peer);
 	if (link && tx->cookie)
 		shm_bulk_free(&link->bulk, (uint32_t)(tx->cookie - 1));
 }
@@ -235,7 +235,7 @@ static void wake_peer(const struct shm_link *link)
 }
 
 /* Notifies the consumer according to its state, which may be any value; true if its doorbell was set. */
-__attribute__((noinline)) static bool call_consumer(const struct shm_link *link, uint32_t state)
+__attribute__((noinline)) static bool notify_consumer(const struct shm_link *link, uint32_t state)
 {
 	if (state == SHM_RX_ASLEEP)
 		wake_peer(link);
@@ -245,7 +245,7 @@ __attribute__((noinline)) static bool call_consumer(const struct shm_link *link,
 	return true;
 }
 
-static void wake_rung(struct shm_queue *q, uint32_t rung)
+static void wake_sleepers(struct shm_queue *q, uint32_t rung)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_arm */
 	for (uint32_t i = 0; i < rung; i++)
@@ -266,12 +266,12 @@ static void shm_flush(struct nic_queue *nq)
 		struct shm_link *link = q->dirty[i];
 		link->dirty = false;
 		uint32_t state = atomic_load_explicit(&link->tx->consumer.rx_state, memory_order_relaxed);
-		if (__builtin_expect(state != SHM_RX_POLLING, 0) && call_consumer(link, state))
+		if (__builtin_expect(state != SHM_RX_POLLING, 0) && notify_consumer(link, state))
 			q->dirty[rung++] = link;
 	}
 	q->dirty_n = 0;
 	if (__builtin_expect(rung != 0, 0))
-		wake_rung(q, rung);
+		wake_sleepers(q, rung);
 }
 
 static int shm_wake_fd(const struct nic_queue *nq)

@@ -50,7 +50,7 @@ static bool open_bulk(const struct shm_link *link, const struct shm_slot *slot, 
 
 static void bad_packet(struct shm_queue *q, struct nic_pkt *pkt)
 {
-	q->bogus_packets++;
+	q->invalid_packets++;
 	pkt->head = pkt->body = NULL;
 	pkt->body_len = 0;
 	pkt->cookie = 0;
@@ -165,8 +165,8 @@ void shm_hot_attach(struct shm_queue *q, struct shm_link *link)
 		set_rx_state(link, q->armed ? SHM_RX_ASLEEP : SHM_RX_POLLING);
 	} else {
 		turn_cold(q, link);
-		if (q->armed && !q->asleep_told) {
-			q->asleep_told = true;
+		if (q->armed && !q->asleep_set) {
+			q->asleep_set = true;
 			atomic_store_explicit(&q->bells->asleep, 1, memory_order_relaxed);
 		}
 	}
@@ -240,11 +240,11 @@ static inline __attribute__((always_inline)) unsigned recv_hot(struct shm_queue 
 /* State of a sweep: packets so far, and the links that had some. */
 struct sweep {
 	struct nic_pkt *pkts;
-	unsigned max, n, warm_n;
-	struct shm_link *warm[BELLS_PER_WORD * SWEEP_RUNG_MAX];
+	unsigned max, n, turned_hot_n;
+	struct shm_link *turned_hot[BELLS_PER_WORD * SWEEP_RUNG_MAX];
 };
 
-__attribute__((noinline)) static void take_word(struct shm_queue *q, struct sweep *s, uint32_t word)
+__attribute__((noinline)) static void handle_word(struct shm_queue *q, struct sweep *s, uint32_t word)
 {
 	struct shm_link *rung[BELLS_PER_WORD];
 	unsigned rung_n = 0;
@@ -267,7 +267,7 @@ __attribute__((noinline)) static void take_word(struct shm_queue *q, struct swee
 		q->rings++;
 		/* While armed no link turns hot: without a fence afterwards a producer could miss the sleep. */
 		if (got && !q->armed)
-			s->warm[s->warm_n++] = rung[i];
+			s->turned_hot[s->turned_hot_n++] = rung[i];
 		else if (s->n == s->max)
 			ring_own(q, rung[i]); /* there may be more */
 		else if (!got)
@@ -289,7 +289,7 @@ static inline bool any_of_line(const struct shm_doorbells *bells, uint32_t word)
 }
 
 /* The first word with a set doorbell in [at, end), skipping whole clear lines; `end`: none. */
-static inline uint32_t skip_silent(const struct shm_doorbells *bells, uint32_t at, uint32_t end)
+static inline uint32_t next_rung_word(const struct shm_doorbells *bells, uint32_t at, uint32_t end)
 {
 	for (; at < end; at++) {
 		if (at % WORDS_PER_LINE == 0)
@@ -307,18 +307,18 @@ static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 	struct sweep s; /* the array is not initialised: that would cost as much as four lines */
 	s.pkts = pkts;
 	s.max = max;
-	s.n = s.warm_n = 0;
+	s.n = s.turned_hot_n = 0;
 	uint32_t words = q->bells_end / BELLS_PER_WORD, at = q->next_word < words ? q->next_word : 0;
 	uint32_t left = q->armed || words < SWEEP_WORDS ? words : SWEEP_WORDS, rung_words = 0;
 	while (left && s.n < max) {
 		uint32_t end = left < words - at ? at + left : words;
-		uint32_t rung = skip_silent(q->bells, at, end);
+		uint32_t rung = next_rung_word(q->bells, at, end);
 		left -= rung - at;
 		at = rung;
 		if (rung < end) {
 			if (!q->armed && rung_words++ == SWEEP_RUNG_MAX)
 				break;
-			take_word(q, &s, at);
+			handle_word(q, &s, at);
 			if (s.n == max &&
 			    !q->armed) /* the other doorbells wait; links that had packets turn hot below */
 				break;
@@ -329,8 +329,8 @@ static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 			at = 0;
 	}
 	q->next_word = at;
-	for (unsigned i = 0; i < s.warm_n; i++)
-		turn_hot(q, s.warm[i]);
+	for (unsigned i = 0; i < s.turned_hot_n; i++)
+		turn_hot(q, s.turned_hot[i]);
 	return s.n;
 }
 
@@ -368,7 +368,7 @@ void shm_arm(struct nic_queue *nq)
 	for (uint32_t i = 0; i < q->hot_n; i++)
 		set_rx_state(q->hot[i], SHM_RX_ASLEEP);
 	if (q->cold_n) {
-		q->asleep_told = true;
+		q->asleep_set = true;
 		atomic_store_explicit(&q->bells->asleep, 1, memory_order_relaxed);
 	}
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_flush */
@@ -380,8 +380,8 @@ void shm_disarm(struct nic_queue *nq)
 	q->armed = false;
 	for (uint32_t i = 0; i < q->hot_n; i++)
 		set_rx_state(q->hot[i], SHM_RX_POLLING);
-	if (q->asleep_told) {
-		q->asleep_told = false;
+	if (q->asleep_set) {
+		q->asleep_set = false;
 		atomic_store_explicit(&q->bells->asleep, 0, memory_order_relaxed);
 	}
 }

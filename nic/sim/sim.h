@@ -197,7 +197,7 @@ void sim_host_crash(struct sim_host *host);
  * other hosts. */
 void sim_host_restart(struct sim_host *host);
 /** Returns the incarnation: the number of restarts. */
-uint32_t sim_host_lives(const struct sim_host *host);
+uint32_t sim_host_incarnation(const struct sim_host *host);
 
 /**
  * Opens the NIC of that rail [0, rails), as a datagram driver; config->args: "rx=N,tx=N,align=N,queues=N,peers=N,

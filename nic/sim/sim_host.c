@@ -186,7 +186,7 @@ enum sim_host_state sim_host_state(const struct sim_host *host)
 	return host->state;
 }
 
-uint32_t sim_host_lives(const struct sim_host *host)
+uint32_t sim_host_incarnation(const struct sim_host *host)
 {
 	return host->lives;
 }

@@ -236,12 +236,12 @@ static void place_pending(struct sim_port *port, uint32_t i)
 }
 
 static int sim_connect(struct nic_port *nic_port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+		       const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	struct sim_port *port = sim_port_of(nic_port);
 	struct sim_addr a;
-	(void)hello;
-	(void)hello_len;
+	(void)handshake;
+	(void)handshake_len;
 	(void)deadline;
 	if (queue >= port->queues_n)
 		return sim_error(err, -EINVAL, "sim: there is no queue %u; the port has %u", queue, port->queues_n);
@@ -258,7 +258,7 @@ static int sim_connect(struct nic_port *nic_port, unsigned queue, const struct n
 	place->bytes_max = port->body_max;
 	place->lives++;
 	place->attached = false;
-	place->no_such_queue = NIC_ROUTE_QUEUE(remote_queue) >= a.queues || (!a.hash && NIC_ROUTE_PATH(remote_queue));
+	place->no_such_queue = NIC_ROUTE_QUEUE(remote_queue) >= a.queues || (!a.hash && NIC_ROUTE_FLOW(remote_queue));
 	place->user = user;
 	place_pending(port, i);
 	return 0;
@@ -271,7 +271,7 @@ static void report(struct sim_port *port, uint32_t i, nic_event_fn *event, void 
 	char text[96];
 	if (place->no_such_queue) {
 		snprintf(text, sizeof text, "sim: the peer has no queue %u, or no path %u",
-			 NIC_ROUTE_QUEUE(place->route), NIC_ROUTE_PATH(place->route));
+			 NIC_ROUTE_QUEUE(place->route), NIC_ROUTE_FLOW(place->route));
 		ev = (struct nic_event){.type = NIC_EVENT_FAILED,
 					.user = place->user,
 					.peer = NIC_PEER_NONE,

@@ -138,7 +138,7 @@ void sim_nic_receive(struct sim_packet *p)
 		sim_packet_drop(p, SIM_DROP_CRASHED, NULL, host);
 	} else if (!q) {
 		if (host->rails[p->rail].port)
-			host->rails[p->rail].port->stats.rx_foreign++;
+			host->rails[p->rail].port->stats.rx_unexpected++;
 		sim_packet_drop(p, SIM_DROP_FOREIGN, NULL, host);
 	} else if (p->kick) {
 		kicked(q, p);
@@ -203,7 +203,7 @@ static void sim_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 /* ---- sending ---- */
 
 /* Path MTU as discovered so far. */
-static uint32_t whole_max(const struct sim_port *port, const struct sim_place *place)
+static uint32_t eager_max(const struct sim_port *port, const struct sim_place *place)
 {
 	uint32_t link = port->host->rails[port->rail].up->shape.mtu - SIM_HEADERS;
 	return place->bytes_max < link ? place->bytes_max : link;
@@ -212,7 +212,7 @@ static uint32_t whole_max(const struct sim_port *port, const struct sim_place *p
 /* Not below the minimum of nic.h: such packets are fragmented by IP if necessary. */
 static uint32_t bytes_max(const struct sim_port *port, const struct sim_place *place)
 {
-	uint32_t most = whole_max(port, place);
+	uint32_t most = eager_max(port, place);
 	most = most < SIM_BYTES_LEAST ? SIM_BYTES_LEAST : most;
 	return most < port->body_max ? most : port->body_max;
 }
@@ -241,7 +241,7 @@ static int sim_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len
 	tx->body = p->body;
 	tx->body_len = body_len;
 	tx->cookie = 1;
-	tx->link = p;
+	tx->driver_data = p;
 	tx->peer = peer;
 	tx->priority = 0;
 	return 0;
@@ -281,8 +281,8 @@ static void aim(struct sim_queue *q, struct sim_packet *p, uint32_t peer)
 	p->rail = (uint8_t)port->rail;
 	p->from_queue = (uint16_t)q->index;
 	p->to_queue = (uint16_t)NIC_ROUTE_QUEUE(place->route);
-	p->path = (uint16_t)NIC_ROUTE_PATH(place->route);
-	p->fragments = p->len > whole_max(port, place);
+	p->path = (uint16_t)NIC_ROUTE_FLOW(place->route);
+	p->fragments = p->len > eager_max(port, place);
 	p->flow = flow_of(p, place->route);
 }
 
@@ -304,8 +304,8 @@ static void launch(struct sim_queue *q, struct sim_packet *p)
 static void forget(struct sim_queue *q, struct nic_tx *tx)
 {
 	q->tx_bytes -= tx->body_len;
-	sim_packet_free(tx->link);
-	tx->link = NULL;
+	sim_packet_free(tx->driver_data);
+	tx->driver_data = NULL;
 	q->tx_used--;
 }
 
@@ -313,7 +313,7 @@ static int sim_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct sim_queue *q = sim_queue_of(nq);
 	struct sim_host *host = q->port->host;
-	struct sim_packet *p = tx->link;
+	struct sim_packet *p = tx->driver_data;
 	if (!p)
 		return -EPIPE;
 	if (q->port->dead || !attached(q, tx->peer)) {
@@ -321,7 +321,7 @@ static int sim_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 		forget(q, tx);
 		return 0;
 	}
-	tx->link = NULL;
+	tx->driver_data = NULL;
 	aim(q, p, tx->peer);
 	p->priority = tx->priority < SIM_PRIORITIES_MAX ? tx->priority : SIM_PRIORITIES_MAX - 1;
 	host->stats.tx_packets++;
@@ -334,7 +334,7 @@ static int sim_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 
 static void sim_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 {
-	if (tx->link)
+	if (tx->driver_data)
 		forget(sim_queue_of(nq), tx);
 }
 

@@ -95,7 +95,7 @@ bool udp_addr_decode(const uint8_t *blob, size_t len, struct udp_addr *out);
 int udp_ifaces_read(struct udp_ifaces *out);
 /** The name of the interface that has this address and is up without a carrier; else NULL. `fd`: any socket of the same
  * network namespace. */
-const char *udp_iface_without_link(const struct udp_ifaces *ifaces, const struct udp_ip *ip, int fd);
+const char *udp_iface_without_carrier(const struct udp_ifaces *ifaces, const struct udp_ip *ip, int fd);
 /** Identify the boot of the host, and the network namespace; 0: unknown. */
 uint64_t udp_host_id(void);
 uint64_t udp_netns_id(void);

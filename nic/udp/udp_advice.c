@@ -12,7 +12,7 @@
 /* Enough for a worker of 1024 members over shm, and some for the application. */
 #define DESCRIPTORS 4096u
 
-static void say_buffers(int fd, char *out, size_t cap)
+static void print_buffers(int fd, char *out, size_t cap)
 {
 	static const struct {
 		bool rcv;
@@ -28,7 +28,7 @@ static void say_buffers(int fd, char *out, size_t cap)
 	}
 }
 
-static void say_descriptors(char *out, size_t cap)
+static void print_descriptors(char *out, size_t cap)
 {
 	struct rlimit limit;
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -41,7 +41,7 @@ static void say_descriptors(char *out, size_t cap)
 			   limit.rlim_max < DESCRIPTORS ? "(the hard limit is lower: root must raise it)" : "");
 }
 
-static void say_offload(int fd, char *out, size_t cap)
+static void print_offload(int fd, char *out, size_t cap)
 {
 	int on = 1, segment = 1000;
 	bool gso = setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment) == 0;
@@ -51,7 +51,7 @@ static void say_offload(int fd, char *out, size_t cap)
 	udp_append(out, cap, "receive offload: %s\n", gro ? "yes" : "no (needs Linux 5.0); small packets cost more");
 }
 
-static void say_families(char *out, size_t cap)
+static void print_families(char *out, size_t cap)
 {
 	struct udp_ip six;
 	struct sockaddr_in6 sa;
@@ -74,10 +74,10 @@ size_t nic_udp_advice(char *out, size_t cap)
 		udp_append(out, cap, "no socket: %s\n", strerror(errno));
 		return strlen(out);
 	}
-	say_buffers(fd, out, cap);
-	say_descriptors(out, cap);
-	say_offload(fd, out, cap);
-	say_families(out, cap);
+	print_buffers(fd, out, cap);
+	print_descriptors(out, cap);
+	print_offload(fd, out, cap);
+	print_families(out, cap);
 	close(fd);
 	return strlen(out);
 }

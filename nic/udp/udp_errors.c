@@ -11,37 +11,37 @@
 
 #define ERRORS_AT_ONCE 64 /* bounds the time that a flood of errors can take; the kernel reports the rest again */
 
-static void path_takes(struct udp_queue *q, const struct udp_ip *ip, uint32_t mtu)
+static void lower_path_mtu(struct udp_queue *q, const struct udp_ip *ip, uint32_t mtu)
 {
 	uint32_t headers = ip->family == AF_INET ? UDP_HEADERS_V4 : UDP_HEADERS_V6;
 	uint32_t bytes = mtu > headers + UDP_BYTES_MIN ? mtu - headers : UDP_BYTES_MIN;
 	for (uint32_t i = 0; i < q->attached_n; i++) {
-		struct udp_place *place = &q->port->places[q->attached[i]];
+		struct udp_dest *dest = &q->port->dests[q->attached[i]];
 		struct udp_ip to;
 		uint16_t port;
-		if (place->bytes_max > bytes && udp_ip_from_sockaddr((struct sockaddr *)&place->to, &to, &port) &&
+		if (dest->bytes_max > bytes && udp_ip_from_sockaddr((struct sockaddr *)&dest->to, &to, &port) &&
 		    udp_ip_same(&to, ip))
-			place->bytes_max = bytes;
+			dest->bytes_max = bytes;
 	}
 }
 
-static bool note(struct udp_place *place, const struct udp_ip *ip, uint16_t port, int error)
+static bool record_error(struct udp_dest *dest, const struct udp_ip *ip, uint16_t port, int error)
 {
 	struct udp_ip to;
 	uint16_t to_port;
-	if (!udp_ip_from_sockaddr((struct sockaddr *)&place->to, &to, &to_port) || to_port != port ||
+	if (!udp_ip_from_sockaddr((struct sockaddr *)&dest->to, &to, &to_port) || to_port != port ||
 	    !udp_ip_same(&to, ip))
 		return false;
-	atomic_store_explicit(&place->error, error, memory_order_relaxed);
+	atomic_store_explicit(&dest->error, error, memory_order_relaxed);
 	return true;
 }
 
 /* Reports port unreachable to the control thread, which clears the destination's flag after the port's. The port's flag
  * is set last: pairs with report_refusals() in udp_port.c. */
-static void nobody_there(struct udp_port *p, struct udp_place *place)
+static void report_port_unreachable(struct udp_port *p, struct udp_dest *dest)
 {
 	uint64_t one = 1;
-	if (atomic_exchange_explicit(&place->nobody, true, memory_order_acq_rel))
+	if (atomic_exchange_explicit(&dest->port_unreachable, true, memory_order_acq_rel))
 		return;
 	atomic_store_explicit(&p->refusals, true, memory_order_release);
 	if (write(p->pending_fd, &one, sizeof one) < 0)
@@ -52,20 +52,19 @@ static void nobody_there(struct udp_port *p, struct udp_place *place)
  * a closed port. */
 static void refused(struct udp_queue *q, const struct udp_ip *ip, uint16_t port, int error)
 {
-	struct udp_place *last =
-		q->refused_last < q->attached_n ? &q->port->places[q->attached[q->refused_last]] : NULL;
-	bool nobody = error == ECONNREFUSED;
-	if (last && note(last, ip, port, error) &&
-	    (!nobody || atomic_load_explicit(&last->nobody, memory_order_relaxed)))
+	struct udp_dest *last = q->refused_last < q->attached_n ? &q->port->dests[q->attached[q->refused_last]] : NULL;
+	bool port_unreachable = error == ECONNREFUSED;
+	if (last && record_error(last, ip, port, error) &&
+	    (!port_unreachable || atomic_load_explicit(&last->port_unreachable, memory_order_relaxed)))
 		return;
 	for (uint32_t i = 0; i < q->attached_n; i++) {
-		struct udp_place *place = &q->port->places[q->attached[i]];
-		if (!note(place, ip, port, error))
+		struct udp_dest *dest = &q->port->dests[q->attached[i]];
+		if (!record_error(dest, ip, port, error))
 			continue;
 		q->refused_last = i;
-		if (!nobody)
+		if (!port_unreachable)
 			return;
-		nobody_there(q->port, place);
+		report_port_unreachable(q->port, dest);
 	}
 }
 
@@ -83,7 +82,7 @@ static void take_one(struct udp_queue *q, struct msghdr *msg)
 	if (!ee.ee_errno || !msg->msg_namelen || !udp_ip_from_sockaddr(msg->msg_name, &ip, &port))
 		return;
 	if (ee.ee_errno == EMSGSIZE)
-		path_takes(q, &ip, ee.ee_info);
+		lower_path_mtu(q, &ip, ee.ee_info);
 	else
 		refused(q, &ip, port, (int)ee.ee_errno);
 }

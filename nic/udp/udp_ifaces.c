@@ -100,7 +100,7 @@ int udp_ifaces_read(struct udp_ifaces *out)
 	return 0;
 }
 
-const char *udp_iface_without_link(const struct udp_ifaces *ifaces, const struct udp_ip *ip, int fd)
+const char *udp_iface_without_carrier(const struct udp_ifaces *ifaces, const struct udp_ip *ip, int fd)
 {
 	for (unsigned i = 0; i < ifaces->n; i++) {
 		const struct udp_iface *at = &ifaces->at[i];

@@ -77,7 +77,7 @@ static void queue_close(struct udp_queue *q)
 	close_fd(&q->event_fd);
 	pages_free(q->arena, UDP_ARENA_BYTES);
 	pages_free(q->rx, (size_t)UDP_READS * UDP_RX_BUFFER);
-	pages_free(q->attached, UDP_PLACES_MAX * sizeof *q->attached);
+	pages_free(q->attached, UDP_DESTS_MAX * sizeof *q->attached);
 	pages_free(q, sizeof *q);
 }
 
@@ -87,7 +87,7 @@ static void udp_close(struct nic_port *port)
 	for (uint32_t i = 0; i < p->queues_n; i++)
 		queue_close(p->queues[i]);
 	close_fd(&p->pending_fd);
-	pages_free(p->places, UDP_PLACES_MAX * sizeof *p->places);
+	pages_free(p->dests, UDP_DESTS_MAX * sizeof *p->dests);
 	pages_free(p, sizeof *p);
 }
 
@@ -110,7 +110,7 @@ static int queue_open(struct udp_port *p, struct nic_err *err)
 	p->queues[p->queues_n++] = q;
 	q->arena = pages_new(UDP_ARENA_BYTES);
 	q->rx = pages_new((size_t)UDP_READS * UDP_RX_BUFFER);
-	q->attached = pages_new(UDP_PLACES_MAX * sizeof *q->attached);
+	q->attached = pages_new(UDP_DESTS_MAX * sizeof *q->attached);
 	if (!q->arena || !q->rx || !q->attached)
 		return udp_error(err, -ENOMEM, "udp: out of memory; a queue needs 10 MiB of address space (ulimit -v)");
 	udp_reads_prepare(q);
@@ -120,7 +120,7 @@ static int queue_open(struct udp_port *p, struct nic_err *err)
 		return no_descriptor(-errno, err);
 	int error = udp_sockets_open(p, q, err);
 	if (!error && p->args.offload == UDP_OFFLOAD_ALWAYS)
-		udp_busy_set(q, true);
+		udp_batched_set(q, true);
 	return error;
 }
 
@@ -142,14 +142,14 @@ static int udp_open(const struct nic_config *config, struct nic_port **out, stru
 	if (!p)
 		return udp_error(err, -ENOMEM, "udp: out of memory");
 	p->base.ops = &nic_udp_port_ops;
-	p->free_place = p->first_pending = p->last_pending = NIC_PEER_NONE;
+	p->free_dest = p->first_pending = p->last_pending = NIC_PEER_NONE;
 	p->pending_fd = -1;
 	identify(p);
 	int error = config_read(config, p, err);
 	if (!error) {
-		p->places = pages_new(UDP_PLACES_MAX * sizeof *p->places);
+		p->dests = pages_new(UDP_DESTS_MAX * sizeof *p->dests);
 		p->pending_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-		error = !p->places ? udp_error(err, -ENOMEM, "udp: out of memory") : p->pending_fd < 0 ? -errno : 0;
+		error = !p->dests ? udp_error(err, -ENOMEM, "udp: out of memory") : p->pending_fd < 0 ? -errno : 0;
 		if (p->pending_fd < 0 && error)
 			no_descriptor(error, err);
 	}
@@ -198,7 +198,7 @@ static void udp_caps(const struct nic_port *port, struct nic_caps *out)
 		.body_align = 1,
 		.body_bytes_max = body_max(&port_of(port)->args),
 		.slots = UDP_SLOTS,
-		.peers_max = UDP_PLACES_MAX,
+		.peers_max = UDP_DESTS_MAX,
 		.queues_max = UDP_QUEUES_MAX,
 	};
 }
@@ -270,22 +270,22 @@ static int route_to(struct udp_port *p, const struct nic_addr *addr, struct udp_
 		.host = p->host, .netns = p->netns, .ifaces = &p->ifaces, .ips = p->listen.ips, .ips_n = p->listen.n};
 	if (addr->len > NIC_ADDR_BYTES_MAX || !udp_addr_decode(addr->blob, addr->len, peer))
 		return udp_error(err, -EINVAL, "udp: malformed address");
-	return udp_route_choose(&self, peer, udp_ask_kernel, p, route, err);
+	return udp_route_choose(&self, peer, udp_kernel_route, p, route, err);
 }
 
 /* Writes a remark if a packet to this address was refused. The next packet may get through. */
 static void remark(const struct udp_port *p, const struct udp_addr *peer, const struct udp_ip *ip, struct nic_err *err)
 {
 	char text[UDP_IP_TEXT_MAX];
-	for (uint32_t i = 0; i < p->places_n; i++) {
-		struct udp_place *place = &p->places[i];
+	for (uint32_t i = 0; i < p->dests_n; i++) {
+		struct udp_dest *dest = &p->dests[i];
 		struct udp_ip to;
 		uint16_t port;
-		if (place->state != UDP_PLACE_UP ||
-		    !udp_ip_from_sockaddr((const struct sockaddr *)&place->to, &to, &port) || !udp_ip_same(&to, ip) ||
-		    port != peer->ports[place->remote_queue % peer->queues])
+		if (dest->state != UDP_DEST_UP ||
+		    !udp_ip_from_sockaddr((const struct sockaddr *)&dest->to, &to, &port) || !udp_ip_same(&to, ip) ||
+		    port != peer->ports[dest->remote_queue % peer->queues])
 			continue;
-		int error = atomic_load_explicit(&place->error, memory_order_relaxed);
+		int error = atomic_load_explicit(&dest->error, memory_order_relaxed);
 		if (error)
 			udp_error(err, 0, "udp: a packet to %s port %u was refused: %s%s", udp_ip_text(ip, text), port,
 				  strerror(error),
@@ -302,7 +302,7 @@ static int udp_reach(const struct nic_port *port, const struct nic_addr *addr, s
 	int error = route_to(port_of(port), addr, &peer, &route, err);
 	if (!error) {
 		const struct udp_port *p = port_of(port);
-		const char *iface = udp_iface_without_link(&p->ifaces, &route.from, p->queues[0]->sockets[0].fd);
+		const char *iface = udp_iface_without_carrier(&p->ifaces, &route.from, p->queues[0]->sockets[0].fd);
 		if (iface)
 			udp_error(err, 0, "udp: the link of %s is down: see its cable and the peer's", iface);
 		else
@@ -312,65 +312,64 @@ static int udp_reach(const struct nic_port *port, const struct nic_addr *addr, s
 }
 
 /* NIC_PEER_NONE: all are in use. */
-static uint32_t place_new(struct udp_port *p)
+static uint32_t dest_new(struct udp_port *p)
 {
-	uint32_t i = p->free_place;
+	uint32_t i = p->free_dest;
 	if (i == NIC_PEER_NONE)
-		return p->places_n < UDP_PLACES_MAX ? p->places_n++ : NIC_PEER_NONE;
-	p->free_place = p->places[i].next;
+		return p->dests_n < UDP_DESTS_MAX ? p->dests_n++ : NIC_PEER_NONE;
+	p->free_dest = p->dests[i].next;
 	return i;
 }
 
-static void place_free(struct udp_port *p, uint32_t i)
+static void dest_free(struct udp_port *p, uint32_t i)
 {
-	p->places[i].state = UDP_PLACE_FREE;
-	p->places[i].queue = NULL;
-	p->places[i].next = p->free_place;
-	p->free_place = i;
+	p->dests[i].state = UDP_DEST_FREE;
+	p->dests[i].queue = NULL;
+	p->dests[i].next = p->free_dest;
+	p->free_dest = i;
 }
 
-static void place_pending(struct udp_port *p, uint32_t i)
+static void dest_pending(struct udp_port *p, uint32_t i)
 {
 	uint64_t one = 1;
-	p->places[i].state = UDP_PLACE_PENDING;
-	p->places[i].next = NIC_PEER_NONE;
+	p->dests[i].state = UDP_DEST_PENDING;
+	p->dests[i].next = NIC_PEER_NONE;
 	if (p->first_pending == NIC_PEER_NONE)
 		p->first_pending = i;
 	else
-		p->places[p->last_pending].next = i;
+		p->dests[p->last_pending].next = i;
 	p->last_pending = i;
 	if (write(p->pending_fd, &one, sizeof one) < 0)
 		return; /* EAGAIN: the descriptor is readable already */
 }
 
-static void place_aim(struct udp_port *p, struct udp_place *place, const struct udp_route *route, uint16_t port)
+static void dest_init(struct udp_port *p, struct udp_dest *dest, const struct udp_route *route, uint16_t port)
 {
 	bool six = route->ip.family == AF_INET6;
 	uint32_t headers = six ? UDP_HEADERS_V6 : UDP_HEADERS_V4;
 	uint32_t mtu = route->mtu < p->args.mtu ? route->mtu : p->args.mtu;
-	place->to_len =
-		(uint8_t)udp_ip_sockaddr(&route->ip, port, p->queues[0]->sockets[route->socket].dual, &place->to);
-	place->socket = (uint8_t)route->socket;
-	place->cut_max = six ? UDP_BYTES_MAX_V6 : UDP_BYTES_MAX;
-	place->bytes_max = mtu > headers + UDP_BYTES_MIN ? mtu - headers : UDP_BYTES_MIN;
-	if (place->bytes_max > place->cut_max)
-		place->bytes_max = place->cut_max;
-	place->probes = 0;
-	place->v4 = !six;
-	place->segments = p->args.offload != UDP_OFFLOAD_NEVER;
-	place->attached_to = NULL;
-	atomic_init(&place->error, 0);
-	atomic_init(&place->nobody, false);
+	dest->to_len = (uint8_t)udp_ip_sockaddr(&route->ip, port, p->queues[0]->sockets[route->socket].dual, &dest->to);
+	dest->socket = (uint8_t)route->socket;
+	dest->cut_max = six ? UDP_BYTES_MAX_V6 : UDP_BYTES_MAX;
+	dest->bytes_max = mtu > headers + UDP_BYTES_MIN ? mtu - headers : UDP_BYTES_MIN;
+	if (dest->bytes_max > dest->cut_max)
+		dest->bytes_max = dest->cut_max;
+	dest->probes = 0;
+	dest->v4 = !six;
+	dest->segments = p->args.offload != UDP_OFFLOAD_NEVER;
+	dest->attached_to = NULL;
+	atomic_init(&dest->error, 0);
+	atomic_init(&dest->port_unreachable, false);
 }
 
 static int udp_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		       const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+		       const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	struct udp_port *p = port_of(port);
 	struct udp_addr peer;
 	struct udp_route route;
-	(void)hello;
-	(void)hello_len;
+	(void)handshake;
+	(void)handshake_len;
 	(void)deadline;
 	if (queue >= p->queues_n)
 		return udp_error(err, -EINVAL, "udp: there is no queue %u; the port has %u", queue, p->queues_n);
@@ -379,34 +378,34 @@ static int udp_connect(struct nic_port *port, unsigned queue, const struct nic_a
 	int error = route_to(p, addr, &peer, &route, err);
 	if (error)
 		return error;
-	uint32_t i = place_new(p);
+	uint32_t i = dest_new(p);
 	if (i == NIC_PEER_NONE)
-		return udp_error(err, -ENOSPC, "udp: more than %u peers", UDP_PLACES_MAX);
-	struct udp_place *place = &p->places[i];
-	place->no_such_queue = remote_queue >= peer.queues;
-	place_aim(p, place, &route, place->no_such_queue ? peer.ports[0] : peer.ports[remote_queue]);
-	place->queue = p->queues[queue];
-	place->remote_queue = (uint16_t)remote_queue;
-	place->user = user;
-	place_pending(p, i);
+		return udp_error(err, -ENOSPC, "udp: more than %u peers", UDP_DESTS_MAX);
+	struct udp_dest *dest = &p->dests[i];
+	dest->no_such_queue = remote_queue >= peer.queues;
+	dest_init(p, dest, &route, dest->no_such_queue ? peer.ports[0] : peer.ports[remote_queue]);
+	dest->queue = p->queues[queue];
+	dest->remote_queue = (uint16_t)remote_queue;
+	dest->user = user;
+	dest_pending(p, i);
 	return 0;
 }
 
 static void report(struct udp_port *p, uint32_t i, nic_event_fn *event, void *ctx)
 {
-	struct udp_place *place = &p->places[i];
-	struct nic_event ev = {.user = place->user, .queue = place->queue->index, .peer = i, .type = NIC_EVENT_UP};
+	struct udp_dest *dest = &p->dests[i];
+	struct nic_event ev = {.user = dest->user, .queue = dest->queue->index, .peer = i, .type = NIC_EVENT_UP};
 	char text[96];
-	if (place->no_such_queue) {
-		snprintf(text, sizeof text, "udp: the peer has no queue %u", place->remote_queue);
+	if (dest->no_such_queue) {
+		snprintf(text, sizeof text, "udp: the peer has no queue %u", dest->remote_queue);
 		ev = (struct nic_event){.type = NIC_EVENT_FAILED,
-					.user = place->user,
+					.user = dest->user,
 					.peer = NIC_PEER_NONE,
 					.error = -ECHRNG,
 					.text = text};
-		place_free(p, i);
+		dest_free(p, i);
 	} else {
-		place->state = UDP_PLACE_UP;
+		dest->state = UDP_DEST_UP;
 	}
 	event(ctx, &ev);
 }
@@ -416,13 +415,13 @@ static void report_refusals(struct udp_port *p, nic_event_fn *event, void *ctx)
 {
 	if (!atomic_exchange_explicit(&p->refusals, false, memory_order_acq_rel))
 		return;
-	for (uint32_t i = 0; i < p->places_n; i++) {
-		struct udp_place *place = &p->places[i];
-		if (!atomic_exchange_explicit(&place->nobody, false, memory_order_acq_rel) ||
-		    place->state != UDP_PLACE_UP)
+	for (uint32_t i = 0; i < p->dests_n; i++) {
+		struct udp_dest *dest = &p->dests[i];
+		if (!atomic_exchange_explicit(&dest->port_unreachable, false, memory_order_acq_rel) ||
+		    dest->state != UDP_DEST_UP)
 			continue;
 		struct nic_event ev = {
-			.type = NIC_EVENT_REFUSED, .peer = i, .queue = place->queue->index, .user = place->user};
+			.type = NIC_EVENT_UNREACHABLE, .peer = i, .queue = dest->queue->index, .user = dest->user};
 		event(ctx, &ev);
 	}
 }
@@ -438,9 +437,9 @@ static uint64_t udp_step(struct nic_port *port, uint64_t now, nic_event_fn *even
 	report_refusals(p, event, ctx);
 	while (p->first_pending != NIC_PEER_NONE) {
 		uint32_t i = p->first_pending;
-		p->first_pending = p->places[i].next;
-		if (p->places[i].state == UDP_PLACE_DROPPED)
-			place_free(p, i);
+		p->first_pending = p->dests[i].next;
+		if (p->dests[i].state == UDP_DEST_DROPPED)
+			dest_free(p, i);
 		else
 			report(p, i, event, ctx);
 	}
@@ -450,12 +449,12 @@ static uint64_t udp_step(struct nic_port *port, uint64_t now, nic_event_fn *even
 static void udp_drop(struct nic_port *port, uint32_t peer)
 {
 	struct udp_port *p = port_of(port);
-	if (peer >= p->places_n)
+	if (peer >= p->dests_n)
 		return;
-	if (p->places[peer].state == UDP_PLACE_PENDING)
-		p->places[peer].state = UDP_PLACE_DROPPED;
-	else if (p->places[peer].state == UDP_PLACE_UP)
-		place_free(p, peer);
+	if (p->dests[peer].state == UDP_DEST_PENDING)
+		p->dests[peer].state = UDP_DEST_DROPPED;
+	else if (p->dests[peer].state == UDP_DEST_UP)
+		dest_free(p, peer);
 }
 
 const struct nic_port_ops nic_udp_port_ops = {

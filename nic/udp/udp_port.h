@@ -23,7 +23,7 @@
 #define UDP_HEADERS_V6 48u
 
 /* Enough for the sessions of a worker, 16 x world; an entry becomes resident when it is used. */
-#define UDP_PLACES_MAX 65536u
+#define UDP_DESTS_MAX 65536u
 
 /* Packets that wait for the flush, and their memory: all may have the largest size, and one such piece is lost where
  * the arena wraps. */
@@ -50,15 +50,15 @@
 
 struct udp_port;
 
-enum udp_place_state {
-	UDP_PLACE_FREE,
-	UDP_PLACE_PENDING, /* UP or FAILED is to be reported */
-	UDP_PLACE_DROPPED, /* dropped before that was reported */
-	UDP_PLACE_UP
+enum udp_dest_state {
+	UDP_DEST_FREE,
+	UDP_DEST_PENDING, /* UP or FAILED is to be reported */
+	UDP_DEST_DROPPED, /* dropped before that was reported */
+	UDP_DEST_UP
 };
 
 /** A destination. */
-struct udp_place {
+struct udp_dest {
 	/* The poller's while attached; the control thread's before. */
 	struct sockaddr_in6 to; /* or sockaddr_in, by to_len */
 	uint8_t to_len;
@@ -72,13 +72,13 @@ struct udp_place {
 	/* index in udp_queue.attached */
 	uint32_t attached_at;
 	struct udp_queue *attached_to;
-	_Atomic int error;   /* errno of the last refused packet; 0: none. Poller -> control thread */
-	_Atomic bool nobody; /* port unreachable was received and REFUSED not reported. Set by the poller, cleared by
-				the control thread; acquire and release, with udp_port.refusals */
+	_Atomic int error;             /* errno of the last refused packet; 0: none. Poller -> control thread */
+	_Atomic bool port_unreachable; /* port unreachable was received and REFUSED not reported. Set by the poller,
+				cleared by the control thread; acquire and release, with udp_port.refusals */
 
 	/* The control thread's. */
 	struct udp_queue *queue;
-	enum udp_place_state state;
+	enum udp_dest_state state;
 	uint16_t remote_queue;
 	bool no_such_queue; /* FAILED is to be reported */
 	uint32_t next;      /* next free or pending destination; NIC_PEER_NONE: the last */
@@ -98,8 +98,8 @@ struct udp_slot {
 struct udp_socket {
 	int fd;
 	uint8_t family;
-	bool dual;     /* dual-stack: IPv6 and mapped IPv4 */
-	uint32_t heat; /* passes left in which the socket is polled every time */
+	bool dual;           /* dual-stack: IPv6 and mapped IPv4 */
+	uint32_t hot_passes; /* passes left in which the socket is polled every time */
 };
 
 /** A datagram, or a train of equal datagrams that GRO has joined. */
@@ -145,10 +145,10 @@ struct udp_queue {
 	/* Receiving, udp_recv.c. */
 	uint32_t next_socket, passes, hot_n;
 	uint32_t trains_n, next_train;
-	bool busy;             /* several datagrams per system call, with receive offload where allowed */
-	bool armed, watched;   /* watched: the sockets are in the epoll set */
+	bool batched;          /* several datagrams per system call, with receive offload where allowed */
+	bool armed, in_epoll;  /* watched: the sockets are in the epoll set */
 	uint32_t full_reads;   /* consecutive reads that found something; if busy, that were full */
-	uint32_t lonely_reads; /* consecutive reads that found one packet */
+	uint32_t single_reads; /* consecutive reads that found one packet */
 	/* reads since arm() while the sockets are still in the epoll set */
 	uint32_t unarmed_reads;
 	uint32_t reads_max; /* messages of the next recvmmsg(), adapted to the load */
@@ -168,7 +168,7 @@ struct udp_queue {
 
 	struct udp_socket sockets[UDP_ADDRS_MAX];
 	int epoll_fd, event_fd;
-	uint32_t *attached; /* peers, UDP_PLACES_MAX entries */
+	uint32_t *attached; /* peers, UDP_DESTS_MAX entries */
 	uint32_t attached_n;
 	uint32_t refused_last; /* index in attached of the destination that the last ICMP error named */
 
@@ -179,16 +179,16 @@ struct udp_queue {
 
 struct udp_port {
 	struct nic_port base;
-	uint32_t queues_n, places_n; /* places_n: entries of places ever used */
+	uint32_t queues_n, dests_n; /* dests_n: entries of places ever used */
 	struct udp_args args;
 	struct udp_listen listen;
 	struct udp_addr addr; /* published */
 	struct udp_ifaces ifaces;
 	uint64_t host, netns;
-	uint32_t free_place, first_pending, last_pending;
+	uint32_t free_dest, first_pending, last_pending;
 	int pending_fd;        /* eventfd; readable: step() has work */
-	_Atomic bool refusals; /* some destination's `nobody` is set */
-	struct udp_place *places;
+	_Atomic bool refusals; /* some destination's `port_unreachable` is set */
+	struct udp_dest *dests;
 	struct udp_queue *queues[UDP_QUEUES_MAX];
 };
 
@@ -211,7 +211,7 @@ static inline void udp_count(_Atomic uint64_t *counter, uint64_t by)
 int udp_sockets_open(struct udp_port *p, struct udp_queue *q, struct nic_err *err);
 void udp_sockets_close(struct udp_queue *q);
 /** The udp_route_fn that queries the kernel through sockets like those of queue 0; `ctx` is the port. */
-int udp_ask_kernel(void *ctx, struct udp_route *route);
+int udp_kernel_route(void *ctx, struct udp_route *route);
 /** Sets SO_RCVBUF or SO_SNDBUF to `bytes`, beyond the system's limit if permitted; returns the resulting size. */
 unsigned udp_buffer_set(int fd, bool rcv, unsigned bytes);
 
@@ -228,7 +228,7 @@ void udp_tx_cancel(struct nic_queue *nq, struct nic_tx *tx);
 /** Sends committed packets until a socket buffer is full. */
 void udp_send_ready(struct udp_queue *q);
 /** Drops the unsent packets of a destination that is being detached. */
-void udp_send_forget(struct udp_queue *q, uint32_t peer);
+void udp_send_drop(struct udp_queue *q, uint32_t peer);
 
 /* udp_recv.c: poller */
 
@@ -236,7 +236,7 @@ unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
 /** Control thread: prepares the receive arguments, once. */
 void udp_reads_prepare(struct udp_queue *q);
 /** Switches between single reads and batched reads. */
-void udp_busy_set(struct udp_queue *q, bool busy);
+void udp_batched_set(struct udp_queue *q, bool batched);
 void udp_arm(struct nic_queue *nq);
 void udp_disarm(struct nic_queue *nq);
 

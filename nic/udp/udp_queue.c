@@ -11,11 +11,11 @@
 static int udp_attach(struct nic_queue *nq, uint32_t peer)
 {
 	struct udp_queue *q = udp_queue_of(nq);
-	struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
-	if (!place || place->queue != q || place->state != UDP_PLACE_UP || place->attached_to)
+	struct udp_dest *dest = peer < UDP_DESTS_MAX ? &q->port->dests[peer] : NULL;
+	if (!dest || dest->queue != q || dest->state != UDP_DEST_UP || dest->attached_to)
 		return -EINVAL;
-	place->attached_to = q;
-	place->attached_at = q->attached_n;
+	dest->attached_to = q;
+	dest->attached_at = q->attached_n;
 	q->attached[q->attached_n++] = peer;
 	return 0;
 }
@@ -23,15 +23,15 @@ static int udp_attach(struct nic_queue *nq, uint32_t peer)
 static void udp_detach(struct nic_queue *nq, uint32_t peer)
 {
 	struct udp_queue *q = udp_queue_of(nq);
-	struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
-	if (!place || place->attached_to != q)
+	struct udp_dest *dest = peer < UDP_DESTS_MAX ? &q->port->dests[peer] : NULL;
+	if (!dest || dest->attached_to != q)
 		return;
 	udp_send_ready(q); /* sends what was committed before */
-	udp_send_forget(q, peer);
+	udp_send_drop(q, peer);
 	uint32_t last = q->attached[--q->attached_n];
-	q->attached[place->attached_at] = last;
-	q->port->places[last].attached_at = place->attached_at;
-	place->attached_to = NULL;
+	q->attached[dest->attached_at] = last;
+	q->port->dests[last].attached_at = dest->attached_at;
+	dest->attached_to = NULL;
 }
 
 static void udp_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
@@ -44,15 +44,15 @@ static void udp_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 static uint32_t udp_tx_room(struct nic_queue *nq, uint32_t peer)
 {
 	struct udp_queue *q = udp_queue_of(nq);
-	const struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
-	return place && place->attached_to == q ? UDP_SLOTS - q->slots_n : 0;
+	const struct udp_dest *dest = peer < UDP_DESTS_MAX ? &q->port->dests[peer] : NULL;
+	return dest && dest->attached_to == q ? UDP_SLOTS - q->slots_n : 0;
 }
 
 static uint64_t udp_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
 {
 	struct udp_queue *q = udp_queue_of(nq);
-	const struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
-	return place && place->attached_to == q ? place->bytes_max : 0;
+	const struct udp_dest *dest = peer < UDP_DESTS_MAX ? &q->port->dests[peer] : NULL;
+	return dest && dest->attached_to == q ? dest->bytes_max : 0;
 }
 
 static void udp_flush(struct nic_queue *nq)

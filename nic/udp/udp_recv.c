@@ -17,13 +17,13 @@
 #include <unistd.h>
 
 #define BUSY_READS 4u /* consecutive successful reads until the queue becomes busy */
-#define LONELY_READS                                                                                                   \
+#define SINGLE_READS                                                                                                   \
 	256u /* consecutive reads of one packet until it is no longer busy; each change costs a system call */
-#define HEAT          4096u
+#define HOT_PASSES    4096u
 #define COLD_PASSES   8u /* passes between polls of cold sockets */
 #define WATCHED_READS 64u
 
-static unsigned hand_out(struct udp_queue *q, struct nic_pkt *pkts, unsigned max)
+static unsigned deliver(struct udp_queue *q, struct nic_pkt *pkts, unsigned max)
 {
 	unsigned n = 0;
 	uint64_t bytes = 0;
@@ -48,25 +48,25 @@ static unsigned hand_out(struct udp_queue *q, struct nic_pkt *pkts, unsigned max
 
 /* ---- load ---- */
 
-void udp_busy_set(struct udp_queue *q, bool busy)
+void udp_batched_set(struct udp_queue *q, bool batched)
 {
-	int on = busy && q->port->args.offload != UDP_OFFLOAD_NEVER;
-	q->busy = busy;
-	q->full_reads = q->lonely_reads = 0;
+	int on = batched && q->port->args.offload != UDP_OFFLOAD_NEVER;
+	q->batched = batched;
+	q->full_reads = q->single_reads = 0;
 	q->reads_max = UDP_READS;
 	for (uint32_t i = 0; i < q->sockets_n; i++)
 		setsockopt(q->sockets[i].fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
 }
 
-static void judge_load(struct udp_queue *q, unsigned packets)
+static void update_load(struct udp_queue *q, unsigned packets)
 {
-	if (!q->busy) {
+	if (!q->batched) {
 		if (++q->full_reads >= BUSY_READS)
-			udp_busy_set(q, true);
+			udp_batched_set(q, true);
 	} else {
-		q->lonely_reads = packets == 1 ? q->lonely_reads + 1 : 0;
-		if (q->lonely_reads >= LONELY_READS && q->port->args.offload != UDP_OFFLOAD_ALWAYS)
-			udp_busy_set(q, false);
+		q->single_reads = packets == 1 ? q->single_reads + 1 : 0;
+		if (q->single_reads >= SINGLE_READS && q->port->args.offload != UDP_OFFLOAD_ALWAYS)
+			udp_batched_set(q, false);
 	}
 }
 
@@ -137,29 +137,29 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 	return n < 0 ? -1 : packets;
 }
 
-static void unwatch(struct udp_queue *q)
+static void epoll_remove(struct udp_queue *q)
 {
 	for (uint32_t i = 0; i < q->sockets_n; i++)
 		epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, q->sockets[i].fd, NULL);
-	q->watched = false;
+	q->in_epoll = false;
 }
 
 static bool read_socket(struct udp_queue *q, struct udp_socket *s)
 {
 	q->trains_n = q->next_train = 0;
-	int packets = q->busy ? read_many(q, s) : read_one(q, s);
+	int packets = q->batched ? read_many(q, s) : read_one(q, s);
 	if (packets <= 0) {
 		if (packets < 0 && errno != EAGAIN && errno != EINTR)
 			udp_errors_take(q, s);
-		if (s->heat && --s->heat == 0)
+		if (s->hot_passes && --s->hot_passes == 0)
 			q->hot_n--;
 		return false;
 	}
-	q->hot_n += s->heat == 0;
-	s->heat = HEAT;
-	judge_load(q, (unsigned)packets);
-	if (q->watched && !q->armed && ++q->unarmed_reads >= WATCHED_READS)
-		unwatch(q);
+	q->hot_n += s->hot_passes == 0;
+	s->hot_passes = HOT_PASSES;
+	update_load(q, (unsigned)packets);
+	if (q->in_epoll && !q->armed && ++q->unarmed_reads >= WATCHED_READS)
+		epoll_remove(q);
 	return true;
 }
 
@@ -168,7 +168,7 @@ static bool read_sockets(struct udp_queue *q)
 	bool all = q->armed || !q->hot_n || ++q->passes % COLD_PASSES == 0;
 	for (uint32_t i = 0; i < q->sockets_n; i++) {
 		uint32_t at = (q->next_socket + i) % q->sockets_n;
-		if ((all || q->sockets[at].heat) && read_socket(q, &q->sockets[at])) {
+		if ((all || q->sockets[at].hot_passes) && read_socket(q, &q->sockets[at])) {
 			q->next_socket = at + 1;
 			return true;
 		}
@@ -181,11 +181,11 @@ unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	struct udp_queue *q = udp_queue_of(nq);
 	if (q->blocked)
 		udp_send_ready(q);
-	unsigned n = q->next_train < q->trains_n ? hand_out(q, pkts, max) : 0;
+	unsigned n = q->next_train < q->trains_n ? deliver(q, pkts, max) : 0;
 	if (n || !max)
 		return n;
 	if (q->sockets_n == 1 ? read_socket(q, &q->sockets[0]) : read_sockets(q))
-		return hand_out(q, pkts, max);
+		return deliver(q, pkts, max);
 	q->full_reads = 0;
 	return 0;
 }
@@ -200,15 +200,15 @@ void udp_arm(struct nic_queue *nq)
 	/* Pending errors would end each sleep at once. */
 	for (uint32_t i = 0; i < q->sockets_n; i++)
 		udp_errors_take(q, &q->sockets[i]);
-	if (q->watched)
+	if (q->in_epoll)
 		return;
-	q->watched = true;
+	q->in_epoll = true;
 	for (uint32_t i = 0; i < q->sockets_n; i++) {
 		struct epoll_event event = {.events = EPOLLIN};
 		if (epoll_ctl(q->epoll_fd, EPOLL_CTL_ADD, q->sockets[i].fd, &event) < 0 && errno != EEXIST) {
 			/* No memory, or fs.epoll.max_user_watches reached: skip the sleep, as nothing would end it. */
 			uint64_t one = 1;
-			q->watched = write(q->event_fd, &one, sizeof one) < 0;
+			q->in_epoll = write(q->event_fd, &one, sizeof one) < 0;
 		}
 	}
 }

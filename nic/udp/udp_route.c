@@ -60,8 +60,8 @@ static enum rank rank_of(const struct udp_self *self, const struct udp_addr *pee
 	return in_our_subnets(self->ifaces, &p->ip) ? SUBNET : ROUTED;
 }
 
-static int no_way(const struct udp_self *self, const struct udp_addr *peer, const char *why, int error,
-		  struct nic_err *err)
+static int no_route(const struct udp_self *self, const struct udp_addr *peer, const char *why, int error,
+		    struct nic_err *err)
 {
 	char ours[96] = "", theirs[120] = "";
 	udp_ips_text(self->ips, self->ips_n, ours, sizeof ours);
@@ -69,7 +69,7 @@ static int no_way(const struct udp_self *self, const struct udp_addr *peer, cons
 	return udp_error(err, error, "udp: no route from %s to %s: %s", ours, theirs, why);
 }
 
-int udp_route_choose(const struct udp_self *self, const struct udp_addr *peer, udp_route_fn *ask, void *ctx,
+int udp_route_choose(const struct udp_self *self, const struct udp_addr *peer, udp_route_fn *query, void *ctx,
 		     struct udp_route *out, struct nic_err *err)
 {
 	struct udp_published ips[UDP_ADDRS_MAX];
@@ -84,7 +84,7 @@ int udp_route_choose(const struct udp_self *self, const struct udp_addr *peer, u
 			struct udp_route route = {.ip = ips[i].ip};
 			if (ranks[i] != rank)
 				continue;
-			int failed = ask(ctx, &route);
+			int failed = query(ctx, &route);
 			if (!failed) {
 				*out = route;
 				return 0;
@@ -92,5 +92,5 @@ int udp_route_choose(const struct udp_self *self, const struct udp_addr *peer, u
 			error = failed;
 			why = strerror(-failed);
 		}
-	return no_way(self, peer, why, error, err);
+	return no_route(self, peer, why, error, err);
 }

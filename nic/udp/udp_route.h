@@ -23,10 +23,10 @@ struct udp_route {
 /** Queries a route to route->ip without sending, and sets from, socket and mtu: 0 or -errno. */
 typedef int udp_route_fn(void *ctx, struct udp_route *route);
 
-/** Chooses the best of the peer's addresses to which `ask` finds a route: loopback in the same network namespace of the
- * same host, then addresses of our own, then of our subnets, then others; each in the peer's order. 0, or -errno with
- * both sides and the reasons in `err`. */
-int udp_route_choose(const struct udp_self *self, const struct udp_addr *peer, udp_route_fn *ask, void *ctx,
+/** Chooses the best of the peer's addresses to which `query` finds a route: loopback in the same network namespace of
+ * the same host, then addresses of our own, then of our subnets, then others; each in the peer's order. 0, or -errno
+ * with both sides and the reasons in `err`. */
+int udp_route_choose(const struct udp_self *self, const struct udp_addr *peer, udp_route_fn *query, void *ctx,
 		     struct udp_route *out, struct nic_err *err);
 
 #endif

@@ -17,10 +17,10 @@ static struct udp_slot *slot_at(struct udp_queue *q, uint32_t i)
 	return &q->slots[i % UDP_SLOTS];
 }
 
-static struct udp_place *place_of(struct udp_queue *q, uint32_t peer)
+static struct udp_dest *dest_of(struct udp_queue *q, uint32_t peer)
 {
-	struct udp_place *place = peer < UDP_PLACES_MAX ? &q->port->places[peer] : NULL;
-	return place && place->attached_to == q ? place : NULL;
+	struct udp_dest *dest = peer < UDP_DESTS_MAX ? &q->port->dests[peer] : NULL;
+	return dest && dest->attached_to == q ? dest : NULL;
 }
 
 static void reclaim(struct udp_queue *q)
@@ -38,11 +38,11 @@ static void reclaim(struct udp_queue *q)
 int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct udp_queue *q = udp_queue_of(nq);
-	struct udp_place *place = place_of(q, peer);
-	if (!place)
+	struct udp_dest *dest = dest_of(q, peer);
+	if (!dest)
 		return -EPIPE;
 	/* Bodies beyond the path MTU are allowed for retransmissions of packets sent before it was known. */
-	if (body_len > place->cut_max)
+	if (body_len > dest->cut_max)
 		return -EMSGSIZE;
 	if (q->slots_n == UDP_SLOTS)
 		return -EAGAIN;
@@ -58,7 +58,7 @@ int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struc
 	tx->body = q->arena + at;
 	tx->body_len = body_len;
 	tx->cookie = i % UDP_SLOTS + 1;
-	tx->link = place;
+	tx->driver_data = dest;
 	tx->peer = peer;
 	tx->priority = 0;
 	return 0;
@@ -105,7 +105,7 @@ void udp_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 /* ---- results ---- */
 
 /* Frees the slots; returns their bytes. */
-static uint32_t done(struct udp_queue *q, struct udp_slot **slots, unsigned n)
+static uint32_t finish(struct udp_queue *q, struct udp_slot **slots, unsigned n)
 {
 	uint32_t bytes = 0;
 	for (unsigned i = 0; i < n; i++) {
@@ -119,19 +119,19 @@ static uint32_t done(struct udp_queue *q, struct udp_slot **slots, unsigned n)
 
 static void sent(struct udp_queue *q, struct udp_slot **slots, unsigned n)
 {
-	uint32_t bytes = done(q, slots, n);
+	uint32_t bytes = finish(q, slots, n);
 	udp_count(&q->counters.tx_packets, n);
 	udp_count(&q->counters.tx_bytes, bytes);
 }
 
-static void lost(struct udp_queue *q, struct udp_place *place, int error, struct udp_slot **slots, unsigned n)
+static void drop(struct udp_queue *q, struct udp_dest *dest, int error, struct udp_slot **slots, unsigned n)
 {
-	atomic_store_explicit(&place->error, error, memory_order_relaxed);
-	done(q, slots, n);
+	atomic_store_explicit(&dest->error, error, memory_order_relaxed);
+	finish(q, slots, n);
 	udp_count(&q->counters.tx_dropped, n);
 }
 
-void udp_send_forget(struct udp_queue *q, uint32_t peer)
+void udp_send_drop(struct udp_queue *q, uint32_t peer)
 {
 	for (uint32_t i = 0; i < q->slots_n; i++) {
 		struct udp_slot *slot = slot_at(q, q->first_slot + i);
@@ -140,7 +140,7 @@ void udp_send_forget(struct udp_queue *q, uint32_t peer)
 		slot->peer = NIC_PEER_NONE;
 		if (slot->state == UDP_SLOT_OPEN)
 			continue;
-		done(q, &slot, 1);
+		finish(q, &slot, 1);
 		udp_count(&q->counters.tx_dropped, 1);
 	}
 	reclaim(q);
@@ -149,7 +149,7 @@ void udp_send_forget(struct udp_queue *q, uint32_t peer)
 /* ---- errors ---- */
 
 /* True if the error means that the device takes no runs (tunnels, for example), or none with segments above its MTU. */
-static bool no_runs(int error, unsigned tries)
+static bool rejects_gso(int error, unsigned tries)
 {
 	return error == EIO || error == EINVAL || error == EOPNOTSUPP || error == ENOPROTOOPT ||
 	       (error == EMSGSIZE && tries > 0);
@@ -159,20 +159,20 @@ static bool no_runs(int error, unsigned tries)
  * socket reports such an error once and takes the message on the next try. */
 static void refused(struct udp_queue *q, int error, struct udp_slot **slots, unsigned n, unsigned *tries)
 {
-	struct udp_place *place = &q->port->places[slots[0]->peer];
+	struct udp_dest *dest = &q->port->dests[slots[0]->peer];
 	if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM) {
 		q->blocked = true;
 		return;
 	}
-	if (n > 1 && no_runs(error, *tries)) {
-		place->segments = false;
+	if (n > 1 && rejects_gso(error, *tries)) {
+		dest->segments = false;
 		return;
 	}
 	if (error == EINTR)
 		return;
-	udp_errors_take(q, &q->sockets[place->socket]);
+	udp_errors_take(q, &q->sockets[dest->socket]);
 	if (error == EPERM || error == EINVAL || ++*tries >= TRIES) {
-		lost(q, place, error, slots, n);
+		drop(q, dest, error, slots, n);
 		*tries = 0;
 	}
 }
@@ -219,7 +219,7 @@ static void take_run(struct udp_queue *q, struct udp_batch *b, unsigned m, const
 }
 
 /* Appends a cmsg; struct udp_batch has room for all. */
-static void say(struct msghdr *msg, int level, int type, const void *value, size_t len)
+static void put_cmsg(struct msghdr *msg, int level, int type, const void *value, size_t len)
 {
 	struct cmsghdr *c = (struct cmsghdr *)(void *)((uint8_t *)msg->msg_control + msg->msg_controllen);
 	c->cmsg_level = level;
@@ -236,7 +236,7 @@ static inline bool has_own_class(const struct udp_queue *q, const struct udp_slo
 }
 
 /* Appends the cmsgs of a message: segment size and class. */
-static void say_all(const struct udp_queue *q, struct udp_batch *b, unsigned m, const struct udp_slot *slot)
+static void put_cmsgs(const struct udp_queue *q, struct udp_batch *b, unsigned m, const struct udp_slot *slot)
 {
 	struct msghdr *msg = &b->messages[m].msg_hdr;
 	uint16_t segment = (uint16_t)slot->bytes;
@@ -246,23 +246,23 @@ static void say_all(const struct udp_queue *q, struct udp_batch *b, unsigned m, 
 	memset(&b->control[m], 0, sizeof b->control[m]);
 	msg->msg_control = b->control[m].bytes;
 	if (b->of[m].packets > 1)
-		say(msg, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment);
+		put_cmsg(msg, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment);
 	if (!has_own_class(q, slot))
 		return;
-	if (q->port->places[slot->peer].v4)
-		say(msg, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+	if (q->port->dests[slot->peer].v4)
+		put_cmsg(msg, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
 	else
-		say(msg, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
+		put_cmsg(msg, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
 }
 
 /* True if packets of this size may be sent as a run. */
-static bool in_runs(struct udp_place *place, uint32_t bytes)
+static bool may_use_gso(struct udp_dest *dest, uint32_t bytes)
 {
-	if (!place->segments || !bytes || bytes > place->bytes_max)
+	if (!dest->segments || !bytes || bytes > dest->bytes_max)
 		return false;
-	if (bytes <= UDP_BYTES_MIN || place->probes >= UDP_PROBES)
+	if (bytes <= UDP_BYTES_MIN || dest->probes >= UDP_PROBES)
 		return true;
-	place->probes++;
+	dest->probes++;
 	return false;
 }
 
@@ -275,21 +275,21 @@ static struct udp_socket *collect(struct udp_queue *q, struct udp_batch *b)
 		struct udp_slot *slot = slot_at(q, q->first_slot + i);
 		if (slot->state != UDP_SLOT_READY)
 			continue;
-		struct udp_place *place = &q->port->places[slot->peer];
+		struct udp_dest *dest = &q->port->dests[slot->peer];
 		if (!s)
-			s = &q->sockets[place->socket];
-		else if (s != &q->sockets[place->socket])
+			s = &q->sockets[dest->socket];
+		else if (s != &q->sockets[dest->socket])
 			continue;
 		unsigned m = b->messages_n++;
 		struct msghdr *msg = &b->messages[m].msg_hdr;
 		*msg = (struct msghdr){
-			.msg_name = &place->to, .msg_namelen = place->to_len, .msg_iov = &b->iovs[b->iovs_n]};
+			.msg_name = &dest->to, .msg_namelen = dest->to_len, .msg_iov = &b->iovs[b->iovs_n]};
 		b->of[m].taken = b->taken_n;
 		b->of[m].packets = 0;
 		take_slot(q, b, m, slot);
-		if (in_runs(place, slot->bytes))
+		if (may_use_gso(dest, slot->bytes))
 			take_run(q, b, m, slot, i);
-		say_all(q, b, m, slot);
+		put_cmsgs(q, b, m, slot);
 	}
 	return s;
 }
@@ -325,17 +325,17 @@ static void send_batch(struct udp_queue *q, unsigned *tries)
 }
 
 /* The common case: one packet. False: it was not sent. */
-static bool send_lone(struct udp_queue *q, unsigned *tries)
+static bool send_single(struct udp_queue *q, unsigned *tries)
 {
 	uint32_t i = 0;
 	while (slot_at(q, q->first_slot + i)->state != UDP_SLOT_READY)
 		i++;
 	struct udp_slot *slot = slot_at(q, q->first_slot + i);
-	const struct udp_place *place = &q->port->places[slot->peer];
+	const struct udp_dest *dest = &q->port->dests[slot->peer];
 	if (has_own_class(q, slot))
 		return false;
-	if (sendto(q->sockets[place->socket].fd, q->arena + slot->at, slot->bytes, 0,
-		   (const struct sockaddr *)&place->to, place->to_len) < 0) {
+	if (sendto(q->sockets[dest->socket].fd, q->arena + slot->at, slot->bytes, 0, (const struct sockaddr *)&dest->to,
+		   dest->to_len) < 0) {
 		refused(q, errno, &slot, 1, tries);
 		return false;
 	}
@@ -348,7 +348,7 @@ void udp_send_ready(struct udp_queue *q)
 	unsigned tries = 0;
 	q->blocked = false;
 	if (q->ready_n == 1)
-		send_lone(q, &tries);
+		send_single(q, &tries);
 	while (q->ready_n && !q->blocked)
 		send_batch(q, &tries);
 	reclaim(q);

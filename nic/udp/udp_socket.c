@@ -143,7 +143,7 @@ int udp_sockets_open(struct udp_port *p, struct udp_queue *q, struct nic_err *er
 }
 
 /* Queries route, source and MTU by a socket bound like ours and connected; sends nothing. */
-static int ask_from(const struct udp_ip *from, struct udp_route *route)
+static int route_from(const struct udp_ip *from, struct udp_route *route)
 {
 	const struct udp_ip *to = &route->ip;
 	struct sockaddr_in6 sa;
@@ -168,19 +168,19 @@ static int ask_from(const struct udp_ip *from, struct udp_route *route)
 	return error;
 }
 
-int udp_ask_kernel(void *ctx, struct udp_route *route)
+int udp_kernel_route(void *ctx, struct udp_route *route)
 {
 	const struct udp_port *p = ctx;
 	int error = -EAFNOSUPPORT;
 	if (p->listen.any) {
 		route->socket = 0;
-		return route->ip.family == AF_INET6 && !p->listen.v6 ? error : ask_from(NULL, route);
+		return route->ip.family == AF_INET6 && !p->listen.v6 ? error : route_from(NULL, route);
 	}
 	for (unsigned i = 0; i < p->listen.n; i++) {
 		const struct udp_ip *from = &p->listen.ips[i].ip;
 		if (from->family != route->ip.family || udp_ip_loopback(from) != udp_ip_loopback(&route->ip))
 			continue;
-		error = ask_from(from, route);
+		error = route_from(from, route);
 		route->socket = i;
 		if (!error)
 			return 0;

@@ -87,7 +87,7 @@ static bool is_plausible(const struct verbs_blob *b)
 		return false;
 	for (unsigned i = 0; i < b->queues; i++)
 		if (b->queue[i].qpn < 2 || b->queue[i].qpn >= VERBS_QPN_MULTICAST ||
-		    (b->queue[i].qkey & VERBS_QKEY_FOREIGN))
+		    (b->queue[i].qkey & VERBS_QKEY_CONTROLLED))
 			return false;
 	return true;
 }

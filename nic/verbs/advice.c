@@ -12,14 +12,14 @@
 #include <sys/resource.h>
 
 /* GIDs printed of each port: an interface may have many addresses. */
-#define GIDS_TOLD 8
+#define GIDS_PRINTED 8
 
 struct page {
 	char *at;
 	size_t left;
 };
 
-__attribute__((format(printf, 2, 3))) static void line(struct page *page, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void print_line(struct page *page, const char *format, ...)
 {
 	va_list list;
 	va_start(list, format);
@@ -49,8 +49,8 @@ static const char *gid_use(const struct ibv_gid_entry *gid, bool ethernet, bool 
 	return verbs_gid_is_link_local(gid->gid.raw) ? "RoCE v2, link-local: only by gid=" : "RoCE v2";
 }
 
-static unsigned tell_gids(struct page *page, const char *device, unsigned port, bool ethernet, bool iwarp,
-			  const struct ibv_gid_entry *gids, int n)
+static unsigned print_gids(struct page *page, const char *device, unsigned port, bool ethernet, bool iwarp,
+			   const struct ibv_gid_entry *gids, int n)
 {
 	unsigned printed = 0, usable = 0;
 	for (int i = 0; i < n; i++) {
@@ -59,25 +59,26 @@ static unsigned tell_gids(struct page *page, const char *device, unsigned port, 
 			continue;
 		usable += !ethernet ||
 			  (gids[i].gid_type == IBV_GID_TYPE_ROCE_V2 && !verbs_gid_is_link_local(gids[i].gid.raw));
-		if (printed++ >= GIDS_TOLD)
+		if (printed++ >= GIDS_PRINTED)
 			continue;
 		if (gids[i].ndev_ifindex)
 			if_indextoname(gids[i].ndev_ifindex, name);
 		char index[24] = ""; /* iWARP's addresses are in no table that gid= could refer to */
 		if (!iwarp)
 			snprintf(index, sizeof index, " gid %u", gids[i].gid_index);
-		line(page, "%s port %u%s: %s (%s%s%s)", device, port, index, verbs_gid_text(gids[i].gid.raw, text),
-		     gid_use(&gids[i], ethernet, iwarp), *name ? ", " : "", name);
+		print_line(page, "%s port %u%s: %s (%s%s%s)", device, port, index,
+			   verbs_gid_text(gids[i].gid.raw, text), gid_use(&gids[i], ethernet, iwarp), *name ? ", " : "",
+			   name);
 	}
-	if (printed > GIDS_TOLD)
-		line(page, "%s port %u has %u more GIDs", device, port, printed - GIDS_TOLD);
+	if (printed > GIDS_PRINTED)
+		print_line(page, "%s port %u has %u more GIDs", device, port, printed - GIDS_PRINTED);
 	return usable;
 }
 
 /* Reports bulk=auto for the first address that a port would choose. */
-static void tell_bulk(struct page *page, struct ibv_context *context, const char *device, unsigned port,
-		      const struct ibv_port_attr *attr, const struct ibv_device_attr *limits, bool iwarp,
-		      const struct ibv_gid_entry *gids, int n)
+static void print_bulk(struct page *page, struct ibv_context *context, const char *device, unsigned port,
+		       const struct ibv_port_attr *attr, const struct ibv_device_attr *limits, bool iwarp,
+		       const struct ibv_gid_entry *gids, int n)
 {
 	struct verbs_choice on = {.context = context,
 				  .port = (uint8_t)port,
@@ -96,40 +97,40 @@ static void tell_bulk(struct page *page, struct ibv_context *context, const char
 	snprintf(on.device, sizeof on.device, "%s", device);
 	if (gid)
 		on.gid = *gid;
-	if (verbs_bulk_auto(&on, limits, &why))
-		line(page, "%s port %u: bulk=auto is off: %s", device, port, why.text);
+	if (verbs_bulk_probe(&on, limits, &why))
+		print_line(page, "%s port %u: bulk=auto is off: %s", device, port, why.text);
 	else
-		line(page, "%s port %u: bulk=auto is on: messages of %u bytes and more are read by RDMA", device, port,
-		     VERBS_BULK_AUTO_BYTES);
+		print_line(page, "%s port %u: bulk=auto is on: messages of %u bytes and more are read by RDMA", device,
+			   port, VERBS_BULK_AUTO_BYTES);
 }
 
-static void tell_port(struct page *page, struct ibv_context *context, const char *device, unsigned port,
-		      const struct ibv_device_attr *limits, bool iwarp, const struct ibv_gid_entry *gids, int n)
+static void print_port(struct page *page, struct ibv_context *context, const char *device, unsigned port,
+		       const struct ibv_device_attr *limits, bool iwarp, const struct ibv_gid_entry *gids, int n)
 {
 	struct ibv_port_attr attr;
 	if (ibv_query_port(context, (uint8_t)port, &attr)) {
-		line(page, "%s port %u: cannot be queried", device, port);
+		print_line(page, "%s port %u: cannot be queried", device, port);
 		return;
 	}
 	bool ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-	line(page, "%s port %u: %s, %s, MTU %u%s", device, port, ethernet ? "Ethernet" : "InfiniBand",
-	     ibv_port_state_str(attr.state), 128u << attr.active_mtu,
-	     attr.state == IBV_PORT_ACTIVE ? ""
-	     : ethernet                    ? "; ip link set its interface up, and check its cable"
-					   : "; check its cable and the subnet manager (opensm)");
-	if (tell_gids(page, device, port, ethernet, iwarp, gids, n) == 0)
-		line(page, "%s port %u: no address to use; give its interface an IP address", device, port);
-	tell_bulk(page, context, device, port, &attr, limits, iwarp, gids, n);
+	print_line(page, "%s port %u: %s, %s, MTU %u%s", device, port, ethernet ? "Ethernet" : "InfiniBand",
+		   ibv_port_state_str(attr.state), 128u << attr.active_mtu,
+		   attr.state == IBV_PORT_ACTIVE ? ""
+		   : ethernet                    ? "; ip link set its interface up, and check its cable"
+						 : "; check its cable and the subnet manager (opensm)");
+	if (print_gids(page, device, port, ethernet, iwarp, gids, n) == 0)
+		print_line(page, "%s port %u: no address to use; give its interface an IP address", device, port);
+	print_bulk(page, context, device, port, &attr, limits, iwarp, gids, n);
 }
 
-static void tell_device(struct page *page, struct ibv_device *device)
+static void print_device(struct page *page, struct ibv_device *device)
 {
 	const char *name = ibv_get_device_name(device);
 	struct ibv_device_attr limits;
 	struct ibv_gid_entry *gids = NULL;
 	bool iwarp = device->transport_type == IBV_TRANSPORT_IWARP;
 	if (device->transport_type != IBV_TRANSPORT_IB && !iwarp) {
-		line(page, "%s: neither InfiniBand, RoCE nor iWARP; use udp over its interface", name);
+		print_line(page, "%s: neither InfiniBand, RoCE nor iWARP; use udp over its interface", name);
 		return;
 	}
 	errno = 0;
@@ -137,7 +138,7 @@ static void tell_device(struct page *page, struct ibv_device *device)
 	if (!context) {
 		struct nic_err err;
 		verbs_cannot_open(name, device->dev_name, errno ? errno : EIO, &err);
-		line(page, "%s", err.text);
+		print_line(page, "%s", err.text);
 		return;
 	}
 	struct nic_err why = {""};
@@ -145,16 +146,17 @@ static void tell_device(struct page *page, struct ibv_device *device)
 		: iwarp                            ? verbs_rc_addresses(name, &gids, &why)
 						   : verbs_gid_table(context, &gids);
 	if (n < 0) {
-		line(page, "%s: its ports cannot be queried%s%s", name, why.text[0] ? "; " : "", why.text);
+		print_line(page, "%s: its ports cannot be queried%s%s", name, why.text[0] ? "; " : "", why.text);
 	} else {
-		line(page, "%s: up to %d queue pairs of %d packets, %d address handles, firmware %.40s", name,
-		     limits.max_qp, limits.max_qp_wr, limits.max_ah, limits.fw_ver[0] ? limits.fw_ver : "none");
-		line(page,
-		     verbs_has_windows(&limits) ? "%s: memory windows of type 2; bulk= lets peers read messages by RDMA"
-						: "%s: no memory windows of type 2; messages go in packets",
-		     name);
+		print_line(page, "%s: up to %d queue pairs of %d packets, %d address handles, firmware %.40s", name,
+			   limits.max_qp, limits.max_qp_wr, limits.max_ah, limits.fw_ver[0] ? limits.fw_ver : "none");
+		print_line(page,
+			   verbs_has_windows(&limits)
+				   ? "%s: memory windows of type 2; bulk= lets peers read messages by RDMA"
+				   : "%s: no memory windows of type 2; messages go in packets",
+			   name);
 		for (unsigned port = 1; port <= limits.phys_port_cnt; port++)
-			tell_port(page, context, name, port, &limits, iwarp, gids, n);
+			print_port(page, context, name, port, &limits, iwarp, gids, n);
 	}
 	free(gids);
 	ibv_close_device(context);
@@ -169,11 +171,12 @@ void verbs_advice(char *out, size_t cap)
 		*out = 0;
 	struct ibv_device **list = ibv_get_device_list(&n);
 	for (int i = 0; i < n && list; i++)
-		tell_device(&page, list[i]);
+		print_device(&page, list[i]);
 	if (n > 0 && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-		line(&page, "memory that may be locked: %llu KiB (ulimit -l); a port of one shard takes up to %zu",
-		     (unsigned long long)limit.rlim_cur / 1024,
-		     ((size_t)VERBS_RX_SLOTS * (VERBS_RX_BODY_AT + 4096) + (size_t)VERBS_TX_RING * 4096) / 1024);
+		print_line(&page,
+			   "memory that may be locked: %llu KiB (ulimit -l); a port of one shard takes up to %zu",
+			   (unsigned long long)limit.rlim_cur / 1024,
+			   ((size_t)VERBS_RX_SLOTS * (VERBS_RX_BODY_AT + 4096) + (size_t)VERBS_TX_RING * 4096) / 1024);
 	}
 	if (list)
 		ibv_free_device_list(list);

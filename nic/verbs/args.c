@@ -50,7 +50,7 @@ static int take_bulk(struct verbs_args *a, const char *text)
 {
 	bool automatic = strcmp(text, "auto") == 0, off = strcmp(text, "off") == 0;
 	a->bulk = 0;
-	a->bulk_how = automatic ? VERBS_BULK_AUTO : off ? VERBS_BULK_OFF : VERBS_BULK_BYTES;
+	a->bulk_mode = automatic ? VERBS_BULK_AUTO : off ? VERBS_BULK_OFF : VERBS_BULK_BYTES;
 	return automatic || off ? 0 : number(text, VERBS_BULK_MIN, VERBS_BULK_MAX, &a->bulk);
 }
 

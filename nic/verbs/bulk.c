@@ -16,7 +16,8 @@ static unsigned index_of(const struct verbs_bulk_op *op)
 
 static uint64_t id_of(const struct verbs_bulk_op *op, unsigned kind)
 {
-	return (uint64_t)op->conn->life << 32 | (uint32_t)op->conn->index << 16 | kind << KIND_SHIFT | index_of(op);
+	return (uint64_t)op->conn->generation << 32 | (uint32_t)op->conn->index << 16 | kind << KIND_SHIFT |
+	       index_of(op);
 }
 
 /* ---- operations ---- */
@@ -45,7 +46,7 @@ static void op_give(struct verbs_bulk_op *op)
 }
 
 /* Queues an event for recv(). A later event of the same operation replaces it. */
-static void tell(struct verbs_bulk_op *op, enum nic_bulk_event event)
+static void queue_event(struct verbs_bulk_op *op, enum nic_bulk_event event)
 {
 	struct verbs_rcq *rcq = op->conn->queue->rc;
 	bool listed = op->event != 0;
@@ -62,7 +63,7 @@ static void tell(struct verbs_bulk_op *op, enum nic_bulk_event event)
 	rcq->bulk_last = &op->next;
 }
 
-static void note_use(struct verbs_conn *c)
+static void record_use(struct verbs_conn *c)
 {
 	struct verbs_rcq *rcq = c->queue->rc;
 	uint32_t tick = atomic_load_explicit(&rcq->tick, memory_order_relaxed) + 1;
@@ -74,7 +75,7 @@ static bool post(struct verbs_conn *c, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 	wr->send_flags = IBV_SEND_SIGNALED;
-	note_use(c);
+	record_use(c);
 	if (!ibv_post_send(c->qp, wr, &bad))
 		return true;
 	verbs_rc_broken(c);
@@ -83,9 +84,9 @@ static bool post(struct verbs_conn *c, struct ibv_send_wr *wr)
 
 /* ---- nic_bulk_ops ---- */
 
-static bool has_left(const struct verbs_queue *q)
+static bool is_released(const struct verbs_queue *q)
 {
-	return atomic_load_explicit(&q->state, memory_order_acquire) >= VERBS_LEAVING;
+	return atomic_load_explicit(&q->state, memory_order_acquire) >= VERBS_RELEASING;
 }
 
 static bool is_usable(const struct verbs_conn *c)
@@ -93,32 +94,32 @@ static bool is_usable(const struct verbs_conn *c)
 	return c->is_usable && !atomic_load_explicit(&c->broken, memory_order_relaxed);
 }
 
-static int place_of(struct verbs_queue *q, uint32_t peer, struct verbs_place **out)
+static int dest_for_bulk(struct verbs_queue *q, uint32_t peer, struct verbs_dest **out)
 {
-	struct verbs_place *place = verbs_place_of(q, peer);
-	*out = place;
-	if (!place || !place->attached)
+	struct verbs_dest *dest = verbs_dest_of(q, peer);
+	*out = dest;
+	if (!dest || !dest->attached)
 		return -EPIPE;
-	if (!place->remote)
+	if (!dest->remote)
 		return -EOPNOTSUPP;
-	return has_left(q) ? -EAGAIN : 0;
+	return is_released(q) ? -EAGAIN : 0;
 }
 
 static int bulk_expose(struct nic_queue *queue, uint32_t peer, const void *at, uint64_t len, uint64_t user,
 		       uint32_t *handle, struct nic_bulk_key *key)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
-	struct verbs_place *place;
-	int error = place_of(q, peer, &place);
+	struct verbs_dest *dest;
+	int error = dest_for_bulk(q, peer, &dest);
 	if (error)
 		return error;
 	if (len == 0 || len > UINT32_MAX)
 		return -EINVAL;
 	/* Request region and connection at once, since both may take long. */
 	struct verbs_mem *mem = verbs_mem_get(q, at, len, &error);
-	struct verbs_conn *c = place->remote->conn;
+	struct verbs_conn *c = dest->remote->conn;
 	if (!c) {
-		verbs_rc_ask(place->remote);
+		verbs_rc_request_conn(dest->remote);
 		if (mem)
 			verbs_mem_put(mem);
 		return -EAGAIN;
@@ -148,7 +149,7 @@ static int bulk_expose(struct nic_queue *queue, uint32_t peer, const void *at, u
 		return -EAGAIN;
 	}
 	op->mw->rkey = op->rkey; /* the next bind uses this key; libibverbs updates it for type 1 only */
-	*handle = (uint32_t)c->life << 16 | (uint32_t)c->index << 4 | index_of(op);
+	*handle = (uint32_t)c->generation << 16 | (uint32_t)c->index << 4 | index_of(op);
 	*key = (struct nic_bulk_key){(uint64_t)c->qp->qp_num << 32 | op->rkey, (uintptr_t)at};
 	return 0;
 }
@@ -160,18 +161,18 @@ static void bulk_withdraw(struct nic_queue *queue, uint32_t handle)
 	struct verbs_conn *c = index < q->rc->conns_n ? &q->rc->conns[index] : NULL;
 	struct verbs_bulk_op *op = c ? &c->bulk->op[handle % VERBS_WINDOWS] : NULL;
 	/* In these states the connection's generation cannot change. */
-	if (!op || (op->state != BULK_BINDING && op->state != BULK_BOUND) || c->life != handle >> 16)
+	if (!op || (op->state != BULK_BINDING && op->state != BULK_BOUND) || c->generation != handle >> 16)
 		return;
 	op->state = BULK_GOING;
 	/* The end of the connection completes the operation. */
-	if (has_left(q) || c->is_left || c->is_dead || atomic_load_explicit(&c->broken, memory_order_relaxed))
+	if (is_released(q) || c->close_acked || c->destroyed || atomic_load_explicit(&c->broken, memory_order_relaxed))
 		return;
 	struct ibv_send_wr wr = {
 		.wr_id = id_of(op, KIND_INVALIDATE), .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = op->rkey};
 	post(c, &wr);
 }
 
-static struct verbs_conn *named(const struct verbs_remote *r, uint32_t qpn)
+static struct verbs_conn *find_conn(const struct verbs_remote *r, uint32_t qpn)
 {
 	for (struct verbs_conn *c = r->conn; c; c = c->next_usable)
 		if (atomic_load_explicit(&c->bulk->peer_qpn, memory_order_relaxed) == qpn && is_usable(c))
@@ -183,13 +184,13 @@ static int bulk_read(struct nic_queue *queue, uint32_t peer, const struct nic_bu
 		     uint32_t len, uint64_t user)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
-	struct verbs_place *place;
-	int error = place_of(q, peer, &place);
+	struct verbs_dest *dest;
+	int error = dest_for_bulk(q, peer, &dest);
 	if (error)
 		return error;
 	if (len == 0 || offset > UINT64_MAX - key->addr || len > UINT64_MAX - key->addr - offset)
 		return -EINVAL;
-	struct verbs_conn *c = named(place->remote, (uint32_t)(key->key >> 32));
+	struct verbs_conn *c = find_conn(dest->remote, (uint32_t)(key->key >> 32));
 	if (!c)
 		return -ENOTCONN;
 	struct verbs_mem *mem = verbs_mem_get(q, to, len, &error);
@@ -227,19 +228,19 @@ static bool completed(struct verbs_bulk_op *op, unsigned kind, bool fine)
 	case KIND_BIND:
 		if (op->state == BULK_BINDING && fine) {
 			op->state = BULK_BOUND;
-			tell(op, NIC_BULK_EXPOSED);
+			queue_event(op, NIC_BULK_EXPOSED);
 		}
 		return op->state == BULK_BOUND || op->state == BULK_BINDING || op->state == BULK_GOING;
 	case KIND_INVALIDATE:
 		if (op->state != BULK_GOING)
 			return false;
 		if (fine) /* else the end of the connection reports it */
-			tell(op, NIC_BULK_WITHDRAWN);
+			queue_event(op, NIC_BULK_WITHDRAWN);
 		return true;
 	case KIND_READ:
 		if (op->state != BULK_READING)
 			return false;
-		tell(op, fine ? NIC_BULK_READ : NIC_BULK_READ_FAILED);
+		queue_event(op, fine ? NIC_BULK_READ : NIC_BULK_READ_FAILED);
 		return true;
 	}
 	return false;
@@ -256,22 +257,22 @@ void verbs_bulk_completed(struct verbs_conn *c, const struct ibv_wc *wc)
 		verbs_rc_broken(c);
 }
 
-void verbs_bulk_bury(struct verbs_conn *c)
+void verbs_bulk_conn_destroyed(struct verbs_conn *c)
 {
 	for (unsigned i = 0; i < VERBS_WINDOWS + VERBS_READS; i++) {
 		struct verbs_bulk_op *op = &c->bulk->op[i];
 		if (op->state != BULK_FREE && op->state != BULK_OVER)
-			tell(op, i < VERBS_WINDOWS ? NIC_BULK_WITHDRAWN : NIC_BULK_READ_FAILED);
+			queue_event(op, i < VERBS_WINDOWS ? NIC_BULK_WITHDRAWN : NIC_BULK_READ_FAILED);
 	}
 }
 
 /* The device was closed: ends all operations. */
-static void gone(struct verbs_queue *q)
+static void device_closed(struct verbs_queue *q)
 {
-	if (!atomic_load_explicit(&q->port->is_gone, memory_order_acquire))
+	if (!atomic_load_explicit(&q->port->device_released, memory_order_acquire))
 		return;
 	for (unsigned i = 0; i < q->rc->conns_n; i++)
-		verbs_bulk_bury(&q->rc->conns[i]);
+		verbs_bulk_conn_destroyed(&q->rc->conns[i]);
 }
 
 unsigned verbs_bulk_recv(struct verbs_queue *q, struct nic_pkt *pkts, unsigned max)
@@ -279,11 +280,11 @@ unsigned verbs_bulk_recv(struct verbs_queue *q, struct nic_pkt *pkts, unsigned m
 	struct verbs_rcq *rcq = q->rc;
 	struct verbs_bulk_op *op;
 	unsigned n = 0;
-	if (has_left(q)) {
-		gone(q);
+	if (is_released(q)) {
+		device_closed(q);
 	} else {
-		if (atomic_load_explicit(&rcq->told, memory_order_relaxed))
-			verbs_rc_mail(q, false);
+		if (atomic_load_explicit(&rcq->to_poller, memory_order_relaxed))
+			verbs_rc_read_mail(q, false);
 		if (rcq->ops_n)
 			verbs_rc_reap(q);
 	}

@@ -31,7 +31,7 @@
  * that are saved. */
 #define VERBS_BULK_AUTO_BYTES 65536u
 /* Limit of probing memory windows, for devices that do not respond. */
-#define VERBS_TRY_NS UINT64_C(1000000000)
+#define VERBS_PROBE_NS UINT64_C(1000000000)
 
 /** A registered region. The thread that holds the lock fills and clears it; pollers count themselves in and out. */
 struct verbs_mem {
@@ -91,7 +91,7 @@ void verbs_bulk_arm(struct verbs_queue *q);
 /** Processes a completion of an existing connection. */
 void verbs_bulk_completed(struct verbs_conn *c, const struct ibv_wc *wc);
 /** Ends all operations of a connection whose queue pair was destroyed. */
-void verbs_bulk_bury(struct verbs_conn *c);
+void verbs_bulk_conn_destroyed(struct verbs_conn *c);
 
 /* ---- bulk_open.c: control thread ---- */
 
@@ -106,13 +106,13 @@ void verbs_bulk_close(struct verbs_queue *q);
 void verbs_bulk_free(struct verbs_queue *q);
 /** The port's threads: create and destroy the windows of a connection. 0 or -errno. */
 int verbs_bulk_prepare(struct verbs_conn *c);
-void verbs_bulk_forget(struct verbs_conn *c);
+void verbs_bulk_release(struct verbs_conn *c);
 
 /* ---- bulk_probe.c: control thread ---- */
 
 /** 0 if bulk is safe on this device without being asked for, or -errno with the reason, worded to follow "PORT: ".
- * Probes the device's memory windows for some milliseconds, VERBS_TRY_NS at most. */
-int verbs_bulk_auto(const struct verbs_choice *on, const struct ibv_device_attr *limits, struct nic_err *why);
+ * Probes the device's memory windows for some milliseconds, VERBS_PROBE_NS at most. */
+int verbs_bulk_probe(const struct verbs_choice *on, const struct ibv_device_attr *limits, struct nic_err *why);
 
 /* ---- bulk_mem.c ---- */
 

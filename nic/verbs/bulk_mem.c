@@ -44,7 +44,7 @@ void verbs_mems_free(struct verbs_port *p)
 	free(p->mems);
 }
 
-static struct verbs_mem *free_place(struct verbs_mems *mems)
+static struct verbs_mem *free_entry(struct verbs_mems *mems)
 {
 	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++)
 		if (!mems->mem[i].mr)
@@ -54,7 +54,7 @@ static struct verbs_mem *free_place(struct verbs_mems *mems)
 
 static int add(struct verbs_port *p, void *base, size_t bytes, struct nic_err *err)
 {
-	struct verbs_mem *mem = free_place(p->mems);
+	struct verbs_mem *mem = free_entry(p->mems);
 	if (!mem)
 		return verbs_error(err, -ENOSPC, "verbs: %s: more than %u memory regions: register fewer, larger ones",
 				   p->on.device, VERBS_MEMS_MAX);
@@ -160,7 +160,7 @@ static bool take(struct verbs_mem *mem, uintptr_t at, uint64_t len)
 }
 
 /* True for application memory, which only the application registers. */
-static bool is_strange(const struct verbs_port *p, const void *at)
+static bool is_application_memory(const struct verbs_port *p, const void *at)
 {
 	return p->memory_bytes && (uintptr_t)at - p->memory >= p->memory_bytes;
 }
@@ -174,20 +174,20 @@ struct verbs_mem *verbs_mem_get(struct verbs_queue *q, const void *at, uint64_t 
 			return &mems->mem[i];
 	uint64_t retry_at = atomic_load_explicit(&mems->retry_at, memory_order_relaxed);
 	*error = -ENOMEM;
-	if (!q->port->memory_piece || (retry_at && verbs_now() < retry_at) || is_strange(q->port, at))
+	if (!q->port->memory_block || (retry_at && verbs_now() < retry_at) || is_application_memory(q->port, at))
 		return NULL;
 	*error = -EAGAIN;
 	/* Pairs with verbs_mems_step(). */
-	if (!atomic_load_explicit(&q->rc->mem_asked, memory_order_acquire)) {
+	if (!atomic_load_explicit(&q->rc->mem_requested, memory_order_acquire)) {
 		q->rc->mem_at = at;
 		q->rc->mem_len = len;
-		atomic_store_explicit(&q->rc->mem_asked, true, memory_order_release);
+		atomic_store_explicit(&q->rc->mem_requested, true, memory_order_release);
 		verbs_signal(q->port->event_fd);
 	}
 	return NULL;
 }
 
-static bool is_there(const struct verbs_mems *mems, const void *base, size_t bytes)
+static bool is_registered(const struct verbs_mems *mems, const void *base, size_t bytes)
 {
 	for (uint32_t i = 0; i < VERBS_MEMS_MAX; i++)
 		if (mems->mem[i].mr && (uintptr_t)base >= (uintptr_t)mems->mem[i].mr->addr &&
@@ -197,7 +197,7 @@ static bool is_there(const struct verbs_mems *mems, const void *base, size_t byt
 }
 
 /* Logs the first failure; messages go in packets meanwhile. */
-static void tell(struct verbs_mems *mems)
+static void log_once(struct verbs_mems *mems)
 {
 	if (mems->why.text[0] && !mems->logged)
 		fprintf(stderr, "farcall: %s; larger messages go in packets meanwhile (bulk=off: always)\n",
@@ -213,16 +213,16 @@ void verbs_mems_step(struct verbs_port *p, uint64_t now)
 		struct verbs_rcq *rcq = p->queues[i]->rc;
 		void *base;
 		size_t bytes;
-		if (!atomic_load_explicit(&rcq->mem_asked, memory_order_acquire))
+		if (!atomic_load_explicit(&rcq->mem_requested, memory_order_acquire))
 			continue;
 		const void *at = rcq->mem_at;
 		uint64_t len = rcq->mem_len;
-		bool known = is_there(p->mems, at, len); /* requested by another queue */
-		if (!known && (!p->memory_piece(at, len, &base, &bytes) || add(p, base, bytes, &p->mems->why))) {
+		bool known = is_registered(p->mems, at, len); /* requested by another queue */
+		if (!known && (!p->memory_block(at, len, &base, &bytes) || add(p, base, bytes, &p->mems->why))) {
 			atomic_store_explicit(&p->mems->retry_at, now + VERBS_MEM_RETRY_NS, memory_order_relaxed);
-			tell(p->mems);
+			log_once(p->mems);
 		}
-		atomic_store_explicit(&rcq->mem_asked, false, memory_order_release);
+		atomic_store_explicit(&rcq->mem_requested, false, memory_order_release);
 	}
 	pthread_mutex_unlock(&p->mems->lock);
 }

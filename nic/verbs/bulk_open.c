@@ -83,7 +83,7 @@ int verbs_bulk_prepare(struct verbs_conn *c)
 	return 0;
 }
 
-void verbs_bulk_forget(struct verbs_conn *c)
+void verbs_bulk_release(struct verbs_conn *c)
 {
 	for (unsigned i = 0; c->bulk && i < VERBS_WINDOWS; i++) {
 		struct verbs_bulk_op *op = &c->bulk->op[i];

@@ -10,16 +10,16 @@
 #include <time.h>
 
 /* Parts of the region: before the window, the window, behind it, and the target of reads. */
-#define PART     4096u
-#define PARTS    4u
-#define BEYOND   8 /* bytes by which the second read exceeds the window */
-#define LOOK_NS  20000
-#define TIMEOUT  14 /* 67 ms between retransmissions of the device */
-#define RETRIES  3
-#define RNR_WAIT 12
-#define HOPS     64
+#define PART      4096u
+#define PARTS     4u
+#define BEYOND    8 /* bytes by which the second read exceeds the window */
+#define POLL_NS   20000
+#define TIMEOUT   14 /* 67 ms between retransmissions of the device */
+#define RETRIES   3
+#define RNR_WAIT  12
+#define HOP_LIMIT 64
 
-struct trial {
+struct probe {
 	const struct verbs_choice *on;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
@@ -31,12 +31,12 @@ struct trial {
 	struct nic_err *why;
 };
 
-static int no(const struct trial *t, const char *what, int error)
+static int failed(const struct probe *t, const char *what, int error)
 {
 	return verbs_error(t->why, error ? -error : -EIO, "%s: %s", what, strerror(error ? error : EIO));
 }
 
-static int pair_open(struct trial *t, unsigned i)
+static int pair_open(struct probe *t, unsigned i)
 {
 	struct ibv_qp_init_attr attr = {
 		.send_cq = t->cq,
@@ -45,23 +45,24 @@ static int pair_open(struct trial *t, unsigned i)
 		.cap = {.max_send_wr = 2, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
 	errno = 0;
 	t->qp[i] = ibv_create_qp(t->pd, &attr);
-	return t->qp[i] ? 0 : no(t, "a queue pair to try windows with", errno);
+	return t->qp[i] ? 0 : failed(t, "a queue pair to try windows with", errno);
 }
 
-static int pair_connect(struct trial *t, unsigned i)
+static int pair_connect(struct probe *t, unsigned i)
 {
 	const struct verbs_choice *on = t->on;
 	struct ibv_qp_attr init = {
 		.qp_state = IBV_QPS_INIT, .port_num = on->port, .qp_access_flags = IBV_ACCESS_REMOTE_READ};
-	struct ibv_qp_attr rtr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = on->attr.active_mtu,
-		.dest_qp_num = t->qp[!i]->qp_num,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = RNR_WAIT,
-		.ah_attr = {.is_global = 1,
-			    .port_num = on->port,
-			    .grh = {.dgid = on->gid.gid, .sgid_index = (uint8_t)on->gid.gid_index, .hop_limit = HOPS}}};
+	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR,
+				  .path_mtu = on->attr.active_mtu,
+				  .dest_qp_num = t->qp[!i]->qp_num,
+				  .max_dest_rd_atomic = 1,
+				  .min_rnr_timer = RNR_WAIT,
+				  .ah_attr = {.is_global = 1,
+					      .port_num = on->port,
+					      .grh = {.dgid = on->gid.gid,
+						      .sgid_index = (uint8_t)on->gid.gid_index,
+						      .hop_limit = HOP_LIMIT}}};
 	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS,
 				  .timeout = TIMEOUT,
 				  .retry_cnt = RETRIES,
@@ -77,24 +78,24 @@ static int pair_connect(struct trial *t, unsigned i)
 		error = ibv_modify_qp(t->qp[i], &rts,
 				      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 					      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-	return error ? no(t, "a connection of the device with itself", error) : 0;
+	return error ? failed(t, "a connection of the device with itself", error) : 0;
 }
 
-static int trial_open(struct trial *t)
+static int probe_open(struct probe *t)
 {
 	errno = 0;
 	t->pd = ibv_alloc_pd(t->on->context);
 	if (!t->pd)
-		return no(t, "a protection domain to try windows with", errno);
+		return failed(t, "a protection domain to try windows with", errno);
 	t->cq = ibv_create_cq(t->on->context, 8, NULL, NULL, 0);
 	if (!t->cq)
-		return no(t, "a completion queue to try windows with", errno);
+		return failed(t, "a completion queue to try windows with", errno);
 	t->mr = ibv_reg_mr(t->pd, t->memory, (size_t)PARTS * PART, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	if (!t->mr)
-		return no(t, "memory to try windows with (see ulimit -l)", errno);
+		return failed(t, "memory to try windows with (see ulimit -l)", errno);
 	t->mw = ibv_alloc_mw(t->pd, IBV_MW_TYPE_2);
 	if (!t->mw)
-		return no(t, "a memory window", errno);
+		return failed(t, "a memory window", errno);
 	for (unsigned i = 0; i < 2; i++)
 		if (pair_open(t, i))
 			return -EIO;
@@ -104,7 +105,7 @@ static int trial_open(struct trial *t)
 	return 0;
 }
 
-static void trial_close(struct trial *t)
+static void probe_close(struct probe *t)
 {
 	if (t->mw)
 		ibv_dealloc_mw(t->mw);
@@ -120,26 +121,26 @@ static void trial_close(struct trial *t)
 }
 
 /* Posts a work request and waits: its completion status, or -errno. */
-static int post(struct trial *t, unsigned i, struct ibv_send_wr *wr)
+static int post(struct probe *t, unsigned i, struct ibv_send_wr *wr)
 {
-	const struct timespec pause = {.tv_nsec = LOOK_NS};
+	const struct timespec pause = {.tv_nsec = POLL_NS};
 	struct ibv_send_wr *bad;
 	struct ibv_wc wc;
 	wr->send_flags = IBV_SEND_SIGNALED;
 	int error = ibv_post_send(t->qp[i], wr, &bad), n;
 	if (error)
-		return no(t, "a request of a memory window", error);
+		return failed(t, "a request of a memory window", error);
 	while ((n = ibv_poll_cq(t->cq, 1, &wc)) == 0 && verbs_now() < t->limit)
 		nanosleep(&pause, NULL);
 	if (n < 0)
-		return no(t, "a completion", EIO);
+		return failed(t, "a completion", EIO);
 	if (n == 0)
-		return no(t, "a read of a memory window of this device by itself", ETIMEDOUT);
+		return failed(t, "a read of a memory window of this device by itself", ETIMEDOUT);
 	return (int)wc.status;
 }
 
 /* Reads one part from `addr` on. */
-static int read_at(struct trial *t, uint32_t rkey, uint64_t addr)
+static int read_at(struct probe *t, uint32_t rkey, uint64_t addr)
 {
 	uint8_t *to = t->memory + (size_t)(PARTS - 1) * PART;
 	struct ibv_sge sge = {.addr = (uintptr_t)to, .length = PART, .lkey = t->mr->lkey};
@@ -152,7 +153,7 @@ static int read_at(struct trial *t, uint32_t rkey, uint64_t addr)
 	return post(t, 1, &wr);
 }
 
-static int look(struct trial *t, int beyond)
+static int check_window(struct probe *t, int beyond)
 {
 	const uint8_t *window = t->memory + PART;
 	uint32_t rkey = ibv_inc_rkey(t->mw->rkey);
@@ -188,13 +189,13 @@ static int bounds_check(const struct verbs_choice *on, struct nic_err *why)
 	int error = memory ? 0 : verbs_error(why, -ENOMEM, "out of memory");
 	for (size_t i = 0; memory && i < (size_t)PARTS * PART; i++)
 		memory[i] = (uint8_t)(i * 31 + i / PART + 1);
-	uint64_t limit = verbs_now() + VERBS_TRY_NS;
+	uint64_t limit = verbs_now() + VERBS_PROBE_NS;
 	for (int before = 0; !error && before < 2; before++) {
-		struct trial t = {.on = on, .memory = memory, .limit = limit, .why = why};
-		error = trial_open(&t);
+		struct probe t = {.on = on, .memory = memory, .limit = limit, .why = why};
+		error = probe_open(&t);
 		if (!error)
-			error = look(&t, before ? -BEYOND : BEYOND);
-		trial_close(&t);
+			error = check_window(&t, before ? -BEYOND : BEYOND);
+		probe_close(&t);
 	}
 	free(memory);
 	return error;
@@ -214,7 +215,7 @@ static int cm_check(const struct verbs_choice *on, struct nic_err *why)
 	return 0;
 }
 
-int verbs_bulk_auto(const struct verbs_choice *on, const struct ibv_device_attr *limits, struct nic_err *why)
+int verbs_bulk_probe(const struct verbs_choice *on, const struct ibv_device_attr *limits, struct nic_err *why)
 {
 	if (on->rc)
 		return verbs_error(why, -EPROTONOSUPPORT, "packets go over connections, not as datagrams");

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Why a candidate was rejected. The later reason is nearer to a usable device, and is reported. */
-enum flaw { FLAW_NAME, FLAW_KIND, FLAW_OPEN, FLAW_DOWN, FLAW_NO_GID, FLAW_NETWORK, FLAWS };
+enum defect { DEFECT_NAME, DEFECT_KIND, DEFECT_OPEN, DEFECT_DOWN, DEFECT_NO_GID, DEFECT_NETWORK, DEFECTS };
 
 struct search {
 	const struct verbs_args *args;
@@ -17,23 +17,23 @@ struct search {
 	struct verbs_choice best; /* context NULL: none yet */
 	unsigned best_rank;
 	bool iwarp; /* the device being checked */
-	enum flaw flaw;
+	enum defect defect;
 	int error;
 	struct nic_err why;
 };
 
 enum { RANK_FIRST, RANK_V6, RANK_NONE };
 
-__attribute__((format(printf, 4, 5))) static void flawed(struct search *s, enum flaw flaw, int error,
-							 const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void record_defect(struct search *s, enum defect defect, int error,
+								const char *format, ...)
 {
-	if (s->error && flaw <= s->flaw)
+	if (s->error && defect <= s->defect)
 		return;
 	va_list list;
 	va_start(list, format);
 	vsnprintf(s->why.text, sizeof s->why.text, format, list);
 	va_end(list);
-	s->flaw = flaw;
+	s->defect = defect;
 	s->error = error;
 }
 
@@ -54,17 +54,18 @@ static unsigned rank_gid(struct search *s, const char *device, const struct ibv_
 	if (ethernet && gid->gid_type != IBV_GID_TYPE_ROCE_V2)
 		return RANK_NONE;
 	if (!s->config->beyond_host && !loopback) {
-		flawed(s, FLAW_NETWORK, -EPERM,
-		       "verbs: %s, %s, leads to other hosts: give the group a key (FAR_KEY_FILE) or say security=none, "
-		       "or use "
-		       "shm",
-		       device, verbs_gid_text(raw, text));
+		record_defect(s, DEFECT_NETWORK, -EPERM,
+			      "verbs: %s, %s, leads to other hosts: give the group a key (FAR_KEY_FILE) or say "
+			      "security=none, "
+			      "or use "
+			      "shm",
+			      device, verbs_gid_text(raw, text));
 		return RANK_NONE;
 	}
 	if (s->config->listen && !verbs_gid_is_named(gid, s->config->listen)) {
-		flawed(s, FLAW_NETWORK, -EADDRNOTAVAIL,
-		       "verbs: %s has no address in listen=%.60s; it has %s, for example", device, s->config->listen,
-		       verbs_gid_text(raw, text));
+		record_defect(s, DEFECT_NETWORK, -EADDRNOTAVAIL,
+			      "verbs: %s has no address in listen=%.60s; it has %s, for example", device,
+			      s->config->listen, verbs_gid_text(raw, text));
 		return RANK_NONE;
 	}
 	if (!named && ethernet && (verbs_gid_is_link_local(raw) || (loopback && s->config->beyond_host)))
@@ -82,43 +83,47 @@ static bool better(struct search *s, struct ibv_context *context, unsigned rank)
 	return true;
 }
 
-static void look_at_port(struct search *s, struct ibv_context *context, uint8_t port, const struct ibv_gid_entry *gids,
-			 int gids_n)
+static void check_port(struct search *s, struct ibv_context *context, uint8_t port, const struct ibv_gid_entry *gids,
+		       int gids_n)
 {
 	const char *device = device_name(context);
 	struct ibv_port_attr attr;
 	int error = ibv_query_port(context, port, &attr);
 	if (error) {
-		flawed(s, FLAW_OPEN, -error, "verbs: %s port %u cannot be queried: %s", device, port, strerror(error));
+		record_defect(s, DEFECT_OPEN, -error, "verbs: %s port %u cannot be queried: %s", device, port,
+			      strerror(error));
 		return;
 	}
 	bool ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
 	if (attr.state != IBV_PORT_ACTIVE) {
-		flawed(s, FLAW_DOWN, -ENETDOWN, "verbs: %s port %u is %s: %s", device, port,
-		       ibv_port_state_str(attr.state),
-		       ethernet ? "ip link set its interface up, and check its cable"
-				: "it needs a cable and a subnet manager (apt install opensm, on one host)");
+		record_defect(s, DEFECT_DOWN, -ENETDOWN, "verbs: %s port %u is %s: %s", device, port,
+			      ibv_port_state_str(attr.state),
+			      ethernet ? "ip link set its interface up, and check its cable"
+				       : "it needs a cable and a subnet manager (apt install opensm, on one host)");
 		return;
 	}
 	bool iwarp = s->iwarp;
 	if (!iwarp && s->args->rc > 0 && !ethernet) {
-		flawed(s, FLAW_KIND, -EPROTONOSUPPORT,
-		       "verbs: %s port %u is InfiniBand: connections (rc=1) need RoCE v2 or iWARP; leave rc=1 out",
-		       device, port);
+		record_defect(
+			s, DEFECT_KIND, -EPROTONOSUPPORT,
+			"verbs: %s port %u is InfiniBand: connections (rc=1) need RoCE v2 or iWARP; leave rc=1 out",
+			device, port);
 		return;
 	}
 	if (!iwarp && 128u << attr.active_mtu < VERBS_MTU_MIN) {
-		flawed(s, FLAW_DOWN, -EMSGSIZE, "verbs: %s port %u has packets of %u bytes, %u are needed: %s", device,
-		       port, 128u << attr.active_mtu, VERBS_MTU_MIN,
-		       ethernet ? "ip link set its interface's mtu to 1500 or more" : "see the subnet manager's MTU");
+		record_defect(s, DEFECT_DOWN, -EMSGSIZE, "verbs: %s port %u has packets of %u bytes, %u are needed: %s",
+			      device, port, 128u << attr.active_mtu, VERBS_MTU_MIN,
+			      ethernet ? "ip link set its interface's mtu to 1500 or more"
+				       : "see the subnet manager's MTU");
 		return;
 	}
-	flawed(s, FLAW_NO_GID, -EADDRNOTAVAIL, "verbs: %s port %u has no %s: %s", device, port,
-	       iwarp               ? "IP address"
-	       : s->args->gid >= 0 ? "such GID of RoCE v2"
-				   : "GID of RoCE v2 with an address",
-	       s->args->gid >= 0 && !iwarp ? "see `farcall info`, or leave gid= out"
-					   : "give its interface an IP address (ip addr add), other than link-local");
+	record_defect(s, DEFECT_NO_GID, -EADDRNOTAVAIL, "verbs: %s port %u has no %s: %s", device, port,
+		      iwarp               ? "IP address"
+		      : s->args->gid >= 0 ? "such GID of RoCE v2"
+					  : "GID of RoCE v2 with an address",
+		      s->args->gid >= 0 && !iwarp
+			      ? "see `farcall info`, or leave gid= out"
+			      : "give its interface an IP address (ip addr add), other than link-local");
 	for (int i = 0; i < gids_n; i++) {
 		if (gids[i].port_num != port || (!ethernet && gids[i].gid_index != 0 && s->args->gid < 0))
 			continue;
@@ -136,7 +141,7 @@ static void look_at_port(struct search *s, struct ibv_context *context, uint8_t 
 }
 
 /* The context stays open if it is the best one. */
-static void look_into(struct search *s, struct ibv_context *context)
+static void check_ports(struct search *s, struct ibv_context *context)
 {
 	const char *device = device_name(context);
 	struct ibv_device_attr limits;
@@ -146,21 +151,21 @@ static void look_into(struct search *s, struct ibv_context *context)
 		struct nic_err why;
 		error = verbs_rc_addresses(device, &gids, &why);
 		if (error < 0) {
-			flawed(s, FLAW_OPEN, error, "%s", why.text);
+			record_defect(s, DEFECT_OPEN, error, "%s", why.text);
 			return;
 		}
 	}
 	int n = s->iwarp ? error : error ? -error : verbs_gid_table(context, &gids);
 	if (n < 0) {
-		flawed(s, FLAW_OPEN, n, "verbs: the ports of %s cannot be queried: %s", device, strerror(-n));
+		record_defect(s, DEFECT_OPEN, n, "verbs: the ports of %s cannot be queried: %s", device, strerror(-n));
 		return;
 	}
 	if (s->args->port > limits.phys_port_cnt)
-		flawed(s, FLAW_KIND, -EINVAL, "verbs: %s has %u ports, not a port %u", device, limits.phys_port_cnt,
-		       s->args->port);
+		record_defect(s, DEFECT_KIND, -EINVAL, "verbs: %s has %u ports, not a port %u", device,
+			      limits.phys_port_cnt, s->args->port);
 	for (unsigned port = 1; port <= limits.phys_port_cnt; port++)
 		if (!s->args->port || s->args->port == port)
-			look_at_port(s, context, (uint8_t)port, gids, n);
+			check_port(s, context, (uint8_t)port, gids, n);
 	free(gids);
 }
 
@@ -169,25 +174,27 @@ static bool fits(struct search *s, enum ibv_transport_type type, const char *nam
 {
 	const struct verbs_args *a = s->args;
 	if (type != IBV_TRANSPORT_IB && type != IBV_TRANSPORT_IWARP)
-		flawed(s, FLAW_KIND, -EPROTONOSUPPORT,
-		       "verbs: %s is neither InfiniBand, RoCE nor iWARP; use udp over its interface", name);
+		record_defect(s, DEFECT_KIND, -EPROTONOSUPPORT,
+			      "verbs: %s is neither InfiniBand, RoCE nor iWARP; use udp over its interface", name);
 	else if (s->iwarp && a->rc == 0)
-		flawed(s, FLAW_KIND, -EINVAL, "verbs: %s is iWARP, which has no datagrams: leave rc=0 out", name);
+		record_defect(s, DEFECT_KIND, -EINVAL, "verbs: %s is iWARP, which has no datagrams: leave rc=0 out",
+			      name);
 	else if (s->iwarp && a->gid >= 0)
-		flawed(s, FLAW_KIND, -EINVAL,
-		       "verbs: %s is iWARP, whose addresses are not GIDs: give listen= instead of gid=%d", name,
-		       a->gid);
-	else if (!s->iwarp && a->connections && a->rc != 1 && !a->bulk && a->bulk_how != VERBS_BULK_AUTO)
-		flawed(s, FLAW_KIND, -EINVAL,
-		       "verbs: %s sends datagrams, but connections=%u is for connections: give rc=1 or bulk= with it, "
-		       "or leave it out",
-		       name, a->connections);
+		record_defect(s, DEFECT_KIND, -EINVAL,
+			      "verbs: %s is iWARP, whose addresses are not GIDs: give listen= instead of gid=%d", name,
+			      a->gid);
+	else if (!s->iwarp && a->connections && a->rc != 1 && !a->bulk && a->bulk_mode != VERBS_BULK_AUTO)
+		record_defect(
+			s, DEFECT_KIND, -EINVAL,
+			"verbs: %s sends datagrams, but connections=%u is for connections: give rc=1 or bulk= with it, "
+			"or leave it out",
+			name, a->connections);
 	else
 		return true;
 	return false;
 }
 
-static void look_at_device(struct search *s, struct ibv_device *device)
+static void check_device(struct search *s, struct ibv_device *device)
 {
 	const char *name = ibv_get_device_name(device);
 	if (s->args->device[0] && strcmp(s->args->device, name) != 0)
@@ -201,10 +208,10 @@ static void look_at_device(struct search *s, struct ibv_device *device)
 		int error = errno ? errno : EIO;
 		struct nic_err why;
 		error = verbs_cannot_open(name, device->dev_name, error, &why);
-		flawed(s, FLAW_OPEN, error, "%s", why.text);
+		record_defect(s, DEFECT_OPEN, error, "%s", why.text);
 		return;
 	}
-	look_into(s, context);
+	check_ports(s, context);
 	if (s->best.context != context) {
 		ibv_close_device(context);
 		return;
@@ -234,7 +241,7 @@ int verbs_device_open(const struct verbs_args *args, const struct nic_config *co
 		return verbs_no_devices(err);
 	}
 	for (int i = 0; i < n; i++)
-		look_at_device(&s, list[i]);
+		check_device(&s, list[i]);
 	name_all(list, n, names, sizeof names);
 	ibv_free_device_list(list);
 	if (s.best.context) {

@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NODES         "/dev/infiniband"
-#define EVENTS_A_STEP 64 /* device events per step: a device may repeat the same event */
+#define NODES           "/dev/infiniband"
+#define EVENTS_PER_STEP 64 /* device events per step: a device may repeat the same event */
 
-bool verbs_watch(struct verbs_port *p, int fd)
+bool verbs_epoll_add(struct verbs_port *p, int fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
 	return epoll_ctl(p->fd, EPOLL_CTL_ADD, fd, &ev) == 0;
@@ -36,7 +36,7 @@ int verbs_events_open(struct verbs_port *p, struct nic_err *err)
 	p->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	int async = p->on.context->async_fd, flags = fcntl(async, F_GETFL);
 	if (p->fd < 0 || p->event_fd < 0 || flags < 0 || fcntl(async, F_SETFL, flags | O_NONBLOCK) < 0 ||
-	    !verbs_watch(p, p->event_fd) || !verbs_watch(p, async))
+	    !verbs_epoll_add(p, p->event_fd) || !verbs_epoll_add(p, async))
 		return verbs_error(err, -errno, "verbs: %s; see `ulimit -n`", strerror(errno));
 	/* Not all drivers report the removal of their device. Its node disappears first, which inotify reports at once;
 	 * but a node that the kernel does not manage, as in a container, stays. Its sysfs entry disappears, too, which
@@ -44,7 +44,7 @@ int verbs_events_open(struct verbs_port *p, struct nic_err *err)
 	p->entry = entry_of(p);
 	p->watch_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (p->watch_fd >= 0 &&
-	    (inotify_add_watch(p->watch_fd, NODES, IN_DELETE) < 0 || !verbs_watch(p, p->watch_fd))) {
+	    (inotify_add_watch(p->watch_fd, NODES, IN_DELETE) < 0 || !verbs_epoll_add(p, p->watch_fd))) {
 		close(p->watch_fd);
 		p->watch_fd = -1;
 	}
@@ -83,7 +83,7 @@ int verbs_down_error(const struct verbs_port *p, struct nic_err *err)
 }
 
 /* Reads the port's state; events only report that it may have changed. */
-static void look(struct verbs_port *p)
+static void query_port_state(struct verbs_port *p)
 {
 	struct ibv_port_attr attr;
 	union ibv_gid gid;
@@ -100,7 +100,7 @@ static void look(struct verbs_port *p)
 		set_down(p, VERBS_UP);
 }
 
-void verbs_leave(struct verbs_port *p)
+void verbs_release_device(struct verbs_port *p)
 {
 	if (down_of(p) == VERBS_GONE)
 		return;
@@ -109,17 +109,17 @@ void verbs_leave(struct verbs_port *p)
 	if (p->rc)
 		verbs_rc_stop(p);
 	for (unsigned i = 0; i < p->queues_n; i++) {
-		atomic_store_explicit(&p->queues[i]->state, VERBS_LEAVING, memory_order_release);
+		atomic_store_explicit(&p->queues[i]->state, VERBS_RELEASING, memory_order_release);
 		verbs_signal(p->queues[i]->event_fd);
 	}
 }
 
-static void take_event(struct verbs_port *p, const struct ibv_async_event *event)
+static void handle_event(struct verbs_port *p, const struct ibv_async_event *event)
 {
 	switch (event->event_type) {
 	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_CQ_ERR:
-		verbs_leave(p);
+		verbs_release_device(p);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
@@ -128,7 +128,7 @@ static void take_event(struct verbs_port *p, const struct ibv_async_event *event
 	case IBV_EVENT_GID_CHANGE:
 	case IBV_EVENT_SM_CHANGE:
 	case IBV_EVENT_CLIENT_REREGISTER:
-		look(p);
+		query_port_state(p);
 		break;
 	default: /* about a queue pair: its poller finds the failed completion */
 		for (unsigned i = 0; i < p->queues_n; i++)
@@ -137,18 +137,18 @@ static void take_event(struct verbs_port *p, const struct ibv_async_event *event
 	}
 }
 
-static void take_events(struct verbs_port *p)
+static void handle_events(struct verbs_port *p)
 {
 	struct ibv_async_event event;
-	for (unsigned i = 0; i < EVENTS_A_STEP && p->on.context; i++) {
+	for (unsigned i = 0; i < EVENTS_PER_STEP && p->on.context; i++) {
 		if (ibv_get_async_event(p->on.context, &event))
 			return;
-		take_event(p, &event);
+		handle_event(p, &event);
 		ibv_ack_async_event(&event);
 	}
 }
 
-static bool node_is_gone(const struct verbs_port *p)
+static bool node_was_removed(const struct verbs_port *p)
 {
 	union {
 		struct inotify_event event;
@@ -167,7 +167,7 @@ static bool node_is_gone(const struct verbs_port *p)
 }
 
 /* False also if the entry was not visible at open. *next is the time of the next check. */
-static bool entry_is_gone(struct verbs_port *p, uint64_t now, uint64_t *next)
+static bool entry_was_removed(struct verbs_port *p, uint64_t now, uint64_t *next)
 {
 	if (!p->entry || !p->on.context)
 		return false;
@@ -180,30 +180,30 @@ static bool entry_is_gone(struct verbs_port *p, uint64_t now, uint64_t *next)
 	return false;
 }
 
-static uint64_t repair(struct verbs_port *p, struct verbs_queue *q, uint64_t now)
+static uint64_t recover(struct verbs_port *p, struct verbs_queue *q, uint64_t now)
 {
 	if (atomic_load_explicit(&q->state, memory_order_acquire) != VERBS_BROKEN) {
-		if (q->repair_at && now >= q->repair_at + VERBS_REPAIR_NS_MAX)
-			q->repair_at = 0, q->repair_ns = VERBS_REPAIR_NS;
+		if (q->recovery_at && now >= q->recovery_at + VERBS_RECOVERY_NS_MAX)
+			q->recovery_at = 0, q->recovery_ns = VERBS_RECOVERY_NS;
 		return UINT64_MAX;
 	}
-	if (now < q->repair_at)
-		return q->repair_at;
-	q->repair_at = now + q->repair_ns;
-	q->repair_ns = 2 * q->repair_ns < VERBS_REPAIR_NS_MAX ? 2 * q->repair_ns : VERBS_REPAIR_NS_MAX;
-	look(p);
-	if (down_of(p) != VERBS_UP || verbs_pair_start(q))
-		return q->repair_at;
+	if (now < q->recovery_at)
+		return q->recovery_at;
+	q->recovery_at = now + q->recovery_ns;
+	q->recovery_ns = 2 * q->recovery_ns < VERBS_RECOVERY_NS_MAX ? 2 * q->recovery_ns : VERBS_RECOVERY_NS_MAX;
+	query_port_state(p);
+	if (down_of(p) != VERBS_UP || verbs_qp_start(q))
+		return q->recovery_at;
 	/* the poller does not touch a VERBS_BROKEN queue pair */
-	atomic_store_explicit(&q->state, VERBS_REPAIRED, memory_order_release);
+	atomic_store_explicit(&q->state, VERBS_RECOVERED, memory_order_release);
 	verbs_signal(q->event_fd);
 	return UINT64_MAX;
 }
 
-static bool all_have_left(struct verbs_port *p)
+static bool all_released(struct verbs_port *p)
 {
 	for (unsigned i = 0; i < p->queues_n; i++)
-		if (atomic_load_explicit(&p->queues[i]->state, memory_order_acquire) != VERBS_LEFT)
+		if (atomic_load_explicit(&p->queues[i]->state, memory_order_acquire) != VERBS_RELEASED)
 			return false;
 	if (p->rc && !verbs_rc_ended(p))
 		return false;
@@ -216,16 +216,16 @@ uint64_t verbs_events_step(struct verbs_port *p, uint64_t now)
 	eventfd_t ignored;
 	eventfd_read(p->event_fd, &ignored);
 	if (p->on.context)
-		take_events(p);
-	if (node_is_gone(p) || entry_is_gone(p, now, &next))
-		verbs_leave(p);
+		handle_events(p);
+	if (node_was_removed(p) || entry_was_removed(p, now, &next))
+		verbs_release_device(p);
 	if (down_of(p) == VERBS_GONE) {
-		if (p->on.context && all_have_left(p))
-			verbs_port_let_go(p);
+		if (p->on.context && all_released(p))
+			verbs_port_close_device(p);
 		return UINT64_MAX;
 	}
 	for (unsigned i = 0; i < p->queues_n; i++) {
-		uint64_t at = repair(p, p->queues[i], now);
+		uint64_t at = recover(p, p->queues[i], now);
 		next = at < next ? at : next;
 	}
 	return next;

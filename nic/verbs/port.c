@@ -25,7 +25,7 @@ int verbs_error(struct nic_err *err, int error, const char *format, ...)
 	if (err) {
 		va_list args;
 		va_start(args, format);
-		nic_text_setv(err->text, sizeof err->text, format, args);
+		text_setv(err->text, sizeof err->text, format, args);
 		va_end(args);
 	}
 	return error;
@@ -51,18 +51,18 @@ static int check(const struct nic_config *config, struct verbs_args *args, struc
 	return verbs_args_parse(config->args, args, err);
 }
 
-void verbs_port_let_go(struct verbs_port *p)
+void verbs_port_close_device(struct verbs_port *p)
 {
 	verbs_resolver_close(p);
 	if (p->rc)
 		verbs_rc_close(p);
 	for (unsigned i = 0; i < p->queues_n; i++)
 		if (p->queues[i])
-			verbs_pair_close(p->queues[i]);
-	for (unsigned i = 0; i < VERBS_PLACES_MAX; i++)
-		if (p->places[i])
-			memset(p->places[i]->ah, 0, sizeof p->places[i]->ah);
-	verbs_dests_forget(p);
+			verbs_qp_close(p->queues[i]);
+	for (unsigned i = 0; i < VERBS_DESTS_MAX; i++)
+		if (p->dests[i])
+			memset(p->dests[i]->ah, 0, sizeof p->dests[i]->ah);
+	verbs_ah_sets_destroy(p);
 	verbs_mems_close(p);
 	if (p->pd)
 		ibv_dealloc_pd(p->pd);
@@ -71,7 +71,7 @@ void verbs_port_let_go(struct verbs_port *p)
 	p->pd = NULL;
 	p->on.context = NULL;
 	/* Pollers may now report operations in flight as ended. */
-	atomic_store_explicit(&p->is_gone, true, memory_order_release);
+	atomic_store_explicit(&p->device_released, true, memory_order_release);
 	for (unsigned i = 0; p->mems && i < p->queues_n; i++)
 		if (p->queues[i])
 			verbs_signal(p->queues[i]->event_fd);
@@ -80,12 +80,12 @@ void verbs_port_let_go(struct verbs_port *p)
 static void verbs_close(struct nic_port *port)
 {
 	struct verbs_port *p = port_of(port);
-	verbs_port_let_go(p);
-	verbs_dests_close(p);
+	verbs_port_close_device(p);
+	verbs_ah_sets_close(p);
 	if (p->rc)
 		verbs_rc_free(p);
-	for (uint32_t i = 0; i < VERBS_PLACES_MAX; i++)
-		free(p->places[i]);
+	for (uint32_t i = 0; i < VERBS_DESTS_MAX; i++)
+		free(p->dests[i]);
 	for (unsigned i = 0; i < p->queues_n; i++)
 		if (p->queues[i])
 			verbs_queue_close(p->queues[i]);
@@ -153,7 +153,7 @@ static int open_bulk(struct verbs_port *p, struct nic_err *err)
 }
 
 /* Continues without bulk after it could not be opened. */
-static void leave_bulk_out(struct verbs_port *p)
+static void disable_bulk(struct verbs_port *p)
 {
 	if (p->rc)
 		verbs_rc_close(p);
@@ -171,7 +171,7 @@ static void leave_bulk_out(struct verbs_port *p)
 
 static bool is_automatic(const struct verbs_port *p)
 {
-	return p->args.bulk_how == VERBS_BULK_UNSAID || p->args.bulk_how == VERBS_BULK_AUTO;
+	return p->args.bulk_mode == VERBS_BULK_DEFAULT || p->args.bulk_mode == VERBS_BULK_AUTO;
 }
 
 /* Opens connections, for packets or for bulk beside datagrams. */
@@ -186,11 +186,11 @@ static int open_connections(struct verbs_port *p, struct nic_err *err)
 	if (p->on.rc)
 		return verbs_rc_open(p, err);
 	/* Not an error: packets carry everything. verbs_advice() reports the reason. */
-	if (!is_automatic(p) || verbs_bulk_auto(&p->on, &p->limits, &ignored))
+	if (!is_automatic(p) || verbs_bulk_probe(&p->on, &p->limits, &ignored))
 		return 0;
 	p->args.bulk = VERBS_BULK_AUTO_BYTES;
 	if (open_bulk(p, &ignored))
-		leave_bulk_out(p);
+		disable_bulk(p);
 	return 0;
 }
 
@@ -201,7 +201,7 @@ static int open_queues(struct verbs_port *p, struct nic_err *err)
 		error = verbs_queue_open(p, i, err);
 	if (!error || !is_automatic(p) || !p->args.bulk)
 		return error;
-	leave_bulk_out(p); /* bulk may have exceeded the device's limits */
+	disable_bulk(p); /* bulk may have exceeded the device's limits */
 	return open_queues(p, err);
 }
 
@@ -245,12 +245,12 @@ static int verbs_open(const struct nic_config *config, struct nic_port **out, st
 	p->base.ops = &verbs_port_ops;
 	p->args = args;
 	p->queues_n = config->queues;
-	p->memory_piece = config->memory_piece;
+	p->memory_block = config->memory_block;
 	p->memory = (uintptr_t)config->memory;
 	p->memory_bytes = config->memory_bytes;
 	p->key = config->key;
 	p->fd = p->event_fd = p->watch_fd = -1;
-	p->new_last = &p->new_first;
+	p->pending_last = &p->pending_first;
 	error = open_device(p, config, err);
 	if (error) {
 		verbs_close(&p->base);
@@ -286,12 +286,12 @@ static void verbs_caps(const struct nic_port *port, struct nic_caps *out)
 		.headroom_bytes = 0,
 		.body_align = VERBS_BODY_ALIGN,
 		.body_bytes_max = p->mtu,
-		.reap_ns = 0, /* bodies are written in place */
+		.release_ns = 0, /* bodies are written in place */
 		.slots = VERBS_TX_SLOTS,
 		.one_sided = p->args.bulk > 0,
 		.bulk_bytes_min = p->args.bulk,
-		.rx_slots = p->on.rc && p->queues[0]->rc->own ? 1u << VERBS_OWN_SHIFT : p->args.rx_slots,
-		.peers_max = VERBS_PLACES_MAX,
+		.rx_slots = p->on.rc && p->queues[0]->rc->per_conn_buffers ? 1u << VERBS_OWN_SHIFT : p->args.rx_slots,
+		.peers_max = VERBS_DESTS_MAX,
 		.queues_max = VERBS_QUEUES_MAX,
 	};
 }
@@ -319,7 +319,7 @@ static void verbs_stats(const struct nic_port *port, struct nic_stats *out)
 		out->tx_packets += count(&c->tx_packets);
 		out->rx_bytes += count(&c->rx_bytes);
 		out->tx_bytes += count(&c->tx_bytes);
-		out->rx_foreign += count(&c->foreign);
+		out->rx_unexpected += count(&c->unexpected);
 		out->rx_malformed += count(&c->malformed);
 		out->tx_dropped += count(&c->dropped);
 	}
@@ -334,30 +334,30 @@ static struct nic_queue *verbs_queue_at(struct nic_port *port, unsigned i)
 
 /* ---- destinations ---- */
 
-static struct verbs_place *place_new(struct verbs_port *p)
+static struct verbs_dest *dest_new(struct verbs_port *p)
 {
-	for (uint32_t i = 0; i < VERBS_PLACES_MAX; i++) {
-		uint32_t number = (p->places_next + i) % VERBS_PLACES_MAX;
-		if (p->places[number])
+	for (uint32_t i = 0; i < VERBS_DESTS_MAX; i++) {
+		uint32_t number = (p->dests_next + i) % VERBS_DESTS_MAX;
+		if (p->dests[number])
 			continue;
-		struct verbs_place *place = calloc(1, sizeof *place);
-		if (!place)
+		struct verbs_dest *dest = calloc(1, sizeof *dest);
+		if (!dest)
 			return NULL;
-		place->number = number;
-		p->places_next = number + 1;
-		p->places[number] = place;
-		return place;
+		dest->number = number;
+		p->dests_next = number + 1;
+		p->dests[number] = dest;
+		return dest;
 	}
 	return NULL;
 }
 
-static void forget_new(struct verbs_port *p, struct verbs_place *place)
+static void unlink_pending(struct verbs_port *p, struct verbs_dest *dest)
 {
-	for (struct verbs_place **at = &p->new_first; *at; at = &(*at)->next)
-		if (*at == place) {
-			*at = place->next;
-			if (p->new_last == &place->next)
-				p->new_last = at;
+	for (struct verbs_dest **at = &p->pending_first; *at; at = &(*at)->next)
+		if (*at == dest) {
+			*at = dest->next;
+			if (p->pending_last == &dest->next)
+				p->pending_last = at;
 			return;
 		}
 }
@@ -365,44 +365,45 @@ static void forget_new(struct verbs_port *p, struct verbs_place *place)
 static void verbs_drop(struct nic_port *port, uint32_t peer)
 {
 	struct verbs_port *p = port_of(port);
-	struct verbs_place *place = peer < VERBS_PLACES_MAX ? p->places[peer] : NULL;
-	if (!place)
+	struct verbs_dest *dest = peer < VERBS_DESTS_MAX ? p->dests[peer] : NULL;
+	if (!dest)
 		return;
-	forget_new(p, place);
-	if (place->dest)
-		verbs_dest_put(p, place->dest, verbs_now());
-	if (place->remote)
-		verbs_remote_put(place->queue, place->remote);
-	p->places[peer] = NULL;
-	free(place);
+	unlink_pending(p, dest);
+	if (dest->ah_set)
+		verbs_ah_set_put(p, dest->ah_set, verbs_now());
+	if (dest->remote)
+		verbs_remote_put(dest->queue, dest->remote);
+	p->dests[peer] = NULL;
+	free(dest);
 }
 
 /* Sets the address handles or the remote queue of a destination; false: none available. */
-static bool lead(struct verbs_port *p, struct verbs_place *place, struct verbs_queue *q, const struct verbs_blob *to,
-		 unsigned remote_queue)
+static bool dest_init(struct verbs_port *p, struct verbs_dest *dest, struct verbs_queue *q, const struct verbs_blob *to,
+		      unsigned remote_queue)
 {
-	place->queue = q;
+	dest->queue = q;
 	if (!p->on.rc) {
-		place->dest = verbs_dest_get(p, to, verbs_now());
-		if (!place->dest || !p->rc || !to->bulk)
-			return place->dest != NULL;
+		dest->ah_set = verbs_ah_set_get(p, to, verbs_now());
+		if (!dest->ah_set || !p->rc || !to->bulk)
+			return dest->ah_set != NULL;
 	}
 	struct verbs_remote *r = verbs_remote_get(q, to->queue[remote_queue].qpn, to->queue[remote_queue].qkey);
 	if (r) {
 		memcpy(r->gid, to->gid, sizeof r->gid);
 		r->service = (uint16_t)(p->on.rc ? to->service : to->bulk);
 	}
-	place->remote = r;
+	dest->remote = r;
 	return r != NULL;
 }
 
 static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
-			 const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+			 const void *handshake, size_t handshake_len, uint64_t deadline, void *user,
+			 struct nic_err *err)
 {
 	struct verbs_port *p = port_of(port);
 	struct verbs_blob to;
-	(void)hello;
-	(void)hello_len;
+	(void)handshake;
+	(void)handshake_len;
 	(void)deadline;
 	int error = verbs_reach(port, addr, err);
 	if (!error)
@@ -415,46 +416,46 @@ static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic
 	if (remote_queue >= to.queues)
 		return verbs_error(err, -EINVAL, "verbs: %s has no queue %u, only %u", to.name, remote_queue,
 				   to.queues);
-	struct verbs_place *place = place_new(p);
-	if (!place || !lead(p, place, p->queues[queue], &to, remote_queue)) {
-		if (place)
-			verbs_drop(port, place->number);
+	struct verbs_dest *dest = dest_new(p);
+	if (!dest || !dest_init(p, dest, p->queues[queue], &to, remote_queue)) {
+		if (dest)
+			verbs_drop(port, dest->number);
 		return verbs_error(err, -ENOSPC,
 				   "verbs: cannot create a destination: more than %u destinations or %u address "
 				   "handles, or out of memory",
-				   VERBS_PLACES_MAX, VERBS_DESTS_MAX);
+				   VERBS_DESTS_MAX, VERBS_AH_SETS_MAX);
 	}
-	place->qpn = to.queue[remote_queue].qpn;
-	place->qkey = to.queue[remote_queue].qkey;
-	place->body_max = to.mtu < p->mtu ? to.mtu : p->mtu;
-	place->user = user;
-	*p->new_last = place;
-	p->new_last = &place->next;
+	dest->qpn = to.queue[remote_queue].qpn;
+	dest->qkey = to.queue[remote_queue].qkey;
+	dest->body_max = to.mtu < p->mtu ? to.mtu : p->mtu;
+	dest->user = user;
+	*p->pending_last = dest;
+	p->pending_last = &dest->next;
 	verbs_signal(p->event_fd);
 	return 0;
 }
 
-static void report_up(struct verbs_port *p, struct verbs_place *place, nic_event_fn *event, void *ctx)
+static void report_up(struct verbs_port *p, struct verbs_dest *dest, nic_event_fn *event, void *ctx)
 {
 	struct nic_event ev = {
-		.type = NIC_EVENT_UP, .peer = place->number, .queue = place->queue->index, .user = place->user};
-	for (unsigned i = 0; place->dest && i < VERBS_PRIORITIES; i++) {
-		struct ibv_ah *ah = place->dest->ah[p->class_of[i]];
-		place->ah[i] = ah ? ah : place->dest->ah[p->class_of[0]];
+		.type = NIC_EVENT_UP, .peer = dest->number, .queue = dest->queue->index, .user = dest->user};
+	for (unsigned i = 0; dest->ah_set && i < VERBS_PRIORITIES; i++) {
+		struct ibv_ah *ah = dest->ah_set->ah[p->class_of[i]];
+		dest->ah[i] = ah ? ah : dest->ah_set->ah[p->class_of[0]];
 	}
 	event(ctx, &ev);
 }
 
-static void report_failed(struct verbs_port *p, struct verbs_place *place, nic_event_fn *event, void *ctx)
+static void report_failed(struct verbs_port *p, struct verbs_dest *dest, nic_event_fn *event, void *ctx)
 {
 	char text[NIC_TEXT_BYTES_MAX], gid[VERBS_GID_TEXT_MAX];
-	int error = place->dest->error;
+	int error = dest->ah_set->error;
 	snprintf(text, sizeof text, "verbs: no address handle for %s from %s: %s%s",
-		 verbs_gid_text(place->dest->gid, gid), p->on.device, strerror(-error),
+		 verbs_gid_text(dest->ah_set->gid, gid), p->on.device, strerror(-error),
 		 error == -ETIMEDOUT || error == -EHOSTUNREACH ? ": no host replies for this address" : "");
 	struct nic_event ev = {
-		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = place->user, .error = error, .text = text};
-	verbs_drop(&p->base, place->number);
+		.type = NIC_EVENT_FAILED, .peer = NIC_PEER_NONE, .user = dest->user, .error = error, .text = text};
+	verbs_drop(&p->base, dest->number);
 	event(ctx, &ev);
 }
 
@@ -463,23 +464,23 @@ static uint64_t verbs_step(struct nic_port *port, uint64_t now, nic_event_fn *ev
 	struct verbs_port *p = port_of(port);
 	now = now ? now : verbs_now();
 	uint64_t next = verbs_events_step(p, now);
-	for (struct verbs_place *place = p->new_first, *then; place; place = then) {
-		then = place->next;
-		enum verbs_dest_state state = place->dest ? verbs_dest_state(place->dest) : VERBS_DEST_READY;
-		if (state == VERBS_DEST_ASKED)
+	for (struct verbs_dest *dest = p->pending_first, *then; dest; dest = then) {
+		then = dest->next;
+		enum verbs_ah_set_state state = dest->ah_set ? verbs_ah_set_state(dest->ah_set) : VERBS_AH_READY;
+		if (state == VERBS_AH_RESOLVING)
 			continue;
-		forget_new(p, place);
-		if (state == VERBS_DEST_READY)
-			report_up(p, place, event, ctx);
+		unlink_pending(p, dest);
+		if (state == VERBS_AH_READY)
+			report_up(p, dest, event, ctx);
 		else
-			report_failed(p, place, event, ctx);
+			report_failed(p, dest, event, ctx);
 	}
 	if (p->rc) {
 		uint64_t at = verbs_rc_step(p, now);
 		next = at < next ? at : next;
 	}
 	verbs_mems_step(p, now);
-	uint64_t sweep = verbs_dests_sweep(p, now);
+	uint64_t sweep = verbs_ah_sets_sweep(p, now);
 	return sweep < next ? sweep : next;
 }
 

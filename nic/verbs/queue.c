@@ -11,10 +11,10 @@
 
 static int verbs_attach(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_place *place = verbs_place_of(verbs_queue_of(queue), peer);
-	if (!place || place->attached)
+	struct verbs_dest *dest = verbs_dest_of(verbs_queue_of(queue), peer);
+	if (!dest || dest->attached)
 		return -EINVAL;
-	place->attached = true;
+	dest->attached = true;
 	return 0;
 }
 
@@ -37,7 +37,7 @@ static void reap(struct verbs_queue *q)
 			q->tx_free[q->tx_free_n++] = q->tx_order[q->tx_done++ % VERBS_TX_ORDER];
 	}
 	if (__builtin_expect(broken || n < 0, 0))
-		verbs_break(q);
+		verbs_queue_broken(q);
 }
 
 /* False: the queue pair is broken and belongs to the control thread. */
@@ -48,15 +48,15 @@ static bool push(struct verbs_queue *q)
 	if (__builtin_expect(!error, 1)) {
 		q->tx_posted = q->tx_next;
 		q->tx_first = q->tx_last = NULL;
-		q->tx_refused = false;
+		q->tx_ring_full = false;
 		return true;
 	}
 	q->tx_first = bad ? bad : q->tx_first;
 	q->tx_posted = (uint32_t)q->tx_first->wr_id;
-	q->tx_refused = true;
+	q->tx_ring_full = true;
 	if (error == ENOMEM || error == -ENOMEM) /* drivers differ in the sign */
 		return true;
-	verbs_break(q);
+	verbs_queue_broken(q);
 	return false;
 }
 
@@ -75,44 +75,44 @@ static void verbs_flush(struct nic_queue *queue)
 static void verbs_detach(struct nic_queue *queue, uint32_t peer)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
-	struct verbs_place *place = verbs_place_of(q, peer);
-	if (!place || !place->attached)
+	struct verbs_dest *dest = verbs_dest_of(q, peer);
+	if (!dest || !dest->attached)
 		return;
-	place->attached = false;
+	dest->attached = false;
 	if (q->tx_first)
 		verbs_flush(queue);
 	if (q->tx_first)
-		verbs_break(q);
+		verbs_queue_broken(q);
 }
 
 static int verbs_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
-	struct verbs_place *place = verbs_place_of(q, peer);
-	if (__builtin_expect(!place || !place->attached, 0))
+	struct verbs_dest *dest = verbs_dest_of(q, peer);
+	if (__builtin_expect(!dest || !dest->attached, 0))
 		return -EPIPE;
-	if (__builtin_expect(body_len > place->body_max, 0))
+	if (__builtin_expect(body_len > dest->body_max, 0))
 		return -EMSGSIZE;
 	if (__builtin_expect(!q->tx_free_n, 0)) {
 		verbs_flush(queue);
 		if (!q->tx_free_n)
 			return -EAGAIN;
 	}
-	verbs_tx_take(q, place, peer, body_len, tx);
+	verbs_tx_take(q, dest, peer, body_len, tx);
 	return 0;
 }
 
 uint32_t verbs_tx_room(struct nic_queue *queue, uint32_t peer)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
-	struct verbs_place *place = verbs_place_of(q, peer);
-	return place && place->attached ? q->tx_free_n : 0;
+	struct verbs_dest *dest = verbs_dest_of(q, peer);
+	return dest && dest->attached ? q->tx_free_n : 0;
 }
 
 uint64_t verbs_tx_bytes_max(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_place *place = verbs_place_of(verbs_queue_of(queue), peer);
-	return place ? place->body_max : 0;
+	struct verbs_dest *dest = verbs_dest_of(verbs_queue_of(queue), peer);
+	return dest ? dest->body_max : 0;
 }
 
 void verbs_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
@@ -124,7 +124,7 @@ void verbs_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
 static int verbs_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
-	const struct verbs_place *place = tx->link;
+	const struct verbs_dest *dest = tx->driver_data;
 	uint16_t slot = (uint16_t)tx->cookie;
 	struct ibv_send_wr *wr = &q->tx_wr[slot];
 	if (__builtin_expect(!verbs_enter(q), 0)) {
@@ -141,9 +141,9 @@ static int verbs_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 		wr->send_flags |= IBV_SEND_SIGNALED;
 		q->tx_unsignalled = 0;
 	}
-	wr->wr.ud.ah = place->ah[tx->priority <= NIC_PRIORITY_MAX ? tx->priority : NIC_PRIORITY_MAX];
-	wr->wr.ud.remote_qpn = place->qpn;
-	wr->wr.ud.remote_qkey = place->qkey;
+	wr->wr.ud.ah = dest->ah[tx->priority <= NIC_PRIORITY_MAX ? tx->priority : NIC_PRIORITY_MAX];
+	wr->wr.ud.remote_qpn = dest->qpn;
+	wr->wr.ud.remote_qkey = dest->qkey;
 	q->tx_order[q->tx_next++ % VERBS_TX_ORDER] = slot;
 	if (q->tx_last)
 		q->tx_last->next = wr;
@@ -170,7 +170,7 @@ static bool give_back(struct verbs_queue *q)
 		q->rx_wr[slot].next = i + 1 < n ? &q->rx_wr[q->rx_held[i + 1]] : NULL;
 	}
 	if (__builtin_expect(ibv_post_recv(q->qp, &q->rx_wr[q->rx_held[0]], &bad), 0)) {
-		verbs_break(q);
+		verbs_queue_broken(q);
 		return false;
 	}
 	return true;
@@ -194,7 +194,7 @@ static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_
 		return false;
 	}
 	if (wc->wc_flags & IBV_WC_WITH_IMM) { /* never sent by this driver */
-		verbs_count(&q->counters.foreign, 1);
+		verbs_count(&q->counters.unexpected, 1);
 		return false;
 	}
 	const uint8_t *body = q->memory + (size_t)slot * q->rx_stride + VERBS_RX_BODY_AT;
@@ -214,7 +214,7 @@ static unsigned verbs_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsign
 		return 0;
 	if (q->held && !give_back(q))
 		return 0;
-	if (__builtin_expect(q->tx_refused, 0)) {
+	if (__builtin_expect(q->tx_ring_full, 0)) {
 		verbs_flush(queue);
 		if (!verbs_enter(q)) /* broken by the flush */
 			return 0;
@@ -225,7 +225,7 @@ static unsigned verbs_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsign
 		n += read_one(q, &wc[i], &pkts[n]);
 	}
 	if (__builtin_expect(broken || got < 0, 0))
-		verbs_break(q);
+		verbs_queue_broken(q);
 	if (n)
 		verbs_count(&q->counters.rx_packets, n);
 	return n;
@@ -257,13 +257,13 @@ static void verbs_arm(struct nic_queue *queue)
 	if (q->tx_done != q->tx_posted)
 		reap(q);
 	if (verbs_enter(q) && ibv_req_notify_cq(q->rx_cq, 0))
-		verbs_break(q);
+		verbs_queue_broken(q);
 }
 
 static void arm_both(struct nic_queue *queue)
 {
 	verbs_arm(queue);
-	if (atomic_load_explicit(&verbs_queue_of(queue)->state, memory_order_acquire) < VERBS_LEAVING)
+	if (atomic_load_explicit(&verbs_queue_of(queue)->state, memory_order_acquire) < VERBS_RELEASING)
 		verbs_bulk_arm(verbs_queue_of(queue));
 }
 
@@ -287,7 +287,7 @@ void verbs_wake_clear(struct nic_queue *queue)
 	/* EAGAIN: the other descriptor was readable. */
 	if (read(q->event_fd, &count, sizeof count) < 0)
 		count = 0;
-	if (atomic_load_explicit(&q->state, memory_order_relaxed) == VERBS_LEFT)
+	if (atomic_load_explicit(&q->state, memory_order_relaxed) == VERBS_RELEASED)
 		return;
 	if (ibv_get_cq_event(q->channel, &cq, &ctx))
 		return;
@@ -305,7 +305,7 @@ void verbs_wake(struct nic_queue *queue)
 
 static uint64_t verbs_deadline(const struct nic_queue *queue)
 {
-	return ((const struct verbs_queue *)queue)->tx_refused ? verbs_now() + VERBS_RETRY_NS : UINT64_MAX;
+	return ((const struct verbs_queue *)queue)->tx_ring_full ? verbs_now() + VERBS_RETRY_NS : UINT64_MAX;
 }
 
 const struct nic_queue_ops verbs_queue_ops = {

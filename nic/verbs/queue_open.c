@@ -31,7 +31,7 @@ static int open_memory(struct verbs_queue *q)
 {
 	const struct verbs_port *p = q->port;
 	q->rx_n = p->args.rx_slots;
-	if (p->rc && verbs_rcq_shape(q))
+	if (p->rc && verbs_rcq_alloc(q))
 		return -ENOMEM;
 	q->rx_stride = rx_stride(p);
 	q->tx_stride = tx_stride(p);
@@ -102,13 +102,13 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 	q->port = p;
 	q->index = (uint16_t)index;
 	q->event_fd = q->epoll_fd = -1;
-	q->qkey = draw() & ~VERBS_QKEY_FOREIGN;
+	q->qkey = draw() & ~VERBS_QKEY_CONTROLLED;
 	q->rc_qpn = draw() % (VERBS_QPN_MULTICAST - 2) + 2;
-	q->repair_ns = VERBS_REPAIR_NS;
+	q->recovery_ns = VERBS_RECOVERY_NS;
 	if (open_memory(q))
 		return verbs_error(err, -ENOMEM, "verbs: no memory for %u receive buffers; give a smaller rx_slots=",
 				   p->args.rx_slots);
-	int error = verbs_pair_open(q, err);
+	int error = verbs_qp_open(q, err);
 	if (!error)
 		error = open_wake(q, err);
 	if (error)
@@ -116,8 +116,8 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 	if (!p->on.rc)
 		q->rc_qpn = q->qp->qp_num;
 	prepare(q);
-	atomic_init(&q->state, VERBS_RUNS);
-	error = p->on.rc && q->rc->own ? 0 : verbs_rx_fill(q);
+	atomic_init(&q->state, VERBS_RUNNING);
+	error = p->on.rc && q->rc->per_conn_buffers ? 0 : verbs_rx_fill(q);
 	if (error)
 		return verbs_error(err, error, "verbs: %s does not accept %u receive buffers: %s", p->on.device,
 				   q->rx_n, strerror(-error));
@@ -126,7 +126,7 @@ int verbs_queue_open(struct verbs_port *p, unsigned index, struct nic_err *err)
 
 void verbs_queue_close(struct verbs_queue *q)
 {
-	verbs_pair_close(q);
+	verbs_qp_close(q);
 	if (q->epoll_fd >= 0)
 		close(q->epoll_fd);
 	if (q->event_fd >= 0)

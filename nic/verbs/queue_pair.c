@@ -59,7 +59,7 @@ static int open_qp(struct verbs_queue *q, struct nic_err *err)
 	return 0;
 }
 
-int verbs_pair_start(struct verbs_queue *q)
+int verbs_qp_start(struct verbs_queue *q)
 {
 	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
 	struct ibv_qp_attr init = {
@@ -75,7 +75,7 @@ int verbs_pair_start(struct verbs_queue *q)
 	return -error;
 }
 
-int verbs_pair_open(struct verbs_queue *q, struct nic_err *err)
+int verbs_qp_open(struct verbs_queue *q, struct nic_err *err)
 {
 	struct verbs_port *p = q->port;
 	int error = open_cqs(q, err);
@@ -89,14 +89,14 @@ int verbs_pair_open(struct verbs_queue *q, struct nic_err *err)
 	if (!q->mr)
 		return verbs_cannot_lock(p->on.device, q->memory_bytes, p->queues_n * q->memory_bytes,
 					 errno ? errno : ENOMEM, "give a smaller rx_slots=", err);
-	error = p->on.rc ? 0 : verbs_pair_start(q);
+	error = p->on.rc ? 0 : verbs_qp_start(q);
 	if (error)
 		return verbs_error(err, error, "verbs: %s: queue pair %u cannot be set up: %s", p->on.device,
 				   q->qp->qp_num, strerror(-error));
 	return 0;
 }
 
-void verbs_pair_close(struct verbs_queue *q)
+void verbs_qp_close(struct verbs_queue *q)
 {
 	if (q->qp)
 		ibv_destroy_qp(q->qp);

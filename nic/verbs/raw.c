@@ -9,7 +9,7 @@
 #define RAW_MAGIC UINT64_C(0x6661726361772121)
 #define RAW_BYTES 16u
 
-static struct ibv_send_wr *prepare(struct verbs_queue *q, const struct verbs_place *place, uint64_t number,
+static struct ibv_send_wr *prepare(struct verbs_queue *q, const struct verbs_dest *dest, uint64_t number,
 				   unsigned bytes)
 {
 	uint16_t slot = q->tx_free[--q->tx_free_n];
@@ -25,9 +25,9 @@ static struct ibv_send_wr *prepare(struct verbs_queue *q, const struct verbs_pla
 		wr->send_flags |= IBV_SEND_SIGNALED;
 		q->tx_unsignalled = 0;
 	}
-	wr->wr.ud.ah = place->ah[0];
-	wr->wr.ud.remote_qpn = place->qpn;
-	wr->wr.ud.remote_qkey = place->qkey;
+	wr->wr.ud.ah = dest->ah[0];
+	wr->wr.ud.remote_qpn = dest->qpn;
+	wr->wr.ud.remote_qkey = dest->qkey;
 	q->tx_order[q->tx_next++ % VERBS_TX_ORDER] = slot;
 	return wr;
 }
@@ -46,9 +46,9 @@ static void take_back(struct verbs_queue *q, uint32_t from)
 static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, unsigned n, unsigned bytes)
 {
 	struct verbs_queue *q = (struct verbs_queue *)queue;
-	struct verbs_place *place = peer < VERBS_PLACES_MAX ? q->port->places[peer] : NULL;
+	struct verbs_dest *dest = peer < VERBS_DESTS_MAX ? q->port->dests[peer] : NULL;
 	struct ibv_send_wr *chain = NULL, *last = NULL, *bad = NULL;
-	if (!place || place->queue != q || !place->attached || bytes < RAW_BYTES || bytes > place->body_max)
+	if (!dest || dest->queue != q || !dest->attached || bytes < RAW_BYTES || bytes > dest->body_max)
 		return 0;
 	if (q->tx_free_n < n || q->tx_first)
 		queue->ops->flush(queue);
@@ -56,7 +56,7 @@ static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, u
 		return 0;
 	n = n < q->tx_free_n ? n : q->tx_free_n;
 	for (unsigned i = 0; i < n; i++) {
-		struct ibv_send_wr *wr = prepare(q, place, first + i, bytes);
+		struct ibv_send_wr *wr = prepare(q, dest, first + i, bytes);
 		if (last)
 			last->next = wr;
 		else
@@ -68,7 +68,7 @@ static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, u
 	q->tx_posted = error ? (uint32_t)(bad ? bad : chain)->wr_id : q->tx_next;
 	take_back(q, q->tx_posted);
 	if (error && error != ENOMEM && error != -ENOMEM)
-		verbs_break(q);
+		verbs_queue_broken(q);
 	return q->tx_posted - before;
 }
 
@@ -109,7 +109,7 @@ static unsigned raw_rx(struct nic_queue *queue, unsigned max, uint64_t *last)
 	if (chain)
 		broken |= ibv_post_recv(q->qp, chain, &bad) != 0;
 	if (broken || got < 0)
-		verbs_break(q);
+		verbs_queue_broken(q);
 	return raw;
 }
 

@@ -9,17 +9,17 @@
  * - The control thread decides which connections are set up, accepted and closed. It owns `state`.
  * - Threads of the port (pools) make the calls that may block in the kernel: setting up (some devices connect a TCP
  *   socket in the call) and tearing down.
- * - The poller of a queue sends and receives. Control thread and poller notify each other by mail (struct verbs_note),
+ * - The poller of a queue sends and receives. Control thread and poller notify each other by mail (struct verbs_mail),
  *   so neither scans all connections.
  *
  * Phases of a connection as the poller sees it (enum verbs_conn_phase):
  *
- *	CONN_NONE -> CONN_READY (connected by us), or CONN_MADE (accepted; usable after its first packet)
- *	          -> CONN_LEAVE -> CONN_LEFT -> CONN_DEAD -> CONN_NONE
+ *	CONN_NONE -> CONN_CONNECTED (connected by us), or CONN_ACCEPTED (accepted; usable after its first packet)
+ *	          -> CONN_CLOSE_REQUESTED -> CONN_CLOSE_ACKED -> CONN_DESTROYED -> CONN_NONE
  *
- * From CONN_LEAVE on the poller posts nothing more, and acknowledges by CONN_LEFT. Then the queue pair is destroyed:
- * CONN_DEAD. The poller takes its buffers back: CONN_NONE. The connecting side sends an empty packet first, since iWARP
- * requires that the accepting side waits for the first packet.
+ * From CONN_CLOSE_REQUESTED on the poller posts nothing more, and acknowledges by CONN_CLOSE_ACKED. Then the queue pair
+ *is destroyed: CONN_DESTROYED. The poller takes its buffers back: CONN_NONE. The connecting side sends an empty packet
+ *first, since iWARP requires that the accepting side waits for the first packet.
  */
 #ifndef NIC_VERBS_RC_H
 #define NIC_VERBS_RC_H
@@ -39,11 +39,11 @@
 /* Minimum time that a connection is kept, so that the packets it was set up for get through. */
 #define VERBS_KEEP_NS UINT64_C(20000000)
 /* Limit of a connection set-up. */
-#define VERBS_MAKE_NS      UINT64_C(5000000000)
-#define VERBS_RESOLVE_MS   2000
-#define VERBS_GIVE_UP_NS   UINT64_C(2000000000) /* limit of packets that wait for a connection; then they are dropped */
-#define VERBS_AGAIN_NS     UINT64_C(10000000)   /* the peer is busy, or connects to us */
-#define VERBS_AGAIN_NS_MAX UINT64_C(1000000000) /* after failures: doubled up to this */
+#define VERBS_CONNECT_NS       UINT64_C(5000000000)
+#define VERBS_RESOLVE_MS       2000
+#define VERBS_GIVE_UP_NS       UINT64_C(2000000000) /* limit of packets that wait for a connection; then they are dropped */
+#define VERBS_RECONNECT_NS     UINT64_C(10000000)   /* the peer is busy, or connects to us */
+#define VERBS_RECONNECT_NS_MAX UINT64_C(1000000000) /* after failures: doubled up to this */
 /* Threads that connect; the kernel may block each until the connection is given up. */
 #define VERBS_CONNECTORS_MAX 4u
 #define VERBS_REMOTE_BUCKETS 1024u
@@ -55,8 +55,8 @@
 enum verbs_kind { VERBS_KIND_PACKETS = 1, VERBS_KIND_BULK };
 
 /** Handshake payload of a connect request (private data), in host byte order like the address. */
-struct verbs_words {
-	uint32_t magic; /* VERBS_WORDS_MAGIC */
+struct verbs_connect_request {
+	uint32_t magic; /* VERBS_REQUEST_MAGIC */
 	uint16_t body_max;
 	uint16_t kind;            /* enum verbs_kind */
 	uint32_t to_qpn, to_qkey; /* name of the addressed queue, from its published address */
@@ -64,8 +64,8 @@ struct verbs_words {
 	uint64_t number;                 /* increases with each request of the port, against replay */
 	uint8_t proof[AUTH_PROOF_BYTES]; /* 0 and not checked with security=none */
 };
-#define VERBS_WORDS_MAGIC 0x32435246u
-static_assert(sizeof(struct verbs_words) == 48, "RoCE leaves 56 bytes");
+#define VERBS_REQUEST_MAGIC 0x32435246u
+static_assert(sizeof(struct verbs_connect_request) == 48, "RoCE leaves 56 bytes");
 
 /** Handshake payload of an accept (private data). */
 struct verbs_accept {
@@ -77,26 +77,26 @@ struct verbs_accept {
 static_assert(sizeof(struct verbs_accept) == 24, "no holes: its proof covers bytes");
 
 /* Reason of a reject: one byte of private data. */
-enum verbs_no { VERBS_NO_STRANGER = 1, VERBS_NO_BUSY, VERBS_NO_CROSSED, VERBS_NO_PROOF };
+enum verbs_reject { VERBS_REJECT_UNKNOWN = 1, VERBS_REJECT_BUSY, VERBS_REJECT_CROSSED, VERBS_REJECT_PROOF };
 
 /* Why a connect request or an accept counts as refused. */
 enum verbs_refusal {
-	VERBS_REFUSED_WORDS,    /* request of another layout */
+	VERBS_REFUSED_LAYOUT,   /* request of another layout */
 	VERBS_REFUSED_PROOF,    /* request without a proof of the key */
 	VERBS_REFUSED_NAME,     /* no queue has the addressed name */
 	VERBS_REFUSED_REPEATED, /* replay of an earlier request */
 	VERBS_REFUSED_ACCEPT,   /* accept without a proof of the key */
-	VERBS_REFUSED_THERE,    /* the peer refused our proof: logged, not counted here */
+	VERBS_REFUSED_BY_PEER,  /* the peer refused our proof: logged, not counted here */
 	VERBS_REFUSALS
 };
 
 /* Pairs of queues whose last request number is kept, about 3 MiB. Beyond it the oldest pair is evicted, and a replay of
  * its last request would be accepted. */
-#define VERBS_HEARD_MAX 65536u
+#define VERBS_LAST_REQUESTS_MAX 65536u
 
 /** The number of the last request from a remote queue to one of ours. */
-struct verbs_heard {
-	struct verbs_heard *next, *later;
+struct verbs_last_request {
+	struct verbs_last_request *next, *later;
 	const struct verbs_queue *queue;
 	uint32_t qpn, qkey;
 	uint64_t number;
@@ -104,14 +104,21 @@ struct verbs_heard {
 
 /** A mailbox entry: tells the other side that something of its owner has changed. Each entry is in its mailbox at most
  * once. */
-struct verbs_note {
-	struct verbs_note *next;
+struct verbs_mail {
+	struct verbs_mail *next;
 	_Atomic bool queued; /* 1: in a mailbox. Both sides exchange it: a sender that finds it set need not push; the
 				receiver clears it before it reads the owner */
-	bool of_conn;        /* first member of a struct verbs_conn; else of a struct verbs_remote */
+	bool is_conn;        /* first member of a struct verbs_conn; else of a struct verbs_remote */
 };
 
-enum verbs_conn_phase { CONN_NONE, CONN_MADE, CONN_READY, CONN_LEAVE, CONN_LEFT, CONN_DEAD };
+enum verbs_conn_phase {
+	CONN_NONE,
+	CONN_ACCEPTED,
+	CONN_CONNECTED,
+	CONN_CLOSE_REQUESTED,
+	CONN_CLOSE_ACKED,
+	CONN_DESTROYED
+};
 
 enum verbs_conn_state {
 	CONN_FREE,
@@ -119,9 +126,9 @@ enum verbs_conn_state {
 	CONN_CONNECTING, /* a thread connects, then the network */
 	CONN_ACCEPTING,  /* a thread accepts, then the network */
 	CONN_UP,
-	CONN_LEAVING, /* the poller must acknowledge the close */
-	CONN_CLOSING, /* a thread destroys the queue pair */
-	CONN_BURYING  /* the poller takes its buffers back */
+	CONN_DRAINING,  /* the poller must acknowledge the close */
+	CONN_CLOSING,   /* a thread destroys the queue pair */
+	CONN_RECLAIMING /* the poller takes its buffers back */
 };
 
 enum verbs_job { JOB_NONE, JOB_CONNECT, JOB_ACCEPT, JOB_CLOSE };
@@ -131,12 +138,12 @@ struct verbs_bulk;
 struct verbs_bulk_op;
 
 struct verbs_conn {
-	struct verbs_note told;  /* mail to the poller; must be first */
-	struct verbs_note asked; /* mail to the control thread */
+	struct verbs_mail to_poller;  /* mail to the poller; must be first */
+	struct verbs_mail to_control; /* mail to the control thread */
 	struct verbs_queue *queue;
-	struct verbs_remote *remote; /* constant from the first mail to the poller until CONN_DEAD */
+	struct verbs_remote *remote; /* constant from the first mail to the poller until CONN_DESTROYED */
 	uint16_t index;
-	uint16_t life;          /* incremented for each use of the struct; in wr_id */
+	uint16_t generation;    /* incremented for each use of the struct; in wr_id */
 	_Atomic uint32_t phase; /* enum verbs_conn_phase; release and acquire */
 	_Atomic bool broken;    /* written by the poller when an operation failed */
 	_Atomic uint32_t
@@ -149,9 +156,9 @@ struct verbs_conn {
 	struct rdma_cm_id *id;
 	enum verbs_conn_state state;
 	bool active; /* we connect, rather than accept; constant while the poller knows the connection */
-	/* `live`: counts towards the queue's limit; `doomed`: is being ended; `answered`: the peer has accepted;
+	/* `live`: counts towards the queue's limit; `ending`: is being ended; `answered`: the peer has accepted;
 	 * `established`: rdma_cm has reported it. */
-	bool live, doomed, answered, established;
+	bool live, ending, answered, established;
 	/* ns; 0: none */
 	uint64_t deadline, up_at;
 	enum verbs_job job;
@@ -163,20 +170,21 @@ struct verbs_conn {
 	struct ibv_send_wr *first, *last; /* chain of work requests that waits for flush() */
 	uint16_t out_first, out_last;     /* slots that are posted or in the chain, in order; VERBS_SLOT_NONE: none */
 	uint32_t qpn;                     /* of an accepted connection: number of its queue pair */
-	/* `is_dirty`: in verbs_rcq.dirty; `is_known`: CONN_MADE was processed; `is_unheard`: its first packet is
-	 * awaited; `is_ready`: CONN_READY was processed; `is_usable`: in verbs_remote.conn; `is_left`, `is_dead`:
-	 * CONN_LEAVE, CONN_DEAD was processed; `is_late`: to be processed by a later pass. */
-	bool is_dirty, is_known, is_unheard, is_ready, is_usable, is_left, is_dead, is_late;
-	struct verbs_conn *next_dirty, *next_unheard, *next_usable, *next_late;
+	/* `is_dirty`: in verbs_rcq.dirty; `is_announced`: CONN_ACCEPTED was processed; `awaits_first`: its first packet
+	 * is awaited; `is_ready`: CONN_CONNECTED was processed; `is_usable`: in verbs_remote.conn; `close_acked`,
+	 * `destroyed`: CONN_CLOSE_REQUESTED, CONN_DESTROYED was processed; `is_deferred`: to be processed by a later
+	 * pass. */
+	bool is_dirty, is_announced, awaits_first, is_ready, is_usable, close_acked, destroyed, is_deferred;
+	struct verbs_conn *next_dirty, *next_awaiting, *next_usable, *next_deferred;
 
 	/* Written by the control thread before the job that sends it; read by the worker thread. */
-	struct verbs_words request; /* if active */
-	struct verbs_accept accept; /* if not active */
+	struct verbs_connect_request request; /* if active */
+	struct verbs_accept accept;           /* if not active */
 };
 
 /** A remote queue as one of our queues sees it. Kept while destinations, connections or mail refer to it. */
 struct verbs_remote {
-	struct verbs_note told, asked;
+	struct verbs_mail to_poller, to_control;
 	struct verbs_queue *queue;
 	uint32_t qpn, qkey; /* its name */
 	_Atomic bool gave_up;
@@ -187,14 +195,14 @@ struct verbs_remote {
 	uint32_t refs;    /* destinations */
 	uint32_t conns;   /* connections that are not CONN_FREE */
 	uint32_t ups;     /* connections that are CONN_UP */
-	struct verbs_conn *making;
+	struct verbs_conn *connecting;
 	bool wanted;
-	uint64_t again_at, again_ns, give_up_at;
+	uint64_t retry_at, retry_ns, give_up_at;
 	struct verbs_remote *next_wanted, *next;
 
 	/* The poller's. */
 	struct verbs_conn *conn; /* the connection to send by, then other usable ones; NULL: packets wait */
-	bool is_asked, is_waiting;
+	bool is_requested, is_waiting;
 	uint32_t attached;
 	uint16_t wait_first, wait_last;
 	struct verbs_remote *next_waiting;
@@ -203,32 +211,33 @@ struct verbs_remote {
 /** The connections of a queue; extends struct verbs_queue. */
 struct verbs_rcq {
 	struct ibv_srq *srq; /* shared receive queue; NULL: connections have receive buffers of their own */
-	bool own;
+	bool per_conn_buffers;
 	unsigned conns_n, bound;
 	struct verbs_conn *conns; /* [conns_n] */
 	/* The control thread's. */
 	unsigned live; /* connections that are being set up or CONN_UP, [0, bound] */
 	struct verbs_remote *wanted_first, **wanted_last;
 	/* The poller's. */
-	struct verbs_conn *dirty, *unheard, *late; /* `late`: CONN_LEAVE or CONN_DEAD, not acknowledged yet */
-	bool emptied; /* the receive queue was found empty since the last addition to `late` */
+	struct verbs_conn *dirty, *awaiting_first,
+		*deferred; /* `deferred`: CONN_CLOSE_REQUESTED or CONN_DESTROYED, not acknowledged yet */
+	bool emptied;      /* the receive queue was found empty since the last addition to `deferred` */
 	struct verbs_remote *waiting, **waiting_last;
 	/* For bulk; the poller's, except cq. Completions of packets use the queue's own. */
 	struct ibv_cq *cq;
 	uint32_t events_unacked;
 	uint32_t ops_n;                                /* operations that are not BULK_FREE */
 	struct verbs_bulk_op *bulk_first, **bulk_last; /* operations with an event */
-	const void *mem_at; /* requested memory; the poller's, the control thread's while mem_asked is set */
+	const void *mem_at; /* requested memory; the poller's, the control thread's while mem_requested is set */
 	uint64_t mem_len;
-	_Atomic bool mem_asked;
+	_Atomic bool mem_requested;
 	uint16_t slot_next[VERBS_TX_RING];
 	uint16_t slot_conn[VERBS_TX_RING]; /* index of the connection; VERBS_SLOT_NONE */
 	/* Mailboxes, each on a line of its own, since the other core writes to it; then fields that the poller writes
 	 * and the control thread reads. */
-	alignas(64) _Atomic(struct verbs_note *) told;
-	alignas(64) _Atomic(struct verbs_note *) asked;
+	alignas(64) _Atomic(struct verbs_mail *) to_poller;
+	alignas(64) _Atomic(struct verbs_mail *) to_control;
 	alignas(64) _Atomic uint32_t tick; /* counts flushes; orders connections by their last use */
-	_Atomic bool in_mail;
+	_Atomic bool reading_mail;
 };
 
 /** A thread of a pool. */
@@ -236,10 +245,10 @@ struct verbs_worker {
 	struct verbs_pool *pool;
 	pthread_t thread;
 	bool started; /* written by the control thread */
-	_Atomic bool over;
-	bool cancelled; /* under the pool's lock */
-	struct verbs_conn
-		*held; /* the connection of a cancellable call; kept after a cancellation. Under the pool's lock */
+	_Atomic bool ended;
+	bool cancelled;                 /* under the pool's lock */
+	struct verbs_conn *cancellable; /* the connection of a cancellable call; kept after a cancellation. Under the
+					   pool's lock */
 };
 
 /** A pool of threads that run jobs in order. */
@@ -252,7 +261,7 @@ struct verbs_pool {
 	bool stop, opened;                /* stop: under `lock` */
 	unsigned max;
 	struct verbs_worker workers[VERBS_CONNECTORS_MAX];
-	_Atomic unsigned alive;
+	_Atomic unsigned threads_running;
 };
 
 /** The connections of a port; extends struct verbs_port. The control thread's, unless noted. */
@@ -263,18 +272,18 @@ struct verbs_rc {
 	uint16_t service;
 	unsigned conns_n; /* connections of all queues that are not CONN_FREE */
 	uint32_t draw;    /* state of a random generator, so that two ends do not retry in step */
-	struct verbs_pool connectors, porter;
+	struct verbs_pool connectors, acceptor;
 	pthread_mutex_t done_lock;
 	struct verbs_conn *done; /* finished jobs; under `done_lock` */
 	struct verbs_remote *remotes[VERBS_REMOTE_BUCKETS];
-	unsigned unreferred; /* remote queues without destinations */
+	unsigned unreferenced; /* remote queues without destinations */
 	/* Proofs (rc_proof.c). */
 	bool key_known;
 	struct auth_key key; /* derived from the group's key; valid if key_known */
 	uint64_t number;     /* number of the last connect request */
-	struct verbs_heard *heard[VERBS_REMOTE_BUCKETS];
-	struct verbs_heard *heard_first, **heard_last; /* in the order of insertion */
-	unsigned heard_n;
+	struct verbs_last_request *last_requests[VERBS_REMOTE_BUCKETS];
+	struct verbs_last_request *last_requests_first, **last_requests_last; /* in the order of insertion */
+	unsigned last_requests_n;
 	_Atomic uint64_t refused[VERBS_REFUSALS]; /* counters; read by any thread */
 	bool logged[VERBS_REFUSALS];
 };
@@ -305,17 +314,17 @@ void verbs_rc_events(struct verbs_port *p, uint64_t now);
 /** Fills c->request. */
 void verbs_request_make(struct verbs_conn *c);
 /** True if a member of the group made the request; always with security=none. */
-bool verbs_request_proven(struct verbs_port *p, const struct verbs_words *w);
+bool verbs_request_proven(struct verbs_port *p, const struct verbs_connect_request *w);
 /** False: a replay of an earlier request. For a proven request to queue `q`; call once per request. */
-bool verbs_request_fresh(const struct verbs_queue *q, const struct verbs_words *w);
+bool verbs_request_fresh(const struct verbs_queue *q, const struct verbs_connect_request *w);
 /** Fills c->accept, which answers the request. */
-void verbs_accept_make(struct verbs_conn *c, const struct verbs_words *w);
+void verbs_accept_make(struct verbs_conn *c, const struct verbs_connect_request *w);
 /** True if a member of the group accepted c->request; always with security=none. */
 bool verbs_accept_proven(const struct verbs_conn *c, const struct verbs_accept *a);
 /** Counts a refusal, and logs the first one of each reason. */
 void verbs_refusal_count(struct verbs_port *p, enum verbs_refusal why);
 /** Logs, once, that the peer refused our proof. */
-void verbs_refused_there(struct verbs_port *p);
+void verbs_refused_by_peer(struct verbs_port *p);
 void verbs_proofs_free(struct verbs_rc *rc);
 
 /* ---- rc_cache.c: control thread ---- */
@@ -342,19 +351,19 @@ void verbs_remote_give_up(struct verbs_remote *r, uint64_t now);
 /* ---- rc_connect.c: control thread ---- */
 
 /** Starts to connect: 0, or -errno with the connection ended. */
-int verbs_conn_make(struct verbs_conn *c, uint64_t now);
+int verbs_conn_connect(struct verbs_conn *c, uint64_t now);
 /** Sets the connection up when both the worker thread and rdma_cm have finished. */
 void verbs_conn_advance(struct verbs_conn *c, uint64_t now);
-/** Ends a connection in any state; `no`: the peer's reject reason, 0: none. */
-void verbs_conn_end(struct verbs_conn *c, enum verbs_no no, uint64_t now);
+/** Ends a connection in any state; `reject`: the peer's reject reason, 0: none. */
+void verbs_conn_end(struct verbs_conn *c, enum verbs_reject reject, uint64_t now);
 /** Mail of the poller has arrived, or the job has finished. */
-void verbs_conn_noted(struct verbs_conn *c, uint64_t now);
-void verbs_conn_done(struct verbs_conn *c, uint64_t now);
+void verbs_conn_mail_received(struct verbs_conn *c, uint64_t now);
+void verbs_conn_job_done(struct verbs_conn *c, uint64_t now);
 
 /* ---- rc_job.c: worker threads ---- */
 
 /** Runs the job and sets `job_error`. */
-void verbs_job_do(struct verbs_conn *c);
+void verbs_job_run(struct verbs_conn *c);
 /** Moves the queue pair from INIT to RTS, where librdmacm leaves that to the caller. 0 or -errno. */
 int verbs_conn_start(struct verbs_conn *c);
 /** Destroys the queue pair and its rdma_cm id. */
@@ -371,7 +380,7 @@ void verbs_pool_interrupt(struct verbs_pool *pool, struct verbs_conn *c);
 void verbs_pool_step(struct verbs_pool *pool);
 /** Worker thread: calls a function that may be cancelled in a system call, and returns its result; -ECANCELED: not
  * called, the pool stops. */
-int verbs_pool_held(struct verbs_conn *c, int (*call)(struct verbs_conn *c, void *arg), void *arg);
+int verbs_pool_call_cancellable(struct verbs_conn *c, int (*call)(struct verbs_conn *c, void *arg), void *arg);
 void verbs_pool_stop(struct verbs_pool *pool);
 void verbs_pool_close(struct verbs_pool *pool);
 
@@ -379,7 +388,7 @@ void verbs_pool_close(struct verbs_pool *pool);
 
 /** Allocates the queue's connections and determines the number of receive buffers. Call before the queue's memory is
  * allocated. */
-int verbs_rcq_shape(struct verbs_queue *q);
+int verbs_rcq_alloc(struct verbs_queue *q);
 /** Creates the shared receive queue, if one is used. */
 int verbs_rcq_open(struct verbs_queue *q, struct nic_err *err);
 void verbs_rcq_close(struct verbs_queue *q);
@@ -387,45 +396,45 @@ void verbs_rcq_close(struct verbs_queue *q);
 /* ---- rc_queue.c, rc_poller.c: poller ---- */
 
 extern const struct nic_queue_ops verbs_rc_queue_ops;
-/** Reads the mailbox. `between`: no received packet of a previous burst is in use. */
-void verbs_rc_mail(struct verbs_queue *q, bool between);
+/** Reads the mailbox. `drained`: no received packet of a previous burst is in use. */
+void verbs_rc_read_mail(struct verbs_queue *q, bool drained);
 /** Processes send completions. */
 void verbs_rc_reap(struct verbs_queue *q);
 /** Processes the empty packet that opens an accepted connection; false: it is none. */
-bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn);
+bool verbs_rc_first_packet(struct verbs_queue *q, uint32_t qpn);
 void verbs_rc_broken(struct verbs_conn *c);
 /** Requests a connection for bulk; the answer comes by mail. */
-void verbs_rc_ask(struct verbs_remote *r);
+void verbs_rc_request_conn(struct verbs_remote *r);
 /** verbs_rc_chain() appends a slot to the chain that the next flush sends; verbs_rc_wait() lets it wait for a
  * connection. */
 void verbs_rc_chain(struct verbs_conn *c, uint16_t slot);
 void verbs_rc_wait(struct verbs_remote *r, uint16_t slot);
 void verbs_rc_drop_waiting(struct verbs_remote *r);
 /** Drops all packets: the device is released. */
-void verbs_rc_leave(struct verbs_queue *q);
+void verbs_rc_drop_all(struct verbs_queue *q);
 
 /* ---- mailboxes ---- */
 
 /** True if the entry was not in the mailbox. */
-static inline bool verbs_note_push(_Atomic(struct verbs_note *) *to, struct verbs_note *note)
+static inline bool verbs_mail_push(_Atomic(struct verbs_mail *) *to, struct verbs_mail *note)
 {
 	if (atomic_exchange_explicit(&note->queued, true, memory_order_acq_rel))
 		return false;
 	note->next = atomic_load_explicit(to, memory_order_relaxed);
-	/* Pairs with the exchange in verbs_note_take(). */
+	/* Pairs with the exchange in verbs_mail_take(). */
 	while (!atomic_compare_exchange_weak_explicit(to, &note->next, note, memory_order_release,
 						      memory_order_relaxed))
 		;
 	return true;
 }
 
-/** Takes all entries; read `next` of an entry before verbs_note_clear(). */
-static inline struct verbs_note *verbs_note_take(_Atomic(struct verbs_note *) *from)
+/** Takes all entries; read `next` of an entry before verbs_mail_clear(). */
+static inline struct verbs_mail *verbs_mail_take(_Atomic(struct verbs_mail *) *from)
 {
 	return atomic_exchange_explicit(from, NULL, memory_order_acquire);
 }
 
-static inline void verbs_note_clear(struct verbs_note *note)
+static inline void verbs_mail_clear(struct verbs_mail *note)
 {
 	atomic_exchange_explicit(&note->queued, false, memory_order_acq_rel);
 }
@@ -441,16 +450,16 @@ static inline void verbs_phase_set(struct verbs_conn *c, enum verbs_conn_phase p
 }
 
 /** Control thread and worker threads: notifies the poller. */
-static inline void verbs_tell(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_note *note)
+static inline void verbs_notify_poller(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_mail *note)
 {
-	verbs_note_push(&rcq->told, note);
+	verbs_mail_push(&rcq->to_poller, note);
 	verbs_signal(q->event_fd);
 }
 
 /** Poller: notifies the control thread. */
-static inline void verbs_ask(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_note *note)
+static inline void verbs_notify_control(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_mail *note)
 {
-	if (verbs_note_push(&rcq->asked, note))
+	if (verbs_mail_push(&rcq->to_control, note))
 		verbs_signal(q->port->event_fd);
 }
 

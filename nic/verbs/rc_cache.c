@@ -27,7 +27,7 @@ struct verbs_remote *verbs_remote_find(struct verbs_queue *q, uint32_t qpn, uint
 	r->qkey = qkey;
 	r->next = *at;
 	*at = r;
-	rc->unreferred++;
+	rc->unreferenced++;
 	return r;
 }
 
@@ -35,17 +35,17 @@ struct verbs_remote *verbs_remote_get(struct verbs_queue *q, uint32_t qpn, uint3
 {
 	struct verbs_remote *r = verbs_remote_find(q, qpn, qkey);
 	if (r && r->refs++ == 0)
-		q->port->rc->unreferred--;
+		q->port->rc->unreferenced--;
 	return r;
 }
 
 void verbs_remote_put(struct verbs_queue *q, struct verbs_remote *r)
 {
 	if (--r->refs == 0)
-		q->port->rc->unreferred++;
+		q->port->rc->unreferenced++;
 }
 
-static bool is_queued(struct verbs_note *note)
+static bool is_queued(struct verbs_mail *note)
 {
 	return atomic_load_explicit(&note->queued, memory_order_acquire);
 }
@@ -53,28 +53,28 @@ static bool is_queued(struct verbs_note *note)
 /* Without destinations the poller only accesses remote queues whose mail it is reading. */
 static bool is_idle(struct verbs_remote *r)
 {
-	return !r->refs && !r->conns && !r->wanted && !is_queued(&r->asked) && !is_queued(&r->told) &&
-	       !atomic_load_explicit(&r->queue->rc->in_mail, memory_order_acquire);
+	return !r->refs && !r->conns && !r->wanted && !is_queued(&r->to_control) && !is_queued(&r->to_poller) &&
+	       !atomic_load_explicit(&r->queue->rc->reading_mail, memory_order_acquire);
 }
 
 void verbs_remotes_sweep(struct verbs_port *p)
 {
 	struct verbs_rc *rc = p->rc;
-	for (unsigned i = 0; rc->unreferred && i < VERBS_REMOTE_BUCKETS; i++)
+	for (unsigned i = 0; rc->unreferenced && i < VERBS_REMOTE_BUCKETS; i++)
 		for (struct verbs_remote **at = &rc->remotes[i], *r; (r = *at);) {
 			if (!is_idle(r)) {
 				at = &r->next;
 				continue;
 			}
 			*at = r->next;
-			rc->unreferred--;
+			rc->unreferenced--;
 			free(r);
 		}
 }
 
 /* ---- requests for connections ---- */
 
-static void list(struct verbs_remote *r)
+static void enqueue(struct verbs_remote *r)
 {
 	struct verbs_rcq *rcq = r->queue->rc;
 	r->wanted = true;
@@ -86,10 +86,10 @@ static void list(struct verbs_remote *r)
 void verbs_remote_want(struct verbs_remote *r, uint64_t now)
 {
 	/* While one is CONN_UP the poller uses that; when it ends, the poller requests again. */
-	if (r->wanted || r->making || r->ups)
+	if (r->wanted || r->connecting || r->ups)
 		return;
 	r->give_up_at = now + VERBS_GIVE_UP_NS;
-	list(r);
+	enqueue(r);
 }
 
 void verbs_remote_retry(struct verbs_remote *r, uint64_t now)
@@ -98,19 +98,19 @@ void verbs_remote_retry(struct verbs_remote *r, uint64_t now)
 	rc->draw =
 		rc->draw * 1664525u +
 		1013904223u; /* linear congruential generator (Numerical Recipes); its upper bits are random enough */
-	r->again_at = now + VERBS_AGAIN_NS / 2 + (rc->draw >> 8) % VERBS_AGAIN_NS;
+	r->retry_at = now + VERBS_RECONNECT_NS / 2 + (rc->draw >> 8) % VERBS_RECONNECT_NS;
 	if (!r->wanted)
-		list(r);
+		enqueue(r);
 }
 
 void verbs_remote_give_up(struct verbs_remote *r, uint64_t now)
 {
-	r->again_ns = r->again_ns ? 2 * r->again_ns : VERBS_AGAIN_NS;
-	if (r->again_ns > VERBS_AGAIN_NS_MAX)
-		r->again_ns = VERBS_AGAIN_NS_MAX;
-	r->again_at = now + r->again_ns;
+	r->retry_ns = r->retry_ns ? 2 * r->retry_ns : VERBS_RECONNECT_NS;
+	if (r->retry_ns > VERBS_RECONNECT_NS_MAX)
+		r->retry_ns = VERBS_RECONNECT_NS_MAX;
+	r->retry_at = now + r->retry_ns;
 	atomic_store_explicit(&r->gave_up, true, memory_order_release);
-	verbs_tell(r->queue, r->queue->rc, &r->told);
+	verbs_notify_poller(r->queue, r->queue->rc, &r->to_poller);
 }
 
 /* ---- the cache ---- */
@@ -158,32 +158,33 @@ struct verbs_conn *verbs_conn_new(struct verbs_queue *q, struct verbs_remote *r,
 		verbs_conn_end(out, 0, now);
 	}
 	c->remote = r;
-	c->life++;
+	c->generation++;
 	atomic_store_explicit(&c->broken, false, memory_order_relaxed);
 	atomic_store_explicit(&c->used, atomic_load_explicit(&rcq->tick, memory_order_relaxed), memory_order_relaxed);
-	c->active = c->doomed = c->answered = c->established = false;
+	c->active = c->ending = c->answered = c->established = false;
 	c->live = true;
-	c->deadline = now + VERBS_MAKE_NS;
+	c->deadline = now + VERBS_CONNECT_NS;
 	rcq->live++;
 	r->conns++;
 	q->port->rc->conns_n++;
 	return c;
 }
 
-static void take_asked(struct verbs_queue *q, uint64_t now)
+static void read_mail(struct verbs_queue *q, uint64_t now)
 {
-	for (struct verbs_note *n = verbs_note_take(&q->rc->asked), *next; n; n = next) {
+	for (struct verbs_mail *n = verbs_mail_take(&q->rc->to_control), *next; n; n = next) {
 		next = n->next;
-		verbs_note_clear(n);
-		if (n->of_conn)
-			verbs_conn_noted((struct verbs_conn *)((char *)n - offsetof(struct verbs_conn, asked)), now);
+		verbs_mail_clear(n);
+		if (n->is_conn)
+			verbs_conn_mail_received(
+				(struct verbs_conn *)((char *)n - offsetof(struct verbs_conn, to_control)), now);
 		else
-			verbs_remote_want((struct verbs_remote *)((char *)n - offsetof(struct verbs_remote, asked)),
-					  now);
+			verbs_remote_want(
+				(struct verbs_remote *)((char *)n - offsetof(struct verbs_remote, to_control)), now);
 	}
 }
 
-static uint64_t end_late(struct verbs_queue *q, uint64_t now)
+static uint64_t end_expired(struct verbs_queue *q, uint64_t now)
 {
 	uint64_t next = UINT64_MAX;
 	for (unsigned i = 0; i < q->rc->conns_n; i++) {
@@ -201,29 +202,29 @@ static uint64_t end_late(struct verbs_queue *q, uint64_t now)
 /* Serves a request. True: it is finished and leaves the list. */
 static bool serve(struct verbs_queue *q, struct verbs_remote *r, bool *full, uint64_t now, uint64_t *next)
 {
-	if (r->ups || r->making)
+	if (r->ups || r->connecting)
 		return true;
 	if (now >= r->give_up_at || !r->service) {
 		verbs_remote_give_up(r, now);
 		return true;
 	}
-	uint64_t at = r->again_at > now && r->again_at < r->give_up_at ? r->again_at : r->give_up_at;
+	uint64_t at = r->retry_at > now && r->retry_at < r->give_up_at ? r->retry_at : r->give_up_at;
 	*next = at < *next ? at : *next;
-	if (now < r->again_at || *full)
+	if (now < r->retry_at || *full)
 		return false;
 	struct verbs_conn *c = verbs_conn_new(q, r, now, next);
 	*full = !c;
 	if (!c)
 		return false;
-	r->making = c;
+	r->connecting = c;
 	return true;
 }
 
 uint64_t verbs_cache_step(struct verbs_queue *q, uint64_t now)
 {
 	struct verbs_rcq *rcq = q->rc;
-	take_asked(q, now);
-	uint64_t next = q->port->rc->conns_n ? end_late(q, now) : UINT64_MAX;
+	read_mail(q, now);
+	uint64_t next = q->port->rc->conns_n ? end_expired(q, now) : UINT64_MAX;
 	bool full = false;
 	/* Requests that fail at once are appended and served in the next step. */
 	struct verbs_remote *r = rcq->wanted_first, *then;
@@ -233,10 +234,10 @@ uint64_t verbs_cache_step(struct verbs_queue *q, uint64_t now)
 		then = r->next_wanted;
 		r->wanted = false;
 		if (!serve(q, r, &full, now, &next)) {
-			list(r);
-		} else if (r->making && r->making->state == CONN_FREE) {
-			verbs_conn_make(r->making, now);
-			next = now + VERBS_MAKE_NS < next ? now + VERBS_MAKE_NS : next;
+			enqueue(r);
+		} else if (r->connecting && r->connecting->state == CONN_FREE) {
+			verbs_conn_connect(r->connecting, now);
+			next = now + VERBS_CONNECT_NS < next ? now + VERBS_CONNECT_NS : next;
 		}
 	}
 	return next;

@@ -11,7 +11,7 @@ static const struct verbs_cm *cm_of(const struct verbs_conn *c)
 	return c->queue->port->rc->cm;
 }
 
-int verbs_conn_make(struct verbs_conn *c, uint64_t now)
+int verbs_conn_connect(struct verbs_conn *c, uint64_t now)
 {
 	struct verbs_port *p = c->queue->port;
 	unsigned at = p->on.gid.ndev_ifindex;
@@ -30,18 +30,18 @@ int verbs_conn_make(struct verbs_conn *c, uint64_t now)
 	return error;
 }
 
-static void is_up(struct verbs_conn *c, uint64_t now)
+static void set_up(struct verbs_conn *c, uint64_t now)
 {
 	struct verbs_remote *r = c->remote;
 	c->state = CONN_UP;
 	c->up_at = now;
 	c->deadline = 0;
 	r->ups++;
-	r->again_ns = 0;
+	r->retry_ns = 0;
 	if (c->active) {
-		r->making = NULL;
-		verbs_phase_set(c, CONN_READY);
-		verbs_tell(c->queue, c->queue->rc, &c->told);
+		r->connecting = NULL;
+		verbs_phase_set(c, CONN_CONNECTED);
+		verbs_notify_poller(c->queue, c->queue->rc, &c->to_poller);
 	}
 	if (atomic_load_explicit(
 		    &c->broken,
@@ -51,7 +51,7 @@ static void is_up(struct verbs_conn *c, uint64_t now)
 
 void verbs_conn_advance(struct verbs_conn *c, uint64_t now)
 {
-	if (c->job || c->doomed || (c->state != CONN_CONNECTING && c->state != CONN_ACCEPTING))
+	if (c->job || c->ending || (c->state != CONN_CONNECTING && c->state != CONN_ACCEPTING))
 		return;
 	if (c->answered && !c->established) {
 		if (verbs_conn_start(c) || cm_of(c)->rdma_establish(c->id)) {
@@ -61,7 +61,7 @@ void verbs_conn_advance(struct verbs_conn *c, uint64_t now)
 		c->established = true;
 	}
 	if (c->established)
-		is_up(c, now);
+		set_up(c, now);
 }
 
 /* ---- end ---- */
@@ -74,44 +74,44 @@ static void set_free(struct verbs_conn *c)
 	c->queue->port->rc->conns_n--;
 }
 
-static void is_closed(struct verbs_conn *c)
+static void closed(struct verbs_conn *c)
 {
 	if (verbs_phase(c) == CONN_NONE) {
 		set_free(c);
 		return;
 	}
-	c->state = CONN_BURYING;
-	verbs_phase_set(c, CONN_DEAD);
-	verbs_tell(c->queue, c->queue->rc, &c->told);
+	c->state = CONN_RECLAIMING;
+	verbs_phase_set(c, CONN_DESTROYED);
+	verbs_notify_poller(c->queue, c->queue->rc, &c->to_poller);
 }
 
-static void close_it(struct verbs_conn *c)
+static void close_conn(struct verbs_conn *c)
 {
 	c->state = CONN_CLOSING;
 	c->job = JOB_CLOSE;
-	if (!verbs_pool_give(&c->queue->port->rc->porter, c))
+	if (!verbs_pool_give(&c->queue->port->rc->acceptor, c))
 		return;
-	verbs_job_do(c);
+	verbs_job_run(c);
 	c->job = JOB_NONE;
-	is_closed(c);
+	closed(c);
 }
 
-static void leave(struct verbs_conn *c)
+static void drain(struct verbs_conn *c)
 {
 	/* Its own receive buffers may have completed already, though the poller was not notified of it. */
-	if (verbs_phase(c) == CONN_NONE && !(c->queue->rc->own && c->qp)) {
-		close_it(c);
+	if (verbs_phase(c) == CONN_NONE && !(c->queue->rc->per_conn_buffers && c->qp)) {
+		close_conn(c);
 		return;
 	}
-	c->state = CONN_LEAVING;
-	verbs_phase_set(c, CONN_LEAVE);
-	verbs_tell(c->queue, c->queue->rc, &c->told);
+	c->state = CONN_DRAINING;
+	verbs_phase_set(c, CONN_CLOSE_REQUESTED);
+	verbs_notify_poller(c->queue, c->queue->rc, &c->to_poller);
 }
 
-void verbs_conn_end(struct verbs_conn *c, enum verbs_no no, uint64_t now)
+void verbs_conn_end(struct verbs_conn *c, enum verbs_reject reject, uint64_t now)
 {
 	struct verbs_remote *r = c->remote;
-	if (c->doomed || c->state == CONN_FREE || c->state >= CONN_LEAVING)
+	if (c->ending || c->state == CONN_FREE || c->state >= CONN_DRAINING)
 		return;
 	c->deadline = 0;
 	if (c->live)
@@ -119,39 +119,39 @@ void verbs_conn_end(struct verbs_conn *c, enum verbs_no no, uint64_t now)
 	c->live = false;
 	if (c->state == CONN_UP)
 		r->ups--;
-	if (r->making == c) {
-		r->making = NULL;
-		if (no == VERBS_NO_BUSY || no == VERBS_NO_CROSSED)
+	if (r->connecting == c) {
+		r->connecting = NULL;
+		if (reject == VERBS_REJECT_BUSY || reject == VERBS_REJECT_CROSSED)
 			verbs_remote_retry(r, now);
 		else
 			verbs_remote_give_up(r, now);
 	}
-	c->doomed = true; /* if a job is running: when it has finished */
+	c->ending = true; /* if a job is running: when it has finished */
 	if (!c->job)
-		leave(c);
+		drain(c);
 	else if (c->job == JOB_CONNECT)
 		verbs_pool_interrupt(&c->queue->port->rc->connectors, c);
 }
 
-void verbs_conn_noted(struct verbs_conn *c, uint64_t now)
+void verbs_conn_mail_received(struct verbs_conn *c, uint64_t now)
 {
 	enum verbs_conn_phase phase = verbs_phase(c);
-	if (c->state == CONN_LEAVING && phase == CONN_LEFT)
-		close_it(c);
-	else if (c->state == CONN_BURYING && phase == CONN_NONE)
+	if (c->state == CONN_DRAINING && phase == CONN_CLOSE_ACKED)
+		close_conn(c);
+	else if (c->state == CONN_RECLAIMING && phase == CONN_NONE)
 		set_free(c);
 	else if (c->state == CONN_UP && atomic_load_explicit(&c->broken, memory_order_acquire))
 		verbs_conn_end(c, 0, now);
 }
 
-void verbs_conn_done(struct verbs_conn *c, uint64_t now)
+void verbs_conn_job_done(struct verbs_conn *c, uint64_t now)
 {
 	enum verbs_job job = c->job;
 	c->job = JOB_NONE;
 	if (job == JOB_CLOSE)
-		is_closed(c);
-	else if (c->doomed)
-		leave(c);
+		closed(c);
+	else if (c->ending)
+		drain(c);
 	else if (c->job_error)
 		verbs_conn_end(c, 0, now);
 	else

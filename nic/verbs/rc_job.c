@@ -41,15 +41,16 @@ static int make_pair(struct verbs_conn *c)
 {
 	struct verbs_queue *q = c->queue;
 	for (uint32_t size = VERBS_INLINE_MAX; !c->qp; size /= 2) {
-		struct ibv_qp_init_attr attr = {.send_cq = q->tx_cq,
-						.recv_cq = q->rx_cq,
-						.srq = q->rc->srq,
-						.qp_type = IBV_QPT_RC,
-						.cap = {.max_send_wr = VERBS_TX_RING,
-							.max_recv_wr = q->rc->own ? 1u << VERBS_OWN_SHIFT : 0,
-							.max_send_sge = 1,
-							.max_recv_sge = q->rc->own,
-							.max_inline_data = size >= 32 ? size : 0}};
+		struct ibv_qp_init_attr attr = {
+			.send_cq = q->tx_cq,
+			.recv_cq = q->rx_cq,
+			.srq = q->rc->srq,
+			.qp_type = IBV_QPT_RC,
+			.cap = {.max_send_wr = VERBS_TX_RING,
+				.max_recv_wr = q->rc->per_conn_buffers ? 1u << VERBS_OWN_SHIFT : 0,
+				.max_send_sge = 1,
+				.max_recv_sge = q->rc->per_conn_buffers,
+				.max_inline_data = size >= 32 ? size : 0}};
 		errno = 0;
 		c->qp = ibv_create_qp(q->port->pd, &attr);
 		c->inline_max = c->qp ? attr.cap.max_inline_data : 0;
@@ -83,7 +84,7 @@ static int fill_own(struct verbs_conn *c)
 	uint32_t base = (uint32_t)c->index << VERBS_OWN_SHIFT;
 	for (uint32_t slot = base + (1u << VERBS_OWN_SHIFT); slot-- > base;) {
 		q->rx_posted[slot] = true;
-		q->rx_wr[slot].wr_id = (uint64_t)c->life << 32 | slot;
+		q->rx_wr[slot].wr_id = (uint64_t)c->generation << 32 | slot;
 		q->rx_wr[slot].next = first;
 		first = &q->rx_wr[slot];
 	}
@@ -93,7 +94,7 @@ static int fill_own(struct verbs_conn *c)
 static int prepare(struct verbs_conn *c)
 {
 	int error = c->bulk ? make_bulk_pair(c) : make_pair(c);
-	return !error && c->queue->rc->own ? fill_own(c) : error;
+	return !error && c->queue->rc->per_conn_buffers ? fill_own(c) : error;
 }
 
 /* Reads in flight in each direction. */
@@ -129,7 +130,7 @@ static int do_connect(struct verbs_conn *c)
 	if (error)
 		return error;
 	struct rdma_conn_param param = param_of(c, &c->request, sizeof c->request);
-	return verbs_pool_held(c, call_connect, &param);
+	return verbs_pool_call_cancellable(c, call_connect, &param);
 }
 
 /* Notify the poller before the peer, so that it expects the first packet. */
@@ -140,8 +141,8 @@ static int do_accept(struct verbs_conn *c)
 		error = verbs_conn_start(c);
 	if (error)
 		return error;
-	verbs_phase_set(c, CONN_MADE);
-	verbs_tell(c->queue, c->queue->rc, &c->told);
+	verbs_phase_set(c, CONN_ACCEPTED);
+	verbs_notify_poller(c->queue, c->queue->rc, &c->to_poller);
 	struct rdma_conn_param param = param_of(c, &c->accept, sizeof c->accept);
 	errno = 0;
 	return cm_of(c)->rdma_accept(c->id, &param) ? (errno ? -errno : -EIO) : 0;
@@ -149,7 +150,7 @@ static int do_accept(struct verbs_conn *c)
 
 void verbs_conn_destroy(struct verbs_conn *c)
 {
-	verbs_bulk_forget(c);
+	verbs_bulk_release(c);
 	if (c->id && c->qp)
 		cm_of(c)->rdma_disconnect(c->id); /* fails if the peer is gone */
 	if (c->qp)
@@ -160,7 +161,7 @@ void verbs_conn_destroy(struct verbs_conn *c)
 	c->id = NULL;
 }
 
-void verbs_job_do(struct verbs_conn *c)
+void verbs_job_run(struct verbs_conn *c)
 {
 	c->job_error = 0;
 	switch (c->job) {

@@ -11,7 +11,7 @@ static unsigned bound_of(const struct verbs_port *p)
 	return p->args.connections ? p->args.connections : VERBS_CONNS;
 }
 
-int verbs_rcq_shape(struct verbs_queue *q)
+int verbs_rcq_alloc(struct verbs_queue *q)
 {
 	const struct verbs_port *p = q->port;
 	struct verbs_rcq *rcq = aligned_alloc(alignof(struct verbs_rcq), sizeof *rcq);
@@ -21,7 +21,7 @@ int verbs_rcq_shape(struct verbs_queue *q)
 	q->rc = rcq;
 	rcq->bound = bound_of(p);
 	rcq->conns_n = rcq->bound + VERBS_CONNS_CLOSING;
-	rcq->own = p->limits.max_srq <= 0 || p->limits.max_srq_wr < (int)p->args.rx_slots;
+	rcq->per_conn_buffers = p->limits.max_srq <= 0 || p->limits.max_srq_wr < (int)p->args.rx_slots;
 	rcq->wanted_last = &rcq->wanted_first;
 	rcq->waiting_last = &rcq->waiting;
 	memset(rcq->slot_conn, 0xff, sizeof rcq->slot_conn);
@@ -30,22 +30,22 @@ int verbs_rcq_shape(struct verbs_queue *q)
 		return -ENOMEM;
 	for (unsigned i = 0; i < rcq->conns_n; i++) {
 		struct verbs_conn *c = &rcq->conns[i];
-		c->told.of_conn = c->asked.of_conn = true;
+		c->to_poller.is_conn = c->to_control.is_conn = true;
 		c->queue = q;
 		c->index = (uint16_t)i;
 		c->out_first = c->out_last = VERBS_SLOT_NONE;
 	}
 	if (!p->on.rc) /* datagrams have the queue's buffers */
-		rcq->own = false;
+		rcq->per_conn_buffers = false;
 	else
-		q->rx_n = rcq->own ? rcq->conns_n << VERBS_OWN_SHIFT : p->args.rx_slots;
+		q->rx_n = rcq->per_conn_buffers ? rcq->conns_n << VERBS_OWN_SHIFT : p->args.rx_slots;
 	return 0;
 }
 
 int verbs_rcq_open(struct verbs_queue *q, struct nic_err *err)
 {
 	struct ibv_srq_init_attr attr = {.attr = {.max_wr = q->rx_n, .max_sge = 1}};
-	if (q->rc->own)
+	if (q->rc->per_conn_buffers)
 		return 0;
 	errno = 0;
 	q->rc->srq = ibv_create_srq(q->port->pd, &attr);

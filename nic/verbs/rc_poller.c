@@ -14,16 +14,16 @@ static void slot_free(struct verbs_queue *q, uint16_t slot)
 
 /* ---- packets that wait for a connection ---- */
 
-static void ask(struct verbs_remote *r)
+static void request_conn(struct verbs_remote *r)
 {
-	r->is_asked = true;
-	verbs_ask(r->queue, r->queue->rc, &r->asked);
+	r->is_requested = true;
+	verbs_notify_control(r->queue, r->queue->rc, &r->to_control);
 }
 
-void verbs_rc_ask(struct verbs_remote *r)
+void verbs_rc_request_conn(struct verbs_remote *r)
 {
-	if (!r->is_asked)
-		ask(r);
+	if (!r->is_requested)
+		request_conn(r);
 }
 
 void verbs_rc_wait(struct verbs_remote *r, uint16_t slot)
@@ -40,8 +40,8 @@ void verbs_rc_wait(struct verbs_remote *r, uint16_t slot)
 		rcq->slot_next[r->wait_last] = slot;
 	}
 	r->wait_last = slot;
-	if (!r->is_asked)
-		ask(r);
+	if (!r->is_requested)
+		request_conn(r);
 }
 
 /* Takes the remote queue off the list; its packets, from wait_first on, belong to the caller. */
@@ -74,10 +74,10 @@ void verbs_rc_drop_waiting(struct verbs_remote *r)
 	}
 }
 
-static void send_waiting(struct verbs_remote *r)
+static void send_backlog(struct verbs_remote *r)
 {
 	uint16_t next;
-	r->is_asked = false;
+	r->is_requested = false;
 	if (!stop_waiting(r))
 		return;
 	for (uint16_t slot = r->wait_first; slot != VERBS_SLOT_NONE; slot = next) {
@@ -110,11 +110,11 @@ static void put_out_of_use(struct verbs_conn *c)
 }
 
 /* The connection failed or has ended: requests another one for the packets that wait. */
-static void ask_again(struct verbs_remote *r)
+static void request_again(struct verbs_remote *r)
 {
-	r->is_asked = false;
+	r->is_requested = false;
 	if (!r->conn && r->is_waiting)
-		ask(r);
+		request_conn(r);
 }
 
 /* ---- transmit ---- */
@@ -124,7 +124,7 @@ void verbs_rc_chain(struct verbs_conn *c, uint16_t slot)
 	struct verbs_queue *q = c->queue;
 	struct verbs_rcq *rcq = q->rc;
 	struct ibv_send_wr *wr = &q->tx_wr[slot];
-	wr->wr_id = (uint64_t)c->life << 32 | (uint32_t)c->index << 16 | slot;
+	wr->wr_id = (uint64_t)c->generation << 32 | (uint32_t)c->index << 16 | slot;
 	wr->next = NULL;
 	wr->send_flags = wr->num_sge && q->tx_sge[slot].length <= c->inline_max ? IBV_SEND_INLINE : 0;
 	rcq->slot_conn[slot] = c->index;
@@ -147,7 +147,7 @@ void verbs_rc_chain(struct verbs_conn *c, uint16_t slot)
 }
 
 /* Frees the slots up to `slot`; VERBS_SLOT_NONE: all. */
-static void let_go(struct verbs_queue *q, struct verbs_conn *c, uint16_t slot)
+static void release_slots(struct verbs_queue *q, struct verbs_conn *c, uint16_t slot)
 {
 	while (c->out_first != VERBS_SLOT_NONE) {
 		uint16_t one = c->out_first;
@@ -162,15 +162,15 @@ static void take_completion(struct verbs_queue *q, const struct ibv_wc *wc)
 {
 	uint16_t slot = (uint16_t)wc->wr_id, index = (uint16_t)(wc->wr_id >> 16);
 	struct verbs_conn *c = index < q->rc->conns_n ? &q->rc->conns[index] : NULL;
-	if (c && c->bulk && wc->wr_id >> 32 == c->life) {
+	if (c && c->bulk && wc->wr_id >> 32 == c->generation) {
 		verbs_bulk_completed(c, wc);
 		return;
 	}
-	if (!c || wc->wr_id >> 32 != c->life || slot >= VERBS_TX_RING || q->rc->slot_conn[slot] != index) {
+	if (!c || wc->wr_id >> 32 != c->generation || slot >= VERBS_TX_RING || q->rc->slot_conn[slot] != index) {
 		verbs_count(&q->counters.malformed, 1);
 		return;
 	}
-	let_go(q, c, slot);
+	release_slots(q, c, slot);
 	if (wc->status != IBV_WC_SUCCESS)
 		verbs_rc_broken(c);
 }
@@ -205,23 +205,23 @@ void verbs_rc_broken(struct verbs_conn *c)
 		return;
 	atomic_store_explicit(&c->broken, true, memory_order_release);
 	put_out_of_use(c);
-	verbs_ask(c->queue, c->queue->rc, &c->asked);
+	verbs_notify_control(c->queue, c->queue->rc, &c->to_control);
 }
 
-bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn)
+bool verbs_rc_first_packet(struct verbs_queue *q, uint32_t qpn)
 {
 	/* The mail was sent before the peer could send. */
-	if (atomic_load_explicit(&q->rc->told, memory_order_acquire))
-		verbs_rc_mail(q, false);
-	for (struct verbs_conn **at = &q->rc->unheard; *at; at = &(*at)->next_unheard) {
+	if (atomic_load_explicit(&q->rc->to_poller, memory_order_acquire))
+		verbs_rc_read_mail(q, false);
+	for (struct verbs_conn **at = &q->rc->awaiting_first; *at; at = &(*at)->next_awaiting) {
 		struct verbs_conn *c = *at;
 		if (c->qpn != qpn)
 			continue;
-		*at = c->next_unheard;
-		c->is_unheard = false;
-		if (!c->is_left && !atomic_load_explicit(&c->broken, memory_order_relaxed)) {
+		*at = c->next_awaiting;
+		c->awaits_first = false;
+		if (!c->close_acked && !atomic_load_explicit(&c->broken, memory_order_relaxed)) {
 			put_to_use(c);
-			send_waiting(c->remote);
+			send_backlog(c->remote);
 		}
 		return true;
 	}
@@ -230,14 +230,14 @@ bool verbs_rc_heard(struct verbs_queue *q, uint32_t qpn)
 
 /* Expects the first packet of an accepted connection. Called for its first mail, even if it is to be closed at once:
  * the packet may have arrived. */
-static void expect_a_word(struct verbs_queue *q, struct verbs_conn *c)
+static void await_first_packet(struct verbs_queue *q, struct verbs_conn *c)
 {
-	if (c->active || c->is_known || c->bulk)
+	if (c->active || c->is_announced || c->bulk)
 		return;
-	c->is_known = c->is_unheard = true;
+	c->is_announced = c->awaits_first = true;
 	c->qpn = c->qp->qp_num; /* the queue pair is destroyed before its last completion is processed */
-	c->next_unheard = q->rc->unheard;
-	q->rc->unheard = c;
+	c->next_awaiting = q->rc->awaiting_first;
+	q->rc->awaiting_first = c;
 }
 
 /* The accepting side must not send first: an empty packet permits it to send. */
@@ -248,7 +248,7 @@ static void become_ready(struct verbs_queue *q, struct verbs_conn *c)
 	c->is_ready = true;
 	if (c->bulk) {
 		put_to_use(c);
-		c->remote->is_asked = false;
+		c->remote->is_requested = false;
 		return;
 	}
 	if (!q->tx_free_n) {
@@ -271,7 +271,7 @@ static void become_ready(struct verbs_queue *q, struct verbs_conn *c)
 	q->tx_sge[slot].length = 0;
 	q->tx_wr[slot].num_sge = 0;
 	verbs_rc_chain(c, slot);
-	send_waiting(c->remote);
+	send_backlog(c->remote);
 }
 
 static void unlist_dirty(struct verbs_rcq *rcq, struct verbs_conn *c)
@@ -286,128 +286,128 @@ static void unlist_dirty(struct verbs_rcq *rcq, struct verbs_conn *c)
 
 static void unlist_unheard(struct verbs_rcq *rcq, struct verbs_conn *c)
 {
-	for (struct verbs_conn **at = &rcq->unheard; c->is_unheard && *at; at = &(*at)->next_unheard)
+	for (struct verbs_conn **at = &rcq->awaiting_first; c->awaits_first && *at; at = &(*at)->next_awaiting)
 		if (*at == c) {
-			*at = c->next_unheard;
-			c->is_unheard = false;
+			*at = c->next_awaiting;
+			c->awaits_first = false;
 			break;
 		}
 }
 
 /* Acknowledges the close. False: a packet in one of its buffers may still be in use. */
-static bool leave(struct verbs_queue *q, struct verbs_conn *c, bool between)
+static bool ack_close(struct verbs_queue *q, struct verbs_conn *c, bool drained)
 {
-	if (!c->is_left) {
-		c->is_left = true;
+	if (!c->close_acked) {
+		c->close_acked = true;
 		unlist_dirty(q->rc, c);
 		c->first = c->last = NULL;
 		put_out_of_use(c);
-		ask_again(c->remote);
+		request_again(c->remote);
 	}
-	if (q->rc->own && !between)
+	if (q->rc->per_conn_buffers && !drained)
 		return false;
-	verbs_phase_set(c, CONN_LEFT);
-	verbs_ask(q, q->rc, &c->asked);
+	verbs_phase_set(c, CONN_CLOSE_ACKED);
+	verbs_notify_control(q, q->rc, &c->to_control);
 	return true;
 }
 
 /* Reclaims the buffers. False: completions of its own buffers may be pending, one may be in use, or its first packet is
  * still to be received. */
-static bool bury(struct verbs_queue *q, struct verbs_conn *c, bool between)
+static bool reclaim(struct verbs_queue *q, struct verbs_conn *c, bool drained)
 {
-	if (!c->is_dead) {
-		c->is_dead = true;
+	if (!c->destroyed) {
+		c->destroyed = true;
 		reap_all(q); /* pending completions carry its index */
-		let_go(q, c, VERBS_SLOT_NONE);
+		release_slots(q, c, VERBS_SLOT_NONE);
 		if (c->bulk)
-			verbs_bulk_bury(c);
+			verbs_bulk_conn_destroyed(c);
 	}
-	if ((q->rc->own || c->is_unheard) && !between)
+	if ((q->rc->per_conn_buffers || c->awaits_first) && !drained)
 		return false;
 	unlist_unheard(q->rc, c);
-	for (uint32_t i = 0; q->rc->own && i < 1u << VERBS_OWN_SHIFT; i++)
+	for (uint32_t i = 0; q->rc->per_conn_buffers && i < 1u << VERBS_OWN_SHIFT; i++)
 		q->rx_posted[((uint32_t)c->index << VERBS_OWN_SHIFT) + i] = false;
-	c->is_known = c->is_ready = c->is_left = c->is_dead = false;
+	c->is_announced = c->is_ready = c->close_acked = c->destroyed = false;
 	verbs_phase_set(c, CONN_NONE);
-	verbs_ask(q, q->rc, &c->asked);
+	verbs_notify_control(q, q->rc, &c->to_control);
 	return true;
 }
 
-/* `between`: since the mail was read the receive queue was found empty, and its packets have been read. */
-static void take_conn(struct verbs_queue *q, struct verbs_conn *c, bool between)
+/* `drained`: since the mail was read the receive queue was found empty, and its packets have been read. */
+static void handle_conn(struct verbs_queue *q, struct verbs_conn *c, bool drained)
 {
 	bool done = true;
 	enum verbs_conn_phase phase = verbs_phase(c);
 	if (phase != CONN_NONE)
-		expect_a_word(q, c);
+		await_first_packet(q, c);
 	switch (phase) {
-	case CONN_READY:
+	case CONN_CONNECTED:
 		become_ready(q, c);
 		break;
-	case CONN_LEAVE:
-		done = leave(q, c, between);
+	case CONN_CLOSE_REQUESTED:
+		done = ack_close(q, c, drained);
 		break;
-	case CONN_DEAD:
-		done = bury(q, c, between);
+	case CONN_DESTROYED:
+		done = reclaim(q, c, drained);
 		break;
-	case CONN_MADE:
+	case CONN_ACCEPTED:
 		if (c->bulk)
 			become_ready(q, c);
 		break;
 	case CONN_NONE:
-	case CONN_LEFT:
+	case CONN_CLOSE_ACKED:
 		break;
 	}
-	if (!done &&
-	    !c->is_late) { /* a phase may be notified twice: mail can be read between the change and its notification */
-		c->is_late = true;
-		c->next_late = q->rc->late;
-		q->rc->late = c;
+	if (!done && !c->is_deferred) { /* a phase may be notified twice: mail can be read between the change and its
+					   notification */
+		c->is_deferred = true;
+		c->next_deferred = q->rc->deferred;
+		q->rc->deferred = c;
 		q->rc->emptied = false;
 	}
 }
 
-static void take_remote(struct verbs_remote *r)
+static void handle_remote(struct verbs_remote *r)
 {
 	if (!atomic_exchange_explicit(&r->gave_up, false, memory_order_acq_rel) || r->conn)
 		return;
 	verbs_rc_drop_waiting(r);
-	r->is_asked = false;
+	r->is_requested = false;
 }
 
-void verbs_rc_mail(struct verbs_queue *q, bool between)
+void verbs_rc_read_mail(struct verbs_queue *q, bool drained)
 {
 	struct verbs_rcq *rcq = q->rc;
-	struct verbs_conn *late = between && rcq->emptied ? rcq->late : NULL;
-	if (late)
-		rcq->late = NULL;
-	for (struct verbs_conn *next; late; late = next) {
-		next = late->next_late;
-		late->is_late = false;
-		take_conn(q, late, true);
+	struct verbs_conn *deferred = drained && rcq->emptied ? rcq->deferred : NULL;
+	if (deferred)
+		rcq->deferred = NULL;
+	for (struct verbs_conn *next; deferred; deferred = next) {
+		next = deferred->next_deferred;
+		deferred->is_deferred = false;
+		handle_conn(q, deferred, true);
 	}
 	/* The control thread may free an entry that was cleared, unless it sees this flag. */
-	atomic_store_explicit(&rcq->in_mail, true, memory_order_relaxed);
-	for (struct verbs_note *n = verbs_note_take(&rcq->told), *next; n; n = next) {
+	atomic_store_explicit(&rcq->reading_mail, true, memory_order_relaxed);
+	for (struct verbs_mail *n = verbs_mail_take(&rcq->to_poller), *next; n; n = next) {
 		next = n->next;
-		verbs_note_clear(n);
-		if (n->of_conn)
-			take_conn(q, (struct verbs_conn *)n, false);
+		verbs_mail_clear(n);
+		if (n->is_conn)
+			handle_conn(q, (struct verbs_conn *)n, false);
 		else
-			take_remote((struct verbs_remote *)n);
+			handle_remote((struct verbs_remote *)n);
 	}
 	/* Pairs with verbs_remotes_sweep(). */
-	atomic_store_explicit(&rcq->in_mail, false, memory_order_release);
+	atomic_store_explicit(&rcq->reading_mail, false, memory_order_release);
 }
 
-void verbs_rc_leave(struct verbs_queue *q)
+void verbs_rc_drop_all(struct verbs_queue *q)
 {
 	while (q->rc->waiting)
 		verbs_rc_drop_waiting(q->rc->waiting);
 	for (unsigned i = 0; i < q->rc->conns_n; i++) {
 		struct verbs_conn *c = &q->rc->conns[i];
 		c->first = c->last = NULL;
-		let_go(q, c, VERBS_SLOT_NONE);
+		release_slots(q, c, VERBS_SLOT_NONE);
 		put_out_of_use(c);
 	}
 	q->rc->dirty = NULL;

@@ -19,36 +19,36 @@ static void done(struct verbs_port *p, struct verbs_conn *c)
 
 /* ---- worker threads ---- */
 
-static void end(struct verbs_worker *w)
+static void worker_ended(struct verbs_worker *w)
 {
 	struct verbs_pool *pool = w->pool;
-	atomic_store_explicit(&w->over, true, memory_order_release);
-	atomic_fetch_sub_explicit(&pool->alive, 1, memory_order_release);
+	atomic_store_explicit(&w->ended, true, memory_order_release);
+	atomic_fetch_sub_explicit(&pool->threads_running, 1, memory_order_release);
 	verbs_signal(pool->port->event_fd);
 }
 
 /* Cleanup handler: after the join the connection belongs to the control thread. */
-static void is_cancelled(void *arg)
+static void cancelled_cleanup(void *arg)
 {
-	end(arg);
+	worker_ended(arg);
 }
 
-int verbs_pool_held(struct verbs_conn *c, int (*call)(struct verbs_conn *c, void *arg), void *arg)
+int verbs_pool_call_cancellable(struct verbs_conn *c, int (*call)(struct verbs_conn *c, void *arg), void *arg)
 {
 	struct verbs_worker *w = c->worker;
 	int result, ignored;
 	pthread_mutex_lock(&w->pool->lock);
-	w->held = w->pool->stop ? NULL : c;
+	w->cancellable = w->pool->stop ? NULL : c;
 	pthread_mutex_unlock(&w->pool->lock);
-	if (!w->held)
+	if (!w->cancellable)
 		return -ECANCELED;
-	pthread_cleanup_push(is_cancelled, w);
+	pthread_cleanup_push(cancelled_cleanup, w);
 	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &ignored);
 	result = call(c, arg);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
 	pthread_cleanup_pop(0);
 	pthread_mutex_lock(&w->pool->lock);
-	w->held = NULL;
+	w->cancellable = NULL;
 	pthread_mutex_unlock(&w->pool->lock);
 	return result;
 }
@@ -74,12 +74,12 @@ static void *pool_main(void *arg)
 			pool->last = &pool->first;
 		pthread_mutex_unlock(&pool->lock);
 		c->worker = w;
-		verbs_job_do(c);
+		verbs_job_run(c);
 		done(pool->port, c);
 		pthread_mutex_lock(&pool->lock);
 	}
 	pthread_mutex_unlock(&pool->lock);
-	end(w);
+	worker_ended(w);
 	return NULL;
 }
 
@@ -100,16 +100,16 @@ int verbs_pool_open(struct verbs_pool *pool, struct verbs_port *p, unsigned max)
 	return -error;
 }
 
-static bool is_over(struct verbs_worker *w)
+static bool has_ended(struct verbs_worker *w)
 {
-	return atomic_load_explicit(&w->over, memory_order_acquire);
+	return atomic_load_explicit(&w->ended, memory_order_acquire);
 }
 
 static unsigned working(struct verbs_pool *pool)
 {
 	unsigned n = 0;
 	for (unsigned i = 0; i < pool->max; i++)
-		n += pool->workers[i].started && !is_over(&pool->workers[i]);
+		n += pool->workers[i].started && !has_ended(&pool->workers[i]);
 	return n;
 }
 
@@ -123,12 +123,12 @@ static void start_one(struct verbs_pool *pool)
 		return;
 	w->pool = pool;
 	sigfillset(&all);
-	atomic_fetch_add_explicit(&pool->alive, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&pool->threads_running, 1, memory_order_relaxed);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	w->started = pthread_create(&w->thread, NULL, pool_main, w) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!w->started)
-		atomic_fetch_sub_explicit(&pool->alive, 1, memory_order_relaxed);
+		atomic_fetch_sub_explicit(&pool->threads_running, 1, memory_order_relaxed);
 }
 
 int verbs_pool_give(struct verbs_pool *pool, struct verbs_conn *c)
@@ -157,7 +157,7 @@ int verbs_pool_give(struct verbs_pool *pool, struct verbs_conn *c)
 /* Under the lock. */
 static void cancel(struct verbs_worker *w)
 {
-	if (!w->held || w->cancelled)
+	if (!w->cancellable || w->cancelled)
 		return;
 	w->cancelled = true;
 	pthread_cancel(w->thread);
@@ -181,7 +181,7 @@ void verbs_pool_interrupt(struct verbs_pool *pool, struct verbs_conn *c)
 	pthread_mutex_lock(&pool->lock);
 	bool begun = !take_back(pool, c);
 	for (unsigned i = 0; begun && i < pool->max; i++)
-		if (pool->workers[i].held == c)
+		if (pool->workers[i].cancellable == c)
 			cancel(&pool->workers[i]);
 	pthread_mutex_unlock(&pool->lock);
 	if (begun)
@@ -194,16 +194,16 @@ void verbs_pool_step(struct verbs_pool *pool)
 {
 	for (unsigned i = 0; i < pool->max; i++) {
 		struct verbs_worker *w = &pool->workers[i];
-		if (!w->started || !is_over(w))
+		if (!w->started || !has_ended(w))
 			continue;
 		pthread_join(w->thread, NULL);
-		struct verbs_conn *held = w->held;
+		struct verbs_conn *cancellable = w->cancellable;
 		pthread_mutex_lock(&pool->lock);
 		memset(w, 0, sizeof *w);
 		pthread_mutex_unlock(&pool->lock);
-		if (held) {
-			held->job_error = -ETIMEDOUT;
-			done(pool->port, held);
+		if (cancellable) {
+			cancellable->job_error = -ETIMEDOUT;
+			done(pool->port, cancellable);
 		}
 	}
 	pthread_mutex_lock(&pool->lock);

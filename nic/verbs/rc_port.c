@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EVENTS_A_STEP 64
+#define EVENTS_PER_STEP 64
 
 /* ---- open and close ---- */
 
@@ -43,11 +43,11 @@ int verbs_rc_open(struct verbs_port *p, struct nic_err *err)
 		return verbs_error(err, -ENOMEM, "verbs: out of memory");
 	p->rc = rc;
 	rc->cm = cm;
-	rc->heard_last = &rc->heard_first;
+	rc->last_requests_last = &rc->last_requests_first;
 	rc->draw = (uint32_t)verbs_now() ^ (uint32_t)(uintptr_t)rc;
 	int error = -pthread_mutex_init(&rc->done_lock, NULL);
 	if (!error)
-		error = verbs_pool_open(&rc->porter, p, 1);
+		error = verbs_pool_open(&rc->acceptor, p, 1);
 	if (!error)
 		error = verbs_pool_open(&rc->connectors, p, VERBS_CONNECTORS_MAX);
 	if (error)
@@ -57,7 +57,8 @@ int verbs_rc_open(struct verbs_port *p, struct nic_err *err)
 	if (!rc->channel)
 		return verbs_cannot_cm(p->on.device, errno, err);
 	int flags = fcntl(rc->channel->fd, F_GETFL);
-	if (flags < 0 || fcntl(rc->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 || !verbs_watch(p, rc->channel->fd))
+	if (flags < 0 || fcntl(rc->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+	    !verbs_epoll_add(p, rc->channel->fd))
 		return verbs_error(err, -errno, "verbs: %s; see `ulimit -n`", strerror(errno));
 	return listen_at(p, err);
 }
@@ -65,20 +66,20 @@ int verbs_rc_open(struct verbs_port *p, struct nic_err *err)
 void verbs_rc_stop(struct verbs_port *p)
 {
 	verbs_pool_stop(&p->rc->connectors);
-	verbs_pool_stop(&p->rc->porter);
+	verbs_pool_stop(&p->rc->acceptor);
 }
 
 bool verbs_rc_ended(const struct verbs_port *p)
 {
-	return !atomic_load_explicit(&p->rc->connectors.alive, memory_order_acquire) &&
-	       !atomic_load_explicit(&p->rc->porter.alive, memory_order_acquire);
+	return !atomic_load_explicit(&p->rc->connectors.threads_running, memory_order_acquire) &&
+	       !atomic_load_explicit(&p->rc->acceptor.threads_running, memory_order_acquire);
 }
 
 void verbs_rc_close(struct verbs_port *p)
 {
 	struct verbs_rc *rc = p->rc;
 	verbs_pool_close(&rc->connectors);
-	verbs_pool_close(&rc->porter);
+	verbs_pool_close(&rc->acceptor);
 	for (unsigned i = 0; i < p->queues_n; i++) {
 		struct verbs_queue *q = p->queues[i];
 		for (unsigned k = 0; q && q->rc && q->rc->conns && k < q->rc->conns_n; k++)
@@ -109,14 +110,14 @@ void verbs_rc_free(struct verbs_port *p)
 
 /* ---- connect requests ---- */
 
-static void refuse(struct verbs_port *p, struct rdma_cm_id *id, enum verbs_no no)
+static void refuse(struct verbs_port *p, struct rdma_cm_id *id, enum verbs_reject reject)
 {
-	uint8_t word = (uint8_t)no;
+	uint8_t word = (uint8_t)reject;
 	p->rc->cm->rdma_reject(id, &word, sizeof word);
 	p->rc->cm->rdma_destroy_id(id);
 }
 
-static struct verbs_queue *named(struct verbs_port *p, const struct verbs_words *w)
+static struct verbs_queue *find_queue(struct verbs_port *p, const struct verbs_connect_request *w)
 {
 	for (unsigned i = 0; i < p->queues_n; i++)
 		if (p->queues[i]->rc_qpn == w->to_qpn && p->queues[i]->qkey == w->to_qkey)
@@ -125,25 +126,26 @@ static struct verbs_queue *named(struct verbs_port *p, const struct verbs_words 
 }
 
 /* Two queues may connect to each other at once: the request of the greater name wins. */
-static bool ours_is_first(const struct verbs_queue *q, const struct verbs_words *w)
+static bool ours_is_first(const struct verbs_queue *q, const struct verbs_connect_request *w)
 {
 	return q->rc_qpn != w->from_qpn ? q->rc_qpn > w->from_qpn : q->qkey > w->from_qkey;
 }
 
-static bool is_sound(const struct verbs_port *p, const struct verbs_words *w)
+static bool is_valid(const struct verbs_port *p, const struct verbs_connect_request *w)
 {
-	return w->magic == VERBS_WORDS_MAGIC && w->body_max >= VERBS_MTU_MIN &&
+	return w->magic == VERBS_REQUEST_MAGIC && w->body_max >= VERBS_MTU_MIN &&
 	       w->kind == (p->on.rc ? VERBS_KIND_PACKETS : VERBS_KIND_BULK);
 }
 
 /* Authenticates a request and returns the addressed queue. NULL: rejected and counted. A sender without the key does
  * not learn whether a queue exists. */
-static struct verbs_queue *admit(struct verbs_port *p, struct rdma_cm_id *id, const struct verbs_words *w)
+static struct verbs_queue *authenticate(struct verbs_port *p, struct rdma_cm_id *id,
+					const struct verbs_connect_request *w)
 {
-	struct verbs_queue *q = named(p, w);
+	struct verbs_queue *q = find_queue(p, w);
 	enum verbs_refusal why;
-	if (!is_sound(p, w))
-		why = VERBS_REFUSED_WORDS;
+	if (!is_valid(p, w))
+		why = VERBS_REFUSED_LAYOUT;
 	else if (!verbs_request_proven(p, w))
 		why = VERBS_REFUSED_PROOF;
 	else if (!q)
@@ -153,25 +155,27 @@ static struct verbs_queue *admit(struct verbs_port *p, struct rdma_cm_id *id, co
 	else
 		return q;
 	verbs_refusal_count(p, why);
-	refuse(p, id, why == VERBS_REFUSED_WORDS || why == VERBS_REFUSED_NAME ? VERBS_NO_STRANGER : VERBS_NO_PROOF);
+	refuse(p, id,
+	       why == VERBS_REFUSED_LAYOUT || why == VERBS_REFUSED_NAME ? VERBS_REJECT_UNKNOWN : VERBS_REJECT_PROOF);
 	return NULL;
 }
 
-static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const struct verbs_words *w, uint64_t now)
+static void handle_request(struct verbs_port *p, struct rdma_cm_id *id, const struct verbs_connect_request *w,
+			   uint64_t now)
 {
 	uint64_t ignored = UINT64_MAX;
 	id->context = NULL;
-	struct verbs_queue *q = admit(p, id, w);
+	struct verbs_queue *q = authenticate(p, id, w);
 	if (!q)
 		return;
 	struct verbs_remote *r = verbs_remote_find(q, w->from_qpn, w->from_qkey);
-	if (r && r->making && ours_is_first(q, w)) {
-		refuse(p, id, VERBS_NO_CROSSED);
+	if (r && r->connecting && ours_is_first(q, w)) {
+		refuse(p, id, VERBS_REJECT_CROSSED);
 		return;
 	}
 	struct verbs_conn *c = r ? verbs_conn_new(q, r, now, &ignored) : NULL;
 	if (!c) {
-		refuse(p, id, VERBS_NO_BUSY);
+		refuse(p, id, VERBS_REJECT_BUSY);
 		return;
 	}
 	c->id = id;
@@ -179,7 +183,7 @@ static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const stru
 	c->state = CONN_ACCEPTING;
 	c->job = JOB_ACCEPT;
 	verbs_accept_make(c, w);
-	if (verbs_pool_give(&p->rc->porter, c)) {
+	if (verbs_pool_give(&p->rc->acceptor, c)) {
 		c->job = JOB_NONE;
 		verbs_conn_end(c, 0, now);
 	}
@@ -187,9 +191,9 @@ static void take_request(struct verbs_port *p, struct rdma_cm_id *id, const stru
 
 /* ---- our connections ---- */
 
-static void resolved(struct verbs_port *p, struct verbs_conn *c, enum rdma_cm_event_type type, uint64_t now)
+static void handle_resolved(struct verbs_port *p, struct verbs_conn *c, enum rdma_cm_event_type type, uint64_t now)
 {
-	if (c->state != CONN_RESOLVING || c->doomed)
+	if (c->state != CONN_RESOLVING || c->ending)
 		return;
 	bool ok;
 	if (type == RDMA_CM_EVENT_ADDR_RESOLVED) {
@@ -210,16 +214,16 @@ struct cm_event {
 	enum rdma_cm_event_type type;
 	struct rdma_cm_id *id;   /* valid for a connect request; other ids may be destroyed already */
 	struct verbs_conn *conn; /* NULL: an event of the listener */
-	struct verbs_words words;
+	struct verbs_connect_request request;
 	struct verbs_accept accept;
-	uint8_t no;
+	uint8_t reject;
 };
 
 /* The connection is established. The connecting side first checks the proof in the accept. */
-static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct cm_event *h, uint64_t now)
+static void handle_established(struct verbs_port *p, struct verbs_conn *c, const struct cm_event *h, uint64_t now)
 {
 	if (c->active && !c->answered && !verbs_accept_proven(c, &h->accept)) {
-		if (c->state == CONN_CONNECTING && !c->doomed)
+		if (c->state == CONN_CONNECTING && !c->ending)
 			verbs_refusal_count(p, VERBS_REFUSED_ACCEPT);
 		verbs_conn_end(c, 0, now);
 		return;
@@ -229,34 +233,34 @@ static void take_up(struct verbs_port *p, struct verbs_conn *c, const struct cm_
 	verbs_conn_advance(c, now);
 }
 
-static void take_event(struct verbs_port *p, const struct cm_event *h, uint64_t now)
+static void handle_event(struct verbs_port *p, const struct cm_event *h, uint64_t now)
 {
 	struct verbs_conn *c = h->conn;
 	switch (h->type) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
-		take_request(p, h->id, &h->words, now);
+		handle_request(p, h->id, &h->request, now);
 		return;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		verbs_leave(p);
+		verbs_release_device(p);
 		return;
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		if (c)
-			resolved(p, c, h->type, now);
+			handle_resolved(p, c, h->type, now);
 		return;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (c)
-			take_up(p, c, h, now);
+			handle_established(p, c, h, now);
 		return;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return;
 	default:
-		if (c && c->active && h->no == VERBS_NO_PROOF)
-			verbs_refused_there(p);
+		if (c && c->active && h->reject == VERBS_REJECT_PROOF)
+			verbs_refused_by_peer(p);
 		if (c)
-			verbs_conn_end(c, (enum verbs_no)h->no, now);
+			verbs_conn_end(c, (enum verbs_reject)h->reject, now);
 	}
 }
 
@@ -264,31 +268,31 @@ static void take_event(struct verbs_port *p, const struct cm_event *h, uint64_t 
 static struct cm_event copy_event(const struct rdma_cm_event *event)
 {
 	struct cm_event h = {.type = event->event, .id = event->id, .conn = event->id->context};
-	const struct rdma_conn_param *said = &event->param.conn;
+	const struct rdma_conn_param *param = &event->param.conn;
 	bool request = h.type == RDMA_CM_EVENT_CONNECT_REQUEST;
 	bool accept = h.type == RDMA_CM_EVENT_CONNECT_RESPONSE || h.type == RDMA_CM_EVENT_ESTABLISHED;
-	if (request && said->private_data && said->private_data_len >= sizeof h.words)
-		memcpy(&h.words, said->private_data, sizeof h.words);
-	if (accept && said->private_data && said->private_data_len >= sizeof h.accept)
-		memcpy(&h.accept, said->private_data, sizeof h.accept);
-	if (h.type == RDMA_CM_EVENT_REJECTED && said->private_data && said->private_data_len > 0)
-		h.no = *(const uint8_t *)said->private_data;
+	if (request && param->private_data && param->private_data_len >= sizeof h.request)
+		memcpy(&h.request, param->private_data, sizeof h.request);
+	if (accept && param->private_data && param->private_data_len >= sizeof h.accept)
+		memcpy(&h.accept, param->private_data, sizeof h.accept);
+	if (h.type == RDMA_CM_EVENT_REJECTED && param->private_data && param->private_data_len > 0)
+		h.reject = *(const uint8_t *)param->private_data;
 	return h;
 }
 
 void verbs_rc_events(struct verbs_port *p, uint64_t now)
 {
 	struct rdma_cm_event *event;
-	for (unsigned i = 0; i < EVENTS_A_STEP && p->rc->channel; i++) {
+	for (unsigned i = 0; i < EVENTS_PER_STEP && p->rc->channel; i++) {
 		if (p->rc->cm->rdma_get_cm_event(p->rc->channel, &event))
 			return;
 		struct cm_event h = copy_event(event);
 		p->rc->cm->rdma_ack_cm_event(event);
-		take_event(p, &h, now);
+		handle_event(p, &h, now);
 	}
 }
 
-static void take_done(struct verbs_port *p, uint64_t now)
+static void handle_done_jobs(struct verbs_port *p, uint64_t now)
 {
 	pthread_mutex_lock(&p->rc->done_lock);
 	struct verbs_conn *c = p->rc->done, *next;
@@ -296,7 +300,7 @@ static void take_done(struct verbs_port *p, uint64_t now)
 	pthread_mutex_unlock(&p->rc->done_lock);
 	for (; c; c = next) {
 		next = c->next_job;
-		verbs_conn_done(c, now);
+		verbs_conn_job_done(c, now);
 	}
 }
 
@@ -307,7 +311,7 @@ uint64_t verbs_rc_step(struct verbs_port *p, uint64_t now)
 		return next;
 	verbs_rc_events(p, now);
 	verbs_pool_step(&p->rc->connectors);
-	take_done(p, now);
+	handle_done_jobs(p, now);
 	for (unsigned i = 0; i < p->queues_n; i++) {
 		uint64_t at = verbs_cache_step(p->queues[i], now);
 		next = at < next ? at : next;

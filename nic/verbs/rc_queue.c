@@ -9,16 +9,16 @@
 
 static bool has_mail(const struct verbs_queue *q)
 {
-	return atomic_load_explicit(&q->rc->told, memory_order_relaxed) != NULL;
+	return atomic_load_explicit(&q->rc->to_poller, memory_order_relaxed) != NULL;
 }
 
 static int rc_attach(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_place *place = verbs_place_of(verbs_queue_of(queue), peer);
-	if (!place || place->attached)
+	struct verbs_dest *dest = verbs_dest_of(verbs_queue_of(queue), peer);
+	if (!dest || dest->attached)
 		return -EINVAL;
-	place->attached = true;
-	place->remote->attached++;
+	dest->attached = true;
+	dest->remote->attached++;
 	return 0;
 }
 
@@ -54,7 +54,7 @@ static void push(struct verbs_queue *q, struct verbs_conn *c)
 	uint32_t tick = atomic_load_explicit(&q->rc->tick, memory_order_relaxed) + 1;
 	c->last->send_flags |= IBV_SEND_SIGNALED; /* completes all sends before it */
 	c->first = c->last = NULL;
-	/* The slots come back in phase CONN_DEAD. */
+	/* The slots come back in phase CONN_DESTROYED. */
 	if (__builtin_expect(post(q, c->qp, first, &bad), 0))
 		verbs_rc_broken(c);
 	atomic_store_explicit(&q->rc->tick, tick, memory_order_relaxed);
@@ -67,7 +67,7 @@ static void rc_flush(struct nic_queue *queue)
 	if (!verbs_enter(q))
 		return;
 	if (__builtin_expect(has_mail(q), 0))
-		verbs_rc_mail(q, false);
+		verbs_rc_read_mail(q, false);
 	for (struct verbs_conn *c = q->rc->dirty, *next; c; c = next) {
 		next = c->next_dirty;
 		c->is_dirty = false;
@@ -81,12 +81,12 @@ static void rc_flush(struct nic_queue *queue)
 
 static void rc_detach(struct nic_queue *queue, uint32_t peer)
 {
-	struct verbs_place *place = verbs_place_of(verbs_queue_of(queue), peer);
-	if (!place || !place->attached)
+	struct verbs_dest *dest = verbs_dest_of(verbs_queue_of(queue), peer);
+	if (!dest || !dest->attached)
 		return;
-	place->attached = false;
-	if (--place->remote->attached == 0)
-		verbs_rc_drop_waiting(place->remote);
+	dest->attached = false;
+	if (--dest->remote->attached == 0)
+		verbs_rc_drop_waiting(dest->remote);
 }
 
 /* Drops the packets that have waited longest for a connection. */
@@ -101,22 +101,22 @@ static bool make_room(struct verbs_queue *q)
 static int rc_tx_reserve(struct nic_queue *queue, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
-	struct verbs_place *place = verbs_place_of(q, peer);
-	if (__builtin_expect(!place || !place->attached, 0))
+	struct verbs_dest *dest = verbs_dest_of(q, peer);
+	if (__builtin_expect(!dest || !dest->attached, 0))
 		return -EPIPE;
-	if (__builtin_expect(body_len > place->body_max, 0))
+	if (__builtin_expect(body_len > dest->body_max, 0))
 		return -EMSGSIZE;
 	if (__builtin_expect(!q->tx_free_n, 0) && !make_room(q))
 		return -EAGAIN;
-	verbs_tx_take(q, place, peer, body_len, tx);
+	verbs_tx_take(q, dest, peer, body_len, tx);
 	return 0;
 }
 
 static int rc_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 {
 	struct verbs_queue *q = verbs_queue_of(queue);
-	const struct verbs_place *place = tx->link;
-	struct verbs_remote *r = place->remote;
+	const struct verbs_dest *dest = tx->driver_data;
+	struct verbs_remote *r = dest->remote;
 	uint16_t slot = (uint16_t)tx->cookie;
 	if (__builtin_expect(!verbs_enter(q), 0)) {
 		verbs_tx_cancel(queue, tx);
@@ -173,10 +173,10 @@ static void give_back_own(struct verbs_queue *q)
 		uint16_t slot = q->rx_held[i];
 		struct verbs_conn *c = &q->rc->conns[slot >> VERBS_OWN_SHIFT];
 		enum verbs_conn_phase phase = verbs_phase(c);
-		if (phase != CONN_MADE && phase != CONN_READY)
+		if (phase != CONN_ACCEPTED && phase != CONN_CONNECTED)
 			continue;
 		q->rx_posted[slot] = true;
-		q->rx_wr[slot].wr_id = (uint64_t)c->life << 32 | slot;
+		q->rx_wr[slot].wr_id = (uint64_t)c->generation << 32 | slot;
 		q->rx_wr[slot].next = NULL;
 		if (ibv_post_recv(c->qp, &q->rx_wr[slot], &bad)) {
 			q->rx_posted[slot] = false;
@@ -190,15 +190,16 @@ static void give_back_own(struct verbs_queue *q)
 static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_pkt *pkt)
 {
 	uint32_t slot = (uint32_t)wc->wr_id;
-	uint64_t life = q->rc->own && slot < q->rx_n ? q->rc->conns[slot >> VERBS_OWN_SHIFT].life : 0;
-	if (slot >= q->rx_n || wc->wr_id >> 32 != life || !q->rx_posted[slot]) {
+	uint64_t generation =
+		q->rc->per_conn_buffers && slot < q->rx_n ? q->rc->conns[slot >> VERBS_OWN_SHIFT].generation : 0;
+	if (slot >= q->rx_n || wc->wr_id >> 32 != generation || !q->rx_posted[slot]) {
 		verbs_count(&q->counters.malformed, 1);
 		return false;
 	}
 	q->rx_posted[slot] = false;
 	if (__builtin_expect(wc->status != IBV_WC_SUCCESS,
 			     0)) { /* the connection has ended; its own buffers stay with it */
-		if (q->rc->own)
+		if (q->rc->per_conn_buffers)
 			verbs_rc_broken(&q->rc->conns[slot >> VERBS_OWN_SHIFT]);
 		else
 			q->rx_held[q->held++] = (uint16_t)slot;
@@ -210,11 +211,11 @@ static bool read_one(struct verbs_queue *q, const struct ibv_wc *wc, struct nic_
 		return false;
 	}
 	if (wc->wc_flags & IBV_WC_WITH_IMM) { /* never sent by this driver */
-		verbs_count(&q->counters.foreign, 1);
+		verbs_count(&q->counters.unexpected, 1);
 		return false;
 	}
 	uint32_t len = wc->byte_len;
-	if (!len && verbs_rc_heard(q, wc->qp_num))
+	if (!len && verbs_rc_first_packet(q, wc->qp_num))
 		return false;
 	const uint8_t *body = q->memory + (size_t)slot * q->rx_stride + VERBS_RX_BODY_AT;
 	*pkt = (struct nic_pkt){.head = body, .body = len ? body : NULL, .body_len = len, .peer = NIC_PEER_NONE};
@@ -229,13 +230,13 @@ static unsigned rc_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned 
 	unsigned n = 0;
 	if (__builtin_expect(!verbs_enter(q), 0))
 		return 0;
-	if (q->held && q->rc->own)
+	if (q->held && q->rc->per_conn_buffers)
 		give_back_own(q);
 	else if (q->held)
 		give_back_shared(q);
 	const struct verbs_conn *dirty = q->rc->dirty; /* not empty: the caller flushes */
-	if (__builtin_expect(has_mail(q) || q->rc->late, 0))
-		verbs_rc_mail(q, true);
+	if (__builtin_expect(has_mail(q) || q->rc->deferred, 0))
+		verbs_rc_read_mail(q, true);
 	int most = (int)(max < VERBS_BURST ? max : VERBS_BURST), got = ibv_poll_cq(q->rx_cq, most, wc);
 	q->rc->emptied = got < most;
 	for (int i = 0; i < got; i++)
@@ -250,7 +251,7 @@ static unsigned rc_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigned 
 	if (q->tx_free_n < VERBS_TX_RING)
 		verbs_rc_reap(q);
 	/* More may lie behind packets that were not handed out, and deferred mail needs another pass. */
-	if (__builtin_expect(got > 0 || q->rc->late, 0))
+	if (__builtin_expect(got > 0 || q->rc->deferred, 0))
 		verbs_signal(q->event_fd);
 	return 0;
 }

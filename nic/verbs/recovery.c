@@ -23,7 +23,7 @@ static void drop_waiting(struct verbs_queue *q)
 	while (q->tx_next != q->tx_posted)
 		q->tx_free[q->tx_free_n++] = q->tx_order[--q->tx_next % VERBS_TX_ORDER];
 	q->tx_first = q->tx_last = NULL;
-	q->tx_refused = false;
+	q->tx_ring_full = false;
 }
 
 /* Drops the packets that the device had. */
@@ -34,9 +34,9 @@ static void drop_posted(struct verbs_queue *q)
 	q->tx_unsignalled = 0;
 }
 
-void verbs_break(struct verbs_queue *q)
+void verbs_queue_broken(struct verbs_queue *q)
 {
-	uint32_t runs = VERBS_RUNS;
+	uint32_t runs = VERBS_RUNNING;
 	drop_waiting(q);
 	/* Otherwise the control thread releases the device already. */
 	if (atomic_compare_exchange_strong_explicit(&q->state, &runs, VERBS_BROKEN, memory_order_release,
@@ -71,40 +71,40 @@ static void drain(struct ibv_cq *cq)
 }
 
 /* Continues after the reset with empty rings. */
-static bool go_on(struct verbs_queue *q)
+static bool resume(struct verbs_queue *q)
 {
-	uint32_t repaired = VERBS_REPAIRED;
+	uint32_t repaired = VERBS_RECOVERED;
 	drain(q->rx_cq);
 	drain(q->tx_cq);
 	drop_waiting(q);
 	drop_posted(q);
 	q->epoch++;
 	bool filled = verbs_rx_fill(q) == 0;
-	if (!atomic_compare_exchange_strong_explicit(&q->state, &repaired, VERBS_RUNS, memory_order_release,
+	if (!atomic_compare_exchange_strong_explicit(&q->state, &repaired, VERBS_RUNNING, memory_order_release,
 						     memory_order_relaxed))
-		return false; /* VERBS_LEAVING: processed by the next call */
+		return false; /* VERBS_RELEASING: processed by the next call */
 	if (!filled)
-		verbs_break(q);
+		verbs_queue_broken(q);
 	return filled;
 }
 
-bool verbs_enter_slow(struct verbs_queue *q)
+bool verbs_enter_slow_path(struct verbs_queue *q)
 {
 	switch ((enum verbs_state)atomic_load_explicit(&q->state, memory_order_acquire)) {
-	case VERBS_RUNS:
+	case VERBS_RUNNING:
 		return true;
-	case VERBS_REPAIRED:
-		return go_on(q);
-	case VERBS_LEAVING:
+	case VERBS_RECOVERED:
+		return resume(q);
+	case VERBS_RELEASING:
 		drop_waiting(q);
 		drop_posted(q);
 		if (q->rc)
-			verbs_rc_leave(q);
-		atomic_store_explicit(&q->state, VERBS_LEFT, memory_order_release);
+			verbs_rc_drop_all(q);
+		atomic_store_explicit(&q->state, VERBS_RELEASED, memory_order_release);
 		verbs_signal(q->port->event_fd);
 		return false;
 	case VERBS_BROKEN:
-	case VERBS_LEFT:
+	case VERBS_RELEASED:
 		return false;
 	}
 	return false;

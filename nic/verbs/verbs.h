@@ -18,7 +18,7 @@
 /* Queues of a port, one per shard. */
 #define VERBS_QUEUES_MAX 16u
 /* Destinations of a port. */
-#define VERBS_PLACES_MAX 16384u
+#define VERBS_DESTS_MAX 16384u
 /* Packets that may be committed and not completed: several bursts of a shard. */
 #define VERBS_TX_SLOTS 256u
 /* Every such packet requests a completion, which also completes those before it. */
@@ -44,15 +44,15 @@ static_assert(VERBS_RX_BODY_AT % 64 == VERBS_BODY_ALIGN && VERBS_RX_BODY_AT >= V
 /* Largest requested inline send: larger packets are fetched by the device faster than they are copied. */
 #define VERBS_INLINE_MAX 256u
 /* Address-handle sets: for each worker of the largest group at several addresses, plus idle ones. */
-#define VERBS_DESTS_MAX 4096u
+#define VERBS_AH_SETS_MAX 4096u
 /* Destinations created within this time share address handles, which hold the neighbour's hardware address as it was
  * resolved. */
-#define VERBS_DEST_FRESH_NS UINT64_C(2000000000)
+#define VERBS_AH_FRESH_NS UINT64_C(2000000000)
 /* Idle time until unused handles are destroyed; long enough that no posted work request refers to them. */
-#define VERBS_DEST_IDLE_NS UINT64_C(10000000000)
+#define VERBS_AH_IDLE_NS UINT64_C(10000000000)
 /* A queue pair in the error state is reset after this time, which doubles up to the maximum. */
-#define VERBS_REPAIR_NS     UINT64_C(10000000)
-#define VERBS_REPAIR_NS_MAX UINT64_C(1000000000)
+#define VERBS_RECOVERY_NS     UINT64_C(10000000)
+#define VERBS_RECOVERY_NS_MAX UINT64_C(1000000000)
 /* Interval of checks for the device's sysfs entry: its removal waits at most this long for us. */
 #define VERBS_ENTRY_NS UINT64_C(1000000000)
 /* Retry interval when the send queue is full. */
@@ -63,14 +63,14 @@ static_assert(VERBS_RX_BODY_AT % 64 == VERBS_BODY_ALIGN && VERBS_RX_BODY_AT >= V
 /* GIDs of a device that are read: one query of the kernel returns at most 64 KiB. */
 #define VERBS_GIDS_MAX 1024u
 
-#define VERBS_NAME_BYTES    64u
-#define VERBS_GID_TEXT_MAX  48u
-#define VERBS_PRIORITIES    (NIC_PRIORITY_MAX + 1)
-#define VERBS_QKEY_FOREIGN  0x80000000u /* controlled Q_Keys: the device replaces them by its own */
-#define VERBS_QPN_MULTICAST 0xffffffu
+#define VERBS_NAME_BYTES      64u
+#define VERBS_GID_TEXT_MAX    48u
+#define VERBS_PRIORITIES      (NIC_PRIORITY_MAX + 1)
+#define VERBS_QKEY_CONTROLLED 0x80000000u /* controlled Q_Keys: the device replaces them by its own */
+#define VERBS_QPN_MULTICAST   0xffffffu
 
 /* What bulk= states. */
-enum verbs_bulk_how { VERBS_BULK_UNSAID, VERBS_BULK_AUTO, VERBS_BULK_OFF, VERBS_BULK_BYTES };
+enum verbs_bulk_mode { VERBS_BULK_DEFAULT, VERBS_BULK_AUTO, VERBS_BULK_OFF, VERBS_BULK_BYTES };
 
 /** The parsed form of nic=verbs:DEVICE[,KEY=VALUE…]; see nic/verbs/README.md. */
 struct verbs_args {
@@ -81,7 +81,7 @@ struct verbs_args {
 	unsigned mtu;         /* bytes of a packet's body; 0: the port's */
 	int rc;               /* 1: connections, 0: datagrams, −1: as the device supports */
 	unsigned connections; /* per queue; 0: not given */
-	enum verbs_bulk_how bulk_how;
+	enum verbs_bulk_mode bulk_mode;
 	unsigned bulk; /* messages of so many bytes and more are read by the peer; 0: none, or not decided yet */
 	struct nic_dscp dscp;
 	uint8_t sl[VERBS_PRIORITIES]; /* InfiniBand service levels by priority */
@@ -125,21 +125,21 @@ static_assert(sizeof(struct verbs_blob) <= 208, "engine/transport adds to it");
 #define VERBS_BLOB_VERSION 2
 #define VERBS_GID_IWARP    3u
 
-/* State of an address-handle set: VERBS_DEST_ASKED, then one of the others. */
-enum verbs_dest_state { VERBS_DEST_ASKED, VERBS_DEST_READY, VERBS_DEST_FAILED };
+/* State of an address-handle set: VERBS_AH_RESOLVING, then one of the others. */
+enum verbs_ah_set_state { VERBS_AH_RESOLVING, VERBS_AH_READY, VERBS_AH_FAILED };
 
 /** The address handles of one remote GID, one for each class of service; shared by its destinations. The control thread
  * owns it; the resolver thread writes handles and error before `state`, constant afterwards. */
-struct verbs_dest {
+struct verbs_ah_set {
 	uint8_t gid[16];
 	uint16_t lid;
 	uint32_t refs;          /* destinations; written under the resolver's lock */
-	uint64_t made;          /* ns; time of resolution, written by the resolver before VERBS_DEST_READY */
+	uint64_t made;          /* ns; time of resolution, written by the resolver before VERBS_AH_READY */
 	uint64_t idle_at;       /* ns; since when refs is 0 */
-	_Atomic uint32_t state; /* enum verbs_dest_state; the resolver's release pairs with verbs_dest_state() */
-	int error;              /* -errno if VERBS_DEST_FAILED */
+	_Atomic uint32_t state; /* enum verbs_ah_set_state; the resolver's release pairs with verbs_ah_set_state() */
+	int error;              /* -errno if VERBS_AH_FAILED */
 	struct ibv_ah *ah[VERBS_PRIORITIES]; /* by class, [0, port's classes_n) */
-	struct verbs_dest *next_asked;
+	struct verbs_ah_set *next_queued;
 };
 
 struct verbs_queue;
@@ -148,37 +148,37 @@ struct verbs_rcq;
 struct verbs_remote;
 
 /** A destination. The control thread writes it before UP is reported; afterwards the queue's poller reads it. */
-struct verbs_place {
-	struct ibv_ah *ah[VERBS_PRIORITIES]; /* by priority; owned by `dest` */
+struct verbs_dest {
+	struct ibv_ah *ah[VERBS_PRIORITIES]; /* by priority; owned by `ah_set` */
 	uint32_t qpn, qkey;
 	uint64_t body_max;
 	struct verbs_queue *queue;
 	bool attached; /* written by the poller */
 	uint32_t number;
-	struct verbs_dest *dest;     /* the address handles of a datagram destination */
+	struct verbs_ah_set *ah_set; /* the address handles of a datagram destination */
 	struct verbs_remote *remote; /* the remote queue of connections (rc.h) and of bulk; NULL: none */
-	struct verbs_place *next;    /* next destination whose UP or FAILED is not reported yet */
+	struct verbs_dest *next;     /* next destination whose UP or FAILED is not reported yet */
 	void *user;
 };
 
 /* Counters of a queue; written by its poller, read by any thread. */
 struct verbs_counters {
-	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, foreign, malformed, dropped;
+	_Atomic uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, unexpected, malformed, dropped;
 };
 
 /**
  * Who may use a queue pair, and who writes the next state:
- *	VERBS_RUNS -> VERBS_BROKEN (poller) -> VERBS_REPAIRED (control thread, pair reset) -> VERBS_RUNS (poller)
- *	any -> VERBS_LEAVING (control thread: the device must be released) -> VERBS_LEFT (poller)
- * The poller does not touch a queue pair in VERBS_BROKEN. With all queues in VERBS_LEFT the control thread owns the
+ *	VERBS_RUNNING -> VERBS_BROKEN (poller) -> VERBS_RECOVERED (control thread, pair reset) -> VERBS_RUNNING (poller)
+ *	any -> VERBS_RELEASING (control thread: the device must be released) -> VERBS_RELEASED (poller)
+ * The poller does not touch a queue pair in VERBS_BROKEN. With all queues in VERBS_RELEASED the control thread owns the
  * device.
  */
 enum verbs_state {
-	VERBS_RUNS,
-	VERBS_BROKEN,   /* in the error state: packets are dropped */
-	VERBS_REPAIRED, /* sends again, but has no receive buffers yet */
-	VERBS_LEAVING,
-	VERBS_LEFT
+	VERBS_RUNNING,
+	VERBS_BROKEN,    /* in the error state: packets are dropped */
+	VERBS_RECOVERED, /* sends again, but has no receive buffers yet */
+	VERBS_RELEASING,
+	VERBS_RELEASED
 };
 
 struct verbs_port;
@@ -218,14 +218,14 @@ struct verbs_queue {
 	uint32_t tx_unsignalled;
 	uint32_t tx_done, tx_posted, tx_next;
 	struct ibv_send_wr *tx_first, *tx_last; /* chain of the packets that wait */
-	bool tx_refused;                        /* the send queue was full; retried by the next flush or recv */
+	bool tx_ring_full;                      /* the send queue was full; retried by the next flush or recv */
 	uint16_t tx_free[VERBS_TX_RING];        /* free slots, last in first out */
 	uint16_t tx_order[VERBS_TX_ORDER];      /* slots by packet number */
 	struct ibv_send_wr tx_wr[VERBS_TX_RING];
 	struct ibv_sge tx_sge[VERBS_TX_RING];
 
 	/* The control thread's: ns. */
-	uint64_t repair_at, repair_ns;
+	uint64_t recovery_at, recovery_ns;
 
 	struct verbs_counters counters;
 };
@@ -237,8 +237,8 @@ struct verbs_resolver {
 	bool started;
 	pthread_mutex_t lock;
 	pthread_cond_t queued;
-	struct verbs_dest *first, **last; /* queue of sets to resolve; under `lock` */
-	bool stop;                        /* under `lock` */
+	struct verbs_ah_set *first, **last; /* queue of sets to resolve; under `lock` */
+	bool stop;                          /* under `lock` */
 	_Atomic bool ended;
 };
 
@@ -260,13 +260,13 @@ struct verbs_port {
 	struct ibv_device_attr limits;
 	struct verbs_rc *rc;     /* connections (rc.h); NULL: datagrams without bulk */
 	struct verbs_mems *mems; /* regions for bulk (bulk.h); NULL: no bulk */
-	bool (*memory_piece)(const void *at, size_t len, void **base,
+	bool (*memory_block)(const void *at, size_t len, void **base,
 			     size_t *bytes); /* from struct nic_config, as the next three */
 	uintptr_t memory;
 	uint64_t memory_bytes;
 	const struct group_key *key;
-	_Atomic bool is_gone;  /* the device was closed and all operations are over; written with release */
-	_Atomic uint32_t down; /* enum verbs_down; written by the control thread, read by any */
+	_Atomic bool device_released; /* the device was closed and all operations are over; written with release */
+	_Atomic uint32_t down;        /* enum verbs_down; written by the control thread, read by any */
 	unsigned queues_n;
 	struct verbs_queue *queues[VERBS_QUEUES_MAX];
 	struct verbs_blob blob;
@@ -281,11 +281,11 @@ struct verbs_port {
 	ino_t entry;       /* inode of the device's entry in /sys/class/infiniband_verbs; 0: not visible */
 	uint64_t entry_at; /* ns; next check of the entry */
 	struct verbs_resolver resolver;
+	struct verbs_ah_set *ah_sets[VERBS_AH_SETS_MAX];
+	unsigned ah_sets_n;
 	struct verbs_dest *dests[VERBS_DESTS_MAX];
-	unsigned dests_n;
-	struct verbs_place *places[VERBS_PLACES_MAX];
-	uint32_t places_next;                      /* index where the search for a free entry begins */
-	struct verbs_place *new_first, **new_last; /* destinations whose UP or FAILED is not reported yet */
+	uint32_t dests_next;                              /* index where the search for a free entry begins */
+	struct verbs_dest *pending_first, **pending_last; /* destinations whose UP or FAILED is not reported yet */
 };
 
 /* ---- args.c: control thread ---- */
@@ -345,27 +345,27 @@ void verbs_resolver_stop(struct verbs_port *p);
 /** Joins the resolver thread. */
 void verbs_resolver_close(struct verbs_port *p);
 /** The handles towards `to`, with one reference more. NULL: too many sets, or out of memory. */
-struct verbs_dest *verbs_dest_get(struct verbs_port *p, const struct verbs_blob *to, uint64_t now);
-void verbs_dest_put(struct verbs_port *p, struct verbs_dest *dest, uint64_t now);
+struct verbs_ah_set *verbs_ah_set_get(struct verbs_port *p, const struct verbs_blob *to, uint64_t now);
+void verbs_ah_set_put(struct verbs_port *p, struct verbs_ah_set *ah_set, uint64_t now);
 /** Destroys sets that were idle for long. Returns the time of the next call; UINT64_MAX: none. */
-uint64_t verbs_dests_sweep(struct verbs_port *p, uint64_t now);
+uint64_t verbs_ah_sets_sweep(struct verbs_port *p, uint64_t now);
 /** Destroys all handles, but keeps the sets, which destinations refer to. Call after verbs_resolver_close(). */
-void verbs_dests_forget(struct verbs_port *p);
+void verbs_ah_sets_destroy(struct verbs_port *p);
 /** Frees the sets. */
-void verbs_dests_close(struct verbs_port *p);
+void verbs_ah_sets_close(struct verbs_port *p);
 
-static inline enum verbs_dest_state verbs_dest_state(const struct verbs_dest *dest)
+static inline enum verbs_ah_set_state verbs_ah_set_state(const struct verbs_ah_set *ah_set)
 {
-	return (enum verbs_dest_state)atomic_load_explicit(&dest->state, memory_order_acquire);
+	return (enum verbs_ah_set_state)atomic_load_explicit(&ah_set->state, memory_order_acquire);
 }
 
 /* ---- queue_pair.c: control thread ---- */
 
-int verbs_pair_open(struct verbs_queue *q, struct nic_err *err);
+int verbs_qp_open(struct verbs_queue *q, struct nic_err *err);
 /** Moves the queue pair from any state to RTS; the poller posts receive buffers. 0 or -errno. */
-int verbs_pair_start(struct verbs_queue *q);
+int verbs_qp_start(struct verbs_queue *q);
 /** Frees what belongs to the device. May be called twice, and on a partly opened queue. */
-void verbs_pair_close(struct verbs_queue *q);
+void verbs_qp_close(struct verbs_queue *q);
 
 /* ---- queue.c: poller ---- */
 
@@ -386,11 +386,11 @@ extern const struct nic_raw_ops verbs_raw_ops;
 
 /* ---- recovery.c: poller, off the fast path ---- */
 
-/** Called if the state is not VERBS_RUNS: acts on the control thread's last state change. True: the poller may use the
- * device. */
-bool verbs_enter_slow(struct verbs_queue *q);
+/** Called if the state is not VERBS_RUNNING: acts on the control thread's last state change. True: the poller may use
+ * the device. */
+bool verbs_enter_slow_path(struct verbs_queue *q);
 /** An operation of the device failed: drops packets until the control thread has reset the queue pair. */
-void verbs_break(struct verbs_queue *q);
+void verbs_queue_broken(struct verbs_queue *q);
 /** Posts all receive slots except rx_held[0, held). 0 or -errno. */
 int verbs_rx_fill(struct verbs_queue *q);
 /** Makes the eventfd readable. Any thread. */
@@ -407,9 +407,9 @@ int verbs_events_open(struct verbs_port *p, struct nic_err *err);
 /** Processes the device's events and resets broken queue pairs. Returns the time of the next call. */
 uint64_t verbs_events_step(struct verbs_port *p, uint64_t now);
 /** Adds the descriptor to the port's epoll, so that step() is called. */
-bool verbs_watch(struct verbs_port *p, int fd);
+bool verbs_epoll_add(struct verbs_port *p, int fd);
 /** Asks the pollers of all queues to stop using the device: it was removed or has failed. */
-void verbs_leave(struct verbs_port *p);
+void verbs_release_device(struct verbs_port *p);
 /** Returns -errno and describes in `err` why the port is down; 0: it is up. */
 int verbs_down_error(const struct verbs_port *p, struct nic_err *err);
 
@@ -418,14 +418,14 @@ int verbs_down_error(const struct verbs_port *p, struct nic_err *err);
 extern const struct nic_port_ops verbs_port_ops;
 int verbs_error(struct nic_err *err, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 uint64_t verbs_now(void);
-/** Closes the device; all queues are VERBS_LEFT, or the port closes. Buffers stay. */
-void verbs_port_let_go(struct verbs_port *p);
+/** Closes the device; all queues are VERBS_RELEASED, or the port closes. Buffers stay. */
+void verbs_port_close_device(struct verbs_port *p);
 
 /** Poller: true if it may use the device. */
 static inline bool verbs_enter(struct verbs_queue *q)
 {
-	return __builtin_expect(atomic_load_explicit(&q->state, memory_order_acquire) == VERBS_RUNS, 1) ||
-	       verbs_enter_slow(q);
+	return __builtin_expect(atomic_load_explicit(&q->state, memory_order_acquire) == VERBS_RUNNING, 1) ||
+	       verbs_enter_slow_path(q);
 }
 
 static inline struct verbs_queue *verbs_queue_of(struct nic_queue *q)
@@ -434,14 +434,14 @@ static inline struct verbs_queue *verbs_queue_of(struct nic_queue *q)
 }
 
 /** NULL: not a destination of this queue. */
-static inline struct verbs_place *verbs_place_of(struct verbs_queue *q, uint32_t peer)
+static inline struct verbs_dest *verbs_dest_of(struct verbs_queue *q, uint32_t peer)
 {
-	struct verbs_place *place = peer < VERBS_PLACES_MAX ? q->port->places[peer] : NULL;
-	return place && place->queue == q ? place : NULL;
+	struct verbs_dest *dest = peer < VERBS_DESTS_MAX ? q->port->dests[peer] : NULL;
+	return dest && dest->queue == q ? dest : NULL;
 }
 
 /** Takes a transmit slot into `tx`. The caller has checked that one is free. */
-static inline void verbs_tx_take(struct verbs_queue *q, struct verbs_place *place, uint32_t peer, uint64_t body_len,
+static inline void verbs_tx_take(struct verbs_queue *q, struct verbs_dest *dest, uint32_t peer, uint64_t body_len,
 				 struct nic_tx *tx)
 {
 	uint16_t slot = q->tx_free[--q->tx_free_n];
@@ -449,7 +449,7 @@ static inline void verbs_tx_take(struct verbs_queue *q, struct verbs_place *plac
 	tx->body = q->tx_memory + (size_t)slot * q->tx_stride;
 	tx->body_len = body_len;
 	tx->cookie = slot;
-	tx->link = place;
+	tx->driver_data = dest;
 	tx->peer = peer;
 	tx->priority = 0;
 }

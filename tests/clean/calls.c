@@ -305,7 +305,8 @@ static void sends(uint64_t *seed)
 		CHECK_STATUS(status, FAR_OK, &e);
 	}
 	for (int i = 0; i < BATCH; i++) {
-		enum far_status status = far_msg_post(calls.agent, peer(), M_POST, payload, draw_size(seed), NULL, &e);
+		enum far_status status =
+			far_msg_oneway(calls.agent, peer(), M_POST, payload, draw_size(seed), NULL, &e);
 		if (status != FAR_BUSY)
 			CHECK_STATUS(status, FAR_OK, &e);
 	}
@@ -370,7 +371,7 @@ static void fan_outs(uint64_t *seed)
 	struct far_target targets[BATCH] = {0};
 	float in[2] = {1, 2}, out[BATCH][2];
 	struct far_tensor t = far_tensor_1d(FAR_F32, in, 2);
-	struct far_fanout_opts opts = {.into = out, .slice_bytes = sizeof out[0], .dtype = FAR_F32};
+	struct far_fanout_opts opts = {.recv_buf = out, .slice_bytes = sizeof out[0], .dtype = FAR_F32};
 	struct far_future *f;
 	struct far_err e;
 	for (int i = 0; i < BATCH; i++)

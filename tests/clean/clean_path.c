@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A million calls of every sort between two workers, on threads that may make the declared system calls only, and
- * neither allocate nor lock: with FAR_DRIVER_OWN the shards' own threads; with FAR_DRIVER_SHARED an application thread
- * as well, that waits and so drives. Then fewer between workers of two shards. usage: clean_path [CALLS]
+ * neither allocate nor lock: with FAR_PROGRESS_DEDICATED the shards' own threads; with FAR_PROGRESS_SHARED an
+ * application thread as well, that waits and so drives. Then fewer between workers of two shards. usage: clean_path
+ * [CALLS]
  */
 #include "calls.h"
 #include "e2e/api_spawn.h"
@@ -14,7 +15,7 @@
 enum { CALLS = 1000000, DRIVES = 4, HANG_S = 300 };
 
 static unsigned long goal;
-static enum far_driver driver;
+static enum far_progress progress;
 static unsigned shards;
 static struct far_future *arming;
 /* The other worker's question whether this one is done. */
@@ -26,7 +27,7 @@ static _Atomic int stage;
 
 enum far_status calls_arm(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	watch_thread(driver == FAR_DRIVER_SHARED);
+	watch_thread(progress == FAR_PROGRESS_SHARED);
 	if (arming && far_req_from(req).worker == calls.rank)
 		CHECK(far_future_set_value(arming, NULL, NULL) == FAR_OK);
 	return far_return(req, NULL);
@@ -96,11 +97,11 @@ static void await_other(enum stage reached)
 static void arm(void)
 {
 	struct far_err e;
-	if (driver == FAR_DRIVER_SHARED) {
+	if (progress == FAR_PROGRESS_SHARED) {
 		arm_keeper();
 		watch_thread(true);
 	}
-	for (unsigned i = 0; i < shards && driver == FAR_DRIVER_OWN; i++)
+	for (unsigned i = 0; i < shards && progress == FAR_PROGRESS_DEDICATED; i++)
 		CHECK_STATUS(far_rpc_sync_to(calls.agent, own(i), "clean::arm", FAR_NOARGS, NULL, NULL, &e), FAR_OK,
 			     &e);
 	/* The other's handlers look whether their thread is watched. */
@@ -140,9 +141,9 @@ static bool report(void)
 		watch_print("worker %d, driver %s, shard %u: %lu calls (typed %lu, messages %lu, nested %lu, deferred "
 			    "%lu, cancelled %lu, timed out %lu, failed %lu, with retry %lu; of 1 MiB %lu), slept %llu "
 			    "times\n",
-			    calls.rank, driver == FAR_DRIVER_OWN ? "own" : "shared", i, m->n, m->typed, m->messages,
-			    m->nested, m->deferred, m->cancelled, m->timed_out, m->failed, m->repeated, m->large,
-			    (unsigned long long)c.wakeups);
+			    calls.rank, progress == FAR_PROGRESS_DEDICATED ? "own" : "shared", i, m->n, m->typed,
+			    m->messages, m->nested, m->deferred, m->cancelled, m->timed_out, m->failed, m->repeated,
+			    m->large, (unsigned long long)c.wakeups);
 		good = good && m->n >= goal && m->typed && m->messages && m->nested && m->deferred && m->cancelled &&
 		       m->timed_out && m->failed && m->repeated && m->large;
 	}
@@ -152,13 +153,13 @@ static bool report(void)
 static int worker(int rank)
 {
 	struct far_call_opts no_limit = {.timeout_ns = FAR_FOREVER};
-	struct far_opts opts = {.driver = driver, .shards = shards};
+	struct far_opts opts = {.progress = progress, .shards = shards};
 	struct far_err e;
 	watch_init();
 	calls_handlers(rank, &opts);
 	calls.rank = rank;
 	calls.shards = shards;
-	calls.shared = driver == FAR_DRIVER_SHARED;
+	calls.shared = progress == FAR_PROGRESS_SHARED;
 	calls.goal = goal;
 	calls.agent = check_join(&opts);
 	alarm(HANG_S);
@@ -175,9 +176,9 @@ static int worker(int rank)
 }
 
 /* The bad status of the two, whose end is the other's too: what the first did that was not allowed comes first. */
-static int run(enum far_driver how, unsigned shards_n, unsigned long calls_n)
+static int run(enum far_progress how, unsigned shards_n, unsigned long calls_n)
 {
-	driver = how;
+	progress = how;
 	shards = shards_n;
 	goal = calls_n / (2 * shards_n);
 	spawn(2, worker);
@@ -192,7 +193,7 @@ static int run(enum far_driver how, unsigned shards_n, unsigned long calls_n)
 	return bad;
 }
 
-static int run_planted(enum far_driver how)
+static int run_planted(enum far_progress how)
 {
 	return run(how, 1, CALLS);
 }
@@ -206,8 +207,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: clean_path [CALLS], 40000 or more\n");
 		return 2;
 	}
-	int bad = run(FAR_DRIVER_OWN, 1, n);
+	int bad = run(FAR_PROGRESS_DEDICATED, 1, n);
 	if (!bad)
-		bad = run(FAR_DRIVER_SHARED, 1, n);
-	return bad ? bad : run(FAR_DRIVER_OWN, 2, n / 4 > 80000 ? n / 4 : 80000);
+		bad = run(FAR_PROGRESS_SHARED, 1, n);
+	return bad ? bad : run(FAR_PROGRESS_DEDICATED, 2, n / 4 > 80000 ? n / 4 : 80000);
 }

@@ -41,21 +41,21 @@ static void lock(void)
 struct planted {
 	const char *name;
 	enum place place;
-	enum far_driver driver;
+	enum far_progress progress;
 	void (*fault)(void);
 	const char *report;
 	int number; /* of the system call, 0: none */
 };
 
 static const struct planted all[] = {
-	{"malloc(16) where answers arrive", CALLER, FAR_DRIVER_OWN, allocate, "called malloc(16)", 0},
-	{"free() where answers arrive", CALLER, FAR_DRIVER_OWN, give_back, "called free(0)", 0},
-	{"getpid() where answers arrive", CALLER, FAR_DRIVER_OWN, ask_system, "made system call", SYS_getpid},
-	{"a lock where answers arrive", CALLER, FAR_DRIVER_OWN, lock, "called pthread_mutex_lock", 0},
-	{"malloc(16) where requests arrive", CALLEE, FAR_DRIVER_OWN, allocate, "called malloc(16)", 0},
-	{"getpid() where requests arrive", CALLEE, FAR_DRIVER_OWN, ask_system, "made system call", SYS_getpid},
-	{"malloc(16) on a thread that waits", CALLER, FAR_DRIVER_SHARED, allocate, "called malloc(16)", 0},
-	{"getpid() on a thread that waits", CALLEE, FAR_DRIVER_SHARED, ask_system, "made system call", SYS_getpid},
+	{"malloc(16) where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, allocate, "called malloc(16)", 0},
+	{"free() where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, give_back, "called free(0)", 0},
+	{"getpid() where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, ask_system, "made system call", SYS_getpid},
+	{"a lock where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, lock, "called pthread_mutex_lock", 0},
+	{"malloc(16) where requests arrive", CALLEE, FAR_PROGRESS_DEDICATED, allocate, "called malloc(16)", 0},
+	{"getpid() where requests arrive", CALLEE, FAR_PROGRESS_DEDICATED, ask_system, "made system call", SYS_getpid},
+	{"malloc(16) on a thread that waits", CALLER, FAR_PROGRESS_SHARED, allocate, "called malloc(16)", 0},
+	{"getpid() on a thread that waits", CALLEE, FAR_PROGRESS_SHARED, ask_system, "made system call", SYS_getpid},
 };
 const unsigned planted_n = sizeof all / sizeof *all;
 
@@ -94,7 +94,7 @@ void __wrap_dispatch(struct shard *s, struct session *se, const struct shm_head 
 /* ---- does the test find them ---- */
 
 /* Runs in a child, whose stderr comes back in `text`. */
-static int run_aside(int (*run)(enum far_driver driver), char *text)
+static int run_aside(int (*run)(enum far_progress progress), char *text)
 {
 	int ends[2], status;
 	size_t n = 0;
@@ -107,7 +107,7 @@ static int run_aside(int (*run)(enum far_driver driver), char *text)
 		close(ends[0]);
 		dup2(ends[1], STDERR_FILENO);
 		close(ends[1]);
-		_exit(run(active->driver));
+		_exit(run(active->progress));
 	}
 	close(ends[1]);
 	while (n < REPORT_BYTES - 1 && (got = read(ends[0], text + n, REPORT_BYTES - 1 - n)) > 0)
@@ -118,7 +118,7 @@ static int run_aside(int (*run)(enum far_driver driver), char *text)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-int planted_check(int (*run)(enum far_driver driver))
+int planted_check(int (*run)(enum far_progress progress))
 {
 	static char text[REPORT_BYTES];
 	int bad = 0;

@@ -9,6 +9,6 @@
 extern const unsigned planted_n;
 
 /** Runs the test with each of them, and looks at its status and its report. The result is an exit status. */
-int planted_check(int (*run)(enum far_driver driver));
+int planted_check(int (*run)(enum far_progress progress));
 
 #endif

@@ -3,7 +3,7 @@
 
 const unsigned planted_n = 0;
 
-int planted_check(int (*run)(enum far_driver driver))
+int planted_check(int (*run)(enum far_progress progress))
 {
-	return run(FAR_DRIVER_OWN);
+	return run(FAR_PROGRESS_DEDICATED);
 }

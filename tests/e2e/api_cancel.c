@@ -88,7 +88,7 @@ static enum far_status under_way(struct far_req *req, const struct far_val *args
 {
 	struct far_counters c;
 	far_counters_read(far_req_agent(req), &c);
-	struct far_val v = far_int((int64_t)(c.requests_active + c.calls_active + c.large_active));
+	struct far_val v = far_int((int64_t)(c.requests_active + c.calls_active + c.rendezvous_active));
 	return far_return(req, &v);
 }
 
@@ -312,7 +312,7 @@ static void in_fragments(void)
 	for (int stage = 0; stage < 3; stage++) {
 		struct far_future *f;
 		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
-		uint64_t received = counters().large_received, bytes_before = counters().bytes_sent;
+		uint64_t received = counters().rendezvous_received, bytes_before = counters().bytes_sent;
 		bool reply = stage == 2;
 		CHECK_STATUS(far_rpc_async(agent, "worker1", reply ? "test::long_answer" : "test::long_way", &arg,
 					   reply ? 0 : 1, &opts, &f, &err),
@@ -320,7 +320,7 @@ static void in_fragments(void)
 		/* Before it is announced; while it goes; while the reply comes. */
 		while (stage == 1 && counters().bytes_sent - bytes_before < BYTES / 4 && !far_future_done(f))
 			far_shard_poll(agent);
-		while (stage == 2 && !counters().large_active)
+		while (stage == 2 && !counters().rendezvous_active)
 			far_shard_poll(agent);
 		CHECK(!far_future_done(f));
 		cancel(f);
@@ -330,7 +330,7 @@ static void in_fragments(void)
 		far_shard_release(agent);
 		/* Its memory and its lane are free again. */
 		CHECK_STATUS(far_rpc_sync(agent, "worker1", "test::long_way", &arg, 1, NULL, NULL, &err), FAR_OK, &err);
-		CHECK(counters().large_received == received + 1);
+		CHECK(counters().rendezvous_received == received + 1);
 	}
 }
 
@@ -352,7 +352,7 @@ static void nothing_left(void)
 		far_counters_read(agent, &c);
 	while (c.calls_active &&
 	       far_rpc_sync(agent, "worker1", "test::parked", FAR_ARGS(far_bool(true)), NULL, NULL, &err) == FAR_OK);
-	CHECK(c.calls_active == 0 && c.requests_active == 0 && c.packets_dropped == 0 && c.large_active == 0);
+	CHECK(c.calls_active == 0 && c.requests_active == 0 && c.packets_dropped == 0 && c.rendezvous_active == 0);
 	CHECK(c.calls_sent == c.calls_completed + c.calls_failed);
 }
 

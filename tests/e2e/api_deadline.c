@@ -243,11 +243,11 @@ static void every_kind(uint64_t timeout, enum far_status expected, bool held)
 static void one_ways(uint64_t timeout)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout};
-	int64_t noted = ask("t::noted"), dropped = ask("t::dropped") + (int64_t)counters().posts_dropped, sum;
+	int64_t noted = ask("t::noted"), dropped = ask("t::dropped") + (int64_t)counters().oneways_dropped, sum;
 	for (unsigned i = 0; i < TIMES; i++)
-		CHECK_STATUS(far_msg_post(agent, peer, NOTE, long_one, i ? 8 : LONG, &opts, &err), FAR_OK, &err);
+		CHECK_STATUS(far_msg_oneway(agent, peer, NOTE, long_one, i ? 8 : LONG, &opts, &err), FAR_OK, &err);
 	do
-		sum = ask("t::noted") + ask("t::dropped") + (int64_t)counters().posts_dropped - noted - dropped;
+		sum = ask("t::noted") + ask("t::dropped") + (int64_t)counters().oneways_dropped - noted - dropped;
 	while (sum < TIMES);
 	CHECK(sum == TIMES);
 	CHECK(ask("t::noted") - noted == (timeout == FAR_FOREVER ? TIMES : 0));
@@ -264,7 +264,7 @@ static void at_both_ends(void)
 	one_ways(1);
 	one_ways(FAR_FOREVER);
 	ask("t::release");
-	while (ask("t::open") || counters().calls_active || counters().large_active)
+	while (ask("t::open") || counters().calls_active || counters().rendezvous_active)
 		;
 }
 
@@ -335,8 +335,8 @@ static enum far_status counted(struct far_req *req, const struct far_val *args, 
 	struct far_counters c;
 	far_counters_read(far_req_agent(req), &c);
 	struct far_val v = far_int(!user                  ? noted
-				   : *(char *)user == 'd' ? (int64_t)c.posts_dropped
-							  : (int64_t)(c.requests_active + c.large_active));
+				   : *(char *)user == 'd' ? (int64_t)c.oneways_dropped
+							  : (int64_t)(c.requests_active + c.rendezvous_active));
 	return far_return(req, &v);
 }
 

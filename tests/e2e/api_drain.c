@@ -114,7 +114,7 @@ static int oneways(int rank)
 	for (int i = 0; i < 2; i++)
 		for (uint16_t id = NOTE_FIBER; id <= NOTE_BLOCKING; id++)
 			CHECK_STATUS(
-				far_msg_post(agent, (struct far_to){(rank + i) % WORLD, -1}, id, NULL, 0, NULL, &err),
+				far_msg_oneway(agent, (struct far_to){(rank + i) % WORLD, -1}, id, NULL, 0, NULL, &err),
 				FAR_OK, &err);
 	check_leave(agent);
 	CHECK(atomic_load(&hops) == 4);
@@ -212,7 +212,7 @@ static int garbage(int rank, enum far_leaks leaks)
 
 static int garbage_told(int rank)
 {
-	return garbage(rank, FAR_LEAKS_TELL);
+	return garbage(rank, FAR_LEAKS_REPORT);
 }
 
 static int garbage_ignored(int rank)

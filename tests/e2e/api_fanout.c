@@ -30,7 +30,7 @@ static void order(size_t n)
 		floats += len;
 	}
 	memset(rows, 0xa5, sizeof rows);
-	struct far_fanout_opts opts = {.into = rows, .slices = slices, .dtype = FAR_F32};
+	struct far_fanout_opts opts = {.recv_buf = rows, .slices = slices, .dtype = FAR_F32};
 	CHECK_STATUS(far_rpc_fanout(agent, "t::row", FAR_NOARGS, targets, n, &opts, results, &f, &err), FAR_OK, &err);
 	expect(f, FAR_OK, (int64_t)n);
 	const float *at = rows;
@@ -63,11 +63,11 @@ static void values(void)
 	targets[0].out = &out;
 	targets[1].out = &flat;
 	targets[2].out = &ints;
-	targets[3].into = text;
+	targets[3].recv_buf = text;
 	targets[3].cap = sizeof text;
-	targets[4].into = short_text;
+	targets[4].recv_buf = short_text;
 	targets[4].cap = sizeof short_text;
-	targets[5].into = &number;
+	targets[5].recv_buf = &number;
 	targets[5].cap = sizeof number;
 	struct far_fanout_opts opts = {.errors = FAR_ERRORS_COLLECT};
 	CHECK_STATUS(far_rpc_fanout(agent, "t::same", FAR_NOARGS, targets, 8, &opts, results, &f, &err), FAR_OK, &err);
@@ -100,7 +100,7 @@ static void trees(void)
 		targets[i].args = &arg;
 		targets[i].args_n = 1;
 	}
-	targets[1].into = slice;
+	targets[1].recv_buf = slice;
 	targets[1].cap = sizeof slice;
 	CHECK_STATUS(far_rpc_fanout(agent, "t::same", FAR_NOARGS, targets, 2, &opts, results, &f, &err), FAR_OK, &err);
 	expect(f, FAR_UNSUPPORTED, 0);
@@ -125,10 +125,10 @@ static void message_replies(void)
 	targets[3].data = big;
 	targets[3].len = sizeof big;
 	for (int i = 0; i < 3; i++) {
-		targets[i].into = replies[i];
+		targets[i].recv_buf = replies[i];
 		targets[i].cap = 7;
 	}
-	targets[3].into = big_back;
+	targets[3].recv_buf = big_back;
 	targets[3].cap = sizeof big;
 	struct far_fanout_opts opts = {.errors = FAR_ERRORS_COLLECT};
 	CHECK_STATUS(far_msg_fanout(agent, ECHO, "common", 7, targets, 4, &opts, results, &f, &err), FAR_OK, &err);
@@ -195,13 +195,13 @@ static void refusals(void)
 	refused("t::rank", 2, NULL, FAR_BAD_ARGS, "t::rank");
 	opts = (struct far_fanout_opts){.slice_bytes = 4};
 	refused("t::fail", 2, &opts, FAR_INVALID, "slices need");
-	opts = (struct far_fanout_opts){.into = &buffer, .slice_bytes = SIZE_MAX};
+	opts = (struct far_fanout_opts){.recv_buf = &buffer, .slice_bytes = SIZE_MAX};
 	refused("t::fail", 2, &opts, FAR_INVALID, "more than any buffer");
 	opts.slice_bytes = 2;
-	targets[1].into = &buffer;
+	targets[1].recv_buf = &buffer;
 	targets[1].cap = 2;
 	refused("t::fail", 2, &opts, FAR_INVALID, "target 1");
-	targets[1].into = NULL;
+	targets[1].recv_buf = NULL;
 	refused("t::fail", 2, NULL, FAR_INVALID, "`cap`");
 	targets[1].cap = 0;
 	targets[1].data = "x";
@@ -251,7 +251,7 @@ static void k_and_deadlines(void)
 static void many(size_t n)
 {
 	static int64_t ranks[FAR_FANOUT_MAX + 1];
-	struct far_fanout_opts opts = {.into = ranks, .slice_bytes = sizeof ranks[0]};
+	struct far_fanout_opts opts = {.recv_buf = ranks, .slice_bytes = sizeof ranks[0]};
 	/* All of them at one worker: more than may be pending there. */
 	memset(targets, 0, sizeof targets);
 	for (size_t i = 0; i < n; i++)

@@ -46,7 +46,7 @@ static void hedges(void)
 	CHECK(ask(3, "t::release") >= 1);
 	/* Messages too, if both ends say so. */
 	char reply[3][4];
-	opts = (struct far_fanout_opts){.hedge_after_ns = FAR_MS, .into = reply, .slice_bytes = 4};
+	opts = (struct far_fanout_opts){.hedge_after_ns = FAR_MS, .recv_buf = reply, .slice_bytes = 4};
 	opts.hedge = FAR_HEDGE_NEXT;
 	CHECK_STATUS(far_msg_fanout(agent, TWICE, "abc", 4, targets, 3, &opts, results, &f, &err), FAR_OK, &err);
 	expect(f, FAR_OK, 3);
@@ -88,7 +88,7 @@ static void early_ends(void)
 			own[t] = (struct far_target){.to = {1 + t, -1}};
 			ranks[t] = -1;
 		}
-		opts.into = ranks;
+		opts.recv_buf = ranks;
 		opts.slice_bytes = sizeof *ranks;
 		CHECK_STATUS(far_rpc_fanout(agent, "t::hold", FAR_ARGS(0xff), own, 5, &opts, NULL, &f, &err), FAR_OK,
 			     &err);
@@ -144,7 +144,7 @@ static int deaths(int r)
 		return 0;
 	}
 	/* A thousand: most of them still wait for room when it dies. */
-	opts.into = ranks;
+	opts.recv_buf = ranks;
 	opts.slice_bytes = sizeof ranks[0];
 	to_others(MANY);
 	for (int i = 0; i < MANY; i++)
@@ -170,7 +170,7 @@ static int deaths(int r)
 	opts = (struct far_fanout_opts){.hedge_after_ns = 60 * FAR_SEC, .hedge = FAR_HEDGE_NEXT};
 	expect(start("t::fail", 0, 5, &opts), FAR_OK, 5);
 	CHECK(results[4].hedged && results[4].from.worker == 1);
-	opts = (struct far_fanout_opts){.timeout_ns = FAR_FOREVER, .into = ranks, .slice_bytes = sizeof ranks[0]};
+	opts = (struct far_fanout_opts){.timeout_ns = FAR_FOREVER, .recv_buf = ranks, .slice_bytes = sizeof ranks[0]};
 	to_others(4);
 	for (int i = 4; i < MANY; i++)
 		targets[i].to.worker = 1;

@@ -220,8 +220,8 @@ static void turn_round(struct far_req *req, const void *data, size_t len, void *
 
 static void sizes(uint16_t id)
 {
-	static const size_t lengths[] = {0, 1, 31, 32, 33, 64, 65, 1000, 4096, 100000, FAR_MSG_WHOLE_MAX};
-	static char data[FAR_MSG_WHOLE_MAX], reply[FAR_MSG_WHOLE_MAX];
+	static const size_t lengths[] = {0, 1, 31, 32, 33, 64, 65, 1000, 4096, 100000, FAR_MSG_EAGER_MAX};
+	static char data[FAR_MSG_EAGER_MAX], reply[FAR_MSG_EAGER_MAX];
 	for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
 		size_t len = lengths[k], got = 0;
 		for (size_t i = 0; i < len; i++)

@@ -133,7 +133,7 @@ static void none_open(void)
 	}
 }
 
-static void run(enum far_driver driver, enum far_idle idle)
+static void run(enum far_progress progress, enum far_idle idle)
 {
 	static const char fiber[] = "t::fiber", blocking[] = "t::blocking";
 	static const struct far_function functions[] = {
@@ -151,7 +151,7 @@ static void run(enum far_driver driver, enum far_idle idle)
 					    .opts = {.functions = functions,
 						     .functions_n = sizeof functions / sizeof *functions,
 						     .blocking_threads = 2 * 2 * CALLERS,
-						     .driver = driver,
+						     .progress = progress,
 						     .idle = idle}};
 	together_all(both, 2, together_join);
 	CHECK_STATUS(far_rpc_async(both[0].agent, "worker0", "t::keep", FAR_NOARGS, NULL, &f, &e), FAR_OK, &e);
@@ -174,9 +174,9 @@ int main(void)
 {
 	alarm(HANG_GUARD_S);
 	together_listen();
-	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE);
-	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE);
-	run(FAR_DRIVER_OWN, FAR_IDLE_BUSY);
+	run(FAR_PROGRESS_SHARED, FAR_IDLE_ADAPTIVE);
+	run(FAR_PROGRESS_DEDICATED, FAR_IDLE_ADAPTIVE);
+	run(FAR_PROGRESS_DEDICATED, FAR_IDLE_BUSY);
 	CHECK(atomic_load(&answered) > 0);
 	return 0;
 }

@@ -85,7 +85,8 @@ static void counters(struct far_agent *a, int rank, uint64_t before[2])
 	for (unsigned i = 0; i < far_nic_ports(a); i++) {
 		CHECK_STATUS(far_nic_stats_read(a, i, &s, &err), FAR_OK, &err);
 		refused += s.refused;
-		all += s.refused + s.unknown + s.crowded + s.rx_malformed + s.crc_errors;
+		all += s.refused + s.unknown_connection_drops + s.handshake_backlog_drops + s.rx_malformed +
+		       s.crc_errors;
 	}
 	if (!before[1]) {
 		before[0] = refused;
@@ -185,13 +186,14 @@ static void check_drawn(const uint8_t *bytes, uint32_t len)
 {
 	bool challenge = bytes[offsetof(struct wire_head, kind)] == WIRE_CHALLENGE;
 	const uint8_t *nonce =
-		bytes + HEAD + (challenge ? offsetof(struct wire_words, nonce) : offsetof(struct wire_no, nonce));
+		bytes + HEAD +
+		(challenge ? offsetof(struct wire_handshake, nonce) : offsetof(struct wire_reject, nonce));
 	unsigned n = atomic_load(&shared->kept_n), i = 0;
 	for (; i < n; i++) {
 		const struct packet *p = &shared->kept[i];
 		unsigned kind = p->bytes[offsetof(struct wire_head, kind)];
-		if ((kind == WIRE_HELLO || kind == WIRE_WELCOME || kind == WIRE_PING) && p->len >= len &&
-		    memcmp(p->bytes + HEAD + offsetof(struct wire_words, nonce), nonce, 16) == 0)
+		if ((kind == WIRE_CONNECT || kind == WIRE_ACCEPT || kind == WIRE_PING) && p->len >= len &&
+		    memcmp(p->bytes + HEAD + offsetof(struct wire_handshake, nonce), nonce, 16) == 0)
 			break;
 	}
 	CHECK(i < n);
@@ -206,7 +208,7 @@ static void note_sent(const uint8_t *ip, uint32_t len)
 	CHECK(kind < WIRE_KINDS);
 	unsigned n = atomic_load(&shared->kept_n);
 	uint32_t bytes = len - 28;
-	bool draws = kind == WIRE_CHALLENGE || kind == WIRE_REFUSED || kind == WIRE_WRONG_QUEUE || kind == WIRE_RESET;
+	bool draws = kind == WIRE_CHALLENGE || kind == WIRE_REJECT || kind == WIRE_WRONG_QUEUE || kind == WIRE_RESET;
 	seen.of[kind]++;
 	if (draws)
 		check_drawn(ip + 28, bytes);
@@ -276,10 +278,10 @@ static void noise(uint8_t *at, size_t n)
 /* RESET, BYE, REFUSED or WRONG_QUEUE with the token that the packet's sender chose for its peer, and its nonce. */
 static void make_end(struct packet *p)
 {
-	static const uint8_t kinds[] = {WIRE_RESET, WIRE_BYE, WIRE_REFUSED, WIRE_WRONG_QUEUE};
+	static const uint8_t kinds[] = {WIRE_RESET, WIRE_CLOSE, WIRE_REJECT, WIRE_WRONG_QUEUE};
 	struct wire_head h = {.version = WIRE_VERSION, .kind = kinds[below(4)]};
-	struct wire_words w;
-	struct wire_no no = {.error = be32_of(ESTALE), .path = be32_of(below(3))};
+	struct wire_handshake w;
+	struct wire_reject no = {.error = be32_of(ESTALE), .path = be32_of(below(3))};
 	if (p->len < HEAD + sizeof w)
 		return;
 	memcpy(&w, p->bytes + HEAD, sizeof w);
@@ -296,7 +298,7 @@ static void make_end(struct packet *p)
 /* The address in it becomes the forger's: the port of the first queue, behind 20 bytes of a udp_address. */
 static void redirect(struct packet *p)
 {
-	struct wire_words w;
+	struct wire_handshake w;
 	if (p->len < HEAD + sizeof w)
 		return;
 	memcpy(&w, p->bytes + HEAD, sizeof w);
@@ -318,7 +320,7 @@ static void change(struct packet *p)
 		noise(p->bytes + offsetof(struct wire_head, token), 8);
 		break;
 	case 3:
-		noise(p->bytes + words + offsetof(struct wire_words, token), 8);
+		noise(p->bytes + words + offsetof(struct wire_handshake, token), 8);
 		break;
 	case 4:
 		p->bytes[below(p->len)] ^= (uint8_t)(1u << below(8));
@@ -426,7 +428,7 @@ static void group_before(void)
 	for (int i = 0; i < MEMBERS; i++)
 		ended_well(pids[i]);
 	observe();
-	CHECK(seen.of[WIRE_HELLO] && seen.of[WIRE_CHALLENGE] && seen.of[WIRE_WELCOME] && seen.of[WIRE_BYE]);
+	CHECK(seen.of[WIRE_CONNECT] && seen.of[WIRE_CHALLENGE] && seen.of[WIRE_ACCEPT] && seen.of[WIRE_CLOSE]);
 }
 
 static bool attacked_enough(uint64_t forged)
@@ -452,8 +454,8 @@ static void attacked(void)
 	uint64_t forged = atomic_load(&shared->forged), drawn = seen.drawn;
 	OBSERVE_UNTIL(attacked_enough(forged));
 	calls_go_on();
-	CHECK(seen.of[WIRE_HELLO] == begun[WIRE_HELLO] && seen.of[WIRE_WELCOME] == begun[WIRE_WELCOME]);
-	CHECK(seen.of[WIRE_BYE] == begun[WIRE_BYE]);
+	CHECK(seen.of[WIRE_CONNECT] == begun[WIRE_CONNECT] && seen.of[WIRE_ACCEPT] == begun[WIRE_ACCEPT]);
+	CHECK(seen.of[WIRE_CLOSE] == begun[WIRE_CLOSE]);
 	forged = atomic_load(&shared->forged) - forged;
 	drawn = seen.drawn - drawn;
 	printf("%llu packets forged drew %llu; refused %llu and %llu, dropped %llu and %llu\n",
@@ -471,13 +473,13 @@ static void attacked(void)
 
 /* ---- shm ---- */
 
-static bool shm_recv(int fd, struct shm_note *note)
+static bool shm_recv(int fd, struct shm_control_msg *note)
 {
-	int fds[SHM_NOTE_FDS];
+	int fds[SHM_CONTROL_FDS];
 	struct pollfd readable = {fd, POLLIN, 0};
 	CHECK(poll(&readable, 1, -1) == 1);
-	int got = shm_note_recv(fd, note, fds);
-	for (int i = 0; i < SHM_NOTE_FDS; i++)
+	int got = shm_control_recv(fd, note, fds);
+	for (int i = 0; i < SHM_CONTROL_FDS; i++)
 		CHECK(fds[i] < 0);
 	return got > 0;
 }
@@ -485,31 +487,31 @@ static bool shm_recv(int fd, struct shm_note *note)
 /* Never a WELCOME; a challenge only for root's own user, and its proof is no answer. */
 static void shm_forge(const struct sockaddr_un *at, bool own_user)
 {
-	uint8_t bytes[NIC_HELLO_BYTES_MAX];
-	struct shm_note got;
+	uint8_t bytes[NIC_HANDSHAKE_BYTES_MAX];
+	struct shm_control_msg got;
 	unsigned len = below(sizeof bytes + 1);
-	enum shm_note_kind kind = (enum shm_note_kind)(SHM_NOTE_HELLO + below(SHM_NOTE_ANSWER));
+	enum shm_control_kind kind = (enum shm_control_kind)(SHM_CONTROL_CONNECT + below(SHM_CONTROL_RESPONSE));
 	if (below(2)) { /* a right ASK */
-		kind = SHM_NOTE_ASK;
+		kind = SHM_CONTROL_AUTH;
 		len = 16;
 	}
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	CHECK(fd >= 0 && connect(fd, (const struct sockaddr *)at, sizeof *at) == 0);
 	noise(bytes, sizeof bytes);
-	struct shm_note note = shm_note_make(kind, 0, bytes, len);
+	struct shm_control_msg note = shm_control_make(kind, 0, bytes, len);
 	note.queue = (uint16_t)below(3);
 	note.version += below(8) == 0;
-	shm_note_send(fd, &note, NULL, 0); /* it may have been refused before */
+	shm_control_send(fd, &note, NULL, 0); /* it may have been refused before */
 	bool more = shm_recv(fd, &got);
-	if (more && got.kind == SHM_NOTE_CHALLENGE) {
-		CHECK(own_user && kind == SHM_NOTE_ASK);
-		struct shm_note answer = shm_note_make(SHM_NOTE_ANSWER, 0, got.bytes + 16, 16);
+	if (more && got.kind == SHM_CONTROL_CHALLENGE) {
+		CHECK(own_user && kind == SHM_CONTROL_AUTH);
+		struct shm_control_msg answer = shm_control_make(SHM_CONTROL_RESPONSE, 0, got.bytes + 16, 16);
 		if (below(2))
 			noise(answer.bytes, 16);
-		CHECK(shm_note_send(fd, &answer, NULL, 0) == 0);
+		CHECK(shm_control_send(fd, &answer, NULL, 0) == 0);
 		more = shm_recv(fd, &got);
 	}
-	CHECK(!more || (got.kind == SHM_NOTE_WELCOME && got.status < 0));
+	CHECK(!more || (got.kind == SHM_CONTROL_REPLY && got.status < 0));
 	close(fd);
 }
 

@@ -434,12 +434,12 @@ static int everything(int rank)
 int main(void)
 {
 	static const struct {
-		enum far_driver driver;
+		enum far_progress progress;
 		enum far_idle idle;
-	} ways[] = {{FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE}, {FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE}};
+	} ways[] = {{FAR_PROGRESS_SHARED, FAR_IDLE_ADAPTIVE}, {FAR_PROGRESS_DEDICATED, FAR_IDLE_ADAPTIVE}};
 	opts = (struct far_opts){.functions = table, .functions_n = 5, .rpc_timeout_ns = 30 * FAR_SEC};
 	for (int i = 0; i < 2; i++) {
-		opts.driver = ways[i].driver;
+		opts.progress = ways[i].progress;
 		opts.idle = ways[i].idle;
 		struct spawned s = spawn(2, everything);
 		if (spawn_wait(&s, -1))

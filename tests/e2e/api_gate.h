@@ -82,14 +82,14 @@ static inline void none_active(struct far_agent *own)
 
 struct drive_mode {
 	const char *name;
-	enum far_driver driver;
+	enum far_progress progress;
 	enum far_idle idle;
 };
 
 static const struct drive_mode drive_modes[] = {
-	{"shared", FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE},
-	{"own", FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE},
-	{"own, busy", FAR_DRIVER_OWN, FAR_IDLE_BUSY},
+	{"shared", FAR_PROGRESS_SHARED, FAR_IDLE_ADAPTIVE},
+	{"own", FAR_PROGRESS_DEDICATED, FAR_IDLE_ADAPTIVE},
+	{"own, busy", FAR_PROGRESS_DEDICATED, FAR_IDLE_BUSY},
 };
 static const struct drive_mode *drive_mode;
 
@@ -110,7 +110,7 @@ static inline int spawn_modes(int world, spawn_main *body, int killed)
 
 static inline struct far_agent *join_mode(struct far_opts opts)
 {
-	opts.driver = drive_mode->driver;
+	opts.progress = drive_mode->progress;
 	opts.idle = drive_mode->idle;
 	return check_join(&opts);
 }

@@ -18,7 +18,7 @@ static struct far_counters counters(void)
 	return c;
 }
 
-static void join(uint64_t limit, enum far_driver driver)
+static void join(uint64_t limit, enum far_progress progress)
 {
 	struct far_opts opts = {.messages = handlers,
 				.messages_n = sizeof handlers / sizeof *handlers,
@@ -28,7 +28,7 @@ static void join(uint64_t limit, enum far_driver driver)
 				.functions_n = 1,
 				.max_message_bytes = limit,
 				.peer_limit_ns = 5 * FAR_SEC, /* inline handlers fill 100 MiB */
-				.driver = driver};
+				.progress = progress};
 	agent = check_join(&opts);
 	sent = malloc(LARGEST + 64);
 	got = malloc(LARGEST + 64);
@@ -68,7 +68,7 @@ static void sizes(void)
 		one_size(lens[i], to);
 	one_size(17 * MIB, (struct far_to){0, 0}); /* to oneself */
 	struct far_counters c = counters();
-	CHECK(c.large_active == 0 && c.calls_active == 0 && c.large_sent > 0 && c.large_received > 0);
+	CHECK(c.rendezvous_active == 0 && c.calls_active == 0 && c.rendezvous_sent > 0 && c.rendezvous_received > 0);
 }
 
 static void replies(void)
@@ -176,8 +176,8 @@ static void parts(void)
 	CHECK(atomic_load(&released) == 1);
 	struct far_part null = {NULL, 5}, huge[2] = {{sent, SIZE_MAX / 2}, {sent, SIZE_MAX / 2 + 2}};
 	CHECK(far_msg_call_parts(agent, to, CHECKED, &null, 1, NULL, ok, sizeof ok, NULL, &err) == FAR_INVALID);
-	CHECK(far_msg_post_parts(agent, to, CHECKED, huge, 2, on_release, &released, NULL, &err) == FAR_TOO_LARGE);
-	CHECK(far_msg_post_parts(agent, to, CHECKED, NULL, 1, on_release, &released, NULL, &err) == FAR_INVALID);
+	CHECK(far_msg_oneway_parts(agent, to, CHECKED, huge, 2, on_release, &released, NULL, &err) == FAR_TOO_LARGE);
+	CHECK(far_msg_oneway_parts(agent, to, CHECKED, NULL, 1, on_release, &released, NULL, &err) == FAR_INVALID);
 	CHECK(far_msg_send_parts(agent, (struct far_to){9, 0}, CHECKED, NULL, 0, on_release, &released, NULL, on_done,
 				 NULL, &err) == FAR_UNKNOWN_WORKER);
 	CHECK(atomic_load(&released) == 4);
@@ -185,16 +185,16 @@ static void parts(void)
 	CHECK(ok[1] == 0);
 }
 
-static void into(void)
+static void recv_buf(void)
 {
 	for (uint64_t len = 8; len <= 40 * MIB; len = len == 8 ? 5 * MIB : len * 8) {
-		struct far_call_opts opts = {.into = {got, len}};
+		struct far_call_opts opts = {.recv_buf = {got, len}};
 		memset(got, 0xee, len + 8);
 		CHECK_STATUS(far_msg_send(agent, to, MAKE, &len, sizeof len, &opts, on_done, NULL, &err), FAR_OK, &err);
 		wait_done(1);
 		CHECK(done_status == FAR_OK && done_len == len && done_data == got && pattern_holds(got, len, len));
 		CHECK(got[len] == 0xee);
-		opts.into.cap = len - 1;
+		opts.recv_buf.cap = len - 1;
 		memset(got, 0xee, len + 8);
 		CHECK_STATUS(far_msg_send(agent, to, MAKE, &len, sizeof len, &opts, on_done, NULL, &err), FAR_OK, &err);
 		wait_done(1);
@@ -204,9 +204,9 @@ static void into(void)
 			 (unsigned long long)len - 1);
 		CHECK_TEXT(&err, text);
 	}
-	struct far_call_opts opts = {.into = {got, 8}};
+	struct far_call_opts opts = {.recv_buf = {got, 8}};
 	CHECK(far_msg_call(agent, to, ECHO, sent, 8, &opts, got, 8, NULL, &err) == FAR_INVALID);
-	CHECK(far_msg_post(agent, to, NOTE, sent, 8, &opts, &err) == FAR_INVALID);
+	CHECK(far_msg_oneway(agent, to, NOTE, sent, 8, &opts, &err) == FAR_INVALID);
 }
 
 static void typed(void)
@@ -218,7 +218,8 @@ static void typed(void)
 	for (int large = 0; large < 2; large++) {
 		uint64_t n = large ? LARGE_N : SMALL_N;
 		struct far_tensor t = far_tensor_1d(FAR_F64, x, n);
-		struct far_call_opts opts = {.into = {y, n * sizeof *y}}, small = {.into = {y, n * sizeof *y - 1}};
+		struct far_call_opts opts = {.recv_buf = {y, n * sizeof *y}},
+				     small = {.recv_buf = {y, n * sizeof *y - 1}};
 		struct far_val out;
 		struct far_future *f;
 		CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::total", FAR_ARGS(&t), NULL, &out, &err), FAR_OK, &err);
@@ -255,7 +256,7 @@ static void typed(void)
 	free(y);
 }
 
-static void placing(void)
+static void set_placement(void)
 {
 	static const size_t lens[] = {1000, 17 * MIB, 51 * MIB};
 	uint64_t ok[4];
@@ -270,11 +271,11 @@ static void placing(void)
 	enum far_status status = far_msg_call(agent, to, PLACED, sent, 49 * MIB, &opts, ok, sizeof ok, NULL, &err);
 	CHECK_STATUS(status, FAR_TIMEOUT, &err);
 	CHECK_STATUS(far_msg_call(agent, to, PLACED, sent, 8, NULL, ok, sizeof ok, NULL, &err), FAR_OK, &err);
-	struct far_msg_placement again = placement, none = {.id = 77, .place = place, .abandon = abandon};
-	CHECK(far_msg_place(agent, &again, &err) == FAR_INVALID);
-	CHECK(far_msg_place(agent, &none, &err) == FAR_INVALID);
+	struct far_msg_placement again = placement, none = {.id = 77, .get_buffer = get_buffer, .abandon = abandon};
+	CHECK(far_msg_register_placement(agent, &again, &err) == FAR_INVALID);
+	CHECK(far_msg_register_placement(agent, &none, &err) == FAR_INVALID);
 	none.abandon = NULL;
-	CHECK(far_msg_place(agent, &none, &err) == FAR_INVALID);
+	CHECK(far_msg_register_placement(agent, &none, &err) == FAR_INVALID);
 }
 
 /* ---- one-way ---- */
@@ -285,7 +286,7 @@ static void post(size_t len)
 {
 	enum far_status status;
 	memcpy(sent, &posted, sizeof posted);
-	while ((status = far_msg_post(agent, to, NOTE, sent, len, NULL, &err)) == FAR_BUSY)
+	while ((status = far_msg_oneway(agent, to, NOTE, sent, len, NULL, &err)) == FAR_BUSY)
 		usleep(100);
 	CHECK_STATUS(status, FAR_OK, &err);
 	posted++;
@@ -295,7 +296,7 @@ static void post_large(size_t len)
 {
 	struct far_part p[2] = {{&posted, sizeof posted}, {sent + 8, len - 8}};
 	enum far_status status;
-	while ((status = far_msg_post_parts(agent, to, NOTE_LARGE, p, 2, NULL, NULL, NULL, &err)) == FAR_BUSY)
+	while ((status = far_msg_oneway_parts(agent, to, NOTE_LARGE, p, 2, NULL, NULL, NULL, &err)) == FAR_BUSY)
 		usleep(100);
 	CHECK_STATUS(status, FAR_OK, &err);
 	posted++;
@@ -318,16 +319,16 @@ static void one_way(void)
 		CHECK_STATUS(far_msg_call(agent, to, NOTES, NULL, 0, NULL, n, sizeof n, NULL, &err), FAR_OK, &err);
 	while (n[0] < posted);
 	CHECK(n[0] == posted && n[1] == 3);
-	CHECK(far_msg_post(agent, to, FAR_MSG_HANDLERS_MAX, NULL, 0, NULL, &err) == FAR_INVALID);
-	CHECK(far_msg_post(agent, (struct far_to){5, 0}, NOTE, NULL, 0, NULL, &err) == FAR_UNKNOWN_WORKER);
+	CHECK(far_msg_oneway(agent, to, FAR_MSG_HANDLERS_MAX, NULL, 0, NULL, &err) == FAR_INVALID);
+	CHECK(far_msg_oneway(agent, (struct far_to){5, 0}, NOTE, NULL, 0, NULL, &err) == FAR_UNKNOWN_WORKER);
 	/* No handler there: counted there, nobody hears. */
-	CHECK_STATUS(far_msg_post(agent, to, 999, "x", 1, NULL, &err), FAR_OK, &err);
+	CHECK_STATUS(far_msg_oneway(agent, to, 999, "x", 1, NULL, &err), FAR_OK, &err);
 	/* Who holds the shard and does not let it run is told, in bounded time. */
 	CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
 	enum far_status status = FAR_OK;
 	for (int i = 0; i < 100000 && !status; i++) {
 		memcpy(sent, &posted, sizeof posted);
-		status = far_msg_post(agent, to, NOTE, sent, 8, NULL, &err);
+		status = far_msg_oneway(agent, to, NOTE, sent, 8, NULL, &err);
 		posted += !status;
 	}
 	CHECK_STATUS(status, FAR_BUSY, &err);
@@ -393,17 +394,17 @@ static void finish_threads(void)
 
 static int main_worker(int rank)
 {
-	join(0, FAR_DRIVER_SHARED);
+	join(0, FAR_PROGRESS_SHARED);
 	if (rank == 0) {
 		sizes();
 		replies();
 		parts();
-		into();
+		recv_buf();
 		typed();
-		placing();
+		set_placement();
 		one_way();
 		struct far_counters c = counters();
-		CHECK(c.large_active == 0 && c.calls_active == 0 && c.packets_dropped == 0);
+		CHECK(c.rendezvous_active == 0 && c.calls_active == 0 && c.packets_dropped == 0);
 	}
 	/* What was accepted is delivered before a graceful leave ends. */
 	check_leave(agent);
@@ -415,7 +416,7 @@ static int main_worker(int rank)
 
 static int both_worker(int rank)
 {
-	join(0, rank ? FAR_DRIVER_OWN : FAR_DRIVER_SHARED);
+	join(0, rank ? FAR_PROGRESS_DEDICATED : FAR_PROGRESS_SHARED);
 	both_ways(rank);
 	check_leave(agent);
 	finish_threads();
@@ -426,7 +427,7 @@ static int both_worker(int rank)
 
 static int limit_worker(int rank)
 {
-	join(rank == 1 ? 20 * MIB : 0, FAR_DRIVER_SHARED);
+	join(rank == 1 ? 20 * MIB : 0, FAR_PROGRESS_SHARED);
 	if (rank == 0) {
 		struct far_counters before = counters();
 		struct far_part p = {sent, 20 * MIB + 1};
@@ -435,7 +436,7 @@ static int limit_worker(int rank)
 		      FAR_TOO_LARGE);
 		CHECK_TEXT(&err, "20971521");
 		CHECK_TEXT(&err, "20971520");
-		CHECK(far_msg_post(agent, to, NOTE, sent, 20 * MIB + 1, NULL, &err) == FAR_TOO_LARGE);
+		CHECK(far_msg_oneway(agent, to, NOTE, sent, 20 * MIB + 1, NULL, &err) == FAR_TOO_LARGE);
 		atomic_store(&released, 0);
 		CHECK(far_msg_send_parts(agent, to, CHECKED, &p, 1, on_release, &released, NULL, on_done, NULL, &err) ==
 		      FAR_TOO_LARGE);
@@ -463,7 +464,7 @@ static int limit_worker(int rank)
 		do
 			CHECK_STATUS(far_msg_call(agent, to, ECHO, sent, 17 * MIB, NULL, got, LARGEST, NULL, &err),
 				     FAR_OK, &err);
-		while (counters().large_active || counters().calls_active);
+		while (counters().rendezvous_active || counters().calls_active);
 		CHECK(counters().packets_dropped == 0);
 	}
 	check_leave(agent);
@@ -486,7 +487,7 @@ static int may_be_lost(enum far_status status)
 /* Worker 0 sends to worker 1 (or receives from it) without end; the one that is to die dies in the middle. */
 static int death_worker(int rank)
 {
-	join(0, FAR_DRIVER_SHARED);
+	join(0, FAR_PROGRESS_SHARED);
 	uint64_t len = LARGEST;
 	struct far_part p = {sent, LARGEST};
 	atomic_store(&released, 0);
@@ -506,12 +507,12 @@ static int death_worker(int rank)
 		while (atomic_load(&done_n) < 6 || atomic_load(&released) < 6)
 			usleep(1000);
 		CHECK(done_status == FAR_PEER_LOST);
-		CHECK(far_msg_post(agent, to, NOTE, sent, 8, NULL, &err) == FAR_PEER_LOST);
+		CHECK(far_msg_oneway(agent, to, NOTE, sent, 8, NULL, &err) == FAR_PEER_LOST);
 	} else {
 		while (atomic_load(&done_n) < asked)
 			usleep(1000);
 	}
-	CHECK(counters().large_active == 0 && counters().calls_active == 0);
+	CHECK(counters().rendezvous_active == 0 && counters().calls_active == 0);
 	CHECK(atomic_load(&released) == (rank == 0 ? 6 : 0));
 	enum far_status status = far_shutdown(agent, 5 * FAR_SEC, &err);
 	CHECK(status == FAR_PEER_LOST);
@@ -522,15 +523,15 @@ static int death_worker(int rank)
 /* Shut down at once with everything under way: released, completed, freed. */
 static int local_worker(int rank)
 {
-	join(0, FAR_DRIVER_SHARED);
+	join(0, FAR_PROGRESS_SHARED);
 	struct far_part p = {sent, LARGEST};
 	atomic_store(&released, 0);
 	int started = 0;
 	for (int i = 0; i < 6; i++) {
 		started += may_be_lost(far_msg_send_parts(agent, (struct far_to){1 - rank, -1}, CHECKED, &p, 1,
 							  on_release, &released, NULL, on_done, NULL, &err));
-		may_be_lost(far_msg_post_parts(agent, (struct far_to){1 - rank, -1}, 900, &p, 1, on_release, &released,
-					       NULL, &err));
+		may_be_lost(far_msg_oneway_parts(agent, (struct far_to){1 - rank, -1}, 900, &p, 1, on_release,
+						 &released, NULL, &err));
 	}
 	usleep(2000);
 	CHECK_STATUS(far_shutdown_local(agent, &err), FAR_OK, &err);

@@ -134,16 +134,16 @@ static void fanouts(void)
 
 static void *hand_over(void *arg)
 {
-	bool posts = *(bool *)arg;
+	bool oneways = *(bool *)arg;
 	struct far_err e;
 	enum far_status status = FAR_OK;
 	for (unsigned i = 0; i <= RING; i++) {
 		CHECK(i == 0 || !status);
-		status = posts ? far_msg_post(agent, peer, NOTE, "n", 1, NULL, &e) : send_one(peer, &e);
+		status = oneways ? far_msg_oneway(agent, peer, NOTE, "n", 1, NULL, &e) : send_one(peer, &e);
 	}
 	CHECK_STATUS(status, FAR_BUSY, &e);
 	CHECK(e.executed == FAR_EXECUTED_NO);
-	if (!posts)
+	if (!oneways)
 		CHECK_TEXT(&e, "submit_slots 4");
 	return NULL;
 }
@@ -151,16 +151,16 @@ static void *hand_over(void *arg)
 static void submissions(void)
 {
 	for (int round = 0; round < 2 * ROUNDS; round++) {
-		bool posts = round % 2;
+		bool oneways = round % 2;
 		uint64_t refused = counters().busy_refusals;
 		pthread_t t;
 		done_n = done_ok = 0;
-		CHECK(pthread_create(&t, NULL, hand_over, &posts) == 0);
+		CHECK(pthread_create(&t, NULL, hand_over, &oneways) == 0);
 		CHECK(pthread_join(t, NULL) == 0);
 		CHECK(done_n == 0);
 		CHECK(counters().busy_refusals == refused + 1);
-		poll_until(posts ? 0 : RING);
-		while (counters().posts_sent < (uint64_t)RING * ((unsigned)(round + 1) / 2))
+		poll_until(oneways ? 0 : RING);
+		while (counters().oneways_sent < (uint64_t)RING * ((unsigned)(round + 1) / 2))
 			far_shard_poll(agent);
 	}
 }

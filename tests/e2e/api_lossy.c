@@ -240,7 +240,7 @@ static void post(struct client *c)
 	CHECK(id < IDS);
 	memcpy(c->bytes, &id, sizeof id);
 	pattern_fill(c->bytes + 8, 0, len - 8, id);
-	while ((status = far_msg_post(agent, (struct far_to){other, -1}, NOTE, c->bytes, len, NULL, &e)) == FAR_BUSY)
+	while ((status = far_msg_oneway(agent, (struct far_to){other, -1}, NOTE, c->bytes, len, NULL, &e)) == FAR_BUSY)
 		usleep(100);
 	CHECK_STATUS(status, FAR_OK, &e);
 	atomic_fetch_add(&bytes_n, len);

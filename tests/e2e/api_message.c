@@ -51,7 +51,7 @@ static void sizes(struct far_agent *a)
 {
 	static const size_t lens[] = {0,   1,   7,    8,    31,    32,    33,          63,          64,       65,
 				      255, 256, 4095, 4096, 65536, 99999, 1048576 - 1, 1048576 + 1, 16777215, 16777216};
-	static uint8_t sent[FAR_MSG_WHOLE_MAX], got[FAR_MSG_WHOLE_MAX];
+	static uint8_t sent[FAR_MSG_EAGER_MAX], got[FAR_MSG_EAGER_MAX];
 	struct far_err err;
 	for (unsigned i = 0; i < sizeof lens / sizeof *lens; i++)
 		for (unsigned self = 0; self < 2; self++) {
@@ -68,7 +68,7 @@ static void sizes(struct far_agent *a)
 
 static void limits(struct far_agent *a)
 {
-	static uint8_t large[FAR_MSG_WHOLE_MAX + 1], reply[100];
+	static uint8_t large[FAR_MSG_EAGER_MAX + 1], reply[100];
 	struct far_err err;
 	struct far_counters before, after;
 	size_t len = 0;
@@ -88,7 +88,7 @@ static void limits(struct far_agent *a)
 	CHECK(len == 1);
 	CHECK_STATUS(far_msg_call(a, to, ECHO, NULL, 0, NULL, NULL, 0, &len, NULL), FAR_OK, &err);
 	/* An answer that no message can carry. */
-	uint64_t bytes = FAR_MSG_WHOLE_MAX + 1;
+	uint64_t bytes = FAR_MSG_EAGER_MAX + 1;
 	CHECK_STATUS(far_msg_call(a, to, ALLOC, &bytes, sizeof bytes, NULL, reply, sizeof reply, &len, &err),
 		     FAR_TOO_LARGE, &err);
 	CHECK(err.executed == FAR_EXECUTED_YES);
@@ -198,7 +198,7 @@ int main(void)
 	};
 	struct far_opts opts = {.messages = handlers,
 				.messages_n = sizeof handlers / sizeof *handlers,
-				.max_message_bytes = FAR_MSG_WHOLE_MAX};
+				.max_message_bytes = FAR_MSG_EAGER_MAX};
 	struct far_agent *a = check_join(&opts);
 	if (check_rank() == 0) {
 		struct far_counters c;

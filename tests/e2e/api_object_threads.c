@@ -89,7 +89,7 @@ static void leave_some(struct far_future **f)
 		CHECK_STATUS(far_rref_rpc_async(shared[i], "slow", FAR_ARGS(20), NULL, &f[i], &e), FAR_OK, &e);
 }
 
-static void run(enum far_driver driver, unsigned shards, bool to_self)
+static void run(enum far_progress progress, unsigned shards, bool to_self)
 {
 	struct caller callers[AGENTS * CALLERS];
 	struct far_future *f[AGENTS];
@@ -97,7 +97,7 @@ static void run(enum far_driver driver, unsigned shards, bool to_self)
 	for (int i = 0; i < AGENTS; i++)
 		t[i] = (struct together){.rank = i,
 					 .world = AGENTS,
-					 .opts = {.driver = driver,
+					 .opts = {.progress = progress,
 						  .shards = shards,
 						  .fibers = 64,
 						  .classes = counter_classes,
@@ -131,9 +131,9 @@ int main(void)
 {
 	alarm(HANG_GUARD_S);
 	together_listen();
-	run(FAR_DRIVER_SHARED, 1, false);
-	run(FAR_DRIVER_OWN, 1, true);
-	run(FAR_DRIVER_SHARED, 2, true);
-	run(FAR_DRIVER_OWN, 3, false);
+	run(FAR_PROGRESS_SHARED, 1, false);
+	run(FAR_PROGRESS_DEDICATED, 1, true);
+	run(FAR_PROGRESS_SHARED, 2, true);
+	run(FAR_PROGRESS_DEDICATED, 3, false);
 	return 0;
 }

@@ -20,12 +20,12 @@
 
 static struct far_agent *agent;
 static struct far_err err;
-static _Atomic int posts;
+static _Atomic int oneways;
 
 static void on_post(struct far_req *req, const void *data, size_t len, void *user)
 {
 	CHECK(len == sizeof(int));
-	atomic_fetch_add(&posts, 1);
+	atomic_fetch_add(&oneways, 1);
 }
 
 static const char *namespace(void)
@@ -91,12 +91,12 @@ static void traffic(void)
 		echo(sizes[i]);
 	for (int i = 0; i < POSTS; i++) {
 		enum far_status status;
-		while ((status = far_msg_post(agent, to, MSG, &i, sizeof i, NULL, &err)) == FAR_BUSY)
+		while ((status = far_msg_oneway(agent, to, MSG, &i, sizeof i, NULL, &err)) == FAR_BUSY)
 			usleep(1000);
 		CHECK_STATUS(status, FAR_OK, &err);
 	}
 	check_leave(agent); /* it waits for what was posted; our handlers go on until the other leaves too */
-	CHECK(atomic_load(&posts) == POSTS);
+	CHECK(atomic_load(&oneways) == POSTS);
 }
 
 static void death(void)

@@ -179,14 +179,14 @@ static void given_up(unsigned round)
 }
 
 /* Results in memory of the caller's: forbidden when they are complete, or not awaited any more. */
-static void into(unsigned round)
+static void recv_buf(unsigned round)
 {
 	struct piece p[PIECES];
 	struct far_err err;
 	for (unsigned i = 0; i < PIECES; i++) {
 		piece_make(&p[i], length(i), false);
 		uint64_t len = p[i].len;
-		struct far_call_opts opts = {.into = {p[i].data, p[i].len}};
+		struct far_call_opts opts = {.recv_buf = {p[i].data, p[i].len}};
 		if (round % 2)
 			opts.timeout_ns = (round * 11 + i) % 20 * UINT64_C(300000) + 1000;
 		enum far_status status = far_msg_send(agent, to, MAKE, &len, sizeof len, &opts, on_made, &p[i], &err);
@@ -204,14 +204,14 @@ static void into(unsigned round)
 }
 
 /* What is copied or sent before the function returns is forbidden when it has. */
-static void posts(void)
+static void oneways(void)
 {
 	struct far_err err;
 	for (unsigned i = 0; i < 64; i++) {
 		struct piece p;
 		enum far_status status;
 		piece_make(&p, length(i % 5), true);
-		while ((status = far_msg_post(agent, to, NOTE, p.data, p.len, NULL, &err)) == FAR_BUSY)
+		while ((status = far_msg_oneway(agent, to, NOTE, p.data, p.len, NULL, &err)) == FAR_BUSY)
 			traffic(1);
 		CHECK_STATUS(status, FAR_OK, &err);
 		piece_forbid(&p);
@@ -230,8 +230,8 @@ static uint64_t again(void)
 		CHECK_STATUS(far_nic_stats_read(agent, i, &s, &err), FAR_OK, &err);
 		printf("%s: %" PRIu64 " packets sent, %" PRIu64 " again, after %" PRIu64 " time-outs; %" PRIu64
 		       " probes; %" PRIu64 " for nothing\n",
-		       s.driver, s.tx_packets, s.resent, s.timeouts, s.probes, s.needless);
-		n += s.resent + s.probes;
+		       s.driver, s.tx_packets, s.resent, s.timeouts, s.tail_loss_probes, s.spurious_retransmits);
+		n += s.resent + s.tail_loss_probes;
 	}
 	return n;
 }
@@ -246,8 +246,8 @@ static int worker(int rank)
 	for (unsigned round = 0; rank == 0 && round < ROUNDS; round++) {
 		parts();
 		given_up(round);
-		into(round);
-		posts();
+		recv_buf(round);
+		oneways();
 	}
 	if (rank == 0)
 		CHECK(again() > 0 || !strstr(nic, "lossy"));

@@ -154,8 +154,8 @@ static enum far_status one_call(struct caller *c)
 		return bytes(c, dice(&c->seed, 16) ? 100 : LARGE_BYTES, &opts);
 	case 7:
 	case 8:
-		return far_msg_post(c->agent, (struct far_to){c->to, -1}, NOTE, c->out, dice(&c->seed, 2 * KIB), &opts,
-				    &err);
+		return far_msg_oneway(c->agent, (struct far_to){c->to, -1}, NOTE, c->out, dice(&c->seed, 2 * KIB),
+				      &opts, &err);
 	case 9:
 	case 10:
 	case 11:

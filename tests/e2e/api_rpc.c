@@ -164,7 +164,7 @@ static void mistakes(void)
 {
 	struct far_counters before, after;
 	struct far_val out, kw = far_int(1);
-	static uint8_t large[FAR_MSG_WHOLE_MAX];
+	static uint8_t large[FAR_MSG_EAGER_MAX];
 	kw.kw = "no_such";
 	far_counters_read(agent, &before);
 	CHECK_STATUS(call("worker1", "t::nothing", FAR_NOARGS, &out), FAR_NO_FUNCTION, &err);
@@ -288,7 +288,7 @@ int main(void)
 	struct far_opts opts = {.functions = table,
 				.functions_n = 8,
 				.rpc_timeout_ns = 30 * FAR_SEC,
-				.max_message_bytes = FAR_MSG_WHOLE_MAX};
+				.max_message_bytes = FAR_MSG_EAGER_MAX};
 	struct far_function there[7];
 	int rank = check_rank();
 	if (rank == 1) {

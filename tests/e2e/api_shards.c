@@ -394,10 +394,10 @@ static int unseen(int rank)
 int main(void)
 {
 	static const struct far_opts ways[] = {
-		{.driver = FAR_DRIVER_SHARED},
-		{.driver = FAR_DRIVER_OWN},
-		{.driver = FAR_DRIVER_SHARED, .connect = FAR_CONNECT_LAZY},
-		{.driver = FAR_DRIVER_OWN, .connect = FAR_CONNECT_LAZY},
+		{.progress = FAR_PROGRESS_SHARED},
+		{.progress = FAR_PROGRESS_DEDICATED},
+		{.progress = FAR_PROGRESS_SHARED, .connect = FAR_CONNECT_LAZY},
+		{.progress = FAR_PROGRESS_DEDICATED, .connect = FAR_CONNECT_LAZY},
 	};
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		base = ways[i];

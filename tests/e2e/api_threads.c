@@ -97,12 +97,12 @@ static void *holder_main(void *arg)
 	return NULL;
 }
 
-static void run(enum far_driver driver, enum far_idle idle)
+static void run(enum far_progress progress, enum far_idle idle)
 {
 	static const struct far_function f = {"t::twice(int x) -> int", FAR_KIND_INLINE, handler_twice, NULL};
 	static const struct far_msg_handler m = {1, FAR_KIND_INLINE, echo, NULL};
 	struct far_opts opts = {
-		.functions = &f, .functions_n = 1, .messages = &m, .messages_n = 1, .driver = driver, .idle = idle};
+		.functions = &f, .functions_n = 1, .messages = &m, .messages_n = 1, .progress = progress, .idle = idle};
 	pthread_t t[THREADS + 1];
 	struct far_counters c;
 	agent = check_join(&opts);
@@ -123,19 +123,19 @@ static void run(enum far_driver driver, enum far_idle idle)
 
 static int worker(int rank)
 {
-	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE);
+	run(FAR_PROGRESS_SHARED, FAR_IDLE_ADAPTIVE);
 	return 0;
 }
 
 static int worker_own(int rank)
 {
-	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE);
+	run(FAR_PROGRESS_DEDICATED, FAR_IDLE_ADAPTIVE);
 	return 0;
 }
 
 static int worker_busy(int rank)
 {
-	run(FAR_DRIVER_OWN, FAR_IDLE_BUSY);
+	run(FAR_PROGRESS_DEDICATED, FAR_IDLE_BUSY);
 	return 0;
 }
 

@@ -86,7 +86,7 @@ static void sender(void)
 	atomic_store(&shared->filled, true);
 	while (done < n) /* all of them end */
 		usleep(500);
-	CHECK_STATUS(far_msg_post(agent, (struct far_to){OTHER, 0}, ARRIVE, bytes, ONEWAY, NULL, &err), FAR_OK, &err);
+	CHECK_STATUS(far_msg_oneway(agent, (struct far_to){OTHER, 0}, ARRIVE, bytes, ONEWAY, NULL, &err), FAR_OK, &err);
 	struct far_val out;
 	CHECK_STATUS(
 		far_rpc_sync(agent, check_name(OTHER), "t::take", FAR_ARGS(far_bytes(bytes, LONG)), &opts, &out, &err),

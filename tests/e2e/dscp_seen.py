@@ -64,7 +64,7 @@ def expected(reader, granted, sender, payload, length):
         return reader.of(reader.head, name, payload)
 
     marks = [r["name"] for r in reader.marks.rows if r["value"] & head("marks")]
-    again = set(range(AGAIN_LEAST, URGENT + 1)) if "AGAIN" in marks else set()
+    again = set(range(AGAIN_LEAST, URGENT + 1)) if "RETRANSMIT" in marks else set()
     if reader.kinds.name_of(head("kind")) != "MESSAGE":
         grants = payload[reader.head_bytes:length]
         if reader.kinds.name_of(head("kind")) != "ACK" or not grants:

@@ -90,7 +90,7 @@ static inline enum far_status on_nested(struct far_req *req, const struct far_va
 {
 	struct far_target targets[WORKERS] = {{.to = {0, -1}}};
 	int64_t ranks[WORKERS] = {0}, sum = 0;
-	struct far_fanout_opts opts = {.into = ranks, .slice_bytes = sizeof ranks[0]};
+	struct far_fanout_opts opts = {.recv_buf = ranks, .slice_bytes = sizeof ranks[0]};
 	struct far_future *f;
 	struct far_err why;
 	for (int i = 0; i < WORKERS; i++)
@@ -176,7 +176,7 @@ static inline struct far_agent *join(void)
 				.functions_n = sizeof functions / sizeof *functions,
 				.messages = messages,
 				.messages_n = sizeof messages / sizeof *messages,
-				.driver = getenv("TEST_OWN") ? FAR_DRIVER_OWN : FAR_DRIVER_SHARED};
+				.progress = getenv("TEST_OWN") ? FAR_PROGRESS_DEDICATED : FAR_PROGRESS_SHARED};
 	rank = check_rank();
 	return check_join(&opts);
 }

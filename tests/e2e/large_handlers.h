@@ -94,7 +94,7 @@ static void notes(struct far_req *req, const void *data, size_t len, void *user)
 static uint8_t *place_memory;
 static int places, abandons;
 
-static void *place(struct far_to from, uint16_t id, size_t len, void *user)
+static void *get_buffer(struct far_to from, uint16_t id, size_t len, void *user)
 {
 	CHECK(from.worker == 0 && id == PLACED && user == &places);
 	places++;
@@ -129,7 +129,7 @@ static const struct far_msg_handler handlers[] = {
 	{NOTES, FAR_KIND_INLINE, notes, NULL}, {PLACED, FAR_KIND_INLINE, on_placed, NULL},
 	{LATER, FAR_KIND_INLINE, later, NULL},
 };
-static const struct far_msg_placement placement = {PLACED, place, abandon, &places};
+static const struct far_msg_placement placement = {PLACED, get_buffer, abandon, &places};
 
 static enum far_status total(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {

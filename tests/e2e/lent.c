@@ -153,21 +153,21 @@ static void one_by_one(void)
 	}
 }
 
-static void many(bool posts)
+static void many(bool oneways)
 {
 	static struct message m[MANY];
 	for (unsigned i = 0; i < MANY; i++)
 		fill(&m[i], memory + i * (size_t)(LARGEST / MANY), LARGEST / MANY - i, 100 + i);
 	for (unsigned i = 0; i < MANY; i++) {
 		struct far_part parts[2] = {{m[i].header, HEADER}, {m[i].at, m[i].len}};
-		if (posts)
-			CHECK_STATUS(far_msg_post_parts(agent, to, NOTE, parts, 2, on_release, &m[i], NULL, &err),
+		if (oneways)
+			CHECK_STATUS(far_msg_oneway_parts(agent, to, NOTE, parts, 2, on_release, &m[i], NULL, &err),
 				     FAR_OK, &err);
 		else
 			send(&m[i]);
 	}
 	for (unsigned i = 0; i < MANY; i++) {
-		if (!posts)
+		if (!oneways)
 			await(&m[i].done);
 		await(&m[i].released);
 	}

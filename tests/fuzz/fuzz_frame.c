@@ -68,14 +68,14 @@ static enum frame_verdict second_reader(const uint8_t *frame, unsigned len, unsi
 {
 	struct reading r = {0};
 	if (len < 14 || memcmp(frame, me[v6].mac, 6) != 0 || be16_at(frame + 12) != (v6 ? 0x86ddu : 0x0800u))
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	const uint8_t *ip = frame + 14;
 	if (!(v6 ? for_us_v6(ip, len - 14, &r) : for_us_v4(ip, len - 14, checked, &r)))
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	const uint8_t *udp = ip + r.head;
 	unsigned port = be16_at(udp + 2);
 	if (port < me[v6].port || port >= me[v6].port + queues)
-		return FRAME_FOREIGN;
+		return FRAME_UNEXPECTED;
 	if (r.broken || r.ip_len > len - 14 - r.head || be16_at(udp + 4) != r.ip_len)
 		return FRAME_MALFORMED;
 	if (be16_at(udp + 6) == 0)
@@ -102,43 +102,43 @@ static void check_again(const uint8_t *frame, const struct frame_in *in, unsigne
 
 static void check_answer(const uint8_t *frame, unsigned len, unsigned v6)
 {
-	static uint8_t out[ANSWER_BYTES_MAX], none[ANSWER_BYTES_MAX];
-	unsigned n = answer_write(&me[v6], frame, len, out);
-	must(n == 0 || (n >= ANSWER_BYTES_MIN && n <= ANSWER_BYTES_MAX));
-	must(n == 0 || (answer_wanted(&me[v6], frame, len) && memcmp(out + 6, me[v6].mac, 6) == 0));
+	static uint8_t out[CONTROL_FRAME_BYTES_MAX], none[CONTROL_FRAME_BYTES_MAX];
+	unsigned n = responder_write(&me[v6], frame, len, out);
+	must(n == 0 || (n >= CONTROL_FRAME_BYTES_MIN && n <= CONTROL_FRAME_BYTES_MAX));
+	must(n == 0 || (responder_wants(&me[v6], frame, len) && memcmp(out + 6, me[v6].mac, 6) == 0));
 	for (unsigned i = 0; n && i < 2; i++) /* whoever it is that asked */
-		must(answer_write(&me[i], out, n, none) == 0);
+		must(responder_write(&me[i], out, n, none) == 0);
 }
 
 static void check_news(const uint8_t *frame, unsigned len, unsigned v6)
 {
-	static uint8_t question[ANSWER_BYTES_MAX], reply[ANSWER_BYTES_MAX];
+	static uint8_t question[CONTROL_FRAME_BYTES_MAX], reply[CONTROL_FRAME_BYTES_MAX];
 	struct frame_addr them = {.v6 = (uint8_t)v6};
-	struct ask_news news, again;
-	if (!ask_read(&me[v6], frame, len, &news))
+	struct resolver_update news, again;
+	if (!resolver_read(&me[v6], frame, len, &news))
 		return;
-	must(ask_wanted(&me[v6], frame, len) && news.ip[0] != 0xff);
+	must(resolver_wants(&me[v6], frame, len) && news.ip[0] != 0xff);
 	must(!v6 || frame[21] == 255);
 	if (!news.has_mac || memcmp(news.ip, me[v6].ip, v6 ? 16 : 4) == 0)
 		return;
 	must(!(news.mac[0] & 1) && memcmp(news.mac, me[v6].mac, 6) != 0);
 	memcpy(them.mac, news.mac, 6);
 	memcpy(them.ip, news.ip, 16);
-	unsigned n = ask_write(&me[v6], news.ip, news.mac, question);
-	n = answer_write(&them, question, n, reply);
-	must(n >= ANSWER_BYTES_MIN && ask_read(&me[v6], reply, n, &again));
+	unsigned n = resolver_write_request(&me[v6], news.ip, news.mac, question);
+	n = responder_write(&them, question, n, reply);
+	must(n >= CONTROL_FRAME_BYTES_MIN && resolver_read(&me[v6], reply, n, &again));
 	must(memcmp(again.ip, news.ip, v6 ? 16 : 4) == 0 && memcmp(again.mac, news.mac, 6) == 0);
 }
 
 static void check_narrow(const uint8_t *frame, unsigned len, unsigned v6)
 {
-	struct narrow_news news;
+	struct pmtu_report news;
 	unsigned heads = v6 ? 48 : 28;
-	if (!narrow_read(&me[v6], frame, len, &news))
+	if (!pmtu_read(&me[v6], frame, len, &news))
 		return;
-	must(narrow_wanted(&me[v6], frame, len) && news.v6 == v6);
+	must(pmtu_wants(&me[v6], frame, len) && news.v6 == v6);
 	must(news.body_bytes_max >= (v6 ? 1232 : 1024) && news.body_bytes_max + heads < news.packet_bytes);
-	must(!narrow_read(&me[!v6], frame, len, &news));
+	must(!pmtu_read(&me[!v6], frame, len, &news));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -45,7 +45,14 @@ enum op {
 };
 
 /* QUIET: turns without a peer after which no packet of a set-up is on its way any more. */
-enum { QUIET = 16, KEPT = 16, CONNECTS_MAX = 24, RESTARTS_MAX = 6, OPS_MAX = 200, PACKET_MAX = LINK_MAIL_BYTES + 64 };
+enum {
+	QUIET = 16,
+	KEPT = 16,
+	CONNECTS_MAX = 24,
+	RESTARTS_MAX = 6,
+	OPS_MAX = 200,
+	PACKET_MAX = TRANSPORT_MAIL_BYTES + 64
+};
 
 struct packet {
 	uint32_t len;
@@ -77,24 +84,24 @@ static bool hook(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t 
 	return !(lost[from] >> kind & 1);
 }
 
-static struct link_port *port_at(unsigned e)
+static struct transport_port *port_at(unsigned e)
 {
-	return (struct link_port *)bench.ends[e].port;
+	return (struct transport_port *)fixture.ends[e].port;
 }
 
-static struct link_peer *peer_at(unsigned e, unsigned number)
+static struct transport_peer *peer_at(unsigned e, unsigned number)
 {
-	const struct link_port *p = port_at(e);
-	struct link_peer *peer = p->peers_n ? p->peers[number % p->peers_n] : NULL;
-	return peer && peer->state != LINK_FREE ? peer : NULL;
+	const struct transport_port *p = port_at(e);
+	struct transport_peer *peer = p->peers_n ? p->peers[number % p->peers_n] : NULL;
+	return peer && peer->state != TRANSPORT_FREE ? peer : NULL;
 }
 
-static struct nic_queue *queue_of(unsigned e, const struct link_peer *peer)
+static struct nic_queue *queue_of(unsigned e, const struct transport_peer *peer)
 {
-	return bench.ends[e].port->ops->queue(bench.ends[e].port, peer->owner);
+	return fixture.ends[e].port->ops->queue(fixture.ends[e].port, peer->owner);
 }
 
-static bool owes(void *ctx, uint32_t peer)
+static bool awaits_reply(void *ctx, uint32_t peer)
 {
 	return true;
 }
@@ -110,38 +117,38 @@ static void disagrees(void *ctx, const char *text)
 static void check(void)
 {
 	for (unsigned e = 0; e < 2; e++) {
-		const struct link_port *p = port_at(e);
+		const struct transport_port *p = port_at(e);
 		uint32_t half_open = 0, strangers = 0;
 		for (uint32_t i = 0; i < p->peers_n; i++) {
-			const struct link_peer *peer = p->peers[i];
-			bool used = peer->state != LINK_FREE;
+			const struct transport_peer *peer = p->peers[i];
+			bool used = peer->state != TRANSPORT_FREE;
 			half_open += used && peer->half_open;
-			strangers += used && peer->stranger;
-			must(!used || !peer->listed || link_accepted_find(p, peer->id_there, peer->token_there));
+			strangers += used && peer->stateless;
+			must(!used || !peer->listed || transport_accepted_find(p, peer->remote_id, peer->remote_token));
 		}
-		must(p->half_open_n == half_open && half_open <= FAR_LINK_HALF_OPEN_MAX);
-		must(p->strangers_n == strangers && strangers <= FAR_LINK_STRANGERS_MAX);
-		link_audit_port(bench.ends[e].port, disagrees, NULL);
+		must(p->half_open_n == half_open && half_open <= FAR_TRANSPORT_HALF_OPEN_MAX);
+		must(p->stateless_n == strangers && strangers <= FAR_TRANSPORT_STATELESS_MAX);
+		transport_audit_port(fixture.ends[e].port, disagrees, NULL);
 	}
 }
 
 static void turn(void)
 {
-	bench_turn();
+	fixture_turn();
 	for (unsigned e = 0; e < 2; e++)
 		for (uint32_t i = 0; i < port_at(e)->peers_n; i++) {
-			struct link_peer *peer = port_at(e)->peers[i];
-			if (peer->state == LINK_UP && peer->started && !peer->attached && !peer->detached)
+			struct transport_peer *peer = port_at(e)->peers[i];
+			if (peer->state == TRANSPORT_UP && peer->started && !peer->attached && !peer->detached)
 				queue_of(e, peer)->ops->attach(queue_of(e, peer), i);
 		}
 }
 
 /* ---- operations on the ports ---- */
 
-static void drop(unsigned e, struct link_peer *peer)
+static void drop(unsigned e, struct transport_peer *peer)
 {
-	struct nic_port *port = bench.ends[e].port;
-	if (!peer || (peer->state != LINK_UP && peer->state != LINK_DOWN))
+	struct nic_port *port = fixture.ends[e].port;
+	if (!peer || (peer->state != TRANSPORT_UP && peer->state != TRANSPORT_DOWN))
 		return;
 	if (peer->attached)
 		queue_of(e, peer)->ops->detach(queue_of(e, peer), peer->index);
@@ -156,24 +163,24 @@ static void restart(unsigned e)
 	end_open(e, queues);
 }
 
-static void send(unsigned e, struct link_peer *peer, unsigned len, bool awaited)
+static void send(unsigned e, struct transport_peer *peer, unsigned len, bool awaited)
 {
 	if (!peer || !peer->attached)
 		return;
 	struct nic_queue *q = queue_of(e, peer);
 	struct nic_tx tx;
-	q->ops->watch(q, awaited ? owes : NULL, NULL);
+	q->ops->set_liveness_callback(q, awaited ? awaits_reply : NULL, NULL);
 	if (q->ops->tx_reserve(q, peer->index, len, &tx))
 		return;
-	bench_fill(&tx, 0, len);
+	fixture_fill(&tx, 0, len);
 	q->ops->tx_commit(q, &tx);
 }
 
 /* ---- operations on the packet ---- */
 
-static void make_no(unsigned e, const struct link_peer *peer, unsigned how)
+static void make_no(unsigned e, const struct transport_peer *peer, unsigned how)
 {
-	static const enum wire_kind kinds[] = {WIRE_REFUSED, WIRE_WRONG_QUEUE, WIRE_RESET, WIRE_BYE};
+	static const enum wire_kind kinds[] = {WIRE_REJECT, WIRE_WRONG_QUEUE, WIRE_RESET, WIRE_CLOSE};
 	uint8_t nonce[AUTH_NONCE_BYTES] = {0};
 	unsigned which = how / 4 % 4;
 	if (!peer)
@@ -181,8 +188,9 @@ static void make_no(unsigned e, const struct link_peer *peer, unsigned how)
 	if (which == 1 && peer->setup)
 		memcpy(nonce, peer->setup->proofs.nonce, sizeof nonce);
 	else if (which > 1)
-		link_ping_nonce(link_secret_of(peer)->pings - (which - 2), nonce);
-	hand.len = link_no_write(hand.bytes, kinds[how % 4], port_at(e)->id, peer->token, -EALREADY, how / 16, nonce);
+		transport_ping_nonce(transport_secret_of(peer)->pings - (which - 2), nonce);
+	hand.len = transport_reject_write(hand.bytes, kinds[how % 4], port_at(e)->id, peer->token, -EALREADY, how / 16,
+					  nonce);
 }
 
 static void edit(unsigned at, uint8_t bits)
@@ -191,32 +199,34 @@ static void edit(unsigned at, uint8_t bits)
 		hand.bytes[at % hand.len] ^= bits;
 }
 
-static bool words_of(struct link_words *w)
+static bool words_of(struct transport_handshake *w)
 {
-	return hand.len >= LINK_HEAD && link_words_read(hand.bytes + LINK_HEAD, hand.len - LINK_HEAD, w);
+	return hand.len >= TRANSPORT_HEAD_BYTES &&
+	       transport_handshake_read(hand.bytes + TRANSPORT_HEAD_BYTES, hand.len - TRANSPORT_HEAD_BYTES, w);
 }
 
-static void give_cookie(const struct link_port *p, uint64_t issued)
+static void give_cookie(const struct transport_port *p, uint64_t issued)
 {
-	struct wire_words *body = (struct wire_words *)(void *)(hand.bytes + LINK_HEAD);
-	struct link_words w;
+	struct wire_handshake *body = (struct wire_handshake *)(void *)(hand.bytes + TRANSPORT_HEAD_BYTES);
+	struct transport_handshake w;
 	if (!words_of(&w))
 		return;
 	body->issued = be64_of(issued);
-	link_cookie(p, &w, issued, body->proof);
+	transport_cookie(p, &w, issued, body->proof);
 }
 
 static void tag(unsigned how, unsigned number)
 {
-	const struct link_port *from = port_at(how & 1), *to = port_at((how & 1) ^ !(how & 4));
-	const struct link_peer *peer = peer_at(how & 1, number);
-	struct link_words w;
-	if (hand.len < LINK_HEAD)
+	const struct transport_port *from = port_at(how & 1), *to = port_at((how & 1) ^ !(how & 4));
+	const struct transport_peer *peer = peer_at(how & 1, number);
+	struct transport_handshake w;
+	if (hand.len < TRANSPORT_HEAD_BYTES)
 		return;
 	if (how & 2 && peer)
-		link_seal(link_session_key(peer), hand.bytes, hand.len, from->id, NULL, false);
+		transport_tag_write(transport_session_key(peer), hand.bytes, hand.len, from->id, NULL, false);
 	else
-		link_seal(link_key(to), hand.bytes, hand.len, words_of(&w) ? w.id : from->id, to->own_proof, false);
+		transport_tag_write(transport_key(to), hand.bytes, hand.len, words_of(&w) ? w.id : from->id,
+				    to->own_proof, false);
 }
 
 static void operate(const uint8_t *op)
@@ -228,11 +238,11 @@ static void operate(const uint8_t *op)
 			turn();
 		break;
 	case OP_LATER:
-		bench.now += a * 25 * BENCH_MS;
+		fixture.now += a * 25 * FIXTURE_MS;
 		break;
 	case OP_CONNECT:
 		if (connects++ < CONNECTS_MAX)
-			bench_connect(e, c % queues, !e, c / 2 % queues, 1000 * BENCH_MS);
+			fixture_connect(e, c % queues, !e, c / 2 % queues, 1000 * FIXTURE_MS);
 		break;
 	case OP_RESTART:
 		restart(e);
@@ -244,7 +254,7 @@ static void operate(const uint8_t *op)
 		lost[e] = b | c << 8;
 		break;
 	case OP_REFUSE:
-		bench.ends[e].refuse = -(int)b;
+		fixture.ends[e].refuse = -(int)b;
 		break;
 	case OP_SEND:
 		send(e, peer_at(e, b), c, a & 2);
@@ -255,8 +265,8 @@ static void operate(const uint8_t *op)
 		break;
 	case OP_PING:
 		if (peer_at(e, b))
-			hand.len = link_ping_write(hand.bytes, peer_at(e, b), peer_at(e, b)->queue, c % 2,
-						   port_at(!e)->own_proof);
+			hand.len = transport_ping_write(hand.bytes, peer_at(e, b), peer_at(e, b)->queue, c % 2,
+							port_at(!e)->own_proof);
 		break;
 	case OP_NO:
 		make_no(e, peer_at(e, b), c);
@@ -268,13 +278,13 @@ static void operate(const uint8_t *op)
 		hand.len = (a << 8 | b) % (PACKET_MAX + 1);
 		break;
 	case OP_COOKIE:
-		give_cookie(port_at(e), bench.now - b * 25 * BENCH_MS);
+		give_cookie(port_at(e), fixture.now - b * 25 * FIXTURE_MS);
 		break;
 	case OP_TAG:
 		tag(a, b);
 		break;
 	case OP_PUT:
-		dgram_inject(&bench.fabric, e, b % queues, hand.bytes, hand.len);
+		dgram_inject(&fixture.fabric, e, b % queues, hand.bytes, hand.len);
 		break;
 	case OPS:
 		break;
@@ -289,7 +299,7 @@ static bool all_free(void)
 	for (unsigned e = 0; e < 2; e++)
 		for (uint32_t i = 0; i < port_at(e)->peers_n; i++) {
 			drop(e, port_at(e)->peers[i]);
-			freed &= port_at(e)->peers[i]->state == LINK_FREE;
+			freed &= port_at(e)->peers[i]->state == TRANSPORT_FREE;
 		}
 	return freed;
 }
@@ -298,7 +308,7 @@ static bool all_free(void)
 static void check_accepted(void)
 {
 	for (unsigned e = 0; e < 2; e++)
-		for (uint32_t i = 0; i < 2 * FAR_LINK_PEERS_MAX; i++)
+		for (uint32_t i = 0; i < 2 * FAR_TRANSPORT_PEERS_MAX; i++)
 			must(!port_at(e)->accepted[i]);
 }
 
@@ -306,20 +316,20 @@ static void finish(void)
 {
 	uint32_t at_0, at_1;
 	unsigned quiet = 0;
-	bench.step_ns = 20 * BENCH_MS;
+	fixture.step_ns = 20 * FIXTURE_MS;
 	memset(lost, 0, sizeof lost);
 	/* A connect request that arrives after the last peer was freed must not be taken for the one below. */
 	for (unsigned i = 0; i < 2000 && quiet < QUIET; i++) {
 		quiet = all_free() ? quiet + 1 : 0;
-		bench.ends[0].refuse = bench.ends[1].refuse = -ECONNREFUSED;
+		fixture.ends[0].refuse = fixture.ends[1].refuse = -ECONNREFUSED;
 		turn();
 	}
 	must(quiet == QUIET && all_free());
 	check();
 	check_accepted();
-	bench.ends[0].refuse = bench.ends[1].refuse = 0;
-	bench.step_ns = BENCH_MS;
-	bench_pair(0, 1, &at_0, &at_1);
+	fixture.ends[0].refuse = fixture.ends[1].refuse = 0;
+	fixture.step_ns = FIXTURE_MS;
+	fixture_pair(0, 1, &at_0, &at_1);
 	check();
 }
 
@@ -327,18 +337,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size == 0)
 		return 0;
-	bench_init();
+	fixture_init();
 	kept_n = connects = restarts = 0;
 	drawn = 0;
 	hand.len = 0;
 	memset(lost, 0, sizeof lost);
 	queues = data[0] & TWO_QUEUES ? 2 : 1;
-	bench.key = data[0] & NO_KEY ? NULL : &bench_key;
-	bench.random = &random_drawn;
-	bench.limit_ns = 100 * BENCH_MS;
-	bench.fabric.crc = true;
-	bench.fabric.hash = data[0] & TWO_QUEUES;
-	bench.fabric.hook = hook;
+	fixture.key = data[0] & NO_KEY ? NULL : &fixture_key;
+	fixture.random = &random_drawn;
+	fixture.limit_ns = 100 * FIXTURE_MS;
+	fixture.fabric.crc = true;
+	fixture.fabric.hash = data[0] & TWO_QUEUES;
+	fixture.fabric.hook = hook;
 	end_open(0, queues);
 	end_open(1, queues);
 	for (size_t at = 1, n = 0; size - at >= 4 && n < OPS_MAX; at += 4, n++) {
@@ -346,7 +356,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check();
 	}
 	finish();
-	bench_fini();
+	fixture_fini();
 	return 0;
 }
 

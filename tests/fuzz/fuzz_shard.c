@@ -268,7 +268,7 @@ static void op_credit(void)
 	uint8_t how = u8();
 	int8_t delta = how & 1 ? (int8_t)u8() : 0;
 	struct shm_head h = {.type = how & 2 ? HEAD_ASK : HEAD_CREDIT, .flags = how & 4 ? HEAD_ASKED : 0};
-	set_time(&h, peer->posts + (uint64_t)(int64_t)delta);
+	set_time(&h, peer->oneways + (uint64_t)(int64_t)delta);
 	if (!(how & 2))
 		add_units(how & 8 ? u8() : 0);
 	send_packet(h);
@@ -280,14 +280,14 @@ static void op_announce(void)
 	uint8_t how = u8(), fn = u8(), life = how & 128 ? u8() : 1;
 	unsigned lane = how / 4 % 4;
 	struct shm_head h = {.type = HEAD_LARGE, .fn = fn % 16};
-	struct head_large l = {.total = totals[fn / 16 % 8], .lane = lane, .kind = how % 4};
+	struct head_rendezvous l = {.total = totals[fn / 16 % 8], .lane = lane, .kind = how % 4};
 	set_time(&h, how & 16 ? FAR_MS : UINT64_MAX);
-	if (l.kind == LARGE_REPLY) {
+	if (l.kind == RENDEZVOUS_REPLY) {
 		const struct shm_head *got = &peer->got[(peer->got_n - 1 - how / 32u) % PEER_SENT];
 		h.call = got->call;
 		h.gen = got->gen;
 		h.fn = 0;
-	} else if (l.kind == LARGE_REQUEST) {
+	} else if (l.kind == RENDEZVOUS_REQUEST) {
 		h.call = peer->sent_n % 1024;
 		h.gen = peer->sent_n + 100;
 		peer->sent[peer->sent_n++ % PEER_SENT] = h;
@@ -308,11 +308,11 @@ static void data_astray(const struct shm_head *h)
 {
 	const struct session *se = &app.shard->sessions[peer->worker];
 	if (faulty || app.queue->in_read != app.queue->in_n || se->state != SESSION_UP ||
-	    (se->large && se->large->in[h->call].accepted == head_time(h)))
+	    (se->rendezvous && se->rendezvous->in[h->call].accepted == head_time(h)))
 		return;
 	peer_put(peer, h, body, body_len);
 	shard_receive(app.shard, &app.shard->queues[0]);
-	must(se->poisoned);
+	must(se->protocol_error);
 }
 
 /* The next fragment: all that is left and granted, or less. */
@@ -435,10 +435,10 @@ static void op_session(void)
 		peer_mail(peer, MAIL_PEER_DOWN, FAR_UNREACHABLE);
 		break;
 	case 2:
-		peer_mail(peer, MAIL_UNREACHED, FAR_PEER_LOST);
+		peer_mail(peer, MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
 		break;
 	case 3:
-		peer_mail(peer, MAIL_UNREACHED, FAR_UNREACHABLE);
+		peer_mail(peer, MAIL_PEER_UNREACHABLE, FAR_UNREACHABLE);
 		break;
 	case 4:
 		peer_mail(peer, MAIL_PROBE, FAR_OK);
@@ -447,7 +447,7 @@ static void op_session(void)
 		if (app.shard->sessions[peer->worker].state != SESSION_DEAD)
 			break;
 		peer->incarnation++;
-		peer_mail(peer, MAIL_PEER_BACK, FAR_OK);
+		peer_mail(peer, MAIL_PEER_RESTARTED, FAR_OK);
 		break;
 	default:
 		if (app.shard->sessions[peer->worker].state == SESSION_UP)
@@ -455,10 +455,10 @@ static void op_session(void)
 		peers_read(); /* what the session before sent */
 		memset(peer->out, 0, sizeof peer->out);
 		memset(peer->in, 0, sizeof peer->in);
-		peer->posts = peer->units = peer->retry_seq = 0;
-		peer->poisoned = peer->detached = false;
+		peer->oneways = peer->units = peer->retry_seq = 0;
+		peer->protocol_error = peer->detached = false;
 		peer_mail(peer, MAIL_PEER_UP, FAR_OK);
-		app.shard->sessions[peer->worker].whole_max = APP_WHOLE;
+		app.shard->sessions[peer->worker].eager_max = APP_WHOLE;
 		break;
 	}
 }
@@ -480,8 +480,8 @@ static void (*const ops[])(void) = {op_passes,  op_time,  op_message, op_typed, 
 static void take_down(void)
 {
 	for (unsigned i = 0; i < APP_PEERS; i++)
-		if (peers[i].poisoned) {
-			peers[i].poisoned = false;
+		if (peers[i].protocol_error) {
+			peers[i].protocol_error = false;
 			peer_mail(&peers[i], MAIL_PEER_DOWN, FAR_PEER_LOST);
 		}
 }

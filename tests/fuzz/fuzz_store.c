@@ -91,7 +91,7 @@ static void server_reads(struct stream *s, bool keyed, const struct random_sourc
 	bool busy = false;
 	struct store_server *server = store_server_create(&s->base, 0);
 	must(server);
-	store_server_guard(server, keyed ? &key : NULL, random);
+	store_server_set_key(server, keyed ? &key : NULL, random);
 	for (uint64_t now = 1; now < 20; now++)
 		store_server_step(server, now, &busy);
 	must(store_server_clients(server) == (s->closed ? 0u : 1u));
@@ -109,7 +109,7 @@ static void client_reads(struct stream *s, bool keyed, const struct random_sourc
 	store_client_login(client, &login);
 	for (uint64_t now = 1; now < 20; now++)
 		store_client_step(client, now, &busy);
-	must(!keyed || store_client_link(client) != STORE_CONNECTED ||
+	must(!keyed || store_client_connection(client) != STORE_CONNECTED ||
 	     s->at > STORE_HEAD_BYTES + STORE_CHALLENGE_BYTES);
 	store_client_destroy(client);
 }

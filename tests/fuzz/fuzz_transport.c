@@ -33,13 +33,13 @@ enum { PLACES = 32, PLACE_MAX = 1 << 16 };
 static void *places[PLACES];
 static unsigned places_n;
 
-static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_place *out)
+static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_placement *out)
 {
 	if (head[0] % 2 == 0 || len > PLACE_MAX || places_n == PLACES)
 		return false;
 	buf_ref(ctx);
 	places[places_n] = malloc(len);
-	*out = (struct nic_place){places[places_n++], ctx};
+	*out = (struct nic_placement){places[places_n++], ctx};
 	return true;
 }
 
@@ -56,28 +56,28 @@ static void record(unsigned flags, const uint8_t *bytes, uint32_t len)
 		if (flags & VERSION)
 			h->version = WIRE_VERSION;
 		if (flags & DUE)
-			h->packet = be32_of((uint32_t)bench.ends[1].got);
+			h->packet = be32_of((uint32_t)fixture.ends[1].got);
 		if (flags & FIRST)
 			h->first = h->packet;
 	}
-	dgram_inject(&bench.fabric, 1, 0, packet, len);
+	dgram_inject(&fixture.fabric, 1, 0, packet, len);
 	if (flags & LATER)
-		bench.now += 10 * BENCH_MS;
+		fixture.now += 10 * FIXTURE_MS;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint32_t at_0, at_1;
-	bench_init();
-	bench.fabric.crc = true;
-	bench.fabric.hook = note;
-	bench_two(&at_0, &at_1);
+	fixture_init();
+	fixture.fabric.crc = true;
+	fixture.fabric.hook = note;
+	fixture_two(&at_0, &at_1);
 	struct far_buf *owner = buf_alloc(1);
 	must(owner != NULL);
-	bench.ends[1].q->ops->placing(bench.ends[1].q, place, owner);
-	must(bench_send(0, at_0, 0, 40) == 0);
-	bench_turn();
-	must(bench.ends[1].got == 1);
+	fixture.ends[1].q->ops->set_placement(fixture.ends[1].q, place, owner);
+	must(fixture_send(0, at_0, 0, 40) == 0);
+	fixture_turn();
+	must(fixture.ends[1].got == 1);
 	for (unsigned n = 0; size >= 3; n++) {
 		uint32_t len = (uint32_t)data[1] << 8 | data[2];
 		if (len > size - 3)
@@ -88,19 +88,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += 3 + len;
 		size -= 3 + len;
 		if (n % 3 == 0)
-			bench_turn();
+			fixture_turn();
 	}
-	bench_turn();
-	bench_send(1, at_1, 0, 3000);
+	fixture_turn();
+	fixture_send(1, at_1, 0, 3000);
 	for (unsigned i = 0; i < 5; i++)
-		bench_turn();
+		fixture_turn();
 	/* One that broke the rules is let go of, as the engine would. */
-	if (bench.ends[1].downs && bench.ends[1].down == at_1) {
-		bench.ends[1].q->ops->detach(bench.ends[1].q, at_1);
-		bench.ends[1].port->ops->drop(bench.ends[1].port, at_1);
-		bench_turn();
+	if (fixture.ends[1].downs && fixture.ends[1].down == at_1) {
+		fixture.ends[1].q->ops->detach(fixture.ends[1].q, at_1);
+		fixture.ends[1].port->ops->drop(fixture.ends[1].port, at_1);
+		fixture_turn();
 	}
-	bench_fini();
+	fixture_fini();
 	must(atomic_load_explicit(&owner->refs, memory_order_relaxed) == 1);
 	buf_unref(owner);
 	while (places_n)

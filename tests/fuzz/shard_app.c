@@ -4,8 +4,8 @@
 
 #include "base/hash.h"
 #include "base/must.h"
-#include "features/audit/audit.h"
 #include "core/fiber.h"
+#include "features/audit/audit.h"
 #include "features/features.h"
 #include "features/rendezvous/rendezvous.h"
 
@@ -37,16 +37,16 @@ static void name_of(const struct far_agent *agent, uint32_t worker, char *name)
 	snprintf(name, FAR_NAME_MAX, "w%u", worker);
 }
 
-static void complete(struct far_future *f, const struct outcome *o)
+static void complete(struct far_future *f, const struct completion *o)
 {
-	struct outcome plain = *o;
+	struct completion plain = *o;
 	plain.tree = NULL;
 	if (o->tree)
 		buf_ref(o->tree);
 	future_complete_in(NULL, f, &plain, o->tree);
 }
 
-static void on_done(void *user, const struct outcome *o)
+static void on_done(void *user, const struct completion *o)
 {
 	unsigned sum = 0;
 	for (size_t i = 0; i < o->len; i++) /* all of it can be read */
@@ -276,9 +276,9 @@ void app_end(void)
 	app_audit();
 	struct audit_level l;
 	audit_level_read(s, &l);
-	must(l.calls + l.waiting + l.deferred + l.fibers + l.parked + l.blocked == 0);
-	must(l.large_in + l.large_out + l.posts + l.fanouts + l.submitted == 0);
-	must(l.rrefs == 0 && l.rref_words == 0);
+	must(l.calls + l.waiting + l.deferred + l.fibers + l.paused + l.backpressured == 0);
+	must(l.rendezvous_in + l.rendezvous_out + l.oneways + l.fanouts + l.submitted == 0);
+	must(l.rrefs == 0 && l.rref_msgs == 0);
 	must(app.calls_done == app.calls_begun && s->wheel.armed_n + s->call_wheel.armed_n == 0);
 	must(s->counters.sends_begun == s->counters.sends_ended && s->oneways_n == 0);
 	must(app.queue->open_tx == 0 && app.queue->in_held == 0 && app.queue->out_flushed == app.queue->out_n);
@@ -341,7 +341,7 @@ void app_give_back(unsigned which)
 
 void app_wake_fibers(void)
 {
-	struct outcome o = {.status = FAR_OK};
+	struct completion o = {.status = FAR_OK};
 	if (!future_done(app.future))
 		future_complete(app.future, &o);
 	shard_pass(app.shard);
@@ -359,13 +359,13 @@ void app_wake_fibers(void)
 static int call_large(struct call_start *start, size_t len)
 {
 	void *at;
-	struct large_out *o = large_out_alloc(len, &at);
+	struct rendezvous_out *o = rendezvous_out_alloc(len, &at);
 	must(o);
 	memset(at, 'l', len);
 	start->len = o->total;
 	start->ready = o->self;
 	int error = shard_call(app.shard, start);
-	large_out_unref(o);
+	rendezvous_out_unref(o);
 	return error;
 }
 
@@ -405,26 +405,26 @@ void app_oneway(uint32_t worker, uint64_t timeout, size_t len)
 {
 	static const uint8_t bytes[APP_WHOLE];
 	void *at;
-	struct large_out *o = NULL;
+	struct rendezvous_out *o = NULL;
 	struct call_start start = {.worker = worker,
 				   .fn = MSG_ECHO,
 				   .deadline = timeout == FAR_FOREVER ? TIME_NEVER : app.now + timeout,
 				   .left = timeout,
 				   .data = bytes,
 				   .len = len};
-	_Atomic uint32_t *queued = &app.shard->posts_queued[session_index(app.shard, worker, 0)];
-	if ((len <= APP_WHOLE && post_now(app.shard, &start) != -EAGAIN) || *queued == FAR_POSTS_QUEUED_MAX)
+	_Atomic uint32_t *queued = &app.shard->oneways_queued[session_index(app.shard, worker, 0)];
+	if ((len <= APP_WHOLE && oneway_send_now(app.shard, &start) != -EAGAIN) || *queued == FAR_ONEWAYS_QUEUED_MAX)
 		return;
 	if (len > APP_WHOLE) {
-		o = large_out_alloc(len, &at);
+		o = rendezvous_out_alloc(len, &at);
 		must(o);
 		memset(at, 'o', len);
 		start.ready = o->self;
 	}
-	struct post *post = post_new(&start, o);
-	must(post);
+	struct oneway *oneway = oneway_new(&start, o);
+	must(oneway);
 	if (o)
-		large_out_unref(o);
+		rendezvous_out_unref(o);
 	atomic_fetch_add(queued, 1);
-	post_queue(app.shard, worker, 0, post);
+	oneway_enqueue(app.shard, worker, 0, oneway);
 }

@@ -13,8 +13,8 @@ static uint8_t last_bodies[APP_PEERS][1024];
 uint64_t peer_life(uint32_t worker)
 {
 	if (worker == APP_SELF)
-		return rref_life(APP_SELF, app.shard->config.incarnation);
-	return rref_life(worker, worker <= APP_PEERS ? peers[worker - 1].incarnation : 1);
+		return rref_incarnation(APP_SELF, app.shard->config.incarnation);
+	return rref_incarnation(worker, worker <= APP_PEERS ? peers[worker - 1].incarnation : 1);
 }
 
 void peer_mail(const struct peer *p, enum mail_type type, enum far_status status)
@@ -35,7 +35,7 @@ void peers_start(void)
 		peers[i].worker = i + 1;
 		peers[i].incarnation = 5;
 		peer_mail(&peers[i], MAIL_PEER_UP, FAR_OK);
-		app.shard->sessions[i + 1].whole_max = APP_WHOLE;
+		app.shard->sessions[i + 1].eager_max = APP_WHOLE;
 	}
 }
 
@@ -49,10 +49,10 @@ static void on_request(struct peer *p, const struct shm_head *h, size_t len)
 
 static void on_large(struct peer *p, const void *body, size_t len)
 {
-	struct head_large l;
+	struct head_rendezvous l;
 	must(len == sizeof l);
 	memcpy(&l, body, sizeof l);
-	must(l.lane < FAR_LARGE_LANES);
+	must(l.lane < FAR_RENDEZVOUS_LANES);
 	p->in[l.lane].life = l.life;
 	p->in[l.lane].open = true;
 	p->in[l.lane].total = l.total;
@@ -61,21 +61,21 @@ static void on_large(struct peer *p, const void *body, size_t len)
 
 static void on_packet(struct peer *p, const struct shm_head *h, const void *body, size_t len)
 {
-	unsigned lane = h->call % FAR_LARGE_LANES;
+	unsigned lane = h->call % FAR_RENDEZVOUS_LANES;
 	uint64_t time = head_time(h);
 	switch (h->type) {
 	case HEAD_REQUEST:
 		on_request(p, h, len);
 		break;
 	case HEAD_ONEWAY:
-		p->posts++;
+		p->oneways++;
 		break;
 	case HEAD_LARGE:
 		on_large(p, body, len);
 		p->units++;
 		break;
 	case HEAD_DATA:
-		must(h->call < FAR_LARGE_LANES && h->gen == p->in[lane].life && time == p->in[lane].at);
+		must(h->call < FAR_RENDEZVOUS_LANES && h->gen == p->in[lane].life && time == p->in[lane].at);
 		must(time + len <= p->in[lane].total); /* what is granted by spoiled packets is not known here */
 		p->in[lane].at += len;
 		p->units++;
@@ -84,7 +84,7 @@ static void on_packet(struct peer *p, const struct shm_head *h, const void *body
 		p->units++;
 		break;
 	case HEAD_GRANT:
-		must(h->call < FAR_LARGE_LANES);
+		must(h->call < FAR_RENDEZVOUS_LANES);
 		if (h->gen == p->out[lane].life)
 			p->out[lane].granted = time;
 		break;
@@ -98,7 +98,7 @@ static void on_mail(const struct mail *m)
 	if (m->worker < 1 || m->worker > APP_PEERS)
 		return;
 	struct peer *p = &peers[m->worker - 1];
-	p->poisoned |= m->type == MAIL_POISONED;
+	p->protocol_error |= m->type == MAIL_PROTOCOL_ERROR;
 	p->detached |= m->type == MAIL_DETACHED;
 }
 

@@ -11,7 +11,7 @@ enum { PEER_NIC = 4, PEER_SENT = 32, PEER_BODY_MAX = 700000 };
 struct peer {
 	uint32_t worker;
 	uint64_t incarnation;
-	bool detached, poisoned;         /* messages of the shard to the control core, not answered yet */
+	bool detached, protocol_error;   /* messages of the shard to the control core, not answered yet */
 	struct shm_head sent[PEER_SENT]; /* requests of this worker, the last PEER_SENT; [sent_n % PEER_SENT] is next */
 	uint32_t sent_n;
 	uint64_t retry_seq;
@@ -22,9 +22,9 @@ struct peer {
 		uint32_t life;
 		bool open;
 		uint64_t total, at, granted;
-	} out[FAR_LARGE_LANES], in[FAR_LARGE_LANES]; /* fragments: from this worker, from the shard */
-	uint64_t posts, units;                       /* one-ways and fragments of the shard */
-	struct shm_head last;                        /* packet of this worker, and its body */
+	} out[FAR_RENDEZVOUS_LANES], in[FAR_RENDEZVOUS_LANES]; /* fragments: from this worker, from the shard */
+	uint64_t oneways, units;                               /* one-ways and fragments of the shard */
+	struct shm_head last;                                  /* packet of this worker, and its body */
 	size_t last_len;
 };
 

@@ -195,7 +195,7 @@ active proctype later()
 	started >= 2 -> complete(LATER, 2)
 }
 
-/* future_nudge() by sync/progress.c: fetch_add(state, WAKE, acq_rel), then futex_wake() */
+/* future_wake() by sync/progress.c: fetch_add(state, WAKE, acq_rel), then futex_wake() */
 active proctype waker()
 {
 	byte was;

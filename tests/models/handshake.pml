@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The set-up of a connection and its ends: engine/transport/setup.c, transport/auth.c, link_remember(). A makes one connect
+ * The set-up of a connection and its ends: engine/transport/setup.c, transport/auth.c, transport_refused_keep(). A makes one connect
  * request to B and, when that has ended, another one. The forger is the network: it has every packet that was sent,
  * and delivers it now, late, again, to somebody else, or never. Packets that it makes itself have no tag of a member.
  *
@@ -35,9 +35,9 @@
 
 /* Bytes of a packet: the fewest of one that is answered, the most of an answer. */
 #ifdef NO_PADDING
-#define HELLO_BYTES 240 /* with a short address, which WELCOME need not have */
+#define HANDSHAKE_BYTES 240 /* with a short address, which WELCOME need not have */
 #else
-#define HELLO_BYTES 576
+#define HANDSHAKE_BYTES 576
 #endif
 #define CHALLENGE_BYTES   200
 #define WELCOME_BYTES     552
@@ -69,11 +69,11 @@ byte to[ALL];     /* B's incarnation */
 /* B, by request. NONE: not known, or forgotten. */
 #define NONE       0
 #define ACCEPTED   1
-#define REMEMBERED 2 /* refused or ended: link_remember() */
+#define REMEMBERED 2 /* refused or ended: transport_refused_keep() */
 byte b[ALL];
 byte b_with[ALL], b_at[ALL]; /* cookie and time of what it accepted last; b_at: also when it has forgotten that */
 bool b_ended[ALL];           /* once at least */
-bool heard[ALL];             /* the PING: link_ping_fresh() */
+bool heard[ALL];             /* the PING: transport_ping_fresh() */
 byte incarnation;
 byte now = 1, floor;
 
@@ -81,7 +81,7 @@ byte now = 1, floor;
 
 bool tagged = true; /* the packet that arrives has the tag of a member */
 
-/* link_sealed() */
+/* transport_tag_valid() */
 #ifdef NO_TAG
 #define SEALED true
 #else
@@ -101,7 +101,7 @@ inline answer(out, in)
 
 /* ---- what B does ---- */
 
-/* link_cookie_holds(): for the time of its issue and the next one */
+/* transport_cookie_valid(): for the time of its issue and the next one */
 #ifdef NO_TIME
 #define YOUNG(c) true
 #else
@@ -141,13 +141,13 @@ inline b_hello(r, c, agrees)
 	:: !(SEALED)
 	:: else ->
 		if
-		:: to[r] != incarnation -> answer(NO_BYTES, HELLO_BYTES); refused[r] = true
+		:: to[r] != incarnation -> answer(NO_BYTES, HANDSHAKE_BYTES); refused[r] = true
 		:: else ->
 			if
-			:: b[r] == ACCEPTED -> answer(WELCOME_BYTES, HELLO_BYTES)
-			:: b[r] == REMEMBERED -> answer(NO_BYTES, HELLO_BYTES); refused[r] = true
+			:: b[r] == ACCEPTED -> answer(WELCOME_BYTES, HANDSHAKE_BYTES)
+			:: b[r] == REMEMBERED -> answer(NO_BYTES, HANDSHAKE_BYTES); refused[r] = true
 			:: b[r] == NONE && !(HOLDS(c)) ->
-				answer(CHALLENGE_BYTES, HELLO_BYTES);
+				answer(CHALLENGE_BYTES, HANDSHAKE_BYTES);
 				ADD(challenge[r], now);
 				if
 				:: c && !(YOUNG(c)) -> REACHED(3)
@@ -157,8 +157,8 @@ inline b_hello(r, c, agrees)
 			:: b[r] == NONE && HOLDS(c) ->
 				b_take(r, c);
 				if
-				:: agrees -> answer(WELCOME_BYTES, HELLO_BYTES); b[r] = ACCEPTED; ADD(welcome[r], c)
-				:: else -> answer(NO_BYTES, HELLO_BYTES); b[r] = REMEMBERED; b_ended[r] = true; refused[r] = true
+				:: agrees -> answer(WELCOME_BYTES, HANDSHAKE_BYTES); b[r] = ACCEPTED; ADD(welcome[r], c)
+				:: else -> answer(NO_BYTES, HANDSHAKE_BYTES); b[r] = REMEMBERED; b_ended[r] = true; refused[r] = true
 				fi
 			fi
 		fi
@@ -171,7 +171,7 @@ inline b_end(r)
 	b_ended[r] = true
 }
 
-/* link_remember() of 256 others */
+/* transport_refused_keep() of 256 others */
 inline b_forget(r)
 {
 	b[r] = NONE;
@@ -182,7 +182,7 @@ inline b_forget(r)
 #endif
 }
 
-/* on_ping(), link_take_ping() */
+/* on_ping(), transport_receive_ping() */
 inline b_ping(r, c)
 {
 	if
@@ -197,7 +197,7 @@ inline b_ping(r, c)
 	fi
 }
 
-/* BYE of a connection, or RESET in answer to its WELCOME: link_end_proven(), no_proven() */
+/* BYE of a connection, or RESET in answer to its WELCOME: transport_end_authentic(), no_proven() */
 inline b_over(r, c, sealed)
 {
 	if
@@ -255,7 +255,7 @@ inline a_refused(r)
 	fi
 }
 
-/* on_no(), link_take_end(): RESET that answers a PING of the connection, by its number */
+/* on_no(), transport_receive_end(): RESET that answers a PING of the connection, by its number */
 inline a_reset(r, c)
 {
 	if
@@ -344,7 +344,7 @@ inline settle(r)
 
 /* A packet that A sent to B, come to A or to a third member: B's identity is not theirs, which they say. */
 #define SENT_ELSEWHERE(r) \
-	:: d_step { a[r] != IDLE -> answer(NO_BYTES, HELLO_BYTES); refused[r] = true }
+	:: d_step { a[r] != IDLE -> answer(NO_BYTES, HANDSHAKE_BYTES); refused[r] = true }
 #define PING_ELSEWHERE(r, c) \
 	:: d_step { HAS(ping[r], c) -> answer(NO_BYTES, PING_BYTES); ADD(reset[r], c) }
 /* Made a packet of another kind, or sent back. */
@@ -361,7 +361,7 @@ active proctype world()
 {
 	byte turns, newest;
 	do
-	/* A: link_connect(), giving up. The address that it has may be of B's incarnation before. */
+	/* A: transport_connect(), giving up. The address that it has may be of B's incarnation before. */
 	:: d_step { a[0] == IDLE -> a[0] = WAITING; to[0] = incarnation; hello[0] = 1 }
 	:: d_step { a[0] == OVER && a[1] == IDLE -> a[1] = WAITING; to[1] = incarnation; hello[1] = 1 }
 	:: d_step { a[0] == OVER && a[1] == IDLE && incarnation -> a[1] = WAITING; hello[1] = 1 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A shard that application threads and its poller drive in turns (FAR_DRIVER_SHARED): keeper_shared(),
- * keeper_sleep(), shard_sleep() and shard_wait() of engine/core/idle.c; shard_enter(), shard_leave() and shard_nudge()
- * of engine/core/shard.c; driver_park(). Everybody who sleeps without a future sleeps on one eventfd, the queue's.
+ * A shard that application threads and its poller drive in turns (FAR_PROGRESS_SHARED): poller_shared(),
+ * poller_sleep(), shard_sleep() and shard_wait() of engine/core/idle.c; shard_enter(), shard_leave() and shard_notify()
+ * of engine/core/shard.c; progress_park(). Everybody who sleeps without a future sleeps on one eventfd, the queue's.
  *
  * Callers call the peer and wait; a call that finds the token taken is handed over. A submitter hands one item over
  * and does not wait (far_reply on a deferred request): of what it finds it does what runs no application code, and calls
- * the poller for the rest (shard_give(), driver_call()). The peer answers each call and sends one packet unasked.
+ * the poller for the rest (shard_leave_quietly(), progress_wake_poller()). The peer answers each call and sends one packet unasked.
  *
  * Wake-ups by futures are left out (progress.pml has them): a waiter's sleep may end once without a reason, and otherwise
  * only when its future is done. So what is shown here is shown of the poller alone.
@@ -37,7 +37,7 @@
 /* Words with plain stores. The token is stored seq_cst and otherwise exchanged: it is a variable of its own. */
 #define ASLEEP  0             /* driver.asleep */
 #define RX      1             /* consumer.rx_state, 1: SHM_RX_ASLEEP */
-#define KASLEEP 2             /* keeper_asleep */
+#define KASLEEP 2             /* poller_asleep */
 #define PARKED  3             /* driver.parked */
 #define PACKET  4             /* slots of the ring: an answer for each caller, and one unasked */
 #define PACKETS (CALLERS + UNASKED)
@@ -102,7 +102,7 @@ inline disarm(p)
 	STORE(p, ASLEEP, 0)
 }
 
-/* shard_enter(). driver_try(): load(token, relaxed), compare_exchange(token, 0, 1, seq_cst) */
+/* shard_enter(). progress_try(): load(token, relaxed), compare_exchange(token, 0, 1, seq_cst) */
 inline enter(p)
 {
 	atomic {
@@ -128,7 +128,7 @@ inline enter(p)
 	}
 }
 
-/* driver_release(): store(token, 0, seq_cst), load(parked, seq_cst); driver_unpark(): store(parked, 0, release),
+/* progress_release(): store(token, 0, seq_cst), load(parked, seq_cst); progress_unpark(): store(parked, 0, release),
  * futex_wake(), which has a barrier */
 inline release(p)
 {
@@ -152,7 +152,7 @@ inline leave(p)
 {
 	do
 	:: HAS_WORK(p) -> pass(p)
-	/* At last, also when others go on handing over: load(keeper_asleep, relaxed); wake(): write() */
+	/* At last, also when others go on handing over: load(poller_asleep, relaxed); wake(): write() */
 	:: atomic {
 		true ->
 		if
@@ -219,7 +219,7 @@ inline go_to_sleep(p)
 	}
 }
 
-/* shard_give(), with take_quietly(): which of the items are calls or answers is a free choice */
+/* shard_leave_quietly(), with take_quietly(): which of the items are calls or answers is a free choice */
 inline give(p)
 {
 	do
@@ -252,7 +252,7 @@ inline give(p)
 		fi;
 #endif
 		if
-		/* driver_call(): exchange(left, 1, seq_cst), futex_wake() */
+		/* progress_wake_poller(): exchange(left, 1, seq_cst), futex_wake() */
 		:: rest ->
 #if !defined(NO_CALL) && !defined(CALL_BEFORE_RELEASE)
 			atomic { DRAINED(p) -> behind = true };
@@ -280,7 +280,7 @@ inline give(p)
 	od
 }
 
-/* shard_nudge(): fence; shard_enter() and shard_give(), or load(asleep, relaxed) and wake() */
+/* shard_notify(): fence; shard_enter() and shard_leave_quietly(), or load(asleep, relaxed) and wake() */
 inline notify(p)
 {
 #ifndef NO_NOTIFY_FENCE
@@ -319,7 +319,7 @@ active proctype poller()
 			:: slept -> readable = false; slept = false /* wake_clear(): read() */
 			:: else
 			fi;
-			/* keeper_drive(): until somebody wants the token, which may be at any time, or idle for long */
+			/* poller_drive(): until somebody wants the token, which may be at any time, or idle for long */
 			do
 			:: pass(POLLER);
 				if
@@ -331,12 +331,12 @@ active proctype poller()
 			if
 			:: n -> n = 0; leave(POLLER)
 			:: else ->
-				/* keeper_sleep() */
+				/* poller_sleep() */
 				go_to_sleep(POLLER);
 				if
 				:: n -> n = 0; leave(POLLER)
 				:: else ->
-					/* store(keeper_asleep, true, relaxed) */
+					/* store(poller_asleep, true, relaxed) */
 					armed = true;
 					STORE(POLLER, KASLEEP, 1);
 					leave(POLLER);
@@ -348,15 +348,15 @@ active proctype poller()
 #ifdef CLEAR_WITHOUT_TOKEN
 					readable = false;
 #endif
-					/* store(keeper_asleep, false, relaxed) */
+					/* store(poller_asleep, false, relaxed) */
 					STORE(POLLER, KASLEEP, 0)
 				fi;
 				slept = true
 			fi
 		:: else
 		fi;
-		/* driver_nap(): futex_wait() compares and queues in one step, exchange(left, 0, seq_cst); the ticks that
-		 * come before driver_park() may have passed, or not */
+		/* progress_poller_nap(): futex_wait() compares and queues in one step, exchange(left, 0, seq_cst); the ticks that
+		 * come before progress_park() may have passed, or not */
 		if
 #ifdef NAP_FOREVER
 #ifdef CLEAR_BEFORE_NAP
@@ -373,7 +373,7 @@ active proctype poller()
 		:: atomic { DRAINED(POLLER) -> behind = false }
 #endif
 		:: token ->
-			/* driver_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
+			/* progress_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
 			STORE(POLLER, PARKED, 1);
 			DRAINED(POLLER);
 			if

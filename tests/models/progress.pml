@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The driver token and who sleeps without it: engine/sync/progress.{h,c}, shard_wait() and sleep_on_future() of
- * engine/core/idle.c, driver_park(). Application threads each wait for their own future; whoever holds the token
+ * engine/core/idle.c, progress_park(). Application threads each wait for their own future; whoever holds the token
  * completes what has arrived. The poller parks and never drives, so that nobody makes good for a lost wake-up.
  *
  * The future is what future.pml proves of it: a sleep ends when the word differs from what was seen. How the holder
@@ -42,7 +42,7 @@ bool done[THREADS];
 byte wakes[THREADS]; /* the upper bits of a future's word; counts modulo 4 */
 bool in_park;        /* in the kernel's queue of `parked` */
 
-/* driver_try(): load(token, relaxed), compare_exchange(token, 0, 1, seq_cst) */
+/* progress_try(): load(token, relaxed), compare_exchange(token, 0, 1, seq_cst) */
 #define TRY_FAILS(p) (LOAD(p, TOKEN) == 1)
 #define TRY_WORKS(p) (DRAINED(p) && mem[TOKEN] == 0)
 inline take()
@@ -52,7 +52,7 @@ inline take()
 	assert(holders == 1)
 }
 
-/* wake_one(): load(sleepers[i], acquire) of each; future_nudge(): fetch_add, futex_wake() */
+/* wake_one(): load(sleepers[i], acquire) of each; future_wake(): fetch_add, futex_wake() */
 inline wake_one(p)
 {
 	i = 0;
@@ -68,14 +68,14 @@ inline wake_one(p)
 	atomic { i = 0; who = 0 }
 }
 
-/* driver_unpark(): store(parked, 0, release), futex_wake(), which has a barrier */
+/* progress_unpark(): store(parked, 0, release), futex_wake(), which has a barrier */
 inline unpark(p)
 {
 	STORE(p, PARKED, 0);
 	atomic { DRAINED(p) -> in_park = false }
 }
 
-/* driver_release(): store(token, 0, seq_cst); load(sleepers_n, seq_cst); load(parked, seq_cst) */
+/* progress_release(): store(token, 0, seq_cst); load(sleepers_n, seq_cst); load(parked, seq_cst) */
 inline release(p)
 {
 	holders--;
@@ -97,7 +97,7 @@ inline release(p)
 #endif
 }
 
-/* driver_sleeper_add(): load(place, relaxed), compare_exchange(place, seq_cst), fetch_add(sleepers_n, seq_cst) */
+/* progress_sleeper_add(): load(place, relaxed), compare_exchange(place, seq_cst), fetch_add(sleepers_n, seq_cst) */
 inline sleeper_add(p)
 {
 	i = 0;
@@ -115,7 +115,7 @@ inline sleeper_add(p)
 	i = 0
 }
 
-/* driver_sleeper_remove(): store(place, NULL, release), fetch_sub(sleepers_n, seq_cst), load(token, seq_cst) */
+/* progress_sleeper_remove(): store(place, NULL, release), fetch_sub(sleepers_n, seq_cst), load(token, seq_cst) */
 inline sleeper_remove(p)
 {
 	if
@@ -139,7 +139,7 @@ active [THREADS] proctype thread()
 	byte me = _pid - 1;
 	do
 	:: done[me] -> break
-	/* driver_try() succeeds: drive_until(), then shard_leave() */
+	/* progress_try() succeeds: drive_until(), then shard_leave() */
 	:: atomic { !done[me] && TRY_WORKS(me) -> take() };
 		do
 		:: done[me] -> break
@@ -186,7 +186,7 @@ active [THREADS] proctype thread()
 }
 
 #if PARKS
-/* keeper_shared(), while somebody else drives: driver_park() */
+/* poller_shared(), while somebody else drives: progress_park() */
 active proctype poller()
 {
 	byte parks;

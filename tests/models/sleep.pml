@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A shard that its own thread drives for ever (FAR_DRIVER_OWN): keeper_own(), shard_sleep() and go_to_sleep() of
- * engine/core/idle.c against a peer's flush (nic/shm/shm_queue.c), a submitter's shard_nudge() (engine/core/shard.c)
+ * A shard that its own thread drives for ever (FAR_PROGRESS_DEDICATED): poller_dedicated(), shard_sleep() and go_to_sleep() of
+ * engine/core/idle.c against a peer's flush (nic/shm/shm_queue.c), a submitter's shard_notify() (engine/core/shard.c)
  * and the control core's mail (engine/agent/agent.c: post).
  *
  * Two fences stand between the stores of go_to_sleep() and its last look: arm()'s, which is the driver's, and its own.
@@ -158,7 +158,7 @@ active proctype submitter()
 	do
 	:: sent < CALLS ->
 		sent++;
-		/* submit_put(): store(cell.turn, release); shard_nudge(): fence, load(asleep, relaxed) */
+		/* submit_put(): store(cell.turn, release); shard_notify(): fence, load(asleep, relaxed) */
 		STORE(SUBMITTER, PUT(1), sent);
 #ifndef NO_NOTIFY_FENCE
 		DRAINED(SUBMITTER);

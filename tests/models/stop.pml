@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of the poller: fini_keeper() of engine/agent/agent.c against keeper_shared() of engine/core/idle.c, while an
+ * The end of the poller: fini_keeper() of engine/agent/agent.c against poller_shared() of engine/core/idle.c, while an
  * application thread holds the token. It polls, or waits in shard_sleep() on the descriptor that the poller sleeps on.
  *
  * Holds: the poller ends, also when the holder never releases (HOLDER_STAYS: it waits without a limit), because fini_keeper()
- * says wake() and driver_unpark() again until it has.
- * Broken: STOP_WITHOUT_WAKE; with HOLDER_STAYS: STOP_ONCE (the poller may miss the one wake() or the one driver_unpark()),
+ * says wake() and progress_unpark() again until it has.
+ * Broken: STOP_WITHOUT_WAKE; with HOLDER_STAYS: STOP_ONCE (the poller may miss the one wake() or the one progress_unpark()),
  * STOP_WITHOUT_UNPARK.
  */
 #define POLLER  0
@@ -41,7 +41,7 @@ active proctype poller()
 			if
 			:: true -> atomic { DRAINED(POLLER) -> token = false } /* want, or stopping */
 			:: !LOAD(POLLER, STOP) ->
-				/* keeper_sleep(), after keeper_drive() has looked at `stop` once more */
+				/* poller_sleep(), after poller_drive() has looked at `stop` once more */
 				slept = true;
 				armed = true;
 				STORE(POLLER, KASLEEP, 1);
@@ -54,7 +54,7 @@ active proctype poller()
 		if
 		:: true
 		:: token ->
-			/* driver_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
+			/* progress_park(): store(parked, 1, seq_cst), load(token, seq_cst) */
 			STORE(POLLER, PARKED, 1);
 			DRAINED(POLLER);
 			if
@@ -79,7 +79,7 @@ active proctype poller()
 	poller_ended = true
 }
 
-/* driver_unpark(): store(parked, 0, release), futex_wake() */
+/* progress_unpark(): store(parked, 0, release), futex_wake() */
 inline unpark(p)
 {
 	STORE(p, PARKED, 0);
@@ -105,7 +105,7 @@ active proctype holder()
 	:: true -> break
 	od;
 #ifndef HOLDER_STAYS
-	/* shard_leave(): load(keeper_asleep, relaxed), wake(); driver_release() */
+	/* shard_leave(): load(poller_asleep, relaxed), wake(); progress_release() */
 	if
 	:: LOAD(HOLDER, KASLEEP) && !armed -> readable = true
 	:: else
@@ -125,7 +125,7 @@ active proctype stopper()
 #ifndef STOP_ONCE
 	byte tells;
 #endif
-	/* store(stop, true, release); wake(): write(); driver_unpark() */
+	/* store(stop, true, release); wake(): write(); progress_unpark() */
 	STORE(STOPPER, STOP, 1);
 	do
 	:: poller_ended -> break /* pthread_timedjoin_np() */

@@ -93,7 +93,7 @@ static void many(struct far_to to)
 		while (status == FAR_BUSY);
 		CHECK_STATUS(status, FAR_OK, &err);
 		do
-			status = far_msg_post(agent, to, NOTE, bytes, len, NULL, &err);
+			status = far_msg_oneway(agent, to, NOTE, bytes, len, NULL, &err);
 		while (status == FAR_BUSY);
 		CHECK_STATUS(status, FAR_OK, &err);
 	}

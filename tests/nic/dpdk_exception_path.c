@@ -308,7 +308,7 @@ static void case_rooms(void)
 	end_close(&e);
 	end_close(&other);
 	/* Those that found the ring of answers full are forgotten. */
-	REQUIRE(written(&answers_first) == DPDK_TX_MAX + ASIDE_SLOTS && answers_first == 0);
+	REQUIRE(written(&answers_first) == DPDK_TX_MAX + EXCEPTION_SLOTS && answers_first == 0);
 }
 
 static void case_share(void)

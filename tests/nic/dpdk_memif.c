@@ -144,7 +144,7 @@ static void case_queues(void)
 		}
 	struct nic_stats stats;
 	s.ops->stats(s.port, &stats);
-	REQUIRE(stats.rx_foreign == 0 && stats.rx_malformed == 0 && stats.tx_dropped == 0);
+	REQUIRE(stats.rx_unexpected == 0 && stats.rx_malformed == 0 && stats.tx_dropped == 0);
 	REQUIRE(stats.rx_packets >= 9 * 600 && stats.tx_packets >= 9 * 600);
 	s.ops->close(s.port);
 	c.ops->close(c.port);
@@ -282,7 +282,7 @@ static void case_released(void)
 	while (q->ops->tx_reserve(q, peer, 100, &open[n]) == 0)
 		n++;
 	/* And those that are kept for the most urgent. */
-	REQUIRE(n >= c.caps.slots && n <= c.caps.slots + 64 && c.caps.reap_ns == 0);
+	REQUIRE(n >= c.caps.slots && n <= c.caps.slots + 64 && c.caps.release_ns == 0);
 	all = n;
 	while (n)
 		q->ops->tx_cancel(q, &open[--n]);

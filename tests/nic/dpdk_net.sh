@@ -347,7 +347,7 @@ neighbours() { # name, device, address of b, where
 		above 1 rx_malformed 9
 		;;
 	*) # 9 kinds of the latter, some of which may find a ring full; a busy machine sends few of each
-		above 1 rx_malformed $((kinds * 10)) && above 1 rx_foreign $((each * 2))
+		above 1 rx_malformed $((kinds * 10)) && above 1 rx_unexpected $((each * 2))
 		;;
 	esac
 	ok "$1: foreign and malformed frames are counted" $?

@@ -60,7 +60,7 @@ static void read_frames(const char *file, const char *to, const struct nic_addr 
 		}
 	}
 	r.ops->stats(r.port, &stats);
-	REQUIRE(stats.rx_packets == SENT && stats.rx_foreign == 0 && stats.rx_malformed == 0);
+	REQUIRE(stats.rx_packets == SENT && stats.rx_unexpected == 0 && stats.rx_malformed == 0);
 	r.ops->close(r.port);
 }
 
@@ -89,13 +89,13 @@ static void read_others(const char *file, const struct nic_addr *reader)
 	struct pcap_head head = {0xa1b2c3d4, 2, 4, 0, 0, 65535, 1};
 	uint8_t frame[256] = {0}, good[256];
 	char path[512];
-	struct frame_path way;
+	struct frame_path access;
 	struct frame_addr from = {.ip = {10, 9, 9, 1}, .port = 9}, me = {.ip = {10, 9, 9, 2}};
 	/* The address is the driver's business, but a MAC address and a port can be found in it. */
 	memcpy(me.mac, reader->blob + 7, 6);
 	me.port = 7471;
-	frame_path_init(&way, &from, &me);
-	unsigned at = frame_write(frame, &way, 100, frame, FRAME_SUM_NONE), len = at + 100;
+	frame_path_init(&access, &from, &me);
+	unsigned at = frame_write(frame, &access, 100, frame, FRAME_SUM_NONE), len = at + 100;
 	memcpy(good, frame, sizeof good);
 	snprintf(path, sizeof path, "%s/%s", dir, file);
 	FILE *f = fopen(path, "wb");
@@ -133,10 +133,10 @@ static void read_others(const char *file, const struct nic_addr *reader)
 		ours += n;
 	}
 	r.ops->stats(r.port, &stats);
-	if (stats.rx_foreign != foreign || stats.rx_malformed != malformed)
-		fprintf(stderr, "%lu foreign of %u, %lu malformed of %u\n", (unsigned long)stats.rx_foreign, foreign,
+	if (stats.rx_unexpected != foreign || stats.rx_malformed != malformed)
+		fprintf(stderr, "%lu foreign of %u, %lu malformed of %u\n", (unsigned long)stats.rx_unexpected, foreign,
 			(unsigned long)stats.rx_malformed, malformed);
-	REQUIRE(stats.rx_packets == 2 && stats.rx_foreign == foreign && stats.rx_malformed == malformed);
+	REQUIRE(stats.rx_packets == 2 && stats.rx_unexpected == foreign && stats.rx_malformed == malformed);
 	r.ops->close(r.port);
 }
 

@@ -20,9 +20,9 @@ static void case_hello(void)
 {
 	two();
 	REQUIRE(ends[0].last_user == &ends[0]);
-	REQUIRE(strcmp(ends[0].hello, "reply") == 0);
+	REQUIRE(strcmp(ends[0].handshake, "reply") == 0);
 	REQUIRE(ends[1].hellos == 1);
-	REQUIRE(strcmp(ends[1].hello, "hello") == 0);
+	REQUIRE(strcmp(ends[1].handshake, "hello") == 0);
 	REQUIRE(ends[1].last_user == NULL);
 }
 

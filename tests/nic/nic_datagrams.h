@@ -142,7 +142,7 @@ static uint32_t place_at(unsigned from, unsigned queue, unsigned to, unsigned ro
 	REQUIRE(ends[from].hellos == 0 && ends[to].hellos == 0);
 	REQUIRE(from == to || ends[to].ups == others);
 	REQUIRE(ends[from].last_user == &ends[from]);
-	REQUIRE(ends[from].hello_len == 0);
+	REQUIRE(ends[from].handshake_len == 0);
 	REQUIRE(ends[from].up_queue == queue);
 	REQUIRE(ends[from].last_up < caps.peers_max);
 	return ends[from].last_up;

@@ -370,10 +370,11 @@ static struct nic_queue *broken_queue_at(struct nic_port *port, unsigned i)
 }
 
 static int broken_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-			  const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+			  const void *handshake, size_t handshake_len, uint64_t deadline, void *user,
+			  struct nic_err *err)
 {
-	int error = sound->connect(below(port), queue, addr, defect == DEFECT_STEERS_WRONG ? 0 : remote_queue, hello,
-				   hello_len, deadline, user, err);
+	int error = sound->connect(below(port), queue, addr, defect == DEFECT_STEERS_WRONG ? 0 : remote_queue,
+				   handshake, handshake_len, deadline, user, err);
 	if (defect == DEFECT_FAILED_MUTE)
 		err->text[0] = 0;
 	return defect == DEFECT_CONNECTS_TO_ANYTHING ? 0 : error;
@@ -389,10 +390,10 @@ static int broken_event(void *ctx, const struct nic_event *ev)
 		if (defect == DEFECT_WRONG_QUEUE)
 			e.queue = 0;
 		if (defect == DEFECT_NO_WORDS)
-			e.hello_len = 0;
+			e.handshake_len = 0;
 		if (defect == DEFECT_WORDS) {
-			e.hello = "words";
-			e.hello_len = 5;
+			e.handshake = "words";
+			e.handshake_len = 5;
 		}
 		if (defect == DEFECT_UP_TWICE)
 			p->event(p->ctx, &e);

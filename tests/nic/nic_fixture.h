@@ -7,8 +7,8 @@
  * at once, and comes only when both ends are polled: what the other queues receive while one is waited for is kept for
  * them (struct kept).
  */
-#ifndef NIC_BENCH_H
-#define NIC_BENCH_H
+#ifndef NIC_FIXTURE_H
+#define NIC_FIXTURE_H
 
 #include "nic/nic.h"
 
@@ -48,8 +48,8 @@ struct end {
 	uint32_t accepted; /* the last UP without a user */
 	char failed_text[NIC_TEXT_BYTES_MAX];
 	void *last_user;
-	char hello[NIC_HELLO_BYTES_MAX];
-	size_t hello_len;
+	char handshake[NIC_HANDSHAKE_BYTES_MAX];
+	size_t handshake_len;
 	unsigned queues;
 	const struct nic_port_ops *port_ops;
 };
@@ -113,7 +113,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct end *e = ctx;
 	switch (ev->type) {
-	case NIC_EVENT_HELLO:
+	case NIC_EVENT_CONNECT:
 		e->hellos++;
 		e->hello_queue = ev->queue;
 		memcpy(ev->reply, "reply", 5);
@@ -126,15 +126,15 @@ static int on_event(void *ctx, const struct nic_event *ev)
 		if (!ev->user)
 			e->accepted = ev->peer;
 		e->last_user = ev->user;
-		e->hello_len = ev->hello_len;
-		snprintf(e->hello, sizeof e->hello, "%.*s", (int)ev->hello_len,
-			 ev->hello_len ? (const char *)ev->hello : "");
+		e->handshake_len = ev->handshake_len;
+		snprintf(e->handshake, sizeof e->handshake, "%.*s", (int)ev->handshake_len,
+			 ev->handshake_len ? (const char *)ev->handshake : "");
 		break;
 	case NIC_EVENT_DOWN:
 		e->downs++;
 		e->last_down = ev->peer;
 		break;
-	case NIC_EVENT_REFUSED:
+	case NIC_EVENT_UNREACHABLE:
 		e->refusals++;
 		e->refused = ev->peer;
 		break;

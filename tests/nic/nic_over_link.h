@@ -13,8 +13,9 @@ static const struct clock_source *other_clock;
 
 static int wrap_in_link(struct nic_port *lower, unsigned queues, struct nic_port **up, struct nic_err *err)
 {
-	struct link_config config = {.queues = queues, .head_bytes = HEAD, .limit_ns = LINK_NS, .clock = other_clock};
-	return link_open(lower, &config, up, err);
+	struct transport_config config = {
+		.queues = queues, .head_bytes = HEAD, .limit_ns = LINK_NS, .clock = other_clock};
+	return transport_open(lower, &config, up, err);
 }
 
 /* From now on ports have a link over them; their capabilities are asked for. */
@@ -27,7 +28,7 @@ static bool go_over_link(void)
 				    .beyond_host = beyond_host,
 				    .args = driver_args_n ? driver_args[0] : NULL};
 	struct nic_port *lower, *port;
-	if (!link_wanted(&caps))
+	if (!transport_needed(&caps))
 		return false;
 	if (driver->open(&config, &lower, &err) || wrap_in_link(lower, 1, &port, &err)) {
 		fprintf(stderr, "a link: %s\n", err.text);

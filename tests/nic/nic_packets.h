@@ -196,7 +196,7 @@ static void case_open_side_by_side(void)
 	struct nic_tx tx[8];
 	struct nic_pkt pkts[BURST];
 	two();
-	link_audit_paused = true;
+	transport_audit_paused = true;
 	for (unsigned i = 0; i < 8; i++) {
 		REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 1000 + i, &tx[i]) == 0);
 		head_fill(tx[i].head, i, 1000 + i);
@@ -228,7 +228,7 @@ static void case_open_side_by_side(void)
 	}
 	REQUIRE(room_again(0, at_1));
 	REQUIRE(!error || ends[0].ops->tx_commit(ends[0].q, &tx[0]) == 0);
-	link_audit_paused = false;
+	transport_audit_paused = false;
 	flush(0);
 	expect_one(1, at_0, 0, 1000);
 }

@@ -371,10 +371,11 @@ static void report(void)
 {
 	struct nic_stats s = {0};
 	port->ops->stats(port, &s);
-	printf("repeated=%llu wakes=%llu longest=%u rx_packets=%llu tx_packets=%llu rx_foreign=%llu rx_malformed=%llu "
+	printf("repeated=%llu wakes=%llu longest=%u rx_packets=%llu tx_packets=%llu rx_unexpected=%llu "
+	       "rx_malformed=%llu "
 	       "rx_missed=%llu tx_dropped=%llu kicks=%llu\n",
 	       (unsigned long long)repeated, (unsigned long long)wakes, longest + (unsigned)sizeof(struct words),
-	       (unsigned long long)s.rx_packets, (unsigned long long)s.tx_packets, (unsigned long long)s.rx_foreign,
+	       (unsigned long long)s.rx_packets, (unsigned long long)s.tx_packets, (unsigned long long)s.rx_unexpected,
 	       (unsigned long long)s.rx_malformed, (unsigned long long)s.rx_missed, (unsigned long long)s.tx_dropped,
 	       (unsigned long long)s.kicks);
 }

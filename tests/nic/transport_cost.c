@@ -129,7 +129,7 @@ static struct nic_queue *p_queue(struct nic_port *port, unsigned i)
 }
 
 static int p_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		     const void *hello, size_t hello_len, uint64_t deadline, void *user, struct nic_err *err)
+		     const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
 {
 	((struct tiny_port *)port)->asked = user;
 	return 0;
@@ -222,7 +222,7 @@ __attribute__((noinline)) static void measured(unsigned long rounds, uint64_t by
 int main(int argc, char **argv)
 {
 	struct nic_err err = {""};
-	struct link_config config = {.queues = 1, .head_bytes = HEAD};
+	struct transport_config config = {.queues = 1, .head_bytes = HEAD};
 	uint64_t bytes = argc == 3 ? strtoull(argv[1], NULL, 10) : PACKET;
 	if (bytes > PACKET - 96) {
 		fprintf(stderr, "usage: %s BYTES ROUNDS; at most %d bytes\n", argv[0], PACKET - 96);
@@ -234,7 +234,7 @@ int main(int argc, char **argv)
 		ports[i].pipe.base.ops = &pipe_ops;
 		ports[i].pipe.other = &ports[!i].pipe;
 		ports[i].pipe.rooms = aligned_alloc(64, (size_t)RING * ROOM);
-		if (!ports[i].pipe.rooms || link_open(&ports[i].base, &config, &links[i], &err)) {
+		if (!ports[i].pipe.rooms || transport_open(&ports[i].base, &config, &links[i], &err)) {
 			fprintf(stderr, "%s\n", err.text);
 			return 1;
 		}

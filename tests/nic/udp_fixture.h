@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The fixture of udp_socket.c and udp_netns.c: ports of the udp driver, places, packets. One program includes it. */
-#ifndef UDP_BENCH_H
-#define UDP_BENCH_H
+#ifndef UDP_FIXTURE_H
+#define UDP_FIXTURE_H
 
 #include "nic/nic.h"
 #include "nic/udp/udp_port.h"
@@ -47,7 +47,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	if (ev->type == NIC_EVENT_UP) {
 		e->ups++;
 		e->last_up = ev->peer;
-	} else if (ev->type == NIC_EVENT_REFUSED) {
+	} else if (ev->type == NIC_EVENT_UNREACHABLE) {
 		e->refusals++;
 		e->refused = ev->peer;
 		return 0;

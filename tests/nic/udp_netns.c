@@ -142,7 +142,7 @@ static void path_mtu(const char *listen_a, const char *listen_b, uint32_t wide, 
 		flush(1);
 		expect_one(0, 5, 1000);
 	}
-	REQUIRE(udp_queue_of(ends[0].q)->port->places[at_b].segments);
+	REQUIRE(udp_queue_of(ends[0].q)->port->dests[at_b].segments);
 	struct nic_stats s;
 	driver->stats(ends[0].port, &s);
 	REQUIRE(s.tx_dropped == 0);

@@ -94,7 +94,7 @@ static void case_equal(void)
 		for (unsigned a = 0; a < 3; a++) {
 			two(families[f], args[a]);
 			equal_rows();
-			REQUIRE(udp_queue_of(ends[1].q)->busy);
+			REQUIRE(udp_queue_of(ends[1].q)->batched);
 		}
 }
 
@@ -152,7 +152,7 @@ static void case_load(void)
 		flush(0);
 		expect_one(1, i, 100);
 		REQUIRE(take(1, pkts, BURST) == 0);
-		REQUIRE(!q->busy);
+		REQUIRE(!q->batched);
 	}
 	for (unsigned round = 0; round < 10; round++) {
 		for (unsigned i = 0; i < 64; i++)
@@ -160,7 +160,7 @@ static void case_load(void)
 		flush(0);
 		expect_row(1, 0, 64, 100);
 	}
-	REQUIRE(q->busy);
+	REQUIRE(q->batched);
 	for (unsigned i = 0; i < 1000; i++) {
 		struct nic_pkt pkts[BURST];
 		REQUIRE(send_one(0, at_1, i, 100) == 0);
@@ -168,7 +168,7 @@ static void case_load(void)
 		expect_one(1, i, 100);
 		REQUIRE(take(1, pkts, BURST) == 0);
 	}
-	REQUIRE(!q->busy);
+	REQUIRE(!q->batched);
 }
 
 /* ---- reservations ---- */
@@ -437,8 +437,8 @@ static void case_two_sockets(void)
 		}
 		REQUIRE(pkts[0].body_len == 5);
 		/* So that the socket is cold for the next round. */
-		udp_queue_of(ends[1].q)->hot_n -= udp_queue_of(ends[1].q)->sockets[1].heat > 0;
-		udp_queue_of(ends[1].q)->sockets[1].heat = 0;
+		udp_queue_of(ends[1].q)->hot_n -= udp_queue_of(ends[1].q)->sockets[1].hot_passes > 0;
+		udp_queue_of(ends[1].q)->sockets[1].hot_passes = 0;
 	}
 	close(fd);
 }

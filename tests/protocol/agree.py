@@ -90,7 +90,7 @@ def filters(path, lines):
         results["skipped"] += 1
         print("SKIP: filters: tshark is not installed")
         return
-    for expression, part in {"farcall.type == 9": " type=LARGE ", "farcall.kind == 5": " kind=WELCOME ",
+    for expression, part in {"farcall.type == 9": " type=LARGE ", "farcall.kind == 5": " kind=ACCEPT ",
                              "farcall.large.total == 4000": " total=4000 ", "farcall.retry.seq == 2": " seq=2 ",
                              'farcall.verdict contains "bad"': " bad="}.items():
         wanted = [line for line in lines if part in f"{line} "]
@@ -109,7 +109,7 @@ def covered(lines):
     text = "\n".join(lines)
     for name in lua_tables.LAYOUTS:
         check(f"the trace has a {name}", f"[{name}]" in text)
-    for name in ("kind", "type", "status", "large_kind"):
+    for name in ("kind", "type", "status", "rendezvous_kind"):
         for row in codes[name].rows:
             check(f"the trace has {row['name']} of {name}", re.search(rf"=({row['name']})( |$)", text, re.M))
     for name in ("mark", "flag"):
@@ -155,7 +155,7 @@ def frames_text(protocol, frames):
 def frames():
     lines = lines_of(run(FRAMES).stdout)
     text = frames_text(PROTOCOL, lines)
-    for op, fields in {"HELLO": "", "SET": "key=3:6b6579 value=5:76616c7565 expected=0:", "GET": "", "ADD": "number=7",
+    for op, fields in {"LOGIN": "", "SET": "key=3:6b6579 value=5:76616c7565 expected=0:", "GET": "", "ADD": "number=7",
                        "CAS": "key=3:6b6579 value=5:76616c7565 expected=3:6f6c64", "WAIT": "timeout=5000", "DELETE": "",
                        "HOLD": "value=5:76616c7565", "WATCH": "key=3:6b6579", "PING": "key=0:"}.items():
         before = text.split(f" {op} OK")[0].split("[store]")[-1]
@@ -188,7 +188,7 @@ def frames():
 ENUMS = {"kind": ("engine/transport/wire.h", "wire_kind", "WIRE_"),
          "mark": ("engine/transport/wire.h", "wire_mark", "WIRE_"),
          "type": ("engine/core/head.h", "head_type", "HEAD_"), "flag": ("engine/core/head.h", "head_flag", "HEAD_"),
-         "large_kind": ("engine/core/head.h", "large_kind", "LARGE_"),
+         "rendezvous_kind": ("engine/core/head.h", "rendezvous_kind", "RENDEZVOUS_"),
          "value_type": ("engine/value/encoding_layout.h", "wire_type", "WIRE_"),
          "engine_fn": ("engine/features/references/wire.h", "rref_message", "RREF_"),
          "rref_kind": ("engine/features/references/wire.h", "rref_kind", "RREF_"),

@@ -32,8 +32,8 @@ int main(void)
 						.ports = {7000, 7001},
 						.ips = {{{.family = AF_INET, .bytes = {10, 0, 0, 1}}, false},
 							{{.family = AF_INET6, .bytes = {0xfd, [15] = 9}}, true}}};
-	for (unsigned op = STORE_HELLO; op < STORE_OP_COUNT; op++) {
-		bool keyless = op == STORE_HELLO || op == STORE_PING || op == STORE_PROVE;
+	for (unsigned op = STORE_LOGIN; op < STORE_OP_COUNT; op++) {
+		bool keyless = op == STORE_LOGIN || op == STORE_PING || op == STORE_PROVE;
 		struct store_msg m = {.op = (enum store_op)op,
 				      .id = 1000 + op,
 				      .timeout_ns = 5000,

@@ -15,7 +15,7 @@ import tables  # noqa: E402
 # What travels in packets; the other tables are of the store and of shared memory.
 LAYOUTS = ["head", "sub", "grant", "exposed", "words", "no", "hello", "large", "units", "hash", "named", "object", "retry",
            "rref_remote", "rref_fetch", "rref_method", "rref_method_remote", "rref_op"]
-CODES = ["kind", "mark", "type", "flag", "status", "large_kind", "value_type", "dtype", "engine_fn", "rref_kind"]
+CODES = ["kind", "mark", "type", "flag", "status", "rendezvous_kind", "value_type", "dtype", "engine_fn", "rref_kind"]
 BEGIN = "-- The tables of engine/PROTOCOL.md, put here by tests/protocol/lua_tables.py.\n"
 END = "-- The end of the tables.\n"
 

@@ -102,9 +102,9 @@ static void sample(const uint8_t *bytes, uint32_t len)
 	must(len >= sizeof h && len <= SAMPLE_MAX);
 	memcpy(&h, bytes, sizeof h);
 	enum sample_of of = SAMPLES;
-	if (h.kind == WIRE_HELLO)
+	if (h.kind == WIRE_CONNECT)
 		of = SAMPLE_HELLO;
-	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_LOOSE && be32_get(h.offset))
+	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_UNORDERED && be32_get(h.offset))
 		of = be32_get(h.packet) == be32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
 	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_BATCH)
 		of = SAMPLE_BATCH;
@@ -173,25 +173,25 @@ static void ctl_wake(void *ctx)
 {
 }
 
-static void words_of(const struct end *e, unsigned to, uint8_t out[HELLO_BYTES])
+static void words_of(const struct end *e, unsigned to, uint8_t out[HANDSHAKE_BYTES])
 {
-	struct hello hello = {.group = UINT64_C(0x1122334455667788),
-			      .world = SHARDS,
-			      .rank = e->index,
-			      .from = 0xa0 + e->index,
-			      .to = 0xa0 + to,
-			      .name = UINT64_C(0xabad1dea00) + e->index,
-			      .from_shard = 1,
-			      .to_shard = 2};
-	hello_encode(&hello, out);
+	struct handshake hello = {.group = UINT64_C(0x1122334455667788),
+				  .world = SHARDS,
+				  .rank = e->index,
+				  .from = 0xa0 + e->index,
+				  .to = 0xa0 + to,
+				  .name = UINT64_C(0xabad1dea00) + e->index,
+				  .from_shard = 1,
+				  .to_shard = 2};
+	handshake_encode(&hello, out);
 }
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct end *e = ctx;
-	if (ev->type == NIC_EVENT_HELLO) {
+	if (ev->type == NIC_EVENT_CONNECT) {
 		words_of(e, 0, ev->reply);
-		*ev->reply_len = HELLO_BYTES;
+		*ev->reply_len = HANDSHAKE_BYTES;
 		return e->index == 0 ? -EBUSY : 0;
 	}
 	if (ev->type == NIC_EVENT_UP) {
@@ -207,14 +207,14 @@ static void end_open(unsigned i)
 {
 	struct end *e = &ends[i];
 	struct nic_err err = {""};
-	struct link_config config = {.queues = QUEUES,
-				     .head_bytes = sizeof(struct shm_head),
-				     .clock = &fake_clock,
-				     .random = &fake_random,
-				     .key = &key,
-				     .first_packet = 100 * i};
+	struct transport_config config = {.queues = QUEUES,
+					  .head_bytes = sizeof(struct shm_head),
+					  .clock = &fake_clock,
+					  .random = &fake_random,
+					  .key = &key,
+					  .first_packet = 100 * i};
 	e->index = i;
-	must(link_open(dgram_open(&fabric, QUEUES), &config, &e->port, &err) == 0);
+	must(transport_open(dgram_open(&fabric, QUEUES), &config, &e->port, &err) == 0);
 	e->q = e->port->ops->queue(e->port, 0);
 }
 
@@ -278,7 +278,7 @@ static void turns(unsigned n)
 
 static void ends_connect(unsigned from, unsigned to)
 {
-	uint8_t words[HELLO_BYTES];
+	uint8_t words[HANDSHAKE_BYTES];
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	ends[to].port->ops->address(ends[to].port, &addr);
@@ -290,7 +290,7 @@ static void ends_connect(unsigned from, unsigned to)
 
 /* ---- what shards say ---- */
 
-static void on_done(void *user, const struct outcome *o)
+static void on_done(void *user, const struct completion *o)
 {
 	ended++;
 }
@@ -338,7 +338,7 @@ static void call_typed(int64_t a, int64_t b)
 static void call_large(uint16_t fn, size_t len, uint64_t timeout)
 {
 	static uint8_t bytes[4096];
-	struct large_out *o = large_out_new();
+	struct rendezvous_out *o = rendezvous_out_new();
 	must(o && len <= sizeof bytes);
 	for (size_t i = 0; i < len; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 256);
@@ -348,13 +348,13 @@ static void call_large(uint16_t fn, size_t len, uint64_t timeout)
 	struct call_start s = call_of(fn, NULL, len, timeout);
 	s.ready = o->self;
 	call(&s);
-	large_out_unref(o);
+	rendezvous_out_unref(o);
 }
 
 /* A value is made, asked for twice and given back, as the engine answers. */
 static void call_engine(void)
 {
-	uint64_t life = rref_life(0, 0);
+	uint64_t life = rref_incarnation(0, 0);
 	struct rref_remote make = {.owner = life, .id = {life, 1}, .fork = {life, 2}};
 	struct rref_fetch fetch = {life, make.id};
 	struct rref_op words[2] = {{RREF_DELETE, 0, life, make.id, make.fork},
@@ -417,15 +417,15 @@ static void conversation(void)
 	note.done = NULL;
 	must(shard_enter(s));
 	for (unsigned i = 0; i < 30; i++)
-		post_queue(s, 1, 0, post_new(&note, NULL));
+		oneway_enqueue(s, 1, 0, oneway_new(&note, NULL));
 	shard_leave(s);
 	turns(200);
 	must(shard_enter(s));
-	post_ask_all(s);
+	oneway_request_credit_all(s);
 	shard_leave(s);
 	turns(200);
 	/* Beyond a packet: announced, granted, refused. */
-	s->sessions[1].whole_max = 2000;
+	s->sessions[1].eager_max = 2000;
 	call_large(MSG_ECHO, 4000, FAR_SEC);
 	ends[1].shard->config.message_bytes_max = 2500;
 	call_large(MSG_ECHO, 3000, FAR_SEC);
@@ -508,12 +508,12 @@ static void long_ones(void)
 /* The engine's own words for a set-up, to nobody in particular. */
 static void every_no(void)
 {
-	uint8_t out[LINK_MAIL_BYTES], nonce[AUTH_NONCE_BYTES];
-	for (enum wire_kind kind = WIRE_REFUSED; kind <= WIRE_BYE; kind++) {
+	uint8_t out[TRANSPORT_MAIL_BYTES], nonce[AUTH_NONCE_BYTES];
+	for (enum wire_kind kind = WIRE_REJECT; kind <= WIRE_CLOSE; kind++) {
 		memset(nonce, kind, sizeof nonce);
-		uint32_t len = link_no_write(out, kind, UINT64_C(0x1234567890), UINT64_C(0xabcdef0123),
-					     -ECHRNG - (int)kind, kind, nonce);
-		link_seal(&key.key, out, len, UINT64_C(0x9876543210), nonce, true);
+		uint32_t len = transport_reject_write(out, kind, UINT64_C(0x1234567890), UINT64_C(0xabcdef0123),
+						      -ECHRNG - (int)kind, kind, nonce);
+		transport_tag_write(&key.key, out, len, UINT64_C(0x9876543210), nonce, true);
 		capture(3, 4, out, len);
 	}
 }

@@ -163,7 +163,7 @@ void trace_every_ask(void)
 	reply_put(&b, RREF_CONTROL, RREF_OPS_MAX);
 	answer(CALL_FIRST + 20, 9, b.bytes, b.len);
 	/* Announced; of no number that there is; and one that may be repeated. */
-	const struct head_large large = {UINT64_C(1) << 20, 1, 1, LARGE_REQUEST, 0};
+	const struct head_rendezvous large = {UINT64_C(1) << 20, 1, 1, RENDEZVOUS_REQUEST, 0};
 	trace_say(head_of(HEAD_LARGE, CALL_FIRST + 21, 9, RREF_METHOD), &large, sizeof large);
 	reply_put(&b, RREF_METHOD, 0);
 	answer(CALL_FIRST + 21, 9, b.bytes, b.len);

@@ -101,10 +101,10 @@ void trace_every_value(void)
 
 void trace_every_message(void)
 {
-	static const struct head_large announced[] = {{1000, 0, 1, LARGE_ONEWAY, 0},
-						      {UINT64_C(1) << 33, 3, 9, LARGE_REPLY, 0},
-						      {1, 4, 1, LARGE_REQUEST, 0},
-						      {0, 0, 1, 9, 5}};
+	static const struct head_rendezvous announced[] = {{1000, 0, 1, RENDEZVOUS_ONEWAY, 0},
+							   {UINT64_C(1) << 33, 3, 9, RENDEZVOUS_REPLY, 0},
+							   {1, 4, 1, RENDEZVOUS_REQUEST, 0},
+							   {0, 0, 1, 9, 5}};
 	static const struct head_units units = {77};
 	static const struct head_retry retries[] = {{5, 3}, {2000, 3}, {0, 0}};
 	struct shm_head h = {.call = 3, .gen = 4, .time_low = UINT32_MAX, .time_high = UINT32_MAX};

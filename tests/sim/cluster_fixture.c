@@ -5,7 +5,7 @@
 
 struct cluster_sort next_cluster = {.kind = SIM_STAR, .rails = 1};
 
-struct cluster *bench_made(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards)
+struct cluster *fixture_made(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards)
 {
 	struct cluster_config config;
 	struct nic_err err = {.text = ""};
@@ -28,15 +28,15 @@ struct cluster *bench_made(unsigned workers, uint64_t seed, struct calls *calls,
 	return c;
 }
 
-struct cluster *bench_ready(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards)
+struct cluster *fixture_ready(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards)
 {
-	struct cluster *c = bench_made(workers, seed, calls, shards);
+	struct cluster *c = fixture_made(workers, seed, calls, shards);
 	cluster_start_all(c);
 	cr_assert_eq(cluster_run_ready(c, PATIENCE), CLUSTER_RUN_DONE, "%s", cluster_failure(c));
 	return c;
 }
 
-void bench_destroy(struct cluster *c)
+void fixture_destroy(struct cluster *c)
 {
 	struct far_memory memory;
 	cluster_destroy(c);
@@ -44,12 +44,12 @@ void bench_destroy(struct cluster *c)
 	cr_assert_eq(memory.slab_used, 0, "%llu bytes of slabs are in use", (unsigned long long)memory.slab_used);
 }
 
-void bench_apps_end(struct cluster *c)
+void fixture_apps_end(struct cluster *c)
 {
 	cr_assert_eq(cluster_run_apps(c, PATIENCE), CLUSTER_RUN_DONE, "%s", cluster_failure(c));
 }
 
-void bench_leave(struct cluster *c)
+void fixture_leave(struct cluster *c)
 {
 	struct far_err err;
 	cluster_leave_all(c, 0);
@@ -59,17 +59,17 @@ void bench_leave(struct cluster *c)
 		cr_assert_eq(cluster_state(w), CLUSTER_LEFT);
 		cr_assert_eq(cluster_why(w, &err), FAR_OK, "%s", err.text);
 	}
-	bench_destroy(c);
+	fixture_destroy(c);
 }
 
-void bench_all_call_all(unsigned workers, unsigned shards, unsigned rounds)
+void fixture_all_call_all(unsigned workers, unsigned shards, unsigned rounds)
 {
 	struct calls calls = {.rounds = rounds, .typed = true};
-	struct cluster *c = bench_ready(workers, workers, &calls, shards);
+	struct cluster *c = fixture_ready(workers, workers, &calls, shards);
 	calls_spawn(&calls);
-	bench_apps_end(c);
+	fixture_apps_end(c);
 	cr_assert_eq(calls.failed, 0, "%s", calls.last.text);
 	cr_assert_eq(calls.wrong, 0);
 	cr_assert_eq(calls.ok, 2ull * rounds * workers * workers);
-	bench_leave(c);
+	fixture_leave(c);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Clusters for Criterion: what fails on the way fails the test. */
-#ifndef CLUSTER_BENCH_H
-#define CLUSTER_BENCH_H
+#ifndef CLUSTER_FIXTURE_H
+#define CLUSTER_FIXTURE_H
 
 #include "cluster_calls.h"
 
@@ -18,16 +18,16 @@ struct cluster_sort {
 extern struct cluster_sort next_cluster;
 
 /** Nobody started yet. */
-struct cluster *bench_made(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards);
+struct cluster *fixture_made(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards);
 /** Everybody is READY. */
-struct cluster *bench_ready(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards);
+struct cluster *fixture_ready(unsigned workers, uint64_t seed, struct calls *calls, unsigned shards);
 /** Nothing of it is left in a buffer, whatever was under way. */
-void bench_destroy(struct cluster *c);
+void fixture_destroy(struct cluster *c);
 /** Until no application is left. */
-void bench_apps_end(struct cluster *c);
+void fixture_apps_end(struct cluster *c);
 /** All leave in order, and it is destroyed. */
-void bench_leave(struct cluster *c);
+void fixture_leave(struct cluster *c);
 /** A life of a cluster in which all call all, every answer checked. */
-void bench_all_call_all(unsigned workers, unsigned shards, unsigned rounds);
+void fixture_all_call_all(unsigned workers, unsigned shards, unsigned rounds);
 
 #endif

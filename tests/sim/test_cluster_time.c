@@ -33,13 +33,13 @@ static void compute_for_ever(struct cluster_worker *w, void *ctx)
 Test(cluster_time, who_computes_for_ever_dies_with_its_worker)
 {
 	struct calls calls = {.rounds = 0};
-	struct cluster *c = bench_ready(1, 29, &calls, 1);
+	struct cluster *c = fixture_ready(1, 29, &calls, 1);
 	cluster_spawn(cluster_worker(c, 0), -1, compute_for_ever, &calls);
 	cluster_run_until(c, cluster_now(c) + SECOND / 100);
 	cr_assert_eq(calls.unhung, 0);
 	cluster_crash(cluster_worker(c, 0), CLUSTER_KILL);
 	cr_assert_eq(calls.unhung, 1);
-	bench_destroy(c);
+	fixture_destroy(c);
 }
 
 /* What comes meanwhile waits. */
@@ -60,12 +60,12 @@ static void ask_the_busy(struct cluster_worker *w, void *ctx)
 Test(cluster_time, computing_makes_a_core_late_and_sleeping_does_not)
 {
 	struct calls calls = {.rounds = 0};
-	struct cluster *c = bench_ready(2, 22, &calls, 1);
+	struct cluster *c = fixture_ready(2, 22, &calls, 1);
 	cluster_spawn(cluster_worker(c, 0), -1, keep_time, &calls);
 	cluster_spawn(cluster_worker(c, 1), -1, ask_the_busy, &calls);
-	bench_apps_end(c);
+	fixture_apps_end(c);
 	cr_assert_eq(calls.ok, 2);
-	bench_leave(c);
+	fixture_leave(c);
 }
 
 /* The waits of the public interface are by the host's clock, whose ticks are of 131 µs. */
@@ -93,11 +93,11 @@ static void wait_in_vain(struct cluster_worker *w, void *ctx)
 Test(cluster_time, waits_are_by_the_hosts_clock)
 {
 	struct calls calls = {.rounds = 0};
-	struct cluster *c = bench_ready(1, 25, &calls, 1);
+	struct cluster *c = fixture_ready(1, 25, &calls, 1);
 	cluster_spawn(cluster_worker(c, 0), -1, wait_in_vain, &calls);
-	bench_apps_end(c);
+	fixture_apps_end(c);
 	cr_assert_eq(calls.ok, 3);
-	bench_leave(c);
+	fixture_leave(c);
 }
 
 static void nothing(struct cluster_worker *w, void *ctx)
@@ -110,15 +110,15 @@ static void nothing(struct cluster_worker *w, void *ctx)
 Test(cluster_time, more_applications_than_fibers)
 {
 	struct calls calls = {.rounds = 0};
-	struct cluster *c = bench_made(1, 23, &calls, 2);
+	struct cluster *c = fixture_made(1, 23, &calls, 2);
 	cluster_start_all(c);
 	for (unsigned i = 0; i < 1000; i++)
 		cr_assert_eq(cluster_spawn(cluster_worker(c, 0), -1, nothing, &calls), 0);
 	cr_assert_eq(cluster_apps_all(c), 1000, "they wait until it is ready");
-	bench_apps_end(c);
+	fixture_apps_end(c);
 	cr_assert_eq(calls.ok, 1000);
 	cr_assert_eq(cluster_apps_dropped(c), 0);
-	bench_leave(c);
+	fixture_leave(c);
 }
 
 /* ---- sleep ---- */
@@ -126,19 +126,19 @@ Test(cluster_time, more_applications_than_fibers)
 Test(cluster_time, an_idle_cluster_sleeps)
 {
 	struct calls calls = {.rounds = 1};
-	struct cluster *c = bench_ready(3, 19, &calls, 1);
+	struct cluster *c = fixture_ready(3, 19, &calls, 1);
 	struct cluster_stats before, after;
 	calls_spawn(&calls);
-	bench_apps_end(c);
+	fixture_apps_end(c);
 	cluster_run_until(c, cluster_now(c) + 5 * SECOND);
 	cluster_stats(c, &before);
 	cluster_run_until(c, cluster_now(c) + 3600 * SECOND);
 	cluster_stats(c, &after);
 	cr_assert_leq(after.turns - before.turns, 3, "nothing wakes it");
 	calls_spawn(&calls);
-	bench_apps_end(c);
+	fixture_apps_end(c);
 	cr_assert_eq(calls.failed, 0, "%s", calls.last.text);
-	bench_leave(c);
+	fixture_leave(c);
 }
 
 static void wait_for_ever(struct cluster_worker *w, void *ctx)
@@ -154,7 +154,7 @@ static void wait_for_ever(struct cluster_worker *w, void *ctx)
 Test(cluster_time, a_lost_wake_up_is_found)
 {
 	struct calls calls = {.rounds = 1};
-	struct cluster *c = bench_ready(2, 20, &calls, 1);
+	struct cluster *c = fixture_ready(2, 20, &calls, 1);
 	cluster_run_until(c, cluster_now(c) + 5 * SECOND);
 	/* It sleeps, and what comes does not wake it. */
 	struct cluster_worker *w = cluster_worker(c, 1);
@@ -164,16 +164,16 @@ Test(cluster_time, a_lost_wake_up_is_found)
 	cluster_spawn(cluster_worker(c, 0), -1, calls_app, &calls);
 	cr_assert_eq(cluster_run_apps(c, PATIENCE), CLUSTER_RUN_FAILED);
 	cr_assert(strstr(cluster_failure(c), "worker asleep with work"), "%s", cluster_failure(c));
-	bench_destroy(c);
+	fixture_destroy(c);
 }
 
 Test(cluster_time, waiting_for_nothing_is_found)
 {
 	struct calls calls = {.rounds = 0};
-	struct cluster *c = bench_ready(1, 21, &calls, 1);
+	struct cluster *c = fixture_ready(1, 21, &calls, 1);
 	cluster_spawn(cluster_worker(c, 0), -1, wait_for_ever, &calls);
 	cr_assert_eq(cluster_run_apps(c, TIME_NEVER), CLUSTER_RUN_FAILED);
 	cr_assert(strstr(cluster_failure(c), "worker asleep with work"), "%s", cluster_failure(c));
-	bench_destroy(c);
+	fixture_destroy(c);
 	cr_assert_eq(calls.last_status, FAR_CANCELLED);
 }

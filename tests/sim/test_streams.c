@@ -15,7 +15,7 @@ struct place {
 	unsigned woken;
 };
 
-struct bench {
+struct fixture {
 	struct sim *sim;
 	struct sim_streams *streams;
 	struct place place[3];
@@ -26,13 +26,13 @@ static void wake(void *ctx)
 	((struct place *)ctx)->woken++;
 }
 
-static void process(struct bench *b, unsigned i)
+static void process(struct fixture *b, unsigned i)
 {
 	b->place[i].net = sim_ctl_net_create(b->streams, b->place[i].host, wake, &b->place[i]);
 	cr_assert(b->place[i].net);
 }
 
-static void setup(struct bench *b, const struct sim_streams_config *streams)
+static void setup(struct fixture *b, const struct sim_streams_config *streams)
 {
 	struct sim_config config;
 	struct sim_host_config host;
@@ -51,13 +51,13 @@ static void setup(struct bench *b, const struct sim_streams_config *streams)
 	}
 }
 
-static void killed(struct bench *b, unsigned i)
+static void killed(struct fixture *b, unsigned i)
 {
 	b->place[i].net->ops->destroy(b->place[i].net);
 	b->place[i].net = NULL;
 }
 
-static void teardown(struct bench *b)
+static void teardown(struct fixture *b)
 {
 	for (unsigned i = 0; i < 3; i++)
 		if (b->place[i].net)
@@ -66,12 +66,12 @@ static void teardown(struct bench *b)
 	sim_destroy(b->sim);
 }
 
-static void pass_time(struct bench *b, uint64_t ns)
+static void pass_time(struct fixture *b, uint64_t ns)
 {
 	cr_assert(sim_run_until(b->sim, sim_now(b->sim) + ns));
 }
 
-static int listening(struct bench *b, unsigned i)
+static int listening(struct fixture *b, unsigned i)
 {
 	struct ctl_net *net = b->place[i].net;
 	int l = net->ops->listen(net, sim_host_name(b->place[i].host), 7000, -1);
@@ -79,7 +79,7 @@ static int listening(struct bench *b, unsigned i)
 	return l;
 }
 
-static int connecting(struct bench *b, unsigned from, unsigned to)
+static int connecting(struct fixture *b, unsigned from, unsigned to)
 {
 	struct ctl_net *net = b->place[from].net;
 	int h = net->ops->connect(net, sim_host_name(b->place[to].host), 7000);
@@ -87,28 +87,28 @@ static int connecting(struct bench *b, unsigned from, unsigned to)
 	return h;
 }
 
-static int accepted(struct bench *b, unsigned i, int l)
+static int accepted(struct fixture *b, unsigned i, int l)
 {
 	return b->place[i].net->ops->accept(b->place[i].net, l);
 }
 
-static long put(struct bench *b, unsigned i, int h, const void *data, size_t len)
+static long put(struct fixture *b, unsigned i, int h, const void *data, size_t len)
 {
 	return b->place[i].net->ops->send(b->place[i].net, h, data, len);
 }
 
-static long get(struct bench *b, unsigned i, int h, void *data, size_t len)
+static long get(struct fixture *b, unsigned i, int h, void *data, size_t len)
 {
 	return b->place[i].net->ops->recv(b->place[i].net, h, data, len);
 }
 
-static void hang_up(struct bench *b, unsigned i, int h)
+static void hang_up(struct fixture *b, unsigned i, int h)
 {
 	b->place[i].net->ops->close(b->place[i].net, h);
 }
 
 /* A stream from 0 to 1: its handles. */
-static void connected(struct bench *b, int *a, int *z)
+static void connected(struct fixture *b, int *a, int *z)
 {
 	int l = listening(b, 1);
 	*a = connecting(b, 0, 1);
@@ -128,7 +128,7 @@ static void connected(struct bench *b, int *a, int *z)
 Test(streams, bytes_arrive_in_order_whatever_is_cut_where)
 {
 	const struct sim_streams_config config = {.chop = SIM_CERTAIN / 2, .window_bytes = 1000};
-	struct bench b;
+	struct fixture b;
 	int a, z;
 	unsigned sent = 0, seen = 0, parts = 0;
 	setup(&b, &config);
@@ -155,7 +155,7 @@ Test(streams, bytes_arrive_in_order_whatever_is_cut_where)
 
 Test(streams, a_full_window_opens_with_reading)
 {
-	struct bench b;
+	struct fixture b;
 	static uint8_t bytes[200000];
 	int a, z;
 	setup(&b, NULL);
@@ -174,7 +174,7 @@ Test(streams, a_full_window_opens_with_reading)
 
 Test(streams, ends)
 {
-	struct bench b;
+	struct fixture b;
 	char c;
 	int a, z;
 	setup(&b, NULL);
@@ -203,7 +203,7 @@ Test(streams, ends)
 
 Test(streams, who_is_not_there)
 {
-	struct bench b;
+	struct fixture b;
 	char c;
 	setup(&b, NULL);
 	struct ctl_net *net = b.place[0].net;
@@ -223,7 +223,7 @@ Test(streams, who_is_not_there)
 
 Test(streams, given_up_half_way)
 {
-	struct bench b;
+	struct fixture b;
 	char c;
 	setup(&b, NULL);
 	int l = listening(&b, 1);
@@ -249,7 +249,7 @@ Test(streams, given_up_half_way)
 
 Test(streams, a_cut_stalls_and_then_breaks)
 {
-	struct bench b;
+	struct fixture b;
 	char c;
 	int a, z;
 	setup(&b, NULL);
@@ -272,7 +272,7 @@ Test(streams, a_cut_stalls_and_then_breaks)
 
 Test(streams, a_process_hangs_up_and_a_host_does_not)
 {
-	struct bench b;
+	struct fixture b;
 	char c;
 	int a, z;
 	setup(&b, NULL);

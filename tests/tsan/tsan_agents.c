@@ -89,7 +89,7 @@ static void post(struct far_agent *a, int to, bool in_fragments)
 	struct far_err err;
 	atomic_fetch_add(&borrowed, 1);
 	enum far_status status =
-		far_msg_post_parts(a, (struct far_to){to, -1}, 2, &part, 1, on_release, NULL, NULL, &err);
+		far_msg_oneway_parts(a, (struct far_to){to, -1}, 2, &part, 1, on_release, NULL, NULL, &err);
 	CHECK(status == FAR_OK || status == FAR_BUSY);
 	atomic_fetch_add(&posted, status == FAR_OK);
 }
@@ -239,11 +239,11 @@ static void in_both(void *(*body)(void *), void *left, void *right)
 	CHECK(pthread_join(t[0], NULL) == 0 && pthread_join(t[1], NULL) == 0);
 }
 
-static void run(enum far_driver driver, enum far_idle idle, unsigned left, unsigned right, enum far_connect connect)
+static void run(enum far_progress progress, enum far_idle idle, unsigned left, unsigned right, enum far_connect connect)
 {
 	struct caller callers[2 * CALLERS];
 	pthread_t answerer;
-	opts.driver = driver;
+	opts.progress = progress;
 	opts.idle = idle;
 	opts.connect = connect;
 	shards[0] = left;
@@ -294,11 +294,11 @@ int main(void)
 	opts = (struct far_opts){
 		.init_method = url, .functions = functions, .functions_n = 1, .messages = messages, .messages_n = 2};
 	listen_somewhere();
-	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE, 1, 1, FAR_CONNECT_AUTO);
-	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE, 1, 1, FAR_CONNECT_AUTO);
-	run(FAR_DRIVER_OWN, FAR_IDLE_BUSY, 1, 1, FAR_CONNECT_AUTO);
-	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE, 2, 3, FAR_CONNECT_AUTO);
-	run(FAR_DRIVER_SHARED, FAR_IDLE_ADAPTIVE, 3, 2, FAR_CONNECT_LAZY);
-	run(FAR_DRIVER_OWN, FAR_IDLE_ADAPTIVE, 2, 2, FAR_CONNECT_LAZY);
+	run(FAR_PROGRESS_SHARED, FAR_IDLE_ADAPTIVE, 1, 1, FAR_CONNECT_AUTO);
+	run(FAR_PROGRESS_DEDICATED, FAR_IDLE_ADAPTIVE, 1, 1, FAR_CONNECT_AUTO);
+	run(FAR_PROGRESS_DEDICATED, FAR_IDLE_BUSY, 1, 1, FAR_CONNECT_AUTO);
+	run(FAR_PROGRESS_SHARED, FAR_IDLE_ADAPTIVE, 2, 3, FAR_CONNECT_AUTO);
+	run(FAR_PROGRESS_SHARED, FAR_IDLE_ADAPTIVE, 3, 2, FAR_CONNECT_LAZY);
+	run(FAR_PROGRESS_DEDICATED, FAR_IDLE_ADAPTIVE, 2, 2, FAR_CONNECT_LAZY);
 	return 0;
 }

@@ -11,7 +11,7 @@
 
 #define QUESTIONS 20000u
 
-static struct aside aside;
+static struct exception_path exception_path;
 static const struct frame_addr me = {.mac = {2, 0, 0, 0, 0, 1}, .ip = {10, 8, 0, 1}};
 static _Atomic unsigned dropped;
 static _Atomic int over;
@@ -33,14 +33,14 @@ static unsigned question(uint8_t *frame, uint32_t number)
 
 static void *control(void *unused)
 {
-	const struct aside_frame *asked;
+	const struct exception_frame *asked;
 	while (!atomic_load(&over)) {
-		struct aside_frame *to;
-		while ((asked = aside_next(&aside.in)) && (to = aside_room(&aside.out))) {
-			to->len = answer_write(&me, asked->bytes, asked->len, to->bytes);
+		struct exception_frame *to;
+		while ((asked = exception_next(&exception_path.in)) && (to = exception_room(&exception_path.out))) {
+			to->len = responder_write(&me, asked->bytes, asked->len, to->bytes);
 			CHECK(to->len == 60);
-			aside_put(&aside.out);
-			aside_give(&aside.in);
+			exception_put(&exception_path.out);
+			exception_release(&exception_path.in);
 		}
 		sched_yield();
 	}
@@ -50,13 +50,13 @@ static void *control(void *unused)
 /* The next answer is to the next question that was put. */
 static unsigned take_answers(const uint32_t *numbers, unsigned taken, unsigned n)
 {
-	const struct aside_frame *answer;
-	while ((answer = aside_next(&aside.out))) {
+	const struct exception_frame *answer;
+	while ((answer = exception_next(&exception_path.out))) {
 		uint32_t to;
 		memcpy(&to, answer->bytes + 38, sizeof to);
 		CHECK(taken < n && to == numbers[taken] && answer->bytes[21] == 2);
 		taken++;
-		aside_give(&aside.out);
+		exception_release(&exception_path.out);
 	}
 	return taken;
 }
@@ -69,11 +69,11 @@ int main(void)
 	alarm(HANG_GUARD_S);
 	CHECK(pthread_create(&thread, NULL, control, NULL) == 0);
 	for (uint32_t i = 0; i < QUESTIONS; i++) {
-		struct aside_frame *to = aside_room(&aside.in);
+		struct exception_frame *to = exception_room(&exception_path.in);
 		if (to) {
 			to->len = question(to->bytes, i);
 			numbers[n++] = i;
-			aside_put(&aside.in);
+			exception_put(&exception_path.in);
 		} else {
 			atomic_fetch_add(&dropped, 1);
 			sched_yield();
@@ -86,7 +86,7 @@ int main(void)
 	}
 	atomic_store(&over, 1);
 	pthread_join(thread, NULL);
-	CHECK(n >= ASIDE_SLOTS);
+	CHECK(n >= EXCEPTION_SLOTS);
 	printf("%u answered, %u found no room\n", n, atomic_load(&dropped));
 	return 0;
 }

@@ -69,7 +69,7 @@ static void one(struct far_agent *a, int i)
 	struct far_target *targets = calloc(TARGETS, sizeof *targets);
 	struct far_target_result *results = calloc(TARGETS, sizeof *results);
 	int64_t *values = calloc(TARGETS, sizeof *values);
-	struct far_fanout_opts how = {.into = values, .slice_bytes = sizeof *values};
+	struct far_fanout_opts how = {.recv_buf = values, .slice_bytes = sizeof *values};
 	struct far_future *f;
 	struct far_err err;
 	pthread_t thread;
@@ -143,10 +143,10 @@ static void in_both(void *(*body)(void *), void *left, void *right)
 	CHECK(pthread_join(t[0], NULL) == 0 && pthread_join(t[1], NULL) == 0);
 }
 
-static void run(enum far_driver driver)
+static void run(enum far_progress progress)
 {
 	pthread_t callers[2 * CALLERS], answerer;
-	opts.driver = driver;
+	opts.progress = progress;
 	atomic_store(&stop, false);
 	in_both(join_main, (void *)0, (void *)1);
 	CHECK(pthread_create(&answerer, NULL, answerer_main, NULL) == 0);
@@ -180,7 +180,7 @@ int main(void)
 	alarm(60);
 	opts = (struct far_opts){.init_method = url, .functions = functions, .functions_n = 1};
 	listen_somewhere();
-	run(FAR_DRIVER_SHARED);
-	run(FAR_DRIVER_OWN);
+	run(FAR_PROGRESS_SHARED);
+	run(FAR_PROGRESS_DEDICATED);
 	return 0;
 }

@@ -102,7 +102,7 @@ static void *shard_main(void *arg)
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct side *s = ctx;
-	CHECK(ev->type == NIC_EVENT_UP && ev->user == s && ev->hello_len == 0);
+	CHECK(ev->type == NIC_EVENT_UP && ev->user == s && ev->handshake_len == 0);
 	s->ups++;
 	atomic_store(&s->up, ev->peer + 1);
 	s->q->ops->wake(s->q);

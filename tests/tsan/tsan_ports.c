@@ -86,8 +86,8 @@ int main(void)
 {
 	alarm(HANG_GUARD_S);
 	together_listen();
-	round_of((struct far_opts){.driver = FAR_DRIVER_SHARED});
-	round_of((struct far_opts){.driver = FAR_DRIVER_OWN});
-	round_of((struct far_opts){.driver = FAR_DRIVER_SHARED, .shards = 2, .connect = FAR_CONNECT_LAZY});
+	round_of((struct far_opts){.progress = FAR_PROGRESS_SHARED});
+	round_of((struct far_opts){.progress = FAR_PROGRESS_DEDICATED});
+	round_of((struct far_opts){.progress = FAR_PROGRESS_SHARED, .shards = 2, .connect = FAR_CONNECT_LAZY});
 	return 0;
 }

@@ -84,7 +84,7 @@ static void *joiner(void *arg)
 				.functions = functions,
 				.functions_n = 2,
 				.shards = 2,
-				.driver = rank ? FAR_DRIVER_OWN : FAR_DRIVER_SHARED,
+				.progress = rank ? FAR_PROGRESS_DEDICATED : FAR_PROGRESS_SHARED,
 				.leaks = FAR_LEAKS_FAIL};
 	CHECK_STATUS(far_init_rpc(names[rank], rank, 2, &opts, &agents[rank], &err), FAR_OK, &err);
 	return NULL;

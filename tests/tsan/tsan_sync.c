@@ -23,10 +23,10 @@ static _Atomic unsigned producing;
 
 static void fill(struct far_future *f, const struct submit_cell *cell)
 {
-	struct outcome o = {.status = FAR_OK,
-			    .executed = FAR_EXECUTED_YES,
-			    .data = cell->buf ? buf_data(cell->buf) : cell->bytes,
-			    .len = cell->len};
+	struct completion o = {.status = FAR_OK,
+			       .executed = FAR_EXECUTED_YES,
+			       .data = cell->buf ? buf_data(cell->buf) : cell->bytes,
+			       .len = cell->len};
 	future_complete(f, &o);
 	buf_unref(&f->head);
 }
@@ -45,7 +45,7 @@ static unsigned pass(void)
 	return n;
 }
 
-static void ignored(void *user, const struct outcome *o)
+static void ignored(void *user, const struct completion *o)
 {
 }
 
@@ -53,18 +53,18 @@ static void ignored(void *user, const struct outcome *o)
 static void wait_for(struct far_future *f)
 {
 	while (!future_done(f)) {
-		if (driver_try(&driver)) {
+		if (progress_try(&driver)) {
 			while (!future_done(f))
 				if (!pass())
 					sched_yield();
-			driver_release(&driver);
+			progress_release(&driver);
 			continue;
 		}
 		uint32_t seen = atomic_load_explicit(&f->state, memory_order_acquire);
-		int place = driver_sleeper_add(&driver, &f->state);
+		int place = progress_sleeper_add(&driver, &f->state);
 		if (atomic_load_explicit(&driver.token, memory_order_seq_cst))
 			future_sleep(f, seen, clock_now(&clock_monotonic) + 50000000);
-		driver_sleeper_remove(&driver, place);
+		progress_sleeper_remove(&driver, place);
 	}
 }
 
@@ -107,13 +107,13 @@ static void *caller_main(void *arg)
 static void *keeper_main(void *arg)
 {
 	while (atomic_load(&producing) || submit_waiting(&ring)) {
-		if (driver_try(&driver)) {
+		if (progress_try(&driver)) {
 			for (int i = 0; i < 50; i++)
 				pass();
-			driver_release(&driver);
+			progress_release(&driver);
 			sched_yield();
 		} else {
-			driver_park(&driver);
+			progress_park(&driver);
 		}
 	}
 	return NULL;
@@ -126,7 +126,7 @@ static void *nudger_main(void *arg)
 		CHECK(f);
 		_Atomic uint32_t *state = &f->state;
 		buf_unref(&f->head);
-		future_nudge(state); /* of a future that may be somebody else's by now */
+		future_wake(state); /* of a future that may be somebody else's by now */
 		sched_yield();
 	}
 	return NULL;

@@ -32,7 +32,7 @@ static bool lose(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t 
 {
 	static _Atomic unsigned n;
 	/* Who awaits nothing does not miss a BYE. */
-	return bytes[1] == WIRE_BYE || atomic_fetch_add(&n, 1) % 50 != 0;
+	return bytes[1] == WIRE_CLOSE || atomic_fetch_add(&n, 1) % 50 != 0;
 }
 
 static uint64_t now_ns(void)
@@ -123,7 +123,7 @@ static void *shard_main(void *arg)
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct side *s = ctx;
-	if (ev->type == NIC_EVENT_HELLO) {
+	if (ev->type == NIC_EVENT_CONNECT) {
 		*ev->reply_len = 0;
 		return 0;
 	}
@@ -178,12 +178,12 @@ int main(void)
 	fabric.hook = lose;
 	for (unsigned i = 0; i < 2; i++) {
 		struct nic_err err = {""};
-		struct link_config config = {.queues = 1,
-					     .head_bytes = HEAD,
-					     .limit_ns = UINT64_C(20000000000),
-					     .first_packet = UINT32_MAX - 9};
+		struct transport_config config = {.queues = 1,
+						  .head_bytes = HEAD,
+						  .limit_ns = UINT64_C(20000000000),
+						  .first_packet = UINT32_MAX - 9};
 		struct side *s = &sides[i];
-		CHECK(link_open(dgram_open(&fabric, 1), &config, &s->port, &err) == 0);
+		CHECK(transport_open(dgram_open(&fabric, 1), &config, &s->port, &err) == 0);
 		s->q = s->port->ops->queue(s->port, 0);
 		s->connects = i == 1;
 	}

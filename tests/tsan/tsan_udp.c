@@ -108,7 +108,7 @@ static void *hold(void *arg)
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {
-	if (ev->type == NIC_EVENT_REFUSED) /* by the port that is closed */
+	if (ev->type == NIC_EVENT_UNREACHABLE) /* by the port that is closed */
 		return 0;
 	REQUIRE(ev->type == NIC_EVENT_UP);
 	struct holder *h = ev->user;

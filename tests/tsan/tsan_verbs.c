@@ -42,14 +42,14 @@ static void *hold(void *arg)
 	unsigned index = (unsigned)(uintptr_t)arg;
 	struct nic_queue *q = verbs_port_ops.queue(port, index);
 	const struct nic_queue_ops *ops = q->ops;
-	uint32_t places[QUEUES] = {0};
+	uint32_t dests[QUEUES] = {0};
 	for (uint64_t i = 0; !atomic_load(&stop); i++) {
 		struct nic_pkt pkts[16];
 		struct nic_tx tx;
 		unsigned to = i % QUEUES;
-		if (!places[to] && (places[to] = atomic_load(&up[index][to])))
-			REQUIRE(ops->attach(q, places[to] - 1) == 0);
-		if (places[to] && ops->tx_reserve(q, places[to] - 1, 100, &tx) == 0) {
+		if (!dests[to] && (dests[to] = atomic_load(&up[index][to])))
+			REQUIRE(ops->attach(q, dests[to] - 1) == 0);
+		if (dests[to] && ops->tx_reserve(q, dests[to] - 1, 100, &tx) == 0) {
 			memset(tx.body, (int)i, 100);
 			tx.priority = i % 8;
 			ops->tx_commit(q, &tx);
@@ -83,7 +83,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-static void place(unsigned from, unsigned to, void *user)
+static void dest(unsigned from, unsigned to, void *user)
 {
 	struct nic_addr addr;
 	struct nic_err err = {""};
@@ -103,12 +103,12 @@ int main(void)
 	for (unsigned i = 0; i < QUEUES; i++)
 		REQUIRE(pthread_create(&threads[i], NULL, hold, (void *)(uintptr_t)i) == 0);
 	for (unsigned i = 0; i < QUEUES * QUEUES; i++)
-		place(i / QUEUES, i % QUEUES, &up[i / QUEUES][i % QUEUES]);
+		dest(i / QUEUES, i % QUEUES, &up[i / QUEUES][i % QUEUES]);
 	for (unsigned i = 0; i < STEPS_MAX; i++) {
 		verbs_port_ops.step(port, verbs_now(), on_event, NULL);
 		verbs_port_ops.stats(port, &stats);
 		if (i % 100 == 50)
-			place(0, 1, NULL);
+			dest(0, 1, NULL);
 		if (i % 200 == 0) {
 			fake_verbs.port_state = i % 400 ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 			fake_verbs_event(i % 400 ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);

@@ -116,20 +116,20 @@ static void take_event(struct holder *h, const struct nic_pkt *pkt)
 	}
 }
 
-static void begin(struct holder *h, uint32_t place)
+static void begin(struct holder *h, uint32_t dest)
 {
 	const struct nic_bulk_ops *bulk = h->q->ops->bulk;
 	struct nic_bulk_key key;
 	int state = post_state(&h->post);
 	if (!h->exposed && (state == NOTHING || state == WAS_READ)) {
 		post_set(&h->post, NOTHING);
-		h->exposed = bulk->expose(h->q, place, h->from, BYTES, EXPOSE, &h->handle, &h->key) == 0;
+		h->exposed = bulk->expose(h->q, dest, h->from, BYTES, EXPOSE, &h->handle, &h->key) == 0;
 	} else if (h->exposed && (state == WAS_READ || (state == BEING_READ && h->seq % 3 == 0))) {
 		/* Some in the midst of being read. */
 		bulk->withdraw(h->q, h->handle);
 	}
 	if (!h->reading && take_offer(h->partner, &key)) {
-		h->reading = bulk->read(h->q, place, &key, 0, h->to, BYTES, READ) == 0;
+		h->reading = bulk->read(h->q, dest, &key, 0, h->to, BYTES, READ) == 0;
 		if (!h->reading)
 			post_set(&h->partner->post, WAS_READ);
 	}
@@ -215,7 +215,7 @@ int main(void)
 	}
 	REQUIRE(all_read());
 	struct verbs_port *gone = (struct verbs_port *)ports[0];
-	verbs_leave(gone);
+	verbs_release_device(gone);
 	for (unsigned i = 0; i < STEPS_MAX && gone->on.context; i++)
 		step_all();
 	REQUIRE(!gone->on.context);

@@ -36,15 +36,15 @@ static struct nic_port *ports[PORTS];
 static struct holder holders[PORTS][QUEUES];
 static _Atomic bool stop;
 
-static void pass(struct holder *h, uint64_t i, uint32_t *places)
+static void pass(struct holder *h, uint64_t i, uint32_t *dests)
 {
 	const struct nic_queue_ops *ops = h->q->ops;
 	struct nic_pkt pkts[16];
 	struct nic_tx tx;
 	unsigned to = i / 16 % PLACES; /* some packets to each, then another */
-	if (!places[to] && (places[to] = atomic_load(&h->up[to])))
-		REQUIRE(ops->attach(h->q, places[to] - 1) == 0);
-	if (places[to] && ops->tx_reserve(h->q, places[to] - 1, 100, &tx) == 0) {
+	if (!dests[to] && (dests[to] = atomic_load(&h->up[to])))
+		REQUIRE(ops->attach(h->q, dests[to] - 1) == 0);
+	if (dests[to] && ops->tx_reserve(h->q, dests[to] - 1, 100, &tx) == 0) {
 		memset(tx.body, (int)i, 100);
 		ops->tx_commit(h->q, &tx);
 	}
@@ -63,9 +63,9 @@ static void pass(struct holder *h, uint64_t i, uint32_t *places)
 
 static void *hold(void *arg)
 {
-	uint32_t places[PLACES] = {0};
+	uint32_t dests[PLACES] = {0};
 	for (uint64_t i = 0; !atomic_load(&stop); i++)
-		pass(arg, i, places);
+		pass(arg, i, dests);
 	return NULL;
 }
 
@@ -131,7 +131,7 @@ static void run(const char *args)
 	}
 	REQUIRE(fake_cm.connecting_most > 1 && fake_cm.connecting_most <= PORTS * VERBS_CONNECTORS_MAX);
 	struct verbs_port *gone = (struct verbs_port *)ports[0];
-	verbs_leave(gone);
+	verbs_release_device(gone);
 	for (unsigned i = 0; i < STEPS_MAX && gone->on.context; i++)
 		step_all();
 	REQUIRE(!gone->on.context);

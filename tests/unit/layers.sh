@@ -42,7 +42,7 @@ transport core core/head.h the heads of both wire formats are one file
 builtin api far_* the built-in functions are handlers as an application's are, over the public interface
 builtin agent agent/agent.h gathers are kept with the agent
 agent api agent_complete given to shards: completes an application's future
-agent api message_place given to shards: where an application wants a reply
+agent api message_reply_buffer given to shards: where an application wants a reply
 agent api agent_may_wait whether the calling thread may wait
 agent api far_shard_release_at end of the agent: gives a shard back
 agent api gathers_destroy end of the agent

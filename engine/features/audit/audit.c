@@ -14,7 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void audit_say(const struct auditor *a, const char *format, ...)
+void audit_printf(const struct auditor *a, const char *format, ...)
 {
 	char text[256];
 	va_list args;
@@ -30,20 +30,20 @@ void audit_say(const struct auditor *a, const char *format, ...)
 static void same(const struct auditor *a, const char *what, uint64_t count, uint64_t found)
 {
 	if (count != found)
-		audit_say(a, "%s: counted %" PRIu64 ", found %" PRIu64, what, count, found);
+		audit_printf(a, "%s: counted %" PRIu64 ", found %" PRIu64, what, count, found);
 }
 
 static void same_of(const struct auditor *a, const struct session *se, const char *what, uint64_t count, uint64_t found)
 {
 	if (count != found)
-		audit_say(a, "session with worker %" PRIu32 ", shard %u: %s: counted %" PRIu64 ", found %" PRIu64,
-			  se->worker, se->shard, what, count, found);
+		audit_printf(a, "session with worker %" PRIu32 ", shard %u: %s: counted %" PRIu64 ", found %" PRIu64,
+			     se->worker, se->shard, what, count, found);
 }
 
 static void fits(const struct auditor *a, const struct session *se, bool yes, const char *what)
 {
 	if (!yes)
-		audit_say(a, "session with worker %" PRIu32 ", shard %u: %s", se->worker, se->shard, what);
+		audit_printf(a, "session with worker %" PRIu32 ", shard %u: %s", se->worker, se->shard, what);
 }
 
 static uint64_t counter(const _Atomic uint64_t *c)
@@ -77,7 +77,7 @@ static void audit_free_calls(const struct auditor *a)
 	for (; slot && slot <= s->calls_used && n <= s->calls_used; n++) {
 		const struct call *c = &s->calls[slot - 1];
 		if (c->state != CALL_FREE) {
-			audit_say(a, "call slot %" PRIu32 " is in the list of free ones and taken", slot - 1);
+			audit_printf(a, "call slot %" PRIu32 " is in the list of free ones and taken", slot - 1);
 			return;
 		}
 		slot = c->next_free ? c->next_free : slot + 1;
@@ -112,27 +112,28 @@ static uint32_t fibers_used(const struct shard *s)
 	return n;
 }
 
-static uint32_t large_ins_used(const struct shard *s)
+static uint32_t rendezvous_ins_used(const struct shard *s)
 {
 	uint32_t idle = 0;
-	for (const struct large_in *in = rendezvous_of(s)->free; in && idle <= FAR_LARGE_IN_MAX; in = in->next)
+	for (const struct rendezvous_in *in = rendezvous_of(s)->free; in && idle <= FAR_RENDEZVOUS_IN_MAX;
+	     in = in->next)
 		idle++;
-	return FAR_LARGE_IN_MAX - (idle <= FAR_LARGE_IN_MAX ? idle : 0);
+	return FAR_RENDEZVOUS_IN_MAX - (idle <= FAR_RENDEZVOUS_IN_MAX ? idle : 0);
 }
 
 /* ---- windows, one-way messages, fragments ---- */
 
-static void audit_lane_in(const struct auditor *a, const struct session *se, const struct large_lane *l)
+static void audit_lane_in(const struct auditor *a, const struct session *se, const struct rendezvous_lane *l)
 {
 	if (!l->open)
 		return;
 	fits(a, se, l->accepted <= l->granted, "more of a long message has come than was granted");
 	fits(a, se, l->granted <= l->total, "more of a long message was granted than there is");
-	fits(a, se, !l->in || l->in->peer == se->large, "a lane's memory is another session's");
+	fits(a, se, !l->in || l->in->peer == se->rendezvous, "a lane's memory is another session's");
 	fits(a, se, !l->in || l->in->copied <= l->accepted, "more of a long message was copied than has come");
 }
 
-static void audit_lane_out(const struct auditor *a, const struct session *se, const struct large_out *o)
+static void audit_lane_out(const struct auditor *a, const struct session *se, const struct rendezvous_out *o)
 {
 	if (!o)
 		return;
@@ -142,20 +143,21 @@ static void audit_lane_out(const struct auditor *a, const struct session *se, co
 
 static void audit_windows(const struct auditor *a, const struct session *se)
 {
-	const struct large_peer *p = se->large;
+	const struct rendezvous_peer *p = se->rendezvous;
 	if (!p)
 		return;
-	fits(a, se, p->posts_acked <= p->posts_sent, "more one-way messages are acknowledged than were sent");
-	fits(a, se, p->posts_sent - p->posts_acked <= FAR_POSTS_WINDOW,
+	fits(a, se, p->oneways_acked <= p->oneways_sent, "more one-way messages are acknowledged than were sent");
+	fits(a, se, p->oneways_sent - p->oneways_acked <= FAR_ONEWAYS_WINDOW,
 	     "more one-way messages are out than the window takes");
-	fits(a, se, p->posts_told <= p->posts_received, "more one-way messages were acknowledged than came");
-	fits(a, se, p->posts_received - p->posts_told < FAR_POSTS_BATCH,
+	fits(a, se, p->oneways_reported <= p->oneways_received, "more one-way messages were acknowledged than came");
+	fits(a, se, p->oneways_received - p->oneways_reported < FAR_ONEWAYS_BATCH,
 	     "a batch of one-way messages came and was not acknowledged");
 	fits(a, se, p->units_acked <= p->units_sent, "more fragments are acknowledged than were sent");
-	fits(a, se, p->units_sent - p->units_acked <= FAR_LARGE_UNITS, "more fragments are out than the window takes");
-	fits(a, se, p->units_told <= p->units_received, "more fragments were acknowledged than came");
-	fits(a, se, p->held_n <= FAR_LARGE_UNITS, "more fragments are held than the window takes");
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
+	fits(a, se, p->units_sent - p->units_acked <= FAR_RENDEZVOUS_UNITS,
+	     "more fragments are out than the window takes");
+	fits(a, se, p->units_reported <= p->units_received, "more fragments were acknowledged than came");
+	fits(a, se, p->held_n <= FAR_RENDEZVOUS_UNITS, "more fragments are held than the window takes");
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++) {
 		audit_lane_in(a, se, &p->in[lane]);
 		audit_lane_out(a, se, p->out[lane].out);
 	}
@@ -165,7 +167,7 @@ static void audit_session(const struct auditor *a, const struct session *se)
 {
 	same_of(a, se, "calls", se->calls_active, calls_of(a->s, se));
 	/* A batch of control messages has a credit of its own. */
-	fits(a, se, se->calls_active <= a->s->config.limits.peer_calls + (se->notes_out != NULL),
+	fits(a, se, se->calls_active <= a->s->config.limits.peer_calls + (se->msgs_in_flight != NULL),
 	     "more calls than credits");
 	uint32_t queued = atomic_load_explicit(&a->s->calls_queued[se->index], memory_order_relaxed);
 	fits(a, se, queued <= a->s->config.limits.peer_waiting, "more calls wait for it than may");
@@ -173,7 +175,7 @@ static void audit_session(const struct auditor *a, const struct session *se)
 	if (se->state != SESSION_UP)
 		return;
 	same_of(a, se, "open requests", se->open_n, open_of(se));
-	fits(a, se, se->parked_n <= FAR_SESSION_REQUESTS_MAX, "more parked requests than the caller has credits");
+	fits(a, se, se->paused_n <= FAR_SESSION_REQUESTS_MAX, "more parked requests than the caller has credits");
 	audit_windows(a, se);
 }
 
@@ -192,40 +194,40 @@ static void audit_rrefs(const struct auditor *a)
 {
 	const struct shard *s = a->s;
 	const struct rref_shard *rs = s->rrefs;
-	uint64_t owned = 0, users = 0, forks_n = 0, forks = 0, notes = 0;
+	uint64_t owned = 0, users = 0, forks_n = 0, forks = 0, msgs = 0;
 	for (const struct far_rref *r = rs->list; r; r = r->list_next) {
 		owned += r->owned;
 		users += !r->owned;
 		forks_n += r->forks_n;
 		if (r->owned && rref_table_find(&rs->records, r->base.id) != r)
-			audit_say(a, "a value that is kept cannot be found by its name");
+			audit_printf(a, "a value that is kept cannot be found by its name");
 		if (r->owned && r->settled != future_done(r->value))
-			audit_say(a, "a value is settled and cannot be had, or the reverse");
+			audit_printf(a, "a value is settled and cannot be had, or the reverse");
 	}
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		for (const struct rref_fork *f = se->rref_forks; f; f = f->next) {
 			forks++;
 			if (rref_table_find(&rs->forks, f->id) != f)
-				audit_say(a, "a fork cannot be found by its name");
+				audit_printf(a, "a fork cannot be found by its name");
 		}
-		for (const struct rref_note *n = se->notes; n; n = n->next)
-			notes++;
-		for (const struct rref_note *n = se->notes_out; n; n = n->next)
-			notes++;
+		for (const struct rref_msg *n = se->msgs; n; n = n->next)
+			msgs++;
+		for (const struct rref_msg *n = se->msgs_in_flight; n; n = n->next)
+			msgs++;
 	}
 	uint64_t late = 0;
-	for (unsigned i = 0; i < RREF_LATE_QUEUES; i++)
-		for (const struct rref_note *n = rs->late[i].first; n; n = n->next)
+	for (unsigned i = 0; i < RREF_DELAYED_QUEUES; i++)
+		for (const struct rref_msg *n = rs->late[i].first; n; n = n->next)
 			late++;
 	same(a, "words that are said later", rs->late_n, late);
-	notes += late;
+	msgs += late;
 	same(a, "values that are kept", rs->records.n, owned);
 	same(a, "values that are kept, as told", counter(&rs->owned_n), owned);
 	same(a, "references held", counter(&rs->users_n), users);
 	same(a, "forks", rs->forks.n, forks);
 	same(a, "forks, as told", counter(&rs->forks_n), forks);
 	same(a, "forks of all values", forks_n, forks);
-	same(a, "words about references", counter(&rs->notes_n), notes);
+	same(a, "words about references", counter(&rs->msgs_n), msgs);
 }
 
 void audit_shard(const struct shard *s, audit_report *report, void *ctx)
@@ -233,7 +235,7 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx)
 	struct auditor a = {s, report, ctx};
 	const struct fiber_pool *pool = fiber_pool_of(s);
 	uint64_t active = 0, waiting = 0;
-	for (const struct fault_late *l = fault_shard(s)->late; l; l = l->next)
+	for (const struct fault_delayed *l = fault_shard(s)->late; l; l = l->next)
 		waiting += !l->answer;
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		audit_session(&a, se);
@@ -266,20 +268,20 @@ static bool callee_has(const struct session *se, uint32_t slot, uint32_t gen)
 	for (const struct far_deferred *d = se->open; d; d = d->open_next)
 		if (d->call == slot && d->gen == gen)
 			return true;
-	for (uint32_t i = 0; i < se->parked_n; i++) {
-		const struct parked_request *p = &se->parked->ring[(se->parked_head + i) % FAR_SESSION_REQUESTS_MAX];
+	for (uint32_t i = 0; i < se->paused_n; i++) {
+		const struct paused_request *p = &se->paused->ring[(se->paused_head + i) % FAR_SESSION_REQUESTS_MAX];
 		if (p->head.call == slot && p->head.gen == gen)
 			return true;
 	}
 	return false;
 }
 
-static void audit_lanes(const struct auditor *a, const struct session *here, const struct large_peer *p,
-			const struct large_peer *q)
+static void audit_lanes(const struct auditor *a, const struct session *here, const struct rendezvous_peer *p,
+			const struct rendezvous_peer *q)
 {
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
-		const struct large_out *o = p->out[lane].out;
-		const struct large_lane *l = &q->in[lane];
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++) {
+		const struct rendezvous_out *o = p->out[lane].out;
+		const struct rendezvous_lane *l = &q->in[lane];
 		if (!o && !p->out[lane].aborting) {
 			fits(a, here, !l->open, "the peer awaits a long message on a lane that is free");
 			continue;
@@ -301,21 +303,22 @@ void audit_pair(const struct shard *s, uint32_t rank, const struct shard *other,
 	if (!here || !there)
 		return;
 	/* One that was never needed is as one with which nothing was done. */
-	static const struct large_peer none;
-	const struct large_peer *p = here->large ? here->large : &none, *q = there->large ? there->large : &none;
-	same_of(&a, here, "one-way messages that the peer has received", p->posts_sent, q->posts_received);
-	same_of(&a, here, "credits that the peer has returned", p->posts_acked, q->posts_told);
+	static const struct rendezvous_peer none;
+	const struct rendezvous_peer *p = here->rendezvous ? here->rendezvous : &none,
+				     *q = there->rendezvous ? there->rendezvous : &none;
+	same_of(&a, here, "one-way messages that the peer has received", p->oneways_sent, q->oneways_received);
+	same_of(&a, here, "credits that the peer has returned", p->oneways_acked, q->oneways_reported);
 	same_of(&a, here, "fragments that the peer is done with", p->units_sent, q->units_received + q->held_n);
-	same_of(&a, here, "fragments that the peer has acknowledged", p->units_acked, q->units_told);
+	same_of(&a, here, "fragments that the peer has acknowledged", p->units_acked, q->units_reported);
 	audit_lanes(&a, here, p, q);
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		const struct call *c = &s->calls[slot];
 		if ((c->state == CALL_SENT || c->state == CALL_ENDED) && c->session == here->index && !c->retry &&
 		    !callee_has(there, slot, c->gen))
-			audit_say(&a,
-				  "call slot %" PRIu32 " awaits an answer of worker %" PRIu32
-				  ", which has no such request",
-				  slot, other_rank);
+			audit_printf(&a,
+				     "call slot %" PRIu32 " awaits an answer of worker %" PRIu32
+				     ", which has no such request",
+				     slot, other_rank);
 	}
 }
 
@@ -324,26 +327,26 @@ void audit_level_read(const struct shard *s, struct audit_level *out)
 	*out = (struct audit_level){.calls = calls_taken(s),
 				    .deferred = deferred_used(s),
 				    .fibers = fibers_used(s),
-				    .large_in = large_ins_used(s),
+				    .rendezvous_in = rendezvous_ins_used(s),
 				    .submitted = submit_waiting(&s->submit)};
 	out->rrefs = counter(&s->rrefs->owned_n) + counter(&s->rrefs->users_n) + counter(&s->rrefs->forks_n);
-	out->rref_words = counter(&s->rrefs->notes_n);
+	out->rref_msgs = counter(&s->rrefs->msgs_n);
 	for (const struct session *se = s->known; se; se = se->next_known) {
-		const struct large_peer *p = se->large;
+		const struct rendezvous_peer *p = se->rendezvous;
 		out->rrefs += pins_of(se);
 		out->waiting += se->waiting_n;
-		out->blocked += se->blocked & SESSION_BLOCKED;
+		out->backpressured += se->backpressured & SESSION_BACKPRESSURED;
 		if (se->state != SESSION_UP)
 			continue;
-		out->parked += se->parked_n;
+		out->paused += se->paused_n;
 		if (!p)
 			continue;
-		for (const struct post *post = p->posts; post; post = post->next)
-			out->posts++;
-		for (const struct large_out *o = p->queue; o; o = o->next)
-			out->large_out++;
-		for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
-			out->large_out += p->out[lane].out || p->out[lane].aborting;
+		for (const struct oneway *oneway = p->oneways; oneway; oneway = oneway->next)
+			out->oneways++;
+		for (const struct rendezvous_out *o = p->queue; o; o = o->next)
+			out->rendezvous_out++;
+		for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
+			out->rendezvous_out += p->out[lane].out || p->out[lane].aborting;
 	}
 	out->fanouts = atomic_load_explicit(&((struct shard *)(uintptr_t)s)->fanouts_begun, memory_order_relaxed) -
 		       atomic_load_explicit(&((struct shard *)(uintptr_t)s)->fanouts_ended, memory_order_relaxed);

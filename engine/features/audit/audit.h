@@ -13,10 +13,10 @@ typedef void audit_report(void *ctx, const char *text);
 
 /** What is in use. */
 struct audit_level {
-	uint64_t calls, waiting, deferred, fibers, parked, blocked;
-	uint64_t large_in, large_out, posts, fanouts, submitted;
+	uint64_t calls, waiting, deferred, fibers, paused, backpressured;
+	uint64_t rendezvous_in, rendezvous_out, oneways, fanouts, submitted;
 	uint64_t rrefs,
-		rref_words; /* values kept, references held, forks of others, results not accepted; words to be sent */
+		rref_msgs; /* values kept, references held, forks of others, results not accepted; words to be sent */
 };
 
 /** Between two passes, at any time: each count against what it counts. */
@@ -38,7 +38,7 @@ struct auditor {
 	audit_report *report;
 	void *ctx;
 };
-__attribute__((format(printf, 2, 3))) void audit_say(const struct auditor *a, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void audit_printf(const struct auditor *a, const char *format, ...);
 /** Of every session: its lists, and what is left of it when it is not up. */
 void audit_sessions(const struct auditor *a);
 

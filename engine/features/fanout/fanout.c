@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Runs fan-outs: sends the calls, hedges and retries them, and completes the future. Shard thread, but for
- * fanout_keep() and fanout_hand_over() (any thread).
+ * fanout_keep() and fanout_submit() (any thread).
  */
 #include "features/fanout/fanout.h"
 
@@ -63,7 +63,7 @@ static struct far_to attempt_to(const struct fanout *fo, const struct fanout_att
 }
 
 /* A number for the session that an attempt goes through: what has room or not. */
-static uint32_t place_of(const struct fanout *fo, const struct fanout_attempt *at)
+static uint32_t session_of(const struct fanout *fo, const struct fanout_attempt *at)
 {
 	struct far_to to = attempt_to(fo, at);
 	return session_index(fo->shard, (uint32_t)to.worker, (uint32_t)to.shard);
@@ -71,7 +71,7 @@ static uint32_t place_of(const struct fanout *fo, const struct fanout_attempt *a
 
 static void enqueue(struct fanout *fo, struct fanout_attempt *at)
 {
-	uint32_t q = place_of(fo, at) % FANOUT_QUEUES;
+	uint32_t q = session_of(fo, at) % FANOUT_QUEUES;
 	uint16_t number = (uint16_t)(target_of(fo, at) * 2 + at->second + 1);
 	at->state = ATTEMPT_WAITING;
 	at->next = 0;
@@ -98,7 +98,7 @@ static void dequeue(struct fanout *fo, uint32_t q, struct fanout_attempt *before
 
 /* ---- attempts ---- */
 
-static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o);
+static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, const struct completion *o);
 
 /* Sends one call. 0, -EAGAIN, or why it cannot be sent at all. */
 static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_start *request)
@@ -130,15 +130,15 @@ static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_
 static void attempt_refused(struct fanout *fo, struct fanout_attempt *at, int error)
 {
 	uint32_t i = target_of(fo, at);
-	struct outcome o = {.status = FAR_PEER_LOST, .executed = FAR_EXECUTED_NO, .data = gone};
+	struct completion o = {.status = FAR_PEER_LOST, .executed = FAR_EXECUTED_NO, .data = gone};
 	o.origin = (int16_t)attempt_to(fo, at).worker;
 	if (error == -ESHUTDOWN) {
-		o = (struct outcome){.status = FAR_SHUTDOWN, .origin = -1, .data = FANOUT_STOPPED};
+		o = (struct completion){.status = FAR_SHUTDOWN, .origin = -1, .data = FANOUT_STOPPED};
 	} else if (error == -EMSGSIZE) {
 		static const char text[] = "the request is larger than a message can be";
-		o = (struct outcome){.status = FAR_TOO_LARGE, .origin = -1, .data = text};
+		o = (struct completion){.status = FAR_TOO_LARGE, .origin = -1, .data = text};
 	} else if (error == -ENOMEM) {
-		o = (struct outcome){.status = FAR_RESOURCE, .origin = -1, .data = no_memory};
+		o = (struct completion){.status = FAR_RESOURCE, .origin = -1, .data = no_memory};
 	}
 	o.len = strlen(o.data);
 	at->state = ATTEMPT_ENDED;
@@ -203,7 +203,7 @@ static void withdraw(struct fanout *fo, struct fanout_attempt *at)
 	if (state == ATTEMPT_FLYING)
 		call_cancel_at(s, at->slot, fo->start.done, at);
 	else if (state == ATTEMPT_WAITING && !fo->concluded) {
-		uint32_t q = place_of(fo, at) % FANOUT_QUEUES;
+		uint32_t q = session_of(fo, at) % FANOUT_QUEUES;
 		struct fanout_attempt *before = NULL;
 		for (uint16_t n = fo->queue_head[q]; n && attempt_at(fo, n) != at; n = before->next)
 			before = attempt_at(fo, n);
@@ -223,7 +223,7 @@ static void target_ended(struct fanout *fo, uint32_t i)
 }
 
 /* An attempt failed: the target has, unless its other one goes on or can begin. */
-static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o)
+static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, const struct completion *o)
 {
 	struct fanout_target *t = &fo->target[i];
 	fo->touched |= o->executed != FAR_EXECUTED_NO;
@@ -243,7 +243,7 @@ static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, con
 		return;
 	}
 	if (!fo->failed_n++)
-		fanout_note_failure(fo, i, o);
+		fanout_record_failure(fo, i, o);
 	target_ended(fo, i);
 }
 
@@ -265,11 +265,11 @@ static void abandon(struct fanout *fo, uint32_t i, enum far_status status)
 			   : status == FAR_SHUTDOWN ? FANOUT_STOPPED
 						    : "cancelled: it is not needed any more";
 	struct far_target_result *r = fanout_result_of(fo, i);
-	struct outcome o = {.status = status,
-			    .executed = sent || (r && r->executed) ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
-			    .origin = -1,
-			    .data = text,
-			    .len = strlen(text)};
+	struct completion o = {.status = status,
+			       .executed = sent || (r && r->executed) ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
+			       .origin = -1,
+			       .data = text,
+			       .len = strlen(text)};
 	fo->touched |= sent;
 	fanout_write_result(fo, i, t->to, &o);
 	target_ended(fo, i);
@@ -281,7 +281,7 @@ static void conclude(struct fanout *fo, bool failed, enum far_status why)
 {
 	struct shard *s = fo->shard;
 	const char *outer = s->context.handler;
-	struct outcome o;
+	struct completion o;
 	char text[FAR_ERR_TEXT_MAX];
 	fo->concluded = true;
 	timer_disarm(&s->wheel, &fo->alarm.timer);
@@ -298,10 +298,10 @@ static void conclude(struct fanout *fo, bool failed, enum far_status why)
 	if (failed)
 		fanout_error(fo, why, text, sizeof text, &o);
 	else
-		o = (struct outcome){.executed = FAR_EXECUTED_YES,
-				     .origin = -1,
-				     .data = text,
-				     .len = scatter_count(fo->ok_n, text, sizeof text)};
+		o = (struct completion){.executed = FAR_EXECUTED_YES,
+					.origin = -1,
+					.data = text,
+					.len = scatter_count(fo->ok_n, text, sizeof text)};
 	fo->complete(f, &o);
 	s->context.handler = outer;
 	/* One writer: the thread that holds the shard. The count of outstanding calls reads it after calls_sent. */
@@ -330,26 +330,26 @@ static bool decide(struct fanout *fo)
 
 /* ---- room ---- */
 
-#define ANY_PLACE UINT32_MAX
+#define ANY_SESSION UINT32_MAX
 
-/* Sends those that wait for `place` while there is room. */
-static void retry(struct fanout *fo, uint32_t q, uint32_t place)
+/* Sends those that wait for `session_no` while there is room. */
+static void retry(struct fanout *fo, uint32_t q, uint32_t session_no)
 {
 	struct fanout_attempt *before = NULL;
-	uint32_t full = ANY_PLACE;
+	uint32_t full = ANY_SESSION;
 	renew_left(fo);
 	for (uint16_t n = fo->queue_head[q]; n;) {
 		struct fanout_attempt *at = attempt_at(fo, n);
-		uint32_t to = place_of(fo, at);
+		uint32_t to = session_of(fo, at);
 		n = at->next;
-		if (to == full || (place != ANY_PLACE && to != place)) {
+		if (to == full || (session_no != ANY_SESSION && to != session_no)) {
 			before = at;
 			continue;
 		}
 		struct call_start request = kept_request(&fo->target[target_of(fo, at)]);
 		int error = send(fo, at, &request);
 		if (error == -EAGAIN) {
-			if (place != ANY_PLACE)
+			if (session_no != ANY_SESSION)
 				return;
 			full = to;
 			before = at;
@@ -403,7 +403,7 @@ static void on_alarm(struct shard *s, struct shard_timer *alarm)
 		fo->retry_ns = fo->retry_ns * 2 < RETRY_NS_MAX ? fo->retry_ns * 2 : RETRY_NS_MAX;
 		for (uint32_t q = 0; q < FANOUT_QUEUES; q++)
 			if (fo->queue_head[q])
-				retry(fo, q, ANY_PLACE);
+				retry(fo, q, ANY_SESSION);
 	}
 	if (!decide(fo))
 		arm(fo);
@@ -411,11 +411,11 @@ static void on_alarm(struct shard *s, struct shard_timer *alarm)
 
 /* ---- answers ---- */
 
-static void answered(struct fanout *fo, struct fanout_attempt *at, const struct outcome *o)
+static void answered(struct fanout *fo, struct fanout_attempt *at, const struct completion *o)
 {
 	uint32_t i = target_of(fo, at);
 	struct far_to from = attempt_to(fo, at);
-	struct outcome end = *o;
+	struct completion end = *o;
 	if (likely(o->status == FAR_OK)) {
 		const char *text = NULL;
 		end.status = unlikely(o->tree != NULL)
@@ -436,7 +436,7 @@ static void answered(struct fanout *fo, struct fanout_attempt *at, const struct 
 	target_ended(fo, i);
 }
 
-static void on_answer(void *user, const struct outcome *o)
+static void on_answer(void *user, const struct completion *o)
 {
 	struct fanout_attempt *at = user;
 	struct fanout *fo = at->fanout;
@@ -445,8 +445,8 @@ static void on_answer(void *user, const struct outcome *o)
 	at->state = ATTEMPT_ENDED;
 	answered(fo, at, o);
 	if (unlikely(fo->waiting_n)) {
-		uint32_t place = place_of(fo, at);
-		retry(fo, place % FANOUT_QUEUES, place);
+		uint32_t session_no = session_of(fo, at);
+		retry(fo, session_no % FANOUT_QUEUES, session_no);
 	}
 	if (fo->launching)
 		return;
@@ -527,11 +527,11 @@ void fanout_launch(struct fanout *fo, uint32_t i, const struct call_start *start
 
 void fanout_refuse(struct fanout *fo, uint32_t i, enum far_status status, const char *text)
 {
-	struct outcome o = {
+	struct completion o = {
 		.status = status, .executed = FAR_EXECUTED_NO, .origin = -1, .data = text, .len = strlen(text)};
 	fanout_write_result(fo, i, fo->target[i].to, &o);
 	if (!fo->failed_n++)
-		fanout_note_failure(fo, i, &o);
+		fanout_record_failure(fo, i, &o);
 	fo->target[i].ended = true;
 	pins_done(&fo->target[i]);
 }
@@ -543,9 +543,9 @@ void fanout_launched(struct fanout *fo)
 		arm(fo);
 }
 
-static void on_errand(struct shard *s, struct shard_errand *e)
+static void on_task(struct shard *s, struct shard_task *e)
 {
-	struct fanout *fo = (struct fanout *)(void *)((char *)e - offsetof(struct fanout, errand));
+	struct fanout *fo = (struct fanout *)(void *)((char *)e - offsetof(struct fanout, task));
 	(void)s;
 	fanout_begin(fo);
 	renew_left(fo);
@@ -555,15 +555,15 @@ static void on_errand(struct shard *s, struct shard_errand *e)
 	fanout_launched(fo);
 }
 
-void fanout_hand_over(struct fanout *fo)
+void fanout_submit(struct fanout *fo)
 {
-	fo->errand.run = on_errand;
-	shard_post(fo->shard, &fo->errand);
+	fo->task.run = on_task;
+	shard_add_task(fo->shard, &fo->task);
 }
 
 static bool cancel(struct shard *s, const void *f)
 {
-	shard_take_errands(s); /* it may have been handed over just before */
+	shard_take_tasks(s); /* it may have been handed over just before */
 	struct fanout *fo = *fanouts_of(s);
 	while (fo && fo->future != f)
 		fo = fo->next;

@@ -38,7 +38,7 @@ struct fanout_attempt {
 struct fanout_target {
 	struct far_buf *request; /* kept to be sent later; a reference; NULL: it is not needed any more */
 	size_t len;              /* of the request */
-	void *into;              /* slice; NULL: none */
+	void *recv_buf;          /* slice; NULL: none */
 	size_t cap;
 	struct far_to to, hedge_to; /* hedge_to.worker −1: nobody */
 	uint16_t fn;                /* as in call_start */
@@ -59,11 +59,11 @@ struct fanout_failure {
 
 struct fanout {
 	struct shard_timer alarm; /* first: next of hedge, retry, deadline */
-	struct shard_errand errand;
+	struct shard_task task;
 	struct far_buf *buf; /* its memory */
 	struct shard *shard;
 	struct far_future *future; /* a reference */
-	void (*complete)(struct far_future *f, const struct outcome *o);
+	void (*complete)(struct far_future *f, const struct completion *o);
 	struct fanout *next, **prev; /* the shard's list */
 	/* constant */
 	struct call_start start; /* what all calls share */
@@ -98,16 +98,16 @@ void fanout_refuse(struct fanout *fo, uint32_t i, enum far_status status, const 
 /** All targets have been launched or refused: looks whether that decides it and arms its alarm. */
 void fanout_launched(struct fanout *fo);
 /** Hands a record whose requests are all kept over to the shard, from a thread that does not hold it. */
-void fanout_hand_over(struct fanout *fo);
+void fanout_submit(struct fanout *fo);
 
 /* fanout_report.c */
 /** The failure of target `i` is the first. */
-void fanout_note_failure(struct fanout *fo, uint32_t i, const struct outcome *o);
+void fanout_record_failure(struct fanout *fo, uint32_t i, const struct completion *o);
 /** What the future of a fan-out that failed is told: `status`, or OK for the first failure's. The text lies in
  * text[0, cap), which `o` points to. */
-void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct outcome *o);
+void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct completion *o);
 /** What the outcome says. */
-void fanout_write_text(char *text, size_t cap, const struct outcome *o);
+void fanout_write_text(char *text, size_t cap, const struct completion *o);
 
 /** Of target `i`; NULL: the caller wants none. */
 static inline struct far_target_result *fanout_result_of(const struct fanout *fo, uint32_t i)
@@ -116,7 +116,7 @@ static inline struct far_target_result *fanout_result_of(const struct fanout *fo
 }
 
 /** How target `i` ended, and where it was asked. */
-static inline void fanout_write_result(struct fanout *fo, uint32_t i, struct far_to from, const struct outcome *o)
+static inline void fanout_write_result(struct fanout *fo, uint32_t i, struct far_to from, const struct completion *o)
 {
 	struct far_target_result *r = fanout_result_of(fo, i);
 	if (!r)

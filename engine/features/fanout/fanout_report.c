@@ -4,12 +4,12 @@
 
 #include <stdio.h>
 
-void fanout_write_text(char *text, size_t cap, const struct outcome *o)
+void fanout_write_text(char *text, size_t cap, const struct completion *o)
 {
 	snprintf(text, cap, "%.*s", (int)o->len, o->len ? (const char *)o->data : "");
 }
 
-void fanout_note_failure(struct fanout *fo, uint32_t i, const struct outcome *o)
+void fanout_record_failure(struct fanout *fo, uint32_t i, const struct completion *o)
 {
 	struct fanout_failure *f = &fo->failure;
 	f->status = o->status;
@@ -19,14 +19,14 @@ void fanout_note_failure(struct fanout *fo, uint32_t i, const struct outcome *o)
 	fanout_write_text(f->text, sizeof f->text, o);
 }
 
-void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct outcome *o)
+void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct completion *o)
 {
 	const struct fanout_failure *f = &fo->failure;
 	int n;
-	*o = (struct outcome){.status = status,
-			      .executed = fo->touched ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
-			      .origin = -1,
-			      .data = text};
+	*o = (struct completion){.status = status,
+				 .executed = fo->touched ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
+				 .origin = -1,
+				 .data = text};
 	if (status == FAR_OK) { /* that of the first failure */
 		o->status = f->status;
 		o->code = f->code;

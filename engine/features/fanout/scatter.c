@@ -87,7 +87,7 @@ static enum far_status take_value(const struct fanout *fo, uint32_t i, const voi
 	size_t n, bytes;
 	int error = values_read(data, len, &v, 1, &n, NULL);
 	if (unlikely(error == -ENOMEM)) {
-		if (want || t->into)
+		if (want || t->recv_buf)
 			return refuse(FAR_UNSUPPORTED, no_slice, text);
 		enum far_status status = r ? take_own(data, len, &v, text) : FAR_OK;
 		if (r && !status)
@@ -100,10 +100,10 @@ static enum far_status take_value(const struct fanout *fo, uint32_t i, const voi
 	if (r)
 		r->len = v.type == FAR_TYPE_STRING ? bytes - 1 : bytes;
 	if (want ? v.type != FAR_TYPE_TENSOR || !same_tensor(&v.u.t, want)
-		 : t->into && fo->dtype && (v.type != FAR_TYPE_TENSOR || v.u.t.dtype != fo->dtype))
+		 : t->recv_buf && fo->dtype && (v.type != FAR_TYPE_TENSOR || v.u.t.dtype != fo->dtype))
 		return refuse(FAR_PROTOCOL, other_tensor, text);
-	void *into = want ? want->data : t->into;
-	if (!want && !into) {
+	void *recv_buf = want ? want->data : t->recv_buf;
+	if (!want && !recv_buf) {
 		if (r && v.type >= FAR_TYPE_STRING) {
 			enum far_status status = take_own(data, len, &v, text);
 			if (status)
@@ -116,13 +116,13 @@ static enum far_status take_value(const struct fanout *fo, uint32_t i, const voi
 			return refuse(FAR_TOO_LARGE, too_large, text);
 		}
 		if (bytes)
-			memcpy(into, from, bytes);
+			memcpy(recv_buf, from, bytes);
 		if (v.type == FAR_TYPE_STRING)
-			((char *)into)[bytes - 1] = '\0'; /* the peer may have changed it after it was checked */
+			((char *)recv_buf)[bytes - 1] = '\0'; /* the peer may have changed it after it was checked */
 		if (v.type == FAR_TYPE_TENSOR)
-			v.u.t.data = into;
+			v.u.t.data = recv_buf;
 		else if (v.type >= FAR_TYPE_STRING)
-			v.u.s.data = into;
+			v.u.s.data = recv_buf;
 	}
 	if (r)
 		r->value = v;
@@ -140,14 +140,14 @@ enum far_status scatter(const struct fanout *fo, uint32_t i, const void *data, s
 	if (unlikely(len > t->cap))
 		return refuse(FAR_TOO_LARGE, too_large, text);
 	if (len)
-		memcpy(t->into, data, len);
+		memcpy(t->recv_buf, data, len);
 	return FAR_OK;
 }
 
 enum far_status scatter_tree(const struct fanout *fo, uint32_t i, struct far_buf *tree, struct far_target_result *r,
 			     const char **text)
 {
-	if (fo->targets[i].out || fo->target[i].into)
+	if (fo->targets[i].out || fo->target[i].recv_buf)
 		return refuse(FAR_UNSUPPORTED, no_slice, text);
 	if (!r)
 		return FAR_OK;

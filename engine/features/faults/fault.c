@@ -40,7 +40,8 @@ void fault_apply(struct shard *s)
 	for (struct session *se = s->known; se; se = se->next_known) {
 		if (se->state != SESSION_UP)
 			continue;
-		se->blocked = (uint8_t)((se->blocked & SESSION_BLOCKED) | (s->hold_answers ? SESSION_KEPT : 0));
+		se->backpressured =
+			(uint8_t)((se->backpressured & SESSION_BACKPRESSURED) | (s->hold_answers ? SESSION_HELD : 0));
 		if (!se->waiting_n)
 			se->calls_max = call_credits(s);
 	}
@@ -48,7 +49,7 @@ void fault_apply(struct shard *s)
 
 /* ---- what is held back ---- */
 
-static void late_in(struct shard *s, struct fault_late *l)
+static void delayed_add(struct shard *s, struct fault_delayed *l)
 {
 	l->next = fault_shard(s)->late;
 	l->prev = &fault_shard(s)->late;
@@ -57,7 +58,7 @@ static void late_in(struct shard *s, struct fault_late *l)
 	fault_shard(s)->late = l;
 }
 
-static void late_out(struct shard *s, struct fault_late *l)
+static void delayed_remove(struct shard *s, struct fault_delayed *l)
 {
 	timer_disarm(&s->wheel, &l->timer.timer);
 	*l->prev = l->next;
@@ -65,10 +66,10 @@ static void late_out(struct shard *s, struct fault_late *l)
 		l->next->prev = l->prev;
 }
 
-static void late_free(struct shard *s, struct fault_late *l)
+static void delayed_free(struct shard *s, struct fault_delayed *l)
 {
 	if (!l->answer) {
-		fault_shard(s)->late_calls_n--;
+		fault_shard(s)->delayed_calls_n--;
 		waiting_uncopy(s, &l->start, l->payload);
 	}
 	buf_unref(l->buf);
@@ -90,7 +91,7 @@ static enum far_fault_kind fault_kind(const struct call_start *start)
 	return start->fn == RREF_REMOTE ? FAR_FAULT_REMOTE : FAR_FAULT_METHOD;
 }
 
-static bool is_words(const struct call_start *start)
+static bool is_control_msg(const struct call_start *start)
 {
 	return !start->typed && start->fn == RREF_CONTROL;
 }
@@ -98,11 +99,11 @@ static bool is_words(const struct call_start *start)
 /* With credits again, for this one call. */
 static int send(struct shard *s, struct session *se, const struct call_start *start)
 {
-	uint16_t max = (uint16_t)(s->config.limits.peer_calls + is_words(start));
-	if (se->state != SESSION_UP || (se->waiting_n && !is_words(start)))
+	uint16_t max = (uint16_t)(s->config.limits.peer_calls + is_control_msg(start));
+	if (se->state != SESSION_UP || (se->waiting_n && !is_control_msg(start)))
 		return 1;
 	if (se->calls_active >= max)
-		return is_words(start) ? -EAGAIN : 1;
+		return is_control_msg(start) ? -EAGAIN : 1;
 	uint16_t before = se->calls_max;
 	se->calls_max = max;
 	int error = shard_call(s, start);
@@ -110,11 +111,11 @@ static int send(struct shard *s, struct session *se, const struct call_start *st
 	return error;
 }
 
-static void on_late_call(struct shard *s, struct shard_timer *t)
+static void on_delayed_call(struct shard *s, struct shard_timer *t)
 {
 	static const char late[] = "the time-out passed while the call was held back on purpose (far_fault_set)",
 			  failed[] = "the call was made to fail (far_fault_set)";
-	struct fault_late *l = (struct fault_late *)(void *)t;
+	struct fault_delayed *l = (struct fault_delayed *)(void *)t;
 	struct call_start *start = &l->start;
 	uint64_t now = clock_now(s->config.clock);
 	int error = 0;
@@ -128,7 +129,7 @@ static void on_late_call(struct shard *s, struct shard_timer *t)
 			return;
 		}
 	}
-	late_out(s, l);
+	delayed_remove(s, l);
 	if (l->fail)
 		call_unsent(s, start, FAR_INJECTED, failed);
 	else if (start->deadline <= now)
@@ -136,25 +137,25 @@ static void on_late_call(struct shard *s, struct shard_timer *t)
 	else if (error)
 		call_unsent_error(s, start, error);
 	waiting_count(s, UINT64_MAX);
-	late_free(s, l);
+	delayed_free(s, l);
 }
 
 static int hold_call(struct shard *s, const struct call_start *start, const struct fault *fault)
 {
 	struct far_buf *buf, *payload;
 	struct call_start copy;
-	int error = waiting_copy(s, start, sizeof(struct fault_late), &buf, &payload, &copy);
+	int error = waiting_copy(s, start, sizeof(struct fault_delayed), &buf, &payload, &copy);
 	if (error)
 		return error;
-	struct fault_late *l = buf_data(buf);
+	struct fault_delayed *l = buf_data(buf);
 	uint64_t now = clock_now(s->config.clock), at = time_after(now, fault->delay_ns);
-	*l = (struct fault_late){.timer.fn = on_late_call,
-				 .buf = buf,
-				 .payload = payload,
-				 .start = copy,
-				 .fail = fault->fail_sends != 0};
-	late_in(s, l);
-	fault_shard(s)->late_calls_n++;
+	*l = (struct fault_delayed){.timer.fn = on_delayed_call,
+				    .buf = buf,
+				    .payload = payload,
+				    .start = copy,
+				    .fail = fault->fail_sends != 0};
+	delayed_add(s, l);
+	fault_shard(s)->delayed_calls_n++;
 	waiting_count(s, 1);
 	if (l->fail)
 		at = now;
@@ -167,10 +168,10 @@ static int hold(struct shard *s, struct session *se, const struct call_start *st
 	enum far_fault_kind kind = fault_kind(start);
 	struct faults *f = s->config.faults;
 	/* They hold no slot, but are as many at most. */
-	if (fault_shard(s)->late_calls_n >= s->calls_n && !fault_shard(s)->bypassed && !is_words(start) &&
+	if (fault_shard(s)->delayed_calls_n >= s->calls_n && !fault_shard(s)->bypassed && !is_control_msg(start) &&
 	    fault_set_for(f, kind))
 		return -EAGAIN;
-	const struct fault *fault = fault_shard(s)->bypassed || is_words(start) ? NULL : fault_of(f, kind);
+	const struct fault *fault = fault_shard(s)->bypassed || is_control_msg(start) ? NULL : fault_of(f, kind);
 	if (!fault || (!fault->fail_sends && !fault->delay_ns))
 		return send(s, se, start);
 	int error = hold_call(s, start, fault);
@@ -181,13 +182,13 @@ static int hold(struct shard *s, struct session *se, const struct call_start *st
 
 static bool cancel(struct shard *s, call_done_fn *done, const void *user)
 {
-	for (struct fault_late *l = fault_shard(s)->late; l; l = l->next) {
+	for (struct fault_delayed *l = fault_shard(s)->late; l; l = l->next) {
 		if (l->answer || !call_is(s, l->start.done, l->start.user, done, user))
 			continue;
-		late_out(s, l);
+		delayed_remove(s, l);
 		call_unsent(s, &l->start, FAR_CANCELLED, "the call was cancelled here before it was sent");
 		waiting_count(s, UINT64_MAX);
-		late_free(s, l);
+		delayed_free(s, l);
 		return true;
 	}
 	return false;
@@ -230,12 +231,12 @@ bool fault_admit(struct far_req *req)
 	return true;
 }
 
-static void on_late_answer(struct shard *s, struct shard_timer *t)
+static void on_delayed_answer(struct shard *s, struct shard_timer *t)
 {
-	struct fault_late *l = (struct fault_late *)(void *)t;
-	late_out(s, l);
+	struct fault_delayed *l = (struct fault_delayed *)(void *)t;
+	delayed_remove(s, l);
 	answer_deferred(s, l->answer);
-	late_free(s, l);
+	delayed_free(s, l);
 }
 
 static void spoil(struct far_deferred *d)
@@ -261,21 +262,21 @@ static bool answer(struct shard *s, struct far_deferred *d)
 		spoil(d);
 		return false;
 	}
-	struct far_buf *buf = fault->delay_ns ? buf_alloc(sizeof(struct fault_late)) : NULL;
+	struct far_buf *buf = fault->delay_ns ? buf_alloc(sizeof(struct fault_delayed)) : NULL;
 	if (!buf) /* it goes at once then */
 		return false;
-	struct fault_late *l = buf_data(buf);
-	*l = (struct fault_late){.timer.fn = on_late_answer, .buf = buf, .answer = d};
-	late_in(s, l);
+	struct fault_delayed *l = buf_data(buf);
+	*l = (struct fault_delayed){.timer.fn = on_delayed_answer, .buf = buf, .answer = d};
+	delayed_add(s, l);
 	counter_add_shared(&f->delayed[FAR_FAULT_REPLY], 1);
 	timer_arm(&s->wheel, &l->timer.timer, time_after(clock_now(s->config.clock), fault->delay_ns));
 	return true;
 }
 
 /* Those that are held back are in the list that callbacks may add to: each time from the beginning. */
-static struct fault_late *next_of(struct shard *s, const struct session *se)
+static struct fault_delayed *next_of(struct shard *s, const struct session *se)
 {
-	struct fault_late *l = fault_shard(s)->late;
+	struct fault_delayed *l = fault_shard(s)->late;
 	while (l && se &&
 	       (l->answer ? l->answer->session : session_index(s, l->start.worker, l->start.shard)) != se->index)
 		l = l->next;
@@ -284,16 +285,16 @@ static struct fault_late *next_of(struct shard *s, const struct session *se)
 
 static void fail(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
-	struct fault_late *l;
+	struct fault_delayed *l;
 	while ((l = next_of(s, se))) {
-		late_out(s, l);
+		delayed_remove(s, l);
 		if (l->answer) {
 			deferred_free(s, l->answer);
 		} else {
 			call_unsent(s, &l->start, status, text);
 			waiting_count(s, UINT64_MAX);
 		}
-		late_free(s, l);
+		delayed_free(s, l);
 	}
 }
 

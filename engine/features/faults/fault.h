@@ -4,7 +4,7 @@
  * fault_of() (any thread). The settings belong to the agent.
  *
  * A shard in which no fault is set runs none of this. While a fault is set on calls, sessions have no credits
- * (`calls_max` is 0), so that calls take the slow path; while one is set on answers, sessions are marked SESSION_KEPT,
+ * (`calls_max` is 0), so that calls take the slow path; while one is set on answers, sessions are marked SESSION_HELD,
  * so that requests do.
  */
 #ifndef FAR_FAULTS_FAULT_H
@@ -32,9 +32,9 @@ struct faults {
 };
 
 /** A call or an answer that is held back. In a buffer, with the call's payload. */
-struct fault_late {
+struct fault_delayed {
 	struct shard_timer timer;
-	struct fault_late *next, **prev; /* shard's list */
+	struct fault_delayed *next, **prev; /* shard's list */
 	struct far_buf *buf, *payload;
 	struct call_start start;
 	struct far_deferred *answer; /* NULL: it is a call */
@@ -43,10 +43,10 @@ struct fault_late {
 
 /** Of a shard. */
 struct fault_shard {
-	struct fault_late *late; /* calls and answers that are held back */
-	uint32_t late_calls_n;   /* calls among them */
-	bool bypassed;           /* the call that is being started was held back, and is not again */
-	bool admits;             /* the request that is being dispatched gets a record: fault_admit() */
+	struct fault_delayed *late; /* calls and answers that are held back */
+	uint32_t delayed_calls_n;   /* calls among them */
+	bool bypassed;              /* the call that is being started was held back, and is not again */
+	bool admits;                /* the request that is being dispatched gets a record: fault_admit() */
 };
 
 static inline struct fault_shard *fault_shard(const struct shard *s)

@@ -37,7 +37,7 @@ const char *object_type_text(const struct far_rref *r, char *buf, size_t len)
 		error = values_read(future_bytes((struct far_future *)(uintptr_t)f), f->len, &v, 1, &n, &arena);
 		const struct custom_type *t = !error && v.type == FAR_TYPE_CUSTOM ? types_find(v.u.custom.hash) : NULL;
 		name = t ? t->type.name : far_type_name((enum far_type)v.type);
-		tree_let_go(&arena);
+		tree_release_memory(&arena);
 	} else if (v.type == FAR_TYPE_CUSTOM && v.u.custom.type) {
 		name = v.u.custom.type->name;
 	}
@@ -94,7 +94,7 @@ bool object_may_run(struct rref_open *open)
 	if (!r)
 		return true;
 	if (r->status) {
-		rref_tell_failure(r, d, FAR_EXECUTED_NO);
+		rref_copy_failure(r, d, FAR_EXECUTED_NO);
 		deferred_finish(d);
 		return false;
 	}
@@ -155,7 +155,7 @@ void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, 
 			    fn->signature.name, s->config.name);
 		return;
 	}
-	if (likely(fn->own_kind == FAR_KIND_INLINE && r->made == fn->method->cls && !fn->makes && !req->record)) {
+	if (likely(fn->run_kind == FAR_KIND_INLINE && r->made == fn->method->cls && !fn->makes && !req->record)) {
 		run_at_once(req, r, body, len);
 		return;
 	}
@@ -231,7 +231,7 @@ static struct far_rref *object_of(const struct far_req *req)
 	const struct function *fn = req->fn;
 	if (!fn || !fn->method)
 		return NULL;
-	if (fn->own_kind == FAR_KIND_INLINE)
+	if (fn->run_kind == FAR_KIND_INLINE)
 		return req->shard->rrefs->calling;
 	return req->record && req->record->rref ? req->record->rref->object : NULL;
 }

@@ -21,7 +21,7 @@ static void record_answered(struct shard *s, struct far_deferred *d)
 static void record_gone(struct shard *s, struct far_deferred *d)
 {
 	if (d->rref)
-		rref_gone(s, d);
+		rref_record_gone(s, d);
 }
 
 static void record_over(struct shard *s, struct far_deferred *d)
@@ -29,7 +29,7 @@ static void record_over(struct shard *s, struct far_deferred *d)
 	if (d->pins)
 		rref_pins_sent(s, d);
 	if (d->held)
-		rref_let_go(d);
+		rref_release_held(d);
 }
 
 const struct shard_feature references_feature = {
@@ -37,10 +37,10 @@ const struct shard_feature references_feature = {
 	.init = rref_shard_init,
 	.fini = rref_shard_free,
 	.stop = rref_close,
-	.poll_idle = rref_part,
+	.poll_idle = rref_release_all,
 	.session_lost = rref_session_lost,
 	.worker_lost = rref_session_down,
-	.call_ended = rref_call_early,
+	.call_ended = rref_call_ended_early,
 	.call_over = rref_call_over,
 	.record_answered = record_answered,
 	.record_gone = record_gone,

@@ -118,23 +118,24 @@ static void gone(struct shard *s, struct far_rref *r)
 		s->context.handler = "a destructor";
 		forget(r);
 		s->context.handler = outer;
-	} else if ((r->failed && !r->told) || s->stopped || !future_done(r->known) || MUTANT(RREF_UNDELETED)) {
+	} else if ((r->failed && !r->owner_notified) || s->stopped || !future_done(r->known) ||
+		   MUTANT(RREF_UNDELETED)) {
 		rref_end(s, r);
 	} else { /* it ends with the note */
-		r->note = (struct rref_note){.rref = r, .kind = RREF_DELETE, .fork = r->fork};
-		rref_note_put(s, r->session, &r->note);
+		r->msg = (struct rref_msg){.rref = r, .kind = RREF_DELETE, .fork = r->fork};
+		rref_msg_send(s, r->session, &r->msg);
 	}
 }
 
 /* A lookup may have taken hold of a record anew since. */
-static void leave(struct shard *s, struct shard_errand *e)
+static void leave(struct shard *s, struct shard_task *e)
 {
 	struct far_rref *r = (struct far_rref *)(void *)((uint8_t *)e - offsetof(struct far_rref, enter));
 	uint32_t refs = atomic_load_explicit(&r->base.refs, memory_order_acquire);
 	for (;;) {
-		if (refs == RREF_POSTED)
+		if (refs == RREF_RELEASING)
 			break;
-		if (atomic_compare_exchange_weak_explicit(&r->base.refs, &refs, refs & ~RREF_POSTED,
+		if (atomic_compare_exchange_weak_explicit(&r->base.refs, &refs, refs & ~RREF_RELEASING,
 							  memory_order_acq_rel, memory_order_acquire))
 			return;
 	}
@@ -151,30 +152,30 @@ static void on_last(struct rref_base *base)
 	}
 	r->enter.run = leave;
 	if (!shard_held(s)) {
-		shard_post(s, &r->enter);
+		shard_add_task(s, &r->enter);
 		return;
 	}
 	r->enter.next = NULL;
-	if (!s->rrefs->parting)
-		s->rrefs->parting_last = &s->rrefs->parting;
-	*s->rrefs->parting_last = &r->enter;
-	s->rrefs->parting_last = &r->enter.next;
+	if (!s->rrefs->releasing)
+		s->rrefs->releasing_last = &s->rrefs->releasing;
+	*s->rrefs->releasing_last = &r->enter;
+	s->rrefs->releasing_last = &r->enter.next;
 	s->poll_idle |= FEATURE_BIT(FEATURE_REFERENCES);
-	counter_add(&s->rrefs->parting_n, 1);
+	counter_add(&s->rrefs->releasing_n, 1);
 }
 
-unsigned rref_part(struct shard *s)
+unsigned rref_release_all(struct shard *s)
 {
-	struct shard_errand *e;
+	struct shard_task *e;
 	unsigned n = 0;
-	while ((e = s->rrefs->parting)) {
-		s->rrefs->parting = e->next;
-		if (s->rrefs->parting_last == &e->next)
-			s->rrefs->parting_last = &s->rrefs->parting;
+	while ((e = s->rrefs->releasing)) {
+		s->rrefs->releasing = e->next;
+		if (s->rrefs->releasing_last == &e->next)
+			s->rrefs->releasing_last = &s->rrefs->releasing;
 		e->run(s, e);
 		/* What it sent is counted before; pairs with outstanding(). */
-		atomic_store_explicit(&s->rrefs->parting_n,
-				      atomic_load_explicit(&s->rrefs->parting_n, memory_order_relaxed) - 1,
+		atomic_store_explicit(&s->rrefs->releasing_n,
+				      atomic_load_explicit(&s->rrefs->releasing_n, memory_order_relaxed) - 1,
 				      memory_order_release);
 		n++;
 	}
@@ -198,7 +199,7 @@ static struct far_rref *rref_alloc(struct shard *s)
 
 /* ---- users ---- */
 
-static void entered(struct shard *s, struct shard_errand *e)
+static void entered(struct shard *s, struct shard_task *e)
 {
 	struct far_rref *r = (struct far_rref *)(void *)((uint8_t *)e - offsetof(struct far_rref, enter));
 	list_in(s, r);
@@ -214,7 +215,7 @@ void rref_enter(struct far_rref *r)
 	}
 	rref_ref(&r->base);
 	r->enter.run = entered;
-	shard_post(s, &r->enter);
+	shard_add_task(s, &r->enter);
 }
 
 struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
@@ -238,7 +239,7 @@ struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
 	return r;
 }
 
-void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o)
+void rref_known_end(struct shard *s, struct far_rref *r, const struct completion *o)
 {
 	if (future_done(r->known))
 		return;
@@ -272,20 +273,20 @@ struct far_rref *rref_find(struct shard *s, struct rref_id id)
 }
 
 /* True if the incarnation that gave the name is known to be lost: no request of it will arrive. */
-static bool giver_lost(const struct shard *s, struct rref_id id)
+static bool creator_lost(const struct shard *s, struct rref_id id)
 {
 	uint32_t worker = rref_rank(id.life);
-	unsigned shard = rref_giver_shard(id);
+	unsigned shard = rref_creator_shard(id);
 	if (worker >= s->world || shard >= FAR_SHARDS_MAX)
 		return false;
 	const struct session *se = &s->sessions[session_index(s, worker, shard)];
-	return se->incarnation == id.life && !se->life_open;
+	return se->incarnation == id.life && !se->worker_alive;
 }
 
 static void settle_lost(struct shard *s, struct far_rref *r)
 {
 	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
-	rref_settle(s, r, &(struct outcome){.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1}, false);
+	rref_settle(s, r, &(struct completion){.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1}, false);
 }
 
 struct far_rref *rref_record(struct shard *s, struct rref_id id)
@@ -307,15 +308,15 @@ struct far_rref *rref_record(struct shard *s, struct rref_id id)
 	r->value = value;
 	r->types = UINT16_MAX;
 	r->base.id = id;
-	r->base.owner = rref_life(s->config.rank, s->config.incarnation);
+	r->base.owner = rref_incarnation(s->config.rank, s->config.incarnation);
 	rref_owner_is(r, s->config.name);
 	list_in(s, r);
-	if (giver_lost(s, id))
+	if (creator_lost(s, id))
 		settle_lost(s, r);
 	return r;
 }
 
-static void keep_failure(struct far_rref *r, const struct outcome *o)
+static void keep_failure(struct far_rref *r, const struct completion *o)
 {
 	r->code = o->code;
 	if (o->len && (r->why = buf_alloc(o->len))) {
@@ -341,7 +342,7 @@ static void oldest_first(struct far_rref *r)
 		done->prev = &r->awaited;
 }
 
-void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, bool tree)
+void rref_settle(struct shard *s, struct far_rref *r, const struct completion *o, bool tree)
 {
 	if (r->settled)
 		return;
@@ -349,7 +350,7 @@ void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, b
 	r->expected = false;
 	r->status = (uint8_t)o->status;
 	r->executed = (uint8_t)o->executed;
-	struct outcome own = *o;
+	struct completion own = *o;
 	own.origin = (int16_t)s->config.rank;
 	if (tree && !o->status) {
 		struct far_val root = tree_root(o->buf);
@@ -445,7 +446,7 @@ void rref_session_down(struct shard *s, struct session *se)
 		se->rref_pins = p->next;
 		rref_pins_release(p);
 	}
-	rref_notes_drop(s, se, FAR_PEER_LOST);
+	rref_msgs_drop(s, se, FAR_PEER_LOST);
 	if (s->rrefs->list)
 		end_expected(s, se);
 }
@@ -453,23 +454,23 @@ void rref_session_down(struct shard *s, struct session *se)
 void rref_close(struct shard *s)
 {
 	static const char text[] = "the agent was shut down";
-	struct outcome end = {.status = FAR_SHUTDOWN, .data = text, .len = sizeof text - 1};
+	struct completion end = {.status = FAR_SHUTDOWN, .data = text, .len = sizeof text - 1};
 	struct rref_leaks *leaks = atomic_load_explicit(&s->rrefs->leaks, memory_order_acquire); /* far_shutdown() */
 	timer_disarm(&s->wheel, &s->rrefs->again.timer);
-	timer_disarm(&s->wheel, &s->rrefs->say.timer);
-	s->rrefs->say_at = 0;
+	timer_disarm(&s->wheel, &s->rrefs->due_timer.timer);
+	s->rrefs->due_at = 0;
 	rref_leaks_left(s, leaks);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		rref_leaks_of(s, se, leaks);
 		rref_session_down(s, se);
 	}
-	shard_take_errands(s);
-	rref_part(s);
+	shard_take_tasks(s);
+	rref_release_all(s);
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		next = r->list_next;
 		rref_ref(&r->base);
 		if (leaks)
-			rref_leak_say(s, r, leaks);
+			rref_leak_report(s, r, leaks);
 		if (r->owned)
 			rref_settle(s, r, &end, false);
 		else
@@ -477,8 +478,8 @@ void rref_close(struct shard *s)
 		rref_unref(&r->base);
 	}
 	/* What is settled has let go of what it held. */
-	shard_take_errands(s);
-	rref_part(s);
+	shard_take_tasks(s);
+	rref_release_all(s);
 	struct far_rref *r;
 	while ((r = s->rrefs->list)) {
 		list_out(s, r);

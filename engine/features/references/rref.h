@@ -24,10 +24,10 @@ struct rref_open;
 struct rref_wait;
 
 /** A control message to another engine, on its way. Lies in the structure that it is about. */
-struct rref_note {
-	struct rref_note *next; /* session's list */
-	struct far_rref *rref;  /* held, unless it is a DELETE: then it ends with the note. RECALL: NULL */
-	struct far_buf *buf;    /* its own memory; NULL: it has none */
+struct rref_msg {
+	struct rref_msg *next; /* session's list */
+	struct far_rref *rref; /* held, unless it is a DELETE: then it ends with the note. RECALL: NULL */
+	struct far_buf *buf;   /* its own memory; NULL: it has none */
 	struct rref_id fork;
 	uint8_t kind; /* enum rref_kind */
 	uint8_t status;
@@ -54,21 +54,21 @@ struct rref_call {
 	void *user;
 	struct rref_pins *pins;
 	struct far_rref *object; /* whose method is called, or that it asks about: held; NULL: none */
-	void (*look)(struct far_rref *object, const struct outcome *o); /* before `done`; NULL: nobody does */
-	struct far_buf *buf;                                            /* NULL: it is in `makes` */
-	struct far_rref *makes;                                         /* NULL: it makes none */
+	void (*look)(struct far_rref *object, const struct completion *o); /* before `done`; NULL: nobody does */
+	struct far_buf *buf;                                               /* NULL: it is in `makes` */
+	struct far_rref *makes;                                            /* NULL: it makes none */
 };
 struct far_rref {
 	struct rref_base base;
-	struct shard_errand enter;    /* puts it into its home's list, then ends it: never both at once */
+	struct shard_task enter;      /* puts it into its home's list, then ends it: never both at once */
 	struct far_buf *buf;          /* its memory */
 	_Atomic(struct shard *) home; /* NULL: the agent is gone */
 	struct rref_id fork;          /* a user's */
 	bool owned;
-	bool failed;    /* a user's: making the value has, or the owner did not know it */
-	bool told;      /* a user's: `failed`, and the owner was notified and has a fork, which is to be deleted */
-	bool counted;   /* in unknown_n */
-	uint16_t types; /* bit (1 << enum far_type): what the value may be */
+	bool failed;         /* a user's: making the value has, or the owner did not know it */
+	bool owner_notified; /* a user's: `failed`, and the owner was notified and has a fork, which is to be deleted */
+	bool counted;        /* in unknown_n */
+	uint16_t types;      /* bit (1 << enum far_type): what the value may be */
 	/* Hash of its class; 0: no object, or a record that is expected. What was told: `made` is what it is. Any
 	 * thread reads it while its home may hear more: rref_class(). */
 	_Atomic uint64_t cls;
@@ -77,7 +77,7 @@ struct far_rref {
 	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
 	/* a user's */
 	struct far_future *known; /* done when the owner knows of the fork, or why not */
-	struct rref_note note, accept;
+	struct rref_msg msg, accept;
 	uint32_t session;        /* with the owner */
 	uint32_t accept_session; /* of whoever sent it in a result, + 1; 0: nobody is to be told */
 	struct rref_call making; /* the call that has the value made */
@@ -126,7 +126,7 @@ struct rref_pins {
 struct rref_sharing {
 	struct rref_pins *pins;
 	uint64_t life;
-	unsigned giver;
+	unsigned creator;
 };
 
 enum rref_purpose { RREF_TO_CALL, RREF_TO_MAKE, RREF_TO_FETCH, RREF_TO_METHOD, RREF_TO_TYPE };
@@ -134,7 +134,7 @@ enum rref_purpose { RREF_TO_CALL, RREF_TO_MAKE, RREF_TO_FETCH, RREF_TO_METHOD, R
 /** A request that is open for the sake of references: its arguments are not known to their owners yet, its result makes
  * a value, or it awaits one. In a buffer, with the body. */
 struct rref_open {
-	struct shard_errand errand; /* runs it */
+	struct shard_task task; /* runs it */
 	struct far_buf *buf;
 	struct far_deferred *record;
 	struct far_rref *rref;          /* to make or to fetch: held */
@@ -162,11 +162,11 @@ struct rref_wait {
 
 /** Open addressing by id, half full at most. */
 struct rref_table {
-	struct rref_place {
+	struct rref_slot {
 		struct rref_id id;
 		void *at; /* NULL: free */
-	} * places;
-	uint32_t places_n, n;
+	} * slots;
+	uint32_t slots_n, n;
 };
 
 /** References that were left at the end. Several shards write. */
@@ -177,40 +177,40 @@ struct rref_leaks {
 };
 
 /** Control messages that wait equally long, so that the first is due first. */
-struct rref_late {
-	struct rref_note *first, *last;
+struct rref_delayed {
+	struct rref_msg *first, *last;
 };
 
-#define RREF_LATE_QUEUES 6u
+#define RREF_DELAYED_QUEUES 6u
 
 struct rref_shard {
 	struct rref_table records, forks;
 	struct far_rref *list;    /* all that have their home here */
 	struct far_rref *last;    /* of the end: records of objects, held, until no handler runs any more */
 	struct far_rref *calling; /* whose inline method runs */
-	struct shard_errand *parting, **parting_last; /* references without a hold, in order */
-	struct far_buf *spare;                        /* for a struct rref_open without a body */
-	_Atomic uint64_t count;                       /* names given; any thread */
+	struct shard_task *releasing, **releasing_last; /* references without a hold, in order */
+	struct far_buf *spare;                          /* for a struct rref_open without a body */
+	_Atomic uint64_t count;                         /* names given; any thread */
 	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
 	_Atomic(struct rref_leaks *) leaks;
 	_Atomic bool leaving;   /* far_shutdown() has begun: what peers hold whose sessions end is kept for it */
 	struct rref_left *left; /* that */
 	uint32_t left_n;
-	_Atomic uint64_t unknown_n; /* any thread: users that their owners have not confirmed, or not given up */
-	_Atomic uint64_t parting_n; /* in `parting`, or being run */
-	_Atomic uint64_t owned_n, users_n, forks_n, notes_n; /* notes: waiting or under way; others read them */
-	struct shard_timer again;                            /* retries control messages that found no room */
-	bool again_armed;
-	struct rref_late
-		late[RREF_LATE_QUEUES]; /* control messages that are sent later: [0] on purpose, else by failures */
+	_Atomic uint64_t unknown_n;   /* any thread: users that their owners have not confirmed, or not given up */
+	_Atomic uint64_t releasing_n; /* in `releasing`, or being run */
+	_Atomic uint64_t owned_n, users_n, forks_n, msgs_n; /* notes: waiting or under way; others read them */
+	struct shard_timer again;                           /* retries control messages that found no room */
+	bool retry_armed;
+	struct rref_delayed
+		late[RREF_DELAYED_QUEUES]; /* control messages that are sent later: [0] on purpose, else by failures */
 	uint32_t late_n;
-	struct shard_timer say;
-	uint64_t say_at; /* when the first is due; 0: none is */
+	struct shard_timer due_timer;
+	uint64_t due_at; /* when the first is due; 0: none is */
 	struct rref_op batch[RREF_OPS_MAX];
 };
 
 /* rref_table.c */
-bool rref_table_init(struct rref_table *t, uint32_t places);
+bool rref_table_init(struct rref_table *t, uint32_t slots);
 void rref_table_free(struct rref_table *t);
 void *rref_table_find(const struct rref_table *t, struct rref_id id);
 /** false: it is half full. */
@@ -222,9 +222,9 @@ bool rref_shard_init(struct shard *s);
 void rref_shard_free(struct shard *s);
 /** Takes names, one after the other; returns the first count. Any thread. */
 uint64_t rref_names(struct shard *s, uint32_t n);
-static inline struct rref_id rref_name(uint64_t life, unsigned giver, unsigned owner_shard, uint64_t count)
+static inline struct rref_id rref_name(uint64_t life, unsigned creator, unsigned owner_shard, uint64_t count)
 {
-	return (struct rref_id){life, (uint64_t)giver << 56 | (uint64_t)owner_shard << RREF_COUNT_BITS |
+	return (struct rref_id){life, (uint64_t)creator << 56 | (uint64_t)owner_shard << RREF_COUNT_BITS |
 					      (count & RREF_COUNT_MASK)};
 }
 /** A user's fork that is to be at home with `s`, held once; NULL: no memory. Any thread. */
@@ -240,7 +240,7 @@ struct far_rref *rref_record(struct shard *s, struct rref_id id);
 /** The same, held, only if there is one. */
 struct far_rref *rref_find(struct shard *s, struct rref_id id);
 /** The value is there, or why it will not be. `tree`: in place of `buf`. Once; later ones are dropped. */
-void rref_settle(struct shard *s, struct far_rref *r, const struct outcome *o, bool tree);
+void rref_settle(struct shard *s, struct far_rref *r, const struct completion *o, bool tree);
 /** A fork that a session has. false: no room. */
 bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uint32_t session);
 void rref_fork_end(struct shard *s, struct rref_fork *f);
@@ -255,12 +255,12 @@ void rref_session_down(struct shard *s, struct session *se);
 /** The session is down, and its worker still a member: forks and control messages stay. */
 void rref_session_lost(struct shard *s, struct session *se);
 /** The answer to a RECALL; its note ends with it. */
-void rref_recalled(struct shard *s, struct rref_note *note, enum far_status status);
+void rref_recalled(struct shard *s, struct rref_msg *msg, enum far_status status);
 /** A RECALL of the peer's: OK, or BUSY while some reference waits for its owner's answer. */
 enum far_status rref_on_recall(const struct shard *s, const struct session *se, const struct rref_op *op);
 /* rref_leak.c */
 /** Names one that is still here. */
-void rref_leak_say(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks);
+void rref_leak_report(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks);
 /** Names what a peer holds of ours; `leaks` NULL: does nothing. */
 void rref_leaks_of(const struct shard *s, const struct session *se, struct rref_leaks *leaks);
 /** Keeps that, its session being about to end. */
@@ -269,31 +269,31 @@ void rref_leaks_keep(struct shard *s, const struct session *se);
 void rref_leaks_left(struct shard *s, struct rref_leaks *leaks);
 /** The end of the shard: what it holds of others and others of it is told on stderr. */
 void rref_close(struct shard *s);
-/** Ends the references in `parting`; returns how many. */
-unsigned rref_part(struct shard *s);
+/** Ends the references in `releasing`; returns how many. */
+unsigned rref_release_all(struct shard *s);
 
 /* rref_control.c: control messages between engines */
 /** Sends the message with the next batch. */
-void rref_note_put(struct shard *s, uint32_t session, struct rref_note *note);
+void rref_msg_send(struct shard *s, uint32_t session, struct rref_msg *msg);
 /** The same for one that was delayed. */
-void rref_note_say(struct shard *s, struct rref_note *note);
+void rref_msg_resend(struct shard *s, struct rref_msg *msg);
 /** Ends a message: it was answered, or never will be. */
-void rref_note_done(struct shard *s, struct rref_note *note, enum far_status status, const char *text);
-void rref_notes_drop(struct shard *s, struct session *se, enum far_status status);
+void rref_msg_done(struct shard *s, struct rref_msg *msg, enum far_status status, const char *text);
+void rref_msgs_drop(struct shard *s, struct session *se, enum far_status status);
 /** A batch of another engine's. */
 void rref_control(struct far_req *req, const uint8_t *body, uint64_t len);
 /** Ends the wait for the owner, which has the fork, or does not. */
-void rref_known_end(struct shard *s, struct far_rref *r, const struct outcome *o);
+void rref_known_end(struct shard *s, struct far_rref *r, const struct completion *o);
 
 /* rref_again.c: control messages that are sent later */
 /** Retries one that failed. false: it has failed too often. */
-bool rref_note_again(struct shard *s, struct rref_note *note);
+bool rref_msg_retry(struct shard *s, struct rref_msg *msg);
 /** A RECALL that was answered BUSY. */
-void rref_recall_again(struct shard *s, struct rref_note *note);
+void rref_recall_again(struct shard *s, struct rref_msg *msg);
 /** Applies faults (fault.h). true: the message fails or is delayed, and is handled. */
-bool rref_note_fault(struct shard *s, struct rref_note *note);
+bool rref_msg_fault(struct shard *s, struct rref_msg *msg);
 /** Ends those to a session. */
-void rref_late_drop(struct shard *s, uint32_t session, enum far_status status, const char *text);
+void rref_delayed_drop(struct shard *s, uint32_t session, enum far_status status, const char *text);
 
 /* rref_share.c: references in messages */
 /** Prepares plan->put_rref; the reference must be known or about to be. 0 or -ENOMEM. Any thread. */
@@ -301,7 +301,7 @@ int rref_share(struct shard *s, struct values_plan *plan, struct rref_sharing *s
 void rref_pins_release(struct rref_pins *pins);
 /** A result with references has left, or has not: they wait for the receiver's ACCEPT, or are released. */
 void rref_pins_sent(struct shard *s, struct far_deferred *d);
-void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork);
+void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork);
 
 /** Arguments or results that came by a session: `arena` of the reader. */
 struct rref_adopting {
@@ -313,7 +313,7 @@ struct rref_adopting {
 };
 int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v);
 /** Reads a reply with references: o->tree, which is the caller's to give back, or the error in `o` and `err`. */
-void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct outcome *o,
+void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct completion *o,
 		       struct far_err *err);
 
 /* object.c: methods, and what a value is */
@@ -365,19 +365,19 @@ void rref_refuse_open(struct far_req *req);
 void rref_refuse(struct far_req *req, enum far_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4), cold));
 /** Ends a request with the failure of a record's value. */
-void rref_tell_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed);
+void rref_copy_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed);
 void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
 /** The owner of an argument has answered: one less to wait for. */
 void rref_open_step(struct shard *s, struct rref_open *open);
 /** The caller no longer waits for the answer. */
-void rref_gone(struct shard *s, struct far_deferred *d);
+void rref_record_gone(struct shard *s, struct far_deferred *d);
 /** Puts a value that holds references into the record, or an error. The owner of the record, any thread. */
 void rref_answer_value(struct far_deferred *d, const struct far_val *value, struct values_plan *plan);
 /** Ends a fetch that waits, with the record's value. */
 void rref_fetched(struct shard *s, struct rref_open *open);
 void rref_open_free(struct rref_open *open);
 /** The arguments' references of a request that is over. */
-void rref_let_go(struct far_deferred *d);
+void rref_release_held(struct far_deferred *d);
 
 /* rref_make.c: requests to make a value */
 /** `body` before its end, which is a request to make a value; `object`: by a method of that. */
@@ -392,7 +392,7 @@ void rref_make_gone(struct shard *s, struct rref_open *open);
 
 /* ---- calls whose arguments hold references ---- */
 
-void rref_call_done(void *user, const struct outcome *o);
+void rref_call_done(void *user, const struct completion *o);
 /** Would a request with HEAD_NAMED, over a session to this life of the callee, make the value there where its reference
  * says. */
 bool rref_call_reaches(const struct call_start *start, uint64_t life);
@@ -401,7 +401,7 @@ bool rref_call_reaches(const struct call_start *start, uint64_t life);
  * the slot holds the reference until the owner's last word, lest a DELETE comes before the request and leaves a value
  * that nobody has. The slot's completion is another from now on.
  */
-void rref_call_early(struct shard *s, struct call *c);
+void rref_call_ended_early(struct shard *s, struct call *c);
 /** The owner's last word has come, or never will. */
 void rref_call_over(struct shard *s, struct call *c);
 /** Making has failed: the owner keeps that in place of the value, for whoever has heard of it, until the last hold is

@@ -18,15 +18,15 @@ static void send_batch(struct shard *s, struct session *se);
 
 /* ---- those that go ---- */
 
-void rref_note_done(struct shard *s, struct rref_note *note, enum far_status status, const char *text)
+void rref_msg_done(struct shard *s, struct rref_msg *msg, enum far_status status, const char *text)
 {
-	struct far_rref *r = note->rref;
-	struct far_buf *buf = note->buf;
-	enum rref_kind kind = (enum rref_kind)note->kind;
-	counter_add(&s->rrefs->notes_n, UINT64_MAX);
+	struct far_rref *r = msg->rref;
+	struct far_buf *buf = msg->buf;
+	enum rref_kind kind = (enum rref_kind)msg->kind;
+	counter_add(&s->rrefs->msgs_n, UINT64_MAX);
 	counter_add(&s->counters.sends_ended, 1);
 	if (kind == RREF_RECALL) {
-		rref_recalled(s, note, status);
+		rref_recalled(s, msg, status);
 		return;
 	}
 	if (kind == RREF_DELETE) { /* it had no hold */
@@ -35,15 +35,15 @@ void rref_note_done(struct shard *s, struct rref_note *note, enum far_status sta
 	}
 	if (kind == RREF_FORK) {
 		rref_known_end(s, r,
-			       &(struct outcome){.status = status,
-						 .executed = status ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_YES,
-						 .origin = (int16_t)rref_rank(r->base.owner),
-						 .data = text,
-						 .len = status ? strlen(text) : 0});
+			       &(struct completion){.status = status,
+						    .executed = status ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_YES,
+						    .origin = (int16_t)rref_rank(r->base.owner),
+						    .data = text,
+						    .len = status ? strlen(text) : 0});
 		if (r->accept_session) {
-			r->accept = (struct rref_note){.rref = r, .kind = RREF_ACCEPT, .fork = r->fork};
+			r->accept = (struct rref_msg){.rref = r, .kind = RREF_ACCEPT, .fork = r->fork};
 			rref_ref(&r->base);
-			rref_note_put(s, r->accept_session - 1, &r->accept);
+			rref_msg_send(s, r->accept_session - 1, &r->accept);
 		}
 	}
 	rref_unref(&r->base);
@@ -53,17 +53,17 @@ void rref_note_done(struct shard *s, struct rref_note *note, enum far_status sta
 static void again(struct shard *s, struct shard_timer *t)
 {
 	(void)t;
-	s->rrefs->again_armed = false;
+	s->rrefs->retry_armed = false;
 	for (struct session *se = s->known; se; se = se->next_known)
-		if (se->notes && !se->notes_out)
+		if (se->msgs && !se->msgs_in_flight)
 			send_batch(s, se);
 }
 
-static void retry_later(struct shard *s, uint64_t ns)
+static void arm_retry(struct shard *s, uint64_t ns)
 {
-	if (s->rrefs->again_armed || s->stopped)
+	if (s->rrefs->retry_armed || s->stopped)
 		return;
-	s->rrefs->again_armed = true;
+	s->rrefs->retry_armed = true;
 	s->rrefs->again.fn = again;
 	timer_arm(&s->wheel, &s->rrefs->again.timer, time_after(clock_now(s->config.clock), ns));
 }
@@ -71,72 +71,72 @@ static void retry_later(struct shard *s, uint64_t ns)
 /* The batch that is out goes back to the front of those that wait. */
 static void take_back(struct session *se)
 {
-	struct rref_note **last = &se->notes_out;
+	struct rref_msg **last = &se->msgs_in_flight;
 	while (*last)
 		last = &(*last)->next;
-	*last = se->notes;
-	if (!se->notes)
-		se->notes_tail = last;
-	se->notes = se->notes_out;
-	if (se->notes_tail == &se->notes_out)
-		se->notes_tail = &se->notes;
-	se->notes_out = NULL;
+	*last = se->msgs;
+	if (!se->msgs)
+		se->msgs_tail = last;
+	se->msgs = se->msgs_in_flight;
+	if (se->msgs_tail == &se->msgs_in_flight)
+		se->msgs_tail = &se->msgs;
+	se->msgs_in_flight = NULL;
 }
 
 static const char not_known[] = "the owner does not know the reference";
 
-static void end_batch(struct shard *s, struct session *se, const struct outcome *o)
+static void end_batch(struct shard *s, struct session *se, const struct completion *o)
 {
-	const uint8_t *said = o->status ? NULL : o->data;
+	const uint8_t *statuses = o->status ? NULL : o->data;
 	size_t n = o->status ? 0 : o->len;
 	char text[FAR_ERR_TEXT_MAX];
 	size_t text_n = o->status && o->len < sizeof text ? o->len : 0;
 	if (text_n)
 		memcpy(text, o->data, text_n);
 	text[text_n] = '\0';
-	struct rref_note *note, *out = se->notes_out;
-	se->notes_out = NULL;
-	for (size_t i = 0; (note = out); i++) {
-		out = note->next;
+	struct rref_msg *msg, *out = se->msgs_in_flight;
+	se->msgs_in_flight = NULL;
+	for (size_t i = 0; (msg = out); i++) {
+		out = msg->next;
 		/* A missing status is a protocol error. */
-		unsigned status = o->status ? (unsigned)o->status : i < n ? said[i] : (unsigned)FAR_PROTOCOL;
+		unsigned status = o->status ? (unsigned)o->status : i < n ? statuses[i] : (unsigned)FAR_PROTOCOL;
 		if (status >= FAR_STATUS_COUNT)
 			status = FAR_PROTOCOL;
-		if (status == FAR_RESOURCE && (note->kind == RREF_FORK || note->kind == RREF_FAILED) &&
-		    rref_note_again(s, note))
+		if (status == FAR_RESOURCE && (msg->kind == RREF_FORK || msg->kind == RREF_FAILED) &&
+		    rref_msg_retry(s, msg))
 			continue;
-		if (status == FAR_BUSY && note->kind == RREF_RECALL && !s->stopped) {
-			rref_recall_again(s, note);
+		if (status == FAR_BUSY && msg->kind == RREF_RECALL && !s->stopped) {
+			rref_recall_again(s, msg);
 			continue;
 		}
-		rref_note_done(s, note, (enum far_status)status, o->status ? text : not_known);
+		rref_msg_done(s, msg, (enum far_status)status, o->status ? text : not_known);
 	}
 }
 
 /* When to send a failed batch again, ns; 0: never. Every control message may arrive twice: the owner's answer to one
  * that was lost with its session is the answer to its repeat. */
-static uint64_t batch_again_ns(const struct shard *s, const struct session *se, const struct outcome *o)
+static uint64_t batch_retry_ns(const struct shard *s, const struct session *se, const struct completion *o)
 {
 	bool no_room = o->executed == FAR_EXECUTED_NO && (o->status == FAR_BUSY || o->status == FAR_RESOURCE);
 	if (!o->status || s->stopped)
 		return 0;
-	if (no_room || (o->status == FAR_PEER_LOST && se->life_open))
+	if (no_room || (o->status == FAR_PEER_LOST && se->worker_alive))
 		return FAR_RREF_AGAIN_NS;
-	return o->status == FAR_UNREACHABLE && se->life_open ? FAR_RREF_UNREACHED_NS : 0;
+	return o->status == FAR_UNREACHABLE && se->worker_alive ? FAR_RREF_UNREACHED_NS : 0;
 }
 
-static void batch_done(void *user, const struct outcome *o)
+static void batch_done(void *user, const struct completion *o)
 {
 	struct session *se = user;
 	struct shard *s = se->home;
-	uint64_t ns = batch_again_ns(s, se, o);
+	uint64_t ns = batch_retry_ns(s, se, o);
 	if (ns) {
 		take_back(se);
-		retry_later(s, ns);
+		arm_retry(s, ns);
 		return;
 	}
 	end_batch(s, se, o);
-	if (se->notes && !se->notes_out) /* the end of one may have sent others */
+	if (se->msgs && !se->msgs_in_flight) /* the end of one may have sent others */
 		send_batch(s, se);
 }
 
@@ -155,23 +155,23 @@ static int call_over(struct shard *s, struct session *se, const struct call_star
 static void send_batch(struct shard *s, struct session *se)
 {
 	struct rref_op *ops = s->rrefs->batch;
-	struct rref_note *note = se->notes, *last = NULL;
+	struct rref_msg *msg = se->msgs, *last = NULL;
 	unsigned n = 0;
-	for (; note && n < RREF_OPS_MAX; note = note->next, n++) {
-		const struct far_rref *r = note->rref;
-		ops[n] = (struct rref_op){.kind = note->kind,
-					  .status = note->status,
-					  .owner = !r || note->kind == RREF_ACCEPT ? 0 : r->base.owner,
+	for (; msg && n < RREF_OPS_MAX; msg = msg->next, n++) {
+		const struct far_rref *r = msg->rref;
+		ops[n] = (struct rref_op){.kind = msg->kind,
+					  .status = msg->status,
+					  .owner = !r || msg->kind == RREF_ACCEPT ? 0 : r->base.owner,
 					  .id = r ? r->base.id : (struct rref_id){0},
-					  .fork = note->fork};
-		last = note;
+					  .fork = msg->fork};
+		last = msg;
 	}
 	if (!n)
 		return;
-	se->notes_out = se->notes;
-	se->notes = last->next;
-	if (!se->notes)
-		se->notes_tail = &se->notes;
+	se->msgs_in_flight = se->msgs;
+	se->msgs = last->next;
+	if (!se->msgs)
+		se->msgs_tail = &se->msgs;
 	last->next = NULL;
 	struct call_start start = {.worker = se->worker,
 				   .shard = se->shard,
@@ -185,55 +185,55 @@ static void send_batch(struct shard *s, struct session *se)
 	int error = call_over(s, se, &start);
 	if (!error)
 		return;
-	if (error == -EAGAIN || error == -ENOMEM || (error == -EPIPE && se->life_open)) {
+	if (error == -EAGAIN || error == -ENOMEM || (error == -EPIPE && se->worker_alive)) {
 		take_back(se);
-		retry_later(s, FAR_RREF_AGAIN_NS);
+		arm_retry(s, FAR_RREF_AGAIN_NS);
 		return;
 	}
-	struct outcome lost = {.status = error == -ESHUTDOWN ? FAR_SHUTDOWN : FAR_PEER_LOST};
+	struct completion lost = {.status = error == -ESHUTDOWN ? FAR_SHUTDOWN : FAR_PEER_LOST};
 	end_batch(s, se, &lost);
 }
 
-void rref_note_put(struct shard *s, uint32_t session, struct rref_note *note)
+void rref_msg_send(struct shard *s, uint32_t session, struct rref_msg *msg)
 {
 	struct session *se = &s->sessions[session];
 	if (!se->known) {
 		se->worker = session % s->world;
 		se->shard = (uint8_t)(session / s->world);
-		session_know(s, se);
+		session_list_in(s, se);
 	}
-	note->session = session;
-	counter_add(&s->rrefs->notes_n, 1);
+	msg->session = session;
+	counter_add(&s->rrefs->msgs_n, 1);
 	counter_add(&s->counters.sends_begun, 1);
-	rref_note_say(s, note);
+	rref_msg_resend(s, msg);
 }
 
-void rref_note_say(struct shard *s, struct rref_note *note)
+void rref_msg_resend(struct shard *s, struct rref_msg *msg)
 {
-	struct session *se = &s->sessions[note->session];
-	if (rref_note_fault(s, note))
+	struct session *se = &s->sessions[msg->session];
+	if (rref_msg_fault(s, msg))
 		return;
-	if (!se->notes)
-		se->notes_tail = &se->notes;
-	note->next = NULL;
-	*se->notes_tail = note;
-	se->notes_tail = &note->next;
+	if (!se->msgs)
+		se->msgs_tail = &se->msgs;
+	msg->next = NULL;
+	*se->msgs_tail = msg;
+	se->msgs_tail = &msg->next;
 	se->home = s;
-	if (!se->notes_out)
+	if (!se->msgs_in_flight)
 		send_batch(s, se);
 }
 
-void rref_notes_drop(struct shard *s, struct session *se, enum far_status status)
+void rref_msgs_drop(struct shard *s, struct session *se, enum far_status status)
 {
 	static const char lost[] = "the worker that has the value was lost";
-	struct rref_note *note, *all = se->notes;
-	se->notes = NULL;
-	while ((note = all)) {
-		all = note->next;
-		rref_note_done(s, note, status, lost);
+	struct rref_msg *msg, *all = se->msgs;
+	se->msgs = NULL;
+	while ((msg = all)) {
+		all = msg->next;
+		rref_msg_done(s, msg, status, lost);
 	}
 	if (s->rrefs->late_n)
-		rref_late_drop(s, se->index, status, lost);
+		rref_delayed_drop(s, se->index, status, lost);
 }
 
 /* ---- those that come ---- */
@@ -241,7 +241,7 @@ void rref_notes_drop(struct shard *s, struct session *se, enum far_status status
 /* The count of an expected record's forks keeps it; so does what makes it. */
 static enum far_status on_fork(struct shard *s, const struct session *se, const struct rref_op *op)
 {
-	if (op->owner != rref_life(s->config.rank, s->config.incarnation))
+	if (op->owner != rref_incarnation(s->config.rank, s->config.incarnation))
 		return FAR_PEER_LOST;
 	if (rref_owner_shard(op->id) != s->config.index)
 		return FAR_INVALID;
@@ -269,7 +269,7 @@ static enum far_status on_delete(struct shard *s, const struct session *se, cons
 static enum far_status on_failed(struct shard *s, const struct session *se, const struct rref_op *op)
 {
 	static const char text[] = "the request that was to make the value has failed";
-	struct outcome o = {.status = (enum far_status)op->status, .data = text, .len = sizeof text - 1};
+	struct completion o = {.status = (enum far_status)op->status, .data = text, .len = sizeof text - 1};
 	if (op->status == FAR_OK || op->status >= FAR_STATUS_COUNT || rref_rank(op->id.life) != se->worker)
 		return FAR_PROTOCOL;
 	enum far_status status = on_fork(s, se, op);
@@ -289,7 +289,7 @@ static enum far_status on_op(struct shard *s, struct session *se, const struct r
 	case RREF_DELETE:
 		return on_delete(s, se, op);
 	case RREF_ACCEPT:
-		rref_pins_told(s, se, op->fork);
+		rref_pins_accepted(s, se, op->fork);
 		return FAR_OK;
 	case RREF_FAILED:
 		return on_failed(s, se, op);
@@ -303,7 +303,7 @@ static enum far_status on_op(struct shard *s, struct session *se, const struct r
 void rref_control(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_op op;
-	uint8_t said[RREF_OPS_MAX];
+	uint8_t statuses[RREF_OPS_MAX];
 	size_t n = len / sizeof op;
 	if (len % sizeof op || n == 0 || n > RREF_OPS_MAX) {
 		static const char text[] = "malformed control messages about references";
@@ -313,17 +313,17 @@ void rref_control(struct far_req *req, const uint8_t *body, uint64_t len)
 	}
 	for (size_t i = 0; i < n; i++) {
 		memcpy(&op, body + i * sizeof op, sizeof op); /* a peer may rewrite it */
-		said[i] = (uint8_t)on_op(req->shard, req->session, &op);
+		statuses[i] = (uint8_t)on_op(req->shard, req->session, &op);
 	}
 	if (req->record) { /* it may be sent again */
 		void *at = deferred_room(req->record, n);
 		if (at)
-			memcpy(at, said, n);
+			memcpy(at, statuses, n);
 		struct far_deferred *d = req->record;
-		dispatch_part(req);
+		dispatch_detach(req);
 		deferred_finish(d);
 	} else {
-		answer_send(req->shard, req->session, req->call, req->gen, NULL, false, said, n);
+		answer_send(req->shard, req->session, req->call, req->gen, NULL, false, statuses, n);
 	}
 	req->answer = ANSWER_SENT;
 }

@@ -20,7 +20,7 @@ struct rref_left {
 	unsigned shard;
 };
 
-__attribute__((format(printf, 2, 3))) static void say(struct rref_leaks *leaks, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void report(struct rref_leaks *leaks, const char *format, ...)
 {
 	char text[2 * FAR_NAME_MAX + RREF_TEXT_MAX + 128];
 	va_list args;
@@ -32,16 +32,16 @@ __attribute__((format(printf, 2, 3))) static void say(struct rref_leaks *leaks, 
 		snprintf(leaks->first, sizeof leaks->first, "%.*s", (int)sizeof leaks->first - 1, text);
 }
 
-void rref_leak_say(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks)
+void rref_leak_report(const struct shard *s, const struct far_rref *r, struct rref_leaks *leaks)
 {
 	char text[RREF_TEXT_MAX];
 	rref_text(&r->base, text, sizeof text);
 	if (!r->owned)
-		say(leaks,
-		    "worker \"%s\" still holds %s of worker \"%s\"; give it back with far_rref_free or far_val_fini",
-		    s->config.name, text, r->owner_name);
+		report(leaks,
+		       "worker \"%s\" still holds %s of worker \"%s\"; give it back with far_rref_free or far_val_fini",
+		       s->config.name, text, r->owner_name);
 	else if (!r->forks_n)
-		say(leaks, "worker \"%s\" still holds %s, its own", s->config.name, text);
+		report(leaks, "worker \"%s\" still holds %s, its own", s->config.name, text);
 }
 
 static void left_of(const struct shard *s, const struct session *se, const struct rref_fork *f, struct rref_left *l)
@@ -52,10 +52,10 @@ static void left_of(const struct shard *s, const struct session *se, const struc
 	l->shard = se->shard;
 }
 
-static void say_left(const struct shard *s, const struct rref_left *l, struct rref_leaks *leaks)
+static void report_left(const struct shard *s, const struct rref_left *l, struct rref_leaks *leaks)
 {
-	say(leaks, "%s of worker \"%s\" is still held by worker \"%s\" (rank %u, shard %u)", l->text, s->config.name,
-	    l->holder, l->worker, l->shard);
+	report(leaks, "%s of worker \"%s\" is still held by worker \"%s\" (rank %u, shard %u)", l->text, s->config.name,
+	       l->holder, l->worker, l->shard);
 }
 
 void rref_leaks_of(const struct shard *s, const struct session *se, struct rref_leaks *leaks)
@@ -64,7 +64,7 @@ void rref_leaks_of(const struct shard *s, const struct session *se, struct rref_
 	/* Of those that are about to be lost, too, some sessions are still there. */
 	for (const struct rref_fork *f = leaks && !leaks->lost ? se->rref_forks : NULL; f; f = f->next) {
 		left_of(s, se, f, &l);
-		say_left(s, &l, leaks);
+		report_left(s, &l, leaks);
 	}
 }
 
@@ -86,7 +86,7 @@ void rref_leaks_left(struct shard *s, struct rref_leaks *leaks)
 	for (struct rref_left *l; (l = s->rrefs->left);) {
 		s->rrefs->left = l->next;
 		if (leaks && !leaks->lost)
-			say_left(s, l, leaks);
+			report_left(s, l, leaks);
 		free(l);
 	}
 	s->rrefs->left_n = 0;

@@ -78,12 +78,12 @@ void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct fa
 /* Settles the value. The answer carries the failure when nothing was made, else no value. */
 static void settle_made(struct shard *s, struct far_deferred *d, struct far_rref *r, struct rref_id fork)
 {
-	struct outcome o = {.status = (enum far_status)d->status,
-			    .executed = (enum far_executed)d->executed,
-			    .code = d->code,
-			    .data = d->buf ? buf_data(d->buf) : NULL,
-			    .len = d->len,
-			    .buf = d->buf};
+	struct completion o = {.status = (enum far_status)d->status,
+			       .executed = (enum far_executed)d->executed,
+			       .code = d->code,
+			       .data = d->buf ? buf_data(d->buf) : NULL,
+			       .len = d->len,
+			       .buf = d->buf};
 	rref_settle(s, r, &o, d->tree);
 	if (d->status && d->executed == FAR_EXECUTED_NO) {
 		struct rref_fork *f = rref_table_find(&s->rrefs->forks, fork);
@@ -186,7 +186,7 @@ void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uin
 				.fork = rref_name(se->incarnation, se->shard, 0, (uint64_t)named.count + 1)};
 	if (method)
 		object_called(req, m.id, body, len);
-	else if (req->fn->own_kind == FAR_KIND_INLINE && !req->fn->method && !req->record)
+	else if (req->fn->run_kind == FAR_KIND_INLINE && !req->fn->method && !req->record)
 		make_at_once(req, &m, body, len);
 	else
 		make(req, &m, NULL, body, len);
@@ -201,9 +201,9 @@ void rref_make_gone(struct shard *s, struct rref_open *open)
 		open->rref->expected = true;
 		return;
 	}
-	struct outcome o = {.status = up ? FAR_TIMEOUT : FAR_PEER_LOST,
-			    .executed = open->started ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
-			    .data = up ? late : lost,
-			    .len = up ? sizeof late - 1 : sizeof lost - 1};
+	struct completion o = {.status = up ? FAR_TIMEOUT : FAR_PEER_LOST,
+			       .executed = open->started ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
+			       .data = up ? late : lost,
+			       .len = up ? sizeof late - 1 : sizeof lost - 1};
 	rref_settle(s, open->rref, &o, false);
 }

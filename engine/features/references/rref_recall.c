@@ -40,33 +40,33 @@ void rref_session_lost(struct shard *s, struct session *se)
 		return;
 	/* Whatever is shared from now on leaves by the next session: its names are later ones. */
 	uint64_t before = rref_names(s, 1);
-	struct rref_note *note = se->rref_recall;
-	if (note) { /* an earlier loss has not been settled: this RECALL is about both */
-		note->fork.number = rref_name(0, s->config.index, 0, before).number;
+	struct rref_msg *msg = se->rref_recall;
+	if (msg) { /* an earlier loss has not been settled: this RECALL is about both */
+		msg->fork.number = rref_name(0, s->config.index, 0, before).number;
 		return;
 	}
-	struct far_buf *buf = buf_alloc(sizeof *note);
+	struct far_buf *buf = buf_alloc(sizeof *msg);
 	if (!buf) { /* then the receiver has what the owners know of already */
 		pins_drop(se, before & RREF_COUNT_MASK);
 		return;
 	}
-	note = buf_data(buf);
-	*note = (struct rref_note){
+	msg = buf_data(buf);
+	*msg = (struct rref_msg){
 		.kind = RREF_RECALL,
 		.buf = buf,
-		.fork = rref_name(rref_life(s->config.rank, s->config.incarnation), s->config.index, 0, before)};
-	se->rref_recall = note;
-	rref_note_put(s, se->index, note);
+		.fork = rref_name(rref_incarnation(s->config.rank, s->config.incarnation), s->config.index, 0, before)};
+	se->rref_recall = msg;
+	rref_msg_send(s, se->index, msg);
 }
 
-void rref_recalled(struct shard *s, struct rref_note *note, enum far_status status)
+void rref_recalled(struct shard *s, struct rref_msg *msg, enum far_status status)
 {
-	struct session *se = &s->sessions[note->session];
+	struct session *se = &s->sessions[msg->session];
 	se->rref_recall = NULL;
 	/* Else the worker is lost, and they are given back with all that it held. */
 	if (status != FAR_PEER_LOST && status != FAR_SHUTDOWN)
-		pins_drop(se, note->fork.number & RREF_COUNT_MASK);
-	buf_unref(note->buf);
+		pins_drop(se, msg->fork.number & RREF_COUNT_MASK);
+	buf_unref(msg->buf);
 }
 
 /* ---- the receiver of results ---- */
@@ -74,7 +74,7 @@ void rref_recalled(struct shard *s, struct rref_note *note, enum far_status stat
 /* The session that they came by is closed, and what came by it was taken in before: none is added. */
 enum far_status rref_on_recall(const struct shard *s, const struct session *se, const struct rref_op *op)
 {
-	if (op->fork.life != se->incarnation || rref_giver_shard(op->fork) != se->shard)
+	if (op->fork.life != se->incarnation || rref_creator_shard(op->fork) != se->shard)
 		return FAR_PROTOCOL;
 	uint64_t before = op->fork.number & RREF_COUNT_MASK;
 	for (const struct far_rref *r = s->rrefs->list; r; r = r->list_next)

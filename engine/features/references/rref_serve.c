@@ -36,7 +36,7 @@ void rref_malformed(struct far_req *req)
 void rref_open_free(struct rref_open *open)
 {
 	struct values_arena arena = {.held = open->held};
-	tree_let_go(&arena);
+	tree_release_memory(&arena);
 	if (open->rref)
 		rref_unref(&open->rref->base);
 	if (open->object)
@@ -44,11 +44,11 @@ void rref_open_free(struct rref_open *open)
 	buf_unref(open->buf);
 }
 
-void rref_let_go(struct far_deferred *d)
+void rref_release_held(struct far_deferred *d)
 {
 	struct values_arena arena = {.held = d->held};
 	d->held = NULL;
-	tree_let_go(&arena);
+	tree_release_memory(&arena);
 }
 
 void rref_refuse_open(struct far_req *req)
@@ -106,7 +106,7 @@ static void run_handler(struct shard *s, struct far_req *req, struct far_rref *o
 			uint64_t len)
 {
 	const char *outer = s->context.handler;
-	switch (req->fn->own_kind) {
+	switch (req->fn->run_kind) {
 	case FAR_KIND_FIBER:
 		fiber_start(req, NULL, body, len);
 		return;
@@ -168,7 +168,7 @@ static void run(struct shard *s, struct rref_open *open)
 		rref_open_free(open);
 }
 
-static void run_errand(struct shard *s, struct shard_errand *e)
+static void run_task(struct shard *s, struct shard_task *e)
 {
 	run(s, (struct rref_open *)(void *)e);
 }
@@ -182,8 +182,8 @@ void rref_open_step(struct shard *s, struct rref_open *open)
 		return;
 	}
 	/* Not inside of whatever completes just now. */
-	open->errand.run = run_errand;
-	shard_post(s, &open->errand);
+	open->task.run = run_task;
+	shard_add_task(s, &open->task);
 }
 
 void rref_open_go(struct shard *s, struct rref_open *open)
@@ -247,7 +247,7 @@ static void serve_call(struct far_req *req, const uint8_t *body, uint64_t len)
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id)
 {
 	const struct shard *s = req->shard;
-	if (owner != rref_life(s->config.rank, s->config.incarnation)) {
+	if (owner != rref_incarnation(s->config.rank, s->config.incarnation)) {
 		rref_refuse(req, FAR_PEER_LOST, "the reference is to a former life of worker \"%s\"", s->config.name);
 		return false;
 	}
@@ -269,7 +269,7 @@ static void serve_remote(struct far_req *req, const uint8_t *body, uint64_t len)
 	rref_serve_make(req, &m, NULL, body, len);
 }
 
-void rref_gone(struct shard *s, struct far_deferred *d)
+void rref_record_gone(struct shard *s, struct far_deferred *d)
 {
 	struct rref_open *open = d->rref;
 	bool ours = !open->started, fetches = open->purpose == RREF_TO_FETCH || open->purpose == RREF_TO_TYPE;
@@ -298,7 +298,7 @@ void rref_gone(struct shard *s, struct far_deferred *d)
 		struct values_arena arena = {.held = open->held};
 		open->held = NULL;
 		open->over = true;
-		tree_let_go(&arena);
+		tree_release_memory(&arena);
 	}
 	if (ours)
 		deferred_finish(d);
@@ -306,7 +306,7 @@ void rref_gone(struct shard *s, struct far_deferred *d)
 
 /* ---- fetching ---- */
 
-void rref_tell_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed)
+void rref_copy_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed)
 {
 	deferred_error(d, (enum far_status)r->status, executed, r->code, r->why ? buf_data(r->why) : NULL,
 		       r->why ? r->why_len : 0);
@@ -325,7 +325,7 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 	struct far_err err;
 	d->rref = NULL;
 	if (f->status) {
-		rref_tell_failure(r, d, (enum far_executed)r->executed);
+		rref_copy_failure(r, d, (enum far_executed)r->executed);
 	} else if (open->purpose == RREF_TO_TYPE) {
 		object_type(r, d);
 	} else if (r->made && !r->made->travels) {
@@ -362,7 +362,7 @@ static bool answer_at_once(struct far_req *req, const struct far_rref *r)
 	if (!r || !r->settled || r->status || r->made || req->record)
 		return false;
 	struct far_future *f = r->value;
-	if (f->code == FUTURE_TREE || f->len > se->whole_max || f->len > se->message_max)
+	if (f->code == FUTURE_TREE || f->len > se->eager_max || f->len > se->message_max)
 		return false;
 	req->answer = ANSWER_SENT;
 	answer_send(req->shard, req->session, req->call, req->gen, NULL, false, future_bytes(f), f->len);

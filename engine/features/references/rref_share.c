@@ -21,7 +21,7 @@ static void put(void *ctx, const struct far_rref *rref, uint8_t *dst)
 	struct far_rref *r = (struct far_rref *)(uintptr_t)rref;
 	struct rref_wire w = {.owner = r->base.owner,
 			      .id = r->base.id,
-			      .fork = rref_name(sharing->life, sharing->giver, 0, p->first + p->n),
+			      .fork = rref_name(sharing->life, sharing->creator, 0, p->first + p->n),
 			      .types = r->types,
 			      .cls = rref_class(r)};
 	rref_ref(&r->base);
@@ -37,7 +37,7 @@ int rref_share(struct shard *s, struct values_plan *plan, struct rref_sharing *s
 		return -ENOMEM;
 	struct rref_pins *p = buf_data(buf);
 	*p = (struct rref_pins){.buf = buf, .first = rref_names(s, plan->rrefs)};
-	*sharing = (struct rref_sharing){p, rref_life(s->config.rank, s->config.incarnation), s->config.index};
+	*sharing = (struct rref_sharing){p, rref_incarnation(s->config.rank, s->config.incarnation), s->config.index};
 	plan->put_rref = put;
 	plan->put_ctx = sharing;
 	return 0;
@@ -69,9 +69,10 @@ void rref_pins_sent(struct shard *s, struct far_deferred *d)
 	se->rref_pins = p;
 }
 
-void rref_pins_told(struct shard *s, struct session *se, struct rref_id fork)
+void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork)
 {
-	if (fork.life != rref_life(s->config.rank, s->config.incarnation) || rref_giver_shard(fork) != s->config.index)
+	if (fork.life != rref_incarnation(s->config.rank, s->config.incarnation) ||
+	    rref_creator_shard(fork) != s->config.index)
 		return;
 	uint64_t count = fork.number & RREF_COUNT_MASK;
 	for (struct rref_pins *p = se->rref_pins; p; p = p->next) {
@@ -100,7 +101,7 @@ bool rref_call_reaches(const struct call_start *start, uint64_t life)
 	return start->typed & HEAD_METHOD || c->makes->base.owner == life;
 }
 
-void rref_call_done(void *user, const struct outcome *o)
+void rref_call_done(void *user, const struct completion *o)
 {
 	struct rref_call *c = user;
 	struct far_buf *buf = c->buf;
@@ -116,7 +117,7 @@ void rref_call_done(void *user, const struct outcome *o)
 
 /* ---- making a value, when it ends badly ---- */
 
-static void owed(void *user, const struct outcome *o)
+static void owed(void *user, const struct completion *o)
 {
 	(void)user, (void)o;
 }
@@ -126,7 +127,7 @@ bool rref_call_stands_for(call_done_fn *done, const void *user, const void *whom
 	return done == rref_call_done && ((const struct rref_call *)user)->user == whom;
 }
 
-void rref_call_early(struct shard *s, struct call *c)
+void rref_call_ended_early(struct shard *s, struct call *c)
 {
 	struct far_rref *r = c->done == rref_call_done ? ((struct rref_call *)c->user)->makes : NULL;
 	if (!r)
@@ -151,12 +152,12 @@ void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status statu
 {
 	bool lost = status == FAR_PEER_LOST || status == FAR_UNREACHABLE;
 	/* The request may have come before the session ended: the owner keeps the value until it is given back. */
-	if (status == FAR_OK || status == FAR_SHUTDOWN || (lost && !s->sessions[r->session].life_open))
+	if (status == FAR_OK || status == FAR_SHUTDOWN || (lost && !s->sessions[r->session].worker_alive))
 		return;
-	r->told = true;
+	r->owner_notified = true;
 	rref_ref(&r->base);
-	r->note = (struct rref_note){.rref = r, .kind = RREF_FAILED, .status = (uint8_t)status, .fork = r->fork};
-	rref_note_put(s, r->session, &r->note);
+	r->msg = (struct rref_msg){.rref = r, .kind = RREF_FAILED, .status = (uint8_t)status, .fork = r->fork};
+	rref_msg_send(s, r->session, &r->msg);
 }
 
 /* ---- the receiver ---- */
@@ -165,7 +166,7 @@ static bool sound(const struct shard *s, const struct session *se, const struct 
 {
 	return rref_rank(w->fork.life) == se->worker && rref_rank(w->owner) < s->world &&
 	       rref_rank(w->id.life) < s->world && rref_owner_shard(w->id) < FAR_SHARDS_MAX &&
-	       rref_giver_shard(w->id) < FAR_SHARDS_MAX && (w->id.number & RREF_COUNT_MASK) != 0;
+	       rref_creator_shard(w->id) < FAR_SHARDS_MAX && (w->id.number & RREF_COUNT_MASK) != 0;
 }
 
 /* The value lies here. The sender of a result gets ACCEPT. */
@@ -177,15 +178,15 @@ static struct far_rref *come_home(const struct rref_adopting *a, const struct rr
 		rref_class_set(r, w->cls);
 	if (!r || !a->result)
 		return r;
-	struct far_buf *buf = buf_alloc(sizeof(struct rref_note));
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_msg));
 	if (!buf) { /* it keeps its own until its session ends */
 		rref_unref(&r->base);
 		return NULL;
 	}
-	struct rref_note *note = buf_data(buf);
-	*note = (struct rref_note){.rref = r, .kind = RREF_ACCEPT, .fork = w->fork, .buf = buf};
+	struct rref_msg *msg = buf_data(buf);
+	*msg = (struct rref_msg){.rref = r, .kind = RREF_ACCEPT, .fork = w->fork, .buf = buf};
 	rref_ref(&r->base);
-	rref_note_put(s, a->session->index, note);
+	rref_msg_send(s, a->session->index, msg);
 	return r;
 }
 
@@ -216,8 +217,8 @@ static struct far_rref *make_fork(const struct rref_adopting *a, const struct rr
 	if (a->result)
 		r->accept_session = a->session->index + 1;
 	rref_ref(&r->base);
-	r->note = (struct rref_note){.rref = r, .kind = RREF_FORK, .fork = r->fork};
-	rref_note_put(s, r->session, &r->note);
+	r->msg = (struct rref_msg){.rref = r, .kind = RREF_FORK, .fork = r->fork};
+	rref_msg_send(s, r->session, &r->msg);
 	return r;
 }
 
@@ -229,7 +230,7 @@ int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v
 	rref_get(src, &w);
 	if (!sound(s, a->session, &w))
 		return -EBADMSG;
-	bool home = w.owner == rref_life(s->config.rank, s->config.incarnation) &&
+	bool home = w.owner == rref_incarnation(s->config.rank, s->config.incarnation) &&
 		    rref_owner_shard(w.id) == s->config.index;
 	struct far_rref *r = home ? come_home(a, &w) : make_fork(a, &w);
 	if (!r)
@@ -241,7 +242,7 @@ int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v
 	return error;
 }
 
-void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct outcome *o,
+void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body, uint64_t len, struct completion *o,
 		       struct far_err *err)
 {
 	struct rref_adopting a = {

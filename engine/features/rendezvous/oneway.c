@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Sends and receives one-way messages. Shard thread, but for post_new() and post_free() (any thread).
+ * Sends and receives one-way messages. Shard thread, but for oneway_new() and oneway_free() (any thread).
  *
  * No packet answers a one-way message, so these have a window of their own, which the receiver reopens by a CREDIT for
- * every FAR_POSTS_BATCH messages, or on request. A message that finds the window full waits in order in a bounded
+ * every FAR_ONEWAYS_BATCH messages, or on request. A message that finds the window full waits in order in a bounded
  * queue.
  */
 #include "features/rendezvous/rendezvous.h"
@@ -14,42 +14,42 @@
 #include <errno.h>
 #include <string.h>
 
-struct post *post_new(const struct call_start *start, struct large_out *large)
+struct oneway *oneway_new(const struct call_start *start, struct rendezvous_out *rendezvous)
 {
-	struct far_buf *self = buf_alloc(sizeof(struct post) + (large ? 0 : start->len));
+	struct far_buf *self = buf_alloc(sizeof(struct oneway) + (rendezvous ? 0 : start->len));
 	if (!self)
 		return NULL;
-	struct post *post = buf_data(self);
-	post->next = NULL;
-	post->self = self;
-	post->large = large;
-	post->deadline = start->deadline;
-	post->len = start->len;
-	post->fn = start->fn;
-	if (large)
-		large_out_ref(large);
+	struct oneway *oneway = buf_data(self);
+	oneway->next = NULL;
+	oneway->self = self;
+	oneway->rendezvous = rendezvous;
+	oneway->deadline = start->deadline;
+	oneway->len = start->len;
+	oneway->fn = start->fn;
+	if (rendezvous)
+		rendezvous_out_ref(rendezvous);
 	else if (start->write)
-		start->write(start->data, post->bytes, start->len);
+		start->write(start->data, oneway->bytes, start->len);
 	else if (start->len)
-		memcpy(post->bytes, start->data, start->len);
-	return post;
+		memcpy(oneway->bytes, start->data, start->len);
+	return oneway;
 }
 
-void post_free(struct post *post)
+void oneway_free(struct oneway *oneway)
 {
-	if (post->large)
-		large_out_unref(post->large);
-	buf_unref(post->self);
+	if (oneway->rendezvous)
+		rendezvous_out_unref(oneway->rendezvous);
+	buf_unref(oneway->self);
 }
 
 /* ---- sending ---- */
 
-static bool window_open(const struct large_peer *p)
+static bool window_open(const struct rendezvous_peer *p)
 {
-	return p->posts_sent - p->posts_acked < FAR_POSTS_WINDOW + (MUTANT(ONEWAY_WINDOW) ? 1u : 0u);
+	return p->oneways_sent - p->oneways_acked < FAR_ONEWAYS_WINDOW + (MUTANT(ONEWAY_WINDOW) ? 1u : 0u);
 }
 
-static int send_post(struct shard *s, struct large_peer *p, const struct call_start *start)
+static int send_oneway(struct shard *s, struct rendezvous_peer *p, const struct call_start *start)
 {
 	const struct session *se = p->session;
 	struct nic_tx tx;
@@ -70,13 +70,13 @@ static int send_post(struct shard *s, struct large_peer *p, const struct call_st
 		se->q->ops->tx_cancel(se->q, &tx);
 		return -EAGAIN;
 	}
-	p->posts_sent++;
-	counter_add(&s->counters.posts_sent, 1);
+	p->oneways_sent++;
+	counter_add(&s->counters.oneways_sent, 1);
 	counter_add(&s->counters.bytes_sent, start->len);
 	return 0;
 }
 
-int post_now(struct shard *s, const struct call_start *start)
+int oneway_send_now(struct shard *s, const struct call_start *start)
 {
 	struct session *se = &s->sessions[session_index(s, start->worker, start->shard)];
 	if (s->stopped)
@@ -87,66 +87,66 @@ int post_now(struct shard *s, const struct call_start *start)
 		return -EAGAIN;
 	if (start->len > se->message_max)
 		return -EMSGSIZE;
-	struct large_peer *p = large_of(s, se);
+	struct rendezvous_peer *p = rendezvous_peer_of(s, se);
 	/* Others before it: those that were handed over, and those that wait. */
-	if (start->len > se->whole_max || submit_peek(&s->submit) ||
-	    atomic_load_explicit(&s->posts_queued[se->index], memory_order_relaxed) || p->post || !window_open(p))
+	if (start->len > se->eager_max || submit_peek(&s->submit) ||
+	    atomic_load_explicit(&s->oneways_queued[se->index], memory_order_relaxed) || p->oneway || !window_open(p))
 		return -EAGAIN;
-	int error = send_post(s, p, start);
+	int error = send_oneway(s, p, start);
 	if (!error)
 		counter_add(&s->counters.sends_begun, 1);
 	return error;
 }
 
-static void unqueued(struct shard *s, struct session *se, struct post *post)
+static void unqueued(struct shard *s, struct session *se, struct oneway *oneway)
 {
 	const char *outer = s->context.handler;
-	atomic_fetch_sub_explicit(&s->posts_queued[se->index], 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&s->oneways_queued[se->index], 1, memory_order_relaxed);
 	s->context.handler = "a release callback";
-	post_free(post);
+	oneway_free(oneway);
 	s->context.handler = outer;
 }
 
-static struct post *next_post(struct large_peer *p)
+static struct oneway *next_oneway(struct rendezvous_peer *p)
 {
-	struct post *post = p->posts;
-	p->posts = post->next;
-	if (!p->posts)
-		p->posts_tail = &p->posts;
-	return post;
+	struct oneway *oneway = p->oneways;
+	p->oneways = oneway->next;
+	if (!p->oneways)
+		p->oneways_tail = &p->oneways;
+	return oneway;
 }
 
-static void drop(struct shard *s, struct session *se, struct post *post)
+static void drop(struct shard *s, struct session *se, struct oneway *oneway)
 {
-	counter_add(&s->counters.posts_dropped, 1);
+	counter_add(&s->counters.oneways_dropped, 1);
 	counter_add(&s->counters.sends_ended, 1);
-	unqueued(s, se, post);
+	unqueued(s, se, oneway);
 }
 
-static void enqueue(struct shard *s, struct large_peer *p, struct post *post)
+static void enqueue(struct shard *s, struct rendezvous_peer *p, struct oneway *oneway)
 {
-	*p->posts_tail = post;
-	p->posts_tail = &post->next;
-	large_list(s, p);
+	*p->oneways_tail = oneway;
+	p->oneways_tail = &oneway->next;
+	rendezvous_list(s, p);
 }
 
-void post_queue(struct shard *s, uint32_t worker, uint32_t shard, struct post *post)
+void oneway_enqueue(struct shard *s, uint32_t worker, uint32_t shard, struct oneway *oneway)
 {
 	struct session *se = &s->sessions[session_index(s, worker, shard)];
-	struct post **at = &se->posts_early;
-	post->next = NULL;
+	struct oneway **at = &se->oneways_early;
+	oneway->next = NULL;
 	counter_add(&s->counters.sends_begun, 1);
 	switch (se->state) {
 	case SESSION_UP:
-		enqueue(s, large_of(s, se), post);
+		enqueue(s, rendezvous_peer_of(s, se), oneway);
 		return;
 	case SESSION_DEAD:
-		drop(s, se, post);
+		drop(s, se, oneway);
 		return;
-	default: /* at most FAR_POSTS_QUEUED_MAX */
+	default: /* at most FAR_ONEWAYS_QUEUED_MAX */
 		while (*at)
 			at = &(*at)->next;
-		*at = post;
+		*at = oneway;
 		if (se->state == SESSION_CLOSED) {
 			se->worker = worker;
 			se->shard = shard;
@@ -155,131 +155,131 @@ void post_queue(struct shard *s, uint32_t worker, uint32_t shard, struct post *p
 	}
 }
 
-void post_early(struct shard *s, struct session *se)
+void oneway_session_settled(struct shard *s, struct session *se)
 {
-	while (se->posts_early) {
-		struct post *post = se->posts_early;
-		se->posts_early = post->next;
+	while (se->oneways_early) {
+		struct oneway *oneway = se->oneways_early;
+		se->oneways_early = oneway->next;
 		if (se->state != SESSION_UP) {
-			drop(s, se, post);
+			drop(s, se, oneway);
 			continue;
 		}
-		post->next = NULL;
-		enqueue(s, large_of(s, se), post);
+		oneway->next = NULL;
+		enqueue(s, rendezvous_peer_of(s, se), oneway);
 	}
 }
 
-static void begin_large(struct shard *s, struct large_peer *p, const struct post *post)
+static void begin_rendezvous(struct shard *s, struct rendezvous_peer *p, const struct oneway *oneway)
 {
-	struct large_out *o = post->large;
-	o->kind = LARGE_ONEWAY;
-	o->head = (struct shm_head){.fn = post->fn};
-	o->deadline = post->deadline;
-	p->post = o;
-	counter_add(&s->counters.posts_sent, 1);
-	large_send(s, p->session, o);
+	struct rendezvous_out *o = oneway->rendezvous;
+	o->kind = RENDEZVOUS_ONEWAY;
+	o->head = (struct shm_head){.fn = oneway->fn};
+	o->deadline = oneway->deadline;
+	p->oneway = o;
+	counter_add(&s->counters.oneways_sent, 1);
+	rendezvous_send(s, p->session, o);
 }
 
-unsigned post_send_queued(struct shard *s, struct large_peer *p)
+unsigned oneway_send_queued(struct shard *s, struct rendezvous_peer *p)
 {
 	unsigned n = 0;
-	while (p->posts && !p->post && window_open(p) && n < FAR_BURST) {
-		struct post *post = p->posts;
-		uint64_t now = post->deadline == TIME_NEVER ? 0 : clock_now(s->config.clock);
-		struct call_start start = {.fn = post->fn,
-					   .left = post->deadline == TIME_NEVER ? TIME_NEVER : post->deadline - now,
-					   .data = post->bytes,
-					   .len = post->len};
+	while (p->oneways && !p->oneway && window_open(p) && n < FAR_BURST) {
+		struct oneway *oneway = p->oneways;
+		uint64_t now = oneway->deadline == TIME_NEVER ? 0 : clock_now(s->config.clock);
+		struct call_start start = {.fn = oneway->fn,
+					   .left = oneway->deadline == TIME_NEVER ? TIME_NEVER : oneway->deadline - now,
+					   .data = oneway->bytes,
+					   .len = oneway->len};
 		n++;
-		if (post->deadline <= now) {
-			drop(s, p->session, next_post(p));
+		if (oneway->deadline <= now) {
+			drop(s, p->session, next_oneway(p));
 			continue;
 		}
-		if (post->large) {
-			begin_large(s, p, post);
-		} else if (send_post(s, p, &start)) {
+		if (oneway->rendezvous) {
+			begin_rendezvous(s, p, oneway);
+		} else if (send_oneway(s, p, &start)) {
 			s->send_stalled = true;
 			return n - 1;
 		}
-		unqueued(s, p->session, next_post(p));
+		unqueued(s, p->session, next_oneway(p));
 	}
 	return n;
 }
 
-void post_close(struct shard *s, struct large_peer *p)
+void oneway_close(struct shard *s, struct rendezvous_peer *p)
 {
-	while (p->posts)
-		drop(s, p->session, next_post(p));
-	uint64_t lost = p->posts_sent - p->posts_acked;
+	while (p->oneways)
+		drop(s, p->session, next_oneway(p));
+	uint64_t lost = p->oneways_sent - p->oneways_acked;
 	counter_add(&s->counters.sends_ended, lost);
-	p->posts_acked = p->posts_sent;
+	p->oneways_acked = p->oneways_sent;
 }
 
 /* ---- receiving ---- */
 
-void post_credit(struct shard *s, struct large_peer *p, unsigned flags)
+void oneway_send_credit(struct shard *s, struct rendezvous_peer *p, unsigned flags)
 {
 	struct head_units units = {p->units_received};
 	struct shm_head h = {.type = HEAD_CREDIT,
 			     .flags = (uint8_t)flags,
-			     .time_low = (uint32_t)p->posts_received,
-			     .time_high = (uint32_t)(p->posts_received >> 32)};
-	p->posts_told = p->posts_received;
-	p->units_told = p->units_received;
+			     .time_low = (uint32_t)p->oneways_received,
+			     .time_high = (uint32_t)(p->oneways_received >> 32)};
+	p->oneways_reported = p->oneways_received;
+	p->units_reported = p->units_received;
 	if (answer_packet(s, p->session, &h, &units, sizeof units))
 		answer_no_room(s, p->session);
 }
 
-void post_received(struct shard *s, struct large_peer *p)
+void oneway_received(struct shard *s, struct rendezvous_peer *p)
 {
-	p->posts_received++;
-	counter_add(&s->counters.posts_received, 1);
-	if (p->posts_received - p->posts_told >= FAR_POSTS_BATCH && !MUTANT(CREDIT_LOST))
-		post_credit(s, p, 0);
+	p->oneways_received++;
+	counter_add(&s->counters.oneways_received, 1);
+	if (p->oneways_received - p->oneways_reported >= FAR_ONEWAYS_BATCH && !MUTANT(CREDIT_LOST))
+		oneway_send_credit(s, p, 0);
 }
 
-void post_on_packet(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+void oneway_on_packet(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
 {
-	struct large_peer *p = large_of(s, se);
+	struct rendezvous_peer *p = rendezvous_peer_of(s, se);
 	if (h->flags & (HEAD_TYPED | HEAD_RETRY)) {
 		counter_add(&s->counters.packets_dropped, 1);
-		session_poisoned(s, se);
+		session_protocol_error(s, se);
 		return;
 	}
 	if (unlikely(p->oneways_n)) /* a long one that was sent before */
-		large_finish_oneways(s, p);
+		rendezvous_finish_oneways(s, p);
 	dispatch(s, se, h, pkt->body, pkt->body_len, 0);
-	post_received(s, p);
+	oneway_received(s, p);
 }
 
 /* ---- acknowledgements ---- */
 
-bool post_on_credit(struct shard *s, struct large_peer *p, const struct shm_head *h, uint64_t units)
+bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, uint64_t units)
 {
 	uint64_t acked = head_time(h);
-	if (acked < p->posts_acked || acked > p->posts_sent)
+	if (acked < p->oneways_acked || acked > p->oneways_sent)
 		return false;
-	counter_add(&s->counters.sends_ended, acked - p->posts_acked);
-	p->posts_acked = acked;
+	counter_add(&s->counters.sends_ended, acked - p->oneways_acked);
+	p->oneways_acked = acked;
 	if (h->flags & HEAD_ASKED)
-		p->asked = false;
-	return large_units_acked(s, p, units);
+		p->credit_requested = false;
+	return rendezvous_units_acked(s, p, units);
 }
 
-void post_ask(struct shard *s, struct large_peer *p)
+void oneway_request_credit(struct shard *s, struct rendezvous_peer *p)
 {
 	struct shm_head h = {.type = HEAD_ASK};
-	if (!p->asked)
-		p->asked = answer_packet(s, p->session, &h, NULL, 0) == 0;
+	if (!p->credit_requested)
+		p->credit_requested = answer_packet(s, p->session, &h, NULL, 0) == 0;
 }
 
-void post_ask_all(struct shard *s)
+void oneway_request_credit_all(struct shard *s)
 {
 	atomic_store_explicit(&s->ask, false, memory_order_relaxed);
 	for (struct session *se = s->known; se; se = se->next_known) {
-		struct large_peer *p = se->large;
+		struct rendezvous_peer *p = se->rendezvous;
 		if (se->state == SESSION_UP && p &&
-		    (p->posts_sent != p->posts_acked || p->units_sent != p->units_acked))
-			post_ask(s, p);
+		    (p->oneways_sent != p->oneways_acked || p->units_sent != p->units_acked))
+			oneway_request_credit(s, p);
 	}
 }

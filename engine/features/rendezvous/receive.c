@@ -19,19 +19,21 @@ static const struct message_handler *handler_of(const struct shard *s, const str
 }
 
 /* Memory of the application, if it has a placement for the message; else NULL. */
-static uint8_t *placed(struct shard *s, struct large_peer *p, const struct large_lane *lane, struct large_in *in)
+static uint8_t *placed(struct shard *s, struct rendezvous_peer *p, const struct rendezvous_lane *lane,
+		       struct rendezvous_in *in)
 {
 	const char *outer = s->context.handler;
 	uint8_t *at = NULL;
 	s->context.handler = "a placement";
-	if (lane->kind == LARGE_REPLY) {
+	if (lane->kind == RENDEZVOUS_REPLY) {
 		at = call_place(s, lane->head.call, lane->total);
 	} else {
 		const struct message_handler *m = handler_of(s, &lane->head);
 		in->placed = m ? atomic_load_explicit(&m->placement, memory_order_acquire) : NULL;
 		if (in->placed)
-			at = in->placed->place((struct far_to){(int32_t)p->session->worker, (int32_t)p->session->shard},
-					       lane->head.fn, lane->total, in->placed->user);
+			at = in->placed->get_buffer(
+				(struct far_to){(int32_t)p->session->worker, (int32_t)p->session->shard}, lane->head.fn,
+				lane->total, in->placed->user);
 		if (!at)
 			in->placed = NULL;
 	}
@@ -39,17 +41,17 @@ static uint8_t *placed(struct shard *s, struct large_peer *p, const struct large
 	return at;
 }
 
-static void in_free(struct shard *s, struct large_in *in)
+static void in_free(struct shard *s, struct rendezvous_in *in)
 {
 	timer_disarm(&s->wheel, &in->timer.timer);
-	in->peer->oneways_n -= in->kind == LARGE_ONEWAY;
+	in->peer->oneways_n -= in->kind == RENDEZVOUS_ONEWAY;
 	in->peer = NULL;
 	in->next = rendezvous_of(s)->free;
 	rendezvous_of(s)->free = in;
-	counter_add(&s->counters.large_active, (uint64_t)-1);
+	counter_add(&s->counters.rendezvous_active, (uint64_t)-1);
 }
 
-static void abandon_memory(struct shard *s, const struct large_in *in)
+static void abandon_memory(struct shard *s, const struct rendezvous_in *in)
 {
 	const char *outer = s->context.handler;
 	s->context.handler = "a placement";
@@ -60,19 +62,19 @@ static void abandon_memory(struct shard *s, const struct large_in *in)
 }
 
 /* The message is not wanted any more: its memory goes, its fragments will be dropped. */
-static void in_drop(struct shard *s, struct large_in *in)
+static void in_drop(struct shard *s, struct rendezvous_in *in)
 {
-	struct large_peer *p = in->peer;
-	struct large_in memory = *in;
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
+	struct rendezvous_peer *p = in->peer;
+	struct rendezvous_in memory = *in;
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		if (p->in[lane].in == in)
 			p->in[lane].in = NULL;
 	for (unsigned i = 0; i < p->held_n; i++) {
-		struct large_held *held = &p->held[(p->held_first + i) % FAR_LARGE_UNITS];
+		struct rendezvous_held *held = &p->held[(p->held_first + i) % FAR_RENDEZVOUS_UNITS];
 		if (held->in == in)
 			held->in = NULL;
 	}
-	for (struct large_in **at = &p->ready; in->ready && *at; at = &(*at)->next)
+	for (struct rendezvous_in **at = &p->ready; in->ready && *at; at = &(*at)->next)
 		if (*at == in) {
 			*at = in->next;
 			if (!*at)
@@ -85,50 +87,51 @@ static void in_drop(struct shard *s, struct large_in *in)
 
 /* ---- lanes ---- */
 
-static void lane_grant(struct shard *s, struct large_peer *p, unsigned lane)
+static void lane_grant(struct shard *s, struct rendezvous_peer *p, unsigned lane)
 {
-	struct large_lane *l = &p->in[lane];
-	uint64_t ahead = l->in->copied + FAR_LARGE_WINDOW;
+	struct rendezvous_lane *l = &p->in[lane];
+	uint64_t ahead = l->in->copied + FAR_RENDEZVOUS_WINDOW;
 	l->granted = ahead < l->total ? ahead : l->total;
 	uint64_t told = MUTANT(GRANT_DOUBLED) && 2 * l->granted <= l->total ? 2 * l->granted : l->granted;
-	large_tell(s, p, HEAD_GRANT, lane, l->epoch, told);
+	rendezvous_send_control(s, p, HEAD_GRANT, lane, l->epoch, told);
 }
 
 /* Refuses the lane's message: notifies its sender, and ends the request or the call. Executed NO; of a reply YES. */
-static void lane_refuse(struct shard *s, struct large_peer *p, unsigned lane, enum far_status status, const char *text)
+static void lane_refuse(struct shard *s, struct rendezvous_peer *p, unsigned lane, enum far_status status,
+			const char *text)
 {
-	struct large_lane *l = &p->in[lane];
-	struct outcome o = {
+	struct rendezvous_lane *l = &p->in[lane];
+	struct completion o = {
 		.status = status, .executed = FAR_EXECUTED_YES, .origin = -1, .data = text, .len = strlen(text)};
 	l->waiting = false;
 	if (l->in)
 		in_drop(s, l->in);
 	if (l->open)
-		large_tell(s, p, HEAD_REFUSE, lane, l->epoch, 0);
-	if (l->kind == LARGE_REQUEST)
+		rendezvous_send_control(s, p, HEAD_REFUSE, lane, l->epoch, 0);
+	if (l->kind == RENDEZVOUS_REQUEST)
 		answer_error(s, p->session, l->head.call, l->head.gen, status, FAR_EXECUTED_NO, 0, text, strlen(text));
-	else if (l->kind == LARGE_REPLY)
-		call_end_large(s, p->session, &l->head, &o);
+	else if (l->kind == RENDEZVOUS_REPLY)
+		call_complete_rendezvous(s, p->session, &l->head, &o);
 	else
-		counter_add(&s->counters.posts_dropped, 1);
+		counter_add(&s->counters.oneways_dropped, 1);
 }
 
-static bool lane_expired(struct shard *s, const struct large_lane *l)
+static bool lane_expired(struct shard *s, const struct rendezvous_lane *l)
 {
 	uint64_t left = head_time(&l->head);
-	return l->kind != LARGE_REPLY && left != UINT64_MAX && clock_now(s->config.clock) - l->arrived >= left;
+	return l->kind != RENDEZVOUS_REPLY && left != UINT64_MAX && clock_now(s->config.clock) - l->arrived >= left;
 }
 
 static void on_timer(struct shard *s, struct shard_timer *t);
 
 /* Gives the lane memory for its whole message; without a free record it waits for one. */
-static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
+static void lane_admit(struct shard *s, struct rendezvous_peer *p, unsigned lane)
 {
-	struct large_lane *l = &p->in[lane];
-	struct large_in *in = rendezvous_of(s)->free;
+	struct rendezvous_lane *l = &p->in[lane];
+	struct rendezvous_in *in = rendezvous_of(s)->free;
 	l->waiting = !in;
 	if (!in) {
-		large_list(s, p);
+		rendezvous_list(s, p);
 		return;
 	}
 	if (lane_expired(s, l)) {
@@ -136,14 +139,14 @@ static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 		return;
 	}
 	rendezvous_of(s)->free = in->next;
-	*in = (struct large_in){.timer.fn = on_timer,
-				.peer = p,
-				.kind = l->kind,
-				.head = l->head,
-				.total = l->total,
-				.arrived = l->arrived};
-	counter_add(&s->counters.large_active, 1);
-	p->oneways_n += l->kind == LARGE_ONEWAY;
+	*in = (struct rendezvous_in){.timer.fn = on_timer,
+				     .peer = p,
+				     .kind = l->kind,
+				     .head = l->head,
+				     .total = l->total,
+				     .arrived = l->arrived};
+	counter_add(&s->counters.rendezvous_active, 1);
+	p->oneways_n += l->kind == RENDEZVOUS_ONEWAY;
 	l->in = in;
 	in->at = placed(s, p, l, in);
 	if (!in->at && (in->buf = queues_buf(s, l->total)))
@@ -157,15 +160,15 @@ static void lane_admit(struct shard *s, struct large_peer *p, unsigned lane)
 		return;
 	}
 	uint64_t left = head_time(&l->head);
-	if (l->kind != LARGE_REPLY && left != UINT64_MAX)
+	if (l->kind != RENDEZVOUS_REPLY && left != UINT64_MAX)
 		timer_arm(&s->wheel, &in->timer.timer, time_after(l->arrived, left));
 	lane_grant(s, p, lane);
 }
 
 /* Refused at once, before anything is reserved: true. */
-static bool refused_early(struct shard *s, struct large_peer *p, unsigned lane)
+static bool refused_early(struct shard *s, struct rendezvous_peer *p, unsigned lane)
 {
-	struct large_lane *l = &p->in[lane];
+	struct rendezvous_lane *l = &p->in[lane];
 	char text[FAR_ERR_TEXT_MAX];
 	uint64_t limit = s->config.message_bytes_max;
 	if (limit && l->total > limit + sizeof(struct head_hash)) {
@@ -175,7 +178,7 @@ static bool refused_early(struct shard *s, struct large_peer *p, unsigned lane)
 		lane_refuse(s, p, lane, FAR_TOO_LARGE, text);
 		return true;
 	}
-	if (l->kind == LARGE_REPLY || l->head.flags & HEAD_TYPED ||
+	if (l->kind == RENDEZVOUS_REPLY || l->head.flags & HEAD_TYPED ||
 	    (l->head.fn >= RREF_CALL && l->head.fn <= RREF_LAST) || handler_of(s, &l->head))
 		return false;
 	snprintf(text, sizeof text, "worker \"%s\" has no handler for message %u", s->config.name, l->head.fn);
@@ -184,67 +187,70 @@ static bool refused_early(struct shard *s, struct large_peer *p, unsigned lane)
 }
 
 /* Dropped fragments use up the sender's window, too. */
-static void tell_units(struct shard *s, struct large_peer *p, unsigned lane)
+static void report_units(struct shard *s, struct rendezvous_peer *p, unsigned lane)
 {
-	if (p->units_received - p->units_told >= FAR_LARGE_BATCH)
-		large_tell(s, p, HEAD_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
+	if (p->units_received - p->units_reported >= FAR_RENDEZVOUS_BATCH)
+		rendezvous_send_control(s, p, HEAD_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
 }
 
-static bool announcement_fits(const struct large_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
-			      struct head_large *body)
+static bool announcement_fits(const struct rendezvous_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
+			      struct head_rendezvous *body)
 {
 	if (pkt->body_len != sizeof *body)
 		return false;
 	memcpy(body, pkt->body, sizeof *body);
-	return !(h->flags & HEAD_RETRY) && body->lane < FAR_LARGE_LANES && !p->in[body->lane].open && body->total > 0 &&
-	       body->total <= FAR_MSG_BYTES_MAX + sizeof(struct head_hash) && body->kind >= LARGE_REQUEST &&
-	       body->kind <= LARGE_REPLY && (body->kind != LARGE_ONEWAY || !(h->flags & HEAD_TYPED));
+	return !(h->flags & HEAD_RETRY) && body->lane < FAR_RENDEZVOUS_LANES && !p->in[body->lane].open &&
+	       body->total > 0 && body->total <= FAR_MSG_BYTES_MAX + sizeof(struct head_hash) &&
+	       body->kind >= RENDEZVOUS_REQUEST && body->kind <= RENDEZVOUS_REPLY &&
+	       (body->kind != RENDEZVOUS_ONEWAY || !(h->flags & HEAD_TYPED));
 }
 
-bool large_on_announce(struct shard *s, struct large_peer *p, const struct shm_head *h, const struct nic_pkt *pkt)
+bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h,
+			    const struct nic_pkt *pkt)
 {
-	static const uint8_t types[] = {
-		[LARGE_REQUEST] = HEAD_REQUEST, [LARGE_ONEWAY] = HEAD_ONEWAY, [LARGE_REPLY] = HEAD_REPLY};
-	struct head_large body;
+	static const uint8_t types[] = {[RENDEZVOUS_REQUEST] = HEAD_REQUEST,
+					[RENDEZVOUS_ONEWAY] = HEAD_ONEWAY,
+					[RENDEZVOUS_REPLY] = HEAD_REPLY};
+	struct head_rendezvous body;
 	if (!announcement_fits(p, h, pkt, &body))
 		return false;
-	struct large_lane *l = &p->in[body.lane];
-	*l = (struct large_lane){.open = true,
-				 .epoch = body.life,
-				 .kind = (enum large_kind)body.kind,
-				 .head = *h,
-				 .total = body.total,
-				 .arrived = clock_now(s->config.clock)};
+	struct rendezvous_lane *l = &p->in[body.lane];
+	*l = (struct rendezvous_lane){.open = true,
+				      .epoch = body.life,
+				      .kind = (enum rendezvous_kind)body.kind,
+				      .head = *h,
+				      .total = body.total,
+				      .arrived = clock_now(s->config.clock)};
 	l->head.type = types[body.kind];
 	p->units_received++;
-	if (body.kind == LARGE_ONEWAY)
-		post_received(s, p);
-	if (body.kind == LARGE_REPLY && !call_await_large(s, p->session, h)) {
-		large_tell(s, p, HEAD_REFUSE, body.lane, l->epoch, 0);
+	if (body.kind == RENDEZVOUS_ONEWAY)
+		oneway_received(s, p);
+	if (body.kind == RENDEZVOUS_REPLY && !call_await_rendezvous(s, p->session, h)) {
+		rendezvous_send_control(s, p, HEAD_REFUSE, body.lane, l->epoch, 0);
 		return true;
 	}
 	if (!refused_early(s, p, body.lane))
 		lane_admit(s, p, body.lane);
-	tell_units(s, p, body.lane);
+	report_units(s, p, body.lane);
 	return true;
 }
 
-bool large_on_abort(struct shard *s, struct large_peer *p, const struct shm_head *h)
+bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h)
 {
-	struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
+	struct rendezvous_lane *l = h->call < FAR_RENDEZVOUS_LANES ? &p->in[h->call] : NULL;
 	if (!l || !l->open || l->epoch != h->gen)
 		return false;
 	p->units_received++;
 	l->open = false;
-	tell_units(s, p, h->call);
+	report_units(s, p, h->call);
 	if (!l->in && !l->waiting)
 		return true;
-	if (l->kind == LARGE_REPLY) {
+	if (l->kind == RENDEZVOUS_REPLY) {
 		lane_refuse(s, p, h->call, FAR_REMOTE, "the callee gave the answer up while it was being sent");
 		return true;
 	}
-	if (l->kind == LARGE_ONEWAY)
-		counter_add(&s->counters.posts_dropped, 1);
+	if (l->kind == RENDEZVOUS_ONEWAY)
+		counter_add(&s->counters.oneways_dropped, 1);
 	else
 		answer_bare(s, p->session, HEAD_CANCELLED, FAR_EXECUTED_NO, l->head.call, l->head.gen);
 	l->waiting = false;
@@ -255,25 +261,25 @@ bool large_on_abort(struct shard *s, struct large_peer *p, const struct shm_head
 
 /* ---- complete messages ---- */
 
-static void run(struct shard *s, struct large_in *in)
+static void run(struct shard *s, struct rendezvous_in *in)
 {
 	static const char late[] = "the deadline passed before the handler was started";
-	struct large_in whole = *in;
+	struct rendezvous_in whole = *in;
 	struct session *se = in->peer->session;
 	uint64_t left = head_time(&whole.head), waited = clock_now(s->config.clock) - whole.arrived;
 	in_free(s, in);
 	if (left != UINT64_MAX && waited >= left) {
-		if (whole.kind == LARGE_REQUEST)
+		if (whole.kind == RENDEZVOUS_REQUEST)
 			answer_error(s, se, whole.head.call, whole.head.gen, FAR_TIMEOUT, FAR_EXECUTED_NO, 0, late,
 				     sizeof late - 1);
 		else
-			counter_add(&s->counters.posts_dropped, 1);
+			counter_add(&s->counters.oneways_dropped, 1);
 		abandon_memory(s, &whole);
 		return;
 	}
 	struct private_body body = {.at = whole.at, .buf = whole.buf}, *outer = s->body;
 	s->body = &body;
-	dispatch_slowly(s, se, &whole.head, whole.at, whole.total, waited);
+	dispatch_checked(s, se, &whole.head, whole.at, whole.total, waited);
 	s->body = outer;
 	if (body.refused)
 		abandon_memory(s, &whole);
@@ -281,29 +287,30 @@ static void run(struct shard *s, struct large_in *in)
 		buf_unref(whole.buf);
 }
 
-static void complete(struct shard *s, struct large_in *in)
+static void complete(struct shard *s, struct rendezvous_in *in)
 {
-	struct large_peer *p = in->peer;
-	counter_add(&s->counters.large_received, 1);
-	if (in->kind == LARGE_REPLY) {
-		struct large_in whole = *in;
-		struct outcome o = {.status = FAR_OK,
-				    .executed = FAR_EXECUTED_YES,
-				    .origin = (int16_t)p->session->worker,
-				    .data = whole.at,
-				    .len = whole.total,
-				    .buf = whole.buf};
+	struct rendezvous_peer *p = in->peer;
+	counter_add(&s->counters.rendezvous_received, 1);
+	if (in->kind == RENDEZVOUS_REPLY) {
+		struct rendezvous_in whole = *in;
+		struct completion o = {.status = FAR_OK,
+				       .executed = FAR_EXECUTED_YES,
+				       .origin = (int16_t)p->session->worker,
+				       .data = whole.at,
+				       .len = whole.total,
+				       .buf = whole.buf};
 		in_free(s, in);
-		call_end_large(s, p->session, &whole.head, &o);
+		call_complete_rendezvous(s, p->session, &whole.head, &o);
 		buf_unref(whole.buf);
 		return;
 	}
-	if (in->kind == LARGE_REQUEST && p->session->blocked & SESSION_BLOCKED) { /* as small ones are parked */
+	if (in->kind == RENDEZVOUS_REQUEST &&
+	    p->session->backpressured & SESSION_BACKPRESSURED) { /* as small ones are parked */
 		in->ready = true;
 		in->next = NULL;
 		*p->ready_tail = in;
 		p->ready_tail = &in->next;
-		large_list(s, p);
+		rendezvous_list(s, p);
 		return;
 	}
 	run(s, in);
@@ -312,7 +319,7 @@ static void complete(struct shard *s, struct large_in *in)
 /* ---- fragments ---- */
 
 /* A fragment whose place was given while it arrived is there. */
-static void in_copy(struct large_in *in, const struct large_held *f)
+static void in_copy(struct rendezvous_in *in, const struct rendezvous_held *f)
 {
 	if (f->body == in->at + f->offset)
 		in->given_n -= f->len;
@@ -322,10 +329,10 @@ static void in_copy(struct large_in *in, const struct large_held *f)
 }
 
 /* false: the sender has another fragment on its way into memory that is complete. */
-static bool put(struct shard *s, struct large_peer *p, const struct large_held *f)
+static bool put(struct shard *s, struct rendezvous_peer *p, const struct rendezvous_held *f)
 {
 	const struct session *se = p->session;
-	struct large_in *in = f->in;
+	struct rendezvous_in *in = f->in;
 	if (in)
 		in_copy(in, f);
 	if (f->cookie)
@@ -335,8 +342,8 @@ static bool put(struct shard *s, struct large_peer *p, const struct large_held *
 		return true;
 	if (in->copied == in->total && in->given_n)
 		return false;
-	struct large_lane *l = &p->in[f->lane];
-	if (l->in == in && l->open && l->granted < l->total && l->granted - in->copied <= FAR_LARGE_WINDOW / 2)
+	struct rendezvous_lane *l = &p->in[f->lane];
+	if (l->in == in && l->open && l->granted < l->total && l->granted - in->copied <= FAR_RENDEZVOUS_WINDOW / 2)
 		lane_grant(s, p, f->lane);
 	if (in->copied == in->total) {
 		if (l->in == in)
@@ -348,70 +355,70 @@ static bool put(struct shard *s, struct large_peer *p, const struct large_held *
 
 /* Engine memory alone, which the driver holds a reference of while it writes. Each byte is given a destination once,
  * and all fragments with one are received before the message is complete: so nothing writes to a delivered message. */
-bool large_place(struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out)
+bool rendezvous_place(struct rendezvous_peer *p, const struct shm_head *h, uint64_t len, struct nic_placement *out)
 {
-	const struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
+	const struct rendezvous_lane *l = h->call < FAR_RENDEZVOUS_LANES ? &p->in[h->call] : NULL;
 	uint64_t offset = head_time(h);
 	if (!l || !l->open || l->epoch != h->gen || !l->in || !l->in->buf || offset < l->accepted ||
 	    offset > l->granted || len > l->granted - offset || offset < l->in->given)
 		return false;
 	buf_ref(l->in->buf);
-	*out = (struct nic_place){l->in->at + offset, l->in->buf};
+	*out = (struct nic_placement){l->in->at + offset, l->in->buf};
 	l->in->given = offset + len;
 	l->in->given_n += len;
 	return true;
 }
 
-bool large_on_data(struct shard *s, struct large_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
-		   bool *held)
+bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
+			bool *held)
 {
-	struct large_lane *l = h->call < FAR_LARGE_LANES ? &p->in[h->call] : NULL;
+	struct rendezvous_lane *l = h->call < FAR_RENDEZVOUS_LANES ? &p->in[h->call] : NULL;
 	if (!l || !l->open || l->epoch != h->gen || head_time(h) != l->accepted || pkt->body_len == 0 ||
-	    pkt->body_len > l->granted - l->accepted || p->held_n == FAR_LARGE_UNITS)
+	    pkt->body_len > l->granted - l->accepted || p->held_n == FAR_RENDEZVOUS_UNITS)
 		return false;
-	struct large_held f = {l->in, h->call, l->accepted, pkt->body_len, pkt->cookie, pkt->body};
+	struct rendezvous_held f = {l->in, h->call, l->accepted, pkt->body_len, pkt->cookie, pkt->body};
 	l->accepted += pkt->body_len;
 	if (l->accepted == l->total)
 		l->open = false;
 	*held = pkt->cookie != 0 && f.in;
 	if (*held) {
-		p->held[(p->held_first + p->held_n++) % FAR_LARGE_UNITS] = f;
-		large_list(s, p);
+		p->held[(p->held_first + p->held_n++) % FAR_RENDEZVOUS_UNITS] = f;
+		rendezvous_list(s, p);
 		return true;
 	}
 	f.cookie = 0; /* the receiving pass releases it */
 	if (!put(s, p, &f))
 		return false;
-	tell_units(s, p, f.lane);
+	report_units(s, p, f.lane);
 	return true;
 }
 
-bool large_copy_one(struct shard *s, struct large_peer *p)
+bool rendezvous_copy_one(struct shard *s, struct rendezvous_peer *p)
 {
 	if (!p->held_n)
 		return false;
-	struct large_held f = p->held[p->held_first];
-	p->held_first = (p->held_first + 1) % FAR_LARGE_UNITS;
+	struct rendezvous_held f = p->held[p->held_first];
+	p->held_first = (p->held_first + 1) % FAR_RENDEZVOUS_UNITS;
 	p->held_n--;
 	if (!put(s, p, &f)) {
 		counter_add(&s->counters.packets_dropped, 1);
-		session_poisoned(s, p->session);
+		session_protocol_error(s, p->session);
 	}
 	if (p->session->state == SESSION_UP)
-		tell_units(s, p, f.lane);
+		report_units(s, p, f.lane);
 	return true;
 }
 
-void large_finish_oneways(struct shard *s, struct large_peer *p)
+void rendezvous_finish_oneways(struct shard *s, struct rendezvous_peer *p)
 {
 	for (unsigned n = p->held_n; n && p->oneways_n; n--)
-		large_copy_one(s, p);
+		rendezvous_copy_one(s, p);
 }
 
-unsigned large_admit(struct shard *s, struct large_peer *p)
+unsigned rendezvous_admit(struct shard *s, struct rendezvous_peer *p)
 {
 	unsigned n = 0;
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		if (p->in[lane].waiting && (rendezvous_of(s)->free || lane_expired(s, &p->in[lane]))) {
 			if (rendezvous_of(s)->free) {
 				lane_admit(s, p, lane);
@@ -422,8 +429,8 @@ unsigned large_admit(struct shard *s, struct large_peer *p)
 			}
 			n++;
 		}
-	while (p->ready && !(p->session->blocked & SESSION_BLOCKED)) {
-		struct large_in *in = p->ready;
+	while (p->ready && !(p->session->backpressured & SESSION_BACKPRESSURED)) {
+		struct rendezvous_in *in = p->ready;
 		p->ready = in->next;
 		if (!p->ready)
 			p->ready_tail = &p->ready;
@@ -436,18 +443,18 @@ unsigned large_admit(struct shard *s, struct large_peer *p)
 
 /* ---- not wanted any more ---- */
 
-bool large_in_cancel(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen)
+bool rendezvous_in_cancel(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen)
 {
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
-		struct large_lane *l = &p->in[lane];
-		if (l->waiting && l->kind == LARGE_REQUEST && l->head.call == slot && l->head.gen == gen) {
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++) {
+		struct rendezvous_lane *l = &p->in[lane];
+		if (l->waiting && l->kind == RENDEZVOUS_REQUEST && l->head.call == slot && l->head.gen == gen) {
 			l->waiting = false; /* its sender aborts it */
 			return true;
 		}
 	}
-	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) {
-		struct large_in *in = &rendezvous_of(s)->ins[i];
-		if (in->peer == p && in->kind == LARGE_REQUEST && in->head.call == slot && in->head.gen == gen) {
+	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++) {
+		struct rendezvous_in *in = &rendezvous_of(s)->ins[i];
+		if (in->peer == p && in->kind == RENDEZVOUS_REQUEST && in->head.call == slot && in->head.gen == gen) {
 			in_drop(s, in);
 			return true;
 		}
@@ -455,22 +462,23 @@ bool large_in_cancel(struct shard *s, struct large_peer *p, uint32_t slot, uint3
 	return false;
 }
 
-bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen)
+bool rendezvous_in_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen)
 {
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
-		struct large_lane *l = &p->in[lane];
-		if (l->kind != LARGE_REPLY || l->head.call != slot || l->head.gen != gen || (!l->waiting && !l->in))
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++) {
+		struct rendezvous_lane *l = &p->in[lane];
+		if (l->kind != RENDEZVOUS_REPLY || l->head.call != slot || l->head.gen != gen ||
+		    (!l->waiting && !l->in))
 			continue;
 		l->waiting = false;
 		if (l->in)
 			in_drop(s, l->in);
 		if (l->open)
-			large_tell(s, p, HEAD_REFUSE, lane, l->epoch, 0);
+			rendezvous_send_control(s, p, HEAD_REFUSE, lane, l->epoch, 0);
 		return true;
 	}
-	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++) { /* its last fragment is there and not copied yet */
-		struct large_in *in = &rendezvous_of(s)->ins[i];
-		if (in->peer == p && in->kind == LARGE_REPLY && in->head.call == slot && in->head.gen == gen) {
+	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++) { /* its last fragment is there and not copied yet */
+		struct rendezvous_in *in = &rendezvous_of(s)->ins[i];
+		if (in->peer == p && in->kind == RENDEZVOUS_REPLY && in->head.call == slot && in->head.gen == gen) {
 			in_drop(s, in);
 			return true;
 		}
@@ -480,32 +488,32 @@ bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint
 
 static void on_timer(struct shard *s, struct shard_timer *t)
 {
-	struct large_in *in = (struct large_in *)(void *)t;
-	struct large_peer *p = in->peer;
+	struct rendezvous_in *in = (struct rendezvous_in *)(void *)t;
+	struct rendezvous_peer *p = in->peer;
 	struct shm_head h = in->head;
-	enum large_kind kind = in->kind;
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
+	enum rendezvous_kind kind = in->kind;
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		if (p->in[lane].in == in && p->in[lane].open)
-			large_tell(s, p, HEAD_REFUSE, lane, p->in[lane].epoch, 0);
+			rendezvous_send_control(s, p, HEAD_REFUSE, lane, p->in[lane].epoch, 0);
 	in_drop(s, in);
-	if (kind == LARGE_REQUEST)
+	if (kind == RENDEZVOUS_REQUEST)
 		answer_bare(s, p->session, HEAD_CANCELLED, FAR_EXECUTED_NO, h.call, h.gen);
 	else
-		counter_add(&s->counters.posts_dropped, 1);
+		counter_add(&s->counters.oneways_dropped, 1);
 }
 
-void large_in_close(struct shard *s, struct large_peer *p)
+void rendezvous_in_close(struct shard *s, struct rendezvous_peer *p)
 {
 	const struct session *se = p->session;
 	for (; p->held_n; p->held_n--) {
 		se->q->ops->release(se->q, se->peer, p->held[p->held_first].cookie);
-		p->held_first = (p->held_first + 1) % FAR_LARGE_UNITS;
+		p->held_first = (p->held_first + 1) % FAR_RENDEZVOUS_UNITS;
 	}
-	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
+	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		if (rendezvous_of(s)->ins[i].peer == p) {
-			counter_add(&s->counters.posts_dropped, rendezvous_of(s)->ins[i].kind == LARGE_ONEWAY);
+			counter_add(&s->counters.oneways_dropped, rendezvous_of(s)->ins[i].kind == RENDEZVOUS_ONEWAY);
 			in_drop(s, &rendezvous_of(s)->ins[i]);
 		}
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++)
-		p->in[lane] = (struct large_lane){0};
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
+		p->in[lane] = (struct rendezvous_lane){0};
 }

@@ -4,14 +4,14 @@
  * session, so that calls do not touch it. Shard thread, but where a function says otherwise. engine/PROTOCOL.md has the
  * packets and the states.
  *
- * Sending: a struct large_out waits in its peer's queue for a free lane, is announced (HEAD_LARGE), and leaves by
- * fragments, one in a pass of the shard, as far as the receiver has granted and while fewer than FAR_LARGE_UNITS of the
- * session's LARGE, DATA and ABORT packets are unacknowledged. The sender ends each epoch of a lane with one last
+ * Sending: a struct rendezvous_out waits in its peer's queue for a free lane, is announced (HEAD_LARGE), and leaves by
+ * fragments, one in a pass of the shard, as far as the receiver has granted and while fewer than FAR_RENDEZVOUS_UNITS
+ * of the session's LARGE, DATA and ABORT packets are unacknowledged. The sender ends each epoch of a lane with one last
  * packet: the fragment that completes the message, or ABORT.
  *
- * Receiving: a lane follows the sender's packets; a struct large_in has the memory. Fragments are held where they
- * arrived and copied one in a pass, so that small packets behind them are served first. A lane without a large_in waits
- * for one
+ * Receiving: a lane follows the sender's packets; a struct rendezvous_in has the memory. Fragments are held where they
+ * arrived and copied one in a pass, so that small packets behind them are served first. A lane without a rendezvous_in
+ * waits for one
  * (`waiting`), or drops the fragments of a message that is not wanted any more, until the last packet.
  */
 #ifndef FAR_RENDEZVOUS_RENDEZVOUS_H
@@ -20,23 +20,24 @@
 #include "core/call.h"
 #include "features/features.h"
 
-/* `source` of a large_out. */
-enum large_source {
-	LARGE_IDLE,
-	LARGE_READING, /* the shard copies out of the parts */
-	LARGE_REVOKED  /* the parts may be gone */
+/* `source` of a rendezvous_out. */
+enum rendezvous_source {
+	RENDEZVOUS_IDLE,
+	RENDEZVOUS_READING, /* the shard copies out of the parts */
+	RENDEZVOUS_REVOKED  /* the parts may be gone */
 };
 
 /** A message to be sent in fragments. Lies at the beginning of a buffer. */
-struct large_out {
+struct rendezvous_out {
 	struct shard_timer timer; /* the deadline of a one-way message; a call has its own */
-	struct large_out *next;
+	struct rendezvous_out *next;
 	struct far_buf *self;
-	_Atomic uint32_t refs;   /* the thread that drops the last one releases the parts */
-	_Atomic uint32_t source; /* enum large_source; compare-and-exchange by the shard and by large_out_revoke() */
-	struct far_buf *copy;    /* that the parts lie in; NULL: application memory */
-	bool released;           /* application memory that is released, never revoked: packets may refer to it */
-	bool lent;               /* packets do, or did: each holds a reference of `self` */
+	_Atomic uint32_t refs; /* the thread that drops the last one releases the parts */
+	_Atomic uint32_t
+		source; /* enum rendezvous_source; compare-and-exchange by the shard and by rendezvous_out_revoke() */
+	struct far_buf *copy; /* that the parts lie in; NULL: application memory */
+	bool released;        /* application memory that is released, never revoked: packets may refer to it */
+	bool zero_copy;       /* packets do, or did: each holds a reference of `self` */
 	far_msg_release_fn *release;
 	void *release_user;
 	uint64_t total, sent, granted;
@@ -44,20 +45,20 @@ struct large_out {
 	unsigned parts_n, part;
 	size_t part_at;
 	/* the shard's */
-	struct large_peer *peer;
-	enum large_kind kind;
+	struct rendezvous_peer *peer;
+	enum rendezvous_kind kind;
 	unsigned lane;
 	struct shm_head head; /* of the message; `fn` of a typed request is the local index until it is announced */
 	struct head_hash hash;
 	struct far_part parts[FAR_PARTS_MAX + 1];
 };
 
-/** A message that arrives in fragments, with its memory. One of FAR_LARGE_IN_MAX of the shard. */
-struct large_in {
-	struct shard_timer timer; /* the deadline of a request or one-way message */
-	struct large_peer *peer;  /* NULL: free */
-	struct large_in *next;    /* free list; ready list */
-	enum large_kind kind;
+/** A message that arrives in fragments, with its memory. One of FAR_RENDEZVOUS_IN_MAX of the shard. */
+struct rendezvous_in {
+	struct shard_timer timer;     /* the deadline of a request or one-way message */
+	struct rendezvous_peer *peer; /* NULL: free */
+	struct rendezvous_in *next;   /* free list; ready list */
+	enum rendezvous_kind kind;
 	bool ready; /* complete; its session's answers are blocked */
 	struct shm_head head;
 	uint64_t total, copied;
@@ -72,20 +73,20 @@ struct large_in {
 
 /** A lane of the peer, at the receiver. `open` ends with the last packet; `waiting` ends with `in`, which ends when the
  * message is complete or dropped. */
-struct large_lane {
+struct rendezvous_lane {
 	bool open;      /* announced, and not ended by its last packet */
-	bool waiting;   /* for a large_in */
+	bool waiting;   /* for a rendezvous_in */
 	uint32_t epoch; /* number of its message, from 1 on */
-	enum large_kind kind;
+	enum rendezvous_kind kind;
 	struct shm_head head;
 	uint64_t total, accepted, granted; /* accepted: offset of the next fragment */
 	uint64_t arrived;
-	struct large_in *in; /* NULL: waiting, or dropped */
+	struct rendezvous_in *in; /* NULL: waiting, or dropped */
 };
 
 /** A fragment that is received and not copied yet. */
-struct large_held {
-	struct large_in *in; /* NULL: its message was dropped */
+struct rendezvous_held {
+	struct rendezvous_in *in; /* NULL: its message was dropped */
 	unsigned lane;
 	uint64_t offset, len, cookie;
 	const uint8_t *body;
@@ -93,49 +94,49 @@ struct large_held {
 
 /** A one-way message that waits for the window, or for one in fragments before it. Lies at the beginning of a buffer.
  */
-struct post {
-	struct post *next;
+struct oneway {
+	struct oneway *next;
 	struct far_buf *self;
-	struct large_out *large; /* NULL: bytes[0, len) */
+	struct rendezvous_out *rendezvous; /* NULL: bytes[0, len) */
 	uint64_t deadline;
 	uint64_t len;
 	uint16_t fn;
 	alignas(8) uint8_t bytes[];
 };
 
-struct large_peer {
+struct rendezvous_peer {
 	struct session *session;
-	struct large_peer *next;
+	struct rendezvous_peer *next;
 	bool listed; /* in rendezvous_shard.first: it has something to do in the next pass */
 	/* sending */
-	struct large_out *queue, **queue_tail; /* not announced */
+	struct rendezvous_out *queue, **queue_tail; /* not announced */
 	struct {
-		struct large_out *out; /* NULL: free, or `aborting` */
+		struct rendezvous_out *out; /* NULL: free, or `aborting` */
 		bool aborting;
 		uint32_t epoch; /* number of its message, from 1 on */
-	} out[FAR_LARGE_LANES];
+	} out[FAR_RENDEZVOUS_LANES];
 	unsigned turn; /* the lane that sends next */
 	uint64_t units_sent, units_acked;
 	/* receiving */
-	struct large_lane in[FAR_LARGE_LANES];
-	struct large_held held[FAR_LARGE_UNITS];
+	struct rendezvous_lane in[FAR_RENDEZVOUS_LANES];
+	struct rendezvous_held held[FAR_RENDEZVOUS_UNITS];
 	unsigned held_first, held_n;
-	unsigned oneways_n; /* one-way messages with a large_in */
-	struct large_in *ready, **ready_tail;
+	unsigned oneways_n; /* one-way messages with a rendezvous_in */
+	struct rendezvous_in *ready, **ready_tail;
 	uint64_t units_received; /* LARGE, DATA and ABORT packets that are processed; cumulative */
-	uint64_t units_told;
+	uint64_t units_reported;
 	/* one-way messages, cumulative numbers */
-	struct post *posts, **posts_tail;
-	struct large_out *post; /* the one that is being sent in fragments */
-	uint64_t posts_sent, posts_acked, posts_received, posts_told;
-	bool asked;
+	struct oneway *oneways, **oneways_tail;
+	struct rendezvous_out *oneway; /* the one that is being sent in fragments */
+	uint64_t oneways_sent, oneways_acked, oneways_received, oneways_reported;
+	bool credit_requested;
 };
 
 /** Of a shard. */
 struct rendezvous_shard {
-	struct large_peer *first, **last; /* peers that have something to do in the next pass */
-	struct large_out *lent;           /* messages that have ended, and that packets still refer to */
-	struct large_in *ins, *free;      /* FAR_LARGE_IN_MAX; those that are free */
+	struct rendezvous_peer *first, **last; /* peers that have something to do in the next pass */
+	struct rendezvous_out *zero_copy;      /* messages that have ended, and that packets still refer to */
+	struct rendezvous_in *ins, *free;      /* FAR_RENDEZVOUS_IN_MAX; those that are free */
 	struct shard_pool peers;
 };
 
@@ -147,107 +148,108 @@ static inline struct rendezvous_shard *rendezvous_of(const struct shard *s)
 /* ---- send.c ---- */
 
 /** Any thread. One reference, no parts, total 0; NULL without memory. */
-struct large_out *large_out_new(void);
+struct rendezvous_out *rendezvous_out_new(void);
 /** The same with one part of `len` bytes of engine memory to be written at `*at`. */
-struct large_out *large_out_alloc(size_t len, void **at);
-void large_out_ref(struct large_out *o);
+struct rendezvous_out *rendezvous_out_alloc(size_t len, void **at);
+void rendezvous_out_ref(struct rendezvous_out *o);
 /** The last one calls `release`, on this thread. */
-void large_out_unref(struct large_out *o);
+void rendezvous_out_unref(struct rendezvous_out *o);
 /** Any thread. After its return no thread reads the parts. Waits for the copy of one fragment at most. */
-void large_out_revoke(struct large_out *o);
-static inline struct large_out *large_out_in(struct far_buf *ready)
+void rendezvous_out_revoke(struct rendezvous_out *o);
+static inline struct rendezvous_out *rendezvous_out_in(struct far_buf *ready)
 {
-	return (struct large_out *)buf_data(ready);
+	return (struct rendezvous_out *)buf_data(ready);
 }
 
 /** Queues a message for its peer, taking a reference. `o->head`, `kind` and `deadline` are set. */
-void large_send(struct shard *s, struct session *se, struct large_out *o);
+void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out *o);
 /** A reply or one-way message that is in a buffer, of which it takes a reference. */
-void large_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len);
+void rendezvous_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len);
 /** Drops the shard's reference; the release function runs as a callback. */
-void large_out_drop(struct shard *s, struct large_out *o);
+void rendezvous_out_drop(struct shard *s, struct rendezvous_out *o);
 /** Drops the messages of rendezvous_shard.lent that no packet refers to any more. */
-void large_lent_look(struct shard *s);
-/** The shard ends: puts the rest of rendezvous_shard.lent before `others` and returns the list. large_lent_end() drops
+void zero_copy_reap(struct shard *s);
+/** The shard ends: puts the rest of rendezvous_shard.lent before `others` and returns the list. zero_copy_end() drops
  * it, once the ports that may read the memory are closed. */
-struct large_out *large_lent_leave(struct shard *s, struct large_out *others);
-void large_lent_end(struct large_out *lent);
+struct rendezvous_out *zero_copy_hand_to_agent(struct shard *s, struct rendezvous_out *others);
+void zero_copy_end(struct rendezvous_out *zero_copy);
 /** Announcements, ABORTs. */
-unsigned large_announce(struct shard *s, struct large_peer *p);
+unsigned rendezvous_announce(struct shard *s, struct rendezvous_peer *p);
 /** At most one fragment. */
-bool large_send_one(struct shard *s, struct large_peer *p);
-/** Drops the message of a call in CALL_LARGE, which is CALL_SENT again; returns how far it had come. */
-enum call_progress large_detach(struct shard *s, struct session *se, struct call *c);
-bool large_out_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen, enum large_kind kind,
-		       bool *announced);
-bool large_units_acked(struct shard *s, struct large_peer *p, uint64_t done);
-bool large_on_grant(struct shard *s, struct large_peer *p, const struct shm_head *h);
-bool large_on_refuse(struct shard *s, struct large_peer *p, const struct shm_head *h);
-void large_out_close(struct shard *s, struct large_peer *p);
+bool rendezvous_send_one(struct shard *s, struct rendezvous_peer *p);
+/** Drops the message of a call in CALL_RENDEZVOUS, which is CALL_SENT again; returns how far it had come. */
+enum call_progress rendezvous_detach(struct shard *s, struct session *se, struct call *c);
+bool rendezvous_out_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen,
+			    enum rendezvous_kind kind, bool *announced);
+bool rendezvous_units_acked(struct shard *s, struct rendezvous_peer *p, uint64_t done);
+bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h);
+bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h);
+void rendezvous_out_close(struct shard *s, struct rendezvous_peer *p);
 
 /* ---- receive.c ---- */
 
-bool large_on_announce(struct shard *s, struct large_peer *p, const struct shm_head *h, const struct nic_pkt *pkt);
+bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h,
+			    const struct nic_pkt *pkt);
 /** `*held`: the packet is kept. */
-bool large_on_data(struct shard *s, struct large_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
-		   bool *held);
-bool large_on_abort(struct shard *s, struct large_peer *p, const struct shm_head *h);
+bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
+			bool *held);
+bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h);
 /** At most one fragment. */
-bool large_copy_one(struct shard *s, struct large_peer *p);
+bool rendezvous_copy_one(struct shard *s, struct rendezvous_peer *p);
 /** Lanes that wait for memory, requests that wait for their session. */
-unsigned large_admit(struct shard *s, struct large_peer *p);
-/** nic_place_fn of the session's queue: the destination of a fragment in the memory of its message. */
-bool large_place(struct large_peer *p, const struct shm_head *h, uint64_t len, struct nic_place *out);
+unsigned rendezvous_admit(struct shard *s, struct rendezvous_peer *p);
+/** nic_placement_fn of the session's queue: the destination of a fragment in the memory of its message. */
+bool rendezvous_place(struct rendezvous_peer *p, const struct shm_head *h, uint64_t len, struct nic_placement *out);
 /** A request that is arriving, or waits for its session: cancelled. */
-bool large_in_cancel(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen);
+bool rendezvous_in_cancel(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen);
 /** Drops a reply that is arriving. */
-bool large_in_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen);
+bool rendezvous_in_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen);
 /** Copies and runs the one-way messages whose fragments are all there: a later one is about to run. */
-void large_finish_oneways(struct shard *s, struct large_peer *p);
-void large_in_close(struct shard *s, struct large_peer *p);
+void rendezvous_finish_oneways(struct shard *s, struct rendezvous_peer *p);
+void rendezvous_in_close(struct shard *s, struct rendezvous_peer *p);
 
 /* ---- oneway.c ---- */
 
 /** Any thread. The record of a one-way message with its bytes, or of one in fragments, of which it takes a reference.
  */
-struct post *post_new(const struct call_start *start, struct large_out *large);
-void post_free(struct post *post);
+struct oneway *oneway_new(const struct call_start *start, struct rendezvous_out *rendezvous);
+void oneway_free(struct oneway *oneway);
 /** Sends one at once: 0; -EAGAIN: it must wait its turn; else as shard_call(). */
-int post_now(struct shard *s, const struct call_start *start);
+int oneway_send_now(struct shard *s, const struct call_start *start);
 /** Queues the message and takes the record. A message to a lost peer is dropped and counted. */
-void post_queue(struct shard *s, uint32_t worker, uint32_t shard, struct post *post);
+void oneway_enqueue(struct shard *s, uint32_t worker, uint32_t shard, struct oneway *oneway);
 /** The set-up of the session has succeeded or failed: queues or drops the messages that waited for it. */
-void post_early(struct shard *s, struct session *se);
-unsigned post_send_queued(struct shard *s, struct large_peer *p);
-void post_on_packet(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
-bool post_on_credit(struct shard *s, struct large_peer *p, const struct shm_head *h, uint64_t units);
-void post_credit(struct shard *s, struct large_peer *p, unsigned flags);
+void oneway_session_settled(struct shard *s, struct session *se);
+unsigned oneway_send_queued(struct shard *s, struct rendezvous_peer *p);
+void oneway_on_packet(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
+bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, uint64_t units);
+void oneway_send_credit(struct shard *s, struct rendezvous_peer *p, unsigned flags);
 /** Counts a one-way message that has arrived. */
-void post_received(struct shard *s, struct large_peer *p);
+void oneway_received(struct shard *s, struct rendezvous_peer *p);
 /** Requests an acknowledgement of the peer, unless a request is under way. */
-void post_ask(struct shard *s, struct large_peer *p);
-void post_ask_all(struct shard *s);
-void post_close(struct shard *s, struct large_peer *p);
+void oneway_request_credit(struct shard *s, struct rendezvous_peer *p);
+void oneway_request_credit_all(struct shard *s);
+void oneway_close(struct shard *s, struct rendezvous_peer *p);
 
 /* ---- rendezvous.c ---- */
 
 /** Handles a packet that is not about a call. true: the packet is kept. */
-bool large_receive(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
-unsigned large_pump(struct shard *s);
+bool rendezvous_receive(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
+unsigned rendezvous_pump(struct shard *s);
 /** Lists the peer: it has something to do in the next passes. */
-void large_list(struct shard *s, struct large_peer *p);
+void rendezvous_list(struct shard *s, struct rendezvous_peer *p);
 /** Sends a packet about a lane of the peer: GRANT or REFUSE, with the acknowledged units. */
-void large_tell(struct shard *s, struct large_peer *p, enum head_type type, unsigned lane, uint32_t life,
-		uint64_t granted);
+void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum head_type type, unsigned lane,
+			     uint32_t life, uint64_t granted);
 /** Resets the record, but for its link in the shard's list. Nothing of it is under way. */
-void large_clear(struct large_peer *p);
-void large_open(struct session *se);
+void rendezvous_clear(struct rendezvous_peer *p);
+void rendezvous_open(struct session *se);
 /** The record of a session that is up; made at the first use. */
-struct large_peer *large_make(struct shard *s, struct session *se);
-static inline struct large_peer *large_of(struct shard *s, struct session *se)
+struct rendezvous_peer *rendezvous_make(struct shard *s, struct session *se);
+static inline struct rendezvous_peer *rendezvous_peer_of(struct shard *s, struct session *se)
 {
-	return likely(se->large != NULL) ? se->large : large_make(s, se);
+	return likely(se->rendezvous != NULL) ? se->rendezvous : rendezvous_make(s, se);
 }
-void large_close(struct shard *s, struct session *se);
+void rendezvous_close(struct shard *s, struct session *se);
 
 #endif

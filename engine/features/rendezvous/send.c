@@ -9,26 +9,26 @@
 
 /* ---- the record: any thread ---- */
 
-struct large_out *large_out_new(void)
+struct rendezvous_out *rendezvous_out_new(void)
 {
-	struct far_buf *self = buf_alloc(sizeof(struct large_out));
+	struct far_buf *self = buf_alloc(sizeof(struct rendezvous_out));
 	if (!self)
 		return NULL;
-	struct large_out *o = large_out_in(self);
+	struct rendezvous_out *o = rendezvous_out_in(self);
 	memset(o, 0, sizeof *o);
 	o->self = self;
 	atomic_store_explicit(&o->refs, 1, memory_order_relaxed);
 	return o;
 }
 
-struct large_out *large_out_alloc(size_t len, void **at)
+struct rendezvous_out *rendezvous_out_alloc(size_t len, void **at)
 {
-	struct large_out *o = large_out_new();
+	struct rendezvous_out *o = rendezvous_out_new();
 	if (!o)
 		return NULL;
 	o->copy = buf_alloc(len);
 	if (!o->copy) {
-		large_out_unref(o);
+		rendezvous_out_unref(o);
 		return NULL;
 	}
 	*at = buf_data(o->copy);
@@ -38,12 +38,12 @@ struct large_out *large_out_alloc(size_t len, void **at)
 	return o;
 }
 
-void large_out_ref(struct large_out *o)
+void rendezvous_out_ref(struct rendezvous_out *o)
 {
 	atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
 }
 
-void large_out_unref(struct large_out *o)
+void rendezvous_out_unref(struct rendezvous_out *o)
 {
 	if (atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
 		return;
@@ -54,84 +54,84 @@ void large_out_unref(struct large_out *o)
 }
 
 /* Pairs with read_parts(): either the shard sees REVOKED before it reads, or we wait for the copy that it has begun. */
-void large_out_revoke(struct large_out *o)
+void rendezvous_out_revoke(struct rendezvous_out *o)
 {
-	uint32_t idle = LARGE_IDLE;
-	while (!atomic_compare_exchange_weak_explicit(&o->source, &idle, LARGE_REVOKED, memory_order_acq_rel,
+	uint32_t idle = RENDEZVOUS_IDLE;
+	while (!atomic_compare_exchange_weak_explicit(&o->source, &idle, RENDEZVOUS_REVOKED, memory_order_acq_rel,
 						      memory_order_acquire)) {
-		if (idle == LARGE_REVOKED)
+		if (idle == RENDEZVOUS_REVOKED)
 			return;
-		idle = LARGE_IDLE;
+		idle = RENDEZVOUS_IDLE;
 	}
 }
 
 /* ---- queue ---- */
 
-static void disown(struct shard *s, struct large_out *o)
+static void disown(struct shard *s, struct rendezvous_out *o)
 {
 	timer_disarm(&s->wheel, &o->timer.timer);
 	o->peer = NULL;
-	counter_add(&s->counters.large_active, (uint64_t)-1);
+	counter_add(&s->counters.rendezvous_active, (uint64_t)-1);
 	counter_add(&s->counters.sends_ended, 1);
-	if (o->lent) {
-		o->next = rendezvous_of(s)->lent;
-		rendezvous_of(s)->lent = o;
+	if (o->zero_copy) {
+		o->next = rendezvous_of(s)->zero_copy;
+		rendezvous_of(s)->zero_copy = o;
 		s->poll_due |= FEATURE_BIT(FEATURE_RENDEZVOUS);
 		return;
 	}
-	large_out_drop(s, o);
+	rendezvous_out_drop(s, o);
 }
 
-void large_lent_look(struct shard *s)
+void zero_copy_reap(struct shard *s)
 {
-	struct large_out **at = &rendezvous_of(s)->lent;
+	struct rendezvous_out **at = &rendezvous_of(s)->zero_copy;
 	while (*at) {
-		struct large_out *o = *at;
+		struct rendezvous_out *o = *at;
 		/* The last reference is given back after the last byte was read. */
 		if (atomic_load_explicit(&o->self->refs, memory_order_acquire) > 1) {
 			at = &o->next;
 			continue;
 		}
 		*at = o->next;
-		large_out_drop(s, o);
-		at = &rendezvous_of(s)->lent; /* its callback may have sent */
+		rendezvous_out_drop(s, o);
+		at = &rendezvous_of(s)->zero_copy; /* its callback may have sent */
 	}
 }
 
-struct large_out *large_lent_leave(struct shard *s, struct large_out *others)
+struct rendezvous_out *zero_copy_hand_to_agent(struct shard *s, struct rendezvous_out *others)
 {
-	struct large_out **end = &rendezvous_of(s)->lent;
+	struct rendezvous_out **end = &rendezvous_of(s)->zero_copy;
 	while (*end)
 		end = &(*end)->next;
 	*end = others;
-	others = rendezvous_of(s)->lent;
-	rendezvous_of(s)->lent = NULL;
+	others = rendezvous_of(s)->zero_copy;
+	rendezvous_of(s)->zero_copy = NULL;
 	return others;
 }
 
-void large_lent_end(struct large_out *lent)
+void zero_copy_end(struct rendezvous_out *zero_copy)
 {
-	while (lent) {
-		struct large_out *o = lent;
-		lent = o->next;
-		large_out_unref(o);
+	while (zero_copy) {
+		struct rendezvous_out *o = zero_copy;
+		zero_copy = o->next;
+		rendezvous_out_unref(o);
 	}
 }
 
-void large_out_drop(struct shard *s, struct large_out *o)
+void rendezvous_out_drop(struct shard *s, struct rendezvous_out *o)
 {
 	const char *outer = s->context.handler;
 	s->context.handler = "a release callback";
-	large_out_unref(o);
+	rendezvous_out_unref(o);
 	s->context.handler = outer;
 }
 
 static void on_timer(struct shard *s, struct shard_timer *t);
 
-void large_send(struct shard *s, struct session *se, struct large_out *o)
+void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out *o)
 {
-	struct large_peer *p = large_of(s, se);
-	large_out_ref(o);
+	struct rendezvous_peer *p = rendezvous_peer_of(s, se);
+	rendezvous_out_ref(o);
 	o->peer = p;
 	o->next = NULL;
 	o->timer.fn = on_timer;
@@ -140,19 +140,19 @@ void large_send(struct shard *s, struct session *se, struct large_out *o)
 	o->part_at = 0;
 	*p->queue_tail = o;
 	p->queue_tail = &o->next;
-	counter_add(&s->counters.large_active, 1);
+	counter_add(&s->counters.rendezvous_active, 1);
 	counter_add(&s->counters.sends_begun, 1);
-	if (o->kind == LARGE_ONEWAY && o->deadline != TIME_NEVER)
+	if (o->kind == RENDEZVOUS_ONEWAY && o->deadline != TIME_NEVER)
 		timer_arm(&s->wheel, &o->timer.timer, o->deadline);
-	large_list(s, p);
+	rendezvous_list(s, p);
 }
 
-void large_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len)
+void rendezvous_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len)
 {
 	char text[FAR_ERR_TEXT_MAX];
 	if (se->state != SESSION_UP)
 		return;
-	struct large_out *o = large_out_new();
+	struct rendezvous_out *o = rendezvous_out_new();
 	if (!o) {
 		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text,
 			     answer_no_memory(text, sizeof *o));
@@ -163,16 +163,16 @@ void large_reply(struct shard *s, struct session *se, const struct shm_head *h, 
 	o->parts[0] = (struct far_part){buf_data(buf), len};
 	o->parts_n = 1;
 	o->total = len;
-	o->kind = LARGE_REPLY;
+	o->kind = RENDEZVOUS_REPLY;
 	o->head = *h;
 	o->deadline = TIME_NEVER;
-	large_send(s, se, o);
-	large_out_unref(o);
+	rendezvous_send(s, se, o);
+	rendezvous_out_unref(o);
 }
 
-static void unqueue(struct large_peer *p, struct large_out *o)
+static void unqueue(struct rendezvous_peer *p, struct rendezvous_out *o)
 {
-	struct large_out **at = &p->queue;
+	struct rendezvous_out **at = &p->queue;
 	while (*at != o)
 		at = &(*at)->next;
 	*at = o->next;
@@ -181,53 +181,53 @@ static void unqueue(struct large_peer *p, struct large_out *o)
 }
 
 /* Takes a message out of the queue or its lane. An announced lane still sends its last packet. */
-static void abandon(struct shard *s, struct large_out *o, bool announced)
+static void abandon(struct shard *s, struct rendezvous_out *o, bool announced)
 {
-	struct large_peer *p = o->peer;
+	struct rendezvous_peer *p = o->peer;
 	if (announced) {
 		p->out[o->lane].out = NULL;
 		p->out[o->lane].aborting = true;
 	} else {
 		unqueue(p, o);
 	}
-	if (p->post == o) {
-		p->post = NULL;
-		counter_add(&s->counters.posts_dropped, 1);
+	if (p->oneway == o) {
+		p->oneway = NULL;
+		counter_add(&s->counters.oneways_dropped, 1);
 		if (!announced) /* else it counts until the announcement is acknowledged */
 			counter_add(&s->counters.sends_ended, 1);
 	}
 	disown(s, o);
-	large_list(s, p);
+	rendezvous_list(s, p);
 }
 
-static bool is_announced(const struct large_out *o)
+static bool is_announced(const struct rendezvous_out *o)
 {
 	return o->peer->out[o->lane].out == o;
 }
 
 static void on_timer(struct shard *s, struct shard_timer *t)
 {
-	struct large_out *o = (struct large_out *)(void *)t;
+	struct rendezvous_out *o = (struct rendezvous_out *)(void *)t;
 	abandon(s, o, is_announced(o));
 }
 
 /* ---- announcing ---- */
 
-static bool units_room(const struct large_peer *p)
+static bool units_room(const struct rendezvous_peer *p)
 {
-	return p->units_sent - p->units_acked < FAR_LARGE_UNITS;
+	return p->units_sent - p->units_acked < FAR_RENDEZVOUS_UNITS;
 }
 
-static void unit_sent(struct shard *s, struct large_peer *p)
+static void unit_sent(struct shard *s, struct rendezvous_peer *p)
 {
 	p->units_sent++;
 	counter_add(&s->counters.sends_begun, 1);
 }
 
 /* A typed request: the callee's number of the function, or the hashes as a part of their own. */
-static void name_function(struct shard *s, struct session *se, struct large_out *o, struct shm_head *h)
+static void name_function(struct shard *s, struct session *se, struct rendezvous_out *o, struct shm_head *h)
 {
-	if (o->kind != LARGE_REQUEST || !(h->flags & HEAD_TYPED))
+	if (o->kind != RENDEZVOUS_REQUEST || !(h->flags & HEAD_TYPED))
 		return;
 	uint32_t fn = session_functions(s, se)[h->fn];
 	if (fn) {
@@ -240,19 +240,19 @@ static void name_function(struct shard *s, struct session *se, struct large_out 
 	h->fn = 0;
 }
 
-static int announce(struct shard *s, struct large_peer *p, struct large_out *o, unsigned lane)
+static int announce(struct shard *s, struct rendezvous_peer *p, struct rendezvous_out *o, unsigned lane)
 {
 	struct shm_head h = o->head;
 	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
 	name_function(s, p->session, o, &h);
-	bool hashed = o->kind == LARGE_REQUEST && h.flags & HEAD_HASHED;
-	struct head_large body = {.total = o->total + (hashed ? sizeof o->hash : 0),
-				  .lane = lane,
-				  .life = p->out[lane].epoch + 1,
-				  .kind = o->kind};
+	bool hashed = o->kind == RENDEZVOUS_REQUEST && h.flags & HEAD_HASHED;
+	struct head_rendezvous body = {.total = o->total + (hashed ? sizeof o->hash : 0),
+				       .lane = lane,
+				       .life = p->out[lane].epoch + 1,
+				       .kind = o->kind};
 	if (o->deadline != TIME_NEVER)
 		left = o->deadline > now ? o->deadline - now : 1;
-	if (o->kind != LARGE_REPLY) {
+	if (o->kind != RENDEZVOUS_REPLY) {
 		h.time_low = (uint32_t)left;
 		h.time_high = (uint32_t)(left >> 32);
 	}
@@ -268,23 +268,23 @@ static int announce(struct shard *s, struct large_peer *p, struct large_out *o, 
 	p->out[lane].out = o;
 	p->out[lane].epoch++;
 	o->lane = lane;
-	if (o->kind == LARGE_ONEWAY)
-		p->posts_sent++;
+	if (o->kind == RENDEZVOUS_ONEWAY)
+		p->oneways_sent++;
 	return 0;
 }
 
-static unsigned free_lane(const struct large_peer *p)
+static unsigned free_lane(const struct rendezvous_peer *p)
 {
 	unsigned lane = 0;
-	while (lane < FAR_LARGE_LANES && (p->out[lane].out || p->out[lane].aborting))
+	while (lane < FAR_RENDEZVOUS_LANES && (p->out[lane].out || p->out[lane].aborting))
 		lane++;
 	return lane;
 }
 
-unsigned large_announce(struct shard *s, struct large_peer *p)
+unsigned rendezvous_announce(struct shard *s, struct rendezvous_peer *p)
 {
 	unsigned n = 0, lane;
-	for (lane = 0; lane < FAR_LARGE_LANES && units_room(p); lane++)
+	for (lane = 0; lane < FAR_RENDEZVOUS_LANES && units_room(p); lane++)
 		if (p->out[lane].aborting) {
 			struct shm_head h = {.type = HEAD_ABORT, .call = lane, .gen = p->out[lane].epoch};
 			if (answer_packet(s, p->session, &h, NULL, 0))
@@ -293,9 +293,9 @@ unsigned large_announce(struct shard *s, struct large_peer *p)
 			p->out[lane].aborting = false;
 			n++;
 		}
-	while (p->queue && units_room(p) && (lane = free_lane(p)) < FAR_LARGE_LANES) {
-		struct large_out *o = p->queue;
-		if (o->kind == LARGE_ONEWAY && p->posts_sent - p->posts_acked >= FAR_POSTS_WINDOW)
+	while (p->queue && units_room(p) && (lane = free_lane(p)) < FAR_RENDEZVOUS_LANES) {
+		struct rendezvous_out *o = p->queue;
+		if (o->kind == RENDEZVOUS_ONEWAY && p->oneways_sent - p->oneways_acked >= FAR_ONEWAYS_WINDOW)
 			break;
 		if (announce(s, p, o, lane))
 			break;
@@ -309,7 +309,7 @@ unsigned large_announce(struct shard *s, struct large_peer *p)
 
 /* ---- fragments ---- */
 
-static void gather(struct large_out *o, uint8_t *at, uint64_t len)
+static void gather(struct rendezvous_out *o, uint8_t *at, uint64_t len)
 {
 	while (len) {
 		const struct far_part *part = &o->parts[o->part];
@@ -328,33 +328,33 @@ static void gather(struct large_out *o, uint8_t *at, uint64_t len)
 	}
 }
 
-static bool read_parts(struct large_out *o, uint8_t *at, uint64_t len)
+static bool read_parts(struct rendezvous_out *o, uint8_t *at, uint64_t len)
 {
-	uint32_t idle = LARGE_IDLE;
-	if (!atomic_compare_exchange_strong_explicit(&o->source, &idle, LARGE_READING, memory_order_acq_rel,
+	uint32_t idle = RENDEZVOUS_IDLE;
+	if (!atomic_compare_exchange_strong_explicit(&o->source, &idle, RENDEZVOUS_READING, memory_order_acq_rel,
 						     memory_order_relaxed))
 		return false;
 	gather(o, at, len);
-	atomic_store_explicit(&o->source, LARGE_IDLE, memory_order_release);
+	atomic_store_explicit(&o->source, RENDEZVOUS_IDLE, memory_order_release);
 	return true;
 }
 
-static void sent_whole(struct shard *s, struct large_peer *p, struct large_out *o)
+static void sent_all(struct shard *s, struct rendezvous_peer *p, struct rendezvous_out *o)
 {
 	p->out[o->lane].out = NULL;
-	counter_add(&s->counters.large_sent, 1);
-	if (o->kind == LARGE_REQUEST)
-		call_sent_whole(s, o->head.call, o->head.gen);
-	else if (o->kind == LARGE_REPLY)
+	counter_add(&s->counters.rendezvous_sent, 1);
+	if (o->kind == RENDEZVOUS_REQUEST)
+		call_request_sent(s, o->head.call, o->head.gen);
+	else if (o->kind == RENDEZVOUS_REPLY)
 		counter_add(&s->counters.replies_sent, 1);
 	else
-		p->post = NULL;
+		p->oneway = NULL;
 	disown(s, o);
 }
 
 /* The bytes of one part that are next, `*len` at most and so many then; NULL: they are to be copied, and `*len` ends
  * where such begin. */
-static const uint8_t *lend_next(struct large_out *o, uint64_t *len)
+static const uint8_t *zero_copy_next(struct rendezvous_out *o, uint64_t *len)
 {
 	uint64_t short_ones = 0;
 	while (o->part < o->parts_n && o->part_at == o->parts[o->part].len) {
@@ -364,11 +364,11 @@ static const uint8_t *lend_next(struct large_out *o, uint64_t *len)
 	size_t at = o->part_at;
 	for (unsigned i = o->part; short_ones < *len; i++, at = 0) {
 		size_t left = o->parts[i].len - at;
-		if (left >= FAR_LEND_BYTES && short_ones) {
+		if (left >= FAR_ZERO_COPY_BYTES_MIN && short_ones) {
 			*len = short_ones;
 			return NULL;
 		}
-		if (left >= FAR_LEND_BYTES) {
+		if (left >= FAR_ZERO_COPY_BYTES_MIN) {
 			*len = left < *len ? left : *len;
 			return (const uint8_t *)o->parts[i].data + at;
 		}
@@ -378,15 +378,15 @@ static const uint8_t *lend_next(struct large_out *o, uint64_t *len)
 }
 
 /* Room for the next `*len` bytes, or fewer, with them. 0; -ECANCELED: the parts are gone; or the queue's. */
-static int chunk_reserve(const struct session *se, struct large_out *o, uint64_t *len, struct nic_tx *tx)
+static int chunk_reserve(const struct session *se, struct rendezvous_out *o, uint64_t *len, struct nic_tx *tx)
 {
-	bool lends = se->q->ops->tx_lend && (o->copy || o->released);
-	const uint8_t *at = lends ? lend_next(o, len) : NULL;
+	bool zero_copy = se->q->ops->tx_zero_copy && (o->copy || o->released);
+	const uint8_t *at = zero_copy ? zero_copy_next(o, len) : NULL;
 	if (at) {
-		int error = se->q->ops->tx_lend(se->q, se->peer, at, *len, o->copy ? o->copy : o->self, tx);
+		int error = se->q->ops->tx_zero_copy(se->q, se->peer, at, *len, o->copy ? o->copy : o->self, tx);
 		if (!error)
 			o->part_at += *len;
-		o->lent |= !error && !o->copy;
+		o->zero_copy |= !error && !o->copy;
 		return error;
 	}
 	int error = se->q->ops->tx_reserve(se->q, se->peer, *len, tx);
@@ -397,7 +397,7 @@ static int chunk_reserve(const struct session *se, struct large_out *o, uint64_t
 }
 
 /* 0, or why not now. */
-static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o)
+static int send_chunk(struct shard *s, struct rendezvous_peer *p, struct rendezvous_out *o)
 {
 	struct session *se = p->session;
 	uint64_t len = o->granted - o->sent;
@@ -428,17 +428,17 @@ static int send_chunk(struct shard *s, struct large_peer *p, struct large_out *o
 	counter_add(&s->counters.bytes_sent, len);
 	o->sent += len;
 	if (o->sent == o->total)
-		sent_whole(s, p, o);
+		sent_all(s, p, o);
 	return 0;
 }
 
-bool large_send_one(struct shard *s, struct large_peer *p)
+bool rendezvous_send_one(struct shard *s, struct rendezvous_peer *p)
 {
 	if (!units_room(p))
 		return false;
-	for (unsigned i = 0; i < FAR_LARGE_LANES; i++) {
-		unsigned lane = p->turn++ % FAR_LARGE_LANES;
-		struct large_out *o = p->out[lane].out;
+	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++) {
+		unsigned lane = p->turn++ % FAR_RENDEZVOUS_LANES;
+		struct rendezvous_out *o = p->out[lane].out;
 		if (!o || o->granted == o->sent)
 			continue;
 		int error = send_chunk(s, p, o);
@@ -451,78 +451,78 @@ bool large_send_one(struct shard *s, struct large_peer *p)
 
 /* ---- packets of the receiver ---- */
 
-bool large_units_acked(struct shard *s, struct large_peer *p, uint64_t done)
+bool rendezvous_units_acked(struct shard *s, struct rendezvous_peer *p, uint64_t done)
 {
 	if (done < p->units_acked || done > p->units_sent)
 		return false;
 	counter_add(&s->counters.sends_ended, done - p->units_acked);
 	p->units_acked = done;
-	large_list(s, p);
+	rendezvous_list(s, p);
 	return true;
 }
 
-bool large_on_grant(struct shard *s, struct large_peer *p, const struct shm_head *h)
+bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h)
 {
 	uint64_t granted = head_time(h);
-	if (h->call >= FAR_LARGE_LANES)
+	if (h->call >= FAR_RENDEZVOUS_LANES)
 		return false;
-	struct large_out *o = p->out[h->call].out;
+	struct rendezvous_out *o = p->out[h->call].out;
 	if (!o || p->out[h->call].epoch != h->gen)
 		return true; /* it crossed the last packet */
 	if (granted < o->granted || granted > o->total)
 		return false;
 	o->granted = granted;
-	large_list(s, p);
+	rendezvous_list(s, p);
 	return true;
 }
 
-bool large_on_refuse(struct shard *s, struct large_peer *p, const struct shm_head *h)
+bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h)
 {
-	if (h->call >= FAR_LARGE_LANES)
+	if (h->call >= FAR_RENDEZVOUS_LANES)
 		return false;
-	struct large_out *o = p->out[h->call].out;
+	struct rendezvous_out *o = p->out[h->call].out;
 	if (!o || p->out[h->call].epoch != h->gen)
 		return true;
-	if (o->kind == LARGE_REQUEST) /* the call has its answer, or gets it */
-		call_sent_whole(s, o->head.call, o->head.gen);
+	if (o->kind == RENDEZVOUS_REQUEST) /* the call has its answer, or gets it */
+		call_request_sent(s, o->head.call, o->head.gen);
 	abandon(s, o, true);
 	return true;
 }
 
-bool large_out_of_call(struct shard *s, struct large_peer *p, uint32_t slot, uint32_t gen, enum large_kind kind,
-		       bool *announced)
+bool rendezvous_out_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen,
+			    enum rendezvous_kind kind, bool *announced)
 {
-	struct large_out *o = p->queue;
+	struct rendezvous_out *o = p->queue;
 	while (o && (o->kind != kind || o->head.call != slot || o->head.gen != gen))
 		o = o->next;
 	*announced = !o;
-	for (unsigned lane = 0; !o && lane < FAR_LARGE_LANES; lane++) {
+	for (unsigned lane = 0; !o && lane < FAR_RENDEZVOUS_LANES; lane++) {
 		o = p->out[lane].out;
 		if (o && (o->kind != kind || o->head.call != slot || o->head.gen != gen))
 			o = NULL;
 	}
-	if (!o || (kind == LARGE_REPLY && *announced)) /* an announced answer is on its way, and counts */
+	if (!o || (kind == RENDEZVOUS_REPLY && *announced)) /* an announced answer is on its way, and counts */
 		return false;
 	abandon(s, o, *announced);
 	return true;
 }
 
-enum call_progress large_detach(struct shard *s, struct session *se, struct call *c)
+enum call_progress rendezvous_detach(struct shard *s, struct session *se, struct call *c)
 {
 	bool announced;
 	uint32_t slot = (uint32_t)(c - s->calls);
 	c->state = CALL_SENT;
-	if (large_out_of_call(s, se->large, slot, c->gen, LARGE_REQUEST, &announced))
+	if (rendezvous_out_of_call(s, se->rendezvous, slot, c->gen, RENDEZVOUS_REQUEST, &announced))
 		return announced ? CALL_PART_SENT : CALL_NOT_BEGUN;
-	large_in_of_call(s, se->large, slot, c->gen);
+	rendezvous_in_of_call(s, se->rendezvous, slot, c->gen);
 	return CALL_PART_RECEIVED;
 }
 
-void large_out_close(struct shard *s, struct large_peer *p)
+void rendezvous_out_close(struct shard *s, struct rendezvous_peer *p)
 {
 	while (p->queue)
 		abandon(s, p->queue, false);
-	for (unsigned lane = 0; lane < FAR_LARGE_LANES; lane++) {
+	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++) {
 		if (p->out[lane].out)
 			abandon(s, p->out[lane].out, true);
 		p->out[lane].aborting = false;

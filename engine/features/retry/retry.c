@@ -104,7 +104,7 @@ static void resend(struct shard *s, struct retry *r)
 		se->q->ops->tx_cancel(se->q, &tx);
 		return;
 	}
-	counter_add(&s->counters.calls_repeated, 1);
+	counter_add(&s->counters.calls_retried, 1);
 }
 
 static void on_retry(struct shard *s, struct shard_timer *t)
@@ -166,12 +166,12 @@ static void sent(struct shard *s, void *copy, struct call *c)
 {
 	struct retry *r = copy;
 	struct retry_caller *w = r->session->retry_caller;
-	uint32_t place = (uint32_t)(r->seq % FAR_RETRY_WINDOW);
-	w->at[place] = r;
+	uint32_t copy_slot = (uint32_t)(r->seq % FAR_RETRY_WINDOW);
+	w->at[copy_slot] = r;
 	w->next++;
 	c->retry = 1;
 	c->features |= FEATURE_BIT(FEATURE_RETRY);
-	c->next_free = place; /* unused while the slot is taken */
+	c->next_free = copy_slot; /* unused while the slot is taken */
 	r->slot = (uint32_t)(c - s->calls);
 	r->gen = c->gen;
 	r->timer.fn = on_retry;
@@ -263,7 +263,7 @@ static void answer_again(struct shard *s, struct session *se, const struct retry
 {
 	static const char lost[] = "the call ran, but its answer is not kept any more";
 	if (e->state == ENTRY_RUNNING || se->q->ops->tx_room(se->q, se->peer) <= SHARD_RING_SLOTS ||
-	    se->blocked & SESSION_BLOCKED)
+	    se->backpressured & SESSION_BACKPRESSURED)
 		return;
 	if (e->state == ENTRY_CANCELLED) {
 		answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, e->call, e->gen);
@@ -283,7 +283,7 @@ static void answer_again(struct shard *s, struct session *se, const struct retry
 				 .code = e->code,
 				 .buf = e->buf,
 				 .len = e->len};
-	answer_kept(s, se, &d, HEAD_RETRY);
+	answer_send_record(s, se, &d, HEAD_RETRY);
 }
 
 __attribute__((cold)) static bool malformed(struct far_req *req)
@@ -318,7 +318,7 @@ static bool admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 		return malformed(req);
 	struct retry_entry *e = &w->at[h.seq % FAR_RETRY_WINDOW];
 	if ((h.seq < w->floor || e->state != ENTRY_NONE) && !MUTANT(RETRY_RUN_AGAIN)) {
-		counter_add(&s->counters.requests_repeated, 1);
+		counter_add(&s->counters.requests_duplicate, 1);
 		if (h.seq >= w->floor && e->call == req->call && e->gen == req->gen)
 			answer_again(s, se, e);
 		return false;

@@ -7,12 +7,12 @@
  * the interface, where it would outlive a killed process. So:
  *
  *	xdp_probe()     checks rights
- *	xdp_sweep()     removes the program of a killed process, on kernels without BPF links
+ *	xdp_remove_stale()     removes the program of a killed process, on kernels without BPF links
  *	xdp_object()    writes the filter as an object: a descriptor, and the path for xdp_prog=
  *	                (the device is created and its rings are set up)
- *	xdp_keep()      attaches the program by a BPF link instead, which ends with the process
- *	xdp_release()   before the device is closed
- *	xdp_forget()    afterwards
+ *	xdp_attach_link()      attaches the program by a BPF link instead, which ends with the process
+ *	xdp_detach_link()   before the device is closed
+ *	xdp_close_objects()    afterwards
  *
  * The program is generated as instructions with the addresses in it: no BPF compiler is needed, neither to build the
  * library nor to run it. Control thread only.
@@ -41,25 +41,25 @@ unsigned xdp_program(const struct frame_addr *me, unsigned ports, struct bpf_ins
 int xdp_object(const struct frame_addr *me, unsigned ports, char *path, size_t cap, struct nic_err *err);
 
 /** True if `types` are the BTF types of such an object. */
-bool xdp_is_types(const void *types, size_t len);
+bool xdp_is_btf(const void *types, size_t len);
 
 /** 0 if this process may use AF_XDP, or -errno with the missing right in `err`. Leaves nothing behind. */
 int xdp_probe(struct nic_err *err);
 
 /** Removes our XDP program of a dead process from the interface. -EBUSY: the program belongs to a live process, or is
  * not ours. */
-int xdp_sweep(int index, const char *iface, struct nic_err *err);
+int xdp_remove_stale(int index, const char *iface, struct nic_err *err);
 
 /** Replaces the attachment that DPDK made by a BPF link and returns its descriptor. -EOPNOTSUPP: the kernel has no BPF
  * links for XDP (before 5.9); the attachment is unchanged. Other -errno: nothing is attached any more, `err` holds the
  * reason. *program is the id of the program that DPDK loaded; 0: unknown. */
-int xdp_keep(int index, const char *iface, uint32_t *program, struct nic_err *err);
+int xdp_attach_link(int index, const char *iface, uint32_t *program, struct nic_err *err);
 
 /** Detaches the filter; -1 is ignored. */
-void xdp_release(int link);
+void xdp_detach_link(int link);
 
 /** Closes the descriptors of the program, its map and its types, which DPDK leaves open. Call when the device is
  * closed. 0 is ignored. */
-void xdp_forget(uint32_t program);
+void xdp_close_objects(uint32_t program);
 
 #endif

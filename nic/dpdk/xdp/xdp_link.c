@@ -60,7 +60,7 @@ static struct request about(int index, unsigned type, unsigned flags)
 }
 
 /* Sends a request and receives the kernel's reply: its length, or -errno, which the reply may carry. */
-static ssize_t ask(const struct request *r, void *answer, size_t cap)
+static ssize_t netlink_request(const struct request *r, void *answer, size_t cap)
 {
 	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (s < 0)
@@ -118,7 +118,7 @@ static int query(int index, struct attached *out)
 	static _Alignas(8) uint8_t answer[16384]; /* control thread only */
 	struct request r = about(index, RTM_GETLINK, 0);
 	*out = (struct attached){0};
-	ssize_t got = ask(&r, answer, sizeof answer);
+	ssize_t got = netlink_request(&r, answer, sizeof answer);
 	if (got < 0)
 		return (int)got;
 	const struct nlmsghdr *head = (const void *)answer;
@@ -151,7 +151,7 @@ static int detach(int index, uint32_t mode, int fd)
 	} answer;
 	struct request r = about(index, RTM_SETLINK, NLM_F_ACK);
 	put_attr(&r, NLA_F_NESTED | IFLA_XDP, &nest, sizeof nest);
-	ssize_t got = ask(&r, &answer, sizeof answer);
+	ssize_t got = netlink_request(&r, &answer, sizeof answer);
 	return got < 0 ? (int)got : 0;
 }
 
@@ -167,7 +167,7 @@ static int program_name(int fd, char out[BPF_OBJ_NAME_LEN])
 	return rc;
 }
 
-int xdp_sweep(int index, const char *iface, struct nic_err *err)
+int xdp_remove_stale(int index, const char *iface, struct nic_err *err)
 {
 	struct attached at;
 	char name[BPF_OBJ_NAME_LEN] = "?";
@@ -243,7 +243,7 @@ static int link_create(int index, uint32_t mode, int program)
 	return bpf(BPF_LINK_CREATE, &attr, sizeof attr.link_create);
 }
 
-int xdp_keep(int index, const char *iface, uint32_t *program_id, struct nic_err *err)
+int xdp_attach_link(int index, const char *iface, uint32_t *program_id, struct nic_err *err)
 {
 	struct attached at;
 	*program_id = 0;
@@ -270,7 +270,7 @@ int xdp_keep(int index, const char *iface, uint32_t *program_id, struct nic_err 
 	return link;
 }
 
-void xdp_release(int link)
+void xdp_detach_link(int link)
 {
 	if (link >= 0)
 		close(link);
@@ -302,14 +302,14 @@ static void close_types(void)
 		union bpf_attr attr = {
 			.info = {.bpf_fd = (uint32_t)fd, .info_len = sizeof info, .info = (uint64_t)(uintptr_t)&info}};
 		if (bpf(BPF_OBJ_GET_INFO_BY_FD, &attr, sizeof attr.info) >= 0 && info.btf_size <= sizeof bytes &&
-		    xdp_is_types(bytes, info.btf_size))
+		    xdp_is_btf(bytes, info.btf_size))
 			close(fd);
 	}
 	if (d)
 		closedir(d);
 }
 
-void xdp_forget(uint32_t program)
+void xdp_close_objects(uint32_t program)
 {
 	uint32_t map = 0;
 	struct bpf_prog_info info = {.nr_map_ids = 1, .map_ids = (uint64_t)(uintptr_t)&map};

@@ -144,7 +144,7 @@ static void describe_map(struct map_btf *out)
 
 #define TYPES_BYTES (offsetof(struct map_btf, strings) + sizeof type_names)
 
-bool xdp_is_types(const void *types, size_t len)
+bool xdp_is_btf(const void *types, size_t len)
 {
 	struct map_btf btf;
 	describe_map(&btf);

@@ -225,13 +225,13 @@ static void keep(struct far_req *req, const void *data, size_t len, void *user)
 
 static void setup(void)
 {
-	bench_limits = (struct shard_limits){.submit_slots = RING,
-					     .mailbox_slots = 2,
-					     .calls = SLOTS,
-					     .deferred = RECORDS,
-					     .peer_calls = PEER_CALLS,
-					     .peer_waiting = WAITING,
-					     .retry_window = WINDOW};
+	fixture_limits = (struct shard_limits){.submit_slots = RING,
+					       .mailbox_slots = 2,
+					       .calls = SLOTS,
+					       .deferred = RECORDS,
+					       .peer_calls = PEER_CALLS,
+					       .peer_waiting = WAITING,
+					       .retry_window = WINDOW};
 	shard_setup();
 	struct far_msg_handler m = {MSG_KEEP, FAR_KIND_INLINE, keep, NULL};
 	cr_assert_eq(registry_add_message(&registry, &m, NULL), FAR_OK);
@@ -320,7 +320,7 @@ Test(limits_of_a_shard, the_peers_calls_are_not_ours)
 	passes(20);
 	for (uint32_t i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		expect_reply(i, "e", 1);
-	cr_assert_not(shard->sessions[PEER].poisoned);
+	cr_assert_not(shard->sessions[PEER].protocol_error);
 }
 
 static int hand_over(struct result *r, uint32_t worker)
@@ -334,7 +334,7 @@ static int hand_over(struct result *r, uint32_t worker)
 				   .data = "x",
 				   .len = 1};
 	memset(r, 0, sizeof *r);
-	return waiting_hand_over(shard, &start);
+	return waiting_submit(shard, &start);
 }
 
 /* Refused when it is handed over, be the places taken by what lies in the ring or by what waits, and never later. */

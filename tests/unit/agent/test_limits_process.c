@@ -37,7 +37,7 @@ Test(limits_process, without_buffers)
 	cr_assert_eq(far_future_then(f, same_value, NULL, &child, &err), FAR_RESOURCE);
 	cr_assert_eq(far_future_collect(&f, 1, &child, &err), FAR_RESOURCE);
 	cr_assert_eq(far_scope_begin(&scope), FAR_OK);
-	scope_gather_slowly(f);
+	scope_gather_slow(f);
 	cr_assert_eq(far_scope_end(&scope, FAR_SEC, &err), FAR_RESOURCE);
 	cr_assert(strstr(err.text, "no memory"), "%s", err.text);
 	while (n)
@@ -95,12 +95,12 @@ static int many_accept(struct ctl_net *net, int listener)
 
 static long many_recv(struct ctl_net *net, int handle, void *data, size_t len)
 {
-	const struct store_msg hello = {.op = STORE_HELLO};
+	const struct store_msg login = {.op = STORE_LOGIN};
 	uint8_t frame[STORE_FRAME_MAX];
 	if (greeted[handle])
 		return handle == 5 && closed >= 3 ? 0 : -EAGAIN;
 	greeted[handle] = true;
-	size_t n = store_msg_encode(&hello, frame);
+	size_t n = store_msg_encode(&login, frame);
 	cr_assert_leq(n, len);
 	memcpy(data, frame, n);
 	return (long)n;

@@ -12,7 +12,7 @@ static struct quota_verdict judged(uint64_t milli, enum far_idle idle, unsigned 
 {
 	struct quota_verdict v;
 	memset(&v, 0xa5, sizeof v);
-	quota_judge(milli, idle, shards, &v);
+	quota_evaluate(milli, idle, shards, &v);
 	return v;
 }
 

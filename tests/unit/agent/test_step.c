@@ -23,7 +23,7 @@ struct group {
 };
 
 struct app {
-	struct shard_errand errand;
+	struct shard_task task;
 	struct far_agent *agent;
 	int to;
 	uint32_t id;
@@ -143,16 +143,16 @@ static void app_main(void *arg)
 	app->done = true;
 }
 
-static void app_errand(struct shard *s, struct shard_errand *errand)
+static void app_errand(struct shard *s, struct shard_task *task)
 {
-	cr_assert_eq(fiber_spawn(s, app_main, errand), 0);
+	cr_assert_eq(fiber_spawn(s, app_main, task), 0);
 }
 
 static void spawn(struct app *app, struct far_agent *a)
 {
 	app->agent = a;
-	app->errand.run = app_errand;
-	shard_post(a->shards[0], &app->errand);
+	app->task.run = app_errand;
+	shard_add_task(a->shards[0], &app->task);
 }
 
 Test(agent_step, calls)
@@ -346,18 +346,18 @@ Test(agent_step, leaves_in_steps)
 	finish(&g);
 }
 
-static void note_errand(struct shard *s, struct shard_errand *errand)
+static void note_errand(struct shard *s, struct shard_task *task)
 {
-	((struct app *)(void *)errand)->done = true;
+	((struct app *)(void *)task)->done = true;
 }
 
 /* An errand, such as that of a reference which was given back, may lead to messages. */
 Test(agent_step, leaves_when_errands_are_run)
 {
 	struct group g;
-	struct app app = {.errand.run = note_errand};
+	struct app app = {.task.run = note_errand};
 	begin(&g, 2, NULL);
-	shard_post(g.agent[0]->shards[0], &app.errand);
+	shard_add_task(g.agent[0]->shards[0], &app.task);
 	for (unsigned i = 0; i < 2; i++)
 		agent_leave(g.agent[i], 0);
 	for (unsigned turns = 0; turns < 20000; turns++) {

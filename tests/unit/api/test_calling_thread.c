@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Functions that do not wait run no application code on the calling thread (the table of <farcall/agent.h>). The window
- * is planted: the shard may be driven by application threads (FAR_DRIVER_SHARED) and has no thread of its own, so a
+ * is planted: the shard may be driven by application threads (FAR_PROGRESS_SHARED) and has no thread of its own, so a
  * handler, callback or destructor that runs before poll() has run inside the function under test. A request for an
  * inline handler lies in the queue throughout.
  */
@@ -135,9 +135,9 @@ static void begin(void)
 	cr_assert_eq(agent_create_stepped("w0", 0, 1, &opts, &env, &agent, &err), FAR_OK, "%s", err.text);
 	while (agent_state(agent) != AGENT_READY)
 		poll();
-	agent->driver = FAR_DRIVER_SHARED;
+	agent->progress = FAR_PROGRESS_SHARED;
 	shard = agent->shards[0];
-	shard->config.driver = FAR_DRIVER_SHARED;
+	shard->config.progress = FAR_PROGRESS_SHARED;
 }
 
 static void finish(void)
@@ -170,7 +170,7 @@ static unsigned plant(void)
 #define RAN_NOTHING(before, more)                                                                                      \
 	do {                                                                                                           \
 		cr_assert_eq(ran(), before);                                                                           \
-		cr_assert(!atomic_load(&shard->driver.token));                                                         \
+		cr_assert(!atomic_load(&shard->progress.token));                                                       \
 		poll();                                                                                                \
 		cr_assert_eq(ran(), before + 2 + (more), "%u ran, not %u", ran() - before, 2 + (more));                \
 	} while (0)
@@ -178,7 +178,7 @@ static unsigned plant(void)
 /* The poller's nap has ended, for there is something that only it does. */
 static bool called(void)
 {
-	return atomic_exchange(&shard->driver.left, 0);
+	return atomic_exchange(&shard->progress.left, 0);
 }
 
 static struct far_deferred *open_request(void)
@@ -304,10 +304,10 @@ Test(calling_thread, sends_one_way)
 	begin();
 	unsigned before = plant(), n = 0;
 	enum far_status status;
-	while ((status = far_msg_post(agent, self, COUNT, "x", 1, NULL, &err)) == FAR_OK)
+	while ((status = far_msg_oneway(agent, self, COUNT, "x", 1, NULL, &err)) == FAR_OK)
 		n++;
 	cr_assert_eq(status, FAR_BUSY);
-	cr_assert_geq(n, FAR_POSTS_WINDOW);
+	cr_assert_geq(n, FAR_ONEWAYS_WINDOW);
 	cr_assert(called());
 	RAN_NOTHING(before, n);
 	finish();
@@ -339,8 +339,8 @@ Test(calling_thread, takes_calls_that_were_handed_over)
 	struct far_future *f = future_alloc(shard);
 	buf_ref(&f->head);
 	call.user = f;
-	cr_assert_eq(waiting_hand_over(shard, &call), 0);
-	shard_nudge(shard);
+	cr_assert_eq(waiting_submit(shard, &call), 0);
+	shard_notify(shard);
 	cr_assert_eq(atomic_load(&shard->counters.calls_sent), sent + 1);
 	cr_assert(!called());
 	/* Its deadline has passed: it ends, with a callback. */
@@ -349,8 +349,8 @@ Test(calling_thread, takes_calls_that_were_handed_over)
 	call.user = late;
 	call.deadline = 1;
 	cr_assert_eq(far_future_on_done(late, on_done, NULL, &err), FAR_OK);
-	cr_assert_eq(waiting_hand_over(shard, &call), 0);
-	shard_nudge(shard);
+	cr_assert_eq(waiting_submit(shard, &call), 0);
+	shard_notify(shard);
 	cr_assert(called() && !far_future_done(late));
 	RAN_NOTHING(before, 1);
 	cr_assert_eq(far_future_value(late, NULL, &err), FAR_TIMEOUT);

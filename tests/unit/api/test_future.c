@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-Test(user_future, a_user_made_future_takes_any_value_once)
+Test(api_future, a_user_made_future_takes_any_value_once)
 {
 	static uint8_t bytes[100000];
 	float x[3] = {1, 2, 3};
@@ -43,7 +43,7 @@ Test(user_future, a_user_made_future_takes_any_value_once)
 	far_future_free(f);
 }
 
-Test(user_future, a_user_made_future_takes_an_error_once)
+Test(api_future, a_user_made_future_takes_an_error_once)
 {
 	struct far_future *f = make();
 	cr_assert_eq(far_future_set_error(f, FAR_OK, 0, "x"), FAR_INVALID);
@@ -73,7 +73,7 @@ Test(user_future, a_user_made_future_takes_an_error_once)
 	far_future_free(f);
 }
 
-Test(user_future, a_value_that_is_wrong_leaves_the_future_pending)
+Test(api_future, a_value_that_is_wrong_leaves_the_future_pending)
 {
 	struct far_future *f = make();
 	struct far_val v = {.type = 99}, large = far_bytes("x", FAR_MSG_BYTES_MAX + 1);
@@ -84,7 +84,7 @@ Test(user_future, a_value_that_is_wrong_leaves_the_future_pending)
 	far_future_free(f);
 }
 
-Test(user_future, of_racing_completions_one_wins, .timeout = 60)
+Test(api_future, of_racing_completions_one_wins, .timeout = 60)
 {
 	for (int round = 0; round < 200; round++) {
 		struct far_future *f = make();

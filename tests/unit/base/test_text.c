@@ -11,7 +11,7 @@ static const char *cut(size_t cap, const char *text)
 {
 	static char out[64];
 	memset(out, 'x', sizeof out);
-	size_t n = nic_text_set(out, cap, "%s", text);
+	size_t n = text_set(out, cap, "%s", text);
 	cr_assert_eq(n, strlen(out));
 	cr_assert_lt(n, cap);
 	return out;

@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <string.h>
 
-TestSuite(ctl_group, .init = members_setup, .fini = members_teardown);
+TestSuite(control_group, .init = members_setup, .fini = members_teardown);
 
 /* ---- joining ---- */
 
-Test(ctl_group, join_and_leave)
+Test(control_group, join_and_leave)
 {
 	for (int n = 1; n <= 5; n++) {
 		join(n);
@@ -44,7 +44,7 @@ Test(ctl_group, join_and_leave)
 	}
 }
 
-Test(ctl_group, mails_carry_what_the_shard_needs)
+Test(control_group, mails_carry_what_the_shard_needs)
 {
 	join(2);
 	for (int i = 0; i < 2; i++) {
@@ -58,7 +58,7 @@ Test(ctl_group, mails_carry_what_the_shard_needs)
 	}
 }
 
-Test(ctl_group, small_sends)
+Test(control_group, small_sends)
 {
 	world->chunk = 3;
 	join(3);
@@ -68,7 +68,7 @@ Test(ctl_group, small_sends)
 		result(i, FAR_OK, "");
 }
 
-Test(ctl_group, order_of_start_does_not_matter)
+Test(control_group, order_of_start_does_not_matter)
 {
 	start(2, 3);
 	run_ticks(100);
@@ -80,7 +80,7 @@ Test(ctl_group, order_of_start_does_not_matter)
 		result(i, FAR_OK, "");
 }
 
-Test(ctl_group, idle_members_ask_for_no_wake_up)
+Test(control_group, idle_members_ask_for_no_wake_up)
 {
 	join(3);
 	/* Requests parked for the join end with its deadline; afterwards nothing is left. */
@@ -88,7 +88,7 @@ Test(ctl_group, idle_members_ask_for_no_wake_up)
 	cr_assert_eq(round_robin(), TIME_NEVER);
 }
 
-Test(ctl_group, full_mailbox_is_retried_in_order)
+Test(control_group, full_mailbox_is_retried_in_order)
 {
 	for (int i = 0; i < 3; i++)
 		start(i, 3);
@@ -110,7 +110,7 @@ Test(ctl_group, full_mailbox_is_retried_in_order)
 	cr_assert_eq(members[1].posted[3].worker, 2);
 }
 
-Test(ctl_group, duplicate_name_is_seen_by_all)
+Test(control_group, duplicate_name_is_seen_by_all)
 {
 	names[2] = "w1";
 	for (int i = 0; i < 3; i++)
@@ -136,12 +136,12 @@ static void out_of_descriptors(int error, const char *remedy)
 	}
 }
 
-Test(ctl_group, out_of_descriptors_of_the_process)
+Test(control_group, out_of_descriptors_of_the_process)
 {
 	out_of_descriptors(-EMFILE, "RLIMIT_NOFILE");
 }
 
-Test(ctl_group, out_of_descriptors_of_the_system)
+Test(control_group, out_of_descriptors_of_the_system)
 {
 	out_of_descriptors(-ENFILE, "fs.file-max");
 }
@@ -176,28 +176,28 @@ static void a_refused_worker(int who, bool first)
 	cr_assert_lt(world->now, from + INIT_NS);
 }
 
-Test(ctl_group, a_refused_worker_comes_first)
+Test(control_group, a_refused_worker_comes_first)
 {
 	a_refused_worker(2, true);
 }
 
-Test(ctl_group, a_refused_worker_comes_last)
+Test(control_group, a_refused_worker_comes_last)
 {
 	a_refused_worker(2, false);
 }
 
-Test(ctl_group, rank_0_is_refused_first)
+Test(control_group, rank_0_is_refused_first)
 {
 	a_refused_worker(0, true);
 }
 
-Test(ctl_group, rank_0_is_refused_last)
+Test(control_group, rank_0_is_refused_last)
 {
 	a_refused_worker(0, false);
 }
 
 /* Nobody comes to hear it. */
-Test(ctl_group, a_refused_worker_alone)
+Test(control_group, a_refused_worker_alone)
 {
 	refuse(0);
 	start(0, 3);
@@ -212,7 +212,7 @@ Test(ctl_group, a_refused_worker_alone)
 }
 
 /* A group that runs goes on without it. */
-Test(ctl_group, a_refused_worker_cannot_come_back)
+Test(control_group, a_refused_worker_cannot_come_back)
 {
 	join(3);
 	member_end(&members[2]);
@@ -230,7 +230,7 @@ Test(ctl_group, a_refused_worker_cannot_come_back)
 }
 
 /* What passes by itself is tried again, without a busy loop. */
-Test(ctl_group, accept_fails_for_a_while)
+Test(control_group, accept_fails_for_a_while)
 {
 	start(0, 2);
 	world->accept_error = -ENOBUFS;
@@ -246,7 +246,7 @@ Test(ctl_group, accept_fails_for_a_while)
 	result(1, FAR_OK, "");
 }
 
-Test(ctl_group, taken_rank_names_its_holder)
+Test(control_group, taken_rank_names_its_holder)
 {
 	ranks[3] = 1;
 	start(0, 3);
@@ -261,7 +261,7 @@ Test(ctl_group, taken_rank_names_its_holder)
 	cr_assert_lt(world->now, 1000000000 + INIT_NS);
 }
 
-Test(ctl_group, late_stranger_does_not_harm_a_ready_group)
+Test(control_group, late_stranger_does_not_harm_a_ready_group)
 {
 	join(2);
 	ranks[3] = 1;
@@ -275,7 +275,7 @@ Test(ctl_group, late_stranger_does_not_harm_a_ready_group)
 	result(1, FAR_OK, "");
 }
 
-Test(ctl_group, world_sizes_must_agree)
+Test(control_group, world_sizes_must_agree)
 {
 	sizes[1] = 3;
 	start(0, 2);
@@ -286,7 +286,7 @@ Test(ctl_group, world_sizes_must_agree)
 	result(0, FAR_INVALID, "world_size is 3 for worker \"w1\" but 2");
 }
 
-Test(ctl_group, missing_members_are_named_at_the_deadline)
+Test(control_group, missing_members_are_named_at_the_deadline)
 {
 	uint64_t from = world->now;
 	start(0, 5);
@@ -299,7 +299,7 @@ Test(ctl_group, missing_members_are_named_at_the_deadline)
 		result(i, FAR_TIMEOUT, "missing rank 2, rank 4");
 }
 
-Test(ctl_group, missing_rank_0_is_named_with_its_address)
+Test(control_group, missing_rank_0_is_named_with_its_address)
 {
 	start(1, 2);
 	run(false);
@@ -307,7 +307,7 @@ Test(ctl_group, missing_rank_0_is_named_with_its_address)
 	cr_assert(strstr(members[1].err.text, strerror(ECONNREFUSED)));
 }
 
-Test(ctl_group, death_of_the_store_while_joining)
+Test(control_group, death_of_the_store_while_joining)
 {
 	start(0, 3);
 	start(1, 3);
@@ -317,7 +317,7 @@ Test(ctl_group, death_of_the_store_while_joining)
 	result(1, FAR_PEER_LOST, "the store at 127.0.0.1:29500 (rank 0) was lost while joining");
 }
 
-Test(ctl_group, no_common_driver)
+Test(control_group, no_common_driver)
 {
 	drivers[1] = "other";
 	start(0, 2);
@@ -327,7 +327,7 @@ Test(ctl_group, no_common_driver)
 		result(i, FAR_UNREACHABLE, "no NIC driver is shared");
 }
 
-Test(ctl_group, refused_session_ends_the_join)
+Test(control_group, refused_session_ends_the_join)
 {
 	fabric.refuse = fabric.refuse_next = -EACCES;
 	start(0, 2);
@@ -337,7 +337,7 @@ Test(ctl_group, refused_session_ends_the_join)
 	result(1, FAR_DENIED, "cannot connect");
 }
 
-Test(ctl_group, port_in_use)
+Test(control_group, port_in_use)
 {
 	start(0, 1);
 	run(false);
@@ -348,7 +348,7 @@ Test(ctl_group, port_in_use)
 	cr_assert(strstr(members[1].err.text, "choose another port"));
 }
 
-Test(ctl_group, beyond_loopback_only_when_open)
+Test(control_group, beyond_loopback_only_when_open)
 {
 	method = "tcp://10.0.0.1:29500";
 	security = KEY_AUTO;
@@ -367,7 +367,7 @@ Test(ctl_group, beyond_loopback_only_when_open)
 	join(2);
 }
 
-Test(ctl_group, unknown_host)
+Test(control_group, unknown_host)
 {
 	method = "tcp://nowhere:1";
 	security = KEY_AUTO;
@@ -381,7 +381,7 @@ Test(ctl_group, unknown_host)
 	result(1, FAR_UNREACHABLE, "\"nowhere\" does not resolve");
 }
 
-Test(ctl_group, names_are_checked_at_once)
+Test(control_group, names_are_checked_at_once)
 {
 	static char longest[FAR_NAME_MAX + 1];
 	static const char *const bad[] = {"", "a b", "a/b", "\xc3\xa4", "a."};
@@ -402,7 +402,7 @@ Test(ctl_group, names_are_checked_at_once)
 	cr_assert_eq(ctl_check_name(NULL, NULL), FAR_INVALID);
 }
 
-Test(ctl_group, identity)
+Test(control_group, identity)
 {
 	group = "g";
 	start(0, 1);
@@ -411,7 +411,7 @@ Test(ctl_group, identity)
 
 /* ---- sessions ---- */
 
-Test(ctl_group, death_of_a_peer_after_ready)
+Test(control_group, death_of_a_peer_after_ready)
 {
 	join(3);
 	member_end(&members[2]);
@@ -426,7 +426,7 @@ Test(ctl_group, death_of_a_peer_after_ready)
 	}
 }
 
-Test(ctl_group, death_of_rank_0_after_ready_leaves_calls_working)
+Test(control_group, death_of_rank_0_after_ready_leaves_calls_working)
 {
 	join(3);
 	member_end(&members[0]);
@@ -439,14 +439,14 @@ Test(ctl_group, death_of_rank_0_after_ready_leaves_calls_working)
 	result(2, FAR_PEER_LOST, "worker \"w0\" (rank 0)");
 }
 
-Test(ctl_group, poisoned_peer_is_taken_down)
+Test(control_group, poisoned_peer_is_taken_down)
 {
 	join(2);
 	for (unsigned k = 0; k < members[0].posted_n; k++) {
 		if (members[0].posted[k].worker == 1)
-			members[0].poisoned = members[0].posted[k];
+			members[0].protocol_error = members[0].posted[k];
 	}
-	members[0].poisoned.type = MAIL_POISONED;
+	members[0].protocol_error.type = MAIL_PROTOCOL_ERROR;
 	members[0].poison = true;
 	run_ticks(10);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 1);
@@ -455,7 +455,7 @@ Test(ctl_group, poisoned_peer_is_taken_down)
 	cr_assert_not(ctl_members(members[1].ctl, NULL)[0].alive);
 }
 
-Test(ctl_group, death_of_a_peer_while_joining)
+Test(control_group, death_of_a_peer_while_joining)
 {
 	for (int i = 0; i < 3; i++)
 		start(i, 3);
@@ -467,7 +467,7 @@ Test(ctl_group, death_of_a_peer_while_joining)
 	result(1, FAR_PEER_LOST, "worker \"w2\" (rank 2) was lost while joining");
 }
 
-Test(ctl_group, the_first_reason_reaches_who_suffers_from_it)
+Test(control_group, the_first_reason_reaches_who_suffers_from_it)
 {
 	fabric.refuse = -EACCES;
 	fabric.refuse_next = -ECONNREFUSED;
@@ -491,12 +491,12 @@ static int rogue_event(void *ctx, const struct nic_event *ev)
 }
 
 /* What member 0 of 3, still joining, answers to a hello. */
-static int rogue_connect(struct nic_port *rogue, const struct hello *hello, size_t len, size_t corrupt)
+static int rogue_connect(struct nic_port *rogue, const struct handshake *hello, size_t len, size_t corrupt)
 {
 	struct nic_addr to;
-	uint8_t words[HELLO_BYTES];
+	uint8_t words[HANDSHAKE_BYTES];
 	int error = 1;
-	hello_encode(hello, words);
+	handshake_encode(hello, words);
 	if (corrupt < sizeof words)
 		words[corrupt] ^= 1;
 	members[0].port->ops->address(members[0].port, &to);
@@ -506,32 +506,32 @@ static int rogue_connect(struct nic_port *rogue, const struct hello *hello, size
 	return error;
 }
 
-Test(ctl_group, receive_hello_while_joining)
+Test(control_group, receive_hello_while_joining)
 {
 	start(0, 3);
 	run_ticks(5);
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
-	const struct hello good = {
+	const struct handshake good = {
 		.group = hash64("default", 7), .world = 3, .rank = 1, .from = 1000, .to = incarnation};
-	struct hello h = good;
-	cr_assert_eq(rogue_connect(rogue, &good, HELLO_BYTES - 1, HELLO_BYTES), -EPROTO);
-	cr_assert_eq(rogue_connect(rogue, &good, HELLO_BYTES, 0), -EPROTO, "magic");
-	cr_assert_eq(rogue_connect(rogue, &good, HELLO_BYTES, 5), -EPROTO, "version");
+	struct handshake h = good;
+	cr_assert_eq(rogue_connect(rogue, &good, HANDSHAKE_BYTES - 1, HANDSHAKE_BYTES), -EPROTO);
+	cr_assert_eq(rogue_connect(rogue, &good, HANDSHAKE_BYTES, 0), -EPROTO, "magic");
+	cr_assert_eq(rogue_connect(rogue, &good, HANDSHAKE_BYTES, 5), -EPROTO, "version");
 	h.group++;
-	cr_assert_eq(rogue_connect(rogue, &h, HELLO_BYTES, HELLO_BYTES), -EACCES);
+	cr_assert_eq(rogue_connect(rogue, &h, HANDSHAKE_BYTES, HANDSHAKE_BYTES), -EACCES);
 	h = good;
 	h.world = 4;
-	cr_assert_eq(rogue_connect(rogue, &h, HELLO_BYTES, HELLO_BYTES), -EACCES);
+	cr_assert_eq(rogue_connect(rogue, &h, HANDSHAKE_BYTES, HANDSHAKE_BYTES), -EACCES);
 	h = good;
 	h.rank = 3;
-	cr_assert_eq(rogue_connect(rogue, &h, HELLO_BYTES, HELLO_BYTES), -EPROTO);
+	cr_assert_eq(rogue_connect(rogue, &h, HANDSHAKE_BYTES, HANDSHAKE_BYTES), -EPROTO);
 	h.rank = 0;
-	cr_assert_eq(rogue_connect(rogue, &h, HELLO_BYTES, HELLO_BYTES), -ESTALE, "it is us");
+	cr_assert_eq(rogue_connect(rogue, &h, HANDSHAKE_BYTES, HANDSHAKE_BYTES), -ESTALE, "it is us");
 	h = good;
 	h.to++;
-	cr_assert_eq(rogue_connect(rogue, &h, HELLO_BYTES, HELLO_BYTES), -ESTALE);
-	cr_assert_eq(rogue_connect(rogue, &good, HELLO_BYTES, HELLO_BYTES), 0);
-	cr_assert_eq(rogue_connect(rogue, &good, HELLO_BYTES, HELLO_BYTES), -EACCES, "a second session");
+	cr_assert_eq(rogue_connect(rogue, &h, HANDSHAKE_BYTES, HANDSHAKE_BYTES), -ESTALE);
+	cr_assert_eq(rogue_connect(rogue, &good, HANDSHAKE_BYTES, HANDSHAKE_BYTES), 0);
+	cr_assert_eq(rogue_connect(rogue, &good, HANDSHAKE_BYTES, HANDSHAKE_BYTES), -EACCES, "a second session");
 	/* It was not the worker that claims rank 1 in the end: its session goes, the rightful one comes. */
 	start(1, 3);
 	start(2, 3);

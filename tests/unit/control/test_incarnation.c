@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(ctl_lives, .init = members_setup, .fini = members_teardown);
+TestSuite(control_incarnation, .init = members_setup, .fini = members_teardown);
 
 static const struct ctl_member *row(int seen_by, int rank)
 {
@@ -41,7 +41,7 @@ static void known_to_all(int rank, int n)
 /* ---- the end of a life ---- */
 
 /* Nobody has a session with it. Expect the end of its connection to the store to be enough. */
-Test(ctl_lives, the_end_of_one_without_sessions)
+Test(control_incarnation, the_end_of_one_without_sessions)
 {
 	join_lazily(4);
 	member_end(&members[2]);
@@ -52,14 +52,14 @@ Test(ctl_lives, the_end_of_one_without_sessions)
 	unsigned tried = fabric.connects[0];
 	ask(&members[3], 0, 2, 0);
 	run_ticks(3);
-	const struct mail *m = mail_last(&members[3], MAIL_UNREACHED);
+	const struct mail *m = mail_last(&members[3], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_PEER_LOST);
 	cr_assert_eq(m->worker, 2u);
 	cr_assert_eq(fabric.connects[0], tried, "nobody is asked who is gone");
 }
 
 /* It cannot reach the store any more, and has a session. Expect that to decide. */
-Test(ctl_lives, a_session_outlives_the_store)
+Test(control_incarnation, a_session_outlives_the_store)
 {
 	join_lazily(3);
 	ask(&members[1], 0, 2, 0);
@@ -81,7 +81,7 @@ Test(ctl_lives, a_session_outlives_the_store)
 
 /* A connection that outlives its machine. Expect the next life to have the rank after the bound, and the first to find
  * that it is not wanted. */
-Test(ctl_lives, a_silent_life_makes_room)
+Test(control_incarnation, a_silent_life_makes_room)
 {
 	join_lazily(3);
 	uint64_t first = row(2, 2)->incarnation;
@@ -107,14 +107,14 @@ Test(ctl_lives, a_silent_life_makes_room)
 	members[2].frozen = false;
 	ask(&members[2], 0, 1, 0);
 	run_ticks(10);
-	cr_assert_eq(mail_last(&members[2], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	cr_assert_eq(mail_last(&members[2], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 	cr_assert_eq(mails_of(&members[2], MAIL_PEER_UP), 0u);
 	cr_assert(row(1, 2)->alive);
 }
 
 /* ---- the next one ---- */
 
-Test(ctl_lives, sessions_of_the_next_life)
+Test(control_incarnation, sessions_of_the_next_life)
 {
 	join(3);
 	run_ticks(5);
@@ -130,7 +130,7 @@ Test(ctl_lives, sessions_of_the_next_life)
 		/* They were set up at once, by the one who came. */
 		for (int i = 0; i < 2; i++) {
 			cr_assert_eq(mails_about(&members[i], MAIL_PEER_DOWN, 0, to(2, 0)), life);
-			cr_assert_eq(mails_about(&members[i], MAIL_PEER_BACK, 0, to(2, 0)), life);
+			cr_assert_eq(mails_about(&members[i], MAIL_PEER_RESTARTED, 0, to(2, 0)), life);
 			cr_assert_eq(mails_about(&members[i], MAIL_PEER_UP, 0, to(2, 0)), life + 1);
 			cr_assert_eq(mails_about(&members[2], MAIL_PEER_UP, 0, to(i, 0)), 1u);
 			cr_assert_eq(mail_last(&members[i], MAIL_PEER_UP)->incarnation, first);
@@ -143,7 +143,7 @@ Test(ctl_lives, sessions_of_the_next_life)
 		result(i, FAR_OK, "");
 }
 
-Test(ctl_lives, sessions_on_demand_with_the_next_life)
+Test(control_incarnation, sessions_on_demand_with_the_next_life)
 {
 	shards[0] = shards[2] = 2;
 	join_lazily(3);
@@ -153,7 +153,7 @@ Test(ctl_lives, sessions_on_demand_with_the_next_life)
 	run_ticks(10);
 	ready(2);
 	known_to_all(2, 3);
-	cr_assert_eq(mails_about(&members[0], MAIL_PEER_BACK, 1, to(2, 0)), 1u);
+	cr_assert_eq(mails_about(&members[0], MAIL_PEER_RESTARTED, 1, to(2, 0)), 1u);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u, "nobody has asked");
 	ask(&members[0], 1, 2, 0);
 	ask(&members[2], 0, 1, 0);
@@ -164,7 +164,7 @@ Test(ctl_lives, sessions_on_demand_with_the_next_life)
 
 /* The end of the first life and the beginning of the second come at once: say, after a pause of the machine that looks.
  * Expect the one to be told before the other. */
-Test(ctl_lives, both_are_learned_at_once)
+Test(control_incarnation, both_are_learned_at_once)
 {
 	join(3);
 	run_ticks(5);
@@ -184,15 +184,15 @@ Test(ctl_lives, both_are_learned_at_once)
 			continue;
 		enum mail_type type = m->posted[i].type;
 		cr_assert(last == MAIL_PEER_UP     ? type == MAIL_PEER_DOWN || type == MAIL_PEER_UP
-			  : last == MAIL_PEER_DOWN ? type == MAIL_PEER_BACK
-						   : type == MAIL_PEER_UP || type == MAIL_PEER_BACK);
+			  : last == MAIL_PEER_DOWN ? type == MAIL_PEER_RESTARTED
+						   : type == MAIL_PEER_UP || type == MAIL_PEER_RESTARTED);
 		last = type;
 	}
 	cr_assert_eq(last, MAIL_PEER_UP, "%d", (int)last);
 }
 
 /* The shard's mailbox is full while a life ends and the next begins. Expect the order to hold. */
-Test(ctl_lives, a_full_mailbox_keeps_the_order)
+Test(control_incarnation, a_full_mailbox_keeps_the_order)
 {
 	join(2);
 	run_ticks(5);
@@ -203,7 +203,7 @@ Test(ctl_lives, a_full_mailbox_keeps_the_order)
 	cr_assert_eq(members[0].posted_n, before);
 	members[0].full = false;
 	run_ticks(30);
-	static const enum mail_type want[] = {MAIL_PEER_DOWN, MAIL_PEER_BACK, MAIL_PEER_UP};
+	static const enum mail_type want[] = {MAIL_PEER_DOWN, MAIL_PEER_RESTARTED, MAIL_PEER_UP};
 	cr_assert_eq(members[0].posted_n, before + 3);
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(members[0].posted[before + (unsigned)i].type, want[i]);
@@ -211,18 +211,18 @@ Test(ctl_lives, a_full_mailbox_keeps_the_order)
 }
 
 /* The shard tells of the life before, late: what it broke is not the next one's. */
-Test(ctl_lives, what_the_life_before_broke)
+Test(control_incarnation, what_the_life_before_broke)
 {
 	join(2);
 	run_ticks(5);
 	struct mail broken = *mail_last(&members[0], MAIL_PEER_UP);
 	cr_assert_eq(broken.worker, 1u);
-	broken.type = MAIL_POISONED;
+	broken.type = MAIL_PROTOCOL_ERROR;
 	members[0].full = true; /* the shard has not been told of the end: it still has the first life's peer */
 	again(1, 2);
 	run_ticks(30);
 	known_to_all(1, 2);
-	members[0].poisoned = broken;
+	members[0].protocol_error = broken;
 	members[0].poison = true;
 	run_ticks(5);
 	known_to_all(1, 2);
@@ -231,15 +231,15 @@ Test(ctl_lives, what_the_life_before_broke)
 	known_to_all(1, 2);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_DOWN, 0, to(1, 0)), 1u);
 	/* And what the next one breaks is. */
-	members[0].poisoned = *mail_last(&members[0], MAIL_PEER_UP);
-	members[0].poisoned.type = MAIL_POISONED;
+	members[0].protocol_error = *mail_last(&members[0], MAIL_PEER_UP);
+	members[0].protocol_error.type = MAIL_PROTOCOL_ERROR;
 	members[0].poison = true;
 	run_ticks(5);
 	cr_assert_not(row(0, 1)->alive);
 }
 
 /* It was killed and started again before anybody saw the first life end. Expect its calls to end with that. */
-Test(ctl_lives, a_life_that_is_replaced_unseen)
+Test(control_incarnation, a_life_that_is_replaced_unseen)
 {
 	join(3);
 	run_ticks(5);
@@ -258,7 +258,7 @@ Test(ctl_lives, a_life_that_is_replaced_unseen)
 }
 
 /* An attempt towards the first life hangs; its end decides, where both attempt. Expect the next life not to wait. */
-Test(ctl_lives, an_attempt_to_the_life_before)
+Test(control_incarnation, an_attempt_to_the_life_before)
 {
 	join_lazily(3);
 	fabric.stepwise = true;
@@ -270,14 +270,14 @@ Test(ctl_lives, an_attempt_to_the_life_before)
 	run_ticks(10);
 	ready(1);
 	known_to_all(1, 3);
-	cr_assert_eq(mail_last(&members[2], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	cr_assert_eq(mail_last(&members[2], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 	ask(&members[1], 0, 2, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 0, to(2, 0)), 1u);
 	cr_assert_eq(mails_about(&members[2], MAIL_PEER_UP, 0, to(1, 0)), 1u);
 }
 
-Test(ctl_lives, two_begin_again_at_once)
+Test(control_incarnation, two_begin_again_at_once)
 {
 	join(4);
 	run_ticks(5);
@@ -296,7 +296,7 @@ Test(ctl_lives, two_begin_again_at_once)
 }
 
 /* Somebody else is dead meanwhile. Expect the one who comes back to know, and to see it come back too. */
-Test(ctl_lives, comes_back_to_a_group_with_dead)
+Test(control_incarnation, comes_back_to_a_group_with_dead)
 {
 	join(4);
 	run_ticks(5);
@@ -315,7 +315,7 @@ Test(ctl_lives, comes_back_to_a_group_with_dead)
 }
 
 /* Rank 0 collects for all: its list is of the first lives. */
-Test(ctl_lives, in_a_large_group)
+Test(control_incarnation, in_a_large_group)
 {
 	for (int i = 0; i < 70; i++)
 		lazy[i] = true;
@@ -340,7 +340,7 @@ Test(ctl_lives, in_a_large_group)
 /* ---- who may not ---- */
 
 /* The holder lives. Expect the error of a rank that is taken, and the group not to notice. */
-Test(ctl_lives, the_rank_of_one_who_lives)
+Test(control_incarnation, the_rank_of_one_who_lives)
 {
 	join(3);
 	ranks[3] = 2;
@@ -357,7 +357,7 @@ Test(ctl_lives, the_rank_of_one_who_lives)
 	known_to_all(2, 3);
 }
 
-Test(ctl_lives, two_want_the_rank)
+Test(control_incarnation, two_want_the_rank)
 {
 	join(3);
 	member_end(&members[2]);
@@ -377,7 +377,7 @@ Test(ctl_lives, two_want_the_rank)
 	}
 }
 
-Test(ctl_lives, not_who_it_was)
+Test(control_incarnation, not_who_it_was)
 {
 	join(3);
 	member_end(&members[2]);
@@ -405,12 +405,12 @@ static int refused_with(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-static int hello(struct nic_port *rogue, const struct hello *h)
+static int hello(struct nic_port *rogue, const struct handshake *h)
 {
 	struct nic_addr at;
-	uint8_t words[HELLO_BYTES];
+	uint8_t words[HANDSHAKE_BYTES];
 	int error = 1;
-	hello_encode(h, words);
+	handshake_encode(h, words);
 	members[0].port->ops->address(members[0].port, &at);
 	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, 0, words, sizeof words, TIME_NEVER, NULL, NULL), 0);
 	run_ticks(2);
@@ -419,7 +419,7 @@ static int hello(struct nic_port *rogue, const struct hello *h)
 }
 
 /* Receive HELLO of any life, when there have been three. Expect the present one to be taken and no other. */
-Test(ctl_lives, receive_hello_of_a_life)
+Test(control_incarnation, receive_hello_of_a_life)
 {
 	join_lazily(2);
 	uint64_t lives[3];
@@ -430,7 +430,7 @@ Test(ctl_lives, receive_hello_of_a_life)
 		again(1, 2);
 		run_ticks(20);
 	}
-	struct hello h = {.group = hash64("default", 7), .world = 2, .rank = 1, .to = row(0, 0)->incarnation};
+	struct handshake h = {.group = hash64("default", 7), .world = 2, .rank = 1, .to = row(0, 0)->incarnation};
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
 	h.from = lives[1];
 	cr_assert_eq(hello(rogue, &h), -ESTALE, "the life before");
@@ -457,7 +457,7 @@ Test(ctl_lives, receive_hello_of_a_life)
 /* ---- the way out ---- */
 
 /* Everybody leaves but the one who has just come back. Expect them to wait for it. */
-Test(ctl_lives, leaving_waits_for_the_next_life)
+Test(control_incarnation, leaving_waits_for_the_next_life)
 {
 	join(3);
 	again(2, 3);
@@ -479,7 +479,7 @@ Test(ctl_lives, leaving_waits_for_the_next_life)
 }
 
 /* It said bye, died, and came back: what the life before said is not said of this one. */
-Test(ctl_lives, a_bye_of_the_life_before)
+Test(control_incarnation, a_bye_of_the_life_before)
 {
 	join(3);
 	ctl_leave(members[2].ctl, 60 * FAR_SEC);
@@ -495,7 +495,7 @@ Test(ctl_lives, a_bye_of_the_life_before)
 }
 
 /* It dies while the others leave, and cannot come back. Expect the end within the deadline, and its name. */
-Test(ctl_lives, dead_while_the_others_leave)
+Test(control_incarnation, dead_while_the_others_leave)
 {
 	join_lazily(3);
 	ctl_leave(members[0].ctl, 60 * FAR_SEC);

@@ -161,7 +161,7 @@ Test(key, what_is_chosen)
 static struct key_auto made(struct auth_key *out)
 {
 	struct key_auto a = KEY_AUTO_NONE;
-	key_place(&a.at, "127.0.0.1", 29500);
+	key_location(&a.at, "127.0.0.1", 29500);
 	cr_assert_eq(key_auto_make(&a, &random_kernel, out, &err), FAR_OK, "%s", err.text);
 	return a;
 }
@@ -169,19 +169,19 @@ static struct key_auto made(struct auth_key *out)
 Test(key, automatic_one_is_found_while_its_maker_lives)
 {
 	struct auth_key first, second;
-	struct key_place at;
+	struct key_location at;
 	struct stat st;
-	key_place(&at, "localhost", 29500);
+	key_location(&at, "localhost", 29500);
 	cr_assert_eq(key_auto_find(&at, &key, &err), FAR_PENDING);
 	struct key_auto a = made(&first);
 	cr_assert_eq(key_auto_find(&at, &key, &err), FAR_OK, "%s", err.text);
 	cr_assert_eq(memcmp(&key, &first, sizeof key), 0);
 	cr_assert_eq(stat(at.path, &st), 0);
 	cr_assert_eq(st.st_mode & 07777, 0600);
-	struct key_place other;
-	key_place(&other, "localhost", 29501);
+	struct key_location other;
+	key_location(&other, "localhost", 29501);
 	cr_assert_eq(key_auto_find(&other, &key, &err), FAR_PENDING);
-	key_place(&other, "127.0.0.2", 29500);
+	key_location(&other, "127.0.0.2", 29500);
 	cr_assert_eq(key_auto_find(&other, &key, &err), FAR_PENDING);
 	/* Its maker dies: the lock goes, the file stays. */
 	flock(a.fd, LOCK_UN);
@@ -261,8 +261,8 @@ Test(key, automatic_one_is_made_again_later)
 Test(key, stale_ones_of_other_addresses_are_removed)
 {
 	struct key_auto a = KEY_AUTO_NONE, b = a;
-	key_place(&a.at, "127.0.0.1", 1);
-	key_place(&b.at, "127.0.0.1", 2);
+	key_location(&a.at, "127.0.0.1", 1);
+	key_location(&b.at, "127.0.0.1", 2);
 	cr_assert_eq(key_auto_make(&a, &random_kernel, &key, &err), FAR_OK);
 	cr_assert_eq(key_auto_make(&b, &random_kernel, &key, &err), FAR_OK);
 	flock(a.fd, LOCK_UN);
@@ -298,9 +298,9 @@ Test(key, automatic_one_is_no_link_and_closed)
 Test(key, directory_that_is_not_ours)
 {
 	struct key_auto a = KEY_AUTO_NONE;
-	struct key_place at;
+	struct key_location at;
 	char real[64];
-	key_place(&a.at, "127.0.0.1", 29500);
+	key_location(&a.at, "127.0.0.1", 29500);
 	at = a.at;
 	chmod(dir, 0755);
 	refused(key_auto_make(&a, &random_kernel, &key, &err), FAR_DENIED, "must be yours with mode 700");

@@ -403,7 +403,7 @@ Test(control_leave, a_connection_left_open)
 	join(3);
 	int h = net->ops->connect(net, "127.0.0.1", 29500);
 	cr_assert_geq(h, 0);
-	foreign(net, h, STORE_HELLO, "");
+	foreign(net, h, STORE_LOGIN, "");
 	run_ticks(5);
 	uint64_t from = world->now;
 	leave_all(3, 60 * FAR_SEC);
@@ -448,7 +448,7 @@ Test(control_leave, of_a_full_store)
 	security = KEY_NONE;
 	join(3);
 	int h = net->ops->connect(net, "127.0.0.1", 29500);
-	foreign(net, h, STORE_HELLO, "");
+	foreign(net, h, STORE_LOGIN, "");
 	for (int i = 0; i < FAR_STORE_KEYS_MAX + 1; i++) {
 		snprintf(key, sizeof key, "junk%d", i);
 		foreign(net, h, STORE_SET, key);

@@ -40,7 +40,7 @@ static uint16_t port_free(void)
 	return port;
 }
 
-Test(ctl_net_os, bytes_both_ways_and_the_end)
+Test(control_net_os, bytes_both_ways_and_the_end)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	uint16_t port = port_free();
@@ -76,7 +76,7 @@ Test(ctl_net_os, bytes_both_ways_and_the_end)
 	net->ops->destroy(net);
 }
 
-Test(ctl_net_os, refused)
+Test(control_net_os, refused)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	char got[8];
@@ -90,7 +90,7 @@ Test(ctl_net_os, refused)
 	net->ops->destroy(net);
 }
 
-Test(ctl_net_os, loopback)
+Test(control_net_os, loopback)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	uint16_t port;
@@ -109,7 +109,7 @@ Test(ctl_net_os, loopback)
 	net->ops->destroy(net);
 }
 
-Test(ctl_net_os, adopts_a_listener_of_the_same_port_only)
+Test(control_net_os, adopts_a_listener_of_the_same_port_only)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	uint16_t port;
@@ -125,7 +125,7 @@ Test(ctl_net_os, adopts_a_listener_of_the_same_port_only)
 }
 
 /* Bytes that nobody wants to read now do not end a wait: a paused client must not keep the thread awake. */
-Test(ctl_net_os, a_stream_that_is_not_to_be_read)
+Test(control_net_os, a_stream_that_is_not_to_be_read)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	uint16_t port = port_free();
@@ -149,7 +149,7 @@ Test(ctl_net_os, a_stream_that_is_not_to_be_read)
 }
 
 /* All descriptors are in use. Expect that to be an error only when somebody is to be accepted. */
-Test(ctl_net_os, accept_without_descriptors)
+Test(control_net_os, accept_without_descriptors)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	struct rlimit before, full;
@@ -187,7 +187,7 @@ static void *wake_later(void *arg)
 	return NULL;
 }
 
-Test(ctl_net_os, wake_ends_a_wait_without_limit)
+Test(control_net_os, wake_ends_a_wait_without_limit)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	pthread_t t;
@@ -274,7 +274,7 @@ static void step_until(int n, enum ctl_state state)
 		cr_assert_eq(ctl_state(ctls[i]), state, "member %d", i);
 }
 
-Test(ctl_net_os, joins_again_and_again_at_one_port)
+Test(control_net_os, joins_again_and_again_at_one_port)
 {
 	char url[64];
 	snprintf(url, sizeof url, "tcp://localhost:%u", (unsigned)port_free());
@@ -291,7 +291,7 @@ Test(ctl_net_os, joins_again_and_again_at_one_port)
 	}
 }
 
-Test(ctl_net_os, inherited_listener_serves_one_group)
+Test(control_net_os, inherited_listener_serves_one_group)
 {
 	char url[64], number[16];
 	uint16_t port;
@@ -310,7 +310,7 @@ Test(ctl_net_os, inherited_listener_serves_one_group)
 	}
 }
 
-Test(ctl_net_os, inherited_listener_is_checked)
+Test(control_net_os, inherited_listener_is_checked)
 {
 	char url[64], number[16];
 	uint16_t port;
@@ -335,7 +335,7 @@ Test(ctl_net_os, inherited_listener_is_checked)
 	close(any);
 }
 
-Test(ctl_net_os, thread_joins_sleeps_and_leaves)
+Test(control_net_os, thread_joins_sleeps_and_leaves)
 {
 	char url[64];
 	snprintf(url, sizeof url, "tcp://localhost:%u", (unsigned)port_free());

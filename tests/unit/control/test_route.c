@@ -72,7 +72,7 @@ Test(control_route, what_only_one_has_is_passed_over)
 
 Test(control_route, what_is_out_of_reach_is_passed_over)
 {
-	fabric.far_driver = "fake";
+	fabric.unreachable_driver = "fake";
 	ready_two("fake,other", "fake,other");
 	cr_assert_str_eq(way(0, 1)->nic, "other");
 	cr_assert_str_eq(way(1, 0)->nic, "other");
@@ -133,7 +133,7 @@ Test(control_route, nothing_in_common)
 
 Test(control_route, nothing_leads_there)
 {
-	fabric.far_driver = "fake";
+	fabric.unreachable_driver = "fake";
 	start_two("fake", "fake");
 	for (int i = 0; i < 2; i++) {
 		result(i, FAR_UNREACHABLE, "no NIC leads there: ");
@@ -164,7 +164,7 @@ Test(control_route, a_dead_cable_is_named_by_who_cannot_join)
 
 Test(control_route, many_long_addresses_are_cut)
 {
-	fabric.far_driver = "fake";
+	fabric.unreachable_driver = "fake";
 	incarnation = UINT64_C(0xffffffffffffff00);
 	start_two("fake,fake,fake,fake", "fake,fake,fake,fake");
 	for (int i = 0; i < 2; i++) {
@@ -200,7 +200,7 @@ static void ready_lazily(const char *zero, const char *one)
 
 Test(control_route, what_is_expected_before_there_is_a_session)
 {
-	fabric.far_driver = "fake";
+	fabric.unreachable_driver = "fake";
 	ready_lazily("fake,other", "fake,other");
 	cr_assert_str_eq(way(0, 1)->nic, "other");
 	has(way(0, 1)->why, "out of reach");
@@ -216,7 +216,7 @@ Test(control_route, the_next_way_after_a_failure)
 	run_ticks(10);
 	for (int i = 0; i < 2; i++) {
 		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 1u);
-		cr_assert_eq(mails_of(&members[i], MAIL_UNREACHED), 0u);
+		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UNREACHABLE), 0u);
 		cr_assert_eq(port_of(i, !i), 1u);
 		cr_assert_str_eq(way(i, !i)->nic, "other");
 	}
@@ -251,13 +251,13 @@ Test(control_route, gone_is_believed_when_no_way_is_left)
 	cr_assert_leq(fabric.deadline[1], from + 10 * TICK + FAR_SEC);
 	/* It holds its rank: it is there, and tried again. */
 	run_ticks(30);
-	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED), 0u);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UNREACHABLE), 0u);
 	cr_assert_gt(fabric.connects[1], 1u);
 	cr_assert(ctl_members(members[0].ctl, NULL)[1].alive);
 	member_end(&members[1]);
 	run_ticks(10);
-	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED), 1u);
-	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UNREACHABLE), 1u);
+	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 	cr_assert(!ctl_members(members[0].ctl, NULL)[1].alive);
 }
 
@@ -270,7 +270,7 @@ Test(control_route, no_way_is_left)
 	fabric.refuse = -EMFILE;
 	ask(&members[0], 0, 1, 0);
 	run_ticks(10);
-	const struct mail *m = mail_last(&members[0], MAIL_UNREACHED);
+	const struct mail *m = mail_last(&members[0], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_UNREACHABLE);
 	has(m->text, strerror(ETIMEDOUT));
 	has(m->text, strerror(EMFILE));
@@ -298,11 +298,11 @@ Test(control_route, both_at_once)
 
 Test(control_route, told_by_the_call)
 {
-	fabric.far_driver = "other";
+	fabric.unreachable_driver = "other";
 	ready_lazily("other", "other");
 	ask(&members[0], 0, 1, 0);
 	run_ticks(5);
-	const struct mail *m = mail_last(&members[0], MAIL_UNREACHED);
+	const struct mail *m = mail_last(&members[0], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_UNREACHABLE);
 	has(m->text, "no NIC leads there: other 1 on one side, other 2 on the other: other: 2 is out of reach");
 }

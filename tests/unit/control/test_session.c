@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-TestSuite(ctl_demand, .init = members_setup, .fini = members_teardown);
+TestSuite(control_session, .init = members_setup, .fini = members_teardown);
 
 static bool alive(int seen_by, int rank)
 {
@@ -18,7 +18,7 @@ static bool alive(int seen_by, int rank)
 
 /* ---- several shards ---- */
 
-Test(ctl_demand, every_pair_of_shards_at_init)
+Test(control_session, every_pair_of_shards_at_init)
 {
 	static const unsigned n_of[] = {2, 3, 1};
 	for (int i = 0; i < 3; i++)
@@ -43,7 +43,7 @@ Test(ctl_demand, every_pair_of_shards_at_init)
 		result(i, FAR_OK, "");
 }
 
-Test(ctl_demand, death_ends_the_sessions_of_all_shards)
+Test(control_session, death_ends_the_sessions_of_all_shards)
 {
 	shards[0] = 2;
 	shards[1] = 3;
@@ -56,14 +56,14 @@ Test(ctl_demand, death_ends_the_sessions_of_all_shards)
 	cr_assert(alive(0, 0));
 }
 
-Test(ctl_demand, poison_of_one_session_takes_the_worker_down)
+Test(control_session, poison_of_one_session_takes_the_worker_down)
 {
 	shards[0] = shards[1] = 2;
 	join(2);
 	for (unsigned k = 0; k < members[0].posted_n; k++)
 		if (members[0].posted[k].worker == 1 && members[0].posted_to[k] == 0)
-			members[0].poisoned = members[0].posted[k];
-	members[0].poisoned.type = MAIL_POISONED;
+			members[0].protocol_error = members[0].posted[k];
+	members[0].protocol_error.type = MAIL_PROTOCOL_ERROR;
 	members[0].poison = true;
 	run_ticks(10);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 4u);
@@ -72,25 +72,25 @@ Test(ctl_demand, poison_of_one_session_takes_the_worker_down)
 }
 
 /* A mail of one shard's about another's session is not believed. */
-Test(ctl_demand, mails_of_the_wrong_shard)
+Test(control_session, mails_of_the_wrong_shard)
 {
 	shards[0] = shards[1] = 2;
 	join(2);
 	for (unsigned k = 0; k < members[0].posted_n; k++)
 		if (members[0].posted[k].worker == 1 && members[0].posted_to[k] == 1)
-			members[0].poisoned = members[0].posted[k];
-	members[0].poisoned.type = MAIL_POISONED;
+			members[0].protocol_error = members[0].posted[k];
+	members[0].protocol_error.type = MAIL_PROTOCOL_ERROR;
 	members[0].poison = true; /* shard 0 says so */
 	ask(&members[0], 1, 1, 7);
 	ask(&members[0], 0, 9, 0);
 	run_ticks(10);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 0u);
-	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED), 0u);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UNREACHABLE), 0u);
 }
 
 /* ---- on demand ---- */
 
-Test(ctl_demand, nothing_is_set_up_before_it_is_asked_for)
+Test(control_session, nothing_is_set_up_before_it_is_asked_for)
 {
 	shards[1] = 2;
 	join_lazily(3);
@@ -125,7 +125,7 @@ Test(ctl_demand, nothing_is_set_up_before_it_is_asked_for)
 	cr_assert_eq(fake_port_peers(members[0].port), 1u);
 }
 
-Test(ctl_demand, a_shard_to_itself)
+Test(control_session, a_shard_to_itself)
 {
 	join_lazily(1);
 	ask(&members[0], 0, 0, 0);
@@ -135,7 +135,7 @@ Test(ctl_demand, a_shard_to_itself)
 }
 
 /* One member is enough, and so is a group that needs many sessions. */
-Test(ctl_demand, the_group_decides_together)
+Test(control_session, the_group_decides_together)
 {
 	lazy[1] = true;
 	join(3);
@@ -183,11 +183,12 @@ static void interleave(unsigned schedule, int ask_0, int ask_1, bool lose)
 	fabric.stepwise = false;
 	run_ticks(30);
 	fabric.lose_next = false;
-	unsigned unreached = mails_of(&members[0], MAIL_UNREACHED) + mails_of(&members[1], MAIL_UNREACHED);
+	unsigned unreached =
+		mails_of(&members[0], MAIL_PEER_UNREACHABLE) + mails_of(&members[1], MAIL_PEER_UNREACHABLE);
 	if (lose && unreached) { /* the attempt that got lost was one's own */
 		cr_assert_eq(unreached, 1u);
-		ask(&members[mails_of(&members[1], MAIL_UNREACHED)], 0, mails_of(&members[0], MAIL_UNREACHED) ? 1 : 0,
-		    0);
+		ask(&members[mails_of(&members[1], MAIL_PEER_UNREACHABLE)], 0,
+		    mails_of(&members[0], MAIL_PEER_UNREACHABLE) ? 1 : 0, 0);
 		run_ticks(30);
 	}
 	for (int i = 0; i < 2; i++) {
@@ -200,7 +201,7 @@ static void interleave(unsigned schedule, int ask_0, int ask_1, bool lose)
 	cr_assert_gt(round_robin(), world->now + 100 * FAR_MS, "nothing is left to be done");
 }
 
-Test(ctl_demand, both_sides_at_once, .timeout = 60)
+Test(control_session, both_sides_at_once, .timeout = 60)
 {
 	for (unsigned schedule = 0; schedule < SCHEDULES; schedule++)
 		for (int a = 0; a < 3; a++)
@@ -208,7 +209,7 @@ Test(ctl_demand, both_sides_at_once, .timeout = 60)
 				interleave(schedule, a, b < 3 ? b : 99, false);
 }
 
-Test(ctl_demand, both_sides_at_once_and_one_attempt_is_lost, .timeout = 60)
+Test(control_session, both_sides_at_once_and_one_attempt_is_lost, .timeout = 60)
 {
 	for (unsigned schedule = 0; schedule < SCHEDULES; schedule++)
 		for (int a = 0; a < 3; a++)
@@ -217,7 +218,7 @@ Test(ctl_demand, both_sides_at_once_and_one_attempt_is_lost, .timeout = 60)
 }
 
 /* The two shards of one worker, each asking for the other. */
-Test(ctl_demand, both_shards_of_one_worker)
+Test(control_session, both_shards_of_one_worker)
 {
 	for (int who = 1; who < 4; who++) {
 		members_teardown();
@@ -237,7 +238,7 @@ Test(ctl_demand, both_shards_of_one_worker)
 
 /* ---- set-ups that fail ---- */
 
-Test(ctl_demand, dead_before_it_was_ever_connected)
+Test(control_session, dead_before_it_was_ever_connected)
 {
 	shards[0] = 2;
 	join_lazily(3);
@@ -247,7 +248,7 @@ Test(ctl_demand, dead_before_it_was_ever_connected)
 	cr_assert_not(alive(1, 2));
 	ask(&members[0], 0, 2, 0);
 	run_ticks(5);
-	const struct mail *m = mail_last(&members[0], MAIL_UNREACHED);
+	const struct mail *m = mail_last(&members[0], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->worker, 2u);
 	cr_assert_eq(m->status, FAR_PEER_LOST);
 	cr_assert(strstr(m->text, "gone"), "%s", m->text);
@@ -255,17 +256,17 @@ Test(ctl_demand, dead_before_it_was_ever_connected)
 	/* Now it is known. */
 	ask(&members[0], 1, 2, 0);
 	run_ticks(5);
-	cr_assert_eq(mails_about(&members[0], MAIL_UNREACHED, 1, to(2, 0)), 1u);
-	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UNREACHABLE, 1, to(2, 0)), 1u);
+	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 }
 
-Test(ctl_demand, a_refusal_is_told_and_the_next_call_asks_again)
+Test(control_session, a_refusal_is_told_and_the_next_call_asks_again)
 {
 	join_lazily(2);
 	fabric.refuse = -EMFILE;
 	ask(&members[0], 0, 1, 0);
 	run_ticks(5);
-	const struct mail *m = mail_last(&members[0], MAIL_UNREACHED);
+	const struct mail *m = mail_last(&members[0], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_UNREACHABLE);
 	cr_assert_str_eq(m->text, strerror(EMFILE));
 	cr_assert(alive(0, 1));
@@ -276,32 +277,32 @@ Test(ctl_demand, a_refusal_is_told_and_the_next_call_asks_again)
 }
 
 /* Between two shards of one worker one end makes the attempt for both. */
-Test(ctl_demand, a_refusal_among_own_shards)
+Test(control_session, a_refusal_among_own_shards)
 {
 	shards[0] = 2;
 	join_lazily(1);
 	fabric.refuse = -EMFILE;
 	ask(&members[0], 0, 0, 1);
 	run_ticks(5);
-	cr_assert_eq(mails_about(&members[0], MAIL_UNREACHED, 0, to(0, 1)), 1u);
+	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UNREACHABLE, 0, to(0, 1)), 1u);
 	cr_assert(alive(0, 0));
 	ask(&members[0], 0, 0, 1);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(0, 1)), 1u);
 }
 
-Test(ctl_demand, no_common_driver_is_told_by_the_call)
+Test(control_session, no_common_driver_is_told_by_the_call)
 {
 	drivers[1] = "other";
 	join_lazily(2);
 	cr_assert_str_eq(ctl_members(members[0].ctl, NULL)[1].route->nic, "");
 	ask(&members[0], 0, 1, 0);
 	run_ticks(5);
-	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_UNREACHABLE);
-	cr_assert(strstr(mail_last(&members[0], MAIL_UNREACHED)->text, "no NIC driver is shared"));
+	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_UNREACHABLE);
+	cr_assert(strstr(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->text, "no NIC driver is shared"));
 }
 
-Test(ctl_demand, a_session_on_demand_that_ends)
+Test(control_session, a_session_on_demand_that_ends)
 {
 	join_lazily(2);
 	ask(&members[0], 0, 1, 0);
@@ -312,11 +313,11 @@ Test(ctl_demand, a_session_on_demand_that_ends)
 	cr_assert_eq(fake_port_peers(members[0].port), 0u);
 	ask(&members[0], 0, 1, 0);
 	run_ticks(5);
-	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 }
 
 /* Their session ends, and both are members still. Expect both to be told so, and the next call to get another. */
-Test(ctl_demand, silence_ends_a_session_and_no_membership)
+Test(control_session, silence_ends_a_session_and_no_membership)
 {
 	silent = 1;
 	join_lazily(2);
@@ -334,7 +335,7 @@ Test(ctl_demand, silence_ends_a_session_and_no_membership)
 	run_ticks(10);
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 2u);
-	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED) + mails_of(&members[1], MAIL_UNREACHED), 0u);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UNREACHABLE) + mails_of(&members[1], MAIL_PEER_UNREACHABLE), 0u);
 	leave_all(2, FAR_SEC);
 	run(true);
 	for (int i = 0; i < 2; i++)
@@ -342,7 +343,7 @@ Test(ctl_demand, silence_ends_a_session_and_no_membership)
 }
 
 /* It dies while they have no session. Expect the shard to be told, for what the former session left there. */
-Test(ctl_demand, death_after_silence)
+Test(control_session, death_after_silence)
 {
 	silent = 1;
 	join_lazily(2);
@@ -350,17 +351,17 @@ Test(ctl_demand, death_after_silence)
 	run_ticks(5);
 	fake_port_cut(members[0].port, mail_last(&members[0], MAIL_PEER_UP)->peer);
 	run_ticks(5);
-	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED), 0u);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UNREACHABLE), 0u);
 	member_end(&members[1]);
 	run_ticks(5);
-	cr_assert_eq(mails_of(&members[0], MAIL_UNREACHED), 1u);
-	cr_assert_eq(mail_last(&members[0], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UNREACHABLE), 1u);
+	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 	cr_assert_not(alive(0, 1));
 }
 
 /* Somebody says that nobody has a member's port. Expect the store to be asked, and the session to stay while that knows
  * the member. */
-Test(ctl_demand, a_refused_port_proves_nothing)
+Test(control_session, a_refused_port_proves_nothing)
 {
 	silent = 1;
 	join_lazily(2);
@@ -376,7 +377,7 @@ Test(ctl_demand, a_refused_port_proves_nothing)
 }
 
 /* Its claim is gone, and its port: without a word from its session. Expect it to be dead, whichever is known first. */
-Test(ctl_demand, a_refused_port_of_one_without_a_claim)
+Test(control_session, a_refused_port_of_one_without_a_claim)
 {
 	for (int first = 0; first < 2; first++) {
 		silent = 1;
@@ -409,7 +410,7 @@ Test(ctl_demand, a_refused_port_of_one_without_a_claim)
 }
 
 /* Who has lost its claim of the rank, and then its session. Expect it to be lost. */
-Test(ctl_demand, silence_of_one_without_a_claim)
+Test(control_session, silence_of_one_without_a_claim)
 {
 	silent = 1;
 	join_lazily(2);
@@ -422,7 +423,7 @@ Test(ctl_demand, silence_of_one_without_a_claim)
 	cr_assert_not(alive(0, 1));
 }
 
-Test(ctl_demand, a_full_mailbox_is_tried_again)
+Test(control_session, a_full_mailbox_is_tried_again)
 {
 	join_lazily(2);
 	ask(&members[0], 0, 1, 0);
@@ -440,7 +441,7 @@ Test(ctl_demand, a_full_mailbox_is_tried_again)
 
 /* ---- leaving ---- */
 
-Test(ctl_demand, sessions_while_leaving)
+Test(control_session, sessions_while_leaving)
 {
 	join_lazily(2);
 	members[0].calls = 1;
@@ -457,7 +458,7 @@ Test(ctl_demand, sessions_while_leaving)
 }
 
 /* Nobody has a session with the dead one. Expect rank 0 to find out, and to tell. */
-Test(ctl_demand, a_member_that_nobody_saw_die)
+Test(control_session, a_member_that_nobody_saw_die)
 {
 	join_lazily(4);
 	member_end(&members[2]);
@@ -472,7 +473,7 @@ Test(ctl_demand, a_member_that_nobody_saw_die)
 
 /* A one-way message waits for a session with a worker whose host loses its power while the group leaves, when the store
  * notifies rank 0 alone. Expect its sender to ask the store, and to leave. */
-Test(ctl_demand, a_host_without_power_answers_nothing)
+Test(control_session, a_host_without_power_answers_nothing)
 {
 	join_lazily(3);
 	fabric.mute = true;
@@ -486,11 +487,11 @@ Test(ctl_demand, a_host_without_power_answers_nothing)
 	}
 	member_end(&members[2]);
 	run_ticks(5);
-	cr_assert_eq(mails_of(&members[1], MAIL_UNREACHED), 0u);
+	cr_assert_eq(mails_of(&members[1], MAIL_PEER_UNREACHABLE), 0u);
 	world->now += FAR_SEC;
 	run_ticks(5);
-	cr_assert_eq(mails_of(&members[1], MAIL_UNREACHED), 1u);
-	cr_assert_eq(mail_last(&members[1], MAIL_UNREACHED)->status, FAR_PEER_LOST);
+	cr_assert_eq(mails_of(&members[1], MAIL_PEER_UNREACHABLE), 1u);
+	cr_assert_eq(mail_last(&members[1], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 	members[1].calls = 0;
 	fabric.mute = false;
 	uint64_t from = world->now;
@@ -501,7 +502,7 @@ Test(ctl_demand, a_host_without_power_answers_nothing)
 }
 
 /* A member that is late is not taken for dead. */
-Test(ctl_demand, a_member_that_comes_late)
+Test(control_session, a_member_that_comes_late)
 {
 	join_lazily(3);
 	members[2].calls = 1;
@@ -527,12 +528,12 @@ static int rogue_event(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-static int rogue_connect(struct nic_port *rogue, const struct hello *h, unsigned queue)
+static int rogue_connect(struct nic_port *rogue, const struct handshake *h, unsigned queue)
 {
 	struct nic_addr at;
-	uint8_t words[HELLO_BYTES];
+	uint8_t words[HANDSHAKE_BYTES];
 	int error = 1;
-	hello_encode(h, words);
+	handshake_encode(h, words);
 	members[0].port->ops->address(members[0].port, &at);
 	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, queue, words, sizeof words, TIME_NEVER, NULL, NULL), 0);
 	run_ticks(2);
@@ -542,7 +543,7 @@ static int rogue_connect(struct nic_port *rogue, const struct hello *h, unsigned
 
 /* Receive HELLO of a member while a session with it is up. Expect that to be asked, and taken for over only when it has
  * ended: then the next HELLO is accepted. */
-Test(ctl_demand, receive_hello_while_up)
+Test(control_session, receive_hello_while_up)
 {
 	silent = 1;
 	join_lazily(2);
@@ -550,12 +551,12 @@ Test(ctl_demand, receive_hello_while_up)
 	run_ticks(5);
 	const struct ctl_member *m = ctl_members(members[0].ctl, NULL);
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
-	const struct hello h = {.group = hash64("default", 7),
-				.world = 2,
-				.rank = 1,
-				.from = m[1].incarnation,
-				.to = m[0].incarnation,
-				.name = hash64(m[1].name, strlen(m[1].name))};
+	const struct handshake h = {.group = hash64("default", 7),
+				    .world = 2,
+				    .rank = 1,
+				    .from = m[1].incarnation,
+				    .to = m[0].incarnation,
+				    .name = hash64(m[1].name, strlen(m[1].name))};
 	cr_assert_eq(rogue_connect(rogue, &h, 0), -EINPROGRESS);
 	cr_assert_eq(mails_of(&members[0], MAIL_PROBE), 1u);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 0u);
@@ -567,22 +568,22 @@ Test(ctl_demand, receive_hello_while_up)
 }
 
 /* Receive HELLO when READY. Expect shards to be checked, and no second session. */
-Test(ctl_demand, receive_hello_when_ready)
+Test(control_session, receive_hello_when_ready)
 {
 	shards[0] = 2;
 	shards[1] = 3;
 	join_lazily(2);
 	const struct ctl_member *m = ctl_members(members[0].ctl, NULL);
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
-	const struct hello good = {.group = hash64("default", 7),
-				   .world = 2,
-				   .rank = 1,
-				   .from = m[1].incarnation,
-				   .to = m[0].incarnation,
-				   .name = hash64(m[1].name, strlen(m[1].name)),
-				   .from_shard = 2,
-				   .to_shard = 1};
-	struct hello h = good;
+	const struct handshake good = {.group = hash64("default", 7),
+				       .world = 2,
+				       .rank = 1,
+				       .from = m[1].incarnation,
+				       .to = m[0].incarnation,
+				       .name = hash64(m[1].name, strlen(m[1].name)),
+				       .from_shard = 2,
+				       .to_shard = 1};
+	struct handshake h = good;
 	cr_assert_eq(rogue_connect(rogue, &good, 0), -EPROTO, "another queue than it says");
 	h.to_shard = 2;
 	cr_assert_eq(rogue_connect(rogue, &h, 2), -EPROTO, "we have two");
@@ -622,7 +623,7 @@ Test(ctl_demand, receive_hello_when_ready)
 
 enum { LARGE = FAR_GATHER_DIRECT_MAX + 6 };
 
-Test(ctl_demand, a_large_group_joins_and_leaves)
+Test(control_session, a_large_group_joins_and_leaves)
 {
 	static char long_name[FAR_NAME_MAX];
 	memset(long_name, 'n', sizeof long_name - 1);
@@ -649,7 +650,7 @@ Test(ctl_demand, a_large_group_joins_and_leaves)
 			result(i, FAR_PEER_LOST, "lost before the shutdown: rank 50 (worker \"w50\")");
 }
 
-Test(ctl_demand, a_large_group_names_who_is_missing)
+Test(control_session, a_large_group_names_who_is_missing)
 {
 	for (int i = 0; i < LARGE; i++)
 		if (i != 7 && i != 66)
@@ -659,7 +660,7 @@ Test(ctl_demand, a_large_group_names_who_is_missing)
 		result(i, FAR_TIMEOUT, "missing rank 7, rank 66");
 }
 
-Test(ctl_demand, a_large_group_leaves_without_one)
+Test(control_session, a_large_group_leaves_without_one)
 {
 	join(LARGE);
 	members[9].calls = 1;

@@ -44,8 +44,8 @@ static void setup(void)
 	a = store_client_create(net, "h", PORT, server);
 	b = store_client_create(net, "h", PORT, NULL);
 	steps();
-	cr_assert_eq(store_client_link(a), STORE_CONNECTED);
-	cr_assert_eq(store_client_link(b), STORE_CONNECTED);
+	cr_assert_eq(store_client_connection(a), STORE_CONNECTED);
+	cr_assert_eq(store_client_connection(b), STORE_CONNECTED);
 }
 
 static void teardown(void)
@@ -57,7 +57,7 @@ static void teardown(void)
 	fake_world_destroy(world);
 }
 
-TestSuite(ctl_store, .init = setup, .fini = teardown);
+TestSuite(store, .init = setup, .fini = teardown);
 
 static void answered(void *user, int result, const struct store_msg *reply)
 {
@@ -105,7 +105,7 @@ static void holds(struct answer out, enum store_status status, const char *text)
 	cr_assert_eq(memcmp(out.value, text, out.len), 0);
 }
 
-Test(ctl_store, set_get_delete)
+Test(store, set_get_delete)
 {
 	struct store_client *both[] = {a, b};
 	for (int i = 0; i < 2; i++) {
@@ -120,7 +120,7 @@ Test(ctl_store, set_get_delete)
 	}
 }
 
-Test(ctl_store, add)
+Test(store, add)
 {
 	cr_assert_eq(ask(a, STORE_ADD, "n", NULL, NULL, 5).number, 5);
 	cr_assert_eq(ask(b, STORE_ADD, "n", NULL, NULL, -7).number, -2);
@@ -133,7 +133,7 @@ Test(ctl_store, add)
 	cr_assert_eq(ask(b, STORE_ADD, "n", NULL, NULL, 1).status, STORE_BAD);
 }
 
-Test(ctl_store, compare_and_set)
+Test(store, compare_and_set)
 {
 	holds(ask(a, STORE_CAS, "c", "1", "x", 0), STORE_DIFFERS, "");
 	holds(ask(a, STORE_CAS, "c", "1", "", 0), STORE_OK, "");
@@ -142,7 +142,7 @@ Test(ctl_store, compare_and_set)
 	holds(ask(a, STORE_GET, "c", NULL, NULL, 0), STORE_OK, "2");
 }
 
-Test(ctl_store, wait_is_answered_by_each_kind_of_write)
+Test(store, wait_is_answered_by_each_kind_of_write)
 {
 	struct answer one, two, three;
 	cr_assert_eq(submit(b, STORE_WAIT, "w1", NULL, NULL, 0, &one), 0);
@@ -161,7 +161,7 @@ Test(ctl_store, wait_is_answered_by_each_kind_of_write)
 	holds(ask(a, STORE_WAIT, "w1", NULL, NULL, 0), STORE_OK, "v");
 }
 
-Test(ctl_store, wait_ends_at_its_deadline_on_both_sides)
+Test(store, wait_ends_at_its_deadline_on_both_sides)
 {
 	struct answer here, there;
 	cr_assert_eq(submit(a, STORE_WAIT, "w", NULL, NULL, 0, &here), 0);
@@ -183,7 +183,7 @@ Test(ctl_store, wait_ends_at_its_deadline_on_both_sides)
 	cr_assert_eq(store_client_step(b, world->now, &busy), TIME_NEVER);
 }
 
-Test(ctl_store, client_deadline_needs_no_server)
+Test(store, client_deadline_needs_no_server)
 {
 	struct answer out;
 	bool busy = false;
@@ -196,10 +196,10 @@ Test(ctl_store, client_deadline_needs_no_server)
 	/* The late reply is ignored. */
 	steps();
 	cr_assert_eq(out.calls, 1);
-	cr_assert_eq(store_client_link(b), STORE_CONNECTED);
+	cr_assert_eq(store_client_connection(b), STORE_CONNECTED);
 }
 
-Test(ctl_store, limits_of_key_and_value)
+Test(store, limits_of_key_and_value)
 {
 	static char key[FAR_STORE_KEY_MAX + 2], value[FAR_STORE_VALUE_MAX + 2];
 	struct answer out;
@@ -215,7 +215,7 @@ Test(ctl_store, limits_of_key_and_value)
 	cr_assert_eq(submit(b, STORE_SET, "", "", NULL, 0, &out), -EINVAL);
 }
 
-Test(ctl_store, small_sends)
+Test(store, small_sends)
 {
 	static char value[FAR_STORE_VALUE_MAX + 1];
 	memset(value, 'v', FAR_STORE_VALUE_MAX);
@@ -224,7 +224,7 @@ Test(ctl_store, small_sends)
 	holds(ask(b, STORE_GET, "k", NULL, NULL, 0), STORE_OK, value);
 }
 
-Test(ctl_store, requests_outstanding_are_bounded)
+Test(store, requests_outstanding_are_bounded)
 {
 	static struct answer out[STORE_REQUESTS_MAX + 1];
 	char key[16];
@@ -234,7 +234,7 @@ Test(ctl_store, requests_outstanding_are_bounded)
 	}
 	cr_assert_eq(submit(b, STORE_WAIT, "w", NULL, NULL, 0, &out[STORE_REQUESTS_MAX]), -ENOBUFS);
 	steps();
-	cr_assert_eq(store_client_link(b), STORE_CONNECTED);
+	cr_assert_eq(store_client_connection(b), STORE_CONNECTED);
 	for (int i = 0; i < STORE_REQUESTS_MAX; i++) {
 		snprintf(key, sizeof key, "w%d", i);
 		ask(a, STORE_SET, key, "v", NULL, 0);
@@ -242,7 +242,7 @@ Test(ctl_store, requests_outstanding_are_bounded)
 	}
 }
 
-Test(ctl_store, keys_are_bounded)
+Test(store, keys_are_bounded)
 {
 	struct kv *kv = kv_create(2);
 	struct kv_bytes k[3] = {{(const uint8_t *)"a", 1}, {(const uint8_t *)"b", 1}, {(const uint8_t *)"c", 1}};
@@ -258,7 +258,7 @@ Test(ctl_store, keys_are_bounded)
 	kv_destroy(kv);
 }
 
-Test(ctl_store, server_death_ends_requests)
+Test(store, server_death_ends_requests)
 {
 	struct answer out;
 	cr_assert_eq(submit(b, STORE_WAIT, "k", NULL, NULL, 0, &out), 0);
@@ -269,20 +269,20 @@ Test(ctl_store, server_death_ends_requests)
 	store_client_step(b, world->now, &busy);
 	cr_assert_eq(out.calls, 1);
 	cr_assert_lt(out.result, 0);
-	cr_assert_eq(store_client_link(b), STORE_LOST);
+	cr_assert_eq(store_client_connection(b), STORE_LOST);
 	cr_assert_eq(submit(b, STORE_GET, "k", NULL, NULL, 0, &out), -ENOTCONN);
 	store_client_destroy(a);
 	a = store_client_create(net, "h", PORT, server);
 }
 
-Test(ctl_store, connects_again_until_there_is_a_server)
+Test(store, connects_again_until_there_is_a_server)
 {
 	struct store_client *c = store_client_create(net, "h", PORT + 1, NULL);
 	bool busy = false;
 	uint64_t rest = 0;
 	for (int i = 0; i < 12; i++) {
 		uint64_t next = store_client_step(c, world->now, &busy);
-		cr_assert_eq(store_client_link(c), STORE_CONNECTING);
+		cr_assert_eq(store_client_connection(c), STORE_CONNECTING);
 		cr_assert_eq(store_client_error(c), -ECONNREFUSED);
 		cr_assert_gt(next, world->now);
 		cr_assert_geq(next - world->now, rest);
@@ -296,12 +296,12 @@ Test(ctl_store, connects_again_until_there_is_a_server)
 		store_client_step(c, world->now, &busy);
 		store_server_step(late, world->now, &busy);
 	}
-	cr_assert_eq(store_client_link(c), STORE_CONNECTED);
+	cr_assert_eq(store_client_connection(c), STORE_CONNECTED);
 	store_client_destroy(c);
 	store_server_destroy(late);
 }
 
-Test(ctl_store, shut_door_refuses_newcomers_only)
+Test(store, shut_door_refuses_newcomers_only)
 {
 	store_server_shut(server);
 	struct store_client *c = store_client_create(net, "h", PORT, NULL);
@@ -322,14 +322,14 @@ static size_t frame(uint8_t out[STORE_FRAME_MAX], enum store_op op, const char *
 }
 
 /* A stranger sends HELLO, when asked to, and the bytes: is it dropped, and for this reason alone. */
-static void stranger(bool hello, const uint8_t *bytes, size_t len, enum store_drop reason)
+static void stranger(bool login, const uint8_t *bytes, size_t len, enum store_drop reason)
 {
 	uint8_t out[STORE_FRAME_MAX];
 	uint64_t before = store_server_drops(server, reason);
 	unsigned clients = store_server_clients(server);
 	int h = net->ops->connect(net, "h", PORT);
-	if (hello)
-		net->ops->send(net, h, out, frame(out, STORE_HELLO, ""));
+	if (login)
+		net->ops->send(net, h, out, frame(out, STORE_LOGIN, ""));
 	steps();
 	cr_assert_eq(store_server_clients(server), clients + 1);
 	net->ops->send(net, h, bytes, len);
@@ -340,7 +340,7 @@ static void stranger(bool hello, const uint8_t *bytes, size_t len, enum store_dr
 	holds(ask(b, STORE_SET, "k", "v", NULL, 0), STORE_OK, "");
 }
 
-Test(ctl_store, malformed_frames_drop_their_client)
+Test(store, malformed_frames_drop_their_client)
 {
 	uint8_t good[STORE_FRAME_MAX], f[STORE_FRAME_MAX];
 	size_t len = frame(good, STORE_GET, "k");
@@ -361,15 +361,15 @@ Test(ctl_store, malformed_frames_drop_their_client)
 		stranger(true, f, len, cases[i].reason);
 	}
 	stranger(false, good, len, STORE_DROP_MALFORMED);
-	stranger(true, good, frame(good, STORE_HELLO, ""), STORE_DROP_MALFORMED);
+	stranger(true, good, frame(good, STORE_LOGIN, ""), STORE_DROP_MALFORMED);
 	stranger(false, (const uint8_t *)"GET / HTTP/1.1\r\n\r\n", 18, STORE_DROP_MALFORMED);
 }
 
-Test(ctl_store, too_many_parked_waits_drop_their_client)
+Test(store, too_many_parked_waits_drop_their_client)
 {
 	uint8_t f[STORE_FRAME_MAX];
 	int h = net->ops->connect(net, "h", PORT);
-	net->ops->send(net, h, f, frame(f, STORE_HELLO, ""));
+	net->ops->send(net, h, f, frame(f, STORE_LOGIN, ""));
 	struct store_msg m = {
 		.op = STORE_WAIT, .timeout_ns = UINT64_MAX, .key = (const uint8_t *)"never", .key_len = 5};
 	for (int i = 0; i <= STORE_REQUESTS_MAX; i++) {
@@ -382,7 +382,7 @@ Test(ctl_store, too_many_parked_waits_drop_their_client)
 	net->ops->close(net, h);
 }
 
-Test(ctl_store, a_stranger_at_the_port_is_told_apart)
+Test(store, a_stranger_at_the_port_is_told_apart)
 {
 	int l = net->ops->listen(net, "h", PORT + 1, -1);
 	struct store_client *c = store_client_create(net, "h", PORT + 1, NULL);
@@ -391,7 +391,7 @@ Test(ctl_store, a_stranger_at_the_port_is_told_apart)
 	int h = net->ops->accept(net, l);
 	net->ops->send(net, h, "SSH-2.0-OpenSSH", 15);
 	store_client_step(c, world->now, &busy);
-	cr_assert_eq(store_client_link(c), STORE_LOST);
+	cr_assert_eq(store_client_connection(c), STORE_LOST);
 	cr_assert_eq(store_client_error(c), -EPROTO);
 	store_client_destroy(c);
 }
@@ -434,10 +434,10 @@ static size_t noise(uint8_t *out)
 	return dice() % 4 ? len : dice() % len;
 }
 
-Test(ctl_store, random_bytes)
+Test(store, random_bytes)
 {
 	static uint8_t bytes[4 * STORE_FRAME_MAX];
-	uint8_t hello[STORE_FRAME_MAX];
+	uint8_t login[STORE_FRAME_MAX];
 	const char *given = getenv("FAR_TEST_SEED");
 	uint64_t start = given ? strtoull(given, NULL, 0) : 1;
 	bool busy = false;
@@ -445,7 +445,7 @@ Test(ctl_store, random_bytes)
 		seed = start + round;
 		int h = net->ops->connect(net, "h", PORT);
 		if (dice() % 8)
-			net->ops->send(net, h, hello, frame(hello, STORE_HELLO, ""));
+			net->ops->send(net, h, login, frame(login, STORE_LOGIN, ""));
 		for (int i = 0; i < 6; i++) {
 			net->ops->send(net, h, bytes, noise(bytes));
 			world->now += dice() % 1000;

@@ -51,7 +51,7 @@ static void setup(void)
 	far_away = store_client_create(net, "h", PORT, NULL);
 	memset(value, 'v', FAR_STORE_VALUE_MAX);
 	steps();
-	cr_assert_eq(store_client_link(far_away), STORE_CONNECTED);
+	cr_assert_eq(store_client_connection(far_away), STORE_CONNECTED);
 }
 
 static void teardown(void)
@@ -63,7 +63,7 @@ static void teardown(void)
 	fake_world_destroy(world);
 }
 
-TestSuite(ctl_store_load, .init = setup, .fini = teardown);
+TestSuite(store_load, .init = setup, .fini = teardown);
 
 static void count(void *user, int result, const struct store_msg *reply)
 {
@@ -114,7 +114,7 @@ static int greet(void)
 {
 	int h = net->ops->connect(net, "h", PORT);
 	cr_assert_geq(h, 0);
-	say(h, STORE_HELLO, "", 0);
+	say(h, STORE_LOGIN, "", 0);
 	step();
 	return h;
 }
@@ -130,54 +130,54 @@ static bool is_dropped(int h)
 
 /* ---- before HELLO ---- */
 
-Test(ctl_store_load, without_hello_one_goes_after_its_time)
+Test(store_load, without_hello_one_goes_after_its_time)
 {
 	int h = net->ops->connect(net, "h", PORT);
 	uint64_t from = world->now;
-	cr_assert_eq(step(), from + FAR_STORE_HELLO_NS);
-	world->now += FAR_STORE_HELLO_NS - 1;
+	cr_assert_eq(step(), from + FAR_STORE_LOGIN_NS);
+	world->now += FAR_STORE_LOGIN_NS - 1;
 	step();
 	cr_assert_not(is_dropped(h));
 	world->now++;
 	cr_assert_eq(step(), TIME_NEVER);
 	cr_assert(is_dropped(h));
-	cr_assert_eq(store_server_drops(server, STORE_DROP_STRANGER), 1u);
+	cr_assert_eq(store_server_drops(server, STORE_DROP_UNAUTHENTICATED), 1u);
 	net->ops->close(net, h);
 	served(far_away);
 }
 
-Test(ctl_store_load, half_a_hello_is_none)
+Test(store_load, half_a_hello_is_none)
 {
 	static const uint8_t begin[] = {'F', 'C', 'S', 'T', STORE_VERSION};
 	int h = net->ops->connect(net, "h", PORT);
 	net->ops->send(net, h, begin, sizeof begin);
 	step();
-	world->now += FAR_STORE_HELLO_NS;
+	world->now += FAR_STORE_LOGIN_NS;
 	step();
 	cr_assert(is_dropped(h));
 	net->ops->close(net, h);
 }
 
 /* Idle connections take no member's place: the oldest makes room for the next, and who speaks is served. */
-Test(ctl_store_load, idle_connections_lock_nobody_out)
+Test(store_load, idle_connections_lock_nobody_out)
 {
-	enum { IDLE = FAR_STORE_STRANGERS_MAX + 40 };
+	enum { IDLE = FAR_STORE_UNAUTHENTICATED_MAX + 40 };
 	static int idle[IDLE];
 	for (int i = 0; i < IDLE; i++) {
 		idle[i] = net->ops->connect(net, "h", PORT);
 		cr_assert_geq(idle[i], 0);
 		step();
 	}
-	cr_assert_eq(store_server_clients(server), FAR_STORE_STRANGERS_MAX + 1u);
-	cr_assert_eq(store_server_drops(server, STORE_DROP_STRANGER), 40u);
+	cr_assert_eq(store_server_clients(server), FAR_STORE_UNAUTHENTICATED_MAX + 1u);
+	cr_assert_eq(store_server_drops(server, STORE_DROP_UNAUTHENTICATED), 40u);
 	for (int i = 0; i < IDLE; i++)
 		cr_assert_eq(is_dropped(idle[i]), i < 40, "%d", i);
 	int h = greet(); /* takes a stranger's place for as long as it is one */
 	cr_assert(is_dropped(idle[40]));
 	cr_assert_not(is_dropped(h));
 	served(far_away);
-	cr_assert_eq(store_server_clients(server), FAR_STORE_STRANGERS_MAX + 1u);
-	world->now += FAR_STORE_HELLO_NS;
+	cr_assert_eq(store_server_clients(server), FAR_STORE_UNAUTHENTICATED_MAX + 1u);
+	world->now += FAR_STORE_LOGIN_NS;
 	step();
 	cr_assert_eq(store_server_clients(server), 2u);
 	cr_assert_not(is_dropped(h));
@@ -190,7 +190,7 @@ Test(ctl_store_load, idle_connections_lock_nobody_out)
 
 /* Each ends at a time of its own, in a step of its own. One step that looked at all of them would take as long as all
  * steps do now; the time limit is for a test that hangs. */
-Test(ctl_store_load, waits_end_without_a_walk_over_all, .timeout = 200)
+Test(store_load, waits_end_without_a_walk_over_all, .timeout = 200)
 {
 	enum { CLIENTS = 75, EACH = 2000 };
 	static int h[CLIENTS];
@@ -250,7 +250,7 @@ static uint64_t book_strike(int client, int key)
 }
 
 /* By key, by deadline and by client at once: whichever ends one, the others do not miss it. */
-Test(ctl_store_load, waits_end_in_any_order)
+Test(store_load, waits_end_in_any_order)
 {
 	enum { CLIENTS = 20, ROUNDS = 6000 };
 	static int h[CLIENTS];
@@ -299,7 +299,7 @@ Test(ctl_store_load, waits_end_in_any_order)
 }
 
 /* All clients together: beyond the bound the one with the most goes. */
-Test(ctl_store_load, waits_of_all_are_bounded)
+Test(store_load, waits_of_all_are_bounded)
 {
 	enum { CLIENTS = FAR_STORE_WAITS_MAX / STORE_REQUESTS_MAX + 1 };
 	static int h[CLIENTS];
@@ -325,7 +325,7 @@ Test(ctl_store_load, waits_of_all_are_bounded)
 
 /* ---- clients that do not read ---- */
 
-Test(ctl_store_load, requests_wait_for_a_client_that_does_not_read)
+Test(store_load, requests_wait_for_a_client_that_does_not_read)
 {
 	unsigned ok = 0;
 	submit(here, STORE_SET, "k", value, &ok);
@@ -353,7 +353,7 @@ Test(ctl_store_load, requests_wait_for_a_client_that_does_not_read)
 }
 
 /* It reads, as slowly as it likes: nothing is lost, and it stays. */
-Test(ctl_store_load, a_slow_reader_gets_everything)
+Test(store_load, a_slow_reader_gets_everything)
 {
 	unsigned ok = 0, set = 0;
 	submit(here, STORE_SET, "k", value, &set);
@@ -374,7 +374,7 @@ Test(ctl_store_load, a_slow_reader_gets_everything)
 }
 
 /* Answers to WAITs come without a request to hold back. */
-Test(ctl_store_load, a_client_that_does_not_read_is_dropped)
+Test(store_load, a_client_that_does_not_read_is_dropped)
 {
 	char key[16];
 	unsigned ok = 0, i = 0;
@@ -397,7 +397,7 @@ Test(ctl_store_load, a_client_that_does_not_read_is_dropped)
 }
 
 /* Each within its own bound, all together beyond theirs: step() checks that it is kept. */
-Test(ctl_store_load, many_that_do_not_read_are_dropped)
+Test(store_load, many_that_do_not_read_are_dropped)
 {
 	enum { KEYS = 230, CLIENTS = 160 };
 	static int h[CLIENTS];
@@ -430,7 +430,7 @@ Test(ctl_store_load, many_that_do_not_read_are_dropped)
 /* ---- descriptors, keys ---- */
 
 /* None is left: who has said nothing makes room, who has does not. */
-Test(ctl_store_load, without_descriptors)
+Test(store_load, without_descriptors)
 {
 	int idle = net->ops->connect(net, "h", PORT);
 	step();
@@ -445,7 +445,7 @@ Test(ctl_store_load, without_descriptors)
 	world->now += UINT64_C(50000000);
 	step();
 	cr_assert_eq(store_server_accept_error(server), 0);
-	say(h, STORE_HELLO, "", 0);
+	say(h, STORE_LOGIN, "", 0);
 	step();
 	cr_assert_not(is_dropped(h));
 	cr_assert_eq(store_server_clients(server), 2u);
@@ -457,11 +457,11 @@ Test(ctl_store_load, without_descriptors)
 static int greet_as(int rank)
 {
 	uint8_t f[STORE_FRAME_MAX];
-	struct store_who who = {.rank = rank, .incarnation = 1, .group = "g", .name = "w"};
-	struct store_greeting greeting = {.hello_len = 0};
+	struct store_identity who = {.rank = rank, .incarnation = 1, .group = "g", .name = "w"};
+	struct store_auth greeting = {.login_len = 0};
 	int h = net->ops->connect(net, "h", PORT);
-	store_hello_make(&greeting, &who, &random_kernel);
-	struct store_msg m = {.op = STORE_HELLO, .value = greeting.hello, .value_len = greeting.hello_len};
+	store_login_make(&greeting, &who, &random_kernel);
+	struct store_msg m = {.op = STORE_LOGIN, .value = greeting.login, .value_len = greeting.login_len};
 	net->ops->send(net, h, f, store_msg_encode(&m, f));
 	step();
 	return h;
@@ -479,7 +479,7 @@ static enum store_status write_key(int h, enum store_op op, const char *key)
 	return (enum store_status)reply[6];
 }
 
-Test(ctl_store_load, a_full_table_has_room_for_members)
+Test(store_load, a_full_table_has_room_for_members)
 {
 	static const char *const others[] = {"other",    "g/other",    "g/rank",   "g/rankx/1", "g/bye/",
 					     "g/bye/1x", "g/bye/4",    "g/byex/1", "g/info1",   "h/info/1",

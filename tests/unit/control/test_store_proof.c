@@ -23,7 +23,7 @@ static void setup(void)
 	world = fake_world_create();
 	net = fake_net_create(world);
 	server = store_server_create(net, net->ops->listen(net, "h", PORT, -1));
-	store_server_guard(server, &right, &random_kernel);
+	store_server_set_key(server, &right, &random_kernel);
 }
 
 static void teardown(void)
@@ -72,10 +72,10 @@ static void steps(struct store_client *const *clients, int n)
 	}
 }
 
-static void ends(struct store_client *c, enum store_link link, int error)
+static void ends(struct store_client *c, enum store_connection link, int error)
 {
 	steps(&c, 1);
-	cr_assert_eq(store_client_link(c), link, "%d", store_client_error(c));
+	cr_assert_eq(store_client_connection(c), link, "%d", store_client_error(c));
 	cr_assert_eq(store_client_error(c), error);
 	store_client_destroy(c);
 }
@@ -89,7 +89,7 @@ Test(store_proof, keys_of_both_ends)
 	ends(client(NULL, false, 1, "w1"), STORE_LOST, -ENOKEY);
 	/* It was not even sent a proof. */
 	cr_assert_eq(store_server_drops(server, STORE_DROP_DENIED), 0u);
-	store_server_guard(server, NULL, NULL);
+	store_server_set_key(server, NULL, NULL);
 	ends(client(NULL, false, 1, "w1"), STORE_CONNECTED, 0);
 	ends(client(&same, false, 1, "w1"), STORE_LOST, -EKEYREVOKED);
 }
@@ -99,11 +99,11 @@ Test(store_proof, patient_client_takes_the_key_that_comes)
 	const struct auth_key *key = NULL;
 	struct store_client *c = client(&key, true, 1, "w1");
 	steps(&c, 1);
-	cr_assert_eq(store_client_link(c), STORE_CONNECTING);
+	cr_assert_eq(store_client_connection(c), STORE_CONNECTING);
 	cr_assert_eq(store_client_error(c), -ENOKEY);
 	key = &wrong;
 	steps(&c, 1);
-	cr_assert_eq(store_client_link(c), STORE_CONNECTING);
+	cr_assert_eq(store_client_connection(c), STORE_CONNECTING);
 	cr_assert_eq(store_client_error(c), -EKEYREJECTED);
 	key = &right;
 	ends(c, STORE_CONNECTED, 0);
@@ -124,7 +124,7 @@ static void say(int h, enum store_op op, const void *value, size_t len)
 {
 	struct store_msg m = {.op = op, .timeout_ns = UINT64_MAX, .value = value, .value_len = len};
 	uint8_t frame[STORE_FRAME_MAX];
-	if (op != STORE_HELLO && op != STORE_PROVE) {
+	if (op != STORE_LOGIN && op != STORE_PROVE) {
 		m.key = (const uint8_t *)"k";
 		m.key_len = 1;
 	}
@@ -154,20 +154,20 @@ static int answer(int h, uint8_t *value, size_t *len)
 	return -2;
 }
 
-static const struct store_who who = {.rank = 1, .incarnation = 7, .group = "g", .name = "w1"};
+static const struct store_identity who = {.rank = 1, .incarnation = 7, .group = "g", .name = "w1"};
 
 /* Up to the challenge. */
-static int greet(struct store_greeting *g)
+static int greet(struct store_auth *g)
 {
 	uint8_t value[STORE_FRAME_MAX];
 	size_t len = 0;
 	int h = dial();
-	say(h, STORE_HELLO, g->hello, g->hello_len);
+	say(h, STORE_LOGIN, g->login, g->login_len);
 	cr_assert_eq(answer(h, value, &len), STORE_OK);
 	uint8_t proof[AUTH_PROOF_BYTES];
 	cr_assert_eq(store_challenge_read(g, value, len, proof), 0);
-	cr_assert(store_challenge_holds(g, &right, proof));
-	cr_assert_not(store_challenge_holds(g, &wrong, proof));
+	cr_assert(store_challenge_verify(g, &right, proof));
+	cr_assert_not(store_challenge_verify(g, &wrong, proof));
 	return h;
 }
 
@@ -186,10 +186,10 @@ static void denied(int h, const uint8_t *proof, size_t len)
 
 Test(store_proof, forged_repeated_and_reflected_proofs)
 {
-	struct store_greeting g, again;
+	struct store_auth g, again;
 	uint8_t proof[AUTH_PROOF_BYTES], challenge[STORE_CHALLENGE_BYTES], value[STORE_FRAME_MAX];
 	size_t n;
-	store_hello_make(&g, &who, &random_kernel);
+	store_login_make(&g, &who, &random_kernel);
 	int h = greet(&g);
 	store_proof_make(&g, &right, proof);
 	say(h, STORE_PROVE, proof, sizeof proof);
@@ -211,7 +211,7 @@ Test(store_proof, forged_repeated_and_reflected_proofs)
 	store_proof_make(&g, &right, proof);
 	denied(h, proof, sizeof proof - 1);
 	h = greet(&g);
-	struct store_greeting turned = g;
+	struct store_auth turned = g;
 	store_challenge_make(&turned, &right, &random_kernel, challenge);
 	turned = g;
 	struct auth_key own;
@@ -219,14 +219,14 @@ Test(store_proof, forged_repeated_and_reflected_proofs)
 	auth_derive(&own, &right, "store", "");
 	auth_mac_begin(&m, &own, "server");
 	auth_mac_add(&m, g.server_nonce, sizeof g.server_nonce);
-	auth_mac_add(&m, g.hello, g.hello_len);
+	auth_mac_add(&m, g.login, g.login_len);
 	auth_mac_end(&m, proof);
 	denied(h, proof, sizeof proof);
 	/* Each byte of who it says it is counts. */
-	for (size_t i = AUTH_NONCE_BYTES; i < g.hello_len; i++) {
+	for (size_t i = AUTH_NONCE_BYTES; i < g.login_len; i++) {
 		h = greet(&g);
-		struct store_greeting other = g;
-		other.hello[i] ^= 1;
+		struct store_auth other = g;
+		other.login[i] ^= 1;
 		store_proof_make(&other, &right, proof);
 		denied(h, proof, sizeof proof);
 	}
@@ -235,52 +235,52 @@ Test(store_proof, forged_repeated_and_reflected_proofs)
 Test(store_proof, nothing_is_done_before_the_proof)
 {
 	static const enum store_op ops[] = {STORE_SET, STORE_GET, STORE_WAIT, STORE_DELETE, STORE_WATCH, STORE_HOLD};
-	struct store_greeting g;
+	struct store_auth g;
 	uint8_t value[STORE_FRAME_MAX];
 	size_t n;
 	for (size_t i = 0; i < 2 * sizeof ops / sizeof *ops; i++) {
-		store_hello_make(&g, &who, &random_kernel);
+		store_login_make(&g, &who, &random_kernel);
 		int h = i & 1 ? greet(&g) : dial();
 		say(h, ops[i / 2], NULL, 0);
 		cr_assert_eq(answer(h, value, &n), -1, "%zu", i);
 		cr_assert_eq(store_server_clients(server), 0u);
 	}
 	/* HELLO twice, PROVE first, PROVE twice, a HELLO of nobody. */
-	store_hello_make(&g, &who, &random_kernel);
+	store_login_make(&g, &who, &random_kernel);
 	int h = greet(&g);
-	say(h, STORE_HELLO, g.hello, g.hello_len);
+	say(h, STORE_LOGIN, g.login, g.login_len);
 	cr_assert_eq(answer(h, value, &n), -1);
 	h = dial();
 	say(h, STORE_PROVE, value, AUTH_PROOF_BYTES);
 	cr_assert_eq(answer(h, value, &n), -1);
 	h = dial();
-	say(h, STORE_HELLO, NULL, 0);
+	say(h, STORE_LOGIN, NULL, 0);
 	cr_assert_eq(answer(h, value, &n), -1);
 	cr_assert_eq(store_server_clients(server), 0u);
 }
 
 Test(store_proof, hello_is_checked)
 {
-	struct store_greeting g, out;
-	struct store_who read;
-	store_hello_make(&g, &who, &random_kernel);
-	cr_assert_eq(store_hello_read(g.hello, g.hello_len, &out, &read), 0);
+	struct store_auth g, out;
+	struct store_identity read;
+	store_login_make(&g, &who, &random_kernel);
+	cr_assert_eq(store_login_read(g.login, g.login_len, &out, &read), 0);
 	cr_assert(read.rank == 1 && read.incarnation == 7 && !strcmp(read.group, "g") && !strcmp(read.name, "w1"));
-	for (size_t len = 0; len < g.hello_len; len++)
-		cr_assert_eq(store_hello_read(g.hello, len, &out, &read), -EPROTO, "%zu", len);
-	cr_assert_eq(store_hello_read(g.hello, g.hello_len + 1, &out, &read), -EPROTO);
+	for (size_t len = 0; len < g.login_len; len++)
+		cr_assert_eq(store_login_read(g.login, len, &out, &read), -EPROTO, "%zu", len);
+	cr_assert_eq(store_login_read(g.login, g.login_len + 1, &out, &read), -EPROTO);
 	struct {
 		size_t at;
 		uint8_t value;
 	} bad[] = {{18, 4} /* rank 1025 */, {16, 0xff}, {28, 0}, {28, 255}, {29, 0}, {29, 255}, {30, 0}, {31, 0}};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-		uint8_t hello[STORE_HELLO_MAX];
-		memcpy(hello, g.hello, g.hello_len);
-		hello[bad[i].at] = bad[i].value;
-		cr_assert_eq(store_hello_read(hello, g.hello_len, &out, &read), -EPROTO, "%zu", i);
+		uint8_t login[STORE_LOGIN_MAX];
+		memcpy(login, g.login, g.login_len);
+		login[bad[i].at] = bad[i].value;
+		cr_assert_eq(store_login_read(login, g.login_len, &out, &read), -EPROTO, "%zu", i);
 	}
-	memset(g.hello + 20, 0, 8);
-	cr_assert_eq(store_hello_read(g.hello, g.hello_len, &out, &read), -EPROTO, "no incarnation");
+	memset(g.login + 20, 0, 8);
+	cr_assert_eq(store_login_read(g.login, g.login_len, &out, &read), -EPROTO, "no incarnation");
 }
 
 /* ---- records ---- */

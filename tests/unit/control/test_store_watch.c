@@ -69,7 +69,7 @@ static void teardown(void)
 	fake_world_destroy(world);
 }
 
-TestSuite(ctl_watch, .init = setup, .fini = teardown);
+TestSuite(store_watch, .init = setup, .fini = teardown);
 
 static void on_news(void *user, int result, const struct store_msg *m)
 {
@@ -129,7 +129,7 @@ static void all_heard(const struct heard *h, unsigned n, const char *const *want
 #define HEARD(h, ...)                                                                                                  \
 	all_heard(h, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), (const char *[]){__VA_ARGS__})
 
-Test(ctl_watch, tells_each_change_once_in_order)
+Test(store_watch, tells_each_change_once_in_order)
 {
 	tell(c, STORE_SET, "k/1", "before", "0:");
 	watch(b, "k/", STORE_WATCH_FROM_NOW, &heard[0]);
@@ -146,7 +146,7 @@ Test(ctl_watch, tells_each_change_once_in_order)
 	HEARD(&heard[1], "k/1=before", "k/2=x", "k/1=y", "k/3=0", "k/2-", "k/2=w");
 }
 
-Test(ctl_watch, of_one_key_or_of_all_that_begin_so)
+Test(store_watch, of_one_key_or_of_all_that_begin_so)
 {
 	watch(b, "k", STORE_WATCH_EXACT | STORE_WATCH_FROM_NOW, &heard[0]);
 	watch(b, "k", 0, &heard[1]);
@@ -156,7 +156,7 @@ Test(ctl_watch, of_one_key_or_of_all_that_begin_so)
 	HEARD(&heard[1], "k1=x", "k=y");
 }
 
-Test(ctl_watch, what_was_gone_before_is_not_told)
+Test(store_watch, what_was_gone_before_is_not_told)
 {
 	watch(here, "k", 0, &heard[1]); /* deleted keys are kept from now on */
 	tell(c, STORE_SET, "k", "x", "0:");
@@ -169,7 +169,7 @@ Test(ctl_watch, what_was_gone_before_is_not_told)
 }
 
 /* The client does not read: what it misses is made up for by the latest values, and costs no memory. */
-Test(ctl_watch, slow_client_gets_the_latest)
+Test(store_watch, slow_client_gets_the_latest)
 {
 	static char value[FAR_STORE_VALUE_MAX];
 	char key[16];
@@ -198,7 +198,7 @@ Test(ctl_watch, slow_client_gets_the_latest)
 	}
 }
 
-Test(ctl_watch, a_deleted_key_is_told_to_the_slow_too)
+Test(store_watch, a_deleted_key_is_told_to_the_slow_too)
 {
 	static char value[FAR_STORE_VALUE_MAX];
 	memset(value, 'v', sizeof value - 1);
@@ -214,7 +214,7 @@ Test(ctl_watch, a_deleted_key_is_told_to_the_slow_too)
 }
 
 /* Keys that come and go while somebody does not read: the table does not grow for it without bound. */
-Test(ctl_watch, too_slow_for_what_is_deleted_is_dropped)
+Test(store_watch, too_slow_for_what_is_deleted_is_dropped)
 {
 	static char value[FAR_STORE_VALUE_MAX];
 	char key[16];
@@ -234,14 +234,14 @@ Test(ctl_watch, too_slow_for_what_is_deleted_is_dropped)
 	}
 	cr_assert_eq(store_server_drops(server, STORE_DROP_BACKLOG), 1u);
 	cr_assert_geq(i, FAR_STORE_DELETED_MAX);
-	cr_assert_eq(store_client_link(c), STORE_CONNECTED);
+	cr_assert_eq(store_client_connection(c), STORE_CONNECTED);
 	b_stopped = false;
 	steps();
-	cr_assert_eq(store_client_link(b), STORE_LOST);
+	cr_assert_eq(store_client_connection(b), STORE_LOST);
 	cr_assert_str_eq(heard[0].news[heard[0].n - 1], "end");
 }
 
-Test(ctl_watch, watches_of_a_client_are_bounded)
+Test(store_watch, watches_of_a_client_are_bounded)
 {
 	for (int i = 0; i < FAR_STORE_WATCHES_MAX; i++)
 		say(b, STORE_WATCH, "k", "", 0, TIME_NEVER, &heard[0]);
@@ -264,7 +264,7 @@ Test(ctl_watch, watches_of_a_client_are_bounded)
 
 /* ---- holds ---- */
 
-Test(ctl_watch, a_held_key_goes_with_its_client)
+Test(store_watch, a_held_key_goes_with_its_client)
 {
 	watch(here, "k", 0, &heard[0]);
 	tell(b, STORE_HOLD, "k", "b", "0:");
@@ -280,7 +280,7 @@ Test(ctl_watch, a_held_key_goes_with_its_client)
 	tell(here, STORE_HOLD, "k", "h", "2:c");
 }
 
-Test(ctl_watch, what_the_server_itself_holds_nobody_gets)
+Test(store_watch, what_the_server_itself_holds_nobody_gets)
 {
 	tell(here, STORE_HOLD, "k", "h", "0:");
 	tell(b, STORE_HOLD, "k", "b", "2:h");
@@ -289,7 +289,7 @@ Test(ctl_watch, what_the_server_itself_holds_nobody_gets)
 	tell(b, STORE_HOLD, "k", "b", "2:h");
 }
 
-Test(ctl_watch, a_plain_key_cannot_be_held)
+Test(store_watch, a_plain_key_cannot_be_held)
 {
 	tell(c, STORE_SET, "k", "x", "0:");
 	tell(b, STORE_HOLD, "k", "b", "2:x");
@@ -304,7 +304,7 @@ Test(ctl_watch, a_plain_key_cannot_be_held)
 }
 
 /* The holder's machine is gone without a word: whoever wants the key has it after a bound. */
-Test(ctl_watch, a_silent_holder_is_dropped)
+Test(store_watch, a_silent_holder_is_dropped)
 {
 	tell(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
@@ -325,12 +325,12 @@ Test(ctl_watch, a_silent_holder_is_dropped)
 	cr_assert_eq(heard[0].n + heard[1].n, 2u);
 	b_stopped = false;
 	steps();
-	cr_assert_eq(store_client_link(b), STORE_LOST);
+	cr_assert_eq(store_client_connection(b), STORE_LOST);
 	tell(c, STORE_GET, "k", "", "0:c");
 }
 
 /* It answers late, but it answers. */
-Test(ctl_watch, a_slow_holder_keeps_its_key)
+Test(store_watch, a_slow_holder_keeps_its_key)
 {
 	tell(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
@@ -347,7 +347,7 @@ Test(ctl_watch, a_slow_holder_keeps_its_key)
 	cr_assert_eq(store_server_drops(server, STORE_DROP_SILENT), 0u);
 }
 
-Test(ctl_watch, who_gives_up_meanwhile_does_not_get_it)
+Test(store_watch, who_gives_up_meanwhile_does_not_get_it)
 {
 	tell(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
@@ -367,7 +367,7 @@ Test(ctl_watch, who_gives_up_meanwhile_does_not_get_it)
 }
 
 /* The holder goes while others wait: the first has it, the others hear so, and watchers see it pass. */
-Test(ctl_watch, a_key_passes_to_the_first_who_wants_it)
+Test(store_watch, a_key_passes_to_the_first_who_wants_it)
 {
 	watch(here, "k", 0, &heard[2]);
 	tell(b, STORE_HOLD, "k", "b", "0:");
@@ -384,7 +384,7 @@ Test(ctl_watch, a_key_passes_to_the_first_who_wants_it)
 	HEARD(&heard[2], "k=b", "k=c");
 }
 
-Test(ctl_watch, undecided_holds_of_a_client_are_bounded)
+Test(store_watch, undecided_holds_of_a_client_are_bounded)
 {
 	tell(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
@@ -396,7 +396,7 @@ Test(ctl_watch, undecided_holds_of_a_client_are_bounded)
 }
 
 /* While a group ends, that clients go is told to the one in the server's process alone. */
-Test(ctl_watch, goings_after_the_door_is_shut)
+Test(store_watch, goings_after_the_door_is_shut)
 {
 	tell(b, STORE_HOLD, "k", "b", "0:");
 	watch(here, "k", STORE_WATCH_FROM_NOW, &heard[0]);
@@ -417,7 +417,7 @@ static size_t raw(uint8_t *out, enum store_op op, const char *key, int64_t numbe
 	return store_msg_encode(&m, out);
 }
 
-Test(ctl_watch, malformed_requests_drop_their_client)
+Test(store_watch, malformed_requests_drop_their_client)
 {
 	static const struct {
 		enum store_op op;
@@ -435,7 +435,7 @@ Test(ctl_watch, malformed_requests_drop_their_client)
 		uint8_t f[STORE_FRAME_MAX];
 		uint64_t before = store_server_drops(server, STORE_DROP_MALFORMED);
 		int h = net->ops->connect(net, "h", PORT);
-		net->ops->send(net, h, f, raw(f, STORE_HELLO, "", 0));
+		net->ops->send(net, h, f, raw(f, STORE_LOGIN, "", 0));
 		steps();
 		size_t len = raw(f, cases[i].op, cases[i].key, cases[i].number);
 		f[cases[i].at] = cases[i].value;
@@ -448,11 +448,11 @@ Test(ctl_watch, malformed_requests_drop_their_client)
 }
 
 /* What a process said before it died may arrive after the question whether it lives. */
-Test(ctl_watch, words_of_the_dead_are_no_sign_of_life)
+Test(store_watch, words_of_the_dead_are_no_sign_of_life)
 {
 	uint8_t f[STORE_FRAME_MAX];
 	int h = net->ops->connect(net, "h", PORT);
-	net->ops->send(net, h, f, raw(f, STORE_HELLO, "", 0));
+	net->ops->send(net, h, f, raw(f, STORE_LOGIN, "", 0));
 	net->ops->send(net, h, f, raw(f, STORE_HOLD, "k", 0));
 	steps();
 	say(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
@@ -476,7 +476,7 @@ static struct kv_bytes text(const char *s)
 
 /* 1000 keys that lie in one chain of 4096 by a hash without a secret, base/hash.h. Expect no chain: a look-up compares
  * less than two entries on average. */
-Test(ctl_watch, keys_chosen_to_collide)
+Test(store_watch, keys_chosen_to_collide)
 {
 	enum { KEYS = 1000 };
 	static char keys[KEYS][16];
@@ -496,7 +496,7 @@ Test(ctl_watch, keys_chosen_to_collide)
 	kv_destroy(kv);
 }
 
-Test(ctl_watch, tables_have_secrets_of_their_own)
+Test(store_watch, tables_have_secrets_of_their_own)
 {
 	struct kv *one = kv_create(1), *other = kv_create(1);
 	cr_assert_neq(kv_hash(one, "key", 3), kv_hash(other, "key", 3));
@@ -505,7 +505,7 @@ Test(ctl_watch, tables_have_secrets_of_their_own)
 	kv_destroy(other);
 }
 
-Test(ctl_watch, changes_of_the_table)
+Test(store_watch, changes_of_the_table)
 {
 	struct kv *kv = kv_create(3);
 	struct kv_change change;

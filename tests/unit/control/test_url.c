@@ -18,7 +18,7 @@ static void setup(void)
 	memset(&err, 0, sizeof err);
 }
 
-TestSuite(ctl_url, .init = setup);
+TestSuite(control_url, .init = setup);
 
 static void expect(const char *method, int rank, int world, enum far_status status, const char *part)
 {
@@ -27,7 +27,7 @@ static void expect(const char *method, int rank, int world, enum far_status stat
 	cr_assert(strstr(err.text, part), "\"%s\" lacks \"%s\"", err.text, part);
 }
 
-Test(ctl_url, tcp)
+Test(control_url, tcp)
 {
 	cr_assert_eq(url_parse("tcp://127.0.0.1:29500", 1, 4, &url, &err), FAR_OK, "%s", err.text);
 	cr_assert_str_eq(url.host, "127.0.0.1");
@@ -36,7 +36,7 @@ Test(ctl_url, tcp)
 	cr_assert_eq(url.world, 4);
 }
 
-Test(ctl_url, query)
+Test(control_url, query)
 {
 	cr_assert_eq(url_parse("tcp://h.example:1?rank=2&world_size=3", -1, 0, &url, &err), FAR_OK, "%s", err.text);
 	cr_assert_eq(url.rank, 2);
@@ -50,7 +50,7 @@ Test(ctl_url, query)
 	expect("tcp://h:1?rank=x", -1, 2, FAR_INVALID, "rank is not a number");
 }
 
-Test(ctl_url, ipv6_in_brackets)
+Test(control_url, ipv6_in_brackets)
 {
 	cr_assert_eq(url_parse("tcp://[::1]:7", 0, 1, &url, &err), FAR_OK, "%s", err.text);
 	cr_assert_str_eq(url.host, "::1");
@@ -58,7 +58,7 @@ Test(ctl_url, ipv6_in_brackets)
 	expect("tcp://[::1]", 0, 1, FAR_INVALID, "names no port");
 }
 
-Test(ctl_url, malformed)
+Test(control_url, malformed)
 {
 	expect("tcp://host", 0, 1, FAR_INVALID, "names no port");
 	expect("tcp://host:0", 0, 1, FAR_INVALID, "port");
@@ -73,7 +73,7 @@ Test(ctl_url, malformed)
 	expect("file:///tmp/x", 0, 1, FAR_UNSUPPORTED, "file:// is not supported yet");
 }
 
-Test(ctl_url, environment)
+Test(control_url, environment)
 {
 	expect("env://", -1, 0, FAR_INVALID, "environment variable MASTER_ADDR expected, but not set");
 	setenv("MASTER_ADDR", "localhost", 1);
@@ -98,7 +98,7 @@ Test(ctl_url, environment)
 	cr_assert_eq(url.world, 1);
 }
 
-Test(ctl_url, ranges)
+Test(control_url, ranges)
 {
 	expect("tcp://h:1", 0, 1025, FAR_INVALID, "world_size is 1025");
 	expect("tcp://h:1", 0, -1, FAR_INVALID, "world_size is -1");

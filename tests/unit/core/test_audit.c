@@ -5,7 +5,7 @@
 #include "features/references/rref.h"
 #include "rendezvous_fixture.h"
 
-TestSuite(shard_audit, .init = setup, .fini = teardown);
+TestSuite(core_audit, .init = setup, .fini = teardown);
 
 static unsigned found_n;
 static char found[4096]; /* all of it */
@@ -36,10 +36,10 @@ static uint64_t left(void)
 {
 	struct audit_level l;
 	audit_level_read(shard, &l);
-	return l.calls + l.waiting + l.deferred + l.fibers + l.parked + l.large_in + l.large_out + l.posts;
+	return l.calls + l.waiting + l.deferred + l.fibers + l.paused + l.rendezvous_in + l.rendezvous_out + l.oneways;
 }
 
-Test(shard_audit, calls_in_every_state)
+Test(core_audit, calls_in_every_state)
 {
 	static struct result r[3]; /* one ends with the session */
 	fine("new");
@@ -59,7 +59,7 @@ Test(shard_audit, calls_in_every_state)
 	cr_assert_eq(r[2].n, 0);
 }
 
-Test(shard_audit, a_leaked_slot)
+Test(core_audit, a_leaked_slot)
 {
 	static struct result r; /* it ends with the session */
 	called(&r, 1000000);
@@ -77,7 +77,7 @@ Test(shard_audit, a_leaked_slot)
 	shard->calls_free = first;
 }
 
-Test(shard_audit, a_slot_that_no_list_has)
+Test(core_audit, a_slot_that_no_list_has)
 {
 	static struct result r[2];
 	struct shm_head a = called(&r[0], 1000000), b = called(&r[1], 1000000);
@@ -90,7 +90,7 @@ Test(shard_audit, a_slot_that_no_list_has)
 	shard->calls_free = first;
 }
 
-Test(shard_audit, open_requests)
+Test(core_audit, open_requests)
 {
 	put_request(MSG_DEFER, 1, NULL, 0);
 	put_request(MSG_DEFER, 2, NULL, 0);
@@ -110,28 +110,28 @@ Test(shard_audit, open_requests)
 	cr_assert_eq(left(), 0);
 }
 
-Test(shard_audit, windows)
+Test(core_audit, windows)
 {
-	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
+	struct rendezvous_peer *p = rendezvous_peer_of(shard, &shard->sessions[PEER]);
 	fine("nothing sent");
-	p->posts_acked++;
+	p->oneways_acked++;
 	finds("more one-way messages are acknowledged than were sent");
-	p->posts_acked--;
-	p->posts_sent = FAR_POSTS_WINDOW + 1;
+	p->oneways_acked--;
+	p->oneways_sent = FAR_ONEWAYS_WINDOW + 1;
 	finds("more one-way messages are out than the window takes");
-	p->posts_sent = 0;
-	p->posts_received = FAR_POSTS_BATCH;
+	p->oneways_sent = 0;
+	p->oneways_received = FAR_ONEWAYS_BATCH;
 	finds("was not acknowledged");
-	p->posts_received = 0;
-	p->units_sent = FAR_LARGE_UNITS + 1;
+	p->oneways_received = 0;
+	p->units_sent = FAR_RENDEZVOUS_UNITS + 1;
 	finds("more fragments are out");
 	p->units_sent = 0;
 }
 
-Test(shard_audit, grants)
+Test(core_audit, grants)
 {
-	struct large_lane *l = &large_of(shard, &shard->sessions[PEER])->in[1];
-	announce(LARGE_REQUEST, MSG_ECHO, 9, 1, 1, TOTAL);
+	struct rendezvous_lane *l = &rendezvous_peer_of(shard, &shard->sessions[PEER])->in[1];
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 9, 1, 1, TOTAL);
 	passes(1);
 	expect_grant(1, 1, TOTAL);
 	fine("announced");
@@ -150,10 +150,10 @@ Test(shard_audit, grants)
 }
 
 /* The other end is this shard's own session with somebody else, as if it were the peer's with us. */
-Test(shard_audit, both_ends)
+Test(core_audit, both_ends)
 {
-	struct large_peer *here = large_of(shard, &shard->sessions[PEER]);
-	struct large_peer *there = large_of(shard, &shard->sessions[OTHER]);
+	struct rendezvous_peer *here = rendezvous_peer_of(shard, &shard->sessions[PEER]);
+	struct rendezvous_peer *there = rendezvous_peer_of(shard, &shard->sessions[OTHER]);
 	struct shard other = *shard;
 	struct session sessions[2] = {shard->sessions[OTHER], shard->sessions[OTHER]};
 	other.sessions = sessions;
@@ -161,19 +161,19 @@ Test(shard_audit, both_ends)
 	found_n = 0;
 	audit_pair(shard, 0, &other, PEER, on_found, NULL);
 	cr_assert_eq(found_n, 0, "%s", found);
-	here->posts_sent = 3;
-	there->posts_received = 3;
+	here->oneways_sent = 3;
+	there->oneways_received = 3;
 	audit_pair(shard, 0, &other, PEER, on_found, NULL);
 	cr_assert_eq(found_n, 0, "%s", found);
-	there->posts_received = 2;
+	there->oneways_received = 2;
 	audit_pair(shard, 0, &other, PEER, on_found, NULL);
 	cr_assert(found_n == 1 && strstr(found, "one-way messages that the peer has received: counted 3, found 2"),
 		  "%s", found);
-	there->posts_received = 3;
-	here->posts_acked = 1;
+	there->oneways_received = 3;
+	here->oneways_acked = 1;
 	audit_pair(shard, 0, &other, PEER, on_found, NULL);
 	cr_assert(found_n == 2 && strstr(found, "credits that the peer has returned: counted 1, found 0"), "%s", found);
-	here->posts_sent = here->posts_acked = there->posts_received = 0;
+	here->oneways_sent = here->oneways_acked = there->oneways_received = 0;
 	static struct result r;
 	struct shm_head h = called(&r, 1000000);
 	found_n = 0;
@@ -192,38 +192,38 @@ Test(shard_audit, both_ends)
 		fine(words);                                                                                           \
 	} while (0)
 
-Test(shard_audit, lists_of_sessions)
+Test(core_audit, lists_of_sessions)
 {
 	struct session *se = &shard->sessions[PEER];
-	struct large_peer *p = large_of(shard, se);
+	struct rendezvous_peer *p = rendezvous_peer_of(shard, se);
 	struct shard_counters *c = &shard->counters;
 	fine("as it is");
 	PLANT(se->waiting_n, 1, "calls that wait for it: counted 1, found 0");
-	PLANT(se->blocked, SESSION_BLOCKED, "its answers are kept and it is not blocked");
-	PLANT(se->parked_n, 1, "requests are parked nowhere");
-	se->flushing = true;
+	PLANT(se->backpressured, SESSION_BACKPRESSURED, "its answers are kept and it is not blocked");
+	PLANT(se->paused_n, 1, "requests are parked nowhere");
+	se->draining = true;
 	finds("are to be sent, and there are none");
-	se->flushing = false;
-	PLANT(se->unposted, 1u << MAIL_DETACHED, "sessions that may not open again yet: counted 0, found 1");
-	PLANT(se->unposted, 1u << MAIL_CONNECT, "sessions with mail for the control core");
-	se->has_large = false;
+	se->draining = false;
+	PLANT(se->unsent_mails, 1u << MAIL_DETACHED, "sessions that may not open again yet: counted 0, found 1");
+	PLANT(se->unsent_mails, 1u << MAIL_CONNECT, "sessions with mail for the control core");
+	se->has_rendezvous = false;
 	finds("what it says of its fragments");
-	se->has_large = true;
+	se->has_rendezvous = true;
 	PLANT(se->q, NULL, "what its peer sends is another session's");
 	PLANT(p->session, NULL, "what is kept of its fragments is another session's");
 	PLANT(p->queue_tail, NULL, "ends elsewhere");
 	PLANT(p->ready_tail, NULL, "ends elsewhere");
-	PLANT(p->posts_tail, NULL, "ends elsewhere");
+	PLANT(p->oneways_tail, NULL, "ends elsewhere");
 	PLANT(p->oneways_n, 1, "one-way messages that arrive in fragments");
 	PLANT(p->out[0].aborting, true, "and nobody sees to them");
 	PLANT(p->listed, true, "peers whose fragments are seen to");
-	PLANT(p->posts_sent, 1, "sends that are begun and not ended: counted 0, found 1");
+	PLANT(p->oneways_sent, 1, "sends that are begun and not ended: counted 0, found 1");
 	PLANT(p->units_sent, 1, "sends that are begun and not ended: counted 0, found 1");
-	PLANT(shard->blocked_n, 1, "sessions that wait for room: counted 1, found 0");
+	PLANT(shard->backpressured_n, 1, "sessions that wait for room: counted 1, found 0");
 	PLANT(shard->undetached_n, 1, "sessions that may not open again yet: counted 1, found 0");
-	PLANT(fault_shard(shard)->late_calls_n, 1, "calls that are held back");
+	PLANT(fault_shard(shard)->delayed_calls_n, 1, "calls that are held back");
 	PLANT(shard->queues[0].peers, 0, "sessions of a queue");
-	PLANT(c->large_active, 1, "long messages under way: counted 1, found 0");
+	PLANT(c->rendezvous_active, 1, "long messages under way: counted 1, found 0");
 	PLANT(c->sends_ended, c->sends_ended + 1, "sends that are begun and not ended");
 	put_request(MSG_DEFER, 1, NULL, 0);
 	passes(2);
@@ -233,13 +233,13 @@ Test(shard_audit, lists_of_sessions)
 }
 
 /* Whatever a session leaves behind is whoever's has its place next. */
-Test(shard_audit, sessions_that_ended)
+Test(core_audit, sessions_that_ended)
 {
-	static struct parked_requests parked;
+	static struct paused_requests paused;
 	static struct rref_fork fork;
 	static struct rref_pins pins;
 	struct session *se = &shard->sessions[PEER];
-	struct large_peer *p = large_of(shard, se);
+	struct rendezvous_peer *p = rendezvous_peer_of(shard, se);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);
 	cr_assert_eq(se->state, SESSION_DEAD);
@@ -247,15 +247,15 @@ Test(shard_audit, sessions_that_ended)
 	PLANT(se->calls_max, 1, "and has calls or credits");
 	PLANT(se->calls_active, 1, "and has calls or credits");
 	PLANT(se->open_n, 1, "and has open requests or answers");
-	PLANT(se->blocked, SESSION_KEPT, "and has open requests or answers");
-	PLANT(se->parked, &parked, "and has parked requests");
-	PLANT(se->retry_caller, (struct retry_caller *)(void *)&parked, "and has calls that may be repeated");
-	PLANT(se->retry_callee, (struct retry_callee *)(void *)&parked, "and has calls that may be repeated");
+	PLANT(se->backpressured, SESSION_HELD, "and has open requests or answers");
+	PLANT(se->paused, &paused, "and has parked requests");
+	PLANT(se->retry_caller, (struct retry_caller *)(void *)&paused, "and has calls that may be repeated");
+	PLANT(se->retry_callee, (struct retry_callee *)(void *)&paused, "and has calls that may be repeated");
 	PLANT(se->rref_forks, &fork, "its peer has forks");
 	PLANT(se->rref_pins, &pins, "results wait for its peer");
 	PLANT(p->held_n, 1, "and has fragments or one-way messages");
 	PLANT(p->oneways_n, 1, "and has fragments or one-way messages");
-	PLANT(p->posts_sent, p->posts_sent + 1, "and awaits acknowledgements");
+	PLANT(p->oneways_sent, p->oneways_sent + 1, "and awaits acknowledgements");
 	PLANT(p->units_sent, p->units_sent + 1, "and awaits acknowledgements");
 	PLANT(p->in[2].open, true, "and has a long message that arrives");
 }

@@ -169,7 +169,7 @@ Test(core_call, deadlines_of_one_nanosecond_and_for_ever)
 
 static unsigned ended_n;
 
-static void ended_cancelled(void *user, const struct outcome *o)
+static void ended_cancelled(void *user, const struct completion *o)
 {
 	ended_n++;
 	cr_assert_eq(o->status, FAR_CANCELLED);
@@ -238,9 +238,9 @@ Test(core_call, cancelled_in_the_submission_ring)
 				   .done = ended_cancelled,
 				   .user = f};
 	ended_n = 0;
-	cr_assert_eq(waiting_hand_over(shard, &start), 0);
+	cr_assert_eq(waiting_submit(shard, &start), 0);
 	cr_assert_not(call_cancel(shard, ended_cancelled, f), "it has no slot yet");
-	cr_assert_eq(call_post_cancel(shard, ended_cancelled, f), 0);
+	cr_assert_eq(call_submit_cancel(shard, ended_cancelled, f), 0);
 	cr_assert_eq(ended_n, 0u);
 	shard_take_cancels(shard);
 	cr_assert_eq(ended_n, 1u);
@@ -329,7 +329,7 @@ Test(core_call, an_impossible_number_is_not_learnt)
 
 static struct result future_result;
 
-static void done_future(void *user, const struct outcome *o)
+static void done_future(void *user, const struct completion *o)
 {
 	struct far_future *f = user;
 	take_result(&future_result, o);
@@ -357,8 +357,8 @@ Test(core_call, a_cancel_waits_for_its_call_behind_a_producer)
 	memset(&future_result, 0, sizeof future_result);
 	memset(&before, 0, sizeof before);
 	buf_ref(&f->head);
-	cr_assert_eq(waiting_hand_over(shard, &start), 0);
-	cr_assert_eq(call_post_cancel(shard, done_future, f), 0);
+	cr_assert_eq(waiting_submit(shard, &start), 0);
+	cr_assert_eq(call_submit_cancel(shard, done_future, f), 0);
 	shard_take_cancels(shard);
 	passes(200);
 	cr_assert_eq(future_result.n, 0u);
@@ -386,9 +386,9 @@ Test(core_call, a_cancel_is_left_at_the_end)
 {
 	struct far_future *f = future_alloc(shard);
 	atomic_fetch_add(&shard->submit.tail, 1);
-	cr_assert_eq(call_post_cancel(shard, done_future, f), 0);
+	cr_assert_eq(call_submit_cancel(shard, done_future, f), 0);
 	shard_take_cancels(shard);
-	cr_assert_eq(call_post_cancel(shard, done_future, f), 0);
+	cr_assert_eq(call_submit_cancel(shard, done_future, f), 0);
 	cr_assert_eq(f->head.refs, 3u);
 	call_drop_cancels(shard);
 	cr_assert_eq(f->head.refs, 1u);

@@ -8,11 +8,11 @@
 #include <farcall/message.h>
 #include <string.h>
 
-TestSuite(shard_answer, .init = shard_setup, .fini = shard_teardown);
+TestSuite(core_deferred, .init = shard_setup, .fini = shard_teardown);
 
 /* ---- deferred ---- */
 
-Test(shard_answer, deferred_is_answered_later)
+Test(core_deferred, deferred_is_answered_later)
 {
 	put_request(MSG_DEFER, 3, NULL, 0);
 	passes(3);
@@ -24,7 +24,7 @@ Test(shard_answer, deferred_is_answered_later)
 	cr_assert_eq(shard->counters.requests_active, 0u);
 }
 
-Test(shard_answer, deferred_answers_leave_in_their_order)
+Test(core_deferred, deferred_answers_leave_in_their_order)
 {
 	for (uint32_t i = 0; i < 10; i++)
 		put_request(MSG_DEFER, i, NULL, 0);
@@ -36,14 +36,14 @@ Test(shard_answer, deferred_answers_leave_in_their_order)
 		expect_reply((uint32_t)i, &i, sizeof i);
 }
 
-Test(shard_answer, deferred_dropped_in_the_handler)
+Test(core_deferred, deferred_dropped_in_the_handler)
 {
 	put_request(MSG_DROP, 3, NULL, 0);
 	passes(1);
 	expect_error(3, FAR_REMOTE, FAR_EXECUTED_YES, "dropped the request");
 }
 
-Test(shard_answer, deferred_failed)
+Test(core_deferred, deferred_failed)
 {
 	put_request(MSG_DEFER, 3, NULL, 0);
 	passes(1);
@@ -52,7 +52,7 @@ Test(shard_answer, deferred_failed)
 	expect_error(3, FAR_REMOTE, FAR_EXECUTED_YES, "number 17");
 }
 
-Test(shard_answer, deferred_message_answered_with_a_value)
+Test(core_deferred, deferred_message_answered_with_a_value)
 {
 	struct far_val v = far_int(1);
 	put_request(MSG_DEFER, 3, NULL, 0);
@@ -62,7 +62,7 @@ Test(shard_answer, deferred_message_answered_with_a_value)
 	expect_error(3, FAR_INVALID, FAR_EXECUTED_YES, "far_deferred_reply");
 }
 
-Test(shard_answer, deferred_answer_too_large)
+Test(core_deferred, deferred_answer_too_large)
 {
 	static char large[FAR_MESSAGE_LIMIT_MIN + 1];
 	shard->sessions[PEER].message_max = FAR_MESSAGE_LIMIT_MIN;
@@ -74,7 +74,7 @@ Test(shard_answer, deferred_answer_too_large)
 }
 
 /* The caller's deadline passes while the request is open. Expect CANCELLED, and the late answer dropped. */
-Test(shard_answer, deferred_answered_after_the_deadline)
+Test(core_deferred, deferred_answered_after_the_deadline)
 {
 	struct shm_head h;
 	put(NIC_PEER, request(MSG_DEFER, 3, FAR_MS), NULL, 0);
@@ -93,7 +93,7 @@ Test(shard_answer, deferred_answered_after_the_deadline)
 /* ---- cancel ---- */
 
 /* Receive CANCEL for an open request. Expect CANCELLED once. */
-Test(shard_answer, cancel_of_an_open_request)
+Test(core_deferred, cancel_of_an_open_request)
 {
 	struct shm_head h;
 	put_request(MSG_DEFER, 3, NULL, 0);
@@ -108,7 +108,7 @@ Test(shard_answer, cancel_of_an_open_request)
 }
 
 /* Receive CANCEL for what was answered, or never was. Expect nothing: the answer is on its way. */
-Test(shard_answer, cancel_of_nothing)
+Test(core_deferred, cancel_of_nothing)
 {
 	put_request(MSG_ECHO, 3, NULL, 0);
 	put_cancel(3);
@@ -119,7 +119,7 @@ Test(shard_answer, cancel_of_nothing)
 }
 
 /* Receive CANCEL with the right slot and another life of it. Expect nothing. */
-Test(shard_answer, cancel_of_another_life)
+Test(core_deferred, cancel_of_another_life)
 {
 	put_request(MSG_DEFER, 3, NULL, 0);
 	put(NIC_PEER, (struct shm_head){.type = HEAD_CANCEL, .call = 3, .gen = 104}, NULL, 0);
@@ -132,7 +132,7 @@ Test(shard_answer, cancel_of_another_life)
 }
 
 /* The application answers, and a CANCEL comes before the shard has seen it. Expect one packet. */
-Test(shard_answer, cancel_crosses_the_answer)
+Test(core_deferred, cancel_crosses_the_answer)
 {
 	struct shm_head h;
 	put_request(MSG_DEFER, 3, NULL, 0);
@@ -148,7 +148,7 @@ Test(shard_answer, cancel_crosses_the_answer)
 /* ---- bulk memory runs out ---- */
 
 /* Receive a REQUEST whose answer finds no bulk memory. Expect it kept, later requests parked, and all in order. */
-Test(shard_answer, answers_wait_for_bulk_memory_and_requests_are_parked)
+Test(core_deferred, answers_wait_for_bulk_memory_and_requests_are_parked)
 {
 	struct shm_head h;
 	uint32_t tag;
@@ -163,7 +163,7 @@ Test(shard_answer, answers_wait_for_bulk_memory_and_requests_are_parked)
 	passes(3);
 	expect_nothing();
 	cr_assert_eq(ran, 1u, "the first one blocks the session");
-	cr_assert_eq(shard->sessions[PEER].parked_n, 4u);
+	cr_assert_eq(shard->sessions[PEER].paused_n, 4u);
 	cr_assert_eq(queue->in_held, 0u, "a parked request is copied: the peer gets its memory back");
 	queue->no_bulk = false;
 	passes(3);
@@ -181,13 +181,13 @@ Test(shard_answer, answers_wait_for_bulk_memory_and_requests_are_parked)
 }
 
 /* The same with an answer that was being written in place when the session got blocked. */
-Test(shard_answer, other_sessions_go_on_while_one_is_blocked)
+Test(core_deferred, other_sessions_go_on_while_one_is_blocked)
 {
 	struct shm_head h;
 	queue->no_bulk = true;
 	put_request(MSG_ALLOC, 1, NULL, 0);
 	passes(1);
-	cr_assert(shard->sessions[PEER].blocked);
+	cr_assert(shard->sessions[PEER].backpressured);
 	put(NIC_OTHER, request(MSG_ECHO, 9, UINT64_MAX), "o", 1);
 	passes(1);
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
@@ -198,7 +198,7 @@ Test(shard_answer, other_sessions_go_on_while_one_is_blocked)
 	expect(&h, HEAD_REPLY, 1);
 }
 
-Test(shard_answer, answers_to_our_calls_pass_a_blocked_session)
+Test(core_deferred, answers_to_our_calls_pass_a_blocked_session)
 {
 	static struct result r;
 	queue->no_bulk = true;
@@ -211,7 +211,7 @@ Test(shard_answer, answers_to_our_calls_pass_a_blocked_session)
 }
 
 /* Receive CANCEL for a parked request. Expect CANCELLED, and that it never runs. */
-Test(shard_answer, cancel_while_parked)
+Test(core_deferred, cancel_while_parked)
 {
 	struct shm_head h;
 	static char body[100];
@@ -234,7 +234,7 @@ Test(shard_answer, cancel_while_parked)
 }
 
 /* Receive CANCEL for a kept answer. Expect CANCELLED instead of it. */
-Test(shard_answer, cancel_of_a_kept_answer)
+Test(core_deferred, cancel_of_a_kept_answer)
 {
 	struct shm_head h;
 	queue->no_bulk = true;
@@ -245,11 +245,11 @@ Test(shard_answer, cancel_of_a_kept_answer)
 	passes(2);
 	expect_nothing();
 	cr_assert_eq(shard->counters.requests_active, 0u);
-	cr_assert_not(shard->sessions[PEER].blocked, "nothing waits any more");
+	cr_assert_not(shard->sessions[PEER].backpressured, "nothing waits any more");
 }
 
 /* A parked request's deadline passes. Expect TIMEOUT, not run. */
-Test(shard_answer, deadline_while_parked)
+Test(core_deferred, deadline_while_parked)
 {
 	struct shm_head h;
 	queue->no_bulk = true;
@@ -265,21 +265,21 @@ Test(shard_answer, deadline_while_parked)
 }
 
 /* More requests than credits while blocked. Expect the peer reported, nothing overwritten. */
-Test(shard_answer, parking_is_bounded)
+Test(core_deferred, parking_is_bounded)
 {
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 0, NULL, 0);
 	for (uint32_t i = 1; i <= FAR_SESSION_REQUESTS_MAX + 3; i++)
 		put_request(MSG_ECHO, i, &i, sizeof i);
 	passes(40);
-	cr_assert_eq(shard->sessions[PEER].parked_n, (uint32_t)FAR_SESSION_REQUESTS_MAX);
+	cr_assert_eq(shard->sessions[PEER].paused_n, (uint32_t)FAR_SESSION_REQUESTS_MAX);
 	cr_assert_eq(dropped(), 3u);
-	cr_assert(posted(MAIL_POISONED));
+	cr_assert(posted(MAIL_PROTOCOL_ERROR));
 }
 
 /* A small deferred answer while blocked waits its turn behind the kept one. */
 /* A cancelled one's credit is the caller's again at once, and so must be its place. */
-Test(shard_answer, cancelled_ones_make_room)
+Test(core_deferred, cancelled_ones_make_room)
 {
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 1, NULL, 0);
@@ -292,7 +292,7 @@ Test(shard_answer, cancelled_ones_make_room)
 			put_cancel(1000 * round + 2 + i);
 		passes(20);
 	}
-	cr_assert_not(posted(MAIL_POISONED));
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 	struct shm_head h;
 	for (unsigned i = 0; i < 2 * (FAR_SESSION_CALLS_MAX - 1) + FAR_SESSION_CALLS_MAX - 101; i++) {
 		cr_assert_not_null(fake_queue_sent(queue, &h));
@@ -306,7 +306,7 @@ Test(shard_answer, cancelled_ones_make_room)
 	expect_nothing();
 }
 
-Test(shard_answer, deferred_answer_while_blocked)
+Test(core_deferred, deferred_answer_while_blocked)
 {
 	struct shm_head h;
 	put_request(MSG_DEFER, 1, NULL, 0);
@@ -323,7 +323,7 @@ Test(shard_answer, deferred_answer_while_blocked)
 	expect_reply(1, "d", 1);
 }
 
-Test(shard_answer, an_error_text_is_cut_rather_than_kept)
+Test(core_deferred, an_error_text_is_cut_rather_than_kept)
 {
 	struct shm_head h;
 	queue->no_bulk = true;
@@ -335,29 +335,29 @@ Test(shard_answer, an_error_text_is_cut_rather_than_kept)
 }
 
 /* The ring has no slot for an answer: only a peer that overdraws its credits brings this about. */
-Test(shard_answer, no_slot_for_an_answer)
+Test(core_deferred, no_slot_for_an_answer)
 {
 	put_request(MSG_ECHO, 1, "a", 1);
 	queue->no_slots = true;
 	passes(1);
 	queue->no_slots = false;
-	cr_assert(posted(MAIL_POISONED));
+	cr_assert(posted(MAIL_PROTOCOL_ERROR));
 	cr_assert_eq(dropped(), 1u);
 }
 
-Test(shard_answer, an_open_reservation_meets_a_full_ring)
+Test(core_deferred, an_open_reservation_meets_a_full_ring)
 {
 	put_request(MSG_ALLOC, 1, NULL, 0);
 	queue->commit_error = -11;
 	passes(1);
-	cr_assert(posted(MAIL_POISONED));
+	cr_assert(posted(MAIL_PROTOCOL_ERROR));
 	cr_assert_eq(queue->open_tx, 0u);
 }
 
 /* ---- the deferred pool ---- */
 
 /* Every record is used, and again: none is handed out twice, and the one too many is refused. */
-Test(shard_answer, deferred_records_are_bounded)
+Test(core_deferred, deferred_records_are_bounded)
 {
 	static struct far_deferred *d[FAR_DEFERRED];
 	for (int round = 0; round < 3; round++) {
@@ -377,20 +377,20 @@ Test(shard_answer, deferred_records_are_bounded)
 }
 
 /* Receive more open REQUESTs than credits. Expect the peer reported. */
-Test(shard_answer, open_requests_are_bounded_by_credits)
+Test(core_deferred, open_requests_are_bounded_by_credits)
 {
 	struct session *se = &shard->sessions[PEER];
 	struct far_deferred *d[FAR_SESSION_REQUESTS_MAX];
 	for (uint32_t i = 0; i < FAR_SESSION_REQUESTS_MAX; i++)
 		cr_assert_not_null(d[i] = deferred_alloc(shard, se, i, i, NULL, false));
 	cr_assert_null(deferred_alloc(shard, se, 0, 0, NULL, false));
-	cr_assert(posted(MAIL_POISONED));
+	cr_assert(posted(MAIL_PROTOCOL_ERROR));
 	for (uint32_t i = 0; i < FAR_SESSION_REQUESTS_MAX; i++)
 		deferred_free(shard, d[i]);
 }
 
 /* As above, given back before all are used. */
-Test(shard_answer, deferred_records_grow_after_reuse)
+Test(core_deferred, deferred_records_grow_after_reuse)
 {
 	struct session *se = &shard->sessions[PEER];
 	static struct far_deferred *d[200];

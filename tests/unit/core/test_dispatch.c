@@ -47,7 +47,7 @@ Test(core_dispatch, unknown_type)
 		cr_assert_eq(dropped(), before + 1);
 	}
 	expect_nothing();
-	cr_assert(posted(MAIL_POISONED));
+	cr_assert(posted(MAIL_PROTOCOL_ERROR));
 	cr_assert_eq(ctl_wakes, 1u, "said once");
 }
 

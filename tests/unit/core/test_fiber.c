@@ -72,7 +72,7 @@ static void setup(void)
 static void teardown(void)
 {
 	if (!future_done(future)) {
-		struct outcome o = {.status = FAR_OK};
+		struct completion o = {.status = FAR_OK};
 		future_complete(future, &o);
 	}
 	shard_pass(shard);
@@ -81,7 +81,7 @@ static void teardown(void)
 	buf_unref(&future->head);
 }
 
-TestSuite(shard_fiber, .init = setup, .fini = teardown);
+TestSuite(core_fiber, .init = setup, .fini = teardown);
 
 /* Another life of the worker, instead of a new fixture. */
 static void reopen(uint32_t worker, uint32_t peer)
@@ -89,13 +89,13 @@ static void reopen(uint32_t worker, uint32_t peer)
 	if (shard->sessions[session_index(shard, worker, 0)].state == SESSION_UP)
 		return;
 	posted(MAIL_DETACHED);
-	mail(MAIL_PEER_BACK, worker, peer);
+	mail(MAIL_PEER_RESTARTED, worker, peer);
 	mail(MAIL_PEER_UP, worker, peer);
 }
 
 static void complete(void)
 {
-	struct outcome o = {.status = FAR_OK};
+	struct completion o = {.status = FAR_OK};
 	future_complete(future, &o);
 }
 
@@ -132,7 +132,7 @@ static void park(uint32_t call)
 	expect_nothing();
 }
 
-Test(shard_fiber, a_handler_that_does_not_wait_answers_at_once)
+Test(core_fiber, a_handler_that_does_not_wait_answers_at_once)
 {
 	waits = 0;
 	put_request(MSG_WAIT, 1, "hi", 2);
@@ -142,7 +142,7 @@ Test(shard_fiber, a_handler_that_does_not_wait_answers_at_once)
 	cr_assert_eq(shard->counters.requests_active, 0u);
 }
 
-Test(shard_fiber, a_wait_ends_with_its_future)
+Test(core_fiber, a_wait_ends_with_its_future)
 {
 	park(1);
 	cr_assert_eq(live(), 1u);
@@ -158,7 +158,7 @@ Test(shard_fiber, a_wait_ends_with_its_future)
 	cr_assert_eq(armed(), 0u);
 }
 
-Test(shard_fiber, a_foreign_thread_completes)
+Test(core_fiber, a_foreign_thread_completes)
 {
 	park(1);
 	complete_elsewhere();
@@ -168,7 +168,7 @@ Test(shard_fiber, a_foreign_thread_completes)
 	cr_assert_eq(armed(), 0u);
 }
 
-Test(shard_fiber, a_future_that_is_done_is_no_wait)
+Test(core_fiber, a_future_that_is_done_is_no_wait)
 {
 	complete();
 	put_request(MSG_WAIT, 1, "hi", 2);
@@ -256,19 +256,19 @@ static void all_orders(bool between)
 			}
 }
 
-Test(shard_fiber, every_order_with_passes_between)
+Test(core_fiber, every_order_with_passes_between)
 {
 	all_orders(true);
 }
 
-Test(shard_fiber, every_order_at_once)
+Test(core_fiber, every_order_at_once)
 {
 	all_orders(false);
 }
 
 /* ---- deadlines, sessions ---- */
 
-Test(shard_fiber, the_requests_deadline_cancels_it)
+Test(core_fiber, the_requests_deadline_cancels_it)
 {
 	put(NIC_PEER, request(MSG_WAIT, 7, LIMIT), "hi", 2);
 	passes(1);
@@ -282,7 +282,7 @@ Test(shard_fiber, the_requests_deadline_cancels_it)
 	cr_assert(was_cancelled);
 }
 
-Test(shard_fiber, a_lost_peer_cancels_it)
+Test(core_fiber, a_lost_peer_cancels_it)
 {
 	park(1);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
@@ -295,7 +295,7 @@ Test(shard_fiber, a_lost_peer_cancels_it)
 
 /* ---- waits with limits, again and again ---- */
 
-Test(shard_fiber, a_repeated_wait_listens_once)
+Test(core_fiber, a_repeated_wait_listens_once)
 {
 	waits = 8;
 	limit = LIMIT;
@@ -312,7 +312,7 @@ Test(shard_fiber, a_repeated_wait_listens_once)
 }
 
 /* What the last request left behind at a future does not wake the next one of the same fiber. */
-Test(shard_fiber, an_abandoned_wait_wakes_nobody)
+Test(core_fiber, an_abandoned_wait_wakes_nobody)
 {
 	struct far_future *first = future;
 	limit = LIMIT;
@@ -325,7 +325,7 @@ Test(shard_fiber, an_abandoned_wait_wakes_nobody)
 	limit = 0;
 	park(2); /* the same fiber: last freed, first used */
 	cr_assert_eq(fiber_pool_of(shard)->used, 1u);
-	struct outcome o = {.status = FAR_OK};
+	struct completion o = {.status = FAR_OK};
 	future_complete(first, &o);
 	passes(3);
 	expect_nothing();
@@ -340,7 +340,7 @@ Test(shard_fiber, an_abandoned_wait_wakes_nobody)
 
 /* A wait that was given up must not keep a future alive that nobody can complete any more: a handler that waits again
  * and again for this or that, each time by a countdown of its own, would use up all futures. */
-Test(shard_fiber, an_abandoned_wait_keeps_nothing)
+Test(core_fiber, an_abandoned_wait_keeps_nothing)
 {
 	struct far_future *first = future;
 	limit = LIMIT;
@@ -361,7 +361,7 @@ Test(shard_fiber, an_abandoned_wait_keeps_nothing)
 	future = first;
 }
 
-Test(shard_fiber, pauses)
+Test(core_fiber, pauses)
 {
 	put_request(MSG_PAUSE, 1, "hi", 2);
 	passes(3);
@@ -373,7 +373,7 @@ Test(shard_fiber, pauses)
 	cr_assert(results[0] == 0 && results[1] == 0);
 }
 
-Test(shard_fiber, a_cancel_ends_a_pause)
+Test(core_fiber, a_cancel_ends_a_pause)
 {
 	put_request(MSG_PAUSE, 1, "hi", 2);
 	passes(3);
@@ -385,7 +385,7 @@ Test(shard_fiber, a_cancel_ends_a_pause)
 
 /* ---- bounds ---- */
 
-Test(shard_fiber, one_more_than_there_are_is_refused)
+Test(core_fiber, one_more_than_there_are_is_refused)
 {
 	for (uint32_t i = 1; i <= FIBERS; i++)
 		park(i);
@@ -401,7 +401,7 @@ Test(shard_fiber, one_more_than_there_are_is_refused)
 	expect_reply(10, "hi", 2);
 }
 
-Test(shard_fiber, without_a_record_it_cannot_wait)
+Test(core_fiber, without_a_record_it_cannot_wait)
 {
 	struct far_deferred *free_ones = shard->deferred_free;
 	shard->deferred_free = NULL;
@@ -413,7 +413,7 @@ Test(shard_fiber, without_a_record_it_cannot_wait)
 }
 
 /* A handler that does not take no for an answer: others run between its tries. */
-Test(shard_fiber, a_stubborn_one_does_not_stop_the_shard)
+Test(core_fiber, a_stubborn_one_does_not_stop_the_shard)
 {
 	put_request(MSG_STUBBORN, 1, "hi", 2);
 	passes(1);
@@ -429,7 +429,7 @@ Test(shard_fiber, a_stubborn_one_does_not_stop_the_shard)
 	cr_assert_eq(live(), 0u);
 }
 
-Test(shard_fiber, guard_pages)
+Test(core_fiber, guard_pages)
 {
 	const struct fiber_pool *p = fiber_pool_of(shard);
 	park(1);
@@ -461,7 +461,7 @@ static void end_with_parked(uint32_t n)
 	shard_pass(shard);
 }
 
-Test(shard_fiber, waits_outlive_the_shard)
+Test(core_fiber, waits_outlive_the_shard)
 {
 	end_with_parked(FIBERS);
 	uint64_t used = buf_slabs_used();
@@ -483,7 +483,7 @@ static void *complete_in_time(void *arg)
 }
 
 /* The completer and the end of the shard meet at each record: whoever comes second frees it. */
-Test(shard_fiber, the_end_races_with_a_completion)
+Test(core_fiber, the_end_races_with_a_completion)
 {
 	for (unsigned round = 0; round < 300; round++) {
 		pthread_t t;

@@ -19,8 +19,8 @@ static void setup_costs(void)
 	shard_setup_second(true);
 }
 
-TestSuite(shard_queues, .init = setup_costs, .fini = shard_teardown);
-TestSuite(shard_queues_cheap, .init = setup_cheap, .fini = shard_teardown);
+TestSuite(core_queues, .init = setup_costs, .fini = shard_teardown);
+TestSuite(core_queues_cheap, .init = setup_cheap, .fini = shard_teardown);
 
 /* Polls of the second queue in so many passes. */
 static unsigned polls_in(unsigned n)
@@ -83,13 +83,13 @@ static uint64_t real_ns(void)
 
 /* ---- the schedule ---- */
 
-Test(shard_queues_cheap, one_that_is_free_is_polled_in_every_pass)
+Test(core_queues_cheap, one_that_is_free_is_polled_in_every_pass)
 {
 	passes(1);
 	cr_assert_eq(polls_in(1000), 1000u);
 }
 
-Test(shard_queues_cheap, without_peers_it_is_cold)
+Test(core_queues_cheap, without_peers_it_is_cold)
 {
 	struct shm_head h;
 	mail_at(MAIL_PEER_DOWN, OTHER, NIC_OTHER, 1);
@@ -102,7 +102,7 @@ Test(shard_queues_cheap, without_peers_it_is_cold)
 	cr_assert_eq(polls_in(1000), 1000u);
 }
 
-Test(shard_queues, one_that_costs_is_polled_now_and_then)
+Test(core_queues, one_that_costs_is_polled_now_and_then)
 {
 	cool();
 	cr_assert_eq(polls_in(FAR_COLD_PASSES - 1), 0u);
@@ -111,7 +111,7 @@ Test(shard_queues, one_that_costs_is_polled_now_and_then)
 	cr_assert_gt(queue->recvs, 10 * FAR_COLD_PASSES, "the first was polled in every pass");
 }
 
-Test(shard_queues, a_packet_makes_it_hot_for_a_while)
+Test(core_queues, a_packet_makes_it_hot_for_a_while)
 {
 	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	cool();
@@ -127,7 +127,7 @@ Test(shard_queues, a_packet_makes_it_hot_for_a_while)
 	sent_by(queue2);
 }
 
-Test(shard_queues, what_is_awaited_keeps_it_hot)
+Test(core_queues, what_is_awaited_keeps_it_hot)
 {
 	struct result r;
 	cool();
@@ -141,7 +141,7 @@ Test(shard_queues, what_is_awaited_keeps_it_hot)
 	cr_assert_eq(polls_in(FAR_COLD_PASSES - 1), 0u);
 }
 
-Test(shard_queues, what_is_awaited_elsewhere_does_not)
+Test(core_queues, what_is_awaited_elsewhere_does_not)
 {
 	struct result r;
 	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
@@ -156,7 +156,7 @@ Test(shard_queues, what_is_awaited_elsewhere_does_not)
 	cr_assert_eq(r.n, 1u);
 }
 
-Test(shard_queues, time_makes_it_due)
+Test(core_queues, time_makes_it_due)
 {
 	cool();
 	passes(64);
@@ -167,7 +167,7 @@ Test(shard_queues, time_makes_it_due)
 	cr_assert_eq(polls_in(128), 0u, "once");
 }
 
-Test(shard_queues, its_deadline_makes_it_due)
+Test(core_queues, its_deadline_makes_it_due)
 {
 	cool();
 	passes(64);
@@ -181,7 +181,7 @@ Test(shard_queues, its_deadline_makes_it_due)
 	queue2->deadline = UINT64_MAX;
 }
 
-Test(shard_queues, slow_passes_of_an_application_find_it)
+Test(core_queues, slow_passes_of_an_application_find_it)
 {
 	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	cool();
@@ -196,7 +196,7 @@ Test(shard_queues, slow_passes_of_an_application_find_it)
 
 /* ---- packets ---- */
 
-Test(shard_queues, each_answer_goes_back_where_its_request_came_from)
+Test(core_queues, each_answer_goes_back_where_its_request_came_from)
 {
 	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	passes(1);
@@ -215,7 +215,7 @@ Test(shard_queues, each_answer_goes_back_where_its_request_came_from)
 
 /* Where sending is a system call, a pass takes several full bursts. Of answers to its own calls half of them at most.
  */
-Test(shard_queues, several_bursts)
+Test(core_queues, several_bursts)
 {
 	enum { CALLS = 60 };
 	struct result done[CALLS];
@@ -247,7 +247,7 @@ Test(shard_queues, several_bursts)
 }
 
 /* A full ring of one does not hold up the other. */
-Test(shard_queues_cheap, fair)
+Test(core_queues_cheap, fair)
 {
 	passes(1);
 	for (unsigned i = 0; i < 64; i++) {
@@ -263,7 +263,7 @@ Test(shard_queues_cheap, fair)
 	queue->out_read = queue->out_n;
 }
 
-Test(shard_queues, peers_are_numbered_by_port)
+Test(core_queues, peers_are_numbered_by_port)
 {
 	struct result first, other;
 	struct shm_head h = request(MSG_ECHO, 9, UINT64_MAX);
@@ -288,7 +288,7 @@ Test(shard_queues, peers_are_numbered_by_port)
 	cr_assert_eq(fake_queue_sent(queue, &h)->peer, (uint32_t)NIC_PEER);
 }
 
-Test(shard_queues, a_broken_packet_is_told_with_its_port)
+Test(core_queues, a_broken_packet_is_told_with_its_port)
 {
 	struct shm_head h = request(MSG_ECHO, 9, UINT64_MAX);
 	struct mail m;
@@ -297,14 +297,14 @@ Test(shard_queues, a_broken_packet_is_told_with_its_port)
 	queues_poll_all(shard);
 	passes(1);
 	cr_assert(mailbox_get(&shard->mail_out, &m));
-	cr_assert_eq(m.type, MAIL_POISONED);
+	cr_assert_eq(m.type, MAIL_PROTOCOL_ERROR);
 	cr_assert_eq(m.worker, (uint32_t)OTHER);
 	cr_assert_eq(m.port, 1);
 	cr_assert_eq(m.peer, (uint32_t)NIC_OTHER);
 }
 
 /* What a peer sent before it went is received, though its queue is cold. */
-Test(shard_queues, what_came_before_the_end)
+Test(core_queues, what_came_before_the_end)
 {
 	struct result r;
 	cr_assert_eq(call_to(OTHER, &r), 0);
@@ -320,7 +320,7 @@ Test(shard_queues, what_came_before_the_end)
 }
 
 /* A call to a peer of the first port does not flush the second, and the other way round what is sent leaves. */
-Test(shard_queues, flush)
+Test(core_queues, flush)
 {
 	struct result r;
 	cool();
@@ -340,12 +340,12 @@ Test(shard_queues, flush)
 
 /* ---- who owes ---- */
 
-Test(shard_queues, watch)
+Test(core_queues, watch)
 {
 	struct result r;
-	cr_assert_not_null(queue->owes);
-	cr_assert_not_null(queue2->owes);
-#define OWES(q, peer) (q)->owes((q)->owes_ctx, peer)
+	cr_assert_not_null(queue->awaits_reply);
+	cr_assert_not_null(queue2->awaits_reply);
+#define OWES(q, peer) (q)->awaits_reply((q)->awaits_reply_ctx, peer)
 	cr_assert(!OWES(queue, NIC_PEER));
 	cr_assert(!OWES(queue2, NIC_OTHER));
 	cr_assert(!OWES(queue2, FAKE_PEERS));
@@ -359,10 +359,10 @@ Test(shard_queues, watch)
 	passes(1);
 	cr_assert(!OWES(queue2, NIC_OTHER));
 	/* One-way messages: what is acknowledged in batches is not owed before the batch is full. */
-	struct call_start post = {.worker = OTHER, .fn = MSG_ECHO, .left = TIME_NEVER, .deadline = TIME_NEVER};
-	for (unsigned i = 1; i <= FAR_POSTS_BATCH; i++) {
-		cr_assert_eq(post_now(shard, &post), 0);
-		cr_assert_eq(OWES(queue2, NIC_OTHER), i == FAR_POSTS_BATCH);
+	struct call_start oneway = {.worker = OTHER, .fn = MSG_ECHO, .left = TIME_NEVER, .deadline = TIME_NEVER};
+	for (unsigned i = 1; i <= FAR_ONEWAYS_BATCH; i++) {
+		cr_assert_eq(oneway_send_now(shard, &oneway), 0);
+		cr_assert_eq(OWES(queue2, NIC_OTHER), i == FAR_ONEWAYS_BATCH);
 	}
 	mail_at(MAIL_PEER_DOWN, OTHER, NIC_OTHER, 1);
 	cr_assert(!OWES(queue2, NIC_OTHER));
@@ -376,7 +376,7 @@ static bool armed(void)
 	return queue->armed || queue2->armed;
 }
 
-Test(shard_queues, either_wakes_the_sleeper)
+Test(core_queues, either_wakes_the_sleeper)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		struct fake_queue *q = i % 2 ? queue2 : queue, *silent = i % 2 ? queue : queue2;
@@ -395,7 +395,7 @@ Test(shard_queues, either_wakes_the_sleeper)
 }
 
 /* What came just before is found by the look between arm() and the sleep. */
-Test(shard_queues, one_more_look)
+Test(core_queues, one_more_look)
 {
 	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	cool();
@@ -408,7 +408,7 @@ Test(shard_queues, one_more_look)
 }
 
 /* The sleep ends at the deadline of either; the clock of this test stands, so that is so long after its beginning. */
-Test(shard_queues, the_deadline_of_a_queue_ends_the_sleep)
+Test(core_queues, the_deadline_of_a_queue_ends_the_sleep)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		struct fake_queue *q = i ? queue2 : queue;

@@ -8,12 +8,12 @@
 #include <farcall/message.h>
 #include <string.h>
 
-TestSuite(shard_session, .init = shard_setup, .fini = shard_teardown);
+TestSuite(core_session, .init = shard_setup, .fini = shard_teardown);
 
 /* ---- sessions ---- */
 
 /* DOWN with everything pending: calls, an ended one, open requests, a kept answer, parked requests. */
-Test(shard_session, session_down_with_everything_pending)
+Test(core_session, session_down_with_everything_pending)
 {
 	static struct result r[3];
 	static char body[100];
@@ -28,7 +28,7 @@ Test(shard_session, session_down_with_everything_pending)
 	put_request(MSG_ECHO, 4, body, sizeof body);
 	put_request(MSG_ECHO, 5, "x", 1);
 	passes(1);
-	cr_assert_eq(shard->sessions[PEER].parked_n, 2u);
+	cr_assert_eq(shard->sessions[PEER].paused_n, 2u);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_not(queue->attached[NIC_PEER]);
 	cr_assert_eq(r[0].n, 1u);
@@ -39,7 +39,7 @@ Test(shard_session, session_down_with_everything_pending)
 	}
 	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
 	cr_assert(posted(MAIL_DETACHED));
-	cr_assert_eq(shard->blocked_n, 0u);
+	cr_assert_eq(shard->backpressured_n, 0u);
 	/* The application learns it when it answers. */
 	cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_CANCELLED);
 	cr_assert_eq(far_deferred_reply(kept[1], "x", 1), FAR_CANCELLED);
@@ -53,7 +53,7 @@ Test(shard_session, session_down_with_everything_pending)
 }
 
 /* DOWN while answers are still in the ring. Expect them to count. */
-Test(shard_session, answers_that_came_before_the_end_count)
+Test(core_session, answers_that_came_before_the_end_count)
 {
 	struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
@@ -65,7 +65,7 @@ Test(shard_session, answers_that_came_before_the_end_count)
 
 /* PEER dies with everything under way, and lives again. Expect nothing of the first life in the second: neither calls,
  * requests, numbers of functions, nor what is answered late. */
-Test(shard_session, another_life)
+Test(core_session, another_life)
 {
 	struct result r[2], after;
 	for (int life = 0; life < 3; life++) {
@@ -80,7 +80,7 @@ Test(shard_session, another_life)
 		put_request(MSG_BIG, 3, NULL, 0);
 		put_request(MSG_ECHO, 5, "x", 1);
 		passes(1);
-		cr_assert_eq(shard->sessions[PEER].parked_n, 1u);
+		cr_assert_eq(shard->sessions[PEER].paused_n, 1u);
 		mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 		queue->no_bulk = false;
 		for (int i = 0; i < 2; i++) {
@@ -92,7 +92,7 @@ Test(shard_session, another_life)
 		cr_assert_eq(call(&after, FAR_SEC, NULL, 0), -EPIPE);
 		mail(MAIL_PEER_UP, PEER, NIC_PEER);
 		cr_assert_eq(shard->sessions[PEER].state, SESSION_DEAD, "it was not told that there is another life");
-		mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 		mail(MAIL_PEER_UP, PEER, NIC_PEER);
 		cr_assert_eq(session_functions(shard, &shard->sessions[PEER])[3], 0u);
 		while (fake_queue_sent(queue, &(struct shm_head){0}))
@@ -116,13 +116,13 @@ Test(shard_session, another_life)
 }
 
 /* A DOWN and a PROBE of PEER's former life arrive while the next one is up under the same handle. Expect nothing. */
-Test(shard_session, late_mail_about_a_former_life)
+Test(core_session, late_mail_about_a_former_life)
 {
 	struct result r;
 	struct shm_head h;
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert(posted(MAIL_DETACHED));
-	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	called(&r, FAR_FOREVER);
 	static const enum mail_type late[] = {MAIL_PROBE, MAIL_PEER_DOWN};
@@ -143,17 +143,17 @@ Test(shard_session, late_mail_about_a_former_life)
 
 /* The control core does not read its mail while a session ends and the next life is there. Expect the end to be told of
  * the peer that it was, before anything of the next, and what broke in the first not to be taken for the second's. */
-Test(shard_session, another_life_waits_for_the_end_to_be_told)
+Test(core_session, another_life_waits_for_the_end_to_be_told)
 {
 	struct mail filler = {.type = MAIL_PROBE, .worker = OTHER}, m;
 	struct result r;
 	while (mailbox_put(&shard->mail_out, &filler))
 		;
 	called(&r, FAR_FOREVER);
-	session_poisoned(shard, &shard->sessions[PEER]);
+	session_protocol_error(shard, &shard->sessions[PEER]);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_eq(r.n, 1u);
-	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER + 2);
 	cr_assert_eq(shard->sessions[PEER].state, SESSION_DEAD);
 	while (mailbox_get(&shard->mail_out, &m) && m.type == MAIL_PROBE)
@@ -172,7 +172,7 @@ Test(shard_session, another_life_waits_for_the_end_to_be_told)
 
 /* A handler of the first life ends in the second, whose caller uses the same number. Expect the second's to be its own.
  */
-Test(shard_session, a_repeated_call_of_the_life_before)
+Test(core_session, a_repeated_call_of_the_life_before)
 {
 	struct head_retry trailer = {.seq = 1, .floor = 1};
 	struct shm_head h = request(MSG_DEFER, 1, UINT64_MAX);
@@ -182,7 +182,7 @@ Test(shard_session, a_repeated_call_of_the_life_before)
 	cr_assert_eq(kept_n, 1u);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert(posted(MAIL_DETACHED));
-	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	put(NIC_PEER, h, &trailer, sizeof trailer);
 	passes(1);
@@ -200,7 +200,7 @@ Test(shard_session, a_repeated_call_of_the_life_before)
 	cr_assert_eq(kept_n, 2u);
 }
 
-Test(shard_session, down_of_another_peer_is_ignored)
+Test(core_session, down_of_another_peer_is_ignored)
 {
 	mail(MAIL_PEER_DOWN, PEER, NIC_OTHER);
 	mail(MAIL_PEER_DOWN, 3, 7);
@@ -208,7 +208,7 @@ Test(shard_session, down_of_another_peer_is_ignored)
 	cr_assert_not(posted(MAIL_DETACHED));
 }
 
-Test(shard_session, stopping_fails_what_is_pending)
+Test(core_session, stopping_fails_what_is_pending)
 {
 	struct result r;
 	called(&r, FAR_FOREVER);
@@ -219,7 +219,7 @@ Test(shard_session, stopping_fails_what_is_pending)
 
 static unsigned restarts;
 
-static void call_again(void *user, const struct outcome *o)
+static void call_again(void *user, const struct completion *o)
 {
 	struct call_start start = {
 		.worker = PEER, .fn = 1, .deadline = now_ns + 1, .left = 1, .done = call_again, .user = user};
@@ -228,7 +228,7 @@ static void call_again(void *user, const struct outcome *o)
 }
 
 /* A callback starts the next call, also when the session is going down. Expect an end. */
-Test(shard_session, callbacks_may_call)
+Test(core_session, callbacks_may_call)
 {
 	call_again(NULL, NULL);
 	advance(1);
@@ -252,10 +252,10 @@ static int submit(struct result *r, uint32_t worker, uint64_t deadline, size_t l
 				   .data = data,
 				   .len = len};
 	memset(r, 0, sizeof *r);
-	return waiting_hand_over(shard, &start);
+	return waiting_submit(shard, &start);
 }
 
-Test(shard_session, submissions_are_sent)
+Test(core_session, submissions_are_sent)
 {
 	struct result r;
 	struct shm_head h;
@@ -269,7 +269,7 @@ Test(shard_session, submissions_are_sent)
 	cr_assert_eq(r.status, FAR_OK);
 }
 
-Test(shard_session, submissions_that_cannot_be_sent)
+Test(core_session, submissions_that_cannot_be_sent)
 {
 	struct result late, dead, nomem;
 	submit(&late, PEER, now_ns, 1);
@@ -291,7 +291,7 @@ Test(shard_session, submissions_that_cannot_be_sent)
 }
 
 /* No credit is left. Expect it to wait for one, and calls towards others to go on. */
-Test(shard_session, submissions_without_a_credit)
+Test(core_session, submissions_without_a_credit)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX], late, other;
 	struct shm_head first, h;
@@ -313,19 +313,19 @@ Test(shard_session, submissions_without_a_credit)
 }
 
 /* Receive what the driver found to break its rules. Expect it counted and the peer reported. */
-Test(shard_session, bad_packets_of_the_driver)
+Test(core_session, bad_packets_of_the_driver)
 {
 	static const struct shm_head none;
 	fake_queue_put(queue, NIC_PEER, &none, NULL, 0);
 	queue->bad_next = true;
 	passes(1);
 	cr_assert_eq(dropped(), 1u);
-	cr_assert(posted(MAIL_POISONED));
+	cr_assert(posted(MAIL_PROTOCOL_ERROR));
 }
 
 /* ---- idling ---- */
 
-Test(shard_session, going_to_sleep_looks_once_more)
+Test(core_session, going_to_sleep_looks_once_more)
 {
 	struct result r;
 	submit(&r, PEER, now_ns, 1);
@@ -336,17 +336,17 @@ Test(shard_session, going_to_sleep_looks_once_more)
 	cr_assert_eq(shard->counters.wakeups, 0u);
 }
 
-Test(shard_session, a_wake_ends_the_sleep, .timeout = 60)
+Test(core_session, a_wake_ends_the_sleep, .timeout = 60)
 {
 	queue->base.ops->wake(&queue->base);
 	shard_sleep(shard, TIME_NEVER);
 	cr_assert_eq(shard->counters.wakeups, 1u);
 	cr_assert_not(queue->armed);
-	cr_assert_eq(atomic_load(&shard->driver.asleep), 0u);
+	cr_assert_eq(atomic_load(&shard->progress.asleep), 0u);
 }
 
 /* A handler's name is what a wait in it is refused with, and is gone afterwards. */
-Test(shard_session, the_context_is_restored)
+Test(core_session, the_context_is_restored)
 {
 	cr_assert(shard_held(shard));
 	put_request(MSG_ECHO, 1, NULL, 0);
@@ -355,7 +355,7 @@ Test(shard_session, the_context_is_restored)
 }
 
 /* The control core's mail was still in the box when the shard ended. */
-Test(shard_session, none_opens_after_the_end)
+Test(core_session, none_opens_after_the_end)
 {
 	session_close_all(shard);
 	mail(MAIL_PEER_UP, 3, 7);

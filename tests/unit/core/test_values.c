@@ -39,7 +39,7 @@ static void teardown(void)
 	shard_teardown();
 }
 
-TestSuite(shard_values, .init = setup, .fini = teardown);
+TestSuite(core_values, .init = setup, .fini = teardown);
 
 static uint8_t body[1024];
 
@@ -63,7 +63,7 @@ static void expect_int(int64_t i)
 	expect_reply(1, want, len);
 }
 
-Test(shard_values, a_tree_reaches_its_handler)
+Test(core_values, a_tree_reaches_its_handler)
 {
 	struct test_object o = {2, {1, 2}};
 	struct far_val object = far_custom(&test_custom, &o);
@@ -81,7 +81,7 @@ Test(shard_values, a_tree_reaches_its_handler)
 	cr_expect_eq(ran, 2);
 }
 
-Test(shard_values, what_is_refused_is_given_back)
+Test(core_values, what_is_refused_is_given_back)
 {
 	struct test_object o = {2, {1, 2}};
 	struct far_custom_type stranger = test_custom;
@@ -135,7 +135,7 @@ static void put_hashed(const struct function *fn, uint64_t signature, size_t len
 	passes(1);
 }
 
-Test(shard_values, an_overload_is_found_by_its_hash)
+Test(core_values, an_overload_is_found_by_its_hash)
 {
 	struct shm_head h;
 	const struct function *list = registry_next(over);

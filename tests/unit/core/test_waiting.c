@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(shard_waiting, .init = shard_setup, .fini = shard_teardown);
+TestSuite(core_waiting, .init = shard_setup, .fini = shard_teardown);
 
 enum { FAR_ONE = 3, FAR_SHARD = 2, NIC_FAR_ONE = 7 };
 
@@ -76,7 +76,7 @@ static void sent_and_answered(const void *body, size_t len)
 	put(NIC_FAR_ONE, a, "yes", 3);
 }
 
-Test(shard_waiting, they_go_out_in_order_when_the_session_is_up)
+Test(core_waiting, they_go_out_in_order_when_the_session_is_up)
 {
 	static struct result r[5];
 	static char large[20000];
@@ -108,10 +108,10 @@ Test(shard_waiting, they_go_out_in_order_when_the_session_is_up)
 		cr_assert_eq(r[i].origin, FAR_ONE);
 	}
 	cr_assert_eq(shard->counters.calls_waiting, 0u);
-	cr_assert_eq(shard->blocked_n, 0u);
+	cr_assert_eq(shard->backpressured_n, 0u);
 }
 
-Test(shard_waiting, the_time_they_waited_is_gone)
+Test(core_waiting, the_time_they_waited_is_gone)
 {
 	struct result r;
 	struct shm_head h;
@@ -125,7 +125,7 @@ Test(shard_waiting, the_time_they_waited_is_gone)
 	connects();
 }
 
-Test(shard_waiting, deadlines_end_them_unsent)
+Test(core_waiting, deadlines_end_them_unsent)
 {
 	struct result r[3];
 	call_far(&r[0], 500, "a", 1);
@@ -151,7 +151,7 @@ Test(shard_waiting, deadlines_end_them_unsent)
 static struct result restarted[3];
 static unsigned restarts;
 
-static void restart(void *user, const struct outcome *o)
+static void restart(void *user, const struct completion *o)
 {
 	cr_assert_eq(o->status, FAR_TIMEOUT);
 	if (restarts < 3)
@@ -161,7 +161,7 @@ static void restart(void *user, const struct outcome *o)
 
 /* Callbacks of calls that are due call again, on the list that is looked through. Expect each to end at its own time.
  */
-Test(shard_waiting, deadlines_of_calls_that_callbacks_start)
+Test(core_waiting, deadlines_of_calls_that_callbacks_start)
 {
 	struct call_start start = {.worker = FAR_ONE,
 				   .shard = FAR_SHARD,
@@ -183,7 +183,7 @@ Test(shard_waiting, deadlines_of_calls_that_callbacks_start)
 	connects();
 }
 
-Test(shard_waiting, a_sleeper_wakes_for_the_deadline, .timeout = 60)
+Test(core_waiting, a_sleeper_wakes_for_the_deadline, .timeout = 60)
 {
 	struct result r;
 	call_far(&r, 0, "a", 1);
@@ -192,13 +192,13 @@ Test(shard_waiting, a_sleeper_wakes_for_the_deadline, .timeout = 60)
 	connects();
 }
 
-Test(shard_waiting, unreachable_and_again)
+Test(core_waiting, unreachable_and_again)
 {
 	struct result r[3];
 	call_far(&r[0], FAR_FOREVER, "a", 1);
 	call_far(&r[1], FAR_SEC, "b", 1);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_UNREACHED, FAR_UNREACHABLE);
+	tell(MAIL_PEER_UNREACHABLE, FAR_UNREACHABLE);
 	ended(&r[0], FAR_UNREACHABLE, "no session with worker 3, shard 2: of a reason");
 	ended(&r[1], FAR_UNREACHABLE, "of a reason");
 	cr_assert_eq(r[0].origin, FAR_ONE);
@@ -209,15 +209,15 @@ Test(shard_waiting, unreachable_and_again)
 	passes(1);
 	cr_assert_eq(r[2].status, FAR_OK);
 	/* Late news change nothing. */
-	tell(MAIL_UNREACHED, FAR_PEER_LOST);
+	tell(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
 	cr_assert_eq(far_session()->state, SESSION_UP);
 }
 
-Test(shard_waiting, a_lost_worker_stays_lost)
+Test(core_waiting, a_lost_worker_stays_lost)
 {
 	struct result r;
 	call_far(&r, FAR_FOREVER, "a", 1);
-	tell(MAIL_UNREACHED, FAR_PEER_LOST);
+	tell(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
 	ended(&r, FAR_PEER_LOST, "of a reason");
 	cr_assert_eq(call_far(&r, FAR_FOREVER, "a", 1), -EPIPE);
 	tell(MAIL_PEER_UP, FAR_OK);
@@ -227,38 +227,38 @@ Test(shard_waiting, a_lost_worker_stays_lost)
 }
 
 /* Another life of it has begun. Expect the next call to ask for a session, and nothing of the life before to matter. */
-Test(shard_waiting, a_lost_worker_comes_back)
+Test(core_waiting, a_lost_worker_comes_back)
 {
 	struct result r;
-	tell(MAIL_PEER_BACK, FAR_OK);
+	tell(MAIL_PEER_RESTARTED, FAR_OK);
 	cr_assert_eq(far_session()->state, SESSION_CLOSED, "nobody had asked for it");
 	call_far(&r, FAR_FOREVER, "a", 1);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_PEER_BACK, FAR_OK);
+	tell(MAIL_PEER_RESTARTED, FAR_OK);
 	cr_assert_eq(far_session()->state, SESSION_CONNECTING);
-	tell(MAIL_UNREACHED, FAR_PEER_LOST);
+	tell(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
 	cr_assert_eq(r.executed, FAR_EXECUTED_NO);
 	cr_assert_eq(call_far(&r, FAR_FOREVER, "a", 1), -EPIPE);
-	tell(MAIL_PEER_BACK, FAR_OK);
+	tell(MAIL_PEER_RESTARTED, FAR_OK);
 	cr_assert_eq(call_far(&r, FAR_FOREVER, "b", 1), 0);
 	cr_assert_eq(connects(), 1u);
 	tell(MAIL_PEER_UP, FAR_OK);
 	sent_and_answered("b", 1);
 	passes(1);
 	cr_assert_eq(r.status, FAR_OK);
-	tell(MAIL_PEER_BACK, FAR_OK);
+	tell(MAIL_PEER_RESTARTED, FAR_OK);
 	cr_assert_eq(far_session()->state, SESSION_UP);
 }
 
-Test(shard_waiting, the_list_is_bounded)
+Test(core_waiting, the_list_is_bounded)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX + 1];
 	shard->config.limits.peer_waiting = FAR_SESSION_CALLS_MAX;
-	cr_assert_eq(call_far(&r[0], FAR_FOREVER, NULL, FAR_MSG_WHOLE_MAX + 1), -EMSGSIZE, "and takes no place");
+	cr_assert_eq(call_far(&r[0], FAR_FOREVER, NULL, FAR_MSG_EAGER_MAX + 1), -EMSGSIZE, "and takes no place");
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		cr_assert_eq(call_far(&r[i], FAR_FOREVER, &i, sizeof i), 0);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), -EAGAIN);
-	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, NULL, FAR_MSG_WHOLE_MAX + 1), -EMSGSIZE);
+	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, NULL, FAR_MSG_EAGER_MAX + 1), -EMSGSIZE);
 	tell(MAIL_PEER_UP, FAR_OK);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), 0, "no credit is left: it waits");
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
@@ -274,7 +274,7 @@ Test(shard_waiting, the_list_is_bounded)
 
 /* More than there are credits for. Expect the rest in order as answers come, and what is cancelled or due to leave the
  * middle and the end of the queue unsent. */
-Test(shard_waiting, for_a_credit)
+Test(core_waiting, for_a_credit)
 {
 	enum { MORE = 6 };
 	static struct result r[FAR_SESSION_CALLS_MAX], more[MORE], last;
@@ -307,11 +307,11 @@ Test(shard_waiting, for_a_credit)
 	cr_assert(last.n == 1 && last.status == FAR_OK);
 	cr_assert_eq(shard->calls_queued[far_session()->index], 0u);
 	cr_assert_eq(far_session()->calls_max, FAR_SESSION_CALLS_MAX, "straight again");
-	cr_assert(shard->blocked_n == 0 && shard->flushing_n == 0);
+	cr_assert(shard->backpressured_n == 0 && shard->draining_n == 0);
 }
 
 /* The ring is full when the session comes up. Expect the rest to follow later, before calls that came after. */
-Test(shard_waiting, those_without_room_go_later_and_keep_their_place)
+Test(core_waiting, those_without_room_go_later_and_keep_their_place)
 {
 	struct result r[4];
 	call_far(&r[0], FAR_FOREVER, "a", 1);
@@ -319,7 +319,7 @@ Test(shard_waiting, those_without_room_go_later_and_keep_their_place)
 	queue->no_slots = true;
 	tell(MAIL_PEER_UP, FAR_OK);
 	expect_nothing();
-	cr_assert_eq(shard->blocked_n, 1u);
+	cr_assert_eq(shard->backpressured_n, 1u);
 	cr_assert_eq(call_far(&r[2], FAR_FOREVER, "c", 1), 0);
 	passes(3);
 	queue->no_slots = false;
@@ -327,7 +327,7 @@ Test(shard_waiting, those_without_room_go_later_and_keep_their_place)
 	sent_and_answered("a", 1);
 	sent_and_answered("b", 1);
 	sent_and_answered("c", 1);
-	cr_assert_eq(shard->blocked_n, 0u);
+	cr_assert_eq(shard->backpressured_n, 0u);
 	cr_assert_eq(call_far(&r[3], FAR_FOREVER, "d", 1), 0);
 	sent_and_answered("d", 1);
 	passes(1);
@@ -336,7 +336,7 @@ Test(shard_waiting, those_without_room_go_later_and_keep_their_place)
 	connects();
 }
 
-Test(shard_waiting, the_worker_dies_while_some_wait_for_room)
+Test(core_waiting, the_worker_dies_while_some_wait_for_room)
 {
 	struct result r[2];
 	struct shm_head h;
@@ -357,11 +357,11 @@ Test(shard_waiting, the_worker_dies_while_some_wait_for_room)
 	cr_assert_eq(r[0].executed, FAR_EXECUTED_MAYBE);
 	ended(&r[1], FAR_PEER_LOST, "connection to the worker lost: of a reason");
 	cr_assert_eq(r[1].executed, FAR_EXECUTED_NO);
-	cr_assert_eq(shard->blocked_n, 0u);
+	cr_assert_eq(shard->backpressured_n, 0u);
 }
 
 /* A typed call does not know the function's number before the session is up. */
-Test(shard_waiting, typed)
+Test(core_waiting, typed)
 {
 	struct result r;
 	struct shm_head h;
@@ -383,7 +383,7 @@ Test(shard_waiting, typed)
 	connects();
 }
 
-Test(shard_waiting, stopping_ends_them)
+Test(core_waiting, stopping_ends_them)
 {
 	struct result r;
 	call_far(&r, FAR_FOREVER, "a", 1);
@@ -395,7 +395,7 @@ Test(shard_waiting, stopping_ends_them)
 	connects();
 }
 
-Test(shard_waiting, submissions_wait_too)
+Test(core_waiting, submissions_wait_too)
 {
 	struct result r;
 	struct call_start start = {.worker = FAR_ONE,
@@ -406,7 +406,7 @@ Test(shard_waiting, submissions_wait_too)
 				   .user = memset(&r, 0, sizeof r),
 				   .data = "s",
 				   .len = 1};
-	cr_assert_eq(waiting_hand_over(shard, &start), 0);
+	cr_assert_eq(waiting_submit(shard, &start), 0);
 	passes(1);
 	cr_assert_eq(submit_waiting(&shard->submit), 0u);
 	cr_assert_eq(shard->counters.calls_waiting, 1u);
@@ -419,7 +419,7 @@ Test(shard_waiting, submissions_wait_too)
 
 static unsigned again_n;
 
-static void again(void *user, const struct outcome *o)
+static void again(void *user, const struct completion *o)
 {
 	struct call_start start = {
 		.worker = FAR_ONE, .shard = FAR_SHARD, .deadline = TIME_NEVER, .done = again, .user = user};
@@ -431,13 +431,13 @@ static void again(void *user, const struct outcome *o)
 }
 
 /* The callback of a call that could not be sent calls again. Expect it to wait for another set-up. */
-Test(shard_waiting, callbacks_may_call)
+Test(core_waiting, callbacks_may_call)
 {
-	struct outcome o = {.status = FAR_UNREACHABLE};
+	struct completion o = {.status = FAR_UNREACHABLE};
 	again(NULL, &o);
 	again(NULL, &o);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_UNREACHED, FAR_UNREACHABLE);
+	tell(MAIL_PEER_UNREACHABLE, FAR_UNREACHABLE);
 	cr_assert_eq(again_n, 4u);
 	cr_assert_eq(far_session()->waiting_n, 2u);
 	cr_assert_eq(connects(), 1u);
@@ -446,7 +446,7 @@ Test(shard_waiting, callbacks_may_call)
 }
 
 /* The first, one between and the last are cancelled. Expect the rest to go out in order. */
-Test(shard_waiting, cancelled_while_they_wait)
+Test(core_waiting, cancelled_while_they_wait)
 {
 	static struct result r[5], late;
 	for (uint32_t i = 0; i < 5; i++)
@@ -468,7 +468,7 @@ Test(shard_waiting, cancelled_while_they_wait)
 }
 
 /* The mailbox is full when a session is wanted. Expect it to be asked for later. */
-Test(shard_waiting, a_full_mailbox_is_tried_again)
+Test(core_waiting, a_full_mailbox_is_tried_again)
 {
 	struct mail filler = {.type = MAIL_DETACHED}, m;
 	struct result r;

@@ -159,7 +159,7 @@ static void only_ours(void)
 
 static void complete(struct far_future *one, enum far_status status)
 {
-	struct outcome o = {.status = status, .data = "x", .len = 1};
+	struct completion o = {.status = status, .data = "x", .len = 1};
 	completer = interleave_self();
 	future_complete(one, &o);
 }
@@ -203,7 +203,7 @@ static void t_await(void)
 
 static void t_nudge(void)
 {
-	future_nudge(&f[0]->state);
+	future_wake(&f[0]->state);
 	buf_unref(&f[0]->head);
 }
 

@@ -9,9 +9,10 @@
 #include <signal.h>
 #include <string.h>
 
-static struct outcome value(const void *data, size_t len)
+static struct completion value(const void *data, size_t len)
 {
-	return (struct outcome){.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = -1, .data = data, .len = len};
+	return (struct completion){
+		.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = -1, .data = data, .len = len};
 }
 
 Test(future, is_pending_until_completed)
@@ -19,7 +20,7 @@ Test(future, is_pending_until_completed)
 	struct far_future *f = future_alloc(NULL);
 	cr_assert_not_null(f);
 	cr_assert_not(future_done(f));
-	struct outcome o = value("abc", 3);
+	struct completion o = value("abc", 3);
 	future_complete(f, &o);
 	cr_assert(future_done(f));
 	cr_assert_eq(f->status, FAR_OK);
@@ -36,7 +37,7 @@ Test(future, keeps_bytes_of_every_size)
 		bytes[i] = (uint8_t)(i * 7 + 1);
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		struct far_future *f = future_alloc(NULL);
-		struct outcome o = value(bytes, sizes[i]);
+		struct completion o = value(bytes, sizes[i]);
 		future_complete(f, &o);
 		cr_assert_eq(f->len, sizes[i]);
 		cr_assert_eq(memcmp(future_bytes(f), bytes, sizes[i]), 0);
@@ -48,7 +49,7 @@ Test(future, keeps_bytes_of_every_size)
 Test(future, keeps_an_error)
 {
 	struct far_future *f = future_alloc(NULL);
-	struct outcome o = {
+	struct completion o = {
 		.status = FAR_REMOTE, .executed = FAR_EXECUTED_MAYBE, .code = -7, .origin = 2, .data = "why", .len = 3};
 	future_complete(f, &o);
 	cr_assert_eq(atomic_load(&f->state) & FUTURE_ERROR, FUTURE_ERROR);
@@ -61,7 +62,7 @@ Test(future, keeps_an_error)
 Test(future, a_result_too_large_for_any_buffer_becomes_resource)
 {
 	struct far_future *f = future_alloc(NULL);
-	struct outcome o = value("", SIZE_MAX / 2);
+	struct completion o = value("", SIZE_MAX / 2);
 	future_complete(f, &o);
 	cr_assert_eq(f->status, FAR_RESOURCE);
 	cr_assert_eq(f->len, 0u);
@@ -71,7 +72,7 @@ Test(future, a_result_too_large_for_any_buffer_becomes_resource)
 Test(future, completing_twice_aborts, .signal = SIGABRT)
 {
 	struct far_future *f = future_alloc(NULL);
-	struct outcome o = value("", 0);
+	struct completion o = value("", 0);
 	future_complete(f, &o);
 	future_complete(f, &o);
 }
@@ -80,7 +81,7 @@ Test(future, lives_as_long_as_a_reference)
 {
 	struct far_future *f = future_alloc(NULL);
 	buf_ref(&f->head);
-	struct outcome o = value("xy", 2);
+	struct completion o = value("xy", 2);
 	future_complete(f, &o);
 	buf_unref(&f->head);
 	cr_assert_eq(memcmp(future_bytes(f), "xy", 2), 0);
@@ -111,11 +112,11 @@ Test(future, a_nudge_completes_nothing)
 {
 	struct far_future *f = future_alloc(NULL);
 	for (int i = 0; i < 1000; i++)
-		future_nudge(&f->state);
+		future_wake(&f->state);
 	cr_assert_not(future_done(f));
-	struct outcome o = value("z", 1);
+	struct completion o = value("z", 1);
 	future_complete(f, &o);
-	future_nudge(&f->state);
+	future_wake(&f->state);
 	cr_assert(future_done(f));
 	cr_assert_eq(f->status, FAR_OK);
 	buf_unref(&f->head);
@@ -136,9 +137,9 @@ Test(future, sleep_does_not_miss_a_nudge, .timeout = 60)
 {
 	struct far_future *f = future_alloc(NULL);
 	uint32_t seen = atomic_load(&f->state);
-	future_nudge(&f->state);
+	future_wake(&f->state);
 	future_sleep(f, seen, TIME_NEVER);
-	struct outcome o = value("", 0);
+	struct completion o = value("", 0);
 	seen = atomic_load(&f->state);
 	future_complete(f, &o);
 	future_sleep(f, seen, TIME_NEVER);
@@ -149,7 +150,7 @@ Test(future, can_be_pending_again)
 {
 	static const char bytes[FUTURE_INLINE + 1];
 	struct far_future *f = future_alloc(NULL);
-	struct outcome o = value(bytes, sizeof bytes);
+	struct completion o = value(bytes, sizeof bytes);
 	for (int i = 0; i < 3; i++) {
 		future_complete(f, &o);
 		cr_assert(future_done(f));
@@ -162,7 +163,7 @@ Test(future, can_be_pending_again)
 
 static void *complete_it(void *arg)
 {
-	struct outcome o = value("done", 4);
+	struct completion o = value("done", 4);
 	future_complete(arg, &o);
 	return NULL;
 }
@@ -210,7 +211,7 @@ Test(future, listeners_run_once_in_the_order_they_came)
 {
 	static struct heard h[LISTENERS];
 	struct far_future *f = future_alloc(NULL);
-	struct outcome o = value("x", 1);
+	struct completion o = value("x", 1);
 	for (unsigned i = 0; i < LISTENERS; i++) {
 		h[i].l.fn = hear;
 		if (i == LISTENERS - 1)
@@ -230,7 +231,7 @@ Test(future, listeners_run_once_in_the_order_they_came)
 Test(future, a_recycled_one_has_no_listeners)
 {
 	struct heard first = {.l.fn = hear}, second = {.l.fn = hear};
-	struct outcome o = value("x", 1);
+	struct completion o = value("x", 1);
 	struct far_future *f = future_alloc(NULL);
 	future_listen(f, &first.l);
 	future_complete(f, &o);
@@ -280,7 +281,7 @@ Test(future, a_countdown_ends_with_the_last)
 {
 	enum { N = 5 };
 	struct far_future *f[N], *all = countdown_alloc(NULL, N, true);
-	struct outcome o = value("x", 1);
+	struct completion o = value("x", 1);
 	for (int i = 0; i < N; i++) {
 		f[i] = future_alloc(NULL);
 		cr_assert_eq(watch_add(f[i], all), 0);
@@ -302,7 +303,7 @@ Test(future, a_countdown_may_end_with_the_first_failure)
 	for (int fast = 0; fast < 2; fast++) {
 		struct far_future *f[2] = {future_alloc(NULL), future_alloc(NULL)};
 		struct far_future *all = countdown_alloc(NULL, 2, fast);
-		struct outcome o = {.status = FAR_REMOTE};
+		struct completion o = {.status = FAR_REMOTE};
 		cr_assert_eq(watch_add(f[0], all), 0);
 		cr_assert_eq(watch_add(f[1], all), 0);
 		future_complete(f[1], &o);
@@ -333,7 +334,7 @@ Test(future, a_watch_gives_its_places_back)
 	watch_remove(f, w[7]);
 	watch_remove(f, w[7]);
 	cr_assert_eq(watch_add(f, w[WATCH_SLOTS]), 0);
-	struct outcome o = value("", 0);
+	struct completion o = value("", 0);
 	future_complete(f, &o);
 	for (unsigned i = 0; i <= WATCH_SLOTS; i++) {
 		cr_assert_eq(future_done(w[i]), i != 7);

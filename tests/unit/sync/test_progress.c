@@ -8,50 +8,50 @@
 #include <sched.h>
 #include <string.h>
 
-static struct driver driver;
+static struct progress progress;
 
 static void setup(void)
 {
-	memset(&driver, 0, sizeof driver);
+	memset(&progress, 0, sizeof progress);
 }
 
 TestSuite(progress, .init = setup);
 
 Test(progress, one_holder_at_a_time)
 {
-	cr_assert(driver_try(&driver));
-	cr_assert_not(driver_try(&driver));
-	driver_release(&driver);
-	cr_assert(driver_try(&driver));
-	driver_release(&driver);
-	cr_assert_eq(atomic_load(&driver.epoch), 2u);
+	cr_assert(progress_try(&progress));
+	cr_assert_not(progress_try(&progress));
+	progress_release(&progress);
+	cr_assert(progress_try(&progress));
+	progress_release(&progress);
+	cr_assert_eq(atomic_load(&progress.epoch), 2u);
 }
 
 Test(progress, giving_back_nudges_one_sleeper)
 {
 	_Atomic uint32_t a = 0, b = 0;
-	cr_assert(driver_try(&driver));
-	int at_a = driver_sleeper_add(&driver, &a), at_b = driver_sleeper_add(&driver, &b);
+	cr_assert(progress_try(&progress));
+	int at_a = progress_sleeper_add(&progress, &a), at_b = progress_sleeper_add(&progress, &b);
 	cr_assert_geq(at_a, 0);
 	cr_assert_geq(at_b, 0);
 	cr_assert_neq(at_a, at_b);
-	driver_release(&driver);
+	progress_release(&progress);
 	cr_assert_eq((a != 0) + (b != 0), 1);
-	driver_sleeper_remove(&driver, at_a);
-	driver_sleeper_remove(&driver, at_b);
-	cr_assert_eq(atomic_load(&driver.sleepers_n), 0u);
+	progress_sleeper_remove(&progress, at_a);
+	progress_sleeper_remove(&progress, at_b);
+	cr_assert_eq(atomic_load(&progress.sleepers_n), 0u);
 }
 
 Test(progress, who_does_not_need_the_token_passes_the_nudge_on)
 {
 	_Atomic uint32_t a = 0, b = 0;
-	cr_assert(driver_try(&driver));
-	int at_a = driver_sleeper_add(&driver, &a), at_b = driver_sleeper_add(&driver, &b);
-	driver_release(&driver);
+	cr_assert(progress_try(&progress));
+	int at_a = progress_sleeper_add(&progress, &a), at_b = progress_sleeper_add(&progress, &b);
+	progress_release(&progress);
 	uint32_t before = b;
-	driver_sleeper_remove(&driver, at_a);
+	progress_sleeper_remove(&progress, at_a);
 	cr_assert_neq(atomic_load(&b), before);
-	driver_sleeper_remove(&driver, at_b);
+	progress_sleeper_remove(&progress, at_b);
 }
 
 Test(progress, places_are_bounded_and_come_back)
@@ -59,22 +59,22 @@ Test(progress, places_are_bounded_and_come_back)
 	_Atomic uint32_t words[FAR_SLEEPERS_MAX + 1];
 	memset(words, 0, sizeof words);
 	for (unsigned i = 0; i < FAR_SLEEPERS_MAX; i++)
-		cr_assert_geq(driver_sleeper_add(&driver, &words[i]), 0);
-	cr_assert_eq(driver_sleeper_add(&driver, &words[FAR_SLEEPERS_MAX]), -1);
-	driver_sleeper_remove(&driver, -1);
-	driver_sleeper_remove(&driver, 5);
-	cr_assert_eq(driver_sleeper_add(&driver, &words[FAR_SLEEPERS_MAX]), 5);
+		cr_assert_geq(progress_sleeper_add(&progress, &words[i]), 0);
+	cr_assert_eq(progress_sleeper_add(&progress, &words[FAR_SLEEPERS_MAX]), -1);
+	progress_sleeper_remove(&progress, -1);
+	progress_sleeper_remove(&progress, 5);
+	cr_assert_eq(progress_sleeper_add(&progress, &words[FAR_SLEEPERS_MAX]), 5);
 }
 
 Test(progress, parking_on_a_free_token_returns_at_once)
 {
-	driver_park(&driver);
-	cr_assert_eq(atomic_load(&driver.parked), 0u);
+	progress_park(&progress);
+	cr_assert_eq(atomic_load(&progress.parked), 0u);
 }
 
 static void *park(void *arg)
 {
-	driver_park(arg);
+	progress_park(arg);
 	return NULL;
 }
 
@@ -82,12 +82,12 @@ Test(progress, giving_back_ends_a_park, .timeout = 60)
 {
 	for (int round = 0; round < 200; round++) {
 		pthread_t t;
-		cr_assert(driver_try(&driver));
-		pthread_create(&t, NULL, park, &driver);
+		cr_assert(progress_try(&progress));
+		pthread_create(&t, NULL, park, &progress);
 		if (round & 1)
-			while (!atomic_load(&driver.parked))
+			while (!atomic_load(&progress.parked))
 				sched_yield();
-		driver_release(&driver);
+		progress_release(&progress);
 		pthread_join(t, NULL);
 	}
 }
@@ -95,13 +95,13 @@ Test(progress, giving_back_ends_a_park, .timeout = 60)
 Test(progress, unpark_ends_a_park_while_the_token_is_held, .timeout = 60)
 {
 	pthread_t t;
-	cr_assert(driver_try(&driver));
-	pthread_create(&t, NULL, park, &driver);
-	while (!atomic_load(&driver.parked))
+	cr_assert(progress_try(&progress));
+	pthread_create(&t, NULL, park, &progress);
+	while (!atomic_load(&progress.parked))
 		sched_yield();
-	driver_unpark(&driver);
+	progress_unpark(&progress);
 	pthread_join(t, NULL);
-	driver_release(&driver);
+	progress_release(&progress);
 }
 
 enum { THREADS = 4, TURNS = 20000 };
@@ -110,10 +110,10 @@ static uint64_t guarded;
 static void *take_turns(void *arg)
 {
 	for (int i = 0; i < TURNS; i++) {
-		while (!driver_try(&driver))
+		while (!progress_try(&progress))
 			sched_yield();
 		guarded++;
-		driver_release(&driver);
+		progress_release(&progress);
 	}
 	return NULL;
 }
@@ -126,5 +126,5 @@ Test(progress, the_token_excludes, .timeout = 60)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
 	cr_assert_eq(guarded, (uint64_t)THREADS * TURNS);
-	cr_assert_eq(atomic_load(&driver.epoch), (uint32_t)THREADS * TURNS);
+	cr_assert_eq(atomic_load(&progress.epoch), (uint32_t)THREADS * TURNS);
 }

@@ -16,7 +16,7 @@ static void setup(void)
 
 TestSuite(submit, .init = setup);
 
-static void nothing(void *user, const struct outcome *o)
+static void nothing(void *user, const struct completion *o)
 {
 }
 

@@ -8,15 +8,15 @@
 #include <errno.h>
 #include <string.h>
 
-TestSuite(link_audit, .init = bench_init, .fini = bench_fini);
+TestSuite(transport_audit, .init = fixture_init, .fini = fixture_fini);
 
 enum { LONE = 100, LONG = 1 << 20 };
 
 static char found[4096]; /* what the audit has said */
 static uint32_t at_0, at_1;
-static struct link_queue *q;
-static struct link_peer *p;
-static struct link_rings *r;
+static struct transport_queue *q;
+static struct transport_peer *p;
+static struct transport_rings *r;
 
 static void on_found(void *ctx, const char *text)
 {
@@ -27,16 +27,16 @@ static void on_found(void *ctx, const char *text)
 static void expect_clean(void)
 {
 	found[0] = '\0';
-	for (unsigned e = 0; e < LINK_ENDS; e++)
-		if (bench.ends[e].port)
-			link_audit_port(bench.ends[e].port, on_found, NULL);
+	for (unsigned e = 0; e < FIXTURE_ENDS; e++)
+		if (fixture.ends[e].port)
+			transport_audit_port(fixture.ends[e].port, on_found, NULL);
 	cr_assert_str_empty(found);
 }
 
 static void expect_found(const char *want)
 {
 	found[0] = '\0';
-	link_audit_queue(q, on_found, NULL);
+	transport_audit_queue(q, on_found, NULL);
 	cr_assert(strstr(found, want), "\"%s\" is not in \"%s\"", want, found);
 }
 
@@ -62,7 +62,7 @@ static bool lose(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t 
 /* Two ends; the audited one is `e`, and its peer. */
 static void look_at(unsigned e)
 {
-	q = (struct link_queue *)bench.ends[e].q;
+	q = (struct transport_queue *)fixture.ends[e].q;
 	p = q->peers[e ? at_1 : at_0];
 	r = p->rings;
 	cr_assert_not_null(r);
@@ -73,26 +73,26 @@ static void begin(void)
 {
 	mute = false;
 	lost_n = 0;
-	bench_two(&at_0, &at_1);
+	fixture_two(&at_0, &at_1);
 	for (unsigned i = 0; i < 200; i++)
-		bench_turn();
+		fixture_turn();
 }
 
 /* Packets are out, small messages wait for the window, larger ones are numbered in part or wait for those. */
 static void begin_out(void)
 {
 	begin();
-	bench.fabric.hook = lose;
+	fixture.fabric.hook = lose;
 	mute = true;
 	for (unsigned i = 0; i < 4; i++)
-		cr_assert_eq(bench_send(0, at_0, i, LONG), 0);
-	for (unsigned i = 0; i < FAR_LINK_WINDOW + 50; i++) {
+		cr_assert_eq(fixture_send(0, at_0, i, LONG), 0);
+	for (unsigned i = 0; i < FAR_TRANSPORT_WINDOW + 50; i++) {
 		struct nic_tx tx;
-		cr_assert_eq(bench.ends[0].q->ops->tx_reserve(bench.ends[0].q, at_0, LONE, &tx), 0);
-		bench_fill(&tx, i, LONE);
+		cr_assert_eq(fixture.ends[0].q->ops->tx_reserve(fixture.ends[0].q, at_0, LONE, &tx), 0);
+		fixture_fill(&tx, i, LONE);
 		tx.order = NIC_ORDER_NONE;
-		cr_assert_eq(bench.ends[0].q->ops->tx_commit(bench.ends[0].q, &tx), 0);
-		bench.ends[0].q->ops->flush(bench.ends[0].q);
+		cr_assert_eq(fixture.ends[0].q->ops->tx_commit(fixture.ends[0].q, &tx), 0);
+		fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 	}
 	look_at(0);
 	cr_assert(r->flying && r->bulk_open && r->bulk_strict && r->small_n > r->small_sent);
@@ -102,48 +102,48 @@ static void begin_out(void)
 static void begin_in(void)
 {
 	begin();
-	bench.fabric.hook = lose;
+	fixture.fabric.hook = lose;
 	for (uint64_t seq = 0; seq < 9; seq++)
-		cr_assert_eq(bench_send(0, at_0, seq, seq % 3 ? LONE : LONG), 0);
-	p = ((struct link_queue *)bench.ends[1].q)->peers[at_1];
+		cr_assert_eq(fixture_send(0, at_0, seq, seq % 3 ? LONE : LONG), 0);
+	p = ((struct transport_queue *)fixture.ends[1].q)->peers[at_1];
 	for (unsigned i = 0; i < 1000 && !(p->early_n && p->begun_n); i++)
-		bench_turn();
+		fixture_turn();
 	look_at(1);
 	cr_assert(p->early_n && p->begun_n && q->in_bytes);
 }
 
 /* Losses both ways, all lengths, a session that ends in the midst of it: nothing is found at any moment. */
-Test(link_audit, nothing_while_all_goes_well)
+Test(transport_audit, nothing_while_all_goes_well)
 {
 	begin();
-	bench.fabric.drop = 50;
-	bench.fabric.repeat = 20;
-	bench.fabric.overtake = 100;
-	bench.fabric.full_every = 11;
+	fixture.fabric.drop = 50;
+	fixture.fabric.repeat = 20;
+	fixture.fabric.overtake = 100;
+	fixture.fabric.full_every = 11;
 	uint64_t sent[2] = {0};
-	for (unsigned turn = 0; turn < 20000 && bench.ends[0].got + bench.ends[1].got < 1000; turn++) {
+	for (unsigned turn = 0; turn < 20000 && fixture.ends[0].got + fixture.ends[1].got < 1000; turn++) {
 		for (unsigned e = 0; e < 2; e++)
-			if (sent[e] < 500 && bench_send(e, e ? at_1 : at_0, sent[e],
-							sent[e] % 17 == 0 ? 300000 : sent[e] * 131 % 5000) == 0)
+			if (sent[e] < 500 && fixture_send(e, e ? at_1 : at_0, sent[e],
+							  sent[e] % 17 == 0 ? 300000 : sent[e] * 131 % 5000) == 0)
 				sent[e]++;
-		bench_turn();
+		fixture_turn();
 		expect_clean();
 	}
-	cr_assert(bench.ends[0].got + bench.ends[1].got == 1000 && !bench.ends[0].bad && !bench.ends[1].bad);
+	cr_assert(fixture.ends[0].got + fixture.ends[1].got == 1000 && !fixture.ends[0].bad && !fixture.ends[1].bad);
 	for (unsigned i = 0; i < 20; i++)
-		cr_assert_eq(bench_send(0, at_0, 500 + i, 300000), 0);
+		cr_assert_eq(fixture_send(0, at_0, 500 + i, 300000), 0);
 	for (unsigned i = 0; i < 5; i++)
-		bench_turn();
-	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
+		fixture_turn();
+	fixture.ends[0].q->ops->detach(fixture.ends[0].q, at_0);
 	expect_clean();
-	bench.ends[0].port->ops->drop(bench.ends[0].port, at_0);
+	fixture.ends[0].port->ops->drop(fixture.ends[0].port, at_0);
 	for (unsigned i = 0; i < 200; i++) {
-		bench_turn();
+		fixture_turn();
 		expect_clean();
 	}
 }
 
-Test(link_audit, what_is_sent)
+Test(transport_audit, what_is_sent)
 {
 	begin_out();
 	PLANT(p->out_n, p->out_n + 1, "messages to be sent or acknowledged: counted");
@@ -163,37 +163,38 @@ Test(link_audit, what_is_sent)
 	PLANT(r->bulk_next->charged, 1, "charged with other bytes");
 	PLANT(r->out_next->lent, true, "a lent message has no owner");
 	PLANT(r->bulk_next->onesided, 1, "an exposed message is not the owner");
-	PLANT(r->sent[p->una % FAR_LINK_WINDOW].message, NULL, "a packet that is not acknowledged has no message");
-	PLANT(p->next, p->next + FAR_LINK_WINDOW, "more packets are unacknowledged");
-	PLANT(p->window, FAR_LINK_WINDOW + 1, "its window is beyond");
+	PLANT(r->sent[p->una % FAR_TRANSPORT_WINDOW].message, NULL, "a packet that is not acknowledged has no message");
+	PLANT(p->next, p->next + FAR_TRANSPORT_WINDOW, "more packets are unacknowledged");
+	PLANT(p->window, FAR_TRANSPORT_WINDOW + 1, "its window is beyond");
 	PLANT(q->carved, q->carved + 1, "messages to be sent that were ever used");
 }
 
-Test(link_audit, what_has_come)
+Test(transport_audit, what_has_come)
 {
 	begin_in();
-	struct link_message *m = q->grants.first;
+	struct transport_message *m = q->grants.first;
 	PLANT(p->early_n, p->early_n - 1, "packets before their turn");
-	PLANT(r->loose_n, r->loose_n + 1, "packets that wait for one that they may not pass");
+	PLANT(r->unordered_n, r->unordered_n + 1, "packets that wait for one that they may not pass");
 	PLANT(p->begun_n, p->begun_n + 1, "messages that have begun: counted");
 	PLANT(m->early, m->early + 1, "bytes of a message before their turn");
 	PLANT(m->granted, m->len + 1, "more of a message came or was granted than there is");
 	PLANT(m->peer, NULL, "a message that is not whole is of another peer");
-	PLANT(m->transfer, LINK_IN_READ, "a message that is read has no entry");
+	PLANT(m->transfer, TRANSPORT_RX_READING, "a message that is read has no entry");
 	PLANT(q->in_bytes, q->in_bytes + 1, "bytes of messages that arrived");
 	PLANT(q->handed_bytes, 1, "bytes of messages that arrived");
 	PLANT(m->charged, m->charged - 1, "bytes of messages that arrived");
 	PLANT(p->ready_n, 1, "whole messages that are to be handed up");
 	PLANT(q->ready_last, &m->next, "the list of whole messages ends elsewhere");
 	PLANT(r->held_last, &m->next, "the list of messages that wait for their session ends elsewhere");
-	PLANT(r->arrived[p->rx_next % FAR_LINK_WINDOW].message, &link_handed_up, "the packet that is due has come");
+	PLANT(r->arrived[p->rx_next % FAR_TRANSPORT_WINDOW].message, &transport_handed_up,
+	      "the packet that is due has come");
 	PLANT(q->free_n, q->free_n + 1, "free messages of those that arrive");
 }
 
-Test(link_audit, grants)
+Test(transport_audit, grants)
 {
 	begin_in();
-	struct link_grants *g = &q->grants;
+	struct transport_grants *g = &q->grants;
 	cr_assert(g->n >= 1);
 	PLANT(p->dead, true, "it is dead, and messages of it are granted");
 	PLANT(g->n, g->n + 1, "messages of the list of grants");
@@ -202,14 +203,14 @@ Test(link_audit, grants)
 	PLANT(g->out, g->out + 1, "bytes granted that have not come");
 	PLANT(g->last, NULL, "the list of grants ends elsewhere");
 	PLANT(g->first->begun, false, "the list of grants has a message that has not begun");
-	struct link_message none = {.len = 0};
+	struct transport_message none = {.len = 0};
 	PLANT(g->timed, &none, "a message is timed that is not in the list");
-	g->chosen[FAR_LINK_GRANTED_MAX - 1] = &none;
-	PLANT(g->chosen_n, FAR_LINK_GRANTED_MAX, "a message is chosen for grants");
-	PLANT(g->chosen_n, FAR_LINK_GRANTED_MAX + 1, "a message is chosen for grants");
+	g->chosen[FAR_TRANSPORT_GRANTED_MAX - 1] = &none;
+	PLANT(g->chosen_n, FAR_TRANSPORT_GRANTED_MAX, "a message is chosen for grants");
+	PLANT(g->chosen_n, FAR_TRANSPORT_GRANTED_MAX + 1, "a message is chosen for grants");
 }
 
-Test(link_audit, lists_and_timers)
+Test(transport_audit, lists_and_timers)
 {
 	begin_out();
 	PLANT(p->active, false, "nobody looks at the time");
@@ -221,8 +222,8 @@ Test(link_audit, lists_and_timers)
 	PLANT(p->ack_now, true, "peers that are to be acknowledged");
 	PLANT(q->kicks_n, 1, "peers that are to be kicked");
 	PLANT(p->kick, true, "peers that are to be kicked");
-	PLANT(q->abroad_n, 1, "peers that go by other paths");
-	PLANT(p->abroad, true, "peers that go by other paths");
+	PLANT(q->failed_over_n, 1, "peers that go by other paths");
+	PLANT(p->failed_over, true, "peers that go by other paths");
 	PLANT(p->secondary, 2, "a path that it does not have");
 	PLANT(p->current_path, 1, "a path that it does not have");
 	PLANT(p->queue, NULL, "it is another queue's");
@@ -230,67 +231,67 @@ Test(link_audit, lists_and_timers)
 	PLANT(q->rings_carved, q->rings_carved + 1, "sets that were ever used");
 	PLANT(r->peer, NULL, "its set is another's");
 	PLANT(p->rings, NULL, "something is under way, and it has no set");
-	struct link_peer gone = {.index = 5};
+	struct transport_peer gone = {.index = 5};
 	q->batch.bytes = NULL;
 	PLANT(q->batch.peer, &gone, "whose peer is gone");
 }
 
 static void expect_found_at_ends(const char *want)
 {
-	const struct nic_port *ports[] = {bench.ends[0].port, bench.ends[1].port};
+	const struct nic_port *ports[] = {fixture.ends[0].port, fixture.ends[1].port};
 	found[0] = '\0';
-	link_audit_ends(ports[0], ports, 2, on_found, NULL);
+	transport_audit_ends(ports[0], ports, 2, on_found, NULL);
 	cr_assert(want ? strstr(found, want) != NULL : !found[0], "\"%s\" is not in \"%s\"", want ? want : "", found);
 }
 
 /* One packet in three is lost on the way to the other end, whose acknowledgements do not arrive. */
-Test(link_audit, both_ends)
+Test(transport_audit, both_ends)
 {
-	link_audit_paused = true; /* what is planted stays until the end */
+	transport_audit_paused = true; /* what is planted stays until the end */
 	begin_out();
 	for (unsigned i = 0; i < 5; i++)
-		bench_turn();
-	struct link_peer *there = ((struct link_queue *)bench.ends[1].q)->peers[at_1];
+		fixture_turn();
+	struct transport_peer *there = ((struct transport_queue *)fixture.ends[1].q)->peers[at_1];
 	expect_found_at_ends(NULL);
 	uint32_t number = there->rx_next;
 	cr_assert(there->early_n && number - p->una < p->next - p->una);
-	r->sent[number % FAR_LINK_WINDOW].arrived = true;
+	r->sent[number % FAR_TRANSPORT_WINDOW].arrived = true;
 	expect_found_at_ends("a packet is taken for arrived that has not arrived there");
-	r->sent[number % FAR_LINK_WINDOW].arrived = false;
-	while (!there->rings->arrived[++number % FAR_LINK_WINDOW].message)
+	r->sent[number % FAR_TRANSPORT_WINDOW].arrived = false;
+	while (!there->rings->arrived[++number % FAR_TRANSPORT_WINDOW].message)
 		;
-	r->sent[number % FAR_LINK_WINDOW].arrived = true;
+	r->sent[number % FAR_TRANSPORT_WINDOW].arrived = true;
 	expect_found_at_ends(NULL);
-	r->sent[number % FAR_LINK_WINDOW].arrived = false;
+	r->sent[number % FAR_TRANSPORT_WINDOW].arrived = false;
 	uint32_t next = there->rx_next;
 	there->rx_next = p->una - 1;
 	expect_found_at_ends("packets are acknowledged that have not arrived there");
 	there->rx_next = next;
-	there->token_there++;
-	r->sent[next % FAR_LINK_WINDOW].arrived = true;
+	there->remote_token++;
+	r->sent[next % FAR_TRANSPORT_WINDOW].arrived = true;
 	expect_found_at_ends(NULL); /* another connection */
 }
 
 /* The idle end of two: sets that are free, what is owed. */
-Test(link_audit, free_sets)
+Test(transport_audit, free_sets)
 {
 	begin();
-	cr_assert_eq(bench_send(0, at_0, 0, LONE), 0);
+	cr_assert_eq(fixture_send(0, at_0, 0, LONE), 0);
 	for (unsigned i = 0; i < 500; i++)
-		bench_turn();
-	q = (struct link_queue *)bench.ends[0].q;
+		fixture_turn();
+	q = (struct transport_queue *)fixture.ends[0].q;
 	p = q->peers[at_0];
 	r = q->rings_free;
 	cr_assert(r && !p->rings && !p->active);
 	expect_clean();
-	static struct link_message stray;
+	static struct transport_message stray;
 	PLANT(r->small_sent, r->small_sent - 1, "a free set is not as a new one");
 	PLANT(r->flying, 1, "a free set is not as a new one");
 	PLANT(r->out_next, &stray, "a free set is not as a new one");
 	PLANT(r->bulk_next, &stray, "a free set is not as a new one");
 	PLANT(r->bulk_open, 1, "a free set is not as a new one");
 	PLANT(r->bulk_strict, 1, "a free set is not as a new one");
-	PLANT(r->loose_n, 1, "a free set is not as a new one");
+	PLANT(r->unordered_n, 1, "a free set is not as a new one");
 	PLANT(r->held_first, &stray, "a free set is not as a new one");
 	PLANT(r->assembling[0], &stray, "a free set is not as a new one");
 	PLANT(r->arrived[3].message, &stray, "a free set is not as a new one");
@@ -303,25 +304,25 @@ Test(link_audit, free_sets)
 	PLANT(p->out_n, 1, "something is under way, and it has no set");
 	PLANT(p->out_bytes, 1, "something is under way, and it has no set");
 	PLANT(p->fragments, true, "something is under way, and it has no set");
-	q->owing[q->owing_first % FAR_LINK_PEERS_MAX] = (struct link_owing){p, 2};
-	q->owing[(q->owing_first + 1) % FAR_LINK_PEERS_MAX] = (struct link_owing){p, 1};
-	PLANT(q->owing_n, 2, "not in the order of time");
+	q->delayed[q->delayed_first % FAR_TRANSPORT_PEERS_MAX] = (struct transport_delayed_ack){p, 2};
+	q->delayed[(q->delayed_first + 1) % FAR_TRANSPORT_PEERS_MAX] = (struct transport_delayed_ack){p, 1};
+	PLANT(q->delayed_n, 2, "not in the order of time");
 }
 
-Test(link_audit, what_is_read_or_exposed)
+Test(transport_audit, what_is_read_or_exposed)
 {
 	begin_in();
-	struct link_onesideds *o = &q->onesided;
-	static struct link_message stray;
+	struct transport_onesided_table *o = &q->onesided;
+	static struct transport_message stray;
 	PLANT(o->n, 1, "entries of what is exposed or read: counted");
 	PLANT(o->exposed_n, 1, "entries of what is exposed: counted");
-	PLANT(o->entry[3].state, LINK_ONESIDED_READING, "entries of what is exposed or read: counted");
-	PLANT(o->entry[3].state, LINK_ONESIDED_READING, "has no memory");
-	PLANT(o->entry[3].state, LINK_ONESIDED_EXPOSED, "what is exposed is not its message's");
+	PLANT(o->entry[3].state, TRANSPORT_ONESIDED_READING, "entries of what is exposed or read: counted");
+	PLANT(o->entry[3].state, TRANSPORT_ONESIDED_READING, "has no memory");
+	PLANT(o->entry[3].state, TRANSPORT_ONESIDED_EXPOSED, "what is exposed is not its message's");
 	PLANT(o->entry[3].owner, &stray, "a free entry of what is exposed or read has memory");
 	PLANT(o->reading[2].message, &stray, "an entry of what is read is of another message");
 	stray.onesided = 3;
-	stray.transfer = LINK_IN_READ;
+	stray.transfer = TRANSPORT_RX_READING;
 	o->reading[2].message = &stray;
 	o->reading[2].out = 1;
 	expect_found("reads of a message that are under way");
@@ -331,39 +332,39 @@ Test(link_audit, what_is_read_or_exposed)
 }
 
 /* A packet of several messages is handed up one by one, and acknowledged long before the last of them. */
-Test(link_audit, a_batch_that_is_taken_slowly)
+Test(transport_audit, a_batch_that_is_taken_slowly)
 {
 	enum { N = 10 };
 	struct nic_pkt pkt;
 	begin();
 	for (unsigned i = 0; i < N; i++)
-		cr_assert_eq(bench_send(0, at_0, i, 8), 0);
-	struct nic_queue *there = bench.ends[1].q;
-	bench.ends[0].q->ops->flush(bench.ends[0].q);
+		cr_assert_eq(fixture_send(0, at_0, i, 8), 0);
+	struct nic_queue *there = fixture.ends[1].q;
+	fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 	for (unsigned i = 0; i < N; i++) {
-		cr_assert(there->ops->recv(there, &pkt, 1) == 1 && bench_is(&pkt, i));
-		for (unsigned k = 0; k < 400; k++, bench.now += 100000)
+		cr_assert(there->ops->recv(there, &pkt, 1) == 1 && fixture_is(&pkt, i));
+		for (unsigned k = 0; k < 400; k++, fixture.now += 100000)
 			cr_assert_eq(there->ops->recv(there, &pkt, 0), 0);
 		expect_clean();
 	}
-	cr_assert_eq(((struct link_queue *)there)->peers[at_1]->owed, 0);
+	cr_assert_eq(((struct transport_queue *)there)->peers[at_1]->owed, 0);
 }
 
 /* An acknowledgement is asked for while as many as may wait do, and the driver below takes nothing. */
-Test(link_audit, an_acknowledgement_that_finds_no_room)
+Test(transport_audit, an_acknowledgement_that_finds_no_room)
 {
 	begin();
-	q = (struct link_queue *)bench.ends[0].q;
+	q = (struct transport_queue *)fixture.ends[0].q;
 	p = q->peers[at_0];
 	cr_assert(!p->active && !p->owed);
-	bench.fabric.full_every = 1;
-	q->acks_n = LINK_BURST;
-	link_ack_soon(q, p);
+	fixture.fabric.full_every = 1;
+	q->acks_n = TRANSPORT_BURST;
+	transport_ack_soon(q, p);
 	q->acks_n = 0;
 	cr_assert(p->owed);
 	expect_clean();
-	bench.fabric.full_every = 0;
+	fixture.fabric.full_every = 0;
 	for (unsigned i = 0; i < 100; i++)
-		bench_turn();
+		fixture_turn();
 	cr_assert_eq(p->owed, 0);
 }

@@ -45,15 +45,15 @@ static bool hook(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t 
 static void turns(unsigned n)
 {
 	while (n-- > 0)
-		bench_turn();
+		fixture_turn();
 }
 
 static void begin(void)
 {
-	bench_init();
-	bench.limit_ns = 50 * BENCH_MS;
-	bench.fabric.crc = true;
-	bench.fabric.hook = hook;
+	fixture_init();
+	fixture.limit_ns = 50 * FIXTURE_MS;
+	fixture.fabric.crc = true;
+	fixture.fabric.hook = hook;
 	kept_n = 0;
 	keeping = false;
 	lost = 0;
@@ -65,17 +65,17 @@ static void begin(void)
 
 static void end(void)
 {
-	bench_fini();
+	fixture_fini();
 	for (unsigned i = 0; i < kept_n; i++)
 		free(kept[i].bytes);
 }
 
-static const struct link_port *port_at(unsigned e)
+static const struct transport_port *port_at(unsigned e)
 {
-	return (struct link_port *)bench.ends[e].port;
+	return (struct transport_port *)fixture.ends[e].port;
 }
 
-static bool owes(void *ctx, uint32_t peer)
+static bool awaits_reply(void *ctx, uint32_t peer)
 {
 	return true;
 }
@@ -83,19 +83,19 @@ static bool owes(void *ctx, uint32_t peer)
 /* End `e` pings for a while, since nothing comes of what it awaits. */
 static void ping(unsigned e)
 {
-	bench.ends[e].q->ops->watch(bench.ends[e].q, owes, NULL);
+	fixture.ends[e].q->ops->set_liveness_callback(fixture.ends[e].q, awaits_reply, NULL);
 	lost = WIRE_ACK;
-	cr_assert_eq(bench_send(e, e ? at_1 : at_0, 0, 0), 0);
+	cr_assert_eq(fixture_send(e, e ? at_1 : at_0, 0, 0), 0);
 	turns(200);
 	lost = 0;
-	bench.ends[e].q->ops->watch(bench.ends[e].q, NULL, NULL);
+	fixture.ends[e].q->ops->set_liveness_callback(fixture.ends[e].q, NULL, NULL);
 	turns(100);
 }
 
 static void drop(unsigned e, uint32_t peer)
 {
-	bench.ends[e].q->ops->detach(bench.ends[e].q, peer);
-	bench.ends[e].port->ops->drop(bench.ends[e].port, peer);
+	fixture.ends[e].q->ops->detach(fixture.ends[e].q, peer);
+	fixture.ends[e].port->ops->drop(fixture.ends[e].port, peer);
 	turns(20);
 }
 
@@ -105,18 +105,18 @@ static void watched_life(void)
 	uint32_t a, b;
 	begin();
 	keeping = true;
-	bench_pair(0, 1, &at_0, &at_1);
+	fixture_pair(0, 1, &at_0, &at_1);
 	ping(0);
 	ping(1);
-	bench.ends[1].refuse = -EALREADY;
-	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[0].fails, 1, 1000));
-	bench.ends[1].refuse = 0;
-	bench_pair(0, 1, &a, &b);
+	fixture.ends[1].refuse = -EALREADY;
+	cr_assert_eq(fixture_connect(0, 0, 1, 0, 1000 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[0].fails, 1, 1000));
+	fixture.ends[1].refuse = 0;
+	fixture_pair(0, 1, &a, &b);
 	drop(1, b);
 	drop(0, a);
 	turns(50);
-	cr_assert(bench.ends[0].downs == 1 && bench.ends[1].downs == 0);
+	cr_assert(fixture.ends[0].downs == 1 && fixture.ends[1].downs == 0);
 	keeping = false;
 	unsigned kinds = 0;
 	for (unsigned i = 0; i < kept_n; i++)
@@ -128,7 +128,7 @@ static void watched_life(void)
 static struct transport_stats stats_of(unsigned e)
 {
 	struct transport_stats st;
-	transport_stats_read(bench.ends[e].port, &st);
+	transport_stats_read(fixture.ends[e].port, &st);
 	return st;
 }
 
@@ -136,7 +136,7 @@ static unsigned peers_of(unsigned e)
 {
 	unsigned n = 0;
 	for (uint32_t i = 0; i < port_at(e)->peers_n; i++)
-		n += port_at(e)->peers[i]->state != LINK_FREE;
+		n += port_at(e)->peers[i]->state != TRANSPORT_FREE;
 	return n;
 }
 
@@ -144,14 +144,14 @@ static unsigned peers_of(unsigned e)
  * came. */
 static void harmless(unsigned e, const uint8_t *bytes, uint32_t len, const char *what, unsigned i)
 {
-	struct link_end was = bench.ends[e];
+	struct transport_end was = fixture.ends[e];
 	unsigned peers = peers_of(e);
 	alone = (int)e;
 	alone_bytes = alone_kinds = 0;
-	dgram_inject(&bench.fabric, e, 0, bytes, len);
+	dgram_inject(&fixture.fabric, e, 0, bytes, len);
 	turns(10);
 	alone = -1;
-	const struct link_end *is = &bench.ends[e];
+	const struct transport_end *is = &fixture.ends[e];
 	cr_expect_leq(alone_bytes, len, "%s %u, kind %u: %u bytes drew %u", what, i, bytes[1], len,
 		      (unsigned)alone_bytes);
 	cr_expect(is->ups == was.ups && is->downs == was.downs && is->fails == was.fails && is->hellos == was.hellos &&
@@ -162,13 +162,13 @@ static void harmless(unsigned e, const uint8_t *bytes, uint32_t len, const char 
 
 static void again(bool to_all, const char *what)
 {
-	bench.step_ns = 0;
+	fixture.step_ns = 0;
 	for (unsigned i = 0; i < kept_n; i++) {
 		for (unsigned e = 0; e < 3; e++)
-			if (bench.ends[e].port && (to_all || e == kept[i].to))
+			if (fixture.ends[e].port && (to_all || e == kept[i].to))
 				harmless(e, kept[i].bytes, kept[i].len, what, i);
 	}
-	bench.step_ns = 100000;
+	fixture.step_ns = 100000;
 }
 
 static uint64_t some(uint64_t seq)
@@ -178,19 +178,19 @@ static uint64_t some(uint64_t seq)
 
 static void alive(void)
 {
-	bench.ends[0].got = bench.ends[1].got = 0;
-	cr_assert(bench_stream(0, at_0, 1, 20, some, 3000));
-	cr_assert(bench_stream(1, at_1, 0, 20, some, 3000));
+	fixture.ends[0].got = fixture.ends[1].got = 0;
+	cr_assert(fixture_stream(0, at_0, 1, 20, some, 3000));
+	cr_assert(fixture_stream(1, at_1, 0, 20, some, 3000));
 }
 
 /* Every packet once more, to its receiver, to its sender and to a third member, while the connection is up, when its
  * cookies are old, and when one end of it has begun another incarnation at the same address. */
-Test(link_auth, every_packet_again)
+Test(transport_auth, every_packet_again)
 {
 	watched_life();
 	again(true, "at once");
 	alive();
-	bench.now += 2 * FAR_LINK_COOKIE_NS;
+	fixture.now += 2 * FAR_TRANSPORT_COOKIE_NS;
 	turns(5);
 	again(true, "late");
 	alive();
@@ -202,17 +202,17 @@ Test(link_auth, every_packet_again)
 	end();
 }
 
-/* What is drawn by what: copies of PING nothing, copies of HELLO at most CHALLENGE or REFUSED. */
-Test(link_auth, what_copies_draw)
+/* What is drawn by what: copies of PING nothing, copies of CONNECT at most CHALLENGE or REFUSED. */
+Test(transport_auth, what_copies_draw)
 {
 	watched_life();
-	bench.step_ns = 0;
+	fixture.step_ns = 0;
 	for (unsigned i = 0; i < kept_n; i++) {
 		uint8_t kind = kept[i].bytes[1];
 		harmless(kept[i].to, kept[i].bytes, kept[i].len, "copy", i);
-		if (kind == WIRE_HELLO)
-			cr_expect_eq(alone_kinds & ~(1u << WIRE_CHALLENGE | 1u << WIRE_REFUSED), 0, "%#x", alone_kinds);
-		else if (kind == WIRE_WELCOME) /* as when an acknowledgement was lost; of a former one RESET */
+		if (kind == WIRE_CONNECT)
+			cr_expect_eq(alone_kinds & ~(1u << WIRE_CHALLENGE | 1u << WIRE_REJECT), 0, "%#x", alone_kinds);
+		else if (kind == WIRE_ACCEPT) /* as when an acknowledgement was lost; of a former one RESET */
 			cr_expect_eq(alone_kinds & ~(1u << WIRE_ACK | 1u << WIRE_RESET), 0, "%#x", alone_kinds);
 		else if (kind > WIRE_ACK)
 			cr_expect_eq(alone_kinds, 0, "kind %u drew %#x", kind, alone_kinds);
@@ -233,16 +233,16 @@ static const struct kept *last_of(uint8_t kind, unsigned from)
 
 /* Each bit of each kind, as it was first sent. Expect nothing to be sent and nothing to happen: the finding was a PING
  * with another token, which drew a RESET with the right one. */
-Test(link_auth, every_bit)
+Test(transport_auth, every_bit)
 {
-	static const uint8_t kinds[] = {WIRE_PING, WIRE_HELLO, WIRE_CHALLENGE, WIRE_WELCOME, WIRE_REFUSED, WIRE_BYE};
+	static const uint8_t kinds[] = {WIRE_PING, WIRE_CONNECT, WIRE_CHALLENGE, WIRE_ACCEPT, WIRE_REJECT, WIRE_CLOSE};
 	watched_life();
-	bench.step_ns = 0;
+	fixture.step_ns = 0;
 	for (unsigned i = 0; i < sizeof kinds; i++) {
-		bool back = kinds[i] == WIRE_CHALLENGE || kinds[i] == WIRE_WELCOME || kinds[i] == WIRE_REFUSED ||
-			    kinds[i] == WIRE_BYE;
+		bool back = kinds[i] == WIRE_CHALLENGE || kinds[i] == WIRE_ACCEPT || kinds[i] == WIRE_REJECT ||
+			    kinds[i] == WIRE_CLOSE;
 		const struct kept *k = last_of(kinds[i], back);
-		uint8_t copy[LINK_MAIL_BYTES];
+		uint8_t copy[TRANSPORT_MAIL_BYTES];
 		memcpy(copy, k->bytes, k->len);
 		for (uint32_t bit = 16; bit < k->len * 8; bit++) {
 			if (bit / 8 >= offsetof(struct wire_head, crc) && bit / 8 < offsetof(struct wire_head, tag))
@@ -253,21 +253,21 @@ Test(link_auth, every_bit)
 			copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		}
 	}
-	bench.step_ns = 100000;
+	fixture.step_ns = 100000;
 	alive();
 	end();
 }
 
-/* A BYE of one connection, made one of another: its head has all that this one's has. */
-Test(link_auth, bye_of_another_connection)
+/* A CLOSE of one connection, made one of another: its head has all that this one's has. */
+Test(transport_auth, bye_of_another_connection)
 {
 	watched_life();
-	const struct kept *k = last_of(WIRE_BYE, 1);
-	uint8_t copy[LINK_MAIL_BYTES];
+	const struct kept *k = last_of(WIRE_CLOSE, 1);
+	uint8_t copy[TRANSPORT_MAIL_BYTES];
 	memcpy(copy, k->bytes, k->len);
 	struct wire_head *h = (struct wire_head *)(void *)copy;
 	h->token = be64_of(port_at(0)->peers[at_0]->token);
-	harmless(0, copy, k->len, "BYE", 0);
+	harmless(0, copy, k->len, "CLOSE", 0);
 	cr_assert_eq(alone_kinds, 0);
 	alive();
 	end();
@@ -275,49 +275,49 @@ Test(link_auth, bye_of_another_connection)
 
 /* HELLOs with cookies that still hold, of connect requests that nobody remembers any more. Expect a CHALLENGE at most:
  * the cookies were issued before the first that was forgotten. */
-Test(link_auth, forgotten_requests)
+Test(transport_auth, forgotten_requests)
 {
 	uint32_t a, b;
 	begin();
 	keeping = true;
-	bench_pair(0, 1, &a, &b);
+	fixture_pair(0, 1, &a, &b);
 	keeping = false;
 	drop(0, a);
 	drop(1, b);
-	uint64_t from = bench.now;
-	bench.step_ns = 1000; /* so that the first one's cookie still holds */
-	for (unsigned i = 0; i < FAR_LINK_REFUSED_KEPT + 2; i++) {
-		bench_pair(0, 1, &a, &b);
+	uint64_t from = fixture.now;
+	fixture.step_ns = 1000; /* so that the first one's cookie still holds */
+	for (unsigned i = 0; i < FAR_TRANSPORT_REFUSED_KEPT + 2; i++) {
+		fixture_pair(0, 1, &a, &b);
 		drop(0, a);
 		drop(1, b);
 	}
-	cr_assert_lt(bench.now - from, FAR_LINK_COOKIE_NS / 2);
-	bench.step_ns = 0;
+	cr_assert_lt(fixture.now - from, FAR_TRANSPORT_COOKIE_NS / 2);
+	fixture.step_ns = 0;
 	for (unsigned i = 0; i < kept_n; i++) {
-		if (kept[i].bytes[1] != WIRE_HELLO)
+		if (kept[i].bytes[1] != WIRE_CONNECT)
 			continue;
-		harmless(1, kept[i].bytes, kept[i].len, "HELLO", i);
+		harmless(1, kept[i].bytes, kept[i].len, "CONNECT", i);
 		cr_assert_eq(alone_kinds, 1u << WIRE_CHALLENGE, "%#x", alone_kinds);
 	}
 	/* Who asks now is not kept out. */
-	bench.step_ns = 100000;
-	bench_pair(0, 1, &a, &b);
+	fixture.step_ns = 100000;
+	fixture_pair(0, 1, &a, &b);
 	end();
 }
 
 /* Members of two groups. Expect that neither learns that the other is there. */
-Test(link_auth, another_key)
+Test(transport_auth, another_key)
 {
 	static const struct group_key other = {true, {{"a key of another group"}}};
 	begin();
 	end_close(1);
-	bench.key = &other;
+	fixture.key = &other;
 	end_open(1, 1);
 	keeping = true;
-	cr_assert_eq(bench_connect(0, 0, 1, 0, 100 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[0].fails, 1, 5000));
-	cr_assert_eq(bench.ends[0].error, -ETIMEDOUT);
-	cr_assert(strstr(bench.ends[0].text, "the same key"), "%s", bench.ends[0].text);
+	cr_assert_eq(fixture_connect(0, 0, 1, 0, 100 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[0].fails, 1, 5000));
+	cr_assert_eq(fixture.ends[0].error, -ETIMEDOUT);
+	cr_assert(strstr(fixture.ends[0].text, "the same key"), "%s", fixture.ends[0].text);
 	for (unsigned i = 0; i < kept_n; i++)
 		cr_assert_eq(kept[i].from, 0u);
 	cr_assert_geq(stats_of(1).refused, 1u);
@@ -325,89 +325,89 @@ Test(link_auth, another_key)
 }
 
 /* The group's key is not known yet when packets come. Expect nothing to be sent before; a connection afterwards. */
-Test(link_auth, a_key_that_is_known_later)
+Test(transport_auth, a_key_that_is_known_later)
 {
 	static struct group_key later;
 	begin();
 	end_close(1);
-	bench.key = &later;
+	fixture.key = &later;
 	end_open(1, 1);
 	alone = 1;
-	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
+	cr_assert_eq(fixture_connect(0, 0, 1, 0, 1000 * FIXTURE_MS), 0);
 	turns(500);
 	cr_assert_eq(alone_bytes, 0u);
 	alone = -1;
-	later.key = bench_key.key;
+	later.key = fixture_key.key;
 	atomic_store(&later.known, true);
-	cr_assert(bench_until(&bench.ends[0].ups, 1, 5000));
+	cr_assert(fixture_until(&fixture.ends[0].ups, 1, 5000));
 	end();
 }
 
 /* One end is gone and another incarnation is at its address. Expect RESET, by its PING, before its time is up. */
-Test(link_auth, reset_of_an_incarnation_that_is_gone)
+Test(transport_auth, reset_of_an_incarnation_that_is_gone)
 {
 	begin();
-	bench.limit_ns = 10000 * BENCH_MS;
+	fixture.limit_ns = 10000 * FIXTURE_MS;
 	end_close(0);
 	end_open(0, 1);
-	bench_pair(0, 1, &at_0, &at_1);
-	lost = WIRE_BYE;
+	fixture_pair(0, 1, &at_0, &at_1);
+	lost = WIRE_CLOSE;
 	end_close(1);
 	lost = 0;
 	end_open(1, 1);
-	bench.ends[0].q->ops->watch(bench.ends[0].q, owes, NULL);
-	cr_assert_eq(bench_send(0, at_0, 0, 10), 0);
-	uint64_t from = bench.now;
-	cr_assert(bench_until(&bench.ends[0].downs, 1, 50000));
-	cr_assert_eq(bench.ends[0].error, -ESTALE);
-	cr_assert_lt(bench.now - from, bench.limit_ns);
+	fixture.ends[0].q->ops->set_liveness_callback(fixture.ends[0].q, awaits_reply, NULL);
+	cr_assert_eq(fixture_send(0, at_0, 0, 10), 0);
+	uint64_t from = fixture.now;
+	cr_assert(fixture_until(&fixture.ends[0].downs, 1, 50000));
+	cr_assert_eq(fixture.ends[0].error, -ESTALE);
+	cr_assert_lt(fixture.now - from, fixture.limit_ns);
 	end();
 }
 
 static bool replace_key(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	unsigned *seen = ctx;
-	if (from != 1 || bytes[1] != WIRE_WELCOME)
+	if (from != 1 || bytes[1] != WIRE_ACCEPT)
 		return true;
 	++*seen;
-	bytes[LINK_HEAD + offsetof(struct wire_words, public)] ^= 1;
+	bytes[TRANSPORT_HEAD_BYTES + offsetof(struct wire_handshake, public)] ^= 1;
 	memset(bytes + offsetof(struct wire_head, tag), 0, AUTH_PROOF_BYTES);
-	link_seal(link_key(port_at(1)), bytes, *len, port_at(1)->id, port_at(0)->own_proof, false);
+	transport_tag_write(transport_key(port_at(1)), bytes, *len, port_at(1)->id, port_at(0)->own_proof, false);
 	return true;
 }
 
-/* Somebody with the group's key puts another public key into WELCOME. Expect that no connection comes of it. */
-Test(link_auth, welcome_without_the_key_of_the_session)
+/* Somebody with the group's key puts another public key into ACCEPT. Expect that no connection comes of it. */
+Test(transport_auth, welcome_without_the_key_of_the_session)
 {
 	unsigned seen = 0;
 	begin();
-	bench.fabric.hook = replace_key;
-	bench.fabric.hook_ctx = &seen;
-	cr_assert_eq(bench_connect(0, 0, 1, 0, 100 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[0].fails, 1, 5000));
-	cr_assert(seen > 1 && bench.ends[0].ups == 0);
+	fixture.fabric.hook = replace_key;
+	fixture.fabric.hook_ctx = &seen;
+	cr_assert_eq(fixture_connect(0, 0, 1, 0, 100 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[0].fails, 1, 5000));
+	cr_assert(seen > 1 && fixture.ends[0].ups == 0);
 	end();
 }
 
 /* The key of a session is of both ends and of it alone, and not the group's. */
-Test(link_auth, session_keys)
+Test(transport_auth, session_keys)
 {
 	uint32_t a, b;
 	begin();
-	bench_pair(0, 1, &at_0, &at_1);
-	bench_pair(0, 1, &a, &b);
-	const struct auth_key *k[] = {link_session_key(port_at(0)->peers[at_0]),
-				      link_session_key(port_at(1)->peers[at_1]), link_session_key(port_at(0)->peers[a]),
-				      link_session_key(port_at(1)->peers[b])};
+	fixture_pair(0, 1, &at_0, &at_1);
+	fixture_pair(0, 1, &a, &b);
+	const struct auth_key *k[] = {
+		transport_session_key(port_at(0)->peers[at_0]), transport_session_key(port_at(1)->peers[at_1]),
+		transport_session_key(port_at(0)->peers[a]), transport_session_key(port_at(1)->peers[b])};
 	cr_assert(memcmp(k[0], k[1], sizeof *k[0]) == 0 && memcmp(k[2], k[3], sizeof *k[0]) == 0);
-	cr_assert(memcmp(k[0], k[2], sizeof *k[0]) != 0 && memcmp(k[0], link_key(port_at(0)), sizeof *k[0]) != 0);
+	cr_assert(memcmp(k[0], k[2], sizeof *k[0]) != 0 && memcmp(k[0], transport_key(port_at(0)), sizeof *k[0]) != 0);
 	end();
 }
 
 /* Numbers of PINGs: each is taken once, however they come. */
-Test(link_auth, ping_numbers)
+Test(transport_auth, ping_numbers)
 {
-	struct link_secret s = {.heard = 0};
+	struct transport_secret s = {.heard = 0};
 	static const struct {
 		uint32_t number;
 		bool fresh;
@@ -415,18 +415,19 @@ Test(link_auth, ping_numbers)
 		     {3, false},  {2, false},  {67, true},   {4, true},    {3, false}, {4, false}, {200, true},
 		     {66, false}, {137, true}, {136, false}, {200, false}, {201, true}};
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
-		cr_expect_eq(link_ping_fresh(&s, cases[i].number), cases[i].fresh, "case %u", i);
-	s = (struct link_secret){.heard = UINT32_MAX};
-	cr_assert(link_ping_fresh(&s, 1) && link_ping_fresh(&s, UINT32_MAX - 1) && !link_ping_fresh(&s, 1));
+		cr_expect_eq(transport_ping_fresh(&s, cases[i].number), cases[i].fresh, "case %u", i);
+	s = (struct transport_secret){.heard = UINT32_MAX};
+	cr_assert(transport_ping_fresh(&s, 1) && transport_ping_fresh(&s, UINT32_MAX - 1) &&
+		  !transport_ping_fresh(&s, 1));
 }
 
 /* As many HELLOs without a cookie as come, from members' addresses. Expect no state, and a member to be connected. */
-Test(link_auth, no_state_without_a_cookie)
+Test(transport_auth, no_state_without_a_cookie)
 {
 	watched_life();
-	const struct kept *k = last_of(WIRE_HELLO, 0);
+	const struct kept *k = last_of(WIRE_CONNECT, 0);
 	for (unsigned i = 0; i < kept_n; i++)
-		if (kept[i].bytes[1] == WIRE_HELLO && kept[i].from == 0) {
+		if (kept[i].bytes[1] == WIRE_CONNECT && kept[i].from == 0) {
 			k = &kept[i];
 			break;
 		}
@@ -434,9 +435,9 @@ Test(link_auth, no_state_without_a_cookie)
 	turns(2000);
 	end_open(0, 1);
 	for (unsigned i = 0; i < 1000; i++)
-		dgram_inject(&bench.fabric, 1, 0, k->bytes, k->len);
+		dgram_inject(&fixture.fabric, 1, 0, k->bytes, k->len);
 	turns(30);
-	cr_assert_eq(port_at(1)->half_open_n + port_at(1)->strangers_n, 0u);
-	bench_pair(0, 1, &at_0, &at_1);
+	cr_assert_eq(port_at(1)->half_open_n + port_at(1)->stateless_n, 0u);
+	fixture_pair(0, 1, &at_0, &at_1);
 	end();
 }

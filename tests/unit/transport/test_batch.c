@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define PACKET_MOST (96u + FAR_LINK_SAFE_BYTES)
+#define PACKET_MOST (96u + FAR_TRANSPORT_MTU_MIN)
 /* Messages that fill one: of a line, each with 32 bytes in front but for the first, and empty ones. */
-enum { FULL = (FAR_LINK_SAFE_BYTES + 32) / 64, EMPTY = FAR_LINK_SAFE_BYTES / 32 + 1 };
+enum { FULL = (FAR_TRANSPORT_MTU_MIN + 32) / 64, EMPTY = FAR_TRANSPORT_MTU_MIN / 32 + 1 };
 
 static uint32_t at_0, at_1;
 static struct {
@@ -28,7 +28,7 @@ static bool see(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *
 		return true;
 	seen.n++;
 	seen.batches += (bytes[2] & WIRE_BATCH) != 0;
-	seen.pieces += (bytes[2] & WIRE_PIECE) != 0;
+	seen.pieces += (bytes[2] & WIRE_FRAGMENT) != 0;
 	if (bytes[2] & WIRE_BATCH && *len > seen.longest)
 		seen.longest = *len;
 	if (*len <= sizeof seen.bytes) {
@@ -40,21 +40,21 @@ static bool see(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *
 
 static struct nic_queue *queue(unsigned e)
 {
-	return bench.ends[e].q;
+	return fixture.ends[e].q;
 }
 
 static void turns(unsigned n)
 {
 	while (n-- > 0)
-		bench_turn();
+		fixture_turn();
 }
 
 static void begin(bool crc)
 {
-	bench_init();
-	bench.fabric.crc = crc;
-	bench.fabric.hook = see;
-	bench_two(&at_0, &at_1);
+	fixture_init();
+	fixture.fabric.crc = crc;
+	fixture.fabric.hook = see;
+	fixture_two(&at_0, &at_1);
 	turns(50);
 	memset(&seen, 0, sizeof seen);
 }
@@ -63,7 +63,7 @@ static void begin(bool crc)
 static void send_all(const uint64_t *lens, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		cr_assert_eq(bench_send(0, at_0, bench.ends[1].got + i, lens[i]), 0);
+		cr_assert_eq(fixture_send(0, at_0, fixture.ends[1].got + i, lens[i]), 0);
 	queue(0)->ops->flush(queue(0));
 }
 
@@ -77,9 +77,9 @@ static void send_same(uint64_t len, unsigned n)
 
 static void expect_all(uint64_t got)
 {
-	for (unsigned i = 0; i < 100 && bench.ends[1].got < got; i++)
-		bench_turn();
-	cr_assert(bench.ends[1].got == got && !bench.ends[1].bad, "%u", (unsigned)bench.ends[1].got);
+	for (unsigned i = 0; i < 100 && fixture.ends[1].got < got; i++)
+		fixture_turn();
+	cr_assert(fixture.ends[1].got == got && !fixture.ends[1].bad, "%u", (unsigned)fixture.ends[1].got);
 }
 
 static uint64_t small(uint64_t seq)
@@ -93,7 +93,7 @@ static uint64_t middling(uint64_t seq)
 }
 
 /* What is committed between two flushes shares packets; FULL messages of a line fill one. */
-Test(link_batch, share)
+Test(transport_batch, share)
 {
 	begin(false);
 	send_same(32, FULL);
@@ -105,11 +105,11 @@ Test(link_batch, share)
 	cr_assert_eq(seen.batches, 3);
 	cr_assert_eq(seen.len, 96 + 32); /* the last has one to itself */
 	expect_all(3 * FULL + 1);
-	bench_fini();
+	fixture_fini();
 }
 
 /* One by itself is as ever: 96 bytes and its own. */
-Test(link_batch, alone)
+Test(transport_batch, alone)
 {
 	begin(false);
 	for (uint64_t i = 0; i < 10; i++) {
@@ -120,18 +120,18 @@ Test(link_batch, alone)
 		expect_all(i + 1);
 	}
 	cr_assert_eq(seen.batches, 0);
-	bench_fini();
+	fixture_fini();
 }
 
-/* Every pair and triple of lengths around the alignments. Expect them aligned and whole (bench_is()), and padded with
+/* Every pair and triple of lengths around the alignments. Expect them aligned and whole (fixture_is()), and padded with
  * zeros. */
-Test(link_batch, lengths)
+Test(transport_batch, lengths)
 {
 	static const uint64_t lens[] = {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 500, 831, 863, 895, 896, 928};
 	enum { N = sizeof lens / sizeof *lens };
 	for (unsigned misalign = 0; misalign <= 32; misalign += 16) {
 		begin(false);
-		bench.fabric.misalign = misalign;
+		fixture.fabric.misalign = misalign;
 		for (unsigned i = 0; i < N * N * N; i++) {
 			uint64_t three[] = {lens[i % N], lens[i / N % N], lens[i / N / N]};
 			send_all(three, 3);
@@ -140,11 +140,11 @@ Test(link_batch, lengths)
 		}
 		cr_assert_leq(seen.longest, PACKET_MOST);
 		cr_assert_gt(seen.batches, N * N);
-		bench_fini();
+		fixture_fini();
 	}
 }
 
-Test(link_batch, padding)
+Test(transport_batch, padding)
 {
 	begin(true);
 	uint64_t dirty[] = {128, 128, 128}, lens[] = {3, 40, 0, 5};
@@ -158,11 +158,11 @@ Test(link_batch, padding)
 	for (unsigned i = 3; i < 128; i = i == 31 ? 104 : i + 1)
 		cr_assert_eq(b[i], 0, "byte %u is %u", i, b[i]);
 	expect_all(7);
-	bench_fini();
+	fixture_fini();
 }
 
 /* recv() has room for fewer than a packet holds: the rest comes with the next ones, and stays in place. */
-Test(link_batch, little_room)
+Test(transport_batch, little_room)
 {
 	for (unsigned max = 1; max <= 20; max++) {
 		begin(false);
@@ -173,16 +173,16 @@ Test(link_batch, little_room)
 			unsigned n = queue(1)->ops->recv(queue(1), pkts, max);
 			cr_assert_leq(n, max);
 			for (unsigned i = 0; i < n; i++)
-				cr_assert(bench_is(&pkts[i], got + i), "%u", (unsigned)got + i);
+				cr_assert(fixture_is(&pkts[i], got + i), "%u", (unsigned)got + i);
 			got += n;
 		}
 		cr_assert_eq(got, 60, "%u with room for %u", (unsigned)got, max);
-		bench_fini();
+		fixture_fini();
 	}
 }
 
 /* More in one packet than recv() hands up in place at once. */
-Test(link_batch, much_room)
+Test(transport_batch, much_room)
 {
 	begin(false);
 	uint64_t lens[EMPTY] = {0};
@@ -193,15 +193,15 @@ Test(link_batch, much_room)
 	for (; got < EMPTY && calls < 10; calls++) {
 		unsigned n = queue(1)->ops->recv(queue(1), pkts, 64);
 		for (unsigned i = 0; i < n; i++)
-			cr_assert(bench_is(&pkts[i], got + i));
+			cr_assert(fixture_is(&pkts[i], got + i));
 		got += n;
 	}
 	cr_assert_eq(got, EMPTY);
-	bench_fini();
+	fixture_fini();
 }
 
 /* The peer is let go of in the middle of a packet. Expect nothing of it afterwards. */
-Test(link_batch, detached_within)
+Test(transport_batch, detached_within)
 {
 	begin(false);
 	send_same(32, FULL);
@@ -209,100 +209,100 @@ Test(link_batch, detached_within)
 	cr_assert_eq(queue(1)->ops->recv(queue(1), pkts, 5), 5);
 	queue(1)->ops->detach(queue(1), at_1);
 	cr_assert_eq(queue(1)->ops->recv(queue(1), pkts, 16), 0);
-	bench.ends[1].port->ops->drop(bench.ends[1].port, at_1);
+	fixture.ends[1].port->ops->drop(fixture.ends[1].port, at_1);
 	turns(50);
-	cr_assert_eq(bench.ends[1].got, 0);
-	cr_assert_eq(bench.ends[0].downs, 1);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].got, 0);
+	cr_assert_eq(fixture.ends[0].downs, 1);
+	fixture_fini();
 }
 
 /* They come before attach(). */
-Test(link_batch, held)
+Test(transport_batch, held)
 {
-	bench_init();
+	fixture_init();
 	end_open(0, 1);
 	end_open(1, 1);
-	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[0].ups, 1, 1000));
-	cr_assert(bench_until(&bench.ends[1].ups, 1, 1000));
-	at_0 = bench.ends[0].up;
-	at_1 = bench.ends[1].up;
+	cr_assert_eq(fixture_connect(0, 0, 1, 0, 1000 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[0].ups, 1, 1000));
+	cr_assert(fixture_until(&fixture.ends[1].ups, 1, 1000));
+	at_0 = fixture.ends[0].up;
+	at_1 = fixture.ends[1].up;
 	cr_assert_eq(queue(0)->ops->attach(queue(0), at_0), 0);
 	send_same(20, 50);
 	turns(20);
-	cr_assert_eq(bench.ends[1].got, 0);
+	cr_assert_eq(fixture.ends[1].got, 0);
 	cr_assert_eq(queue(1)->ops->attach(queue(1), at_1), 0);
 	expect_all(50);
-	bench_fini();
+	fixture_fini();
 }
 
 /* What is answered within a burst shares packets too. */
-Test(link_batch, answers)
+Test(transport_batch, answers)
 {
 	begin(false);
-	uint64_t before = bench.fabric.sent;
+	uint64_t before = fixture.fabric.sent;
 	send_same(32, 2 * FULL);
-	cr_assert_eq(bench.fabric.sent - before, 2);
+	cr_assert_eq(fixture.fabric.sent - before, 2);
 	uint64_t got = 0;
 	while (got < 2 * FULL) {
 		struct nic_pkt pkts[16];
 		unsigned n = queue(1)->ops->recv(queue(1), pkts, 16);
 		cr_assert_gt(n, 0);
 		for (unsigned i = 0; i < n; i++, got++)
-			cr_assert_eq(bench_send(1, at_1, got, 32), 0);
+			cr_assert_eq(fixture_send(1, at_1, got, 32), 0);
 	}
 	queue(1)->ops->flush(queue(1));
-	cr_assert_eq(bench.fabric.sent - before, 4);
+	cr_assert_eq(fixture.fabric.sent - before, 4);
 	turns(10);
-	cr_assert(bench.ends[0].got == 2 * FULL && !bench.ends[0].bad);
-	bench_fini();
+	cr_assert(fixture.ends[0].got == 2 * FULL && !fixture.ends[0].bad);
+	fixture_fini();
 }
 
 /* Small ones between large ones, with all that can happen to a packet. */
-Test(link_batch, everything_happens)
+Test(transport_batch, everything_happens)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		begin(false);
-		bench.fabric.seed = seed;
-		bench.fabric.drop = bench.fabric.repeat = bench.fabric.overtake = bench.fabric.damage = 60;
-		bench.fabric.misalign = (unsigned)(seed * 5 % 64);
-		bench.fabric.full_every = seed % 3 ? 0 : 5;
-		cr_assert(bench_stream(0, at_0, 1, 3000, small, 1000000), "seed %d", (int)seed);
-		cr_assert(bench_stream(0, at_0, 1, 500, middling, 1000000), "seed %d", (int)seed);
-		cr_assert(bench_stream(1, at_1, 0, 1000, small, 1000000), "seed %d", (int)seed);
+		fixture.fabric.seed = seed;
+		fixture.fabric.drop = fixture.fabric.repeat = fixture.fabric.overtake = fixture.fabric.damage = 60;
+		fixture.fabric.misalign = (unsigned)(seed * 5 % 64);
+		fixture.fabric.full_every = seed % 3 ? 0 : 5;
+		cr_assert(fixture_stream(0, at_0, 1, 3000, small, 1000000), "seed %d", (int)seed);
+		cr_assert(fixture_stream(0, at_0, 1, 500, middling, 1000000), "seed %d", (int)seed);
+		cr_assert(fixture_stream(1, at_1, 0, 1000, small, 1000000), "seed %d", (int)seed);
 		cr_assert_gt(seen.batches, 100);
-		cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
-		bench_fini();
+		cr_assert_eq(fixture.ends[0].downs + fixture.ends[1].downs, 0);
+		fixture_fini();
 	}
 }
 
 /* A path becomes as narrow as one may: what is under way goes again as it was, in one packet. */
-Test(link_batch, narrowest_path)
+Test(transport_batch, narrowest_path)
 {
 	begin(false);
 	seen.lose = true;
 	send_same(32, FULL);
-	bench.fabric.packet_max = PACKET_MOST;
-	bench.fabric.black_hole = PACKET_MOST;
+	fixture.fabric.packet_max = PACKET_MOST;
+	fixture.fabric.black_hole = PACKET_MOST;
 	turns(100);
 	seen.lose = false;
 	expect_all(FULL);
 	cr_assert_eq(seen.pieces, 0);
-	bench_fini();
+	fixture_fini();
 }
 
 /* Narrower than a driver may say. Expect an end, with the reason. */
-Test(link_batch, too_narrow)
+Test(transport_batch, too_narrow)
 {
 	begin(false);
 	seen.lose = true;
 	send_same(32, FULL);
-	bench.fabric.packet_max = 600;
+	fixture.fabric.packet_max = 600;
 	turns(1000);
-	cr_assert_eq(bench.ends[0].downs, 1);
-	cr_assert_eq(bench.ends[0].error, -EMSGSIZE);
-	cr_assert(strstr(bench.ends[0].text, "MTU"), "%s", bench.ends[0].text);
-	bench_fini();
+	cr_assert_eq(fixture.ends[0].downs, 1);
+	cr_assert_eq(fixture.ends[0].error, -EMSGSIZE);
+	cr_assert(strstr(fixture.ends[0].text, "MTU"), "%s", fixture.ends[0].text);
+	fixture_fini();
 }
 
 /* ---- packets that nobody would send ---- */
@@ -311,7 +311,7 @@ static void inject(uint32_t number, uint32_t len)
 {
 	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
 	h->packet = h->first = be32_of(number);
-	dgram_inject(&bench.fabric, 1, 0, seen.bytes, len);
+	dgram_inject(&fixture.fabric, 1, 0, seen.bytes, len);
 	turns(3);
 }
 
@@ -323,7 +323,7 @@ static void begin_hostile(void)
 	expect_all(5);
 	turns(50);
 	cr_assert_eq(seen.len, 96 + 32 + 4 * 64);
-	bench.ends[1].got = 0; /* numbered so, they come again */
+	fixture.ends[1].got = 0; /* numbered so, they come again */
 }
 
 static struct wire_sub *sub(unsigned i)
@@ -334,16 +334,16 @@ static struct wire_sub *sub(unsigned i)
 static void expect_broken(uint64_t got, const char *what, unsigned i)
 {
 	struct transport_stats stats;
-	transport_stats_read(bench.ends[1].port, &stats);
-	cr_assert_eq(bench.ends[1].downs, 1, "%s %u", what, i);
-	cr_assert_eq(bench.ends[1].error, -EPROTO, "%s %u", what, i);
+	transport_stats_read(fixture.ends[1].port, &stats);
+	cr_assert_eq(fixture.ends[1].downs, 1, "%s %u", what, i);
+	cr_assert_eq(fixture.ends[1].error, -EPROTO, "%s %u", what, i);
 	cr_assert_geq(stats.malformed, 1, "%s %u", what, i);
-	cr_assert_eq(bench.ends[1].got, got, "%s %u: %u", what, i, (unsigned)bench.ends[1].got);
-	cr_assert(!bench.ends[1].bad);
+	cr_assert_eq(fixture.ends[1].got, got, "%s %u: %u", what, i, (unsigned)fixture.ends[1].got);
+	cr_assert(!fixture.ends[1].bad);
 }
 
 /* The length of one of them. Expect those before it, none behind it, and the end. */
-Test(link_batch_hostile, lengths_behind_the_first)
+Test(transport_batch_hostile, lengths_behind_the_first)
 {
 	static const uint32_t lens[] = {300, 928, 929, 65536, INT32_MAX, UINT32_MAX - 63, UINT32_MAX};
 	for (unsigned k = 0; k < 4 * sizeof lens / sizeof *lens; k++) {
@@ -353,12 +353,12 @@ Test(link_batch_hostile, lengths_behind_the_first)
 		sub(which)->length = be32_of(len);
 		inject(1, seen.len);
 		expect_broken(which, "length", k);
-		bench_fini();
+		fixture_fini();
 	}
 }
 
 /* Cut short anywhere, and longer than its messages. */
-Test(link_batch_hostile, cut)
+Test(transport_batch_hostile, cut)
 {
 	for (uint32_t len = 96 + 33; len < 96 + 288; len++) {
 		begin_hostile();
@@ -366,24 +366,24 @@ Test(link_batch_hostile, cut)
 		/* Whole messages of it are a packet as well; that has one message less. */
 		bool whole = (len - 96) % 64 == 32;
 		if (whole) {
-			cr_assert_eq(bench.ends[1].downs, 0);
-			cr_assert_eq(bench.ends[1].got, (len - 96) / 64 + 1);
+			cr_assert_eq(fixture.ends[1].downs, 0);
+			cr_assert_eq(fixture.ends[1].got, (len - 96) / 64 + 1);
 		} else {
 			expect_broken((len - 96 - 32) / 64 + 1, "cut", len);
 		}
-		bench_fini();
+		fixture_fini();
 	}
 	for (uint32_t more = 1; more < 100; more += 9) {
 		begin_hostile();
 		memset(seen.bytes + seen.len, 0xff, more);
 		inject(1, seen.len + more);
 		expect_broken(5, "longer", more);
-		bench_fini();
+		fixture_fini();
 	}
 }
 
 /* What the first head says. Expect the end, and nothing delivered. */
-Test(link_batch_hostile, head)
+Test(transport_batch_hostile, head)
 {
 	for (unsigned i = 0; i < 9; i++) {
 		begin_hostile();
@@ -401,44 +401,44 @@ Test(link_batch_hostile, head)
 		else if (i == 4)
 			h->offset = be32_of(UINT32_MAX);
 		else if (i == 5)
-			h->marks |= WIRE_PIECE;
+			h->marks |= WIRE_FRAGMENT;
 		else if (i == 6)
-			h->marks |= WIRE_PIECE | WIRE_MORE;
+			h->marks |= WIRE_FRAGMENT | WIRE_MORE;
 		else if (i == 7)
 			len = PACKET_MOST + 1; /* wider than any */
 		else
-			number = 1 + FAR_LINK_WINDOW;
+			number = 1 + FAR_TRANSPORT_WINDOW;
 		inject(number, len);
 		expect_broken(0, "head", i);
-		bench_fini();
+		fixture_fini();
 	}
 }
 
 /* The first begins before the packet: it is not the first of its message. */
-Test(link_batch_hostile, part)
+Test(transport_batch_hostile, part)
 {
 	begin_hostile();
 	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
 	h->packet = be32_of(1);
 	h->first = be32_of(0);
-	dgram_inject(&bench.fabric, 1, 0, seen.bytes, seen.len);
+	dgram_inject(&fixture.fabric, 1, 0, seen.bytes, seen.len);
 	turns(3);
 	expect_broken(0, "first", 0);
-	bench_fini();
+	fixture_fini();
 }
 
 /* Out of its turn a malformed one is refused as a whole. */
-Test(link_batch_hostile, early)
+Test(transport_batch_hostile, early)
 {
 	begin_hostile();
 	sub(3)->length = be32_of(5000);
 	inject(3, seen.len);
 	expect_broken(0, "early", 0);
-	bench_fini();
+	fixture_fini();
 }
 
 /* Between the packets of another message: they do not wait for its end. */
-Test(link_batch_hostile, within_a_message)
+Test(transport_batch_hostile, within_a_message)
 {
 	begin_hostile();
 	uint8_t batch[sizeof seen.bytes];
@@ -448,33 +448,33 @@ Test(link_batch_hostile, within_a_message)
 	h->marks = 0;
 	h->length = be32_of(3000);
 	inject(1, len);
-	cr_assert_eq(bench.ends[1].downs, 0);
+	cr_assert_eq(fixture.ends[1].downs, 0);
 	memcpy(seen.bytes, batch, len);
 	inject(2, len);
-	cr_assert_eq(bench.ends[1].downs, 0);
-	cr_assert(bench.ends[1].got == 5 && !bench.ends[1].bad);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].downs, 0);
+	cr_assert(fixture.ends[1].got == 5 && !fixture.ends[1].bad);
+	fixture_fini();
 }
 
 /* When some of the same packet came in pieces, which packets of several never do. */
-Test(link_batch_hostile, after_a_piece)
+Test(transport_batch_hostile, after_a_piece)
 {
 	begin_hostile();
 	uint8_t batch[sizeof seen.bytes];
 	memcpy(batch, seen.bytes, seen.len);
 	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
-	h->marks = WIRE_PIECE | WIRE_MORE;
+	h->marks = WIRE_FRAGMENT | WIRE_MORE;
 	h->length = be32_of(3000);
 	inject(1, seen.len);
-	cr_assert_eq(bench.ends[1].downs, 0);
+	cr_assert_eq(fixture.ends[1].downs, 0);
 	memcpy(seen.bytes, batch, seen.len);
 	inject(1, seen.len);
 	expect_broken(0, "after a piece", 0);
-	bench_fini();
+	fixture_fini();
 }
 
 /* Again and again, early and late: each message once. */
-Test(link_batch_hostile, repeated)
+Test(transport_batch_hostile, repeated)
 {
 	begin_hostile();
 	for (unsigned round = 0; round < 3; round++) {
@@ -482,22 +482,22 @@ Test(link_batch_hostile, repeated)
 		inject(2, seen.len);
 		inject(0, seen.len);
 	}
-	cr_assert_eq(bench.ends[1].got, 0);
+	cr_assert_eq(fixture.ends[1].got, 0);
 	struct transport_stats before, after;
-	transport_stats_read(bench.ends[1].port, &before);
+	transport_stats_read(fixture.ends[1].port, &before);
 	struct nic_pkt pkts[16];
 	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
 	h->packet = h->first = be32_of(1);
-	dgram_inject(&bench.fabric, 1, 0, seen.bytes, seen.len);
+	dgram_inject(&fixture.fabric, 1, 0, seen.bytes, seen.len);
 	unsigned n = 0, got;
 	while ((got = queue(1)->ops->recv(queue(1), pkts, 16)))
 		for (unsigned i = 0; i < got; i++, n++)
-			cr_assert(bench_is(&pkts[i], n % 5), "%u", n);
+			cr_assert(fixture_is(&pkts[i], n % 5), "%u", n);
 	cr_assert_eq(n, 15);
 	inject(1, seen.len);
-	transport_stats_read(bench.ends[1].port, &after);
-	cr_assert_eq(bench.ends[1].got, 0);
+	transport_stats_read(fixture.ends[1].port, &after);
+	cr_assert_eq(fixture.ends[1].got, 0);
 	cr_assert_eq(after.duplicates - before.duplicates, 1);
-	cr_assert_eq(bench.ends[1].downs, 0);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].downs, 0);
+	fixture_fini();
 }

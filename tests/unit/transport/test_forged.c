@@ -12,17 +12,17 @@
 #include <errno.h>
 #include <string.h>
 
-static uint8_t hello[LINK_MAIL_BYTES]; /* the last one with a cookie from end 0 to end 1 */
+static uint8_t handshake[TRANSPORT_MAIL_BYTES]; /* the last one with a cookie from end 0 to end 1 */
 static bool hello_kept;
 static unsigned cut;      /* bits of ends: what they send is lost */
 static unsigned kinds[2]; /* bits of kinds that such an end sent */
 
 static bool hook(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	struct link_words w;
-	if (from == 0 && to == 1 && bytes[1] == WIRE_HELLO &&
-	    link_words_read(bytes + LINK_HEAD, *len - LINK_HEAD, &w) && w.issued) {
-		memcpy(hello, bytes, sizeof hello);
+	struct transport_handshake w;
+	if (from == 0 && to == 1 && bytes[1] == WIRE_CONNECT &&
+	    transport_handshake_read(bytes + TRANSPORT_HEAD_BYTES, *len - TRANSPORT_HEAD_BYTES, &w) && w.issued) {
+		memcpy(handshake, bytes, sizeof handshake);
 		hello_kept = true;
 	}
 	if (!(cut >> from & 1))
@@ -33,9 +33,9 @@ static bool hook(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t 
 
 static void begin(void)
 {
-	bench_init();
-	bench.fabric.crc = true;
-	bench.fabric.hook = hook;
+	fixture_init();
+	fixture.fabric.crc = true;
+	fixture.fabric.hook = hook;
 	hello_kept = false;
 	cut = 0;
 	end_open(0, 1);
@@ -45,48 +45,48 @@ static void begin(void)
 static void turns(unsigned n)
 {
 	while (n-- > 0)
-		bench_turn();
+		fixture_turn();
 }
 
-static struct link_port *port_at(unsigned e)
+static struct transport_port *port_at(unsigned e)
 {
-	return (struct link_port *)bench.ends[e].port;
+	return (struct transport_port *)fixture.ends[e].port;
 }
 
 static void drop(unsigned e, uint32_t peer)
 {
-	bench.ends[e].q->ops->detach(bench.ends[e].q, peer);
-	bench.ends[e].port->ops->drop(bench.ends[e].port, peer);
+	fixture.ends[e].q->ops->detach(fixture.ends[e].q, peer);
+	fixture.ends[e].port->ops->drop(fixture.ends[e].port, peer);
 	turns(20);
 }
 
 /* Which kinds end `e` sends while a packet comes, whose tag end `from` makes. The clock stands. */
 static unsigned drawn(unsigned from, unsigned e, uint8_t *packet, uint32_t len)
 {
-	uint64_t step = bench.step_ns;
-	link_seal(link_key(port_at(e)), packet, len, port_at(from)->id, port_at(e)->own_proof, false);
-	bench.step_ns = 0;
+	uint64_t step = fixture.step_ns;
+	transport_tag_write(transport_key(port_at(e)), packet, len, port_at(from)->id, port_at(e)->own_proof, false);
+	fixture.step_ns = 0;
 	cut |= 1u << e;
 	kinds[e] = 0;
-	dgram_inject(&bench.fabric, e, 0, packet, len);
+	dgram_inject(&fixture.fabric, e, 0, packet, len);
 	turns(5);
 	cut &= ~(1u << e);
-	bench.step_ns = step;
+	fixture.step_ns = step;
 	return kinds[e];
 }
 
 /* ---- cookies ---- */
 
-/* Such a HELLO from another connect request: `token` tells it from others. Its cookie is of `issued`. */
+/* Such a CONNECT from another connect request: `token` tells it from others. Its cookie is of `issued`. */
 static void make_hello(uint8_t *out, uint64_t token, uint64_t issued)
 {
-	struct wire_words *body = (struct wire_words *)(void *)(out + LINK_HEAD);
-	struct link_words w;
-	memcpy(out, hello, sizeof hello);
+	struct wire_handshake *body = (struct wire_handshake *)(void *)(out + TRANSPORT_HEAD_BYTES);
+	struct transport_handshake w;
+	memcpy(out, handshake, sizeof handshake);
 	body->token = be64_of(token);
 	body->issued = be64_of(issued);
-	cr_assert(link_words_read(out + LINK_HEAD, sizeof hello - LINK_HEAD, &w));
-	link_cookie(port_at(1), &w, issued, body->proof);
+	cr_assert(transport_handshake_read(out + TRANSPORT_HEAD_BYTES, sizeof handshake - TRANSPORT_HEAD_BYTES, &w));
+	transport_cookie(port_at(1), &w, issued, body->proof);
 }
 
 /* A connect request whose every packet is known and which is over. */
@@ -94,161 +94,165 @@ static void begin_with_hello(void)
 {
 	uint32_t a, b;
 	begin();
-	bench_pair(0, 1, &a, &b);
+	fixture_pair(0, 1, &a, &b);
 	drop(0, a);
 	drop(1, b);
 	cr_assert(hello_kept);
 }
 
-/* HELLO with cookies of several ages. Expect WELCOME for those that hold, CHALLENGE for others. */
-Test(link_forged, time_of_a_cookie)
+/* CONNECT with cookies of several ages. Expect ACCEPT for those that hold, CHALLENGE for others. */
+Test(transport_forged, time_of_a_cookie)
 {
 	begin_with_hello();
-	bench.now += 2 * FAR_LINK_COOKIE_NS;
+	fixture.now += 2 * FAR_TRANSPORT_COOKIE_NS;
 	const struct {
 		uint64_t issued;
 		enum wire_kind answer;
-	} cases[] = {{bench.now, WIRE_WELCOME},
-		     {bench.now + 1, WIRE_CHALLENGE},
-		     {bench.now - FAR_LINK_COOKIE_NS + 1, WIRE_WELCOME},
-		     {bench.now - FAR_LINK_COOKIE_NS, WIRE_CHALLENGE},
+	} cases[] = {{fixture.now, WIRE_ACCEPT},
+		     {fixture.now + 1, WIRE_CHALLENGE},
+		     {fixture.now - FAR_TRANSPORT_COOKIE_NS + 1, WIRE_ACCEPT},
+		     {fixture.now - FAR_TRANSPORT_COOKIE_NS, WIRE_CHALLENGE},
 		     {1, WIRE_CHALLENGE},
 		     {UINT64_MAX, WIRE_CHALLENGE}};
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-		uint8_t packet[LINK_MAIL_BYTES];
+		uint8_t packet[TRANSPORT_MAIL_BYTES];
 		make_hello(packet, 1000 + i, cases[i].issued);
-		unsigned hellos = bench.ends[1].hellos;
+		unsigned hellos = fixture.ends[1].hellos;
 		cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << cases[i].answer, "case %u: %#x", i, kinds[1]);
-		cr_expect_eq(bench.ends[1].hellos - hellos, cases[i].answer == WIRE_WELCOME, "case %u", i);
+		cr_expect_eq(fixture.ends[1].hellos - hellos, cases[i].answer == WIRE_ACCEPT, "case %u", i);
 	}
-	bench_fini();
+	fixture_fini();
 }
 
-/* HELLO with the cookie of another request, address, nonce or time, and with each bit of it changed. Expect CHALLENGE
+/* CONNECT with the cookie of another request, address, nonce or time, and with each bit of it changed. Expect CHALLENGE
  * each time. */
-Test(link_forged, cookie_of_something_else)
+Test(transport_forged, cookie_of_something_else)
 {
-	static const uint32_t places[] = {offsetof(struct wire_words, token) + 7, offsetof(struct wire_words, nonce),
-					  offsetof(struct wire_words, issued) + 7};
-	uint8_t packet[LINK_MAIL_BYTES];
+	static const uint32_t places[] = {offsetof(struct wire_handshake, token) + 7,
+					  offsetof(struct wire_handshake, nonce),
+					  offsetof(struct wire_handshake, issued) + 7};
+	uint8_t packet[TRANSPORT_MAIL_BYTES];
 	begin_with_hello();
 	for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
-		make_hello(packet, 1000, bench.now - 8);
-		packet[LINK_HEAD + places[i]] ^= 1;
+		make_hello(packet, 1000, fixture.now - 8);
+		packet[TRANSPORT_HEAD_BYTES + places[i]] ^= 1;
 		cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "place %u: %#x", i, kinds[1]);
 	}
 	for (unsigned bit = 0; bit < AUTH_PROOF_BYTES * 8; bit++) {
-		make_hello(packet, 1000, bench.now);
-		packet[LINK_HEAD + offsetof(struct wire_words, proof) + bit / 8] ^= (uint8_t)(1u << bit % 8);
+		make_hello(packet, 1000, fixture.now);
+		packet[TRANSPORT_HEAD_BYTES + offsetof(struct wire_handshake, proof) + bit / 8] ^=
+			(uint8_t)(1u << bit % 8);
 		cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "bit %u: %#x", bit, kinds[1]);
 	}
 	end_open(2, 1); /* the address of another member */
-	make_hello(packet, 1000, bench.now);
-	struct link_words w;
-	cr_assert(link_words_read(packet + LINK_HEAD, sizeof packet - LINK_HEAD, &w));
+	make_hello(packet, 1000, fixture.now);
+	struct transport_handshake w;
+	cr_assert(transport_handshake_read(packet + TRANSPORT_HEAD_BYTES, sizeof packet - TRANSPORT_HEAD_BYTES, &w));
 	memcpy(packet + (w.addr - packet), port_at(2)->own.blob, w.addr_len);
 	cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "address: %#x", kinds[1]);
-	make_hello(packet, 1000, bench.now);
-	cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_WELCOME, "%#x", kinds[1]);
-	bench_fini();
+	make_hello(packet, 1000, fixture.now);
+	cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_ACCEPT, "%#x", kinds[1]);
+	fixture_fini();
 }
 
-/* A request was accepted and is forgotten, and a HELLO of it comes with a cookie that was issued after the accepted
+/* A request was accepted and is forgotten, and a CONNECT of it comes with a cookie that was issued after the accepted
  * one's and before the acceptance. Expect CHALLENGE: no second set-up begins. */
-Test(link_forged, later_cookie_of_a_forgotten_request)
+Test(transport_forged, later_cookie_of_a_forgotten_request)
 {
-	uint8_t packet[LINK_MAIL_BYTES];
-	struct link_words w;
+	uint8_t packet[TRANSPORT_MAIL_BYTES];
+	struct transport_handshake w;
 	uint32_t a, b;
 	begin_with_hello();
-	cr_assert(link_words_read(hello + LINK_HEAD, sizeof hello - LINK_HEAD, &w));
+	cr_assert(transport_handshake_read(handshake + TRANSPORT_HEAD_BYTES, sizeof handshake - TRANSPORT_HEAD_BYTES,
+					   &w));
 	make_hello(packet, w.token, w.issued + 1);
 	uint64_t issued = w.issued;
-	bench.step_ns = 1000; /* so that the cookie still holds */
-	for (unsigned i = 0; i < FAR_LINK_REFUSED_KEPT; i++) {
-		if (i == FAR_LINK_REFUSED_KEPT - 1) /* remembered until here */
-			cr_assert_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_REFUSED, "%#x", kinds[1]);
-		bench_pair(0, 1, &a, &b);
+	fixture.step_ns = 1000; /* so that the cookie still holds */
+	for (unsigned i = 0; i < FAR_TRANSPORT_REFUSED_KEPT; i++) {
+		if (i == FAR_TRANSPORT_REFUSED_KEPT - 1) /* remembered until here */
+			cr_assert_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_REJECT, "%#x", kinds[1]);
+		fixture_pair(0, 1, &a, &b);
 		drop(0, a);
 		drop(1, b);
 	}
-	cr_assert_lt(bench.now - issued, FAR_LINK_COOKIE_NS / 2);
-	unsigned hellos = bench.ends[1].hellos;
+	cr_assert_lt(fixture.now - issued, FAR_TRANSPORT_COOKIE_NS / 2);
+	unsigned hellos = fixture.ends[1].hellos;
 	cr_assert_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "%#x", kinds[1]);
-	cr_assert_eq(bench.ends[1].hellos, hellos);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].hellos, hellos);
+	fixture_fini();
 }
 
 /* ---- length ---- */
 
-/* HELLO of every length but its own that its fields fit in. Expect nothing: an answer may be longer. */
-Test(link_forged, length_of_hello)
+/* CONNECT of every length but its own that its fields fit in. Expect nothing: an answer may be longer. */
+Test(transport_forged, length_of_hello)
 {
-	uint8_t packet[LINK_MAIL_BYTES + 64] = {0};
-	struct link_words w;
+	uint8_t packet[TRANSPORT_MAIL_BYTES + 64] = {0};
+	struct transport_handshake w;
 	begin_with_hello();
-	make_hello(packet, 1000, bench.now);
-	cr_assert(link_words_read(packet + LINK_HEAD, LINK_MAIL_BYTES - LINK_HEAD, &w));
+	make_hello(packet, 1000, fixture.now);
+	cr_assert(transport_handshake_read(packet + TRANSPORT_HEAD_BYTES, TRANSPORT_MAIL_BYTES - TRANSPORT_HEAD_BYTES,
+					   &w));
 	uint32_t least = (uint32_t)(w.addr + w.addr_len - packet);
-	cr_assert_lt(least, LINK_MAIL_BYTES);
+	cr_assert_lt(least, TRANSPORT_MAIL_BYTES);
 	for (uint32_t len = least; len <= sizeof packet; len++)
-		if (len != LINK_MAIL_BYTES)
+		if (len != TRANSPORT_MAIL_BYTES)
 			cr_expect_eq(drawn(0, 1, packet, len), 0u, "%u bytes: %#x", len, kinds[1]);
-	cr_expect_eq(drawn(0, 1, packet, LINK_MAIL_BYTES), 1u << WIRE_WELCOME, "%#x", kinds[1]);
-	bench_fini();
+	cr_expect_eq(drawn(0, 1, packet, TRANSPORT_MAIL_BYTES), 1u << WIRE_ACCEPT, "%#x", kinds[1]);
+	fixture_fini();
 }
 
 /* ---- answers ---- */
 
 /* REFUSED of a connect request by another member than the one that was asked, and with another nonce. Expect nothing;
  * then the right one, and that it fails. */
-Test(link_forged, refused_by_another_member)
+Test(transport_forged, refused_by_another_member)
 {
-	uint8_t packet[LINK_MAIL_BYTES];
+	uint8_t packet[TRANSPORT_MAIL_BYTES];
 	begin();
 	end_open(2, 1);
 	cut = 1;
-	cr_assert_eq(bench_connect(0, 0, 1, 0, 10000 * BENCH_MS), 0);
+	cr_assert_eq(fixture_connect(0, 0, 1, 0, 10000 * FIXTURE_MS), 0);
 	turns(5);
-	const struct link_peer *peer = port_at(0)->peers[0];
-	cr_assert(peer->state == LINK_CONNECTING && kinds[0] >> WIRE_HELLO & 1);
+	const struct transport_peer *peer = port_at(0)->peers[0];
+	cr_assert(peer->state == TRANSPORT_CONNECTING && kinds[0] >> WIRE_CONNECT & 1);
 	uint8_t nonce[AUTH_NONCE_BYTES];
 	memcpy(nonce, peer->setup->proofs.nonce, sizeof nonce);
-	uint32_t len = link_no_write(packet, WIRE_REFUSED, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
+	uint32_t len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
 	drawn(2, 0, packet, len);
-	cr_expect_eq(bench.ends[0].fails, 0u, "of another member");
+	cr_expect_eq(fixture.ends[0].fails, 0u, "of another member");
 	for (unsigned bit = 0; bit < AUTH_NONCE_BYTES * 8; bit++) {
 		nonce[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		len = link_no_write(packet, WIRE_REFUSED, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
+		len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
 		drawn(1, 0, packet, len);
 		nonce[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		cr_assert_eq(bench.ends[0].fails, 0u, "bit %u of the nonce", bit);
+		cr_assert_eq(fixture.ends[0].fails, 0u, "bit %u of the nonce", bit);
 	}
-	len = link_no_write(packet, WIRE_REFUSED, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
+	len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
 	drawn(1, 0, packet, len);
-	cr_expect(bench.ends[0].fails == 1 && bench.ends[0].error == -EALREADY);
-	bench_fini();
+	cr_expect(fixture.ends[0].fails == 1 && fixture.ends[0].error == -EALREADY);
+	fixture_fini();
 }
 
-/* BYE of a connection by a member that has the group's key and not the session's. Expect that it stays; then the right
- * one, and that it ends. */
-Test(link_forged, bye_by_another_member)
+/* CLOSE of a connection by a member that has the group's key and not the session's. Expect that it stays; then the
+ * right one, and that it ends. */
+Test(transport_forged, bye_by_another_member)
 {
 	static const uint8_t none[AUTH_NONCE_BYTES];
-	uint8_t packet[LINK_MAIL_BYTES];
+	uint8_t packet[TRANSPORT_MAIL_BYTES];
 	uint32_t at_0, at_1;
 	begin();
-	bench_pair(0, 1, &at_0, &at_1);
-	const struct link_peer *p = port_at(0)->peers[at_0];
-	uint32_t len = link_no_write(packet, WIRE_BYE, port_at(0)->id, p->token, 0, 0, none);
+	fixture_pair(0, 1, &at_0, &at_1);
+	const struct transport_peer *p = port_at(0)->peers[at_0];
+	uint32_t len = transport_reject_write(packet, WIRE_CLOSE, port_at(0)->id, p->token, 0, 0, none);
 	drawn(1, 0, packet, len);
-	link_seal(link_key(port_at(0)), packet, len, port_at(1)->id, NULL, false);
-	dgram_inject(&bench.fabric, 0, 0, packet, len);
+	transport_tag_write(transport_key(port_at(0)), packet, len, port_at(1)->id, NULL, false);
+	dgram_inject(&fixture.fabric, 0, 0, packet, len);
 	turns(5);
-	cr_assert_eq(bench.ends[0].downs, 0u);
-	link_seal(link_session_key(p), packet, len, port_at(1)->id, NULL, false);
-	dgram_inject(&bench.fabric, 0, 0, packet, len);
+	cr_assert_eq(fixture.ends[0].downs, 0u);
+	transport_tag_write(transport_session_key(p), packet, len, port_at(1)->id, NULL, false);
+	dgram_inject(&fixture.fabric, 0, 0, packet, len);
 	turns(5);
-	cr_assert(bench.ends[0].downs == 1 && bench.ends[0].error == -ECONNRESET);
-	bench_fini();
+	cr_assert(fixture.ends[0].downs == 1 && fixture.ends[0].error == -ECONNRESET);
+	fixture_fini();
 }

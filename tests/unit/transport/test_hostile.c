@@ -27,7 +27,7 @@ static bool catch (void *ctx, unsigned from, unsigned to, unsigned queue, uint8_
 static void turns(unsigned n)
 {
 	while (n-- > 0)
-		bench_turn();
+		fixture_turn();
 }
 
 static struct wire_head *head(void)
@@ -37,40 +37,40 @@ static struct wire_head *head(void)
 
 static void inject(void)
 {
-	dgram_inject(&bench.fabric, 1, 0, caught, caught_len);
+	dgram_inject(&fixture.fabric, 1, 0, caught, caught_len);
 	turns(3);
 }
 
 static struct transport_stats stats_of_1(void)
 {
 	struct transport_stats stats;
-	transport_stats_read(bench.ends[1].port, &stats);
+	transport_stats_read(fixture.ends[1].port, &stats);
 	return stats;
 }
 
 /* Two ends without checksums, one message of 100 bytes sent, and its packet caught. */
 static void begin(uint8_t kind)
 {
-	bench_init();
-	bench.key = NULL; /* these packets are of members */
-	bench.fabric.crc = true;
-	bench.fabric.hook = catch;
+	fixture_init();
+	fixture.key = NULL; /* these packets are of members */
+	fixture.fabric.crc = true;
+	fixture.fabric.hook = catch;
 	want = kind;
-	bench_two(&at_0, &at_1);
-	cr_assert_eq(bench_send(0, at_0, 0, 100), 0);
+	fixture_two(&at_0, &at_1);
+	cr_assert_eq(fixture_send(0, at_0, 0, 100), 0);
 	turns(50);
-	cr_assert_eq(bench.ends[1].got, 1);
+	cr_assert_eq(fixture.ends[1].got, 1);
 	cr_assert_gt(caught_len, 0);
 }
 
-Test(link_hostile, checksum)
+Test(transport_hostile, checksum)
 {
-	bench_init();
-	bench.key = NULL; /* these packets are of members */
-	bench.fabric.hook = catch;
+	fixture_init();
+	fixture.key = NULL; /* these packets are of members */
+	fixture.fabric.hook = catch;
 	want = WIRE_MESSAGE;
-	bench_two(&at_0, &at_1);
-	cr_assert_eq(bench_send(0, at_0, 0, 100), 0);
+	fixture_two(&at_0, &at_1);
+	cr_assert_eq(fixture_send(0, at_0, 0, 100), 0);
 	turns(50);
 	head()->packet = be32_of(1);
 	head()->first = be32_of(1);
@@ -81,60 +81,60 @@ Test(link_hostile, checksum)
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		cr_assert_eq(stats_of_1().crc_errors, errors + 1, "bit %u", bit);
 	}
-	cr_assert_eq(bench.ends[1].got, 1);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].got, 1);
+	fixture_fini();
 }
 
 /* The right packet number, and one bit of the token or of the port's identity wrong. */
-Test(link_hostile, guessed_token)
+Test(transport_hostile, guessed_token)
 {
 	begin(WIRE_MESSAGE);
 	head()->packet = head()->first = be32_of(1);
 	for (unsigned bit = 64; bit < 192; bit++) {
-		uint64_t unknown = stats_of_1().unknown;
+		uint64_t unknown_connection_drops = stats_of_1().unknown_connection_drops;
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		inject();
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		cr_assert_eq(stats_of_1().unknown, unknown + 1);
+		cr_assert_eq(stats_of_1().unknown_connection_drops, unknown_connection_drops + 1);
 	}
-	cr_assert_eq(bench.ends[1].got, 1);
-	cr_assert_eq(bench.ends[1].downs, 0);
+	cr_assert_eq(fixture.ends[1].got, 1);
+	cr_assert_eq(fixture.ends[1].downs, 0);
 	inject(); /* and right */
-	cr_assert_eq(bench.ends[1].got, 2);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].got, 2);
+	fixture_fini();
 }
 
-Test(link_hostile, replay)
+Test(transport_hostile, replay)
 {
 	begin(WIRE_MESSAGE);
 	uint64_t before = stats_of_1().duplicates;
 	for (unsigned i = 0; i < 100; i++)
 		inject();
-	cr_assert_eq(bench.ends[1].got, 1);
+	cr_assert_eq(fixture.ends[1].got, 1);
 	cr_assert_eq(stats_of_1().duplicates - before, 100);
-	cr_assert_eq(bench.ends[1].downs, 0);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].downs, 0);
+	fixture_fini();
 }
 
 /* Endings with a wrong token change nothing, nor a RESET that answers no PING; with the right one they end it. */
-Test(link_hostile, endings)
+Test(transport_hostile, endings)
 {
-	static const uint8_t kinds[] = {WIRE_RESET, WIRE_BYE};
+	static const uint8_t kinds[] = {WIRE_RESET, WIRE_CLOSE};
 	for (unsigned i = 0; i < 2; i++) {
 		begin(WIRE_MESSAGE);
 		head()->kind = kinds[i];
-		memset(caught + 96, 0, sizeof(struct wire_no));
-		caught_len = 96 + sizeof(struct wire_no);
-		uint8_t *nonce = caught + 96 + offsetof(struct wire_no, nonce);
-		const struct link_peer *peer = ((struct link_port *)bench.ends[1].port)->peers[at_1];
+		memset(caught + 96, 0, sizeof(struct wire_reject));
+		caught_len = 96 + sizeof(struct wire_reject);
+		uint8_t *nonce = caught + 96 + offsetof(struct wire_reject, nonce);
+		const struct transport_peer *peer = ((struct transport_port *)fixture.ends[1].port)->peers[at_1];
 		if (kinds[i] == WIRE_RESET) {
-			atomic_store(&link_secret_of(peer)->pings, 7);
-			link_ping_nonce(8, nonce);
+			atomic_store(&transport_secret_of(peer)->pings, 7);
+			transport_ping_nonce(8, nonce);
 			inject();
 			memset(nonce, 0, AUTH_NONCE_BYTES);
 			inject();
-			cr_assert_eq(bench.ends[1].downs, 0);
-			link_ping_nonce(7, nonce);
+			cr_assert_eq(fixture.ends[1].downs, 0);
+			transport_ping_nonce(7, nonce);
 		}
 		for (unsigned bit = 64; bit < 192; bit++) {
 			caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -142,33 +142,33 @@ Test(link_hostile, endings)
 			caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		}
 		turns(10);
-		cr_assert_eq(bench.ends[1].downs, 0);
+		cr_assert_eq(fixture.ends[1].downs, 0);
 		inject();
 		turns(10);
-		cr_assert_eq(bench.ends[1].downs, 1);
-		bench_fini();
+		cr_assert_eq(fixture.ends[1].downs, 1);
+		fixture_fini();
 	}
 }
 
 /* What a member cannot send. Expect its connection ended, nothing delivered. */
-Test(link_hostile, impossible_fragments)
+Test(transport_hostile, impossible_fragments)
 {
 	static const struct {
 		uint32_t packet, first, length, offset, marks;
 	} cases[] = {
-		{1, 1, 99, 0, 0},                    /* more bytes than the message has */
-		{1, 1, (16u << 20) + 65, 0, 0},      /* longer than any */
-		{1, 1, UINT32_MAX, 0, 0},            /* much longer */
-		{1, 1, 200, 101, 0},                 /* past the end */
-		{1, 1, 200, UINT32_MAX, 0},          /* far past the end */
-		{1, 1, 200, 50, 0},                  /* not its beginning, though it is the first */
-		{1, 0, 200, 0, 0},                   /* its beginning, though it is the second */
-		{1, 0, 200, 100, 0},                 /* of a message that is over */
-		{1, 2, 200, 100, 0},                 /* before its own beginning */
-		{1 + FAR_LINK_WINDOW, 1, 100, 0, 0}, /* beyond the window */
+		{1, 1, 99, 0, 0},                         /* more bytes than the message has */
+		{1, 1, (16u << 20) + 65, 0, 0},           /* longer than any */
+		{1, 1, UINT32_MAX, 0, 0},                 /* much longer */
+		{1, 1, 200, 101, 0},                      /* past the end */
+		{1, 1, 200, UINT32_MAX, 0},               /* far past the end */
+		{1, 1, 200, 50, 0},                       /* not its beginning, though it is the first */
+		{1, 0, 200, 0, 0},                        /* its beginning, though it is the second */
+		{1, 0, 200, 100, 0},                      /* of a message that is over */
+		{1, 2, 200, 100, 0},                      /* before its own beginning */
+		{1 + FAR_TRANSPORT_WINDOW, 1, 100, 0, 0}, /* beyond the window */
 		{0x7fffffff, 1, 100, 0, 0},
-		{1, 1, 50, 0, WIRE_PIECE},
-		{1, 1, 200, 150, WIRE_PIECE},
+		{1, 1, 50, 0, WIRE_FRAGMENT},
+		{1, 1, 200, 150, WIRE_FRAGMENT},
 	};
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		begin(WIRE_MESSAGE);
@@ -178,16 +178,16 @@ Test(link_hostile, impossible_fragments)
 		head()->offset = be32_of(cases[i].offset);
 		head()->marks = (uint8_t)cases[i].marks;
 		inject();
-		cr_assert_eq(bench.ends[1].got, 1, "case %u", i);
-		cr_assert_eq(bench.ends[1].downs, 1, "case %u", i);
-		cr_assert_eq(bench.ends[1].error, -EPROTO, "case %u", i);
+		cr_assert_eq(fixture.ends[1].got, 1, "case %u", i);
+		cr_assert_eq(fixture.ends[1].downs, 1, "case %u", i);
+		cr_assert_eq(fixture.ends[1].error, -EPROTO, "case %u", i);
 		cr_assert_geq(stats_of_1().malformed, 1);
-		bench_fini();
+		fixture_fini();
 	}
 }
 
 /* Two packets of one message that do not agree on its length. */
-Test(link_hostile, two_lengths)
+Test(transport_hostile, two_lengths)
 {
 	begin(WIRE_MESSAGE);
 	head()->packet = head()->first = be32_of(1);
@@ -197,34 +197,34 @@ Test(link_hostile, two_lengths)
 	head()->length = be32_of(400);
 	head()->offset = be32_of(100);
 	inject();
-	cr_assert_eq(bench.ends[1].downs, 1);
-	cr_assert_eq(bench.ends[1].got, 1);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].downs, 1);
+	cr_assert_eq(fixture.ends[1].got, 1);
+	fixture_fini();
 }
 
 /* One message in fragments more than may be under way begins before the others are whole. */
-Test(link_hostile, too_many_at_once)
+Test(transport_hostile, too_many_at_once)
 {
 	for (unsigned late = 0; late < 2; late++) {
 		begin(WIRE_MESSAGE);
 		head()->length = be32_of(300);
-		for (unsigned i = 0; i <= FAR_LINK_OPEN; i++) {
-			cr_assert_eq(bench.ends[1].downs, 0);
-			head()->packet = head()->first = be32_of(late ? FAR_LINK_OPEN + 1 - i : 1 + i);
+		for (unsigned i = 0; i <= FAR_TRANSPORT_OPEN_MAX; i++) {
+			cr_assert_eq(fixture.ends[1].downs, 0);
+			head()->packet = head()->first = be32_of(late ? FAR_TRANSPORT_OPEN_MAX + 1 - i : 1 + i);
 			inject();
 		}
-		cr_assert_eq(bench.ends[1].downs, 1);
-		cr_assert_eq(bench.ends[1].error, -EPROTO);
-		cr_assert_eq(bench.ends[1].got, 1);
-		bench_fini();
+		cr_assert_eq(fixture.ends[1].downs, 1);
+		cr_assert_eq(fixture.ends[1].error, -EPROTO);
+		cr_assert_eq(fixture.ends[1].got, 1);
+		fixture_fini();
 	}
 }
 
 /* Whole ones, of which the middle one comes in pieces, between the fragments of another: they do not wait for it. */
-Test(link_hostile, pieces_within_a_message)
+Test(transport_hostile, pieces_within_a_message)
 {
 	begin(WIRE_MESSAGE);
-	bench.ends[1].got = 0; /* numbered so, it comes again */
+	fixture.ends[1].got = 0; /* numbered so, it comes again */
 	uint8_t bytes[100];
 	memcpy(bytes, caught + 96, 100);
 	head()->length = be32_of(200); /* of some other message */
@@ -234,13 +234,13 @@ Test(link_hostile, pieces_within_a_message)
 	for (uint32_t offset = 0; offset < 100; offset += 50) {
 		head()->packet = head()->first = be32_of(2);
 		head()->offset = be32_of(offset);
-		head()->marks = (uint8_t)(WIRE_PIECE | (offset ? 0 : WIRE_MORE));
+		head()->marks = (uint8_t)(WIRE_FRAGMENT | (offset ? 0 : WIRE_MORE));
 		memmove(caught + 96, bytes + offset, 50);
 		caught_len = 96 + 50;
 		inject();
 	}
-	cr_assert_eq(bench.ends[1].downs, 0);
-	cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad);
+	cr_assert_eq(fixture.ends[1].downs, 0);
+	cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad);
 	/* The whole packet again is one that was taken. */
 	head()->marks = 0;
 	head()->offset = be32_of(0);
@@ -251,24 +251,24 @@ Test(link_hostile, pieces_within_a_message)
 	cr_assert_eq(stats_of_1().duplicates, duplicates + 1);
 	/* A piece, and then the whole, often: nothing of the piece stays behind. At last a piece and the rest. */
 	for (uint32_t packet = 3; packet <= 9; packet++) {
-		bench.ends[1].got = 0;
+		fixture.ends[1].got = 0;
 		head()->packet = head()->first = be32_of(packet);
-		head()->marks = WIRE_PIECE | WIRE_MORE;
+		head()->marks = WIRE_FRAGMENT | WIRE_MORE;
 		caught_len = 96 + 50;
 		inject();
-		head()->marks = packet == 9 ? WIRE_PIECE : 0;
+		head()->marks = packet == 9 ? WIRE_FRAGMENT : 0;
 		head()->offset = be32_of(packet == 9 ? 50 : 0);
 		memcpy(caught + 96, bytes + (packet == 9 ? 50 : 0), packet == 9 ? 50 : 100);
 		caught_len = packet == 9 ? 96 + 50 : 196;
 		inject();
-		cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad, "packet %u", packet);
+		cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad, "packet %u", packet);
 	}
-	cr_assert_eq(bench.ends[1].downs, 0);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].downs, 0);
+	fixture_fini();
 }
 
 /* Fragments that leave a gap, or overlap. */
-Test(link_hostile, gap_in_a_message)
+Test(transport_hostile, gap_in_a_message)
 {
 	for (uint32_t offset = 99; offset <= 101; offset += 2) {
 		begin(WIRE_MESSAGE);
@@ -278,14 +278,14 @@ Test(link_hostile, gap_in_a_message)
 		head()->packet = be32_of(2);
 		head()->offset = be32_of(offset);
 		inject();
-		cr_assert_eq(bench.ends[1].got, 1);
-		cr_assert_eq(bench.ends[1].downs, offset == 101);
-		bench_fini();
+		cr_assert_eq(fixture.ends[1].got, 1);
+		cr_assert_eq(fixture.ends[1].downs, offset == 101);
+		fixture_fini();
 	}
 }
 
 /* Beginnings of many large messages out of turn: memory for a few at most, and the connection goes on. */
-Test(link_hostile, many_beginnings)
+Test(transport_hostile, many_beginnings)
 {
 	begin(WIRE_MESSAGE);
 	for (uint32_t i = 2; i < 200; i++) {
@@ -293,13 +293,13 @@ Test(link_hostile, many_beginnings)
 		head()->length = be32_of(16u << 20);
 		inject();
 	}
-	cr_assert_eq(bench.ends[1].got, 1);
-	cr_assert_eq(bench.ends[1].downs, 0);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].got, 1);
+	cr_assert_eq(fixture.ends[1].downs, 0);
+	fixture_fini();
 }
 
 /* Acknowledgements of what was never sent, and bits for it. */
-Test(link_hostile, acknowledges_the_future)
+Test(transport_hostile, acknowledges_the_future)
 {
 	begin(WIRE_MESSAGE);
 	head()->kind = WIRE_ACK;
@@ -309,86 +309,86 @@ Test(link_hostile, acknowledges_the_future)
 		head()->ack_bits = be64_of(UINT64_MAX);
 		inject();
 	}
-	cr_assert(bench_send(1, at_1, 0, 100) == 0);
+	cr_assert(fixture_send(1, at_1, 0, 100) == 0);
 	turns(50);
-	cr_assert_eq(bench.ends[0].got, 1);
-	bench_fini();
+	cr_assert_eq(fixture.ends[0].got, 1);
+	fixture_fini();
 }
 
 /* Strangers ask for connections, with and without the port's identity, from everywhere. Expect a bounded number of
  * answers and places, and a member to be connected meanwhile. */
-Test(link_hostile, flood_of_hellos)
+Test(transport_hostile, flood_of_hellos)
 {
 	for (unsigned knows = 0; knows < 2; knows++) {
-		bench_init();
-		bench.key = NULL; /* these packets are of members */
-		bench.fabric.crc = true;
-		bench.fabric.hook = catch;
-		want = WIRE_HELLO;
-		bench_two(&at_0, &at_1);
-		bench.ends[1].refuse = knows ? -EACCES : 0;
-		struct wire_words *words = (struct wire_words *)(void *)(caught + 96);
-		unsigned ups = bench.ends[1].ups;
+		fixture_init();
+		fixture.key = NULL; /* these packets are of members */
+		fixture.fabric.crc = true;
+		fixture.fabric.hook = catch;
+		want = WIRE_CONNECT;
+		fixture_two(&at_0, &at_1);
+		fixture.ends[1].refuse = knows ? -EACCES : 0;
+		struct wire_handshake *words = (struct wire_handshake *)(void *)(caught + 96);
+		unsigned ups = fixture.ends[1].ups;
 		if (!knows)
 			head()->incarnation = be64_of(be64_get(head()->incarnation) ^ 16);
-		bench.fabric.hook = NULL;
+		fixture.fabric.hook = NULL;
 		for (uint32_t i = 0; i < 5000; i++) {
-			uint64_t before = bench.fabric.sent;
+			uint64_t before = fixture.fabric.sent;
 			words->token = be64_of(i + 1000);
 			words->incarnation = be64_of(i * 7919 + 16);
-			dgram_inject(&bench.fabric, 1, 0, caught, caught_len);
+			dgram_inject(&fixture.fabric, 1, 0, caught, caught_len);
 			if (i % 20)
 				continue;
-			bench_turn();
-			cr_assert_leq(bench.fabric.sent - before, 100);
+			fixture_turn();
+			cr_assert_leq(fixture.fabric.sent - before, 100);
 		}
-		cr_assert_eq(bench.ends[1].ups, ups);
+		cr_assert_eq(fixture.ends[1].ups, ups);
 		if (!knows)
 			cr_assert_geq(stats_of_1().refused, 1000);
-		bench.ends[1].refuse = 0;
+		fixture.ends[1].refuse = 0;
 		end_open(2, 1);
 		uint32_t at_2, at_1_of_2;
-		bench_pair(2, 1, &at_2, &at_1_of_2);
-		bench_fini();
+		fixture_pair(2, 1, &at_2, &at_1_of_2);
+		fixture_fini();
 	}
 }
 
-/* The way back of every HELLO never comes to be: the places are given back in time. */
-Test(link_hostile, half_open_ends)
+/* The way back of every CONNECT never comes to be: the places are given back in time. */
+Test(transport_hostile, half_open_ends)
 {
-	bench_init();
-	bench.key = NULL; /* these packets are of members */
-	bench.fabric.crc = true;
-	bench.fabric.hook = catch;
-	want = WIRE_HELLO;
-	bench_two(&at_0, &at_1);
-	bench.fabric.hook = NULL;
-	bench.fabric.unready = true;
-	struct wire_words *words = (struct wire_words *)(void *)(caught + 96);
-	for (uint32_t i = 0; i < 3 * FAR_LINK_HALF_OPEN_MAX; i++) {
+	fixture_init();
+	fixture.key = NULL; /* these packets are of members */
+	fixture.fabric.crc = true;
+	fixture.fabric.hook = catch;
+	want = WIRE_CONNECT;
+	fixture_two(&at_0, &at_1);
+	fixture.fabric.hook = NULL;
+	fixture.fabric.unready = true;
+	struct wire_handshake *words = (struct wire_handshake *)(void *)(caught + 96);
+	for (uint32_t i = 0; i < 3 * FAR_TRANSPORT_HALF_OPEN_MAX; i++) {
 		words->token = be64_of(i + 1000);
 		inject();
 	}
 	end_open(2, 1);
-	bench.fabric.unready = false;
+	fixture.fabric.unready = false;
 	uint32_t at_2, at_1_of_2;
-	bench_pair(2, 1, &at_2, &at_1_of_2);
-	cr_assert_leq(bench.ends[1].hellos, 2 + FAR_LINK_HALF_OPEN_MAX);
-	bench_fini();
+	fixture_pair(2, 1, &at_2, &at_1_of_2);
+	cr_assert_leq(fixture.ends[1].hellos, 2 + FAR_TRANSPORT_HALF_OPEN_MAX);
+	fixture_fini();
 }
 
 /* Cut and lengthened packets of every kind, and kinds that there are not. */
-Test(link_hostile, lengths_and_kinds)
+Test(transport_hostile, lengths_and_kinds)
 {
 	for (unsigned kind = 0; kind < 256; kind += kind < 12 ? 1 : 61) {
 		begin(WIRE_MESSAGE);
 		head()->kind = (uint8_t)kind;
 		for (uint32_t len = 0; len < 400; len += 3) {
-			dgram_inject(&bench.fabric, 1, 0, caught, len);
+			dgram_inject(&fixture.fabric, 1, 0, caught, len);
 			if (len % 30 == 0)
-				bench_turn();
+				fixture_turn();
 		}
 		turns(10);
-		bench_fini();
+		fixture_fini();
 	}
 }

@@ -44,18 +44,18 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-static struct link_queue *receiver(void)
+static struct transport_queue *receiver(void)
 {
-	return (struct link_queue *)net.hosts[RECEIVER].q;
+	return (struct transport_queue *)net.hosts[RECEIVER].q;
 }
 
 /* What is granted and not here, counted anew. */
 static void audit(void)
 {
-	const struct link_grants *g = &receiver()->grants;
+	const struct transport_grants *g = &receiver()->grants;
 	uint64_t out = 0;
 	uint32_t n = 0;
-	for (const struct link_message *m = g->first; m; m = m->in_next, n++)
+	for (const struct transport_message *m = g->first; m; m = m->in_next, n++)
 		out += !m->stalled && m->granted > m->done ? m->granted - m->done : 0;
 	cr_assert_eq(g->out, out, "%llu granted, %llu counted", (unsigned long long)g->out, (unsigned long long)out);
 	cr_assert_eq(g->n, n);
@@ -125,8 +125,8 @@ static void host_open(unsigned i)
 	h->host = sim_host_add(net.sim, &config, &err);
 	must(h->host);
 	must(sim_port_open(h->host, 0, &nic, &lower, &err) == 0);
-	struct link_config link = {.queues = 1, .head_bytes = HEAD, .clock = sim_host_clock(h->host)};
-	must(link_open(lower, &link, &h->port, &err) == 0);
+	struct transport_config link = {.queues = 1, .head_bytes = HEAD, .clock = sim_host_clock(h->host)};
+	must(transport_open(lower, &link, &h->port, &err) == 0);
 	h->q = h->port->ops->queue(h->port, 0);
 }
 
@@ -206,14 +206,14 @@ static double jain(uint64_t began)
 
 static void nothing_left(void)
 {
-	const struct link_grants *g = &receiver()->grants;
+	const struct transport_grants *g = &receiver()->grants;
 	cr_assert(g->out == 0 && g->n == 0 && g->senders_n == 0 && !g->first && !g->last && !g->timed);
 	cr_assert_eq(receiver()->in_bytes, 0);
 }
 
 /* A hundred to one. Expect a full link, a port's buffer that hardly overflows, memory of what is under way only, and
  * nobody served much better than others. */
-Test(link_incast, hundred)
+Test(transport_incast, hundred)
 {
 	enum { LEN = 100000 };
 	open_net(SENDERS_MAX, LEN, 1000000, NULL);
@@ -227,15 +227,15 @@ Test(link_incast, hundred)
 	cr_assert_eq(lost, net.first_drops);
 	cr_assert_leq(lost, 400);
 	cr_assert_gt(fair, 0.8, "%.3f", fair);
-	cr_assert_leq(net.out_max, FAR_LINK_GRANT_BYTES + FAR_LINK_GRANT_BYTES / FAR_LINK_GRANT_SHARE +
-					   SENDERS_MAX * FAR_LINK_UNASKED);
-	cr_assert_leq(net.in_bytes_max, 4 * SENDERS_MAX * (LEN + sizeof(struct link_message)));
+	cr_assert_leq(net.out_max, FAR_TRANSPORT_GRANT_BYTES + FAR_TRANSPORT_GRANT_BYTES / FAR_TRANSPORT_GRANT_SHARE +
+					   SENDERS_MAX * FAR_TRANSPORT_UNSCHEDULED_BYTES);
+	cr_assert_leq(net.in_bytes_max, 4 * SENDERS_MAX * (LEN + sizeof(struct transport_message)));
 	nothing_left();
 	close_net();
 }
 
 /* A receive ring of 16 packets, and eight senders. Expect most packets to find a place. */
-Test(link_incast, small_ring)
+Test(transport_incast, small_ring)
 {
 	open_net(8, 50000, 0, "rx=16");
 	run(UINT64_C(2000000000));
@@ -250,7 +250,7 @@ Test(link_incast, small_ring)
 
 /* Some of the senders lose their power while they have grants. Expect the others to go on at once, and what the dead
  * ones had to be given back. */
-Test(link_incast, senders_die)
+Test(transport_incast, senders_die)
 {
 	enum { DEAD = 8, ALL = 20 };
 	open_net(ALL, 200000, 1000000, NULL);

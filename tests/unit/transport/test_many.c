@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(link_many, .init = bench_init, .fini = bench_fini, .timeout = 300);
+TestSuite(transport_many, .init = fixture_init, .fini = fixture_fini, .timeout = 300);
 
 enum { MANY = 20000, CALLS = 60000, DEPTH = 400, LARGE_EVERY = 97, LARGE = 20000 };
 
 static uint32_t at[2][MANY];
-static int32_t index_of[2][FAR_LINK_PEERS_MAX];
+static int32_t index_of[2][FAR_TRANSPORT_PEERS_MAX];
 static uint64_t seed;
 
 static uint32_t chance(uint32_t below)
@@ -26,14 +26,14 @@ static uint32_t chance(uint32_t below)
 	return (uint32_t)((seed >> 33) % below);
 }
 
-static struct link_queue *queue_of(unsigned e)
+static struct transport_queue *queue_of(unsigned e)
 {
-	return (struct link_queue *)bench.ends[e].q;
+	return (struct transport_queue *)fixture.ends[e].q;
 }
 
-static struct link_port *port_of(unsigned e)
+static struct transport_port *port_of(unsigned e)
 {
-	return (struct link_port *)bench.ends[e].port;
+	return (struct transport_port *)fixture.ends[e].port;
 }
 
 static void connect_many(unsigned n)
@@ -42,7 +42,7 @@ static void connect_many(unsigned n)
 	end_open(1, 1);
 	memset(index_of, 0xff, sizeof index_of);
 	for (unsigned i = 0; i < n; i++) {
-		bench_pair(0, 1, &at[0][i], &at[1][i]);
+		fixture_pair(0, 1, &at[0][i], &at[1][i]);
 		for (unsigned e = 0; e < 2; e++) {
 			cr_assert_eq(index_of[e][at[e][i]], -1, "two connections have one number");
 			index_of[e][at[e][i]] = (int32_t)i;
@@ -54,64 +54,65 @@ static void connect_many(unsigned n)
 static void settle(void)
 {
 	for (unsigned turn = 0; turn < 400; turn++)
-		bench_turn();
+		fixture_turn();
 }
 
 static void expect_idle(unsigned n)
 {
 	for (unsigned e = 0; e < 2; e++) {
-		const struct link_queue *q = queue_of(e);
+		const struct transport_queue *q = queue_of(e);
 		cr_assert_eq(q->rings_n, 0u, "end %u: %u sets are taken", e, q->rings_n);
-		cr_assert_eq(q->owing_n, 0u, "end %u: %u are owed something", e, q->owing_n);
+		cr_assert_eq(q->delayed_n, 0u, "end %u: %u are owed something", e, q->delayed_n);
 		cr_assert_eq(q->actives_n, 0u, "end %u: %u peers are active", e, q->actives_n);
 		cr_assert_eq(q->in_bytes, 0u);
 		cr_assert_null(q->backlog_first);
 		cr_assert_null(port_of(e)->setups);
 		unsigned used = 0, carved = q->carved;
-		for (const struct link_message *m = q->out_free; m; m = m->next)
+		for (const struct transport_message *m = q->out_free; m; m = m->next)
 			used++;
 		cr_assert_eq(used, carved, "end %u: %u of %u messages are free", e, used, carved);
 		used = 0;
-		for (const struct link_rings *r = q->rings_free; r; r = r->next_free) {
+		for (const struct transport_rings *r = q->rings_free; r; r = r->next_free) {
 			used++;
-			for (unsigned i = 0; i < FAR_LINK_WINDOW; i++)
+			for (unsigned i = 0; i < FAR_TRANSPORT_WINDOW; i++)
 				cr_assert_null(r->arrived[i].message);
 		}
 		cr_assert_eq(used, q->rings_carved);
 		for (unsigned i = 0; i < n; i++) {
-			const struct link_peer *p = port_of(e)->peers[at[e][i]];
-			cr_assert(p->state == LINK_UP && !p->rings && !p->setup && !p->paths_made && !p->dead);
+			const struct transport_peer *p = port_of(e)->peers[at[e][i]];
+			cr_assert(p->state == TRANSPORT_UP && !p->rings && !p->setup && !p->paths_made && !p->dead);
 			cr_assert(p->out_n == 0 && p->out_bytes == 0 && p->ready_n == 0 && p->early_n == 0 && !p->owed);
 		}
 	}
 }
 
 /* More peers sleep than are kicked in a burst. Expect that all of them are, by the flush and not before. */
-Test(link_many, kicks_wait_for_the_flush)
+Test(transport_many, kicks_wait_for_the_flush)
 {
 	enum { SLEEPERS = 50 };
-	static_assert(SLEEPERS > LINK_BURST && SLEEPERS <= FAR_LINK_TOLD_MAX, "more than a burst, all of them told");
+	static_assert(SLEEPERS > TRANSPORT_BURST && SLEEPERS <= FAR_TRANSPORT_AWAKE_MAX,
+		      "more than a burst, all of them told");
 	struct nic_pkt pkts[16];
-	bench.fabric.wake = false;
+	fixture.fabric.wake = false;
 	connect_many(SLEEPERS);
-	struct nic_queue *q0 = bench.ends[0].q, *q1 = bench.ends[1].q;
+	struct nic_queue *q0 = fixture.ends[0].q, *q1 = fixture.ends[1].q;
 	for (unsigned e = 0; e < 2; e++)
 		for (unsigned i = 0; i < SLEEPERS; i++)
-			cr_assert_eq(bench_send(e, at[e][i], 0, 8), 0);
+			cr_assert_eq(fixture_send(e, at[e][i], 0, 8), 0);
 	settle();
 	q1->ops->arm(q1);
 	for (unsigned i = 0; i < 10; i++)
 		q0->ops->recv(q0, pkts, 16);
-	uint64_t kicks = bench.fabric.kicks;
+	uint64_t kicks = fixture.fabric.kicks;
 	for (unsigned i = 0; i < SLEEPERS; i++) {
-		cr_assert(port_of(0)->peers[at[0][i]]->asleep_there, "%u", i);
-		cr_assert_eq(bench_send(0, at[0][i], 1, 8), 0);
+		cr_assert(port_of(0)->peers[at[0][i]]->remote_asleep, "%u", i);
+		cr_assert_eq(fixture_send(0, at[0][i], 1, 8), 0);
 	}
-	cr_assert_eq(bench.fabric.kicks, kicks);
+	cr_assert_eq(fixture.fabric.kicks, kicks);
 	q0->ops->flush(q0);
-	cr_assert_eq(bench.fabric.kicks, kicks + SLEEPERS);
+	cr_assert_eq(fixture.fabric.kicks, kicks + SLEEPERS);
 	q0->ops->flush(q0);
-	cr_assert_eq(bench.fabric.kicks, kicks + SLEEPERS);
+	cr_assert_eq(fixture.fabric.kicks, kicks + SLEEPERS);
 	q1->ops->disarm(q1);
 }
 
@@ -127,11 +128,11 @@ static unsigned under_way, done;
 
 static void say(unsigned e, uint32_t connection, uint32_t number, uint64_t len)
 {
-	struct nic_queue *q = bench.ends[e].q;
+	struct nic_queue *q = fixture.ends[e].q;
 	struct word w = {connection, number, len};
 	struct nic_tx tx;
 	cr_assert_eq(q->ops->tx_reserve(q, at[e][connection], len, &tx), 0);
-	memset(tx.head, 0, LINK_BENCH_HEAD);
+	memset(tx.head, 0, FIXTURE_HEAD);
 	memcpy(tx.head, &w, sizeof w);
 	memset(tx.body, (int)(connection ^ number), len);
 	cr_assert_eq(q->ops->tx_commit(q, &tx), 0);
@@ -151,7 +152,7 @@ static struct word heard(unsigned e, const struct nic_pkt *pkt)
 
 static void take(unsigned e)
 {
-	struct nic_queue *q = bench.ends[e].q;
+	struct nic_queue *q = fixture.ends[e].q;
 	struct nic_pkt pkts[16];
 	unsigned n = q->ops->recv(q, pkts, 16);
 	for (unsigned i = 0; i < n; i++) {
@@ -187,12 +188,12 @@ static void calls(unsigned n, unsigned depth, unsigned of)
 			uint64_t len = chance(LARGE_EVERY) ? chance(200) : LARGE;
 			say(0, i, ++asked[i], len);
 		}
-		bench.ends[0].q->ops->flush(bench.ends[0].q);
+		fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 		for (unsigned e = 0; e < 2; e++) {
-			bench.ends[e].port->ops->step(bench.ends[e].port, bench.now, no_event, NULL);
+			fixture.ends[e].port->ops->step(fixture.ends[e].port, fixture.now, no_event, NULL);
 			take(e);
 		}
-		bench.now += 20000;
+		fixture.now += 20000;
 	}
 	cr_assert_eq(under_way, 0u);
 }
@@ -211,7 +212,7 @@ static void forget_calls(void)
 /* 20 000 connections of one queue come up, call at random, through a network that loses, repeats, overtakes and
  * damages. Expect each call to be answered once and in order by its own connection, all state to be back where it came
  * from, and no set to have been made that was not needed. */
-Test(link_many, all_work_and_leave_nothing)
+Test(transport_many, all_work_and_leave_nothing)
 {
 	forget_calls();
 	connect_many(MANY);
@@ -220,10 +221,10 @@ Test(link_many, all_work_and_leave_nothing)
 	calls(CALLS, 1, MANY);
 	settle();
 	expect_idle(MANY);
-	bench.fabric.drop = 10;
-	bench.fabric.repeat = 10;
-	bench.fabric.overtake = 10;
-	bench.fabric.damage = 5;
+	fixture.fabric.drop = 10;
+	fixture.fabric.repeat = 10;
+	fixture.fabric.overtake = 10;
+	fixture.fabric.damage = 5;
 	calls(CALLS, DEPTH, MANY);
 	settle();
 	expect_idle(MANY);
@@ -234,13 +235,13 @@ Test(link_many, all_work_and_leave_nothing)
 
 /* Expect what is left of a connection that has nothing under way, by the allocator's count and in the structures, to be
  * 576 bytes at most, with the session of a shard above it. */
-Test(link_many, each_is_small)
+Test(transport_many, each_is_small)
 {
 	connect_many(200);
 	settle();
 	size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
 	for (unsigned i = 200; i < 2200; i++)
-		bench_pair(0, 1, &at[0][i], &at[1][i]);
+		fixture_pair(0, 1, &at[0][i], &at[1][i]);
 	settle();
 	expect_idle(2200);
 	size_t link = (mallinfo2().uordblks + mallinfo2().hblkhd - before) / 2000 / 2;
@@ -253,7 +254,7 @@ Test(link_many, each_is_small)
 
 /* A peer's set goes to the next one as soon as nothing of it is under way. Expect few sets for calls one after the
  * other, however many connections they go to. */
-Test(link_many, sets_go_round)
+Test(transport_many, sets_go_round)
 {
 	forget_calls();
 	connect_many(3000);
@@ -267,29 +268,29 @@ Test(link_many, sets_go_round)
 
 /* Many send one message each. Expect them to be looked at no more while they are only owed an acknowledgement, and each
  * to get it when it is due, and not twice, or with what is sent there in between. */
-Test(link_many, owed_without_a_look)
+Test(transport_many, owed_without_a_look)
 {
-	enum { N = 30, AGAIN = 10 };
+	enum { N = 30, RETRANSMIT = 10 };
 	forget_calls();
 	connect_many(N);
 	settle();
-	bench.step_ns = 4000;
-	const struct link_queue *q = queue_of(1);
+	fixture.step_ns = 4000;
+	const struct transport_queue *q = queue_of(1);
 	for (unsigned i = 0; i < N; i++)
-		cr_assert_eq(bench_send(0, at[0][i], 0, 8), 0);
-	uint64_t until = bench.now + FAR_LINK_ACK_NS + 30 * bench.step_ns;
+		cr_assert_eq(fixture_send(0, at[0][i], 0, 8), 0);
+	uint64_t until = fixture.now + FAR_TRANSPORT_ACK_NS + 30 * fixture.step_ns;
 	bool put_away = false, spoken = false;
-	while (bench.now < until) {
-		bench_turn();
-		put_away |= q->actives_n == 0 && q->owing_n == N;
-		for (unsigned i = 0; put_away && !spoken && i < AGAIN; i++)
-			cr_assert_eq(bench_send(1, at[1][i], 0, 8), 0);
+	while (fixture.now < until) {
+		fixture_turn();
+		put_away |= q->actives_n == 0 && q->delayed_n == N;
+		for (unsigned i = 0; put_away && !spoken && i < RETRANSMIT; i++)
+			cr_assert_eq(fixture_send(1, at[1][i], 0, 8), 0);
 		spoken |= put_away;
 	}
 	cr_assert(put_away);
-	cr_assert_eq(q->owing_n, 0u);
+	cr_assert_eq(q->delayed_n, 0u);
 	for (unsigned i = 0; i < N; i++) {
-		const struct link_peer *p = port_of(1)->peers[at[1][i]], *sender = port_of(0)->peers[at[0][i]];
+		const struct transport_peer *p = port_of(1)->peers[at[1][i]], *sender = port_of(0)->peers[at[0][i]];
 		cr_assert(!p->owed && sender->una == sender->next, "%u", i);
 	}
 	cr_assert_eq(atomic_load(&queue_of(0)->resent), 0u);
@@ -299,7 +300,7 @@ Test(link_many, owed_without_a_look)
 
 /* Connections end, and others begin in their places, while messages are under way. Expect the places to be used again,
  * those who came to us to be found, and nothing to be left of the ends. */
-Test(link_many, ends_and_beginnings)
+Test(transport_many, ends_and_beginnings)
 {
 	enum { N = 500 };
 	forget_calls();
@@ -307,17 +308,17 @@ Test(link_many, ends_and_beginnings)
 	for (unsigned round = 0; round < 4; round++) {
 		for (unsigned i = round; i < N; i += 3) {
 			for (unsigned k = 0; k < 5; k++)
-				bench_send(0, at[0][i], k, k * 700);
-			bench.ends[0].port->ops->drop(bench.ends[0].port, at[0][i]);
+				fixture_send(0, at[0][i], k, k * 700);
+			fixture.ends[0].port->ops->drop(fixture.ends[0].port, at[0][i]);
 		}
 		settle();
 		for (unsigned i = round; i < N; i += 3) {
-			bench.ends[1].port->ops->drop(bench.ends[1].port, at[1][i]);
+			fixture.ends[1].port->ops->drop(fixture.ends[1].port, at[1][i]);
 			index_of[0][at[0][i]] = index_of[1][at[1][i]] = -1;
 		}
 		settle();
 		for (unsigned i = round; i < N; i += 3) {
-			bench_pair(0, 1, &at[0][i], &at[1][i]);
+			fixture_pair(0, 1, &at[0][i], &at[1][i]);
 			cr_assert_lt(at[0][i], (uint32_t)N, "a place that was free");
 			cr_assert_lt(at[1][i], (uint32_t)N);
 			index_of[0][at[0][i]] = index_of[1][at[1][i]] = (int32_t)i;
@@ -331,27 +332,27 @@ Test(link_many, ends_and_beginnings)
 		expect_idle(N);
 	}
 	for (unsigned i = 0; i < N; i++) {
-		const struct link_peer *p = port_of(1)->peers[at[1][i]];
-		cr_assert_eq(link_accepted_find(port_of(1), p->id_there, p->token_there), p);
+		const struct transport_peer *p = port_of(1)->peers[at[1][i]];
+		cr_assert_eq(transport_accepted_find(port_of(1), p->remote_id, p->remote_token), p);
 	}
 }
 
 /* The board that orders and news go by. Expect each bit that was set to be taken once. */
-Test(link_many, boards)
+Test(transport_many, boards)
 {
-	static struct link_board board;
-	static bool set[FAR_LINK_PEERS_MAX];
+	static struct transport_peer_set board;
+	static bool set[FAR_TRANSPORT_PEERS_MAX];
 	seed = 3;
 	for (unsigned round = 0; round < 300; round++) {
 		unsigned n = 0, taken = 0;
-		cr_assert_not(link_board_any(&board));
+		cr_assert_not(transport_peer_set_any(&board));
 		for (unsigned i = 0; i < 1 + chance(400); i++) {
-			uint32_t bit = chance(FAR_LINK_PEERS_MAX);
-			cr_assert_eq(link_board_set(&board, bit), n == 0);
+			uint32_t bit = chance(FAR_TRANSPORT_PEERS_MAX);
+			cr_assert_eq(transport_peer_set_add(&board, bit), n == 0);
 			n += !set[bit];
 			set[bit] = true;
 		}
-		for (uint32_t bit; (bit = link_board_take(&board)) != UINT32_MAX; taken++) {
+		for (uint32_t bit; (bit = transport_peer_set_take(&board)) != UINT32_MAX; taken++) {
 			cr_assert(set[bit]);
 			set[bit] = false;
 		}

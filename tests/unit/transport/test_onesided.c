@@ -5,9 +5,9 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 
-static struct link_onesideds o;
+static struct transport_onesided_table o;
 static struct far_buf buf;
-static uint64_t user[FAR_LINK_ONESIDED + 1];
+static uint64_t user[FAR_TRANSPORT_ONESIDED + 1];
 static uint32_t user_n, withdrawn_n, withdrawn;
 static int refuses;
 static char bytes[64];
@@ -57,7 +57,7 @@ static unsigned refs(void)
 
 static int expose(uint32_t *entry)
 {
-	int error = link_onesided_expose(&o, &lower, 7, &buf, bytes, sizeof bytes, &message, 1, entry);
+	int error = transport_onesided_expose(&o, &lower, 7, &buf, bytes, sizeof bytes, &message, 1, entry);
 	const struct nic_bulk_key *key = &o.entry[*entry].key;
 	if (!error)
 		cr_assert(key->key == sizeof bytes && key->addr == (uintptr_t)bytes);
@@ -67,22 +67,22 @@ static int expose(uint32_t *entry)
 static int read_of(void *owner)
 {
 	struct nic_bulk_key key = {1, 2};
-	return link_onesided_read(&o, &lower, 7, &key, 3, &buf, bytes, sizeof bytes, owner);
+	return transport_onesided_read(&o, &lower, 7, &key, 3, &buf, bytes, sizeof bytes, owner);
 }
 
 static void *event_of(uint64_t u, unsigned event)
 {
 	struct nic_pkt pkt = {.peer = NIC_PEER_BULK, .body_len = event, .cookie = u};
-	struct link_onesided_news got = {0};
-	void *owner = link_onesided_event(&o, &pkt, &got);
+	struct transport_onesided_result got = {0};
+	void *owner = transport_onesided_event(&o, &pkt, &got);
 	cr_assert(!owner || got.event == event);
 	cr_assert(!owner || event < NIC_BULK_READ || (got.offset == 3 && got.len == sizeof bytes));
 	return owner;
 }
 
-TestSuite(link_onesided, .init = begin);
+TestSuite(transport_onesided, .init = begin);
 
-Test(link_onesided, exposed_until_withdrawn)
+Test(transport_onesided, exposed_until_withdrawn)
 {
 	uint32_t entry = 0;
 	cr_assert_eq(expose(&entry), 0);
@@ -90,8 +90,8 @@ Test(link_onesided, exposed_until_withdrawn)
 	cr_assert_eq(event_of(user[0], NIC_BULK_EXPOSED), &message);
 	cr_assert_eq(event_of(user[0], NIC_BULK_EXPOSED), NULL);
 	cr_assert_eq(o.stray, 1, "it says so once");
-	link_onesided_withdraw(&o, &lower, entry);
-	link_onesided_withdraw(&o, &lower, entry);
+	transport_onesided_withdraw(&o, &lower, entry);
+	transport_onesided_withdraw(&o, &lower, entry);
 	cr_assert(withdrawn_n == 1 && withdrawn == 100);
 	cr_assert_eq(refs(), 2, "the window is still open");
 	cr_assert_eq(event_of(user[0], NIC_BULK_WITHDRAWN), NULL);
@@ -99,7 +99,7 @@ Test(link_onesided, exposed_until_withdrawn)
 }
 
 /* The connection broke: nobody asked. The message hears of it. */
-Test(link_onesided, withdrawn_before_exposed)
+Test(transport_onesided, withdrawn_before_exposed)
 {
 	uint32_t entry = 0;
 	cr_assert_eq(expose(&entry), 0);
@@ -107,28 +107,28 @@ Test(link_onesided, withdrawn_before_exposed)
 	cr_assert(refs() == 1 && o.n == 0);
 	cr_assert_eq(event_of(user[0], NIC_BULK_WITHDRAWN), NULL);
 	cr_assert(refs() == 1 && o.stray == 1);
-	link_onesided_withdraw(&o, &lower, entry);
+	transport_onesided_withdraw(&o, &lower, entry);
 	cr_assert_eq(withdrawn_n, 0);
 }
 
-Test(link_onesided, exposed_after_withdraw)
+Test(transport_onesided, exposed_after_withdraw)
 {
 	uint32_t entry = 0;
 	cr_assert_eq(expose(&entry), 0);
-	link_onesided_withdraw(&o, &lower, entry);
+	transport_onesided_withdraw(&o, &lower, entry);
 	cr_assert_eq(event_of(user[0], NIC_BULK_EXPOSED), NULL);
 	cr_assert(refs() == 2 && o.stray == 0);
 	event_of(user[0], NIC_BULK_WITHDRAWN);
 	cr_assert(refs() == 1 && o.stray == 0);
 }
 
-Test(link_onesided, message_ends_first)
+Test(transport_onesided, message_ends_first)
 {
 	uint32_t entry = 0;
 	cr_assert_eq(expose(&entry), 0);
 	cr_assert_eq(read_of(&message), 0);
 	cr_assert_eq(read_of(&other), 0);
-	link_onesided_forget(&o, &lower, &message);
+	transport_onesided_forget(&o, &lower, &message);
 	cr_assert(refs() == 4 && withdrawn_n == 1);
 	cr_assert_eq(event_of(user[1], NIC_BULK_READ), NULL);
 	cr_assert_eq(event_of(user[0], NIC_BULK_WITHDRAWN), NULL);
@@ -137,12 +137,12 @@ Test(link_onesided, message_ends_first)
 }
 
 /* An event of an entry's earlier life, of another kind, of no kind, of no entry. */
-Test(link_onesided, events_of_others)
+Test(transport_onesided, events_of_others)
 {
 	cr_assert_eq(read_of(&message), 0);
 	event_of(user[0], NIC_BULK_READ);
 	cr_assert_eq(read_of(&other), 0);
-	const uint64_t wrong[] = {user[0], 0, UINT64_MAX, user[1] + FAR_LINK_ONESIDED};
+	const uint64_t wrong[] = {user[0], 0, UINT64_MAX, user[1] + FAR_TRANSPORT_ONESIDED};
 	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		cr_assert_eq(event_of(wrong[i], NIC_BULK_READ), NULL);
 	cr_assert_eq(event_of(user[1], NIC_BULK_EXPOSED), NULL);
@@ -153,7 +153,7 @@ Test(link_onesided, events_of_others)
 	cr_assert_eq(event_of(user[1], NIC_BULK_READ), &other);
 }
 
-Test(link_onesided, refused_or_full)
+Test(transport_onesided, refused_or_full)
 {
 	uint32_t entry = 0;
 	refuses = -ENOMEM;
@@ -161,13 +161,13 @@ Test(link_onesided, refused_or_full)
 	cr_assert_eq(read_of(&message), -ENOMEM);
 	cr_assert(refs() == 1 && o.n == 0);
 	refuses = 0;
-	for (unsigned i = 0; i < FAR_LINK_ONESIDED; i++)
+	for (unsigned i = 0; i < FAR_TRANSPORT_ONESIDED; i++)
 		cr_assert_eq(read_of(&message), 0);
 	cr_assert_eq(read_of(&message), -EAGAIN);
 	cr_assert_eq(expose(&entry), -EAGAIN);
-	cr_assert_eq(user_n, FAR_LINK_ONESIDED);
+	cr_assert_eq(user_n, FAR_TRANSPORT_ONESIDED);
 	event_of(user[40], NIC_BULK_READ);
 	cr_assert_eq(expose(&entry), 0);
 	cr_assert_eq(entry, 40);
-	cr_assert_eq(refs(), 1 + FAR_LINK_ONESIDED);
+	cr_assert_eq(refs(), 1 + FAR_TRANSPORT_ONESIDED);
 }

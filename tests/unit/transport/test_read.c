@@ -17,16 +17,16 @@ static void begin(void)
 {
 	memset(&fake_bulk, 0, sizeof fake_bulk);
 	fake_bulk.seed = 1;
-	bench_init();
-	bench.fabric.crc = true;
-	bench.fabric.dress = fake_bulk_dress;
+	fixture_init();
+	fixture.fabric.crc = true;
+	fixture.fabric.dress = fake_bulk_dress;
 }
 
-TestSuite(link_bulk, .init = begin, .fini = bench_fini);
+TestSuite(transport_read, .init = begin, .fini = fixture_fini);
 
-static struct link_queue *link_of(unsigned e)
+static struct transport_queue *transport_of(unsigned e)
 {
-	return (struct link_queue *)bench.ends[e].q;
+	return (struct transport_queue *)fixture.ends[e].q;
 }
 
 static uint64_t len_long(uint64_t seq)
@@ -43,14 +43,14 @@ static uint64_t len_mixed(uint64_t seq)
 static void settle(void)
 {
 	for (unsigned i = 0; i < 200; i++)
-		bench_turn();
+		fixture_turn();
 }
 
 /* As the engine does when it hears of a connection's end, or asks for it. */
 static void leave(void)
 {
-	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
-	bench.ends[1].q->ops->detach(bench.ends[1].q, at_1);
+	fixture.ends[0].q->ops->detach(fixture.ends[0].q, at_0);
+	fixture.ends[1].q->ops->detach(fixture.ends[1].q, at_1);
 }
 
 /* Neither driver has anything of ours, nor do we hold anything for it. */
@@ -58,124 +58,124 @@ static void nothing_left(void)
 {
 	settle();
 	cr_assert_eq(fake_bulk_n(), 0);
-	for (unsigned e = 0; e < LINK_ENDS && bench.ends[e].port; e++) {
-		const struct link_queue *q = link_of(e);
+	for (unsigned e = 0; e < FIXTURE_ENDS && fixture.ends[e].port; e++) {
+		const struct transport_queue *q = transport_of(e);
 		cr_assert(q->onesided.n == 0 && q->onesided.exposed_n == 0 && q->onesided.stray == 0);
-		for (unsigned i = 0; i < FAR_LINK_ONESIDED; i++)
+		for (unsigned i = 0; i < FAR_TRANSPORT_ONESIDED; i++)
 			cr_assert_null(q->onesided.reading[i].message);
 		cr_assert(q->in_bytes == 0 && q->grants.out == 0 && q->grants.n == 0);
-		cr_assert_eq(bench.ends[e].downs, 0, "%s", bench.ends[e].text);
+		cr_assert_eq(fixture.ends[e].downs, 0, "%s", fixture.ends[e].text);
 	}
 }
 
-Test(link_bulk, read_where_it_lies)
+Test(transport_read, read_where_it_lies)
 {
-	bench_two(&at_0, &at_1);
-	uint64_t sent = bench.fabric.sent;
-	cr_assert(bench_stream(0, at_0, 1, 5, len_long, 3000));
-	sent = bench.fabric.sent - sent;
+	fixture_two(&at_0, &at_1);
+	uint64_t sent = fixture.fabric.sent;
+	cr_assert(fixture_stream(0, at_0, 1, 5, len_long, 3000));
+	sent = fixture.fabric.sent - sent;
 	cr_assert(fake_bulk.exposes == 5 && fake_bulk.refused == 0);
 	cr_assert_geq(fake_bulk.reads, 5);
-	cr_assert_geq(fake_bulk.bytes, 5 * (LONG - 1400 - LINK_REST));
+	cr_assert_geq(fake_bulk.bytes, 5 * (LONG - 1400 - TRANSPORT_TAIL_BYTES));
 	cr_assert_lt(sent, 200, "%lu packets", (unsigned long)sent);
 	nothing_left();
 	cr_assert_eq(fake_bulk.withdrawn, 5);
 }
 
-Test(link_bulk, both_ways)
+Test(transport_read, both_ways)
 {
-	bench_two(&at_0, &at_1);
+	fixture_two(&at_0, &at_1);
 	for (unsigned i = 0; i < 8; i++) {
-		cr_assert_eq(bench_send(0, at_0, i, LONG), 0);
-		cr_assert_eq(bench_send(1, at_1, i, LONG), 0);
+		cr_assert_eq(fixture_send(0, at_0, i, LONG), 0);
+		cr_assert_eq(fixture_send(1, at_1, i, LONG), 0);
 	}
-	for (unsigned i = 0; i < 3000 && (bench.ends[0].got < 8 || bench.ends[1].got < 8); i++)
-		bench_turn();
-	cr_assert(bench.ends[0].got == 8 && bench.ends[1].got == 8 && !bench.ends[0].bad && !bench.ends[1].bad);
+	for (unsigned i = 0; i < 3000 && (fixture.ends[0].got < 8 || fixture.ends[1].got < 8); i++)
+		fixture_turn();
+	cr_assert(fixture.ends[0].got == 8 && fixture.ends[1].got == 8 && !fixture.ends[0].bad && !fixture.ends[1].bad);
 	cr_assert_eq(fake_bulk.exposes, 16);
 	nothing_left();
 }
 
-Test(link_bulk, one_side_has_none)
+Test(transport_read, one_side_has_none)
 {
 	for (unsigned without = 1; without <= 3; without++) {
 		begin();
 		fake_bulk.without = without;
-		bench_two(&at_0, &at_1);
-		cr_assert(bench_stream(0, at_0, 1, 3, len_long, 3000));
+		fixture_two(&at_0, &at_1);
+		cr_assert(fixture_stream(0, at_0, 1, 3, len_long, 3000));
 		cr_assert_eq(fake_bulk.exposes, 0);
 		nothing_left();
-		bench_fini();
+		fixture_fini();
 	}
 }
 
-Test(link_bulk, not_exposed)
+Test(transport_read, not_exposed)
 {
 	static const int errors[] = {-EAGAIN, -ENOMEM, -EOPNOTSUPP, -EPIPE};
 	for (unsigned i = 0; i < sizeof errors / sizeof *errors; i++) {
 		begin();
 		fake_bulk.expose_error = errors[i];
-		bench_two(&at_0, &at_1);
-		cr_assert(bench_stream(0, at_0, 1, 3, len_long, 3000));
+		fixture_two(&at_0, &at_1);
+		cr_assert(fixture_stream(0, at_0, 1, 3, len_long, 3000));
 		cr_assert_eq(fake_bulk.reads, 0);
 		nothing_left();
-		bench_fini();
+		fixture_fini();
 	}
 }
 
 /* The driver takes it, and says nothing more. Small ones pass meanwhile. */
-Test(link_bulk, never_exposed)
+Test(transport_read, never_exposed)
 {
 	fake_bulk.no_exposed = true;
-	bench_two(&at_0, &at_1);
-	cr_assert(bench_stream(0, at_0, 1, 3, len_long, 5000));
+	fixture_two(&at_0, &at_1);
+	cr_assert(fixture_stream(0, at_0, 1, 3, len_long, 5000));
 	cr_assert(fake_bulk.exposes == 3 && fake_bulk.reads == 0);
 	nothing_left();
 }
 
 /* Each read of a message is the one that fails. */
-Test(link_bulk, half_way)
+Test(transport_read, half_way)
 {
 	unsigned fell = 0;
 	for (unsigned at = 1; at <= 12; at++) {
 		begin();
 		fake_bulk.fail_at = at;
 		fake_bulk.late = at % 3;
-		bench_two(&at_0, &at_1);
-		cr_assert(bench_stream(0, at_0, 1, 2, len_long, 3000), "read %u", at);
-		fell += fake_bulk.bytes < 2 * (LONG - 1400 - LINK_REST);
+		fixture_two(&at_0, &at_1);
+		cr_assert(fixture_stream(0, at_0, 1, 2, len_long, 3000), "read %u", at);
+		fell += fake_bulk.bytes < 2 * (LONG - 1400 - TRANSPORT_TAIL_BYTES);
 		nothing_left();
-		bench_fini();
+		fixture_fini();
 	}
 	cr_assert_geq(fell, 4);
 }
 
-Test(link_bulk, out_of_order)
+Test(transport_read, out_of_order)
 {
 	fake_bulk.backwards = true;
 	fake_bulk.late = 5;
-	bench_two(&at_0, &at_1);
+	fixture_two(&at_0, &at_1);
 	for (unsigned i = 0; i < 4; i++)
-		cr_assert_eq(bench_send(0, at_0, i, LONG), 0);
-	for (unsigned i = 0; i < 3000 && bench.ends[1].got < 4; i++)
-		bench_turn();
-	cr_assert(bench.ends[1].got == 4 && !bench.ends[1].bad);
+		cr_assert_eq(fixture_send(0, at_0, i, LONG), 0);
+	for (unsigned i = 0; i < 3000 && fixture.ends[1].got < 4; i++)
+		fixture_turn();
+	cr_assert(fixture.ends[1].got == 4 && !fixture.ends[1].bad);
 	nothing_left();
 }
 
 /* Two reads of one message are under way; `*second` is of the later bytes. */
 static struct fake_bulk_op *two_reads(struct fake_bulk_op **second)
 {
-	struct link_grants *g = &link_of(1)->grants;
+	struct transport_grants *g = &transport_of(1)->grants;
 	fake_bulk.hold = true;
-	cr_assert_eq(bench_send(0, at_0, 0, LONG), 0);
+	cr_assert_eq(fixture_send(0, at_0, 0, LONG), 0);
 	for (unsigned i = 0; i < 100 && fake_bulk.reads == 0; i++)
-		bench_turn();
-	g->rtt_ns = BENCH_MS; /* as if the path had been found to be long */
-	g->rtt_at = bench.now;
+		fixture_turn();
+	g->rtt_ns = FIXTURE_MS; /* as if the path had been found to be long */
+	g->rtt_at = fixture.now;
 	g->rate = UINT64_C(10000000000);
 	g->due = true;
-	bench_turn();
+	fixture_turn();
 	cr_assert_eq(fake_bulk.reads, 2);
 	struct fake_bulk_op *ops[2];
 	unsigned n = 0;
@@ -190,39 +190,39 @@ static struct fake_bulk_op *two_reads(struct fake_bulk_op **second)
 }
 
 /* The earlier one fails: nothing is said before the later one, which still writes, is over. */
-Test(link_bulk, told_when_none_is_under_way)
+Test(transport_read, told_when_none_is_under_way)
 {
 	struct fake_bulk_op *first, *second;
-	bench_two(&at_0, &at_1);
+	fixture_two(&at_0, &at_1);
 	first = two_reads(&second);
 	first->fails = true;
 	second->late = 60;
 	for (unsigned i = 0; i < 50; i++)
-		bench_turn();
+		fixture_turn();
 	cr_assert(first->state == FAKE_FREE && second->state == FAKE_READING);
-	cr_assert_eq(bench.ends[1].got, 0);
-	cr_assert_eq(link_of(1)->grants.first->transfer, LINK_IN_READ);
-	for (unsigned i = 0; i < 3000 && bench.ends[1].got == 0; i++)
-		bench_turn();
-	cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad);
+	cr_assert_eq(fixture.ends[1].got, 0);
+	cr_assert_eq(transport_of(1)->grants.first->transfer, TRANSPORT_RX_READING);
+	for (unsigned i = 0; i < 3000 && fixture.ends[1].got == 0; i++)
+		fixture_turn();
+	cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad);
 	nothing_left();
 }
 
 /* The later one is over first, and the earlier one fails: there is a gap. */
-Test(link_bulk, a_gap)
+Test(transport_read, a_gap)
 {
 	struct fake_bulk_op *first, *second;
-	bench_two(&at_0, &at_1);
+	fixture_two(&at_0, &at_1);
 	first = two_reads(&second);
 	first->fails = true;
 	first->late = 10;
-	for (unsigned i = 0; i < 3000 && bench.ends[1].got == 0; i++)
-		bench_turn();
-	cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad);
+	for (unsigned i = 0; i < 3000 && fixture.ends[1].got == 0; i++)
+		fixture_turn();
+	cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad);
 	nothing_left();
 }
 
-Test(link_bulk, cannot_read)
+Test(transport_read, cannot_read)
 {
 	static const struct {
 		int error;
@@ -234,26 +234,26 @@ Test(link_bulk, cannot_read)
 		begin();
 		fake_bulk.read_error = cases[i].error;
 		fake_bulk.read_errors = cases[i].n;
-		bench_two(&at_0, &at_1);
-		cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000), "case %u", i);
+		fixture_two(&at_0, &at_1);
+		cr_assert(fixture_stream(0, at_0, 1, 1, len_long, 3000), "case %u", i);
 		cr_assert_eq(fake_bulk.reads > 0, cases[i].reads, "case %u", i);
 		nothing_left();
-		bench_fini();
+		fixture_fini();
 	}
 }
 
 /* Of many messages one waits for memory that does not come. */
-Test(link_bulk, no_memory_for_long)
+Test(transport_read, no_memory_for_long)
 {
 	fake_bulk.read_error = -ENOMEM;
-	bench_two(&at_0, &at_1);
-	cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000));
-	uint64_t from = bench.now;
-	cr_assert(bench_stream(0, at_0, 1, 4, len_long, 3000));
-	cr_assert_lt(bench.now - from, 3 * FAR_LINK_ONESIDED_NS);
+	fixture_two(&at_0, &at_1);
+	cr_assert(fixture_stream(0, at_0, 1, 1, len_long, 3000));
+	uint64_t from = fixture.now;
+	cr_assert(fixture_stream(0, at_0, 1, 4, len_long, 3000));
+	cr_assert_lt(fixture.now - from, 3 * FAR_TRANSPORT_ONESIDED_NS);
 	fake_bulk.read_error = 0;
-	bench.now = from + FAR_LINK_ONESIDED_NS + FAR_LINK_UNREAD_NS;
-	cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000));
+	fixture.now = from + FAR_TRANSPORT_ONESIDED_NS + FAR_TRANSPORT_UNREAD_NS;
+	cr_assert(fixture_stream(0, at_0, 1, 1, len_long, 3000));
 	cr_assert_gt(fake_bulk.reads, 0);
 	nothing_left();
 }
@@ -261,40 +261,40 @@ Test(link_bulk, no_memory_for_long)
 /* Connections end at any time: what was announced, what is being asked for, what is read. */
 static void break_now(void)
 {
-	if (bench.turns % 13 == 0)
+	if (fixture.turns % 13 == 0)
 		fake_bulk_break();
 }
 
-Test(link_bulk, connections_break)
+Test(transport_read, connections_break)
 {
-	bench_two(&at_0, &at_1);
+	fixture_two(&at_0, &at_1);
 	fake_bulk.late = 2;
-	bench.before = break_now;
-	cr_assert(bench_stream(0, at_0, 1, 60, len_mixed, 30000));
-	bench.before = NULL;
+	fixture.before = break_now;
+	cr_assert(fixture_stream(0, at_0, 1, 60, len_mixed, 30000));
+	fixture.before = NULL;
 	cr_assert_gt(fake_bulk.bytes, 0);
 	nothing_left();
 }
 
 /* Packets are lost, repeated, overtaken and damaged, reads fail. */
-Test(link_bulk, bad_network)
+Test(transport_read, bad_network)
 {
 	for (unsigned seed = 1; seed <= 4; seed++) {
 		begin();
-		bench.fabric.crc = false;
-		bench.fabric.seed = seed;
-		bench.fabric.drop = bench.fabric.overtake = 50;
-		bench.fabric.repeat = bench.fabric.damage = 20;
+		fixture.fabric.crc = false;
+		fixture.fabric.seed = seed;
+		fixture.fabric.drop = fixture.fabric.overtake = 50;
+		fixture.fabric.repeat = fixture.fabric.damage = 20;
 		fake_bulk.fail_of = 100;
 		fake_bulk.late = seed % 3;
 		fake_bulk.seed = seed;
-		bench_two(&at_0, &at_1);
-		cr_assert(bench_stream(0, at_0, 1, 150, len_mixed, 100000), "seed %u: %lu", seed,
-			  (unsigned long)bench.ends[1].got);
+		fixture_two(&at_0, &at_1);
+		cr_assert(fixture_stream(0, at_0, 1, 150, len_mixed, 100000), "seed %u: %lu", seed,
+			  (unsigned long)fixture.ends[1].got);
 		cr_assert_gt(fake_bulk.bytes, 0);
-		bench.fabric.drop = bench.fabric.overtake = bench.fabric.repeat = bench.fabric.damage = 0;
+		fixture.fabric.drop = fixture.fabric.overtake = fixture.fabric.repeat = fixture.fabric.damage = 0;
 		nothing_left();
-		bench_fini();
+		fixture_fini();
 	}
 }
 
@@ -310,14 +310,14 @@ static bool lose_first(void *ctx, unsigned from, unsigned to, unsigned queue, ui
 }
 
 /* The first packet sent again has its key, too. */
-Test(link_bulk, announced_again)
+Test(transport_read, announced_again)
 {
-	bench.fabric.hook = lose_first;
+	fixture.fabric.hook = lose_first;
 	lost = 2;
-	bench_two(&at_0, &at_1);
-	cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000));
+	fixture_two(&at_0, &at_1);
+	cr_assert(fixture_stream(0, at_0, 1, 1, len_long, 3000));
 	cr_assert_geq(keyed, 3);
-	cr_assert_geq(fake_bulk.bytes, LONG - 1400 - LINK_REST);
+	cr_assert_geq(fake_bulk.bytes, LONG - 1400 - TRANSPORT_TAIL_BYTES);
 	nothing_left();
 }
 
@@ -330,22 +330,22 @@ static bool lose_and_break(void *ctx, unsigned from, unsigned to, unsigned queue
 	return false;
 }
 
-Test(link_bulk, announced_in_vain)
+Test(transport_read, announced_in_vain)
 {
-	bench.fabric.hook = lose_and_break;
+	fixture.fabric.hook = lose_and_break;
 	lost = 1;
-	bench_two(&at_0, &at_1);
-	cr_assert(bench_stream(0, at_0, 1, 1, len_long, 3000));
+	fixture_two(&at_0, &at_1);
+	cr_assert(fixture_stream(0, at_0, 1, 1, len_long, 3000));
 	cr_assert(keyed == 1 && fake_bulk.reads == 0);
 	nothing_left();
 }
 
 static void send_free(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)
 {
-	struct nic_queue *q = bench.ends[e].q;
+	struct nic_queue *q = fixture.ends[e].q;
 	struct nic_tx tx;
 	cr_assert_eq(q->ops->tx_reserve(q, peer, len, &tx), 0);
-	bench_fill(&tx, seq, len);
+	fixture_fill(&tx, seq, len);
 	tx.order = NIC_ORDER_NONE;
 	cr_assert_eq(q->ops->tx_commit(q, &tx), 0);
 }
@@ -363,76 +363,76 @@ static uint64_t under_way(unsigned port)
 }
 
 /* A shorter one that comes later has the greater share of what is to be read next. */
-Test(link_bulk, shortest_first)
+Test(transport_read, shortest_first)
 {
 	uint32_t from_0, from_1, at;
 	for (unsigned e = 0; e < 3; e++)
 		end_open(e, 1);
-	bench_pair(0, 2, &from_0, &at);
-	bench_pair(1, 2, &from_1, &at);
+	fixture_pair(0, 2, &from_0, &at);
+	fixture_pair(1, 2, &from_1, &at);
 	fake_bulk.hold = true;
 	for (unsigned i = 1; i <= 2; i++)
 		send_free(0, from_0, i, (13 + i) << 20);
-	for (unsigned i = 0; i < 60 && link_of(2)->grants.n < 2; i++)
-		bench_turn();
-	cr_assert_eq(bench_send(1, from_1, 0, 6 << 20), 0); /* what comes is checked to be this first */
-	struct link_grants *g = &link_of(2)->grants;
+	for (unsigned i = 0; i < 60 && transport_of(2)->grants.n < 2; i++)
+		fixture_turn();
+	cr_assert_eq(fixture_send(1, from_1, 0, 6 << 20), 0); /* what comes is checked to be this first */
+	struct transport_grants *g = &transport_of(2)->grants;
 	for (unsigned i = 0; i < 60 && g->n < 3; i++)
-		bench_turn();
+		fixture_turn();
 	cr_assert_gt(under_way(0), 0);
 	cr_assert_eq(g->n, 3);
-	g->rtt_ns = BENCH_MS; /* as if the path had been found to hold 4 MB */
-	g->rtt_at = bench.now;
+	g->rtt_ns = FIXTURE_MS; /* as if the path had been found to hold 4 MB */
+	g->rtt_at = fixture.now;
 	g->rate = UINT64_C(2000000000);
 	g->choose = g->due = true;
-	bench_turn();
+	fixture_turn();
 	cr_assert_geq(under_way(1), 1900000);
 	fake_bulk.hold = false;
-	for (unsigned i = 0; i < 5000 && bench.ends[2].got < 3; i++)
-		bench_turn();
-	cr_assert(bench.ends[2].got == 3 && !bench.ends[2].bad);
+	for (unsigned i = 0; i < 5000 && fixture.ends[2].got < 3; i++)
+		fixture_turn();
+	cr_assert(fixture.ends[2].got == 3 && !fixture.ends[2].bad);
 	nothing_left();
 }
 
 /* Its sender vanishes while it is read: the connection ends, the memory is held until the driver lets go of it. */
-Test(link_bulk, peer_dies_while_read)
+Test(transport_read, peer_dies_while_read)
 {
-	bench.limit_ns = 500 * BENCH_MS;
-	bench_two(&at_0, &at_1);
+	fixture.limit_ns = 500 * FIXTURE_MS;
+	fixture_two(&at_0, &at_1);
 	fake_bulk.hold = true;
-	cr_assert_eq(bench_send(0, at_0, 0, LONG), 0);
+	cr_assert_eq(fixture_send(0, at_0, 0, LONG), 0);
 	for (unsigned i = 0; i < 100 && fake_bulk.reads == 0; i++)
-		bench_turn();
+		fixture_turn();
 	cr_assert_gt(fake_bulk.reads, 0);
-	bench.fabric.drop = 1000;
-	cr_assert(bench_until(&bench.ends[1].downs, 1, 20000));
-	cr_assert(bench_until(&bench.ends[0].downs, 1, 20000));
-	struct link_onesideds *o = &link_of(1)->onesided;
+	fixture.fabric.drop = 1000;
+	cr_assert(fixture_until(&fixture.ends[1].downs, 1, 20000));
+	cr_assert(fixture_until(&fixture.ends[0].downs, 1, 20000));
+	struct transport_onesided_table *o = &transport_of(1)->onesided;
 	leave();
 	cr_assert_gt(o->n, 0);
-	for (unsigned i = 0; i < FAR_LINK_ONESIDED; i++) {
+	for (unsigned i = 0; i < FAR_TRANSPORT_ONESIDED; i++) {
 		cr_assert_null(o->entry[i].owner);
 		cr_assert_null(o->reading[i].message);
-		cr_assert(o->entry[i].state != LINK_ONESIDED_READING || atomic_load(&o->entry[i].buf->refs) >= 1);
+		cr_assert(o->entry[i].state != TRANSPORT_ONESIDED_READING || atomic_load(&o->entry[i].buf->refs) >= 1);
 	}
-	cr_assert_eq(link_of(1)->in_bytes, 0);
+	cr_assert_eq(transport_of(1)->in_bytes, 0);
 	fake_bulk.hold = false; /* the driver writes there now */
 	settle();
-	cr_assert(o->n == 0 && o->stray == 0 && fake_bulk_n() == 0 && link_of(0)->onesided.n == 0);
-	cr_assert_eq(bench.ends[1].got, 0);
+	cr_assert(o->n == 0 && o->stray == 0 && fake_bulk_n() == 0 && transport_of(0)->onesided.n == 0);
+	cr_assert_eq(fixture.ends[1].got, 0);
 }
 
 /* The port is closed with all of it under way. */
-Test(link_bulk, closed_while_read)
+Test(transport_read, closed_while_read)
 {
-	bench_two(&at_0, &at_1);
+	fixture_two(&at_0, &at_1);
 	fake_bulk.hold = true;
 	for (unsigned i = 0; i < 3; i++)
-		cr_assert_eq(bench_send(0, at_0, i, LONG), 0);
+		cr_assert_eq(fixture_send(0, at_0, i, LONG), 0);
 	for (unsigned i = 0; i < 100 && fake_bulk.reads < 3; i++)
-		bench_turn();
-	cr_assert_gt(link_of(1)->onesided.n, 0);
-	cr_assert_gt(link_of(0)->onesided.n, 0);
+		fixture_turn();
+	cr_assert_gt(transport_of(1)->onesided.n, 0);
+	cr_assert_gt(transport_of(0)->onesided.n, 0);
 }
 
 /* ---- who says what cannot be ---- */
@@ -451,17 +451,17 @@ static bool alter(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t
 
 static bool is_grant(const uint8_t *bytes, uint32_t len)
 {
-	return bytes[1] == WIRE_ACK && len > LINK_HEAD;
+	return bytes[1] == WIRE_ACK && len > TRANSPORT_HEAD_BYTES;
 }
 
 static struct wire_grant *grant_of(uint8_t *bytes)
 {
-	return (struct wire_grant *)(void *)(bytes + LINK_HEAD);
+	return (struct wire_grant *)(void *)(bytes + TRANSPORT_HEAD_BYTES);
 }
 
 static bool is_here(const uint8_t *bytes, uint32_t len)
 {
-	return is_grant(bytes, len) && be32_get(grant_of((uint8_t *)(uintptr_t)bytes)->priority) & WIRE_HERE;
+	return is_grant(bytes, len) && be32_get(grant_of((uint8_t *)(uintptr_t)bytes)->priority) & WIRE_READ_DONE;
 }
 
 static bool here_beyond(uint8_t *bytes, uint32_t *len)
@@ -475,7 +475,7 @@ static bool here_of_packets(uint8_t *bytes, uint32_t *len)
 {
 	if (!is_grant(bytes, *len))
 		return false;
-	grant_of(bytes)->priority = be32_of(WIRE_HERE);
+	grant_of(bytes)->priority = be32_of(WIRE_READ_DONE);
 	return true;
 }
 
@@ -495,7 +495,7 @@ static bool flag_first(uint8_t *bytes, uint32_t *len)
 static bool cut_to_key(uint8_t *bytes, uint32_t *len)
 {
 	if (is_first(bytes))
-		*len = LINK_HEAD + sizeof(struct wire_key);
+		*len = TRANSPORT_HEAD_BYTES + sizeof(struct wire_key);
 	return is_first(bytes);
 }
 
@@ -523,7 +523,7 @@ static bool wrong_addr(uint8_t *bytes, uint32_t *len)
 	return is_first(bytes);
 }
 
-Test(link_bulk, hostile)
+Test(transport_read, hostile)
 {
 	static const struct {
 		bool (*alter)(uint8_t *bytes, uint32_t *len);
@@ -538,27 +538,28 @@ Test(link_bulk, hostile)
 		begin();
 		fake_bulk.without = cases[i].without;
 		fake_bulk.expose_error = cases[i].no_expose ? -ENOMEM : 0;
-		bench.fabric.hook = alter;
+		fixture.fabric.hook = alter;
 		altered.alter = cases[i].alter;
 		altered.from = cases[i].from;
 		altered.times = 1;
-		bench_two(&at_0, &at_1);
-		cr_assert_eq(bench_send(0, at_0, 0, LONG), 0);
-		for (unsigned k = 0; k < 3000 && bench.ends[1].got == 0 && !bench.ends[0].downs && !bench.ends[1].downs;
-		     k++)
-			bench_turn();
+		fixture_two(&at_0, &at_1);
+		cr_assert_eq(fixture_send(0, at_0, 0, LONG), 0);
+		for (unsigned k = 0;
+		     k < 3000 && fixture.ends[1].got == 0 && !fixture.ends[0].downs && !fixture.ends[1].downs; k++)
+			fixture_turn();
 		cr_assert_eq(altered.times, 0, "case %u", i);
 		if (cases[i].ends == 2) {
-			cr_assert(bench.ends[1].got == 1 && !bench.ends[1].bad && fake_bulk.refused > 0, "case %u", i);
+			cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad && fake_bulk.refused > 0, "case %u",
+				  i);
 			nothing_left();
 		} else {
-			cr_assert_eq(bench.ends[cases[i].ends].downs, 1, "case %u", i);
-			cr_assert_eq(bench.ends[cases[i].ends].error, -EPROTO, "case %u", i);
+			cr_assert_eq(fixture.ends[cases[i].ends].downs, 1, "case %u", i);
+			cr_assert_eq(fixture.ends[cases[i].ends].error, -EPROTO, "case %u", i);
 			leave();
 			settle();
-			cr_assert(link_of(0)->onesided.n == 0 && link_of(1)->onesided.n == 0, "case %u", i);
+			cr_assert(transport_of(0)->onesided.n == 0 && transport_of(1)->onesided.n == 0, "case %u", i);
 		}
-		bench_fini();
+		fixture_fini();
 	}
 }
 
@@ -569,26 +570,26 @@ static bool grant_forged(uint8_t *bytes, uint32_t *len)
 	if (h->kind != WIRE_ACK || fake_bulk.reads == 0)
 		return false;
 	*grant_of(bytes) = (struct wire_grant){be32_of(be32_get(h->ack) - 1), be32_of(LONG / 2), be32_of(0)};
-	*len = LINK_HEAD + sizeof(struct wire_grant);
+	*len = TRANSPORT_HEAD_BYTES + sizeof(struct wire_grant);
 	return true;
 }
 
-Test(link_bulk, packets_while_read)
+Test(transport_read, packets_while_read)
 {
-	bench_two(&at_0, &at_1);
+	fixture_two(&at_0, &at_1);
 	fake_bulk.hold = true;
-	bench.fabric.hook = alter;
+	fixture.fabric.hook = alter;
 	altered.alter = grant_forged;
 	altered.from = 1;
 	altered.times = 1;
-	cr_assert_eq(bench_send(0, at_0, 0, LONG), 0);
-	for (unsigned k = 0; k < 100 && !bench.ends[1].downs; k++)
-		bench_turn();
-	cr_assert(bench.ends[1].downs == 1 && bench.ends[1].error == -EPROTO && bench.ends[1].got == 0);
+	cr_assert_eq(fixture_send(0, at_0, 0, LONG), 0);
+	for (unsigned k = 0; k < 100 && !fixture.ends[1].downs; k++)
+		fixture_turn();
+	cr_assert(fixture.ends[1].downs == 1 && fixture.ends[1].error == -EPROTO && fixture.ends[1].got == 0);
 	fake_bulk.hold = false;
 	for (unsigned i = 0; i < 3; i++) /* some complete before the engine hears of it */
-		bench_turn();
+		fixture_turn();
 	leave();
 	settle();
-	cr_assert(link_of(0)->onesided.n == 0 && link_of(1)->onesided.n == 0 && fake_bulk_n() == 0);
+	cr_assert(transport_of(0)->onesided.n == 0 && transport_of(1)->onesided.n == 0 && fake_bulk_n() == 0);
 }

@@ -39,143 +39,144 @@ static bool sieve(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t
 static void listen_for(struct sieve *s, uint8_t kind, unsigned lose)
 {
 	*s = (struct sieve){.kind = kind, .lose = lose, .from = DGRAM_PORTS};
-	bench.fabric.hook = sieve;
-	bench.fabric.hook_ctx = s;
+	fixture.fabric.hook = sieve;
+	fixture.fabric.hook_ctx = s;
 }
 
 static void turns(unsigned n)
 {
 	while (n-- > 0)
-		bench_turn();
+		fixture_turn();
 }
 
-Test(link_setup, words_travel)
+Test(transport_setup, words_travel)
 {
-	bench_init();
-	bench_two(&at_0, &at_1);
-	cr_assert_str_eq(bench.ends[0].words, "reply");
-	cr_assert_str_eq(bench.ends[1].words, "hello");
-	cr_assert_eq(bench.ends[1].hellos, 1);
-	bench_fini();
+	fixture_init();
+	fixture_two(&at_0, &at_1);
+	cr_assert_str_eq(fixture.ends[0].words, "reply");
+	cr_assert_str_eq(fixture.ends[1].words, "hello");
+	cr_assert_eq(fixture.ends[1].hellos, 1);
+	fixture_fini();
 }
 
 /* Each packet of the handshake lost some times. Expect one connection. */
-Test(link_setup, lost_packets)
+Test(transport_setup, lost_packets)
 {
-	for (unsigned kind = WIRE_ACK; kind <= WIRE_WELCOME; kind++) {
+	for (unsigned kind = WIRE_ACK; kind <= WIRE_ACCEPT; kind++) {
 		struct sieve s;
-		bench_init();
+		fixture_init();
 		listen_for(&s, (uint8_t)kind, 5);
-		bench_two(&at_0, &at_1);
-		cr_assert(bench_stream(0, at_0, 1, 10, some, 10000));
-		cr_assert(bench_stream(1, at_1, 0, 10, some, 10000));
-		cr_assert_eq(bench.ends[1].hellos, 1, "kind %u", kind);
-		cr_assert_eq(bench.ends[0].ups + bench.ends[1].ups, 2, "kind %u", kind);
-		cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0, "kind %u", kind);
-		bench_fini();
+		fixture_two(&at_0, &at_1);
+		cr_assert(fixture_stream(0, at_0, 1, 10, some, 10000));
+		cr_assert(fixture_stream(1, at_1, 0, 10, some, 10000));
+		cr_assert_eq(fixture.ends[1].hellos, 1, "kind %u", kind);
+		cr_assert_eq(fixture.ends[0].ups + fixture.ends[1].ups, 2, "kind %u", kind);
+		cr_assert_eq(fixture.ends[0].downs + fixture.ends[1].downs, 0, "kind %u", kind);
+		fixture_fini();
 	}
 }
 
-/* The acceptor sends before it knows that WELCOME came. Expect its messages delivered, after it has. */
-Test(link_setup, acceptor_first)
+/* The acceptor sends before it knows that ACCEPT came. Expect its messages delivered, after it has. */
+Test(transport_setup, acceptor_first)
 {
 	struct sieve s;
-	bench_init();
-	listen_for(&s, WIRE_WELCOME, 3);
+	fixture_init();
+	listen_for(&s, WIRE_ACCEPT, 3);
 	end_open(0, 1);
 	end_open(1, 1);
-	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[1].ups, 1, 1000));
-	at_1 = bench.ends[1].up;
-	cr_assert_eq(bench.ends[1].q->ops->attach(bench.ends[1].q, at_1), 0);
+	cr_assert_eq(fixture_connect(0, 0, 1, 0, 1000 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[1].ups, 1, 1000));
+	at_1 = fixture.ends[1].up;
+	cr_assert_eq(fixture.ends[1].q->ops->attach(fixture.ends[1].q, at_1), 0);
 	for (uint64_t i = 0; i < 3; i++)
-		cr_assert_eq(bench_send(1, at_1, i, some(i)), 0);
-	cr_assert(bench_until(&bench.ends[0].ups, 1, 10000));
+		cr_assert_eq(fixture_send(1, at_1, i, some(i)), 0);
+	cr_assert(fixture_until(&fixture.ends[0].ups, 1, 10000));
 	/* They come before the engine attaches the peer, and wait for it. */
 	turns(200);
-	cr_assert_eq(bench.ends[0].got, 0);
-	cr_assert_eq(bench.ends[0].q->ops->attach(bench.ends[0].q, bench.ends[0].up), 0);
+	cr_assert_eq(fixture.ends[0].got, 0);
+	cr_assert_eq(fixture.ends[0].q->ops->attach(fixture.ends[0].q, fixture.ends[0].up), 0);
 	turns(200);
-	cr_assert_eq(bench.ends[0].got, 3);
-	cr_assert(!bench.ends[0].bad);
-	bench_fini();
+	cr_assert_eq(fixture.ends[0].got, 3);
+	cr_assert(!fixture.ends[0].bad);
+	fixture_fini();
 }
 
-Test(link_setup, refused)
+Test(transport_setup, refused)
 {
-	static const uint8_t lost[] = {WIRE_HELLO, WIRE_REFUSED};
+	static const uint8_t lost[] = {WIRE_CONNECT, WIRE_REJECT};
 	for (unsigned i = 0; i < 2; i++) {
 		struct sieve s;
-		bench_init();
+		fixture_init();
 		listen_for(&s, lost[i], 3);
 		end_open(0, 1);
 		end_open(1, 1);
-		bench.ends[1].refuse = -EALREADY;
-		cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
-		cr_assert(bench_until(&bench.ends[0].fails, 1, 10000));
-		cr_assert_eq(bench.ends[0].error, -EALREADY);
-		cr_assert(strstr(bench.ends[0].text, "dgram 1"), "%s", bench.ends[0].text);
-		/* Asked once, however often HELLO was repeated. */
-		cr_assert_eq(bench.ends[1].hellos, 1);
-		cr_assert_eq(bench.ends[1].ups, 0);
+		fixture.ends[1].refuse = -EALREADY;
+		cr_assert_eq(fixture_connect(0, 0, 1, 0, 1000 * FIXTURE_MS), 0);
+		cr_assert(fixture_until(&fixture.ends[0].fails, 1, 10000));
+		cr_assert_eq(fixture.ends[0].error, -EALREADY);
+		cr_assert(strstr(fixture.ends[0].text, "dgram 1"), "%s", fixture.ends[0].text);
+		/* Asked once, however often CONNECT was repeated. */
+		cr_assert_eq(fixture.ends[1].hellos, 1);
+		cr_assert_eq(fixture.ends[1].ups, 0);
 		/* And then again. */
-		bench.ends[1].refuse = 0;
-		bench_pair(0, 1, &at_0, &at_1);
-		bench_fini();
+		fixture.ends[1].refuse = 0;
+		fixture_pair(0, 1, &at_0, &at_1);
+		fixture_fini();
 	}
 }
 
-/* A HELLO of a refused set-up comes late. Expect it not to be taken for a new one. */
-Test(link_setup, late_hello_of_a_refused_one)
+/* A CONNECT of a refused set-up comes late. Expect it not to be taken for a new one. */
+Test(transport_setup, late_hello_of_a_refused_one)
 {
 	struct sieve s;
-	bench_init();
-	listen_for(&s, WIRE_HELLO, 0);
+	fixture_init();
+	listen_for(&s, WIRE_CONNECT, 0);
 	end_open(0, 1);
 	end_open(1, 1);
-	bench.ends[1].refuse = -EALREADY;
-	cr_assert_eq(bench_connect(0, 0, 1, 0, 1000 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[0].fails, 1, 10000));
-	bench.ends[1].refuse = 0;
+	fixture.ends[1].refuse = -EALREADY;
+	cr_assert_eq(fixture_connect(0, 0, 1, 0, 1000 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[0].fails, 1, 10000));
+	fixture.ends[1].refuse = 0;
 	turns(100);
-	dgram_inject(&bench.fabric, 1, 0, s.copy, s.copy_len);
+	dgram_inject(&fixture.fabric, 1, 0, s.copy, s.copy_len);
 	turns(1000);
-	cr_assert_eq(bench.ends[1].hellos, 1);
-	cr_assert_eq(bench.ends[1].ups, 0);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].hellos, 1);
+	cr_assert_eq(fixture.ends[1].ups, 0);
+	fixture_fini();
 }
 
-Test(link_setup, nobody_there)
+Test(transport_setup, nobody_there)
 {
 	struct nic_addr addr;
 	struct nic_err err = {""};
-	bench_init();
+	fixture_init();
 	end_open(0, 1);
 	end_open(1, 1);
-	bench.ends[1].port->ops->address(bench.ends[1].port, &addr);
+	fixture.ends[1].port->ops->address(fixture.ends[1].port, &addr);
 	end_close(1);
-	struct nic_port *port = bench.ends[0].port;
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, bench.now + 50 * BENCH_MS, &bench, &err), 0);
-	cr_assert(bench_until(&bench.ends[0].fails, 1, 1000));
-	cr_assert_eq(bench.ends[0].error, -ETIMEDOUT);
-	cr_assert(strstr(bench.ends[0].text, "dgram 1"));
-	cr_assert_eq(bench.ends[0].ups, 0);
+	struct nic_port *port = fixture.ends[0].port;
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, fixture.now + 50 * FIXTURE_MS, &fixture, &err), 0);
+	cr_assert(fixture_until(&fixture.ends[0].fails, 1, 1000));
+	cr_assert_eq(fixture.ends[0].error, -ETIMEDOUT);
+	cr_assert(strstr(fixture.ends[0].text, "dgram 1"));
+	cr_assert_eq(fixture.ends[0].ups, 0);
 	/* Another life of the address says so at once. */
 	end_open(1, 1);
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, bench.now + 10000 * BENCH_MS, &bench, &err), 0);
-	cr_assert(bench_until(&bench.ends[0].fails, 2, 100));
-	cr_assert_eq(bench.ends[0].error, -ESTALE);
-	cr_assert_eq(bench.ends[1].hellos, 0);
-	bench_fini();
+	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, fixture.now + 10000 * FIXTURE_MS, &fixture, &err),
+		     0);
+	cr_assert(fixture_until(&fixture.ends[0].fails, 2, 100));
+	cr_assert_eq(fixture.ends[0].error, -ESTALE);
+	cr_assert_eq(fixture.ends[1].hellos, 0);
+	fixture_fini();
 }
 
-Test(link_setup, bad_arguments)
+Test(transport_setup, bad_arguments)
 {
 	struct nic_addr addr;
 	struct nic_err err = {""};
-	bench_init();
+	fixture_init();
 	end_open(0, 1);
-	struct nic_port *port = bench.ends[0].port;
+	struct nic_port *port = fixture.ends[0].port;
 	port->ops->address(port, &addr);
 	cr_assert_eq(port->ops->connect(port, 1, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
 	cr_assert_eq(port->ops->connect(port, 0, &addr, 16, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
@@ -189,113 +190,113 @@ Test(link_setup, bad_arguments)
 	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
 	strcpy(addr.driver, "other");
 	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
-	bench_fini();
+	fixture_fini();
 }
 
-Test(link_setup, no_such_queue_there)
+Test(transport_setup, no_such_queue_there)
 {
-	bench_init();
+	fixture_init();
 	end_open(0, 1);
 	end_open(1, 2);
-	cr_assert_eq(bench_connect(0, 0, 1, 2, 1000 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[0].fails, 1, 1000) || bench.ends[0].fails);
-	cr_assert_eq(bench.ends[0].error, -ECHRNG, "%s", bench.ends[0].text);
-	bench_fini();
+	cr_assert_eq(fixture_connect(0, 0, 1, 2, 1000 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[0].fails, 1, 1000) || fixture.ends[0].fails);
+	cr_assert_eq(fixture.ends[0].error, -ECHRNG, "%s", fixture.ends[0].text);
+	fixture_fini();
 }
 
-Test(link_setup, self)
+Test(transport_setup, self)
 {
-	bench_init();
+	fixture_init();
 	end_open(0, 2);
-	cr_assert_eq(bench_connect(0, 0, 0, 0, 1000 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[0].ups, 1, 10));
-	cr_assert_eq(bench.ends[0].hellos, 0);
-	cr_assert_eq(bench.ends[0].q->ops->attach(bench.ends[0].q, bench.ends[0].up), 0);
-	uint64_t before = bench.fabric.sent;
-	cr_assert(bench_stream(0, bench.ends[0].up, 0, 3000, some, 10000));
-	cr_assert_eq(bench.fabric.sent, before); /* nothing of it leaves */
+	cr_assert_eq(fixture_connect(0, 0, 0, 0, 1000 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[0].ups, 1, 10));
+	cr_assert_eq(fixture.ends[0].hellos, 0);
+	cr_assert_eq(fixture.ends[0].q->ops->attach(fixture.ends[0].q, fixture.ends[0].up), 0);
+	uint64_t before = fixture.fabric.sent;
+	cr_assert(fixture_stream(0, fixture.ends[0].up, 0, 3000, some, 10000));
+	cr_assert_eq(fixture.fabric.sent, before); /* nothing of it leaves */
 	/* Another queue of the same port is another peer. */
-	cr_assert_eq(bench_connect(0, 0, 0, 1, 1000 * BENCH_MS), 0);
-	cr_assert(bench_until(&bench.ends[0].ups, 3, 1000));
-	cr_assert_eq(bench.ends[0].hellos, 1);
-	cr_assert_neq(bench.ends[0].up, bench.ends[0].accepted);
-	struct nic_queue *q1 = bench.ends[0].port->ops->queue(bench.ends[0].port, 1);
-	cr_assert_eq(q1->ops->attach(q1, bench.ends[0].accepted), 0);
-	cr_assert_eq(bench.ends[0].q->ops->attach(bench.ends[0].q, bench.ends[0].accepted), -EINVAL);
-	bench_fini();
+	cr_assert_eq(fixture_connect(0, 0, 0, 1, 1000 * FIXTURE_MS), 0);
+	cr_assert(fixture_until(&fixture.ends[0].ups, 3, 1000));
+	cr_assert_eq(fixture.ends[0].hellos, 1);
+	cr_assert_neq(fixture.ends[0].up, fixture.ends[0].accepted);
+	struct nic_queue *q1 = fixture.ends[0].port->ops->queue(fixture.ends[0].port, 1);
+	cr_assert_eq(q1->ops->attach(q1, fixture.ends[0].accepted), 0);
+	cr_assert_eq(fixture.ends[0].q->ops->attach(fixture.ends[0].q, fixture.ends[0].accepted), -EINVAL);
+	fixture_fini();
 }
 
-Test(link_setup, drop_ends_both)
+Test(transport_setup, drop_ends_both)
 {
-	bench_init();
-	bench_two(&at_0, &at_1);
-	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
-	bench.ends[0].port->ops->drop(bench.ends[0].port, at_0);
-	cr_assert(bench_until(&bench.ends[1].downs, 1, 100));
-	cr_assert_eq(bench.ends[1].down, at_1);
-	cr_assert_eq(bench.ends[0].downs, 0);
-	bench.ends[1].q->ops->detach(bench.ends[1].q, at_1);
-	bench.ends[1].port->ops->drop(bench.ends[1].port, at_1);
+	fixture_init();
+	fixture_two(&at_0, &at_1);
+	fixture.ends[0].q->ops->detach(fixture.ends[0].q, at_0);
+	fixture.ends[0].port->ops->drop(fixture.ends[0].port, at_0);
+	cr_assert(fixture_until(&fixture.ends[1].downs, 1, 100));
+	cr_assert_eq(fixture.ends[1].down, at_1);
+	cr_assert_eq(fixture.ends[0].downs, 0);
+	fixture.ends[1].q->ops->detach(fixture.ends[1].q, at_1);
+	fixture.ends[1].port->ops->drop(fixture.ends[1].port, at_1);
 	turns(10);
-	bench_pair(0, 1, &at_0, &at_1);
-	cr_assert(bench_stream(0, at_0, 1, 10, some, 1000));
-	bench_fini();
+	fixture_pair(0, 1, &at_0, &at_1);
+	cr_assert(fixture_stream(0, at_0, 1, 10, some, 1000));
+	fixture_fini();
 }
 
-Test(link_setup, close_ends_the_others)
+Test(transport_setup, close_ends_the_others)
 {
-	bench_init();
-	bench_two(&at_0, &at_1);
-	bench.ends[1].q->ops->detach(bench.ends[1].q, at_1);
+	fixture_init();
+	fixture_two(&at_0, &at_1);
+	fixture.ends[1].q->ops->detach(fixture.ends[1].q, at_1);
 	end_close(1);
-	cr_assert(bench_until(&bench.ends[0].downs, 1, 100));
-	cr_assert_eq(bench.ends[0].down, at_0);
-	cr_assert_eq(bench.ends[0].error, -ECONNRESET);
-	bench_fini();
+	cr_assert(fixture_until(&fixture.ends[0].downs, 1, 100));
+	cr_assert_eq(fixture.ends[0].down, at_0);
+	cr_assert_eq(fixture.ends[0].error, -ECONNRESET);
+	fixture_fini();
 }
 
-/* BYE is lost, and the other side sends. Expect RESET to end it long before the limit. */
-Test(link_setup, reset_when_bye_was_lost)
+/* CLOSE is lost, and the other side sends. Expect RESET to end it long before the limit. */
+Test(transport_setup, reset_when_bye_was_lost)
 {
 	struct sieve s;
-	bench_init();
-	bench.limit_ns = UINT64_C(60000000000);
-	listen_for(&s, WIRE_BYE, 100);
-	bench_two(&at_0, &at_1);
-	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
-	bench.ends[0].port->ops->drop(bench.ends[0].port, at_0);
+	fixture_init();
+	fixture.limit_ns = UINT64_C(60000000000);
+	listen_for(&s, WIRE_CLOSE, 100);
+	fixture_two(&at_0, &at_1);
+	fixture.ends[0].q->ops->detach(fixture.ends[0].q, at_0);
+	fixture.ends[0].port->ops->drop(fixture.ends[0].port, at_0);
 	turns(1000);
-	cr_assert_eq(bench.ends[1].downs, 0);
-	cr_assert_eq(bench_send(1, at_1, 0, 5), 0);
-	cr_assert(bench_until(&bench.ends[1].downs, 1, 300)); /* 30 ms */
-	cr_assert_eq(bench.ends[1].error, -ESTALE);
-	bench_fini();
+	cr_assert_eq(fixture.ends[1].downs, 0);
+	cr_assert_eq(fixture_send(1, at_1, 0, 5), 0);
+	cr_assert(fixture_until(&fixture.ends[1].downs, 1, 300)); /* 30 ms */
+	cr_assert_eq(fixture.ends[1].error, -ESTALE);
+	fixture_fini();
 }
 
 /* The same when it is another life of the address. */
-Test(link_setup, reset_by_another_life)
+Test(transport_setup, reset_by_another_life)
 {
 	struct sieve s;
-	bench_init();
-	bench.limit_ns = UINT64_C(60000000000);
-	listen_for(&s, WIRE_BYE, 100);
-	bench_two(&at_0, &at_1);
-	bench.ends[0].q->ops->detach(bench.ends[0].q, at_0);
+	fixture_init();
+	fixture.limit_ns = UINT64_C(60000000000);
+	listen_for(&s, WIRE_CLOSE, 100);
+	fixture_two(&at_0, &at_1);
+	fixture.ends[0].q->ops->detach(fixture.ends[0].q, at_0);
 	end_close(0);
 	end_open(0, 1);
-	cr_assert_eq(bench_send(1, at_1, 0, 5), 0);
-	cr_assert(bench_until(&bench.ends[1].downs, 1, 300));
+	cr_assert_eq(fixture_send(1, at_1, 0, 5), 0);
+	cr_assert(fixture_until(&fixture.ends[1].downs, 1, 300));
 	struct transport_stats stats;
-	transport_stats_read(bench.ends[0].port, &stats);
+	transport_stats_read(fixture.ends[0].port, &stats);
 	cr_assert(stats.refused > 0);
-	bench_fini();
+	fixture_fini();
 }
 
 static bool until_slowly(const unsigned *count, unsigned at_least, unsigned turns, unsigned slow)
 {
 	for (; *count < at_least && turns > 0; turns--) {
-		bench.fabric.unready = turns % slow != 0;
-		bench_turn();
+		fixture.fabric.unready = turns % slow != 0;
+		fixture_turn();
 	}
 	return *count >= at_least;
 }
@@ -303,109 +304,109 @@ static bool until_slowly(const unsigned *count, unsigned at_least, unsigned turn
 /* Every pair of queues finds its path, there and back, where places are ready at each so-manieth turn. */
 static void hash_pairs(unsigned slow)
 {
-	bench_init();
-	bench.fabric.hash = true;
+	fixture_init();
+	fixture.fabric.hash = true;
 	end_open(0, 3);
 	end_open(1, 4);
 	for (unsigned i = 0; i < 3; i++)
 		for (unsigned k = 0; k < 4; k++) {
-			unsigned ups = bench.ends[1].ups;
-			cr_assert_eq(bench_connect(0, i, 1, k, 2000 * BENCH_MS), 0);
-			cr_assert(until_slowly(&bench.ends[0].ups, i * 4 + k + 1, 20000, slow), "%u to %u", i, k);
-			cr_assert(until_slowly(&bench.ends[1].ups, ups + 1, 20000, slow));
-			cr_assert(bench.ends[0].up_queue == i && bench.ends[1].up_queue == k);
-			struct nic_queue *from = bench.ends[0].port->ops->queue(bench.ends[0].port, i);
-			struct nic_queue *to = bench.ends[1].port->ops->queue(bench.ends[1].port, k);
-			cr_assert_eq(from->ops->attach(from, bench.ends[0].up), 0);
-			cr_assert_eq(to->ops->attach(to, bench.ends[1].up), 0);
-			struct nic_queue *q0 = bench.ends[0].q, *q1 = bench.ends[1].q;
-			bench.ends[0].q = from;
-			bench.ends[1].q = to;
-			cr_assert(bench_stream(0, bench.ends[0].up, 1, 20, some, 10000), "%u to %u", i, k);
-			cr_assert(bench_stream(1, bench.ends[1].up, 0, 20, some, 10000), "%u from %u", i, k);
-			bench.ends[0].q = q0;
-			bench.ends[1].q = q1;
+			unsigned ups = fixture.ends[1].ups;
+			cr_assert_eq(fixture_connect(0, i, 1, k, 2000 * FIXTURE_MS), 0);
+			cr_assert(until_slowly(&fixture.ends[0].ups, i * 4 + k + 1, 20000, slow), "%u to %u", i, k);
+			cr_assert(until_slowly(&fixture.ends[1].ups, ups + 1, 20000, slow));
+			cr_assert(fixture.ends[0].up_queue == i && fixture.ends[1].up_queue == k);
+			struct nic_queue *from = fixture.ends[0].port->ops->queue(fixture.ends[0].port, i);
+			struct nic_queue *to = fixture.ends[1].port->ops->queue(fixture.ends[1].port, k);
+			cr_assert_eq(from->ops->attach(from, fixture.ends[0].up), 0);
+			cr_assert_eq(to->ops->attach(to, fixture.ends[1].up), 0);
+			struct nic_queue *q0 = fixture.ends[0].q, *q1 = fixture.ends[1].q;
+			fixture.ends[0].q = from;
+			fixture.ends[1].q = to;
+			cr_assert(fixture_stream(0, fixture.ends[0].up, 1, 20, some, 10000), "%u to %u", i, k);
+			cr_assert(fixture_stream(1, fixture.ends[1].up, 0, 20, some, 10000), "%u from %u", i, k);
+			fixture.ends[0].q = q0;
+			fixture.ends[1].q = q1;
 		}
-	cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+	cr_assert_eq(fixture.ends[0].downs + fixture.ends[1].downs, 0);
 	struct transport_stats stats;
 	for (unsigned e = 0; e < 2; e++) {
-		transport_stats_read(bench.ends[e].port, &stats);
-		cr_assert_eq(stats.unknown, 0, "%u", e);
+		transport_stats_read(fixture.ends[e].port, &stats);
+		cr_assert_eq(stats.unknown_connection_drops, 0, "%u", e);
 	}
-	bench_fini();
+	fixture_fini();
 }
 
-Test(link_setup, steering_by_hash)
+Test(transport_setup, steering_by_hash)
 {
 	hash_pairs(1);
 }
 
-/* HELLO and WELCOME are repeated meanwhile: neither may name a path that it does not leave by. */
-Test(link_setup, steering_by_hash_with_slow_places)
+/* CONNECT and ACCEPT are repeated meanwhile: neither may name a path that it does not leave by. */
+Test(transport_setup, steering_by_hash_with_slow_places)
 {
 	for (unsigned slow = 2; slow < 120; slow++)
 		hash_pairs(slow);
 }
 
-/* Before WELCOME comes, tells who is connecting that its last HELLO came to another queue. */
+/* Before ACCEPT comes, tells who is connecting that its last CONNECT came to another queue. */
 static bool contradict(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	static struct link_words w;
-	static uint8_t hello[LINK_MAIL_BYTES];
-	uint8_t no[LINK_MAIL_BYTES];
-	if (bytes[1] == WIRE_HELLO) {
-		memcpy(hello, bytes, *len);
-		cr_assert(link_words_read(hello + LINK_HEAD, *len - LINK_HEAD, &w));
+	static struct transport_handshake w;
+	static uint8_t handshake[TRANSPORT_MAIL_BYTES];
+	uint8_t no[TRANSPORT_MAIL_BYTES];
+	if (bytes[1] == WIRE_CONNECT) {
+		memcpy(handshake, bytes, *len);
+		cr_assert(transport_handshake_read(handshake + TRANSPORT_HEAD_BYTES, *len - TRANSPORT_HEAD_BYTES, &w));
 	}
-	if (bytes[1] != WIRE_WELCOME)
+	if (bytes[1] != WIRE_ACCEPT)
 		return true;
-	dgram_inject(&bench.fabric, 0, 0, no,
-		     link_no_write(no, WIRE_WRONG_QUEUE, w.id, w.token, -EXDEV, w.path, w.nonce));
-	bench.fabric.unready = true;
+	dgram_inject(&fixture.fabric, 0, 0, no,
+		     transport_reject_write(no, WIRE_WRONG_QUEUE, w.id, w.token, -EXDEV, w.path, w.nonce));
+	fixture.fabric.unready = true;
 	return true;
 }
 
 /* The connection is there before the place of the next path is: it stays with the path that was answered. */
-Test(link_setup, a_path_that_is_settled_stays)
+Test(transport_setup, a_path_that_is_settled_stays)
 {
-	bench_init();
-	bench.key = NULL;
-	bench.fabric.hash = true;
-	bench.fabric.crc = true;
-	bench.fabric.hook = contradict;
+	fixture_init();
+	fixture.key = NULL;
+	fixture.fabric.hash = true;
+	fixture.fabric.crc = true;
+	fixture.fabric.hook = contradict;
 	end_open(0, 1);
 	end_open(1, 4);
 	for (unsigned want = 0; want < 4; want++) {
-		unsigned ups = bench.ends[0].ups, ups_1 = bench.ends[1].ups;
-		cr_assert_eq(bench_connect(0, 0, 1, want, 1000 * BENCH_MS), 0);
-		cr_assert(bench_until(&bench.ends[0].ups, ups + 1, 10000));
-		cr_assert(bench.fabric.unready);
+		unsigned ups = fixture.ends[0].ups, ups_1 = fixture.ends[1].ups;
+		cr_assert_eq(fixture_connect(0, 0, 1, want, 1000 * FIXTURE_MS), 0);
+		cr_assert(fixture_until(&fixture.ends[0].ups, ups + 1, 10000));
+		cr_assert(fixture.fabric.unready);
 		turns(100);
-		bench.fabric.unready = false;
-		cr_assert(bench_until(&bench.ends[1].ups, ups_1 + 1, 10000));
+		fixture.fabric.unready = false;
+		cr_assert(fixture_until(&fixture.ends[1].ups, ups_1 + 1, 10000));
 		turns(100);
-		struct nic_queue *q1 = bench.ends[1].q;
-		bench.ends[1].q = bench.ends[1].port->ops->queue(bench.ends[1].port, want);
-		cr_assert_eq(bench.ends[0].q->ops->attach(bench.ends[0].q, bench.ends[0].up), 0);
-		cr_assert_eq(bench.ends[1].q->ops->attach(bench.ends[1].q, bench.ends[1].up), 0);
-		cr_assert(bench_stream(0, bench.ends[0].up, 1, 20, some, 10000), "queue %u", want);
-		bench.ends[1].q = q1;
+		struct nic_queue *q1 = fixture.ends[1].q;
+		fixture.ends[1].q = fixture.ends[1].port->ops->queue(fixture.ends[1].port, want);
+		cr_assert_eq(fixture.ends[0].q->ops->attach(fixture.ends[0].q, fixture.ends[0].up), 0);
+		cr_assert_eq(fixture.ends[1].q->ops->attach(fixture.ends[1].q, fixture.ends[1].up), 0);
+		cr_assert(fixture_stream(0, fixture.ends[0].up, 1, 20, some, 10000), "queue %u", want);
+		fixture.ends[1].q = q1;
 	}
-	bench_fini();
+	fixture_fini();
 }
 
 /* Somebody has the card spread packets otherwise while there are connections: what comes to another queue is lost, and
  * nothing that is heard there may keep the connection. */
-Test(link_setup, a_hash_that_changes)
+Test(transport_setup, a_hash_that_changes)
 {
-	bench_init();
-	bench.fabric.hash = true;
+	fixture_init();
+	fixture.fabric.hash = true;
 	end_open(0, 1);
 	end_open(1, 2);
-	bench_pair(0, 1, &at_0, &at_1);
-	bench.fabric.respread = 1;
-	cr_assert_eq(bench_send(0, at_0, 0, 5), 0);
-	cr_assert(bench_until(&bench.ends[0].downs, 1, 100000));
-	cr_assert_eq(bench.ends[0].error, -ETIMEDOUT);
-	bench_fini();
+	fixture_pair(0, 1, &at_0, &at_1);
+	fixture.fabric.respread = 1;
+	cr_assert_eq(fixture_send(0, at_0, 0, 5), 0);
+	cr_assert(fixture_until(&fixture.ends[0].downs, 1, 100000));
+	cr_assert_eq(fixture.ends[0].error, -ETIMEDOUT);
+	fixture_fini();
 }

@@ -21,16 +21,16 @@ struct over {
 };
 static struct over overs[2];
 
-TestSuite(sim_link, .init = sb_init, .timeout = 60);
+TestSuite(transport_simulated, .init = sim_fixture_init, .timeout = 60);
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct over *o = ctx;
-	o->hellos += ev->type == NIC_EVENT_HELLO;
+	o->hellos += ev->type == NIC_EVENT_CONNECT;
 	o->ups += ev->type == NIC_EVENT_UP;
 	o->downs += ev->type == NIC_EVENT_DOWN;
 	o->fails += ev->type == NIC_EVENT_FAILED;
-	if (ev->type == NIC_EVENT_HELLO)
+	if (ev->type == NIC_EVENT_CONNECT)
 		*ev->reply_len = 0;
 	if (ev->type == NIC_EVENT_UP)
 		o->peer = ev->peer;
@@ -40,10 +40,11 @@ static int on_event(void *ctx, const struct nic_event *ev)
 static void open_over(unsigned e)
 {
 	struct nic_err err = {""};
-	const struct link_config config = {.queues = 1, .head_bytes = HEAD, .clock = sim_host_clock(sb.ends[e].host)};
+	const struct transport_config config = {
+		.queues = 1, .head_bytes = HEAD, .clock = sim_host_clock(sim_fixture.ends[e].host)};
 	memset(&overs[e], 0, sizeof overs[e]);
-	must(link_open(sb.ends[e].port, &config, &overs[e].port, &err) == 0);
-	sb.ends[e].port = NULL;
+	must(transport_open(sim_fixture.ends[e].port, &config, &overs[e].port, &err) == 0);
+	sim_fixture.ends[e].port = NULL;
 	overs[e].q = overs[e].port->ops->queue(overs[e].port, 0);
 }
 
@@ -129,10 +130,10 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* A turn of every end that runs; then time passes, as far as the next thing that is to happen. */
 static void turn(void)
 {
-	uint64_t now = sim_now(sb.sim), next = TIME_NEVER;
+	uint64_t now = sim_now(sim_fixture.sim), next = TIME_NEVER;
 	for (unsigned e = 0; e < 2; e++) {
 		struct over *o = &overs[e];
-		struct sim_host *host = sb.ends[e].host;
+		struct sim_host *host = sim_fixture.ends[e].host;
 		if (!o->port || sim_host_state(host) != SIM_RUNNING)
 			continue;
 		o->next = o->port->ops->step(o->port, clock_now(sim_host_clock(host)), on_event, o);
@@ -140,8 +141,8 @@ static void turn(void)
 			next = now;
 		next = earlier(next, sim_host_when(host, earlier(o->next, o->q->ops->deadline(o->q))));
 	}
-	next = earlier(next, sim_next(sb.sim));
-	sim_run_until(sb.sim, next > now + PASS_NS && next != TIME_NEVER ? next : now + PASS_NS);
+	next = earlier(next, sim_next(sim_fixture.sim));
+	sim_run_until(sim_fixture.sim, next > now + PASS_NS && next != TIME_NEVER ? next : now + PASS_NS);
 }
 
 static void up(void)
@@ -152,10 +153,10 @@ static void up(void)
 	open_over(1);
 	overs[1].port->ops->address(overs[1].port, &addr);
 	must(overs[0].port->ops->connect(overs[0].port, 0, &addr, 0, "", 0,
-					 clock_now(sim_host_clock(sb.ends[0].host)) + UINT64_C(10000000000), &overs[0],
-					 &err) == 0);
-	uint64_t limit = sim_now(sb.sim) + UINT64_C(10000000000);
-	while ((!overs[0].ups || !overs[1].ups) && sim_now(sb.sim) < limit)
+					 clock_now(sim_host_clock(sim_fixture.ends[0].host)) + UINT64_C(10000000000),
+					 &overs[0], &err) == 0);
+	uint64_t limit = sim_now(sim_fixture.sim) + UINT64_C(10000000000);
+	while ((!overs[0].ups || !overs[1].ups) && sim_now(sim_fixture.sim) < limit)
 		turn();
 	cr_assert(overs[0].ups == 1 && overs[1].ups == 1);
 	for (unsigned e = 0; e < 2; e++)
@@ -165,14 +166,14 @@ static void up(void)
 /* Both send until each has got so many bytes; false: not within so much virtual time. */
 static bool exchange(uint64_t bytes, uint64_t within_ns)
 {
-	uint64_t limit = sim_now(sb.sim) + within_ns;
-	while ((overs[0].got_bytes < bytes || overs[1].got_bytes < bytes) && sim_now(sb.sim) < limit) {
+	uint64_t limit = sim_now(sim_fixture.sim) + within_ns;
+	while ((overs[0].got_bytes < bytes || overs[1].got_bytes < bytes) && sim_now(sim_fixture.sim) < limit) {
 		for (unsigned e = 0; e < 2; e++)
-			for (unsigned n = 0; n < 8 && sim_host_state(sb.ends[e].host) == SIM_RUNNING; n++)
+			for (unsigned n = 0; n < 8 && sim_host_state(sim_fixture.ends[e].host) == SIM_RUNNING; n++)
 				if (overs[e].sent > overs[e ^ 1].got + 1000 || !send_next(&overs[e]))
 					break;
 		turn();
-		if (overs[0].bad || overs[1].bad || sim_failure(sb.sim))
+		if (overs[0].bad || overs[1].bad || sim_failure(sim_fixture.sim))
 			return false;
 	}
 	return overs[0].got_bytes >= bytes && overs[1].got_bytes >= bytes;
@@ -180,33 +181,33 @@ static bool exchange(uint64_t bytes, uint64_t within_ns)
 
 static void down(void)
 {
-	cr_assert_null(sim_failure(sb.sim));
+	cr_assert_null(sim_failure(sim_fixture.sim));
 	close_over(0);
 	close_over(1);
-	sb_fini();
+	sim_fixture_fini();
 }
 
 static void disturb_all(const struct sim_disturbance *what)
 {
 	for (unsigned e = 0; e < 2; e++) {
-		cr_assert_eq(sim_link_disturb(sim_uplink(sb.ends[e].host, 0), what), 0);
-		cr_assert_eq(sim_pair_disturb(sb.ends[e].host, sb.ends[e ^ 1].host, what), 0);
+		cr_assert_eq(sim_link_disturb(sim_uplink(sim_fixture.ends[e].host, 0), what), 0);
+		cr_assert_eq(sim_pair_disturb(sim_fixture.ends[e].host, sim_fixture.ends[e ^ 1].host, what), 0);
 	}
 }
 
-Test(sim_link, undisturbed)
+Test(transport_simulated, undisturbed)
 {
-	sb_open(2);
+	sim_fixture_open(2);
 	up();
 	cr_assert(exchange(10000000, UINT64_C(10000000000)));
 	struct sim_stats s;
-	sim_stats(sb.sim, &s);
+	sim_stats(sim_fixture.sim, &s);
 	cr_assert_eq(overs[0].downs + overs[1].downs, 0);
 	down();
 }
 
 /* A hundred million bytes through a network of which a hundredth of everything that can go wrong does. */
-Test(sim_link, a_hundred_megabytes_disturbed)
+Test(transport_simulated, a_hundred_megabytes_disturbed)
 {
 	const struct sim_disturbance some = {.loss = SIM_CERTAIN / 200,
 					     .burst_begin = SIM_CERTAIN / 4000,
@@ -216,24 +217,24 @@ Test(sim_link, a_hundred_megabytes_disturbed)
 					     .reorder_ns = 20000,
 					     .corrupt = SIM_CERTAIN / 100,
 					     .cut = SIM_CERTAIN / 100};
-	sb.args = "align=4";
-	sb.host.clock_offset_ns = 12345;
-	sb.host.clock_skew_ppb = 40000;
-	sb.config.topology.host.mtu = 9000;
-	sb_open(2);
+	sim_fixture.args = "align=4";
+	sim_fixture.host.clock_offset_ns = 12345;
+	sim_fixture.host.clock_skew_ppb = 40000;
+	sim_fixture.config.topology.host.mtu = 9000;
+	sim_fixture_open(2);
 	up();
 	disturb_all(&some);
 	cr_assert(exchange(50000000, UINT64_C(300000000000)), "%llu and %llu bytes came",
 		  (unsigned long long)overs[0].got_bytes, (unsigned long long)overs[1].got_bytes);
 	cr_assert_eq(overs[0].downs + overs[1].downs, 0);
 	struct sim_stats s;
-	sim_stats(sb.sim, &s);
+	sim_stats(sim_fixture.sim, &s);
 	cr_assert(s.dropped[SIM_DROP_LOSS] > s.sent / 200 && s.duplicated > s.sent / 200 && s.corrupted > s.sent / 200);
 	down();
 }
 
 /* Whatever becomes of the set-up's packets too, and with hash-steered queues, held packets and kicks. */
-Test(sim_link, set_up_over_a_bad_network)
+Test(transport_simulated, set_up_over_a_bad_network)
 {
 	static const char *const args[] = {"hash", "hold,rx=256", "kick", "rx=32,tx=16,copy"};
 	const struct sim_disturbance bad = {.loss = SIM_CERTAIN / 10,
@@ -241,10 +242,10 @@ Test(sim_link, set_up_over_a_bad_network)
 					    .reorder = SIM_CERTAIN / 10,
 					    .corrupt = SIM_CERTAIN / 10};
 	for (unsigned i = 0; i < 4; i++) {
-		sb_init();
-		sb.config.seed = 10 + i;
-		sb.args = args[i];
-		sb_open(2);
+		sim_fixture_init();
+		sim_fixture.config.seed = 10 + i;
+		sim_fixture.args = args[i];
+		sim_fixture_open(2);
 		disturb_all(&bad);
 		up();
 		cr_assert(exchange(500000, UINT64_C(300000000000)), "%s", args[i]);
@@ -253,38 +254,38 @@ Test(sim_link, set_up_over_a_bad_network)
 }
 
 /* A partition shorter than the limit is survived, a longer one is noticed by both. */
-Test(sim_link, partitions_are_survived_or_noticed)
+Test(transport_simulated, partitions_are_survived_or_noticed)
 {
-	sb_open(2);
+	sim_fixture_open(2);
 	up();
 	cr_assert(exchange(100000, UINT64_C(10000000000)));
-	sim_partition(sb.ends[0].host, sb.ends[1].host, true);
+	sim_partition(sim_fixture.ends[0].host, sim_fixture.ends[1].host, true);
 	cr_assert_not(exchange(UINT64_MAX, 300000000));
-	sim_heal(sb.sim);
+	sim_heal(sim_fixture.sim);
 	cr_assert(exchange(overs[0].got_bytes + 1000000, UINT64_C(20000000000)));
 	cr_assert_eq(overs[0].downs + overs[1].downs, 0);
-	sim_partition(sb.ends[0].host, sb.ends[1].host, true);
-	sim_partition(sb.ends[1].host, sb.ends[0].host, true);
-	uint64_t limit = sim_now(sb.sim) + UINT64_C(20000000000);
-	while ((!overs[0].downs || !overs[1].downs) && sim_now(sb.sim) < limit)
+	sim_partition(sim_fixture.ends[0].host, sim_fixture.ends[1].host, true);
+	sim_partition(sim_fixture.ends[1].host, sim_fixture.ends[0].host, true);
+	uint64_t limit = sim_now(sim_fixture.sim) + UINT64_C(20000000000);
+	while ((!overs[0].downs || !overs[1].downs) && sim_now(sim_fixture.sim) < limit)
 		turn();
 	cr_assert(overs[0].downs == 1 && overs[1].downs == 1);
 	down();
 }
 
 /* The path becomes narrower while messages are on their way, below what a link cuts to as well; and wide again. */
-Test(sim_link, a_path_that_becomes_narrow)
+Test(transport_simulated, a_path_that_becomes_narrow)
 {
 	static const uint32_t mtus[] = {9000, 4000, 1500, 1400, 1000, 576, 9000};
 	struct sim_shape shape;
-	sb.config.topology.host.mtu = 9000;
-	sb_open(2);
+	sim_fixture.config.topology.host.mtu = 9000;
+	sim_fixture_open(2);
 	up();
 	for (unsigned i = 0; i < sizeof mtus / sizeof *mtus; i++) {
 		for (unsigned e = 0; e < 2; e++) {
-			sim_link_shape(sim_downlink(sb.ends[e].host, 0), &shape);
+			sim_link_shape(sim_downlink(sim_fixture.ends[e].host, 0), &shape);
 			shape.mtu = mtus[i];
-			cr_assert_eq(sim_link_reshape(sim_downlink(sb.ends[e].host, 0), &shape), 0);
+			cr_assert_eq(sim_link_reshape(sim_downlink(sim_fixture.ends[e].host, 0), &shape), 0);
 		}
 		cr_assert(exchange(overs[0].got_bytes + 1000000, UINT64_C(30000000000)), "MTU %u", mtus[i]);
 	}
@@ -293,20 +294,20 @@ Test(sim_link, a_path_that_becomes_narrow)
 }
 
 /* A pause shorter than the limit: the receive ring overflows, and what was lost comes again. */
-Test(sim_link, a_pause_loses_nothing)
+Test(transport_simulated, a_pause_loses_nothing)
 {
-	sb.args = "rx=16";
-	sb_open(2);
+	sim_fixture.args = "rx=16";
+	sim_fixture_open(2);
 	up();
 	cr_assert(exchange(100000, UINT64_C(10000000000)));
 	for (unsigned i = 0; i < 5; i++) {
-		sim_host_pause(sb.ends[1].host);
+		sim_host_pause(sim_fixture.ends[1].host);
 		cr_assert_not(exchange(UINT64_MAX, 200000000));
-		sim_host_resume(sb.ends[1].host);
+		sim_host_resume(sim_fixture.ends[1].host);
 		cr_assert(exchange(overs[0].got_bytes + 200000, UINT64_C(20000000000)));
 	}
 	struct sim_host_stats stats;
-	sim_host_stats(sb.ends[1].host, &stats);
+	sim_host_stats(sim_fixture.ends[1].host, &stats);
 	cr_assert_gt(stats.dropped[SIM_DROP_RING], 0);
 	cr_assert_eq(overs[0].downs + overs[1].downs, 0);
 	down();
@@ -328,25 +329,25 @@ static void put(struct over *o, uint64_t seq, uint64_t len)
 
 /* A long message leaves over a ring that has room for all of it, and small ones beside it. Expect little of it in the
  * ring at any time, small ones soon, and the wire busy all the same. */
-Test(sim_link, little_of_a_long_message_is_in_the_ring)
+Test(transport_simulated, little_of_a_long_message_is_in_the_ring)
 {
 	enum { BYTES = 8 << 20, MOST = 48 << 10, SMALL_NS = 20000 };
-	sb.args = "tx=8192";
-	sb_open(2);
+	sim_fixture.args = "tx=8192";
+	sim_fixture_open(2);
 	up();
-	struct nic_port *lower = link_lower(overs[0].port);
+	struct nic_port *lower = transport_lower(overs[0].port);
 	struct nic_queue *q = lower->ops->queue(lower, 0);
-	uint64_t begin = sim_now(sb.sim), over = 0, sent_at = 0, smalls = 0;
+	uint64_t begin = sim_now(sim_fixture.sim), over = 0, sent_at = 0, smalls = 0;
 	bool out = false;
 	put(&overs[0], 0, BYTES);
-	while (!over && sim_now(sb.sim) < begin + UINT64_C(10000000)) {
+	while (!over && sim_now(sim_fixture.sim) < begin + UINT64_C(10000000)) {
 		struct nic_pkt pkts[16];
 		unsigned n = overs[1].q->ops->recv(overs[1].q, pkts, 16);
 		for (unsigned i = 0; i < n; i++) {
 			if (pkts[i].body_len == BYTES) {
-				over = sim_now(sb.sim);
+				over = sim_now(sim_fixture.sim);
 			} else {
-				cr_assert_leq(sim_now(sb.sim) - sent_at, SMALL_NS);
+				cr_assert_leq(sim_now(sim_fixture.sim) - sent_at, SMALL_NS);
 				smalls++;
 				out = false;
 			}
@@ -358,10 +359,10 @@ Test(sim_link, little_of_a_long_message_is_in_the_ring)
 		cr_assert_leq(q->ops->tx_waiting(q, UINT64_MAX), MOST);
 		if (!out) {
 			put(&overs[0], 1, 40);
-			sent_at = sim_now(sb.sim);
+			sent_at = sim_now(sim_fixture.sim);
 			out = true;
 		}
-		sim_run_until(sb.sim, sim_now(sb.sim) + PASS_NS);
+		sim_run_until(sim_fixture.sim, sim_now(sim_fixture.sim) + PASS_NS);
 	}
 	cr_assert(over != 0);
 	cr_assert_gt(smalls, 50);

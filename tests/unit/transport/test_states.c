@@ -17,12 +17,12 @@ static const struct expect wrong[] = {
 	[WIRE_MESSAGE] = {.counter = UNKNOWN},
 	[WIRE_ACK] = {.counter = UNKNOWN},
 	[WIRE_PING] = {.sent = SENT(RESET), .counter = REFUSED},
-	[WIRE_HELLO] = {.sent = SENT(REFUSED), .counter = REFUSED}, /* of another life; the token says nothing */
-	[WIRE_WELCOME] = {.sent = SENT(RESET), .counter = REFUSED},
-	[WIRE_REFUSED] = {.counter = UNKNOWN},
+	[WIRE_CONNECT] = {.sent = SENT(REJECT), .counter = REFUSED}, /* of another life; the token says nothing */
+	[WIRE_ACCEPT] = {.sent = SENT(RESET), .counter = REFUSED},
+	[WIRE_REJECT] = {.counter = UNKNOWN},
 	[WIRE_WRONG_QUEUE] = {.counter = UNKNOWN},
 	[WIRE_RESET] = {.counter = UNKNOWN},
-	[WIRE_BYE] = {.counter = UNKNOWN},
+	[WIRE_CLOSE] = {.counter = UNKNOWN},
 	[WIRE_CHALLENGE] = {.counter = UNKNOWN},
 };
 
@@ -31,14 +31,14 @@ static bool no_way_back(enum state state)
 	return state == ACCEPTING || state == REFUSING || state == CLOSING;
 }
 
-Test(link_states, wrong_token_or_life)
+Test(transport_states, wrong_token_or_life)
 {
 	char what[160];
 	for (unsigned state = 0; state < STATES; state++)
 		for (unsigned kind = WIRE_MESSAGE; kind < WIRE_KINDS; kind++)
 			for (unsigned auth = WRONG_TOKEN; auth < AUTHS; auth++) {
 				struct packet k;
-				if (kind == WIRE_HELLO && auth == WRONG_TOKEN)
+				if (kind == WIRE_CONNECT && auth == WRONG_TOKEN)
 					continue;
 				enter((enum state)state);
 				snprintf(what, sizeof what, "%s%s in state \"%s\"", kind_names[kind], auth_names[auth],
@@ -61,25 +61,25 @@ static const struct expect early[STATES][WIRE_KINDS] =
 				[WIRE_MESSAGE] = {.counter = UNKNOWN},
 				[WIRE_ACK] = {.counter = UNKNOWN},
 				[WIRE_PING] = {.sent = SENT(RESET), .counter = REFUSED},
-				[WIRE_HELLO] = {.sent = SENT(WELCOME), .ups = 1},
-				[WIRE_WELCOME] = {.sent = SENT(RESET), .counter = REFUSED},
-				[WIRE_REFUSED] = {.counter = UNKNOWN},
+				[WIRE_CONNECT] = {.sent = SENT(ACCEPT), .ups = 1},
+				[WIRE_ACCEPT] = {.sent = SENT(RESET), .counter = REFUSED},
+				[WIRE_REJECT] = {.counter = UNKNOWN},
 				[WIRE_WRONG_QUEUE] = {.counter = UNKNOWN},
 				[WIRE_RESET] = {.counter = UNKNOWN},
-				[WIRE_BYE] = {.counter = UNKNOWN},
+				[WIRE_CLOSE] = {.counter = UNKNOWN},
 				[WIRE_CHALLENGE] = {.counter = UNKNOWN},
 			},
 		[CONNECTING] =
 			{
-				[WIRE_MESSAGE] = {.counter = UNKNOWN}, /* before WELCOME: it comes again */
+				[WIRE_MESSAGE] = {.counter = UNKNOWN}, /* before ACCEPT: it comes again */
 				[WIRE_ACK] = {.counter = UNKNOWN},
 				[WIRE_PING] = {.counter = DUPLICATE},
-				[WIRE_HELLO] = {.sent = SENT(WELCOME), .ups = 1}, /* the other direction's set-up */
-				[WIRE_WELCOME] = {.sent = SENT(ACK), .ups = 1},
-				[WIRE_REFUSED] = {.fails = 1},
-				[WIRE_WRONG_QUEUE] = {.sent = SENT(HELLO)}, /* by the next path */
+				[WIRE_CONNECT] = {.sent = SENT(ACCEPT), .ups = 1}, /* the other direction's set-up */
+				[WIRE_ACCEPT] = {.sent = SENT(ACK), .ups = 1},
+				[WIRE_REJECT] = {.fails = 1},
+				[WIRE_WRONG_QUEUE] = {.sent = SENT(CONNECT)}, /* by the next path */
 				[WIRE_RESET] = {.counter = DUPLICATE},
-				[WIRE_BYE] = {.counter = DUPLICATE},
+				[WIRE_CLOSE] = {.counter = DUPLICATE},
 				[WIRE_CHALLENGE] = {.counter = DUPLICATE}, /* issued at 0, so before any */
 			},
 		/* There is no way back yet, so nothing can be sent. */
@@ -88,12 +88,12 @@ static const struct expect early[STATES][WIRE_KINDS] =
 				[WIRE_MESSAGE] = {.counter = UNKNOWN},
 				[WIRE_ACK] = {.counter = UNKNOWN},
 				[WIRE_PING] = {.counter = DUPLICATE},
-				[WIRE_HELLO] = {.counter = NOTHING},
-				[WIRE_WELCOME] = {.counter = DUPLICATE},
-				[WIRE_REFUSED] = {.counter = DUPLICATE},
+				[WIRE_CONNECT] = {.counter = NOTHING},
+				[WIRE_ACCEPT] = {.counter = DUPLICATE},
+				[WIRE_REJECT] = {.counter = DUPLICATE},
 				[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 				[WIRE_RESET] = {.counter = DUPLICATE},
-				[WIRE_BYE] = {.counter = DUPLICATE},
+				[WIRE_CLOSE] = {.counter = DUPLICATE},
 				[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 			},
 		[REFUSING] =
@@ -101,12 +101,12 @@ static const struct expect early[STATES][WIRE_KINDS] =
 				[WIRE_MESSAGE] = {.counter = UNKNOWN},
 				[WIRE_ACK] = {.counter = UNKNOWN},
 				[WIRE_PING] = {.counter = DUPLICATE},
-				[WIRE_HELLO] = {.counter = NOTHING},
-				[WIRE_WELCOME] = {.counter = DUPLICATE},
-				[WIRE_REFUSED] = {.counter = DUPLICATE},
+				[WIRE_CONNECT] = {.counter = NOTHING},
+				[WIRE_ACCEPT] = {.counter = DUPLICATE},
+				[WIRE_REJECT] = {.counter = DUPLICATE},
 				[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 				[WIRE_RESET] = {.counter = DUPLICATE},
-				[WIRE_BYE] = {.counter = DUPLICATE},
+				[WIRE_CLOSE] = {.counter = DUPLICATE},
 				[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 			},
 		[DOWN] =
@@ -114,12 +114,12 @@ static const struct expect early[STATES][WIRE_KINDS] =
 				[WIRE_MESSAGE] = {.counter = ENDED},
 				[WIRE_ACK] = {.counter = ENDED},
 				[WIRE_PING] = {.counter = ENDED},
-				[WIRE_HELLO] = {.sent = SENT(WELCOME), .ups = 1}, /* a new connection */
-				[WIRE_WELCOME] = {.counter = DUPLICATE},
-				[WIRE_REFUSED] = {.counter = DUPLICATE},
+				[WIRE_CONNECT] = {.sent = SENT(ACCEPT), .ups = 1}, /* a new connection */
+				[WIRE_ACCEPT] = {.counter = DUPLICATE},
+				[WIRE_REJECT] = {.counter = DUPLICATE},
 				[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 				[WIRE_RESET] = {.counter = ENDED},
-				[WIRE_BYE] = {.counter = ENDED},
+				[WIRE_CLOSE] = {.counter = ENDED},
 				[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 			},
 		[CLOSING] =
@@ -127,20 +127,20 @@ static const struct expect early[STATES][WIRE_KINDS] =
 				[WIRE_MESSAGE] = {.counter = UNKNOWN},
 				[WIRE_ACK] = {.counter = UNKNOWN},
 				[WIRE_PING] = {.counter = REFUSED},
-				[WIRE_HELLO] = {.counter = NOTHING},
-				[WIRE_WELCOME] = {.counter = REFUSED},
-				[WIRE_REFUSED] = {.counter = DUPLICATE},
+				[WIRE_CONNECT] = {.counter = NOTHING},
+				[WIRE_ACCEPT] = {.counter = REFUSED},
+				[WIRE_REJECT] = {.counter = DUPLICATE},
 				[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 				[WIRE_RESET] = {.counter = DUPLICATE},
-				[WIRE_BYE] = {.counter = DUPLICATE},
+				[WIRE_CLOSE] = {.counter = DUPLICATE},
 				[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 			},
 };
 
-Test(link_states, no_messages_are_taken)
+Test(transport_states, no_messages_are_taken)
 {
 	static const enum state states[] = {NONE, CONNECTING, ACCEPTING, REFUSING, DOWN, CLOSING};
-	static const uint32_t numbers[] = {FIRST - 1, FIRST, FIRST + 5, FIRST + FAR_LINK_WINDOW};
+	static const uint32_t numbers[] = {FIRST - 1, FIRST, FIRST + 5, FIRST + FAR_TRANSPORT_WINDOW};
 	char what[160];
 	for (unsigned i = 0; i < sizeof states / sizeof *states; i++)
 		for (unsigned kind = WIRE_MESSAGE; kind < WIRE_KINDS; kind++) {
@@ -152,7 +152,7 @@ Test(link_states, no_messages_are_taken)
 					 state_names[states[i]]);
 				build(&k, (enum wire_kind)kind, RIGHT);
 				if (kind == WIRE_MESSAGE) {
-					k.len = LINK_HEAD;
+					k.len = TRANSPORT_HEAD_BYTES;
 					put_data(&k, (enum data)(v / 4), numbers[v % 4]);
 				} else if (kind == WIRE_ACK) {
 					k.head.ack = be32_of(numbers[v]);
@@ -170,27 +170,27 @@ static const struct expect late[2][WIRE_KINDS] = {
 	/* UNCONFIRMED: accepted, and nothing came with its token yet */
 	{
 		[WIRE_PING] = {.sent = SENT(ACK)},
-		[WIRE_HELLO] = {.sent = SENT(WELCOME), .ups = 1}, /* another set-up of the same port */
-		[WIRE_WELCOME] = {.counter = DUPLICATE},
-		[WIRE_REFUSED] = {.counter = DUPLICATE},
-		[WIRE_WRONG_QUEUE] = {.sent = SENT(WELCOME)}, /* by the next path */
+		[WIRE_CONNECT] = {.sent = SENT(ACCEPT), .ups = 1}, /* another set-up of the same port */
+		[WIRE_ACCEPT] = {.counter = DUPLICATE},
+		[WIRE_REJECT] = {.counter = DUPLICATE},
+		[WIRE_WRONG_QUEUE] = {.sent = SENT(ACCEPT)}, /* by the next path */
 		[WIRE_RESET] = {.downs = 1},
-		[WIRE_BYE] = {.downs = 1},
+		[WIRE_CLOSE] = {.downs = 1},
 		[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 	},
 	{
 		[WIRE_PING] = {.sent = SENT(ACK)},
-		[WIRE_HELLO] = {.sent = SENT(WELCOME), .ups = 1},
-		[WIRE_WELCOME] = {.counter = DUPLICATE},
-		[WIRE_REFUSED] = {.counter = DUPLICATE},
+		[WIRE_CONNECT] = {.sent = SENT(ACCEPT), .ups = 1},
+		[WIRE_ACCEPT] = {.counter = DUPLICATE},
+		[WIRE_REJECT] = {.counter = DUPLICATE},
 		[WIRE_WRONG_QUEUE] = {.counter = DUPLICATE},
 		[WIRE_RESET] = {.downs = 1},
-		[WIRE_BYE] = {.downs = 1},
+		[WIRE_CLOSE] = {.downs = 1},
 		[WIRE_CHALLENGE] = {.counter = DUPLICATE},
 	},
 };
 
-Test(link_states, connection_set_up_packets)
+Test(transport_states, connection_set_up_packets)
 {
 	char what[160];
 	for (unsigned up = 0; up < 2; up++)
@@ -205,8 +205,8 @@ Test(link_states, connection_set_up_packets)
 		}
 }
 
-/* The same HELLO once more, in each state in which there is one. */
-Test(link_states, hello_again)
+/* The same CONNECT once more, in each state in which there is one. */
+Test(transport_states, hello_again)
 {
 	static const struct {
 		enum state state;
@@ -214,15 +214,15 @@ Test(link_states, hello_again)
 	} cases[] = {
 		{ACCEPTING, {.counter = DUPLICATE}},
 		{REFUSING, {.counter = DUPLICATE}},
-		{UNCONFIRMED, {.sent = SENT(WELCOME), .counter = DUPLICATE}},
+		{UNCONFIRMED, {.sent = SENT(ACCEPT), .counter = DUPLICATE}},
 		{UP, {.counter = DUPLICATE}},
 		{DOWN, {.counter = DUPLICATE}},
 	};
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct packet k = {0};
 		enter(cases[i].state);
-		memcpy(&k, hello, hello_len);
-		k.len = hello_len;
+		memcpy(&k, handshake, handshake_len);
+		k.len = handshake_len;
 		run(&k, &cases[i].expect, state_names[cases[i].state]);
 		leave(state_names[cases[i].state]);
 	}
@@ -249,10 +249,10 @@ static const struct expect taken[DATA_KINDS][WHENS] = {
 		 {.got = 1},
 		 {.sent = SENT(ACK)},
 		 {.counter = MALFORMED, .downs = 1}},
-	[PIECE] = {{.sent = SENT(ACK), .counter = DUPLICATE},
-		   {.sent = SENT(ACK), .got = 1},
-		   {.sent = SENT(ACK), .counter = NO_MEMORY},
-		   {.counter = MALFORMED, .downs = 1}},
+	[FRAGMENT] = {{.sent = SENT(ACK), .counter = DUPLICATE},
+		      {.sent = SENT(ACK), .got = 1},
+		      {.sent = SENT(ACK), .counter = NO_MEMORY},
+		      {.counter = MALFORMED, .downs = 1}},
 };
 
 static void fragments_before(enum data data)
@@ -266,7 +266,7 @@ static void fragments_before(enum data data)
 	sent = 0;
 }
 
-Test(link_states, messages)
+Test(transport_states, messages)
 {
 	char what[160];
 	for (unsigned up = 0; up < 2; up++)
@@ -282,7 +282,7 @@ Test(link_states, messages)
 				uint32_t due = peer->rx_next;
 				uint32_t number = when == PAST     ? due - 1
 						  : when == FUTURE ? due + 5
-						  : when == BEYOND ? due + FAR_LINK_WINDOW
+						  : when == BEYOND ? due + FAR_TRANSPORT_WINDOW
 								   : due;
 				put_head(&k, WIRE_MESSAGE, RIGHT);
 				put_data(&k, (enum data)data, number);
@@ -296,13 +296,13 @@ Test(link_states, messages)
 static void five_out(void)
 {
 	for (unsigned n = 0; n < 5; n++) {
-		cr_assert_eq(bench_send(1, bench.ends[1].up, n, 20), 0);
+		cr_assert_eq(fixture_send(1, fixture.ends[1].up, n, 20), 0);
 		queue->base.ops->flush(&queue->base);
 	}
 }
 
 /* Acknowledgements of what was acknowledged, of what is out, and of what was never sent, with and without bits. */
-Test(link_states, acknowledgements)
+Test(transport_states, acknowledgements)
 {
 	static const struct {
 		uint32_t step; /* from the oldest that is out */
@@ -339,35 +339,35 @@ Test(link_states, acknowledgements)
 	}
 }
 
-/* TWICE names what was never sent, was not sent again, is long gone: nothing changes. */
-Test(link_states, twice_of_anything)
+/* DUPLICATE names what was never sent, was not sent again, is long gone: nothing changes. */
+Test(transport_states, twice_of_anything)
 {
 	enter(UP);
 	five_out();
 	for (uint32_t i = 0; i < 3000; i += 7) {
 		struct packet k;
 		put_head(&k, WIRE_ACK, RIGHT);
-		k.head.marks = WIRE_TWICE | WIRE_UNTOLD;
+		k.head.marks = WIRE_DUPLICATE | WIRE_UNACKED;
 		k.head.first = be32_of(i * 0x100003u);
-		run(&k, &(struct expect){.sent = SENT(MESSAGE)}, "TWICE");
+		run(&k, &(struct expect){.sent = SENT(MESSAGE)}, "DUPLICATE");
 		k.head.first = be32_of(FIRST + i % 9);
 		receive(&k);
 	}
-	cr_assert_eq(states_stats().needless, 0);
-	cr_assert_eq(peer->path.reorder, FAR_LINK_REORDER);
-	struct link_rtt rtt = link_rtt_of(peer);
-	cr_assert_eq(rtt_timeout(&rtt, bench.now), FAR_LINK_RESEND_NS);
-	leave("TWICE");
+	cr_assert_eq(states_stats().spurious_retransmits, 0);
+	cr_assert_eq(peer->path.reorder, FAR_TRANSPORT_REORDER);
+	struct transport_rtt rtt = transport_rtt_of(peer);
+	cr_assert_eq(rtt_timeout(&rtt, fixture.now), FAR_TRANSPORT_RTO_NS);
+	leave("DUPLICATE");
 }
 
 /* ---- without the key ---- */
 
 /* Every control message of a sender that has all but the key, in every state: right tokens, a cookie that was issued
  * now, nonces that answer. Expect nothing to be sent, reported or changed. */
-Test(link_states, nothing_without_the_key)
+Test(transport_states, nothing_without_the_key)
 {
 	char what[160];
-	states_key = &bench_key;
+	states_key = &fixture_key;
 	for (unsigned state = 0; state < STATES; state++)
 		for (unsigned kind = WIRE_PING; kind < WIRE_KINDS; kind++)
 			for (unsigned tag = 0; tag < 3; tag++) {
@@ -379,13 +379,14 @@ Test(link_states, nothing_without_the_key)
 				if (tag == 1)
 					memset(k.head.tag, 0xa5, sizeof k.head.tag);
 				else if (tag == 2) /* of another packet */
-					memcpy(k.head.tag, hello + offsetof(struct wire_head, tag), sizeof k.head.tag);
-				struct link_end was = bench.ends[1];
-				enum link_state inner = peer ? peer->state : LINK_FREE;
+					memcpy(k.head.tag, handshake + offsetof(struct wire_head, tag),
+					       sizeof k.head.tag);
+				struct transport_end was = fixture.ends[1];
+				enum transport_state inner = peer ? peer->state : TRANSPORT_FREE;
 				receive(&k);
 				cr_expect_eq(sent, 0, "%s: sent %#x", what, sent);
-				cr_expect(bench.ends[1].ups == was.ups && bench.ends[1].downs == was.downs &&
-						  bench.ends[1].fails == was.fails,
+				cr_expect(fixture.ends[1].ups == was.ups && fixture.ends[1].downs == was.downs &&
+						  fixture.ends[1].fails == was.fails,
 					  "%s: reported", what);
 				cr_expect(!peer || peer->state == inner, "%s: is in state %d", what, peer->state);
 				leave(what);

@@ -9,13 +9,13 @@
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
-/* Between a look at the timers and the next one but one, at the pace of bench_turn(). */
+/* Between a look at the timers and the next one but one, at the pace of fixture_turn(). */
 #define LOOKS (100 * US)
 
 static uint32_t at_0, at_1;
-static bool owing;
+static bool delayed;
 
-static bool owes(void *ctx, uint32_t peer)
+static bool awaits_reply(void *ctx, uint32_t peer)
 {
 	return *(bool *)ctx;
 }
@@ -24,12 +24,12 @@ static bool owes(void *ctx, uint32_t peer)
 static void begin(uint64_t delay_ns, uint64_t limit_ns, unsigned calls)
 {
 	line_init(delay_ns);
-	bench.limit_ns = limit_ns;
-	owing = false;
+	fixture.limit_ns = limit_ns;
+	delayed = false;
 	end_open(0, 1);
 	end_open(1, 1);
-	bench.ends[0].q->ops->watch(bench.ends[0].q, owes, &owing);
-	bench_pair(0, 1, &at_0, &at_1);
+	fixture.ends[0].q->ops->set_liveness_callback(fixture.ends[0].q, awaits_reply, &delayed);
+	fixture_pair(0, 1, &at_0, &at_1);
 	for (unsigned i = 0; i < calls; i++)
 		cr_assert(line_call(at_0, at_1, i, 32, 10 * S), "call %u", i);
 	line_run(4 * S / 1000);
@@ -39,18 +39,18 @@ static void begin(uint64_t delay_ns, uint64_t limit_ns, unsigned calls)
 /* Both ends are what they were, and nothing is on the way or kept. */
 static void end(void)
 {
-	cr_assert(!bench.ends[0].bad && !bench.ends[1].bad);
-	cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+	cr_assert(!fixture.ends[0].bad && !fixture.ends[1].bad);
+	cr_assert_eq(fixture.ends[0].downs + fixture.ends[1].downs, 0);
 	for (unsigned e = 0; e < 2; e++)
-		cr_assert_eq(bench.ends[e].q->ops->tx_room(bench.ends[e].q, e ? at_1 : at_0), FAR_LINK_SLOTS);
+		cr_assert_eq(fixture.ends[e].q->ops->tx_room(fixture.ends[e].q, e ? at_1 : at_0), FAR_TRANSPORT_SLOTS);
 	line_fini();
 }
 
 /* In a packet of its own. */
 static void send_alone(uint64_t seq)
 {
-	cr_assert_eq(bench_send(0, at_0, seq, 32), 0);
-	bench.ends[0].q->ops->flush(bench.ends[0].q);
+	cr_assert_eq(fixture_send(0, at_0, seq, 32), 0);
+	fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 }
 
 static bool lose_from_0(unsigned from, const struct wire_head *head)
@@ -70,29 +70,29 @@ static uint64_t sending(unsigned i)
 
 /* A packet that vanishes. Expect a probe after two round trips, a time-out of microseconds after that, each next one
  * after twice the time, up to the ceiling. */
-Test(link_time, times_of_sending)
+Test(transport_timer, times_of_sending)
 {
 	static const uint64_t delays[] = {5 * US, 50 * US, 200 * US};
 	for (unsigned i = 0; i < 3; i++) {
 		begin(delays[i], S, 300);
 		uint64_t rtt = 2 * delays[i];
 		line.lose = lose_from_0;
-		cr_assert_eq(bench_send(0, at_0, 300, 32), 0);
+		cr_assert_eq(fixture_send(0, at_0, 300, 32), 0);
 		line_run(700 * MS);
 		uint64_t probe = sending(1) - sending(0), timeout = sending(2) - sending(1);
 		cr_assert_geq(probe, 2 * rtt);
-		cr_assert_leq(probe, 2 * rtt + FAR_LINK_ACK_NS + rtt / 2 + LOOKS, "%u ns", (unsigned)probe);
-		cr_assert_geq(timeout, rtt + FAR_LINK_MARGIN_NS - LOOKS);
-		cr_assert_leq(timeout, rtt + FAR_LINK_MARGIN_NS + rtt / 2 + LOOKS, "%u ns", (unsigned)timeout);
+		cr_assert_leq(probe, 2 * rtt + FAR_TRANSPORT_ACK_NS + rtt / 2 + LOOKS, "%u ns", (unsigned)probe);
+		cr_assert_geq(timeout, rtt + FAR_TRANSPORT_MARGIN_NS - LOOKS);
+		cr_assert_leq(timeout, rtt + FAR_TRANSPORT_MARGIN_NS + rtt / 2 + LOOKS, "%u ns", (unsigned)timeout);
 		for (unsigned k = 3; k < 10; k++) {
 			uint64_t next = sending(k) - sending(k - 1);
 			cr_assert_leq(next, 2 * timeout + LOOKS);
-			cr_assert_leq(next, FAR_LINK_RESEND_NS_MAX + LOOKS);
-			cr_assert_geq(next + LOOKS, 2 * timeout < FAR_LINK_RESEND_NS_MAX ? 2 * timeout - LOOKS
-											 : FAR_LINK_RESEND_NS_MAX);
+			cr_assert_leq(next, FAR_TRANSPORT_RTO_NS_MAX + LOOKS);
+			cr_assert_geq(next + LOOKS, 2 * timeout < FAR_TRANSPORT_RTO_NS_MAX ? 2 * timeout - LOOKS
+											   : FAR_TRANSPORT_RTO_NS_MAX);
 			timeout = next;
 		}
-		cr_assert_eq(line_stats(0).probes, 1);
+		cr_assert_eq(line_stats(0).tail_loss_probes, 1);
 		line.lose = NULL;
 		cr_assert(line_until_got(1, 301, S));
 		line_run(S / 10);
@@ -102,15 +102,15 @@ Test(link_time, times_of_sending)
 
 /* A network slower than the first time-out. Expect it to be learned from what was sent again for nothing, and silence
  * after that. */
-Test(link_time, slow_network)
+Test(transport_timer, slow_network)
 {
 	begin(15 * MS, 10 * S, 5);
 	struct transport_stats before = line_stats(0);
 	cr_assert_leq(before.resent, 6);
-	cr_assert_geq(before.needless, 1);
+	cr_assert_geq(before.spurious_retransmits, 1);
 	for (unsigned i = 5; i < 60; i++)
 		cr_assert(line_call(at_0, at_1, i, 32, S));
-	cr_assert_eq(line_stats(0).resent + line_stats(0).probes, before.resent + before.probes);
+	cr_assert_eq(line_stats(0).resent + line_stats(0).tail_loss_probes, before.resent + before.tail_loss_probes);
 	line_run(S / 10);
 	end();
 }
@@ -118,55 +118,55 @@ Test(link_time, slow_network)
 /* Time in which nobody runs the other end's shard. */
 static void stall(uint64_t ns)
 {
-	struct nic_port *port = bench.ends[1].port;
-	uint64_t until = bench.now + ns;
-	bench.ends[1].port = NULL;
-	while (bench.now < until)
-		bench_turn();
-	bench.ends[1].port = port;
+	struct nic_port *port = fixture.ends[1].port;
+	uint64_t until = fixture.now + ns;
+	fixture.ends[1].port = NULL;
+	while (fixture.now < until)
+		fixture_turn();
+	fixture.ends[1].port = port;
 }
 
 /* A peer on a busy host: 4 ms without it, fifty times a second. Expect a packet sent for nothing about once a second,
  * not fifty times. */
-Test(link_time, busy_peer)
+Test(transport_timer, busy_peer)
 {
 	enum { SECONDS = 5 };
 	begin(20 * US, S, 1000);
 	uint64_t seq = 1000;
 	for (unsigned i = 0; i < SECONDS * 50; i++) {
-		uint64_t until = bench.now + 16 * MS;
-		while (bench.now < until) {
+		uint64_t until = fixture.now + 16 * MS;
+		while (fixture.now < until) {
 			cr_assert(line_call(at_0, at_1, seq++, 32, S));
 			line_run(200 * US);
 		}
-		cr_assert_eq(bench_send(0, at_0, seq, 32), 0);
+		cr_assert_eq(fixture_send(0, at_0, seq, 32), 0);
 		stall(4 * MS);
 		cr_assert(line_until_got(1, seq + 1, S));
-		cr_assert_eq(bench_send(1, at_1, seq, 32), 0);
+		cr_assert_eq(fixture_send(1, at_1, seq, 32), 0);
 		cr_assert(line_until_got(0, ++seq, S));
 	}
 	struct transport_stats stats = line_stats(0);
-	cr_assert_leq(stats.needless, 3 * SECONDS, "%u", (unsigned)stats.needless);
-	cr_assert_leq(stats.resent + stats.probes, 3 * SECONDS);
+	cr_assert_leq(stats.spurious_retransmits, 3 * SECONDS, "%u", (unsigned)stats.spurious_retransmits);
+	cr_assert_leq(stats.resent + stats.tail_loss_probes, 3 * SECONDS);
 	line_run(S / 10);
 	end();
 }
 
 /* Our own thread did not run while answers came. Expect it to take them before it believes anything to be late. */
-Test(link_time, own_pause)
+Test(transport_timer, own_pause)
 {
 	begin(20 * US, S, 1000);
 	struct transport_stats before = line_stats(0);
 	for (unsigned i = 0; i < 100; i++) {
-		struct nic_port *port = bench.ends[0].port;
-		uint64_t until = bench.now + 5 * MS;
+		struct nic_port *port = fixture.ends[0].port;
+		uint64_t until = fixture.now + 5 * MS;
 		for (unsigned k = 0; k < 40; k++)
-			cr_assert_eq(bench_send(0, at_0, 1000 + i * 40 + k, 32), 0);
+			cr_assert_eq(fixture_send(0, at_0, 1000 + i * 40 + k, 32), 0);
 		line_run(10 * US); /* they are on their way */
-		bench.ends[0].port = NULL;
-		while (bench.now < until)
-			bench_turn();
-		bench.ends[0].port = port;
+		fixture.ends[0].port = NULL;
+		while (fixture.now < until)
+			fixture_turn();
+		fixture.ends[0].port = port;
 		cr_assert(line_until_got(1, 1000 + (i + 1) * 40, S));
 		line_run(MS);
 	}
@@ -186,19 +186,19 @@ static uint64_t ack_delay(uint64_t from)
 }
 
 /* Nothing goes back. Expect the acknowledgement alone within a quarter of the least time-out, and once. */
-Test(link_time, delayed_acknowledgement)
+Test(transport_timer, delayed_acknowledgement)
 {
 	begin(0, S, 100);
 	for (unsigned i = 0; i < 50; i++) {
 		line_forget();
-		uint64_t from = bench.now;
-		cr_assert_eq(bench_send(0, at_0, 100 + i, 32), 0);
+		uint64_t from = fixture.now;
+		cr_assert_eq(fixture_send(0, at_0, 100 + i, 32), 0);
 		line_run(2 * MS + i * 1000);
 		cr_assert_eq(line_count(1, WIRE_ACK), 1);
-		cr_assert_leq(ack_delay(from), FAR_LINK_ACK_NS, "%u ns", (unsigned)ack_delay(from));
-		cr_assert_geq(ack_delay(from), FAR_LINK_ACK_NS / 2);
+		cr_assert_leq(ack_delay(from), FAR_TRANSPORT_ACK_NS, "%u ns", (unsigned)ack_delay(from));
+		cr_assert_geq(ack_delay(from), FAR_TRANSPORT_ACK_NS / 2);
 	}
-	cr_assert_eq(line_stats(0).resent + line_stats(0).probes, 0);
+	cr_assert_eq(line_stats(0).resent + line_stats(0).tail_loss_probes, 0);
 	end();
 }
 
@@ -215,15 +215,15 @@ static bool lose_one_ack(unsigned from, const struct wire_head *head)
 }
 
 /* A gap, and what is there already, are told at once. */
-Test(link_time, acknowledged_at_once)
+Test(transport_timer, acknowledged_at_once)
 {
 	begin(0, S, 100);
 	lose_n = 1;
 	line.lose = lose_one_message;
 	send_alone(100);
-	uint64_t from = bench.now;
+	uint64_t from = fixture.now;
 	send_alone(101);
-	bench_turn();
+	fixture_turn();
 	cr_assert_leq(ack_delay(from), 0);
 	cr_assert(line_until_got(1, 102, S));
 	line_run(S / 10);
@@ -232,34 +232,34 @@ Test(link_time, acknowledged_at_once)
 	line_forget();
 	lose_n = 1;
 	line.lose = lose_one_ack;
-	cr_assert_eq(bench_send(0, at_0, 102, 32), 0);
+	cr_assert_eq(fixture_send(0, at_0, 102, 32), 0);
 	line_run(10 * MS);
 	cr_assert_eq(line_count(0, WIRE_MESSAGE), 2);
 	cr_assert_eq(line_count(1, WIRE_ACK), 2);
-	cr_assert_leq(line.seen[3].at - sending(1), bench.step_ns);
+	cr_assert_leq(line.seen[3].at - sending(1), fixture.step_ns);
 	cr_assert(line.seen[3].kind == WIRE_ACK && line.seen[3].first == 102);
-	cr_assert_eq(line.seen[3].marks & (WIRE_TWICE | WIRE_UNTOLD), WIRE_TWICE);
-	cr_assert_eq(line_stats(0).needless, before.needless + 1);
+	cr_assert_eq(line.seen[3].marks & (WIRE_DUPLICATE | WIRE_UNACKED), WIRE_DUPLICATE);
+	cr_assert_eq(line_stats(0).spurious_retransmits, before.spurious_retransmits + 1);
 	end();
 }
 
 /* A handler that answers after ten seconds. Expect its request to be acknowledged alone, sent again once at most, and
  * its caller to wait. */
-Test(link_time, answer_after_ten_seconds)
+Test(transport_timer, answer_after_ten_seconds)
 {
 	begin(20 * US, S, 1000);
 	struct transport_stats before = line_stats(0);
-	owing = true;
-	cr_assert_eq(bench_send(0, at_0, 1000, 32), 0);
+	delayed = true;
+	cr_assert_eq(fixture_send(0, at_0, 1000, 32), 0);
 	line_run(MS);
 	cr_assert_eq(line_count(0, WIRE_MESSAGE), 1);
 	cr_assert_eq(line_count(1, WIRE_ACK), 1);
-	bench.step_ns = 100 * US;
+	fixture.step_ns = 100 * US;
 	line_run(10 * S);
 	cr_assert_leq(line_count(0, WIRE_MESSAGE), 2);
-	cr_assert_eq(bench_send(1, at_1, 1000, 32), 0);
+	cr_assert_eq(fixture_send(1, at_1, 1000, 32), 0);
 	cr_assert(line_until_got(0, 1001, S));
-	owing = false;
+	delayed = false;
 	cr_assert_eq(line_stats(0).timeouts, before.timeouts);
 	line_run(S / 10);
 	end();
@@ -280,13 +280,13 @@ static bool lose_range(unsigned from, const struct wire_head *head)
 }
 
 /* The last packets of a burst are lost. Expect them to come after about two round trips, without a time-out. */
-Test(link_time, tail_probe)
+Test(transport_timer, tail_probe)
 {
 	enum { BURST = 20 };
 	for (unsigned lost = 1; lost <= 6; lost++) {
 		begin(200 * US, S, 200);
 		struct transport_stats before = line_stats(0);
-		uint64_t from = bench.now, rtt = 400 * US;
+		uint64_t from = fixture.now, rtt = 400 * US;
 		lose_from = 200 + BURST - lost;
 		lose_to = 200 + BURST;
 		lost_mask = 0;
@@ -296,27 +296,27 @@ Test(link_time, tail_probe)
 		cr_assert(line_until_got(1, 200 + BURST, S));
 		/* A round trip until the first acknowledgement, which is delayed; two until the probe, which allows for
 		 * that too; one for the evidence, and half of one. */
-		cr_assert_leq(bench.now - from, 9 * rtt / 2 + 2 * (FAR_LINK_ACK_NS + LOOKS), "%u lost: %u us", lost,
-			      (unsigned)((bench.now - from) / US));
+		cr_assert_leq(fixture.now - from, 9 * rtt / 2 + 2 * (FAR_TRANSPORT_ACK_NS + LOOKS), "%u lost: %u us",
+			      lost, (unsigned)((fixture.now - from) / US));
 		struct transport_stats after = line_stats(0);
 		cr_assert_eq(after.timeouts, before.timeouts, "%u lost", lost);
-		cr_assert_eq(after.probes, before.probes + 1, "%u lost", lost);
+		cr_assert_eq(after.tail_loss_probes, before.tail_loss_probes + 1, "%u lost", lost);
 		cr_assert_eq(after.resent, before.resent + lost - 1, "%u lost", lost);
-		cr_assert_eq(after.needless, before.needless);
+		cr_assert_eq(after.spurious_retransmits, before.spurious_retransmits);
 		line_run(S / 10);
 		end();
 	}
 }
 
 /* The probe is lost too. Expect the time-out to do it. */
-Test(link_time, probe_lost)
+Test(transport_timer, probe_lost)
 {
 	begin(200 * US, S, 200);
 	struct transport_stats before = line_stats(0);
 	line.lose = lose_from_0;
-	cr_assert_eq(bench_send(0, at_0, 200, 32), 0);
-	while (line_stats(0).probes == before.probes)
-		bench_turn();
+	cr_assert_eq(fixture_send(0, at_0, 200, 32), 0);
+	while (line_stats(0).tail_loss_probes == before.tail_loss_probes)
+		fixture_turn();
 	line.lose = NULL;
 	cr_assert(line_until_got(1, 201, 10 * MS));
 	cr_assert_eq(line_stats(0).timeouts, before.timeouts + 1);
@@ -367,30 +367,30 @@ static void overtaken(unsigned from, uint32_t number, unsigned overtakers)
 	swap.overtakers = overtakers;
 }
 
-/* One packet overtaken by 1 to 5, each way. Expect it sent again from FAR_LINK_REORDER on, that to be recognised as
- * needless, and more to be needed after that. */
-Test(link_time, reordering)
+/* One packet overtaken by 1 to 5, each way. Expect it sent again from FAR_TRANSPORT_REORDER on, that to be recognised
+ * as needless, and more to be needed after that. */
+Test(transport_timer, reordering)
 {
 	for (unsigned from = 0; from < 2; from++)
 		for (unsigned n = 1; n <= 5; n++) {
 			begin(20 * US, S, 1000);
-			uint64_t seq = 1000, sent = line_stats(from).resent + line_stats(from).probes;
-			through = bench.fabric.hook;
-			bench.fabric.hook = overtake;
+			uint64_t seq = 1000, sent = line_stats(from).resent + line_stats(from).tail_loss_probes;
+			through = fixture.fabric.hook;
+			fixture.fabric.hook = overtake;
 			for (unsigned round = 0; round < 3; round++) {
 				overtaken(from, (uint32_t)seq + 3, n);
 				for (unsigned i = 0; i < 12; i++) {
-					cr_assert_eq(bench_send(from, from ? at_1 : at_0, seq++, 32), 0);
-					bench_turn(); /* so that each is told of at once */
+					cr_assert_eq(fixture_send(from, from ? at_1 : at_0, seq++, 32), 0);
+					fixture_turn(); /* so that each is told of at once */
 				}
 				cr_assert(line_until_got(!from, seq, S));
 				line_run(MS);
 				cr_assert(swap.done);
 			}
 			struct transport_stats after = line_stats(from);
-			uint64_t again = after.resent + after.probes - sent;
-			cr_assert_eq(again, n >= FAR_LINK_REORDER, "%u: by %u: %u", from, n, (unsigned)again);
-			cr_assert_eq(after.needless, again);
+			uint64_t again = after.resent + after.tail_loss_probes - sent;
+			cr_assert_eq(again, n >= FAR_TRANSPORT_REORDER, "%u: by %u: %u", from, n, (unsigned)again);
+			cr_assert_eq(after.spurious_retransmits, again);
 			line_run(S / 10);
 			end();
 		}
@@ -405,26 +405,26 @@ static uint64_t mixed(uint64_t seq)
 
 /* A tenth lost each way, repeated and overtaken too, for minutes. Expect every call answered and nobody taken for dead,
  * over a network of microseconds, one of milliseconds, and one slower than the first time-out. */
-Test(link_time, a_tenth_lost)
+Test(transport_timer, a_tenth_lost)
 {
 	static const struct {
 		uint64_t delay, step, seconds, calls;
 	} nets[] = {{20 * US, 20 * US, 20, 10000}, {500 * US, 100 * US, 120, 15000}, {10 * MS, 500 * US, 240, 3000}};
 	for (unsigned i = 0; i < 3; i++) {
 		line_init(nets[i].delay);
-		bench.limit_ns = 0; /* 1 s */
+		fixture.limit_ns = 0; /* 1 s */
 		end_open(0, 1);
 		end_open(1, 1);
-		bench.ends[0].q->ops->watch(bench.ends[0].q, owes, &owing);
-		bench.ends[1].q->ops->watch(bench.ends[1].q, owes, &owing);
-		bench.step_ns = nets[i].step;
-		owing = true;
+		fixture.ends[0].q->ops->set_liveness_callback(fixture.ends[0].q, awaits_reply, &delayed);
+		fixture.ends[1].q->ops->set_liveness_callback(fixture.ends[1].q, awaits_reply, &delayed);
+		fixture.step_ns = nets[i].step;
+		delayed = true;
 		line.seed = i + 1;
-		bench_pair(0, 1, &at_0, &at_1);
+		fixture_pair(0, 1, &at_0, &at_1);
 		line.drop = line.repeat = 100;
 		line.jitter_ns = nets[i].delay;
-		uint64_t seq = 0, until = bench.now + nets[i].seconds * S;
-		while (bench.now < until) {
+		uint64_t seq = 0, until = fixture.now + nets[i].seconds * S;
+		while (fixture.now < until) {
 			cr_assert(line_call(at_0, at_1, seq, mixed(seq), 10 * S), "net %u, call %u", i, (unsigned)seq);
 			seq++;
 			if (seq % 2000 == 0)
@@ -432,8 +432,8 @@ Test(link_time, a_tenth_lost)
 		}
 		/* Time-outs that grow with each other's losses would show here. */
 		cr_assert_geq(seq, nets[i].calls, "net %u: %u calls", i, (unsigned)seq);
-		cr_assert_geq(line_stats(0).timeouts + line_stats(0).probes, seq / 20);
-		owing = false;
+		cr_assert_geq(line_stats(0).timeouts + line_stats(0).tail_loss_probes, seq / 20);
+		delayed = false;
 		line.drop = 0;
 		line_run(S);
 		end();
@@ -441,7 +441,7 @@ Test(link_time, a_tenth_lost)
 }
 
 /* Silence. Expect DOWN at the limit, not before, at the bounds of the setting too, and a look more at most. */
-Test(link_time, limit)
+Test(transport_timer, limit)
 {
 	static const uint64_t limits[] = {FAR_PEER_LIMIT_NS_MIN, 300 * MS, 0, 20 * S};
 	for (unsigned i = 0; i < 4; i++) {
@@ -449,16 +449,16 @@ Test(link_time, limit)
 		begin(20 * US, limits[i], 200);
 		line.lose = lose_from_0;
 		if (limit > S)
-			bench.step_ns = 50 * US;
-		cr_assert_eq(bench_send(0, at_0, 200, 32), 0);
-		uint64_t from = bench.now;
-		while (bench.ends[0].downs == 0 && bench.now < from + 2 * limit)
-			bench_turn();
-		cr_assert_eq(bench.ends[0].downs, 1);
-		cr_assert_eq(bench.ends[0].error, -ETIMEDOUT);
-		cr_assert_geq(bench.now - from, limit);
-		cr_assert_leq(bench.now - from, limit + MS + 50 * bench.step_ns, "%u: %u us", i,
-			      (unsigned)((bench.now - from) / US));
+			fixture.step_ns = 50 * US;
+		cr_assert_eq(fixture_send(0, at_0, 200, 32), 0);
+		uint64_t from = fixture.now;
+		while (fixture.ends[0].downs == 0 && fixture.now < from + 2 * limit)
+			fixture_turn();
+		cr_assert_eq(fixture.ends[0].downs, 1);
+		cr_assert_eq(fixture.ends[0].error, -ETIMEDOUT);
+		cr_assert_geq(fixture.now - from, limit);
+		cr_assert_leq(fixture.now - from, limit + MS + 50 * fixture.step_ns, "%u: %u us", i,
+			      (unsigned)((fixture.now - from) / US));
 		cr_assert_geq(line_count(0, WIRE_PING), 5);
 		line_fini();
 	}
@@ -470,14 +470,14 @@ static bool lose_messages_of_0(unsigned from, const struct wire_head *head)
 }
 
 /* Messages vanish, pings do not. Expect it to be tried for ever, and nobody to be dead: he is heard. */
-Test(link_time, no_death_by_count)
+Test(transport_timer, no_death_by_count)
 {
 	begin(20 * US, S, 200);
 	line.lose = lose_messages_of_0;
-	bench.step_ns = 20 * US;
-	cr_assert_eq(bench_send(0, at_0, 200, 32), 0);
+	fixture.step_ns = 20 * US;
+	cr_assert_eq(fixture_send(0, at_0, 200, 32), 0);
 	line_run(30 * S);
-	cr_assert_eq(bench.ends[0].downs, 0);
+	cr_assert_eq(fixture.ends[0].downs, 0);
 	cr_assert_geq(line_stats(0).timeouts, 250);
 	line.lose = NULL;
 	cr_assert(line_until_got(1, 201, S));
@@ -491,59 +491,59 @@ static bool lose_but_now_and_then(unsigned from, const struct wire_head *head)
 {
 	if (from == 0)
 		return false;
-	if (bench.now < heard_at)
+	if (fixture.now < heard_at)
 		return true;
-	heard_at = bench.now + 950 * MS;
+	heard_at = fixture.now + 950 * MS;
 	return false;
 }
 
 /* One packet in each 0.95 s of the limit of 1 s. */
-Test(link_time, heard_just_in_time)
+Test(transport_timer, heard_just_in_time)
 {
 	begin(20 * US, S, 200);
-	bench.step_ns = 20 * US;
-	owing = true;
+	fixture.step_ns = 20 * US;
+	delayed = true;
 	line.lose = lose_but_now_and_then;
-	heard_at = bench.now + 950 * MS;
+	heard_at = fixture.now + 950 * MS;
 	for (unsigned i = 0; i < 20; i++) {
 		line_run(950 * MS);
-		cr_assert_eq(bench.ends[0].downs, 0, "%u", i);
+		cr_assert_eq(fixture.ends[0].downs, 0, "%u", i);
 	}
 	line.lose = NULL;
-	owing = false;
+	delayed = false;
 	line_fini();
 }
 
 /* Karn: after time-outs the longer one stays until a packet that was sent once comes back, but half of the back-off is
  * taken off by an answer that comes as soon as what was sent by time can have been answered. */
-Test(link_time, back_off_is_kept)
+Test(transport_timer, back_off_is_kept)
 {
 	begin(20 * US, 10 * S, 1000);
 	struct transport_stats before = line_stats(0);
 	line.lose = lose_from_0;
-	cr_assert_eq(bench_send(0, at_0, 1000, 32), 0);
+	cr_assert_eq(fixture_send(0, at_0, 1000, 32), 0);
 	while (line_stats(0).timeouts < before.timeouts + 5)
-		bench_turn();
+		fixture_turn();
 	line.lose = NULL;
 	cr_assert(line_until_got(1, 1001, S)); /* by the sixth copy: no sample */
 	line_run(MS);
 	line.lose = lose_from_0;
-	cr_assert_eq(bench_send(0, at_0, 1001, 32), 0);
+	cr_assert_eq(fixture_send(0, at_0, 1001, 32), 0);
 	line_run(16 * MS);
 	cr_assert_eq(line_stats(0).timeouts, before.timeouts + 7); /* 8 ms; not 64, nor 1, 2, 4 and 8 */
 	line.lose = NULL;
 	cr_assert(line_until_got(1, 1002, S));
 	line_run(MS);
 	/* And then one that was sent once. */
-	cr_assert_eq(bench_send(0, at_0, 1002, 32), 0);
+	cr_assert_eq(fixture_send(0, at_0, 1002, 32), 0);
 	line_run(MS);
 	before = line_stats(0);
 	line.lose = lose_from_0;
-	cr_assert_eq(bench_send(0, at_0, 1003, 32), 0);
+	cr_assert_eq(fixture_send(0, at_0, 1003, 32), 0);
 	line_run(2 * MS);
 	cr_assert_eq(line_stats(0).timeouts, before.timeouts + 1);
 	line.lose = NULL;
 	line_run(S / 10);
-	cr_assert_eq(bench.ends[1].got, 1004);
+	cr_assert_eq(fixture.ends[1].got, 1004);
 	end();
 }

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t loose_of(const struct link_peer *p)
+static uint32_t loose_of(const struct transport_peer *p)
 {
-	return p->rings ? p->rings->loose_n : 0;
+	return p->rings ? p->rings->unordered_n : 0;
 }
 
 enum { LONG = 9000, SEQS = 64 };
@@ -36,18 +36,18 @@ static bool lose(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *byt
 	memcpy(&h, bytes, sizeof h);
 	if (from || h.kind != WIRE_MESSAGE)
 		return true;
-	if (be32_get(h.length) > FAR_LINK_SMALL_BYTES)
+	if (be32_get(h.length) > FAR_TRANSPORT_SMALL_BYTES)
 		return !losing.large;
-	*(h.marks & WIRE_LOOSE ? &losing.loose : &losing.bound) += 1;
-	return h.marks & WIRE_AGAIN || ++losing.smalls != losing.small;
+	*(h.marks & WIRE_UNORDERED ? &losing.loose : &losing.bound) += 1;
+	return h.marks & WIRE_RETRANSMIT || ++losing.smalls != losing.small;
 }
 
 static void commit(uint64_t seq, uint64_t len, enum nic_order order)
 {
-	struct nic_queue *q = bench.ends[0].q;
+	struct nic_queue *q = fixture.ends[0].q;
 	struct nic_tx tx;
 	cr_assert_eq(q->ops->tx_reserve(q, at_0, len, &tx), 0);
-	bench_fill(&tx, seq, len);
+	fixture_fill(&tx, seq, len);
 	tx.order = (uint8_t)order;
 	cr_assert_eq(q->ops->tx_commit(q, &tx), 0);
 	q->ops->flush(q);
@@ -55,14 +55,14 @@ static void commit(uint64_t seq, uint64_t len, enum nic_order order)
 
 static void take(void)
 {
-	struct nic_queue *q = bench.ends[1].q;
+	struct nic_queue *q = fixture.ends[1].q;
 	struct nic_pkt pkts[16];
 	unsigned n;
 	while ((n = q->ops->recv(q, pkts, 16)))
 		for (unsigned i = 0; i < n; i++) {
 			uint64_t seq;
 			memcpy(&seq, pkts[i].head, sizeof seq);
-			got.bad |= !bench_is(&pkts[i], seq) || got.n == SEQS;
+			got.bad |= !fixture_is(&pkts[i], seq) || got.n == SEQS;
 			if (got.n < SEQS)
 				got.seqs[got.n++] = seq;
 			if (pkts[i].cookie)
@@ -73,28 +73,28 @@ static void take(void)
 
 static void turn(void)
 {
-	bench.ends[0].q->ops->flush(bench.ends[0].q);
+	fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 	take();
-	bench_take(0, 0);
-	bench.now += 100000;
+	fixture_take(0, 0);
+	fixture.now += 100000;
 }
 
-static struct link_queue *receiving(void)
+static struct transport_queue *receiving(void)
 {
-	return (struct link_queue *)bench.ends[1].q;
+	return (struct transport_queue *)fixture.ends[1].q;
 }
 
 static void begin(uint32_t first_packet)
 {
-	bench_init();
-	bench.first_packet = first_packet;
-	bench.fabric.crc = true;
-	bench_two(&at_0, &at_1);
+	fixture_init();
+	fixture.first_packet = first_packet;
+	fixture.fabric.crc = true;
+	fixture_two(&at_0, &at_1);
 	for (unsigned i = 0; i < 50; i++)
-		bench_turn();
+		fixture_turn();
 	memset(&got, 0, sizeof got);
 	memset(&losing, 0, sizeof losing);
-	bench.fabric.hook = lose;
+	fixture.fabric.hook = lose;
 }
 
 /* All come, each once, and nothing is left. */
@@ -106,15 +106,15 @@ static void end(unsigned n)
 		turn();
 	cr_assert_eq(got.n, n);
 	cr_assert(!got.bad);
-	cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+	cr_assert_eq(fixture.ends[0].downs + fixture.ends[1].downs, 0);
 	cr_assert_eq(receiving()->peers[at_1]->early_n + loose_of(receiving()->peers[at_1]), 0);
 	cr_assert_eq(receiving()->in_bytes, 0);
-	bench_fini();
+	fixture_fini();
 }
 
 /* All packets of a large message are lost. Expect small ones at once, in their order, and the large one when its
  * packets get through; whatever the numbers are. */
-Test(link_loose, not_held_up)
+Test(transport_unordered, not_held_up)
 {
 	static const uint32_t firsts[] = {0, 1000, UINT32_MAX - 10, UINT32_MAX / 2 - 5};
 	for (unsigned k = 0; k < sizeof firsts / sizeof *firsts; k++) {
@@ -135,17 +135,17 @@ Test(link_loose, not_held_up)
 }
 
 /* Several in a packet. */
-Test(link_loose, batches)
+Test(transport_unordered, batches)
 {
 	begin(1);
 	losing.large = true;
 	commit(0, LONG, NIC_ORDER_NONE);
-	struct nic_queue *q = bench.ends[0].q;
+	struct nic_queue *q = fixture.ends[0].q;
 	for (unsigned round = 0; round < 4; round++) {
 		for (unsigned i = 1; i <= 5; i++) {
 			struct nic_tx tx;
 			cr_assert_eq(q->ops->tx_reserve(q, at_0, 30 + i, &tx), 0);
-			bench_fill(&tx, round * 5 + i, 30 + i);
+			fixture_fill(&tx, round * 5 + i, 30 + i);
 			tx.order = NIC_ORDER_NONE;
 			cr_assert_eq(q->ops->tx_commit(q, &tx), 0);
 		}
@@ -159,7 +159,7 @@ Test(link_loose, batches)
 }
 
 /* A small one is lost, too. Expect those behind it to wait for it, and for nothing else. */
-Test(link_loose, behind_a_small_one)
+Test(transport_unordered, behind_a_small_one)
 {
 	for (unsigned which = 1; which <= 4; which++) {
 		begin(7);
@@ -181,7 +181,7 @@ Test(link_loose, behind_a_small_one)
 }
 
 /* What must not pass a larger message does not, and what is behind that neither. */
-Test(link_loose, keeps_order)
+Test(transport_unordered, keeps_order)
 {
 	static const struct {
 		enum nic_order large, small;
@@ -207,7 +207,7 @@ Test(link_loose, keeps_order)
 }
 
 /* No larger ones are out. Expect no mark, before the first and after all of them. */
-Test(link_loose, only_beside_larger_ones)
+Test(transport_unordered, only_beside_larger_ones)
 {
 	begin(7);
 	for (unsigned i = 0; i < 5; i++)
@@ -223,7 +223,7 @@ Test(link_loose, only_beside_larger_ones)
 }
 
 /* There is no memory for what is due, so what came early is given up. Expect nothing twice of what had gone up. */
-Test(link_loose, memory)
+Test(transport_unordered, memory)
 {
 	begin(7);
 	losing.large = true;
@@ -233,23 +233,23 @@ Test(link_loose, memory)
 		commit(i, 40, NIC_ORDER_NONE);
 	take();
 	cr_assert_eq(got.n, 2);
-	struct link_peer *p = receiving()->peers[at_1];
+	struct transport_peer *p = receiving()->peers[at_1];
 	cr_assert_eq(p->early_n, 4);
 	cr_assert_eq(loose_of(p), 2);
-	link_audit_paused = true;
-	receiving()->in_bytes += FAR_LINK_IN_BYTES;
+	transport_audit_paused = true;
+	receiving()->in_bytes += FAR_TRANSPORT_IN_BYTES;
 	losing.large = false;
 	for (unsigned i = 0; i < 500 && p->early_n != 2; i++)
 		turn();
 	cr_assert_eq(p->early_n, 2);
 	cr_assert_eq(loose_of(p), 0);
-	receiving()->in_bytes -= FAR_LINK_IN_BYTES;
-	link_audit_paused = false;
+	receiving()->in_bytes -= FAR_TRANSPORT_IN_BYTES;
+	transport_audit_paused = false;
 	end(6);
 }
 
 /* Everything that is kept goes with the peer. */
-Test(link_loose, detached)
+Test(transport_unordered, detached)
 {
 	begin(7);
 	losing.large = true;
@@ -257,14 +257,14 @@ Test(link_loose, detached)
 	commit(0, LONG, NIC_ORDER_NONE);
 	for (unsigned i = 1; i <= 5; i++)
 		commit(i, 20 * i, NIC_ORDER_NONE);
-	struct nic_queue *q = bench.ends[1].q;
+	struct nic_queue *q = fixture.ends[1].q;
 	struct nic_pkt pkts[16];
 	q->ops->recv(q, pkts, 1);
 	q->ops->detach(q, at_1);
 	for (unsigned i = 0; i < 4; i++)
 		q->ops->recv(q, pkts, 16);
 	cr_assert_eq(receiving()->in_bytes, 0);
-	bench_fini();
+	fixture_fini();
 }
 
 /* ---- built by hand ---- */
@@ -273,7 +273,7 @@ static void put_loose(struct packet *k, uint32_t number, uint32_t offset)
 {
 	put_head(k, WIRE_MESSAGE, RIGHT);
 	put_data(k, WHOLE, number);
-	k->head.marks = WIRE_LOOSE;
+	k->head.marks = WIRE_UNORDERED;
 	k->head.offset = be32_of(offset);
 }
 
@@ -285,25 +285,25 @@ static void next(struct packet *k, struct expect want, const char *what)
 
 static const struct expect broken = {.counter = MALFORMED, .downs = 1};
 
-Test(link_loose, receive)
+Test(transport_unordered, receive)
 {
 	static const struct {
 		uint32_t ahead, offset;
 		struct expect expect;
 	} cases[] = {
 		{0, 1, {.got = 1}},
-		{0, FAR_LINK_WINDOW, {.got = 1}},
+		{0, FAR_TRANSPORT_WINDOW, {.got = 1}},
 		{0, 0, {.got = 1}}, /* no small one: behind none */
-		{0, FAR_LINK_WINDOW + 1, {.counter = MALFORMED, .downs = 1}},
+		{0, FAR_TRANSPORT_WINDOW + 1, {.counter = MALFORMED, .downs = 1}},
 		{5, 6, {.got = 1}},
-		{5, FAR_LINK_WINDOW, {.got = 1}},
+		{5, FAR_TRANSPORT_WINDOW, {.got = 1}},
 		{5, 5, {.sent = SENT(ACK)}}, /* behind the one that is due */
 		{5, 1, {.sent = SENT(ACK)}},
 		{5, 0, {.sent = SENT(ACK), .got = 1}},
-		{5, FAR_LINK_WINDOW + 1, {.counter = MALFORMED, .downs = 1}},
+		{5, FAR_TRANSPORT_WINDOW + 1, {.counter = MALFORMED, .downs = 1}},
 		{5, UINT32_MAX, {.counter = MALFORMED, .downs = 1}},
-		{FAR_LINK_WINDOW - 1, FAR_LINK_WINDOW, {.got = 1}},
-		{FAR_LINK_WINDOW, 1, {.counter = MALFORMED, .downs = 1}},
+		{FAR_TRANSPORT_WINDOW - 1, FAR_TRANSPORT_WINDOW, {.got = 1}},
+		{FAR_TRANSPORT_WINDOW, 1, {.counter = MALFORMED, .downs = 1}},
 		{UINT32_MAX, 1, {.sent = SENT(ACK), .counter = DUPLICATE}},
 	};
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -318,7 +318,7 @@ Test(link_loose, receive)
 }
 
 /* What cannot be. */
-Test(link_loose, malformed)
+Test(transport_unordered, malformed)
 {
 	for (unsigned i = 0; i < 5; i++) {
 		char what[32];
@@ -329,7 +329,7 @@ Test(link_loose, malformed)
 		if (i == 0)
 			k.head.first = be32_of(peer->rx_next);
 		else if (i == 1)
-			k.head.marks |= WIRE_PIECE;
+			k.head.marks |= WIRE_FRAGMENT;
 		else if (i == 2)
 			k.head.length = be32_of(30);
 		else if (i == 3)
@@ -342,7 +342,7 @@ Test(link_loose, malformed)
 }
 
 /* One that went up comes again, before the one that is due and after it. Expect it to be taken once. */
-Test(link_loose, duplicates)
+Test(transport_unordered, duplicates)
 {
 	struct packet k;
 	enter(UP);
@@ -363,7 +363,7 @@ Test(link_loose, duplicates)
 }
 
 /* A packet that it may not pass is no small one, but a fragment. Expect it to wait for that packet's turn. */
-Test(link_loose, behind_a_fragment)
+Test(transport_unordered, behind_a_fragment)
 {
 	struct packet k;
 	enter(UP);

@@ -51,7 +51,7 @@ static const uint8_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0},
 
 /* The packet that is due is missing. Expect the message behind it with the last of its three packets, in whatever order
  * they come; and none of them to be taken again, before that packet comes and after. */
-Test(link_unbound, any_order)
+Test(transport_unordered_large, any_order)
 {
 	for (unsigned k = 0; k < 6; k++) {
 		char what[32];
@@ -59,22 +59,22 @@ Test(link_unbound, any_order)
 		enter(UP);
 		uint32_t due = peer->rx_next, first = due + 1;
 		for (unsigned i = 0; i < 3; i++)
-			next_part(first + orders[k][i], first, orders[k][i], WIRE_LOOSE, i == 2 ? up : kept, what);
+			next_part(first + orders[k][i], first, orders[k][i], WIRE_UNORDERED, i == 2 ? up : kept, what);
 		cr_assert_eq(peer->early_n, 3);
-		cr_assert_eq(link_ack_bits(peer), 7);
+		cr_assert_eq(transport_ack_bits(peer), 7);
 		for (unsigned i = 0; i < 3; i++)
-			next_part(first + i, first, i, i ? WIRE_LOOSE : 0, again, what);
+			next_part(first + i, first, i, i ? WIRE_UNORDERED : 0, again, what);
 		next_whole(due, 1, what);
 		cr_assert_eq(peer->rx_next, due + 4);
 		cr_assert_eq(peer->early_n, 0);
 		for (unsigned i = 0; i < 3; i++)
-			next_part(first + i, first, i, WIRE_LOOSE, again, what);
+			next_part(first + i, first, i, WIRE_UNORDERED, again, what);
 		leave(what);
 	}
 }
 
 /* Expect one mark to be enough, and no mark to keep the message until its turn. */
-Test(link_unbound, marks)
+Test(transport_unordered_large, marks)
 {
 	for (unsigned bits = 0; bits < 8; bits++) {
 		char what[32];
@@ -82,7 +82,7 @@ Test(link_unbound, marks)
 		enter(UP);
 		uint32_t due = peer->rx_next, first = due + 1;
 		for (unsigned i = 0; i < 3; i++)
-			next_part(first + i, first, i, bits >> i & 1 ? WIRE_LOOSE : 0, bits && i == 2 ? up : kept,
+			next_part(first + i, first, i, bits >> i & 1 ? WIRE_UNORDERED : 0, bits && i == 2 ? up : kept,
 				  what);
 		next_whole(due, bits ? 1 : 2, what);
 		cr_assert_eq(peer->rx_next, due + 4);
@@ -91,7 +91,7 @@ Test(link_unbound, marks)
 }
 
 /* A message in one packet, too large to be a small one. */
-Test(link_unbound, one_packet)
+Test(transport_unordered_large, one_packet)
 {
 	struct packet k;
 	enter(UP);
@@ -99,7 +99,7 @@ Test(link_unbound, one_packet)
 	for (unsigned i = 3; i > 0; i--) {
 		put_head(&k, WIRE_MESSAGE, RIGHT);
 		put_data(&k, WHOLE, due + i);
-		k.head.marks = WIRE_LOOSE;
+		k.head.marks = WIRE_UNORDERED;
 		next(&k, up, "early");
 		next(&k, again, "the same");
 	}
@@ -111,7 +111,7 @@ Test(link_unbound, one_packet)
 
 /* A part of it came in turn, and was granted bytes; between its packets one of another message is missing. Expect it
  * whole at once, whichever comes last, and its grants to end. */
-Test(link_unbound, begun)
+Test(transport_unordered_large, begun)
 {
 	for (unsigned k = 0; k < 6; k++) {
 		char what[32];
@@ -123,7 +123,7 @@ Test(link_unbound, begun)
 			struct expect want = i == 2 ? up : kept;
 			if (part == 0) /* in turn: it need not be told at once, but for what is to be granted */
 				want.sent = 0;
-			next_part(due + part + (part > 0), due, part, WIRE_LOOSE, want, what);
+			next_part(due + part + (part > 0), due, part, WIRE_UNORDERED, want, what);
 			if (part == 0 && i < 2)
 				cr_assert_eq(peer->begun_n, 1, "%s", what);
 		}
@@ -137,17 +137,17 @@ Test(link_unbound, begun)
 }
 
 /* The path has become narrower: the packet that is due comes in pieces. */
-Test(link_unbound, pieces)
+Test(transport_unordered_large, pieces)
 {
 	struct packet k;
 	enter(UP);
 	uint32_t due = peer->rx_next;
-	next_part(due + 3, due, 2, WIRE_LOOSE, kept, "the end");
-	next_part(due + 2, due, 1, WIRE_LOOSE, kept, "the middle");
-	put_part(&k, due, due, 0, WIRE_PIECE | WIRE_MORE);
+	next_part(due + 3, due, 2, WIRE_UNORDERED, kept, "the end");
+	next_part(due + 2, due, 1, WIRE_UNORDERED, kept, "the middle");
+	put_part(&k, due, due, 0, WIRE_FRAGMENT | WIRE_MORE);
 	k.len -= 4;
 	next(&k, kept, "a piece");
-	put_part(&k, due, due, 0, WIRE_PIECE);
+	put_part(&k, due, due, 0, WIRE_FRAGMENT);
 	k.head.offset = be32_of(6);
 	k.len -= 6;
 	next(&k, up, "the last piece");
@@ -157,7 +157,7 @@ Test(link_unbound, pieces)
 }
 
 /* As many bytes as the message has, which are not all of them. */
-Test(link_unbound, not_covered)
+Test(transport_unordered_large, not_covered)
 {
 	static const struct {
 		uint32_t at[3], offset[3];
@@ -175,7 +175,7 @@ Test(link_unbound, not_covered)
 			uint32_t due = peer->rx_next;
 			for (unsigned i = 0; i < 3; i++) {
 				unsigned part = orders[k][i];
-				put_part(&p, due + cases[c].at[part], due + 1, 0, WIRE_LOOSE);
+				put_part(&p, due + cases[c].at[part], due + 1, 0, WIRE_UNORDERED);
 				p.head.offset = be32_of(cases[c].offset[part]);
 				next(&p, i == 2 ? broken : kept, what);
 			}
@@ -184,19 +184,19 @@ Test(link_unbound, not_covered)
 }
 
 /* Marks that do not go together. */
-Test(link_unbound, malformed)
+Test(transport_unordered_large, malformed)
 {
 	static const struct {
 		uint32_t number, part;
 		unsigned marks;
 	} cases[] = {
-		{2, 1, WIRE_LOOSE | WIRE_PIECE},
-		{1, 0, WIRE_LOOSE | WIRE_PIECE},
-		{2, 1, WIRE_LOOSE | WIRE_BATCH},
-		{1, 0, WIRE_LOOSE | WIRE_BATCH},
-		{1, 1, WIRE_LOOSE},
-		{2, 0, WIRE_LOOSE},
-		{2, 3, WIRE_LOOSE},
+		{2, 1, WIRE_UNORDERED | WIRE_FRAGMENT},
+		{1, 0, WIRE_UNORDERED | WIRE_FRAGMENT},
+		{2, 1, WIRE_UNORDERED | WIRE_BATCH},
+		{1, 0, WIRE_UNORDERED | WIRE_BATCH},
+		{1, 1, WIRE_UNORDERED},
+		{2, 0, WIRE_UNORDERED},
+		{2, 3, WIRE_UNORDERED},
 	};
 	for (unsigned c = 0; c < 2 * sizeof cases / sizeof *cases; c++) {
 		char what[32];
@@ -210,15 +210,15 @@ Test(link_unbound, malformed)
 }
 
 /* Several messages, which are small ones, and no packet that they are behind. */
-Test(link_unbound, batch_behind_none)
+Test(transport_unordered_large, batch_behind_none)
 {
 	for (unsigned early = 0; early < 2; early++) {
 		struct packet k;
 		enter(UP);
 		put_head(&k, WIRE_MESSAGE, RIGHT);
 		put_data(&k, WHOLE, peer->rx_next + early);
-		k.head.marks = WIRE_LOOSE | WIRE_BATCH;
-		k.len = LINK_HEAD + 64; /* ten bytes, and a second one without any */
+		k.head.marks = WIRE_UNORDERED | WIRE_BATCH;
+		k.len = TRANSPORT_HEAD_BYTES + 64; /* ten bytes, and a second one without any */
 		next(&k, broken, early ? "early" : "due");
 		leave("batch");
 	}
@@ -226,45 +226,45 @@ Test(link_unbound, batch_behind_none)
 
 /* There is no memory for what is due, so what came early is given up, but for what went up. Expect the bytes of the
  * message that is begun to be missing again. */
-Test(link_unbound, memory)
+Test(transport_unordered_large, memory)
 {
 	struct packet k;
 	enter(UP);
 	uint32_t due = peer->rx_next;
 	for (unsigned i = 0; i < 3; i++)
-		next_part(due + 4 + i, due + 4, i, WIRE_LOOSE, i == 2 ? up : kept, "one that goes up");
-	next_part(due, due, 0, WIRE_LOOSE, (struct expect){0}, "the beginning");
-	next_part(due + 3, due, 2, WIRE_LOOSE, kept, "the end");
+		next_part(due + 4 + i, due + 4, i, WIRE_UNORDERED, i == 2 ? up : kept, "one that goes up");
+	next_part(due, due, 0, WIRE_UNORDERED, (struct expect){0}, "the beginning");
+	next_part(due + 3, due, 2, WIRE_UNORDERED, kept, "the end");
 	cr_assert_eq(peer->early_n, 4);
-	link_audit_paused = true;
-	queue->in_bytes += FAR_LINK_IN_BYTES;
+	transport_audit_paused = true;
+	queue->in_bytes += FAR_TRANSPORT_IN_BYTES;
 	put_head(&k, WIRE_MESSAGE, RIGHT);
 	put_data(&k, WHOLE, due + 1);
 	next(&k, (struct expect){.sent = SENT(ACK), .counter = NO_MEMORY}, "no memory");
-	queue->in_bytes -= FAR_LINK_IN_BYTES;
-	link_audit_paused = false;
+	queue->in_bytes -= FAR_TRANSPORT_IN_BYTES;
+	transport_audit_paused = false;
 	cr_assert_eq(peer->early_n, 3);
-	next_part(due + 2, due, 1, WIRE_LOOSE, kept, "the middle");
-	next_part(due + 3, due, 2, WIRE_LOOSE, up, "the end again");
-	next_part(due + 5, due + 4, 1, WIRE_LOOSE, again, "of the one that went up");
+	next_part(due + 2, due, 1, WIRE_UNORDERED, kept, "the middle");
+	next_part(due + 3, due, 2, WIRE_UNORDERED, up, "the end again");
+	next_part(due + 5, due + 4, 1, WIRE_UNORDERED, again, "of the one that went up");
 	next_whole(due + 1, 1, "what was due");
 	cr_assert_eq(peer->rx_next, due + 7);
 	leave("memory");
 }
 
 /* A small one that waits for a packet of a larger one, as no sender of ours has it. */
-Test(link_unbound, waited_for)
+Test(transport_unordered_large, waited_for)
 {
 	struct packet k;
 	enter(UP);
 	uint32_t due = peer->rx_next;
 	put_head(&k, WIRE_MESSAGE, RIGHT);
 	put_data(&k, WHOLE, due + 4);
-	k.head.marks = WIRE_LOOSE;
+	k.head.marks = WIRE_UNORDERED;
 	k.head.offset = be32_of(1);
 	next(&k, kept, "a small one");
 	for (unsigned i = 0; i < 3; i++)
-		next_part(due + 1 + i, due + 1, i, WIRE_LOOSE,
+		next_part(due + 1 + i, due + 1, i, WIRE_UNORDERED,
 			  i == 2 ? (struct expect){.sent = SENT(ACK), .got = 2} : kept, "a larger one");
 	next_whole(due, 1, "what was due");
 	cr_assert_eq(peer->rx_next, due + 5);
@@ -291,25 +291,25 @@ static bool lose_long(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t
 
 static void begin(void)
 {
-	bench_init();
-	bench.fabric.crc = true;
-	bench_two(&at_0, &at_1);
+	fixture_init();
+	fixture.fabric.crc = true;
+	fixture_two(&at_0, &at_1);
 	for (unsigned i = 0; i < 50; i++)
-		bench_turn();
+		fixture_turn();
 	memset(got_at, 0, sizeof got_at);
 	got_n = 0;
 	losing_long = true;
-	bench.fabric.hook = lose_long;
+	fixture.fabric.hook = lose_long;
 }
 
 static int commit(uint32_t seq, uint32_t len, enum nic_order order)
 {
-	struct nic_queue *q = bench.ends[0].q;
+	struct nic_queue *q = fixture.ends[0].q;
 	struct nic_tx tx;
 	int error = q->ops->tx_reserve(q, at_0, len, &tx);
 	if (error)
 		return error;
-	bench_fill(&tx, seq, len);
+	fixture_fill(&tx, seq, len);
 	tx.order = (uint8_t)order;
 	order_of[seq] = (uint8_t)order;
 	len_of[seq] = len;
@@ -318,7 +318,7 @@ static int commit(uint32_t seq, uint32_t len, enum nic_order order)
 
 static void take(void)
 {
-	struct nic_queue *q = bench.ends[1].q;
+	struct nic_queue *q = fixture.ends[1].q;
 	struct nic_pkt pkts[16];
 	unsigned n;
 	while ((n = q->ops->recv(q, pkts, 16)))
@@ -326,7 +326,7 @@ static void take(void)
 			uint64_t seq;
 			memcpy(&seq, pkts[i].head, sizeof seq);
 			cr_assert_lt(seq, SEQS);
-			cr_assert(bench_is(&pkts[i], seq), "%u", (unsigned)seq);
+			cr_assert(fixture_is(&pkts[i], seq), "%u", (unsigned)seq);
 			cr_assert_eq(got_at[seq], 0, "%u twice", (unsigned)seq);
 			got_at[seq] = ++got_n;
 			if (pkts[i].cookie)
@@ -337,10 +337,10 @@ static void take(void)
 
 static void turn(void)
 {
-	bench.ends[0].q->ops->flush(bench.ends[0].q);
+	fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 	take();
-	bench_take(0, 0);
-	bench.now += 100000;
+	fixture_take(0, 0);
+	fixture.now += 100000;
 }
 
 static void end(uint32_t n)
@@ -351,15 +351,15 @@ static void end(uint32_t n)
 	for (unsigned i = 0; i < 100; i++)
 		turn();
 	cr_assert_eq(got_n, n);
-	struct link_queue *q = (struct link_queue *)bench.ends[1].q;
-	cr_assert_eq(bench.ends[0].downs + bench.ends[1].downs, 0);
+	struct transport_queue *q = (struct transport_queue *)fixture.ends[1].q;
+	cr_assert_eq(fixture.ends[0].downs + fixture.ends[1].downs, 0);
 	cr_assert_eq(q->in_bytes, 0);
 	cr_assert_eq(q->grants.n + q->peers[at_1]->early_n, 0);
-	bench_fini();
+	fixture_fini();
 }
 
 /* All packets of a long message are lost. Expect shorter ones, of several packets, to go up as their order allows. */
-Test(link_unbound, passes_a_long_one)
+Test(transport_unordered_large, passes_a_long_one)
 {
 	for (unsigned order = NIC_ORDER_ALL; order <= NIC_ORDER_NONE; order++) {
 		begin();
@@ -367,9 +367,9 @@ Test(link_unbound, passes_a_long_one)
 		cr_assert_eq(commit(1, 3000, (enum nic_order)order), 0);
 		cr_assert_eq(commit(2, 4000, NIC_ORDER_NONE), 0);
 		for (unsigned i = 0; i < 3; i++) {
-			bench.ends[0].q->ops->flush(bench.ends[0].q);
+			fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 			take();
-			bench_take(0, 0);
+			fixture_take(0, 0);
 		}
 		cr_assert_eq(got_at[0], 0);
 		cr_assert_eq(got_at[1] != 0, order == NIC_ORDER_NONE);
@@ -387,16 +387,16 @@ static bool same_row(uint32_t a, uint32_t b, enum nic_order order)
 
 /* Packets are lost, repeated and overtake each other, of messages of all lengths and orders. Expect each once, and none
  * before one that it may not pass. */
-Test(link_unbound, everything_happens)
+Test(transport_unordered_large, everything_happens)
 {
 	for (uint64_t seed = 1; seed <= 8; seed++) {
 		uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15);
 		uint32_t n = 0;
 		begin();
 		losing_long = false;
-		bench.fabric.seed = seed;
-		bench.fabric.drop = bench.fabric.repeat = 30;
-		bench.fabric.overtake = 200;
+		fixture.fabric.seed = seed;
+		fixture.fabric.drop = fixture.fabric.repeat = 30;
+		fixture.fabric.overtake = 200;
 		while (n < SEQS / 8) {
 			for (unsigned k = 0; k < 6 && n < SEQS / 8; k++) {
 				x ^= x << 13;

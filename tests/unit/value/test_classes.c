@@ -64,9 +64,9 @@ Test(classes, methods_are_found_by_class_and_name)
 	cr_assert_str_eq(add->signature.text, "t::A.add(int)->int");
 	cr_assert(add->fn == enter && add->user == add->method);
 	cr_assert(add->method->fn == run && add->method->user == &reg && add->method->cls == find("t::A"));
-	cr_assert(add->kind == KIND_APART && add->own_kind == FAR_KIND_INLINE);
-	cr_assert_eq(registry_next(add)->own_kind, FAR_KIND_FIBER);
-	cr_assert_eq(registry_find_method(&reg, find("t::A"), "get")->own_kind, FAR_KIND_BLOCKING);
+	cr_assert(add->kind == KIND_INDIRECT && add->run_kind == FAR_KIND_INLINE);
+	cr_assert_eq(registry_next(add)->run_kind, FAR_KIND_FIBER);
+	cr_assert_eq(registry_find_method(&reg, find("t::A"), "get")->run_kind, FAR_KIND_BLOCKING);
 	cr_assert_eq(registry_find_method(&reg, find("t::B"), "add")->method->cls, find("t::B"));
 	cr_assert_null(registry_find_method(&reg, find("t::B"), "get"));
 	cr_assert_null(registry_find_method(&reg, find("t::A"), ""));
@@ -90,7 +90,7 @@ Test(classes, what_makes_objects_is_known_by_its_result)
 	cr_assert_eq(add_class(&a), FAR_OK);
 	cr_assert_eq(registry_add(&reg, &open, &err), FAR_OK);
 	const struct function *fn = registry_find(&reg, "t::open");
-	cr_assert(fn->makes == find("t::A") && fn->kind == KIND_APART && fn->own_kind == FAR_KIND_FIBER);
+	cr_assert(fn->makes == find("t::A") && fn->kind == KIND_INDIRECT && fn->run_kind == FAR_KIND_FIBER);
 	cr_assert_eq(function_result_types(fn), 1u << FAR_TYPE_CUSTOM);
 	cr_assert_eq(registry_find(&reg, "t::A")->makes, find("t::A"));
 	/* Objects do not travel, so nothing takes one, or gives one or something else. */

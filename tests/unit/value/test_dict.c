@@ -42,7 +42,7 @@ Test(dict, faults)
 	e[1].key = far_float(NAN);
 	cr_expect_eq(check(e, 3, &at), DICT_KEY_NAN);
 	e[1].key = far_float(0.0), e[2].key = far_float(-0.0);
-	cr_expect_eq(check(e, 3, &at), DICT_KEY_TWICE);
+	cr_expect_eq(check(e, 3, &at), DICT_KEY_DUPLICATE);
 	cr_expect_eq(at, 2);
 }
 
@@ -61,7 +61,7 @@ Test(dict, long_ones)
 		cr_expect_eq(check(e, n, &at), DICT_OK, "%zu", n);
 		struct far_val key = e[n - 1].key;
 		e[n - 1].key = e[n / 2].key;
-		cr_expect_eq(check(e, n, &at), n / 2 == n - 1 ? DICT_OK : DICT_KEY_TWICE, "%zu", n);
+		cr_expect_eq(check(e, n, &at), n / 2 == n - 1 ? DICT_OK : DICT_KEY_DUPLICATE, "%zu", n);
 		cr_expect(n / 2 == n - 1 || at == n - 1);
 		e[n - 1].key = key;
 	}
@@ -70,7 +70,7 @@ Test(dict, long_ones)
 	struct far_val d = far_dict(e, FAR_DICT_MAX);
 	cr_expect_eq(far_dict_find(&d, &e[1001].key), &e[1001].value);
 	e[20].key = far_float(0.0), e[30].key = far_float(-0.0);
-	cr_expect_eq(check(e, 100, &at), DICT_KEY_TWICE, "the zeros are one key in long ones too");
+	cr_expect_eq(check(e, 100, &at), DICT_KEY_DUPLICATE, "the zeros are one key in long ones too");
 }
 
 Test(dict, accessors)

@@ -95,7 +95,7 @@ static void round_trip(const struct far_val *v, size_t n)
 	free(p);
 }
 
-Test(values, two_small_tensors_have_the_documented_bytes)
+Test(encoding, two_small_tensors_have_the_documented_bytes)
 {
 	float a[2] = {1, 2}, b[2] = {3, 4};
 	struct far_val v[2];
@@ -114,7 +114,7 @@ Test(values, two_small_tensors_have_the_documented_bytes)
 	round_trip(v, 2);
 }
 
-Test(values, scalars_have_the_documented_bytes)
+Test(encoding, scalars_have_the_documented_bytes)
 {
 	struct far_val v[6] = {far_none(),   far_bool(true), far_int(-1),
 			       far_int(300), far_str("hi"),  far_bytes("xyz", 3)};
@@ -127,7 +127,7 @@ Test(values, scalars_have_the_documented_bytes)
 	round_trip(v, 6);
 }
 
-Test(values, no_values)
+Test(encoding, no_values)
 {
 	size_t size;
 	uint8_t *p = encode(NULL, 0, &size);
@@ -137,7 +137,7 @@ Test(values, no_values)
 	round_trip(NULL, 0);
 }
 
-Test(values, ints_at_the_edges_of_their_varints)
+Test(encoding, ints_at_the_edges_of_their_varints)
 {
 	for (unsigned bit = 0; bit < 64; bit++) {
 		int64_t base = (int64_t)(UINT64_C(1) << bit);
@@ -149,7 +149,7 @@ Test(values, ints_at_the_edges_of_their_varints)
 	}
 }
 
-Test(values, every_dtype_and_ndim)
+Test(encoding, every_dtype_and_ndim)
 {
 	double data[512] = {0};
 	for (unsigned dtype = 1; dtype < FAR_DTYPE_COUNT; dtype++) {
@@ -164,7 +164,7 @@ Test(values, every_dtype_and_ndim)
 	}
 }
 
-Test(values, data_is_aligned)
+Test(encoding, data_is_aligned)
 {
 	static double data[100];
 	struct far_val v[4], out[4];
@@ -187,7 +187,7 @@ Test(values, data_is_aligned)
 	}
 }
 
-Test(values, values_without_bytes_point_into_the_payload)
+Test(encoding, values_without_bytes_point_into_the_payload)
 {
 	struct far_tensor t = far_tensor_2d(FAR_F64, NULL, 0, 1000);
 	struct far_val v[3] = {far_tensor_val(&t), far_bytes(NULL, 0), far_str("")}, out[3];
@@ -200,7 +200,7 @@ Test(values, values_without_bytes_point_into_the_payload)
 	round_trip(v, 3);
 }
 
-Test(values, strings_are_copied_and_bounded)
+Test(encoding, strings_are_copied_and_bounded)
 {
 	struct far_val v[2] = {far_str("abc"), far_str("de")}, out[2];
 	char strings[7];
@@ -223,7 +223,7 @@ Test(values, strings_are_copied_and_bounded)
 		__VA_ARGS__                                                                                            \
 	}
 
-Test(values, malformed_payloads_are_refused)
+Test(encoding, malformed_payloads_are_refused)
 {
 	static const struct {
 		const char *what;
@@ -274,7 +274,7 @@ static void expect_inside(const void *p, size_t len, const uint8_t *src, size_t 
 	cr_assert(at >= from && at <= from + size && len <= from + size - at);
 }
 
-Test(values, any_byte_may_change_and_no_pointer_leaves_the_payload)
+Test(encoding, any_byte_may_change_and_no_pointer_leaves_the_payload)
 {
 	double data[9] = {0};
 	struct far_tensor t = far_tensor_2d(FAR_F64, data, 3, 3);
@@ -311,7 +311,7 @@ static void expect_refused(struct far_val v, enum far_status status, const char 
 	cr_expect_eq(values_size(two, 2, &plan, NULL), SIZE_MAX);
 }
 
-Test(values, values_that_an_application_got_wrong_are_named)
+Test(encoding, values_that_an_application_got_wrong_are_named)
 {
 	float x = 0;
 	struct far_tensor good = far_tensor_1d(FAR_F32, &x, 1), t;
@@ -348,7 +348,7 @@ Test(values, values_that_an_application_got_wrong_are_named)
 	cr_expect_eq(err.status, FAR_TOO_LARGE);
 }
 
-Test(values, a_tensor_written_in_place_has_the_same_bytes)
+Test(encoding, a_tensor_written_in_place_has_the_same_bytes)
 {
 	static double data[64];
 	for (size_t i = 0; i < 64; i++)
@@ -371,7 +371,7 @@ Test(values, a_tensor_written_in_place_has_the_same_bytes)
 	}
 }
 
-Test(values, shapes_that_cannot_be_laid_out)
+Test(encoding, shapes_that_cannot_be_laid_out)
 {
 	uint64_t shape[FAR_DIMS_MAX + 1] = {UINT64_C(1) << 61, 8, 1, 1, 1, 1, 1, 1, 1};
 	size_t offset;

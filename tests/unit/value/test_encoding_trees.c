@@ -80,7 +80,7 @@ static void expect_bytes(struct far_val v, const uint8_t *want, size_t n)
 
 #define EXPECT_BYTES(v, ...) expect_bytes(v, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
 
-Test(values_tree, the_documented_bytes)
+Test(encoding_trees, the_documented_bytes)
 {
 	EXPECT_BYTES(far_list(NULL, 0), 1, 7, 0);
 	EXPECT_BYTES(far_dict(NULL, 0), 1, 8, 0);
@@ -96,7 +96,7 @@ Test(values_tree, the_documented_bytes)
 	expect_bytes(far_custom(&test_custom, &o), want, sizeof want);
 }
 
-Test(values_tree, many_tensors_lie_apart_and_aligned)
+Test(encoding_trees, many_tensors_lie_apart_and_aligned)
 {
 	enum { N = 500 };
 	static double data[N];
@@ -110,7 +110,7 @@ Test(values_tree, many_tensors_lie_apart_and_aligned)
 	round_trip(v, 2);
 }
 
-Test(values_tree, random_trees_come_back)
+Test(encoding_trees, random_trees_come_back)
 {
 	for (uint64_t seed = 1; seed <= 1000; seed++) {
 		uint64_t state = seed;
@@ -124,7 +124,7 @@ Test(values_tree, random_trees_come_back)
 	}
 }
 
-Test(values_tree, any_byte_of_a_tree_may_change)
+Test(encoding_trees, any_byte_of_a_tree_may_change)
 {
 	struct far_val out[FAR_ARGS_MAX];
 	test_arena_init(&made, false);
@@ -157,7 +157,7 @@ static struct far_val nested(struct far_val *items, unsigned depth)
 	return items[depth];
 }
 
-Test(values_tree, depth_is_bounded)
+Test(encoding_trees, depth_is_bounded)
 {
 	struct far_val items[FAR_DEPTH_MAX + 2] = {far_int(1)};
 	struct far_val v = nested(items, FAR_DEPTH_MAX);
@@ -188,7 +188,7 @@ static int decode_nested(uint8_t *bytes, size_t head, size_t depth)
 	return rc;
 }
 
-Test(values_tree, a_deep_payload_is_refused)
+Test(encoding_trees, a_deep_payload_is_refused)
 {
 	static uint8_t bytes[80010] = {0xa1, FAR_DEPTH_MAX};
 	cr_expect_eq(decode_nested(bytes, 2, FAR_DEPTH_MAX), 0);
@@ -198,7 +198,7 @@ Test(values_tree, a_deep_payload_is_refused)
 	cr_expect_eq(decode_nested(bytes, 4, 40000), -EBADMSG);
 }
 
-Test(values_tree, items_are_bounded)
+Test(encoding_trees, items_are_bounded)
 {
 	static struct far_val items[FAR_ITEMS_MAX + 1];
 	struct values_plan plan;
@@ -244,7 +244,7 @@ static int decode_list(uint64_t n, const uint8_t *item, size_t item_len)
 	return rc;
 }
 
-Test(values_tree, the_reader_has_the_bounds_of_the_writer)
+Test(encoding_trees, the_reader_has_the_bounds_of_the_writer)
 {
 	static const uint8_t none[1] = {0}, custom[10] = {9, 1, 2, 3, 4, 5, 6, 7, 8, 0};
 	cr_expect_eq(decode_list(FAR_ITEMS_MAX, none, 1), 0);
@@ -253,7 +253,7 @@ Test(values_tree, the_reader_has_the_bounds_of_the_writer)
 	cr_expect_eq(decode_list(FAR_CUSTOMS_MAX + 1, custom, 10), -EBADMSG);
 }
 
-Test(values_tree, a_short_payload_cannot_ask_for_much_memory)
+Test(encoding_trees, a_short_payload_cannot_ask_for_much_memory)
 {
 	struct far_val v[FAR_ARGS_MAX];
 	static const uint8_t many[] = {0x21, 0xff, 0xff, 3, 7, 0xff, 0xff, 3, 0};
@@ -281,7 +281,7 @@ Test(values_tree, a_short_payload_cannot_ask_for_much_memory)
 		__VA_ARGS__                                                                                            \
 	}
 
-Test(values_tree, malformed_trees_are_refused)
+Test(encoding_trees, malformed_trees_are_refused)
 {
 	static const struct {
 		const char *what;
@@ -333,7 +333,7 @@ static void expect_refused(struct far_val v, enum far_status status, const char 
 	cr_expect_eq(values_size(&list, 1, &plan, NULL), SIZE_MAX);
 }
 
-Test(values_tree, what_an_application_got_wrong_is_named)
+Test(encoding_trees, what_an_application_got_wrong_is_named)
 {
 	struct test_object o = {0, {0}};
 	struct far_custom_type type = test_custom;
@@ -359,7 +359,7 @@ static size_t no_size(void *user, const void *object)
 	return *(size_t *)user;
 }
 
-Test(values_tree, an_object_that_cannot_be_sent)
+Test(encoding_trees, an_object_that_cannot_be_sent)
 {
 	size_t size = SIZE_MAX;
 	struct far_custom_type type = test_custom;
@@ -370,7 +370,7 @@ Test(values_tree, an_object_that_cannot_be_sent)
 	expect_refused(far_custom(&type, &size), FAR_TOO_LARGE, "the object of a custom type is larger");
 }
 
-Test(values_tree, views_travel_compactly)
+Test(encoding_trees, views_travel_compactly)
 {
 	float matrix[6][5];
 	for (int i = 0; i < 30; i++)

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-TestSuite(ps_client_split);
+TestSuite(ps_split);
 
 /* Each position once, in its owner's group, in the caller's order within the group. */
 static void check(struct ps_split *s, const uint64_t *keys, size_t n)
@@ -27,7 +27,7 @@ static void check(struct ps_split *s, const uint64_t *keys, size_t n)
 	free(seen);
 }
 
-Test(ps_client_split, groups_unsorted_and_duplicate_keys)
+Test(ps_split, groups_unsorted_and_duplicate_keys)
 {
 	uint64_t keys[] = {9, 3, 9, 0, UINT64_MAX, 3, 3, 1000000007, 9, 42};
 	for (unsigned servers = 1; servers <= 7; servers++) {
@@ -38,7 +38,7 @@ Test(ps_client_split, groups_unsorted_and_duplicate_keys)
 	}
 }
 
-Test(ps_client_split, is_reusable_with_any_number_of_keys)
+Test(ps_split, is_reusable_with_any_number_of_keys)
 {
 	uint64_t keys[1000];
 	struct ps_split s;
@@ -51,7 +51,7 @@ Test(ps_client_split, is_reusable_with_any_number_of_keys)
 	ps_split_fini(&s);
 }
 
-Test(ps_client_split, leaves_servers_empty)
+Test(ps_split, leaves_servers_empty)
 {
 	uint64_t keys[] = {5, 5, 5};
 	struct ps_split s;
@@ -61,7 +61,7 @@ Test(ps_client_split, leaves_servers_empty)
 }
 
 /* Small consecutive keys are the usual ones: no server may get much more than its share of them. */
-Test(ps_client_split, spreads_consecutive_keys)
+Test(ps_split, spreads_consecutive_keys)
 {
 	size_t count[5] = {0};
 	for (uint64_t k = 0; k < 50000; k++) {
@@ -74,7 +74,7 @@ Test(ps_client_split, spreads_consecutive_keys)
 }
 
 /* Every shard of every server is one part, and no two are the same. */
-Test(ps_client_split, parts_are_servers_times_shards)
+Test(ps_split, parts_are_servers_times_shards)
 {
 	bool seen[7][5] = {{false}};
 	size_t count[35] = {0};

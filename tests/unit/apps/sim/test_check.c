@@ -33,9 +33,9 @@ static size_t call_of(enum load_kind kind)
 			    .kind = (uint8_t)kind, .from = 0, .to = 1, .begun = SECOND, .deadline = 2 * SECOND});
 }
 
-static void run_at(size_t call, uint64_t at, uint32_t worker, uint32_t life)
+static void run_at(size_t call, uint64_t at, uint32_t worker, uint32_t incarnation)
 {
-	cr_assert(history_run(&h, call, &(struct history_run){.at = at, .worker = worker, .life = life}));
+	cr_assert(history_run(&h, call, &(struct history_run){.at = at, .worker = worker, .incarnation = incarnation}));
 }
 
 static size_t good_call(void)

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char err[WORDS_ERR_MAX];
+static char err[KEYWORDS_ERR_MAX];
 
 struct sample {
-	char name[WORDS_NAME_MAX];
-	char about[WORDS_TEXT_MAX];
+	char name[KEYWORDS_NAME_MAX];
+	char about[KEYWORDS_TEXT_MAX];
 	uint32_t count, chance, choice, set;
 	uint32_t pick[3];
 	uint64_t size, time, rate;
@@ -24,31 +24,31 @@ struct sample {
 static const char *const colours[] = {"red", "green", "blue", NULL};
 
 #define AT(field) offsetof(struct sample, field)
-static const struct word table[] = {{"name", WORD_NAME, AT(name), 0, 0, NULL, false},
-				    {"about", WORD_TEXT, AT(about), 0, 0, NULL, false},
-				    {"count", WORD_COUNT, AT(count), 1, 100, NULL, false},
-				    {"chance", WORD_CHANCE, AT(chance), 0, WORDS_CHANCE, NULL, false},
-				    {"choice", WORD_CHOICE, AT(choice), 0, 0, colours, false},
-				    {"set", WORD_SET, AT(set), 0, 0, colours, false},
-				    {"pick", WORD_PICK, AT(pick), 0, 9, colours, false},
-				    {"size", WORD_SIZE, AT(size), 1, 1 << 30, NULL, false},
-				    {"time", WORD_TIME, AT(time), 1, UINT64_C(100000000000), NULL, false},
-				    {"rate", WORD_RATE, AT(rate), 1000000, UINT64_C(1000000000000), NULL, false},
-				    {"sizes", WORD_SIZES, AT(sizes), 0, 1 << 20, NULL, false},
-				    {"times", WORD_TIMES, AT(times), 0, UINT64_C(100000000000), NULL, false},
-				    {NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
+static const struct word table[] = {{"name", KEYWORD_NAME, AT(name), 0, 0, NULL, false},
+				    {"about", KEYWORD_TEXT, AT(about), 0, 0, NULL, false},
+				    {"count", KEYWORD_COUNT, AT(count), 1, 100, NULL, false},
+				    {"chance", KEYWORD_CHANCE, AT(chance), 0, KEYWORDS_CHANCE, NULL, false},
+				    {"choice", KEYWORD_CHOICE, AT(choice), 0, 0, colours, false},
+				    {"set", KEYWORD_SET, AT(set), 0, 0, colours, false},
+				    {"pick", KEYWORD_PICK, AT(pick), 0, 9, colours, false},
+				    {"size", KEYWORD_SIZE, AT(size), 1, 1 << 30, NULL, false},
+				    {"time", KEYWORD_TIME, AT(time), 1, UINT64_C(100000000000), NULL, false},
+				    {"rate", KEYWORD_RATE, AT(rate), 1000000, UINT64_C(1000000000000), NULL, false},
+				    {"sizes", KEYWORD_SIZES, AT(sizes), 0, 1 << 20, NULL, false},
+				    {"times", KEYWORD_TIMES, AT(times), 0, UINT64_C(100000000000), NULL, false},
+				    {NULL, KEYWORD_COUNT, 0, 0, 0, NULL, false}};
 
 static struct sample read_well(const char *text)
 {
 	struct sample s = {.count = 7};
-	cr_assert_eq(words_read("sample", "a.txt", text, table, &s, err), 0, "%s: %s", text, err);
+	cr_assert_eq(keywords_read("sample", "a.txt", text, table, &s, err), 0, "%s: %s", text, err);
 	return s;
 }
 
 static void refused(const char *text, const char *word)
 {
 	struct sample s = {0};
-	cr_assert_eq(words_read("sample", "a.txt", text, table, &s, err), -EINVAL, "taken: %s", text);
+	cr_assert_eq(keywords_read("sample", "a.txt", text, table, &s, err), -EINVAL, "taken: %s", text);
 	cr_assert(strstr(err, "a.txt:"), "no file in: %s", err);
 	cr_assert(strstr(err, word), "no \"%s\" in: %s", word, err);
 }
@@ -72,7 +72,7 @@ Test(sim_scenario, values)
 	cr_assert(s.times.min == 0 && s.times.max == UINT64_C(3000000000));
 	s = read_well("");
 	cr_assert_eq(s.count, 7, "a default was touched");
-	cr_assert_eq(read_well("chance 1").chance, WORDS_CHANCE);
+	cr_assert_eq(read_well("chance 1").chance, KEYWORDS_CHANCE);
 	cr_assert_eq(read_well("sizes 5").sizes.max, 5);
 }
 
@@ -112,10 +112,10 @@ Test(sim_scenario, mistakes_name_the_place_and_what_is_allowed)
 
 Test(sim_scenario, what_is_needed)
 {
-	static const struct word needy[] = {{"count", WORD_COUNT, AT(count), 1, 100, NULL, true},
-					    {NULL, WORD_COUNT, 0, 0, 0, NULL, false}};
+	static const struct word needy[] = {{"count", KEYWORD_COUNT, AT(count), 1, 100, NULL, true},
+					    {NULL, KEYWORD_COUNT, 0, 0, 0, NULL, false}};
 	struct sample s = {0};
-	cr_assert_eq(words_read("sample", "b.txt", "# nothing\n", needy, &s, err), -EINVAL);
+	cr_assert_eq(keywords_read("sample", "b.txt", "# nothing\n", needy, &s, err), -EINVAL);
 	cr_assert(strstr(err, "b.txt:1: a sample needs a line 'count"), "%s", err);
 }
 
@@ -124,7 +124,7 @@ Test(sim_scenario, every_built_in_one_can_be_read)
 	unsigned n = 0;
 	for (const char *name; (name = scenario_builtin(n)); n++) {
 		struct scenario s;
-		char own[WORDS_NAME_MAX];
+		char own[KEYWORDS_NAME_MAX];
 		snprintf(own, sizeof own, "%s", name);
 		cr_assert_eq(scenario_load(own, &s, err), 0, "%s: %s", own, err);
 		cr_assert(s.about[0] && s.checks.check && s.workload.calls, "%s", own);
@@ -140,7 +140,7 @@ Test(sim_scenario, every_part_is_used)
 		bool used = !strchr(t->path, '/');
 		for (unsigned n = 0; scenario_builtin(n) && !used; n++) {
 			struct scenario s;
-			char paths[3][128], own[WORDS_NAME_MAX];
+			char paths[3][128], own[KEYWORDS_NAME_MAX];
 			snprintf(own, sizeof own, "%s", scenario_builtin(n));
 			cr_assert_eq(scenario_load(own, &s, err), 0);
 			snprintf(paths[0], sizeof paths[0], "workloads/%s.txt", s.workload_name);

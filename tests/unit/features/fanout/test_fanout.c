@@ -10,13 +10,13 @@
 
 enum { TARGETS = 4, CAP = 8, FN = 0 };
 
-TestSuite(shard_fanout, .init = shard_setup, .fini = shard_teardown);
+TestSuite(fanout, .init = shard_setup, .fini = shard_teardown);
 
 static struct far_target targets[TARGETS];
 static struct far_target_result results[TARGETS];
 static uint8_t slices[TARGETS][CAP + 1];
 static struct result end;
-static void complete(struct far_future *f, const struct outcome *o)
+static void complete(struct far_future *f, const struct completion *o)
 {
 	take_result(&end, o);
 }
@@ -42,7 +42,7 @@ static struct fanout *make(bool typed, uint32_t k, uint64_t timeout_ns, uint64_t
 	for (uint32_t i = 0; i < TARGETS; i++) {
 		results[i].status = FAR_PENDING;
 		fo->target[i] = (struct fanout_target){
-			.into = slices[i],
+			.recv_buf = slices[i],
 			.cap = CAP,
 			.to = {i % 2 ? OTHER : PEER, 0},
 			.hedge_to = {hedge_ns ? (i % 2 ? PEER : OTHER) : -1, 0},
@@ -118,7 +118,7 @@ static bool untouched(int i)
 	return true;
 }
 
-Test(shard_fanout, replies_in_any_order_fill_their_slices)
+Test(fanout, replies_in_any_order_fill_their_slices)
 {
 	struct shm_head calls[TARGETS];
 	launch(make(false, TARGETS, 1000000, 0));
@@ -144,7 +144,7 @@ Test(shard_fanout, replies_in_any_order_fill_their_slices)
 	cr_assert_eq(shard->wheel.armed_n + shard->call_wheel.armed_n, 0u);
 }
 
-Test(shard_fanout, one_byte_beyond_the_slice_is_refused_and_not_written)
+Test(fanout, one_byte_beyond_the_slice_is_refused_and_not_written)
 {
 	struct shm_head calls[TARGETS];
 	struct fanout *fo = make(false, TARGETS, 1000000, 0);
@@ -163,7 +163,7 @@ Test(shard_fanout, one_byte_beyond_the_slice_is_refused_and_not_written)
 }
 
 /* Typed answers that lie about their type, shape or length. */
-Test(shard_fanout, malformed_values_are_refused)
+Test(fanout, malformed_values_are_refused)
 {
 	static const uint8_t bad[TARGETS][8] = {
 		{0x01, 0x06, 0x11, 0x00, 0xff, 0xff, 0x03, 0}, /* a tensor of 65535 elements in no bytes */
@@ -188,7 +188,7 @@ Test(shard_fanout, malformed_values_are_refused)
 	cr_assert_eq(end.status, FAR_PROTOCOL);
 }
 
-Test(shard_fanout, k_answers_cancel_the_rest_and_late_ones_find_nothing)
+Test(fanout, k_answers_cancel_the_rest_and_late_ones_find_nothing)
 {
 	struct shm_head calls[TARGETS];
 	launch(make(false, 2, 1000000, 0));
@@ -213,7 +213,7 @@ Test(shard_fanout, k_answers_cancel_the_rest_and_late_ones_find_nothing)
 	cr_assert_eq(slices[1][1], 0xa5);
 }
 
-Test(shard_fanout, no_room_waits_for_its_worker_only)
+Test(fanout, no_room_waits_for_its_worker_only)
 {
 	static struct result held[FAR_SESSION_CALLS_MAX];
 	static struct shm_head full[FAR_SESSION_CALLS_MAX];
@@ -247,7 +247,7 @@ Test(shard_fanout, no_room_waits_for_its_worker_only)
 	cr_assert_null(fake_queue_sent(queue, &h));
 }
 
-Test(shard_fanout, the_deadline_ends_those_that_wait_too)
+Test(fanout, the_deadline_ends_those_that_wait_too)
 {
 	static struct result held[FAR_SESSION_CALLS_MAX];
 	static struct shm_head full[FAR_SESSION_CALLS_MAX];
@@ -275,7 +275,7 @@ Test(shard_fanout, the_deadline_ends_those_that_wait_too)
 		reply_from(NIC_PEER, &full[i], "", 0);
 }
 
-Test(shard_fanout, hedges_go_out_on_time_and_the_first_answer_counts)
+Test(fanout, hedges_go_out_on_time_and_the_first_answer_counts)
 {
 	struct shm_head calls[TARGETS], second[TARGETS];
 	launch(make(false, TARGETS, 100000000, 3000000));
@@ -306,7 +306,7 @@ Test(shard_fanout, hedges_go_out_on_time_and_the_first_answer_counts)
 	last_word(NIC_OTHER, &second[2]);
 }
 
-Test(shard_fanout, a_failure_before_the_function_ran_calls_the_second_at_once)
+Test(fanout, a_failure_before_the_function_ran_calls_the_second_at_once)
 {
 	struct shm_head calls[TARGETS], second;
 	launch(make(false, 1, 100000000, 50000000));
@@ -327,7 +327,7 @@ Test(shard_fanout, a_failure_before_the_function_ran_calls_the_second_at_once)
 	}
 }
 
-Test(shard_fanout, a_session_that_ends_fails_its_targets)
+Test(fanout, a_session_that_ends_fails_its_targets)
 {
 	struct shm_head calls[TARGETS];
 	struct fanout *fo = make(false, TARGETS, 100000000, 0);
@@ -345,7 +345,7 @@ Test(shard_fanout, a_session_that_ends_fails_its_targets)
 	cr_assert_eq(end.executed, FAR_EXECUTED_MAYBE);
 }
 
-Test(shard_fanout, cancelled_by_its_future)
+Test(fanout, cancelled_by_its_future)
 {
 	struct shm_head calls[TARGETS];
 	struct fanout *fo = make(false, TARGETS, 100000000, 0);

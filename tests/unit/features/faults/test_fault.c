@@ -13,7 +13,7 @@ static void setup(void)
 	shard->config.faults = &faults;
 }
 
-TestSuite(shard_fault, .init = setup, .fini = shard_teardown);
+TestSuite(fault, .init = setup, .fini = shard_teardown);
 
 static void set(enum far_fault_kind kind, unsigned fail_sends, uint64_t delay_ns, uint64_t messages)
 {
@@ -39,7 +39,7 @@ static void expect_sent(enum head_type type)
 /* ---- calls ---- */
 
 /* Expect INJECTED, executed NO, and no packet; and all as ever when it is cleared. */
-Test(shard_fault, call_fails)
+Test(fault, call_fails)
 {
 	struct result r = {0}, s = {0};
 	set(FAR_FAULT_CALL, 1, 0, 0);
@@ -59,7 +59,7 @@ Test(shard_fault, call_fails)
 }
 
 /* Expect it to leave later, with less time left. */
-Test(shard_fault, call_is_late)
+Test(fault, call_is_late)
 {
 	struct result r = {0};
 	struct shm_head h;
@@ -77,7 +77,7 @@ Test(shard_fault, call_is_late)
 }
 
 /* More than there are call slots. Expect them refused, those of other kinds not, and room again when some have gone. */
-Test(shard_fault, late_without_end)
+Test(fault, late_without_end)
 {
 	struct result r = {0}, refused = {0}, other = {0};
 	uint32_t held = 0;
@@ -97,7 +97,7 @@ Test(shard_fault, late_without_end)
 }
 
 /* Its time-out is shorter. Expect TIMEOUT then, executed NO. */
-Test(shard_fault, late_beyond_its_time)
+Test(fault, late_beyond_its_time)
 {
 	struct result r = {0};
 	set(FAR_FAULT_CALL, 0, 50 * FAR_MS, 0);
@@ -111,7 +111,7 @@ Test(shard_fault, late_beyond_its_time)
 }
 
 /* Cancelled, or its peer lost, while it is held back. Expect that, executed NO. The other's goes on. */
-Test(shard_fault, late_and_ended)
+Test(fault, late_and_ended)
 {
 	struct result r[3] = {{0}};
 	set(FAR_FAULT_CALL, 0, 5 * FAR_MS, 0);
@@ -132,7 +132,7 @@ Test(shard_fault, late_and_ended)
 }
 
 /* The shard ends while one is held back. Expect SHUTDOWN. */
-Test(shard_fault, late_at_the_end)
+Test(fault, late_at_the_end)
 {
 	static struct result r;
 	set(FAR_FAULT_CALL, 0, 5 * FAR_MS, 0);
@@ -143,7 +143,7 @@ Test(shard_fault, late_at_the_end)
 }
 
 /* For two messages only. Expect the third to go. */
-Test(shard_fault, so_many_messages)
+Test(fault, so_many_messages)
 {
 	struct result r[3] = {{0}};
 	set(FAR_FAULT_CALL, 1, 0, 2);
@@ -159,7 +159,7 @@ Test(shard_fault, so_many_messages)
 }
 
 /* Of another kind. Expect calls to go, as many as ever, and words beyond them. */
-Test(shard_fault, credits_hold)
+Test(fault, credits_hold)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX], more;
 	static struct shm_head calls[FAR_SESSION_CALLS_MAX];
@@ -184,7 +184,7 @@ Test(shard_fault, credits_hold)
 }
 
 /* Towards a worker whose session is not up. Expect the same; what goes waits for the session as ever. */
-Test(shard_fault, without_a_session)
+Test(fault, without_a_session)
 {
 	static struct result r[2];
 	struct call_start start = {.worker = OTHER + 1,
@@ -208,7 +208,7 @@ Test(shard_fault, without_a_session)
 /* ---- answers ---- */
 
 /* Expect INJECTED, executed YES; the handler has run. */
-Test(shard_fault, answer_fails)
+Test(fault, answer_fails)
 {
 	set(FAR_FAULT_REPLY, 1, 0, 0);
 	put_request(MSG_ECHO, 1, "abcd", 4);
@@ -225,7 +225,7 @@ Test(shard_fault, answer_fails)
 }
 
 /* Expect it later, deferred ones and long ones likewise, and none twice. */
-Test(shard_fault, answer_is_late)
+Test(fault, answer_is_late)
 {
 	set(FAR_FAULT_REPLY, 0, 5 * FAR_MS, 0);
 	kept_n = 0;
@@ -246,7 +246,7 @@ Test(shard_fault, answer_is_late)
 }
 
 /* The call is cancelled, or its session lost, while its answer is held back. Expect CANCELLED; nothing later. */
-Test(shard_fault, late_answer_of_nobody)
+Test(fault, late_answer_of_nobody)
 {
 	set(FAR_FAULT_REPLY, 0, 5 * FAR_MS, 0);
 	put_request(MSG_ECHO, 1, "abcd", 4);
@@ -262,7 +262,7 @@ Test(shard_fault, late_answer_of_nobody)
 }
 
 /* Its caller's time passes first. Expect CANCELLED at that time. */
-Test(shard_fault, late_answer_beyond_the_deadline)
+Test(fault, late_answer_beyond_the_deadline)
 {
 	set(FAR_FAULT_REPLY, 0, 50 * FAR_MS, 0);
 	put(NIC_PEER, request(MSG_ECHO, 1, 5 * FAR_MS), "abcd", 4);
@@ -274,7 +274,7 @@ Test(shard_fault, late_answer_beyond_the_deadline)
 }
 
 /* A result with references fails. Expect them given back. */
-Test(shard_fault, answer_with_references_fails)
+Test(fault, answer_with_references_fails)
 {
 	struct rref_wire w = wire(SELF, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -287,24 +287,24 @@ Test(shard_fault, answer_with_references_fails)
 }
 
 /* Making a value while answers fail. Expect the error, and the value there for who names it. */
-Test(shard_fault, made_and_not_told)
+Test(fault, made_and_not_told)
 {
 	set(FAR_FAULT_REPLY, 1, 0, 1);
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	passes(2);
 	expect_error(1, FAR_INJECTED, FAR_EXECUTED_YES, "made to fail");
 	fetch(NIC_OTHER, 2, PEER, 7);
 	expect_seven(NIC_OTHER, 2);
-	word(NIC_PEER, 3, RREF_FAILED, FAR_INJECTED, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 3, RREF_FAILED, FAR_INJECTED, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 3, FAR_OK);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
 /* ---- making a value that ends early ---- */
 
-static void on_made(void *user, const struct outcome *o)
+static void on_made(void *user, const struct completion *o)
 {
 	struct far_rref *r = user;
 	rref_known_end(shard, r, o);
@@ -315,9 +315,9 @@ static void on_made(void *user, const struct outcome *o)
 /* As far_remote() does. */
 static struct far_rref *make_there(uint64_t timeout, struct shm_head *h)
 {
-	struct rref_wire w = {.owner = LIFE_OF(PEER),
-			      .id = rref_name(OUR_LIFE, 0, 0, 1),
-			      .fork = rref_name(OUR_LIFE, 0, 0, 2),
+	struct rref_wire w = {.owner = INCARNATION_OF(PEER),
+			      .id = rref_name(OUR_INCARNATION, 0, 0, 1),
+			      .fork = rref_name(OUR_INCARNATION, 0, 0, 2),
 			      .types = 4};
 	struct far_rref *r = rref_new(shard, &w);
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
@@ -352,7 +352,7 @@ static void expect_failed(enum far_status why)
 
 /* Its time-out passes, its last hold is given back. Expect FAILED at once, DELETE only when the owner has said its last
  * word: a large request may still wait here, and what is small passes it. */
-Test(shard_fault, deleted_behind_the_request)
+Test(fault, deleted_behind_the_request)
 {
 	static const enum head_type last_words[] = {HEAD_CANCELLED, HEAD_REPLY};
 	for (int i = 0; i < 2; i++) {
@@ -370,13 +370,13 @@ Test(shard_fault, deleted_behind_the_request)
 		h.flags = 0;
 		put(NIC_PEER, h, NULL, 0);
 		passes(2);
-		expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_LIFE, 0, 0, 2), FAR_OK);
+		expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
 		expect_empty();
 	}
 }
 
 /* As long as it is held the owner keeps the failure, for whoever has heard of it. */
-Test(shard_fault, deleted_when_given_back)
+Test(fault, deleted_when_given_back)
 {
 	struct shm_head h;
 	struct far_rref *r = make_there(5 * FAR_MS, &h);
@@ -387,12 +387,12 @@ Test(shard_fault, deleted_when_given_back)
 	expect_nothing();
 	rref_unref(&r->base);
 	passes(2);
-	expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_LIFE, 0, 0, 2), FAR_OK);
+	expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
 	expect_empty();
 }
 
 /* The owner is lost before its last word. Expect nothing said, nothing kept. */
-Test(shard_fault, failure_and_the_owner_lost)
+Test(fault, failure_and_the_owner_lost)
 {
 	struct shm_head h;
 	struct far_rref *r = make_there(5 * FAR_MS, &h);

@@ -10,7 +10,7 @@ static struct object {
 } objects[4];
 static unsigned objects_n, waiting_n;
 static struct far_deferred *waiting, *making;
-static struct far_future *parked;
+static struct far_future *paused;
 
 /* ---- the class ---- */
 
@@ -54,7 +54,7 @@ static enum far_status method_park(struct far_req *req, void *object, const stru
 {
 	struct object *o = object;
 	cr_assert(!o->ended);
-	int error = shard_wait(shard, parked, TIME_NEVER);
+	int error = shard_wait(shard, paused, TIME_NEVER);
 	cr_assert(!o->ended, "ended while its method waits");
 	if (error)
 		return FAR_CANCELLED;
@@ -87,7 +87,7 @@ static void setup(void)
 	cr_assert_eq(fiber_pool_add(shard, 4, (size_t)64 << 10, &err), FAR_OK);
 }
 
-TestSuite(shard_object, .init = setup, .fini = shard_teardown);
+TestSuite(object, .init = setup, .fini = shard_teardown);
 
 /* ---- requests ---- */
 
@@ -112,7 +112,7 @@ static void construct(uint32_t number, uint64_t id, uint64_t fork, const char *f
 {
 	uint8_t body[128];
 	struct rref_remote m = {
-		.owner = OUR_LIFE, .id = ID(PEER, id), .fork = ID(PEER, fork), .function = hashes(function)};
+		.owner = OUR_INCARNATION, .id = ID(PEER, id), .fork = ID(PEER, fork), .function = hashes(function)};
 	memcpy(body, args, len);
 	memcpy(body + len, &m, sizeof m);
 	from(NIC_PEER, RREF_REMOTE, number, body, len + sizeof m);
@@ -156,7 +156,7 @@ static void call_general(uint32_t number, const struct function *fn, uint64_t ow
 
 static void let_go(uint32_t nic, uint32_t number, uint64_t id, uint64_t fork)
 {
-	word(nic, number, RREF_DELETE, 0, OUR_LIFE, ID(PEER, id), ID(PEER, fork));
+	word(nic, number, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, id), ID(PEER, fork));
 	expect_said(nic, number, FAR_OK);
 }
 
@@ -172,16 +172,16 @@ static void expect_number(uint32_t nic, uint32_t number, int64_t n)
 /* ---- the object's life ---- */
 
 /* Receive calls of both forms, from its maker and from another. Expect them run; with the last fork the destructor. */
-Test(shard_object, made_called_ended)
+Test(object, made_called_ended)
 {
 	uint8_t args[8];
 	construct_int(1, 7, 8, 5);
 	expect_made(1);
 	call_add(NIC_PEER, 2, 7, 2);
 	expect_number(NIC_PEER, 2, 7);
-	call_general(3, method("t::Thing", "add"), OUR_LIFE, 7, args, one_int(args, 1));
+	call_general(3, method("t::Thing", "add"), OUR_INCARNATION, 7, args, one_int(args, 1));
 	expect_number(NIC_PEER, 3, 8);
-	word(NIC_OTHER, 4, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	word(NIC_OTHER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
 	expect_said(NIC_OTHER, 4, FAR_OK);
 	let_go(NIC_PEER, 5, 7, 8);
 	call_add(NIC_OTHER, 6, 7, 1);
@@ -197,11 +197,11 @@ Test(shard_object, made_called_ended)
 
 /* Receive calls before it is made, by the general form, and by the short one when only its constructor has begun.
  * Expect them run in their order when it is there. */
-Test(shard_object, calls_wait_for_it)
+Test(object, calls_wait_for_it)
 {
 	uint8_t args[8];
 	const uint8_t none[] = {0};
-	call_general(1, method("t::Thing", "add"), OUR_LIFE, 7, args, one_int(args, 1));
+	call_general(1, method("t::Thing", "add"), OUR_INCARNATION, 7, args, one_int(args, 1));
 	construct(2, 7, 8, "t::later", none, 1);
 	call_add(NIC_PEER, 3, 7, 2);
 	call_add(NIC_PEER, 4, 7, 3);
@@ -219,10 +219,10 @@ Test(shard_object, calls_wait_for_it)
 }
 
 /* Its constructor fails. Expect the error told to those that wait and to those that come. */
-Test(shard_object, never_made)
+Test(object, never_made)
 {
 	uint8_t args[8];
-	call_general(1, method("t::Thing", "add"), OUR_LIFE, 7, args, one_int(args, 1));
+	call_general(1, method("t::Thing", "add"), OUR_INCARNATION, 7, args, one_int(args, 1));
 	construct_int(2, 7, 8, -5);
 	expect_made(2);
 	expect_error(1, FAR_REMOTE, FAR_EXECUTED_NO, "below zero");
@@ -234,7 +234,7 @@ Test(shard_object, never_made)
 }
 
 /* A constructor answers when nobody awaits it any more. Expect the object ended. */
-Test(shard_object, made_too_late)
+Test(object, made_too_late)
 {
 	const uint8_t none[] = {0};
 	struct shm_head h;
@@ -251,14 +251,14 @@ Test(shard_object, made_too_late)
 }
 
 /* Its last fork is deleted while a method is deferred, of both forms. Expect it to live until the answer. */
-Test(shard_object, lives_while_deferred)
+Test(object, lives_while_deferred)
 {
 	const uint8_t none[] = {0};
 	for (unsigned i = 0; i < 2; i++) {
 		construct_int(1, 7 + i, 17 + i, 5);
 		expect_made(1);
 		if (i)
-			call_general(2, method("t::Thing", "later"), OUR_LIFE, 7 + i, none, 1);
+			call_general(2, method("t::Thing", "later"), OUR_INCARNATION, 7 + i, none, 1);
 		else
 			call_method(NIC_PEER, 2, method("t::Thing", "later"), ID(PEER, 7 + i), none, 1);
 		let_go(NIC_PEER, 3, 7 + i, 17 + i);
@@ -274,12 +274,12 @@ Test(shard_object, lives_while_deferred)
 }
 
 /* The same while a fiber is parked in one; and cancelled there. */
-Test(shard_object, lives_while_parked)
+Test(object, lives_while_parked)
 {
 	const uint8_t none[] = {0};
 	struct shm_head h;
 	for (unsigned i = 0; i < 2; i++) {
-		parked = future_alloc(shard);
+		paused = future_alloc(shard);
 		construct_int(1, 7 + i, 17 + i, 5);
 		expect_made(1);
 		call_method(NIC_PEER, 2, method("t::Thing", "park"), ID(PEER, 7 + i), none, 1);
@@ -290,32 +290,32 @@ Test(shard_object, lives_while_parked)
 			passes(3);
 			sent_to(NIC_PEER, &h, HEAD_CANCELLED);
 		}
-		shard->config.complete(parked, &(struct outcome){.status = FAR_OK});
+		shard->config.complete(paused, &(struct completion){.status = FAR_OK});
 		passes(3);
 		if (!i)
 			expect_number(NIC_PEER, 2, 5);
 		passes(2);
 		cr_assert_eq(objects[i].ended, 1u);
-		buf_unref(&parked->head);
+		buf_unref(&paused->head);
 	}
 	expect_empty();
 }
 
 /* Cancelled while it waits for the object, or for a reference, or its caller is lost. Expect nothing run, nothing left.
  */
-Test(shard_object, given_up_while_it_waits)
+Test(object, given_up_while_it_waits)
 {
 	uint8_t args[8];
 	const uint8_t none[] = {0};
 	struct shm_head h;
-	call_general(1, method("t::Thing", "add"), OUR_LIFE, 7, args, one_int(args, 1));
+	call_general(1, method("t::Thing", "add"), OUR_INCARNATION, 7, args, one_int(args, 1));
 	put_cancel(1);
 	passes(2);
 	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
 	cr_assert_eq(shard->rrefs->records.n, 0u);
 	construct(2, 7, 8, "t::later", none, 1);
 	call_add(NIC_PEER, 3, 7, 2);
-	call_general(4, method("t::Thing", "add"), OUR_LIFE, 7, args, one_int(args, 1));
+	call_general(4, method("t::Thing", "add"), OUR_INCARNATION, 7, args, one_int(args, 1));
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);
 	objects[0] = (struct object){.n = 10};
@@ -327,7 +327,7 @@ Test(shard_object, given_up_while_it_waits)
 }
 
 /* A method with a reference among its arguments, before the object is there. Expect it to wait for both. */
-Test(shard_object, waits_for_both)
+Test(object, waits_for_both)
 {
 	uint8_t body[128];
 	struct rref_wire w = wire(OTHER, 27, 28);
@@ -340,7 +340,7 @@ Test(shard_object, waits_for_both)
 	size_t len = 2 + RREF_WIRE_BYTES;
 	body[len++] = 2;
 	body[len++] = 4;
-	call_general(1, fn, OUR_LIFE, 7, body, len);
+	call_general(1, fn, OUR_INCARNATION, 7, body, len);
 	expect_words(NIC_OTHER, &op, &fork);
 	construct_int(2, 7, 8, 5);
 	expect_made(2);
@@ -361,10 +361,10 @@ Test(shard_object, waits_for_both)
 /* ---- what must not be ---- */
 
 /* A value, and an object of another class. */
-Test(shard_object, of_another_kind)
+Test(object, of_another_kind)
 {
 	uint8_t args[8];
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	call_add(NIC_PEER, 2, 7, 2);
 	expect_error(2, FAR_INVALID, FAR_EXECUTED_NO, "is not an object of t::Thing, but a int");
@@ -379,7 +379,7 @@ Test(shard_object, of_another_kind)
 }
 
 /* Methods as functions, functions as methods, constructors as either. */
-Test(shard_object, called_as_what_it_is_not)
+Test(object, called_as_what_it_is_not)
 {
 	uint8_t args[8], body[64];
 	const struct function *add = method("t::Thing", "add"), *made = registry_find(&registry, "t::Thing"),
@@ -398,7 +398,7 @@ Test(shard_object, called_as_what_it_is_not)
 	memcpy(body + len, &f, sizeof f);
 	from(NIC_PEER, RREF_CALL, 2, body, len + sizeof f);
 	expect_error(2, FAR_PROTOCOL, FAR_EXECUTED_NO, "without its object");
-	call_general(3, made, OUR_LIFE, 7, args, len);
+	call_general(3, made, OUR_INCARNATION, 7, args, len);
 	expect_error(3, FAR_PROTOCOL, FAR_EXECUTED_NO, "not a method");
 	call_method(NIC_PEER, 4, plain, ID(PEER, 7), args, len);
 	expect_error(4, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
@@ -408,7 +408,7 @@ Test(shard_object, called_as_what_it_is_not)
 }
 
 /* Cut off, of another life, of another shard. */
-Test(shard_object, requests_that_cannot_be)
+Test(object, requests_that_cannot_be)
 {
 	uint8_t args[8], body[128] = {0};
 	const struct function *add = method("t::Thing", "add");
@@ -417,9 +417,9 @@ Test(shard_object, requests_that_cannot_be)
 		from(NIC_PEER, fn, fn, body, fn == RREF_METHOD_REMOTE ? 71 : 23);
 		expect_error(fn, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
 	}
-	call_general(1, add, OUR_LIFE + 1, 7, args, len);
+	call_general(1, add, OUR_INCARNATION + 1, 7, args, len);
 	expect_error(1, FAR_PEER_LOST, FAR_EXECUTED_NO, "former life");
-	call_method(NIC_PEER, 2, add, rref_name(LIFE_OF(PEER), 0, 3, 7), args, len);
+	call_method(NIC_PEER, 2, add, rref_name(INCARNATION_OF(PEER), 0, 3, 7), args, len);
 	expect_error(2, FAR_GONE, FAR_EXECUTED_NO, "");
 	construct_int(3, 7, 8, 5);
 	expect_made(3);
@@ -431,10 +431,10 @@ Test(shard_object, requests_that_cannot_be)
 }
 
 /* What it is, before it is there and after; and a fetch of what stays. */
-Test(shard_object, type_asked)
+Test(object, type_asked)
 {
 	const uint8_t none[] = {0};
-	struct rref_fetch f = {OUR_LIFE, ID(PEER, 7)};
+	struct rref_fetch f = {OUR_INCARNATION, ID(PEER, 7)};
 	struct shm_head h;
 	from(NIC_OTHER, RREF_TYPE, 1, &f, sizeof f);
 	construct(2, 7, 8, "t::later", none, 1);
@@ -456,7 +456,7 @@ Test(shard_object, type_asked)
 }
 
 /* The agent ends while somebody holds it. Expect it ended, once: by the teardown. */
-Test(shard_object, ends_with_the_shard)
+Test(object, ends_with_the_shard)
 {
 	construct_int(1, 7, 8, 5);
 	expect_made(1);
@@ -469,9 +469,9 @@ static void check_ended(void)
 	cr_assert_eq(objects[0].ended, 1u);
 }
 
-TestSuite(shard_object_end, .init = setup, .fini = check_ended);
+TestSuite(object_end, .init = setup, .fini = check_ended);
 
-Test(shard_object_end, held_by_a_handle_here)
+Test(object_end, held_by_a_handle_here)
 {
 	construct_int(1, 7, 8, 5);
 	expect_made(1);

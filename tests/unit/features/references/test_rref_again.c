@@ -13,7 +13,7 @@ static void setup(void)
 	shard->config.faults = &faults;
 }
 
-TestSuite(shard_rref_again, .init = setup, .fini = shard_teardown);
+TestSuite(rref_again, .init = setup, .fini = shard_teardown);
 
 static void set(enum far_fault_kind kind, unsigned fail_sends, uint64_t delay_ns)
 {
@@ -29,7 +29,7 @@ static void clear(enum far_fault_kind kind)
 }
 
 /* FORK fails three times. Expect it after 1, 1.5 and 2.25 ms more, then all as ever. */
-Test(shard_rref_again, fork_fails_and_goes)
+Test(rref_again, fork_fails_and_goes)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	static const uint64_t waits[] = {1000000, 1500000, 2250000};
@@ -51,7 +51,7 @@ Test(shard_rref_again, fork_fails_and_goes)
 }
 
 /* It always fails. Expect six sends, then the error, nothing run. */
-Test(shard_rref_again, fork_given_up)
+Test(rref_again, fork_given_up)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -66,7 +66,7 @@ Test(shard_rref_again, fork_given_up)
 }
 
 /* DELETE fails, ACCEPT is late. Expect both said in the end. */
-Test(shard_rref_again, delete_fails_and_goes)
+Test(rref_again, delete_fails_and_goes)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -76,7 +76,7 @@ Test(shard_rref_again, delete_fails_and_goes)
 	expect_ran(1, 1);
 	for (int i = 0; i < 5; i++) {
 		expect_nothing();
-		cr_assert_eq(shard->rrefs->notes_n, 1u);
+		cr_assert_eq(shard->rrefs->msgs_n, 1u);
 		advance(10 * FAR_MS);
 	}
 	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
@@ -84,7 +84,7 @@ Test(shard_rref_again, delete_fails_and_goes)
 }
 
 /* Late by 5 ms, then the fault is cleared: what is held back stays so. */
-Test(shard_rref_again, fork_is_late)
+Test(rref_again, fork_is_late)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -125,7 +125,7 @@ static unsigned forks_said(unsigned *answers, unsigned *errors)
 
 /* Words that wait for different times, longer and shorter ones in turn. Expect each when it is due, and none of those
  * whose owner was lost before. */
-Test(shard_rref_again, words_wait_differently)
+Test(rref_again, words_wait_differently)
 {
 	enum { MANY = 30, EACH = MANY / 3 };
 	static const uint64_t delays[] = {20 * FAR_MS, 10 * FAR_MS, 30 * FAR_MS};
@@ -156,7 +156,7 @@ Test(shard_rref_again, words_wait_differently)
 }
 
 /* Words that fail, and wait longer each time, while others come. Expect all to be said in the end. */
-Test(shard_rref_again, words_fail_at_different_times)
+Test(rref_again, words_fail_at_different_times)
 {
 	enum { MANY = 30 };
 	unsigned answers = 0, errors = 0, forks = 0;
@@ -179,7 +179,7 @@ Test(shard_rref_again, words_fail_at_different_times)
 }
 
 /* Its owner is lost while it is held back. Expect the request to end at once, and nothing said later. */
-Test(shard_rref_again, owner_lost_meanwhile)
+Test(rref_again, owner_lost_meanwhile)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -193,18 +193,18 @@ Test(shard_rref_again, owner_lost_meanwhile)
 }
 
 /* The shard ends meanwhile. Expect nothing left. */
-Test(shard_rref_again, end_meanwhile)
+Test(rref_again, end_meanwhile)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
 	set(FAR_FAULT_FORK, 3, 0);
 	set(FAR_FAULT_DELETE, 3, 0);
 	call_with(1, &w, 1);
-	cr_assert_eq(shard->rrefs->notes_n, 1u);
+	cr_assert_eq(shard->rrefs->msgs_n, 1u);
 }
 
 /* The owner has no room at first. Expect the word again after the wait, and the handler to run. */
-Test(shard_rref_again, owner_without_room)
+Test(rref_again, owner_without_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -219,7 +219,7 @@ Test(shard_rref_again, owner_without_room)
 }
 
 /* Never has any. Expect RESOURCE after six. */
-Test(shard_rref_again, owner_never_has_room)
+Test(rref_again, owner_never_has_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");

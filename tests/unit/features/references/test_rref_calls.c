@@ -2,10 +2,10 @@
 /* Requests and results with references: "Receive X in state S. Expect Y." */
 #include "rref_fixture.h"
 
-TestSuite(shard_rref_calls, .init = shard_setup, .fini = shard_teardown);
+TestSuite(rref_calls, .init = shard_setup, .fini = shard_teardown);
 
 /* Receive a call with another's reference. Expect FORK; on OK the handler, then DELETE. */
-Test(shard_rref_calls, runs_when_confirmed)
+Test(rref_calls, runs_when_confirmed)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -18,7 +18,7 @@ Test(shard_rref_calls, runs_when_confirmed)
 }
 
 /* Two of different owners, one of them ourselves. Expect it to wait for the other only. */
-Test(shard_rref_calls, runs_when_all_are)
+Test(rref_calls, runs_when_all_are)
 {
 	struct rref_wire w[3] = {wire(OTHER, 7, 8), wire(SELF, 9, 10), wire(PEER, 11, 12)};
 	add_function("t::known(rref a, rref b, rref c) -> int");
@@ -42,7 +42,7 @@ Test(shard_rref_calls, runs_when_all_are)
 }
 
 /* The owner does not know it. Expect the error, executed NO. */
-Test(shard_rref_calls, owner_says_no)
+Test(rref_calls, owner_says_no)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -54,7 +54,7 @@ Test(shard_rref_calls, owner_says_no)
 }
 
 /* The owner says less than it was asked, or nonsense. Expect PROTOCOL. */
-Test(shard_rref_calls, owner_says_nonsense)
+Test(rref_calls, owner_says_nonsense)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	struct rref_op op;
@@ -70,7 +70,7 @@ Test(shard_rref_calls, owner_says_nonsense)
 }
 
 /* The owner is lost meanwhile. Expect the error at once. */
-Test(shard_rref_calls, owner_lost)
+Test(rref_calls, owner_lost)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	struct rref_op op;
@@ -85,7 +85,7 @@ Test(shard_rref_calls, owner_lost)
 }
 
 /* Cancelled while it waits. Expect CANCELLED, no run, and the fork given back when the owner has answered. */
-Test(shard_rref_calls, cancelled_while_it_waits)
+Test(rref_calls, cancelled_while_it_waits)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	struct rref_op op;
@@ -103,7 +103,7 @@ Test(shard_rref_calls, cancelled_while_it_waits)
 }
 
 /* Whoever sent it is lost while it waits. Expect nothing run, and the fork given back. */
-Test(shard_rref_calls, caller_lost_while_it_waits)
+Test(rref_calls, caller_lost_while_it_waits)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	struct rref_op op;
@@ -120,7 +120,7 @@ Test(shard_rref_calls, caller_lost_while_it_waits)
 }
 
 /* Receive references that cannot be: of another's giving, of a worker or shard that is not there, cut off. */
-Test(shard_rref_calls, references_that_cannot_be)
+Test(rref_calls, references_that_cannot_be)
 {
 	struct rref_wire good = wire(OTHER, 7, 8), w;
 	add_function("t::known(rref r) -> int");
@@ -129,11 +129,11 @@ Test(shard_rref_calls, references_that_cannot_be)
 		if (i == 0)
 			w.fork = ID(OTHER, 8);
 		if (i == 1)
-			w.owner = rref_life(WORLD, 5);
+			w.owner = rref_incarnation(WORLD, 5);
 		if (i == 2)
-			w.id.life = rref_life(WORLD, 5);
+			w.id.life = rref_incarnation(WORLD, 5);
 		if (i == 3)
-			w.id = rref_name(LIFE_OF(PEER), 0, FAR_SHARDS_MAX, 7);
+			w.id = rref_name(INCARNATION_OF(PEER), 0, FAR_SHARDS_MAX, 7);
 		if (i == 4)
 			w.id.number = 0;
 		uint8_t body[512];
@@ -150,7 +150,7 @@ Test(shard_rref_calls, references_that_cannot_be)
 }
 
 /* A good reference before a bad one. Expect the error, and the good one given back. */
-Test(shard_rref_calls, good_before_bad)
+Test(rref_calls, good_before_bad)
 {
 	struct rref_wire w[2] = {wire(OTHER, 7, 8), wire(OTHER, 9, 10)};
 	w[1].fork = ID(OTHER, 10);
@@ -164,7 +164,7 @@ Test(shard_rref_calls, good_before_bad)
 }
 
 /* A plain typed request must not hold any. Expect it refused as malformed. */
-Test(shard_rref_calls, not_in_plain_requests)
+Test(rref_calls, not_in_plain_requests)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	uint8_t body[512];
@@ -190,7 +190,7 @@ static size_t result_of(uint8_t *body, const struct rref_wire *w)
 }
 
 /* Receive a result with another's reference, that nobody keeps. Expect FORK, then ACCEPT to its sender and DELETE. */
-Test(shard_rref_calls, result_is_taken_over)
+Test(rref_calls, result_is_taken_over)
 {
 	struct result r;
 	struct rref_wire w = wire(OTHER, 7, 8);
@@ -219,7 +219,7 @@ Test(shard_rref_calls, result_is_taken_over)
 }
 
 /* A session ends by silence before a word was answered. Expect it said again by the next one, and no error. */
-Test(shard_rref_calls, words_outlive_silence)
+Test(rref_calls, words_outlive_silence)
 {
 	struct result r;
 	struct rref_wire w = wire(OTHER, 7, 8);
@@ -246,7 +246,7 @@ Test(shard_rref_calls, words_outlive_silence)
 
 /* The sender of a result asks what became of it, after its session has ended. Expect BUSY as long as the owner has not
  * answered, of names before the one in question only; then OK. */
-Test(shard_rref_calls, recalled_while_the_owner_is_asked)
+Test(rref_calls, recalled_while_the_owner_is_asked)
 {
 	struct result r;
 	struct rref_wire w = wire(OTHER, 7, 8);
@@ -277,7 +277,7 @@ Test(shard_rref_calls, recalled_while_the_owner_is_asked)
 }
 
 /* The same, the value being ours. Expect ACCEPT only. */
-Test(shard_rref_calls, result_comes_home)
+Test(rref_calls, result_comes_home)
 {
 	struct result r;
 	struct rref_wire w = wire(SELF, 7, 8);
@@ -294,7 +294,7 @@ Test(shard_rref_calls, result_comes_home)
 }
 
 /* Malformed. Expect the call to fail with PROTOCOL. */
-Test(shard_rref_calls, result_is_malformed)
+Test(rref_calls, result_is_malformed)
 {
 	struct result r;
 	struct rref_wire w = wire(OTHER, 7, 8);
@@ -315,7 +315,7 @@ Test(shard_rref_calls, result_is_malformed)
 
 static uint32_t refs_at_the_end;
 
-static void ended(void *user, const struct outcome *o)
+static void ended(void *user, const struct completion *o)
 {
 	const struct far_rref *r = user;
 	cr_assert_eq(o->status, FAR_OK);
@@ -323,9 +323,9 @@ static void ended(void *user, const struct outcome *o)
 }
 
 /* A call ends that held a reference. Expect it given back before anybody is told. */
-Test(shard_rref_calls, given_back_before_it_has_ended)
+Test(rref_calls, given_back_before_it_has_ended)
 {
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	struct far_rref *r = rref_find(shard, ID(PEER, 7));
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
@@ -336,9 +336,9 @@ Test(shard_rref_calls, given_back_before_it_has_ended)
 	pins->at[0] = r;
 	struct rref_call *call = buf_data(buf);
 	*call = (struct rref_call){.done = ended, .user = r, .pins = pins, .buf = buf};
-	rref_call_done(call, &(struct outcome){.status = FAR_OK});
+	rref_call_done(call, &(struct completion){.status = FAR_OK});
 	cr_assert_eq(refs_at_the_end, 1u, "the fork's alone");
-	word(NIC_PEER, 2, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 2, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 2, FAR_OK);
 	expect_empty();
 }

@@ -66,7 +66,7 @@ static void setup(void)
 	cr_assert_eq(registry_add_class(&registry, &cls, object_enter, NULL), FAR_OK);
 }
 
-TestSuite(shard_named, .init = setup, .fini = shard_teardown);
+TestSuite(rref_named, .init = setup, .fini = shard_teardown);
 
 static const struct function *function(const char *name)
 {
@@ -111,15 +111,15 @@ static void make_by(uint32_t number, const char *name, uint32_t count, uint64_t 
 
 static void let_go(uint32_t number, uint64_t id)
 {
-	word(NIC_PEER, number, RREF_DELETE, 0, OUR_LIFE, ID(PEER, id), ID(PEER, id + 1));
+	word(NIC_PEER, number, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, id), ID(PEER, id + 1));
 	expect_said(NIC_PEER, number, FAR_OK);
 }
 
 /* A name of which the session does not say the rest has no short form. */
-Test(shard_named, short_forms)
+Test(rref_named, short_forms)
 {
 	struct rref_named named;
-	uint64_t life = LIFE_OF(PEER);
+	uint64_t life = INCARNATION_OF(PEER);
 	cr_assert(rref_named_of(rref_name(life, 3, 5, 7), life, 3, 5, &named) && named.count == 7);
 	cr_assert(rref_named_of(rref_name(life, 3, 5, UINT32_MAX), life, 3, 5, &named) && named.count == UINT32_MAX);
 	cr_assert(!rref_named_of(rref_name(life, 3, 5, UINT64_C(1) << 32), life, 3, 5, &named));
@@ -129,10 +129,10 @@ Test(shard_named, short_forms)
 }
 
 /* Send one to another life of the callee than its reference says. Expect a refusal, and nothing sent. */
-Test(shard_named, another_life)
+Test(rref_named, another_life)
 {
 	struct result r = {0};
-	struct far_rref of_before = {.base.owner = LIFE_OF(PEER) - 1};
+	struct far_rref of_before = {.base.owner = INCARNATION_OF(PEER) - 1};
 	struct rref_call call = {.done = take_result, .user = &r, .makes = &of_before};
 	struct call_start start = {.worker = PEER,
 				   .fn = (uint16_t)registry_find(&registry, "t::add")->index,
@@ -146,7 +146,7 @@ Test(shard_named, another_life)
 	cr_assert_eq(shard_call(shard, &start), -EPIPE);
 	passes(2);
 	expect_nothing();
-	of_before.base.owner = LIFE_OF(PEER);
+	of_before.base.owner = INCARNATION_OF(PEER);
 	cr_assert_eq(shard_call(shard, &start), 0);
 	passes(1);
 	struct shm_head h;
@@ -157,7 +157,7 @@ Test(shard_named, another_life)
 }
 
 /* Receive a request to make. Expect the value under the name that the count says, kept until the next is deleted. */
-Test(shard_named, made_fetched_deleted)
+Test(rref_named, made_fetched_deleted)
 {
 	static const uint32_t counts[] = {1, 7, UINT32_MAX};
 	for (unsigned i = 0; i < 3; i++) {
@@ -174,24 +174,24 @@ Test(shard_named, made_fetched_deleted)
 }
 
 /* Receive another's fetch and fork first. Expect both answered by what is made. */
-Test(shard_named, expected)
+Test(rref_named, expected)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
 	expect_nothing();
-	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(OTHER, 9));
+	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(OTHER, 9));
 	expect_said(NIC_OTHER, 2, FAR_OK);
 	make_sum(3, 7);
 	expect_made(3);
 	expect_seven(NIC_OTHER, 1);
 	let_go(4, 7);
 	cr_assert_eq(shard->rrefs->records.n, 1u);
-	word(NIC_OTHER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(OTHER, 9));
+	word(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(OTHER, 9));
 	expect_said(NIC_OTHER, 5, FAR_OK);
 	expect_empty();
 }
 
 /* Receive the same name again. Expect a refusal, and the value as it was. */
-Test(shard_named, made_twice)
+Test(rref_named, made_twice)
 {
 	make_sum(1, 7);
 	expect_made(1);
@@ -204,7 +204,7 @@ Test(shard_named, made_twice)
 }
 
 /* The handler answers later, here. Expect a fetch to wait for it, and the answer then. */
-Test(shard_named, answered_later)
+Test(rref_named, answered_later)
 {
 	struct far_val seven = far_int(7);
 	make_by(1, "t::later", 7, UINT64_MAX);
@@ -219,7 +219,7 @@ Test(shard_named, answered_later)
 }
 
 /* The handler defers and answers before it returns. Expect the same. */
-Test(shard_named, answered_while_it_runs)
+Test(rref_named, answered_while_it_runs)
 {
 	make_by(1, "t::now", 7, FAR_SEC);
 	expect_made(1);
@@ -231,7 +231,7 @@ Test(shard_named, answered_while_it_runs)
 
 /* The time passes while the handler's answer is awaited. Expect CANCELLED, the failure kept, the late answer dropped.
  */
-Test(shard_named, answered_too_late)
+Test(rref_named, answered_too_late)
 {
 	struct shm_head h;
 	struct far_val seven = far_int(7);
@@ -248,7 +248,7 @@ Test(shard_named, answered_too_late)
 }
 
 /* The caller's session ends while the handler's answer is awaited. Expect nothing left. */
-Test(shard_named, caller_lost)
+Test(rref_named, caller_lost)
 {
 	struct far_val seven = far_int(7);
 	make_by(1, "t::later", 7, UINT64_MAX);
@@ -260,7 +260,7 @@ Test(shard_named, caller_lost)
 }
 
 /* The handler fails. Expect the value's error in place of the value, and that something was made. */
-Test(shard_named, making_failed)
+Test(rref_named, making_failed)
 {
 	struct shm_head h;
 	make_by(1, "t::fails", 7, UINT64_MAX);
@@ -274,10 +274,10 @@ Test(shard_named, making_failed)
 }
 
 /* Receive arguments that do not fit, or hold a reference. Expect nothing made, and no record. */
-Test(shard_named, arguments_that_do_not_fit)
+Test(rref_named, arguments_that_do_not_fit)
 {
 	uint8_t args[8 + RREF_WIRE_BYTES] = {1, 10};
-	struct rref_wire w = {.owner = LIFE_OF(OTHER), .id = ID(OTHER, 3), .fork = ID(PEER, 4), .types = 1};
+	struct rref_wire w = {.owner = INCARNATION_OF(OTHER), .id = ID(OTHER, 3), .fork = ID(PEER, 4), .types = 1};
 	named(1, function("t::add"), 0, 7, UINT64_MAX, (const uint8_t[]){1, 2, 6}, 3);
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments");
 	cr_assert_eq(shard->rrefs->records.n, 0u);
@@ -290,7 +290,7 @@ Test(shard_named, arguments_that_do_not_fit)
 }
 
 /* Receive what cannot be. Expect refusals. */
-Test(shard_named, requests_that_cannot_be)
+Test(rref_named, requests_that_cannot_be)
 {
 	struct shm_head h = request((uint16_t)function("t::add")->index, 1, UINT64_MAX);
 	h.flags = HEAD_TYPED | HEAD_NAMED;
@@ -312,7 +312,7 @@ Test(shard_named, requests_that_cannot_be)
 }
 
 /* Receive an object made, its method called by name, and by a name that nothing has. */
-Test(shard_named, objects)
+Test(rref_named, objects)
 {
 	make_by(1, "t::Thing", 7, UINT64_MAX);
 	expect_made(1);
@@ -329,7 +329,7 @@ Test(shard_named, objects)
 }
 
 /* The functions' numbers are not known yet. Expect the hash behind the name. */
-Test(shard_named, hashed)
+Test(rref_named, hashed)
 {
 	uint8_t body[64];
 	struct rref_function f = hashes("t::add");
@@ -349,13 +349,13 @@ Test(shard_named, hashed)
 }
 
 /* No room for another record, or fork. Expect RESOURCE, and nothing made. */
-Test(shard_named, records_are_bounded)
+Test(rref_named, records_are_bounded)
 {
-	shard->rrefs->records.n = shard->rrefs->records.places_n / 2;
+	shard->rrefs->records.n = shard->rrefs->records.slots_n / 2;
 	make_sum(1, 7);
 	expect_error(1, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
 	shard->rrefs->records.n = 0;
-	shard->rrefs->forks.n = shard->rrefs->forks.places_n / 2;
+	shard->rrefs->forks.n = shard->rrefs->forks.slots_n / 2;
 	make_sum(2, 7);
 	expect_error(2, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
 	shard->rrefs->forks.n = 0;

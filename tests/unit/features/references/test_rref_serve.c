@@ -2,37 +2,37 @@
 /* The owner of references: "Receive X in state S. Expect Y." */
 #include "rref_fixture.h"
 
-TestSuite(shard_rref, .init = shard_setup, .fini = shard_teardown);
+TestSuite(rref_serve, .init = shard_setup, .fini = shard_teardown);
 
 /* ---- the owner ---- */
 
 /* Receive a request to make. Expect the value kept until its fork is deleted. */
-Test(shard_rref, made_fetched_deleted)
+Test(rref_serve, made_fetched_deleted)
 {
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	cr_assert_eq(shard->rrefs->records.n, 1u);
 	fetch(NIC_PEER, 2, PEER, 7);
 	expect_seven(NIC_PEER, 2);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
 /* Receive a fetch and a fork before the request to make, in every order. Expect the same in the end. */
-Test(shard_rref, every_order)
+Test(rref_serve, every_order)
 {
 	static const char *const orders[] = {"MFK", "MKF", "FMK", "FKM", "KMF", "KFM"};
 	for (unsigned i = 0; i < 6; i++) {
 		for (const char *c = orders[i]; *c; c++) {
 			if (*c == 'M') {
-				make(1, PEER, 100 + i, 200 + i, OUR_LIFE);
+				make(1, PEER, 100 + i, 200 + i, OUR_INCARNATION);
 			} else if (*c == 'F') {
 				fetch(NIC_OTHER, 2, PEER, 100 + i);
 			} else {
-				word(NIC_OTHER, 3, RREF_FORK, 0, OUR_LIFE, ID(PEER, 100 + i), ID(PEER, 300 + i));
+				word(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 100 + i), ID(PEER, 300 + i));
 			}
 		}
 		bool made = false, fetched = false, forked = false;
@@ -47,11 +47,11 @@ Test(shard_rref, every_order)
 		cr_assert(made && fetched && forked);
 		/* Its maker lets go first, then last. */
 		bool first = i % 2;
-		word(first ? NIC_PEER : NIC_OTHER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 100 + i),
+		word(first ? NIC_PEER : NIC_OTHER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
 		     ID(PEER, (first ? 200 : 300) + i));
 		expect_said(first ? NIC_PEER : NIC_OTHER, 4, FAR_OK);
 		cr_assert_eq(shard->rrefs->records.n, 1u);
-		word(first ? NIC_OTHER : NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 100 + i),
+		word(first ? NIC_OTHER : NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
 		     ID(PEER, (first ? 300 : 200) + i));
 		expect_said(first ? NIC_OTHER : NIC_PEER, 5, FAR_OK);
 		expect_empty();
@@ -59,9 +59,9 @@ Test(shard_rref, every_order)
 }
 
 /* Receive a fetch for what nobody has asked for, whose time passes. Expect CANCELLED, and the record gone. */
-Test(shard_rref, fetch_of_nothing)
+Test(rref_serve, fetch_of_nothing)
 {
-	struct rref_fetch f = {OUR_LIFE, ID(PEER, 7)};
+	struct rref_fetch f = {OUR_INCARNATION, ID(PEER, 7)};
 	put(NIC_OTHER, request(RREF_FETCH, 1, FAR_MS), &f, sizeof f);
 	passes(2);
 	expect_nothing();
@@ -72,42 +72,42 @@ Test(shard_rref, fetch_of_nothing)
 }
 
 /* Receive DELETEs that mean nothing. Expect OK, and what there is kept. */
-Test(shard_rref, deletes_of_others)
+Test(rref_serve, deletes_of_others)
 {
-	word(NIC_PEER, 1, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 1, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 1, FAR_OK);
-	make(2, PEER, 7, 8, OUR_LIFE);
+	make(2, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(2);
-	word(NIC_OTHER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_OTHER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_OTHER, 3, FAR_OK);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 8));
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 8));
 	expect_said(NIC_PEER, 4, FAR_OK);
-	word(NIC_OTHER, 5, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	word(NIC_OTHER, 5, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
 	expect_said(NIC_OTHER, 5, FAR_PROTOCOL);
 	fetch(NIC_PEER, 6, PEER, 7);
 	expect_seven(NIC_PEER, 6);
-	word(NIC_PEER, 7, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 7, FAR_OK);
 	expect_empty();
 }
 
 /* Receive words and requests about another life, another shard, another's name. Expect refusals. */
-Test(shard_rref, strangers)
+Test(rref_serve, strangers)
 {
-	struct rref_id id = ID(PEER, 7), elsewhere = rref_name(LIFE_OF(PEER), 0, 3, 7);
-	word(NIC_PEER, 1, RREF_FORK, 0, OUR_LIFE ^ 1, id, ID(PEER, 8));
+	struct rref_id id = ID(PEER, 7), elsewhere = rref_name(INCARNATION_OF(PEER), 0, 3, 7);
+	word(NIC_PEER, 1, RREF_FORK, 0, OUR_INCARNATION ^ 1, id, ID(PEER, 8));
 	expect_said(NIC_PEER, 1, FAR_PEER_LOST);
-	word(NIC_PEER, 2, RREF_FORK, 0, OUR_LIFE, elsewhere, ID(PEER, 8));
+	word(NIC_PEER, 2, RREF_FORK, 0, OUR_INCARNATION, elsewhere, ID(PEER, 8));
 	expect_said(NIC_PEER, 2, FAR_INVALID);
-	word(NIC_PEER, 3, (enum rref_kind)9, 0, OUR_LIFE, id, id);
+	word(NIC_PEER, 3, (enum rref_kind)9, 0, OUR_INCARNATION, id, id);
 	expect_said(NIC_PEER, 3, FAR_PROTOCOL);
-	word(NIC_PEER, 4, RREF_ACCEPT, 0, 0, id, rref_name(OUR_LIFE, 0, 0, 77));
+	word(NIC_PEER, 4, RREF_ACCEPT, 0, 0, id, rref_name(OUR_INCARNATION, 0, 0, 77));
 	expect_said(NIC_PEER, 4, FAR_OK);
-	make(5, PEER, 7, 8, OUR_LIFE ^ 1);
+	make(5, PEER, 7, 8, OUR_INCARNATION ^ 1);
 	expect_error(5, FAR_PEER_LOST, FAR_EXECUTED_NO, "former life");
-	make(6, OTHER, 7, 8, OUR_LIFE);
+	make(6, OTHER, 7, 8, OUR_INCARNATION);
 	expect_error(6, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
-	struct rref_fetch f = {OUR_LIFE ^ 1, id};
+	struct rref_fetch f = {OUR_INCARNATION ^ 1, id};
 	from(NIC_PEER, RREF_FETCH, 7, &f, sizeof f);
 	expect_error(7, FAR_PEER_LOST, FAR_EXECUTED_NO, "former life");
 	from(NIC_PEER, RREF_FETCH, 8, &f, sizeof f - 1);
@@ -127,91 +127,91 @@ Test(shard_rref, strangers)
 }
 
 /* Receive a second request to make the same. Expect INVALID, the first kept. */
-Test(shard_rref, made_twice)
+Test(rref_serve, made_twice)
 {
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	make(2, PEER, 7, 9, OUR_LIFE);
+	make(2, PEER, 7, 9, OUR_INCARNATION);
 	expect_error(2, FAR_INVALID, FAR_EXECUTED_NO, "made before");
 	cr_assert_eq(shard->rrefs->forks.n, 1u);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
 /* Receive, in state EXPECTED, word that it will not come. Expect the fetch to fail with that. */
-Test(shard_rref, making_failed)
+Test(rref_serve, making_failed)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	struct shm_head h;
 	expect_said(NIC_PEER, 2, FAR_OK);
 	const struct fake_packet *p = sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
 	cr_assert_gt(p->body_len, 0u);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
 /* Receive that word first of all, then a fork and a fetch of another's, and the request to make at last. Expect the
  * failure for all, nothing run, and the record to live as long as its forks. */
-Test(shard_rref, making_failed_before_all)
+Test(rref_serve, making_failed_before_all)
 {
 	struct shm_head h;
-	word(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 1, FAR_OK);
-	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
 	expect_said(NIC_OTHER, 2, FAR_OK);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_TIMEOUT);
-	make(4, PEER, 7, 8, OUR_LIFE);
+	make(4, PEER, 7, 8, OUR_INCARNATION);
 	expect_error(4, FAR_INVALID, FAR_EXECUTED_NO, "made before");
 	cr_assert_eq(ran, 0u);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 5, FAR_OK);
 	fetch(NIC_OTHER, 6, PEER, 7);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_TIMEOUT);
-	word(NIC_OTHER, 7, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	word(NIC_OTHER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
 	expect_said(NIC_OTHER, 7, FAR_OK);
 	expect_empty();
 }
 
 /* Receive it without a status, with one that there is not, of another life. Expect refusals. */
-Test(shard_rref, making_failed_and_malformed)
+Test(rref_serve, making_failed_and_malformed)
 {
-	word(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 1, FAR_PROTOCOL);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_STATUS_COUNT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 2, RREF_FAILED, FAR_STATUS_COUNT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 2, FAR_PROTOCOL);
-	word(NIC_PEER, 3, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE ^ 1, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 3, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION ^ 1, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 3, FAR_PEER_LOST);
 	expect_empty();
 }
 
 /* Receive it while the function runs, and when it has returned. Expect what came first to stay. */
-Test(shard_rref, making_failed_too_late)
+Test(rref_serve, making_failed_too_late)
 {
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_TIMEOUT, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 2, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 2, FAR_OK);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
 /* Whoever was to have it made is lost. Expect PEER_LOST to the fetch, and its forks gone. */
-Test(shard_rref, maker_lost)
+Test(rref_serve, maker_lost)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
-	make(2, PEER, 9, 10, OUR_LIFE);
+	make(2, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(2);
-	word(NIC_OTHER, 3, RREF_FORK, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 11));
+	word(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
 	expect_said(NIC_OTHER, 3, FAR_OK);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);
@@ -221,17 +221,17 @@ Test(shard_rref, maker_lost)
 	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value lives on for the other");
 	fetch(NIC_OTHER, 4, PEER, 9);
 	expect_seven(NIC_OTHER, 4);
-	word(NIC_OTHER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 11));
+	word(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
 	expect_said(NIC_OTHER, 5, FAR_OK);
 	expect_empty();
 }
 
 /* It was lost before. Expect PEER_LOST at once, a value that is there told all the same. */
-Test(shard_rref, maker_lost_before)
+Test(rref_serve, maker_lost_before)
 {
-	make(1, PEER, 9, 10, OUR_LIFE);
+	make(1, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(1);
-	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 11));
+	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
 	expect_said(NIC_OTHER, 2, FAR_OK);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	for (uint32_t i = 0; i < 2; i++) { /* dead; then it may come back */
@@ -241,10 +241,10 @@ Test(shard_rref, maker_lost_before)
 		cr_assert_eq(h.fn, FAR_PEER_LOST);
 		fetch(NIC_OTHER, 4, PEER, 9);
 		expect_seven(NIC_OTHER, 4);
-		mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	}
-	struct rref_id beyond = rref_name(LIFE_OF(77), 200, 0, 7); /* of nobody */
-	word(NIC_OTHER, 5, RREF_FORK, 0, OUR_LIFE, beyond, ID(PEER, 12));
+	struct rref_id beyond = rref_name(INCARNATION_OF(77), 200, 0, 7); /* of nobody */
+	word(NIC_OTHER, 5, RREF_FORK, 0, OUR_INCARNATION, beyond, ID(PEER, 12));
 	expect_said(NIC_OTHER, 5, FAR_OK);
 	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
 	expect_empty();
@@ -252,9 +252,9 @@ Test(shard_rref, maker_lost_before)
 
 /* A life of a worker is lost while another worker asks for a value that the next life is to have made. Expect the
  * fetch to wait for that. */
-Test(shard_rref, maker_lives_again)
+Test(rref_serve, maker_lives_again)
 {
-	struct rref_fetch f = {OUR_LIFE, rref_name(rref_life(PEER, 6), 0, 0, 7)};
+	struct rref_fetch f = {OUR_INCARNATION, rref_name(rref_incarnation(PEER, 6), 0, 0, 7)};
 	from(NIC_OTHER, RREF_FETCH, 1, &f, sizeof f);
 	fetch(NIC_OTHER, 2, PEER, 7);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
@@ -263,8 +263,9 @@ Test(shard_rref, maker_lives_again)
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert(h.call == 2 && h.fn == FAR_PEER_LOST);
 	expect_nothing();
-	struct rref_op op = {RREF_FAILED, FAR_NO_FUNCTION, OUR_LIFE, f.id, rref_name(rref_life(PEER, 6), 0, 0, 8)};
-	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	struct rref_op op = {RREF_FAILED, FAR_NO_FUNCTION, OUR_INCARNATION, f.id,
+			     rref_name(rref_incarnation(PEER, 6), 0, 0, 8)};
+	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	from(NIC_PEER, RREF_CONTROL, 3, &op, sizeof op);
 	expect_said(NIC_PEER, 3, FAR_OK);
@@ -278,9 +279,9 @@ Test(shard_rref, maker_lives_again)
 }
 
 /* A holder is silent for a while, and is still a member. Expect its forks kept, and given back by its next session. */
-Test(shard_rref, forks_outlive_silence)
+Test(rref_serve, forks_outlive_silence)
 {
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	mail_silent(PEER, NIC_PEER);
 	passes(2);
@@ -290,20 +291,20 @@ Test(shard_rref, forks_outlive_silence)
 	fetch(NIC_OTHER, 3, PEER, 9); /* which its maker may still ask for */
 	expect_nothing();
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
-	make(4, PEER, 9, 10, OUR_LIFE);
+	make(4, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(4);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 5, FAR_OK);
-	word(NIC_PEER, 6, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 9), ID(PEER, 10));
+	word(NIC_PEER, 6, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 10));
 	expect_said(NIC_PEER, 6, FAR_OK);
 	expect_empty();
 }
 
 /* It is lost while it has no session. Expect its forks gone, and what it would have made settled. */
-Test(shard_rref, forks_end_with_a_silent_member)
+Test(rref_serve, forks_end_with_a_silent_member)
 {
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	fetch(NIC_OTHER, 2, PEER, 9);
 	mail_silent(PEER, NIC_PEER);
@@ -318,26 +319,26 @@ Test(shard_rref, forks_end_with_a_silent_member)
 }
 
 /* The next session is with another incarnation, and nobody has said so. Expect the forks of the one before gone. */
-Test(shard_rref, forks_end_with_another_incarnation)
+Test(rref_serve, forks_end_with_another_incarnation)
 {
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	mail_silent(PEER, NIC_PEER);
-	mail(MAIL_PEER_BACK, PEER, NIC_PEER); /* which makes the next one of another */
+	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER); /* which makes the next one of another */
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	expect_empty();
 }
 
 /* The same fork said twice. Expect one. */
-Test(shard_rref, fork_twice)
+Test(rref_serve, fork_twice)
 {
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	for (uint32_t i = 0; i < 2; i++) {
-		word(NIC_OTHER, 2 + i, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+		word(NIC_OTHER, 2 + i, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
 		expect_said(NIC_OTHER, 2 + i, FAR_OK);
 	}
-	word(NIC_PEER, 4, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 9));
+	word(NIC_PEER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
 	expect_said(NIC_PEER, 4, FAR_RESOURCE); /* another's name */
 	cr_assert_eq(shard->rrefs->forks.n, 2u);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
@@ -348,7 +349,7 @@ Test(shard_rref, fork_twice)
 /* ---- room ---- */
 
 /* Every credit is used up. Expect words to go all the same, and a second batch to wait for the first. */
-Test(shard_rref, words_need_no_credit)
+Test(rref_serve, words_need_no_credit)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX];
 	static struct shm_head calls[FAR_SESSION_CALLS_MAX];
@@ -379,7 +380,7 @@ Test(shard_rref, words_need_no_credit)
 }
 
 /* No call slot is free. Expect words to wait, and go by themselves. */
-Test(shard_rref, words_wait_for_room)
+Test(rref_serve, words_wait_for_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -396,18 +397,18 @@ Test(shard_rref, words_wait_for_room)
 }
 
 /* More than the bound of records. Expect RESOURCE; and none twice, none lost. */
-Test(shard_rref, records_are_bounded)
+Test(rref_serve, records_are_bounded)
 {
-	shard->rrefs->records.n = shard->rrefs->records.places_n / 2;
-	make(1, PEER, 7, 8, OUR_LIFE);
+	shard->rrefs->records.n = shard->rrefs->records.slots_n / 2;
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_error(1, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
 	fetch(NIC_PEER, 2, PEER, 7);
 	expect_error(2, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
-	word(NIC_PEER, 3, RREF_FORK, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 3, FAR_RESOURCE);
 	shard->rrefs->records.n = 0;
-	shard->rrefs->forks.n = shard->rrefs->forks.places_n / 2;
-	make(4, PEER, 7, 8, OUR_LIFE);
+	shard->rrefs->forks.n = shard->rrefs->forks.slots_n / 2;
+	make(4, PEER, 7, 8, OUR_INCARNATION);
 	expect_error(4, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
 	shard->rrefs->forks.n = 0;
 	expect_empty();
@@ -417,10 +418,10 @@ Test(shard_rref, records_are_bounded)
 
 /* The counter of names comes to the end of its 48 bits. Expect none to be 0, none twice, and each found again when its
  * receiver says that it has come. */
-Test(shard_rref, names_wrap)
+Test(rref_serve, names_wrap)
 {
 	uint64_t seen_before = 0;
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	struct far_rref *r = rref_find(shard, ID(PEER, 7));
 	struct session *se = &shard->sessions[session_index(shard, PEER, 0)];
@@ -445,26 +446,26 @@ Test(shard_rref, names_wrap)
 		se->rref_pins = p;
 		for (int i = 2; i >= 0; i--) {
 			cr_assert_eq(p->left, (unsigned)i + 1);
-			rref_pins_told(shard, se, w[i].fork);
+			rref_pins_accepted(shard, se, w[i].fork);
 		}
 		cr_assert_null(se->rref_pins);
 	}
 	rref_unref(&r->base);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
 /* Results left with references, and their session ended. Expect the receiver asked about them: those are kept while it
  * says BUSY, given back when it says OK, and one that was sent later stays. */
-Test(shard_rref, results_are_recalled)
+Test(rref_serve, results_are_recalled)
 {
 	struct session *se = &shard->sessions[session_index(shard, PEER, 0)];
 	struct values_plan plan = {.rrefs = 1};
 	struct rref_sharing early, late;
 	struct rref_op op;
 	struct shm_head h;
-	make(1, PEER, 7, 8, OUR_LIFE);
+	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	struct far_rref *r = rref_find(shard, ID(PEER, 7));
 	cr_assert_eq(rref_share(shard, &plan, &early), 0);
@@ -484,7 +485,7 @@ Test(shard_rref, results_are_recalled)
 		advance(4 * FAR_MS);
 		cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
 		cr_assert_eq(op.kind, (uint32_t)RREF_RECALL);
-		cr_assert_eq(op.fork.life, OUR_LIFE);
+		cr_assert_eq(op.fork.life, OUR_INCARNATION);
 		cr_assert_gt(op.fork.number & RREF_COUNT_MASK, early.pins->first);
 		cr_assert_lt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
 		say(NIC_PEER, h, &(uint8_t){FAR_BUSY}, 1);
@@ -498,7 +499,7 @@ Test(shard_rref, results_are_recalled)
 	say(NIC_PEER, h, &(uint8_t){FAR_OK}, 1);
 	cr_assert_null(se->rref_pins);
 	rref_unref(&r->base);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_LIFE, ID(PEER, 7), ID(PEER, 8));
+	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 5, FAR_OK);
 	expect_empty();
 }

@@ -8,7 +8,7 @@ enum { PLACES = 256, IDS = 200 };
 static struct rref_id name(unsigned i)
 {
 	/* Few lives, counts that follow each other: what real ones look like. */
-	return rref_name(rref_life(i % 3, 9), i % 2, 0, 1 + i / 6);
+	return rref_name(rref_incarnation(i % 3, 9), i % 2, 0, 1 + i / 6);
 }
 
 /* Any order of puts and removals: what is in is found, and nothing else. */
@@ -42,7 +42,7 @@ Test(rref_table, agrees_with_a_list)
 		rref_table_remove(&t, name(i));
 	cr_assert_eq(t.n, 0u);
 	for (unsigned i = 0; i < PLACES; i++)
-		cr_assert_null(t.places[i].at);
+		cr_assert_null(t.slots[i].at);
 	rref_table_free(&t);
 }
 
@@ -61,9 +61,9 @@ Test(rref_table, what_is_not_there)
 
 Test(rref_table, names_say_who_gave_them)
 {
-	struct rref_id id = rref_name(rref_life(513, UINT64_MAX), 15, 7, RREF_COUNT_MASK + 3);
+	struct rref_id id = rref_name(rref_incarnation(513, UINT64_MAX), 15, 7, RREF_COUNT_MASK + 3);
 	cr_assert_eq(rref_rank(id.life), 513u);
-	cr_assert_eq(rref_giver_shard(id), 15u);
+	cr_assert_eq(rref_creator_shard(id), 15u);
 	cr_assert_eq(rref_owner_shard(id), 7u);
 	cr_assert_eq(id.number & RREF_COUNT_MASK, 2u, "a count keeps to its bits");
 }

@@ -2,13 +2,13 @@
 /** Messages in fragments, received packet by packet, from peers that keep the rules and from others. */
 #include "rendezvous_fixture.h"
 
-TestSuite(shard_large_in, .init = setup, .fini = teardown);
+TestSuite(rendezvous_receive, .init = setup, .fini = teardown);
 
 /* Receive LARGE and its fragments, some in the line of their head, some held. Expect the handler to run once. */
-Test(shard_large_in, a_request_in_fragments)
+Test(rendezvous_receive, a_request_in_fragments)
 {
 	struct shm_head h;
-	announce(LARGE_REQUEST, MSG_ECHO, 3, 1, 7, 300);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 1, 7, 300);
 	passes(1);
 	expect_grant(1, 7, 300);
 	put_data(1, 7, 0, bytes, 100);
@@ -30,9 +30,9 @@ Test(shard_large_in, a_request_in_fragments)
 }
 
 /* A request in fragments, a small call meanwhile. Expect the small one served first. */
-Test(shard_large_in, small_requests_go_in_between)
+Test(rendezvous_receive, small_requests_go_in_between)
 {
-	announce(LARGE_REQUEST, MSG_SILENT, 3, 0, 1, 4000);
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 3, 0, 1, 4000);
 	passes(1);
 	expect_grant(0, 1, 4000);
 	for (unsigned i = 0; i < 4; i++)
@@ -45,16 +45,16 @@ Test(shard_large_in, small_requests_go_in_between)
 	cr_assert_eq(ran, 2u);
 }
 
-Test(shard_large_in, grants_go_on_with_what_was_copied)
+Test(rendezvous_receive, grants_go_on_with_what_was_copied)
 {
 	struct shm_head h;
-	uint64_t total = 3 * FAR_LARGE_WINDOW, at = 0;
+	uint64_t total = 3 * FAR_RENDEZVOUS_WINDOW, at = 0;
 	static uint8_t chunk[FAR_CHUNK_BYTES];
 	unsigned grants = 0;
-	announce(LARGE_REQUEST, MSG_SILENT, 3, 0, 1, total);
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 3, 0, 1, total);
 	passes(1);
-	expect_grant(0, 1, FAR_LARGE_WINDOW);
-	uint64_t granted = FAR_LARGE_WINDOW;
+	expect_grant(0, 1, FAR_RENDEZVOUS_WINDOW);
+	uint64_t granted = FAR_RENDEZVOUS_WINDOW;
 	for (; at < total; at += sizeof chunk) {
 		cr_assert_leq(at + sizeof chunk, granted, "it stopped granting");
 		put_data(0, 1, at, chunk, sizeof chunk);
@@ -71,41 +71,41 @@ Test(shard_large_in, grants_go_on_with_what_was_copied)
 	cr_assert_leq(grants, total / sizeof chunk / 2, "not one for each fragment");
 }
 
-Test(shard_large_in, more_than_the_limit_is_refused)
+Test(rendezvous_receive, more_than_the_limit_is_refused)
 {
 	struct shm_head h;
 	shard->config.message_bytes_max = 100000;
-	announce(LARGE_REQUEST, MSG_ECHO, 3, 0, 1, 100017);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, 100017);
 	passes(1);
 	sent(&h, HEAD_REFUSE);
 	expect_error(3, FAR_TOO_LARGE, FAR_EXECUTED_NO, "100000");
 	put_about(HEAD_ABORT, 0, 1, 0, 0);
-	announce(LARGE_REQUEST, 900, 4, 0, 2, 1000);
+	announce(RENDEZVOUS_REQUEST, 900, 4, 0, 2, 1000);
 	passes(1);
 	sent(&h, HEAD_REFUSE);
 	expect_error(4, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "message 900");
-	cr_assert_not(posted(MAIL_POISONED));
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 }
 
-Test(shard_large_in, without_memory_it_is_refused)
+Test(rendezvous_receive, without_memory_it_is_refused)
 {
 	struct shm_head h;
-	announce(LARGE_REQUEST, MSG_ECHO, 3, 0, 1, FAR_MSG_BYTES_MAX);
-	announce(LARGE_ONEWAY, MSG_ECHO, 0, 1, 1, FAR_MSG_BYTES_MAX);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, FAR_MSG_BYTES_MAX);
+	announce(RENDEZVOUS_ONEWAY, MSG_ECHO, 0, 1, 1, FAR_MSG_BYTES_MAX);
 	passes(1);
 	sent(&h, HEAD_REFUSE);
 	expect_error(3, FAR_RESOURCE, FAR_EXECUTED_NO, "no memory");
 	sent(&h, HEAD_REFUSE);
 	expect_nothing();
-	cr_assert_eq(shard->counters.posts_dropped, 1u);
+	cr_assert_eq(shard->counters.oneways_dropped, 1u);
 }
 
 /* CANCEL, then ABORT, or ABORT alone, in the middle. Expect one CANCELLED and everything given back. */
-Test(shard_large_in, given_up_in_the_middle)
+Test(rendezvous_receive, given_up_in_the_middle)
 {
 	struct shm_head h;
 	for (uint32_t life = 1; life < 3; life++) {
-		announce(LARGE_REQUEST, MSG_ECHO, 3, 0, life, 3000);
+		announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, life, 3000);
 		passes(1);
 		expect_grant(0, life, 3000);
 		put_data(0, life, 0, bytes, 1000);
@@ -122,38 +122,38 @@ Test(shard_large_in, given_up_in_the_middle)
 		passes(3);
 		while (fake_queue_sent(queue, &h))
 			cr_assert_eq(h.type, HEAD_GRANT);
-		cr_assert_eq(shard->counters.large_active, 0u);
+		cr_assert_eq(shard->counters.rendezvous_active, 0u);
 		cr_assert_eq(queue->in_held, 0u);
 	}
 	cr_assert_eq(ran, 0u);
-	cr_assert_not(posted(MAIL_POISONED));
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 }
 
 /* CANCEL when every fragment has come, and not all are copied. Expect CANCELLED, and that it never runs. */
-Test(shard_large_in, cancelled_before_it_is_put_together)
+Test(rendezvous_receive, cancelled_before_it_is_put_together)
 {
 	struct shm_head h;
-	announce(LARGE_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
 	passes(1);
 	expect_grant(0, 1, 3000);
 	for (unsigned i = 0; i < 3; i++)
 		put_data(0, 1, i * 1000u, bytes, 1000);
 	put_cancel(3);
-	announce(LARGE_REQUEST, MSG_SILENT, 4, 0, 2, 3000); /* in the same memory */
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 4, 0, 2, 3000); /* in the same memory */
 	passes(1);
 	sent(&h, HEAD_CANCELLED);
 	expect_grant(0, 2, 3000);
 	passes(4);
 	cr_assert_eq(ran, 0u);
 	cr_assert_eq(queue->in_held, 0u);
-	cr_assert_eq(shard->counters.large_active, 1u);
+	cr_assert_eq(shard->counters.rendezvous_active, 1u);
 }
 
-Test(shard_large_in, its_deadline_passes_in_the_middle)
+Test(rendezvous_receive, its_deadline_passes_in_the_middle)
 {
 	struct shm_head h;
-	announce_as(request(MSG_ECHO, 3, FAR_MS), LARGE_REQUEST, 0, 1, 3000);
-	announce_as(request(MSG_ECHO, 0, FAR_MS), LARGE_ONEWAY, 1, 1, 3000);
+	announce_as(request(MSG_ECHO, 3, FAR_MS), RENDEZVOUS_REQUEST, 0, 1, 3000);
+	announce_as(request(MSG_ECHO, 0, FAR_MS), RENDEZVOUS_ONEWAY, 1, 1, 3000);
 	passes(1);
 	expect_grant(0, 1, 3000);
 	expect_grant(1, 1, 3000);
@@ -167,27 +167,27 @@ Test(shard_large_in, its_deadline_passes_in_the_middle)
 	}
 	cr_assert_eq(refused, 2u);
 	cr_assert_eq(cancelled, 1u);
-	cr_assert_eq(shard->counters.posts_dropped, 1u);
+	cr_assert_eq(shard->counters.oneways_dropped, 1u);
 	/* What was under way already is dropped quietly, up to the last word. */
 	put_data(0, 1, 1000, bytes, 1000);
 	put_data(0, 1, 2000, bytes, 1000);
 	put_about(HEAD_ABORT, 1, 1, 0, 0);
 	passes(3);
-	cr_assert_not(posted(MAIL_POISONED));
-	announce(LARGE_REQUEST, MSG_ECHO, 5, 0, 2, 3000);
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 5, 0, 2, 3000);
 	passes(1);
-	cr_assert_not(posted(MAIL_POISONED));
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 }
 
 /* More messages than have memory at a time. Expect those beyond to wait without a grant, and then to go on. */
-Test(shard_large_in, lanes_wait_for_memory)
+Test(rendezvous_receive, lanes_wait_for_memory)
 {
 	struct shm_head h;
-	struct large_in *all = rendezvous_of(shard)->free;
+	struct rendezvous_in *all = rendezvous_of(shard)->free;
 	rendezvous_of(shard)->free = NULL;
-	announce(LARGE_REQUEST, MSG_SILENT, 3, 0, 1, 100);
-	announce(LARGE_REQUEST, MSG_SILENT, 4, 1, 1, 100);
-	announce_as(request(MSG_SILENT, 5, FAR_MS), LARGE_REQUEST, 2, 1, 100);
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 3, 0, 1, 100);
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 4, 1, 1, 100);
+	announce_as(request(MSG_SILENT, 5, FAR_MS), RENDEZVOUS_REQUEST, 2, 1, 100);
 	passes(3);
 	expect_nothing();
 	put_cancel(4);
@@ -204,16 +204,16 @@ Test(shard_large_in, lanes_wait_for_memory)
 	cr_assert_eq(ran, 1u);
 }
 
-Test(shard_large_in, a_blocked_session_keeps_it_until_answers_go)
+Test(rendezvous_receive, a_blocked_session_keeps_it_until_answers_go)
 {
 	struct shm_head h;
-	shard->sessions[PEER].whole_max = FAR_MSG_WHOLE_MAX;
+	shard->sessions[PEER].eager_max = FAR_MSG_EAGER_MAX;
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 1, NULL, 0);
 	passes(1);
-	cr_assert(shard->sessions[PEER].blocked);
-	announce(LARGE_REQUEST, MSG_FAIL, 3, 0, 1, 100);
-	announce(LARGE_REQUEST, MSG_FAIL, 4, 1, 1, 100);
+	cr_assert(shard->sessions[PEER].backpressured);
+	announce(RENDEZVOUS_REQUEST, MSG_FAIL, 3, 0, 1, 100);
+	announce(RENDEZVOUS_REQUEST, MSG_FAIL, 4, 1, 1, 100);
 	put_data(0, 1, 0, bytes, 100);
 	put_data(1, 1, 0, bytes, 100);
 	passes(4);
@@ -232,29 +232,29 @@ Test(shard_large_in, a_blocked_session_keeps_it_until_answers_go)
 	cr_assert_eq(errors, 1u);
 }
 
-Test(shard_large_in, the_peer_dies_in_the_middle)
+Test(rendezvous_receive, the_peer_dies_in_the_middle)
 {
-	announce(LARGE_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
-	announce_as(request(MSG_ECHO, 4, FAR_SEC), LARGE_REQUEST, 1, 1, 3000);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
+	announce_as(request(MSG_ECHO, 4, FAR_SEC), RENDEZVOUS_REQUEST, 1, 1, 3000);
 	put_data(0, 1, 0, bytes, 1000);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
-	cr_assert_eq(shard->counters.large_active, 0u);
+	cr_assert_eq(shard->counters.rendezvous_active, 0u);
 	cr_assert_eq(shard->wheel.armed_n + shard->call_wheel.armed_n, 0u);
 	/* Another life of it begins anew. */
 	cr_assert(posted(MAIL_DETACHED));
-	mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
-	announce(LARGE_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
 	passes(1);
-	cr_assert_eq(shard->counters.large_active, 1u);
+	cr_assert_eq(shard->counters.rendezvous_active, 1u);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
-	cr_assert_eq(shard->counters.large_active, 0u);
+	cr_assert_eq(shard->counters.rendezvous_active, 0u);
 }
 
 /* All of it had arrived when the peer went. Expect it run. */
-Test(shard_large_in, what_was_complete_counts_when_the_peer_dies)
+Test(rendezvous_receive, what_was_complete_counts_when_the_peer_dies)
 {
-	announce(LARGE_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
+	announce(RENDEZVOUS_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
 	for (unsigned i = 0; i < 3; i++)
 		put_data(0, 1, i * 1000u, bytes, 1000);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
@@ -263,42 +263,42 @@ Test(shard_large_in, what_was_complete_counts_when_the_peer_dies)
 
 /* ---- rules ---- */
 
-Test(shard_large_in, announcements_that_break_the_rules)
+Test(rendezvous_receive, announcements_that_break_the_rules)
 {
 	struct shm_head h = {.type = HEAD_LARGE};
-	announce(LARGE_REQUEST, MSG_ECHO, 1, FAR_LARGE_LANES, 1, 100);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 1, FAR_RENDEZVOUS_LANES, 1, 100);
 	expect_poisoned("a lane that does not exist");
-	announce(LARGE_REQUEST, MSG_ECHO, 1, 0, 1, 0);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 1, 0, 1, 0);
 	expect_poisoned("nothing to be sent");
-	announce(LARGE_REQUEST, MSG_ECHO, 1, 0, 1, UINT64_MAX);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 1, 0, 1, UINT64_MAX);
 	expect_poisoned("more than a message can have");
-	announce((enum large_kind)0, MSG_ECHO, 1, 0, 1, 100);
+	announce((enum rendezvous_kind)0, MSG_ECHO, 1, 0, 1, 100);
 	expect_poisoned("kind 0");
-	announce((enum large_kind)4, MSG_ECHO, 1, 0, 1, 100);
+	announce((enum rendezvous_kind)4, MSG_ECHO, 1, 0, 1, 100);
 	expect_poisoned("kind 4");
 	struct shm_head typed = request(0, 1, UINT64_MAX);
 	typed.flags = HEAD_TYPED;
-	announce_as(typed, LARGE_ONEWAY, 0, 1, 100);
+	announce_as(typed, RENDEZVOUS_ONEWAY, 0, 1, 100);
 	expect_poisoned("a typed one-way");
-	put(NIC_PEER, h, bytes, sizeof(struct head_large) - 1);
+	put(NIC_PEER, h, bytes, sizeof(struct head_rendezvous) - 1);
 	expect_poisoned("a short announcement");
-	put(NIC_PEER, h, bytes, sizeof(struct head_large) + 1);
+	put(NIC_PEER, h, bytes, sizeof(struct head_rendezvous) + 1);
 	expect_poisoned("a long announcement");
 	put(NIC_PEER, h, NULL, 0);
 	expect_poisoned("an empty announcement");
-	announce(LARGE_REQUEST, MSG_ECHO, 1, 0, 1, 100);
-	announce(LARGE_REQUEST, MSG_ECHO, 2, 0, 2, 100);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 1, 0, 1, 100);
+	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 2, 0, 2, 100);
 	expect_poisoned("a lane that is taken");
 	cr_assert_eq(ran, 0u);
 }
 
-Test(shard_large_in, fragments_that_break_the_rules)
+Test(rendezvous_receive, fragments_that_break_the_rules)
 {
 	put_data(0, 1, 0, bytes, 10);
 	expect_poisoned("before the announcement");
-	announce(LARGE_REQUEST, MSG_SILENT, 1, 0, 1, 2 * FAR_LARGE_WINDOW);
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 1, 0, 1, 2 * FAR_RENDEZVOUS_WINDOW);
 	passes(1);
-	put_data(FAR_LARGE_LANES, 1, 0, bytes, 10);
+	put_data(FAR_RENDEZVOUS_LANES, 1, 0, bytes, 10);
 	expect_poisoned("no such lane");
 	put_data(1, 1, 0, bytes, 10);
 	expect_poisoned("another lane");
@@ -311,16 +311,16 @@ Test(shard_large_in, fragments_that_break_the_rules)
 	put_data(0, 1, 0, bytes, 10);
 	put_data(0, 1, 0, bytes, 10);
 	expect_poisoned("twice");
-	announce(LARGE_REQUEST, MSG_SILENT, 2, 1, 1, 100);
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 2, 1, 1, 100);
 	put_data(1, 1, 0, bytes, 101);
 	expect_poisoned("beyond the end");
 	static uint8_t chunk[FAR_CHUNK_BYTES];
 	uint64_t at = 10;
-	for (; at + sizeof chunk <= FAR_LARGE_WINDOW; at += sizeof chunk) {
+	for (; at + sizeof chunk <= FAR_RENDEZVOUS_WINDOW; at += sizeof chunk) {
 		put_data(0, 1, at, chunk, sizeof chunk);
 		rendezvous_of(shard)->ins[0].copied = 0;
 	}
-	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
+	struct rendezvous_peer *p = rendezvous_peer_of(shard, &shard->sessions[PEER]);
 	passes(1);
 	p->in[0].granted = p->in[0].accepted + 5;
 	put_data(0, 1, p->in[0].accepted, bytes, 6);
@@ -329,32 +329,32 @@ Test(shard_large_in, fragments_that_break_the_rules)
 	expect_poisoned("an abort of nothing");
 	put_about(HEAD_ABORT, 0, 9, 0, 0);
 	expect_poisoned("an abort of another life");
-	put_about(HEAD_ABORT, FAR_LARGE_LANES, 1, 0, 0);
+	put_about(HEAD_ABORT, FAR_RENDEZVOUS_LANES, 1, 0, 0);
 	expect_poisoned("an abort of no lane");
 }
 
 /* More fragments than the window allows. Expect them refused, not kept. */
-Test(shard_large_in, fragments_beyond_the_window)
+Test(rendezvous_receive, fragments_beyond_the_window)
 {
-	announce(LARGE_REQUEST, MSG_SILENT, 1, 0, 1, 100000);
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 1, 0, 1, 100000);
 	passes(1);
-	for (unsigned i = 0; i <= FAR_LARGE_UNITS + 2; i++)
+	for (unsigned i = 0; i <= FAR_RENDEZVOUS_UNITS + 2; i++)
 		put_data(0, 1, i * 100u, bytes, 100);
 	expect_poisoned("one too many");
-	cr_assert_leq(queue->in_held, FAR_LARGE_UNITS);
+	cr_assert_leq(queue->in_held, FAR_RENDEZVOUS_UNITS);
 }
 
 /* ---- one-way ---- */
 
-Test(shard_large_in, one_ways_are_run_in_order_and_not_answered)
+Test(rendezvous_receive, one_ways_are_run_in_order_and_not_answered)
 {
 	struct shm_head h, one = request(MSG_TWICE, 0, UINT64_MAX);
 	one.type = HEAD_ONEWAY;
-	for (uint32_t i = 0; i < FAR_POSTS_BATCH - 1; i++)
+	for (uint32_t i = 0; i < FAR_ONEWAYS_BATCH - 1; i++)
 		put(NIC_PEER, one, &i, sizeof i);
 	passes(4);
 	expect_nothing();
-	cr_assert_eq(ran, FAR_POSTS_BATCH - 1u);
+	cr_assert_eq(ran, FAR_ONEWAYS_BATCH - 1u);
 	cr_assert_eq(second_answer, FAR_INVALID);
 	for (uint32_t i = 0; i < ran; i++)
 		cr_assert_eq(order[i], i);
@@ -362,16 +362,16 @@ Test(shard_large_in, one_ways_are_run_in_order_and_not_answered)
 	put(NIC_PEER, one, NULL, 0);
 	passes(1);
 	sent(&h, HEAD_CREDIT);
-	cr_assert_eq(head_time(&h), (uint64_t)FAR_POSTS_BATCH);
-	cr_assert_eq(shard->counters.posts_dropped, 1u);
+	cr_assert_eq(head_time(&h), (uint64_t)FAR_ONEWAYS_BATCH);
+	cr_assert_eq(shard->counters.oneways_dropped, 1u);
 	one.fn = MSG_SILENT;
 	one.time_low = one.time_high = 0; /* its time is used up */
 	put(NIC_PEER, one, NULL, 0);
 	put_about(HEAD_ASK, 0, 0, 0, 0);
 	passes(1);
-	cr_assert_eq(shard->counters.posts_dropped, 2u);
+	cr_assert_eq(shard->counters.oneways_dropped, 2u);
 	sent(&h, HEAD_CREDIT);
-	cr_assert_eq(head_time(&h), FAR_POSTS_BATCH + 1u);
+	cr_assert_eq(head_time(&h), FAR_ONEWAYS_BATCH + 1u);
 	cr_assert(h.flags & HEAD_ASKED);
 	one.flags = HEAD_TYPED;
 	put(NIC_PEER, one, NULL, 0);

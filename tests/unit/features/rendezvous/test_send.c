@@ -10,13 +10,13 @@ static void setup_out(void)
 	memset(got, 0, sizeof got);
 }
 
-TestSuite(shard_large, .init = setup_out, .fini = teardown);
+TestSuite(rendezvous_send, .init = setup_out, .fini = teardown);
 
 /* ---- sending ---- */
 
-static struct large_out *message(size_t len)
+static struct rendezvous_out *message(size_t len)
 {
-	struct large_out *o = large_out_new();
+	struct rendezvous_out *o = rendezvous_out_new();
 	cr_assert_not_null(o);
 	o->parts[0] = (struct far_part){bytes, len / 3};
 	o->parts[1] = (struct far_part){NULL, 0};
@@ -32,7 +32,7 @@ static int call_large(struct result *r, uint64_t timeout, size_t len)
 	return call_with(r, timeout, message(len));
 }
 
-static struct shm_head announced(struct head_large *body)
+static struct shm_head announced(struct head_rendezvous *body)
 {
 	struct shm_head h;
 	const struct fake_packet *p = sent(&h, HEAD_LARGE);
@@ -42,7 +42,7 @@ static struct shm_head announced(struct head_large *body)
 }
 
 /* Takes fragments until nothing more comes; returns where they end. */
-static uint64_t take_data(const struct head_large *a, uint64_t at)
+static uint64_t take_data(const struct head_rendezvous *a, uint64_t at)
 {
 	struct shm_head h;
 	const struct fake_packet *p;
@@ -57,15 +57,15 @@ static uint64_t take_data(const struct head_large *a, uint64_t at)
 	return at;
 }
 
-Test(shard_large, a_call_in_fragments)
+Test(rendezvous_send, a_call_in_fragments)
 {
 	static struct result r;
-	struct head_large a;
+	struct head_rendezvous a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(2);
 	struct shm_head h = announced(&a);
 	cr_assert_eq(a.total, (uint64_t)TOTAL);
-	cr_assert_eq(a.kind, (uint32_t)LARGE_REQUEST);
+	cr_assert_eq(a.kind, (uint32_t)RENDEZVOUS_REQUEST);
 	expect_nothing();
 	put_about(HEAD_GRANT, a.lane, a.life, 1234, 1);
 	passes(3);
@@ -76,13 +76,13 @@ Test(shard_large, a_call_in_fragments)
 	cr_assert_eq(take_data(&a, 1234), (uint64_t)TOTAL);
 	cr_assert_eq(memcmp(got, bytes, TOTAL), 0);
 	cr_assert_eq(released, 1);
-	cr_assert_eq(shard->counters.large_active, 0u);
+	cr_assert_eq(shard->counters.rendezvous_active, 0u);
 	answer(h, HEAD_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(r.len, 4u);
 }
 
-Test(shard_large, longer_than_the_peer_takes)
+Test(rendezvous_send, longer_than_the_peer_takes)
 {
 	static struct result r;
 	shard->sessions[PEER].message_max = TOTAL - 1;
@@ -93,15 +93,15 @@ Test(shard_large, longer_than_the_peer_takes)
 }
 
 /* The window of fragments: it stops, and goes on with what was acknowledged. */
-Test(shard_large, fragments_stay_within_the_window)
+Test(rendezvous_send, fragments_stay_within_the_window)
 {
 	static struct result r[6];
-	struct head_large a;
+	struct head_rendezvous a;
 	struct shm_head h;
 	for (unsigned i = 0; i < 6; i++)
 		cr_assert_eq(call_large(&r[i], FAR_FOREVER, TOTAL), 0);
 	passes(3);
-	for (unsigned i = 0; i < FAR_LARGE_LANES; i++) {
+	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++) {
 		announced(&a);
 		cr_assert_eq(a.lane, i);
 	}
@@ -116,7 +116,7 @@ Test(shard_large, fragments_stay_within_the_window)
 		cr_assert_eq(h.type, HEAD_DATA);
 		n++;
 	}
-	cr_assert_eq(n, FAR_LARGE_UNITS - FAR_LARGE_LANES);
+	cr_assert_eq(n, FAR_RENDEZVOUS_UNITS - FAR_RENDEZVOUS_LANES);
 	/* REFUSE of one: its last word must wait for the window, too; its memory need not. */
 	put_about(HEAD_REFUSE, 1, 1, 0, 0);
 	passes(2);
@@ -129,15 +129,15 @@ Test(shard_large, fragments_stay_within_the_window)
 }
 
 /* The deadline passes before it is announced, and while it is being sent. Expect executed NO in both. */
-Test(shard_large, time_outs)
+Test(rendezvous_send, time_outs)
 {
 	static struct result r[5];
-	struct head_large a;
+	struct head_rendezvous a;
 	struct shm_head h;
 	for (unsigned i = 0; i < 5; i++)
 		cr_assert_eq(call_large(&r[i], i == 4 ? FAR_MS : i == 0 ? 2 * FAR_MS : FAR_FOREVER, TOTAL), 0);
 	passes(1);
-	for (unsigned i = 0; i < FAR_LARGE_LANES; i++)
+	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++)
 		announced(&a);
 	advance(FAR_MS);
 	cr_assert_eq(r[4].status, FAR_TIMEOUT);
@@ -161,13 +161,13 @@ Test(shard_large, time_outs)
 	put(NIC_PEER, (struct shm_head){.type = HEAD_CANCELLED, .call = 0, .gen = shard->calls[0].gen}, NULL, 0);
 	passes(1);
 	cr_assert_eq(shard->sessions[PEER].calls_active, 3);
-	cr_assert_not(posted(MAIL_POISONED));
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 }
 
 /* The callee refuses: REFUSE and ERROR, in either order. */
-Test(shard_large, refused_by_the_callee)
+Test(rendezvous_send, refused_by_the_callee)
 {
-	struct head_large a;
+	struct head_rendezvous a;
 	struct shm_head h;
 	for (unsigned order_of = 0; order_of < 2; order_of++) {
 		static struct result r;
@@ -189,17 +189,17 @@ Test(shard_large, refused_by_the_callee)
 		sent(&h, HEAD_ABORT);
 		expect_nothing();
 	}
-	cr_assert_not(posted(MAIL_POISONED));
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 }
 
-Test(shard_large, what_the_receiver_says_is_checked)
+Test(rendezvous_send, what_the_receiver_says_is_checked)
 {
 	static struct result r;
-	struct head_large a;
+	struct head_rendezvous a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(1);
 	announced(&a);
-	put_about(HEAD_GRANT, FAR_LARGE_LANES, 1, 0, 0);
+	put_about(HEAD_GRANT, FAR_RENDEZVOUS_LANES, 1, 0, 0);
 	expect_poisoned("a grant for no lane");
 	put_about(HEAD_GRANT, a.lane, a.life, TOTAL + 1, 0);
 	expect_poisoned("more than there is");
@@ -210,7 +210,7 @@ Test(shard_large, what_the_receiver_says_is_checked)
 	expect_poisoned("a grant taken back");
 	put_about(HEAD_GRANT, a.lane, a.life, 200, 0);
 	expect_poisoned("an acknowledgement taken back");
-	put_about(HEAD_REFUSE, FAR_LARGE_LANES, a.life, 0, 1);
+	put_about(HEAD_REFUSE, FAR_RENDEZVOUS_LANES, a.life, 0, 1);
 	expect_poisoned("a refusal of no lane");
 	put_about(HEAD_CREDIT, 0, 0, 1, 1);
 	expect_poisoned("credit for what was not sent");
@@ -221,10 +221,10 @@ Test(shard_large, what_the_receiver_says_is_checked)
 	cr_assert_eq(released, 0);
 }
 
-Test(shard_large, no_bulk_memory_for_a_fragment)
+Test(rendezvous_send, no_bulk_memory_for_a_fragment)
 {
 	static struct result r;
-	struct head_large a;
+	struct head_rendezvous a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(1);
 	announced(&a);
@@ -240,12 +240,12 @@ Test(shard_large, no_bulk_memory_for_a_fragment)
 }
 
 /* Revoked memory is not read again. */
-Test(shard_large, revoked_in_the_middle)
+Test(rendezvous_send, revoked_in_the_middle)
 {
 	static struct result r;
-	struct head_large a;
+	struct head_rendezvous a;
 	struct shm_head h;
-	struct large_out *o = message(TOTAL);
+	struct rendezvous_out *o = message(TOTAL);
 	struct call_start start = {.worker = PEER,
 				   .deadline = TIME_NEVER,
 				   .left = FAR_FOREVER,
@@ -259,9 +259,9 @@ Test(shard_large, revoked_in_the_middle)
 	put_about(HEAD_GRANT, a.lane, a.life, 100, 1);
 	passes(2);
 	cr_assert_eq(take_data(&a, 0), 100u);
-	large_out_revoke(o);
-	large_out_revoke(o);
-	large_out_unref(o);
+	rendezvous_out_revoke(o);
+	rendezvous_out_revoke(o);
+	rendezvous_out_unref(o);
 	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 2);
 	passes(2);
 	cr_assert_eq(released, 1);
@@ -272,11 +272,11 @@ Test(shard_large, revoked_in_the_middle)
 /* ---- replies ---- */
 
 /* A long reply to our call. Expect it put together. */
-Test(shard_large, a_reply_in_fragments)
+Test(rendezvous_send, a_reply_in_fragments)
 {
 	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
-	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
+	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, RENDEZVOUS_REPLY, 0, 1, 400);
 	passes(1);
 	expect_grant(0, 1, 400);
 	put_data(0, 1, 0, bytes, 300);
@@ -290,11 +290,11 @@ Test(shard_large, a_reply_in_fragments)
 }
 
 /* The deadline passes while the reply arrives; a reply to a call that has ended; to one that never was. */
-Test(shard_large, replies_that_nobody_awaits)
+Test(rendezvous_send, replies_that_nobody_awaits)
 {
 	static struct result r, late;
 	struct shm_head p, h = called(&r, 2 * FAR_MS), gone = called(&late, FAR_MS);
-	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
+	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, RENDEZVOUS_REPLY, 0, 1, 400);
 	passes(1);
 	expect_grant(0, 1, 400);
 	put_data(0, 1, 0, bytes, 300);
@@ -311,9 +311,9 @@ Test(shard_large, replies_that_nobody_awaits)
 	cr_assert_eq(cancels, 1u, "of the other call");
 	cr_assert_eq(refused, 1u);
 	put_about(HEAD_ABORT, 0, 1, 0, 0);
-	announce_as((struct shm_head){.call = gone.call, .gen = gone.gen}, LARGE_REPLY, 0, 2, 400);
-	announce_as((struct shm_head){.call = 77, .gen = 1}, LARGE_REPLY, 1, 1, 400);
-	announce_as((struct shm_head){.call = UINT32_MAX, .gen = 1}, LARGE_REPLY, 2, 1, 400);
+	announce_as((struct shm_head){.call = gone.call, .gen = gone.gen}, RENDEZVOUS_REPLY, 0, 2, 400);
+	announce_as((struct shm_head){.call = 77, .gen = 1}, RENDEZVOUS_REPLY, 1, 1, 400);
+	announce_as((struct shm_head){.call = UINT32_MAX, .gen = 1}, RENDEZVOUS_REPLY, 2, 1, 400);
 	passes(1);
 	for (refused = 0; fake_queue_sent(queue, &p);)
 		refused += p.type == HEAD_REFUSE;
@@ -323,11 +323,11 @@ Test(shard_large, replies_that_nobody_awaits)
 }
 
 /* The callee gives its reply up; a second answer comes while the first is under way. */
-Test(shard_large, replies_that_end_otherwise)
+Test(rendezvous_send, replies_that_end_otherwise)
 {
 	static struct result r;
 	struct shm_head h = called(&r, FAR_SEC);
-	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 1, 400);
+	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, RENDEZVOUS_REPLY, 0, 1, 400);
 	put_about(HEAD_ABORT, 0, 1, 0, 0);
 	passes(1);
 	cr_assert_eq(r.n, 1u);
@@ -337,27 +337,27 @@ Test(shard_large, replies_that_end_otherwise)
 	while (fake_queue_sent(queue, &h))
 		;
 	h = called(&r, FAR_SEC);
-	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, LARGE_REPLY, 0, 2, 400);
+	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, RENDEZVOUS_REPLY, 0, 2, 400);
 	put_data(0, 2, 0, bytes, 300);
 	answer(h, HEAD_REPLY, 0, 0, "second");
 	cr_assert_eq(r.n, 1u);
 	put_data(0, 2, 300, bytes, 100);
 	passes(3);
 	cr_assert_eq(r.n, 1u);
-	cr_assert_eq(shard->counters.large_active, 0u);
+	cr_assert_eq(shard->counters.rendezvous_active, 0u);
 }
 
 /* A handler's long answer and a deferred one; the caller gives one up before it was announced. */
-Test(shard_large, long_answers)
+Test(rendezvous_send, long_answers)
 {
 	struct shm_head h;
-	struct head_large a;
+	struct head_rendezvous a;
 	put_request(MSG_ALLOC, 1, NULL, 0);
 	put_request(MSG_DEFER, 2, NULL, 0);
 	passes(2);
 	h = announced(&a);
 	cr_assert_eq(h.call, 1u);
-	cr_assert_eq(a.kind, (uint32_t)LARGE_REPLY);
+	cr_assert_eq(a.kind, (uint32_t)RENDEZVOUS_REPLY);
 	cr_assert_eq(a.total, 1000u);
 	cr_assert_eq(far_deferred_reply(kept[0], bytes, 500), FAR_OK);
 	passes(2);
@@ -390,7 +390,7 @@ Test(shard_large, long_answers)
 
 /* ---- one-way ---- */
 
-static int post(uint32_t tag)
+static int oneway(uint32_t tag)
 {
 	struct call_start start = {.worker = PEER,
 				   .fn = MSG_ECHO,
@@ -398,26 +398,26 @@ static int post(uint32_t tag)
 				   .left = FAR_FOREVER,
 				   .data = &tag,
 				   .len = sizeof tag};
-	int error = post_now(shard, &start);
+	int error = oneway_send_now(shard, &start);
 	if (error != -EAGAIN)
 		return error;
-	if (atomic_fetch_add(&shard->posts_queued[PEER], 1) >= FAR_POSTS_QUEUED_MAX) {
-		atomic_fetch_sub(&shard->posts_queued[PEER], 1);
+	if (atomic_fetch_add(&shard->oneways_queued[PEER], 1) >= FAR_ONEWAYS_QUEUED_MAX) {
+		atomic_fetch_sub(&shard->oneways_queued[PEER], 1);
 		return -EAGAIN;
 	}
-	post_queue(shard, PEER, 0, post_new(&start, NULL));
+	oneway_enqueue(shard, PEER, 0, oneway_new(&start, NULL));
 	return 0;
 }
 
-Test(shard_large, the_window_of_one_ways)
+Test(rendezvous_send, the_window_of_one_ways)
 {
 	struct shm_head h;
 	uint32_t tag, n = 0;
-	while (post(n) == 0)
+	while (oneway(n) == 0)
 		n++;
-	cr_assert_eq(n, FAR_POSTS_WINDOW + FAR_POSTS_QUEUED_MAX);
+	cr_assert_eq(n, FAR_ONEWAYS_WINDOW + FAR_ONEWAYS_QUEUED_MAX);
 	passes(3);
-	for (uint32_t i = 0; i < FAR_POSTS_WINDOW; i++) {
+	for (uint32_t i = 0; i < FAR_ONEWAYS_WINDOW; i++) {
 		memcpy(&tag, fake_body(sent(&h, HEAD_ONEWAY)), sizeof tag);
 		cr_assert_eq(tag, i);
 	}
@@ -426,10 +426,10 @@ Test(shard_large, the_window_of_one_ways)
 	passes(2);
 	for (uint32_t i = 0; i < 10; i++) {
 		memcpy(&tag, fake_body(sent(&h, HEAD_ONEWAY)), sizeof tag);
-		cr_assert_eq(tag, FAR_POSTS_WINDOW + i);
+		cr_assert_eq(tag, FAR_ONEWAYS_WINDOW + i);
 	}
 	expect_nothing();
-	cr_assert_eq(post(n), 0);
+	cr_assert_eq(oneway(n), 0);
 	put_about(HEAD_CREDIT, 0, 0, 9, 0);
 	expect_poisoned("credit taken back");
 	/* Somebody waits for all to be delivered. */
@@ -443,17 +443,17 @@ Test(shard_large, the_window_of_one_ways)
 }
 
 /* A long one between small ones. Expect the order kept on both sides. */
-Test(shard_large, a_long_one_way_keeps_its_place)
+Test(rendezvous_send, a_long_one_way_keeps_its_place)
 {
 	struct shm_head h, one = request(MSG_SILENT, 0, UINT64_MAX);
-	struct head_large a;
+	struct head_rendezvous a;
 	uint32_t tag = 5;
-	struct large_out *o = message(TOTAL);
+	struct rendezvous_out *o = message(TOTAL);
 	struct call_start start = {.worker = PEER, .fn = MSG_ECHO, .deadline = TIME_NEVER, .len = TOTAL};
-	atomic_fetch_add(&shard->posts_queued[PEER], 1);
-	post_queue(shard, PEER, 0, post_new(&start, o));
-	large_out_unref(o);
-	cr_assert_eq(post(1), 0);
+	atomic_fetch_add(&shard->oneways_queued[PEER], 1);
+	oneway_enqueue(shard, PEER, 0, oneway_new(&start, o));
+	rendezvous_out_unref(o);
+	cr_assert_eq(oneway(1), 0);
 	passes(2);
 	announced(&a);
 	expect_nothing();
@@ -464,7 +464,7 @@ Test(shard_large, a_long_one_way_keeps_its_place)
 	sent(&h, HEAD_ONEWAY);
 	cr_assert_eq(released, 1);
 	/* Receiving: its fragments are there and not copied when the small one comes. */
-	announce(LARGE_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
+	announce(RENDEZVOUS_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
 	for (unsigned i = 0; i < 3; i++)
 		put_data(0, 1, i * 1000u, bytes, 1000);
 	one.type = HEAD_ONEWAY;
@@ -487,15 +487,15 @@ static uint32_t roll(uint32_t n)
 /* A packet that is nearly right, of any of these types, about what really goes on. */
 static void put_anything(void)
 {
-	struct large_peer *p = large_of(shard, &shard->sessions[PEER]);
-	unsigned lane = roll(FAR_LARGE_LANES + (roll(50) == 0));
-	const struct large_lane *l = &p->in[lane % FAR_LARGE_LANES];
-	uint32_t life = l->epoch + (roll(40) == 0), out_life = p->out[lane % FAR_LARGE_LANES].epoch;
+	struct rendezvous_peer *p = rendezvous_peer_of(shard, &shard->sessions[PEER]);
+	unsigned lane = roll(FAR_RENDEZVOUS_LANES + (roll(50) == 0));
+	const struct rendezvous_lane *l = &p->in[lane % FAR_RENDEZVOUS_LANES];
+	uint32_t life = l->epoch + (roll(40) == 0), out_life = p->out[lane % FAR_RENDEZVOUS_LANES].epoch;
 	uint64_t units = p->units_acked + roll(4);
 	switch (roll(10)) {
 	case 0: {
-		enum large_kind kind = (enum large_kind)(1 + roll(3));
-		uint16_t fn = kind == LARGE_ONEWAY ? MSG_SILENT : (uint16_t)(MSG_ECHO + roll(4));
+		enum rendezvous_kind kind = (enum rendezvous_kind)(1 + roll(3));
+		uint16_t fn = kind == RENDEZVOUS_ONEWAY ? MSG_SILENT : (uint16_t)(MSG_ECHO + roll(4));
 		announce_as(request(fn, roll(8), roll(3) ? UINT64_MAX : FAR_MS), kind, lane, life + 1, 1 + roll(3000));
 		break;
 	}
@@ -514,7 +514,7 @@ static void put_anything(void)
 		put_about(HEAD_ABORT, lane, life, 0, 0);
 		break;
 	case 7:
-		put_about(roll(2) ? HEAD_CREDIT : HEAD_ASK, 0, 0, p->posts_acked + roll(3), units);
+		put_about(roll(2) ? HEAD_CREDIT : HEAD_ASK, 0, 0, p->oneways_acked + roll(3), units);
 		break;
 	case 8:
 		put_cancel(roll(8));
@@ -527,7 +527,7 @@ static void put_anything(void)
 	}
 }
 
-Test(shard_large, any_packets_in_any_order)
+Test(rendezvous_send, any_packets_in_any_order)
 {
 	static struct result r[12];
 	for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -546,14 +546,14 @@ Test(shard_large, any_packets_in_any_order)
 					call(one, FAR_MS, bytes, 10);
 			}
 			if (roll(10) == 0)
-				post(step);
+				oneway(step);
 			queue->no_bulk = roll(10) == 0;
 		}
 		queue->no_bulk = false;
 		passes(20);
 		mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 		cr_assert(posted(MAIL_DETACHED));
-		cr_assert_eq(shard->counters.large_active, 0u, "seed %llu", (unsigned long long)seed);
+		cr_assert_eq(shard->counters.rendezvous_active, 0u, "seed %llu", (unsigned long long)seed);
 		cr_assert_eq(shard->counters.sends_begun, shard->counters.sends_ended, "seed %llu",
 			     (unsigned long long)seed);
 		for (; kept_n; kept_n--)
@@ -561,8 +561,8 @@ Test(shard_large, any_packets_in_any_order)
 		passes(1);
 		cr_assert_eq(queue->in_held, 0u);
 		cr_assert_eq(queue->open_tx, 0u);
-		mail(MAIL_PEER_BACK, PEER, NIC_PEER);
+		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 		mail(MAIL_PEER_UP, PEER, NIC_PEER);
-		shard->sessions[PEER].whole_max = WHOLE;
+		shard->sessions[PEER].eager_max = WHOLE;
 	}
 }

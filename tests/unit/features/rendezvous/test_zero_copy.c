@@ -19,18 +19,18 @@ static void teardown_lend(void)
 {
 	session_close_all(shard);
 	fake_queue_let_go(queue);
-	large_lent_look(shard);
-	cr_assert_null(rendezvous_of(shard)->lent);
+	zero_copy_reap(shard);
+	cr_assert_null(rendezvous_of(shard)->zero_copy);
 	teardown();
 }
 
-TestSuite(shard_lend, .init = setup_lend, .fini = teardown_lend);
+TestSuite(rendezvous_zero_copy, .init = setup_lend, .fini = teardown_lend);
 
 /* ---- sending ---- */
 
-static struct large_out *message(bool is_released)
+static struct rendezvous_out *message(bool is_released)
 {
-	struct large_out *o = large_out_new();
+	struct rendezvous_out *o = rendezvous_out_new();
 	cr_assert_not_null(o);
 	o->parts[0] = (struct far_part){big, HEADER};
 	o->parts[1] = (struct far_part){NULL, 0};
@@ -43,17 +43,17 @@ static struct large_out *message(bool is_released)
 	return o;
 }
 
-static struct large_out *copied(void)
+static struct rendezvous_out *copied(void)
 {
 	void *at;
-	struct large_out *o = large_out_alloc(sizeof big, &at);
+	struct rendezvous_out *o = rendezvous_out_alloc(sizeof big, &at);
 	cr_assert_not_null(o);
 	memcpy(at, big, sizeof big);
 	o->release = on_release;
 	return o;
 }
 
-static void send(struct result *r, struct large_out *o, uint64_t timeout)
+static void send(struct result *r, struct rendezvous_out *o, uint64_t timeout)
 {
 	cr_assert_eq(call_with(r, timeout, o), 0);
 	passes(2);
@@ -83,7 +83,7 @@ static unsigned take_all(struct shm_head *head)
 }
 
 /* From where it lies; what is short is copied, and does not share a fragment with it. */
-Test(shard_lend, released_when_nothing_reads_it)
+Test(rendezvous_zero_copy, released_when_nothing_reads_it)
 {
 	static struct result r;
 	struct shm_head h;
@@ -91,13 +91,13 @@ Test(shard_lend, released_when_nothing_reads_it)
 	cr_assert_eq(take_all(&h), 2 + BIG / FAR_CHUNK_BYTES);
 	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
 	for (unsigned i = 0; i < queue->lent_n; i++)
-		cr_assert(queue->lent[i].body == big + HEADER + i * FAR_CHUNK_BYTES);
+		cr_assert(queue->zero_copy[i].body == big + HEADER + i * FAR_CHUNK_BYTES);
 	answer(h, HEAD_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 	passes(100);
 	cr_assert_eq(released, 0, "it was released while it was read");
 	while (queue->lent_n > 1)
-		buf_unref(queue->lent[--queue->lent_n].owner);
+		buf_unref(queue->zero_copy[--queue->lent_n].owner);
 	passes(1);
 	cr_assert_eq(released, 0);
 	fake_queue_let_go(queue);
@@ -106,11 +106,11 @@ Test(shard_lend, released_when_nothing_reads_it)
 }
 
 /* However short it is, from the ring of those that other threads handed over, too. */
-Test(shard_lend, shorter_than_what_goes_whole)
+Test(rendezvous_zero_copy, shorter_than_what_goes_whole)
 {
 	static struct result r;
 	struct shm_head h;
-	shard->sessions[PEER].whole_max = 2 * BIG;
+	shard->sessions[PEER].eager_max = 2 * BIG;
 	send(&r, message(true), FAR_SEC);
 	take_all(&h);
 	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
@@ -119,11 +119,11 @@ Test(shard_lend, shorter_than_what_goes_whole)
 }
 
 /* A copy of ours stays by itself: who gave the parts was told at once. */
-Test(shard_lend, copies_stay)
+Test(rendezvous_zero_copy, copies_stay)
 {
 	static struct result r;
 	struct shm_head h;
-	struct large_out *o = copied();
+	struct rendezvous_out *o = copied();
 	struct far_buf *copy = o->copy;
 	send(&r, o, FAR_SEC);
 	cr_assert_eq(take_all(&h), 1 + BIG / FAR_CHUNK_BYTES);
@@ -134,22 +134,22 @@ Test(shard_lend, copies_stay)
 }
 
 /* Whoever only borrowed it may take it back at any time. */
-Test(shard_lend, what_may_be_revoked_is_copied)
+Test(rendezvous_zero_copy, what_may_be_revoked_is_copied)
 {
 	static struct result r;
 	struct shm_head h;
-	struct large_out *o = message(false);
+	struct rendezvous_out *o = message(false);
 	send(&r, o, FAR_SEC);
 	take_all(&h);
 	cr_assert(queue->lent_n == 0 && released == 1);
 	answer(h, HEAD_REPLY, 0, 0, "fine");
 }
 
-Test(shard_lend, short_parts_are_gathered)
+Test(rendezvous_zero_copy, short_parts_are_gathered)
 {
 	static struct result r;
 	struct shm_head h;
-	struct large_out *o = large_out_new();
+	struct rendezvous_out *o = rendezvous_out_new();
 	o->parts_n = FAR_PARTS_MAX;
 	for (unsigned i = 0; i < FAR_PARTS_MAX; i++)
 		o->parts[i] = (struct far_part){big + (size_t)i * 1000, 1000};
@@ -165,7 +165,7 @@ Test(shard_lend, short_parts_are_gathered)
 	cr_assert(queue->lent_n == 0 && released == 1);
 }
 
-Test(shard_lend, no_room)
+Test(rendezvous_zero_copy, no_room)
 {
 	static struct result r;
 	struct shm_head h;
@@ -192,7 +192,7 @@ Test(shard_lend, no_room)
 }
 
 /* Its deadline passes, its peer goes: it is the driver's until that says so. */
-Test(shard_lend, ended_early)
+Test(rendezvous_zero_copy, ended_early)
 {
 	for (unsigned way = 0; way < 2; way++) {
 		static struct result r;
@@ -222,17 +222,17 @@ Test(shard_lend, ended_early)
 }
 
 /* A device that never says so: with its port's end. */
-Test(shard_lend, left_behind)
+Test(rendezvous_zero_copy, left_behind)
 {
 	static struct result r;
 	struct shm_head h;
 	send(&r, message(true), FAR_SEC);
 	take_all(&h);
 	session_close_all(shard);
-	struct large_out *lent = large_lent_leave(shard, NULL);
-	cr_assert(lent && !rendezvous_of(shard)->lent && released == 0);
+	struct rendezvous_out *zero_copy = zero_copy_hand_to_agent(shard, NULL);
+	cr_assert(zero_copy && !rendezvous_of(shard)->zero_copy && released == 0);
 	fake_queue_let_go(queue);
-	large_lent_end(lent);
+	zero_copy_end(zero_copy);
 	cr_assert_eq(released, 1);
 }
 
@@ -251,16 +251,16 @@ static bool place_at(uint64_t offset, uint64_t len)
 
 static void announce_big(void)
 {
-	announce(LARGE_REQUEST, MSG_SILENT, 3, 0, 7, BIG);
+	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 3, 0, 7, BIG);
 	passes(1);
 	expect_grant(0, 7, BIG);
 }
 
-Test(shard_lend, put_where_it_belongs)
+Test(rendezvous_zero_copy, put_where_it_belongs)
 {
 	announce_big();
 	uint8_t *memory = NULL;
-	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
+	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		if (rendezvous_of(shard)->ins[i].peer)
 			memory = rendezvous_of(shard)->ins[i].at;
 	cr_assert(place_at(0, 400000));
@@ -274,7 +274,7 @@ Test(shard_lend, put_where_it_belongs)
 }
 
 /* No place for what no lane waits for, what was not granted, what has one or had one. */
-Test(shard_lend, no_place)
+Test(rendezvous_zero_copy, no_place)
 {
 	struct shm_head h = data_at(0);
 	cr_assert(!fake_queue_place(queue, NIC_PEER, &h, big, 1000), "nothing was announced");
@@ -289,7 +289,7 @@ Test(shard_lend, no_place)
 		{data_at(0), BIG + 1, "longer than it"},
 		{data_at(0), UINT64_MAX, "absurd"},
 		{{.type = HEAD_DATA, .call = 1, .gen = 7}, 1000, "another lane"},
-		{{.type = HEAD_DATA, .call = FAR_LARGE_LANES, .gen = 7}, 1000, "no lane"},
+		{{.type = HEAD_DATA, .call = FAR_RENDEZVOUS_LANES, .gen = 7}, 1000, "no lane"},
 		{{.type = HEAD_DATA, .call = 0, .gen = 6}, 1000, "another life"},
 		{{.type = HEAD_REQUEST, .call = 0, .gen = 7}, 1000, "no fragment"},
 		{{.type = HEAD_DATA, .call = 0, .gen = 7, .time_high = 1}, 1000, "far away"},
@@ -315,10 +315,10 @@ Test(shard_lend, no_place)
 }
 
 /* Memory of the application's is not ours to lend: it may be taken back while a device writes. */
-Test(shard_lend, not_into_placements)
+Test(rendezvous_zero_copy, not_into_placements)
 {
 	announce_big();
-	for (unsigned i = 0; i < FAR_LARGE_IN_MAX; i++)
+	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		if (rendezvous_of(shard)->ins[i].peer) {
 			buf_unref(rendezvous_of(shard)->ins[i].buf);
 			rendezvous_of(shard)->ins[i].buf = NULL;
@@ -328,11 +328,11 @@ Test(shard_lend, not_into_placements)
 }
 
 /* Who keeps a fragment on its way into memory, and completes the message by another, would write to it later. */
-Test(shard_lend, written_behind_our_back)
+Test(rendezvous_zero_copy, written_behind_our_back)
 {
 	announce_big();
 	struct shm_head h = data_at(0);
-	struct nic_place kept_place;
+	struct nic_placement kept_place;
 	cr_assert(queue->place(queue->place_ctx, NIC_PEER, (const uint8_t *)&h, 1000, &kept_place));
 	put_data(0, 7, 0, big, 1000);
 	put_data(0, 7, 1000, big + 1000, BIG - 1000);

@@ -9,7 +9,7 @@
 
 enum { MS = 1000000 };
 
-TestSuite(shard_retry, .init = shard_setup, .fini = shard_teardown);
+TestSuite(retry, .init = shard_setup, .fini = shard_teardown);
 
 /* A request of number `seq`; the call's slot is named after it. */
 static void put_numbered(uint16_t fn, uint64_t seq, uint64_t floor, const void *body, size_t len)
@@ -41,7 +41,7 @@ static int call_repeated(struct result *r, uint64_t timeout, uint64_t retry_ns)
 
 /* ---- the callee ---- */
 
-Test(shard_retry, a_repeat_gets_the_same_answer)
+Test(retry, a_repeat_gets_the_same_answer)
 {
 	for (unsigned i = 0; i < 3; i++) {
 		put_numbered(MSG_ECHO, 1, 1, "hi", 2);
@@ -49,10 +49,10 @@ Test(shard_retry, a_repeat_gets_the_same_answer)
 		expect_reply(1, "hi", 2);
 	}
 	cr_assert_eq(ran, 1u);
-	cr_assert_eq(shard->counters.requests_repeated, 2u);
+	cr_assert_eq(shard->counters.requests_duplicate, 2u);
 }
 
-Test(shard_retry, a_repeat_of_a_running_one_says_nothing)
+Test(retry, a_repeat_of_a_running_one_says_nothing)
 {
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
@@ -69,7 +69,7 @@ Test(shard_retry, a_repeat_of_a_running_one_says_nothing)
 	expect_nothing();
 }
 
-Test(shard_retry, below_the_floor_nothing_is_said)
+Test(retry, below_the_floor_nothing_is_said)
 {
 	for (uint64_t seq = 1; seq <= 3; seq++)
 		put_numbered(MSG_ECHO, seq, seq, "hi", 2);
@@ -83,7 +83,7 @@ Test(shard_retry, below_the_floor_nothing_is_said)
 }
 
 /* Receive numbers that cannot be. Expect PROTOCOL, and nothing run. */
-Test(shard_retry, numbers_out_of_the_window)
+Test(retry, numbers_out_of_the_window)
 {
 	static const struct head_retry bad[] = {
 		{.seq = 0, .floor = 0},          {.seq = 5, .floor = 0},
@@ -110,7 +110,7 @@ Test(shard_retry, numbers_out_of_the_window)
 	expect_nothing();
 }
 
-Test(shard_retry, a_cancelled_one_stays_cancelled)
+Test(retry, a_cancelled_one_stays_cancelled)
 {
 	struct shm_head h;
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
@@ -127,7 +127,7 @@ Test(shard_retry, a_cancelled_one_stays_cancelled)
 	cr_assert_eq(kept_n, 1u);
 }
 
-Test(shard_retry, the_peer_goes_while_one_runs)
+Test(retry, the_peer_goes_while_one_runs)
 {
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
 	put_numbered(MSG_ECHO, 2, 1, "hi", 2);
@@ -140,7 +140,7 @@ Test(shard_retry, the_peer_goes_while_one_runs)
 }
 
 /* Who is told that a call did not run must not find that its repeat, on the way already, did. */
-Test(shard_retry, what_cannot_be_admitted_is_left_to_its_repeat)
+Test(retry, what_cannot_be_admitted_is_left_to_its_repeat)
 {
 	struct far_deferred *free_ones = shard->deferred_free;
 	shard->deferred_free = NULL;
@@ -170,7 +170,7 @@ static void block(void)
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 999, NULL, 0);
 	passes(1);
-	cr_assert(shard->sessions[PEER].blocked);
+	cr_assert(shard->sessions[PEER].backpressured);
 	ran = 0;
 }
 
@@ -183,7 +183,7 @@ static void unblock(void)
 }
 
 /* Repeats have no credit: parked beside the first ones they would be more than there may be. */
-Test(shard_retry, repeats_of_parked_ones_take_no_place)
+Test(retry, repeats_of_parked_ones_take_no_place)
 {
 	enum { N = 200 };
 	block();
@@ -192,9 +192,9 @@ Test(shard_retry, repeats_of_parked_ones_take_no_place)
 			put_numbered(MSG_ECHO, seq, 1, "hi", 2);
 		passes(20);
 	}
-	cr_assert_not(posted(MAIL_POISONED));
-	cr_assert_eq(shard->sessions[PEER].parked_n, (uint32_t)N);
-	cr_assert_eq(shard->counters.requests_repeated, 3u * N);
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
+	cr_assert_eq(shard->sessions[PEER].paused_n, (uint32_t)N);
+	cr_assert_eq(shard->counters.requests_duplicate, 3u * N);
 	unblock();
 	for (uint32_t seq = 1; seq <= N; seq++)
 		expect_reply(seq, "hi", 2);
@@ -202,7 +202,7 @@ Test(shard_retry, repeats_of_parked_ones_take_no_place)
 	cr_assert_eq(ran, (unsigned)N);
 }
 
-Test(shard_retry, repeats_of_running_ones_are_not_parked)
+Test(retry, repeats_of_running_ones_are_not_parked)
 {
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
 	passes(1);
@@ -210,8 +210,8 @@ Test(shard_retry, repeats_of_running_ones_are_not_parked)
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX + 1; i++)
 		put_numbered(MSG_DEFER, 1, 1, NULL, 0);
 	passes(20);
-	cr_assert_not(posted(MAIL_POISONED));
-	cr_assert_eq(shard->sessions[PEER].parked_n, 0u);
+	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
+	cr_assert_eq(shard->sessions[PEER].paused_n, 0u);
 	far_deferred_reply(kept[0], "yes", 3);
 	passes(2);
 	expect_nothing();
@@ -221,7 +221,7 @@ Test(shard_retry, repeats_of_running_ones_are_not_parked)
 
 /* ---- the caller ---- */
 
-Test(shard_retry, repeats_carry_the_same_number_and_go_on_until_the_answer)
+Test(retry, repeats_carry_the_same_number_and_go_on_until_the_answer)
 {
 	struct result r;
 	struct shm_head first, h;
@@ -251,7 +251,7 @@ Test(shard_retry, repeats_carry_the_same_number_and_go_on_until_the_answer)
 }
 
 /* A repeat without time left would be refused as not run, though the first may be running. */
-Test(shard_retry, no_repeat_at_the_deadline)
+Test(retry, no_repeat_at_the_deadline)
 {
 	struct result r;
 	struct shm_head h;
@@ -273,7 +273,7 @@ Test(shard_retry, no_repeat_at_the_deadline)
 	cr_assert_eq(r.n, 1u);
 }
 
-Test(shard_retry, no_repeat_without_room_to_spare)
+Test(retry, no_repeat_without_room_to_spare)
 {
 	struct result r;
 	struct shm_head h;
@@ -285,13 +285,13 @@ Test(shard_retry, no_repeat_without_room_to_spare)
 	queue->no_slots = false;
 	advance((uint64_t)10 * MS);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	cr_assert_eq(shard->counters.calls_repeated, 1u);
+	cr_assert_eq(shard->counters.calls_retried, 1u);
 	answer(h, HEAD_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.status, FAR_OK);
 }
 
 /* The oldest one is still open: the window ends before it. */
-Test(shard_retry, the_window_is_bounded)
+Test(retry, the_window_is_bounded)
 {
 	struct result oldest, r;
 	struct shm_head first, h;
@@ -317,7 +317,7 @@ Test(shard_retry, the_window_is_bounded)
 }
 
 /* What could not be sent has no number and leaves nothing. */
-Test(shard_retry, a_call_that_was_not_sent)
+Test(retry, a_call_that_was_not_sent)
 {
 	struct result r;
 	struct shm_head h;
@@ -336,7 +336,7 @@ Test(shard_retry, a_call_that_was_not_sent)
 }
 
 /* Pending, ended, and the peer goes. */
-Test(shard_retry, a_lost_peer_ends_them_once)
+Test(retry, a_lost_peer_ends_them_once)
 {
 	struct result r[3];
 	for (unsigned i = 0; i < 3; i++)

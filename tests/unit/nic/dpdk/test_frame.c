@@ -79,7 +79,7 @@ Test(frame, reads_what_the_kernel_wrote)
 		cr_assert_eq(in.from.port, sender[v6].port);
 		cr_assert_eq(memcmp(in.from.mac, sender[v6].mac, 6), 0);
 		cr_assert_eq(memcmp(in.from.ip, sender[v6].ip, 16), 0);
-		cr_assert_eq(read_exact(c->bytes, c->len, !v6, false, &in), FRAME_FOREIGN, "the other IP version");
+		cr_assert_eq(read_exact(c->bytes, c->len, !v6, false, &in), FRAME_UNEXPECTED, "the other IP version");
 	}
 }
 
@@ -208,7 +208,7 @@ Test(frame, cut_short)
 		for (unsigned len = 0; len < captured[i].len; len++) {
 			struct frame_in in;
 			/* Once the destination port can be read it is ours. */
-			enum frame_verdict want = len < head - 4 ? FRAME_FOREIGN : FRAME_MALFORMED;
+			enum frame_verdict want = len < head - 4 ? FRAME_UNEXPECTED : FRAME_MALFORMED;
 			cr_assert_eq(read_exact(captured[i].bytes, len, v6, false, &in), want, "%zu at %u", i, len);
 			cr_assert_eq(read_exact(captured[i].bytes, len, v6, true, &in), want, "%zu at %u", i, len);
 		}
@@ -276,7 +276,7 @@ Test(frame, ports)
 			frame_write(frame, &path, 4, frame + path.len, FRAME_SUM_FULL);
 			bool ours = port >= 0 && port < (int)QUEUES;
 			cr_assert_eq(read_exact(frame, path.len + 4u, v6, false, &in),
-				     ours ? FRAME_OURS : FRAME_FOREIGN);
+				     ours ? FRAME_OURS : FRAME_UNEXPECTED);
 			cr_assert_eq(in.queue, ours ? (unsigned)port : 99u);
 		}
 	}
@@ -297,7 +297,7 @@ Test(frame, last_port)
 	frame_path_init(&path, &sender[0], &last);
 	frame_write(frame, &path, 4, frame + path.len, FRAME_SUM_FULL);
 	last.port = 65535;
-	cr_assert_eq(frame_read(frame, 60, &last, 1, false, &in), FRAME_FOREIGN, "no wrapping round");
+	cr_assert_eq(frame_read(frame, 60, &last, 1, false, &in), FRAME_UNEXPECTED, "no wrapping round");
 }
 
 struct change {
@@ -311,34 +311,34 @@ struct change {
 };
 
 static const struct change changes[] = {
-	{0, 0, 6, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, false, FRAME_FOREIGN, "broadcast"},
-	{0, 0, 6, {0x01, 0x00, 0x5e, 1, 2, 3}, false, FRAME_FOREIGN, "multicast"},
-	{3, 0, 6, {0x33, 0x33, 0, 0, 0, 1}, false, FRAME_FOREIGN, "multicast of IPv6"},
-	{0, 0, 6, {2, 0, 0, 0, 0, 12}, false, FRAME_FOREIGN, "somebody else's MAC address"},
-	{0, 12, 2, {0x08, 0x06}, false, FRAME_FOREIGN, "ARP"},
-	{0, 12, 2, {0x81, 0x00}, false, FRAME_FOREIGN, "a VLAN tag"},
-	{0, 12, 2, {0x88, 0xa8}, false, FRAME_FOREIGN, "two VLAN tags"},
-	{0, 12, 2, {0x86, 0xdd}, false, FRAME_FOREIGN, "IPv4 that is called IPv6"},
-	{3, 12, 2, {0x08, 0x00}, false, FRAME_FOREIGN, "IPv6 that is called IPv4"},
-	{0, 14, 1, {0x65}, false, FRAME_FOREIGN, "version 6 as IPv4"},
-	{3, 14, 1, {0x40}, false, FRAME_FOREIGN, "version 4 as IPv6"},
-	{0, 23, 1, {1}, false, FRAME_FOREIGN, "ICMP"},
-	{0, 23, 1, {6}, false, FRAME_FOREIGN, "TCP"},
-	{3, 20, 1, {58}, false, FRAME_FOREIGN, "ICMP of IPv6"},
-	{3, 20, 1, {0}, false, FRAME_FOREIGN, "hop-by-hop options"},
-	{3, 20, 1, {44}, false, FRAME_FOREIGN, "a fragment of IPv6"},
-	{0, 30, 4, {10, 9, 8, 3}, true, FRAME_FOREIGN, "somebody else's address"},
-	{0, 30, 4, {10, 9, 8, 255}, true, FRAME_FOREIGN, "the subnet's broadcast address"},
-	{3, 53, 1, {3}, true, FRAME_FOREIGN, "somebody else's IPv6 address"},
-	{0, 36, 2, {0, 53}, true, FRAME_FOREIGN, "another port"},
-	{0, 20, 2, {0x00, 0x01}, true, FRAME_FOREIGN, "the last fragment"},
-	{0, 20, 2, {0x20, 0x01}, true, FRAME_FOREIGN, "a fragment in the middle"},
+	{0, 0, 6, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, false, FRAME_UNEXPECTED, "broadcast"},
+	{0, 0, 6, {0x01, 0x00, 0x5e, 1, 2, 3}, false, FRAME_UNEXPECTED, "multicast"},
+	{3, 0, 6, {0x33, 0x33, 0, 0, 0, 1}, false, FRAME_UNEXPECTED, "multicast of IPv6"},
+	{0, 0, 6, {2, 0, 0, 0, 0, 12}, false, FRAME_UNEXPECTED, "somebody else's MAC address"},
+	{0, 12, 2, {0x08, 0x06}, false, FRAME_UNEXPECTED, "ARP"},
+	{0, 12, 2, {0x81, 0x00}, false, FRAME_UNEXPECTED, "a VLAN tag"},
+	{0, 12, 2, {0x88, 0xa8}, false, FRAME_UNEXPECTED, "two VLAN tags"},
+	{0, 12, 2, {0x86, 0xdd}, false, FRAME_UNEXPECTED, "IPv4 that is called IPv6"},
+	{3, 12, 2, {0x08, 0x00}, false, FRAME_UNEXPECTED, "IPv6 that is called IPv4"},
+	{0, 14, 1, {0x65}, false, FRAME_UNEXPECTED, "version 6 as IPv4"},
+	{3, 14, 1, {0x40}, false, FRAME_UNEXPECTED, "version 4 as IPv6"},
+	{0, 23, 1, {1}, false, FRAME_UNEXPECTED, "ICMP"},
+	{0, 23, 1, {6}, false, FRAME_UNEXPECTED, "TCP"},
+	{3, 20, 1, {58}, false, FRAME_UNEXPECTED, "ICMP of IPv6"},
+	{3, 20, 1, {0}, false, FRAME_UNEXPECTED, "hop-by-hop options"},
+	{3, 20, 1, {44}, false, FRAME_UNEXPECTED, "a fragment of IPv6"},
+	{0, 30, 4, {10, 9, 8, 3}, true, FRAME_UNEXPECTED, "somebody else's address"},
+	{0, 30, 4, {10, 9, 8, 255}, true, FRAME_UNEXPECTED, "the subnet's broadcast address"},
+	{3, 53, 1, {3}, true, FRAME_UNEXPECTED, "somebody else's IPv6 address"},
+	{0, 36, 2, {0, 53}, true, FRAME_UNEXPECTED, "another port"},
+	{0, 20, 2, {0x00, 0x01}, true, FRAME_UNEXPECTED, "the last fragment"},
+	{0, 20, 2, {0x20, 0x01}, true, FRAME_UNEXPECTED, "a fragment in the middle"},
 	{0, 20, 2, {0x20, 0x00}, true, FRAME_MALFORMED, "a first fragment"},
 	{0, 20, 2, {0x00, 0x00}, true, FRAME_OURS, "may be fragmented, but was not"},
 	{0, 15, 1, {0x2e}, true, FRAME_OURS, "a class of service"},
 	{0, 22, 1, {1}, true, FRAME_OURS, "the last hop"},
-	{0, 14, 1, {0x44}, false, FRAME_FOREIGN, "a header of 16 bytes"},
-	{0, 14, 1, {0x4f}, false, FRAME_FOREIGN, "a header beyond the end"},
+	{0, 14, 1, {0x44}, false, FRAME_UNEXPECTED, "a header of 16 bytes"},
+	{0, 14, 1, {0x4f}, false, FRAME_UNEXPECTED, "a header beyond the end"},
 	{0, 24, 2, {0, 0}, false, FRAME_MALFORMED, "no header checksum"},
 	{0, 16, 2, {0, 36}, true, FRAME_MALFORMED, "a total length beyond the end"},
 	{0, 16, 2, {0xff, 0xff}, true, FRAME_MALFORMED, "the largest total length"},
@@ -390,7 +390,7 @@ Test(frame, options)
 		cr_assert_eq(read_exact(frame, len, 0, false, &in), FRAME_MALFORMED, "%u words", words);
 		frame[34 + more + 3]++;
 		frame[34 + more + 2]++;
-		cr_assert_eq(read_exact(frame, len, 0, false, &in), FRAME_FOREIGN, "%u words", words);
+		cr_assert_eq(read_exact(frame, len, 0, false, &in), FRAME_UNEXPECTED, "%u words", words);
 		for (unsigned cut = 0; cut < len; cut++)
 			cr_assert_neq(read_exact(frame, cut, 0, true, &in), FRAME_OURS);
 	}

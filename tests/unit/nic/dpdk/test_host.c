@@ -85,14 +85,14 @@ Test(host, facts, .init = setup)
 	cr_assert_str_eq(host_ip_text(iface.ips[2].v6, iface.ips[2].bytes, text), "fd77::5");
 	cr_assert_eq(iface.ips[2].prefix, 64);
 	cr_assert_eq(iface.ips[3].bytes[0], 0xfe, "what is of the link only comes last");
-	cr_assert(host_iface_runs("far0"));
+	cr_assert(host_iface_has_carrier("far0"));
 	run("ip link set far1 down");
 	iface = read_far0_running(false);
-	cr_assert(iface.up && !iface.running && !host_iface_runs("far0"));
+	cr_assert(iface.up && !iface.running && !host_iface_has_carrier("far0"));
 	run("ip link set far0 down");
 	iface = read_far0();
-	cr_assert(!iface.up && !iface.running && !host_iface_runs("far0"));
-	cr_assert(host_iface_runs("nowhere"), "nothing is known of it");
+	cr_assert(!iface.up && !iface.running && !host_iface_has_carrier("far0"));
+	cr_assert(host_iface_has_carrier("nowhere"), "nothing is known of it");
 }
 
 Test(host, queues, .init = setup)
@@ -228,28 +228,28 @@ Test(host, held_ports, .init = setup)
 	struct host_iface iface = read_far0();
 	static const char *const listens[] = {"10.77.1.5", "fd77::5"};
 	for (int i = 0; i < 2; i++) {
-		struct host_socks held, again;
+		struct host_sockets held, again;
 		struct nic_err err;
 		const struct host_ip *ip;
 		cr_assert_eq(host_iface_ip(&iface, listens[i], &ip, &err), 0);
-		cr_assert_eq(host_hold_open(&held, &iface, ip, 0, 16, &err), 0, "%s", err.text);
+		cr_assert_eq(host_reserve_ports(&held, &iface, ip, 0, 16, &err), 0, "%s", err.text);
 		cr_assert_eq(held.n, 16);
 		for (unsigned p = 0; p < 16; p++) {
 			cr_assert_not(is_refused(listens[i], (uint16_t)(held.first + p)));
 			struct pollfd in = {.fd = held.fds[p], .events = POLLIN};
 			cr_assert_eq(poll(&in, 1, 0), 0, "nothing is kept");
 		}
-		cr_assert_eq(host_hold_open(&again, &iface, ip, (uint16_t)(held.first + 15), 1, &err), -EADDRINUSE);
+		cr_assert_eq(host_reserve_ports(&again, &iface, ip, (uint16_t)(held.first + 15), 1, &err), -EADDRINUSE);
 		char port[16];
 		snprintf(port, sizeof port, "port %u ", held.first + 15u);
 		cr_assert(strstr(err.text, port) && strstr(err.text, listens[i]), "%s", err.text);
 		uint16_t first = held.first;
-		host_socks_close(&held);
-		host_socks_close(&held);
+		host_sockets_close(&held);
+		host_sockets_close(&held);
 		cr_assert(is_refused(listens[i], first), "released");
-		cr_assert_eq(host_hold_open(&held, &iface, ip, first, 3, &err), 0, "%s", err.text);
+		cr_assert_eq(host_reserve_ports(&held, &iface, ip, first, 3, &err), 0, "%s", err.text);
 		cr_assert_eq(held.first, first);
-		host_socks_close(&held);
+		host_sockets_close(&held);
 	}
 }
 
@@ -257,31 +257,31 @@ Test(host, ports_that_cannot_be_held, .init = setup)
 {
 	struct host_iface iface = read_far0();
 	struct host_ip stranger = {.prefix = 24, .usable = true, .bytes = {10, 77, 1, 99}};
-	struct host_socks held;
+	struct host_sockets held;
 	struct nic_err err;
-	cr_assert_eq(host_hold_open(&held, &iface, &stranger, 7000, 1, &err), -EADDRNOTAVAIL);
+	cr_assert_eq(host_reserve_ports(&held, &iface, &stranger, 7000, 1, &err), -EADDRNOTAVAIL);
 	cr_assert(strstr(err.text, "10.77.1.99"), "%s", err.text);
-	cr_assert_eq(host_hold_open(&held, &iface, &iface.ips[0], 65535, 2, &err), -EINVAL);
-	cr_assert_eq(host_hold_open(&held, &iface, &iface.ips[0], 7000, 0, &err), -EINVAL);
-	cr_assert_eq(host_hold_open(&held, &iface, &iface.ips[0], 7000, FAR_SHARDS_MAX + 1, &err), -EINVAL);
+	cr_assert_eq(host_reserve_ports(&held, &iface, &iface.ips[0], 65535, 2, &err), -EINVAL);
+	cr_assert_eq(host_reserve_ports(&held, &iface, &iface.ips[0], 7000, 0, &err), -EINVAL);
+	cr_assert_eq(host_reserve_ports(&held, &iface, &iface.ips[0], 7000, FAR_SHARDS_MAX + 1, &err), -EINVAL);
 	cr_assert_eq(held.n, 0);
-	cr_assert_eq(host_hold_open(&held, &iface, &iface.ips[0], 65534, 2, &err), 0, "%s", err.text);
-	host_socks_close(&held);
+	cr_assert_eq(host_reserve_ports(&held, &iface, &iface.ips[0], 65534, 2, &err), 0, "%s", err.text);
+	host_sockets_close(&held);
 }
 
 /* A taken port in the middle: those before it are let go of. */
 Test(host, a_gap_in_the_ports, .init = setup)
 {
 	struct host_iface iface = read_far0();
-	struct host_socks middle, held;
+	struct host_sockets middle, held;
 	struct nic_err err;
-	cr_assert_eq(host_hold_open(&middle, &iface, &iface.ips[0], 7003, 1, &err), 0);
-	cr_assert_eq(host_hold_open(&held, &iface, &iface.ips[0], 7000, 5, &err), -EADDRINUSE);
+	cr_assert_eq(host_reserve_ports(&middle, &iface, &iface.ips[0], 7003, 1, &err), 0);
+	cr_assert_eq(host_reserve_ports(&held, &iface, &iface.ips[0], 7000, 5, &err), -EADDRINUSE);
 	cr_assert(strstr(err.text, "port 7003 "), "%s", err.text);
 	cr_assert_eq(held.n, 0);
-	cr_assert_eq(host_hold_open(&held, &iface, &iface.ips[0], 7000, 3, &err), 0, "%s", err.text);
-	host_socks_close(&held);
-	host_socks_close(&middle);
+	cr_assert_eq(host_reserve_ports(&held, &iface, &iface.ips[0], 7000, 3, &err), 0, "%s", err.text);
+	host_sockets_close(&held);
+	host_sockets_close(&middle);
 }
 
 static bool is_awake(const struct host_wake *wake)
@@ -318,7 +318,7 @@ static void check_wake(struct host_wake *wake, const struct host_kick *to)
 Test(host, kicks_by_udp, .init = setup)
 {
 	struct host_iface iface = read_far0();
-	struct host_socks kicks;
+	struct host_sockets kicks;
 	struct nic_err err;
 	for (unsigned i = 0; i < iface.ips_n; i++) {
 		const struct host_ip *ip = &iface.ips[i];

@@ -150,7 +150,7 @@ Test(host_pci, vfio)
 		cr_assert_eq(seteuid(0), 0);
 	}
 	struct host_pci card = card_of();
-	cr_assert(card.way == HOST_PCI_VFIO && !card.noiommu && card.group == 4);
+	cr_assert(card.access == HOST_PCI_VFIO && !card.noiommu && card.group == 4);
 	run("mv dev/vfio/4 dev/vfio/noiommu-4");
 	card = card_of();
 	cr_assert(card.noiommu);
@@ -172,7 +172,7 @@ Test(host_pci, uio)
 	device(CARD, "0x020000", "uio_pci_generic", -1);
 	run("mkdir -p sys/bus/pci/devices/%s/uio/uio2", CARD);
 	struct host_pci card = card_of();
-	cr_assert(card.way == HOST_PCI_UIO && card.uio == 2);
+	cr_assert(card.access == HOST_PCI_UIO && card.uio == 2);
 	if (geteuid() != 0) {
 		usable(-EACCES, "only root");
 		return;
@@ -190,7 +190,7 @@ Test(host_pci, the_kernel_keeps_it)
 	device(CARD, "0x020000", "mlx5_core", 4);
 	run("echo 0x15b3 >sys/bus/pci/devices/%s/vendor", CARD);
 	struct host_pci card = card_of();
-	cr_assert_eq(card.way, HOST_PCI_SHARED);
+	cr_assert_eq(card.access, HOST_PCI_SHARED);
 	usable(0, "");
 }
 
@@ -205,7 +205,7 @@ static pid_t holder(void)
 		alarm(60);
 		struct host_pci card;
 		struct nic_err err;
-		if (host_pci_take(&roots, CARD, &card, &err) >= 0 && write(ready[1], "y", 1) == 1)
+		if (host_pci_claim(&roots, CARD, &card, &err) >= 0 && write(ready[1], "y", 1) == 1)
 			for (;;)
 				pause();
 		_exit(1);
@@ -216,22 +216,22 @@ static pid_t holder(void)
 	return pid;
 }
 
-static void serves_one(enum host_pci_way way)
+static void serves_one(enum host_pci_access access)
 {
 	struct nic_err err = {""};
 	struct host_pci card;
 	pid_t other = holder();
-	cr_assert_eq(host_pci_take(&roots, CARD, &card, &err), -EBUSY);
+	cr_assert_eq(host_pci_claim(&roots, CARD, &card, &err), -EBUSY);
 	cr_assert(strstr(err.text, CARD) && strstr(err.text, "another process"), "%s", err.text);
 	cr_assert(strstr(err.text, "one virtual function") && strstr(err.text, "or udp"), "%s", err.text);
 	kill(other, SIGKILL);
 	cr_assert_eq(waitpid(other, NULL, 0), other);
-	int first = host_pci_take(&roots, CARD, &card, &err);
+	int first = host_pci_claim(&roots, CARD, &card, &err);
 	cr_assert_geq(first, 0, "%s", err.text);
-	cr_assert_eq(card.way, way);
-	cr_assert_eq(host_pci_take(&roots, CARD, &card, &err), -EBUSY);
+	cr_assert_eq(card.access, access);
+	cr_assert_eq(host_pci_claim(&roots, CARD, &card, &err), -EBUSY);
 	close(first);
-	first = host_pci_take(&roots, CARD, &card, &err);
+	first = host_pci_claim(&roots, CARD, &card, &err);
 	cr_assert_geq(first, 0, "%s", err.text);
 	close(first);
 	cr_assert_not(host_pci_is_taken(&roots, &card));
@@ -256,7 +256,7 @@ Test(host_pci, one_process_has_it_beside_the_kernel)
 	pid_t other = holder();
 	device("0000:03:00.1", "0x020000", "mlx5_core", -1);
 	run("echo 0x15b3 >sys/bus/pci/devices/0000:03:00.1/vendor");
-	int second = host_pci_take(&roots, "0000:03:00.1", &card, &err);
+	int second = host_pci_claim(&roots, "0000:03:00.1", &card, &err);
 	cr_assert_geq(second, 0, "%s", err.text);
 	close(second);
 	kill(other, SIGKILL);

@@ -16,10 +16,10 @@ static const struct frame_addr them[2] = {
 };
 static const uint8_t router_ip[2][16] = {{10, 8, 0, 254}, {0xfd, 0, [15] = 254}};
 
-static uint8_t frame[ANSWER_BYTES_MAX + 1];
+static uint8_t frame[CONTROL_FRAME_BYTES_MAX + 1];
 static unsigned frame_len;
 static struct frame_path path[2];
-static struct narrow_news news;
+static struct pmtu_report news;
 
 static void put16(unsigned at, unsigned x)
 {
@@ -88,7 +88,7 @@ static void say(unsigned v6, uint32_t mtu, unsigned body)
 
 static bool reads(unsigned v6)
 {
-	return narrow_read(&me[v6], frame, frame_len, &news);
+	return pmtu_read(&me[v6], frame, frame_len, &news);
 }
 
 Test(narrow, says_what_fits)
@@ -101,7 +101,7 @@ Test(narrow, says_what_fits)
 		cr_assert_eq(news.packet_bytes, 1440 + heads);
 		cr_assert_arr_eq(news.to, them[v6].ip, v6 ? 16 : 4);
 		cr_assert(news.from_port == 7471 && news.to_port == 7480 && news.v6 == v6);
-		cr_assert(narrow_is_of(&news, &path[v6]) && narrow_concerns(&news, &path[v6]));
+		cr_assert(pmtu_matches_path(&news, &path[v6]) && pmtu_matches_destination(&news, &path[v6]));
 		/* Routers count hops, and may mark congestion. */
 		frame[quoted_at(v6) + (v6 ? 7 : 8)]--;
 		frame[quoted_at(v6) + 1] ^= v6 ? 0x30 : 3;
@@ -110,7 +110,7 @@ Test(narrow, says_what_fits)
 		/* More may follow: what else was quoted, or padding. */
 		frame_len += 20;
 		cr_assert(reads(v6));
-		frame_len = ANSWER_BYTES_MAX;
+		frame_len = CONTROL_FRAME_BYTES_MAX;
 		cr_assert(reads(v6));
 		frame_len++;
 		cr_assert_not(reads(v6), "more than goes aside");
@@ -170,16 +170,18 @@ Test(narrow, of_foreign_packets)
 		say(v6, 1400, 1440);
 		frame[quoted_at(v6) + udp + 1]++;
 		seal(v6);
-		cr_assert(reads(v6) && !narrow_is_of(&news, &path[v6]) && narrow_concerns(&news, &path[v6]));
+		cr_assert(reads(v6) && !pmtu_matches_path(&news, &path[v6]) &&
+			  pmtu_matches_destination(&news, &path[v6]));
 		say(v6, 1400, 1440);
 		frame[quoted_at(v6) + udp + 3]++;
 		seal(v6);
-		cr_assert(reads(v6) && !narrow_is_of(&news, &path[v6]));
+		cr_assert(reads(v6) && !pmtu_matches_path(&news, &path[v6]));
 		say(v6, 1400, 1440);
 		frame[quoted_at(v6) + udp - 1]++;
 		seal(v6);
-		cr_assert(reads(v6) && !narrow_is_of(&news, &path[v6]) && !narrow_concerns(&news, &path[v6]));
-		cr_assert_not(narrow_concerns(&news, &path[!v6]));
+		cr_assert(reads(v6) && !pmtu_matches_path(&news, &path[v6]) &&
+			  !pmtu_matches_destination(&news, &path[v6]));
+		cr_assert_not(pmtu_matches_destination(&news, &path[!v6]));
 	}
 }
 
@@ -218,7 +220,7 @@ Test(narrow, broken)
 		cr_assert(reads(v6));
 		frame[whole - 1] ^= 1;
 		cr_assert_not(reads(v6), "a wrong checksum of the message");
-		cr_assert_not(narrow_read(&me[!v6], frame, frame_len, &news), "the other version of IP");
+		cr_assert_not(pmtu_read(&me[!v6], frame, frame_len, &news), "the other version of IP");
 	}
 	say(0, 1400, 1440);
 	frame[24] ^= 1;

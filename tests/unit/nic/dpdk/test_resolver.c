@@ -10,8 +10,8 @@ static const struct frame_addr them4 = {.mac = {2, 0, 0, 0, 0, 9}, .ip = {10, 8,
 static const struct frame_addr them6 = {
 	.mac = {2, 0, 0, 0, 0, 9}, .v6 = 1, .ip = {0xfd, 0, [13] = 0xaa, [14] = 0xbb, [15] = 0xcc}};
 
-static uint8_t frame[ANSWER_BYTES_MAX], reply[ANSWER_BYTES_MAX];
-static struct ask_news news;
+static uint8_t frame[CONTROL_FRAME_BYTES_MAX], reply[CONTROL_FRAME_BYTES_MAX];
+static struct resolver_update news;
 
 static void seal(uint8_t *f)
 {
@@ -22,13 +22,13 @@ static void seal(uint8_t *f)
 						     frame_be16(58) + frame_sum(ip + 40, len)));
 }
 
-static void heard(const struct frame_addr *who, bool has_mac, bool replaces)
+static void heard(const struct frame_addr *who, bool has_mac, bool override)
 {
 	cr_assert_arr_eq(news.ip, who->ip, who->v6 ? 16 : 4);
 	cr_assert_eq(news.has_mac, has_mac);
 	if (has_mac)
 		cr_assert_arr_eq(news.mac, who->mac, 6);
-	cr_assert_eq(news.replaces, replaces);
+	cr_assert_eq(news.override, override);
 }
 
 Test(ask, arp)
@@ -36,44 +36,44 @@ Test(ask, arp)
 	static const uint8_t want[42] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0,  1, 8, 6,
 					 0,    1,    8,    0,    6,    4,    0, 1, 2, 0, 0,  0, 0, 1,
 					 10,   8,    0,    1,    0,    0,    0, 0, 0, 0, 10, 8, 0, 9};
-	cr_assert_eq(ask_write(&me4, them4.ip, NULL, frame), 60);
+	cr_assert_eq(resolver_write_request(&me4, them4.ip, NULL, frame), 60);
 	cr_assert_arr_eq(frame, want, sizeof want);
 	/* What a neighbour says is what the code that answers for us says. */
-	cr_assert_eq(answer_write(&them4, frame, 60, reply), 60);
-	cr_assert(ask_read(&me4, reply, 60, &news));
+	cr_assert_eq(responder_write(&them4, frame, 60, reply), 60);
+	cr_assert(resolver_read(&me4, reply, 60, &news));
 	heard(&them4, true, true);
-	cr_assert_not(ask_read(&them4, reply, 60, &news), "who sent it hears nothing");
-	ask_write(&me4, them4.ip, them4.mac, frame);
+	cr_assert_not(resolver_read(&them4, reply, 60, &news), "who sent it hears nothing");
+	resolver_write_request(&me4, them4.ip, them4.mac, frame);
 	cr_assert_arr_eq(frame, them4.mac, 6, "to it alone");
-	cr_assert_eq(answer_write(&them4, frame, 60, reply), 60);
+	cr_assert_eq(responder_write(&them4, frame, 60, reply), 60);
 	/* Its question for us says where it is, too. */
-	ask_write(&them4, me4.ip, NULL, frame);
-	cr_assert(ask_read(&me4, frame, 60, &news));
+	resolver_write_request(&them4, me4.ip, NULL, frame);
+	cr_assert(resolver_read(&me4, frame, 60, &news));
 	heard(&them4, true, true);
 	/* And what it announces to all, of itself. */
 	memcpy(frame + 38, frame + 28, 4);
-	cr_assert(ask_read(&me4, frame, 60, &news));
+	cr_assert(resolver_read(&me4, frame, 60, &news));
 	heard(&them4, true, true);
 	frame[41] = 77;
-	cr_assert_not(ask_read(&me4, frame, 60, &news), "a question for somebody else");
+	cr_assert_not(resolver_read(&me4, frame, 60, &news), "a question for somebody else");
 }
 
 static void arp_reply(void)
 {
-	ask_write(&me4, them4.ip, NULL, frame);
-	answer_write(&them4, frame, 60, reply);
+	resolver_write_request(&me4, them4.ip, NULL, frame);
+	responder_write(&them4, frame, 60, reply);
 }
 
 Test(ask, broken_arp)
 {
 	for (unsigned len = 0; len < 42; len++) {
 		arp_reply();
-		cr_assert_not(ask_read(&me4, reply, len, &news), "%u bytes", len);
+		cr_assert_not(resolver_read(&me4, reply, len, &news), "%u bytes", len);
 	}
 	for (unsigned i = 14; i < 21; i++) {
 		arp_reply();
 		reply[i] ^= 4;
-		cr_assert_not(ask_read(&me4, reply, 60, &news), "byte %u", i);
+		cr_assert_not(resolver_read(&me4, reply, 60, &news), "byte %u", i);
 	}
 	static const struct {
 		unsigned at;
@@ -89,50 +89,50 @@ Test(ask, broken_arp)
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		arp_reply();
 		reply[cases[i].at] = cases[i].is;
-		cr_assert_not(ask_read(&me4, reply, 60, &news), "%s", cases[i].what);
+		cr_assert_not(resolver_read(&me4, reply, 60, &news), "%s", cases[i].what);
 	}
 	arp_reply();
 	memset(reply + 22, 0, 6);
-	cr_assert_not(ask_read(&me4, reply, 60, &news), "no MAC address");
-	cr_assert_not(ask_read(&me6, reply, 60, &news), "we have no IPv4 address");
+	cr_assert_not(resolver_read(&me4, reply, 60, &news), "no MAC address");
+	cr_assert_not(resolver_read(&me6, reply, 60, &news), "we have no IPv4 address");
 }
 
 static unsigned advertisement(void)
 {
-	unsigned len = ask_write(&me6, them6.ip, NULL, frame);
-	return answer_write(&them6, frame, len, reply);
+	unsigned len = resolver_write_request(&me6, them6.ip, NULL, frame);
+	return responder_write(&them6, frame, len, reply);
 }
 
 Test(ask, solicitation)
 {
 	static const uint8_t group[6] = {0x33, 0x33, 0xff, 0xaa, 0xbb, 0xcc};
-	unsigned len = ask_write(&me6, them6.ip, NULL, frame);
+	unsigned len = resolver_write_request(&me6, them6.ip, NULL, frame);
 	cr_assert_eq(len, 86);
 	cr_assert_arr_eq(frame, group, 6);
 	cr_assert_eq(frame[21], 255);
-	len = answer_write(&them6, frame, len, reply);
+	len = responder_write(&them6, frame, len, reply);
 	cr_assert_eq(len, 86, "the one who is asked finds nothing wrong with it");
-	cr_assert(ask_read(&me6, reply, len, &news));
+	cr_assert(resolver_read(&me6, reply, len, &news));
 	heard(&them6, true, true);
-	len = ask_write(&me6, them6.ip, them6.mac, frame);
+	len = resolver_write_request(&me6, them6.ip, them6.mac, frame);
 	cr_assert_arr_eq(frame, them6.mac, 6);
 	cr_assert_arr_eq(frame + 38, them6.ip, 16, "to it alone");
-	cr_assert_gt(answer_write(&them6, frame, len, reply), 0);
+	cr_assert_gt(responder_write(&them6, frame, len, reply), 0);
 	/* Its question for us. */
-	len = ask_write(&them6, me6.ip, me6.mac, frame);
-	cr_assert(ask_read(&me6, frame, len, &news));
+	len = resolver_write_request(&them6, me6.ip, me6.mac, frame);
+	cr_assert(resolver_read(&me6, frame, len, &news));
 	heard(&them6, true, true);
 	/* Without an option: it is there, as it was asked. */
 	len = advertisement();
 	frame_store16(reply + 18, frame_be16(24));
 	seal(reply);
-	cr_assert(ask_read(&me6, reply, len, &news));
+	cr_assert(resolver_read(&me6, reply, len, &news));
 	heard(&them6, false, true);
 	/* Without the flag of overriding. */
 	advertisement();
 	reply[58] = 0x40;
 	seal(reply);
-	cr_assert(ask_read(&me6, reply, len, &news));
+	cr_assert(resolver_read(&me6, reply, len, &news));
 	heard(&them6, true, false);
 	/* Announced to all. */
 	advertisement();
@@ -141,18 +141,18 @@ Test(ask, solicitation)
 	reply[0] = reply[1] = 0x33;
 	reply[58] = 0x20;
 	seal(reply);
-	cr_assert(ask_read(&me6, reply, len, &news));
+	cr_assert(resolver_read(&me6, reply, len, &news));
 	heard(&them6, true, true);
 	reply[58] = 0x60;
 	seal(reply);
-	cr_assert_not(ask_read(&me6, reply, len, &news), "as if all had asked");
+	cr_assert_not(resolver_read(&me6, reply, len, &news), "as if all had asked");
 }
 
 Test(ask, broken_advertisement)
 {
 	for (unsigned len = 0; len < 86; len++) {
 		advertisement();
-		cr_assert_not(ask_read(&me6, reply, len, &news), "%u bytes", len);
+		cr_assert_not(resolver_read(&me6, reply, len, &news), "%u bytes", len);
 	}
 	static const struct {
 		unsigned at;
@@ -173,14 +173,14 @@ Test(ask, broken_advertisement)
 		unsigned len = advertisement();
 		reply[cases[i].at] = cases[i].is;
 		seal(reply);
-		cr_assert_not(ask_read(&me6, reply, len, &news), "%s", cases[i].what);
+		cr_assert_not(resolver_read(&me6, reply, len, &news), "%s", cases[i].what);
 	}
 	unsigned len = advertisement();
 	reply[85] ^= 1;
-	cr_assert_not(ask_read(&me6, reply, len, &news), "the checksum");
+	cr_assert_not(resolver_read(&me6, reply, len, &news), "the checksum");
 	advertisement();
 	reply[80] |= 1;
 	seal(reply);
-	cr_assert(ask_read(&me6, reply, len, &news), "a group's MAC address is none");
+	cr_assert(resolver_read(&me6, reply, len, &news), "a group's MAC address is none");
 	cr_assert_not(news.has_mac);
 }

@@ -10,7 +10,7 @@ static const struct frame_addr me6 = {
 static const uint8_t them_mac[6] = {2, 0, 0, 0, 0, 9};
 static const uint8_t them6[16] = {0xfd, 0, [15] = 9};
 
-static uint8_t frame[ANSWER_BYTES_MAX], out[ANSWER_BYTES_MAX];
+static uint8_t frame[CONTROL_FRAME_BYTES_MAX], out[CONTROL_FRAME_BYTES_MAX];
 
 static void macs(const uint8_t *to, unsigned type)
 {
@@ -99,27 +99,27 @@ Test(answer, arp)
 	static const uint8_t want[42] = {2, 0, 0, 0, 0, 9, 2, 0,  0, 0, 0, 1, 8, 6, 0, 1, 8, 0,  6, 4, 0,
 					 2, 2, 0, 0, 0, 0, 1, 10, 8, 0, 1, 2, 0, 0, 0, 0, 9, 10, 8, 0, 9};
 	unsigned len = arp();
-	cr_assert_eq(answer_write(&me4, frame, len, out), 60);
+	cr_assert_eq(responder_write(&me4, frame, len, out), 60);
 	cr_assert_arr_eq(out, want, sizeof want);
-	cr_assert_eq(answer_write(&me4, frame, 42, out), 60, "without padding");
-	cr_assert_eq(answer_write(&me6, frame, len, out), 0, "we have no IPv4 address");
+	cr_assert_eq(responder_write(&me4, frame, 42, out), 60, "without padding");
+	cr_assert_eq(responder_write(&me6, frame, len, out), 0, "we have no IPv4 address");
 	frame[41] = 2;
-	cr_assert_eq(answer_write(&me4, frame, len, out), 0, "another's address");
+	cr_assert_eq(responder_write(&me4, frame, len, out), 0, "another's address");
 	for (unsigned i = 14; i < 22; i++) {
 		arp();
 		frame[i] ^= 2;
-		cr_assert_eq(answer_write(&me4, frame, len, out), 0, "byte %u", i);
+		cr_assert_eq(responder_write(&me4, frame, len, out), 0, "byte %u", i);
 	}
 	arp();
 	frame[22] |= 1;
-	cr_assert_eq(answer_write(&me4, frame, len, out), 0, "from a group");
+	cr_assert_eq(responder_write(&me4, frame, len, out), 0, "from a group");
 }
 
 Test(answer, ping)
 {
-	static const unsigned sizes[] = {0, 1, 10, 17, 18, 19, 56, 1000, 1472, ANSWER_BYTES_MAX - 42};
+	static const unsigned sizes[] = {0, 1, 10, 17, 18, 19, 56, 1000, 1472, CONTROL_FRAME_BYTES_MAX - 42};
 	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-		unsigned len = ping4(sizes[i]), n = answer_write(&me4, frame, len, out);
+		unsigned len = ping4(sizes[i]), n = responder_write(&me4, frame, len, out);
 		const uint8_t *ip = out + 14;
 		cr_assert_eq(n, len, "%u", sizes[i]);
 		cr_assert_arr_eq(out, them_mac, 6);
@@ -141,26 +141,26 @@ Test(answer, broken_pings)
 	} broken[] = {{0, 1},  {6, 1},  {14, 1}, {20, 0x20}, {21, 8}, {23, 2}, {26, 0xe0},
 		      {24, 1}, {33, 2}, {34, 8}, {35, 1},    {36, 1}, {37, 1}, {50, 1}};
 	unsigned len = ping4(56);
-	cr_assert(answer_write(&me4, frame, len, out));
+	cr_assert(responder_write(&me4, frame, len, out));
 	for (unsigned i = 0; i < sizeof broken / sizeof *broken; i++) {
 		ping4(56);
 		frame[broken[i].at] ^= broken[i].flip;
 		if (broken[i].at != 24 && broken[i].at != 36 && broken[i].at != 37 && broken[i].at != 50)
 			sums4(56); /* it is not the sum that is wrong */
-		cr_assert_eq(answer_write(&me4, frame, len, out), 0, "byte %u", broken[i].at);
+		cr_assert_eq(responder_write(&me4, frame, len, out), 0, "byte %u", broken[i].at);
 	}
 	ping4(56);
 	for (unsigned cut = 0; cut < 42 + 56; cut++)
-		cr_assert_eq(answer_write(&me4, frame, cut, out), 0, "%u bytes", cut);
-	ping4(ANSWER_BYTES_MAX - 42);
-	cr_assert_eq(answer_write(&me4, frame, ANSWER_BYTES_MAX + 1, out), 0, "longer than any answer");
+		cr_assert_eq(responder_write(&me4, frame, cut, out), 0, "%u bytes", cut);
+	ping4(CONTROL_FRAME_BYTES_MAX - 42);
+	cr_assert_eq(responder_write(&me4, frame, CONTROL_FRAME_BYTES_MAX + 1, out), 0, "longer than any answer");
 }
 
 Test(answer, solicitation)
 {
 	static const uint8_t nobody[16] = {0}, all[16] = {0xff, 2, [15] = 1}, all_mac[6] = {0x33, 0x33, [5] = 1};
 	unsigned len = solicitation(them6);
-	cr_assert_eq(answer_write(&me6, frame, len, out), 86);
+	cr_assert_eq(responder_write(&me6, frame, len, out), 86);
 	cr_assert_arr_eq(out, them_mac, 6);
 	cr_assert_eq(sum6(out + 14, 32), 0xffff);
 	cr_assert_eq(out[21], 255);
@@ -171,41 +171,41 @@ Test(answer, solicitation)
 	cr_assert_arr_eq(out + 80, me6.mac, 6);
 	cr_assert_arr_eq(out + 38, them6, 16);
 	len = solicitation(nobody);
-	cr_assert_eq(answer_write(&me6, frame, len, out), 86, "who wants to take our address");
+	cr_assert_eq(responder_write(&me6, frame, len, out), 86, "who wants to take our address");
 	cr_assert_arr_eq(out, all_mac, 6);
 	cr_assert_arr_eq(out + 38, all, 16);
 	cr_assert_eq(out[58], 0x20);
 	solicitation(them6);
 	frame[21] = 254;
-	cr_assert_eq(answer_write(&me6, frame, len, out), 0, "from another link");
+	cr_assert_eq(responder_write(&me6, frame, len, out), 0, "from another link");
 	solicitation(them6);
 	frame[77] ^= 1;
 	seal6(24);
-	cr_assert_eq(answer_write(&me6, frame, len, out), 0, "another's address");
+	cr_assert_eq(responder_write(&me6, frame, len, out), 0, "another's address");
 	solicitation(them6);
 	frame[58] ^= 1;
-	cr_assert_eq(answer_write(&me6, frame, len, out), 0, "its sum is wrong");
+	cr_assert_eq(responder_write(&me6, frame, len, out), 0, "its sum is wrong");
 	solicitation(them6);
 	for (unsigned cut = 0; cut < len; cut++)
-		cr_assert_eq(answer_write(&me6, frame, cut, out), 0, "%u bytes", cut);
+		cr_assert_eq(responder_write(&me6, frame, cut, out), 0, "%u bytes", cut);
 }
 
 Test(answer, ping6)
 {
 	unsigned len = v6(me6.mac, them6, me6.ip, 128, 64);
 	seal6(64);
-	cr_assert_eq(answer_write(&me6, frame, len, out), len);
+	cr_assert_eq(responder_write(&me6, frame, len, out), len);
 	cr_assert_eq(out[54], 129);
 	cr_assert_eq(sum6(out + 14, 64), 0xffff);
 	cr_assert_arr_eq(out + 38, them6, 16);
 	cr_assert_arr_eq(out + 58, frame + 58, 60);
 	frame[54] = 129;
 	seal6(64);
-	cr_assert_eq(answer_write(&me6, frame, len, out), 0, "an answer gets none");
+	cr_assert_eq(responder_write(&me6, frame, len, out), 0, "an answer gets none");
 	v6(me6.mac, me6.ip, me6.ip, 128, 64);
 	frame[22] = 0xff;
 	seal6(64);
-	cr_assert_eq(answer_write(&me6, frame, len, out), 0, "from a group");
+	cr_assert_eq(responder_write(&me6, frame, len, out), 0, "from a group");
 }
 
 Test(answer, anything)
@@ -221,8 +221,8 @@ Test(answer, anything)
 		unsigned cut = x % 4 ? len : x / 4 % (len + 1);
 		uint8_t *exact = malloc(cut ? cut : 1); /* a sanitizer sees a read beyond it */
 		memcpy(exact, frame, cut);
-		unsigned n = answer_write(round % 2 ? &me4 : &me6, exact, cut, out);
-		cr_assert(n == 0 || (n >= ANSWER_BYTES_MIN && n <= ANSWER_BYTES_MAX));
+		unsigned n = responder_write(round % 2 ? &me4 : &me6, exact, cut, out);
+		cr_assert(n == 0 || (n >= CONTROL_FRAME_BYTES_MIN && n <= CONTROL_FRAME_BYTES_MAX));
 		free(exact);
 	}
 }

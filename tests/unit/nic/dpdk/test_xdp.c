@@ -241,12 +241,12 @@ Test(xdp, sweeps_what_a_dead_process_left, .init = setup)
 	struct nic_err err = {""};
 	char own[64], path[64];
 	int fd = xdp_object(&me[0], QUEUES, own, sizeof own, &err);
-	cr_assert_eq(xdp_sweep(far0, "far0", &err), 0, "nothing to be swept: %s", err.text);
+	cr_assert_eq(xdp_remove_stale(far0, "far0", &err), 0, "nothing to be swept: %s", err.text);
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), fd);
 	attach(path);
-	cr_assert_eq(xdp_keep(far0, "far0", &number, &err), -ENOENT, "it is not this process' program");
+	cr_assert_eq(xdp_attach_link(far0, "far0", &number, &err), -ENOENT, "it is not this process' program");
 	cr_assert(has_program());
-	cr_assert_eq(xdp_sweep(far0, "far0", &err), 0, "%s", err.text);
+	cr_assert_eq(xdp_remove_stale(far0, "far0", &err), 0, "%s", err.text);
 	cr_assert_not(has_program());
 	close(fd);
 }
@@ -257,11 +257,11 @@ Test(xdp, leaves_others_programs_alone, .init = setup)
 	int program = load_named("somebody");
 	int link = link_to(program);
 	cr_assert_geq(link, 0, "%s", strerror(errno));
-	cr_assert_eq(xdp_sweep(far0, "far0", &err), -EBUSY);
+	cr_assert_eq(xdp_remove_stale(far0, "far0", &err), -EBUSY);
 	cr_assert(strstr(err.text, "\"somebody\"") && strstr(err.text, "far0"), "%s", err.text);
 	cr_assert(has_program());
 	close(link);
-	cr_assert_eq(xdp_sweep(far0, "far0", &err), 0, "%s", err.text);
+	cr_assert_eq(xdp_remove_stale(far0, "far0", &err), 0, "%s", err.text);
 	close(program);
 }
 
@@ -271,13 +271,13 @@ Test(xdp, leaves_a_live_process_alone, .init = setup)
 	int program = load_named(XDP_NAME);
 	int link = link_to(program);
 	cr_assert_geq(link, 0, "%s", strerror(errno));
-	cr_assert_eq(xdp_sweep(far0, "far0", &err), -EBUSY);
+	cr_assert_eq(xdp_remove_stale(far0, "far0", &err), -EBUSY);
 	cr_assert(strstr(err.text, "another process"), "%s", err.text);
 	cr_assert(has_program());
-	xdp_release(link);
+	xdp_detach_link(link);
 	close(program);
 	cr_assert_not(has_program());
-	xdp_release(-1);
+	xdp_detach_link(-1);
 }
 
 /* As attach(), but the program is this process' own. */
@@ -303,14 +303,14 @@ Test(xdp, keeps_by_a_link, .init = setup)
 	uint32_t number;
 	struct nic_err err = {""};
 	int program = load_named(XDP_NAME);
-	cr_assert_eq(xdp_keep(far0, "far0", &number, &err), -ENOENT, "nothing is attached");
+	cr_assert_eq(xdp_attach_link(far0, "far0", &number, &err), -ENOENT, "nothing is attached");
 	cr_assert(strstr(err.text, "far0"), "%s", err.text);
 	attach_pinned(program);
-	int link = xdp_keep(far0, "far0", &number, &err);
+	int link = xdp_attach_link(far0, "far0", &number, &err);
 	cr_assert_geq(link, 0, "%s", err.text);
 	cr_assert(has_program());
-	cr_assert_eq(xdp_sweep(far0, "far0", &err), -EBUSY, "by a link it is ours");
-	xdp_release(link);
+	cr_assert_eq(xdp_remove_stale(far0, "far0", &err), -EBUSY, "by a link it is ours");
+	xdp_detach_link(link);
 	cr_assert_not(has_program());
 	close(program);
 }

@@ -40,7 +40,7 @@ static void teardown(void)
 	shm_dir_teardown();
 }
 
-TestSuite(shm_bells, .init = setup, .fini = teardown);
+TestSuite(shm_doorbells, .init = setup, .fini = teardown);
 
 static int send_seq(unsigned link, uint32_t seq, uint64_t len)
 {
@@ -66,7 +66,7 @@ static unsigned receive(struct nic_pkt *pkts, unsigned max)
 	return a.q->ops->recv(a.q, pkts, max);
 }
 
-static unsigned link_of(const struct nic_pkt *pkt)
+static unsigned transport_of(const struct nic_pkt *pkt)
 {
 	for (unsigned i = 0; i < LINKS; i++)
 		if (to_b[i] == pkt->peer)
@@ -106,7 +106,7 @@ static unsigned passes_until(unsigned link, uint32_t seq, unsigned max)
 	for (unsigned pass = 1; pass <= max; pass++) {
 		unsigned n = receive(pkts, 16);
 		for (unsigned k = 0; k < n; k++)
-			if (link_of(&pkts[k]) == link && seq_of(&pkts[k]) == seq)
+			if (transport_of(&pkts[k]) == link && seq_of(&pkts[k]) == seq)
 				return pass;
 	}
 	cr_assert_fail("nothing from link %u in %u passes", link, max);
@@ -120,7 +120,7 @@ static void settle(void)
 		cr_assert_eq(receive(pkts, 16), 0u);
 }
 
-Test(shm_bells, few_links_are_all_hot)
+Test(shm_doorbells, few_links_are_all_hot)
 {
 	for (unsigned i = HOT; i < LINKS; i++)
 		a.q->ops->detach(a.q, to_b[i]);
@@ -136,7 +136,7 @@ Test(shm_bells, few_links_are_all_hot)
 		cr_assert_eq(rx_state(i), SHM_RX_POLLING);
 }
 
-Test(shm_bells, a_cold_link_rings_and_turns_hot)
+Test(shm_doorbells, a_cold_link_rings_and_turns_hot)
 {
 	settle();
 	for (uint32_t round = 0; round < 3; round++)
@@ -150,7 +150,7 @@ Test(shm_bells, a_cold_link_rings_and_turns_hot)
 		}
 }
 
-Test(shm_bells, idle_links_turn_cold_and_active_ones_stay)
+Test(shm_doorbells, idle_links_turn_cold_and_active_ones_stay)
 {
 	struct nic_pkt pkts[16];
 	for (uint32_t i = 0; i < 20000; i++) {
@@ -165,7 +165,7 @@ Test(shm_bells, idle_links_turn_cold_and_active_ones_stay)
 
 /* Random traffic over all links, in bursts of all sizes, between sleeps that are tried: nothing is lost, and each
  * link keeps its order. */
-Test(shm_bells, turnover, .timeout = 60)
+Test(shm_doorbells, turnover, .timeout = 60)
 {
 	static uint32_t sent[LINKS], got[LINKS];
 	struct nic_pkt pkts[16];
@@ -195,7 +195,7 @@ Test(shm_bells, turnover, .timeout = 60)
 		if (armed && n == 0)
 			cr_assert_eq(total, want, "round %u: slept over %u packets", round, (unsigned)(want - total));
 		for (unsigned k = 0; k < n; k++) {
-			unsigned link = link_of(&pkts[k]);
+			unsigned link = transport_of(&pkts[k]);
 			cr_assert_eq(seq_of(&pkts[k]), got[link]);
 			if (pkts[k].body_len)
 				cr_assert_eq(pkts[k].body[pkts[k].body_len - 1], got[link] & 0xff);
@@ -213,7 +213,7 @@ Test(shm_bells, turnover, .timeout = 60)
 
 /* ---- sleep ---- */
 
-Test(shm_bells, sleep_is_told_in_few_words)
+Test(shm_doorbells, sleep_is_told_in_few_words)
 {
 	settle();
 	a.q->ops->arm(a.q);
@@ -228,7 +228,7 @@ Test(shm_bells, sleep_is_told_in_few_words)
 		cr_assert_neq(rx_state(i), SHM_RX_ASLEEP);
 }
 
-Test(shm_bells, every_link_ends_a_sleep)
+Test(shm_doorbells, every_link_ends_a_sleep)
 {
 	struct nic_pkt pkts[16];
 	for (unsigned round = 0; round < 3; round++)
@@ -247,7 +247,7 @@ Test(shm_bells, every_link_ends_a_sleep)
 		}
 }
 
-Test(shm_bells, received_while_armed_it_still_wakes)
+Test(shm_doorbells, received_while_armed_it_still_wakes)
 {
 	struct nic_pkt pkts[16];
 	unsigned cold = LINKS - 1;
@@ -264,7 +264,7 @@ Test(shm_bells, received_while_armed_it_still_wakes)
 }
 
 /* A caller that does not stop while it is armed: the words of the page take turns all the same. */
-Test(shm_bells, floods_while_armed)
+Test(shm_doorbells, floods_while_armed)
 {
 	static uint32_t sent[LINKS];
 	struct nic_pkt pkts[16];
@@ -282,12 +282,12 @@ Test(shm_bells, floods_while_armed)
 			b.q->ops->flush(b.q);
 			unsigned n = receive(pkts, 16);
 			for (unsigned k = 0; k < n; k++)
-				there |= link_of(&pkts[k]) == quiet;
+				there |= transport_of(&pkts[k]) == quiet;
 		}
 	}
 }
 
-Test(shm_bells, attached_while_armed)
+Test(shm_doorbells, attached_while_armed)
 {
 	struct nic_pkt pkts[16];
 	a.q->ops->detach(a.q, to_b[1]);         /* hot */
@@ -314,7 +314,7 @@ Test(shm_bells, attached_while_armed)
 
 /* ---- links that go ---- */
 
-Test(shm_bells, what_is_left_when_hot_ones_go)
+Test(shm_doorbells, what_is_left_when_hot_ones_go)
 {
 	settle();
 	unsigned left = LINKS - 1;
@@ -333,7 +333,7 @@ Test(shm_bells, what_is_left_when_hot_ones_go)
 	cr_assert_eq(qa->bells_end, 0u);
 }
 
-Test(shm_bells, a_bells_next_owner_is_not_mixed_up)
+Test(shm_doorbells, a_bells_next_owner_is_not_mixed_up)
 {
 	for (unsigned round = 0; round < 4; round++)
 		for (unsigned i = LINKS - 4; i < LINKS; i++) {
@@ -357,7 +357,7 @@ static void ring_all(void)
 	memset((void *)(uintptr_t)qa->bells->byte, 0xff, SHM_BELLS);
 }
 
-Test(shm_bells, bells_rung_for_nothing)
+Test(shm_doorbells, bells_rung_for_nothing)
 {
 	struct nic_pkt pkts[16];
 	uint32_t seq = 0;
@@ -377,7 +377,7 @@ Test(shm_bells, bells_rung_for_nothing)
 			ring_all();
 			unsigned n = receive(pkts, 16);
 			for (unsigned k = 0; k < n; k++)
-				there |= link_of(&pkts[k]) == cold;
+				there |= transport_of(&pkts[k]) == cold;
 		}
 	}
 	cr_assert_gt(qa->spurious_rings, 1000u);
@@ -387,7 +387,7 @@ Test(shm_bells, bells_rung_for_nothing)
 	cr_assert_eq(receive(pkts, 16), 0u);
 }
 
-Test(shm_bells, bells_that_are_wiped)
+Test(shm_doorbells, bells_that_are_wiped)
 {
 	settle();
 	for (unsigned i = LINKS - 3; i < LINKS; i++) {
@@ -398,7 +398,7 @@ Test(shm_bells, bells_that_are_wiped)
 	}
 }
 
-Test(shm_bells, states_that_do_not_exist)
+Test(shm_doorbells, states_that_do_not_exist)
 {
 	struct shm_link *link = link_at(&b, to_a[0]);
 	static const uint32_t lies[] = {3, 77, UINT32_MAX, SHM_RX_DOORBELL, SHM_RX_ASLEEP};
@@ -414,7 +414,7 @@ Test(shm_bells, states_that_do_not_exist)
 }
 
 /* Full rings on many links, always: one that says something now and then is heard. */
-Test(shm_bells, busy_links_keep_nobody_out, .timeout = 60)
+Test(shm_doorbells, busy_links_keep_nobody_out, .timeout = 60)
 {
 	static uint32_t sent[LINKS];
 	struct nic_pkt pkts[16];
@@ -431,7 +431,7 @@ Test(shm_bells, busy_links_keep_nobody_out, .timeout = 60)
 			b.q->ops->flush(b.q);
 			unsigned n = receive(pkts, 1 + round % 16);
 			for (unsigned k = 0; k < n; k++)
-				there |= link_of(&pkts[k]) == quiet;
+				there |= transport_of(&pkts[k]) == quiet;
 		}
 	}
 }

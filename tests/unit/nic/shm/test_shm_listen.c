@@ -17,13 +17,13 @@
 #include <unistd.h>
 
 /* The message of the set-up, as nic/shm/shm_control.h has it. */
-struct note {
+struct message {
 	uint64_t magic;
 	uint32_t version;
 	uint16_t kind, len;
 	int32_t status;
 	uint16_t queue, doorbell;
-	uint8_t bytes[NIC_HELLO_BYTES_MAX];
+	uint8_t bytes[NIC_HANDSHAKE_BYTES_MAX];
 };
 enum { HELLO = 1, WELCOME = 2 };
 
@@ -43,7 +43,7 @@ static void teardown(void)
 	shm_dir_teardown();
 }
 
-TestSuite(shm_hello, .init = setup, .fini = teardown);
+TestSuite(shm_listen, .init = setup, .fini = teardown);
 
 static unsigned open_files(void)
 {
@@ -100,15 +100,15 @@ static void say(int fd, const void *bytes, size_t len, const int *fds, unsigned 
 	cr_assert_eq(sendmsg(fd, &msg, MSG_NOSIGNAL), (ssize_t)len);
 }
 
-static struct note good_hello(void)
+static struct message good_hello(void)
 {
-	return (struct note){.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = HELLO, .len = 3, .bytes = "abc"};
+	return (struct message){.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = HELLO, .len = 3, .bytes = "abc"};
 }
 
 /* The port must have closed the connection, told nobody, and kept nothing. */
 static void expect_refused(int fd, unsigned files)
 {
-	struct note answer;
+	struct message answer;
 	ssize_t n = 1;
 	for (int tries = 0; tries < 1000; tries++) {
 		test_ports_step(&b, 0, NULL, 0);
@@ -125,12 +125,12 @@ static void expect_refused(int fd, unsigned files)
 	cr_assert_eq(open_files(), files, "a descriptor was left open");
 }
 
-static void refuse_note(struct note note, size_t len, const int *fds, unsigned fds_n)
+static void refuse_note(struct message message, size_t len, const int *fds, unsigned fds_n)
 {
 	unsigned files = open_files();
 	int fd = dial(&b);
 	test_ports_step(&b, 0, NULL, 0);
-	say(fd, &note, len, fds, fds_n);
+	say(fd, &message, len, fds, fds_n);
 	expect_refused(fd, files);
 }
 
@@ -149,11 +149,11 @@ static void close_fds(int fds[3])
 }
 
 /* Welcomed, up, and down again. */
-static void expect_welcome(struct note note, const int fds[3])
+static void expect_welcome(struct message message, const int fds[3])
 {
 	int fd = dial(&b);
 	b.events_n = 0;
-	say(fd, &note, sizeof note, fds, 3);
+	say(fd, &message, sizeof message, fds, 3);
 	test_ports_step(&b, 2, NULL, 0);
 	cr_assert_eq(b.events[1].type, NIC_EVENT_UP);
 	close(fd);
@@ -163,67 +163,67 @@ static void expect_welcome(struct note note, const int fds[3])
 	b.events_n = 0;
 }
 
-Test(shm_hello, garbage_on_the_socket)
+Test(shm_listen, garbage_on_the_socket)
 {
 	int fds[3];
 	make_fds(fds);
-	struct note note = good_hello(), garbage;
-	expect_welcome(note, fds);
+	struct message message = good_hello(), garbage;
+	expect_welcome(message, fds);
 	memset(&garbage, 0xa5, sizeof garbage);
 	refuse_note(garbage, sizeof garbage, fds, 3);
 	refuse_note(garbage, 1, NULL, 0);
-	refuse_note(note, sizeof note - 1, fds, 3);
-	note.magic++;
-	refuse_note(note, sizeof note, fds, 3);
-	note = good_hello();
-	note.version++;
-	refuse_note(note, sizeof note, fds, 3);
-	note = good_hello();
-	note.kind = WELCOME;
-	refuse_note(note, sizeof note, fds, 3);
-	note = good_hello();
-	note.len = NIC_HELLO_BYTES_MAX + 1;
-	refuse_note(note, sizeof note, fds, 3);
+	refuse_note(message, sizeof message - 1, fds, 3);
+	message.magic++;
+	refuse_note(message, sizeof message, fds, 3);
+	message = good_hello();
+	message.version++;
+	refuse_note(message, sizeof message, fds, 3);
+	message = good_hello();
+	message.kind = WELCOME;
+	refuse_note(message, sizeof message, fds, 3);
+	message = good_hello();
+	message.len = NIC_HANDSHAKE_BYTES_MAX + 1;
+	refuse_note(message, sizeof message, fds, 3);
 	/* Queues that the port does not have, bells beyond the page. */
 	static const uint16_t queues[] = {1, SHM_QUEUES_MAX - 1, SHM_QUEUES_MAX, UINT16_MAX};
 	for (unsigned i = 0; i < 4; i++) {
-		note = good_hello();
-		note.queue = queues[i];
-		refuse_note(note, sizeof note, fds, 3);
+		message = good_hello();
+		message.queue = queues[i];
+		refuse_note(message, sizeof message, fds, 3);
 	}
 	static const uint16_t bells[] = {SHM_BELLS, SHM_BELLS + 1, UINT16_MAX};
 	for (unsigned i = 0; i < 3; i++) {
-		note = good_hello();
-		note.doorbell = bells[i];
-		refuse_note(note, sizeof note, fds, 3);
+		message = good_hello();
+		message.doorbell = bells[i];
+		refuse_note(message, sizeof message, fds, 3);
 	}
-	note = good_hello();
-	note.doorbell = SHM_BELLS - 1;
-	expect_welcome(note, fds);
+	message = good_hello();
+	message.doorbell = SHM_BELLS - 1;
+	expect_welcome(message, fds);
 	close_fds(fds);
 }
 
-Test(shm_hello, descriptors_that_are_missing_or_wrong)
+Test(shm_listen, descriptors_that_are_missing_or_wrong)
 {
 	int fds[3], blocking = eventfd(0, 0), null = open("/dev/null", O_RDWR | O_NONBLOCK), many[20];
 	make_fds(fds);
 	const int pair = fds[0], event = fds[1], bells = fds[2];
-	struct note note = good_hello();
-	refuse_note(note, sizeof note, NULL, 0);
-	refuse_note(note, sizeof note, &pair, 1);
-	refuse_note(note, sizeof note, fds, 2);
-	refuse_note(note, sizeof note, (int[]){event, pair, bells}, 3);
-	refuse_note(note, sizeof note, (int[]){event, event, bells}, 3);
-	refuse_note(note, sizeof note, (int[]){null, event, bells}, 3);
-	refuse_note(note, sizeof note, (int[]){pair, event, pair}, 3);
-	refuse_note(note, sizeof note, (int[]){bells, event, bells}, 3);
-	refuse_note(note, sizeof note, (int[]){pair, event, null}, 3);
-	refuse_note(note, sizeof note, (int[]){pair, event, event}, 3);
+	struct message message = good_hello();
+	refuse_note(message, sizeof message, NULL, 0);
+	refuse_note(message, sizeof message, &pair, 1);
+	refuse_note(message, sizeof message, fds, 2);
+	refuse_note(message, sizeof message, (int[]){event, pair, bells}, 3);
+	refuse_note(message, sizeof message, (int[]){event, event, bells}, 3);
+	refuse_note(message, sizeof message, (int[]){null, event, bells}, 3);
+	refuse_note(message, sizeof message, (int[]){pair, event, pair}, 3);
+	refuse_note(message, sizeof message, (int[]){bells, event, bells}, 3);
+	refuse_note(message, sizeof message, (int[]){pair, event, null}, 3);
+	refuse_note(message, sizeof message, (int[]){pair, event, event}, 3);
 	/* A kick must never block the shard. */
-	refuse_note(note, sizeof note, (int[]){pair, blocking, bells}, 3);
+	refuse_note(message, sizeof message, (int[]){pair, blocking, bells}, 3);
 	for (int i = 0; i < 20; i++)
 		many[i] = null;
-	refuse_note(note, sizeof note, many, 20);
+	refuse_note(message, sizeof message, many, 20);
 	close_fds(fds);
 	close(blocking);
 	close(null);
@@ -240,7 +240,7 @@ static int memfd_with(off_t bytes, const void *header, size_t header_bytes, int 
 	return fd;
 }
 
-Test(shm_hello, memory_that_is_not_a_pair)
+Test(shm_listen, memory_that_is_not_a_pair)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	const off_t size = (off_t)SHM_TOTAL_BYTES;
@@ -267,7 +267,7 @@ Test(shm_hello, memory_that_is_not_a_pair)
 	fds[n++] = memfd_with(size + 4096, &good, head, seals);
 	fds[n++] = memfd_with(10, NULL, 0, seals);
 	for (int i = 0; i < n; i++) {
-		refuse_note(good_hello(), sizeof(struct note), (int[]){fds[i], other[1], other[2]}, 3);
+		refuse_note(good_hello(), sizeof(struct message), (int[]){fds[i], other[1], other[2]}, 3);
 		void *map;
 		cr_assert_eq(shm_pair_map(fds[i], &map), -EPROTO);
 		close(fds[i]);
@@ -279,7 +279,7 @@ Test(shm_hello, memory_that_is_not_a_pair)
 	close_fds(other);
 }
 
-Test(shm_hello, memory_that_is_not_doorbells)
+Test(shm_listen, memory_that_is_not_doorbells)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	const off_t size = (off_t)sizeof(struct shm_doorbells);
@@ -301,7 +301,7 @@ Test(shm_hello, memory_that_is_not_doorbells)
 	fds[n++] = memfd_with(size + 4096, &good, sizeof good, seals);
 	fds[n++] = memfd_with(10, NULL, 0, seals);
 	for (int i = 0; i < n; i++) {
-		refuse_note(good_hello(), sizeof(struct note), (int[]){other[0], other[1], fds[i]}, 3);
+		refuse_note(good_hello(), sizeof(struct message), (int[]){other[0], other[1], fds[i]}, 3);
 		struct shm_doorbells *bells;
 		cr_assert_eq(shm_bells_map(fds[i], &bells), -EPROTO);
 		close(fds[i]);
@@ -313,7 +313,7 @@ Test(shm_hello, memory_that_is_not_doorbells)
 }
 
 /* Somebody else listens where a worker should: its answers are not believed. */
-static void rogue_answer(const struct note *answer, size_t len, const int *fds, unsigned fds_n)
+static void rogue_answer(const struct message *answer, size_t len, const int *fds, unsigned fds_n)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	struct nic_addr addr = {.driver = "shm"};
@@ -338,32 +338,32 @@ static void rogue_answer(const struct note *answer, size_t len, const int *fds, 
 	unlink(at.sun_path);
 }
 
-Test(shm_hello, answers_that_are_not_believed)
+Test(shm_listen, answers_that_are_not_believed)
 {
-	struct note note = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = WELCOME};
+	struct message message = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = WELCOME};
 	int fds[3], blocking = eventfd(0, 0);
 	make_fds(fds);
 	const int event = fds[1], bells = fds[2];
 	unsigned files = open_files();
 	rogue_answer(NULL, 0, NULL, 0);
-	rogue_answer(&note, sizeof note, NULL, 0);
-	rogue_answer(&note, sizeof note, &event, 1);
-	rogue_answer(&note, sizeof note, (int[]){blocking, bells}, 2);
-	rogue_answer(&note, sizeof note, (int[]){event, event}, 2);
-	rogue_answer(&note, sizeof note, (int[]){event, fds[0]}, 2);
-	rogue_answer(&note, 7, (int[]){event, bells}, 2);
-	note.doorbell = SHM_BELLS;
-	rogue_answer(&note, sizeof note, (int[]){event, bells}, 2);
-	note.doorbell = 0;
-	note.kind = HELLO;
-	rogue_answer(&note, sizeof note, (int[]){event, bells}, 2);
-	note.kind = WELCOME;
-	note.status = 5;
-	rogue_answer(&note, sizeof note, (int[]){event, bells}, 2);
-	note.status = INT_MIN;
-	rogue_answer(&note, sizeof note, NULL, 0);
-	note.status = -1234567;
-	rogue_answer(&note, sizeof note, NULL, 0);
+	rogue_answer(&message, sizeof message, NULL, 0);
+	rogue_answer(&message, sizeof message, &event, 1);
+	rogue_answer(&message, sizeof message, (int[]){blocking, bells}, 2);
+	rogue_answer(&message, sizeof message, (int[]){event, event}, 2);
+	rogue_answer(&message, sizeof message, (int[]){event, fds[0]}, 2);
+	rogue_answer(&message, 7, (int[]){event, bells}, 2);
+	message.doorbell = SHM_BELLS;
+	rogue_answer(&message, sizeof message, (int[]){event, bells}, 2);
+	message.doorbell = 0;
+	message.kind = HELLO;
+	rogue_answer(&message, sizeof message, (int[]){event, bells}, 2);
+	message.kind = WELCOME;
+	message.status = 5;
+	rogue_answer(&message, sizeof message, (int[]){event, bells}, 2);
+	message.status = INT_MIN;
+	rogue_answer(&message, sizeof message, NULL, 0);
+	message.status = -1234567;
+	rogue_answer(&message, sizeof message, NULL, 0);
 	cr_assert_eq(open_files(), files, "a descriptor was left open");
 	close_fds(fds);
 	close(blocking);
@@ -385,13 +385,13 @@ static struct rlimit no_more_files(void)
 	return old;
 }
 
-Test(shm_hello, no_descriptor_for_what_came_with_hello)
+Test(shm_listen, no_descriptor_for_what_came_with_hello)
 {
-	struct note note = good_hello(), answer;
+	struct message message = good_hello(), answer;
 	int fds[3], fd = dial(&b);
 	make_fds(fds);
 	test_ports_step(&b, 0, NULL, 0);
-	say(fd, &note, sizeof note, fds, 3);
+	say(fd, &message, sizeof message, fds, 3);
 	unsigned files = open_files();
 	struct rlimit old = no_more_files();
 	test_ports_step(&b, 0, NULL, 0);
@@ -406,7 +406,7 @@ Test(shm_hello, no_descriptor_for_what_came_with_hello)
 	test_ports_connect(&a, &b, &pa, &pb);
 }
 
-Test(shm_hello, no_descriptor_for_what_came_with_welcome)
+Test(shm_listen, no_descriptor_for_what_came_with_welcome)
 {
 	struct nic_addr addr;
 	b.port->ops->address(b.port, &addr);
@@ -469,7 +469,7 @@ static void meets(const struct group_key *ka, const struct group_key *kb, int er
 		cr_assert_eq(open_files(), files);
 }
 
-Test(shm_hello, keys_of_both_ends)
+Test(shm_listen, keys_of_both_ends)
 {
 	keys_make("key", "key");
 	meets(&here, &there, 0);
@@ -483,26 +483,26 @@ Test(shm_hello, keys_of_both_ends)
 	meets(&here, &there, -EKEYREJECTED);
 }
 
-static struct note heard(int fd)
+static struct message heard(int fd)
 {
-	struct note note = {.kind = 0};
+	struct message message = {.kind = 0};
 	for (int tries = 0; tries < 100; tries++) {
 		test_ports_step(&b, 0, NULL, 0);
-		if (recv(fd, &note, sizeof note, 0) == (ssize_t)sizeof note)
-			return note;
+		if (recv(fd, &message, sizeof message, 0) == (ssize_t)sizeof message)
+			return message;
 	}
 	cr_assert_fail("no answer");
-	return note;
+	return message;
 }
 
-static struct note made(uint16_t kind, const void *bytes, uint16_t len)
+static struct message made(uint16_t kind, const void *bytes, uint16_t len)
 {
-	struct note note = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = kind, .len = len};
-	memcpy(note.bytes, bytes, len);
-	return note;
+	struct message message = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = kind, .len = len};
+	memcpy(message.bytes, bytes, len);
+	return message;
 }
 
-static void proof(const char *label, const uint8_t *asker, const uint8_t *asked, uint16_t queue, uint8_t out[16])
+static void proof(const char *label, const uint8_t *asker, const uint8_t *challenged, uint16_t queue, uint8_t out[16])
 {
 	struct auth_key key;
 	struct auth_mac m;
@@ -512,30 +512,30 @@ static void proof(const char *label, const uint8_t *asker, const uint8_t *asked,
 	auth_derive(&key, group_key_get(&there), "shm", "");
 	auth_mac_begin(&m, &key, label);
 	auth_mac_add(&m, asker, 16);
-	auth_mac_add(&m, asked, 16);
+	auth_mac_add(&m, challenged, 16);
 	auth_mac_add(&m, addr.blob, strlen((const char *)addr.blob));
 	auth_mac_add(&m, number, 2);
 	auth_mac_end(&m, out);
 }
 
 /* Asks, and answers the challenge with what `forge` makes of the two nonces. */
-static void answers(unsigned files, const struct note *answer)
+static void answers(unsigned files, const struct message *answer)
 {
 	int fds[3], fd = dial(&b);
 	make_fds(fds);
-	struct note ask = made(ASK, "0123456789abcdef", 16), hello = good_hello();
+	struct message ask = made(ASK, "0123456789abcdef", 16), handshake = good_hello();
 	say(fd, &ask, sizeof ask, NULL, 0);
-	struct note challenge = heard(fd);
+	struct message challenge = heard(fd);
 	cr_assert_eq(challenge.kind, CHALLENGE);
 	cr_assert_eq(challenge.len, 32);
-	struct note own = answer ? *answer : made(ANSWER, challenge.bytes + 16, 16); /* its own proof, turned back */
+	struct message own = answer ? *answer : made(ANSWER, challenge.bytes + 16, 16); /* its own proof, turned back */
 	say(fd, &own, sizeof own, NULL, 0);
-	say(fd, &hello, sizeof hello, fds, 3);
+	say(fd, &handshake, sizeof handshake, fds, 3);
 	close_fds(fds);
 	expect_refused(fd, files);
 }
 
-Test(shm_hello, descriptors_follow_the_proof)
+Test(shm_listen, descriptors_follow_the_proof)
 {
 	uint8_t right[16];
 	keys_make("key", "key");
@@ -543,25 +543,25 @@ Test(shm_hello, descriptors_follow_the_proof)
 	unsigned files = open_files();
 	int fds[3];
 	make_fds(fds);
-	refuse_note(good_hello(), sizeof(struct note), fds, 3);
-	refuse_note(made(ASK, "0123456789abcdef", 15), sizeof(struct note), fds, 3);
-	refuse_note(made(ANSWER, "0123456789abcdef", 16), sizeof(struct note), fds, 3);
-	refuse_note(made(CHALLENGE, "0123456789abcdef0123456789abcdef", 32), sizeof(struct note), fds, 3);
+	refuse_note(good_hello(), sizeof(struct message), fds, 3);
+	refuse_note(made(ASK, "0123456789abcdef", 15), sizeof(struct message), fds, 3);
+	refuse_note(made(ANSWER, "0123456789abcdef", 16), sizeof(struct message), fds, 3);
+	refuse_note(made(CHALLENGE, "0123456789abcdef0123456789abcdef", 32), sizeof(struct message), fds, 3);
 	close_fds(fds);
 	answers(files, NULL);
-	struct note again = made(ASK, "0123456789abcdef", 16), hello = good_hello();
+	struct message again = made(ASK, "0123456789abcdef", 16), handshake = good_hello();
 	answers(files, &again);
-	answers(files, &hello);
+	answers(files, &handshake);
 	/* A proof that held in another connection. */
 	int fd = dial(&b);
 	say(fd, &again, sizeof again, NULL, 0);
-	struct note challenge = heard(fd);
+	struct message challenge = heard(fd);
 	proof("acceptor", again.bytes, challenge.bytes, 0, right);
 	cr_assert_eq(memcmp(right, challenge.bytes + 16, 16), 0, "the acceptor's proof is as documented");
 	proof("connector", again.bytes, challenge.bytes, 0, right);
 	close(fd);
 	test_ports_step(&b, 0, NULL, 0);
-	struct note kept = made(ANSWER, right, 16);
+	struct message kept = made(ANSWER, right, 16);
 	answers(files, &kept);
 	/* The right one is welcomed, so that the others say something. */
 	fd = dial(&b);
@@ -571,7 +571,7 @@ Test(shm_hello, descriptors_follow_the_proof)
 	proof("connector", again.bytes, challenge.bytes, 0, right);
 	kept = made(ANSWER, right, 16);
 	say(fd, &kept, sizeof kept, NULL, 0);
-	say(fd, &hello, sizeof hello, fds, 3);
+	say(fd, &handshake, sizeof handshake, fds, 3);
 	b.events_n = 0;
 	test_ports_step(&b, 2, NULL, 0);
 	cr_assert_eq(b.events[1].type, NIC_EVENT_UP);

@@ -80,9 +80,9 @@ Test(shm_port, hello_and_reply_are_carried)
 	uint32_t pa, pb;
 	test_ports_connect(&a, &b, &pa, &pb);
 	cr_assert_eq(a.events[0].user, &a);
-	cr_assert_eq(a.events[0].hello_len, 7u);
-	cr_assert_eq(memcmp(a.events[0].hello, "welcome", 7), 0);
-	cr_assert_eq(memcmp(b.events[0].hello, "hello", 5), 0);
+	cr_assert_eq(a.events[0].handshake_len, 7u);
+	cr_assert_eq(memcmp(a.events[0].handshake, "welcome", 7), 0);
+	cr_assert_eq(memcmp(b.events[0].handshake, "hello", 5), 0);
 	cr_assert_null(b.events[1].user);
 }
 
@@ -155,7 +155,7 @@ Test(shm_port, removed_files_without_inotify)
 	close(p->inotify_fd);
 	p->inotify_fd = -1;
 	p->watched = false;
-	p->look_at = 0;
+	p->check_at = 0;
 	uint64_t now = soon(0), next = b.port->ops->step(b.port, now, no_event, NULL);
 	cr_assert_gt(next, now);
 	cr_assert_lt(next, now + UINT64_C(60000000000));

@@ -220,7 +220,7 @@ static void expect_next_is_good(unsigned bogus)
 		cr_assert_eq(pkts[i].peer, to_a);
 	}
 	cr_assert_eq(tag_of(&pkts[bogus]), 77u);
-	cr_assert_eq(queue_at(&b)->bogus_packets, bogus);
+	cr_assert_eq(queue_at(&b)->invalid_packets, bogus);
 }
 
 Test(shm_queue, lengths_beyond_the_line)
@@ -297,7 +297,7 @@ Test(shm_queue, returns_that_lie)
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(send_bytes(&a, to_b, 1, WHOLE), 0);
 	cr_assert_eq(send_bytes(&a, to_b, 1, 100), -ENOBUFS, "memory appeared from nowhere");
-	cr_assert_eq(queue_at(&a)->bogus_returns, SHM_RETURNS);
+	cr_assert_eq(queue_at(&a)->invalid_returns, SHM_RETURNS);
 }
 
 Test(shm_queue, the_same_block_returned_twice)
@@ -311,7 +311,7 @@ Test(shm_queue, the_same_block_returned_twice)
 		b.q->ops->release(b.q, to_a, pkts[0].cookie);
 	cr_assert_eq(send_bytes(&a, to_b, 1, WHOLE), 0);
 	cr_assert_eq(send_bytes(&a, to_b, 1, WHOLE), -ENOBUFS);
-	cr_assert_gt(queue_at(&a)->bogus_returns, 0u);
+	cr_assert_gt(queue_at(&a)->invalid_returns, 0u);
 }
 
 /* ---- a peer that rewrites what is being read ---- */

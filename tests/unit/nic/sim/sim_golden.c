@@ -24,7 +24,8 @@ static uint32_t places[HOSTS][HOSTS];
 static void place_all(unsigned from)
 {
 	for (unsigned to = 0; to < HOSTS; to++)
-		places[from][to] = sb_place(from, to % sb.queues, to, NIC_ROUTE(from % sb.queues, to));
+		places[from][to] =
+			sim_fixture_place(from, to % sim_fixture.queues, to, NIC_ROUTE(from % sim_fixture.queues, to));
 }
 
 static unsigned priority_of(const uint8_t *body, uint32_t len)
@@ -34,19 +35,19 @@ static unsigned priority_of(const uint8_t *body, uint32_t len)
 
 static void world(void)
 {
-	sb_init();
-	sb.config.seed = 20;
-	sb.priority_of = priority_of;
-	sb.config.topology.kind = SIM_LEAF_SPINE;
-	sb.config.topology.leaves = 3;
-	sb.config.topology.spines = 4;
-	sb.config.topology.priorities = 8;
-	sb.config.topology.buffer_bytes = 10000;
-	sb.config.topology.switch_ns = 250;
-	sb.config.topology.fabric.rate_bps = UINT64_C(40000000000);
-	sb.queues = 4;
-	sb.args = "hash,rx=32,tx=16,align=2";
-	sb_open(HOSTS);
+	sim_fixture_init();
+	sim_fixture.config.seed = 20;
+	sim_fixture.priority_of = priority_of;
+	sim_fixture.config.topology.kind = SIM_LEAF_SPINE;
+	sim_fixture.config.topology.leaves = 3;
+	sim_fixture.config.topology.spines = 4;
+	sim_fixture.config.topology.priorities = 8;
+	sim_fixture.config.topology.buffer_bytes = 10000;
+	sim_fixture.config.topology.switch_ns = 250;
+	sim_fixture.config.topology.fabric.rate_bps = UINT64_C(40000000000);
+	sim_fixture.queues = 4;
+	sim_fixture.args = "hash,rx=32,tx=16,align=2";
+	sim_fixture_open(HOSTS);
 	for (unsigned i = 0; i < HOSTS; i++)
 		place_all(i);
 	const struct sim_disturbance some = {.loss = SIM_CERTAIN / 50,
@@ -57,13 +58,14 @@ static void world(void)
 					     .corrupt = SIM_CERTAIN / 60,
 					     .cut = SIM_CERTAIN / 70};
 	for (unsigned i = 0; i < HOSTS; i += 2)
-		must(sim_link_disturb(sim_uplink(sb.ends[i].host, 0), &some) == 0);
-	must(sim_pair_disturb(sb.ends[1].host, sb.ends[2].host, &some) == 0);
+		must(sim_link_disturb(sim_uplink(sim_fixture.ends[i].host, 0), &some) == 0);
+	must(sim_pair_disturb(sim_fixture.ends[1].host, sim_fixture.ends[2].host, &some) == 0);
 }
 
 static void upset(struct sim_random *r)
 {
-	struct sim_host *a = sb.ends[sim_random_below(r, HOSTS)].host, *b = sb.ends[sim_random_below(r, HOSTS)].host;
+	struct sim_host *a = sim_fixture.ends[sim_random_below(r, HOSTS)].host,
+			*b = sim_fixture.ends[sim_random_below(r, HOSTS)].host;
 	struct sim_shape shape = {.rate_bps = UINT64_C(25000000000), .delay_ns = 1000, .mtu = 1000};
 	unsigned number = sim_host_number(a);
 	switch (sim_random_below(r, 8)) {
@@ -75,26 +77,26 @@ static void upset(struct sim_random *r)
 		break;
 	case 2:
 		sim_host_crash(a);
-		sb_run(3000);
-		sb_port_close(number);
+		sim_fixture_run(3000);
+		sim_fixture_port_close(number);
 		sim_host_restart(a);
-		sb_port_open(number);
+		sim_fixture_port_open(number);
 		place_all(number);
 		break;
 	case 3:
 		sim_partition(a, b, true);
 		break;
 	case 4:
-		sim_heal(sb.sim);
+		sim_heal(sim_fixture.sim);
 		break;
 	case 5:
-		sim_link_set_up(sim_fabric_link(sb.sim, 0, number % 3, number % 4, false), false);
+		sim_link_set_up(sim_fabric_link(sim_fixture.sim, 0, number % 3, number % 4, false), false);
 		sim_link_set_up(sim_uplink(b, 0), false);
 		break;
 	case 6:
 		for (unsigned i = 0; i < HOSTS; i++) {
-			sim_link_set_up(sim_fabric_link(sb.sim, 0, i % 3, i % 4, false), true);
-			sim_link_set_up(sim_uplink(sb.ends[i].host, 0), true);
+			sim_link_set_up(sim_fabric_link(sim_fixture.sim, 0, i % 3, i % 4, false), true);
+			sim_link_set_up(sim_uplink(sim_fixture.ends[i].host, 0), true);
 		}
 		break;
 	default:
@@ -111,25 +113,25 @@ static void run(char hash[SHA256_TEXT_BYTES])
 		unsigned from = (unsigned)sim_random_below(&r, HOSTS), to = (unsigned)sim_random_below(&r, HOSTS);
 		to = i % 3 ? to : 0; /* an incast */
 		if (places[from][to] != NIC_PEER_NONE)
-			sb_send_from(from, to % sb.queues, places[from][to], i,
-				     8 + (uint32_t)sim_random_below(&r, 1400));
-		sb_run(sim_random_below(&r, 200));
+			sim_fixture_send_from(from, to % sim_fixture.queues, places[from][to], i,
+					      8 + (uint32_t)sim_random_below(&r, 1400));
+		sim_fixture_run(sim_random_below(&r, 200));
 		if (i % 7 == 0)
-			sb_drain((unsigned)sim_random_below(&r, HOSTS));
+			sim_fixture_drain((unsigned)sim_random_below(&r, HOSTS));
 		if (i % 200 == 0)
 			upset(&r);
 	}
-	sim_trace_note(sb.sim, "the end");
-	sb_run(100000000);
-	sim_trace_hash(sb.sim, hash);
-	must(!sim_failure(sb.sim));
+	sim_trace_note(sim_fixture.sim, "the end");
+	sim_fixture_run(100000000);
+	sim_trace_hash(sim_fixture.sim, hash);
+	must(!sim_failure(sim_fixture.sim));
 }
 
 /* All that can become of a packet has become of some. */
 static void check_mixture(void)
 {
 	struct sim_stats s;
-	sim_stats(sb.sim, &s);
+	sim_stats(sim_fixture.sim, &s);
 	must(s.duplicated && s.corrupted && s.reordered && s.arrived > SENDS / 4 && !s.in_flight);
 	for (unsigned i = 0; i < SIM_DROP_N; i++) {
 		if (s.dropped[i] || i == SIM_DROP_FOREIGN) /* all ports are open, with as many queues */
@@ -166,7 +168,7 @@ int main(int argc, char **argv)
 	char hash[SHA256_TEXT_BYTES], other[SHA256_TEXT_BYTES];
 	run(hash);
 	check_mixture();
-	sb_fini();
+	sim_fixture_fini();
 	if (argc == 2 && strcmp(argv[1], "print") == 0) {
 		puts(hash);
 		return 0;

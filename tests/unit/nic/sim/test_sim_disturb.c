@@ -8,7 +8,7 @@
 
 enum { MANY = 30000, PERCENT = SIM_CERTAIN / 100 };
 
-TestSuite(sim_disturb, .init = sb_init, .fini = sb_fini);
+TestSuite(sim_disturb, .init = sim_fixture_init, .fini = sim_fixture_fini);
 
 struct seen {
 	unsigned came, intact, twice, late; /* late: after one with a larger number */
@@ -17,14 +17,14 @@ struct seen {
 
 static struct sim_link *up_of(unsigned e)
 {
-	return sim_uplink(sb.ends[e].host, 0);
+	return sim_uplink(sim_fixture.ends[e].host, 0);
 }
 
 static void take_all(struct seen *seen, uint8_t *times, uint64_t *highest, unsigned *gap)
 {
 	uint64_t seq;
 	bool intact;
-	while (sb_take(1, &seq, &intact)) {
+	while (sim_fixture_take(1, &seq, &intact)) {
 		seen->came++;
 		seen->intact += intact;
 		if (!intact || seq >= MANY)
@@ -51,19 +51,19 @@ static struct seen stream(uint32_t at_1)
 	memset(times, 0, sizeof times);
 	for (unsigned i = 0; i < MANY;) {
 		for (unsigned n = 0; n < 100; n++, i++)
-			cr_assert_eq(sb_send(0, at_1, i, 64), 0);
-		sb_run(1100);
+			cr_assert_eq(sim_fixture_send(0, at_1, i, 64), 0);
+		sim_fixture_run(1100);
 		take_all(&seen, times, &highest, &gap);
 	}
-	sb_run(10000000);
+	sim_fixture_run(10000000);
 	take_all(&seen, times, &highest, &gap);
 	return seen;
 }
 
 static struct seen stream_with(const struct sim_disturbance *what)
 {
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(up_of(0), what), 0);
 	return stream(at_1);
 }
@@ -72,7 +72,7 @@ static struct seen stream_with(const struct sim_disturbance *what)
 static struct sim_stats balanced(void)
 {
 	struct sim_stats s;
-	sim_stats(sb.sim, &s);
+	sim_stats(sim_fixture.sim, &s);
 	uint64_t ends = s.arrived + s.in_flight;
 	for (unsigned i = 0; i < SIM_DROP_N; i++)
 		ends += s.dropped[i];
@@ -113,9 +113,9 @@ Test(sim_disturb, bursts_of_loss)
 	cr_assert(near(s.dropped[SIM_DROP_LOSS], MANY / 100, 30), "%llu", (unsigned long long)s.dropped[SIM_DROP_LOSS]);
 	cr_assert_eq(s.dropped[SIM_DROP_LOSS], 243);
 	cr_assert_eq(seen.longest_gap, 44);
-	sb_fini();
+	sim_fixture_fini();
 	/* In a burst only a half of them is lost. */
-	sb_init();
+	sim_fixture_init();
 	struct sim_disturbance half = bursts;
 	half.burst_loss = SIM_CERTAIN / 2;
 	stream_with(&half);
@@ -130,27 +130,27 @@ Test(sim_disturb, a_burst_ends_by_time)
 	struct sim_disturbance bursts = endless;
 	uint64_t seq;
 	bool intact;
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(up_of(0), &endless), 0);
-	cr_assert_eq(sb_send(0, at_1, 0, 64), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 0, 64), 0);
 	/* Begins with this packet; none begins any more. */
-	sb_run(1000000);
+	sim_fixture_run(1000000);
 	bursts.burst_begin = 1;
 	bursts.burst_ns = 5000000;
 	cr_assert_eq(sim_link_disturb(up_of(0), &bursts), 0);
 	for (unsigned i = 1; i <= 3; i++) {
-		cr_assert_eq(sb_send(0, at_1, i, 64), 0);
-		sb_run(1000000);
+		cr_assert_eq(sim_fixture_send(0, at_1, i, 64), 0);
+		sim_fixture_run(1000000);
 	}
-	cr_assert(!sb_take(1, &seq, &intact));
-	sb_run(2000000);
-	cr_assert_eq(sb_send(0, at_1, 4, 64), 0);
-	sb_run(1000000);
-	cr_assert(sb_take(1, &seq, &intact) && seq == 4);
+	cr_assert(!sim_fixture_take(1, &seq, &intact));
+	sim_fixture_run(2000000);
+	cr_assert_eq(sim_fixture_send(0, at_1, 4, 64), 0);
+	sim_fixture_run(1000000);
+	cr_assert(sim_fixture_take(1, &seq, &intact) && seq == 4);
 	cr_assert_eq(balanced().dropped[SIM_DROP_LOSS], 4);
-	sb_fini();
-	sb_init();
+	sim_fixture_fini();
+	sim_fixture_init();
 	/* In a stream of 1.1 ms for a hundred packets that is long. */
 	const struct sim_disturbance counted = {
 		.burst_begin = SIM_CERTAIN / 2000, .burst_end = SIM_CERTAIN / 20, .burst_ns = 10000000};
@@ -206,19 +206,19 @@ Test(sim_disturb, corruption_reaches_every_byte)
 	const struct sim_disturbance broken = {.corrupt = SIM_CERTAIN};
 	bool hit[40] = {false};
 	unsigned bits = 0;
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(up_of(0), &broken), 0);
 	for (unsigned n = 0; n < 2000; n++) {
 		struct nic_pkt pkt;
 		struct nic_tx tx;
 		unsigned flips = 0;
-		cr_assert_eq(sb.ends[0].q->ops->tx_reserve(sb.ends[0].q, at_1, sizeof hit, &tx), 0);
+		cr_assert_eq(sim_fixture.ends[0].q->ops->tx_reserve(sim_fixture.ends[0].q, at_1, sizeof hit, &tx), 0);
 		memset(tx.body, 0x55, sizeof hit);
-		cr_assert_eq(sb.ends[0].q->ops->tx_commit(sb.ends[0].q, &tx), 0);
-		sb.ends[0].q->ops->flush(sb.ends[0].q);
-		sb_run(10000);
-		cr_assert_eq(sb.ends[1].q->ops->recv(sb.ends[1].q, &pkt, 1), 1);
+		cr_assert_eq(sim_fixture.ends[0].q->ops->tx_commit(sim_fixture.ends[0].q, &tx), 0);
+		sim_fixture.ends[0].q->ops->flush(sim_fixture.ends[0].q);
+		sim_fixture_run(10000);
+		cr_assert_eq(sim_fixture.ends[1].q->ops->recv(sim_fixture.ends[1].q, &pkt, 1), 1);
 		for (unsigned i = 0; i < sizeof hit; i++) {
 			hit[i] |= pkt.body[i] != 0x55;
 			flips += (unsigned)__builtin_popcount(pkt.body[i] ^ 0x55u);
@@ -231,13 +231,13 @@ Test(sim_disturb, corruption_reaches_every_byte)
 	cr_assert_eq(bits, 0x1fe, "from 1 to 8 of them");
 	/* Of a packet without bytes nothing can be. */
 	struct nic_tx tx;
-	cr_assert_eq(sb.ends[0].q->ops->tx_reserve(sb.ends[0].q, at_1, 0, &tx), 0);
-	cr_assert_eq(sb.ends[0].q->ops->tx_commit(sb.ends[0].q, &tx), 0);
-	sb_run(10000);
-	cr_assert_eq(sb_drain(1), 0, "before the flush");
-	sb.ends[0].q->ops->flush(sb.ends[0].q);
-	sb_run(10000);
-	cr_assert_eq(sb_drain(1), 1);
+	cr_assert_eq(sim_fixture.ends[0].q->ops->tx_reserve(sim_fixture.ends[0].q, at_1, 0, &tx), 0);
+	cr_assert_eq(sim_fixture.ends[0].q->ops->tx_commit(sim_fixture.ends[0].q, &tx), 0);
+	sim_fixture_run(10000);
+	cr_assert_eq(sim_fixture_drain(1), 0, "before the flush");
+	sim_fixture.ends[0].q->ops->flush(sim_fixture.ends[0].q);
+	sim_fixture_run(10000);
+	cr_assert_eq(sim_fixture_drain(1), 1);
 	cr_assert_eq(balanced().corrupted, 2000);
 }
 
@@ -249,26 +249,26 @@ Test(sim_disturb, at_every_link_and_nothing_is_left)
 					    .reorder = 50 * PERCENT,
 					    .corrupt = 50 * PERCENT,
 					    .cut = 50 * PERCENT};
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(up_of(0), &all), 0);
-	cr_assert_eq(sim_link_disturb(sim_downlink(sb.ends[1].host, 0), &all), 0);
-	cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &all), 0);
+	cr_assert_eq(sim_link_disturb(sim_downlink(sim_fixture.ends[1].host, 0), &all), 0);
+	cr_assert_eq(sim_pair_disturb(sim_fixture.ends[0].host, sim_fixture.ends[1].host, &all), 0);
 	for (unsigned i = 0; i < 5000; i++) {
-		cr_assert_eq(sb_send(0, at_1, i, 8 + i % 1465), 0);
-		sb_run(1000);
-		sb_drain(1);
+		cr_assert_eq(sim_fixture_send(0, at_1, i, 8 + i % 1465), 0);
+		sim_fixture_run(1000);
+		sim_fixture_drain(1);
 	}
-	sb_run(1000000);
-	sb_drain(1);
-	sb_drain(1); /* gives back what was in hand */
+	sim_fixture_run(1000000);
+	sim_fixture_drain(1);
+	sim_fixture_drain(1); /* gives back what was in hand */
 	struct sim_stats s = balanced();
 	cr_assert_eq(s.in_flight, 0);
 	cr_assert_eq(s.in_flight_bytes, 0);
 	cr_assert_eq(s.packet_bytes, 0);
 	cr_assert(s.packet_bytes_max > 2000 && s.packet_bytes_max < 1000000);
 	cr_assert_eq(s.events_pending, 0);
-	cr_assert_eq(sim_switch_bytes(sb.sim, 0, 0, NULL), 0);
+	cr_assert_eq(sim_switch_bytes(sim_fixture.sim, 0, 0, NULL), 0);
 }
 
 /* Which packets are lost does not depend on what else happens to them or to others. */
@@ -276,9 +276,9 @@ Test(sim_disturb, kinds_draw_from_streams_of_their_own)
 {
 	static bool lost[2][2000];
 	for (unsigned round = 0; round < 2; round++) {
-		sb_init();
-		sb_open(3);
-		uint32_t at_1 = sb_place(0, 0, 1, 0), other = sb_place(2, 0, 1, 0);
+		sim_fixture_init();
+		sim_fixture_open(3);
+		uint32_t at_1 = sim_fixture_place(0, 0, 1, 0), other = sim_fixture_place(2, 0, 1, 0);
 		struct sim_disturbance what = {.loss = 10 * PERCENT};
 		if (round == 1) {
 			what.duplicate = what.corrupt = what.reorder = what.cut = 20 * PERCENT;
@@ -289,15 +289,15 @@ Test(sim_disturb, kinds_draw_from_streams_of_their_own)
 			struct sim_link_stats before, after;
 			sim_link_stats(up_of(0), &before);
 			if (round == 1)
-				cr_assert_eq(sb_send(2, other, i, 64), 0);
-			cr_assert_eq(sb_send(0, at_1, i, 64), 0);
-			sb_run(20000);
-			sb_drain(1);
+				cr_assert_eq(sim_fixture_send(2, other, i, 64), 0);
+			cr_assert_eq(sim_fixture_send(0, at_1, i, 64), 0);
+			sim_fixture_run(20000);
+			sim_fixture_drain(1);
 			sim_link_stats(up_of(0), &after);
 			lost[round][i] = after.dropped[SIM_DROP_LOSS] != before.dropped[SIM_DROP_LOSS];
 		}
 		balanced();
-		sb_fini();
+		sim_fixture_fini();
 	}
 	cr_assert_arr_eq(lost[0], lost[1], sizeof lost[0]);
 	unsigned n = 0;
@@ -310,11 +310,11 @@ Test(sim_disturb, a_seed_of_its_own_gives_other_draws)
 {
 	unsigned came[3];
 	for (unsigned round = 0; round < 3; round++) {
-		sb_init();
-		sb.config.seed = round == 2 ? 99 : 5;
+		sim_fixture_init();
+		sim_fixture.config.seed = round == 2 ? 99 : 5;
 		const struct sim_disturbance loss = {.loss = PERCENT};
 		came[round] = stream_with(&loss).came;
-		sb_fini();
+		sim_fixture_fini();
 	}
 	cr_assert_eq(came[0], came[1]);
 	cr_assert_neq(came[0], came[2]);
@@ -323,33 +323,34 @@ Test(sim_disturb, a_seed_of_its_own_gives_other_draws)
 Test(sim_disturb, of_a_pair_is_one_way_and_of_no_one_else)
 {
 	const struct sim_disturbance all = {.loss = SIM_CERTAIN}, none = {0};
-	sb_open(3);
-	uint32_t to_1 = sb_place(0, 0, 1, 0), to_2 = sb_place(0, 0, 2, 0), back = sb_place(1, 0, 0, 0);
-	cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &all), 0);
+	sim_fixture_open(3);
+	uint32_t to_1 = sim_fixture_place(0, 0, 1, 0), to_2 = sim_fixture_place(0, 0, 2, 0),
+		 back = sim_fixture_place(1, 0, 0, 0);
+	cr_assert_eq(sim_pair_disturb(sim_fixture.ends[0].host, sim_fixture.ends[1].host, &all), 0);
 	for (unsigned i = 0; i < 10; i++) {
-		cr_assert_eq(sb_send(0, to_1, i, 64), 0);
-		cr_assert_eq(sb_send(0, to_2, i, 64), 0);
-		cr_assert_eq(sb_send(1, back, i, 64), 0);
+		cr_assert_eq(sim_fixture_send(0, to_1, i, 64), 0);
+		cr_assert_eq(sim_fixture_send(0, to_2, i, 64), 0);
+		cr_assert_eq(sim_fixture_send(1, back, i, 64), 0);
 	}
-	sb_run(100000);
-	cr_assert(sb_drain(1) == 0 && sb_drain(2) == 10 && sb_drain(0) == 10);
-	cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &none), 0);
-	cr_assert_eq(sb_send(0, to_1, 1, 64), 0);
-	sb_run(100000);
-	cr_assert_eq(sb_drain(1), 1);
+	sim_fixture_run(100000);
+	cr_assert(sim_fixture_drain(1) == 0 && sim_fixture_drain(2) == 10 && sim_fixture_drain(0) == 10);
+	cr_assert_eq(sim_pair_disturb(sim_fixture.ends[0].host, sim_fixture.ends[1].host, &none), 0);
+	cr_assert_eq(sim_fixture_send(0, to_1, 1, 64), 0);
+	sim_fixture_run(100000);
+	cr_assert_eq(sim_fixture_drain(1), 1);
 	balanced();
 }
 
 Test(sim_disturb, partitions_are_of_one_direction)
 {
-	sb_open(4);
+	sim_fixture_open(4);
 	uint32_t places[4][4];
 	for (unsigned i = 0; i < 4; i++)
 		for (unsigned k = 0; k < 4; k++)
-			places[i][k] = sb_place(i, 0, k, 0);
+			places[i][k] = sim_fixture_place(i, 0, k, 0);
 	struct sim_host *h[4];
 	for (unsigned i = 0; i < 4; i++)
-		h[i] = sb.ends[i].host;
+		h[i] = sim_fixture.ends[i].host;
 	const bool left[4] = {true, true, false, false};
 	for (unsigned step = 0; step < 5; step++) {
 		unsigned gets[4] = {4, 4, 4, 4};
@@ -360,17 +361,17 @@ Test(sim_disturb, partitions_are_of_one_direction)
 		} else if (step == 2) {
 			sim_partition(h[0], h[1], false);
 		} else if (step == 3) {
-			sim_partition_sets(sb.sim, left, true);
+			sim_partition_sets(sim_fixture.sim, left, true);
 			memcpy(gets, (unsigned[]){2, 2, 2, 2}, sizeof gets);
 		} else if (step == 4) {
-			sim_heal(sb.sim);
+			sim_heal(sim_fixture.sim);
 		}
 		for (unsigned i = 0; i < 4; i++)
 			for (unsigned k = 0; k < 4; k++)
-				cr_assert_eq(sb_send(i, places[i][k], i, 64), 0);
-		sb_run(100000);
+				cr_assert_eq(sim_fixture_send(i, places[i][k], i, 64), 0);
+		sim_fixture_run(100000);
 		for (unsigned i = 0; i < 4; i++)
-			cr_assert_eq(sb_drain(i), gets[i], "step %u", step);
+			cr_assert_eq(sim_fixture_drain(i), gets[i], "step %u", step);
 	}
 	cr_assert_eq(balanced().dropped[SIM_DROP_PARTITION], 1 + 8);
 }
@@ -378,16 +379,16 @@ Test(sim_disturb, partitions_are_of_one_direction)
 Test(sim_disturb, a_link_can_be_cut_off)
 {
 	const struct sim_disturbance off = {.cut_off = true}, none = {0};
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	cr_assert_eq(sim_link_disturb(sim_downlink(sb.ends[1].host, 0), &off), 0);
-	cr_assert_eq(sb_send(0, at_1, 1, 64), 0);
-	sb_run(10000);
-	cr_assert_eq(sb_drain(1), 0);
-	cr_assert_eq(sim_link_disturb(sim_downlink(sb.ends[1].host, 0), &none), 0);
-	cr_assert_eq(sb_send(0, at_1, 1, 64), 0);
-	sb_run(10000);
-	cr_assert_eq(sb_drain(1), 1);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	cr_assert_eq(sim_link_disturb(sim_downlink(sim_fixture.ends[1].host, 0), &off), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 1, 64), 0);
+	sim_fixture_run(10000);
+	cr_assert_eq(sim_fixture_drain(1), 0);
+	cr_assert_eq(sim_link_disturb(sim_downlink(sim_fixture.ends[1].host, 0), &none), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 1, 64), 0);
+	sim_fixture_run(10000);
+	cr_assert_eq(sim_fixture_drain(1), 1);
 	cr_assert_eq(balanced().dropped[SIM_DROP_PARTITION], 1);
 }
 
@@ -396,19 +397,19 @@ Test(sim_disturb, a_packet_in_fragments_needs_them_all)
 {
 	const struct sim_disturbance loss = {.loss = 10 * PERCENT};
 	struct sim_shape narrow = {.rate_bps = UINT64_C(100000000000), .delay_ns = 1000, .mtu = 600};
-	sb.config.topology.host.mtu = 9000;
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	struct sim_link *down = sim_downlink(sb.ends[1].host, 0);
+	sim_fixture.config.topology.host.mtu = 9000;
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	struct sim_link *down = sim_downlink(sim_fixture.ends[1].host, 0);
 	cr_assert_eq(sim_link_reshape(down, &narrow), 0);
-	cr_assert_eq(sb_send(0, at_1, 0, 5700), 0); /* it learns of it */
-	sb_run(100000);
+	cr_assert_eq(sim_fixture_send(0, at_1, 0, 5700), 0); /* it learns of it */
+	sim_fixture_run(100000);
 	cr_assert_eq(sim_link_disturb(down, &loss), 0);
 	for (unsigned i = 0; i < 1000; i++) {
-		cr_assert_eq(sb_send(0, at_1, i, 5700), 0);
-		sb_run(10000);
+		cr_assert_eq(sim_fixture_send(0, at_1, i, 5700), 0);
+		sim_fixture_run(10000);
 	}
-	unsigned came = sb_drain(1);
+	unsigned came = sim_fixture_drain(1);
 	/* 0.9 ^ 10 of them: 349. */
 	cr_assert(near(came, 349, 15), "%u", came);
 }
@@ -420,12 +421,12 @@ Test(sim_disturb, chances_above_certainty_are_refused)
 		{.burst_loss = SIM_CERTAIN + 1}, {.duplicate = SIM_CERTAIN + 1},   {.reorder = SIM_CERTAIN + 1},
 		{.corrupt = SIM_CERTAIN + 1},    {.cut = SIM_CERTAIN + 1},
 	};
-	sb_open(2);
+	sim_fixture_open(2);
 	for (unsigned i = 0; i < 8; i++) {
 		cr_assert_eq(sim_link_disturb(up_of(0), &what[i]), -EINVAL);
-		cr_assert_eq(sim_pair_disturb(sb.ends[0].host, sb.ends[1].host, &what[i]), -EINVAL);
+		cr_assert_eq(sim_pair_disturb(sim_fixture.ends[0].host, sim_fixture.ends[1].host, &what[i]), -EINVAL);
 	}
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	cr_assert_eq(stream(at_1).intact, MANY);
 }
 
@@ -433,34 +434,34 @@ Test(sim_disturb, chances_above_certainty_are_refused)
 
 Test(sim_disturb, a_link_without_carrier_loses_what_waits)
 {
-	sb.config.topology.host.rate_bps = 1000000000;
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture.config.topology.host.rate_bps = 1000000000;
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	for (unsigned i = 0; i < 10; i++)
-		cr_assert_eq(sb_send(0, at_1, i, 1184), 0); /* 10 us each */
-	sb_run(35000);
+		cr_assert_eq(sim_fixture_send(0, at_1, i, 1184), 0); /* 10 us each */
+	sim_fixture_run(35000);
 	struct sim_link *up = up_of(0);
 	sim_link_set_up(up, false);
 	sim_link_set_up(up, false);
 	cr_assert_not(sim_link_is_up(up));
-	cr_assert_eq(sb.ends[0].carriers, 1);
-	cr_assert_eq(sb_send(0, at_1, 10, 1184), 0);
-	struct nic_queue *q = sb.ends[0].q;
+	cr_assert_eq(sim_fixture.ends[0].carriers, 1);
+	cr_assert_eq(sim_fixture_send(0, at_1, 10, 1184), 0);
+	struct nic_queue *q = sim_fixture.ends[0].q;
 	struct nic_caps caps;
-	sb.ends[0].port->ops->caps(sb.ends[0].port, &caps);
+	sim_fixture.ends[0].port->ops->caps(sim_fixture.ends[0].port, &caps);
 	cr_assert_eq(q->ops->tx_room(q, at_1), caps.slots);
-	sb_run(1000000);
-	cr_assert_eq(sb_drain(1), 3);
+	sim_fixture_run(1000000);
+	cr_assert_eq(sim_fixture_drain(1), 3);
 	struct sim_stats s = balanced();
 	cr_assert_eq(s.dropped[SIM_DROP_CARRIER], 8);
 	struct nic_stats port;
-	sb.ends[0].port->ops->stats(sb.ends[0].port, &port);
+	sim_fixture.ends[0].port->ops->stats(sim_fixture.ends[0].port, &port);
 	cr_assert_eq(port.tx_dropped, 8);
 	cr_assert_eq(port.tx_packets, 11);
 	sim_link_set_up(up, true);
-	cr_assert_eq(sb.ends[0].carriers, 2);
-	cr_assert_eq(sb_send(0, at_1, 11, 1184), 0);
-	sb_run(1000000);
-	cr_assert_eq(sb_drain(1), 1);
+	cr_assert_eq(sim_fixture.ends[0].carriers, 2);
+	cr_assert_eq(sim_fixture_send(0, at_1, 11, 1184), 0);
+	sim_fixture_run(1000000);
+	cr_assert_eq(sim_fixture_drain(1), 1);
 	balanced();
 }

@@ -235,7 +235,7 @@ Test(sim_events, of_a_host_end_with_a_crash)
 	cr_assert_null(sim_failure(sim));
 	sim_host_restart(host);
 	cr_assert_eq(sim_host_state(host), SIM_RUNNING);
-	cr_assert_eq(sim_host_lives(host), 1);
+	cr_assert_eq(sim_host_incarnation(host), 1);
 	sim_host_at(host, t + 30, note, said("z"));
 	cr_assert(sim_run_until(sim, t + 100));
 	cr_assert_str_eq(order, "yyyyz");

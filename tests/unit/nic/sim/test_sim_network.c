@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-TestSuite(sim_net, .init = sb_init, .fini = sb_fini);
+TestSuite(sim_network, .init = sim_fixture_init, .fini = sim_fixture_fini);
 
 /* What is on the wire beside a body: preamble 8, Ethernet 14, IPv4 20, UDP 8, check 4, gap 12. */
 enum { EXTRA = 66 };
@@ -26,15 +26,15 @@ static struct sim_link_stats stats_of(const struct sim_link *link)
 /* Time until something is in the ring of end e. */
 static uint64_t until_arrival(unsigned e)
 {
-	uint64_t seq, begin = sim_now(sb.sim);
+	uint64_t seq, begin = sim_now(sim_fixture.sim);
 	bool intact;
-	while (!sb_take(e, &seq, &intact))
-		cr_assert(sim_step(sb.sim));
+	while (!sim_fixture_take(e, &seq, &intact))
+		cr_assert(sim_step(sim_fixture.sim));
 	cr_assert(intact);
-	return sim_now(sb.sim) - begin;
+	return sim_now(sim_fixture.sim) - begin;
 }
 
-Test(sim_net, bytes_on_the_wire)
+Test(sim_network, bytes_on_the_wire)
 {
 	cr_assert_eq(sim_wire_bytes(1472, 1500), 1538);
 	cr_assert_eq(sim_wire_bytes(18, 1500), 84);
@@ -47,80 +47,80 @@ Test(sim_net, bytes_on_the_wire)
 	cr_assert_eq(sim_wire_bytes(2 * 1480 - 7, 1500), 2 * 1538 + 84);
 }
 
-Test(sim_net, a_pair_costs_serialisation_and_delay)
+Test(sim_network, a_pair_costs_serialisation_and_delay)
 {
-	sb.config.topology.kind = SIM_PAIR;
-	sb.config.topology.host = shape_of(UINT64_C(10000000000), 700);
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	cr_assert_eq(sb_send(0, at_1, 1, 1000), 0);
+	sim_fixture.config.topology.kind = SIM_PAIR;
+	sim_fixture.config.topology.host = shape_of(UINT64_C(10000000000), 700);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 1, 1000), 0);
 	/* 1066 bytes at 0.8 ns. */
 	cr_assert_eq(until_arrival(1), 852 + 700);
 	/* To itself it is the same cable. */
-	uint32_t self = sb_place(1, 0, 1, 0);
-	cr_assert_eq(sb_send(1, self, 2, 1472), 0);
+	uint32_t self = sim_fixture_place(1, 0, 1, 0);
+	cr_assert_eq(sim_fixture_send(1, self, 2, 1472), 0);
 	cr_assert_eq(until_arrival(1), 1230 + 700);
-	cr_assert_eq(sim_downlink(sb.ends[0].host, 0), sim_uplink(sb.ends[1].host, 0));
-	cr_assert_null(sim_downlink(sb.ends[0].host, 1));
+	cr_assert_eq(sim_downlink(sim_fixture.ends[0].host, 0), sim_uplink(sim_fixture.ends[1].host, 0));
+	cr_assert_null(sim_downlink(sim_fixture.ends[0].host, 1));
 }
 
-Test(sim_net, a_star_stores_and_forwards)
+Test(sim_network, a_star_stores_and_forwards)
 {
-	sb.config.topology.host = shape_of(UINT64_C(100000000000), 500);
-	sb.config.topology.switch_ns = 300;
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	cr_assert_eq(sb_send(0, at_1, 1, 1472), 0);
+	sim_fixture.config.topology.host = shape_of(UINT64_C(100000000000), 500);
+	sim_fixture.config.topology.switch_ns = 300;
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 1, 1472), 0);
 	/* 1538 bytes at 0.08 ns are 123.04 ns, twice. */
 	cr_assert_eq(until_arrival(1), 2 * 123 + 2 * 500 + 300);
 }
 
-Test(sim_net, a_leaf_and_spine_way_has_four_links)
+Test(sim_network, a_leaf_and_spine_way_has_four_links)
 {
-	sb.config.topology.kind = SIM_LEAF_SPINE;
-	sb.config.topology.host = shape_of(UINT64_C(100000000000), 500);
-	sb.config.topology.fabric = shape_of(UINT64_C(400000000000), 200);
-	sb_open(4);
-	uint32_t at_1 = sb_place(0, 0, 1, 0), at_2 = sb_place(0, 0, 2, 0);
-	cr_assert_eq(sb_send(0, at_1, 1, 1472), 0);
+	sim_fixture.config.topology.kind = SIM_LEAF_SPINE;
+	sim_fixture.config.topology.host = shape_of(UINT64_C(100000000000), 500);
+	sim_fixture.config.topology.fabric = shape_of(UINT64_C(400000000000), 200);
+	sim_fixture_open(4);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0), at_2 = sim_fixture_place(0, 0, 2, 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 1, 1472), 0);
 	cr_assert_eq(until_arrival(1), 2 * 123 + 2 * 500 + 2 * 30 + 2 * 200);
 	/* Within a leaf two. */
-	cr_assert_eq(sb_send(0, at_2, 1, 1472), 0);
+	cr_assert_eq(sim_fixture_send(0, at_2, 1, 1472), 0);
 	cr_assert_eq(until_arrival(2), 2 * 123 + 2 * 500);
 }
 
-Test(sim_net, without_a_rate_only_delay_counts)
+Test(sim_network, without_a_rate_only_delay_counts)
 {
-	sb.config.topology.kind = SIM_PAIR;
-	sb.config.topology.host = shape_of(0, 250);
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture.config.topology.kind = SIM_PAIR;
+	sim_fixture.config.topology.host = shape_of(0, 250);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	for (unsigned i = 0; i < 100; i++)
-		cr_assert_eq(sb_send(0, at_1, i, 1472), 0);
+		cr_assert_eq(sim_fixture_send(0, at_1, i, 1472), 0);
 	cr_assert_eq(until_arrival(1), 250);
-	sb_run(0);
-	cr_assert_eq(sb_drain(1), 99);
+	sim_fixture_run(0);
+	cr_assert_eq(sim_fixture_drain(1), 99);
 }
 
 /* A busy link runs at its rate, to the nanosecond: what the division leaves is carried on. */
-Test(sim_net, a_busy_link_keeps_its_rate)
+Test(sim_network, a_busy_link_keeps_its_rate)
 {
 	enum { PACKETS = 500 };
-	sb.config.topology.kind = SIM_PAIR;
-	sb.config.topology.host = shape_of(UINT64_C(100000000000), 0);
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	uint64_t begin = sim_now(sb.sim), seq;
+	sim_fixture.config.topology.kind = SIM_PAIR;
+	sim_fixture.config.topology.host = shape_of(UINT64_C(100000000000), 0);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint64_t begin = sim_now(sim_fixture.sim), seq;
 	bool intact;
 	for (unsigned i = 0; i < PACKETS; i++)
-		cr_assert_eq(sb_send(0, at_1, i, 1472), 0);
+		cr_assert_eq(sim_fixture_send(0, at_1, i, 1472), 0);
 	for (unsigned i = 0; i < PACKETS; i++) {
-		while (!sb_take(1, &seq, &intact))
-			cr_assert(sim_step(sb.sim));
+		while (!sim_fixture_take(1, &seq, &intact))
+			cr_assert(sim_step(sim_fixture.sim));
 		cr_assert_eq(seq, i);
-		cr_assert_eq(sim_now(sb.sim) - begin, (i + 1) * UINT64_C(12304) / 100);
+		cr_assert_eq(sim_now(sim_fixture.sim) - begin, (i + 1) * UINT64_C(12304) / 100);
 	}
-	struct sim_link_stats stats = stats_of(sim_uplink(sb.ends[0].host, 0));
+	struct sim_link_stats stats = stats_of(sim_uplink(sim_fixture.ends[0].host, 0));
 	cr_assert_eq(stats.packets, PACKETS);
 	cr_assert_eq(stats.bytes, PACKETS * 1472);
 	cr_assert_eq(stats.wire_bytes, PACKETS * 1538);
@@ -132,62 +132,62 @@ Test(sim_net, a_busy_link_keeps_its_rate)
 	cr_assert_eq(stats.queue_bytes, 0);
 }
 
-Test(sim_net, a_full_transmit_ring_says_so_and_when)
+Test(sim_network, a_full_transmit_ring_says_so_and_when)
 {
-	sb.config.topology.host = shape_of(UINT64_C(1000000000), 0);
-	sb.args = "tx=4";
-	sb_open(2);
-	struct nic_queue *q = sb.ends[0].q;
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture.config.topology.host = shape_of(UINT64_C(1000000000), 0);
+	sim_fixture.args = "tx=4";
+	sim_fixture_open(2);
+	struct nic_queue *q = sim_fixture.ends[0].q;
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	struct nic_caps caps;
-	sb.ends[0].port->ops->caps(sb.ends[0].port, &caps);
+	sim_fixture.ends[0].port->ops->caps(sim_fixture.ends[0].port, &caps);
 	cr_assert_eq(caps.slots, 4);
 	cr_assert_eq(q->ops->deadline(q), TIME_NEVER);
 	for (unsigned i = 0; i < 4; i++) {
 		cr_assert_eq(q->ops->tx_room(q, at_1), 4 - i);
-		cr_assert_eq(sb_send(0, at_1, i, 1184), 0);
+		cr_assert_eq(sim_fixture_send(0, at_1, i, 1184), 0);
 	}
 	cr_assert_eq(q->ops->tx_room(q, at_1), 0);
-	unsigned wakes = sb.ends[0].wakes;
-	cr_assert_eq(sb_send(0, at_1, 5, 1184), -EAGAIN);
+	unsigned wakes = sim_fixture.ends[0].wakes;
+	cr_assert_eq(sim_fixture_send(0, at_1, 5, 1184), -EAGAIN);
 	/* 1250 bytes at 8 ns. */
-	cr_assert_eq(q->ops->deadline(q), sim_now(sb.sim) + 10000);
-	sb_run(9999);
-	cr_assert_eq(sb_send(0, at_1, 5, 1184), -EAGAIN);
-	cr_assert_eq(sb.ends[0].wakes, wakes);
-	sb_run(1);
-	cr_assert_eq(sb.ends[0].wakes, wakes + 1);
+	cr_assert_eq(q->ops->deadline(q), sim_now(sim_fixture.sim) + 10000);
+	sim_fixture_run(9999);
+	cr_assert_eq(sim_fixture_send(0, at_1, 5, 1184), -EAGAIN);
+	cr_assert_eq(sim_fixture.ends[0].wakes, wakes);
+	sim_fixture_run(1);
+	cr_assert_eq(sim_fixture.ends[0].wakes, wakes + 1);
 	cr_assert_eq(q->ops->tx_room(q, at_1), 1);
-	cr_assert_eq(sb_send(0, at_1, 5, 1184), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 5, 1184), 0);
 	cr_assert_eq(q->ops->deadline(q), TIME_NEVER);
 	struct sim_host_stats stats;
-	sim_host_stats(sb.ends[0].host, &stats);
+	sim_host_stats(sim_fixture.ends[0].host, &stats);
 	cr_assert_eq(stats.tx_full, 2);
-	sb_run(1000000);
-	cr_assert_eq(sb_drain(1), 5);
+	sim_fixture_run(1000000);
+	cr_assert_eq(sim_fixture_drain(1), 5);
 }
 
 /* A host's queues take turns at its link. */
-Test(sim_net, transmit_rings_take_turns)
+Test(sim_network, transmit_rings_take_turns)
 {
-	sb.queues = 3;
-	sb.config.topology.kind = SIM_PAIR;
-	sb_open(2);
+	sim_fixture.queues = 3;
+	sim_fixture.config.topology.kind = SIM_PAIR;
+	sim_fixture_open(2);
 	uint32_t places[3];
 	for (unsigned i = 0; i < 3; i++)
-		places[i] = sb_place(0, i, 1, 0);
+		places[i] = sim_fixture_place(0, i, 1, 0);
 	for (unsigned n = 0; n < 30; n++)
-		cr_assert_eq(sb_send_from(0, 0, places[0], n, 100), 0);
+		cr_assert_eq(sim_fixture_send_from(0, 0, places[0], n, 100), 0);
 	for (unsigned n = 0; n < 5; n++) {
-		cr_assert_eq(sb_send_from(0, 1, places[1], 100 + n, 100), 0);
-		cr_assert_eq(sb_send_from(0, 2, places[2], 200 + n, 100), 0);
+		cr_assert_eq(sim_fixture_send_from(0, 1, places[1], 100 + n, 100), 0);
+		cr_assert_eq(sim_fixture_send_from(0, 2, places[2], 200 + n, 100), 0);
 	}
-	sb_run(1000000);
+	sim_fixture_run(1000000);
 	uint64_t seq;
 	bool intact;
 	/* 0 went at once; then 1, 2, 0, 1, 2, 0 ... */
 	for (unsigned n = 0; n < 40; n++) {
-		cr_assert(sb_take(1, &seq, &intact));
+		cr_assert(sim_fixture_take(1, &seq, &intact));
 		uint64_t want = n < 16 ? n % 3 * 100 + n / 3 : n - 10;
 		cr_assert_eq(seq, want, "%u: %llu", n, (unsigned long long)seq);
 	}
@@ -198,40 +198,40 @@ Test(sim_net, transmit_rings_take_turns)
 static void incast(unsigned senders, unsigned each, uint32_t len)
 {
 	for (unsigned s = 0; s < senders; s++) {
-		uint32_t place = sb_place(s + 1, 0, 0, 0);
+		uint32_t place = sim_fixture_place(s + 1, 0, 0, 0);
 		for (unsigned i = 0; i < each; i++)
-			cr_assert_eq(sb_send(s + 1, place, s * 1000 + i, len), 0);
+			cr_assert_eq(sim_fixture_send(s + 1, place, s * 1000 + i, len), 0);
 	}
 }
 
-Test(sim_net, a_ports_queue_is_bounded_to_the_byte)
+Test(sim_network, a_ports_queue_is_bounded_to_the_byte)
 {
-	sb.config.topology.host.queue_bytes = 10 * 1538;
-	sb.config.topology.buffer_bytes = 0;
-	sb_open(4);
+	sim_fixture.config.topology.host.queue_bytes = 10 * 1538;
+	sim_fixture.config.topology.buffer_bytes = 0;
+	sim_fixture_open(4);
 	incast(3, 10, 1472);
-	sb_run(1000000);
-	struct sim_link_stats stats = stats_of(sim_downlink(sb.ends[0].host, 0));
+	sim_fixture_run(1000000);
+	struct sim_link_stats stats = stats_of(sim_downlink(sim_fixture.ends[0].host, 0));
 	/* Three come in the time in which one leaves: fifteen until ten wait. Of the three that come as a frame ends,
 	 * and so just before the next one begins, one finds room from then on, but for the first time. */
 	cr_assert_eq(stats.queue_bytes_max, 10 * 1538);
 	cr_assert_eq(stats.packets + stats.dropped[SIM_DROP_QUEUE], 30);
 	cr_assert_eq(stats.packets, 15 + 4);
-	cr_assert_eq(sb_drain(0), 15 + 4);
-	cr_assert_eq(sim_switch_bytes(sb.sim, 0, 0, NULL), 0);
+	cr_assert_eq(sim_fixture_drain(0), 15 + 4);
+	cr_assert_eq(sim_switch_bytes(sim_fixture.sim, 0, 0, NULL), 0);
 }
 
 /* One queue alone gets alpha / (1 + alpha) of the memory. */
-Test(sim_net, a_shared_buffer_has_dynamic_thresholds)
+Test(sim_network, a_shared_buffer_has_dynamic_thresholds)
 {
-	sb.config.topology.buffer_bytes = 100 * 1538;
-	sb.config.topology.alpha_percent = 100;
-	sb_open(12);
+	sim_fixture.config.topology.buffer_bytes = 100 * 1538;
+	sim_fixture.config.topology.alpha_percent = 100;
+	sim_fixture_open(12);
 	incast(8, 50, 1472);
-	sb_run(2000000);
-	struct sim_link_stats one = stats_of(sim_downlink(sb.ends[0].host, 0));
+	sim_fixture_run(2000000);
+	struct sim_link_stats one = stats_of(sim_downlink(sim_fixture.ends[0].host, 0));
 	uint64_t max;
-	sim_switch_bytes(sb.sim, 0, 0, &max);
+	sim_switch_bytes(sim_fixture.sim, 0, 0, &max);
 	cr_assert_gt(one.dropped[SIM_DROP_QUEUE], 0);
 	/* The frame that is being sent is in the memory too. */
 	cr_assert(one.queue_bytes_max >= 48 * 1538 && one.queue_bytes_max <= 50 * 1538, "%llu",
@@ -239,28 +239,28 @@ Test(sim_net, a_shared_buffer_has_dynamic_thresholds)
 	cr_assert_leq(max, 51 * 1538);
 	/* A second queue beside a full one gets half of what is left of its share. */
 	for (unsigned s = 0; s < 8; s++) {
-		uint32_t to_0 = sb_place(s + 1, 0, 0, 0), to_9 = sb_place(s + 1, 0, 9, 0);
+		uint32_t to_0 = sim_fixture_place(s + 1, 0, 0, 0), to_9 = sim_fixture_place(s + 1, 0, 9, 0);
 		for (unsigned i = 0; i < 60; i++) {
-			cr_assert_eq(sb_send(s + 1, to_0, i, 1472), 0);
-			cr_assert_eq(sb_send(s + 1, to_9, i, 1472), 0);
+			cr_assert_eq(sim_fixture_send(s + 1, to_0, i, 1472), 0);
+			cr_assert_eq(sim_fixture_send(s + 1, to_9, i, 1472), 0);
 		}
 	}
-	sb_run(2000000);
-	struct sim_link_stats other = stats_of(sim_downlink(sb.ends[9].host, 0));
+	sim_fixture_run(2000000);
+	struct sim_link_stats other = stats_of(sim_downlink(sim_fixture.ends[9].host, 0));
 	cr_assert(other.queue_bytes_max >= 31 * 1538 && other.queue_bytes_max <= 36 * 1538, "%llu",
 		  (unsigned long long)other.queue_bytes_max);
-	cr_assert_eq(sim_switch_bytes(sb.sim, 0, 0, &max), 0);
+	cr_assert_eq(sim_switch_bytes(sim_fixture.sim, 0, 0, &max), 0);
 	cr_assert_leq(max, 100 * 1538);
 }
 
-Test(sim_net, a_large_alpha_gives_one_queue_nearly_all)
+Test(sim_network, a_large_alpha_gives_one_queue_nearly_all)
 {
-	sb.config.topology.buffer_bytes = 100 * 1538;
-	sb.config.topology.alpha_percent = 1600;
-	sb_open(9);
+	sim_fixture.config.topology.buffer_bytes = 100 * 1538;
+	sim_fixture.config.topology.alpha_percent = 1600;
+	sim_fixture_open(9);
 	incast(8, 50, 1472);
-	sb_run(2000000);
-	struct sim_link_stats one = stats_of(sim_downlink(sb.ends[0].host, 0));
+	sim_fixture_run(2000000);
+	struct sim_link_stats one = stats_of(sim_downlink(sim_fixture.ends[0].host, 0));
 	cr_assert(one.queue_bytes_max >= 92 * 1538 && one.queue_bytes_max <= 95 * 1538, "%llu",
 		  (unsigned long long)one.queue_bytes_max);
 }
@@ -271,25 +271,25 @@ static unsigned by_first_byte(const uint8_t *body, uint32_t len)
 }
 
 /* Whatever waits, the most urgent goes first; within a priority, what came first. */
-Test(sim_net, priorities_are_strict)
+Test(sim_network, priorities_are_strict)
 {
-	sb.config.topology.priorities = 8;
-	sb.priority_of = by_first_byte;
-	sb_open(4);
+	sim_fixture.config.topology.priorities = 8;
+	sim_fixture.priority_of = by_first_byte;
+	sim_fixture_open(4);
 	uint32_t places[3];
 	uint64_t seq, number = 0, last[8] = {0}, taken = 0, before = 7;
 	bool intact;
 	for (unsigned s = 0; s < 3; s++)
-		places[s] = sb_place(s + 1, 0, 0, 0);
+		places[s] = sim_fixture_place(s + 1, 0, 0, 0);
 	/* So slow that all of it waits at the switch. */
 	struct sim_shape slow = shape_of(1000000000, 1000);
-	cr_assert_eq(sim_link_reshape(sim_downlink(sb.ends[0].host, 0), &slow), 0);
+	cr_assert_eq(sim_link_reshape(sim_downlink(sim_fixture.ends[0].host, 0), &slow), 0);
 	for (unsigned i = 0; i < 100; i++)
 		for (unsigned s = 0; s < 3; s++, number++)
-			cr_assert_eq(sb_send(s + 1, places[s], number * 8 + number * 5 % 8, 500), 0);
-	sb_run(UINT64_C(10000000));
-	cr_assert(sb_take(0, &seq, &intact)); /* it went before the others had come, as a few after it */
-	for (unsigned early = 0; sb_take(0, &seq, &intact); taken++) {
+			cr_assert_eq(sim_fixture_send(s + 1, places[s], number * 8 + number * 5 % 8, 500), 0);
+	sim_fixture_run(UINT64_C(10000000));
+	cr_assert(sim_fixture_take(0, &seq, &intact)); /* it went before the others had come, as a few after it */
+	for (unsigned early = 0; sim_fixture_take(0, &seq, &intact); taken++) {
 		unsigned priority = seq % 8;
 		cr_assert(intact);
 		if (priority > before)
@@ -302,32 +302,33 @@ Test(sim_net, priorities_are_strict)
 }
 
 /* The same with two priorities, by arrival times: an urgent packet passes all the bulk that waits. */
-Test(sim_net, an_urgent_packet_waits_for_one_frame_at_most)
+Test(sim_network, an_urgent_packet_waits_for_one_frame_at_most)
 {
 	for (unsigned priorities = 1; priorities <= 2; priorities++) {
-		sb_init();
-		sb.config.topology.priorities = priorities;
-		sb.priority_of = by_first_byte;
-		sb_open(4);
-		uint32_t bulk_1 = sb_place(1, 0, 0, 0), bulk_2 = sb_place(2, 0, 0, 0), urgent = sb_place(3, 0, 0, 0);
+		sim_fixture_init();
+		sim_fixture.config.topology.priorities = priorities;
+		sim_fixture.priority_of = by_first_byte;
+		sim_fixture_open(4);
+		uint32_t bulk_1 = sim_fixture_place(1, 0, 0, 0), bulk_2 = sim_fixture_place(2, 0, 0, 0),
+			 urgent = sim_fixture_place(3, 0, 0, 0);
 		for (unsigned i = 0; i < 400; i++) {
-			cr_assert_eq(sb_send(1, bulk_1, 8 * i, 1472), 0);
-			cr_assert_eq(sb_send(2, bulk_2, 8 * i, 1472), 0);
+			cr_assert_eq(sim_fixture_send(1, bulk_1, 8 * i, 1472), 0);
+			cr_assert_eq(sim_fixture_send(2, bulk_2, 8 * i, 1472), 0);
 		}
-		sb_run(30000);
-		sb_drain(0);
-		cr_assert_eq(sb_send(3, urgent, 15, 8), 0);
-		uint64_t seq = 0, begin = sim_now(sb.sim);
+		sim_fixture_run(30000);
+		sim_fixture_drain(0);
+		cr_assert_eq(sim_fixture_send(3, urgent, 15, 8), 0);
+		uint64_t seq = 0, begin = sim_now(sim_fixture.sim);
 		bool intact;
 		while (seq != 15)
-			if (!sb_take(0, &seq, &intact))
-				cr_assert(sim_step(sb.sim));
-		uint64_t took = sim_now(sb.sim) - begin;
+			if (!sim_fixture_take(0, &seq, &intact))
+				cr_assert(sim_step(sim_fixture.sim));
+		uint64_t took = sim_now(sim_fixture.sim) - begin;
 		if (priorities == 2)
 			cr_assert_leq(took, 2 * 6 + 2 * 1000 + 124);
 		else
 			cr_assert_gt(took, 20000);
-		sb_fini();
+		sim_fixture_fini();
 	}
 }
 
@@ -335,31 +336,31 @@ Test(sim_net, an_urgent_packet_waits_for_one_frame_at_most)
 
 static void fabric(unsigned spines, bool spray, unsigned hosts)
 {
-	sb.config.topology.kind = SIM_LEAF_SPINE;
-	sb.config.topology.leaves = 2;
-	sb.config.topology.spines = spines;
-	sb.config.topology.spray = spray;
-	sb.queues = 8;
-	sb_open(hosts);
+	sim_fixture.config.topology.kind = SIM_LEAF_SPINE;
+	sim_fixture.config.topology.leaves = 2;
+	sim_fixture.config.topology.spines = spines;
+	sim_fixture.config.topology.spray = spray;
+	sim_fixture.queues = 8;
+	sim_fixture_open(hosts);
 }
 
 static uint64_t through(unsigned spine)
 {
-	return stats_of(sim_fabric_link(sb.sim, 0, 0, spine, false)).packets;
+	return stats_of(sim_fabric_link(sim_fixture.sim, 0, 0, spine, false)).packets;
 }
 
-Test(sim_net, flows_are_spread_and_stay)
+Test(sim_network, flows_are_spread_and_stay)
 {
 	fabric(4, false, 2);
 	uint32_t places[64];
 	for (unsigned i = 0; i < 64; i++)
-		places[i] = sb_place(0, i % 8, 1, i / 8);
+		places[i] = sim_fixture_place(0, i % 8, 1, i / 8);
 	uint64_t before[4] = {0};
 	unsigned flows[4] = {0};
 	for (unsigned i = 0; i < 64; i++) {
 		for (unsigned n = 0; n < 10; n++)
-			cr_assert_eq(sb_send_from(0, i % 8, places[i], n, 64), 0);
-		sb_run(100000);
+			cr_assert_eq(sim_fixture_send_from(0, i % 8, places[i], n, 64), 0);
+		sim_fixture_run(100000);
 		unsigned used = 0;
 		for (unsigned s = 0; s < 4; s++) {
 			uint64_t now = through(s);
@@ -372,45 +373,45 @@ Test(sim_net, flows_are_spread_and_stay)
 	}
 	for (unsigned s = 0; s < 4; s++)
 		cr_assert(flows[s] >= 8 && flows[s] <= 24, "%u of 64 at spine %u", flows[s], s);
-	cr_assert_eq(sb_drain(1), 640);
-	cr_assert_null(sim_fabric_link(sb.sim, 0, 0, 4, false));
-	cr_assert_null(sim_fabric_link(sb.sim, 0, 2, 0, false));
-	cr_assert_null(sim_fabric_link(sb.sim, 1, 0, 0, false));
+	cr_assert_eq(sim_fixture_drain(1), 640);
+	cr_assert_null(sim_fabric_link(sim_fixture.sim, 0, 0, 4, false));
+	cr_assert_null(sim_fabric_link(sim_fixture.sim, 0, 2, 0, false));
+	cr_assert_null(sim_fabric_link(sim_fixture.sim, 1, 0, 0, false));
 }
 
-Test(sim_net, sprayed_packets_take_turns)
+Test(sim_network, sprayed_packets_take_turns)
 {
 	fabric(4, true, 2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	for (unsigned n = 0; n < 400; n++)
-		cr_assert_eq(sb_send(0, at_1, n, 64), 0);
-	sb_run(1000000);
+		cr_assert_eq(sim_fixture_send(0, at_1, n, 64), 0);
+	sim_fixture_run(1000000);
 	for (unsigned s = 0; s < 4; s++)
 		cr_assert_eq(through(s), 100);
 }
 
 /* A spine that goes takes only its own flows elsewhere, and gets them back. */
-Test(sim_net, flows_leave_a_spine_that_is_down)
+Test(sim_network, flows_leave_a_spine_that_is_down)
 {
 	fabric(4, false, 2);
 	uint32_t places[64];
 	unsigned way[3][64];
 	for (unsigned i = 0; i < 64; i++)
-		places[i] = sb_place(0, i % 8, 1, i / 8);
+		places[i] = sim_fixture_place(0, i % 8, 1, i / 8);
 	for (unsigned round = 0; round < 3; round++) {
 		/* Either half of the way counts. */
-		sim_link_set_up(sim_fabric_link(sb.sim, 0, 1, 2, true), round != 1);
+		sim_link_set_up(sim_fabric_link(sim_fixture.sim, 0, 1, 2, true), round != 1);
 		for (unsigned i = 0; i < 64; i++) {
 			uint64_t before[4];
 			for (unsigned s = 0; s < 4; s++)
 				before[s] = through(s);
-			cr_assert_eq(sb_send_from(0, i % 8, places[i], i, 64), 0);
-			sb_run(100000);
+			cr_assert_eq(sim_fixture_send_from(0, i % 8, places[i], i, 64), 0);
+			sim_fixture_run(100000);
 			for (unsigned s = 0; s < 4; s++)
 				if (through(s) != before[s])
 					way[round][i] = s;
 		}
-		cr_assert_eq(sb_drain(1), 64);
+		cr_assert_eq(sim_fixture_drain(1), 64);
 	}
 	unsigned moved = 0;
 	for (unsigned i = 0; i < 64; i++) {
@@ -424,109 +425,109 @@ Test(sim_net, flows_leave_a_spine_that_is_down)
 	cr_assert_gt(moved, 5);
 	/* None left: there is no way. */
 	for (unsigned s = 0; s < 4; s++)
-		sim_link_set_up(sim_fabric_link(sb.sim, 0, 0, s, false), false);
-	cr_assert_eq(sb_send_from(0, 0, places[0], 1, 64), 0);
-	sb_run(100000);
+		sim_link_set_up(sim_fabric_link(sim_fixture.sim, 0, 0, s, false), false);
+	cr_assert_eq(sim_fixture_send_from(0, 0, places[0], 1, 64), 0);
+	sim_fixture_run(100000);
 	struct sim_stats stats;
-	sim_stats(sb.sim, &stats);
-	cr_assert_eq(sb_drain(1), 0);
+	sim_stats(sim_fixture.sim, &stats);
+	cr_assert_eq(sim_fixture_drain(1), 0);
 	cr_assert_eq(stats.dropped[SIM_DROP_CARRIER], 1);
 }
 
 /* ---- MTU ---- */
 
-Test(sim_net, a_narrow_path_is_learned)
+Test(sim_network, a_narrow_path_is_learned)
 {
-	sb_open(2);
-	struct nic_queue *q = sb.ends[0].q;
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture_open(2);
+	struct nic_queue *q = sim_fixture.ends[0].q;
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1472);
-	cr_assert_eq(sb_send(0, at_1, 1, 1473), -EMSGSIZE);
+	cr_assert_eq(sim_fixture_send(0, at_1, 1, 1473), -EMSGSIZE);
 	struct sim_shape narrow = shape_of(UINT64_C(100000000000), 1000);
 	narrow.mtu = 1400;
-	struct sim_link *down = sim_downlink(sb.ends[1].host, 0);
+	struct sim_link *down = sim_downlink(sim_fixture.ends[1].host, 0);
 	cr_assert_eq(sim_link_reshape(down, &narrow), 0);
-	cr_assert_eq(sb_send(0, at_1, 2, 1373), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 2, 1373), 0);
 	uint64_t took = 115 + 1000; /* 1439 bytes to the switch */
-	sb_run(2 * took - 1);
+	sim_fixture_run(2 * took - 1);
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1472);
-	sb_run(1);
+	sim_fixture_run(1);
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1372);
 	cr_assert_eq(stats_of(down).dropped[SIM_DROP_MTU], 1);
-	cr_assert_eq(sb_send(0, at_1, 3, 1372), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 3, 1372), 0);
 	/* What was numbered before goes on, in fragments. */
-	cr_assert_eq(sb_send(0, at_1, 4, 1472), 0);
-	sb_run(100000);
-	cr_assert_eq(sb_drain(1), 2);
+	cr_assert_eq(sim_fixture_send(0, at_1, 4, 1472), 0);
+	sim_fixture_run(100000);
+	cr_assert_eq(sim_fixture_drain(1), 2);
 	cr_assert_eq(stats_of(down).wire_bytes, sim_wire_bytes(1372, 1400) + sim_wire_bytes(1472, 1400));
 	/* It does not sink below what a link may have cut its packets to; IP cuts those further. */
 	narrow.mtu = 1000;
 	cr_assert_eq(sim_link_reshape(down, &narrow), 0);
-	cr_assert_eq(sb_send(0, at_1, 5, 1300), 0);
-	sb_run(100000);
+	cr_assert_eq(sim_fixture_send(0, at_1, 5, 1300), 0);
+	sim_fixture_run(100000);
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1024);
-	cr_assert_eq(sb_drain(1), 0);
-	cr_assert_eq(sb_send(0, at_1, 6, 1024), 0);
-	sb_run(100000);
-	cr_assert_eq(sb_drain(1), 1);
+	cr_assert_eq(sim_fixture_drain(1), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 6, 1024), 0);
+	sim_fixture_run(100000);
+	cr_assert_eq(sim_fixture_drain(1), 1);
 	narrow.mtu = 500;
 	cr_assert_eq(sim_link_reshape(down, &narrow), -EINVAL);
 }
 
-Test(sim_net, a_narrow_path_may_be_silent)
+Test(sim_network, a_narrow_path_may_be_silent)
 {
-	sb.config.topology.mtu_silent = true;
-	sb_open(2);
-	struct nic_queue *q = sb.ends[0].q;
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
+	sim_fixture.config.topology.mtu_silent = true;
+	sim_fixture_open(2);
+	struct nic_queue *q = sim_fixture.ends[0].q;
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 	struct sim_shape narrow = shape_of(0, 1000);
 	narrow.mtu = 1400;
-	cr_assert_eq(sim_link_reshape(sim_downlink(sb.ends[1].host, 0), &narrow), 0);
-	cr_assert_eq(sb_send(0, at_1, 2, 1400), 0);
-	sb_run(1000000);
+	cr_assert_eq(sim_link_reshape(sim_downlink(sim_fixture.ends[1].host, 0), &narrow), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 2, 1400), 0);
+	sim_fixture_run(1000000);
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1472);
-	cr_assert_eq(sb_drain(1), 0);
+	cr_assert_eq(sim_fixture_drain(1), 0);
 	/* One's own link is known. */
-	cr_assert_eq(sim_link_reshape(sim_uplink(sb.ends[0].host, 0), &narrow), 0);
+	cr_assert_eq(sim_link_reshape(sim_uplink(sim_fixture.ends[0].host, 0), &narrow), 0);
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1372);
 }
 
 /* ---- rails ---- */
 
-Test(sim_net, rails_are_networks_of_their_own)
+Test(sim_network, rails_are_networks_of_their_own)
 {
-	sb.config.topology.rails = 2;
-	sb_open(2);
+	sim_fixture.config.topology.rails = 2;
+	sim_fixture_open(2);
 	struct nic_err err = {""};
 	struct nic_addr addr;
 	unsigned host, rail;
 	const struct nic_config config = {.queues = 1};
 	struct nic_port *ports[2];
 	for (unsigned i = 0; i < 2; i++) {
-		cr_assert_eq(sim_port_open(sb.ends[i].host, 1, &config, &ports[i], &err), 0, "%s", err.text);
+		cr_assert_eq(sim_port_open(sim_fixture.ends[i].host, 1, &config, &ports[i], &err), 0, "%s", err.text);
 		cr_assert_str_eq(ports[i]->ops->name, "sim1");
 	}
 	ports[1]->ops->address(ports[1], &addr);
 	cr_assert_str_eq(addr.driver, "sim1");
 	cr_assert_eq(sim_address_host(&addr, &host, &rail), 0);
 	cr_assert(host == 1 && rail == 1);
-	cr_assert_eq(sb.ends[0].port->ops->reach(sb.ends[0].port, &addr, &err), -ENETUNREACH);
+	cr_assert_eq(sim_fixture.ends[0].port->ops->reach(sim_fixture.ends[0].port, &addr, &err), -ENETUNREACH);
 	cr_assert_eq(ports[0]->ops->reach(ports[0], &addr, &err), 0);
-	struct nic_port *first = sb.ends[0].port;
-	sb.ends[0].port = ports[0];
-	struct nic_port *first_there = sb.ends[1].port;
-	sb.ends[1].port = ports[1];
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	cr_assert_eq(sb_send(0, at_1, 3, 100), 0);
-	sb_run(10000);
-	cr_assert_eq(sb_drain(1), 1);
-	cr_assert_eq(stats_of(sim_uplink(sb.ends[0].host, 1)).packets, 1);
-	cr_assert_eq(stats_of(sim_uplink(sb.ends[0].host, 0)).packets, 0);
-	sim_link_set_up(sim_uplink(sb.ends[0].host, 1), false);
+	struct nic_port *first = sim_fixture.ends[0].port;
+	sim_fixture.ends[0].port = ports[0];
+	struct nic_port *first_there = sim_fixture.ends[1].port;
+	sim_fixture.ends[1].port = ports[1];
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 3, 100), 0);
+	sim_fixture_run(10000);
+	cr_assert_eq(sim_fixture_drain(1), 1);
+	cr_assert_eq(stats_of(sim_uplink(sim_fixture.ends[0].host, 1)).packets, 1);
+	cr_assert_eq(stats_of(sim_uplink(sim_fixture.ends[0].host, 0)).packets, 0);
+	sim_link_set_up(sim_uplink(sim_fixture.ends[0].host, 1), false);
 	cr_assert_eq(ports[0]->ops->reach(ports[0], &addr, &err), -ENETDOWN);
 	for (unsigned i = 0; i < 2; i++)
 		ports[i]->ops->close(ports[i]);
-	sb.ends[0].port = first;
-	sb.ends[1].port = first_there;
-	cr_assert_eq(sim_port_open(sb.ends[0].host, 2, &config, ports, &err), -EINVAL);
+	sim_fixture.ends[0].port = first;
+	sim_fixture.ends[1].port = first_there;
+	cr_assert_eq(sim_port_open(sim_fixture.ends[0].host, 2, &config, ports, &err), -EINVAL);
 }

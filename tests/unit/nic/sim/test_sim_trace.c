@@ -7,46 +7,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(sim_trace, .init = sb_init, .fini = sb_fini);
+TestSuite(sim_trace, .init = sim_fixture_init, .fini = sim_fixture_fini);
 
 static void hash_of(char out[SHA256_TEXT_BYTES])
 {
-	sim_trace_hash(sb.sim, out);
+	sim_trace_hash(sim_fixture.sim, out);
 }
 
 /* One packet there, with what may happen to it. */
 static void one_packet(char hash[SHA256_TEXT_BYTES], uint32_t len, uint64_t seq, uint64_t wait)
 {
-	sb_open(2);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	sb_run(wait);
-	cr_assert_eq(sb_send(0, at_1, seq, len), 0);
-	sb_run(100000);
+	sim_fixture_open(2);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	sim_fixture_run(wait);
+	cr_assert_eq(sim_fixture_send(0, at_1, seq, len), 0);
+	sim_fixture_run(100000);
 	hash_of(hash);
-	sb_fini();
+	sim_fixture_fini();
 }
 
 Test(sim_trace, the_hash_is_of_everything)
 {
 	char hashes[7][SHA256_TEXT_BYTES];
 	one_packet(hashes[0], 64, 1, 0);
-	sb_init();
+	sim_fixture_init();
 	one_packet(hashes[1], 65, 1, 0);
-	sb_init();
+	sim_fixture_init();
 	one_packet(hashes[2], 64, 2, 0);
-	sb_init();
+	sim_fixture_init();
 	one_packet(hashes[3], 64, 1, 1);
-	sb_init();
-	sb.config.topology.host.delay_ns = 999;
+	sim_fixture_init();
+	sim_fixture.config.topology.host.delay_ns = 999;
 	one_packet(hashes[4], 64, 1, 0);
-	sb_init();
-	sb.config.untraced = true;
+	sim_fixture_init();
+	sim_fixture.config.untraced = true;
 	one_packet(hashes[5], 64, 1, 0);
 	cr_assert_str_eq(hashes[5], "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 	for (unsigned i = 0; i < 6; i++)
 		for (unsigned k = 0; k < i; k++)
 			cr_assert_str_neq(hashes[i], hashes[k]);
-	sb_init();
+	sim_fixture_init();
 	one_packet(hashes[6], 64, 1, 0);
 	cr_assert_str_eq(hashes[0], hashes[6]);
 }
@@ -56,20 +56,20 @@ Test(sim_trace, watching_changes_nothing)
 	char plain[SHA256_TEXT_BYTES], watched[SHA256_TEXT_BYTES], noted[SHA256_TEXT_BYTES];
 	FILE *null = fopen("/dev/null", "w");
 	for (unsigned round = 0; round < 3; round++) {
-		sb_init();
-		sb_open(2);
+		sim_fixture_init();
+		sim_fixture_open(2);
 		if (round == 1) {
-			sim_trace_text(sb.sim, null);
-			cr_assert_eq(sim_trace_pcap(sb.sim, null, false), 0);
+			sim_trace_text(sim_fixture.sim, null);
+			cr_assert_eq(sim_trace_pcap(sim_fixture.sim, null, false), 0);
 		}
 		if (round == 2)
-			sim_trace_note(sb.sim, "a word");
-		uint32_t at_1 = sb_place(0, 0, 1, 0);
+			sim_trace_note(sim_fixture.sim, "a word");
+		uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
 		for (unsigned i = 0; i < 100; i++)
-			cr_assert_eq(sb_send(0, at_1, i, 64), 0);
-		sb_run(1000000);
+			cr_assert_eq(sim_fixture_send(0, at_1, i, 64), 0);
+		sim_fixture_run(1000000);
 		hash_of(round == 0 ? plain : round == 1 ? watched : noted);
-		sb_fini();
+		sim_fixture_fini();
 	}
 	fclose(null);
 	cr_assert_str_eq(plain, watched);
@@ -82,19 +82,19 @@ Test(sim_trace, text_has_a_line_for_each_event)
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 	const struct sim_disturbance all = {.loss = SIM_CERTAIN};
-	snprintf(sb.host.name, sizeof sb.host.name, "w");
-	sb.config.topology.rails = 2;
-	sb_open(2);
-	sim_trace_text(sb.sim, out);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	cr_assert_eq(sb_send(0, at_1, 7, 64), 0);
-	sb_run(100000);
-	cr_assert_eq(sim_link_disturb(sim_uplink(sb.ends[0].host, 0), &all), 0);
-	cr_assert_eq(sb_send(0, at_1, 8, 64), 0);
-	sb_run(100000);
-	sim_trace_note(sb.sim, "the application says this");
-	sim_trace_text(sb.sim, NULL);
-	cr_assert_eq(sb_send(0, at_1, 9, 64), 0);
+	snprintf(sim_fixture.host.name, sizeof sim_fixture.host.name, "w");
+	sim_fixture.config.topology.rails = 2;
+	sim_fixture_open(2);
+	sim_trace_text(sim_fixture.sim, out);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 7, 64), 0);
+	sim_fixture_run(100000);
+	cr_assert_eq(sim_link_disturb(sim_uplink(sim_fixture.ends[0].host, 0), &all), 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 8, 64), 0);
+	sim_fixture_run(100000);
+	sim_trace_note(sim_fixture.sim, "the application says this");
+	sim_trace_text(sim_fixture.sim, NULL);
+	cr_assert_eq(sim_fixture_send(0, at_1, 9, 64), 0);
 	fclose(out);
 	static const char *const lines[] = {
 		"1.000000000 #1 sent w/0 -> w/0 64 bytes ",
@@ -131,13 +131,13 @@ Test(sim_trace, a_capture_is_what_wireshark_reads)
 	char *file = NULL;
 	size_t size;
 	FILE *out = open_memstream(&file, &size);
-	sb.priority_of = always_5;
-	sb.queues = 3;
-	sb_open(2);
-	cr_assert_eq(sim_trace_pcap(sb.sim, out, true), 0);
-	uint32_t at_1 = sb_place(0, 1, 1, 2);
-	cr_assert_eq(sb_send_from(0, 1, at_1, 0x1122334455667788, 100), 0);
-	sb_run(100000);
+	sim_fixture.priority_of = always_5;
+	sim_fixture.queues = 3;
+	sim_fixture_open(2);
+	cr_assert_eq(sim_trace_pcap(sim_fixture.sim, out, true), 0);
+	uint32_t at_1 = sim_fixture_place(0, 1, 1, 2);
+	cr_assert_eq(sim_fixture_send_from(0, 1, at_1, 0x1122334455667788, 100), 0);
+	sim_fixture_run(100000);
 	fclose(out);
 	const uint8_t *f = (const uint8_t *)file, *record = f + 24, *eth = record + 16, *ip = eth + 14, *udp = ip + 20;
 	uint32_t word, head[4];
@@ -170,18 +170,18 @@ Test(sim_trace, a_capture_that_cannot_be_written_ends_the_run)
 	FILE *full = fopen("/dev/full", "w");
 	cr_assert(full);
 	setvbuf(full, NULL, _IONBF, 0);
-	sb_open(2);
-	cr_assert_eq(sim_trace_pcap(sb.sim, full, false), -EIO);
+	sim_fixture_open(2);
+	cr_assert_eq(sim_trace_pcap(sim_fixture.sim, full, false), -EIO);
 	fclose(full);
-	cr_assert_eq(sim_trace_pcap(sb.sim, NULL, false), 0);
+	cr_assert_eq(sim_trace_pcap(sim_fixture.sim, NULL, false), 0);
 	/* It fills up later: 24 bytes fit. */
 	char room[64];
 	FILE *small = fmemopen(room, sizeof room, "w");
 	setvbuf(small, NULL, _IONBF, 0);
-	cr_assert_eq(sim_trace_pcap(sb.sim, small, false), 0);
-	uint32_t at_1 = sb_place(0, 0, 1, 0);
-	cr_assert_eq(sb_send(0, at_1, 1, 64), 0);
-	cr_assert(strstr(sim_failure(sb.sim), "capture"));
+	cr_assert_eq(sim_trace_pcap(sim_fixture.sim, small, false), 0);
+	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	cr_assert_eq(sim_fixture_send(0, at_1, 1, 64), 0);
+	cr_assert(strstr(sim_failure(sim_fixture.sim), "capture"));
 	fclose(small);
 }
 
@@ -190,49 +190,49 @@ Test(sim_trace, a_capture_that_cannot_be_written_ends_the_run)
 static void traffic(unsigned step)
 {
 	for (unsigned i = 0; i < 4; i++)
-		cr_assert_eq(sb_send(i, 0, step * 4 + i, 64 + step % 1000), 0);
-	sb_run(500 + step % 7 * 100);
+		cr_assert_eq(sim_fixture_send(i, 0, step * 4 + i, 64 + step % 1000), 0);
+	sim_fixture_run(500 + step % 7 * 100);
 	for (unsigned i = 0; step % 5 == 0 && i < 4; i++)
-		sb_drain(i);
+		sim_fixture_drain(i);
 }
 
 static void lossy_world(uint64_t seed)
 {
 	const struct sim_disturbance some = {.loss = SIM_CERTAIN / 10, .duplicate = SIM_CERTAIN / 10};
-	sb_init();
-	sb.config.seed = seed;
-	sb_open(4);
+	sim_fixture_init();
+	sim_fixture.config.seed = seed;
+	sim_fixture_open(4);
 	for (unsigned i = 0; i < 4; i++) {
-		cr_assert_eq(sb_place(i, 0, (i + 1) % 4, 0), 0);
-		cr_assert_eq(sim_link_disturb(sim_uplink(sb.ends[i].host, 0), &some), 0);
+		cr_assert_eq(sim_fixture_place(i, 0, (i + 1) % 4, 0), 0);
+		cr_assert_eq(sim_link_disturb(sim_uplink(sim_fixture.ends[i].host, 0), &some), 0);
 	}
 }
 
 Test(sim_trace, worlds_do_not_know_of_each_other)
 {
 	char alone[2][SHA256_TEXT_BYTES], beside[2][SHA256_TEXT_BYTES];
-	static struct sim_bench worlds[2];
+	static struct sim_fixture worlds[2];
 	for (unsigned w = 0; w < 2; w++) {
 		lossy_world(w + 1);
 		for (unsigned step = 0; step < 500; step++)
 			traffic(step);
 		hash_of(alone[w]);
-		sb_fini();
+		sim_fixture_fini();
 	}
 	for (unsigned w = 0; w < 2; w++) {
 		lossy_world(w + 1);
-		worlds[w] = sb;
+		worlds[w] = sim_fixture;
 	}
 	for (unsigned step = 0; step < 500; step++)
 		for (unsigned w = 0; w < 2; w++) {
-			sb = worlds[w];
+			sim_fixture = worlds[w];
 			traffic(step);
-			worlds[w] = sb;
+			worlds[w] = sim_fixture;
 		}
 	for (unsigned w = 0; w < 2; w++) {
-		sb = worlds[w];
+		sim_fixture = worlds[w];
 		hash_of(beside[w]);
-		sb_fini();
+		sim_fixture_fini();
 		cr_assert_str_eq(alone[w], beside[w]);
 	}
 	cr_assert_str_neq(alone[0], alone[1]);

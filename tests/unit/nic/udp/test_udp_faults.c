@@ -116,7 +116,7 @@ static struct nic_port *port_open(bool beyond_host)
 	return p;
 }
 
-static uint32_t place(void)
+static uint32_t dest(void)
 {
 	struct nic_err err = {""};
 	uint32_t i = NIC_PEER_NONE;
@@ -133,8 +133,8 @@ static void setup(void)
 	qa = nic_udp_port_ops.queue(a, 0);
 	qb = nic_udp_port_ops.queue(b, 0);
 	nic_udp_port_ops.address(b, &to_b);
-	peer = place();
-	other = place();
+	peer = dest();
+	other = dest();
 }
 
 static void teardown(void)

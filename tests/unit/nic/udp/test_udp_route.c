@@ -12,7 +12,7 @@ static struct nic_err err;
 static char asked[256];
 static const char *refuse; /* addresses that begin with it have no route */
 
-static int ask(void *ctx, struct udp_route *route)
+static int query(void *ctx, struct udp_route *route)
 {
 	char text[UDP_IP_TEXT_MAX];
 	udp_ip_text(&route->ip, text);
@@ -40,7 +40,7 @@ static const char *way(uint64_t host, uint64_t netns, const char *const *ips, bo
 		p->ip = fake_ip(*ips + p->host_only);
 	}
 	asked[0] = err.text[0] = 0;
-	int error = udp_route_choose(&self, &peer, ask, NULL, &route, &err);
+	int error = udp_route_choose(&self, &peer, query, NULL, &route, &err);
 	if (error) {
 		cr_assert(strstr(err.text, "192.0.2.7"), "our side is named: %s", err.text);
 		snprintf(text, sizeof text, "%s", err.text);

@@ -16,9 +16,9 @@ static unsigned ports_n;
 static uint8_t *memory[PORTS_MAX]; /* 2 × BYTES each, the engine's of that port */
 
 /* What a queue was told, by `user`. */
-static struct told {
+static struct to_poller {
 	unsigned exposed, withdrawn, read, failed;
-} told[PORTS_MAX][64];
+} to_poller[PORTS_MAX][64];
 
 static struct nic_queue *queue_of(unsigned i)
 {
@@ -46,7 +46,7 @@ static bool piece(const void *at, size_t len, void **base, size_t *bytes)
 
 static unsigned open_with(const char *args)
 {
-	const struct nic_config config = {.queues = 1, .args = args, .memory_piece = piece};
+	const struct nic_config config = {.queues = 1, .args = args, .memory_block = piece};
 	struct nic_port *port = NULL;
 	cr_assert_eq(verbs_port_ops.open(&config, &port, &err), 0, "%s", err.text);
 	unsigned i = ports_n++;
@@ -61,7 +61,7 @@ static void begin(void)
 {
 	fake_verbs_reset();
 	memset(&fake_cm, 0, sizeof fake_cm);
-	memset(told, 0, sizeof told);
+	memset(to_poller, 0, sizeof to_poller);
 	fake_verbs.limits.max_mw = 100000;
 	fake_verbs.limits.max_qp_rd_atom = 16;
 	fake_verbs.limits.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B;
@@ -71,7 +71,7 @@ static void close_all(void)
 {
 	for (unsigned i = 0; i + 1 < ports_n; i++)
 		verbs_port_ops.close(&ports[i]->base);
-	bench_close(ports[ports_n - 1]);
+	fixture_close(ports[ports_n - 1]);
 	for (unsigned i = 0; i < PORTS_MAX; i++) {
 		free(memory[i]);
 		memory[i] = NULL;
@@ -88,7 +88,7 @@ static void take(unsigned i)
 		if (pkts[k].peer != NIC_PEER_BULK)
 			continue;
 		cr_assert(!pkts[k].head && !pkts[k].body && pkts[k].cookie < 64);
-		struct told *t = &told[i][pkts[k].cookie];
+		struct to_poller *t = &to_poller[i][pkts[k].cookie];
 		t->exposed += pkts[k].body_len == NIC_BULK_EXPOSED;
 		t->withdrawn += pkts[k].body_len == NIC_BULK_WITHDRAWN;
 		t->read += pkts[k].body_len == NIC_BULK_READ;
@@ -99,7 +99,7 @@ static void take(unsigned i)
 static void turn(void)
 {
 	for (unsigned i = 0; i < ports_n; i++) {
-		bench_step(ports[i]);
+		fixture_step(ports[i]);
 		take(i);
 	}
 	usleep(200);
@@ -117,7 +117,7 @@ static struct nic_bulk_key expose(unsigned i, uint32_t peer, const void *at, uin
 				  uint32_t *handle)
 {
 	struct nic_bulk_key key = {0, 0};
-	struct told *t = &told[i][user];
+	struct to_poller *t = &to_poller[i][user];
 	unsigned exposed = t->exposed, withdrawn = t->withdrawn;
 	bool posted = false;
 	for (unsigned n = 0; n < PATIENCE && t->exposed == exposed; n++) {
@@ -145,12 +145,12 @@ static int read_it(unsigned i, uint32_t peer, struct nic_bulk_key key, uint64_t 
 
 static bool reads(unsigned i, uint32_t peer, struct nic_bulk_key key, uint64_t offset, uint32_t len, uint64_t user)
 {
-	unsigned fine = told[i][user].read, bad = told[i][user].failed;
+	unsigned fine = to_poller[i][user].read, bad = to_poller[i][user].failed;
 	if (read_it(i, peer, key, offset, len, user))
 		return false;
-	for (unsigned n = 0; n < PATIENCE && told[i][user].read == fine && told[i][user].failed == bad; n++)
+	for (unsigned n = 0; n < PATIENCE && to_poller[i][user].read == fine && to_poller[i][user].failed == bad; n++)
 		turn();
-	return told[i][user].read > fine;
+	return to_poller[i][user].read > fine;
 }
 
 /* ---- as it is meant ---- */
@@ -162,7 +162,7 @@ Test(verbs_bulk, a_window_for_each_message)
 	unsigned a = open_with(BULK), b = open_with(BULK);
 	verbs_port_ops.caps(&ports[a]->base, &caps);
 	cr_assert(caps.one_sided && caps.bulk_bytes_min == 65536 && caps.rx_slots == 512);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), to_a = bench_place(ports[b], ports[a], 0), h1, h2;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h1, h2;
 	struct nic_bulk_key one = expose(a, to_b, memory[a], BYTES / 2, 1, &h1);
 	struct nic_bulk_key two = expose(a, to_b, memory[a] + BYTES / 2, BYTES / 2, 2, &h2);
 	cr_assert_neq((uint32_t)one.key, (uint32_t)two.key, "a key is of one message");
@@ -170,15 +170,15 @@ Test(verbs_bulk, a_window_for_each_message)
 		cr_assert(reads(b, to_a, one, at, BYTES / 2 - at < 100000 ? BYTES / 2 - at : 100000, 3));
 	cr_assert_eq(memcmp(memory[b] + BYTES, memory[a], BYTES / 2), 0);
 	ops()->withdraw(queue_of(a), h1);
-	cr_assert(until(&told[a][1].withdrawn, 1));
+	cr_assert(until(&to_poller[a][1].withdrawn, 1));
 	/* The other one is untouched, and packets go on beside it. */
 	cr_assert(reads(b, to_a, two, 0, BYTES / 2, 4));
 	cr_assert_eq(memcmp(memory[b] + BYTES, memory[a] + BYTES / 2, BYTES / 2), 0);
 	ops()->withdraw(queue_of(a), h2);
 	ops()->withdraw(queue_of(a), h2);
-	cr_assert(until(&told[a][2].withdrawn, 1));
+	cr_assert(until(&to_poller[a][2].withdrawn, 1));
 	turn();
-	cr_assert(told[a][1].withdrawn == 1 && told[a][2].withdrawn == 1 && told[a][1].exposed == 1);
+	cr_assert(to_poller[a][1].withdrawn == 1 && to_poller[a][2].withdrawn == 1 && to_poller[a][1].exposed == 1);
 	cr_assert_eq(fake_verbs.binds, 2);
 	cr_assert_eq(fake_verbs.invalidated, 2);
 	cr_assert_eq(ports[a]->queues[0]->rc->ops_n + ports[b]->queues[0]->rc->ops_n, 0);
@@ -190,7 +190,7 @@ Test(verbs_bulk, keys_change)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), to_a = bench_place(ports[b], ports[a], 0), h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h;
 	uint64_t before = 0;
 	for (unsigned i = 1; i <= 40; i++) {
 		bool there = i % 2;
@@ -200,7 +200,7 @@ Test(verbs_bulk, keys_change)
 		before = key.key;
 		cr_assert(reads(there ? b : a, there ? to_a : to_b, key, 0, 65536, i));
 		ops()->withdraw(queue_of(there ? a : b), h);
-		cr_assert(until(&told[there ? a : b][i].withdrawn, 1));
+		cr_assert(until(&to_poller[there ? a : b][i].withdrawn, 1));
 	}
 	cr_assert_leq(fake_cm.connects, 2);
 	close_all();
@@ -210,7 +210,7 @@ Test(verbs_bulk, wakes_who_sleeps)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), to_a = bench_place(ports[b], ports[a], 0), h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h;
 	struct nic_bulk_key key = expose(a, to_b, memory[a], BYTES, 1, &h);
 	cr_assert(reads(b, to_a, key, 0, 1, 2), "its memory is registered");
 	fake_verbs.reads_held = true;
@@ -225,7 +225,7 @@ Test(verbs_bulk, wakes_who_sleeps)
 	cr_assert_eq(poll(&fd, 1, 30000), 1);
 	q->ops->wake_clear(q);
 	q->ops->disarm(q);
-	cr_assert(until(&told[b][3].read, 1));
+	cr_assert(until(&to_poller[b][3].read, 1));
 	close_all();
 }
 
@@ -239,7 +239,7 @@ static void say_key(unsigned i, uint32_t peer, struct nic_bulk_key key)
 	cr_assert_eq(q->ops->tx_reserve(q, peer, sizeof words + 1, &tx), 0);
 	memcpy(tx.body + 1, words, sizeof words); /* wherever the engine may put it */
 	cr_assert_eq(q->ops->tx_commit(q, &tx), 0);
-	bench_flush(ports[i]);
+	fixture_flush(ports[i]);
 }
 
 /* All that leaves is looked through: what connections say in their set-up, and the keys that are handed out. */
@@ -248,16 +248,17 @@ Test(verbs_bulk, keys_of_regions_stay_here)
 	begin();
 	fake_verbs.keys_watched = true;
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), to_a = bench_place(ports[b], ports[a], 0), h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h;
 	for (unsigned i = 1; i <= 40; i++) {
 		struct nic_bulk_key key = expose(a, to_b, memory[a] + i, 65536, i, &h);
 		if (i == 1)
-			cr_assert_geq(fake_verbs.keys_looked, sizeof(struct verbs_words), "words of a connection");
+			cr_assert_geq(fake_verbs.keys_looked, sizeof(struct verbs_connect_request),
+				      "words of a connection");
 		say_key(a, to_b, key);
 		cr_assert_eq(fake_verbs.keys_seen, 0, "in message %u", i);
 		cr_assert(reads(b, to_a, key, 0, 65536, i));
 		ops()->withdraw(queue_of(a), h);
-		cr_assert(until(&told[a][i].withdrawn, 1));
+		cr_assert(until(&to_poller[a][i].withdrawn, 1));
 	}
 	cr_assert(fake_verbs.keys_looked >= 40 * 17 && fake_verbs.keys_seen == 0);
 	/* Who did it would be seen. */
@@ -270,13 +271,13 @@ Test(verbs_bulk, nothing_after_it_was_withdrawn)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), to_a = bench_place(ports[b], ports[a], 0), h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h;
 	struct nic_bulk_key key = expose(a, to_b, memory[a], BYTES, 1, &h);
 	cr_assert(reads(b, to_a, key, 0, BYTES, 2));
 	ops()->withdraw(queue_of(a), h);
-	cr_assert(until(&told[a][1].withdrawn, 1));
+	cr_assert(until(&to_poller[a][1].withdrawn, 1));
 	cr_assert(!reads(b, to_a, key, 0, 64, 3));
-	cr_assert_eq(told[b][3].failed, 1);
+	cr_assert_eq(to_poller[b][3].failed, 1);
 	cr_assert_eq(fake_verbs.read_naks, 1);
 	/* That broke the connection; the next one is made when it is wanted, with windows of its own. */
 	struct nic_bulk_key next = expose(a, to_b, memory[a], BYTES, 4, &h);
@@ -286,11 +287,11 @@ Test(verbs_bulk, nothing_after_it_was_withdrawn)
 	fake_verbs.reads_held = true;
 	cr_assert_eq(read_it(b, to_a, next, 0, BYTES, 6), 0);
 	ops()->withdraw(queue_of(a), h);
-	cr_assert(until(&told[a][4].withdrawn, 1));
+	cr_assert(until(&to_poller[a][4].withdrawn, 1));
 	memset(memory[a], 0xee, BYTES); /* it is the caller's again */
 	fake_verbs.reads_held = false;
-	cr_assert(until(&told[b][6].failed, 1));
-	cr_assert_eq(told[b][6].read, 0);
+	cr_assert(until(&to_poller[b][6].failed, 1));
+	cr_assert_eq(to_poller[b][6].read, 0);
 	cr_assert_neq(memory[b][BYTES], 0xee);
 	close_all();
 }
@@ -300,8 +301,8 @@ Test(verbs_bulk, only_what_was_handed_out)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK), c = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), to_a = bench_place(ports[b], ports[a], 0), h, hc;
-	uint32_t to_c = bench_place(ports[a], ports[c], 0), c_to_a = bench_place(ports[c], ports[a], 0);
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h, hc;
+	uint32_t to_c = fixture_place(ports[a], ports[c], 0), c_to_a = fixture_place(ports[c], ports[a], 0);
 	for (unsigned i = 0; i < 5; i++) {
 		struct nic_bulk_key key = expose(a, to_b, memory[a] + 4096, 65536, 10 + i, &h), bad = key;
 		struct nic_bulk_key other = expose(a, to_c, memory[a], 4096, 20 + i, &hc);
@@ -328,7 +329,7 @@ Test(verbs_bulk, only_what_was_handed_out)
 			got = reads(c, c_to_a, bad, 0, 64, 2);
 		cr_assert(!got, "case %u", i);
 		cr_assert_eq(fake_verbs.read_naks, naks + 1, "case %u", i);
-		cr_assert(until(&told[a][i == 4 ? 20 + i : 10 + i].withdrawn, 1), "with its connection");
+		cr_assert(until(&to_poller[a][i == 4 ? 20 + i : 10 + i].withdrawn, 1), "with its connection");
 	}
 	/* Nothing of these comes to the network. */
 	struct nic_bulk_key key = expose(a, to_b, memory[a], 65536, 30, &h), bad = key;
@@ -348,7 +349,7 @@ Test(verbs_bulk, who_has_none)
 	begin();
 	unsigned a = open_with(BULK), b = open_with("fake0,gid=2,bulk=off");
 	struct nic_bulk_key key;
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), h;
 	cr_assert_null(queue_of(b)->ops->bulk);
 	cr_assert_eq(ops()->expose(queue_of(a), to_b, memory[a], 65536, 1, &h, &key), -EOPNOTSUPP);
 	cr_assert_eq(verbs_port_ops.mem_register(&ports[b]->base, memory[b], 4096, &err), -EOPNOTSUPP);
@@ -363,7 +364,7 @@ Test(verbs_bulk, broken_connections)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), to_a = bench_place(ports[b], ports[a], 0), h, h2;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h, h2;
 	for (unsigned i = 1; i <= 3; i++) {
 		struct nic_bulk_key key = expose(a, to_b, memory[a], BYTES, i, &h);
 		expose(a, to_b, memory[a] + BYTES, BYTES, 20 + i, &h2);
@@ -375,9 +376,9 @@ Test(verbs_bulk, broken_connections)
 			ops()->withdraw(queue_of(a), h);
 		cr_assert_geq(fake_verbs_break_all(IBV_QPT_RC), 2);
 		fake_verbs.reads_held = false;
-		cr_assert(until(&told[a][i].withdrawn, 1));
-		cr_assert(until(&told[a][20 + i].withdrawn, 1));
-		cr_assert(until(&told[b][i].failed, 1));
+		cr_assert(until(&to_poller[a][i].withdrawn, 1));
+		cr_assert(until(&to_poller[a][20 + i].withdrawn, 1));
+		cr_assert(until(&to_poller[b][i].failed, 1));
 		cr_assert_eq(verbs_port_ops.mem_unregister(&ports[a]->base, memory[a], (size_t)2 * BYTES, &err), 0,
 			     "%s", err.text);
 	}
@@ -390,11 +391,11 @@ Test(verbs_bulk, the_other_end_goes)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), h;
 	expose(a, to_b, memory[a], BYTES, 1, &h);
 	verbs_port_ops.close(&ports[b]->base);
 	ports_n = 1;
-	cr_assert(until(&told[a][1].withdrawn, 1));
+	cr_assert(until(&to_poller[a][1].withdrawn, 1));
 	close_all();
 }
 
@@ -402,16 +403,16 @@ Test(verbs_bulk, the_device_goes)
 {
 	begin();
 	unsigned a = open_with(BULK);
-	uint32_t to = bench_place(ports[a], ports[a], 0), h;
+	uint32_t to = fixture_place(ports[a], ports[a], 0), h;
 	struct nic_bulk_key key = expose(a, to, memory[a], 65536, 1, &h);
 	fake_verbs.reads_held = true;
 	cr_assert_eq(read_it(a, to, key, 0, 65536, 2), 0);
 	fake_verbs_event(IBV_EVENT_DEVICE_FATAL);
-	bench_step(ports[a]);
+	fixture_step(ports[a]);
 	ops()->withdraw(queue_of(a), h);
 	cr_assert_eq(ops()->expose(queue_of(a), to, memory[a], 65536, 3, &h, &key), -EAGAIN);
-	cr_assert(until(&told[a][1].withdrawn, 1));
-	cr_assert(until(&told[a][2].failed, 1));
+	cr_assert(until(&to_poller[a][1].withdrawn, 1));
+	cr_assert(until(&to_poller[a][2].failed, 1));
 	cr_assert(fake_verbs.contexts == 0 && fake_verbs.mws == 0 && fake_verbs.mrs == 0);
 	cr_assert_eq(verbs_port_ops.mem_register(&ports[a]->base, memory[a], 4096, &err), -ENODEV);
 	fake_verbs.reads_held = false;
@@ -424,13 +425,13 @@ Test(verbs_bulk, as_many_windows_as_there_are)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), handles[VERBS_WINDOWS], h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), handles[VERBS_WINDOWS], h;
 	struct nic_bulk_key key;
 	for (unsigned i = 0; i < VERBS_WINDOWS; i++)
 		expose(a, to_b, memory[a], 65536, i, &handles[i]);
 	cr_assert_eq(ops()->expose(queue_of(a), to_b, memory[a], 65536, 50, &h, &key), -EAGAIN);
 	ops()->withdraw(queue_of(a), handles[3]);
-	cr_assert(until(&told[a][3].withdrawn, 1));
+	cr_assert(until(&to_poller[a][3].withdrawn, 1));
 	expose(a, to_b, memory[a], 65536, 50, &h);
 	close_all();
 }
@@ -444,7 +445,7 @@ Test(verbs_bulk, busy_ones_are_kept)
 	struct nic_bulk_key key[3] = {{0, 0}};
 	for (unsigned i = 0; i < 3; i++) {
 		b[i] = open_with(BULK);
-		to[i] = bench_place(ports[a], ports[b[i]], 0);
+		to[i] = fixture_place(ports[a], ports[b[i]], 0);
 	}
 	for (unsigned i = 0; i < 2; i++)
 		key[i] = expose(a, to[i], memory[a], 65536, i, &h[i]);
@@ -452,13 +453,13 @@ Test(verbs_bulk, busy_ones_are_kept)
 		cr_assert_eq(ops()->expose(queue_of(a), to[2], memory[a], 65536, 2, &h[2], &key[2]), -EAGAIN);
 		turn();
 	}
-	cr_assert(!told[a][0].withdrawn && !told[a][1].withdrawn);
-	back = bench_place(ports[b[0]], ports[a], 0);
+	cr_assert(!to_poller[a][0].withdrawn && !to_poller[a][1].withdrawn);
+	back = fixture_place(ports[b[0]], ports[a], 0);
 	cr_assert(reads(b[0], back, key[0], 0, 65536, 5));
 	ops()->withdraw(queue_of(a), h[0]);
-	cr_assert(until(&told[a][0].withdrawn, 1));
+	cr_assert(until(&to_poller[a][0].withdrawn, 1));
 	expose(a, to[2], memory[a], 65536, 2, &h[2]);
-	cr_assert(!told[a][1].withdrawn);
+	cr_assert(!to_poller[a][1].withdrawn);
 	close_all();
 }
 
@@ -467,7 +468,7 @@ Test(verbs_bulk, memory_that_cannot_be_registered)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), h;
 	struct nic_bulk_key key;
 	static uint8_t stack[65536];
 	fake_verbs.reg_most = BYTES;
@@ -499,7 +500,7 @@ Test(verbs_bulk, memory_that_cannot_be_registered)
 	expose(a, to_b, stack, sizeof stack, 2, &h);
 	cr_assert_eq(verbs_port_ops.mem_unregister(&ports[a]->base, stack, sizeof stack, &err), -EBUSY);
 	ops()->withdraw(queue_of(a), h);
-	cr_assert(until(&told[a][2].withdrawn, 1));
+	cr_assert(until(&to_poller[a][2].withdrawn, 1));
 	cr_assert_eq(verbs_port_ops.mem_unregister(&ports[a]->base, stack, sizeof stack, &err), 0);
 	cr_assert_eq(verbs_port_ops.mem_unregister(&ports[a]->base, stack, sizeof stack, &err), -EINVAL);
 	cr_assert_eq(verbs_port_ops.mem_register(&ports[a]->base, stack, 0, &err), -EINVAL);
@@ -511,7 +512,7 @@ Test(verbs_bulk, no_windows_left)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = bench_place(ports[a], ports[b], 0), h;
+	uint32_t to_b = fixture_place(ports[a], ports[b], 0), h;
 	struct nic_bulk_key key;
 	uint64_t got[16];
 	fake_verbs.mw_error = ENOMEM;
@@ -519,9 +520,9 @@ Test(verbs_bulk, no_windows_left)
 		cr_assert_eq(ops()->expose(queue_of(a), to_b, memory[a], 65536, 1, &h, &key), -EAGAIN);
 		turn();
 	}
-	cr_assert_eq(bench_commit(ports[a], to_b, 7, 100, 0), 0);
-	bench_flush(ports[a]);
-	cr_assert_eq(bench_take(ports[b], 0, got), 1);
+	cr_assert_eq(fixture_commit(ports[a], to_b, 7, 100, 0), 0);
+	fixture_flush(ports[a]);
+	cr_assert_eq(fixture_take(ports[b], 0, got), 1);
 	fake_verbs.mw_error = 0;
 	expose(a, to_b, memory[a], 65536, 1, &h);
 	close_all();
@@ -550,7 +551,7 @@ Test(verbs_bulk, where_it_cannot_be)
 	fake_verbs.limits.max_mw = 1000;
 	refused(BULK, "librdmacm");
 	fake_cm.absent = false;
-	struct verbs_port *p = bench_open("fake0,gid=2,bulk=off", 1);
+	struct verbs_port *p = fixture_open("fake0,gid=2,bulk=off", 1);
 	cr_assert_null(p->rc);
-	bench_close(p);
+	fixture_close(p);
 }

@@ -20,7 +20,7 @@ static void begin(void)
 /* A port with or without; with one packet that goes round, and nothing that is left of the trial. */
 static void opens(const char *args, unsigned least)
 {
-	struct verbs_port *p = bench_open(args, 2);
+	struct verbs_port *p = fixture_open(args, 2);
 	struct nic_caps caps = caps_of(p);
 	uint64_t got[32];
 	cr_assert(caps.one_sided == (least > 0) && caps.bulk_bytes_min == least, "%s", args);
@@ -31,11 +31,11 @@ static void opens(const char *args, unsigned least)
 	cr_assert(!p->rc == !least && !p->mems == !least && !p->blob.bulk == !least);
 	cr_assert_eq(fake_cm.ids, least ? 1 : 0);
 	cr_assert_eq(fake_cm.channels, least ? 1 : 0);
-	uint32_t self = bench_place(p, p, 0);
-	cr_assert_eq(bench_commit(p, self, 7, 100, 0), 0);
-	bench_flush(p);
-	cr_assert_eq(bench_take_all(p, 0, 1, got), 1);
-	bench_close(p);
+	uint32_t self = fixture_place(p, p, 0);
+	cr_assert_eq(fixture_commit(p, self, 7, 100, 0), 0);
+	fixture_flush(p);
+	cr_assert_eq(fixture_take_all(p, 0, 1, got), 1);
+	fixture_close(p);
 	cr_assert(fake_cm.ids == 0 && fake_cm.channels == 0);
 }
 
@@ -48,7 +48,7 @@ static void says(const char *what)
 		  fake_verbs.qps == 0 && fake_verbs.cqs == 0 && fake_cm.channels == 0);
 }
 
-Test(verbs_auto, on_where_bounds_are_kept)
+Test(verbs_bulk_auto, on_where_bounds_are_kept)
 {
 	begin();
 	unsigned reads = fake_verbs.reads, naks = fake_verbs.read_naks;
@@ -60,14 +60,14 @@ Test(verbs_auto, on_where_bounds_are_kept)
 	says("fake0 port 1: bulk=auto is on: messages of 65536 bytes");
 }
 
-Test(verbs_auto, off_when_it_is_said)
+Test(verbs_bulk_auto, off_when_it_is_said)
 {
 	begin();
 	opens("fake0,gid=2,bulk=off", 0);
 	cr_assert(fake_verbs.reads == 0 && fake_verbs.binds == 0);
 }
 
-Test(verbs_auto, bounds_that_are_not_checked)
+Test(verbs_bulk_auto, bounds_that_are_not_checked)
 {
 	begin();
 	fake_verbs.windows_loose = true;
@@ -76,7 +76,7 @@ Test(verbs_auto, bounds_that_are_not_checked)
 	opens("fake0,gid=2,bulk=20000", 20000);
 }
 
-Test(verbs_auto, one_end_that_is_not_checked)
+Test(verbs_bulk_auto, one_end_that_is_not_checked)
 {
 	for (int end = -1; end < 2; end += 2) {
 		begin();
@@ -85,7 +85,7 @@ Test(verbs_auto, one_end_that_is_not_checked)
 	}
 }
 
-Test(verbs_auto, no_windows)
+Test(verbs_bulk_auto, no_windows)
 {
 	begin();
 	fake_verbs.limits.max_mw = 0;
@@ -101,7 +101,7 @@ Test(verbs_auto, no_windows)
 }
 
 /* Nothing answers: opening ends all the same. */
-Test(verbs_auto, no_answer)
+Test(verbs_bulk_auto, no_answer)
 {
 	begin();
 	fake_verbs.reads_held = true;
@@ -111,7 +111,7 @@ Test(verbs_auto, no_answer)
 	opens("fake0,gid=2", VERBS_BULK_AUTO_BYTES);
 }
 
-Test(verbs_auto, no_memory_to_lock)
+Test(verbs_bulk_auto, no_memory_to_lock)
 {
 	begin();
 	fake_verbs.reg_refused = 1;
@@ -120,7 +120,7 @@ Test(verbs_auto, no_memory_to_lock)
 	says("fake0 port 1: bulk=auto is off: memory to try windows with (see ulimit -l): ");
 }
 
-Test(verbs_auto, no_rdma_cm)
+Test(verbs_bulk_auto, no_rdma_cm)
 {
 	begin();
 	fake_cm.absent = true;
@@ -133,18 +133,18 @@ Test(verbs_auto, no_rdma_cm)
 }
 
 /* Queues with it cannot be had: without it they are. */
-Test(verbs_auto, too_little_for_queues)
+Test(verbs_bulk_auto, too_little_for_queues)
 {
 	begin();
 	opens("fake0,gid=2,bulk=auto,connections=1024", 0);
 }
 
-Test(verbs_auto, where_packets_go_otherwise)
+Test(verbs_bulk_auto, where_packets_go_otherwise)
 {
 	begin();
-	struct verbs_port *p = bench_open("fake0,gid=2,rc=1,bulk=auto", 1);
+	struct verbs_port *p = fixture_open("fake0,gid=2,rc=1,bulk=auto", 1);
 	cr_assert(!caps_of(p).one_sided && p->on.rc && !p->mems);
-	bench_close(p);
+	fixture_close(p);
 	fake_verbs.port.link_layer = IBV_LINK_LAYER_INFINIBAND;
 	says("fake0 port 1: bulk=auto is off: it is InfiniBand");
 	fake_verbs.port.link_layer = IBV_LINK_LAYER_ETHERNET;

@@ -202,13 +202,13 @@ Test(verbs_port, advice)
 
 Test(verbs_port, addresses_that_lead_nowhere)
 {
-	struct verbs_port *p = bench_open("bulk=off", 1);
+	struct verbs_port *p = fixture_open("bulk=off", 1);
 	struct nic_addr addr;
-	struct verbs_blob b, own = p->blob;
+	struct verbs_blob b, per_conn_buffers = p->blob;
 	verbs_port_ops.address(&p->base, &addr);
 #define TRY(change, expected)                                                                                          \
 	do {                                                                                                           \
-		b = own;                                                                                               \
+		b = per_conn_buffers;                                                                                  \
 		change;                                                                                                \
 		memcpy(addr.blob, &b, sizeof b);                                                                       \
 		err.text[0] = 0;                                                                                       \
@@ -228,7 +228,7 @@ Test(verbs_port, addresses_that_lead_nowhere)
 	TRY(b.mtu = 4097, -EINVAL);
 	TRY(b.queue[0].qpn = 1, -EINVAL);
 	TRY(b.queue[0].qpn = VERBS_QPN_MULTICAST, -EINVAL);
-	TRY(b.queue[0].qkey |= VERBS_QKEY_FOREIGN, -EINVAL);
+	TRY(b.queue[0].qkey |= VERBS_QKEY_CONTROLLED, -EINVAL);
 	TRY(b.gid_type = IBV_GID_TYPE_ROCE_V1, -EINVAL);
 	TRY(b.gid[0] = 0xff, -EINVAL);
 	TRY(b.gid[12] = 224, -EINVAL);
@@ -247,7 +247,7 @@ Test(verbs_port, addresses_that_lead_nowhere)
 	TRY((b.ethernet = 0, b.lid = 0xc000), -EINVAL);
 	addr.len--;
 	cr_assert_eq(verbs_port_ops.reach(&p->base, &addr, &err), -EINVAL);
-	bench_close(p);
+	fixture_close(p);
 }
 
 /* ---- destinations ---- */
@@ -275,7 +275,7 @@ static void connect_elsewhere(struct verbs_port *p, unsigned n, int expected)
 /* Of several that wait for the thread, it makes no handle for those that were dropped, and one for those alike. */
 Test(verbs_port, asked_and_dropped)
 {
-	struct verbs_port *p = bench_open("dscp=off", 1);
+	struct verbs_port *p = fixture_open("dscp=off", 1);
 	fake_verbs.ah_delay_ms = 100;
 	connect_elsewhere(p, 0, 0); /* keeps the thread busy */
 	while (p->resolver.first)   /* it has begun */
@@ -285,72 +285,72 @@ Test(verbs_port, asked_and_dropped)
 	for (unsigned i = 1; i < 5; i++)
 		verbs_port_ops.drop(&p->base, i);
 	connect_elsewhere(p, 5, 0);
-	cr_assert(bench_until(p, &ups, 3));
+	cr_assert(fixture_until(p, &ups, 3));
 	cr_assert_eq(fake_verbs.ahs, 2);
-	bench_step(p);
-	cr_assert_eq(p->dests_n, 2);
-	bench_close(p);
+	fixture_step(p);
+	cr_assert_eq(p->ah_sets_n, 2);
+	fixture_close(p);
 }
 
 /* A neighbour that is slow to answer keeps nobody waiting but the place. */
 Test(verbs_port, slow_neighbour)
 {
-	struct verbs_port *p = bench_open("dscp=off", 1);
+	struct verbs_port *p = fixture_open("dscp=off", 1);
 	fake_verbs.ah_delay_ms = 300;
 	connect_self(p, 0);
-	bench_step(p);
+	fixture_step(p);
 	connect_self(p, 0); /* shares the question */
-	cr_assert(bench_until(p, &ups, 2));
+	cr_assert(fixture_until(p, &ups, 2));
 	cr_assert_eq(fake_verbs.ahs, 1);
 	/* One is dropped before it is there. */
 	verbs_port_ops.drop(&p->base, 0);
 	verbs_port_ops.drop(&p->base, 1);
-	for (unsigned i = 0; i < p->dests_n; i++)
-		p->dests[i]->made = 0;
+	for (unsigned i = 0; i < p->ah_sets_n; i++)
+		p->ah_sets[i]->made = 0;
 	connect_self(p, 0);
 	verbs_port_ops.drop(&p->base, 2);
 	fake_verbs.ah_delay_ms = 0;
 	connect_self(p, 0);
-	cr_assert(bench_until(p, &ups, 3));
+	cr_assert(fixture_until(p, &ups, 3));
 	cr_assert(ups == 3 && fails == 0);
-	bench_close(p);
+	fixture_close(p);
 }
 
 Test(verbs_port, neighbour_that_is_not_there)
 {
-	struct verbs_port *p = bench_open(NULL, 1);
+	struct verbs_port *p = fixture_open(NULL, 1);
 	fake_verbs.ah_error = ETIMEDOUT;
 	connect_self(p, 0);
-	cr_assert(bench_until(p, &fails, 1));
+	cr_assert(fixture_until(p, &fails, 1));
 	cr_assert(strstr(failed_text, "127.0.0.1") && strstr(failed_text, "no host replies"), "%s", failed_text);
 	fake_verbs.ah_error = 0;
 	connect_self(p, 0);
-	cr_assert(bench_until(p, &ups, 1)); /* it is asked again */
-	bench_step(p);
-	cr_assert_eq(p->dests_n, 1);
-	bench_close(p);
+	cr_assert(fixture_until(p, &ups, 1)); /* it is asked again */
+	fixture_step(p);
+	cr_assert_eq(p->ah_sets_n, 1);
+	fixture_close(p);
 }
 
 /* Those that nobody uses are destroyed after a while, and there is a bound. */
 Test(verbs_port, idle_and_too_many)
 {
-	struct verbs_port *p = bench_open("dscp=off", 1);
-	for (unsigned i = 0; i < VERBS_DESTS_MAX; i++)
+	struct verbs_port *p = fixture_open("dscp=off", 1);
+	for (unsigned i = 0; i < VERBS_AH_SETS_MAX; i++)
 		connect_elsewhere(p, i, 0);
-	connect_elsewhere(p, VERBS_DESTS_MAX, -ENOSPC);
+	connect_elsewhere(p, VERBS_AH_SETS_MAX, -ENOSPC);
 	cr_assert(strstr(err.text, "4096 address handles"), "%s", err.text);
-	cr_assert(bench_until(p, &ups, VERBS_DESTS_MAX));
-	cr_assert_eq(fake_verbs.ahs, VERBS_DESTS_MAX);
+	cr_assert(fixture_until(p, &ups, VERBS_AH_SETS_MAX));
+	cr_assert_eq(fake_verbs.ahs, VERBS_AH_SETS_MAX);
 	for (uint32_t i = 0; i < 10; i++)
 		verbs_port_ops.drop(&p->base, i);
-	bench_step(p);
-	cr_assert_eq(fake_verbs.ahs, VERBS_DESTS_MAX); /* not yet: the device may be sending */
-	uint64_t now = verbs_now(), at = verbs_dests_sweep(p, now);
-	cr_assert(at > now && at <= now + VERBS_DEST_IDLE_NS);
-	verbs_dests_sweep(p, now + VERBS_DEST_IDLE_NS);
-	cr_assert_eq(fake_verbs.ahs, VERBS_DESTS_MAX - 10);
-	connect_elsewhere(p, VERBS_DESTS_MAX, 0);
-	bench_close(p);
+	fixture_step(p);
+	cr_assert_eq(fake_verbs.ahs, VERBS_AH_SETS_MAX); /* not yet: the device may be sending */
+	uint64_t now = verbs_now(), at = verbs_ah_sets_sweep(p, now);
+	cr_assert(at > now && at <= now + VERBS_AH_IDLE_NS);
+	verbs_ah_sets_sweep(p, now + VERBS_AH_IDLE_NS);
+	cr_assert_eq(fake_verbs.ahs, VERBS_AH_SETS_MAX - 10);
+	connect_elsewhere(p, VERBS_AH_SETS_MAX, 0);
+	fixture_close(p);
 }
 
 /* ---- events ---- */
@@ -358,7 +358,7 @@ Test(verbs_port, idle_and_too_many)
 static void until_down(struct verbs_port *p, enum verbs_down down)
 {
 	for (unsigned i = 0; i < 5000 && p->down != down; i++, usleep(1000))
-		bench_step(p);
+		fixture_step(p);
 	cr_assert_eq(p->down, down);
 }
 
@@ -371,89 +371,89 @@ static int reach_self(struct verbs_port *p)
 
 Test(verbs_port, port_down_and_up)
 {
-	struct verbs_port *p = bench_open(NULL, 1);
+	struct verbs_port *p = fixture_open(NULL, 1);
 	fake_verbs.port_state = IBV_PORT_DOWN;
 	fake_verbs_event(IBV_EVENT_PORT_ERR);
 	until_down(p, VERBS_PORT_DOWN);
 	cr_assert_eq(reach_self(p), -ENETDOWN);
 	cr_assert(strstr(err.text, "port 1 is down"));
-	verbs_break(p->queues[0]); /* as soft-RoCE does then */
+	verbs_queue_broken(p->queues[0]); /* as soft-RoCE does then */
 	for (unsigned i = 0; i < 50; i++, usleep(1000))
-		bench_step(p);
-	cr_assert_eq(bench_state(p, 0), VERBS_BROKEN);
+		fixture_step(p);
+	cr_assert_eq(fixture_state(p, 0), VERBS_BROKEN);
 	fake_verbs.port_state = IBV_PORT_ACTIVE;
 	fake_verbs_event(IBV_EVENT_PORT_ACTIVE);
 	until_down(p, VERBS_UP);
-	for (unsigned i = 0; i < 5000 && bench_state(p, 0) == VERBS_BROKEN; i++, usleep(1000))
-		bench_step(p);
-	cr_assert_eq(bench_state(p, 0), VERBS_REPAIRED);
+	for (unsigned i = 0; i < 5000 && fixture_state(p, 0) == VERBS_BROKEN; i++, usleep(1000))
+		fixture_step(p);
+	cr_assert_eq(fixture_state(p, 0), VERBS_RECOVERED);
 	cr_assert_eq(reach_self(p), 0);
 	fake_verbs.gids[2].gid.raw[15]++;
 	fake_verbs_event(IBV_EVENT_GID_CHANGE);
 	until_down(p, VERBS_GID_GONE);
 	cr_assert_eq(reach_self(p), -EADDRNOTAVAIL);
 	cr_assert(strstr(err.text, "has lost address 127.0.0.1"));
-	bench_close(p);
+	fixture_close(p);
 }
 
 /* The device is let go of when all queues have left it, and not before; what remains does no harm. */
 Test(verbs_port, device_is_removed)
 {
-	struct verbs_port *p = bench_open(NULL, 2);
+	struct verbs_port *p = fixture_open(NULL, 2);
 	struct nic_pkt pkts[4];
-	uint32_t peer = bench_place(p, p, 0);
-	bench_commit(p, peer, 1, 100, 0);
-	bench_flush(p);
-	bench_commit(p, peer, 2, 100, 0); /* waits */
+	uint32_t peer = fixture_place(p, p, 0);
+	fixture_commit(p, peer, 1, 100, 0);
+	fixture_flush(p);
+	fixture_commit(p, peer, 2, 100, 0); /* waits */
 	fake_verbs_event(IBV_EVENT_DEVICE_FATAL);
 	until_down(p, VERBS_GONE);
 	for (unsigned i = 0; i < 20; i++)
-		bench_step(p);
+		fixture_step(p);
 	cr_assert_eq(fake_verbs.qps, 2);
 	cr_assert_eq(verbs_queue_ops.recv(&p->queues[0]->base, pkts, 4), 0);
-	cr_assert_eq(bench_state(p, 0), VERBS_LEFT);
-	bench_step(p);
+	cr_assert_eq(fixture_state(p, 0), VERBS_RELEASED);
+	fixture_step(p);
 	cr_assert_eq(fake_verbs.qps, 2);
 	verbs_queue_ops.flush(&p->queues[1]->base);
 	for (unsigned i = 0; i < 5000 && fake_verbs.contexts; i++, usleep(1000))
-		bench_step(p);
+		fixture_step(p);
 	cr_assert(fake_verbs.contexts == 0 && fake_verbs.qps == 0 && fake_verbs.ahs == 0);
 	/* The holder does not know of it. */
 	for (uint64_t i = 0; i < 1000; i++)
-		cr_assert_eq(bench_commit(p, peer, i, 100, 7), 0);
-	bench_flush(p);
+		cr_assert_eq(fixture_commit(p, peer, i, 100, 7), 0);
+	fixture_flush(p);
 	verbs_queue_ops.arm(&p->queues[0]->base);
 	verbs_queue_ops.wake_clear(&p->queues[0]->base);
 	cr_assert_eq(verbs_queue_ops.recv(&p->queues[0]->base, pkts, 4), 0);
 	verbs_queue_ops.disarm(&p->queues[0]->base);
 	verbs_queue_ops.wake(&p->queues[0]->base);
-	cr_assert(bench_stats(p).tx_dropped >= 1001);
+	cr_assert(fixture_stats(p).tx_dropped >= 1001);
 	connect_self(p, -ENODEV);
 	cr_assert(strstr(err.text, "was removed or has failed"));
 	verbs_queue_ops.detach(&p->queues[0]->base, peer);
 	verbs_port_ops.drop(&p->base, peer);
-	bench_close(p);
+	fixture_close(p);
 }
 
 /* While a neighbour is asked for, and a queue is broken. */
 Test(verbs_port, device_is_removed_in_the_middle)
 {
-	struct verbs_port *p = bench_open(NULL, 1);
+	struct verbs_port *p = fixture_open(NULL, 1);
 	struct nic_pkt pkts[4];
 	fake_verbs.ah_delay_ms = 50;
 	connect_self(p, 0);
-	verbs_break(p->queues[0]);
+	verbs_queue_broken(p->queues[0]);
 	fake_verbs_event(IBV_EVENT_DEVICE_FATAL);
 	until_down(p, VERBS_GONE);
 	verbs_queue_ops.recv(&p->queues[0]->base, pkts, 4);
-	cr_assert_eq(bench_state(p, 0), VERBS_LEFT);
+	cr_assert_eq(fixture_state(p, 0), VERBS_RELEASED);
 	for (unsigned i = 0; i < 5000 && fake_verbs.contexts; i++, usleep(1000))
-		bench_step(p);
+		fixture_step(p);
 	cr_assert_eq(fake_verbs.contexts, 0);
 	for (unsigned i = 0; i < 5000 && !ups && !fails; i++, usleep(1000))
-		bench_step(p);
+		fixture_step(p);
 	cr_assert(ups + fails == 1, "one of the two: it is settled");
-	bench_close(p);
+	fixture_close(p);
 }
 
 /* It tells nothing, and its node stays; what is there now of the same name is another device. */
@@ -466,7 +466,7 @@ Test(verbs_port, device_is_removed_in_silence)
 	fake_verbs.entry = entry;
 	for (unsigned how = 0; how < 2; how++) {
 		cr_assert_eq(mkdir(entry, 0700), 0);
-		struct verbs_port *p = bench_open(NULL, 1);
+		struct verbs_port *p = fixture_open(NULL, 1);
 		uint64_t now = verbs_now(), next = verbs_port_ops.step(&p->base, now, on_event, NULL);
 		cr_assert_leq(next, now + VERBS_ENTRY_NS);
 		cr_assert_eq(verbs_port_ops.step(&p->base, next, on_event, NULL), next + VERBS_ENTRY_NS);
@@ -479,9 +479,9 @@ Test(verbs_port, device_is_removed_in_silence)
 		cr_assert_eq(p->down, VERBS_GONE);
 		verbs_queue_ops.flush(&p->queues[0]->base);
 		for (unsigned i = 0; i < 5000 && fake_verbs.contexts; i++, usleep(1000))
-			bench_step(p);
+			fixture_step(p);
 		cr_assert_eq(fake_verbs.contexts, 0);
-		bench_close(p);
+		fixture_close(p);
 		cr_assert_eq(rmdir(how ? entry : other), 0);
 	}
 	rmdir(dir);

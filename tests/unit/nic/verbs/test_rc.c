@@ -15,8 +15,8 @@ static unsigned ports_n;
 
 static void turn_of(struct verbs_port *p)
 {
-	bench_step(p);
-	bench_flush(p);
+	fixture_step(p);
+	fixture_flush(p);
 }
 
 /* The control cores and the holders, in turn. */
@@ -29,7 +29,7 @@ static void turn(void)
 
 static struct verbs_port *open_one(const char *args)
 {
-	ports[ports_n] = bench_open(args, 1);
+	ports[ports_n] = fixture_open(args, 1);
 	return ports[ports_n++];
 }
 
@@ -37,7 +37,7 @@ static void close_all(void)
 {
 	for (unsigned i = 0; i + 1 < ports_n; i++)
 		verbs_port_ops.close(&ports[i]->base);
-	bench_close(ports[ports_n - 1]);
+	fixture_close(ports[ports_n - 1]);
 	ports_n = 0;
 	cr_assert(fake_verbs.srqs == 0 && fake_cm.ids == 0 && fake_cm.channels == 0);
 }
@@ -53,12 +53,12 @@ static bool gets_there(struct verbs_port *from, uint32_t peer, struct verbs_port
 	uint64_t got[16];
 	for (unsigned i = 0; i < PATIENCE; i++) {
 		if (i % 100 == 0)
-			bench_commit(from, peer, number, 100, 0);
+			fixture_commit(from, peer, number, 100, 0);
 		turn();
-		for (unsigned k = 0, n = bench_take(to, 0, got); k < n; k++)
+		for (unsigned k = 0, n = fixture_take(to, 0, got); k < n; k++)
 			if (got[k] == number)
 				return true;
-		bench_take(from, 0, got);
+		fixture_take(from, 0, got);
 	}
 	return false;
 }
@@ -90,7 +90,7 @@ static void both_ways(void)
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
 	verbs_port_ops.caps(&a->base, &caps);
 	cr_assert(!caps.reliable && !caps.connected && !caps.ordered && caps.wake);
-	uint32_t to_b = bench_place(a, b, 0), to_a = bench_place(b, a, 0);
+	uint32_t to_b = fixture_place(a, b, 0), to_a = fixture_place(b, a, 0);
 	cr_assert(gets_there(a, to_b, b, 1));
 	cr_assert(gets_there(b, to_a, a, 2));
 	cr_assert_eq(fake_cm.connects, 1, "the answer takes the same connection");
@@ -98,22 +98,22 @@ static void both_ways(void)
 	/* Full ones and empty ones; of bursts all are let go of. */
 	uint64_t got[16];
 	for (uint64_t round = 0; round < 100; round++) {
-		cr_assert_eq(bench_commit(a, to_b, round, a->mtu, 0), 0);
+		cr_assert_eq(fixture_commit(a, to_b, round, a->mtu, 0), 0);
 		for (unsigned i = 0; i < 15; i++)
-			cr_assert_eq(bench_commit(a, to_b, round, 30, 0), 0);
-		bench_flush(a);
-		cr_assert_eq(bench_take(b, 0, got), 16);
+			cr_assert_eq(fixture_commit(a, to_b, round, 30, 0), 0);
+		fixture_flush(a);
+		cr_assert_eq(fixture_take(b, 0, got), 16);
 		cr_assert_eq(got[0], round);
 	}
 	turn();
 	cr_assert_eq(a->queues[0]->tx_free_n, VERBS_TX_RING);
-	cr_assert_eq(bench_commit(a, to_b, 0, a->mtu + 1u, 0), -EMSGSIZE);
+	cr_assert_eq(fixture_commit(a, to_b, 0, a->mtu + 1u, 0), -EMSGSIZE);
 	/* The empty packet that begins a connection is nobody's; others are. */
 	struct nic_tx tx;
 	struct nic_pkt pkt;
 	cr_assert_eq(verbs_rc_queue_ops.tx_reserve(&a->queues[0]->base, to_b, 0, &tx), 0);
 	cr_assert_eq(verbs_rc_queue_ops.tx_commit(&a->queues[0]->base, &tx), 0);
-	bench_flush(a);
+	fixture_flush(a);
 	cr_assert_eq(verbs_rc_queue_ops.recv(&b->queues[0]->base, &pkt, 1), 1);
 	cr_assert(pkt.body_len == 0 && !pkt.body);
 	close_all();
@@ -137,7 +137,7 @@ Test(verbs_rc, broken_pipe)
 	fake_verbs.transport = IBV_TRANSPORT_IWARP;
 	fake_verbs.limits.vendor_id = VERBS_VENDOR_SIW;
 	struct verbs_port *a = open_one("fake0"), *b = open_one("fake0");
-	uint32_t to = bench_place(a, b, 0);
+	uint32_t to = fixture_place(a, b, 0);
 	fake_verbs.post_send = pipe_breaks;
 	cr_assert(gets_there(a, to, b, 1));
 	fake_verbs.post_send = NULL;
@@ -151,7 +151,7 @@ Test(verbs_rc, broken_pipe)
 static void self(void)
 {
 	struct verbs_port *a = open_one(args_of(",connections=2"));
-	uint32_t to = bench_place(a, a, 0);
+	uint32_t to = fixture_place(a, a, 0);
 	for (uint64_t i = 0; i < 10; i++)
 		cr_assert(gets_there(a, to, a, i));
 	close_all();
@@ -166,15 +166,15 @@ Test(verbs_rc, to_oneself)
 static void crossed(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to_b = bench_place(a, b, 0), to_a = bench_place(b, a, 0);
+	uint32_t to_b = fixture_place(a, b, 0), to_a = fixture_place(b, a, 0);
 	uint64_t got[16];
 	unsigned at_a = 0, at_b = 0;
-	bench_commit(a, to_b, 1, 100, 0);
-	bench_commit(b, to_a, 2, 100, 0);
+	fixture_commit(a, to_b, 1, 100, 0);
+	fixture_commit(b, to_a, 2, 100, 0);
 	for (unsigned i = 0; i < PATIENCE && !(at_a && at_b); i++) {
 		turn();
-		at_b += bench_take(b, 0, got);
-		at_a += bench_take(a, 0, got);
+		at_b += fixture_take(b, 0, got);
+		at_a += fixture_take(a, 0, got);
 	}
 	cr_assert(at_a == 1 && at_b == 1);
 	cr_assert(live(a) >= 1 && live(a) <= 2 && live(b) >= 1 && live(b) <= 2);
@@ -195,12 +195,12 @@ static void five_peers(void)
 		open_one(args_of(",connections=2"));
 	for (unsigned i = 0; i < PORTS_MAX; i++)
 		for (unsigned k = 0; k < PORTS_MAX; k++)
-			to[i][k] = i == k ? 0 : bench_place(ports[i], ports[k], 0);
+			to[i][k] = i == k ? 0 : fixture_place(ports[i], ports[k], 0);
 	for (unsigned round = 0; round < 2; round++)
 		for (unsigned k = 1; k < PORTS_MAX; k++) {
 			/* Packets are under way to all others while this one is reached. */
 			for (unsigned other = 1; other < PORTS_MAX; other++)
-				bench_commit(ports[0], to[0][other], 1000, 100, 0);
+				fixture_commit(ports[0], to[0][other], 1000, 100, 0);
 			cr_assert(gets_there(ports[0], to[0][k], ports[k], 10 * round + k), "to %u", k);
 			cr_assert(gets_there(ports[k], to[k][0], ports[0], 100 + k), "back from %u", k);
 			for (unsigned i = 0; i < PORTS_MAX; i++)
@@ -228,7 +228,7 @@ Test(verbs_rc, many_at_once)
 	uint64_t got[16];
 	const struct nic_config config = {.queues = N / 2, .args = RC};
 	fake_verbs.limits.max_qp = fake_verbs.limits.max_cq = 10000;
-	struct verbs_port *a = bench_open(RC, 2);
+	struct verbs_port *a = fixture_open(RC, 2);
 	struct nic_port *port;
 	cr_assert_eq(verbs_port_ops.open(&config, &port, &err), 0, "%s", err.text);
 	struct verbs_port *b = (struct verbs_port *)port;
@@ -236,7 +236,7 @@ Test(verbs_rc, many_at_once)
 	verbs_port_ops.address(&b->base, &addr);
 	for (unsigned i = 0; i < N; i++) {
 		cr_assert_eq(verbs_port_ops.connect(&a->base, i % 2, &addr, i / 2, NULL, 0, 0, NULL, &err), 0);
-		cr_assert(bench_until(a, &ups, ups + 1));
+		cr_assert(fixture_until(a, &ups, ups + 1));
 		cr_assert_eq(verbs_rc_queue_ops.attach(&a->queues[i % 2]->base, last_up), 0);
 		to[i] = last_up;
 	}
@@ -250,12 +250,12 @@ Test(verbs_rc, many_at_once)
 	}
 	unsigned n = 0;
 	for (unsigned i = 0; i < PATIENCE && n < N; i++) {
-		bench_step(a);
-		bench_step(b);
+		fixture_step(a);
+		fixture_step(b);
 		verbs_rc_queue_ops.flush(&a->queues[0]->base);
 		verbs_rc_queue_ops.flush(&a->queues[1]->base);
 		for (unsigned q = 0; q < N / 2; q++)
-			for (unsigned k = 0, m = bench_take(b, q, got); k < m; k++) {
+			for (unsigned k = 0, m = fixture_take(b, q, got); k < m; k++) {
 				cr_assert(got[k] < N && !there[got[k]]);
 				there[got[k]] = true;
 				n++;
@@ -266,7 +266,7 @@ Test(verbs_rc, many_at_once)
 	cr_assert(fake_cm.connects == N && fake_cm.connecting_most <= VERBS_CONNECTORS_MAX);
 	cr_assert_gt(fake_cm.connecting_most, 1);
 	verbs_port_ops.close(&a->base);
-	bench_close(b);
+	fixture_close(b);
 }
 
 /* ---- what fails ---- */
@@ -275,16 +275,16 @@ Test(verbs_rc, many_at_once)
 static void held_up(void)
 {
 	enum { N = VERBS_CONNECTORS_MAX + 2 };
-	struct verbs_port *a = open_one(args_of("")), *b = bench_open(args_of(""), N);
+	struct verbs_port *a = open_one(args_of("")), *b = fixture_open(args_of(""), N);
 	ports[ports_n++] = b;
 	struct verbs_conn *conns = a->queues[0]->rc->conns;
 	uint32_t to[N];
 	uint64_t got[16];
 	for (unsigned i = 0; i < N; i++)
-		to[i] = bench_place(a, b, i);
+		to[i] = fixture_place(a, b, i);
 	fake_cm.connect_delay_ms = 600000;
 	for (unsigned i = 0; i < N; i++)
-		bench_commit(a, to[i], i, 100, 0);
+		fixture_commit(a, to[i], i, 100, 0);
 	for (unsigned i = 0; i < PATIENCE && (fake_cm.connecting < VERBS_CONNECTORS_MAX || live(a) < N); i++)
 		turn();
 	cr_assert(fake_cm.connecting == VERBS_CONNECTORS_MAX && live(a) == N);
@@ -292,18 +292,18 @@ static void held_up(void)
 		conns[i].deadline = 1; /* their time is over at once */
 	for (unsigned i = 0; i < PATIENCE && a->rc->conns_n; i++) {
 		turn();
-		bench_take(a, 0, got);
+		fixture_take(a, 0, got);
 	}
 	cr_assert(a->rc->conns_n == 0 && fake_cm.connecting == 0);
-	cr_assert_eq(bench_stats(a).tx_dropped, N);
+	cr_assert_eq(fixture_stats(a).tx_dropped, N);
 	fake_cm.connect_delay_ms = 0;
 	for (unsigned i = 0, n = 0; i < N; i++, n = 0) {
 		for (unsigned k = 0; k < PATIENCE && !n; k++) {
 			if (k % 100 == 0)
-				bench_commit(a, to[i], 10 + i, 100, 0);
+				fixture_commit(a, to[i], 10 + i, 100, 0);
 			turn();
-			bench_take(a, 0, got);
-			n = bench_take(b, i, got);
+			fixture_take(a, 0, got);
+			n = fixture_take(b, i, got);
 		}
 		cr_assert(n && got[0] == 10 + i, "%u", i);
 	}
@@ -311,9 +311,9 @@ static void held_up(void)
 	fake_cm.connect_delay_ms = 600000;
 	fake_verbs_break_all(IBV_QPT_RC);
 	for (unsigned i = 0; i < PATIENCE && !fake_cm.connecting; i++) {
-		bench_commit(a, to[0], 1, 100, 0);
+		fixture_commit(a, to[0], 1, 100, 0);
 		turn();
-		bench_take(a, 0, got);
+		fixture_take(a, 0, got);
 	}
 	cr_assert_eq(fake_cm.connecting, 1);
 	close_all();
@@ -329,11 +329,11 @@ Test(verbs_rc, held_up)
 static void only_flushes(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = bench_place(a, b, 0);
+	uint32_t to = fixture_place(a, b, 0);
 	cr_assert(gets_there(a, to, b, 1));
 	fake_verbs_break_all(IBV_QPT_RC);
 	for (unsigned i = 0; i < VERBS_TX_RING; i++)
-		cr_assert_eq(bench_commit(a, to, i, 100, 0), 0);
+		cr_assert_eq(fixture_commit(a, to, i, 100, 0), 0);
 	for (unsigned i = 0; i < 500; i++)
 		turn(); /* nobody receives at `a` */
 	cr_assert_eq(a->queues[0]->tx_free_n, VERBS_TX_RING);
@@ -353,14 +353,14 @@ Test(verbs_rc, only_flushes)
 static void fails_then_works(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = bench_place(a, b, 0);
+	uint32_t to = fixture_place(a, b, 0);
 	for (unsigned how = 0; how < 4; how++) {
-		uint64_t dropped = bench_stats(a).tx_dropped;
+		uint64_t dropped = fixture_stats(a).tx_dropped;
 		fake_cm.addr_error = how == 0;
 		fake_cm.connect_error = how == 1 ? ECONNREFUSED : 0;
 		fake_verbs.qp_error = how == 2 ? ENOMEM : 0;
 		fake_cm.silent = how == 3;
-		bench_commit(a, to, 1, 100, 0);
+		fixture_commit(a, to, 1, 100, 0);
 		if (how == 3) { /* its time is over at once */
 			for (unsigned i = 0; i < PATIENCE && !fake_cm.connects; i++)
 				turn();
@@ -368,9 +368,9 @@ static void fails_then_works(void)
 				if (a->queues[0]->rc->conns[i].deadline)
 					a->queues[0]->rc->conns[i].deadline = 1;
 		}
-		for (unsigned i = 0; i < PATIENCE && bench_stats(a).tx_dropped == dropped; i++)
+		for (unsigned i = 0; i < PATIENCE && fixture_stats(a).tx_dropped == dropped; i++)
 			turn();
-		cr_assert_eq(bench_stats(a).tx_dropped, dropped + 1, "%u", how);
+		cr_assert_eq(fixture_stats(a).tx_dropped, dropped + 1, "%u", how);
 		fake_cm.addr_error = fake_cm.silent = false;
 		fake_cm.connect_error = fake_verbs.qp_error = 0;
 		cr_assert(gets_there(a, to, b, 2), "%u", how);
@@ -379,23 +379,23 @@ static void fails_then_works(void)
 		uint64_t got[16];
 		for (unsigned i = 0; i < PATIENCE && (a->rc->conns_n || b->rc->conns_n); i++) {
 			if (i == 0) {
-				bench_commit(a, to, 3, 100, 0);
+				fixture_commit(a, to, 3, 100, 0);
 				a->queues[0]->rc->bound = 0; /* not to be made again meanwhile */
 			}
 			turn();
-			bench_take(a, 0, got);
-			bench_take(b, 0, got);
+			fixture_take(a, 0, got);
+			fixture_take(b, 0, got);
 		}
 		a->queues[0]->rc->bound = VERBS_CONNS;
 		cr_assert(a->rc->conns_n == 0 && b->rc->conns_n == 0);
 		cr_assert(gets_there(a, to, b, 4), "%u", how);
 		fake_verbs_break_all(IBV_QPT_RC);
-		bench_commit(a, to, 3, 100, 0);
+		fixture_commit(a, to, 3, 100, 0);
 		a->queues[0]->rc->bound = 0;
 		for (unsigned i = 0; i < PATIENCE && (a->rc->conns_n || a->queues[0]->rc->wanted_first); i++) {
 			turn();
-			bench_take(a, 0, got);
-			bench_take(b, 0, got);
+			fixture_take(a, 0, got);
+			fixture_take(b, 0, got);
 		}
 		a->queues[0]->rc->bound = VERBS_CONNS;
 		fake_cm.connects = 0;
@@ -415,20 +415,20 @@ static void evicted_before_use(void)
 	uint64_t got[16] = {0};
 	unsigned n = 0;
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = bench_place(a, b, 0);
+	uint32_t to = fixture_place(a, b, 0);
 	struct verbs_queue *q = a->queues[0];
-	bench_commit(a, to, 7, 100, 0);
+	fixture_commit(a, to, 7, 100, 0);
 	/* The holder of `a` looks at nothing while it is made, and ended. */
 	for (unsigned i = 0; i < PATIENCE && q->rc->conns[0].state != CONN_UP; i++, usleep(200)) {
-		bench_step(a);
+		fixture_step(a);
 		turn_of(b);
 	}
 	cr_assert_eq(q->rc->conns[0].state, CONN_UP);
 	verbs_conn_end(&q->rc->conns[0], 0, verbs_now());
 	for (unsigned i = 0; i < PATIENCE && !n; i++) {
 		turn();
-		bench_take(a, 0, got);
-		n = bench_take(b, 0, got);
+		fixture_take(a, 0, got);
+		n = fixture_take(b, 0, got);
 	}
 	cr_assert(n == 1 && got[0] == 7);
 	cr_assert_eq(fake_cm.connects, 2);
@@ -445,12 +445,12 @@ static void the_other_takes_over(void)
 {
 	uint64_t next = UINT64_MAX;
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to_b = bench_place(a, b, 0), to_a = bench_place(b, a, 0);
+	uint32_t to_b = fixture_place(a, b, 0), to_a = fixture_place(b, a, 0);
 	cr_assert(gets_there(a, to_b, b, 1));
-	struct verbs_remote *r = a->places[to_b]->remote;
+	struct verbs_remote *r = a->dests[to_b]->remote;
 	struct verbs_conn *second = verbs_conn_new(a->queues[0], r, verbs_now(), &next);
-	r->making = second;
-	cr_assert_eq(verbs_conn_make(second, verbs_now()), 0);
+	r->connecting = second;
+	cr_assert_eq(verbs_conn_connect(second, verbs_now()), 0);
 	for (unsigned i = 0; i < PATIENCE && (r->ups < 2 || r->conn != second); i++)
 		turn();
 	cr_assert(r->ups == 2 && r->conn == second);
@@ -472,14 +472,14 @@ static void only_receives(void)
 	uint64_t got[16] = {0};
 	unsigned n = 0;
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = bench_place(a, b, 0);
-	bench_commit(a, to, 8, 100, 0);
-	bench_flush(a);
+	uint32_t to = fixture_place(a, b, 0);
+	fixture_commit(a, to, 8, 100, 0);
+	fixture_flush(a);
 	for (unsigned i = 0; i < PATIENCE && !n; i++, usleep(200)) {
-		bench_step(a);
-		bench_take(a, 0, got);
-		bench_step(b);
-		n = bench_take(b, 0, got);
+		fixture_step(a);
+		fixture_take(a, 0, got);
+		fixture_step(b);
+		n = fixture_take(b, 0, got);
 	}
 	cr_assert(n == 1 && got[0] == 8);
 	close_all();
@@ -502,20 +502,20 @@ Test(verbs_rc, strangers)
 	blob.queue[0].qkey ^= 1;
 	memcpy(addr.blob, &blob, sizeof blob);
 	cr_assert_eq(verbs_port_ops.connect(&a->base, 0, &addr, 0, NULL, 0, 0, NULL, &err), 0, "%s", err.text);
-	cr_assert(bench_until(a, &ups, ups + 1));
+	cr_assert(fixture_until(a, &ups, ups + 1));
 	verbs_rc_queue_ops.attach(&a->queues[0]->base, last_up);
-	bench_commit(a, last_up, 1, 100, 0);
-	for (unsigned i = 0; i < PATIENCE && !bench_stats(a).tx_dropped; i++)
+	fixture_commit(a, last_up, 1, 100, 0);
+	for (unsigned i = 0; i < PATIENCE && !fixture_stats(a).tx_dropped; i++)
 		turn();
-	cr_assert(bench_stats(a).tx_dropped == 1 && fake_cm.rejects == 1 && fake_cm.accepts == 0);
-	cr_assert_eq(bench_take(b, 0, got), 0);
+	cr_assert(fixture_stats(a).tx_dropped == 1 && fake_cm.rejects == 1 && fake_cm.accepts == 0);
+	cr_assert_eq(fixture_take(b, 0, got), 0);
 	cr_assert(live(a) == 0 && live(b) == 0);
 	/* Places that are gone leave nothing behind. */
 	verbs_rc_queue_ops.detach(&a->queues[0]->base, last_up);
 	verbs_port_ops.drop(&a->base, last_up);
-	for (unsigned i = 0; i < PATIENCE && a->rc->unreferred; i++)
+	for (unsigned i = 0; i < PATIENCE && a->rc->unreferenced; i++)
 		turn();
-	cr_assert_eq(a->rc->unreferred, 0);
+	cr_assert_eq(a->rc->unreferenced, 0);
 	close_all();
 }
 
@@ -523,15 +523,15 @@ Test(verbs_rc, strangers)
 static void removed(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = bench_place(a, b, 0);
+	uint32_t to = fixture_place(a, b, 0);
 	cr_assert(gets_there(a, to, b, 1));
-	bench_commit(a, to, 2, 100, 0);
-	verbs_leave(a);
+	fixture_commit(a, to, 2, 100, 0);
+	verbs_release_device(a);
 	for (unsigned i = 0; i < PATIENCE && a->on.context; i++)
 		turn();
 	cr_assert(!a->on.context, "it was let go of");
 	cr_assert_eq(a->queues[0]->tx_free_n, VERBS_TX_RING);
-	cr_assert_eq(bench_commit(a, to, 3, 100, 0), 0);
+	cr_assert_eq(fixture_commit(a, to, 3, 100, 0), 0);
 	struct nic_addr addr;
 	verbs_port_ops.address(&b->base, &addr);
 	cr_assert_eq(verbs_port_ops.reach(&a->base, &addr, &err), -ENODEV);

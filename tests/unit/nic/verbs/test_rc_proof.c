@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { PORTS_MAX = 4, PATIENCE = 20000, BYTES = 65536, REQUEST_BYTES = sizeof(struct verbs_words) };
+enum { PORTS_MAX = 4, PATIENCE = 20000, BYTES = 65536, REQUEST_BYTES = sizeof(struct verbs_connect_request) };
 
 static struct verbs_port *ports[PORTS_MAX];
 static unsigned ports_n;
@@ -26,7 +26,7 @@ static struct verbs_port *open_with(const struct group_key *key)
 	char args[64];
 	bool iwarp = fake_verbs.transport == IBV_TRANSPORT_IWARP, bulk = fake_verbs.limits.max_mw > 0;
 	snprintf(args, sizeof args, "fake0%s", iwarp ? "" : bulk ? ",gid=2,bulk=65536" : ",gid=2,rc=1");
-	const struct nic_config config = {.queues = 1, .args = args, .key = key, .memory_piece = piece};
+	const struct nic_config config = {.queues = 1, .args = args, .key = key, .memory_block = piece};
 	struct nic_port *port = NULL;
 	cr_assert_eq(verbs_port_ops.open(&config, &port, &err), 0, "%s", err.text);
 	ports[ports_n] = (struct verbs_port *)port;
@@ -37,7 +37,7 @@ static void close_all(void)
 {
 	for (unsigned i = 0; i + 1 < ports_n; i++)
 		verbs_port_ops.close(&ports[i]->base);
-	bench_close(ports[ports_n - 1]);
+	fixture_close(ports[ports_n - 1]);
 	ports_n = 0;
 	cr_assert(fake_verbs.srqs == 0 && fake_cm.ids == 0 && fake_cm.channels == 0);
 }
@@ -71,12 +71,12 @@ static void turn(void)
 	for (unsigned i = 0; i < ports_n; i++) {
 		struct nic_pkt pkts[8];
 		struct nic_queue *q = &ports[i]->queues[0]->base;
-		bench_step(ports[i]);
-		bench_flush(ports[i]);
+		fixture_step(ports[i]);
+		fixture_flush(ports[i]);
 		if (ports[i]->mems)
 			q->ops->recv(q, pkts, 8);
 		else
-			bench_take(ports[i], 0, got);
+			fixture_take(ports[i], 0, got);
 	}
 	usleep(200);
 }
@@ -90,7 +90,7 @@ static void want(struct verbs_port *p, uint32_t peer)
 	if (p->mems)
 		q->ops->bulk->expose(q, peer, memory, BYTES, 1, &handle, &key);
 	else
-		bench_commit(p, peer, 1, 100, 0);
+		fixture_commit(p, peer, 1, 100, 0);
 }
 
 static unsigned ups_of(const struct verbs_port *p)
@@ -119,7 +119,7 @@ static bool connects(struct verbs_port *a, uint32_t to, struct verbs_port *b)
 /* Asks until `p` has refused one more for this reason; nothing comes up at `a`. */
 static void is_refused(struct verbs_port *a, uint32_t to, struct verbs_port *p, enum verbs_refusal why)
 {
-	uint64_t before = refused(p, why), all = bench_stats(p).refused, others = 0;
+	uint64_t before = refused(p, why), all = fixture_stats(p).refused, others = 0;
 	for (unsigned i = 0; i < PATIENCE && refused(p, why) == before; i++) {
 		if (i % 100 == 0)
 			want(a, to);
@@ -129,8 +129,8 @@ static void is_refused(struct verbs_port *a, uint32_t to, struct verbs_port *p, 
 	for (unsigned i = 0; i < VERBS_REFUSALS; i++)
 		others += refused(p, i);
 	cr_assert_gt(refused(p, why), before, "reason %d", (int)why);
-	cr_assert_gt(bench_stats(p).refused, all);
-	cr_assert_eq(bench_stats(p).refused, others);
+	cr_assert_gt(fixture_stats(p).refused, all);
+	cr_assert_eq(fixture_stats(p).refused, others);
 	for (unsigned i = 0; i < PATIENCE && (a->rc->conns_n || p->rc->conns_n || a->queues[0]->rc->wanted_first); i++)
 		turn();
 	cr_assert(a->rc->conns_n == 0 && p->rc->conns_n == 0 && ups_of(a) == 0);
@@ -158,14 +158,14 @@ static void hook_begin(void)
 	fake_cm.spoil = hook;
 }
 
-static struct verbs_words seen_request(void)
+static struct verbs_connect_request seen_request(void)
 {
-	struct verbs_words w;
+	struct verbs_connect_request w;
 	memcpy(&w, seen[1], sizeof w);
 	return w;
 }
 
-static void put_request(const struct verbs_words *w)
+static void put_request(const struct verbs_connect_request *w)
 {
 	memcpy(put[1], w, sizeof *w);
 	is_put[1] = true;
@@ -178,10 +178,10 @@ static void same_key(void)
 	static const uint8_t none[AUTH_PROOF_BYTES];
 	hook_begin();
 	struct verbs_port *a = open_with(&ours), *b = open_with(&ours);
-	cr_assert(connects(a, bench_place(a, b, 0), b));
+	cr_assert(connects(a, fixture_place(a, b, 0), b));
 	cr_assert(seen_len[1] == REQUEST_BYTES && seen_len[0] == sizeof(struct verbs_accept));
 	cr_assert(memcmp(seen_request().proof, none, sizeof none) != 0);
-	cr_assert(bench_stats(a).refused == 0 && bench_stats(b).refused == 0);
+	cr_assert(fixture_stats(a).refused == 0 && fixture_stats(b).refused == 0);
 	cr_assert_eq(fake_cm.connects, 1);
 	close_all();
 	/* security=none: no proofs, and none looked at. */
@@ -189,12 +189,12 @@ static void same_key(void)
 	b = open_with(NULL);
 	memset(put, 0xff, sizeof put);
 	is_put[0] = true;
-	cr_assert(connects(a, bench_place(a, b, 0), b));
+	cr_assert(connects(a, fixture_place(a, b, 0), b));
 	cr_assert(memcmp(seen_request().proof, none, sizeof none) == 0);
 	close_all();
 }
 
-Test(verbs_proof, same_key)
+Test(verbs_rc_proof, same_key)
 {
 	each_kind(same_key);
 }
@@ -203,16 +203,16 @@ Test(verbs_proof, same_key)
 static void without_the_key(void)
 {
 	struct verbs_port *b = open_with(&ours), *none = open_with(NULL), *other = open_with(&theirs);
-	is_refused(none, bench_place(none, b, 0), b, VERBS_REFUSED_PROOF);
-	is_refused(other, bench_place(other, b, 0), b, VERBS_REFUSED_PROOF);
-	cr_assert(other->rc->logged[VERBS_REFUSED_THERE] && b->rc->logged[VERBS_REFUSED_PROOF]);
+	is_refused(none, fixture_place(none, b, 0), b, VERBS_REFUSED_PROOF);
+	is_refused(other, fixture_place(other, b, 0), b, VERBS_REFUSED_PROOF);
+	cr_assert(other->rc->logged[VERBS_REFUSED_BY_PEER] && b->rc->logged[VERBS_REFUSED_PROOF]);
 	/* One without a key takes the request, and cannot answer it. */
-	is_refused(b, bench_place(b, none, 0), b, VERBS_REFUSED_ACCEPT);
+	is_refused(b, fixture_place(b, none, 0), b, VERBS_REFUSED_ACCEPT);
 	cr_assert(b->rc->logged[VERBS_REFUSED_ACCEPT]);
 	close_all();
 }
 
-Test(verbs_proof, without_the_key)
+Test(verbs_rc_proof, without_the_key)
 {
 	each_kind(without_the_key);
 }
@@ -220,16 +220,16 @@ Test(verbs_proof, without_the_key)
 /* A key that the group makes for itself: nobody is served before it is there. */
 static void key_comes_late(void)
 {
-	struct group_key late = {.key = ours.key};
-	struct verbs_port *a = open_with(&ours), *b = open_with(&late);
-	uint32_t to = bench_place(a, b, 0);
+	struct group_key deferred = {.key = ours.key};
+	struct verbs_port *a = open_with(&ours), *b = open_with(&deferred);
+	uint32_t to = fixture_place(a, b, 0);
 	is_refused(a, to, b, VERBS_REFUSED_PROOF);
-	atomic_store(&late.known, true);
+	atomic_store(&deferred.known, true);
 	cr_assert(connects(a, to, b));
 	close_all();
 }
 
-Test(verbs_proof, key_comes_late)
+Test(verbs_rc_proof, key_comes_late)
 {
 	each_kind(key_comes_late);
 }
@@ -239,8 +239,8 @@ static void every_bit(void)
 {
 	hook_begin();
 	struct verbs_port *a = open_with(&ours), *b = open_with(&ours);
-	cr_assert(connects(a, bench_place(a, b, 0), b));
-	struct verbs_words w = seen_request();
+	cr_assert(connects(a, fixture_place(a, b, 0), b));
+	struct verbs_connect_request w = seen_request();
 	struct verbs_accept reply;
 	struct verbs_conn *c = &a->queues[0]->rc->conns[0];
 	memcpy(&reply, seen[0], sizeof reply);
@@ -261,7 +261,7 @@ static void every_bit(void)
 	close_all();
 }
 
-Test(verbs_proof, every_bit)
+Test(verbs_rc_proof, every_bit)
 {
 	each_kind(every_bit);
 }
@@ -271,29 +271,29 @@ static void copies(void)
 {
 	hook_begin();
 	struct verbs_port *a = open_with(&ours), *b = open_with(&ours), *c = open_with(&ours), *x = open_with(NULL);
-	cr_assert(connects(a, bench_place(a, b, 0), b));
-	struct verbs_words w = seen_request();
+	cr_assert(connects(a, fixture_place(a, b, 0), b));
+	struct verbs_connect_request w = seen_request();
 	verbs_port_ops.close(&a->base); /* what is left at `b` is closed */
 	memmove(ports, ports + 1, sizeof ports - sizeof *ports);
 	ports_n--;
 	for (unsigned i = 0; i < PATIENCE && b->rc->conns_n; i++)
 		turn();
 	put_request(&w);
-	is_refused(x, bench_place(x, b, 0), b, VERBS_REFUSED_REPEATED);
-	is_refused(x, bench_place(x, c, 0), c, VERBS_REFUSED_NAME);
-	struct verbs_words forged = w;
+	is_refused(x, fixture_place(x, b, 0), b, VERBS_REFUSED_REPEATED);
+	is_refused(x, fixture_place(x, c, 0), c, VERBS_REFUSED_NAME);
+	struct verbs_connect_request forged = w;
 	forged.to_qpn = c->queues[0]->rc_qpn;
 	forged.to_qkey = c->queues[0]->qkey;
 	put_request(&forged);
-	is_refused(x, bench_place(x, c, 0), c, VERBS_REFUSED_PROOF);
+	is_refused(x, fixture_place(x, c, 0), c, VERBS_REFUSED_PROOF);
 	forged = w;
 	forged.number += UINT64_C(1) << 40;
 	put_request(&forged);
-	is_refused(x, bench_place(x, b, 0), b, VERBS_REFUSED_PROOF);
+	is_refused(x, fixture_place(x, b, 0), b, VERBS_REFUSED_PROOF);
 	close_all();
 }
 
-Test(verbs_proof, copies)
+Test(verbs_rc_proof, copies)
 {
 	each_kind(copies);
 }
@@ -307,15 +307,15 @@ static void reflections(void)
 	is_put[0] = true;
 	struct verbs_accept reply = {.magic = VERBS_ACCEPT_MAGIC};
 	memcpy(put[0], &reply, sizeof reply);
-	uint32_t to_x = bench_place(a, x, 0);
+	uint32_t to_x = fixture_place(a, x, 0);
 	is_refused(a, to_x, a, VERBS_REFUSED_ACCEPT);
-	struct verbs_words w = seen_request();
+	struct verbs_connect_request w = seen_request();
 	memcpy(reply.proof, w.proof, sizeof reply.proof);
 	cr_assert(!verbs_accept_proven(&(struct verbs_conn){.queue = a->queues[0], .request = w}, &reply));
 	put_request(&w);
-	uint32_t to_a = bench_place(x, a, 0);
+	uint32_t to_a = fixture_place(x, a, 0);
 	is_refused(x, to_a, a, VERBS_REFUSED_NAME);
-	struct verbs_words back = w;
+	struct verbs_connect_request back = w;
 	back.to_qpn = w.from_qpn;
 	back.to_qkey = w.from_qkey;
 	back.from_qpn = w.to_qpn;
@@ -324,11 +324,11 @@ static void reflections(void)
 	is_refused(x, to_a, a, VERBS_REFUSED_PROOF);
 	/* The honest two go on. */
 	is_put[0] = is_put[1] = false;
-	cr_assert(connects(a, bench_place(a, b, 0), b));
+	cr_assert(connects(a, fixture_place(a, b, 0), b));
 	close_all();
 }
 
-Test(verbs_proof, reflections)
+Test(verbs_rc_proof, reflections)
 {
 	each_kind(reflections);
 }
@@ -338,7 +338,7 @@ static void false_accepts(void)
 {
 	hook_begin();
 	struct verbs_port *a = open_with(&ours), *b = open_with(&ours);
-	uint32_t to = bench_place(a, b, 0);
+	uint32_t to = fixture_place(a, b, 0);
 	is_put[0] = true;
 	is_refused(a, to, a, VERBS_REFUSED_ACCEPT);
 	memcpy(put[0], seen[0], sizeof put[0]); /* what `b` said to an earlier request */
@@ -348,7 +348,7 @@ static void false_accepts(void)
 	close_all();
 }
 
-Test(verbs_proof, false_accepts)
+Test(verbs_rc_proof, false_accepts)
 {
 	each_kind(false_accepts);
 }
@@ -358,32 +358,32 @@ static void other_words(void)
 {
 	hook_begin();
 	struct verbs_port *a = open_with(NULL), *b = open_with(NULL);
-	uint32_t to = bench_place(a, b, 0);
+	uint32_t to = fixture_place(a, b, 0);
 	cr_assert(connects(a, to, b));
-	struct verbs_words w = seen_request(), other = w;
+	struct verbs_connect_request w = seen_request(), other = w;
 	close_all();
 	a = open_with(NULL);
 	b = open_with(NULL);
-	to = bench_place(a, b, 0);
+	to = fixture_place(a, b, 0);
 	w.to_qpn = other.to_qpn = b->queues[0]->rc_qpn;
 	w.to_qkey = other.to_qkey = b->queues[0]->qkey;
 	other.kind = w.kind == VERBS_KIND_BULK ? VERBS_KIND_PACKETS : VERBS_KIND_BULK;
 	put_request(&other);
-	is_refused(a, to, b, VERBS_REFUSED_WORDS);
+	is_refused(a, to, b, VERBS_REFUSED_LAYOUT);
 	other = w;
 	other.magic = 0x31435246u;
 	put_request(&other);
-	is_refused(a, to, b, VERBS_REFUSED_WORDS);
+	is_refused(a, to, b, VERBS_REFUSED_LAYOUT);
 	other = w;
 	other.body_max = VERBS_MTU_MIN - 1;
 	put_request(&other);
-	is_refused(a, to, b, VERBS_REFUSED_WORDS);
+	is_refused(a, to, b, VERBS_REFUSED_LAYOUT);
 	put_request(&w);
 	cr_assert(connects(a, to, b));
 	close_all();
 }
 
-Test(verbs_proof, other_words)
+Test(verbs_rc_proof, other_words)
 {
 	each_kind(other_words);
 }
@@ -393,18 +393,18 @@ static void bounded(void)
 {
 	struct verbs_port *a = open_with(&ours);
 	const struct verbs_queue *q = a->queues[0];
-	struct verbs_words w = {.number = 5};
-	for (uint32_t i = 0; i < VERBS_HEARD_MAX; i++) {
+	struct verbs_connect_request w = {.number = 5};
+	for (uint32_t i = 0; i < VERBS_LAST_REQUESTS_MAX; i++) {
 		w.from_qpn = i;
 		cr_assert(verbs_request_fresh(q, &w));
 	}
-	for (uint32_t i = 0; i < VERBS_HEARD_MAX; i += 1000) {
+	for (uint32_t i = 0; i < VERBS_LAST_REQUESTS_MAX; i += 1000) {
 		w.from_qpn = i;
 		cr_assert(!verbs_request_fresh(q, &w));
 	}
-	cr_assert_eq(a->rc->heard_n, VERBS_HEARD_MAX);
-	w.from_qpn = VERBS_HEARD_MAX;
-	cr_assert(verbs_request_fresh(q, &w) && a->rc->heard_n == VERBS_HEARD_MAX);
+	cr_assert_eq(a->rc->last_requests_n, VERBS_LAST_REQUESTS_MAX);
+	w.from_qpn = VERBS_LAST_REQUESTS_MAX;
+	cr_assert(verbs_request_fresh(q, &w) && a->rc->last_requests_n == VERBS_LAST_REQUESTS_MAX);
 	w.from_qpn = 1;
 	cr_assert(!verbs_request_fresh(q, &w));
 	w.from_qpn = 0;
@@ -416,7 +416,7 @@ static void bounded(void)
 	close_all();
 }
 
-Test(verbs_proof, bounded)
+Test(verbs_rc_proof, bounded)
 {
 	each_kind(bounded);
 }
