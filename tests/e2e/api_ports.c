@@ -163,7 +163,7 @@ static int nothing_leads_there(int rank)
 		     &err);
 	CHECK_TEXT(&err, "no NIC leads there: shm runtime/");
 	CHECK_TEXT(&err, " on one side, shm runtime/");
-	CHECK_TEXT(&err, "runtime directory runtime is another one");
+	CHECK_TEXT(&err, "is not the directory of that path on this host");
 	return 0;
 }
 

@@ -123,7 +123,7 @@ static int cannot_join(int rank)
 	CHECK_TEXT(&err, "carrier-pigeon");
 	o = (struct far_opts){.shards = FAR_SHARDS_MAX + 1};
 	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);
-	CHECK_TEXT(&err, "1 to 16");
+	CHECK_TEXT(&err, "[1, 16]");
 	struct far_function bad = {"f(", FAR_KIND_INLINE, handler_pid, NULL};
 	o = (struct far_opts){.functions = &bad, .functions_n = 1};
 	CHECK_STATUS(check_init("worker0", 0, 1, &o, &a, &err), FAR_INVALID, &err);

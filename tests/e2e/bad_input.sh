@@ -138,7 +138,7 @@ rc=$?
 ok "(and nothing is disturbed by those)" $?
 refuses "store beyond loopback" 1 "unless security=none is set" "$farcall" run -n 1 -- "$refused" any-address
 bounded env RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" open-twice
-[ $rc -eq 0 ] && [ "$(grep -c '^farcall: security=none: .* open to everybody who reaches them' "$dir/err")" -eq 1 ]
+[ $rc -eq 0 ] && [ "$(grep -c '^farcall: security=none: .* open to every process that reaches them' "$dir/err")" -eq 1 ]
 ok "security=none warns, once for two groups of a process" $?
 refuses "unknown security" 1 'it can be "none" or left out' "$farcall" run -n 2 -- "$refused" security
 refuses "unknown NIC" 1 'no NIC driver "carrier-pigeon"' "$farcall" run -n 2 -- "$refused" nic

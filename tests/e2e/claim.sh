@@ -74,7 +74,7 @@ refuses "nobody there" 1 "127.0.0.1:1: Connection refused; start rank 0 there" \
 	--first 1 --count 1 --world-size 2 --init-method $url --timeout 300ms -- true
 refuses "a name that does not resolve" 1 "its name did not resolve in time; correct MASTER_ADDR" \
 	--first 1 --count 1 --world-size 2 --init-method tcp://no-such-host.invalid:1 --timeout 300ms --security none -- true
-refuses "beyond loopback" 1 "say --security none" \
+refuses "beyond loopback" 1 "pass --security none" \
 	--first 1 --count 1 --world-size 2 --init-method tcp://192.0.2.1:1 --timeout 300ms -- true
 refuses "beyond loopback, permitted, and nobody there" 1 "the store at 192.0.2.1:1: " \
 	--first 1 --count 1 --world-size 2 --init-method tcp://192.0.2.1:1 --timeout 300ms --security none -- true
