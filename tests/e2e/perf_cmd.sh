@@ -191,7 +191,7 @@ ok "serve: the port is taken" $?
 for signal in INT TERM; do
 	kill -$signal "$serve"
 	served
-	[ $rc -eq 0 ] && says "nobody had come" && [ "$(wc -l <"$dir/err")" -eq 1 ]
+	[ $rc -eq 0 ] && says "before a client connected" && [ "$(wc -l <"$dir/err")" -eq 1 ]
 	ok "serve: SIG$signal while it waits" $?
 	[ $signal = TERM ] || serve
 done
@@ -271,7 +271,7 @@ refuses "groups of 257" "--workers: 257 is out of range" start --workers 2,257
 refuses "no rounds" "--rounds: 0 is out of range" start --rounds 0
 refuses "the peer by itself" "started by the other measurements only" peer
 bounded "$farcall" perf serve --listen 0.0.0.0:0
-[ $rc -eq 1 ] && says "0.0.0.0 is not a loopback address; listen on 127.0.0.1, or say --security none"
+[ $rc -eq 1 ] && says "0.0.0.0 is not a loopback address; listen on 127.0.0.1, or pass --security none"
 ok "refused: to listen beyond loopback" $?
 
 finish

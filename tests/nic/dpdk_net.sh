@@ -478,7 +478,7 @@ queue_cases() { # device
 	case $1 in
 	net_af_xdp*)
 		at "$a" "$nic_peer" --dir "$dir" --index 0 --peers 2 --args "$1,iface=far0" >"$dir/out" 2>"$dir/err" </dev/null
-		says 'far0 has 3 queues that receive' && says 'ethtool -L far0'
+		says 'far0 has 3 receive queues' && says 'ethtool -L far0'
 		ok "$1: queues that would not be looked at are refused" $?
 		exchange "$1: one queue of three, by the user's word" "$1" --args "$1,iface=far0,queue_count=1"
 		;;

@@ -120,7 +120,7 @@ Test(sim_check, ran_before_it_was_made)
 Test(sim_check, made_up)
 {
 	cr_assert_not(history_run(&h, 5, &(struct history_run){.at = SECOND}));
-	refused_by(CHECK_ONCE, 0, "nobody has sent");
+	refused_by(CHECK_ONCE, 0, "that no worker sent");
 }
 
 Test(sim_check, another_reply)
@@ -261,7 +261,7 @@ Test(sim_check, classes_that_nothing_explains)
 	history_fini(&h);
 	begin();
 	failed_call(LOAD_ECHO, MS, FAR_CANCELLED, FAR_EXECUTED_MAYBE);
-	refused_by(CHECK_CLASS, 0, "nobody asked for");
+	refused_by(CHECK_CLASS, 0, "without a request to cancel");
 	history_fini(&h);
 	begin();
 	size_t c = call_of(LOAD_FAIL);
@@ -324,7 +324,7 @@ static void runs_in_the_next_life(bool connected)
 Test(sim_check, ran_in_the_next_life)
 {
 	runs_in_the_next_life(true);
-	refused_by(CHECK_INCARNATION, 0, "ran in life 1");
+	refused_by(CHECK_INCARNATION, 0, "ran in incarnation 1");
 }
 
 Test(sim_check, waited_for_the_next_life)
