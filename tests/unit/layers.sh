@@ -38,7 +38,6 @@ memory sync future_recycle likewise
 memory value tree_fini likewise, a tree of values
 memory sync sync/future.h for these three
 memory value value/tree.h likewise
-transport core core/head.h the heads of both wire formats are one file
 builtin api far_* the built-in functions are handlers as an application's are, over the public interface
 builtin agent agent/agent.h gathers are kept with the agent
 agent api agent_complete given to shards: completes an application's future

@@ -55,7 +55,7 @@ Test(control_route, the_best_that_both_have)
 	}
 	has(way(1, 0)->why, "fake is the best that both have");
 	has(way(1, 0)->address, "fake ");
-	has(way(0, 0)->why, "oneself");
+	has(way(0, 0)->why, "sessions of a worker with itself");
 }
 
 Test(control_route, what_only_one_has_is_passed_over)

@@ -79,7 +79,7 @@ Test(sim_scenario, values)
 Test(sim_scenario, mistakes_name_the_place_and_what_is_allowed)
 {
 	refused("colour red\n", "a.txt:1: 'colour' is no word of a sample; allowed are: name, about, count");
-	refused("count 3\n\ncount 4\n", "a.txt:3: 'count' is there twice");
+	refused("count 3\n\ncount 4\n", "a.txt:3: 'count' is given twice");
 	refused("count\n", "count takes a number; from 1 to 100");
 	refused("count 0\n", "from 1 to 100");
 	refused("count 101\n", "from 1 to 100");
