@@ -90,7 +90,7 @@ def filters(path, lines):
         results["skipped"] += 1
         print("SKIP: filters: tshark is not installed")
         return
-    for expression, part in {"farcall.type == 9": " type=LARGE ", "farcall.kind == 5": " kind=ACCEPT ",
+    for expression, part in {"farcall.type == 9": " type=LARGE ", "farcall.kind == 4": " kind=CONNECT ",
                              "farcall.large.total == 4000": " total=4000 ", "farcall.retry.seq == 2": " seq=2 ",
                              'farcall.verdict contains "bad"': " bad="}.items():
         wanted = [line for line in lines if part in f"{line} "]
@@ -378,7 +378,7 @@ def captures(pcap):
     mistake("another file", b"#!/bin/sh\n" * 10, "is no pcap file")
     mistake("pcapng", b"\x0a\x0d\x0d\x0a" + bytes(40), "is a pcapng file; convert it")
     mistake("another link", good[:20] + b"\x69\0\0\0" + good[24:], "link type 105")
-    mistake("a frame of 4 GiB", good[:24] + b"\xff" * 16, "frame 1 says that it has 4294967295 bytes")
+    mistake("a frame of 4 GiB", good[:24] + b"\xff" * 16, "the length of frame 1 is 4294967295 bytes")
     mistake("frames that are cut", good[:24] + cut_frame(good), "1 packets were cut", 0)
     mistake("nothing of ours", good[:24], "holds no packet of ours", 0)
     mistake("no such file", b"", "cannot be opened", 1, (os.path.join(work, "none"),))
