@@ -168,7 +168,7 @@ void figure_print_world(const struct figure_world *w, struct json *j)
 	json_u64(j, "lost", s.dropped[SIM_DROP_LOSS]);
 	json_u64(j, "dropped_by_queues", s.dropped[SIM_DROP_QUEUE]);
 	json_u64(j, "resent", sum.resent);
-	json_u64(j, "needless", sum.spurious_retransmits);
+	json_u64(j, "spurious_retransmits", sum.spurious_retransmits);
 	json_u64(j, "timeouts", sum.timeouts);
 	json_u64(j, "calls_failed", w->failed_n);
 	print_more(w, &s, &sum);

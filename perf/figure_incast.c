@@ -22,7 +22,7 @@ struct incast {
 	struct sim_random random;
 };
 
-static struct sim_link *crowded(const struct incast *in)
+static struct sim_link *bottleneck(const struct incast *in)
 {
 	return sim_downlink(cluster_host(cluster_worker(in->w.c, RECEIVER)), 0);
 }
@@ -30,7 +30,7 @@ static struct sim_link *crowded(const struct incast *in)
 static void stop(struct incast *in)
 {
 	in->until_ns = figure_now(&in->w);
-	sim_link_stats(crowded(in), &in->after);
+	sim_link_stats(bottleneck(in), &in->after);
 }
 
 static bool is_over(struct incast *in)
@@ -52,7 +52,7 @@ static void note(struct incast *in, unsigned sender)
 			stop(in);
 	} else if (++in->warm == in->senders) {
 		in->from_ns = figure_now(&in->w);
-		sim_link_stats(crowded(in), &in->before);
+		sim_link_stats(bottleneck(in), &in->before);
 	}
 }
 

@@ -35,7 +35,7 @@ static void record(const struct health *h, const char *state)
 	memset(text + n, ' ', HEALTH_RECORD - 1 - (size_t)n);
 	text[HEALTH_RECORD - 1] = '\n';
 	if (pwrite(h->fd, text, HEALTH_RECORD, 0) < 0)
-		return; /* a full disk: the beat grows old, and whoever looks is told so */
+		return; /* a full disk: the record ages, and `farcall health` reports it */
 }
 
 static int lock_file(int fd)

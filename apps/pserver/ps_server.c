@@ -427,7 +427,7 @@ static void abort_steps(struct ps_server *s, enum far_status status, const char 
 			ps_step_abort(s->tables[t].step, status, text);
 }
 
-/* A lost member never completes a step: whoever waits for it learns now, not at its deadline. Workers that left in
+/* A lost member never completes a step: its waiters get the error now, not at their deadline. Workers that left in
  * order are not missed. */
 static enum far_status on_watch(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {

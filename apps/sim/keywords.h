@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Files of lines "word value …", read by a table. '#' begins a comment. What a file says wrongly is told with its name,
+ * Files of lines "word value …", read by a table. '#' begins a comment. An error in a file is reported with its name,
  * the line and what is allowed there.
  */
 #ifndef SIM_KEYWORDS_H

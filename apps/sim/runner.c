@@ -27,12 +27,12 @@
 #define STATUS_BEGIN   3    /* exit status of a run that could not be begun */
 
 /* The report of a child process: one write, which a pipe takes atomically. */
-struct told {
+struct report {
 	bool begun;
 	char err[KEYWORDS_ERR_MAX];
 	struct trial_verdict verdict;
 };
-_Static_assert(sizeof(struct told) <= 4096, "one write to a pipe");
+_Static_assert(sizeof(struct report) <= 4096, "one write to a pipe");
 
 struct child {
 	pid_t pid;       /* 0: this place is free */
@@ -78,18 +78,18 @@ static void child_streams(const struct runner *r, int words_fd)
 
 _Noreturn static void child_main(const struct runner *r, const struct child *c, const sigset_t *mask)
 {
-	struct told told = {0};
+	struct report report = {0};
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGINT, SIG_IGN); /* of the terminal: the parent ends us */
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	child_streams(r, c->words_fd);
-	told.begun = r->trial(&r->scenarios[c->scenario], c->seed, r->trace ? stdout : NULL, r->hashes, &told.verdict,
-			      told.err);
+	report.begun = r->trial(&r->scenarios[c->scenario], c->seed, r->trace ? stdout : NULL, r->hashes,
+				&report.verdict, report.err);
 	if (r->trace)
 		fflush(stdout);
-	bool written = write(c->verdict_fd, &told, sizeof told) == (ssize_t)sizeof told;
+	bool written = write(c->verdict_fd, &report, sizeof report) == (ssize_t)sizeof report;
 	/* The sanitizers' look for leaks is part of the run. */
-	exit(!written ? EXIT_FAILURE : told.begun ? 0 : STATUS_BEGIN);
+	exit(!written ? EXIT_FAILURE : report.begun ? 0 : STATUS_BEGIN);
 }
 
 static bool runs_left(const struct running *a)
@@ -204,34 +204,34 @@ static void count(struct running *a, const struct child *c, const struct trial_v
 
 static void judge(struct running *a, const struct child *c, int status)
 {
-	struct told told;
+	struct report report;
 	char text[KEYWORDS_ERR_MAX] = "";
 	const char *checker = NULL;
-	ssize_t n = read(c->verdict_fd, &told, sizeof told);
-	bool heard = n == (ssize_t)sizeof told;
+	ssize_t n = read(c->verdict_fd, &report, sizeof report);
+	bool reported = n == (ssize_t)sizeof report;
 	if (c->overdue) {
 		snprintf(text, sizeof text, "it %s for %" PRIu64 " s", c->overdue, a->r->limit_ns / 1000000000);
 		checker = "watchdog";
 	} else if (WIFSIGNALED(status)) {
 		snprintf(text, sizeof text, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
 		checker = "crash";
-	} else if (heard && !told.begun) {
-		snprintf(text, sizeof text, "%s", told.err);
+	} else if (reported && !report.begun) {
+		snprintf(text, sizeof text, "%s", report.err);
 		checker = "begin";
-	} else if (heard && told.verdict.failures_n) {
-		fail(a, c, NULL, NULL, &told.verdict);
-	} else if (!heard || WEXITSTATUS(status)) {
+	} else if (reported && report.verdict.failures_n) {
+		fail(a, c, NULL, NULL, &report.verdict);
+	} else if (!reported || WEXITSTATUS(status)) {
 		snprintf(text, sizeof text, "it ended with status %d", WEXITSTATUS(status));
 		checker = "crash";
 	}
 	if (checker)
 		fail(a, c, checker, text, NULL);
-	count(a, c, heard ? &told.verdict : NULL, checker, text);
-	if (heard && a->r->hashes)
-		printf("%s %" PRIu64 " %s\n", a->r->names[c->scenario], c->seed, told.verdict.hash);
-	if (heard) {
-		a->virtual_ns += told.verdict.virtual_ns;
-		a->calls += told.verdict.calls;
+	count(a, c, reported ? &report.verdict : NULL, checker, text);
+	if (reported && a->r->hashes)
+		printf("%s %" PRIu64 " %s\n", a->r->names[c->scenario], c->seed, report.verdict.hash);
+	if (reported) {
+		a->virtual_ns += report.verdict.virtual_ns;
+		a->calls += report.verdict.calls;
 	}
 }
 

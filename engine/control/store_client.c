@@ -155,7 +155,7 @@ static int stream_open(struct store_client *c)
 	return send_buffer_put(&c->login_tx, frame, store_msg_encode(&m, frame));
 }
 
-/* The server requests a sign of life. Its reply to this PING has an id without a pending request. */
+/* The server requests a keep-alive. Its reply to this PING has an id without a pending request. */
 static void answer_ping(struct store_client *c)
 {
 	struct store_msg m = {.op = STORE_PING, .id = c->id_next++, .timeout_ns = UINT64_MAX};

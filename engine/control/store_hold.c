@@ -173,7 +173,7 @@ static bool hold_pass(struct store_server *s, struct hold *h)
 	return true;
 }
 
-/* Rejects the pending requests of a hold: its holder has just given a sign of life. */
+/* Rejects the pending requests of a hold: its holder has just sent a keep-alive. */
 static void contests_reject(struct store_server *s, const struct hold *h)
 {
 	struct contest **at = &s->contests;

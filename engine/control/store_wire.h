@@ -41,7 +41,7 @@
  *                  reported in the order of each key's last change, with its present
  *                  value: a slow client misses those in between. Number: 1 leaves out
  *                  keys that exist already, 2 watches this key alone; 3 both
- *   PING           a sign of life. A PING reply with id 0 is the server's request of one OK
+ *   PING           keep-alive. A PING reply with id 0 is the server's request of one OK
  *
  * A request that would change a record of another member (store_owner.c) is answered DENIED.
  */

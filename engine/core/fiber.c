@@ -463,7 +463,7 @@ static int wait_refused(struct fiber *fb)
 
 /*
  * A wait with a limit may be repeated as often as the handler likes: it listens to the future once. A record whose
- * future has gone meanwhile is on its way back, and may meet the address's next life: then it ends that wait early,
+ * future has gone meanwhile is on its way back, and may meet the next use of the address: then it ends that wait early,
  * which is looked at again.
  */
 static struct fiber_wait *wait_again(struct fiber *fb, const struct far_future *f)

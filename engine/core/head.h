@@ -16,7 +16,7 @@ enum head_type {
 	HEAD_CREDIT,      /* so many one-ways arrived (`time`, cumulative); body: struct head_units */
 	HEAD_ASK,         /* say CREDIT now */
 	HEAD_LARGE,       /* a REQUEST, ONEWAY or REPLY whose body comes in fragments; body: struct head_rendezvous */
-	HEAD_DATA,        /* the next fragment of lane `call`, life `gen`, from offset `time` on */
+	HEAD_DATA,        /* the next fragment of lane `call`, epoch `gen`, from offset `time` on */
 	HEAD_GRANT,       /* the lane's bytes up to offset `time` may be sent; body: struct head_units */
 	HEAD_REFUSE,      /* nobody wants the lane's message any more; body: struct head_units */
 	HEAD_ABORT,       /* the lane's message ends here, unfinished */

@@ -320,7 +320,7 @@ static bool poller_drive(struct shard *s)
 	return false;
 }
 
-/* Sleeps without the token, armed: whoever takes it finds `armed` and says so (shard_enter). Returns which queues woke
+/* Sleeps without the token, armed: the next holder finds `armed` (shard_enter). Returns which queues woke
  * it. */
 static uint32_t poller_sleep(struct shard *s)
 {

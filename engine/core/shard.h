@@ -177,8 +177,8 @@ static inline void counter_add_shared(_Atomic uint64_t *c, uint64_t n)
  * Ring slots of one direction that a session can fill. Calls: our requests, the cancels of calls that are still pending
  * and of calls whose answer crossed the cancel, and our answers; a batch of words about references and the answer to
  * one, which are never cancelled. One-way messages, their CREDITs, one ASK with its
- * answer. Fragments and ABORTs; GRANTs and REFUSEs: each tells of a packet that was not told of before, but for a first
- * GRANT and a REFUSE in a lane's life, and lives begin and end with packets of that window (engine/PROTOCOL.md).
+ * answer. Fragments and ABORTs; GRANTs and REFUSEs: each reports a packet that was not reported before, except a first
+ * GRANT and a REFUSE in a lane's epoch, and epochs begin and end with packets of that window (engine/PROTOCOL.md).
  */
 #define SHARD_RING_SLOTS                                                                                               \
 	(4u * FAR_SESSION_CALLS_MAX + 2u + FAR_ONEWAYS_WINDOW + FAR_ONEWAYS_WINDOW / FAR_ONEWAYS_BATCH + 2u +          \

@@ -131,7 +131,7 @@ void transport_path_report_misrouted(struct transport_peer *p, uint32_t due)
 {
 	uint8_t bytes[TRANSPORT_HEAD_BYTES + sizeof(struct wire_reject)], nonce[AUTH_NONCE_BYTES];
 	struct transport_secret *s = transport_secret_of(p);
-	struct transport_paths *ways = p->paths_made; /* an order has told of it: seen as it was made */
+	struct transport_paths *ways = p->paths_made; /* published by an order: complete when seen */
 	for (unsigned k = 1; k <= FAR_TRANSPORT_SECONDARY_PATHS_MAX; k++) {
 		/* Pairs with on_ping(): visible by the order's acquire. */
 		uint32_t number = atomic_load_explicit(&ways->misrouted[k], memory_order_relaxed);

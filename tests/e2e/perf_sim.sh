@@ -11,7 +11,7 @@ unset MALLOC_PERTURB_
 
 conditions='positive(j, "simulator", "mtu", "rate_bits_per_s", "delay_ns", "base_rtt_ns", "framing_limit") and
 	0.5 < j["framing_limit"] < 1 and j["version"] and j["seed"] >= 0 and "instructions_per_packet" in j'
-counts='all(r["calls_failed"] == 0 and all(k in r for k in ("packets", "lost", "dropped_by_queues", "resent", "needless",
+counts='all(r["calls_failed"] == 0 and all(k in r for k in ("packets", "lost", "dropped_by_queues", "resent", "spurious_retransmits",
 	"timeouts")) for r in j["results"])'
 
 bounded "$farcall" perf sim --help

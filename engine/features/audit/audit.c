@@ -222,10 +222,10 @@ static void audit_rrefs(const struct auditor *a)
 	same(a, "words that are said later", rs->late_n, late);
 	msgs += late;
 	same(a, "values that are kept", rs->records.n, owned);
-	same(a, "values that are kept, as told", counter(&rs->owned_n), owned);
+	same(a, "values that are kept, as counted", counter(&rs->owned_n), owned);
 	same(a, "references held", counter(&rs->users_n), users);
 	same(a, "forks", rs->forks.n, forks);
-	same(a, "forks, as told", counter(&rs->forks_n), forks);
+	same(a, "forks, as counted", counter(&rs->forks_n), forks);
 	same(a, "forks of all values", forks_n, forks);
 	same(a, "words about references", counter(&rs->msgs_n), msgs);
 }

@@ -24,7 +24,8 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx);
 
 /**
  * The two ends of a session, a's rank and b's rank, when nothing is under way between them: what one has sent the other
- * has received, what one was told of the other has told. One direction: from a to b. Nothing unless it is up at both.
+ * has received, what one end knows of the other was sent by it. One direction: from a to b. Nothing unless it is up at
+ * both.
  */
 void audit_pair(const struct shard *a, uint32_t a_rank, const struct shard *b, uint32_t b_rank, audit_report *report,
 		void *ctx);

@@ -103,7 +103,7 @@ void fanout_submit(struct fanout *fo);
 /* fanout_report.c */
 /** The failure of target `i` is the first. */
 void fanout_record_failure(struct fanout *fo, uint32_t i, const struct completion *o);
-/** What the future of a fan-out that failed is told: `status`, or OK for the first failure's. The text lies in
+/** The error of the future of a failed fan-out: `status`, or OK for the first failure's. The text lies in
  * text[0, cap), which `o` points to. */
 void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct completion *o);
 /** What the outcome says. */

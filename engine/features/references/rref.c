@@ -203,7 +203,7 @@ static void entered(struct shard *s, struct shard_task *e)
 {
 	struct far_rref *r = (struct far_rref *)(void *)((uint8_t *)e - offsetof(struct far_rref, enter));
 	list_in(s, r);
-	rref_unref(&r->base); /* the errand's */
+	rref_unref(&r->base); /* the task's */
 }
 
 void rref_enter(struct far_rref *r)

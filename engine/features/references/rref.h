@@ -69,8 +69,8 @@ struct far_rref {
 	bool owner_notified; /* a user's: `failed`, and the owner was notified and has a fork, which is to be deleted */
 	bool counted;        /* in unknown_n */
 	uint16_t types;      /* bit (1 << enum far_type): what the value may be */
-	/* Hash of its class; 0: no object, or a record that is expected. What was told: `made` is what it is. Any
-	 * thread reads it while its home may hear more: rref_class(). */
+	/* Hash of its class; 0: no object, or a record that is expected. Received from others; `made` is what it really
+	 * is. Any thread reads it while its home may hear more: rref_class(). */
 	_Atomic uint64_t cls;
 	_Atomic(struct far_buf *) type_name; /* NULL: nobody has asked */
 	char owner_name[FAR_NAME_MAX];
@@ -79,7 +79,7 @@ struct far_rref {
 	struct far_future *known; /* done when the owner knows of the fork, or why not */
 	struct rref_msg msg, accept;
 	uint32_t session;        /* with the owner */
-	uint32_t accept_session; /* of whoever sent it in a result, + 1; 0: nobody is to be told */
+	uint32_t accept_session; /* of the sender of the result, + 1; 0: no ACCEPT is owed */
 	struct rref_call making; /* the call that has the value made */
 	struct rref_wait *waits; /* requests that must not run before it is known */
 	/* a record's */
@@ -191,7 +191,7 @@ struct rref_shard {
 	struct shard_task *releasing, **releasing_last; /* references without a hold, in order */
 	struct far_buf *spare;                          /* for a struct rref_open without a body */
 	_Atomic uint64_t count;                         /* names given; any thread */
-	/* Where what is left at the end is told, when the worker has left its group in order; NULL: nowhere */
+	/* Receives the report of leaks after an orderly shutdown; NULL: no report */
 	_Atomic(struct rref_leaks *) leaks;
 	_Atomic bool leaving;   /* far_shutdown() has begun: what peers hold whose sessions end is kept for it */
 	struct rref_left *left; /* that */
@@ -267,7 +267,7 @@ void rref_leaks_of(const struct shard *s, const struct session *se, struct rref_
 void rref_leaks_keep(struct shard *s, const struct session *se);
 /** Names what was kept, and forgets it; `leaks` NULL: only that. */
 void rref_leaks_left(struct shard *s, struct rref_leaks *leaks);
-/** The end of the shard: what it holds of others and others of it is told on stderr. */
+/** The end of the shard: prints to stderr what it holds of others and others hold of it. */
 void rref_close(struct shard *s);
 /** Ends the references in `releasing`; returns how many. */
 unsigned rref_release_all(struct shard *s);
@@ -344,7 +344,7 @@ void rref_take_arguments(struct far_req *req, struct rref_open *open);
 void rref_open_go(struct shard *s, struct rref_open *open);
 /** The function of a request; NULL: it was refused. */
 const struct function *rref_function_of(struct far_req *req, struct rref_function f);
-/** Is it this life and this shard that is asked; false: it was refused. */
+/** True if the request is for this incarnation and this shard; false: it was refused. */
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
 void rref_malformed(struct far_req *req);
 /** Takes the request that the inline handler which has just returned has answered, for answer_deferred(); NULL: none.
@@ -393,8 +393,8 @@ void rref_make_gone(struct shard *s, struct rref_open *open);
 /* ---- calls whose arguments hold references ---- */
 
 void rref_call_done(void *user, const struct completion *o);
-/** Would a request with HEAD_NAMED, over a session to this life of the callee, make the value there where its reference
- * says. */
+/** Would a request with HEAD_NAMED, over a session to this incarnation of the callee, make the value there where its
+ * reference says. */
 bool rref_call_reaches(const struct call_start *start, uint64_t life);
 /**
  * Making a value ended early, as a time-out does. The request may be large, still wait here, and be passed by words: so
@@ -404,7 +404,7 @@ bool rref_call_reaches(const struct call_start *start, uint64_t life);
 void rref_call_ended_early(struct shard *s, struct call *c);
 /** The owner's last word has come, or never will. */
 void rref_call_over(struct shard *s, struct call *c);
-/** Making has failed: the owner keeps that in place of the value, for whoever has heard of it, until the last hold is
+/** Construction failed: the owner keeps the error in place of the value for its holders, until the last hold is
  * given back. */
 void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status);
 /** True if a call with this completion is one of these that a caller knows as `whom`. */

@@ -248,7 +248,8 @@ bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id)
 {
 	const struct shard *s = req->shard;
 	if (owner != rref_incarnation(s->config.rank, s->config.incarnation)) {
-		rref_refuse(req, FAR_PEER_LOST, "the reference is to a former life of worker \"%s\"", s->config.name);
+		rref_refuse(req, FAR_PEER_LOST, "the reference is to a former incarnation of worker \"%s\"",
+			    s->config.name);
 		return false;
 	}
 	if (rref_owner_shard(id) == s->config.index && (id.number & RREF_COUNT_MASK))

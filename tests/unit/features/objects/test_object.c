@@ -418,7 +418,7 @@ Test(object, requests_that_cannot_be)
 		expect_error(fn, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
 	}
 	call_general(1, add, OUR_INCARNATION + 1, 7, args, len);
-	expect_error(1, FAR_PEER_LOST, FAR_EXECUTED_NO, "former life");
+	expect_error(1, FAR_PEER_LOST, FAR_EXECUTED_NO, "former incarnation");
 	call_method(NIC_PEER, 2, add, rref_name(INCARNATION_OF(PEER), 0, 3, 7), args, len);
 	expect_error(2, FAR_GONE, FAR_EXECUTED_NO, "");
 	construct_int(3, 7, 8, 5);

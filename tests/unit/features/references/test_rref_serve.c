@@ -104,12 +104,12 @@ Test(rref_serve, strangers)
 	word(NIC_PEER, 4, RREF_ACCEPT, 0, 0, id, rref_name(OUR_INCARNATION, 0, 0, 77));
 	expect_said(NIC_PEER, 4, FAR_OK);
 	make(5, PEER, 7, 8, OUR_INCARNATION ^ 1);
-	expect_error(5, FAR_PEER_LOST, FAR_EXECUTED_NO, "former life");
+	expect_error(5, FAR_PEER_LOST, FAR_EXECUTED_NO, "former incarnation");
 	make(6, OTHER, 7, 8, OUR_INCARNATION);
 	expect_error(6, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
 	struct rref_fetch f = {OUR_INCARNATION ^ 1, id};
 	from(NIC_PEER, RREF_FETCH, 7, &f, sizeof f);
-	expect_error(7, FAR_PEER_LOST, FAR_EXECUTED_NO, "former life");
+	expect_error(7, FAR_PEER_LOST, FAR_EXECUTED_NO, "former incarnation");
 	from(NIC_PEER, RREF_FETCH, 8, &f, sizeof f - 1);
 	expect_error(8, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
 	from(NIC_PEER, RREF_CALL, 9, "x", 1);
