@@ -26,24 +26,24 @@
 		}                                                                                                      \
 	} while (0)
 
-typedef void hook(void);
-#define HOOKS (sizeof(struct feature_hooks) / sizeof(hook *))
-static_assert(sizeof(struct feature_hooks) == HOOKS * sizeof(hook *), "it holds pointers to functions alone");
+typedef void (*hook_fn)(void);
+#define HOOKS (sizeof(struct feature_hooks) / sizeof(hook_fn))
+static_assert(sizeof(struct feature_hooks) == HOOKS * sizeof(hook_fn), "it holds pointers to functions alone");
 
 bool features_init(struct shard *s)
 {
-	hook *all[HOOKS] = {0}, *of[HOOKS];
+	hook_fn *all = (hook_fn *)(void *)&s->hooks; /* zero: the shard is new */
 	for (const struct shard_feature *const *f = s->config.features; *f; f++) {
 		must((size_t)(f - s->config.features) < SHARD_FEATURES_MAX);
-		memcpy(of, &(*f)->only, sizeof of);
+		const hook_fn *of = (const hook_fn *)(const void *)&(*f)->only;
 		for (size_t i = 0; i < HOOKS; i++) {
 			must(!of[i] || !all[i]);
-			all[i] = of[i] ? of[i] : all[i];
+			if (of[i])
+				all[i] = of[i];
 		}
 	}
 	for (size_t i = 0; i < HOOKS; i++)
 		must(all[i] != NULL);
-	memcpy(&s->hooks, all, sizeof all);
 	for (const struct shard_feature *const *f = s->config.features; *f; f++)
 		if ((*f)->init && !(*f)->init(s))
 			return false;
