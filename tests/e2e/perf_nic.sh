@@ -200,9 +200,9 @@ done
 fails "floor: two drivers" '"udp,shm": the floor of a NIC is that of one driver on both sides' floor --nic udp,shm
 fails "floor: memory on one side" "those of memory need neither --nic nor --server-nic" floor --nic udp --server-nic shm
 fails "floor: memory on the other side" '"auto": the floor of a NIC is that of one driver' floor --server-nic udp
-fails "floor: the driver's own words" "nic=udp:frob=1 is not understood" floor --nic udp:frob=1
+fails "floor: the driver's own words" "nic=udp:frob=1 is not a key" floor --nic udp:frob=1
 fails "an empty entry" "nic: entry 1 is empty" latency --nic ';;'
-fails "the driver's own words" "nic=udp:frob=1 is not understood" rate --nic udp:frob=1
+fails "the driver's own words" "nic=udp:frob=1 is not a key" rate --nic udp:frob=1
 fails "the other side's driver" "port must be a number in" wake --nic udp --server-nic udp:port=99999
 # The group's error names the worker, unless its process was seen to end before.
 says 'worker "worker1" (rank 1) cannot join: nic "udp" cannot be opened' || says 'the other process has ended'
