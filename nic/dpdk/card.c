@@ -27,7 +27,7 @@ int dpdk_card_open(struct dpdk_port *p, struct nic_err *err)
 const char *dpdk_card_advice(const struct dpdk_port *p)
 {
 	return p->args.pci && host_pci_is_taken(&roots, &p->card)
-		       ? "; another process uses it, and a card serves one process: " HOST_PCI_ADVICE
+		       ? "; another process has it, and a card serves one: " HOST_PCI_ADVICE
 		       : "";
 }
 

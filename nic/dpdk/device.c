@@ -86,7 +86,7 @@ static int find(struct dpdk_port *p, struct nic_err *err)
 		int error = rte_eal_hotplug_add(a->bus, a->name, a->devargs);
 		const char *why = dpdk_log_end();
 		if (error)
-			return dpdk_error(err, error, "dpdk: %s cannot be opened: %.200s%s", a->name,
+			return dpdk_error(err, error, "dpdk: %s cannot be opened: %.180s%s", a->name,
 					  *why ? why : strerror(-error), dpdk_card_advice(p));
 		p->probed = true;
 		if (rte_eth_dev_get_port_by_name(a->name, &id))

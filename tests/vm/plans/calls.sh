@@ -37,8 +37,8 @@ cable() { echo "python3 $VM_TOP/tests/vm/monitor.py $(echo /dev/vport*p1) '$(set
 cable_stays_pulled() {
 	both "$VM_BUILD/tests/vm/card_calls" lost "$(cable false)" "$(cable true)"
 	did "a cable stays pulled"
-	log "$(grep -h "heard of" "$dir/err" | head -n 1)"
-	has err "heard of .*the link of $CARD1 is down: see its cable"
+	log "$(grep -h "nothing was received" "$dir/err" | head -n 1)"
+	has err "nothing was received .*the link of $CARD1 is down: see its cable"
 	ok "which is said" $?
 }
 if [ -n "$lost" ]; then
