@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What several cores touch at once, hammered by threads: futures, buffers, the submission ring, the driver token. For
- * a build with ThreadSanitizer; without it, it still checks its sums. */
+/** What several cores touch at once, hammered by threads: futures, buffers, the submission ring, the progress token.
+ * For a build with ThreadSanitizer; without it, it still checks its sums. */
 #include "base/clock.h"
 #include "sync/progress.h"
 #include "sync/submit.h"
@@ -17,7 +17,7 @@ enum { THREADS = 4, CALLS = 20000 };
 
 static struct submit_cell cells[FAR_SUBMIT_SLOTS];
 static struct submit_ring ring;
-static struct driver driver;
+static struct progress progress;
 static uint64_t taken; /* under the token */
 static _Atomic unsigned producing;
 
@@ -53,18 +53,18 @@ static void ignored(void *user, const struct completion *o)
 static void wait_for(struct far_future *f)
 {
 	while (!future_done(f)) {
-		if (progress_try(&driver)) {
+		if (progress_try(&progress)) {
 			while (!future_done(f))
 				if (!pass())
 					sched_yield();
-			progress_release(&driver);
+			progress_release(&progress);
 			continue;
 		}
 		uint32_t seen = atomic_load_explicit(&f->state, memory_order_acquire);
-		int place = progress_sleeper_add(&driver, &f->state);
-		if (atomic_load_explicit(&driver.token, memory_order_seq_cst))
+		int place = progress_sleeper_add(&progress, &f->state);
+		if (atomic_load_explicit(&progress.token, memory_order_seq_cst))
 			future_sleep(f, seen, clock_now(&clock_monotonic) + 50000000);
-		progress_sleeper_remove(&driver, place);
+		progress_sleeper_remove(&progress, place);
 	}
 }
 
@@ -103,17 +103,17 @@ static void *caller_main(void *arg)
 	return NULL;
 }
 
-/* As the keeper: takes the token when nobody has it, parks when somebody keeps it. */
-static void *keeper_main(void *arg)
+/* As the poller: takes the token when nobody has it, parks when somebody keeps it. */
+static void *poller_main(void *arg)
 {
 	while (atomic_load(&producing) || submit_waiting(&ring)) {
-		if (progress_try(&driver)) {
+		if (progress_try(&progress)) {
 			for (int i = 0; i < 50; i++)
 				pass();
-			progress_release(&driver);
+			progress_release(&progress);
 			sched_yield();
 		} else {
-			progress_park(&driver);
+			progress_park(&progress);
 		}
 	}
 	return NULL;
@@ -140,7 +140,7 @@ int main(void)
 	atomic_store(&producing, THREADS);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&t[i], NULL, caller_main, (void *)i) == 0);
-	CHECK(pthread_create(&t[THREADS], NULL, keeper_main, NULL) == 0);
+	CHECK(pthread_create(&t[THREADS], NULL, poller_main, NULL) == 0);
 	CHECK(pthread_create(&t[THREADS + 1], NULL, nudger_main, NULL) == 0);
 	for (int i = 0; i < THREADS + 2; i++)
 		CHECK(pthread_join(t[i], NULL) == 0);
