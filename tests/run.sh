@@ -17,14 +17,14 @@ usage() {
 usage: sh tests/run.sh [--all | --suite NAME] [--no-sanitizers] [--no-docker] [--no-vm]
 
 Installs the packages that the tests need and that are missing (as root, or with sudo), builds into build/, and checks the
-whole product once in this build: at most 10 minutes on two cores. tests/README.md describes the suites.
+whole product once in this build (aim: 10 minutes on two cores). tests/README.md describes the suites.
 
 Each suite prints a line when it begins and one when it ends, with its time; a long one prints every 20 s which tests are
 running. What this run leaves out is printed, a line each. The last line is 'N passed, N failed, N skipped', in test
 cases. The exit status is 0 if none failed.
 
   --all            every suite in every build: also build-clang/, build-asan/ and build-tsan/, the emulated machines and
-                   the containers: at most 35 minutes on two cores
+                   the containers (aim: 35 minutes on two cores)
   --suite NAME     only this suite: unit, nic, sim, e2e, conformance, install, models, arm64, e2e-udp, sim-long,
                    conformance-net or vm; the tests of one build: clang, asan or tsan; or docker (docker/test.sh)
   --no-sanitizers  --all without build-asan/ and build-tsan/

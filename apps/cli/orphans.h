@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Nothing is left running. Two nets under the workers' own death signal, which reaches them but not what they started:
- * while this process lives it adopts their children and kills them at the end; when it is killed itself, a reaper
- * process kills their process groups.
+ * Leaves no process running. The death signal of a worker does not reach the processes that it started. This process
+ * adopts them and kills them at its end. If it is killed itself, a reaper process kills their process groups.
  */
 #ifndef FAR_APPS_CLI_ORPHANS_H
 #define FAR_APPS_CLI_ORPHANS_H

@@ -21,7 +21,7 @@ enum parts_owner {
 /**
  * Checks the parts and makes them the message of `start`, whose worker and shard are set. An eager message is copied
  * when the call starts. A rendezvous message (beyond FAR_MSG_EAGER_MAX, or from registered memory) is a struct
- * rendezvous_out in `start->ready`, of which the caller has a reference. `parts` must stay until parts_end(). Errors:
+ * rendezvous_out in `start->ready`; the caller has a reference of it. `parts` must stay until parts_end(). Errors:
  * INVALID, TOO_LARGE, RESOURCE.
  */
 enum far_status parts_start(struct shard *s, struct call_start *start, const struct parts *parts,

@@ -338,7 +338,7 @@
 #define FAR_TRANSPORT_RTO_NS     UINT64_C(5000000)
 #define FAR_TRANSPORT_RTO_NS_MAX UINT64_C(100000000)
 #define FAR_TRANSPORT_RTT_NS_MAX UINT64_C(1000000000)
-/* Least interval of measurements of the round trip, each of which reads the clock twice. */
+/* Least interval of round-trip measurements. A measurement reads the clock twice. */
 #define FAR_TRANSPORT_SAMPLE_NS UINT64_C(100000)
 /* A packet counts as lost when so many later ones have arrived; doubled when that was wrong, up to half of the bitmap.
  */

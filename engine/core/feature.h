@@ -33,7 +33,7 @@ struct shard;
 /** How far the message of a call in fragments has come when the call ends early. */
 enum call_progress { CALL_NOT_BEGUN, CALL_PART_SENT, CALL_PART_RECEIVED };
 
-/** Functions of which exactly one feature has each. */
+/** Each of these functions belongs to exactly one feature. */
 struct feature_hooks {
 	/* ---- a call that may be sent again ---- */
 
