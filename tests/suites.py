@@ -38,6 +38,7 @@ SLOW = 6  # tests that are named
 SLOW_S = 10.0  # if they took this long
 PROGRESS_S = 20.0  # between two lines of progress
 KILL_S = 5.0  # from SIGTERM to SIGKILL, when the time limit of a test is over
+TICK_S = 1.0  # a longer gap between two looks at the tests is time in which the machine stood still
 SKIPPED = 77
 
 
@@ -55,7 +56,8 @@ class Test:
         self.out = self.err = None
         self.began = self.duration = self.processor = 0.0
         self.result = ""
-        self.ended_at = None  # when its time limit ended it
+        self.used = 0.0  # seconds of its time limit
+        self.ended_at = None  # `used` when its time limit ended it
 
     def start(self, build):
         env = {**os.environ, **self.env}
@@ -71,18 +73,18 @@ class Test:
         except (ProcessLookupError, PermissionError):
             pass
 
-    def bound(self):
-        """Ends a test whose time is over."""
-        now = time.monotonic()
-        if self.ended_at is None and self.limit and now - self.began > self.limit:
-            self.ended_at = now
+    def bound(self, elapsed):
+        """Ends a test whose time is over, after `elapsed` seconds in which the machine ran."""
+        self.used += elapsed
+        if self.ended_at is None and self.limit and self.used > self.limit:
+            self.ended_at = self.used
             self.kill(signal.SIGTERM)
-        elif self.ended_at is not None and now - self.ended_at > KILL_S:
+        elif self.ended_at is not None and self.used - self.ended_at > KILL_S:
             self.kill(signal.SIGKILL)
 
-    def poll(self):
+    def poll(self, elapsed):
         """Whether it has ended."""
-        self.bound()
+        self.bound(elapsed)
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
         if not pid:
             return False
@@ -245,9 +247,14 @@ class Line:
         say(f"{done} of {self.all} tests done, {now - self.began:.0f} s; running: {names}")
 
     def run(self):
+        polled = time.monotonic()
         while self.waiting or self.running:
             self.start()
-            for test in [t for t in self.running if t.poll()]:
+            now = time.monotonic()
+            if now - polled > 10 * TICK_S:
+                say(f"WARNING: the machine stood still for {now - polled:.0f} s; no time limit counts them")
+            elapsed, polled = min(now - polled, TICK_S), now
+            for test in [t for t in self.running if t.poll(elapsed)]:
                 self.running.remove(test)
                 yield test
             self.progress()
