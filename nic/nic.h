@@ -20,6 +20,8 @@
 #ifndef FAR_NIC_H
 #define FAR_NIC_H
 
+#include "nic/lane.h"
+
 #include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -355,6 +357,14 @@ struct nic_queue_ops {
 	/** Prefetches the cache lines that sending to this peer uses. A hint without other effect. NULL: there is
 	 * nothing to prefetch. */
 	void (*prefetch)(struct nic_queue *q, uint32_t peer);
+	/* Lanes (nic/lane.h). NULL, all three: the driver has none. */
+	/** Returns the lane of an attached peer; NULL: it has none. Valid until detach(). */
+	struct nic_lane *(*lane)(struct nic_queue *q, uint32_t peer);
+	/** As recv(), from a lane in lanes.hot: opens packets that the caller does not open itself. */
+	unsigned (*recv_lane)(struct nic_queue *q, struct nic_lane *lane, struct nic_pkt *pkts, unsigned max);
+	/** As recv(), from all peers without a lane in lanes.hot, which may change. Called in every pass in which
+	 * lanes.cold_n is not 0. */
+	unsigned (*recv_cold)(struct nic_queue *q, struct nic_pkt *pkts, unsigned max);
 	const struct nic_raw_ops *raw;   /* NULL: no device below */
 	const struct nic_bulk_ops *bulk; /* NULL: no caps.one_sided */
 };
@@ -417,6 +427,7 @@ struct nic_bulk_ops {
 /** First member of every driver's queue. */
 struct nic_queue {
 	const struct nic_queue_ops *ops;
+	struct nic_lanes lanes;
 };
 
 /** First member of every driver's port. */

@@ -18,9 +18,6 @@
  * no cache miss, 64 doorbells cost 20; but each packet that rings a doorbell costs cache misses and a fence at both
  * ends. With more links, idle ones turn cold. */
 #define SHM_HOT_MAX 16u
-#define SHM_UNPUBLISHED_MAX                                                                                            \
-	16u /* commits that may wait for a flush, so that a consumer polling one slot does not take the lines being    \
-	       written */
 
 enum shm_link_state {
 	SHM_LINK_FREE,
@@ -32,22 +29,15 @@ enum shm_link_state {
 
 struct shm_link {
 	/* Queue operations: poller. */
+	struct nic_lane lane; /* first: a lane is cast to its link */
 	struct shm_direction *tx, *rx;
 	uint8_t *tx_bulk, *rx_bulk;
-	uint32_t index;           /* the peer's number */
-	uint32_t tail;            /* next slot to write, free-running */
-	uint32_t tail_published;  /* slots whose word is stored, free-running */
-	uint32_t tx_head_seen;    /* last value read from tx->consumer.head */
-	uint32_t head;            /* next slot to read, free-running */
-	uint32_t head_published;  /* last value stored to rx->consumer.head */
-	uint32_t returns_read;    /* of tx->returns, free-running */
-	uint32_t returns_written; /* to rx->returns, free-running */
-	uint32_t words[SHM_UNPUBLISHED_MAX];
-	struct shm_queue *attached_to; /* NULL: not attached */
-	int wake_fd;                   /* the peer's eventfd; −1 if both ends are one queue */
-	bool dirty;
+	uint32_t index;                   /* the peer's number */
+	uint32_t returns_read;            /* of tx->returns, free-running */
+	uint32_t returns_written;         /* to rx->returns, free-running */
+	struct shm_queue *attached_to;    /* NULL: not attached */
+	int wake_fd;                      /* the peer's eventfd; −1 if both ends are one queue */
 	bool hot;                         /* in attached_to->hot */
-	bool used;                        /* had packets since the clock hand passed */
 	uint16_t bell;                    /* index of our doorbell, in our queue's doorbells */
 	uint16_t peer_bell;               /* index of the peer's doorbell, in peer_bells; checked at set-up */
 	struct shm_doorbells *peer_bells; /* doorbells of the peer's queue; NULL until SHM_LINK_UP */
@@ -87,7 +77,6 @@ struct shm_queue {
 	struct nic_queue base;
 	struct shm_port *port;
 	struct shm_link *sole; /* the link if there is only one, and it is hot; else NULL */
-	uint32_t hot_n, cold_n, next_hot, dirty_n;
 	uint32_t head_bytes;
 	uint32_t inline_max; /* largest body that shares the slot with the head */
 	int wake_fd;
@@ -101,9 +90,9 @@ struct shm_queue {
 	uint64_t invalid_returns, invalid_packets;
 	uint64_t rings, spurious_rings; /* polls caused by a doorbell; those that found nothing */
 	struct shm_doorbells *bells;
-	struct shm_link *hot[SHM_HOT_MAX];
+	struct nic_lane *hot[SHM_HOT_MAX];
 	uint16_t bell_peer[SHM_BELLS]; /* peer + 1 of the attached link; 0: none */
-	struct shm_link *dirty[SHM_PEERS_MAX];
+	struct nic_lane *dirty[SHM_PEERS_MAX];
 
 	/* Port operations: control thread. */
 	alignas(64) uint32_t index;
@@ -139,9 +128,10 @@ struct shm_port {
 
 extern const struct nic_queue_ops shm_queue_ops;
 
-#define SHM_SLOT_OF(i) ((i) % SHM_SLOTS)
-#define SHM_LAP_OF(i)  (SHM_WORD_LAP((i) / SHM_SLOTS + 1))
-#define SHM_LAP_MASK   0xffffff00u
+static inline struct shm_link *link_of(struct nic_lane *lane)
+{
+	return (struct shm_link *)lane;
+}
 
 /* shm_map.c: control thread */
 
@@ -221,6 +211,8 @@ int shm_link_bells(struct shm_link *link, int bells_fd, uint32_t bell);
 /* shm_recv.c: poller */
 
 unsigned shm_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
+unsigned shm_recv_lane(struct nic_queue *nq, struct nic_lane *lane, struct nic_pkt *pkts, unsigned max);
+unsigned shm_recv_cold(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
 void shm_hot_attach(struct shm_queue *q, struct shm_link *link);
 void shm_hot_detach(struct shm_queue *q, struct shm_link *link);
 void shm_arm(struct nic_queue *nq);

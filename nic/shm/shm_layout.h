@@ -14,6 +14,8 @@
 #ifndef NIC_SHM_LAYOUT_H
 #define NIC_SHM_LAYOUT_H
 
+#include "nic/lane.h"
+
 #include <assert.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -21,12 +23,10 @@
 #include <stdint.h>
 
 #define SHM_MAGIC   UINT64_C(0x314d485352414621)
-#define SHM_VERSION 2u
+#define SHM_VERSION 3u
 /* Both rings of a pair take 128 KiB: with twice as many slots a call in flight costs 1.6 times as much (perf/NOTES.md,
  * "ring size"). */
-#define SHM_SLOTS      1024u
-#define SHM_GIVE_BACK  64u /* slots that a consumer gives back at once */
-#define SHM_SLOT_BYTES 60u /* bytes of head and body that share a slot */
+#define SHM_SLOTS      LANE_LINES
 #define SHM_BULK_BYTES (UINT64_C(64) << 20)
 /* A message of 16 MiB and the engine's header. */
 #define SHM_BODY_MAX ((UINT64_C(16) << 20) + 64)
@@ -34,26 +34,13 @@
 #define SHM_BLOCKS   (uint32_t)(SHM_BULK_BYTES / SHM_BLOCK)
 #define SHM_RETURNS  1024u /* bulk bodies in flight in one direction */
 
-/**
- * One packet, one cache line. The producer stores `word` last, with release; the consumer's acquire load pairs with it.
- *   bits 0–5   bytes of the body that follow the head in this line
- *   bit 6      the body is in the bulk area: the last 16 bytes of the line are a struct shm_bulk_ref
- *   bits 8–31  lap: slot index / SHM_SLOTS + 1, modulo 2^24. A slot with another lap than the expected one is empty.
- */
-struct shm_slot {
-	alignas(64) _Atomic uint32_t word;
-	uint8_t bytes[SHM_SLOT_BYTES];
-};
-#define SHM_WORD_LEN_MASK 0x3fu
-#define SHM_WORD_BULK     0x40u
-#define SHM_WORD_LAP(lap) ((uint32_t)(lap) << 8)
-
+/** Where the body of a packet with LANE_BULK is: the last 16 bytes of its line. */
 struct shm_bulk_ref {
 	uint64_t len;
 	uint32_t block;
 	uint32_t reserved;
 };
-#define SHM_REF_OFFSET (SHM_SLOT_BYTES - (uint32_t)sizeof(struct shm_bulk_ref))
+#define SHM_REF_OFFSET (LANE_LINE_BYTES - (uint32_t)sizeof(struct shm_bulk_ref))
 
 /* What the producer does after it has published slots; set by the consumer. */
 enum shm_rx_state {
@@ -65,7 +52,7 @@ enum shm_rx_state {
 /** Written by the consumer only, so that the line stays in the producer's cache while it does not change. */
 struct shm_consumer {
 	alignas(64) _Atomic uint32_t
-		head;              /* slots given back, free-running; stored every SHM_GIVE_BACK slots, release */
+		head;              /* slots given back, free-running; stored every LANE_GIVE_BACK slots, release */
 	_Atomic uint32_t rx_state; /* enum shm_rx_state; see the fence pairing in shm_recv.c */
 };
 
@@ -73,7 +60,7 @@ struct shm_consumer {
  * above over SHM_RETURNS; it is stored with release, after the last read of the body. */
 struct shm_direction {
 	struct shm_consumer consumer;
-	struct shm_slot slots[SHM_SLOTS];
+	struct nic_line slots[SHM_SLOTS];
 	alignas(64) _Atomic uint32_t returns[SHM_RETURNS];
 };
 
@@ -109,8 +96,7 @@ struct shm_pair {
 #define SHM_BULK_OFFSET(i) (sizeof(struct shm_pair) + (uint64_t)(i)*SHM_BULK_BYTES)
 #define SHM_TOTAL_BYTES    SHM_BULK_OFFSET(2)
 
-static_assert(sizeof(struct shm_slot) == 64, "a packet is one cache line");
-static_assert(offsetof(struct shm_slot, bytes) == 4, "the body of a 28-byte head is aligned to 32");
+static_assert(offsetof(struct nic_line, bytes) == 4, "the body of a 28-byte head is aligned to 32");
 static_assert(SHM_REF_OFFSET == 44, "heads up to 44 bytes");
 static_assert(sizeof(struct shm_bulk_ref) == 16, "");
 static_assert(sizeof(struct shm_consumer) == 64, "");

@@ -357,10 +357,12 @@ static int queue_open(struct shm_port *p, unsigned head_bytes)
 	if (!q)
 		return -ENOMEM;
 	q->base.ops = &shm_queue_ops;
+	q->base.lanes.hot = q->hot;
+	q->base.lanes.dirty = q->dirty;
 	q->port = p;
 	q->index = p->queues_n;
 	q->head_bytes = head_bytes;
-	q->inline_max = SHM_SLOT_BYTES - head_bytes;
+	q->inline_max = LANE_LINE_BYTES - head_bytes;
 	p->queues[p->queues_n++] = q;
 	q->bells_fd = -1;
 	q->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -428,10 +430,10 @@ static void shm_caps(const struct nic_port *port, struct nic_caps *out)
 		.zero_copy_rx = true,
 		.wake = true,
 		.head_bytes_max = SHM_REF_OFFSET,
-		.inline_bytes_max = SHM_SLOT_BYTES,
+		.inline_bytes_max = LANE_LINE_BYTES,
 		.body_align = 32,
 		.body_bytes_max = SHM_BODY_MAX,
-		.slots = SHM_SLOTS - 2 * SHM_GIVE_BACK,
+		.slots = SHM_SLOTS - 2 * LANE_GIVE_BACK,
 		.peers_max = SHM_PEERS_MAX,
 		.queues_max = SHM_QUEUES_MAX,
 	};

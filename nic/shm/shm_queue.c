@@ -11,8 +11,6 @@
  * smaller ones wait for the flush. */
 #define SHM_PUBLISH_BYTES 16384u
 
-#define SLOTS_AHEAD 16u
-
 #define RETURN_BLOCK_BITS     18u
 #define RETURN_WORD(i, block) ((((i) / SHM_RETURNS + 1) << RETURN_BLOCK_BITS) | (block))
 
@@ -21,7 +19,7 @@ static struct shm_queue *queue_of(struct nic_queue *q)
 	return (struct shm_queue *)q;
 }
 
-static struct shm_link *transport_of(struct shm_queue *q, uint32_t peer)
+static struct shm_link *attached_link(struct shm_queue *q, uint32_t peer)
 {
 	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
 	return link && link->attached_to == q ? link : NULL;
@@ -34,6 +32,7 @@ static int shm_attach(struct nic_queue *nq, uint32_t peer)
 	if (!link || link->queue != q || link->attached_to || !link->peer_bells)
 		return -EINVAL;
 	link->attached_to = q;
+	link->lane.user = NULL;
 	shm_hot_attach(q, link);
 	return 0;
 }
@@ -41,22 +40,23 @@ static int shm_attach(struct nic_queue *nq, uint32_t peer)
 static void shm_detach(struct nic_queue *nq, uint32_t peer)
 {
 	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = transport_of(q, peer);
+	struct shm_link *link = attached_link(q, peer);
 	if (!link)
 		return;
 	shm_hot_detach(q, link);
-	for (uint32_t i = 0; i < q->dirty_n; i++)
-		if (q->dirty[i] == link) {
-			q->dirty[i] = q->dirty[--q->dirty_n];
+	lane_publish(&link->lane);
+	for (uint32_t i = 0; i < q->base.lanes.dirty_n; i++)
+		if (q->dirty[i] == &link->lane) {
+			q->dirty[i] = q->dirty[--q->base.lanes.dirty_n];
 			break;
 		}
-	link->dirty = false;
+	link->lane.dirty = false;
 	link->attached_to = NULL;
 }
 
 static void shm_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 {
-	struct shm_link *link = transport_of(queue_of(nq), peer);
+	struct shm_link *link = attached_link(queue_of(nq), peer);
 	if (!link || !cookie)
 		return;
 	uint32_t i = link->returns_written++;
@@ -80,45 +80,37 @@ static void take_returns(struct shm_queue *q, struct shm_link *link)
 static void shm_trim(struct nic_queue *nq)
 {
 	struct shm_queue *q = queue_of(nq);
-	for (uint32_t i = 0; i < q->hot_n; i++) {
-		take_returns(q, q->hot[i]);
-		shm_bulk_trim(&q->hot[i]->bulk);
+	for (uint32_t i = 0; i < q->base.lanes.hot_n; i++) {
+		struct shm_link *link = link_of(q->hot[i]);
+		take_returns(q, link);
+		shm_bulk_trim(&link->bulk);
 	}
 }
 
 static void read_head(struct shm_link *link)
 {
 	uint32_t head = atomic_load_explicit(&link->tx->consumer.head, memory_order_acquire);
+	uint32_t unread = (lane_written(&link->lane) - head) & LANE_COUNT_MASK;
 	/* Accepts only a step forward, within what was written. */
-	if (head - link->tx_head_seen <= SHM_SLOTS && link->tail - head <= SHM_SLOTS)
-		link->tx_head_seen = head;
+	if (unread <= LANE_LINES && LANE_LINES - unread > link->lane.room)
+		link->lane.room = LANE_LINES - unread;
 }
 
 static bool ring_full(struct shm_link *link)
 {
-	if (link->tail - link->tx_head_seen < SHM_SLOTS)
+	if (link->lane.room)
 		return false;
 	read_head(link);
-	return link->tail - link->tx_head_seen >= SHM_SLOTS;
+	return !link->lane.room;
 }
 
 static uint32_t shm_tx_room(struct nic_queue *nq, uint32_t peer)
 {
-	struct shm_link *link = transport_of(queue_of(nq), peer);
+	struct shm_link *link = attached_link(queue_of(nq), peer);
 	if (!link)
 		return 0;
 	read_head(link);
-	return SHM_SLOTS - (link->tail - link->tx_head_seen);
-}
-
-/* Prefetches a line that will be written soon; the consumer has read it, so writing needs it exclusively. */
-static inline void prefetch_for_write(const void *line)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
-#else
-	__builtin_prefetch(line, 1, 3);
-#endif
+	return link->lane.room;
 }
 
 /* Out of line, so that small packets do not pay for its registers. */
@@ -140,50 +132,22 @@ __attribute__((noinline)) static int reserve_bulk(struct shm_queue *q, struct sh
 static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = transport_of(q, peer);
+	struct shm_link *link = attached_link(q, peer);
 	if (__builtin_expect(!link, 0))
 		return -EPIPE;
-	if (__builtin_expect(link->tail - link->tx_head_seen >= SHM_SLOTS, 0) && ring_full(link))
+	if (__builtin_expect(!link->lane.room, 0) && ring_full(link))
 		return -EAGAIN;
-	struct shm_slot *slots = link->tx->slots; /* read before *tx is written, which may alias it for the compiler */
-	uint32_t tail = link->tail, head_bytes = q->head_bytes;
+	struct nic_line *line =
+		link->lane.tx_next; /* read before *tx is written, which may alias it for the compiler */
+	uint32_t head_bytes = q->head_bytes;
 	tx->peer = peer;
 	tx->driver_data = link;
 	tx->body_len = body_len;
 	if (__builtin_expect(body_len > q->inline_max, 0))
 		return reserve_bulk(q, link, body_len, tx);
-	struct shm_slot *slot = &slots[SHM_SLOT_OF(tail)];
 	tx->cookie = 0;
-	tx->head = slot->bytes;
-	tx->body = slot->bytes + head_bytes;
-	prefetch_for_write(&slots[SHM_SLOT_OF(tail + SLOTS_AHEAD)]);
-	return 0;
-}
-
-/* Returns 0, so that a caller can tail-call it. */
-__attribute__((noinline)) static int publish(struct shm_link *link)
-{
-	/* In reverse order: a consumer that polls the first slot then finds the whole burst, and does not compete for
-	 * lines being written. */
-	for (uint32_t i = link->tail; i-- != link->tail_published;)
-		atomic_store_explicit(&link->tx->slots[SHM_SLOT_OF(i)].word, link->words[i % SHM_UNPUBLISHED_MAX],
-				      memory_order_release);
-	link->tail_published = link->tail;
-	return 0;
-}
-
-/* The common end of both kinds of commit. */
-static inline int commit_word(struct shm_queue *q, struct shm_link *link, uint32_t word)
-{
-	uint32_t i = link->tail;
-	link->words[i % SHM_UNPUBLISHED_MAX] = SHM_LAP_OF(i) | word;
-	link->tail = i + 1;
-	if (!link->dirty) {
-		link->dirty = true;
-		q->dirty[q->dirty_n++] = link;
-	}
-	if (__builtin_expect(i + 1 - link->tail_published == SHM_UNPUBLISHED_MAX, 0))
-		return publish(link);
+	tx->head = line->bytes;
+	tx->body = line->bytes + head_bytes;
 	return 0;
 }
 
@@ -192,28 +156,29 @@ __attribute__((noinline)) static int commit_bulk(struct shm_queue *q, struct shm
 {
 	if (ring_full(link))
 		return -EAGAIN;
-	struct shm_slot *slot = &link->tx->slots[SHM_SLOT_OF(link->tail)];
+	struct nic_line *line = link->lane.tx_next;
 	struct shm_bulk_ref ref = {.len = tx->body_len, .block = (uint32_t)(tx->cookie - 1)};
-	memcpy(slot->bytes, tx->head_room, q->head_bytes);
-	memcpy(slot->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
-	return commit_word(q, link, SHM_WORD_BULK);
+	memcpy(line->bytes, tx->head_room, q->head_bytes);
+	memcpy(line->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
+	lane_put(&q->base.lanes, &link->lane, LANE_BULK);
+	if (tx->body_len >= SHM_PUBLISH_BYTES)
+		lane_publish(&link->lane);
+	return 0;
 }
 
 static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct shm_queue *q = queue_of(nq);
-	if (__builtin_expect(tx->cookie != 0, 0)) {
-		int error = commit_bulk(q, tx->driver_data, tx);
-		if (!error && tx->body_len >= SHM_PUBLISH_BYTES)
-			publish(tx->driver_data);
-		return error;
-	}
-	return commit_word(q, tx->driver_data, (uint32_t)tx->body_len);
+	struct shm_link *link = tx->driver_data;
+	if (__builtin_expect(tx->cookie != 0, 0))
+		return commit_bulk(q, link, tx);
+	lane_put(&q->base.lanes, &link->lane, (uint32_t)tx->body_len);
+	return 0;
 }
 
 static void shm_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 {
-	struct shm_link *link = transport_of(queue_of(nq), tx->peer);
+	struct shm_link *link = attached_link(queue_of(nq), tx->peer);
 	if (link && tx->cookie)
 		shm_bulk_free(&link->bulk, (uint32_t)(tx->cookie - 1));
 }
@@ -249,27 +214,27 @@ static void wake_sleepers(struct shm_queue *q, uint32_t rung)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_arm */
 	for (uint32_t i = 0; i < rung; i++)
-		if (atomic_load_explicit(&q->dirty[i]->peer_bells->asleep, memory_order_relaxed))
-			wake_peer(q->dirty[i]);
+		if (atomic_load_explicit(&link_of(q->dirty[i])->peer_bells->asleep, memory_order_relaxed))
+			wake_peer(link_of(q->dirty[i]));
 }
 
 static void shm_flush(struct nic_queue *nq)
 {
 	struct shm_queue *q = queue_of(nq);
-	uint32_t n = q->dirty_n, rung = 0;
+	uint32_t n = q->base.lanes.dirty_n, rung = 0;
 	if (n == 0)
 		return;
 	for (uint32_t i = 0; i < n; i++)
-		publish(q->dirty[i]);
+		lane_publish(q->dirty[i]);
 	atomic_thread_fence(memory_order_seq_cst); /* pairs with shm_arm, and the sweep of shm_recv */
 	for (uint32_t i = 0; i < n; i++) {
-		struct shm_link *link = q->dirty[i];
-		link->dirty = false;
+		struct shm_link *link = link_of(q->dirty[i]);
+		link->lane.dirty = false;
 		uint32_t state = atomic_load_explicit(&link->tx->consumer.rx_state, memory_order_relaxed);
 		if (__builtin_expect(state != SHM_RX_POLLING, 0) && notify_consumer(link, state))
-			q->dirty[rung++] = link;
+			q->dirty[rung++] = &link->lane;
 	}
-	q->dirty_n = 0;
+	q->base.lanes.dirty_n = 0;
 	if (__builtin_expect(rung != 0, 0))
 		wake_sleepers(q, rung);
 }
@@ -298,6 +263,12 @@ static uint64_t shm_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
 	return SHM_BODY_MAX;
 }
 
+static struct nic_lane *shm_lane(struct nic_queue *nq, uint32_t peer)
+{
+	struct shm_link *link = attached_link(queue_of(nq), peer);
+	return link ? &link->lane : NULL;
+}
+
 static uint64_t shm_deadline(const struct nic_queue *nq)
 {
 	(void)nq;
@@ -322,4 +293,7 @@ const struct nic_queue_ops shm_queue_ops = {
 	.tx_bytes_max = shm_tx_bytes_max,
 	.deadline = shm_deadline,
 	.trim = shm_trim,
+	.lane = shm_lane,
+	.recv_lane = shm_recv_lane,
+	.recv_cold = shm_recv_cold,
 };

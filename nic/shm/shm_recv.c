@@ -34,10 +34,10 @@
 #define PASSES_PER_TICK 256u
 
 /* Copies the reference out, then checks the copy. */
-static bool open_bulk(const struct shm_link *link, const struct shm_slot *slot, struct nic_pkt *pkt)
+static bool open_bulk(const struct shm_link *link, const struct nic_line *line, struct nic_pkt *pkt)
 {
 	struct shm_bulk_ref ref;
-	memcpy(&ref, slot->bytes + SHM_REF_OFFSET, sizeof ref);
+	memcpy(&ref, line->bytes + SHM_REF_OFFSET, sizeof ref);
 	uint64_t len = ref.len;
 	uint32_t block = ref.block;
 	if (block >= SHM_BLOCKS || len > SHM_BODY_MAX || (uint64_t)block * SHM_BLOCK + len > SHM_BULK_BYTES)
@@ -58,31 +58,27 @@ static void bad_packet(struct shm_queue *q, struct nic_pkt *pkt)
 
 static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, struct nic_pkt *pkts, unsigned max)
 {
-	/* Read once, since writes to `pkts` may alias it for the compiler. */
-	struct shm_slot *slots = link->rx->slots;
-	uint32_t head = link->head, index = link->index;
+	struct nic_lane *l = &link->lane;
 	unsigned n = 0;
 
-	/* The previous burst is done: give its slots back to the producer. */
-	if (head - link->head_published >= SHM_GIVE_BACK) {
-		atomic_store_explicit(&link->rx->consumer.head, head, memory_order_release);
-		link->head_published = head;
-	}
+	/* The previous burst is done. */
+	if (l->taken >= LANE_GIVE_BACK)
+		lane_give_back(l);
 	while (n < max) {
-		struct shm_slot *slot = &slots[SHM_SLOT_OF(head)];
-		uint32_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
-		if ((word & SHM_LAP_MASK) != SHM_LAP_OF(head))
+		struct nic_line *line = l->rx_next;
+		uint32_t word = atomic_load_explicit(&line->word, memory_order_acquire);
+		if ((word ^ l->rx_lap) & LANE_LAP_MASK)
 			break;
 		struct nic_pkt *pkt = &pkts[n];
-		head++;
-		pkt->head = slot->bytes;
-		pkt->peer = index;
-		if (word & SHM_WORD_BULK) {
-			if (!open_bulk(link, slot, pkt))
+		lane_take(l);
+		pkt->head = line->bytes;
+		pkt->peer = link->index;
+		if (word & LANE_BULK) {
+			if (!open_bulk(link, line, pkt))
 				bad_packet(q, pkt);
 		} else {
-			uint32_t len = word & SHM_WORD_LEN_MASK;
-			pkt->body = len ? slot->bytes + q->head_bytes : NULL;
+			uint32_t len = word & LANE_LEN_MASK;
+			pkt->body = len ? line->bytes + q->head_bytes : NULL;
 			pkt->body_len = len;
 			pkt->cookie = 0;
 			if (len > q->inline_max)
@@ -90,8 +86,12 @@ static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, str
 		}
 		n++;
 	}
-	link->head = head;
 	return n;
+}
+
+unsigned shm_recv_lane(struct nic_queue *nq, struct nic_lane *lane, struct nic_pkt *pkts, unsigned max)
+{
+	return recv_link((struct shm_queue *)nq, link_of(lane), pkts, max);
 }
 
 /* ---- hot and cold ---- */
@@ -109,13 +109,13 @@ static void ring_own(struct shm_queue *q, const struct shm_link *link)
 
 static void set_sole(struct shm_queue *q)
 {
-	q->sole = q->hot_n == 1 && q->cold_n == 0 ? q->hot[0] : NULL;
+	q->sole = q->base.lanes.hot_n == 1 && q->base.lanes.cold_n == 0 ? link_of(q->hot[0]) : NULL;
 }
 
 static void turn_cold(struct shm_queue *q, struct shm_link *link)
 {
 	link->hot = false;
-	q->cold_n++;
+	q->base.lanes.cold_n++;
 	set_rx_state(link, SHM_RX_DOORBELL);
 	ring_own(q, link);
 }
@@ -133,16 +133,16 @@ static uint32_t clock_victim(struct shm_queue *q)
 
 static void turn_hot(struct shm_queue *q, struct shm_link *link)
 {
-	uint32_t i = q->hot_n;
+	uint32_t i = q->base.lanes.hot_n;
 	if (i < SHM_HOT_MAX) {
-		q->hot_n++;
+		q->base.lanes.hot_n++;
 	} else {
 		i = clock_victim(q);
-		turn_cold(q, q->hot[i]);
+		turn_cold(q, link_of(q->hot[i]));
 	}
-	q->hot[i] = link;
-	q->cold_n--;
-	link->hot = link->used = true;
+	q->hot[i] = &link->lane;
+	q->base.lanes.cold_n--;
+	link->hot = link->lane.used = true;
 	set_rx_state(link, SHM_RX_POLLING);
 	set_sole(q);
 }
@@ -155,13 +155,13 @@ static struct shm_link *link_of_bell(const struct shm_queue *q, uint32_t bell)
 
 void shm_hot_attach(struct shm_queue *q, struct shm_link *link)
 {
-	link->used = false;
+	link->lane.used = false;
 	q->bell_peer[link->bell] = (uint16_t)(link->index + 1);
 	if (q->bells_end <= link->bell)
 		q->bells_end = (link->bell / 64u + 1) * 64u;
-	if (q->hot_n < SHM_HOT_MAX) {
+	if (q->base.lanes.hot_n < SHM_HOT_MAX) {
 		link->hot = true;
-		q->hot[q->hot_n++] = link;
+		q->hot[q->base.lanes.hot_n++] = &link->lane;
 		set_rx_state(link, q->armed ? SHM_RX_ASLEEP : SHM_RX_POLLING);
 	} else {
 		turn_cold(q, link);
@@ -178,10 +178,10 @@ void shm_hot_detach(struct shm_queue *q, struct shm_link *link)
 {
 	q->bell_peer[link->bell] = 0;
 	if (!link->hot)
-		q->cold_n--;
-	for (uint32_t i = 0; link->hot && i < q->hot_n; i++)
-		if (q->hot[i] == link) {
-			q->hot[i] = q->hot[--q->hot_n];
+		q->base.lanes.cold_n--;
+	for (uint32_t i = 0; link->hot && i < q->base.lanes.hot_n; i++)
+		if (q->hot[i] == &link->lane) {
+			q->hot[i] = q->hot[--q->base.lanes.hot_n];
 			link->hot = false;
 		}
 	while (q->bells_end && !q->bell_peer[q->bells_end - 1]) {
@@ -199,15 +199,15 @@ void shm_hot_detach(struct shm_queue *q, struct shm_link *link)
  * peer of the queue could have cleared it. */
 __attribute__((noinline)) static void tick(struct shm_queue *q)
 {
-	if (q->hot_n && !q->armed) {
-		uint32_t i = q->hand++ % q->hot_n;
-		struct shm_link *link = q->hot[i];
-		if (!link->used) {
-			q->hot[i] = q->hot[--q->hot_n];
-			turn_cold(q, link);
+	if (q->base.lanes.hot_n && !q->armed) {
+		uint32_t i = q->hand++ % q->base.lanes.hot_n;
+		struct nic_lane *lane = q->hot[i];
+		if (!lane->used) {
+			q->hot[i] = q->hot[--q->base.lanes.hot_n];
+			turn_cold(q, link_of(lane));
 			set_sole(q);
 		}
-		link->used = false;
+		lane->used = false;
 	}
 	if (q->next_audit >= q->bells_end)
 		q->next_audit = 0;
@@ -222,12 +222,12 @@ __attribute__((noinline)) static void tick(struct shm_queue *q)
 static inline __attribute__((always_inline)) unsigned recv_hot(struct shm_queue *q, struct nic_pkt *pkts, unsigned max,
 							       bool mark)
 {
-	uint32_t links = q->hot_n, at = q->next_hot < links ? q->next_hot : 0;
+	uint32_t links = q->base.lanes.hot_n, at = q->base.lanes.first < links ? q->base.lanes.first : 0;
 	unsigned n = 0;
 	/* The start rotates: a busy peer must not take the whole burst each time. */
-	q->next_hot = at + 1;
+	q->base.lanes.first = at + 1;
 	for (uint32_t i = 0; i < links && n < max; i++) {
-		unsigned got = recv_link(q, q->hot[at], pkts + n, max - n);
+		unsigned got = recv_link(q, link_of(q->hot[at]), pkts + n, max - n);
 		if (mark && got)
 			q->hot[at]->used = true;
 		n += got;
@@ -334,6 +334,14 @@ static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 	return s.n;
 }
 
+unsigned shm_recv_cold(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
+{
+	struct shm_queue *q = (struct shm_queue *)nq;
+	if (++q->passes % PASSES_PER_TICK == 0)
+		tick(q);
+	return sweep(q, pkts, max);
+}
+
 /* Out of line, so that few links do not pay for its registers. */
 __attribute__((noinline)) static unsigned recv_many(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 {
@@ -354,7 +362,7 @@ unsigned shm_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	struct shm_queue *q = (struct shm_queue *)nq;
 	if (q->sole)
 		return recv_link(q, q->sole, pkts, max);
-	if (__builtin_expect(q->cold_n == 0, 1))
+	if (__builtin_expect(q->base.lanes.cold_n == 0, 1))
 		return recv_hot(q, pkts, max, false);
 	return recv_many(q, pkts, max);
 }
@@ -365,9 +373,9 @@ void shm_arm(struct nic_queue *nq)
 {
 	struct shm_queue *q = (struct shm_queue *)nq;
 	q->armed = true;
-	for (uint32_t i = 0; i < q->hot_n; i++)
-		set_rx_state(q->hot[i], SHM_RX_ASLEEP);
-	if (q->cold_n) {
+	for (uint32_t i = 0; i < q->base.lanes.hot_n; i++)
+		set_rx_state(link_of(q->hot[i]), SHM_RX_ASLEEP);
+	if (q->base.lanes.cold_n) {
 		q->asleep_set = true;
 		atomic_store_explicit(&q->bells->asleep, 1, memory_order_relaxed);
 	}
@@ -378,8 +386,8 @@ void shm_disarm(struct nic_queue *nq)
 {
 	struct shm_queue *q = (struct shm_queue *)nq;
 	q->armed = false;
-	for (uint32_t i = 0; i < q->hot_n; i++)
-		set_rx_state(q->hot[i], SHM_RX_POLLING);
+	for (uint32_t i = 0; i < q->base.lanes.hot_n; i++)
+		set_rx_state(link_of(q->hot[i]), SHM_RX_POLLING);
 	if (q->asleep_set) {
 		q->asleep_set = false;
 		atomic_store_explicit(&q->bells->asleep, 0, memory_order_relaxed);

@@ -214,7 +214,7 @@ static void unmap(void)
 
 static uint32_t lap_of(const struct shm_direction *d, uint32_t i)
 {
-	return atomic_load_explicit(&d->slots[i % SHM_SLOTS].word, memory_order_relaxed) >> 8;
+	return atomic_load_explicit(&d->slots[i % SHM_SLOTS].word, memory_order_relaxed) / LANE_LAP_ONE;
 }
 
 /* The slot that was written last, found from where it was before. */
@@ -261,7 +261,7 @@ static void flicker(uint64_t *state, void *at)
 }
 
 /* Of the body of that slot in the bulk area, or of one that lay there before. */
-static void *bulk_byte(uint64_t *state, unsigned way, const struct shm_slot *slot)
+static void *bulk_byte(uint64_t *state, unsigned way, const struct nic_line *slot)
 {
 	uint8_t *area = (uint8_t *)pair + SHM_BULK_OFFSET(way);
 	struct shm_bulk_ref ref;
@@ -276,7 +276,7 @@ static void rewrite_one(uint64_t *state, enum what what, uint32_t *at)
 	unsigned way = (unsigned)dice(state, 2), sort = (unsigned)dice(state, 16);
 	struct shm_direction *d = &pair->direction[way];
 	at[way] = newest(d, at[way]);
-	struct shm_slot *slot = &d->slots[(at[way] + SHM_SLOTS - dice(state, 4) + 1) % SHM_SLOTS];
+	struct nic_line *slot = &d->slots[(at[way] + SHM_SLOTS - dice(state, 4) + 1) % SHM_SLOTS];
 	if (what == REFERENCES) {
 		/* Of the line that is written next: where a body is and how long. */
 		slot = &d->slots[(at[way] + 1) % SHM_SLOTS];
@@ -292,7 +292,7 @@ static void rewrite_one(uint64_t *state, enum what what, uint32_t *at)
 	} else if (what == EVERYTHING && sort == 1) {
 		rewrite(state, (void *)&d->returns[dice(state, SHM_RETURNS)], 4);
 	} else if (what == EVERYTHING && sort < 5) {
-		rewrite(state, &slot->word, 1); /* its length; where its body is */
+		rewrite(state, &slot->word, 2); /* its length; where its body is; lines that follow */
 	} else if (what == EVERYTHING && sort < 8) {
 		rewrite(state, slot->bytes + SHM_REF_OFFSET, 8); /* the body's length, and what follows a short one */
 	} else if (what == EVERYTHING && sort < 9) {

@@ -140,7 +140,7 @@ static void find_pair(void)
 
 static uint32_t lap_of(const struct shm_direction *d, uint32_t i)
 {
-	return atomic_load_explicit(&d->slots[i % SHM_SLOTS].word, memory_order_acquire) >> 8;
+	return atomic_load_explicit(&d->slots[i % SHM_SLOTS].word, memory_order_acquire) / LANE_LAP_ONE;
 }
 
 static uint32_t written(const struct shm_direction *d)
@@ -176,10 +176,10 @@ static bool one_call(unsigned i, enum what what, uint8_t *bytes, unsigned way)
 	for (unsigned n = 0; written(d) == at && n < 2000; n++)
 		usleep(100);
 	if (written(d) != at) {
-		struct shm_slot *slot = &d->slots[at % SHM_SLOTS];
+		struct nic_line *slot = &d->slots[at % SHM_SLOTS];
 		struct shm_bulk_ref ref;
 		memcpy(&ref, slot->bytes + SHM_REF_OFFSET, sizeof ref);
-		bool bulk = atomic_load(&slot->word) & SHM_WORD_BULK;
+		bool bulk = atomic_load(&slot->word) & LANE_BULK;
 		spots_n = 0;
 		if (what == IN_BODY && bulk)
 			spot((uint8_t *)pair + SHM_BULK_OFFSET(way) + (uint64_t)ref.block * SHM_BLOCK,

@@ -130,7 +130,7 @@ Test(shm_doorbells, few_links_are_all_hot)
 			send_now(round % HOT, round);
 		cr_assert_eq(receive(pkts, 16), round % 7 == 0);
 	}
-	cr_assert_eq(qa->hot_n, (uint32_t)HOT);
+	cr_assert_eq(qa->base.lanes.hot_n, (uint32_t)HOT);
 	cr_assert_eq(qa->rings, 0u);
 	for (unsigned i = 0; i < HOT; i++)
 		cr_assert_eq(rx_state(i), SHM_RX_POLLING);
@@ -145,8 +145,8 @@ Test(shm_doorbells, a_cold_link_rings_and_turns_hot)
 			passes_until(i, round, 2);
 			cr_assert(is_hot(i));
 			cr_assert_eq(rx_state(i), SHM_RX_POLLING);
-			cr_assert_eq(qa->hot_n, (uint32_t)HOT);
-			cr_assert_eq(qa->hot_n + qa->cold_n, (uint32_t)LINKS);
+			cr_assert_eq(qa->base.lanes.hot_n, (uint32_t)HOT);
+			cr_assert_eq(qa->base.lanes.hot_n + qa->base.lanes.cold_n, (uint32_t)LINKS);
 		}
 }
 
@@ -159,7 +159,7 @@ Test(shm_doorbells, idle_links_turn_cold_and_active_ones_stay)
 		receive(pkts, 16);
 	}
 	cr_assert(is_hot(3));
-	cr_assert_eq(qa->hot_n, 1u);
+	cr_assert_eq(qa->base.lanes.hot_n, 1u);
 	cr_assert_eq(rx_state(4), SHM_RX_DOORBELL);
 }
 
@@ -220,7 +220,7 @@ Test(shm_doorbells, sleep_is_told_in_few_words)
 	unsigned told = 0;
 	for (unsigned i = 0; i < LINKS; i++)
 		told += rx_state(i) == SHM_RX_ASLEEP;
-	cr_assert_eq(told, qa->hot_n);
+	cr_assert_eq(told, qa->base.lanes.hot_n);
 	cr_assert_eq(atomic_load(&qa->bells->asleep), 1u);
 	a.q->ops->disarm(a.q);
 	cr_assert_eq(atomic_load(&qa->bells->asleep), 0u);
@@ -296,7 +296,7 @@ Test(shm_doorbells, attached_while_armed)
 	for (unsigned i = HOT + 1; i < LINKS - 1; i++)
 		a.q->ops->detach(a.q, to_b[i]);
 	a.q->ops->detach(a.q, to_b[HOT]);
-	cr_assert_eq(qa->cold_n, 0u);
+	cr_assert_eq(qa->base.lanes.cold_n, 0u);
 	a.q->ops->arm(a.q);
 	cr_assert_eq(a.q->ops->attach(a.q, to_b[1]), 0);
 	cr_assert(is_hot(1));
@@ -325,8 +325,8 @@ Test(shm_doorbells, what_is_left_when_hot_ones_go)
 		cr_assert_eq(send_seq(i, 1, 4), 0); /* towards a link that nobody polls */
 		b.q->ops->flush(b.q);
 	}
-	cr_assert_eq(qa->hot_n, 1u);
-	cr_assert_eq(qa->cold_n, 0u);
+	cr_assert_eq(qa->base.lanes.hot_n, 1u);
+	cr_assert_eq(qa->base.lanes.cold_n, 0u);
 	a.q->ops->detach(a.q, to_b[left]);
 	struct nic_pkt pkt;
 	cr_assert_eq(receive(&pkt, 1), 0u);

@@ -149,16 +149,14 @@ Test(shm_queue, cancel_gives_memory_back)
 	cr_assert_eq(receive(&b, &pkt, 1), 0u);
 }
 
-Test(shm_queue, more_than_2_to_16_laps)
+Test(shm_queue, more_than_2_to_20_laps)
 {
 	struct nic_pkt pkts[32];
 	uint32_t got = 0;
-	/* The lap is 24 bits: start just before its end. */
+	/* The lap is 20 bits: start just before its end. */
 	struct shm_link *tx = link_at(&a, to_b), *rx = link_at(&b, to_a);
-	uint32_t start = UINT32_C(0xffffff00) / SHM_SLOTS * SHM_SLOTS;
-	tx->tail = tx->tail_published = tx->tx_head_seen = start;
-	rx->head = rx->head_published = start;
-	atomic_store(&tx->tx->consumer.head, start);
+	tx->lane.tx_lap = rx->lane.rx_lap = UINT32_C(0xffffe000);
+	atomic_store(&tx->tx->consumer.head, lane_written(&tx->lane));
 	for (uint32_t i = 0; i < 8 * SHM_SLOTS; i++) {
 		cr_assert_eq(send_bytes(&a, to_b, i, 4), 0);
 		if (i % 16 != 15)
@@ -195,13 +193,12 @@ Test(shm_queue, loopback)
 
 static void slot_write(struct shm_link *link, uint32_t word, const struct shm_bulk_ref *ref)
 {
-	uint32_t i = link->tail++;
-	struct shm_slot *slot = &link->tx->slots[i % SHM_SLOTS];
-	link->tail_published = link->tail;
+	struct nic_line *slot = link->lane.tx_next++;
+	link->lane.room--;
 	memset(slot->bytes, 0xee, sizeof slot->bytes);
 	if (ref)
 		memcpy(slot->bytes + SHM_REF_OFFSET, ref, sizeof *ref);
-	atomic_store(&slot->word, SHM_WORD_LAP(i / SHM_SLOTS + 1) | word);
+	atomic_store(&slot->word, LANE_LAP_ONE | word);
 }
 
 /* Whatever was bogus is reported without a byte of it; what follows arrives. */
@@ -226,7 +223,7 @@ static void expect_next_is_good(unsigned bogus)
 Test(shm_queue, lengths_beyond_the_line)
 {
 	unsigned bogus = 0;
-	for (uint32_t len = 33; len <= SHM_WORD_LEN_MASK; len++, bogus++)
+	for (uint32_t len = 33; len <= LANE_LEN_MASK; len++, bogus++)
 		slot_write(link_at(&a, to_b), len, NULL);
 	expect_next_is_good(bogus);
 }
@@ -244,7 +241,7 @@ Test(shm_queue, references_out_of_the_area)
 	};
 	unsigned n = sizeof refs / sizeof *refs;
 	for (unsigned i = 0; i < n; i++)
-		slot_write(link_at(&a, to_b), SHM_WORD_BULK, &refs[i]);
+		slot_write(link_at(&a, to_b), LANE_BULK, &refs[i]);
 	expect_next_is_good(n);
 }
 
@@ -252,7 +249,7 @@ Test(shm_queue, a_reference_to_the_last_byte_is_readable)
 {
 	struct nic_pkt pkt;
 	struct shm_bulk_ref ref = {.len = SHM_BLOCK, .block = SHM_BLOCKS - 1};
-	slot_write(link_at(&a, to_b), SHM_WORD_BULK, &ref);
+	slot_write(link_at(&a, to_b), LANE_BULK, &ref);
 	cr_assert_eq(receive(&b, &pkt, 1), 1u);
 	cr_assert_eq(((const volatile uint8_t *)pkt.body)[SHM_BLOCK - 1], 0);
 	b.q->ops->release(b.q, to_a, pkt.cookie);
@@ -261,13 +258,13 @@ Test(shm_queue, a_reference_to_the_last_byte_is_readable)
 Test(shm_queue, laps_that_are_not_awaited)
 {
 	struct nic_pkt pkt;
-	struct shm_slot *slot = &link_at(&a, to_b)->tx->slots[0];
-	static const uint32_t words[] = {0, SHM_WORD_LAP(2) | 4, SHM_WORD_LAP(0xffffff) | 4, 0x7f};
+	struct nic_line *slot = &link_at(&a, to_b)->tx->slots[0];
+	static const uint32_t words[] = {0, 2 * LANE_LAP_ONE | 4, LANE_LAP_MASK | 4, 0x7f};
 	for (unsigned i = 0; i < 4; i++) {
 		atomic_store(&slot->word, words[i]);
 		cr_assert_eq(receive(&b, &pkt, 1), 0u);
 	}
-	atomic_store(&slot->word, SHM_WORD_LAP(1) | 4);
+	atomic_store(&slot->word, LANE_LAP_ONE | 4);
 	cr_assert_eq(receive(&b, &pkt, 1), 1u);
 }
 
@@ -326,13 +323,13 @@ static void *rewrite(void *arg)
 		for (uint32_t k = 0; k < 4096; k++) {
 			seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
 			uint32_t i = (uint32_t)(seed >> 40) % SHM_SLOTS;
-			struct shm_slot *slot = &d->slots[i];
+			struct nic_line *slot = &d->slots[i];
 			/* In turn a good and a bogus reference, and every word that the reader may be waiting for. */
 			struct shm_bulk_ref ref = {.len = seed & 1 ? 300 : seed >> 20,
 						   .block = seed & 2 ? 3 : (uint32_t)(seed >> 30)};
 			memcpy(slot->bytes + SHM_REF_OFFSET, &ref, sizeof ref);
 			atomic_store_explicit(&slot->word,
-					      SHM_WORD_LAP((seed >> 8) % 64) | (uint32_t)(seed >> 16 & 0x7f),
+					      (seed >> 8) % 64 * LANE_LAP_ONE | (uint32_t)(seed >> 16 & 0x7f),
 					      memory_order_relaxed);
 			atomic_store_explicit(&d->consumer.head, (uint32_t)(seed >> 32), memory_order_relaxed);
 			atomic_store_explicit(&d->returns[i], (uint32_t)(seed >> 9), memory_order_relaxed);
@@ -364,7 +361,7 @@ Test(shm_queue, double_fetch, .timeout = 60)
 	for (unsigned i = 0; i < 100000 || got < 5000; i++) {
 		/* The lap that would be awaited is let go on, or the reader would soon be beyond what is written. */
 		if (i % 64 == 0)
-			link_at(&b, to_a)->head = link_at(&b, to_a)->head_published = i % (SHM_SLOTS * 60);
+			link_at(&b, to_a)->lane.rx_lap = (i / LANE_LINES % 60 + 1) * LANE_LAP_ONE;
 		unsigned n = receive(&b, pkts, 16);
 		for (unsigned k = 0; k < n; k++) {
 			read_all(&pkts[k]);

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Lanes: an optional extension of nic.h. A lane is the pair of rings of one attached peer, of lines of 64 bytes, that
+ * the caller writes and reads itself, without a call into the driver. Poller.
+ *
+ * A line is a packet: a word, the head and the body. The producer stores the word last. It withholds the word of the
+ * first line of a burst until lane_publish(), and stores the others at once: a consumer reads a line only after the one
+ * before it, so the burst appears as a whole, at the price of one store.
+ *
+ * A packet whose body does not fit its line has LANE_BULK in its word: the driver alone opens it (recv_lane()). All
+ * lines of a lane may be written by the peer: a reader copies out, checks, then uses.
+ */
+#ifndef FAR_NIC_LANE_H
+#define FAR_NIC_LANE_H
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LANE_LINES     1024u /* of a ring */
+#define LANE_BURST_MAX 16u   /* lines that are published together */
+#define LANE_GIVE_BACK 64u   /* lines that a consumer gives back at once */
+
+/**
+ * The word of a line:
+ *   bits 0–5    bytes of the body that follow the head in this line
+ *   bit 6       LANE_BULK
+ *   bits 8–11   lines of the burst that follow this one; only a hint
+ *   bits 12–31  lap: line number / LANE_LINES + 1, modulo 2^20. A line with another lap than the expected one is empty.
+ */
+#define LANE_LEN_MASK   0x3fu
+#define LANE_BULK       0x40u
+#define LANE_MORE_SHIFT 8u
+#define LANE_MORE_MASK  0xfu
+#define LANE_LAP_ONE    0x1000u
+#define LANE_LAP_MASK   0xfffff000u
+#define LANE_COUNT_MASK ((1u << 30) - 1) /* of line counts: laps × LANE_LINES */
+
+#define LANE_LINE_BYTES 60u /* of head and body in a line */
+
+struct nic_line {
+	alignas(64) _Atomic uint32_t word;
+	uint8_t bytes[LANE_LINE_BYTES];
+};
+static_assert(sizeof(struct nic_line) == 64, "a packet is one cache line");
+
+/** One line of private memory; what only the ends of a ring need follows it. */
+struct nic_lane {
+	alignas(64) struct nic_line *tx_next; /* next line to write */
+	struct nic_line *rx_next;             /* next line to read */
+	struct nic_line *withheld;            /* first line of the unpublished burst; NULL: none */
+	void *user;                           /* the caller's; NULL: none. The driver clears it at attach() */
+	uint32_t withheld_word;               /* its word */
+	uint32_t burst;                       /* lines of that burst */
+	uint32_t burst_before;                /* lines of the burst before it */
+	uint32_t tx_lap, rx_lap;              /* lap bits of *tx_next and *rx_next */
+	uint32_t room;  /* lines that may be written before the consumer's position is read again */
+	uint32_t taken; /* lines read and not given back */
+	bool dirty;     /* in lanes.dirty */
+	bool used;      /* had packets; set by the reader, cleared by the driver */
+	/* cold */
+	alignas(64) struct nic_line *tx, *rx; /* LANE_LINES each */
+	_Atomic uint32_t *given_back;         /* where lane_give_back() stores the lines read, free-running */
+};
+
+/** The lanes of a queue. Second member of every driver's queue; all zero: it has none. */
+struct nic_lanes {
+	struct nic_lane **hot;   /* [0, hot_n): to be read in every pass */
+	struct nic_lane **dirty; /* [0, dirty_n): written since the last flush(), which publishes them */
+	uint32_t hot_n;
+	uint32_t cold_n; /* other attached peers: recv_cold() polls them */
+	uint32_t dirty_n;
+	uint32_t first; /* position in `hot` where the next pass begins, so that a busy peer does not starve the others
+			 */
+};
+
+/** Lines ever written, modulo 2^30. */
+static inline uint32_t lane_written(const struct nic_lane *l)
+{
+	return (l->tx_lap / LANE_LAP_ONE - 1) * LANE_LINES + (uint32_t)(l->tx_next - l->tx);
+}
+
+/** Lines ever read, modulo 2^30. */
+static inline uint32_t lane_read(const struct nic_lane *l)
+{
+	return (l->rx_lap / LANE_LAP_ONE - 1) * LANE_LINES + (uint32_t)(l->rx_next - l->rx);
+}
+
+/** Gives all lines that were read back to the producer. */
+static inline void lane_give_back(struct nic_lane *l)
+{
+	atomic_store_explicit(l->given_back, lane_read(l), memory_order_release);
+	l->taken = 0;
+}
+
+/** True if the next line is not published yet. */
+static inline bool lane_empty(const struct nic_lane *l)
+{
+	return (atomic_load_explicit(&l->rx_next->word, memory_order_acquire) ^ l->rx_lap) & LANE_LAP_MASK;
+}
+
+/** Takes the line at rx_next, which stays readable until lane_give_back(). */
+static inline void lane_take(struct nic_lane *l)
+{
+	l->taken++;
+	if (__builtin_expect(++l->rx_next == l->rx + LANE_LINES, 0)) {
+		l->rx_next = l->rx;
+		l->rx_lap += LANE_LAP_ONE;
+	}
+}
+
+/** Prefetches the lines that were published with the one of this word, at rx_next. */
+static inline void lane_prefetch_burst(const struct nic_lane *l, uint32_t word)
+{
+	const struct nic_line *line = l->rx_next, *end = l->rx + LANE_LINES;
+	uint32_t more = word >> LANE_MORE_SHIFT & LANE_MORE_MASK;
+	if (end > line + 1 + more)
+		end = line + 1 + more;
+	while (++line < end)
+		__builtin_prefetch(line, 0, 3);
+}
+
+/** Publishes the unpublished burst. */
+static inline void lane_publish(struct nic_lane *l)
+{
+	struct nic_line *line = l->withheld;
+	if (line) {
+		atomic_store_explicit(&line->word, l->withheld_word | (l->burst - 1) << LANE_MORE_SHIFT,
+				      memory_order_release);
+		l->withheld = NULL;
+		l->burst_before = l->burst;
+	}
+}
+
+/* Requests the ownership of as many lines behind `line` as the burst before had. A store to a line that the consumer
+ * has read waits for its ownership, and a core has few such stores under way; here they wait together (perf/NOTES.md,
+ * "claims"). */
+static inline void lane_claim(const struct nic_lane *l, struct nic_line *line)
+{
+	uint32_t n = l->burst_before - 1 < l->room ? l->burst_before - 1 : l->room;
+	struct nic_line *end = l->tx + LANE_LINES;
+	if (end > line + 1 + n)
+		end = line + 1 + n;
+	while (++line < end)
+		*(volatile uint32_t *)(void *)(line->bytes + 4) = 0;
+}
+
+/** Ends the packet at tx_next: the lane has room, head and body are written, `word` has bits 0–6. */
+static inline void lane_put(struct nic_lanes *lanes, struct nic_lane *l, uint32_t word)
+{
+	struct nic_line *line = l->tx_next;
+	word |= l->tx_lap;
+	l->room--;
+	l->tx_next = line + 1;
+	if (__builtin_expect(line + 1 == l->tx + LANE_LINES, 0)) {
+		l->tx_next = l->tx;
+		l->tx_lap += LANE_LAP_ONE;
+	}
+	if (l->withheld) {
+		atomic_store_explicit(&line->word, word, memory_order_release);
+		if (__builtin_expect(++l->burst == LANE_BURST_MAX, 0))
+			lane_publish(l);
+		return;
+	}
+	l->withheld = line;
+	l->withheld_word = word;
+	l->burst = 1;
+	if (l->burst_before > 1)
+		lane_claim(l, line);
+	if (__builtin_expect(!l->dirty, 0)) {
+		l->dirty = true;
+		lanes->dirty[lanes->dirty_n++] = l;
+	}
+}
+
+#endif
