@@ -139,7 +139,7 @@ enum far_status agent_start_error(struct shard *s, int error, const struct call_
 
 /** Completes a future of this agent with the completion of its call. On the shard. */
 void agent_complete(struct far_future *f, const struct completion *o);
-/** call_start.done of a call with a future; `user` is the future, with a reference of its own. */
+/** call_start.done of a call with a future that is marked FUTURE_CALL; `user` is the future. */
 void agent_done_future(void *user, const struct completion *o);
 /**
  * Starts a call and waits until its future is done, holding the progress token throughout if it is free. Other than

@@ -268,12 +268,9 @@ enum far_status agent_start_waiting(struct shard *s, struct call_start *start, s
 	return status;
 }
 
-/* The call holds a reference: the application may free the future earlier. */
 void agent_done_future(void *user, const struct completion *o)
 {
-	struct far_future *f = user;
-	agent_complete(f, o);
-	buf_unref(&f->head);
+	agent_complete(user, o);
 }
 
 /* No reference: the waiter keeps the future and holds the shard until the call has ended. */
@@ -314,10 +311,10 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 	uint64_t until = start->deadline == TIME_NEVER || (fiber && fiber->shard == s)
 				 ? TIME_NEVER
 				 : start->deadline + NOT_POLLED_NS;
-	buf_ref(&f->head); /* the call's: the wait may end first */
+	future_mark(f, FUTURE_CALL); /* the wait may end first */
 	status = agent_start_waiting(s, start, err);
 	if (unlikely(status)) {
-		buf_unref(&f->head);
+		future_mark(f, 0);
 		return status;
 	}
 	int error = shard_wait(s, f, until);

@@ -188,11 +188,10 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return agent_no_future(err);
-	buf_ref(&f->head);
+	future_mark(f, FUTURE_CALL);
 	status = start_holding(route.via, &start, r, NULL, f, err);
 	if (unlikely(status)) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
+		future_drop(f);
 		return status;
 	}
 	scope_gather(f);
@@ -336,11 +335,10 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 	enum far_status status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &fetch, &s, &f, err);
 	if (status)
 		return status;
-	buf_ref(&f->head);
+	future_mark(f, FUTURE_CALL);
 	status = start_holding(s, &start, r, on_type, f, err);
 	if (status) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
+		future_drop(f);
 		return status;
 	}
 	scope_gather(f);

@@ -75,9 +75,7 @@ void recv_buf_complete(struct far_future *f, const struct completion *o)
 
 void recv_buf_done(void *user, const struct completion *o)
 {
-	struct far_future *f = user;
-	recv_buf_complete(f, o);
-	buf_unref(&f->head);
+	recv_buf_complete(user, o);
 }
 
 enum far_status recv_buf_move(struct far_val *v, const struct far_recv_buf *recv_buf, struct far_err *err)

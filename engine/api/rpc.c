@@ -107,7 +107,7 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	struct far_future *f = future_alloc(s);
 	if (!f)
 		return no_future(start, err);
-	buf_ref(&f->head);
+	future_mark(f, FUTURE_CALL);
 	start->done = agent_done_future;
 	start->user = f;
 	if (recv_buf_given(opts)) {
@@ -117,8 +117,7 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	enum far_status status = agent_start(s, start, err);
 	written_large(start);
 	if (status) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
+		future_drop(f);
 		return status;
 	}
 	*out = f;
@@ -157,13 +156,12 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);
-	buf_ref(&f->head);
+	future_mark(f, FUTURE_CALL);
 	start.done = agent_done_future;
 	start.user = f;
 	status = agent_start(route.via, &start, err);
 	if (unlikely(status)) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
+		future_drop(f);
 		return status;
 	}
 	scope_gather(f);

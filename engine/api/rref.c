@@ -293,15 +293,14 @@ static enum far_status call_async(struct far_agent *a, const struct rref_target 
 		request_end(&q);
 		return status;
 	}
-	buf_ref(&f->head);
+	future_mark(f, FUTURE_CALL);
 	bool recv_buf = recv_buf_given(opts);
 	if (recv_buf)
 		recv_buf_set(f, &opts->recv_buf);
 	status = start_request(&q, t, recv_buf ? recv_buf_done : agent_done_future, f, NULL, waits, err);
 	request_end(&q);
 	if (status) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
+		future_drop(f);
 		return status;
 	}
 	*out = f;
@@ -469,13 +468,12 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	enum far_status status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &fetch, &s, &f, err);
 	if (status)
 		return status;
-	buf_ref(&f->head);
+	future_mark(f, FUTURE_CALL);
 	start.done = agent_done_future;
 	start.user = f;
 	status = agent_start(s, &start, err);
 	if (status) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
+		future_drop(f);
 		return status;
 	}
 	scope_gather(f);

@@ -159,11 +159,23 @@ static void run_listeners(struct future_listener *l)
 	}
 }
 
+/* Sets LISTENED; returns the former state. The first listener of a CALL takes a reference for its completer. */
+static uint32_t set_listened(struct far_future *f)
+{
+	bool call = atomic_load_explicit(&f->state, memory_order_relaxed) & FUTURE_CALL;
+	if (call)
+		buf_ref(&f->head);
+	FAR_HOOK("listen: set LISTENED");
+	uint32_t old = atomic_fetch_or_explicit(&f->state, FUTURE_LISTENED, memory_order_acq_rel);
+	if (call && old & (FUTURE_LISTENED | FUTURE_DONE))
+		buf_unref(&f->head); /* not the last: the caller has one */
+	return old;
+}
+
 /* Adds `l`. false: the future is done, and its completer does not run `l`. */
 static bool push_listener(struct far_future *f, struct future_listener *l)
 {
-	FAR_HOOK("listen: set LISTENED");
-	if (atomic_fetch_or_explicit(&f->state, FUTURE_LISTENED, memory_order_acq_rel) & FUTURE_DONE)
+	if (set_listened(f) & FUTURE_DONE)
 		return false;
 	FAR_HOOK("listen: look at listeners");
 	struct future_listener *head = atomic_load_explicit(&f->listeners, memory_order_acquire);
@@ -239,10 +251,31 @@ static uint32_t copy_and_publish(struct far_future *f, const struct completion *
 	return publish(f, o, status, len);
 }
 
+/* Returns a future without references to the pool. */
+static void recycle(struct far_future *f)
+{
+	buf_unref(f->buf);
+	f->buf = NULL;
+	push(f);
+}
+
+/* What is left of a completion that found `old`: LISTENED or DROPPED. */
+__attribute__((noinline)) static void complete_rest(struct far_future *f, uint32_t old)
+{
+	if (old & FUTURE_DROPPED) {
+		recycle(f);
+		return;
+	}
+	run_listeners(take_listeners(f, NULL));
+	if (old & FUTURE_CALL)
+		buf_unref(&f->head);
+}
+
 void future_complete(struct far_future *f, const struct completion *o)
 {
-	if (unlikely(copy_and_publish(f, o) & FUTURE_LISTENED))
-		run_listeners(take_listeners(f, NULL));
+	uint32_t old = copy_and_publish(f, o);
+	if (unlikely(old & (FUTURE_LISTENED | FUTURE_DROPPED)))
+		complete_rest(f, old);
 }
 
 void future_complete_in(struct future_listener *l, struct far_future *f, const struct completion *o,
@@ -255,12 +288,12 @@ void future_complete_in(struct future_listener *l, struct far_future *f, const s
 	} else {
 		old = copy_and_publish(f, o);
 	}
-	if (!(old & FUTURE_LISTENED))
+	if (!(old & (FUTURE_LISTENED | FUTURE_DROPPED)))
 		return;
 	if (l)
 		*l->rest = take_listeners(f, *l->rest);
 	else
-		run_listeners(take_listeners(f, NULL));
+		complete_rest(f, old);
 }
 
 void future_sleep(struct far_future *f, uint32_t seen, uint64_t until)
@@ -317,9 +350,13 @@ static bool recycle_listened(struct far_future *f)
 void future_recycle(struct far_buf *b)
 {
 	struct far_future *f = (struct far_future *)b;
-	if (unlikely(atomic_load_explicit(&f->state, memory_order_relaxed) & FUTURE_LISTENED) && !recycle_listened(f))
+	uint32_t state = atomic_load_explicit(&f->state, memory_order_acquire);
+	if (unlikely((state & (FUTURE_CALL | FUTURE_DONE)) == FUTURE_CALL)) {
+		FAR_HOOK("recycle: set DROPPED");
+		if (!(atomic_fetch_or_explicit(&f->state, FUTURE_DROPPED, memory_order_acq_rel) & FUTURE_DONE))
+			return; /* to its completer */
+	}
+	if (unlikely(state & FUTURE_LISTENED) && !recycle_listened(f))
 		return;
-	buf_unref(f->buf);
-	f->buf = NULL;
-	push(f);
+	recycle(f);
 }

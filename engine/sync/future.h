@@ -11,7 +11,9 @@
  *   bit 6      UNBOUNDED: no call's deadline completes it
  *   bit 7      FANOUT: many calls complete it, and write to the application's memory until then
  *   bit 8      DERIVED: other futures complete it
- *   bits 9–31  wake counter: a change ends a sleep without a completion, so that the sleeper takes the progress token
+ *   bit 9      CALL: one call completes it, and holds no reference
+ *   bit 10     DROPPED: CALL, and its last reference was dropped while it was pending: its completer recycles it
+ *   bits 11–31 wake counter: a change ends a sleep without a completion, so that the sleeper takes the progress token
  *
  * Completion: the completer writes the result, then fetch_or(done, acq_rel). A thread that reads "done" with acquire
  * sees the result. If the old value has WAITERS, the completer wakes all sleepers. A waiter sets WAITERS by
@@ -28,7 +30,14 @@
  * So each listener runs once, by the completer or by the thread that added it, never by a third thread. The waits of a
  * shard depend on that: the holder of the shard completes the shard's futures.
  *
- * A pending future whose last reference is dropped completes with CANCELLED for its listeners: no completer is left.
+ * A call holds no reference of its future (CALL): after fetch_or(done) its completer does not touch the future again,
+ * unless the old value has LISTENED or DROPPED. So a call in flight costs no counting. The first listener takes a
+ * reference, which the completer drops after the listeners have run. The thread that drops the last reference of a
+ * pending one does fetch_or(DROPPED, acq_rel) and leaves it to the completer; if that finds "done", it recycles it
+ * itself.
+ *
+ * Any other pending future whose last reference is dropped completes with CANCELLED for its listeners: no completer is
+ * left.
  */
 #ifndef FAR_SYNC_FUTURE_H
 #define FAR_SYNC_FUTURE_H
@@ -51,7 +60,9 @@
 #define FUTURE_UNBOUNDED 64u
 #define FUTURE_FANOUT    128u
 #define FUTURE_DERIVED   256u
-#define FUTURE_WAKE_UNIT 512u
+#define FUTURE_CALL      512u
+#define FUTURE_DROPPED   1024u
+#define FUTURE_WAKE_UNIT 2048u
 #define FUTURE_INLINE    64u
 #define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns no memory */
 #define FUTURE_TREE      2 /* `code` of a value whose bytes are the root of the tree in `buf` (value/tree.h) */
@@ -127,11 +138,11 @@ struct far_future *future_alloc(struct shard *shard);
 /** Futures in use in the process, counted by a walk over the free list: exact only without concurrent use. */
 uint32_t future_used(void);
 
-/** Makes a done future pending again, to repeat a call that was not sent. Called by its only waiter, after its
- * listeners have run. */
+/** Makes a done future pending again. Called by its only owner, after its listeners have run. For tests. */
 void future_reset(struct far_future *f);
 
-/** Completes the future, once. Copies the bytes of `o`; drops no reference. */
+/** Completes the future, once. Copies the bytes of `o`. The caller holds a reference, which stays; of a CALL it holds
+ * none, and must not touch the future afterwards. */
 void future_complete(struct far_future *f, const struct completion *o);
 
 /**
@@ -145,8 +156,16 @@ void future_complete_in(struct future_listener *l, struct far_future *f, const s
 /** Claims the right to complete the future: true for the first caller, false for all others. */
 bool future_claim(struct far_future *f);
 
-/** Sets the kind bits MANUAL, UNBOUNDED, DERIVED, or CLAIMED, before another thread has the future. */
+/** Sets the kind bits: CALL, MANUAL, UNBOUNDED, DERIVED, FANOUT or CLAIMED; 0: none. Before another thread has the
+ * future, or when its call was not started. */
 void future_mark(struct far_future *f, uint32_t bits);
+
+/** Frees a future whose call was not started: its only reference. */
+static inline void future_drop(struct far_future *f)
+{
+	future_mark(f, 0);
+	buf_unref(&f->head);
+}
 
 /** Adds a listener; runs it at once when the future is done. The caller has a reference of `f`; `l` stays valid until
  * it is called. Listeners of a pending future run in the order in which they were added. */

@@ -337,7 +337,7 @@ Test(calling_thread, takes_calls_that_were_handed_over)
 	uint64_t sent = atomic_load(&shard->counters.calls_sent);
 	call.done = agent_done_future;
 	struct far_future *f = future_alloc(shard);
-	buf_ref(&f->head);
+	future_mark(f, FUTURE_CALL);
 	call.user = f;
 	cr_assert_eq(waiting_submit(shard, &call), 0);
 	shard_notify(shard);

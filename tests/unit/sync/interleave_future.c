@@ -259,6 +259,42 @@ static void check_drop(void)
 	gone(f[0]);
 }
 
+/* ---- of a call, which holds no reference ---- */
+
+static void setup_call(void)
+{
+	setup();
+	future_mark(f[0], FUTURE_CALL);
+}
+
+static void setup_call_three(void)
+{
+	setup_call();
+	hold(1);
+}
+
+static void t_complete_call(void)
+{
+	complete(f[0], FAR_OK);
+}
+
+static void check_call(void)
+{
+	gone(f[0]);
+}
+
+static void check_call_heard(void)
+{
+	check_heard(1, FAR_OK);
+	gone(f[0]);
+}
+
+static void check_call_heard_twice(void)
+{
+	check_heard(2, FAR_OK);
+	check_call_heard();
+}
+
 /* ---- claims ---- */
 
 static void t_claim(void)
@@ -354,6 +390,15 @@ static const struct scenario scenarios[] = {
 	{"complete, listen, listen", setup_three, {t_complete, t_listen, t_listen}, check_listeners, -1},
 	{"complete, listen, wait", setup_three, {t_complete, t_await, t_listen}, check_three, -1},
 	{"drop, listen", setup_drop, {t_drop, t_listen}, check_drop, -1},
+	{"call: complete, drop", setup_call, {t_complete_call, t_drop}, check_call, -1},
+	{"call: complete, wait", setup_call, {t_complete_call, t_await}, check_call, -1},
+	{"call: complete, listen, drop", setup_call_three, {t_complete_call, t_listen, t_drop}, check_call_heard, -1},
+	{"call: complete, listen, listen",
+	 setup_call_three,
+	 {t_complete_call, t_listen, t_listen},
+	 check_call_heard_twice,
+	 4},
+	{"call: complete, wait, listen", setup_call_three, {t_complete_call, t_await, t_listen}, check_call, 4},
 	{"claim, claim, wait", setup_three, {t_claim, t_claim, t_await}, check_claim, -1},
 	{"complete, wait any", setup_drop, {t_complete_0, t_wait_any}, check_three, -1},
 	{"complete, wait any, wait any", setup_three, {t_complete, t_wait_any, t_wait_any}, check_three, 3},
