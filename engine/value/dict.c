@@ -119,7 +119,7 @@ size_t far_len(const struct far_val *v)
 	case FAR_TYPE_BYTES:
 		return v->u.s.len;
 	case FAR_TYPE_TENSOR:
-		return far_tensor_count(&v->u.t);
+		return far_tensor_count(far_val_tensor(v));
 	default:
 		return 0;
 	}

@@ -191,8 +191,11 @@ static int value_measure(struct measure *m, const struct far_val *v, struct posi
 	if (unlikely(v->kw != NULL))
 		return wrong(m->err, FAR_INVALID, at,
 			     "keyword \"%.64s\" is not allowed here, pass the value by position", v->kw);
-	if (v->type == FAR_TYPE_TENSOR)
-		return tensor_measure(m, &v->u.t, at);
+	if (v->type == FAR_TYPE_TENSOR) {
+		const struct far_tensor *t = far_val_tensor(v);
+		return t ? tensor_measure(m, t, at)
+			 : wrong(m->err, FAR_INVALID, at, "a pointer to a tensor that is NULL");
+	}
 	m->stream += 1;
 	switch ((enum far_type)v->type) {
 	case FAR_TYPE_NONE:
@@ -244,10 +247,11 @@ static inline size_t line_size(const struct far_val *v, size_t n)
 	if (n - 1 >= FAR_LINE_PAYLOAD / 4 - 1)
 		return 0;
 	for (size_t i = 0; i < n; i++) {
-		const struct far_tensor *t = &v[i].u.t;
+		const struct far_tensor *t = far_val_tensor(&v[i]);
+		if (unlikely(v[i].type != FAR_TYPE_TENSOR || !t))
+			return 0;
 		size_t element = wire_dtype_bytes[t->dtype & 15];
-		if (unlikely(v[i].type != FAR_TYPE_TENSOR || t->dtype >= FAR_DTYPE_COUNT || t->ndim != 1 ||
-			     t->domain != 0 || t->shape[0] - 1 >= 127))
+		if (unlikely(t->dtype >= FAR_DTYPE_COUNT || t->ndim != 1 || t->domain != 0 || t->shape[0] - 1 >= 127))
 			return 0;
 		if (unlikely(element == 0 || !t->data || t->strides || v[i].kw))
 			return 0;
@@ -263,8 +267,8 @@ static inline size_t plain_size(const struct far_val *v, size_t n)
 	size_t stream = 1;
 	wire_data_init(&d);
 	for (size_t i = 0; i < n; i++) {
-		const struct far_tensor *t = &v[i].u.t;
-		if (unlikely(v[i].type != FAR_TYPE_TENSOR || v[i].kw || t->strides))
+		const struct far_tensor *t = far_val_tensor(&v[i]);
+		if (unlikely(v[i].type != FAR_TYPE_TENSOR || v[i].kw || !t || t->strides))
 			return 0;
 		size_t element = wire_dtype_bytes[t->dtype & 15];
 		if (unlikely(t->dtype >= FAR_DTYPE_COUNT || element == 0 || t->ndim > FAR_DIMS_MAX || t->domain != 0))

@@ -233,6 +233,7 @@ static int read_items(struct cursor *c, struct far_val *v, size_t n, unsigned de
 		if (unlikely(!read_byte(c, &type)))
 			return -EBADMSG;
 		v[i].type = type;
+		v[i].by_ref = false;
 		v[i].kw = NULL;
 		v[i].own = NULL;
 		if (likely(type == WIRE_TENSOR))
@@ -359,6 +360,7 @@ static bool read_line(uint8_t *base, size_t size, struct far_val *v, size_t cap,
 			return false;
 		at = (at + element - 1) & ~(size_t)(element - 1);
 		v[i].type = WIRE_TENSOR;
+		v[i].by_ref = false;
 		v[i].kw = NULL;
 		v[i].own = NULL;
 		v[i].u.t.data = base + at;

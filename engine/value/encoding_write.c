@@ -26,6 +26,11 @@ static uint8_t *put_tensor_head(uint8_t *p, unsigned dtype, unsigned ndim, unsig
 	return p;
 }
 
+static uint8_t *put_tensor(uint8_t *p, const struct far_tensor *t)
+{
+	return put_tensor_head(p, t->dtype, t->ndim, t->domain, t->shape);
+}
+
 /* The descriptor stream. `custom`: index of the next custom. */
 struct stream {
 	uint8_t *p;
@@ -76,7 +81,7 @@ static void put_plain(struct stream *s, const struct far_val *v)
 static void put_value(struct stream *s, const struct far_val *v)
 {
 	if (v->type == FAR_TYPE_TENSOR) {
-		s->p = put_tensor_head(s->p, v->u.t.dtype, v->u.t.ndim, v->u.t.domain, v->u.t.shape);
+		s->p = put_tensor(s->p, far_val_tensor(v));
 		return;
 	}
 	*s->p++ = v->type;
@@ -163,7 +168,7 @@ static void put_data(struct section *s, const struct far_val *v)
 	size_t bytes;
 	switch ((enum far_type)v->type) {
 	case FAR_TYPE_TENSOR:
-		put_elements(s, &v->u.t);
+		put_elements(s, far_val_tensor(v));
 		break;
 	case FAR_TYPE_BYTES:
 		if (v->u.s.len > 0)
@@ -193,15 +198,16 @@ static inline void line_write(const struct far_val *v, size_t n, uint8_t *base, 
 	size_t pos = 1 + 4 * n;
 	base[0] = (uint8_t)n;
 	for (size_t i = 0; i < n; i++) {
-		const struct far_tensor *t = &v[i].u.t;
+		const struct far_tensor *t = far_val_tensor(&v[i]);
 		uint32_t head = WIRE_TENSOR | (t->dtype << 4 | 1u) << 8 | (uint32_t)t->shape[0] << 24;
 		memcpy(base + 1 + 4 * i, &head, 4);
 	}
 	for (size_t i = 0; i < n; i++) {
-		size_t element = wire_dtype_bytes[v[i].u.t.dtype & 15];
-		size_t bytes = element * v[i].u.t.shape[0];
+		const struct far_tensor *t = far_val_tensor(&v[i]);
+		size_t element = wire_dtype_bytes[t->dtype & 15];
+		size_t bytes = element * t->shape[0];
 		pos = pad(base, pos, element, size);
-		copy_data(base + pos, v[i].u.t.data, bytes);
+		copy_data(base + pos, t->data, bytes);
 		pos += bytes;
 	}
 	debug_must(pos == size);
@@ -213,15 +219,16 @@ static __attribute__((noinline)) void plain_write(const struct far_val *v, size_
 	uint8_t *p = base;
 	*p++ = (uint8_t)(n | (wide ? WIRE_WIDE : 0));
 	for (size_t i = 0; i < n; i++)
-		p = put_tensor_head(p, v[i].u.t.dtype, v[i].u.t.ndim, v[i].u.t.domain, v[i].u.t.shape);
+		p = put_tensor(p, far_val_tensor(&v[i]));
 	size_t pos = (size_t)(p - base);
 	for (size_t i = 0; i < n; i++) {
-		size_t align = wire_dtype_bytes[v[i].u.t.dtype & 15];
-		size_t bytes = wire_tensor_bytes(align, v[i].u.t.ndim, v[i].u.t.shape);
+		const struct far_tensor *t = far_val_tensor(&v[i]);
+		size_t align = wire_dtype_bytes[t->dtype & 15];
+		size_t bytes = wire_tensor_bytes(align, t->ndim, t->shape);
 		if (unlikely(bytes == 0))
 			continue;
 		pos = pad(base, pos, wide ? WIRE_WIDE_ALIGN : align, size);
-		copy_data(base + pos, v[i].u.t.data, bytes);
+		copy_data(base + pos, t->data, bytes);
 		pos += bytes;
 	}
 	debug_must(pos == size);

@@ -280,7 +280,7 @@ static void print_value(FILE *f, const struct far_val *v, unsigned depth)
 		print_bytes(f, v->u.s.data, v->u.s.data ? v->u.s.len : 0);
 		return;
 	case FAR_TYPE_TENSOR:
-		print_tensor(f, &v->u.t);
+		print_tensor(f, far_val_tensor(v));
 		return;
 	case FAR_TYPE_LIST:
 	case FAR_TYPE_DICT:

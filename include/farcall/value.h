@@ -109,6 +109,8 @@ struct far_dict_entry;
 
 struct far_val {
 	uint8_t type;        /* enum far_type */
+	bool by_ref;         /* of a tensor: it is *u.ref, the application's. Only in values that FAR_ARGS, FAR_LIST and
+				FAR_DICT make; a handler and a result get it in u.t */
 	const char *kw;      /* parameter name of a keyword argument; NULL: positional. Only for arguments of a call */
 	struct far_buf *own; /* reference that far_val_fini() gives back; NULL: borrowed */
 	union {
@@ -120,6 +122,7 @@ struct far_val {
 			size_t len;
 		} s; /* string and bytes */
 		struct far_tensor t;
+		const struct far_tensor *ref;
 		struct {
 			const struct far_val *items; /* [n]; borrowed, or in the memory of the outermost value */
 			size_t n;
@@ -148,6 +151,13 @@ struct far_dict_entry {
 size_t far_dtype_size(enum far_dtype dtype);
 const char *far_dtype_name(enum far_dtype dtype);
 const char *far_type_name(enum far_type type);
+
+/** The tensor of a value of type TENSOR, by_ref or not. Valid as long as the value, and the tensor that it refers to.
+ */
+static inline const struct far_tensor *far_val_tensor(const struct far_val *v)
+{
+	return v->by_ref ? v->u.ref : &v->u.t;
+}
 
 /** Number of elements, and their bytes. SIZE_MAX on overflow. */
 size_t far_tensor_count(const struct far_tensor *t);
@@ -234,6 +244,16 @@ static inline struct far_val far_tensor_val(const struct far_tensor *t)
 	struct far_val v = far_none();
 	v.type = FAR_TYPE_TENSOR;
 	v.u.t = *t;
+	return v;
+}
+
+/** The same without a copy of `t`, which must exist as long as the value: what FAR_ARGS makes of `&t`. */
+static inline struct far_val far_tensor_ref(const struct far_tensor *t)
+{
+	struct far_val v = far_none();
+	v.type = FAR_TYPE_TENSOR;
+	v.by_ref = true;
+	v.u.ref = t;
 	return v;
 }
 
@@ -340,7 +360,7 @@ static inline far_val far_arg(const far_val &v)
 }
 static inline far_val far_arg(const struct far_tensor *t)
 {
-	return far_tensor_val(t);
+	return far_tensor_ref(t);
 }
 static inline far_val far_arg(struct far_rref *rref)
 {
@@ -361,7 +381,7 @@ static inline far_val far_arg(T x)
 /* clang-format off */
 #define far_arg(x) _Generic((x), \
 	struct far_val: far_val_copy, \
-	struct far_tensor *: far_tensor_val, const struct far_tensor *: far_tensor_val, \
+	struct far_tensor *: far_tensor_ref, const struct far_tensor *: far_tensor_ref, \
 	struct far_rref *: far_rref_val, \
 	char *: far_str, const char *: far_str, \
 	_Bool: far_bool, \

@@ -398,3 +398,27 @@ Test(encoding_trees, views_travel_compactly)
 	t.ndim = FAR_DIMS_MAX + 1;
 	expect_refused(far_tensor_val(&t), FAR_INVALID, "dimensions");
 }
+
+/* A tensor by reference, at any depth, is encoded as its copy is. */
+Test(encoding_trees, tensors_by_reference)
+{
+	float data[3] = {1, 2, 3};
+	struct far_tensor t = far_tensor_1d(FAR_F32, data, 3), *none = NULL;
+	struct far_val copies[] = {far_tensor_val(&t), far_val_copy(FAR_LIST(far_tensor_val(&t), 2))};
+	struct far_val refs[] = {far_tensor_ref(&t), far_val_copy(FAR_LIST(&t, 2))};
+	for (size_t n = 1; n <= 2; n++) {
+		size_t size, same;
+		uint8_t *a = encode(copies, n, &size), *b = encode(refs, n, &same);
+		cr_assert_eq(size, same);
+		cr_assert_arr_eq(a, b, size);
+		free(a);
+		free(b);
+	}
+	cr_assert(refs[0].by_ref && refs[1].u.list.items[0].by_ref);
+	struct values_plan plan;
+	struct far_err err;
+	struct far_val v = far_tensor_ref(none);
+	cr_assert_eq(values_size(&v, 1, &plan, &err), SIZE_MAX);
+	cr_assert_eq(err.status, FAR_INVALID);
+	cr_assert_str_eq(err.text, "argument 1: a pointer to a tensor that is NULL");
+}
