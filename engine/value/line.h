@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Arguments and results of VALUES_LINE whose form was seen before: a form holds the descriptors as they are on the
+ * wire, and where the elements lie, so that equal ones are written and read without being measured. The thread that
+ * owns the form.
+ */
+#ifndef FAR_VALUE_LINE_H
+#define FAR_VALUE_LINE_H
+
+#include "base/must.h"
+#include "value/encoding_layout.h"
+
+#include <assert.h>
+#include <farcall/value.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#define LINE_ARGS_MAX 3u /* count and descriptors of as many fit 16 bytes */
+
+/** One to LINE_ARGS_MAX dense tensors of one dimension below 128. */
+struct line_form {
+	uint64_t desc[2]; /* count and descriptors, as on the wire; then zeros */
+	uint64_t mask[2]; /* the bits of `desc` that they take */
+	uint8_t n;        /* tensors; 0: no form is known */
+	uint8_t len;      /* bytes of the payload; 0: no form is known */
+	struct line_arg {
+		uint32_t kind; /* line_kind() of the tensor */
+		uint8_t at;    /* offset of its elements */
+		uint8_t bytes; /* of its elements */
+		uint64_t count;
+	} arg[LINE_ARGS_MAX];
+};
+
+/** dtype, ndim and domain of a tensor in one word: they lie together. */
+static inline uint32_t line_kind(const struct far_tensor *t)
+{
+	uint32_t kind;
+	static_assert(offsetof(struct far_tensor, domain) == offsetof(struct far_tensor, dtype) + 2, "");
+	memcpy(&kind, &t->dtype, sizeof kind);
+	return kind & 0xffffff;
+}
+
+/** memcpy() of [1, FAR_LINE_PAYLOAD] bytes without a call. */
+static inline void line_copy(uint8_t *to, const uint8_t *from, size_t len)
+{
+	if (len >= 16) {
+		__builtin_memcpy(to, from, 16);
+		__builtin_memcpy(to + len - 16, from + len - 16, 16);
+	} else if (len >= 8) {
+		__builtin_memcpy(to, from, 8);
+		__builtin_memcpy(to + len - 8, from + len - 8, 8);
+	} else if (len >= 4) {
+		__builtin_memcpy(to, from, 4);
+		__builtin_memcpy(to + len - 4, from + len - 4, 4);
+	} else {
+		to[0] = from[0];
+		to[len / 2] = from[len / 2];
+		to[len - 1] = from[len - 1];
+	}
+}
+
+/** Writes arguments of this form to a payload of FAR_LINE_PAYLOAD bytes. Returns the bytes of the payload; 0: they have
+ * another form, and `to` is undefined. */
+static inline size_t line_put(const struct line_form *form, const struct far_val *v, size_t n, uint8_t *to)
+{
+	if (unlikely(n != form->n || n == 0))
+		return 0;
+	__builtin_memset(to + 16, 0, 16); /* padding is zero */
+	__builtin_memcpy(to, form->desc, 16);
+	for (size_t i = 0; i < n; i++) {
+		const struct line_arg *arg = &form->arg[i];
+		if (unlikely(v[i].type != FAR_TYPE_TENSOR || v[i].kw))
+			return 0;
+		const struct far_tensor *t = far_val_tensor(&v[i]);
+		if (unlikely(!t || line_kind(t) != arg->kind || t->shape[0] != arg->count || t->strides || !t->data))
+			return 0;
+		if (likely(arg->bytes == 8))
+			__builtin_memcpy(to + arg->at, t->data, 8);
+		else
+			line_copy(to + arg->at, t->data, arg->bytes);
+	}
+	return form->len;
+}
+
+/** Learns the form of arguments; form->n is 0 if they have none. line.c */
+void line_learn(struct line_form *form, const struct far_val *v, size_t n);
+
+/**
+ * Learns the form of a payload, and fills v[0, n) but for u.t.data. `desc`: its first 16 bytes, copied out. form->n is
+ * 0 if it has none, or is malformed: the general reader decides. line.c
+ */
+void line_learn_payload(struct line_form *form, const uint64_t desc[2], size_t len, struct far_val *v);
+
+/** True if a payload of `len` bytes that begins with `desc` has this form. */
+static inline bool line_is(const struct line_form *form, const uint64_t desc[2], size_t len)
+{
+	return len == form->len &&
+	       !(((desc[0] ^ form->desc[0]) & form->mask[0]) | ((desc[1] ^ form->desc[1]) & form->mask[1]));
+}
+
+#endif
