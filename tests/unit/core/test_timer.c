@@ -183,3 +183,36 @@ Test(timer, against_a_list_of_times)
 		}
 	}
 }
+
+/* Against a list: arms, disarms and runs at random, near and far, with jumps of the clock. */
+Test(timer, as_a_list)
+{
+	uint64_t at[N], seed = 7;
+	bool armed[N] = {false};
+	for (unsigned round = 0; round < 100000; round++) {
+		seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+		unsigned i = (unsigned)(seed >> 40) % (round % 3 ? 40 : N);
+		unsigned scale = (unsigned)(seed >> 20) % 8;
+		if (armed[i]) {
+			timer_disarm(&wheel, &timers[i]);
+			armed[i] = false;
+		} else {
+			at[i] = now + ((seed >> 30) & ((UINT64_C(1) << (13 + 5 * scale)) - 1));
+			timer_arm(&wheel, &timers[i], at[i]);
+			armed[i] = true;
+		}
+		uint64_t next = UINT64_MAX;
+		if (round % 5 == 0)
+			now += (seed >> 24) & ((UINT64_C(1) << (11 + 4 * (seed % 9))) - 1);
+		memset(fired, 0, sizeof fired);
+		timer_run(&wheel, now, due, &wheel);
+		for (unsigned k = 0; k < N; k++) {
+			bool due_now = armed[k] && at[k] <= now;
+			cr_assert_eq(fired[k], due_now, "round %u, timer %u", round, k);
+			armed[k] &= !due_now;
+			if (armed[k] && at[k] < next)
+				next = at[k];
+		}
+		cr_assert_eq(timer_next(&wheel), next, "round %u", round);
+	}
+}
