@@ -10,10 +10,14 @@
 #include "base/limits.h"
 #include "base/must.h"
 #include "core/call.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/shard.h"
 #include "features/features.h"
 #include "floor_table.h"
 #include "idle_usage.h"
 #include "transport/port.h"
+#include "value/registry.h"
 #include "virtual_shards.h"
 
 #include <inttypes.h>

@@ -2,6 +2,8 @@
 /** Opens raw packets on the queues of two running agents, whose shards the measuring threads hold. */
 #include "floor_agent.h"
 #include "agent/agent.h"
+#include "core/session.h"
+#include "core/shard.h"
 #include "floor_udp.h"
 #include "transport/transport.h"
 #include <errno.h>

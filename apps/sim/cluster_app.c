@@ -3,7 +3,10 @@
 #include "apps/sim/cluster_world.h"
 
 #include "base/must.h"
+#include "core/context.h"
 #include "core/fiber.h"
+#include "core/shard.h"
+#include "core/spawn.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Turns: when a core has one, what it does, and how long that takes. */
 #include "apps/sim/cluster_world.h"
+#include "core/shard.h"
 #include "nic/sim/sim_port.h"
 
 static uint64_t nanoseconds(const struct cluster *c, uint64_t instructions)

@@ -8,6 +8,7 @@
 #include "base/group_key.h"
 #include "base/must.h"
 #include "control/control.h"
+#include "core/idle.h"
 #include "core/shard.h"
 #include "value/registry.h"
 

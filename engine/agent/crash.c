@@ -6,6 +6,7 @@
 #include "base/crash_stack.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/context.h"
 #include "core/fiber.h"
 #include "core/shard.h"
 

@@ -5,6 +5,10 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "core/fiber.h"
+#include "core/idle.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/shard.h"
 
 #include <errno.h>
 #include <sched.h>

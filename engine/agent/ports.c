@@ -4,10 +4,11 @@
 
 #include "agent/nic_spec.h"
 #include "base/error.h"
-#include "core/shard.h"
+#include "core/queues.h"
 #include "memory/budget.h"
 #include "memory/region.h"
 #include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,6 +4,9 @@
 #include "agent/init.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/context.h"
+#include "core/idle.h"
+#include "core/shard.h"
 
 static void give_back(struct agent_env *env)
 {

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Starts calls for typed functions and messages: destination, route to a shard, deadline, hand-over, wait for the
  * result. Application threads and handlers. */
+#include "core/call.h"
 #include "agent/agent.h"
 #include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "core/context.h"
 #include "core/fiber.h"
+#include "core/idle.h"
+#include "core/loop.h"
+#include "core/shard.h"
+#include "core/waiting.h"
 #include "features/rendezvous/rendezvous.h"
 #include "memory/budget.h"
 

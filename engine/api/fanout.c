@@ -6,6 +6,10 @@
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/call.h"
+#include "core/context.h"
+#include "core/head.h"
+#include "core/shard.h"
 
 #include <sched.h>
 #include <stdio.h>

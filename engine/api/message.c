@@ -6,6 +6,10 @@
 #include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/context.h"
+#include "core/idle.h"
+#include "core/loop.h"
+#include "core/shard.h"
 
 #include <stdio.h>
 #include <stdlib.h>

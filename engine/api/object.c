@@ -8,6 +8,9 @@
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/context.h"
+#include "core/head.h"
+#include "core/shard.h"
 #include "value/encoding.h"
 
 #include <errno.h>

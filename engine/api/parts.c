@@ -4,6 +4,9 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "core/context.h"
+#include "core/session.h"
+#include "core/shard.h"
 #include "memory/budget.h"
 
 #include <errno.h>

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Answers requests at the callee: in the handler on its thread, or deferred from any thread. */
+#include "core/request.h"
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/queues.h"
+#include "core/reply.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "features/references/rref.h"
 #include "value/encoding.h"
 

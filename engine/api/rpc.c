@@ -5,6 +5,8 @@
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/head.h"
+#include "core/shard.h"
 #include "features/rendezvous/rendezvous.h"
 #include "memory/budget.h"
 #include "value/encoding.h"

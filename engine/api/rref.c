@@ -6,6 +6,8 @@
 #include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/head.h"
+#include "core/shard.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 

@@ -3,6 +3,7 @@
 #include "api/rref.h"
 
 #include "base/error.h"
+#include "core/shard.h"
 #include "features/references/rref.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/context.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,8 @@
 
 #include "agent/agent.h"
 #include "base/error.h"
+#include "core/context.h"
+#include "core/shard.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
 

@@ -4,6 +4,9 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "core/context.h"
+#include "core/idle.h"
+#include "core/shard.h"
 #include "sync/watch.h"
 
 #include <errno.h>

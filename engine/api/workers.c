@@ -4,6 +4,9 @@
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/context.h"
+#include "core/loop.h"
+#include "core/shard.h"
 #include "transport/transport.h"
 
 #include <sched.h>

@@ -5,6 +5,9 @@
 #include "agent/agent.h"
 #include "base/hash.h"
 #include "builtin/gather_inner.h"
+#include "core/loop.h"
+#include "core/shard.h"
+#include "core/timer.h"
 
 #include <stdlib.h>
 #include <string.h>

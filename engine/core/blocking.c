@@ -9,7 +9,13 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/signals.h"
-#include "core/call.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/head.h"
+#include "core/request.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "sync/futex.h"
 
 #include <errno.h>

@@ -14,9 +14,12 @@
 #ifndef FAR_CORE_BLOCKING_H
 #define FAR_CORE_BLOCKING_H
 
-#include "core/shard.h"
+#include <farcall/rpc.h>
+#include <stdint.h>
 
 struct blocking_pool;
+struct far_req;
+struct message_handler;
 
 /** Starts `threads` workers with room for `queue` waiting jobs (a power of two). Slow. */
 enum far_status blocking_create(struct blocking_pool **out, unsigned threads, uint32_t queue, struct far_err *err);

@@ -7,7 +7,16 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "core/context.h"
+#include "core/feature.h"
+#include "core/head.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
+#include "core/waiting.h"
 #include "memory/budget.h"
+#include "value/registry.h"
 
 #include <errno.h>
 #include <stdio.h>

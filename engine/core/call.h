@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Calls, the caller's side: slots, and calls that wait for their session. Shard thread, but where a function says
- * otherwise.
+ * Calls, the caller's side: their slots, from shard_call() to the last packet of the peer. Shard thread, but where a
+ * function says otherwise.
  */
 #ifndef FAR_CORE_CALL_H
 #define FAR_CORE_CALL_H
 
+#include "base/limits.h"
+#include "core/feature.h"
+#include "core/head.h"
 #include "core/shard.h"
+#include "core/timer.h"
+#include "sync/submit.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct session;
 
 enum call_state {
 	CALL_FREE,
@@ -42,7 +54,6 @@ struct call_cancel_msg {
 	struct far_future *future; /* a reference */
 };
 
-/* call.c */
 /**
  * Sends a request, or keeps a copy until its session is up. 0, -EAGAIN (back-pressure), -EPIPE (dead), -ESHUTDOWN,
  * -EMSGSIZE, -ENOMEM. On failure `done` is not called.
@@ -96,35 +107,5 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 /** Ends a call that was never sent: with a status, or with what shard_call() returned. */
 void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text);
 void call_unsent_error(struct shard *s, const struct call_start *start, int error);
-
-/* waiting.c: calls that wait for a credit, or whose session is not up yet */
-/** Copies a call with its payload, behind the first `offset` bytes of *buf or in *large: 0, -EMSGSIZE, -ENOMEM. */
-int waiting_copy(const struct shard *s, const struct call_start *start, size_t offset, struct far_buf **buf,
-		 struct far_buf **large_payload, struct call_start *copy);
-/** Frees the copy, but for `buf`. */
-void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large_payload);
-/** Changes the number of calls that are neither sent nor ended. */
-void waiting_count(struct shard *s, uint64_t n);
-/** Any thread: takes one of the session's limits.peer_waiting slots, or gives it back. false: all are taken. */
-bool waiting_reserve(struct shard *s, uint32_t session);
-void waiting_unreserve(struct shard *s, uint32_t session);
-/** Any thread: puts a call into the submission ring, with a waiting slot for the case that it finds no room when it is
- * taken: so it never fails for lack of room. 0, -EAGAIN, -ENOMEM. */
-int waiting_submit(struct shard *s, const struct call_start *start);
-/** Keeps a copy: 0, -EAGAIN, -EMSGSIZE, -ENOMEM. Requests the session's set-up when it is CLOSED. With
- * shard.waiting_slot_held the copy uses the waiting slot of that call, and clears the flag. */
-int waiting_put(struct shard *s, struct session *se, const struct call_start *start);
-/** True if a call waits for room that returns without a packet: memory of the peer, a call slot. */
-bool waiting_stalled(const struct shard *s);
-/** Sends the waiting calls of a session that is up, in order, as far as there is room. Returns how many. */
-unsigned waiting_send(struct shard *s, struct session *se);
-/** Ends the one with this completion, CANCELLED, executed NO. false: there is none. */
-bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user);
-/** Ends all of them, executed NO. */
-void waiting_fail(struct shard *s, struct session *se, enum far_status status, const char *text);
-/** Ends those whose deadline has come; returns how many. */
-unsigned waiting_expire(struct shard *s, uint64_t now);
-/** The length of the list, counted; for the audit. */
-uint32_t waiting_length(const struct session *se);
 
 #endif

@@ -6,6 +6,12 @@
 #ifndef FAR_CORE_CONTEXT_H
 #define FAR_CORE_CONTEXT_H
 
+#include "base/must.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 struct far_req;
 struct fiber;
 struct scope;
@@ -40,5 +46,49 @@ static inline void shard_context_set(struct shard_context *c)
 struct shard_context *shard_context_top(void);
 void shard_context_set(struct shard_context *c);
 #endif
+
+const char *shard_find_handler(void);
+/** The identity of the calling thread: the address of its thread-local pointer. */
+uintptr_t shard_thread_mark(void);
+struct fiber *shard_find_fiber(void);
+/** The request of the calling fiber or blocking handler; NULL in inline handlers and callbacks. */
+const struct far_req *shard_request(void);
+
+/** Name of the inline handler or callback that calls, of any shard; NULL: none, or a fiber. */
+static inline const char *shard_in_handler(void)
+{
+	return likely(!shard_context_top()) ? NULL : shard_find_handler();
+}
+
+/** The fiber that calls; NULL: none, or an inline handler inside it. */
+static inline struct fiber *shard_in_fiber(void)
+{
+	return likely(!shard_context_top()) ? NULL : shard_find_fiber();
+}
+
+/** True in a handler of any kind, and in a callback. */
+static inline bool shard_serving(void)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+		if (c->handler || c->fiber || c->req)
+			return true;
+	return false;
+}
+
+/** True if the calling thread holds the shard. Nearly always a thread holds one shard at most. */
+static inline bool shard_held(const struct shard *s)
+{
+	for (const struct shard_context *c = shard_context_top(); c; c = c->outer)
+		if (c->shard == s)
+			return true;
+	return false;
+}
+
+/** In debug builds: ends the process unless the calling thread holds the shard. First in the functions that only such a
+ * thread may call. */
+static inline void shard_own(const struct shard *s)
+{
+	debug_must(shard_held(s));
+}
 
 #endif

@@ -6,11 +6,18 @@
  * The shard owns the record. The application holds a handle to it (`owned`) from far_defer() until it answers. A
  * record whose caller no longer waits is marked gone, and stays until the application's answer arrives.
  */
-#include "core/call.h"
 
+#include "core/deferred.h"
 #include "base/must.h"
 #include "base/mutant.h"
+#include "core/context.h"
+#include "core/feature.h"
 #include "core/fiber.h"
+#include "core/head.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "memory/budget.h"
 
 #include <stdio.h>

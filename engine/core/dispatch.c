@@ -3,11 +3,20 @@
  * Runs the handler of a request: finds the function, reads the arguments, calls it, and sends or keeps its answer.
  * Shard thread; dispatch_typed() and dispatch_message() also run on blocking threads, with a record.
  */
-#include "core/call.h"
 
+#include "core/dispatch.h"
 #include "base/must.h"
 #include "core/blocking.h"
+#include "core/context.h"
+#include "core/deferred.h"
 #include "core/fiber.h"
+#include "core/head.h"
+#include "core/reply.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "value/registry.h"
+#include "value/signature.h"
 #include "value/tree.h"
 
 #include <errno.h>

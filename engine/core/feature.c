@@ -5,6 +5,8 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/deferred.h"
+#include "core/shard.h"
 
 #include <string.h>
 

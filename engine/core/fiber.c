@@ -8,8 +8,16 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/mutant.h"
-#include "core/call.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/head.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "memory/budget.h"
+#include "value/registry.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -16,7 +16,17 @@
 #define FAR_CORE_FIBER_H
 
 #include "base/stack_switch.h"
+#include "core/context.h"
+#include "core/request.h"
 #include "core/shard.h"
+#include "core/timer.h"
+#include "sync/future.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum fiber_state {
 	FIBER_FREE,
@@ -91,9 +101,6 @@ void fiber_pool_free(struct shard *s);
 
 /** Copies the request and runs its handler until it ends or waits. Refuses with FAR_RESOURCE. */
 void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
-/** Runs `fn` on a fiber of the shard until it ends or waits: it may wait as a handler may. -EAGAIN: no fiber is free.
- * Not in another fiber of the shard. */
-int fiber_spawn(struct shard *s, void (*fn)(void *arg), void *arg);
 /** Runs fibers whose wait is over; returns how many. */
 unsigned fiber_run_ready(struct shard *s);
 /** Takes in the waits that other threads ended. */

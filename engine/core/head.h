@@ -4,7 +4,12 @@
 #ifndef FAR_CORE_HEAD_H
 #define FAR_CORE_HEAD_H
 
+#include "base/limits.h"
 #include "transport/wire.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum head_type {
 	HEAD_REQUEST = 1, /* caller → callee: run `fn` */
@@ -66,5 +71,28 @@ struct head_retry {
 	uint64_t seq;   /* of the call among those of its session that may be repeated, from 1 on */
 	uint64_t floor; /* no call below it will be repeated; floor <= seq < floor + FAR_RETRY_WINDOW */
 };
+
+/**
+ * The head of a packet that is being written. Its fields are stored one by one: a head assembled on the stack and
+ * copied would be read in wider pieces than it was written in, which stalls (perf/NOTES.md, "heads").
+ */
+static inline struct shm_head *head_at(uint8_t *bytes)
+{
+	return (struct shm_head *)(void *)bytes;
+}
+
+/** memcpy(); a body of exactly one line, the usual one, without a call. */
+static inline void copy_body(void *dst, const void *src, size_t len)
+{
+	if (len == FAR_LINE_PAYLOAD)
+		__builtin_memcpy(dst, src, FAR_LINE_PAYLOAD);
+	else if (len)
+		__builtin_memcpy(dst, src, len);
+}
+
+static inline uint64_t head_time(const struct shm_head *h)
+{
+	return (uint64_t)h->time_high << 32 | h->time_low;
+}
 
 #endif

@@ -12,7 +12,13 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/call.h"
+#include "core/context.h"
 #include "core/fiber.h"
+#include "core/idle.h"
+#include "core/loop.h"
+#include "core/queues.h"
+#include "core/timer.h"
+#include "core/waiting.h"
 
 #include <errno.h>
 #include <sched.h>

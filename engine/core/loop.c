@@ -3,7 +3,19 @@
 #include "core/call.h"
 
 #include "base/must.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/feature.h"
 #include "core/fiber.h"
+#include "core/head.h"
+#include "core/loop.h"
+#include "core/queues.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
+#include "core/waiting.h"
 #include "memory/budget.h"
 
 #include <errno.h>

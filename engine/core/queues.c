@@ -6,7 +6,10 @@
 #include "core/queues.h"
 
 #include "base/must.h"
-#include "core/call.h"
+#include "core/head.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/shard.h"
 #include "memory/budget.h"
 
 #include <poll.h>

@@ -7,10 +7,20 @@
  * the session are queued in order of arrival, and the rest goes on: answers of the peer are received, so the peer
  * makes progress and returns memory.
  */
-#include "core/call.h"
 
+#include "core/reply.h"
 #include "base/must.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/feature.h"
+#include "core/head.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "memory/budget.h"
+#include "value/registry.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,17 @@
 #include "base/mutant.h"
 #include "base/rref.h"
 #include "base/text.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/feature.h"
+#include "core/loop.h"
+#include "core/queues.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/waiting.h"
 
+#include <farcall/message.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -7,26 +7,20 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/feature.h"
 #include "core/fiber.h"
+#include "core/loop.h"
+#include "core/queues.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/timer.h"
 #include "value/tree.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-_Thread_local struct shard_context *shard_context;
-
-#ifndef __x86_64__
-struct shard_context *shard_context_top(void)
-{
-	return shard_context;
-}
-
-void shard_context_set(struct shard_context *c)
-{
-	shard_context = c;
-}
-#endif
 
 /* Larger ones are the kernel's: an allocator may clear what it has used before, or all when its debugging is on. */
 #define MAPPED_BYTES ((size_t)64 << 10)
@@ -276,46 +270,6 @@ void shard_leave_quietly(struct shard *s, bool left)
 		if (likely(!has_work(s)) || !shard_enter(s))
 			return;
 	}
-}
-
-__attribute__((noinline)) uintptr_t shard_thread_mark(void)
-{
-	return (uintptr_t)&shard_context;
-}
-
-const char *shard_find_handler(void)
-{
-	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
-		if (c->handler)
-			return c->handler;
-		if (c->fiber)
-			return NULL;
-	}
-	return NULL;
-}
-
-struct fiber *shard_find_fiber(void)
-{
-	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
-		if (c->fiber)
-			return c->handler ? NULL : c->fiber;
-		if (c->handler)
-			return NULL;
-	}
-	return NULL;
-}
-
-const struct far_req *shard_request(void)
-{
-	for (const struct shard_context *c = shard_context_top(); c; c = c->outer) {
-		if (c->handler)
-			return NULL;
-		if (c->fiber)
-			return &c->fiber->req;
-		if (c->req)
-			return c->req;
-	}
-	return NULL;
 }
 
 void shard_notify(struct shard *s)

@@ -3,6 +3,11 @@
 #include "core/fiber.h"
 
 #include "base/must.h"
+#include "core/context.h"
+#include "core/request.h"
+#include "core/shard.h"
+#include "core/spawn.h"
+#include "value/registry.h"
 
 #include <errno.h>
 

@@ -10,8 +10,13 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/context.h"
+#include "core/feature.h"
+#include "core/session.h"
+#include "core/waiting.h"
 
 #include <errno.h>
+#include <farcall/message.h>
 #include <string.h>
 
 /** At the beginning of a buffer; a small payload follows. */

@@ -2,6 +2,10 @@
 /** The table of features, constant. */
 #include "features/features.h"
 
+#include "core/feature.h"
+
+#include <stddef.h>
+
 const struct shard_feature *const engine_features[] = {
 	[FEATURE_FAULTS] = &faults_feature,
 	[FEATURE_RETRY] = &retry_feature,

@@ -3,7 +3,7 @@
 #ifndef FAR_FEATURES_FEATURES_H
 #define FAR_FEATURES_FEATURES_H
 
-#include "core/feature.h"
+struct shard_feature;
 
 /** The order in which the core calls them. */
 enum feature_place {

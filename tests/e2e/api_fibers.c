@@ -3,6 +3,8 @@
  * refused. */
 #include "agent/agent.h"
 #include "api_gate.h"
+#include "core/context.h"
+#include "core/request.h"
 
 enum { DEPTH = 64, MSG_FIBER = 1, MSG_BLOCKING, MSG_WAITS_INLINE, MSG_ECHO, FIBERS = 12 };
 

@@ -5,6 +5,10 @@
  */
 #include "agent/agent.h"
 #include "check.h"
+#include "core/deferred.h"
+#include "core/head.h"
+#include "core/session.h"
+#include "core/shard.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

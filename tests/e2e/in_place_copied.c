@@ -3,7 +3,8 @@
  * A defect, for in_place.c to find: requests are copied before they are run, by the C library or by a loop of our own.
  * The engine's own dispatch() is compiled once more for it, as dispatch_where_it_lies().
  */
-#include "core/shard.h"
+
+#include "core/dispatch.h"
 
 #include <stdlib.h>
 

@@ -12,6 +12,11 @@
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */
 #include "base/must.h"
+#include "core/call.h"
+#include "core/head.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/shard.h"
 #include "features/references/wire.h"
 #include "features/rendezvous/rendezvous.h"
 #include "shard_packet.h"

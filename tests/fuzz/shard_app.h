@@ -4,7 +4,6 @@
 #ifndef SHARD_APP_H
 #define SHARD_APP_H
 
-#include "core/call.h"
 #include "fake_queue.h"
 #include "features/references/rref.h"
 

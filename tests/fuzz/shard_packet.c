@@ -3,6 +3,7 @@
 #include "shard_packet.h"
 
 #include "base/must.h"
+#include "core/head.h"
 #include "features/references/wire.h"
 
 #include <string.h>

@@ -3,6 +3,9 @@
 #include "shard_peer.h"
 
 #include "base/must.h"
+#include "core/head.h"
+#include "core/loop.h"
+#include "core/session.h"
 #include "features/references/wire.h"
 
 #include <string.h>

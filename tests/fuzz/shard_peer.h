@@ -4,6 +4,7 @@
 #ifndef SHARD_PEER_H
 #define SHARD_PEER_H
 
+#include "core/head.h"
 #include "shard_app.h"
 
 enum { PEER_NIC = 4, PEER_SENT = 32, PEER_BODY_MAX = 700000 };

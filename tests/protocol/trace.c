@@ -8,6 +8,10 @@
 #include "base/random.h"
 #include "capture.h"
 #include "control/info.h"
+#include "core/call.h"
+#include "core/head.h"
+#include "core/loop.h"
+#include "core/session.h"
 #include "core/shard.h"
 #include "fake_bulk.h"
 #include "fake_dgram.h"
@@ -16,6 +20,7 @@
 #include "features/rendezvous/rendezvous.h"
 #include "sync/future.h"
 #include "transport/port.h"
+#include "value/registry.h"
 
 #include <errno.h>
 #include <farcall/message.h>

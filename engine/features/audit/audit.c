@@ -5,7 +5,12 @@
  */
 #include "features/audit/audit.h"
 
+#include "core/call.h"
+#include "core/deferred.h"
 #include "core/fiber.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"

@@ -6,7 +6,11 @@
 #ifndef FAR_AUDIT_AUDIT_H
 #define FAR_AUDIT_AUDIT_H
 
-#include "core/shard.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct session;
+struct shard;
 
 /** What does not agree, in words. */
 typedef void audit_report(void *ctx, const char *text);

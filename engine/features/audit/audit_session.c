@@ -5,6 +5,12 @@
  */
 #include "features/audit/audit.h"
 
+#include "core/deferred.h"
+#include "core/head.h"
+#include "core/queues.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/waiting.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"

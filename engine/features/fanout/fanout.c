@@ -6,6 +6,13 @@
 #include "features/fanout/fanout.h"
 
 #include "base/must.h"
+#include "core/call.h"
+#include "core/context.h"
+#include "core/feature.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "features/fanout/scatter.h"
 #include "features/features.h"
 #include "features/references/rref.h"

@@ -16,7 +16,8 @@
 #ifndef FAR_FANOUT_FANOUT_H
 #define FAR_FANOUT_FANOUT_H
 
-#include "core/call.h"
+#include "core/shard.h"
+#include "core/timer.h"
 
 #include <farcall/fanout.h>
 

@@ -6,6 +6,17 @@
 #include "features/faults/fault.h"
 
 #include "base/must.h"
+#include "core/call.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/feature.h"
+#include "core/head.h"
+#include "core/reply.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
+#include "core/waiting.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 

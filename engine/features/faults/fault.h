@@ -10,7 +10,8 @@
 #ifndef FAR_FAULTS_FAULT_H
 #define FAR_FAULTS_FAULT_H
 
-#include "core/call.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "features/features.h"
 
 #include <farcall/testing.h>

@@ -10,6 +10,12 @@
 #include "features/references/rref.h"
 
 #include "base/must.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/feature.h"
+#include "core/request.h"
+#include "core/shard.h"
 #include "value/types.h"
 
 #include <errno.h>

@@ -3,6 +3,8 @@
 #include "features/references/rref.h"
 
 #include "base/must.h"
+#include "core/deferred.h"
+#include "core/feature.h"
 
 static bool request(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len)
 {

@@ -7,6 +7,11 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "core/context.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 
 #include <stdlib.h>
 #include <string.h>

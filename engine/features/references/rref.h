@@ -11,7 +11,9 @@
 #ifndef FAR_REFERENCES_RREF_H
 #define FAR_REFERENCES_RREF_H
 
+#include "core/deferred.h"
 #include "core/shard.h"
+#include "core/timer.h"
 #include "features/features.h"
 #include "features/references/wire.h"
 #include "sync/future.h"

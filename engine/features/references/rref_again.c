@@ -9,6 +9,8 @@
 #include "features/faults/fault.h"
 
 #include "base/must.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "features/references/rref.h"
 
 static enum far_fault_kind fault_kind(const struct rref_msg *msg)

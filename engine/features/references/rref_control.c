@@ -10,6 +10,13 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/call.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/reply.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,6 +5,8 @@
  * All workers leave at once, so a session may end before the report: what a peer held here is kept until it is known
  * how the group ended, and reported when no peer was lost or late.
  */
+#include "core/session.h"
+#include "core/shard.h"
 #include "features/references/rref.h"
 
 #include <stdarg.h>

@@ -8,6 +8,16 @@
 #include "features/references/rref.h"
 
 #include "base/must.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/reply.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
+
+#include <farcall/message.h>
 
 static struct far_rref *record_to_make(struct far_req *req, const struct rref_remote *m)
 {

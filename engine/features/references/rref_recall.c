@@ -9,6 +9,8 @@
 #include "features/references/rref.h"
 
 #include "base/mutant.h"
+#include "core/session.h"
+#include "core/shard.h"
 
 #include <string.h>
 

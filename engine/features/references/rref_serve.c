@@ -9,7 +9,15 @@
 
 #include "base/must.h"
 #include "core/blocking.h"
+#include "core/context.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
 #include "core/fiber.h"
+#include "core/reply.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 
 #include <errno.h>
 #include <stdarg.h>

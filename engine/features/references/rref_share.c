@@ -8,6 +8,10 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/call.h"
+#include "core/deferred.h"
+#include "core/head.h"
+#include "core/session.h"
+#include "core/shard.h"
 
 #include <errno.h>
 #include <string.h>

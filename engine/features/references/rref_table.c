@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Open-addressing tables of references by name. Shard thread. */
+#include "core/shard.h"
 #include "features/references/rref.h"
 
 #define BLOCK 16u

@@ -10,6 +10,12 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "core/context.h"
+#include "core/dispatch.h"
+#include "core/head.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,9 +5,20 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "core/call.h"
+#include "core/context.h"
+#include "core/dispatch.h"
+#include "core/head.h"
+#include "core/queues.h"
+#include "core/reply.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "memory/budget.h"
 
 #include <errno.h>
+#include <farcall/message.h>
 #include <stdio.h>
 #include <string.h>
 

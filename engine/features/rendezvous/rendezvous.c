@@ -6,6 +6,11 @@
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
+#include "core/feature.h"
+#include "core/head.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -17,8 +17,13 @@
 #ifndef FAR_RENDEZVOUS_RENDEZVOUS_H
 #define FAR_RENDEZVOUS_RENDEZVOUS_H
 
-#include "core/call.h"
+#include "core/head.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "features/features.h"
+
+#include <farcall/message.h>
 
 /* `source` of a rendezvous_out. */
 enum rendezvous_source {

@@ -3,8 +3,18 @@
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
+#include "core/call.h"
+#include "core/context.h"
+#include "core/feature.h"
+#include "core/head.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
+#include "value/registry.h"
 
 #include <errno.h>
+#include <farcall/message.h>
 #include <string.h>
 
 /* ---- the record: any thread ---- */

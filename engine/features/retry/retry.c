@@ -17,6 +17,16 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/call.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/feature.h"
+#include "core/head.h"
+#include "core/queues.h"
+#include "core/reply.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "core/timer.h"
 #include "features/faults/fault.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a CPU quota changes: the verdict, and how a shard idles under it. */
 #include "agent/quota.h"
+#include "core/idle.h"
 #include "shard_fixture.h"
 
 #include <criterion/criterion.h>

@@ -3,7 +3,8 @@
  * hand. */
 #include "agent/agent.h"
 #include "agent/env.h"
-#include "core/fiber.h"
+#include "core/shard.h"
+#include "core/spawn.h"
 #include "fake_dgram.h"
 #include "fake_net.h"
 

@@ -7,7 +7,8 @@
  */
 #include "agent/agent.h"
 #include "agent/env.h"
-#include "core/call.h"
+#include "core/shard.h"
+#include "core/waiting.h"
 #include "fake_dgram.h"
 #include "fake_net.h"
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
+#include "core/head.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
 #include "features/audit/audit.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: what the caller does with answers, deadlines and credits. */
+#include "core/call.h"
+#include "core/head.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/waiting.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
 

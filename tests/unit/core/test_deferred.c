@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Answers that come later: deferred, cancelled, kept until bulk memory comes back. */
+#include "core/deferred.h"
+#include "core/head.h"
+#include "core/session.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
 

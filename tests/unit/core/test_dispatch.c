@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Requests: "Receive X in state S. Expect Y." */
+#include "core/call.h"
+#include "core/head.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
 

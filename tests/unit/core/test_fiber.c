@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fibers on a fixture: how a wait ends, in every order of what can end it, and what is left behind. */
+#include "core/context.h"
+#include "core/deferred.h"
 #include "core/fiber.h"
+#include "core/head.h"
+#include "core/idle.h"
+#include "core/loop.h"
+#include "core/session.h"
 #include "shard_fixture.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A shard of two ports: PEER's session is at the first, OTHER's at the second. */
+#include "core/call.h"
+#include "core/head.h"
+#include "core/idle.h"
+#include "core/loop.h"
+#include "core/queues.h"
 #include "features/rendezvous/rendezvous.h"
 #include "shard_fixture.h"
 

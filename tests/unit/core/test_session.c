@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sessions that end, calls handed over by other threads, idling. */
+#include "core/call.h"
+#include "core/context.h"
+#include "core/head.h"
+#include "core/idle.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/waiting.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
 

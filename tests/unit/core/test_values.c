@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Requests whose arguments hold others, or objects of custom types: what they take is given back on every way out. */
+#include "core/head.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
 #include "value_trees.h"

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls that wait, for their session to be set up or for a credit of it. */
+#include "core/call.h"
+#include "core/head.h"
+#include "core/idle.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "core/waiting.h"
 #include "shard_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <farcall/message.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * and that what they had under way goes back to where it came from. */
 #include "transport_fixture.h"
 
-#include "core/shard.h"
+#include "core/session.h"
 #include "transport/port.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages that fail or are late on purpose: "Set F, receive X. Expect Y." */
+#include "core/call.h"
+#include "core/head.h"
+#include "core/session.h"
 #include "features/faults/fault.h"
 #include "rref_fixture.h"
 

@@ -2,6 +2,9 @@
 /* The owner of objects: "Receive X in state S. Expect Y." */
 #include "base/hash.h"
 #include "core/fiber.h"
+#include "core/head.h"
+#include "core/idle.h"
+#include "core/session.h"
 #include "rref_fixture.h"
 
 static struct object {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Words about references that fail or are late: said again, when it is their time. "Set F, receive X. Expect Y." */
+#include "core/head.h"
 #include "features/faults/fault.h"
 #include "rref_fixture.h"
 

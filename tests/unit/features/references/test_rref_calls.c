@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests and results with references: "Receive X in state S. Expect Y." */
+#include "core/head.h"
 #include "rref_fixture.h"
 
 TestSuite(rref_calls, .init = shard_setup, .fini = shard_teardown);

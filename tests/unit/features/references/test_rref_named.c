@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests with NAMED, to the owner: "Receive X in state S. Expect Y." */
 #include "base/hash.h"
+#include "core/call.h"
+#include "core/head.h"
 #include "rref_fixture.h"
 
 static struct far_deferred *kept_back;

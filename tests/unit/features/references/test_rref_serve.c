@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The owner of references: "Receive X in state S. Expect Y." */
+#include "core/head.h"
+#include "core/session.h"
 #include "rref_fixture.h"
 
 TestSuite(rref_serve, .init = shard_setup, .fini = shard_teardown);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments, received packet by packet, from peers that keep the rules and from others. */
+#include "core/head.h"
+#include "core/session.h"
 #include "rendezvous_fixture.h"
 
 TestSuite(rendezvous_receive, .init = setup, .fini = teardown);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments and one-way messages, sent packet by packet; replies; any packets in any order. */
+#include "core/call.h"
+#include "core/head.h"
+#include "core/session.h"
 #include "rendezvous_fixture.h"
 
 static uint8_t got[TOTAL];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments that are sent from where they lie, and put where they belong while they arrive: who owns each
  * byte when. */
+#include "core/head.h"
+#include "core/session.h"
 #include "rendezvous_fixture.h"
 
 enum { BIG = 1 << 20, HEADER = 100 };

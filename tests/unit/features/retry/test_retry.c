@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls that may be repeated: what the callee makes of each number, and what repeats do to everything else. */
+#include "core/call.h"
+#include "core/deferred.h"
+#include "core/head.h"
+#include "core/session.h"
 #include "shard_fixture.h"
 
 #include <criterion/criterion.h>

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Runs the handlers of requests. Shard thread, but where a function says otherwise. */
+#ifndef FAR_CORE_DISPATCH_H
+#define FAR_CORE_DISPATCH_H
+
+#include "core/deferred.h"
+#include "core/request.h"
+#include "core/session.h"
+
+#include <farcall/rpc.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct head_hash;
+struct message_handler;
+struct shm_head;
+
+/** Reads the arguments of a request, calls its handler, and settles the answer. `strings[0, cap)` is room for the texts
+ * of the arguments. The thread of the handler. */
+void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap);
+void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
+/** Bytes of an answer that the caller takes. */
+static inline uint64_t dispatch_limit(const struct far_req *req)
+{
+	return req->record ? req->record->limit : req->session->message_max;
+}
+/** Sends what the handler has answered so far, if it has. */
+void dispatch_flush(struct far_req *req);
+/** Detaches the request from its record: the owner of the record answers it. */
+void dispatch_detach(struct far_req *req);
+/** The same, and hands the record, which has the answer, to the shard. */
+void dispatch_finish(struct far_req *req);
+/** Answers with an error: through the record, or at once. */
+void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
+		    const char *text, size_t len);
+/** The function of these hashes; NULL: the request was refused. */
+const struct function *dispatch_find(struct far_req *req, const struct head_hash *hash);
+/** Runs a request's handler and sends its answer. The body is readable until it returns. */
+void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+	      uint64_t waited);
+/** The same for any session, SESSION_HELD included. */
+void dispatch_checked(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+		      uint64_t waited);
+
+#endif

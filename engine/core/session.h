@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Sessions with remote shards. Shard thread. */
+#ifndef FAR_CORE_SESSION_H
+#define FAR_CORE_SESSION_H
+
+#include "base/limits.h"
+#include "base/must.h"
+#include "core/queues.h"
+#include "core/shard.h"
+#include "nic/nic.h"
+#include "sync/mailbox.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct far_deferred;
+struct oneway;
+struct paused_requests;
+struct rendezvous_peer;
+struct retry_callee;
+struct retry_caller;
+struct rref_fork;
+struct rref_msg;
+struct rref_pins;
+
+/** Legal order: CLOSED → CONNECTING → UP → CLOSED or DEAD; CONNECTING → CLOSED or DEAD; DEAD → CLOSED when another
+ * incarnation of the worker begins. */
+enum session_state {
+	SESSION_CLOSED,     /* never requested, its set-up failed, or it was lost: the next call requests it */
+	SESSION_CONNECTING, /* requested of the control thread; calls wait */
+	SESSION_UP,
+	SESSION_DEAD /* the worker is lost */
+};
+
+/** Reasons for which requests do not go straight to dispatch(). */
+enum session_block {
+	SESSION_BACKPRESSURED = 1, /* answers wait for bulk memory: requests are queued meanwhile */
+	SESSION_HELD = 2           /* answers may be held back (shard.hold_answers): each request gets a record */
+};
+
+/** The present incarnation of a worker. */
+struct worker_incarnation {
+	uint64_t incarnation;
+	bool learned; /* some entry of its struct worker_functions is set */
+};
+
+/** Function numbers of a worker, learned by any session with one of its shards. */
+struct worker_functions {
+	uint16_t index[FAR_FUNCTIONS_MAX]; /* by local function index: the callee's index + 1; 0: not known yet */
+};
+
+struct waiting_call;
+
+/**
+ * Association with one remote shard. All zero until its first use. A shard may have tens of thousands, so what only
+ * some sessions need, or only at times, lies elsewhere. A call touches the first line, and the second when it waits.
+ */
+struct session {
+	alignas(64) uint8_t state; /* enum session_state */
+	uint8_t backpressured;     /* bits of enum session_block */
+	uint8_t unsent_mails;      /* mails that found the mailbox full: bits by enum mail_type */
+	bool protocol_error : 1;   /* the peer broke the protocol, and the control thread was notified */
+	bool known : 1;            /* it is in shard.known */
+	bool has_rendezvous : 1;   /* `rendezvous` is not NULL */
+	bool draining : 1;         /* it is up, and calls wait for room */
+	bool worker_alive : 1;     /* it was up with `incarnation`, which is not known to be lost */
+	uint16_t calls_active;     /* call slots in use, [0, limits.peer_calls + 1]: a batch of control messages has a
+				      credit of its own */
+	uint16_t calls_max;  /* credits: limits.peer_calls; 0: not up, earlier calls wait, or calls are held back */
+	uint32_t peer;       /* handle of the NIC */
+	uint32_t worker;     /* rank */
+	uint8_t shard;       /* of the worker */
+	uint8_t port;        /* index in shard.queues */
+	uint8_t paused_head; /* first queued request in `paused` */
+	uint8_t paused_n;    /* queued requests, [0, FAR_SESSION_REQUESTS_MAX] */
+	uint32_t index;      /* in shard.sessions */
+	struct nic_queue *q; /* the port's queue */
+	struct far_deferred *open;      /* records of open requests */
+	uint32_t eager_max;             /* bytes of the largest eager message: min(FAR_MSG_EAGER_MAX, message_max) */
+	uint16_t open_n;                /* records in `open` */
+	uint16_t waiting_n;             /* calls in `waiting`, [0, limits.peer_waiting] */
+	struct paused_requests *paused; /* NULL: paused_n is 0 */
+	struct far_deferred *backpressured_head; /* answers that wait for memory, oldest first */
+
+	struct waiting_call *waiting;             /* oldest first */
+	struct session *next_known, *next_unsent; /* links of shard.known and of shard.unposted */
+	struct retry_caller *retry_caller;        /* of retry; NULL: no call of ours was to be repeated */
+	struct retry_callee *retry_callee;        /* of retry; NULL: no call of the peer's was to be repeated */
+	uint64_t message_max;                     /* bytes of the largest message that the peer takes */
+	struct rendezvous_peer *rendezvous;       /* of rendezvous; NULL: no such message, no one-way message yet */
+	struct oneway *oneways_early;             /* of rendezvous: one-way messages that wait for the set-up */
+	/* Of references, as is the rest: forks of the peer here; results that the peer has not accepted; control
+	 * messages to send, and those that are sent and not answered. */
+	struct rref_fork *rref_forks;
+	struct rref_pins *rref_pins;
+	struct rref_msg *msgs, **msgs_tail, *msgs_in_flight;
+	struct shard *home;           /* the session's shard, for the completion of those */
+	uint64_t incarnation;         /* rref_incarnation() of the worker: of the session that is up, or was last */
+	struct rref_msg *rref_recall; /* RECALL that is not answered; NULL: none */
+};
+
+static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
+static_assert(offsetof(struct session, rref_forks) == 128, "and the last line is for references and calls that wait");
+static_assert(offsetof(struct session, waiting) == 64, "a call touches one line of its session");
+
+static inline uint32_t session_index(const struct shard *s, uint32_t worker, uint32_t shard)
+{
+	return shard * s->world + worker;
+}
+/** Prefetches the session of a coming call, 2 × SESSION_PREFETCH_AHEAD calls ahead; and, half as many ahead, the
+ * queue's state of its peer. */
+#define SESSION_PREFETCH_AHEAD 4u
+static inline void session_set_info(const struct shard *s, uint32_t worker, uint32_t shard)
+{
+	__builtin_prefetch(&s->sessions[session_index(s, worker, shard)], 1);
+}
+static inline void session_prefetch_queue(const struct shard *s, uint32_t worker, uint32_t shard)
+{
+	const struct session *se = &s->sessions[session_index(s, worker, shard)];
+	if (se->state == SESSION_UP && se->q->ops->prefetch)
+		se->q->ops->prefetch(se->q, se->peer);
+}
+/** Puts it into shard.known; `worker` and `shard` are set. */
+void session_list_in(struct shard *s, struct session *se);
+/** Hands a packet to the session's queue, as its tx_commit(). */
+static inline int session_commit(struct shard *s, const struct session *se, struct nic_tx *tx)
+{
+	if (unlikely(se->port))
+		queues_touched(s, se->port);
+	return se->q->ops->tx_commit(se->q, tx);
+}
+/** True if an answer of the peer is due: to a call, a one-way message, a fragment. */
+bool session_owes(const struct shard *s, const struct session *se);
+/** Requests its set-up of the control thread. */
+void session_connect(struct shard *s, struct session *se);
+/** Sends the mails that found the mailbox full. */
+void session_retry_mails(struct shard *s);
+/** By local function index: the index at the session's worker, + 1; 0: not known. */
+static inline uint16_t *session_functions(const struct shard *s, const struct session *se)
+{
+	return s->functions[se->worker].index;
+}
+/** A reply carried the worker's index of function `local`. */
+void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there);
+/** Sends answers and calls that wait for room. */
+unsigned session_resume(struct shard *s);
+void session_on_mail(struct shard *s, const struct mail *mail);
+void session_protocol_error(struct shard *s, struct session *se);
+void session_close_all(struct shard *s);
+
+#endif
