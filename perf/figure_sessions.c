@@ -13,7 +13,10 @@
 #include "features/features.h"
 #include "floor_table.h"
 #include "idle_usage.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 #include "virtual_shards.h"
 
 #include <inttypes.h>
