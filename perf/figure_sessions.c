@@ -16,8 +16,11 @@
 #include "features/features.h"
 #include "floor_table.h"
 #include "idle_usage.h"
+#include "transport/peer.h"
 #include "transport/port.h"
 #include "value/registry.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 #include "virtual_shards.h"
 
 #include <inttypes.h>

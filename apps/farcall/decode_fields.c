@@ -6,7 +6,9 @@
 #include "core/head.h"
 #include "decode.h"
 #include "features/references/wire.h"
+#include "transport/mail.h"
 #include "transport/port.h"
+#include "transport/wire.h"
 #include <farcall/status.h>
 #include <inttypes.h>
 

@@ -7,6 +7,10 @@
 #include "decode_engine.h"
 #include "features/references/wire.h"
 #include "transport/assemble.h"
+#include "transport/handshake.h"
+#include "transport/message.h"
+#include "transport/recv.h"
+#include "transport/wire.h"
 #include <inttypes.h>
 #include <string.h>
 

@@ -13,6 +13,7 @@
 #include "sim/load.h"
 #include "sync/future.h"
 #include "transport/audit.h"
+#include "transport/audit_ends.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

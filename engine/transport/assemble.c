@@ -7,6 +7,15 @@
 #include "transport/assemble.h"
 
 #include "base/mutant.h"
+#include "transport/grant.h"
+#include "transport/message.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/read.h"
+#include "transport/recv.h"
+#include "transport/rings.h"
+#include "transport/send.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,9 +3,15 @@
 #ifndef FAR_TRANSPORT_ASSEMBLE_H
 #define FAR_TRANSPORT_ASSEMBLE_H
 
-#include "transport/port.h"
+#include "transport/recv.h"
+#include "transport/wire.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
+
+struct transport_peer;
+struct transport_queue;
 
 /** Fields of a MESSAGE packet, copied out of it. */
 struct transport_span {
@@ -68,8 +74,8 @@ static inline int transport_batch_next(struct transport_batch *b, struct shm_hea
 	return 1;
 }
 
-/* ---- assemble.c ---- */
-
+/** Computes wire_head.ack_bits. */
+uint64_t transport_ack_bits(const struct transport_peer *p);
 /** Processes a MESSAGE packet that cannot be delivered in place. */
 void transport_reassemble(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
 			  const struct transport_span *f);

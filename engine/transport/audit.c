@@ -2,6 +2,16 @@
 /** Audit of a queue: lists, sums over all peers, ring sets. Poller, or any thread while no poller runs. */
 #include "transport/audit.h"
 
+#include "transport/audit_peer.h"
+#include "transport/grant.h"
+#include "transport/message.h"
+#include "transport/onesided.h"
+#include "transport/peer.h"
+#include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/rings.h"
+#include "transport/transport.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

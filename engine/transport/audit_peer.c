@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Audit of one peer and its ring set. Poller, or any thread while no poller runs. */
-#include "transport/audit.h"
+#include "transport/audit_peer.h"
+
+#include "transport/message.h"
+#include "transport/path.h"
+#include "transport/peer.h"
+#include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/rings.h"
 
 #define same(what, count, found) transport_audit_same(a, p, what, count, found)
 #define fits(condition, what)    transport_audit_fits(a, p, condition, what)

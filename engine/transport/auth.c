@@ -8,9 +8,15 @@
  * another member is not valid there. Observed addresses, which a translator changes, are in no tag. The head contains
  * the kind and the receiver's identity: no packet is valid as another kind, or reflected to its sender.
  */
-#include "transport/port.h"
+#include "transport/auth.h"
 
 #include "base/crc32c.h"
+#include "transport/handshake.h"
+#include "transport/peer.h"
+#include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/setup.h"
+#include "transport/wire.h"
 
 #include <string.h>
 

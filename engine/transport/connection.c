@@ -3,7 +3,18 @@
  * Life cycle of a peer: allocation, table of accepted peers, orders to the poller, set-up packets, events to the
  * engine. Control thread.
  */
+#include "transport/connection.h"
+
+#include "transport/auth.h"
+#include "transport/handshake.h"
+#include "transport/mail.h"
+#include "transport/path.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/rings.h"
+#include "transport/setup.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -155,6 +166,16 @@ static void accepted_remove(struct transport_port *p, const struct transport_pee
 	p->accepted[at] = 0;
 }
 
+struct transport_peer *transport_peer_named(const struct transport_port *p, const struct wire_head *h)
+{
+	uint64_t token = be64_get(h->token);
+	uint32_t i = TRANSPORT_INDEX(token);
+	struct transport_peer *peer = i < p->peers_n ? p->peers[i] : NULL;
+	return peer && peer->state != TRANSPORT_FREE && peer->token == token && be64_get(h->incarnation) == p->id
+		       ? peer
+		       : NULL;
+}
+
 /* The bit of the set is added last and taken first: pairs with order_serve() in queue.c. */
 void transport_order_post(struct transport_peer *peer, uint32_t due)
 {
@@ -184,6 +205,19 @@ void transport_peer_free(struct transport_port *p, struct transport_peer *peer)
 	peer->state = TRANSPORT_FREE;
 	if (peer->index < p->peers_free)
 		p->peers_free = peer->index;
+}
+
+int transport_address_make(struct transport_port *p, struct transport_peer *peer, uint64_t deadline,
+			   struct nic_err *err)
+{
+	struct transport_setup *s = peer->setup;
+	peer->lower_pending = true;
+	s->flows_tried++;
+	int error = p->lower->ops->connect(p->lower, peer->owner, &s->addr, NIC_ROUTE(peer->remote_queue, s->flow),
+					   NULL, 0, deadline, &s->primary, err);
+	if (error)
+		peer->lower_pending = false;
+	return error;
 }
 
 void transport_address_drop(struct transport_port *p, uint32_t *way)
@@ -295,6 +329,26 @@ void transport_setup_repeat(struct transport_port *p, struct transport_peer *pee
 	if (s->repeat_ns > FAR_TRANSPORT_CONNECT_NS_MAX)
 		s->repeat_ns = FAR_TRANSPORT_CONNECT_NS_MAX;
 	transport_step_by(p, s->repeat_at);
+}
+
+void transport_flow_next(struct transport_port *p, struct transport_peer *peer, uint32_t path, uint64_t now)
+{
+	struct nic_err err = {""};
+	/* It is about an earlier flow, or the next one is being made. */
+	struct transport_setup *s = peer->setup;
+	if (!s || path != s->flow || peer->lower_pending || peer->address_old != NIC_PEER_NONE)
+		return;
+	int error = -EHOSTUNREACH;
+	if (s->flows_tried < FAR_TRANSPORT_FLOWS_MAX) {
+		s->flow++;
+		error = transport_address_make(p, peer, now + FAR_TRANSPORT_HALF_OPEN_NS, &err);
+	}
+	if (!error)
+		return;
+	if (peer->state == TRANSPORT_CONNECTING)
+		transport_connect_failed(p, peer, error);
+	else
+		transport_peer_kill(peer, error);
 }
 
 /* ---- events ---- */

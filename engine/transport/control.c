@@ -2,9 +2,19 @@
 /** Control packets: received PING, RESET and CLOSE, set-up packets forwarded to the control thread, and sending.
  * Poller.
  */
-#include "transport/port.h"
+#include "transport/control.h"
 
 #include "base/mutant.h"
+#include "transport/auth.h"
+#include "transport/handshake.h"
+#include "transport/mail.h"
+#include "transport/message.h"
+#include "transport/path.h"
+#include "transport/peer.h"
+#include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/send.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <string.h>

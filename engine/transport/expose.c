@@ -9,7 +9,17 @@
  * Nothing waits for slow operations: while the driver below sets up a connection or registers memory, messages leave in
  * packets. The exposure is withdrawn as soon as reading has ended, or with the message.
  */
+#include "transport/expose.h"
+
+#include "base/clock.h"
+#include "transport/message.h"
+#include "transport/onesided.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/read.h"
+#include "transport/send.h"
+#include "transport/wire.h"
 
 #include <string.h>
 

@@ -15,7 +15,18 @@
  * Grants are cumulative. Every acknowledgement of the peer contains them until the message is complete. When no granted
  * byte arrives for long, they are repeated and do not count against the budget any more: the sender may be gone.
  */
+#include "transport/grant.h"
+
+#include "base/clock.h"
+#include "transport/message.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/read.h"
+#include "transport/rings.h"
+#include "transport/rtt.h"
+#include "transport/send.h"
+#include "transport/wire.h"
 
 #include <string.h>
 

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Encodes and decodes set-up packets. Control thread and poller. */
+#include "transport/handshake.h"
+
+#include "transport/mail.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <string.h>
@@ -101,4 +107,13 @@ bool transport_reject_read(const uint8_t *body, uint64_t len, struct transport_r
 					 .path = be32_get(no.path),
 					 .nonce = body + offsetof(struct wire_reject, nonce)};
 	return true;
+}
+
+void transport_features_read(struct transport_peer *peer, const struct wire_head *h)
+{
+	uint32_t window = be32_get(h->offset);
+	peer->rx_next = be32_get(h->packet);
+	peer->unchecked = be32_get(h->length) & WIRE_UNCHECKED;
+	peer->bulk = be32_get(h->length) & WIRE_BULK;
+	peer->window = (uint16_t)(window < FAR_TRANSPORT_WINDOW ? window : FAR_TRANSPORT_WINDOW);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "transport/mail.h"
 
+#include "transport/port.h"
+
 #include <string.h>
 
 bool transport_peer_set_add(struct transport_peer_set *b, uint32_t i)

@@ -13,7 +13,9 @@
 #include <stdint.h>
 
 #define TRANSPORT_MAIL_BYTES 576u /* of a set-up packet: head, body, handshake payload, address */
-#define TRANSPORT_MAIL_SLOTS 64u  /* a burst of CONNECT packets; a power of two */
+/* Smallest packet limit of a driver below: the longest set-up packet fits. */
+#define TRANSPORT_PACKET_MIN TRANSPORT_MAIL_BYTES
+#define TRANSPORT_MAIL_SLOTS 64u /* a burst of CONNECT packets; a power of two */
 
 /** A set of peers as three levels of bitmaps. One thread adds, another takes. */
 struct transport_peer_set {

@@ -9,9 +9,18 @@
  * do; to complete ones, which the engine's next recv() takes; and to incomplete ones, which got all of their memory
  * with their first packet and wait for their senders only, which retransmit or are found DOWN.
  */
-#include "transport/assemble.h"
+#include "transport/message.h"
 
 #include "memory/budget.h"
+#include "transport/assemble.h"
+#include "transport/expose.h"
+#include "transport/grant.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/read.h"
+#include "transport/recv.h"
+#include "transport/rings.h"
+#include "transport/wire.h"
 
 #include <string.h>
 

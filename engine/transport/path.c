@@ -15,7 +15,25 @@
  * all failures of interfaces, here, there or between, are one case, and no driver has to report them. A peer that is
  * merely slow answers by no path, and none changes. The peer is DOWN when nothing arrives by any path.
  */
+#include "transport/path.h"
+
+#include "base/clock.h"
+#include "transport/auth.h"
+#include "transport/connection.h"
+#include "transport/control.h"
+#include "transport/handshake.h"
+#include "transport/mail.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/retransmit.h"
+#include "transport/rings.h"
+#include "transport/rtt.h"
+#include "transport/schedule.h"
+#include "transport/send.h"
+#include "transport/setup.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <stdlib.h>

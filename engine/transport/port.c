@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The transport's port: open, close, capabilities, addresses, counters. Control thread. setup.c has its connections.
+/** The transport's port: open, close, capabilities, addresses, counters. Control thread. connection.c has its connections.
  */
 #include "transport/port.h"
+
 #include "base/text.h"
+#include "transport/auth.h"
+#include "transport/connect.h"
+#include "transport/connection.h"
+#include "transport/mail.h"
+#include "transport/message.h"
+#include "transport/onesided.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/rings.h"
+#include "transport/setup.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -3,7 +3,24 @@
  * Operations of a queue except sending and receiving: attached peers, room for messages, sleep; and the orders of the
  * control thread. Poller.
  */
+#include "transport/queue.h"
+
+#include "transport/auth.h"
+#include "transport/control.h"
+#include "transport/grant.h"
+#include "transport/handshake.h"
+#include "transport/mail.h"
+#include "transport/message.h"
+#include "transport/path.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/recv.h"
+#include "transport/rings.h"
+#include "transport/schedule.h"
+#include "transport/send.h"
+#include "transport/setup.h"
+#include "transport/timer.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,7 +7,15 @@
  * WIRE_READ_DONE is sent only when no read is in flight: nothing writes to the memory then, and the message may be
  * delivered.
  */
-#include "transport/port.h"
+#include "transport/read.h"
+
+#include "base/clock.h"
+#include "transport/grant.h"
+#include "transport/message.h"
+#include "transport/onesided.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -9,10 +9,27 @@
  * what an attacker off the path would have to guess. Set-up packets without a valid token go to the control thread. All
  * others are dropped and counted.
  */
-#include "transport/assemble.h"
+#include "transport/recv.h"
 
 #include "base/crc32c.h"
 #include "base/mutant.h"
+#include "transport/assemble.h"
+#include "transport/control.h"
+#include "transport/expose.h"
+#include "transport/grant.h"
+#include "transport/mail.h"
+#include "transport/message.h"
+#include "transport/path.h"
+#include "transport/peer.h"
+#include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/retransmit.h"
+#include "transport/rings.h"
+#include "transport/rtt.h"
+#include "transport/schedule.h"
+#include "transport/send.h"
+#include "transport/timer.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,16 @@
  * A retransmitted packet keeps its number and bytes. If the path MTU has shrunk below it, it is sent in fragments, one
  * packet at a time, since the receiver accepts fragments of its next packet only.
  */
-#include "transport/port.h"
+#include "transport/retransmit.h"
+
+#include "transport/mail.h"
+#include "transport/message.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/rings.h"
+#include "transport/rtt.h"
+#include "transport/send.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 

@@ -5,11 +5,15 @@
  * Each connection reserves address space for one set and its messages, so a peer never waits for a set, and no deadlock
  * is possible. The free list is last in, first out, so that as few sets as possible are touched.
  */
-#include "transport/port.h"
+#include "transport/rings.h"
 
 #include "base/must.h"
 #include "base/mutant.h"
 #include "memory/budget.h"
+#include "transport/message.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/rtt.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -6,9 +6,16 @@
  * message with the fewest bytes left, or, now and then, of the oldest. An ordered message begins when all those that it
  * must not pass have their packet numbers, since the receiver processes packets by number.
  */
-#include "transport/port.h"
+#include "transport/schedule.h"
 
 #include "base/mutant.h"
+#include "transport/expose.h"
+#include "transport/message.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/rings.h"
+#include "transport/send.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,9 +6,22 @@
  * list of its peer, and the peer in the backlog of its queue, until the flush, so that consecutive small messages share
  * a packet; or longer, while the window is closed or the driver below is full. Every packet carries an acknowledgement.
  */
-#include "transport/port.h"
+#include "transport/send.h"
 
 #include "base/crc32c.h"
+#include "transport/assemble.h"
+#include "transport/expose.h"
+#include "transport/grant.h"
+#include "transport/message.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/recv.h"
+#include "transport/retransmit.h"
+#include "transport/rings.h"
+#include "transport/rtt.h"
+#include "transport/schedule.h"
+#include "transport/timer.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,9 +6,22 @@
  * scan includes active peers only: idle connections cost nothing and send nothing. Timers are armed by the next scan,
  * up to LOOK_NS late, so that the fast path reads no clock, except for RTT samples.
  */
-#include "transport/audit.h"
+#include "transport/timer.h"
 
+#include "base/clock.h"
 #include "base/must.h"
+#include "transport/audit.h"
+#include "transport/control.h"
+#include "transport/expose.h"
+#include "transport/grant.h"
+#include "transport/path.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/retransmit.h"
+#include "transport/rings.h"
+#include "transport/rtt.h"
+#include "transport/schedule.h"
+#include "transport/send.h"
 
 #include <errno.h>
 

@@ -102,6 +102,12 @@ static_assert(offsetof(struct wire_head, first) == 72, "");
 static_assert(offsetof(struct wire_head, crc) == 76, "");
 static_assert(offsetof(struct wire_head, tag) == 80, "");
 
+#define TRANSPORT_HEAD_BYTES ((uint32_t)sizeof(struct wire_head))
+#define TRANSPORT_BITMAP     64u /* packets behind `ack` that wire_head.ack_bits covers */
+/* Bytes behind the head of a packet of several messages. No path MTU is smaller, so such packets are never fragmented.
+ */
+#define TRANSPORT_BATCH_BYTES FAR_TRANSPORT_MTU_MIN
+
 /* In `lane_phase` of the first packet of a larger message: a struct wire_key follows the packet's bytes. Only between
  * ends that both have bulk. */
 #define WIRE_EXPOSED 64u
@@ -172,5 +178,17 @@ struct wire_reject {
 	uint8_t nonce[16]; /* of the packet that it answers; CLOSE: 0 */
 };
 static_assert(sizeof(struct wire_reject) == 24, "");
+
+/** Offset of the struct wire_sub behind a message that ends at `end`, and offset of its message. */
+static inline uint32_t transport_batch_sub(uint32_t end)
+{
+	return (end + 31) & ~31u;
+}
+
+static inline uint32_t transport_batch_body(uint32_t sub, uint32_t len)
+{
+	uint32_t at = sub + (uint32_t)sizeof(struct wire_sub);
+	return len > FAR_LINE_PAYLOAD ? (at + 63) & ~63u : at;
+}
 
 #endif

@@ -12,6 +12,14 @@
  */
 #include "base/must.h"
 #include "transport/audit.h"
+#include "transport/auth.h"
+#include "transport/connection.h"
+#include "transport/handshake.h"
+#include "transport/mail.h"
+#include "transport/peer.h"
+#include "transport/port.h"
+#include "transport/setup.h"
+#include "transport/wire.h"
 #include "transport_fixture.h"
 
 #include <errno.h>

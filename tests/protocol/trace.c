@@ -19,8 +19,13 @@
 #include "features/references/wire.h"
 #include "features/rendezvous/rendezvous.h"
 #include "sync/future.h"
+#include "transport/auth.h"
+#include "transport/handshake.h"
+#include "transport/mail.h"
 #include "transport/port.h"
 #include "value/registry.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <farcall/message.h>

@@ -3,6 +3,16 @@
 #include "transport_fixture.h"
 
 #include "transport/audit.h"
+#include "transport/audit_ends.h"
+#include "transport/grant.h"
+#include "transport/message.h"
+#include "transport/onesided.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/recv.h"
+#include "transport/rings.h"
+#include "transport/send.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

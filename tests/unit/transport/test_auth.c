@@ -6,7 +6,12 @@
 #include "transport_fixture.h"
 
 #include "base/limits.h"
+#include "transport/auth.h"
+#include "transport/mail.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Grants: who gets them, what becomes of those that are lost, what a peer that takes or gives wrong ones meets. */
 #include "delay_line.h"
-#include "transport/port.h"
+#include "transport/grant.h"
+#include "transport/message.h"
+#include "transport/queue.h"
+#include "transport/wire.h"
 
 #include "base/must.h"
 

@@ -4,7 +4,11 @@
 
 #include "base/limits.h"
 #include "core/head.h"
+#include "transport/auth.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Many senders of larger messages and one receiver, over a simulated switch whose port holds less than they have. */
 #include "nic/sim/sim.h"
+#include "transport/grant.h"
+#include "transport/message.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/transport.h"
 
 #include "base/must.h"
 

@@ -4,7 +4,15 @@
 #include "transport_fixture.h"
 
 #include "core/session.h"
+#include "core/shard.h"
+#include "transport/connection.h"
+#include "transport/mail.h"
+#include "transport/message.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/recv.h"
+#include "transport/rings.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -2,7 +2,12 @@
 /** Connections that have more than one way. Ends 0 and 1 are connected; 2 is a second port of the worker of 0, and 3 of
  * that of 1. */
 #include "base/crc32c.h"
+#include "transport/path.h"
+#include "transport/peer.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 #include "transport_fixture.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,13 @@
 /** Messages that the other side reads where they lie: announced, read in the order of the grants, gone on with in
  * packets whatever fails; their memory let go of when nobody may read or write it any more. */
 #include "fake_bulk.h"
+#include "transport/grant.h"
+#include "transport/message.h"
+#include "transport/onesided.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/read.h"
+#include "transport/wire.h"
 #include "transport_fixture.h"
 
 #include <criterion/criterion.h>

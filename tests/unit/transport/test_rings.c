@@ -3,7 +3,10 @@
  * peer being found dead, and the next peer takes its set. */
 #include "transport_fixture.h"
 
-#include "transport/port.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/rings.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

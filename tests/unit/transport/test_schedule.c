@@ -2,7 +2,10 @@
 /** What passes what: small messages and large ones that leave at the same time. */
 #include "transport_fixture.h"
 
-#include "transport/port.h"
+#include "transport/message.h"
+#include "transport/queue.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -4,7 +4,10 @@
 
 #include "base/limits.h"
 #include "core/head.h"
-#include "transport/port.h"
+#include "transport/handshake.h"
+#include "transport/mail.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

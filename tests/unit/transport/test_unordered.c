@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Small messages and packets of larger ones that are missing in front of them. */
 #include "transport/audit.h"
-#include "transport/port.h"
+#include "transport/peer.h"
+#include "transport/queue.h"
+#include "transport/rings.h"
+#include "transport/wire.h"
 #include "transport_fixture.h"
 #include "transport_states.h"
 

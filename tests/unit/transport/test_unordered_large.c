@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Larger messages that go up when all of their bytes have come, whatever is missing in front of them. */
+#include "transport/assemble.h"
 #include "transport/audit.h"
-#include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/wire.h"
 #include "transport_fixture.h"
 #include "transport_states.h"
 

@@ -4,6 +4,9 @@
 #include "fake_bulk.h"
 #include "memory/buf.h"
 #include "transport/port.h"
+#include "transport/queue.h"
+#include "transport/read.h"
+#include "transport/wire.h"
 #include "transport_fixture.h"
 
 #include <criterion/criterion.h>

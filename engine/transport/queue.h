@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A queue of the transport: its struct, its counters, and the operations that are neither sending nor receiving.
+ * Poller, except where noted.
+ */
+#ifndef FAR_TRANSPORT_QUEUE_H
+#define FAR_TRANSPORT_QUEUE_H
+
+#include "base/limits.h"
+#include "nic/nic.h"
+#include "transport/grant.h"
+#include "transport/mail.h"
+#include "transport/onesided.h"
+#include "transport/peer.h"
+#include "transport/recv.h"
+#include "transport/wire.h"
+
+struct transport_message;
+struct transport_rings;
+struct transport_segment;
+struct transport_port;
+
+/* Room for misaligned bodies of a burst. What does not fit gets a buffer. */
+#define TRANSPORT_SCRATCH_BYTES 65536u
+/* Connections per segment: a queue reserves some 2.6 MiB of address space at once. */
+#define TRANSPORT_SEGMENT_PEERS 8u
+
+/** A queue. Poller, except where noted. All times in ns. */
+struct transport_queue {
+	struct nic_queue base;
+	struct nic_queue *lower;
+	const struct nic_queue_ops *ops; /* of lower */
+	struct transport_port *port;
+	uint64_t id;         /* identity of the port */
+	bool crc;            /* compute and check CRCs: the driver below does not */
+	bool unchecked;      /* accept packets without a CRC, from peers that agreed */
+	bool unflushed;      /* something was committed below since the last flush() */
+	bool stalled;        /* a peer in the backlog waits for more than the next flush */
+	bool armed;          /* the caller sleeps, or is about to */
+	uint8_t asleep_mark; /* WIRE_ASLEEP while armed, if the driver below cannot wake this queue; else 0 */
+	bool look;           /* the next recv() scans the timers: the caller has slept, or is about to */
+	bool paused;         /* the last timer scan was late and took no time-out */
+	bool ring_full;      /* larger messages wait until the ring below is emptier */
+	bool ring_watched;   /* it was full when the last packet of one was committed */
+	uint32_t ring_most;  /* bytes of them in the ring below: transport_ring_room() */
+	uint32_t ring_n;     /* packets committed since ring_most changed */
+	uint32_t index;      /* number of the queue */
+	uint32_t passes;     /* calls of recv() since the clock was read */
+	uint64_t scanned_at; /* last timer scan */
+	uint64_t timed_at;   /* scanned_at when a ring set last began with an RTT sample */
+	uint64_t now;        /* 0: the clock was not read in this recv() */
+	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
+	uint32_t scratch_used, heads_n;
+	uint32_t failed_over_n; /* peers with `failed_over` */
+	uint32_t empty_polls;   /* consecutive empty polls by siblings */
+	uint32_t siblings_n;
+	struct transport_queue *siblings[FAR_PORTS_MAX - 1]; /* queues of the agent's other ports, of the same shard */
+	uint64_t in_bytes;     /* memory of received messages, at most FAR_TRANSPORT_IN_BYTES */
+	uint64_t handed_bytes; /* of in_bytes: delivered, until release() */
+	uint64_t limit_ns;     /* a silent peer that is awaited is DOWN after this */
+	const struct clock_source *clock;
+	struct transport_message *ready_first, **ready_last; /* complete messages to deliver, in order */
+	struct transport_message *burst; /* delivered without a cookie by the last recv(); the next frees them */
+	struct transport_message *free;  /* for received messages */
+	uint32_t free_n;
+	struct transport_message *out_free; /* for sent messages, of the segments */
+	uint32_t carved, rings_carved;      /* messages and ring sets of the segments that were ever used */
+	struct transport_rings *rings_free; /* last in, first out */
+	struct transport_rings *rings_last; /* the one that was taken last */
+	uint32_t rings_n;                   /* taken */
+	struct transport_peer *backlog_first, *backlog_last; /* peers with messages to send and an open window */
+	uint32_t backlog_turn;                               /* turns of larger messages */
+	bool (*awaits_reply)(void *ctx, uint32_t peer);      /* nic_queue_ops.watch */
+	void *awaits_reply_ctx;
+	nic_placement_fn *place; /* nic_queue_ops.placing */
+	void *place_ctx;
+	struct transport_grants grants;
+	/* Counters: struct transport_stats. Any thread reads. `unproven`: control packets that failed authentication.
+	 */
+	_Atomic uint64_t resent, timeouts, tail_loss_probes, spurious_retransmits, grant_retransmits, path_migrations,
+		read_bytes;
+	_Atomic uint64_t duplicates, crc_errors, malformed, unknown_connection_drops, closed_connection_drops,
+		no_memory, handshake_backlog_drops, unproven;
+	struct shm_head heads[TRANSPORT_BURST]; /* of the last burst's messages that are delivered in place */
+	struct {
+		uint32_t peer;
+		uint64_t cookie;
+	} given[TRANSPORT_BURST + 1];               /* packets of the driver below that the next recv() releases */
+	struct nic_pkt lower_pkts[TRANSPORT_BURST]; /* last burst of the driver below; unprocessed from lower_at on */
+	uint32_t lower_n, lower_at;
+	struct transport_batch batch;                 /* lower_pkts[lower_at - 1], partly delivered */
+	uint8_t *scratch;                             /* TRANSPORT_SCRATCH_BYTES for bodies that are not aligned */
+	struct transport_peer *acks[TRANSPORT_BURST]; /* peers to be sent an ACK at the end of recv() */
+	struct transport_peer *awake[FAR_TRANSPORT_AWAKE_MAX];   /* peers to be sent ASLEEP by arm() */
+	struct transport_peer *kicks[FAR_TRANSPORT_PEERS_MAX];   /* peers to be kicked by the next flush */
+	struct transport_peer *actives[FAR_TRANSPORT_PEERS_MAX]; /* peers that the timer scan includes */
+	/* Delayed acknowledgements of peers that are not active: a ring from delayed_first on, ordered by time. An
+	 * entry whose time differs from its peer's ack_at is void: the ACK has left meanwhile. */
+	struct transport_delayed_ack {
+		struct transport_peer *peer;
+		uint64_t at;
+	} delayed[FAR_TRANSPORT_PEERS_MAX];
+	uint32_t delayed_first, delayed_n;
+	uint32_t peers_end;                                    /* entries of `peers` from here on were never used */
+	struct transport_peer *peers[FAR_TRANSPORT_PEERS_MAX]; /* between DUE_OPEN and DUE_CLOSE. NULL: none */
+	struct transport_onesided_table onesided;
+
+	/* Both threads. */
+	struct transport_peer_set orders; /* control sets, poller takes */
+	struct transport_peer_set news;   /* poller sets, control takes */
+	struct transport_mailbox mail;    /* packets from the poller to control */
+	/* Made by control before the DUE_OPEN of a peer that may use them. */
+	_Atomic(struct transport_segment *) segments[FAR_TRANSPORT_PEERS_MAX / TRANSPORT_SEGMENT_PEERS];
+	/* Control: connections with a share in the segments. */
+	uint32_t segments_n, open_n;
+};
+
+extern const struct nic_queue_ops transport_queue_ops;
+extern const struct nic_raw_ops transport_raw_ops;
+
+/** Serves the orders of the control thread. */
+void transport_orders_run(struct transport_queue *q);
+/** Adds a peer to those that the timer scan includes. */
+void transport_peer_activate(struct transport_queue *q, struct transport_peer *p);
+/** Ends the connection and reports DOWN with `error`. */
+void transport_peer_dead(struct transport_queue *q, struct transport_peer *p, int error);
+/** Posts reports, enum transport_report, to the control thread. */
+void transport_report_post(struct transport_queue *q, struct transport_peer *p, enum transport_report news);
+/** Second part of a flush: sibling queues, and kicks. */
+void transport_flush_rest(struct transport_queue *q);
+/** Makes the next flush kick a peer that may sleep, if the driver below cannot wake it. */
+void transport_kick(struct transport_queue *q, struct transport_peer *p);
+/** Closes a peer for close(), on the control thread, when no poller runs. */
+void transport_queue_end(struct transport_queue *q, struct transport_peer *p);
+
+/* ---- counters: one writer, any reader ---- */
+
+static inline void counter_bump(_Atomic uint64_t *c)
+{
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+static inline void counter_more(_Atomic uint64_t *c, uint64_t n)
+{
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+#endif
