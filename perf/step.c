@@ -238,7 +238,7 @@ int main(int argc, char **argv)
 		return 1;
 	join(NULL);
 	pthread_join(thread, NULL);
-	if (far_shard_acquire(agents[0], 0, &err) || far_shard_acquire(agents[1], 0, &err))
+	if (far_shard_acquire(agents[1], 0, &err) || far_shard_acquire(agents[0], 0, &err))
 		return (int)far_err_print(stderr, &err);
 	if (far_remote_to(agents[0], to, "perf::Cell", FAR_NOARGS, NULL, &cell, &err))
 		return (int)far_err_print(stderr, &err);

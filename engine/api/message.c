@@ -2,6 +2,7 @@
 /** Messages with a reply: far_msg_send() and far_msg_call(). Application threads and handlers; completions on the
  * shard. */
 #include "agent/agent.h"
+#include "api/fast.h"
 #include "api/parts.h"
 #include "api/recv_buf.h"
 #include "base/error.h"
@@ -83,8 +84,10 @@ send_recv_buf(struct shard *s, struct call_start *start, const struct far_recv_b
 	return status;
 }
 
-enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
-			     const struct far_call_opts *opts, far_msg_done_fn *done, void *user, struct far_err *err)
+__attribute__((noinline)) static enum far_status send_general(struct far_agent *a, struct far_to to, uint16_t id,
+							      const void *data, size_t len,
+							      const struct far_call_opts *opts, far_msg_done_fn *done,
+							      void *user, struct far_err *err)
 {
 	if (unlikely(len > FAR_MSG_EAGER_MAX)) {
 		struct far_part part = {data, len};
@@ -111,6 +114,23 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 	if (unlikely(recv_buf_given(opts)))
 		return send_recv_buf(route.via, &start, &opts->recv_buf, err);
 	return agent_start(route.via, &start, err);
+}
+
+enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
+			     const struct far_call_opts *opts, far_msg_done_fn *done, void *user, struct far_err *err)
+{
+	struct shard *s;
+	struct fast_call call = {
+		.done = send_done, .user = user, .app = (void (*)(void))done, .kind = CALL_PLAIN, .fn = id};
+	struct session *se = likely(len <= FAR_LINE_PAYLOAD && !opts && done && id < FAR_MSG_HANDLERS_MAX)
+				     ? agent_fast_session(a, to, &s, &call.left)
+				     : NULL;
+	if (unlikely(!se))
+		return send_general(a, to, id, data, len, opts, done, user, err);
+	call.word = FAST_WORD(HEAD_REQUEST, 0, id);
+	fast_copy(fast_body(se->lane->tx_next), data, len);
+	fast_send(s, se, &call, len);
+	return FAR_OK;
 }
 
 enum far_status far_msg_send_parts(struct far_agent *a, struct far_to to, uint16_t id, const struct far_part *parts,

@@ -6,6 +6,7 @@
 #include "base/must.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
+#include "core/fast.h"
 #include "core/queues.h"
 #include "core/reply.h"
 #include "core/shard.h"
@@ -70,18 +71,26 @@ enum far_status far_reply_alloc(struct far_req *req, size_t len, void **data)
 	return req->fn ? FAR_INVALID : room(req, len, data);
 }
 
-enum far_status far_reply(struct far_req *req, const void *data, size_t len)
+__attribute__((noinline)) static enum far_status reply_alloc(struct far_req *req, const void *data, size_t len)
 {
-	if (likely(!req->fn && req->answer == ANSWER_NONE && len <= FAR_LINE_PAYLOAD && !req->record &&
-		   !answer_now(req, data, len))) {
-		req->answer = ANSWER_SENT;
-		return FAR_OK;
-	}
 	void *at;
 	enum far_status status = far_reply_alloc(req, len, &at);
 	if (likely(!status) && len)
 		memcpy(at, data, len);
 	return status;
+}
+
+enum far_status far_reply(struct far_req *req, const void *data, size_t len)
+{
+	if (likely(!req->fn && req->answer == ANSWER_NONE && len <= FAR_LINE_PAYLOAD && !req->record)) {
+		if (fast_may_reply(req))
+			fast_reply(req, data, len);
+		else if (answer_now(req, data, len))
+			return reply_alloc(req, data, len);
+		req->answer = ANSWER_SENT;
+		return FAR_OK;
+	}
+	return reply_alloc(req, data, len);
 }
 
 /* Answers with a value that holds references: through a deferred record, which forks them when it is sent. */

@@ -22,39 +22,80 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SWEEP_NS UINT64_C(20000000)
-
-uint64_t call_sweep_deadlines(struct shard *s, uint64_t now)
+/* A pending call whose deadline is neither armed nor infinite. */
+static bool call_ages(const struct call *c)
 {
-	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
-		struct call *c = &s->calls[slot];
-		if (c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER &&
-		    c->timer.at < now + 2 * SWEEP_NS)
-			timer_arm(&s->call_wheel, &c->timer, c->timer.at);
-	}
-	return now + SWEEP_NS;
+	return c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER;
 }
 
-uint64_t call_next_deadline(const struct shard *s)
+static void take_young(struct shard *s, uint64_t now)
 {
-	uint64_t next = TIME_NEVER;
-	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
-		const struct call *c = &s->calls[slot];
-		if (c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at < next)
-			next = c->timer.at;
+	for (uint32_t i = 0; i < s->young_n; i++) {
+		struct call *c = &s->calls[s->young[i]];
+		c->young = 0;
+		if (!call_ages(c))
+			continue;
+		if (c->timer.at & CALL_UNSTAMPED)
+			c->timer.at = time_after(now, c->timer.at & ~CALL_UNSTAMPED);
+		if (c->aging)
+			continue;
+		c->aging = 1;
+		s->aging[(s->aging_first + s->aging_n++) % s->calls_n] = (struct aging_call){c->slot, now};
 	}
-	return next;
+	s->young_n = 0;
+}
+
+static void arm_aged(struct shard *s, uint64_t before)
+{
+	while (s->aging_n) {
+		const struct aging_call *aging = &s->aging[s->aging_first];
+		struct call *c = &s->calls[aging->slot];
+		if (aging->since > before)
+			return;
+		s->aging_first = s->aging_first + 1 == s->calls_n ? 0 : s->aging_first + 1;
+		s->aging_n--;
+		c->aging = 0;
+		if (call_ages(c))
+			timer_arm(&s->call_wheel, &c->timer, c->timer.at);
+	}
+}
+
+void call_stamp(struct shard *s, uint64_t now)
+{
+	take_young(s, now);
+	arm_aged(s, now - CALL_NEAR_NS / 2);
+}
+
+void call_arm_all(struct shard *s, uint64_t now)
+{
+	take_young(s, now);
+	arm_aged(s, UINT64_MAX);
+}
+
+/* Follows the deadline of a call that was sent. */
+static void call_watch(struct shard *s, struct call *c, uint64_t left)
+{
+	if (unlikely(left < CALL_NEAR_NS)) {
+		timer_arm(&s->call_wheel, &c->timer, c->timer.at);
+	} else if (!c->young) {
+		if (unlikely(s->young_n == SHARD_YOUNG_MAX))
+			call_stamp(s, clock_now(s->config.clock));
+		c->young = 1;
+		s->young[s->young_n++] = c->slot;
+	}
 }
 
 static struct call *call_take(struct shard *s)
 {
-	uint32_t slot = s->calls_free;
-	if (unlikely(slot == 0 || slot > s->calls_n))
+	struct call *c = s->calls_free;
+	if (likely(c != NULL)) {
+		s->calls_free = c->next;
+		return c;
+	}
+	if (s->calls_used == s->calls_n)
 		return NULL;
-	struct call *c = &s->calls[slot - 1];
-	if (slot > s->calls_used)
-		s->calls_used = slot;
-	s->calls_free = c->next_free ? c->next_free : slot + 1;
+	c = &s->calls[s->calls_used];
+	c->slot = s->calls_used++;
 	return c;
 }
 
@@ -64,8 +105,9 @@ static void call_give(struct shard *s, struct call *c)
 		features_call_over(s, c);
 	c->state = CALL_FREE;
 	c->gen += MUTANT(GENERATION_KEPT) ? 0u : 1u;
-	c->next_free = s->calls_free;
-	s->calls_free = (uint32_t)(c - s->calls) + 1;
+	c->plain = c->future = 0;
+	c->next = s->calls_free;
+	s->calls_free = c;
 	s->sessions[c->session].calls_active--;
 	counter_add(&s->counters.calls_ended, 1);
 }
@@ -147,11 +189,9 @@ __attribute__((noinline, cold)) static int start_rendezvous(struct shard *s, str
 	c->timer.at = start->deadline;
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
-	struct shm_head head = {
-		.flags = start->typed, .fn = start->fn, .call = (uint32_t)(c - s->calls), .gen = c->gen};
+	struct shm_head head = {.flags = start->typed, .fn = start->fn, .call = c->slot, .gen = c->gen};
 	s->hooks.request_send(s, se, start, &head);
-	if (start->left < 2 * SWEEP_NS)
-		timer_arm(&s->call_wheel, &c->timer, start->deadline);
+	call_watch(s, c, start->left);
 	return 0;
 }
 
@@ -213,7 +253,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	h->type = HEAD_REQUEST;
 	h->flags = (uint8_t)flags;
 	h->fn = (uint16_t)fn;
-	h->call = (uint32_t)(c - s->calls);
+	h->call = c->slot;
 	h->gen = c->gen;
 	h->tlv_bytes = 0;
 	h->time_low = (uint32_t)start->left;
@@ -239,8 +279,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	}
 	if (unlikely(copy != NULL))
 		s->hooks.call_sent(s, copy, c);
-	if (unlikely(start->left < 2 * SWEEP_NS))
-		timer_arm(&s->call_wheel, &c->timer, start->deadline);
+	call_watch(s, c, start->left);
 	return 0;
 }
 
@@ -369,7 +408,7 @@ __attribute__((noinline, cold)) static void end_rendezvous_early(struct shard *s
 	timer_disarm(&s->call_wheel, &c->timer);
 	if (progress == CALL_PART_SENT) {
 		c->state = CALL_ENDED;
-		answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, 0);
+		answer_cancel(s, se, c->slot, c->gen, 0);
 	} else {
 		call_give(s, c);
 	}
@@ -441,7 +480,7 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
 	timer_disarm(&s->call_wheel, &c->timer);
 	c->state = CALL_ENDED;
-	answer_cancel(s, se, (uint32_t)(c - s->calls), c->gen, c->retry ? HEAD_RETRY : 0);
+	answer_cancel(s, se, c->slot, c->gen, c->retry ? HEAD_RETRY : 0);
 	struct call_completion call_completion = completion_of(c);
 	features_call_ended(s, c);
 	finish_slow(s, &call_completion, &o);

@@ -31,20 +31,51 @@ enum call_state {
  * SENT → FREE; FREE → LARGE → SENT when the request has left in fragments; SENT → LARGE → FREE with a reply in
  * fragments; SENT or LARGE → ENDED → FREE when the call ends before its answer. */
 struct call {
-	struct timer timer;
+	struct timer timer; /* timer.at: the deadline, or, with CALL_UNSTAMPED, ns left from the next reading of the
+			       clock on. Armed only when it is near: call_stamp() */
 	call_done_fn *done;
-	void *user;
+	union {
+		void *user;
+		struct call *next; /* while it is free */
+	};
 	void (*app)(void);
-	uint32_t gen;
-	uint32_t session;   /* index */
-	uint32_t next_free; /* slot + 1; while it is taken, and `retry`: the place of its copy */
-	uint16_t fn;
-	uint8_t state;                         /* enum call_state */
-	uint8_t typed : 1, retry : 1;          /* retry: the request may be sent again */
-	uint8_t features : SHARD_FEATURES_MAX; /* bits of the features whose call_over() is called */
-	/* timer.at is the deadline; it is armed only when that is near: see call_sweep_deadlines() */
+	union {
+		struct {
+			uint32_t slot, gen;
+		};
+		uint64_t id; /* what travels in a request, and returns in its answer */
+	};
+	union {
+		struct {
+			uint32_t session; /* index */
+			uint16_t fn;
+			uint8_t state : 2;    /* enum call_state */
+			uint8_t features : 6; /* bits of the features whose call_over() is called */
+			uint8_t typed : 1;
+			uint8_t retry : 1;  /* the request may be sent again */
+			uint8_t plain : 1;  /* fast.h: of far_msg_send(), `app` is called with `user` */
+			uint8_t future : 1; /* fast.h: `user` is a future, which is completed */
+			uint8_t young : 1;  /* it is in shard.young; of a free slot, too */
+			uint8_t aging : 1;  /* it is in shard.aging; of a free slot, too */
+		};
+		uint64_t what;
+	};
 };
-static_assert(sizeof(struct call) <= 64, "a call slot is one line");
+static_assert(sizeof(struct call) == 64 && SHARD_FEATURES_MAX == 6, "a call slot is one line");
+
+/** The fields of struct call after `id` as one word. Little-endian. */
+#define CALL_WHAT(session, fn, state, flags)                                                                           \
+	((uint64_t)(session) | (uint64_t)(fn) << 32 | (uint64_t)(state) << 48 | (uint64_t)(flags) << 56)
+#define CALL_TYPED     1u
+#define CALL_PLAIN     4u
+#define CALL_FUTURE    8u
+#define CALL_YOUNG     16u
+#define CALL_AGING     32u
+#define CALL_KEPT      ((uint64_t)(CALL_YOUNG | CALL_AGING) << 56) /* bits that a slot keeps when its call ends */
+#define CALL_UNSTAMPED (UINT64_C(1) << 63)
+
+/** A deadline that is nearer is armed at once. */
+#define CALL_NEAR_NS UINT64_C(40000000)
 
 /** The cancel of a call, on its way to the shard. */
 struct call_cancel_msg {
@@ -76,13 +107,13 @@ void call_drop_cancels(struct shard *s);
 /** Writes the end of a request whose function number at the callee is not known yet: a struct head_hash. */
 void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at);
 /**
- * Arms the deadlines of the next two sweeps. Most calls are answered long before their deadline, so a later one is only
- * stored in its slot: arming and disarming it would be a large part of the cost of a call. Returns when the next sweep
- * is due.
+ * Gives the calls in shard.young their deadlines, and arms those that have been pending for half of CALL_NEAR_NS: most
+ * calls are answered long before, and arming and disarming their timers, or reading the clock for each, would be a
+ * large part of their cost.
  */
-uint64_t call_sweep_deadlines(struct shard *s, uint64_t now);
-/** The earliest deadline that is stored and not armed; TIME_NEVER: none. Slow: before a sleep only. */
-uint64_t call_next_deadline(const struct shard *s);
+void call_stamp(struct shard *s, uint64_t now);
+/** The same, and arms all pending calls: before a sleep. */
+void call_arm_all(struct shard *s, uint64_t now);
 /** A reply in fragments was announced: true if its call waits for it. */
 bool call_await_rendezvous(struct shard *s, struct session *se, const struct shm_head *h);
 /** The end of a call in CALL_RENDEZVOUS. */

@@ -148,8 +148,7 @@ static __attribute__((noinline, cold)) void refuse_memory(struct far_req *req)
 	refuse(req, FAR_RESOURCE, FAR_EXECUTED_YES, "%s failed: %s", req->name, text);
 }
 
-/* Sends what the handler left: an answer, or an error when it left none. */
-static void settle(struct far_req *req, enum far_status status)
+void dispatch_settle(struct far_req *req, enum far_status status)
 {
 	if (likely(req->answer == ANSWER_SENT))
 		return;
@@ -266,7 +265,7 @@ static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t
 	*handler = NULL;
 	if (unlikely(arena->held))
 		tree_release(args, n, arena);
-	settle(req, status);
+	dispatch_settle(req, status);
 }
 
 void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap)
@@ -281,7 +280,7 @@ void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char
 void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
 	m->fn(req, body, len, m->user);
-	settle(req, FAR_OK);
+	dispatch_settle(req, FAR_OK);
 }
 
 static inline void run_function(struct far_req *req, const struct function *fn, const uint8_t *body, uint64_t len)
@@ -350,7 +349,7 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 	s->context.handler = m->name;
 	m->fn(req, body, len, m->user);
 	s->context.handler = NULL;
-	settle(req, FAR_OK);
+	dispatch_settle(req, FAR_OK);
 }
 
 /* A retransmitted request may have time left, and run: a caller that may send one gets no answer. */

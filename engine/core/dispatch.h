@@ -24,6 +24,8 @@ static inline uint64_t dispatch_limit(const struct far_req *req)
 {
 	return req->record ? req->record->limit : req->session->message_max;
 }
+/** Sends what the handler left: an answer, or an error when it left none. */
+void dispatch_settle(struct far_req *req, enum far_status status);
 /** Sends what the handler has answered so far, if it has. */
 void dispatch_flush(struct far_req *req);
 /** Detaches the request from its record: the owner of the record answers it. */

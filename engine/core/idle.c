@@ -104,11 +104,9 @@ static bool go_to_sleep(struct shard *s)
 /* A peer that returns bulk memory wakes no one, so a shard that waits for it polls again soon. */
 static uint64_t next_wake(struct shard *s)
 {
-	uint64_t next = timer_next(&s->wheel), calls = timer_next(&s->call_wheel), far_off = call_next_deadline(s);
+	call_arm_all(s, clock_now(s->config.clock));
+	uint64_t next = timer_next(&s->wheel), calls = timer_next(&s->call_wheel);
 	next = calls < next ? calls : next;
-	/* A deadline that is not armed yet: the sweep that arms it must come first. */
-	if (far_off < next)
-		next = far_off;
 	if (s->waiting_until < next)
 		next = s->waiting_until;
 	uint64_t nic = queues_deadline(s);

@@ -11,6 +11,7 @@
 #include "core/head.h"
 #include "core/loop.h"
 #include "core/queues.h"
+#include "core/receive.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -26,94 +27,6 @@
 #define PASSES_PER_CLOCK 64u
 /* The same between two rounds of shard.poll_idle, while there is something else to do in each. */
 #define PASSES_PER_IDLE 16u
-/* Bytes of a message after which the answers of the burst so far are sent. */
-#define ANSWER_AT_ONCE 16384u
-
-static __attribute__((always_inline)) inline void receive_one(struct shard *s, const struct shard_queue *sq,
-							      const struct nic_pkt *pkt)
-{
-	struct shm_head h;
-	uint32_t session = sq->peer_session[pkt->peer];
-	struct session *se = session ? &s->sessions[session - 1] : NULL;
-
-	if (unlikely(!pkt->head)) {
-		counter_add(&s->counters.packets_dropped, 1);
-		if (se)
-			session_protocol_error(s, se);
-		return;
-	}
-	memcpy(&h, pkt->head, sizeof h);
-	if (unlikely(!se || se->state != SESSION_UP)) {
-		counter_add(&s->counters.packets_dropped, 1);
-		goto release;
-	}
-	if (unlikely(h.tlv_bytes || h.flags & HEAD_TLV)) {
-		static const char text[] = "the request has fields that this version does not know";
-		counter_add(&s->counters.packets_dropped, 1);
-		if (h.type == HEAD_REQUEST)
-			answer_error(s, se, h.call, h.gen, FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
-		goto release;
-	}
-	counter_add(&s->counters.bytes_received, pkt->body_len);
-	switch (h.type) {
-	case HEAD_REQUEST:
-		if (unlikely(se->backpressured))
-			answer_pause_request(s, se, &h, pkt);
-		else
-			dispatch(s, se, &h, pkt->body, pkt->body_len, 0);
-		break;
-	case HEAD_REPLY:
-	case HEAD_ERROR:
-	case HEAD_CANCELLED:
-		call_on_answer(s, se, &h, pkt->body, pkt->body_len);
-		break;
-	case HEAD_CANCEL:
-		/* A call that may be sent again is answered in any case: its answer may have been lost. */
-		if (deferred_cancel(s, se, h.call, h.gen) ||
-		    (h.flags & HEAD_RETRY && se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS))
-			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
-		break;
-	default:
-		if (s->hooks.packet(s, se, &h, pkt))
-			return;
-	}
-release:
-	if (pkt->cookie) {
-		sq->ops->release(sq->q, pkt->peer, pkt->cookie);
-		/* The answer to a long message does not wait for those behind it. */
-		if (pkt->body_len >= ANSWER_AT_ONCE)
-			sq->ops->flush(sq->q);
-	}
-}
-
-/* True if another burst is received before the answers leave. A caller takes half of its answers, so that it works
- * while the callee does. */
-static bool another_burst(const struct shard *s, const struct shard_queue *sq, const struct nic_pkt *last,
-			  unsigned taken)
-{
-	uint32_t session = sq->peer_session[last->peer];
-	unsigned calls = session ? s->sessions[session - 1].calls_active : 0;
-	return calls == 0 || taken < calls / 2;
-}
-
-static inline unsigned receive(struct shard *s, const struct shard_queue *sq)
-{
-	struct nic_pkt pkts[FAR_BURST];
-	unsigned n, all = 0, left = sq->bursts;
-	do {
-		n = sq->ops->recv(sq->q, pkts, FAR_BURST);
-		for (unsigned i = 0; i < n; i++)
-			receive_one(s, sq, &pkts[i]);
-		all += n;
-	} while (unlikely(n == FAR_BURST) && --left && another_burst(s, sq, &pkts[n - 1], all));
-	return all;
-}
-
-unsigned shard_receive(struct shard *s, struct shard_queue *sq)
-{
-	return receive(s, sq);
-}
-
 static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t now, struct call_start *start)
 {
 	*start = (struct call_start){
@@ -287,8 +200,7 @@ unsigned shard_run_timers(struct shard *s, uint64_t now)
 	shard_own(s);
 	s->now = now;
 	s->now_pass = s->passes;
-	if (now >= s->sweep_at)
-		s->sweep_at = call_sweep_deadlines(s, now);
+	call_stamp(s, now);
 	unsigned n = unlikely(now >= s->waiting_until) ? waiting_expire(s, now) : 0;
 	n += timer_run(&s->wheel, now, on_timer, s);
 	return n + timer_run(&s->call_wheel, now, on_call_timer, s);
@@ -297,7 +209,9 @@ unsigned shard_run_timers(struct shard *s, uint64_t now)
 unsigned shard_pass(struct shard *s)
 {
 	shard_own(s);
-	unsigned n = receive(s, &s->queues[0]);
+	unsigned n = receive_first(s);
+	if (n) /* answers do not wait for the rest of the pass */
+		shard_flush(s);
 	if (unlikely(--s->others_left == 0))
 		n += queues_receive(s);
 	if (submit_peek(&s->submit))

@@ -12,8 +12,6 @@
 #include <stdint.h>
 
 unsigned shard_pass(struct shard *s);
-/** A burst of one queue. Returns packets. */
-unsigned shard_receive(struct shard *s, struct shard_queue *sq);
 /** Sends what was committed. */
 static inline void shard_flush(struct shard *s)
 {

@@ -7,7 +7,7 @@
 
 #include "base/must.h"
 #include "core/head.h"
-#include "core/loop.h"
+#include "core/receive.h"
 #include "core/session.h"
 #include "core/shard.h"
 #include "memory/budget.h"
@@ -97,7 +97,7 @@ unsigned queues_receive(struct shard *s)
 		struct shard_queue *sq = &s->queues[i];
 		sq->left -= passed < sq->left ? passed : sq->left;
 		if (sq->left == 0) {
-			unsigned got = shard_receive(s, sq);
+			unsigned got = receive_queue(s, sq);
 			sq->left = poll_after(s, sq, got);
 			sq->polled = true;
 			s->others_dirty = true;

@@ -124,6 +124,9 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->peer = mail->peer;
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
+	se->lane = !se->port && sq->ops->lane ? sq->ops->lane(sq->q, se->peer) : NULL;
+	if (se->lane)
+		se->lane->user = se;
 	se->protocol_error = false;
 	if (se->worker_alive && se->incarnation != rref_incarnation(se->worker, mail->incarnation))
 		features_worker_lost(s, se);
@@ -151,6 +154,9 @@ static void session_close(struct shard *s, struct session *se)
 	se->calls_max = 0;
 	if (!up)
 		return;
+	if (se->lane)
+		se->lane->user = NULL;
+	se->lane = NULL;
 	features_session_detach(s, se);
 	answer_drop_all(s, se);
 	deferred_all_gone(s, se);

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct far_deferred;
+struct nic_lane;
 struct oneway;
 struct paused_requests;
 struct rendezvous_peer;
@@ -69,21 +70,21 @@ struct session {
 	bool worker_alive : 1;     /* it was up with `incarnation`, which is not known to be lost */
 	uint16_t calls_active;     /* call slots in use, [0, limits.peer_calls + 1]: a batch of control messages has a
 				      credit of its own */
-	uint16_t calls_max;  /* credits: limits.peer_calls; 0: not up, earlier calls wait, or calls are held back */
-	uint32_t peer;       /* handle of the NIC */
-	uint32_t worker;     /* rank */
-	uint8_t shard;       /* of the worker */
-	uint8_t port;        /* index in shard.queues */
-	uint8_t paused_head; /* first queued request in `paused` */
-	uint8_t paused_n;    /* queued requests, [0, FAR_SESSION_REQUESTS_MAX] */
-	uint32_t index;      /* in shard.sessions */
-	struct nic_queue *q; /* the port's queue */
+	uint16_t calls_max;    /* credits: limits.peer_calls; 0: not up, earlier calls wait, or calls are held back */
+	uint32_t peer;         /* handle of the NIC */
+	uint32_t worker;       /* rank */
+	uint8_t shard;         /* of the worker */
+	uint8_t port;          /* index in shard.queues */
+	uint8_t paused_head;   /* first queued request in `paused` */
+	uint8_t paused_n;      /* queued requests, [0, FAR_SESSION_REQUESTS_MAX] */
+	uint32_t index;        /* in shard.sessions */
+	struct nic_queue *q;   /* the port's queue */
+	struct nic_lane *lane; /* NULL: the peer has none, or the session is not up */
 	struct far_deferred *open;      /* records of open requests */
 	uint32_t eager_max;             /* bytes of the largest eager message: min(FAR_MSG_EAGER_MAX, message_max) */
 	uint16_t open_n;                /* records in `open` */
 	uint16_t waiting_n;             /* calls in `waiting`, [0, limits.peer_waiting] */
 	struct paused_requests *paused; /* NULL: paused_n is 0 */
-	struct far_deferred *backpressured_head; /* answers that wait for memory, oldest first */
 
 	struct waiting_call *waiting;             /* oldest first */
 	struct session *next_known, *next_unsent; /* links of shard.known and of shard.unposted */
@@ -100,9 +101,10 @@ struct session {
 	struct shard *home;           /* the session's shard, for the completion of those */
 	uint64_t incarnation;         /* rref_incarnation() of the worker: of the session that is up, or was last */
 	struct rref_msg *rref_recall; /* RECALL that is not answered; NULL: none */
+	struct far_deferred *backpressured_head; /* answers that wait for memory, oldest first */
 };
 
-static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
+static_assert(sizeof(struct session) == 256 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
 static_assert(offsetof(struct session, rref_forks) == 128, "and the last line is for references and calls that wait");
 static_assert(offsetof(struct session, waiting) == 64, "a call touches one line of its session");
 

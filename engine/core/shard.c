@@ -12,6 +12,7 @@
 #include "core/feature.h"
 #include "core/fiber.h"
 #include "core/loop.h"
+#include "core/plan.h"
 #include "core/queues.h"
 #include "core/reply.h"
 #include "core/session.h"
@@ -116,12 +117,17 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->functions = shard_zeroed(c->world, sizeof *s->functions);
 	s->incarnations = shard_zeroed(c->world, sizeof *s->incarnations);
 	s->calls = shard_zeroed(s->calls_n, sizeof *s->calls);
+	s->call_places = shard_zeroed(s->calls_n, sizeof *s->call_places);
+	s->aging = shard_zeroed(s->calls_n, sizeof *s->aging);
+	s->sites = shard_zeroed(SHARD_SITES, sizeof *s->sites);
+	s->plans = shard_zeroed(SHARD_PLANS, sizeof *s->plans);
 	s->deferred = shard_zeroed(s->deferred_n, sizeof *s->deferred);
 	s->strings = shard_zeroed(1, FAR_STRINGS_BYTES_MAX);
 	s->oneways_queued = shard_zeroed(sessions, sizeof *s->oneways_queued);
 	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
-	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls && s->deferred &&
-	       s->strings && s->oneways_queued && s->calls_queued && s->functions && s->incarnations &&
+	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls &&
+	       s->call_places && s->aging && s->sites && s->plans && s->deferred && s->strings && s->oneways_queued &&
+	       s->calls_queued && s->functions && s->incarnations &&
 	       shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) && features_init(s);
 }
 
@@ -144,9 +150,7 @@ struct shard *shard_create(const struct shard_config *config)
 	s->context.shard = s;
 	s->now = clock_now(config->clock);
 	s->wheel.tick = s->call_wheel.tick = s->now >> TIMER_TICK_SHIFT;
-	/* Free lists are chained on first use (next_free 0 means "the slot after me"), so that idle memory is not
-	 * touched. */
-	s->calls_free = 1;
+	/* Free lists are chained on first use, so that idle memory is not touched. */
 	s->deferred_free = s->deferred;
 	s->ready_tail = &s->ready_head;
 	return s;
@@ -164,6 +168,10 @@ void shard_destroy(struct shard *s)
 	shard_pool_fini(&s->paused);
 	queues_free(s);
 	shard_zeroed_free(s->calls);
+	shard_zeroed_free(s->call_places);
+	shard_zeroed_free(s->aging);
+	shard_zeroed_free(s->sites);
+	shard_zeroed_free(s->plans);
 	shard_zeroed_free(s->deferred);
 	shard_zeroed_free(s->strings);
 	features_fini(s);

@@ -29,8 +29,10 @@
 struct blocking_pool;
 struct call;
 struct call_cancel_msg;
+struct call_site;
 struct clock_source;
 struct far_deferred;
+struct line_plan;
 struct faults;
 struct fiber;
 struct fiber_pool;
@@ -124,6 +126,14 @@ struct shard_config {
 	uint64_t rref_retry_ns; /* 0: the default */
 };
 
+#define SHARD_YOUNG_MAX 1024u
+
+/** A slot in shard.aging. Its call may have ended since, and another begun. */
+struct aging_call {
+	uint32_t slot;
+	uint64_t since; /* ns */
+};
+
 struct shard {
 	/* the pass */
 	struct shard_queue queues[FAR_PORTS_MAX]; /* best port first; [0, queues_n) */
@@ -136,10 +146,18 @@ struct shard {
 	struct worker_incarnation *incarnations; /* by worker */
 	uint32_t world;                          /* workers of the group */
 	struct call *calls;
-	uint32_t calls_n;    /* slots */
-	uint32_t calls_used; /* slots [0, calls_used) were ever taken: the sweep reads these */
-	uint64_t sweep_at;   /* ns, when the next sweep is due */
-	uint32_t calls_free; /* slot + 1 of the first free one */
+	uint32_t calls_n;        /* slots */
+	uint32_t calls_used;     /* slots [0, calls_used) were ever taken */
+	struct call *calls_free; /* NULL: the next one that was never taken */
+	uint32_t young_n;
+	uint32_t young[SHARD_YOUNG_MAX]; /* [0, young_n): slots of calls since the last reading of the clock */
+	/* Calls that were pending at a reading of the clock: aging_n from aging_first on, oldest first, in a ring of
+	 * calls_n. */
+	struct aging_call *aging;
+	uint32_t aging_first, aging_n;
+	uint32_t *call_places;   /* by slot: of retry, the place of the call's copy */
+	struct call_site *sites; /* SHARD_SITES, by the address of the name */
+	struct line_plan *plans; /* SHARD_PLANS, by the number of the function */
 	uint32_t passes;
 	uint32_t poll_due;        /* bits of the features that have something to do in the next pass */
 	uint32_t poll_idle;       /* bits of the features that have something to do when nothing else is */

@@ -278,6 +278,14 @@ void future_complete(struct far_future *f, const struct completion *o)
 		complete_rest(f, old);
 }
 
+void future_complete_line(struct far_future *f, uint32_t len)
+{
+	static const struct completion o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES};
+	uint32_t old = publish(f, &o, FAR_OK, len);
+	if (unlikely(old & (FUTURE_LISTENED | FUTURE_DROPPED)))
+		complete_rest(f, old);
+}
+
 void future_complete_in(struct future_listener *l, struct far_future *f, const struct completion *o,
 			struct far_buf *buf)
 {

@@ -145,6 +145,9 @@ void future_reset(struct far_future *f);
  * none, and must not touch the future afterwards. */
 void future_complete(struct far_future *f, const struct completion *o);
 
+/** Completes the future of a CALL with a value of `len` bytes that lie in `bytes`. */
+void future_complete_line(struct far_future *f, uint32_t len);
+
 /**
  * Completes the future from inside listener `l` (NULL: outside of one). The future's own listeners run after `l`
  * returns and before the listeners that follow `l`, so a chain of futures of any length takes no stack. With `buf`

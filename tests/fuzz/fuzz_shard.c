@@ -15,6 +15,7 @@
 #include "core/call.h"
 #include "core/head.h"
 #include "core/loop.h"
+#include "core/receive.h"
 #include "core/session.h"
 #include "core/shard.h"
 #include "features/references/wire.h"
@@ -203,7 +204,7 @@ static void answer_nobody(const struct shm_head *h)
 	    (c && c->state != CALL_FREE && c->gen == h->gen && c->session == session_index(s, peer->worker, 0)))
 		return;
 	peer_put(peer, h, body, body_len);
-	shard_receive(app.shard, &app.shard->queues[0]);
+	receive_queue(app.shard, &app.shard->queues[0]);
 	must(app.calls_done == done);
 }
 
@@ -316,7 +317,7 @@ static void data_astray(const struct shm_head *h)
 	    (se->rendezvous && se->rendezvous->in[h->call].accepted == head_time(h)))
 		return;
 	peer_put(peer, h, body, body_len);
-	shard_receive(app.shard, &app.shard->queues[0]);
+	receive_queue(app.shard, &app.shard->queues[0]);
 	must(se->protocol_error);
 }
 

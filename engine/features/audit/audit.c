@@ -74,19 +74,17 @@ static uint32_t calls_taken(const struct shard *s)
 	return n;
 }
 
-/* The list of free slots leads through all that were used and are not now, then to the first that never was. */
+/* The list of free slots leads through all that were used and are not now. */
 static void audit_free_calls(const struct auditor *a)
 {
 	const struct shard *s = a->s;
-	uint32_t n = 0, slot = s->calls_free;
-	for (; slot && slot <= s->calls_used && n <= s->calls_used; n++) {
-		const struct call *c = &s->calls[slot - 1];
+	uint32_t n = 0;
+	const struct call *c = s->calls_free;
+	for (; c && n <= s->calls_used; n++, c = c->next)
 		if (c->state != CALL_FREE) {
-			audit_printf(a, "call slot %" PRIu32 " is in the list of free ones and taken", slot - 1);
+			audit_printf(a, "call slot %" PRIu32 " is in the list of free ones and taken", c->slot);
 			return;
 		}
-		slot = c->next_free ? c->next_free : slot + 1;
-	}
 	same(a, "free call slots", s->calls_used - calls_taken(s), n);
 }
 

@@ -125,7 +125,7 @@ static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_
 	start.len = request->len;
 	start.write = request->write;
 	start.user = at;
-	uint32_t slot = s->calls_free - 1;
+	uint32_t slot = s->calls_free ? s->calls_free->slot : s->calls_used;
 	int error = shard_call(s, &start);
 	if (likely(!error)) {
 		at->slot = slot;

@@ -181,7 +181,7 @@ static void sent(struct shard *s, void *copy, struct call *c)
 	w->next++;
 	c->retry = 1;
 	c->features |= FEATURE_BIT(FEATURE_RETRY);
-	c->next_free = copy_slot; /* unused while the slot is taken */
+	s->call_places[c->slot] = copy_slot;
 	r->slot = (uint32_t)(c - s->calls);
 	r->gen = c->gen;
 	r->timer.fn = on_retry;
@@ -192,16 +192,17 @@ static void sent(struct shard *s, void *copy, struct call *c)
 static void ended(struct shard *s, struct call *c)
 {
 	if (c->retry)
-		s->sessions[c->session].retry_caller->at[c->next_free]->ended = true;
+		s->sessions[c->session].retry_caller->at[s->call_places[c->slot]]->ended = true;
 }
 
 static void over(struct shard *s, struct call *c)
 {
 	struct retry_caller *w = s->sessions[c->session].retry_caller;
-	struct retry *r = w->at[c->next_free];
+	uint32_t place = s->call_places[c->slot];
+	struct retry *r = w->at[place];
 	timer_disarm(&s->wheel, &r->timer.timer);
 	buf_unref(r->buf);
-	w->at[c->next_free] = NULL;
+	w->at[place] = NULL;
 	while (w->floor < w->next && !w->at[w->floor % FAR_RETRY_WINDOW])
 		w->floor++;
 }

@@ -75,8 +75,8 @@ Test(core_audit, a_leaked_slot)
 	finds("calls of all sessions: counted 2, found 1");
 	shard->sessions[PEER].calls_active--;
 	fine("as it was");
-	uint32_t first = shard->calls_free;
-	shard->calls_free = 1;
+	struct call *first = shard->calls_free;
+	shard->calls_free = &shard->calls[0];
 	finds("call slot 0 is in the list of free ones and taken");
 	shard->calls_free = first;
 }
@@ -88,8 +88,8 @@ Test(core_audit, a_slot_that_no_list_has)
 	answer(a, HEAD_REPLY, 0, 0, "");
 	answer(b, HEAD_REPLY, 0, 0, "");
 	fine("both free");
-	uint32_t first = shard->calls_free;
-	shard->calls_free = shard->calls_used + 1;
+	struct call *first = shard->calls_free;
+	shard->calls_free = NULL;
 	finds("free call slots: counted 2, found 0");
 	shard->calls_free = first;
 }

@@ -386,11 +386,14 @@ Test(rref_serve, words_wait_for_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
-	uint32_t free_slot = shard->calls_free;
-	shard->calls_free = shard->calls_n + 1;
+	struct call *free_slot = shard->calls_free;
+	uint32_t used = shard->calls_used, all = shard->calls_n;
+	shard->calls_free = NULL;
+	shard->calls_n = used;
 	call_with(1, &w, 1);
 	expect_nothing();
 	shard->calls_free = free_slot;
+	shard->calls_n = all;
 	advance(FAR_RREF_AGAIN_NS + 100000);
 	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The fast path: a small call to a peer with a lane (nic/lane.h), from the application's call to the line, and from the
+ * line to the handler or the completion. Shard thread.
+ *
+ * Each function is a list of guards, and then one straight piece of work. Whatever is not plain (options, longer
+ * bodies, retries, held or backpressured sessions, a full ring, a first call of a function) leaves at a guard for the
+ * general code, shard_call(), dispatch() and call_on_answer(), before anything was changed: the general code decides.
+ * Without FAR_FAST_PATH every guard leaves.
+ */
+#ifndef FAR_CORE_FAST_H
+#define FAR_CORE_FAST_H
+
+#include "base/must.h"
+#include "core/call.h"
+#include "core/context.h"
+#include "core/head.h"
+#include "core/request.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "nic/lane.h"
+#include "value/line.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef FAR_FAST_PATH
+#define FAR_FAST_PATH 1
+#endif
+
+/** First word of a head: kind, flags, function. */
+#define FAST_WORD(kind, flags, fn) ((uint32_t)(kind) | (uint32_t)(flags) << 8 | (uint32_t)(fn) << 16)
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of heads, and struct call");
+
+/** Writes the head of a request or reply: as head_at() would be filled. */
+static inline void fast_head(struct nic_line *line, uint32_t word, uint64_t id, uint64_t time)
+{
+	uint32_t *w = (uint32_t *)(void *)line->bytes;
+	w[0] = word;
+	memcpy(w + 1, &id, 8);
+	w[3] = 0;
+	memcpy(w + 4, &time, 8);
+	w[6] = 0;
+}
+
+static inline uint8_t *fast_body(struct nic_line *line)
+{
+	return line->bytes + sizeof(struct shm_head);
+}
+
+/** Copies a body of [0, FAR_LINE_PAYLOAD] bytes. */
+static inline void fast_copy(uint8_t *to, const void *from, size_t len)
+{
+	if (likely(len == FAR_LINE_PAYLOAD))
+		__builtin_memcpy(to, from, FAR_LINE_PAYLOAD);
+	else if (len)
+		line_copy(to, from, len);
+}
+
+/** The session of a plain call by the calling thread, with a slot, a credit and a line at hand; NULL: the general code
+ * decides. */
+static inline struct session *fast_session(struct shard *s, uint32_t index)
+{
+	struct session *se = &s->sessions[index];
+	const struct nic_lane *l = se->lane;
+	if (!FAR_FAST_PATH || (unlikely(shard_context_top() != &s->context) && !shard_held(s)) ||
+	    unlikely(s->context.fiber || se->calls_active >= se->calls_max ||
+		     !l || !l->room || !s->calls_free || s->young_n == SHARD_YOUNG_MAX))
+		return NULL;
+	return se;
+}
+
+/** What a request is: done as a completion of `kind` (CALL_PLAIN: `app` is called; CALL_FUTURE: the future `user` is
+ * completed). `done` completes it otherwise. */
+struct fast_call {
+	call_done_fn *done;
+	void *user;
+	void (*app)(void);
+	unsigned kind; /* CALL_ flags */
+	uint32_t word; /* FAST_WORD() */
+	uint16_t fn;   /* local number of the function */
+	uint64_t left; /* ns, at least CALL_NEAR_NS, less than 2^63; or FAR_FOREVER */
+};
+
+/** Sends a request through fast_session(): its body is at fast_body() of the lane's tx_next. Cannot fail. */
+static inline void fast_send(struct shard *s, struct session *se, const struct fast_call *call, size_t len)
+{
+	struct nic_lane *l = se->lane;
+	struct call *c = s->calls_free;
+	s->calls_free = c->next;
+	c->done = call->done;
+	c->user = call->user;
+	c->app = call->app;
+	c->timer.at = call->left | CALL_UNSTAMPED; /* FAR_FOREVER is TIME_NEVER */
+	if (!c->young)
+		s->young[s->young_n++] = c->slot;
+	c->what = (c->what & ((uint64_t)CALL_AGING << 56)) |
+		  CALL_WHAT(se->index, call->fn, CALL_SENT, call->kind | CALL_YOUNG);
+	se->calls_active++;
+	fast_head(l->tx_next, call->word, c->id, call->left);
+	lane_put(&se->q->lanes, l, (uint32_t)len);
+	counter_add(&s->counters.calls_sent, 1);
+	counter_add(&s->counters.bytes_sent, len);
+}
+
+/** True if fast_reply() can answer the request, which has not left its burst. */
+static inline bool fast_may_reply(const struct far_req *req)
+{
+	const struct session *se = req->session;
+	return FAR_FAST_PATH &&
+	       likely(!req->record && !req->hashed && se->lane && se->lane->room && !se->backpressured);
+}
+
+/** Answers with a body of [0, FAR_LINE_PAYLOAD] bytes. */
+static inline void fast_reply(const struct far_req *req, const void *data, size_t len)
+{
+	struct session *se = req->session;
+	struct nic_lane *l = se->lane;
+	uint64_t id;
+	memcpy(&id, &req->call, sizeof id);
+	fast_head(l->tx_next, FAST_WORD(HEAD_REPLY, 0, 0), id, 0);
+	fast_copy(fast_body(l->tx_next), data, len);
+	lane_put(&se->q->lanes, l, (uint32_t)len);
+	counter_add(&req->shard->counters.replies_sent, 1);
+	counter_add(&req->shard->counters.bytes_sent, len);
+}
+
+#endif

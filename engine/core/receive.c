@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Receives packets: small plain ones from lanes by the fast path, all others by the general code. Shard thread. */
+#include "core/receive.h"
+
+#include "base/must.h"
+#include "core/call.h"
+#include "core/deferred.h"
+#include "core/dispatch.h"
+#include "core/fast.h"
+#include "core/feature.h"
+#include "core/head.h"
+#include "core/plan.h"
+#include "core/queues.h"
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "sync/future.h"
+#include "value/registry.h"
+
+#include <farcall/message.h>
+#include <string.h>
+
+/* Bytes of a message after which the answers of the burst so far are sent. */
+#define ANSWER_AT_ONCE 16384u
+
+static __attribute__((always_inline)) inline void receive_one(struct shard *s, const struct shard_queue *sq,
+							      const struct nic_pkt *pkt)
+{
+	struct shm_head h;
+	uint32_t session = sq->peer_session[pkt->peer];
+	struct session *se = session ? &s->sessions[session - 1] : NULL;
+
+	if (unlikely(!pkt->head)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		if (se)
+			session_protocol_error(s, se);
+		return;
+	}
+	memcpy(&h, pkt->head, sizeof h);
+	if (unlikely(!se || se->state != SESSION_UP)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		goto release;
+	}
+	if (unlikely(h.tlv_bytes || h.flags & HEAD_TLV)) {
+		static const char text[] = "the request has fields that this version does not know";
+		counter_add(&s->counters.packets_dropped, 1);
+		if (h.type == HEAD_REQUEST)
+			answer_error(s, se, h.call, h.gen, FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
+		goto release;
+	}
+	counter_add(&s->counters.bytes_received, pkt->body_len);
+	switch (h.type) {
+	case HEAD_REQUEST:
+		if (unlikely(se->backpressured))
+			answer_pause_request(s, se, &h, pkt);
+		else
+			dispatch(s, se, &h, pkt->body, pkt->body_len, 0);
+		break;
+	case HEAD_REPLY:
+	case HEAD_ERROR:
+	case HEAD_CANCELLED:
+		call_on_answer(s, se, &h, pkt->body, pkt->body_len);
+		break;
+	case HEAD_CANCEL:
+		/* A call that may be sent again is answered in any case: its answer may have been lost. */
+		if (deferred_cancel(s, se, h.call, h.gen) ||
+		    (h.flags & HEAD_RETRY && se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS))
+			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
+		break;
+	default:
+		if (s->hooks.packet(s, se, &h, pkt))
+			return;
+	}
+release:
+	if (pkt->cookie) {
+		sq->ops->release(sq->q, pkt->peer, pkt->cookie);
+		/* The answer to a long message does not wait for those behind it. */
+		if (pkt->body_len >= ANSWER_AT_ONCE)
+			sq->ops->flush(sq->q);
+	}
+}
+
+/* ---- lanes ---- */
+
+/* What the counters of a burst get at its end. */
+struct burst {
+	uint64_t requests, completed, bytes;
+};
+
+/* The general code receives the line at rx_next. */
+__attribute__((noinline)) static void receive_line(struct shard *s, const struct shard_queue *sq, struct nic_lane *l)
+{
+	struct nic_pkt pkt;
+	if (sq->ops->recv_lane(sq->q, l, &pkt, 1))
+		receive_one(s, sq, &pkt);
+}
+
+/* Frees the slot of a call that was answered. */
+static inline void fast_end(struct shard *s, struct session *se, struct call *c)
+{
+	c->what &= CALL_KEPT; /* CALL_FREE */
+	c->gen++;
+	c->next = s->calls_free;
+	s->calls_free = c;
+	se->calls_active--;
+}
+
+/* A reply of a call that far_msg_send() or an asynchronous typed call began. false: the general code receives it. */
+static inline bool receive_reply(struct shard *s, struct session *se, struct nic_lane *l, uint64_t id,
+				 const uint8_t *body, uint32_t len)
+{
+	uint32_t slot = (uint32_t)id;
+	struct call *c = &s->calls[slot];
+	if (unlikely(slot >= s->calls_used || c->id != id || c->timer.at_prev))
+		return false;
+	uint64_t what = c->what & ~(CALL_KEPT | (uint64_t)UINT16_MAX << 32);
+	if (what == CALL_WHAT(se->index, 0, CALL_SENT, CALL_PLAIN)) {
+		far_msg_done_fn *done = (far_msg_done_fn *)c->app;
+		void *user = c->user;
+		const char *outer = s->context.handler;
+		lane_take(l);
+		fast_end(s, se, c);
+		s->context.handler = "a completion callback";
+		done(user, FAR_OK, len ? body : NULL, len, NULL);
+		s->context.handler = outer;
+		return true;
+	}
+	if (likely(what == CALL_WHAT(se->index, 0, CALL_SENT, CALL_FUTURE | CALL_TYPED))) {
+		struct far_future *f = c->user;
+		memcpy(f->bytes, body, FAR_LINE_PAYLOAD);
+		lane_take(l);
+		fast_end(s, se, c);
+		future_complete_line(f, len);
+		return true;
+	}
+	return false;
+}
+
+static inline void begin_request(struct far_req *req, struct shard *s, struct session *se, uint64_t id, uint64_t left)
+{
+	req->shard = s;
+	req->session = se;
+	req->record = NULL;
+	memcpy(&req->call, &id, sizeof id);
+	req->from = se->worker;
+	req->from_shard = se->shard;
+	req->time_left = left;
+	req->deadline = 0;
+	req->hashed = false;
+	req->answer = ANSWER_NONE;
+}
+
+/* A request of an inline message handler. */
+static inline bool receive_message(struct shard *s, struct session *se, struct nic_lane *l, uint32_t word, uint64_t id,
+				   uint64_t left, const uint8_t *body, uint32_t len)
+{
+	const struct message_handler *m = registry_message(s->registry, word >> 16);
+	struct far_req req;
+	if (unlikely(!m || m->kind != FAR_KIND_INLINE || left == 0))
+		return false;
+	lane_take(l);
+	begin_request(&req, s, se, id, left);
+	req.fn = NULL;
+	req.name = m->name;
+	const char *outer = s->context.handler;
+	s->context.handler = m->name;
+	m->fn(&req, len ? body : NULL, len, m->user);
+	s->context.handler = outer;
+	if (unlikely(req.answer != ANSWER_SENT))
+		dispatch_settle(&req, FAR_OK);
+	return true;
+}
+
+/* Learns how the arguments of a function come. plan->form.n is 0 if they are not of line.h, or do not fit. */
+__attribute__((noinline)) static void learn_plan(struct line_plan *plan, const struct function *fn,
+						 const uint64_t desc[2], uint32_t len)
+{
+	const struct signature *sig = &fn->signature;
+	plan->fn = fn;
+	line_learn_payload(&plan->form, desc, len, plan->args);
+	for (unsigned i = 0; i < plan->form.n; i++)
+		if (plan->form.n != sig->params_n || !(sig->params[i].set.types >> FAR_TYPE_TENSOR & 1))
+			plan->form.n = plan->form.len = 0;
+}
+
+/* A request of an inline typed handler whose arguments have a form of line.h. */
+static inline bool receive_typed(struct shard *s, struct session *se, struct nic_lane *l, uint32_t word, uint64_t id,
+				 uint64_t left, uint8_t *body, uint32_t len)
+{
+	const struct function *fn = registry_at(s->registry, word >> 16);
+	struct line_plan *plan = &s->plans[(word >> 16) % SHARD_PLANS];
+	struct far_req req;
+	uint64_t desc[2];
+	if (unlikely(!fn || fn->kind != FAR_KIND_INLINE || left == 0))
+		return false;
+	memcpy(desc, body, sizeof desc);
+	__asm__ volatile("" : "+r"(desc[0]), "+r"(desc[1])); /* read once: a peer may write them */
+	if (unlikely(plan->fn != fn || !line_is(&plan->form, desc, len))) {
+		learn_plan(plan, fn, desc, len);
+		if (!plan->form.n)
+			return false;
+	}
+	for (unsigned i = 0; i < plan->form.n; i++)
+		plan->args[i].u.t.data = body + plan->form.arg[i].at;
+	lane_take(l);
+	begin_request(&req, s, se, id, left);
+	req.fn = fn;
+	req.name = fn->signature.name;
+	const char *outer = s->context.handler;
+	s->context.handler = req.name;
+	enum far_status status = fn->fn(&req, plan->args, plan->form.n, fn->user);
+	s->context.handler = outer;
+	if (likely(status == FAR_OK && req.answer == ANSWER_SCRATCH && fast_may_reply(&req)))
+		fast_reply(&req, req.scratch, req.len);
+	else
+		dispatch_settle(&req, status);
+	return true;
+}
+
+/* Receives the line at rx_next. false: the general code does. Fields are read once: a peer may write them. */
+static inline bool receive_fast(struct shard *s, struct nic_lane *l, uint32_t word, struct burst *b)
+{
+	struct nic_line *line = l->rx_next;
+	const volatile uint32_t *w = (const volatile uint32_t *)(const void *)line->bytes;
+	struct session *se = l->user;
+	uint32_t len = word & (LANE_LEN_MASK | LANE_BULK), what = w[0];
+	uint64_t id = w[1] | (uint64_t)w[2] << 32;
+	uint8_t *body = fast_body(line);
+	if (unlikely(len > FAR_LINE_PAYLOAD || w[3] || !se))
+		return false;
+	if (what == FAST_WORD(HEAD_REPLY, 0, 0)) {
+		if (unlikely(!receive_reply(s, se, l, id, body, len)))
+			return false;
+		b->completed++;
+		b->bytes += len;
+		return true;
+	}
+	uint64_t left = w[4] | (uint64_t)w[5] << 32;
+	if (unlikely(se->backpressured))
+		return false;
+	if ((what & UINT16_MAX) == FAST_WORD(HEAD_REQUEST, 0, 0)) {
+		if (unlikely(!receive_message(s, se, l, what, id, left, body, len)))
+			return false;
+	} else if ((what & UINT16_MAX) == FAST_WORD(HEAD_REQUEST, HEAD_TYPED, 0)) {
+		if (unlikely(!receive_typed(s, se, l, what, id, left, body, len)))
+			return false;
+	} else {
+		return false;
+	}
+	b->requests++;
+	b->bytes += len;
+	s->now_pass = s->passes - 1; /* the handler may have taken long: the next one's calls read the clock again */
+	return true;
+}
+
+static inline unsigned receive_lane(struct shard *s, const struct shard_queue *sq, struct nic_lane *l, unsigned max,
+				    struct burst *b)
+{
+	unsigned n = 0;
+	for (; n < max; n++) {
+		uint32_t word = atomic_load_explicit(&l->rx_next->word, memory_order_acquire);
+		if ((word ^ l->rx_lap) & LANE_LAP_MASK)
+			break;
+		if (n == 0)
+			lane_prefetch_burst(l, word);
+		if (unlikely(!FAR_FAST_PATH || !receive_fast(s, l, word, b)))
+			receive_line(s, sq, l);
+	}
+	return n;
+}
+
+static unsigned receive_lanes(struct shard *s, const struct shard_queue *sq)
+{
+	struct nic_lanes *lanes = &sq->q->lanes;
+	struct burst b = {0, 0, 0};
+	unsigned n = 0;
+	if (unlikely(lanes->cold_n)) {
+		struct nic_pkt pkts[FAR_BURST];
+		n = sq->ops->recv_cold(sq->q, pkts, FAR_BURST);
+		for (unsigned i = 0; i < n; i++)
+			receive_one(s, sq, &pkts[i]);
+	}
+	/* The start rotates: a busy peer must not take the whole burst each time. */
+	uint32_t count = lanes->hot_n, at = lanes->first < count ? lanes->first : 0;
+	lanes->first = at + 1;
+	for (uint32_t i = 0; i < count && n < FAR_BURST; i++) {
+		struct nic_lane *l = lanes->hot[at];
+		if (unlikely(l->taken >= LANE_GIVE_BACK)) /* all that were taken are done with */
+			lane_give_back(l);
+		unsigned got = receive_lane(s, sq, l, FAR_BURST - n, &b);
+		if (got) {
+			l->used = true;
+			n += got;
+		}
+		if (++at == count)
+			at = 0;
+	}
+	if (n) {
+		counter_add(&s->counters.requests_received, b.requests);
+		counter_add(&s->counters.bytes_received, b.bytes);
+		counter_add(&s->counters.calls_completed, b.completed);
+		counter_add(&s->counters.calls_ended, b.completed);
+	}
+	return n;
+}
+
+/* ---- packets ---- */
+
+/* True if another burst is received before the answers leave. A caller takes half of its answers, so that it works
+ * while the callee does. */
+static bool another_burst(const struct shard *s, const struct shard_queue *sq, const struct nic_pkt *last,
+			  unsigned taken)
+{
+	uint32_t session = sq->peer_session[last->peer];
+	unsigned calls = session ? s->sessions[session - 1].calls_active : 0;
+	return calls == 0 || taken < calls / 2;
+}
+
+unsigned receive_queue(struct shard *s, const struct shard_queue *sq)
+{
+	struct nic_pkt pkts[FAR_BURST];
+	unsigned n, all = 0, left = sq->bursts;
+	do {
+		n = sq->ops->recv(sq->q, pkts, FAR_BURST);
+		for (unsigned i = 0; i < n; i++)
+			receive_one(s, sq, &pkts[i]);
+		all += n;
+	} while (unlikely(n == FAR_BURST) && --left && another_burst(s, sq, &pkts[n - 1], all));
+	return all;
+}
+
+unsigned receive_first(struct shard *s)
+{
+	const struct shard_queue *sq = &s->queues[0];
+	return likely(sq->q->lanes.hot != NULL) ? receive_lanes(s, sq) : receive_queue(s, sq);
+}
