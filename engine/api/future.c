@@ -7,6 +7,7 @@
 #include "core/shard.h"
 #include "memory/budget.h"
 #include "value/encoding.h"
+#include "value/line.h"
 #include "value/tree.h"
 
 #include <errno.h>
@@ -217,8 +218,19 @@ enum far_status far_future_value(struct far_future *f, struct far_val *out, stru
 {
 	if (unlikely(!f))
 		return no_future("far_future_value", err);
-	if (!future_done(f))
+	uint32_t state = future_state(f);
+	if (!(state & FUTURE_DONE))
 		return agent_pending(f, err);
+	if (likely(out && f->status == FAR_OK && !f->buf && f->code == 0 && line_get_one(f->bytes, f->len, out))) {
+		out->own = &f->head;
+		/* With one reference no other thread can give it away meanwhile. */
+		if (likely(atomic_load_explicit(&f->head.refs, memory_order_acquire) == 1 &&
+			   (state & (FUTURE_CALL | FUTURE_LISTENED)) == FUTURE_CALL))
+			atomic_store_explicit(&f->head.refs, 2, memory_order_relaxed);
+		else
+			buf_ref(out->own);
+		return FAR_OK;
+	}
 	return agent_result(f, out, err);
 }
 
@@ -269,6 +281,9 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 void far_future_free(struct far_future *f)
 {
 	if (!f)
+		return;
+	const struct shard_context *top = shard_context_top();
+	if (likely(top && top->shard && top->shard == f->shard) && future_cache_give(&top->shard->futures, f))
 		return;
 	if (unlikely((atomic_load_explicit(&f->state, memory_order_acquire) & (FUTURE_FANOUT | FUTURE_DONE)) ==
 		     FUTURE_FANOUT))

@@ -13,6 +13,7 @@
 #include "core/timer.h"
 #include "features/references/rref.h"
 #include "value/encoding.h"
+#include "value/line.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -134,11 +135,18 @@ enum far_status far_return(struct far_req *req, const struct far_val *value)
 enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, unsigned ndim, const uint64_t *shape,
 				  void **data)
 {
-	size_t offset, len = values_tensor_size(dtype, ndim, shape, &offset);
+	size_t offset, len;
 	void *at;
 	if (unlikely(!req->fn || req->answer != ANSWER_NONE ||
 		     !(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1)))
 		return FAR_INVALID;
+	if (likely(ndim == 1 && (len = line_put_one(req->scratch, (unsigned)dtype, shape[0], &offset)))) {
+		req->len = len;
+		req->answer = ANSWER_SCRATCH;
+		*data = req->scratch + offset;
+		return FAR_OK;
+	}
+	len = values_tensor_size(dtype, ndim, shape, &offset);
 	if (unlikely(len == SIZE_MAX))
 		return FAR_TOO_LARGE;
 	enum far_status status = room(req, len, &at);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Typed calls: far_rpc_sync() and far_rpc_async(). Application threads and handlers. */
 #include "agent/agent.h"
+#include "api/fast.h"
 #include "api/recv_buf.h"
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "core/head.h"
+#include "core/plan.h"
 #include "core/shard.h"
 #include "features/rendezvous/rendezvous.h"
 #include "memory/budget.h"
@@ -141,9 +143,10 @@ enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const c
 	return status;
 }
 
-enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const char *function,
-				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
-				 struct far_future **out, struct far_err *err)
+__attribute__((noinline)) static enum far_status async_general(struct far_agent *a, struct far_to to,
+							       const char *function, const struct far_val *args,
+							       size_t args_n, const struct far_call_opts *opts,
+							       struct far_future **out, struct far_err *err)
 {
 	struct arguments checked;
 	struct call_start start;
@@ -166,6 +169,101 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 		future_drop(f);
 		return status;
 	}
+	scope_gather(f);
+	*out = f;
+	return FAR_OK;
+}
+
+/* ---- the fast path ---- */
+
+__attribute__((noinline, cold)) static bool same_text_slow(const char *a, const char *known)
+{
+	return strcmp(a, known) == 0;
+}
+
+/* strcmp() == 0, by words that do not leave the page of `a`; `known` is readable up to 8 bytes past its end. */
+static inline bool same_text(const char *a, const char *known)
+{
+	for (;; a += 8, known += 8) {
+		uint64_t x, y;
+		if (unlikely(((uintptr_t)a & 4095) > 4088))
+			return same_text_slow(a, known);
+		memcpy(&x, a, 8);
+		memcpy(&y, known, 8);
+		uint64_t end = (y - UINT64_C(0x0101010101010101)) & ~y & UINT64_C(0x8080808080808080);
+		if (end) /* bytes up to the first NUL */
+			return !((x ^ y) & (end ^ (end - 1)));
+		if (x != y)
+			return false;
+	}
+}
+
+/* Finds the function of a call site that is not known, or whose text changed. NULL: the general code decides. */
+__attribute__((noinline, cold)) static struct call_site *site_learn(const struct far_agent *a, struct call_site *site,
+								    const char *name)
+{
+	const struct function *fn = name ? registry_find(&a->registry, name) : NULL;
+	if (!fn || atomic_load_explicit(&fn->rivals, memory_order_relaxed))
+		return NULL;
+	*site = (struct call_site){.name = name, .fn = fn};
+	return site;
+}
+
+static inline struct call_site *site_of(const struct far_agent *a, struct shard *s, const char *name)
+{
+	struct call_site *site = &s->sites[((uintptr_t)name ^ (uintptr_t)name >> 6) % SHARD_SITES];
+	if (likely(site->name == name && name && !atomic_load_explicit(&site->fn->rivals, memory_order_relaxed) &&
+		   same_text(name, site->fn->signature.name)))
+		return site;
+	return site_learn(a, site, name);
+}
+
+/* Arguments of another form than those of the site's last call. */
+__attribute__((noinline)) static size_t put_other(struct call_site *site, const struct far_val *args, size_t n,
+						  uint8_t *to)
+{
+	const struct signature *sig = &site->fn->signature;
+	line_learn(&site->form, args, n);
+	for (unsigned i = 0; i < site->form.n; i++)
+		if (n != sig->params_n || !(sig->params[i].set.types >> FAR_TYPE_TENSOR & 1))
+			site->form.n = 0;
+	return line_put(&site->form, args, n, to);
+}
+
+/* Sends a typed call and returns its future; NULL: the general code decides. */
+static inline struct far_future *call_fast(const struct far_agent *a, struct far_to to, const char *function,
+					   const struct far_val *args, size_t n, struct shard **out)
+{
+	struct fast_call call = {.done = agent_done_future, .kind = CALL_FUTURE | CALL_TYPED};
+	struct shard *s;
+	struct session *se = agent_fast_session(a, to, &s, &call.left);
+	if (unlikely(!se || !s->futures.first))
+		return NULL;
+	struct call_site *site = site_of(a, s, function);
+	unsigned there = site ? session_functions(s, se)[site->fn->index] : 0;
+	if (unlikely(!there))
+		return NULL;
+	uint8_t *to_line = fast_body(se->lane->tx_next);
+	size_t len = line_put(&site->form, args, n, to_line);
+	if (unlikely(!len) && !(len = put_other(site, args, n, to_line)))
+		return NULL;
+	struct far_future *f = future_cache_take(&s->futures, s);
+	call.user = f;
+	call.fn = (uint16_t)site->fn->index;
+	call.word = FAST_WORD(HEAD_REQUEST, HEAD_TYPED, there - 1);
+	fast_send(s, se, &call, len);
+	*out = s;
+	return f;
+}
+
+enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const char *function,
+				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				 struct far_future **out, struct far_err *err)
+{
+	struct shard *s;
+	struct far_future *f = likely(!opts && out) ? call_fast(a, to, function, args, args_n, &s) : NULL;
+	if (unlikely(!f))
+		return async_general(a, to, function, args, args_n, opts, out, err);
 	scope_gather(f);
 	*out = f;
 	return FAR_OK;

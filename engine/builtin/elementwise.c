@@ -307,12 +307,13 @@ static enum far_status call_tensors(struct far_req *req, const struct far_tensor
 				    const struct elementwise_function *f)
 {
 	elementwise_kernel *kernel = elementwise_kernels[f->op][a->dtype];
-	if (unlikely(a->dtype != b->dtype || !kernel || !same_shape(a, b)))
+	bool vectors = a->ndim == 1 && b->ndim == 1 && a->shape[0] == b->shape[0];
+	if (unlikely(a->dtype != b->dtype || !kernel || !(vectors || same_shape(a, b))))
 		return call_mixed(req, a, b, NULL, f);
 	void *out;
 	enum far_status status = far_return_tensor(req, (enum far_dtype)a->dtype, a->ndim, a->shape, &out);
 	if (likely(status == FAR_OK))
-		kernel(out, a->data, b->data, far_tensor_count(a));
+		kernel(out, a->data, b->data, vectors ? a->shape[0] : far_tensor_count(a));
 	return status;
 }
 

@@ -171,6 +171,7 @@ void shard_destroy(struct shard *s)
 	shard_zeroed_free(s->call_places);
 	shard_zeroed_free(s->aging);
 	shard_zeroed_free(s->sites);
+	future_cache_free(&s->futures);
 	shard_zeroed_free(s->plans);
 	shard_zeroed_free(s->deferred);
 	shard_zeroed_free(s->strings);

@@ -14,6 +14,7 @@
 #include "core/queues.h"
 #include "core/timer.h"
 #include "nic/nic.h"
+#include "sync/future.h"
 #include "sync/mailbox.h"
 #include "sync/progress.h"
 #include "sync/submit.h"
@@ -156,6 +157,7 @@ struct shard {
 	struct aging_call *aging;
 	uint32_t aging_first, aging_n;
 	uint32_t *call_places;   /* by slot: of retry, the place of the call's copy */
+	struct future_cache futures;
 	struct call_site *sites; /* SHARD_SITES, by the address of the name */
 	struct line_plan *plans; /* SHARD_PLANS, by the number of the function */
 	uint32_t passes;

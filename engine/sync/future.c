@@ -109,6 +109,16 @@ struct far_future *future_alloc(struct shard *shard)
 	return f;
 }
 
+void future_cache_free(struct future_cache *cache)
+{
+	for (struct far_future *f; (f = cache->first);) {
+		cache->first = (struct far_future *)f->buf;
+		f->buf = NULL;
+		push(f);
+	}
+	cache->n = 0;
+}
+
 uint32_t future_used(void)
 {
 	uint32_t idle = 0, ever = atomic_load_explicit(&pool_used, memory_order_relaxed);

@@ -135,6 +135,44 @@ struct far_future *future_reserve(void);
  * use. Lock-free once the pool is reserved. */
 struct far_future *future_alloc(struct shard *shard);
 
+/** Free futures that the holder of a shard keeps, so that the usual life of a future has no locked operation but its
+ * completion. All zero: none. */
+struct future_cache {
+	struct far_future *first; /* linked by `buf` */
+	uint32_t n;
+};
+#define FUTURE_CACHE_MAX 256u
+
+/** A pending future of a CALL with one reference. The cache is not empty. */
+static inline struct far_future *future_cache_take(struct future_cache *cache, struct shard *shard)
+{
+	struct far_future *f = cache->first;
+	cache->first = (struct far_future *)f->buf;
+	cache->n--;
+	f->buf = NULL;
+	f->shard = shard;
+	atomic_store_explicit(&f->head.refs, 1, memory_order_relaxed);
+	atomic_store_explicit(&f->state, FUTURE_CALL, memory_order_relaxed);
+	return f;
+}
+
+/** Drops the caller's reference into the cache, if it is the last one of a future of a call that is done, and that
+ * nobody listened to. false: it does not, and nothing has changed. */
+static inline bool future_cache_give(struct future_cache *cache, struct far_future *f)
+{
+	if (atomic_load_explicit(&f->head.refs, memory_order_acquire) != 1 || f->buf || cache->n == FUTURE_CACHE_MAX ||
+	    (atomic_load_explicit(&f->state, memory_order_relaxed) & (FUTURE_CALL | FUTURE_DONE | FUTURE_LISTENED)) !=
+		    (FUTURE_CALL | FUTURE_DONE))
+		return false;
+	f->buf = (struct far_buf *)cache->first;
+	cache->first = f;
+	cache->n++;
+	return true;
+}
+
+/** Returns the futures of a cache to the pool. */
+void future_cache_free(struct future_cache *cache);
+
 /** Futures in use in the process, counted by a walk over the free list: exact only without concurrent use. */
 uint32_t future_used(void);
 

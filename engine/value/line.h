@@ -83,6 +83,47 @@ static inline size_t line_put(const struct line_form *form, const struct far_val
 	return form->len;
 }
 
+/** Writes the head of a payload that is one tensor of one dimension; its elements are at *at. Returns the bytes of the
+ * payload; 0: it is none of VALUES_LINE, and `to` is unchanged. `to`: FAR_LINE_PAYLOAD bytes. */
+static inline size_t line_put_one(uint8_t *to, unsigned dtype, uint64_t count, size_t *at)
+{
+	size_t element = wire_dtype_bytes[dtype & 15];
+	if (unlikely(dtype >= FAR_DTYPE_COUNT || element == 0 || count - 1 >= FAR_LINE_PAYLOAD - 5))
+		return 0;
+	size_t begin = wire_align(5, element), len = begin + element * count;
+	if (unlikely(len > FAR_LINE_PAYLOAD))
+		return 0;
+	uint64_t head = 1 | (uint64_t)WIRE_TENSOR << 8 | (uint64_t)(dtype << 4 | 1u) << 16 | count << 32;
+	memcpy(to, &head, 8); /* and padding */
+	*at = begin;
+	return len;
+}
+
+/** Reads such a payload, private bytes. false: it is another, or malformed: the general reader decides. */
+static inline bool line_get_one(uint8_t *from, uint64_t len, struct far_val *v)
+{
+	uint64_t head;
+	memcpy(&head, from, 8);
+	unsigned dtype = head >> 20 & 15;
+	size_t element = wire_dtype_bytes[dtype], count = head >> 32 & 0xff;
+	if (unlikely((head & 0xff0fffff) != (1 | WIRE_TENSOR << 8 | 1u << 16) || element == 0 || count - 1 >= 127))
+		return false;
+	size_t at = wire_align(5, element);
+	if (unlikely(at + element * count != len || len > FAR_LINE_PAYLOAD))
+		return false;
+	v->type = FAR_TYPE_TENSOR;
+	v->by_ref = false;
+	v->kw = NULL;
+	v->own = NULL;
+	v->u.t.data = from + at;
+	v->u.t.strides = NULL;
+	v->u.t.dtype = (uint8_t)dtype;
+	v->u.t.ndim = 1;
+	v->u.t.domain = 0;
+	v->u.t.shape[0] = count;
+	return true;
+}
+
 /** Learns the form of arguments; form->n is 0 if they have none. line.c */
 void line_learn(struct line_form *form, const struct far_val *v, size_t n);
 
