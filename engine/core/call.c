@@ -37,10 +37,12 @@ static void take_young(struct shard *s, uint64_t now)
 			continue;
 		if (c->timer.at & CALL_UNSTAMPED)
 			c->timer.at = time_after(now, c->timer.at & ~CALL_UNSTAMPED);
-		if (c->aging)
-			continue;
-		c->aging = 1;
-		s->aging[(s->aging_first + s->aging_n++) % s->calls_n] = (struct aging_call){c->slot, now};
+		if (unlikely(c->timer.at < now + CALL_NEAR_NS)) {
+			timer_arm(&s->call_wheel, &c->timer, c->timer.at);
+		} else if (!c->aging) {
+			c->aging = 1;
+			s->aging[(s->aging_first + s->aging_n++) % s->calls_n] = (struct aging_call){c->slot, now};
+		}
 	}
 	s->young_n = 0;
 }
