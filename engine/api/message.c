@@ -198,10 +198,45 @@ static enum far_status too_small(size_t len, size_t cap, size_t *reply_len, stru
 	return FAR_TOO_LARGE;
 }
 
-static enum far_status call_held(struct shard *s, struct call_start *start, void *reply, size_t cap, size_t *reply_len,
+/* The usual completion: of the fast path. */
+static void held_done_plain(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+{
+	struct held_call *h = user;
+	(void)err;
+	h->completion.status = status;
+	h->len = len;
+	if (likely(len <= h->cap))
+		fast_copy(h->reply, data, len);
+	h->done = true;
+}
+
+static enum far_status wait_held(struct shard *s, const struct session *se, struct held_call *h, size_t *reply_len,
 				 struct far_err *err)
 {
 	const struct far_agent *a = s->config.agent;
+	struct idler idler = {0};
+	while (!h->done)
+		agent_fast_poll(s, se, &idler);
+	if (likely(h->completion.status == FAR_OK)) {
+		if (unlikely(h->len > h->cap))
+			return too_small(h->len, h->cap, reply_len, err);
+		if (reply_len)
+			*reply_len = h->len;
+		return FAR_OK;
+	}
+	err_set(err, h->completion.status, "%s", h->text);
+	if (err) {
+		err->executed = h->completion.executed;
+		err->code = h->completion.code;
+		snprintf(err->origin, sizeof err->origin, "%s",
+			 h->completion.origin >= 0 ? a->members[h->completion.origin].name : a->name);
+	}
+	return h->completion.status;
+}
+
+static enum far_status call_held(struct shard *s, struct call_start *start, void *reply, size_t cap, size_t *reply_len,
+				 struct far_err *err)
+{
 	struct held_call h;
 	h.done = false;
 	h.reply = reply;
@@ -212,28 +247,7 @@ static enum far_status call_held(struct shard *s, struct call_start *start, void
 	if (unlikely(status))
 		return status;
 	shard_flush(s);
-	struct idler idler = {0};
-	while (!h.done) {
-		if (shard_pass(s))
-			idler = (struct idler){0};
-		else if (unlikely(idler_step(s, &idler, true)))
-			shard_sleep(s, TIME_NEVER); /* the deadline of the call is a timer */
-	}
-	if (likely(h.completion.status == FAR_OK)) {
-		if (unlikely(h.len > cap))
-			return too_small(h.len, cap, reply_len, err);
-		if (reply_len)
-			*reply_len = h.len;
-		return FAR_OK;
-	}
-	err_set(err, h.completion.status, "%s", h.text);
-	if (err) {
-		err->executed = h.completion.executed;
-		err->code = h.completion.code;
-		snprintf(err->origin, sizeof err->origin, "%s",
-			 h.completion.origin >= 0 ? a->members[h.completion.origin].name : a->name);
-	}
-	return h.completion.status;
+	return wait_held(s, &s->sessions[session_index(s, start->worker, start->shard)], &h, reply_len, err);
 }
 
 static enum far_status call_handed(struct shard *s, struct call_start *start, void *reply, size_t cap,
@@ -274,9 +288,10 @@ static enum far_status call_and_wait(struct shard *s, struct call_start *start, 
 	return call_handed(s, start, reply, cap, reply_len, err);
 }
 
-enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
-			     const struct far_call_opts *opts, void *reply, size_t cap, size_t *reply_len,
-			     struct far_err *err)
+__attribute__((noinline)) static enum far_status call_general(struct far_agent *a, struct far_to to, uint16_t id,
+							      const void *data, size_t len,
+							      const struct far_call_opts *opts, void *reply, size_t cap,
+							      size_t *reply_len, struct far_err *err)
 {
 	if (unlikely(len > FAR_MSG_EAGER_MAX || recv_buf_given(opts))) {
 		struct far_part part = {data, len};
@@ -303,6 +318,29 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 				   CALL_START_REST};
 	agent_set_deadline(a, route.via, opts, &start);
 	return call_and_wait(route.via, &start, reply, cap, reply_len, err);
+}
+
+enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id, const void *data, size_t len,
+			     const struct far_call_opts *opts, void *reply, size_t cap, size_t *reply_len,
+			     struct far_err *err)
+{
+	struct held_call h;
+	struct shard *s;
+	struct fast_call call = {
+		.done = held_done, .user = &h, .app = (void (*)(void))held_done_plain, .kind = CALL_PLAIN, .fn = id};
+	struct session *se = likely(len <= FAR_LINE_PAYLOAD && !opts && id < FAR_MSG_HANDLERS_MAX)
+				     ? agent_fast_session(a, to, &s, &call.left)
+				     : NULL;
+	if (unlikely(!se || !agent_may_wait_fast(s)))
+		return call_general(a, to, id, data, len, opts, reply, cap, reply_len, err);
+	h.done = false;
+	h.reply = reply;
+	h.cap = cap;
+	call.word = FAST_WORD(HEAD_REQUEST, 0, id);
+	fast_copy(fast_body(se->lane->tx_next), data, len);
+	fast_send(s, se, &call, len);
+	shard_flush(s);
+	return wait_held(s, se, &h, reply_len, err);
 }
 
 enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16_t id, const struct far_part *parts,

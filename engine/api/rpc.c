@@ -299,9 +299,47 @@ __attribute__((noinline, cold)) static enum far_status sync_apart(struct shard *
 	return status;
 }
 
+/* Calls and waits, holding the shard; the thread has no context, or may wait with its shard. NULL: the general code
+ * decides. */
+static struct far_future *call_and_wait_fast(struct far_agent *a, struct far_to to, const char *function,
+					     const struct far_val *args, size_t n)
+{
+	struct shard *s = a->shards[0];
+	bool enters = !shard_context_top();
+	if (!FAR_FAST_PATH || a->shards_n != 1 ||
+	    !(enters ? a->progress == FAR_PROGRESS_SHARED : agent_may_wait_fast(s)) || (enters && !shard_enter(s)))
+		return NULL;
+	struct far_future *f = call_fast(a, to, function, args, n, &s);
+	if (likely(f != NULL)) {
+		const struct session *se = &s->sessions[to.worker];
+		struct idler idler = {0};
+		shard_flush(s);
+		while (!future_done(f))
+			agent_fast_poll(s, se, &idler);
+	}
+	if (enters)
+		shard_leave(s);
+	return f;
+}
+
+__attribute__((noinline)) static enum far_status sync_general(struct far_agent *a, struct far_to to,
+							      const char *function, const struct far_val *args,
+							      size_t args_n, const struct far_call_opts *opts,
+							      struct far_val *out, struct far_err *err);
+
 enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 				size_t args_n, const struct far_call_opts *opts, struct far_val *out,
 				struct far_err *err)
+{
+	struct far_future *f = likely(!opts) ? call_and_wait_fast(a, to, function, args, args_n) : NULL;
+	if (unlikely(!f))
+		return sync_general(a, to, function, args, args_n, opts, out, err);
+	return agent_result_last(f, out, err);
+}
+
+static enum far_status sync_general(struct far_agent *a, struct far_to to, const char *function,
+				    const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				    struct far_val *out, struct far_err *err)
 {
 	struct arguments checked;
 	struct call_start start;
