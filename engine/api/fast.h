@@ -8,19 +8,33 @@
 #include "core/idle.h"
 #include "core/loop.h"
 
-/** The session of a call without options, as fast_session(), its shard, and the default timeout. NULL: the general code
- * decides. */
-static inline struct session *agent_fast_session(const struct far_agent *a, struct far_to to, struct shard **s,
-						 uint64_t *left)
+/** The shard that this thread holds and calls through, and the default timeout, *left; NULL: the general code decides.
+ */
+static inline struct shard *agent_fast_shard(const struct far_agent *a, uint64_t *left)
 {
+	const struct shard_context *top = shard_context_top();
 	*left = atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
 	if (!FAR_FAST_PATH ||
-	    unlikely((uint32_t)to.worker >= atomic_load_explicit(&a->plain_world, memory_order_relaxed) ||
-		     (uint32_t)to.shard + 1 > 1 || *left < CALL_NEAR_NS ||
-		     (*left >= CALL_UNSTAMPED && *left != FAR_FOREVER)))
+	    unlikely(!top || *left < CALL_NEAR_NS || (*left >= CALL_UNSTAMPED && *left != FAR_FOREVER)))
 		return NULL;
-	*s = a->shards[0];
-	return fast_session(*s, (uint32_t)to.worker);
+	if (likely(top->shard == a->shards[0] && a->shards_n == 1))
+		return a->shards[0];
+	if (top->shard && top->shard->config.agent == a)
+		return top->shard;
+	return a->shards_n == 1 && shard_held(a->shards[0]) ? a->shards[0] : NULL;
+}
+
+/** The session of a destination, as fast_session(). Where `to` names no shard, `hash` selects it. */
+static inline struct session *agent_fast_session(const struct far_agent *a, struct shard *s, struct far_to to,
+						 uint64_t hash)
+{
+	if (likely((uint32_t)to.worker < atomic_load_explicit(&a->plain_world, memory_order_relaxed) &&
+		   (uint32_t)to.shard + 1 <= 1))
+		return fast_session(s, (uint32_t)to.worker);
+	if ((uint32_t)to.worker >= (uint32_t)a->world || (uint32_t)to.shard + 1 > a->members[to.worker].shards)
+		return NULL;
+	uint32_t shard = to.shard >= 0 ? (uint32_t)to.shard : (uint32_t)(hash % a->members[to.worker].shards);
+	return fast_session(s, session_index(s, (uint32_t)to.worker, shard));
 }
 
 /** True if the thread that holds this shard runs no handler and holds no other: it may wait. */

@@ -122,9 +122,10 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 	struct shard *s;
 	struct fast_call call = {
 		.done = send_done, .user = user, .app = (void (*)(void))done, .kind = CALL_PLAIN, .fn = id};
-	struct session *se = likely(len <= FAR_LINE_PAYLOAD && !opts && done && id < FAR_MSG_HANDLERS_MAX)
-				     ? agent_fast_session(a, to, &s, &call.left)
-				     : NULL;
+	struct session *se = NULL;
+	if (likely(len <= FAR_LINE_PAYLOAD && !opts && done && id < FAR_MSG_HANDLERS_MAX &&
+		   (s = agent_fast_shard(a, &call.left))))
+		se = agent_fast_session(a, s, to, id);
 	if (unlikely(!se))
 		return send_general(a, to, id, data, len, opts, done, user, err);
 	call.word = FAST_WORD(HEAD_REQUEST, 0, id);
@@ -328,10 +329,11 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 	struct shard *s;
 	struct fast_call call = {
 		.done = held_done, .user = &h, .app = (void (*)(void))held_done_plain, .kind = CALL_PLAIN, .fn = id};
-	struct session *se = likely(len <= FAR_LINE_PAYLOAD && !opts && id < FAR_MSG_HANDLERS_MAX)
-				     ? agent_fast_session(a, to, &s, &call.left)
-				     : NULL;
-	if (unlikely(!se || !agent_may_wait_fast(s)))
+	struct session *se = NULL;
+	if (likely(len <= FAR_LINE_PAYLOAD && !opts && id < FAR_MSG_HANDLERS_MAX &&
+		   (s = agent_fast_shard(a, &call.left)) && agent_may_wait_fast(s)))
+		se = agent_fast_session(a, s, to, id);
+	if (unlikely(!se))
 		return call_general(a, to, id, data, len, opts, reply, cap, reply_len, err);
 	h.done = false;
 	h.reply = reply;

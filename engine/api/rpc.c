@@ -230,29 +230,31 @@ __attribute__((noinline)) static size_t put_other(struct call_site *site, const 
 	return line_put(&site->form, args, n, to);
 }
 
-/* Sends a typed call and returns its future; NULL: the general code decides. */
-static inline struct far_future *call_fast(const struct far_agent *a, struct far_to to, const char *function,
-					   const struct far_val *args, size_t n, struct shard **out)
+/* Sends a typed call and returns its future, and its session; NULL: the general code decides. */
+static inline struct far_future *call_fast(const struct far_agent *a, struct shard *s, struct far_to to, uint64_t left,
+					   const char *function, const struct far_val *args, size_t n,
+					   struct session **out)
 {
-	struct fast_call call = {.done = agent_done_future, .kind = CALL_FUTURE | CALL_TYPED};
-	struct shard *s;
-	struct session *se = agent_fast_session(a, to, &s, &call.left);
-	if (unlikely(!se || !s->futures.first))
-		return NULL;
 	struct call_site *site = site_of(a, s, function);
-	unsigned there = site ? session_functions(s, se)[site->fn->index] : 0;
-	if (unlikely(!there))
+	struct session *se = likely(site) ? agent_fast_session(a, s, to, site->fn->signature.name_hash) : NULL;
+	unsigned there = likely(se) ? session_functions(s, se)[site->fn->index] : 0;
+	if (unlikely(!there)) /* not known yet at the callee */
 		return NULL;
-	uint8_t *to_line = fast_body(se->lane->tx_next);
-	size_t len = line_put(&site->form, args, n, to_line);
-	if (unlikely(!len) && !(len = put_other(site, args, n, to_line)))
+	uint8_t *line = fast_body(se->lane->tx_next);
+	size_t len = line_put(&site->form, args, n, line);
+	if (unlikely(!len) && !(len = put_other(site, args, n, line)))
 		return NULL;
 	struct far_future *f = future_cache_take(&s->futures, s);
-	call.user = f;
-	call.fn = (uint16_t)site->fn->index;
-	call.word = FAST_WORD(HEAD_REQUEST, HEAD_TYPED, there - 1);
+	if (unlikely(!f))
+		return NULL;
+	struct fast_call call = {.done = agent_done_future,
+				 .user = f,
+				 .kind = CALL_FUTURE | CALL_TYPED,
+				 .word = FAST_WORD(HEAD_REQUEST, HEAD_TYPED, there - 1),
+				 .fn = (uint16_t)site->fn->index,
+				 .left = left};
 	fast_send(s, se, &call, len);
-	*out = s;
+	*out = se;
 	return f;
 }
 
@@ -260,8 +262,12 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				 struct far_future **out, struct far_err *err)
 {
-	struct shard *s;
-	struct far_future *f = likely(!opts && out) ? call_fast(a, to, function, args, args_n, &s) : NULL;
+	uint64_t left;
+	struct session *se;
+	struct shard *s = likely(!opts && out) ? agent_fast_shard(a, &left) : NULL;
+	struct far_future *f = NULL;
+	if (likely(s != NULL))
+		f = call_fast(a, s, to, left, function, args, args_n, &se);
 	if (unlikely(!f))
 		return async_general(a, to, function, args, args_n, opts, out, err);
 	scope_gather(f);
@@ -304,21 +310,23 @@ __attribute__((noinline, cold)) static enum far_status sync_apart(struct shard *
 static struct far_future *call_and_wait_fast(struct far_agent *a, struct far_to to, const char *function,
 					     const struct far_val *args, size_t n)
 {
-	struct shard *s = a->shards[0];
+	uint64_t left;
 	bool enters = !shard_context_top();
-	if (!FAR_FAST_PATH || a->shards_n != 1 ||
-	    !(enters ? a->progress == FAR_PROGRESS_SHARED : agent_may_wait_fast(s)) || (enters && !shard_enter(s)))
+	if (enters && (a->shards_n != 1 || a->progress != FAR_PROGRESS_SHARED || !shard_enter(a->shards[0])))
 		return NULL;
-	struct far_future *f = call_fast(a, to, function, args, n, &s);
+	struct session *se;
+	struct far_future *f = NULL;
+	struct shard *s = agent_fast_shard(a, &left);
+	if (likely(s && agent_may_wait_fast(s)))
+		f = call_fast(a, s, to, left, function, args, n, &se);
 	if (likely(f != NULL)) {
-		const struct session *se = &s->sessions[to.worker];
 		struct idler idler = {0};
 		shard_flush(s);
 		while (!future_done(f))
 			agent_fast_poll(s, se, &idler);
 	}
 	if (enters)
-		shard_leave(s);
+		shard_leave(a->shards[0]);
 	return f;
 }
 

@@ -58,15 +58,14 @@ static inline void fast_copy(uint8_t *to, const void *from, size_t len)
 		line_copy(to, from, len);
 }
 
-/** The session of a plain call by the calling thread, with a slot, a credit and a line at hand; NULL: the general code
- * decides. */
+/** The session of a plain call by the thread that holds the shard, with a slot, a credit and a line at hand; NULL: the
+ * general code decides. */
 static inline struct session *fast_session(struct shard *s, uint32_t index)
 {
 	struct session *se = &s->sessions[index];
 	const struct nic_lane *l = se->lane;
-	if (!FAR_FAST_PATH || (unlikely(shard_context_top() != &s->context) && !shard_held(s)) ||
-	    unlikely(s->context.fiber || se->calls_active >= se->calls_max ||
-		     !l || !l->room || !s->calls_free || s->young_n == SHARD_YOUNG_MAX))
+	if (!FAR_FAST_PATH || unlikely(s->context.fiber || se->calls_active >= se->calls_max || !l || !l->room ||
+				       !s->calls_free || s->young_n == SHARD_YOUNG_MAX))
 		return NULL;
 	return se;
 }

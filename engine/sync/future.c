@@ -109,6 +109,14 @@ struct far_future *future_alloc(struct shard *shard)
 	return f;
 }
 
+struct far_future *future_alloc_call(struct shard *shard)
+{
+	struct far_future *f = future_alloc(shard);
+	if (f)
+		future_mark(f, FUTURE_CALL);
+	return f;
+}
+
 void future_cache_free(struct future_cache *cache)
 {
 	for (struct far_future *f; (f = cache->first);) {

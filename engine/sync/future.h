@@ -143,10 +143,13 @@ struct future_cache {
 };
 #define FUTURE_CACHE_MAX 256u
 
-/** A pending future of a CALL with one reference. The cache is not empty. */
+/** A pending future of a CALL with one reference, as future_alloc(). */
+struct far_future *future_alloc_call(struct shard *shard);
 static inline struct far_future *future_cache_take(struct future_cache *cache, struct shard *shard)
 {
 	struct far_future *f = cache->first;
+	if (__builtin_expect(!f, 0))
+		return future_alloc_call(shard);
 	cache->first = (struct far_future *)f->buf;
 	cache->n--;
 	f->buf = NULL;
