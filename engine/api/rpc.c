@@ -112,6 +112,7 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	buf_ref(&f->head);
 	start->done = agent_done_future;
 	start->user = f;
+	start->id = &f->call;
 	if (recv_buf_given(opts)) {
 		recv_buf_set(f, &opts->recv_buf);
 		start->done = recv_buf_done;
@@ -162,6 +163,7 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 	buf_ref(&f->head);
 	start.done = agent_done_future;
 	start.user = f;
+	start.id = &f->call;
 	status = agent_start(route.via, &start, err);
 	if (unlikely(status)) {
 		buf_unref(&f->head);

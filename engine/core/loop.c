@@ -126,6 +126,7 @@ static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t 
 		.retry_ns = cell->retry_ns,
 		.done = cell->done,
 		.user = cell->user,
+		.id = cell->id,
 		.app = cell->app,
 		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
 		.len = cell->len,
