@@ -89,7 +89,7 @@ static uint64_t outstanding(void *ctx)
 		uint64_t sends = atomic_load_explicit(&c->sends_begun, memory_order_relaxed) - sends_ended;
 		/* Deliveries are acknowledged in batches: make the shard request an acknowledgement. */
 		if (sends) {
-			atomic_store_explicit(&s->ask, true, memory_order_relaxed);
+			atomic_store_explicit(&s->acks_requested, true, memory_order_relaxed);
 			shard_wake(s);
 		}
 		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;

@@ -312,6 +312,7 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 	if (unlikely(fiber && fiber->cancelled)) /* not sent: the wait would end before the reply */
 		return agent_wait_error(fiber_pause(fiber, 0), FAR_EXECUTED_NO, err);
 	start->done = agent_done_future;
+	start->id = &f->call;
 	/* The thread that polls the shard ends the call at its deadline. If that thread does not poll, or is inside a
 	 * handler, this limit ends the wait. A fiber of the same shard runs on that thread and needs no limit. */
 	uint64_t until = start->deadline == TIME_NEVER || (fiber && fiber->shard == s)

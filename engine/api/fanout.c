@@ -401,7 +401,7 @@ void fanout_release(struct far_future *f)
 	/* Two references: the application's and the fan-out's. More: another thread still waits for the result. */
 	if (atomic_load_explicit(&f->head.refs, memory_order_acquire) > 2)
 		return;
-	bool cancelled = shard_held(f->shard) && call_cancel(f->shard, agent_done_future, f);
+	bool cancelled = shard_held(f->shard) && call_cancel_future(f->shard, f);
 	while (!future_done(f)) {
 		if (!cancelled)
 			cancelled = far_future_cancel(f, NULL) == FAR_OK;

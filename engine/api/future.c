@@ -273,9 +273,7 @@ enum far_status far_future_cancel(struct far_future *f, struct far_err *err)
 	struct shard *s = f->shard;
 	/* By a task, on the shard's own thread too: callbacks of the call must not run inside this function. The shard
 	 * takes tasks after the calls handed over before. */
-	return call_submit_cancel(s, agent_done_future, f) || call_submit_cancel(s, recv_buf_done, f)
-		       ? err_set(err, FAR_RESOURCE, "no memory to cancel the call")
-		       : FAR_OK;
+	return call_submit_cancel(s, f) ? err_set(err, FAR_RESOURCE, "no memory to cancel the call") : FAR_OK;
 }
 
 void far_future_free(struct far_future *f)

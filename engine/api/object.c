@@ -164,6 +164,7 @@ static enum far_status start_holding(struct shard *s, struct call_start *start, 
 	rref_ref(&r->base);
 	start->done = rref_call_done;
 	start->user = c;
+	start->id = &f->call;
 	enum far_status status = agent_start(s, start, err);
 	if (status) {
 		rref_unref(&r->base);

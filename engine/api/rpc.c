@@ -114,6 +114,7 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	future_mark(f, FUTURE_CALL);
 	start->done = agent_done_future;
 	start->user = f;
+	start->id = &f->call;
 	if (recv_buf_given(opts)) {
 		recv_buf_set(f, &opts->recv_buf);
 		start->done = recv_buf_done;
@@ -164,6 +165,7 @@ __attribute__((noinline)) static enum far_status async_general(struct far_agent 
 	future_mark(f, FUTURE_CALL);
 	start.done = agent_done_future;
 	start.user = f;
+	start.id = &f->call;
 	status = agent_start(route.via, &start, err);
 	if (unlikely(status)) {
 		future_drop(f);
@@ -253,7 +255,7 @@ static inline struct far_future *call_fast(const struct far_agent *a, struct sha
 				 .word = FAST_WORD(HEAD_REQUEST, HEAD_TYPED, there - 1),
 				 .fn = (uint16_t)site->fn->index,
 				 .left = left};
-	fast_send(s, se, &call, len);
+	f->call = fast_send(s, se, &call, len);
 	*out = se;
 	return f;
 }

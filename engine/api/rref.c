@@ -270,6 +270,7 @@ static enum far_status start_request(struct rref_request *q, const struct rref_t
 		rref_ref(&t->object->base);
 	q->start.done = rref_call_done;
 	q->start.user = c;
+	q->start.id = makes ? NULL : &((struct far_future *)user)->call;
 	enum far_status status =
 		waits ? agent_start_waiting(q->route.via, &q->start, err) : agent_start(q->route.via, &q->start, err);
 	if (status) {
@@ -473,6 +474,7 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	future_mark(f, FUTURE_CALL);
 	start.done = agent_done_future;
 	start.user = f;
+	start.id = &f->call;
 	status = agent_start(s, &start, err);
 	if (status) {
 		future_drop(f);

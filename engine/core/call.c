@@ -114,6 +114,11 @@ static void call_give(struct shard *s, struct call *c)
 	counter_add(&s->counters.calls_ended, 1);
 }
 
+static inline struct call_id id_of(const struct call *c)
+{
+	return (struct call_id){c->slot + 1, c->gen};
+}
+
 /* The completion of a call, copied out of its slot before the slot is given back. */
 struct call_completion {
 	call_done_fn *done;
@@ -189,6 +194,8 @@ __attribute__((noinline, cold)) static int start_rendezvous(struct shard *s, str
 	c->features = 0;
 	c->state = CALL_RENDEZVOUS;
 	c->timer.at = start->deadline;
+	if (start->id)
+		*start->id = id_of(c);
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
 	struct shm_head head = {.flags = start->typed, .fn = start->fn, .call = c->slot, .gen = c->gen};
@@ -282,6 +289,8 @@ int shard_call(struct shard *s, const struct call_start *start)
 	if (unlikely(copy != NULL))
 		s->hooks.call_sent(s, copy, c);
 	call_watch(s, c, start->left);
+	if (start->id)
+		*start->id = id_of(c);
 	return 0;
 }
 
@@ -494,32 +503,26 @@ void call_on_timer(struct shard *s, struct call *c)
 	end_early(s, c, FAR_TIMEOUT, "no answer within the call's time-out");
 }
 
-static bool call_cancel_one(struct shard *s, call_done_fn *done, const void *user)
+bool call_cancel(struct shard *s, const struct call_id *id)
 {
-	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
-		struct call *c = &s->calls[slot];
-		if (!call_is(s, c->done, c->user, done, user) || (c->state != CALL_SENT && c->state != CALL_RENDEZVOUS))
-			continue;
-		end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
+	shard_own(s);
+	if (id->slot == CALL_ID_WAITING) {
+		waiting_cancel(s, id->gen);
 		return true;
 	}
-	return waiting_cancel(s, done, user) || features_call_cancel(s, done, user);
-}
-
-bool call_cancel(struct shard *s, call_done_fn *done, const void *user)
-{
-	shard_own(s);
-	return call_cancel_one(s, done, user) || features_group_cancel(s, user);
-}
-
-bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user)
-{
-	shard_own(s);
-	struct call *c = &s->calls[slot < s->calls_n ? slot : 0];
-	if (unlikely(c->user != user || c->done != done || c->state != CALL_SENT))
-		return call_cancel_one(s, done, user);
+	if (!id->slot)
+		return features_call_cancel(s, id);
+	must(id->slot <= s->calls_n);
+	struct call *c = &s->calls[id->slot - 1];
+	if (c->gen != id->gen || c->state < CALL_SENT)
+		return false;
 	end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
 	return true;
+}
+
+bool call_cancel_future(struct shard *s, struct far_future *f)
+{
+	return !future_done(f) && (call_cancel(s, &f->call) || features_group_cancel(s, f));
 }
 
 void call_gather_cancels(struct shard *s)
@@ -533,12 +536,11 @@ void call_gather_cancels(struct shard *s)
 	}
 }
 
-static struct far_future *take_cancel(struct shard *s, call_done_fn **done)
+static struct far_future *take_cancel(struct shard *s)
 {
 	struct call_cancel_msg *msg = s->cancels_taken;
 	struct far_future *f = msg->future;
 	s->cancels_taken = msg->next;
-	*done = msg->done;
 	buf_unref(msg->buf);
 	return f;
 }
@@ -548,9 +550,8 @@ unsigned call_run_cancels(struct shard *s)
 	shard_own(s);
 	unsigned n = 0;
 	for (; s->cancels_taken; n++) {
-		call_done_fn *done;
-		struct far_future *f = take_cancel(s, &done);
-		call_cancel(s, done, f);
+		struct far_future *f = take_cancel(s);
+		call_cancel_future(s, f);
 		buf_unref(&f->head);
 	}
 	return n;
@@ -558,20 +559,18 @@ unsigned call_run_cancels(struct shard *s)
 
 void call_drop_cancels(struct shard *s)
 {
-	call_done_fn *done;
 	call_gather_cancels(s);
 	while (s->cancels_taken)
-		buf_unref(&take_cancel(s, &done)->head);
+		buf_unref(&take_cancel(s)->head);
 }
 
-int call_submit_cancel(struct shard *s, call_done_fn *done, struct far_future *f)
+int call_submit_cancel(struct shard *s, struct far_future *f)
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct call_cancel_msg));
 	if (!buf)
 		return -ENOMEM;
 	struct call_cancel_msg *msg = buf_data(buf);
 	msg->buf = buf;
-	msg->done = done;
 	msg->future = f;
 	buf_ref(&f->head);
 	atomic_fetch_add_explicit(&s->producers, 1, memory_order_acquire);
@@ -618,6 +617,8 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 			       .len = strlen(text),
 			       .agent = s->config.agent,
 			       .app = start->app};
+	if (start->id)
+		start->id->slot = 0;
 	s->context.handler = "a completion callback";
 	start->done(start->user, &o);
 	s->context.handler = outer;

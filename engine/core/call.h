@@ -80,8 +80,7 @@ static_assert(sizeof(struct call) == 64 && SHARD_FEATURES_MAX == 6, "a call slot
 /** The cancel of a call, on its way to the shard. */
 struct call_cancel_msg {
 	struct call_cancel_msg *next;
-	struct far_buf *buf; /* its memory */
-	call_done_fn *done;
+	struct far_buf *buf;       /* its memory */
 	struct far_future *future; /* a reference */
 };
 
@@ -92,13 +91,13 @@ struct call_cancel_msg {
 int shard_call(struct shard *s, const struct call_start *start);
 void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len);
 void call_on_timer(struct shard *s, struct call *c);
-/** Ends the pending call with this completion, CANCELLED, executed MAYBE, and sends a cancel. false: there is none.
- * Reads every slot: rare. */
-bool call_cancel(struct shard *s, call_done_fn *done, const void *user);
-/** The same for a call that is most likely in `slot`. */
-bool call_cancel_at(struct shard *s, uint32_t slot, call_done_fn *done, const void *user);
-/** The same for the call that completes `f`, from any thread. 0 or -ENOMEM. */
-int call_submit_cancel(struct shard *s, call_done_fn *done, struct far_future *f);
+/** Ends the call, CANCELLED: executed MAYBE, after a cancel to the callee, or NO if it was not sent. false: it has
+ * ended, or has not been started. */
+bool call_cancel(struct shard *s, const struct call_id *id);
+/** The same for the call or the group of calls that completes `f`. */
+bool call_cancel_future(struct shard *s, struct far_future *f);
+/** The same from any thread; it takes a reference of `f`. 0 or -ENOMEM. */
+int call_submit_cancel(struct shard *s, struct far_future *f);
 /** Takes the cancels of other threads; they run when the calls before them have left the submission ring. */
 void call_gather_cancels(struct shard *s);
 unsigned call_run_cancels(struct shard *s);
@@ -122,12 +121,6 @@ void call_complete_rendezvous(struct shard *s, struct session *se, const struct 
 void *call_place(struct shard *s, uint32_t slot, size_t len);
 /** Its request has been sent to the end. */
 void call_request_sent(struct shard *s, uint32_t slot, uint32_t gen);
-/** True if the call with completion done(user) is the one that its caller knows as wanted(whom). */
-static inline bool call_is(const struct shard *s, call_done_fn *done, const void *user, call_done_fn *wanted,
-			   const void *whom)
-{
-	return (user == whom && done == wanted) || s->hooks.call_stands_for(done, user, whom);
-}
 /** Credits of a session that is up and keeps no calls waiting. */
 static inline uint16_t call_credits(const struct shard *s)
 {

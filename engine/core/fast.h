@@ -82,8 +82,9 @@ struct fast_call {
 	uint64_t left; /* ns, at least CALL_NEAR_NS, less than 2^63; or FAR_FOREVER */
 };
 
-/** Sends a request through fast_session(): its body is at fast_body() of the lane's tx_next. Cannot fail. */
-static inline void fast_send(struct shard *s, struct session *se, const struct fast_call *call, size_t len)
+/** Sends a request through fast_session(): its body is at fast_body() of the lane's tx_next. Cannot fail. Returns what
+ * the call is cancelled by. */
+static inline struct call_id fast_send(struct shard *s, struct session *se, const struct fast_call *call, size_t len)
 {
 	struct nic_lane *l = se->lane;
 	struct call *c = s->calls_free;
@@ -101,6 +102,7 @@ static inline void fast_send(struct shard *s, struct session *se, const struct f
 	lane_put(&se->q->lanes, l, (uint32_t)len);
 	counter_add(&s->counters.calls_sent, 1);
 	counter_add(&s->counters.bytes_sent, len);
+	return (struct call_id){c->slot + 1, c->gen};
 }
 
 /** True if fast_reply() can answer the request, which has not left its burst. */

@@ -113,10 +113,10 @@ void features_session_fail(struct shard *s, const struct session *se, enum far_s
 	CALL_EACH(s, session_fail, s, se, status, text);
 }
 
-bool features_call_cancel(struct shard *s, call_done_fn *done, const void *user)
+bool features_call_cancel(struct shard *s, const struct call_id *id)
 {
 	for (const struct shard_feature *const *f = s->config.features; *f; f++)
-		if ((*f)->call_cancel && (*f)->call_cancel(s, done, user))
+		if ((*f)->call_cancel && (*f)->call_cancel(s, id))
 			return true;
 	return false;
 }

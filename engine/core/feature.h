@@ -100,8 +100,6 @@ struct feature_hooks {
 			    struct completion *o, struct far_err *err);
 	/** True if a request with HEAD_NAMED reaches the worker that it is about: `life` is the session's. */
 	bool (*call_reaches)(const struct call_start *start, uint64_t life);
-	/** True if a call with this completion was made for a caller that knows it by `whom`. */
-	bool (*call_stands_for)(call_done_fn *done, const void *user, const void *whom);
 	/** Serves a request that has no handler: a message of the engine's own. false: it is none. */
 	bool (*request_message)(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
 	/** Serves a typed request with HEAD_NAMED. */
@@ -145,8 +143,8 @@ struct shard_feature {
 
 	/* ---- a call ---- */
 
-	/** Ends the call with this completion, CANCELLED, executed NO. false: it is not held back. */
-	bool (*call_cancel)(struct shard *s, call_done_fn *done, const void *user);
+	/** Ends the call with this call_start.id, CANCELLED, executed NO. false: it is not held back. */
+	bool (*call_cancel)(struct shard *s, const struct call_id *id);
 
 	/** Ends the group of calls that completes `future`, CANCELLED. false: there is none. */
 	bool (*group_cancel)(struct shard *s, const void *future);
@@ -181,7 +179,7 @@ void features_session_down(struct shard *s, struct session *se);
 void features_session_lost(struct shard *s, struct session *se);
 void features_worker_lost(struct shard *s, struct session *se);
 void features_session_fail(struct shard *s, const struct session *se, enum far_status status, const char *text);
-bool features_call_cancel(struct shard *s, call_done_fn *done, const void *user);
+bool features_call_cancel(struct shard *s, const struct call_id *id);
 bool features_group_cancel(struct shard *s, const void *future);
 void features_call_ended(struct shard *s, struct call *c);
 void features_call_over(struct shard *s, struct call *c);

@@ -39,6 +39,7 @@ static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t 
 		.retry_ns = cell->retry_ns,
 		.done = cell->done,
 		.user = cell->user,
+		.id = cell->id,
 		.app = cell->app,
 		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
 		.len = cell->len,
@@ -232,7 +233,7 @@ unsigned shard_pass(struct shard *s)
 		n += shard_take_mail(s);
 		if (unlikely(shard_has_cancels(s)))
 			n += shard_take_cancels(s);
-		if (unlikely(atomic_load_explicit(&s->ask, memory_order_relaxed)))
+		if (unlikely(atomic_load_explicit(&s->acks_requested, memory_order_relaxed)))
 			s->hooks.ack_request_all(s);
 		if (s->wheel.armed_n || s->calls_used || s->waiting_until != TIME_NEVER)
 			n += shard_run_timers(s, clock_now(s->config.clock));

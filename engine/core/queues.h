@@ -38,19 +38,20 @@ struct shard_port {
 	bool poll_costs; /* nic_caps */
 };
 
+/** One line: what each pass reads comes first. */
 struct shard_queue {
 	struct nic_queue *q;
 	const struct nic_queue_ops *ops;
 	uint32_t *peer_session; /* by the NIC's peer: index + 1 */
 	struct shard *shard;
+	uint32_t bursts; /* that one pass takes at most, while they are full */
+	uint32_t peers;  /* attached */
 	uint32_t peers_max;
-	uint32_t peers; /* attached */
-	bool poll_costs;
-	unsigned bursts; /* that one pass takes at most, while they are full */
 	/* of those beyond the first */
 	uint32_t left; /* passes until it is polled, counted from the last look at the schedule; 0: in the next look */
 	uint32_t hot;  /* polls without a packet before it is looked whether it is still worth it; 0: cold */
-	bool polled;   /* since the last reading of the clock */
+	bool poll_costs;
+	bool polled;      /* since the last reading of the clock */
 	uint64_t look_at; /* when a cold one is polled at the latest */
 };
 

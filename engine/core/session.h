@@ -108,20 +108,20 @@ static_assert(sizeof(struct session) == 256 && FAR_SESSION_REQUESTS_MAX < 256, "
 static_assert(offsetof(struct session, rref_forks) == 128, "and the last line is for references and calls that wait");
 static_assert(offsetof(struct session, waiting) == 64, "a call touches one line of its session");
 
-static inline uint32_t session_index(const struct shard *s, uint32_t worker, uint32_t shard)
+static inline uint32_t session_index(const struct shard *s, uint32_t worker, uint32_t remote)
 {
-	return shard * s->world + worker;
+	return remote * s->world + worker;
 }
 /** Prefetches the session of a coming call, 2 × SESSION_PREFETCH_AHEAD calls ahead; and, half as many ahead, the
  * queue's state of its peer. */
 #define SESSION_PREFETCH_AHEAD 4u
-static inline void session_set_info(const struct shard *s, uint32_t worker, uint32_t shard)
+static inline void session_set_info(const struct shard *s, uint32_t worker, uint32_t remote)
 {
-	__builtin_prefetch(&s->sessions[session_index(s, worker, shard)], 1);
+	__builtin_prefetch(&s->sessions[session_index(s, worker, remote)], 1);
 }
-static inline void session_prefetch_queue(const struct shard *s, uint32_t worker, uint32_t shard)
+static inline void session_prefetch_queue(const struct shard *s, uint32_t worker, uint32_t remote)
 {
-	const struct session *se = &s->sessions[session_index(s, worker, shard)];
+	const struct session *se = &s->sessions[session_index(s, worker, remote)];
 	if (se->state == SESSION_UP && se->q->ops->prefetch)
 		se->q->ops->prefetch(se->q, se->peer);
 }

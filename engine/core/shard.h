@@ -20,6 +20,7 @@
 #include "sync/submit.h"
 #include "value/encoding.h"
 
+#include <assert.h>
 #include <farcall/agent.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -59,13 +60,18 @@ struct shard_pool {
 	uint32_t carved; /* things [0, carved) have been used */
 };
 
+/** Written by the holder of the shard, but for busy_refusals and packets_dropped of other threads; read by any thread.
+ */
 struct shard_counters {
-	_Atomic uint64_t calls_sent, calls_completed, calls_failed, calls_timed_out;
-	_Atomic uint64_t requests_received, replies_sent, replies_late, calls_retried, requests_duplicate;
-	_Atomic uint64_t bytes_sent, bytes_received;
-	_Atomic uint64_t packets_dropped, busy_refusals, wakeups;
-	_Atomic uint64_t calls_ended, requests_active; /* slots given back: those in use are calls_sent - calls_ended */
-	_Atomic uint64_t calls_waiting;                /* for their session to be set up */
+	/* a small call, of either side: one line */
+	alignas(64) _Atomic uint64_t calls_sent;
+	_Atomic uint64_t calls_completed, calls_ended; /* slots given back: those in use are calls_sent - calls_ended */
+	_Atomic uint64_t requests_received, replies_sent, bytes_sent, bytes_received;
+	_Atomic uint64_t requests_active; /* records in use */
+
+	_Atomic uint64_t calls_failed, calls_timed_out, calls_retried;
+	_Atomic uint64_t calls_waiting; /* for their session to be set up */
+	_Atomic uint64_t replies_late, requests_duplicate, packets_dropped, busy_refusals, wakeups;
 	_Atomic uint64_t oneways_sent, oneways_received, oneways_dropped;
 	_Atomic uint64_t rendezvous_sent, rendezvous_received, rendezvous_active;
 	/* One-way messages, fragments and messages in fragments: begun, and acknowledged or given up. A shutdown waits
@@ -73,6 +79,7 @@ struct shard_counters {
 	_Atomic uint64_t sends_begun, sends_ended;
 	_Atomic uint64_t hedges_sent, hedges_won;
 };
+static_assert(offsetof(struct shard_counters, calls_failed) == 64, "a small call touches one line of counters");
 
 /** Single writer, any reader. */
 static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
@@ -135,93 +142,116 @@ struct aging_call {
 	uint64_t since; /* ns */
 };
 
+/** Grouped by cache line in the order of a pass. A pass over an idle shard touches the groups "pass", "first queue",
+ * "hand-over" and the consumer's line of `submit`; a small call besides "calls", and its handler "handler". */
 struct shard {
-	/* the pass */
-	struct shard_queue queues[FAR_PORTS_MAX]; /* best port first; [0, queues_n) */
-	unsigned queues_n;
-	uint32_t others_left;               /* passes until the schedule of the other queues is read; 1: the next */
-	uint32_t others_step;               /* value of others_left when it was set */
-	bool others_dirty;                  /* the other queues are to be flushed */
-	struct session *sessions;           /* by session_index() */
-	struct worker_functions *functions; /* by worker */
-	struct worker_incarnation *incarnations; /* by worker */
-	uint32_t world;                          /* workers of the group */
-	struct call *calls;
-	uint32_t calls_n;        /* slots */
-	uint32_t calls_used;     /* slots [0, calls_used) were ever taken */
-	struct call *calls_free; /* NULL: the next one that was never taken */
-	uint32_t young_n;
-	uint32_t young[SHARD_YOUNG_MAX]; /* [0, young_n): slots of calls since the last reading of the clock */
-	/* Calls that were pending at a reading of the clock: aging_n from aging_first on, oldest first, in a ring of
-	 * calls_n. */
-	struct aging_call *aging;
-	uint32_t aging_first, aging_n;
-	uint32_t *call_places;   /* by slot: of retry, the place of the call's copy */
-	struct future_cache futures;
-	struct call_site *sites; /* SHARD_SITES, by the address of the name */
-	struct line_plan *plans; /* SHARD_PLANS, by the number of the function */
-	uint32_t passes;
+	/* ---- Pass and calls: one line. The holder of the shard, as all down to "hand-over". ---- */
+	alignas(64) uint32_t passes;
+	uint32_t others_left;     /* passes until the schedule of the other queues is read; 1: the next */
 	uint32_t poll_due;        /* bits of the features that have something to do in the next pass */
 	uint32_t poll_idle;       /* bits of the features that have something to do when nothing else is */
 	uint32_t backpressured_n; /* sessions whose answers wait for memory, and sessions whose calls wait for room */
-	uint32_t draining_n;      /* of those, the latter */
-	struct session *known;    /* all sessions that were ever used */
+	uint32_t calls_used;      /* slots [0, calls_used) were ever taken */
+	struct fiber *ready_head; /* fibers whose wait is over */
+	struct session *sessions; /* by session_index() */
+	struct call *calls;       /* slots [0, calls_n) */
+	struct call *calls_free;  /* first free one; NULL: the next one that was never taken */
+	bool others_dirty;        /* the other queues are to be flushed */
+	bool hold_calls;          /* a feature may hold calls back: no session has credits */
+	bool hold_answers;        /* likewise answers: sessions are marked SESSION_HELD */
+	bool waiting_slot_held;   /* the call that is being started counts in calls_queued: it was in the ring */
+	bool armed;               /* the queue's wake-up is armed: the poller sleeps on it without holding the shard */
+
+	/* ---- Fast path: one line ---- */
+	alignas(64) struct future_cache futures;
+	struct call_site *sites; /* SHARD_SITES, by the address of the name */
+	struct line_plan *plans; /* SHARD_PLANS, by the number of the function */
+	uint32_t young_n;        /* slots in `young` */
+	uint32_t world;          /* workers of the group */
+	uint32_t calls_n;        /* slots */
+	/* Calls that were pending at a reading of the clock: aging_n from aging_first on, oldest first, in a ring of
+	 * calls_n. */
+	uint32_t aging_first, aging_n;
+
+	/* ---- First queue: one line; the others follow ---- */
+	alignas(64) struct shard_queue queues[FAR_PORTS_MAX]; /* best port first; [0, queues_n) */
+
+	/* ---- Calls: a line of counters, and half of the next ---- */
+	struct shard_counters counters;
+
+	/* ---- Handler: two lines ---- */
+	alignas(64) struct shard_context context;
+	const struct registry *registry;
+	uint64_t now;                       /* ns, last reading of the clock */
+	struct values_arena arena;          /* `strings`, and what else the arguments of the handler that runs need */
+	struct worker_functions *functions; /* by worker */
+	uint32_t now_pass;                  /* value of `passes` when `now` was read */
+
+	/* ---- Rarely: sessions, records, sleep ---- */
+	struct private_body *body; /* that is dispatched: its memory need not be copied; NULL: none */
+	struct fiber **ready_tail;
+	uint32_t young[SHARD_YOUNG_MAX]; /* [0, young_n): slots of calls since the last reading of the clock */
+	struct aging_call *aging;
+	uint32_t *call_places; /* by slot: of retry, the place of the call's copy */
+	unsigned queues_n;
+	uint32_t others_step;         /* value of others_left when it was set */
+	uint32_t draining_n;          /* of backpressured_n, sessions whose calls wait for room */
+	uint32_t undetached_n;        /* of `unsent_mails`, with a MAIL_DETACHED: no session opens before it is sent */
+	struct session *known;        /* all sessions that were ever used */
+	struct session *unsent_mails; /* sessions with mails that found the mailbox full, oldest first */
 	_Atomic uint32_t
 		*oneways_queued;        /* by session; any thread: one-way messages on the way to its queue, or in it */
-	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`; whoever
-					 * adds one checks limits.peer_waiting first */
-	bool waiting_slot_held;         /* the call that is being started counts in calls_queued: it was in the ring */
-	struct session *unsent_mails;   /* sessions with mails that found the mailbox full, oldest first */
-	uint32_t undetached_n;          /* of these, with a MAIL_DETACHED: no session opens before it is sent */
+	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`;
+					 * whoever adds one checks limits.peer_waiting first */
 	uint64_t waiting_until;         /* ns, no deadline of a waiting call is earlier; TIME_NEVER: none */
-	uint64_t now;                   /* ns, last reading of the clock */
-	uint32_t now_pass;              /* value of `passes` then */
-	const struct registry *registry;
-	struct shard_context context;
-	struct fiber *ready_head, **ready_tail; /* fibers whose wait is over */
-	struct private_body *body;              /* that is dispatched: its memory need not be copied; NULL: none */
-	struct shard_counters counters;
-	struct far_deferred *answered; /* by the inline handler that has just returned; NULL: by none */
+	struct worker_incarnation *incarnations; /* by worker */
+	struct far_deferred *answered;           /* by the inline handler that has just returned; NULL: by none */
 	struct far_deferred *deferred_free;
-	struct far_deferred *deferred;
-	struct rref_shard *rrefs;
-	void *state[SHARD_FEATURES_MAX]; /* of features, by place */
-	bool hold_calls;                 /* a feature may hold calls back: no session has credits */
-	bool hold_answers;               /* likewise answers: sessions are marked SESSION_HELD */
-	uint32_t deferred_n;             /* records */
-	char *strings;                   /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
-	struct values_arena arena;       /* the same strings, and what else those arguments need */
-	struct shard_config config;
-	struct feature_hooks hooks;            /* of config.features */
-	struct call_cancel_msg *cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
-	bool armed; /* the queue's wake-up is armed and the poller sleeps on it, without holding the shard */
+	struct far_deferred *deferred; /* records [0, deferred_n) */
+	uint32_t deferred_n;
 	bool stopped;
 	bool send_stalled; /* a fragment found no bulk memory */
+	struct rref_shard *rrefs;
+	void *state[SHARD_FEATURES_MAX];       /* of features, by place */
+	char *strings;                         /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
+	struct call_cancel_msg *cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
 	struct shard_pool paused;
 	struct paused_requests *paused_free;
+	struct shard_config config;
+	struct feature_hooks hooks;    /* of config.features */
 	struct timer_wheel wheel;      /* of struct shard_timer */
 	struct timer_wheel call_wheel; /* of struct call, which has no room for a function: its slot is one line */
 
-	/* other threads */
-	_Atomic bool ask; /* somebody wants to know when everything has been acknowledged */
-	struct progress progress;
+	/* ---- Hand-over, any thread: one line that each pass reads ---- */
 	alignas(64) _Atomic(struct far_deferred *) answers; /* deferred answers, newest first; any thread pushes */
 	_Atomic(struct fiber_wait *) resumed;               /* waits that other threads ended, newest first */
-	_Atomic(struct fiber_pool *) fibers;                /* made when the first fiber handler is registered */
-	_Atomic(struct call_cancel_msg *) cancels;          /* cancels of other threads, newest first */
 	_Atomic(struct shard_task *) tasks;                 /* tasks of other threads, newest first */
+	_Atomic(struct call_cancel_msg *) cancels;          /* cancels of other threads, newest first */
 	_Atomic uint32_t tasks_n;                           /* tasks in `tasks` or running */
+	_Atomic uint32_t producers;  /* threads that are handing something over: the shard is not freed meanwhile */
+	_Atomic bool acks_requested; /* a thread waits until everything has been acknowledged */
+	_Atomic bool stop;           /* the poller is to end */
+	_Atomic bool poller_asleep;  /* writer: the poller; set while it holds the shard, cleared when it has woken */
+
+	/* ---- Any thread, rarely ---- */
+	alignas(64) _Atomic(struct fiber_pool *) fibers; /* made when the first fiber handler is registered */
 	/* Fan-outs ever begun and ended; writers: any thread, the shard. The difference is under way or handed over. */
 	_Atomic uint32_t fanouts_begun, fanouts_ended;
 	/* One-way messages whose handlers have left the burst: a shutdown waits for them, since no caller does. */
 	_Atomic uint32_t oneways_n;
-	_Atomic bool stop;          /* the poller is to end */
-	_Atomic uint32_t producers; /* threads that are handing something over: the shard is not freed meanwhile */
-	_Atomic bool poller_asleep; /* writer: the poller; set while it holds the shard, cleared when it has woken */
 	_Atomic uint32_t sessions_opened; /* ever; init waits for all of them */
 	struct mailbox mail_in, mail_out;
+	struct progress progress;
 	struct submit_ring submit;
 };
+static_assert(offsetof(struct shard, passes) == 0 && offsetof(struct shard, armed) < 64, "pass: one line");
+static_assert(offsetof(struct shard, futures) == 64 && offsetof(struct shard, aging_n) < 128, "fast path: one line");
+static_assert(offsetof(struct shard, queues) == 128 && sizeof(struct shard_queue) == 64, "a line of each queue");
+static_assert(offsetof(struct shard, counters) == 64 * (2 + FAR_PORTS_MAX), "counters follow the queues");
+static_assert(offsetof(struct shard, now) == offsetof(struct shard, context) + 56, "context and clock: one line");
+static_assert(offsetof(struct shard, now_pass) == offsetof(struct shard, context) + 120, "handler: two lines");
+static_assert(offsetof(struct shard, poller_asleep) < offsetof(struct shard, answers) + 64, "hand-over: one line");
+static_assert(offsetof(struct shard, fibers) == offsetof(struct shard, answers) + 64, "and nothing else in it");
 
 /** Zeros aligned to 64 bytes, NULL: no memory. What is not used of many is not touched, whatever the allocator does
  * with its zeros. */

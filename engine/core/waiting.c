@@ -21,8 +21,8 @@
 
 /** At the beginning of a buffer; a small payload follows. */
 struct waiting_call {
-	struct waiting_call *next;
-	struct waiting_call *last;     /* of the first: the end of the list */
+	struct waiting_call *next;     /* NULL: the last */
+	struct waiting_call *prev;     /* of the first: the last */
 	struct far_buf *buf, *payload; /* payload: of its own, or NULL */
 	struct call_start start;       /* `data` lies in one of the two */
 };
@@ -124,8 +124,11 @@ int waiting_put(struct shard *s, struct session *se, const struct call_start *st
 	s->waiting_slot_held = false; /* the copy has it now */
 	struct waiting_call *w = buf_data(buf);
 	*w = (struct waiting_call){.buf = buf, .payload = large_payload, .start = copy};
-	*(se->waiting ? &se->waiting->last->next : &se->waiting) = w;
-	se->waiting->last = w;
+	*(se->waiting ? &se->waiting->prev->next : &se->waiting) = w;
+	w->prev = se->waiting->prev;
+	se->waiting->prev = w;
+	if (start->id)
+		*start->id = (struct call_id){CALL_ID_WAITING, buf_number(buf)};
 	se->waiting_n++;
 	se->calls_max = 0;
 	set_draining(s, se, se->state == SESSION_UP);
@@ -140,15 +143,24 @@ int waiting_put(struct shard *s, struct session *se, const struct call_start *st
 	return 0;
 }
 
-/* Takes the oldest out of the list. */
-static struct waiting_call *take(struct session *se)
+static void unlink_waiting(struct session *se, struct waiting_call *w)
 {
-	struct waiting_call *w = se->waiting;
-	se->waiting = w->next;
-	if (se->waiting)
-		se->waiting->last = w->last;
+	if (w == se->waiting)
+		se->waiting = w->next;
+	else
+		w->prev->next = w->next;
+	if (w->next)
+		w->next->prev = w->prev;
+	else if (se->waiting)
+		se->waiting->prev = w->prev;
 	se->waiting_n--;
-	return w;
+}
+
+/* Off its list, it cannot be cancelled. */
+static void forget_id(const struct waiting_call *w)
+{
+	if (w->start.id)
+		w->start.id->slot = 0;
 }
 
 static void done_with(struct shard *s, struct waiting_call *w)
@@ -183,7 +195,8 @@ unsigned waiting_send(struct shard *s, struct session *se)
 		se->calls_max = 0;
 		if (error == -EAGAIN)
 			break;
-		struct waiting_call *w = take(se);
+		struct waiting_call *w = se->waiting;
+		unlink_waiting(se, w);
 		if (unlikely(error))
 			call_unsent_error(s, &w->start, error);
 		done_with(s, w);
@@ -202,27 +215,12 @@ bool waiting_stalled(const struct shard *s)
 	return false;
 }
 
-bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user)
+void waiting_cancel(struct shard *s, uint32_t number)
 {
 	shard_own(s);
-	for (struct session *se = s->known; se; se = se->next_known) {
-		struct waiting_call *before = NULL;
-		for (struct waiting_call *w = se->waiting; w; before = w, w = w->next) {
-			if (!call_is(s, w->start.done, w->start.user, done, user))
-				continue;
-			if (before) {
-				before->next = w->next;
-				if (!w->next)
-					se->waiting->last = before;
-				se->waiting_n--;
-			} else {
-				take(se);
-			}
-			end(s, w, FAR_CANCELLED, "the call was cancelled here before it was sent");
-			return true;
-		}
-	}
-	return false;
+	struct waiting_call *w = buf_data(buf_numbered(number));
+	unlink_waiting(&s->sessions[session_index(s, w->start.worker, w->start.shard)], w);
+	end(s, w, FAR_CANCELLED, "the call was cancelled here before it was sent");
 }
 
 void waiting_fail(struct shard *s, struct session *se, enum far_status status, const char *text)
@@ -230,6 +228,8 @@ void waiting_fail(struct shard *s, struct session *se, enum far_status status, c
 	shard_own(s);
 	/* Off the list at once: callbacks may call again. */
 	struct waiting_call *w = se->waiting;
+	for (const struct waiting_call *at = w; at; at = at->next)
+		forget_id(at);
 	se->waiting = NULL;
 	se->waiting_n = 0;
 	set_draining(s, se, false);
@@ -245,23 +245,19 @@ void waiting_fail(struct shard *s, struct session *se, enum far_status status, c
  * that is earlier. */
 static struct waiting_call *take_due(struct session *se, uint64_t now, uint64_t *until)
 {
-	struct waiting_call *due = NULL, **due_end = &due, **at = &se->waiting, *last = NULL;
-	while (*at) {
-		struct waiting_call *w = *at;
+	struct waiting_call *due = NULL, **due_end = &due, *next;
+	for (struct waiting_call *w = se->waiting; w; w = next) {
+		next = w->next;
 		if (w->start.deadline > now) {
 			*until = w->start.deadline < *until ? w->start.deadline : *until;
-			last = w;
-			at = &w->next;
 			continue;
 		}
-		*at = w->next;
-		se->waiting_n--;
+		unlink_waiting(se, w);
+		forget_id(w);
 		w->next = NULL;
 		*due_end = w;
 		due_end = &w->next;
 	}
-	if (se->waiting)
-		se->waiting->last = last;
 	return due;
 }
 

@@ -34,8 +34,8 @@ int waiting_put(struct shard *s, struct session *se, const struct call_start *st
 bool waiting_stalled(const struct shard *s);
 /** Sends the waiting calls of a session that is up, in order, as far as there is room. Returns how many. */
 unsigned waiting_send(struct shard *s, struct session *se);
-/** Ends the one with this completion, CANCELLED, executed NO. false: there is none. */
-bool waiting_cancel(struct shard *s, call_done_fn *done, const void *user);
+/** Ends the one in the buffer of this number, CANCELLED, executed NO. */
+void waiting_cancel(struct shard *s, uint32_t number);
 /** Ends all of them, executed NO. */
 void waiting_fail(struct shard *s, struct session *se, enum far_status status, const char *text);
 /** Ends those whose deadline has come; returns how many. */

@@ -106,6 +106,7 @@ struct far_future *future_alloc(struct shard *shard)
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
 	f->shard = shard;
 	f->buf = NULL;
+	f->call = (struct call_id){0};
 	return f;
 }
 
@@ -140,6 +141,7 @@ void future_reset(struct far_future *f)
 {
 	buf_unref(f->buf);
 	f->buf = NULL;
+	f->call = (struct call_id){0};
 	atomic_store_explicit(&f->listeners, NULL, memory_order_relaxed);
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
 }

@@ -67,6 +67,13 @@
 #define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns no memory */
 #define FUTURE_TREE      2 /* `code` of a value whose bytes are the root of the tree in `buf` (value/tree.h) */
 
+/** A pending call of a shard. Written by the shard; valid until the call's `done` is called. */
+struct call_id {
+	uint32_t slot; /* slot + 1; CALL_ID_WAITING: it has no slot yet; 0: neither */
+	uint32_t gen;  /* generation of the slot; of a waiting call, buf_number() of its record */
+};
+#define CALL_ID_WAITING UINT32_MAX
+
 struct far_agent;
 struct far_future;
 struct shard;
@@ -95,7 +102,10 @@ struct far_future {
 	uint32_t index;         /* position in the pool; constant once used */
 	struct shard *shard;    /* the shard that completes it; NULL: none does. Valid while pending */
 	struct far_buf *buf;    /* result or error text longer than FUTURE_INLINE; NULL: in `bytes` */
-	uint64_t len;           /* bytes of the result or error text */
+	union {
+		uint64_t len;        /* once done: bytes of the result or error text */
+		struct call_id call; /* while pending: the call that completes it */
+	};
 	int32_t code;           /* error code; of a value FUTURE_DECODED, FUTURE_TREE or 0 */
 	uint8_t status;         /* enum far_status */
 	uint8_t executed;       /* enum far_executed */

@@ -63,6 +63,7 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	cell->retry_ns = c->retry_ns;
 	cell->done = c->done;
 	cell->user = c->user;
+	cell->id = c->id;
 	cell->app = c->app;
 	cell->len = c->len;
 	cell->buf = buf;

@@ -34,6 +34,7 @@ struct call_start {
 	uint64_t retry_ns;  /* interval after which the request is sent again, in ns; 0: never */
 	call_done_fn *done; /* runs on the shard, exactly once, if the call was accepted; NULL: a one-way message */
 	void *user;         /* argument of `done` */
+	struct call_id *id; /* receives what the call is cancelled by; NULL: it is not cancelled */
 	void (*app)(void);  /* the application's callback for `done`, which casts it to its type; NULL: none */
 	const void *data;   /* payload; read before shard_call() or submit_put() returns */
 	size_t len;         /* bytes of the payload */
@@ -44,7 +45,7 @@ struct call_start {
 
 /* Completes an initialiser on the fast path, so that it names every field: gcc clears a partly initialised structure by
  * a string instruction, which has a start-up cost. */
-#define CALL_START_REST .deadline = 0, .left = 0, .retry_ns = 0, .ready = NULL
+#define CALL_START_REST .deadline = 0, .left = 0, .retry_ns = 0, .id = NULL, .ready = NULL
 
 /** A call in the ring; fields as in struct call_start. Written by the producer between its claim and turn = lap + 1,
  * read by the consumer until submit_pop(). */
@@ -59,6 +60,7 @@ struct submit_cell {
 	uint64_t retry_ns;
 	call_done_fn *done;
 	void *user;
+	struct call_id *id;
 	void (*app)(void);
 	uint64_t len;
 	struct far_buf *buf; /* payload beyond SUBMIT_INLINE, or call_start.ready; NULL: in `bytes` */

@@ -389,6 +389,7 @@ void app_call(uint32_t worker, unsigned how, uint64_t timeout, unsigned value)
 				   .retry_ns = how & 2 ? 10 * FAR_MS : 0,
 				   .done = on_done,
 				   .user = (void *)(uintptr_t)(app.calls_begun + 1),
+				   .id = &app.ids[app.calls_begun % APP_IDS],
 				   .data = bytes,
 				   .len = len};
 	uint8_t three[] = {1, 2, 6};
@@ -406,7 +407,7 @@ void app_call(uint32_t worker, unsigned how, uint64_t timeout, unsigned value)
 void app_cancel(unsigned n)
 {
 	if (n < app.calls_begun)
-		call_cancel(app.shard, on_done, (void *)(uintptr_t)(app.calls_begun - n));
+		call_cancel(app.shard, &app.ids[(app.calls_begun - n - 1) % APP_IDS]);
 }
 
 void app_oneway(uint32_t worker, uint64_t timeout, size_t len)

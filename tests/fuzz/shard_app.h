@@ -7,7 +7,15 @@
 #include "fake_queue.h"
 #include "features/references/rref.h"
 
-enum { APP_WORLD = 4, APP_SELF = 0, APP_PEERS = 2, APP_KEPT = 64, APP_WHOLE = 64, APP_MESSAGE_MAX = 600000 };
+enum {
+	APP_WORLD = 4,
+	APP_SELF = 0,
+	APP_PEERS = 2,
+	APP_KEPT = 64,
+	APP_IDS = 1024,
+	APP_WHOLE = 64,
+	APP_MESSAGE_MAX = 600000
+};
 
 enum {
 	MSG_ECHO = 1,
@@ -36,6 +44,7 @@ struct app {
 	struct far_future *future; /* that fibers wait for */
 	unsigned objects_n, objects_ended;
 	uint64_t calls_begun, calls_done;
+	struct call_id ids[APP_IDS]; /* by number of the call, modulo APP_IDS */
 };
 
 extern struct app app;

@@ -125,12 +125,11 @@ static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_
 	start.len = request->len;
 	start.write = request->write;
 	start.user = at;
-	uint32_t slot = s->calls_free ? s->calls_free->slot : s->calls_used;
+	start.id = &at->id;
+	at->id.slot = 0;
 	int error = shard_call(s, &start);
-	if (likely(!error)) {
-		at->slot = slot;
+	if (likely(!error))
 		at->state = ATTEMPT_FLYING;
-	}
 	return error;
 }
 
@@ -208,7 +207,7 @@ static void withdraw(struct fanout *fo, struct fanout_attempt *at)
 	uint8_t state = at->state;
 	at->state = ATTEMPT_ENDED;
 	if (state == ATTEMPT_FLYING)
-		call_cancel_at(s, at->slot, fo->start.done, at);
+		call_cancel(s, &at->id);
 	else if (state == ATTEMPT_WAITING && !fo->concluded) {
 		uint32_t q = session_of(fo, at) % FANOUT_QUEUES;
 		struct fanout_attempt *before = NULL;

@@ -30,10 +30,10 @@ enum attempt_state { ATTEMPT_NONE, ATTEMPT_WAITING, ATTEMPT_FLYING, ATTEMPT_ENDE
 /** A call's `user`. */
 struct fanout_attempt {
 	struct fanout *fanout;
-	uint32_t slot;  /* of the call, most likely */
-	uint16_t next;  /* in its queue: target × 2 + (1 if second), + 1; 0: the last */
-	uint8_t state;  /* enum attempt_state */
-	uint8_t second; /* 1: the hedge */
+	struct call_id id; /* of its call */
+	uint16_t next;     /* in its queue: target × 2 + (1 if second), + 1; 0: the last */
+	uint8_t state;     /* enum attempt_state */
+	uint8_t second;    /* 1: the hedge */
 };
 
 struct fanout_target {

@@ -191,10 +191,10 @@ static int hold(struct shard *s, struct session *se, const struct call_start *st
 	return error;
 }
 
-static bool cancel(struct shard *s, call_done_fn *done, const void *user)
+static bool cancel(struct shard *s, const struct call_id *id)
 {
 	for (struct fault_delayed *l = fault_shard(s)->late; l; l = l->next) {
-		if (l->answer || !call_is(s, l->start.done, l->start.user, done, user))
+		if (l->answer || l->start.id != id)
 			continue;
 		delayed_remove(s, l);
 		call_unsent(s, &l->start, FAR_CANCELLED, "the call was cancelled here before it was sent");

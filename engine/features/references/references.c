@@ -49,7 +49,6 @@ const struct shard_feature references_feature = {
 	.record_over = record_over,
 	.only = {.result_read = rref_adopt_result,
 		 .call_reaches = rref_call_reaches,
-		 .call_stands_for = rref_call_stands_for,
 		 .request_message = request,
 		 .request_named = rref_serve_named},
 };

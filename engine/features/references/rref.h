@@ -409,7 +409,5 @@ void rref_call_over(struct shard *s, struct call *c);
 /** Construction failed: the owner keeps the error in place of the value for its holders, until the last hold is
  * given back. */
 void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status);
-/** True if a call with this completion is one of these that a caller knows as `whom`. */
-bool rref_call_stands_for(call_done_fn *done, const void *user, const void *whom);
 
 #endif

@@ -126,11 +126,6 @@ static void owed(void *user, const struct completion *o)
 	(void)user, (void)o;
 }
 
-bool rref_call_stands_for(call_done_fn *done, const void *user, const void *whom)
-{
-	return done == rref_call_done && ((const struct rref_call *)user)->user == whom;
-}
-
 void rref_call_ended_early(struct shard *s, struct call *c)
 {
 	struct far_rref *r = c->done == rref_call_done ? ((struct rref_call *)c->user)->makes : NULL;

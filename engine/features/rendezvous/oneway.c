@@ -281,7 +281,7 @@ void oneway_request_credit(struct shard *s, struct rendezvous_peer *p)
 
 void oneway_request_credit_all(struct shard *s)
 {
-	atomic_store_explicit(&s->ask, false, memory_order_relaxed);
+	atomic_store_explicit(&s->acks_requested, false, memory_order_relaxed);
 	for (struct session *se = s->known; se; se = se->next_known) {
 		struct rendezvous_peer *p = se->rendezvous;
 		if (se->state == SESSION_UP && p &&

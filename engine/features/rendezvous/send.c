@@ -520,7 +520,7 @@ bool rendezvous_out_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t
 enum call_progress rendezvous_detach(struct shard *s, struct session *se, struct call *c)
 {
 	bool announced;
-	uint32_t slot = (uint32_t)(c - s->calls);
+	uint32_t slot = c->slot;
 	c->state = CALL_SENT;
 	if (rendezvous_out_of_call(s, se->rendezvous, slot, c->gen, RENDEZVOUS_REQUEST, &announced))
 		return announced ? CALL_PART_SENT : CALL_NOT_BEGUN;

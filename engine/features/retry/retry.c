@@ -182,7 +182,7 @@ static void sent(struct shard *s, void *copy, struct call *c)
 	c->retry = 1;
 	c->features |= FEATURE_BIT(FEATURE_RETRY);
 	s->call_places[c->slot] = copy_slot;
-	r->slot = (uint32_t)(c - s->calls);
+	r->slot = c->slot;
 	r->gen = c->gen;
 	r->timer.fn = on_retry;
 	timer_arm(&s->wheel, &r->timer.timer, time_after(clock_now(s->config.clock), r->wait_ns));

@@ -215,11 +215,11 @@ Test(core_call, cancelled_and_answered_late)
 		static struct result r;
 		struct shm_head h = called(&r, i == 1 ? FAR_FOREVER : FAR_SEC), cancel;
 		uint64_t late = shard->counters.replies_late;
-		cr_assert(call_cancel(shard, take_result, &r));
+		cr_assert(call_cancel(shard, &r.id));
 		cr_assert(r.n == 1 && r.status == FAR_CANCELLED && r.executed == FAR_EXECUTED_MAYBE);
 		cr_assert_not_null(fake_queue_sent(queue, &cancel));
 		cr_assert(cancel.type == HEAD_CANCEL && cancel.call == h.call && cancel.gen == h.gen);
-		cr_assert_not(call_cancel(shard, take_result, &r), "it has ended");
+		cr_assert_not(call_cancel(shard, &r.id), "it has ended");
 		advance(2 * FAR_SEC);
 		expect_nothing();
 		cr_assert_eq(shard->sessions[PEER].calls_active, 1);
@@ -241,11 +241,12 @@ Test(core_call, cancelled_in_the_submission_ring)
 				   .deadline = TIME_NEVER,
 				   .left = TIME_NEVER,
 				   .done = ended_cancelled,
-				   .user = f};
+				   .user = f,
+				   .id = &f->call};
 	ended_n = 0;
 	cr_assert_eq(waiting_submit(shard, &start), 0);
-	cr_assert_not(call_cancel(shard, ended_cancelled, f), "it has no slot yet");
-	cr_assert_eq(call_submit_cancel(shard, ended_cancelled, f), 0);
+	cr_assert_not(call_cancel_future(shard, f), "it has no slot yet");
+	cr_assert_eq(call_submit_cancel(shard, f), 0);
 	cr_assert_eq(ended_n, 0u);
 	shard_take_cancels(shard);
 	cr_assert_eq(ended_n, 1u);
@@ -357,13 +358,14 @@ Test(core_call, a_cancel_waits_for_its_call_behind_a_producer)
 				   .left = FAR_FOREVER,
 				   .done = done_future,
 				   .user = f,
+				   .id = &f->call,
 				   .data = "hi",
 				   .len = 2};
 	memset(&future_result, 0, sizeof future_result);
 	memset(&before, 0, sizeof before);
 	buf_ref(&f->head);
 	cr_assert_eq(waiting_submit(shard, &start), 0);
-	cr_assert_eq(call_submit_cancel(shard, done_future, f), 0);
+	cr_assert_eq(call_submit_cancel(shard, f), 0);
 	shard_take_cancels(shard);
 	passes(200);
 	cr_assert_eq(future_result.n, 0u);
@@ -391,9 +393,9 @@ Test(core_call, a_cancel_is_left_at_the_end)
 {
 	struct far_future *f = future_alloc(shard);
 	atomic_fetch_add(&shard->submit.tail, 1);
-	cr_assert_eq(call_submit_cancel(shard, done_future, f), 0);
+	cr_assert_eq(call_submit_cancel(shard, f), 0);
 	shard_take_cancels(shard);
-	cr_assert_eq(call_submit_cancel(shard, done_future, f), 0);
+	cr_assert_eq(call_submit_cancel(shard, f), 0);
 	cr_assert_eq(f->head.refs, 3u);
 	call_drop_cancels(shard);
 	cr_assert_eq(f->head.refs, 1u);

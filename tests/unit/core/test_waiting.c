@@ -27,6 +27,7 @@ static int call_far(struct result *r, uint64_t timeout, const void *data, size_t
 				   .left = timeout,
 				   .done = take_result,
 				   .user = r,
+				   .id = &r->id,
 				   .data = data,
 				   .len = len};
 	memset(r, 0, sizeof *r);
@@ -297,9 +298,9 @@ Test(core_waiting, for_a_credit)
 	cr_assert_not(waiting_stalled(shard), "an answer ends it: nobody need look before");
 	advance(500);
 	ended(&more[1], FAR_TIMEOUT, "had room for the call");
-	cr_assert(waiting_cancel(shard, take_result, &more[3]));
+	cr_assert(call_cancel(shard, &more[3].id));
 	ended(&more[3], FAR_CANCELLED, "before it was sent");
-	cr_assert(waiting_cancel(shard, take_result, &more[MORE - 1]));
+	cr_assert(call_cancel(shard, &more[MORE - 1].id));
 	ended(&more[MORE - 1], FAR_CANCELLED, "before it was sent");
 	cr_assert_eq(call_far(&last, FAR_FOREVER, "l", 1), 0, "their places are free, behind the rest");
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
@@ -458,11 +459,11 @@ Test(core_waiting, cancelled_while_they_wait)
 	static struct result r[5], late;
 	for (uint32_t i = 0; i < 5; i++)
 		cr_assert_eq(call_far(&r[i], FAR_FOREVER, &i, sizeof i), 0);
-	cr_assert_not(call_cancel(shard, take_result, &late));
+	cr_assert_not(call_cancel(shard, &late.id));
 	for (unsigned i = 0; i < 5; i += 2) {
-		cr_assert(call_cancel(shard, take_result, &r[i]));
+		cr_assert(call_cancel(shard, &r[i].id));
 		cr_assert(r[i].n == 1 && r[i].status == FAR_CANCELLED && r[i].executed == FAR_EXECUTED_NO);
-		cr_assert_not(call_cancel(shard, take_result, &r[i]), "once");
+		cr_assert_not(call_cancel(shard, &r[i].id), "once");
 	}
 	cr_assert_eq(call_far(&late, FAR_FOREVER, &(uint32_t){9}, sizeof(uint32_t)), 0);
 	cr_assert_eq(shard->counters.calls_waiting, 3u);

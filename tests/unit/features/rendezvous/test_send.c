@@ -436,10 +436,10 @@ Test(rendezvous_send, the_window_of_one_ways)
 	put_about(HEAD_CREDIT, 0, 0, 9, 0);
 	expect_poisoned("credit taken back");
 	/* Somebody waits for all to be delivered. */
-	atomic_store(&shard->ask, true);
+	atomic_store(&shard->acks_requested, true);
 	passes(130);
 	sent(&h, HEAD_ASK);
-	atomic_store(&shard->ask, true);
+	atomic_store(&shard->acks_requested, true);
 	passes(130);
 	expect_nothing();
 	cr_assert_neq(shard->counters.sends_begun, shard->counters.sends_ended);
