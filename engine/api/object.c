@@ -249,14 +249,14 @@ static enum far_status no_room(struct far_err *err)
 	return err_set(err, FAR_RESOURCE, "no memory for the name of a type");
 }
 
-static enum far_status own_type(struct far_rref *r, uint64_t timeout_ns, const char **name, struct far_err *err)
+static enum far_status own_type(struct rref_record *r, uint64_t timeout_ns, const char **name, struct far_err *err)
 {
 	char text[SIGNATURE_TYPE_MAX];
 	enum far_status status = rref_own_value(r, timeout_ns, NULL, err);
 	if (status)
 		return status;
 	object_type_text(r, text, sizeof text);
-	*name = keep_name(r, text, strlen(text));
+	*name = keep_name(&r->rref, text, strlen(text));
 	return *name ? FAR_OK : no_room(err);
 }
 
@@ -274,8 +274,9 @@ enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const cha
 		*name = known;
 		return FAR_OK;
 	}
-	if (r->owned)
-		return own_type(r, timeout_ns, name, err);
+	struct rref_record *record = rref_as_record(r);
+	if (record)
+		return own_type(record, timeout_ns, name, err);
 	enum far_status status = agent_may_wait("far_rref_type", err);
 	if (!status)
 		status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &fetch, &s, &f, err);
@@ -368,7 +369,7 @@ static void answer_query(struct shard *s, struct shard_task *e)
 {
 	struct object_query *p = (struct object_query *)(void *)e;
 	static const char gone[] = "the object was destroyed";
-	const struct far_rref *r = rref_table_find(&s->rrefs->records, p->id);
+	const struct rref_record *r = rref_table_find(&s->rrefs->records, p->id);
 	const struct found found = {r ? r->object : NULL, r ? r->made : NULL};
 	struct completion o = {.status = r ? FAR_OK : FAR_GONE, .agent = s->config.agent};
 	o.data = o.status ? gone : (const void *)&found;

@@ -37,10 +37,10 @@ void rref_open_free(struct rref_open *open)
 {
 	struct values_arena arena = {.held = open->held};
 	tree_release_memory(&arena);
-	if (open->rref)
-		rref_unref(&open->rref->base);
+	if (open->value)
+		rref_unref(&open->value->rref.base);
 	if (open->object)
-		rref_unref(&open->object->base);
+		rref_unref(&open->object->rref.base);
 	buf_unref(open->buf);
 }
 
@@ -102,7 +102,7 @@ static void fail(struct far_deferred *d, enum far_status status, const char *tex
 	deferred_finish(d);
 }
 
-static void run_handler(struct shard *s, struct far_req *req, struct far_rref *object, const uint8_t *body,
+static void run_handler(struct shard *s, struct far_req *req, struct rref_record *object, const uint8_t *body,
 			uint64_t len)
 {
 	const char *outer = s->context.handler;
@@ -279,9 +279,9 @@ void rref_record_gone(struct shard *s, struct far_deferred *d)
 		rref_make_gone(s, open);
 	if (open->object && open->started) { /* until its handler has ended */
 		open->purpose = RREF_TO_METHOD;
-		if (open->rref)
-			rref_unref(&open->rref->base);
-		open->rref = NULL;
+		if (open->value)
+			rref_unref(&open->value->rref.base);
+		open->value = NULL;
 		return;
 	}
 	d->rref = NULL;
@@ -307,7 +307,7 @@ void rref_record_gone(struct shard *s, struct far_deferred *d)
 
 /* ---- fetching ---- */
 
-void rref_copy_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed)
+void rref_copy_failure(const struct rref_record *r, struct far_deferred *d, enum far_executed executed)
 {
 	deferred_error(d, (enum far_status)r->status, executed, r->code, r->why ? buf_data(r->why) : NULL,
 		       r->why ? r->why_len : 0);
@@ -320,7 +320,7 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 		rref_open_step(s, open);
 		return;
 	}
-	const struct far_rref *r = open->rref;
+	const struct rref_record *r = open->value;
 	struct far_future *f = r->value;
 	struct values_plan plan;
 	struct far_err err;
@@ -357,7 +357,7 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 }
 
 /* A value that is there, of bytes, is answered on the burst. */
-static bool answer_at_once(struct far_req *req, const struct far_rref *r)
+static bool answer_at_once(struct far_req *req, const struct rref_record *r)
 {
 	const struct session *se = req->session;
 	if (!r || !r->settled || r->status || r->made || req->record)
@@ -380,7 +380,7 @@ static void serve_fetch(struct far_req *req, enum rref_purpose purpose, const ui
 	memcpy(&fetch, body, sizeof fetch);
 	if (!rref_names_us(req, fetch.owner, fetch.id))
 		return;
-	struct far_rref *r = rref_table_find(&req->shard->rrefs->records, fetch.id);
+	struct rref_record *r = rref_table_find(&req->shard->rrefs->records, fetch.id);
 	if (purpose == RREF_TO_FETCH && answer_at_once(req, r))
 		return;
 	r = rref_record(req->shard, fetch.id);
@@ -391,10 +391,10 @@ static void serve_fetch(struct far_req *req, enum rref_purpose purpose, const ui
 	}
 	struct rref_open *open = rref_open_new(req, purpose, NULL, 0);
 	if (!open) {
-		rref_unref(&r->base);
+		rref_unref(&r->rref.base);
 		return;
 	}
-	open->rref = r;
+	open->value = r;
 	if (r->settled) {
 		rref_fetched(req->shard, open);
 		return;

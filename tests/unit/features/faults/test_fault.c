@@ -306,26 +306,26 @@ Test(fault, made_and_not_told)
 
 static void on_made(void *user, const struct completion *o)
 {
-	struct far_rref *r = user;
-	rref_known_end(shard, r, o);
-	rref_make_failed(shard, r, o->status);
-	rref_unref(&r->base);
+	struct rref_user *u = user;
+	rref_known_end(shard, u, o);
+	rref_make_failed(shard, u, o->status);
+	rref_unref(&u->rref.base);
 }
 
 /* As far_remote() does. */
-static struct far_rref *make_there(uint64_t timeout, struct shm_head *h)
+static struct rref_user *make_there(uint64_t timeout, struct shm_head *h)
 {
 	struct rref_wire w = {.owner = INCARNATION_OF(PEER),
 			      .id = rref_name(OUR_INCARNATION, 0, 0, 1),
 			      .fork = rref_name(OUR_INCARNATION, 0, 0, 2),
 			      .types = 4};
-	struct far_rref *r = rref_new(shard, &w);
+	struct rref_user *u = rref_new(shard, &w);
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
 	struct rref_call *c = buf_data(buf);
-	cr_assert_not_null(r);
-	rref_enter(r);
-	rref_ref(&r->base);
-	*c = (struct rref_call){.done = on_made, .user = r, .buf = buf, .makes = r};
+	cr_assert_not_null(u);
+	rref_enter(&u->rref);
+	rref_ref(&u->rref.base);
+	*c = (struct rref_call){.done = on_made, .user = u, .buf = buf, .makes = u};
 	struct call_start start = {.worker = PEER,
 				   .fn = RREF_REMOTE,
 				   .deadline = now_ns + timeout,
@@ -337,7 +337,7 @@ static struct far_rref *make_there(uint64_t timeout, struct shm_head *h)
 	cr_assert_eq(shard_call(shard, &start), 0);
 	cr_assert_not_null(fake_queue_sent(queue, h));
 	cr_assert_eq(h->fn, RREF_REMOTE);
-	return r;
+	return u;
 }
 
 static void expect_failed(enum far_status why)
@@ -357,12 +357,12 @@ Test(fault, deleted_behind_the_request)
 	static const enum head_type last_words[] = {HEAD_CANCELLED, HEAD_REPLY};
 	for (int i = 0; i < 2; i++) {
 		struct shm_head h;
-		struct far_rref *r = make_there(5 * FAR_MS, &h);
+		struct rref_user *u = make_there(5 * FAR_MS, &h);
 		advance(6 * FAR_MS);
-		cr_assert(r->failed && r->known->status == FAR_TIMEOUT);
+		cr_assert(u->failed && u->known->status == FAR_TIMEOUT);
 		expect_sent(HEAD_CANCEL);
 		expect_failed(FAR_TIMEOUT);
-		rref_unref(&r->base); /* the application's */
+		rref_unref(&u->rref.base); /* the application's */
 		passes(4);
 		expect_nothing();
 		h.type = (uint8_t)last_words[i];
@@ -379,13 +379,13 @@ Test(fault, deleted_behind_the_request)
 Test(fault, deleted_when_given_back)
 {
 	struct shm_head h;
-	struct far_rref *r = make_there(5 * FAR_MS, &h);
+	struct rref_user *u = make_there(5 * FAR_MS, &h);
 	answer(h, HEAD_ERROR, FAR_NO_FUNCTION, 0, "no");
 	passes(2);
 	expect_failed(FAR_NO_FUNCTION);
 	passes(4);
 	expect_nothing();
-	rref_unref(&r->base);
+	rref_unref(&u->rref.base);
 	passes(2);
 	expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
 	expect_empty();
@@ -395,11 +395,11 @@ Test(fault, deleted_when_given_back)
 Test(fault, failure_and_the_owner_lost)
 {
 	struct shm_head h;
-	struct far_rref *r = make_there(5 * FAR_MS, &h);
+	struct rref_user *u = make_there(5 * FAR_MS, &h);
 	advance(6 * FAR_MS);
 	expect_sent(HEAD_CANCEL);
 	expect_failed(FAR_TIMEOUT);
-	rref_unref(&r->base);
+	rref_unref(&u->rref.base);
 	passes(2);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);

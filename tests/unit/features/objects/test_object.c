@@ -38,7 +38,7 @@ static enum far_status method_add(struct far_req *req, void *object, const struc
 {
 	struct object *o = object;
 	cr_assert_eq(n, 1u);
-	cr_assert(!o->ended && far_req_rref(req)->object == o);
+	cr_assert(!o->ended && rref_as_record(far_req_rref(req))->object == o);
 	runs++;
 	struct far_val v = far_int(o->n += args[0].u.i);
 	return far_return(req, &v);
@@ -476,8 +476,8 @@ Test(object_end, held_by_a_handle_here)
 	construct_int(1, 7, 8, 5);
 	expect_made(1);
 	/* As an argument that a handler kept would. */
-	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct rref_record *r = rref_find(shard, ID(PEER, 7));
 	session_close_all(shard);
 	cr_assert_eq(objects[0].ended, 0u, "a handler may be at it");
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 }

@@ -327,7 +327,8 @@ Test(rref_calls, given_back_before_it_has_ended)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct rref_record *record = rref_find(shard, ID(PEER, 7));
+	struct far_rref *r = record ? &record->rref : NULL;
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
 	struct far_buf *pins_buf = buf_alloc(sizeof(struct rref_pins) + sizeof(struct far_rref *));
 	cr_assert(r && buf && pins_buf && atomic_load(&r->base.refs) == 2);

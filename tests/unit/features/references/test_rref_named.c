@@ -132,7 +132,7 @@ Test(rref_named, short_forms)
 Test(rref_named, another_life)
 {
 	struct result r = {0};
-	struct far_rref of_before = {.base.owner = INCARNATION_OF(PEER) - 1};
+	struct rref_user of_before = {.rref.base.owner = INCARNATION_OF(PEER) - 1};
 	struct rref_call call = {.done = take_result, .user = &r, .makes = &of_before};
 	struct call_start start = {.worker = PEER,
 				   .fn = (uint16_t)registry_find(&registry, "t::add")->index,
@@ -146,7 +146,7 @@ Test(rref_named, another_life)
 	cr_assert_eq(shard_call(shard, &start), -EPIPE);
 	passes(2);
 	expect_nothing();
-	of_before.base.owner = INCARNATION_OF(PEER);
+	of_before.rref.base.owner = INCARNATION_OF(PEER);
 	cr_assert_eq(shard_call(shard, &start), 0);
 	passes(1);
 	struct shm_head h;

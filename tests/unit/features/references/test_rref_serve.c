@@ -423,7 +423,7 @@ Test(rref_serve, names_wrap)
 	uint64_t seen_before = 0;
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct rref_record *r = rref_find(shard, ID(PEER, 7));
 	struct session *se = &shard->sessions[session_index(shard, PEER, 0)];
 	shard->rrefs->count = RREF_COUNT_MASK - 4;
 	for (int round = 0; round < 4; round++) {
@@ -433,7 +433,7 @@ Test(rref_serve, names_wrap)
 		uint8_t bytes[RREF_WIRE_BYTES];
 		cr_assert_eq(rref_share(shard, &plan, &sharing), 0);
 		for (int i = 0; i < 3; i++) {
-			plan.put_rref(plan.put_ctx, r, bytes);
+			plan.put_rref(plan.put_ctx, &r->rref, bytes);
 			rref_get(bytes, &w[i]);
 			uint64_t count = w[i].fork.number & RREF_COUNT_MASK;
 			cr_assert_neq(count, 0u);
@@ -450,7 +450,7 @@ Test(rref_serve, names_wrap)
 		}
 		cr_assert_null(se->rref_pins);
 	}
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 3, FAR_OK);
 	expect_empty();
@@ -467,15 +467,15 @@ Test(rref_serve, results_are_recalled)
 	struct shm_head h;
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct rref_record *r = rref_find(shard, ID(PEER, 7));
 	cr_assert_eq(rref_share(shard, &plan, &early), 0);
 	uint8_t at[RREF_WIRE_BYTES];
-	plan.put_rref(plan.put_ctx, r, at);
+	plan.put_rref(plan.put_ctx, &r->rref, at);
 	early.pins->prev = &se->rref_pins;
 	se->rref_pins = early.pins;
 	mail_silent(PEER, NIC_PEER);
 	cr_assert_eq(rref_share(shard, &plan, &late), 0);
-	plan.put_rref(plan.put_ctx, r, at);
+	plan.put_rref(plan.put_ctx, &r->rref, at);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	late.pins->next = early.pins;
 	early.pins->prev = &late.pins->next;
@@ -498,7 +498,7 @@ Test(rref_serve, results_are_recalled)
 	cr_assert_gt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
 	say(NIC_PEER, h, &(uint8_t){FAR_OK}, 1);
 	cr_assert_null(se->rref_pins);
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_said(NIC_PEER, 5, FAR_OK);
 	expect_empty();
