@@ -109,6 +109,14 @@ static inline uint64_t agent_message_max(const struct far_agent *a, uint32_t wor
 /** `config.place` of a shard: the receive buffer for a rendezvous reply. */
 void *message_reply_buffer(call_done_fn *done, void *user, size_t len);
 
+/** Gives a shard back that this thread holds. Inside a handler it does nothing: the thread's outer loop has the shard.
+ */
+static inline void agent_shard_release(struct shard *s)
+{
+	if (shard_held(s) && !shard_serving())
+		shard_leave_quietly(s, false);
+}
+
 /** FAR_WOULD_DEADLOCK with the handler's name when the calling thread runs a handler that must not wait. */
 enum far_status agent_may_wait(const char *what, struct far_err *err);
 
@@ -136,6 +144,13 @@ enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const c
 enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err);
 /** Status and text for an error of shard_call() or submit_put(). */
 enum far_status agent_start_error(struct shard *s, int error, const struct call_start *start, struct far_err *err);
+
+/** Bytes of a failed future: name of the origin and text, each with its NUL. A name, not a rank, because the future may
+ * outlive the agent. */
+struct failure {
+	char origin[FAR_NAME_MAX];
+	char text[FAR_ERR_TEXT_MAX];
+};
 
 /** Completes a future of this agent with the completion of its call. On the shard. */
 void agent_complete(struct far_future *f, const struct completion *o);

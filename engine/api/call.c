@@ -113,19 +113,6 @@ enum far_status agent_route_slow(const struct far_agent *a, struct far_to to, co
 	return status;
 }
 
-enum far_status agent_may_wait(const char *what, struct far_err *err)
-{
-	const char *handler = shard_in_handler();
-	if (likely(!handler))
-		return FAR_OK;
-	return err_set(err, FAR_WOULD_DEADLOCK,
-		       "%s would wait inside %s, which runs inline on the shard that would complete it; register the "
-		       "handler as "
-		       "FAR_KIND_FIBER, or start the call with far_rpc_async or far_msg_send and answer later through "
-		       "far_defer",
-		       what, handler);
-}
-
 /* Sets the deadline of a call made in a handler or callback. Inline handlers share one clock reading. Without a stated
  * time-out the call ends with the request of the handler at the latest. */
 __attribute__((noinline)) static void deadline_inside(const struct far_agent *a, struct shard *s, bool stated,

@@ -13,6 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct faults *faults_create(void)
+{
+	return calloc(1, sizeof(struct faults));
+}
+
+void faults_destroy(struct faults *f)
+{
+	struct fault *x = atomic_load_explicit(&f->all, memory_order_relaxed);
+	while (x) {
+		struct fault *older = x->older;
+		free(x);
+		x = older;
+	}
+	free(f);
+}
+
 const struct fault *fault_of(struct faults *f, enum far_fault_kind kind)
 {
 	struct fault *x = f ? atomic_load_explicit(&f->of[kind], memory_order_acquire) : NULL; /* far_fault_set */

@@ -54,6 +54,11 @@ static inline struct fault_shard *fault_shard(const struct shard *s)
 	return s->state[FEATURE_FAULTS];
 }
 
+/** The faults of an agent, none set. NULL: no memory. Start only. */
+struct faults *faults_create(void);
+/** Frees them, after the shards were destroyed. */
+void faults_destroy(struct faults *f);
+
 /** Is there a fault for this kind, for one message more. Any thread. */
 const struct fault *fault_of(struct faults *f, enum far_fault_kind kind);
 static inline bool fault_set_for(const struct faults *f, enum far_fault_kind kind)
