@@ -99,6 +99,18 @@ static inline enum far_status agent_route(const struct far_agent *a, struct far_
 	return FAR_OK;
 }
 
+/** Sets FAR_NO_FUNCTION for agent_find_function(). */
+__attribute__((cold)) void agent_no_function(const char *name, struct far_err *err);
+/** A registered function by name, its first overload; NULL, with FAR_NO_FUNCTION in `err`: there is none. */
+static inline const struct function *agent_find_function(const struct far_agent *a, const char *name,
+							 struct far_err *err)
+{
+	const struct function *fn = name ? registry_find(&a->registry, name) : NULL;
+	if (__builtin_expect(!fn, 0))
+		agent_no_function(name, err);
+	return fn;
+}
+
 /** Largest message that a worker accepts, in bytes. */
 static inline uint64_t agent_message_max(const struct far_agent *a, uint32_t worker)
 {
@@ -196,6 +208,19 @@ static inline void scope_gather(struct far_future *f)
 {
 	if (__builtin_expect(atomic_load_explicit(&scopes_active, memory_order_relaxed) != 0, 0))
 		scope_gather_slow(f);
+}
+
+/** Ends the start of a call whose future the caller and the call hold: passes the future to the caller, or frees it. */
+static inline enum far_status agent_started(enum far_status status, struct far_future *f, struct far_future **out)
+{
+	if (__builtin_expect(status != FAR_OK, 0)) {
+		buf_unref(&f->head);
+		buf_unref(&f->head);
+		return status;
+	}
+	scope_gather(f);
+	*out = f;
+	return FAR_OK;
 }
 
 /** agent_call_and_wait() for a future with a receive buffer (recv_buf_set()); recv_buf_move() copies a result that

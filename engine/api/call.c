@@ -39,6 +39,13 @@ int agent_find_worker(const struct far_agent *a, const char *name, struct far_er
 	return -1;
 }
 
+void agent_no_function(const char *name, struct far_err *err)
+{
+	err_set(err, FAR_NO_FUNCTION,
+		"no function \"%s\" is registered here; register it on the caller and on the callee",
+		name ? name : "(NULL)");
+}
+
 enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err)
 {
 	if (to.worker < 0 || to.worker >= a->world)

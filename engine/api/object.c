@@ -189,15 +189,7 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 	if (unlikely(!f))
 		return agent_no_future(err);
 	buf_ref(&f->head);
-	status = start_holding(route.via, &start, r, NULL, f, err);
-	if (unlikely(status)) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
-		return status;
-	}
-	scope_gather(f);
-	*out = f;
-	return FAR_OK;
+	return agent_started(start_holding(route.via, &start, r, NULL, f, err), f, out);
 }
 
 enum far_status far_rref_remote(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
@@ -338,15 +330,7 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 	if (status)
 		return status;
 	buf_ref(&f->head);
-	status = start_holding(s, &start, r, on_type, f, err);
-	if (status) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
-		return status;
-	}
-	scope_gather(f);
-	*out = f;
-	return FAR_OK;
+	return agent_started(start_holding(s, &start, r, on_type, f, err), f, out);
 }
 
 /* ---- the object itself ---- */

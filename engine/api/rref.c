@@ -132,16 +132,6 @@ static enum far_status write_now(const struct far_agent *a, struct rref_request 
 	return FAR_OK;
 }
 
-static const struct function *find(const struct far_agent *a, const char *function, struct far_err *err)
-{
-	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
-	if (!fn)
-		err_set(err, FAR_NO_FUNCTION,
-			"no function \"%s\" is registered here; register it on the caller and on the callee",
-			function ? function : "(NULL)");
-	return fn;
-}
-
 static void function_hashes(const struct function *fn, struct rref_function *f)
 {
 	*f = (struct rref_function){fn->signature.name_hash, fn->signature.canonical_hash};
@@ -322,14 +312,14 @@ enum far_status rref_target_async(struct far_agent *a, const struct rref_target 
 enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			       size_t n, const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
 {
-	struct rref_target t = {find(a, function, err), NULL, to};
+	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	return t.fn ? rref_target_async(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
 }
 
 enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			      size_t n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
 {
-	struct rref_target t = {find(a, function, err), NULL, to};
+	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	return t.fn ? rref_target_sync(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
 }
 
@@ -356,7 +346,7 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 {
 	struct far_call_opts through = *opts;
 	struct rref_request q;
-	struct rref_target t = {find(a, function, err), NULL, to};
+	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	if (!t.fn)
 		return FAR_NO_FUNCTION;
 	through.via = via->config.index + 1;
@@ -388,7 +378,7 @@ static void made(void *user, const struct completion *o)
 enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			      size_t n, const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
 {
-	struct rref_target t = {find(a, function, err), NULL, to};
+	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	return t.fn ? rref_target_make(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
 }
 
@@ -474,15 +464,7 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	buf_ref(&f->head);
 	start.done = agent_done_future;
 	start.user = f;
-	status = agent_start(s, &start, err);
-	if (status) {
-		buf_unref(&f->head);
-		buf_unref(&f->head);
-		return status;
-	}
-	scope_gather(f);
-	*out = f;
-	return FAR_OK;
+	return agent_started(agent_start(s, &start, err), f, out);
 }
 
 enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)

@@ -195,7 +195,7 @@ static void audit_rrefs(const struct auditor *a)
 	const struct shard *s = a->s;
 	const struct rref_shard *rs = s->rrefs;
 	uint64_t owned = 0, users = 0, forks_n = 0, forks = 0, msgs = 0;
-	for (const struct far_rref *r = rs->list; r; r = r->list_next) {
+	for (const struct far_rref *r = rs->list; r; r = r->next) {
 		const struct rref_record *record = rref_as_record(r);
 		owned += record != NULL;
 		users += !record;

@@ -65,21 +65,10 @@ void fault_apply(struct shard *s)
 
 /* ---- what is held back ---- */
 
-static void delayed_add(struct shard *s, struct fault_delayed *l)
-{
-	l->next = fault_shard(s)->late;
-	l->prev = &fault_shard(s)->late;
-	if (l->next)
-		l->next->prev = &l->next;
-	fault_shard(s)->late = l;
-}
-
 static void delayed_remove(struct shard *s, struct fault_delayed *l)
 {
 	timer_disarm(&s->wheel, &l->timer.timer);
-	*l->prev = l->next;
-	if (l->next)
-		l->next->prev = l->prev;
+	list_remove(l);
 }
 
 static void delayed_free(struct shard *s, struct fault_delayed *l)
@@ -170,7 +159,7 @@ static int hold_call(struct shard *s, const struct call_start *start, const stru
 				    .payload = payload,
 				    .start = copy,
 				    .fail = fault->fail_sends != 0};
-	delayed_add(s, l);
+	list_put(fault_shard(s)->late, l);
 	fault_shard(s)->delayed_calls_n++;
 	waiting_count(s, 1);
 	if (l->fail)
@@ -283,7 +272,7 @@ static bool answer(struct shard *s, struct far_deferred *d)
 		return false;
 	struct fault_delayed *l = buf_data(buf);
 	*l = (struct fault_delayed){.timer.fn = on_delayed_answer, .buf = buf, .answer = d};
-	delayed_add(s, l);
+	list_put(fault_shard(s)->late, l);
 	counter_add_shared(&f->delayed[FAR_FAULT_REPLY], 1);
 	timer_arm(&s->wheel, &l->timer.timer, time_after(clock_now(s->config.clock), fault->delay_ns));
 	return true;

@@ -69,12 +69,6 @@ static void no_object(const struct rref_record *r, const struct method *m, char 
 		 m->cls->name, object_type_text(r, type, sizeof type));
 }
 
-static void fail(struct far_deferred *d, enum far_status status, const char *text)
-{
-	deferred_error(d, status, FAR_EXECUTED_NO, 0, text, strlen(text));
-	deferred_finish(d);
-}
-
 bool object_may_run(struct rref_open *open)
 {
 	struct far_deferred *d = open->record;
@@ -84,11 +78,12 @@ bool object_may_run(struct rref_open *open)
 	if (likely(!fn->method && !fn->makes && !r))
 		return true;
 	if (!fn->method != !r) {
-		fail(d, FAR_PROTOCOL, fn->method ? "a method was called without its object" : "it is not a method");
+		rref_fail(d, FAR_PROTOCOL,
+			  fn->method ? "a method was called without its object" : "it is not a method");
 		return false;
 	}
 	if (fn->makes && open->purpose != RREF_TO_MAKE) {
-		fail(d, FAR_INVALID, makes);
+		rref_fail(d, FAR_INVALID, makes);
 		return false;
 	}
 	if (!r)
@@ -101,7 +96,7 @@ bool object_may_run(struct rref_open *open)
 	if (r->made == fn->method->cls)
 		return true;
 	no_object(r, fn->method, text, sizeof text);
-	fail(d, FAR_INVALID, text);
+	rref_fail(d, FAR_INVALID, text);
 	return false;
 }
 
@@ -113,11 +108,7 @@ void object_await(struct rref_open *open)
 	if (r->settled)
 		return;
 	open->unknown++;
-	open->next = r->awaited;
-	open->prev = &r->awaited;
-	if (open->next)
-		open->next->prev = &open->next;
-	r->awaited = open;
+	list_put(r->awaited, open);
 }
 
 static void run_at_once(struct far_req *req, struct rref_record *r, const uint8_t *body, uint64_t len)
@@ -136,13 +127,8 @@ void object_request(struct far_req *req, const uint8_t *body, uint64_t len)
 		rref_refuse(req, FAR_INVALID, "%s: %s", req->fn->signature.name, makes);
 		return;
 	}
-	if (len < sizeof id) {
-		rref_malformed(req);
-		return;
-	}
-	len -= sizeof id;
-	memcpy(&id, body + len, sizeof id);
-	object_called(req, id, body, len);
+	if (rref_trailer(req, body, &len, &id, sizeof id))
+		object_called(req, id, body, len);
 }
 
 void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, uint64_t len)
@@ -172,46 +158,27 @@ void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, 
 static void serve_method(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_method m;
-	if (len < sizeof m) {
-		rref_malformed(req);
+	if (!rref_trailer(req, body, &len, &m, sizeof m) || !rref_names_us(req, m.owner, m.object) ||
+	    !rref_function_of(req, m.function))
 		return;
-	}
-	len -= sizeof m;
-	memcpy(&m, body + len, sizeof m);
-	if (!rref_names_us(req, m.owner, m.object) || !rref_function_of(req, m.function))
-		return;
-	struct rref_record *r = rref_record(req->shard, m.object);
-	if (!r) {
-		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
-			    req->shard->config.name);
-		return;
-	}
-	struct rref_open *open = rref_open_new(req, RREF_TO_METHOD, body, len);
-	if (!open) {
+	struct rref_record *r = rref_record_of(req, m.object);
+	struct rref_open *open = r ? rref_open_new(req, RREF_TO_METHOD, body, len) : NULL;
+	if (open) {
+		open->object = r;
+		rref_take_arguments(req, open);
+	} else if (r) {
 		rref_unref(&r->rref.base);
-		return;
 	}
-	open->object = r;
-	rref_take_arguments(req, open);
 }
 
 static void serve_method_remote(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_method_remote m;
-	if (len < sizeof m) {
-		rref_malformed(req);
+	if (!rref_trailer(req, body, &len, &m, sizeof m) || !rref_names_us(req, m.remote.owner, m.object))
 		return;
-	}
-	len -= sizeof m;
-	memcpy(&m, body + len, sizeof m);
-	if (!rref_names_us(req, m.remote.owner, m.object))
+	struct rref_record *r = rref_record_of(req, m.object);
+	if (!r)
 		return;
-	struct rref_record *r = rref_record(req->shard, m.object);
-	if (!r) {
-		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
-			    req->shard->config.name);
-		return;
-	}
 	rref_serve_make(req, &m.remote, r, body, len);
 	rref_unref(&r->rref.base);
 }

@@ -23,7 +23,7 @@ static void end_objects(struct shard *s)
 {
 	struct far_rref *r;
 	while ((r = s->rrefs->last)) {
-		s->rrefs->last = r->list_next;
+		s->rrefs->last = r->next;
 		tree_end(rref_as_record(r)->value->buf);
 		rref_unref(&r->base);
 	}
@@ -62,22 +62,16 @@ static void uncount(struct shard *s, struct rref_user *u)
 
 static void list_in(struct shard *s, struct far_rref *r)
 {
-	r->list_next = s->rrefs->list;
-	r->list_prev = &s->rrefs->list;
-	if (r->list_next)
-		r->list_next->list_prev = &r->list_next;
-	s->rrefs->list = r;
+	list_put(s->rrefs->list, r);
 	counter_add(r->owned ? &s->rrefs->owned_n : &s->rrefs->users_n, 1);
 }
 
 static void list_out(struct shard *s, struct far_rref *r)
 {
-	if (!r->list_prev)
+	if (!r->prev)
 		return;
-	*r->list_prev = r->list_next;
-	if (r->list_next)
-		r->list_next->list_prev = r->list_prev;
-	r->list_prev = NULL;
+	list_remove(r);
+	r->prev = NULL;
 	counter_add(r->owned ? &s->rrefs->owned_n : &s->rrefs->users_n, UINT64_MAX);
 }
 
@@ -342,18 +336,12 @@ static void keep_failure(struct rref_record *r, const struct completion *o)
 /* Methods run in the order in which they were called. */
 static void oldest_first(struct rref_record *r)
 {
-	struct rref_open *open = r->awaited, *done = NULL;
-	while (open) {
-		struct rref_open *next = open->next;
-		open->next = done;
-		if (done)
-			done->prev = &open->next;
-		done = open;
-		open = next;
+	struct rref_open *open, *all = r->awaited;
+	r->awaited = NULL;
+	while ((open = all)) {
+		all = open->next;
+		list_put(r->awaited, open);
 	}
-	r->awaited = done;
-	if (done)
-		done->prev = &r->awaited;
 }
 
 void rref_settle(struct shard *s, struct rref_record *r, const struct completion *o, bool tree)
@@ -381,9 +369,7 @@ void rref_settle(struct shard *s, struct rref_record *r, const struct completion
 	struct rref_open *open;
 	oldest_first(r);
 	while ((open = r->awaited)) {
-		r->awaited = open->next;
-		if (open->next)
-			open->next->prev = &r->awaited;
+		list_remove(open);
 		open->prev = NULL;
 		rref_fetched(s, open);
 	}
@@ -402,21 +388,14 @@ bool rref_fork_add(struct shard *s, struct rref_record *r, struct rref_id fork, 
 	if (r->first.record && !buf)
 		return false;
 	f = buf ? buf_data(buf) : &r->first;
-	*f = (struct rref_fork){.id = fork,
-				.record = hold(r),
-				.buf = buf,
-				.session = session,
-				.next = se->rref_forks,
-				.prev = &se->rref_forks};
+	*f = (struct rref_fork){.id = fork, .record = hold(r), .buf = buf, .session = session};
 	if (!rref_table_put(&s->rrefs->forks, fork, f)) {
 		f->record = NULL;
 		rref_unref(&r->rref.base);
 		buf_unref(buf);
 		return false;
 	}
-	if (f->next)
-		f->next->prev = &f->next;
-	se->rref_forks = f;
+	list_put(se->rref_forks, f);
 	r->forks_n++;
 	counter_add(&s->rrefs->forks_n, 1);
 	return true;
@@ -426,9 +405,7 @@ void rref_fork_end(struct shard *s, struct rref_fork *f)
 {
 	struct rref_record *r = f->record;
 	struct far_buf *buf = f->buf;
-	*f->prev = f->next;
-	if (f->next)
-		f->next->prev = f->prev;
+	list_remove(f);
 	rref_table_remove(&s->rrefs->forks, f->id);
 	r->forks_n--;
 	counter_add(&s->rrefs->forks_n, UINT64_MAX);
@@ -444,7 +421,7 @@ static void end_expected(struct shard *s, const struct session *se)
 {
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		struct rref_record *record = rref_as_record(r);
-		next = r->list_next;
+		next = r->next;
 		if (record && record->expected && r->base.id.life == se->incarnation)
 			settle_lost(s, record);
 	}
@@ -482,7 +459,7 @@ void rref_close(struct shard *s)
 	shard_take_tasks(s);
 	rref_release_all(s);
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
-		next = r->list_next;
+		next = r->next;
 		rref_ref(&r->base);
 		if (leaks)
 			rref_leak_report(s, r, leaks);
@@ -503,7 +480,7 @@ void rref_close(struct shard *s)
 			rref_table_remove(&s->rrefs->records, r->base.id);
 		if (record && record->made) { /* a handler that has not ended may be at it */
 			rref_ref(&r->base);
-			r->list_next = s->rrefs->last;
+			r->next = s->rrefs->last;
 			s->rrefs->last = r;
 		}
 		atomic_store_explicit(&r->home, NULL, memory_order_release);

@@ -12,6 +12,7 @@
 #ifndef FAR_REFERENCES_RREF_H
 #define FAR_REFERENCES_RREF_H
 
+#include "base/list.h"
 #include "core/shard.h"
 #include "features/features.h"
 #include "features/references/wire.h"
@@ -75,7 +76,7 @@ struct far_rref {
 	_Atomic uint64_t cls;
 	_Atomic(struct far_buf *) type_name; /* NULL: not read yet */
 	char owner_name[FAR_NAME_MAX];
-	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
+	struct far_rref *next, **prev; /* its home's; NULL: not in it */
 };
 
 /** The owner's record of a value: expected, then being made, then settled. */
@@ -376,6 +377,21 @@ const struct function *rref_function_of(struct far_req *req, struct rref_functio
 /** True if the request is for this incarnation and this shard; false: it was refused. */
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
 void rref_malformed(struct far_req *req);
+/** Copies the last n bytes of a body, and takes them off its length. false: there are fewer; it was refused. */
+static inline bool rref_trailer(struct far_req *req, const uint8_t *body, uint64_t *len, void *trailer, size_t n)
+{
+	if (*len < n) {
+		rref_malformed(req);
+		return false;
+	}
+	*len -= n;
+	memcpy(trailer, body + *len, n); /* a peer may rewrite the body */
+	return true;
+}
+/** The record of an id, held; NULL: no room, and the request was refused. */
+struct rref_record *rref_record_of(struct far_req *req, struct rref_id id);
+/** Ends a request whose function did not run. */
+void rref_fail(struct far_deferred *d, enum far_status status, const char *text);
 /** Takes the request that the inline handler which has just returned has answered, for answer_deferred(); NULL: none.
  */
 static inline struct far_deferred *rref_take_answered(struct shard *s)

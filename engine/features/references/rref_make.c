@@ -172,13 +172,9 @@ void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uin
 	const struct shard *s = req->shard;
 	const struct session *se = req->session;
 	struct rref_named named;
-	if (len < sizeof named || (method && !req->fn->method)) {
-		rref_malformed(req);
+	if (!rref_trailer(req, body, &len, &named, sizeof named))
 		return;
-	}
-	len -= sizeof named;
-	memcpy(&named, body + len, sizeof named);
-	if (!named.count || req->answer == ANSWER_ONEWAY) {
+	if (!named.count || (method && !req->fn->method) || req->answer == ANSWER_ONEWAY) {
 		rref_malformed(req);
 		return;
 	}

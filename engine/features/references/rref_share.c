@@ -62,11 +62,7 @@ void rref_pins_sent(struct shard *s, struct far_deferred *d)
 		rref_pins_release(p);
 		return;
 	}
-	p->next = se->rref_pins;
-	p->prev = &se->rref_pins;
-	if (p->next)
-		p->next->prev = &p->next;
-	se->rref_pins = p;
+	list_put(se->rref_pins, p);
 }
 
 void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork)
@@ -87,9 +83,7 @@ void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork
 		}
 		if (p->left)
 			return;
-		*p->prev = p->next;
-		if (p->next)
-			p->next->prev = p->prev;
+		list_remove(p);
 		buf_unref(p->buf);
 		return;
 	}
