@@ -155,7 +155,7 @@ static void calls(void)
 }
 
 /* Of a reference whose making was made to fail; the text is this call's own. */
-static void tells_why(enum far_status got, enum far_status want)
+static void expect_reason(enum far_status got, enum far_status want)
 {
 	CHECK_STATUS(got, want, &err);
 	if (want)
@@ -177,9 +177,9 @@ static void making(void)
 	clear();
 	for (int i = 0; i < 3; i++) {
 		enum far_status want = i == 1 ? FAR_INJECTED : FAR_OK;
-		tells_why(far_rref_wait(r[i], 0, &err), want);
-		tells_why(far_rref_to_here(r[i], 0, &v, &err), want);
-		tells_why(call(2, "f::fetch", FAR_ARGS(r[i]), 0, &v), want);
+		expect_reason(far_rref_wait(r[i], 0, &err), want);
+		expect_reason(far_rref_to_here(r[i], 0, &v, &err), want);
+		expect_reason(call(2, "f::fetch", FAR_ARGS(r[i]), 0, &v), want);
 		CHECK(far_rref_confirmed_by_owner(r[i]) == (i != 1));
 	}
 	CHECK_STATUS(far_remote_to(agent, (struct far_to){2, -1}, "f::echo", FAR_ARGS(r[1]), NULL, &again, &err),
@@ -205,7 +205,7 @@ static void making(void)
 }
 
 /* Words fail three times each at everybody, and a reference goes from hand to hand all the same. */
-static void words(void)
+static void control_messages(void)
 {
 	static const enum far_fault_kind kinds[] = {FAR_FAULT_FORK, FAR_FAULT_ACCEPT, FAR_FAULT_DELETE};
 	struct far_val v, inner;
@@ -404,7 +404,7 @@ static int worker(int rank)
 	if (rank == 0) {
 		calls();
 		making();
-		words();
+		control_messages();
 		late_making();
 		short_making();
 		fan_outs();

@@ -409,7 +409,7 @@ static int main_worker(int rank)
 	/* What was accepted is delivered before a graceful leave ends. */
 	check_leave(agent);
 	if (rank == 1)
-		CHECK(noted > 20000 && noted_large == 3 && abandons <= 1);
+		CHECK(noted > 20000 && recorded_large == 3 && abandons <= 1);
 	finish_threads();
 	return 0;
 }

@@ -48,7 +48,7 @@ static void owner_dies(struct far_agent *agent, struct far_rref *r)
 }
 
 /* Another life of the owner has objects of its own; this one was in the former. */
-static void another_life(struct far_agent *agent, struct far_rref *r, uint64_t former)
+static void another_incarnation(struct far_agent *agent, struct far_rref *r, uint64_t former)
 {
 	struct far_worker_info info;
 	struct far_val v;
@@ -89,7 +89,7 @@ static int first_life(int rank)
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
 	if (rank == 0) {
 		owner_dies(agent, r);
-		another_life(agent, r, info.incarnation);
+		another_incarnation(agent, r, info.incarnation);
 	} else if (rank == 1) {
 		CHECK(atomic_load(&made) == 1);
 		while (atomic_load(&ended) == 0)

@@ -138,7 +138,7 @@ static void op_control(void)
 				     .fork = own_id(fork)};
 		n += kind & 32 && n <= RREF_OPS_MAX;                    /* one too many, too */
 		if (kind % 8 == RREF_ACCEPT || kind % 8 == RREF_RECALL) /* names that the shard gave */
-			op.fork = rref_name(peer_life(APP_SELF), 0, 0, fork);
+			op.fork = rref_name(peer_incarnation(APP_SELF), 0, 0, fork);
 		add(&op, sizeof op);
 	}
 	set_time(&h, UINT64_MAX);

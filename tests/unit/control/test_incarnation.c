@@ -408,11 +408,11 @@ static int refused_with(void *ctx, const struct nic_event *ev)
 static int hello(struct nic_port *rogue, const struct handshake *h)
 {
 	struct nic_addr at;
-	uint8_t words[HANDSHAKE_BYTES];
+	uint8_t handshake[HANDSHAKE_BYTES];
 	int error = 1;
-	handshake_encode(h, words);
+	handshake_encode(h, handshake);
 	members[0].port->ops->address(members[0].port, &at);
-	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, 0, words, sizeof words, TIME_NEVER, NULL, NULL), 0);
+	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, 0, handshake, sizeof handshake, TIME_NEVER, NULL, NULL), 0);
 	run_ticks(2);
 	rogue->ops->step(rogue, world->now, refused_with, &error);
 	return error;
@@ -422,9 +422,9 @@ static int hello(struct nic_port *rogue, const struct handshake *h)
 Test(control_incarnation, receive_hello_of_a_life)
 {
 	join_lazily(2);
-	uint64_t lives[3];
+	uint64_t incarnations[3];
 	for (int i = 0; i < 3; i++) {
-		lives[i] = row(1, 1)->incarnation;
+		incarnations[i] = row(1, 1)->incarnation;
 		if (i == 2)
 			break;
 		again(1, 2);
@@ -432,9 +432,9 @@ Test(control_incarnation, receive_hello_of_a_life)
 	}
 	struct handshake h = {.group = hash64("default", 7), .world = 2, .rank = 1, .to = row(0, 0)->incarnation};
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
-	h.from = lives[1];
+	h.from = incarnations[1];
 	cr_assert_eq(hello(rogue, &h), -ESTALE, "the life before");
-	h.from = lives[0];
+	h.from = incarnations[0];
 	cr_assert_eq(hello(rogue, &h), -EINPROGRESS, "forgotten: the store is asked");
 	run_ticks(3);
 	cr_assert_eq(hello(rogue, &h), -ESTALE);
@@ -445,7 +445,7 @@ Test(control_incarnation, receive_hello_of_a_life)
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 0u);
 	cr_assert(row(0, 1)->alive);
 	h.to++;
-	h.from = lives[2];
+	h.from = incarnations[2];
 	cr_assert_eq(hello(rogue, &h), -ESTALE, "not for this life of ours");
 	h.to--;
 	cr_assert_eq(hello(rogue, &h), -EACCES, "without its name");

@@ -416,7 +416,7 @@ Test(control_leave, a_connection_left_open)
 
 /* A member stands still before it has read the last word. Expect rank 0 to go after a while, and the member to find
  * what it has to read. */
-Test(control_leave, the_store_goes_behind_the_last_word)
+Test(control_leave, the_store_ends_after_the_last_request)
 {
 	join(3);
 	leave_all(3, 60 * FAR_SEC);

@@ -170,9 +170,9 @@ Test(fault, credits_hold)
 		calls[i] = called(&r[i], FAR_FOREVER);
 	cr_assert_eq(call(&more, FAR_FOREVER, "x", 1), 0); /* waits; words do not */
 	call_with(1, &w, 1);
-	expect_word(NIC_PEER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_PEER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
-	expect_word(NIC_PEER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_PEER, RREF_DELETE, w.fork, FAR_OK);
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		answer(calls[i], HEAD_REPLY, 0, 0, "");
 	struct shm_head h;
@@ -295,10 +295,10 @@ Test(fault, made_and_not_told)
 	expect_error(1, FAR_INJECTED, FAR_EXECUTED_YES, "made to fail");
 	fetch(NIC_OTHER, 2, PEER, 7);
 	expect_seven(NIC_OTHER, 2);
-	word(NIC_PEER, 3, RREF_FAILED, FAR_INJECTED, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_OK);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 3, RREF_FAILED, FAR_INJECTED, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_OK);
+	control(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -344,10 +344,10 @@ static void expect_failed(enum far_status why)
 {
 	struct rref_op op;
 	struct shm_head h;
-	cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+	cr_assert_eq(expect_controls(NIC_PEER, &op, &h), 1u);
 	cr_assert_eq(op.kind, (uint32_t)RREF_FAILED);
 	cr_assert_eq(op.status, (uint32_t)why);
-	say(NIC_PEER, h, (const uint8_t[]){FAR_OK}, 1);
+	answer_controls(NIC_PEER, h, (const uint8_t[]){FAR_OK}, 1);
 }
 
 /* Its time-out passes, its last hold is given back. Expect FAILED at once, DELETE only when the owner has said its last
@@ -370,7 +370,7 @@ Test(fault, deleted_behind_the_request)
 		h.flags = 0;
 		put(NIC_PEER, h, NULL, 0);
 		passes(2);
-		expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
+		expect_control(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
 		expect_empty();
 	}
 }
@@ -387,7 +387,7 @@ Test(fault, deleted_when_given_back)
 	expect_nothing();
 	rref_unref(&u->rref.base);
 	passes(2);
-	expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
+	expect_control(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
 	expect_empty();
 }
 

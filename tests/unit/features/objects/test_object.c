@@ -156,8 +156,8 @@ static void call_general(uint32_t number, const struct function *fn, uint64_t ow
 
 static void let_go(uint32_t nic, uint32_t number, uint64_t id, uint64_t fork)
 {
-	word(nic, number, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, id), ID(PEER, fork));
-	expect_said(nic, number, FAR_OK);
+	control(nic, number, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, id), ID(PEER, fork));
+	expect_status(nic, number, FAR_OK);
 }
 
 static void expect_number(uint32_t nic, uint32_t number, int64_t n)
@@ -181,8 +181,8 @@ Test(object, made_called_ended)
 	expect_number(NIC_PEER, 2, 7);
 	call_general(3, method("t::Thing", "add"), OUR_INCARNATION, 7, args, one_int(args, 1));
 	expect_number(NIC_PEER, 3, 8);
-	word(NIC_OTHER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 4, FAR_OK);
+	control(NIC_OTHER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_OTHER, 4, FAR_OK);
 	let_go(NIC_PEER, 5, 7, 8);
 	call_add(NIC_OTHER, 6, 7, 1);
 	expect_number(NIC_OTHER, 6, 9);
@@ -341,7 +341,7 @@ Test(object, waits_for_both)
 	body[len++] = 2;
 	body[len++] = 4;
 	call_general(1, fn, OUR_INCARNATION, 7, body, len);
-	expect_words(NIC_OTHER, &op, &fork);
+	expect_controls(NIC_OTHER, &op, &fork);
 	construct_int(2, 7, 8, 5);
 	expect_made(2);
 	cr_assert_eq(runs, 0u);
@@ -350,8 +350,8 @@ Test(object, waits_for_both)
 	passes(2);
 	struct shm_head h;
 	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
-	say(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	answer_controls(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	cr_assert_eq(runs, 0u);
 	let_go(NIC_PEER, 3, 7, 8);
 	cr_assert_eq(objects[0].ended, 1u);

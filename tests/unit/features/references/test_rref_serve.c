@@ -16,8 +16,8 @@ Test(rref_serve, made_fetched_deleted)
 	expect_seven(NIC_PEER, 2);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -32,7 +32,8 @@ Test(rref_serve, every_order)
 			} else if (*c == 'F') {
 				fetch(NIC_OTHER, 2, PEER, 100 + i);
 			} else {
-				word(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 100 + i), ID(PEER, 300 + i));
+				control(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 100 + i),
+					ID(PEER, 300 + i));
 			}
 		}
 		bool made = false, fetched = false, forked = false;
@@ -47,13 +48,13 @@ Test(rref_serve, every_order)
 		cr_assert(made && fetched && forked);
 		/* Its maker lets go first, then last. */
 		bool first = i % 2;
-		word(first ? NIC_PEER : NIC_OTHER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
-		     ID(PEER, (first ? 200 : 300) + i));
-		expect_said(first ? NIC_PEER : NIC_OTHER, 4, FAR_OK);
+		control(first ? NIC_PEER : NIC_OTHER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
+			ID(PEER, (first ? 200 : 300) + i));
+		expect_status(first ? NIC_PEER : NIC_OTHER, 4, FAR_OK);
 		cr_assert_eq(shard->rrefs->records.n, 1u);
-		word(first ? NIC_OTHER : NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
-		     ID(PEER, (first ? 300 : 200) + i));
-		expect_said(first ? NIC_OTHER : NIC_PEER, 5, FAR_OK);
+		control(first ? NIC_OTHER : NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
+			ID(PEER, (first ? 300 : 200) + i));
+		expect_status(first ? NIC_OTHER : NIC_PEER, 5, FAR_OK);
 		expect_empty();
 	}
 }
@@ -74,20 +75,20 @@ Test(rref_serve, fetch_of_nothing)
 /* Receive DELETEs that mean nothing. Expect OK, and what there is kept. */
 Test(rref_serve, deletes_of_others)
 {
-	word(NIC_PEER, 1, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_OK);
+	control(NIC_PEER, 1, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_OK);
 	make(2, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(2);
-	word(NIC_OTHER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_OTHER, 3, FAR_OK);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 8));
-	expect_said(NIC_PEER, 4, FAR_OK);
-	word(NIC_OTHER, 5, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 5, FAR_PROTOCOL);
+	control(NIC_OTHER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_OTHER, 3, FAR_OK);
+	control(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 8));
+	expect_status(NIC_PEER, 4, FAR_OK);
+	control(NIC_OTHER, 5, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_OTHER, 5, FAR_PROTOCOL);
 	fetch(NIC_PEER, 6, PEER, 7);
 	expect_seven(NIC_PEER, 6);
-	word(NIC_PEER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 7, FAR_OK);
+	control(NIC_PEER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 7, FAR_OK);
 	expect_empty();
 }
 
@@ -95,14 +96,14 @@ Test(rref_serve, deletes_of_others)
 Test(rref_serve, strangers)
 {
 	struct rref_id id = ID(PEER, 7), elsewhere = rref_name(INCARNATION_OF(PEER), 0, 3, 7);
-	word(NIC_PEER, 1, RREF_FORK, 0, OUR_INCARNATION ^ 1, id, ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_PEER_LOST);
-	word(NIC_PEER, 2, RREF_FORK, 0, OUR_INCARNATION, elsewhere, ID(PEER, 8));
-	expect_said(NIC_PEER, 2, FAR_INVALID);
-	word(NIC_PEER, 3, (enum rref_kind)9, 0, OUR_INCARNATION, id, id);
-	expect_said(NIC_PEER, 3, FAR_PROTOCOL);
-	word(NIC_PEER, 4, RREF_ACCEPT, 0, 0, id, rref_name(OUR_INCARNATION, 0, 0, 77));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 1, RREF_FORK, 0, OUR_INCARNATION ^ 1, id, ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_PEER_LOST);
+	control(NIC_PEER, 2, RREF_FORK, 0, OUR_INCARNATION, elsewhere, ID(PEER, 8));
+	expect_status(NIC_PEER, 2, FAR_INVALID);
+	control(NIC_PEER, 3, (enum rref_kind)9, 0, OUR_INCARNATION, id, id);
+	expect_status(NIC_PEER, 3, FAR_PROTOCOL);
+	control(NIC_PEER, 4, RREF_ACCEPT, 0, 0, id, rref_name(OUR_INCARNATION, 0, 0, 77));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	make(5, PEER, 7, 8, OUR_INCARNATION ^ 1);
 	expect_error(5, FAR_PEER_LOST, FAR_EXECUTED_NO, "former incarnation");
 	make(6, OTHER, 7, 8, OUR_INCARNATION);
@@ -134,8 +135,8 @@ Test(rref_serve, made_twice)
 	make(2, PEER, 7, 9, OUR_INCARNATION);
 	expect_error(2, FAR_INVALID, FAR_EXECUTED_NO, "made before");
 	cr_assert_eq(shard->rrefs->forks.n, 1u);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_OK);
+	control(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
@@ -143,14 +144,14 @@ Test(rref_serve, made_twice)
 Test(rref_serve, making_failed)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	control(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	struct shm_head h;
-	expect_said(NIC_PEER, 2, FAR_OK);
+	expect_status(NIC_PEER, 2, FAR_OK);
 	const struct fake_packet *p = sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
 	cr_assert_gt(p->body_len, 0u);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_OK);
+	control(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
@@ -159,35 +160,35 @@ Test(rref_serve, making_failed)
 Test(rref_serve, making_failed_before_all)
 {
 	struct shm_head h;
-	word(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_OK);
-	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 2, FAR_OK);
+	control(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_OK);
+	control(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_OTHER, 2, FAR_OK);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_TIMEOUT);
 	make(4, PEER, 7, 8, OUR_INCARNATION);
 	expect_error(4, FAR_INVALID, FAR_EXECUTED_NO, "made before");
 	cr_assert_eq(ran, 0u);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 5, FAR_OK);
+	control(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 5, FAR_OK);
 	fetch(NIC_OTHER, 6, PEER, 7);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_TIMEOUT);
-	word(NIC_OTHER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 7, FAR_OK);
+	control(NIC_OTHER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_OTHER, 7, FAR_OK);
 	expect_empty();
 }
 
 /* Receive it without a status, with one that there is not, of another life. Expect refusals. */
 Test(rref_serve, making_failed_and_malformed)
 {
-	word(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_PROTOCOL);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_STATUS_COUNT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 2, FAR_PROTOCOL);
-	word(NIC_PEER, 3, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION ^ 1, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_PEER_LOST);
+	control(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_PROTOCOL);
+	control(NIC_PEER, 2, RREF_FAILED, FAR_STATUS_COUNT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 2, FAR_PROTOCOL);
+	control(NIC_PEER, 3, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION ^ 1, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_PEER_LOST);
 	expect_empty();
 }
 
@@ -196,12 +197,12 @@ Test(rref_serve, making_failed_too_late)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 2, FAR_OK);
+	control(NIC_PEER, 2, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 2, FAR_OK);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -211,8 +212,8 @@ Test(rref_serve, maker_lost)
 	fetch(NIC_OTHER, 1, PEER, 7);
 	make(2, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(2);
-	word(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
-	expect_said(NIC_OTHER, 3, FAR_OK);
+	control(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
+	expect_status(NIC_OTHER, 3, FAR_OK);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);
 	struct shm_head h;
@@ -221,8 +222,8 @@ Test(rref_serve, maker_lost)
 	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value lives on for the other");
 	fetch(NIC_OTHER, 4, PEER, 9);
 	expect_seven(NIC_OTHER, 4);
-	word(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
-	expect_said(NIC_OTHER, 5, FAR_OK);
+	control(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
+	expect_status(NIC_OTHER, 5, FAR_OK);
 	expect_empty();
 }
 
@@ -231,8 +232,8 @@ Test(rref_serve, maker_lost_before)
 {
 	make(1, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(1);
-	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
-	expect_said(NIC_OTHER, 2, FAR_OK);
+	control(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
+	expect_status(NIC_OTHER, 2, FAR_OK);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	for (uint32_t i = 0; i < 2; i++) { /* dead; then it may come back */
 		fetch(NIC_OTHER, 3, PEER, 7);
@@ -244,8 +245,8 @@ Test(rref_serve, maker_lost_before)
 		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	}
 	struct rref_id beyond = rref_name(INCARNATION_OF(77), 200, 0, 7); /* of nobody */
-	word(NIC_OTHER, 5, RREF_FORK, 0, OUR_INCARNATION, beyond, ID(PEER, 12));
-	expect_said(NIC_OTHER, 5, FAR_OK);
+	control(NIC_OTHER, 5, RREF_FORK, 0, OUR_INCARNATION, beyond, ID(PEER, 12));
+	expect_status(NIC_OTHER, 5, FAR_OK);
 	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
 	expect_empty();
 }
@@ -268,13 +269,13 @@ Test(rref_serve, maker_lives_again)
 	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	from(NIC_PEER, RREF_CONTROL, 3, &op, sizeof op);
-	expect_said(NIC_PEER, 3, FAR_OK);
+	expect_status(NIC_PEER, 3, FAR_OK);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert(h.call == 1 && h.fn == FAR_NO_FUNCTION);
 	op.kind = RREF_DELETE;
 	op.status = 0;
 	from(NIC_PEER, RREF_CONTROL, 4, &op, sizeof op);
-	expect_said(NIC_PEER, 4, FAR_OK);
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -294,10 +295,10 @@ Test(rref_serve, forks_outlive_silence)
 	make(4, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(4);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 5, FAR_OK);
-	word(NIC_PEER, 6, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 10));
-	expect_said(NIC_PEER, 6, FAR_OK);
+	control(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 5, FAR_OK);
+	control(NIC_PEER, 6, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 10));
+	expect_status(NIC_PEER, 6, FAR_OK);
 	expect_empty();
 }
 
@@ -335,11 +336,11 @@ Test(rref_serve, fork_twice)
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	for (uint32_t i = 0; i < 2; i++) {
-		word(NIC_OTHER, 2 + i, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-		expect_said(NIC_OTHER, 2 + i, FAR_OK);
+		control(NIC_OTHER, 2 + i, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+		expect_status(NIC_OTHER, 2 + i, FAR_OK);
 	}
-	word(NIC_PEER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_PEER, 4, FAR_RESOURCE); /* another's name */
+	control(NIC_PEER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_PEER, 4, FAR_RESOURCE); /* another's name */
 	cr_assert_eq(shard->rrefs->forks.n, 2u);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
@@ -349,7 +350,7 @@ Test(rref_serve, fork_twice)
 /* ---- room ---- */
 
 /* Every credit is used up. Expect words to go all the same, and a second batch to wait for the first. */
-Test(rref_serve, words_need_no_credit)
+Test(rref_serve, control_messages_need_no_credit)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX];
 	static struct shm_head calls[FAR_SESSION_CALLS_MAX];
@@ -360,16 +361,16 @@ Test(rref_serve, words_need_no_credit)
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		calls[i] = called(&r[i], FAR_FOREVER);
 	call_with(1, w, 2);
-	cr_assert_eq(expect_words(NIC_PEER, &op, &first), 1u);
+	cr_assert_eq(expect_controls(NIC_PEER, &op, &first), 1u);
 	expect_nothing();
-	say(NIC_PEER, first, (const uint8_t[]){FAR_OK}, 1);
-	cr_assert_eq(expect_words(NIC_PEER, &op, &second), 1u);
-	say(NIC_PEER, second, (const uint8_t[]){FAR_OK}, 1);
+	answer_controls(NIC_PEER, first, (const uint8_t[]){FAR_OK}, 1);
+	cr_assert_eq(expect_controls(NIC_PEER, &op, &second), 1u);
+	answer_controls(NIC_PEER, second, (const uint8_t[]){FAR_OK}, 1);
 	expect_ran(1, 2);
 	for (int i = 0; i < 2; i++) {
-		unsigned n = expect_words(NIC_PEER, &op, &first);
+		unsigned n = expect_controls(NIC_PEER, &op, &first);
 		cr_assert_eq(op.kind, (uint32_t)RREF_DELETE);
-		say(NIC_PEER, first, (const uint8_t[]){FAR_OK, FAR_OK}, n);
+		answer_controls(NIC_PEER, first, (const uint8_t[]){FAR_OK, FAR_OK}, n);
 		if (n == 2)
 			break;
 	}
@@ -380,7 +381,7 @@ Test(rref_serve, words_need_no_credit)
 }
 
 /* No call slot is free. Expect words to wait, and go by themselves. */
-Test(rref_serve, words_wait_for_room)
+Test(rref_serve, control_messages_wait_for_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -390,9 +391,9 @@ Test(rref_serve, words_wait_for_room)
 	expect_nothing();
 	shard->calls_free = free_slot;
 	advance(FAR_RREF_AGAIN_NS + 100000);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -404,8 +405,8 @@ Test(rref_serve, records_are_bounded)
 	expect_error(1, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
 	fetch(NIC_PEER, 2, PEER, 7);
 	expect_error(2, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
-	word(NIC_PEER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_RESOURCE);
+	control(NIC_PEER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_RESOURCE);
 	shard->rrefs->records.n = 0;
 	shard->rrefs->forks.n = shard->rrefs->forks.slots_n / 2;
 	make(4, PEER, 7, 8, OUR_INCARNATION);
@@ -451,8 +452,8 @@ Test(rref_serve, names_wrap)
 		cr_assert_null(se->rref_pins);
 	}
 	rref_unref(&r->rref.base);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_OK);
+	control(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
@@ -483,23 +484,23 @@ Test(rref_serve, results_are_recalled)
 	se->rref_pins = late.pins;
 	for (unsigned i = 0; i < 2; i++) {
 		advance(4 * FAR_MS);
-		cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+		cr_assert_eq(expect_controls(NIC_PEER, &op, &h), 1u);
 		cr_assert_eq(op.kind, (uint32_t)RREF_RECALL);
 		cr_assert_eq(op.fork.life, OUR_INCARNATION);
 		cr_assert_gt(op.fork.number & RREF_COUNT_MASK, early.pins->first);
 		cr_assert_lt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
-		say(NIC_PEER, h, &(uint8_t){FAR_BUSY}, 1);
+		answer_controls(NIC_PEER, h, &(uint8_t){FAR_BUSY}, 1);
 		cr_assert_eq(late.pins->next, early.pins);
 	}
 	mail_silent(PEER, NIC_PEER); /* of all that left by then */
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	advance(100 * FAR_MS);
-	cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+	cr_assert_eq(expect_controls(NIC_PEER, &op, &h), 1u);
 	cr_assert_gt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
-	say(NIC_PEER, h, &(uint8_t){FAR_OK}, 1);
+	answer_controls(NIC_PEER, h, &(uint8_t){FAR_OK}, 1);
 	cr_assert_null(se->rref_pins);
 	rref_unref(&r->rref.base);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 5, FAR_OK);
+	control(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 5, FAR_OK);
 	expect_empty();
 }
