@@ -155,7 +155,7 @@ void conform_meet(const char *here);
 bool conform_is_here(int of);
 /** The address of the store of the test. */
 const char *conform_host(void);
-/** Its worker has said so on stderr up to now. For the calling worker only. */
+/** Its worker has reported it on stderr up to now. For the calling worker only. */
 bool conform_stderr_has(const char *part);
 
 #endif

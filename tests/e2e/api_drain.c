@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have said bye,
+ * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have sent bye,
  * handlers of one-way messages that do, a member that dies meanwhile, values that refer to each other across workers;
  * and what is done about leaks.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages made to fail or to be late, by kind: who is told what, and that words about references come through all the
- * same. Time-outs of what makes, fetches and passes values on: told of the right reference, and nothing left behind.
+ * Messages made to fail or to be late, by kind: who is notified of what, and that control messages about references
+ * come through all the same. Time-outs of what makes, fetches and passes values on: told of the right reference, and
+ * nothing left behind.
  */
 #include "api_spawn.h"
 #include "handlers.h"
@@ -57,7 +58,7 @@ static enum far_status count(struct far_req *req, const struct far_val *args, si
 
 static _Atomic bool held, let_go;
 
-/* Keeps its shard to itself until it is told. */
+/* Keeps its shard to itself until it is notified. */
 static enum far_status hold(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	atomic_store(&held, true);
@@ -163,7 +164,7 @@ static void expect_reason(enum far_status got, enum far_status want)
 	err = (struct far_err){0};
 }
 
-/* One of three fails: it, and no other, says so wherever it is used. */
+/* One of three fails: it, and no other, reports it wherever it is used. */
 static void making(void)
 {
 	struct far_rref *r[3], *again;
@@ -204,7 +205,7 @@ static void making(void)
 	expect_clean();
 }
 
-/* Words fail three times each at everybody, and a reference goes from hand to hand all the same. */
+/* Control messages fail three times each at everybody, and a reference is passed on all the same. */
 static void control_messages(void)
 {
 	static const enum far_fault_kind kinds[] = {FAR_FAULT_FORK, FAR_FAULT_ACCEPT, FAR_FAULT_DELETE};
@@ -262,7 +263,7 @@ static void late_making(void)
 }
 
 /* Times so short that nothing is done in them, down to a nanosecond, with requests that are small, and so large that
- * they still wait here when words pass them. Not one leaves anything behind. */
+ * they still wait here when control messages pass them. Not one leaves anything behind. */
 static void short_making(void)
 {
 	enum { ROUNDS = 200 };

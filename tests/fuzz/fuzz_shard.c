@@ -423,7 +423,7 @@ static void op_local(void)
 	}
 }
 
-/* The worker is lost, or silent, or there again, the same or another life of it. */
+/* The worker is lost, or silent, or there again, the same or another incarnation of it. */
 static void op_session(void)
 {
 	uint8_t how = u8();
@@ -443,7 +443,7 @@ static void op_session(void)
 	case 4:
 		peer_mail(peer, MAIL_PROBE, FAR_OK);
 		break;
-	case 5: /* another life */
+	case 5: /* another incarnation */
 		if (app.shard->sessions[peer->worker].state != SESSION_DEAD)
 			break;
 		peer->incarnation++;

@@ -41,7 +41,7 @@
  * - custom types: limits_process: custom_types
  * - classes of objects: value/classes: bounded
  * - values, forks of a shard: references/rref_serve, references/rref_named: records_are_bounded
- * - control messages about references: references/rref_serve: words_need_no_credit, words_wait_for_room
+ * - control messages about references: references/rref_serve: control_messages_need_no_credit, control_messages_wait_for_room
  * - their retries: references/rref_again: fork_given_up, owner_never_has_room
  * - references in a message: e2e/api_rref: too_many
  * - calls that are delayed on purpose: faults/fault: late_without_end
@@ -506,7 +506,7 @@ Test(limits_of_a_shard, deferred_requests)
 	}
 }
 
-/* An answer that finds neither bulk memory nor a record to wait in is told as an error. */
+/* An answer without bulk memory and without a record to wait in is sent as an error. */
 Test(limits_of_a_shard, an_answer_without_a_record)
 {
 	for (uint32_t i = 0; i < RECORDS; i++)

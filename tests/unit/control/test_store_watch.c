@@ -20,7 +20,7 @@ static struct store_server *server;
 static struct store_client *here, *b, *c; /* here: in the server's process */
 static bool b_stopped;
 
-/* What a watch or a request was told, one line each: "key=value", "key-", "." for the word that a watch stands. */
+/* What a watch or a request received, one line each: "key=value", "key-", "." for the confirmation of a watch. */
 struct heard {
 	unsigned n;
 	int result;
@@ -520,7 +520,7 @@ Test(store_watch, changes_of_the_table)
 	cr_assert_null(kv_change_read(at, &change));
 	cr_assert(change.number == 3 && change.value.data[0] == '3');
 	cr_assert_null(kv_changes_after(kv, 3));
-	/* Nobody is to be told: gone at once. */
+	/* Nobody is to be notified: gone at once. */
 	cr_assert_eq(kv_delete(kv, text("a")), 0);
 	cr_assert_null(kv_changes_after(kv, 3));
 	kv_deleted_keep(kv, true);

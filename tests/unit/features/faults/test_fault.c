@@ -158,7 +158,7 @@ Test(fault, so_many_messages)
 	cr_assert_eq(r[2].status, FAR_OK);
 }
 
-/* Of another kind. Expect calls to go, as many as ever, and words beyond them. */
+/* Of another kind. Expect calls to go, as many as ever, and control messages beyond them. */
 Test(fault, credits_hold)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX], more;
@@ -168,7 +168,7 @@ Test(fault, credits_hold)
 	set(FAR_FAULT_FETCH, 1, 0, 0);
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		calls[i] = called(&r[i], FAR_FOREVER);
-	cr_assert_eq(call(&more, FAR_FOREVER, "x", 1), 0); /* waits; words do not */
+	cr_assert_eq(call(&more, FAR_FOREVER, "x", 1), 0); /* waits; control messages do not */
 	call_with(1, &w, 1);
 	expect_control(NIC_PEER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);

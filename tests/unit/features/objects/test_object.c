@@ -169,7 +169,7 @@ static void expect_number(uint32_t nic, uint32_t number, int64_t n)
 	cr_assert(p->body_len == 3 && memcmp(fake_body(p), want, 3) == 0);
 }
 
-/* ---- the object's life ---- */
+/* ---- the lifetime of the object ---- */
 
 /* Receive calls of both forms, from its maker and from another. Expect them run; with the last fork the destructor. */
 Test(object, made_called_ended)
@@ -407,7 +407,7 @@ Test(object, called_as_what_it_is_not)
 	expect_empty();
 }
 
-/* Cut off, of another life, of another shard. */
+/* Cut off, of another incarnation, of another shard. */
 Test(object, requests_that_cannot_be)
 {
 	uint8_t args[8], body[128] = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Words about references that fail or are late: said again, when it is their time. "Set F, receive X. Expect Y." */
+/* Control messages about references that fail or are late: sent again, when it is their time. "Set F, receive X. Expect
+ * Y." */
 #include "features/faults/fault.h"
 #include "rref_fixture.h"
 
@@ -100,7 +101,7 @@ Test(rref_again, fork_is_late)
 	expect_empty();
 }
 
-/* Answers all words that are said; returns how many FORKs, and counts what goes to PEER. */
+/* Answers all control messages that are sent; returns how many FORKs, and counts what goes to PEER. */
 static unsigned forks_sent(unsigned *answers, unsigned *errors)
 {
 	const struct fake_packet *p;
@@ -123,8 +124,8 @@ static unsigned forks_sent(unsigned *answers, unsigned *errors)
 	return forks;
 }
 
-/* Words that wait for different times, longer and shorter ones in turn. Expect each when it is due, and none of those
- * whose owner was lost before. */
+/* Control messages that wait for different times, longer and shorter ones in turn. Expect each when it is due, and none
+ * of those whose owner was lost before. */
 Test(rref_again, words_wait_differently)
 {
 	enum { MANY = 30, EACH = MANY / 3 };
@@ -155,7 +156,7 @@ Test(rref_again, words_wait_differently)
 	expect_empty();
 }
 
-/* Words that fail, and wait longer each time, while others come. Expect all to be said in the end. */
+/* Control messages that fail, and wait longer each time, while others come. Expect all to be sent in the end. */
 Test(rref_again, words_fail_at_different_times)
 {
 	enum { MANY = 30 };
@@ -203,7 +204,7 @@ Test(rref_again, end_meanwhile)
 	cr_assert_eq(shard->rrefs->msgs_n, 1u);
 }
 
-/* The owner has no room at first. Expect the word again after the wait, and the handler to run. */
+/* The owner has no room at first. Expect the control message again after the wait, and the handler to run. */
 Test(rref_again, owner_without_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);

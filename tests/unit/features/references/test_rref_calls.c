@@ -218,7 +218,8 @@ Test(rref_calls, result_is_taken_over)
 	}
 }
 
-/* A session ends by silence before a word was answered. Expect it said again by the next one, and no error. */
+/* A session ends by silence before a control message was answered. Expect it sent again by the next one, and no error.
+ */
 Test(rref_calls, words_outlive_silence)
 {
 	struct result r;
@@ -322,7 +323,7 @@ static void ended(void *user, const struct completion *o)
 	refs_at_the_end = atomic_load(&r->base.refs);
 }
 
-/* A call ends that held a reference. Expect it given back before anybody is told. */
+/* A call ends that held a reference. Expect it given back before anybody is notified. */
 Test(rref_calls, given_back_before_it_has_ended)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);

@@ -129,7 +129,7 @@ Test(rref_named, short_forms)
 	cr_assert(!rref_named_of(rref_name(incarnation, 3, 4, 7), incarnation, 3, 5, &named));
 }
 
-/* Send one to another life of the callee than its reference says. Expect a refusal, and nothing sent. */
+/* Send one to another incarnation of the callee than its reference says. Expect a refusal, and nothing sent. */
 Test(rref_named, another_life)
 {
 	struct result r = {0};

@@ -92,7 +92,7 @@ Test(rref_serve, deletes_of_others)
 	expect_empty();
 }
 
-/* Receive words and requests about another life, another shard, another's name. Expect refusals. */
+/* Receive control messages and requests about another incarnation, another shard, another's name. Expect refusals. */
 Test(rref_serve, strangers)
 {
 	struct rref_id id = ID(PEER, 7), elsewhere = rref_name(INCARNATION_OF(PEER), 0, 3, 7);
@@ -140,7 +140,7 @@ Test(rref_serve, made_twice)
 	expect_empty();
 }
 
-/* Receive, in state EXPECTED, word that it will not come. Expect the fetch to fail with that. */
+/* Receive, in state EXPECTED, FAILED for it. Expect the fetch to fail with that. */
 Test(rref_serve, making_failed)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
@@ -155,8 +155,8 @@ Test(rref_serve, making_failed)
 	expect_empty();
 }
 
-/* Receive that word first of all, then a fork and a fetch of another's, and the request to make at last. Expect the
- * failure for all, nothing run, and the record to live as long as its forks. */
+/* Receive FAILED first of all, then a fork and a fetch of another's, and the request to make at last.
+ * Expect the failure for all, nothing run, and the record to live as long as its forks. */
 Test(rref_serve, making_failed_before_all)
 {
 	struct shm_head h;
@@ -180,7 +180,7 @@ Test(rref_serve, making_failed_before_all)
 	expect_empty();
 }
 
-/* Receive it without a status, with one that there is not, of another life. Expect refusals. */
+/* Receive it without a status, with one that there is not, of another incarnation. Expect refusals. */
 Test(rref_serve, making_failed_and_malformed)
 {
 	control(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
@@ -251,8 +251,8 @@ Test(rref_serve, maker_lost_before)
 	expect_empty();
 }
 
-/* A life of a worker is lost while another worker asks for a value that the next life is to have made. Expect the
- * fetch to wait for that. */
+/* An incarnation of a worker is lost while another worker asks for a value that the next incarnation is to have made.
+ * Expect the fetch to wait for that. */
 Test(rref_serve, maker_lives_again)
 {
 	struct rref_fetch f = {OUR_INCARNATION, rref_name(rref_incarnation(PEER, 6), 0, 0, 7)};
@@ -319,7 +319,7 @@ Test(rref_serve, forks_end_with_a_silent_member)
 	expect_empty();
 }
 
-/* The next session is with another incarnation, and nobody has said so. Expect the forks of the one before gone. */
+/* The next session is with another incarnation, and nobody has reported it. Expect the forks of the one before gone. */
 Test(rref_serve, forks_end_with_another_incarnation)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);
@@ -330,7 +330,7 @@ Test(rref_serve, forks_end_with_another_incarnation)
 	expect_empty();
 }
 
-/* The same fork said twice. Expect one. */
+/* The same fork sent twice. Expect one. */
 Test(rref_serve, fork_twice)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);
@@ -349,7 +349,7 @@ Test(rref_serve, fork_twice)
 
 /* ---- room ---- */
 
-/* Every credit is used up. Expect words to go all the same, and a second batch to wait for the first. */
+/* Every credit is used up. Expect control messages to go all the same, and a second batch to wait for the first. */
 Test(rref_serve, control_messages_need_no_credit)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX];
@@ -380,7 +380,7 @@ Test(rref_serve, control_messages_need_no_credit)
 	expect_empty();
 }
 
-/* No call slot is free. Expect words to wait, and go by themselves. */
+/* No call slot is free. Expect control messages to wait, and go by themselves. */
 Test(rref_serve, control_messages_wait_for_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
