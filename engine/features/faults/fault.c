@@ -208,8 +208,8 @@ static void request(struct shard *s, struct session *se, const struct shm_head *
 {
 	struct shm_head marked = *h;
 	uint64_t left = head_time(h);
-	bool words = !(h->flags & HEAD_TYPED) && h->fn == RREF_CONTROL, late = left != UINT64_MAX && left <= waited;
-	bool admits = h->type != HEAD_ONEWAY && !words && !late && !(h->flags & HEAD_RETRY);
+	bool control = !(h->flags & HEAD_TYPED) && h->fn == RREF_CONTROL, late = left != UINT64_MAX && left <= waited;
+	bool admits = h->type != HEAD_ONEWAY && !control && !late && !(h->flags & HEAD_RETRY);
 	fault_shard(s)->admits = admits;
 	if (admits)
 		marked.flags |= HEAD_RETRY;

@@ -15,7 +15,7 @@
 
 #include <farcall/testing.h>
 
-#define FAULT_SENDS_MAX 6u /* of a word about references: after so many failures it is given up */
+#define FAULT_SENDS_MAX 6u /* of a control message about references: limit of failed attempts */
 
 /** A setting; never changed but for `left`, never freed before the agent ends. */
 struct fault {
@@ -66,7 +66,7 @@ static inline bool fault_set_for(const struct faults *f, enum far_fault_kind kin
 	return f && atomic_load_explicit(&f->of[kind], memory_order_relaxed);
 }
 
-/** The settings have changed: sessions take the slow ways, or no longer. */
+/** Applies changed settings: sessions take the slow path, or no longer. */
 void fault_apply(struct shard *s);
 /** A request while answers are to fail or to be late: a record for it. false: it was refused. */
 bool fault_admit(struct far_req *req);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * References at home: records of values, forks of peers, users, and their counts of holds. Shard thread, but where
- * rref.h says otherwise.
+ * rref.h notes otherwise.
  */
 #include "features/references/rref.h"
 

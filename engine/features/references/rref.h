@@ -226,7 +226,7 @@ struct rref_shard {
 	uint32_t left_n;
 	_Atomic uint64_t unknown_n;   /* any thread: users that their owners have not confirmed, or not given up */
 	_Atomic uint64_t releasing_n; /* in `releasing`, or being run */
-	_Atomic uint64_t owned_n, users_n, forks_n, msgs_n; /* notes: waiting or under way; others read them */
+	_Atomic uint64_t owned_n, users_n, forks_n, msgs_n; /* any thread reads them */
 	struct shard_timer again;                           /* retries control messages that found no room */
 	bool retry_armed;
 	struct rref_delayed
@@ -267,7 +267,7 @@ void rref_enter(struct far_rref *r);
 struct rref_record *rref_record(struct shard *s, struct rref_id id);
 /** The same, held, only if there is one. */
 struct rref_record *rref_find(struct shard *s, struct rref_id id);
-/** The value is there, or why it will not be. `tree`: in place of `buf`. Once; later ones are dropped. */
+/** Settles the record, with its value or a failure. `tree`: o->buf is a tree. Once; later ones are dropped. */
 void rref_settle(struct shard *s, struct rref_record *r, const struct completion *o, bool tree);
 /** A fork that a session has. false: no room. */
 bool rref_fork_add(struct shard *s, struct rref_record *r, struct rref_id fork, uint32_t session);
@@ -282,7 +282,7 @@ void rref_session_down(struct shard *s, struct session *se);
 /* rref_recall.c */
 /** The session is down, and its worker still a member: forks and control messages stay. */
 void rref_session_lost(struct shard *s, struct session *se);
-/** The answer to a RECALL; its note ends with it. */
+/** The answer to a RECALL; its message ends with it. */
 void rref_recalled(struct shard *s, struct rref_msg *msg, enum far_status status);
 /** A RECALL of the peer's: OK, or BUSY while some reference waits for its owner's answer. */
 enum far_status rref_on_recall(const struct shard *s, const struct session *se, const struct rref_op *op);
@@ -349,7 +349,7 @@ void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body,
 /* object.c: methods, and what a value is */
 /** A typed request of a method, or of a function that makes objects. */
 void object_request(struct far_req *req, const uint8_t *body, uint64_t len);
-/** A method is called of an object by a holder whose fork the owner knows, and nobody else: it must be there. */
+/** A call of a method by a holder whose fork the owner has: the object must be there. */
 void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, uint64_t len);
 void object_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
 /** Waits for the object of a request, if it is not there yet. */
@@ -442,17 +442,17 @@ void rref_call_done(void *user, const struct completion *o);
  * reference says. */
 bool rref_call_reaches(const struct call_start *start, uint64_t life);
 /**
- * Making a value ended early, as a time-out does. The request may be large, still wait here, and be passed by words: so
- * the slot holds the reference until the owner's last word, lest a DELETE comes before the request and leaves a value
- * that nobody has. The slot's completion is another from now on.
+ * Making a value ended early, as a time-out does. Control messages may pass the request, which may still wait here: so
+ * the slot holds the reference until the owner's last answer, lest a DELETE comes before the request and leaves a value
+ * without a holder. The slot has another completion from now on.
  */
 void rref_call_ended_early(struct shard *s, struct call *c);
-/** The owner's last word has come, or never will. */
+/** The owner's last answer has come, or never will. */
 void rref_call_over(struct shard *s, struct call *c);
 /** Construction failed: the owner keeps the error in place of the value for its holders, until the last hold is
  * given back. */
 void rref_make_failed(struct shard *s, struct rref_user *u, enum far_status status);
-/** True if a call with this completion is one of these that a caller knows as `whom`. */
+/** True if a call with this completion is one of these, started with `user` of struct rref_call = `whom`. */
 bool rref_call_stands_for(call_done_fn *done, const void *user, const void *whom);
 
 #endif

@@ -245,7 +245,7 @@ static void serve_call(struct far_req *req, const uint8_t *body, uint64_t len)
 		rref_take_arguments(req, open);
 }
 
-/* ---- whom it is about ---- */
+/* ---- the owner ---- */
 
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id)
 {
