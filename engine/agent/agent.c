@@ -7,7 +7,6 @@
 #include "agent/limits.h"
 #include "agent/pin.h"
 #include "agent/quota.h"
-#include "api/testing.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -20,6 +19,7 @@
 #include "core/fiber.h"
 #include "core/queues.h"
 #include "core/shard.h"
+#include "features/faults/fault.h"
 #include "features/features.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
@@ -520,7 +520,13 @@ static void fini_gathers(struct far_agent *a)
 
 static enum far_status init_faults(struct init *in)
 {
-	return faults_create(in->a) ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory");
+	in->a->faults = faults_create();
+	return in->a->faults ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory");
+}
+
+static void fini_faults(struct far_agent *a)
+{
+	faults_destroy(a->faults);
 }
 
 static enum far_status init_names(struct init *in)
@@ -576,7 +582,7 @@ static const struct {
 	{"ctl", init_ctl, fini_ctl},
 	{"listed", init_listed, fini_listed},
 	{"gathers", init_gathers, fini_gathers},
-	{"faults", init_faults, faults_destroy},
+	{"faults", init_faults, fini_faults},
 	{"shards", init_shards, fini_shards},
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, agent_kinds_fini},
@@ -650,7 +656,7 @@ static enum far_status check_shutdown(struct far_agent *agent, struct far_err *e
 			err, FAR_WOULD_DEADLOCK,
 			"far_shutdown in a handler would wait for the handler itself; call it on the main thread");
 	for (unsigned i = 0; i < agent->shards_n && !status; i++)
-		far_shard_release_at(agent, i);
+		agent_shard_release(agent->shards[i]);
 	return status;
 }
 

@@ -100,6 +100,18 @@ static inline enum far_status agent_route(const struct far_agent *a, struct far_
 	return FAR_OK;
 }
 
+/** Sets FAR_NO_FUNCTION for agent_find_function(). */
+__attribute__((cold)) void agent_no_function(const char *name, struct far_err *err);
+/** A registered function by name, its first overload; NULL, with FAR_NO_FUNCTION in `err`: there is none. */
+static inline const struct function *agent_find_function(const struct far_agent *a, const char *name,
+							 struct far_err *err)
+{
+	const struct function *fn = name ? registry_find(&a->registry, name) : NULL;
+	if (__builtin_expect(!fn, 0))
+		agent_no_function(name, err);
+	return fn;
+}
+
 /** Largest message that a worker accepts, in bytes. */
 static inline uint64_t agent_message_max(const struct far_agent *a, uint32_t worker)
 {
@@ -109,6 +121,14 @@ static inline uint64_t agent_message_max(const struct far_agent *a, uint32_t wor
 
 /** `config.place` of a shard: the receive buffer for a rendezvous reply. */
 void *message_reply_buffer(call_done_fn *done, void *user, size_t len);
+
+/** Gives a shard back that this thread holds. Inside a handler it does nothing: the thread's outer loop has the shard.
+ */
+static inline void agent_shard_release(struct shard *s)
+{
+	if (shard_held(s) && !shard_serving())
+		shard_leave_quietly(s, false);
+}
 
 /** FAR_WOULD_DEADLOCK with the handler's name when the calling thread runs a handler that must not wait. */
 enum far_status agent_may_wait(const char *what, struct far_err *err);
@@ -137,6 +157,13 @@ enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const c
 enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err);
 /** Status and text for an error of shard_call() or submit_put(). */
 enum far_status agent_start_error(struct shard *s, int error, const struct call_start *start, struct far_err *err);
+
+/** Bytes of a failed future: name of the origin and text, each with its NUL. A name, not a rank, because the future may
+ * outlive the agent. */
+struct failure {
+	char origin[FAR_NAME_MAX];
+	char text[FAR_ERR_TEXT_MAX];
+};
 
 /** Completes a future of this agent with the completion of its call. On the shard. */
 void agent_complete(struct far_future *f, const struct completion *o);
@@ -182,6 +209,18 @@ static inline void scope_gather(struct far_future *f)
 {
 	if (__builtin_expect(atomic_load_explicit(&scopes_active, memory_order_relaxed) != 0, 0))
 		scope_gather_slow(f);
+}
+
+/** Ends the start of a call that completes the future (FUTURE_CALL): passes the future to the caller, or frees it. */
+static inline enum far_status agent_started(enum far_status status, struct far_future *f, struct far_future **out)
+{
+	if (__builtin_expect(status != FAR_OK, 0)) {
+		future_drop(f);
+		return status;
+	}
+	scope_gather(f);
+	*out = f;
+	return FAR_OK;
 }
 
 /** agent_call_and_wait() for a future with a receive buffer (recv_buf_set()); recv_buf_move() copies a result that

@@ -93,3 +93,16 @@ enum far_status agent_kinds_init(struct far_agent *a, const struct far_opts *opt
 		agent_kinds_fini(a);
 	return status;
 }
+
+enum far_status agent_may_wait(const char *what, struct far_err *err)
+{
+	const char *handler = shard_in_handler();
+	if (likely(!handler))
+		return FAR_OK;
+	return err_set(err, FAR_WOULD_DEADLOCK,
+		       "%s would wait inside %s, which runs inline on the shard that would complete it; register the "
+		       "handler as "
+		       "FAR_KIND_FIBER, or start the call with far_rpc_async or far_msg_send and answer later through "
+		       "far_defer",
+		       what, handler);
+}

@@ -40,27 +40,14 @@ static unsigned to_power(unsigned n, unsigned least)
 	return n;
 }
 
-static enum far_status peer_limit_check(const struct far_opts *opts, struct far_err *err)
+/* Checks an option in ns, which 0 leaves at its default. `note` follows the range in the text. */
+static enum far_status ns_check(const char *name, uint64_t ns, uint64_t min, uint64_t max, const char *note,
+				struct far_err *err)
 {
-	uint64_t ns = opts ? opts->peer_limit_ns : 0;
-	if (ns == 0 || (ns >= FAR_PEER_LIMIT_NS_MIN && ns <= FAR_PEER_LIMIT_NS_MAX))
+	if (ns == 0 || (ns >= min && ns <= max))
 		return FAR_OK;
-	return err_set(err, FAR_INVALID,
-		       "options: peer_limit_ns is %" PRIu64 "; it must be in [%" PRIu64 ", %" PRIu64
-		       "] (10 ms to 1 h), "
-		       "or 0 for 1 s",
-		       ns, FAR_PEER_LIMIT_NS_MIN, FAR_PEER_LIMIT_NS_MAX);
-}
-
-static enum far_status rref_retry_check(const struct far_opts *opts, struct far_err *err)
-{
-	uint64_t ns = opts ? opts->rref_retry_ns : 0;
-	if (ns == 0 || (ns >= FAR_RREF_RETRY_NS_MIN && ns <= FAR_RREF_RETRY_NS_MAX))
-		return FAR_OK;
-	return err_set(err, FAR_INVALID,
-		       "options: rref_retry_ns is %" PRIu64 "; it must be in [%" PRIu64 ", %" PRIu64
-		       "] (1 us to 1 h), or 0 for 1 ms",
-		       ns, FAR_RREF_RETRY_NS_MIN, FAR_RREF_RETRY_NS_MAX);
+	return err_set(err, FAR_INVALID, "options: %s is %" PRIu64 "; it must be in [%" PRIu64 ", %" PRIu64 "] %s",
+		       name, ns, min, max, note);
 }
 
 enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *out, struct far_err *err)
@@ -74,8 +61,13 @@ enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *o
 				       b->name, v, b->max, b->by_default);
 		*(unsigned *)(void *)((char *)out + b->out) = b->least ? to_power(v, b->least) : v;
 	}
-	enum far_status status = peer_limit_check(opts, err);
-	return status ? status : rref_retry_check(opts, err);
+	if (!opts)
+		return FAR_OK;
+	enum far_status status = ns_check("peer_limit_ns", opts->peer_limit_ns, FAR_PEER_LIMIT_NS_MIN,
+					  FAR_PEER_LIMIT_NS_MAX, "(10 ms to 1 h), or 0 for 1 s", err);
+	return status ? status
+		      : ns_check("rref_retry_ns", opts->rref_retry_ns, FAR_RREF_RETRY_NS_MIN, FAR_RREF_RETRY_NS_MAX,
+				 "(1 us to 1 h), or 0 for 1 ms", err);
 }
 
 void far_limits_read(struct far_agent *agent, struct far_limits *out)

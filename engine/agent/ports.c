@@ -210,10 +210,10 @@ static enum far_status check_addresses(const struct ports_config *config, const 
 				       const struct nic_spec *spec, const struct ports *ports, struct far_err *err)
 {
 	const char *what = config->listen ? "listen" : "advertise";
-	const char *said = config->listen ? config->listen : config->advertise;
+	const char *stated = config->listen ? config->listen : config->advertise;
 	/* From the environment they are ignored, since that may be shared by groups on one host. */
 	bool matters = spec->automatic || asked->listen || asked->advertise;
-	if (!said || !matters)
+	if (!stated || !matters)
 		return FAR_OK;
 	for (unsigned i = 0; i < ports->n; i++)
 		if (has_ip(ports->at[i]))
@@ -221,11 +221,11 @@ static enum far_status check_addresses(const struct ports_config *config, const 
 	for (unsigned i = 0; i < ports->refused_n; i++)
 		if (strcmp(ports->refused[i].name, "udp") == 0)
 			return err_set(err, FAR_UNREACHABLE, "%s is \"%.64s\", but no port has an address: %s", what,
-				       said, ports->refused[i].why);
+				       stated, ports->refused[i].why);
 	return err_set(err, FAR_INVALID,
 		       "%s is \"%.64s\", but none of the ports has an address of a network; add udp to nic, or leave "
 		       "%s out",
-		       what, said, what);
+		       what, stated, what);
 }
 
 /* Selects the port for sessions of the worker with itself: shm, opened without directory and named socket if needed. */

@@ -45,6 +45,13 @@ int agent_find_worker(const struct far_agent *a, const char *name, struct far_er
 	return -1;
 }
 
+void agent_no_function(const char *name, struct far_err *err)
+{
+	err_set(err, FAR_NO_FUNCTION,
+		"no function \"%s\" is registered here; register it on the caller and on the callee",
+		name ? name : "(NULL)");
+}
+
 enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err)
 {
 	if (to.worker < 0 || to.worker >= a->world)
@@ -117,19 +124,6 @@ enum far_status agent_route_slow(const struct far_agent *a, struct far_to to, co
 		out->via = a->shards_n == 1 ? a->shards[0] : agent_shard_of_thread(a);
 	out->shard = (uint8_t)(to.shard >= 0 ? (uint32_t)to.shard : hash % a->members[to.worker].shards);
 	return status;
-}
-
-enum far_status agent_may_wait(const char *what, struct far_err *err)
-{
-	const char *handler = shard_in_handler();
-	if (likely(!handler))
-		return FAR_OK;
-	return err_set(err, FAR_WOULD_DEADLOCK,
-		       "%s would wait inside %s, which runs inline on the shard that would complete it; register the "
-		       "handler as "
-		       "FAR_KIND_FIBER, or start the call with far_rpc_async or far_msg_send and answer later through "
-		       "far_defer",
-		       what, handler);
 }
 
 /* Sets the deadline of a call made in a handler or callback. Inline handlers share one clock reading. Without a stated

@@ -335,11 +335,9 @@ enum far_status far_rpc_fanout(struct far_agent *a, const char *function, const 
 	enum far_status status = check(&p, out);
 	if (status)
 		return status;
-	const struct function *fn = registry_find(&a->registry, p.function);
+	const struct function *fn = agent_find_function(a, function, err);
 	if (!fn)
-		return err_set(err, FAR_NO_FUNCTION,
-			       "no function \"%s\" is registered here; register it on the caller and on the callee",
-			       p.function);
+		return FAR_NO_FUNCTION;
 	p.hash = fn->signature.name_hash;
 	if (p.opts->hedge_after_ns && !common_wanted(&p) && !fn->idempotent)
 		return not_idempotent(&p, err);

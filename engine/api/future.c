@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Futures: reading results, waits, cancelling, and completion by calls. Any thread; agent_complete() on the shard. */
+/** Futures: reading results, waits, cancelling. Any thread. */
 #include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -13,59 +13,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Bytes of a failed future: name of the origin and text, each with its NUL. A name, not a rank, because the future may
- * outlive the agent. */
-struct failure {
-	char origin[FAR_NAME_MAX];
-	char text[FAR_ERR_TEXT_MAX];
-};
-
-/* Fills `failure` and makes it the data of `o`. `text[0, n)` needs no NUL. */
-static void fill_failure(struct failure *failure, struct completion *o, const char *origin, const char *text, size_t n)
-{
-	n = n < sizeof failure->text ? n : sizeof failure->text - 1;
-	snprintf(failure->origin, sizeof failure->origin, "%.*s", (int)sizeof failure->origin - 1, origin);
-	if (n)
-		memcpy(failure->text, text, n);
-	failure->text[n] = '\0';
-	o->data = failure;
-	o->len = offsetof(struct failure, text) + n + 1;
-}
-
-__attribute__((noinline, cold)) static void complete_tree(struct far_future *f, const struct completion *o)
-{
-	struct completion whole = *o;
-	whole.code = FUTURE_TREE;
-	whole.len = 0;
-	buf_ref(o->tree);
-	future_complete_in(NULL, f, &whole, o->tree);
-}
-
-void agent_complete(struct far_future *f, const struct completion *o)
-{
-	if (likely(o->status == FAR_OK)) {
-		if (likely(!o->tree))
-			future_complete(f, o);
-		else
-			complete_tree(f, o);
-		return;
-	}
-	const struct far_agent *a = f->shard->config.agent;
-	struct completion with_origin = *o;
-	struct failure failure;
-	fill_failure(&failure, &with_origin,
-		     o->origin >= 0 && o->origin < a->world ? a->members[o->origin].name : a->name, o->data, o->len);
-	future_complete(f, &with_origin);
-}
-
-void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err)
-{
-	struct completion o = {.status = err->status, .executed = err->executed, .code = err->code};
-	struct failure failure;
-	fill_failure(&failure, &o, err->origin, err->text, strnlen(err->text, sizeof err->text));
-	future_complete_in(l, f, &o, NULL);
-}
 
 enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far_err *err)
 {

@@ -19,19 +19,6 @@ struct workers {
 	uint8_t bytes[2 * FAR_WORLD_MAX]; /* the same, as an argument: 16 bits each, little-endian */
 };
 
-void gathers_destroy(struct gathers *g)
-{
-	if (!g)
-		return;
-	while (g->skips) {
-		struct far_buf *buf = g->skips->buf;
-		g->skips = g->skips->next;
-		buf_unref(buf);
-	}
-	pthread_mutex_destroy(&g->lock);
-	free(g);
-}
-
 /* ---- skipped rounds: given up before the gathering worker counted them ---- */
 
 static struct gather_skips *skips_find(const struct gathers *g, const struct workers *w)

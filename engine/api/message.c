@@ -256,7 +256,7 @@ static enum far_status call_handed(struct shard *s, struct call_start *start, vo
 {
 	struct far_future *f = future_alloc(s);
 	if (!f)
-		return err_set(err, FAR_RESOURCE, "%u futures exist; free some with far_future_free", FAR_FUTURES_MAX);
+		return agent_no_future(err);
 	enum far_status status = agent_call_and_wait(s, start, f, err);
 	if (!status)
 		status = agent_result(f, NULL, err);

@@ -193,14 +193,7 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 	if (unlikely(!f))
 		return agent_no_future(err);
 	future_mark(f, FUTURE_CALL);
-	status = start_holding(route.via, &start, r, NULL, f, err);
-	if (unlikely(status)) {
-		future_drop(f);
-		return status;
-	}
-	scope_gather(f);
-	*out = f;
-	return FAR_OK;
+	return agent_started(start_holding(route.via, &start, r, NULL, f, err), f, out);
 }
 
 enum far_status far_rref_remote(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
@@ -252,14 +245,14 @@ static enum far_status no_room(struct far_err *err)
 	return err_set(err, FAR_RESOURCE, "no memory for the name of a type");
 }
 
-static enum far_status own_type(struct far_rref *r, uint64_t timeout_ns, const char **name, struct far_err *err)
+static enum far_status own_type(struct rref_record *r, uint64_t timeout_ns, const char **name, struct far_err *err)
 {
 	char text[SIGNATURE_TYPE_MAX];
 	enum far_status status = rref_own_value(r, timeout_ns, NULL, err);
 	if (status)
 		return status;
 	object_type_text(r, text, sizeof text);
-	*name = keep_name(r, text, strlen(text));
+	*name = keep_name(&r->rref, text, strlen(text));
 	return *name ? FAR_OK : no_room(err);
 }
 
@@ -277,8 +270,9 @@ enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const cha
 		*name = known;
 		return FAR_OK;
 	}
-	if (r->owned)
-		return own_type(r, timeout_ns, name, err);
+	struct rref_record *record = rref_as_record(r);
+	if (record)
+		return own_type(record, timeout_ns, name, err);
 	enum far_status status = agent_may_wait("far_rref_type", err);
 	if (!status)
 		status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &fetch, &s, &f, err);
@@ -340,14 +334,7 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 	if (status)
 		return status;
 	future_mark(f, FUTURE_CALL);
-	status = start_holding(s, &start, r, on_type, f, err);
-	if (status) {
-		future_drop(f);
-		return status;
-	}
-	scope_gather(f);
-	*out = f;
-	return FAR_OK;
+	return agent_started(start_holding(s, &start, r, on_type, f, err), f, out);
 }
 
 /* ---- the object itself ---- */
@@ -370,7 +357,7 @@ static void answer_query(struct shard *s, struct shard_task *e)
 {
 	struct object_query *p = (struct object_query *)(void *)e;
 	static const char gone[] = "the object was destroyed";
-	const struct far_rref *r = rref_table_find(&s->rrefs->records, p->id);
+	const struct rref_record *r = rref_table_find(&s->rrefs->records, p->id);
 	const struct found found = {r ? r->object : NULL, r ? r->made : NULL};
 	struct completion o = {.status = r ? FAR_OK : FAR_GONE, .agent = s->config.agent};
 	o.data = o.status ? gone : (const void *)&found;

@@ -54,11 +54,9 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 			       size_t n, const struct far_call_opts *opts, struct arguments *checked,
 			       struct call_start *start, struct call_route *route, struct far_err *err)
 {
-	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
+	const struct function *fn = agent_find_function(a, function, err);
 	if (unlikely(!fn))
-		return err_set(err, FAR_NO_FUNCTION,
-			       "no function \"%s\" is registered here; register it on the caller and on the callee",
-			       function ? function : "(NULL)");
+		return FAR_NO_FUNCTION;
 	enum far_status status = agent_route(a, to, opts, fn->signature.name_hash, route, err);
 	if (unlikely(status))
 		return status;
@@ -100,7 +98,7 @@ static void written_large(const struct call_start *start)
 __attribute__((noinline, cold)) static enum far_status no_future(const struct call_start *start, struct far_err *err)
 {
 	written_large(start);
-	return err_set(err, FAR_RESOURCE, "%u futures exist; free some with far_future_free", FAR_FUTURES_MAX);
+	return agent_no_future(err);
 }
 
 /* Starts a call with rendezvous arguments or a receive buffer. */
@@ -166,14 +164,7 @@ __attribute__((noinline)) static enum far_status async_general(struct far_agent 
 	start.done = agent_done_future;
 	start.user = f;
 	start.id = &f->call;
-	status = agent_start(route.via, &start, err);
-	if (unlikely(status)) {
-		future_drop(f);
-		return status;
-	}
-	scope_gather(f);
-	*out = f;
-	return FAR_OK;
+	return agent_started(agent_start(route.via, &start, err), f, out);
 }
 
 /* ---- the fast path ---- */

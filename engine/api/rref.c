@@ -32,9 +32,10 @@ enum far_status rref_failed(struct far_rref *r, struct far_err *err)
 {
 	char text[RREF_TEXT_MAX];
 	struct far_err why = {0};
-	if (r->owned || !future_done(r->known) || !r->known->status)
+	const struct rref_user *u = rref_as_user(r);
+	if (!u || !future_done(u->known) || !u->known->status)
 		return FAR_OK;
-	enum far_status status = agent_result(r->known, NULL, &why);
+	enum far_status status = agent_result(u->known, NULL, &why);
 	err_set(err, status, "%s was never made: %s", rref_text(&r->base, text, sizeof text), why.text);
 	if (err) {
 		err->code = why.code;
@@ -131,16 +132,6 @@ static enum far_status write_now(const struct far_agent *a, struct rref_request 
 	start->data = q->payload ? at : NULL;
 	start->write = NULL;
 	return FAR_OK;
-}
-
-static const struct function *find(const struct far_agent *a, const char *function, struct far_err *err)
-{
-	const struct function *fn = function ? registry_find(&a->registry, function) : NULL;
-	if (!fn)
-		err_set(err, FAR_NO_FUNCTION,
-			"no function \"%s\" is registered here; register it on the caller and on the callee",
-			function ? function : "(NULL)");
-	return fn;
 }
 
 static void function_hashes(const struct function *fn, struct rref_function *f)
@@ -256,7 +247,7 @@ static enum far_status prepare_request(struct far_agent *a, const struct rref_ta
 /* Starts the request. Its completion is wrapped, which keeps the references until then. `waits`: wait for room under
  * back-pressure. */
 static enum far_status start_request(struct rref_request *q, const struct rref_target *t, call_done_fn *done,
-				     void *user, struct far_rref *makes, bool waits, struct far_err *err)
+				     void *user, struct rref_user *makes, bool waits, struct far_err *err)
 {
 	struct far_buf *buf = makes ? NULL : buf_alloc(sizeof(struct rref_call));
 	if (!makes && !buf) {
@@ -323,14 +314,14 @@ enum far_status rref_target_async(struct far_agent *a, const struct rref_target 
 enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			       size_t n, const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
 {
-	struct rref_target t = {find(a, function, err), NULL, to};
+	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	return t.fn ? rref_target_async(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
 }
 
 enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			      size_t n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
 {
-	struct rref_target t = {find(a, function, err), NULL, to};
+	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	return t.fn ? rref_target_sync(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
 }
 
@@ -357,7 +348,7 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 {
 	struct far_call_opts through = *opts;
 	struct rref_request q;
-	struct rref_target t = {find(a, function, err), NULL, to};
+	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	if (!t.fn)
 		return FAR_NO_FUNCTION;
 	through.via = via->config.index + 1;
@@ -379,17 +370,17 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 
 static void made(void *user, const struct completion *o)
 {
-	struct far_rref *r = user;
-	struct shard *s = atomic_load_explicit(&r->home, memory_order_relaxed);
-	rref_known_end(s, r, o);
-	rref_make_failed(s, r, o->status);
-	rref_unref(&r->base);
+	struct rref_user *u = user;
+	struct shard *s = atomic_load_explicit(&u->rref.home, memory_order_relaxed);
+	rref_known_end(s, u, o);
+	rref_make_failed(s, u, o->status);
+	rref_unref(&u->rref.base);
 }
 
 enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			      size_t n, const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
 {
-	struct rref_target t = {find(a, function, err), NULL, to};
+	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	return t.fn ? rref_target_make(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
 }
 
@@ -404,18 +395,19 @@ enum far_status rref_target_make(struct far_agent *a, const struct rref_target *
 		return err_set(err, FAR_UNSUPPORTED,
 			       "far_remote: the value stays on its owner; leave opts->recv_buf empty");
 	enum far_status status = prepare_request(a, t, args, n, opts, &q, &w, err);
-	struct far_rref *r = status ? NULL : rref_new(q.route.via, &w);
-	if (!status && !r)
+	struct rref_user *u = status ? NULL : rref_new(q.route.via, &w);
+	if (!status && !u)
 		status = no_memory(err);
 	if (status) {
 		rref_pins_release(q.pins);
 		request_end(&q);
 		return status;
 	}
+	struct far_rref *r = &u->rref;
 	rref_owner_is(r, a->members[t->to.worker].name);
 	rref_enter(r);
 	rref_ref(&r->base); /* of the call */
-	status = start_request(&q, t, made, r, r, false, err);
+	status = start_request(&q, t, made, u, u, false, err);
 	request_end(&q);
 	if (status) {
 		rref_unref(&r->base);
@@ -475,19 +467,12 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	start.done = agent_done_future;
 	start.user = f;
 	start.id = &f->call;
-	status = agent_start(s, &start, err);
-	if (status) {
-		future_drop(f);
-		return status;
-	}
-	scope_gather(f);
-	*out = f;
-	return FAR_OK;
+	return agent_started(agent_start(s, &start, err), f, out);
 }
 
-enum far_status rref_own_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
 {
-	const struct shard *s = rref_home(r, err);
+	const struct shard *s = rref_home(&r->rref, err);
 	char text[RREF_TEXT_MAX];
 	if (!s)
 		return FAR_SHUTDOWN;
@@ -501,7 +486,7 @@ enum far_status rref_own_value(struct far_rref *r, uint64_t timeout_ns, struct f
 	if (status != FAR_PENDING || future_done(r->value))
 		return status;
 	return err_set(err, FAR_TIMEOUT, "the value of %s was not made within the time-out",
-		       rref_text(&r->base, text, sizeof text));
+		       rref_text(&r->rref.base, text, sizeof text));
 }
 
 enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
@@ -512,8 +497,9 @@ enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct
 	struct far_future *f;
 	if (!r)
 		return rref_null("far_rref_to_here", err);
-	if (r->owned)
-		return rref_own_value(r, timeout_ns, out, err);
+	struct rref_record *record = rref_as_record(r);
+	if (record)
+		return rref_own_value(record, timeout_ns, out, err);
 	enum far_status status = FAR_PENDING;
 	if (rref_class(r) && far_rref_is_owner(r))
 		status = object_local_value(r, timeout_ns, out, err);

@@ -22,8 +22,8 @@ enum far_status rref_failed(struct far_rref *r, struct far_err *err);
 enum far_status rref_null(const char *what, struct far_err *err);
 /** The value of a reference to an object, on its owner. FAR_PENDING: its owner's record is not an object. object.c */
 enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
-/** The value of the owner's own handle. */
-enum far_status rref_own_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
+/** The value of an owner's record. */
+enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
 /** Prepares a request to the owner, RREF_FETCH or RREF_TYPE, with a future for its reply. */
 enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, uint64_t timeout_ns,
 				 struct call_start *start, struct rref_fetch *fetch, struct shard **s,

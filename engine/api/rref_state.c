@@ -28,7 +28,8 @@ const char *far_rref_owner_name(const struct far_rref *r)
 
 bool far_rref_confirmed_by_owner(const struct far_rref *r)
 {
-	return r && (r->owned || (future_done(r->known) && r->known->status == FAR_OK));
+	const struct rref_user *u = r ? rref_as_user(r) : NULL;
+	return r && (!u || (future_done(u->known) && u->known->status == FAR_OK));
 }
 
 enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
@@ -38,10 +39,11 @@ enum far_status far_rref_status(struct far_rref *r, struct far_err *err)
 		return rref_null("far_rref_status", err);
 	if (far_rref_confirmed_by_owner(r))
 		return FAR_OK;
-	if (future_done(r->known)) {
+	const struct rref_user *u = rref_as_user(r);
+	if (future_done(u->known)) {
 		enum far_status status = rref_failed(r, err);
 		if (status && err) /* of the function; rref_failed() sets that of a later use */
-			err->executed = (enum far_executed)r->known->executed;
+			err->executed = (enum far_executed)u->known->executed;
 		return status;
 	}
 	return err_set(err, FAR_PENDING, "the owner of %s has not confirmed it yet",
@@ -54,8 +56,9 @@ enum far_status far_rref_wait(struct far_rref *r, uint64_t timeout_ns, struct fa
 		return rref_null("far_rref_wait", err);
 	if (rref_known(r))
 		return far_rref_status(r, err);
-	enum far_status status = far_future_wait(r->known, timeout_ns, NULL, err);
-	return future_done(r->known) ? far_rref_status(r, err) : status;
+	struct far_future *known = rref_as_user(r)->known;
+	enum far_status status = far_future_wait(known, timeout_ns, NULL, err);
+	return future_done(known) ? far_rref_status(r, err) : status;
 }
 
 bool far_rref_may_be(const struct far_rref *r, enum far_type type)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** <farcall/testing.h>: faults, the wait for quiet references, counters by name. Any thread; tasks on the shards. */
-#include "api/testing.h"
-
 #include "agent/agent.h"
 #include "base/error.h"
 #include "core/context.h"
@@ -146,24 +144,6 @@ void far_fault_counts_read(struct far_agent *a, struct far_fault_counts *out)
 		out->failed[kind] = atomic_load_explicit(&a->faults->failed[kind], memory_order_relaxed);
 		out->delayed[kind] = atomic_load_explicit(&a->faults->delayed[kind], memory_order_relaxed);
 	}
-}
-
-bool faults_create(struct far_agent *a)
-{
-	a->faults = calloc(1, sizeof *a->faults);
-	return a->faults;
-}
-
-void faults_destroy(struct far_agent *a)
-{
-	struct fault *x = a->faults ? atomic_load_explicit(&a->faults->all, memory_order_relaxed) : NULL;
-	while (x) {
-		struct fault *older = x->older;
-		free(x);
-		x = older;
-	}
-	free(a->faults);
-	a->faults = NULL;
 }
 
 /* ---- quiet references ---- */

@@ -136,9 +136,8 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 void far_shard_release_at(struct far_agent *a, unsigned shard)
 {
 	struct shard *s = shard_at(a, shard);
-	/* Inside a handler the shard belongs to the thread's outer loop. */
-	if (s && shard_held(s) && !shard_serving())
-		shard_leave_quietly(s, false);
+	if (s)
+		agent_shard_release(s);
 }
 
 unsigned far_shard_poll_at(struct far_agent *a, unsigned shard)

@@ -61,6 +61,17 @@ struct gathers *gathers_create(void)
 	return g;
 }
 
+void gathers_destroy(struct gathers *g)
+{
+	while (g->skips) {
+		struct far_buf *buf = g->skips->buf;
+		g->skips = g->skips->next;
+		buf_unref(buf);
+	}
+	pthread_mutex_destroy(&g->lock);
+	free(g);
+}
+
 /* ---- sets ---- */
 
 static struct gather_set *set_find(const struct gathers *g, const int32_t *ranks, uint32_t n, uint64_t hash)

@@ -178,9 +178,9 @@ static void address_to_text(const struct group *g, const struct nic_addr *addr, 
 
 static void add_address(const struct group *g, const struct nic_addr *addr, bool first, struct text *t)
 {
-	char words[96] = "";
-	address_to_text(g, addr, words, sizeof words);
-	add(t, "%s%s", first ? "" : ", ", words[0] ? words : addr->driver);
+	char text[96] = "";
+	address_to_text(g, addr, text, sizeof text);
+	add(t, "%s%s", first ? "" : ", ", text[0] ? text : addr->driver);
 }
 
 void route_none(const struct group *g, const struct info *info, char *out, size_t cap)

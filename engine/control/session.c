@@ -146,13 +146,13 @@ static void pair_connect(struct pair *pair)
 {
 	struct peer *p = pair->peer;
 	struct group *g = p->group;
-	uint8_t words[HANDSHAKE_BYTES];
+	uint8_t hello[HANDSHAKE_BYTES];
 	struct route route;
 	struct info info;
 	if (info_decode(p->info, p->bytes, &info))
 		info.addrs_n = 0;
 	struct handshake h = handshake_to(pair, g->members[p->rank].incarnation);
-	handshake_encode(&h, words);
+	handshake_encode(&h, hello);
 	g->busy = true;
 	while (pair_route(pair, &info, pair->tried, &route)) {
 		struct nic_port *nic = g->config.ports[route.port];
@@ -160,7 +160,7 @@ static void pair_connect(struct pair *pair)
 		pair->tried = route.number + 1;
 		pair->state = PAIR_CONNECTING;
 		pair->attempt = true;
-		int rc = nic->ops->connect(nic, pair->local, &route.addr, pair->remote, words, sizeof words,
+		int rc = nic->ops->connect(nic, pair->local, &route.addr, pair->remote, hello, sizeof hello,
 					   try_until(pair, &info, &route), pair, &err);
 		if (rc == 0) {
 			uint64_t ask_at = time_after(g->now, UNANSWERED_NS);

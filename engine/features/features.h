@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The features of the engine: their places in the table that a shard is given. */
+/** The features of the engine: their indices in the table of a shard. */
 #ifndef FAR_FEATURES_FEATURES_H
 #define FAR_FEATURES_FEATURES_H
 
@@ -15,7 +15,7 @@ enum feature_place {
 	FEATURE_RENDEZVOUS
 };
 
-#define FEATURE_BIT(place) (1u << (place))
+#define FEATURE_BIT(index) (1u << (index))
 
 extern const struct shard_feature faults_feature, retry_feature, references_feature, objects_feature, fanout_feature,
 	rendezvous_feature;

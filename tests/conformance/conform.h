@@ -56,7 +56,7 @@ int peer_rank(int distance);
 void conform_at(const char *here);
 __attribute__((format(printf, 2, 3))) _Noreturn void conform_fail(const char *here, const char *format, ...);
 void conform_want(const char *here, const char *what, enum far_status got, enum far_status want);
-void conform_says(const char *here, const char *part);
+void conform_error_has(const char *here, const char *part);
 
 #define CONFORM_STR_(x) #x
 #define CONFORM_STR(x)  CONFORM_STR_(x)
@@ -72,7 +72,7 @@ void conform_says(const char *here, const char *part);
 #define OK(call)            conform_want(HERE, #call, (conform_at(HERE), (call)), FAR_OK)
 #define FAILS(status, call) conform_want(HERE, #call, (conform_at(HERE), (call)), status)
 /** The last error has this in its text. */
-#define SAYS(part) conform_says(HERE, part)
+#define SAYS(part) conform_error_has(HERE, part)
 
 /** Calls that must succeed; arguments as FAR_ARGS(…) or FAR_NOARGS. */
 struct far_val conform_call(const char *here, const char *to, const char *fn, const struct far_val *args, size_t n);
@@ -155,7 +155,7 @@ void conform_meet(const char *here);
 bool conform_is_here(int of);
 /** The address of the store of the test. */
 const char *conform_host(void);
-/** Its worker has said so on stderr up to now. For the calling worker only. */
-bool conform_said(const char *part);
+/** Its worker has reported it on stderr up to now. For the calling worker only. */
+bool conform_stderr_has(const char *part);
 
 #endif

@@ -53,7 +53,7 @@ CONFORM(X5, multi_rpc_sparse)
 	multi_rpc(&sparse);
 }
 
-/* The caller's own table says so; nothing is sent. */
+/* The caller's own table reports it; nothing is sent. */
 CONFORM(B1, op_with_invalid_args)
 {
 	struct far_counters before, after;

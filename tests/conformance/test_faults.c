@@ -40,7 +40,7 @@ static void share(void)
 	struct far_val v = CALL(peer(1), "c::remote_there", FAR_ARGS(peer(3), 1, rank));
 	IS_INT(FETCH(v.u.rref), 1 + rank);
 	far_val_fini(&v);
-	/* After the first of them nobody calls any more; after the second nobody has words to say. */
+	/* After the first one no worker calls any more; after the second none has control messages to send. */
 	for (int i = 0; i < 2; i++) {
 		OK(far_rref_flush(agent, 0, &err));
 		conform_flushed(HERE);
@@ -108,7 +108,7 @@ CONFORM(K1, custom_messages_to_delay)
 
 /* ---- K2 ---- */
 
-/* A request that makes a value never leaves: the reference says so wherever it is used. */
+/* A request that makes a value never leaves: the reference reports it wherever it is used. */
 static struct far_rref *dropped(const char *to, const char *fn, const struct far_val *args, size_t n)
 {
 	FAIL(REMOTE, 1);

@@ -128,7 +128,7 @@ CONFORM_BARE(A2, duplicate_name)
 	HOLDS(!agent);
 }
 
-/* Two of four: both sides are told, and nobody hangs. */
+/* Two of four: both sides are notified, and nobody hangs. */
 CONFORM_BARE(A2, duplicate_name_2)
 {
 	const char *name = conform_name(rank % (WORLD - 1));

@@ -106,7 +106,7 @@ __attribute__((format(printf, 1, 0))) static void said_held(const char *format, 
 {
 	char line[512];
 	snprintf(line, sizeof line, format, a, b, c);
-	HOLDS(conform_said(line));
+	HOLDS(conform_stderr_has(line));
 }
 
 /* Two workers hold a value when the group ends: its owner prints both, each holder prints the reference, and the
@@ -141,7 +141,7 @@ CONFORM_BARE(I5, ignore_rref_leak)
 	IS_NONE(CALL(peer(2), "c::keep_global", FAR_ARGS(r)));
 	OK(far_barrier(agent, NULL, 0, 0, &err));
 	conform_leave(HERE);
-	HOLDS(!conform_said("still hold") && !conform_said("RRef("));
+	HOLDS(!conform_stderr_has("still hold") && !conform_stderr_has("RRef("));
 	far_rref_free(r);
 }
 

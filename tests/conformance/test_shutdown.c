@@ -13,7 +13,7 @@ static bool others_are_out(void *user)
 	return true;
 }
 
-/* One is late: who waits for it is told so, and is out of the group all the same; it is not made to hang. */
+/* One is late: who waits for it is notified, and is out of the group all the same; it is not made to hang. */
 CONFORM_BARE(H1, wait_all_workers_timeout)
 {
 	enum far_status status;

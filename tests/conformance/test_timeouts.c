@@ -57,7 +57,7 @@ CONFORM(D1, rpc_timeouts)
 
 /* ---- D2 ---- */
 
-/* What takes longer to make than it may fails its own reference and no other, and says so at each use. */
+/* What takes longer to make than it may fails its own reference and no other, and reports it at each use. */
 CONFORM(D2, rref_timeout)
 {
 	struct far_call_opts brief = {.timeout_ns = 10 * FAR_MS};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A worker's life around the body of its test. */
+/** A worker's incarnation around the body of its test. */
 #include "divided.h"
 #include "run.h"
 
@@ -71,7 +71,7 @@ void conform_want(const char *here, const char *what, enum far_status got, enum 
 		     got ? err.text : "");
 }
 
-void conform_says(const char *here, const char *part)
+void conform_error_has(const char *here, const char *part)
 {
 	if (!strstr(err.text, part))
 		conform_fail(here, "\"%s\" lacks \"%s\"", err.text, part);
@@ -149,7 +149,7 @@ const char *conform_host(void)
 	return divided_host();
 }
 
-bool conform_said(const char *part)
+bool conform_stderr_has(const char *part)
 {
 	static char text[8192];
 	fflush(stderr);
@@ -186,7 +186,7 @@ void conform_leave(const char *here)
 	conform_at(here);
 	conform_want(here, "leaving", far_shutdown(agent, 0, &err), FAR_OK);
 	agent = NULL;
-	if (!may_leak && conform_said("still hold"))
+	if (!may_leak && conform_stderr_has("still hold"))
 		conform_fail(here, "left with references that somebody holds");
 }
 

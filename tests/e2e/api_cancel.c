@@ -229,7 +229,7 @@ static void cancel(struct far_future *f)
 	CHECK_STATUS(far_future_cancel(f, &err), FAR_OK, &err);
 }
 
-/* ---- each stage of a call's life ---- */
+/* ---- each stage of a call ---- */
 
 static void *start_elsewhere(void *arg)
 {

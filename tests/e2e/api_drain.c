@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have said bye,
+ * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have sent bye,
  * handlers of one-way messages that do, a member that dies meanwhile, values that refer to each other across workers;
  * and what is done about leaks.
  */
@@ -66,7 +66,7 @@ static const struct far_function functions[] = {
 enum { NOTE_FIBER = 7, NOTE_BLOCKING };
 
 /* A one-way message that takes its time, and then has the next worker called: once more, whoever waits for that. */
-static void note(struct far_req *req, const void *data, size_t len, void *user)
+static void record_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_agent *agent = far_req_agent(req);
 	struct far_worker_info me;
@@ -83,8 +83,8 @@ static void note(struct far_req *req, const void *data, size_t len, void *user)
 }
 
 static const struct far_msg_handler messages[] = {
-	{NOTE_FIBER, FAR_KIND_FIBER, note, NULL},
-	{NOTE_BLOCKING, FAR_KIND_BLOCKING, note, NULL},
+	{NOTE_FIBER, FAR_KIND_FIBER, record_message, NULL},
+	{NOTE_BLOCKING, FAR_KIND_BLOCKING, record_message, NULL},
 };
 static struct far_opts opts = {.messages = messages,
 			       .messages_n = sizeof messages / sizeof messages[0],
@@ -210,7 +210,7 @@ static int garbage(int rank, enum far_leaks leaks)
 	return 0;
 }
 
-static int garbage_told(int rank)
+static int garbage_reported(int rank)
 {
 	return garbage(rank, FAR_LEAKS_REPORT);
 }
@@ -289,8 +289,9 @@ int main(void)
 	static const struct {
 		spawn_main *body;
 		int killed;
-	} all[] = {{chains, -1},        {oneways, -1},    {one_dies, 2},   {garbage_told, -1}, {garbage_ignored, -1},
-		   {garbage_fails, -1}, {late_first, -1}, {late_last, -1}, {late_holder, -1}};
+	} all[] = {{chains, -1},           {oneways, -1},         {one_dies, 2},
+		   {garbage_reported, -1}, {garbage_ignored, -1}, {garbage_fails, -1},
+		   {late_first, -1},       {late_last, -1},       {late_holder, -1}};
 	int bad = 0;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
 		struct spawned s = spawn(WORLD, all[i].body);

@@ -229,7 +229,7 @@ static void k_and_deadlines(void)
 	expect(start("t::hold", 1 << 1 | 1 << 5, 5, &opts), FAR_OK, 3);
 	CHECK(results[0].status == FAR_CANCELLED && results[4].status == FAR_CANCELLED);
 	CHECK(results[1].status == FAR_OK && results[1].value.u.i == 2);
-	/* Their callees were told. */
+	/* Their callees were notified. */
 	CHECK(ask(1, "t::release") == 1 && ask(5, "t::release") == 1);
 	opts = (struct far_fanout_opts){.timeout_ns = 20 * FAR_MS};
 	expect(start("t::hold", 1 << 3, 5, &opts), FAR_TIMEOUT, 0);

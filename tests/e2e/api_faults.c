@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages made to fail or to be late, by kind: who is told what, and that words about references come through all the
- * same. Time-outs of what makes, fetches and passes values on: told of the right reference, and nothing left behind.
+ * Messages made to fail or to be late, by kind: who is notified of what, and that control messages about references
+ * come through all the same. Time-outs of what makes, fetches and passes values on: told of the right reference, and
+ * nothing left behind.
  */
 #include "api_spawn.h"
 #include "handlers.h"
@@ -57,7 +58,7 @@ static enum far_status count(struct far_req *req, const struct far_val *args, si
 
 static _Atomic bool held, let_go;
 
-/* Keeps its shard to itself until it is told. */
+/* Keeps its shard to itself until it is notified. */
 static enum far_status hold(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	atomic_store(&held, true);
@@ -155,7 +156,7 @@ static void calls(void)
 }
 
 /* Of a reference whose making was made to fail; the text is this call's own. */
-static void tells_why(enum far_status got, enum far_status want)
+static void expect_reason(enum far_status got, enum far_status want)
 {
 	CHECK_STATUS(got, want, &err);
 	if (want)
@@ -163,7 +164,7 @@ static void tells_why(enum far_status got, enum far_status want)
 	err = (struct far_err){0};
 }
 
-/* One of three fails: it, and no other, says so wherever it is used. */
+/* One of three fails: it, and no other, reports it wherever it is used. */
 static void making(void)
 {
 	struct far_rref *r[3], *again;
@@ -177,9 +178,9 @@ static void making(void)
 	clear();
 	for (int i = 0; i < 3; i++) {
 		enum far_status want = i == 1 ? FAR_INJECTED : FAR_OK;
-		tells_why(far_rref_wait(r[i], 0, &err), want);
-		tells_why(far_rref_to_here(r[i], 0, &v, &err), want);
-		tells_why(call(2, "f::fetch", FAR_ARGS(r[i]), 0, &v), want);
+		expect_reason(far_rref_wait(r[i], 0, &err), want);
+		expect_reason(far_rref_to_here(r[i], 0, &v, &err), want);
+		expect_reason(call(2, "f::fetch", FAR_ARGS(r[i]), 0, &v), want);
 		CHECK(far_rref_confirmed_by_owner(r[i]) == (i != 1));
 	}
 	CHECK_STATUS(far_remote_to(agent, (struct far_to){2, -1}, "f::echo", FAR_ARGS(r[1]), NULL, &again, &err),
@@ -204,8 +205,8 @@ static void making(void)
 	expect_clean();
 }
 
-/* Words fail three times each at everybody, and a reference goes from hand to hand all the same. */
-static void words(void)
+/* Control messages fail three times each at everybody, and a reference is passed on all the same. */
+static void control_messages(void)
 {
 	static const enum far_fault_kind kinds[] = {FAR_FAULT_FORK, FAR_FAULT_ACCEPT, FAR_FAULT_DELETE};
 	struct far_val v, inner;
@@ -262,7 +263,7 @@ static void late_making(void)
 }
 
 /* Times so short that nothing is done in them, down to a nanosecond, with requests that are small, and so large that
- * they still wait here when words pass them. Not one leaves anything behind. */
+ * they still wait here when control messages pass them. Not one leaves anything behind. */
 static void short_making(void)
 {
 	enum { ROUNDS = 200 };
@@ -404,7 +405,7 @@ static int worker(int rank)
 	if (rank == 0) {
 		calls();
 		making();
-		words();
+		control_messages();
 		late_making();
 		short_making();
 		fan_outs();

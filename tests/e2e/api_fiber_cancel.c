@@ -21,7 +21,7 @@ static void over(enum far_status status, const struct far_err *e)
 	CHECK(e->executed == FAR_EXECUTED_MAYBE);
 }
 
-/* Parked for something that never comes; then everything says so. */
+/* Waits for something that never comes; then every use reports it. */
 static enum far_status parks(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_agent *a = far_req_agent(req);

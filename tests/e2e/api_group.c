@@ -151,7 +151,7 @@ static void mistakes(void)
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
 }
 
-/* Worker 3 is late for a round: the others give it up, and it is told; the next one is everybody's. */
+/* Worker 3 is late for a round: the others give it up, and it is notified; the next one is everybody's. */
 static void late(void)
 {
 	if (self == 3) {
@@ -251,7 +251,7 @@ static int deaths(int rank)
 		CHECK_STATUS(far_barrier(agent, behind, 3, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 		CHECK_TEXT(&err, "far_barrier: ");
 	}
-	/* It gathers no more: who waits for it is told. */
+	/* It gathers no more: who waits for it is notified. */
 	const char *const rest[] = {"worker0", "worker2"};
 	if (rank == 2) {
 		enum far_status status = far_barrier(agent, rest, 2, FAR_FOREVER, &err);

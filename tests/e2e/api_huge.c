@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A message of 4 GiB and 1 byte, from two parts in place into memory of the receiver's: nothing in between may count
- * with 32 bits. Needs 12 GiB; with less it says so and is skipped.
+ * with 32 bits. Needs 12 GiB; with less it reports it and is skipped.
  */
 #include "api_spawn.h"
 #include "pattern.h"

@@ -323,7 +323,7 @@ static void one_way(void)
 	CHECK(far_msg_oneway(agent, (struct far_to){5, 0}, NOTE, NULL, 0, NULL, &err) == FAR_UNKNOWN_WORKER);
 	/* No handler there: counted there, nobody hears. */
 	CHECK_STATUS(far_msg_oneway(agent, to, 999, "x", 1, NULL, &err), FAR_OK, &err);
-	/* Who holds the shard and does not let it run is told, in bounded time. */
+	/* Who holds the shard and does not let it run is notified, in bounded time. */
 	CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
 	enum far_status status = FAR_OK;
 	for (int i = 0; i < 100000 && !status; i++) {
@@ -409,7 +409,7 @@ static int main_worker(int rank)
 	/* What was accepted is delivered before a graceful leave ends. */
 	check_leave(agent);
 	if (rank == 1)
-		CHECK(noted > 20000 && noted_large == 3 && abandons <= 1);
+		CHECK(noted > 20000 && recorded_large == 3 && abandons <= 1);
 	finish_threads();
 	return 0;
 }

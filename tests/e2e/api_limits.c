@@ -32,7 +32,7 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 
 static _Atomic unsigned noted;
 
-static void note(struct far_req *req, const void *data, size_t len, void *user)
+static void record_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	atomic_fetch_add(&noted, 1);
 }
@@ -329,7 +329,7 @@ static void refused_at_init(void)
 int main(void)
 {
 	static const struct far_msg_handler messages[] = {{ECHO, FAR_KIND_INLINE, echo, NULL},
-							  {NOTE, FAR_KIND_INLINE, note, NULL}};
+							  {NOTE, FAR_KIND_INLINE, record_message, NULL}};
 	static const struct far_function functions[] = {
 		{"t::keep() -> none", FAR_KIND_INLINE, keep, NULL},
 		{"t::release() -> none", FAR_KIND_INLINE, release_all, NULL},

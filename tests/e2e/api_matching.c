@@ -7,7 +7,7 @@
 #include "api_calls.h"
 
 /* Says which overload ran, with which arguments. */
-static enum far_status tell(struct far_req *req, const struct far_val *args, size_t n, void *user)
+static enum far_status return_text(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	char text[512];
 	size_t at = (size_t)snprintf(text, sizeof text, "%s", (const char *)user);
@@ -45,14 +45,15 @@ static char all[] = "all", one[] = "one", two[] = "two", integer[] = "int", floa
 
 static const struct far_function functions[] = {
 	{"v::raises() -> none", FAR_KIND_INLINE, raises, NULL},
-	{"v::all(int a=1, float b=-2, str c=\"c\", bool d=true, none|int e=none) -> str", FAR_KIND_INLINE, tell, all},
-	{"v::one(Any a, Any b=3) -> str", FAR_KIND_INLINE, tell, one},
-	{"v::two(int a, str b) -> str", FAR_KIND_INLINE, tell, two},
-	{"v::over(int x) -> str", FAR_KIND_INLINE, tell, integer},
-	{"v::over(float x) -> str", FAR_KIND_INLINE, tell, floating},
-	{"v::over(str x, int times=1) -> str", FAR_KIND_INLINE, tell, text_fn},
-	{"v::either(int a, float b) -> str", FAR_KIND_INLINE, tell, integer},
-	{"v::either(float a, int b) -> str", FAR_KIND_INLINE, tell, floating},
+	{"v::all(int a=1, float b=-2, str c=\"c\", bool d=true, none|int e=none) -> str", FAR_KIND_INLINE, return_text,
+	 all},
+	{"v::one(Any a, Any b=3) -> str", FAR_KIND_INLINE, return_text, one},
+	{"v::two(int a, str b) -> str", FAR_KIND_INLINE, return_text, two},
+	{"v::over(int x) -> str", FAR_KIND_INLINE, return_text, integer},
+	{"v::over(float x) -> str", FAR_KIND_INLINE, return_text, floating},
+	{"v::over(str x, int times=1) -> str", FAR_KIND_INLINE, return_text, text_fn},
+	{"v::either(int a, float b) -> str", FAR_KIND_INLINE, return_text, integer},
+	{"v::either(float a, int b) -> str", FAR_KIND_INLINE, return_text, floating},
 };
 
 static void all_kwargs_are_populated_by_defaults(void)
@@ -138,8 +139,8 @@ static void a_function_that_raises(void)
 static void a_function_that_does_not_exist_there(void)
 {
 	static const struct far_function mine[] = {
-		{"v::mine(int x) -> str", FAR_KIND_INLINE, tell, one},
-		{"v::over(int x, int y, int z) -> str", FAR_KIND_INLINE, tell, one},
+		{"v::mine(int x) -> str", FAR_KIND_INLINE, return_text, one},
+		{"v::over(int x, int y, int z) -> str", FAR_KIND_INLINE, return_text, one},
 	};
 	struct far_val out;
 	if (rank != 0)

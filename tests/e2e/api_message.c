@@ -145,7 +145,7 @@ static void on_done(void *user, enum far_status status, const void *data, size_t
 	CHECK(len == w->len && (len == 0 || memcmp(data, w->bytes, len) == 0));
 	w->done++;
 	w->in_flight--;
-	/* To wait is not allowed here, and says so. */
+	/* To wait is not allowed here: an error. */
 	if (w->done == 10) {
 		CHECK_STATUS(far_msg_call(w->agent, to, ECHO, NULL, 0, NULL, NULL, 0, NULL, &wait_err),
 			     FAR_WOULD_DEADLOCK, &wait_err);

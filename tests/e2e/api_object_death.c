@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Objects when workers end: those of a dead owner say so, also to the next life's face; what a dead holder kept is
- * ended by its owner; a shutdown ends the rest, after the methods that are still parked in them.
+ * Objects when workers end: those of a dead owner report it, also to the next incarnation; what a dead holder kept
+ * is ended by its owner; a shutdown ends the rest, after the methods that are still parked in them.
  */
 #include "api_spawn.h"
 #include "counter_class.h"
@@ -47,8 +47,8 @@ static void owner_dies(struct far_agent *agent, struct far_rref *r)
 	CHECK_STATUS(far_rref_rpc_sync(r, "get", FAR_NOARGS, NULL, &v, &err), FAR_PEER_LOST, &err);
 }
 
-/* Another life of the owner has objects of its own; this one was in the former. */
-static void another_life(struct far_agent *agent, struct far_rref *r, uint64_t former)
+/* Another incarnation of the owner has objects of its own; this one was in the former. */
+static void another_incarnation(struct far_agent *agent, struct far_rref *r, uint64_t former)
 {
 	struct far_worker_info info;
 	struct far_val v;
@@ -58,7 +58,7 @@ static void another_life(struct far_agent *agent, struct far_rref *r, uint64_t f
 		CHECK_STATUS(far_worker_by_rank(agent, OWNER, &info, &err), FAR_OK, &err);
 	} while (!info.alive || info.incarnation == former); /* the hang guard ends it */
 	enum far_status status;
-	do { /* the shard hears of the next life a moment after the members' table */
+	do { /* the shard hears of the next incarnation a moment after the members' table */
 		struct far_rref *again = NULL;
 		status = far_remote_to(agent, (struct far_to){OWNER, -1}, "o::Counter", FAR_ARGS(70), NULL, &again,
 				       &err);
@@ -89,7 +89,7 @@ static int first_life(int rank)
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
 	if (rank == 0) {
 		owner_dies(agent, r);
-		another_life(agent, r, info.incarnation);
+		another_incarnation(agent, r, info.incarnation);
 	} else if (rank == 1) {
 		CHECK(atomic_load(&made) == 1);
 		while (atomic_load(&ended) == 0)

@@ -37,7 +37,7 @@ static const char *namespace(void)
 	return own;
 }
 
-static enum far_status tell_namespace(struct far_req *req, const struct far_val *args, size_t n, void *user)
+static enum far_status return_namespace(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val name = far_str(namespace());
 	return far_return(req, &name);
@@ -123,7 +123,7 @@ static void death(void)
 int main(int argc, char **argv)
 {
 	static const struct far_function table[] = {
-		{"t::namespace() -> str", FAR_KIND_INLINE, tell_namespace, NULL},
+		{"t::namespace() -> str", FAR_KIND_INLINE, return_namespace, NULL},
 		{"t::keep() -> none", FAR_KIND_INLINE, keep, NULL},
 		{"t::die() -> none", FAR_KIND_INLINE, handler_die, NULL},
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Workers of several ports, and of none in common: which driver a session takes, what is told, listen and advertise.
+/** Workers of several ports, and of none in common: which driver a session takes, what is reported, listen and
+ * advertise.
  */
 #include "api_spawn.h"
 
@@ -205,7 +206,7 @@ static int idle_death(int rank)
 	return 0;
 }
 
-/* The caller is not waited for by the callee, whose handler is told all the same. */
+/* The callee does not wait for the caller, and its handler is notified all the same. */
 static _Atomic int told;
 
 static void waits(struct far_req *req, const void *data, size_t len, void *user)

@@ -41,7 +41,7 @@ static void make(struct far_req *req, const void *data, size_t len, void *user)
 
 static _Atomic uint64_t noted, spoilt;
 
-static void note(struct far_req *req, const void *data, size_t len, void *user)
+static void record_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	atomic_fetch_add(pattern_holds(data, len, len) ? &noted : &spoilt, 1);
 }
@@ -240,7 +240,7 @@ static int worker(int rank)
 {
 	static const struct far_msg_handler messages[] = {{CHECKED, FAR_KIND_FIBER, checked, NULL},
 							  {MAKE, FAR_KIND_FIBER, make, NULL},
-							  {NOTE, FAR_KIND_INLINE, note, NULL}};
+							  {NOTE, FAR_KIND_INLINE, record_message, NULL}};
 	struct far_opts opts = {.messages = messages, .messages_n = 3, .nic = nic, .peer_limit_ns = 20 * FAR_SEC};
 	agent = check_join(&opts);
 	for (unsigned round = 0; rank == 0 && round < ROUNDS; round++) {

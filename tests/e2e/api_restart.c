@@ -39,7 +39,7 @@ static enum far_status count(struct far_req *req, const struct far_val *args, si
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	struct far_deferred *kept; /* for as long as this life */
+	struct far_deferred *kept; /* for as long as this incarnation */
 	return far_defer(req, &kept);
 }
 
@@ -77,7 +77,7 @@ static int victim(int rank)
 
 /* ---- the others ---- */
 
-/* How often a call ran agrees with what its caller was told. Returns the life that answered, or −1. */
+/* How often a call ran agrees with its caller's result. Returns the incarnation that answered, or −1. */
 static int one_call(int rank, int call)
 {
 	struct far_call_opts opts = {.timeout_ns = 10 * FAR_SEC, .retry = call % 2};
@@ -97,7 +97,7 @@ static int one_call(int rank, int call)
 	return -1;
 }
 
-/* Every call that was pending on a life has ended with it. */
+/* Every call that was pending on an incarnation has ended with it. */
 static void ended(struct far_future **pending)
 {
 	for (int i = 0; i < PENDING; i++) {
@@ -141,7 +141,7 @@ static unsigned held(void)
 	return n;
 }
 
-/* Bytes of the heap: what a life adds there grows without end in a group that lives long. */
+/* Bytes of the heap: what an incarnation adds there grows without bound in a long-lived group. */
 static size_t heap(void)
 {
 	return mallinfo2().uordblks;
@@ -167,7 +167,7 @@ static int other(int rank)
 		if (pending[0])
 			ended(pending);
 		seen = got;
-		/* A life has an incarnation of its own. */
+		/* An incarnation has a number of its own. */
 		CHECK_STATUS(far_worker_by_name(agent, "worker2", &info, &err), FAR_OK, &err);
 		CHECK(info.incarnation != before.incarnation);
 		CHECK(strcmp(info.name, "worker2") == 0 && info.shards == 1);
@@ -185,7 +185,7 @@ static int other(int rank)
 	CHECK(info.alive);
 	while (!atomic_load(&shared->stop))
 		CHECK(one_call(rank, call++) == last_life);
-	/* Less than one for each life; a session may be on its way out at either moment of looking. */
+	/* Less than one for each incarnation; a session may be on its way out at either moment of looking. */
 	while (last_life >= LIVES && held() > early + 8)
 		usleep(1000);
 	while (last_life >= LIVES && heap() > heap_early + HEAP_SLACK)

@@ -322,7 +322,7 @@ static void bounds(void)
 	drop(1, HEAD_REPLY, 1, 1000000, 0);
 	for (int i = 0; i < 10; i++) {
 		int id = next_id++;
-		bool kept = i < 7; /* what is not is told as an error, which gets through */
+		bool kept = i < 7; /* the others are answered with an error, which gets through */
 		CHECK_STATUS(far_rpc_async(agents[0], "worker1", "test::large", FAR_ARGS(id), &often, &f, &err), FAR_OK,
 			     &err);
 		while (atomic_load(&runs[id]) == 0)

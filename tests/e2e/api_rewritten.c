@@ -61,7 +61,7 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 	far_reply(req, data, len);
 }
 
-static void note(struct far_req *req, const void *data, size_t len, void *user)
+static void record_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	touch(data, len);
 }
@@ -88,7 +88,7 @@ static enum far_status value(struct far_req *req, const struct far_val *args, si
 }
 
 static const struct far_msg_handler messages[] = {{ECHO, FAR_KIND_INLINE, echo, NULL},
-						  {NOTE, FAR_KIND_FIBER, note, NULL}};
+						  {NOTE, FAR_KIND_FIBER, record_message, NULL}};
 static const struct far_function functions[] = {{"t::now(Any x) -> Any", FAR_KIND_INLINE, value, NULL},
 						{"t::fiber(Any x) -> Any", FAR_KIND_FIBER, value, NULL}};
 

@@ -27,7 +27,7 @@ static enum far_status failing(struct far_req *req, const struct far_val *args, 
 
 static unsigned busy_ran;
 
-static enum far_status says_busy(struct far_req *req, const struct far_val *args, size_t n, void *user)
+static enum far_status return_busy(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	busy_ran++;
 	return FAR_BUSY;
@@ -278,11 +278,11 @@ int main(void)
 		{"t::echo(Any x) -> Any", FAR_KIND_INLINE, give_back, NULL},
 		{"t::describe(bool b, int i, float f, str s, Tensor t) -> str", FAR_KIND_INLINE, describe, NULL},
 		{"t::fail(int status, int code, str text) -> none", FAR_KIND_INLINE, failing, NULL},
-		{"t::busy() -> none", FAR_KIND_INLINE, says_busy, NULL},
+		{"t::busy() -> none", FAR_KIND_INLINE, return_busy, NULL},
 		{"t::busy_count() -> int", FAR_KIND_INLINE, busy_count, NULL},
 		{"t::iota(int rows) -> Tensor", FAR_KIND_INLINE, iota, NULL},
 		{"t::differs(int x) -> Any", FAR_KIND_INLINE, give_back, NULL},
-		{"t::only0() -> none", FAR_KIND_INLINE, says_busy, NULL},
+		{"t::only0() -> none", FAR_KIND_INLINE, return_busy, NULL},
 	};
 	static const struct far_function other = {"t::differs(float x) -> Any", FAR_KIND_INLINE, give_back, NULL};
 	struct far_opts opts = {.functions = table,

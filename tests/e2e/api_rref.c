@@ -402,7 +402,7 @@ static void too_many(void)
 	far_rref_free(r);
 }
 
-/* The function takes longer than the making may: this reference says so, and only this. */
+/* The function takes longer than the making may: this reference reports it, and only this. */
 static void creation_timeout(void)
 {
 	struct far_call_opts brief = {.timeout_ns = 20 * FAR_MS};
@@ -430,7 +430,7 @@ static void to_here_timeout(void)
 	far_rref_free(r);
 }
 
-/* Those who got it before it failed are told as well. */
+/* Workers that got it before it failed are notified as well. */
 static void creation_fails_for_all(void)
 {
 	struct far_call_opts brief = {.timeout_ns = 30 * FAR_MS};

@@ -119,7 +119,7 @@ static int dying(int rank)
 
 /* ---- leaks ---- */
 
-static void expect_told(const char *path, const char *a, const char *b)
+static void expect_reported(const char *path, const char *a, const char *b)
 {
 	char text[4096] = {0};
 	FILE *f = fopen(path, "r");
@@ -153,13 +153,13 @@ static int leaking(int rank)
 	CHECK(status == FAR_OK);
 	if (rank == 0) {
 		snprintf(part, sizeof part, "still holds %s of worker \"worker1\"", name);
-		expect_told(path, "worker \"worker0\"", part);
+		expect_reported(path, "worker \"worker0\"", part);
 		CHECK(far_rref_to_here(r, 0, &v, &err) == FAR_SHUTDOWN);
 		CHECK(far_rref_local_value(r, 0, &v, &err) == FAR_SHUTDOWN);
 		CHECK(strcmp(far_rref_owner_name(r), "worker1") == 0 && !far_rref_is_owner(r));
 		far_rref_free(r);
 	} else {
-		expect_told(path, "RRef(created_on=0", "is still held by worker \"worker0\" (rank 0, shard 0)");
+		expect_reported(path, "RRef(created_on=0", "is still held by worker \"worker0\" (rank 0, shard 0)");
 	}
 	return 0;
 }

@@ -68,7 +68,7 @@ static struct far_rref *make(const char *fn, const struct far_val *args, size_t 
 	return r;
 }
 
-/* Expect that the class is what the object is of, and never another that was told. */
+/* Expect that the class is what the object is of, and never the one that a peer sent. */
 static void expect_is(struct far_rref *r, const char *name, const char *other)
 {
 	void *object = NULL;

@@ -366,7 +366,7 @@ static int mortal(int rank)
 
 static int life[2]; /* a pipe whose end tells that worker 1 is gone */
 
-/* Worker 1 dies before anybody has a session with it. Expect who calls to be told so, and who leaves. */
+/* Worker 1 dies before anybody has a session with it. Expect the callers and the leaving workers to be notified. */
 static int unseen(int rank)
 {
 	struct far_err err;

@@ -54,7 +54,8 @@ static inline void spawn_env(int rank, int world, int port, int listener)
 		unsetenv("FAR_STORE_FD");
 }
 
-/** One worker, which inherits the listener (−1: there is none) when it is rank 0. Another life of it later, say. */
+/** One worker, which inherits the listener (−1: there is none) when it is rank 0. Another incarnation of it later, say.
+ */
 static inline pid_t spawn_one(const struct spawned *s, int rank, int listener, spawn_main *body)
 {
 	pid_t parent = getpid();

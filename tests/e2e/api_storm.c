@@ -275,7 +275,8 @@ static int together(void)
 	return 0;
 }
 
-/* Everything that is pending ends, once; the handlers that wait are told, those of other agents of the process too. */
+/* Everything that is pending ends, once; the handlers that wait are notified, those of other agents of the process too.
+ */
 static int abrupt_round(int round)
 {
 	enum { PENDING = 60 };

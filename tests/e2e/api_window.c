@@ -118,7 +118,7 @@ static int worker(int rank)
 		atomic_fetch_add(&shared->joined, 1);
 		wait_for(&shared->stop);
 	}
-	/* A group that has lost a worker says so; what matters is that nobody waits until the limit. */
+	/* A group that has lost a worker reports it; what matters is that nobody waits until the limit. */
 	CHECK_STATUS(far_shutdown(agent, 20 * FAR_SEC, &err), comes_again ? FAR_OK : FAR_PEER_LOST, &err);
 	return 0;
 }

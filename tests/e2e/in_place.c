@@ -26,7 +26,7 @@ static unsigned lies(const void *at)
 	return (in_place_is_packet(at) ? 4u : 0) | ((uintptr_t)at % 8 == 0 ? 2u : 0) | (copies == 0 ? 1u : 0);
 }
 
-static void note(struct far_req *req, const void *data, size_t len, void *user)
+static void record_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint8_t reply = (uint8_t)lies(data);
 	for (size_t i = 0; i < len; i++)
@@ -86,7 +86,7 @@ static void try_sizes(const char *what, unsigned (*ask)(size_t), size_t least, s
 
 int main(int argc, char **argv)
 {
-	static const struct far_msg_handler handlers[] = {{NOTE, FAR_KIND_INLINE, note, NULL}};
+	static const struct far_msg_handler handlers[] = {{NOTE, FAR_KIND_INLINE, record_message, NULL}};
 	static const struct far_function functions[] = {
 		{"place::where(Tensor x) -> int", FAR_KIND_INLINE, where, NULL}};
 	struct far_worker_info info;

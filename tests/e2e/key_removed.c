@@ -16,7 +16,7 @@ static int member(int rank)
 {
 	struct far_err err;
 	struct far_agent *agent;
-	/* Enough for a join, and less than the guard: a member without a key says so. */
+	/* Enough for a join, and less than the guard: a member without a key reports it. */
 	struct far_opts opts = {.init_timeout_ns = HANG_GUARD_S / 2 * FAR_SEC};
 	alarm(HANG_GUARD_S);
 	CHECK_STATUS(far_init_rpc(check_name(rank), rank, WORLD, &opts, &agent, &err), FAR_OK, &err);

@@ -59,9 +59,9 @@ static void later(struct far_req *req, const void *data, size_t len, void *user)
 	CHECK(pthread_create(&threads[threads_n++], NULL, answer_later, d) == 0);
 }
 
-static uint64_t noted, noted_large;
+static uint64_t noted, recorded_large;
 
-static void note(struct far_req *req, const void *data, size_t len, void *user)
+static void record_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_deferred *d;
 	void *at;
@@ -78,16 +78,16 @@ static void note(struct far_req *req, const void *data, size_t len, void *user)
 }
 
 /* Its first word is its number among the notes. */
-static void note_large(struct far_req *req, const void *data, size_t len, void *user)
+static void record_large(struct far_req *req, const void *data, size_t len, void *user)
 {
-	note(req, data, len, user);
+	record_message(req, data, len, user);
 	CHECK(pattern_holds((const uint8_t *)data + 8, len - 8, 5));
-	noted_large++;
+	recorded_large++;
 }
 
 static void notes(struct far_req *req, const void *data, size_t len, void *user)
 {
-	uint64_t n[2] = {noted, noted_large};
+	uint64_t n[2] = {noted, recorded_large};
 	far_reply(req, n, sizeof n);
 }
 
@@ -123,10 +123,10 @@ static void on_placed(struct far_req *req, const void *data, size_t len, void *u
 }
 
 static const struct far_msg_handler handlers[] = {
-	{ECHO, FAR_KIND_INLINE, echo, NULL},   {CHECKED, FAR_KIND_INLINE, checked, NULL},
-	{MAKE, FAR_KIND_INLINE, make, NULL},   {SMALL, FAR_KIND_INLINE, echo, NULL},
-	{NOTE, FAR_KIND_INLINE, note, NULL},   {NOTE_LARGE, FAR_KIND_INLINE, note_large, NULL},
-	{NOTES, FAR_KIND_INLINE, notes, NULL}, {PLACED, FAR_KIND_INLINE, on_placed, NULL},
+	{ECHO, FAR_KIND_INLINE, echo, NULL},           {CHECKED, FAR_KIND_INLINE, checked, NULL},
+	{MAKE, FAR_KIND_INLINE, make, NULL},           {SMALL, FAR_KIND_INLINE, echo, NULL},
+	{NOTE, FAR_KIND_INLINE, record_message, NULL}, {NOTE_LARGE, FAR_KIND_INLINE, record_large, NULL},
+	{NOTES, FAR_KIND_INLINE, notes, NULL},         {PLACED, FAR_KIND_INLINE, on_placed, NULL},
 	{LATER, FAR_KIND_INLINE, later, NULL},
 };
 static const struct far_msg_placement placement = {PLACED, get_buffer, abandon, &places};

@@ -46,7 +46,7 @@ static void checked(struct far_req *req, const void *data, size_t len, void *use
 	CHECK(far_reply(req, &ok, sizeof ok) == FAR_OK);
 }
 
-static void note(struct far_req *req, const void *data, size_t len, void *user)
+static void record_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	CHECK(holds(data, len));
 	atomic_fetch_add(&noted, 1);
@@ -256,7 +256,7 @@ static void copies(bool by_reads)
 int main(int argc, char **argv)
 {
 	static const struct far_msg_handler handlers[] = {{.id = CHECKED, .fn = checked, .kind = FAR_KIND_INLINE},
-							  {.id = NOTE, .fn = note, .kind = FAR_KIND_INLINE},
+							  {.id = NOTE, .fn = record_message, .kind = FAR_KIND_INLINE},
 							  {.id = SAME, .fn = same, .kind = FAR_KIND_INLINE},
 							  {.id = SAID, .fn = said, .kind = FAR_KIND_INLINE}};
 	struct far_opts opts = {

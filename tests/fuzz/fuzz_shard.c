@@ -144,7 +144,7 @@ static void op_control(void)
 				     .fork = own_id(fork)};
 		n += kind & 32 && n <= RREF_OPS_MAX;                    /* one too many, too */
 		if (kind % 8 == RREF_ACCEPT || kind % 8 == RREF_RECALL) /* names that the shard gave */
-			op.fork = rref_name(peer_life(APP_SELF), 0, 0, fork);
+			op.fork = rref_name(peer_incarnation(APP_SELF), 0, 0, fork);
 		add(&op, sizeof op);
 	}
 	set_time(&h, UINT64_MAX);
@@ -429,7 +429,7 @@ static void op_local(void)
 	}
 }
 
-/* The worker is lost, or silent, or there again, the same or another life of it. */
+/* The worker is lost, or silent, or there again, the same or another incarnation of it. */
 static void op_session(void)
 {
 	uint8_t how = u8();
@@ -449,7 +449,7 @@ static void op_session(void)
 	case 4:
 		peer_mail(peer, MAIL_PROBE, FAR_OK);
 		break;
-	case 5: /* another life */
+	case 5: /* another incarnation */
 		if (app.shard->sessions[peer->worker].state != SESSION_DEAD)
 			break;
 		peer->incarnation++;

@@ -265,7 +265,7 @@ void app_audit(void)
 {
 	const struct shard *s = app.shard;
 	audit_shard(s, on_found, NULL);
-	for (const struct far_rref *r = s->rrefs->list; r; r = r->list_next)
+	for (const struct far_rref *r = s->rrefs->list; r; r = r->next)
 		must(!r->owned ||
 		     (rref_owner_shard(r->base.id) == s->config.index && r->base.id.number & RREF_COUNT_MASK));
 }

@@ -99,19 +99,19 @@ void add_bytes(uint8_t size)
 
 struct rref_id id_of(uint8_t b)
 {
-	struct rref_id id = rref_name(peer_life(b / 8 % 4), b / 64 % 2 ? 2 : 0, b / 32 % 2, 1 + b % 8u);
+	struct rref_id id = rref_name(peer_incarnation(b / 8 % 4), b / 64 % 2 ? 2 : 0, b / 32 % 2, 1 + b % 8u);
 	id.life ^= b / 128;
 	return id;
 }
 
 uint64_t owner_of(uint8_t b)
 {
-	return peer_life(b % 4) ^ (b / 128);
+	return peer_incarnation(b % 4) ^ (b / 128);
 }
 
 struct rref_id own_id(uint8_t b)
 {
-	return b & 8 ? id_of(b) : rref_name(peer_life(peer->worker), 0, 0, 1 + b % 8u);
+	return b & 8 ? id_of(b) : rref_name(peer_incarnation(peer->worker), 0, 0, 1 + b % 8u);
 }
 
 static void add_rref(void)

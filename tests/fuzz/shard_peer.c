@@ -13,7 +13,7 @@
 struct peer peers[APP_PEERS];
 static uint8_t last_bodies[APP_PEERS][1024];
 
-uint64_t peer_life(uint32_t worker)
+uint64_t peer_incarnation(uint32_t worker)
 {
 	if (worker == APP_SELF)
 		return rref_incarnation(APP_SELF, app.shard->config.incarnation);

@@ -40,6 +40,6 @@ void peer_put(struct peer *p, const struct shm_head *h, const void *body, size_t
 void peer_mail(const struct peer *p, enum mail_type type, enum far_status status);
 /** Body of the last packet, `last_len` bytes. */
 const uint8_t *peer_last(const struct peer *p);
-uint64_t peer_life(uint32_t worker);
+uint64_t peer_incarnation(uint32_t worker);
 
 #endif

@@ -183,7 +183,7 @@ static void ctl_wake(void *ctx)
 {
 }
 
-static void words_of(const struct end *e, unsigned to, uint8_t out[HANDSHAKE_BYTES])
+static void handshake_of(const struct end *e, unsigned to, uint8_t out[HANDSHAKE_BYTES])
 {
 	struct handshake hello = {.group = UINT64_C(0x1122334455667788),
 				  .world = SHARDS,
@@ -200,7 +200,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct end *e = ctx;
 	if (ev->type == NIC_EVENT_CONNECT) {
-		words_of(e, 0, ev->reply);
+		handshake_of(e, 0, ev->reply);
 		*ev->reply_len = HANDSHAKE_BYTES;
 		return e->index == 0 ? -EBUSY : 0;
 	}
@@ -292,7 +292,7 @@ static void ends_connect(unsigned from, unsigned to)
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	ends[to].port->ops->address(ends[to].port, &addr);
-	words_of(&ends[from], to, words);
+	handshake_of(&ends[from], to, words);
 	must(ends[from].port->ops->connect(ends[from].port, 0, &addr, 0, words, sizeof words,
 					   now_ns + UINT64_C(1000000000), &ends[from], &err) == 0);
 	turns(20);
@@ -477,7 +477,7 @@ static void put(struct shm_head h, const void *body, size_t len, enum nic_order 
 	put_from(&ends[3], h, body, len, order);
 }
 
-void trace_say(struct shm_head h, const void *body, size_t len)
+void trace_send(struct shm_head h, const void *body, size_t len)
 {
 	put(h, body, len, NIC_ORDER_ALL);
 	ends[3].q->ops->flush(ends[3].q);

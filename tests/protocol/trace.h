@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /** One end says it to another by hand; the packet is captured. */
-void trace_say(struct shm_head h, const void *body, size_t len);
+void trace_send(struct shm_head h, const void *body, size_t len);
 
 /** The other says it to the one. */
 void trace_answer(struct shm_head h, const void *body, size_t len);

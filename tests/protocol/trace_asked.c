@@ -97,7 +97,7 @@ static struct shm_head head_of(unsigned type, unsigned call, unsigned gen, uint1
 
 static void ask(unsigned call, uint16_t fn, const struct body *b)
 {
-	trace_say(head_of(HEAD_REQUEST, call, 9, fn), b->bytes, b->len);
+	trace_send(head_of(HEAD_REQUEST, call, 9, fn), b->bytes, b->len);
 }
 
 static void answer(unsigned call, unsigned gen, const void *bytes, size_t len)
@@ -137,7 +137,7 @@ static void wrong_replies(void)
 	/* Of another life of the slot, of another slot, the wrong way: nobody asked. */
 	answer(CALL_FIRST + RREF_FETCH - RREF_CALL, 8, b.bytes, 3);
 	answer(CALL_FIRST - 1, 9, b.bytes, 3);
-	trace_say(head_of(HEAD_REPLY, CALL_FIRST, 9, 0), b.bytes, 3);
+	trace_send(head_of(HEAD_REPLY, CALL_FIRST, 9, 0), b.bytes, 3);
 }
 
 void trace_every_ask(void)
@@ -164,7 +164,7 @@ void trace_every_ask(void)
 	answer(CALL_FIRST + 20, 9, b.bytes, b.len);
 	/* Announced; of no number that there is; and one that may be repeated. */
 	const struct head_rendezvous large = {UINT64_C(1) << 20, 1, 1, RENDEZVOUS_REQUEST, 0};
-	trace_say(head_of(HEAD_LARGE, CALL_FIRST + 21, 9, RREF_METHOD), &large, sizeof large);
+	trace_send(head_of(HEAD_LARGE, CALL_FIRST + 21, 9, RREF_METHOD), &large, sizeof large);
 	reply_put(&b, RREF_METHOD, 0);
 	answer(CALL_FIRST + 21, 9, b.bytes, b.len);
 	request_put(&b, RREF_FETCH, 0);
@@ -174,7 +174,7 @@ void trace_every_ask(void)
 	h.flags = HEAD_RETRY;
 	const struct head_retry retry = {5, 3};
 	bytes_put(&b, &retry, sizeof retry);
-	trace_say(h, b.bytes, b.len);
+	trace_send(h, b.bytes, b.len);
 	reply_put(&b, RREF_TYPE, 0);
 	answer(CALL_FIRST + 23, 9, b.bytes, b.len);
 }

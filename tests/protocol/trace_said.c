@@ -19,7 +19,7 @@ static void put_rref(void *ctx, const struct far_rref *rref, uint8_t *dst)
 }
 
 /* With what the flags say behind the values. */
-static void say_call(const struct far_val *v, size_t n, unsigned flags)
+static void send_call(const struct far_val *v, size_t n, unsigned flags)
 {
 	struct rref_id object = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)};
 	struct rref_named named = {9};
@@ -35,7 +35,7 @@ static void say_call(const struct far_val *v, size_t n, unsigned flags)
 		memcpy(body + len, &named, sizeof named);
 	else
 		memcpy(body + len, &object, sizeof object);
-	trace_say(
+	trace_send(
 		(struct shm_head){
 			.type = HEAD_REQUEST, .flags = (uint8_t)(HEAD_TYPED | flags), .fn = 7, .call = 1, .gen = 2},
 		body,
@@ -45,9 +45,9 @@ static void say_call(const struct far_val *v, size_t n, unsigned flags)
 	free(body);
 }
 
-static void say_values(const struct far_val *v, size_t n)
+static void send_values(const struct far_val *v, size_t n)
 {
-	say_call(v, n, 0);
+	send_call(v, n, 0);
 }
 
 static size_t custom_size(void *user, const void *object)
@@ -69,7 +69,7 @@ void trace_every_value(void)
 		uint64_t shape[] = {1u + dtype % 2, 3};
 		struct far_tensor tensor = far_tensor_nd((enum far_dtype)dtype, elements, 2, shape, NULL);
 		struct far_val v[2] = {far_tensor_val(&tensor), far_int(-(int64_t)dtype)};
-		say_values(v, 2);
+		send_values(v, 2);
 	}
 	static const struct far_custom_type type = {.name = "t::Custom", .size = custom_size, .encode = custom_encode};
 	struct far_val items[] = {far_none(), far_bool(true), far_bool(false), far_float(-0.1), far_str("a \"b\"\n")};
@@ -78,7 +78,7 @@ void trace_every_value(void)
 	struct far_val v[] = {far_dict(entries, 2), far_list(NULL, 0), far_float(1e300), far_int(INT64_MIN),
 			      far_custom(&type, "encoded")};
 	trace_sample_values = true;
-	say_values(v, 5);
+	send_values(v, 5);
 	trace_sample_values = false;
 	struct rref_wire w = {.owner = UINT64_C(0x0002112233445566),
 			      .id = {UINT64_C(0x0001aabbccddeeff), UINT64_C(0x0301000000000007)},
@@ -87,16 +87,16 @@ void trace_every_value(void)
 			      .cls = UINT64_C(0x0123456789abcdef)};
 	struct far_val rref = far_rref_val((struct far_rref *)(void *)&w);
 	struct far_val two[] = {rref, far_list(&rref, 1)};
-	say_values(two, 2);
-	say_call(v, 2, HEAD_METHOD);
-	say_call(v + 3, 1, HEAD_METHOD);
-	say_call(v, 2, HEAD_METHOD | HEAD_NAMED);
-	say_call(v + 3, 1, HEAD_NAMED);
-	say_values(v, 0);
+	send_values(two, 2);
+	send_call(v, 2, HEAD_METHOD);
+	send_call(v + 3, 1, HEAD_METHOD);
+	send_call(v, 2, HEAD_METHOD | HEAD_NAMED);
+	send_call(v + 3, 1, HEAD_NAMED);
+	send_values(v, 0);
 	uint64_t none[] = {0, UINT64_MAX};
 	struct far_tensor empty = far_tensor_nd(FAR_F64, elements, 2, none, NULL);
 	struct far_val nothing = far_tensor_val(&empty);
-	say_values(&nothing, 1);
+	send_values(&nothing, 1);
 }
 
 void trace_every_message(void)
@@ -113,7 +113,7 @@ void trace_every_message(void)
 		h.flags = (uint8_t)(status % 4 << HEAD_EXECUTED_SHIFT);
 		h.fn = (uint16_t)status;
 		h.tlv_bytes = h.reserved = 0;
-		trace_say(h, "text", status % 5);
+		trace_send(h, "text", status % 5);
 	}
 	for (unsigned type = 0; type <= HEAD_ABORT + 1; type++) {
 		h.type = (uint8_t)type;
@@ -121,30 +121,30 @@ void trace_every_message(void)
 		h.fn = 0x1234;
 		h.tlv_bytes = 0x01020304;
 		h.reserved = 0x05060708;
-		trace_say(h, &units, sizeof units);
+		trace_send(h, &units, sizeof units);
 	}
 	h.flags = 0;
 	h.tlv_bytes = h.reserved = 0;
 	for (unsigned i = 0; i < 4; i++) {
 		h.type = HEAD_LARGE;
 		h.flags = HEAD_TYPED | HEAD_HASHED;
-		trace_say(h, &announced[i], sizeof announced[i]);
+		trace_send(h, &announced[i], sizeof announced[i]);
 	}
 	for (unsigned i = 0; i < 3; i++) {
 		h.type = HEAD_REQUEST;
 		h.flags = HEAD_RETRY;
-		trace_say(h, &retries[i], sizeof retries[i]);
+		trace_send(h, &retries[i], sizeof retries[i]);
 	}
 	h.flags = HEAD_RETRY | HEAD_HASHED;
-	trace_say(h, &retries[0], sizeof retries[0]);
+	trace_send(h, &retries[0], sizeof retries[0]);
 	h.flags = HEAD_TYPED | HEAD_METHOD;
-	trace_say(h, &retries[0], sizeof retries[0] - 1);
+	trace_send(h, &retries[0], sizeof retries[0] - 1);
 	h.flags = HEAD_TYPED | HEAD_NAMED;
-	trace_say(h, &retries[0], 3);
-	trace_say(h, "\0\0\0", 4);
+	trace_send(h, &retries[0], 3);
+	trace_send(h, "\0\0\0", 4);
 	h.flags = HEAD_TYPED;
-	trace_say(h, "\x01\x0a", 2);
-	trace_say(h, NULL, 0);
+	trace_send(h, "\x01\x0a", 2);
+	trace_send(h, NULL, 0);
 }
 
 /* One that is read where it lies; and one that cannot be, after its first packet. */
@@ -156,7 +156,7 @@ void trace_exposed(void)
 		body[i] = (uint8_t)(i >> 4);
 	fake_bulk.expose_error = 0;
 	for (unsigned k = 0; k < 2; k++) {
-		trace_say(h, body, sizeof body);
+		trace_send(h, body, sizeof body);
 		for (unsigned i = 0; i < 200; i++)
 			trace_turn();
 		fake_bulk.fail_of = 1000;

@@ -27,7 +27,7 @@ void fixture_destroy(struct cluster *c);
 void fixture_apps_end(struct cluster *c);
 /** All leave in order, and it is destroyed. */
 void fixture_leave(struct cluster *c);
-/** A life of a cluster in which all call all, every answer checked. */
+/** An incarnation of a cluster in which all call all, every answer checked. */
 void fixture_all_call_all(unsigned workers, unsigned shards, unsigned rounds);
 
 #endif

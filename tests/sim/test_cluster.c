@@ -215,7 +215,7 @@ static void again(enum cluster_end how)
 	fixture_leave(c);
 }
 
-/* What was pending with the life before ends when the next has come, not by silence. */
+/* What was pending with the incarnation before ends when the next has come, not by silence. */
 Test(cluster, calls_on_the_life_before)
 {
 	struct calls calls = {.rounds = 0};

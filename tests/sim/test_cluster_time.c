@@ -21,7 +21,7 @@ static void keep_time(struct cluster_worker *w, void *ctx)
 	calls->ok += cluster_here() == w;
 }
 
-/* Ends by what it is told only. */
+/* Ends when it is notified only. */
 static void compute_for_ever(struct cluster_worker *w, void *ctx)
 {
 	struct calls *calls = ctx;

@@ -72,7 +72,7 @@ enum { LONG = (17 << 20) + 3 };
 static uint8_t long_bytes[LONG];
 static _Atomic unsigned posted, noted, borrowed;
 
-static void note(struct far_req *req, const void *data, size_t len, void *user)
+static void record(struct far_req *req, const void *data, size_t len, void *user)
 {
 	CHECK(len == 1 || (len == LONG && memcmp(data, long_bytes, len) == 0));
 	atomic_fetch_add(&noted, 1);
@@ -287,7 +287,7 @@ int main(void)
 {
 	static const struct far_function functions[] = {{"t::later() -> str", FAR_KIND_INLINE, answer_later, NULL}};
 	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, echo, NULL},
-							  {2, FAR_KIND_INLINE, note, NULL}};
+							  {2, FAR_KIND_INLINE, record, NULL}};
 	alarm(60);
 	for (unsigned i = 0; i < LONG; i++)
 		long_bytes[i] = (uint8_t)(i * 13 + i / 509);

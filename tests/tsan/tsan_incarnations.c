@@ -11,7 +11,7 @@ enum { WORLD = 3, VICTIM = 2, LIVES = 6, CALLERS = 3 };
 
 static struct together t[WORLD];
 static _Atomic bool stop;
-static _Atomic unsigned answered[WORLD - 1]; /* by the present life, since it began */
+static _Atomic unsigned answered[WORLD - 1]; /* by the present incarnation, since it began */
 
 static void *caller_main(void *arg)
 {

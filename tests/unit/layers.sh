@@ -40,14 +40,7 @@ memory sync sync/future.h for these three
 memory value value/tree.h likewise
 builtin api far_* the built-in functions are handlers as an application's are, over the public interface
 builtin agent agent/agent.h gathers are kept with the agent
-agent api agent_complete given to shards: completes an application's future
 agent api message_reply_buffer given to shards: where an application wants a reply
-agent api agent_may_wait whether the calling thread may wait
-agent api far_shard_release_at end of the agent: gives a shard back
-agent api gathers_destroy end of the agent
-agent api faults_create start of the agent
-agent api faults_destroy end of the agent
-agent api api/testing.h for these two
 END
 
 # Prints FROM TO SYMBOL OBJECT of each reference between folders. The name of an object (core_call.c.o) begins with its

@@ -192,26 +192,29 @@ static uint64_t pins_of(const struct session *se)
 	return n;
 }
 
-/* Each record has a place in the table and the forks that it counts; each fork is in a session's list. */
+/* Each record is in the table and has the forks that it counts; each fork is in a session's list. */
 static void audit_rrefs(const struct auditor *a)
 {
 	const struct shard *s = a->s;
 	const struct rref_shard *rs = s->rrefs;
 	uint64_t owned = 0, users = 0, forks_n = 0, forks = 0, msgs = 0;
-	for (const struct far_rref *r = rs->list; r; r = r->list_next) {
-		owned += r->owned;
-		users += !r->owned;
-		forks_n += r->forks_n;
-		if (r->owned && rref_table_find(&rs->records, r->base.id) != r)
-			audit_printf(a, "a value that is kept cannot be found by its name");
-		if (r->owned && r->settled != future_done(r->value))
-			audit_printf(a, "a value is settled and cannot be had, or the reverse");
+	for (const struct far_rref *r = rs->list; r; r = r->next) {
+		const struct rref_record *record = rref_as_record(r);
+		owned += record != NULL;
+		users += !record;
+		if (!record)
+			continue;
+		forks_n += record->forks_n;
+		if (rref_table_find(&rs->records, r->base.id) != r)
+			audit_printf(a, "a record is not in the table under its name");
+		if (record->settled != future_done(record->value))
+			audit_printf(a, "a record is settled and its future is not complete, or the reverse");
 	}
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		for (const struct rref_fork *f = se->rref_forks; f; f = f->next) {
 			forks++;
 			if (rref_table_find(&rs->forks, f->id) != f)
-				audit_printf(a, "a fork cannot be found by its name");
+				audit_printf(a, "a fork is not in the table under its name");
 		}
 		for (const struct rref_msg *n = se->msgs; n; n = n->next)
 			msgs++;
@@ -222,15 +225,15 @@ static void audit_rrefs(const struct auditor *a)
 	for (unsigned i = 0; i < RREF_DELAYED_QUEUES; i++)
 		for (const struct rref_msg *n = rs->late[i].first; n; n = n->next)
 			late++;
-	same(a, "words that are said later", rs->late_n, late);
+	same(a, "delayed control messages", rs->late_n, late);
 	msgs += late;
-	same(a, "values that are kept", rs->records.n, owned);
-	same(a, "values that are kept, as counted", counter(&rs->owned_n), owned);
+	same(a, "records", rs->records.n, owned);
+	same(a, "records, as counted", counter(&rs->owned_n), owned);
 	same(a, "references held", counter(&rs->users_n), users);
 	same(a, "forks", rs->forks.n, forks);
 	same(a, "forks, as counted", counter(&rs->forks_n), forks);
-	same(a, "forks of all values", forks_n, forks);
-	same(a, "words about references", counter(&rs->msgs_n), msgs);
+	same(a, "forks of all records", forks_n, forks);
+	same(a, "control messages", counter(&rs->msgs_n), msgs);
 }
 
 void audit_shard(const struct shard *s, audit_report *report, void *ctx)

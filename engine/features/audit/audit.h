@@ -12,15 +12,15 @@
 struct session;
 struct shard;
 
-/** What does not agree, in words. */
+/** Reports a mismatch as text. */
 typedef void audit_report(void *ctx, const char *text);
 
 /** What is in use. */
 struct audit_level {
 	uint64_t calls, waiting, deferred, fibers, paused, backpressured;
 	uint64_t rendezvous_in, rendezvous_out, oneways, fanouts, submitted;
-	uint64_t rrefs,
-		rref_msgs; /* values kept, references held, forks of others, results not accepted; words to be sent */
+	uint64_t rrefs, rref_msgs; /* values kept, references held, forks of others, results not accepted; control
+				      messages to be sent */
 };
 
 /** Between two passes, at any time: each count against what it counts. */

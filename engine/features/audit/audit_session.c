@@ -177,7 +177,7 @@ static void audit_totals(const struct auditor *a, const struct totals *t)
 	same(a, NULL, "sessions that may not open again yet", s->undetached_n, t->undetached);
 	same(a, NULL, "peers whose fragments are seen to", t->listed, listed);
 	same(a, NULL, "calls that are held back", fault_shard(s)->delayed_calls_n, held_back);
-	same(a, NULL, "long messages under way", counter(&s->counters.rendezvous_active), t->rendezvous + ins);
+	same(a, NULL, "rendezvous messages in flight", counter(&s->counters.rendezvous_active), t->rendezvous + ins);
 	same(a, NULL, "sends that are begun and not ended",
 	     counter(&s->counters.sends_begun) - counter(&s->counters.sends_ended),
 	     t->sends + counter(&s->rrefs->msgs_n));

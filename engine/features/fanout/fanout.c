@@ -291,9 +291,7 @@ static void conclude(struct fanout *fo, bool failed, enum far_status why)
 	char text[FAR_ERR_TEXT_MAX];
 	fo->concluded = true;
 	timer_disarm(&s->wheel, &fo->alarm.timer);
-	*fo->prev = fo->next;
-	if (fo->next)
-		fo->next->prev = fo->prev;
+	list_remove(fo);
 	enum far_status rest = abandoned_status(fo, why);
 	for (uint32_t i = 0; i < fo->n; i++)
 		if (!fo->target[i].ended)
@@ -495,11 +493,7 @@ void fanout_begin(struct fanout *fo)
 	fo->start.done = on_answer;
 	fo->retry_ns = RETRY_NS_MIN;
 	fo->alarm.fn = on_alarm;
-	fo->next = *fanouts_of(s);
-	fo->prev = fanouts_of(s);
-	if (fo->next)
-		fo->next->prev = &fo->next;
-	*fanouts_of(s) = fo;
+	list_put(*fanouts_of(s), fo);
 }
 
 void fanout_launch(struct fanout *fo, uint32_t i, const struct call_start *start, bool common)

@@ -41,7 +41,7 @@ struct fanout_target {
 	size_t len;              /* of the request */
 	void *recv_buf;          /* slice; NULL: none */
 	size_t cap;
-	struct far_to to, hedge_to; /* hedge_to.worker −1: nobody */
+	struct far_to to, hedge_to; /* hedge_to.worker −1: none */
 	uint16_t fn;                /* as in call_start */
 	bool typed;                 /* likewise */
 	bool ended;
@@ -107,7 +107,7 @@ void fanout_record_failure(struct fanout *fo, uint32_t i, const struct completio
 /** The error of the future of a failed fan-out: `status`, or OK for the first failure's. The text lies in
  * text[0, cap), which `o` points to. */
 void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct completion *o);
-/** What the outcome says. */
+/** Status of the outcome. */
 void fanout_write_text(char *text, size_t cap, const struct completion *o);
 
 /** Of target `i`; NULL: the caller wants none. */
@@ -116,7 +116,7 @@ static inline struct far_target_result *fanout_result_of(const struct fanout *fo
 	return fo->results ? &fo->results[i] : NULL;
 }
 
-/** How target `i` ended, and where it was asked. */
+/** How target `i` ended, and the worker that answered. */
 static inline void fanout_write_result(struct fanout *fo, uint32_t i, struct far_to from, const struct completion *o)
 {
 	struct far_target_result *r = fanout_result_of(fo, i);

@@ -7,7 +7,7 @@
 
 /**
  * Puts the reply data[0, len) where target `i` wants it, in one copy. The bytes may be written by the peer meanwhile:
- * what is checked is what is used. Other than FAR_OK: nothing was written, `*text` says why. `r` may be NULL.
+ * what is checked is what is used. Other than FAR_OK: nothing was written, `*text` has the reason. `r` may be NULL.
  */
 enum far_status scatter(const struct fanout *fo, uint32_t i, const void *data, size_t len, struct far_target_result *r,
 			const char **text);

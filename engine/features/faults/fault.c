@@ -24,6 +24,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct faults *faults_create(void)
+{
+	return calloc(1, sizeof(struct faults));
+}
+
+void faults_destroy(struct faults *f)
+{
+	struct fault *x = atomic_load_explicit(&f->all, memory_order_relaxed);
+	while (x) {
+		struct fault *older = x->older;
+		free(x);
+		x = older;
+	}
+	free(f);
+}
+
 const struct fault *fault_of(struct faults *f, enum far_fault_kind kind)
 {
 	struct fault *x = f ? atomic_load_explicit(&f->of[kind], memory_order_acquire) : NULL; /* far_fault_set */
@@ -60,21 +76,10 @@ void fault_apply(struct shard *s)
 
 /* ---- what is held back ---- */
 
-static void delayed_add(struct shard *s, struct fault_delayed *l)
-{
-	l->next = fault_shard(s)->late;
-	l->prev = &fault_shard(s)->late;
-	if (l->next)
-		l->next->prev = &l->next;
-	fault_shard(s)->late = l;
-}
-
 static void delayed_remove(struct shard *s, struct fault_delayed *l)
 {
 	timer_disarm(&s->wheel, &l->timer.timer);
-	*l->prev = l->next;
-	if (l->next)
-		l->next->prev = l->prev;
+	list_remove(l);
 }
 
 static void delayed_free(struct shard *s, struct fault_delayed *l)
@@ -165,7 +170,7 @@ static int hold_call(struct shard *s, const struct call_start *start, const stru
 				    .payload = payload,
 				    .start = copy,
 				    .fail = fault->fail_sends != 0};
-	delayed_add(s, l);
+	list_put(fault_shard(s)->late, l);
 	fault_shard(s)->delayed_calls_n++;
 	waiting_count(s, 1);
 	if (l->fail)
@@ -214,8 +219,8 @@ static void request(struct shard *s, struct session *se, const struct shm_head *
 {
 	struct shm_head marked = *h;
 	uint64_t left = head_time(h);
-	bool words = !(h->flags & HEAD_TYPED) && h->fn == RREF_CONTROL, late = left != UINT64_MAX && left <= waited;
-	bool admits = h->type != HEAD_ONEWAY && !words && !late && !(h->flags & HEAD_RETRY);
+	bool control = !(h->flags & HEAD_TYPED) && h->fn == RREF_CONTROL, late = left != UINT64_MAX && left <= waited;
+	bool admits = h->type != HEAD_ONEWAY && !control && !late && !(h->flags & HEAD_RETRY);
 	fault_shard(s)->admits = admits;
 	if (admits)
 		marked.flags |= HEAD_RETRY;
@@ -278,7 +283,7 @@ static bool answer(struct shard *s, struct far_deferred *d)
 		return false;
 	struct fault_delayed *l = buf_data(buf);
 	*l = (struct fault_delayed){.timer.fn = on_delayed_answer, .buf = buf, .answer = d};
-	delayed_add(s, l);
+	list_put(fault_shard(s)->late, l);
 	counter_add_shared(&f->delayed[FAR_FAULT_REPLY], 1);
 	timer_arm(&s->wheel, &l->timer.timer, time_after(clock_now(s->config.clock), fault->delay_ns));
 	return true;

@@ -16,7 +16,7 @@
 
 #include <farcall/testing.h>
 
-#define FAULT_SENDS_MAX 6u /* of a word about references: after so many failures it is given up */
+#define FAULT_SENDS_MAX 6u /* of a control message about references: limit of failed attempts */
 
 /** A setting; never changed but for `left`, never freed before the agent ends. */
 struct fault {
@@ -55,6 +55,11 @@ static inline struct fault_shard *fault_shard(const struct shard *s)
 	return s->state[FEATURE_FAULTS];
 }
 
+/** The faults of an agent, none set. NULL: no memory. Start only. */
+struct faults *faults_create(void);
+/** Frees them, after the shards were destroyed. */
+void faults_destroy(struct faults *f);
+
 /** Is there a fault for this kind, for one message more. Any thread. */
 const struct fault *fault_of(struct faults *f, enum far_fault_kind kind);
 static inline bool fault_set_for(const struct faults *f, enum far_fault_kind kind)
@@ -62,7 +67,7 @@ static inline bool fault_set_for(const struct faults *f, enum far_fault_kind kin
 	return f && atomic_load_explicit(&f->of[kind], memory_order_relaxed);
 }
 
-/** The settings have changed: sessions take the slow ways, or no longer. */
+/** Applies changed settings: sessions take the slow path, or no longer. */
 void fault_apply(struct shard *s);
 /** A request while answers are to fail or to be late: a record for it. false: it was refused. */
 bool fault_admit(struct far_req *req);

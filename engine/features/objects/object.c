@@ -23,7 +23,7 @@
 
 /* ---- what a value is ---- */
 
-const char *object_type_text(const struct far_rref *r, char *buf, size_t len)
+const char *object_type_text(const struct rref_record *r, char *buf, size_t len)
 {
 	const struct far_future *f = r->value;
 	struct far_val v = {0};
@@ -51,7 +51,7 @@ const char *object_type_text(const struct far_rref *r, char *buf, size_t len)
 	return buf;
 }
 
-void object_type(const struct far_rref *r, struct far_deferred *d)
+void object_type(const struct rref_record *r, struct far_deferred *d)
 {
 	char text[SIGNATURE_TYPE_MAX];
 	struct far_val v = far_str(object_type_text(r, text, sizeof text));
@@ -68,33 +68,28 @@ void object_type(const struct far_rref *r, struct far_deferred *d)
 static const char makes[] = "it makes objects: call it with far_remote, or a method with far_rref_remote";
 
 /* Writes what a value is that is not the wanted object. */
-static void no_object(const struct far_rref *r, const struct method *m, char *text, size_t len)
+static void no_object(const struct rref_record *r, const struct method *m, char *text, size_t len)
 {
 	char rref[RREF_TEXT_MAX], type[SIGNATURE_TYPE_MAX];
-	snprintf(text, len, "%s is not an object of %s, but a %s", rref_text(&r->base, rref, sizeof rref), m->cls->name,
-		 object_type_text(r, type, sizeof type));
-}
-
-static void fail(struct far_deferred *d, enum far_status status, const char *text)
-{
-	deferred_error(d, status, FAR_EXECUTED_NO, 0, text, strlen(text));
-	deferred_finish(d);
+	snprintf(text, len, "%s is not an object of %s, but a %s", rref_text(&r->rref.base, rref, sizeof rref),
+		 m->cls->name, object_type_text(r, type, sizeof type));
 }
 
 bool object_may_run(struct rref_open *open)
 {
 	struct far_deferred *d = open->record;
 	const struct function *fn = d->fn;
-	const struct far_rref *r = open->object;
+	const struct rref_record *r = open->object;
 	char text[FAR_ERR_TEXT_MAX];
 	if (likely(!fn->method && !fn->makes && !r))
 		return true;
 	if (!fn->method != !r) {
-		fail(d, FAR_PROTOCOL, fn->method ? "a method was called without its object" : "it is not a method");
+		rref_fail(d, FAR_PROTOCOL,
+			  fn->method ? "a method was called without its object" : "it is not a method");
 		return false;
 	}
 	if (fn->makes && open->purpose != RREF_TO_MAKE) {
-		fail(d, FAR_INVALID, makes);
+		rref_fail(d, FAR_INVALID, makes);
 		return false;
 	}
 	if (!r)
@@ -107,7 +102,7 @@ bool object_may_run(struct rref_open *open)
 	if (r->made == fn->method->cls)
 		return true;
 	no_object(r, fn->method, text, sizeof text);
-	fail(d, FAR_INVALID, text);
+	rref_fail(d, FAR_INVALID, text);
 	return false;
 }
 
@@ -115,18 +110,14 @@ bool object_may_run(struct rref_open *open)
 
 void object_await(struct rref_open *open)
 {
-	struct far_rref *r = open->object;
+	struct rref_record *r = open->object;
 	if (r->settled)
 		return;
 	open->unknown++;
-	open->next = r->awaited;
-	open->prev = &r->awaited;
-	if (open->next)
-		open->next->prev = &open->next;
-	r->awaited = open;
+	list_put(r->awaited, open);
 }
 
-static void run_at_once(struct far_req *req, struct far_rref *r, const uint8_t *body, uint64_t len)
+static void run_at_once(struct far_req *req, struct rref_record *r, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
 	s->context.handler = req->name;
@@ -142,20 +133,15 @@ void object_request(struct far_req *req, const uint8_t *body, uint64_t len)
 		rref_refuse(req, FAR_INVALID, "%s: %s", req->fn->signature.name, makes);
 		return;
 	}
-	if (len < sizeof id) {
-		rref_malformed(req);
-		return;
-	}
-	len -= sizeof id;
-	memcpy(&id, body + len, sizeof id);
-	object_called(req, id, body, len);
+	if (rref_trailer(req, body, &len, &id, sizeof id))
+		object_called(req, id, body, len);
 }
 
 void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
 	const struct function *fn = req->fn;
-	struct far_rref *r = rref_table_find(&s->rrefs->records, id);
+	struct rref_record *r = rref_table_find(&s->rrefs->records, id);
 	if (unlikely(!r)) {
 		rref_refuse(req, FAR_GONE, "%s: the object was destroyed: worker \"%s\" knows of no reference to it",
 			    fn->signature.name, s->config.name);
@@ -168,7 +154,7 @@ void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, 
 	struct rref_open *open = rref_open_new(req, RREF_TO_METHOD, body, len);
 	if (!open)
 		return;
-	rref_ref(&r->base);
+	rref_ref(&r->rref.base);
 	open->object = r;
 	open->unknown = 1;
 	object_await(open);
@@ -178,48 +164,29 @@ void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, 
 static void serve_method(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_method m;
-	if (len < sizeof m) {
-		rref_malformed(req);
+	if (!rref_trailer(req, body, &len, &m, sizeof m) || !rref_names_us(req, m.owner, m.object) ||
+	    !rref_function_of(req, m.function))
 		return;
+	struct rref_record *r = rref_record_of(req, m.object);
+	struct rref_open *open = r ? rref_open_new(req, RREF_TO_METHOD, body, len) : NULL;
+	if (open) {
+		open->object = r;
+		rref_take_arguments(req, open);
+	} else if (r) {
+		rref_unref(&r->rref.base);
 	}
-	len -= sizeof m;
-	memcpy(&m, body + len, sizeof m);
-	if (!rref_names_us(req, m.owner, m.object) || !rref_function_of(req, m.function))
-		return;
-	struct far_rref *r = rref_record(req->shard, m.object);
-	if (!r) {
-		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
-			    req->shard->config.name);
-		return;
-	}
-	struct rref_open *open = rref_open_new(req, RREF_TO_METHOD, body, len);
-	if (!open) {
-		rref_unref(&r->base);
-		return;
-	}
-	open->object = r;
-	rref_take_arguments(req, open);
 }
 
 static void serve_method_remote(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_method_remote m;
-	if (len < sizeof m) {
-		rref_malformed(req);
+	if (!rref_trailer(req, body, &len, &m, sizeof m) || !rref_names_us(req, m.remote.owner, m.object))
 		return;
-	}
-	len -= sizeof m;
-	memcpy(&m, body + len, sizeof m);
-	if (!rref_names_us(req, m.remote.owner, m.object))
+	struct rref_record *r = rref_record_of(req, m.object);
+	if (!r)
 		return;
-	struct far_rref *r = rref_record(req->shard, m.object);
-	if (!r) {
-		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
-			    req->shard->config.name);
-		return;
-	}
 	rref_serve_make(req, &m.remote, r, body, len);
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 }
 
 void object_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len)
@@ -232,7 +199,7 @@ void object_serve(struct far_req *req, uint16_t message, const uint8_t *body, ui
 
 /* ---- in the handler's time ---- */
 
-static struct far_rref *object_of(const struct far_req *req)
+static struct rref_record *object_of(const struct far_req *req)
 {
 	const struct function *fn = req->fn;
 	if (!fn || !fn->method)
@@ -245,7 +212,7 @@ static struct far_rref *object_of(const struct far_req *req)
 enum far_status object_enter(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	const struct method *m = user;
-	struct far_rref *r = object_of(req);
+	struct rref_record *r = object_of(req);
 	if (unlikely(!r)) {
 		static const char text[] = "a method was called without its object";
 		dispatch_error(req, FAR_PROTOCOL, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
@@ -253,21 +220,22 @@ enum far_status object_enter(struct far_req *req, const struct far_val *args, si
 	}
 	if (likely(m->kind == FAR_KIND_INLINE)) /* nothing that ends it is looked at meanwhile */
 		return m->fn(req, r->object, args, n, m->user);
-	rref_ref(&r->base);
+	rref_ref(&r->rref.base);
 	enum far_status status = m->fn(req, r->object, args, n, m->user);
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 	return status;
 }
 
 struct far_rref *far_req_rref(const struct far_req *req)
 {
-	return object_of(req);
+	struct rref_record *r = object_of(req);
+	return r ? &r->rref : NULL;
 }
 
 int object_keep(struct shard *s, struct far_buf **held)
 {
 	struct values_arena arena = {0};
-	struct rref_base *base = &s->rrefs->calling->base;
+	struct rref_base *base = &s->rrefs->calling->rref.base;
 	rref_ref(base);
 	if (tree_hold(&arena, base)) {
 		rref_unref(base);

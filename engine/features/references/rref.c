@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * References at home: records of values, forks of peers, users, and their counts of holds. Shard thread, but where
- * rref.h says otherwise.
+ * rref.h notes otherwise.
  */
 #include "features/references/rref.h"
 
@@ -28,8 +28,8 @@ static void end_objects(struct shard *s)
 {
 	struct far_rref *r;
 	while ((r = s->rrefs->last)) {
-		s->rrefs->last = r->list_next;
-		tree_end(r->value->buf);
+		s->rrefs->last = r->next;
+		tree_end(rref_as_record(r)->value->buf);
 		rref_unref(&r->base);
 	}
 }
@@ -58,78 +58,72 @@ uint64_t rref_names(struct shard *s, uint32_t n)
 }
 
 /* Its owner has answered, or no caller waits for that any more. */
-static void uncount(struct shard *s, struct far_rref *r)
+static void uncount(struct shard *s, struct rref_user *u)
 {
-	if (r->counted)
+	if (u->counted)
 		counter_add_shared(&s->rrefs->unknown_n, UINT64_MAX);
-	r->counted = false;
+	u->counted = false;
 }
 
 static void list_in(struct shard *s, struct far_rref *r)
 {
-	r->list_next = s->rrefs->list;
-	r->list_prev = &s->rrefs->list;
-	if (r->list_next)
-		r->list_next->list_prev = &r->list_next;
-	s->rrefs->list = r;
+	list_put(s->rrefs->list, r);
 	counter_add(r->owned ? &s->rrefs->owned_n : &s->rrefs->users_n, 1);
 }
 
 static void list_out(struct shard *s, struct far_rref *r)
 {
-	if (!r->list_prev)
+	if (!r->prev)
 		return;
-	*r->list_prev = r->list_next;
-	if (r->list_next)
-		r->list_next->list_prev = r->list_prev;
-	r->list_prev = NULL;
+	list_remove(r);
+	r->prev = NULL;
 	counter_add(r->owned ? &s->rrefs->owned_n : &s->rrefs->users_n, UINT64_MAX);
 }
 
-/* Its memory, and the futures that it has. */
+/* Frees its memory and its future. */
 static void forget(struct far_rref *r)
 {
-	if (r->known)
-		buf_unref(&r->known->head);
-	if (r->value)
-		buf_unref(&r->value->head);
-	buf_unref(r->why);
+	struct rref_record *record = rref_as_record(r);
+	buf_unref(record ? &record->value->head : &rref_as_user(r)->known->head);
+	if (record)
+		buf_unref(record->why);
 	buf_unref(atomic_load_explicit(&r->type_name, memory_order_acquire));
 	buf_unref(r->buf);
 }
 
-void rref_discard(struct far_rref *r)
+void rref_discard(struct rref_user *u)
 {
-	uncount(atomic_load_explicit(&r->home, memory_order_relaxed), r);
-	forget(r);
+	uncount(atomic_load_explicit(&u->rref.home, memory_order_relaxed), u);
+	forget(&u->rref);
 }
 
-void rref_end(struct shard *s, struct far_rref *r)
+void rref_end(struct shard *s, struct rref_user *u)
 {
-	list_out(s, r);
-	uncount(s, r);
-	forget(r);
+	list_out(s, &u->rref);
+	uncount(s, u);
+	forget(&u->rref);
 }
 
 /* ---- the last hold ---- */
 
-/* It has no hold, and only this shard could take one. */
-static void gone(struct shard *s, struct far_rref *r)
+/* Ends a record without a hold. Only this shard could take one. */
+static void record_end(struct shard *s, struct rref_record *r)
 {
-	if (r->owned) {
-		const char *outer = s->context.handler;
-		list_out(s, r);
-		rref_table_remove(&s->rrefs->records, r->base.id);
-		s->context.handler = "a destructor";
-		forget(r);
-		s->context.handler = outer;
-	} else if ((r->failed && !r->owner_notified) || s->stopped || !future_done(r->known) ||
-		   MUTANT(RREF_UNDELETED)) {
-		rref_end(s, r);
-	} else { /* it ends with the note */
-		r->msg = (struct rref_msg){.rref = r, .kind = RREF_DELETE, .fork = r->fork};
-		rref_msg_send(s, r->session, &r->msg);
-	}
+	const char *outer = s->context.handler;
+	list_out(s, &r->rref);
+	rref_table_remove(&s->rrefs->records, r->rref.base.id);
+	s->context.handler = "a destructor";
+	forget(&r->rref);
+	s->context.handler = outer;
+}
+
+/* The same for a user's fork. If the owner has the fork, DELETE is sent first, and ends it. */
+static void user_end(struct shard *s, struct rref_user *u)
+{
+	if ((u->failed && !u->owner_notified) || s->stopped || !future_done(u->known) || MUTANT(RREF_UNDELETED))
+		rref_end(s, u);
+	else
+		rref_user_send(s, u, RREF_DELETE, FAR_OK);
 }
 
 /* A lookup may have taken hold of a record anew since. */
@@ -144,7 +138,10 @@ static void leave(struct shard *s, struct shard_task *e)
 							  memory_order_acq_rel, memory_order_acquire))
 			return;
 	}
-	gone(s, r);
+	if (r->owned)
+		record_end(s, rref_as_record(r));
+	else
+		user_end(s, rref_as_user(r));
 }
 
 static void on_last(struct rref_base *base)
@@ -188,14 +185,17 @@ unsigned rref_release_all(struct shard *s)
 	return n;
 }
 
-static struct far_rref *rref_alloc(struct shard *s)
+/* Allocates a record, or a user's fork. */
+static struct far_rref *rref_alloc(struct shard *s, bool owned)
 {
-	struct far_buf *buf = buf_alloc(sizeof(struct far_rref));
+	size_t size = owned ? sizeof(struct rref_record) : sizeof(struct rref_user);
+	struct far_buf *buf = buf_alloc(size);
 	if (!buf)
 		return NULL;
 	struct far_rref *r = buf_data(buf);
-	memset(r, 0, sizeof *r);
+	memset(r, 0, size);
 	r->buf = buf;
+	r->owned = owned;
 	r->base.ended = on_last;
 	atomic_store_explicit(&r->base.refs, 1, memory_order_relaxed);
 	atomic_store_explicit(&r->home, s, memory_order_relaxed);
@@ -223,39 +223,46 @@ void rref_enter(struct far_rref *r)
 	shard_add_task(s, &r->enter);
 }
 
-struct far_rref *rref_new(struct shard *s, const struct rref_wire *w)
+struct rref_user *rref_new(struct shard *s, const struct rref_wire *w)
 {
-	struct far_rref *r = rref_alloc(s);
+	struct far_rref *r = rref_alloc(s, false);
 	struct far_future *known = r ? future_alloc(s) : NULL;
 	if (!known) {
 		if (r)
 			buf_unref(r->buf);
 		return NULL;
 	}
-	r->known = known;
 	r->base.id = w->id;
 	r->base.owner = w->owner;
-	r->fork = w->fork;
 	r->types = w->types;
 	rref_class_set(r, w->cls);
-	r->session = session_index(s, rref_rank(w->owner), rref_owner_shard(w->id));
-	r->counted = true;
+	struct rref_user *u = rref_as_user(r);
+	u->known = known;
+	u->fork = w->fork;
+	u->session = session_index(s, rref_rank(w->owner), rref_owner_shard(w->id));
+	u->counted = true;
 	counter_add_shared(&s->rrefs->unknown_n, 1);
-	return r;
+	return u;
 }
 
-void rref_known_end(struct shard *s, struct far_rref *r, const struct completion *o)
+void rref_user_send(struct shard *s, struct rref_user *u, enum rref_kind kind, enum far_status status)
 {
-	if (future_done(r->known))
+	u->msg = (struct rref_msg){.rref = &u->rref, .kind = (uint8_t)kind, .status = (uint8_t)status, .fork = u->fork};
+	rref_msg_send(s, u->session, &u->msg);
+}
+
+void rref_known_end(struct shard *s, struct rref_user *u, const struct completion *o)
+{
+	if (future_done(u->known))
 		return;
-	r->failed = o->status != FAR_OK;
-	buf_ref(&r->known->head);
-	s->config.complete(r->known, o);
-	uncount(s, r);
-	buf_unref(&r->known->head);
+	u->failed = o->status != FAR_OK;
+	buf_ref(&u->known->head);
+	s->config.complete(u->known, o);
+	uncount(s, u);
+	buf_unref(&u->known->head);
 	struct rref_wait *w;
-	while ((w = r->waits)) {
-		r->waits = w->next;
+	while ((w = u->waits)) {
+		u->waits = w->next;
 		if (o->status)
 			w->open->failed = (uint8_t)o->status;
 		rref_open_step(s, w->open);
@@ -265,14 +272,14 @@ void rref_known_end(struct shard *s, struct far_rref *r, const struct completion
 
 /* ---- records ---- */
 
-static struct far_rref *hold(struct far_rref *r)
+static struct rref_record *hold(struct rref_record *r)
 {
 	if (r)
-		rref_ref(&r->base);
+		rref_ref(&r->rref.base);
 	return r;
 }
 
-struct far_rref *rref_find(struct shard *s, struct rref_id id)
+struct rref_record *rref_find(struct shard *s, struct rref_id id)
 {
 	return hold(rref_table_find(&s->rrefs->records, id));
 }
@@ -288,18 +295,18 @@ static bool creator_lost(const struct shard *s, struct rref_id id)
 	return se->incarnation == id.life && !se->worker_alive;
 }
 
-static void settle_lost(struct shard *s, struct far_rref *r)
+static void settle_lost(struct shard *s, struct rref_record *r)
 {
 	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
 	rref_settle(s, r, &(struct completion){.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1}, false);
 }
 
-struct far_rref *rref_record(struct shard *s, struct rref_id id)
+struct rref_record *rref_record(struct shard *s, struct rref_id id)
 {
-	struct far_rref *r = rref_find(s, id);
-	if (r)
-		return r;
-	r = rref_alloc(s);
+	struct rref_record *record = rref_find(s, id);
+	if (record)
+		return record;
+	struct far_rref *r = rref_alloc(s, true);
 	struct far_future *value = r ? future_alloc(s) : NULL;
 	if (!value || !rref_table_put(&s->rrefs->records, id, r)) {
 		if (value)
@@ -309,19 +316,20 @@ struct far_rref *rref_record(struct shard *s, struct rref_id id)
 		return NULL;
 	}
 	future_mark(value, FUTURE_DERIVED | FUTURE_UNBOUNDED);
-	r->owned = r->expected = true;
-	r->value = value;
 	r->types = UINT16_MAX;
 	r->base.id = id;
 	r->base.owner = rref_incarnation(s->config.rank, s->config.incarnation);
 	rref_owner_is(r, s->config.name);
+	record = rref_as_record(r);
+	record->expected = true;
+	record->value = value;
 	list_in(s, r);
 	if (creator_lost(s, id))
-		settle_lost(s, r);
-	return r;
+		settle_lost(s, record);
+	return record;
 }
 
-static void keep_failure(struct far_rref *r, const struct completion *o)
+static void keep_failure(struct rref_record *r, const struct completion *o)
 {
 	r->code = o->code;
 	if (o->len && (r->why = buf_alloc(o->len))) {
@@ -331,23 +339,17 @@ static void keep_failure(struct far_rref *r, const struct completion *o)
 }
 
 /* Methods run in the order in which they were called. */
-static void oldest_first(struct far_rref *r)
+static void oldest_first(struct rref_record *r)
 {
-	struct rref_open *open = r->awaited, *done = NULL;
-	while (open) {
-		struct rref_open *next = open->next;
-		open->next = done;
-		if (done)
-			done->prev = &open->next;
-		done = open;
-		open = next;
+	struct rref_open *open, *all = r->awaited;
+	r->awaited = NULL;
+	while ((open = all)) {
+		all = open->next;
+		list_put(r->awaited, open);
 	}
-	r->awaited = done;
-	if (done)
-		done->prev = &r->awaited;
 }
 
-void rref_settle(struct shard *s, struct far_rref *r, const struct completion *o, bool tree)
+void rref_settle(struct shard *s, struct rref_record *r, const struct completion *o, bool tree)
 {
 	if (r->settled)
 		return;
@@ -361,53 +363,44 @@ void rref_settle(struct shard *s, struct far_rref *r, const struct completion *o
 		struct far_val root = tree_root(o->buf);
 		r->made = object_class_of(&root);
 		r->object = r->made ? root.u.custom.object : NULL;
-		rref_class_set(r, r->made ? r->made->hash : 0);
+		rref_class_set(&r->rref, r->made ? r->made->hash : 0);
 	}
 	if (tree)
 		own.tree = o->buf;
 	else if (o->status)
 		keep_failure(r, o);
-	rref_ref(&r->base);
+	rref_ref(&r->rref.base);
 	s->config.complete(r->value, &own);
 	struct rref_open *open;
 	oldest_first(r);
 	while ((open = r->awaited)) {
-		r->awaited = open->next;
-		if (open->next)
-			open->next->prev = &r->awaited;
+		list_remove(open);
 		open->prev = NULL;
 		rref_fetched(s, open);
 	}
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 }
 
-bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uint32_t session)
+bool rref_fork_add(struct shard *s, struct rref_record *r, struct rref_id fork, uint32_t session)
 {
 	struct session *se = &s->sessions[session];
 	struct rref_fork *f = rref_table_find(&s->rrefs->forks, fork);
 	if (f && MUTANT(RREF_TWICE))
-		rref_ref(&r->base);
+		rref_ref(&r->rref.base);
 	if (f)
-		return f->session == session && f->rref == r;
-	struct far_buf *buf = r->first.rref ? buf_alloc(sizeof *f) : NULL;
-	if (r->first.rref && !buf)
+		return f->session == session && f->record == r;
+	struct far_buf *buf = r->first.record ? buf_alloc(sizeof *f) : NULL;
+	if (r->first.record && !buf)
 		return false;
 	f = buf ? buf_data(buf) : &r->first;
-	*f = (struct rref_fork){.id = fork,
-				.rref = hold(r),
-				.buf = buf,
-				.session = session,
-				.next = se->rref_forks,
-				.prev = &se->rref_forks};
+	*f = (struct rref_fork){.id = fork, .record = hold(r), .buf = buf, .session = session};
 	if (!rref_table_put(&s->rrefs->forks, fork, f)) {
-		f->rref = NULL;
-		rref_unref(&r->base);
+		f->record = NULL;
+		rref_unref(&r->rref.base);
 		buf_unref(buf);
 		return false;
 	}
-	if (f->next)
-		f->next->prev = &f->next;
-	se->rref_forks = f;
+	list_put(se->rref_forks, f);
 	r->forks_n++;
 	counter_add(&s->rrefs->forks_n, 1);
 	return true;
@@ -415,16 +408,14 @@ bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uin
 
 void rref_fork_end(struct shard *s, struct rref_fork *f)
 {
-	struct far_rref *r = f->rref;
+	struct rref_record *r = f->record;
 	struct far_buf *buf = f->buf;
-	*f->prev = f->next;
-	if (f->next)
-		f->next->prev = f->prev;
+	list_remove(f);
 	rref_table_remove(&s->rrefs->forks, f->id);
 	r->forks_n--;
 	counter_add(&s->rrefs->forks_n, UINT64_MAX);
-	f->rref = NULL;
-	rref_unref(&r->base);
+	f->record = NULL;
+	rref_unref(&r->rref.base);
 	buf_unref(buf);
 }
 
@@ -434,9 +425,10 @@ void rref_fork_end(struct shard *s, struct rref_fork *f)
 static void end_expected(struct shard *s, const struct session *se)
 {
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
-		next = r->list_next;
-		if (r->owned && r->expected && r->base.id.life == se->incarnation)
-			settle_lost(s, r);
+		struct rref_record *record = rref_as_record(r);
+		next = r->next;
+		if (record && record->expected && r->base.id.life == se->incarnation)
+			settle_lost(s, record);
 	}
 }
 
@@ -472,14 +464,14 @@ void rref_close(struct shard *s)
 	shard_take_tasks(s);
 	rref_release_all(s);
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
-		next = r->list_next;
+		next = r->next;
 		rref_ref(&r->base);
 		if (leaks)
 			rref_leak_report(s, r, leaks);
 		if (r->owned)
-			rref_settle(s, r, &end, false);
+			rref_settle(s, rref_as_record(r), &end, false);
 		else
-			rref_known_end(s, r, &end);
+			rref_known_end(s, rref_as_user(r), &end);
 		rref_unref(&r->base);
 	}
 	/* What is settled has let go of what it held. */
@@ -488,11 +480,12 @@ void rref_close(struct shard *s)
 	struct far_rref *r;
 	while ((r = s->rrefs->list)) {
 		list_out(s, r);
-		if (r->owned)
+		const struct rref_record *record = rref_as_record(r);
+		if (record)
 			rref_table_remove(&s->rrefs->records, r->base.id);
-		if (r->made) { /* a handler that has not ended may be at it */
+		if (record && record->made) { /* a handler that has not ended may be at it */
 			rref_ref(&r->base);
-			r->list_next = s->rrefs->last;
+			r->next = s->rrefs->last;
 			s->rrefs->last = r;
 		}
 		atomic_store_explicit(&r->home, NULL, memory_order_release);

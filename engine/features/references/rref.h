@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Remote references: the shard's tables and the protocol that keeps a value as long as anybody refers to it. All of it
- * is the shard's but for what says otherwise; engine/PROTOCOL.md, "Remote references", has the states.
+ * Remote references: the shard's tables and the protocol that keeps a value while references to it exist. Shard
+ * thread, but for the functions and fields marked otherwise; engine/PROTOCOL.md, "Remote references", has the states.
  *
- * A struct far_rref is one of two things. The record of a value that lies here (`owned`): in the table of records,
- * under its id, held by each fork that others have, by each request that makes or awaits the value, and by handles
- * here. Or a user's fork of one that lies elsewhere. Either stays with its home shard; other threads hold it, give it
- * back, and look at what never changes.
+ * A struct far_rref begins one of two structures. A struct rref_record is the owner's record of a value of this shard.
+ * It is in the table of records, under its id. Each fork of another worker holds it, and so does each request that
+ * makes or awaits the value, and each handle here. A struct rref_user is the fork that this worker has of a value of
+ * another shard. Both stay with their home shard. Other threads take and drop references, and read the fields that
+ * never change.
  */
 #ifndef FAR_REFERENCES_RREF_H
 #define FAR_REFERENCES_RREF_H
 
+#include "base/list.h"
 #include "core/deferred.h"
 #include "core/shard.h"
 #include "core/timer.h"
@@ -24,16 +26,18 @@
 
 struct rref_open;
 struct rref_wait;
+struct rref_record;
+struct rref_user;
 
-/** A control message to another engine, on its way. Lies in the structure that it is about. */
+/** A control message to another engine, waiting or under way. It lies in its reference, or in a buffer. */
 struct rref_msg {
 	struct rref_msg *next; /* session's list */
-	struct far_rref *rref; /* held, unless it is a DELETE: then it ends with the note. RECALL: NULL */
+	struct far_rref *rref; /* held, but by a DELETE, which ends it; FORK, DELETE, FAILED: a user's; RECALL: NULL */
 	struct far_buf *buf;   /* its own memory; NULL: it has none */
 	struct rref_id fork;
 	uint8_t kind; /* enum rref_kind */
 	uint8_t status;
-	/* rref_again.c: times it has failed; a fault has been looked up for it; a delay has been applied */
+	/* rref_again.c: failed attempts; a fault has been looked up for it; a delay has been applied */
 	uint8_t tries;
 	bool marked, delayed;
 	uint32_t session;
@@ -43,62 +47,86 @@ struct rref_msg {
 /** A fork: a hold of another worker on a record here. In a buffer, or in the record. */
 struct rref_fork {
 	struct rref_id id;
-	struct far_rref *rref; /* held */
-	struct far_buf *buf;   /* NULL: it is in the record */
+	struct rref_record *record; /* held */
+	struct far_buf *buf;        /* NULL: it is in the record */
 	uint32_t session;
 	struct rref_fork *next, **prev; /* session's */
 };
 
-/** `user` of a call whose arguments hold references, or that is about one: what keeps them until it has ended. In a
- * buffer, or in the reference that it makes. */
+/** `user` of a call whose arguments hold references, or that reads a reference: keeps them until the call has ended. In
+ * a buffer, or in the reference that the call makes. */
 struct rref_call {
 	call_done_fn *done;
 	void *user;
 	struct rref_pins *pins;
-	struct far_rref *object; /* whose method is called, or that it asks about: held; NULL: none */
-	void (*look)(struct far_rref *object, const struct completion *o); /* before `done`; NULL: nobody does */
+	struct far_rref *object; /* whose method is called, or whose type is read: held; NULL: none */
+	void (*look)(struct far_rref *object, const struct completion *o); /* called before `done`; NULL: none */
 	struct far_buf *buf;                                               /* NULL: it is in `makes` */
-	struct far_rref *makes;                                            /* NULL: it makes none */
+	struct rref_user *makes;                                           /* NULL: it makes none */
 };
+
+/** First member of struct rref_record and of struct rref_user. */
 struct far_rref {
 	struct rref_base base;
 	struct shard_task enter;      /* puts it into its home's list, then ends it: never both at once */
 	struct far_buf *buf;          /* its memory */
 	_Atomic(struct shard *) home; /* NULL: the agent is gone */
-	struct rref_id fork;          /* a user's */
-	bool owned;
-	bool failed;         /* a user's: making the value has, or the owner did not know it */
-	bool owner_notified; /* a user's: `failed`, and the owner was notified and has a fork, which is to be deleted */
-	bool counted;        /* in unknown_n */
-	uint16_t types;      /* bit (1 << enum far_type): what the value may be */
-	/* Hash of its class; 0: no object, or a record that is expected. Received from others; `made` is what it really
-	 * is. Any thread reads it while its home may hear more: rref_class(). */
+	bool owned;                   /* it begins a record; constant */
+	uint16_t types;               /* bit (1 << enum far_type): possible types of the value */
+	/* Hash of the class; 0: no object, or an expected record. Received from others; rref_record.made is the real
+	 * class. Written by the home, read by any thread: rref_class(). */
 	_Atomic uint64_t cls;
-	_Atomic(struct far_buf *) type_name; /* NULL: nobody has asked */
+	_Atomic(struct far_buf *) type_name; /* NULL: not read yet */
 	char owner_name[FAR_NAME_MAX];
-	struct far_rref *list_next, **list_prev; /* its home's; NULL: not in it */
-	/* a user's */
-	struct far_future *known; /* done when the owner knows of the fork, or why not */
-	struct rref_msg msg, accept;
-	uint32_t session;        /* with the owner */
-	uint32_t accept_session; /* of the sender of the result, + 1; 0: no ACCEPT is owed */
-	struct rref_call making; /* the call that has the value made */
-	struct rref_wait *waits; /* requests that must not run before it is known */
-	/* a record's */
+	struct far_rref *next, **prev; /* its home's; NULL: not in it */
+};
+
+/** The owner's record of a value: expected, then being made, then settled. */
+struct rref_record {
+	struct far_rref rref;
 	struct far_future *value;
-	const struct object_class *made; /* the value is an object of it */
+	const struct object_class *made; /* the value is an object of this class; NULL: no object */
 	void *object;
 	struct far_buf *why; /* text of a failure */
 	size_t why_len;
 	int32_t code;
-	uint8_t status;            /* of the value, once it is there */
+	uint8_t status;            /* of the value, once settled */
 	uint8_t executed;          /* likewise */
-	bool expected;             /* named by somebody before the request that makes it has come */
-	bool settled;              /* value or failure is there */
-	struct rref_open *awaited; /* fetches that wait */
+	bool expected;             /* named by a message before the request that makes it has come */
+	bool settled;              /* the value or its failure is there */
+	struct rref_open *awaited; /* requests that wait for the value */
 	uint32_t forks_n;
-	struct rref_fork first; /* of them, while it is not another's: `rref` is NULL */
+	struct rref_fork first; /* the first of its forks; free while `first.record` is NULL */
 };
+
+/** This worker's fork of a value that another shard owns. */
+struct rref_user {
+	struct far_rref rref;
+	struct rref_id fork;
+	bool failed;              /* the value was not made, or the owner did not know the reference */
+	bool owner_notified;      /* `failed`, and the owner was sent FAILED and has a fork, to be deleted */
+	bool counted;             /* in unknown_n */
+	struct far_future *known; /* done when the owner has confirmed the fork, or with the reason why not */
+	struct rref_msg msg, accept;
+	uint32_t session;        /* with the owner */
+	uint32_t accept_session; /* of the sender of the result, + 1; 0: no ACCEPT is owed */
+	struct rref_call making; /* the call that makes the value */
+	struct rref_wait *waits; /* requests that must not run before `known` is done */
+};
+
+/** The record that it begins; NULL: it is a user's. Any thread. */
+static inline struct rref_record *rref_as_record(const struct far_rref *r)
+{
+	static_assert(offsetof(struct rref_record, rref) == 0, "a record begins with its reference");
+	return r->owned ? (struct rref_record *)(uintptr_t)r : NULL;
+}
+
+/** The user's fork that it begins; NULL: it is a record. Any thread. */
+static inline struct rref_user *rref_as_user(const struct far_rref *r)
+{
+	static_assert(offsetof(struct rref_user, rref) == 0, "a user's fork begins with its reference");
+	return r->owned ? NULL : (struct rref_user *)(uintptr_t)r;
+}
 
 /** `name` may be cut; the array was all zeroes. */
 static inline void rref_owner_is(struct far_rref *r, const char *name)
@@ -139,8 +167,8 @@ struct rref_open {
 	struct shard_task task; /* runs it */
 	struct far_buf *buf;
 	struct far_deferred *record;
-	struct far_rref *rref;          /* to make or to fetch: held */
-	struct far_rref *object;        /* that the method is of: held; its `object` is read in the handler's time */
+	struct rref_record *value;      /* to make or to fetch: held */
+	struct rref_record *object;     /* of the method: held; its `object` is read when the handler runs */
 	struct rref_open *next, **prev; /* of the record that it awaits; NULL: none */
 	uint8_t purpose;                /* enum rref_purpose */
 	bool over;                      /* its caller no longer waits */
@@ -187,9 +215,9 @@ struct rref_delayed {
 
 struct rref_shard {
 	struct rref_table records, forks;
-	struct far_rref *list;    /* all that have their home here */
-	struct far_rref *last;    /* of the end: records of objects, held, until no handler runs any more */
-	struct far_rref *calling; /* whose inline method runs */
+	struct far_rref *list;       /* all that have their home here */
+	struct far_rref *last;       /* at the end: records of objects, held until no handler runs any more */
+	struct rref_record *calling; /* whose inline method runs */
 	struct shard_task *releasing, **releasing_last; /* references without a hold, in order */
 	struct far_buf *spare;                          /* for a struct rref_open without a body */
 	_Atomic uint64_t count;                         /* names given; any thread */
@@ -200,7 +228,7 @@ struct rref_shard {
 	uint32_t left_n;
 	_Atomic uint64_t unknown_n;   /* any thread: users that their owners have not confirmed, or not given up */
 	_Atomic uint64_t releasing_n; /* in `releasing`, or being run */
-	_Atomic uint64_t owned_n, users_n, forks_n, msgs_n; /* notes: waiting or under way; others read them */
+	_Atomic uint64_t owned_n, users_n, forks_n, msgs_n; /* any thread reads them */
 	struct shard_timer again;                           /* retries control messages that found no room */
 	bool retry_armed;
 	struct rref_delayed
@@ -230,33 +258,33 @@ static inline struct rref_id rref_name(uint64_t life, unsigned creator, unsigned
 					      (count & RREF_COUNT_MASK)};
 }
 /** A user's fork that is to be at home with `s`, held once; NULL: no memory. Any thread. */
-struct far_rref *rref_new(struct shard *s, const struct rref_wire *w);
+struct rref_user *rref_new(struct shard *s, const struct rref_wire *w);
 /** Ends it before another thread or worker has it. */
-void rref_discard(struct far_rref *r);
+void rref_discard(struct rref_user *u);
 /** Ends it: it has no hold. */
-void rref_end(struct shard *s, struct far_rref *r);
+void rref_end(struct shard *s, struct rref_user *u);
 /** Takes it into the home's list. Any thread, once. */
 void rref_enter(struct far_rref *r);
 /** The record of an id, held, as one that is expected if there is none yet; NULL: no room. */
-struct far_rref *rref_record(struct shard *s, struct rref_id id);
+struct rref_record *rref_record(struct shard *s, struct rref_id id);
 /** The same, held, only if there is one. */
-struct far_rref *rref_find(struct shard *s, struct rref_id id);
-/** The value is there, or why it will not be. `tree`: in place of `buf`. Once; later ones are dropped. */
-void rref_settle(struct shard *s, struct far_rref *r, const struct completion *o, bool tree);
+struct rref_record *rref_find(struct shard *s, struct rref_id id);
+/** Settles the record, with its value or a failure. `tree`: o->buf is a tree. Once; later ones are dropped. */
+void rref_settle(struct shard *s, struct rref_record *r, const struct completion *o, bool tree);
 /** A fork that a session has. false: no room. */
-bool rref_fork_add(struct shard *s, struct far_rref *r, struct rref_id fork, uint32_t session);
+bool rref_fork_add(struct shard *s, struct rref_record *r, struct rref_id fork, uint32_t session);
 void rref_fork_end(struct shard *s, struct rref_fork *f);
 /** True once its owner has confirmed it, or never will. */
 static inline bool rref_known(const struct far_rref *r)
 {
-	return r->owned || future_done(r->known);
+	return r->owned || future_done(rref_as_user(r)->known);
 }
 /** The worker is lost, and its session with it: ends its holds here, and the control messages to it. */
 void rref_session_down(struct shard *s, struct session *se);
 /* rref_recall.c */
 /** The session is down, and its worker still a member: forks and control messages stay. */
 void rref_session_lost(struct shard *s, struct session *se);
-/** The answer to a RECALL; its note ends with it. */
+/** The answer to a RECALL; its message ends with it. */
 void rref_recalled(struct shard *s, struct rref_msg *msg, enum far_status status);
 /** A RECALL of the peer's: OK, or BUSY while some reference waits for its owner's answer. */
 enum far_status rref_on_recall(const struct shard *s, const struct session *se, const struct rref_op *op);
@@ -284,8 +312,10 @@ void rref_msg_done(struct shard *s, struct rref_msg *msg, enum far_status status
 void rref_msgs_drop(struct shard *s, struct session *se, enum far_status status);
 /** A batch of another engine's. */
 void rref_control(struct far_req *req, const uint8_t *body, uint64_t len);
+/** Sends FORK, DELETE or FAILED of a user's fork: its message is free. */
+void rref_user_send(struct shard *s, struct rref_user *u, enum rref_kind kind, enum far_status status);
 /** Ends the wait for the owner, which has the fork, or does not. */
-void rref_known_end(struct shard *s, struct far_rref *r, const struct completion *o);
+void rref_known_end(struct shard *s, struct rref_user *u, const struct completion *o);
 
 /* rref_again.c: control messages that are sent later */
 /** Retries one that failed. false: it has failed too often. */
@@ -321,7 +351,7 @@ void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body,
 /* object.c: methods, and what a value is */
 /** A typed request of a method, or of a function that makes objects. */
 void object_request(struct far_req *req, const uint8_t *body, uint64_t len);
-/** A method is called of an object by a holder whose fork the owner knows, and nobody else: it must be there. */
+/** A call of a method by a holder whose fork the owner has: the object must be there. */
 void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, uint64_t len);
 void object_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
 /** Waits for the object of a request, if it is not there yet. */
@@ -329,9 +359,9 @@ void object_await(struct rref_open *open);
 /** May the request's function run now; false: it has been refused. */
 bool object_may_run(struct rref_open *open);
 /** The answer to RREF_TYPE, of a record that is settled. */
-void object_type(const struct far_rref *r, struct far_deferred *d);
+void object_type(const struct rref_record *r, struct far_deferred *d);
 /** What the value is, into buf; returns buf. */
-const char *object_type_text(const struct far_rref *r, char *buf, size_t len);
+const char *object_type_text(const struct rref_record *r, char *buf, size_t len);
 /** Keeps an object that a deferred request is of. 0 or -ENOMEM. */
 int object_keep(struct shard *s, struct far_buf **held);
 /** Handler of all methods: `user` is a struct method. */
@@ -349,6 +379,21 @@ const struct function *rref_function_of(struct far_req *req, struct rref_functio
 /** True if the request is for this incarnation and this shard; false: it was refused. */
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id);
 void rref_malformed(struct far_req *req);
+/** Copies the last n bytes of a body, and takes them off its length. false: there are fewer; it was refused. */
+static inline bool rref_trailer(struct far_req *req, const uint8_t *body, uint64_t *len, void *trailer, size_t n)
+{
+	if (*len < n) {
+		rref_malformed(req);
+		return false;
+	}
+	*len -= n;
+	memcpy(trailer, body + *len, n); /* a peer may rewrite the body */
+	return true;
+}
+/** The record of an id, held; NULL: no room, and the request was refused. */
+struct rref_record *rref_record_of(struct far_req *req, struct rref_id id);
+/** Ends a request whose function did not run. */
+void rref_fail(struct far_deferred *d, enum far_status status, const char *text);
 /** Takes the request that the inline handler which has just returned has answered, for answer_deferred(); NULL: none.
  */
 static inline struct far_deferred *rref_take_answered(struct shard *s)
@@ -367,7 +412,7 @@ void rref_refuse_open(struct far_req *req);
 void rref_refuse(struct far_req *req, enum far_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4), cold));
 /** Ends a request with the failure of a record's value. */
-void rref_copy_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed);
+void rref_copy_failure(const struct rref_record *r, struct far_deferred *d, enum far_executed executed);
 void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
 /** The owner of an argument has answered: one less to wait for. */
 void rref_open_step(struct shard *s, struct rref_open *open);
@@ -383,7 +428,7 @@ void rref_release_held(struct far_deferred *d);
 
 /* rref_make.c: requests to make a value */
 /** `body` before its end, which is a request to make a value; `object`: by a method of that. */
-void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct rref_record *object, const uint8_t *body,
 		     uint64_t len);
 /** A typed request with HEAD_NAMED: of a method of the object of that name, or to keep the value under it. */
 void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
@@ -399,15 +444,15 @@ void rref_call_done(void *user, const struct completion *o);
  * reference says. */
 bool rref_call_reaches(const struct call_start *start, uint64_t life);
 /**
- * Making a value ended early, as a time-out does. The request may be large, still wait here, and be passed by words: so
- * the slot holds the reference until the owner's last word, lest a DELETE comes before the request and leaves a value
- * that nobody has. The slot's completion is another from now on.
+ * Making a value ended early, as a time-out does. Control messages may pass the request, which may still wait here: so
+ * the slot holds the reference until the owner's last answer, lest a DELETE comes before the request and leaves a value
+ * without a holder. The slot has another completion from now on.
  */
 void rref_call_ended_early(struct shard *s, struct call *c);
-/** The owner's last word has come, or never will. */
+/** The owner's last answer has come, or never will. */
 void rref_call_over(struct shard *s, struct call *c);
 /** Construction failed: the owner keeps the error in place of the value for its holders, until the last hold is
  * given back. */
-void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status);
+void rref_make_failed(struct shard *s, struct rref_user *u, enum far_status status);
 
 #endif

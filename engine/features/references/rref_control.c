@@ -37,20 +37,21 @@ void rref_msg_done(struct shard *s, struct rref_msg *msg, enum far_status status
 		return;
 	}
 	if (kind == RREF_DELETE) { /* it had no hold */
-		rref_end(s, r);
+		rref_end(s, rref_as_user(r));
 		return;
 	}
 	if (kind == RREF_FORK) {
-		rref_known_end(s, r,
+		struct rref_user *u = rref_as_user(r);
+		rref_known_end(s, u,
 			       &(struct completion){.status = status,
 						    .executed = status ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_YES,
 						    .origin = (int16_t)rref_rank(r->base.owner),
 						    .data = text,
 						    .len = status ? strlen(text) : 0});
-		if (r->accept_session) {
-			r->accept = (struct rref_msg){.rref = r, .kind = RREF_ACCEPT, .fork = r->fork};
+		if (u->accept_session) {
+			u->accept = (struct rref_msg){.rref = r, .kind = RREF_ACCEPT, .fork = u->fork};
 			rref_ref(&r->base);
-			rref_msg_send(s, r->accept_session - 1, &r->accept);
+			rref_msg_send(s, u->accept_session - 1, &u->accept);
 		}
 	}
 	rref_unref(&r->base);
@@ -252,21 +253,21 @@ static enum far_status on_fork(struct shard *s, const struct session *se, const 
 		return FAR_PEER_LOST;
 	if (rref_owner_shard(op->id) != s->config.index)
 		return FAR_INVALID;
-	struct far_rref *r = rref_record(s, op->id);
+	struct rref_record *r = rref_record(s, op->id);
 	if (!r)
 		return FAR_RESOURCE;
 	bool added = MUTANT(RREF_UNCOUNTED) || rref_fork_add(s, r, op->fork, se->index);
 	if (MUTANT(RREF_TWICE))
 		rref_fork_add(s, r, op->fork, se->index);
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 	return added ? FAR_OK : FAR_RESOURCE;
 }
 
 static enum far_status on_delete(struct shard *s, const struct session *se, const struct rref_op *op)
 {
 	struct rref_fork *f = rref_table_find(&s->rrefs->forks, op->fork);
-	if (f && f->session == se->index && f->rref->base.id.life == op->id.life &&
-	    f->rref->base.id.number == op->id.number)
+	if (f && f->session == se->index && f->record->rref.base.id.life == op->id.life &&
+	    f->record->rref.base.id.number == op->id.number)
 		rref_fork_end(s, f);
 	return FAR_OK;
 }
@@ -280,11 +281,11 @@ static enum far_status on_failed(struct shard *s, const struct session *se, cons
 	if (op->status == FAR_OK || op->status >= FAR_STATUS_COUNT || rref_rank(op->id.life) != se->worker)
 		return FAR_PROTOCOL;
 	enum far_status status = on_fork(s, se, op);
-	struct far_rref *r = status ? NULL : rref_find(s, op->id);
+	struct rref_record *r = status ? NULL : rref_find(s, op->id);
 	if (!r)
 		return status;
 	rref_settle(s, r, &o, false);
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 	return FAR_OK;
 }
 

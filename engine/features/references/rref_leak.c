@@ -38,18 +38,19 @@ void rref_leak_report(const struct shard *s, const struct far_rref *r, struct rr
 {
 	char text[RREF_TEXT_MAX];
 	rref_text(&r->base, text, sizeof text);
-	if (!r->owned)
+	const struct rref_record *record = rref_as_record(r);
+	if (!record)
 		report(leaks,
 		       "worker \"%s\" still holds %s of worker \"%s\"; give it back with far_rref_free or far_val_fini",
 		       s->config.name, text, r->owner_name);
-	else if (!r->forks_n)
+	else if (!record->forks_n)
 		report(leaks, "worker \"%s\" still holds %s, its own", s->config.name, text);
 }
 
 static void left_of(const struct shard *s, const struct session *se, const struct rref_fork *f, struct rref_left *l)
 {
 	s->config.name_of(s->config.agent, se->worker, l->holder);
-	rref_text(&f->rref->base, l->text, sizeof l->text);
+	rref_text(&f->record->rref.base, l->text, sizeof l->text);
 	l->worker = se->worker;
 	l->shard = se->shard;
 }

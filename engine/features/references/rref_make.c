@@ -19,14 +19,14 @@
 
 #include <farcall/message.h>
 
-static struct far_rref *record_to_make(struct far_req *req, const struct rref_remote *m)
+static struct rref_record *record_to_make(struct far_req *req, const struct rref_remote *m)
 {
 	struct shard *s = req->shard;
 	if (rref_rank(m->id.life) != req->session->worker || rref_rank(m->fork.life) != req->session->worker) {
 		rref_malformed(req);
 		return NULL;
 	}
-	struct far_rref *r = rref_record(s, m->id);
+	struct rref_record *r = rref_record(s, m->id);
 	if (r && r->expected && rref_fork_add(s, r, m->fork, req->session->index))
 		return r;
 	if (!r || r->expected)
@@ -34,34 +34,34 @@ static struct far_rref *record_to_make(struct far_req *req, const struct rref_re
 	else
 		rref_refuse(req, FAR_INVALID, "the value of this reference was made before");
 	if (r)
-		rref_unref(&r->base);
+		rref_unref(&r->rref.base);
 	return NULL;
 }
 
 /* The record of a value that a function is to make; NULL: the request was refused. */
-static struct far_rref *begin_making(struct far_req *req, const struct rref_remote *m)
+static struct rref_record *begin_making(struct far_req *req, const struct rref_remote *m)
 {
-	struct far_rref *r = record_to_make(req, m);
+	struct rref_record *r = record_to_make(req, m);
 	if (!r)
 		return NULL;
 	r->expected = false;
-	r->types = function_result_types(req->fn);
-	rref_class_set(r, req->fn->makes ? req->fn->makes->hash : 0);
+	r->rref.types = function_result_types(req->fn);
+	rref_class_set(&r->rref, req->fn->makes ? req->fn->makes->hash : 0);
 	return r;
 }
 
 /* It was not begun after all. */
-static void unmake(struct shard *s, struct far_rref *r, struct rref_id fork)
+static void unmake(struct shard *s, struct rref_record *r, struct rref_id fork)
 {
 	r->expected = true;
 	rref_fork_end(s, rref_table_find(&s->rrefs->forks, fork));
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 }
 
-static void make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+static void make(struct far_req *req, const struct rref_remote *m, struct rref_record *object, const uint8_t *body,
 		 uint64_t len)
 {
-	struct far_rref *r = begin_making(req, m);
+	struct rref_record *r = begin_making(req, m);
 	if (!r)
 		return;
 	struct rref_open *open = rref_open_new(req, RREF_TO_MAKE, body, len);
@@ -70,15 +70,15 @@ static void make(struct far_req *req, const struct rref_remote *m, struct far_rr
 		return;
 	}
 	if ((open->object = object))
-		rref_ref(&object->base);
-	open->rref = r;
+		rref_ref(&object->rref.base);
+	open->value = r;
 	open->fork = m->fork;
 	open->record->limit = FAR_MSG_BYTES_MAX;
 	open->record->makes = true;
 	rref_take_arguments(req, open);
 }
 
-void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct far_rref *object, const uint8_t *body,
+void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct rref_record *object, const uint8_t *body,
 		     uint64_t len)
 {
 	if (rref_names_us(req, m->owner, m->id) && rref_function_of(req, m->function))
@@ -86,7 +86,7 @@ void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct fa
 }
 
 /* Settles the value. The answer carries the failure when nothing was made, else no value. */
-static void settle_made(struct shard *s, struct far_deferred *d, struct far_rref *r, struct rref_id fork)
+static void settle_made(struct shard *s, struct far_deferred *d, struct rref_record *r, struct rref_id fork)
 {
 	struct completion o = {.status = (enum far_status)d->status,
 			       .executed = (enum far_executed)d->executed,
@@ -113,7 +113,7 @@ void rref_answered(struct shard *s, struct far_deferred *d)
 	struct rref_open *open = d->rref;
 	d->rref = NULL;
 	if (open->purpose != RREF_TO_METHOD)
-		settle_made(s, d, open->rref, open->fork);
+		settle_made(s, d, open->value, open->fork);
 	rref_open_free(open);
 }
 
@@ -121,7 +121,7 @@ void rref_answered(struct shard *s, struct far_deferred *d)
 
 /* An inline handler that makes a value has parted with its record, and will answer, or has, from elsewhere: that comes
  * by the list of answers, which is looked at later. */
-static void answers_later(struct far_req *req, struct far_deferred *d, struct far_rref *r, struct rref_id fork)
+static void answers_later(struct far_req *req, struct far_deferred *d, struct rref_record *r, struct rref_id fork)
 {
 	struct shard *s = req->shard;
 	struct far_buf *buf = s->rrefs->spare;
@@ -135,7 +135,7 @@ static void answers_later(struct far_req *req, struct far_deferred *d, struct fa
 				   .name = req->name,
 				   .from = req->from,
 				   .from_shard = req->from_shard,
-				   .rref = r,
+				   .value = r,
 				   .fork = fork};
 	d->rref = open;
 	d->features |= FEATURE_BIT(FEATURE_REFERENCES);
@@ -149,7 +149,7 @@ static void answers_later(struct far_req *req, struct far_deferred *d, struct fa
 static void make_at_once(struct far_req *req, const struct rref_remote *m, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
-	struct far_rref *r = begin_making(req, m);
+	struct rref_record *r = begin_making(req, m);
 	if (!r)
 		return;
 	if (!s->rrefs->spare)
@@ -173,7 +173,7 @@ static void make_at_once(struct far_req *req, const struct rref_remote *m, const
 		return;
 	}
 	settle_made(s, d, r, m->fork);
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 	answer_deferred(s, d);
 }
 
@@ -182,13 +182,9 @@ void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uin
 	const struct shard *s = req->shard;
 	const struct session *se = req->session;
 	struct rref_named named;
-	if (len < sizeof named || (method && !req->fn->method)) {
-		rref_malformed(req);
+	if (!rref_trailer(req, body, &len, &named, sizeof named))
 		return;
-	}
-	len -= sizeof named;
-	memcpy(&named, body + len, sizeof named);
-	if (!named.count || req->answer == ANSWER_ONEWAY) {
+	if (!named.count || (method && !req->fn->method) || req->answer == ANSWER_ONEWAY) {
 		rref_malformed(req);
 		return;
 	}
@@ -208,12 +204,12 @@ void rref_make_gone(struct shard *s, struct rref_open *open)
 			  lost[] = "the worker that had the value made was lost before it was there";
 	bool up = s->sessions[open->record->session].state == SESSION_UP;
 	if (up && clock_now(s->config.clock) < open->deadline) {
-		open->rref->expected = true;
+		open->value->expected = true;
 		return;
 	}
 	struct completion o = {.status = up ? FAR_TIMEOUT : FAR_PEER_LOST,
 			       .executed = open->started ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
 			       .data = up ? late : lost,
 			       .len = up ? sizeof late - 1 : sizeof lost - 1};
-	rref_settle(s, open->rref, &o, false);
+	rref_settle(s, open->value, &o, false);
 }

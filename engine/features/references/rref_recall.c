@@ -29,9 +29,7 @@ static void pins_drop(struct session *se, uint64_t before)
 		next = p->next;
 		if (!named_before(p->first & RREF_COUNT_MASK, before))
 			continue;
-		*p->prev = next;
-		if (next)
-			next->prev = p->prev;
+		list_remove(p);
 		rref_pins_release(p);
 	}
 }
@@ -79,9 +77,11 @@ enum far_status rref_on_recall(const struct shard *s, const struct session *se, 
 	if (op->fork.life != se->incarnation || rref_creator_shard(op->fork) != se->shard)
 		return FAR_PROTOCOL;
 	uint64_t before = op->fork.number & RREF_COUNT_MASK;
-	for (const struct far_rref *r = s->rrefs->list; r; r = r->list_next)
-		if (!r->owned && r->accept_session == se->index + 1 && !future_done(r->known) &&
-		    named_before(r->fork.number & RREF_COUNT_MASK, before))
+	for (const struct far_rref *r = s->rrefs->list; r; r = r->next) {
+		const struct rref_user *u = rref_as_user(r);
+		if (u && u->accept_session == se->index + 1 && !future_done(u->known) &&
+		    named_before(u->fork.number & RREF_COUNT_MASK, before))
 			return FAR_BUSY;
+	}
 	return FAR_OK;
 }

@@ -39,16 +39,25 @@ void rref_malformed(struct far_req *req)
 	rref_refuse(req, FAR_PROTOCOL, "malformed request about a reference");
 }
 
+struct rref_record *rref_record_of(struct far_req *req, struct rref_id id)
+{
+	struct rref_record *r = rref_record(req->shard, id);
+	if (!r)
+		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
+			    req->shard->config.name);
+	return r;
+}
+
 /* ---- open requests ---- */
 
 void rref_open_free(struct rref_open *open)
 {
 	struct values_arena arena = {.held = open->held};
 	tree_release_memory(&arena);
-	if (open->rref)
-		rref_unref(&open->rref->base);
+	if (open->value)
+		rref_unref(&open->value->rref.base);
 	if (open->object)
-		rref_unref(&open->object->base);
+		rref_unref(&open->object->rref.base);
 	buf_unref(open->buf);
 }
 
@@ -104,13 +113,13 @@ struct rref_open *rref_open_new(struct far_req *req, enum rref_purpose purpose, 
 
 /* ---- running ---- */
 
-static void fail(struct far_deferred *d, enum far_status status, const char *text)
+void rref_fail(struct far_deferred *d, enum far_status status, const char *text)
 {
 	deferred_error(d, status, FAR_EXECUTED_NO, 0, text, strlen(text));
 	deferred_finish(d);
 }
 
-static void run_handler(struct shard *s, struct far_req *req, struct far_rref *object, const uint8_t *body,
+static void run_handler(struct shard *s, struct far_req *req, struct rref_record *object, const uint8_t *body,
 			uint64_t len)
 {
 	const char *outer = s->context.handler;
@@ -167,9 +176,9 @@ static void run(struct shard *s, struct rref_open *open)
 	open->held = NULL;
 	open->started = true;
 	if (open->failed)
-		fail(d, (enum far_status)open->failed,
-		     "the owner of a reference among the arguments does not know of "
-		     "it, or was lost");
+		rref_fail(d, (enum far_status)open->failed,
+			  "the owner of a reference among the arguments does not know of "
+			  "it, or was lost");
 	else if (object_may_run(open))
 		run_handler(s, &req, open->object, open->body, open->len);
 	if (calls)
@@ -237,20 +246,14 @@ const struct function *rref_function_of(struct far_req *req, struct rref_functio
 static void serve_call(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_function f;
-	if (len < sizeof f) {
-		rref_malformed(req);
-		return;
-	}
-	len -= sizeof f;
-	memcpy(&f, body + len, sizeof f);
-	if (!rref_function_of(req, f))
+	if (!rref_trailer(req, body, &len, &f, sizeof f) || !rref_function_of(req, f))
 		return;
 	struct rref_open *open = rref_open_new(req, RREF_TO_CALL, body, len);
 	if (open)
 		rref_take_arguments(req, open);
 }
 
-/* ---- whom it is about ---- */
+/* ---- the owner ---- */
 
 bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id)
 {
@@ -269,13 +272,8 @@ bool rref_names_us(struct far_req *req, uint64_t owner, struct rref_id id)
 static void serve_remote(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_remote m;
-	if (len < sizeof m) {
-		rref_malformed(req);
-		return;
-	}
-	len -= sizeof m;
-	memcpy(&m, body + len, sizeof m);
-	rref_serve_make(req, &m, NULL, body, len);
+	if (rref_trailer(req, body, &len, &m, sizeof m))
+		rref_serve_make(req, &m, NULL, body, len);
 }
 
 void rref_record_gone(struct shard *s, struct far_deferred *d)
@@ -287,16 +285,14 @@ void rref_record_gone(struct shard *s, struct far_deferred *d)
 		rref_make_gone(s, open);
 	if (open->object && open->started) { /* until its handler has ended */
 		open->purpose = RREF_TO_METHOD;
-		if (open->rref)
-			rref_unref(&open->rref->base);
-		open->rref = NULL;
+		if (open->value)
+			rref_unref(&open->value->rref.base);
+		open->value = NULL;
 		return;
 	}
 	d->rref = NULL;
 	if (open->prev) {
-		*open->prev = open->next;
-		if (open->next)
-			open->next->prev = open->prev;
+		list_remove(open);
 		open->prev = NULL;
 		if (!fetches) /* the object was what it waited for */
 			ends = --open->unknown == 0;
@@ -315,7 +311,7 @@ void rref_record_gone(struct shard *s, struct far_deferred *d)
 
 /* ---- fetching ---- */
 
-void rref_copy_failure(const struct far_rref *r, struct far_deferred *d, enum far_executed executed)
+void rref_copy_failure(const struct rref_record *r, struct far_deferred *d, enum far_executed executed)
 {
 	deferred_error(d, (enum far_status)r->status, executed, r->code, r->why ? buf_data(r->why) : NULL,
 		       r->why ? r->why_len : 0);
@@ -328,7 +324,7 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 		rref_open_step(s, open);
 		return;
 	}
-	const struct far_rref *r = open->rref;
+	const struct rref_record *r = open->value;
 	struct far_future *f = r->value;
 	struct values_plan plan;
 	struct far_err err;
@@ -365,7 +361,7 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 }
 
 /* A value that is there, of bytes, is answered on the burst. */
-static bool answer_at_once(struct far_req *req, const struct far_rref *r)
+static bool answer_at_once(struct far_req *req, const struct rref_record *r)
 {
 	const struct session *se = req->session;
 	if (!r || !r->settled || r->status || r->made || req->record)
@@ -388,30 +384,22 @@ static void serve_fetch(struct far_req *req, enum rref_purpose purpose, const ui
 	memcpy(&fetch, body, sizeof fetch);
 	if (!rref_names_us(req, fetch.owner, fetch.id))
 		return;
-	struct far_rref *r = rref_table_find(&req->shard->rrefs->records, fetch.id);
+	struct rref_record *r = rref_table_find(&req->shard->rrefs->records, fetch.id);
 	if (purpose == RREF_TO_FETCH && answer_at_once(req, r))
 		return;
-	r = rref_record(req->shard, fetch.id);
-	if (!r) {
-		rref_refuse(req, FAR_RESOURCE, "worker \"%s\" has no room for another reference",
-			    req->shard->config.name);
-		return;
-	}
-	struct rref_open *open = rref_open_new(req, purpose, NULL, 0);
+	r = rref_record_of(req, fetch.id);
+	struct rref_open *open = r ? rref_open_new(req, purpose, NULL, 0) : NULL;
 	if (!open) {
-		rref_unref(&r->base);
+		if (r)
+			rref_unref(&r->rref.base);
 		return;
 	}
-	open->rref = r;
+	open->value = r;
 	if (r->settled) {
 		rref_fetched(req->shard, open);
 		return;
 	}
-	open->next = r->awaited;
-	open->prev = &r->awaited;
-	if (open->next)
-		open->next->prev = &open->next;
-	r->awaited = open;
+	list_put(r->awaited, open);
 }
 
 void rref_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len)

@@ -66,11 +66,7 @@ void rref_pins_sent(struct shard *s, struct far_deferred *d)
 		rref_pins_release(p);
 		return;
 	}
-	p->next = se->rref_pins;
-	p->prev = &se->rref_pins;
-	if (p->next)
-		p->next->prev = &p->next;
-	se->rref_pins = p;
+	list_put(se->rref_pins, p);
 }
 
 void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork)
@@ -91,9 +87,7 @@ void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork
 		}
 		if (p->left)
 			return;
-		*p->prev = p->next;
-		if (p->next)
-			p->next->prev = p->prev;
+		list_remove(p);
 		buf_unref(p->buf);
 		return;
 	}
@@ -102,7 +96,7 @@ void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork
 bool rref_call_reaches(const struct call_start *start, uint64_t life)
 {
 	const struct rref_call *c = start->user;
-	return start->typed & HEAD_METHOD || c->makes->base.owner == life;
+	return start->typed & HEAD_METHOD || c->makes->rref.base.owner == life;
 }
 
 void rref_call_done(void *user, const struct completion *o)
@@ -128,35 +122,34 @@ static void owed(void *user, const struct completion *o)
 
 void rref_call_ended_early(struct shard *s, struct call *c)
 {
-	struct far_rref *r = c->done == rref_call_done ? ((struct rref_call *)c->user)->makes : NULL;
-	if (!r)
+	struct rref_user *u = c->done == rref_call_done ? ((struct rref_call *)c->user)->makes : NULL;
+	if (!u)
 		return;
-	rref_ref(&r->base);
+	rref_ref(&u->rref.base);
 	counter_add_shared(&s->rrefs->unknown_n, 1);
 	c->done = owed;
-	c->user = r;
+	c->user = u;
 	c->features |= FEATURE_BIT(FEATURE_REFERENCES);
 }
 
 void rref_call_over(struct shard *s, struct call *c)
 {
-	struct far_rref *r = c->user;
+	struct rref_user *u = c->user;
 	if (c->done != owed)
 		return;
 	counter_add_shared(&s->rrefs->unknown_n, UINT64_MAX);
-	rref_unref(&r->base);
+	rref_unref(&u->rref.base);
 }
 
-void rref_make_failed(struct shard *s, struct far_rref *r, enum far_status status)
+void rref_make_failed(struct shard *s, struct rref_user *u, enum far_status status)
 {
 	bool lost = status == FAR_PEER_LOST || status == FAR_UNREACHABLE;
 	/* The request may have come before the session ended: the owner keeps the value until it is given back. */
-	if (status == FAR_OK || status == FAR_SHUTDOWN || (lost && !s->sessions[r->session].worker_alive))
+	if (status == FAR_OK || status == FAR_SHUTDOWN || (lost && !s->sessions[u->session].worker_alive))
 		return;
-	r->owner_notified = true;
-	rref_ref(&r->base);
-	r->msg = (struct rref_msg){.rref = r, .kind = RREF_FAILED, .status = (uint8_t)status, .fork = r->fork};
-	rref_msg_send(s, r->session, &r->msg);
+	u->owner_notified = true;
+	rref_ref(&u->rref.base);
+	rref_user_send(s, u, RREF_FAILED, status);
 }
 
 /* ---- the receiver ---- */
@@ -172,10 +165,13 @@ static bool sound(const struct shard *s, const struct session *se, const struct 
 static struct far_rref *come_home(const struct rref_adopting *a, const struct rref_wire *w)
 {
 	struct shard *s = a->shard;
-	struct far_rref *r = rref_record(s, w->id);
-	if (r && r->expected && !rref_class(r)) /* the sender has the class */
+	struct rref_record *record = rref_record(s, w->id);
+	if (!record)
+		return NULL;
+	struct far_rref *r = &record->rref;
+	if (record->expected && !rref_class(r)) /* the sender has the class */
 		rref_class_set(r, w->cls);
-	if (!r || !a->result)
+	if (!a->result)
 		return r;
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_msg));
 	if (!buf) { /* it keeps its own until its session ends */
@@ -189,14 +185,14 @@ static struct far_rref *come_home(const struct rref_adopting *a, const struct rr
 	return r;
 }
 
-static bool wait_for(struct far_rref *r, struct rref_open *open)
+static bool wait_for(struct rref_user *u, struct rref_open *open)
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_wait));
 	if (!buf)
 		return false;
 	struct rref_wait *w = buf_data(buf);
-	*w = (struct rref_wait){.next = r->waits, .buf = buf, .open = open};
-	r->waits = w;
+	*w = (struct rref_wait){.next = u->waits, .buf = buf, .open = open};
+	u->waits = w;
 	open->unknown++;
 	return true;
 }
@@ -204,21 +200,20 @@ static bool wait_for(struct far_rref *r, struct rref_open *open)
 static struct far_rref *make_fork(const struct rref_adopting *a, const struct rref_wire *w)
 {
 	struct shard *s = a->shard;
-	struct far_rref *r = rref_new(s, w);
-	if (!r)
+	struct rref_user *u = rref_new(s, w);
+	if (!u)
 		return NULL;
-	if (a->open && !MUTANT(RREF_EARLY) && !wait_for(r, a->open)) {
-		rref_discard(r);
+	if (a->open && !MUTANT(RREF_EARLY) && !wait_for(u, a->open)) {
+		rref_discard(u);
 		return NULL;
 	}
-	s->config.name_of(s->config.agent, rref_rank(w->owner), r->owner_name);
-	rref_enter(r);
+	s->config.name_of(s->config.agent, rref_rank(w->owner), u->rref.owner_name);
+	rref_enter(&u->rref);
 	if (a->result)
-		r->accept_session = a->session->index + 1;
-	rref_ref(&r->base);
-	r->msg = (struct rref_msg){.rref = r, .kind = RREF_FORK, .fork = r->fork};
-	rref_msg_send(s, r->session, &r->msg);
-	return r;
+		u->accept_session = a->session->index + 1;
+	rref_ref(&u->rref.base);
+	rref_user_send(s, u, RREF_FORK, FAR_OK);
+	return &u->rref;
 }
 
 int rref_adopt(struct values_arena *arena, const uint8_t *src, struct far_val *v)

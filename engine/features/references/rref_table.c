@@ -6,7 +6,7 @@
 #define BLOCK 16u
 
 /* Names are counted, and used one soon after the other: 16 of them lie together, so that not each costs a cold line and
- * a cold page. The place of the 16 is a hash. */
+ * a cold page. A hash selects the block. */
 static uint32_t slot_of(const struct rref_table *t, struct rref_id id)
 {
 	uint64_t h = id.number / BLOCK * UINT64_C(0x9e3779b97f4a7c15) ^ id.life * UINT64_C(0xd6e8feb86659fd93);

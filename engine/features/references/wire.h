@@ -50,7 +50,7 @@ enum rref_message {
 
 #define RREF_OPS_MAX 64u
 
-/** The end of a HEAD_NAMED request's payload: the count of a name whose other parts the session says, which are the
+/** The end of a HEAD_NAMED request's payload: the count of a name whose other parts the session implies: the
  * caller's incarnation and shard, and the callee's shard. A value that is made so has the fork that is named next. */
 struct rref_named {
 	uint32_t count; /* not 0 */

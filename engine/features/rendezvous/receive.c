@@ -103,8 +103,8 @@ static void lane_grant(struct shard *s, struct rendezvous_peer *p, unsigned lane
 	struct rendezvous_lane *l = &p->in[lane];
 	uint64_t ahead = l->in->copied + FAR_RENDEZVOUS_WINDOW;
 	l->granted = ahead < l->total ? ahead : l->total;
-	uint64_t told = MUTANT(GRANT_DOUBLED) && 2 * l->granted <= l->total ? 2 * l->granted : l->granted;
-	rendezvous_send_control(s, p, HEAD_GRANT, lane, l->epoch, told);
+	uint64_t sent = MUTANT(GRANT_DOUBLED) && 2 * l->granted <= l->total ? 2 * l->granted : l->granted;
+	rendezvous_send_control(s, p, HEAD_GRANT, lane, l->epoch, sent);
 }
 
 /* Refuses the lane's message: notifies its sender, and ends the request or the call. Executed NO; of a reply YES. */
@@ -329,7 +329,7 @@ static void complete(struct shard *s, struct rendezvous_in *in)
 
 /* ---- fragments ---- */
 
-/* A fragment whose place was given while it arrived is there. */
+/* A fragment that was placed on arrival is there. */
 static void in_copy(struct rendezvous_in *in, const struct rendezvous_held *f)
 {
 	if (f->body == in->at + f->offset)

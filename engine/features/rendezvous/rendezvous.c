@@ -27,12 +27,12 @@ void rendezvous_list(struct shard *s, struct rendezvous_peer *p)
 }
 
 void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum head_type type, unsigned lane,
-			     uint32_t life, uint64_t granted)
+			     uint32_t epoch, uint64_t granted)
 {
 	struct head_units units = {p->units_received};
 	struct shm_head h = {.type = (uint8_t)type,
 			     .call = lane,
-			     .gen = life,
+			     .gen = epoch,
 			     .time_low = (uint32_t)granted,
 			     .time_high = (uint32_t)(granted >> 32)};
 	if (p->session->state != SESSION_UP)

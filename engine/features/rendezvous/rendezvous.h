@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Messages in fragments (rendezvous messages) and one-way messages: what a session keeps for them, apart from the
- * session, so that calls do not touch it. Shard thread, but where a function says otherwise. engine/PROTOCOL.md has the
- * packets and the states.
+ * session, so that calls do not touch it. Shard thread, but where a function notes otherwise. engine/PROTOCOL.md has
+ * the packets and the states.
  *
  * Sending: a struct rendezvous_out waits in its peer's queue for a free lane, is announced (HEAD_LARGE), and leaves by
  * fragments, one in a pass of the shard, as far as the receiver has granted and while fewer than FAR_RENDEZVOUS_UNITS
@@ -245,7 +245,7 @@ unsigned rendezvous_pump(struct shard *s);
 void rendezvous_list(struct shard *s, struct rendezvous_peer *p);
 /** Sends a packet about a lane of the peer: GRANT or REFUSE, with the acknowledged units. */
 void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum head_type type, unsigned lane,
-			     uint32_t life, uint64_t granted);
+			     uint32_t epoch, uint64_t granted);
 /** Resets the record, but for its link in the shard's list. Nothing of it is under way. */
 void rendezvous_clear(struct rendezvous_peer *p);
 void rendezvous_open(struct session *se);

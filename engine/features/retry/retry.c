@@ -188,7 +188,7 @@ static void sent(struct shard *s, void *copy, struct call *c)
 	timer_arm(&s->wheel, &r->timer.timer, time_after(clock_now(s->config.clock), r->wait_ns));
 }
 
-/* It waits for nothing but the peer's last packet, which a repeated cancel asks for. */
+/* It waits for nothing but the peer's last packet, which a repeated cancel requests. */
 static void ended(struct shard *s, struct call *c)
 {
 	if (c->retry)

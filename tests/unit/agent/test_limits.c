@@ -41,7 +41,8 @@
  * - custom types: limits_process: custom_types
  * - classes of objects: value/classes: bounded
  * - values, forks of a shard: references/rref_serve, references/rref_named: records_are_bounded
- * - control messages about references: references/rref_serve: words_need_no_credit, words_wait_for_room
+ * - control messages about references: references/rref_serve: control_messages_need_no_credit,
+ *   control_messages_wait_for_room
  * - their retries: references/rref_again: fork_given_up, owner_never_has_room
  * - references in a message: e2e/api_rref: too_many
  * - calls that are delayed on purpose: faults/fault: late_without_end
@@ -51,7 +52,7 @@
  * - sleepers: sync/progress: places_are_bounded_and_come_back
  * - connections without HELLO: control/store_load: idle_connections_lock_nobody_out, without_hello_one_goes_…
  * - keys beyond those: control/store_load: a_full_table_has_room_for_members; control/leave: of_a_full_store
- * - closing the store: control/leave: a_connection_left_open, the_store_goes_behind_the_last_word
+ * - closing the store: control/leave: a_connection_left_open, the_store_ends_after_the_last_request
  * - a worker without a NIC: control/group: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh
  * - descriptors: control/store_load: without_descriptors; control/group: out_of_descriptors_…
  * - WAITs: control/store: too_many_parked_waits_drop_their_client; control/store_load: waits_of_all_are_bounded
@@ -513,7 +514,7 @@ Test(limits_of_a_shard, deferred_requests)
 	}
 }
 
-/* An answer that finds neither bulk memory nor a record to wait in is told as an error. */
+/* An answer without bulk memory and without a record to wait in is sent as an error. */
 Test(limits_of_a_shard, an_answer_without_a_record)
 {
 	for (uint32_t i = 0; i < RECORDS; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Registered memory: what devices are told, what is undone when one of them refuses, where a message lies. */
+/** Registered memory: which calls a device gets, what is undone when one of them refuses, where a message lies. */
 #include "agent/mems.h"
 
 #include <criterion/criterion.h>

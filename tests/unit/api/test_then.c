@@ -20,7 +20,7 @@ struct log {
 	int entries[8];
 };
 
-static void note(struct far_future *f, void *user)
+static void record(struct far_future *f, void *user)
 {
 	struct log *log = user;
 	cr_assert_eq(far_future_wait(f, 0, NULL, NULL), FAR_OK, "waiting for the parent is fine");
@@ -132,7 +132,7 @@ static void add_another(struct far_future *f, void *user)
 {
 	struct log *log = user;
 	log->entries[log->n++] = 100;
-	cr_assert_eq(far_future_on_done(f, note, user, &err), FAR_OK, "at once: it is complete");
+	cr_assert_eq(far_future_on_done(f, record, user, &err), FAR_OK, "at once: it is complete");
 	log->entries[log->n++] = 101;
 }
 
@@ -150,8 +150,8 @@ Test(then, callbacks_run_in_order_and_children_before_the_next)
 	struct far_future *f = make();
 	struct far_future *child = then(f, logs, &log);
 	struct far_future *grandchild = then(child, logs, &log);
-	cr_assert_eq(far_future_on_done(f, note, &log, &err), FAR_OK);
-	cr_assert_eq(far_future_on_done(grandchild, note, &log, &err), FAR_OK);
+	cr_assert_eq(far_future_on_done(f, record, &log, &err), FAR_OK);
+	cr_assert_eq(far_future_on_done(grandchild, record, &log, &err), FAR_OK);
 	cr_assert_eq(far_future_on_done(f, add_another, &log, &err), FAR_OK);
 	set_int(f, 5);
 	static const int want[] = {0, 1, 7, 5, 100, 5, 101};
@@ -412,7 +412,7 @@ Test(then, bad_input_is_an_error)
 	cr_assert_eq(far_future_then(NULL, plus_one, NULL, &child, &err), FAR_INVALID);
 	cr_assert_eq(far_future_then(f, NULL, NULL, &child, &err), FAR_INVALID);
 	cr_assert_eq(far_future_then(f, plus_one, NULL, NULL, &err), FAR_INVALID);
-	cr_assert_eq(far_future_on_done(NULL, note, NULL, &err), FAR_INVALID);
+	cr_assert_eq(far_future_on_done(NULL, record, NULL, &err), FAR_INVALID);
 	cr_assert_eq(far_future_on_done(f, NULL, NULL, NULL), FAR_INVALID);
 	cr_assert_eq(far_future_wait(NULL, 0, NULL, &err), FAR_INVALID);
 	cr_assert_eq(far_future_value(NULL, NULL, &err), FAR_INVALID);

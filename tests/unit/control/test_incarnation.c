@@ -28,7 +28,7 @@ static void ready(int i)
 	cr_assert_eq(ctl_state(members[i].ctl), CTL_READY, "member %d: %s", i, members[i].err.text);
 }
 
-/* Everybody's row of a member shows its present life. */
+/* Everybody's row of a member shows its present incarnation. */
 static void known_to_all(int rank, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -38,7 +38,7 @@ static void known_to_all(int rank, int n)
 	}
 }
 
-/* ---- the end of a life ---- */
+/* ---- the end of an incarnation ---- */
 
 /* Nobody has a session with it. Expect the end of its connection to the store to be enough. */
 Test(control_incarnation, the_end_of_one_without_sessions)
@@ -79,8 +79,8 @@ Test(control_incarnation, a_session_outlives_the_store)
 	cr_assert_eq(mails_of(&members[1], MAIL_PEER_DOWN), 0u);
 }
 
-/* A connection that outlives its machine. Expect the next life to have the rank after the bound, and the first to find
- * that it is not wanted. */
+/* A connection that outlives its machine. Expect the next incarnation to have the rank after the bound, and the first
+ * to find that it is not wanted. */
 Test(control_incarnation, a_silent_life_makes_room)
 {
 	join_lazily(3);
@@ -91,7 +91,7 @@ Test(control_incarnation, a_silent_life_makes_room)
 	start(3, 3);
 	for (int t = 0; t < 20000 && ctl_state(members[3].ctl) == CTL_JOINING; t++)
 		round_robin();
-	/* Its own time-out is shorter than the bound: it is told so, and tries again. The question stands. */
+	/* Its own time-out is shorter than the bound: it is notified, and tries again. The question stands. */
 	result(3, FAR_TIMEOUT, "did not");
 	member_end(&members[3]);
 	world->now += FAR_STORE_SILENT_NS - INIT_NS;
@@ -162,8 +162,8 @@ Test(control_incarnation, sessions_on_demand_with_the_next_life)
 	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 0, to(2, 0)), 1u);
 }
 
-/* The end of the first life and the beginning of the second come at once: say, after a pause of the machine that looks.
- * Expect the one to be told before the other. */
+/* The end of the first incarnation and the beginning of the second come at once: say, after a pause of the machine that
+ * looks. Expect the one to be notified before the other. */
 Test(control_incarnation, both_are_learned_at_once)
 {
 	join(3);
@@ -191,7 +191,7 @@ Test(control_incarnation, both_are_learned_at_once)
 	cr_assert_eq(last, MAIL_PEER_UP, "%d", (int)last);
 }
 
-/* The shard's mailbox is full while a life ends and the next begins. Expect the order to hold. */
+/* The shard's mailbox is full while an incarnation ends and the next begins. Expect the order to hold. */
 Test(control_incarnation, a_full_mailbox_keeps_the_order)
 {
 	join(2);
@@ -210,7 +210,7 @@ Test(control_incarnation, a_full_mailbox_keeps_the_order)
 	cr_assert(strlen(members[0].posted[before].text) > 0);
 }
 
-/* The shard tells of the life before, late: what it broke is not the next one's. */
+/* The shard reports on the incarnation before, late: that has no effect on the next one. */
 Test(control_incarnation, what_the_life_before_broke)
 {
 	join(2);
@@ -218,7 +218,7 @@ Test(control_incarnation, what_the_life_before_broke)
 	struct mail broken = *mail_last(&members[0], MAIL_PEER_UP);
 	cr_assert_eq(broken.worker, 1u);
 	broken.type = MAIL_PROTOCOL_ERROR;
-	members[0].full = true; /* the shard has not been told of the end: it still has the first life's peer */
+	members[0].full = true; /* the shard still has the first incarnation's peer */
 	again(1, 2);
 	run_ticks(30);
 	known_to_all(1, 2);
@@ -238,7 +238,7 @@ Test(control_incarnation, what_the_life_before_broke)
 	cr_assert_not(row(0, 1)->alive);
 }
 
-/* It was killed and started again before anybody saw the first life end. Expect its calls to end with that. */
+/* It was killed and started again before anybody saw the first incarnation end. Expect its calls to end with that. */
 Test(control_incarnation, a_life_that_is_replaced_unseen)
 {
 	join(3);
@@ -257,7 +257,8 @@ Test(control_incarnation, a_life_that_is_replaced_unseen)
 	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 0, to(2, 0)), 2u);
 }
 
-/* An attempt towards the first life hangs; its end decides, where both attempt. Expect the next life not to wait. */
+/* An attempt towards the first incarnation hangs; its end decides, where both attempt. Expect the next incarnation not
+ * to wait. */
 Test(control_incarnation, an_attempt_to_the_life_before)
 {
 	join_lazily(3);
@@ -314,7 +315,7 @@ Test(control_incarnation, comes_back_to_a_group_with_dead)
 	cr_assert_eq(mails_about(&members[2], MAIL_PEER_UP, 0, to(3, 0)), 1u);
 }
 
-/* Rank 0 collects for all: its list is of the first lives. */
+/* Rank 0 collects for all: its list is of the first incarnations. */
 Test(control_incarnation, in_a_large_group)
 {
 	for (int i = 0; i < 70; i++)
@@ -408,23 +409,23 @@ static int refused_with(void *ctx, const struct nic_event *ev)
 static int hello(struct nic_port *rogue, const struct handshake *h)
 {
 	struct nic_addr at;
-	uint8_t words[HANDSHAKE_BYTES];
+	uint8_t handshake[HANDSHAKE_BYTES];
 	int error = 1;
-	handshake_encode(h, words);
+	handshake_encode(h, handshake);
 	members[0].port->ops->address(members[0].port, &at);
-	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, 0, words, sizeof words, TIME_NEVER, NULL, NULL), 0);
+	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, 0, handshake, sizeof handshake, TIME_NEVER, NULL, NULL), 0);
 	run_ticks(2);
 	rogue->ops->step(rogue, world->now, refused_with, &error);
 	return error;
 }
 
-/* Receive HELLO of any life, when there have been three. Expect the present one to be taken and no other. */
+/* Receive HELLO of any incarnation, when there have been three. Expect the present one to be taken and no other. */
 Test(control_incarnation, receive_hello_of_a_life)
 {
 	join_lazily(2);
-	uint64_t lives[3];
+	uint64_t incarnations[3];
 	for (int i = 0; i < 3; i++) {
-		lives[i] = row(1, 1)->incarnation;
+		incarnations[i] = row(1, 1)->incarnation;
 		if (i == 2)
 			break;
 		again(1, 2);
@@ -432,9 +433,9 @@ Test(control_incarnation, receive_hello_of_a_life)
 	}
 	struct handshake h = {.group = hash64("default", 7), .world = 2, .rank = 1, .to = row(0, 0)->incarnation};
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
-	h.from = lives[1];
+	h.from = incarnations[1];
 	cr_assert_eq(hello(rogue, &h), -ESTALE, "the life before");
-	h.from = lives[0];
+	h.from = incarnations[0];
 	cr_assert_eq(hello(rogue, &h), -EINPROGRESS, "forgotten: the store is asked");
 	run_ticks(3);
 	cr_assert_eq(hello(rogue, &h), -ESTALE);
@@ -445,7 +446,7 @@ Test(control_incarnation, receive_hello_of_a_life)
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 0u);
 	cr_assert(row(0, 1)->alive);
 	h.to++;
-	h.from = lives[2];
+	h.from = incarnations[2];
 	cr_assert_eq(hello(rogue, &h), -ESTALE, "not for this life of ours");
 	h.to--;
 	cr_assert_eq(hello(rogue, &h), -EACCES, "without its name");
@@ -478,7 +479,7 @@ Test(control_incarnation, leaving_waits_for_the_next_life)
 		result(i, FAR_OK, "");
 }
 
-/* It said bye, died, and came back: what the life before said is not said of this one. */
+/* It sent bye, died, and came back: the bye of the incarnation before is not counted for this one. */
 Test(control_incarnation, a_bye_of_the_life_before)
 {
 	join(3);

@@ -197,7 +197,7 @@ Test(key, automatic_one_is_found_while_its_maker_lives)
 	cr_assert_eq(access(at.path, F_OK), -1);
 }
 
-static bool watch_tells(const struct key_auto *a)
+static bool watch_reports(const struct key_auto *a)
 {
 	struct pollfd p = {.fd = a->watch, .events = POLLIN};
 	return poll(&p, 1, 0) == 1;
@@ -205,12 +205,12 @@ static bool watch_tells(const struct key_auto *a)
 
 static void found_again(struct key_auto *a, const struct auth_key *right)
 {
-	cr_assert(watch_tells(a));
+	cr_assert(watch_reports(a));
 	cr_assert(key_auto_keep(a, right));
 	cr_assert_eq(key_auto_find(&a->at, &key, &err), FAR_OK, "%s", err.text);
 	cr_assert_eq(memcmp(&key, right, sizeof key), 0);
 	cr_assert(key_auto_keep(a, right));
-	cr_assert_not(watch_tells(a), "the watch is of the former file");
+	cr_assert_not(watch_reports(a), "the watch is of the former file");
 }
 
 /* The file is removed, renamed, and removed with its directory. Expect it to be there again each time, locked. */
@@ -220,7 +220,7 @@ Test(key, automatic_one_is_made_again)
 	struct auth_key right;
 	struct stat st;
 	struct key_auto a = made(&right);
-	cr_assert_not(watch_tells(&a));
+	cr_assert_not(watch_reports(&a));
 	cr_assert_eq(unlink(a.at.path), 0);
 	cr_assert_eq(key_auto_find(&a.at, &key, &err), FAR_PENDING);
 	found_again(&a, &right);

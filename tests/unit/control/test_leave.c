@@ -34,7 +34,7 @@ Test(control_leave, leave_names_own_calls_at_the_deadline)
 	result(0, FAR_TIMEOUT, "did not come: rank 1 (worker \"w1\")");
 }
 
-/* One that has said bye is called once more, and calls on: the others wait for what comes of it, in every wave. */
+/* One that has sent bye is called once more, and calls on: the others wait for what comes of it, in every wave. */
 Test(control_leave, leave_waits_for_calls_of_calls)
 {
 	join(3);
@@ -42,7 +42,7 @@ Test(control_leave, leave_waits_for_calls_of_calls)
 	leave_all(3, 60 * FAR_SEC);
 	run_ticks(50);
 	for (unsigned hop = 0; hop < 4; hop++) {
-		/* Its call ends, but has led to one of the next, which has said bye. */
+		/* Its call ends, but has led to one of the next, which has sent bye. */
 		unsigned from = (2 + hop) % 3, to = (from + 1) % 3;
 		members[to].begun++;
 		members[to].calls = 1;
@@ -249,7 +249,7 @@ Test(control_leave, leave_names_who_does_not_come)
 		round_robin();
 	result(0, FAR_TIMEOUT, "did not come: rank 1 (worker \"w1\"), rank 3 (worker \"w3\")");
 	result(2, FAR_TIMEOUT, "rank 1 (worker \"w1\"), rank 3 (worker \"w3\")");
-	/* The store is gone with rank 0, which said bye. */
+	/* The store is gone with rank 0, which sent bye. */
 	ctl_leave(members[1].ctl, FAR_SEC);
 	ctl_leave(members[3].ctl, FAR_SEC);
 	run(true);
@@ -416,7 +416,7 @@ Test(control_leave, a_connection_left_open)
 
 /* A member stands still before it has read the last word. Expect rank 0 to go after a while, and the member to find
  * what it has to read. */
-Test(control_leave, the_store_goes_behind_the_last_word)
+Test(control_leave, the_store_ends_after_the_last_request)
 {
 	join(3);
 	leave_all(3, 60 * FAR_SEC);

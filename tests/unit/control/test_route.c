@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Members with several ports: which way a session takes, and what is told of it. */
+/** Members with several ports: which way a session takes, and what is reported. */
 #include "fake_member.h"
 
 #include <criterion/criterion.h>
@@ -142,7 +142,7 @@ Test(control_route, nothing_leads_there)
 	}
 }
 
-/* Either may see the cable that is pulled, and either may give up first: both are told of it. */
+/* Either may see the cable that is pulled, and either may give up first: both are notified of it. */
 Test(control_route, a_dead_cable_is_named_by_who_cannot_join)
 {
 	uint64_t first = incarnation;

@@ -80,7 +80,7 @@ Test(control_session, mails_of_the_wrong_shard)
 		if (members[0].posted[k].worker == 1 && members[0].posted_to[k] == 1)
 			members[0].protocol_error = members[0].posted[k];
 	members[0].protocol_error.type = MAIL_PROTOCOL_ERROR;
-	members[0].poison = true; /* shard 0 says so */
+	members[0].poison = true; /* shard 0 reports it */
 	ask(&members[0], 1, 1, 7);
 	ask(&members[0], 0, 9, 0);
 	run_ticks(10);
@@ -316,7 +316,7 @@ Test(control_session, a_session_on_demand_that_ends)
 	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 }
 
-/* Their session ends, and both are members still. Expect both to be told so, and the next call to get another. */
+/* Their session ends, and both are members still. Expect both to be notified, and the next call to get another. */
 Test(control_session, silence_ends_a_session_and_no_membership)
 {
 	silent = 1;
@@ -342,7 +342,7 @@ Test(control_session, silence_ends_a_session_and_no_membership)
 		result(i, FAR_OK, "");
 }
 
-/* It dies while they have no session. Expect the shard to be told, for what the former session left there. */
+/* It dies while they have no session. Expect the shard to be notified, for what the former session left there. */
 Test(control_session, death_after_silence)
 {
 	silent = 1;

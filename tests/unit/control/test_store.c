@@ -87,8 +87,8 @@ static int submit(struct store_client *c, enum store_op op, const char *key, con
 	return store_client_submit(c, &m, world->now, world->now + SECOND, answered, out);
 }
 
-static struct answer ask(struct store_client *c, enum store_op op, const char *key, const char *value,
-			 const char *expected, int64_t number)
+static struct answer request(struct store_client *c, enum store_op op, const char *key, const char *value,
+			     const char *expected, int64_t number)
 {
 	struct answer out;
 	cr_assert_eq(submit(c, op, key, value, expected, number, &out), 0);
@@ -110,36 +110,36 @@ Test(store, set_get_delete)
 	struct store_client *both[] = {a, b};
 	for (int i = 0; i < 2; i++) {
 		struct store_client *c = both[i], *d = both[1 - i];
-		holds(ask(c, STORE_GET, "k", NULL, NULL, 0), STORE_MISSING, "");
-		holds(ask(c, STORE_SET, "k", "one", NULL, 0), STORE_OK, "");
-		holds(ask(d, STORE_GET, "k", NULL, NULL, 0), STORE_OK, "one");
-		holds(ask(d, STORE_SET, "k", "", NULL, 0), STORE_OK, "");
-		holds(ask(c, STORE_GET, "k", NULL, NULL, 0), STORE_OK, "");
-		holds(ask(c, STORE_DELETE, "k", NULL, NULL, 0), STORE_OK, "");
-		holds(ask(d, STORE_DELETE, "k", NULL, NULL, 0), STORE_MISSING, "");
+		holds(request(c, STORE_GET, "k", NULL, NULL, 0), STORE_MISSING, "");
+		holds(request(c, STORE_SET, "k", "one", NULL, 0), STORE_OK, "");
+		holds(request(d, STORE_GET, "k", NULL, NULL, 0), STORE_OK, "one");
+		holds(request(d, STORE_SET, "k", "", NULL, 0), STORE_OK, "");
+		holds(request(c, STORE_GET, "k", NULL, NULL, 0), STORE_OK, "");
+		holds(request(c, STORE_DELETE, "k", NULL, NULL, 0), STORE_OK, "");
+		holds(request(d, STORE_DELETE, "k", NULL, NULL, 0), STORE_MISSING, "");
 	}
 }
 
 Test(store, add)
 {
-	cr_assert_eq(ask(a, STORE_ADD, "n", NULL, NULL, 5).number, 5);
-	cr_assert_eq(ask(b, STORE_ADD, "n", NULL, NULL, -7).number, -2);
-	holds(ask(b, STORE_GET, "n", NULL, NULL, 0), STORE_OK, "-2");
-	ask(a, STORE_SET, "n", "9223372036854775807", NULL, 0);
-	cr_assert_eq(ask(b, STORE_ADD, "n", NULL, NULL, 1).status, STORE_BAD);
-	ask(a, STORE_SET, "n", "x", NULL, 0);
-	cr_assert_eq(ask(b, STORE_ADD, "n", NULL, NULL, 1).status, STORE_BAD);
-	ask(a, STORE_SET, "n", "", NULL, 0);
-	cr_assert_eq(ask(b, STORE_ADD, "n", NULL, NULL, 1).status, STORE_BAD);
+	cr_assert_eq(request(a, STORE_ADD, "n", NULL, NULL, 5).number, 5);
+	cr_assert_eq(request(b, STORE_ADD, "n", NULL, NULL, -7).number, -2);
+	holds(request(b, STORE_GET, "n", NULL, NULL, 0), STORE_OK, "-2");
+	request(a, STORE_SET, "n", "9223372036854775807", NULL, 0);
+	cr_assert_eq(request(b, STORE_ADD, "n", NULL, NULL, 1).status, STORE_BAD);
+	request(a, STORE_SET, "n", "x", NULL, 0);
+	cr_assert_eq(request(b, STORE_ADD, "n", NULL, NULL, 1).status, STORE_BAD);
+	request(a, STORE_SET, "n", "", NULL, 0);
+	cr_assert_eq(request(b, STORE_ADD, "n", NULL, NULL, 1).status, STORE_BAD);
 }
 
 Test(store, compare_and_set)
 {
-	holds(ask(a, STORE_CAS, "c", "1", "x", 0), STORE_DIFFERS, "");
-	holds(ask(a, STORE_CAS, "c", "1", "", 0), STORE_OK, "");
-	holds(ask(b, STORE_CAS, "c", "2", "", 0), STORE_DIFFERS, "1");
-	holds(ask(b, STORE_CAS, "c", "2", "1", 0), STORE_OK, "");
-	holds(ask(a, STORE_GET, "c", NULL, NULL, 0), STORE_OK, "2");
+	holds(request(a, STORE_CAS, "c", "1", "x", 0), STORE_DIFFERS, "");
+	holds(request(a, STORE_CAS, "c", "1", "", 0), STORE_OK, "");
+	holds(request(b, STORE_CAS, "c", "2", "", 0), STORE_DIFFERS, "1");
+	holds(request(b, STORE_CAS, "c", "2", "1", 0), STORE_OK, "");
+	holds(request(a, STORE_GET, "c", NULL, NULL, 0), STORE_OK, "2");
 }
 
 Test(store, wait_is_answered_by_each_kind_of_write)
@@ -151,14 +151,14 @@ Test(store, wait_is_answered_by_each_kind_of_write)
 	steps();
 	cr_assert_eq(one.calls + two.calls + three.calls, 0);
 	/* Other requests of the same client overtake a parked one. */
-	ask(b, STORE_SET, "other", "x", NULL, 0);
-	ask(a, STORE_SET, "w1", "v", NULL, 0);
-	ask(a, STORE_ADD, "w2", NULL, NULL, 3);
-	ask(b, STORE_CAS, "w3", "z", "", 0);
+	request(b, STORE_SET, "other", "x", NULL, 0);
+	request(a, STORE_SET, "w1", "v", NULL, 0);
+	request(a, STORE_ADD, "w2", NULL, NULL, 3);
+	request(b, STORE_CAS, "w3", "z", "", 0);
 	holds(one, STORE_OK, "v");
 	holds(two, STORE_OK, "3");
 	holds(three, STORE_OK, "z");
-	holds(ask(a, STORE_WAIT, "w1", NULL, NULL, 0), STORE_OK, "v");
+	holds(request(a, STORE_WAIT, "w1", NULL, NULL, 0), STORE_OK, "v");
 }
 
 Test(store, wait_ends_at_its_deadline_on_both_sides)
@@ -205,9 +205,9 @@ Test(store, limits_of_key_and_value)
 	struct answer out;
 	memset(key, 'k', FAR_STORE_KEY_MAX);
 	memset(value, 'v', FAR_STORE_VALUE_MAX);
-	cr_assert_eq(ask(b, STORE_CAS, key, value, "", 0).status, STORE_OK);
-	cr_assert_eq(ask(b, STORE_CAS, key, value, value, 0).status, STORE_OK);
-	holds(ask(b, STORE_GET, key, NULL, NULL, 0), STORE_OK, value);
+	cr_assert_eq(request(b, STORE_CAS, key, value, "", 0).status, STORE_OK);
+	cr_assert_eq(request(b, STORE_CAS, key, value, value, 0).status, STORE_OK);
+	holds(request(b, STORE_GET, key, NULL, NULL, 0), STORE_OK, value);
 	value[FAR_STORE_VALUE_MAX] = 'v';
 	cr_assert_eq(submit(b, STORE_SET, key, value, NULL, 0, &out), -EMSGSIZE);
 	key[FAR_STORE_KEY_MAX] = 'k';
@@ -220,8 +220,8 @@ Test(store, small_sends)
 	static char value[FAR_STORE_VALUE_MAX + 1];
 	memset(value, 'v', FAR_STORE_VALUE_MAX);
 	world->chunk = 7;
-	holds(ask(b, STORE_SET, "k", value, NULL, 0), STORE_OK, "");
-	holds(ask(b, STORE_GET, "k", NULL, NULL, 0), STORE_OK, value);
+	holds(request(b, STORE_SET, "k", value, NULL, 0), STORE_OK, "");
+	holds(request(b, STORE_GET, "k", NULL, NULL, 0), STORE_OK, value);
 }
 
 Test(store, requests_outstanding_are_bounded)
@@ -237,7 +237,7 @@ Test(store, requests_outstanding_are_bounded)
 	cr_assert_eq(store_client_connection(b), STORE_CONNECTED);
 	for (int i = 0; i < STORE_REQUESTS_MAX; i++) {
 		snprintf(key, sizeof key, "w%d", i);
-		ask(a, STORE_SET, key, "v", NULL, 0);
+		request(a, STORE_SET, key, "v", NULL, 0);
 		cr_assert_eq(out[i].calls, 1);
 	}
 }
@@ -309,7 +309,7 @@ Test(store, shut_door_refuses_newcomers_only)
 	store_client_step(c, world->now, &busy);
 	cr_assert_eq(store_client_error(c), -ECONNREFUSED);
 	cr_assert_eq(store_server_clients(server), 1);
-	holds(ask(b, STORE_SET, "k", "v", NULL, 0), STORE_OK, "");
+	holds(request(b, STORE_SET, "k", "v", NULL, 0), STORE_OK, "");
 	store_client_destroy(c);
 }
 
@@ -337,7 +337,7 @@ static void stranger(bool login, const uint8_t *bytes, size_t len, enum store_dr
 	cr_assert_eq(store_server_clients(server), clients, "still served");
 	cr_assert_eq(store_server_drops(server, reason), before + 1);
 	net->ops->close(net, h);
-	holds(ask(b, STORE_SET, "k", "v", NULL, 0), STORE_OK, "");
+	holds(request(b, STORE_SET, "k", "v", NULL, 0), STORE_OK, "");
 }
 
 Test(store, malformed_frames_drop_their_client)
@@ -456,6 +456,6 @@ Test(store, random_bytes)
 		store_server_step(server, world->now, &busy);
 		cr_assert_eq(store_server_clients(server), 1, "seed %llu", (unsigned long long)(start + round));
 	}
-	holds(ask(b, STORE_SET, "k", "v", NULL, 0), STORE_OK, "");
-	holds(ask(b, STORE_GET, "k", NULL, NULL, 0), STORE_OK, "v");
+	holds(request(b, STORE_SET, "k", "v", NULL, 0), STORE_OK, "");
+	holds(request(b, STORE_GET, "k", NULL, NULL, 0), STORE_OK, "v");
 }

@@ -92,7 +92,7 @@ static void served(struct store_client *c)
 
 /* ---- clients of bytes ---- */
 
-static void say(int h, enum store_op op, const char *key, uint64_t timeout_ns)
+static void send_request(int h, enum store_op op, const char *key, uint64_t timeout_ns)
 {
 	uint8_t f[STORE_FRAME_MAX];
 	struct store_msg m = {
@@ -114,7 +114,7 @@ static int greet(void)
 {
 	int h = net->ops->connect(net, "h", PORT);
 	cr_assert_geq(h, 0);
-	say(h, STORE_LOGIN, "", 0);
+	send_request(h, STORE_LOGIN, "", 0);
 	step();
 	return h;
 }
@@ -202,7 +202,7 @@ Test(store_load, waits_end_without_a_walk_over_all, .timeout = 200)
 	for (int c = 0; c < CLIENTS; c++) {
 		for (int i = 0; i < EACH; i++) {
 			snprintf(key, sizeof key, "never/%d/%d", c, i);
-			say(h[c], STORE_WAIT, key, SECOND + (uint64_t)(i * CLIENTS + c));
+			send_request(h[c], STORE_WAIT, key, SECOND + (uint64_t)(i * CLIENTS + c));
 		}
 		step();
 	}
@@ -270,7 +270,7 @@ Test(store_load, waits_end_in_any_order)
 			no_client = c;
 		} else if (r % 7) {
 			uint64_t timeout = r % 11 ? 1 + r % 10007 : UINT64_MAX;
-			say(h[c], STORE_WAIT, key, timeout);
+			send_request(h[c], STORE_WAIT, key, timeout);
 			book[book_n++] = (struct parked){c, k, time_after(world->now, timeout)};
 		} else {
 			submit(here, STORE_SET, key, "x", &ok);
@@ -304,17 +304,17 @@ Test(store_load, waits_of_all_are_bounded)
 	enum { CLIENTS = FAR_STORE_WAITS_MAX / STORE_REQUESTS_MAX + 1 };
 	static int h[CLIENTS];
 	int few = greet(), c = 0;
-	say(few, STORE_WAIT, "few", UINT64_MAX);
+	send_request(few, STORE_WAIT, "few", UINT64_MAX);
 	for (; c < CLIENTS; c++) {
 		h[c] = greet();
 		for (int i = 0; i < STORE_REQUESTS_MAX - c; i++)
-			say(h[c], STORE_WAIT, "greedy", UINT64_MAX);
+			send_request(h[c], STORE_WAIT, "greedy", UINT64_MAX);
 		step();
 	}
 	for (int n = 0; n < 20 && !store_server_drops(server, STORE_DROP_REQUESTS); n++) {
 		int another = greet();
 		for (int i = 0; i < 1000; i++)
-			say(another, STORE_WAIT, "greedy", UINT64_MAX);
+			send_request(another, STORE_WAIT, "greedy", UINT64_MAX);
 		step();
 	}
 	cr_assert_eq(store_server_drops(server, STORE_DROP_REQUESTS), 1u);
@@ -381,7 +381,7 @@ Test(store_load, a_client_that_does_not_read_is_dropped)
 	int h = greet();
 	for (; i < 2 * FAR_STORE_OUT_BYTES / FAR_STORE_VALUE_MAX; i++) {
 		snprintf(key, sizeof key, "k%u", i);
-		say(h, STORE_WAIT, key, UINT64_MAX);
+		send_request(h, STORE_WAIT, key, UINT64_MAX);
 	}
 	for (i = 0; !store_server_drops(server, STORE_DROP_BACKLOG); i++) {
 		cr_assert_lt(i, 2 * FAR_STORE_OUT_BYTES / FAR_STORE_VALUE_MAX);
@@ -407,7 +407,7 @@ Test(store_load, many_that_do_not_read_are_dropped)
 		h[c] = greet();
 		for (int i = 0; i < KEYS; i++) {
 			snprintf(key, sizeof key, "k%d", i);
-			say(h[c], STORE_WAIT, key, UINT64_MAX);
+			send_request(h[c], STORE_WAIT, key, UINT64_MAX);
 		}
 		step();
 	}
@@ -445,7 +445,7 @@ Test(store_load, without_descriptors)
 	world->now += UINT64_C(50000000);
 	step();
 	cr_assert_eq(store_server_accept_error(server), 0);
-	say(h, STORE_LOGIN, "", 0);
+	send_request(h, STORE_LOGIN, "", 0);
 	step();
 	cr_assert_not(is_dropped(h));
 	cr_assert_eq(store_server_clients(server), 2u);
@@ -473,7 +473,7 @@ static enum store_status write_key(int h, enum store_op op, const char *key)
 	step();
 	while (net->ops->recv(net, h, reply, sizeof reply) > 0)
 		step();
-	say(h, op, key, SECOND);
+	send_request(h, op, key, SECOND);
 	step();
 	cr_assert_geq(net->ops->recv(net, h, reply, sizeof reply), STORE_HEAD_BYTES);
 	return (enum store_status)reply[6];

@@ -120,7 +120,7 @@ static int dial(void)
 	return h;
 }
 
-static void say(int h, enum store_op op, const void *value, size_t len)
+static void send_request(int h, enum store_op op, const void *value, size_t len)
 {
 	struct store_msg m = {.op = op, .timeout_ns = UINT64_MAX, .value = value, .value_len = len};
 	uint8_t frame[STORE_FRAME_MAX];
@@ -162,7 +162,7 @@ static int greet(struct store_auth *g)
 	uint8_t value[STORE_FRAME_MAX];
 	size_t len = 0;
 	int h = dial();
-	say(h, STORE_LOGIN, g->login, g->login_len);
+	send_request(h, STORE_LOGIN, g->login, g->login_len);
 	cr_assert_eq(answer(h, value, &len), STORE_OK);
 	uint8_t proof[AUTH_PROOF_BYTES];
 	cr_assert_eq(store_challenge_read(g, value, len, proof), 0);
@@ -176,7 +176,7 @@ static void denied(int h, const uint8_t *proof, size_t len)
 	uint8_t value[STORE_FRAME_MAX];
 	size_t n;
 	uint64_t before = store_server_drops(server, STORE_DROP_DENIED);
-	say(h, STORE_PROVE, proof, len);
+	send_request(h, STORE_PROVE, proof, len);
 	int status = answer(h, value, &n);
 	cr_assert(status == STORE_DENIED || status == -1, "%d", status);
 	cr_assert_eq(store_server_drops(server, STORE_DROP_DENIED), before + 1);
@@ -192,7 +192,7 @@ Test(store_proof, forged_repeated_and_reflected_proofs)
 	store_login_make(&g, &who, &random_kernel);
 	int h = greet(&g);
 	store_proof_make(&g, &right, proof);
-	say(h, STORE_PROVE, proof, sizeof proof);
+	send_request(h, STORE_PROVE, proof, sizeof proof);
 	cr_assert_eq(answer(h, value, &n), STORE_OK);
 	net->ops->close(net, h);
 	answer(dial(), value, &n);
@@ -241,20 +241,20 @@ Test(store_proof, nothing_is_done_before_the_proof)
 	for (size_t i = 0; i < 2 * sizeof ops / sizeof *ops; i++) {
 		store_login_make(&g, &who, &random_kernel);
 		int h = i & 1 ? greet(&g) : dial();
-		say(h, ops[i / 2], NULL, 0);
+		send_request(h, ops[i / 2], NULL, 0);
 		cr_assert_eq(answer(h, value, &n), -1, "%zu", i);
 		cr_assert_eq(store_server_clients(server), 0u);
 	}
 	/* HELLO twice, PROVE first, PROVE twice, a HELLO of nobody. */
 	store_login_make(&g, &who, &random_kernel);
 	int h = greet(&g);
-	say(h, STORE_LOGIN, g.login, g.login_len);
+	send_request(h, STORE_LOGIN, g.login, g.login_len);
 	cr_assert_eq(answer(h, value, &n), -1);
 	h = dial();
-	say(h, STORE_PROVE, value, AUTH_PROOF_BYTES);
+	send_request(h, STORE_PROVE, value, AUTH_PROOF_BYTES);
 	cr_assert_eq(answer(h, value, &n), -1);
 	h = dial();
-	say(h, STORE_LOGIN, NULL, 0);
+	send_request(h, STORE_LOGIN, NULL, 0);
 	cr_assert_eq(answer(h, value, &n), -1);
 	cr_assert_eq(store_server_clients(server), 0u);
 }
@@ -299,7 +299,7 @@ static void answered(void *user, int result, const struct store_msg *reply)
 
 static struct store_client *all[4]; /* rank 0, 1, 2, and no member */
 
-static enum store_status ask(int i, enum store_op op, const char *key, const char *value, const char *expected)
+static enum store_status request(int i, enum store_op op, const char *key, const char *value, const char *expected)
 {
 	struct store_msg m = {.op = op,
 			      .key = (const uint8_t *)key,
@@ -324,43 +324,43 @@ Test(store_proof, records_belong_to_who_wrote_them)
 	all[3] = client(&key, false, STORE_RANK_NONE, "");
 	steps(all, 4);
 	/* What names a rank is that rank's, before it is there and after. */
-	cr_assert_eq(ask(1, STORE_HOLD, "g/rank/2", "x", ""), STORE_DENIED);
-	cr_assert_eq(ask(3, STORE_HOLD, "g/rank/2", "x", ""), STORE_DENIED);
-	cr_assert_eq(ask(1, STORE_SET, "g/info/2", "x", ""), STORE_DENIED);
-	cr_assert_eq(ask(0, STORE_SET, "g/info/2", "x", ""), STORE_DENIED);
-	cr_assert_eq(ask(2, STORE_SET, "other/info/2", "x", ""), STORE_DENIED);
-	cr_assert_eq(ask(2, STORE_HOLD, "g/rank/2", "x", ""), STORE_OK);
-	cr_assert_eq(ask(2, STORE_SET, "g/info/2", "x", ""), STORE_OK);
+	cr_assert_eq(request(1, STORE_HOLD, "g/rank/2", "x", ""), STORE_DENIED);
+	cr_assert_eq(request(3, STORE_HOLD, "g/rank/2", "x", ""), STORE_DENIED);
+	cr_assert_eq(request(1, STORE_SET, "g/info/2", "x", ""), STORE_DENIED);
+	cr_assert_eq(request(0, STORE_SET, "g/info/2", "x", ""), STORE_DENIED);
+	cr_assert_eq(request(2, STORE_SET, "other/info/2", "x", ""), STORE_DENIED);
+	cr_assert_eq(request(2, STORE_HOLD, "g/rank/2", "x", ""), STORE_OK);
+	cr_assert_eq(request(2, STORE_SET, "g/info/2", "x", ""), STORE_OK);
 	for (int i = 0; i < 4; i++) {
 		if (i == 2)
 			continue;
-		cr_assert_eq(ask(i, STORE_DELETE, "g/rank/2", "", ""), STORE_DENIED);
-		cr_assert_eq(ask(i, STORE_SET, "g/rank/2", "y", ""), STORE_DENIED);
-		cr_assert_eq(ask(i, STORE_CAS, "g/rank/2", "y", "x"), STORE_DENIED);
-		cr_assert_eq(ask(i, STORE_ADD, "g/rank/2", "", ""), STORE_DENIED);
-		cr_assert_eq(ask(i, STORE_HOLD, "g/rank/2", "y", ""), STORE_DENIED);
-		cr_assert_eq(ask(i, STORE_DELETE, "g/info/2", "", ""), STORE_DENIED);
-		cr_assert_eq(ask(i, STORE_SET, "g/info/2", "y", ""), STORE_DENIED);
+		cr_assert_eq(request(i, STORE_DELETE, "g/rank/2", "", ""), STORE_DENIED);
+		cr_assert_eq(request(i, STORE_SET, "g/rank/2", "y", ""), STORE_DENIED);
+		cr_assert_eq(request(i, STORE_CAS, "g/rank/2", "y", "x"), STORE_DENIED);
+		cr_assert_eq(request(i, STORE_ADD, "g/rank/2", "", ""), STORE_DENIED);
+		cr_assert_eq(request(i, STORE_HOLD, "g/rank/2", "y", ""), STORE_DENIED);
+		cr_assert_eq(request(i, STORE_DELETE, "g/info/2", "", ""), STORE_DENIED);
+		cr_assert_eq(request(i, STORE_SET, "g/info/2", "y", ""), STORE_DENIED);
 	}
-	cr_assert_eq(ask(0, STORE_CAS, "g/rank/2", "y", ""), STORE_DIFFERS);
-	cr_assert_eq(ask(0, STORE_GET, "g/rank/2", "", ""), STORE_OK);
+	cr_assert_eq(request(0, STORE_CAS, "g/rank/2", "y", ""), STORE_DIFFERS);
+	cr_assert_eq(request(0, STORE_GET, "g/rank/2", "", ""), STORE_OK);
 	/* Byes are the rank's, and rank 0's for it. */
-	cr_assert_eq(ask(1, STORE_SET, "g/bye/2", "1", ""), STORE_DENIED);
-	cr_assert_eq(ask(0, STORE_CAS, "g/bye/2", "lost", ""), STORE_OK);
-	cr_assert_eq(ask(1, STORE_DELETE, "g/bye/2", "", ""), STORE_DENIED);
-	cr_assert_eq(ask(2, STORE_DELETE, "g/bye/2", "", ""), STORE_OK);
-	cr_assert_eq(ask(1, STORE_SET, "g/bye3/2", "1", ""), STORE_DENIED);
+	cr_assert_eq(request(1, STORE_SET, "g/bye/2", "1", ""), STORE_DENIED);
+	cr_assert_eq(request(0, STORE_CAS, "g/bye/2", "lost", ""), STORE_OK);
+	cr_assert_eq(request(1, STORE_DELETE, "g/bye/2", "", ""), STORE_DENIED);
+	cr_assert_eq(request(2, STORE_DELETE, "g/bye/2", "", ""), STORE_OK);
+	cr_assert_eq(request(1, STORE_SET, "g/bye3/2", "1", ""), STORE_DENIED);
 	/* Others of the group: whoever wrote them. */
-	cr_assert_eq(ask(0, STORE_SET, "g/list/1", "x", ""), STORE_OK);
-	cr_assert_eq(ask(1, STORE_SET, "g/list/1", "y", ""), STORE_DENIED);
-	cr_assert_eq(ask(3, STORE_DELETE, "g/list/1", "", ""), STORE_DENIED);
-	cr_assert_eq(ask(0, STORE_SET, "g/list/1", "z", ""), STORE_OK);
-	cr_assert_eq(ask(0, STORE_DELETE, "g/list/1", "", ""), STORE_OK);
-	cr_assert_eq(ask(1, STORE_SET, "g/list/1", "y", ""), STORE_OK);
+	cr_assert_eq(request(0, STORE_SET, "g/list/1", "x", ""), STORE_OK);
+	cr_assert_eq(request(1, STORE_SET, "g/list/1", "y", ""), STORE_DENIED);
+	cr_assert_eq(request(3, STORE_DELETE, "g/list/1", "", ""), STORE_DENIED);
+	cr_assert_eq(request(0, STORE_SET, "g/list/1", "z", ""), STORE_OK);
+	cr_assert_eq(request(0, STORE_DELETE, "g/list/1", "", ""), STORE_OK);
+	cr_assert_eq(request(1, STORE_SET, "g/list/1", "y", ""), STORE_OK);
 	/* The application's are everybody's. */
-	cr_assert_eq(ask(1, STORE_SET, "mine", "x", ""), STORE_OK);
-	cr_assert_eq(ask(2, STORE_SET, "mine", "y", ""), STORE_OK);
-	cr_assert_eq(ask(3, STORE_DELETE, "mine", "", ""), STORE_OK);
+	cr_assert_eq(request(1, STORE_SET, "mine", "x", ""), STORE_OK);
+	cr_assert_eq(request(2, STORE_SET, "mine", "y", ""), STORE_OK);
+	cr_assert_eq(request(3, STORE_DELETE, "mine", "", ""), STORE_OK);
 	for (int i = 0; i < 4; i++)
 		store_client_destroy(all[i]);
 }
@@ -371,15 +371,15 @@ Test(store_proof, record_outlives_its_writer_under_his_name)
 	for (int i = 0; i < 4; i++)
 		all[i] = client(&key, false, i < 3 ? i : STORE_RANK_NONE, "w");
 	steps(all, 4);
-	cr_assert_eq(ask(1, STORE_SET, "g/info/1", "x", ""), STORE_OK);
+	cr_assert_eq(request(1, STORE_SET, "g/info/1", "x", ""), STORE_OK);
 	store_client_destroy(all[1]);
 	all[1] = client(&key, false, 1, "another");
 	steps(all, 4);
-	cr_assert_eq(ask(1, STORE_SET, "g/info/1", "y", ""), STORE_DENIED);
+	cr_assert_eq(request(1, STORE_SET, "g/info/1", "y", ""), STORE_DENIED);
 	store_client_destroy(all[1]);
 	all[1] = client(&key, false, 1, "w");
 	steps(all, 4);
-	cr_assert_eq(ask(1, STORE_SET, "g/info/1", "y", ""), STORE_OK);
+	cr_assert_eq(request(1, STORE_SET, "g/info/1", "y", ""), STORE_OK);
 	for (int i = 0; i < 4; i++)
 		store_client_destroy(all[i]);
 }

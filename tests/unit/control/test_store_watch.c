@@ -20,7 +20,7 @@ static struct store_server *server;
 static struct store_client *here, *b, *c; /* here: in the server's process */
 static bool b_stopped;
 
-/* What a watch or a request was told, one line each: "key=value", "key-", "." for the word that a watch stands. */
+/* What a watch or a request received, one line each: "key=value", "key-", "." for the confirmation of a watch. */
 struct heard {
 	unsigned n;
 	int result;
@@ -88,8 +88,8 @@ static void on_news(void *user, int result, const struct store_msg *m)
 			 m->status == STORE_OK ? '=' : '-', (int)m->value_len, (const char *)m->value);
 }
 
-static void say(struct store_client *from, enum store_op op, const char *key, const char *value, int64_t number,
-		uint64_t timeout, struct heard *h)
+static void send_request(struct store_client *from, enum store_op op, const char *key, const char *value,
+			 int64_t number, uint64_t timeout, struct heard *h)
 {
 	struct store_msg m = {.op = op,
 			      .number = number,
@@ -103,11 +103,12 @@ static void say(struct store_client *from, enum store_op op, const char *key, co
 }
 
 /* A request whose answer is of no interest, or is `want`. */
-static void tell(struct store_client *from, enum store_op op, const char *key, const char *value, const char *want)
+static void request_once(struct store_client *from, enum store_op op, const char *key, const char *value,
+			 const char *want)
 {
 	struct heard *h = &heard[3];
 	h->n = 0;
-	say(from, op, key, value, 0, SECOND, h);
+	send_request(from, op, key, value, 0, SECOND, h);
 	steps();
 	cr_assert_eq(h->n, 1u);
 	cr_assert_str_eq(h->news[0], want, "%s: %s, not %s", key, h->news[0], want);
@@ -115,7 +116,7 @@ static void tell(struct store_client *from, enum store_op op, const char *key, c
 
 static void watch(struct store_client *from, const char *key, int64_t how, struct heard *h)
 {
-	say(from, STORE_WATCH, key, "", how, TIME_NEVER, h);
+	send_request(from, STORE_WATCH, key, "", how, TIME_NEVER, h);
 	steps();
 	cr_assert_str_eq(h->news[0], ".");
 }
@@ -131,16 +132,16 @@ static void all_heard(const struct heard *h, unsigned n, const char *const *want
 
 Test(store_watch, tells_each_change_once_in_order)
 {
-	tell(c, STORE_SET, "k/1", "before", "0:");
+	request_once(c, STORE_SET, "k/1", "before", "0:");
 	watch(b, "k/", STORE_WATCH_FROM_NOW, &heard[0]);
 	watch(here, "k/", 0, &heard[1]);
-	tell(c, STORE_SET, "k/2", "x", "0:");
-	tell(here, STORE_SET, "k/1", "y", "0:");
-	tell(c, STORE_SET, "other", "z", "0:");
-	tell(b, STORE_ADD, "k/3", "", "0:");
-	tell(c, STORE_DELETE, "k/2", "", "0:");
-	tell(c, STORE_DELETE, "k/2", "", "1:");
-	tell(c, STORE_CAS, "k/2", "w", "0:");
+	request_once(c, STORE_SET, "k/2", "x", "0:");
+	request_once(here, STORE_SET, "k/1", "y", "0:");
+	request_once(c, STORE_SET, "other", "z", "0:");
+	request_once(b, STORE_ADD, "k/3", "", "0:");
+	request_once(c, STORE_DELETE, "k/2", "", "0:");
+	request_once(c, STORE_DELETE, "k/2", "", "1:");
+	request_once(c, STORE_CAS, "k/2", "w", "0:");
 	steps();
 	HEARD(&heard[0], "k/2=x", "k/1=y", "k/3=0", "k/2-", "k/2=w");
 	HEARD(&heard[1], "k/1=before", "k/2=x", "k/1=y", "k/3=0", "k/2-", "k/2=w");
@@ -150,8 +151,8 @@ Test(store_watch, of_one_key_or_of_all_that_begin_so)
 {
 	watch(b, "k", STORE_WATCH_EXACT | STORE_WATCH_FROM_NOW, &heard[0]);
 	watch(b, "k", 0, &heard[1]);
-	tell(c, STORE_SET, "k1", "x", "0:");
-	tell(c, STORE_SET, "k", "y", "0:");
+	request_once(c, STORE_SET, "k1", "x", "0:");
+	request_once(c, STORE_SET, "k", "y", "0:");
 	HEARD(&heard[0], "k=y");
 	HEARD(&heard[1], "k1=x", "k=y");
 }
@@ -159,9 +160,9 @@ Test(store_watch, of_one_key_or_of_all_that_begin_so)
 Test(store_watch, what_was_gone_before_is_not_told)
 {
 	watch(here, "k", 0, &heard[1]); /* deleted keys are kept from now on */
-	tell(c, STORE_SET, "k", "x", "0:");
-	say(c, STORE_DELETE, "k", "", 0, SECOND, &heard[3]);
-	say(b, STORE_WATCH, "k", "", 0, TIME_NEVER, &heard[0]);
+	request_once(c, STORE_SET, "k", "x", "0:");
+	send_request(c, STORE_DELETE, "k", "", 0, SECOND, &heard[3]);
+	send_request(b, STORE_WATCH, "k", "", 0, TIME_NEVER, &heard[0]);
 	steps(); /* c, which came last, is served first */
 	cr_assert_eq(heard[0].n, 1u);
 	cr_assert_str_eq(heard[0].news[0], ".");
@@ -181,7 +182,7 @@ Test(store_watch, slow_client_gets_the_latest)
 			snprintf(key, sizeof key, "k/%02d", i);
 			snprintf(value, sizeof value, "%02d", round);
 			value[2] = 'v';
-			say(here, STORE_SET, key, value, 0, SECOND, &heard[3]);
+			send_request(here, STORE_SET, key, value, 0, SECOND, &heard[3]);
 		}
 		steps_n(80);
 		heard[3].n = 0;
@@ -204,10 +205,10 @@ Test(store_watch, a_deleted_key_is_told_to_the_slow_too)
 	memset(value, 'v', sizeof value - 1);
 	watch(b, "k", 0, &heard[0]);
 	b_stopped = true;
-	tell(here, STORE_SET, "k", "x", "0:");
+	request_once(here, STORE_SET, "k", "x", "0:");
 	for (int i = 0; i < 100; i++)
-		tell(here, STORE_SET, "k/long", value, "0:");
-	tell(here, STORE_DELETE, "k", "", "0:");
+		request_once(here, STORE_SET, "k/long", value, "0:");
+	request_once(here, STORE_DELETE, "k", "", "0:");
 	b_stopped = false;
 	steps_n(200);
 	cr_assert_str_eq(heard[0].news[heard[0].n - 1], "k-");
@@ -223,12 +224,12 @@ Test(store_watch, too_slow_for_what_is_deleted_is_dropped)
 	watch(c, "k/none", 0, &heard[1]);
 	b_stopped = true;
 	for (int i = 0; i < 100; i++)
-		tell(here, STORE_SET, "k/long", value, "0:");
+		request_once(here, STORE_SET, "k/long", value, "0:");
 	unsigned i = 0;
 	for (; i < 2 * FAR_STORE_DELETED_MAX && !store_server_drops(server, STORE_DROP_BACKLOG); i++) {
 		snprintf(key, sizeof key, "k%u", i);
-		say(here, STORE_SET, key, value, 0, SECOND, &heard[3]);
-		say(here, STORE_DELETE, key, "", 0, SECOND, &heard[3]);
+		send_request(here, STORE_SET, key, value, 0, SECOND, &heard[3]);
+		send_request(here, STORE_DELETE, key, "", 0, SECOND, &heard[3]);
 		steps_n(2);
 		heard[3].n = 0;
 	}
@@ -244,21 +245,21 @@ Test(store_watch, too_slow_for_what_is_deleted_is_dropped)
 Test(store_watch, watches_of_a_client_are_bounded)
 {
 	for (int i = 0; i < FAR_STORE_WATCHES_MAX; i++)
-		say(b, STORE_WATCH, "k", "", 0, TIME_NEVER, &heard[0]);
-	say(b, STORE_WATCH, "k", "", 0, TIME_NEVER, &heard[1]);
+		send_request(b, STORE_WATCH, "k", "", 0, TIME_NEVER, &heard[0]);
+	send_request(b, STORE_WATCH, "k", "", 0, TIME_NEVER, &heard[1]);
 	steps();
 	cr_assert_eq(heard[0].n, (unsigned)FAR_STORE_WATCHES_MAX);
 	cr_assert_eq(heard[1].n, 1u);
 	cr_assert_str_eq(heard[1].news[0], "refused");
-	tell(c, STORE_SET, "k", "x", "0:");
+	request_once(c, STORE_SET, "k", "x", "0:");
 	steps();
 	cr_assert_eq(heard[0].n, 2u * FAR_STORE_WATCHES_MAX);
 	cr_assert_eq(heard[1].n, 1u);
 	/* They go with the client. */
 	store_client_destroy(b);
 	b = NULL;
-	tell(c, STORE_SET, "k", "y", "0:");
-	tell(c, STORE_DELETE, "k", "", "0:");
+	request_once(c, STORE_SET, "k", "y", "0:");
+	request_once(c, STORE_DELETE, "k", "", "0:");
 	cr_assert_eq(store_server_clients(server), 1u);
 }
 
@@ -267,50 +268,50 @@ Test(store_watch, watches_of_a_client_are_bounded)
 Test(store_watch, a_held_key_goes_with_its_client)
 {
 	watch(here, "k", 0, &heard[0]);
-	tell(b, STORE_HOLD, "k", "b", "0:");
-	tell(b, STORE_HOLD, "k", "bb", "0:");
-	tell(c, STORE_HOLD, "k", "c", "2:bb");
-	tell(here, STORE_HOLD, "k", "h", "2:bb");
-	tell(c, STORE_GET, "k", "", "0:bb");
+	request_once(b, STORE_HOLD, "k", "b", "0:");
+	request_once(b, STORE_HOLD, "k", "bb", "0:");
+	request_once(c, STORE_HOLD, "k", "c", "2:bb");
+	request_once(here, STORE_HOLD, "k", "h", "2:bb");
+	request_once(c, STORE_GET, "k", "", "0:bb");
 	store_client_destroy(b);
 	b = NULL;
 	steps();
 	HEARD(&heard[0], "k=b", "k=bb", "k-");
-	tell(c, STORE_HOLD, "k", "c", "0:");
-	tell(here, STORE_HOLD, "k", "h", "2:c");
+	request_once(c, STORE_HOLD, "k", "c", "0:");
+	request_once(here, STORE_HOLD, "k", "h", "2:c");
 }
 
 Test(store_watch, what_the_server_itself_holds_nobody_gets)
 {
-	tell(here, STORE_HOLD, "k", "h", "0:");
-	tell(b, STORE_HOLD, "k", "b", "2:h");
+	request_once(here, STORE_HOLD, "k", "h", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "2:h");
 	world->now += 10 * FAR_STORE_SILENT_NS;
 	steps();
-	tell(b, STORE_HOLD, "k", "b", "2:h");
+	request_once(b, STORE_HOLD, "k", "b", "2:h");
 }
 
 Test(store_watch, a_plain_key_cannot_be_held)
 {
-	tell(c, STORE_SET, "k", "x", "0:");
-	tell(b, STORE_HOLD, "k", "b", "2:x");
-	tell(b, STORE_DELETE, "k", "", "0:");
-	tell(b, STORE_HOLD, "k", "b", "0:");
+	request_once(c, STORE_SET, "k", "x", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "2:x");
+	request_once(b, STORE_DELETE, "k", "", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "0:");
 	/* Deleted, it is free. */
-	tell(c, STORE_DELETE, "k", "", "0:");
-	tell(c, STORE_HOLD, "k", "c", "0:");
+	request_once(c, STORE_DELETE, "k", "", "0:");
+	request_once(c, STORE_HOLD, "k", "c", "0:");
 	store_client_destroy(b);
 	b = NULL;
-	tell(c, STORE_GET, "k", "", "0:c");
+	request_once(c, STORE_GET, "k", "", "0:c");
 }
 
 /* The holder's machine is gone without a word: whoever wants the key has it after a bound. */
 Test(store_watch, a_silent_holder_is_dropped)
 {
-	tell(b, STORE_HOLD, "k", "b", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
-	say(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
+	send_request(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
 	steps();
-	say(here, STORE_HOLD, "k", "h", 0, 60 * SECOND, &heard[1]);
+	send_request(here, STORE_HOLD, "k", "h", 0, 60 * SECOND, &heard[1]);
 	steps();
 	bool busy = false;
 	cr_assert_eq(store_server_step(server, world->now, &busy), world->now + FAR_STORE_SILENT_NS);
@@ -326,15 +327,15 @@ Test(store_watch, a_silent_holder_is_dropped)
 	b_stopped = false;
 	steps();
 	cr_assert_eq(store_client_connection(b), STORE_LOST);
-	tell(c, STORE_GET, "k", "", "0:c");
+	request_once(c, STORE_GET, "k", "", "0:c");
 }
 
 /* It answers late, but it answers. */
 Test(store_watch, a_slow_holder_keeps_its_key)
 {
-	tell(b, STORE_HOLD, "k", "b", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
-	say(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
+	send_request(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
 	steps();
 	world->now += FAR_STORE_SILENT_NS - 1;
 	steps();
@@ -349,10 +350,10 @@ Test(store_watch, a_slow_holder_keeps_its_key)
 
 Test(store_watch, who_gives_up_meanwhile_does_not_get_it)
 {
-	tell(b, STORE_HOLD, "k", "b", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
-	say(c, STORE_HOLD, "k", "c", 0, SECOND, &heard[0]);
-	say(here, STORE_HOLD, "k", "h", 0, SECOND, &heard[1]);
+	send_request(c, STORE_HOLD, "k", "c", 0, SECOND, &heard[0]);
+	send_request(here, STORE_HOLD, "k", "h", 0, SECOND, &heard[1]);
 	steps();
 	store_client_destroy(c);
 	c = NULL;
@@ -363,18 +364,18 @@ Test(store_watch, who_gives_up_meanwhile_does_not_get_it)
 	store_client_destroy(b);
 	b = NULL;
 	steps();
-	tell(here, STORE_GET, "k", "", "1:");
+	request_once(here, STORE_GET, "k", "", "1:");
 }
 
 /* The holder goes while others wait: the first has it, the others hear so, and watchers see it pass. */
 Test(store_watch, a_key_passes_to_the_first_who_wants_it)
 {
 	watch(here, "k", 0, &heard[2]);
-	tell(b, STORE_HOLD, "k", "b", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
-	say(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
+	send_request(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
 	steps();
-	say(here, STORE_HOLD, "k", "h", 0, 60 * SECOND, &heard[1]);
+	send_request(here, STORE_HOLD, "k", "h", 0, 60 * SECOND, &heard[1]);
 	steps();
 	store_client_destroy(b);
 	b = NULL;
@@ -386,10 +387,10 @@ Test(store_watch, a_key_passes_to_the_first_who_wants_it)
 
 Test(store_watch, undecided_holds_of_a_client_are_bounded)
 {
-	tell(b, STORE_HOLD, "k", "b", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "0:");
 	b_stopped = true;
 	for (int i = 0; i <= FAR_STORE_CONTESTS_MAX; i++)
-		say(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
+		send_request(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
 	steps();
 	cr_assert_eq(heard[0].n, 1u);
 	cr_assert_str_eq(heard[0].news[0], "4:");
@@ -398,13 +399,13 @@ Test(store_watch, undecided_holds_of_a_client_are_bounded)
 /* While a group ends, that clients go is told to the one in the server's process alone. */
 Test(store_watch, goings_after_the_door_is_shut)
 {
-	tell(b, STORE_HOLD, "k", "b", "0:");
+	request_once(b, STORE_HOLD, "k", "b", "0:");
 	watch(here, "k", STORE_WATCH_FROM_NOW, &heard[0]);
 	watch(c, "k", STORE_WATCH_FROM_NOW, &heard[1]);
 	store_server_shut(server);
 	store_client_destroy(b);
 	b = NULL;
-	tell(c, STORE_SET, "k2", "x", "0:");
+	request_once(c, STORE_SET, "k2", "x", "0:");
 	HEARD(&heard[0], "k-", "k2=x");
 	HEARD(&heard[1], "k2=x");
 }
@@ -455,7 +456,7 @@ Test(store_watch, words_of_the_dead_are_no_sign_of_life)
 	net->ops->send(net, h, f, raw(f, STORE_LOGIN, "", 0));
 	net->ops->send(net, h, f, raw(f, STORE_HOLD, "k", 0));
 	steps();
-	say(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
+	send_request(c, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
 	steps();
 	net->ops->send(net, h, f, raw(f, STORE_GET, "k", 0));
 	steps();
@@ -464,7 +465,7 @@ Test(store_watch, words_of_the_dead_are_no_sign_of_life)
 	steps();
 	cr_assert_eq(heard[0].n, 1u);
 	cr_assert_str_eq(heard[0].news[0], "0:");
-	tell(here, STORE_GET, "k", "", "0:c");
+	request_once(here, STORE_GET, "k", "", "0:c");
 }
 
 /* ---- the table ---- */
@@ -519,7 +520,7 @@ Test(store_watch, changes_of_the_table)
 	cr_assert_null(kv_change_read(at, &change));
 	cr_assert(change.number == 3 && change.value.data[0] == '3');
 	cr_assert_null(kv_changes_after(kv, 3));
-	/* Nobody is to be told: gone at once. */
+	/* Nobody is to be notified: gone at once. */
 	cr_assert_eq(kv_delete(kv, text("a")), 0);
 	cr_assert_null(kv_changes_after(kv, 3));
 	kv_deleted_keep(kv, true);

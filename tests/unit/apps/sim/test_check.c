@@ -304,7 +304,7 @@ Test(sim_check, executed_maybe_is_true_either_way)
 }
 
 /* Worker 1 dies at 1.2 s and is back at 1.4 s; a call that began before runs at 1.5 s. */
-static void runs_in_the_next_life(bool connected)
+static void runs_in_the_next_incarnation(bool connected)
 {
 	checks.check &= ~(1u << CHECK_NO_DEATH);
 	if (connected) {
@@ -323,13 +323,13 @@ static void runs_in_the_next_life(bool connected)
 
 Test(sim_check, ran_in_the_next_life)
 {
-	runs_in_the_next_life(true);
+	runs_in_the_next_incarnation(true);
 	refused_by(CHECK_INCARNATION, 0, "ran in incarnation 1");
 }
 
 Test(sim_check, waited_for_the_next_life)
 {
-	runs_in_the_next_life(false);
+	runs_in_the_next_incarnation(false);
 	fine("it was sent to nobody before");
 }
 

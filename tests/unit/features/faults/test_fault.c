@@ -161,7 +161,7 @@ Test(fault, so_many_messages)
 	cr_assert_eq(r[2].status, FAR_OK);
 }
 
-/* Of another kind. Expect calls to go, as many as ever, and words beyond them. */
+/* Of another kind. Expect calls to go, as many as ever, and control messages beyond them. */
 Test(fault, credits_hold)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX], more;
@@ -171,11 +171,11 @@ Test(fault, credits_hold)
 	set(FAR_FAULT_FETCH, 1, 0, 0);
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		calls[i] = called(&r[i], FAR_FOREVER);
-	cr_assert_eq(call(&more, FAR_FOREVER, "x", 1), 0); /* waits; words do not */
+	cr_assert_eq(call(&more, FAR_FOREVER, "x", 1), 0); /* waits; control messages do not */
 	call_with(1, &w, 1);
-	expect_word(NIC_PEER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_PEER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
-	expect_word(NIC_PEER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_PEER, RREF_DELETE, w.fork, FAR_OK);
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		answer(calls[i], HEAD_REPLY, 0, 0, "");
 	struct shm_head h;
@@ -298,10 +298,10 @@ Test(fault, made_and_not_told)
 	expect_error(1, FAR_INJECTED, FAR_EXECUTED_YES, "made to fail");
 	fetch(NIC_OTHER, 2, PEER, 7);
 	expect_seven(NIC_OTHER, 2);
-	word(NIC_PEER, 3, RREF_FAILED, FAR_INJECTED, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_OK);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 3, RREF_FAILED, FAR_INJECTED, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_OK);
+	control(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -309,26 +309,26 @@ Test(fault, made_and_not_told)
 
 static void on_made(void *user, const struct completion *o)
 {
-	struct far_rref *r = user;
-	rref_known_end(shard, r, o);
-	rref_make_failed(shard, r, o->status);
-	rref_unref(&r->base);
+	struct rref_user *u = user;
+	rref_known_end(shard, u, o);
+	rref_make_failed(shard, u, o->status);
+	rref_unref(&u->rref.base);
 }
 
 /* As far_remote() does. */
-static struct far_rref *make_there(uint64_t timeout, struct shm_head *h)
+static struct rref_user *make_there(uint64_t timeout, struct shm_head *h)
 {
 	struct rref_wire w = {.owner = INCARNATION_OF(PEER),
 			      .id = rref_name(OUR_INCARNATION, 0, 0, 1),
 			      .fork = rref_name(OUR_INCARNATION, 0, 0, 2),
 			      .types = 4};
-	struct far_rref *r = rref_new(shard, &w);
+	struct rref_user *u = rref_new(shard, &w);
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
 	struct rref_call *c = buf_data(buf);
-	cr_assert_not_null(r);
-	rref_enter(r);
-	rref_ref(&r->base);
-	*c = (struct rref_call){.done = on_made, .user = r, .buf = buf, .makes = r};
+	cr_assert_not_null(u);
+	rref_enter(&u->rref);
+	rref_ref(&u->rref.base);
+	*c = (struct rref_call){.done = on_made, .user = u, .buf = buf, .makes = u};
 	struct call_start start = {.worker = PEER,
 				   .fn = RREF_REMOTE,
 				   .deadline = now_ns + timeout,
@@ -340,17 +340,17 @@ static struct far_rref *make_there(uint64_t timeout, struct shm_head *h)
 	cr_assert_eq(shard_call(shard, &start), 0);
 	cr_assert_not_null(fake_queue_sent(queue, h));
 	cr_assert_eq(h->fn, RREF_REMOTE);
-	return r;
+	return u;
 }
 
 static void expect_failed(enum far_status why)
 {
 	struct rref_op op;
 	struct shm_head h;
-	cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+	cr_assert_eq(expect_controls(NIC_PEER, &op, &h), 1u);
 	cr_assert_eq(op.kind, (uint32_t)RREF_FAILED);
 	cr_assert_eq(op.status, (uint32_t)why);
-	say(NIC_PEER, h, (const uint8_t[]){FAR_OK}, 1);
+	answer_controls(NIC_PEER, h, (const uint8_t[]){FAR_OK}, 1);
 }
 
 /* Its time-out passes, its last hold is given back. Expect FAILED at once, DELETE only when the owner has said its last
@@ -360,12 +360,12 @@ Test(fault, deleted_behind_the_request)
 	static const enum head_type last_words[] = {HEAD_CANCELLED, HEAD_REPLY};
 	for (int i = 0; i < 2; i++) {
 		struct shm_head h;
-		struct far_rref *r = make_there(5 * FAR_MS, &h);
+		struct rref_user *u = make_there(5 * FAR_MS, &h);
 		advance(6 * FAR_MS);
-		cr_assert(r->failed && r->known->status == FAR_TIMEOUT);
+		cr_assert(u->failed && u->known->status == FAR_TIMEOUT);
 		expect_sent(HEAD_CANCEL);
 		expect_failed(FAR_TIMEOUT);
-		rref_unref(&r->base); /* the application's */
+		rref_unref(&u->rref.base); /* the application's */
 		passes(4);
 		expect_nothing();
 		h.type = (uint8_t)last_words[i];
@@ -373,7 +373,7 @@ Test(fault, deleted_behind_the_request)
 		h.flags = 0;
 		put(NIC_PEER, h, NULL, 0);
 		passes(2);
-		expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
+		expect_control(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
 		expect_empty();
 	}
 }
@@ -382,15 +382,15 @@ Test(fault, deleted_behind_the_request)
 Test(fault, deleted_when_given_back)
 {
 	struct shm_head h;
-	struct far_rref *r = make_there(5 * FAR_MS, &h);
+	struct rref_user *u = make_there(5 * FAR_MS, &h);
 	answer(h, HEAD_ERROR, FAR_NO_FUNCTION, 0, "no");
 	passes(2);
 	expect_failed(FAR_NO_FUNCTION);
 	passes(4);
 	expect_nothing();
-	rref_unref(&r->base);
+	rref_unref(&u->rref.base);
 	passes(2);
-	expect_word(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
+	expect_control(NIC_PEER, RREF_DELETE, rref_name(OUR_INCARNATION, 0, 0, 2), FAR_OK);
 	expect_empty();
 }
 
@@ -398,11 +398,11 @@ Test(fault, deleted_when_given_back)
 Test(fault, failure_and_the_owner_lost)
 {
 	struct shm_head h;
-	struct far_rref *r = make_there(5 * FAR_MS, &h);
+	struct rref_user *u = make_there(5 * FAR_MS, &h);
 	advance(6 * FAR_MS);
 	expect_sent(HEAD_CANCEL);
 	expect_failed(FAR_TIMEOUT);
-	rref_unref(&r->base);
+	rref_unref(&u->rref.base);
 	passes(2);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);

@@ -41,7 +41,7 @@ static enum far_status method_add(struct far_req *req, void *object, const struc
 {
 	struct object *o = object;
 	cr_assert_eq(n, 1u);
-	cr_assert(!o->ended && far_req_rref(req)->object == o);
+	cr_assert(!o->ended && rref_as_record(far_req_rref(req))->object == o);
 	runs++;
 	struct far_val v = far_int(o->n += args[0].u.i);
 	return far_return(req, &v);
@@ -159,8 +159,8 @@ static void call_general(uint32_t number, const struct function *fn, uint64_t ow
 
 static void let_go(uint32_t nic, uint32_t number, uint64_t id, uint64_t fork)
 {
-	word(nic, number, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, id), ID(PEER, fork));
-	expect_said(nic, number, FAR_OK);
+	control(nic, number, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, id), ID(PEER, fork));
+	expect_status(nic, number, FAR_OK);
 }
 
 static void expect_number(uint32_t nic, uint32_t number, int64_t n)
@@ -172,7 +172,7 @@ static void expect_number(uint32_t nic, uint32_t number, int64_t n)
 	cr_assert(p->body_len == 3 && memcmp(fake_body(p), want, 3) == 0);
 }
 
-/* ---- the object's life ---- */
+/* ---- the lifetime of the object ---- */
 
 /* Receive calls of both forms, from its maker and from another. Expect them run; with the last fork the destructor. */
 Test(object, made_called_ended)
@@ -184,8 +184,8 @@ Test(object, made_called_ended)
 	expect_number(NIC_PEER, 2, 7);
 	call_general(3, method("t::Thing", "add"), OUR_INCARNATION, 7, args, one_int(args, 1));
 	expect_number(NIC_PEER, 3, 8);
-	word(NIC_OTHER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 4, FAR_OK);
+	control(NIC_OTHER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_OTHER, 4, FAR_OK);
 	let_go(NIC_PEER, 5, 7, 8);
 	call_add(NIC_OTHER, 6, 7, 1);
 	expect_number(NIC_OTHER, 6, 9);
@@ -344,7 +344,7 @@ Test(object, waits_for_both)
 	body[len++] = 2;
 	body[len++] = 4;
 	call_general(1, fn, OUR_INCARNATION, 7, body, len);
-	expect_words(NIC_OTHER, &op, &fork);
+	expect_controls(NIC_OTHER, &op, &fork);
 	construct_int(2, 7, 8, 5);
 	expect_made(2);
 	cr_assert_eq(runs, 0u);
@@ -353,8 +353,8 @@ Test(object, waits_for_both)
 	passes(2);
 	struct shm_head h;
 	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
-	say(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	answer_controls(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	cr_assert_eq(runs, 0u);
 	let_go(NIC_PEER, 3, 7, 8);
 	cr_assert_eq(objects[0].ended, 1u);
@@ -410,7 +410,7 @@ Test(object, called_as_what_it_is_not)
 	expect_empty();
 }
 
-/* Cut off, of another life, of another shard. */
+/* Cut off, of another incarnation, of another shard. */
 Test(object, requests_that_cannot_be)
 {
 	uint8_t args[8], body[128] = {0};
@@ -479,8 +479,8 @@ Test(object_end, held_by_a_handle_here)
 	construct_int(1, 7, 8, 5);
 	expect_made(1);
 	/* As an argument that a handler kept would. */
-	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct rref_record *r = rref_find(shard, ID(PEER, 7));
 	session_close_all(shard);
 	cr_assert_eq(objects[0].ended, 0u, "a handler may be at it");
-	rref_unref(&r->base);
+	rref_unref(&r->rref.base);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Words about references that fail or are late: said again, when it is their time. "Set F, receive X. Expect Y." */
+/* Control messages about references that fail or are late: sent again, when it is their time. "Set F, receive X. Expect
+ * Y." */
 #include "core/head.h"
 #include "features/faults/fault.h"
 #include "rref_fixture.h"
@@ -44,10 +45,10 @@ Test(rref_again, fork_fails_and_goes)
 		expect_nothing();
 		advance(400000);
 	}
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
 	cr_assert_eq(faults.failed[FAR_FAULT_FORK], 3u);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -73,14 +74,14 @@ Test(rref_again, delete_fails_and_goes)
 	add_function("t::known(rref r) -> int");
 	set(FAR_FAULT_DELETE, 5, 0);
 	call_with(1, &w, 1);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
 	for (int i = 0; i < 5; i++) {
 		expect_nothing();
 		cr_assert_eq(shard->rrefs->msgs_n, 1u);
 		advance(10 * FAR_MS);
 	}
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -95,14 +96,14 @@ Test(rref_again, fork_is_late)
 	advance(4 * FAR_MS);
 	expect_nothing();
 	advance(2 * FAR_MS);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
-/* Answers all words that are said; returns how many FORKs, and counts what goes to PEER. */
-static unsigned forks_said(unsigned *answers, unsigned *errors)
+/* Answers all control messages that are sent; returns how many FORKs, and counts what goes to PEER. */
+static unsigned forks_sent(unsigned *answers, unsigned *errors)
 {
 	const struct fake_packet *p;
 	struct rref_op ops[RREF_OPS_MAX];
@@ -119,13 +120,13 @@ static unsigned forks_said(unsigned *answers, unsigned *errors)
 		memcpy(ops, fake_body(p), p->body_len);
 		for (size_t i = 0; i < n; i++)
 			forks += ops[i].kind == RREF_FORK;
-		say(to, h, fine, n);
+		answer_controls(to, h, fine, n);
 	}
 	return forks;
 }
 
-/* Words that wait for different times, longer and shorter ones in turn. Expect each when it is due, and none of those
- * whose owner was lost before. */
+/* Control messages that wait for different times, longer and shorter ones in turn. Expect each when it is due, and none
+ * of those whose owner was lost before. */
 Test(rref_again, words_wait_differently)
 {
 	enum { MANY = 30, EACH = MANY / 3 };
@@ -143,20 +144,20 @@ Test(rref_again, words_wait_differently)
 	expect_nothing();
 	for (unsigned round = 0; round < 2; round++) {
 		advance((round ? 10 : 2) * FAR_MS);
-		cr_assert_eq(forks_said(&answers, &errors), EACH, "round %u", round);
+		cr_assert_eq(forks_sent(&answers, &errors), EACH, "round %u", round);
 		cr_assert_eq(answers, (round + 1) * EACH);
 		cr_assert_eq(shard->rrefs->late_n, (2 - round) * EACH);
 	}
 	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
 	passes(2);
 	cr_assert_eq(shard->rrefs->late_n, 0u);
-	forks_said(&answers, &errors);
+	forks_sent(&answers, &errors);
 	cr_assert_eq(errors, EACH);
 	advance(50 * FAR_MS);
 	expect_empty();
 }
 
-/* Words that fail, and wait longer each time, while others come. Expect all to be said in the end. */
+/* Control messages that fail, and wait longer each time, while others come. Expect all to be sent in the end. */
 Test(rref_again, words_fail_at_different_times)
 {
 	enum { MANY = 30 };
@@ -167,11 +168,11 @@ Test(rref_again, words_fail_at_different_times)
 		set(FAR_FAULT_FORK, 1 + i % 5, 0);
 		call_with(1 + i, &w, 1);
 		advance(700000);
-		forks += forks_said(&answers, &errors);
+		forks += forks_sent(&answers, &errors);
 	}
 	for (unsigned i = 0; i < 40; i++) {
 		advance(FAR_MS);
-		forks += forks_said(&answers, &errors);
+		forks += forks_sent(&answers, &errors);
 	}
 	cr_assert_eq(forks, MANY);
 	cr_assert_eq(answers, MANY);
@@ -204,18 +205,18 @@ Test(rref_again, end_meanwhile)
 	cr_assert_eq(shard->rrefs->msgs_n, 1u);
 }
 
-/* The owner has no room at first. Expect the word again after the wait, and the handler to run. */
+/* The owner has no room at first. Expect the control message again after the wait, and the handler to run. */
 Test(rref_again, owner_without_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_RESOURCE);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_RESOURCE);
 	expect_nothing();
 	advance(2 * FAR_MS);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -226,7 +227,7 @@ Test(rref_again, owner_never_has_room)
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
 	for (int i = 0; i < 6; i++) {
-		expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_RESOURCE);
+		expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_RESOURCE);
 		advance(10 * FAR_MS);
 	}
 	expect_error(1, FAR_RESOURCE, FAR_EXECUTED_NO, "does not know");

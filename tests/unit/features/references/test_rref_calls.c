@@ -12,9 +12,9 @@ Test(rref_calls, runs_when_confirmed)
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
 	cr_assert_eq(runs, 0u);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -26,18 +26,18 @@ Test(rref_calls, runs_when_all_are)
 	call_with(1, w, 3);
 	struct rref_op op;
 	struct shm_head first, second;
-	expect_words(NIC_OTHER, &op, &first);
-	expect_words(NIC_PEER, &op, &second);
-	say(NIC_PEER, second, (const uint8_t[]){FAR_OK}, 1);
+	expect_controls(NIC_OTHER, &op, &first);
+	expect_controls(NIC_PEER, &op, &second);
+	answer_controls(NIC_PEER, second, (const uint8_t[]){FAR_OK}, 1);
 	cr_assert_eq(runs, 0u);
-	say(NIC_OTHER, first, (const uint8_t[]){FAR_OK}, 1);
+	answer_controls(NIC_OTHER, first, (const uint8_t[]){FAR_OK}, 1);
 	expect_ran(1, 3);
 	for (int i = 0; i < 2; i++) {
 		const struct fake_packet *p = fake_queue_sent(queue, &first);
 		cr_assert_not_null(p);
 		memcpy(&op, fake_body(p), sizeof op);
 		cr_assert_eq(op.kind, (uint32_t)RREF_DELETE);
-		say(p->peer, first, (const uint8_t[]){FAR_OK}, 1);
+		answer_controls(p->peer, first, (const uint8_t[]){FAR_OK}, 1);
 	}
 	expect_empty();
 }
@@ -48,7 +48,7 @@ Test(rref_calls, owner_says_no)
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_PEER_LOST);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_PEER_LOST);
 	expect_error(1, FAR_PEER_LOST, FAR_EXECUTED_NO, "does not know");
 	cr_assert_eq(runs, 0u);
 	expect_empty();
@@ -63,8 +63,8 @@ Test(rref_calls, owner_says_nonsense)
 	add_function("t::known(rref r) -> int");
 	for (uint32_t i = 1; i <= 2; i++) {
 		call_with(i, &w, 1);
-		expect_words(NIC_OTHER, &op, &h);
-		say(NIC_OTHER, h, (const uint8_t[]){200}, i - 1);
+		expect_controls(NIC_OTHER, &op, &h);
+		answer_controls(NIC_OTHER, h, (const uint8_t[]){200}, i - 1);
 		expect_error(i, FAR_PROTOCOL, FAR_EXECUTED_NO, "does not know");
 	}
 	expect_empty();
@@ -78,7 +78,7 @@ Test(rref_calls, owner_lost)
 	struct shm_head h;
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
-	expect_words(NIC_OTHER, &op, &h);
+	expect_controls(NIC_OTHER, &op, &h);
 	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
 	passes(2);
 	expect_error(1, FAR_PEER_LOST, FAR_EXECUTED_NO, "");
@@ -93,13 +93,13 @@ Test(rref_calls, cancelled_while_it_waits)
 	struct shm_head fork, h;
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
-	expect_words(NIC_OTHER, &op, &fork);
+	expect_controls(NIC_OTHER, &op, &fork);
 	put_cancel(1);
 	passes(2);
 	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
-	say(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
+	answer_controls(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
 	cr_assert_eq(runs, 0u);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -111,12 +111,12 @@ Test(rref_calls, caller_lost_while_it_waits)
 	struct shm_head fork;
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
-	expect_words(NIC_OTHER, &op, &fork);
+	expect_controls(NIC_OTHER, &op, &fork);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);
-	say(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
+	answer_controls(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
 	cr_assert_eq(runs, 0u);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -157,10 +157,10 @@ Test(rref_calls, good_before_bad)
 	w[1].fork = ID(OTHER, 10);
 	add_function("t::known(rref a, rref b) -> int");
 	call_with(1, w, 2);
-	expect_word(NIC_OTHER, RREF_FORK, w[0].fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w[0].fork, FAR_OK);
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "");
 	passes(1); /* which has nothing else to do */
-	expect_word(NIC_OTHER, RREF_DELETE, w[0].fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w[0].fork, FAR_OK);
 	expect_empty();
 }
 
@@ -209,17 +209,18 @@ Test(rref_calls, result_is_taken_over)
 		h.fn = 0;
 		put(NIC_PEER, h, body, len);
 		passes(2);
-		expect_words(NIC_OTHER, &op, &fork);
+		expect_controls(NIC_OTHER, &op, &fork);
 		cr_assert_eq(op.kind, (uint32_t)RREF_FORK);
 		expect_nothing();
-		say(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
-		expect_word(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
-		expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+		answer_controls(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
+		expect_control(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
+		expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 		expect_empty();
 	}
 }
 
-/* A session ends by silence before a word was answered. Expect it said again by the next one, and no error. */
+/* A session ends by silence before a control message was answered. Expect it sent again by the next one, and no error.
+ */
 Test(rref_calls, words_outlive_silence)
 {
 	struct result r;
@@ -233,15 +234,15 @@ Test(rref_calls, words_outlive_silence)
 	h.fn = 0;
 	put(NIC_PEER, h, body, len);
 	passes(2);
-	expect_words(NIC_OTHER, &op, &fork);
+	expect_controls(NIC_OTHER, &op, &fork);
 	mail_silent(OTHER, NIC_OTHER);
 	advance(FAR_MS);
 	passes(2);
 	expect_nothing(); /* a session was asked for: mail_out */
 	mail(MAIL_PEER_UP, OTHER, NIC_OTHER);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
-	expect_word(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -260,20 +261,20 @@ Test(rref_calls, recalled_while_the_owner_is_asked)
 	h.fn = 0;
 	put(NIC_PEER, h, body, len);
 	passes(2);
-	expect_words(NIC_OTHER, &op, &fork);
+	expect_controls(NIC_OTHER, &op, &fork);
 	mail_silent(PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
-	word(NIC_PEER, 1, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_OK);
-	word(NIC_PEER, 2, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 9));
-	expect_said(NIC_PEER, 2, FAR_BUSY);
-	word(NIC_PEER, 3, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(OTHER, 9));
-	expect_said(NIC_PEER, 3, FAR_PROTOCOL);
-	say(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
-	expect_word(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
-	word(NIC_PEER, 4, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 9));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 1, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_OK);
+	control(NIC_PEER, 2, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 9));
+	expect_status(NIC_PEER, 2, FAR_BUSY);
+	control(NIC_PEER, 3, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(OTHER, 9));
+	expect_status(NIC_PEER, 3, FAR_PROTOCOL);
+	answer_controls(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
+	expect_control(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	control(NIC_PEER, 4, RREF_RECALL, 0, 0, (struct rref_id){0}, ID(PEER, 9));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -290,7 +291,7 @@ Test(rref_calls, result_comes_home)
 	h.fn = 0;
 	put(NIC_PEER, h, body, len);
 	passes(2);
-	expect_word(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
+	expect_control(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -323,12 +324,13 @@ static void ended(void *user, const struct completion *o)
 	refs_at_the_end = atomic_load(&r->base.refs);
 }
 
-/* A call ends that held a reference. Expect it given back before anybody is told. */
+/* A call ends that held a reference. Expect it given back before anybody is notified. */
 Test(rref_calls, given_back_before_it_has_ended)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct rref_record *record = rref_find(shard, ID(PEER, 7));
+	struct far_rref *r = record ? &record->rref : NULL;
 	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
 	struct far_buf *pins_buf = buf_alloc(sizeof(struct rref_pins) + sizeof(struct far_rref *));
 	cr_assert(r && buf && pins_buf && atomic_load(&r->base.refs) == 2);
@@ -339,7 +341,7 @@ Test(rref_calls, given_back_before_it_has_ended)
 	*call = (struct rref_call){.done = ended, .user = r, .pins = pins, .buf = buf};
 	rref_call_done(call, &(struct completion){.status = FAR_OK});
 	cr_assert_eq(refs_at_the_end, 1u, "the fork's alone");
-	word(NIC_PEER, 2, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 2, FAR_OK);
+	control(NIC_PEER, 2, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 2, FAR_OK);
 	expect_empty();
 }

@@ -113,28 +113,29 @@ static void make_by(uint32_t number, const char *name, uint32_t count, uint64_t 
 
 static void let_go(uint32_t number, uint64_t id)
 {
-	word(NIC_PEER, number, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, id), ID(PEER, id + 1));
-	expect_said(NIC_PEER, number, FAR_OK);
+	control(NIC_PEER, number, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, id), ID(PEER, id + 1));
+	expect_status(NIC_PEER, number, FAR_OK);
 }
 
 /* A name of which the session does not say the rest has no short form. */
 Test(rref_named, short_forms)
 {
 	struct rref_named named;
-	uint64_t life = INCARNATION_OF(PEER);
-	cr_assert(rref_named_of(rref_name(life, 3, 5, 7), life, 3, 5, &named) && named.count == 7);
-	cr_assert(rref_named_of(rref_name(life, 3, 5, UINT32_MAX), life, 3, 5, &named) && named.count == UINT32_MAX);
-	cr_assert(!rref_named_of(rref_name(life, 3, 5, UINT64_C(1) << 32), life, 3, 5, &named));
-	cr_assert(!rref_named_of(rref_name(life + 1, 3, 5, 7), life, 3, 5, &named));
-	cr_assert(!rref_named_of(rref_name(life, 2, 5, 7), life, 3, 5, &named));
-	cr_assert(!rref_named_of(rref_name(life, 3, 4, 7), life, 3, 5, &named));
+	uint64_t incarnation = INCARNATION_OF(PEER);
+	cr_assert(rref_named_of(rref_name(incarnation, 3, 5, 7), incarnation, 3, 5, &named) && named.count == 7);
+	cr_assert(rref_named_of(rref_name(incarnation, 3, 5, UINT32_MAX), incarnation, 3, 5, &named) &&
+		  named.count == UINT32_MAX);
+	cr_assert(!rref_named_of(rref_name(incarnation, 3, 5, UINT64_C(1) << 32), incarnation, 3, 5, &named));
+	cr_assert(!rref_named_of(rref_name(incarnation + 1, 3, 5, 7), incarnation, 3, 5, &named));
+	cr_assert(!rref_named_of(rref_name(incarnation, 2, 5, 7), incarnation, 3, 5, &named));
+	cr_assert(!rref_named_of(rref_name(incarnation, 3, 4, 7), incarnation, 3, 5, &named));
 }
 
-/* Send one to another life of the callee than its reference says. Expect a refusal, and nothing sent. */
+/* Send one to another incarnation of the callee than its reference says. Expect a refusal, and nothing sent. */
 Test(rref_named, another_life)
 {
 	struct result r = {0};
-	struct far_rref of_before = {.base.owner = INCARNATION_OF(PEER) - 1};
+	struct rref_user of_before = {.rref.base.owner = INCARNATION_OF(PEER) - 1};
 	struct rref_call call = {.done = take_result, .user = &r, .makes = &of_before};
 	struct call_start start = {.worker = PEER,
 				   .fn = (uint16_t)registry_find(&registry, "t::add")->index,
@@ -148,7 +149,7 @@ Test(rref_named, another_life)
 	cr_assert_eq(shard_call(shard, &start), -EPIPE);
 	passes(2);
 	expect_nothing();
-	of_before.base.owner = INCARNATION_OF(PEER);
+	of_before.rref.base.owner = INCARNATION_OF(PEER);
 	cr_assert_eq(shard_call(shard, &start), 0);
 	passes(1);
 	struct shm_head h;
@@ -180,15 +181,15 @@ Test(rref_named, expected)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
 	expect_nothing();
-	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(OTHER, 9));
-	expect_said(NIC_OTHER, 2, FAR_OK);
+	control(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(OTHER, 9));
+	expect_status(NIC_OTHER, 2, FAR_OK);
 	make_sum(3, 7);
 	expect_made(3);
 	expect_seven(NIC_OTHER, 1);
 	let_go(4, 7);
 	cr_assert_eq(shard->rrefs->records.n, 1u);
-	word(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(OTHER, 9));
-	expect_said(NIC_OTHER, 5, FAR_OK);
+	control(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(OTHER, 9));
+	expect_status(NIC_OTHER, 5, FAR_OK);
 	expect_empty();
 }
 

@@ -18,8 +18,8 @@ Test(rref_serve, made_fetched_deleted)
 	expect_seven(NIC_PEER, 2);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -34,7 +34,8 @@ Test(rref_serve, every_order)
 			} else if (*c == 'F') {
 				fetch(NIC_OTHER, 2, PEER, 100 + i);
 			} else {
-				word(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 100 + i), ID(PEER, 300 + i));
+				control(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 100 + i),
+					ID(PEER, 300 + i));
 			}
 		}
 		bool made = false, fetched = false, forked = false;
@@ -49,13 +50,13 @@ Test(rref_serve, every_order)
 		cr_assert(made && fetched && forked);
 		/* Its maker lets go first, then last. */
 		bool first = i % 2;
-		word(first ? NIC_PEER : NIC_OTHER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
-		     ID(PEER, (first ? 200 : 300) + i));
-		expect_said(first ? NIC_PEER : NIC_OTHER, 4, FAR_OK);
+		control(first ? NIC_PEER : NIC_OTHER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
+			ID(PEER, (first ? 200 : 300) + i));
+		expect_status(first ? NIC_PEER : NIC_OTHER, 4, FAR_OK);
 		cr_assert_eq(shard->rrefs->records.n, 1u);
-		word(first ? NIC_OTHER : NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
-		     ID(PEER, (first ? 300 : 200) + i));
-		expect_said(first ? NIC_OTHER : NIC_PEER, 5, FAR_OK);
+		control(first ? NIC_OTHER : NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 100 + i),
+			ID(PEER, (first ? 300 : 200) + i));
+		expect_status(first ? NIC_OTHER : NIC_PEER, 5, FAR_OK);
 		expect_empty();
 	}
 }
@@ -76,35 +77,35 @@ Test(rref_serve, fetch_of_nothing)
 /* Receive DELETEs that mean nothing. Expect OK, and what there is kept. */
 Test(rref_serve, deletes_of_others)
 {
-	word(NIC_PEER, 1, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_OK);
+	control(NIC_PEER, 1, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_OK);
 	make(2, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(2);
-	word(NIC_OTHER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_OTHER, 3, FAR_OK);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 8));
-	expect_said(NIC_PEER, 4, FAR_OK);
-	word(NIC_OTHER, 5, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 5, FAR_PROTOCOL);
+	control(NIC_OTHER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_OTHER, 3, FAR_OK);
+	control(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 8));
+	expect_status(NIC_PEER, 4, FAR_OK);
+	control(NIC_OTHER, 5, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_OTHER, 5, FAR_PROTOCOL);
 	fetch(NIC_PEER, 6, PEER, 7);
 	expect_seven(NIC_PEER, 6);
-	word(NIC_PEER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 7, FAR_OK);
+	control(NIC_PEER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 7, FAR_OK);
 	expect_empty();
 }
 
-/* Receive words and requests about another life, another shard, another's name. Expect refusals. */
+/* Receive control messages and requests about another incarnation, another shard, another's name. Expect refusals. */
 Test(rref_serve, strangers)
 {
 	struct rref_id id = ID(PEER, 7), elsewhere = rref_name(INCARNATION_OF(PEER), 0, 3, 7);
-	word(NIC_PEER, 1, RREF_FORK, 0, OUR_INCARNATION ^ 1, id, ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_PEER_LOST);
-	word(NIC_PEER, 2, RREF_FORK, 0, OUR_INCARNATION, elsewhere, ID(PEER, 8));
-	expect_said(NIC_PEER, 2, FAR_INVALID);
-	word(NIC_PEER, 3, (enum rref_kind)9, 0, OUR_INCARNATION, id, id);
-	expect_said(NIC_PEER, 3, FAR_PROTOCOL);
-	word(NIC_PEER, 4, RREF_ACCEPT, 0, 0, id, rref_name(OUR_INCARNATION, 0, 0, 77));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 1, RREF_FORK, 0, OUR_INCARNATION ^ 1, id, ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_PEER_LOST);
+	control(NIC_PEER, 2, RREF_FORK, 0, OUR_INCARNATION, elsewhere, ID(PEER, 8));
+	expect_status(NIC_PEER, 2, FAR_INVALID);
+	control(NIC_PEER, 3, (enum rref_kind)9, 0, OUR_INCARNATION, id, id);
+	expect_status(NIC_PEER, 3, FAR_PROTOCOL);
+	control(NIC_PEER, 4, RREF_ACCEPT, 0, 0, id, rref_name(OUR_INCARNATION, 0, 0, 77));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	make(5, PEER, 7, 8, OUR_INCARNATION ^ 1);
 	expect_error(5, FAR_PEER_LOST, FAR_EXECUTED_NO, "former incarnation");
 	make(6, OTHER, 7, 8, OUR_INCARNATION);
@@ -136,60 +137,60 @@ Test(rref_serve, made_twice)
 	make(2, PEER, 7, 9, OUR_INCARNATION);
 	expect_error(2, FAR_INVALID, FAR_EXECUTED_NO, "made before");
 	cr_assert_eq(shard->rrefs->forks.n, 1u);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_OK);
+	control(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
-/* Receive, in state EXPECTED, word that it will not come. Expect the fetch to fail with that. */
+/* Receive, in state EXPECTED, FAILED for it. Expect the fetch to fail with that. */
 Test(rref_serve, making_failed)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	control(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	struct shm_head h;
-	expect_said(NIC_PEER, 2, FAR_OK);
+	expect_status(NIC_PEER, 2, FAR_OK);
 	const struct fake_packet *p = sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
 	cr_assert_gt(p->body_len, 0u);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_OK);
+	control(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
-/* Receive that word first of all, then a fork and a fetch of another's, and the request to make at last. Expect the
- * failure for all, nothing run, and the record to live as long as its forks. */
+/* Receive FAILED first of all, then a fork and a fetch of another's, and the request to make at last.
+ * Expect the failure for all, nothing run, and the record to live as long as its forks. */
 Test(rref_serve, making_failed_before_all)
 {
 	struct shm_head h;
-	word(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_OK);
-	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 2, FAR_OK);
+	control(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_OK);
+	control(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_OTHER, 2, FAR_OK);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_TIMEOUT);
 	make(4, PEER, 7, 8, OUR_INCARNATION);
 	expect_error(4, FAR_INVALID, FAR_EXECUTED_NO, "made before");
 	cr_assert_eq(ran, 0u);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 5, FAR_OK);
+	control(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 5, FAR_OK);
 	fetch(NIC_OTHER, 6, PEER, 7);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert_eq(h.fn, FAR_TIMEOUT);
-	word(NIC_OTHER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_OTHER, 7, FAR_OK);
+	control(NIC_OTHER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_OTHER, 7, FAR_OK);
 	expect_empty();
 }
 
-/* Receive it without a status, with one that there is not, of another life. Expect refusals. */
+/* Receive it without a status, with one that there is not, of another incarnation. Expect refusals. */
 Test(rref_serve, making_failed_and_malformed)
 {
-	word(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 1, FAR_PROTOCOL);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_STATUS_COUNT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 2, FAR_PROTOCOL);
-	word(NIC_PEER, 3, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION ^ 1, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_PEER_LOST);
+	control(NIC_PEER, 1, RREF_FAILED, FAR_OK, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 1, FAR_PROTOCOL);
+	control(NIC_PEER, 2, RREF_FAILED, FAR_STATUS_COUNT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 2, FAR_PROTOCOL);
+	control(NIC_PEER, 3, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION ^ 1, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_PEER_LOST);
 	expect_empty();
 }
 
@@ -198,12 +199,12 @@ Test(rref_serve, making_failed_too_late)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	word(NIC_PEER, 2, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 2, FAR_OK);
+	control(NIC_PEER, 2, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 2, FAR_OK);
 	fetch(NIC_OTHER, 3, PEER, 7);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 4, FAR_OK);
+	control(NIC_PEER, 4, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -213,8 +214,8 @@ Test(rref_serve, maker_lost)
 	fetch(NIC_OTHER, 1, PEER, 7);
 	make(2, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(2);
-	word(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
-	expect_said(NIC_OTHER, 3, FAR_OK);
+	control(NIC_OTHER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
+	expect_status(NIC_OTHER, 3, FAR_OK);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);
 	struct shm_head h;
@@ -223,8 +224,8 @@ Test(rref_serve, maker_lost)
 	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value lives on for the other");
 	fetch(NIC_OTHER, 4, PEER, 9);
 	expect_seven(NIC_OTHER, 4);
-	word(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
-	expect_said(NIC_OTHER, 5, FAR_OK);
+	control(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
+	expect_status(NIC_OTHER, 5, FAR_OK);
 	expect_empty();
 }
 
@@ -233,8 +234,8 @@ Test(rref_serve, maker_lost_before)
 {
 	make(1, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(1);
-	word(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
-	expect_said(NIC_OTHER, 2, FAR_OK);
+	control(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
+	expect_status(NIC_OTHER, 2, FAR_OK);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	for (uint32_t i = 0; i < 2; i++) { /* dead; then it may come back */
 		fetch(NIC_OTHER, 3, PEER, 7);
@@ -246,14 +247,14 @@ Test(rref_serve, maker_lost_before)
 		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	}
 	struct rref_id beyond = rref_name(INCARNATION_OF(77), 200, 0, 7); /* of nobody */
-	word(NIC_OTHER, 5, RREF_FORK, 0, OUR_INCARNATION, beyond, ID(PEER, 12));
-	expect_said(NIC_OTHER, 5, FAR_OK);
+	control(NIC_OTHER, 5, RREF_FORK, 0, OUR_INCARNATION, beyond, ID(PEER, 12));
+	expect_status(NIC_OTHER, 5, FAR_OK);
 	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
 	expect_empty();
 }
 
-/* A life of a worker is lost while another worker asks for a value that the next life is to have made. Expect the
- * fetch to wait for that. */
+/* An incarnation of a worker is lost while another worker asks for a value that the next incarnation is to have made.
+ * Expect the fetch to wait for that. */
 Test(rref_serve, maker_lives_again)
 {
 	struct rref_fetch f = {OUR_INCARNATION, rref_name(rref_incarnation(PEER, 6), 0, 0, 7)};
@@ -270,13 +271,13 @@ Test(rref_serve, maker_lives_again)
 	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	from(NIC_PEER, RREF_CONTROL, 3, &op, sizeof op);
-	expect_said(NIC_PEER, 3, FAR_OK);
+	expect_status(NIC_PEER, 3, FAR_OK);
 	sent_to(NIC_OTHER, &h, HEAD_ERROR);
 	cr_assert(h.call == 1 && h.fn == FAR_NO_FUNCTION);
 	op.kind = RREF_DELETE;
 	op.status = 0;
 	from(NIC_PEER, RREF_CONTROL, 4, &op, sizeof op);
-	expect_said(NIC_PEER, 4, FAR_OK);
+	expect_status(NIC_PEER, 4, FAR_OK);
 	expect_empty();
 }
 
@@ -296,10 +297,10 @@ Test(rref_serve, forks_outlive_silence)
 	make(4, PEER, 9, 10, OUR_INCARNATION);
 	expect_made(4);
 	expect_seven(NIC_OTHER, 3);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 5, FAR_OK);
-	word(NIC_PEER, 6, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 10));
-	expect_said(NIC_PEER, 6, FAR_OK);
+	control(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 5, FAR_OK);
+	control(NIC_PEER, 6, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 10));
+	expect_status(NIC_PEER, 6, FAR_OK);
 	expect_empty();
 }
 
@@ -320,7 +321,7 @@ Test(rref_serve, forks_end_with_a_silent_member)
 	expect_empty();
 }
 
-/* The next session is with another incarnation, and nobody has said so. Expect the forks of the one before gone. */
+/* The next session is with another incarnation, and nobody has reported it. Expect the forks of the one before gone. */
 Test(rref_serve, forks_end_with_another_incarnation)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);
@@ -331,17 +332,17 @@ Test(rref_serve, forks_end_with_another_incarnation)
 	expect_empty();
 }
 
-/* The same fork said twice. Expect one. */
+/* The same fork sent twice. Expect one. */
 Test(rref_serve, fork_twice)
 {
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	for (uint32_t i = 0; i < 2; i++) {
-		word(NIC_OTHER, 2 + i, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-		expect_said(NIC_OTHER, 2 + i, FAR_OK);
+		control(NIC_OTHER, 2 + i, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+		expect_status(NIC_OTHER, 2 + i, FAR_OK);
 	}
-	word(NIC_PEER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
-	expect_said(NIC_PEER, 4, FAR_RESOURCE); /* another's name */
+	control(NIC_PEER, 4, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
+	expect_status(NIC_PEER, 4, FAR_RESOURCE); /* another's name */
 	cr_assert_eq(shard->rrefs->forks.n, 2u);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	mail(MAIL_PEER_DOWN, OTHER, NIC_OTHER);
@@ -350,8 +351,8 @@ Test(rref_serve, fork_twice)
 
 /* ---- room ---- */
 
-/* Every credit is used up. Expect words to go all the same, and a second batch to wait for the first. */
-Test(rref_serve, words_need_no_credit)
+/* Every credit is used up. Expect control messages to go all the same, and a second batch to wait for the first. */
+Test(rref_serve, control_messages_need_no_credit)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX];
 	static struct shm_head calls[FAR_SESSION_CALLS_MAX];
@@ -362,16 +363,16 @@ Test(rref_serve, words_need_no_credit)
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		calls[i] = called(&r[i], FAR_FOREVER);
 	call_with(1, w, 2);
-	cr_assert_eq(expect_words(NIC_PEER, &op, &first), 1u);
+	cr_assert_eq(expect_controls(NIC_PEER, &op, &first), 1u);
 	expect_nothing();
-	say(NIC_PEER, first, (const uint8_t[]){FAR_OK}, 1);
-	cr_assert_eq(expect_words(NIC_PEER, &op, &second), 1u);
-	say(NIC_PEER, second, (const uint8_t[]){FAR_OK}, 1);
+	answer_controls(NIC_PEER, first, (const uint8_t[]){FAR_OK}, 1);
+	cr_assert_eq(expect_controls(NIC_PEER, &op, &second), 1u);
+	answer_controls(NIC_PEER, second, (const uint8_t[]){FAR_OK}, 1);
 	expect_ran(1, 2);
 	for (int i = 0; i < 2; i++) {
-		unsigned n = expect_words(NIC_PEER, &op, &first);
+		unsigned n = expect_controls(NIC_PEER, &op, &first);
 		cr_assert_eq(op.kind, (uint32_t)RREF_DELETE);
-		say(NIC_PEER, first, (const uint8_t[]){FAR_OK, FAR_OK}, n);
+		answer_controls(NIC_PEER, first, (const uint8_t[]){FAR_OK, FAR_OK}, n);
 		if (n == 2)
 			break;
 	}
@@ -381,8 +382,8 @@ Test(rref_serve, words_need_no_credit)
 	expect_empty();
 }
 
-/* No call slot is free. Expect words to wait, and go by themselves. */
-Test(rref_serve, words_wait_for_room)
+/* No call slot is free. Expect control messages to wait, and go by themselves. */
+Test(rref_serve, control_messages_wait_for_room)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	add_function("t::known(rref r) -> int");
@@ -395,9 +396,9 @@ Test(rref_serve, words_wait_for_room)
 	shard->calls_free = free_slot;
 	shard->calls_n = all;
 	advance(FAR_RREF_AGAIN_NS + 100000);
-	expect_word(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_ran(1, 1);
-	expect_word(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
+	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	expect_empty();
 }
 
@@ -409,8 +410,8 @@ Test(rref_serve, records_are_bounded)
 	expect_error(1, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
 	fetch(NIC_PEER, 2, PEER, 7);
 	expect_error(2, FAR_RESOURCE, FAR_EXECUTED_NO, "no room");
-	word(NIC_PEER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_RESOURCE);
+	control(NIC_PEER, 3, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_RESOURCE);
 	shard->rrefs->records.n = 0;
 	shard->rrefs->forks.n = shard->rrefs->forks.slots_n / 2;
 	make(4, PEER, 7, 8, OUR_INCARNATION);
@@ -428,7 +429,7 @@ Test(rref_serve, names_wrap)
 	uint64_t seen_before = 0;
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct rref_record *r = rref_find(shard, ID(PEER, 7));
 	struct session *se = &shard->sessions[session_index(shard, PEER, 0)];
 	shard->rrefs->count = RREF_COUNT_MASK - 4;
 	for (int round = 0; round < 4; round++) {
@@ -438,7 +439,7 @@ Test(rref_serve, names_wrap)
 		uint8_t bytes[RREF_WIRE_BYTES];
 		cr_assert_eq(rref_share(shard, &plan, &sharing), 0);
 		for (int i = 0; i < 3; i++) {
-			plan.put_rref(plan.put_ctx, r, bytes);
+			plan.put_rref(plan.put_ctx, &r->rref, bytes);
 			rref_get(bytes, &w[i]);
 			uint64_t count = w[i].fork.number & RREF_COUNT_MASK;
 			cr_assert_neq(count, 0u);
@@ -455,9 +456,9 @@ Test(rref_serve, names_wrap)
 		}
 		cr_assert_null(se->rref_pins);
 	}
-	rref_unref(&r->base);
-	word(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 3, FAR_OK);
+	rref_unref(&r->rref.base);
+	control(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 3, FAR_OK);
 	expect_empty();
 }
 
@@ -472,15 +473,15 @@ Test(rref_serve, results_are_recalled)
 	struct shm_head h;
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
-	struct far_rref *r = rref_find(shard, ID(PEER, 7));
+	struct rref_record *r = rref_find(shard, ID(PEER, 7));
 	cr_assert_eq(rref_share(shard, &plan, &early), 0);
 	uint8_t at[RREF_WIRE_BYTES];
-	plan.put_rref(plan.put_ctx, r, at);
+	plan.put_rref(plan.put_ctx, &r->rref, at);
 	early.pins->prev = &se->rref_pins;
 	se->rref_pins = early.pins;
 	mail_silent(PEER, NIC_PEER);
 	cr_assert_eq(rref_share(shard, &plan, &late), 0);
-	plan.put_rref(plan.put_ctx, r, at);
+	plan.put_rref(plan.put_ctx, &r->rref, at);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	late.pins->next = early.pins;
 	early.pins->prev = &late.pins->next;
@@ -488,23 +489,23 @@ Test(rref_serve, results_are_recalled)
 	se->rref_pins = late.pins;
 	for (unsigned i = 0; i < 2; i++) {
 		advance(4 * FAR_MS);
-		cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+		cr_assert_eq(expect_controls(NIC_PEER, &op, &h), 1u);
 		cr_assert_eq(op.kind, (uint32_t)RREF_RECALL);
 		cr_assert_eq(op.fork.life, OUR_INCARNATION);
 		cr_assert_gt(op.fork.number & RREF_COUNT_MASK, early.pins->first);
 		cr_assert_lt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
-		say(NIC_PEER, h, &(uint8_t){FAR_BUSY}, 1);
+		answer_controls(NIC_PEER, h, &(uint8_t){FAR_BUSY}, 1);
 		cr_assert_eq(late.pins->next, early.pins);
 	}
 	mail_silent(PEER, NIC_PEER); /* of all that left by then */
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	advance(100 * FAR_MS);
-	cr_assert_eq(expect_words(NIC_PEER, &op, &h), 1u);
+	cr_assert_eq(expect_controls(NIC_PEER, &op, &h), 1u);
 	cr_assert_gt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
-	say(NIC_PEER, h, &(uint8_t){FAR_OK}, 1);
+	answer_controls(NIC_PEER, h, &(uint8_t){FAR_OK}, 1);
 	cr_assert_null(se->rref_pins);
-	rref_unref(&r->base);
-	word(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	expect_said(NIC_PEER, 5, FAR_OK);
+	rref_unref(&r->rref.base);
+	control(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
+	expect_status(NIC_PEER, 5, FAR_OK);
 	expect_empty();
 }

@@ -7,7 +7,7 @@ enum { PLACES = 256, IDS = 200 };
 
 static struct rref_id name(unsigned i)
 {
-	/* Few lives, counts that follow each other: what real ones look like. */
+	/* Few incarnations, counts that follow each other: what real ones look like. */
 	return rref_name(rref_incarnation(i % 3, 9), i % 2, 0, 1 + i / 6);
 }
 

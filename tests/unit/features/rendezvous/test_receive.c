@@ -242,7 +242,7 @@ Test(rendezvous_receive, the_peer_dies_in_the_middle)
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_eq(shard->counters.rendezvous_active, 0u);
 	cr_assert_eq(shard->wheel.armed_n + shard->call_wheel.armed_n, 0u);
-	/* Another life of it begins anew. */
+	/* Another incarnation of it begins anew. */
 	cr_assert(posted(MAIL_DETACHED));
 	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);

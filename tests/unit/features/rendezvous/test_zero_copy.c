@@ -120,7 +120,7 @@ Test(rendezvous_zero_copy, shorter_than_what_goes_whole)
 	cr_assert_eq(r.n, 1u);
 }
 
-/* A copy of ours stays by itself: who gave the parts was told at once. */
+/* A copy of ours stays by itself: the parts were released at once. */
 Test(rendezvous_zero_copy, copies_stay)
 {
 	static struct result r;
@@ -193,7 +193,7 @@ Test(rendezvous_zero_copy, no_room)
 	cr_assert_eq(at, sizeof big);
 }
 
-/* Its deadline passes, its peer goes: it is the driver's until that says so. */
+/* Its deadline passes, its peer goes: it is the driver's until that reports it. */
 Test(rendezvous_zero_copy, ended_early)
 {
 	for (unsigned way = 0; way < 2; way++) {
@@ -223,7 +223,7 @@ Test(rendezvous_zero_copy, ended_early)
 	}
 }
 
-/* A device that never says so: with its port's end. */
+/* A device that never reports it: with its port's end. */
 Test(rendezvous_zero_copy, left_behind)
 {
 	static struct result r;

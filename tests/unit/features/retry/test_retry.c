@@ -144,7 +144,7 @@ Test(retry, the_peer_goes_while_one_runs)
 	expect_nothing();
 }
 
-/* Who is told that a call did not run must not find that its repeat, on the way already, did. */
+/* A caller that is notified that a call did not run must not find that its repeat, on the way already, did. */
 Test(retry, what_cannot_be_admitted_is_left_to_its_repeat)
 {
 	struct far_deferred *free_ones = shard->deferred_free;
@@ -284,7 +284,7 @@ Test(retry, no_repeat_without_room_to_spare)
 	struct shm_head h;
 	cr_assert_eq(call_repeated(&r, FAR_FOREVER, MS), 0);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	queue->no_slots = true; /* and tx_room() says so */
+	queue->no_slots = true; /* and tx_room() reports it */
 	advance((uint64_t)10 * MS);
 	expect_nothing();
 	queue->no_slots = false;
