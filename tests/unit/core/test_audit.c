@@ -227,7 +227,7 @@ Test(core_audit, lists_of_sessions)
 	PLANT(shard->undetached_n, 1, "sessions that may not open again yet: counted 1, found 0");
 	PLANT(fault_shard(shard)->delayed_calls_n, 1, "calls that are held back");
 	PLANT(shard->queues[0].peers, 0, "sessions of a queue");
-	PLANT(c->rendezvous_active, 1, "long messages under way: counted 1, found 0");
+	PLANT(c->rendezvous_active, 1, "rendezvous messages in flight: counted 1, found 0");
 	PLANT(c->sends_ended, c->sends_ended + 1, "sends that are begun and not ended");
 	put_request(MSG_DEFER, 1, NULL, 0);
 	passes(2);
