@@ -88,11 +88,24 @@ struct burst {
 };
 
 /* The general code receives the line at rx_next. */
-__attribute__((noinline)) static void receive_line(struct shard *s, const struct shard_queue *sq, struct nic_lane *l)
+__attribute__((noinline)) static void receive_line(struct shard *s, const struct shard_queue *sq, struct nic_lane *l,
+						   uint32_t word)
 {
+	struct nic_line *line = l->rx_next;
+	const struct session *se = l->user;
+	uint32_t len = word & (LANE_LEN_MASK | LANE_BULK);
 	struct nic_pkt pkt;
-	if (sq->ops->recv_lane(sq->q, l, &pkt, 1))
-		receive_one(s, sq, &pkt);
+	if (likely(len <= FAR_LINE_PAYLOAD && se)) {
+		lane_take(l);
+		pkt.head = line->bytes;
+		pkt.body = len ? fast_body(line) : NULL;
+		pkt.body_len = len;
+		pkt.cookie = 0;
+		pkt.peer = se->peer;
+	} else if (!sq->ops->recv_lane(sq->q, l, &pkt, 1)) {
+		return;
+	}
+	receive_one(s, sq, &pkt);
 }
 
 /* Frees the slot of a call that was answered. */
@@ -264,7 +277,7 @@ static inline unsigned receive_lane(struct shard *s, const struct shard_queue *s
 		if (n == 0)
 			lane_prefetch_burst(l, word);
 		if (unlikely(!FAR_FAST_PATH || !receive_fast(s, l, word, b)))
-			receive_line(s, sq, l);
+			receive_line(s, sq, l, word);
 	}
 	return n;
 }
