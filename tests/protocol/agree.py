@@ -278,7 +278,8 @@ def codes_lies(lines, name):
         if "body" in header:
             at = header.index("body")
             yield f"{cells[1]}: its body", with_cells(lines, row, **{f"c{at}": "units" if cells[at] != "units" else "text"})
-        for key, others in {"layout": ("rref_op", "no"), "before": ("more", "values"), "reply": ("statuses", "value")}.items():
+        for key, others in {"layout": ("rref_op", "reject"), "before": ("more", "values"), "reply": ("statuses", "value"),
+                            "head": ("control", "ack")}.items():
             if key in header:
                 other = others[cells[header.index(key)] == others[0]]
                 yield f"{cells[1]}: its {key}", with_cells(lines, row, **{f"c{header.index(key)}": other})
@@ -334,7 +335,7 @@ def lies_to_tshark(pcap, lines, made):
         results["skipped"] += 1
         return
     copy, lua = os.path.join(work, "PROTOCOL.md"), os.path.join(work, "lying.lua")
-    for wanted in ("head ack: where it ends", "sub flags: its name", "status REMOTE: its name", "retry its order",
+    for wanted in ("message ack: where it ends", "sub flags: its name", "status REMOTE: its name", "retry its order",
                    "type REQUEST: its body", "dtype f64: its bytes", "rref_op id.number: its name", "engine_fn FETCH: its reply"):
         text = next(t for name, (what, t) in made if f"{name} {what}" == wanted)
         with open(copy, "w", encoding="utf-8") as file:
