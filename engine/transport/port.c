@@ -166,13 +166,8 @@ static uint64_t counted(_Atomic uint64_t *c)
 	return atomic_load_explicit(c, memory_order_relaxed);
 }
 
-/* Counters that a queue has under the same name. */
-#define TRANSPORT_COUNTERS(X)                                                                                          \
-	X(resent)                                                                                                      \
-	X(duplicates) X(crc_errors) X(malformed) X(timeouts) X(tail_loss_probes) X(spurious_retransmits)               \
-		X(grant_retransmits) X(path_migrations) X(read_bytes) X(unknown_connection_drops)                      \
-			X(closed_connection_drops) X(no_memory) X(handshake_backlog_drops)
-#define ADD(name) out->name += counted(&q->name);
+/* A counter that a queue has under the same name. */
+#define ADD(name) (out->name += counted(&q->name))
 
 static void transport_nic_stats(const struct nic_port *port, struct nic_stats *out)
 {
@@ -187,7 +182,10 @@ void transport_stats_read(const struct nic_port *port, struct transport_stats *o
 	struct transport_port *p = port_of(port);
 	for (uint32_t i = 0; i < p->queues_n; i++) {
 		struct transport_queue *q = p->queues[i];
-		TRANSPORT_COUNTERS(ADD)
+		ADD(resent), ADD(duplicates), ADD(crc_errors), ADD(malformed), ADD(timeouts), ADD(tail_loss_probes),
+			ADD(spurious_retransmits), ADD(grant_retransmits), ADD(path_migrations), ADD(read_bytes),
+			ADD(unknown_connection_drops), ADD(closed_connection_drops), ADD(no_memory),
+			ADD(handshake_backlog_drops);
 		out->refused += counted(&q->unproven);
 	}
 	out->refused += counted(&p->refused_n);

@@ -79,9 +79,6 @@ struct wire_head {
 	WIRE_HEAD
 };
 static_assert(sizeof(struct wire_head) == 24, "");
-static_assert(offsetof(struct wire_head, crc) == 4, "");
-static_assert(offsetof(struct wire_head, incarnation) == 8, "");
-static_assert(offsetof(struct wire_head, token) == 16, "");
 
 /** MESSAGE. Bytes of the message follow. */
 struct wire_message {
@@ -96,10 +93,6 @@ struct wire_message {
 	uint8_t zero[16];
 };
 static_assert(sizeof(struct wire_message) == 96, "");
-static_assert(offsetof(struct wire_message, packet) == 24, "");
-static_assert(offsetof(struct wire_message, call) == 40, "");
-static_assert(offsetof(struct wire_message, length) == 68, "");
-static_assert(offsetof(struct wire_message, first) == 76, "");
 
 /** ACK. Grants follow, struct wire_grant. */
 struct wire_ack {
@@ -116,8 +109,6 @@ struct wire_ack {
 static_assert(sizeof(struct wire_ack) == 96, "");
 static_assert(offsetof(struct wire_ack, ack) == offsetof(struct wire_message, ack), "read before the kind is known");
 static_assert(offsetof(struct wire_ack, ack_bits) == offsetof(struct wire_message, ack_bits), "likewise");
-static_assert(offsetof(struct wire_ack, path) == 40, "");
-static_assert(offsetof(struct wire_ack, window) == 52, "");
 
 /** A received MESSAGE or ACK. */
 union wire_packet {
@@ -136,8 +127,6 @@ struct wire_control {
 	uint8_t tag[16]; /* proof (transport/auth.c); zeros without a key */
 };
 static_assert(sizeof(struct wire_control) == 96, "");
-static_assert(offsetof(struct wire_control, first_packet) == 24, "");
-static_assert(offsetof(struct wire_control, tag) == 80, "");
 
 /** Features of the sender of CONNECT or ACCEPT. */
 enum wire_feature {
@@ -169,7 +158,6 @@ struct wire_sub {
 	le32 length;
 };
 static_assert(sizeof(struct wire_sub) == 32, "");
-static_assert(offsetof(struct wire_sub, length) == 28, "");
 
 /** Grant, in the body of an ACK: one for each message that the peer sends in fragments and has grants for. Cumulative:
  * the highest offset is valid. */
@@ -202,8 +190,6 @@ struct wire_handshake {
 	uint8_t public_key[32]; /* CONNECT, ACCEPT: the sender's X25519 key for this session; 0 without a key */
 };
 static_assert(sizeof(struct wire_handshake) == 124, "");
-static_assert(offsetof(struct wire_handshake, nonce) == 36, "");
-static_assert(offsetof(struct wire_handshake, public_key) == 92, "");
 
 /** Body of REJECT, WRONG_QUEUE, RESET and CLOSE. */
 struct wire_reject {
