@@ -180,7 +180,7 @@ static bool print_hello(struct printer *p, const uint8_t *bytes, size_t len)
 	fprintf(p->out,
 		" [hello] magic=%08x version=%u from_shard=%u to_shard=%u group=%016" PRIx64 " world=%" PRIu32
 		" rank=%" PRIu32 " from=%016" PRIx64 " to=%016" PRIx64 " name=%016" PRIx64,
-		0x4643484cu, bytes[4] << 8 | bytes[5], hello.from_shard, hello.to_shard, hello.group, hello.world,
+		0x4643484cu, bytes[5] << 8 | bytes[4], hello.from_shard, hello.to_shard, hello.group, hello.world,
 		hello.rank, hello.from, hello.to, hello.name);
 	return true;
 }

@@ -98,7 +98,7 @@ local layouts = {
 		{ name = "path", bytes = 4, as = "number" },
 		{ name = "nonce", bytes = 16, as = "bytes" },
 	} },
-	hello = { size = 48, little = false, fields = {
+	hello = { size = 48, little = true, fields = {
 		{ name = "magic", bytes = 4, as = "id", low = "1178814540", high = "1178814540" },
 		{ name = "version", bytes = 2, as = "number", low = "3", high = "3" },
 		{ name = "from_shard", bytes = 1, as = "number" },

@@ -162,7 +162,7 @@ def frames():
         check(f"a {op} of the store", f" {op} OK" in text and fields in before and "magic=46435354" in before, before)
     for status in ("OK", "MISSING", "DIFFERS", "TIMEOUT", "FULL", "BAD"):
         check(f"a reply of the store, {status}", f" GET {status}" in text)
-    check("an info", '[info] version=3 name_bytes=7 shards=3 flags=1 incarnation=0000000000000abc message_max=1048576 '
+    check("an info", '[info] version=4 name_bytes=7 shards=3 flags=1 incarnation=0000000000000abc message_max=1048576 '
           'addresses=2 proof=16:00000000000000000000000000000000 name="trainer"' in text and '[info_address] driver_bytes=3 blob_bytes=2 driver="udp" blob=2:0405 left=0'
           in text, text[-300:])
     check("an address of udp", "[udp_address] version=1 queues=2 addresses=2 reserved=0 host=0000000000001234 "
