@@ -8,10 +8,9 @@
  *              the name, then for each address: driver bytes (1), blob bytes (2), driver, blob. The proof is keyed with
  *              the group's key for the purpose "info" and covers the rank (4) and all bytes but its own; zeros with
  *              security=none.
- *   handshake  offset 0: magic 0x4643484c (4 bytes), version 3 (2), the sender's shard (1), the receiver's shard (1), hash
- *              of the group's name (8), world size (4), rank (4), incarnation of the sender (8), incarnation of the
- *              receiver that the sender has (8), hash of the sender's name (8). Readers accept a longer payload and
- *              ignore the rest.
+ *   handshake  offset 0: magic 0x4643484c (4 bytes), version 3 (2), the sender's shard (1), the receiver's shard (1),
+ * hash of the group's name (8), world size (4), rank (4), incarnation of the sender (8), incarnation of the receiver
+ * that the sender has (8), hash of the sender's name (8). Readers accept a longer payload and ignore the rest.
  */
 #ifndef FAR_CONTROL_INFO_H
 #define FAR_CONTROL_INFO_H
