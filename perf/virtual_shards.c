@@ -55,48 +55,55 @@ static uint8_t *room(const struct virtual_port *p, uint32_t i)
 
 static void welcome(struct virtual_port *p, uint8_t *out, const uint8_t *in, uint32_t len)
 {
-	struct wire_head h;
+	struct wire_control h;
 	struct wire_handshake w;
 	memcpy(out, in, len);
 	memcpy(&h, in, sizeof h);
 	memcpy(&w, in + sizeof h, sizeof w);
-	uint64_t token = be64_get(w.token);
-	p->our_id = be64_get(w.incarnation);
+	uint64_t token = le64_get(w.token);
+	p->our_id = le64_get(w.incarnation);
 	h.kind = WIRE_ACCEPT;
 	h.incarnation = w.incarnation;
 	h.token = w.token;
-	w.incarnation = be64_of(REMOTE_ID);
-	w.token = be64_of(TOKEN_OF(token));
-	be16 queue = w.queue;
-	w.queue = w.want;
-	w.want = queue;
+	w.incarnation = le64_of(REMOTE_ID);
+	w.token = le64_of(TOKEN_OF(token));
+	le16 queue = w.queue;
+	w.queue = w.wanted_queue;
+	w.wanted_queue = queue;
 	memcpy(out, &h, sizeof h);
 	memcpy(out + sizeof h, &w, sizeof w);
+}
+
+/* Turns the call header of a request into that of its reply. */
+static void reply_to(uint8_t call[sizeof(struct shm_head)])
+{
+	struct shm_head h;
+	memcpy(&h, call, sizeof h);
+	h.type = HEAD_REPLY;
+	h.fn = 0;
+	h.time_low = h.time_high = 0;
+	memcpy(call, &h, sizeof h);
 }
 
 /* Packet number n answers packet number n, and acknowledges it. */
 static void answer(const struct virtual_port *p, uint8_t *out, const uint8_t *in, uint32_t len)
 {
 	memcpy(out, in, len);
-	struct wire_head *h = (struct wire_head *)(void *)out;
+	struct wire_message *h = (struct wire_message *)(void *)out;
 	h->marks &= WIRE_BATCH;
-	h->incarnation = be64_of(p->our_id);
-	h->token = be64_of(TOKEN_OF(be64_get(h->token)));
-	h->ack = be32_of(be32_get(h->packet) + 1);
-	h->ack_bits = be64_of(0);
-	h->type = HEAD_REPLY;
-	h->fn = be16_of(0);
-	h->time = be64_of(0);
+	h->incarnation = le64_of(p->our_id);
+	h->token = le64_of(TOKEN_OF(le64_get(h->token)));
+	h->ack = le32_of(le32_get(h->packet) + 1);
+	h->ack_bits = le64_of(0);
+	reply_to(h->call);
 	if (!(h->marks & WIRE_BATCH))
 		return;
 	/* The others of a packet of several. */
-	for (uint32_t end = be32_get(h->length), all = len - (uint32_t)sizeof *h; end < all;) {
+	for (uint32_t end = le32_get(h->length), all = len - (uint32_t)sizeof *h; end < all;) {
 		uint32_t sub = (end + 31) & ~31u;
 		struct wire_sub *s = (struct wire_sub *)(void *)(out + sizeof *h + sub);
-		uint32_t at = sub + (uint32_t)sizeof *s, bytes = be32_get(s->length);
-		s->type = HEAD_REPLY;
-		s->fn = be16_of(0);
-		s->time = be64_of(0);
+		uint32_t at = sub + (uint32_t)sizeof *s, bytes = le32_get(s->length);
+		reply_to(s->call);
 		end = (bytes > FAR_LINE_PAYLOAD ? (at + 63) & ~63u : at) + bytes;
 	}
 }
@@ -288,7 +295,7 @@ struct nic_port *virtual_shards_open(void)
 
 void virtual_shards_address(struct nic_addr *out)
 {
-	be64 id = be64_of(REMOTE_ID);
+	le64 id = le64_of(REMOTE_ID);
 	*out = (struct nic_addr){.driver = NAME, .len = 1 + sizeof id};
 	memcpy(out->blob + 1, &id, sizeof id);
 }

@@ -28,70 +28,103 @@ struct field {
 #member, offsetof(struct s, member), sizeof(((struct s *)0)->member), (encoding), (low), (high)        \
 	}
 #define FIELD(s, member, encoding) FIELD_MUST(s, member, encoding, 0, ANY)
-#define LAYOUT(name, s, little, fields)                                                                                \
+#define LAYOUT(name, s, fields)                                                                                        \
 	{                                                                                                              \
-		(name), sizeof(struct s), (little), sizeof(fields) / sizeof *(fields), (fields)                        \
+		(name), sizeof(struct s), sizeof(fields) / sizeof *(fields), (fields)                                  \
 	}
+
+/* The call header, in the bytes `call` of a struct. */
+#define CALL_FIELD(s, name, member, bytes, encoding)                                                                   \
+	{                                                                                                              \
+		(name), offsetof(struct s, call) + offsetof(struct shm_head, member), (bytes), (encoding), 0, ANY      \
+	}
+#define CALL_FIELDS(s)                                                                                                 \
+	CALL_FIELD(s, "type", type, 1, TYPE), CALL_FIELD(s, "flags", flags, 1, FLAG), CALL_FIELD(s, "fn", fn, 2, FN),  \
+		CALL_FIELD(s, "call", call, 4, NUMBER), CALL_FIELD(s, "gen", gen, 4, NUMBER),                          \
+		CALL_FIELD(s, "tlv_bytes", tlv_bytes, 4, NUMBER), CALL_FIELD(s, "time", time_low, 8, TIME),            \
+		CALL_FIELD(s, "reserved", reserved, 4, NUMBER)
 
 static const struct field head_fields[] = {
 	FIELD_MUST(wire_head, version, NUMBER, WIRE_VERSION, WIRE_VERSION),
 	FIELD_MUST(wire_head, kind, KIND, WIRE_MESSAGE, WIRE_CHALLENGE),
 	FIELD(wire_head, marks, MARK),
 	FIELD(wire_head, lane_phase, NUMBER),
-	FIELD(wire_head, type, TYPE),
-	FIELD(wire_head, flags, FLAG),
-	FIELD(wire_head, fn, FN),
+	FIELD(wire_head, crc, ID),
 	FIELD(wire_head, incarnation, ID),
 	FIELD(wire_head, token, ID),
-	FIELD(wire_head, packet, NUMBER),
-	FIELD(wire_head, ack, NUMBER),
-	FIELD(wire_head, ack_bits, ID),
-	FIELD(wire_head, call, NUMBER),
-	FIELD(wire_head, gen, NUMBER),
-	FIELD(wire_head, time, TIME),
-	FIELD(wire_head, tlv_bytes, NUMBER),
-	FIELD(wire_head, reserved, NUMBER),
-	FIELD(wire_head, length, NUMBER),
-	FIELD(wire_head, offset, NUMBER),
-	FIELD(wire_head, first, NUMBER),
-	FIELD(wire_head, crc, ID),
-	FIELD(wire_head, tag, TAG),
 };
-const struct layout layout_head = LAYOUT("head", wire_head, false, head_fields);
+const struct layout layout_head = LAYOUT("head", wire_head, head_fields);
 
-static const struct field sub_fields[] = {
-	FIELD(wire_sub, type, TYPE),   FIELD(wire_sub, flags, FLAG),      FIELD(wire_sub, fn, FN),
-	FIELD(wire_sub, call, NUMBER), FIELD(wire_sub, gen, NUMBER),      FIELD(wire_sub, tlv_bytes, NUMBER),
-	FIELD(wire_sub, time, TIME),   FIELD(wire_sub, reserved, NUMBER), FIELD(wire_sub, length, NUMBER),
+/* A layout of what is behind the head: `at` counts from there. */
+#define REST(s, member, encoding)                                                                                      \
+	{                                                                                                              \
+#member, offsetof(struct s, member) - sizeof(struct wire_head), sizeof(((struct s *)0)->member),       \
+			(encoding), 0, ANY                                                                             \
+	}
+#define REST_LAYOUT(name, s, fields)                                                                                   \
+	{                                                                                                              \
+		(name), sizeof(struct s) - sizeof(struct wire_head), sizeof(fields) / sizeof *(fields), (fields)       \
+	}
+
+/* struct wire_message behind the head. */
+struct message_rest {
+	uint8_t before[offsetof(struct wire_message, call) - sizeof(struct wire_head)];
+	uint8_t call[sizeof(struct shm_head)];
 };
-const struct layout layout_sub = LAYOUT("sub", wire_sub, false, sub_fields);
+static const struct field message_fields[] = {
+	REST(wire_message, packet, NUMBER), REST(wire_message, ack, NUMBER),    REST(wire_message, ack_bits, ID),
+	CALL_FIELDS(message_rest),          REST(wire_message, length, NUMBER), REST(wire_message, offset, NUMBER),
+	REST(wire_message, first, NUMBER),  REST(wire_message, zero, TAG),
+};
+const struct layout layout_message = REST_LAYOUT("message", wire_message, message_fields);
 
-static const struct field words_fields[] = {
+static const struct field ack_fields[] = {
+	REST(wire_ack, packet, NUMBER), REST(wire_ack, ack, NUMBER),       REST(wire_ack, ack_bits, ID),
+	REST(wire_ack, path, NUMBER),   REST(wire_ack, duplicate, NUMBER), REST(wire_ack, unscheduled_bytes, NUMBER),
+	REST(wire_ack, window, NUMBER), REST(wire_ack, zero, TAG),
+};
+const struct layout layout_ack = REST_LAYOUT("ack", wire_ack, ack_fields);
+
+static const struct field control_fields[] = {
+	REST(wire_control, first_packet, NUMBER),
+	REST(wire_control, features, NUMBER),
+	REST(wire_control, window, NUMBER),
+	REST(wire_control, zero, TAG),
+	REST(wire_control, tag, TAG),
+};
+const struct layout layout_control = REST_LAYOUT("control", wire_control, control_fields);
+
+static const struct field sub_fields[] = {CALL_FIELDS(wire_sub), FIELD(wire_sub, length, NUMBER)};
+const struct layout layout_sub = LAYOUT("sub", wire_sub, sub_fields);
+
+static const struct field handshake_fields[] = {
 	FIELD_MUST(wire_handshake, incarnation, ID, 1, ANY),
 	FIELD_MUST(wire_handshake, token, ID, 1, ANY),
 	FIELD_MUST(wire_handshake, queue, NUMBER, 0, FAR_TRANSPORT_QUEUES_MAX - 1),
-	FIELD(wire_handshake, want, NUMBER),
-	FIELD_MUST(wire_handshake, path, NUMBER, 0, NIC_FLOWS - 1),
+	FIELD(wire_handshake, wanted_queue, NUMBER),
+	FIELD_MUST(wire_handshake, flow, NUMBER, 0, NIC_FLOWS - 1),
+	FIELD_MUST(wire_handshake, path, NUMBER, 0, 1 + FAR_TRANSPORT_SECONDARY_PATHS_MAX),
 	FIELD_MUST(wire_handshake, packet_max, NUMBER, TRANSPORT_PACKET_MIN, ANY),
-	FIELD_MUST(wire_handshake, words, NUMBER, 0, NIC_HANDSHAKE_BYTES_MAX),
-	FIELD_MUST(wire_handshake, addr, NUMBER, 0, NIC_ADDR_BYTES_MAX - TRANSPORT_ID_BYTES),
+	FIELD_MUST(wire_handshake, payload_bytes, NUMBER, 0, NIC_HANDSHAKE_BYTES_MAX),
+	FIELD_MUST(wire_handshake, address_bytes, NUMBER, 0, NIC_ADDR_BYTES_MAX - TRANSPORT_ID_BYTES),
 	FIELD(wire_handshake, nonce, TAG),
+	FIELD(wire_handshake, cookie, TAG),
 	FIELD(wire_handshake, proof, TAG),
 	FIELD(wire_handshake, issued, NUMBER),
-	FIELD(wire_handshake, public, TAG),
+	FIELD(wire_handshake, public_key, TAG),
 };
-const struct layout layout_words = LAYOUT("words", wire_handshake, false, words_fields);
+const struct layout layout_handshake = LAYOUT("handshake", wire_handshake, handshake_fields);
 
-static const struct field no_fields[] = {FIELD(wire_reject, error, NUMBER), FIELD(wire_reject, path, NUMBER),
-					 FIELD(wire_reject, nonce, TAG)};
-const struct layout layout_no = LAYOUT("no", wire_reject, false, no_fields);
+static const struct field reject_fields[] = {FIELD(wire_reject, error, NUMBER), FIELD(wire_reject, flow, NUMBER),
+					     FIELD(wire_reject, path, NUMBER), FIELD(wire_reject, nonce, TAG)};
+const struct layout layout_reject = LAYOUT("reject", wire_reject, reject_fields);
 
 static const struct field grant_fields[] = {FIELD(wire_grant, first, NUMBER), FIELD(wire_grant, offset, NUMBER),
 					    FIELD(wire_grant, priority, NUMBER)};
-const struct layout layout_grant = LAYOUT("grant", wire_grant, false, grant_fields);
+const struct layout layout_grant = LAYOUT("grant", wire_grant, grant_fields);
 
 static const struct field exposed_fields[] = {FIELD(wire_key, key, ID), FIELD(wire_key, addr, ID)};
-const struct layout layout_exposed = LAYOUT("exposed", wire_key, false, exposed_fields);
+const struct layout layout_exposed = LAYOUT("exposed", wire_key, exposed_fields);
 
 static const struct field large_fields[] = {
 	FIELD_MUST(head_rendezvous, total, NUMBER, 1, ANY),
@@ -100,23 +133,23 @@ static const struct field large_fields[] = {
 	FIELD_MUST(head_rendezvous, kind, LARGE_KIND, RENDEZVOUS_REQUEST, RENDEZVOUS_REPLY),
 	FIELD(head_rendezvous, reserved, NUMBER),
 };
-const struct layout layout_large = LAYOUT("large", head_rendezvous, true, large_fields);
+const struct layout layout_large = LAYOUT("large", head_rendezvous, large_fields);
 
 static const struct field units_fields[] = {FIELD(head_units, done, NUMBER)};
-const struct layout layout_units = LAYOUT("units", head_units, true, units_fields);
+const struct layout layout_units = LAYOUT("units", head_units, units_fields);
 
 static const struct field hash_fields[] = {FIELD(head_hash, name, ID), FIELD(head_hash, signature, ID)};
-const struct layout layout_hash = LAYOUT("hash", head_hash, true, hash_fields);
+const struct layout layout_hash = LAYOUT("hash", head_hash, hash_fields);
 
 static const struct field retry_fields[] = {FIELD_MUST(head_retry, seq, NUMBER, 1, ANY),
 					    FIELD_MUST(head_retry, floor, NUMBER, 1, ANY)};
-const struct layout layout_retry = LAYOUT("retry", head_retry, true, retry_fields);
+const struct layout layout_retry = LAYOUT("retry", head_retry, retry_fields);
 
 static const struct field object_fields[] = {FIELD(rref_id, life, ID), FIELD(rref_id, number, ID)};
-const struct layout layout_object = LAYOUT("object", rref_id, true, object_fields);
+const struct layout layout_object = LAYOUT("object", rref_id, object_fields);
 
 static const struct field named_fields[] = {FIELD_MUST(rref_named, count, NUMBER, 1, ANY)};
-const struct layout layout_named = LAYOUT("named", rref_named, true, named_fields);
+const struct layout layout_named = LAYOUT("named", rref_named, named_fields);
 
 static const struct field rref_remote_fields[] = {
 	FIELD(rref_remote, owner, ID),
@@ -127,11 +160,11 @@ static const struct field rref_remote_fields[] = {
 	FIELD(rref_remote, function.name, ID),
 	FIELD(rref_remote, function.signature, ID),
 };
-const struct layout layout_rref_remote = LAYOUT("rref_remote", rref_remote, true, rref_remote_fields);
+const struct layout layout_rref_remote = LAYOUT("rref_remote", rref_remote, rref_remote_fields);
 
 static const struct field rref_fetch_fields[] = {FIELD(rref_fetch, owner, ID), FIELD(rref_fetch, id.life, ID),
 						 FIELD(rref_fetch, id.number, ID)};
-const struct layout layout_rref_fetch = LAYOUT("rref_fetch", rref_fetch, true, rref_fetch_fields);
+const struct layout layout_rref_fetch = LAYOUT("rref_fetch", rref_fetch, rref_fetch_fields);
 
 static const struct field rref_method_fields[] = {
 	FIELD(rref_method, owner, ID),
@@ -140,7 +173,7 @@ static const struct field rref_method_fields[] = {
 	FIELD(rref_method, function.name, ID),
 	FIELD(rref_method, function.signature, ID),
 };
-const struct layout layout_rref_method = LAYOUT("rref_method", rref_method, true, rref_method_fields);
+const struct layout layout_rref_method = LAYOUT("rref_method", rref_method, rref_method_fields);
 
 static const struct field rref_method_remote_fields[] = {
 	FIELD(rref_method_remote, object.life, ID),
@@ -154,7 +187,7 @@ static const struct field rref_method_remote_fields[] = {
 	FIELD(rref_method_remote, remote.function.signature, ID),
 };
 const struct layout layout_rref_method_remote =
-	LAYOUT("rref_method_remote", rref_method_remote, true, rref_method_remote_fields);
+	LAYOUT("rref_method_remote", rref_method_remote, rref_method_remote_fields);
 
 static const struct field rref_op_fields[] = {
 	FIELD_MUST(rref_op, kind, RREF_KIND, RREF_FORK, RREF_RECALL),
@@ -165,7 +198,7 @@ static const struct field rref_op_fields[] = {
 	FIELD(rref_op, fork.life, ID),
 	FIELD(rref_op, fork.number, ID),
 };
-const struct layout layout_rref_op = LAYOUT("rref_op", rref_op, true, rref_op_fields);
+const struct layout layout_rref_op = LAYOUT("rref_op", rref_op, rref_op_fields);
 
 /* ---- names ---- */
 
@@ -254,11 +287,11 @@ static void print_bits(FILE *out, const struct bit *bits, size_t n, uint64_t val
 
 /* ---- fields ---- */
 
-static uint64_t get(const struct layout *l, const struct field *f, const uint8_t *bytes)
+static uint64_t get(const struct field *f, const uint8_t *bytes)
 {
 	uint64_t v = 0;
 	for (unsigned i = 0; i < f->bytes; i++)
-		v = v << 8 | bytes[f->at + (l->little ? f->bytes - 1u - i : i)];
+		v = v << 8 | bytes[f->at + f->bytes - 1u - i];
 	return v;
 }
 
@@ -325,7 +358,7 @@ bool print_layout(struct printer *p, const struct layout *l, const uint8_t *byte
 	fprintf(p->out, " [%s]", l->name);
 	for (unsigned i = 0; i < l->n; i++) {
 		const struct field *f = &l->fields[i];
-		uint64_t v = f->encoding == TAG ? 0 : get(l, f, bytes);
+		uint64_t v = f->encoding == TAG ? 0 : get(f, bytes);
 		fprintf(p->out, " %s=", f->name);
 		print_field(p->out, f, bytes + f->at, v, type);
 		if (good && (v < f->low || v > f->high))

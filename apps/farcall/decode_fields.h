@@ -11,14 +11,14 @@ struct field;
 struct layout {
 	const char *name;
 	uint32_t bytes;
-	bool little;
 	unsigned n;
 	const struct field *fields;
 };
 
-extern const struct layout layout_head, layout_sub, layout_words, layout_no, layout_grant, layout_exposed, layout_large,
-	layout_units, layout_hash, layout_retry, layout_object, layout_named, layout_rref_remote, layout_rref_fetch,
-	layout_rref_method, layout_rref_method_remote, layout_rref_op;
+extern const struct layout layout_head, layout_message, layout_ack, layout_control, layout_sub, layout_handshake,
+	layout_reject, layout_grant, layout_exposed, layout_large, layout_units, layout_hash, layout_retry,
+	layout_object, layout_named, layout_rref_remote, layout_rref_fetch, layout_rref_method,
+	layout_rref_method_remote, layout_rref_op;
 
 /* What is being printed. */
 struct printer {

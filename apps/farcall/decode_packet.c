@@ -98,15 +98,15 @@ static bool print_message(struct printer *p, const char *layout, const struct sh
 }
 
 /* Several messages, by the engine's own steps from one to the next. */
-static bool print_batch(struct printer *p, const struct wire_head *h, const struct shm_head *first,
+static bool print_batch(struct printer *p, const struct wire_message *h, const struct shm_head *first,
 			const uint8_t *bytes, uint32_t len)
 {
 	struct transport_span f = {
-		be32_get(h->packet), be32_get(h->first), be32_get(h->length), be32_get(h->offset), len, bytes};
+		le32_get(h->packet), le32_get(h->first), le32_get(h->length), le32_get(h->offset), len, bytes};
 	if (!transport_batch_valid(&f, h->marks))
 		return wrong(p, "batch", NULL);
 	struct transport_batch b = {.bytes = bytes, .at = f.length, .end = len};
-	if (!print_message(p, "head", first, bytes, f.length))
+	if (!print_message(p, "message", first, bytes, f.length))
 		return false;
 	for (;;) {
 		struct shm_head head;
@@ -125,15 +125,12 @@ static bool print_batch(struct printer *p, const struct wire_head *h, const stru
 	}
 }
 
-static bool print_bytes_of_message(struct printer *p, const struct wire_head *h, const uint8_t *bytes, uint32_t len)
+static bool print_bytes_of_message(struct printer *p, const struct wire_message *h, const uint8_t *bytes, uint32_t len)
 {
-	uint32_t length = be32_get(h->length), offset = be32_get(h->offset);
-	uint32_t before = be32_get(h->packet) - be32_get(h->first);
-	const struct shm_head head = {.type = h->type,
-				      .flags = h->flags,
-				      .fn = be16_get(h->fn),
-				      .call = be32_get(h->call),
-				      .gen = be32_get(h->gen)};
+	uint32_t length = le32_get(h->length), offset = le32_get(h->offset);
+	uint32_t before = le32_get(h->packet) - le32_get(h->first);
+	struct shm_head head;
+	memcpy(&head, h->call, sizeof head);
 	bool piece = h->marks & WIRE_FRAGMENT;
 	bool batch = h->marks & WIRE_BATCH, small = before == 0 && offset != 0;
 	if (h->marks & WIRE_UNORDERED) {
@@ -156,7 +153,7 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_head *h,
 	if (!piece && (offset == 0) != (before == 0))
 		return wrong(p, "fragment", NULL);
 	if (len == length && !piece)
-		return print_message(p, "head", &head, bytes, len);
+		return print_message(p, "message", &head, bytes, len);
 	engine_note(p, &head); /* each fragment has it */
 	fputs(" [fragment] data=", p->out);
 	decode_data(p->out, bytes, len);
@@ -183,72 +180,74 @@ static bool print_hello(struct printer *p, const uint8_t *bytes, size_t len)
 	fprintf(p->out,
 		" [hello] magic=%08x version=%u from_shard=%u to_shard=%u group=%016" PRIx64 " world=%" PRIu32
 		" rank=%" PRIu32 " from=%016" PRIx64 " to=%016" PRIx64 " name=%016" PRIx64,
-		0x4643484cu, bytes[4] << 8 | bytes[5], hello.from_shard, hello.to_shard, hello.group, hello.world,
+		0x4643484cu, bytes[5] << 8 | bytes[4], hello.from_shard, hello.to_shard, hello.group, hello.world,
 		hello.rank, hello.from, hello.to, hello.name);
 	return true;
 }
 
-static bool print_words(struct printer *p, const uint8_t *bytes, uint32_t len)
+static bool print_handshake(struct printer *p, const uint8_t *bytes, uint32_t len)
 {
-	struct transport_handshake words;
+	struct transport_handshake handshake;
 	struct wire_handshake w;
 	if (len < sizeof w)
-		return wrong(p, "words", "size");
+		return wrong(p, "handshake", "size");
 	memcpy(&w, bytes, sizeof w);
-	uint32_t payload_len = be16_get(w.words), addr_len = be16_get(w.addr), rest = len - (uint32_t)sizeof w;
-	bool good = print_layout(p, &layout_words, bytes, len, 0);
+	uint32_t payload_len = le16_get(w.payload_bytes), addr_len = le16_get(w.address_bytes),
+		 rest = len - (uint32_t)sizeof w;
+	bool good = print_layout(p, &layout_handshake, bytes, len, 0);
 	if (payload_len > rest)
-		return good && wrong(p, "words", "size");
+		return good && wrong(p, "handshake", "size");
 	fputs(" hello=", p->out);
 	decode_data(p->out, bytes + sizeof w, payload_len);
 	if (addr_len > rest - payload_len)
-		return good && wrong(p, "words", "size");
+		return good && wrong(p, "handshake", "size");
 	fputs(" address=", p->out);
 	decode_data(p->out, bytes + sizeof w + payload_len, addr_len);
 	fputs(" padding=", p->out);
 	decode_data(p->out, bytes + sizeof w + payload_len + addr_len, rest - payload_len - addr_len);
 	if (!good)
 		return false;
-	if (!transport_handshake_read(bytes, len, &words))
-		return wrong(p, "words", "size");
-	return print_hello(p, words.words, words.payload_len);
+	if (!transport_handshake_read(bytes, len, &handshake))
+		return wrong(p, "handshake", "size");
+	return print_hello(p, handshake.payload, handshake.payload_len);
 }
 
 static bool crc_fits(const struct wire_head *h, const uint8_t *bytes, uint32_t len)
 {
 	struct wire_head zeroed = *h;
-	zeroed.crc = be32_of(0);
+	zeroed.crc = le32_of(0);
 	uint32_t crc = crc32c(0, &zeroed, sizeof zeroed);
-	return be32_get(h->crc) == 0 || crc32c(crc, bytes + sizeof *h, len - sizeof *h) == be32_get(h->crc);
+	return le32_get(h->crc) == 0 || crc32c(crc, bytes + sizeof *h, len - sizeof *h) == le32_get(h->crc);
 }
 
 static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 {
-	struct wire_head h;
-	if (len < sizeof h)
-		return wrong(p, "head", "size");
-	memcpy(&h, bytes, sizeof h);
-	if (!print_layout(p, &layout_head, bytes, len, h.type))
+	union wire_packet h = {.message = {.kind = 0}};
+	if (!print_layout(p, &layout_head, bytes, len, 0))
 		return false;
-	if (!crc_fits(&h, bytes, len))
+	memcpy(&h.head, bytes, sizeof h.head);
+	if (!crc_fits(&h.head, bytes, len))
 		return wrong(p, "crc", NULL);
-	bytes += sizeof h;
-	len -= (uint32_t)sizeof h;
-	switch ((enum wire_kind)h.kind) {
+	memcpy(&h, bytes, len < sizeof h ? len : sizeof h);
+	const uint8_t *rest = bytes + sizeof h.head, *body = bytes + TRANSPORT_HEAD_BYTES;
+	uint32_t rest_len = len - (uint32_t)sizeof h.head, body_len = len - TRANSPORT_HEAD_BYTES;
+	switch ((enum wire_kind)h.head.kind) {
 	case WIRE_MESSAGE:
-		return print_bytes_of_message(p, &h, bytes, len);
+		return print_layout(p, &layout_message, rest, rest_len, h.message.call[0]) &&
+		       print_bytes_of_message(p, &h.message, body, body_len);
+	case WIRE_ACK:
+		return print_layout(p, &layout_ack, rest, rest_len, 0) && print_grants(p, body, body_len);
 	case WIRE_CONNECT:
 	case WIRE_CHALLENGE:
 	case WIRE_ACCEPT:
 	case WIRE_PING:
-		return print_words(p, bytes, len);
+		return print_layout(p, &layout_control, rest, rest_len, 0) && print_handshake(p, body, body_len);
 	case WIRE_REJECT:
 	case WIRE_WRONG_QUEUE:
 	case WIRE_RESET:
 	case WIRE_CLOSE:
-		return print_exactly(p, &layout_no, bytes, len, 0);
-	case WIRE_ACK:
-		return print_grants(p, bytes, len);
+		return print_layout(p, &layout_control, rest, rest_len, 0) &&
+		       print_exactly(p, &layout_reject, body, body_len, 0);
 	}
 	return true;
 }
@@ -265,11 +264,12 @@ void decode_packet(FILE *out, struct decode_calls *calls, const char *from, cons
 
 bool decode_likely(const uint8_t *bytes, uint32_t len)
 {
-	static const uint8_t no_tag[16];
-	struct wire_head h;
+	static const uint8_t zero[sizeof((struct wire_message *)0)->zero];
+	struct wire_message h;
 	if (len < sizeof h)
 		return false;
 	memcpy(&h, bytes, sizeof h);
+	/* struct wire_ack is 0 there, too. */
 	return h.version == WIRE_VERSION && h.kind >= WIRE_MESSAGE && h.kind < WIRE_KINDS &&
-	       (h.kind > WIRE_ACK || memcmp(h.tag, no_tag, sizeof h.tag) == 0);
+	       (h.kind > WIRE_ACK || memcmp(h.zero, zero, sizeof zero) == 0);
 }

@@ -57,19 +57,20 @@ static uint64_t aligned(uint64_t at, uint64_t to)
 /* The types of the engine's messages that begin in a packet, as bits. */
 static uint32_t types_of(const uint8_t *body, uint32_t len)
 {
-	struct wire_head h;
+	struct wire_message h;
 	if (len < sizeof h)
 		return 0;
 	memcpy(&h, body, sizeof h);
-	if (h.kind != WIRE_MESSAGE || be32_get(h.offset) != 0)
+	if (h.kind != WIRE_MESSAGE || le32_get(h.offset) != 0)
 		return 0;
-	uint32_t types = h.type < 32 ? 1u << h.type : 0;
+	uint8_t type = h.call[offsetof(struct shm_head, type)];
+	uint32_t types = type < 32 ? 1u << type : 0;
 	const uint8_t *rest = body + sizeof h;
-	uint64_t room = len - sizeof h, at = aligned(be32_get(h.length), SUB_BYTES);
+	uint64_t room = len - sizeof h, at = aligned(le32_get(h.length), SUB_BYTES);
 	while (h.marks & BATCH && at + SUB_BYTES <= room) {
-		be32 length;
+		le32 length;
 		memcpy(&length, rest + at + 28, sizeof length);
-		uint64_t bytes = be32_get(length), begin = at + SUB_BYTES;
+		uint64_t bytes = le32_get(length), begin = at + SUB_BYTES;
 		types |= rest[at] < 32 ? 1u << rest[at] : 0;
 		at = aligned((bytes > FAR_LINE_PAYLOAD ? aligned(begin, 64) : begin) + bytes, SUB_BYTES);
 	}

@@ -10,31 +10,50 @@
 
 -- The tables of engine/PROTOCOL.md, put here by tests/protocol/lua_tables.py.
 local layouts = {
-	head = { size = 96, little = false, fields = {
-		{ name = "version", bytes = 1, as = "number", low = "2", high = "2" },
+	head = { size = 24, little = true, fields = {
+		{ name = "version", bytes = 1, as = "number", low = "3", high = "3" },
 		{ name = "kind", bytes = 1, as = "code kind", low = "1", high = "10" },
 		{ name = "marks", bytes = 1, as = "bits mark" },
 		{ name = "lane_phase", bytes = 1, as = "number" },
-		{ name = "type", bytes = 1, as = "code type" },
-		{ name = "flags", bytes = 1, as = "bits flag" },
-		{ name = "fn", bytes = 2, as = "number", types = { ERROR = "status" } },
+		{ name = "crc", bytes = 4, as = "id" },
 		{ name = "incarnation", bytes = 8, as = "id" },
 		{ name = "token", bytes = 8, as = "id" },
+	} },
+	message = { size = 72, little = true, fields = {
 		{ name = "packet", bytes = 4, as = "number" },
 		{ name = "ack", bytes = 4, as = "number" },
 		{ name = "ack_bits", bytes = 8, as = "id" },
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "fn", bytes = 2, as = "number", types = { ERROR = "status" } },
 		{ name = "call", bytes = 4, as = "number" },
 		{ name = "gen", bytes = 4, as = "number" },
-		{ name = "time", bytes = 8, as = "number", types = { ERROR = "signed" } },
 		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "time", bytes = 8, as = "number", types = { ERROR = "signed" } },
 		{ name = "reserved", bytes = 4, as = "number" },
 		{ name = "length", bytes = 4, as = "number" },
 		{ name = "offset", bytes = 4, as = "number" },
 		{ name = "first", bytes = 4, as = "number" },
-		{ name = "crc", bytes = 4, as = "id" },
+		{ name = "zero", bytes = 16, as = "bytes" },
+	} },
+	ack = { size = 72, little = true, fields = {
+		{ name = "packet", bytes = 4, as = "number" },
+		{ name = "ack", bytes = 4, as = "number" },
+		{ name = "ack_bits", bytes = 8, as = "id" },
+		{ name = "path", bytes = 4, as = "number" },
+		{ name = "duplicate", bytes = 4, as = "number" },
+		{ name = "unscheduled_bytes", bytes = 4, as = "number" },
+		{ name = "window", bytes = 4, as = "number" },
+		{ name = "zero", bytes = 40, as = "bytes" },
+	} },
+	control = { size = 72, little = true, fields = {
+		{ name = "first_packet", bytes = 4, as = "number" },
+		{ name = "features", bytes = 4, as = "number" },
+		{ name = "window", bytes = 4, as = "number" },
+		{ name = "zero", bytes = 44, as = "bytes" },
 		{ name = "tag", bytes = 16, as = "bytes" },
 	} },
-	sub = { size = 32, little = false, fields = {
+	sub = { size = 32, little = true, fields = {
 		{ name = "type", bytes = 1, as = "code type" },
 		{ name = "flags", bytes = 1, as = "bits flag" },
 		{ name = "fn", bytes = 2, as = "number", types = { ERROR = "status" } },
@@ -45,38 +64,41 @@ local layouts = {
 		{ name = "reserved", bytes = 4, as = "number" },
 		{ name = "length", bytes = 4, as = "number" },
 	} },
-	grant = { size = 12, little = false, fields = {
+	grant = { size = 12, little = true, fields = {
 		{ name = "first", bytes = 4, as = "number" },
 		{ name = "offset", bytes = 4, as = "number" },
 		{ name = "priority", bytes = 4, as = "number" },
 	} },
-	exposed = { size = 16, little = false, fields = {
+	exposed = { size = 16, little = true, fields = {
 		{ name = "key", bytes = 8, as = "id" },
 		{ name = "addr", bytes = 8, as = "id" },
 	} },
-	words = { size = 104, little = false, fields = {
+	handshake = { size = 124, little = true, fields = {
 		{ name = "incarnation", bytes = 8, as = "id", low = "1" },
 		{ name = "token", bytes = 8, as = "id", low = "1" },
 		{ name = "queue", bytes = 2, as = "number", high = "15" },
-		{ name = "want", bytes = 2, as = "number" },
-		{ name = "path", bytes = 4, as = "number", high = "65535" },
+		{ name = "wanted_queue", bytes = 2, as = "number" },
+		{ name = "flow", bytes = 4, as = "number", high = "65535" },
+		{ name = "path", bytes = 4, as = "number", high = "8" },
 		{ name = "packet_max", bytes = 4, as = "number", low = "576" },
-		{ name = "words", bytes = 2, as = "number", high = "128" },
-		{ name = "addr", bytes = 2, as = "number", high = "224" },
+		{ name = "payload_bytes", bytes = 2, as = "number", high = "128" },
+		{ name = "address_bytes", bytes = 2, as = "number", high = "224" },
 		{ name = "nonce", bytes = 16, as = "bytes" },
+		{ name = "cookie", bytes = 16, as = "bytes" },
 		{ name = "proof", bytes = 16, as = "bytes" },
 		{ name = "issued", bytes = 8, as = "number" },
-		{ name = "public", bytes = 32, as = "bytes" },
-		{ name = "hello", bytes = "words", as = "hello" },
-		{ name = "address", bytes = "addr", as = "bytes" },
+		{ name = "public_key", bytes = 32, as = "bytes" },
+		{ name = "hello", bytes = "payload_bytes", as = "hello" },
+		{ name = "address", bytes = "address_bytes", as = "bytes" },
 		{ name = "padding", bytes = "rest", as = "bytes" },
 	} },
-	no = { size = 24, little = false, fields = {
+	reject = { size = 28, little = true, fields = {
 		{ name = "error", bytes = 4, as = "number" },
+		{ name = "flow", bytes = 4, as = "number" },
 		{ name = "path", bytes = 4, as = "number" },
 		{ name = "nonce", bytes = 16, as = "bytes" },
 	} },
-	hello = { size = 48, little = false, fields = {
+	hello = { size = 48, little = true, fields = {
 		{ name = "magic", bytes = 4, as = "id", low = "1178814540", high = "1178814540" },
 		{ name = "version", bytes = 2, as = "number", low = "3", high = "3" },
 		{ name = "from_shard", bytes = 1, as = "number" },
@@ -157,16 +179,16 @@ local layouts = {
 }
 local codes = {
 	kind = {
-		{ value = 1, name = "MESSAGE", body = "message" },
-		{ value = 2, name = "ACK", body = "grants" },
-		{ value = 3, name = "PING", body = "words" },
-		{ value = 4, name = "CONNECT", body = "words" },
-		{ value = 5, name = "ACCEPT", body = "words" },
-		{ value = 6, name = "REJECT", body = "no" },
-		{ value = 7, name = "WRONG_QUEUE", body = "no" },
-		{ value = 8, name = "RESET", body = "no" },
-		{ value = 9, name = "CLOSE", body = "no" },
-		{ value = 10, name = "CHALLENGE", body = "words" },
+		{ value = 1, name = "MESSAGE", head = "message", body = "message" },
+		{ value = 2, name = "ACK", head = "ack", body = "grants" },
+		{ value = 3, name = "PING", head = "control", body = "handshake" },
+		{ value = 4, name = "CONNECT", head = "control", body = "handshake" },
+		{ value = 5, name = "ACCEPT", head = "control", body = "handshake" },
+		{ value = 6, name = "REJECT", head = "control", body = "reject" },
+		{ value = 7, name = "WRONG_QUEUE", head = "control", body = "reject" },
+		{ value = 8, name = "RESET", head = "control", body = "reject" },
+		{ value = 9, name = "CLOSE", head = "control", body = "reject" },
+		{ value = 10, name = "CHALLENGE", head = "control", body = "handshake" },
 	},
 	mark = {
 		{ value = 1, name = "ASLEEP" },
@@ -337,7 +359,7 @@ end
 -- ---- the fields that can be filtered by ----
 
 local function declare(layout, f)
-	local abbrev = layout == "head" and "farcall." .. f.name or "farcall." .. layout .. "." .. f.name
+	local abbrev = (layout == "head" or layout == "message") and "farcall." .. f.name or "farcall." .. layout .. "." .. f.name
 	if f.as == "bytes" or f.as == "hello" then
 		return ProtoField.bytes(abbrev, f.name)
 	end
@@ -907,7 +929,7 @@ function Packet:batch(head, offset, tvb)
 	if head.packet ~= head.first or offset ~= 0 or at >= last or last > BATCH_MAX then
 		bad("batch")
 	end
-	self:message("head", head, part(tvb, 0, at))
+	self:message("message", head, part(tvb, 0, at))
 	while at < last do
 		local sub, size = align(at, 32), layouts.sub.size
 		if sub + size > last then
@@ -957,7 +979,7 @@ function Packet:bytes_of_message(head, tvb)
 		bad("fragment")
 	end
 	if n == head.length and not piece then
-		self:message("head", head, tvb)
+		self:message("message", head, tvb)
 	else
 		self:note(head) -- each fragment has it
 		self:data("fragment", tvb)
@@ -977,8 +999,8 @@ function Packet:grants(tvb)
 	end
 end
 
-function Packet:words(tvb)
-	local words = self:body("words", tvb).hello
+function Packet:handshake(tvb)
+	local words = self:body("handshake", tvb).hello
 	if #words.raw == 0 then
 		return
 	end
@@ -1010,14 +1032,18 @@ function Packet:dissect(tvb)
 	if head.crc ~= 0 and crc32c(tvb():raw(), at) ~= head.crc then
 		bad("crc")
 	end
-	local rest = part(tvb, layouts.head.size)
-	if not kind or kind.body == "none" then
+	if not kind then
 		return
 	end
+	local rest = part(tvb, layouts.head.size)
+	for name, value in pairs(self:layout(kind.head, rest, false)) do
+		head[name] = value
+	end
+	rest = part(rest, layouts[kind.head].size)
 	if kind.body == "message" then
 		self:bytes_of_message(head, rest)
-	elseif kind.body == "words" then
-		self:words(rest)
+	elseif kind.body == "handshake" then
+		self:handshake(rest)
 	elseif kind.body == "grants" then
 		self:grants(rest)
 	else
@@ -1051,10 +1077,10 @@ function farcall.dissector(tvb, pinfo, root)
 end
 
 local function likely(tvb, pinfo, root)
-	if tvb:len() < layouts.head.size or tvb(0, 1):uint() ~= layouts.head.fields[1].low + 0 or not code_row("kind", tvb(1, 1):uint()) then
+	if tvb:len() < layouts.head.size + layouts.message.size or tvb(0, 1):uint() ~= layouts.head.fields[1].low + 0 or not code_row("kind", tvb(1, 1):uint()) then
 		return false
 	end
-	-- Control messages have a proof there.
+	-- Control packets have a proof there.
 	if tvb(1, 1):uint() <= 2 and tvb(80, 16):raw() ~= string.rep("\0", 16) then
 		return false
 	end

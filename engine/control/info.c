@@ -2,13 +2,14 @@
 /* Encodes, decodes and proves infos; encodes and decodes handshake payloads. Any thread; no state. */
 #include "control/info.h"
 
+#include "base/byteorder.h"
 #include "base/limits.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
-#define INFO_VERSION      3
+#define INFO_VERSION      4
 #define INFO_PROOF_AT     21
 #define INFO_HEAD_BYTES   (INFO_PROOF_AT + AUTH_PROOF_BYTES)
 #define INFO_ADDR_BYTES   3
@@ -22,16 +23,14 @@ static_assert(HANDSHAKE_BYTES <= NIC_HANDSHAKE_BYTES_MAX, "a handshake payload f
 
 static uint8_t *put(uint8_t *p, uint64_t v, size_t bytes)
 {
-	for (size_t i = bytes; i-- > 0; v >>= 8)
-		p[i] = (uint8_t)v;
+	memcpy(p, &v, bytes); /* little-endian: base/byteorder.h */
 	return p + bytes;
 }
 
 static uint64_t get(const uint8_t **p, size_t bytes)
 {
 	uint64_t v = 0;
-	for (size_t i = 0; i < bytes; i++)
-		v = v << 8 | (*p)[i];
+	memcpy(&v, *p, bytes);
 	*p += bytes;
 	return v;
 }

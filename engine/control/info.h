@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Encoding of a member's info (a record in the store) and of the handshake payload of a session's set-up. Any thread;
- * no state. Numbers are big-endian.
+ * no state. Numbers are little-endian.
  *
- *   info       offset 0: version 3 (1 byte), name bytes (1), shards (1), flags (1; bit 0: sessions on demand),
+ *   info       offset 0: version 4 (1 byte), name bytes (1), shards (1), flags (1; bit 0: sessions on demand),
  *              incarnation (8), largest message that it accepts (8; 0: any), number of addresses (1), the proof (16),
  *              the name, then for each address: driver bytes (1), blob bytes (2), driver, blob. The proof is keyed with
  *              the group's key for the purpose "info" and covers the rank (4) and all bytes but its own; zeros with
  *              security=none.
- *   handshake  offset 0: magic "FCHL" (4 bytes), version 3 (2), the sender's shard (1), the receiver's shard (1), hash
- *              of the group's name (8), world size (4), rank (4), incarnation of the sender (8), incarnation of the
- *              receiver that the sender has (8), hash of the sender's name (8). Readers accept a longer payload and
- *              ignore the rest.
+ *   handshake  offset 0: magic 0x4643484c (4 bytes), version 3 (2), the sender's shard (1), the receiver's shard (1),
+ * hash of the group's name (8), world size (4), rank (4), incarnation of the sender (8), incarnation of the receiver
+ * that the sender has (8), hash of the sender's name (8). Readers accept a longer payload and ignore the rest.
  */
 #ifndef FAR_CONTROL_INFO_H
 #define FAR_CONTROL_INFO_H

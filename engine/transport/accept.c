@@ -17,17 +17,10 @@
 
 #include "transport/auth.h"
 #include "transport/connection.h"
-#include "transport/handshake.h"
-#include "transport/peer.h"
-#include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
 #include "transport/setup.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 static int refused_before(const struct transport_port *p, uint64_t id, uint64_t token)
 {
@@ -107,7 +100,7 @@ static struct transport_peer *peer_answering(struct transport_port *p, unsigned 
 	struct transport_setup *s = peer->setup;
 	s->handshake_len = (uint16_t)w->payload_len;
 	if (w->payload_len)
-		memcpy(s->handshake, w->words, w->payload_len);
+		memcpy(s->handshake, w->payload, w->payload_len);
 	snprintf(s->addr.driver, sizeof s->addr.driver, "%s", p->lower->ops->name);
 	s->addr.len = (uint16_t)w->addr_len;
 	memcpy(s->addr.blob, w->addr, w->addr_len);
@@ -156,12 +149,12 @@ static void challenge(struct transport_port *p, unsigned queue, const struct tra
 		return;
 	struct transport_setup *s = peer->setup;
 	s->proofs.issued = now;
-	transport_cookie(p, w, now, s->proofs.proof);
+	transport_cookie(p, w, now, s->proofs.cookie);
 	s->handshake_len = 0;
 	answer_begin(p, peer);
 }
 
-static void on_repeated_connect(struct transport_port *p, struct transport_peer *peer, unsigned queue, uint32_t path,
+static void on_repeated_connect(struct transport_port *p, struct transport_peer *peer, unsigned queue, uint32_t flow,
 				uint64_t now)
 {
 	counter_bump(&p->repeated_n);
@@ -172,19 +165,19 @@ static void on_repeated_connect(struct transport_port *p, struct transport_peer 
 	if (queue == peer->owner)
 		transport_decide(p, peer, now);
 	else
-		transport_post_reject(peer, WIRE_WRONG_QUEUE, -EXDEV, path);
+		transport_post_reject(peer, WIRE_WRONG_QUEUE, -EXDEV, flow);
 }
 
-void transport_receive_connect(struct transport_port *p, unsigned queue, const struct wire_head *h,
+void transport_receive_connect(struct transport_port *p, unsigned queue, const struct wire_control *h,
 			       const struct transport_handshake *w, uint64_t now)
 {
-	if (be64_get(h->incarnation) != p->id) {
-		transport_answer_stale(p, queue, w, WIRE_REJECT, be64_get(h->incarnation));
+	if (le64_get(h->incarnation) != p->id) {
+		transport_answer_stale(p, queue, w, WIRE_REJECT, le64_get(h->incarnation));
 		return;
 	}
 	struct transport_peer *peer = transport_accepted_find(p, w->id, w->token);
 	if (peer) {
-		on_repeated_connect(p, peer, queue, w->path, now);
+		on_repeated_connect(p, peer, queue, w->flow, now);
 		return;
 	}
 	int error = refused_before(p, w->id, w->token);
@@ -194,9 +187,9 @@ void transport_receive_connect(struct transport_port *p, unsigned queue, const s
 		challenge(p, queue, w, now);
 		return;
 	}
-	if (!error && w->want >= p->queues_n)
+	if (!error && w->wanted_queue >= p->queues_n)
 		error = -ECHRNG;
-	unsigned owner = w->want < p->queues_n ? w->want : 0;
+	unsigned owner = w->wanted_queue < p->queues_n ? w->wanted_queue : 0;
 	peer = peer_answering(p, owner, error ? TRANSPORT_REJECTING : TRANSPORT_ACCEPTING, w, true, now);
 	if (!peer)
 		return; /* the sender repeats CONNECT */
@@ -206,6 +199,6 @@ void transport_receive_connect(struct transport_port *p, unsigned queue, const s
 	/* Used once the address handle exists. */
 	peer->setup->refuse = error;
 	peer->setup->request_queue = queue;
-	peer->setup->request_flow = w->path;
+	peer->setup->request_flow = w->flow;
 	answer_begin(p, peer);
 }

@@ -5,14 +5,11 @@
 
 #include "transport/handshake.h"
 #include "transport/port.h"
-#include "transport/wire.h"
-
-#include <stdint.h>
 
 struct transport_peer;
 
 /** CONNECT, which `queue` received. */
-void transport_receive_connect(struct transport_port *p, unsigned queue, const struct wire_head *h,
+void transport_receive_connect(struct transport_port *p, unsigned queue, const struct wire_control *h,
 			       const struct transport_handshake *w, uint64_t now);
 /** CONNECT arrived at its queue, and the address handle exists: reports it to the engine, and accepts or rejects. */
 void transport_decide(struct transport_port *p, struct transport_peer *peer, uint64_t now);

@@ -7,18 +7,11 @@
 #include "transport/assemble.h"
 
 #include "base/mutant.h"
-#include "transport/grant.h"
-#include "transport/message.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
 #include "transport/read.h"
-#include "transport/recv.h"
 #include "transport/rings.h"
 #include "transport/send.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <string.h>
 
 struct transport_message transport_handed_up;
 
@@ -95,7 +88,7 @@ static bool early_forget(struct transport_queue *q, struct transport_peer *p)
  * is the packet expected next: the message then stays until it is complete or the peer ends, which receive placement
  * requires. */
 static struct transport_message *message_begin(struct transport_queue *q, struct transport_peer *p, uint32_t first,
-					       uint32_t length, bool whole, bool due, const struct wire_head *begins)
+					       uint32_t length, bool whole, bool due, const struct wire_message *begins)
 {
 	unsigned early = 0, at = FAR_TRANSPORT_ASSEMBLIES;
 	for (unsigned i = 0; i < FAR_TRANSPORT_ASSEMBLIES; i++) {
@@ -270,16 +263,16 @@ static bool span_valid(const struct transport_span *f, bool piece)
 	return piece || (f->offset == 0) == (f->number == f->first);
 }
 
-static void fragment_put(struct transport_message *m, const struct wire_head *h, const struct transport_span *f)
+static void fragment_put(struct transport_message *m, const struct wire_message *h, const struct transport_span *f)
 {
 	if (f->offset == 0)
-		transport_head_read(h, &m->head);
+		memcpy(&m->head, h->call, sizeof m->head);
 	if (f->len)
 		memcpy(m->body + f->offset, f->bytes, f->len);
 }
 
 /* Processes a fragment of the packet expected next. Fragments are accepted in order only. */
-static void take_fragment(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+static void take_fragment(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 			  const struct transport_span *f)
 {
 	struct transport_message *m = assembling(p, f->first);
@@ -309,7 +302,7 @@ static void take_fragment(struct transport_queue *q, struct transport_peer *p, c
 
 /* Copies the messages of a packet, linked by `next`. NULL: no memory, or `malformed`. */
 static struct transport_message *batch_copy(struct transport_queue *q, struct transport_peer *p,
-					    const struct wire_head *h, const struct transport_span *f, bool due,
+					    const struct wire_message *h, const struct transport_span *f, bool due,
 					    bool *malformed)
 {
 	struct transport_batch b = {p, f->bytes, f->length, f->len};
@@ -317,7 +310,7 @@ static struct transport_message *batch_copy(struct transport_queue *q, struct tr
 	struct shm_head head;
 	uint32_t len = f->length;
 	int more;
-	transport_head_read(h, &head);
+	memcpy(&head, h->call, sizeof head);
 	do {
 		m = message_begin(q, p, f->number, len, true, due, NULL);
 		if (m) {
@@ -337,7 +330,7 @@ static struct transport_message *batch_copy(struct transport_queue *q, struct tr
 
 /* A packet that arrived before arrives again. If this one is a retransmission and the first was not, the next ACK
  * reports it as spurious. Duplicates made by the network have no RETRANSMIT mark. */
-static void note_duplicate(struct transport_peer *p, const struct wire_head *h, uint32_t number)
+static void note_duplicate(struct transport_peer *p, const struct wire_message *h, uint32_t number)
 {
 	if (p->duplicate || (h->marks & (WIRE_RETRANSMIT | WIRE_FRAGMENT)) != WIRE_RETRANSMIT ||
 	    (int32_t)(number - p->retransmitted_first) < 0)
@@ -349,14 +342,14 @@ static void note_duplicate(struct transport_peer *p, const struct wire_head *h, 
 	p->duplicate_number = number;
 }
 
-static void note_retransmitted(struct transport_peer *p, const struct wire_head *h, uint32_t number)
+static void note_retransmitted(struct transport_peer *p, const struct wire_message *h, uint32_t number)
 {
 	if (h->marks & WIRE_RETRANSMIT)
 		p->rings->retransmitted[p->rings->retransmitted_n++ % TRANSPORT_RETRANSMITTED_KEPT] = number;
 }
 
 /* Processes a packet of several messages that cannot be delivered in place. */
-static void take_batch(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+static void take_batch(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 		       const struct transport_span *f, uint32_t ahead)
 {
 	bool malformed, kept = false;
@@ -383,7 +376,7 @@ static void take_batch(struct transport_queue *q, struct transport_peer *p, cons
 }
 
 /* Processes an unordered packet of small messages that is out of order: delivered once its barrier is. */
-static void take_unordered(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+static void take_unordered(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 			   const struct transport_span *f)
 {
 	struct transport_received *a = &p->rings->arrived[f->number % FAR_TRANSPORT_WINDOW];
@@ -427,11 +420,11 @@ static bool is_small_unordered(const struct transport_span *f)
 	return f->number == f->first && f->offset != 0;
 }
 
-static void take_any(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+static void take_any(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 		     const struct transport_span *f, uint32_t ahead);
 
 /* Removes the key of an exposed message from the packet's bytes. false: protocol error, it cannot have one. */
-static bool key_strip(const struct transport_peer *p, const struct wire_head *h, struct transport_span *f)
+static bool key_strip(const struct transport_peer *p, const struct wire_message *h, struct transport_span *f)
 {
 	if (!p->bulk || f->number != f->first || f->offset != 0 || h->marks & (WIRE_BATCH | WIRE_FRAGMENT) ||
 	    f->len <= sizeof(struct wire_key))
@@ -440,7 +433,7 @@ static bool key_strip(const struct transport_peer *p, const struct wire_head *h,
 	return f->len < f->length && f->length > TRANSPORT_INLINE_BYTES;
 }
 
-void transport_reassemble(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+void transport_reassemble(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 			  const struct transport_span *came)
 {
 	struct transport_span stripped = *came;
@@ -477,7 +470,7 @@ void transport_reassemble(struct transport_queue *q, struct transport_peer *p, c
 	}
 }
 
-static void take_any(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+static void take_any(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 		     const struct transport_span *f, uint32_t ahead)
 {
 	struct transport_received *a = &p->rings->arrived[f->number % FAR_TRANSPORT_WINDOW];

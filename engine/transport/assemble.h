@@ -6,10 +6,6 @@
 #include "transport/recv.h"
 #include "transport/wire.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
-
 struct transport_peer;
 struct transport_queue;
 
@@ -22,21 +18,6 @@ struct transport_span {
 	uint32_t len;    /* of this packet's bytes */
 	const uint8_t *bytes;
 };
-
-/** Converts the call header to that of nic.h. */
-static inline void transport_head_read(const struct wire_head *h, struct shm_head *out)
-{
-	uint64_t time = be64_get(h->time);
-	out->type = h->type;
-	out->flags = h->flags;
-	out->fn = be16_get(h->fn);
-	out->call = be32_get(h->call);
-	out->gen = be32_get(h->gen);
-	out->tlv_bytes = be32_get(h->tlv_bytes);
-	out->time_low = (uint32_t)time;
-	out->time_high = (uint32_t)(time >> 32);
-	out->reserved = be32_get(h->reserved);
-}
 
 /** Checks the first message of a WIRE_BATCH packet, and that others follow. transport_batch_next() checks those. */
 static inline bool transport_batch_valid(const struct transport_span *f, unsigned marks)
@@ -56,19 +37,10 @@ static inline int transport_batch_next(struct transport_batch *b, struct shm_hea
 	if (sub + sizeof s > b->end)
 		return -1;
 	memcpy(&s, b->bytes + sub, sizeof s);
-	uint32_t length = be32_get(s.length), at = transport_batch_body(sub, length);
+	uint32_t length = le32_get(s.length), at = transport_batch_body(sub, length);
 	if (length > b->end || at > b->end - length)
 		return -1;
-	uint64_t time = be64_get(s.time);
-	head->type = s.type;
-	head->flags = s.flags;
-	head->fn = be16_get(s.fn);
-	head->call = be32_get(s.call);
-	head->gen = be32_get(s.gen);
-	head->tlv_bytes = be32_get(s.tlv_bytes);
-	head->time_low = (uint32_t)time;
-	head->time_high = (uint32_t)(time >> 32);
-	head->reserved = be32_get(s.reserved);
+	memcpy(head, s.call, sizeof *head);
 	b->at = at + length;
 	*len = length;
 	return 1;
@@ -77,7 +49,7 @@ static inline int transport_batch_next(struct transport_batch *b, struct shm_hea
 /** Computes wire_head.ack_bits. */
 uint64_t transport_ack_bits(const struct transport_peer *p);
 /** Processes a MESSAGE packet that cannot be delivered in place. */
-void transport_reassemble(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+void transport_reassemble(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 			  const struct transport_span *f);
 /** Ends the connection of a peer that violates the protocol. */
 void transport_protocol_error(struct transport_queue *q, struct transport_peer *p);

@@ -3,18 +3,11 @@
 #include "transport/audit.h"
 
 #include "transport/audit_peer.h"
-#include "transport/grant.h"
-#include "transport/message.h"
-#include "transport/onesided.h"
-#include "transport/peer.h"
 #include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
-#include "transport/transport.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 
 #define same(what, count, found) transport_audit_same(a, NULL, what, count, found)
 #define fits(condition, what)    transport_audit_fits(a, NULL, condition, what)

@@ -6,10 +6,7 @@
 #ifndef FAR_TRANSPORT_AUDIT_H
 #define FAR_TRANSPORT_AUDIT_H
 
-#include "nic/nic.h"
 #include "transport/queue.h"
-
-#include <stdbool.h>
 
 /** Receives a description of each inconsistency. */
 typedef void transport_audit_report(void *ctx, const char *text);

@@ -2,13 +2,9 @@
 /** Audit of both ends of a connection, for the simulator, which has both in one process. No poller runs. */
 #include "transport/audit_ends.h"
 
-#include "transport/audit.h"
 #include "transport/audit_peer.h"
-#include "transport/peer.h"
 #include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
-#include "transport/transport.h"
 
 #define fits(condition, what) transport_audit_fits(a, p, condition, what)
 

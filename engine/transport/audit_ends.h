@@ -3,7 +3,6 @@
 #ifndef FAR_TRANSPORT_AUDIT_ENDS_H
 #define FAR_TRANSPORT_AUDIT_ENDS_H
 
-#include "nic/nic.h"
 #include "transport/audit.h"
 
 /** Compares the connections of a port with their other ends, which are at `ports`: what counts as arrived here has

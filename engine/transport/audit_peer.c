@@ -2,11 +2,8 @@
 /** Audit of one peer and its ring set. Poller, or any thread while no poller runs. */
 #include "transport/audit_peer.h"
 
-#include "transport/message.h"
 #include "transport/path.h"
-#include "transport/peer.h"
 #include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
 
 #define same(what, count, found) transport_audit_same(a, p, what, count, found)

@@ -4,10 +4,6 @@
 #define FAR_TRANSPORT_AUDIT_PEER_H
 
 #include "transport/audit.h"
-#include "transport/peer.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 /** State of an audit. */
 struct transport_auditor {

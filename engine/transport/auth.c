@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Authentication of control packets: tags, cookies of connect requests, session keys, numbers of PINGs. Pure
- * computation over what the calling thread owns: control thread, and from DUE_START on the poller, too.
+ * computation over what the calling thread owns: control thread, and from TRANSPORT_ORDER_START on the poller, too.
  *
  * A tag is a MAC by the transport key, which every member has, or by the session key. It covers the packet except its
  * CRC, the identity of the sending port, and the published address of the destination. So a packet that is forwarded to
@@ -11,14 +11,8 @@
 #include "transport/auth.h"
 
 #include "base/crc32c.h"
-#include "transport/handshake.h"
-#include "transport/peer.h"
-#include "transport/port.h"
 #include "transport/queue.h"
 #include "transport/setup.h"
-#include "transport/wire.h"
-
-#include <string.h>
 
 /* ---- tags ---- */
 
@@ -28,10 +22,10 @@ static void mac(const struct auth_key *key, const uint8_t *packet, uint32_t len,
 {
 	static const uint8_t none[AUTH_PROOF_BYTES];
 	struct auth_mac m;
-	struct wire_head h;
-	be64 id = be64_of(from);
+	struct wire_control h;
+	le64 id = le64_of(from);
 	memcpy(&h, packet, sizeof h);
-	h.crc = be32_of(0);
+	h.crc = le32_of(0);
 	memset(h.tag, 0, sizeof h.tag);
 	uint32_t at = TRANSPORT_HEAD_BYTES;
 	auth_mac_begin(&m, key, proof ? "farcall ping" : to ? "farcall transport" : "farcall session");
@@ -51,9 +45,9 @@ void transport_tag_write(const struct auth_key *key, uint8_t *packet, uint32_t l
 			 bool crc)
 {
 	if (key)
-		mac(key, packet, len, from, to, false, packet + offsetof(struct wire_head, tag));
+		mac(key, packet, len, from, to, false, packet + offsetof(struct wire_control, tag));
 	if (crc) {
-		be32 sum = be32_of(crc32c(0, packet, len));
+		le32 sum = le32_of(crc32c(0, packet, len));
 		memcpy(packet + offsetof(struct wire_head, crc), &sum, sizeof sum);
 	}
 }
@@ -65,7 +59,7 @@ bool transport_tag_valid(const struct auth_key *key, const uint8_t *packet, uint
 	if (!key)
 		return true;
 	mac(key, packet, len, from, to, false, tag);
-	return auth_equal(tag, packet + offsetof(struct wire_head, tag));
+	return auth_equal(tag, packet + offsetof(struct wire_control, tag));
 }
 
 void transport_auth_address(const struct transport_port *p, const void *blob, uint32_t len,
@@ -96,7 +90,7 @@ void transport_cookie(const struct transport_port *p, const struct transport_han
 		      uint8_t out[AUTH_PROOF_BYTES])
 {
 	struct auth_mac m;
-	be64 of[] = {be64_of(handshake->id), be64_of(handshake->token), be64_of(issued)};
+	le64 of[] = {le64_of(handshake->id), le64_of(handshake->token), le64_of(issued)};
 	auth_mac_begin(&m, &p->cookies, "farcall cookie");
 	auth_mac_add(&m, of, sizeof of);
 	auth_mac_add(&m, handshake->nonce, AUTH_NONCE_BYTES);
@@ -111,7 +105,7 @@ bool transport_cookie_valid(const struct transport_port *p, const struct transpo
 	    now - handshake->issued >= FAR_TRANSPORT_COOKIE_NS)
 		return false;
 	transport_cookie(p, handshake, handshake->issued, cookie);
-	return auth_equal(cookie, handshake->proof);
+	return auth_equal(cookie, handshake->cookie);
 }
 
 /* ---- sessions ---- */
@@ -133,9 +127,9 @@ static void transcript(const struct transport_port *p, const struct transport_pe
 	const struct transport_secret *secret = transport_secret_of(peer);
 	bool to_us = peer->accepted;
 	struct auth_mac m;
-	be64 ids[] = {be64_of(to_us ? peer->remote_id : p->id), be64_of(to_us ? p->id : peer->remote_id),
-		      be64_of(to_us ? peer->remote_token : peer->token),
-		      be64_of(to_us ? peer->token : peer->remote_token)};
+	le64 ids[] = {le64_of(to_us ? peer->remote_id : p->id), le64_of(to_us ? p->id : peer->remote_id),
+		      le64_of(to_us ? peer->remote_token : peer->token),
+		      le64_of(to_us ? peer->token : peer->remote_token)};
 	auth_mac_begin(&m, &p->transport, "farcall transcript");
 	auth_mac_add(&m, ids, sizeof ids);
 	auth_mac_add(&m, s->proofs.nonce, sizeof s->proofs.nonce);
@@ -169,16 +163,16 @@ bool transport_session_begin(const struct transport_port *p, struct transport_pe
 
 uint32_t transport_ping_number(const uint8_t nonce[AUTH_NONCE_BYTES])
 {
-	static const uint8_t none[AUTH_NONCE_BYTES - sizeof(be64)];
-	be64 number;
+	static const uint8_t none[AUTH_NONCE_BYTES - sizeof(le64)];
+	le64 number;
 	memcpy(&number, nonce, sizeof number);
-	uint64_t n = be64_get(number);
+	uint64_t n = le64_get(number);
 	return n <= UINT32_MAX && memcmp(nonce + sizeof number, none, sizeof none) == 0 ? (uint32_t)n : 0;
 }
 
 void transport_ping_nonce(uint32_t number, uint8_t out[AUTH_NONCE_BYTES])
 {
-	be64 n = be64_of(number);
+	le64 n = le64_of(number);
 	memset(out, 0, AUTH_NONCE_BYTES);
 	memcpy(out, &n, sizeof n);
 }
@@ -188,15 +182,16 @@ uint32_t transport_ping_write(uint8_t *out, struct transport_peer *p, const stru
 {
 	const struct transport_port *port = p->queue->port;
 	struct transport_secret *s = transport_secret_of(p);
-	struct transport_proofs says = {.issued = 0};
+	uint8_t nonce[AUTH_NONCE_BYTES];
 	uint32_t number = atomic_load_explicit(&s->pings, memory_order_relaxed) + 1;
 	if (number == 0) /* 0 is none */
 		number = 1;
 	atomic_store_explicit(&s->pings, number, memory_order_relaxed);
 	if (path > 1)
 		atomic_store_explicit(&p->paths->probe[path - 1], number, memory_order_relaxed);
-	transport_ping_nonce(number, says.nonce);
-	uint32_t len = transport_handshake_write(out, p, via, WIRE_PING, 0, path, NULL, 0, &says);
+	transport_ping_nonce(number, nonce);
+	struct transport_handshake w = {.path = path, .nonce = nonce};
+	uint32_t len = transport_handshake_write(out, p, via, WIRE_PING, &w);
 	const struct auth_key *key = transport_session_key(p);
 	if (key)
 		mac(key, out, len, port->id, NULL, true,

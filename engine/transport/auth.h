@@ -6,20 +6,15 @@
 #ifndef FAR_TRANSPORT_AUTH_H
 #define FAR_TRANSPORT_AUTH_H
 
-#include "base/auth.h"
 #include "transport/handshake.h"
 #include "transport/port.h"
-
-#include <assert.h>
-#include <stdatomic.h>
-#include <stdint.h>
 
 struct transport_peer;
 struct transport_queue;
 
 /** What authenticates the control packets of a connection. In a table beside the peers, since no message uses it. */
 struct transport_secret {
-	/* Control, before DUE_START. */
+	/* Control, before TRANSPORT_ORDER_START. */
 	struct auth_key key;          /* of the session */
 	uint8_t to[AUTH_PROOF_BYTES]; /* transport_auth_address() of the primary path */
 	uint64_t issued;              /* no cookie for this peer is newer: transport_refused_keep() */
@@ -37,7 +32,7 @@ static inline const struct auth_key *transport_key(const struct transport_port *
 }
 
 struct transport_secret *transport_secret_of(const struct transport_peer *peer);
-/** Returns the session key, valid from DUE_START on. NULL: security=none. */
+/** Returns the session key, valid from TRANSPORT_ORDER_START on. NULL: security=none. */
 const struct auth_key *transport_session_key(const struct transport_peer *peer);
 /** Hash of a published address of the driver below. Zeros without a key. */
 void transport_auth_address(const struct transport_port *p, const void *blob, uint32_t len,

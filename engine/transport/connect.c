@@ -11,16 +11,10 @@
 #include "transport/accept.h"
 #include "transport/auth.h"
 #include "transport/connection.h"
-#include "transport/handshake.h"
-#include "transport/peer.h"
-#include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
 #include "transport/setup.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* Nonce and keys of this connect request. */
 static void request_begin(struct transport_port *p, struct transport_peer *peer)
@@ -62,7 +56,7 @@ int transport_connect(struct nic_port *port, unsigned queue, const struct nic_ad
 	}
 	struct transport_setup *s = peer->setup;
 	s->addr = lower;
-	s->want = remote_queue;
+	s->wanted_queue = remote_queue;
 	s->deadline = deadline;
 	s->payload_len = (uint16_t)handshake_len;
 	if (handshake_len)
@@ -97,7 +91,7 @@ int transport_connect(struct nic_port *port, unsigned queue, const struct nic_ad
 }
 
 /* A cookie that is not newer is a replay. */
-void transport_receive_challenge(struct transport_port *p, const struct wire_head *h,
+void transport_receive_challenge(struct transport_port *p, const struct wire_control *h,
 				 const struct transport_handshake *w, uint64_t now)
 {
 	struct transport_peer *peer = transport_peer_named(p, h);
@@ -108,7 +102,7 @@ void transport_receive_challenge(struct transport_port *p, const struct wire_hea
 		return;
 	}
 	s->proofs.issued = w->issued;
-	memcpy(s->proofs.proof, w->proof, sizeof s->proofs.proof);
+	memcpy(s->proofs.cookie, w->cookie, sizeof s->proofs.cookie);
 	transport_setup_repeat(p, peer, now);
 }
 
@@ -119,18 +113,18 @@ static bool accept_authentic(struct transport_port *p, struct transport_peer *pe
 	uint8_t confirm[AUTH_PROOF_BYTES];
 	s->handshake_len = (uint16_t)w->payload_len;
 	if (w->payload_len)
-		memcpy(s->handshake, w->words, w->payload_len);
+		memcpy(s->handshake, w->payload, w->payload_len);
 	memcpy(s->remote_public, w->public, sizeof s->remote_public);
 	return transport_session_begin(p, peer, confirm) && (!p->config.key || auth_equal(confirm, w->proof));
 }
 
-void transport_receive_accept(struct transport_port *p, unsigned queue, const struct wire_head *h,
+void transport_receive_accept(struct transport_port *p, unsigned queue, const struct wire_control *h,
 			      const struct transport_handshake *w)
 {
 	struct transport_peer *peer = transport_peer_named(p, h);
 	if (!peer || peer->state == TRANSPORT_CLOSING || w->id != peer->remote_id) {
 		/* Our set-up has ended: the peer must not keep its connection. */
-		transport_answer_stale(p, queue, w, WIRE_RESET, be64_get(h->incarnation));
+		transport_answer_stale(p, queue, w, WIRE_RESET, le64_get(h->incarnation));
 		return;
 	}
 	if (peer->state == TRANSPORT_UP && !peer->accepted && queue == peer->owner)
@@ -145,7 +139,7 @@ void transport_receive_accept(struct transport_port *p, unsigned queue, const st
 	}
 	peer->remote_token = w->token;
 	if (queue != peer->owner) {
-		transport_post_reject(peer, WIRE_WRONG_QUEUE, -EXDEV, w->path);
+		transport_post_reject(peer, WIRE_WRONG_QUEUE, -EXDEV, w->flow);
 		return;
 	}
 	struct transport_setup *s = peer->setup;

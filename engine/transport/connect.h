@@ -5,22 +5,18 @@
 #ifndef FAR_TRANSPORT_CONNECT_H
 #define FAR_TRANSPORT_CONNECT_H
 
-#include "nic/nic.h"
 #include "transport/handshake.h"
 #include "transport/port.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 struct transport_peer;
 
 int transport_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
 		      const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err);
 /** CHALLENGE: stores the cookie for the next CONNECT. */
-void transport_receive_challenge(struct transport_port *p, const struct wire_head *h,
+void transport_receive_challenge(struct transport_port *p, const struct wire_control *h,
 				 const struct transport_handshake *w, uint64_t now);
 /** ACCEPT, which `queue` received. */
-void transport_receive_accept(struct transport_port *p, unsigned queue, const struct wire_head *h,
+void transport_receive_accept(struct transport_port *p, unsigned queue, const struct wire_control *h,
 			      const struct transport_handshake *w);
 
 #endif

@@ -6,20 +6,11 @@
 #include "transport/connection.h"
 
 #include "transport/auth.h"
-#include "transport/handshake.h"
-#include "transport/mail.h"
-#include "transport/path.h"
-#include "transport/peer.h"
-#include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
 #include "transport/setup.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- peers ---- */
 
@@ -166,12 +157,12 @@ static void accepted_remove(struct transport_port *p, const struct transport_pee
 	p->accepted[at] = 0;
 }
 
-struct transport_peer *transport_peer_named(const struct transport_port *p, const struct wire_head *h)
+struct transport_peer *transport_peer_named(const struct transport_port *p, const struct wire_control *h)
 {
-	uint64_t token = be64_get(h->token);
+	uint64_t token = le64_get(h->token);
 	uint32_t i = TRANSPORT_INDEX(token);
 	struct transport_peer *peer = i < p->peers_n ? p->peers[i] : NULL;
-	return peer && peer->state != TRANSPORT_FREE && peer->token == token && be64_get(h->incarnation) == p->id
+	return peer && peer->state != TRANSPORT_FREE && peer->token == token && le64_get(h->incarnation) == p->id
 		       ? peer
 		       : NULL;
 }
@@ -301,20 +292,28 @@ void transport_post_handshake(struct transport_peer *peer, enum wire_kind kind)
 	 * before and arrive at the wrong queue, and WRONG_QUEUE would discard a flow that was never tried. */
 	if (!s || peer->lower_pending || !setup_begin(peer))
 		return;
-	uint32_t len = transport_handshake_write(s->packet, peer, q, kind, s->want, s->flow, s->payload, s->payload_len,
-						 &s->proofs);
+	struct transport_handshake w = {.wanted_queue = s->wanted_queue,
+					.flow = s->flow,
+					.issued = s->proofs.issued,
+					.payload = s->payload,
+					.payload_len = s->payload_len,
+					.nonce = s->proofs.nonce,
+					.cookie = s->proofs.cookie,
+					.proof = s->proofs.proof,
+					.public = s->proofs.public};
+	uint32_t len = transport_handshake_write(s->packet, peer, q, kind, &w);
 	transport_tag_write(transport_key(q->port), s->packet, len, q->port->id, transport_secret_of(peer)->to, q->crc);
 	setup_post(peer, len);
 }
 
-void transport_post_reject(struct transport_peer *peer, enum wire_kind kind, int error, uint32_t path)
+void transport_post_reject(struct transport_peer *peer, enum wire_kind kind, int error, uint32_t flow)
 {
 	struct transport_setup *s = peer->setup;
 	const struct transport_queue *q = peer->queue;
 	if (!s || !setup_begin(peer))
 		return;
-	uint32_t len = transport_reject_write(s->packet, kind, peer->remote_id, peer->remote_token, error, path,
-					      s->proofs.nonce);
+	struct transport_reject no = {.error = error, .flow = flow, .nonce = s->proofs.nonce};
+	uint32_t len = transport_reject_write(s->packet, kind, peer->remote_id, peer->remote_token, &no);
 	transport_tag_write(transport_key(q->port), s->packet, len, s->named, transport_secret_of(peer)->to, q->crc);
 	setup_post(peer, len);
 }
@@ -331,12 +330,12 @@ void transport_setup_repeat(struct transport_port *p, struct transport_peer *pee
 	transport_step_by(p, s->repeat_at);
 }
 
-void transport_flow_next(struct transport_port *p, struct transport_peer *peer, uint32_t path, uint64_t now)
+void transport_flow_next(struct transport_port *p, struct transport_peer *peer, uint32_t flow, uint64_t now)
 {
 	struct nic_err err = {""};
 	/* It is about an earlier flow, or the next one is being made. */
 	struct transport_setup *s = peer->setup;
-	if (!s || path != s->flow || peer->lower_pending || peer->address_old != NIC_PEER_NONE)
+	if (!s || flow != s->flow || peer->lower_pending || peer->address_old != NIC_PEER_NONE)
 		return;
 	int error = -EHOSTUNREACH;
 	if (s->flows_tried < FAR_TRANSPORT_FLOWS_MAX) {
@@ -373,7 +372,7 @@ void transport_connect_failed(struct transport_port *p, struct transport_peer *p
 			 p->ops.name, at);
 	else if (error == -ECHRNG)
 		snprintf(text, sizeof text, "%s: connect request rejected by %s: it has no queue %u", p->ops.name, at,
-			 s->want);
+			 s->wanted_queue);
 	else if (error == -ETIMEDOUT && p->lower->ops->reach(p->lower, &s->addr, &remark) == 0 && remark.text[0])
 		snprintf(text, sizeof text, "%s: no answer from %s to %u packets: %s", p->ops.name, at, s->sent_n,
 			 remark.text);
@@ -384,7 +383,7 @@ void transport_connect_failed(struct transport_port *p, struct transport_peer *p
 			 p->ops.name, at, s->sent_n, p->config.key ? "that it has the same key, " : "");
 	else if (error == -EHOSTUNREACH)
 		snprintf(text, sizeof text, "%s: none of %u flows to %s reaches its queue %u", p->ops.name,
-			 s->flows_tried, at, s->want);
+			 s->flows_tried, at, s->wanted_queue);
 	else
 		snprintf(text, sizeof text, "%s: connect request rejected by %s: %s", p->ops.name, at,
 			 strerror(-error));

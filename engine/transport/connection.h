@@ -6,7 +6,6 @@
 #ifndef FAR_TRANSPORT_CONNECTION_H
 #define FAR_TRANSPORT_CONNECTION_H
 
-#include "nic/nic.h"
 #include "transport/peer.h"
 #include "transport/port.h"
 #include "transport/wire.h"
@@ -26,7 +25,7 @@ void transport_peer_kill(struct transport_peer *peer, int error);
 struct transport_peer *transport_accepted_find(const struct transport_port *p, uint64_t id, uint64_t token);
 void transport_accepted_add(struct transport_port *p, struct transport_peer *peer);
 /** Finds the peer that a packet names. NULL: none, or another incarnation of the port. */
-struct transport_peer *transport_peer_named(const struct transport_port *p, const struct wire_head *h);
+struct transport_peer *transport_peer_named(const struct transport_port *p, const struct wire_control *h);
 /** Records a rejected or ended connect request, so that a late copy of its CONNECT begins no new one. */
 void transport_refused_keep(struct transport_port *p, const struct transport_peer *peer, int error);
 
@@ -44,14 +43,14 @@ void transport_step_by(struct transport_port *p, uint64_t at);
 /** Post a set-up packet to the poller: one with a handshake payload, or a reject. No effect while the one before is not
  * sent; the packet is repeated later. */
 void transport_post_handshake(struct transport_peer *peer, enum wire_kind kind);
-void transport_post_reject(struct transport_peer *peer, enum wire_kind kind, int error, uint32_t path);
+void transport_post_reject(struct transport_peer *peer, enum wire_kind kind, int error, uint32_t flow);
 /** Posts CONNECT or ACCEPT and sets the time of its repetition. */
 void transport_setup_repeat(struct transport_port *p, struct transport_peer *peer, uint64_t now);
 /** Settles a peer: frees its set-up, now or once the poller and the driver below have released it. */
 void transport_setup_end(struct transport_port *p, struct transport_peer *peer);
 
-/** WRONG_QUEUE arrived for flow `path`: tries the next flow. */
-void transport_flow_next(struct transport_port *p, struct transport_peer *peer, uint32_t path, uint64_t now);
+/** WRONG_QUEUE arrived for this flow: tries the next flow. */
+void transport_flow_next(struct transport_port *p, struct transport_peer *peer, uint32_t flow, uint64_t now);
 
 /** Report events of a peer. FAILED also ends it. */
 void transport_event_failed(struct transport_port *p, struct transport_peer *peer, int error, const char *text);

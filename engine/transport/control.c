@@ -6,18 +6,11 @@
 
 #include "base/mutant.h"
 #include "transport/auth.h"
-#include "transport/handshake.h"
-#include "transport/mail.h"
 #include "transport/message.h"
 #include "transport/path.h"
-#include "transport/peer.h"
-#include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/send.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <string.h>
 
 void transport_mail_forward(struct transport_queue *q, const struct transport_queue *via, const struct nic_pkt *lp)
 {

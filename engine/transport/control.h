@@ -7,8 +7,6 @@
 #include "nic/nic.h"
 #include "transport/wire.h"
 
-#include <stdint.h>
-
 struct transport_peer;
 struct transport_queue;
 

@@ -11,17 +11,9 @@
  */
 #include "transport/expose.h"
 
-#include "base/clock.h"
-#include "transport/message.h"
-#include "transport/onesided.h"
-#include "transport/peer.h"
 #include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/read.h"
 #include "transport/send.h"
-#include "transport/wire.h"
-
-#include <string.h>
 
 static void plain(struct transport_message *m, struct transport_queue *q)
 {
@@ -40,10 +32,8 @@ bool transport_offer(struct transport_queue *q, struct transport_peer *p, struct
 	if ((m->len < q->port->lower_caps.bulk_bytes_min && !m->lent) ||
 	    m->len < 2 * p->payload_max + TRANSPORT_TAIL_BYTES || p->via != q)
 		return false;
-	if (q->now == 0)
-		q->now = clock_now(q->clock);
-	if (transport_onesided_expose(&q->onesided, q->lower, p->lower_peer, m->buf, m->body, m->len, m, q->now,
-				      &entry))
+	struct transport_onesided_request request = {q->lower, p->lower_peer, m->len, m->buf, m->body, m};
+	if (transport_onesided_expose(&q->onesided, &request, transport_now(q), &entry))
 		return false;
 	m->peer = p;
 	m->onesided = (uint8_t)(entry + 1);
@@ -56,7 +46,7 @@ bool transport_offer(struct transport_queue *q, struct transport_peer *p, struct
 void transport_offer_write(const struct transport_queue *q, const struct transport_message *m, uint8_t *out)
 {
 	const struct nic_bulk_key *key = &q->onesided.entry[m->onesided - 1].key;
-	struct wire_key k = {be64_of(key->key), be64_of(key->addr)};
+	struct wire_key k = {le64_of(key->key), le64_of(key->addr)};
 	memcpy(out, &k, sizeof k);
 }
 

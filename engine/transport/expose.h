@@ -3,11 +3,7 @@
 #ifndef FAR_TRANSPORT_EXPOSE_H
 #define FAR_TRANSPORT_EXPOSE_H
 
-#include "nic/nic.h"
 #include "transport/message.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 struct transport_peer;
 struct transport_queue;

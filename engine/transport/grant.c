@@ -17,18 +17,10 @@
  */
 #include "transport/grant.h"
 
-#include "base/clock.h"
-#include "transport/message.h"
-#include "transport/peer.h"
 #include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/read.h"
 #include "transport/rings.h"
-#include "transport/rtt.h"
 #include "transport/send.h"
-#include "transport/wire.h"
-
-#include <string.h>
 
 static inline uint32_t out_of(const struct transport_message *m)
 {
@@ -42,17 +34,10 @@ static inline uint32_t left_of(const struct transport_message *m)
 
 /* ---- estimate of the path ---- */
 
-static uint64_t now_of(struct transport_queue *q)
-{
-	if (q->now == 0)
-		q->now = clock_now(q->clock);
-	return q->now;
-}
-
 static void timing_end(struct transport_queue *q)
 {
 	struct transport_grants *g = &q->grants;
-	uint64_t now = now_of(q), ns = now > g->timed_at ? now - g->timed_at : 1;
+	uint64_t now = transport_now(q), ns = now > g->timed_at ? now - g->timed_at : 1;
 	g->timed = NULL;
 	if (g->rtt_ns && ns >= g->rtt_ns && now - g->rtt_at < FAR_TRANSPORT_GRANT_RTT_NS)
 		return;
@@ -65,7 +50,7 @@ static void timing_end(struct transport_queue *q)
 static void rate_look(struct transport_queue *q)
 {
 	struct transport_grants *g = &q->grants;
-	uint64_t now = now_of(q), ns = now - g->came_at;
+	uint64_t now = transport_now(q), ns = now - g->came_at;
 	if (g->rtt_ns == 0 || ns < g->rtt_ns)
 		return;
 	uint64_t rate = ns < FAR_TRANSPORT_GRANT_RTT_NS ? g->came * UINT64_C(1000000000) / ns : 0;
@@ -257,7 +242,7 @@ static void grant(struct transport_queue *q, struct transport_message *m, uint64
 	if (m->granted <= m->done && !g->timed) {
 		g->timed = m;
 		g->timed_offset = m->done;
-		g->timed_at = now_of(q);
+		g->timed_at = transport_now(q);
 	}
 	g->out += more;
 	m->granted = from + (uint32_t)more;
@@ -376,20 +361,20 @@ static uint32_t window_of(const struct transport_queue *q)
 	return ring < FAR_TRANSPORT_WINDOW ? ring : FAR_TRANSPORT_WINDOW;
 }
 
-void transport_grants_write(const struct transport_queue *q, struct transport_peer *p, struct wire_head *h,
+void transport_grants_write(const struct transport_queue *q, struct transport_peer *p, struct wire_ack *h,
 			    uint8_t *body)
 {
 	uint32_t window = window_of(q);
-	h->length = be32_of(unscheduled_bytes(&q->grants));
-	h->offset = be32_of(window);
+	h->unscheduled_bytes = le32_of(unscheduled_bytes(&q->grants));
+	h->window = le32_of(window);
 	p->ack_every = (uint8_t)(window / 4 < FAR_TRANSPORT_ACK_EVERY ? window / 4 : FAR_TRANSPORT_ACK_EVERY);
 	for (unsigned i = 0; p->begun_n && i < FAR_TRANSPORT_ASSEMBLIES; i++) {
 		const struct transport_message *m = p->rings->assembling[i];
 		if (!told(m))
 			continue;
 		bool here = m->transfer == TRANSPORT_RX_READ_DONE;
-		struct wire_grant grant = {be32_of(m->first), be32_of(here ? m->done : m->granted),
-					   be32_of(m->priority | (here ? WIRE_READ_DONE : 0))};
+		struct wire_grant grant = {le32_of(m->first), le32_of(here ? m->done : m->granted),
+					   le32_of(m->priority | (here ? WIRE_READ_DONE : 0))};
 		memcpy(body, &grant, sizeof grant);
 		body += sizeof grant;
 	}

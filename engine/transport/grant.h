@@ -3,11 +3,9 @@
 #ifndef FAR_TRANSPORT_GRANT_H
 #define FAR_TRANSPORT_GRANT_H
 
-#include "base/limits.h"
 #include "transport/wire.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
 struct transport_message;
 struct transport_peer;
@@ -49,9 +47,9 @@ void transport_grants_run(struct transport_queue *q);
 void transport_grants_timer(struct transport_queue *q, struct transport_peer *p, uint64_t now);
 /** Returns true if the peer may send granted bytes of a message. */
 bool transport_grants_open(const struct transport_peer *p);
-/** Return the length of an ACK's body; write the body, and `length` and `offset` of its head. */
+/** Return the length of an ACK's body; write the body, and `unscheduled_bytes` and `window` of its head. */
 uint32_t transport_grants_bytes(const struct transport_peer *p);
-void transport_grants_write(const struct transport_queue *q, struct transport_peer *p, struct wire_head *h,
+void transport_grants_write(const struct transport_queue *q, struct transport_peer *p, struct wire_ack *h,
 			    uint8_t *body);
 
 #endif

@@ -10,7 +10,6 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #define TRANSPORT_MAIL_BYTES 576u /* of a set-up packet: head, body, handshake payload, address */
 /* Smallest packet limit of a driver below: the longest set-up packet fits. */

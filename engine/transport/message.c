@@ -14,15 +14,8 @@
 #include "memory/budget.h"
 #include "transport/assemble.h"
 #include "transport/expose.h"
-#include "transport/grant.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
 #include "transport/read.h"
-#include "transport/recv.h"
 #include "transport/rings.h"
-#include "transport/wire.h"
-
-#include <string.h>
 
 #define FREE_MAX 256u /* messages that a queue keeps for itself, warm in its cache */
 
@@ -121,14 +114,14 @@ static struct transport_message *in_take(struct transport_queue *q)
 }
 
 /* Receive placement. Called last, when nothing else can fail: a placed message must be received there. */
-static bool is_placed(const struct transport_queue *q, const struct transport_peer *p, const struct wire_head *begins,
-		      struct transport_message *m)
+static bool is_placed(const struct transport_queue *q, const struct transport_peer *p,
+		      const struct wire_message *begins, struct transport_message *m)
 {
 	struct nic_placement place;
 	struct shm_head head;
 	if (!q->place || !p->attached)
 		return false;
-	transport_head_read(begins, &head);
+	memcpy(&head, begins->call, sizeof head);
 	if (!q->place(q->place_ctx, p->index, (const uint8_t *)&head, m->len, &place))
 		return false;
 	m->body = place.at;
@@ -137,7 +130,7 @@ static bool is_placed(const struct transport_queue *q, const struct transport_pe
 }
 
 struct transport_message *transport_message_in(struct transport_queue *q, struct transport_peer *p, uint32_t len,
-					       bool due, const struct wire_head *begins)
+					       bool due, const struct wire_message *begins)
 {
 	uint32_t charge = len + (uint32_t)sizeof(struct transport_message);
 	uint64_t most = due ? FAR_TRANSPORT_IN_BYTES : FAR_TRANSPORT_IN_BYTES / 2;

@@ -5,12 +5,7 @@
 #ifndef FAR_TRANSPORT_MESSAGE_H
 #define FAR_TRANSPORT_MESSAGE_H
 
-#include "memory/buf.h"
-#include "nic/nic.h"
 #include "transport/queue.h"
-#include "transport/wire.h"
-
-#include <stdalign.h>
 
 struct transport_peer;
 
@@ -24,9 +19,9 @@ struct transport_peer;
 #define TRANSPORT_PRIORITY_URGENT      NIC_PRIORITY_MAX
 #define TRANSPORT_PRIORITY_GRANTED_MAX 3u
 
-/** How the bytes of a message behind its first packet are transferred. Sent: OUT_NEW, then OUT_PLAIN, or OUT_WAITS,
- * OUT_EXPOSED, OUT_ANNOUNCED, OUT_TOLD, where each but the last may go to OUT_PLAIN. Received: IN_PLAIN, or IN_PLAIN,
- * IN_READ, IN_HERE, IN_PLAIN. */
+/** How the bytes of a message behind its first packet are transferred. Sent: UNDECIDED, then PACKETS, or EXPOSING,
+ * EXPOSED, ANNOUNCED, ANSWERED, where each but the last may go to PACKETS. Received: PACKETS, or PACKETS, READING,
+ * READ_DONE, PACKETS. */
 enum transport_transfer {
 	/* sent */
 	TRANSPORT_TX_UNDECIDED, /* not decided yet: transport_offer() */
@@ -103,7 +98,7 @@ static inline void transport_message_out_free(struct transport_queue *q, struct 
 /** Allocates a message that arrives, charged to the queue. `due`: its packet is the one expected next. `begins`: head
  * of its first packet, if receive placement may be used, else NULL. NULL: over the limit, or no memory. */
 struct transport_message *transport_message_in(struct transport_queue *q, struct transport_peer *p, uint32_t len,
-					       bool due, const struct wire_head *begins);
+					       bool due, const struct wire_message *begins);
 /** Frees a message of either kind after its delivery. */
 void transport_message_in_free(struct transport_queue *q, struct transport_message *m);
 /** Frees received messages linked by `next`. NULL: no effect. */

@@ -40,14 +40,14 @@ static void entry_give(struct transport_onesided_table *o, struct transport_ones
 	buf_unref(buf);
 }
 
-int transport_onesided_expose(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t lower_peer,
-			      struct far_buf *buf, const void *at, uint64_t len, void *owner, uint64_t now,
-			      uint32_t *entry)
+int transport_onesided_expose(struct transport_onesided_table *o, const struct transport_onesided_request *r,
+			      uint64_t now, uint32_t *entry)
 {
-	struct transport_onesided *e = entry_take(o, buf, owner, TRANSPORT_ONESIDED_EXPOSING);
+	struct transport_onesided *e = entry_take(o, r->buf, r->owner, TRANSPORT_ONESIDED_EXPOSING);
 	if (!e)
 		return -EAGAIN;
-	int error = lower->ops->bulk->expose(lower, lower_peer, at, len, user_of(o, e), &e->handle, &e->key);
+	int error =
+		r->lower->ops->bulk->expose(r->lower, r->lower_peer, r->at, r->len, user_of(o, e), &e->handle, &e->key);
 	if (error) {
 		entry_give(o, e);
 		return error;
@@ -67,16 +67,15 @@ void transport_onesided_withdraw(struct transport_onesided_table *o, struct nic_
 	lower->ops->bulk->withdraw(lower, e->handle);
 }
 
-int transport_onesided_read(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t lower_peer,
-			    const struct nic_bulk_key *key, uint32_t offset, struct far_buf *buf, void *to,
-			    uint32_t len, void *owner)
+int transport_onesided_read(struct transport_onesided_table *o, const struct transport_onesided_request *r,
+			    const struct nic_bulk_key *key, uint32_t offset)
 {
-	struct transport_onesided *e = entry_take(o, buf, owner, TRANSPORT_ONESIDED_READING);
+	struct transport_onesided *e = entry_take(o, r->buf, r->owner, TRANSPORT_ONESIDED_READING);
 	if (!e)
 		return -EAGAIN;
 	e->offset = offset;
-	e->len = len;
-	int error = lower->ops->bulk->read(lower, lower_peer, key, offset, to, len, user_of(o, e));
+	e->len = r->len;
+	int error = r->lower->ops->bulk->read(r->lower, r->lower_peer, key, offset, r->at, r->len, user_of(o, e));
 	if (error)
 		entry_give(o, e);
 	return error;

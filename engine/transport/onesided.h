@@ -8,7 +8,8 @@
  * and a pointer to the message only while that exists. Nothing but the driver's last event frees an entry: until then
  * the memory may be read or written.
  *
- * States: FREE, ASKED, EXPOSED, LEAVING, FREE; ASKED may go to LEAVING or FREE, EXPOSED to FREE. FREE, READING, FREE.
+ * States: FREE, EXPOSING, EXPOSED, WITHDRAWING, FREE; EXPOSING may go to WITHDRAWING or FREE, EXPOSED to FREE. FREE,
+ * READING, FREE.
  */
 #ifndef FAR_TRANSPORT_ONESIDED_H
 #define FAR_TRANSPORT_ONESIDED_H
@@ -16,9 +17,6 @@
 #include "base/limits.h"
 #include "memory/buf.h"
 #include "nic/nic.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 enum transport_onesided_state {
 	TRANSPORT_ONESIDED_FREE,
@@ -36,7 +34,7 @@ struct transport_onesided {
 	uint32_t generation;     /* of the entry, in the `user` of its events; grows with each use */
 	uint32_t offset, len;    /* READING: range of the message, bytes */
 	struct nic_bulk_key key; /* EXPOSED */
-	uint64_t since;          /* ASKED: time of expose(), ns */
+	uint64_t since;          /* EXPOSING: time of expose(), ns */
 	uint8_t state;           /* enum transport_onesided_state */
 };
 
@@ -64,17 +62,26 @@ struct transport_onesided_result {
 	uint32_t offset, len; /* READ, READ_FAILED */
 };
 
-/** Exposes at[0, len), inside `buf`, to a peer of the driver below. `owner`: the message. 0 and the entry's index, or
- * -errno of nic_bulk_ops.expose; -EAGAIN also if too many entries are in use. */
-int transport_onesided_expose(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t lower_peer,
-			      struct far_buf *buf, const void *at, uint64_t len, void *owner, uint64_t now,
-			      uint32_t *entry);
+/** What a transfer is about. */
+struct transport_onesided_request {
+	struct nic_queue *lower;
+	uint32_t lower_peer; /* peer of the driver below */
+	uint32_t len;        /* bytes at `at` */
+	struct far_buf *buf; /* holds them */
+	void *at;
+	void *owner; /* the message */
+};
+
+/** Exposes at[0, len) to a peer of the driver below. 0 and the entry's index, or -errno of nic_bulk_ops.expose; -EAGAIN
+ * also if too many entries are in use. */
+int transport_onesided_expose(struct transport_onesided_table *o, const struct transport_onesided_request *r,
+			      uint64_t now, uint32_t *entry);
 /** Withdraws an exposure and detaches its owner. */
 void transport_onesided_withdraw(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t entry);
-/** Reads `len` bytes from `offset` on into `to`, inside `buf`. 0 or -errno of nic_bulk_ops.read; -EAGAIN as above. */
-int transport_onesided_read(struct transport_onesided_table *o, struct nic_queue *lower, uint32_t lower_peer,
-			    const struct nic_bulk_key *key, uint32_t offset, struct far_buf *buf, void *to,
-			    uint32_t len, void *owner);
+/** Reads the bytes from `offset` of the exposed message on into at[0, len). 0 or -errno of nic_bulk_ops.read; -EAGAIN
+ * as above. */
+int transport_onesided_read(struct transport_onesided_table *o, const struct transport_onesided_request *r,
+			    const struct nic_bulk_key *key, uint32_t offset);
 /** Detaches an owner that ends: withdraws what it exposed, and ignores what it reads. */
 void transport_onesided_forget(struct transport_onesided_table *o, struct nic_queue *lower, const void *owner);
 /** Processes a packet of NIC_PEER_BULK. Returns the owner of the event; NULL: none. */

@@ -17,27 +17,17 @@
  */
 #include "transport/path.h"
 
-#include "base/clock.h"
 #include "transport/auth.h"
 #include "transport/connection.h"
 #include "transport/control.h"
-#include "transport/handshake.h"
-#include "transport/mail.h"
-#include "transport/peer.h"
-#include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/retransmit.h"
 #include "transport/rings.h"
-#include "transport/rtt.h"
 #include "transport/schedule.h"
 #include "transport/send.h"
 #include "transport/setup.h"
-#include "transport/transport.h"
-#include "transport/wire.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- address handles ---- */
 
@@ -156,8 +146,8 @@ void transport_path_report_misrouted(struct transport_peer *p, uint32_t due)
 		if (!(due / TRANSPORT_ORDER_MISROUTED >> k & 1) || !transport_ping_fresh(s, number))
 			continue;
 		transport_ping_nonce(number, nonce);
-		uint32_t len = transport_reject_write(bytes, WIRE_WRONG_QUEUE, p->remote_id, p->remote_token, -EXDEV,
-						      k + 1, nonce);
+		struct transport_reject no = {.error = -EXDEV, .path = k + 1, .nonce = nonce};
+		uint32_t len = transport_reject_write(bytes, WIRE_WRONG_QUEUE, p->remote_id, p->remote_token, &no);
 		transport_tag_write(transport_session_key(p), bytes, len, p->queue->port->id, NULL, p->via->crc);
 		transport_send_raw(p, bytes, len);
 	}

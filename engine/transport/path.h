@@ -10,8 +10,6 @@
 #include "nic/nic.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 struct transport_peer;
 struct transport_port;
@@ -51,7 +49,8 @@ struct transport_paths {
 	struct transport_path_setup setup[1 + FAR_TRANSPORT_SECONDARY_PATHS_MAX];
 	/* Number of the last PING about path k that has no WRONG_QUEUE answer. 0: none. Poller sets, control clears. */
 	_Atomic uint32_t probe[1 + FAR_TRANSPORT_SECONDARY_PATHS_MAX];
-	/* Number of the peer's PING to be answered WRONG_QUEUE: DUE_ASTRAY. Control writes, poller reads. */
+	/* Number of the peer's PING to be answered WRONG_QUEUE: TRANSPORT_ORDER_MISROUTED. Control writes, poller
+	 * reads. */
 	_Atomic uint32_t misrouted[1 + FAR_TRANSPORT_SECONDARY_PATHS_MAX];
 };
 

@@ -9,9 +9,7 @@
 #include <assert.h>
 #include <stdalign.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 struct transport_message;
 struct transport_paths;
@@ -22,8 +20,8 @@ struct transport_setup;
 #define TRANSPORT_INDEX(t) ((uint32_t)(t) % FAR_TRANSPORT_PEERS_MAX) /* of a token */
 
 /** State of a peer, for the control thread. Connecting side: FREE, CONNECTING, UP, DOWN, CLOSING, FREE. Accepting side:
- * FREE, ACCEPTING, UP, DOWN, CLOSING, FREE; or FREE, ACCEPTING or REFUSING, CLOSING, FREE. Loopback: FREE, LOOPING, UP,
- * CLOSING, FREE. Every state may go to CLOSING. */
+ * FREE, ACCEPTING, UP, DOWN, CLOSING, FREE; or FREE, ACCEPTING or REJECTING, CLOSING, FREE. Loopback: FREE, LOOPBACK,
+ * UP, CLOSING, FREE. Every state may go to CLOSING. */
 enum transport_state {
 	TRANSPORT_FREE,
 	TRANSPORT_CONNECTING, /* repeats CONNECT; has a deadline */
@@ -62,7 +60,7 @@ enum transport_report {
 /** A peer. An idle connection has nothing else. A message uses the first two lines and the ring set; a timer scan also
  * the third. */
 struct transport_peer {
-	/* Poller, from DUE_START on; control before. */
+	/* Poller, from TRANSPORT_ORDER_START on; control before. */
 	alignas(64) uint64_t token;    /* ours, in packets that arrive */
 	uint64_t remote_token;         /* the peer's, in packets that leave. 0: not known yet */
 	uint64_t remote_id;            /* identity of the peer's port */
@@ -71,7 +69,7 @@ struct transport_peer {
 	uint32_t una, next;            /* packet numbers: oldest unacknowledged one; next one to assign */
 	uint32_t rx_next;              /* packet number expected next; all below it arrived */
 	uint32_t rx_acked;             /* rx_next as acknowledged last */
-	bool started;                  /* DUE_START was served */
+	bool started;                  /* TRANSPORT_ORDER_START was served */
 	bool loop;                     /* loopback: nothing below is used */
 	bool dead;                     /* nothing is sent or received any more; DOWN was reported */
 	bool detached;                 /* attached once, then detached by the engine */
@@ -128,27 +126,27 @@ struct transport_peer {
 	 * a bit of the bitmaps. */
 	_Atomic uint32_t due;         /* enum transport_order. Control sets, poller clears */
 	_Atomic uint32_t news;        /* enum transport_report. Poller sets, control clears */
-	_Atomic int16_t why;          /* NEWS_DOWN: -errno. Poller */
-	_Atomic int16_t dead_why;     /* DUE_DEAD: -errno. Control */
+	_Atomic int16_t why;          /* TRANSPORT_REPORT_DOWN: -errno. Poller */
+	_Atomic int16_t dead_why;     /* TRANSPORT_ORDER_DEAD: -errno. Control */
 	_Atomic bool setup_full;      /* setup->packet is the poller's. Control sets, poller clears */
 	_Atomic uint8_t path_current; /* current_path, for control. Poller */
 
 	/* Control. */
-	uint8_t state;                      /* enum transport_state */
-	uint8_t owner;                      /* number of the queue */
-	uint8_t remote_queue;               /* number of the peer's queue */
-	bool lower_pending;                 /* connect() of the driver below is in progress */
-	bool closed;                        /* CLOSING: the poller has reported CLOSED */
-	bool half_open;                     /* counted in port->half_open_n */
-	bool stateless;                     /* counted in port->stateless_n */
-	bool accepted;                      /* accepting side */
-	bool settled;                       /* no set-up packet is to be repeated */
-	bool reserved : 1;                  /* it has a share in the segments */
-	bool listed : 1;                    /* in port->accepted */
-	uint32_t address;                   /* address handle of the primary path. NIC_PEER_NONE: none */
-	uint32_t address_old;               /* the one before it, until the poller reports MOVED. NIC_PEER_NONE: none */
-	uint32_t remote_packet_max;         /* largest packet that the peer receives */
-	struct transport_setup *setup;      /* NULL: settled */
+	uint8_t state;                 /* enum transport_state */
+	uint8_t owner;                 /* number of the queue */
+	uint8_t remote_queue;          /* number of the peer's queue */
+	bool lower_pending;            /* connect() of the driver below is in progress */
+	bool closed;                   /* CLOSING: the poller has reported CLOSED */
+	bool half_open;                /* counted in port->half_open_n */
+	bool stateless;                /* counted in port->stateless_n */
+	bool accepted;                 /* accepting side */
+	bool settled;                  /* no set-up packet is to be repeated */
+	bool reserved : 1;             /* it has a share in the segments */
+	bool listed : 1;               /* in port->accepted */
+	uint32_t address;              /* address handle of the primary path. NIC_PEER_NONE: none */
+	uint32_t address_old;          /* the one before it, until the poller reports REROUTED. NIC_PEER_NONE: none */
+	uint32_t remote_packet_max;    /* largest packet that the peer receives */
+	struct transport_setup *setup; /* NULL: settled */
 	struct transport_paths *paths_made; /* `paths`, before the poller uses it */
 	void *user;                         /* of connect() */
 };

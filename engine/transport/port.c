@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The transport's port: open, close, capabilities, addresses, counters. Control thread. connection.c has its connections.
+/** The transport's port: open, close, capabilities, addresses, counters. Control thread. connection.c has its
+ * connections.
  */
 #include "transport/port.h"
 
@@ -7,21 +8,11 @@
 #include "transport/auth.h"
 #include "transport/connect.h"
 #include "transport/connection.h"
-#include "transport/mail.h"
-#include "transport/message.h"
-#include "transport/onesided.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
 #include "transport/setup.h"
-#include "transport/transport.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -96,21 +87,21 @@ static const struct nic_port_ops *driver_named(const char *name)
 
 bool transport_addr_split(const struct nic_addr *addr, struct nic_addr *lower, uint64_t *id)
 {
-	be64 b;
+	le64 b;
 	if (addr->len <= TRANSPORT_ID_BYTES || addr->len > NIC_ADDR_BYTES_MAX)
 		return false;
 	*lower = *addr;
 	lower->len = (uint16_t)(addr->len - TRANSPORT_ID_BYTES);
 	memset(lower->blob + lower->len, 0, TRANSPORT_ID_BYTES);
 	memcpy(&b, addr->blob + lower->len, sizeof b);
-	*id = be64_get(b);
+	*id = le64_get(b);
 	return true;
 }
 
 static void transport_address(const struct nic_port *port, struct nic_addr *out)
 {
 	const struct transport_port *p = port_of(port);
-	be64 id = be64_of(p->id);
+	le64 id = le64_of(p->id);
 	*out = p->own;
 	memcpy(out->blob + out->len, &id, sizeof id);
 	out->len = (uint16_t)(out->len + sizeof id);
@@ -175,6 +166,9 @@ static uint64_t counted(_Atomic uint64_t *c)
 	return atomic_load_explicit(c, memory_order_relaxed);
 }
 
+/* A counter that a queue has under the same name. */
+#define ADD(name) (out->name += counted(&q->name))
+
 static void transport_nic_stats(const struct nic_port *port, struct nic_stats *out)
 {
 	port_of(port)->lower->ops->stats(port_of(port)->lower, out);
@@ -188,20 +182,10 @@ void transport_stats_read(const struct nic_port *port, struct transport_stats *o
 	struct transport_port *p = port_of(port);
 	for (uint32_t i = 0; i < p->queues_n; i++) {
 		struct transport_queue *q = p->queues[i];
-		out->resent += counted(&q->resent);
-		out->duplicates += counted(&q->duplicates);
-		out->crc_errors += counted(&q->crc_errors);
-		out->malformed += counted(&q->malformed);
-		out->timeouts += counted(&q->timeouts);
-		out->tail_loss_probes += counted(&q->tail_loss_probes);
-		out->spurious_retransmits += counted(&q->spurious_retransmits);
-		out->grant_retransmits += counted(&q->grant_retransmits);
-		out->path_migrations += counted(&q->path_migrations);
-		out->read_bytes += counted(&q->read_bytes);
-		out->unknown_connection_drops += counted(&q->unknown_connection_drops);
-		out->closed_connection_drops += counted(&q->closed_connection_drops);
-		out->no_memory += counted(&q->no_memory);
-		out->handshake_backlog_drops += counted(&q->handshake_backlog_drops);
+		ADD(resent), ADD(duplicates), ADD(crc_errors), ADD(malformed), ADD(timeouts), ADD(tail_loss_probes),
+			ADD(spurious_retransmits), ADD(grant_retransmits), ADD(path_migrations), ADD(read_bytes),
+			ADD(unknown_connection_drops), ADD(closed_connection_drops), ADD(no_memory),
+			ADD(handshake_backlog_drops);
 		out->refused += counted(&q->unproven);
 	}
 	out->refused += counted(&p->refused_n);

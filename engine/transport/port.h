@@ -5,14 +5,8 @@
 #ifndef FAR_TRANSPORT_PORT_H
 #define FAR_TRANSPORT_PORT_H
 
-#include "base/auth.h"
 #include "base/limits.h"
-#include "nic/nic.h"
 #include "transport/transport.h"
-
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 struct transport_peer;
 struct transport_queue;

@@ -7,23 +7,13 @@
 
 #include "transport/auth.h"
 #include "transport/control.h"
-#include "transport/grant.h"
-#include "transport/handshake.h"
-#include "transport/mail.h"
-#include "transport/message.h"
-#include "transport/path.h"
-#include "transport/peer.h"
-#include "transport/port.h"
-#include "transport/recv.h"
 #include "transport/rings.h"
 #include "transport/schedule.h"
 #include "transport/send.h"
 #include "transport/setup.h"
 #include "transport/timer.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct transport_queue *queue_of(struct nic_queue *q)
@@ -173,15 +163,13 @@ static void backlog_remove(struct transport_queue *q, struct transport_peer *p)
 	p->backlogged = false;
 }
 
-/* Sends CLOSE and releases everything that the poller has of the peer. */
-static void peer_close(struct transport_queue *q, struct transport_peer *p)
+void transport_queue_end(struct transport_queue *q, struct transport_peer *p)
 {
 	if (p->opened) {
-		static const uint8_t none[AUTH_NONCE_BYTES];
 		uint8_t bye[TRANSPORT_HEAD_BYTES + sizeof(struct wire_reject)];
 		if (p->started) {
-			uint32_t len =
-				transport_reject_write(bye, WIRE_CLOSE, p->remote_id, p->remote_token, 0, 0, none);
+			struct transport_reject no = {.error = 0};
+			uint32_t len = transport_reject_write(bye, WIRE_CLOSE, p->remote_id, p->remote_token, &no);
 			transport_tag_write(transport_session_key(p), bye, len, q->port->id, NULL, p->via->crc);
 			transport_send_raw(p, bye, len);
 			transport_flush(&q->base);
@@ -227,7 +215,7 @@ static void order_serve(struct transport_queue *q, struct transport_peer *p, uin
 	if (due & TRANSPORT_ORDER_DEAD && p->started)
 		transport_peer_dead(q, p, atomic_load_explicit(&p->dead_why, memory_order_relaxed));
 	if (due & TRANSPORT_ORDER_CLOSE) {
-		peer_close(q, p);
+		transport_queue_end(q, p);
 		transport_report_post(q, p, TRANSPORT_REPORT_CLOSED);
 	}
 }
@@ -245,11 +233,6 @@ static inline void orders_check(struct transport_queue *q)
 {
 	if (__builtin_expect(transport_peer_set_any(&q->orders), 0))
 		transport_orders_run(q);
-}
-
-void transport_queue_end(struct transport_queue *q, struct transport_peer *p)
-{
-	peer_close(q, p);
 }
 
 /* ---- peers ---- */

@@ -6,14 +6,12 @@
 #ifndef FAR_TRANSPORT_QUEUE_H
 #define FAR_TRANSPORT_QUEUE_H
 
-#include "base/limits.h"
-#include "nic/nic.h"
+#include "base/clock.h"
 #include "transport/grant.h"
 #include "transport/mail.h"
 #include "transport/onesided.h"
 #include "transport/peer.h"
 #include "transport/recv.h"
-#include "transport/wire.h"
 
 struct transport_message;
 struct transport_rings;
@@ -101,15 +99,16 @@ struct transport_queue {
 		uint64_t at;
 	} delayed[FAR_TRANSPORT_PEERS_MAX];
 	uint32_t delayed_first, delayed_n;
-	uint32_t peers_end;                                    /* entries of `peers` from here on were never used */
-	struct transport_peer *peers[FAR_TRANSPORT_PEERS_MAX]; /* between DUE_OPEN and DUE_CLOSE. NULL: none */
+	uint32_t peers_end; /* entries of `peers` from here on were never used */
+	struct transport_peer *
+		peers[FAR_TRANSPORT_PEERS_MAX]; /* between TRANSPORT_ORDER_OPEN and TRANSPORT_ORDER_CLOSE. NULL: none */
 	struct transport_onesided_table onesided;
 
 	/* Both threads. */
 	struct transport_peer_set orders; /* control sets, poller takes */
 	struct transport_peer_set news;   /* poller sets, control takes */
 	struct transport_mailbox mail;    /* packets from the poller to control */
-	/* Made by control before the DUE_OPEN of a peer that may use them. */
+	/* Made by control before the TRANSPORT_ORDER_OPEN of a peer that may use them. */
 	_Atomic(struct transport_segment *) segments[FAR_TRANSPORT_PEERS_MAX / TRANSPORT_SEGMENT_PEERS];
 	/* Control: connections with a share in the segments. */
 	uint32_t segments_n, open_n;
@@ -118,6 +117,13 @@ struct transport_queue {
 extern const struct nic_queue_ops transport_queue_ops;
 extern const struct nic_raw_ops transport_raw_ops;
 
+/** Returns the time of this recv(), ns: reads the clock when nothing has before. */
+static inline uint64_t transport_now(struct transport_queue *q)
+{
+	if (q->now == 0)
+		q->now = clock_now(q->clock);
+	return q->now;
+}
 /** Serves the orders of the control thread. */
 void transport_orders_run(struct transport_queue *q);
 /** Adds a peer to those that the timer scan includes. */
@@ -130,7 +136,7 @@ void transport_report_post(struct transport_queue *q, struct transport_peer *p, 
 void transport_flush_rest(struct transport_queue *q);
 /** Makes the next flush kick a peer that may sleep, if the driver below cannot wake it. */
 void transport_kick(struct transport_queue *q, struct transport_peer *p);
-/** Closes a peer for close(), on the control thread, when no poller runs. */
+/** Sends CLOSE and releases everything that the poller has of the peer. For close(): control thread, no poller runs. */
 void transport_queue_end(struct transport_queue *q, struct transport_peer *p);
 
 /* ---- counters: one writer, any reader ---- */

@@ -9,27 +9,11 @@
  */
 #include "transport/read.h"
 
-#include "base/clock.h"
-#include "transport/grant.h"
-#include "transport/message.h"
-#include "transport/onesided.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
-#include "transport/wire.h"
-
 #include <errno.h>
-#include <string.h>
 
 static struct transport_reading *reading_of(struct transport_queue *q, const struct transport_message *m)
 {
 	return &q->onesided.reading[m->onesided - 1];
-}
-
-static uint64_t now_of(struct transport_queue *q)
-{
-	if (q->now == 0)
-		q->now = clock_now(q->clock);
-	return q->now;
 }
 
 void transport_read_begin(struct transport_queue *q, struct transport_message *m, const uint8_t *key)
@@ -38,10 +22,10 @@ void transport_read_begin(struct transport_queue *q, struct transport_message *m
 	struct transport_reading *r = q->onesided.reading;
 	while (r < q->onesided.reading + FAR_TRANSPORT_ONESIDED && r->message)
 		r++;
-	if (r == q->onesided.reading + FAR_TRANSPORT_ONESIDED || now_of(q) < q->onesided.unread_until)
+	if (r == q->onesided.reading + FAR_TRANSPORT_ONESIDED || transport_now(q) < q->onesided.unread_until)
 		return; /* it arrives in packets */
 	memcpy(&k, key, sizeof k);
-	*r = (struct transport_reading){.message = m, .key = {be64_get(k.key), be64_get(k.addr)}};
+	*r = (struct transport_reading){.message = m, .key = {le64_get(k.key), le64_get(k.addr)}};
 	m->onesided = (uint8_t)(r - q->onesided.reading + 1);
 	m->transfer = TRANSPORT_RX_READING;
 }
@@ -70,7 +54,7 @@ void transport_read_check(struct transport_queue *q, struct transport_message *m
 /* Its memory may be in registration. */
 static bool may_wait(struct transport_queue *q, struct transport_reading *r)
 {
-	uint64_t now = now_of(q);
+	uint64_t now = transport_now(q);
 	if (r->until == 0)
 		r->until = now + FAR_TRANSPORT_ONESIDED_NS;
 	if (now < r->until)
@@ -86,9 +70,9 @@ bool transport_read_more(struct transport_queue *q, struct transport_message *m,
 	if (r->failed)
 		return false;
 	int error = -ENOTCONN;
+	struct transport_onesided_request request = {q->lower, p->lower_peer, bytes, m->buf, m->body + from, m};
 	if (p->via == q)
-		error = transport_onesided_read(&q->onesided, q->lower, p->lower_peer, &r->key, from, m->buf,
-						m->body + from, bytes, m);
+		error = transport_onesided_read(&q->onesided, &request, &r->key, from);
 	if (!error) {
 		r->out++;
 		r->until = 0;

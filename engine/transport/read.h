@@ -4,10 +4,6 @@
 #define FAR_TRANSPORT_READ_H
 
 #include "transport/message.h"
-#include "transport/onesided.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 struct transport_queue;
 

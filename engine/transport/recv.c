@@ -16,23 +16,15 @@
 #include "transport/assemble.h"
 #include "transport/control.h"
 #include "transport/expose.h"
-#include "transport/grant.h"
-#include "transport/mail.h"
-#include "transport/message.h"
 #include "transport/path.h"
-#include "transport/peer.h"
 #include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/retransmit.h"
 #include "transport/rings.h"
-#include "transport/rtt.h"
 #include "transport/schedule.h"
 #include "transport/send.h"
 #include "transport/timer.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* Calls of recv() between two readings of the clock: without packets, and with. */
 #define LULL_PASSES 8u
@@ -187,16 +179,16 @@ static void confirm(struct transport_queue *q, struct transport_peer *p)
 }
 
 __attribute__((noinline)) static void receive_marks(struct transport_queue *q, struct transport_peer *p,
-						    const struct transport_queue *via, const struct wire_head *h)
+						    const struct transport_queue *via, const union wire_packet *h)
 {
 	if (p->via != via)
 		transport_path_observed(q, p);
 	if (!p->confirmed)
 		confirm(q, p);
-	if (h->marks & WIRE_DUPLICATE && h->kind == WIRE_ACK)
-		transport_sent_duplicate(q, p, be32_get(h->first), h->marks & WIRE_UNACKED);
+	if (h->head.marks & WIRE_DUPLICATE && h->head.kind == WIRE_ACK)
+		transport_sent_duplicate(q, p, le32_get(h->ack.duplicate), h->head.marks & WIRE_UNACKED);
 	/* The first ACK of these packets may have been lost: this one is no RTT sample. */
-	if (h->marks & WIRE_RETRANSMIT && p->rings) {
+	if (h->head.marks & WIRE_RETRANSMIT && p->rings) {
 		p->rings->rtt.watch &= (uint8_t) ~(RTT_TIMING | RTT_LATE);
 		p->rings->rtt.late_known = false;
 	}
@@ -281,7 +273,7 @@ void transport_batch_end(struct transport_queue *q)
 }
 
 /* Delivers the first message of a packet in order of complete messages, in place. false: not possible. */
-static inline bool hand_now(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+static inline bool hand_now(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 			    const struct transport_span *f, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
 {
 	bool batch = h->marks & WIRE_BATCH;
@@ -294,7 +286,7 @@ static inline bool hand_now(struct transport_queue *q, struct transport_peer *p,
 		return false;
 	if (__builtin_expect(batch ? !transport_batch_valid(f, h->marks) : f->len != f->length, 0))
 		return false;
-	transport_head_read(h, &q->heads[q->heads_n]);
+	memcpy(&q->heads[q->heads_n], h->call, sizeof q->heads[0]);
 	enum lies where = hand_in_place(q, p, f->bytes, f->length, pkt);
 	*kept = where && (batch || where == LIES_BELOW);
 	if (batch && where)
@@ -306,10 +298,10 @@ static inline bool hand_now(struct transport_queue *q, struct transport_peer *p,
 
 static inline struct transport_peer *peer_of(const struct transport_queue *q, const struct wire_head *h)
 {
-	uint64_t token = be64_get(h->token);
+	uint64_t token = le64_get(h->token);
 	struct transport_peer *p = q->peers[TRANSPORT_INDEX(token)];
 	bool ours =
-		p && ((p->token == token && be64_get(h->incarnation) == q->id) || MUTANT(OLD_INCARNATION_ACCEPTED) ||
+		p && ((p->token == token && le64_get(h->incarnation) == q->id) || MUTANT(OLD_INCARNATION_ACCEPTED) ||
 		      (MUTANT(STALE_DOWN) && (h->kind == WIRE_CLOSE || h->kind == WIRE_RESET)));
 	return ours && p->started && !p->loop ? p : NULL;
 }
@@ -317,42 +309,43 @@ static inline struct transport_peer *peer_of(const struct transport_queue *q, co
 static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
 {
 	struct wire_head zeroed = *h;
-	zeroed.crc = be32_of(0);
+	zeroed.crc = le32_of(0);
 	uint32_t crc = crc32c(0, &zeroed, sizeof zeroed);
-	return crc32c(crc, lp->body + TRANSPORT_HEAD_BYTES, lp->body_len - TRANSPORT_HEAD_BYTES) == be32_get(h->crc);
+	return crc32c(crc, lp->body + sizeof zeroed, lp->body_len - sizeof zeroed) == le32_get(h->crc);
 }
 
 /* Processes the head of a MESSAGE or ACK. */
 static inline __attribute__((always_inline)) void take_head(struct transport_queue *q,
 							    const struct transport_queue *via, struct transport_peer *p,
-							    const struct wire_head *h)
+							    const union wire_packet *h)
 {
 	p->heard = true;
-	p->remote_asleep = h->marks & WIRE_ASLEEP;
-	if (__builtin_expect(p->special || h->marks & (WIRE_DUPLICATE | WIRE_RETRANSMIT), 0))
+	p->remote_asleep = h->head.marks & WIRE_ASLEEP;
+	if (__builtin_expect(p->special || h->head.marks & (WIRE_DUPLICATE | WIRE_RETRANSMIT), 0))
 		receive_marks(q, p, via, h);
-	take_ack(q, p, be32_get(h->ack), be64_get(h->ack_bits));
+	take_ack(q, p, le32_get(h->message.ack),
+		 le64_get(h->message.ack_bits)); /* struct wire_ack has them there, too */
 	/* It went to sleep before it received what is in flight. */
 	if (__builtin_expect(p->remote_asleep && (p->una != p->next || (p->begun_n && transport_grants_open(p))), 0))
 		transport_kick(q, p);
 }
 
-static inline struct transport_span fragment_of(const struct wire_head *h, const struct nic_pkt *lp)
+static inline struct transport_span fragment_of(const struct wire_message *h, const struct nic_pkt *lp)
 {
-	return (struct transport_span){be32_get(h->packet),
-				       be32_get(h->first),
-				       be32_get(h->length),
-				       be32_get(h->offset),
+	return (struct transport_span){le32_get(h->packet),
+				       le32_get(h->first),
+				       le32_get(h->length),
+				       le32_get(h->offset),
 				       (uint32_t)lp->body_len - TRANSPORT_HEAD_BYTES,
 				       lp->body + TRANSPORT_HEAD_BYTES};
 }
 
 /* Processes the body of an ACK. */
-static void receive_grants(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+static void receive_grants(struct transport_queue *q, struct transport_peer *p, const struct wire_ack *h,
 			   const struct nic_pkt *lp)
 {
 	if (__builtin_expect(p->probed_paths, 0))
-		transport_path_confirmed(p, be32_get(h->call));
+		transport_path_confirmed(p, le32_get(h->path));
 	transport_grants_receive(q, p, h, lp->body + TRANSPORT_HEAD_BYTES, lp->body_len - TRANSPORT_HEAD_BYTES);
 }
 
@@ -360,15 +353,15 @@ static void receive_grants(struct transport_queue *q, struct transport_peer *p, 
 
 /* Processes a MESSAGE or ACK like one of the peer's own queue, except that it is always copied. */
 static void receive_elsewhere(struct transport_queue *q, struct transport_queue *via, struct transport_peer *p,
-			      const struct wire_head *h, const struct nic_pkt *lp)
+			      const union wire_packet *h, const struct nic_pkt *lp)
 {
 	p->special |= p->secondary != 0;
 	take_head(q, via, p, h);
 	/* ASLEEP refers to the sending port. If the path in use can only be woken by kicks, assume that it sleeps. */
 	p->remote_asleep |= p->current_path && p->via->ops->kick;
 	p->rx_elsewhere = true;
-	if (h->kind == WIRE_ACK) {
-		receive_grants(q, p, h, lp);
+	if (h->head.kind == WIRE_ACK) {
+		receive_grants(q, p, &h->ack, lp);
 		if (!p->active && !p->dead) /* the timer scan resets `failed_over` */
 			transport_peer_activate(q, p);
 		return;
@@ -378,33 +371,33 @@ static void receive_elsewhere(struct transport_queue *q, struct transport_queue 
 		counter_bump(&q->no_memory);
 		return;
 	}
-	struct transport_span f = fragment_of(h, lp);
-	transport_reassemble(q, p, h, &f);
+	struct transport_span f = fragment_of(&h->message, lp);
+	transport_reassemble(q, p, &h->message, &f);
 	if (!p->active)
 		transport_peer_activate(q, p);
 	ack_many(q, p, f.len);
 }
 
 /* Processes a packet that `via` received for a connection of `q`; both belong to one shard. */
-static void receive_for_sibling(struct transport_queue *q, struct transport_queue *via, const struct wire_head *h,
+static void receive_for_sibling(struct transport_queue *q, struct transport_queue *via, const union wire_packet *h,
 				const struct nic_pkt *lp)
 {
-	struct transport_peer *p = peer_of(q, h);
+	struct transport_peer *p = peer_of(q, &h->head);
 	if (!p) {
-		if (h->kind == WIRE_PING || h->kind == WIRE_WRONG_QUEUE || h->kind == WIRE_RESET ||
-		    h->kind == WIRE_CLOSE)
+		if (h->head.kind == WIRE_PING || h->head.kind == WIRE_WRONG_QUEUE || h->head.kind == WIRE_RESET ||
+		    h->head.kind == WIRE_CLOSE)
 			transport_mail_forward(q, via, lp);
 		else
 			counter_bump(&q->unknown_connection_drops);
 		return;
 	}
-	if (h->kind == WIRE_PING) {
+	if (h->head.kind == WIRE_PING) {
 		transport_receive_ping(q, p, via, lp);
-	} else if (h->kind == WIRE_RESET || h->kind == WIRE_CLOSE) {
-		transport_receive_end(q, p, via, h, lp);
-	} else if (h->kind == WIRE_WRONG_QUEUE) {
+	} else if (h->head.kind == WIRE_RESET || h->head.kind == WIRE_CLOSE) {
+		transport_receive_end(q, p, via, &h->head, lp);
+	} else if (h->head.kind == WIRE_WRONG_QUEUE) {
 		transport_mail_forward(q, via, lp);
-	} else if (h->kind != WIRE_MESSAGE && h->kind != WIRE_ACK) {
+	} else if (h->head.kind != WIRE_MESSAGE && h->head.kind != WIRE_ACK) {
 		counter_bump(&q->unknown_connection_drops);
 	} else if (p->dead || p->detached) {
 		counter_bump(&q->closed_connection_drops);
@@ -425,15 +418,15 @@ static void receive_for_sibling(struct transport_queue *q, struct transport_queu
 
 /* Processes a packet that names no connection of this queue, or is no MESSAGE or ACK. */
 __attribute__((noinline)) static void take_rest(struct transport_queue *q, struct transport_peer *p,
-						const struct wire_head *h, const struct nic_pkt *lp)
+						const union wire_packet *h, const struct nic_pkt *lp)
 {
-	uint64_t id = be64_get(h->incarnation);
+	uint64_t id = le64_get(h->head.incarnation);
 	for (uint32_t i = 0; !p && id != q->id && i < q->siblings_n; i++)
 		if (q->siblings[i]->id == id) {
 			receive_for_sibling(q->siblings[i], q, h, lp);
 			return;
 		}
-	transport_receive_control(q, p, h, lp);
+	transport_receive_control(q, p, &h->head, lp);
 }
 
 __attribute__((cold, noinline)) static void take_headless(struct transport_queue *q, const struct nic_pkt *lp)
@@ -448,23 +441,23 @@ __attribute__((cold, noinline)) static void take_headless(struct transport_queue
 static inline __attribute__((always_inline)) unsigned take(struct transport_queue *q, const struct nic_pkt *lp,
 							   struct nic_pkt *pkt, bool *kept)
 {
-	struct wire_head h;
+	union wire_packet h;
 	if (__builtin_expect(!lp->body || lp->body_len < TRANSPORT_HEAD_BYTES || lp->body_len > UINT32_MAX, 0)) {
 		take_headless(q, lp);
 		return 0;
 	}
 	memcpy(&h, lp->body, sizeof h);
-	if (__builtin_expect(h.version != WIRE_VERSION, 0)) {
+	if (__builtin_expect(h.head.version != WIRE_VERSION, 0)) {
 		counter_bump(&q->malformed);
 		return 0;
 	}
-	if (q->crc && __builtin_expect(!crc_fits(&h, lp), 0) && !(q->unchecked && be32_get(h.crc) == 0) &&
+	if (q->crc && __builtin_expect(!crc_fits(&h.head, lp), 0) && !(q->unchecked && le32_get(h.head.crc) == 0) &&
 	    !MUTANT(CHECKSUM_IGNORED)) {
 		counter_bump(&q->crc_errors);
 		return 0;
 	}
-	struct transport_peer *p = peer_of(q, &h);
-	if (__builtin_expect(!p || h.kind > WIRE_ACK || h.kind == 0, 0)) {
+	struct transport_peer *p = peer_of(q, &h.head);
+	if (__builtin_expect(!p || h.head.kind > WIRE_ACK || h.head.kind == 0, 0)) {
 		take_rest(q, p, &h, lp);
 		return 0;
 	}
@@ -473,12 +466,12 @@ static inline __attribute__((always_inline)) unsigned take(struct transport_queu
 		return 0;
 	}
 	take_head(q, q, p, &h);
-	if (h.kind == WIRE_ACK) {
-		receive_grants(q, p, &h, lp);
+	if (h.head.kind == WIRE_ACK) {
+		receive_grants(q, p, &h.ack, lp);
 		return 0;
 	}
-	struct transport_span f = fragment_of(&h, lp);
-	if (pkt && __builtin_expect(hand_now(q, p, &h, &f, lp, pkt, kept), 1)) {
+	struct transport_span f = fragment_of(&h.message, lp);
+	if (pkt && __builtin_expect(hand_now(q, p, &h.message, &f, lp, pkt, kept), 1)) {
 		p->rx_next++;
 		p->owed++;
 		if (__builtin_expect(!p->active, 0))
@@ -488,7 +481,7 @@ static inline __attribute__((always_inline)) unsigned take(struct transport_queu
 	}
 	if (MUTANT(DEDUP_SKIPPED) && (int32_t)(f.number - p->rx_next) < 0 && f.first == f.number)
 		f.number = f.first = --p->rx_next;
-	transport_reassemble(q, p, &h, &f);
+	transport_reassemble(q, p, &h.message, &f);
 	if (!p->active)
 		transport_peer_activate(q, p);
 	ack_many(q, p, f.len);

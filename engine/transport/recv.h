@@ -7,8 +7,6 @@
 
 #include "nic/nic.h"
 
-#include <stdint.h>
-
 struct transport_peer;
 struct transport_queue;
 

@@ -7,14 +7,8 @@
  */
 #include "transport/retransmit.h"
 
-#include "transport/mail.h"
-#include "transport/message.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
-#include "transport/rtt.h"
 #include "transport/send.h"
-#include "transport/wire.h"
 
 #include <errno.h>
 

@@ -10,12 +10,7 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "memory/budget.h"
-#include "transport/message.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
-#include "transport/rtt.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
 /* ---- control thread ---- */

@@ -7,9 +7,6 @@
 #define FAR_TRANSPORT_RINGS_H
 
 #include "transport/message.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
-#include "transport/rtt.h"
 
 /* Messages in flight of a peer, and reserved ones beside them. */
 #define TRANSPORT_MESSAGES (FAR_TRANSPORT_SLOTS + 256u)

@@ -10,15 +10,10 @@
 
 #include "base/mutant.h"
 #include "transport/expose.h"
-#include "transport/message.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
 #include "transport/rings.h"
 #include "transport/send.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <string.h>
 
 bool transport_ring_room(struct transport_queue *via, uint32_t payload_max)
 {
@@ -151,7 +146,7 @@ unsigned transport_bulk_unordered(struct transport_peer *p, const struct transpo
 /* Processes one grant. A grant of a message that is sent completely is old. false: protocol error. */
 static bool granted(struct transport_queue *q, struct transport_peer *p, const struct wire_grant *g)
 {
-	uint32_t first = be32_get(g->first), offset = be32_get(g->offset), priority = be32_get(g->priority);
+	uint32_t first = le32_get(g->first), offset = le32_get(g->offset), priority = le32_get(g->priority);
 	bool here = priority & WIRE_READ_DONE;
 	struct transport_message *m = p->rings ? p->rings->bulk_next : NULL;
 	if (here && !p->bulk)
@@ -190,11 +185,11 @@ void transport_bulk_window(struct transport_peer *p, uint32_t packets)
 	p->window_bulk = (uint16_t)(window > 1 ? window - (small ? small : 1) : 1);
 }
 
-void transport_grants_receive(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+void transport_grants_receive(struct transport_queue *q, struct transport_peer *p, const struct wire_ack *h,
 			      const uint8_t *body, uint64_t len)
 {
-	uint32_t unscheduled_bytes = be32_get(h->length);
-	transport_bulk_window(p, be32_get(h->offset));
+	uint32_t unscheduled_bytes = le32_get(h->unscheduled_bytes);
+	transport_bulk_window(p, le32_get(h->window));
 	if (unscheduled_bytes)
 		p->unscheduled_bytes = unscheduled_bytes < FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX
 					       ? unscheduled_bytes

@@ -3,12 +3,8 @@
 #ifndef FAR_TRANSPORT_SCHEDULE_H
 #define FAR_TRANSPORT_SCHEDULE_H
 
-#include "base/limits.h"
 #include "transport/peer.h"
 #include "transport/wire.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 struct transport_message;
 struct transport_queue;
@@ -38,7 +34,7 @@ bool transport_ring_room(struct transport_queue *via, uint32_t payload_max);
  * with the fewest bytes left of a message. */
 struct transport_peer *transport_backlog_take(struct transport_queue *q, bool shortest);
 /** Processes grants and window of an ACK. */
-void transport_grants_receive(struct transport_queue *q, struct transport_peer *p, const struct wire_head *h,
+void transport_grants_receive(struct transport_queue *q, struct transport_peer *p, const struct wire_ack *h,
 			      const uint8_t *body, uint64_t len);
 /** Resets the unscheduled bytes: what the peer stated is too old. */
 static inline void transport_unscheduled_reset(struct transport_peer *p)

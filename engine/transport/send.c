@@ -11,20 +11,12 @@
 #include "base/crc32c.h"
 #include "transport/assemble.h"
 #include "transport/expose.h"
-#include "transport/grant.h"
-#include "transport/message.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
-#include "transport/recv.h"
 #include "transport/retransmit.h"
 #include "transport/rings.h"
-#include "transport/rtt.h"
 #include "transport/schedule.h"
 #include "transport/timer.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* Bytes of the backlog that one flush sends: some 25 us of copying, then the shard receives again. */
 #define PUMP_BYTES (256u << 10)
@@ -41,40 +33,39 @@ __attribute__((noinline)) static void awake_add(struct transport_queue *q, struc
 	q->awake[q->awake_n++] = p;
 }
 
-/* `m` NULL: head of an ACK. */
 static inline __attribute__((always_inline)) void head_write(const struct transport_queue *q,
 							     const struct transport_peer *p, struct wire_head *h,
-							     const struct transport_message *m, uint32_t number,
-							     uint32_t offset, unsigned marks)
+							     enum wire_kind kind, unsigned marks)
 {
 	h->version = WIRE_VERSION;
-	h->kind = m ? WIRE_MESSAGE : WIRE_ACK;
+	h->kind = (uint8_t)kind;
 	h->marks = (uint8_t)(marks | q->asleep_mark);
 	h->lane_phase = 0;
-	h->incarnation = be64_of(p->remote_id);
-	h->token = be64_of(p->remote_token);
-	h->packet = be32_of(number);
-	h->ack = be32_of(p->rx_next);
-	h->ack_bits = be64_of(__builtin_expect(p->early_n, 0) ? transport_ack_bits(p) : 0);
-	if (m) {
-		h->type = m->head.type;
-		h->flags = m->head.flags;
-		h->fn = be16_of(m->head.fn);
-		h->call = be32_of(m->head.call);
-		h->gen = be32_of(m->head.gen);
-		h->time = be64_of((uint64_t)m->head.time_high << 32 | m->head.time_low);
-		h->tlv_bytes = be32_of(m->head.tlv_bytes);
-		h->reserved = be32_of(m->head.reserved);
-		h->length = be32_of(m->len);
-		h->offset = be32_of(offset);
-		h->first = be32_of(m->first);
-	} else {
-		memset(&h->type, 0, 4);
-		memset(&h->call, 0, offsetof(struct wire_head, crc) - offsetof(struct wire_head, call));
-		h->first = be32_of(p->duplicate ? p->duplicate_number : 0);
-	}
-	h->crc = be32_of(0);
-	memset(h->tag, 0, sizeof h->tag);
+	h->crc = le32_of(0);
+	h->incarnation = le64_of(p->remote_id);
+	h->token = le64_of(p->remote_token);
+}
+
+static inline le64 ack_bits_of(const struct transport_peer *p)
+{
+	return le64_of(__builtin_expect(p->early_n, 0) ? transport_ack_bits(p) : 0);
+}
+
+static inline __attribute__((always_inline)) void message_write(const struct transport_queue *q,
+								const struct transport_peer *p, uint8_t *out,
+								const struct transport_message *m, uint32_t number,
+								uint32_t offset, unsigned marks)
+{
+	struct wire_message *h = (struct wire_message *)(void *)out;
+	head_write(q, p, (struct wire_head *)(void *)out, WIRE_MESSAGE, marks);
+	h->packet = le32_of(number);
+	h->ack = le32_of(p->rx_next);
+	h->ack_bits = ack_bits_of(p);
+	memcpy(h->call, &m->head, sizeof h->call);
+	h->length = le32_of(m->len);
+	h->offset = le32_of(offset);
+	h->first = le32_of(m->first);
+	memset(h->zero, 0, sizeof h->zero);
 }
 
 static inline __attribute__((always_inline)) int commit(struct transport_queue *via, struct transport_peer *p,
@@ -82,7 +73,7 @@ static inline __attribute__((always_inline)) int commit(struct transport_queue *
 {
 	struct wire_head *h = (struct wire_head *)(void *)tx->body;
 	if (via->crc && !p->unchecked)
-		h->crc = be32_of(crc32c(0, tx->body, TRANSPORT_HEAD_BYTES + len));
+		h->crc = le32_of(crc32c(0, tx->body, TRANSPORT_HEAD_BYTES + len));
 	int error = via->ops->tx_commit(via->lower, tx);
 	if (__builtin_expect(error, 0)) {
 		via->ops->tx_cancel(via->lower, tx);
@@ -96,22 +87,28 @@ static inline __attribute__((always_inline)) int commit(struct transport_queue *
 	return 0;
 }
 
+/* A packet of a message: its number; offset and length of its bytes, with WIRE_UNORDERED see there. */
+struct packet {
+	uint32_t number, offset, len;
+	unsigned marks, priority;
+};
+
 /* Sends one packet of a message. 0 or -errno of the driver below. */
 static inline __attribute__((always_inline)) int put(struct transport_queue *q, struct transport_peer *p,
-						     const struct transport_message *m, uint32_t number,
-						     uint32_t offset, uint32_t len, unsigned marks, unsigned priority)
+						     const struct transport_message *m, struct packet k)
 {
 	struct transport_queue *via = p->via;
 	struct nic_tx tx;
-	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + len, &tx);
+	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + k.len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
-	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks);
-	if (len)
+	message_write(q, p, tx.body, m, k.number, k.offset, k.marks);
+	if (k.len)
 		memcpy(tx.body + TRANSPORT_HEAD_BYTES,
-		       m->body + (marks & WIRE_UNORDERED && priority == TRANSPORT_PRIORITY_URGENT ? 0 : offset), len);
-	tx.priority = (uint8_t)priority;
-	return commit(via, p, &tx, len);
+		       m->body + (k.marks & WIRE_UNORDERED && k.priority == TRANSPORT_PRIORITY_URGENT ? 0 : k.offset),
+		       k.len);
+	tx.priority = (uint8_t)k.priority;
+	return commit(via, p, &tx, k.len);
 }
 
 /* Sends the first packet of an exposed message: the key follows the bytes. */
@@ -124,26 +121,19 @@ static int put_offer(struct transport_queue *q, struct transport_peer *p, const 
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + all, &tx);
 	if (error)
 		return error;
-	struct wire_head *h = (struct wire_head *)(void *)tx.body;
-	head_write(q, p, h, m, number, 0, marks);
-	h->lane_phase = WIRE_EXPOSED;
+	message_write(q, p, tx.body, m, number, 0, marks);
+	((struct wire_head *)(void *)tx.body)->lane_phase = WIRE_EXPOSED;
 	memcpy(tx.body + TRANSPORT_HEAD_BYTES, m->body, len);
 	transport_offer_write(q, m, tx.body + TRANSPORT_HEAD_BYTES + len);
 	tx.priority = (uint8_t)priority;
 	return commit(via, p, &tx, all);
 }
 
-static inline void sub_write(struct wire_sub *s, const struct transport_message *m)
+static inline void sub_write(uint8_t *out, const struct transport_message *m)
 {
-	s->type = m->head.type;
-	s->flags = m->head.flags;
-	s->fn = be16_of(m->head.fn);
-	s->call = be32_of(m->head.call);
-	s->gen = be32_of(m->head.gen);
-	s->tlv_bytes = be32_of(m->head.tlv_bytes);
-	s->time = be64_of((uint64_t)m->head.time_high << 32 | m->head.time_low);
-	s->reserved = be32_of(m->head.reserved);
-	s->length = be32_of(m->len);
+	struct wire_sub *s = (struct wire_sub *)(void *)out;
+	memcpy(s->call, &m->head, sizeof s->call);
+	s->length = le32_of(m->len);
 }
 
 static inline void body_write(uint8_t *to, const struct transport_message *m)
@@ -163,7 +153,7 @@ static int put_batch(struct transport_queue *q, struct transport_peer *p, const 
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
-	head_write(q, p, (struct wire_head *)(void *)tx.body, m, number, offset, marks | WIRE_BATCH);
+	message_write(q, p, tx.body, m, number, offset, marks | WIRE_BATCH);
 	uint8_t *bytes = tx.body + TRANSPORT_HEAD_BYTES;
 	body_write(bytes, m);
 	uint32_t end = m->len;
@@ -171,7 +161,7 @@ static int put_batch(struct transport_queue *q, struct transport_peer *p, const 
 		uint32_t sub = transport_batch_sub(end), at = transport_batch_body(sub, m->len);
 		if (sub != end)
 			memset(bytes + end, 0, sub - end);
-		sub_write((struct wire_sub *)(void *)(bytes + sub), m);
+		sub_write(bytes + sub, m);
 		if (at != sub + sizeof(struct wire_sub))
 			memset(bytes + sub + sizeof(struct wire_sub), 0, at - sub - sizeof(struct wire_sub));
 		body_write(bytes + at, m);
@@ -189,9 +179,14 @@ static int put_ack(struct transport_queue *q, struct transport_peer *p, uint32_t
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + len, &tx);
 	if (error)
 		return error;
-	struct wire_head *h = (struct wire_head *)(void *)tx.body;
-	head_write(q, p, h, NULL, p->next, 0, marks);
-	h->call = be32_of(path);
+	struct wire_ack *h = (struct wire_ack *)(void *)tx.body;
+	head_write(q, p, (struct wire_head *)(void *)tx.body, WIRE_ACK, marks);
+	memset(tx.body + sizeof(struct wire_head), 0, sizeof *h - sizeof(struct wire_head));
+	h->packet = le32_of(p->next);
+	h->ack = le32_of(p->rx_next);
+	h->ack_bits = ack_bits_of(p);
+	h->path = le32_of(path);
+	h->duplicate = le32_of(p->duplicate ? p->duplicate_number : 0);
 	transport_grants_write(q, p, h, tx.body + TRANSPORT_HEAD_BYTES);
 	tx.priority = TRANSPORT_PRIORITY_URGENT;
 	return commit(via, p, &tx, len);
@@ -368,7 +363,7 @@ static inline int send_small(struct transport_queue *q, struct transport_peer *p
 	unsigned marks = __builtin_expect(p->rings->bulk_out, 0) ? transport_bulk_unordered(p, m, end, &offset) : 0;
 	int error;
 	if (end == m) {
-		error = put(q, p, m, p->next, offset, len, marks, TRANSPORT_PRIORITY_URGENT);
+		error = put(q, p, m, (struct packet){p->next, offset, len, marks, TRANSPORT_PRIORITY_URGENT});
 	} else {
 		struct transport_message *behind = end->next;
 		end->next = NULL;
@@ -408,7 +403,7 @@ static int send_bulk(struct transport_queue *q, struct transport_peer *p)
 	}
 	unsigned priority = m->priority;
 	int error = offer ? put_offer(q, p, m, p->next, len, transport_bulk_marks(m), priority)
-			  : put(q, p, m, p->next, m->done, len, transport_bulk_marks(m), priority);
+			  : put(q, p, m, (struct packet){p->next, m->done, len, transport_bulk_marks(m), priority});
 	if (error)
 		return error;
 	transport_bulk_numbered(p, m->order);
@@ -529,7 +524,7 @@ static inline bool send_lone(struct transport_queue *q)
 	    !window_open(p, m->len, false) || p->dead)
 		return false;
 	m->first = p->next;
-	if (__builtin_expect(put(q, p, m, p->next, 0, m->len, 0, TRANSPORT_PRIORITY_URGENT), 0))
+	if (__builtin_expect(put(q, p, m, (struct packet){p->next, 0, m->len, 0, TRANSPORT_PRIORITY_URGENT}), 0))
 		return false;
 	sent_record(q, p, m, m->len, true, TRANSPORT_PRIORITY_URGENT);
 	small_sent(p, m, m, 1, m->len);
@@ -585,14 +580,15 @@ int transport_put_retransmit(struct transport_queue *q, struct transport_peer *p
 	/* Without the key if that does not fit any more or is withdrawn: the message continues in packets. */
 	if (e->offset == 0 && transport_offered(e->message) && e->len + sizeof(struct wire_key) <= p->payload_max)
 		return put_offer(q, p, e->message, number, e->len, marks, e->priority);
-	return put(q, p, e->message, number, e->offset, e->len, marks, e->priority);
+	return put(q, p, e->message, (struct packet){number, e->offset, e->len, marks, e->priority});
 }
 
 int transport_put_fragment(struct transport_queue *q, struct transport_peer *p, const struct transport_sent *e,
 			   uint32_t number, uint32_t at, uint32_t len)
 {
-	return put(q, p, e->message, number, (transport_sent_unordered(e) ? 0 : e->offset) + at, len,
-		   WIRE_RETRANSMIT | WIRE_FRAGMENT | (at + len < e->len ? WIRE_MORE : 0u), e->priority);
+	unsigned marks = WIRE_RETRANSMIT | WIRE_FRAGMENT | (at + len < e->len ? WIRE_MORE : 0u);
+	uint32_t from = transport_sent_unordered(e) ? 0 : e->offset;
+	return put(q, p, e->message, (struct packet){number, from + at, len, marks, e->priority});
 }
 
 void transport_flush(struct nic_queue *nq)

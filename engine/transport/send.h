@@ -5,8 +5,6 @@
 
 #include "nic/nic.h"
 
-#include <stdint.h>
-
 struct transport_message;
 struct transport_peer;
 struct transport_queue;

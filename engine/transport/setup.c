@@ -5,23 +5,14 @@
  */
 #include "transport/setup.h"
 
-#include "base/clock.h"
 #include "base/must.h"
 #include "transport/accept.h"
 #include "transport/audit.h"
 #include "transport/auth.h"
 #include "transport/connect.h"
 #include "transport/connection.h"
-#include "transport/handshake.h"
-#include "transport/mail.h"
-#include "transport/path.h"
-#include "transport/peer.h"
-#include "transport/port.h"
-#include "transport/queue.h"
-#include "transport/wire.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct transport_port *port_of(struct nic_port *port)
@@ -51,8 +42,8 @@ static bool misrouted_authentic(const struct transport_peer *peer, const struct 
 						       memory_order_relaxed, memory_order_relaxed);
 }
 
-static void on_no(struct transport_port *p, const struct wire_head *h, const struct transport_mail *mail,
-		  const struct transport_reject *no, uint64_t now)
+static void on_reject(struct transport_port *p, const struct wire_control *h, const struct transport_mail *mail,
+		      const struct transport_reject *no, uint64_t now)
 {
 	struct transport_peer *peer = transport_peer_named(p, h);
 	if (!peer) {
@@ -69,7 +60,7 @@ static void on_no(struct transport_port *p, const struct wire_head *h, const str
 	} else if (h->kind == WIRE_WRONG_QUEUE && setting_up) {
 		proven = reject_authentic(peer, mail, no);
 		if (proven)
-			transport_flow_next(p, peer, no->path, now);
+			transport_flow_next(p, peer, no->flow, now);
 	} else if (h->kind == WIRE_WRONG_QUEUE && up && of_way) {
 		proven = misrouted_authentic(peer, mail, no);
 		if (proven)
@@ -91,12 +82,12 @@ static void on_no(struct transport_port *p, const struct wire_head *h, const str
 /* A PING at another queue than its connection's, or of an unknown connection. The first is not answered: messages
  * arrive at the wrong queue, too, and are lost there, so the sender must not take the connection for alive. About a
  * secondary path the answer is WRONG_QUEUE, and the sender tries another flow. */
-static void on_ping(struct transport_port *p, unsigned queue, const struct wire_head *h,
+static void on_ping(struct transport_port *p, unsigned queue, const struct wire_control *h,
 		    const struct transport_handshake *w)
 {
 	struct transport_peer *peer = transport_peer_named(p, h);
 	if (!peer || peer->state == TRANSPORT_CLOSING) {
-		transport_answer_stale(p, queue, w, WIRE_RESET, be64_get(h->incarnation));
+		transport_answer_stale(p, queue, w, WIRE_RESET, le64_get(h->incarnation));
 	} else if (peer->state == TRANSPORT_UP && queue == peer->owner) {
 		transport_order_post(peer, TRANSPORT_ORDER_ACK);
 	} else if (peer->state == TRANSPORT_UP && w->path > 1 && w->path <= 1 + FAR_TRANSPORT_SECONDARY_PATHS_MAX &&
@@ -111,8 +102,8 @@ static void on_ping(struct transport_port *p, unsigned queue, const struct wire_
 }
 
 /* Processes a packet with a struct wire_handshake and a valid tag. */
-static void on_words(struct transport_port *p, unsigned queue, const struct wire_head *h,
-		     const struct transport_handshake *w, uint64_t now)
+static void on_handshake(struct transport_port *p, unsigned queue, const struct wire_control *h,
+			 const struct transport_handshake *w, uint64_t now)
 {
 	switch (h->kind) {
 	case WIRE_CONNECT:
@@ -129,14 +120,14 @@ static void on_words(struct transport_port *p, unsigned queue, const struct wire
 	}
 }
 
-static bool has_words(uint8_t kind)
+static bool has_handshake(uint8_t kind)
 {
 	return kind == WIRE_CONNECT || kind == WIRE_CHALLENGE || kind == WIRE_ACCEPT || kind == WIRE_PING;
 }
 
 static void on_mail(struct transport_port *p, unsigned queue, const struct transport_mail *mail, uint64_t now)
 {
-	struct wire_head h;
+	struct wire_control h;
 	struct transport_handshake w;
 	struct transport_reject no;
 	if (mail->len < TRANSPORT_HEAD_BYTES)
@@ -146,11 +137,11 @@ static void on_mail(struct transport_port *p, unsigned queue, const struct trans
 	uint32_t len = mail->len - TRANSPORT_HEAD_BYTES;
 	/* The answer to a shorter CONNECT would be longer than that. */
 	bool whole = h.kind != WIRE_CONNECT || mail->len == TRANSPORT_MAIL_BYTES;
-	if (has_words(h.kind) && whole && transport_handshake_read(body, len, &w) &&
+	if (has_handshake(h.kind) && whole && transport_handshake_read(body, len, &w) &&
 	    transport_tag_valid(transport_key(mail->via), mail->bytes, mail->len, w.id, mail->via->own_proof))
-		on_words(p, queue, &h, &w, now);
-	else if (!has_words(h.kind) && transport_reject_read(body, len, &no))
-		on_no(p, &h, mail, &no, now);
+		on_handshake(p, queue, &h, &w, now);
+	else if (!has_handshake(h.kind) && transport_reject_read(body, len, &no))
+		on_reject(p, &h, mail, &no, now);
 	else
 		counter_bump(&p->refused_n);
 }

@@ -5,25 +5,21 @@
 #ifndef FAR_TRANSPORT_SETUP_H
 #define FAR_TRANSPORT_SETUP_H
 
-#include "base/auth.h"
-#include "nic/nic.h"
 #include "transport/handshake.h"
 #include "transport/mail.h"
 #include "transport/path.h"
 #include "transport/port.h"
 
-#include <stdint.h>
-
 /** Set-up of a connection, until it is settled. Control, except `packet`. */
 struct transport_setup {
 	struct transport_path_setup primary;      /* connect() of the primary path; only `peer` is set */
 	struct transport_setup *next, *prev;      /* port->setups */
-	int refuse;                               /* REFUSING: -errno to send; CONNECTING: -errno to report */
-	uint32_t want;                            /* CONNECTING: queue of the peer */
+	int refuse;                               /* REJECTING: -errno to send; CONNECTING: -errno to report */
+	uint32_t wanted_queue;                    /* CONNECTING: queue of the peer */
 	uint32_t flow, flows_tried;               /* of the present address handle; how many so far */
 	uint32_t request_queue;                   /* ACCEPTING: queue at which the first CONNECT arrived */
 	uint32_t request_flow;                    /* ACCEPTING: flow of the first CONNECT */
-	uint8_t reply_kind;                       /* REFUSING: enum wire_kind: REJECT, RESET or CHALLENGE */
+	uint8_t reply_kind;                       /* REJECTING: enum wire_kind: REJECT, RESET or CHALLENGE */
 	uint64_t named;                           /* identity that the request named: ours, or one before a restart */
 	struct auth_pair pair;                    /* X25519 keys of this session; zeros without a group key */
 	struct transport_proofs proofs;           /* of the next packet */

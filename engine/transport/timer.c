@@ -8,18 +8,13 @@
  */
 #include "transport/timer.h"
 
-#include "base/clock.h"
 #include "base/must.h"
 #include "transport/audit.h"
 #include "transport/control.h"
 #include "transport/expose.h"
-#include "transport/grant.h"
 #include "transport/path.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
 #include "transport/retransmit.h"
 #include "transport/rings.h"
-#include "transport/rtt.h"
 #include "transport/schedule.h"
 #include "transport/send.h"
 
@@ -39,13 +34,6 @@
 
 /* ---- RTT samples ---- */
 
-static uint64_t now_of(struct transport_queue *q)
-{
-	if (q->now == 0)
-		q->now = clock_now(q->clock);
-	return q->now;
-}
-
 void transport_timing_begin(struct transport_queue *q, struct transport_peer *p, uint32_t number)
 {
 	q->now = clock_now(q->clock); /* a handler may have run since recv() */
@@ -62,14 +50,14 @@ static void sample(struct transport_queue *q, struct transport_peer *p)
 	r->rtt.watch &= (uint8_t)~RTT_TIMING;
 	/* Karn's rule: a retransmitted packet is no sample. */
 	if (!e->arrived && !e->retransmit)
-		rtt_sample(&r->rtt, now_of(q) - r->rtt.sent_at, now_of(q));
+		rtt_sample(&r->rtt, transport_now(q) - r->rtt.sent_at, transport_now(q));
 }
 
 static void late_arrived(struct transport_queue *q, struct transport_peer *p)
 {
 	struct transport_rtt *rtt = &p->rings->rtt;
 	rtt->watch &= (uint8_t)~RTT_LATE;
-	rtt->late_ns = now_of(q) - rtt->late_from;
+	rtt->late_ns = transport_now(q) - rtt->late_from;
 	rtt->late_known = true;
 }
 
@@ -81,7 +69,7 @@ __attribute__((noinline)) void transport_timing_ack(struct transport_queue *q, s
 	if (rtt->watch & RTT_LATE && (int32_t)(ack - rtt->late) > 0)
 		late_arrived(q, p);
 	if (rtt->watch & RTT_BACKED)
-		rtt_progress(rtt, now_of(q));
+		rtt_progress(rtt, transport_now(q));
 }
 
 void transport_timing_arrived(struct transport_queue *q, struct transport_peer *p, uint32_t number)
@@ -113,7 +101,7 @@ __attribute__((noinline)) void transport_sent_duplicate(struct transport_queue *
 		if (untold && r->rtt.watch & RTT_LATE)
 			late_arrived(q, p);
 		if (r->rtt.late_known)
-			rtt_mend(&r->rtt, r->rtt.late_ns, now_of(q));
+			rtt_mend(&r->rtt, r->rtt.late_ns, transport_now(q));
 	}
 	e->retransmit = 0;
 }

@@ -5,9 +5,6 @@
 
 #include "nic/nic.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 struct transport_peer;
 struct transport_queue;
 

@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/group_key.h"
-#include "base/random.h"
 #include "nic/nic.h"
 
 /** Counters of a transport's port since it was opened, all its queues together. */

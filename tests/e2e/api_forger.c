@@ -33,7 +33,7 @@
 #define NOBODY      65534
 #define FORGER_PORT 7499
 #define PORT(rank)  (7401 + (rank))
-#define HEAD        (unsigned)sizeof(struct wire_head)
+#define HEAD        (unsigned)sizeof(struct wire_message)
 
 enum {
 	MEMBERS = 2,
@@ -279,9 +279,9 @@ static void noise(uint8_t *at, size_t n)
 static void make_end(struct packet *p)
 {
 	static const uint8_t kinds[] = {WIRE_RESET, WIRE_CLOSE, WIRE_REJECT, WIRE_WRONG_QUEUE};
-	struct wire_head h = {.version = WIRE_VERSION, .kind = kinds[below(4)]};
+	struct wire_control h = {.version = WIRE_VERSION, .kind = kinds[below(4)]};
 	struct wire_handshake w;
-	struct wire_reject no = {.error = be32_of(ESTALE), .path = be32_of(below(3))};
+	struct wire_reject no = {.error = le32_of(ESTALE), .flow = le32_of(below(3)), .path = le32_of(below(3))};
 	if (p->len < HEAD + sizeof w)
 		return;
 	memcpy(&w, p->bytes + HEAD, sizeof w);
@@ -289,7 +289,7 @@ static void make_end(struct packet *p)
 	h.token = w.token;
 	memcpy(no.nonce, w.nonce, sizeof no.nonce);
 	if (below(2))
-		memcpy(h.tag, p->bytes + offsetof(struct wire_head, tag), sizeof h.tag);
+		memcpy(h.tag, p->bytes + offsetof(struct wire_control, tag), sizeof h.tag);
 	memcpy(p->bytes, &h, sizeof h);
 	memcpy(p->bytes + HEAD, &no, sizeof no);
 	p->len = HEAD + sizeof no;
@@ -302,7 +302,7 @@ static void redirect(struct packet *p)
 	if (p->len < HEAD + sizeof w)
 		return;
 	memcpy(&w, p->bytes + HEAD, sizeof w);
-	uint32_t at = HEAD + (uint32_t)sizeof w + be16_get(w.words) + 20;
+	uint32_t at = HEAD + (uint32_t)sizeof w + le16_get(w.payload_bytes) + 20;
 	if (at + 2 > p->len)
 		return;
 	p->bytes[at] = FORGER_PORT & 255;
@@ -332,13 +332,14 @@ static void change(struct packet *p)
 		noise(p->bytes + offsetof(struct wire_head, incarnation), 8);
 		break;
 	case 7:
-		memset(p->bytes + offsetof(struct wire_head, tag), 0, 16);
+		memset(p->bytes + offsetof(struct wire_control, tag), 0, 16);
 		break;
 	case 8:
-		noise(p->bytes + offsetof(struct wire_head, tag), 16);
+		noise(p->bytes + offsetof(struct wire_control, tag), 16);
 		break;
 	case 9:
-		noise(p->bytes + words + 8, 16); /* `nonce` of what says no; token, queue and more of the others */
+		noise(p->bytes + words + 8,
+		      16); /* `path` and `nonce` of what says no; token, queue and more of the others */
 		break;
 	case 10:
 		p->len = 1 + below(p->len);
@@ -360,8 +361,8 @@ static void checksum(struct packet *p)
 	const size_t at = offsetof(struct wire_head, crc);
 	if (p->len < HEAD)
 		return;
-	memset(p->bytes + at, 0, sizeof(be32));
-	be32 sum = be32_of(crc32c(0, p->bytes, p->len));
+	memset(p->bytes + at, 0, sizeof(le32));
+	le32 sum = le32_of(crc32c(0, p->bytes, p->len));
 	memcpy(p->bytes + at, &sum, sizeof sum);
 }
 

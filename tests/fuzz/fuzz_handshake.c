@@ -197,8 +197,8 @@ static void make_no(unsigned e, const struct transport_peer *peer, unsigned how)
 		memcpy(nonce, peer->setup->proofs.nonce, sizeof nonce);
 	else if (which > 1)
 		transport_ping_nonce(transport_secret_of(peer)->pings - (which - 2), nonce);
-	hand.len = transport_reject_write(hand.bytes, kinds[how % 4], port_at(e)->id, peer->token, -EALREADY, how / 16,
-					  nonce);
+	struct transport_reject no = {.error = -EALREADY, .flow = how / 16, .path = how / 16, .nonce = nonce};
+	hand.len = transport_reject_write(hand.bytes, kinds[how % 4], port_at(e)->id, peer->token, &no);
 }
 
 static void edit(unsigned at, uint8_t bits)
@@ -219,8 +219,8 @@ static void give_cookie(const struct transport_port *p, uint64_t issued)
 	struct transport_handshake w;
 	if (!words_of(&w))
 		return;
-	body->issued = be64_of(issued);
-	transport_cookie(p, &w, issued, body->proof);
+	body->issued = le64_of(issued);
+	transport_cookie(p, &w, issued, body->cookie);
 }
 
 static void tag(unsigned how, unsigned number)

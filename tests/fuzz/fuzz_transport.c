@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { TOKEN = 1, IDENTITY = 2, VERSION = 4, FIRST = 8, LATER = 16, DUE = 32, PACKET_MAX = 2048 };
 
-static struct wire_head known; /* of a packet that end 0 sent to end 1 */
+static struct wire_message known; /* of a packet that end 0 sent to end 1 */
 
 static bool note(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
@@ -46,7 +46,7 @@ static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, s
 static void record(unsigned flags, const uint8_t *bytes, uint32_t len)
 {
 	uint8_t packet[PACKET_MAX];
-	struct wire_head *h = (struct wire_head *)(void *)packet;
+	struct wire_message *h = (struct wire_message *)(void *)packet;
 	memcpy(packet, bytes, len);
 	if (len >= sizeof *h) {
 		if (flags & TOKEN)
@@ -56,7 +56,7 @@ static void record(unsigned flags, const uint8_t *bytes, uint32_t len)
 		if (flags & VERSION)
 			h->version = WIRE_VERSION;
 		if (flags & DUE)
-			h->packet = be32_of((uint32_t)fixture.ends[1].got);
+			h->packet = le32_of((uint32_t)fixture.ends[1].got);
 		if (flags & FIRST)
 			h->first = h->packet;
 	}

@@ -162,7 +162,7 @@ def frames():
         check(f"a {op} of the store", f" {op} OK" in text and fields in before and "magic=46435354" in before, before)
     for status in ("OK", "MISSING", "DIFFERS", "TIMEOUT", "FULL", "BAD"):
         check(f"a reply of the store, {status}", f" GET {status}" in text)
-    check("an info", '[info] version=3 name_bytes=7 shards=3 flags=1 incarnation=0000000000000abc message_max=1048576 '
+    check("an info", '[info] version=4 name_bytes=7 shards=3 flags=1 incarnation=0000000000000abc message_max=1048576 '
           'addresses=2 proof=16:00000000000000000000000000000000 name="trainer"' in text and '[info_address] driver_bytes=3 blob_bytes=2 driver="udp" blob=2:0405 left=0'
           in text, text[-300:])
     check("an address of udp", "[udp_address] version=1 queues=2 addresses=2 reserved=0 host=0000000000001234 "
@@ -278,7 +278,8 @@ def codes_lies(lines, name):
         if "body" in header:
             at = header.index("body")
             yield f"{cells[1]}: its body", with_cells(lines, row, **{f"c{at}": "units" if cells[at] != "units" else "text"})
-        for key, others in {"layout": ("rref_op", "no"), "before": ("more", "values"), "reply": ("statuses", "value")}.items():
+        for key, others in {"layout": ("rref_op", "reject"), "before": ("more", "values"), "reply": ("statuses", "value"),
+                            "head": ("control", "ack")}.items():
             if key in header:
                 other = others[cells[header.index(key)] == others[0]]
                 yield f"{cells[1]}: its {key}", with_cells(lines, row, **{f"c{header.index(key)}": other})
@@ -334,7 +335,7 @@ def lies_to_tshark(pcap, lines, made):
         results["skipped"] += 1
         return
     copy, lua = os.path.join(work, "PROTOCOL.md"), os.path.join(work, "lying.lua")
-    for wanted in ("head ack: where it ends", "sub flags: its name", "status REMOTE: its name", "retry its order",
+    for wanted in ("message ack: where it ends", "sub flags: its name", "status REMOTE: its name", "retry its order",
                    "type REQUEST: its body", "dtype f64: its bytes", "rref_op id.number: its name", "engine_fn FETCH: its reply"):
         text = next(t for name, (what, t) in made if f"{name} {what}" == wanted)
         with open(copy, "w", encoding="utf-8") as file:

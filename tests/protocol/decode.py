@@ -352,7 +352,7 @@ class Decoder:
         end, at = len(data), head["length"]
         if head["packet"] != head["first"] or offset or at >= end or end > BATCH_MAX:
             raise Bad("batch")
-        self.message("head", head, data[:at])
+        self.message("message", head, data[:at])
         while at < end:
             sub = align(at, 32)
             size = self.layouts["sub"].size
@@ -394,7 +394,7 @@ class Decoder:
         if not piece and (offset == 0) != (before == 0):
             raise Bad("fragment")
         if offset == 0 and n == length and not piece:
-            self.message("head", head, data)
+            self.message("message", head, data)
         else:
             self.note(head)  # each fragment has it
             self.out += ["[fragment]", "data=" + data_text(data)]
@@ -408,8 +408,8 @@ class Decoder:
         for at in range(0, len(data), size):
             self.read("grant", data[at:at + size])
 
-    def words(self, data):
-        words = self.read("words", data)["hello"]
+    def handshake(self, data):
+        words = self.read("handshake", data)["hello"]
         hello = self.layouts["hello"]
         order = "big" if hello.order == "big" else "little"
         if words and (len(words) < hello.size or any(
@@ -425,16 +425,20 @@ class Decoder:
         if head["crc"] and crc32c(packet[:at] + bytes(4) + packet[at + 4:]) != head["crc"]:
             raise Bad("crc")
         data = packet[layout.size:]
-        body = self.codes["kind"].row(head["kind"])
-        body = body["body"] if body else "none"
-        if body == "message":
+        row = self.codes["kind"].row(head["kind"])
+        if not row:
+            return
+        rest = self.layouts[row["head"]]
+        head.update(self.read(row["head"], data, exact=False))
+        data = data[rest.size:]
+        if row["body"] == "message":
             self.bytes_of_message(head, data)
-        elif body == "words":
-            self.words(data)
-        elif body == "grants":
+        elif row["body"] == "handshake":
+            self.handshake(data)
+        elif row["body"] == "grants":
             self.grants(data)
-        elif body != "none":
-            self.read(body, data)
+        else:
+            self.read(row["body"], data)
 
     def line(self, packet, src=None, dst=None):
         """What is printed of one packet from an end to another."""
@@ -480,7 +484,7 @@ def datagrams(path):
 
 
 def looks_ours(payload):
-    return len(payload) >= 96 and payload[0] == 2 and 1 <= payload[1] <= 10 and (
+    return len(payload) >= 96 and payload[0] == 3 and 1 <= payload[1] <= 10 and (
         payload[1] > 2 or not any(payload[80:96]))
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tables  # noqa: E402
 
 # What travels in packets; the other tables are of the store and of shared memory.
-LAYOUTS = ["head", "sub", "grant", "exposed", "words", "no", "hello", "large", "units", "hash", "named", "object", "retry",
+LAYOUTS = ["head", "message", "ack", "control", "sub", "grant", "exposed", "handshake", "reject", "hello", "large", "units", "hash", "named", "object", "retry",
            "rref_remote", "rref_fetch", "rref_method", "rref_method_remote", "rref_op"]
 CODES = ["kind", "mark", "type", "flag", "status", "rendezvous_kind", "value_type", "dtype", "engine_fn", "rref_kind"]
 BEGIN = "-- The tables of engine/PROTOCOL.md, put here by tests/protocol/lua_tables.py.\n"
@@ -34,7 +34,7 @@ def field_text(f):
 
 def code_text(row):
     parts = [f"value = {row['value']}", f'name = "{row["name"]}"']
-    for key in ("body", "bytes", "layout", "before", "reply"):
+    for key in ("head", "body", "bytes", "layout", "before", "reply"):
         if key in row:
             parts.append(f'{key} = {row[key]}' if row[key].isdigit() else f'{key} = "{row[key]}"')
     if row["types"]:

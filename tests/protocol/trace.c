@@ -108,29 +108,32 @@ static void capture(unsigned from, unsigned to, const uint8_t *bytes, uint32_t l
 
 static void sample(const uint8_t *bytes, uint32_t len)
 {
-	struct wire_head h;
+	struct wire_message h;
+	struct shm_head call;
 	must(len >= sizeof h && len <= SAMPLE_MAX);
 	memcpy(&h, bytes, sizeof h);
+	memcpy(&call, h.call, sizeof call);
 	enum sample_of of = SAMPLES;
 	if (h.kind == WIRE_CONNECT)
 		of = SAMPLE_HELLO;
-	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_UNORDERED && be32_get(h.offset))
-		of = be32_get(h.packet) == be32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
+	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_UNORDERED && le32_get(h.offset))
+		of = le32_get(h.packet) == le32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
 	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_BATCH)
 		of = SAMPLE_BATCH;
-	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && h.flags & HEAD_HASHED)
+	else if (h.kind == WIRE_MESSAGE && call.type == HEAD_REQUEST && call.flags & HEAD_HASHED)
 		of = SAMPLE_HASHED;
 	else if (h.lane_phase & WIRE_EXPOSED)
 		of = SAMPLE_EXPOSED;
-	else if (h.kind == WIRE_ACK && len > sizeof h && bytes[sizeof h + offsetof(struct wire_grant, priority)] & 0x80)
+	else if (h.kind == WIRE_ACK && len > sizeof h &&
+		 bytes[sizeof h + offsetof(struct wire_grant, priority) + 3] & 0x80)
 		of = SAMPLE_HERE;
-	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_LARGE)
+	else if (h.kind == WIRE_MESSAGE && call.type == HEAD_LARGE)
 		of = SAMPLE_LARGE;
 	else if (h.kind == WIRE_ACK && len > sizeof h)
 		of = SAMPLE_GRANTS;
-	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && be16_get(h.fn) == RREF_METHOD_REMOTE)
+	else if (h.kind == WIRE_MESSAGE && call.type == HEAD_REQUEST && call.fn == RREF_METHOD_REMOTE)
 		of = SAMPLE_MADE;
-	else if (h.kind == WIRE_MESSAGE && h.type == HEAD_REQUEST && be16_get(h.fn) == RREF_CONTROL)
+	else if (h.kind == WIRE_MESSAGE && call.type == HEAD_REQUEST && call.fn == RREF_CONTROL)
 		of = SAMPLE_WORDS;
 	else if (h.kind == WIRE_MESSAGE && trace_sample_values)
 		of = SAMPLE_VALUES;
@@ -521,8 +524,9 @@ static void every_no(void)
 	uint8_t out[TRANSPORT_MAIL_BYTES], nonce[AUTH_NONCE_BYTES];
 	for (enum wire_kind kind = WIRE_REJECT; kind <= WIRE_CLOSE; kind++) {
 		memset(nonce, kind, sizeof nonce);
-		uint32_t len = transport_reject_write(out, kind, UINT64_C(0x1234567890), UINT64_C(0xabcdef0123),
-						      -ECHRNG - (int)kind, kind, nonce);
+		struct transport_reject no = {
+			.error = -ECHRNG - (int)kind, .flow = kind, .path = kind + 1u, .nonce = nonce};
+		uint32_t len = transport_reject_write(out, kind, UINT64_C(0x1234567890), UINT64_C(0xabcdef0123), &no);
 		transport_tag_write(&key.key, out, len, UINT64_C(0x9876543210), nonce, true);
 		capture(3, 4, out, len);
 	}
@@ -535,7 +539,7 @@ static void damage(const struct sample *s)
 	must(s->len);
 	for (uint32_t i = 0; i < s->len; i++) {
 		memcpy(bytes, s->bytes, s->len);
-		memset(bytes + offsetof(struct wire_head, crc), 0, sizeof(be32));
+		memset(bytes + offsetof(struct wire_head, crc), 0, sizeof(le32));
 		bytes[i] ^= i % 2 ? 0x41 : 0x05;
 		capture(3, 4, bytes, s->len);
 	}

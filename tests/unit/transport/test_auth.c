@@ -250,7 +250,8 @@ Test(transport_auth, every_bit)
 		uint8_t copy[TRANSPORT_MAIL_BYTES];
 		memcpy(copy, k->bytes, k->len);
 		for (uint32_t bit = 16; bit < k->len * 8; bit++) {
-			if (bit / 8 >= offsetof(struct wire_head, crc) && bit / 8 < offsetof(struct wire_head, tag))
+			if (bit / 8 >= offsetof(struct wire_head, crc) &&
+			    bit / 8 < offsetof(struct wire_head, crc) + sizeof(le32))
 				continue;
 			copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
 			harmless(k->to, copy, k->len, "bit", bit);
@@ -270,8 +271,8 @@ Test(transport_auth, bye_of_another_connection)
 	const struct kept *k = last_of(WIRE_CLOSE, 1);
 	uint8_t copy[TRANSPORT_MAIL_BYTES];
 	memcpy(copy, k->bytes, k->len);
-	struct wire_head *h = (struct wire_head *)(void *)copy;
-	h->token = be64_of(port_at(0)->peers[at_0]->token);
+	struct wire_message *h = (struct wire_message *)(void *)copy;
+	h->token = le64_of(port_at(0)->peers[at_0]->token);
 	harmless(0, copy, k->len, "CLOSE", 0);
 	cr_assert_eq(alone_kinds, 0);
 	alive();
@@ -375,8 +376,8 @@ static bool replace_key(void *ctx, unsigned from, unsigned to, unsigned queue, u
 	if (from != 1 || bytes[1] != WIRE_ACCEPT)
 		return true;
 	++*seen;
-	bytes[TRANSPORT_HEAD_BYTES + offsetof(struct wire_handshake, public)] ^= 1;
-	memset(bytes + offsetof(struct wire_head, tag), 0, AUTH_PROOF_BYTES);
+	bytes[TRANSPORT_HEAD_BYTES + offsetof(struct wire_handshake, public_key)] ^= 1;
+	memset(bytes + offsetof(struct wire_control, tag), 0, AUTH_PROOF_BYTES);
 	transport_tag_write(transport_key(port_at(1)), bytes, *len, port_at(1)->id, port_at(0)->own_proof, false);
 	return true;
 }

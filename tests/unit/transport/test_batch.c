@@ -309,8 +309,8 @@ Test(transport_batch, too_narrow)
 
 static void inject(uint32_t number, uint32_t len)
 {
-	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
-	h->packet = h->first = be32_of(number);
+	struct wire_message *h = (struct wire_message *)(void *)seen.bytes;
+	h->packet = h->first = le32_of(number);
 	dgram_inject(&fixture.fabric, 1, 0, seen.bytes, len);
 	turns(3);
 }
@@ -350,7 +350,7 @@ Test(transport_batch_hostile, lengths_behind_the_first)
 		begin_hostile();
 		uint32_t len = lens[k / 4];
 		unsigned which = k % 4 + 1;
-		sub(which)->length = be32_of(len);
+		sub(which)->length = le32_of(len);
 		inject(1, seen.len);
 		expect_broken(which, "length", k);
 		fixture_fini();
@@ -387,19 +387,19 @@ Test(transport_batch_hostile, head)
 {
 	for (unsigned i = 0; i < 9; i++) {
 		begin_hostile();
-		struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+		struct wire_message *h = (struct wire_message *)(void *)seen.bytes;
 		uint32_t len = seen.len;
 		uint32_t number = 1;
 		if (i == 0)
-			h->length = be32_of(len - 96); /* no others */
+			h->length = le32_of(len - 96); /* no others */
 		else if (i == 1)
-			h->length = be32_of(len - 95);
+			h->length = le32_of(len - 95);
 		else if (i == 2)
-			h->length = be32_of(UINT32_MAX);
+			h->length = le32_of(UINT32_MAX);
 		else if (i == 3)
-			h->offset = be32_of(1);
+			h->offset = le32_of(1);
 		else if (i == 4)
-			h->offset = be32_of(UINT32_MAX);
+			h->offset = le32_of(UINT32_MAX);
 		else if (i == 5)
 			h->marks |= WIRE_FRAGMENT;
 		else if (i == 6)
@@ -418,9 +418,9 @@ Test(transport_batch_hostile, head)
 Test(transport_batch_hostile, part)
 {
 	begin_hostile();
-	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
-	h->packet = be32_of(1);
-	h->first = be32_of(0);
+	struct wire_message *h = (struct wire_message *)(void *)seen.bytes;
+	h->packet = le32_of(1);
+	h->first = le32_of(0);
 	dgram_inject(&fixture.fabric, 1, 0, seen.bytes, seen.len);
 	turns(3);
 	expect_broken(0, "first", 0);
@@ -431,7 +431,7 @@ Test(transport_batch_hostile, part)
 Test(transport_batch_hostile, early)
 {
 	begin_hostile();
-	sub(3)->length = be32_of(5000);
+	sub(3)->length = le32_of(5000);
 	inject(3, seen.len);
 	expect_broken(0, "early", 0);
 	fixture_fini();
@@ -444,9 +444,9 @@ Test(transport_batch_hostile, within_a_message)
 	uint8_t batch[sizeof seen.bytes];
 	uint32_t len = seen.len;
 	memcpy(batch, seen.bytes, len);
-	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+	struct wire_message *h = (struct wire_message *)(void *)seen.bytes;
 	h->marks = 0;
-	h->length = be32_of(3000);
+	h->length = le32_of(3000);
 	inject(1, len);
 	cr_assert_eq(fixture.ends[1].downs, 0);
 	memcpy(seen.bytes, batch, len);
@@ -462,9 +462,9 @@ Test(transport_batch_hostile, after_a_piece)
 	begin_hostile();
 	uint8_t batch[sizeof seen.bytes];
 	memcpy(batch, seen.bytes, seen.len);
-	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
+	struct wire_message *h = (struct wire_message *)(void *)seen.bytes;
 	h->marks = WIRE_FRAGMENT | WIRE_MORE;
-	h->length = be32_of(3000);
+	h->length = le32_of(3000);
 	inject(1, seen.len);
 	cr_assert_eq(fixture.ends[1].downs, 0);
 	memcpy(seen.bytes, batch, seen.len);
@@ -486,8 +486,8 @@ Test(transport_batch_hostile, repeated)
 	struct transport_stats before, after;
 	transport_stats_read(fixture.ends[1].port, &before);
 	struct nic_pkt pkts[16];
-	struct wire_head *h = (struct wire_head *)(void *)seen.bytes;
-	h->packet = h->first = be32_of(1);
+	struct wire_message *h = (struct wire_message *)(void *)seen.bytes;
+	h->packet = h->first = le32_of(1);
 	dgram_inject(&fixture.fabric, 1, 0, seen.bytes, seen.len);
 	unsigned n = 0, got;
 	while ((got = queue(1)->ops->recv(queue(1), pkts, 16)))

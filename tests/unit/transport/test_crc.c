@@ -13,10 +13,10 @@ static unsigned of_set_up, of_others, bare, to_damage, damaged;
 
 static bool set_liveness_callback(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head *h = (struct wire_head *)(void *)bytes;
+	struct wire_message *h = (struct wire_message *)(void *)bytes;
 	bool message = h->kind == WIRE_MESSAGE || h->kind == WIRE_ACK;
 	*(message ? &of_others : &of_set_up) += 1;
-	bare += be32_get(h->crc) == 0;
+	bare += le32_get(h->crc) == 0;
 	if (h->kind == WIRE_MESSAGE && to_damage) {
 		to_damage--;
 		damaged++;
@@ -91,10 +91,10 @@ Test(transport_crc, one_of_them_would_do_without)
 
 static bool strip(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head *h = (struct wire_head *)(void *)bytes;
+	struct wire_message *h = (struct wire_message *)(void *)bytes;
 	if (from == 0 && to_damage) {
 		to_damage--;
-		h->crc = be32_of(0);
+		h->crc = le32_of(0);
 	}
 	return true;
 }

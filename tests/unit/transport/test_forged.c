@@ -89,10 +89,10 @@ static void make_hello(uint8_t *out, uint64_t token, uint64_t issued)
 	struct wire_handshake *body = (struct wire_handshake *)(void *)(out + TRANSPORT_HEAD_BYTES);
 	struct transport_handshake w;
 	memcpy(out, handshake, sizeof handshake);
-	body->token = be64_of(token);
-	body->issued = be64_of(issued);
+	body->token = le64_of(token);
+	body->issued = le64_of(issued);
 	cr_assert(transport_handshake_read(out + TRANSPORT_HEAD_BYTES, sizeof handshake - TRANSPORT_HEAD_BYTES, &w));
-	transport_cookie(port_at(1), &w, issued, body->proof);
+	transport_cookie(port_at(1), &w, issued, body->cookie);
 }
 
 /* A connect request whose every packet is known and which is over. */
@@ -146,7 +146,7 @@ Test(transport_forged, cookie_of_something_else)
 	}
 	for (unsigned bit = 0; bit < AUTH_PROOF_BYTES * 8; bit++) {
 		make_hello(packet, 1000, fixture.now);
-		packet[TRANSPORT_HEAD_BYTES + offsetof(struct wire_handshake, proof) + bit / 8] ^=
+		packet[TRANSPORT_HEAD_BYTES + offsetof(struct wire_handshake, cookie) + bit / 8] ^=
 			(uint8_t)(1u << bit % 8);
 		cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "bit %u: %#x", bit, kinds[1]);
 	}
@@ -224,17 +224,18 @@ Test(transport_forged, refused_by_another_member)
 	cr_assert(peer->state == TRANSPORT_CONNECTING && kinds[0] >> WIRE_CONNECT & 1);
 	uint8_t nonce[AUTH_NONCE_BYTES];
 	memcpy(nonce, peer->setup->proofs.nonce, sizeof nonce);
-	uint32_t len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
+	struct transport_reject no = {.error = -EALREADY, .nonce = nonce};
+	uint32_t len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, &no);
 	drawn(2, 0, packet, len);
 	cr_expect_eq(fixture.ends[0].fails, 0u, "of another member");
 	for (unsigned bit = 0; bit < AUTH_NONCE_BYTES * 8; bit++) {
 		nonce[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
+		len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, &no);
 		drawn(1, 0, packet, len);
 		nonce[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		cr_assert_eq(fixture.ends[0].fails, 0u, "bit %u of the nonce", bit);
 	}
-	len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, -EALREADY, 0, nonce);
+	len = transport_reject_write(packet, WIRE_REJECT, port_at(0)->id, peer->token, &no);
 	drawn(1, 0, packet, len);
 	cr_expect(fixture.ends[0].fails == 1 && fixture.ends[0].error == -EALREADY);
 	fixture_fini();
@@ -244,13 +245,13 @@ Test(transport_forged, refused_by_another_member)
  * right one, and that it ends. */
 Test(transport_forged, bye_by_another_member)
 {
-	static const uint8_t none[AUTH_NONCE_BYTES];
+	const struct transport_reject no = {.error = 0};
 	uint8_t packet[TRANSPORT_MAIL_BYTES];
 	uint32_t at_0, at_1;
 	begin();
 	fixture_pair(0, 1, &at_0, &at_1);
 	const struct transport_peer *p = port_at(0)->peers[at_0];
-	uint32_t len = transport_reject_write(packet, WIRE_CLOSE, port_at(0)->id, p->token, 0, 0, none);
+	uint32_t len = transport_reject_write(packet, WIRE_CLOSE, port_at(0)->id, p->token, &no);
 	drawn(1, 0, packet, len);
 	transport_tag_write(transport_key(port_at(0)), packet, len, port_at(1)->id, NULL, false);
 	dgram_inject(&fixture.fabric, 0, 0, packet, len);

@@ -173,7 +173,7 @@ Test(transport_grant, oldest_has_its_share)
 static unsigned lost_n;
 static uint64_t deaf_until;
 
-static bool lose_grants(unsigned from, const struct wire_head *head)
+static bool lose_grants(unsigned from, const struct wire_message *head)
 {
 	if (from != 1 || head->kind != WIRE_ACK || fixture.now >= deaf_until)
 		return false;
@@ -238,7 +238,7 @@ Test(transport_grant, everything_happens)
 	}
 }
 
-static bool silent_0(unsigned from, const struct wire_head *head)
+static bool silent_0(unsigned from, const struct wire_message *head)
 {
 	return from == 0;
 }
@@ -290,7 +290,7 @@ static void alter_none(struct wire_grant *g, uint32_t *len)
 
 static void alter_beyond(struct wire_grant *g, uint32_t *len)
 {
-	g->offset = be32_of(LONG + 1);
+	g->offset = le32_of(LONG + 1);
 }
 
 static void alter_cut(struct wire_grant *g, uint32_t *len)
@@ -301,19 +301,19 @@ static void alter_cut(struct wire_grant *g, uint32_t *len)
 static void alter_many(struct wire_grant *g, uint32_t *len)
 {
 	for (unsigned i = 1; i <= FAR_TRANSPORT_OPEN_MAX; i++)
-		g[i] = (struct wire_grant){be32_of(12345), be32_of(1), be32_of(0)};
+		g[i] = (struct wire_grant){le32_of(12345), le32_of(1), le32_of(0)};
 	*len = TRANSPORT_HEAD_BYTES + (FAR_TRANSPORT_OPEN_MAX + 1) * (uint32_t)sizeof *g;
 }
 
 static void alter_unknown(struct wire_grant *g, uint32_t *len)
 {
-	g->first = be32_of(be32_get(g->first) + 100000);
-	g->offset = be32_of(UINT32_MAX);
+	g->first = le32_of(le32_get(g->first) + 100000);
+	g->offset = le32_of(UINT32_MAX);
 }
 
 static void alter_back(struct wire_grant *g, uint32_t *len)
 {
-	g->offset = be32_of(0);
+	g->offset = le32_of(0);
 }
 
 static struct {
@@ -358,10 +358,10 @@ Test(transport_grant, hostile_grants)
 
 static bool claim(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head *h = (struct wire_head *)(void *)bytes;
+	struct wire_message *h = (struct wire_message *)(void *)bytes;
 	if (from == 1 && h->kind == WIRE_ACK && *len > TRANSPORT_HEAD_BYTES) { /* end 0 believes that it may send all */
 		struct wire_grant *g = (struct wire_grant *)(void *)(bytes + TRANSPORT_HEAD_BYTES);
-		g->offset = be32_of(LONG);
+		g->offset = le32_of(LONG);
 	}
 	return true;
 }
@@ -386,14 +386,14 @@ Test(transport_grant, beyond_grants)
 	fixture_fini();
 }
 
-static uint32_t told_length, told_offset;
+static uint32_t told_unscheduled, told_window;
 
 static bool tell(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head *h = (struct wire_head *)(void *)bytes;
+	struct wire_ack *h = (struct wire_ack *)(void *)bytes;
 	if (from == 1 && h->kind == WIRE_ACK) {
-		h->length = be32_of(told_length);
-		h->offset = be32_of(told_offset);
+		h->unscheduled_bytes = le32_of(told_unscheduled);
+		h->window = le32_of(told_window);
 	}
 	return true;
 }
@@ -406,13 +406,13 @@ Test(transport_grant, told_anything)
 		fixture_init();
 		fixture.fabric.crc = true;
 		fixture.fabric.hook = tell;
-		told_length = numbers[i % 5];
-		told_offset = numbers[i / 5];
+		told_unscheduled = numbers[i % 5];
+		told_window = numbers[i / 5];
 		memset(&got, 0, sizeof got);
 		fixture_two(&at_0, &at_1);
 		for (uint64_t k = 0; k < 10; k++)
 			cr_assert_eq(commit(0, at_0, k, k % 2 ? 60000 : 100, NIC_ORDER_NONE), 0);
-		cr_assert(until(10, 5000 * FIXTURE_MS), "%u, %u: %u", told_length, told_offset, got.n);
+		cr_assert(until(10, 5000 * FIXTURE_MS), "%u, %u: %u", told_unscheduled, told_window, got.n);
 		nothing_left(1);
 		fixture_fini();
 	}

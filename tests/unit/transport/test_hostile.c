@@ -34,9 +34,9 @@ static void turns(unsigned n)
 		fixture_turn();
 }
 
-static struct wire_head *head(void)
+static struct wire_message *head(void)
 {
-	return (struct wire_head *)(void *)caught;
+	return (struct wire_message *)(void *)caught;
 }
 
 static void inject(void)
@@ -76,8 +76,8 @@ Test(transport_hostile, checksum)
 	fixture_two(&at_0, &at_1);
 	cr_assert_eq(fixture_send(0, at_0, 0, 100), 0);
 	turns(50);
-	head()->packet = be32_of(1);
-	head()->first = be32_of(1);
+	head()->packet = le32_of(1);
+	head()->first = le32_of(1);
 	for (uint32_t bit = 8; bit < caught_len * 8; bit++) { /* but for the version */
 		uint64_t errors = stats_of_1().crc_errors;
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -93,7 +93,7 @@ Test(transport_hostile, checksum)
 Test(transport_hostile, guessed_token)
 {
 	begin(WIRE_MESSAGE);
-	head()->packet = head()->first = be32_of(1);
+	head()->packet = head()->first = le32_of(1);
 	for (unsigned bit = 64; bit < 192; bit++) {
 		uint64_t unknown_connection_drops = stats_of_1().unknown_connection_drops;
 		caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -176,10 +176,10 @@ Test(transport_hostile, impossible_fragments)
 	};
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		begin(WIRE_MESSAGE);
-		head()->packet = be32_of(cases[i].packet);
-		head()->first = be32_of(cases[i].first);
-		head()->length = be32_of(cases[i].length);
-		head()->offset = be32_of(cases[i].offset);
+		head()->packet = le32_of(cases[i].packet);
+		head()->first = le32_of(cases[i].first);
+		head()->length = le32_of(cases[i].length);
+		head()->offset = le32_of(cases[i].offset);
 		head()->marks = (uint8_t)cases[i].marks;
 		inject();
 		cr_assert_eq(fixture.ends[1].got, 1, "case %u", i);
@@ -194,12 +194,12 @@ Test(transport_hostile, impossible_fragments)
 Test(transport_hostile, two_lengths)
 {
 	begin(WIRE_MESSAGE);
-	head()->packet = head()->first = be32_of(1);
-	head()->length = be32_of(300);
+	head()->packet = head()->first = le32_of(1);
+	head()->length = le32_of(300);
 	inject();
-	head()->packet = be32_of(2);
-	head()->length = be32_of(400);
-	head()->offset = be32_of(100);
+	head()->packet = le32_of(2);
+	head()->length = le32_of(400);
+	head()->offset = le32_of(100);
 	inject();
 	cr_assert_eq(fixture.ends[1].downs, 1);
 	cr_assert_eq(fixture.ends[1].got, 1);
@@ -211,10 +211,10 @@ Test(transport_hostile, too_many_at_once)
 {
 	for (unsigned late = 0; late < 2; late++) {
 		begin(WIRE_MESSAGE);
-		head()->length = be32_of(300);
+		head()->length = le32_of(300);
 		for (unsigned i = 0; i <= FAR_TRANSPORT_OPEN_MAX; i++) {
 			cr_assert_eq(fixture.ends[1].downs, 0);
-			head()->packet = head()->first = be32_of(late ? FAR_TRANSPORT_OPEN_MAX + 1 - i : 1 + i);
+			head()->packet = head()->first = le32_of(late ? FAR_TRANSPORT_OPEN_MAX + 1 - i : 1 + i);
 			inject();
 		}
 		cr_assert_eq(fixture.ends[1].downs, 1);
@@ -231,13 +231,13 @@ Test(transport_hostile, pieces_within_a_message)
 	fixture.ends[1].got = 0; /* numbered so, it comes again */
 	uint8_t bytes[100];
 	memcpy(bytes, caught + 96, 100);
-	head()->length = be32_of(200); /* of some other message */
-	head()->packet = head()->first = be32_of(1);
+	head()->length = le32_of(200); /* of some other message */
+	head()->packet = head()->first = le32_of(1);
 	inject();
-	head()->length = be32_of(100);
+	head()->length = le32_of(100);
 	for (uint32_t offset = 0; offset < 100; offset += 50) {
-		head()->packet = head()->first = be32_of(2);
-		head()->offset = be32_of(offset);
+		head()->packet = head()->first = le32_of(2);
+		head()->offset = le32_of(offset);
 		head()->marks = (uint8_t)(WIRE_FRAGMENT | (offset ? 0 : WIRE_MORE));
 		memmove(caught + 96, bytes + offset, 50);
 		caught_len = 96 + 50;
@@ -247,7 +247,7 @@ Test(transport_hostile, pieces_within_a_message)
 	cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad);
 	/* The whole packet again is one that was taken. */
 	head()->marks = 0;
-	head()->offset = be32_of(0);
+	head()->offset = le32_of(0);
 	memcpy(caught + 96, bytes, 100);
 	caught_len = 196;
 	uint64_t duplicates = stats_of_1().duplicates;
@@ -256,12 +256,12 @@ Test(transport_hostile, pieces_within_a_message)
 	/* A piece, and then the whole, often: nothing of the piece stays behind. At last a piece and the rest. */
 	for (uint32_t packet = 3; packet <= 9; packet++) {
 		fixture.ends[1].got = 0;
-		head()->packet = head()->first = be32_of(packet);
+		head()->packet = head()->first = le32_of(packet);
 		head()->marks = WIRE_FRAGMENT | WIRE_MORE;
 		caught_len = 96 + 50;
 		inject();
 		head()->marks = packet == 9 ? WIRE_FRAGMENT : 0;
-		head()->offset = be32_of(packet == 9 ? 50 : 0);
+		head()->offset = le32_of(packet == 9 ? 50 : 0);
 		memcpy(caught + 96, bytes + (packet == 9 ? 50 : 0), packet == 9 ? 50 : 100);
 		caught_len = packet == 9 ? 96 + 50 : 196;
 		inject();
@@ -276,11 +276,11 @@ Test(transport_hostile, gap_in_a_message)
 {
 	for (uint32_t offset = 99; offset <= 101; offset += 2) {
 		begin(WIRE_MESSAGE);
-		head()->packet = head()->first = be32_of(1);
-		head()->length = be32_of(300);
+		head()->packet = head()->first = le32_of(1);
+		head()->length = le32_of(300);
 		inject();
-		head()->packet = be32_of(2);
-		head()->offset = be32_of(offset);
+		head()->packet = le32_of(2);
+		head()->offset = le32_of(offset);
 		inject();
 		cr_assert_eq(fixture.ends[1].got, 1);
 		cr_assert_eq(fixture.ends[1].downs, offset == 101);
@@ -293,8 +293,8 @@ Test(transport_hostile, many_beginnings)
 {
 	begin(WIRE_MESSAGE);
 	for (uint32_t i = 2; i < 200; i++) {
-		head()->packet = head()->first = be32_of(i);
-		head()->length = be32_of(16u << 20);
+		head()->packet = head()->first = le32_of(i);
+		head()->length = le32_of(16u << 20);
 		inject();
 	}
 	cr_assert_eq(fixture.ends[1].got, 1);
@@ -309,8 +309,8 @@ Test(transport_hostile, acknowledges_the_future)
 	head()->kind = WIRE_ACK;
 	caught_len = 96;
 	for (uint32_t ack = 1; ack < 2000; ack += 37) {
-		head()->ack = be32_of(ack);
-		head()->ack_bits = be64_of(UINT64_MAX);
+		head()->ack = le32_of(ack);
+		head()->ack_bits = le64_of(UINT64_MAX);
 		inject();
 	}
 	cr_assert(fixture_send(1, at_1, 0, 100) == 0);
@@ -334,12 +334,12 @@ Test(transport_hostile, flood_of_hellos)
 		struct wire_handshake *words = (struct wire_handshake *)(void *)(caught + 96);
 		unsigned ups = fixture.ends[1].ups;
 		if (!knows)
-			head()->incarnation = be64_of(be64_get(head()->incarnation) ^ 16);
+			head()->incarnation = le64_of(le64_get(head()->incarnation) ^ 16);
 		fixture.fabric.hook = NULL;
 		for (uint32_t i = 0; i < 5000; i++) {
 			uint64_t before = fixture.fabric.sent;
-			words->token = be64_of(i + 1000);
-			words->incarnation = be64_of(i * 7919 + 16);
+			words->token = le64_of(i + 1000);
+			words->incarnation = le64_of(i * 7919 + 16);
 			dgram_inject(&fixture.fabric, 1, 0, caught, caught_len);
 			if (i % 20)
 				continue;
@@ -370,7 +370,7 @@ Test(transport_hostile, half_open_ends)
 	fixture.fabric.unready = true;
 	struct wire_handshake *words = (struct wire_handshake *)(void *)(caught + 96);
 	for (uint32_t i = 0; i < 3 * FAR_TRANSPORT_HALF_OPEN_MAX; i++) {
-		words->token = be64_of(i + 1000);
+		words->token = le64_of(i + 1000);
 		inject();
 	}
 	end_open(2, 1);

@@ -179,15 +179,15 @@ Test(transport_incarnations, refusals_of_the_life_before)
 	struct transport_end was[2] = {fixture.ends[0], fixture.ends[1]};
 	unsigned n = 0;
 	for (unsigned i = 0; i < kept_n; i++) {
-		struct wire_head *h = (struct wire_head *)(void *)kept[i].bytes;
+		struct wire_message *h = (struct wire_message *)(void *)kept[i].bytes;
 		if (h->kind != WIRE_CLOSE)
 			continue;
 		static const uint8_t made[] = {WIRE_RESET, WIRE_WRONG_QUEUE, WIRE_REJECT};
 		for (unsigned k = 0; k < sizeof made; k++) {
 			uint64_t before = dropped(kept[i].to);
 			h->kind = made[k];
-			h->crc = be32_of(0);
-			h->crc = be32_of(crc32c(0, kept[i].bytes, kept[i].len));
+			h->crc = le32_of(0);
+			h->crc = le32_of(crc32c(0, kept[i].bytes, kept[i].len));
 			dgram_inject(&fixture.fabric, kept[i].to, kept[i].queue, kept[i].bytes, kept[i].len);
 			turns(3);
 			cr_assert_eq(dropped(kept[i].to), before + 1);

@@ -57,7 +57,8 @@ static unsigned refs(void)
 
 static int expose(uint32_t *entry)
 {
-	int error = transport_onesided_expose(&o, &lower, 7, &buf, bytes, sizeof bytes, &message, 1, entry);
+	struct transport_onesided_request request = {&lower, 7, sizeof bytes, &buf, bytes, &message};
+	int error = transport_onesided_expose(&o, &request, 1, entry);
 	const struct nic_bulk_key *key = &o.entry[*entry].key;
 	if (!error)
 		cr_assert(key->key == sizeof bytes && key->addr == (uintptr_t)bytes);
@@ -67,7 +68,8 @@ static int expose(uint32_t *entry)
 static int read_of(void *owner)
 {
 	struct nic_bulk_key key = {1, 2};
-	return transport_onesided_read(&o, &lower, 7, &key, 3, &buf, bytes, sizeof bytes, owner);
+	struct transport_onesided_request request = {&lower, 7, sizeof bytes, &buf, bytes, owner};
+	return transport_onesided_read(&o, &request, &key, 3);
 }
 
 static void *event_of(uint64_t u, unsigned event)

@@ -252,11 +252,11 @@ Test(transport_path, who_was_heard_by_another_is_at_home_again)
 {
 	two_rails();
 	const struct transport_peer *p = ((struct transport_port *)fixture.ends[0].port)->peers[net.at_0];
-	struct wire_head h = {.version = WIRE_VERSION,
-			      .kind = WIRE_ACK,
-			      .incarnation = be64_of(p->queue->id),
-			      .token = be64_of(p->token)};
-	h.crc = be32_of(crc32c(0, &h, sizeof h));
+	struct wire_message h = {.version = WIRE_VERSION,
+				 .kind = WIRE_ACK,
+				 .incarnation = le64_of(p->queue->id),
+				 .token = le64_of(p->token)};
+	h.crc = le32_of(crc32c(0, &h, sizeof h));
 	for (unsigned k = 0; k < 3; k++) {
 		dgram_inject(&fixture.fabric, 2, 0, &h, sizeof h);
 		turns(10);
@@ -503,14 +503,14 @@ Test(transport_path, ways_find_their_queue)
 
 /* ---- who lies ---- */
 
-static void inject(unsigned to, enum wire_kind kind, uint64_t id, uint64_t token, uint32_t offset)
+static void inject(unsigned to, enum wire_kind kind, uint64_t id, uint64_t token, uint32_t path)
 {
-	struct wire_head h = {.version = WIRE_VERSION,
-			      .kind = (uint8_t)kind,
-			      .incarnation = be64_of(id),
-			      .token = be64_of(token),
-			      .offset = be32_of(offset)};
-	h.crc = be32_of(crc32c(0, &h, sizeof h));
+	struct wire_ack h = {.version = WIRE_VERSION,
+				 .kind = (uint8_t)kind,
+				 .incarnation = le64_of(id),
+				 .token = le64_of(token),
+				 .path = le32_of(path)};
+	h.crc = le32_of(crc32c(0, &h, sizeof h));
 	dgram_inject(&fixture.fabric, to, 0, &h, sizeof h);
 }
 

@@ -308,7 +308,7 @@ static unsigned lost, keyed;
 
 static bool lose_first(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	const struct wire_head *h = (const struct wire_head *)(void *)bytes;
+	const struct wire_message *h = (const struct wire_message *)(void *)bytes;
 	if (from != 0 || h->kind != WIRE_MESSAGE || !(h->lane_phase & WIRE_EXPOSED))
 		return true;
 	keyed++;
@@ -467,13 +467,13 @@ static struct wire_grant *grant_of(uint8_t *bytes)
 
 static bool is_here(const uint8_t *bytes, uint32_t len)
 {
-	return is_grant(bytes, len) && be32_get(grant_of((uint8_t *)(uintptr_t)bytes)->priority) & WIRE_READ_DONE;
+	return is_grant(bytes, len) && le32_get(grant_of((uint8_t *)(uintptr_t)bytes)->priority) & WIRE_READ_DONE;
 }
 
 static bool here_beyond(uint8_t *bytes, uint32_t *len)
 {
 	if (is_here(bytes, *len))
-		grant_of(bytes)->offset = be32_of(LONG);
+		grant_of(bytes)->offset = le32_of(LONG);
 	return is_here(bytes, *len);
 }
 
@@ -481,14 +481,14 @@ static bool here_of_packets(uint8_t *bytes, uint32_t *len)
 {
 	if (!is_grant(bytes, *len))
 		return false;
-	grant_of(bytes)->priority = be32_of(WIRE_READ_DONE);
+	grant_of(bytes)->priority = le32_of(WIRE_READ_DONE);
 	return true;
 }
 
 static bool is_first(const uint8_t *bytes)
 {
-	const struct wire_head *h = (const struct wire_head *)(const void *)bytes;
-	return h->kind == WIRE_MESSAGE && be32_get(h->first) == be32_get(h->packet) && be32_get(h->length) == LONG;
+	const struct wire_message *h = (const struct wire_message *)(const void *)bytes;
+	return h->kind == WIRE_MESSAGE && le32_get(h->first) == le32_get(h->packet) && le32_get(h->length) == LONG;
 }
 
 static bool flag_first(uint8_t *bytes, uint32_t *len)
@@ -507,8 +507,8 @@ static bool cut_to_key(uint8_t *bytes, uint32_t *len)
 
 static bool flag_later(uint8_t *bytes, uint32_t *len)
 {
-	const struct wire_head *h = (const struct wire_head *)(const void *)bytes;
-	bool later = h->kind == WIRE_MESSAGE && be32_get(h->first) != be32_get(h->packet);
+	const struct wire_message *h = (const struct wire_message *)(const void *)bytes;
+	bool later = h->kind == WIRE_MESSAGE && le32_get(h->first) != le32_get(h->packet);
 	if (later)
 		bytes[3] = WIRE_EXPOSED;
 	return later;
@@ -572,10 +572,10 @@ Test(transport_read, hostile)
 /* Its sender is told that packets may come while it is read, and sends them: two would write to its memory. */
 static bool grant_forged(uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head *h = (struct wire_head *)(void *)bytes;
+	struct wire_message *h = (struct wire_message *)(void *)bytes;
 	if (h->kind != WIRE_ACK || fake_bulk.reads == 0)
 		return false;
-	*grant_of(bytes) = (struct wire_grant){be32_of(be32_get(h->ack) - 1), be32_of(LONG / 2), be32_of(0)};
+	*grant_of(bytes) = (struct wire_grant){le32_of(le32_get(h->ack) - 1), le32_of(LONG / 2), le32_of(0)};
 	*len = TRANSPORT_HEAD_BYTES + sizeof(struct wire_grant);
 	return true;
 }

@@ -220,9 +220,9 @@ Test(transport_schedule, across_peers)
 
 static bool fill_ring(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head h;
+	struct wire_message h;
 	memcpy(&h, bytes, sizeof h);
-	if (from == 0 && h.kind == WIRE_MESSAGE && be32_get(h.length) > FAR_TRANSPORT_SMALL_BYTES)
+	if (from == 0 && h.kind == WIRE_MESSAGE && le32_get(h.length) > FAR_TRANSPORT_SMALL_BYTES)
 		fixture.fabric.waiting = UINT64_MAX / 2;
 	return log_peer(ctx, from, to, q, bytes, len);
 }
@@ -365,17 +365,17 @@ static struct {
 
 static bool overtaken(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
-	const struct wire_head *h = (const struct wire_head *)(const void *)bytes;
+	const struct wire_message *h = (const struct wire_message *)(const void *)bytes;
 	if (from || h->kind != WIRE_MESSAGE)
 		return true;
-	if (be32_get(h->length) > FAR_TRANSPORT_SMALL_BYTES && be32_get(h->offset) + *len - sizeof *h == 5000 &&
+	if (le32_get(h->length) > FAR_TRANSPORT_SMALL_BYTES && le32_get(h->offset) + *len - sizeof *h == 5000 &&
 	    !behind.len) {
 		cr_assert_leq(*len, sizeof behind.bytes);
 		memcpy(behind.bytes, bytes, *len);
 		behind.len = *len;
 		return false;
 	}
-	if (be32_get(h->length) <= FAR_TRANSPORT_SMALL_BYTES && ++behind.overtook == 20)
+	if (le32_get(h->length) <= FAR_TRANSPORT_SMALL_BYTES && ++behind.overtook == 20)
 		dgram_inject(&fixture.fabric, to, q, behind.bytes, behind.len);
 	return true;
 }
@@ -415,10 +415,10 @@ static struct {
 
 static bool note_priority(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head h;
+	struct wire_message h;
 	memcpy(&h, bytes, sizeof h);
 	unsigned priority = fixture.fabric.priority;
-	uint32_t length = be32_get(h.length), offset = be32_get(h.offset);
+	uint32_t length = le32_get(h.length), offset = le32_get(h.offset);
 	if (h.kind != WIRE_MESSAGE)
 		seen.others |= 1u << priority;
 	else if (length <= FAR_TRANSPORT_SMALL_BYTES)

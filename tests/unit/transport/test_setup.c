@@ -363,8 +363,8 @@ static bool contradict(void *ctx, unsigned from, unsigned to, unsigned queue, ui
 	}
 	if (bytes[1] != WIRE_ACCEPT)
 		return true;
-	dgram_inject(&fixture.fabric, 0, 0, no,
-		     transport_reject_write(no, WIRE_WRONG_QUEUE, w.id, w.token, -EXDEV, w.path, w.nonce));
+	struct transport_reject reject = {.error = -EXDEV, .flow = w.flow, .nonce = w.nonce};
+	dgram_inject(&fixture.fabric, 0, 0, no, transport_reject_write(no, WIRE_WRONG_QUEUE, w.id, w.token, &reject));
 	fixture.fabric.unready = true;
 	return true;
 }

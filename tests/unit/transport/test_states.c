@@ -4,6 +4,7 @@
  * past, expected and future numbers. What is sent back, counted, reported and delivered is in the tables; that nothing
  * else is, and that nothing is kept afterwards, is checked for every row.
  */
+#include "transport/rings.h"
 #include "transport_states.h"
 
 #include <criterion/criterion.h>
@@ -155,8 +156,8 @@ Test(transport_states, no_messages_are_taken)
 					k.len = TRANSPORT_HEAD_BYTES;
 					put_data(&k, (enum data)(v / 4), numbers[v % 4]);
 				} else if (kind == WIRE_ACK) {
-					k.head.ack = be32_of(numbers[v]);
-					k.head.ack_bits = be64_of(UINT64_MAX);
+					k.head.ack = le32_of(numbers[v]);
+					k.head.ack_bits = le64_of(UINT64_MAX);
 				}
 				run(&k, &early[states[i]][kind], what);
 				leave(what);
@@ -330,8 +331,8 @@ Test(transport_states, acknowledgements)
 		five_out();
 		sent = 0;
 		put_head(&k, WIRE_ACK, RIGHT);
-		k.head.ack = be32_of(FIRST + cases[i].step);
-		k.head.ack_bits = be64_of(cases[i].bits);
+		k.head.ack = le32_of(FIRST + cases[i].step);
+		k.head.ack_bits = le64_of(cases[i].bits);
 		run(&k, &cases[i].expect, what);
 		cr_expect_eq(peer->una, FIRST + cases[i].una, "%s", what);
 		cr_expect_eq(peer->out_n, 5 - cases[i].una, "%s", what);
@@ -348,9 +349,9 @@ Test(transport_states, twice_of_anything)
 		struct packet k;
 		put_head(&k, WIRE_ACK, RIGHT);
 		k.head.marks = WIRE_DUPLICATE | WIRE_UNACKED;
-		k.head.first = be32_of(i * 0x100003u);
+		k.head.first = le32_of(i * 0x100003u);
 		run(&k, &(struct expect){.sent = SENT(MESSAGE)}, "DUPLICATE");
-		k.head.first = be32_of(FIRST + i % 9);
+		k.head.first = le32_of(FIRST + i % 9);
 		receive(&k);
 	}
 	cr_assert_eq(states_stats().spurious_retransmits, 0);
@@ -377,10 +378,10 @@ Test(transport_states, nothing_without_the_key)
 					 state_names[state]);
 				build(&k, (enum wire_kind)kind, RIGHT);
 				if (tag == 1)
-					memset(k.head.tag, 0xa5, sizeof k.head.tag);
+					memset(k.control.tag, 0xa5, sizeof k.control.tag);
 				else if (tag == 2) /* of another packet */
-					memcpy(k.head.tag, handshake + offsetof(struct wire_head, tag),
-					       sizeof k.head.tag);
+					memcpy(k.control.tag, handshake + offsetof(struct wire_control, tag),
+					       sizeof k.control.tag);
 				struct transport_end was = fixture.ends[1];
 				enum transport_state inner = peer ? peer->state : TRANSPORT_FREE;
 				receive(&k);

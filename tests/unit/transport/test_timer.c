@@ -53,7 +53,7 @@ static void send_alone(uint64_t seq)
 	fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 }
 
-static bool lose_from_0(unsigned from, const struct wire_head *head)
+static bool lose_from_0(unsigned from, const struct wire_message *head)
 {
 	return from == 0;
 }
@@ -204,12 +204,12 @@ Test(transport_timer, delayed_acknowledgement)
 
 static unsigned lose_n;
 
-static bool lose_one_message(unsigned from, const struct wire_head *head)
+static bool lose_one_message(unsigned from, const struct wire_message *head)
 {
 	return from == 0 && head->kind == WIRE_MESSAGE && lose_n && --lose_n == 0;
 }
 
-static bool lose_one_ack(unsigned from, const struct wire_head *head)
+static bool lose_one_ack(unsigned from, const struct wire_message *head)
 {
 	return from == 1 && head->kind == WIRE_ACK && lose_n && --lose_n == 0;
 }
@@ -237,7 +237,7 @@ Test(transport_timer, acknowledged_at_once)
 	cr_assert_eq(line_count(0, WIRE_MESSAGE), 2);
 	cr_assert_eq(line_count(1, WIRE_ACK), 2);
 	cr_assert_leq(line.seen[3].at - sending(1), fixture.step_ns);
-	cr_assert(line.seen[3].kind == WIRE_ACK && line.seen[3].first == 102);
+	cr_assert(line.seen[3].kind == WIRE_ACK && line.seen[3].duplicate == 102);
 	cr_assert_eq(line.seen[3].marks & (WIRE_DUPLICATE | WIRE_UNACKED), WIRE_DUPLICATE);
 	cr_assert_eq(line_stats(0).spurious_retransmits, before.spurious_retransmits + 1);
 	end();
@@ -270,9 +270,9 @@ Test(transport_timer, answer_after_ten_seconds)
 static uint32_t lose_from, lose_to; /* packet numbers, once each */
 static uint64_t lost_mask;
 
-static bool lose_range(unsigned from, const struct wire_head *head)
+static bool lose_range(unsigned from, const struct wire_message *head)
 {
-	uint32_t number = be32_get(head->packet), i = number - lose_from;
+	uint32_t number = le32_get(head->packet), i = number - lose_from;
 	if (from != 0 || head->kind != WIRE_MESSAGE || i >= lose_to - lose_from || lost_mask >> i & 1)
 		return false;
 	lost_mask |= UINT64_C(1) << i;
@@ -340,11 +340,11 @@ static dgram_hook *through;
 /* Packet `number` of `from` arrives after so many that were sent after it. */
 static bool overtake(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head head;
+	struct wire_message head;
 	memcpy(&head, bytes, sizeof head);
 	if (from != swap.from || head.kind != WIRE_MESSAGE || swap.done)
 		return through(ctx, from, to, queue, bytes, len);
-	if (be32_get(head.packet) == swap.number && !swap.held) {
+	if (le32_get(head.packet) == swap.number && !swap.held) {
 		memcpy(swap.bytes, bytes, *len);
 		swap.len = *len;
 		swap.to = to;
@@ -464,7 +464,7 @@ Test(transport_timer, limit)
 	}
 }
 
-static bool lose_messages_of_0(unsigned from, const struct wire_head *head)
+static bool lose_messages_of_0(unsigned from, const struct wire_message *head)
 {
 	return from == 0 && head->kind == WIRE_MESSAGE;
 }
@@ -487,7 +487,7 @@ Test(transport_timer, no_death_by_count)
 
 static uint64_t heard_at;
 
-static bool lose_but_now_and_then(unsigned from, const struct wire_head *head)
+static bool lose_but_now_and_then(unsigned from, const struct wire_message *head)
 {
 	if (from == 0)
 		return false;

@@ -35,11 +35,11 @@ static struct {
 
 static bool lose(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head h;
+	struct wire_message h;
 	memcpy(&h, bytes, sizeof h);
 	if (from || h.kind != WIRE_MESSAGE)
 		return true;
-	if (be32_get(h.length) > FAR_TRANSPORT_SMALL_BYTES)
+	if (le32_get(h.length) > FAR_TRANSPORT_SMALL_BYTES)
 		return !losing.large;
 	*(h.marks & WIRE_UNORDERED ? &losing.loose : &losing.bound) += 1;
 	return h.marks & WIRE_RETRANSMIT || ++losing.smalls != losing.small;
@@ -277,7 +277,7 @@ static void put_loose(struct packet *k, uint32_t number, uint32_t offset)
 	put_head(k, WIRE_MESSAGE, RIGHT);
 	put_data(k, WHOLE, number);
 	k->head.marks = WIRE_UNORDERED;
-	k->head.offset = be32_of(offset);
+	k->head.offset = le32_of(offset);
 }
 
 static void next(struct packet *k, struct expect want, const char *what)
@@ -330,13 +330,13 @@ Test(transport_unordered, malformed)
 		enter(UP);
 		put_loose(&k, peer->rx_next + 5, 6);
 		if (i == 0)
-			k.head.first = be32_of(peer->rx_next);
+			k.head.first = le32_of(peer->rx_next);
 		else if (i == 1)
 			k.head.marks |= WIRE_FRAGMENT;
 		else if (i == 2)
-			k.head.length = be32_of(30);
+			k.head.length = le32_of(30);
 		else if (i == 3)
-			k.head.length = be32_of(9);
+			k.head.length = le32_of(9);
 		else
 			k.head.marks |= WIRE_BATCH;
 		run(&k, &broken, what);
@@ -354,7 +354,7 @@ Test(transport_unordered, duplicates)
 	next(&k, (struct expect){.got = 1}, "the first");
 	next(&k, (struct expect){.sent = SENT(ACK), .counter = DUPLICATE}, "the same");
 	k.head.marks = 0;
-	k.head.offset = be32_of(0);
+	k.head.offset = le32_of(0);
 	next(&k, (struct expect){.sent = SENT(ACK), .counter = DUPLICATE}, "the same without the mark");
 	put_head(&k, WIRE_MESSAGE, RIGHT);
 	put_data(&k, WHOLE, due);

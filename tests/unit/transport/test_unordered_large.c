@@ -18,8 +18,8 @@ static void put_part(struct packet *k, uint32_t number, uint32_t first, uint32_t
 {
 	put_head(k, WIRE_MESSAGE, RIGHT);
 	put_data(k, BEGINNING, number);
-	k->head.first = be32_of(first);
-	k->head.offset = be32_of(10 * part);
+	k->head.first = le32_of(first);
+	k->head.offset = le32_of(10 * part);
 	k->head.marks = (uint8_t)marks;
 }
 
@@ -105,7 +105,7 @@ Test(transport_unordered_large, one_packet)
 		next(&k, up, "early");
 		next(&k, again, "the same");
 	}
-	k.head.packet = k.head.first = be32_of(due);
+	k.head.packet = k.head.first = le32_of(due);
 	next(&k, (struct expect){.got = 1}, "due");
 	cr_assert_eq(peer->rx_next, due + 4);
 	leave("one packet");
@@ -150,7 +150,7 @@ Test(transport_unordered_large, pieces)
 	k.len -= 4;
 	next(&k, kept, "a piece");
 	put_part(&k, due, due, 0, WIRE_FRAGMENT);
-	k.head.offset = be32_of(6);
+	k.head.offset = le32_of(6);
 	k.len -= 6;
 	next(&k, up, "the last piece");
 	next_whole(due + 1, 1, "what was missing");
@@ -178,7 +178,7 @@ Test(transport_unordered_large, not_covered)
 			for (unsigned i = 0; i < 3; i++) {
 				unsigned part = orders[k][i];
 				put_part(&p, due + cases[c].at[part], due + 1, 0, WIRE_UNORDERED);
-				p.head.offset = be32_of(cases[c].offset[part]);
+				p.head.offset = le32_of(cases[c].offset[part]);
 				next(&p, i == 2 ? broken : kept, what);
 			}
 			leave(what);
@@ -263,7 +263,7 @@ Test(transport_unordered_large, waited_for)
 	put_head(&k, WIRE_MESSAGE, RIGHT);
 	put_data(&k, WHOLE, due + 4);
 	k.head.marks = WIRE_UNORDERED;
-	k.head.offset = be32_of(1);
+	k.head.offset = le32_of(1);
 	next(&k, kept, "a small one");
 	for (unsigned i = 0; i < 3; i++)
 		next_part(due + 1 + i, due + 1, i, WIRE_UNORDERED,
@@ -286,9 +286,9 @@ static bool losing_long;
 
 static bool lose_long(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *bytes, uint32_t *len)
 {
-	struct wire_head h;
+	struct wire_message h;
 	memcpy(&h, bytes, sizeof h);
-	return !losing_long || from || h.kind != WIRE_MESSAGE || be32_get(h.length) != LONG;
+	return !losing_long || from || h.kind != WIRE_MESSAGE || le32_get(h.length) != LONG;
 }
 
 static void begin(void)

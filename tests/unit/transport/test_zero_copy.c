@@ -303,7 +303,7 @@ Test(transport_zero_copy, placed_in_a_bad_network)
 
 static bool lose_one(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	const struct wire_head *h = (const struct wire_head *)(void *)bytes;
+	const struct wire_message *h = (const struct wire_message *)(void *)bytes;
 	return from != 0 || h->kind != WIRE_MESSAGE || lost++;
 }
 
