@@ -169,26 +169,34 @@ __attribute__((noinline)) static enum far_status async_general(struct far_agent 
 
 /* ---- the fast path ---- */
 
-__attribute__((noinline, cold)) static bool same_text_slow(const char *a, const char *known)
-{
-	return strcmp(a, known) == 0;
-}
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define TEXT_BY_BYTE 1
+#endif
+#endif
+#if !defined(TEXT_BY_BYTE) && defined(__SANITIZE_ADDRESS__)
+#define TEXT_BY_BYTE 1
+#elif !defined(TEXT_BY_BYTE)
+#define TEXT_BY_BYTE 0
+#endif
 
-/* strcmp() == 0, by words that do not leave the page of `a`; `known` is readable up to 8 bytes past its end. */
-static inline bool same_text(const char *a, const char *known)
+/* True if `text` is site->fn's name. May read bytes behind a shorter text, in the same page. */
+static inline bool site_matches(const struct call_site *site, const char *text)
 {
-	for (;; a += 8, known += 8) {
-		uint64_t x, y;
-		if (unlikely(((uintptr_t)a & 4095) > 4088))
-			return same_text_slow(a, known);
-		memcpy(&x, a, 8);
-		memcpy(&y, known, 8);
-		uint64_t end = (y - UINT64_C(0x0101010101010101)) & ~y & UINT64_C(0x8080808080808080);
-		if (end) /* bytes up to the first NUL */
-			return !((x ^ y) & (end ^ (end - 1)));
+	const char *name = site->fn->signature.name;
+	size_t len = site->name_len + 1; /* with the NUL */
+	uint64_t x, y;
+	if (TEXT_BY_BYTE || unlikely(len < 8 || ((uintptr_t)text & 4095) + len > 4096))
+		return strcmp(text, name) == 0;
+	for (size_t i = 0; i + 8 < len; i += 8) {
+		memcpy(&x, text + i, 8);
+		memcpy(&y, name + i, 8);
 		if (x != y)
 			return false;
 	}
+	memcpy(&x, text + len - 8, 8);
+	memcpy(&y, name + len - 8, 8);
+	return x == y;
 }
 
 /* Finds the function of a call site that is not known, or whose text changed. NULL: the general code decides. */
@@ -198,7 +206,7 @@ __attribute__((noinline, cold)) static struct call_site *site_learn(const struct
 	const struct function *fn = name ? registry_find(&a->registry, name) : NULL;
 	if (!fn || atomic_load_explicit(&fn->rivals, memory_order_relaxed))
 		return NULL;
-	*site = (struct call_site){.name = name, .fn = fn};
+	*site = (struct call_site){.name = name, .fn = fn, .name_len = (uint32_t)strlen(name)};
 	return site;
 }
 
@@ -206,7 +214,7 @@ static inline struct call_site *site_of(const struct far_agent *a, struct shard 
 {
 	struct call_site *site = &s->sites[((uintptr_t)name ^ (uintptr_t)name >> 6) % SHARD_SITES];
 	if (likely(site->name == name && name && !atomic_load_explicit(&site->fn->rivals, memory_order_relaxed) &&
-		   same_text(name, site->fn->signature.name)))
+		   site_matches(site, name)))
 		return site;
 	return site_learn(a, site, name);
 }
@@ -224,9 +232,9 @@ __attribute__((noinline)) static size_t put_other(struct call_site *site, const 
 }
 
 /* Sends a typed call and returns its future, and its session; NULL: the general code decides. */
-static inline struct far_future *call_fast(const struct far_agent *a, struct shard *s, struct far_to to, uint64_t left,
-					   const char *function, const struct far_val *args, size_t n,
-					   struct session **out)
+static inline __attribute__((always_inline)) struct far_future *
+call_fast(const struct far_agent *a, struct shard *s, struct far_to to, uint64_t left, const char *function,
+	  const struct far_val *args, size_t n, struct session **out)
 {
 	struct call_site *site = site_of(a, s, function);
 	struct session *se = likely(site) ? agent_fast_session(a, s, to, site->fn->signature.name_hash) : NULL;

@@ -14,7 +14,8 @@ struct function;
 struct call_site {
 	const char *name;          /* NULL: unused */
 	const struct function *fn; /* of that name, the only one with its number of arguments */
-	struct line_form form;     /* of the arguments of the last call */
+	uint32_t name_len;
+	struct line_form form; /* of the arguments of the last call */
 };
 
 /** How the arguments of the last request of a function came. */
