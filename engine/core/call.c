@@ -220,7 +220,8 @@ int shard_call(struct shard *s, const struct call_start *start)
 	h->type = HEAD_REQUEST;
 	h->flags = (uint8_t)flags;
 	h->fn = (uint16_t)fn;
-	h->call = (uint32_t)(c - s->calls);
+	const uint32_t slot = (uint32_t)(c - s->calls);
+	h->call = slot;
 	h->gen = c->gen;
 	h->tlv_bytes = 0;
 	h->time_low = (uint32_t)start->left;
@@ -247,7 +248,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	if (unlikely(copy != NULL))
 		s->hooks.call_sent(s, copy, c);
 	if (start->id)
-		*start->id = id_of(s, c);
+		*start->id = (struct call_id){slot + 1, c->gen};
 	if (unlikely(start->left < 2 * SWEEP_NS))
 		timer_arm(&s->call_wheel, &c->timer, start->deadline);
 	return 0;
