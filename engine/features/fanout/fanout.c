@@ -55,24 +55,27 @@ static struct fanout_attempt *attempt_at(struct fanout *fo, uint16_t number)
 	return &fo->target[(number - 1u) / 2].attempt[(number - 1u) % 2];
 }
 
-static uint32_t target_of(const struct fanout *fo, const struct fanout_attempt *at)
+static const struct fanout_target *target_with(const struct fanout_attempt *at)
 {
-	const struct fanout_target *t =
-		(const struct fanout_target *)(const void *)((const char *)(at - at->second) -
-							     offsetof(struct fanout_target, attempt));
-	return (uint32_t)(t - fo->target);
+	return (const struct fanout_target *)(const void *)((const char *)(at - at->second) -
+							    offsetof(struct fanout_target, attempt));
 }
 
-static struct far_to attempt_to(const struct fanout *fo, const struct fanout_attempt *at)
+static uint32_t target_of(const struct fanout *fo, const struct fanout_attempt *at)
 {
-	const struct fanout_target *t = &fo->target[target_of(fo, at)];
+	return (uint32_t)(target_with(at) - fo->target);
+}
+
+static struct far_to attempt_to(const struct fanout_attempt *at)
+{
+	const struct fanout_target *t = target_with(at);
 	return at->second ? t->hedge_to : t->to;
 }
 
 /* A number for the session that an attempt goes through: what has room or not. */
 static uint32_t session_of(const struct fanout *fo, const struct fanout_attempt *at)
 {
-	struct far_to to = attempt_to(fo, at);
+	struct far_to to = attempt_to(at);
 	return session_index(fo->shard, (uint32_t)to.worker, (uint32_t)to.shard);
 }
 
@@ -111,21 +114,26 @@ static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, con
 static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_start *request)
 {
 	struct shard *s = fo->shard;
-	struct call_start start = fo->start;
-	struct far_to to = attempt_to(fo, at);
+	struct far_to to = attempt_to(at);
 	const struct session *se = &s->sessions[session_index(s, (uint32_t)to.worker, (uint32_t)to.shard)];
 	/* Without a credit it waits here, not in the session's queue, which is for calls that cannot. */
 	if (unlikely(se->calls_active >= se->calls_max) && se->state == SESSION_UP && !s->hold_calls)
 		return -EAGAIN;
-	start.worker = (uint32_t)to.worker;
-	start.shard = (uint8_t)to.shard;
-	start.fn = request->fn;
-	start.typed = request->typed;
-	start.data = request->data;
-	start.len = request->len;
-	start.write = request->write;
-	start.user = at;
-	start.id = &at->id;
+	const struct call_start start = {.worker = (uint32_t)to.worker,
+					 .shard = (uint8_t)to.shard,
+					 .fn = request->fn,
+					 .typed = request->typed,
+					 .deadline = fo->start.deadline,
+					 .left = fo->start.left,
+					 .retry_ns = fo->start.retry_ns,
+					 .done = fo->start.done,
+					 .user = at,
+					 .id = &at->id,
+					 .app = NULL,
+					 .data = request->data,
+					 .len = request->len,
+					 .write = request->write,
+					 .ready = NULL};
 	at->id.slot = 0;
 	int error = shard_call(s, &start);
 	if (likely(!error))
@@ -137,7 +145,7 @@ static void attempt_refused(struct fanout *fo, struct fanout_attempt *at, int er
 {
 	uint32_t i = target_of(fo, at);
 	struct completion o = {.status = FAR_PEER_LOST, .executed = FAR_EXECUTED_NO, .data = gone};
-	o.origin = (int16_t)attempt_to(fo, at).worker;
+	o.origin = (int16_t)attempt_to(at).worker;
 	if (error == -ESHUTDOWN) {
 		o = (struct completion){.status = FAR_SHUTDOWN, .origin = -1, .data = FANOUT_STOPPED};
 	} else if (error == -EMSGSIZE) {
@@ -148,7 +156,7 @@ static void attempt_refused(struct fanout *fo, struct fanout_attempt *at, int er
 	}
 	o.len = strlen(o.data);
 	at->state = ATTEMPT_ENDED;
-	target_failed(fo, i, attempt_to(fo, at), &o);
+	target_failed(fo, i, attempt_to(at), &o);
 }
 
 /* The time left of the deadline, for calls that are sent later than the first ones. */
@@ -418,7 +426,7 @@ static void on_alarm(struct shard *s, struct shard_timer *alarm)
 static void answered(struct fanout *fo, struct fanout_attempt *at, const struct completion *o)
 {
 	uint32_t i = target_of(fo, at);
-	struct far_to from = attempt_to(fo, at);
+	struct far_to from = attempt_to(at);
 	struct completion end = *o;
 	if (likely(o->status == FAR_OK)) {
 		const char *text = NULL;

@@ -231,6 +231,21 @@ Test(core_call, cancelled_and_answered_late)
 	cr_assert_eq(dropped(), 0u);
 }
 
+/* The slot of an answered call is taken by another. Expect the id of the first to cancel nothing. */
+Test(core_call, an_old_id_cancels_nothing)
+{
+	static struct result old, r;
+	answer(called(&old, FAR_FOREVER), HEAD_REPLY, 0, 0, "old");
+	struct shm_head h = called(&r, FAR_FOREVER), cancel;
+	cr_assert(old.id.slot == r.id.slot && old.id.gen != r.id.gen);
+	cr_assert_not(call_cancel(shard, &old.id));
+	cr_assert_eq(r.n, 0u);
+	cr_assert(call_cancel(shard, &r.id));
+	cr_assert_eq(r.status, FAR_CANCELLED);
+	cr_assert_not_null(fake_queue_sent(queue, &cancel));
+	answer(h, HEAD_CANCELLED, 0, 0, "");
+}
+
 /* Handed over and not taken when it is cancelled. Expect it found, and both words to the callee. */
 Test(core_call, cancelled_in_the_submission_ring)
 {
