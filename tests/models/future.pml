@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A future through two generations: engine/sync/future.c and the references of engine/api/call.c.
+ * The future of a call (FUTURE_CALL) through two generations: engine/sync/future.c.
  *
  * In its first generation two threads wait, perhaps only until their deadlines; the owner then takes it from the pool again
  * for a second call. A waker adds wakes at any time, late ones to the second generation included.
- * Each generation has its completer, which holds a reference of its own (agent_call_and_wait: buf_ref).
+ * Each generation has its completer, which holds no reference: the thread that drops the last one of a pending future
+ * leaves it to the completer.
  *
  * Holds: a generation is completed once and by its own completer; who sees "done" sees the result; nobody sleeps for ever.
- * Broken: DOUBLE_COMPLETION, NO_CAS, SLEEP_ON_REREAD, WAKE_BY_STORE, RESULT_AFTER_DONE, NO_CALL_REFERENCE,
- * WAKE_IGNORES_WAITERS.
+ * Broken: DOUBLE_COMPLETION, NO_CAS, SLEEP_ON_REREAD, WAKE_BY_STORE, RESULT_AFTER_DONE, DROP_RECYCLES, DROP_BY_STORE,
+ * DROPPED_IS_IGNORED, WAKE_IGNORES_WAITERS.
  */
 #define OWNER     0
 #define SECOND    1
@@ -26,7 +27,8 @@
 /* Bits of the state; the wakes above them. */
 #define DONE    1
 #define WAITERS 2
-#define WAKE   4
+#define DROPPED 4
+#define WAKE   8
 
 byte refs;           /* f->head.refs; locked instructions only, but for the store of future_alloc() */
 bool is_free = true; /* in the pool */
@@ -40,17 +42,39 @@ inline futex_wake_all(p)
 	atomic { DRAINED(p) -> waiting[0] = false; waiting[1] = false }
 }
 
-/* buf_unref(): fetch_sub(refs, acq_rel); the last one recycles (future_recycle, push: released by a locked exchange) */
+/*
+ * buf_unref(): fetch_sub(refs, acq_rel); the last one calls future_recycle(), which looks at the state, and leaves a
+ * pending future to its completer. push() is released by a locked exchange.
+ */
 inline unref(p)
 {
-	atomic {
-		DRAINED(p) -> assert(refs > 0);
-		refs--;
+	atomic { DRAINED(p) -> assert(refs > 0); refs--; last = refs == 0 }
+	if
+	:: last ->
+		seen = LOAD(p, STATE);
 		if
-		:: refs == 0 -> is_free = true
-		:: else
+		:: seen & DONE -> atomic { DRAINED(p) -> is_free = true }
+		:: else ->
+#ifdef DROP_RECYCLES
+			atomic { DRAINED(p) -> is_free = true }
+#else
+#ifdef DROP_BY_STORE
+			STORE(p, STATE, seen | DROPPED)
+#else
+			/* atomic_fetch_or(state, DROPPED, acq_rel) */
+			atomic {
+				DRAINED(p) -> seen = mem[STATE];
+				mem[STATE] = seen | DROPPED;
+				if
+				:: seen & DONE -> is_free = true
+				:: else
+				fi
+			}
+#endif
+#endif
 		fi
-	}
+	:: else
+	fi
 }
 
 /* future_sleep(f, seen): may_end is the limit's having come */
@@ -93,6 +117,7 @@ inline sleep(p, may_end)
 active proctype owner()
 {
 	byte seen, generation = 1;
+	bool last;
 	do
 	:: generation <= 2 ->
 		/* future_alloc(): pop() is a locked exchange, the rest are plain stores */
@@ -100,9 +125,6 @@ active proctype owner()
 		STORE(OWNER, STATE, 0);
 		atomic {
 			DRAINED(OWNER) ->
-#ifndef NO_CALL_REFERENCE
-			refs++; /* agent_call_and_wait(): the call's own */
-#endif
 			if
 			:: generation == 1 -> refs++ /* the second waiter's */
 			:: else
@@ -132,6 +154,7 @@ again:
 active proctype second()
 {
 	byte seen;
+	bool last;
 	bool patient; /* chosen beforehand: who waits without a limit must not be left asleep */
 	started > 0 ->
 	if
@@ -154,7 +177,7 @@ again:
 	unref(SECOND)
 }
 
-/* future_complete(), then agent_done_future()'s buf_unref() */
+/* future_complete(): what nobody holds any more it recycles; what somebody holds it does not touch again */
 inline complete(p, generation)
 {
 #ifndef RESULT_AFTER_DONE
@@ -175,8 +198,13 @@ inline complete(p, generation)
 	:: else
 	fi;
 #endif
-#ifndef NO_CALL_REFERENCE
-	unref(p)
+#ifndef DROPPED_IS_IGNORED
+	if
+	:: old & DROPPED -> atomic { DRAINED(p) -> is_free = true }
+	:: else
+	fi
+#else
+	skip
 #endif
 }
 

@@ -94,7 +94,7 @@ rejected() { # model, "options of all", variants... (a variant is one or more op
 }
 
 expect holds future
-rejected future "" DOUBLE_COMPLETION NO_CAS SLEEP_ON_REREAD WAKE_BY_STORE RESULT_AFTER_DONE NO_CALL_REFERENCE \
+rejected future "" DOUBLE_COMPLETION NO_CAS SLEEP_ON_REREAD WAKE_BY_STORE RESULT_AFTER_DONE DROP_RECYCLES DROP_BY_STORE DROPPED_IS_IGNORED \
 	WAKE_IGNORES_WAITERS
 
 expect holds listener
