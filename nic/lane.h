@@ -54,17 +54,30 @@ struct nic_lane {
 	struct nic_line *withheld;            /* first line of the unpublished burst; NULL: none */
 	void *user;                           /* the caller's; NULL: none. The driver clears it at attach() */
 	uint32_t withheld_word;               /* its word */
-	uint32_t burst;                       /* lines of that burst */
-	uint32_t burst_before;                /* lines of the burst before it */
 	uint32_t tx_lap, rx_lap;              /* lap bits of *tx_next and *rx_next */
-	uint32_t room;  /* lines that may be written before the consumer's position is read again */
-	uint32_t taken; /* lines read and not given back */
-	bool dirty;     /* in lanes.dirty */
-	bool used;      /* had packets; set by the reader, cleared by the driver */
+	uint32_t room;             /* lines that may be written before the consumer's position is read again */
+	uint32_t taken;            /* lines read and not given back */
+	uint16_t tx_left, rx_left; /* lines from *tx_next and *rx_next to the end of the ring, at least 1 */
+	uint8_t burst;             /* lines of the unpublished burst */
+	uint8_t burst_before;      /* lines of the burst before it */
+	bool dirty;                /* in lanes.dirty */
+	bool used;                 /* had packets; set by the reader, cleared by the driver */
 	/* cold */
 	alignas(64) struct nic_line *tx, *rx; /* LANE_LINES each */
 	_Atomic uint32_t *given_back;         /* where lane_give_back() stores the lines read, free-running */
 };
+static_assert(offsetof(struct nic_lane, tx) == 64, "a packet touches one line of its lane");
+
+/** Sets a lane's rings, empty. The driver. */
+static inline void lane_init(struct nic_lane *l, struct nic_line *tx, struct nic_line *rx, _Atomic uint32_t *given_back)
+{
+	l->tx = l->tx_next = tx;
+	l->rx = l->rx_next = rx;
+	l->tx_lap = l->rx_lap = LANE_LAP_ONE;
+	l->room = LANE_LINES;
+	l->tx_left = l->rx_left = LANE_LINES;
+	l->given_back = given_back;
+}
 
 /** The lanes of a queue. Second member of every driver's queue; all zero: it has none. */
 struct nic_lanes {
@@ -80,13 +93,13 @@ struct nic_lanes {
 /** Lines ever written, modulo 2^30. */
 static inline uint32_t lane_written(const struct nic_lane *l)
 {
-	return (l->tx_lap / LANE_LAP_ONE - 1) * LANE_LINES + (uint32_t)(l->tx_next - l->tx);
+	return l->tx_lap / LANE_LAP_ONE * LANE_LINES - l->tx_left;
 }
 
 /** Lines ever read, modulo 2^30. */
 static inline uint32_t lane_read(const struct nic_lane *l)
 {
-	return (l->rx_lap / LANE_LAP_ONE - 1) * LANE_LINES + (uint32_t)(l->rx_next - l->rx);
+	return l->rx_lap / LANE_LAP_ONE * LANE_LINES - l->rx_left;
 }
 
 /** Gives all lines that were read back to the producer. */
@@ -106,8 +119,10 @@ static inline bool lane_empty(const struct nic_lane *l)
 static inline void lane_take(struct nic_lane *l)
 {
 	l->taken++;
-	if (__builtin_expect(++l->rx_next == l->rx + LANE_LINES, 0)) {
+	l->rx_next++;
+	if (__builtin_expect(--l->rx_left == 0, 0)) {
 		l->rx_next = l->rx;
+		l->rx_left = LANE_LINES;
 		l->rx_lap += LANE_LAP_ONE;
 	}
 }
@@ -115,11 +130,9 @@ static inline void lane_take(struct nic_lane *l)
 /** Prefetches the lines that were published with the one of this word, at rx_next. */
 static inline void lane_prefetch_burst(const struct nic_lane *l, uint32_t word)
 {
-	const struct nic_line *line = l->rx_next, *end = l->rx + LANE_LINES;
-	uint32_t more = word >> LANE_MORE_SHIFT & LANE_MORE_MASK;
-	if (end > line + 1 + more)
-		end = line + 1 + more;
-	while (++line < end)
+	const struct nic_line *line = l->rx_next;
+	uint32_t n = 1 + (word >> LANE_MORE_SHIFT & LANE_MORE_MASK);
+	for (const struct nic_line *end = line + (n < l->rx_left ? n : l->rx_left); ++line < end;)
 		__builtin_prefetch(line, 0, 3);
 }
 
@@ -128,23 +141,21 @@ static inline void lane_publish(struct nic_lane *l)
 {
 	struct nic_line *line = l->withheld;
 	if (line) {
-		atomic_store_explicit(&line->word, l->withheld_word | (l->burst - 1) << LANE_MORE_SHIFT,
+		atomic_store_explicit(&line->word, l->withheld_word | (l->burst - 1u) << LANE_MORE_SHIFT,
 				      memory_order_release);
 		l->withheld = NULL;
 		l->burst_before = l->burst;
 	}
 }
 
-/* Requests the ownership of as many lines behind `line` as the burst before had. A store to a line that the consumer
- * has read waits for its ownership, and a core has few such stores under way; here they wait together (perf/NOTES.md,
- * "claims"). */
-static inline void lane_claim(const struct nic_lane *l, struct nic_line *line)
+/* Requests the ownership of as many lines from tx_next on as the burst before had behind its first. A store to a line
+ * that the consumer has read waits for its ownership, and a core has few such stores under way; here they wait together
+ * (perf/NOTES.md, "claims"). */
+static inline void lane_claim(const struct nic_lane *l)
 {
-	uint32_t n = l->burst_before - 1 < l->room ? l->burst_before - 1 : l->room;
-	struct nic_line *end = l->tx + LANE_LINES;
-	if (end > line + 1 + n)
-		end = line + 1 + n;
-	while (++line < end)
+	uint32_t n = l->burst_before - 1u < l->room ? l->burst_before - 1u : l->room;
+	struct nic_line *line = l->tx_next, *end = line + (n < l->tx_left ? n : l->tx_left);
+	for (; line < end; line++)
 		*(volatile uint32_t *)(void *)(line->bytes + 4) = 0;
 }
 
@@ -155,8 +166,9 @@ static inline void lane_put(struct nic_lanes *lanes, struct nic_lane *l, uint32_
 	word |= l->tx_lap;
 	l->room--;
 	l->tx_next = line + 1;
-	if (__builtin_expect(line + 1 == l->tx + LANE_LINES, 0)) {
+	if (__builtin_expect(--l->tx_left == 0, 0)) {
 		l->tx_next = l->tx;
+		l->tx_left = LANE_LINES;
 		l->tx_lap += LANE_LAP_ONE;
 	}
 	if (l->withheld) {
@@ -169,7 +181,7 @@ static inline void lane_put(struct nic_lanes *lanes, struct nic_lane *l, uint32_
 	l->withheld_word = word;
 	l->burst = 1;
 	if (l->burst_before > 1)
-		lane_claim(l, line);
+		lane_claim(l);
 	if (__builtin_expect(!l->dirty, 0)) {
 		l->dirty = true;
 		lanes->dirty[lanes->dirty_n++] = l;

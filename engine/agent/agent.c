@@ -218,7 +218,7 @@ static enum far_status init_options(struct init *in)
 	in->a->clock = in->env ? in->env->clock : &clock_monotonic;
 	in->a->progress = o->progress;
 	in->a->incarnation = random_next(in->env ? in->env->random : &random_kernel);
-	atomic_store(&in->a->rpc_timeout_ns, o->rpc_timeout_ns);
+	agent_set_timeout(in->a, o->rpc_timeout_ns);
 	return ctl_check_name(in->name, in->err);
 }
 

@@ -8,6 +8,7 @@
 #include "base/group_key.h"
 #include "base/must.h"
 #include "control/control.h"
+#include "core/call.h"
 #include "core/idle.h"
 #include "core/shard.h"
 #include "value/registry.h"
@@ -31,6 +32,7 @@ struct far_agent {
 	_Atomic bool named; /* by_name is complete; release, pairs with agent_find_worker() */
 	int world, rank;
 	_Atomic uint64_t rpc_timeout_ns; /* default timeout of calls; any thread, relaxed */
+	_Atomic uint64_t fast_left;      /* the same, if the fast path takes it, else 0 */
 	const struct clock_source *clock;
 	uint64_t incarnation;
 	struct group_key key;                     /* unused with security=none */
@@ -58,6 +60,14 @@ struct far_agent {
 	char identity[512];
 	char name[FAR_NAME_MAX];
 };
+
+/** Sets the default timeout. Any thread. */
+static inline void agent_set_timeout(struct far_agent *a, uint64_t ns)
+{
+	bool fast = ns >= CALL_NEAR_NS && (ns < CALL_UNSTAMPED || ns == FAR_FOREVER);
+	atomic_store_explicit(&a->rpc_timeout_ns, ns, memory_order_relaxed);
+	atomic_store_explicit(&a->fast_left, fast ? ns : 0, memory_order_relaxed);
+}
 
 /** Rank of the worker of that name, or −1 with `err` filled. */
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err);

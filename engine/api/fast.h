@@ -13,9 +13,8 @@
 static inline struct shard *agent_fast_shard(const struct far_agent *a, uint64_t *left)
 {
 	const struct shard_context *top = shard_context_top();
-	*left = atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
-	if (!FAR_FAST_PATH ||
-	    unlikely(!top || *left < CALL_NEAR_NS || (*left >= CALL_UNSTAMPED && *left != FAR_FOREVER)))
+	*left = atomic_load_explicit(&a->fast_left, memory_order_relaxed);
+	if (!FAR_FAST_PATH || unlikely(!top || !*left))
 		return NULL;
 	if (likely(top->shard == a->shards[0] && a->shards_n == 1))
 		return a->shards[0];
@@ -50,7 +49,7 @@ static inline bool agent_may_wait_fast(const struct shard *s)
 static inline void agent_fast_poll(struct shard *s, const struct session *se, struct idler *idler)
 {
 	const struct nic_lane *l = se->lane;
-	for (unsigned i = 0; l && i < LANE_POLLS_PER_PASS && lane_empty(l); i++)
+	for (unsigned i = 0; l != &session_no_lane && i < LANE_POLLS_PER_PASS && lane_empty(l); i++)
 		;
 	if (shard_pass(s))
 		*idler = (struct idler){0};

@@ -67,7 +67,7 @@ enum far_status far_set_rpc_timeout(struct far_agent *a, uint64_t timeout_ns)
 {
 	if (timeout_ns == 0)
 		return FAR_INVALID;
-	atomic_store_explicit(&a->rpc_timeout_ns, timeout_ns, memory_order_relaxed);
+	agent_set_timeout(a, timeout_ns);
 	return FAR_OK;
 }
 

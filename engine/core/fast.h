@@ -64,7 +64,7 @@ static inline struct session *fast_session(struct shard *s, uint32_t index)
 {
 	struct session *se = &s->sessions[index];
 	const struct nic_lane *l = se->lane;
-	if (!FAR_FAST_PATH || unlikely(s->context.fiber || se->calls_active >= se->calls_max || !l || !l->room ||
+	if (!FAR_FAST_PATH || unlikely(s->context.fiber || se->calls_active >= se->calls_max || !l->room ||
 				       !s->calls_free || s->young_n == SHARD_YOUNG_MAX))
 		return NULL;
 	return se;
@@ -109,8 +109,7 @@ static inline struct call_id fast_send(struct shard *s, struct session *se, cons
 static inline bool fast_may_reply(const struct far_req *req)
 {
 	const struct session *se = req->session;
-	return FAR_FAST_PATH &&
-	       likely(!req->record && !req->hashed && se->lane && se->lane->room && !se->backpressured);
+	return FAR_FAST_PATH && likely(!req->record && !req->hashed && se->lane->room && !se->backpressured);
 }
 
 /** Answers with a body of [0, FAR_LINE_PAYLOAD] bytes. */

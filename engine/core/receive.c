@@ -130,12 +130,11 @@ static inline bool receive_reply(struct shard *s, struct session *se, struct nic
 	if (what == CALL_WHAT(se->index, 0, CALL_SENT, CALL_PLAIN)) {
 		far_msg_done_fn *done = (far_msg_done_fn *)c->app;
 		void *user = c->user;
-		const char *outer = s->context.handler;
 		lane_take(l);
 		fast_end(s, se, c);
 		s->context.handler = "a completion callback";
 		done(user, FAR_OK, len ? body : NULL, len, NULL);
-		s->context.handler = outer;
+		s->context.handler = NULL; /* a pass is never inside of one */
 		return true;
 	}
 	if (likely(what == CALL_WHAT(se->index, 0, CALL_SENT, CALL_FUTURE | CALL_TYPED))) {
@@ -175,10 +174,9 @@ static inline bool receive_message(struct shard *s, struct session *se, struct n
 	begin_request(&req, s, se, id, left);
 	req.fn = NULL;
 	req.name = m->name;
-	const char *outer = s->context.handler;
 	s->context.handler = m->name;
 	m->fn(&req, len ? body : NULL, len, m->user);
-	s->context.handler = outer;
+	s->context.handler = NULL; /* a pass is never inside of one */
 	if (unlikely(req.answer != ANSWER_SENT))
 		dispatch_settle(&req, FAR_OK);
 	return true;
@@ -219,10 +217,9 @@ static inline bool receive_typed(struct shard *s, struct session *se, struct nic
 	begin_request(&req, s, se, id, left);
 	req.fn = fn;
 	req.name = fn->signature.name;
-	const char *outer = s->context.handler;
 	s->context.handler = req.name;
 	enum far_status status = fn->fn(&req, plan->args, plan->form.n, fn->user);
-	s->context.handler = outer;
+	s->context.handler = NULL; /* a pass is never inside of one */
 	if (likely(status == FAR_OK && req.answer == ANSWER_SCRATCH && fast_may_reply(&req)))
 		fast_reply(&req, req.scratch, req.len);
 	else
@@ -234,10 +231,11 @@ static inline bool receive_typed(struct shard *s, struct session *se, struct nic
 static inline bool receive_fast(struct shard *s, struct nic_lane *l, uint32_t word, struct burst *b)
 {
 	struct nic_line *line = l->rx_next;
+	typedef uint64_t __attribute__((aligned(4))) word64;
 	const volatile uint32_t *w = (const volatile uint32_t *)(const void *)line->bytes;
 	struct session *se = l->user;
 	uint32_t len = word & (LANE_LEN_MASK | LANE_BULK), what = w[0];
-	uint64_t id = w[1] | (uint64_t)w[2] << 32;
+	uint64_t id = *(const volatile word64 *)(w + 1);
 	uint8_t *body = fast_body(line);
 	if (unlikely(len > FAR_LINE_PAYLOAD || w[3] || !se))
 		return false;
@@ -248,7 +246,7 @@ static inline bool receive_fast(struct shard *s, struct nic_lane *l, uint32_t wo
 		b->bytes += len;
 		return true;
 	}
-	uint64_t left = w[4] | (uint64_t)w[5] << 32;
+	uint64_t left = *(const volatile word64 *)(w + 4);
 	if (unlikely(se->backpressured))
 		return false;
 	if ((what & UINT16_MAX) == FAST_WORD(HEAD_REQUEST, 0, 0)) {

@@ -20,6 +20,8 @@
 #include <stdio.h>
 #include <string.h>
 
+struct nic_lane session_no_lane;
+
 static bool send_mail(struct shard *s, struct session *se, enum mail_type type)
 {
 	struct mail mail = {
@@ -124,9 +126,10 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->peer = mail->peer;
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
-	se->lane = !se->port && sq->ops->lane ? sq->ops->lane(sq->q, se->peer) : NULL;
-	if (se->lane)
-		se->lane->user = se;
+	struct nic_lane *lane = !se->port && sq->ops->lane ? sq->ops->lane(sq->q, se->peer) : NULL;
+	if (lane)
+		lane->user = se;
+	se->lane = lane ? lane : &session_no_lane;
 	se->protocol_error = false;
 	if (se->worker_alive && se->incarnation != rref_incarnation(se->worker, mail->incarnation))
 		features_worker_lost(s, se);
@@ -154,9 +157,9 @@ static void session_close(struct shard *s, struct session *se)
 	se->calls_max = 0;
 	if (!up)
 		return;
-	if (se->lane)
+	if (se->lane != &session_no_lane)
 		se->lane->user = NULL;
-	se->lane = NULL;
+	se->lane = &session_no_lane;
 	features_session_detach(s, se);
 	answer_drop_all(s, se);
 	deferred_all_gone(s, se);

@@ -79,7 +79,7 @@ struct session {
 	uint8_t paused_n;      /* queued requests, [0, FAR_SESSION_REQUESTS_MAX] */
 	uint32_t index;        /* in shard.sessions */
 	struct nic_queue *q;   /* the port's queue */
-	struct nic_lane *lane; /* NULL: the peer has none, or the session is not up */
+	struct nic_lane *lane; /* session_no_lane: the peer has none, or the session is not up; NULL: it never was */
 	struct far_deferred *open;      /* records of open requests */
 	uint32_t eager_max;             /* bytes of the largest eager message: min(FAR_MSG_EAGER_MAX, message_max) */
 	uint16_t open_n;                /* records in `open` */
@@ -125,6 +125,9 @@ static inline void session_prefetch_queue(const struct shard *s, uint32_t worker
 	if (se->state == SESSION_UP && se->q->ops->prefetch)
 		se->q->ops->prefetch(se->q, se->peer);
 }
+/** A lane without room. */
+extern struct nic_lane session_no_lane;
+
 /** Puts it into shard.known; `worker` and `shard` are set. */
 void session_list_in(struct shard *s, struct session *se);
 /** Hands a packet to the session's queue, as its tx_commit(). */

@@ -111,11 +111,7 @@ int shm_link_map(struct shm_port *p, struct shm_link *link, int pair_fd, bool co
 	link->rx = &pair->direction[in];
 	link->tx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(out);
 	link->rx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(in);
-	link->lane.tx = link->lane.tx_next = link->tx->slots;
-	link->lane.rx = link->lane.rx_next = link->rx->slots;
-	link->lane.tx_lap = link->lane.rx_lap = LANE_LAP_ONE;
-	link->lane.room = LANE_LINES;
-	link->lane.given_back = &link->rx->consumer.head;
+	lane_init(&link->lane, link->tx->slots, link->rx->slots, &link->rx->consumer.head);
 	return shm_bulk_init(&link->bulk, link->tx_bulk, p->budget);
 }
 

@@ -43,7 +43,7 @@ static int fake_read(struct nic_queue *q, uint32_t peer, const struct nic_bulk_k
 
 static const struct nic_bulk_ops bulk = {.expose = fake_expose, .withdraw = fake_withdraw, .read = fake_read};
 static const struct nic_queue_ops ops = {.bulk = &bulk};
-static struct nic_queue lower = {&ops};
+static struct nic_queue lower = {.ops = &ops};
 
 static void begin(void)
 {

@@ -195,6 +195,7 @@ static void slot_write(struct shm_link *link, uint32_t word, const struct shm_bu
 {
 	struct nic_line *slot = link->lane.tx_next++;
 	link->lane.room--;
+	link->lane.tx_left--;
 	memset(slot->bytes, 0xee, sizeof slot->bytes);
 	if (ref)
 		memcpy(slot->bytes + SHM_REF_OFFSET, ref, sizeof *ref);
