@@ -250,10 +250,12 @@ static inline struct far_val far_tensor_val(const struct far_tensor *t)
 /** The same without a copy of `t`, which must exist as long as the value: what FAR_ARGS makes of `&t`. */
 static inline struct far_val far_tensor_ref(const struct far_tensor *t)
 {
-	struct far_val v = far_none();
+	struct far_val v;
 	v.type = FAR_TYPE_TENSOR;
 	v.by_ref = true;
-	v.u.ref = t;
+	v.kw = NULL;
+	v.own = NULL;
+	v.u.ref = t; /* the rest of the union has no meaning, and is not worth its stores */
 	return v;
 }
 
