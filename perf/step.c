@@ -2,10 +2,9 @@
 /**
  * Two agents in one process, stepped by turns in one thread, so that instruction counts of a call repeat and polling
  * does not blur them. usage: step ROUNDS API; each round is 16 calls of: message, fiber, rpc, fanout, and,
- * one after the other, single, method, rref. `step build` says by which
- * compiler it was made, for which machine, and how. perf/instructions.sh runs it under callgrind and counts what
- * measured() does: the set-up polls for as long as it takes, and so would blur the counts, as would the shards' own
- * threads.
+ * one after the other, message_single, rpc_single, method, rref. `step build` prints compiler, machine and kind of
+ * build. perf/instructions.sh runs it under valgrind and counts what measured() does: the set-up polls for as long as
+ * it takes, and so would blur the counts, as would the shards' own threads.
  */
 #include "cell.h"
 
@@ -72,10 +71,16 @@ static void on_answer(void *user, enum far_status status, const void *data, size
 	answered += status == FAR_OK;
 }
 
-static void pass_round(void)
+/* stages.py recognises the two sides of a call in a trace by these two names: what runs within serve() is the callee. */
+__attribute__((noinline)) static void serve(void)
+{
+	far_shard_poll(agents[1]);
+}
+
+__attribute__((noinline)) static void pass_round(void)
 {
 	far_shard_poll(agents[0]);
-	far_shard_poll(agents[1]);
+	serve();
 	far_shard_poll(agents[0]);
 }
 
@@ -85,6 +90,20 @@ static void messages(void)
 	for (int i = 0; i < CALLS; i++)
 		far_msg_send(agents[0], to, id, request, sizeof request, NULL, on_answer, NULL, NULL);
 	pass_round();
+}
+
+/* One call alone: each begins by executing this, for stages.py. */
+__attribute__((noinline)) static void message_alone(void)
+{
+	static const char request[32];
+	far_msg_send(agents[0], to, id, request, sizeof request, NULL, on_answer, NULL, NULL);
+	pass_round();
+}
+
+static void messages_single(void)
+{
+	for (int i = 0; i < CALLS; i++)
+		message_alone();
 }
 
 static void typed(void)
@@ -172,14 +191,18 @@ static void methods(void)
 	}
 }
 
-static void single(void)
+__attribute__((noinline)) static void rpc_alone(void)
 {
 	float a[2] = {1, 2};
 	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
-	for (int i = 0; i < CALLS; i++) {
-		struct far_future *f;
-		take(far_rpc_async_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &f, NULL), &f);
-	}
+	struct far_future *f;
+	take(far_rpc_async_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &f, NULL), &f);
+}
+
+static void typed_single(void)
+{
+	for (int i = 0; i < CALLS; i++)
+		rpc_alone();
 }
 
 /* By its name callgrind knows when to count. */
@@ -189,13 +212,32 @@ __attribute__((noinline)) static void measured(void (*step)(void), unsigned long
 		step();
 }
 
+/* Also prints the shared mappings: both sides have mapped the memory between them, each at addresses of its own. */
+__attribute__((noinline)) static void end_of_measurement(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512];
+	printf("%lu calls answered\n", answered);
+	while (f && fgets(line, sizeof line, f))
+		if (strstr(line, " rw-s "))
+			printf("map %s", line);
+	if (f)
+		fclose(f);
+}
+
 static const struct api {
 	const char *name;
 	void (*step)(void);
 	uint16_t id;
 } apis[] = {
-	{"message", messages, ECHO}, {"fiber", messages, ECHO_FIBER}, {"rpc", typed, 0},     {"fanout", fanned_out, 0},
-	{"single", single, 0},       {"method", methods, 0},          {"rref", referred, 0},
+	{"message", messages, ECHO},
+	{"message_single", messages_single, ECHO},
+	{"fiber", messages, ECHO_FIBER},
+	{"rpc", typed, 0},
+	{"rpc_single", typed_single, 0},
+	{"fanout", fanned_out, 0},
+	{"method", methods, 0},
+	{"rref", referred, 0},
 };
 
 static const struct api *find(const char *name)
@@ -221,7 +263,7 @@ int main(int argc, char **argv)
 	unsigned long rounds = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
 	const struct api *api = argc == 3 ? find(argv[2]) : NULL;
 	if (rounds == 0 || !api) {
-		fprintf(stderr, "usage: step ROUNDS message|fiber|rpc|fanout|single|method|rref, or step build\n");
+		fprintf(stderr, "usage: step ROUNDS message|message_single|fiber|rpc|rpc_single|fanout|method|rref, or step build\n");
 		return 2;
 	}
 	void (*step)(void) = api->step;
@@ -246,7 +288,7 @@ int main(int argc, char **argv)
 	for (unsigned long i = 0; i < WARM_ROUNDS; i++)
 		step();
 	measured(step, rounds);
-	printf("%lu calls answered\n", answered);
+	end_of_measurement();
 	far_rref_free(cell);
 	pass_round();
 	far_shard_release(agents[1]);
