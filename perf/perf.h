@@ -35,6 +35,8 @@ struct perf_opts {
 	uint64_t shards; /* of each side */
 	uint64_t peers;  /* that the server has: one active, the others idle. 0 for a process that knows of none */
 	uint64_t duration_ns;
+	uint64_t limit_ns; /* trace: longer round trips are explained */
+	uint64_t spin_ns;  /* trace: what the handler of some calls takes; 0: none */
 	bool floor, json;
 	struct option_list sizes, depths; /* bandwidth */
 	struct option_list marks;         /* memory: numbers of calls */
@@ -61,6 +63,7 @@ int perf_fanout(const struct perf_opts *o);
 int perf_rref(const struct perf_opts *o);
 int perf_bandwidth(const struct perf_opts *o);
 int perf_serve(const struct perf_opts *o);
+int perf_trace(const struct perf_opts *o);
 int perf_idle(const struct perf_opts *o);
 int perf_wake(const struct perf_opts *o);
 int perf_memory(const struct perf_opts *o);

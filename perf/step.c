@@ -71,7 +71,8 @@ static void on_answer(void *user, enum far_status status, const void *data, size
 	answered += status == FAR_OK;
 }
 
-/* stages.py recognises the two sides of a call in a trace by these two names: what runs within serve() is the callee. */
+/* stages.py recognises the two sides of a call in a trace by these two names: what runs within serve() is the callee.
+ */
 __attribute__((noinline)) static void serve(void)
 {
 	far_shard_poll(agents[1]);
@@ -230,14 +231,10 @@ static const struct api {
 	void (*step)(void);
 	uint16_t id;
 } apis[] = {
-	{"message", messages, ECHO},
-	{"message_single", messages_single, ECHO},
-	{"fiber", messages, ECHO_FIBER},
-	{"rpc", typed, 0},
-	{"rpc_single", typed_single, 0},
-	{"fanout", fanned_out, 0},
-	{"method", methods, 0},
-	{"rref", referred, 0},
+	{"message", messages, ECHO},     {"message_single", messages_single, ECHO},
+	{"fiber", messages, ECHO_FIBER}, {"rpc", typed, 0},
+	{"rpc_single", typed_single, 0}, {"fanout", fanned_out, 0},
+	{"method", methods, 0},          {"rref", referred, 0},
 };
 
 static const struct api *find(const char *name)
@@ -263,7 +260,8 @@ int main(int argc, char **argv)
 	unsigned long rounds = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
 	const struct api *api = argc == 3 ? find(argv[2]) : NULL;
 	if (rounds == 0 || !api) {
-		fprintf(stderr, "usage: step ROUNDS message|message_single|fiber|rpc|rpc_single|fanout|method|rref, or step build\n");
+		fprintf(stderr, "usage: step ROUNDS message|message_single|fiber|rpc|rpc_single|fanout|method|rref, or "
+				"step build\n");
 		return 2;
 	}
 	void (*step)(void) = api->step;
