@@ -58,7 +58,9 @@ static const struct measurement measurements[] = {
 	{"rate", perf_rate, RATE, 3000, "calls and bytes per second, many in flight",
 	 "Starts a second process and keeps many calls in flight towards it. The receiver reads every byte; the reply\n"
 	 "of the message API is empty. bytes_per_s counts request payload. With --shards each local shard calls the\n"
-	 "remote shard of the same number, --inflight calls at a time; the ratio to the floor is that of one shard."},
+	 "remote shard of the same number, --inflight calls at a time; the ratio to the floor is that of one shard.\n"
+	 "With --rate calls begin at fixed times, answered or not, and the times of a call count from when it should\n"
+	 "have begun; --seconds applies to each rate."},
 	{"bandwidth", perf_bandwidth, BANDWIDTH, 2000, "bytes per second of large messages, by size and depth",
 	 "Starts a second process and sends messages of several sizes at several depths (messages in flight). The\n"
 	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of the\n"
@@ -251,6 +253,15 @@ static int check(const struct perf_opts *o, const struct measurement *m)
 	if (o->connect && (o->peers > 1 || o->target))
 		return options_wrong(o->what, "%s needs processes of its own; leave --connect out",
 				     o->target ? "--to self" : "--peers");
+	if (o->rates.n && (o->api || o->via || o->handler || o->shards > 1 || o->floor))
+		return options_wrong(o->what,
+				     "--rate measures messages to an inline handler of one shard, without a floor; "
+				     "leave --%s out",
+				     o->api          ? "api rpc"
+				     : o->via        ? "via thread"
+				     : o->handler    ? "handler"
+				     : o->shards > 1 ? "shards"
+						     : "floor");
 	if (o->peers > 1 && (o->target || o->via == PERF_VIA_THREAD))
 		return options_wrong(o->what, "--peers measures the usual call; leave --via thread and --to self out");
 	return 0;
@@ -326,6 +337,9 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  NULL}},
 		{RATE | FLOOR | MEMORY,
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
+		{RATE,
+		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(100000000), "N,...",
+		  "calls that begin in a second, several in turn (as --inflight allows)", NULL}},
 		{CALLS,
 		 {"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API", "message (default), or rpc: far::add of two tensors",
 		  api_names}},

@@ -40,6 +40,7 @@ struct perf_opts {
 	bool floor, json;
 	struct option_list sizes, depths; /* bandwidth */
 	struct option_list marks;         /* memory: numbers of calls */
+	struct option_list rates;         /* rate: calls that begin in a second; empty: as many as --inflight allows */
 	struct option_list worlds;        /* start: numbers of workers */
 	uint64_t rounds;                  /* start: groups of each size, up to PERF_ROUNDS_MAX */
 	const char *connect, *listen;     /* HOST:PORT; NULL: the measurement starts its own processes */
@@ -59,6 +60,8 @@ struct perf_opts {
 
 int perf_latency(const struct perf_opts *o);
 int perf_rate(const struct perf_opts *o);
+/** `farcall perf rate --rate`. */
+int perf_load(const struct perf_opts *o);
 int perf_fanout(const struct perf_opts *o);
 int perf_rref(const struct perf_opts *o);
 int perf_bandwidth(const struct perf_opts *o);

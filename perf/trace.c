@@ -3,7 +3,7 @@
  * `farcall perf trace`: round trips above a limit, and what the time went into. The measuring thread.
  *
  * The reply has the times at which the handler began and ended. The counters of the system are read every LOOK_NS and
- * behind each outlier, so that what they show happened in the outlier or shortly before it.
+ * behind each outlier (a look), so that what they show happened in the outlier or shortly before it.
  */
 #include "agent/agent.h"
 #include "peer.h"
@@ -17,7 +17,6 @@
 
 #define LOOK_NS   UINT64_C(1000000)
 #define WARM_NS   UINT64_C(200000000)
-#define WARM_N    16   /* calls behind a look that are not recorded: the look has emptied the caches */
 #define SPIN_EACH 1024 /* one call of so many spins, with --spin */
 #define IRQS_MAX  256
 #define KEPT_MAX  64 /* outliers in the object; the table has TABLE_MAX of them */
@@ -36,8 +35,10 @@ struct thread_look {
 	uint64_t faults, switches;       /* switches: involuntary ones */
 };
 
+/* The counters of the machine take some 100 us to read, so those of the threads are read before and behind them. */
 struct look {
-	struct thread_look side[SIDES];
+	struct thread_look end[SIDES];   /* of what was before the look */
+	struct thread_look begin[SIDES]; /* of what follows it */
 	uint64_t steal_ns;
 	unsigned irqs_n;
 	uint64_t irqs[IRQS_MAX]; /* of the CPUs of the two threads, by line of /proc/interrupts */
@@ -59,7 +60,8 @@ struct trace {
 	bool cpu[CPU_SETSIZE]; /* whose interrupts are counted */
 	uint64_t sweep_at[SIDES];
 	bool swept[SIDES]; /* in the last call */
-	uint64_t calls_n, begun_ns;
+	uint64_t sent, begun_ns;
+	bool recorded; /* the present calls */
 	uint64_t counts[CAUSES], lost_ns[CAUSES];
 	struct outlier longest[KEPT_MAX]; /* longest first */
 	unsigned longest_n;
@@ -175,27 +177,23 @@ static int call(struct trace *t, const struct server_stamp_request *q, uint64_t 
 	return 0;
 }
 
-static void look_at_machine(struct trace *t, struct look *l)
+static int look_at_threads(struct trace *t, struct thread_look side[SIDES], uint64_t *before, uint64_t *after)
 {
-	uint64_t machine;
-	quiet_machine(&machine, &l->steal_ns);
-	look_at_interrupts(t, l);
+	if (call(t, &(struct server_stamp_request){.look = 1}, before, after))
+		return 1;
+	look_at_thread(t, SERVER, &side[SERVER]);
+	look_at_thread(t, CALLER, &side[CALLER]);
+	return 0;
 }
 
-/* The counters of the threads are read next to the calls: those of the machine take some 100 us. */
-static int look(struct trace *t, struct look *l, bool behind)
+static int look_at_rest(struct trace *t, struct look *l)
 {
-	uint64_t before, after;
-	*l = (struct look){.irqs_n = 0};
-	if (!behind)
-		look_at_machine(t, l);
-	if (call(t, &(struct server_stamp_request){.look = 1}, &before, &after))
-		return 1;
-	look_at_thread(t, SERVER, &l->side[SERVER]);
-	look_at_thread(t, CALLER, &l->side[CALLER]);
-	if (behind)
-		look_at_machine(t, l);
-	return 0;
+	uint64_t machine, before, after;
+	l->irqs_n = 0;
+	memset(l->irqs, 0, sizeof l->irqs);
+	quiet_machine(&machine, &l->steal_ns);
+	look_at_interrupts(t, l);
+	return look_at_threads(t, l->begin, &before, &after);
 }
 
 /* ---- causes ---- */
@@ -205,39 +203,43 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* What accounts for at least half of `excess`, by times that the system has measured. */
-static bool measured_cause(struct outlier *x, const struct look *was, const struct look *is, uint64_t excess)
+/* What took most of `x`, and how long, by times that the system has measured: none above `limit`. */
+static uint64_t longest_part(struct outlier *x, const struct look *was, const struct look *is, uint64_t limit)
 {
 	uint64_t most = 0, away = 0;
 	for (enum side i = CALLER; i < SIDES; i++) {
-		const struct thread_look *a = &was->side[i], *b = &is->side[i];
+		const struct thread_look *a = &was->begin[i], *b = &is->end[i];
 		uint64_t wait = less(b->wait_ns, a->wait_ns);
 		uint64_t off = less(b->at_ns - a->at_ns, b->run_ns - a->run_ns + wait);
-		away = wait + off; /* of SERVER, behind the loop */
-		if (off > most) {
+		if (off > most && off <= limit) {
 			most = off;
 			x->cause = is->steal_ns > was->steal_ns ? STEAL : STOPPED;
 			snprintf(x->evidence, sizeof x->evidence, "%s did not run for %.1f us", side_names[i],
 				 (double)off / 1e3);
 		}
-		if (wait > most) {
+		if (wait > most && wait <= limit) {
 			most = wait;
 			x->cause = SWITCHED;
 			snprintf(x->evidence, sizeof x->evidence, "%s ready for %.1f us, %" PRIu64 " involuntary",
 				 side_names[i], (double)wait / 1e3, b->switches - a->switches);
 		}
+		away = wait + off <= limit ? wait + off : 0; /* of SERVER, behind the loop */
 	}
-	uint64_t handler = less(x->handler_ns, away);
-	if (away > x->ns) { /* it was, at least in part, in a look: nothing is known to be missing from the handler */
-		handler = x->handler_ns;
-		most = most < x->ns - handler ? most : x->ns - handler;
-	}
-	if (handler > most) {
-		most = handler;
+	if (less(x->handler_ns, away) > most) {
+		most = less(x->handler_ns, away);
 		x->cause = HANDLER;
-		snprintf(x->evidence, sizeof x->evidence, "the handler ran for %.1f us", (double)handler / 1e3);
+		snprintf(x->evidence, sizeof x->evidence, "the handler ran for %.1f us", (double)most / 1e3);
 	}
-	return 2 * most >= excess;
+	return most;
+}
+
+/*
+ * Is one of those at least half of `excess`. What is longer than the round trip was in part in a look: it counts when
+ * nothing else does.
+ */
+static bool measured_cause(struct outlier *x, const struct look *was, const struct look *is, uint64_t excess)
+{
+	return 2 * longest_part(x, was, is, x->ns) >= excess || 2 * longest_part(x, was, is, UINT64_MAX) >= excess;
 }
 
 /* What happened meanwhile, without a time of its own. */
@@ -247,7 +249,7 @@ static void counted_cause(const struct trace *t, struct outlier *x, const struct
 	uint64_t faults[SIDES], most = 0, all = 0;
 	unsigned top = 0;
 	for (enum side i = CALLER; i < SIDES; i++)
-		faults[i] = is->side[i].faults - was->side[i].faults;
+		faults[i] = is->end[i].faults - was->begin[i].faults;
 	for (unsigned i = 0; i < is->irqs_n && i < was->irqs_n; i++) {
 		uint64_t n = less(is->irqs[i], was->irqs[i]);
 		all += n;
@@ -291,23 +293,37 @@ static void keep(struct trace *t, const struct outlier *x)
 	t->longest[i] = *x;
 }
 
-static int explain(struct trace *t, uint64_t before, uint64_t after)
+/* A look, which explains the call between `before` and `after`, or else its own one, if that took too long. */
+static int look(struct trace *t, uint64_t before, uint64_t after)
 {
 	static struct look now;
-	uint64_t excess = less(after - before, hist_quantile(&t->calls, 0.5));
-	struct outlier x = {.at_ns = before - t->begun_ns,
-			    .ns = after - before,
-			    .request_ns = less(t->stamp.begun_ns, before),
-			    .handler_ns = less(t->stamp.ended_ns, t->stamp.begun_ns),
-			    .reply_ns = less(after, t->stamp.ended_ns)};
-	const bool swept[] = {t->swept[CALLER], t->swept[SERVER]};
-	if (look(t, &now, true))
+	uint64_t own[2], limit = t->o->limit_ns;
+	struct server_stamp stamp = t->stamp;
+	bool swept[] = {t->swept[CALLER], t->swept[SERVER]};
+	if (look_at_threads(t, now.end, &own[0], &own[1]))
 		return 1;
-	if (!measured_cause(&x, &t->last, &now, excess))
-		counted_cause(t, &x, &t->last, &now, swept);
-	t->counts[x.cause]++;
-	t->lost_ns[x.cause] += excess;
-	keep(t, &x);
+	if (after - before <= limit) {
+		before = own[0], after = own[1];
+		stamp = t->stamp;
+		memcpy(swept, t->swept, sizeof swept);
+	}
+	if (look_at_rest(t, &now))
+		return 1;
+	if (after - before > limit && t->recorded) {
+		uint64_t excess = less(after - before, hist_quantile(&t->calls, 0.5));
+		struct outlier x = {.at_ns = before - t->begun_ns,
+				    .ns = after - before,
+				    .request_ns = less(stamp.begun_ns, before),
+				    .handler_ns = less(stamp.ended_ns, stamp.begun_ns),
+				    .reply_ns = less(after, stamp.ended_ns)};
+		if (!measured_cause(&x, &t->last, &now, excess))
+			counted_cause(t, &x, &t->last, &now, swept);
+		hist_record(&t->calls, x.ns);
+		t->counts[x.cause]++;
+		t->lost_ns[x.cause] += excess;
+		keep(t, &x);
+	}
+	t->last = now;
 	return 0;
 }
 
@@ -318,29 +334,22 @@ static int run(struct trace *t, uint64_t ns, bool recorded)
 	const struct server_stamp_request plain = {0}, spinning = {.spin_ns = t->o->spin_ns};
 	uint64_t before, after = floor_now(), looked = 0;
 	t->begun_ns = after;
+	t->recorded = recorded;
+	if (look(t, 0, 0))
+		return 1;
 	while (after - t->begun_ns < ns) {
-		if (after - looked >= LOOK_NS) {
-			for (unsigned i = 0; i < WARM_N; i++)
-				if (call(t, &plain, &before, &after))
-					return 1;
-			if (look(t, &t->last, false))
-				return 1;
-			looked = floor_now();
-			/* The first call behind the look is slow because of it. */
-			if (call(t, &plain, &before, &after))
-				return 1;
-		}
-		bool spins = recorded && ++t->calls_n % SPIN_EACH == 0;
+		bool spins = recorded && ++t->sent % SPIN_EACH == 0;
+		bool fresh = looked >= after; /* the look has emptied the caches: not recorded, if it is no outlier */
 		if (call(t, spins ? &spinning : &plain, &before, &after))
 			return 1;
-		if (!recorded)
+		bool outlier = after - before > t->o->limit_ns;
+		if (recorded && !outlier && !fresh)
+			hist_record(&t->calls, after - before);
+		if (!outlier && after - looked < LOOK_NS)
 			continue;
-		hist_record(&t->calls, after - before);
-		if (after - before > t->o->limit_ns) {
-			if (explain(t, before, after))
-				return 1;
-			looked = 0;
-		}
+		if (look(t, before, after))
+			return 1;
+		looked = floor_now();
 	}
 	return 0;
 }
@@ -357,7 +366,7 @@ static void print_table(const struct trace *t, const char *nic)
 {
 	FILE *out = perf_human(t->o);
 	const struct hist *h = &t->calls;
-	fprintf(out, "%s: message API, nic %s, %" PRIu64 " calls\n", t->o->what, nic, t->calls_n);
+	fprintf(out, "%s: message API, nic %s, %" PRIu64 " calls\n", t->o->what, nic, h->count);
 	fprintf(out, "%10s %10s %10s %10s us\n%10.2f %10.2f %10.2f %10.2f\n", "p50", "p99", "p99.9", "max",
 		(double)hist_quantile(h, 0.5) / 1e3, (double)hist_quantile(h, 0.99) / 1e3,
 		(double)hist_quantile(h, 0.999) / 1e3, (double)h->max / 1e3);
@@ -390,7 +399,7 @@ static void print_json(const struct trace *t, const char *nic)
 	json_u64(&j, "p99_ns", hist_quantile(h, 0.99));
 	json_u64(&j, "p999_ns", hist_quantile(h, 0.999));
 	json_u64(&j, "max_ns", h->max);
-	json_u64(&j, "calls", t->calls_n);
+	json_u64(&j, "calls", h->count);
 	json_double(&j, "seconds", (double)t->o->duration_ns / 1e9);
 	json_u64(&j, "limit_ns", t->o->limit_ns);
 	json_u64(&j, "outliers", outliers(t));
