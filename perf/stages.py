@@ -3,6 +3,7 @@
 
 usage: stages.py counts BUILD PROFILE CALLS      per stage, of a callgrind profile of perf/step
        stages.py functions BUILD PROFILE CALLS   per function
+       stages.py ticks BUILD (PROFILE CALLS SAMPLES)...   per stage, with ticks by samples of perf/step
        stages.py address BUILD FUNCTION          where the function of perf/step begins
        stages.py tables BUILD EXPECTED COMPILER MESSAGE RPC   the tables of engine/README.md, from two traces
        stages.py readme --write|--check README TABLES         puts the tables there, or compares them
@@ -154,6 +155,40 @@ def print_counts(program, file, calls):
 def fail_unassigned(functions):
     fail('no stage for %s: give each a stage in perf/stages' %
          ', '.join('%s() of %s' % f for f in sorted(set(functions))))
+
+
+def ticks(program, file):
+    """Ticks of a call by stage, of the output of `step ROUNDS API samples`, the sum, and their unit."""
+    found, total, unit = collections.Counter(), 0, ''
+    with open(file, encoding='utf-8') as f:
+        for line in f:
+            word = line.split()
+            if word[:1] == ['pc']:
+                function = program.function(int(word[1], 16))
+                # Not the callers': who called a library's function is not in a sample.
+                found[program.stage(function) or 'unassigned' if function else 'libraries'] += int(word[2])
+            elif word[:1] == ['ticks']:
+                total, unit = float(word[1]), word[2]
+    if not found:
+        fail('%s has no samples' % file)
+    return {s: n * total / sum(found.values()) for s, n in found.items()}, total, unit
+
+
+def print_ticks(build, *files):
+    """A table of stages: the instructions of a callgrind profile, and ticks, of one API after the other."""
+    program = Program(build)
+    columns, unit = [], ''
+    for profile_file, calls, samples in zip(files[::3], files[1::3], files[2::3]):
+        counts = collections.Counter()
+        for function, n in profile(program, profile_file).items():
+            counts[program.stage(function) or 'unassigned'] += n / int(calls)
+        spent, total, unit = ticks(program, samples)
+        columns.append((counts, spent, total))
+    print('%-30s' % 'stage', ' '.join('instructions %8s' % unit for _ in columns))
+    for stage in program.names() + ['libraries', 'unassigned', 'sum']:
+        row = [(sum(c.values()), total) if stage == 'sum' else (c[stage], t.get(stage, 0)) for c, t, total in columns]
+        if any(round(n) or round(t) for n, t in row):
+            print('%-30s' % stage, ' '.join('%12.0f %8.0f' % cell for cell in row))
 
 
 class Use:
@@ -391,6 +426,8 @@ def main():
         program = Program(a[1])
         for f, n in profile(program, a[2]).most_common():
             print('%-14s %7.1f %s %s' % (program.stage(f) or '?', n / int(a[3]), *f))
+    elif len(a) >= 5 and len(a) % 3 == 2 and a[0] == 'ticks':
+        print_ticks(*a[1:])
     elif len(a) == 3 and a[0] == 'address':
         print('%x' % Program(a[1]).symbol[a[2]])
     elif len(a) == 6 and a[0] == 'tables':

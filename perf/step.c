@@ -5,16 +5,24 @@
  * one after the other, message_single, rpc_single, method, rref. `step build` prints compiler, machine and kind of
  * build. perf/instructions.sh runs it under valgrind and counts what measured() does: the set-up polls for as long as
  * it takes, and so would blur the counts, as would the shards' own threads.
+ *
+ * `step ROUNDS API samples` runs without valgrind. It prints the ticks of a call, the median of the rounds, and then
+ * interrupts the rounds by a timer and prints how often it found each instruction ("pc ADDRESS COUNT"): stages.py
+ * makes the ticks of each stage of that.
  */
 #include "cell.h"
+#include "ticks.h"
 
 #include <arpa/inet.h>
 #include <farcall/farcall.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #if defined(__clang__)
@@ -226,6 +234,72 @@ __attribute__((noinline)) static void end_of_measurement(void)
 		fclose(f);
 }
 
+#define SAMPLE_NS 50000
+enum { SAMPLES_MAX = 100000 };
+static uintptr_t samples[SAMPLES_MAX];
+static volatile sig_atomic_t samples_n;
+
+static void on_sample(int sig, siginfo_t *info, void *context)
+{
+	const ucontext_t *c = context;
+	(void)sig, (void)info;
+#if defined(__x86_64__)
+	uintptr_t pc = (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+	uintptr_t pc = (uintptr_t)c->uc_mcontext.pc;
+#else
+	uintptr_t pc = 0;
+	(void)c;
+#endif
+	if (samples_n < SAMPLES_MAX)
+		samples[samples_n++] = pc;
+}
+
+static void measured_by_ticks(void (*step)(void), unsigned long rounds)
+{
+	uint64_t *took = calloc(rounds, sizeof *took);
+	if (!took)
+		exit(1);
+	for (unsigned long i = 0; i < rounds; i++) {
+		uint64_t from = ticks_now();
+		step();
+		took[i] = ticks_now() - from;
+	}
+	printf("ticks %.1f " TICKS_UNIT "\n", (double)ticks_median(took, (unsigned)rounds) / CALLS);
+	free(took);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+	return (x > y) - (x < y);
+}
+
+static int measured_by_samples(void (*step)(void), unsigned long rounds)
+{
+	const struct sigaction action = {.sa_sigaction = on_sample, .sa_flags = SA_SIGINFO | SA_RESTART};
+	const struct itimerspec period = {{0, SAMPLE_NS}, {0, SAMPLE_NS}};
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN};
+	timer_t timer;
+	event._sigev_un._tid = gettid();
+	if (sigaction(SIGRTMIN, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &timer) ||
+	    timer_settime(timer, 0, &period, NULL)) {
+		perror("step: no timer");
+		return 1;
+	}
+	measured(step, rounds);
+	timer_delete(timer);
+	int n = samples_n;
+	qsort(samples, (size_t)n, sizeof *samples, by_address);
+	for (int i = 0, from = 0; i < n; i++) {
+		if (i + 1 < n && samples[i + 1] == samples[i])
+			continue;
+		printf("pc %lx %d\n", (unsigned long)samples[i], i + 1 - from);
+		from = i + 1;
+	}
+	return 0;
+}
+
 static const struct api {
 	const char *name;
 	void (*step)(void);
@@ -257,11 +331,12 @@ int main(int argc, char **argv)
 	char text[16];
 	pthread_t thread;
 	struct far_err err;
-	unsigned long rounds = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
-	const struct api *api = argc == 3 ? find(argv[2]) : NULL;
-	if (rounds == 0 || !api) {
-		fprintf(stderr, "usage: step ROUNDS message|message_single|fiber|rpc|rpc_single|fanout|method|rref, or "
-				"step build\n");
+	bool sampled = argc == 4 && strcmp(argv[3], "samples") == 0;
+	unsigned long rounds = argc == 3 || sampled ? strtoul(argv[1], NULL, 10) : 0;
+	const struct api *api = rounds ? find(argv[2]) : NULL;
+	if (!api) {
+		fprintf(stderr, "usage: step ROUNDS message|message_single|fiber|rpc|rpc_single|fanout|method|rref "
+				"[samples], or step build\n");
 		return 2;
 	}
 	void (*step)(void) = api->step;
@@ -285,7 +360,14 @@ int main(int argc, char **argv)
 	pass_round();
 	for (unsigned long i = 0; i < WARM_ROUNDS; i++)
 		step();
-	measured(step, rounds);
+	if (sampled) {
+		measured_by_ticks(step, rounds);
+		if (measured_by_samples(step, rounds))
+			return 1;
+		rounds *= 2;
+	} else {
+		measured(step, rounds);
+	}
 	end_of_measurement();
 	far_rref_free(cell);
 	pass_round();

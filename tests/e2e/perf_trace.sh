@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# `farcall perf trace` with planted outliers, `farcall perf rate --rate`, perf/plots.sh, and the stages of
+# `farcall perf trace` with planted outliers, `farcall perf rate --rate`, perf/plots.sh, perf/micro.sh, and the stages of
 # perf/instructions.sh: what they find, not how long it takes.
 # usage: perf_trace.sh FARCALL SOURCE-ROOT
 set -u
@@ -86,6 +86,23 @@ assert m.parse(sys.argv[1]).documentElement.tagName == "svg" and sys.argv[2] in 
 	ok "plots.sh draws the three sweeps" $?
 else
 	skip_data "plots.sh draws" "no gnuplot"
+fi
+
+# ---- micro ----
+
+bounded sh "$root/perf/micro.sh" --frobnicate
+[ $rc -eq 2 ] && says "unknown option --frobnicate"
+ok "micro.sh refuses an unknown option" $?
+bounded sh "$root/perf/micro.sh" "$dir"
+[ $rc -eq 1 ] && says "perf/step is not there"
+ok "micro.sh refuses what is no build" $?
+if command -v valgrind >/dev/null; then
+	bounded sh "$root/perf/micro.sh" "$(dirname "$farcall")"
+	[ $rc -eq 0 ] && has out '^CRC32C, 4 KiB  *[1-9]' && has out '^dispatch  *[1-9]' && has out '^sum  *[1-9]' &&
+		! has out '^unassigned'
+	ok "micro.sh: structures and stages, none without a stage" $?
+else
+	skip_data "micro.sh" "no valgrind"
 fi
 
 # ---- stages: the functions of a build, without valgrind ----
