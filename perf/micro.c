@@ -270,7 +270,7 @@ int main(int argc, char **argv)
 	prepare();
 	for (size_t k = 0; k < sizeof operations / sizeof *operations; k++) {
 		const struct operation *o = &operations[k];
-		uint64_t batch[BATCHES];
+		uint64_t batch[BATCHES] = {0};
 		for (unsigned i = 0; i < WARM && !count; i++)
 			o->run();
 		for (unsigned i = 0; i < (count ? 1 : BATCHES); i++) {

@@ -320,7 +320,7 @@ def budget(program, expected, compiler, message, rpc):
     unassigned = [k for t in tables for k in t if not isinstance(k, str)]
     if unassigned:
         fail_unassigned(unassigned)
-    yield '| stage | message: in bursts | alone | read | written | bounced | typed: in bursts | alone | read | written | bounced |'
+    yield '| stage |%s' % ''.join(' %s: bursts | alone | read | written | bounced |' % w for w in ('message', 'typed'))
     yield '|---|' + '---|' * 10
     sums = [0] * 4
     for stage in program.names():
@@ -351,7 +351,8 @@ def path(program, calls):
     yield '| step | function | file | instructions | lines |'
     yield '|---|---|---|---|---|'
     for (n, (name, file)), instructions, _, _, _, touched in sorted(medians(calls, key_of), key=lambda r: r[0][0]):
-        yield '| %s | `%s` | `%s` | %d | %d |' % (titles[n], name, file.replace('engine/', '', 1), instructions, touched)
+        file = file.replace('engine/', '', 1)
+        yield '| %s | `%s` | `%s` | %d | %d |' % (titles[n], name, file, instructions, touched)
 
 
 def print_tables(program, expected, compiler, message, rpc):
@@ -415,7 +416,8 @@ def readme(mode, file, tables):
         with open(file, 'w', encoding='utf-8') as f:
             f.write(text)
     elif wrong:
-        fail('%s differs from what was measured; instructions.sh --update writes it anew:\n%s' % (file, '\n'.join(wrong)))
+        fail('%s differs from what was measured; instructions.sh --update writes it anew:\n%s' %
+             (file, '\n'.join(wrong)))
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# `farcall perf trace` with planted outliers, `farcall perf rate --rate`, perf/plots.sh, perf/micro.sh, and the stages of
+# `farcall perf trace` with planted outliers, `farcall perf rate --rate`, perf/plots.sh, perf/micro.sh, the stages of
 # perf/instructions.sh: what they find, not how long it takes.
 # usage: perf_trace.sh FARCALL SOURCE-ROOT
 set -u
@@ -41,6 +41,16 @@ cp "$dir/stopped" "$dir/out"
 [ $rc -eq 0 ] && json "$whole and any(x['cause'] == 'stopped' and x['ns'] > 100000000 and
 	x['evidence'].startswith('server did not run') for x in j['longest'])"
 ok "trace, the server was stopped: stopped" $?
+
+# Another thread on the server's CPU, the second one of this process.
+cpu=$(python3 -c 'import os; c = sorted(os.sched_getaffinity(0)); print(c[1] if len(c) > 1 else c[0])')
+timeout 4 taskset -c "$cpu" sh -c 'while :; do :; done' &
+rival=$!
+bounded "$farcall" perf trace --seconds 2 --json
+kill $rival
+[ $rc -eq 0 ] && json "$whole and any(x['cause'] == 'context switch' and x['evidence'].startswith('server ready for ')
+	for x in j['longest'])"
+ok "trace, a rival on the server's CPU: context switch" $?
 
 bounded "$farcall" perf trace --limit 60m --seconds 0.2
 [ $rc -eq 0 ] && has out '^0 round trips above ' && ! has out '^the longest'
