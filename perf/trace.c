@@ -239,7 +239,13 @@ static uint64_t longest_part(struct outlier *x, const struct look *was, const st
  */
 static bool measured_cause(struct outlier *x, const struct look *was, const struct look *is, uint64_t excess)
 {
-	return 2 * longest_part(x, was, is, x->ns) >= excess || 2 * longest_part(x, was, is, UINT64_MAX) >= excess;
+	const uint64_t limits[] = {x->ns, UINT64_MAX};
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t most = longest_part(x, was, is, limits[i]);
+		if (most && 2 * most >= excess)
+			return true;
+	}
+	return false;
 }
 
 /* What happened meanwhile, without a time of its own. */

@@ -23,18 +23,21 @@ bounded "$farcall" perf trace --spin 20ms --seconds 2 --json
 		for x in j['longest'])"
 ok "trace --spin: the handler" $?
 
-# The server, the only child, is stopped several times and goes on: some of these are in a round trip and not between.
+# The server is the only child. It is stopped and goes on, several times: some of that is in a round trip, not between.
+serves() { server=$(pgrep -P $pid) && [ "$(ps -o state= -p "$server")" = R ]; }
+stopped() { # times, seconds
+	eventually serves
+	sleep 0.5
+	for _ in $(seq "$1"); do
+		kill -STOP "$server"
+		sleep "$2"
+		kill -CONT "$server"
+		sleep 0.1
+	done
+}
 "$farcall" perf trace --seconds 4 --json >"$dir/stopped" 2>"$dir/err" </dev/null &
 pid=$!
-serves() { server=$(pgrep -P $pid) && [ "$(ps -o state= -p "$server")" = R ]; }
-eventually serves
-sleep 0.5
-for _ in 1 2 3 4 5 6 7 8; do
-	kill -STOP "$server"
-	sleep 0.25
-	kill -CONT "$server"
-	sleep 0.1
-done
+stopped 8 0.25
 rc=0
 wait $pid || rc=$?
 cp "$dir/stopped" "$dir/out"
@@ -71,6 +74,15 @@ ok "rate --rate: each rate, with the calls that were due" $?
 bounded "$farcall" perf rate --rate 100000000 --seconds 0.2 --json
 [ $rc -eq 0 ] && json 'j["results"][0]["unsent"] > 0 and j["results"][0]["p99_ns"] > 50000000'
 ok "rate --rate: saturated, times from when a call should begin" $?
+# While the server is stopped more calls fall due than can be in flight; all count from when they should have begun.
+"$farcall" perf rate --rate 10000 --seconds 2 --json >"$dir/stopped" 2>"$dir/err" </dev/null &
+pid=$!
+stopped 1 0.8
+rc=0
+wait $pid || rc=$?
+cp "$dir/stopped" "$dir/out"
+[ $rc -eq 0 ] && json 'j["results"][0]["p90_ns"] > 200000000'
+ok "rate --rate, the server was stopped: calls that could not be sent count, too" $?
 refuses "a rate of typed calls" "leave --api rpc out" rate --rate 5 --api rpc
 refuses "a rate of a hand-over" "leave --via thread out" rate --rate 5 --via thread
 refuses "a rate of shards" "leave --shards out" rate --rate 5 --shards 2
