@@ -33,6 +33,7 @@ static const char *const cause_names[] = {"stopped",     "context switch", "hand
 struct thread_look {
 	uint64_t at_ns, run_ns, wait_ns; /* wait: ready, while another thread had the CPU */
 	uint64_t faults, switches;       /* switches: involuntary ones */
+	uint64_t sleeps;                 /* voluntary ones */
 };
 
 /* The counters of the machine take some 100 us to read, so those of the threads are read before and behind them. */
@@ -109,8 +110,10 @@ static void look_at_thread(const struct trace *t, enum side side, struct thread_
 	if (read_file(path, text, sizeof text) > 0 && sscanf(text, "%llu %llu", &run, &wait) == 2)
 		l->wait_ns = wait;
 	snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, pid);
-	if (read_file(path, text, sizeof text) > 0)
-		l->switches = number_after(text, "nonvoluntary_ctxt_switches:");
+	if (read_file(path, text, sizeof text) > 0) {
+		l->switches = number_after(text, "\nnonvoluntary_ctxt_switches:");
+		l->sleeps = number_after(text, "\nvoluntary_ctxt_switches:");
+	}
 	snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, pid);
 	const char *end = read_file(path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
 	if (end && sscanf(end, ") %*c %*d %*d %*d %*d %*d %*u %llu %*u %llu", &minor, &major) == 2)
@@ -213,7 +216,8 @@ static uint64_t longest_part(struct outlier *x, const struct look *was, const st
 		uint64_t off = less(b->at_ns - a->at_ns, b->run_ns - a->run_ns + wait);
 		if (off > most && off <= limit) {
 			most = off;
-			x->cause = is->steal_ns > was->steal_ns ? STEAL : STOPPED;
+			/* Who neither runs nor waits for a CPU has left it, or had a CPU that the host had taken. */
+			x->cause = b->sleeps > a->sleeps ? STOPPED : STEAL;
 			snprintf(x->evidence, sizeof x->evidence, "%s did not run for %.1f us", side_names[i],
 				 (double)off / 1e3);
 		}
@@ -316,7 +320,9 @@ static int look(struct trace *t, uint64_t before, uint64_t after)
 	if (look_at_rest(t, &now))
 		return 1;
 	if (after - before > limit && t->recorded) {
-		uint64_t excess = less(after - before, hist_quantile(&t->calls, 0.5));
+		uint64_t ns = after - before, excess = less(ns, hist_quantile(&t->calls, 0.5));
+		if (excess < ns / 4) /* usual round trips are near the limit */
+			excess = ns / 4;
 		struct outlier x = {.at_ns = before - t->begun_ns,
 				    .ns = after - before,
 				    .request_ns = less(stamp.begun_ns, before),
