@@ -218,7 +218,7 @@ def calls_of(program, file, marker):
     """The calls of a trace. Each is a list of [side, function, instructions, [(line, kind)]], one for each stretch of
     instructions of one function. Both sides run in one thread, so lines of its stack are left out."""
     maps = shared_maps(file)
-    alone, serve, passing = (program.symbol[n] for n in (marker, 'serve', 'pass_round'))
+    alone, serve = program.symbol[marker], program.symbol['serve']
     calls, stretch, side, function, stack = [], None, 'caller', None, None
     with open(file, encoding='ascii', errors='replace') as f:
         for line in f:
@@ -305,7 +305,7 @@ def medians(calls, key_of):
 
 
 def budget(program, expected, compiler, message, rpc):
-    """Stage by stage: instructions in bursts of 16, and of a call alone with its lines."""
+    """Stage by stage: instructions in bursts of 16, and of a call alone with its lines; then side by side."""
     burst = {}
     with open(expected, encoding='utf-8') as f:
         for line in f:
@@ -334,6 +334,9 @@ def budget(program, expected, compiler, message, rpc):
         if any(c != '–' for c in cells):
             yield '| %s | %s |' % (stage, ' | '.join(cells))
     yield '| sum | %d | %d | | | | %d | %d | | | |' % tuple(sums)
+    sides = [{r[0]: r[1:5] for r in medians(calls, lambda: lambda side, _: side)} for calls in (message, rpc)]
+    for side in ('caller', 'callee'):
+        yield '| %s | %s |' % (side, ' | '.join('– | ' + ' | '.join(str(c) for c in t[side]) for t in sides))
 
 
 def path(program, calls):
