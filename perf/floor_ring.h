@@ -102,11 +102,16 @@ struct floor_shared {
 	_Alignas(4096) unsigned char area[FLOOR_AREA_BYTES];
 };
 
-static inline uint64_t floor_now(void)
+static inline uint64_t floor_clock(clockid_t clock)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t floor_now(void)
+{
+	return floor_clock(CLOCK_MONOTONIC);
 }
 
 /** What a server does beside the floors of memory. Both return 0, or -errno to end floor_serve(). */

@@ -5,16 +5,19 @@ set -eu
 
 usage() {
 	cat <<'END'
-usage: sh perf/instructions.sh [--check | --update] BUILD-DIRECTORY
+usage: sh perf/instructions.sh [--check | --update | --functions] BUILD-DIRECTORY
 
 Counts the instructions of a call with its answer, both sides together, per API: a message of 32 bytes to an inline
 handler, the same to a fiber, a typed call of far::add, one of 16 in a fan-out, one of an object's method; and of their
-parts. rref: a reference made, fetched and given back. The directory is of a build with --buildtype=release and the
-tests. Needs the package valgrind.
+stages, which perf/stages lists. rref: a reference made, fetched and given back. The directory is of a build with
+--buildtype=release and the tests. Needs the packages valgrind and python3.
 
-  --check   compares with perf/instructions.expected, made by the same compiler for the same machine; fails when a count
-            is more than 3 % above what is expected there (parts: and more than 8 instructions)
-  --update  writes the counts there, in place of those of this compiler and machine
+  --check      compares with perf/instructions.expected, made by the same compiler for the same machine; fails when a
+               count is more than 3 % above what is expected there (stages: and more than 8 instructions), or when the
+               tables of engine/README.md differ from a trace
+  --update     writes the counts there, in place of those of this compiler and machine, and, with the compiler that the
+               tables of engine/README.md name, these tables
+  --functions  prints the functions of each API with their stages and instructions
 
 exit status: 0; 1: more instructions than expected, or nothing could be counted; 2: usage; 77: nothing is expected of
 this compiler and machine
@@ -23,7 +26,7 @@ END
 
 mode=show
 case ${1:-} in
---check | --update)
+--check | --update | --functions)
 	mode=${1#--}
 	shift
 	;;
@@ -37,7 +40,9 @@ if [ $# -ne 1 ]; then
 	exit 2
 fi
 top=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-step=$1/perf/step
+build=$1
+step=$build/perf/step
+readme=$top/../engine/README.md
 expected=$top/instructions.expected
 rounds=500
 percent=3
@@ -48,65 +53,60 @@ fail() {
 	exit 1
 }
 
+stages() { python3 "$top/stages.py" "$@"; }
+
 command -v valgrind >/dev/null || fail "needs the package valgrind"
+command -v python3 >/dev/null || fail "needs the package python3"
 [ -x "$step" ] || fail "$step is not there: ninja -C $1 perf/step"
-build=$("$step" build)
-case $build in
+made=$("$step" build)
+case $made in
 *" release") ;;
-*) fail "$1 is a build of another kind than --buildtype=release, whose counts say nothing: $build" ;;
+*) fail "$1 is a build of another kind than --buildtype=release, whose counts say nothing: $made" ;;
 esac
-compiler=${build% release}
+compiler=${made% release}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Of a call, inclusive of what they call: FUNCTION... of the profile of the last API.
-of() {
-	for function in "$@"; do
-		awk -v name="$function" -v calls="$calls" '
-			$0 ~ ":" name "( \\[|$)" { gsub(",", "", $1); n += $1 }
-			END { printf "%d", n / calls + 0.5 }' "$work/inclusive"
-		echo
-	done | awk '{ n += $1 } END { print n + 0 }'
-}
-
 count() { # API
 	calls=$((rounds * 16))
-	valgrind --tool=callgrind --callgrind-out-file="$work/profile" --collect-atstart=no --toggle-collect=measured \
-		"$step" "$rounds" "$1" >"$work/log" 2>&1 || {
+	valgrind --tool=callgrind --callgrind-out-file="$work/profile" --dump-instr=yes --compress-pos=no \
+		--compress-strings=no --collect-atstart=no --toggle-collect=measured "$step" "$rounds" "$1" >"$work/log" 2>&1 || {
 		cat "$work/log" >&2
 		fail "$step $rounds $1 failed under callgrind"
 	}
 	total=$(sed -n 's/.*Collected : //p' "$work/log")
 	[ "${total:-0}" -gt 0 ] || fail "callgrind counted nothing in measured()"
-	callgrind_annotate --inclusive=yes --threshold=100 "$work/profile" >"$work/inclusive"
-	total=$((total / calls))
-	echo "$compiler $1 total $total"
-	case $1 in # a fiber's frames are not below those of its caller
-	message) parts far_msg_send far_reply ;;
-	fanout) parts far_rpc_fanout far_return_tensor far_future_value far_future_free ;;
-	rpc) parts far_rpc_async_to far_return_tensor far_future_value far_val_fini far_future_free ;;
-	esac
+	if [ "$mode" = functions ]; then
+		stages functions "$build" "$work/profile" "$calls" | sed "s/^/$1 /"
+		return
+	fi
+	echo "$compiler $1 total $((total / calls))"
+	stages counts "$build" "$work/profile" "$calls" >"$work/stages" || exit 1
+	sed "s/^/$compiler $1 /" "$work/stages"
 }
 
-parts() { # what calls, what replies, what takes the result
-	calling=$(of "$1")
-	replying=$(of "$2")
-	dispatching=$(of dispatch)
-	completing=$(of call_on_answer)
-	shift 2
-	reading=$(of "$@")
-	for n in "$calling" "$replying" "$dispatching" "$completing"; do
-		[ "$n" -gt 0 ] || fail "a part of $api cannot be separated: its function is not in the profile"
-	done
-	echo "$compiler $api call $calling"
-	echo "$compiler $api dispatch $((dispatching - replying))"
-	echo "$compiler $api reply $replying"
-	echo "$compiler $api complete $completing"
-	[ "$reading" -eq 0 ] || echo "$compiler $api result $reading"
-	echo "$compiler $api loop $((total - calling - dispatching - completing - reading))"
+# The instructions and memory accesses of a few calls of an API, one after the other.
+trace() { # API, FILE
+	from=$(stages address "$build" measured)
+	to=$(stages address "$build" end_of_measurement)
+	mkfifo "$work/pipe"
+	sed -n "/^I *0*$from,/,/^I *0*$to,/p" <"$work/pipe" >"$2" &
+	valgrind --tool=lackey --trace-mem=yes --vgdb=no --log-fd=9 "$step" 1 "$1" 9>"$work/pipe" >"$work/log" 2>&1 || {
+		cat "$work/log" >&2
+		fail "$step 1 $1 failed under lackey"
+	}
+	wait
+	rm "$work/pipe"
+	grep '^map ' "$work/log" >>"$2"
+}
+
+tables() {
+	trace message_single "$work/message"
+	trace rpc_single "$work/rpc"
+	stages tables "$build" "$work/counts" "$compiler" "$work/message" "$work/rpc" >"$work/tables"
 }
 
 for api in message fiber rpc fanout method rref; do
@@ -114,16 +114,24 @@ for api in message fiber rpc fanout method rref; do
 done
 
 case $mode in
+functions)
+	cat "$work/counts"
+	;;
 show)
-	awk '{ printf "%-8s %-9s %5d instructions a call\n", $3, $4, $5 }' "$work/counts"
+	awk '{ printf "%-8s %-14s %5d instructions a call\n", $3, $4, $5 }' "$work/counts"
 	;;
 update)
 	{
-		echo "# Instructions of a call, by instructions.sh --update: compiler, machine, API, part, count."
+		echo "# Instructions of a call, by instructions.sh --update: compiler, machine, API, stage, count."
 		{ grep -v -e '^#' -e "^$compiler " "$expected" 2>/dev/null || true; } | cat - "$work/counts" | LC_ALL=C sort -s -k 1,2
 	} >"$work/new"
 	cat "$work/new" >"$expected"
 	echo "perf/instructions.expected: $(wc -l <"$work/counts") counts of $compiler written"
+	if grep -qx "Compiler $compiler." "$readme"; then
+		tables
+		stages readme --write "$readme" "$work/tables"
+		echo "engine/README.md: tables written"
+	fi
 	;;
 check)
 	if ! grep -q "^$compiler " "$expected"; then
@@ -136,17 +144,22 @@ check)
 		{
 			w = want[$1, $2, $3, $4]
 			least = $4 == "total" ? 0 : slack
-			if (w == "") verdict = "not expected: --update"
+			if (w == "" && $4 == "total") verdict = "not expected: --update"
 			else if ($5 - w > w * percent / 100 && $5 - w > least) verdict = "MORE"
 			else if (w - $5 > w * percent / 100 && w - $5 > least) verdict = "less: --update keeps it so"
 			else verdict = ""
-			bad = bad || verdict == "MORE" || w == ""
-			printf "%-8s %-9s %5d instructions a call, expected %5d  %s\n", $3, $4, $5, w, verdict
+			bad = bad || verdict == "MORE" || (w == "" && $4 == "total")
+			printf "%-8s %-14s %5d instructions a call, expected %5d  %s\n", $3, $4, $5, w, verdict
 		}
 		END { exit bad }' "$expected" "$work/counts" || {
 		echo "instructions.sh: FAILED: more instructions than perf/instructions.expected. Take them back, or, when they" \
 			"are worth it, say so in the commit and run: sh perf/instructions.sh --update $1" >&2
 		exit 1
 	}
+	if grep -qx "Compiler $compiler." "$readme"; then
+		tables
+		stages readme --check "$readme" "$work/tables" || exit 1
+		echo "engine/README.md: its tables are those of this build"
+	fi
 	;;
 esac

@@ -32,10 +32,12 @@ enum taker {
 	RREF = 2048,
 	START = 4096,
 	STARTING = 8192,
+	TRACE = 16384,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
-	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR, /* those that start the other process themselves */
-	ALL = 16383
+	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR |
+		   TRACE, /* those that start the other process themselves */
+	ALL = 32767
 };
 
 struct measurement {
@@ -56,7 +58,9 @@ static const struct measurement measurements[] = {
 	{"rate", perf_rate, RATE, 3000, "calls and bytes per second, many in flight",
 	 "Starts a second process and keeps many calls in flight towards it. The receiver reads every byte; the reply\n"
 	 "of the message API is empty. bytes_per_s counts request payload. With --shards each local shard calls the\n"
-	 "remote shard of the same number, --inflight calls at a time; the ratio to the floor is that of one shard."},
+	 "remote shard of the same number, --inflight calls at a time; the ratio to the floor is that of one shard.\n"
+	 "With --rate calls begin at fixed times, answered or not, and the times of a call count from when it should\n"
+	 "have begun; --seconds applies to each rate."},
 	{"bandwidth", perf_bandwidth, BANDWIDTH, 2000, "bytes per second of large messages, by size and depth",
 	 "Starts a second process and sends messages of several sizes at several depths (messages in flight). The\n"
 	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of the\n"
@@ -71,6 +75,12 @@ static const struct measurement measurements[] = {
 	{"rref", perf_rref, RREF, 6000, "references and objects, against typed calls of the same size",
 	 "Starts a second process. Measures remote + to_here, to_here alone and a method call of an object, each\n"
 	 "alternating with a typed call of the same two tensors; then issues, fetches and deletes 5000 references."},
+	{"trace", perf_trace, TRACE, 3000, "what the time of slow round trips went into",
+	 "Starts a second process, makes one call at a time and explains each round trip above --limit: a thread that\n"
+	 "was stopped or had to leave its CPU, the handler, time that the host of a virtual machine took, page "
+	 "faults,\n"
+	 "the engine's sweep of deadlines, interrupts, or nothing of these (unexplained). Counters of the system are\n"
+	 "read each millisecond: what they show happened in the round trip or up to 1 ms before it."},
 	{"idle", perf_idle, IDLE, 5000, "CPU and memory of an idle worker, and its first call afterwards",
 	 "Runs in every worker of `farcall run -n N -- farcall perf idle`; alone, it starts two workers itself."},
 	{"wake", perf_wake, WAKE, 3000, "the first call to a sleeping worker",
@@ -243,6 +253,15 @@ static int check(const struct perf_opts *o, const struct measurement *m)
 	if (o->connect && (o->peers > 1 || o->target))
 		return options_wrong(o->what, "%s needs processes of its own; leave --connect out",
 				     o->target ? "--to self" : "--peers");
+	if (o->rates.n && (o->api || o->via || o->handler || o->shards > 1 || o->floor))
+		return options_wrong(o->what,
+				     "--rate measures messages to an inline handler of one shard, without a floor; "
+				     "leave --%s out",
+				     o->api          ? "api rpc"
+				     : o->via        ? "via thread"
+				     : o->handler    ? "handler"
+				     : o->shards > 1 ? "shards"
+						     : "floor");
 	if (o->peers > 1 && (o->target || o->via == PERF_VIA_THREAD))
 		return options_wrong(o->what, "--peers measures the usual call; leave --via thread and --to self out");
 	return 0;
@@ -281,6 +300,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .marks = {{1000000, 10000000}, 2},
 			      .worlds = {{2, 64}, 2},
 			      .rounds = 5,
+			      .limit_ns = 20000,
 			      .duration_ns = m->milliseconds * (SECOND_NS / 1000)};
 	const struct perf_option table[] = {
 		{ALL & ~FLOOR & ~SPAWNING,
@@ -317,6 +337,9 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  NULL}},
 		{RATE | FLOOR | MEMORY,
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
+		{RATE,
+		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(100000000), "N,...",
+		  "calls that begin in a second, several in turn (as --inflight allows)", NULL}},
 		{CALLS,
 		 {"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API", "message (default), or rpc: far::add of two tensors",
 		  api_names}},
@@ -347,13 +370,19 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"timeout", 0, OPTION_DURATION, &o.timeout_ns, SECOND_NS / 10, HOUR_NS, "TIME",
 		  m->taker == SERVE ? "how long to wait for a client (300)" : "how long to wait for the listener (10)",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF | TRACE,
 		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", "how long to measure",
 		  NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
 		  "alternate with the floor of memory or NIC; report the ratio", NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START,
+		{TRACE,
+		 {"limit", 0, OPTION_DURATION, &o.limit_ns, 1000, HOUR_NS, "TIME", "explain longer round trips (20us)",
+		  NULL}},
+		{TRACE,
+		 {"spin", 0, OPTION_DURATION, &o.spin_ns, 1000, SECOND_NS, "TIME",
+		  "have the handler of one call in 1024 take so long (none)", NULL}},
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
 		{FANOUT,
@@ -425,6 +454,6 @@ int cmd_perf(int argc, char **argv)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
 	return options_wrong("farcall perf",
 			     "unknown measurement '%s'; give latency, rate, bandwidth, serve, "
-			     "fanout, rref, idle, wake, memory, start, floor or sim",
+			     "fanout, rref, trace, idle, wake, memory, start, floor or sim",
 			     argv[1]);
 }

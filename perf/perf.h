@@ -35,9 +35,12 @@ struct perf_opts {
 	uint64_t shards; /* of each side */
 	uint64_t peers;  /* that the server has: one active, the others idle. 0 for a process that knows of none */
 	uint64_t duration_ns;
+	uint64_t limit_ns; /* trace: longer round trips are explained */
+	uint64_t spin_ns;  /* trace: what the handler of some calls takes; 0: none */
 	bool floor, json;
 	struct option_list sizes, depths; /* bandwidth */
 	struct option_list marks;         /* memory: numbers of calls */
+	struct option_list rates;         /* rate: calls that begin in a second; empty: as many as --inflight allows */
 	struct option_list worlds;        /* start: numbers of workers */
 	uint64_t rounds;                  /* start: groups of each size, up to PERF_ROUNDS_MAX */
 	const char *connect, *listen;     /* HOST:PORT; NULL: the measurement starts its own processes */
@@ -57,10 +60,13 @@ struct perf_opts {
 
 int perf_latency(const struct perf_opts *o);
 int perf_rate(const struct perf_opts *o);
+/** `farcall perf rate --rate`. */
+int perf_load(const struct perf_opts *o);
 int perf_fanout(const struct perf_opts *o);
 int perf_rref(const struct perf_opts *o);
 int perf_bandwidth(const struct perf_opts *o);
 int perf_serve(const struct perf_opts *o);
+int perf_trace(const struct perf_opts *o);
 int perf_idle(const struct perf_opts *o);
 int perf_wake(const struct perf_opts *o);
 int perf_memory(const struct perf_opts *o);

@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* All CPUs, as /proc/stat has it: user nice system idle iowait irq softirq steal. Zeros without it. */
-static void read_machine(uint64_t *all_ns, uint64_t *stolen_ns)
+/* The fields of /proc/stat: user nice system idle iowait irq softirq steal. */
+void quiet_machine(uint64_t *all_ns, uint64_t *stolen_ns)
 {
 	uint64_t t[8] = {0}, sum = 0;
 	long hz = sysconf(_SC_CLK_TCK);
@@ -47,7 +47,7 @@ static void read_thread(uint64_t *cpu_ns, uint64_t *switches)
 void quiet_begin(struct quiet *q)
 {
 	*q = (struct quiet){.n = 0};
-	read_machine(&q->machine_at, &q->stolen_at);
+	quiet_machine(&q->machine_at, &q->stolen_at);
 }
 
 void quiet_round_begin(struct quiet *q)
@@ -74,7 +74,7 @@ void quiet_round_end(struct quiet *q, double line_ns, double ring_ns)
 void quiet_end(struct quiet *q)
 {
 	uint64_t machine, stolen;
-	read_machine(&machine, &stolen);
+	quiet_machine(&machine, &stolen);
 	q->machine_ns = machine - q->machine_at;
 	q->stolen_ns = stolen - q->stolen_at;
 }

@@ -39,6 +39,9 @@ struct quiet_verdict {
 	uint64_t switches;
 };
 
+/** Time of all CPUs since the start of the machine, and that taken by its host. Zeros without /proc/stat. */
+void quiet_machine(uint64_t *all_ns, uint64_t *stolen_ns);
+
 void quiet_begin(struct quiet *q);
 /** Around each round, on the thread that measures; `end` counts it, with its medians. */
 void quiet_round_begin(struct quiet *q);

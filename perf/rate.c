@@ -232,6 +232,8 @@ int perf_rate(const struct perf_opts *given)
 	struct perf_opts o = *given;
 	if (o.bytes == 0)
 		o.bytes = o.api == PERF_API_RPC ? 8 : 32;
+	if (o.rates.n)
+		return perf_load(&o);
 	rounds.o = &o;
 	rounds.base = o.handler != PERF_HANDLER_INLINE ? "inline" : NULL;
 	r.rounds = &rounds;

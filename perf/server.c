@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Handlers and shard threads of the serving side of a measurement. */
 #include "server.h"
+#include "agent/agent.h"
 #include "perf.h"
 #include <errno.h>
 #include <poll.h>
@@ -88,6 +89,20 @@ static void call_self(struct far_req *req, const void *data, size_t len, void *u
 	far_reply(req, &answered, 1);
 }
 
+static void stamp(struct far_req *req, const void *data, size_t len, void *user)
+{
+	struct server *s = user;
+	struct server_stamp_request q = {0};
+	struct server_stamp r = {.begun_ns = floor_now(), .sweep_at = s->agent->shards[0]->sweep_at};
+	if (len == sizeof q)
+		memcpy(&q, data, len);
+	if (q.look)
+		r.run_ns = floor_clock(CLOCK_THREAD_CPUTIME_ID);
+	for (r.ended_ns = r.begun_ns; r.ended_ns - r.begun_ns < q.spin_ns;)
+		r.ended_ns = floor_now();
+	far_reply(req, &r, sizeof r);
+}
+
 void server_handlers(struct server *s, struct far_msg_handler out[SERVER_HANDLERS])
 {
 	static const enum far_kind kinds[] = {FAR_KIND_INLINE, FAR_KIND_FIBER, FAR_KIND_BLOCKING};
@@ -99,6 +114,7 @@ void server_handlers(struct server *s, struct far_msg_handler out[SERVER_HANDLER
 	out[n++] = (struct far_msg_handler){SERVER_HELLO, FAR_KIND_INLINE, hello, s};
 	out[n++] = (struct far_msg_handler){SERVER_BYE, FAR_KIND_INLINE, bye, s};
 	out[n++] = (struct far_msg_handler){SERVER_SELF, FAR_KIND_INLINE, call_self, s};
+	out[n++] = (struct far_msg_handler){SERVER_STAMP, FAR_KIND_INLINE, stamp, s};
 }
 
 /* Checks at intervals what the shard does not report. */

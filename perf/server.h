@@ -11,14 +11,15 @@
 #include <stdatomic.h>
 
 /* Message handlers. The first two come in each kind: add 2 × (enum perf_handler). */
-#define SERVER_ECHO  1 /* the request comes back */
-#define SERVER_SINK  2 /* every byte is read, the reply is empty */
-#define SERVER_HELLO 7 /* struct server_hello comes back */
-#define SERVER_BYE   8 /* the caller is about to leave */
-#define SERVER_SELF  9 /* has the server call itself once; one byte comes back: has that call been answered */
+#define SERVER_ECHO  1  /* the request comes back */
+#define SERVER_SINK  2  /* every byte is read, the reply is empty */
+#define SERVER_HELLO 7  /* struct server_hello comes back */
+#define SERVER_BYE   8  /* the caller is about to leave */
+#define SERVER_SELF  9  /* has the server call itself once; one byte comes back: has that call been answered */
+#define SERVER_STAMP 10 /* struct server_stamp_request; struct server_stamp comes back */
 
 #define SERVER_BOTH_ENDS 6 /* the first of server_handlers(): what callers that call themselves serve, too */
-#define SERVER_HANDLERS  9
+#define SERVER_HANDLERS  10
 
 /* What a process that was started by itself has to know of its server. */
 struct server_hello {
@@ -26,6 +27,18 @@ struct server_hello {
 	uint32_t shared_bytes; /* of struct floor_shared */
 	int32_t pid, fd;       /* where its memory is found; the pid as the server sees it */
 	uint64_t cookie;       /* what it begins with */
+};
+
+struct server_stamp_request {
+	uint64_t spin_ns; /* what the handler takes */
+	uint64_t look;    /* 1: `run_ns` is wanted, a system call */
+};
+
+/* Of one execution of the handler; CLOCK_MONOTONIC. */
+struct server_stamp {
+	uint64_t begun_ns, ended_ns;
+	uint64_t run_ns;   /* CPU time of the thread, at `begun_ns` */
+	uint64_t sweep_at; /* ns, when the shard sweeps its deadlines next */
 };
 
 enum server_end {

@@ -2,20 +2,27 @@
 /**
  * Two agents in one process, stepped by turns in one thread, so that instruction counts of a call repeat and polling
  * does not blur them. usage: step ROUNDS API; each round is 16 calls of: message, fiber, rpc, fanout, and,
- * one after the other, single, method, rref. `step build` says by which
- * compiler it was made, for which machine, and how. perf/instructions.sh runs it under callgrind and counts what
- * measured() does: the set-up polls for as long as it takes, and so would blur the counts, as would the shards' own
- * threads.
+ * one after the other, message_single, rpc_single, method, rref. `step build` prints compiler, machine and kind of
+ * build. perf/instructions.sh runs it under valgrind and counts what measured() does: the set-up polls for as long as
+ * it takes, and so would blur the counts, as would the shards' own threads.
+ *
+ * `step ROUNDS API samples` runs without valgrind. It prints the ticks of a call, the median of the rounds, and then
+ * interrupts the rounds by a timer and prints how often it found each instruction ("pc ADDRESS COUNT"): stages.py
+ * makes the ticks of each stage of that.
  */
 #include "cell.h"
+#include "ticks.h"
 
 #include <arpa/inet.h>
 #include <farcall/farcall.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #if defined(__clang__)
@@ -39,7 +46,7 @@
 #endif
 
 /* The first rounds take slots, futures and stacks for the first time, and exchange the functions' numbers. */
-enum { CALLS = 16, ECHO = 1, ECHO_FIBER = 2, WARM_ROUNDS = 100 };
+enum { CALLS = 16, ECHO = 1, ECHO_FIBER = 2, WARM_ROUNDS = 100 }; /* ten for each measured one suffice */
 
 static struct far_agent *agents[2];
 static char url[64];
@@ -72,10 +79,17 @@ static void on_answer(void *user, enum far_status status, const void *data, size
 	answered += status == FAR_OK;
 }
 
-static void pass_round(void)
+/* stages.py recognises the two sides of a call in a trace by these two names: what runs within serve() is the callee.
+ */
+__attribute__((noinline)) static void serve(void)
+{
+	far_shard_poll(agents[1]);
+}
+
+__attribute__((noinline)) static void pass_round(void)
 {
 	far_shard_poll(agents[0]);
-	far_shard_poll(agents[1]);
+	serve();
 	far_shard_poll(agents[0]);
 }
 
@@ -85,6 +99,20 @@ static void messages(void)
 	for (int i = 0; i < CALLS; i++)
 		far_msg_send(agents[0], to, id, request, sizeof request, NULL, on_answer, NULL, NULL);
 	pass_round();
+}
+
+/* One call alone: each begins by executing this, for stages.py. */
+__attribute__((noinline)) static void message_alone(void)
+{
+	static const char request[32];
+	far_msg_send(agents[0], to, id, request, sizeof request, NULL, on_answer, NULL, NULL);
+	pass_round();
+}
+
+static void messages_single(void)
+{
+	for (int i = 0; i < CALLS; i++)
+		message_alone();
 }
 
 static void typed(void)
@@ -172,14 +200,18 @@ static void methods(void)
 	}
 }
 
-static void single(void)
+__attribute__((noinline)) static void rpc_alone(void)
 {
 	float a[2] = {1, 2};
 	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
-	for (int i = 0; i < CALLS; i++) {
-		struct far_future *f;
-		take(far_rpc_async_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &f, NULL), &f);
-	}
+	struct far_future *f;
+	take(far_rpc_async_to(agents[0], to, "far::add", FAR_ARGS(&t, &t), NULL, &f, NULL), &f);
+}
+
+static void typed_single(void)
+{
+	for (int i = 0; i < CALLS; i++)
+		rpc_alone();
 }
 
 /* By its name callgrind knows when to count. */
@@ -189,13 +221,94 @@ __attribute__((noinline)) static void measured(void (*step)(void), unsigned long
 		step();
 }
 
+/* Also prints the shared mappings: both sides have mapped the memory between them, each at addresses of its own. */
+__attribute__((noinline)) static void end_of_measurement(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512];
+	printf("%lu calls answered\n", answered);
+	while (f && fgets(line, sizeof line, f))
+		if (strstr(line, " rw-s "))
+			printf("map %s", line);
+	if (f)
+		fclose(f);
+}
+
+#define SAMPLE_NS 50000
+enum { SAMPLES_MAX = 100000 };
+static uintptr_t samples[SAMPLES_MAX];
+static volatile sig_atomic_t samples_n;
+
+static void on_sample(int sig, siginfo_t *info, void *context)
+{
+	const ucontext_t *c = context;
+	(void)sig, (void)info;
+#if defined(__x86_64__)
+	uintptr_t pc = (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+	uintptr_t pc = (uintptr_t)c->uc_mcontext.pc;
+#else
+	uintptr_t pc = 0;
+	(void)c;
+#endif
+	if (samples_n < SAMPLES_MAX)
+		samples[samples_n++] = pc;
+}
+
+static void measured_by_ticks(void (*step)(void), unsigned long rounds)
+{
+	uint64_t *took = calloc(rounds, sizeof *took);
+	if (!took)
+		exit(1);
+	for (unsigned long i = 0; i < rounds; i++) {
+		uint64_t from = ticks_now();
+		step();
+		took[i] = ticks_now() - from;
+	}
+	printf("ticks %.1f " TICKS_UNIT "\n", (double)ticks_median(took, (unsigned)rounds) / CALLS);
+	free(took);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+	return (x > y) - (x < y);
+}
+
+static int measured_by_samples(void (*step)(void), unsigned long rounds)
+{
+	const struct sigaction action = {.sa_sigaction = on_sample, .sa_flags = SA_SIGINFO | SA_RESTART};
+	const struct itimerspec period = {{0, SAMPLE_NS}, {0, SAMPLE_NS}};
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN};
+	timer_t timer;
+	event._sigev_un._tid = gettid();
+	if (sigaction(SIGRTMIN, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &timer) ||
+	    timer_settime(timer, 0, &period, NULL)) {
+		perror("step: no timer");
+		return 1;
+	}
+	measured(step, rounds);
+	timer_delete(timer);
+	int n = samples_n;
+	qsort(samples, (size_t)n, sizeof *samples, by_address);
+	for (int i = 0, from = 0; i < n; i++) {
+		if (i + 1 < n && samples[i + 1] == samples[i])
+			continue;
+		printf("pc %lx %d\n", (unsigned long)samples[i], i + 1 - from);
+		from = i + 1;
+	}
+	return 0;
+}
+
 static const struct api {
 	const char *name;
 	void (*step)(void);
 	uint16_t id;
 } apis[] = {
-	{"message", messages, ECHO}, {"fiber", messages, ECHO_FIBER}, {"rpc", typed, 0},     {"fanout", fanned_out, 0},
-	{"single", single, 0},       {"method", methods, 0},          {"rref", referred, 0},
+	{"message", messages, ECHO},     {"message_single", messages_single, ECHO},
+	{"fiber", messages, ECHO_FIBER}, {"rpc", typed, 0},
+	{"rpc_single", typed_single, 0}, {"fanout", fanned_out, 0},
+	{"method", methods, 0},          {"rref", referred, 0},
 };
 
 static const struct api *find(const char *name)
@@ -218,10 +331,12 @@ int main(int argc, char **argv)
 	char text[16];
 	pthread_t thread;
 	struct far_err err;
-	unsigned long rounds = argc == 3 ? strtoul(argv[1], NULL, 10) : 0;
-	const struct api *api = argc == 3 ? find(argv[2]) : NULL;
-	if (rounds == 0 || !api) {
-		fprintf(stderr, "usage: step ROUNDS message|fiber|rpc|fanout|single|method|rref, or step build\n");
+	bool sampled = argc == 4 && strcmp(argv[3], "samples") == 0;
+	unsigned long rounds = argc == 3 || sampled ? strtoul(argv[1], NULL, 10) : 0;
+	const struct api *api = rounds ? find(argv[2]) : NULL;
+	if (!api) {
+		fprintf(stderr, "usage: step ROUNDS message|message_single|fiber|rpc|rpc_single|fanout|method|rref "
+				"[samples], or step build\n");
 		return 2;
 	}
 	void (*step)(void) = api->step;
@@ -243,15 +358,23 @@ int main(int argc, char **argv)
 	if (far_remote_to(agents[0], to, "perf::Cell", FAR_NOARGS, NULL, &cell, &err))
 		return (int)far_err_print(stderr, &err);
 	pass_round();
-	for (unsigned long i = 0; i < WARM_ROUNDS; i++)
+	unsigned long warm = rounds < WARM_ROUNDS / 10 ? 10 * rounds : WARM_ROUNDS;
+	for (unsigned long i = 0; i < warm; i++)
 		step();
-	measured(step, rounds);
-	printf("%lu calls answered\n", answered);
+	if (sampled) {
+		measured_by_ticks(step, rounds);
+		if (measured_by_samples(step, rounds))
+			return 1;
+		rounds *= 2;
+	} else {
+		measured(step, rounds);
+	}
+	end_of_measurement();
 	far_rref_free(cell);
 	pass_round();
 	far_shard_release(agents[1]);
 	far_shard_release(agents[0]);
 	far_shutdown_local(agents[1], NULL);
 	far_shutdown_local(agents[0], NULL);
-	return answered == (WARM_ROUNDS + rounds) * CALLS ? 0 : 1;
+	return answered == (warm + rounds) * CALLS ? 0 : 1;
 }

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * `farcall perf rate --rate N,...`: latency against load. Calls begin at fixed times whether or not earlier ones are
+ * answered, and a call's time counts from when it should have begun (an open loop). The measuring thread.
+ */
+#include "peer.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARM_NS  UINT64_C(100000000)
+#define DRAIN_NS (5 * FAR_SEC)
+
+/* One rate. */
+struct step {
+	uint64_t rate;       /* calls a second that should begin */
+	uint64_t due, calls; /* calls that should have begun; those that were answered in time */
+	uint64_t unsent;     /* of `due`: there was no room for them in twice the time */
+	double calls_per_s;  /* answered */
+	uint64_t p50, p90, p99, p999, max;
+};
+
+struct load {
+	const struct perf_opts *o;
+	struct peer peer;
+	struct hist calls;
+	unsigned char *request;
+	uint64_t done, end_ns, in_time; /* calls answered; end of the time; calls answered before it */
+	bool failed;
+	struct far_err err;
+	struct slot {
+		struct load *load;
+		struct slot *next; /* free ones */
+		uint64_t due_ns;   /* when the call should have begun */
+	} slots[PEER_INFLIGHT_MAX], *free;
+};
+
+static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+{
+	struct slot *slot = user;
+	struct load *l = slot->load;
+	uint64_t now = floor_now();
+	(void)data;
+	(void)len;
+	hist_record(&l->calls, now - slot->due_ns);
+	l->done++;
+	l->in_time += now < l->end_ns;
+	if (status != FAR_OK && !l->failed) {
+		l->err = *err;
+		l->failed = true;
+	}
+	slot->next = l->free;
+	l->free = slot;
+}
+
+/* False: no room; the call stays due. */
+static bool send_due(struct load *l, uint64_t due_ns)
+{
+	struct slot *slot = l->free;
+	struct far_err err;
+	if (!slot)
+		return false;
+	*slot = (struct slot){.load = l, .next = slot->next, .due_ns = due_ns};
+	l->free = slot->next;
+	enum far_status status = far_msg_send(l->peer.agent, peer_to(&l->peer, 0), SERVER_SINK, l->request, l->o->bytes,
+					      NULL, on_done, slot, &err);
+	if (status == FAR_OK)
+		return true;
+	slot->next = l->free;
+	l->free = slot;
+	if (status != FAR_BUSY) {
+		l->err = err;
+		l->failed = true;
+	}
+	return false;
+}
+
+static int run(struct load *l, struct step *s, uint64_t ns)
+{
+	uint64_t start = floor_now(), now = start, sent = 0;
+	double each = 1e9 / (double)s->rate; /* ns */
+	s->due = (uint64_t)((double)ns / each);
+	hist_reset(&l->calls);
+	l->done = l->in_time = 0;
+	l->end_ns = start + ns;
+	while (!l->failed && (sent < s->due || l->done < sent) && now < l->end_ns + ns + DRAIN_NS) {
+		uint64_t due_ns = start + (uint64_t)((double)sent * each);
+		bool more = sent < s->due && due_ns <= now && now < l->end_ns + ns;
+		if (more && send_due(l, due_ns)) {
+			sent++;
+			continue;
+		}
+		if (sent < s->due && now >= l->end_ns + ns && l->done == sent)
+			break;
+		far_shard_poll(l->peer.agent);
+		now = floor_now();
+	}
+	if (!l->failed && l->done < sent) {
+		l->failed = true;
+		l->err = (struct far_err){.status = FAR_TIMEOUT, .text = "calls in flight were never answered"};
+	}
+	if (l->failed)
+		return peer_complain(l->o, &l->err);
+	s->unsent = s->due - sent;
+	for (; sent < s->due; sent++) /* at least so long */
+		hist_record(&l->calls, now - start - (uint64_t)((double)sent * each));
+	return 0;
+}
+
+static void take(const struct load *l, struct step *s)
+{
+	s->calls = l->in_time;
+	s->calls_per_s = (double)l->in_time * 1e9 / (double)l->o->duration_ns;
+	s->p50 = hist_quantile(&l->calls, 0.5);
+	s->p90 = hist_quantile(&l->calls, 0.9);
+	s->p99 = hist_quantile(&l->calls, 0.99);
+	s->p999 = hist_quantile(&l->calls, 0.999);
+	s->max = l->calls.max;
+}
+
+static void print_step(const struct load *l, const struct step *s)
+{
+	FILE *out = perf_human(l->o);
+	fprintf(out, "%12" PRIu64 " %12.0f %10.2f %10.2f %10.2f %10.2f %10.2f%s\n", s->rate, s->calls_per_s,
+		(double)s->p50 / 1e3, (double)s->p90 / 1e3, (double)s->p99 / 1e3, (double)s->p999 / 1e3,
+		(double)s->max / 1e3, s->unsent ? "  saturated" : "");
+	fflush(out);
+}
+
+static void print_json(const struct load *l, const struct step *steps, unsigned n, const char *nic)
+{
+	struct json j;
+	json_begin(&j, stdout);
+	json_string(&j, "measurement", "load");
+	json_string(&j, "nic", nic);
+	json_u64(&j, "bytes", l->o->bytes);
+	json_double(&j, "seconds", (double)l->o->duration_ns / 1e9);
+	json_array(&j, "results");
+	for (unsigned i = 0; i < n; i++) {
+		const struct step *s = &steps[i];
+		json_object(&j, NULL);
+		json_u64(&j, "rate", s->rate);
+		json_double(&j, "calls_per_s", s->calls_per_s);
+		json_u64(&j, "calls", s->calls);
+		json_u64(&j, "due", s->due);
+		json_u64(&j, "unsent", s->unsent);
+		json_u64(&j, "p50_ns", s->p50);
+		json_u64(&j, "p90_ns", s->p90);
+		json_u64(&j, "p99_ns", s->p99);
+		json_u64(&j, "p999_ns", s->p999);
+		json_u64(&j, "max_ns", s->max);
+		json_close(&j);
+	}
+	json_close(&j);
+	json_end(&j);
+}
+
+static int measure(struct load *l)
+{
+	struct step steps[OPTIONS_LIST_MAX] = {0}, warm;
+	struct far_worker_info info = {.nic = "?"};
+	far_worker_by_rank(l->peer.agent, l->peer.to.worker, &info, NULL);
+	fprintf(perf_human(l->o), "%s: message API, nic %s, %" PRIu64 " bytes, times from when a call should begin\n",
+		l->o->what, info.nic, l->o->bytes);
+	fprintf(perf_human(l->o), "%12s %12s %10s %10s %10s %10s %10s us\n", "calls/s", "answered/s", "p50", "p90",
+		"p99", "p99.9", "max");
+	for (unsigned i = 0; i < l->o->rates.n; i++) {
+		steps[i].rate = l->o->rates.value[i];
+		warm = steps[i];
+		if (run(l, &warm, WARM_NS) || run(l, &steps[i], l->o->duration_ns))
+			return 1;
+		take(l, &steps[i]);
+		print_step(l, &steps[i]);
+	}
+	if (l->o->json)
+		print_json(l, steps, l->o->rates.n, info.nic);
+	return 0;
+}
+
+int perf_load(const struct perf_opts *o)
+{
+	static struct load l; /* large for a stack */
+	l.o = o;
+	l.request = calloc(1, o->bytes);
+	if (!l.request) {
+		fprintf(stderr, "%s: out of memory for %" PRIu64 " bytes\n", o->what, o->bytes);
+		return 1;
+	}
+	for (unsigned i = 0; i < PEER_INFLIGHT_MAX; i++) {
+		l.slots[i].next = l.free;
+		l.free = &l.slots[i];
+	}
+	int rc = peer_open(&l.peer, o);
+	if (rc == 0) {
+		rc = measure(&l);
+		int close_rc = peer_close(&l.peer, o);
+		rc = rc ? rc : close_rc;
+	}
+	free(l.request);
+	return rc;
+}
