@@ -18,9 +18,9 @@
 #include "idle_usage.h"
 #include "transport/peer.h"
 #include "transport/port.h"
-#include "value/registry.h"
 #include "transport/transport.h"
 #include "transport/wire.h"
+#include "value/registry.h"
 #include "virtual_shards.h"
 
 #include <inttypes.h>

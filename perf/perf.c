@@ -79,7 +79,7 @@ static const struct measurement measurements[] = {
 	 "Starts a second process, makes one call at a time and explains each round trip above --limit: a thread that\n"
 	 "was stopped or had to leave its CPU, the handler, time that the host of a virtual machine took, page "
 	 "faults,\n"
-	 "the engine's sweep of deadlines, interrupts, or nothing of these (unexplained). Counters of the system are\n"
+	 "interrupts, or nothing of these (unexplained). Counters of the system are\n"
 	 "read each millisecond: what they show happened in the round trip or up to 1 ms before it."},
 	{"idle", perf_idle, IDLE, 5000, "CPU and memory of an idle worker, and its first call afterwards",
 	 "Runs in every worker of `farcall run -n N -- farcall perf idle`; alone, it starts two workers itself."},

@@ -93,7 +93,7 @@ static void stamp(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct server *s = user;
 	struct server_stamp_request q = {0};
-	struct server_stamp r = {.begun_ns = floor_now(), .sweep_at = s->agent->shards[0]->sweep_at};
+	struct server_stamp r = {.begun_ns = floor_now()};
 	if (len == sizeof q)
 		memcpy(&q, data, len);
 	if (q.look)

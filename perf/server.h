@@ -37,8 +37,7 @@ struct server_stamp_request {
 /* Of one execution of the handler; CLOCK_MONOTONIC. */
 struct server_stamp {
 	uint64_t begun_ns, ended_ns;
-	uint64_t run_ns;   /* CPU time of the thread, at `begun_ns` */
-	uint64_t sweep_at; /* ns, when the shard sweeps its deadlines next */
+	uint64_t run_ns; /* CPU time of the thread, at `begun_ns` */
 };
 
 enum server_end {

@@ -25,9 +25,9 @@
 enum side { CALLER, SERVER, SIDES };
 static const char *const side_names[] = {"caller", "server"};
 
-enum cause { STOPPED, SWITCHED, HANDLER, STEAL, FAULTS, SWEEP, INTERRUPTS, UNEXPLAINED, CAUSES };
+enum cause { STOPPED, SWITCHED, HANDLER, STEAL, FAULTS, INTERRUPTS, UNEXPLAINED, CAUSES };
 static const char *const cause_names[] = {"stopped",     "context switch", "handler",    "steal",
-					  "page faults", "timer sweep",    "interrupts", "unexplained"};
+					  "page faults", "interrupts",     "unexplained"};
 
 /* Counters of one thread. Each reads its own CPU time: that of a running thread is up to a tick late for others. */
 struct thread_look {
@@ -59,8 +59,6 @@ struct trace {
 	struct look last;
 	char irq_names[IRQS_MAX][16];
 	bool cpu[CPU_SETSIZE]; /* whose interrupts are counted */
-	uint64_t sweep_at[SIDES];
-	bool swept[SIDES]; /* in the last call */
 	uint64_t sent, begun_ns;
 	bool recorded; /* the present calls */
 	uint64_t counts[CAUSES], lost_ns[CAUSES];
@@ -173,10 +171,6 @@ static int call(struct trace *t, const struct server_stamp_request *q, uint64_t 
 	*after = floor_now();
 	if (t->status != FAR_OK)
 		return peer_complain(t->o, &t->err);
-	t->swept[CALLER] = t->sweep_at[CALLER] != agent->shards[0]->sweep_at;
-	t->swept[SERVER] = t->sweep_at[SERVER] != t->stamp.sweep_at;
-	t->sweep_at[CALLER] = agent->shards[0]->sweep_at;
-	t->sweep_at[SERVER] = t->stamp.sweep_at;
 	return 0;
 }
 
@@ -253,8 +247,7 @@ static bool measured_cause(struct outlier *x, const struct look *was, const stru
 }
 
 /* What happened meanwhile, without a time of its own. */
-static void counted_cause(const struct trace *t, struct outlier *x, const struct look *was, const struct look *is,
-			  const bool swept[SIDES])
+static void counted_cause(const struct trace *t, struct outlier *x, const struct look *was, const struct look *is)
 {
 	uint64_t faults[SIDES], most = 0, all = 0;
 	unsigned top = 0;
@@ -276,12 +269,6 @@ static void counted_cause(const struct trace *t, struct outlier *x, const struct
 		x->cause = FAULTS;
 		snprintf(x->evidence, sizeof x->evidence, "caller %" PRIu64 ", server %" PRIu64, faults[CALLER],
 			 faults[SERVER]);
-	} else if (swept[CALLER] || swept[SERVER]) {
-		x->cause = SWEEP;
-		snprintf(x->evidence, sizeof x->evidence, "deadlines of the %s",
-			 swept[CALLER] && swept[SERVER] ? "caller and server"
-			 : swept[CALLER]                ? "caller"
-							: "server");
 	} else if (all) {
 		x->cause = INTERRUPTS;
 		snprintf(x->evidence, sizeof x->evidence, "%" PRIu64 " on the two CPUs, %" PRIu64 " of them %s", all,
@@ -309,13 +296,11 @@ static int look(struct trace *t, uint64_t before, uint64_t after)
 	static struct look now;
 	uint64_t own[2], limit = t->o->limit_ns;
 	struct server_stamp stamp = t->stamp;
-	bool swept[] = {t->swept[CALLER], t->swept[SERVER]};
 	if (look_at_threads(t, now.end, &own[0], &own[1]))
 		return 1;
 	if (after - before <= limit) {
 		before = own[0], after = own[1];
 		stamp = t->stamp;
-		memcpy(swept, t->swept, sizeof swept);
 	}
 	if (look_at_rest(t, &now))
 		return 1;
@@ -329,7 +314,7 @@ static int look(struct trace *t, uint64_t before, uint64_t after)
 				    .handler_ns = less(stamp.ended_ns, stamp.begun_ns),
 				    .reply_ns = less(after, stamp.ended_ns)};
 		if (!measured_cause(&x, &t->last, &now, excess))
-			counted_cause(t, &x, &t->last, &now, swept);
+			counted_cause(t, &x, &t->last, &now);
 		hist_record(&t->calls, x.ns);
 		t->counts[x.cause]++;
 		t->lost_ns[x.cause] += excess;

@@ -10,7 +10,7 @@ root=$2
 
 # ---- trace ----
 
-causes='["stopped", "context switch", "handler", "steal", "page faults", "timer sweep", "interrupts", "unexplained"]'
+causes='["stopped", "context switch", "handler", "steal", "page faults", "interrupts", "unexplained"]'
 whole="[c['cause'] for c in j['causes']] == $causes and j['outliers'] == sum(c['outliers'] for c in j['causes']) and
 	len(j['longest']) == min(64, j['outliers']) and j['calls'] > 0 and
 	[x['ns'] for x in j['longest']] == sorted((x['ns'] for x in j['longest']), reverse=True) and
