@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The rounds: every figure of every row by turns, between two measurements of the cache line."""
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+
+import catalog
+import process
+import tools
+
+START_S = 60        # of a program beyond the time it measures
+TOOL_S = 30
+LISTEN_S = 5
+ALTERNATIONS = 3    # of a check: the lowest of each side counts, because a preemption only adds time
+REPEATS = 3         # rounds that may be discarded for one that counts
+
+
+class Broken(Exception):
+    """A program or a tool did not produce its figure."""
+
+
+def last_line(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no message"
+
+
+def figure_of(output):
+    for line in output.splitlines():
+        if line.startswith("{"):
+            return json.loads(line)
+    raise Broken("no figure in the output")
+
+
+def listening(port):
+    """Is a TCP port of this network namespace in state LISTEN, without connecting to it."""
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(name) as f:
+                if any(line.split()[1].endswith(":%04X" % port) and line.split()[3] == "0A" for line in
+                       list(f)[1:]):
+                    return True
+        except OSError:
+            pass
+    return False
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Rounds:
+    def __init__(self, builder, rows, cpus, seconds, short, say):
+        self.builder, self.rows, self.cpus = builder, list(rows), cpus
+        self.seconds, self.short, self.say = seconds, short, say
+        self.broken = {} # row name: why; it is not run again
+        self.checks = {} # row name: {size: [(ours, its)]}
+        self.clocks = set()
+        self.dir = tempfile.mkdtemp(prefix="farcall-peers-")
+
+    def close(self):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def environment(self, row):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "FI_", "FAR_", "GRPC_"))}
+        return dict(clean, **row.env)
+
+    def program(self, row, figure, seconds, untouched=False):
+        """One figure of one row, as its program prints it."""
+        directory = tempfile.mkdtemp(dir=self.dir) # sockets of the last figure are not met again
+        args = self.builder.command(row.program) + [
+            "--variant", row.variant, "--bytes", str(figure.bytes), "--depth", str(figure.depth),
+            "--seconds", str(seconds), "--dir", directory]
+        if self.cpus:
+            args += ["--cpus", "%d,%d" % self.cpus]
+        args += ["--sink"] if figure.sink else ["--untouched"] if untouched else []
+        code, out, err = process.run(args, START_S + 2 * seconds, env=self.environment(row))
+        shutil.rmtree(directory, ignore_errors=True)
+        if code:
+            raise Broken("%s: %s" % ("signal %d" % -code if code < 0 else "exit status %d" % code, last_line(err)))
+        found = figure_of(out)
+        self.clocks.add(found["clock"])
+        if not found.get(figure.value, 0) > 0:
+            raise Broken("%s is %s" % (figure.value, found.get(figure.value)))
+        return found
+
+    def tool_once(self, row, size):
+        port, program = free_port(), self.builder.tool(row)
+        count = tools.iterations(row, size, self.short)
+        server, client = tools.commands(row, program, size, count, port, self.cpus or (0, 0))
+        env = self.environment(row)
+        with open(os.path.join(self.dir, "tool"), "w+") as log:
+            child = process.start(server, env=env, output=log)
+            try:
+                end = time.monotonic() + LISTEN_S
+                while not listening(port) and child.poll() is None and time.monotonic() < end:
+                    time.sleep(0.01)
+                code, out, err = process.run(client, TOOL_S, env=env)
+            finally:
+                process.stop(child)
+            if code:
+                log.seek(0)
+                raise Broken("%s: exit status %d: %s" % (row.tool, code, last_line(err or out or log.read())))
+        return tools.PARSERS[row.tool](out)
+
+    def check(self, row, size):
+        """The same operation by the peer's own tool and by our program, by turns: ns of both."""
+        figure = catalog.Figure("check", "", "", size, 1, False, tools.SAME[row.tool], 1, True)
+        ours, its = [], []
+        for _ in range(ALTERNATIONS):
+            ours.append(self.program(row, figure, self.seconds / 2, untouched=True)[figure.value])
+            its.append(self.tool_once(row, size))
+        return min(ours), min(its)
+
+    def line(self):
+        """ns of the cache line's round trip, or None on one core."""
+        if not self.cpus or self.cpus[0] == self.cpus[1]:
+            return None
+        code, out, err = process.run([self.builder.path("line")] + [str(c) for c in self.cpus], TOOL_S)
+        if code:
+            raise Broken("line: %s" % last_line(err))
+        found = json.loads(out)
+        self.clocks.add(found["clock"])
+        return found["line_ns"]
+
+    def attempt(self, row, function, *args):
+        """The result; None if the row is broken now."""
+        if row.name in self.broken:
+            return None
+        try:
+            return function(row, *args)
+        except (Broken, tools.Unreadable) as e:
+            self.broken[row.name] = str(e)
+            self.say("%s: %s" % (row.name, e))
+            return None
+
+    def one(self):
+        """A round: its values and its checks."""
+        values, checks = {}, []
+        for figure in catalog.FIGURES:
+            for row in self.rows:
+                if not catalog.measured(row, figure):
+                    continue
+                found = self.attempt(row, self.program, figure, self.seconds)
+                if found:
+                    values[row.name, figure.name] = found[figure.value]
+        for row in self.rows:
+            for size in catalog.CHECKED if row.tool else ():
+                pair = self.attempt(row, self.check, size)
+                if pair:
+                    checks.append((row.name, size, pair))
+        return values, checks
+
+    def run(self, wanted, line_ratio):
+        """`wanted` rounds whose two lines differ by at most `line_ratio`: [{values, before, after}], and the lines of
+        the discarded ones."""
+        kept, discarded = [], []
+        while len(kept) < wanted and len(discarded) < REPEATS * wanted:
+            before = self.line()
+            values, checks = self.one()
+            after = self.line()
+            if before and max(before, after) / min(before, after) > line_ratio:
+                discarded.append((before, after))
+                self.say("round discarded: line %.0f ns before, %.0f ns after" % (before, after))
+                continue
+            kept.append({"values": values, "before": before, "after": after})
+            for name, size, pair in checks:
+                self.checks.setdefault(name, {}).setdefault(size, []).append(pair)
+            self.say("round %d of %d" % (len(kept), wanted))
+        return kept, discarded
