@@ -16,12 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LEAVE_S 5  /* until a server that was asked to stop is killed */
-#define GUARD_S 30 /* beyond the time of the measurement, until the processes end by SIGALRM */
-#define FINE    7  /* bits of a histogram's bucket below the highest one: 0.8 % */
-#define BUCKETS ((64 - FINE) << FINE)
-#define SUM_LEN 16 /* reply of a sink */
-#define PAGE    4096
+#define LEAVE_S   5  /* until a server that was asked to stop is killed */
+#define GUARD_S   30 /* beyond the time of the measurement, until the processes end by SIGALRM */
+#define FINE      7  /* bits of a histogram's bucket below the highest one: 0.8 % */
+#define BUCKETS   ((64 - FINE) << FINE)
+#define COUNT_MIN 5  /* requests of a figure, however long they take */
+#define SUM_LEN   16 /* reply of a sink */
+#define PAGE      4096
 
 enum kind { ECHO_REQUEST, SINK_REQUEST, STOP_REQUEST };
 
@@ -184,7 +185,7 @@ static void start(enum kind kind)
 	struct head h = {(uint32_t)len, (uint16_t)slot, (uint16_t)kind};
 	memcpy(request, &h, sizeof h);
 	written[slot] = ++number;
-	if (!bench.untouched || kind == STOP_REQUEST)
+	if (!bench.untouched || len <= BENCH_SMALL)
 		fill_words(request + sizeof h, (len - sizeof h) / sizeof number, number);
 	peer->send(slot, request, len);
 }
@@ -227,7 +228,7 @@ static struct run run_alone(double seconds, bool keep)
 {
 	struct run r = {0};
 	uint64_t length = (uint64_t)(seconds * 1e9 / clock_ns_per_tick), first = clock_ticks(), after = first;
-	while (after - first < length) {
+	while (after - first < length || r.count < COUNT_MIN) {
 		uint64_t before = clock_ticks();
 		start(bench.sink ? SINK_REQUEST : ECHO_REQUEST);
 		drain();
@@ -246,13 +247,13 @@ static struct run run_window(double seconds)
 	struct run r = {0};
 	uint64_t length = (uint64_t)(seconds * 1e9 / clock_ns_per_tick), first = clock_ticks(), now = first;
 	uint64_t begun = number;
-	while (now - first < length) {
+	while (now - first < length || r.count < COUNT_MIN) {
 		while (idle_n)
 			start(bench.sink ? SINK_REQUEST : ECHO_REQUEST);
 		peer->progress();
 		now = clock_ticks();
+		r.count = number - begun - (bench.depth - idle_n);
 	}
-	r.count = number - begun - (bench.depth - idle_n);
 	r.busy_ns = (double)(now - first) * clock_ns_per_tick;
 	drain();
 	return r;

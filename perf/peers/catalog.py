@@ -40,17 +40,19 @@ ROWS = [
     Row("raw-udp", "raw", "udp", "polls", [], {}, None, UDP, False,
         "no requests, a datagram each; MSG_DONTWAIT; a datagram holds 65507 bytes at most (udp(7), ip(7))"),
     Row("ucx-shm", "ucx", "shm", "polls", UCX, {"UCX_TLS": "shm"}, "ucx_perftest", SHM, True,
-        "UCP active messages, UCS_THREAD_MODE_SINGLE, UCX_TLS=shm (UCX documentation, FAQ, \"Which transports does UCX "
-        "use\"; ucp.h, UCP_ACTIVE_MESSAGE)"),
+        "UCP active messages, UCS_THREAD_MODE_SINGLE, UCX_TLS=shm (UCX documentation, FAQ, \"List of main "
+        "transports and aliases\"; ucp.h, ucp_am_send_nbx())"),
     Row("ucx-tcp", "ucx", "tcp", "polls", UCX, {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"}, "ucx_perftest", UDP, True,
-        "the same; UCX_TLS=tcp UCX_NET_DEVICES=lo (UCX documentation, FAQ, \"Network capabilities\")"),
+        "the same; UCX_TLS=tcp UCX_NET_DEVICES=lo (UCX documentation, FAQ, \"Which network devices "
+        "does UCX use?\")"),
     Row("libfabric-shm", "libfabric", "shm", "polls", FABRIC, {}, "fi_pingpong", SHM, True,
         "FI_EP_RDM, FI_MSG, fi_cq_read(); provider shm (fi_shm(7), fi_endpoint(3), fi_cq(3))"),
     Row("libfabric-tcp", "libfabric", "tcp", "polls", FABRIC, {"FI_TCP_IFACE": "lo"}, "fi_pingpong", UDP, True,
         "the same; provider tcp under ofi_rxm (fi_tcp(7), fi_rxm(7), FI_TCP_IFACE)"),
     Row("grpc", "grpc", "", "blocks", ["libgrpc++-dev", "libprotobuf-dev", "protobuf-compiler",
                                        "protobuf-compiler-grpc"], {}, None, SHM, True,
-        "asynchronous API, one completion queue and thread, unix socket (grpc.io, \"Performance Best Practices\", C++)"),
+        "asynchronous API, one completion queue and thread, unix socket (grpc.io, \"Performance Best Practices\", "
+        "C++)"),
     Row("zeromq", "zeromq", "", "blocks", ["libzmq3-dev"], {}, None, SHM, True,
         "DEALER and ROUTER, ipc, one I/O thread (zmq_socket(3), zmq_ipc(7), zmq_msg_init_data(3), zmq_ctx_set(3))"),
     Row("nng", "nng", "", "blocks", ["libnng-dev"], {}, None, SHM, True,

@@ -15,14 +15,14 @@ import tools
 
 LINE_RATIO = 1.25
 SECONDS, SHORT_SECONDS = 0.3, 0.03
-EPILOG = """Installs the packages of the peers with apt-get, builds a program for each, and runs them and Farcall by turns for
-several rounds. The round trip of a cache line is measured before and after each round; a round whose two lines differ
-by more than --line-ratio is discarded and repeated, at most %d times for each round that counts. Where a peer has a
-measurement of its own (ucx_perftest, fi_pingpong), it runs beside ours in each round; if the two differ by more than
-%d %% the row says INVALID. perf/peers/README.md defines every figure.
+EPILOG = """Installs the packages of the peers with apt-get, builds a program for each, and runs them and Farcall by
+turns for several rounds. The round trip of a cache line is measured before and after each round; a round whose two
+lines differ by more than --line-ratio is discarded and repeated, at most %d times for each round that counts.
+Where a peer has a measurement of its own (ucx_perftest, fi_pingpong), it runs beside ours in each round; if
+the two differ by more than %d %% the row says INVALID. perf/peers/README.md defines every figure.
 
-Exit status: 0 when every row was measured, 1 when a row is absent, failed or INVALID or when rounds are missing, 2 for a
-wrong option, 130 after a signal.""" % (rounds.REPEATS, round(100 * tools.AGREEMENT) - 100)
+Exit status: 0 when every row was measured, 1 when a row is absent, failed or INVALID or when rounds are
+missing, 2 for a wrong option, 130 after a signal.""" % (rounds.REPEATS, round(100 * tools.AGREEMENT) - 100)
 
 
 class Parser(argparse.ArgumentParser):
@@ -57,9 +57,9 @@ def options(argv):
     names = ", ".join(r.name for r in catalog.ROWS)
     p = Parser(prog="run.sh", description=__doc__, epilog=EPILOG, allow_abbrev=False,
                formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--json", action="store_true", help="print JSON with every value of every round, not the table")
+    p.add_argument("--json", action="store_true", help="print one object with every value, not the table")
     p.add_argument("--only", metavar="NAME,...", help="rows or families of rows: " + names)
-    p.add_argument("--ucx", metavar="PREFIX", help="measure the UCX installed there too, as ucx-shm+ and ucx-tcp+")
+    p.add_argument("--ucx", metavar="PREFIX", help="an installed UCX, measured too: ucx-shm+ and ucx-tcp+")
     p.add_argument("--rounds", metavar="N", type=between(int, 1, 101), default=5, help="rounds that count (5)")
     p.add_argument("--seconds", metavar="S", type=between(float, 0.001, 60), help="of each figure (0.3)")
     p.add_argument("--short", action="store_true", help="0.03 s for each figure: a test of the programs")
@@ -225,7 +225,7 @@ def main(argv):
         process.stop_all()
     closing = table.closing(o.rows, results)
     if o.json:
-        print(json.dumps({"run": run, "rows": {r.name: results[r.name] for r in o.rows}, "summary": closing}, indent=1))
+        print(json.dumps({"run": run, "rows": {r.name: results[r.name] for r in o.rows}, "summary": closing}))
     else:
         print("\n".join(table.render(o.rows, results, run)))
     whole = all(results[r.name]["state"] == "measured" for r in o.rows) and run["rounds_kept"] == o.rounds

@@ -53,6 +53,9 @@ def stop(child):
     signal_group(child.pid, signal.SIGKILL)
     child.wait()
     groups.discard(child.pid)
+    for pipe in (child.stdout, child.stderr):
+        if pipe:
+            pipe.close()
 
 
 def stop_all():

@@ -30,7 +30,10 @@ def last_line(text):
 def figure_of(output):
     for line in output.splitlines():
         if line.startswith("{"):
-            return json.loads(line)
+            try:
+                return json.loads(line)
+            except ValueError:
+                raise Broken("the figure is no JSON: %s" % line)
     raise Broken("no figure in the output")
 
 

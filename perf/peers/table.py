@@ -115,7 +115,7 @@ def render(rows, results, run):
         check = results[row.name].get("check")
         if check:
             text += ". " + check
-        elif not row.tool and row.against:
+        elif not row.tool and row.packages:
             text += ". Debian packages no measurement of its own"
         out += wrapped(row.name, text)
     out.append("")

@@ -2,8 +2,8 @@
 /**
  * UCX: active messages of UCP, as ucx_perftest's ucp_am_lat sends them.
  *
- * The transport is chosen by UCX_TLS and UCX_NET_DEVICES (UCX documentation, "Frequently asked questions", "UCX
- * settings"); UCS_THREAD_MODE_SINGLE, and ucp_worker_progress() without pause ("Wait modes" of ucx_perftest: poll).
+ * UCX_TLS and UCX_NET_DEVICES choose the transport (UCX documentation, "Frequently Asked Questions", "Selecting
+ * networks and transports"). UCS_THREAD_MODE_SINGLE; ucp_worker_progress() without a pause, as ucx_perftest -E poll.
  * A long message arrives as a descriptor that ucp_am_recv_data_nbx() fetches (ucp.h, UCP_AM_RECV_ATTR_FLAG_RNDV).
  * Replies are sent outside the callback.
  */
