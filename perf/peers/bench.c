@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LEAVE_S   5  /* until a server that was asked to stop is killed */
-#define GUARD_S   30 /* beyond the time of the measurement, until the processes end by SIGALRM */
+#define LEAVE_S   20 /* until a server that was asked to stop is killed */
+#define GUARD_S   50 /* beyond the time of the measurement, until the processes end by SIGALRM */
 #define FINE      7  /* bits of a histogram's bucket below the highest one: 0.8 % */
 #define BUCKETS   ((64 - FINE) << FINE)
 #define COUNT_MIN 5  /* requests of a figure, however long they take */

@@ -193,9 +193,8 @@ def describe(o, runner, kept, discarded, note, cpus):
 def measure(o, results, versions):
     builder = build.Builder(o.work, o.farcall, o.ucx, say)
     able = prepare(o, builder, results, versions)
-    cpus, note = two_cores()
-    cpus, note = (o.cpus, None) if o.cpus else (cpus, note)
-    runner = rounds.Rounds(builder, able, cpus, o.seconds, o.short, say)
+    cpus, note = (o.cpus, None) if o.cpus else two_cores()
+    runner = rounds.Rounds(builder, able, cpus, o.seconds, say)
     try:
         kept, discarded = runner.run(o.rounds, o.line_ratio) if able else ([], [])
         for row in able:

@@ -14,7 +14,8 @@ import tools
 START_S = 60        # of a program beyond the time it measures
 TOOL_S = 30
 LISTEN_S = 5
-ALTERNATIONS = 3    # of a check: the lowest of each side counts, because a preemption only adds time
+CHECK_S = 0.03      # of our program in a check
+ALTERNATIONS = 5    # of a check: the lowest of each side counts, because a preemption only adds time
 REPEATS = 3         # rounds that may be discarded for one that counts
 
 
@@ -57,9 +58,9 @@ def free_port():
 
 
 class Rounds:
-    def __init__(self, builder, rows, cpus, seconds, short, say):
+    def __init__(self, builder, rows, cpus, seconds, say):
         self.builder, self.rows, self.cpus = builder, list(rows), cpus
-        self.seconds, self.short, self.say = seconds, short, say
+        self.seconds, self.say = seconds, say
         self.broken = {} # row name: why; it is not run again
         self.checks = {} # row name: {size: [(ours, its)]}
         self.clocks = set()
@@ -93,7 +94,7 @@ class Rounds:
 
     def tool_once(self, row, size):
         port, program = free_port(), self.builder.tool(row)
-        count = tools.iterations(row, size, self.short)
+        count = tools.iterations(row, size)
         server, client = tools.commands(row, program, size, count, port, self.cpus or (0, 0))
         env = self.environment(row)
         with open(os.path.join(self.dir, "tool"), "w+") as log:
@@ -115,7 +116,7 @@ class Rounds:
         figure = catalog.Figure("check", "", "", size, 1, False, tools.SAME[row.tool], 1, True)
         ours, its = [], []
         for _ in range(ALTERNATIONS):
-            ours.append(self.program(row, figure, self.seconds / 2, untouched=True)[figure.value])
+            ours.append(self.program(row, figure, CHECK_S, untouched=True)[figure.value])
             its.append(self.tool_once(row, size))
         return min(ours), min(its)
 

@@ -177,7 +177,7 @@ class Planted(rounds.Rounds):
     """Rounds whose lines and figures are given."""
 
     def __init__(self, lines, rows=("raw-tcp",), script=None):
-        super().__init__(self, [ROWS[r] for r in rows], (0, 1), 0.001, True, lambda text: None)
+        super().__init__(self, [ROWS[r] for r in rows], (0, 1), 0.001, lambda text: None)
         self.lines, self.script, self.begun = list(lines), script, 0
 
     def command(self, program):
