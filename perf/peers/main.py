@@ -16,8 +16,8 @@ import tools
 LINE_RATIO = 1.25
 SECONDS, SHORT_SECONDS = 0.3, 0.03
 EPILOG = """Installs the packages of the peers with apt-get, builds a program for each, and runs them and Farcall by
-turns for several rounds. The round trip of a cache line is measured before and after each round; a round whose two
-lines differ by more than --line-ratio is discarded and repeated, at most %d times for each round that counts.
+turns for several rounds of each figure. The round trip of a cache line is measured before and after each
+round; a round whose two lines differ by more than --line-ratio is discarded and repeated, at most %d times.
 Where a peer has a measurement of its own (ucx_perftest, fi_pingpong), it runs beside ours in each round; if
 the two differ by more than %d %% the row says INVALID. perf/peers/README.md defines every figure.
 
@@ -60,7 +60,7 @@ def options(argv):
     p.add_argument("--json", action="store_true", help="print one object with every value, not the table")
     p.add_argument("--only", metavar="NAME,...", help="rows or families of rows: " + names)
     p.add_argument("--ucx", metavar="PREFIX", help="an installed UCX, measured too: ucx-shm+ and ucx-tcp+")
-    p.add_argument("--rounds", metavar="N", type=between(int, 1, 101), default=5, help="rounds that count (5)")
+    p.add_argument("--rounds", metavar="N", type=between(int, 1, 101), default=5, help="rounds of each figure (5)")
     p.add_argument("--seconds", metavar="S", type=between(float, 0.001, 60), help="of each figure (0.3)")
     p.add_argument("--short", action="store_true", help="0.03 s for each figure: a test of the programs")
     p.add_argument("--line-ratio", metavar="R", type=between(float, 1, 1e9), default=LINE_RATIO,
@@ -150,7 +150,7 @@ def prepare(o, builder, results, versions):
 
 
 def conclude(row, runner, kept, results):
-    figures = {f.name: table.summarize(row, f, [k["values"] for k in kept]) for f in catalog.FIGURES}
+    figures = {f.name: table.summarize(row, f, kept) for f in catalog.FIGURES if catalog.measured(row, f)}
     checks = runner.checks.get(row.name, {})
     results[row.name] = result = {
         "state": "measured", "figures": {name: f for name, f in figures.items() if f},
@@ -158,8 +158,9 @@ def conclude(row, runner, kept, results):
                    for ours, its in pairs]}
     if row.name in runner.broken:
         result.update(state="failed", why=runner.broken[row.name])
-    elif not kept:
-        result.update(state="failed", why="no round counts")
+    elif None in figures.values():
+        result.update(state="failed", why="no round counts in column " + ", ".join(
+            f.head for f in catalog.FIGURES if figures.get(f.name, f) is None))
     elif row.tool:
         why = tools.verdict(row, {size: checks.get(size, []) for size in catalog.CHECKED})
         if why:
@@ -170,19 +171,20 @@ def conclude(row, runner, kept, results):
                 " and ".join("%d bytes" % size for size in catalog.CHECKED))
 
 
-def describe(o, runner, kept, discarded, note, cpus):
-    lines = [k[side] for k in kept for side in ("before", "after") if k[side]]
+def describe(o, runner, note, cpus):
+    lines = [ns for pair in runner.lines for ns in pair if ns]
     machine = "%s, Linux %s, CPUs %d and %d; clock %s" % (
         processor(), platform.release(), *cpus, " and ".join(sorted(runner.clocks)) or "not read")
     if lines:
         machine += "; cache line round trip %.0f to %.0f ns" % (min(lines), max(lines))
-    machine += "; %d rounds of %g s a figure, %d discarded (line ratio above %g)" % (
-        len(kept), o.seconds, len(discarded), o.line_ratio)
+    machine += "; %g s for each figure; rounds discarded and repeated because of their lines: %d" % (
+        o.seconds, len(runner.discarded) - runner.lost)
     notes = [note] if note else []
     if lines and max(lines) / min(lines) > o.line_ratio:
         notes.append("the rounds ran in different states of the machine: trust the ratios, not the medians")
-    if len(kept) < o.rounds:
-        notes.append("%d of %d rounds count: the machine changed its state in the others" % (len(kept), o.rounds))
+    if runner.lost:
+        notes.append("%d of %d rounds are missing: the machine changed its state in each repetition" % (
+            runner.lost, runner.lost + len(runner.lines)))
     if "CLOCK_MONOTONIC" in runner.clocks:
         notes.append("the TSC is not invariant: time is read from CLOCK_MONOTONIC, which takes longer")
     if o.short:
@@ -196,16 +198,15 @@ def measure(o, results, versions):
     cpus, note = (o.cpus, None) if o.cpus else two_cores()
     runner = rounds.Rounds(builder, able, cpus, o.seconds, say)
     try:
-        kept, discarded = runner.run(o.rounds, o.line_ratio) if able else ([], [])
+        kept = runner.run(o.rounds, o.line_ratio) if able else []
         for row in able:
             conclude(row, runner, kept, results)
     finally:
         runner.close()
-    machine, notes = describe(o, runner, kept, discarded, note, cpus)
-    run = {"rounds_wanted": o.rounds, "rounds_kept": len(kept), "seconds": o.seconds, "line_ratio": o.line_ratio,
-           "lines_ns": [[k["before"], k["after"]] for k in kept], "discarded_lines_ns": discarded, "cpus": list(cpus),
-           "clock": sorted(runner.clocks), "machine": machine, "notes": notes, "versions": versions}
-    return run
+    machine, notes = describe(o, runner, note, cpus)
+    return {"rounds": o.rounds, "rounds_lost": runner.lost, "seconds": o.seconds, "line_ratio": o.line_ratio,
+            "lines_ns": runner.lines, "discarded_lines_ns": runner.discarded, "cpus": list(cpus),
+            "clock": sorted(runner.clocks), "machine": machine, "notes": notes, "versions": versions}
 
 
 def main(argv):
@@ -227,7 +228,7 @@ def main(argv):
         print(json.dumps({"run": run, "rows": {r.name: results[r.name] for r in o.rows}, "summary": closing}))
     else:
         print("\n".join(table.render(o.rows, results, run)))
-    whole = all(results[r.name]["state"] == "measured" for r in o.rows) and run["rounds_kept"] == o.rounds
+    whole = all(results[r.name]["state"] == "measured" for r in o.rows) and not run["rounds_lost"]
     return 0 if whole else 1
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The rounds: every figure of every row by turns, between two measurements of the cache line."""
+"""The rounds: one figure of every row by turns, between two measurements of the cache line."""
 import json
 import os
 import shutil
@@ -16,7 +16,7 @@ TOOL_S = 30
 LISTEN_S = 5
 CHECK_S = 0.03      # of our program in a check
 ALTERNATIONS = 5    # of a check: the lowest of each side counts, because a preemption only adds time
-REPEATS = 3         # rounds that may be discarded for one that counts
+REPEATS = 3         # of a round that is discarded
 
 
 class Broken(Exception):
@@ -64,6 +64,7 @@ class Rounds:
         self.broken = {} # row name: why; it is not run again
         self.checks = {} # row name: {size: [(ours, its)]}
         self.clocks = set()
+        self.lines, self.discarded, self.lost = [], [], 0 # (ns before, ns after) of rounds; rounds without values
         self.dir = tempfile.mkdtemp(prefix="farcall-peers-")
 
     def close(self):
@@ -142,37 +143,47 @@ class Rounds:
             self.say("%s: %s" % (row.name, e))
             return None
 
-    def one(self):
-        """A round: its values and its checks."""
-        values, checks = {}, []
-        for figure in catalog.FIGURES:
-            for row in self.rows:
-                if not catalog.measured(row, figure):
-                    continue
-                found = self.attempt(row, self.program, figure, self.seconds)
-                if found:
-                    values[row.name, figure.name] = found[figure.value]
+    def column(self, figure):
+        """A figure of every row: {(row name, figure name): value}."""
+        values = {}
         for row in self.rows:
-            for size in catalog.CHECKED if row.tool else ():
-                pair = self.attempt(row, self.check, size)
-                if pair:
-                    checks.append((row.name, size, pair))
-        return values, checks
+            found = catalog.measured(row, figure) and self.attempt(row, self.program, figure, self.seconds)
+            if found:
+                values[row.name, figure.name] = found[figure.value]
+        return values
+
+    def compare(self, size):
+        """Checks of every row that has a tool: {(row name, size): (ours, its)}."""
+        pairs = {}
+        for row in self.rows:
+            pair = row.tool and self.attempt(row, self.check, size)
+            if pair:
+                pairs[row.name, size] = pair
+        return pairs
+
+    def between_lines(self, function, what, line_ratio):
+        """A round: what the function returns, if the lines before and after it differ by at most `line_ratio`. The
+        round is repeated up to REPEATS times, then it is lost: None."""
+        for _ in range(1 + REPEATS):
+            before = self.line()
+            values = function(what)
+            after = self.line()
+            if not before or max(before, after) / min(before, after) <= line_ratio:
+                self.lines.append((before, after))
+                return values
+            self.discarded.append((before, after))
+            self.say("round discarded: line %.0f ns before, %.0f ns after" % (before, after))
+        self.lost += 1
+        return None
 
     def run(self, wanted, line_ratio):
-        """`wanted` rounds whose two lines differ by at most `line_ratio`: [{values, before, after}], and the lines of
-        the discarded ones."""
-        kept, discarded = [], []
-        while len(kept) < wanted and len(discarded) < REPEATS * wanted:
-            before = self.line()
-            values, checks = self.one()
-            after = self.line()
-            if before and max(before, after) / min(before, after) > line_ratio:
-                discarded.append((before, after))
-                self.say("round discarded: line %.0f ns before, %.0f ns after" % (before, after))
-                continue
-            kept.append({"values": values, "before": before, "after": after})
-            for name, size, pair in checks:
-                self.checks.setdefault(name, {}).setdefault(size, []).append(pair)
-            self.say("round %d of %d" % (len(kept), wanted))
-        return kept, discarded
+        """`wanted` rounds of each figure and each check. Returns the values of the rounds that count."""
+        kept = []
+        for number in range(wanted):
+            for figure in catalog.FIGURES:
+                kept.append(self.between_lines(self.column, figure, line_ratio) or {})
+            for size in catalog.CHECKED if any(r.tool for r in self.rows) else ():
+                for (name, _), pair in (self.between_lines(self.compare, size, line_ratio) or {}).items():
+                    self.checks.setdefault(name, {}).setdefault(size, []).append(pair)
+            self.say("round %d of %d" % (number + 1, wanted))
+        return kept

@@ -99,10 +99,10 @@ def render(rows, results, run):
     for row in rows:
         out += lines_of(row, results[row.name])
     out += [out[2], ""]
-    out += wrapped("Each row", "median of %d rounds; below it the noise (distance of the quartiles, of the median; of "
+    out += wrapped("Each row", "median of %d round%s; below it the noise (distance of the quartiles, of the median; of "
                    "two or three rounds the range) and the ratio to Farcall, the median of the rounds' ratios: above "
                    "1 Farcall is ahead. Compared with farcall-shm on one host, farcall-udp over the loopback; small "
-                   "calls of pytorch with farcall-typed." % run["rounds_kept"])
+                   "calls of pytorch with farcall-typed." % (run["rounds"], "" if run["rounds"] == 1 else "s"))
     out += wrapped("Columns", "bytes x requests in flight. 32 B: echo; round trip of one request, and calls per "
                    "second. Larger: the client rewrites the buffer before each request, the server reads every "
                    "byte and replies with their sum; both are part of the time.")

@@ -26,7 +26,7 @@ UCX_HEAD = """\
 |     Test     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  overall  |
 +--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+
 """
-UCX_LINE = "                         200    113.402   402.655   402.655     2483.52    2483.52        2484        2484\n"
+UCX_LINE = "                   200    113.402   402.655   402.655     2483.52    2483.52        2484        2484\n"
 UCX_STAGES = """\
 [thread 0]            205591      0.581     2.431     2.431       12.55      12.55      411282      411282
 Final:                300000      0.576     2.238     2.371       13.63      12.87      446778      421828
@@ -121,7 +121,7 @@ def figures():
 
 
 class Table(unittest.TestCase):
-    about = {"rounds_kept": 3, "machine": "a machine " * 40, "notes": ["a note"], "versions": {"ucx": "1.0"}}
+    about = {"rounds": 3, "machine": "a machine " * 40, "notes": ["a note"], "versions": {"ucx": "1.0"}}
 
     def test_no_line_beyond_120_columns(self):
         results = {r.name: {"state": "measured", "figures": figures()} for r in catalog.ROWS}
@@ -143,10 +143,11 @@ class Table(unittest.TestCase):
 
 
 class Conclusion(unittest.TestCase):
-    def conclude(self, broken=None, checks=None, kept=1):
+    def conclude(self, broken=None, checks=None, without=None):
         runner = type("Runner", (), {"broken": broken or {}, "checks": {"ucx-shm": checks or {}}})
-        results, values = {}, {("ucx-shm", "round_trip"): 700.0}
-        main.conclude(ROWS["ucx-shm"], runner, [{"values": values}] * kept, results)
+        results = {}
+        kept = [{("ucx-shm", f.name): 700.0} if f.name != without else {} for f in catalog.FIGURES]
+        main.conclude(ROWS["ucx-shm"], runner, kept, results)
         return results["ucx-shm"]
 
     def test_states(self):
@@ -156,7 +157,7 @@ class Conclusion(unittest.TestCase):
         self.assertEqual(self.conclude(checks={**good, 32: [(200, 100)]})["state"], "invalid")
         self.assertEqual(self.conclude()["state"], "invalid")
         self.assertEqual(self.conclude(broken={"ucx-shm": "no"}, checks=good)["state"], "failed")
-        self.assertEqual(self.conclude(checks=good, kept=0)["why"], "no round counts")
+        self.assertEqual(self.conclude(checks=good, without="rate")["why"], "no round counts in column 32 B x 64")
 
 
 class Selection(unittest.TestCase):
@@ -176,39 +177,53 @@ class Selection(unittest.TestCase):
 class Planted(rounds.Rounds):
     """Rounds whose lines and figures are given."""
 
-    def __init__(self, lines, rows=("raw-tcp",), script=None):
-        super().__init__(self, [ROWS[r] for r in rows], (0, 1), 0.001, lambda text: None)
-        self.lines, self.script, self.begun = list(lines), script, 0
+    def __init__(self, ns, row="raw-udp", script=None):
+        super().__init__(self, [ROWS[row]], (0, 1), 0.001, lambda text: None)
+        self.ns, self.script, self.begun = list(ns), script, 0
 
     def command(self, program):
         return ["/bin/sh", "-c", self.script, program]
 
     def line(self):
-        return self.lines.pop(0)
+        return self.ns.pop(0) if self.ns else 1
 
-    def one(self):
+    def program(self, row, figure, seconds, untouched=False):
+        if self.script:
+            return super().program(row, figure, seconds, untouched)
         self.begun += 1
-        return {("raw-tcp", "round_trip"): float(self.begun)}, []
+        return {figure.value: float(self.begun), "clock": "tsc"}
+
+    def tool_once(self, row, size):
+        return 10.0
 
 
 class Rounds(unittest.TestCase):
     def test_a_round_between_two_states_is_repeated(self):
-        p = Planted([110, 450, 110, 115, 450, 440])
-        kept, discarded = p.run(2, 1.25)
+        p = Planted([110, 110, 110, 450, 450, 115, 450, 440])
+        kept = p.run(1, 1.25)
         p.close()
-        self.assertEqual([list(k["values"].values()) for k in kept], [[2.0], [3.0]])
-        self.assertEqual(discarded, [(110, 450)])
+        self.assertEqual([v for v in kept if v], [{("raw-udp", "round_trip"): 1.0}, {("raw-udp", "rate"): 4.0}])
+        self.assertEqual((p.discarded, p.lost), ([(110, 450), (450, 115)], 0))
 
     def test_repeats_are_bounded(self):
-        p = Planted([1, 9] * 100)
-        kept, discarded = p.run(2, 1.25)
+        p = Planted([1, 9] * 1000)
+        kept = p.run(2, 1.25)
         p.close()
-        self.assertEqual((kept, len(discarded), p.begun), ([], 2 * rounds.REPEATS, 2 * rounds.REPEATS))
+        columns = 2 * len(catalog.FIGURES)
+        self.assertEqual((kept, p.lost, p.lines), ([{}] * columns, columns, []))
+        self.assertEqual(len(p.discarded), columns * (1 + rounds.REPEATS))
+
+    def test_checks_take_the_lowest_of_each_side(self):
+        p = Planted([], "ucx-tcp")
+        p.run(1, 1.25)
+        p.close()
+        first = len(catalog.FIGURES) + 1
+        self.assertEqual(p.checks["ucx-tcp"], {32: [(first, 10.0)], 1 << 20: [(first + rounds.ALTERNATIONS, 10.0)]})
 
     def program(self, script):
         p = Planted([], script=script)
         try:
-            return p.attempt(ROWS["raw-tcp"], p.program, RTT, 0.001), p.broken.get("raw-tcp")
+            return p.attempt(ROWS["raw-udp"], p.program, RTT, 0.001), p.broken.get("raw-udp")
         finally:
             p.close()
             self.assertFalse(os.path.exists(p.dir))
@@ -216,9 +231,11 @@ class Rounds(unittest.TestCase):
     def test_programs(self):
         found, why = self.program("""echo '{"p50_ns": 5.5, "clock": "tsc"}'""")
         self.assertEqual((found["p50_ns"], why), (5.5, None))
-        for script, text in (("echo it broke >&2; exit 3", "exit status 3: it broke"), ("kill -9 $$", "signal 9"),
+        for script, text in (("echo it broke >&2; exit 3", "exit status 3: it broke"),
+                             ("kill -9 $$", "signal 9"),
                              ("echo hello", "no figure"),
-                             ("""echo '{"p50_ns": inf}'""", "no JSON"), ("""echo '{"p50_ns": 0, "clock": "tsc"}'""", "p50_ns is 0")):
+                             ("""echo '{"p50_ns": inf}'""", "no JSON"),
+                             ("""echo '{"p50_ns": 0, "clock": "tsc"}'""", "p50_ns is 0")):
             found, why = self.program(script)
             self.assertIsNone(found)
             self.assertIn(text, why)
