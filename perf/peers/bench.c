@@ -19,7 +19,7 @@
 #define LEAVE_S   20 /* until a server that was asked to stop is killed */
 #define GUARD_S   50 /* beyond the time of the measurement, until the processes end by SIGALRM */
 #define FINE      7  /* bits of a histogram's bucket below the highest one: 0.8 % */
-#define BUCKETS   ((64 - FINE) << FINE)
+#define BUCKETS   ((65 - FINE) << FINE)
 #define COUNT_MIN 5  /* requests of a figure, however long they take */
 #define SUM_LEN   16 /* reply of a sink */
 #define PAGE      4096

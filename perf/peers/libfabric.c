@@ -176,7 +176,7 @@ static void connect_over(int fd)
 	open_fabric();
 	receive_len = serving ? bench.bytes : bench.reply_bytes;
 	receive_len = receive_len < BENCH_SMALL ? BENCH_SMALL : receive_len;
-	receives_n = bench.depth + 2;
+	receives_n = bench.depth + 1; /* one is posted again only after its message was handled */
 	for (unsigned i = 0; i < receives_n; i++) {
 		receives[i].data = bench_alloc(receive_len);
 		receives[i].mr = reg(receives[i].data, receive_len, FI_RECV);

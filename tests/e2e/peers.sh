@@ -24,8 +24,8 @@ refused() { # what, a text of the message, options
 	what=$1 text=$2
 	shift 2
 	bounded sh "$run_sh" --no-install --work "$dir/none" "$@"
-	[ $rc -eq 2 ] && says "$text" && [ ! -s "$dir/out" ] && [ "$(wc -l <"$dir/err")" -eq 1 ] &&
-		[ ! -e "$dir/none" ]
+	[ $rc -eq 2 ] && says "$text" && [ ! -s "$dir/out" ] &&
+		[ "$(wc -l <"$dir/err")" -eq 1 ] && [ ! -e "$dir/none" ]
 	ok "refused: $what" $?
 }
 refused "an unknown peer" 'no peer "carrier-pigeon"; there are farcall-shm' --only raw,carrier-pigeon
@@ -41,7 +41,8 @@ run --only raw,farcall-shm $short --json
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "($figures)('raw-tcp', $small, $large) and
 	($figures)('farcall-shm', $small, $large) and ($figures)('raw-udp', $small) and
 	len(j['rows']['raw-udp']['figures']) == 2 and j['summary'] == '3 of 3 rows measured' and
-	j['run']['rounds_lost'] == 0 and len(j['run']['lines_ns']) == 8 and j['run']['clock'] and j['run']['versions']['farcall']"
+	j['run']['rounds_lost'] == 0 and len(j['run']['lines_ns']) == 8 and j['run']['clock'] and
+	j['run']['versions']['farcall']"
 ok "every figure of sockets and of Farcall, as JSON" $?
 
 # shellcheck disable=SC2086
