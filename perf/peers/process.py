@@ -58,6 +58,15 @@ def stop(child):
             pipe.close()
 
 
+def finish(child):
+    """Lets a child end by itself, so that it removes its files in /dev/shm, and stops it after GRACE_S."""
+    try:
+        child.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    stop(child)
+
+
 def stop_all():
     for group in list(groups):
         signal_group(group, signal.SIGTERM)

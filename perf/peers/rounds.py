@@ -12,7 +12,7 @@ import process
 import tools
 
 START_S = 60        # of a program beyond the time it measures
-TOOL_S = 30
+TOOL_S = 60
 LISTEN_S = 15
 CHECK_S = 0.03      # of our program in a check
 ALTERNATIONS = 5    # of a check: the lowest of each side counts, because a preemption only adds time
@@ -26,6 +26,10 @@ class Broken(Exception):
 def last_line(text):
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no message"
+
+
+def ended(code, text):
+    return "%s: %s" % ("signal %d" % -code if code < 0 else "exit status %d" % code, last_line(text))
 
 
 def figure_of(output):
@@ -86,7 +90,7 @@ class Rounds:
         code, out, err = process.run(args, START_S + 2 * seconds, env=self.environment(row))
         shutil.rmtree(directory, ignore_errors=True)
         if code:
-            raise Broken("%s: %s" % ("signal %d" % -code if code < 0 else "exit status %d" % code, last_line(err)))
+            raise Broken(ended(code, err))
         found = figure_of(out)
         self.clocks.add(found["clock"])
         if not found.get(figure.value, 0) > 0:
@@ -112,10 +116,10 @@ class Rounds:
                     time.sleep(0.01)
                 code, out, err = process.run(client, TOOL_S, env=env)
             finally:
-                process.stop(child)
+                process.finish(child)
             if code:
                 log.seek(0)
-                raise Broken("%s: exit status %d: %s" % (row.tool, code, last_line(err or out or log.read())))
+                raise Broken("%s: %s" % (row.tool, ended(code, err or out or log.read())))
         return tools.PARSERS[row.tool](out)
 
     def check(self, row, size):
@@ -138,7 +142,7 @@ class Rounds:
             return None
         code, out, err = process.run([self.builder.path("line")] + [str(c) for c in self.cpus], TOOL_S)
         if code:
-            raise Broken("line: %s" % last_line(err))
+            raise Broken("the cache line was not measured: %s" % ended(code, err))
         found = json.loads(out)
         self.clocks.add(found["clock"])
         return found["line_ns"]
