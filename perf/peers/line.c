@@ -14,7 +14,7 @@
 
 #define ROUNDS     1000 /* the figure is their median: a process that was not running spoils one of them */
 #define ROUNDS_MIN 20   /* on a busy machine, after LONG_NS */
-#define LONG_NS    1e9
+#define LONG_NS    3e8
 #define TRIPS      200
 #define SPINS      20000
 #define GUARD_S    40

@@ -196,7 +196,8 @@ class Rounds:
         kept = []
         for number in range(wanted):
             for figure in catalog.FIGURES:
-                kept.append(self.between_lines(self.column, figure, line_ratio) or {})
+                if any(catalog.measured(row, figure) for row in self.rows):
+                    kept.append(self.between_lines(self.column, figure, line_ratio) or {})
             for size in catalog.CHECKED if any(r.tool for r in self.rows) else ():
                 for (name, _), pair in (self.between_lines(self.compare, size, line_ratio) or {}).items():
                     self.checks.setdefault(name, {}).setdefault(size, []).append(pair)
