@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -275,6 +276,15 @@ static void pin(int cpu)
 		bench_die("cannot pin a process to CPU %d: %s", cpu, strerror(errno));
 }
 
+/* Processor time of this process, its threads included. */
+static double processor_ns(void)
+{
+	struct rusage u;
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e9 +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e3;
+}
+
 static void measure(void)
 {
 	for (unsigned i = 0; i < bench.depth; i++) {
@@ -283,7 +293,9 @@ static void measure(void)
 	}
 	words_n = bench.bytes / sizeof(uint64_t) - 1;
 	run(bench.seconds / 3, false);
+	double before = processor_ns();
 	struct run r = run(bench.seconds, true);
+	double processor = processor_ns() - before;
 	printf("{\"peer\": \"%s\", \"variant\": \"%s\", \"bytes\": %zu, \"depth\": %u, \"kind\": \"%s\", \"clock\": "
 	       "\"%s\", "
 	       "\"count\": %" PRIu64 ", \"busy_ns\": %.0f",
@@ -291,6 +303,7 @@ static void measure(void)
 	       clock_tsc ? "tsc" : "CLOCK_MONOTONIC", r.count, r.busy_ns);
 	printf(", \"per_s\": %.1f, \"bytes_per_s\": %.1f, \"mean_ns\": %.2f", (double)r.count * 1e9 / r.busy_ns,
 	       (double)r.count * (double)bench.bytes * 1e9 / r.busy_ns, r.busy_ns / (double)r.count);
+	printf(", \"core_share\": %.3f", processor / r.busy_ns);
 	if (bench.depth == 1)
 		printf(", \"p50_ns\": %.2f, \"p99_ns\": %.2f", quantile_ns(r.count, 0.5), quantile_ns(r.count, 0.99));
 	printf("}\n");

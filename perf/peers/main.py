@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import sys
 
 import build
@@ -14,6 +15,7 @@ import table
 import tools
 
 LINE_RATIO = 1.25
+SHARE_MIN = 0.95 # of a core, below which the machine is called busy
 SECONDS, SHORT_SECONDS = 0.3, 0.03
 EPILOG = """Installs the packages of the peers with apt-get, builds a program for each, and runs them and Farcall by
 turns for several rounds of each figure. The round trip of a cache line is measured before and after each
@@ -180,6 +182,10 @@ def describe(o, runner, note, cpus):
     machine += "; %g s for each figure; rounds discarded and repeated because of their lines: %d" % (
         o.seconds, len(runner.discarded) - runner.lost)
     notes = [note] if note else []
+    share = statistics.median(runner.shares or [1])
+    if share < SHARE_MIN:
+        notes.append("the machine is busy: clients that poll had %.0f %% of their core (median); these figures are no "
+                     "figures of the libraries" % (100 * share))
     if lines and max(lines) / min(lines) > o.line_ratio:
         notes.append("the rounds ran in different states of the machine: trust the ratios, not the medians")
     if runner.lost:
@@ -205,8 +211,9 @@ def measure(o, results, versions):
         runner.close()
     machine, notes = describe(o, runner, note, cpus)
     return {"rounds": o.rounds, "rounds_lost": runner.lost, "seconds": o.seconds, "line_ratio": o.line_ratio,
-            "lines_ns": runner.lines, "discarded_lines_ns": runner.discarded, "cpus": list(cpus),
-            "clock": sorted(runner.clocks), "machine": machine, "notes": notes, "versions": versions}
+            "lines_ns": runner.lines, "discarded_lines_ns": runner.discarded, "core_shares": runner.shares,
+            "cpus": list(cpus), "clock": sorted(runner.clocks), "machine": machine, "notes": notes,
+            "versions": versions}
 
 
 def main(argv):

@@ -68,6 +68,7 @@ class Rounds:
         self.broken = {} # row name: why; it is not run again
         self.checks = {} # row name: {size: [(ours, its)]}
         self.clocks = set()
+        self.shares = []  # of a core, of each client that polls
         self.lines, self.discarded, self.lost = [], [], 0 # (ns before, ns after) of rounds; rounds without values
         self.dir = tempfile.mkdtemp(prefix="farcall-peers-")
 
@@ -93,6 +94,8 @@ class Rounds:
             raise Broken(ended(code, err))
         found = figure_of(out)
         self.clocks.add(found["clock"])
+        if row.waits == "polls":
+            self.shares.append(found.get("core_share", 0))
         if not found.get(figure.value, 0) > 0:
             raise Broken("%s is %s" % (figure.value, found.get(figure.value)))
         return found

@@ -167,6 +167,23 @@ class Conclusion(unittest.TestCase):
         self.assertEqual(self.conclude(checks=good, without="rate")["why"], "no round counts in column 32 B x 64")
 
 
+class Notes(unittest.TestCase):
+    def notes(self, shares=(1,), lines=((110, 111),), lost=0, clock="tsc"):
+        o = main.options(["--rounds", "1"])
+        runner = type("Runner", (), {"shares": list(shares), "lines": list(lines), "lost": lost, "clocks": {clock},
+                                     "discarded": []})
+        return main.describe(o, runner, None, (0, 1))[1]
+
+    def test_a_quiet_run_has_none(self):
+        self.assertEqual(self.notes(shares=(1, 0.2, 1)), [])
+
+    def test_each_has_its_cause(self):
+        self.assertIn("had 40 % of their core", self.notes(shares=(0.4, 0.3, 1))[0])
+        self.assertIn("different states", self.notes(lines=((110, 112), (440, 450)))[0])
+        self.assertIn("2 of 3 rounds are missing", self.notes(lost=2)[0])
+        self.assertIn("not invariant", self.notes(clock="CLOCK_MONOTONIC")[0])
+
+
 class Selection(unittest.TestCase):
     def test_names_and_families(self):
         names = [r.name for r in catalog.select(catalog.ROWS, ["zeromq", "raw", "ucx-tcp"])]
@@ -241,7 +258,7 @@ class Rounds(unittest.TestCase):
             self.assertFalse(os.path.exists(p.dir))
 
     def test_programs(self):
-        found, why = self.program("""echo '{"p50_ns": 5.5, "clock": "tsc"}'""")
+        found, why = self.program("""echo '{"p50_ns": 5.5, "clock": "tsc", "core_share": 1}'""")
         self.assertEqual((found["p50_ns"], why), (5.5, None))
         for script, text in (("echo it broke >&2; exit 3", "exit status 3: it broke"),
                              ("kill -9 $$", "signal 9"),
