@@ -58,7 +58,8 @@ ROWS = [
     Row("nng", "nng", "", "blocks", ["libnng-dev"], {}, None, SHM, True,
         "pair0, ipc, buffers for 64 messages (nng_pair(7), nng_ipc(7), nng_options(5))"),
     Row("capnp", "capnp", "", "blocks", ["capnproto", "libcapnp-dev"], {}, None, SHM, True,
-        "two-party RPC over a socket pair, size hints (capnproto.org/cxxrpc.html)"),
+        "two-party RPC over a socket pair, size hints (capnproto.org/cxxrpc.html, \"Starting a server\"; "
+        "capnp/capability.h)"),
     Row("pytorch", "pytorch", "", "blocks", ["python3-torch"], {}, None, TYPED, True,
         "rpc_sync of torch.add, two tensors of two floats; 64 in flight: rpc_async; large: a tensor that the callee "
         "sums; TensorPipe with its defaults (torch.distributed.rpc, \"TensorPipe Backend\")"),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * gRPC C++ over a Unix socket. Settings by "Performance Best Practices" (grpc.io/docs/guides/performance, C++): the
- * asynchronous API with completion queues, one thread for each queue, one channel; the limit of a message is lifted
- * (GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, grpc_types.h). CompletionQueue::Next() blocks.
+ * asynchronous API with a completion queue and as many threads as cores, which is one; one channel. The limit of a
+ * message is lifted (GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, grpc_types.h). CompletionQueue::Next() blocks.
  */
 #include "bench.h"
 #include "call.grpc.pb.h"

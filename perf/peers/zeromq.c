@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * ZeroMQ over ipc. Settings by the manual pages of libzmq 4.3: DEALER and ROUTER for requests without lockstep
- * (zmq_socket(3), "Request-reply pattern"); ipc as the fastest transport between processes (zmq_ipc(7)); requests
- * without a copy (zmq_msg_init_data(3)); one I/O thread (zmq_ctx_set(3), ZMQ_IO_THREADS: one per gigabyte per second).
+ * (zmq_socket(3), "Request-reply pattern"); ipc, between processes of one host (zmq_ipc(7)); requests
+ * without a copy (zmq_msg_init_data(3)); one I/O thread (zmq_ctx_set(3), ZMQ_IO_THREADS: the default).
  * zmq_msg_recv(3) blocks: a thread that polled would take the core of the I/O thread.
  */
 #include "bench.h"
