@@ -91,7 +91,7 @@ static void call_self(struct far_req *req, const void *data, size_t len, void *u
 
 static void stamp(struct far_req *req, const void *data, size_t len, void *user)
 {
-	struct server *s = user;
+	(void)user;
 	struct server_stamp_request q = {0};
 	struct server_stamp r = {.begun_ns = floor_now()};
 	if (len == sizeof q)
