@@ -96,6 +96,8 @@ static struct matrices matrices(const struct batches *s, const struct far_tensor
 
 static void *matrix(const struct matrices *m, const struct ops_space *space, uint64_t batch)
 {
+	if (!m->operand.data) /* no elements */
+		return NULL;
 	return m->operand.data + ops_offset(space, &m->operand, batch) * m->operand.size;
 }
 
