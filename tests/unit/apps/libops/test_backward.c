@@ -17,8 +17,8 @@ struct problem {
 	unsigned n, outs;
 	struct far_tensor in[INPUTS_MAX];
 	struct far_tensor out[3], grad[3], din[INPUTS_MAX];
-	bool no_grad[3];          /* this result is no part of the loss */
-	struct far_tensor extra;  /* indices and the like */
+	bool no_grad[3];         /* this result is no part of the loss */
+	struct far_tensor extra; /* indices and the like */
 	struct far_tensor offsets;
 	int axis, axes[FAR_DIMS_MAX];
 	size_t axes_n;
@@ -55,9 +55,8 @@ static void check(struct problem *p)
 	for (unsigned o = 0; o < p->outs; o++) {
 		cr_assert_neq(p->out[o].dtype, FAR_DTYPE_NONE, "%s", p->name);
 		allocate(&p->out[o]);
-		p->grad[o] = p->out[o].dtype == FAR_F64
-				     ? random_tensor(FAR_F64, p->out[o].ndim, p->out[o].shape, -1, 1)
-				     : p->out[o];
+		p->grad[o] = p->out[o].dtype == FAR_F64 ? random_tensor(FAR_F64, p->out[o].ndim, p->out[o].shape, -1, 1)
+							: p->out[o];
 	}
 	p->forward(p);
 	for (unsigned i = 0; i < p->n; i++)
@@ -82,8 +81,9 @@ static void check(struct problem *p)
 			set(&p->in[i], e, x);
 			double numeric = (above - below) / (2 * h);
 			double exact = get(&p->din[i], e);
-			cr_assert(near(exact, numeric, 2e-7), "%s: gradient of input %u, element %zu: %.12g, by differences %.12g",
-				  p->name, i, (size_t)e, exact, numeric);
+			cr_assert(near(exact, numeric, 2e-7),
+				  "%s: gradient of input %u, element %zu: %.12g, by differences %.12g", p->name, i,
+				  (size_t)e, exact, numeric);
 		}
 	}
 	p->forward(p);
@@ -95,9 +95,9 @@ static const struct {
 	unsigned na, nb;
 	uint64_t a[4], b[4];
 } pairs[] = {
-	{2, 2, {3, 4}, {3, 4}},    {2, 1, {3, 4}, {4}},      {3, 2, {2, 1, 3}, {4, 1}}, {0, 1, {0}, {5}},
-	{0, 0, {0}, {0}},          {2, 1, {0, 3}, {3}},      {2, 2, {0, 3}, {1, 1}},    {1, 1, {300}, {1}},
-	{2, 1, {5, 300}, {300}},   {2, 2, {300, 5}, {300, 1}}, {2, 2, {1, 300}, {5, 1}}, {4, 3, {2, 3, 1, 2}, {3, 4, 1}},
+	{2, 2, {3, 4}, {3, 4}},  {2, 1, {3, 4}, {4}},        {3, 2, {2, 1, 3}, {4, 1}}, {0, 1, {0}, {5}},
+	{0, 0, {0}, {0}},        {2, 1, {0, 3}, {3}},        {2, 2, {0, 3}, {1, 1}},    {1, 1, {300}, {1}},
+	{2, 1, {5, 300}, {300}}, {2, 2, {300, 5}, {300, 1}}, {2, 2, {1, 300}, {5, 1}},  {4, 3, {2, 3, 1, 2}, {3, 4, 1}},
 };
 
 #define BINARY(name)                                                                                                   \
@@ -198,8 +198,8 @@ static void dropout_derive(struct problem *p)
 static const struct {
 	unsigned n;
 	uint64_t shape[4];
-} shapes[] = {{0, {0}},       {1, {0}},       {1, {1}},          {1, {7}},          {1, {700}},  {2, {3, 5}},
-	      {2, {2, 300}},  {2, {300, 2}},  {3, {2, 0, 3}},    {3, {2, 3, 4}},    {3, {20, 2, 20}}, {4, {2, 3, 2, 3}}};
+} shapes[] = {{0, {0}},      {1, {0}},      {1, {1}},       {1, {7}},       {1, {700}},       {2, {3, 5}},
+	      {2, {2, 300}}, {2, {300, 2}}, {3, {2, 0, 3}}, {3, {2, 3, 4}}, {3, {20, 2, 20}}, {4, {2, 3, 2, 3}}};
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
 Test(backward, one_operand)
@@ -219,10 +219,12 @@ Test(backward, one_operand)
 			 {"dropout", -2, 2, 0.4, dropout_forward, dropout_derive}};
 	for (size_t o = 0; o < sizeof operators / sizeof operators[0]; o++)
 		for (size_t k = 0; k < SHAPES; k++) {
-			struct problem p = {.name = operators[o].name, .n = 1, .outs = 1, .factor = operators[o].factor};
+			struct problem p = {
+				.name = operators[o].name, .n = 1, .outs = 1, .factor = operators[o].factor};
 			p.forward = operators[o].forward;
 			p.backward = operators[o].backward;
-			p.in[0] = random_tensor(FAR_F64, shapes[k].n, shapes[k].shape, operators[o].low, operators[o].high);
+			p.in[0] = random_tensor(FAR_F64, shapes[k].n, shapes[k].shape, operators[o].low,
+						operators[o].high);
 			check(&p);
 		}
 }
@@ -315,7 +317,8 @@ Test(backward, along_an_axis)
 	for (size_t o = 0; o < sizeof operators / sizeof operators[0]; o++)
 		for (size_t k = 0; k < SHAPES; k++)
 			for (int axis = 0; axis < (int)shapes[k].n; axis++) {
-				struct problem p = {.name = operators[o].name, .n = 1, .outs = operators[o].outs, .axis = axis};
+				struct problem p = {
+					.name = operators[o].name, .n = 1, .outs = operators[o].outs, .axis = axis};
 				p.keep = random_bits() % 2;
 				p.no_grad[1] = true;
 				p.forward = operators[o].forward;
@@ -364,7 +367,8 @@ Test(backward, losses)
 {
 	for (int reduction = 0; reduction < 3; reduction++) {
 		for (size_t k = 0; k < SHAPES; k++) {
-			struct problem p = {.name = "bce", .n = 2, .outs = 1, .reduction = (enum far_op_reduction)reduction};
+			struct problem p = {
+				.name = "bce", .n = 2, .outs = 1, .reduction = (enum far_op_reduction)reduction};
 			p.in[0] = random_tensor(FAR_F64, shapes[k].n, shapes[k].shape, -3, 3);
 			p.in[1] = random_tensor(FAR_F64, shapes[k].n, shapes[k].shape, 0, 1);
 			if (ops_count(&p.in[0]) == 0 && reduction == FAR_OP_REDUCE_MEAN)
@@ -399,7 +403,8 @@ static void matmul_forward(struct problem *p)
 
 static void matmul_derive(struct problem *p)
 {
-	WITH_WORK(asks(&p->din[0]), far_op_matmul_backward(&p->grad[0], &p->in[0], &p->in[1], &p->din[0], &p->din[1], &work, &err));
+	WITH_WORK(asks(&p->din[0]),
+		  far_op_matmul_backward(&p->grad[0], &p->in[0], &p->in[1], &p->din[0], &p->din[1], &work, &err));
 }
 
 Test(backward, matmul)
@@ -408,11 +413,14 @@ Test(backward, matmul)
 		unsigned na, nb;
 		uint64_t a[4], b[4];
 	} products[] = {
-		{2, 2, {3, 4}, {4, 5}},       {1, 1, {6}, {6}},           {1, 2, {4}, {4, 3}},
-		{2, 1, {3, 4}, {4}},          {3, 2, {2, 3, 4}, {4, 2}},  {3, 3, {2, 3, 4}, {2, 4, 2}},
-		{3, 3, {1, 3, 4}, {3, 4, 2}}, {4, 3, {2, 1, 2, 3}, {3, 3, 2}}, {2, 3, {3, 4}, {2, 4, 2}},
-		{2, 2, {3, 0}, {0, 5}},       {2, 2, {0, 3}, {3, 2}},     {3, 3, {0, 2, 3}, {1, 3, 2}},
-		{1, 3, {4}, {2, 4, 3}},       {3, 1, {2, 3, 4}, {4}},     {2, 2, {20, 300}, {300, 30}},
+		{2, 2, {3, 4}, {4, 5}},       {1, 1, {6}, {6}},
+		{1, 2, {4}, {4, 3}},          {2, 1, {3, 4}, {4}},
+		{3, 2, {2, 3, 4}, {4, 2}},    {3, 3, {2, 3, 4}, {2, 4, 2}},
+		{3, 3, {1, 3, 4}, {3, 4, 2}}, {4, 3, {2, 1, 2, 3}, {3, 3, 2}},
+		{2, 3, {3, 4}, {2, 4, 2}},    {2, 2, {3, 0}, {0, 5}},
+		{2, 2, {0, 3}, {3, 2}},       {3, 3, {0, 2, 3}, {1, 3, 2}},
+		{1, 3, {4}, {2, 4, 3}},       {3, 1, {2, 3, 4}, {4}},
+		{2, 2, {20, 300}, {300, 30}},
 	};
 	for (size_t k = 0; k < sizeof products / sizeof products[0]; k++)
 		for (int again = 0; again < 2; again++) {
@@ -427,13 +435,14 @@ Test(backward, matmul)
 
 static void linear_forward(struct problem *p)
 {
-	WITH_WORK(asks(&p->out[0]), far_op_linear(&p->in[0], &p->in[1], p->bias ? &p->in[2] : NULL, &p->out[0], &work, &err));
+	WITH_WORK(asks(&p->out[0]),
+		  far_op_linear(&p->in[0], &p->in[1], p->bias ? &p->in[2] : NULL, &p->out[0], &work, &err));
 }
 
 static void linear_derive(struct problem *p)
 {
 	WITH_WORK(asks(&p->din[0]), far_op_linear_backward(&p->grad[0], &p->in[0], &p->in[1], &p->din[0], &p->din[1],
-					 p->bias ? &p->din[2] : NULL, &work, &err));
+							   p->bias ? &p->din[2] : NULL, &work, &err));
 }
 
 Test(backward, linear)
@@ -459,8 +468,8 @@ static void conv2d_forward(struct problem *p)
 
 static void conv2d_derive(struct problem *p)
 {
-	WITH_WORK(asks(&p->din[0]), far_op_conv2d_backward(&p->grad[0], &p->in[0], &p->in[1], &p->conv, &p->din[0], &p->din[1],
-					 p->bias ? &p->din[2] : NULL, &work, &err));
+	WITH_WORK(asks(&p->din[0]), far_op_conv2d_backward(&p->grad[0], &p->in[0], &p->in[1], &p->conv, &p->din[0],
+							   &p->din[1], p->bias ? &p->din[2] : NULL, &work, &err));
 }
 
 Test(backward, conv2d)
@@ -513,15 +522,16 @@ static struct far_op_cell_gradients gradients_of(struct problem *p, unsigned fir
 static void lstm_forward(struct problem *p)
 {
 	struct far_op_cell cell = cell_of(p, 3);
-	WITH_WORK(asks(&p->out[0]), far_op_lstm_cell(&p->in[0], &p->in[1], &p->in[2], &cell, &p->out[0], &p->out[1], &p->out[2], &work,
-				   &err));
+	WITH_WORK(asks(&p->out[0]), far_op_lstm_cell(&p->in[0], &p->in[1], &p->in[2], &cell, &p->out[0], &p->out[1],
+						     &p->out[2], &work, &err));
 }
 
 static void lstm_derive(struct problem *p)
 {
 	struct far_op_cell cell = cell_of(p, 3);
 	struct far_op_cell_gradients g = gradients_of(p, 3);
-	WITH_WORK(asks(&p->din[0]), far_op_lstm_cell_backward(p->no_grad[0] ? NULL : &p->grad[0], p->no_grad[1] ? NULL : &p->grad[1],
+	WITH_WORK(asks(&p->din[0]),
+		  far_op_lstm_cell_backward(p->no_grad[0] ? NULL : &p->grad[0], p->no_grad[1] ? NULL : &p->grad[1],
 					    &p->in[0], &p->in[1], &p->in[2], &cell, &p->out[1], &p->out[2], &g, &work,
 					    &err));
 }
@@ -536,7 +546,8 @@ static void gru_derive(struct problem *p)
 {
 	struct far_op_cell cell = cell_of(p, 2);
 	struct far_op_cell_gradients g = gradients_of(p, 2);
-	WITH_WORK(asks(&p->din[0]), far_op_gru_cell_backward(&p->grad[0], &p->in[0], &p->in[1], &cell, &p->out[1], &g, &work, &err));
+	WITH_WORK(asks(&p->din[0]),
+		  far_op_gru_cell_backward(&p->grad[0], &p->in[0], &p->in[1], &cell, &p->out[1], &g, &work, &err));
 }
 
 Test(backward, cells)
@@ -576,7 +587,8 @@ static void embedding_forward(struct problem *p)
 
 static void embedding_derive(struct problem *p)
 {
-	WITH_WORK(asks(&p->din[0]), far_op_embedding_backward(&p->grad[0], &p->in[0], &p->extra, &p->din[0], &work, &err));
+	WITH_WORK(asks(&p->din[0]),
+		  far_op_embedding_backward(&p->grad[0], &p->in[0], &p->extra, &p->din[0], &work, &err));
 }
 
 static void bag_forward(struct problem *p)

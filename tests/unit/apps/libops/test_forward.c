@@ -72,9 +72,17 @@ static double naive(char kind, double a, double b)
 static const struct {
 	unsigned na, nb;
 	uint64_t a[4], b[4];
-} pairs[] = {{2, 2, {3, 4}, {3, 4}},      {2, 1, {3, 4}, {4}},      {3, 2, {2, 1, 3}, {4, 1}}, {0, 1, {0}, {5}},
-	     {0, 0, {0}, {0}},            {2, 1, {0, 3}, {3}},      {1, 1, {1000}, {1}},       {2, 1, {5, 300}, {300}},
-	     {2, 2, {300, 5}, {300, 1}},  {2, 2, {1, 300}, {5, 1}}, {4, 3, {2, 3, 1, 2}, {3, 4, 1}}};
+} pairs[] = {{2, 2, {3, 4}, {3, 4}},
+	     {2, 1, {3, 4}, {4}},
+	     {3, 2, {2, 1, 3}, {4, 1}},
+	     {0, 1, {0}, {5}},
+	     {0, 0, {0}, {0}},
+	     {2, 1, {0, 3}, {3}},
+	     {1, 1, {1000}, {1}},
+	     {2, 1, {5, 300}, {300}},
+	     {2, 2, {300, 5}, {300, 1}},
+	     {2, 2, {1, 300}, {5, 1}},
+	     {4, 3, {2, 3, 1, 2}, {3, 4, 1}}};
 
 static void check_pair(size_t o, size_t k, enum far_dtype dtype, double low, double high)
 {
@@ -89,9 +97,8 @@ static void check_pair(size_t o, size_t k, enum far_dtype dtype, double low, dou
 		double exact = naive(operators[o].kind, x, y);
 		if (exact < 0 && (dtype == FAR_U8 || dtype == FAR_U64))
 			exact += dtype == FAR_U8 ? 0x1p8 : 0x1p64;
-		cr_assert(near(get(&out, i), exact, tolerance(dtype)),
-			  "%s %s: %g and %g give %g (element %zu)", operators[o].name, ops_dtype_name(dtype), x, y, get(&out, i),
-			  (size_t)i);
+		cr_assert(near(get(&out, i), exact, tolerance(dtype)), "%s %s: %g and %g give %g (element %zu)",
+			  operators[o].name, ops_dtype_name(dtype), x, y, get(&out, i), (size_t)i);
 	}
 }
 
@@ -177,24 +184,29 @@ Test(forward, one_operand)
 		unary *f;
 		double (*exact)(double x);
 		double low, high;
-	} functions[] = {{"neg", far_op_neg, negative, -3, 3},     {"relu", far_op_relu, relu, -3, 3},
-			 {"sigmoid", far_op_sigmoid, sigmoid, -6, 6}, {"tanh", far_op_tanh, tanh, -3, 3},
-			 {"exp", far_op_exp, exp, -3, 3},             {"log", far_op_log, log, 0.1, 9},
+	} functions[] = {{"neg", far_op_neg, negative, -3, 3},
+			 {"relu", far_op_relu, relu, -3, 3},
+			 {"sigmoid", far_op_sigmoid, sigmoid, -6, 6},
+			 {"tanh", far_op_tanh, tanh, -3, 3},
+			 {"exp", far_op_exp, exp, -3, 3},
+			 {"log", far_op_log, log, 0.1, 9},
 			 {"sqrt", far_op_sqrt, sqrt, 0, 9}};
 	for (size_t f = 0; f < sizeof functions / sizeof functions[0]; f++)
 		for (size_t d = 0; d < 4; d++)
 			for (unsigned ndim = 0; ndim <= FAR_DIMS_MAX; ndim++) {
 				uint64_t shape[FAR_DIMS_MAX];
 				random_shape(ndim, ndim == 1 ? 600 : ndim < 4 ? 12 : 3, shape);
-				struct far_tensor x = random_tensor(floats[d], ndim, shape, functions[f].low, functions[f].high);
+				struct far_tensor x =
+					random_tensor(floats[d], ndim, shape, functions[f].low, functions[f].high);
 				struct far_tensor out = {0};
 				OK(functions[f].f(&x, &out, &err));
 				allocate(&out);
 				OK(functions[f].f(&x, &out, &err));
 				for (uint64_t i = 0; i < ops_count(&out); i++)
-					cr_assert(near(get(&out, i), functions[f].exact(get(&x, i)), tolerance(floats[d])),
-						  "%s %s of %g is %g", functions[f].name, ops_dtype_name(floats[d]), get(&x, i),
-						  get(&out, i));
+					cr_assert(near(get(&out, i), functions[f].exact(get(&x, i)),
+						       tolerance(floats[d])),
+						  "%s %s of %g is %g", functions[f].name, ops_dtype_name(floats[d]),
+						  get(&x, i), get(&out, i));
 			}
 }
 
@@ -419,8 +431,8 @@ Test(forward, products)
 			double sum = 0;
 			for (uint64_t k = 0; k < 70; k++)
 				sum += get(&a, (first * 3 + row) * 70 + k) * get(&b, (second * 70 + k) * 5 + column);
-			cr_assert(near(get(&out, i), sum, 2 * tolerance(floats[d])), "%s: %g, not %g", ops_dtype_name(floats[d]),
-				  get(&out, i), sum);
+			cr_assert(near(get(&out, i), sum, 2 * tolerance(floats[d])), "%s: %g, not %g",
+				  ops_dtype_name(floats[d]), get(&out, i), sum);
 		}
 		struct far_tensor x = random_tensor(floats[d], 3, (const uint64_t[]){2, 3, 70}, -1, 1);
 		struct far_tensor w = random_tensor(floats[d], 2, (const uint64_t[]){5, 70}, -1, 1);
@@ -463,7 +475,8 @@ Test(forward, conv2d)
 						int64_t y = row * 2 + ky - 1, at = column + kx * 2 - 2;
 						if (y < 0 || y >= 6 || at < 0 || at >= 5)
 							continue;
-						sum += get(&x, ((n * 4 + o / 3 * 2 + c) * 6 + (uint64_t)y) * 5 + (uint64_t)at) *
+						sum += get(&x, ((n * 4 + o / 3 * 2 + c) * 6 + (uint64_t)y) * 5 +
+								       (uint64_t)at) *
 						       get(&w, ((o * 2 + c) * 3 + (uint64_t)ky) * 2 + (uint64_t)kx);
 					}
 			cr_assert(near(get(&out, i), sum, 2 * tolerance(floats[d])), "%s [%zu]: %g, not %g",
@@ -492,11 +505,13 @@ Test(forward, cells)
 			uint64_t rows = gates * 5;
 			struct far_tensor wi = random_tensor(t, 2, (const uint64_t[]){rows, 4}, -1, 1);
 			struct far_tensor wh = random_tensor(t, 2, (const uint64_t[]){rows, 5}, -1, 1);
-			struct far_tensor bi = random_tensor(t, 1, &rows, -1, 1), bh = random_tensor(t, 1, &rows, -1, 1);
+			struct far_tensor bi = random_tensor(t, 1, &rows, -1, 1),
+					  bh = random_tensor(t, 1, &rows, -1, 1);
 			struct far_op_cell cell = {&wi, &wh, &bi, &bh};
 			struct far_tensor h_next = T(t, 3, 5), c_next = T(t, 3, 5);
 			if (gates == 4)
-				WITH_WORK(false, far_op_lstm_cell(&x, &h, &c, &cell, &h_next, &c_next, NULL, &work, &err));
+				WITH_WORK(false,
+					  far_op_lstm_cell(&x, &h, &c, &cell, &h_next, &c_next, NULL, &work, &err));
 			else
 				WITH_WORK(false, far_op_gru_cell(&x, &h, &cell, &h_next, NULL, &work, &err));
 			for (uint64_t i = 0; i < 15; i++) {
@@ -516,8 +531,8 @@ Test(forward, cells)
 					double fresh = tanh(in[2] + sigmoid(g[0]) * hidden[2]);
 					result = (1 - sigmoid(g[1])) * fresh + sigmoid(g[1]) * get(&h, i);
 				}
-				cr_assert(near(get(&h_next, i), result, 2 * tolerance(t)), "%s: %g, not %g", ops_dtype_name(t),
-					  get(&h_next, i), result);
+				cr_assert(near(get(&h_next, i), result, 2 * tolerance(t)), "%s: %g, not %g",
+					  ops_dtype_name(t), get(&h_next, i), result);
 			}
 		}
 	}
@@ -560,31 +575,43 @@ Test(forward, embeddings)
 
 Test(forward, conversions)
 {
-	static const double numbers[] = {0,   1,     2,     3,      100, 127, 128,  255,   256,     257,  32767, 32768,
-					 -1,  -128,  -129,  -32769, 0.5, 1.5, -0.5, 65504, 65520,   1e6,  3e9,   -3e9,
-					 1e19, -1e19, 2e19, 1e30,   257.5, NAN, INFINITY, -INFINITY, 0x1.01p0, 0x1.0100000001p0};
+	static const double numbers[] = {0,        1,
+					 2,        3,
+					 100,      127,
+					 128,      255,
+					 256,      257,
+					 32767,    32768,
+					 -1,       -128,
+					 -129,     -32769,
+					 0.5,      1.5,
+					 -0.5,     65504,
+					 65520,    1e6,
+					 3e9,      -3e9,
+					 1e19,     -1e19,
+					 2e19,     1e30,
+					 257.5,    NAN,
+					 INFINITY, -INFINITY,
+					 0x1.01p0, 0x1.0100000001p0};
 	static const struct {
 		double least, most;
-	} limits[FAR_DTYPE_COUNT] = {[FAR_I8] = {-128, 127},
-				     [FAR_I16] = {-32768, 32767},
-				     [FAR_I32] = {-2147483648.0, 2147483647},
-				     [FAR_I64] = {-0x1p63, 0x1p63},
-				     [FAR_U8] = {0, 255},
-				     [FAR_U64] = {0, 0x1p64}};
+	} limits[FAR_DTYPE_COUNT] = {
+		[FAR_I8] = {-128, 127},        [FAR_I16] = {-32768, 32767}, [FAR_I32] = {-2147483648.0, 2147483647},
+		[FAR_I64] = {-0x1p63, 0x1p63}, [FAR_U8] = {0, 255},         [FAR_U64] = {0, 0x1p64}};
 	uint64_t n = sizeof numbers / sizeof numbers[0];
 	for (int from = FAR_F32; from < FAR_DTYPE_COUNT; from++)
 		for (int to = FAR_F32; to < FAR_DTYPE_COUNT; to++) {
-			bool from_float = ops_is_float((enum far_dtype)from), to_float = ops_is_float((enum far_dtype)to);
+			bool from_float = ops_is_float((enum far_dtype)from),
+			     to_float = ops_is_float((enum far_dtype)to);
 			struct far_tensor x = view((enum far_dtype)from, 1, &n), out = view((enum far_dtype)to, 1, &n);
 			for (uint64_t i = 0; i < n; i++) {
 				double limited = numbers[i];
 				if (from == FAR_BOOL)
 					limited = limited != 0;
 				else if (!from_float) /* a number that the source holds */
-					limited = limited != limited                      ? 0
-						  : limited < limits[from].least          ? limits[from].least
-						  : limited >= limits[from].most / 2      ? trunc(limits[from].most / 4)
-											  : trunc(limited);
+					limited = limited != limited                 ? 0
+						  : limited < limits[from].least     ? limits[from].least
+						  : limited >= limits[from].most / 2 ? trunc(limits[from].most / 4)
+										     : trunc(limited);
 				set(&x, i, limited);
 			}
 			OK(far_op_copy(&x, &out, &err));
@@ -605,8 +632,9 @@ Test(forward, conversions)
 						: to == FAR_U8  ? (uint8_t)(int64_t)v
 						: to == FAR_U64 ? (double)(uint64_t)(int64_t)v
 								: v;
-				cr_assert(got == exact || (isnan(got) && isnan(exact)), "%g from %s to %s: %.17g, not %.17g", v,
-					  ops_dtype_name((enum far_dtype)from), ops_dtype_name((enum far_dtype)to), got, exact);
+				cr_assert(got == exact || (isnan(got) && isnan(exact)),
+					  "%g from %s to %s: %.17g, not %.17g", v, ops_dtype_name((enum far_dtype)from),
+					  ops_dtype_name((enum far_dtype)to), got, exact);
 			}
 		}
 }

@@ -10,7 +10,7 @@ TestSuite(kernels, .fini = tensors_free);
 /** Numbers of all magnitudes, and special ones. */
 static double odd_number(size_t i)
 {
-	static const double special[] = {0.0,      -0.0,    INFINITY, -INFINITY, NAN,    1.0,   -1.0,  0x1p-149,
+	static const double special[] = {0.0,      -0.0,    INFINITY, -INFINITY, NAN,    1.0,   -1.0,   0x1p-149,
 					 0x1p-126, 0x1p127, 88.8,     -103.9,    -104.5, 709.9, -745.2, 0x1p-1074};
 	if (i % 7 == 0)
 		return special[i / 7 % (sizeof special / sizeof special[0])];
@@ -56,8 +56,9 @@ Test(kernels, every_instruction_set_returns_the_same_bits)
 				base->map[map][dtype](expected, from, 0.3, N);
 				wide->map[map][dtype](found, from, 0.3, N);
 				for (size_t i = 0; i < N; i++)
-					cr_assert(same_bits((enum far_dtype)dtype, expected, found, i), "%s: %s of %s, element %zu",
-						  wide->name, names[map], ops_dtype_name((enum far_dtype)dtype), i);
+					cr_assert(same_bits((enum far_dtype)dtype, expected, found, i),
+						  "%s: %s of %s, element %zu", wide->name, names[map],
+						  ops_dtype_name((enum far_dtype)dtype), i);
 			}
 			compared++;
 		}
@@ -90,9 +91,12 @@ Test(kernels, functions_are_exact_to_a_few_units)
 		enum ops_map map;
 		long double (*exact)(long double x);
 		double low, high;
-	} functions[] = {{"exp", OPS_EXP, expl, -80, 80},         {"log", OPS_LOG, logl, 1e-30, 1e3},
-			 {"log near 1", OPS_LOG, logl, 0.9, 1.1}, {"tanh", OPS_TANH, tanhl, -12, 12},
-			 {"tanh near 0", OPS_TANH, tanhl, -1e-3, 1e-3}, {"sigmoid", OPS_SIGMOID, sigmoidl, -60, 60},
+	} functions[] = {{"exp", OPS_EXP, expl, -80, 80},
+			 {"log", OPS_LOG, logl, 1e-30, 1e3},
+			 {"log near 1", OPS_LOG, logl, 0.9, 1.1},
+			 {"tanh", OPS_TANH, tanhl, -12, 12},
+			 {"tanh near 0", OPS_TANH, tanhl, -1e-3, 1e-3},
+			 {"sigmoid", OPS_SIGMOID, sigmoidl, -60, 60},
 			 {"sqrt", OPS_SQRT, sqrtl, 0, 1e6}};
 	static double in[N], out[N];
 	for (size_t f = 0; f < sizeof functions / sizeof functions[0]; f++)
@@ -169,24 +173,26 @@ Test(kernels, half_types)
 				float f;
 				(dtype == FAR_BF16 ? k->f32_from_bf16 : k->f32_from_f16)(&f, &h, 1);
 				double exact = half_value(dtype, h);
-				cr_assert(isnan(exact) ? isnan(f) : (double)f == exact && !signbit(f) == !signbit(exact),
+				cr_assert(isnan(exact) ? isnan(f)
+						       : (double)f == exact && !signbit(f) == !signbit(exact),
 					  "%s %04x is %g", ops_dtype_name(dtype), bits, (double)f);
 				(dtype == FAR_BF16 ? k->bf16_from_f32 : k->f16_from_f32)(&back, &f, 1);
-				cr_assert(isnan(exact) ? isnan(half_value(dtype, back)) : back == h, "%s %04x returns as %04x",
-					  ops_dtype_name(dtype), bits, back);
+				cr_assert(isnan(exact) ? isnan(half_value(dtype, back)) : back == h,
+					  "%s %04x returns as %04x", ops_dtype_name(dtype), bits, back);
 			}
 			for (unsigned i = 0; i < 40000; i++) {
 				/* Any bits; then numbers half way between two. */
 				uint32_t bits = (uint32_t)random_bits();
 				if (i % 2)
-					bits = dtype == FAR_BF16 ? (bits & ~0xffffu) | 0x8000 : (bits & ~0x1fffu) | 0x1000;
+					bits = dtype == FAR_BF16 ? (bits & ~0xffffu) | 0x8000
+								 : (bits & ~0x1fffu) | 0x1000;
 				float f;
 				uint16_t h;
 				memcpy(&f, &bits, sizeof f);
 				(dtype == FAR_BF16 ? k->bf16_from_f32 : k->f16_from_f32)(&h, &f, 1);
 				uint16_t exact = half_bits(dtype, (double)f);
-				cr_assert(isnan(f) ? isnan(half_value(dtype, h)) : h == exact, "%s: %a is %04x, not %04x",
-					  ops_dtype_name(dtype), (double)f, h, exact);
+				cr_assert(isnan(f) ? isnan(half_value(dtype, h)) : h == exact,
+					  "%s: %a is %04x, not %04x", ops_dtype_name(dtype), (double)f, h, exact);
 			}
 		}
 	}

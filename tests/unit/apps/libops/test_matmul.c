@@ -40,7 +40,8 @@ static bool by_loops(const void *how, enum far_dtype dtype, const struct ops_pro
 	size_t size = ops_size(dtype);
 	size_t m = p->m < OPS_GEMM_M ? p->m : OPS_GEMM_M, n = p->n < OPS_GEMM_N ? p->n : OPS_GEMM_N;
 	size_t k = p->k < OPS_GEMM_K ? p->k : OPS_GEMM_K, columns = gemm->column_bytes / size;
-	ops_take(&arena, k * ((m + gemm->rows - 1) / gemm->rows * gemm->rows + (n + columns - 1) / columns * columns), size);
+	ops_take(&arena, k * ((m + gemm->rows - 1) / gemm->rows * gemm->rows + (n + columns - 1) / columns * columns),
+		 size);
 	void *work = aligned_alloc(64, arena.used);
 	if (dtype == FAR_F64)
 		gemm->f64(p, work);
@@ -57,8 +58,9 @@ static bool by_blas(const void *how, enum far_dtype dtype, const struct ops_prod
 
 static void check(const char *name, multiplier *multiply, const void *how)
 {
-	static const size_t sizes[][3] = {{1, 1, 1},   {1, 7, 5},     {2, 40, 33},   {3, 3, 3},      {6, 16, 8},   {7, 17, 9},
-					  {1, 100, 300}, {2, 3, 600}, {97, 33, 257}, {100, 520, 20}, {5, 1, 300}, {13, 513, 258}};
+	static const size_t sizes[][3] = {{1, 1, 1},     {1, 7, 5},      {2, 40, 33},   {3, 3, 3},
+					  {6, 16, 8},    {7, 17, 9},     {1, 100, 300}, {2, 3, 600},
+					  {97, 33, 257}, {100, 520, 20}, {5, 1, 300},   {13, 513, 258}};
 	unsigned done = 0;
 	for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
 		for (unsigned layouts = 0; layouts < 16; layouts++)
@@ -67,8 +69,8 @@ static void check(const char *name, multiplier *multiply, const void *how)
 				struct matrix a = matrix(m, k, layouts % 4), b = matrix(k, n, layouts / 4);
 				struct matrix c = matrix(m, n, layouts % 2 ? 2 : 0), before = matrix(m, n, 0);
 				memcpy(before.f64, c.f64, (m * n + (m - 1) * 3) * sizeof(double));
-				struct ops_product p = {m, n, k, a.f64, b.f64, c.f64, a.row, a.column, b.row, b.column, c.row,
-							accumulate};
+				struct ops_product p = {m,     n,        k,     a.f64,    b.f64, c.f64,
+							a.row, a.column, b.row, b.column, c.row, accumulate};
 				if (!multiply(how, FAR_F64, &p))
 					continue;
 				p.a = a.f32;
@@ -78,15 +80,19 @@ static void check(const char *name, multiplier *multiply, const void *how)
 				done++;
 				for (size_t i = 0; i < m; i++)
 					for (size_t j = 0; j < n; j++) {
-						double sum = accumulate ? before.f64[(ptrdiff_t)i * c.row + (ptrdiff_t)j] : 0;
+						double sum = accumulate
+								     ? before.f64[(ptrdiff_t)i * c.row + (ptrdiff_t)j]
+								     : 0;
 						for (size_t l = 0; l < k; l++)
 							sum += a.f64[(ptrdiff_t)i * a.row + (ptrdiff_t)l * a.column] *
 							       b.f64[(ptrdiff_t)l * b.row + (ptrdiff_t)j * b.column];
 						double f64 = c.f64[(ptrdiff_t)i * c.row + (ptrdiff_t)j];
 						double f32 = (double)c.f32[(ptrdiff_t)i * c.row + (ptrdiff_t)j];
-						cr_assert(near(f64, sum, 1e-13), "%s f64 %zux%zux%zu layouts %u [%zu,%zu]: %.17g, not %.17g",
+						cr_assert(near(f64, sum, 1e-13),
+							  "%s f64 %zux%zux%zu layouts %u [%zu,%zu]: %.17g, not %.17g",
 							  name, m, n, k, layouts, i, j, f64, sum);
-						cr_assert(near(f32, sum, 3e-5), "%s f32 %zux%zux%zu layouts %u [%zu,%zu]: %.9g, not %.9g",
+						cr_assert(near(f32, sum, 3e-5),
+							  "%s f32 %zux%zux%zu layouts %u [%zu,%zu]: %.9g, not %.9g",
 							  name, m, n, k, layouts, i, j, f32, sum);
 					}
 				/* Nothing between the rows of c is written. */

@@ -49,7 +49,8 @@ static void block(uint64_t seed, uint64_t stream, uint64_t i, uint32_t w[4])
 Test(random_numbers, rand)
 {
 	const uint64_t seed = 0x123456789abcdef0u, stream = 0xfedcba9876543210u;
-	struct far_tensor f32 = T(FAR_F32, 3, 257), f64 = T(FAR_F64, 771), bf16 = T(FAR_BF16, 771), f16 = T(FAR_F16, 771);
+	struct far_tensor f32 = T(FAR_F32, 3, 257), f64 = T(FAR_F64, 771), bf16 = T(FAR_BF16, 771),
+			  f16 = T(FAR_F16, 771);
 	OK(far_op_rand(seed, stream, &f32, &err));
 	OK(far_op_rand(seed, stream, &f64, &err));
 	OK(far_op_rand(seed, stream, &bf16, &err));

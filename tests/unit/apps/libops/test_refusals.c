@@ -38,7 +38,8 @@ Test(refusals, shapes)
 	REFUSED(FAR_INVALID, far_op_cat(xs, 2, 0, &out, &err), "cat:", "f32[2,3]", "f32[4,5]");
 	REFUSED(FAR_INVALID, far_op_cat(xs, 0, 0, &out, &err), "cat:", "no tensors");
 	int64_t strides[FAR_DIMS_MAX];
-	REFUSED(FAR_INVALID, far_op_expand(&a, 2, (const uint64_t[]){2, 4}, strides, &out, &err), "expand:", "f32[2,4]");
+	REFUSED(FAR_INVALID, far_op_expand(&a, 2, (const uint64_t[]){2, 4}, strides, &out, &err),
+		"expand:", "f32[2,4]");
 	REFUSED(FAR_INVALID, far_op_expand(&a, 1, (const uint64_t[]){3}, strides, &out, &err), "expand:", "f32[3]");
 	REFUSED(FAR_INVALID, far_op_slice(&a, 1, 2, 1, 1, strides, &out, &err), "slice:", "2:1:1", "axis 1");
 	REFUSED(FAR_INVALID, far_op_slice(&a, 1, 0, 4, 1, strides, &out, &err), "slice:", "0:4:1");
@@ -85,7 +86,8 @@ Test(refusals, dtypes)
 
 Test(refusals, indices)
 {
-	struct far_tensor w = T(FAR_F32, 5, 2), index = T(FAR_I64, 3), x = T(FAR_F32, 3, 4), out = {0}, f = T(FAR_F32, 3);
+	struct far_tensor w = T(FAR_F32, 5, 2), index = T(FAR_I64, 3), x = T(FAR_F32, 3, 4), out = {0},
+			  f = T(FAR_F32, 3);
 	struct far_tensor offsets = T(FAR_I32, 2), grad = T(FAR_F32, 3, 2), rows = {0}, sums = {0};
 	struct far_op_work work = {0};
 	size_t unique = 99;
@@ -94,9 +96,12 @@ Test(refusals, indices)
 	REFUSED(FAR_INVALID, far_op_embedding(&w, &index, &out, &err), "embedding:", "element 1", "is 5", "[0, 5)");
 	set(&index, 1, -1);
 	REFUSED(FAR_INVALID, far_op_embedding(&w, &index, &out, &err), "element 1", "is -1");
-	REFUSED(FAR_INVALID, far_op_embedding_backward(&grad, &w, &index, &out, &work, &err), "embedding_backward:", "-1");
-	REFUSED(FAR_INVALID, far_op_cross_entropy(&x, &index, FAR_OP_REDUCE_SUM, &out, &err), "target[1] is -1", "[0, 4)");
-	REFUSED(FAR_INVALID, far_op_sparse_sum(&index, &grad, 5, &rows, &sums, &unique, &work, &err), "sparse_sum:", "-1");
+	REFUSED(FAR_INVALID, far_op_embedding_backward(&grad, &w, &index, &out, &work, &err),
+		"embedding_backward:", "-1");
+	REFUSED(FAR_INVALID, far_op_cross_entropy(&x, &index, FAR_OP_REDUCE_SUM, &out, &err), "target[1] is -1",
+		"[0, 4)");
+	REFUSED(FAR_INVALID, far_op_sparse_sum(&index, &grad, 5, &rows, &sums, &unique, &work, &err),
+		"sparse_sum:", "-1");
 	cr_assert_eq(unique, 99);
 	REFUSED(FAR_INVALID, far_op_embedding(&w, &f, &out, &err), "f32[3]", "i32 or i64");
 	set(&index, 1, 0);
@@ -134,7 +139,8 @@ Test(refusals, sizes)
 	struct far_tensor row = far_tensor_nd(FAR_F32, &one, 2, (const uint64_t[]){1ull << 60, 1}, zeros);
 	struct far_tensor column = far_tensor_nd(FAR_F32, &one, 2, (const uint64_t[]){1, 1ull << 60}, zeros);
 	struct far_op_work work = {0};
-	REFUSED(FAR_TOO_LARGE, far_op_add(&row, &column, &out, &err), "add:", "out f32[1152921504606846976,1152921504606846976]");
+	REFUSED(FAR_TOO_LARGE, far_op_add(&row, &column, &out, &err),
+		"add:", "out f32[1152921504606846976,1152921504606846976]");
 	REFUSED(FAR_TOO_LARGE, far_op_matmul(&row, &column, &out, &work, &err), "matmul:", "out f32");
 	static const int64_t wide[2] = {INT64_MAX, INT64_MIN};
 	struct far_tensor far = far_tensor_nd(FAR_F32, &one, 2, (const uint64_t[]){2, 2}, wide);
@@ -155,7 +161,8 @@ Test(refusals, sizes)
 
 Test(refusals, memory)
 {
-	struct far_tensor a = T(FAR_F32, 4), none = ops_dense(FAR_F32, NULL, 1, (const uint64_t[]){4}), out = T(FAR_F32, 4);
+	struct far_tensor a = T(FAR_F32, 4), none = ops_dense(FAR_F32, NULL, 1, (const uint64_t[]){4}),
+			  out = T(FAR_F32, 4);
 	struct far_tensor odd = a, part = T(FAR_F32, 8), left = part, right = part;
 	struct far_op_work work = {0};
 	REFUSED(FAR_INVALID, far_op_exp(NULL, &out, &err), "exp:", "x is NULL");
@@ -198,12 +205,13 @@ Test(refusals, cells)
 	struct far_tensor bias = T(FAR_F32, 12), out = {0}, c = {0};
 	struct far_op_work work = {0};
 	struct far_op_cell cell = {&wi, &wh, &bias, NULL}, none = {0};
-	REFUSED(FAR_INVALID, far_op_lstm_cell(&x, &h, &h, &cell, &out, &c, NULL, &work, &err), "lstm_cell:", "bias_input",
-		"f32[12]", "f32[16]");
-	REFUSED(FAR_INVALID, far_op_gru_cell(&x, &h, &cell, &out, NULL, &work, &err), "gru_cell:", "w_input", "f32[16,3]",
-		"f32[12,3]");
+	REFUSED(FAR_INVALID, far_op_lstm_cell(&x, &h, &h, &cell, &out, &c, NULL, &work, &err),
+		"lstm_cell:", "bias_input", "f32[12]", "f32[16]");
+	REFUSED(FAR_INVALID, far_op_gru_cell(&x, &h, &cell, &out, NULL, &work, &err), "gru_cell:", "w_input",
+		"f32[16,3]", "f32[12,3]");
 	REFUSED(FAR_INVALID, far_op_gru_cell(&x, &h, &none, &out, NULL, &work, &err), "w_input is NULL");
 	REFUSED(FAR_INVALID, far_op_gru_cell(&x, &h, NULL, &out, NULL, &work, &err), "cell is NULL");
 	cell.bias_input = NULL;
-	REFUSED(FAR_INVALID, far_op_lstm_cell(&x, &h, &x, &cell, &out, &c, NULL, &work, &err), "c is f32[2,3]", "f32[2,4]");
+	REFUSED(FAR_INVALID, far_op_lstm_cell(&x, &h, &x, &cell, &out, &c, NULL, &work, &err), "c is f32[2,3]",
+		"f32[2,4]");
 }
