@@ -227,7 +227,26 @@ __attribute__((unused)) static struct far_tensor random_tensor(enum far_dtype dt
 		cr_assert_eq(status, FAR_OK, "%s: %s", #call, err.text);                                               \
 	} while (0)
 
-/* Likewise with a workspace `work` of exactly the size asked for; only the question if `question`. */
+/* What follows a workspace, and must not change. */
+#define GUARD 8192
+
+__attribute__((unused)) static struct far_op_work work_of(size_t bytes)
+{
+	struct far_op_work work = {malloc(bytes + GUARD), bytes};
+	cr_assert_not_null(work.data);
+	memset(work.data, 0xff, bytes + GUARD);
+	return work;
+}
+
+__attribute__((unused)) static void work_end(struct far_op_work *work)
+{
+	const unsigned char *guard = (unsigned char *)work->data + work->bytes;
+	for (size_t i = 0; i < GUARD; i++)
+		cr_assert_eq(guard[i], 0xff, "byte %zu after the workspace was written", i);
+	free(work->data);
+}
+
+/* Likewise with a workspace `work` of the size asked for; only the question if `question`. */
 #define WITH_WORK(question, call)                                                                                      \
 	do {                                                                                                           \
 		struct far_op_work work = {0};                                                                         \
@@ -236,10 +255,9 @@ __attribute__((unused)) static struct far_tensor random_tensor(enum far_dtype dt
 		cr_assert_geq(work.bytes, 64);                                                                         \
 		if (only)                                                                                              \
 			break;                                                                                         \
-		work.data = malloc(work.bytes);                                                                        \
-		memset(work.data, 0xff, work.bytes);                                                                   \
+		work = work_of(work.bytes);                                                                            \
 		OK(call);                                                                                              \
-		free(work.data);                                                                                       \
+		work_end(&work);                                                                                       \
 	} while (0)
 
 /* Relative error of results computed in this dtype. */

@@ -552,7 +552,7 @@ static void gru_derive(struct problem *p)
 
 Test(backward, cells)
 {
-	static const uint64_t sizes[][3] = {{2, 3, 4}, {1, 1, 1}, {3, 2, 5}, {0, 2, 3}, {2, 0, 3}};
+	static const uint64_t sizes[][3] = {{2, 3, 4}, {1, 1, 1}, {3, 2, 5}, {0, 2, 3}, {2, 0, 3}, {3, 40, 2}};
 	for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
 		for (int kind = 0; kind < 8; kind++) {
 			uint64_t n = sizes[k][0], in = sizes[k][1], m = sizes[k][2];

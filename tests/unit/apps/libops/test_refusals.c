@@ -133,6 +133,9 @@ Test(refusals, sizes)
 	struct far_tensor hidden = ops_dense(FAR_F32, NULL, 3, (const uint64_t[]){0, 1ull << 63, 1ull << 63});
 	REFUSED(FAR_TOO_LARGE, far_op_exp(&huge, &out, &err), "exp:", "1099511627776");
 	REFUSED(FAR_TOO_LARGE, far_op_exp(&hidden, &out, &err), "exp:", "9223372036854775808");
+	struct far_tensor half =
+		ops_dense(FAR_F32, &half, 1, (const uint64_t[]){3ull << 60}); /* less than 2^64 bytes */
+	REFUSED(FAR_TOO_LARGE, far_op_exp(&half, &out, &err), "exp:", "3458764513820540928");
 	/* Operands that exist, and a result that cannot. */
 	static float one;
 	static const int64_t zeros[2] = {0, 0};
