@@ -64,11 +64,7 @@ const char *far_op_matmul_implementation(void)
 }
 
 /* Values of the C interface of BLAS. */
-enum {
-	ROW_MAJOR = 101,
-	AS_IT_IS = 111,
-	TRANSPOSED = 112
-};
+enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 };
 
 /** One stride of a matrix is 1; the other is its leading dimension. */
 static bool layout(size_t rows, size_t columns, ptrdiff_t row, ptrdiff_t column, int *transpose, int *leading)

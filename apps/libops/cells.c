@@ -24,8 +24,8 @@ static enum far_status check_step(const char *op, uint64_t gates, const struct f
 	TRY(ops_check_float(op, "x", x, err));
 	TRY(ops_check_like(op, "h", h, "x", x, err));
 	if (x->ndim != 2 || h->ndim != 2 || x->shape[0] != h->shape[0])
-		return ops_fail(err, FAR_INVALID, "%s: x %s must be [n,in] and h %s [n,hidden]", op, ops_text(x, text_x),
-				ops_text(h, text_h));
+		return ops_fail(err, FAR_INVALID, "%s: x %s must be [n,in] and h %s [n,hidden]", op,
+				ops_text(x, text_x), ops_text(h, text_h));
 	s->dtype = (enum far_dtype)x->dtype;
 	s->arithmetic = ops_arithmetic(s->dtype);
 	s->n = x->shape[0];
@@ -108,8 +108,8 @@ static void project(const struct step *s, const struct ops_source *from, const s
 	ptrdiff_t depth = (ptrdiff_t)w->t.shape[1];
 	if (bias && !add)
 		ops_fill_rows(s->arithmetic, to, s->n, columns, bias);
-	struct ops_product product = {s->n, columns, w->t.shape[1], from->t.data, w->t.data, to, depth, 1, 1, depth,
-				      (ptrdiff_t)columns, add || bias};
+	struct ops_product product = {s->n, columns, w->t.shape[1], from->t.data,       w->t.data,  to, depth,
+				      1,    1,       depth,         (ptrdiff_t)columns, add || bias};
 	ops_multiply(s->arithmetic, &product, gemm);
 }
 
@@ -301,9 +301,9 @@ enum far_status far_op_gru_cell(const struct far_tensor *x, const struct far_ten
 
 struct backward {
 	struct ops_source dh, dc, x, h, c, c_next, gates, w_input, w_hidden;
-	struct ops_sink out[5];      /* x, h, c, w_input, w_hidden */
-	void *of_input, *of_hidden;  /* gradients of the products [n, gates * hidden] */
-	void *tangent;               /* [hidden] */
+	struct ops_sink out[5];     /* x, h, c, w_input, w_hidden */
+	void *of_input, *of_hidden; /* gradients of the products [n, gates * hidden] */
+	void *tangent;              /* [hidden] */
 	void *gemm;
 };
 
@@ -353,8 +353,8 @@ static enum far_status check_gradients(const char *op, const struct step *s, con
 		TRY(ops_output(op, "the gradient of bias_input", g->bias_input, s->dtype, 1, &size, err));
 	if (g->bias_hidden)
 		TRY(ops_output(op, "the gradient of bias_hidden", g->bias_hidden, s->dtype, 1, &size, err));
-	struct far_tensor *outs[7] = {g->x, g->h, c ? g->c : NULL, g->w_input, g->w_hidden, g->bias_input,
-				      g->bias_hidden};
+	struct far_tensor *outs[7] = {g->x,        g->h,          c ? g->c : NULL, g->w_input,
+				      g->w_hidden, g->bias_input, g->bias_hidden};
 	for (unsigned i = 0; i < 7; i++) {
 		TRY(apart_from_all(op, "a gradient", outs[i], in, n, err));
 		for (unsigned k = 0; k < i; k++)
@@ -371,14 +371,34 @@ static void project_back(const struct step *s, const void *of_product, const str
 	uint64_t columns = s->gates * s->hidden;
 	uint64_t width = w->t.shape[1];
 	if (ops_wanted(of_from->to)) {
-		struct ops_product product = {s->n, width, columns, of_product, w->t.data, of_from->data,
-					      (ptrdiff_t)columns, 1, (ptrdiff_t)width, 1, (ptrdiff_t)width, add};
+		struct ops_product product = {s->n,
+					      width,
+					      columns,
+					      of_product,
+					      w->t.data,
+					      of_from->data,
+					      (ptrdiff_t)columns,
+					      1,
+					      (ptrdiff_t)width,
+					      1,
+					      (ptrdiff_t)width,
+					      add};
 		ops_multiply(s->arithmetic, &product, gemm);
 		ops_sink_store(of_from);
 	}
 	if (ops_wanted(of_w->to)) {
-		struct ops_product product = {columns, width, s->n, of_product, from->t.data, of_w->data, 1,
-					      (ptrdiff_t)columns, (ptrdiff_t)width, 1, (ptrdiff_t)width, false};
+		struct ops_product product = {columns,
+					      width,
+					      s->n,
+					      of_product,
+					      from->t.data,
+					      of_w->data,
+					      1,
+					      (ptrdiff_t)columns,
+					      (ptrdiff_t)width,
+					      1,
+					      (ptrdiff_t)width,
+					      false};
 		ops_multiply(s->arithmetic, &product, gemm);
 		ops_sink_store(of_w);
 	}
@@ -392,7 +412,7 @@ static void project_back(const struct step *s, const void *of_product, const str
 
 static void backward_load(struct backward *b)
 {
-	struct ops_source *all[9] = {&b->dh,    &b->dc,      &b->x,     &b->h,       &b->c,
+	struct ops_source *all[9] = {&b->dh,     &b->dc,    &b->x,       &b->h,       &b->c,
 				     &b->c_next, &b->gates, &b->w_input, &b->w_hidden};
 	for (unsigned i = 0; i < 9; i++)
 		ops_source_load(all[i]);

@@ -6,8 +6,8 @@
 
 struct geometry {
 	uint64_t n, groups;
-	uint64_t channels, out;          /* of one group */
-	uint64_t size[2], kernel[2];     /* height and width */
+	uint64_t channels, out;      /* of one group */
+	uint64_t size[2], kernel[2]; /* height and width */
 	uint64_t stride[2], padding[2], dilation[2];
 	uint64_t result[2];
 	uint64_t patch;     /* rows of the matrix of patches: channels * kernel */
@@ -27,9 +27,10 @@ static enum far_status geometry_make(const char *op, const struct far_tensor *x,
 	ops_text(x, text_x);
 	ops_text(w, text_w);
 	if (x->ndim != 4 || w->ndim != 4)
-		return ops_fail(err, FAR_INVALID,
-				"%s: x %s must be [n,channels,height,width] and w %s [out,channels/groups,height,width]",
-				op, text_x, text_w);
+		return ops_fail(
+			err, FAR_INVALID,
+			"%s: x %s must be [n,channels,height,width] and w %s [out,channels/groups,height,width]", op,
+			text_x, text_w);
 	g->groups = conv->groups ? conv->groups : 1;
 	g->n = x->shape[0];
 	g->channels = w->shape[1];
@@ -50,7 +51,8 @@ static enum far_status geometry_make(const char *op, const struct far_tensor *x,
 		uint64_t span;
 		if (g->kernel[i] == 0 || __builtin_mul_overflow(g->kernel[i] - 1, g->dilation[i], &span) ||
 		    span >= padded)
-			return ops_fail(err, FAR_INVALID, "%s: the kernel of w %s with dilation %" PRIu64
+			return ops_fail(err, FAR_INVALID,
+					"%s: the kernel of w %s with dilation %" PRIu64
 					" does not fit axis %u of x %s with padding %" PRIu64,
 					op, text_w, g->dilation[i], 2 + i, text_x, g->padding[i]);
 		g->result[i] = (padded - span - 1) / g->stride[i] + 1;
@@ -174,11 +176,18 @@ enum far_status far_op_conv2d(const struct far_tensor *x, const struct far_tenso
 		void *from = at(p.x.t.data, i * image, dtype);
 		if (!g.plain)
 			patches(dtype, &g, from, p.columns, false);
-		struct ops_product product = {g.out, g.positions, g.patch,
+		struct ops_product product = {g.out,
+					      g.positions,
+					      g.patch,
 					      at(p.w.t.data, i % g.groups * g.out * g.patch, dtype),
-					      g.plain ? from : p.columns, at(p.out.data, i * g.out * g.positions, dtype),
-					      (ptrdiff_t)g.patch, 1, (ptrdiff_t)g.positions, 1,
-					      (ptrdiff_t)g.positions, bias != NULL};
+					      g.plain ? from : p.columns,
+					      at(p.out.data, i * g.out * g.positions, dtype),
+					      (ptrdiff_t)g.patch,
+					      1,
+					      (ptrdiff_t)g.positions,
+					      1,
+					      (ptrdiff_t)g.positions,
+					      bias != NULL};
 		ops_multiply(dtype, &product, p.gemm);
 	}
 	ops_sink_store(&p.out);
@@ -215,14 +224,28 @@ static void backward_image(const struct plan *p, const struct geometry *g, enum 
 		void *from = at(p->x.t.data, i * image, dtype);
 		if (!g->plain)
 			patches(dtype, g, from, p->columns, false);
-		struct ops_product product = {g->out, g->patch, g->positions, grad, g->plain ? from : p->columns,
-					      at(p->dw.data, weights, dtype), positions, 1, 1, positions, patch, true};
+		struct ops_product product = {g->out,
+					      g->patch,
+					      g->positions,
+					      grad,
+					      g->plain ? from : p->columns,
+					      at(p->dw.data, weights, dtype),
+					      positions,
+					      1,
+					      1,
+					      positions,
+					      patch,
+					      true};
 		ops_multiply(dtype, &product, p->gemm);
 	}
 	if (dx) {
 		void *to = at(p->dx.data, i * image, dtype);
-		struct ops_product product = {g->patch, g->positions, g->out, at(p->w.t.data, weights, dtype), grad,
-					      g->plain ? to : p->columns, 1, patch, positions, 1, positions, false};
+		struct ops_product product = {g->patch,  g->positions,
+					      g->out,    at(p->w.t.data, weights, dtype),
+					      grad,      g->plain ? to : p->columns,
+					      1,         patch,
+					      positions, 1,
+					      positions, false};
 		ops_multiply(dtype, &product, p->gemm);
 		if (!g->plain)
 			patches(dtype, g, to, p->columns, true);

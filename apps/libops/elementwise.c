@@ -14,8 +14,8 @@ static enum far_status broadcast(const char *op, const struct far_tensor *a, con
 		uint64_t size_a = from_end <= a->ndim ? a->shape[a->ndim - from_end] : 1;
 		uint64_t size_b = from_end <= b->ndim ? b->shape[b->ndim - from_end] : 1;
 		if (size_a != size_b && size_a != 1 && size_b != 1)
-			return ops_fail(err, FAR_INVALID, "%s: a %s and b %s do not broadcast: axis %u of the result", op,
-					ops_text(a, text_a), ops_text(b, text_b), k);
+			return ops_fail(err, FAR_INVALID, "%s: a %s and b %s do not broadcast: axis %u of the result",
+					op, ops_text(a, text_a), ops_text(b, text_b), k);
 		shape[k] = size_a == 1 ? size_b : size_a;
 	}
 	return FAR_OK;

@@ -33,8 +33,8 @@ static enum far_status check_indices(const char *op, const struct far_tensor *in
 		int64_t at = index_at(&all, i);
 		if (at < 0 || (uint64_t)at >= rows)
 			return ops_fail(err, FAR_INVALID,
-					"%s: element %" PRIu64 " of index %s is %" PRId64 ", not in [0, %" PRIu64 ")", op,
-					i, ops_text(index, text), at, rows);
+					"%s: element %" PRIu64 " of index %s is %" PRId64 ", not in [0, %" PRIu64 ")",
+					op, i, ops_text(index, text), at, rows);
 	}
 	return FAR_OK;
 }
@@ -293,7 +293,8 @@ static enum far_status check_bags(const char *op, const struct far_tensor *index
 		int64_t at = index_at(&all, i);
 		if (at < before || (i == 0 && at != 0) || (uint64_t)at > index->shape[0])
 			return ops_fail(err, FAR_INVALID,
-					"%s: offsets[%" PRIu64 "] is %" PRId64 ": they begin with 0, ascend, and are at most "
+					"%s: offsets[%" PRIu64 "] is %" PRId64
+					": they begin with 0, ascend, and are at most "
 					"%" PRIu64 ", the number of indices",
 					op, i, at, index->shape[0]);
 		before = at;
@@ -318,8 +319,8 @@ enum far_status far_op_embedding_bag(const struct far_tensor *w, const struct fa
 	TRY(check_table(op, w, err));
 	TRY(check_bags(op, index, offsets, mode, err));
 	TRY(check_indices(op, index, w->shape[0], err));
-	TRY(ops_output(op, "out", out, (enum far_dtype)w->dtype, 2,
-		       (const uint64_t[]){offsets->shape[0], w->shape[1]}, err));
+	TRY(ops_output(op, "out", out, (enum far_dtype)w->dtype, 2, (const uint64_t[]){offsets->shape[0], w->shape[1]},
+		       err));
 	TRY(ops_apart(op, "out", out, "w", w, false, err));
 	TRY(ops_apart(op, "out", out, "index", index, false, err));
 	TRY(ops_apart(op, "out", out, "offsets", offsets, false, err));
@@ -390,7 +391,8 @@ enum far_status far_op_embedding_bag_backward(const struct far_tensor *grad, con
 			for (uint64_t at = 0; at < grad->shape[1]; at += OPS_BLOCK) {
 				union ops_block block, result;
 				size_t n = block_at(grad->shape[1], at);
-				const void *in = ops_read(&from.width, &from.width_of, row_base(&from, bag), at, n, &block);
+				const void *in =
+					ops_read(&from.width, &from.width_of, row_base(&from, bag), at, n, &block);
 				void *target = ops_target(&to.width_of, row_base(&to, i), at, &result);
 				scale(target, &in, factor, n);
 				ops_write(&to.width, &to.width_of, row_base(&to, i), at, n, target);

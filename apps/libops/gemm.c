@@ -16,10 +16,7 @@ static size_t least(size_t a, size_t b)
 /* T: type of an element. V: a vector of it. */
 #define GEMM(name, T)                                                                                                  \
 	typedef T name##_vector __attribute__((vector_size(OPS_VECTOR), aligned(sizeof(T)), may_alias));               \
-	enum {                                                                                                         \
-		name##_lanes = OPS_VECTOR / (int)sizeof(T),                                                            \
-		name##_columns = 2 * name##_lanes                                                                      \
-	};                                                                                                             \
+	enum { name##_lanes = OPS_VECTOR / (int)sizeof(T), name##_columns = 2 * name##_lanes };                        \
                                                                                                                        \
 	/* tile[i][j] = sum over k of a[k][i] * b[k][j] */                                                             \
 	static void name##_tile(size_t k, const T *a, const T *b, T *tile)                                             \

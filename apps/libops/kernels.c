@@ -67,12 +67,12 @@ extern const struct ops_kernels OPS_KERNELS;
 		}                                                                                                      \
 	}
 
-#define M_EXP     exp_f32
-#define M_LOG     log_f32
-#define M_LOG1P   log1p_f32
-#define M_SIGMOID sigmoid_f32
-#define M_SQRT    sqrtf
-#define M_TANH    tanh_f32
+#define M_EXP                         exp_f32
+#define M_LOG                         log_f32
+#define M_LOG1P                       log1p_f32
+#define M_SIGMOID                     sigmoid_f32
+#define M_SQRT                        sqrtf
+#define M_TANH                        tanh_f32
 #define FLOAT_MAP(name, inputs, expr) MAP_##inputs(name##_f32, float, float, float, expr)
 OPS_FLOAT_MAPS(FLOAT_MAP)
 #undef FLOAT_MAP
@@ -83,17 +83,18 @@ OPS_FLOAT_MAPS(FLOAT_MAP)
 #undef M_SQRT
 #undef M_TANH
 
-#define M_EXP     exp_f64
-#define M_LOG     log_f64
-#define M_LOG1P   log1p_f64
-#define M_SIGMOID sigmoid_f64
-#define M_SQRT    sqrt
-#define M_TANH    tanh_f64
+#define M_EXP                         exp_f64
+#define M_LOG                         log_f64
+#define M_LOG1P                       log1p_f64
+#define M_SIGMOID                     sigmoid_f64
+#define M_SQRT                        sqrt
+#define M_TANH                        tanh_f64
 #define FLOAT_MAP(name, inputs, expr) MAP_##inputs(name##_f64, double, double, double, expr)
 OPS_FLOAT_MAPS(FLOAT_MAP)
 #undef FLOAT_MAP
 
-/* Integers wrap. U is unsigned and at least unsigned int, because narrower types are promoted to int, which overflows. */
+/* Integers wrap. U is unsigned and at least unsigned int, because narrower types are promoted to int, which overflows.
+ */
 #define INTEGER_MAPS(name, T, U)                                                                                       \
 	MAP_2(ADD_##name, T, T, U, x + y)                                                                              \
 	MAP_2(SUB_##name, T, T, U, x - y)                                                                              \
@@ -208,7 +209,10 @@ SUMS(f64, double)
 	[FAR_I8] = op##_i8, [FAR_I16] = op##_i16, [FAR_I32] = op##_i32, [FAR_I64] = op##_i64, [FAR_U8] = op##_u8,      \
 	[FAR_U64] = op##_u64
 #define FLOAT_ROW(op) [FAR_F32] = op##_f32, [FAR_F64] = op##_f64
-#define COMPARE_ROW(op) {FLOAT_ROW(op), INTEGER_ROW(op), [FAR_BOOL] = op##_bool}
+#define COMPARE_ROW(op)                                                                                                \
+	{                                                                                                              \
+		FLOAT_ROW(op), INTEGER_ROW(op), [FAR_BOOL] = op##_bool                                                 \
+	}
 
 #define INTEGER_ENTRIES(op)                                                                                            \
 	[OPS_##op][FAR_I8] = op##_i8, [OPS_##op][FAR_I16] = op##_i16, [OPS_##op][FAR_I32] = op##_i32,                  \
@@ -217,16 +221,9 @@ SUMS(f64, double)
 
 const struct ops_kernels OPS_KERNELS = {
 	.name = OPS_SET,
-	.map = {OPS_FLOAT_MAPS(TABLE_ENTRY) INTEGER_ENTRIES(ADD),
-		INTEGER_ENTRIES(SUB),
-		INTEGER_ENTRIES(MUL),
-		INTEGER_ENTRIES(MIN),
-		INTEGER_ENTRIES(MAX),
-		INTEGER_ENTRIES(NEG),
-		[OPS_ADD][FAR_BOOL] = or_bool,
-		[OPS_MAX][FAR_BOOL] = or_bool,
-		[OPS_MUL][FAR_BOOL] = and_bool,
-		[OPS_MIN][FAR_BOOL] = and_bool},
+	.map = {OPS_FLOAT_MAPS(TABLE_ENTRY) INTEGER_ENTRIES(ADD), INTEGER_ENTRIES(SUB), INTEGER_ENTRIES(MUL),
+		INTEGER_ENTRIES(MIN), INTEGER_ENTRIES(MAX), INTEGER_ENTRIES(NEG), [OPS_ADD][FAR_BOOL] = or_bool,
+		[OPS_MAX][FAR_BOOL] = or_bool, [OPS_MUL][FAR_BOOL] = and_bool, [OPS_MIN][FAR_BOOL] = and_bool},
 	.compare = {[OPS_EQ] = COMPARE_ROW(eq),
 		    [OPS_NE] = COMPARE_ROW(ne),
 		    [OPS_LT] = COMPARE_ROW(lt),

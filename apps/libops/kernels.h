@@ -28,24 +28,24 @@
 	X(DIV, 2, x / y)                                                                                               \
 	X(MIN, 2, x < y || x != x ? x : y)                                                                             \
 	X(MAX, 2, x > y || x != x ? x : y)                                                                             \
-	X(RELU_D, 2, y <= 0 ? 0 : x) /* y: input or result */                                                          \
-	X(SIGMOID_D, 2, x *y *(1 - y)) /* y: result */                                                                 \
-	X(TANH_D, 2, x *(1 - y * y)) /* y: result */                                                                   \
-	X(SQRT_D, 2, x / (2 * y)) /* y: result */                                                                      \
-	X(DIV_DB, 3, -x * (y / z) / z) /* y / z: the quotient */                                                       \
+	X(RELU_D, 2, y <= 0 ? 0 : x)                  /* y: input or result */                                         \
+	X(SIGMOID_D, 2, x *y *(1 - y))                /* y: result */                                                  \
+	X(TANH_D, 2, x *(1 - y * y))                  /* y: result */                                                  \
+	X(SQRT_D, 2, x / (2 * y))                     /* y: result */                                                  \
+	X(DIV_DB, 3, -x *(y / z) / z)                 /* y / z: the quotient */                                        \
 	X(MIN_D, 3, y == z ? x / 2 : (y > z ? 0 : x)) /* of y; z: the other operand */                                 \
 	X(MAX_D, 3, y == z ? x / 2 : (y < z ? 0 : x))                                                                  \
 	X(EXP_DIFF, 2, M_EXP(x - y))                                                                                   \
 	X(EXP_DIFF_SCALED, 2, M_EXP(x - y) * p)                                                                        \
-	X(SOFTMAX, 3, M_EXP(x - y) / z) /* y: maximum, z: sum */                                                       \
-	X(LOG_SOFTMAX, 3, x - y - z) /* y: maximum, z: logarithm of the sum */                                         \
-	X(SOFTMAX_D, 3, y *(x - z)) /* y: result, z: sum of x * y */                                                   \
-	X(LOG_SOFTMAX_D, 3, x - M_EXP(y) * z) /* y: result, z: sum of x */                                             \
+	X(SOFTMAX, 3, M_EXP(x - y) / z)                                     /* y: maximum, z: sum */                   \
+	X(LOG_SOFTMAX, 3, x - y - z)                                        /* y: maximum, z: logarithm of the sum */  \
+	X(SOFTMAX_D, 3, y *(x - z))                                         /* y: result, z: sum of x * y */           \
+	X(LOG_SOFTMAX_D, 3, x - M_EXP(y) * z)                               /* y: result, z: sum of x */               \
 	X(BCE, 2, (x > 0 ? x : 0) - x * y + M_LOG1P(M_EXP(x < 0 ? x : -x))) /* x: logit, y: target */                  \
-	X(BCE_D, 3, (M_SIGMOID(y) - z) * x * p) /* y: logit, z: target */                                              \
-	X(BCE_DT, 2, -y * x * p) /* y: logit */                                                                        \
+	X(BCE_D, 3, (M_SIGMOID(y) - z) * x * p)                             /* y: logit, z: target */                  \
+	X(BCE_DT, 2, -y *x *p)                                              /* y: logit */                             \
 	X(MSE, 2, (x - y) * (x - y))                                                                                   \
-	X(MSE_D, 3, 2 * (y - z) * x * p) /* of y */                                                                    \
+	X(MSE_D, 3, 2 * (y - z) * x * p)     /* of y */                                                                \
 	X(GRU_BLEND, 3, (1 - x) * y + x * z) /* x: z gate, y: new, z: old state */
 
 enum ops_map {
@@ -55,15 +55,7 @@ enum ops_map {
 		OPS_MAPS
 };
 
-enum ops_compare {
-	OPS_EQ,
-	OPS_NE,
-	OPS_LT,
-	OPS_LE,
-	OPS_GT,
-	OPS_GE,
-	OPS_COMPARES
-};
+enum ops_compare { OPS_EQ, OPS_NE, OPS_LT, OPS_LE, OPS_GT, OPS_GE, OPS_COMPARES };
 
 typedef void ops_map_kernel(void *d, const void *const *in, double p, size_t n);
 

@@ -9,7 +9,7 @@ struct batches {
 	struct far_tensor a, b; /* of rank 2 at least */
 	unsigned ndim;          /* of `full` */
 	uint64_t full[FAR_DIMS_MAX + 1];
-	unsigned batch;   /* bits of the dimensions before the matrices */
+	unsigned batch; /* bits of the dimensions before the matrices */
 	uint64_t m, n, k;
 	bool row, column; /* `a` or `b` had rank 1 */
 	int64_t strides_a[2], strides_b[2];
@@ -58,8 +58,9 @@ static enum far_status batches_make(const char *op, const struct far_tensor *a, 
 		uint64_t size_a = from_end <= s->a.ndim ? s->a.shape[s->a.ndim - from_end] : 1;
 		uint64_t size_b = from_end <= s->b.ndim ? s->b.shape[s->b.ndim - from_end] : 1;
 		if (size_a != size_b && size_a != 1 && size_b != 1)
-			return ops_fail(err, FAR_INVALID, "%s: a %s and b %s: axis %u of the batches does not broadcast",
-					op, ops_text(a, text_a), ops_text(b, text_b), i);
+			return ops_fail(err, FAR_INVALID,
+					"%s: a %s and b %s: axis %u of the batches does not broadcast", op,
+					ops_text(a, text_a), ops_text(b, text_b), i);
 		s->full[i] = size_a == 1 ? size_b : size_a;
 	}
 	s->full[s->ndim - 2] = s->m;
@@ -96,6 +97,8 @@ static struct matrices matrices(const struct batches *s, const struct far_tensor
 
 static void *matrix(const struct matrices *m, const struct ops_space *space, uint64_t batch)
 {
+	if (!m->operand.data) /* no elements */
+		return NULL;
 	return m->operand.data + ops_offset(space, &m->operand, batch) * m->operand.size;
 }
 
@@ -105,8 +108,18 @@ static void multiply_all(const struct batches *s, const struct matrices *a, cons
 {
 	struct ops_space space = ops_space(s->ndim, s->full, s->batch);
 	for (uint64_t i = 0; i < space.count; i++) {
-		struct ops_product p = {sizes[0], sizes[1],  sizes[2], matrix(a, &space, i), matrix(b, &space, i),
-					matrix(c, &space, i), a->row,  a->column, b->row, b->column, c->row, accumulate};
+		struct ops_product p = {sizes[0],
+					sizes[1],
+					sizes[2],
+					matrix(a, &space, i),
+					matrix(b, &space, i),
+					matrix(c, &space, i),
+					a->row,
+					a->column,
+					b->row,
+					b->column,
+					c->row,
+					accumulate};
 		ops_multiply(c->operand.dtype, &p, work);
 	}
 }
@@ -162,9 +175,18 @@ enum far_status far_op_matmul(const struct far_tensor *a, const struct far_tenso
 	enum far_dtype dtype = (enum far_dtype)p.a.t.dtype;
 	struct far_tensor result = batches_result(&s, dtype, p.out[0].data);
 	if (s.b.ndim == 2 && ops_is_dense(&p.a.t)) { /* one matrix of all rows */
-		struct ops_product whole = {ops_count(out) / s.n,     s.n, s.k, p.a.t.data, p.b.t.data, p.out[0].data,
-					    (ptrdiff_t)s.k,           1,   ops_stride(&p.b.t, 0),
-					    ops_stride(&p.b.t, 1),    (ptrdiff_t)s.n, false};
+		struct ops_product whole = {ops_count(out) / s.n,
+					    s.n,
+					    s.k,
+					    p.a.t.data,
+					    p.b.t.data,
+					    p.out[0].data,
+					    (ptrdiff_t)s.k,
+					    1,
+					    ops_stride(&p.b.t, 0),
+					    ops_stride(&p.b.t, 1),
+					    (ptrdiff_t)s.n,
+					    false};
 		ops_multiply(dtype, &whole, p.gemm);
 	} else {
 		struct matrices of_a = matrices(&s, &p.a.t);
@@ -263,8 +285,8 @@ static enum far_status linear_check(const char *op, const struct far_tensor *x, 
 	TRY(ops_check_float(op, "x", x, err));
 	TRY(ops_check_like(op, "w", w, "x", x, err));
 	if (x->ndim == 0 || w->ndim != 2 || w->shape[1] != x->shape[x->ndim - 1])
-		return ops_fail(err, FAR_INVALID, "%s: x %s must be [...,in] and w %s [out,in]", op, ops_text(x, text_x),
-				ops_text(w, text_w));
+		return ops_fail(err, FAR_INVALID, "%s: x %s must be [...,in] and w %s [out,in]", op,
+				ops_text(x, text_x), ops_text(w, text_w));
 	memcpy(shape, x->shape, x->ndim * sizeof *shape);
 	shape[x->ndim - 1] = w->shape[0];
 	return FAR_OK;
@@ -318,8 +340,18 @@ enum far_status far_op_linear(const struct far_tensor *x, const struct far_tenso
 	uint64_t rows = rows_of(x), in = w->shape[1], n = w->shape[0];
 	if (bias)
 		ops_fill_rows(dtype, p.out.data, rows, n, bias);
-	struct ops_product product = {rows, n, in, p.x.t.data, p.w.t.data, p.out.data, (ptrdiff_t)in, 1,
-				      ops_stride(&p.w.t, 1), ops_stride(&p.w.t, 0), (ptrdiff_t)n, bias != NULL};
+	struct ops_product product = {rows,
+				      n,
+				      in,
+				      p.x.t.data,
+				      p.w.t.data,
+				      p.out.data,
+				      (ptrdiff_t)in,
+				      1,
+				      ops_stride(&p.w.t, 1),
+				      ops_stride(&p.w.t, 0),
+				      (ptrdiff_t)n,
+				      bias != NULL};
 	ops_multiply(dtype, &product, p.gemm);
 	ops_sink_store(&p.out);
 	return FAR_OK;
@@ -376,14 +408,26 @@ enum far_status far_op_linear_backward(const struct far_tensor *grad, const stru
 	enum far_dtype dtype = (enum far_dtype)p.x.t.dtype;
 	uint64_t rows = rows_of(x), in = w->shape[1], n = w->shape[0];
 	if (ops_wanted(dx)) {
-		struct ops_product product = {rows, in, n, p.grad.t.data, p.w.t.data, p.out.data, (ptrdiff_t)n, 1,
-					      ops_stride(&p.w.t, 0), ops_stride(&p.w.t, 1), (ptrdiff_t)in, false};
+		struct ops_product product = {
+			rows,          in,           n, p.grad.t.data,         p.w.t.data,
+			p.out.data,    (ptrdiff_t)n, 1, ops_stride(&p.w.t, 0), ops_stride(&p.w.t, 1),
+			(ptrdiff_t)in, false};
 		ops_multiply(dtype, &product, p.gemm);
 		ops_sink_store(&p.out);
 	}
 	if (ops_wanted(dw)) {
-		struct ops_product product = {n, in, rows, p.grad.t.data, p.x.t.data, p.dw.data, 1, (ptrdiff_t)n,
-					      (ptrdiff_t)in, 1, (ptrdiff_t)in, false};
+		struct ops_product product = {n,
+					      in,
+					      rows,
+					      p.grad.t.data,
+					      p.x.t.data,
+					      p.dw.data,
+					      1,
+					      (ptrdiff_t)n,
+					      (ptrdiff_t)in,
+					      1,
+					      (ptrdiff_t)in,
+					      false};
 		ops_multiply(dtype, &product, p.gemm);
 		ops_sink_store(&p.dw);
 	}

@@ -86,11 +86,11 @@ static enum far_status generate(const char *op, bool normal, uint64_t seed, uint
 		return FAR_OK;
 	bool f64 = out->dtype == FAR_F64;
 	unsigned per_block = f64 ? 2 : 4;
-	generator *make = normal                    ? (f64 ? normal_53 : normal_32)
-			  : f64                     ? uniform_53
-			  : out->dtype == FAR_BF16  ? uniform_8
-			  : out->dtype == FAR_F16   ? uniform_11
-						    : uniform_24;
+	generator *make = normal                   ? (f64 ? normal_53 : normal_32)
+			  : f64                    ? uniform_53
+			  : out->dtype == FAR_BF16 ? uniform_8
+			  : out->dtype == FAR_F16  ? uniform_11
+						   : uniform_24;
 	struct ops_operand to = {.data = out->data,
 				 .dtype = (enum far_dtype)out->dtype,
 				 .size = (uint8_t)ops_size((enum far_dtype)out->dtype),

@@ -65,7 +65,8 @@ enum far_status far_op_mean(const struct far_tensor *x, const int *axes, size_t 
 	return sum("mean", true, x, axes, n, keep, out, err);
 }
 
-/** `t`, of the shape reduced_shape(), with all dimensions of `x`: the reduced ones with size 1. `strides` is its own. */
+/** `t`, of the shape reduced_shape(), with all dimensions of `x`: the reduced ones with size 1. `strides` is its own.
+ */
 static struct far_tensor with_reduced(const struct far_tensor *t, const struct far_tensor *x, unsigned dims, bool keep,
 				      int64_t *strides)
 {

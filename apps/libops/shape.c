@@ -86,13 +86,11 @@ static double integer_to_odd(uint64_t magnitude, bool negative)
 		}                                                                                                      \
 	}
 
-#define LOW_BITS(x)      (x)
-#define SIGNED_HALF(x)   to_odd(integer_to_odd((x) < 0 ? 0 - (uint64_t)(x) : (uint64_t)(x), (x) < 0))
-#define UNSIGNED_HALF(x) to_odd(integer_to_odd((x), false))
-#define FROM_FLOAT(name, S)                                                                                            \
-	FROM(name, S, to_i8, to_i16, to_i32, to_i64, to_u8, to_u64, to_odd)
-#define FROM_INTEGER(name, S, half)                                                                                    \
-	FROM(name, S, LOW_BITS, LOW_BITS, LOW_BITS, LOW_BITS, LOW_BITS, LOW_BITS, half)
+#define LOW_BITS(x)                 (x)
+#define SIGNED_HALF(x)              to_odd(integer_to_odd((x) < 0 ? 0 - (uint64_t)(x) : (uint64_t)(x), (x) < 0))
+#define UNSIGNED_HALF(x)            to_odd(integer_to_odd((x), false))
+#define FROM_FLOAT(name, S)         FROM(name, S, to_i8, to_i16, to_i32, to_i64, to_u8, to_u64, to_odd)
+#define FROM_INTEGER(name, S, half) FROM(name, S, LOW_BITS, LOW_BITS, LOW_BITS, LOW_BITS, LOW_BITS, LOW_BITS, half)
 FROM_FLOAT(from_f32, float)
 FROM_FLOAT(from_f64, double)
 FROM_INTEGER(from_i8, int8_t, SIGNED_HALF)
@@ -108,9 +106,9 @@ FROM(from_bool, uint8_t, TRUTH, TRUTH, TRUTH, TRUTH, TRUTH, TRUTH, TRUTH)
 static void convert(enum far_dtype to, void *d, enum far_dtype from, const void *s, size_t n)
 {
 	static void (*const functions[FAR_DTYPE_COUNT])(enum far_dtype, void *, const void *, size_t) = {
-		[FAR_F32] = from_f32, [FAR_F64] = from_f64, [FAR_I8] = from_i8, [FAR_I16] = from_i16,
-		[FAR_I32] = from_i32, [FAR_I64] = from_i64, [FAR_U8] = from_u8, [FAR_U64] = from_u64,
-		[FAR_BOOL] = from_bool};
+		[FAR_F32] = from_f32, [FAR_F64] = from_f64, [FAR_I8] = from_i8,
+		[FAR_I16] = from_i16, [FAR_I32] = from_i32, [FAR_I64] = from_i64,
+		[FAR_U8] = from_u8,   [FAR_U64] = from_u64, [FAR_BOOL] = from_bool};
 	functions[from](to, d, s, n);
 }
 
@@ -242,7 +240,8 @@ static struct far_tensor slice(const struct far_tensor *x, int axis, uint64_t st
 		moved[k] = ops_stride(x, k);
 	view.shape[axis] = n;
 	if (ops_count(&view) > 0) /* else there is no first element */
-		view.data = (char *)x->data + (int64_t)start * moved[axis] * (int64_t)ops_size((enum far_dtype)x->dtype);
+		view.data =
+			(char *)x->data + (int64_t)start * moved[axis] * (int64_t)ops_size((enum far_dtype)x->dtype);
 	moved[axis] = n > 1 ? moved[axis] * (int64_t)step : moved[axis];
 	memcpy(strides, moved, x->ndim * sizeof *moved);
 	view.strides = strides;

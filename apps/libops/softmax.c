@@ -222,9 +222,11 @@ static enum far_status softmax_backward(const char *op, bool logarithm, const st
 				for (size_t i = 0; i < OPS_BLOCK && i < inner->count; i++)
 					set_element(&l, &total, i, along ? sums[0] : sums[i]);
 			for (uint64_t step = 0; step < passes; step++) {
-				struct block_of b = {&l, along, along ? line : step, along ? step * OPS_BLOCK : line, 0};
+				struct block_of b = {&l, along, along ? line : step, along ? step * OPS_BLOCK : line,
+						     0};
 				b.n = inner->count - b.at < OPS_BLOCK ? (size_t)(inner->count - b.at) : OPS_BLOCK;
-				const void *in[3] = {block_read(&b, 1, &blocks[0]), block_read(&b, 2, &blocks[1]), &total};
+				const void *in[3] = {block_read(&b, 1, &blocks[0]), block_read(&b, 2, &blocks[1]),
+						     &total};
 				if (pass == 1) {
 					block_map(&b, kernel, in);
 					continue;
@@ -422,8 +424,8 @@ static enum far_status pairs_check(const char *op, const struct far_tensor *grad
 	TRY(check_reduction(op, reduction, err));
 	TRY(ops_check_float(op, name_a, a, err));
 	TRY(ops_check_shape(op, name_b, b, (enum far_dtype)a->dtype, a->ndim, a->shape, err));
-	TRY(ops_check_shape(op, "grad", grad, (enum far_dtype)a->dtype,
-			    reduction == FAR_OP_REDUCE_NONE ? a->ndim : 0, a->shape, err));
+	TRY(ops_check_shape(op, "grad", grad, (enum far_dtype)a->dtype, reduction == FAR_OP_REDUCE_NONE ? a->ndim : 0,
+			    a->shape, err));
 	struct far_tensor *outs[2] = {da, db};
 	for (unsigned i = 0; i < 2; i++) {
 		const char *name = i ? "the second gradient" : "the first gradient";

@@ -288,8 +288,7 @@ static void sum_along(const struct ops_sum *sum, const struct fold *fold, const 
 			for (uint64_t at = 0; at < fold->reduced.count; at += OPS_BLOCK) {
 				uint64_t left = fold->reduced.count - at;
 				size_t length = left < OPS_BLOCK ? (size_t)left : OPS_BLOCK;
-				const void *s =
-					summands(sum, fold, true, first + i, at, length, blocks, &result);
+				const void *s = summands(sum, fold, true, first + i, at, length, blocks, &result);
 				sums[i] += fold->f64 ? kernels->sum_f64(s, length) : kernels->sum_f32(s, length);
 			}
 		}

@@ -31,9 +31,9 @@ struct ops_space {
 struct ops_operand {
 	char *data; /* element 0 */
 	enum far_dtype dtype;
-	uint8_t size;   /* bytes of an element */
-	bool direct;    /* consecutive elements of the space are consecutive in memory */
-	bool one;       /* the same element for the whole space */
+	uint8_t size; /* bytes of an element */
+	bool direct;  /* consecutive elements of the space are consecutive in memory */
+	bool one;     /* the same element for the whole space */
 	int64_t strides[FAR_DIMS_MAX];
 };
 

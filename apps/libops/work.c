@@ -88,9 +88,9 @@ void *ops_gemm_plan(struct ops_arena *arena, enum far_dtype dtype, uint64_t m, u
 	const struct ops_gemm *gemm = ops_gemm();
 	size_t size = ops_size(ops_arithmetic(dtype));
 	uint64_t depth = k < OPS_GEMM_K ? k : OPS_GEMM_K;
-	return ops_take(arena,
-			depth * (blocked(m, OPS_GEMM_M, gemm->rows) + blocked(n, OPS_GEMM_N, gemm->column_bytes / size)),
-			size);
+	return ops_take(
+		arena, depth * (blocked(m, OPS_GEMM_M, gemm->rows) + blocked(n, OPS_GEMM_N, gemm->column_bytes / size)),
+		size);
 }
 
 void ops_multiply(enum far_dtype dtype, const struct ops_product *product, void *work)

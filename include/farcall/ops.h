@@ -155,8 +155,8 @@ enum far_status far_op_sqrt_backward(const struct far_tensor *grad, const struct
 /* ---- Reductions ---- */
 
 /**
- * Sum and mean over `axes[0, n)`, which are different; n 0: over all axes. `keep`: reduced dimensions stay, with size 1.
- * F. The mean of no elements is NaN, their sum 0.
+ * Sum and mean over `axes[0, n)`, which are different; n 0: over all axes. `keep`: reduced dimensions stay, with
+ * size 1. F. The mean of no elements is NaN, their sum 0.
  */
 enum far_status far_op_sum(const struct far_tensor *x, const int *axes, size_t n, bool keep, struct far_tensor *out,
 			   struct far_err *err);
@@ -169,8 +169,8 @@ enum far_status far_op_mean_backward(const struct far_tensor *grad, const struct
 				     size_t n, bool keep, struct far_tensor *dx, struct far_err *err);
 
 /**
- * Smallest and largest element along `axis`, and its position there: `index`, an i64 tensor of the same shape, NULL: not
- * wanted. The first of equal elements; the first NaN if there is one. F, integers, bool. INVALID if the axis has no
+ * Smallest and largest element along `axis`, and its position there: `index`, an i64 tensor of the same shape, NULL:
+ * not wanted. The first of equal elements; the first NaN if there is one. F, integers, bool. INVALID if the axis has no
  * elements but the result has.
  */
 enum far_status far_op_min_axis(const struct far_tensor *x, int axis, bool keep, struct far_tensor *out,
@@ -221,8 +221,8 @@ enum far_status far_op_mse_backward(const struct far_tensor *grad, const struct 
 /* ---- Matrix products: F ---- */
 
 /**
- * Products of the last two dimensions, [..., m, k] and [..., k, n]; the others broadcast. A tensor of rank 1 is a row on
- * the left and a column on the right, and its dimension is not in the result. Rank 0 is INVALID.
+ * Products of the last two dimensions, [..., m, k] and [..., k, n]; the others broadcast. A tensor of rank 1 is a row
+ * on the left and a column on the right, and its dimension is not in the result. Rank 0 is INVALID.
  */
 enum far_status far_op_matmul(const struct far_tensor *a, const struct far_tensor *b, struct far_tensor *out,
 			      struct far_op_work *work, struct far_err *err);
@@ -276,9 +276,9 @@ struct far_op_cell {
 
 /** Gradients of a cell. NULL: not wanted. */
 struct far_op_cell_gradients {
-	struct far_tensor *x;  /* [n, in] */
-	struct far_tensor *h;  /* [n, hidden] */
-	struct far_tensor *c;  /* [n, hidden]; LSTM only, ignored for GRU */
+	struct far_tensor *x; /* [n, in] */
+	struct far_tensor *h; /* [n, hidden] */
+	struct far_tensor *c; /* [n, hidden]; LSTM only, ignored for GRU */
 	struct far_tensor *w_input, *w_hidden, *bias_input, *bias_hidden;
 };
 
@@ -310,10 +310,7 @@ enum far_status far_op_gru_cell_backward(const struct far_tensor *dh_next, const
 
 /* ---- Embeddings ---- */
 
-enum far_op_bag {
-	FAR_OP_BAG_SUM,
-	FAR_OP_BAG_MEAN
-};
+enum far_op_bag { FAR_OP_BAG_SUM, FAR_OP_BAG_MEAN };
 
 /**
  * Rows of a table: `w` is [rows, width] of any dtype, `index` of any shape, i32 or i64 in [0, rows), `out` [shape of

@@ -117,6 +117,13 @@ nm -D --defined-only "$lib/libfarcall.so" | awk '{print $3}' | sed 's/@.*//' | g
 ok "it exports far_* and nothing else" $?
 sort -u "$dir/out" >"$dir/exported"
 
+nm -D --defined-only "$lib/libfarcall-ops.so" | awk '{print $3}' | sed 's/@.*//' | grep -v '^FARCALL_' | sort -u >"$dir/ops"
+[ -s "$dir/ops" ] && ! grep -v '^far_op_' "$dir/ops" >"$dir/err"
+ok "libfarcall-ops exports far_op_* and nothing else" $?
+readelf -d "$lib/libfarcall-ops.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^lib[cm]\.so\.' >"$dir/err"
+[ ! -s "$dir/err" ]
+ok "libfarcall-ops needs the C library alone" $?
+
 # The static library exports the same. A program that defines all names which the engine has inside links and runs.
 nm -g --defined-only "$lib/libfarcall.a" | awk 'NF == 3 { print $3 }' >"$dir/static"
 sort "$dir/static" | diff - "$dir/exported" >"$dir/err" && [ -s "$dir/static" ] && ! grep -v '^far_' "$dir/static" >>"$dir/err"
@@ -136,7 +143,8 @@ rm -f "$dir/app"
 sed -n 's/^[a-z].*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' "$2"/include/farcall/*.h | sort -u >"$dir/declared"
 grep -h '^static inline' "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$dir/inline"
 grep '^typedef' -h "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >>"$dir/inline"
-sort -u "$dir/inline" | comm -23 "$dir/declared" - | comm -23 - "$dir/exported" >"$dir/err"
+sort -u "$dir/exported" "$dir/ops" >"$dir/both"
+sort -u "$dir/inline" | comm -23 "$dir/declared" - | comm -23 - "$dir/both" >"$dir/err"
 [ -s "$dir/declared" ] && [ ! -s "$dir/err" ]
 ok "every function that the headers declare is exported" $?
 
