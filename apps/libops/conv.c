@@ -16,9 +16,9 @@ struct geometry {
 };
 
 static enum far_status geometry_make(const char *op, const struct far_tensor *x, const struct far_tensor *w,
-				     const struct far_op_conv2d *conv, struct geometry *g, struct far_err *err)
+				     const struct far_op_conv *conv, struct geometry *g, struct far_err *err)
 {
-	static const struct far_op_conv2d defaults;
+	static const struct far_op_conv defaults;
 	char text_x[OPS_TEXT];
 	char text_w[OPS_TEXT];
 	conv = conv ? conv : &defaults;
@@ -139,7 +139,7 @@ static void *at(const void *data, uint64_t index, enum far_dtype dtype)
 }
 
 enum far_status far_op_conv2d(const struct far_tensor *x, const struct far_tensor *w, const struct far_tensor *bias,
-			      const struct far_op_conv2d *conv, struct far_tensor *out, struct far_op_work *work,
+			      const struct far_op_conv *conv, struct far_tensor *out, struct far_op_work *work,
 			      struct far_err *err)
 {
 	struct geometry g;
@@ -253,7 +253,7 @@ static void backward_image(const struct plan *p, const struct geometry *g, enum 
 }
 
 enum far_status far_op_conv2d_backward(const struct far_tensor *grad, const struct far_tensor *x,
-				       const struct far_tensor *w, const struct far_op_conv2d *conv,
+				       const struct far_tensor *w, const struct far_op_conv *conv,
 				       struct far_tensor *dx, struct far_tensor *dw, struct far_tensor *dbias,
 				       struct far_op_work *work, struct far_err *err)
 {

@@ -238,7 +238,7 @@ enum far_status far_op_linear_backward(const struct far_tensor *grad, const stru
 				       struct far_tensor *dbias, struct far_op_work *work, struct far_err *err);
 
 /** Geometry of a convolution. All zero: stride, dilation and groups 1, no padding. Index 0 is the height. */
-struct far_op_conv2d {
+struct far_op_conv {
 	uint32_t stride[2];   /* 0: 1 */
 	uint32_t padding[2];  /* zeros on each of the two borders */
 	uint32_t dilation[2]; /* distance of the kernel's elements; 0: 1 */
@@ -250,10 +250,10 @@ struct far_op_conv2d {
  * kernel height, kernel width], `bias` [out] or NULL. `conv` NULL: all zero.
  */
 enum far_status far_op_conv2d(const struct far_tensor *x, const struct far_tensor *w, const struct far_tensor *bias,
-			      const struct far_op_conv2d *conv, struct far_tensor *out, struct far_op_work *work,
+			      const struct far_op_conv *conv, struct far_tensor *out, struct far_op_work *work,
 			      struct far_err *err);
 enum far_status far_op_conv2d_backward(const struct far_tensor *grad, const struct far_tensor *x,
-				       const struct far_tensor *w, const struct far_op_conv2d *conv,
+				       const struct far_tensor *w, const struct far_op_conv *conv,
 				       struct far_tensor *dx, struct far_tensor *dw, struct far_tensor *dbias,
 				       struct far_op_work *work, struct far_err *err);
 

@@ -25,7 +25,7 @@ struct problem {
 	bool keep;
 	enum far_op_reduction reduction;
 	enum far_op_bag mode;
-	struct far_op_conv2d conv;
+	struct far_op_conv conv;
 	bool bias;
 	double factor;
 	void (*forward)(struct problem *p);
@@ -476,7 +476,7 @@ Test(backward, conv2d)
 {
 	static const struct {
 		uint64_t x[4], w[4];
-		struct far_op_conv2d conv;
+		struct far_op_conv conv;
 	} layers[] = {
 		{{2, 3, 5, 6}, {4, 3, 3, 2}, {{0, 0}, {0, 0}, {0, 0}, 0}},
 		{{1, 2, 5, 5}, {2, 2, 3, 3}, {{2, 1}, {1, 2}, {1, 2}, 1}},

@@ -456,7 +456,7 @@ Test(forward, products)
 Test(forward, conv2d)
 {
 	for (size_t d = 0; d < 4; d++) {
-		struct far_op_conv2d conv = {{2, 1}, {1, 2}, {2, 2}, 2};
+		struct far_op_conv conv = {{2, 1}, {1, 2}, {2, 2}, 2};
 		struct far_tensor x = random_tensor(floats[d], 4, (const uint64_t[]){2, 4, 6, 5}, -1, 1);
 		struct far_tensor w = random_tensor(floats[d], 4, (const uint64_t[]){6, 2, 3, 2}, -1, 1);
 		struct far_tensor bias = random_tensor(floats[d], 1, (const uint64_t[]){6}, -1, 1);

@@ -157,7 +157,7 @@ Test(refusals, sizes)
 	uint64_t shape[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
 	struct far_tensor s = T(FAR_F32, 1);
 	REFUSED(FAR_INVALID, far_op_reshape(&s, 9, shape, &out, &err), "9 dimensions");
-	struct far_op_conv2d conv = {.padding = {UINT32_MAX, UINT32_MAX}};
+	struct far_op_conv conv = {.padding = {UINT32_MAX, UINT32_MAX}};
 	struct far_tensor x = T(FAR_F32, 1, 1, 2, 2), kernel = T(FAR_F32, 1, 1, 2, 2);
 	REFUSED(FAR_TOO_LARGE, far_op_conv2d(&x, &kernel, NULL, &conv, &out, &work, &err), "conv2d:");
 }
