@@ -84,7 +84,7 @@ PST_INLINE bool is_row(struct pst_table *t, struct pull *p, uint32_t i, uint32_t
 	return true;
 }
 
-static void visit_copy(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+PST_INLINE void visit_copy(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	struct pull *p = ctx;
 	if (is_row(t, p, i, id))
@@ -92,14 +92,14 @@ static void visit_copy(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 }
 
 /* Rows of one line, as they are stored. */
-static void visit_line(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+PST_INLINE void visit_line(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	struct pull *p = ctx;
 	if (is_row(t, p, i, id))
 		memcpy(p->out + (size_t)i * 64, pst_slabs_at(&t->rows, id), 64);
 }
 
-static void visit_check(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+PST_INLINE void visit_check(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	is_row(t, ctx, i, id);
 }

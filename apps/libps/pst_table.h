@@ -33,8 +33,8 @@ enum pst_kind { PST_SPARSE, PST_DENSE, PST_VALUES };
 enum pst_full {
 	PST_FULL_REFUSE, /* the key gets no row; its status is PST_REFUSED */
 	PST_FULL_LRU,    /* rows are evicted until rows_max are left, when the call has done its work: each time the one
-			    used (pulled, pushed, assigned) longest ago of a sample of 16, the 4 keys whose hashes follow
-			    each of 4 pseudo-random numbers; an expired one first */
+			    used (pulled, pushed, assigned) longest ago of a sample of 16: the 4 keys whose hashes
+			    follow each of 4 pseudo-random numbers; an expired one first */
 	PST_FULL_LFU /* likewise the one with the lowest use count, of equal ones that used longest ago. The count is
 			logarithmic: it begins at 5 and a use adds 1 with probability 1 / (1 + 10 * (count - 5)), always
 			below 5; a minute without use takes 1 off; at most 255 */
@@ -58,11 +58,11 @@ struct pst_schema {
 	uint64_t dense_rows; /* dense: [1, PST_ROWS_MAX]; else 0 */
 	uint64_t rows_max;   /* bound of rows; 0: PST_ROWS_MAX */
 	enum pst_full full;
-	unsigned admit; /* pushes that a sparse key needs for its row, up to PST_ADMIT_MAX; 0 and 1: the first makes it
-			 */
+	unsigned admit;      /* pushes that a sparse key needs for its row, up to PST_ADMIT_MAX;
+				0 and 1: the first makes it */
 	uint64_t candidates; /* keys counted for admission at once, see pst_admit.h; 0: 1 Mi */
-	uint64_t ttl_ms;     /* a row that was not pushed or assigned for so long is gone: never earlier, at most 128 ms
-				later     for readers; its memory returns with eviction or the next touch. 0: rows stay */
+	uint64_t ttl_ms;     /* a row that was not pushed or assigned for so long is gone: never earlier, at most
+				128 ms later; its memory returns with eviction or the next touch. 0: rows stay */
 	uint32_t value_max;  /* values: longest one, [1, PST_VALUE_MAX] bytes; else 0 */
 };
 
