@@ -192,7 +192,7 @@ static float many_numbers[MANY * 16];
 static void many(void)
 {
 	for (uint32_t i = 0; i < MANY; i++)
-		many_keys[i] = i / 2 * 3; /* each twice */
+		many_keys[i] = i % (MANY / 2) * 3; /* each twice, far apart */
 	for (uint32_t i = 0; i < MANY * 16; i++)
 		many_numbers[i] = (float)(i % 100) * 0.01f;
 }
