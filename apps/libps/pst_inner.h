@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What the files of the table share. The thread that owns the table. */
+#ifndef PST_INNER_H
+#define PST_INNER_H
+
+#include "pst_admit.h"
+#include "pst_table.h"
+
+#define PST_TICK_MS   64u
+#define PST_LFU_BEGIN 5u
+#define PST_GROUP     16u /* keys of a stage of the pipeline */
+#define PST_INLINE    static inline __attribute__((always_inline))
+
+struct pst_table {
+	/* Read by every lookup. */
+	struct pst_index index; /* not of dense tables */
+	struct pst_slabs rows, state, touched, written;
+	const struct pst_kernels *kernels;
+	uint64_t dense_rows; /* 0: not dense */
+	uint32_t row_bytes;  /* of `dim` elements */
+	uint32_t ttl_ticks;  /* rounded up; 0: none */
+	bool has_touched;    /* LRU, LFU */
+	unsigned state_floats;
+
+	struct pst_schema schema;
+	const struct pst_memory *memory;
+	struct pst_values values;
+	struct pst_admit admit;
+	uint32_t rows_top;  /* row numbers [0, rows_top) were in use once */
+	uint32_t rows_free; /* first of the freed ones, PST_NO_ROW: none; the next is in the row's first bytes */
+	uint64_t rows_n;
+	uint64_t rows_max;
+	uint64_t random;     /* state of the eviction's choices */
+	uint64_t evict_from; /* hash where pst_evict goes on */
+	struct pst_stats counts;
+
+	/* Of one call, [PST_CHUNK_KEYS] each. */
+	uint32_t *ids;
+	uint32_t *missed; /* positions of keys without a row */
+	uint32_t *made;   /* positions of keys whose rows this call made */
+	uint8_t *status;
+	struct pst_admit_undo *undo; /* with admission */
+	float *scratch;              /* [4 * (dim rounded up to 16)] */
+	size_t scratch_bytes;
+};
+
+/* A change that can still be taken back. */
+struct pst_change {
+	uint32_t made, counted; /* entries of table->made and table->undo */
+	struct pst_stats was;
+};
+
+uint32_t pst_tick(uint64_t now_ms);
+
+/** Stamps of a row or value; of rows NULL is not returned: ask has_touched and ttl_ticks first. */
+static inline uint32_t *pst_touched(const struct pst_table *t, uint32_t id)
+{
+	return t->schema.kind == PST_VALUES ? &pst_values_at(&t->values, id)->touched : pst_slabs_at(&t->touched, id);
+}
+
+static inline uint32_t *pst_written(const struct pst_table *t, uint32_t id)
+{
+	return t->schema.kind == PST_VALUES ? &pst_values_at(&t->values, id)->written : pst_slabs_at(&t->written, id);
+}
+
+/** Whether a row's time is over. A tick is cut, so one more must have passed. */
+static inline bool pst_expired(const struct pst_table *t, uint32_t id, uint32_t tick)
+{
+	return t->ttl_ticks && (int32_t)(tick - *pst_written(t, id)) > (int32_t)t->ttl_ticks;
+}
+
+/** Notes a use for LRU or LFU. */
+void pst_touch(struct pst_table *t, uint32_t id, uint32_t tick);
+/** The stamps of a new row. */
+void pst_stamp_new(struct pst_table *t, uint32_t id, uint32_t tick);
+
+/** A free row number with its memory, or PST_NO_ROW. Its row, state and stamps are to be set by the caller. */
+uint32_t pst_row_get(struct pst_table *t);
+void pst_row_put(struct pst_table *t, uint32_t id);
+/** Sets a row to its initial values and its state to zeros. */
+void pst_row_begin(struct pst_table *t, uint32_t id, uint64_t key);
+
+/** Removes a key that is there. */
+void pst_remove(struct pst_table *t, uint64_t hash, uint64_t key);
+
+/** Evicts until the bound holds. */
+void pst_trim(struct pst_table *t, uint32_t tick);
+
+/** Row of the key at position i, which has none: makes one if the bound and (`counts`) the admission allow it, and sets
+ * the key's status. PST_NO_ROW: none. -ENOMEM: the change is to be undone. */
+int pst_make(struct pst_table *t, struct pst_change *c, const uint64_t *keys, uint32_t i, bool counts, uint32_t tick,
+	     uint32_t *id);
+void pst_undo(struct pst_table *t, const struct pst_change *c, const uint64_t *keys);
+
+/** Checks the number of keys, the table's kind, and that dense keys are in range. */
+enum far_status pst_keys_check(const struct pst_table *t, const uint64_t *keys, uint32_t n, struct far_err *err);
+
+/** Bytes of a line that a stage of the pipeline prefetches of a row at most. */
+#define PST_PREFETCH_BYTES 512u
+
+static inline void pst_prefetch(const void *p, size_t bytes)
+{
+	for (size_t i = 0; i < bytes && i < PST_PREFETCH_BYTES; i += 64)
+		__builtin_prefetch((const char *)p + i);
+}
+
+/* The stages of pst_walk. Each is PST_GROUP keys behind the one before it; a slot is a key's number modulo
+ * PST_WALK_SLOTS. */
+#define PST_WALK_SLOTS (4 * PST_GROUP)
+
+struct pst_walk {
+	uint64_t hash[PST_WALK_SLOTS];
+	const struct pst_line *line[PST_WALK_SLOTS];
+	uint32_t id[PST_WALK_SLOTS];
+};
+
+PST_INLINE void pst_walk_row(const struct pst_table *t, uint32_t id, size_t row_bytes)
+{
+	if (id == PST_NO_ROW)
+		return;
+	if (t->schema.kind == PST_VALUES) {
+		pst_prefetch(pst_values_at(&t->values, id), row_bytes);
+		return;
+	}
+	pst_prefetch(pst_slabs_at(&t->rows, id), row_bytes);
+	if (t->has_touched)
+		__builtin_prefetch(pst_slabs_at(&t->touched, id), 1);
+	if (t->ttl_ticks)
+		__builtin_prefetch(pst_slabs_at(&t->written, id), 1);
+}
+
+/**
+ * Visits the row number of each key (PST_NO_ROW: none) in order, in three stages: hash, and prefetch of the index line;
+ * match, and prefetch of the row (`row_bytes` of it) and its stamps; `visit`. `visit` must not change the index.
+ */
+PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, size_t row_bytes,
+			 void (*visit)(struct pst_table *t, void *ctx, uint32_t i, uint32_t id), void *ctx)
+{
+	struct pst_walk w;
+	const struct pst_index *x = &t->index;
+	if (t->dense_rows) {
+		for (uint32_t i = 0; i < n; i++) {
+			if (i + 2 * PST_GROUP < n)
+				pst_prefetch(pst_slabs_at(&t->rows, (uint32_t)keys[i + 2 * PST_GROUP]), row_bytes);
+			visit(t, ctx, i, (uint32_t)keys[i]);
+		}
+		return;
+	}
+	for (uint32_t b = 0; b < n + 2 * PST_GROUP; b += PST_GROUP) {
+		for (uint32_t i = b; i < b + PST_GROUP && i < n; i++) {
+			uint32_t slot = i % PST_WALK_SLOTS;
+			w.hash[slot] = pst_hash(keys[i]);
+			w.line[slot] = pst_index_at(x, w.hash[slot]);
+			__builtin_prefetch(w.line[slot]);
+		}
+		for (uint32_t i = b - PST_GROUP; b >= PST_GROUP && i < b && i < n; i++) {
+			uint32_t slot = i % PST_WALK_SLOTS;
+			w.id[slot] = pst_index_row(x, w.line[slot], w.hash[slot], keys[i]);
+			pst_walk_row(t, w.id[slot], row_bytes);
+		}
+		for (uint32_t i = b - 2 * PST_GROUP; b >= 2 * PST_GROUP && i < b - PST_GROUP && i < n; i++)
+			visit(t, ctx, i, w.id[i % PST_WALK_SLOTS]);
+	}
+}
+
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Pulls, pooled pulls, scans. The thread that owns the table. */
+#include "pst_inner.h"
+
+#include "pst_fail.h"
+#include <errno.h>
+#include <string.h>
+
+/* ---- Pull ---- */
+
+struct pull {
+	const struct pst_pull *how;
+	const uint64_t *keys;
+	char *out; /* NULL: nothing is copied */
+	float *scales;
+	uint32_t row_bytes; /* of `wire` */
+	uint32_t missed;    /* entries of table->missed */
+	uint32_t tick;
+	bool stamps; /* the table has a TTL, LRU or LFU */
+};
+
+/* A copy of whole lines is done here: a call of memcpy for each row costs as much as the copy. */
+PST_INLINE void copy_row(char *to, const char *from, size_t bytes)
+{
+	if (bytes == 64)
+		memcpy(to, from, 64);
+	else if (bytes % 64 == 0 && bytes <= 512)
+		for (; bytes; bytes -= 64, to += 64, from += 64)
+			memcpy(to, from, 64);
+	else
+		memcpy(to, from, bytes);
+}
+
+/* A stored row, or one of f32 if `stored` is NULL, to place i of the result. */
+static void put_row(const struct pst_table *t, const struct pull *p, uint32_t i, const void *stored, const float *wide)
+{
+	char *to = p->out + (size_t)i * p->row_bytes;
+	if (stored && t->schema.stored == p->how->wire) {
+		copy_row(to, stored, p->row_bytes);
+		return;
+	}
+	if (stored && t->schema.stored == PST_F32) {
+		wide = stored;
+	} else if (stored) {
+		t->kernels->widen(t->schema.stored, t->scratch, stored, t->schema.dim, 0);
+		wide = t->scratch;
+	}
+	float scale = t->kernels->narrow(p->how->wire, to, wide, t->schema.dim);
+	if (p->scales)
+		p->scales[i] = scale;
+}
+
+/* What a key without a row gets. */
+static void put_miss(struct pst_table *t, const struct pull *p, uint32_t i)
+{
+	const float *wide = p->how->fallback;
+	if (p->how->miss == PST_MISS_FALLBACK && !wide) {
+		memset(t->scratch, 0, t->schema.dim * sizeof *t->scratch);
+		wide = t->scratch;
+	} else if (p->how->miss != PST_MISS_FALLBACK) {
+		pst_init_row(&t->schema.init, p->keys[i], t->scratch, t->schema.dim);
+		wide = t->scratch;
+		/* As if it had been stored. */
+		if (t->schema.stored != PST_F32) {
+			char *narrow = (char *)(t->scratch + (t->schema.dim + 15) / 16 * 16);
+			t->kernels->narrow(t->schema.stored, narrow, wide, t->schema.dim);
+			t->kernels->widen(t->schema.stored, t->scratch, narrow, t->schema.dim, 0);
+		}
+	}
+	put_row(t, p, i, NULL, wide);
+}
+
+/* False: the key has no row, or its time is over. */
+PST_INLINE bool is_row(struct pst_table *t, struct pull *p, uint32_t i, uint32_t id)
+{
+	if (id == PST_NO_ROW || (p->stamps && pst_expired(t, id, p->tick))) {
+		t->missed[p->missed++] = i;
+		t->status[i] = PST_MISSING;
+		return false;
+	}
+	t->status[i] = PST_ROW;
+	if (p->stamps && t->has_touched)
+		pst_touch(t, id, p->tick);
+	return true;
+}
+
+PST_INLINE void visit_copy(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+{
+	struct pull *p = ctx;
+	if (is_row(t, p, i, id))
+		put_row(t, p, i, pst_slabs_at(&t->rows, id), NULL);
+}
+
+/* Rows of one line, as they are stored. */
+PST_INLINE void visit_line(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+{
+	struct pull *p = ctx;
+	if (is_row(t, p, i, id))
+		memcpy(p->out + (size_t)i * 64, pst_slabs_at(&t->rows, id), 64);
+}
+
+PST_INLINE void visit_check(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+{
+	is_row(t, ctx, i, id);
+}
+
+/* The same key may have been made for an earlier position. */
+static int make_missed(struct pst_table *t, struct pull *p, struct pst_change *c)
+{
+	for (uint32_t m = 0; m < p->missed; m++) {
+		uint32_t i = t->missed[m], id;
+		uint64_t hash = pst_hash(p->keys[i]);
+		const uint32_t *row = pst_index_find(&t->index, hash, p->keys[i]);
+		if (row && pst_expired(t, *row, p->tick)) {
+			pst_remove(t, hash, p->keys[i]);
+			t->counts.expired++;
+			row = NULL;
+		}
+		if (row) {
+			t->status[i] = PST_NEW;
+			continue;
+		}
+		if (pst_make(t, c, p->keys, i, false, p->tick, &id))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static enum far_status check_pull(const struct pst_table *t, const struct pst_pull *how, const float *scales,
+				  bool copies, struct far_err *err)
+{
+	if (t->schema.kind == PST_VALUES)
+		return pst_fail(err, FAR_UNSUPPORTED, 0, "a table of values has no rows to pull");
+	if ((unsigned)how->wire >= PST_TYPES || (unsigned)how->miss > PST_MISS_MAKE)
+		return pst_fail(err, FAR_INVALID, 0, "no pull of type %d with rule %d for missing rows", (int)how->wire,
+				(int)how->miss);
+	if (copies && (how->wire == PST_INT8) != (scales != NULL))
+		return pst_fail(err, FAR_INVALID, 0, "scales come with int8 rows, and with no others");
+	return FAR_OK;
+}
+
+/* Makes the missing rows, if that is wanted. */
+static enum far_status make_rows(struct pst_table *t, struct pull *p, struct far_err *err)
+{
+	struct pst_change c = {.was = t->counts};
+	if (p->how->miss != PST_MISS_MAKE || t->schema.admit > 1 || !p->missed)
+		return FAR_OK;
+	if (make_missed(t, p, &c)) {
+		pst_undo(t, &c, p->keys);
+		return pst_fail(err, FAR_RESOURCE, ENOMEM, "no memory for new rows: the table has %llu",
+				(unsigned long long)t->rows_n);
+	}
+	return FAR_OK;
+}
+
+static struct pull pull_of(const struct pst_table *t, const uint64_t *keys, const struct pst_pull *how, void *out,
+			   float *scales)
+{
+	return (struct pull){.how = how,
+			     .keys = keys,
+			     .out = out,
+			     .scales = scales,
+			     .row_bytes = t->schema.dim * pst_type_bytes(how->wire),
+			     .tick = pst_tick(how->now_ms),
+			     .stamps = t->ttl_ticks || t->has_touched};
+}
+
+enum far_status pst_pull(struct pst_table *t, const uint64_t *keys, uint32_t n, const struct pst_pull *how, void *out,
+			 float *scales, uint8_t *status, struct far_err *err)
+{
+	enum far_status bad = check_pull(t, how, scales, out != NULL, err);
+	if (!bad)
+		bad = pst_keys_check(t, keys, n, err);
+	if (bad)
+		return bad;
+	struct pull p = pull_of(t, keys, how, out, scales);
+	if (!out)
+		pst_walk(t, keys, n, 0, visit_check, &p);
+	else if (p.row_bytes == 64 && t->schema.stored == how->wire)
+		pst_walk(t, keys, n, 64, visit_line, &p);
+	else
+		pst_walk(t, keys, n, t->row_bytes, visit_copy, &p);
+	bad = make_rows(t, &p, err);
+	if (bad)
+		return bad;
+	for (uint32_t m = 0; out && m < p.missed; m++)
+		put_miss(t, &p, t->missed[m]);
+	if (status)
+		memcpy(status, t->status, n);
+	pst_trim(t, p.tick);
+	return FAR_OK;
+}
+
+/* ---- Bags ---- */
+
+struct bags {
+	struct pull pull;
+	const uint32_t *offsets;
+	const float *weights;
+	uint32_t bag, bags;
+	enum pst_pool pool;
+	float *sum; /* behind two padded rows of the scratch */
+	float weight;
+};
+
+static void end_bag(struct pst_table *t, struct bags *b)
+{
+	unsigned dim = t->schema.dim;
+	if (b->pool == PST_POOL_MEAN)
+		for (unsigned d = 0; d < dim; d++)
+			b->sum[d] = b->weight < 0 || b->weight > 0 ? b->sum[d] / b->weight : 0.0f;
+	put_row(t, &b->pull, b->bag++, NULL, b->sum);
+	memset(b->sum, 0, dim * sizeof *b->sum);
+	b->weight = 0;
+}
+
+static void visit_bag(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+{
+	struct bags *b = ctx;
+	while (i >= b->offsets[b->bag + 1])
+		end_bag(t, b);
+	float weight = b->weights ? b->weights[i] : 1.0f;
+	const float *row = t->scratch;
+	if (!is_row(t, &b->pull, i, id)) {
+		struct pull to_scratch = b->pull;
+		struct pst_pull how = *b->pull.how;
+		size_t padded = (t->schema.dim + 15) / 16 * 16;
+		float *wide = t->scratch + 3 * padded;
+		how.wire = PST_F32;
+		to_scratch.how = &how;
+		to_scratch.row_bytes = 0;
+		to_scratch.scales = NULL;
+		to_scratch.out = (char *)wide;
+		put_miss(t, &to_scratch, i);
+		row = wide;
+	} else if (t->schema.stored == PST_F32) {
+		row = pst_slabs_at(&t->rows, id);
+	} else {
+		t->kernels->widen(t->schema.stored, t->scratch, pst_slabs_at(&t->rows, id), t->schema.dim, 0);
+	}
+	t->kernels->add(b->sum, row, t->schema.dim, weight);
+	b->weight += weight;
+}
+
+enum far_status pst_pull_bags(struct pst_table *t, const uint64_t *keys, uint32_t n, const uint32_t *offsets,
+			      uint32_t bags, const float *weights, enum pst_pool pool, const struct pst_pull *how,
+			      void *out, float *scales, uint8_t *status, struct far_err *err)
+{
+	enum far_status bad = check_pull(t, how, scales, true, err);
+	if (!bad)
+		bad = pst_keys_check(t, keys, n, err);
+	if (bad)
+		return bad;
+	if ((unsigned)pool > PST_POOL_MEAN)
+		return pst_fail(err, FAR_INVALID, 0, "no pooling has the number %d", (int)pool);
+	bool ordered = offsets[0] == 0 && offsets[bags] == n;
+	for (uint32_t b = 0; b < bags; b++)
+		ordered = ordered && offsets[b] <= offsets[b + 1];
+	if (!ordered)
+		return pst_fail(err, FAR_INVALID, 0, "the offsets of %u bags do not cut %u keys in order", bags, n);
+	size_t padded = (t->schema.dim + 15) / 16 * 16;
+	struct bags b = {.pull = pull_of(t, keys, how, out, scales),
+			 .offsets = offsets,
+			 .weights = weights,
+			 .bags = bags,
+			 .pool = pool,
+			 .sum = t->scratch + 2 * padded};
+	bool makes = how->miss == PST_MISS_MAKE && t->schema.admit <= 1 && t->schema.kind == PST_SPARSE;
+	if (makes) {
+		pst_walk(t, keys, n, 0, visit_check, &b.pull);
+		bad = make_rows(t, &b.pull, err);
+		if (bad)
+			return bad;
+		if (status)
+			memcpy(status, t->status, n);
+		b.pull.missed = 0;
+	}
+	memset(b.sum, 0, t->schema.dim * sizeof *b.sum);
+	pst_walk(t, keys, n, t->row_bytes, visit_bag, &b);
+	while (b.bag < bags)
+		end_bag(t, &b);
+	if (status && !makes)
+		memcpy(status, t->status, n);
+	pst_trim(t, b.pull.tick);
+	return FAR_OK;
+}
+
+/* ---- Scan ---- */
+
+void pst_scan_all(const struct pst_table *t, struct pst_cursor *cursor)
+{
+	*cursor = (struct pst_cursor){.last = t->schema.kind == PST_DENSE ? t->dense_rows - 1 : UINT64_MAX};
+}
+
+static void scan_row(const struct pst_table *t, uint32_t id, uint32_t to, void *rows, float *state)
+{
+	if (rows)
+		memcpy((char *)rows + (size_t)to * t->row_bytes, pst_slabs_at(&t->rows, id), t->row_bytes);
+	if (state && t->state_floats)
+		memcpy(state + (size_t)to * t->state_floats, pst_slabs_at(&t->state, id),
+		       t->state_floats * sizeof *state);
+}
+
+uint32_t pst_scan(struct pst_table *t, struct pst_cursor *c, uint64_t now_ms, uint32_t n, uint64_t *keys, void *rows,
+		  float *state, uint64_t *ages_ms)
+{
+	uint32_t tick = pst_tick(now_ms), out = 0;
+	if (t->schema.kind == PST_DENSE) {
+		for (; out < n && c->from <= c->last && c->from < t->dense_rows; out++) {
+			keys[out] = c->from;
+			scan_row(t, (uint32_t)c->from++, out, rows, state);
+			if (ages_ms)
+				ages_ms[out] = 0;
+		}
+		c->done = c->from > c->last || c->from >= t->dense_rows;
+		return out;
+	}
+	struct pst_entry entries[64];
+	while (out < n && !c->done) {
+		uint32_t want = n - out < 64 ? n - out : 64;
+		uint32_t got = pst_index_scan(&t->index, &c->from, c->last, entries, want, &c->done);
+		for (uint32_t i = 0; i < got; i++) {
+			uint32_t id = entries[i].row;
+			if (pst_expired(t, id, tick))
+				continue;
+			keys[out] = entries[i].key;
+			if (t->schema.kind != PST_VALUES)
+				scan_row(t, id, out, rows, state);
+			if (ages_ms)
+				ages_ms[out] = t->ttl_ticks ? (uint64_t)(tick - *pst_written(t, id)) * PST_TICK_MS : 0;
+			out++;
+		}
+	}
+	return out;
+}

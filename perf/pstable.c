@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Measures the table of a parameter server in one process, beside floors in the same run.
+ *
+ * usage: pstable [ROWS]...     pulls and pushes; default 630000 and 8000000 rows
+ *        pstable grow ROWS     work and processor time of each insert while a table grows
+ *
+ * A pull reads 2000 keys of 16 floats, a push applies Adagrad to them. Keys are drawn before the clock starts, uniform
+ * or Zipf 1.2 (the same keys for the table and its floors). A dense table, which has no index, is pulled as well. The
+ * floors: a flat array whose row number is the key, aligned, on huge pages, with prefetch 32 keys ahead (no index at
+ * all); the same behind an open-addressing index of 16-byte entries at half load, which is prefetched too; memcpy of as
+ * many bytes in one piece; one pass of Adagrad over a flat array of rows and state with prefetch. Rounds of the table
+ * and the floors alternate; printed is the median of the rounds and its ratio to the floor.
+ */
+#include "apps/libps/pst_table.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define KEYS    2000u
+#define DIM     16u
+#define ROUNDS  401u
+#define BATCHES 97u /* of keys, drawn before */
+
+struct flat_entry {
+	uint64_t key;
+	uint64_t row; /* 1 + number; 0: free */
+};
+
+static double now_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static uint64_t draw(uint64_t *state)
+{
+	return pst_hash(*state += UINT64_C(0x9e3779b97f4a7c15));
+}
+
+/* Rejection-inversion for exponents above 1 (Hörmann and Derflinger). */
+static uint64_t zipf(uint64_t *state, uint64_t n, double s)
+{
+	double h1 = pow(1.5, 1 - s) / (1 - s) - 1, hn = pow((double)n + 0.5, 1 - s) / (1 - s);
+	for (;;) {
+		double u = hn + (double)(draw(state) >> 11) * 0x1p-53 * (h1 - hn);
+		double x = pow(u * (1 - s), 1 / (1 - s)), k = floor(x + 0.5);
+		if (k < 1)
+			k = 1;
+		if (u >= pow(k + 0.5, 1 - s) / (1 - s) - pow(k, -s))
+			return (uint64_t)k - 1 < n ? (uint64_t)k - 1 : n - 1;
+	}
+}
+
+static void *huge(size_t bytes)
+{
+	return pst_memory_default.get(NULL, (bytes + PST_HUGE_BYTES - 1) & ~(PST_HUGE_BYTES - 1), PST_PAGES_HUGE);
+}
+
+static void unhuge(void *p, size_t bytes)
+{
+	pst_memory_default.put(NULL, p, (bytes + PST_HUGE_BYTES - 1) & ~(PST_HUGE_BYTES - 1), PST_PAGES_HUGE);
+}
+
+/* ---- A thread that prepares slabs ---- */
+
+struct ahead {
+	struct pst_table *table;
+	atomic_bool stop;
+};
+
+static void *prepare(void *arg)
+{
+	struct ahead *a = arg;
+	while (!atomic_load(&a->stop))
+		if (!pst_table_ahead(a->table))
+			nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+	return NULL;
+}
+
+static struct pst_table *new_table(unsigned dim, enum pst_rule_kind kind, uint64_t dense_rows)
+{
+	struct pst_schema s = {.kind = dense_rows ? PST_DENSE : PST_SPARSE, .dim = dim, .dense_rows = dense_rows};
+	s.init = (struct pst_init){.kind = PST_INIT_UNIFORM, .a = -1, .b = 1, .seed = 1};
+	pst_rule_defaults(&s.rule, kind);
+	struct pst_table *t;
+	struct far_err err;
+	if (pst_table_new(&s, NULL, &t, &err)) {
+		fprintf(stderr, "pstable: %s\n", err.text);
+		exit(1);
+	}
+	return t;
+}
+
+static void must_ok(enum far_status status, const struct far_err *err)
+{
+	if (status) {
+		fprintf(stderr, "pstable: %s\n", err->text);
+		exit(1);
+	}
+}
+
+/* ---- Pulls and pushes ---- */
+
+static uint64_t keys[BATCHES][KEYS];
+static float out[KEYS * DIM] __attribute__((aligned(64)));
+static float grads[KEYS * DIM] __attribute__((aligned(64)));
+
+static void pull_flat(const float *rows, const uint64_t *key)
+{
+	for (unsigned i = 0; i < KEYS; i++) {
+		if (i + 32 < KEYS)
+			__builtin_prefetch(&rows[key[i + 32] * DIM]);
+		memcpy(&out[i * DIM], &rows[key[i] * DIM], DIM * sizeof(float));
+	}
+}
+
+static void pull_indexed(const struct flat_entry *index, uint64_t mask, const float *rows, const uint64_t *key)
+{
+	uint64_t at[64], row[64];
+	for (unsigned i = 0; i < KEYS + 32; i++) {
+		if (i >= 32)
+			memcpy(&out[(i - 32) * DIM], &rows[row[(i - 32) % 64] * DIM], DIM * sizeof(float));
+		if (i >= 16 && i - 16 < KEYS) {
+			unsigned j = i - 16;
+			uint64_t slot = at[j % 64];
+			while (index[slot].key != key[j] || !index[slot].row)
+				slot = (slot + 1) & mask;
+			row[j % 64] = index[slot].row - 1;
+			__builtin_prefetch(&rows[row[j % 64] * DIM]);
+		}
+		if (i < KEYS) {
+			at[i % 64] = pst_hash(key[i]) & mask;
+			__builtin_prefetch(&index[at[i % 64]]);
+		}
+	}
+}
+
+/* What the table's kernel does, on arrays whose row number is the key. */
+static void push_flat(const struct pst_kernels *k, const struct pst_slabs *rows, const struct pst_slabs *state,
+		      const struct pst_rule *rule, const uint64_t *key)
+{
+	static uint32_t ids[KEYS];
+	for (unsigned i = 0; i < KEYS; i++)
+		ids[i] = (uint32_t)key[i];
+	struct pst_apply a = {.rule = rule,
+			      .rate = rule->rate,
+			      .dim = DIM,
+			      .rows = rows,
+			      .state = state,
+			      .ids = ids,
+			      .n = KEYS,
+			      .grads = grads};
+	k->apply(&a);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static double median(double *x)
+{
+	qsort(x, ROUNDS, sizeof *x, by_value);
+	return x[ROUNDS / 2];
+}
+
+enum { TABLE, DENSE, FLAT, INDEXED, COPY, PUSH, APPLY, WAYS };
+
+static void measure(uint64_t rows, bool is_zipf, struct pst_table *t, struct pst_table *dense, struct pst_slabs *flat,
+		    struct pst_slabs *squares, const struct flat_entry *index, uint64_t mask)
+{
+	static double us[WAYS][ROUNDS];
+	static float copy[KEYS * DIM];
+	uint64_t seed = 7;
+	const struct pst_kernels *k = pst_kernels_best();
+	const struct pst_rule *rule = &pst_table_schema(t)->rule;
+	/* The most frequent keys are spread over the rows. */
+	for (unsigned b = 0; b < BATCHES; b++)
+		for (unsigned i = 0; i < KEYS; i++)
+			keys[b][i] = is_zipf ? pst_hash(zipf(&seed, rows, 1.2)) % rows : draw(&seed) % rows;
+	const float *flat_rows = (const float *)(const void *)flat->at[0];
+	for (unsigned r = 0; r < ROUNDS; r++) {
+		struct far_err err;
+		struct pst_pull pull = {.wire = PST_F32};
+		struct pst_push push = {.wire = PST_F32};
+		for (unsigned way = 0; way < WAYS; way++) {
+			const uint64_t *key = keys[(r * WAYS + way) % BATCHES];
+			double start = now_us();
+			switch (way) {
+			case TABLE:
+				must_ok(pst_pull(t, key, KEYS, &pull, out, NULL, NULL, &err), &err);
+				break;
+			case DENSE:
+				must_ok(pst_pull(dense, key, KEYS, &pull, out, NULL, NULL, &err), &err);
+				break;
+			case FLAT:
+				pull_flat(flat_rows, key);
+				break;
+			case INDEXED:
+				pull_indexed(index, mask, flat_rows, key);
+				break;
+			case COPY:
+				memcpy(copy, out, sizeof copy);
+				__asm__ volatile("" : : "r"(copy) : "memory");
+				break;
+			case PUSH:
+				must_ok(pst_push(t, key, KEYS, &push, grads, NULL, &err), &err);
+				break;
+			default:
+				push_flat(k, flat, squares, rule, key);
+				break;
+			}
+			us[way][r] = now_us() - start;
+		}
+	}
+	double m[WAYS];
+	for (unsigned way = 0; way < WAYS; way++)
+		m[way] = median(us[way]);
+	printf("%-8s %9llu rows  pull %6.1f us: %.2f x indexed %.1f, %.2f x flat %.1f; dense %.1f: %.2f x flat; memcpy "
+	       "%.1f\n",
+	       is_zipf ? "zipf 1.2" : "uniform", (unsigned long long)rows, m[TABLE], m[TABLE] / m[INDEXED], m[INDEXED],
+	       m[TABLE] / m[FLAT], m[FLAT], m[DENSE], m[DENSE] / m[FLAT], m[COPY]);
+	printf("%24s  push %6.1f us: %.2f x one pass %.1f\n", "", m[PUSH], m[PUSH] / m[APPLY], m[APPLY]);
+}
+
+/* Slabs of one piece: the flat array is plain memory. */
+static void flat_init(struct pst_slabs *s, uint64_t rows)
+{
+	static char *at[2];
+	static unsigned used;
+	at[used] = huge(rows * DIM * sizeof(float));
+	if (!at[used]) {
+		fprintf(stderr, "pstable: no memory for %llu rows\n", (unsigned long long)rows);
+		exit(1);
+	}
+	*s = (struct pst_slabs){.stride = DIM * sizeof(float), .shift = 31, .at = &at[used]};
+	used = !used;
+}
+
+static void pulls(uint64_t rows)
+{
+	struct pst_table *t = new_table(DIM, PST_RULE_ADAGRAD, 0);
+	struct far_err err;
+	struct pst_pull make = {.miss = PST_MISS_MAKE};
+	for (uint64_t i = 0; i < rows;) {
+		uint32_t n = 0;
+		for (; n < KEYS && i < rows; n++)
+			keys[0][n] = i++;
+		must_ok(pst_pull(t, keys[0], n, &make, NULL, NULL, NULL, &err), &err);
+		/* In a server another thread does this. */
+		while (pst_table_ahead(t))
+			;
+	}
+	struct pst_stats s;
+	pst_table_stats(t, &s);
+	printf("%llu rows: %.1f bytes a row (rows %.1f, state %.1f, index %.1f), bound %.1f; %s\n",
+	       (unsigned long long)rows, (double)s.bytes / (double)rows, (double)s.row_bytes / (double)rows,
+	       (double)s.state_bytes / (double)rows, (double)s.index_bytes / (double)rows, 1.25 * (64 + 64 + 8 + 8),
+	       pst_kernels_best()->name);
+	struct pst_table *dense = new_table(DIM, PST_RULE_SGD, rows);
+	struct pst_slabs flat, squares;
+	flat_init(&flat, rows);
+	flat_init(&squares, rows);
+	uint64_t mask = 1;
+	while (mask < 2 * rows)
+		mask *= 2;
+	struct flat_entry *index = huge(mask * sizeof *index);
+	if (!index) {
+		fprintf(stderr, "pstable: no memory for an index\n");
+		exit(1);
+	}
+	mask--;
+	for (uint64_t i = 0; i < rows; i++) {
+		uint64_t slot = pst_hash(i) & mask;
+		while (index[slot].row)
+			slot = (slot + 1) & mask;
+		index[slot] = (struct flat_entry){i, 1 + i};
+		pst_init_row(&pst_table_schema(t)->init, i, (float *)pst_slabs_at(&flat, (uint32_t)i), DIM);
+	}
+	for (unsigned i = 0; i < KEYS * DIM; i++)
+		grads[i] = (float)(i % 17) * 0.001f;
+	for (int is_zipf = 1; is_zipf >= 0; is_zipf--)
+		measure(rows, is_zipf, t, dense, &flat, &squares, index, mask);
+	unhuge(index, (mask + 1) * sizeof *index);
+	unhuge(flat.at[0], rows * DIM * sizeof(float));
+	unhuge(squares.at[0], rows * DIM * sizeof(float));
+	pst_table_free(dense);
+	pst_table_free(t);
+}
+
+/* ---- Growth ---- */
+
+#define BUCKETS 24u
+
+/* Each insert alone: processor time, and the entries that the index moved. */
+static void grow(uint64_t rows)
+{
+	struct pst_table *t = new_table(1, PST_RULE_SGD, 0);
+	struct ahead a = {.table = t};
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, prepare, &a)) {
+		fprintf(stderr, "pstable: no thread\n");
+		exit(1);
+	}
+	uint64_t by_us[BUCKETS] = {0}, most_key = 0, over = 0;
+	double most = 0, total = 0;
+	struct far_err err;
+	struct pst_pull make = {.miss = PST_MISS_MAKE};
+	struct pst_stats s;
+	for (uint64_t i = 0; i < rows; i++) {
+		double start = now_us();
+		must_ok(pst_pull(t, &i, 1, &make, NULL, NULL, NULL, &err), &err);
+		double us = now_us() - start;
+		total += us;
+		over += us > 200;
+		if (us > most) {
+			most = us;
+			most_key = i;
+		}
+		unsigned bucket = 0;
+		for (double limit = 0.25; us > limit && bucket < BUCKETS - 1; limit *= 2)
+			bucket++;
+		by_us[bucket]++;
+	}
+	atomic_store(&a.stop, true);
+	pthread_join(thread, NULL);
+	pst_table_stats(t, &s);
+	printf("%llu inserts: %.3f us each, most %.1f us (insert %llu), over 200 us: %llu\n", (unsigned long long)rows,
+	       total / (double)rows, most, (unsigned long long)most_key, (unsigned long long)over);
+	printf("index: %llu segments grown, %llu split, %llu directories doubled; %.2f entries moved for each insert, "
+	       "at most %u by one, "
+	       "at most %u pointers copied by one; %.1f bytes a key\n",
+	       (unsigned long long)s.index.grown, (unsigned long long)s.index.split,
+	       (unsigned long long)s.index.doubled, (double)s.index.moved / (double)rows, s.index.moved_most,
+	       s.index.copied_most, (double)s.index_bytes / (double)rows);
+	double limit = 0.25;
+	for (unsigned b = 0; b < BUCKETS; b++, limit *= 2)
+		if (by_us[b])
+			printf("  <= %10.2f us  %llu\n", limit, (unsigned long long)by_us[b]);
+	pst_table_free(t);
+}
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 3 && strcmp(argv[1], "grow") == 0) {
+		grow(strtoull(argv[2], NULL, 10));
+		return 0;
+	}
+	for (int i = 1; i < argc; i++)
+		pulls(strtoull(argv[i], NULL, 10));
+	if (argc == 1) {
+		pulls(630000);
+		pulls(8000000);
+	}
+	return 0;
+}
