@@ -234,7 +234,7 @@ static struct far_tensor slice(const struct far_tensor *x, int axis, uint64_t st
 			       int64_t *strides)
 {
 	struct far_tensor view = *x;
-	int64_t moved[FAR_DIMS_MAX];
+	int64_t moved[FAR_DIMS_MAX] = {0};
 	uint64_t n = stop == start ? 0 : (stop - start - 1) / step + 1;
 	for (unsigned k = 0; k < x->ndim; k++)
 		moved[k] = ops_stride(x, k);

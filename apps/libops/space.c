@@ -102,7 +102,7 @@ static void move(void *array, void *line, int64_t stride, size_t n, size_t size,
 static void move_all(const struct ops_space *space, const struct ops_operand *o, int64_t base, uint64_t at, size_t n,
 		     char *array, bool to_array)
 {
-	uint64_t index[FAR_DIMS_MAX];
+	uint64_t index[FAR_DIMS_MAX] = {0};
 	unsigned last = space->ndim - 1;
 	for (unsigned k = space->ndim; k-- > 0; at /= space->shape[k])
 		index[k] = at % space->shape[k];

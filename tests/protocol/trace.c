@@ -23,9 +23,9 @@
 #include "transport/handshake.h"
 #include "transport/mail.h"
 #include "transport/port.h"
-#include "value/registry.h"
 #include "transport/transport.h"
 #include "transport/wire.h"
+#include "value/registry.h"
 
 #include <errno.h>
 #include <farcall/message.h>

@@ -506,10 +506,10 @@ Test(transport_path, ways_find_their_queue)
 static void inject(unsigned to, enum wire_kind kind, uint64_t id, uint64_t token, uint32_t path)
 {
 	struct wire_ack h = {.version = WIRE_VERSION,
-				 .kind = (uint8_t)kind,
-				 .incarnation = le64_of(id),
-				 .token = le64_of(token),
-				 .path = le32_of(path)};
+			     .kind = (uint8_t)kind,
+			     .incarnation = le64_of(id),
+			     .token = le64_of(token),
+			     .path = le32_of(path)};
 	h.crc = le32_of(crc32c(0, &h, sizeof h));
 	dgram_inject(&fixture.fabric, to, 0, &h, sizeof h);
 }
