@@ -211,8 +211,6 @@ unsigned shard_pass(struct shard *s)
 {
 	shard_own(s);
 	unsigned n = receive_first(s);
-	if (n) /* answers do not wait for the rest of the pass */
-		shard_flush(s);
 	if (unlikely(--s->others_left == 0))
 		n += queues_receive(s);
 	if (submit_peek(&s->submit))

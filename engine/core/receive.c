@@ -9,6 +9,7 @@
 #include "core/fast.h"
 #include "core/feature.h"
 #include "core/head.h"
+#include "core/loop.h"
 #include "core/plan.h"
 #include "core/queues.h"
 #include "core/reply.h"
@@ -284,11 +285,12 @@ static unsigned receive_lanes(struct shard *s, const struct shard_queue *sq)
 {
 	struct nic_lanes *lanes = &sq->q->lanes;
 	struct burst b = {0, 0, 0};
-	unsigned n = 0;
+	unsigned cold = 0, n = 0;
+	/* A burst of its own, so that neither starves the other. */
 	if (unlikely(lanes->cold_n)) {
 		struct nic_pkt pkts[FAR_BURST];
-		n = sq->ops->recv_cold(sq->q, pkts, FAR_BURST);
-		for (unsigned i = 0; i < n; i++)
+		cold = sq->ops->recv_cold(sq->q, pkts, FAR_BURST);
+		for (unsigned i = 0; i < cold; i++)
 			receive_one(s, sq, &pkts[i]);
 	}
 	/* The start rotates: a busy peer must not take the whole burst each time. */
@@ -312,7 +314,9 @@ static unsigned receive_lanes(struct shard *s, const struct shard_queue *sq)
 		counter_add(&s->counters.calls_completed, b.completed);
 		counter_add(&s->counters.calls_ended, b.completed);
 	}
-	return n;
+	if (n + cold) /* answers do not wait for the rest of the pass */
+		shard_flush(s);
+	return n + cold;
 }
 
 /* ---- packets ---- */
