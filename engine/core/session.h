@@ -97,14 +97,14 @@ struct session {
 	 * messages to send, and those that are sent and not answered. */
 	struct rref_fork *rref_forks;
 	struct rref_pins *rref_pins;
-	struct rref_msg *msgs, **msgs_tail, *msgs_in_flight;
+	struct rref_msg *msgs, *msgs_in_flight;
 	struct shard *home;           /* the session's shard, for the completion of those */
 	uint64_t incarnation;         /* rref_incarnation() of the worker: of the session that is up, or was last */
 	struct rref_msg *rref_recall; /* RECALL that is not answered; NULL: none */
 	struct far_deferred *backpressured_head; /* answers that wait for memory, oldest first */
 };
 
-static_assert(sizeof(struct session) == 256 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
+static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
 static_assert(offsetof(struct session, rref_forks) == 128, "and the last line is for references and calls that wait");
 static_assert(offsetof(struct session, waiting) == 64, "a call touches one line of its session");
 

@@ -150,6 +150,10 @@ static int deaths(int r)
 	for (int i = 0; i < MANY; i++)
 		if (i >= 5)
 			targets[i].to.worker = 5;
+	/* A worker that still joins fails when another one dies. */
+	for (int w = 1; w < WORKERS; w++)
+		while (!ask(w, "t::joined"))
+			;
 	int64_t pid5 = ask(5, "t::pid");
 	struct far_future *f = start("t::hold", 1 << 5, MANY, &opts);
 	CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::rank", FAR_NOARGS, NULL, NULL, &err), FAR_OK, &err);

@@ -6,6 +6,8 @@
 #include "api_spawn.h"
 #include "handlers.h"
 
+#include <stdatomic.h>
+
 enum { WORKERS = 6, ECHO = 1, HOLD = 2, TWICE = 3, KEPT_MAX = 1024, MANY = 1000, WINDOW = 202 };
 
 static struct far_agent *agent;
@@ -105,6 +107,14 @@ static inline enum far_status on_nested(struct far_req *req, const struct far_va
 	return far_return(req, &v);
 }
 
+static _Atomic bool joined;
+
+static enum far_status on_joined(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_val v = far_int(atomic_load(&joined));
+	return far_return(req, &v);
+}
+
 static const struct far_function functions[] = {
 	{"t::rank() -> int", FAR_KIND_INLINE | FAR_IDEMPOTENT, on_rank, NULL},
 	{"t::row(int base, int n) -> Tensor", FAR_KIND_INLINE, on_row, NULL},
@@ -118,6 +128,7 @@ static const struct far_function functions[] = {
 	{"t::nested() -> int", FAR_KIND_FIBER, on_nested, NULL},
 	{"t::nested_blocking() -> int", FAR_KIND_BLOCKING, on_nested, NULL},
 	{"t::pid() -> int", FAR_KIND_INLINE, handler_pid, NULL},
+	{"t::joined() -> int", FAR_KIND_INLINE, on_joined, NULL},
 };
 static const struct far_msg_handler messages[] = {
 	{ECHO, FAR_KIND_INLINE, on_echo, NULL},
@@ -178,7 +189,9 @@ static inline struct far_agent *join(void)
 				.messages_n = sizeof messages / sizeof *messages,
 				.progress = getenv("TEST_OWN") ? FAR_PROGRESS_DEDICATED : FAR_PROGRESS_SHARED};
 	rank = check_rank();
-	return check_join(&opts);
+	struct far_agent *a = check_join(&opts);
+	atomic_store(&joined, true);
+	return a;
 }
 
 /** A group with each way of driving the shards. */

@@ -79,15 +79,14 @@ static void arm_retry(struct shard *s, uint64_t ns)
 /* The batch that is out goes back to the front of those that wait. */
 static void take_back(struct session *se)
 {
-	struct rref_msg **last = &se->msgs_in_flight;
-	while (*last)
-		last = &(*last)->next;
-	*last = se->msgs;
-	if (!se->msgs)
-		se->msgs_tail = last;
-	se->msgs = se->msgs_in_flight;
-	if (se->msgs_tail == &se->msgs_in_flight)
-		se->msgs_tail = &se->msgs;
+	struct rref_msg *first = se->msgs_in_flight, *last = first;
+	if (!first)
+		return;
+	while (last->next)
+		last = last->next;
+	last->next = se->msgs;
+	first->last = se->msgs ? se->msgs->last : last;
+	se->msgs = first;
 	se->msgs_in_flight = NULL;
 }
 
@@ -177,9 +176,9 @@ static void send_batch(struct shard *s, struct session *se)
 	if (!n)
 		return;
 	se->msgs_in_flight = se->msgs;
+	if (last->next)
+		last->next->last = se->msgs->last;
 	se->msgs = last->next;
-	if (!se->msgs)
-		se->msgs_tail = &se->msgs;
 	last->next = NULL;
 	struct call_start start = {.worker = se->worker,
 				   .shard = se->shard,
@@ -221,11 +220,12 @@ void rref_msg_resend(struct shard *s, struct rref_msg *msg)
 	struct session *se = &s->sessions[msg->session];
 	if (rref_msg_fault(s, msg))
 		return;
-	if (!se->msgs)
-		se->msgs_tail = &se->msgs;
 	msg->next = NULL;
-	*se->msgs_tail = msg;
-	se->msgs_tail = &msg->next;
+	if (se->msgs)
+		se->msgs->last->next = msg;
+	else
+		se->msgs = msg;
+	se->msgs->last = msg;
 	se->home = s;
 	if (!se->msgs_in_flight)
 		send_batch(s, se);

@@ -14,7 +14,7 @@ try:
     import torch
     import torch.nn.functional as F
 except ImportError:
-    print("SKIP: PyTorch (package python3-torch) is not installed")
+    print("SKIP-DATA: apps/libops/torch: no PyTorch (package python3-torch) to compare with")
     sys.exit(77)
 
 DTYPES = {torch.float32: 1, torch.float64: 2, torch.int32: 5, torch.int64: 6, torch.bool: 9, torch.bfloat16: 10}
