@@ -292,7 +292,7 @@ static void rewrite_one(uint64_t *state, enum what what, uint32_t *at)
 	} else if (what == EVERYTHING && sort == 1) {
 		rewrite(state, (void *)&d->returns[dice(state, SHM_RETURNS)], 4);
 	} else if (what == EVERYTHING && sort < 5) {
-		rewrite(state, &slot->word, 2); /* its length; where its body is; lines that follow */
+		rewrite(state, &slot->word, 1); /* its length; where its body is */
 	} else if (what == EVERYTHING && sort < 8) {
 		rewrite(state, slot->bytes + SHM_REF_OFFSET, 8); /* the body's length, and what follows a short one */
 	} else if (what == EVERYTHING && sort < 9) {

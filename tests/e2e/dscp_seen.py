@@ -28,8 +28,10 @@ LEAST = {"small": 20, "other": 3, "grants": 5, "unasked 6": 5, "unasked 5": 5, "
 class Reader:
     def __init__(self, protocol):
         layouts, codes = tables.read(protocol)
-        self.head = {f.name: (f.at, f.size) for f in layouts["head"].fields if isinstance(f.size, int)}
-        self.head_bytes = layouts["head"].size
+        head, message = layouts["head"], layouts["message"]
+        self.head = {f.name: (f.at, f.size) for f in head.fields}
+        self.head |= {f.name: (head.size + f.at, f.size) for f in message.fields if isinstance(f.size, int)}
+        self.head_bytes = head.size + message.size
         self.grant = {f.name: (f.at, f.size) for f in layouts["grant"].fields}
         self.grant_bytes = layouts["grant"].size
         self.kinds, self.marks = codes["kind"], codes["mark"]
@@ -37,7 +39,7 @@ class Reader:
     @staticmethod
     def of(fields, name, data):
         at, size = fields[name]
-        return int.from_bytes(data[at:at + size], "big")
+        return int.from_bytes(data[at:at + size], "little")
 
 
 def frames(path):
