@@ -120,7 +120,7 @@ bounded sh "$root/perf/micro.sh" "$dir"
 ok "micro.sh refuses what is no build" $?
 if command -v valgrind >/dev/null; then
 	bounded sh "$root/perf/micro.sh" "$(dirname "$farcall")"
-	[ $rc -eq 0 ] && has out '^CRC32C, 4 KiB  *[1-9]' && has out '^dispatch  *[1-9]' && has out '^sum  *[1-9]' &&
+	[ $rc -eq 0 ] && has out '^CRC32C, 4 KiB  *[1-9]' && has out '^receive  *[1-9]' && has out '^sum  *[1-9]' &&
 		! has out '^unassigned'
 	ok "micro.sh: structures and stages, none without a stage" $?
 else
