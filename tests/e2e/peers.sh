@@ -9,7 +9,7 @@ build=$2
 . "$(dirname "$0")/cases.sh"
 guard_s=280
 
-run() { bounded sh "$run_sh" --no-install --work "$dir/work" --farcall "$build" "$@"; }
+run() { bounded sh "$run_sh" --no-install --work "$dir/made" --farcall "$build" "$@"; }
 short="--rounds 1 --short --line-ratio 1e9"
 figures='lambda row, *names: all(positive(j["rows"][row]["figures"][n], "median") and
 	len(j["rows"][row]["figures"][n]["values"]) == 1 for n in names)'
@@ -65,7 +65,7 @@ else
 fi
 
 # A program that fails in place of one that was built: newer than its sources, so it stays.
-plant() { printf '#!/bin/sh\n[ "$1" = --version ] && echo 1 && exit 0\n%s\n' "$1" >"$dir/work/bin/raw"; }
+plant() { printf '#!/bin/sh\n[ "$1" = --version ] && echo 1 && exit 0\n%s\n' "$1" >"$dir/made/bin/raw"; }
 plant 'echo broken >&2; exit 3'
 # shellcheck disable=SC2086
 run --only raw-udp,farcall-typed $short
@@ -76,7 +76,7 @@ ok "a program that fails costs its row, not the others" $?
 # A program that never ends, and a signal. SIGKILL leaves no time to end a process that the program started.
 killed() { # signal, exit status
 	# shellcheck disable=SC2086
-	TMPDIR=$dir sh "$run_sh" --no-install --work "$dir/work" --only raw-udp $short >"$dir/out" 2>"$dir/err" &
+	TMPDIR=$dir sh "$run_sh" --no-install --work "$dir/made" --only raw-udp $short >"$dir/out" 2>"$dir/err" &
 	pid=$!
 	eventually pgrep -f '^sleep 4722$' >/dev/null
 	found=$?
