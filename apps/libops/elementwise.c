@@ -87,7 +87,8 @@ COMPARE(le, OPS_LE)
 COMPARE(gt, OPS_GT)
 COMPARE(ge, OPS_GE)
 
-/* A derivative: kernel(grad, operands), of which `n` count, with those of `b` exchanged if `swap`. */
+/* A derivative: kernel(grad, operands) over `n` operands. `swap`: the operands are exchanged for the derivative by b.
+ */
 struct derivative {
 	enum ops_map map;
 	unsigned n; /* 1: of grad alone */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Keeps which changes of which clients were applied. The thread that owns the window. */
+/** Records the applied changes of each client. The thread that owns the window. */
 #include "pst_tokens.h"
 
 #include "pst_fail.h"
@@ -124,7 +124,7 @@ static bool bit(const struct pst_client *c, uint64_t token)
 	return c->bits[token % PST_TOKENS_WINDOW / 64] >> (token % 64) & 1;
 }
 
-/* Behind the window, of which the highest token is the last. */
+/* True for a token behind the window. The window ends at the highest token. */
 static bool is_old(const struct pst_client *c, uint64_t token)
 {
 	return c->highest >= PST_TOKENS_WINDOW && token <= c->highest - PST_TOKENS_WINDOW;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Exactly-once pushes: which tokens of which clients were applied.
+ * Exactly-once pushes: a record of the applied tokens of each client.
  *
  * A client numbers its changes 1, 2, 3 … and sends a change that it repeats under the same number. For each client the
  * window has the highest token seen and one bit for each of the PST_TOKENS_WINDOW up to it. A token that is older than

@@ -223,11 +223,8 @@ static inline struct call_site *site_of(const struct far_agent *a, struct shard 
 __attribute__((noinline)) static size_t put_other(struct call_site *site, const struct far_val *args, size_t n,
 						  uint8_t *to)
 {
-	const struct signature *sig = &site->fn->signature;
 	line_learn(&site->form, args, n);
-	for (unsigned i = 0; i < site->form.n; i++)
-		if (n != sig->params_n || !(sig->params[i].set.types >> FAR_TYPE_TENSOR & 1))
-			site->form.n = 0;
+	plan_check(&site->form, &site->fn->signature);
 	return line_put(&site->form, args, n, to);
 }
 

@@ -40,8 +40,9 @@ static void take_young(struct shard *s, uint64_t now)
 		if (unlikely(c->timer.at < now + CALL_NEAR_NS)) {
 			timer_arm(&s->call_wheel, &c->timer, c->timer.at);
 		} else if (!c->aging) {
+			uint32_t at = s->aging_first + s->aging_n++;
 			c->aging = 1;
-			s->aging[(s->aging_first + s->aging_n++) % s->calls_n] = (struct aging_call){c->slot, now};
+			s->aging[at < s->calls_n ? at : at - s->calls_n] = (struct aging_call){c->slot, now};
 		}
 	}
 	s->young_n = 0;

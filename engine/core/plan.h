@@ -4,6 +4,7 @@
 #define FAR_CORE_PLAN_H
 
 #include "value/line.h"
+#include "value/signature.h"
 
 struct function;
 
@@ -24,5 +25,15 @@ struct line_plan {
 	struct line_form form;
 	struct far_val args[LINE_ARGS_MAX]; /* the same, but for u.t.data */
 };
+
+/** Forgets the form of arguments that do not fit the signature without a conversion. */
+static inline void plan_check(struct line_form *form, const struct signature *sig)
+{
+	bool fits = form->n == sig->params_n;
+	for (unsigned i = 0; fits && i < form->n; i++)
+		fits = sig->params[i].set.types >> FAR_TYPE_TENSOR & 1;
+	if (!fits)
+		line_forget(form);
+}
 
 #endif

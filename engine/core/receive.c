@@ -187,12 +187,9 @@ static inline bool receive_message(struct shard *s, struct session *se, struct n
 __attribute__((noinline)) static void learn_plan(struct line_plan *plan, const struct function *fn,
 						 const uint64_t desc[2], uint32_t len)
 {
-	const struct signature *sig = &fn->signature;
 	plan->fn = fn;
 	line_learn_payload(&plan->form, desc, len, plan->args);
-	for (unsigned i = 0; i < plan->form.n; i++)
-		if (plan->form.n != sig->params_n || !(sig->params[i].set.types >> FAR_TYPE_TENSOR & 1))
-			plan->form.n = plan->form.len = 0;
+	plan_check(&plan->form, &fn->signature);
 }
 
 /* A request of an inline typed handler whose arguments have a form of line.h. */

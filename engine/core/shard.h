@@ -85,7 +85,7 @@ static_assert(offsetof(struct shard_counters, calls_failed) == 64, "a small call
 static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
-	/* One instruction, of which gcc makes three. */
+	/* gcc compiles the atomic load and store to three instructions. */
 	__asm__("addq %1, %0" : "+m"(*(uint64_t *)(void *)c) : "er"(n) : "cc");
 #else
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
@@ -207,7 +207,7 @@ struct shard {
 	_Atomic uint32_t
 		*oneways_queued;        /* by session; any thread: one-way messages on the way to its queue, or in it */
 	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`;
-					 * whoever adds one checks limits.peer_waiting first */
+					 * checked against limits.peer_waiting before it rises */
 	uint64_t waiting_until;         /* ns, no deadline of a waiting call is earlier; TIME_NEVER: none */
 	struct worker_incarnation *incarnations; /* by worker */
 	struct far_deferred *answered;           /* by the inline handler that has just returned; NULL: by none */

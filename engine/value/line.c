@@ -21,13 +21,14 @@ static bool add(struct line_form *form, size_t i, uint32_t dtype, uint32_t kind,
 static void begin(struct line_form *form, size_t n)
 {
 	memset(form, 0, sizeof *form);
+	line_forget(form);
 	*(uint8_t *)form->desc = (uint8_t)n;
 	memset(form->mask, 0xff, 1 + 4 * n);
 }
 
 void line_learn(struct line_form *form, const struct far_val *v, size_t n)
 {
-	form->n = form->len = 0;
+	line_forget(form);
 	if (n - 1 >= LINE_ARGS_MAX)
 		return;
 	size_t pos = 1 + 4 * n;
@@ -45,7 +46,7 @@ void line_learn_payload(struct line_form *form, const uint64_t desc[2], size_t l
 {
 	const uint8_t *d = (const uint8_t *)desc;
 	size_t n = d[0], pos = 1 + 4 * n;
-	form->n = form->len = 0;
+	line_forget(form);
 	if (n - 1 >= LINE_ARGS_MAX)
 		return;
 	begin(form, n);

@@ -16,14 +16,15 @@
 #include <stddef.h>
 #include <string.h>
 
-#define LINE_ARGS_MAX 3u /* count and descriptors of as many fit 16 bytes */
+#define LINE_LEN_NONE UINT8_MAX /* longer than any line, so that line_is() refuses every payload */
+#define LINE_ARGS_MAX 3u        /* count and descriptors of as many fit 16 bytes */
 
 /** One to LINE_ARGS_MAX dense tensors of one dimension below 128. */
 struct line_form {
 	uint64_t desc[2]; /* count and descriptors, as on the wire; then zeros */
 	uint64_t mask[2]; /* the bits of `desc` that they take */
 	uint8_t n;        /* tensors; 0: no form is known */
-	uint8_t len;      /* bytes of the payload; 0: no form is known */
+	uint8_t len;      /* bytes of the payload; LINE_LEN_NONE: no form is known */
 	struct line_arg {
 		uint32_t kind; /* line_kind() of the tensor */
 		uint8_t at;    /* offset of its elements */
@@ -122,6 +123,13 @@ static inline bool line_get_one(uint8_t *from, uint64_t len, struct far_val *v)
 	v->u.t.domain = 0;
 	v->u.t.shape[0] = count;
 	return true;
+}
+
+/** Forgets a form. */
+static inline void line_forget(struct line_form *form)
+{
+	form->n = 0;
+	form->len = LINE_LEN_NONE;
 }
 
 /** Learns the form of arguments; form->n is 0 if they have none. line.c */
