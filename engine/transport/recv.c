@@ -314,6 +314,17 @@ static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
 	return crc32c(crc, lp->body + sizeof zeroed, lp->body_len - sizeof zeroed) == le32_get(h->crc);
 }
 
+/* True if a MESSAGE or ACK has zeros where the tag of a control packet lies. A control packet that was captured, and
+ * whose kind was changed, has not. */
+static inline bool tag_is_zero(const union wire_packet *h)
+{
+	static_assert(offsetof(struct wire_message, zero) == offsetof(struct wire_control, tag), "");
+	static_assert(sizeof(h->message.zero) == sizeof(((struct wire_control *)0)->tag), "");
+	uint64_t word[2];
+	memcpy(word, h->message.zero, sizeof word);
+	return !(word[0] | word[1]);
+}
+
 /* Processes the head of a MESSAGE or ACK. */
 static inline __attribute__((always_inline)) void take_head(struct transport_queue *q,
 							    const struct transport_queue *via, struct transport_peer *p,
@@ -454,6 +465,10 @@ static inline __attribute__((always_inline)) unsigned take(struct transport_queu
 	if (q->crc && __builtin_expect(!crc_fits(&h.head, lp), 0) && !(q->unchecked && le32_get(h.head.crc) == 0) &&
 	    !MUTANT(CHECKSUM_IGNORED)) {
 		counter_bump(&q->crc_errors);
+		return 0;
+	}
+	if (__builtin_expect(h.head.kind <= WIRE_ACK && !tag_is_zero(&h), 0)) {
+		counter_bump(&q->malformed);
 		return 0;
 	}
 	struct transport_peer *p = peer_of(q, &h.head);

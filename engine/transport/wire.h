@@ -90,7 +90,7 @@ struct wire_message {
 	le32 length;                           /* bytes of that message */
 	le32 offset;                           /* of this packet's bytes in the message; see WIRE_UNORDERED */
 	le32 first;                            /* number of the message's first packet */
-	uint8_t zero[16];
+	uint8_t zero[16];                      /* dropped if not 0: the tag of a control packet lies here */
 };
 static_assert(sizeof(struct wire_message) == 96, "");
 

@@ -326,7 +326,7 @@ static void change(struct packet *p)
 		p->bytes[below(p->len)] ^= (uint8_t)(1u << below(8));
 		break;
 	case 5:
-		p->bytes[offsetof(struct wire_head, kind)] = (uint8_t)(WIRE_PING + below(WIRE_KINDS - WIRE_PING));
+		p->bytes[offsetof(struct wire_head, kind)] = (uint8_t)(WIRE_MESSAGE + below(WIRE_KINDS - WIRE_MESSAGE));
 		break;
 	case 6:
 		noise(p->bytes + offsetof(struct wire_head, incarnation), 8);
