@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Little-endian numbers of 16, 32 and 64 bits as types without alignment, for what leaves the process. Any thread. */
+/** Little-endian numbers for what leaves the process: types of 16, 32 and 64 bits without alignment, and numbers of any
+ * width. Any thread. */
 #ifndef FAR_BASE_BYTEORDER_H
 #define FAR_BASE_BYTEORDER_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -31,5 +33,20 @@ LITTLE_ENDIAN_TYPE(16)
 LITTLE_ENDIAN_TYPE(32)
 LITTLE_ENDIAN_TYPE(64)
 #undef LITTLE_ENDIAN_TYPE
+
+/** Writes the low `bytes` bytes, [1, 8], of `v`; returns what follows them. */
+static inline uint8_t *le_put(uint8_t *p, uint64_t v, size_t bytes)
+{
+	memcpy(p, &v, bytes);
+	return p + bytes;
+}
+
+/** Reads a number of `bytes` bytes, [1, 8]. */
+static inline uint64_t le_get(const uint8_t *p, size_t bytes)
+{
+	uint64_t v = 0;
+	memcpy(&v, p, bytes);
+	return v;
+}
 
 #endif

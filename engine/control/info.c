@@ -21,18 +21,10 @@ static_assert(INFO_HEAD_BYTES + FAR_NAME_MAX + INFO_PORTS_MAX * (INFO_ADDR_BYTES
 	      "the longest info fits a value");
 static_assert(HANDSHAKE_BYTES <= NIC_HANDSHAKE_BYTES_MAX, "a handshake payload fits a connect request");
 
-static uint8_t *put(uint8_t *p, uint64_t v, size_t bytes)
-{
-	memcpy(p, &v, bytes); /* little-endian: base/byteorder.h */
-	return p + bytes;
-}
-
 static uint64_t get(const uint8_t **p, size_t bytes)
 {
-	uint64_t v = 0;
-	memcpy(&v, *p, bytes);
 	*p += bytes;
-	return v;
+	return le_get(*p - bytes, bytes);
 }
 
 static uint8_t *put_bytes(uint8_t *p, const void *data, size_t len)
@@ -45,21 +37,21 @@ static uint8_t *put_bytes(uint8_t *p, const void *data, size_t len)
 size_t info_encode(const struct info *info, uint8_t *out)
 {
 	size_t name_len = strlen(info->name);
-	uint8_t *p = put(out, INFO_VERSION, 1);
-	p = put(p, name_len, 1);
-	p = put(p, info->shards, 1);
-	p = put(p, info->lazy, 1);
-	p = put(p, info->incarnation, 8);
-	p = put(p, info->message_bytes_max, 8);
-	p = put(p, info->addrs_n, 1);
+	uint8_t *p = le_put(out, INFO_VERSION, 1);
+	p = le_put(p, name_len, 1);
+	p = le_put(p, info->shards, 1);
+	p = le_put(p, info->lazy, 1);
+	p = le_put(p, info->incarnation, 8);
+	p = le_put(p, info->message_bytes_max, 8);
+	p = le_put(p, info->addrs_n, 1);
 	memset(p, 0, AUTH_PROOF_BYTES);
 	p += AUTH_PROOF_BYTES;
 	p = put_bytes(p, info->name, name_len);
 	for (unsigned i = 0; i < info->addrs_n; i++) {
 		const struct nic_addr *a = &info->addrs[i];
 		size_t driver_len = strnlen(a->driver, sizeof a->driver - 1);
-		p = put(p, driver_len, 1);
-		p = put(p, a->len, 2);
+		p = le_put(p, driver_len, 1);
+		p = le_put(p, a->len, 2);
 		p = put_bytes(p, a->driver, driver_len);
 		p = put_bytes(p, a->blob, a->len);
 	}
@@ -72,7 +64,7 @@ static void info_proof(const uint8_t *data, size_t len, const struct auth_key *k
 	struct auth_key own;
 	struct auth_mac m;
 	uint8_t number[4];
-	put(number, (uint32_t)rank, sizeof number);
+	le_put(number, (uint32_t)rank, sizeof number);
 	auth_derive(&own, key, "info", "");
 	auth_mac_begin(&m, &own, "info");
 	auth_mac_add(&m, number, sizeof number);
@@ -134,16 +126,16 @@ int info_decode(const uint8_t *data, size_t len, struct info *out)
 
 void handshake_encode(const struct handshake *hello, uint8_t out[HANDSHAKE_BYTES])
 {
-	uint8_t *p = put(out, HANDSHAKE_MAGIC, 4);
-	p = put(p, HANDSHAKE_VERSION, 2);
-	p = put(p, hello->from_shard, 1);
-	p = put(p, hello->to_shard, 1);
-	p = put(p, hello->group, 8);
-	p = put(p, hello->world, 4);
-	p = put(p, hello->rank, 4);
-	p = put(p, hello->from, 8);
-	p = put(p, hello->to, 8);
-	put(p, hello->name, 8);
+	uint8_t *p = le_put(out, HANDSHAKE_MAGIC, 4);
+	p = le_put(p, HANDSHAKE_VERSION, 2);
+	p = le_put(p, hello->from_shard, 1);
+	p = le_put(p, hello->to_shard, 1);
+	p = le_put(p, hello->group, 8);
+	p = le_put(p, hello->world, 4);
+	p = le_put(p, hello->rank, 4);
+	p = le_put(p, hello->from, 8);
+	p = le_put(p, hello->to, 8);
+	le_put(p, hello->name, 8);
 }
 
 int handshake_decode(const void *data, size_t len, struct handshake *out)

@@ -2,30 +2,21 @@
 /*
  * The list of members of a large group: all infos, written by rank 0 in chunks of one store value each. Control thread.
  *
- *   chunk  offset 0: version 1 (1 byte), 0 (1), chunks of the list (2), rank of the first info (2), infos (2), then for
- *          each info its length (2) and the info. Numbers are big-endian.
+ *   chunk  offset 0: version 2 (1 byte), 0 (1), chunks of the list (2), rank of the first info (2), infos (2), then for
+ *          each info its length (2) and the info. Numbers are little-endian.
  */
 #include "control/group.h"
 
+#include "base/byteorder.h"
+
 #include <string.h>
 
-#define LIST_VERSION     1
+#define LIST_VERSION     2
 #define CHUNK_HEAD_BYTES 8
 
 bool list_used(const struct group *g)
 {
 	return g->url.world > FAR_GATHER_DIRECT_MAX;
-}
-
-static void put16(uint8_t *p, unsigned v)
-{
-	p[0] = (uint8_t)(v >> 8);
-	p[1] = (uint8_t)v;
-}
-
-static unsigned get16(const uint8_t *p)
-{
-	return (unsigned)p[0] << 8 | p[1];
 }
 
 /* Writes infos from rank `first` on into a chunk (`value` NULL: only its length). Returns the first rank that does not
@@ -37,7 +28,7 @@ static int chunk_fill(const struct group *g, int first, uint8_t *value, size_t *
 	for (; r < g->url.world && *len + 2 + g->peers[r].bytes <= FAR_STORE_VALUE_MAX; r++) {
 		const struct peer *p = &g->peers[r];
 		if (value) {
-			put16(value + *len, p->bytes);
+			le_put(value + *len, p->bytes, 2);
 			memcpy(value + *len + 2, p->info, p->bytes);
 		}
 		*len += 2u + p->bytes;
@@ -62,9 +53,9 @@ void list_publish(struct group *g)
 		int end = chunk_fill(g, r, value, &len);
 		value[0] = LIST_VERSION;
 		value[1] = 0;
-		put16(value + 2, chunks);
-		put16(value + 4, (unsigned)r);
-		put16(value + 6, (unsigned)(end - r));
+		le_put(value + 2, chunks, 2);
+		le_put(value + 4, (unsigned)r, 2);
+		le_put(value + 6, (unsigned)(end - r), 2);
 		group_request(g, STORE_SET, "list", k, value, len, g->init_deadline, chunk_set, g);
 		r = end;
 	}
@@ -75,12 +66,12 @@ static int chunk_take(struct group *g, const uint8_t *value, size_t len)
 {
 	if (len < CHUNK_HEAD_BYTES || value[0] != LIST_VERSION)
 		return -1;
-	unsigned first = get16(value + 4), n = get16(value + 6);
+	unsigned first = (unsigned)le_get(value + 4, 2), n = (unsigned)le_get(value + 6, 2);
 	size_t at = CHUNK_HEAD_BYTES;
 	if (n == 0 || first + n > (unsigned)g->url.world)
 		return -1;
 	for (unsigned r = first; r < first + n && group_joining(g); r++) {
-		size_t bytes = len - at >= 2 ? get16(value + at) : 0;
+		size_t bytes = len - at >= 2 ? (unsigned)le_get(value + at, 2) : 0;
 		if (bytes == 0 || bytes > len - at - 2)
 			return -1;
 		if (!g->peers[r].known)
@@ -111,7 +102,7 @@ static void first_chunk_read(void *user, int result, const struct store_msg *rep
 	struct group *g = user;
 	if (!chunk_read(g, result, reply))
 		return;
-	unsigned chunks = get16(reply->value + 2);
+	unsigned chunks = (unsigned)le_get(reply->value + 2, 2);
 	for (unsigned k = 1; k < chunks && k < FAR_WORLD_MAX && group_joining(g); k++)
 		group_request(g, STORE_WAIT, "list", (int)k, NULL, 0, g->init_deadline, later_chunk_read, g);
 }

@@ -2,35 +2,22 @@
 /* Values of the store's LOGIN and PROVE: encodes, decodes, verifies. Control thread; pure computation. */
 #include "control/store_proof.h"
 
+#include "base/byteorder.h"
+
 #include <errno.h>
 #include <string.h>
 
 #define RANK_NONE UINT32_MAX
-
-static uint8_t *put(uint8_t *p, uint64_t v, size_t bytes)
-{
-	for (size_t i = bytes; i-- > 0; v >>= 8)
-		p[i] = (uint8_t)v;
-	return p + bytes;
-}
-
-static uint64_t get(const uint8_t *p, size_t bytes)
-{
-	uint64_t v = 0;
-	for (size_t i = 0; i < bytes; i++)
-		v = v << 8 | p[i];
-	return v;
-}
 
 void store_login_make(struct store_auth *g, const struct store_identity *who, const struct random_source *random)
 {
 	bool member = who->rank >= 0;
 	size_t group = member ? strlen(who->group) : 0, name = member ? strlen(who->name) : 0;
 	auth_random(g->login, AUTH_NONCE_BYTES, random);
-	uint8_t *p = put(g->login + AUTH_NONCE_BYTES, member ? (uint32_t)who->rank : RANK_NONE, 4);
-	p = put(p, member ? who->incarnation : 0, 8);
-	p = put(p, group, 1);
-	p = put(p, name, 1);
+	uint8_t *p = le_put(g->login + AUTH_NONCE_BYTES, member ? (uint32_t)who->rank : RANK_NONE, 4);
+	p = le_put(p, member ? who->incarnation : 0, 8);
+	p = le_put(p, group, 1);
+	p = le_put(p, name, 1);
 	memcpy(p, who->group, group);
 	memcpy(p + group, who->name, name);
 	g->login_len = STORE_LOGIN_HEAD + group + name;
@@ -50,10 +37,10 @@ int store_login_read(const uint8_t *value, size_t len, struct store_auth *g, str
 	if (len < STORE_LOGIN_HEAD || len > STORE_LOGIN_MAX)
 		return -EPROTO;
 	const uint8_t *p = value + AUTH_NONCE_BYTES;
-	uint64_t rank = get(p, 4);
+	uint64_t rank = le_get(p, 4);
 	size_t group = p[12], name = p[13];
 	bool member = rank != RANK_NONE;
-	*who = (struct store_identity){.rank = member ? (int)rank : STORE_RANK_NONE, .incarnation = get(p + 4, 8)};
+	*who = (struct store_identity){.rank = member ? (int)rank : STORE_RANK_NONE, .incarnation = le_get(p + 4, 8)};
 	if (len != STORE_LOGIN_HEAD + group + name || !word_read(p + 14, group, who->group) ||
 	    !word_read(p + 14 + group, name, who->name))
 		return -EPROTO;

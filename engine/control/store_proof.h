@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Login to the store: both ends prove that they have the group's key, and the client states its identity. Control
- * thread; pure computation. store_wire.h defines the frames; their values are (numbers big-endian):
+ * thread; pure computation. store_wire.h defines the frames; their values are (numbers little-endian):
  *
  *   LOGIN          the client's nonce (16 bytes), rank (4; 2^32-1: no member), incarnation (8), bytes of the group's
  *                  name (1), bytes of the worker's name (1), both names (of no member: empty)

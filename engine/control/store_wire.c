@@ -2,22 +2,10 @@
 /* Encodes, checks and decodes frames of the store. Any thread; no state. */
 #include "control/store_wire.h"
 
+#include "base/byteorder.h"
+
 #include <errno.h>
 #include <string.h>
-
-static void put_be(uint8_t *p, uint64_t v, size_t bytes)
-{
-	for (size_t i = bytes; i-- > 0; v >>= 8)
-		p[i] = (uint8_t)v;
-}
-
-static uint64_t get_be(const uint8_t *p, size_t bytes)
-{
-	uint64_t v = 0;
-	for (size_t i = 0; i < bytes; i++)
-		v = v << 8 | p[i];
-	return v;
-}
 
 static bool number_fits(const struct store_msg *msg)
 {
@@ -49,18 +37,18 @@ int store_msg_check(const struct store_msg *msg)
 size_t store_msg_encode(const struct store_msg *msg, uint8_t out[STORE_FRAME_MAX])
 {
 	uint8_t *p = out + STORE_HEAD_BYTES;
-	put_be(out, STORE_MAGIC, 4);
+	le_put(out, STORE_MAGIC, 4);
 	out[4] = STORE_VERSION;
 	out[5] = (uint8_t)(msg->op | (msg->reply ? 0x80 : 0));
 	out[6] = (uint8_t)msg->status;
 	out[7] = 0;
-	put_be(out + 8, msg->id, 8);
-	put_be(out + 16, msg->reply ? 0 : msg->timeout_ns, 8);
-	put_be(out + 24, (uint64_t)msg->number, 8);
-	put_be(out + 32, msg->key_len, 2);
-	put_be(out + 34, msg->value_len, 2);
-	put_be(out + 36, msg->expected_len, 2);
-	put_be(out + 38, 0, 2);
+	le_put(out + 8, msg->id, 8);
+	le_put(out + 16, msg->reply ? 0 : msg->timeout_ns, 8);
+	le_put(out + 24, (uint64_t)msg->number, 8);
+	le_put(out + 32, msg->key_len, 2);
+	le_put(out + 34, msg->value_len, 2);
+	le_put(out + 36, msg->expected_len, 2);
+	le_put(out + 38, 0, 2);
 	if (msg->key_len)
 		memcpy(p, msg->key, msg->key_len);
 	p += msg->key_len;
@@ -77,7 +65,7 @@ long store_msg_decode(const uint8_t *data, size_t len, struct store_msg *out)
 	struct store_msg m = {0};
 	/* Magic and version are checked as soon as they arrive: another program must not hold a connection with an
 	 * incomplete head. */
-	if (len >= 4 && get_be(data, 4) != STORE_MAGIC)
+	if (len >= 4 && le_get(data, 4) != STORE_MAGIC)
 		return -EPROTO;
 	if (len >= 5 && data[4] != STORE_VERSION)
 		return -EPROTONOSUPPORT;
@@ -86,12 +74,12 @@ long store_msg_decode(const uint8_t *data, size_t len, struct store_msg *out)
 	m.op = (enum store_op)(data[5] & 0x7f);
 	m.reply = data[5] & 0x80;
 	m.status = (enum store_status)data[6];
-	m.id = get_be(data + 8, 8);
-	m.timeout_ns = get_be(data + 16, 8);
-	m.number = (int64_t)get_be(data + 24, 8);
-	m.key_len = (size_t)get_be(data + 32, 2);
-	m.value_len = (size_t)get_be(data + 34, 2);
-	m.expected_len = (size_t)get_be(data + 36, 2);
+	m.id = le_get(data + 8, 8);
+	m.timeout_ns = le_get(data + 16, 8);
+	m.number = (int64_t)le_get(data + 24, 8);
+	m.key_len = (size_t)le_get(data + 32, 2);
+	m.value_len = (size_t)le_get(data + 34, 2);
+	m.expected_len = (size_t)le_get(data + 36, 2);
 	if (data[7] || data[38] || data[39] || (m.reply && m.timeout_ns))
 		return -EPROTO;
 	int rc = store_msg_check(&m);

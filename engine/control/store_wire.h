@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Frames of the store on a byte stream: encoding and decoding. Any thread; no state. In both directions a frame is a
- * head of 40 bytes and, in this order, key, value and expected value. Numbers are big-endian.
+ * head of 40 bytes and, in this order, key, value and expected value. Numbers are little-endian.
  *
  *   offset bytes field
  *    0     4     magic "FCST"
- *    4     1     version, 3
+ *    4     1     version, 4
  *    5     1     operation; a reply has bit 7 set
  *    6     1     status; 0 in a request
  *    7     1     0
@@ -54,8 +54,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STORE_MAGIC      UINT32_C(0x46435354)
-#define STORE_VERSION    3
+#define STORE_MAGIC      UINT32_C(0x54534346)
+#define STORE_VERSION    4
 #define STORE_HEAD_BYTES 40
 #define STORE_FRAME_MAX  (STORE_HEAD_BYTES + FAR_STORE_KEY_MAX + 2 * FAR_STORE_VALUE_MAX)
 

@@ -156,10 +156,10 @@ def frames():
     lines = lines_of(run(FRAMES).stdout)
     text = frames_text(PROTOCOL, lines)
     for op, fields in {"LOGIN": "", "SET": "key=3:6b6579 value=5:76616c7565 expected=0:", "GET": "", "ADD": "number=7",
-                       "CAS": "key=3:6b6579 value=5:76616c7565 expected=3:6f6c64", "WAIT": "timeout=5000", "DELETE": "",
+                       "CAS": "key=3:6b6579 value=5:76616c7565 expected=300:6f6c64", "WAIT": "timeout=5000", "DELETE": "",
                        "HOLD": "value=5:76616c7565", "WATCH": "key=3:6b6579", "PING": "key=0:"}.items():
         before = text.split(f" {op} OK")[0].split("[store]")[-1]
-        check(f"a {op} of the store", f" {op} OK" in text and fields in before and "magic=46435354" in before, before)
+        check(f"a {op} of the store", f" {op} OK" in text and fields in before and "magic=54534346" in before, before)
     for status in ("OK", "MISSING", "DIFFERS", "TIMEOUT", "FULL", "BAD"):
         check(f"a reply of the store, {status}", f" GET {status}" in text)
     check("an info", '[info] version=4 name_bytes=7 shards=3 flags=1 incarnation=0000000000000abc message_max=1048576 '

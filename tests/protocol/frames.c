@@ -18,6 +18,7 @@ static void print_hex(const char *name, const uint8_t *bytes, size_t len)
 int main(void)
 {
 	static uint8_t out[STORE_FRAME_MAX];
+	static const uint8_t old[300] = "old"; /* its length fills both bytes of its field */
 	static struct info info = {.name = "trainer",
 				   .incarnation = 0xabc,
 				   .shards = 3,
@@ -42,8 +43,8 @@ int main(void)
 				      .key_len = keyless ? 0 : 3,
 				      .value = (const uint8_t *)"value",
 				      .value_len = op == STORE_SET || op == STORE_CAS || op == STORE_HOLD ? 5 : 0,
-				      .expected = (const uint8_t *)"old",
-				      .expected_len = op == STORE_CAS ? 3 : 0};
+				      .expected = old,
+				      .expected_len = op == STORE_CAS ? sizeof old : 0};
 		print_hex("store", out, store_msg_encode(&m, out));
 	}
 	for (unsigned status = STORE_OK; status < STORE_STATUS_COUNT; status++) {

@@ -272,7 +272,7 @@ Test(store_proof, hello_is_checked)
 	struct {
 		size_t at;
 		uint8_t value;
-	} bad[] = {{18, 4} /* rank 1025 */, {16, 0xff}, {28, 0}, {28, 255}, {29, 0}, {29, 255}, {30, 0}, {31, 0}};
+	} bad[] = {{17, 4} /* rank 1025 */, {19, 0xff}, {28, 0}, {28, 255}, {29, 0}, {29, 255}, {30, 0}, {31, 0}};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		uint8_t login[STORE_LOGIN_MAX];
 		memcpy(login, g.login, g.login_len);
