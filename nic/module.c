@@ -2,6 +2,8 @@
 /** Finds, loads and checks driver modules. Any thread but a poller. */
 #include "nic/module.h"
 
+#include "base/module_path.h"
+
 #include "farcall/version.h"
 
 #include <dlfcn.h>
@@ -10,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Default; meson defines the directory in which it installs modules. */
@@ -18,42 +19,19 @@
 #define FAR_MODULE_DIR "/usr/local/lib/farcall"
 #endif
 
-/* Directories relative to the library or program: as installed, and in the build tree for the library, programs, tests.
- */
-static const char *const beside[] = {"farcall", "nic/%s", "../nic/%s", "../../nic/%s"};
-
-/* Returns true for a file of this user or root that others cannot write. The search is relative to the program, which
- * may lie in a directory that everyone can write to, such as /tmp. */
-static bool is_ours(const char *path)
-{
-	struct stat st;
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == 0 || st.st_uid == geteuid()) &&
-	       !(st.st_mode & S_IWOTH);
-}
-
 static bool find_beside(const char *name, char *path, size_t cap)
 {
-	Dl_info info;
-	char self[PATH_MAX];
-	/* The address of data, not of a function, avoids a cast. */
-	if (!dladdr(&beside, &info) || !info.dli_fname)
-		return false;
-	/* For a program the name is argv[0], which may have no directory. */
-	bool program = !strchr(info.dli_fname, '/') || !realpath(info.dli_fname, self);
-	if (program && !realpath("/proc/self/exe", self))
-		return false;
-	char *slash = strrchr(self, '/');
-	if (!slash)
-		return false;
-	*slash = 0;
-	for (unsigned i = 0; i < sizeof beside / sizeof *beside; i++) {
-		char folder[64];
-		snprintf(folder, sizeof folder, beside[i], name);
-		int n = snprintf(path, cap, "%s/%s/libfarcall-nic-%s.so", self, folder, name);
-		if (n > 0 && (size_t)n < cap && is_ours(path))
-			return true;
+	/* As installed, and in the build tree for the library, programs, tests. */
+	static const char *const patterns[] = {"farcall", "nic/%s", "../nic/%s", "../../nic/%s"};
+	enum { N = sizeof patterns / sizeof *patterns };
+	char folders[N][64], file[64];
+	const char *list[N];
+	snprintf(file, sizeof file, "libfarcall-nic-%s.so", name);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(folders[i], sizeof folders[i], patterns[i], name);
+		list[i] = folders[i];
 	}
-	return false;
+	return module_path_beside(file, list, N, path, cap);
 }
 
 static int find(const char *name, char *path, size_t cap, struct nic_err *err)
