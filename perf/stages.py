@@ -38,7 +38,7 @@ def fail(text):
 def sources():
     """Path of each source file by the name that meson gives its object: core_call.c for engine/core/call.c."""
     names = {}
-    for root in ('engine', 'nic', 'perf'):
+    for root in ('engine', 'nic', 'perf', 'apps'):
         for folder, _, files in os.walk(os.path.join(TOP, root)):
             for file in files:
                 if file.endswith('.c'):
@@ -46,6 +46,8 @@ def sources():
                     inside = os.path.relpath(path, root)
                     names[inside.replace('/', '_')] = path
                     names[path.replace('/', '_')] = path
+                    if root == 'apps': # its objects are named without a folder
+                        names[file] = path
     return names
 
 

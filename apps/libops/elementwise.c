@@ -2,9 +2,8 @@
 /** Element-wise operators and their derivatives. Any thread. */
 #include "space.h"
 
-/** The shape to which `a` and `b` broadcast. */
-static enum far_status broadcast(const char *op, const struct far_tensor *a, const struct far_tensor *b, unsigned *ndim,
-				 uint64_t *shape, struct far_err *err)
+enum far_status ops_broadcast(const char *op, const struct far_tensor *a, const struct far_tensor *b, unsigned *ndim,
+			      uint64_t *shape, struct far_err *err)
 {
 	char text_a[OPS_TEXT];
 	char text_b[OPS_TEXT];
@@ -52,7 +51,7 @@ static enum far_status two(const char *op, ops_map_kernel *const *kernels, enum 
 	if (!kernel)
 		return ops_fail(err, FAR_UNSUPPORTED, "%s: not supported on %s: a is %s", op,
 				ops_dtype_name((enum far_dtype)a->dtype), ops_text(a, text));
-	TRY(broadcast(op, a, b, &ndim, shape, err));
+	TRY(ops_broadcast(op, a, b, &ndim, shape, err));
 	TRY(ops_output(op, "out", out, result ? result : (enum far_dtype)a->dtype, ndim, shape, err));
 	TRY(ops_apart(op, "out", out, "a", a, true, err));
 	TRY(ops_apart(op, "out", out, "b", b, true, err));
@@ -113,7 +112,7 @@ static enum far_status two_backward(const char *op, const struct derivative *of_
 	unsigned ndim;
 	TRY(ops_check_float(op, "a", a, err));
 	TRY(ops_check_like(op, "b", b, "a", a, err));
-	TRY(broadcast(op, a, b, &ndim, shape, err));
+	TRY(ops_broadcast(op, a, b, &ndim, shape, err));
 	TRY(ops_check_shape(op, "grad", grad, (enum far_dtype)a->dtype, ndim, shape, err));
 	struct far_tensor *outs[2] = {da, db};
 	const struct far_tensor *ins[3] = {grad, a, b};

@@ -10,6 +10,7 @@
 #define FAR_LIBOPS_KERNELS_H
 
 #include <farcall/value.h>
+#include <stdatomic.h>
 
 /* Maps of f32 and f64: name, number of inputs, expression over x, y, z and p. M_*: functions of vector_math.h.
  * In derivatives x is the gradient of the result. */
@@ -100,8 +101,16 @@ struct ops_kernels {
 	void (*accumulate_f64)(double *d, const double *s, size_t n);
 };
 
+/* NULL before the first use. All threads store the same value, and what it points to is constant: relaxed. */
+extern const struct ops_kernels *_Atomic ops_kernels_chosen;
+const struct ops_kernels *ops_kernels_choose(void);
+
 /** The kernels of the widest instruction set that this processor has, chosen once. */
-const struct ops_kernels *ops_kernels(void);
+static inline const struct ops_kernels *ops_kernels(void)
+{
+	const struct ops_kernels *kernels = atomic_load_explicit(&ops_kernels_chosen, memory_order_relaxed);
+	return kernels ? kernels : ops_kernels_choose();
+}
 const struct ops_gemm *ops_gemm(void);
 
 #endif

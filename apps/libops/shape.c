@@ -102,8 +102,7 @@ FROM_INTEGER(from_u64, uint64_t, UNSIGNED_HALF)
 #define TRUTH(x) ((x) != 0)
 FROM(from_bool, uint8_t, TRUTH, TRUTH, TRUTH, TRUTH, TRUTH, TRUTH, TRUTH)
 
-/** Elements in the dtype of the arithmetic to those of `to`; for a half type to f32. */
-static void convert(enum far_dtype to, void *d, enum far_dtype from, const void *s, size_t n)
+void ops_convert(enum far_dtype to, void *d, enum far_dtype from, const void *s, size_t n)
 {
 	static void (*const functions[FAR_DTYPE_COUNT])(enum far_dtype, void *, const void *, size_t) = {
 		[FAR_F32] = from_f32, [FAR_F64] = from_f64, [FAR_I8] = from_i8,
@@ -137,7 +136,7 @@ void ops_copy(const struct far_tensor *x, const struct far_tensor *out)
 		if (same)
 			memcpy(d, s, n * from.size);
 		else
-			convert(to.dtype, d, ops_arithmetic(from.dtype), s, n);
+			ops_convert(to.dtype, d, ops_arithmetic(from.dtype), s, n);
 		ops_write(&space, &to, 0, at, n, d);
 	}
 }

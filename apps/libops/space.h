@@ -56,6 +56,9 @@ void *ops_target(const struct ops_operand *o, int64_t base, uint64_t at, union o
 void ops_write(const struct ops_space *space, const struct ops_operand *o, int64_t base, uint64_t at, size_t n,
 	       const void *target);
 
+/** d[i] = s[i] for i in [0, n): elements in the dtype of the arithmetic to those of `to`; for a half type to f32. */
+void ops_convert(enum far_dtype to, void *d, enum far_dtype from, const void *s, size_t n);
+
 /** out = kernel(in..., p) over a space, whose operands are folded. */
 void ops_map(ops_map_kernel *kernel, double p, const struct ops_space *space, const struct ops_operand *out,
 	     const struct ops_operand *in, unsigned n);

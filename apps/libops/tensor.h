@@ -49,6 +49,9 @@ enum far_status ops_check_shape(const char *op, const char *name, const struct f
 				unsigned ndim, const uint64_t *shape, struct far_err *err);
 /** Likewise, i32 or i64: indices. */
 enum far_status ops_check_index(const char *op, const char *name, const struct far_tensor *t, struct far_err *err);
+/** The shape to which `a` and `b` broadcast. */
+enum far_status ops_broadcast(const char *op, const struct far_tensor *a, const struct far_tensor *b, unsigned *ndim,
+			      uint64_t *shape, struct far_err *err);
 /** Is `axis` a dimension of `t`. */
 enum far_status ops_check_axis(const char *op, const char *name, int axis, const struct far_tensor *t,
 			       struct far_err *err);

@@ -224,15 +224,8 @@ static enum far_status init_options(struct init *in)
 
 static enum far_status init_registry(struct init *in)
 {
-	enum far_status status = FAR_OK;
 	registry_init(&in->a->registry);
-	for (size_t i = 0; i < builtin_functions_n && !status; i++) {
-		struct far_function builtin = builtin_functions[i];
-		builtin.kind |= FAR_IDEMPOTENT; /* they have no state */
-		status = registry_add(&in->a->registry, &builtin, in->err);
-	}
-	if (!status)
-		status = registry_add(&in->a->registry, &gather_function, in->err);
+	enum far_status status = builtin_register(&in->a->registry, in->err);
 	for (size_t i = 0; i < in->opts.types_n && !status; i++)
 		status = registry_add_type(&in->a->registry, &in->opts.types[i], in->err);
 	for (size_t i = 0; i < in->opts.classes_n && !status; i++)

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "builtin/builtin.h"
 #include "core/context.h"
 #include "core/fiber.h"
 #include "core/idle.h"
@@ -47,6 +48,8 @@ int agent_find_worker(const struct far_agent *a, const char *name, struct far_er
 
 void agent_no_function(const char *name, struct far_err *err)
 {
+	if (builtin_no_ops(name, err))
+		return;
 	err_set(err, FAR_NO_FUNCTION,
 		"no function \"%s\" is registered here; register it on the caller and on the callee",
 		name ? name : "(NULL)");

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions that every worker has, with names in `far::`. Read at start; handlers run inline on a shard. */
+/** Functions that every worker has, with names in `far::`. At start. */
 #ifndef FAR_BUILTIN_BUILTIN_H
 #define FAR_BUILTIN_BUILTIN_H
 
-#include <farcall/agent.h>
-#include <stddef.h>
+#include <farcall/status.h>
+#include <stdbool.h>
 
-extern const struct far_function builtin_functions[];
-extern const size_t builtin_functions_n;
+struct registry;
+
+/**
+ * Registers far::identity and far::gather, and libfarcall-ops' functions on tensors. Without that library an agent
+ * works without these: builtin_no_ops() then has the reason and the remedy.
+ */
+enum far_status builtin_register(struct registry *r, struct far_err *err);
+
+/** Why function `name` is missing: `err` has a text if it is one of libfarcall-ops', which was not found. */
+bool builtin_no_ops(const char *name, struct far_err *err);
 
 #endif

@@ -42,6 +42,20 @@
  * index out of range, memory that is missing, unaligned or overlaps), UNSUPPORTED (no such operator on this dtype),
  * TOO_LARGE (a tensor of more than PTRDIFF_MAX bytes, zero dimensions counted as one), RESOURCE (workspace too small).
  * Outputs are undefined after an error, but unchanged if arguments did not fit.
+ *
+ * Functions of workers: an agent that finds this library registers these, which others call by name. All run inline,
+ * matmul on a thread of the pool. Axes below 0 count from the last. Shapes are an int or an i64 tensor of rank 1.
+ *
+ *   far::add, sub, mul, div, min, max (a, b)      tensors or scalars, of any dtypes; result as in PyTorch. add and sub
+ *                                                 take a third argument alpha: a + alpha * b
+ *   far::neg, relu, sigmoid, tanh, exp, log, sqrt (x)
+ *   far::sum, mean (x), (x, axis, keepdim=false)  far::amin, amax (x, axis, keepdim=false)
+ *   far::softmax, log_softmax (x, axis=-1)        far::matmul (a, b)
+ *   far::embedding (table, index)                 far::nonzero (x): rows of indexes, i64
+ *   far::zeros, ones (shape)                      far::rand, randn (shape, seed): f32
+ *   far::reshape (x, shape)                       one dimension may be -1
+ *   far::transpose (x, a, b)                      far::slice (x, axis, start, stop, step=1)
+ *   far::cat (list, axis=0)                       up to 256 tensors
  */
 #ifndef FARCALL_OPS_H
 #define FARCALL_OPS_H

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Handler of far::nonzero. Inline on a shard. */
-#include "builtin/nonzero.h"
-
-#include <farcall/rpc.h>
+/**
+ * far::nonzero: the indexes of a tensor's elements that are not 0, as an i64 tensor with one row per element and one
+ * column per dimension, in row-major order. NaN is not 0, -0.0 is. A scalar tensor has 1 or 0 rows without columns.
+ * Inline on a shard.
+ */
+#include "functions.h"
 
 #define ANY_NONZERO(T) (((const T *)t->data)[i] != 0)
 
@@ -34,17 +36,16 @@ static void write_row(int64_t *row, const struct far_tensor *t, size_t i)
 		row[k] = (int64_t)(i % t->shape[k]);
 }
 
-enum far_status nonzero_call(struct far_req *req, const struct far_val *args, size_t n, void *user)
+FUNCTION(nonzero)
 {
+	const struct ops_host *host = user;
 	const struct far_tensor *t = &args[0].u.t;
-	size_t count = far_tensor_count(t), rows = 0, row = 0;
+	size_t count = ops_count(t), rows = 0, row = 0;
 	void *data;
-	(void)n;
-	(void)user;
 	for (size_t i = 0; i < count; i++)
 		rows += is_nonzero(t, i);
 	uint64_t shape[2] = {rows, t->ndim};
-	enum far_status status = far_return_tensor(req, FAR_I64, 2, shape, &data);
+	enum far_status status = host->answer_tensor(req, FAR_I64, 2, shape, &data);
 	if (status != FAR_OK)
 		return status;
 	/* The caller may change the elements meanwhile: write exactly the counted rows. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "builtin/builtin.h"
-#include "builtin/elementwise.h"
 #include "fake_req.h"
+#include "functions.h"
 #include "value/half.h"
 #include "value/signature.h"
 
@@ -42,24 +41,25 @@ static void expect_fail(const char *name, const struct far_val *args, size_t n, 
 	fake_req_fini(&req);
 }
 
-Test(builtin, signatures_parse_and_handlers_are_inline)
+Test(functions, signatures_parse)
 {
-	cr_expect_eq(builtin_functions_n, 11);
-	for (size_t i = 0; i < builtin_functions_n; i++) {
+	for (size_t i = 0; i < far_ops_module.functions_n; i++) {
+		const struct far_function *f = &far_ops_module.functions[i];
 		struct signature s;
 		struct far_err err;
-		cr_expect_eq(signature_parse(builtin_functions[i].signature, &s, &err), FAR_OK, "%s", err.text);
+		cr_expect_eq(signature_parse(f->signature, &s, &err), FAR_OK, "%s", err.text);
 		cr_expect_eq(strncmp(s.name, "far::", 5), 0);
-		cr_expect_eq(builtin_functions[i].kind, FAR_KIND_INLINE);
-		cr_expect_not_null(builtin_functions[i].fn);
+		cr_expect_eq(f->kind, strcmp(s.name, "far::matmul") ? FAR_KIND_INLINE : FAR_KIND_BLOCKING);
+		cr_expect_not_null(f->fn);
 	}
 }
 
-static const char *const names[ELEMENTWISE_OPS] = {"far::add", "far::sub", "far::mul", "far::min", "far::max"};
+enum { MIN = 3, MAX = 4, OPERATIONS = 5 };
+static const char *const names[OPERATIONS] = {"far::add", "far::sub", "far::mul", "far::min", "far::max"};
 
 #define ARITHMETIC_TEST(T, dtype)                                                                                      \
 	do {                                                                                                           \
-		T a[37], b[37], want[ELEMENTWISE_OPS][37];                                                             \
+		T a[37], b[37], want[OPERATIONS][37];                                                                  \
 		for (int i = 0; i < 37; i++) {                                                                         \
 			a[i] = (T)(3 * i + 1);                                                                         \
 			b[i] = (T)(40 - i);                                                                            \
@@ -69,13 +69,13 @@ static const char *const names[ELEMENTWISE_OPS] = {"far::add", "far::sub", "far:
 			want[3][i] = a[i] < b[i] ? a[i] : b[i];                                                        \
 			want[4][i] = a[i] > b[i] ? a[i] : b[i];                                                        \
 		}                                                                                                      \
-		for (int op = 0; op < ELEMENTWISE_OPS; op++)                                                           \
+		for (int op = 0; op < OPERATIONS; op++)                                                                \
 			for (size_t n = 0; n <= 37; n++)                                                               \
 				expect_tensor(names[op], tensor(dtype, a, n), tensor(dtype, b, n), dtype, want[op],    \
 					      n);                                                                      \
 	} while (0)
 
-Test(builtin, every_operation_on_every_dtype)
+Test(functions, every_operation_on_every_dtype)
 {
 	ARITHMETIC_TEST(float, FAR_F32);
 	ARITHMETIC_TEST(double, FAR_F64);
@@ -87,7 +87,7 @@ Test(builtin, every_operation_on_every_dtype)
 	ARITHMETIC_TEST(uint64_t, FAR_U64);
 }
 
-Test(builtin, integers_wrap_around)
+Test(functions, integers_wrap_around)
 {
 	int8_t a8[2] = {127, -128}, b8[2] = {1, -1}, w8[2] = {-128, 127};
 	expect_tensor("far::add", tensor(FAR_I8, a8, 2), tensor(FAR_I8, b8, 2), FAR_I8, w8, 2);
@@ -99,7 +99,7 @@ Test(builtin, integers_wrap_around)
 	expect_tensor("far::sub", tensor(FAR_I64, a64, 1), tensor(FAR_I64, b64, 1), FAR_I64, w64, 1);
 }
 
-Test(builtin, bool_tensors)
+Test(functions, bool_tensors)
 {
 	/* Bytes that are neither 0 nor 1 count as 1. */
 	uint8_t a[20] = {0, 0, 1, 2}, b[20] = {0, 4, 0, 1}, any[20] = {0, 1, 1, 1}, all[20] = {0, 0, 0, 1};
@@ -115,13 +115,13 @@ Test(builtin, bool_tensors)
 	expect_tensor("far::add", tensor(FAR_I32, i, 2), tensor(FAR_BOOL, a + 1, 2), FAR_I32, sum, 2);
 }
 
-Test(builtin, nan_spreads_through_min_and_max)
+Test(functions, nan_spreads_through_min_and_max)
 {
 	float a[40], b[40];
 	for (int i = 0; i < 40; i++)
 		a[i] = i % 2 ? NAN : 1.0f, b[i] = i % 2 ? 1.0f : NAN;
 	struct far_val args[2] = {tensor(FAR_F32, a, 40), tensor(FAR_F32, b, 40)};
-	for (int op = ELEMENTWISE_MIN; op <= ELEMENTWISE_MAX; op++) {
+	for (int op = MIN; op <= MAX; op++) {
 		struct far_req req;
 		cr_assert_eq(fake_req_call(&req, names[op], args, 2), FAR_OK);
 		for (int i = 0; i < 40; i++)
@@ -130,7 +130,7 @@ Test(builtin, nan_spreads_through_min_and_max)
 	}
 }
 
-Test(builtin, promotion_table)
+Test(functions, promotion_table)
 {
 	static const enum far_dtype order[9] = {FAR_BOOL, FAR_U8,  FAR_I8,  FAR_I16, FAR_I32,
 						FAR_I64,  FAR_U64, FAR_F32, FAR_F64};
@@ -147,8 +147,8 @@ Test(builtin, promotion_table)
 		char row[80];
 		size_t at = 0;
 		for (int k = i; k < 9; k++) {
-			enum far_dtype d = elementwise_promote(order[i], order[k]);
-			cr_expect_eq(d, elementwise_promote(order[k], order[i]));
+			enum far_dtype d = ops_promote(order[i], order[k]);
+			cr_expect_eq(d, ops_promote(order[k], order[i]));
 			at += (size_t)sprintf(row + at, "%s%s", k > i ? " " : "", far_dtype_name(d));
 		}
 		cr_expect_str_eq(row, want[i]);
@@ -182,7 +182,7 @@ static double element(const void *data, enum far_dtype dtype, size_t i)
 	}
 }
 
-Test(builtin, every_pair_of_dtypes_over_several_blocks)
+Test(functions, every_pair_of_dtypes_over_several_blocks)
 {
 	/* Element i is i % 2 in every dtype. */
 	enum { N = 700 };
@@ -205,7 +205,7 @@ Test(builtin, every_pair_of_dtypes_over_several_blocks)
 			struct far_req req;
 			struct far_val args[2] = {tensor((enum far_dtype)a, storage[a], N),
 						  tensor((enum far_dtype)b, storage[b], N)};
-			enum far_dtype dtype = elementwise_promote((enum far_dtype)a, (enum far_dtype)b);
+			enum far_dtype dtype = ops_promote((enum far_dtype)a, (enum far_dtype)b);
 			cr_assert_eq(fake_req_call(&req, "far::add", args, 2), FAR_OK);
 			cr_assert_eq(req.value.u.t.dtype, dtype);
 			for (size_t i = 0; i < N; i++)
@@ -215,7 +215,7 @@ Test(builtin, every_pair_of_dtypes_over_several_blocks)
 	}
 }
 
-Test(builtin, a_tensor_of_one_element_goes_with_any)
+Test(functions, a_tensor_of_one_element_goes_with_any)
 {
 	static float many[600], sum[600], difference[600];
 	for (int i = 0; i < 600; i++)
@@ -236,19 +236,24 @@ Test(builtin, a_tensor_of_one_element_goes_with_any)
 	fake_req_fini(&req);
 }
 
-Test(builtin, shapes_that_differ)
+Test(functions, shapes_broadcast)
 {
-	float x[6] = {0};
+	float x[6] = {1, 2, 3, 4, 5, 6}, row[3] = {10, 20, 30}, sums[6] = {11, 22, 33, 14, 25, 36};
 	struct far_tensor t = far_tensor_2d(FAR_F32, x, 2, 3);
-	struct far_val args[2] = {far_tensor_val(&t), tensor(FAR_F32, x, 3)};
-	expect_fail("far::add", args, 2,
-		    "far::add: shapes [2,3] and [3] differ: make them equal, or one a tensor of one element");
+	struct far_val args[2] = {far_tensor_val(&t), tensor(FAR_F32, row, 3)};
+	struct far_req req;
+	cr_assert_eq(fake_req_call(&req, "far::add", args, 2), FAR_OK);
+	cr_assert(req.value.u.t.ndim == 2 && req.value.u.t.shape[0] == 2 && req.value.u.t.shape[1] == 3);
+	cr_expect_eq(memcmp(req.data, sums, sizeof sums), 0);
+	fake_req_fini(&req);
+	args[1] = tensor(FAR_F32, row, 2);
+	expect_fail("far::add", args, 2, "far::add: a f32[2,3] and b f32[2] do not broadcast: axis 1 of the result");
 	args[0] = tensor(FAR_F32, NULL, 0);
-	expect_fail("far::max", args, 2,
-		    "far::max: shapes [0] and [3] differ: make them equal, or one a tensor of one element");
+	args[1] = tensor(FAR_F32, row, 3);
+	expect_fail("far::max", args, 2, "far::max: a f32[0] and b f32[3] do not broadcast: axis 0 of the result");
 }
 
-Test(builtin, tensor_with_scalar)
+Test(functions, tensor_with_scalar)
 {
 	float f[3] = {1, 2, 3}, f_add[3] = {2.5f, 3.5f, 4.5f}, f_sub[3] = {0.5f, -0.5f, -1.5f};
 	expect_tensor("far::add", tensor(FAR_F32, f, 3), far_float(1.5), FAR_F32, f_add, 3);
@@ -271,7 +276,7 @@ Test(builtin, tensor_with_scalar)
 	expect_tensor("far::add", tensor(FAR_I32, s, 1), far_bool(true), FAR_I32, s_add, 1);
 }
 
-Test(builtin, an_int_that_the_tensor_cannot_hold)
+Test(functions, an_int_that_the_tensor_cannot_hold)
 {
 	int8_t i[1] = {1};
 	struct far_val args[2] = {tensor(FAR_I8, i, 1), far_int(128)};
@@ -291,7 +296,7 @@ static struct far_val scalar(const char *name, struct far_val a, struct far_val 
 	return req.value;
 }
 
-Test(builtin, two_scalars)
+Test(functions, two_scalars)
 {
 	struct far_val v = scalar("far::add", far_int(INT64_MAX), far_int(1));
 	cr_expect(v.type == FAR_TYPE_INT && v.u.i == INT64_MIN);
@@ -323,7 +328,7 @@ static void expect_filled(const char *name, struct far_val shape, unsigned ndim,
 	fake_req_fini(&req);
 }
 
-Test(builtin, zeros_and_ones)
+Test(functions, zeros_and_ones)
 {
 	int64_t shape[3] = {2, 3, 5};
 	expect_filled("far::zeros", far_int(5), 1, 5, 0.0f);
@@ -333,7 +338,7 @@ Test(builtin, zeros_and_ones)
 	expect_filled("far::zeros", tensor(FAR_I64, NULL, 0), 0, 1, 0.0f);
 }
 
-Test(builtin, shapes_that_zeros_refuses)
+Test(functions, shapes_that_zeros_refuses)
 {
 	int64_t shape[9] = {2, -3, 1, 1, 1, 1, 1, 1, 1}, huge[2] = {INT64_C(1) << 40, INT64_C(1) << 40};
 	struct far_val v = far_int(-1);
@@ -343,16 +348,18 @@ Test(builtin, shapes_that_zeros_refuses)
 	v = tensor(FAR_I64, shape, 9);
 	expect_fail("far::ones", &v, 1, "far::ones: a shape of 9 dimensions, at most 8 are possible");
 	v = tensor(FAR_I64, huge, 2);
-	expect_fail("far::ones", &v, 1, "far::ones: the number of elements of the shape overflows");
+	expect_fail("far::ones", &v, 1,
+		    "far::ones: the result f32[1099511627776,1099511627776] has more than 9223372036854775807 bytes");
 	v = far_int(INT64_MAX);
-	expect_fail("far::ones", &v, 1, "far::ones: the number of elements of the shape overflows");
+	expect_fail("far::ones", &v, 1,
+		    "far::ones: the result f32[9223372036854775807] has more than 9223372036854775807 bytes");
 	v = tensor(FAR_I32, shape, 1);
 	expect_fail(
 		"far::ones", &v, 1,
 		"far::ones: the shape is a tensor of dtype i32 with ndim 1, wanted an int or dtype i64 with ndim 1");
 }
 
-Test(builtin, a_result_too_large_is_left_to_the_engine)
+Test(functions, a_result_too_large_is_left_to_the_engine)
 {
 	struct far_req req;
 	struct far_val v[2] = {far_int(INT64_C(1) << 30), far_none()};
@@ -369,15 +376,7 @@ Test(builtin, a_result_too_large_is_left_to_the_engine)
 	cr_expect_eq(req.answers, 0);
 }
 
-Test(builtin, identity)
-{
-	struct far_req req;
-	struct far_val v = far_str("same");
-	cr_expect_eq(fake_req_call(&req, "far::identity", &v, 1), FAR_OK);
-	cr_expect(req.answers == 1 && req.value.type == FAR_TYPE_STRING && req.value.u.s.data == v.u.s.data);
-}
-
-Test(builtin, halves_are_computed_in_f32_and_rounded_once)
+Test(functions, halves_are_computed_in_f32_and_rounded_once)
 {
 	static const enum far_dtype dtypes[2] = {FAR_BF16, FAR_F16};
 	enum { N = 600 };
@@ -390,11 +389,11 @@ Test(builtin, halves_are_computed_in_f32_and_rounded_once)
 			b[i] = half_from_float(dtype, 3.0f - (float)i * 0.75f);
 			wide[i] = (float)i * 0.125f;
 		}
-		for (int op = 0; op < ELEMENTWISE_OPS; op++) {
+		for (int op = 0; op < OPERATIONS; op++) {
 			for (unsigned i = 0; i < N; i++) {
-				float x = half_to_float(dtype, a[i]), y = half_to_float(dtype, b[i]), r;
-				elementwise_kernels[op][FAR_F32](&r, &x, &y, 1);
-				want[i] = half_from_float(dtype, r);
+				float x = half_to_float(dtype, a[i]), y = half_to_float(dtype, b[i]);
+				float results[OPERATIONS] = {x + y, x - y, x * y, x < y ? x : y, x > y ? x : y};
+				want[i] = half_from_float(dtype, results[op]);
 			}
 			expect_tensor(names[op], tensor(dtype, a, N), tensor(dtype, b, N), dtype, want, N);
 		}
@@ -404,10 +403,10 @@ Test(builtin, halves_are_computed_in_f32_and_rounded_once)
 		for (unsigned i = 0; i < N; i++)
 			sums[i] = half_to_float(dtype, a[i]) + wide[i];
 		expect_tensor("far::add", tensor(dtype, a, N), tensor(FAR_F32, wide, N), FAR_F32, sums, N);
-		cr_expect_eq(elementwise_promote(dtype, other), FAR_F32);
-		cr_expect_eq(elementwise_promote(dtype, FAR_U64), dtype);
-		cr_expect_eq(elementwise_promote(FAR_F64, dtype), FAR_F64);
-		cr_expect_eq(elementwise_promote(FAR_BOOL, dtype), dtype);
+		cr_expect_eq(ops_promote(dtype, other), FAR_F32);
+		cr_expect_eq(ops_promote(dtype, FAR_U64), dtype);
+		cr_expect_eq(ops_promote(FAR_F64, dtype), FAR_F64);
+		cr_expect_eq(ops_promote(FAR_BOOL, dtype), dtype);
 	}
 }
 
@@ -434,7 +433,7 @@ static void expect_scalar(const char *name, struct far_val a, struct far_val b, 
 	cr_expect(want.type == FAR_TYPE_INT ? req.value.u.i == want.u.i : req.value.u.f == want.u.f);
 }
 
-Test(builtin, alpha)
+Test(functions, alpha)
 {
 	float a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, one[1] = {10};
 	int32_t i[3] = {1, 2, 3}, k[3] = {4, 5, 6};
@@ -477,7 +476,7 @@ static void expect_nonzero(struct far_tensor t, const int64_t *want, size_t rows
 	fake_req_fini(&req);
 }
 
-Test(builtin, nonzero)
+Test(functions, nonzero)
 {
 	float x[6] = {0, 1, -0.0f, (float)NAN, 2, 0};
 	int64_t rows[] = {0, 1, 1, 0, 1, 1}, flat[] = {1, 3, 4};
@@ -497,4 +496,155 @@ Test(builtin, nonzero)
 	}
 	uint16_t halves[4] = {0x8000, 0x0001, 0, 0xffff};
 	expect_nonzero(far_tensor_1d(FAR_F16, halves, 4), (const int64_t[]){1, 3}, 2);
+}
+
+/* ---- one operator each ---- */
+
+/** Checks that `name`(args) is a dense f32 tensor of this shape, near `want`. */
+static void expect_f32(const char *name, const struct far_val *args, size_t n, unsigned ndim, const uint64_t *shape,
+		       const float *want)
+{
+	struct far_req req;
+	cr_assert_eq(fake_req_call(&req, name, args, n), FAR_OK);
+	cr_assert_eq(req.answers, 1);
+	cr_assert_eq(req.status, FAR_OK, "%s", req.err.text);
+	const struct far_tensor *t = &req.value.u.t;
+	cr_assert(t->dtype == FAR_F32 && t->ndim == ndim, "%s", name);
+	cr_assert(ndim == 0 || memcmp(t->shape, shape, ndim * sizeof *shape) == 0, "%s", name);
+	for (size_t i = 0; i < far_tensor_count(t); i++)
+		cr_expect(fabsf(((float *)(void *)req.data)[i] - want[i]) <= 1e-6f * (1 + fabsf(want[i])),
+			  "%s: element %zu is %g", name, i, (double)((float *)(void *)req.data)[i]);
+	fake_req_fini(&req);
+}
+
+static struct far_val matrix(const float *data, uint64_t rows, uint64_t columns)
+{
+	struct far_tensor t = far_tensor_2d(FAR_F32, (void *)(uintptr_t)data, rows, columns);
+	return far_tensor_val(&t);
+}
+
+Test(functions, a_quotient_is_a_float)
+{
+	int32_t i[3] = {1, 2, 3}, k[3] = {2, 2, 2};
+	float halves[3] = {0.5f, 1, 1.5f};
+	expect_tensor("far::div", tensor(FAR_I32, i, 3), tensor(FAR_I32, k, 3), FAR_F32, halves, 3);
+	expect_tensor("far::div", tensor(FAR_I32, i, 3), far_int(2), FAR_F32, halves, 3);
+	struct far_val v = scalar("far::div", far_int(1), far_int(2));
+	cr_expect(v.type == FAR_TYPE_FLOAT && v.u.f == 0.5);
+}
+
+Test(functions, of_one_tensor)
+{
+	float x[3] = {-1, 0, 4};
+	struct far_val v = tensor(FAR_F32, x, 3);
+	uint64_t three[1] = {3};
+	expect_f32("far::neg", &v, 1, 1, three, (const float[]){1, 0, -4});
+	expect_f32("far::relu", &v, 1, 1, three, (const float[]){0, 0, 4});
+	expect_f32("far::sigmoid", &v, 1, 1, three, (const float[]){0.26894143f, 0.5f, 0.98201376f});
+	expect_f32("far::tanh", &v, 1, 1, three, (const float[]){-0.76159418f, 0, 0.9993293f});
+	expect_f32("far::exp", &v, 1, 1, three, (const float[]){0.36787945f, 1, 54.59815f});
+	int64_t i[3] = {1, 4, 9};
+	v = tensor(FAR_I64, i, 3);
+	expect_f32("far::sqrt", &v, 1, 1, three, (const float[]){1, 2, 3});
+	expect_f32("far::log", &v, 1, 1, three, (const float[]){0, 1.3862944f, 2.1972246f});
+	int64_t negative[3] = {-1, -4, -9};
+	struct far_req req;
+	cr_assert_eq(fake_req_call(&req, "far::neg", &v, 1), FAR_OK);
+	cr_assert(req.status == FAR_OK && req.value.u.t.dtype == FAR_I64);
+	cr_expect_eq(memcmp(req.data, negative, sizeof negative), 0);
+	fake_req_fini(&req);
+	expect_fail("far::relu", &v, 1, "far::relu: not defined for dtype i64, convert the tensor to a float dtype");
+}
+
+static const float six[6] = {1, 2, 3, 4, 5, 9};
+
+Test(functions, reductions)
+{
+	uint64_t two[1] = {2}, kept[2] = {2, 1}, three[1] = {3};
+	struct far_val args[3] = {matrix(six, 2, 3), far_int(-1), far_bool(false)};
+	expect_f32("far::sum", args, 1, 0, NULL, (const float[]){24});
+	expect_f32("far::mean", args, 1, 0, NULL, (const float[]){4});
+	expect_f32("far::sum", args, 3, 1, two, (const float[]){6, 18});
+	expect_f32("far::mean", args, 3, 1, two, (const float[]){2, 6});
+	expect_f32("far::amin", args, 3, 1, two, (const float[]){1, 4});
+	expect_f32("far::amax", args, 3, 1, two, (const float[]){3, 9});
+	args[2] = far_bool(true);
+	expect_f32("far::sum", args, 3, 2, kept, (const float[]){6, 18});
+	expect_f32("far::amax", args, 3, 2, kept, (const float[]){3, 9});
+	args[1] = far_int(0);
+	args[2] = far_bool(false);
+	expect_f32("far::sum", args, 3, 1, three, (const float[]){5, 7, 12});
+	args[1] = far_int(2);
+	expect_fail("far::sum", args, 3, "far::sum: axis 2 is not in [0, 2), the axes of x f32[2,3]");
+}
+
+Test(functions, softmax)
+{
+	float x[4] = {0, 0, 0, 1.0986123f}, logs[4];
+	uint64_t shape[2] = {2, 2};
+	float want[4] = {0.5f, 0.5f, 0.25f, 0.75f};
+	for (int i = 0; i < 4; i++)
+		logs[i] = logf(want[i]);
+	struct far_val args[2] = {matrix(x, 2, 2), far_int(-1)};
+	expect_f32("far::softmax", args, 2, 2, shape, want);
+	expect_f32("far::log_softmax", args, 2, 2, shape, logs);
+}
+
+Test(functions, products_and_rows)
+{
+	uint64_t shape[2] = {2, 2}, rows[2] = {3, 2};
+	struct far_val args[2] = {matrix(six, 2, 3), matrix(six, 3, 2)};
+	expect_f32("far::matmul", args, 2, 2, shape, (const float[]){22, 37, 64, 109});
+	args[1] = matrix(six, 2, 3);
+	expect_fail("far::matmul", args, 2,
+		    "far::matmul: a f32[2,3] and b f32[2,3]: the rows of a have 3 elements, the columns of b 2");
+	int64_t index[3] = {2, 0, 2};
+	args[0] = matrix(six, 3, 2);
+	args[1] = tensor(FAR_I64, index, 3);
+	expect_f32("far::embedding", args, 2, 2, rows, (const float[]){5, 9, 1, 2, 5, 9});
+	index[1] = 3;
+	expect_fail("far::embedding", args, 2, "far::embedding: element 1 of index i64[3] is 3, not in [0, 3)");
+	index[1] = -1;
+	expect_fail("far::embedding", args, 2, "far::embedding: element 1 of index i64[3] is -1, not in [0, 3)");
+}
+
+Test(functions, shapes)
+{
+	uint64_t three_two[2] = {3, 2}, two_two[2] = {2, 2}, six_rows[2] = {6, 1}, four_three[2] = {4, 3};
+	int64_t to[2] = {3, -1}, column[2] = {-1, 1}, odd[2] = {4, -1};
+	struct far_val x = matrix(six, 2, 3);
+	expect_f32("far::reshape", (const struct far_val[]){x, tensor(FAR_I64, to, 2)}, 2, 2, three_two, six);
+	expect_f32("far::reshape", (const struct far_val[]){x, tensor(FAR_I64, column, 2)}, 2, 2, six_rows, six);
+	expect_f32("far::reshape", (const struct far_val[]){x, far_int(6)}, 2, 1, (const uint64_t[]){6}, six);
+	expect_fail("far::reshape", (const struct far_val[]){x, tensor(FAR_I64, odd, 2)}, 2,
+		    "far::reshape: x f32[2,3] has 6 elements, f32[4,1] has 4");
+	expect_f32("far::transpose", (const struct far_val[]){x, far_int(0), far_int(-1)}, 3, 2, three_two,
+		   (const float[]){1, 4, 2, 5, 3, 9});
+	expect_f32("far::slice", (const struct far_val[]){x, far_int(1), far_int(-2), far_int(1000), far_int(1)}, 5, 2,
+		   two_two, (const float[]){2, 3, 5, 9});
+	expect_f32("far::slice", (const struct far_val[]){x, far_int(1), far_int(0), far_int(3), far_int(2)}, 5, 2,
+		   two_two, (const float[]){1, 3, 4, 9});
+	expect_fail("far::slice", (const struct far_val[]){x, far_int(1), far_int(0), far_int(3), far_int(0)}, 5,
+		    "far::slice: step 0 is not positive");
+	struct far_val both[2] = {x, x};
+	expect_f32("far::cat", (const struct far_val[]){far_list(both, 2), far_int(0)}, 2, 2, four_three,
+		   (const float[]){1, 2, 3, 4, 5, 9, 1, 2, 3, 4, 5, 9});
+	expect_fail("far::cat", (const struct far_val[]){far_list(NULL, 0), far_int(0)}, 2,
+		    "far::cat: a list of 0 tensors, [1, 256] are possible");
+	both[1] = far_int(1);
+	expect_fail("far::cat", (const struct far_val[]){far_list(both, 2), far_int(0)}, 2,
+		    "far::cat: item 1 of the list is no tensor");
+}
+
+Test(functions, random_numbers_are_those_of_their_seed)
+{
+	float want[8];
+	struct far_tensor t = far_tensor_1d(FAR_F32, want, 8);
+	struct far_val args[2] = {far_int(8), far_int(5)};
+	far_op_rand(5, 0, &t, NULL);
+	expect_f32("far::rand", args, 2, 1, (const uint64_t[]){8}, want);
+	far_op_randn(5, 0, &t, NULL);
+	expect_f32("far::randn", args, 2, 1, (const uint64_t[]){8}, want);
+	args[0] = far_int(-1);
+	expect_fail("far::rand", args, 2, "far::rand: dimension -1 of the shape is negative");
 }
