@@ -148,7 +148,7 @@ static int sessions_open(struct sessions *s)
 	struct nic_err err = {""};
 	struct nic_caps caps;
 	struct nic_port *below = virtual_shards_open();
-	const struct transport_config link = {.queues = 1, .head_bytes = sizeof(struct shm_head), .signal = no_ctl};
+	const struct transport_config link = {.queues = 1, .head_bytes = sizeof(struct wire_call), .signal = no_ctl};
 	if (!below || transport_open(below, &link, &s->port, &err)) {
 		fprintf(stderr, "%s: %s\n", s->o->what, below ? err.text : "no memory");
 		if (below)

@@ -3,7 +3,7 @@
 #include "figure.h"
 
 #include "base/must.h"
-#include "core/head.h"
+#include "transport/wire.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,8 +5,9 @@
  */
 #include "virtual_shards.h"
 
-#include "core/head.h"
+#include "core/packet.h"
 #include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -75,13 +76,13 @@ static void welcome(struct virtual_port *p, uint8_t *out, const uint8_t *in, uin
 }
 
 /* Turns the call header of a request into that of its reply. */
-static void reply_to(uint8_t call[sizeof(struct shm_head)])
+static void reply_to(uint8_t call[sizeof(union packet_head)])
 {
-	struct shm_head h;
+	union packet_head h;
 	memcpy(&h, call, sizeof h);
-	h.type = HEAD_REPLY;
-	h.fn = 0;
-	h.time_low = h.time_high = 0;
+	h.type = PACKET_REPLY;
+	h.reply.function = 0;
+	h.reply.zeros[0] = h.reply.zeros[1] = 0;
 	memcpy(call, &h, sizeof h);
 }
 

@@ -67,37 +67,37 @@ static struct asked *asked_find(struct decode_calls *c, const char *caller, cons
 	return &c->asked[at];
 }
 
-bool engine_asks(const struct shm_head *h)
+bool engine_asks(const union packet_head *h)
 {
-	return !(h->flags & HEAD_TYPED) && h->fn >= RREF_CALL && h->fn <= RREF_LAST;
+	return !(h->flags & PACKET_TYPED) && h->request.handler >= RREF_CALL && h->request.handler <= RREF_LAST;
 }
 
-void engine_note(const struct printer *p, const struct shm_head *h)
+void engine_note(const struct printer *p, const union packet_head *h)
 {
-	if ((h->type != HEAD_REQUEST && h->type != HEAD_LARGE) || !engine_asks(h))
+	if (h->type != PACKET_REQUEST || !engine_asks(h))
 		return;
 	uint64_t key;
-	struct asked *a = asked_find(p->calls, p->from, p->to, h->call, &key);
+	struct asked *a = asked_find(p->calls, p->from, p->to, h->call.slot, &key);
 	if (!a->key && p->calls->n >= CALLS / 4 * 3) {
 		memset(p->calls, 0, sizeof *p->calls);
-		a = asked_find(p->calls, p->from, p->to, h->call, &key);
+		a = asked_find(p->calls, p->from, p->to, h->call.slot, &key);
 	}
 	p->calls->n += !a->key;
-	*a = (struct asked){key, h->gen, h->fn};
+	*a = (struct asked){key, h->call.generation, h->request.handler};
 }
 
-uint16_t engine_answered(const struct printer *p, const struct shm_head *h)
+uint16_t engine_answered(const struct printer *p, const union packet_head *h)
 {
 	uint64_t key;
-	const struct asked *a = asked_find(p->calls, p->to, p->from, h->call, &key);
-	return a->key && a->gen == h->gen ? a->fn : 0;
+	const struct asked *a = asked_find(p->calls, p->to, p->from, h->call.slot, &key);
+	return a->key && a->gen == h->call.generation ? a->fn : 0;
 }
 
 /* ---- bodies ---- */
 
-bool engine_request(struct printer *p, const struct shm_head *h, const uint8_t *bytes, uint64_t len)
+bool engine_request(struct printer *p, const union packet_head *h, const uint8_t *bytes, uint64_t len)
 {
-	const struct message *m = &messages[h->fn - RREF_CALL];
+	const struct message *m = &messages[h->request.handler - RREF_CALL];
 	const struct layout *l = m->layout;
 	fprintf(p->out, " [engine] request=%s", m->name);
 	if (m->before == NOTHING)

@@ -3,17 +3,17 @@
 #ifndef FARCALL_DECODE_ENGINE_H
 #define FARCALL_DECODE_ENGINE_H
 
-#include "core/head.h"
+#include "core/packet.h"
 #include "decode_fields.h"
 
 /** Remembers an engine request by its header, so that its reply can be decoded. */
-void engine_note(const struct printer *p, const struct shm_head *h);
+void engine_note(const struct printer *p, const union packet_head *h);
 /** Does the function of this head, of a REQUEST or LARGE, belong to the engine. */
-bool engine_asks(const struct shm_head *h);
+bool engine_asks(const union packet_head *h);
 /** The body of such a REQUEST, without what its flags put at the end. */
-bool engine_request(struct printer *p, const struct shm_head *h, const uint8_t *bytes, uint64_t len);
+bool engine_request(struct printer *p, const union packet_head *h, const uint8_t *bytes, uint64_t len);
 /** The function that a reply answers, 0: none of the engine's that was seen. */
-uint16_t engine_answered(const struct printer *p, const struct shm_head *h);
+uint16_t engine_answered(const struct printer *p, const union packet_head *h);
 bool engine_reply(struct printer *p, uint16_t fn, const uint8_t *bytes, uint64_t len);
 
 #endif

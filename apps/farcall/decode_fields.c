@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Each structure of engine/transport/wire.h and engine/core/head.h as a list of its fields, in their order;
+/** Each structure of engine/transport/wire.h and engine/core/packet.h as a list of its fields, in their order;
  * engine/PROTOCOL.md tables the same. */
 #include "decode_fields.h"
 #include "base/rref.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "decode.h"
 #include "features/references/wire.h"
 #include "transport/mail.h"
@@ -12,7 +12,7 @@
 #include <farcall/status.h>
 #include <inttypes.h>
 
-enum encoding { NUMBER, ID, TAG, KIND, MARK, TYPE, FLAG, FN, TIME, LARGE_KIND, RREF_KIND, STATUS };
+enum encoding { NUMBER, SIGNED, ID, TAG, HEAD, KIND, MARK, TYPE, FLAG, EXECUTED, RREF_KIND, STATUS };
 
 struct field {
 	const char *name;
@@ -32,17 +32,6 @@ struct field {
 	{                                                                                                              \
 		(name), sizeof(struct s), sizeof(fields) / sizeof *(fields), (fields)                                  \
 	}
-
-/* The call header, in the bytes `call` of a struct. */
-#define CALL_FIELD(s, name, member, bytes, encoding)                                                                   \
-	{                                                                                                              \
-		(name), offsetof(struct s, call) + offsetof(struct shm_head, member), (bytes), (encoding), 0, ANY      \
-	}
-#define CALL_FIELDS(s)                                                                                                 \
-	CALL_FIELD(s, "type", type, 1, TYPE), CALL_FIELD(s, "flags", flags, 1, FLAG), CALL_FIELD(s, "fn", fn, 2, FN),  \
-		CALL_FIELD(s, "call", call, 4, NUMBER), CALL_FIELD(s, "gen", gen, 4, NUMBER),                          \
-		CALL_FIELD(s, "tlv_bytes", tlv_bytes, 4, NUMBER), CALL_FIELD(s, "time", time_low, 8, TIME),            \
-		CALL_FIELD(s, "reserved", reserved, 4, NUMBER)
 
 static const struct field head_fields[] = {
 	FIELD_MUST(wire_head, version, NUMBER, WIRE_VERSION, WIRE_VERSION),
@@ -66,14 +55,9 @@ const struct layout layout_head = LAYOUT("head", wire_head, head_fields);
 		(name), sizeof(struct s) - sizeof(struct wire_head), sizeof(fields) / sizeof *(fields), (fields)       \
 	}
 
-/* struct wire_message behind the head. */
-struct message_rest {
-	uint8_t before[offsetof(struct wire_message, call) - sizeof(struct wire_head)];
-	uint8_t call[sizeof(struct shm_head)];
-};
 static const struct field message_fields[] = {
 	REST(wire_message, packet, NUMBER), REST(wire_message, ack, NUMBER),    REST(wire_message, ack_bits, ID),
-	CALL_FIELDS(message_rest),          REST(wire_message, length, NUMBER), REST(wire_message, offset, NUMBER),
+	REST(wire_message, call, HEAD),     REST(wire_message, length, NUMBER), REST(wire_message, offset, NUMBER),
 	REST(wire_message, first, NUMBER),  REST(wire_message, zero, TAG),
 };
 const struct layout layout_message = REST_LAYOUT("message", wire_message, message_fields);
@@ -94,7 +78,7 @@ static const struct field control_fields[] = {
 };
 const struct layout layout_control = REST_LAYOUT("control", wire_control, control_fields);
 
-static const struct field sub_fields[] = {CALL_FIELDS(wire_sub), FIELD(wire_sub, length, NUMBER)};
+static const struct field sub_fields[] = {FIELD(wire_sub, call, HEAD), FIELD(wire_sub, length, NUMBER)};
 const struct layout layout_sub = LAYOUT("sub", wire_sub, sub_fields);
 
 static const struct field handshake_fields[] = {
@@ -126,24 +110,110 @@ const struct layout layout_grant = LAYOUT("grant", wire_grant, grant_fields);
 static const struct field exposed_fields[] = {FIELD(wire_key, key, ID), FIELD(wire_key, addr, ID)};
 const struct layout layout_exposed = LAYOUT("exposed", wire_key, exposed_fields);
 
-static const struct field large_fields[] = {
-	FIELD_MUST(head_rendezvous, total, NUMBER, 1, ANY),
-	FIELD_MUST(head_rendezvous, lane, NUMBER, 0, FAR_RENDEZVOUS_LANES - 1),
-	FIELD(head_rendezvous, life, NUMBER),
-	FIELD_MUST(head_rendezvous, kind, LARGE_KIND, RENDEZVOUS_REQUEST, RENDEZVOUS_REPLY),
-	FIELD(head_rendezvous, reserved, NUMBER),
+/* ---- heads of messages ---- */
+
+#define FIELD_HEAD(s) FIELD(s, type, TYPE), FIELD(s, flags, FLAG)
+#define FIELD_CALL(s) FIELD(s, slot, NUMBER), FIELD(s, generation, NUMBER), FIELD(s, tlv_bytes, NUMBER)
+#define FIELD_LANE(s)                                                                                                  \
+	FIELD_HEAD(s), FIELD(s, zero, NUMBER), FIELD(s, lane, NUMBER), FIELD(s, epoch, NUMBER),                        \
+		FIELD(s, tlv_bytes, NUMBER)
+
+static const struct field request_fields[] = {FIELD_HEAD(packet_request), FIELD(packet_request, handler, NUMBER),
+					      FIELD_CALL(packet_request), FIELD(packet_request, time_left, NUMBER),
+					      FIELD(packet_request, reserved, NUMBER)};
+static const struct layout layout_request = LAYOUT("request", packet_request, request_fields);
+
+static const struct field reply_fields[] = {FIELD_HEAD(packet_reply), FIELD(packet_reply, function, NUMBER),
+					    FIELD_CALL(packet_reply), FIELD(packet_reply, zeros, NUMBER),
+					    FIELD(packet_reply, reserved, NUMBER)};
+static const struct layout layout_reply = LAYOUT("reply", packet_reply, reply_fields);
+
+static const struct field error_fields[] = {FIELD_HEAD(packet_error),
+					    FIELD(packet_error, status, STATUS),
+					    FIELD_CALL(packet_error),
+					    FIELD(packet_error, code, SIGNED),
+					    FIELD(packet_error, executed, EXECUTED),
+					    FIELD(packet_error, reserved, NUMBER)};
+static const struct layout layout_error = LAYOUT("error", packet_error, error_fields);
+
+static const struct field cancel_fields[] = {FIELD_HEAD(packet_call), FIELD(packet_call, zero, NUMBER),
+					     FIELD_CALL(packet_call), FIELD(packet_call, zeros, NUMBER),
+					     FIELD(packet_call, reserved, NUMBER)};
+static const struct layout layout_cancel = LAYOUT("cancel", packet_call, cancel_fields);
+
+static const struct field cancelled_fields[] = {FIELD_HEAD(packet_cancelled),
+						FIELD(packet_cancelled, zero, NUMBER),
+						FIELD_CALL(packet_cancelled),
+						FIELD(packet_cancelled, zeros, NUMBER),
+						FIELD(packet_cancelled, executed, EXECUTED),
+						FIELD(packet_cancelled, reserved, NUMBER)};
+static const struct layout layout_cancelled = LAYOUT("cancelled", packet_cancelled, cancelled_fields);
+
+static const struct field oneway_fields[] = {FIELD_HEAD(packet_oneway),
+					     FIELD(packet_oneway, handler, NUMBER),
+					     FIELD(packet_oneway, zeros, NUMBER),
+					     FIELD(packet_oneway, tlv_bytes, NUMBER),
+					     FIELD(packet_oneway, time_left, NUMBER),
+					     FIELD(packet_oneway, reserved, NUMBER)};
+static const struct layout layout_oneway = LAYOUT("oneway", packet_oneway, oneway_fields);
+
+static const struct field credit_fields[] = {FIELD_HEAD(packet_credit),
+					     FIELD(packet_credit, zero, NUMBER),
+					     FIELD(packet_credit, zeros, NUMBER),
+					     FIELD(packet_credit, tlv_bytes, NUMBER),
+					     FIELD(packet_credit, oneways, NUMBER),
+					     FIELD(packet_credit, reserved, NUMBER)};
+static const struct layout layout_credit = LAYOUT("credit", packet_credit, credit_fields);
+
+static const struct field rendezvous_fields[] = {
+	FIELD_HEAD(packet_rendezvous),
+	FIELD(packet_rendezvous, zero, NUMBER),
+	FIELD_MUST(packet_rendezvous, lane, NUMBER, 0, FAR_RENDEZVOUS_LANES - 1),
+	FIELD(packet_rendezvous, epoch, NUMBER),
+	FIELD(packet_rendezvous, tlv_bytes, NUMBER),
+	FIELD_MUST(packet_rendezvous, total, NUMBER, 1, ANY),
+	FIELD(packet_rendezvous, reserved, NUMBER)};
+static const struct layout layout_rendezvous = LAYOUT("rendezvous", packet_rendezvous, rendezvous_fields);
+
+static const struct field data_fields[] = {FIELD_LANE(packet_data), FIELD(packet_data, offset, NUMBER),
+					   FIELD(packet_data, reserved, NUMBER)};
+static const struct layout layout_data = LAYOUT("data", packet_data, data_fields);
+
+static const struct field lane_grant_fields[] = {FIELD_LANE(packet_grant), FIELD(packet_grant, granted, NUMBER),
+						 FIELD(packet_grant, reserved, NUMBER)};
+static const struct layout layout_lane_grant = LAYOUT("lane_grant", packet_grant, lane_grant_fields);
+
+static const struct field lane_fields[] = {FIELD_LANE(packet_lane), FIELD(packet_lane, zeros, NUMBER),
+					   FIELD(packet_lane, reserved, NUMBER)};
+static const struct layout layout_lane = LAYOUT("lane", packet_lane, lane_fields);
+
+static const struct layout *const heads[] = {
+	[PACKET_REQUEST] = &layout_request,
+	[PACKET_REPLY] = &layout_reply,
+	[PACKET_ERROR] = &layout_error,
+	[PACKET_CANCEL] = &layout_cancel,
+	[PACKET_CANCELLED] = &layout_cancelled,
+	[PACKET_ONEWAY] = &layout_oneway,
+	[PACKET_CREDIT] = &layout_credit,
+	[PACKET_CREDIT_REQUEST] = &layout_credit,
+	[PACKET_RENDEZVOUS] = &layout_rendezvous,
+	[PACKET_DATA] = &layout_data,
+	[PACKET_GRANT] = &layout_lane_grant,
+	[PACKET_REFUSE] = &layout_lane,
+	[PACKET_ABORT] = &layout_lane,
 };
-const struct layout layout_large = LAYOUT("large", head_rendezvous, large_fields);
 
-static const struct field units_fields[] = {FIELD(head_units, done, NUMBER)};
-const struct layout layout_units = LAYOUT("units", head_units, units_fields);
+/* ---- bodies ---- */
 
-static const struct field hash_fields[] = {FIELD(head_hash, name, ID), FIELD(head_hash, signature, ID)};
-const struct layout layout_hash = LAYOUT("hash", head_hash, hash_fields);
+static const struct field acked_fields[] = {FIELD(packet_acked, packets, NUMBER)};
+const struct layout layout_acked = LAYOUT("acked", packet_acked, acked_fields);
 
-static const struct field retry_fields[] = {FIELD_MUST(head_retry, seq, NUMBER, 1, ANY),
-					    FIELD_MUST(head_retry, floor, NUMBER, 1, ANY)};
-const struct layout layout_retry = LAYOUT("retry", head_retry, retry_fields);
+static const struct field hash_fields[] = {FIELD(packet_hash, name, ID), FIELD(packet_hash, signature, ID)};
+const struct layout layout_hash = LAYOUT("hash", packet_hash, hash_fields);
+
+static const struct field retry_fields[] = {FIELD_MUST(packet_retry, seq, NUMBER, 1, ANY),
+					    FIELD_MUST(packet_retry, floor, NUMBER, 1, ANY)};
+const struct layout layout_retry = LAYOUT("retry", packet_retry, retry_fields);
 
 static const struct field object_fields[] = {FIELD(rref_id, life, ID), FIELD(rref_id, number, ID)};
 const struct layout layout_object = LAYOUT("object", rref_id, object_fields);
@@ -211,13 +281,16 @@ static const char *const kinds[NAMES_MAX] = {
 	[WIRE_CHALLENGE] = "CHALLENGE",
 };
 static const char *const types[NAMES_MAX] = {
-	[HEAD_REQUEST] = "REQUEST",     [HEAD_REPLY] = "REPLY",   [HEAD_ERROR] = "ERROR",   [HEAD_CANCEL] = "CANCEL",
-	[HEAD_CANCELLED] = "CANCELLED", [HEAD_ONEWAY] = "ONEWAY", [HEAD_CREDIT] = "CREDIT", [HEAD_ASK] = "ASK",
-	[HEAD_LARGE] = "LARGE",         [HEAD_DATA] = "DATA",     [HEAD_GRANT] = "GRANT",   [HEAD_REFUSE] = "REFUSE",
-	[HEAD_ABORT] = "ABORT",
+	[PACKET_REQUEST] = "REQUEST",       [PACKET_REPLY] = "REPLY",
+	[PACKET_ERROR] = "ERROR",           [PACKET_CANCEL] = "CANCEL",
+	[PACKET_CANCELLED] = "CANCELLED",   [PACKET_ONEWAY] = "ONEWAY",
+	[PACKET_CREDIT] = "CREDIT",         [PACKET_CREDIT_REQUEST] = "CREDIT_REQUEST",
+	[PACKET_RENDEZVOUS] = "RENDEZVOUS", [PACKET_DATA] = "DATA",
+	[PACKET_GRANT] = "GRANT",           [PACKET_REFUSE] = "REFUSE",
+	[PACKET_ABORT] = "ABORT",
 };
-static const char *const large_kinds[NAMES_MAX] = {
-	[RENDEZVOUS_REQUEST] = "REQUEST", [RENDEZVOUS_ONEWAY] = "ONEWAY", [RENDEZVOUS_REPLY] = "REPLY"};
+static const char *const executed_names[NAMES_MAX] = {
+	[FAR_EXECUTED_NO] = "NO", [FAR_EXECUTED_MAYBE] = "MAYBE", [FAR_EXECUTED_YES] = "YES"};
 static const char *const rref_kinds[NAMES_MAX] = {[RREF_FORK] = "FORK",
 						  [RREF_DELETE] = "DELETE",
 						  [RREF_ACCEPT] = "ACCEPT",
@@ -236,7 +309,7 @@ struct bit {
 	uint32_t types; /* of messages, as bits; 0: whatever it is */
 };
 
-#define OF(type) (1u << HEAD_##type)
+#define OF(type) (1u << PACKET_##type)
 #define ANSWERS  (OF(REPLY) | OF(ERROR) | OF(CANCELLED))
 static const struct bit marks[] = {
 	{WIRE_ASLEEP, "ASLEEP", 0},   {WIRE_FRAGMENT, "FRAGMENT", 0},     {WIRE_MORE, "MORE", 0},
@@ -244,16 +317,14 @@ static const struct bit marks[] = {
 	{WIRE_UNACKED, "UNACKED", 0}, {WIRE_UNORDERED, "UNORDERED", 0},
 };
 static const struct bit flags[] = {
-	{HEAD_TYPED, "TYPED", OF(REQUEST) | OF(LARGE)},
-	{HEAD_ASKED, "ASKED", OF(CREDIT)},
-	{HEAD_HASHED, "HASHED", OF(REQUEST) | OF(REPLY) | OF(LARGE)},
-	{HEAD_TLV, "TLV", (2u << HEAD_ABORT) - 2},
-	{HEAD_RETRY, "RETRY", OF(REQUEST) | OF(CANCEL) | ANSWERS},
-	{HEAD_RREFS, "RREFS", OF(REPLY) | OF(LARGE)},
-	{HEAD_METHOD, "METHOD", OF(REQUEST) | OF(LARGE)},
-	{HEAD_NAMED, "NAMED", OF(REQUEST)},
-	{FAR_EXECUTED_MAYBE << HEAD_EXECUTED_SHIFT, "MAYBE", OF(ERROR) | OF(CANCELLED)},
-	{FAR_EXECUTED_YES << HEAD_EXECUTED_SHIFT, "YES", OF(ERROR) | OF(CANCELLED)},
+	{PACKET_TYPED, "TYPED", OF(REQUEST)},
+	{PACKET_HASHED, "HASHED", OF(REQUEST) | OF(REPLY)},
+	{PACKET_TLV, "TLV", (2u << PACKET_ABORT) - 2},
+	{PACKET_RETRY, "RETRY", OF(REQUEST) | OF(CANCEL) | ANSWERS},
+	{PACKET_RREFS, "RREFS", OF(REPLY)},
+	{PACKET_METHOD, "METHOD", OF(REQUEST)},
+	{PACKET_NAMED, "NAMED", OF(REQUEST)},
+	{PACKET_REQUESTED, "REQUESTED", OF(CREDIT)},
 };
 
 static void print_code(FILE *out, const char *const *names, uint64_t n, uint64_t value)
@@ -310,8 +381,8 @@ static void print_field(FILE *out, const struct field *f, const uint8_t *at, uin
 	case TYPE:
 		print_code(out, types, NAMES_MAX, v);
 		return;
-	case LARGE_KIND:
-		print_code(out, large_kinds, NAMES_MAX, v);
+	case EXECUTED:
+		print_code(out, executed_names, NAMES_MAX, v);
 		return;
 	case RREF_KIND:
 		print_code(out, rref_kinds, NAMES_MAX, v);
@@ -325,18 +396,10 @@ static void print_field(FILE *out, const struct field *f, const uint8_t *at, uin
 	case FLAG:
 		print_bits(out, flags, sizeof flags / sizeof *flags, v, type);
 		return;
-	case FN:
-		if (type == HEAD_ERROR)
-			print_status(out, v);
-		else
-			fprintf(out, "%" PRIu64, v);
+	case SIGNED:
+		fprintf(out, "%" PRId32, (int32_t)(uint32_t)v);
 		return;
-	case TIME:
-		if (type == HEAD_ERROR) {
-			fprintf(out, "%" PRId32, (int32_t)(uint32_t)v);
-			return;
-		}
-		break;
+	case HEAD: /* print_head() */
 	case NUMBER:
 		break;
 	}
@@ -358,6 +421,8 @@ bool print_layout(struct printer *p, const struct layout *l, const uint8_t *byte
 	fprintf(p->out, " [%s]", l->name);
 	for (unsigned i = 0; i < l->n; i++) {
 		const struct field *f = &l->fields[i];
+		if (f->encoding == HEAD)
+			continue;
 		uint64_t v = f->encoding == TAG ? 0 : get(f, bytes);
 		fprintf(p->out, " %s=", f->name);
 		print_field(p->out, f, bytes + f->at, v, type);
@@ -365,6 +430,14 @@ bool print_layout(struct printer *p, const struct layout *l, const uint8_t *byte
 			good = wrong(p, l->name, f->name);
 	}
 	return good;
+}
+
+bool print_head(struct printer *p, const union packet_head *h)
+{
+	unsigned type = h->type;
+	if (type >= sizeof heads / sizeof *heads || !heads[type])
+		return true;
+	return print_layout(p, heads[type], (const uint8_t *)h, sizeof *h, type);
 }
 
 bool print_exactly(struct printer *p, const struct layout *l, const uint8_t *bytes, uint64_t len, unsigned type)

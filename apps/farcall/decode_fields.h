@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 struct field;
+union packet_head;
 struct layout {
 	const char *name;
 	uint32_t bytes;
@@ -16,9 +17,9 @@ struct layout {
 };
 
 extern const struct layout layout_head, layout_message, layout_ack, layout_control, layout_sub, layout_handshake,
-	layout_reject, layout_grant, layout_exposed, layout_large, layout_units, layout_hash, layout_retry,
-	layout_object, layout_named, layout_rref_remote, layout_rref_fetch, layout_rref_method,
-	layout_rref_method_remote, layout_rref_op;
+	layout_reject, layout_grant, layout_exposed, layout_acked, layout_hash, layout_retry, layout_object,
+	layout_named, layout_rref_remote, layout_rref_fetch, layout_rref_method, layout_rref_method_remote,
+	layout_rref_op;
 
 /* What is being printed. */
 struct printer {
@@ -35,6 +36,8 @@ bool wrong(struct printer *p, const char *layout, const char *field);
 bool print_layout(struct printer *p, const struct layout *l, const uint8_t *bytes, uint64_t len, unsigned type);
 /** The same, and nothing may follow. */
 bool print_exactly(struct printer *p, const struct layout *l, const uint8_t *bytes, uint64_t len, unsigned type);
+/** Prints the head of a message by its type; nothing if that is unknown. */
+bool print_head(struct printer *p, const union packet_head *h);
 void print_status(FILE *out, uint64_t status);
 
 #endif

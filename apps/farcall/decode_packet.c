@@ -2,7 +2,7 @@
 /** Packets, messages and what they hold. */
 #include "base/crc32c.h"
 #include "control/info.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "decode.h"
 #include "decode_engine.h"
 #include "features/references/wire.h"
@@ -23,11 +23,11 @@ static bool print_payload(struct printer *p, const uint8_t *bytes, uint64_t len)
 	return true;
 }
 
-static bool print_request(struct printer *p, const struct shm_head *h, const uint8_t *bytes, uint64_t len)
+static bool print_request(struct printer *p, const union packet_head *h, const uint8_t *bytes, uint64_t len)
 {
 	unsigned bits = h->flags;
-	struct head_retry retry;
-	if (bits & HEAD_RETRY) {
+	struct packet_retry retry;
+	if (bits & PACKET_RETRY) {
 		if (len < sizeof retry)
 			return wrong(p, "retry", "size");
 		len -= sizeof retry;
@@ -37,20 +37,20 @@ static bool print_request(struct printer *p, const struct shm_head *h, const uin
 		if (retry.floor > retry.seq || retry.seq - retry.floor >= FAR_RETRY_WINDOW)
 			return wrong(p, "retry", "window");
 	}
-	if (bits & HEAD_HASHED) {
-		if (len < sizeof(struct head_hash))
+	if (bits & PACKET_HASHED) {
+		if (len < sizeof(struct packet_hash))
 			return wrong(p, "hash", "size");
-		len -= sizeof(struct head_hash);
-		if (!print_layout(p, &layout_hash, bytes + len, sizeof(struct head_hash), 0))
+		len -= sizeof(struct packet_hash);
+		if (!print_layout(p, &layout_hash, bytes + len, sizeof(struct packet_hash), 0))
 			return false;
 	}
-	if (bits & HEAD_NAMED) {
+	if (bits & PACKET_NAMED) {
 		if (len < sizeof(struct rref_named))
 			return wrong(p, "named", "size");
 		len -= sizeof(struct rref_named);
 		if (!print_layout(p, &layout_named, bytes + len, sizeof(struct rref_named), 0))
 			return false;
-	} else if (bits & HEAD_METHOD) {
+	} else if (bits & PACKET_METHOD) {
 		if (len < sizeof(struct rref_id))
 			return wrong(p, "object", "size");
 		len -= sizeof(struct rref_id);
@@ -59,46 +59,59 @@ static bool print_request(struct printer *p, const struct shm_head *h, const uin
 	}
 	if (engine_asks(h))
 		return engine_request(p, h, bytes, len);
-	if (!(bits & HEAD_TYPED))
+	if (!(bits & PACKET_TYPED))
 		return print_payload(p, bytes, len);
 	return decode_values(p->out, bytes, len, false) || wrong(p, "values", NULL);
 }
 
-/* A whole message, whose head was that of `layout`. */
-static bool print_message(struct printer *p, const char *layout, const struct shm_head *h, const uint8_t *bytes,
+/* The head of a message that comes in DATA. */
+static bool print_announced(struct printer *p, const uint8_t *bytes, uint64_t len)
+{
+	union packet_head h;
+	if (len != sizeof h)
+		return wrong(p, "announced", "size");
+	memcpy(&h, bytes, sizeof h);
+	if (h.type != PACKET_REQUEST && h.type != PACKET_ONEWAY && h.type != PACKET_REPLY)
+		return wrong(p, "announced", "type");
+	engine_note(p, &h);
+	return print_head(p, &h);
+}
+
+/* A complete message, whose head was that of `layout`. */
+static bool print_message(struct printer *p, const char *layout, const union packet_head *h, const uint8_t *bytes,
 			  uint64_t len)
 {
 	uint16_t answered;
 	engine_note(p, h);
-	switch ((enum head_type)h->type) {
-	case HEAD_REQUEST:
+	switch ((enum packet_type)h->type) {
+	case PACKET_REQUEST:
 		return print_request(p, h, bytes, len);
-	case HEAD_ERROR:
+	case PACKET_ERROR:
 		fputs(" [text] ", p->out);
 		decode_text(p->out, (const char *)bytes, len);
 		return true;
-	case HEAD_CREDIT:
-	case HEAD_GRANT:
-	case HEAD_REFUSE:
-		return print_exactly(p, &layout_units, bytes, len, 0);
-	case HEAD_LARGE:
-		return print_exactly(p, &layout_large, bytes, len, 0);
-	case HEAD_REPLY:
+	case PACKET_CREDIT:
+	case PACKET_GRANT:
+	case PACKET_REFUSE:
+		return print_exactly(p, &layout_acked, bytes, len, 0);
+	case PACKET_RENDEZVOUS:
+		return print_announced(p, bytes, len);
+	case PACKET_REPLY:
 		answered = engine_answered(p, h);
 		return answered ? engine_reply(p, answered, bytes, len) : print_payload(p, bytes, len);
-	case HEAD_CANCEL:
-	case HEAD_CANCELLED:
-	case HEAD_ONEWAY:
-	case HEAD_ASK:
-	case HEAD_DATA:
-	case HEAD_ABORT:
+	case PACKET_CANCEL:
+	case PACKET_CANCELLED:
+	case PACKET_ONEWAY:
+	case PACKET_CREDIT_REQUEST:
+	case PACKET_DATA:
+	case PACKET_ABORT:
 		return print_payload(p, bytes, len);
 	}
 	return wrong(p, layout, "type");
 }
 
 /* Several messages, by the engine's own steps from one to the next. */
-static bool print_batch(struct printer *p, const struct wire_message *h, const struct shm_head *first,
+static bool print_batch(struct printer *p, const struct wire_message *h, const union packet_head *first,
 			const uint8_t *bytes, uint32_t len)
 {
 	struct transport_span f = {
@@ -109,14 +122,18 @@ static bool print_batch(struct printer *p, const struct wire_message *h, const s
 	if (!print_message(p, "message", first, bytes, f.length))
 		return false;
 	for (;;) {
-		struct shm_head head;
+		union packet_head head;
+		struct wire_call call;
 		uint32_t length, sub = transport_batch_sub(b.at);
-		int more = transport_batch_next(&b, &head, &length);
+		int more = transport_batch_next(&b, &call, &length);
 		if (more == 0)
 			return true;
 		if (sub + sizeof(struct wire_sub) > len)
 			return wrong(p, "sub", "size");
-		if (!print_layout(p, &layout_sub, bytes + sub, sizeof(struct wire_sub), bytes[sub]))
+		if (!print_layout(p, &layout_sub, bytes + sub, sizeof(struct wire_sub), 0))
+			return false;
+		memcpy(&head, bytes + sub, sizeof head);
+		if (!print_head(p, &head))
 			return false;
 		if (more < 0)
 			return wrong(p, "sub", "length");
@@ -129,8 +146,10 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_message 
 {
 	uint32_t length = le32_get(h->length), offset = le32_get(h->offset);
 	uint32_t before = le32_get(h->packet) - le32_get(h->first);
-	struct shm_head head;
+	union packet_head head;
 	memcpy(&head, h->call, sizeof head);
+	if (!print_head(p, &head))
+		return false;
 	bool piece = h->marks & WIRE_FRAGMENT;
 	bool batch = h->marks & WIRE_BATCH, small = before == 0 && offset != 0;
 	if (h->marks & WIRE_UNORDERED) {
@@ -233,7 +252,7 @@ static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 	uint32_t rest_len = len - (uint32_t)sizeof h.head, body_len = len - TRANSPORT_HEAD_BYTES;
 	switch ((enum wire_kind)h.head.kind) {
 	case WIRE_MESSAGE:
-		return print_layout(p, &layout_message, rest, rest_len, h.message.call[0]) &&
+		return print_layout(p, &layout_message, rest, rest_len, 0) &&
 		       print_bytes_of_message(p, &h.message, body, body_len);
 	case WIRE_ACK:
 		return print_layout(p, &layout_ack, rest, rest_len, 0) && print_grants(p, body, body_len);

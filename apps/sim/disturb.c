@@ -3,7 +3,8 @@
 #include "sim/disturb.h"
 
 #include "base/must.h"
-#include "core/head.h"
+#include "core/packet.h"
+#include "transport/wire.h"
 
 #include <stdlib.h>
 
@@ -63,7 +64,7 @@ static uint32_t types_of(const uint8_t *body, uint32_t len)
 	memcpy(&h, body, sizeof h);
 	if (h.kind != WIRE_MESSAGE || le32_get(h.offset) != 0)
 		return 0;
-	uint8_t type = h.call[offsetof(struct shm_head, type)];
+	uint8_t type = h.call[offsetof(union packet_head, type)];
 	uint32_t types = type < 32 ? 1u << type : 0;
 	const uint8_t *rest = body + sizeof h;
 	uint64_t room = len - sizeof h, at = aligned(le32_get(h.length), SUB_BYTES);

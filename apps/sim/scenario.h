@@ -50,7 +50,7 @@ struct workload {
 
 /* ---- disturbances ---- */
 
-/** Packets of the engine that may be lost on purpose. The order is that of enum head_type. */
+/** Packets of the engine that may be lost on purpose. The order is that of enum packet_type. */
 #define DISTURB_DROPS       13
 #define SCENARIO_SHARDS_MAX 16
 extern const char *const disturb_drop_names[DISTURB_DROPS + 1];

@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: BSD-3-Clause
 -- A Wireshark dissector of the packets that workers exchange over datagram drivers (udp, dpdk). Use it with
 --
---	tshark -X lua_script:farcall.lua -r FILE -Y 'farcall.call == 3'
+--	tshark -X lua_script:farcall.lua -r FILE -Y 'farcall.slot == 3'
 --
 -- or copy it into Wireshark's folder of personal plugins (Help, About, Folders). Packets are recognised by what they
 -- look like; "Decode As" and -d udp.port==N,farcall show every datagram of a port. Fields are farcall.NAME for the head
--- of a packet and farcall.LAYOUT.NAME for the rest, by the names of engine/PROTOCOL.md; farcall.line is the whole packet as
+-- of a packet and for type, flags, slot and generation of a message, and farcall.LAYOUT.NAME for the rest, by the names of engine/PROTOCOL.md; farcall.line is the whole packet as
 -- `farcall decode` prints it, farcall.verdict "ok" or what is wrong with it.
 
 -- The tables of engine/PROTOCOL.md, put here by tests/protocol/lua_tables.py.
@@ -23,14 +23,7 @@ local layouts = {
 		{ name = "packet", bytes = 4, as = "number" },
 		{ name = "ack", bytes = 4, as = "number" },
 		{ name = "ack_bits", bytes = 8, as = "id" },
-		{ name = "type", bytes = 1, as = "code type" },
-		{ name = "flags", bytes = 1, as = "bits flag" },
-		{ name = "fn", bytes = 2, as = "number", types = { ERROR = "status" } },
-		{ name = "call", bytes = 4, as = "number" },
-		{ name = "gen", bytes = 4, as = "number" },
-		{ name = "tlv_bytes", bytes = 4, as = "number" },
-		{ name = "time", bytes = 8, as = "number", types = { ERROR = "signed" } },
-		{ name = "reserved", bytes = 4, as = "number" },
+		{ name = "call", bytes = 28, as = "head" },
 		{ name = "length", bytes = 4, as = "number" },
 		{ name = "offset", bytes = 4, as = "number" },
 		{ name = "first", bytes = 4, as = "number" },
@@ -54,14 +47,7 @@ local layouts = {
 		{ name = "tag", bytes = 16, as = "bytes" },
 	} },
 	sub = { size = 32, little = true, fields = {
-		{ name = "type", bytes = 1, as = "code type" },
-		{ name = "flags", bytes = 1, as = "bits flag" },
-		{ name = "fn", bytes = 2, as = "number", types = { ERROR = "status" } },
-		{ name = "call", bytes = 4, as = "number" },
-		{ name = "gen", bytes = 4, as = "number" },
-		{ name = "tlv_bytes", bytes = 4, as = "number" },
-		{ name = "time", bytes = 8, as = "number", types = { ERROR = "signed" } },
-		{ name = "reserved", bytes = 4, as = "number" },
+		{ name = "call", bytes = 28, as = "head" },
 		{ name = "length", bytes = 4, as = "number" },
 	} },
 	grant = { size = 12, little = true, fields = {
@@ -110,15 +96,118 @@ local layouts = {
 		{ name = "to", bytes = 8, as = "id" },
 		{ name = "name", bytes = 8, as = "id" },
 	} },
-	large = { size = 24, little = true, fields = {
-		{ name = "total", bytes = 8, as = "number", low = "1" },
-		{ name = "lane", bytes = 4, as = "number", high = "3" },
-		{ name = "life", bytes = 4, as = "number" },
-		{ name = "kind", bytes = 4, as = "code rendezvous_kind", low = "1", high = "3" },
+	request = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "handler", bytes = 2, as = "number" },
+		{ name = "slot", bytes = 4, as = "number" },
+		{ name = "generation", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "time_left", bytes = 8, as = "number" },
 		{ name = "reserved", bytes = 4, as = "number" },
 	} },
-	units = { size = 8, little = true, fields = {
-		{ name = "done", bytes = 8, as = "number" },
+	reply = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "function", bytes = 2, as = "number" },
+		{ name = "slot", bytes = 4, as = "number" },
+		{ name = "generation", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "zeros", bytes = 8, as = "number" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	error = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "status", bytes = 2, as = "code status" },
+		{ name = "slot", bytes = 4, as = "number" },
+		{ name = "generation", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "code", bytes = 4, as = "signed" },
+		{ name = "executed", bytes = 4, as = "code executed" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	cancel = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "zero", bytes = 2, as = "number" },
+		{ name = "slot", bytes = 4, as = "number" },
+		{ name = "generation", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "zeros", bytes = 8, as = "number" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	cancelled = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "zero", bytes = 2, as = "number" },
+		{ name = "slot", bytes = 4, as = "number" },
+		{ name = "generation", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "zeros", bytes = 4, as = "number" },
+		{ name = "executed", bytes = 4, as = "code executed" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	oneway = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "handler", bytes = 2, as = "number" },
+		{ name = "zeros", bytes = 8, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "time_left", bytes = 8, as = "number" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	credit = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "zero", bytes = 2, as = "number" },
+		{ name = "zeros", bytes = 8, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "oneways", bytes = 8, as = "number" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	rendezvous = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "zero", bytes = 2, as = "number" },
+		{ name = "lane", bytes = 4, as = "number", high = "3" },
+		{ name = "epoch", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "total", bytes = 8, as = "number", low = "1" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	data = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "zero", bytes = 2, as = "number" },
+		{ name = "lane", bytes = 4, as = "number" },
+		{ name = "epoch", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "offset", bytes = 8, as = "number" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	lane_grant = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "zero", bytes = 2, as = "number" },
+		{ name = "lane", bytes = 4, as = "number" },
+		{ name = "epoch", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "granted", bytes = 8, as = "number" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	lane = { size = 28, little = true, fields = {
+		{ name = "type", bytes = 1, as = "code type" },
+		{ name = "flags", bytes = 1, as = "bits flag" },
+		{ name = "zero", bytes = 2, as = "number" },
+		{ name = "lane", bytes = 4, as = "number" },
+		{ name = "epoch", bytes = 4, as = "number" },
+		{ name = "tlv_bytes", bytes = 4, as = "number" },
+		{ name = "zeros", bytes = 8, as = "number" },
+		{ name = "reserved", bytes = 4, as = "number" },
+	} },
+	acked = { size = 8, little = true, fields = {
+		{ name = "packets", bytes = 8, as = "number" },
 	} },
 	hash = { size = 16, little = true, fields = {
 		{ name = "name", bytes = 8, as = "id" },
@@ -201,31 +290,29 @@ local codes = {
 		{ value = 128, name = "UNORDERED" },
 	},
 	type = {
-		{ value = 1, name = "REQUEST", body = "payload" },
-		{ value = 2, name = "REPLY", body = "payload" },
-		{ value = 3, name = "ERROR", body = "text" },
-		{ value = 4, name = "CANCEL", body = "payload" },
-		{ value = 5, name = "CANCELLED", body = "payload" },
-		{ value = 6, name = "ONEWAY", body = "payload" },
-		{ value = 7, name = "CREDIT", body = "units" },
-		{ value = 8, name = "ASK", body = "payload" },
-		{ value = 9, name = "LARGE", body = "large" },
-		{ value = 10, name = "DATA", body = "payload" },
-		{ value = 11, name = "GRANT", body = "units" },
-		{ value = 12, name = "REFUSE", body = "units" },
-		{ value = 13, name = "ABORT", body = "payload" },
+		{ value = 1, name = "REQUEST", head = "request", body = "payload" },
+		{ value = 2, name = "REPLY", head = "reply", body = "payload" },
+		{ value = 3, name = "ERROR", head = "error", body = "text" },
+		{ value = 4, name = "CANCEL", head = "cancel", body = "payload" },
+		{ value = 5, name = "CANCELLED", head = "cancelled", body = "payload" },
+		{ value = 6, name = "ONEWAY", head = "oneway", body = "payload" },
+		{ value = 7, name = "CREDIT", head = "credit", body = "acked" },
+		{ value = 8, name = "CREDIT_REQUEST", head = "credit", body = "payload" },
+		{ value = 9, name = "RENDEZVOUS", head = "rendezvous", body = "announced" },
+		{ value = 10, name = "DATA", head = "data", body = "payload" },
+		{ value = 11, name = "GRANT", head = "lane_grant", body = "acked" },
+		{ value = 12, name = "REFUSE", head = "lane", body = "acked" },
+		{ value = 13, name = "ABORT", head = "lane", body = "payload" },
 	},
 	flag = {
-		{ value = 1, name = "TYPED", types = { REQUEST = true, LARGE = true } },
-		{ value = 1, name = "ASKED", types = { CREDIT = true } },
-		{ value = 2, name = "HASHED", types = { REQUEST = true, REPLY = true, LARGE = true } },
-		{ value = 4, name = "TLV", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true, ONEWAY = true, CREDIT = true, ASK = true, LARGE = true, DATA = true, GRANT = true, REFUSE = true, ABORT = true } },
+		{ value = 1, name = "TYPED", types = { REQUEST = true } },
+		{ value = 2, name = "HASHED", types = { REQUEST = true, REPLY = true } },
+		{ value = 4, name = "TLV", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true, ONEWAY = true, CREDIT = true, CREDIT_REQUEST = true, RENDEZVOUS = true, DATA = true, GRANT = true, REFUSE = true, ABORT = true } },
 		{ value = 8, name = "RETRY", types = { REQUEST = true, REPLY = true, ERROR = true, CANCEL = true, CANCELLED = true } },
-		{ value = 16, name = "RREFS", types = { REPLY = true, LARGE = true } },
-		{ value = 32, name = "METHOD", types = { REQUEST = true, LARGE = true } },
+		{ value = 16, name = "RREFS", types = { REPLY = true } },
+		{ value = 32, name = "METHOD", types = { REQUEST = true } },
 		{ value = 64, name = "NAMED", types = { REQUEST = true } },
-		{ value = 64, name = "MAYBE", types = { ERROR = true, CANCELLED = true } },
-		{ value = 128, name = "YES", types = { ERROR = true, CANCELLED = true } },
+		{ value = 128, name = "REQUESTED", types = { CREDIT = true } },
 	},
 	status = {
 		{ value = 0, name = "OK" },
@@ -255,10 +342,10 @@ local codes = {
 		{ value = 24, name = "INJECTED" },
 		{ value = 25, name = "LEAKED" },
 	},
-	rendezvous_kind = {
-		{ value = 1, name = "REQUEST" },
-		{ value = 2, name = "ONEWAY" },
-		{ value = 3, name = "REPLY" },
+	executed = {
+		{ value = 0, name = "NO" },
+		{ value = 1, name = "MAYBE" },
+		{ value = 2, name = "YES" },
 	},
 	value_type = {
 		{ value = 0, name = "none" },
@@ -358,9 +445,12 @@ end
 
 -- ---- the fields that can be filtered by ----
 
+local of_every_message = { type = true, flags = true, slot = true, generation = true }
+
 local function declare(layout, f)
-	local abbrev = (layout == "head" or layout == "message") and "farcall." .. f.name or "farcall." .. layout .. "." .. f.name
-	if f.as == "bytes" or f.as == "hello" then
+	local shared = layout == "head" or layout == "message" or of_every_message[f.name] and layouts[layout].fields[1].name == "type"
+	local abbrev = shared and "farcall." .. f.name or "farcall." .. layout .. "." .. f.name
+	if f.as == "bytes" or f.as == "hello" or f.as == "head" then
 		return ProtoField.bytes(abbrev, f.name)
 	end
 	local base = f.as == "id" and base.HEX or base.DEC
@@ -677,16 +767,12 @@ function Packet:say(text)
 end
 
 local function field_text(f, little, range, value, message_type)
-	local as = f.types and f.types[message_type] or f.as
+	local as = f.as
 	if as == "id" then
 		return hex(little and range:raw():reverse() or range:raw())
 	end
 	if as == "signed" then
-		local low = value:lower()
-		return string.format("%d", low >= 2 ^ 31 and low - 2 ^ 32 or low)
-	end
-	if as == "status" then
-		return code_name("status", value)
+		return string.format("%d", value >= 2 ^ 31 and value - 2 ^ 32 or value)
 	end
 	local code, bits = as:match("^code (.+)"), as:match("^bits (.+)")
 	if code then
@@ -726,7 +812,9 @@ function Packet:layout(name, tvb, exact)
 		if size > tvb:len() - at then
 			bad(wrong or name .. ".size")
 		end
-		if f.as == "bytes" or f.as == "hello" then
+		if f.as == "head" then
+			values[f.name] = tvb:range(at, size):tvb()
+		elseif f.as == "bytes" or f.as == "hello" then
 			local raw = size > 0 and tvb(at, size):raw() or ""
 			if size > 0 then
 				tree:add(f.proto, tvb(at, size))
@@ -797,15 +885,31 @@ function farcall.init()
 end
 
 local function asks(head)
-	return not has(head.flags, "flag", "TYPED") and code_row("engine_fn", head.fn) or nil
+	return not has(head.flags, "flag", "TYPED") and code_row("engine_fn", head.handler) or nil
 end
 
--- If it asks for something of the engine, its reply will be known.
+-- If it is a request to the engine, its reply will be known.
 function Packet:note(head)
-	local name = code_name("type", head.type)
-	if not self.again and (name == "REQUEST" or name == "LARGE") and asks(head) then
-		asked[self.from .. ">" .. self.to .. "/" .. head.call] = { gen = head.gen, row = asks(head) }
+	if not self.again and code_name("type", head.type) == "REQUEST" and asks(head) then
+		asked[self.from .. ">" .. self.to .. "/" .. head.slot] = { generation = head.generation, row = asks(head) }
 	end
+end
+
+-- The head of a message; of an unknown type, that alone.
+function Packet:message_head(tvb)
+	local row = code_row("type", tvb(0, 1):uint())
+	return row and self:layout(row.head, tvb, true) or { type = tvb(0, 1):uint() }
+end
+
+function Packet:announced(tvb)
+	if size_of(tvb) ~= layouts.request.size then
+		bad("announced.size")
+	end
+	local name = code_name("type", tvb(0, 1):uint())
+	if name ~= "REQUEST" and name ~= "ONEWAY" and name ~= "REPLY" then
+		bad("announced.type")
+	end
+	self:note(self:message_head(tvb))
 end
 
 function Packet:values(tvb, one)
@@ -842,10 +946,10 @@ function Packet:engine_request(row, tvb)
 end
 
 function Packet:reply(head, tvb)
-	local key = self.number .. "/" .. head.call .. "/" .. head.gen
+	local key = self.number .. "/" .. head.slot .. "/" .. head.generation
 	if not self.again then
-		local a = asked[self.to .. ">" .. self.from .. "/" .. head.call]
-		answered[key] = a and a.gen == head.gen and a.row or nil
+		local a = asked[self.to .. ">" .. self.from .. "/" .. head.slot]
+		answered[key] = a and a.generation == head.generation and a.row or nil
 	end
 	local row = answered[key]
 	if not row then
@@ -913,6 +1017,8 @@ function Packet:message(layout, head, tvb)
 		if tvb then
 			self.tree:add(text_field, tvb(), text)
 		end
+	elseif row.body == "announced" then
+		self:announced(tvb)
 	elseif row.body ~= "payload" then
 		self:body(row.body, tvb)
 	elseif row.name == "REQUEST" then
@@ -924,29 +1030,31 @@ function Packet:message(layout, head, tvb)
 	end
 end
 
-function Packet:batch(head, offset, tvb)
+function Packet:batch(head, first, offset, tvb)
 	local last, at = size_of(tvb), head.length
 	if head.packet ~= head.first or offset ~= 0 or at >= last or last > BATCH_MAX then
 		bad("batch")
 	end
-	self:message("message", head, part(tvb, 0, at))
+	self:message("message", first, part(tvb, 0, at))
 	while at < last do
 		local sub, size = align(at, 32), layouts.sub.size
 		if sub + size > last then
 			bad("sub.size")
 		end
 		local values = self:layout("sub", part(tvb, sub, size), true)
+		local further = self:message_head(values.call)
 		local length = values.length
 		at = length <= LINE and sub + size or align(sub + size, 64)
 		if length > last or at > last - length then
 			bad("sub.length")
 		end
-		self:message("sub", values, part(tvb, at, length))
+		self:message("sub", further, part(tvb, at, length))
 		at = at + length
 	end
 end
 
 function Packet:bytes_of_message(head, tvb)
+	local message = self:message_head(head.call)
 	local piece, batch = has(head.marks, "mark", "FRAGMENT"), has(head.marks, "mark", "BATCH")
 	local n, before, offset = size_of(tvb), (head.packet - head.first) % 2 ^ 32, head.offset
 	if has(head.marks, "mark", "UNORDERED") then
@@ -969,7 +1077,7 @@ function Packet:bytes_of_message(head, tvb)
 		if piece then
 			bad("batch")
 		end
-		self:batch(head, offset, tvb)
+		self:batch(head, message, offset, tvb)
 		return
 	end
 	if head.length > LENGTH_MAX or offset + n > head.length or n == 0 and head.length ~= 0 or before >= 2 ^ 31 then
@@ -979,9 +1087,9 @@ function Packet:bytes_of_message(head, tvb)
 		bad("fragment")
 	end
 	if n == head.length and not piece then
-		self:message("message", head, tvb)
+		self:message("message", message, tvb)
 	else
-		self:note(head) -- each fragment has it
+		self:note(message) -- each fragment has it
 		self:data("fragment", tvb)
 		if key then
 			self:layout("exposed", key, true)

@@ -4,6 +4,7 @@
 
 #include "agent/nic_spec.h"
 #include "base/error.h"
+#include "core/packet.h"
 #include "core/queues.h"
 #include "memory/budget.h"
 #include "memory/region.h"
@@ -93,7 +94,7 @@ static int complete(const struct ports_config *config, struct nic_port **port, s
 	(*port)->ops->caps(*port, &caps);
 	if (transport_needed(&caps)) {
 		const struct transport_config link = {.queues = config->queues,
-						      .head_bytes = sizeof(struct shm_head),
+						      .head_bytes = sizeof(union packet_head),
 						      .limit_ns = config->peer_limit_ns,
 						      .unchecked =
 							      config->checksum && strcmp(config->checksum, "off") == 0,
@@ -130,7 +131,7 @@ static int open_one(const struct ports_config *config, const char *name, const c
 				 .beyond_host = config->beyond_host,
 				 .key = config->key,
 				 .queues = config->queues,
-				 .head_bytes = shm ? sizeof(struct shm_head) : 0,
+				 .head_bytes = shm ? sizeof(union packet_head) : 0,
 				 .args = args,
 				 .memory_block = region_piece,
 				 .memory = region.base,

@@ -8,7 +8,7 @@
 #include "base/must.h"
 #include "core/call.h"
 #include "core/context.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/shard.h"
 
 #include <sched.h>
@@ -176,7 +176,7 @@ static enum far_status make_record(struct plan *p, const struct call_start *comm
 			      .shard = s,
 			      .future = p->future,
 			      .complete = agent_complete,
-			      .start = {.typed = p->function ? HEAD_TYPED : 0},
+			      .start = {.typed = p->function ? PACKET_TYPED : 0},
 			      .targets = p->targets,
 			      .results = p->results,
 			      .n = (uint32_t)p->n,

@@ -128,7 +128,7 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 		se = agent_fast_session(a, s, to, id);
 	if (unlikely(!se))
 		return send_general(a, to, id, data, len, opts, done, user, err);
-	call.word = FAST_WORD(HEAD_REQUEST, 0, id);
+	call.word = FAST_WORD(PACKET_REQUEST, 0, id);
 	fast_copy(fast_body(se->lane->tx_next), data, len);
 	fast_send(s, se, &call, len);
 	return FAR_OK;
@@ -338,7 +338,7 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 	h.done = false;
 	h.reply = reply;
 	h.cap = cap;
-	call.word = FAST_WORD(HEAD_REQUEST, 0, id);
+	call.word = FAST_WORD(PACKET_REQUEST, 0, id);
 	fast_copy(fast_body(se->lane->tx_next), data, len);
 	fast_send(s, se, &call, len);
 	shard_flush(s);

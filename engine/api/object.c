@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "core/context.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/shard.h"
 #include "value/encoding.h"
 
@@ -113,7 +113,7 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 	*start = (struct call_start){.worker = (uint32_t)t->to.worker,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
-				     .typed = HEAD_TYPED | HEAD_METHOD | (m->named ? HEAD_NAMED : 0),
+				     .typed = PACKET_TYPED | PACKET_METHOD | (m->named ? PACKET_NAMED : 0),
 				     .done = NULL, /* and the next two: set by the caller */
 				     .user = NULL,
 				     .app = NULL,

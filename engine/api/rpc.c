@@ -6,7 +6,7 @@
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/plan.h"
 #include "core/shard.h"
 #include "features/rendezvous/rendezvous.h"
@@ -77,7 +77,7 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 	*start = (struct call_start){.worker = (uint32_t)to.worker,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
-				     .typed = HEAD_TYPED,
+				     .typed = PACKET_TYPED,
 				     .done = NULL, /* and the next two: set by the caller */
 				     .user = NULL,
 				     .app = NULL,
@@ -248,7 +248,7 @@ call_fast(const struct far_agent *a, struct shard *s, struct far_to to, uint64_t
 	struct fast_call call = {.done = agent_done_future,
 				 .user = f,
 				 .kind = CALL_FUTURE | CALL_TYPED,
-				 .word = FAST_WORD(HEAD_REQUEST, HEAD_TYPED, there - 1),
+				 .word = FAST_WORD(PACKET_REQUEST, PACKET_TYPED, there - 1),
 				 .fn = (uint16_t)site->fn->index,
 				 .left = left};
 	f->call = fast_send(s, se, &call, len);

@@ -6,7 +6,7 @@
 #include "api/recv_buf.h"
 #include "base/error.h"
 #include "base/must.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/shard.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
@@ -191,7 +191,7 @@ static void prepare_short(struct rref_request *q, const struct rref_wire *made)
 	if (!rref_named_of(made->id, made->id.life, s->config.index, q->route.shard, &named))
 		return;
 	q->start.fn = (uint16_t)q->fn->index;
-	q->start.typed = HEAD_TYPED | HEAD_NAMED;
+	q->start.typed = PACKET_TYPED | PACKET_NAMED;
 	q->trailer_bytes = sizeof named;
 	memcpy(&q->trailer, &named, sizeof named);
 }

@@ -12,7 +12,7 @@
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/request.h"
 #include "core/shard.h"
 #include "core/timer.h"

@@ -9,7 +9,7 @@
 #include "base/mutant.h"
 #include "core/context.h"
 #include "core/feature.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -173,7 +173,7 @@ __attribute__((noinline, cold)) static int no_credit(struct shard *s, struct ses
 __attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at)
 {
 	const struct function *f = registry_at(s->registry, fn);
-	struct head_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
+	struct packet_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
 	memcpy(at, &hash, sizeof hash);
 }
 
@@ -199,7 +199,11 @@ __attribute__((noinline, cold)) static int start_rendezvous(struct shard *s, str
 		*start->id = id_of(c);
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
-	struct shm_head head = {.flags = start->typed, .fn = start->fn, .call = c->slot, .gen = c->gen};
+	const struct packet_request head = {.type = PACKET_REQUEST,
+					    .flags = start->typed,
+					    .handler = start->fn,
+					    .slot = c->slot,
+					    .generation = c->gen};
 	s->hooks.request_send(s, se, start, &head);
 	call_watch(s, c, start->left);
 	return 0;
@@ -219,23 +223,23 @@ int shard_call(struct shard *s, const struct call_start *start)
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = start->typed;
-		if (unlikely(flags & HEAD_NAMED) && !s->hooks.call_reaches(start, se->incarnation))
+		if (unlikely(flags & PACKET_NAMED) && !s->hooks.call_reaches(start, se->incarnation))
 			return -EPIPE;
 		fn = session_functions(s, se)[start->fn] - 1u;
 		if (unlikely(fn == UINT32_MAX)) {
-			flags |= HEAD_HASHED;
-			trailer = sizeof(struct head_hash);
+			flags |= PACKET_HASHED;
+			trailer = sizeof(struct packet_hash);
 			fn = 0;
 		}
 	}
 	void *copy = NULL;
-	struct head_retry repeat;
+	struct packet_retry repeat;
 	int error;
 	if (unlikely(start->retry_ns)) {
 		error = s->hooks.call_keep(s, se, start, &copy, &repeat);
 		if (error)
 			return error;
-		flags |= HEAD_RETRY;
+		flags |= PACKET_RETRY;
 	}
 	struct nic_tx tx;
 	error = se->q->ops->tx_reserve(se->q, se->peer, start->len + trailer + (copy ? sizeof repeat : 0), &tx);
@@ -259,16 +263,10 @@ int shard_call(struct shard *s, const struct call_start *start)
 	c->typed = start->typed != 0;
 	c->state = CALL_SENT;
 	c->timer.at = start->deadline;
-	struct shm_head *h = head_at(tx.head);
-	h->type = HEAD_REQUEST;
-	h->flags = (uint8_t)flags;
-	h->fn = (uint16_t)fn;
-	h->call = c->slot;
-	h->gen = c->gen;
-	h->tlv_bytes = 0;
-	h->time_low = (uint32_t)start->left;
-	h->time_high = (uint32_t)(start->left >> 32);
-	h->reserved = 0;
+	union packet_head *h = packet_at(tx.head);
+	packet_begin(h, PACKET_REQUEST, flags, c->slot, c->gen);
+	h->request.handler = (uint16_t)fn;
+	h->request.time_left = start->left;
 	if (start->write)
 		start->write(start->data, tx.body, start->len);
 	else
@@ -295,12 +293,11 @@ int shard_call(struct shard *s, const struct call_start *start)
 	return 0;
 }
 
-static void completion_of_error(struct completion *o, const struct shm_head *h, const uint8_t *body, uint64_t len)
+static void completion_of_error(struct completion *o, const struct packet_error *h, const uint8_t *body, uint64_t len)
 {
-	unsigned executed = h->flags >> HEAD_EXECUTED_SHIFT;
-	o->status = h->fn > FAR_OK && h->fn < FAR_STATUS_COUNT ? (enum far_status)h->fn : FAR_PROTOCOL;
-	o->executed = executed <= FAR_EXECUTED_YES ? (enum far_executed)executed : FAR_EXECUTED_MAYBE;
-	o->code = (int32_t)h->time_low;
+	o->status = h->status > FAR_OK && h->status < FAR_STATUS_COUNT ? (enum far_status)h->status : FAR_PROTOCOL;
+	o->executed = h->executed <= FAR_EXECUTED_YES ? (enum far_executed)h->executed : FAR_EXECUTED_MAYBE;
+	o->code = h->code;
 	o->data = body;
 	o->len = len < FAR_ERR_TEXT_MAX ? len : FAR_ERR_TEXT_MAX - 1;
 }
@@ -342,13 +339,14 @@ static void ended_answered(struct shard *s, struct call *c)
 }
 
 /* An answer to a call that ended here before, or whose message is under way. */
-__attribute__((noinline, cold)) static void answered_slow(struct shard *s, struct session *se, const struct shm_head *h,
-							  const uint8_t *body, uint64_t len, struct call *c)
+__attribute__((noinline, cold)) static void answered_slow(struct shard *s, struct session *se,
+							  const union packet_head *h, const uint8_t *body, uint64_t len,
+							  struct call *c)
 {
 	if (c->state == CALL_ENDED) {
 		counter_add(&s->counters.replies_late, 1);
 		ended_answered(s, c);
-		if (h->type == HEAD_REPLY && h->flags & HEAD_RREFS)
+		if (h->type == PACKET_REPLY && h->flags & PACKET_RREFS)
 			drop_rrefs(s, se, body, len);
 		return;
 	}
@@ -356,14 +354,14 @@ __attribute__((noinline, cold)) static void answered_slow(struct shard *s, struc
 	call_on_answer(s, se, h, body, len);
 }
 
-void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len)
+void call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len)
 {
 	shard_own(s);
-	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
-	if (unlikely(!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE)) {
-		/* An answer to a repeat may come after the call's end, and so may the word that a repeated cancel asked
-		 * for. */
-		bool late = se->retry_caller && (h->flags & HEAD_RETRY || h->type == HEAD_CANCELLED);
+	struct call *c = h->call.slot < s->calls_n ? &s->calls[h->call.slot] : NULL;
+	if (unlikely(!c || c->gen != h->call.generation || c->session != se->index || c->state == CALL_FREE)) {
+		/* An answer to a retransmission may come after the call's end, and so may the one to a retransmitted
+		 * cancel. */
+		bool late = se->retry_caller && (h->flags & PACKET_RETRY || h->type == PACKET_CANCELLED);
 		counter_add(late ? &s->counters.replies_late : &s->counters.packets_dropped, 1);
 		return;
 	}
@@ -373,19 +371,19 @@ void call_on_answer(struct shard *s, struct session *se, const struct shm_head *
 	}
 	struct call_completion call_completion = completion_of(c);
 	struct completion o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .origin = (int16_t)se->worker};
-	if (likely(h->type == HEAD_REPLY)) {
+	if (likely(h->type == PACKET_REPLY)) {
 		o.data = body;
 		o.len = len;
-		if (unlikely(h->flags & (HEAD_HASHED | HEAD_RREFS))) {
-			if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
-				session_learn(s, se, c->fn, h->fn);
-			if (h->flags & HEAD_RREFS) {
+		if (unlikely(h->flags & (PACKET_HASHED | PACKET_RREFS))) {
+			if (h->flags & PACKET_HASHED && c->typed && h->reply.function < FAR_FUNCTIONS_MAX)
+				session_learn(s, se, c->fn, h->reply.function);
+			if (h->flags & PACKET_RREFS) {
 				answered_rrefs(s, se, c, &o);
 				return;
 			}
 		}
-	} else if (h->type == HEAD_ERROR) {
-		completion_of_error(&o, h, body, len);
+	} else if (h->type == PACKET_ERROR) {
+		completion_of_error(&o, &h->error, body, len);
 	} else {
 		static const char text[] = "the callee gave up at the call's deadline";
 		o = (struct completion){.status = FAR_TIMEOUT,
@@ -429,11 +427,11 @@ __attribute__((noinline, cold)) static void end_rendezvous_early(struct shard *s
 
 /* ---- calls whose reply comes in fragments ---- */
 
-bool call_await_rendezvous(struct shard *s, struct session *se, const struct shm_head *h)
+bool call_await_rendezvous(struct shard *s, struct session *se, const struct packet_reply *h)
 {
 	shard_own(s);
-	struct call *c = h->call < s->calls_n ? &s->calls[h->call] : NULL;
-	if (!c || c->gen != h->gen || c->session != se->index || c->state == CALL_FREE) {
+	struct call *c = h->slot < s->calls_n ? &s->calls[h->slot] : NULL;
+	if (!c || c->gen != h->generation || c->session != se->index || c->state == CALL_FREE) {
 		counter_add(&s->counters.packets_dropped, 1);
 		return false;
 	}
@@ -444,8 +442,8 @@ bool call_await_rendezvous(struct shard *s, struct session *se, const struct shm
 	}
 	if (c->state == CALL_RENDEZVOUS)
 		s->hooks.call_detach(s, se, c);
-	if (h->flags & HEAD_HASHED && c->typed && h->fn < FAR_FUNCTIONS_MAX)
-		session_learn(s, se, c->fn, h->fn);
+	if (h->flags & PACKET_HASHED && c->typed && h->function < FAR_FUNCTIONS_MAX)
+		session_learn(s, se, c->fn, h->function);
 	c->state = CALL_RENDEZVOUS;
 	return true;
 }
@@ -456,15 +454,15 @@ void *call_place(struct shard *s, uint32_t slot, size_t len)
 	return s->config.place ? s->config.place(c->done, c->user, len) : NULL;
 }
 
-void call_complete_rendezvous(struct shard *s, struct session *se, const struct shm_head *h, struct completion *o)
+void call_complete_rendezvous(struct shard *s, struct session *se, const struct packet_reply *h, struct completion *o)
 {
 	shard_own(s);
-	struct call *c = &s->calls[h->call];
-	must(c->gen == h->gen && c->session == se->index && c->state == CALL_RENDEZVOUS);
+	struct call *c = &s->calls[h->slot];
+	must(c->gen == h->generation && c->session == se->index && c->state == CALL_RENDEZVOUS);
 	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
-	if (o->status == FAR_OK && h->flags & HEAD_RREFS)
+	if (o->status == FAR_OK && h->flags & PACKET_RREFS)
 		finish_rrefs(s, se, &call_completion, o);
 	else
 		finish_slow(s, &call_completion, o);
@@ -492,7 +490,7 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
 	timer_disarm(&s->call_wheel, &c->timer);
 	c->state = CALL_ENDED;
-	answer_cancel(s, se, c->slot, c->gen, c->retry ? HEAD_RETRY : 0);
+	answer_cancel(s, se, c->slot, c->gen, c->retry ? PACKET_RETRY : 0);
 	struct call_completion call_completion = completion_of(c);
 	features_call_ended(s, c);
 	finish_slow(s, &call_completion, &o);

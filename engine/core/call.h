@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 #include "core/feature.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/shard.h"
 #include "core/timer.h"
 #include "sync/submit.h"
@@ -28,8 +28,8 @@ enum call_state {
 };
 
 /** A call slot, one line. Its number and `gen` travel in the request and return in the answer. Legal orders: FREE →
- * SENT → FREE; FREE → LARGE → SENT when the request has left in fragments; SENT → LARGE → FREE with a reply in
- * fragments; SENT or LARGE → ENDED → FREE when the call ends before its answer. */
+ * SENT → FREE; FREE → RENDEZVOUS → SENT when the request has left in fragments; SENT → RENDEZVOUS → FREE with a reply
+ * in fragments; SENT or RENDEZVOUS → ENDED → FREE when the call ends before its answer. */
 struct call {
 	struct timer timer; /* timer.at: the deadline, or, with CALL_UNSTAMPED, ns left from the next reading of the
 			       clock on. Armed only when it is near: call_stamp() */
@@ -89,7 +89,7 @@ struct call_cancel_msg {
  * -EMSGSIZE, -ENOMEM. On failure `done` is not called.
  */
 int shard_call(struct shard *s, const struct call_start *start);
-void call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len);
+void call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len);
 void call_on_timer(struct shard *s, struct call *c);
 /** Ends the call, CANCELLED: executed MAYBE, after a cancel to the callee, or NO if it was not sent. false: it has
  * ended, or has not been started. */
@@ -103,7 +103,7 @@ void call_gather_cancels(struct shard *s);
 unsigned call_run_cancels(struct shard *s);
 /** Frees the cancels that are left at the end of the shard. */
 void call_drop_cancels(struct shard *s);
-/** Writes the end of a request whose function number at the callee is not known yet: a struct head_hash. */
+/** Writes the end of a request whose function number at the callee is not known yet: a struct packet_hash. */
 void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at);
 /**
  * Gives the calls in shard.young their deadlines, and arms those that have been pending for half of CALL_NEAR_NS: most
@@ -114,9 +114,9 @@ void call_stamp(struct shard *s, uint64_t now);
 /** The same, and arms all pending calls: before a sleep. */
 void call_arm_all(struct shard *s, uint64_t now);
 /** A reply in fragments was announced: true if its call waits for it. */
-bool call_await_rendezvous(struct shard *s, struct session *se, const struct shm_head *h);
+bool call_await_rendezvous(struct shard *s, struct session *se, const struct packet_reply *h);
 /** The end of a call in CALL_RENDEZVOUS. */
-void call_complete_rendezvous(struct shard *s, struct session *se, const struct shm_head *h, struct completion *o);
+void call_complete_rendezvous(struct shard *s, struct session *se, const struct packet_reply *h, struct completion *o);
 /** Where the reply is to be written, as config.place. */
 void *call_place(struct shard *s, uint32_t slot, size_t len);
 /** Its request has been sent to the end. */

@@ -13,7 +13,7 @@
 #include "core/context.h"
 #include "core/feature.h"
 #include "core/fiber.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -121,7 +121,7 @@ static void on_timer(struct shard *s, struct shard_timer *t)
 	struct far_deferred *d = (struct far_deferred *)(void *)t;
 	struct session *se = &s->sessions[d->session];
 	mark_gone(s, d);
-	answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, d->call, d->gen);
+	answer_cancelled(s, se, FAR_EXECUTED_MAYBE, d->call, d->gen);
 }
 
 bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen)
@@ -134,7 +134,7 @@ bool deferred_cancel(struct shard *s, struct session *se, uint32_t call, uint32_
 		}
 	for (uint32_t i = 0; i < se->paused_n; i++) {
 		struct paused_request *p = &se->paused->ring[(se->paused_head + i) % FAR_SESSION_REQUESTS_MAX];
-		if (p->head.call == call && p->head.gen == gen && !p->cancelled) {
+		if (p->head.call.slot == call && p->head.call.generation == gen && !p->cancelled) {
 			p->cancelled = true;
 			buf_unref(p->buf);
 			p->buf = NULL;

@@ -10,7 +10,7 @@
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/fiber.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/reply.h"
 #include "core/request.h"
 #include "core/session.h"
@@ -57,7 +57,8 @@ void dispatch_error(struct far_req *req, enum far_status status, enum far_execut
 		deferred_error(d, status, executed, code, text, len);
 		dispatch_finish(req);
 	} else {
-		answer_error(req->shard, req->session, req->call, req->gen, status, executed, code, text, len);
+		answer_error(req->shard, req->session, req->call, req->gen,
+			     &(struct answer_failure){status, executed, code, text, len});
 	}
 	req->answer = ANSWER_SENT;
 }
@@ -94,11 +95,9 @@ __attribute__((noinline)) static void flush_to_record(struct far_req *req, enum 
 
 __attribute__((noinline, cold)) static void settle_rendezvous(struct far_req *req)
 {
-	struct shm_head h = {.flags = req->hashed ? HEAD_HASHED : 0,
-			     .fn = req->hashed ? (uint16_t)req->fn->index : 0,
-			     .call = req->call,
-			     .gen = req->gen};
-	req->shard->hooks.reply_send(req->shard, req->session, &h, req->buf, req->len);
+	union packet_head h;
+	answer_fill_head((uint8_t *)&h, req);
+	req->shard->hooks.reply_send(req->shard, req->session, &h.reply, req->buf, req->len);
 	buf_unref(req->buf);
 }
 
@@ -115,10 +114,10 @@ void dispatch_flush(struct far_req *req)
 	}
 	switch (answer) {
 	case ANSWER_SCRATCH:
-		answer_send(s, req->session, req->call, req->gen, req->fn, req->hashed, req->scratch, req->len);
+		answer_send(req, req->scratch, req->len);
 		return;
 	case ANSWER_BUFFER:
-		answer_send(s, req->session, req->call, req->gen, req->fn, req->hashed, buf_data(req->buf), req->len);
+		answer_send(req, buf_data(req->buf), req->len);
 		buf_unref(req->buf);
 		return;
 	case ANSWER_RESERVED:
@@ -169,7 +168,7 @@ void dispatch_settle(struct far_req *req, enum far_status status)
 /* A request whose function is not known by its number yet. */
 static const struct function *find_hashed(struct far_req *req, const uint8_t *body, uint64_t *len)
 {
-	struct head_hash hash;
+	struct packet_hash hash;
 	if (*len < sizeof hash) {
 		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request");
 		return NULL;
@@ -181,7 +180,7 @@ static const struct function *find_hashed(struct far_req *req, const uint8_t *bo
 	return fn;
 }
 
-const struct function *dispatch_find(struct far_req *req, const struct head_hash *hash)
+const struct function *dispatch_find(struct far_req *req, const struct packet_hash *hash)
 {
 	const struct registry *r = req->shard->registry;
 	const struct function *fn = registry_find_hash(r, hash->name);
@@ -298,16 +297,16 @@ static inline void run_function(struct far_req *req, const struct function *fn, 
 		call_typed(req, body, len, &s->arena, &s->context.handler);
 }
 
-__attribute__((noinline)) static void run_typed_slow(struct far_req *req, const struct shm_head *h, const uint8_t *body,
-						     uint64_t len)
+__attribute__((noinline)) static void run_typed_slow(struct far_req *req, const union packet_head *h,
+						     const uint8_t *body, uint64_t len)
 {
-	const struct function *fn =
-		h->flags & HEAD_HASHED ? find_hashed(req, body, &len) : registry_at(req->shard->registry, h->fn);
-	if (!fn && !(h->flags & HEAD_HASHED))
-		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "there is no function number %u here", h->fn);
+	const struct function *fn = h->flags & PACKET_HASHED ? find_hashed(req, body, &len)
+							     : registry_at(req->shard->registry, h->request.handler);
+	if (!fn && !(h->flags & PACKET_HASHED))
+		refuse(req, FAR_PROTOCOL, FAR_EXECUTED_NO, "there is no function number %u here", h->request.handler);
 	if (!fn)
 		return;
-	if (!(h->flags & HEAD_NAMED)) {
+	if (!(h->flags & PACKET_NAMED)) {
 		run_function(req, fn, body, len);
 		return;
 	}
@@ -317,28 +316,29 @@ __attribute__((noinline)) static void run_typed_slow(struct far_req *req, const 
 		req->record->fn = fn;
 		req->record->hashed = req->hashed;
 	}
-	req->shard->hooks.request_named(req, h->flags & HEAD_METHOD, body, len);
+	req->shard->hooks.request_named(req, h->flags & PACKET_METHOD, body, len);
 }
 
-static void run_typed(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
+static void run_typed(struct far_req *req, const union packet_head *h, const uint8_t *body, uint64_t len)
 {
-	const struct function *fn =
-		likely(!(h->flags & (HEAD_HASHED | HEAD_NAMED))) ? registry_at(req->shard->registry, h->fn) : NULL;
+	const struct function *fn = likely(!(h->flags & (PACKET_HASHED | PACKET_NAMED)))
+					    ? registry_at(req->shard->registry, h->request.handler)
+					    : NULL;
 	if (likely(fn != NULL))
 		run_function(req, fn, body, len);
 	else
 		run_typed_slow(req, h, body, len);
 }
 
-static void run_message(struct far_req *req, const struct shm_head *h, const uint8_t *body, uint64_t len)
+static void run_message(struct far_req *req, const union packet_head *h, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
-	const struct message_handler *m = registry_message(s->registry, h->fn);
-	if (unlikely(!m) && s->hooks.request_message(req, h->fn, body, len))
+	const struct message_handler *m = registry_message(s->registry, h->request.handler);
+	if (unlikely(!m) && s->hooks.request_message(req, h->request.handler, body, len))
 		return;
 	if (unlikely(!m)) {
 		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no handler for message %u",
-		       s->config.name, h->fn);
+		       s->config.name, h->request.handler);
 		return;
 	}
 	req->name = m->name;
@@ -353,18 +353,18 @@ static void run_message(struct far_req *req, const struct shm_head *h, const uin
 }
 
 /* A retransmitted request may have time left, and run: a caller that may send one gets no answer. */
-__attribute__((noinline, cold)) static void refuse_late(struct far_req *req, const struct shm_head *h)
+__attribute__((noinline, cold)) static void refuse_late(struct far_req *req, const union packet_head *h)
 {
-	if (!(h->flags & HEAD_RETRY))
+	if (!(h->flags & PACKET_RETRY))
 		refuse(req, FAR_TIMEOUT, FAR_EXECUTED_NO, "the deadline passed before the handler was started");
 }
 
-void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+void dispatch(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited)
 {
 	shard_own(s);
 	struct far_req req;
-	uint64_t left = head_time(h);
+	uint64_t left = h->request.time_left; /* of a one-way message at the same offset */
 	req.shard = s;
 	req.session = se;
 	req.record = NULL;
@@ -372,21 +372,21 @@ void dispatch(struct shard *s, struct session *se, const struct shm_head *h, con
 	req.from_shard = se->shard;
 	req.fn = NULL;
 	req.name = "?";
-	req.call = h->call;
-	req.gen = h->gen;
+	req.call = h->call.slot;
+	req.gen = h->call.generation;
 	req.hashed = false;
 	req.answer = ANSWER_NONE;
 	req.deadline = 0;
 	req.time_left = left == UINT64_MAX ? left : left > waited ? left - waited : 0;
-	if (unlikely(h->type == HEAD_ONEWAY))
+	if (unlikely(h->type == PACKET_ONEWAY))
 		req.answer = ANSWER_ONEWAY;
 	counter_add(&s->counters.requests_received, 1);
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
 		refuse_late(&req, h);
-	else if (unlikely(h->flags & HEAD_RETRY) && !s->hooks.request_admit(&req, body, &len))
+	else if (unlikely(h->flags & PACKET_RETRY) && !s->hooks.request_admit(&req, body, &len))
 		;
-	else if (h->flags & HEAD_TYPED)
+	else if (h->flags & PACKET_TYPED)
 		run_typed(&req, h, body, len);
 	else
 		run_message(&req, h, body, len);

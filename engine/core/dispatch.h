@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct head_hash;
+struct packet_hash;
 struct message_handler;
-struct shm_head;
+union packet_head;
 
 /** Reads the arguments of a request, calls its handler, and settles the answer. `strings[0, cap)` is room for the texts
  * of the arguments. The thread of the handler. */
@@ -36,12 +36,12 @@ void dispatch_finish(struct far_req *req);
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len);
 /** The function of these hashes; NULL: the request was refused. */
-const struct function *dispatch_find(struct far_req *req, const struct head_hash *hash);
+const struct function *dispatch_find(struct far_req *req, const struct packet_hash *hash);
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */
-void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+void dispatch(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited);
 /** The same for any session, SESSION_HELD included. */
-void dispatch_checked(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
-		      uint64_t waited);
+void dispatch_checked(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body,
+		      uint64_t len, uint64_t waited);
 
 #endif

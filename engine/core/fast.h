@@ -14,7 +14,7 @@
 #include "base/must.h"
 #include "core/call.h"
 #include "core/context.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/request.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -33,7 +33,7 @@
 #define FAST_WORD(kind, flags, fn) ((uint32_t)(kind) | (uint32_t)(flags) << 8 | (uint32_t)(fn) << 16)
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of heads, and struct call");
 
-/** Writes the head of a request or reply: as head_at() would be filled. */
+/** Writes the head of a request or reply: as packet_at() would be filled. */
 static inline void fast_head(struct nic_line *line, uint32_t word, uint64_t id, uint64_t time)
 {
 	uint32_t *w = (uint32_t *)(void *)line->bytes;
@@ -46,7 +46,7 @@ static inline void fast_head(struct nic_line *line, uint32_t word, uint64_t id, 
 
 static inline uint8_t *fast_body(struct nic_line *line)
 {
-	return line->bytes + sizeof(struct shm_head);
+	return line->bytes + sizeof(union packet_head);
 }
 
 /** Copies a body of [0, FAR_LINE_PAYLOAD] bytes. */
@@ -119,7 +119,7 @@ static inline void fast_reply(const struct far_req *req, const void *data, size_
 	struct nic_lane *l = se->lane;
 	uint64_t id;
 	memcpy(&id, &req->call, sizeof id);
-	fast_head(l->tx_next, FAST_WORD(HEAD_REPLY, 0, 0), id, 0);
+	fast_head(l->tx_next, FAST_WORD(PACKET_REPLY, 0, 0), id, 0);
 	fast_copy(fast_body(l->tx_next), data, len);
 	lane_put(&se->q->lanes, l, (uint32_t)len);
 	counter_add(&req->shard->counters.replies_sent, 1);

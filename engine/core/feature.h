@@ -21,11 +21,14 @@
 struct call;
 struct far_deferred;
 struct far_req;
-struct head_retry;
+struct packet_data;
+struct packet_reply;
+struct packet_request;
+struct packet_retry;
 struct nic_placement;
 struct nic_pkt;
 struct session;
-struct shm_head;
+union packet_head;
 struct shard;
 
 #define SHARD_FEATURES_MAX 6u /* bits that struct call has room for */
@@ -39,7 +42,7 @@ struct feature_hooks {
 
 	/** Keeps a copy of a call that is about to be sent, and fills in its trailer. 0, -EAGAIN, -ENOMEM. */
 	int (*call_keep)(const struct shard *s, struct session *se, const struct call_start *start, void **copy,
-			 struct head_retry *trailer);
+			 struct packet_retry *trailer);
 	/** The call could not be sent. `copy` may be NULL. */
 	void (*call_abandon)(void *copy);
 	/** The call has left, in slot `c`. */
@@ -58,7 +61,7 @@ struct feature_hooks {
 	 */
 	int (*call_hold)(struct shard *s, struct session *se, const struct call_start *start);
 	/** dispatch() of a request whose answer may be held back. */
-	void (*request_hold)(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body,
+	void (*request_hold)(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body,
 			     uint64_t len, uint64_t waited);
 	/** A record's answer is about to be sent. true: it is held back. */
 	bool (*answer_hold)(struct shard *s, struct far_deferred *d);
@@ -67,9 +70,9 @@ struct feature_hooks {
 
 	/** Sends a request whose bytes lie ready in start->ready, in fragments. */
 	void (*request_send)(struct shard *s, struct session *se, const struct call_start *start,
-			     const struct shm_head *head);
+			     const struct packet_request *head);
 	/** Sends a reply in fragments: a reference of `buf` is taken. */
-	void (*reply_send)(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf,
+	void (*reply_send)(struct shard *s, struct session *se, const struct packet_reply *h, struct far_buf *buf,
 			   size_t len);
 	/** Drops the message of a call in CALL_RENDEZVOUS, which is CALL_SENT again. */
 	enum call_progress (*call_detach)(struct shard *s, struct session *se, struct call *c);
@@ -79,9 +82,9 @@ struct feature_hooks {
 	void (*ready_hold)(struct far_buf *ready);
 	void (*ready_drop)(struct shard *s, struct far_buf *ready);
 	/** A packet that is not about a call. true: it is kept, and is released by the feature. */
-	bool (*packet)(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
+	bool (*packet)(struct shard *s, struct session *se, const union packet_head *h, const struct nic_pkt *pkt);
 	/** nic_placement_fn of a session that is up and has_rendezvous. */
-	bool (*receive_place)(const struct session *se, const struct shm_head *h, uint64_t len,
+	bool (*receive_place)(const struct session *se, const struct packet_data *h, uint64_t len,
 			      struct nic_placement *out);
 	/** True if an acknowledgement of the peer is due, or a message between the two is under way: of a session that
 	 * has_rendezvous. */
@@ -98,11 +101,11 @@ struct feature_hooks {
 	 * `err`. */
 	void (*result_read)(struct shard *s, struct session *se, const uint8_t *body, uint64_t len,
 			    struct completion *o, struct far_err *err);
-	/** True if a request with HEAD_NAMED reaches the worker that it is about: `life` is the session's. */
-	bool (*call_reaches)(const struct call_start *start, uint64_t life);
+	/** True if a request with PACKET_NAMED reaches the worker that it is about: of the session's incarnation. */
+	bool (*call_reaches)(const struct call_start *start, uint64_t incarnation);
 	/** Serves a request that has no handler: a message of the engine's own. false: it is none. */
 	bool (*request_message)(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
-	/** Serves a typed request with HEAD_NAMED. */
+	/** Serves a typed request with PACKET_NAMED. */
 	void (*request_named)(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
 	/** Serves a typed request of a method, or of a function that makes objects. */
 	void (*request_object)(struct far_req *req, const uint8_t *body, uint64_t len);

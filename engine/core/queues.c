@@ -6,7 +6,7 @@
 #include "core/queues.h"
 
 #include "base/must.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/receive.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -41,10 +41,10 @@ static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, s
 	const struct shard_queue *sq = ctx;
 	uint32_t session = peer < sq->peers_max ? sq->peer_session[peer] : 0;
 	const struct session *se = session ? &sq->shard->sessions[session - 1] : NULL;
-	struct shm_head h;
+	union packet_head h;
 	memcpy(&h, head, sizeof h);
-	return h.type == HEAD_DATA && se && se->state == SESSION_UP && se->has_rendezvous &&
-	       sq->shard->hooks.receive_place(se, &h, len, out);
+	return h.type == PACKET_DATA && se && se->state == SESSION_UP && se->has_rendezvous &&
+	       sq->shard->hooks.receive_place(se, &h.data, len, out);
 }
 
 bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)

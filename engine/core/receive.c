@@ -8,8 +8,8 @@
 #include "core/dispatch.h"
 #include "core/fast.h"
 #include "core/feature.h"
-#include "core/head.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/plan.h"
 #include "core/queues.h"
 #include "core/reply.h"
@@ -27,7 +27,7 @@
 static __attribute__((always_inline)) inline void receive_one(struct shard *s, const struct shard_queue *sq,
 							      const struct nic_pkt *pkt)
 {
-	struct shm_head h;
+	union packet_head h;
 	uint32_t session = sq->peer_session[pkt->peer];
 	struct session *se = session ? &s->sessions[session - 1] : NULL;
 
@@ -42,31 +42,32 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 		counter_add(&s->counters.packets_dropped, 1);
 		goto release;
 	}
-	if (unlikely(h.tlv_bytes || h.flags & HEAD_TLV)) {
+	if (unlikely(h.call.tlv_bytes || h.flags & PACKET_TLV)) {
 		static const char text[] = "the request has fields that this version does not know";
 		counter_add(&s->counters.packets_dropped, 1);
-		if (h.type == HEAD_REQUEST)
-			answer_error(s, se, h.call, h.gen, FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
+		if (h.type == PACKET_REQUEST)
+			answer_error(s, se, h.call.slot, h.call.generation,
+				     &(struct answer_failure){FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1});
 		goto release;
 	}
 	counter_add(&s->counters.bytes_received, pkt->body_len);
 	switch (h.type) {
-	case HEAD_REQUEST:
+	case PACKET_REQUEST:
 		if (unlikely(se->backpressured))
 			answer_pause_request(s, se, &h, pkt);
 		else
 			dispatch(s, se, &h, pkt->body, pkt->body_len, 0);
 		break;
-	case HEAD_REPLY:
-	case HEAD_ERROR:
-	case HEAD_CANCELLED:
+	case PACKET_REPLY:
+	case PACKET_ERROR:
+	case PACKET_CANCELLED:
 		call_on_answer(s, se, &h, pkt->body, pkt->body_len);
 		break;
-	case HEAD_CANCEL:
+	case PACKET_CANCEL:
 		/* A call that may be sent again is answered in any case: its answer may have been lost. */
-		if (deferred_cancel(s, se, h.call, h.gen) ||
-		    (h.flags & HEAD_RETRY && se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS))
-			answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, h.call, h.gen);
+		if (deferred_cancel(s, se, h.call.slot, h.call.generation) ||
+		    (h.flags & PACKET_RETRY && se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS))
+			answer_cancelled(s, se, FAR_EXECUTED_MAYBE, h.call.slot, h.call.generation);
 		break;
 	default:
 		if (s->hooks.packet(s, se, &h, pkt))
@@ -237,7 +238,7 @@ static inline bool receive_fast(struct shard *s, struct nic_lane *l, uint32_t wo
 	uint8_t *body = fast_body(line);
 	if (unlikely(len > FAR_LINE_PAYLOAD || w[3] || !se))
 		return false;
-	if (what == FAST_WORD(HEAD_REPLY, 0, 0)) {
+	if (what == FAST_WORD(PACKET_REPLY, 0, 0)) {
 		if (unlikely(!receive_reply(s, se, l, id, body, len)))
 			return false;
 		b->completed++;
@@ -247,10 +248,10 @@ static inline bool receive_fast(struct shard *s, struct nic_lane *l, uint32_t wo
 	uint64_t left = *(const volatile word64 *)(w + 4);
 	if (unlikely(se->backpressured))
 		return false;
-	if ((what & UINT16_MAX) == FAST_WORD(HEAD_REQUEST, 0, 0)) {
+	if ((what & UINT16_MAX) == FAST_WORD(PACKET_REQUEST, 0, 0)) {
 		if (unlikely(!receive_message(s, se, l, what, id, left, body, len)))
 			return false;
-	} else if ((what & UINT16_MAX) == FAST_WORD(HEAD_REQUEST, HEAD_TYPED, 0)) {
+	} else if ((what & UINT16_MAX) == FAST_WORD(PACKET_REQUEST, PACKET_TYPED, 0)) {
 		if (unlikely(!receive_typed(s, se, l, what, id, left, body, len)))
 			return false;
 	} else {

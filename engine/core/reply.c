@@ -14,7 +14,7 @@
 #include "core/deferred.h"
 #include "core/dispatch.h"
 #include "core/feature.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/request.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -26,24 +26,43 @@
 #include <stdio.h>
 #include <string.h>
 
-static inline void fill(uint8_t *head, enum head_type type, unsigned flags, unsigned fn, uint32_t call, uint32_t gen,
-			uint64_t time)
+/* Room for a packet with a body of `len` bytes: 0, -ENOBUFS, -EAGAIN, -EPIPE. commit() sends it. */
+static inline int reserve(const struct session *se, size_t len, struct nic_tx *tx)
 {
-	struct shm_head *h = head_at(head);
-	h->type = (uint8_t)type;
-	h->flags = (uint8_t)flags;
-	h->fn = (uint16_t)fn;
-	h->call = call;
-	h->gen = gen;
-	h->tlv_bytes = 0;
-	h->time_low = (uint32_t)time;
-	h->time_high = (uint32_t)(time >> 32);
-	h->reserved = 0;
+	return se->q->ops->tx_reserve(se->q, se->peer, len, tx);
+}
+
+static inline int commit(struct shard *s, struct session *se, struct nic_tx *tx, enum nic_order order)
+{
+	tx->order = (uint8_t)order;
+	int error = session_commit(s, se, tx);
+	if (unlikely(error))
+		se->q->ops->tx_cancel(se->q, tx);
+	return error;
+}
+
+static inline int commit_answer(struct shard *s, struct session *se, struct nic_tx *tx, size_t len)
+{
+	int error = commit(s, se, tx, NIC_ORDER_NONE);
+	if (unlikely(error))
+		return error;
+	counter_add(&s->counters.replies_sent, 1);
+	counter_add(&s->counters.bytes_sent, len);
+	return 0;
+}
+
+static inline void fill_reply(uint8_t *head, unsigned flags, const struct function *learned, uint32_t slot,
+			      uint32_t generation)
+{
+	union packet_head *h = packet_at(head);
+	packet_begin(h, PACKET_REPLY, flags | (learned ? PACKET_HASHED : 0), slot, generation);
+	h->reply.function = learned ? (uint16_t)learned->index : 0;
+	h->reply.zeros[0] = h->reply.zeros[1] = 0;
 }
 
 void answer_fill_head(uint8_t *head, const struct far_req *req)
 {
-	fill(head, HEAD_REPLY, req->hashed ? HEAD_HASHED : 0, req->hashed ? req->fn->index : 0, req->call, req->gen, 0);
+	fill_reply(head, 0, req->hashed ? req->fn : NULL, req->call, req->gen);
 }
 
 void answer_no_room(struct shard *s, struct session *se)
@@ -52,59 +71,58 @@ void answer_no_room(struct shard *s, struct session *se)
 	session_protocol_error(s, se);
 }
 
-/* A cancel is behind its request, what belongs to fragments behind what was said of them; ASK is behind what it asks
- * for. Answers, grants and credits are behind nothing but smaller ones. */
-static inline enum nic_order order_of(enum head_type type)
-{
-	if (type == HEAD_CANCEL)
-		return NIC_ORDER_ALL;
-	return type == HEAD_ASK || type == HEAD_LARGE || type == HEAD_ABORT ? NIC_ORDER_STREAM : NIC_ORDER_NONE;
-}
-
-static int send_now(struct shard *s, struct session *se, enum head_type type, unsigned flags, unsigned fn,
-		    uint32_t call, uint32_t gen, uint64_t time, const void *data, size_t len)
+static int send_error(struct shard *s, struct session *se, const union packet_head *h, const char *text, size_t len)
 {
 	struct nic_tx tx;
-	int error = se->q->ops->tx_reserve(se->q, se->peer, len, &tx);
+	int error = reserve(se, len, &tx);
 	if (unlikely(error))
 		return error;
-	fill(tx.head, type, flags, fn, call, gen, time);
-	copy_body(tx.body, data, len);
-	tx.order = (uint8_t)order_of(type);
-	error = session_commit(s, se, &tx);
-	if (unlikely(error)) {
-		se->q->ops->tx_cancel(se->q, &tx);
+	memcpy(tx.head, h, sizeof *h);
+	copy_body(tx.body, text, len);
+	return commit_answer(s, se, &tx, len);
+}
+
+/* A cancel is behind its request, what belongs to fragments behind what was announced of them; CREDIT_REQUEST is
+ * behind what it requests. Grants and credits are behind nothing but smaller ones. */
+static inline enum nic_order order_of(unsigned type)
+{
+	return type == PACKET_CREDIT_REQUEST || type == PACKET_RENDEZVOUS || type == PACKET_ABORT ? NIC_ORDER_STREAM
+												  : NIC_ORDER_NONE;
+}
+
+int answer_packet(struct shard *s, struct session *se, const union packet_head *h, const void *data, size_t len)
+{
+	struct nic_tx tx;
+	shard_own(s);
+	int error = reserve(se, len, &tx);
+	if (unlikely(error))
 		return error;
-	}
-	if (type == HEAD_REPLY || type == HEAD_ERROR) {
-		counter_add(&s->counters.replies_sent, 1);
-		counter_add(&s->counters.bytes_sent, len);
-	}
-	return 0;
+	memcpy(tx.head, h, sizeof *h);
+	copy_body(tx.body, data, len);
+	return commit(s, se, &tx, order_of(h->type));
 }
 
-int answer_packet(struct shard *s, struct session *se, const struct shm_head *h, const void *data, size_t len)
+void answer_cancelled(struct shard *s, struct session *se, enum far_executed executed, uint32_t slot,
+		      uint32_t generation)
 {
-	shard_own(s);
-	return send_now(s, se, (enum head_type)h->type, h->flags, h->fn, h->call, h->gen, head_time(h), data, len);
-}
-
-void answer_bare(struct shard *s, struct session *se, enum head_type type, enum far_executed executed, uint32_t call,
-		 uint32_t gen)
-{
-	shard_own(s);
-	if (se->state != SESSION_UP)
-		return;
-	if (send_now(s, se, type, (unsigned)executed << HEAD_EXECUTED_SHIFT, 0, call, gen, 0, NULL, 0))
+	const struct packet_cancelled h = {
+		.type = PACKET_CANCELLED, .slot = slot, .generation = generation, .executed = executed};
+	if (se->state == SESSION_UP && answer_packet(s, se, &(union packet_head){.cancelled = h}, NULL, 0))
 		answer_no_room(s, se);
 }
 
-void answer_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen, unsigned flags)
+void answer_cancel(struct shard *s, struct session *se, uint32_t slot, uint32_t generation, unsigned flags)
 {
+	struct nic_tx tx;
 	shard_own(s);
 	/* It may be lost: the callee has the deadline too. */
-	if (se->state == SESSION_UP)
-		send_now(s, se, HEAD_CANCEL, flags, 0, call, gen, 0, NULL, 0);
+	if (se->state != SESSION_UP || reserve(se, 0, &tx))
+		return;
+	union packet_head *h = packet_at(tx.head);
+	packet_begin(h, PACKET_CANCEL, flags, slot, generation);
+	h->call.zero = 0;
+	h->call.zeros[0] = h->call.zeros[1] = 0;
+	commit(s, se, &tx, NIC_ORDER_ALL);
 }
 
 /* Queues the answer of a record until bulk memory returns. */
@@ -124,32 +142,46 @@ static void block(struct shard *s, struct session *se, struct far_deferred *d)
 int answer_send_record(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags)
 {
 	const void *data = d->buf ? buf_data(d->buf) : NULL;
-	if (d->status != FAR_OK)
-		return send_now(s, se, HEAD_ERROR, flags | (unsigned)d->executed << HEAD_EXECUTED_SHIFT, d->status,
-				d->call, d->gen, (uint32_t)d->code, data, d->len);
+	const struct function *learned = d->hashed ? d->fn : NULL;
+	struct nic_tx tx;
+	union packet_head h;
+	if (d->status != FAR_OK) {
+		h.error = (struct packet_error){.type = PACKET_ERROR,
+						.flags = (uint8_t)flags,
+						.status = (uint16_t)d->status,
+						.slot = d->call,
+						.generation = d->gen,
+						.code = d->code,
+						.executed = d->executed};
+		return send_error(s, se, &h, data, d->len);
+	}
+	flags |= d->rrefs ? PACKET_RREFS : 0;
 	if (unlikely(d->len > se->eager_max)) {
-		struct shm_head h = {
-			.flags = (uint8_t)(flags | (d->hashed ? HEAD_HASHED : 0) | (d->rrefs ? HEAD_RREFS : 0)),
-			.fn = d->hashed ? (uint16_t)d->fn->index : 0,
-			.call = d->call,
-			.gen = d->gen};
-		s->hooks.reply_send(s, se, &h, d->buf, d->len);
+		fill_reply((uint8_t *)&h, flags, learned, d->call, d->gen);
+		s->hooks.reply_send(s, se, &h.reply, d->buf, d->len);
 		return 0;
 	}
-	return send_now(s, se, HEAD_REPLY, flags | (d->hashed ? HEAD_HASHED : 0) | (d->rrefs ? HEAD_RREFS : 0),
-			d->hashed ? d->fn->index : 0, d->call, d->gen, 0, data, d->len);
+	int error = reserve(se, d->len, &tx);
+	if (unlikely(error))
+		return error;
+	fill_reply(tx.head, flags, learned, d->call, d->gen);
+	copy_body(tx.body, data, d->len);
+	return commit_answer(s, se, &tx, d->len);
 }
 
-void answer_error(struct shard *s, struct session *se, uint32_t call, uint32_t gen, enum far_status status,
-		  enum far_executed executed, int32_t code, const char *text, size_t len)
+void answer_error(struct shard *s, struct session *se, uint32_t slot, uint32_t generation,
+		  const struct answer_failure *f)
 {
 	shard_own(s);
-	unsigned flags = (unsigned)executed << HEAD_EXECUTED_SHIFT;
-	if (len >= FAR_ERR_TEXT_MAX)
-		len = FAR_ERR_TEXT_MAX - 1;
-	int error = send_now(s, se, HEAD_ERROR, flags, status, call, gen, (uint32_t)code, text, len);
-	if (error == -ENOBUFS) /* a cut text now beats a whole one later */
-		error = send_now(s, se, HEAD_ERROR, flags, status, call, gen, (uint32_t)code, text, FAR_LINE_PAYLOAD);
+	union packet_head h = {.error = {.type = PACKET_ERROR,
+					 .status = (uint16_t)f->status,
+					 .slot = slot,
+					 .generation = generation,
+					 .code = f->code,
+					 .executed = f->executed}};
+	int error = send_error(s, se, &h, f->text, f->len < FAR_ERR_TEXT_MAX ? f->len : FAR_ERR_TEXT_MAX - 1);
+	if (error == -ENOBUFS) /* a cut text now beats a complete one later */
+		error = send_error(s, se, &h, f->text, FAR_LINE_PAYLOAD);
 	if (error && error != -EPIPE)
 		answer_no_room(s, se);
 }
@@ -163,31 +195,36 @@ size_t answer_no_memory(char text[FAR_ERR_TEXT_MAX], size_t len)
 
 int answer_now(const struct far_req *req, const void *data, size_t len)
 {
+	struct session *se = req->session;
+	struct nic_tx tx;
 	shard_own(req->shard);
-	if (unlikely(req->session->backpressured & SESSION_BACKPRESSURED))
+	if (unlikely(se->backpressured & SESSION_BACKPRESSURED))
 		return -ENOBUFS;
-	return send_now(req->shard, req->session, HEAD_REPLY, req->hashed ? HEAD_HASHED : 0,
-			req->hashed ? req->fn->index : 0, req->call, req->gen, 0, data, len);
+	int error = reserve(se, len, &tx);
+	if (unlikely(error))
+		return error;
+	answer_fill_head(tx.head, req);
+	copy_body(tx.body, data, len);
+	return commit_answer(req->shard, se, &tx, len);
 }
 
-static void answer_resource(struct shard *s, struct session *se, uint32_t call, uint32_t gen, size_t len)
+static void answer_resource(struct shard *s, struct session *se, uint32_t slot, uint32_t generation, size_t len)
 {
 	char text[FAR_ERR_TEXT_MAX];
-	answer_error(s, se, call, gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text, answer_no_memory(text, len));
+	size_t text_len = answer_no_memory(text, len);
+	answer_error(s, se, slot, generation,
+		     &(struct answer_failure){FAR_RESOURCE, FAR_EXECUTED_YES, 0, text, text_len});
 }
 
-void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t gen, const struct function *fn,
-		 bool hashed, const void *data, size_t len)
+void answer_send(const struct far_req *req, const void *data, size_t len)
 {
-	shard_own(s);
-	int error = se->backpressured & SESSION_BACKPRESSURED
-			    ? -ENOBUFS
-			    : send_now(s, se, HEAD_REPLY, hashed ? HEAD_HASHED : 0, hashed ? fn->index : 0, call, gen,
-				       0, data, len);
+	struct shard *s = req->shard;
+	struct session *se = req->session;
+	int error = answer_now(req, data, len);
 	if (likely(error == 0) || error == -EPIPE)
 		return;
 	if (unlikely(error == -ENOMEM)) {
-		answer_resource(s, se, call, gen, len);
+		answer_resource(s, se, req->call, req->gen, len);
 		return;
 	}
 	if (unlikely(error != -ENOBUFS)) {
@@ -195,10 +232,10 @@ void answer_send(struct shard *s, struct session *se, uint32_t call, uint32_t ge
 		return;
 	}
 	struct far_buf *buf = len ? buf_alloc(len) : NULL;
-	struct far_deferred *d = buf || !len ? deferred_alloc(s, se, call, gen, fn, hashed) : NULL;
+	struct far_deferred *d = buf || !len ? deferred_alloc(s, se, req->call, req->gen, req->fn, req->hashed) : NULL;
 	if (!d) {
 		buf_unref(buf);
-		answer_resource(s, se, call, gen, len);
+		answer_resource(s, se, req->call, req->gen, len);
 		return;
 	}
 	if (len)
@@ -322,21 +359,21 @@ static void paused_compact(struct session *se)
 }
 
 /* A retransmitted request has no credit, and is sent again. */
-static bool paused_repeat(const struct shard *s, const struct session *se, const struct shm_head *h,
+static bool paused_repeat(const struct shard *s, const struct session *se, const union packet_head *h,
 			  const struct nic_pkt *pkt)
 {
 	if (s->hooks.request_seen(se, pkt->body, pkt->body_len))
 		return true;
 	for (uint32_t i = 0; i < se->paused_n; i++) {
 		const struct paused_request *p = paused_at(se, i);
-		if (p->head.call == h->call && p->head.gen == h->gen)
+		if (p->head.call.slot == h->call.slot && p->head.call.generation == h->call.generation)
 			return true;
 	}
 	return false;
 }
 
-void dispatch_checked(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
-		      uint64_t waited)
+void dispatch_checked(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body,
+		      uint64_t len, uint64_t waited)
 {
 	shard_own(s);
 	if (unlikely(se->backpressured & SESSION_HELD))
@@ -345,14 +382,14 @@ void dispatch_checked(struct shard *s, struct session *se, const struct shm_head
 		dispatch(s, se, h, body, len, waited);
 }
 
-void answer_pause_request(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+void answer_pause_request(struct shard *s, struct session *se, const union packet_head *h, const struct nic_pkt *pkt)
 {
 	shard_own(s);
 	if (!(se->backpressured & SESSION_BACKPRESSURED)) {
 		dispatch_checked(s, se, h, pkt->body, pkt->body_len, 0);
 		return;
 	}
-	if (unlikely(h->flags & HEAD_RETRY) && paused_repeat(s, se, h, pkt)) {
+	if (unlikely(h->flags & PACKET_RETRY) && paused_repeat(s, se, h, pkt)) {
 		counter_add(&s->counters.requests_duplicate, 1);
 		return;
 	}
@@ -368,9 +405,10 @@ void answer_pause_request(struct shard *s, struct session *se, const struct shm_
 	p->buf = NULL;
 	if (pkt->body_len > FAR_LINE_PAYLOAD && !(p->buf = buf_alloc(pkt->body_len))) {
 		static const char text[] = "the callee has no memory to keep the request";
-		if (h->flags & HEAD_RETRY) /* it is sent again */
+		if (h->flags & PACKET_RETRY) /* it is sent again */
 			return;
-		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, sizeof text - 1);
+		answer_error(s, se, h->call.slot, h->call.generation,
+			     &(struct answer_failure){FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, sizeof text - 1});
 		return;
 	}
 	if (pkt->body_len)

@@ -43,7 +43,7 @@ struct far_req {
 	bool hashed;
 	enum answer answer;
 	size_t len;          /* RESERVED, SCRATCH */
-	struct far_buf *buf; /* BUFFER, LARGE */
+	struct far_buf *buf; /* BUFFER, RENDEZVOUS */
 	struct nic_tx tx;
 	alignas(64) uint8_t scratch[64];
 };

@@ -27,7 +27,7 @@ typedef void call_done_fn(void *user, const struct completion *completion);
 struct call_start {
 	uint32_t worker;    /* rank of the callee */
 	uint16_t fn;        /* message id, or local index of the typed function */
-	uint8_t typed;      /* flags of the request: HEAD_TYPED, and HEAD_METHOD or not; 0: a message */
+	uint8_t typed;      /* flags of the request: PACKET_TYPED, and PACKET_METHOD or not; 0: a message */
 	uint8_t shard;      /* shard of the callee */
 	uint64_t deadline;  /* absolute time in ns, TIME_NEVER: none */
 	uint64_t left;      /* deadline minus the time of the call, in ns; TIME_NEVER: none */

@@ -307,7 +307,7 @@ static struct transport_message *batch_copy(struct transport_queue *q, struct tr
 {
 	struct transport_batch b = {p, f->bytes, f->length, f->len};
 	struct transport_message *first = NULL, **last = &first, *m;
-	struct shm_head head;
+	struct wire_call head;
 	uint32_t len = f->length;
 	int more;
 	memcpy(&head, h->call, sizeof head);

@@ -28,7 +28,7 @@ static inline bool transport_batch_valid(const struct transport_span *f, unsigne
 
 /** Reads the next message of such a packet. 1: `head` is filled, and its bytes are the `len` before b->at. 0: no more.
  * -1: malformed. */
-static inline int transport_batch_next(struct transport_batch *b, struct shm_head *head, uint32_t *len)
+static inline int transport_batch_next(struct transport_batch *b, struct wire_call *head, uint32_t *len)
 {
 	struct wire_sub s;
 	uint32_t sub = transport_batch_sub(b->at);

@@ -118,11 +118,9 @@ static bool is_placed(const struct transport_queue *q, const struct transport_pe
 		      const struct wire_message *begins, struct transport_message *m)
 {
 	struct nic_placement place;
-	struct shm_head head;
 	if (!q->place || !p->attached)
 		return false;
-	memcpy(&head, begins->call, sizeof head);
-	if (!q->place(q->place_ctx, p->index, (const uint8_t *)&head, m->len, &place))
+	if (!q->place(q->place_ctx, p->index, begins->call, m->len, &place))
 		return false;
 	m->body = place.at;
 	m->buf = place.owner;

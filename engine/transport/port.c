@@ -151,7 +151,7 @@ static void transport_caps(const struct nic_port *port, struct nic_caps *out)
 		.checksum = lower->checksum,
 		.steering = NIC_STEER_QUEUE,
 		.ip = lower->ip,
-		.head_bytes_max = sizeof(struct shm_head),
+		.head_bytes_max = sizeof(struct wire_call),
 		.body_align = 32,
 		.body_bytes_max = TRANSPORT_BODY_MAX,
 		.slots = FAR_TRANSPORT_SLOTS,
@@ -320,9 +320,9 @@ static int check(const struct nic_port *lower, const struct transport_config *co
 		 const struct nic_addr *own, struct nic_err *err)
 {
 	const char *name = lower->ops->name;
-	if (config->head_bytes != sizeof(struct shm_head))
+	if (config->head_bytes != sizeof(struct wire_call))
 		return transport_error(err, -EINVAL, "%s: the transport needs heads of %zu bytes, not %u", name,
-				       sizeof(struct shm_head), config->head_bytes);
+				       sizeof(struct wire_call), config->head_bytes);
 	if (config->queues == 0 || config->queues > FAR_TRANSPORT_QUEUES_MAX)
 		return transport_error(err, -EINVAL, "%s: 1 to %u queues, not %u", name, FAR_TRANSPORT_QUEUES_MAX,
 				       config->queues);

@@ -79,7 +79,7 @@ struct transport_queue {
 		read_bytes;
 	_Atomic uint64_t duplicates, crc_errors, malformed, unknown_connection_drops, closed_connection_drops,
 		no_memory, handshake_backlog_drops, unproven;
-	struct shm_head heads[TRANSPORT_BURST]; /* of the last burst's messages that are delivered in place */
+	struct wire_call heads[TRANSPORT_BURST]; /* of the last burst's messages that are delivered in place */
 	struct {
 		uint32_t peer;
 		uint64_t cookie;

@@ -141,7 +141,7 @@ static unsigned hand_up(struct transport_queue *q, struct nic_pkt *pkts, unsigne
 			hand_up_own(p, m);
 		else if (m->buf)
 			q->handed_bytes += m->charged;
-		pkts[n] = (struct nic_pkt){.head = (const uint8_t *)&m->head,
+		pkts[n] = (struct nic_pkt){.head = m->head.bytes,
 					   .body = m->len ? m->body : NULL,
 					   .body_len = m->len,
 					   .cookie = m->buf ? (uint64_t)(uintptr_t)m : 0,
@@ -230,7 +230,7 @@ static inline enum lies hand_in_place(struct transport_queue *q, const struct tr
 		body = at;
 		where = LIES_HERE;
 	}
-	pkt->head = (const uint8_t *)&q->heads[q->heads_n++];
+	pkt->head = q->heads[q->heads_n++].bytes;
 	pkt->body = body;
 	pkt->body_len = len;
 	pkt->cookie = 0;

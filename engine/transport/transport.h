@@ -40,7 +40,7 @@ struct transport_stats {
 
 struct transport_config {
 	unsigned queues;     /* all queues of the port below */
-	unsigned head_bytes; /* of packets above: sizeof(struct shm_head) */
+	unsigned head_bytes; /* of packets above: sizeof(struct wire_call) */
 	bool unchecked;      /* omit the CRC between peers that both set this, if the driver below does not check */
 	uint64_t limit_ns;   /* a silent peer that owes an answer is DOWN after this. 0: FAR_PEER_LIMIT_NS */
 	const struct clock_source *clock;   /* NULL: the system's */

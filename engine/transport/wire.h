@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Layout of the transport's packets, as engine/PROTOCOL.md tables them, and of the call header that they carry. Any
- * thread.
- *
- * struct shm_head is the header of every packet above nic.h; engine/core/head.h defines its values. Drivers that are
- * reliable, ordered and on one host carry it unchanged: version, incarnation and token are fixed at session set-up, and
- * the driver knows the length of the body. It leaves FAR_LINE_PAYLOAD bytes of its cache line to the payload. On
- * datagram drivers struct wire_message carries the same bytes beside the fields of the transport. All numbers are
- * little-endian.
+ * Layout of the transport's packets, as engine/PROTOCOL.md tables them. They carry the head of a message
+ * (core/packet.h) as bytes. All numbers are little-endian. Any thread.
  */
 #ifndef FAR_TRANSPORT_WIRE_H
 #define FAR_TRANSPORT_WIRE_H
@@ -16,23 +10,15 @@
 #include "base/limits.h"
 
 #include <assert.h>
+#include <stdalign.h>
 #include <stddef.h>
 
 #define WIRE_VERSION 3
 
-struct shm_head {
-	uint8_t type;       /* enum head_type */
-	uint8_t flags;      /* enum head_flag */
-	uint16_t fn;        /* request: message id or callee's function number; error: enum far_status */
-	uint32_t call;      /* caller's call slot */
-	uint32_t gen;       /* generation of that slot */
-	uint32_t tlv_bytes; /* 0 */
-	uint32_t time_low;  /* request: nanoseconds left, all ones: no limit; error: the handler's code */
-	uint32_t time_high;
-	uint32_t reserved; /* 0; lane and memory domain of later versions */
+/** Head of a message, which the transport does not read: struct nic_pkt has it aligned to 4. */
+struct wire_call {
+	alignas(4) uint8_t bytes[28];
 };
-static_assert(sizeof(struct shm_head) == 28, "with the ring's word, 32 bytes: half a line");
-static_assert(sizeof(struct shm_head) + FAR_LINE_PAYLOAD + sizeof(uint32_t) == 64, "a small call is one line");
 
 /** Packet kind. */
 enum wire_kind {
@@ -83,14 +69,14 @@ static_assert(sizeof(struct wire_head) == 24, "");
 /** MESSAGE. Bytes of the message follow. */
 struct wire_message {
 	WIRE_HEAD
-	le32 packet;                           /* packet number */
-	le32 ack;                              /* all packets below it arrived */
-	le64 ack_bits;                         /* bit i: packet ack + 1 + i arrived */
-	uint8_t call[sizeof(struct shm_head)]; /* call header of the message, or of the first of them */
-	le32 length;                           /* bytes of that message */
-	le32 offset;                           /* of this packet's bytes in the message; see WIRE_UNORDERED */
-	le32 first;                            /* number of the message's first packet */
-	uint8_t zero[16];                      /* dropped if not 0: the tag of a control packet lies here */
+	le32 packet;                            /* packet number */
+	le32 ack;                               /* all packets below it arrived */
+	le64 ack_bits;                          /* bit i: packet ack + 1 + i arrived */
+	uint8_t call[sizeof(struct wire_call)]; /* head of the message, or of the first of them */
+	le32 length;                            /* bytes of that message */
+	le32 offset;                            /* of this packet's bytes in the message; see WIRE_UNORDERED */
+	le32 first;                             /* number of the message's first packet */
+	uint8_t zero[16];                       /* dropped if not 0: the tag of a control packet lies here */
 };
 static_assert(sizeof(struct wire_message) == 96, "");
 
@@ -154,7 +140,7 @@ static_assert(sizeof(struct wire_key) == 16, "");
  * the next multiple of 32 behind it, or of 64 if it is longer than FAR_LINE_PAYLOAD. Both count from the end of the
  * struct wire_message. The padding is 0. */
 struct wire_sub {
-	uint8_t call[sizeof(struct shm_head)]; /* as in struct wire_message */
+	uint8_t call[sizeof(struct wire_call)]; /* as in struct wire_message */
 	le32 length;
 };
 static_assert(sizeof(struct wire_sub) == 32, "");

@@ -68,23 +68,23 @@ static void plant(enum place place)
 		active->fault();
 }
 
-void __real_call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body,
+void __real_call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body,
 			   uint64_t len);
-void __wrap_call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body,
+void __wrap_call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body,
 			   uint64_t len);
-void __real_dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+void __real_dispatch(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
 		     uint64_t waited);
-void __wrap_dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+void __wrap_dispatch(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
 		     uint64_t waited);
 
-void __wrap_call_on_answer(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body,
+void __wrap_call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body,
 			   uint64_t len)
 {
 	plant(CALLER);
 	__real_call_on_answer(s, se, h, body, len);
 }
 
-void __wrap_dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+void __wrap_dispatch(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
 		     uint64_t waited)
 {
 	plant(CALLEE);

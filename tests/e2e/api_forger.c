@@ -9,10 +9,11 @@
 #include "../nic/netns.h"
 #include "base/crc32c.h"
 #include "check.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "handlers.h"
 #include "nic/shm/shm_control.h"
 #include "nic/shm/shm_layout.h"
+#include "transport/wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

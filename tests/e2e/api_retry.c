@@ -6,7 +6,7 @@
 #include "agent/agent.h"
 #include "check.h"
 #include "core/deferred.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "core/shard.h"
 
@@ -29,7 +29,7 @@ static struct far_deferred *_Atomic stuck;
 struct dropper {
 	struct nic_queue base;
 	struct nic_queue *inner;
-	enum head_type type;    /* that is dropped */
+	enum packet_type type;  /* that is dropped */
 	unsigned seen, from, n; /* packets [from, from + n) of that type, from 1 */
 	unsigned percent;       /* or at random */
 	uint32_t random;
@@ -122,7 +122,7 @@ static const struct nic_queue_ops drop_ops = {
 };
 
 /* Side 0 drops requests, side 1 answers. */
-static void drop(int side, enum head_type type, unsigned from, unsigned n, unsigned percent)
+static void drop(int side, enum packet_type type, unsigned from, unsigned n, unsigned percent)
 {
 	struct shard *s = agents[side]->shards[0];
 	struct dropper *d = &droppers[side];
@@ -155,8 +155,8 @@ static unsigned dropped(int side)
 
 static void drop_nothing(void)
 {
-	drop(0, HEAD_REQUEST, 0, 0, 0);
-	drop(1, HEAD_REPLY, 0, 0, 0);
+	drop(0, PACKET_REQUEST, 0, 0, 0);
+	drop(1, PACKET_REPLY, 0, 0, 0);
 }
 
 /* ---- handlers ---- */
@@ -225,7 +225,7 @@ static void call_ok(const char *function)
 	CHECK(out.u.i == 2 * id && atomic_load(&runs[id]) == 1);
 }
 
-static void each_one(const char *function, int side, enum head_type type)
+static void each_one(const char *function, int side, enum packet_type type)
 {
 	for (unsigned n = 1; n <= 8; n++) {
 		drop(side, type, n, n % 3 + 1, 0);
@@ -239,7 +239,7 @@ static void each_one(const char *function, int side, enum head_type type)
 static void errors_are_answers(void)
 {
 	for (unsigned n = 1; n <= 4; n++) {
-		drop(1, HEAD_ERROR, n, 2, 0);
+		drop(1, PACKET_ERROR, n, 2, 0);
 		for (int i = 0; i < 4; i++) {
 			int id = next_id++;
 			CHECK_STATUS(far_rpc_sync(agents[0], "worker1", "test::fail", FAR_ARGS(id), &often, NULL, &err),
@@ -256,8 +256,8 @@ static void at_random(void)
 	enum { N = 1000, PENDING = 100 };
 	struct far_future *f[PENDING];
 	int ids[PENDING];
-	drop(0, HEAD_REQUEST, 17, 0, 30);
-	drop(1, HEAD_REPLY, 23, 0, 30);
+	drop(0, PACKET_REQUEST, 17, 0, 30);
+	drop(1, PACKET_REPLY, 23, 0, 30);
 	for (int i = 0; i < N; i += PENDING) {
 		for (int k = 0; k < PENDING; k++) {
 			ids[k] = next_id++;
@@ -281,7 +281,7 @@ static void without_retry(void)
 {
 	struct far_call_opts once = {.timeout_ns = 20 * FAR_MS};
 	int id = next_id++;
-	drop(0, HEAD_REQUEST, 1, 1, 0);
+	drop(0, PACKET_REQUEST, 1, 1, 0);
 	CHECK_STATUS(far_rpc_sync(agents[0], "worker1", "test::run", FAR_ARGS(id), &once, NULL, &err), FAR_TIMEOUT,
 		     &err);
 	CHECK(err.executed == FAR_EXECUTED_MAYBE && atomic_load(&runs[id]) == 0);
@@ -294,7 +294,7 @@ static void deadline(void)
 	struct far_counters before, c;
 	struct far_call_opts opts = {.timeout_ns = 20 * FAR_MS, .retry = true, .retry_after_ns = FAR_MS};
 	far_counters_read(agents[0], &before);
-	drop(0, HEAD_REQUEST, 1, 1000000, 0);
+	drop(0, PACKET_REQUEST, 1, 1000000, 0);
 	for (int i = 0; i < 5; i++) {
 		CHECK_STATUS(far_rpc_sync(agents[0], "worker1", "test::run", FAR_ARGS(next_id++), &opts, NULL, &err),
 			     FAR_TIMEOUT, &err);
@@ -319,7 +319,7 @@ static void bounds(void)
 		     FAR_OK, &err);
 	while (!atomic_load(&stuck))
 		usleep(100);
-	drop(1, HEAD_REPLY, 1, 1000000, 0);
+	drop(1, PACKET_REPLY, 1, 1000000, 0);
 	for (int i = 0; i < 10; i++) {
 		int id = next_id++;
 		bool kept = i < 7; /* the others are answered with an error, which gets through */
@@ -386,9 +386,9 @@ int main(void)
 
 	call_ok("test::run");
 	for (int answers = 0; answers < 2; answers++) {
-		each_one("test::run", answers, answers ? HEAD_REPLY : HEAD_REQUEST);
-		each_one("test::wait", answers, answers ? HEAD_REPLY : HEAD_REQUEST);
-		each_one("test::block", answers, answers ? HEAD_REPLY : HEAD_REQUEST);
+		each_one("test::run", answers, answers ? PACKET_REPLY : PACKET_REQUEST);
+		each_one("test::wait", answers, answers ? PACKET_REPLY : PACKET_REQUEST);
+		each_one("test::block", answers, answers ? PACKET_REPLY : PACKET_REQUEST);
 	}
 	errors_are_answers();
 	at_random();

@@ -8,12 +8,12 @@
 
 #include <stdlib.h>
 
-void dispatch_where_it_lies(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body,
+void dispatch_where_it_lies(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body,
 			    uint64_t len, uint64_t waited);
 
 #define ROOM 4096
 
-void dispatch(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+void dispatch(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited)
 {
 	_Alignas(64) static uint8_t elsewhere[ROOM];

@@ -13,8 +13,8 @@
  */
 #include "base/must.h"
 #include "core/call.h"
-#include "core/head.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/receive.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -33,7 +33,7 @@ enum { OPS_MAX = 400, NO_PASS = 64, FAULT = 32, OTHER = 128 };
 static void op_message(void)
 {
 	uint8_t fn = u8(), left = u8();
-	struct shm_head h = {.fn = fn % 16 == 15 ? fn : fn % 16};
+	union packet_head h = {.request = {.handler = fn % 16 == 15 ? fn : fn % 16}};
 	set_time(&h, duration(left));
 	add_bytes(u8());
 	send_request(h);
@@ -42,16 +42,17 @@ static void op_message(void)
 static void op_typed(void)
 {
 	uint8_t fn = u8(), flags = u8(), how = u8();
-	struct shm_head h = {.fn = number_of(fn), .flags = HEAD_TYPED | (flags & (HEAD_HASHED | HEAD_RETRY))};
+	union packet_head h = {.request = {.handler = number_of(fn),
+					   .flags = PACKET_TYPED | (flags & (PACKET_HASHED | PACKET_RETRY))}};
 	set_time(&h, duration(flags / 16));
 	add_arguments(how);
-	if (flags & HEAD_HASHED) {
+	if (flags & PACKET_HASHED) {
 		struct rref_function f = hashes_of(fn);
 		add(&f, sizeof f);
 	}
-	if (flags & HEAD_RETRY) {
-		struct head_retry r = {.seq = ++peer->retry_seq,
-				       .floor = peer->retry_seq > 4 ? peer->retry_seq - 4 : 1};
+	if (flags & PACKET_RETRY) {
+		struct packet_retry r = {.seq = ++peer->retry_seq,
+					 .floor = peer->retry_seq > 4 ? peer->retry_seq - 4 : 1};
 		add(&r, sizeof r);
 	}
 	send_request(h);
@@ -61,34 +62,36 @@ static void op_typed(void)
 static void op_retry(void)
 {
 	uint8_t fn = u8(), delta = u8();
-	struct shm_head h = {.fn = fn % 16, .flags = HEAD_RETRY};
+	union packet_head h = {.request = {.handler = fn % 16, .flags = PACKET_RETRY}};
 	set_time(&h, UINT64_MAX);
 	add_bytes(fn / 16);
 	uint64_t seq = delta ? peer->retry_seq + 1 - delta / 2u : ++peer->retry_seq;
-	struct head_retry r = {.seq = seq, .floor = delta & 1 ? seq : seq > 6 ? seq - 6 : 1};
+	struct packet_retry r = {.seq = seq, .floor = delta & 1 ? seq : seq > 6 ? seq - 6 : 1};
 	add(&r, sizeof r);
 	if (!delta || !peer->sent_n) {
 		send_request(h);
 		return;
 	}
-	struct shm_head first = was_sent(delta / 2u - 1u);
-	first.flags |= HEAD_RETRY;
-	first.type = HEAD_REQUEST;
+	union packet_head first = was_sent(delta / 2u - 1u);
+	first.flags |= PACKET_RETRY;
+	first.type = PACKET_REQUEST;
 	send_packet(first);
 }
 
 static void op_cancel(void)
 {
 	uint8_t which = u8();
-	struct shm_head h = was_sent(which), cancel = {.type = HEAD_CANCEL, .call = h.call, .gen = h.gen};
-	cancel.flags = h.flags & HEAD_RETRY;
-	cancel.gen += which / 64 == 1;
+	union packet_head h = was_sent(which), cancel = {.call = {.type = PACKET_CANCEL,
+								  .slot = h.call.slot,
+								  .generation = h.call.generation}};
+	cancel.flags = h.flags & PACKET_RETRY;
+	cancel.call.generation += which / 64 == 1;
 	send_packet(cancel);
 }
 
 static void op_again(void)
 {
-	struct shm_head h = peer->last;
+	union packet_head h = peer->last;
 	body_len = peer->last_len;
 	memcpy(body, peer_last(peer), body_len);
 	send_packet(h);
@@ -96,7 +99,7 @@ static void op_again(void)
 
 static void op_raw(void)
 {
-	struct shm_head h;
+	union packet_head h;
 	for (unsigned i = 0; i < sizeof h; i++)
 		((uint8_t *)&h)[i] = u8();
 	add_bytes(u8());
@@ -109,7 +112,7 @@ static void op_remote(void)
 {
 	uint8_t fn = u8(), id = u8(), fork = u8(), how = u8(), object = fn & 64 ? u8() : 0;
 	struct rref_remote m = {.owner = owner_of(fn & 128), .id = own_id(id), .fork = own_id(fork)};
-	struct shm_head h = {.fn = fn & 64 ? RREF_METHOD_REMOTE : RREF_REMOTE};
+	union packet_head h = {.request = {.handler = fn & 64 ? RREF_METHOD_REMOTE : RREF_REMOTE}};
 	m.function = hashes_of(fn & 63);
 	set_time(&h, duration(how / 64));
 	add_arguments(how);
@@ -125,7 +128,7 @@ static void op_fetch(void)
 {
 	uint8_t id = u8(), how = u8();
 	struct rref_fetch f = {owner_of(how & 131), own_id(id)};
-	struct shm_head h = {.fn = how & 4 ? RREF_TYPE : RREF_FETCH};
+	union packet_head h = {.request = {.handler = how & 4 ? RREF_TYPE : RREF_FETCH}};
 	set_time(&h, how & 8 ? FAR_MS : UINT64_MAX);
 	add(&f, sizeof f);
 	send_request(h);
@@ -133,7 +136,7 @@ static void op_fetch(void)
 
 static void op_control(void)
 {
-	struct shm_head h = {.fn = RREF_CONTROL};
+	union packet_head h = {.request = {.handler = RREF_CONTROL}};
 	unsigned n = 1;
 	for (unsigned i = 0; i < n; i++) {
 		uint8_t kind = u8(), id = u8(), fork = u8();
@@ -154,7 +157,7 @@ static void op_control(void)
 static void op_call(void)
 {
 	uint8_t fn = u8(), n = u8();
-	struct shm_head h = {.fn = RREF_CALL};
+	union packet_head h = {.request = {.handler = RREF_CALL}};
 	struct rref_function f = hashes_of(fn);
 	add_rrefs(n % 8 ? n % 8 : n / 8u % 2);
 	add(&f, sizeof f);
@@ -165,16 +168,16 @@ static void op_call(void)
 static void op_method(void)
 {
 	uint8_t fn = u8(), id = u8(), how = u8();
-	struct shm_head h = {0};
+	union packet_head h = {0};
 	add_arguments(how);
 	if (fn & 64) {
 		struct rref_method m = {owner_of(fn & 128), own_id(id), hashes_of(fn & 63)};
-		h.fn = RREF_METHOD;
+		h.request.handler = RREF_METHOD;
 		add(&m, sizeof m);
 	} else {
 		struct rref_id named = own_id(id);
-		h.flags = HEAD_TYPED | HEAD_METHOD;
-		h.fn = number_of(fn);
+		h.flags = PACKET_TYPED | PACKET_METHOD;
+		h.request.handler = number_of(fn);
 		add(&named, sizeof named);
 	}
 	set_time(&h, UINT64_MAX);
@@ -184,7 +187,8 @@ static void op_method(void)
 static void op_named(void)
 {
 	uint8_t fn = u8(), count = u8(), how = u8();
-	struct shm_head h = {.fn = number_of(fn & 63), .flags = HEAD_TYPED | HEAD_NAMED | (fn & 64 ? HEAD_METHOD : 0)};
+	union packet_head h = {.request = {.handler = number_of(fn & 63),
+					   .flags = PACKET_TYPED | PACKET_NAMED | (fn & 64 ? PACKET_METHOD : 0)}};
 	struct rref_named named = {count % 16};
 	add_arguments(how);
 	add(&named, sizeof named);
@@ -195,13 +199,14 @@ static void op_named(void)
 /* ---- answers ---- */
 
 /* One that is of no call of the shard's ends none. Other packets must not be on their way. */
-static void answer_nobody(const struct shm_head *h)
+static void answer_nobody(const union packet_head *h)
 {
 	const struct shard *s = app.shard;
-	const struct call *c = h->call < s->calls_used ? &s->calls[h->call] : NULL;
+	const struct call *c = h->call.slot < s->calls_used ? &s->calls[h->call.slot] : NULL;
 	uint64_t done = app.calls_done;
 	if (faulty || app.queue->in_read != app.queue->in_n ||
-	    (c && c->state != CALL_FREE && c->gen == h->gen && c->session == session_index(s, peer->worker, 0)))
+	    (c && c->state != CALL_FREE && c->gen == h->call.generation &&
+	     c->session == session_index(s, peer->worker, 0)))
 		return;
 	peer_put(peer, h, body, body_len);
 	receive_queue(app.shard, &app.shard->queues[0]);
@@ -212,9 +217,11 @@ static void op_answer(void)
 {
 	uint8_t which = u8(), how = u8();
 	unsigned at = (peer->got_n - 1 - which % PEER_SENT) % PEER_SENT;
-	struct shm_head got = peer->got[at], h = {.type = HEAD_REPLY, .call = got.call, .gen = got.gen};
-	h.gen += which / 64 == 1;
-	h.call += which / 64 == 2;
+	union packet_head got = peer->got[at],
+			  h = {.call = {
+				       .type = PACKET_REPLY, .slot = got.call.slot, .generation = got.call.generation}};
+	h.call.generation += which / 64 == 1;
+	h.call.slot += which / 64 == 2;
 	switch (how % 8) {
 	case 0: /* the right one */
 		for (unsigned i = 0; i < peer->got_ops[at]; i++)
@@ -223,25 +230,25 @@ static void op_answer(void)
 			add_arguments(how / 8);
 		break;
 	case 1:
-		h.type = HEAD_ERROR;
-		h.fn = how / 8;
-		h.flags = (uint8_t)(how / 64 << HEAD_EXECUTED_SHIFT);
+		h.type = PACKET_ERROR;
+		h.error.status = how / 8;
+		h.error.executed = how / 64;
 		add_bytes(how / 16);
 		break;
 	case 2:
-		h.type = HEAD_CANCELLED;
+		h.type = PACKET_CANCELLED;
 		break;
 	case 3:
-		h.flags = HEAD_RREFS;
+		h.flags = PACKET_RREFS;
 		add_rrefs(how / 8 % 4);
 		break;
 	case 4:
-		h.flags = HEAD_HASHED;
-		h.fn = how / 8;
+		h.flags = PACKET_HASHED;
+		h.reply.function = how / 8;
 		add_arguments(1);
 		break;
 	case 5:
-		h.flags = HEAD_RETRY;
+		h.flags = PACKET_RETRY;
 		add_arguments(how / 8);
 		break;
 	default:
@@ -257,7 +264,7 @@ static void op_answer(void)
 static void op_oneway(void)
 {
 	uint8_t fn = u8(), left = u8();
-	struct shm_head h = {.type = HEAD_ONEWAY, .fn = fn % 16};
+	union packet_head h = {.oneway = {.type = PACKET_ONEWAY, .handler = fn % 16}};
 	set_time(&h, duration(left));
 	add_bytes(u8());
 	send_packet(h);
@@ -265,7 +272,7 @@ static void op_oneway(void)
 
 static void add_units(uint8_t delta)
 {
-	struct head_units units = {peer->units + (uint64_t)(int64_t)(int8_t)delta};
+	struct packet_acked units = {peer->units + (uint64_t)(int64_t)(int8_t)delta};
 	add(&units, sizeof units);
 }
 
@@ -273,8 +280,9 @@ static void op_credit(void)
 {
 	uint8_t how = u8();
 	int8_t delta = how & 1 ? (int8_t)u8() : 0;
-	struct shm_head h = {.type = how & 2 ? HEAD_ASK : HEAD_CREDIT, .flags = how & 4 ? HEAD_ASKED : 0};
-	set_time(&h, peer->oneways + (uint64_t)(int64_t)delta);
+	union packet_head h = {.type = how & 2 ? PACKET_CREDIT_REQUEST : PACKET_CREDIT,
+			       .flags = how & 4 ? PACKET_REQUESTED : 0};
+	h.credit.oneways = peer->oneways + (uint64_t)(int64_t)delta;
 	if (!(how & 2))
 		add_units(how & 8 ? u8() : 0);
 	send_packet(h);
@@ -283,38 +291,41 @@ static void op_credit(void)
 static void op_announce(void)
 {
 	static const uint64_t totals[] = {1, 65, 5000, 262144, 262145, 600000, 600001, UINT64_MAX};
-	uint8_t how = u8(), fn = u8(), life = how & 128 ? u8() : 1;
+	static const enum packet_type types[] = {0, PACKET_REQUEST, PACKET_ONEWAY, PACKET_REPLY};
+	uint8_t how = u8(), fn = u8(), epoch = how & 128 ? u8() : 1;
 	unsigned lane = how / 4 % 4;
-	struct shm_head h = {.type = HEAD_LARGE, .fn = fn % 16};
-	struct head_rendezvous l = {.total = totals[fn / 16 % 8], .lane = lane, .kind = how % 4};
-	set_time(&h, how & 16 ? FAR_MS : UINT64_MAX);
-	if (l.kind == RENDEZVOUS_REPLY) {
-		const struct shm_head *got = &peer->got[(peer->got_n - 1 - how / 32u) % PEER_SENT];
-		h.call = got->call;
-		h.gen = got->gen;
-		h.fn = 0;
-	} else if (l.kind == RENDEZVOUS_REQUEST) {
-		h.call = peer->sent_n % 1024;
-		h.gen = peer->sent_n + 100;
-		peer->sent[peer->sent_n++ % PEER_SENT] = h;
+	union packet_head m = {.request = {.type = (uint8_t)types[how % 4], .handler = fn % 16}};
+	union packet_head h = {.rendezvous = {.type = PACKET_RENDEZVOUS,
+					      .lane = lane,
+					      .epoch = peer->out[lane].epoch + epoch,
+					      .total = totals[fn / 16 % 8]}};
+	set_time(&m, how & 16 ? FAR_MS : UINT64_MAX);
+	if (m.type == PACKET_REPLY) {
+		const union packet_head *got = &peer->got[(peer->got_n - 1 - how / 32u) % PEER_SENT];
+		m.reply.slot = got->call.slot;
+		m.reply.generation = got->call.generation;
+		m.reply.function = 0;
+	} else if (m.type == PACKET_REQUEST) {
+		m.request.slot = peer->sent_n % 1024;
+		m.request.generation = peer->sent_n + 100;
+		peer->sent[peer->sent_n++ % PEER_SENT] = m;
 	}
-	l.life = peer->out[lane].life + life;
 	if (!peer->out[lane].open) {
-		peer->out[lane].life = l.life;
+		peer->out[lane].epoch = h.rendezvous.epoch;
 		peer->out[lane].open = true;
-		peer->out[lane].total = l.total;
+		peer->out[lane].total = h.rendezvous.total;
 		peer->out[lane].at = peer->out[lane].granted = 0;
 	}
-	add(&l, sizeof l);
+	add(&m, sizeof m);
 	send_packet(h);
 }
 
 /* One that is not the next of its message breaks the protocol. */
-static void data_astray(const struct shm_head *h)
+static void data_astray(const union packet_head *h)
 {
 	const struct session *se = &app.shard->sessions[peer->worker];
 	if (faulty || app.queue->in_read != app.queue->in_n || se->state != SESSION_UP ||
-	    (se->rendezvous && se->rendezvous->in[h->call].accepted == head_time(h)))
+	    (se->rendezvous && se->rendezvous->in[h->data.lane].accepted == h->data.offset))
 		return;
 	peer_put(peer, h, body, body_len);
 	receive_queue(app.shard, &app.shard->queues[0]);
@@ -328,7 +339,7 @@ static void op_data(void)
 	unsigned lane = how % 4;
 	uint64_t offset = peer->out[lane].at, granted = peer->out[lane].granted;
 	uint64_t len = granted > offset ? granted - offset : 0;
-	struct shm_head h = {.type = HEAD_DATA, .call = lane, .gen = peer->out[lane].life};
+	union packet_head h = {.data = {.type = PACKET_DATA, .lane = lane, .epoch = peer->out[lane].epoch}};
 	if (len > FAR_CHUNK_BYTES)
 		len = FAR_CHUNK_BYTES;
 	if (how & 4)
@@ -337,8 +348,8 @@ static void op_data(void)
 		offset += (uint64_t)(int64_t)(int8_t)u8();
 	if (how & 16)
 		len += u8();
-	h.gen += how / 64;
-	set_time(&h, offset);
+	h.data.epoch += how / 64;
+	h.data.offset = offset;
 	memset(body, 'd', len);
 	body_len = len;
 	peer->out[lane].at += len;
@@ -358,7 +369,8 @@ static void op_data(void)
 static void op_abort(void)
 {
 	uint8_t how = u8();
-	struct shm_head h = {.type = HEAD_ABORT, .call = how % 4, .gen = peer->out[how % 4].life + how / 64};
+	union packet_head h = {
+		.lane = {.type = PACKET_ABORT, .lane = how % 4, .epoch = peer->out[how % 4].epoch + how / 64}};
 	peer->out[how % 4].open = false;
 	send_packet(h);
 }
@@ -368,14 +380,15 @@ static void op_grant(void)
 {
 	uint8_t how = u8();
 	unsigned lane = how % 4;
-	struct shm_head h = {.type = how & 4 ? HEAD_REFUSE : HEAD_GRANT, .call = lane, .gen = peer->in[lane].life};
+	union packet_head h = {
+		.grant = {.type = how & 4 ? PACKET_REFUSE : PACKET_GRANT, .lane = lane, .epoch = peer->in[lane].epoch}};
 	uint64_t upto = how & 8 ? peer->in[lane].at + 300 : peer->in[lane].total;
 	if (how & 16)
 		upto += (uint64_t)(int64_t)(int8_t)u8();
 	if (upto > peer->in[lane].granted)
 		peer->in[lane].granted = upto;
-	h.gen += how / 64;
-	set_time(&h, upto);
+	h.grant.epoch += how / 64;
+	h.grant.granted = upto;
 	add_units(how & 32 ? u8() : 0);
 	send_packet(h);
 }

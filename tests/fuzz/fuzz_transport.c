@@ -9,8 +9,9 @@
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */
 #include "base/must.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "memory/buf.h"
+#include "transport/wire.h"
 #include "transport_fixture.h"
 
 #include <stdlib.h>

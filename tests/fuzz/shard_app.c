@@ -7,9 +7,9 @@
 #include "core/call.h"
 #include "core/context.h"
 #include "core/fiber.h"
-#include "core/head.h"
 #include "core/idle.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/queues.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -394,7 +394,7 @@ void app_call(uint32_t worker, unsigned how, uint64_t timeout, unsigned value)
 				   .len = len};
 	uint8_t three[] = {1, 2, 6};
 	if (how & 1) {
-		start.typed = HEAD_TYPED;
+		start.typed = PACKET_TYPED;
 		start.fn = (uint16_t)app.functions[how / 4 % 5]->index;
 		start.data = three;
 		start.len = sizeof three;

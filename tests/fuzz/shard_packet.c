@@ -3,7 +3,7 @@
 #include "shard_packet.h"
 
 #include "base/must.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "features/references/wire.h"
 
 #include <string.h>
@@ -31,15 +31,14 @@ uint64_t duration(uint8_t b)
 	return b == 0 ? UINT64_MAX : UINT64_C(1) << b % 36;
 }
 
-void set_time(struct shm_head *h, uint64_t time)
+void set_time(union packet_head *h, uint64_t time)
 {
-	h->time_low = (uint32_t)time;
-	h->time_high = (uint32_t)(time >> 32);
+	h->request.time_left = time;
 }
 
 /* ---- sending ---- */
 
-static void spoil(struct shm_head *h)
+static void spoil(union packet_head *h)
 {
 	uint8_t how = u8(), value = u8();
 	switch (how % 4) {
@@ -60,7 +59,7 @@ static void spoil(struct shm_head *h)
 	}
 }
 
-void send_packet(struct shm_head h)
+void send_packet(union packet_head h)
 {
 	if (faulty && body_len + 256 < sizeof body)
 		spoil(&h);
@@ -68,17 +67,17 @@ void send_packet(struct shm_head h)
 }
 
 /* A request is of a new call, unless it repeats one that was to be repeated. */
-void send_request(struct shm_head h)
+void send_request(union packet_head h)
 {
-	h.type = HEAD_REQUEST;
-	h.call = peer->sent_n % 1024;
-	h.gen = peer->sent_n + 100;
+	h.type = PACKET_REQUEST;
+	h.call.slot = peer->sent_n % 1024;
+	h.call.generation = peer->sent_n + 100;
 	peer->sent[peer->sent_n++ % PEER_SENT] = h;
 	send_packet(h);
 }
 
 /* One that was sent, the n-th from the last on. */
-struct shm_head was_sent(unsigned n)
+union packet_head was_sent(unsigned n)
 {
 	return peer->sent[(peer->sent_n - 1 - n % PEER_SENT) % PEER_SENT];
 }

@@ -17,14 +17,14 @@ uint8_t u8(void);
 void add(const void *bytes, size_t len);
 /** Nanoseconds that a byte stands for; 0: no limit. */
 uint64_t duration(uint8_t b);
-/** Sets the header's 64-bit time. */
-void set_time(struct shm_head *h, uint64_t time);
+/** Sets the time left of a request or one-way message. */
+void set_time(union packet_head *h, uint64_t time);
 /** Sends the packet, with the fault that the input chooses. */
-void send_packet(struct shm_head h);
+void send_packet(union packet_head h);
 /** The same as a request of a new call. */
-void send_request(struct shm_head h);
+void send_request(union packet_head h);
 /** The n-th request from the last one on. */
-struct shm_head was_sent(unsigned n);
+union packet_head was_sent(unsigned n);
 /** Appends so many bytes as one of the input stands for: the first 32 from the input. */
 void add_bytes(uint8_t size);
 /** Name of a reference. Bits 0-2: count, 3-4: worker, 5: shard of the owner, 6: shard of the giver, 7: wrong. */

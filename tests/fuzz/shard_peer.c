@@ -3,8 +3,8 @@
 #include "shard_peer.h"
 
 #include "base/must.h"
-#include "core/head.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "features/references/wire.h"
 
@@ -42,54 +42,53 @@ void peers_start(void)
 	}
 }
 
-static void on_request(struct peer *p, const struct shm_head *h, size_t len)
+static void on_request(struct peer *p, const union packet_head *h, size_t len)
 {
 	unsigned at = p->got_n++ % PEER_SENT;
 	p->got[at] = *h;
-	p->got_ops[at] =
-		h->fn == RREF_CONTROL && !(h->flags & HEAD_TYPED) ? (uint8_t)(len / sizeof(struct rref_op)) : 0;
+	p->got_ops[at] = h->request.handler == RREF_CONTROL && !(h->flags & PACKET_TYPED)
+				 ? (uint8_t)(len / sizeof(struct rref_op))
+				 : 0;
 }
 
-static void on_large(struct peer *p, const void *body, size_t len)
+static void on_announcement(struct peer *p, const struct packet_rendezvous *h, size_t len)
 {
-	struct head_rendezvous l;
-	must(len == sizeof l);
-	memcpy(&l, body, sizeof l);
-	must(l.lane < FAR_RENDEZVOUS_LANES);
-	p->in[l.lane].life = l.life;
-	p->in[l.lane].open = true;
-	p->in[l.lane].total = l.total;
-	p->in[l.lane].at = p->in[l.lane].granted = 0;
+	must(len == sizeof(union packet_head) && h->lane < FAR_RENDEZVOUS_LANES);
+	p->in[h->lane].epoch = h->epoch;
+	p->in[h->lane].open = true;
+	p->in[h->lane].total = h->total;
+	p->in[h->lane].at = p->in[h->lane].granted = 0;
 }
 
-static void on_packet(struct peer *p, const struct shm_head *h, const void *body, size_t len)
+static void on_packet(struct peer *p, const union packet_head *h, size_t len)
 {
-	unsigned lane = h->call % FAR_RENDEZVOUS_LANES;
-	uint64_t time = head_time(h);
+	unsigned lane = h->lane.lane % FAR_RENDEZVOUS_LANES;
 	switch (h->type) {
-	case HEAD_REQUEST:
+	case PACKET_REQUEST:
 		on_request(p, h, len);
 		break;
-	case HEAD_ONEWAY:
+	case PACKET_ONEWAY:
 		p->oneways++;
 		break;
-	case HEAD_LARGE:
-		on_large(p, body, len);
+	case PACKET_RENDEZVOUS:
+		on_announcement(p, &h->rendezvous, len);
 		p->units++;
 		break;
-	case HEAD_DATA:
-		must(h->call < FAR_RENDEZVOUS_LANES && h->gen == p->in[lane].life && time == p->in[lane].at);
-		must(time + len <= p->in[lane].total); /* what is granted by spoiled packets is not known here */
+	case PACKET_DATA:
+		must(h->data.lane < FAR_RENDEZVOUS_LANES && h->data.epoch == p->in[lane].epoch &&
+		     h->data.offset == p->in[lane].at);
+		must(h->data.offset + len <=
+		     p->in[lane].total); /* what is granted by spoiled packets is not known here */
 		p->in[lane].at += len;
 		p->units++;
 		break;
-	case HEAD_ABORT:
+	case PACKET_ABORT:
 		p->units++;
 		break;
-	case HEAD_GRANT:
-		must(h->call < FAR_RENDEZVOUS_LANES);
-		if (h->gen == p->out[lane].life)
-			p->out[lane].granted = time;
+	case PACKET_GRANT:
+		must(h->grant.lane < FAR_RENDEZVOUS_LANES);
+		if (h->grant.epoch == p->out[lane].epoch)
+			p->out[lane].granted = h->grant.granted;
 		break;
 	default:
 		break;
@@ -107,17 +106,17 @@ static void on_mail(const struct mail *m)
 
 bool peers_read(void)
 {
-	struct shm_head h;
+	union packet_head h;
 	const struct fake_packet *packet;
 	struct mail m;
 	while (mailbox_get(&app.shard->mail_out, &m))
 		on_mail(&m);
 	while ((packet = fake_queue_sent(app.queue, &h)))
-		on_packet(&peers[packet->peer - PEER_NIC - 1], &h, fake_body(packet), packet->body_len);
+		on_packet(&peers[packet->peer - PEER_NIC - 1], &h, packet->body_len);
 	return app.queue->out_n < FAKE_PACKETS / 2 && app.queue->in_n < FAKE_PACKETS / 2;
 }
 
-void peer_put(struct peer *p, const struct shm_head *h, const void *body, size_t len)
+void peer_put(struct peer *p, const union packet_head *h, const void *body, size_t len)
 {
 	if (body != last_bodies[p - peers]) {
 		p->last = *h;

@@ -4,7 +4,7 @@
 #ifndef SHARD_PEER_H
 #define SHARD_PEER_H
 
-#include "core/head.h"
+#include "core/packet.h"
 #include "shard_app.h"
 
 enum { PEER_NIC = 4, PEER_SENT = 32, PEER_BODY_MAX = 700000 };
@@ -12,20 +12,21 @@ enum { PEER_NIC = 4, PEER_SENT = 32, PEER_BODY_MAX = 700000 };
 struct peer {
 	uint32_t worker;
 	uint64_t incarnation;
-	bool detached, protocol_error;   /* messages of the shard to the control core, not answered yet */
-	struct shm_head sent[PEER_SENT]; /* requests of this worker, the last PEER_SENT; [sent_n % PEER_SENT] is next */
+	bool detached, protocol_error; /* messages of the shard to the control core, not answered yet */
+	union packet_head
+		sent[PEER_SENT]; /* requests of this worker, the last PEER_SENT; [sent_n % PEER_SENT] is next */
 	uint32_t sent_n;
 	uint64_t retry_seq;
-	struct shm_head got[PEER_SENT]; /* requests of the shard, likewise */
-	uint8_t got_ops[PEER_SENT];     /* control messages in each */
+	union packet_head got[PEER_SENT]; /* requests of the shard, likewise */
+	uint8_t got_ops[PEER_SENT];       /* control messages in each */
 	uint32_t got_n;
 	struct {
-		uint32_t life;
+		uint32_t epoch;
 		bool open;
 		uint64_t total, at, granted;
 	} out[FAR_RENDEZVOUS_LANES], in[FAR_RENDEZVOUS_LANES]; /* fragments: from this worker, from the shard */
 	uint64_t oneways, units;                               /* one-ways and fragments of the shard */
-	struct shm_head last;                                  /* packet of this worker, and its body */
+	union packet_head last;                                /* packet of this worker, and its body */
 	size_t last_len;
 };
 
@@ -35,7 +36,7 @@ void peers_start(void);
 /** Looks at what the shard has sent. false: it is more than the queue holds. */
 bool peers_read(void);
 /** A packet of the worker arrives. */
-void peer_put(struct peer *p, const struct shm_head *h, const void *body, size_t len);
+void peer_put(struct peer *p, const union packet_head *h, const void *body, size_t len);
 /** The control core's message about the session with the worker. */
 void peer_mail(const struct peer *p, enum mail_type type, enum far_status status);
 /** Body of the last packet, `last_len` bytes. */

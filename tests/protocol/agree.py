@@ -90,8 +90,8 @@ def filters(path, lines):
         results["skipped"] += 1
         print("SKIP: filters: tshark is not installed")
         return
-    for expression, part in {"farcall.type == 9": " type=LARGE ", "farcall.kind == 4": " kind=CONNECT ",
-                             "farcall.large.total == 4000": " total=4000 ", "farcall.retry.seq == 2": " seq=2 ",
+    for expression, part in {"farcall.type == 9": " type=RENDEZVOUS ", "farcall.kind == 4": " kind=CONNECT ",
+                             "farcall.rendezvous.total == 4000": " total=4000 ", "farcall.retry.seq == 2": " seq=2 ",
                              'farcall.verdict contains "bad"': " bad="}.items():
         wanted = [line for line in lines if part in f"{line} "]
         found = tshark(path, "-d", f"udp.port=={PORT},farcall", "-Y", expression, "-T", "fields", "-e", "farcall.line")
@@ -109,7 +109,7 @@ def covered(lines):
     text = "\n".join(lines)
     for name in lua_tables.LAYOUTS:
         check(f"the trace has a {name}", f"[{name}]" in text)
-    for name in ("kind", "type", "status", "rendezvous_kind"):
+    for name in ("kind", "type", "status", "executed"):
         for row in codes[name].rows:
             check(f"the trace has {row['name']} of {name}", re.search(rf"=({row['name']})( |$)", text, re.M))
     for name in ("mark", "flag"):
@@ -187,14 +187,15 @@ def frames():
 # Of the tables, the enums that they list: where, and what their names begin with.
 ENUMS = {"kind": ("engine/transport/wire.h", "wire_kind", "WIRE_"),
          "mark": ("engine/transport/wire.h", "wire_mark", "WIRE_"),
-         "type": ("engine/core/head.h", "head_type", "HEAD_"), "flag": ("engine/core/head.h", "head_flag", "HEAD_"),
-         "rendezvous_kind": ("engine/core/head.h", "rendezvous_kind", "RENDEZVOUS_"),
+         "type": ("engine/core/packet.h", "packet_type", "PACKET_"),
+         "flag": ("engine/core/packet.h", "packet_flag", "PACKET_"),
+         "executed": ("include/farcall/status.h", "far_executed", "FAR_EXECUTED_"),
          "value_type": ("engine/value/encoding_layout.h", "wire_type", "WIRE_"),
          "engine_fn": ("engine/features/references/wire.h", "rref_message", "RREF_"),
          "rref_kind": ("engine/features/references/wire.h", "rref_kind", "RREF_"),
          "store_op": ("engine/control/store_wire.h", "store_op", "STORE_"),
          "store_status": ("engine/control/store_wire.h", "store_status", "STORE_")}
-NO_CODES = {"OP_COUNT", "STATUS_COUNT", "EXECUTED_SHIFT"}
+NO_CODES = {"OP_COUNT", "STATUS_COUNT"}
 
 
 def enum_of(path, name, prefix):
@@ -219,8 +220,6 @@ def constants():
         rows = {(row["name"], row["value"]) for row in codes[name].rows}
         if name == "value_type":
             ours = {(word.lower(), value) for word, value in ours}
-        if name == "flag":  # two bits of a number there
-            rows -= {("MAYBE", 64), ("YES", 128)}
         check(f"codes {name} are enum {where[1]}", ours == rows, str(ours ^ rows))
     with open(os.path.join(SOURCE, "include", "farcall", "status.h"), encoding="utf-8") as file:
         names = re.findall(r"X\((\w+), \"", file.read())
@@ -254,8 +253,8 @@ def layout_lies(lines, name):
         cells = tables.cells_of(lines[row])
         field = cells[2]
         yield f"{field}: its name", with_cells(lines, row, c2=field + "x")
-        other = {"number": "id", "id": "number"}.get(cells[3].split(";")[0], "number")
-        if cells[3] not in ("bytes", "hello"):
+        other = {"number": "id", "id": "number"}.get(cells[3], "number")
+        if cells[3] not in ("bytes", "hello", "head"):
             yield f"{field}: its encoding", with_cells(lines, row, c3=other)
         if cells[4] != "-" and field not in ("packet_max",):
             yield f"{field}: what it must be", with_cells(lines, row, c4="77")
@@ -277,7 +276,7 @@ def codes_lies(lines, name):
         yield f"{cells[1]}: its value", with_cells(lines, row, c0=other)
         if "body" in header:
             at = header.index("body")
-            yield f"{cells[1]}: its body", with_cells(lines, row, **{f"c{at}": "units" if cells[at] != "units" else "text"})
+            yield f"{cells[1]}: its body", with_cells(lines, row, **{f"c{at}": "acked" if cells[at] != "acked" else "text"})
         for key, others in {"layout": ("rref_op", "reject"), "before": ("more", "values"), "reply": ("statuses", "value"),
                             "head": ("control", "ack")}.items():
             if key in header:
@@ -335,7 +334,7 @@ def lies_to_tshark(pcap, lines, made):
         results["skipped"] += 1
         return
     copy, lua = os.path.join(work, "PROTOCOL.md"), os.path.join(work, "lying.lua")
-    for wanted in ("message ack: where it ends", "sub flags: its name", "status REMOTE: its name", "retry its order",
+    for wanted in ("message ack: where it ends", "request flags: its name", "status REMOTE: its name", "retry its order",
                    "type REQUEST: its body", "dtype f64: its bytes", "rref_op id.number: its name", "engine_fn FETCH: its reply"):
         text = next(t for name, (what, t) in made if f"{name} {what}" == wanted)
         with open(copy, "w", encoding="utf-8") as file:

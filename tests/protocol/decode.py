@@ -213,14 +213,11 @@ class Decoder:
         self.ends = None, None
 
     def field_text(self, f, value, raw, message_type):
-        encoding = f.for_type.get(message_type, f.encoding)
+        encoding = f.encoding
         if encoding == "id":
             return f"{value:0{2 * len(raw)}x}"
         if encoding == "signed":
-            low = value & 0xffffffff
-            return str(low - (1 << 32) if low >> 31 else low)
-        if encoding == "status":
-            return self.codes["status"].name_of(value)
+            return str(int.from_bytes(raw, "little", signed=True))
         if encoding.startswith("code "):
             return self.codes[encoding[5:]].name_of(value)
         if encoding.startswith("bits "):
@@ -242,6 +239,9 @@ class Decoder:
             if len(raw) < size:
                 raise Bad(bad or f"{name}.size")
             at += size
+            if f.encoding == "head":
+                values[f.name] = raw
+                continue
             if f.encoding in ("bytes", "text", "hello"):
                 values[f.name] = raw
                 self.out.append(f"{f.name}={string_text(raw) if f.encoding == 'text' else data_text(raw)}")
@@ -257,14 +257,26 @@ class Decoder:
             raise Bad(f"{name}.size")
         return values
 
+    def message_head(self, raw):
+        """The head of a message; of an unknown type, that alone."""
+        row = self.codes["type"].row(raw[0])
+        return self.read(row["head"], raw) if row else {"type": raw[0]}
+
     def note(self, head):
-        """If it asks for something of the engine, its reply will be known."""
-        if self.codes["type"].name_of(head["type"]) in ("REQUEST", "LARGE") and self.asks(head):
-            self.asked[(*self.ends, head["call"])] = head["gen"], head["fn"]
+        """If it is a request to the engine, its reply will be known."""
+        if self.codes["type"].name_of(head["type"]) == "REQUEST" and self.asks(head):
+            self.asked[(*self.ends, head["slot"])] = head["generation"], head["handler"]
+
+    def announced(self, data):
+        if len(data) != self.layouts["request"].size:
+            raise Bad("announced.size")
+        if self.codes["type"].name_of(data[0]) not in ("REQUEST", "ONEWAY", "REPLY"):
+            raise Bad("announced.type")
+        self.note(self.message_head(data))
 
     def asks(self, head):
         typed = head["flags"] & (self.codes["flag"].value_of("TYPED") or 0)
-        return None if typed else self.codes["engine_fn"].row(head["fn"])
+        return None if typed else self.codes["engine_fn"].row(head["handler"])
 
     def engine_request(self, row, data):
         self.out += ["[engine]", f"request={row['name']}"]
@@ -284,8 +296,8 @@ class Decoder:
             self.values(data[:len(data) - size])
 
     def reply(self, head, data):
-        gen, fn = self.asked.get((*self.ends[::-1], head["call"]), (None, None))
-        if gen != head["gen"]:
+        gen, fn = self.asked.get((*self.ends[::-1], head["slot"]), (None, None))
+        if gen != head["generation"]:
             self.payload(data)
             return
         row = self.codes["engine_fn"].row(fn)
@@ -339,6 +351,8 @@ class Decoder:
             raise Bad(f"{layout}.type")
         if row["body"] == "text":
             self.out += ["[text]", string_text(data)]
+        elif row["body"] == "announced":
+            self.announced(data)
         elif row["body"] != "payload":
             self.read(row["body"], data)
         elif row["name"] == "REQUEST":
@@ -348,25 +362,27 @@ class Decoder:
         else:
             self.payload(data)
 
-    def batch(self, head, offset, data):
+    def batch(self, head, first, offset, data):
         end, at = len(data), head["length"]
         if head["packet"] != head["first"] or offset or at >= end or end > BATCH_MAX:
             raise Bad("batch")
-        self.message("message", head, data[:at])
+        self.message("message", first, data[:at])
         while at < end:
             sub = align(at, 32)
             size = self.layouts["sub"].size
             if sub + size > end:
                 raise Bad("sub.size")
             values = self.read("sub", data[sub:sub + size])
+            further = self.message_head(values["call"])
             length = values["length"]
             at = sub + size if length <= LINE else align(sub + size, 64)
             if length > end or at > end - length:
                 raise Bad("sub.length")
-            self.message("sub", values, data[at:at + length])
+            self.message("sub", further, data[at:at + length])
             at += length
 
     def bytes_of_message(self, head, data):
+        message = self.message_head(head["call"])
         mark = self.codes["mark"]
         piece = head["marks"] & (mark.value_of("FRAGMENT") or 0)
         batch = head["marks"] & (mark.value_of("BATCH") or 0)
@@ -387,16 +403,16 @@ class Decoder:
         if batch:
             if piece:
                 raise Bad("batch")
-            self.batch(head, offset, data)
+            self.batch(head, message, offset, data)
             return
         if length > LENGTH_MAX or offset + n > length or (n == 0 and length) or before >= 1 << 31:
             raise Bad("fragment")
         if not piece and (offset == 0) != (before == 0):
             raise Bad("fragment")
         if offset == 0 and n == length and not piece:
-            self.message("message", head, data)
+            self.message("message", message, data)
         else:
-            self.note(head)  # each fragment has it
+            self.note(message)  # each fragment has it
             self.out += ["[fragment]", "data=" + data_text(data)]
             if key:
                 self.read("exposed", key)

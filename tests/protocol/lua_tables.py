@@ -13,9 +13,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tables  # noqa: E402
 
 # What travels in packets; the other tables are of the store and of shared memory.
-LAYOUTS = ["head", "message", "ack", "control", "sub", "grant", "exposed", "handshake", "reject", "hello", "large", "units", "hash", "named", "object", "retry",
+LAYOUTS = ["head", "message", "ack", "control", "sub", "grant", "exposed", "handshake", "reject", "hello", "request", "reply", "error", "cancel",
+           "cancelled", "oneway", "credit", "rendezvous", "data", "lane_grant", "lane", "acked", "hash", "named", "object", "retry",
            "rref_remote", "rref_fetch", "rref_method", "rref_method_remote", "rref_op"]
-CODES = ["kind", "mark", "type", "flag", "status", "rendezvous_kind", "value_type", "dtype", "engine_fn", "rref_kind"]
+CODES = ["kind", "mark", "type", "flag", "status", "executed", "value_type", "dtype", "engine_fn", "rref_kind"]
 BEGIN = "-- The tables of engine/PROTOCOL.md, put here by tests/protocol/lua_tables.py.\n"
 END = "-- The end of the tables.\n"
 
@@ -23,8 +24,6 @@ END = "-- The end of the tables.\n"
 def field_text(f):
     parts = [f'name = "{f.name}"', f"bytes = {f.size}" if isinstance(f.size, int) else f'bytes = "{f.size}"',
              f'as = "{f.encoding}"']
-    if f.for_type:
-        parts.append("types = { " + ", ".join(f'{t} = "{e}"' for t, e in f.for_type.items()) + " }")
     if f.low:
         parts.append(f'low = "{f.low}"')
     if f.high != tables.MOST:

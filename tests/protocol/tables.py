@@ -21,8 +21,7 @@ class Field:
         self.layout = layout
         self.at = None if offset == "…" else int(offset)
         self.size = int(size) if size.isdigit() else size
-        self.encoding, *others = [e.strip() for e in encoding.split(";")]
-        self.for_type = dict(re.fullmatch(r"(\w+): (.+)", e).groups() for e in others)
+        self.encoding = encoding
         self.low, self.high = self.range(must)
 
     @staticmethod
@@ -134,8 +133,7 @@ def read(path):
         layouts[name] = Layout(name, int(size[1]), size[2], rows)
     for layout in layouts.values():
         for f in layout.fields:
-            for encoding in [f.encoding, *f.for_type.values()]:
-                used = encoding.split()[1:]
-                if used and used[0] not in codes:
-                    raise Wrong(f"layout {layout.name}: there are no codes {used[0]}")
+            used = f.encoding.split()[1:]
+            if used and used[0] not in codes:
+                raise Wrong(f"layout {layout.name}: there are no codes {used[0]}")
     return layouts, codes

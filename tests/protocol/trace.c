@@ -9,8 +9,8 @@
 #include "capture.h"
 #include "control/info.h"
 #include "core/call.h"
-#include "core/head.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "core/shard.h"
 #include "fake_bulk.h"
@@ -109,7 +109,7 @@ static void capture(unsigned from, unsigned to, const uint8_t *bytes, uint32_t l
 static void sample(const uint8_t *bytes, uint32_t len)
 {
 	struct wire_message h;
-	struct shm_head call;
+	union packet_head call;
 	must(len >= sizeof h && len <= SAMPLE_MAX);
 	memcpy(&h, bytes, sizeof h);
 	memcpy(&call, h.call, sizeof call);
@@ -120,20 +120,20 @@ static void sample(const uint8_t *bytes, uint32_t len)
 		of = le32_get(h.packet) == le32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
 	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_BATCH)
 		of = SAMPLE_BATCH;
-	else if (h.kind == WIRE_MESSAGE && call.type == HEAD_REQUEST && call.flags & HEAD_HASHED)
+	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.flags & PACKET_HASHED)
 		of = SAMPLE_HASHED;
 	else if (h.lane_phase & WIRE_EXPOSED)
 		of = SAMPLE_EXPOSED;
 	else if (h.kind == WIRE_ACK && len > sizeof h &&
 		 bytes[sizeof h + offsetof(struct wire_grant, priority) + 3] & 0x80)
 		of = SAMPLE_HERE;
-	else if (h.kind == WIRE_MESSAGE && call.type == HEAD_LARGE)
+	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_RENDEZVOUS)
 		of = SAMPLE_LARGE;
 	else if (h.kind == WIRE_ACK && len > sizeof h)
 		of = SAMPLE_GRANTS;
-	else if (h.kind == WIRE_MESSAGE && call.type == HEAD_REQUEST && call.fn == RREF_METHOD_REMOTE)
+	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.request.handler == RREF_METHOD_REMOTE)
 		of = SAMPLE_MADE;
-	else if (h.kind == WIRE_MESSAGE && call.type == HEAD_REQUEST && call.fn == RREF_CONTROL)
+	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.request.handler == RREF_CONTROL)
 		of = SAMPLE_WORDS;
 	else if (h.kind == WIRE_MESSAGE && trace_sample_values)
 		of = SAMPLE_VALUES;
@@ -221,7 +221,7 @@ static void end_open(unsigned i)
 	struct end *e = &ends[i];
 	struct nic_err err = {""};
 	struct transport_config config = {.queues = QUEUES,
-					  .head_bytes = sizeof(struct shm_head),
+					  .head_bytes = sizeof(union packet_head),
 					  .clock = &fake_clock,
 					  .random = &fake_random,
 					  .key = &key,
@@ -463,7 +463,7 @@ static void conversation(void)
 
 /* ---- what is said seldom, by hand ---- */
 
-static void put_from(const struct end *e, struct shm_head h, const void *body, size_t len, enum nic_order order)
+static void put_from(const struct end *e, union packet_head h, const void *body, size_t len, enum nic_order order)
 {
 	struct nic_queue *q = e->q;
 	struct nic_tx tx;
@@ -475,19 +475,19 @@ static void put_from(const struct end *e, struct shm_head h, const void *body, s
 	must(q->ops->tx_commit(q, &tx) == 0);
 }
 
-static void put(struct shm_head h, const void *body, size_t len, enum nic_order order)
+static void put(union packet_head h, const void *body, size_t len, enum nic_order order)
 {
 	put_from(&ends[3], h, body, len, order);
 }
 
-void trace_send(struct shm_head h, const void *body, size_t len)
+void trace_send(union packet_head h, const void *body, size_t len)
 {
 	put(h, body, len, NIC_ORDER_ALL);
 	ends[3].q->ops->flush(ends[3].q);
 	turn();
 }
 
-void trace_answer(struct shm_head h, const void *body, size_t len)
+void trace_answer(union packet_head h, const void *body, size_t len)
 {
 	put_from(&ends[4], h, body, len, NIC_ORDER_ALL);
 	ends[4].q->ops->flush(ends[4].q);
@@ -503,7 +503,7 @@ void trace_turn(void)
 static void long_ones(void)
 {
 	static uint8_t body[12000];
-	struct shm_head h = {.type = HEAD_REQUEST, .call = 3, .gen = 4};
+	union packet_head h = {.request = {.type = PACKET_REQUEST, .slot = 3, .generation = 4}};
 	for (size_t i = 0; i < sizeof body; i++)
 		body[i] = (uint8_t)i;
 	for (unsigned i = 0; i < 3; i++)

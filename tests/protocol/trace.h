@@ -3,16 +3,16 @@
 #ifndef PROTOCOL_TRACE_H
 #define PROTOCOL_TRACE_H
 
-#include "core/head.h"
+#include "core/packet.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 /** One end says it to another by hand; the packet is captured. */
-void trace_send(struct shm_head h, const void *body, size_t len);
+void trace_send(union packet_head h, const void *body, size_t len);
 
 /** The other says it to the one. */
-void trace_answer(struct shm_head h, const void *body, size_t len);
+void trace_answer(union packet_head h, const void *body, size_t len);
 /** Time passes. */
 void trace_turn(void);
 

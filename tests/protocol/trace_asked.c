@@ -90,19 +90,19 @@ static void reply_put(struct body *b, uint16_t fn, unsigned words)
 		values_put(b, &value, 1);
 }
 
-static struct shm_head head_of(unsigned type, unsigned call, unsigned gen, uint16_t fn)
+static union packet_head head_of(unsigned type, unsigned call, unsigned gen, uint16_t fn)
 {
-	return (struct shm_head){.type = (uint8_t)type, .call = call, .gen = gen, .fn = fn};
+	return (union packet_head){.request = {.type = (uint8_t)type, .slot = call, .generation = gen, .handler = fn}};
 }
 
 static void ask(unsigned call, uint16_t fn, const struct body *b)
 {
-	trace_send(head_of(HEAD_REQUEST, call, 9, fn), b->bytes, b->len);
+	trace_send(head_of(PACKET_REQUEST, call, 9, fn), b->bytes, b->len);
 }
 
 static void answer(unsigned call, unsigned gen, const void *bytes, size_t len)
 {
-	trace_answer(head_of(HEAD_REPLY, call, gen, 0), bytes, len);
+	trace_answer(head_of(PACKET_REPLY, call, gen, 0), bytes, len);
 }
 
 /* A byte too many; from the front, as the layout is what ends it, one too few, and all; next to nothing. */
@@ -137,7 +137,7 @@ static void wrong_replies(void)
 	/* Of another life of the slot, of another slot, the wrong way: nobody asked. */
 	answer(CALL_FIRST + RREF_FETCH - RREF_CALL, 8, b.bytes, 3);
 	answer(CALL_FIRST - 1, 9, b.bytes, 3);
-	trace_send(head_of(HEAD_REPLY, CALL_FIRST, 9, 0), b.bytes, 3);
+	trace_send(head_of(PACKET_REPLY, CALL_FIRST, 9, 0), b.bytes, 3);
 }
 
 void trace_every_ask(void)
@@ -163,16 +163,19 @@ void trace_every_ask(void)
 	reply_put(&b, RREF_CONTROL, RREF_OPS_MAX);
 	answer(CALL_FIRST + 20, 9, b.bytes, b.len);
 	/* Announced; of no number that there is; and one that may be repeated. */
-	const struct head_rendezvous large = {UINT64_C(1) << 20, 1, 1, RENDEZVOUS_REQUEST, 0};
-	trace_send(head_of(HEAD_LARGE, CALL_FIRST + 21, 9, RREF_METHOD), &large, sizeof large);
+	const union packet_head announced = head_of(PACKET_REQUEST, CALL_FIRST + 21, 9, RREF_METHOD);
+	trace_send(
+		(union packet_head){
+			.rendezvous = {.type = PACKET_RENDEZVOUS, .lane = 1, .epoch = 1, .total = UINT64_C(1) << 20}},
+		&announced, sizeof announced);
 	reply_put(&b, RREF_METHOD, 0);
 	answer(CALL_FIRST + 21, 9, b.bytes, b.len);
 	request_put(&b, RREF_FETCH, 0);
 	ask(CALL_FIRST + 22, RREF_LAST + 1, &b);
 	answer(CALL_FIRST + 22, 9, b.bytes, 3);
-	struct shm_head h = head_of(HEAD_REQUEST, CALL_FIRST + 23, 9, RREF_TYPE);
-	h.flags = HEAD_RETRY;
-	const struct head_retry retry = {5, 3};
+	union packet_head h = head_of(PACKET_REQUEST, CALL_FIRST + 23, 9, RREF_TYPE);
+	h.flags = PACKET_RETRY;
+	const struct packet_retry retry = {5, 3};
 	bytes_put(&b, &retry, sizeof retry);
 	trace_send(h, b.bytes, b.len);
 	reply_put(&b, RREF_TYPE, 0);

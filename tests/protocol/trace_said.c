@@ -31,17 +31,19 @@ static void send_call(const struct far_val *v, size_t n, unsigned flags)
 	must(body);
 	plan.put_rref = put_rref;
 	values_write(v, n, &plan, body);
-	if (flags & HEAD_NAMED)
+	if (flags & PACKET_NAMED)
 		memcpy(body + len, &named, sizeof named);
 	else
 		memcpy(body + len, &object, sizeof object);
-	trace_send(
-		(struct shm_head){
-			.type = HEAD_REQUEST, .flags = (uint8_t)(HEAD_TYPED | flags), .fn = 7, .call = 1, .gen = 2},
-		body,
-		len + (flags & HEAD_NAMED    ? sizeof named
-		       : flags & HEAD_METHOD ? sizeof object
-					     : 0));
+	trace_send((union packet_head){.request = {.type = PACKET_REQUEST,
+						   .flags = (uint8_t)(PACKET_TYPED | flags),
+						   .handler = 7,
+						   .slot = 1,
+						   .generation = 2}},
+		   body,
+		   len + (flags & PACKET_NAMED    ? sizeof named
+			  : flags & PACKET_METHOD ? sizeof object
+						  : 0));
 	free(body);
 }
 
@@ -88,10 +90,10 @@ void trace_every_value(void)
 	struct far_val rref = far_rref_val((struct far_rref *)(void *)&w);
 	struct far_val two[] = {rref, far_list(&rref, 1)};
 	send_values(two, 2);
-	send_call(v, 2, HEAD_METHOD);
-	send_call(v + 3, 1, HEAD_METHOD);
-	send_call(v, 2, HEAD_METHOD | HEAD_NAMED);
-	send_call(v + 3, 1, HEAD_NAMED);
+	send_call(v, 2, PACKET_METHOD);
+	send_call(v + 3, 1, PACKET_METHOD);
+	send_call(v, 2, PACKET_METHOD | PACKET_NAMED);
+	send_call(v + 3, 1, PACKET_NAMED);
 	send_values(v, 0);
 	uint64_t none[] = {0, UINT64_MAX};
 	struct far_tensor empty = far_tensor_nd(FAR_F64, elements, 2, none, NULL);
@@ -101,48 +103,59 @@ void trace_every_value(void)
 
 void trace_every_message(void)
 {
-	static const struct head_rendezvous announced[] = {{1000, 0, 1, RENDEZVOUS_ONEWAY, 0},
-							   {UINT64_C(1) << 33, 3, 9, RENDEZVOUS_REPLY, 0},
-							   {1, 4, 1, RENDEZVOUS_REQUEST, 0},
-							   {0, 0, 1, 9, 5}};
-	static const struct head_units units = {77};
-	static const struct head_retry retries[] = {{5, 3}, {2000, 3}, {0, 0}};
-	struct shm_head h = {.call = 3, .gen = 4, .time_low = UINT32_MAX, .time_high = UINT32_MAX};
+	static const struct packet_rendezvous announced[] = {
+		{.type = PACKET_RENDEZVOUS, .lane = 0, .epoch = 1, .total = 1000},
+		{.type = PACKET_RENDEZVOUS, .lane = 3, .epoch = 9, .total = UINT64_C(1) << 33},
+		{.type = PACKET_RENDEZVOUS, .lane = 4, .epoch = 1, .total = 1},
+		{.type = PACKET_RENDEZVOUS, .lane = 0, .epoch = 1, .total = 0}};
+	static const uint8_t announced_types[] = {PACKET_ONEWAY, PACKET_REPLY, PACKET_REQUEST, PACKET_ERROR};
+	static const struct packet_acked acked = {77};
+	static const struct packet_retry retries[] = {{5, 3}, {2000, 3}, {0, 0}};
+	union packet_head h;
 	for (unsigned status = FAR_OK; status <= FAR_STATUS_COUNT; status++) {
-		h.type = HEAD_ERROR;
-		h.flags = (uint8_t)(status % 4 << HEAD_EXECUTED_SHIFT);
-		h.fn = (uint16_t)status;
-		h.tlv_bytes = h.reserved = 0;
+		h.error = (struct packet_error){.type = PACKET_ERROR,
+						.status = (uint16_t)status,
+						.slot = 3,
+						.generation = 4,
+						.code = -1,
+						.executed = status % 4};
 		trace_send(h, "text", status % 5);
 	}
-	for (unsigned type = 0; type <= HEAD_ABORT + 1; type++) {
+	for (unsigned executed = 0; executed < 4; executed++) {
+		h.cancelled = (struct packet_cancelled){
+			.type = PACKET_CANCELLED, .slot = 3, .generation = 4, .executed = executed};
+		trace_send(h, NULL, 0);
+	}
+	h.request = (struct packet_request){.slot = 3, .generation = 4, .time_left = UINT64_MAX};
+	for (unsigned type = 0; type <= PACKET_ABORT + 1; type++) {
 		h.type = (uint8_t)type;
-		h.flags = HEAD_TLV | 16;
-		h.fn = 0x1234;
-		h.tlv_bytes = 0x01020304;
-		h.reserved = 0x05060708;
-		trace_send(h, &units, sizeof units);
+		h.flags = PACKET_TLV | 16;
+		h.request.handler = 0x1234;
+		h.request.tlv_bytes = 0x01020304;
+		h.request.reserved = 0x05060708;
+		trace_send(h, &acked, sizeof acked);
+	}
+	h.request.tlv_bytes = h.request.reserved = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		h.type = announced_types[i];
+		h.flags = PACKET_TYPED | PACKET_HASHED;
+		trace_send((union packet_head){.rendezvous = announced[i]}, &h, sizeof h);
+		trace_send((union packet_head){.rendezvous = announced[i]}, &h, sizeof h - 1);
 	}
 	h.flags = 0;
-	h.tlv_bytes = h.reserved = 0;
-	for (unsigned i = 0; i < 4; i++) {
-		h.type = HEAD_LARGE;
-		h.flags = HEAD_TYPED | HEAD_HASHED;
-		trace_send(h, &announced[i], sizeof announced[i]);
-	}
 	for (unsigned i = 0; i < 3; i++) {
-		h.type = HEAD_REQUEST;
-		h.flags = HEAD_RETRY;
+		h.type = PACKET_REQUEST;
+		h.flags = PACKET_RETRY;
 		trace_send(h, &retries[i], sizeof retries[i]);
 	}
-	h.flags = HEAD_RETRY | HEAD_HASHED;
+	h.flags = PACKET_RETRY | PACKET_HASHED;
 	trace_send(h, &retries[0], sizeof retries[0]);
-	h.flags = HEAD_TYPED | HEAD_METHOD;
+	h.flags = PACKET_TYPED | PACKET_METHOD;
 	trace_send(h, &retries[0], sizeof retries[0] - 1);
-	h.flags = HEAD_TYPED | HEAD_NAMED;
+	h.flags = PACKET_TYPED | PACKET_NAMED;
 	trace_send(h, &retries[0], 3);
 	trace_send(h, "\0\0\0", 4);
-	h.flags = HEAD_TYPED;
+	h.flags = PACKET_TYPED;
 	trace_send(h, "\x01\x0a", 2);
 	trace_send(h, NULL, 0);
 }
@@ -151,7 +164,7 @@ void trace_every_message(void)
 void trace_exposed(void)
 {
 	static uint8_t body[12000];
-	struct shm_head h = {.type = HEAD_REQUEST, .call = 5, .gen = 6};
+	union packet_head h = {.request = {.type = PACKET_REQUEST, .slot = 5, .generation = 6}};
 	for (size_t i = 0; i < sizeof body; i++)
 		body[i] = (uint8_t)(i >> 4);
 	fake_bulk.expose_error = 0;

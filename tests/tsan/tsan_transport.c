@@ -3,9 +3,9 @@
  * thread, with sleeps; connections come up, carry messages, and are dropped, again and again. For a build with
  * ThreadSanitizer; without it, it still checks order, and that nobody sleeps for ever. */
 #include "../e2e/check.h"
-#include "core/head.h"
 #include "fake_dgram.h"
 #include "transport/transport.h"
+#include "transport/wire.h"
 
 #include <poll.h>
 #include <pthread.h>

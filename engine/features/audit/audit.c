@@ -276,7 +276,7 @@ static bool callee_has(const struct session *se, uint32_t slot, uint32_t gen)
 			return true;
 	for (uint32_t i = 0; i < se->paused_n; i++) {
 		const struct paused_request *p = &se->paused->ring[(se->paused_head + i) % FAR_SESSION_REQUESTS_MAX];
-		if (p->head.call == slot && p->head.gen == gen)
+		if (p->head.call.slot == slot && p->head.call.generation == gen)
 			return true;
 	}
 	return false;

@@ -6,7 +6,7 @@
 #include "features/audit/audit.h"
 
 #include "core/deferred.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/queues.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -95,7 +95,7 @@ static void audit_rendezvous(const struct auditor *a, const struct session *se, 
 	     "a list of long or one-way messages ends elsewhere");
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		oneways +=
-			rendezvous_of(a->s)->ins[i].peer == p && rendezvous_of(a->s)->ins[i].kind == RENDEZVOUS_ONEWAY;
+			rendezvous_of(a->s)->ins[i].peer == p && rendezvous_of(a->s)->ins[i].head.type == PACKET_ONEWAY;
 	same(a, se, "one-way messages that arrive in fragments", p->oneways_n, oneways);
 	fits(a, se, p->session == se, "what is kept of its fragments is another session's");
 	fits(a, se, se->state != SESSION_UP || p->listed || !has_more(p),

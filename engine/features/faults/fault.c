@@ -10,7 +10,7 @@
 #include "core/deferred.h"
 #include "core/dispatch.h"
 #include "core/feature.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/reply.h"
 #include "core/request.h"
 #include "core/session.h"
@@ -96,9 +96,9 @@ static void delayed_free(struct shard *s, struct fault_delayed *l)
 /* Numbers of the engine's own that are not named here call methods. */
 static enum far_fault_kind fault_kind(const struct call_start *start)
 {
-	if (start->typed & HEAD_METHOD)
+	if (start->typed & PACKET_METHOD)
 		return FAR_FAULT_METHOD;
-	if (start->typed & HEAD_NAMED)
+	if (start->typed & PACKET_NAMED)
 		return FAR_FAULT_REMOTE;
 	if (start->typed || start->fn < RREF_CALL || start->fn == RREF_CALL)
 		return FAR_FAULT_CALL;
@@ -214,16 +214,17 @@ static bool cancel(struct shard *s, const struct call_id *id)
 
 /* The branch of dispatch() for requests that may be retransmitted also leads to fault_admit(). Those have a record
  * anyway. Faults on answers do not apply to control messages about references. */
-static void request(struct shard *s, struct session *se, const struct shm_head *h, const uint8_t *body, uint64_t len,
+static void request(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
 		    uint64_t waited)
 {
-	struct shm_head marked = *h;
-	uint64_t left = head_time(h);
-	bool control = !(h->flags & HEAD_TYPED) && h->fn == RREF_CONTROL, late = left != UINT64_MAX && left <= waited;
-	bool admits = h->type != HEAD_ONEWAY && !control && !late && !(h->flags & HEAD_RETRY);
+	union packet_head marked = *h;
+	uint64_t left = h->request.time_left;
+	bool control = !(h->flags & PACKET_TYPED) && h->request.handler == RREF_CONTROL;
+	bool late = left != UINT64_MAX && left <= waited;
+	bool admits = h->type != PACKET_ONEWAY && !control && !late && !(h->flags & PACKET_RETRY);
 	fault_shard(s)->admits = admits;
 	if (admits)
-		marked.flags |= HEAD_RETRY;
+		marked.flags |= PACKET_RETRY;
 	dispatch(s, se, &marked, body, len, waited);
 }
 

@@ -431,7 +431,7 @@ void rref_release_held(struct far_deferred *d);
 /** `body` before its end, which is a request to make a value; `object`: by a method of that. */
 void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct rref_record *object, const uint8_t *body,
 		     uint64_t len);
-/** A typed request with HEAD_NAMED: of a method of the object of that name, or to keep the value under it. */
+/** A typed request with PACKET_NAMED: of a method of the object of that name, or to keep the value under it. */
 void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
 /** It was answered: takes the value out of it. false: it waits on. */
 void rref_answered(struct shard *s, struct far_deferred *d);
@@ -441,7 +441,7 @@ void rref_make_gone(struct shard *s, struct rref_open *open);
 /* ---- calls whose arguments hold references ---- */
 
 void rref_call_done(void *user, const struct completion *o);
-/** Would a request with HEAD_NAMED, over a session to this incarnation of the callee, make the value there where its
+/** Would a request with PACKET_NAMED, over a session to this incarnation of the callee, make the value there where its
  * reference says. */
 bool rref_call_reaches(const struct call_start *start, uint64_t life);
 /**

@@ -331,7 +331,7 @@ void rref_control(struct far_req *req, const uint8_t *body, uint64_t len)
 		dispatch_detach(req);
 		deferred_finish(d);
 	} else {
-		answer_send(req->shard, req->session, req->call, req->gen, NULL, false, statuses, n);
+		answer_send(req, statuses, n);
 	}
 	req->answer = ANSWER_SENT;
 }

@@ -235,7 +235,7 @@ void rref_take_arguments(struct far_req *req, struct rref_open *open)
 
 const struct function *rref_function_of(struct far_req *req, struct rref_function f)
 {
-	const struct function *fn = dispatch_find(req, &(struct head_hash){f.name, f.signature});
+	const struct function *fn = dispatch_find(req, &(struct packet_hash){f.name, f.signature});
 	if (!fn)
 		return NULL;
 	req->fn = fn;
@@ -370,7 +370,7 @@ static bool answer_at_once(struct far_req *req, const struct rref_record *r)
 	if (f->code == FUTURE_TREE || f->len > se->eager_max || f->len > se->message_max)
 		return false;
 	req->answer = ANSWER_SENT;
-	answer_send(req->shard, req->session, req->call, req->gen, NULL, false, future_bytes(f), f->len);
+	answer_send(req, future_bytes(f), f->len);
 	return true;
 }
 

@@ -9,7 +9,7 @@
 #include "base/mutant.h"
 #include "core/call.h"
 #include "core/deferred.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "core/shard.h"
 
@@ -96,7 +96,7 @@ void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork
 bool rref_call_reaches(const struct call_start *start, uint64_t life)
 {
 	const struct rref_call *c = start->user;
-	return start->typed & HEAD_METHOD || c->makes->rref.base.owner == life;
+	return start->typed & PACKET_METHOD || c->makes->rref.base.owner == life;
 }
 
 void rref_call_done(void *user, const struct completion *o)

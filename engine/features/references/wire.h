@@ -50,7 +50,7 @@ enum rref_message {
 
 #define RREF_OPS_MAX 64u
 
-/** The end of a HEAD_NAMED request's payload: the count of a name whose other parts the session implies: the
+/** The end of a PACKET_NAMED request's payload: the count of a name whose other parts the session implies: the
  * caller's incarnation and shard, and the callee's shard. A value that is made so has the fork that is named next. */
 struct rref_named {
 	uint32_t count; /* not 0 */
@@ -65,7 +65,7 @@ static inline bool rref_named_of(struct rref_id id, uint64_t life, unsigned crea
 }
 
 struct rref_function {
-	uint64_t name, signature; /* hashes, as struct head_hash */
+	uint64_t name, signature; /* hashes, as struct packet_hash */
 };
 
 struct rref_remote {

@@ -12,7 +12,7 @@
 #include "base/mutant.h"
 #include "core/context.h"
 #include "core/dispatch.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -62,11 +62,10 @@ static int send_oneway(struct shard *s, struct rendezvous_peer *p, const struct 
 	int error = se->q->ops->tx_reserve(se->q, se->peer, start->len, &tx);
 	if (error)
 		return error == -ENOBUFS ? -EAGAIN : error;
-	struct shm_head *h = head_at(tx.head);
-	*h = (struct shm_head){.type = HEAD_ONEWAY,
-			       .fn = start->fn,
-			       .time_low = (uint32_t)start->left,
-			       .time_high = (uint32_t)(start->left >> 32)};
+	union packet_head *h = packet_at(tx.head);
+	packet_begin(h, PACKET_ONEWAY, 0, 0, 0);
+	h->oneway.handler = start->fn;
+	h->oneway.time_left = start->left;
 	if (start->write)
 		start->write(start->data, tx.body, start->len);
 	else
@@ -178,8 +177,7 @@ void oneway_session_settled(struct shard *s, struct session *se)
 static void begin_rendezvous(struct shard *s, struct rendezvous_peer *p, const struct oneway *oneway)
 {
 	struct rendezvous_out *o = oneway->rendezvous;
-	o->kind = RENDEZVOUS_ONEWAY;
-	o->head = (struct shm_head){.fn = oneway->fn};
+	o->head = (union packet_head){.oneway = {.type = PACKET_ONEWAY, .handler = oneway->fn}};
 	o->deadline = oneway->deadline;
 	p->oneway = o;
 	counter_add(&s->counters.oneways_sent, 1);
@@ -225,14 +223,12 @@ void oneway_close(struct shard *s, struct rendezvous_peer *p)
 
 void oneway_send_credit(struct shard *s, struct rendezvous_peer *p, unsigned flags)
 {
-	struct head_units units = {p->units_received};
-	struct shm_head h = {.type = HEAD_CREDIT,
-			     .flags = (uint8_t)flags,
-			     .time_low = (uint32_t)p->oneways_received,
-			     .time_high = (uint32_t)(p->oneways_received >> 32)};
+	struct packet_acked acked = {p->units_received};
+	union packet_head h = {
+		.credit = {.type = PACKET_CREDIT, .flags = (uint8_t)flags, .oneways = p->oneways_received}};
 	p->oneways_reported = p->oneways_received;
 	p->units_reported = p->units_received;
-	if (answer_packet(s, p->session, &h, &units, sizeof units))
+	if (answer_packet(s, p->session, &h, &acked, sizeof acked))
 		answer_no_room(s, p->session);
 }
 
@@ -244,10 +240,10 @@ void oneway_received(struct shard *s, struct rendezvous_peer *p)
 		oneway_send_credit(s, p, 0);
 }
 
-void oneway_on_packet(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+void oneway_on_packet(struct shard *s, struct session *se, const union packet_head *h, const struct nic_pkt *pkt)
 {
 	struct rendezvous_peer *p = rendezvous_peer_of(s, se);
-	if (h->flags & (HEAD_TYPED | HEAD_RETRY)) {
+	if (h->flags & (PACKET_TYPED | PACKET_RETRY)) {
 		counter_add(&s->counters.packets_dropped, 1);
 		session_protocol_error(s, se);
 		return;
@@ -260,21 +256,20 @@ void oneway_on_packet(struct shard *s, struct session *se, const struct shm_head
 
 /* ---- acknowledgements ---- */
 
-bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, uint64_t units)
+bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct packet_credit *h, uint64_t units)
 {
-	uint64_t acked = head_time(h);
-	if (acked < p->oneways_acked || acked > p->oneways_sent)
+	if (h->oneways < p->oneways_acked || h->oneways > p->oneways_sent)
 		return false;
-	counter_add(&s->counters.sends_ended, acked - p->oneways_acked);
-	p->oneways_acked = acked;
-	if (h->flags & HEAD_ASKED)
+	counter_add(&s->counters.sends_ended, h->oneways - p->oneways_acked);
+	p->oneways_acked = h->oneways;
+	if (h->flags & PACKET_REQUESTED)
 		p->credit_requested = false;
 	return rendezvous_units_acked(s, p, units);
 }
 
 void oneway_request_credit(struct shard *s, struct rendezvous_peer *p)
 {
-	struct shm_head h = {.type = HEAD_ASK};
+	union packet_head h = {.type = PACKET_CREDIT_REQUEST};
 	if (!p->credit_requested)
 		p->credit_requested = answer_packet(s, p->session, &h, NULL, 0) == 0;
 }

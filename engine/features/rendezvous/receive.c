@@ -8,7 +8,7 @@
 #include "core/call.h"
 #include "core/context.h"
 #include "core/dispatch.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/queues.h"
 #include "core/reply.h"
 #include "core/request.h"
@@ -24,9 +24,9 @@
 
 /* ---- memory ---- */
 
-static const struct message_handler *handler_of(const struct shard *s, const struct shm_head *h)
+static const struct message_handler *handler_of(const struct shard *s, const union packet_head *h)
 {
-	return h->flags & HEAD_TYPED ? NULL : registry_message(s->registry, h->fn);
+	return h->flags & PACKET_TYPED ? NULL : registry_message(s->registry, h->request.handler);
 }
 
 /* Memory of the application, if it has a placement for the message; else NULL. */
@@ -36,15 +36,15 @@ static uint8_t *placed(struct shard *s, struct rendezvous_peer *p, const struct 
 	const char *outer = s->context.handler;
 	uint8_t *at = NULL;
 	s->context.handler = "a placement";
-	if (lane->kind == RENDEZVOUS_REPLY) {
-		at = call_place(s, lane->head.call, lane->total);
+	if (lane->head.type == PACKET_REPLY) {
+		at = call_place(s, lane->head.call.slot, lane->total);
 	} else {
 		const struct message_handler *m = handler_of(s, &lane->head);
 		in->placed = m ? atomic_load_explicit(&m->placement, memory_order_acquire) : NULL;
 		if (in->placed)
 			at = in->placed->get_buffer(
-				(struct far_to){(int32_t)p->session->worker, (int32_t)p->session->shard}, lane->head.fn,
-				lane->total, in->placed->user);
+				(struct far_to){(int32_t)p->session->worker, (int32_t)p->session->shard},
+				lane->head.request.handler, lane->total, in->placed->user);
 		if (!at)
 			in->placed = NULL;
 	}
@@ -55,7 +55,7 @@ static uint8_t *placed(struct shard *s, struct rendezvous_peer *p, const struct 
 static void in_free(struct shard *s, struct rendezvous_in *in)
 {
 	timer_disarm(&s->wheel, &in->timer.timer);
-	in->peer->oneways_n -= in->kind == RENDEZVOUS_ONEWAY;
+	in->peer->oneways_n -= in->head.type == PACKET_ONEWAY;
 	in->peer = NULL;
 	in->next = rendezvous_of(s)->free;
 	rendezvous_of(s)->free = in;
@@ -104,7 +104,7 @@ static void lane_grant(struct shard *s, struct rendezvous_peer *p, unsigned lane
 	uint64_t ahead = l->in->copied + FAR_RENDEZVOUS_WINDOW;
 	l->granted = ahead < l->total ? ahead : l->total;
 	uint64_t sent = MUTANT(GRANT_DOUBLED) && 2 * l->granted <= l->total ? 2 * l->granted : l->granted;
-	rendezvous_send_control(s, p, HEAD_GRANT, lane, l->epoch, sent);
+	rendezvous_send_control(s, p, PACKET_GRANT, lane, l->epoch, sent);
 }
 
 /* Refuses the lane's message: notifies its sender, and ends the request or the call. Executed NO; of a reply YES. */
@@ -118,19 +118,20 @@ static void lane_refuse(struct shard *s, struct rendezvous_peer *p, unsigned lan
 	if (l->in)
 		in_drop(s, l->in);
 	if (l->open)
-		rendezvous_send_control(s, p, HEAD_REFUSE, lane, l->epoch, 0);
-	if (l->kind == RENDEZVOUS_REQUEST)
-		answer_error(s, p->session, l->head.call, l->head.gen, status, FAR_EXECUTED_NO, 0, text, strlen(text));
-	else if (l->kind == RENDEZVOUS_REPLY)
-		call_complete_rendezvous(s, p->session, &l->head, &o);
+		rendezvous_send_control(s, p, PACKET_REFUSE, lane, l->epoch, 0);
+	if (l->head.type == PACKET_REQUEST)
+		answer_error(s, p->session, l->head.call.slot, l->head.call.generation,
+			     &(struct answer_failure){status, FAR_EXECUTED_NO, 0, text, strlen(text)});
+	else if (l->head.type == PACKET_REPLY)
+		call_complete_rendezvous(s, p->session, &l->head.reply, &o);
 	else
 		counter_add(&s->counters.oneways_dropped, 1);
 }
 
 static bool lane_expired(struct shard *s, const struct rendezvous_lane *l)
 {
-	uint64_t left = head_time(&l->head);
-	return l->kind != RENDEZVOUS_REPLY && left != UINT64_MAX && clock_now(s->config.clock) - l->arrived >= left;
+	uint64_t left = l->head.request.time_left;
+	return l->head.type != PACKET_REPLY && left != UINT64_MAX && clock_now(s->config.clock) - l->arrived >= left;
 }
 
 static void on_timer(struct shard *s, struct shard_timer *t);
@@ -150,14 +151,10 @@ static void lane_admit(struct shard *s, struct rendezvous_peer *p, unsigned lane
 		return;
 	}
 	rendezvous_of(s)->free = in->next;
-	*in = (struct rendezvous_in){.timer.fn = on_timer,
-				     .peer = p,
-				     .kind = l->kind,
-				     .head = l->head,
-				     .total = l->total,
-				     .arrived = l->arrived};
+	*in = (struct rendezvous_in){
+		.timer.fn = on_timer, .peer = p, .head = l->head, .total = l->total, .arrived = l->arrived};
 	counter_add(&s->counters.rendezvous_active, 1);
-	p->oneways_n += l->kind == RENDEZVOUS_ONEWAY;
+	p->oneways_n += l->head.type == PACKET_ONEWAY;
 	l->in = in;
 	in->at = placed(s, p, l, in);
 	if (!in->at && (in->buf = queues_buf(s, l->total)))
@@ -170,8 +167,8 @@ static void lane_admit(struct shard *s, struct rendezvous_peer *p, unsigned lane
 		lane_refuse(s, p, lane, FAR_RESOURCE, text);
 		return;
 	}
-	uint64_t left = head_time(&l->head);
-	if (l->kind != RENDEZVOUS_REPLY && left != UINT64_MAX)
+	uint64_t left = l->head.request.time_left;
+	if (l->head.type != PACKET_REPLY && left != UINT64_MAX)
 		timer_arm(&s->wheel, &in->timer.timer, time_after(l->arrived, left));
 	lane_grant(s, p, lane);
 }
@@ -182,17 +179,18 @@ static bool refused_early(struct shard *s, struct rendezvous_peer *p, unsigned l
 	struct rendezvous_lane *l = &p->in[lane];
 	char text[FAR_ERR_TEXT_MAX];
 	uint64_t limit = s->config.message_bytes_max;
-	if (limit && l->total > limit + sizeof(struct head_hash)) {
+	if (limit && l->total > limit + sizeof(struct packet_hash)) {
 		snprintf(text, sizeof text,
 			 "a message of %llu bytes; worker \"%s\" takes %llu at most (its max_message_bytes)",
 			 (unsigned long long)l->total, s->config.name, (unsigned long long)limit);
 		lane_refuse(s, p, lane, FAR_TOO_LARGE, text);
 		return true;
 	}
-	if (l->kind == RENDEZVOUS_REPLY || l->head.flags & HEAD_TYPED ||
-	    (l->head.fn >= RREF_CALL && l->head.fn <= RREF_LAST) || handler_of(s, &l->head))
+	if (l->head.type == PACKET_REPLY || l->head.flags & PACKET_TYPED ||
+	    (l->head.request.handler >= RREF_CALL && l->head.request.handler <= RREF_LAST) || handler_of(s, &l->head))
 		return false;
-	snprintf(text, sizeof text, "worker \"%s\" has no handler for message %u", s->config.name, l->head.fn);
+	snprintf(text, sizeof text, "worker \"%s\" has no handler for message %u", s->config.name,
+		 l->head.request.handler);
 	lane_refuse(s, p, lane, FAR_NO_FUNCTION, text);
 	return true;
 }
@@ -201,69 +199,65 @@ static bool refused_early(struct shard *s, struct rendezvous_peer *p, unsigned l
 static void report_units(struct shard *s, struct rendezvous_peer *p, unsigned lane)
 {
 	if (p->units_received - p->units_reported >= FAR_RENDEZVOUS_BATCH)
-		rendezvous_send_control(s, p, HEAD_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
+		rendezvous_send_control(s, p, PACKET_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
 }
 
-static bool announcement_fits(const struct rendezvous_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
-			      struct head_rendezvous *body)
+static bool announcement_fits(const struct rendezvous_peer *p, const struct packet_rendezvous *h,
+			      const union packet_head *body)
 {
-	if (pkt->body_len != sizeof *body)
-		return false;
-	memcpy(body, pkt->body, sizeof *body);
-	return !(h->flags & HEAD_RETRY) && body->lane < FAR_RENDEZVOUS_LANES && !p->in[body->lane].open &&
-	       body->total > 0 && body->total <= FAR_MSG_BYTES_MAX + sizeof(struct head_hash) &&
-	       body->kind >= RENDEZVOUS_REQUEST && body->kind <= RENDEZVOUS_REPLY &&
-	       (body->kind != RENDEZVOUS_ONEWAY || !(h->flags & HEAD_TYPED));
+	return h->lane < FAR_RENDEZVOUS_LANES && !p->in[h->lane].open && h->total > 0 &&
+	       h->total <= FAR_MSG_BYTES_MAX + sizeof(struct packet_hash) && !body->call.tlv_bytes &&
+	       !(body->flags & (PACKET_RETRY | PACKET_TLV)) &&
+	       (body->type == PACKET_REQUEST || body->type == PACKET_REPLY ||
+		(body->type == PACKET_ONEWAY && !(body->flags & PACKET_TYPED)));
 }
 
-bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h,
+bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const struct packet_rendezvous *h,
 			    const struct nic_pkt *pkt)
 {
-	static const uint8_t types[] = {[RENDEZVOUS_REQUEST] = HEAD_REQUEST,
-					[RENDEZVOUS_ONEWAY] = HEAD_ONEWAY,
-					[RENDEZVOUS_REPLY] = HEAD_REPLY};
-	struct head_rendezvous body;
-	if (!announcement_fits(p, h, pkt, &body))
+	union packet_head body;
+	if (pkt->body_len != sizeof body)
 		return false;
-	struct rendezvous_lane *l = &p->in[body.lane];
+	memcpy(&body, pkt->body, sizeof body);
+	if (!announcement_fits(p, h, &body))
+		return false;
+	struct rendezvous_lane *l = &p->in[h->lane];
 	*l = (struct rendezvous_lane){.open = true,
-				      .epoch = body.life,
-				      .kind = (enum rendezvous_kind)body.kind,
-				      .head = *h,
-				      .total = body.total,
+				      .epoch = h->epoch,
+				      .head = body,
+				      .total = h->total,
 				      .arrived = clock_now(s->config.clock)};
-	l->head.type = types[body.kind];
 	p->units_received++;
-	if (body.kind == RENDEZVOUS_ONEWAY)
+	if (body.type == PACKET_ONEWAY)
 		oneway_received(s, p);
-	if (body.kind == RENDEZVOUS_REPLY && !call_await_rendezvous(s, p->session, h)) {
-		rendezvous_send_control(s, p, HEAD_REFUSE, body.lane, l->epoch, 0);
+	if (body.type == PACKET_REPLY && !call_await_rendezvous(s, p->session, &body.reply)) {
+		rendezvous_send_control(s, p, PACKET_REFUSE, h->lane, l->epoch, 0);
 		return true;
 	}
-	if (!refused_early(s, p, body.lane))
-		lane_admit(s, p, body.lane);
-	report_units(s, p, body.lane);
+	if (!refused_early(s, p, h->lane))
+		lane_admit(s, p, h->lane);
+	report_units(s, p, h->lane);
 	return true;
 }
 
-bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h)
+bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h)
 {
-	struct rendezvous_lane *l = h->call < FAR_RENDEZVOUS_LANES ? &p->in[h->call] : NULL;
-	if (!l || !l->open || l->epoch != h->gen)
+	struct rendezvous_lane *l = h->lane < FAR_RENDEZVOUS_LANES ? &p->in[h->lane] : NULL;
+	if (!l || !l->open || l->epoch != h->epoch)
 		return false;
 	p->units_received++;
 	l->open = false;
-	report_units(s, p, h->call);
+	report_units(s, p, h->lane);
 	if (!l->in && !l->waiting)
 		return true;
-	if (l->kind == RENDEZVOUS_REPLY) {
-		lane_refuse(s, p, h->call, FAR_REMOTE, "the callee gave the answer up while it was being sent");
+	if (l->head.type == PACKET_REPLY) {
+		lane_refuse(s, p, h->lane, FAR_REMOTE, "the callee gave the answer up while it was being sent");
 		return true;
 	}
-	if (l->kind == RENDEZVOUS_ONEWAY)
+	if (l->head.type == PACKET_ONEWAY)
 		counter_add(&s->counters.oneways_dropped, 1);
 	else
-		answer_bare(s, p->session, HEAD_CANCELLED, FAR_EXECUTED_NO, l->head.call, l->head.gen);
+		answer_cancelled(s, p->session, FAR_EXECUTED_NO, l->head.call.slot, l->head.call.generation);
 	l->waiting = false;
 	if (l->in)
 		in_drop(s, l->in);
@@ -277,12 +271,12 @@ static void run(struct shard *s, struct rendezvous_in *in)
 	static const char late[] = "the deadline passed before the handler was started";
 	struct rendezvous_in whole = *in;
 	struct session *se = in->peer->session;
-	uint64_t left = head_time(&whole.head), waited = clock_now(s->config.clock) - whole.arrived;
+	uint64_t left = whole.head.request.time_left, waited = clock_now(s->config.clock) - whole.arrived;
 	in_free(s, in);
 	if (left != UINT64_MAX && waited >= left) {
-		if (whole.kind == RENDEZVOUS_REQUEST)
-			answer_error(s, se, whole.head.call, whole.head.gen, FAR_TIMEOUT, FAR_EXECUTED_NO, 0, late,
-				     sizeof late - 1);
+		if (whole.head.type == PACKET_REQUEST)
+			answer_error(s, se, whole.head.call.slot, whole.head.call.generation,
+				     &(struct answer_failure){FAR_TIMEOUT, FAR_EXECUTED_NO, 0, late, sizeof late - 1});
 		else
 			counter_add(&s->counters.oneways_dropped, 1);
 		abandon_memory(s, &whole);
@@ -302,7 +296,7 @@ static void complete(struct shard *s, struct rendezvous_in *in)
 {
 	struct rendezvous_peer *p = in->peer;
 	counter_add(&s->counters.rendezvous_received, 1);
-	if (in->kind == RENDEZVOUS_REPLY) {
+	if (in->head.type == PACKET_REPLY) {
 		struct rendezvous_in whole = *in;
 		struct completion o = {.status = FAR_OK,
 				       .executed = FAR_EXECUTED_YES,
@@ -311,11 +305,11 @@ static void complete(struct shard *s, struct rendezvous_in *in)
 				       .len = whole.total,
 				       .buf = whole.buf};
 		in_free(s, in);
-		call_complete_rendezvous(s, p->session, &whole.head, &o);
+		call_complete_rendezvous(s, p->session, &whole.head.reply, &o);
 		buf_unref(whole.buf);
 		return;
 	}
-	if (in->kind == RENDEZVOUS_REQUEST &&
+	if (in->head.type == PACKET_REQUEST &&
 	    p->session->backpressured & SESSION_BACKPRESSURED) { /* as small ones are parked */
 		in->ready = true;
 		in->next = NULL;
@@ -366,11 +360,11 @@ static bool put(struct shard *s, struct rendezvous_peer *p, const struct rendezv
 
 /* Engine memory alone, which the driver holds a reference of while it writes. Each byte is given a destination once,
  * and all fragments with one are received before the message is complete: so nothing writes to a delivered message. */
-bool rendezvous_place(struct rendezvous_peer *p, const struct shm_head *h, uint64_t len, struct nic_placement *out)
+bool rendezvous_place(struct rendezvous_peer *p, const struct packet_data *h, uint64_t len, struct nic_placement *out)
 {
-	const struct rendezvous_lane *l = h->call < FAR_RENDEZVOUS_LANES ? &p->in[h->call] : NULL;
-	uint64_t offset = head_time(h);
-	if (!l || !l->open || l->epoch != h->gen || !l->in || !l->in->buf || offset < l->accepted ||
+	const struct rendezvous_lane *l = h->lane < FAR_RENDEZVOUS_LANES ? &p->in[h->lane] : NULL;
+	uint64_t offset = h->offset;
+	if (!l || !l->open || l->epoch != h->epoch || !l->in || !l->in->buf || offset < l->accepted ||
 	    offset > l->granted || len > l->granted - offset || offset < l->in->given)
 		return false;
 	buf_ref(l->in->buf);
@@ -380,14 +374,14 @@ bool rendezvous_place(struct rendezvous_peer *p, const struct shm_head *h, uint6
 	return true;
 }
 
-bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
-			bool *held)
+bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct packet_data *h,
+			const struct nic_pkt *pkt, bool *held)
 {
-	struct rendezvous_lane *l = h->call < FAR_RENDEZVOUS_LANES ? &p->in[h->call] : NULL;
-	if (!l || !l->open || l->epoch != h->gen || head_time(h) != l->accepted || pkt->body_len == 0 ||
+	struct rendezvous_lane *l = h->lane < FAR_RENDEZVOUS_LANES ? &p->in[h->lane] : NULL;
+	if (!l || !l->open || l->epoch != h->epoch || h->offset != l->accepted || pkt->body_len == 0 ||
 	    pkt->body_len > l->granted - l->accepted || p->held_n == FAR_RENDEZVOUS_UNITS)
 		return false;
-	struct rendezvous_held f = {l->in, h->call, l->accepted, pkt->body_len, pkt->cookie, pkt->body};
+	struct rendezvous_held f = {l->in, h->lane, l->accepted, pkt->body_len, pkt->cookie, pkt->body};
 	l->accepted += pkt->body_len;
 	if (l->accepted == l->total)
 		l->open = false;
@@ -458,14 +452,16 @@ bool rendezvous_in_cancel(struct shard *s, struct rendezvous_peer *p, uint32_t s
 {
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++) {
 		struct rendezvous_lane *l = &p->in[lane];
-		if (l->waiting && l->kind == RENDEZVOUS_REQUEST && l->head.call == slot && l->head.gen == gen) {
+		if (l->waiting && l->head.type == PACKET_REQUEST && l->head.call.slot == slot &&
+		    l->head.call.generation == gen) {
 			l->waiting = false; /* its sender aborts it */
 			return true;
 		}
 	}
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++) {
 		struct rendezvous_in *in = &rendezvous_of(s)->ins[i];
-		if (in->peer == p && in->kind == RENDEZVOUS_REQUEST && in->head.call == slot && in->head.gen == gen) {
+		if (in->peer == p && in->head.type == PACKET_REQUEST && in->head.call.slot == slot &&
+		    in->head.call.generation == gen) {
 			in_drop(s, in);
 			return true;
 		}
@@ -477,19 +473,20 @@ bool rendezvous_in_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t 
 {
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++) {
 		struct rendezvous_lane *l = &p->in[lane];
-		if (l->kind != RENDEZVOUS_REPLY || l->head.call != slot || l->head.gen != gen ||
+		if (l->head.type != PACKET_REPLY || l->head.call.slot != slot || l->head.call.generation != gen ||
 		    (!l->waiting && !l->in))
 			continue;
 		l->waiting = false;
 		if (l->in)
 			in_drop(s, l->in);
 		if (l->open)
-			rendezvous_send_control(s, p, HEAD_REFUSE, lane, l->epoch, 0);
+			rendezvous_send_control(s, p, PACKET_REFUSE, lane, l->epoch, 0);
 		return true;
 	}
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++) { /* its last fragment is there and not copied yet */
 		struct rendezvous_in *in = &rendezvous_of(s)->ins[i];
-		if (in->peer == p && in->kind == RENDEZVOUS_REPLY && in->head.call == slot && in->head.gen == gen) {
+		if (in->peer == p && in->head.type == PACKET_REPLY && in->head.call.slot == slot &&
+		    in->head.call.generation == gen) {
 			in_drop(s, in);
 			return true;
 		}
@@ -501,14 +498,13 @@ static void on_timer(struct shard *s, struct shard_timer *t)
 {
 	struct rendezvous_in *in = (struct rendezvous_in *)(void *)t;
 	struct rendezvous_peer *p = in->peer;
-	struct shm_head h = in->head;
-	enum rendezvous_kind kind = in->kind;
+	union packet_head h = in->head;
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		if (p->in[lane].in == in && p->in[lane].open)
-			rendezvous_send_control(s, p, HEAD_REFUSE, lane, p->in[lane].epoch, 0);
+			rendezvous_send_control(s, p, PACKET_REFUSE, lane, p->in[lane].epoch, 0);
 	in_drop(s, in);
-	if (kind == RENDEZVOUS_REQUEST)
-		answer_bare(s, p->session, HEAD_CANCELLED, FAR_EXECUTED_NO, h.call, h.gen);
+	if (h.type == PACKET_REQUEST)
+		answer_cancelled(s, p->session, FAR_EXECUTED_NO, h.call.slot, h.call.generation);
 	else
 		counter_add(&s->counters.oneways_dropped, 1);
 }
@@ -522,7 +518,7 @@ void rendezvous_in_close(struct shard *s, struct rendezvous_peer *p)
 	}
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		if (rendezvous_of(s)->ins[i].peer == p) {
-			counter_add(&s->counters.oneways_dropped, rendezvous_of(s)->ins[i].kind == RENDEZVOUS_ONEWAY);
+			counter_add(&s->counters.oneways_dropped, rendezvous_of(s)->ins[i].head.type == PACKET_ONEWAY);
 			in_drop(s, &rendezvous_of(s)->ins[i]);
 		}
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)

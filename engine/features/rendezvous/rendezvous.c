@@ -7,7 +7,7 @@
 
 #include "base/must.h"
 #include "core/feature.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -26,72 +26,60 @@ void rendezvous_list(struct shard *s, struct rendezvous_peer *p)
 	s->poll_due |= FEATURE_BIT(FEATURE_RENDEZVOUS);
 }
 
-void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum head_type type, unsigned lane,
+void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned lane,
 			     uint32_t epoch, uint64_t granted)
 {
-	struct head_units units = {p->units_received};
-	struct shm_head h = {.type = (uint8_t)type,
-			     .call = lane,
-			     .gen = epoch,
-			     .time_low = (uint32_t)granted,
-			     .time_high = (uint32_t)(granted >> 32)};
+	struct packet_acked acked = {p->units_received};
+	union packet_head h = {.grant = {.type = (uint8_t)type, .lane = lane, .epoch = epoch, .granted = granted}};
 	if (p->session->state != SESSION_UP)
 		return;
 	p->units_reported = p->units_received;
-	if (answer_packet(s, p->session, &h, &units, sizeof units))
+	if (answer_packet(s, p->session, &h, &acked, sizeof acked))
 		answer_no_room(s, p->session);
 }
 
 /* ---- packets ---- */
 
-static bool read_units(const struct nic_pkt *pkt, uint64_t *done)
+static bool on_control(struct shard *s, struct rendezvous_peer *p, const union packet_head *h,
+		       const struct nic_pkt *pkt)
 {
-	struct head_units units;
-	if (pkt->body_len != sizeof units)
+	struct packet_acked acked;
+	if (pkt->body_len != sizeof acked)
 		return false;
-	memcpy(&units, pkt->body, sizeof units);
-	*done = units.done;
-	return true;
-}
-
-static bool on_control(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, const struct nic_pkt *pkt)
-{
-	uint64_t done;
-	if (!read_units(pkt, &done))
-		return false;
+	memcpy(&acked, pkt->body, sizeof acked);
 	switch (h->type) {
-	case HEAD_CREDIT:
-		return oneway_on_credit(s, p, h, done);
-	case HEAD_GRANT:
-		return rendezvous_units_acked(s, p, done) && rendezvous_on_grant(s, p, h);
+	case PACKET_CREDIT:
+		return oneway_on_credit(s, p, &h->credit, acked.packets);
+	case PACKET_GRANT:
+		return rendezvous_units_acked(s, p, acked.packets) && rendezvous_on_grant(s, p, &h->grant);
 	default:
-		return rendezvous_units_acked(s, p, done) && rendezvous_on_refuse(s, p, h);
+		return rendezvous_units_acked(s, p, acked.packets) && rendezvous_on_refuse(s, p, &h->lane);
 	}
 }
 
-bool rendezvous_receive(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt)
+bool rendezvous_receive(struct shard *s, struct session *se, const union packet_head *h, const struct nic_pkt *pkt)
 {
 	bool held = false, fits = false;
 	switch (h->type) {
-	case HEAD_ONEWAY:
+	case PACKET_ONEWAY:
 		oneway_on_packet(s, se, h, pkt);
 		return false;
-	case HEAD_ASK:
-		oneway_send_credit(s, rendezvous_peer_of(s, se), HEAD_ASKED);
+	case PACKET_CREDIT_REQUEST:
+		oneway_send_credit(s, rendezvous_peer_of(s, se), PACKET_REQUESTED);
 		return false;
-	case HEAD_CREDIT:
-	case HEAD_GRANT:
-	case HEAD_REFUSE:
+	case PACKET_CREDIT:
+	case PACKET_GRANT:
+	case PACKET_REFUSE:
 		fits = on_control(s, rendezvous_peer_of(s, se), h, pkt);
 		break;
-	case HEAD_LARGE:
-		fits = rendezvous_on_announce(s, rendezvous_peer_of(s, se), h, pkt);
+	case PACKET_RENDEZVOUS:
+		fits = rendezvous_on_announce(s, rendezvous_peer_of(s, se), &h->rendezvous, pkt);
 		break;
-	case HEAD_DATA:
-		fits = rendezvous_on_data(s, rendezvous_peer_of(s, se), h, pkt, &held);
+	case PACKET_DATA:
+		fits = rendezvous_on_data(s, rendezvous_peer_of(s, se), &h->data, pkt, &held);
 		break;
-	case HEAD_ABORT:
-		fits = rendezvous_on_abort(s, rendezvous_peer_of(s, se), h);
+	case PACKET_ABORT:
+		fits = rendezvous_on_abort(s, rendezvous_peer_of(s, se), &h->lane);
 		break;
 	default:
 		break;
@@ -249,12 +237,11 @@ static bool session_owes_us(const struct session *se)
 }
 
 static void request_send(struct shard *s, struct session *se, const struct call_start *start,
-			 const struct shm_head *head)
+			 const struct packet_request *head)
 {
 	struct rendezvous_out *o = rendezvous_out_in(start->ready);
-	o->kind = RENDEZVOUS_REQUEST;
 	o->deadline = start->deadline;
-	o->head = *head;
+	o->head.request = *head;
 	rendezvous_send(s, se, o);
 }
 
@@ -262,7 +249,7 @@ static bool request_cancel(struct shard *s, struct session *se, uint32_t call, u
 {
 	bool announced;
 	return rendezvous_in_cancel(s, se->rendezvous, call, gen) ||
-	       rendezvous_out_of_call(s, se->rendezvous, call, gen, RENDEZVOUS_REPLY, &announced);
+	       rendezvous_out_of_call(s, se->rendezvous, call, gen, PACKET_REPLY, &announced);
 }
 
 static void ready_hold(struct far_buf *ready)
@@ -275,7 +262,8 @@ static void ready_drop(struct shard *s, struct far_buf *ready)
 	rendezvous_out_drop(s, rendezvous_out_in(ready));
 }
 
-static bool receive_place(const struct session *se, const struct shm_head *h, uint64_t len, struct nic_placement *out)
+static bool receive_place(const struct session *se, const struct packet_data *h, uint64_t len,
+			  struct nic_placement *out)
 {
 	return rendezvous_place(se->rendezvous, h, len, out);
 }

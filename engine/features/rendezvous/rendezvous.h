@@ -4,10 +4,10 @@
  * session, so that calls do not touch it. Shard thread, but where a function notes otherwise. engine/PROTOCOL.md has
  * the packets and the states.
  *
- * Sending: a struct rendezvous_out waits in its peer's queue for a free lane, is announced (HEAD_LARGE), and leaves by
- * fragments, one in a pass of the shard, as far as the receiver has granted and while fewer than FAR_RENDEZVOUS_UNITS
- * of the session's LARGE, DATA and ABORT packets are unacknowledged. The sender ends each epoch of a lane with one last
- * packet: the fragment that completes the message, or ABORT.
+ * Sending: a struct rendezvous_out waits in its peer's queue for a free lane, is announced (PACKET_RENDEZVOUS), and
+ * leaves by fragments, one in a pass of the shard, as far as the receiver has granted and while fewer than
+ * FAR_RENDEZVOUS_UNITS of the session's RENDEZVOUS, DATA and ABORT packets are unacknowledged. The sender ends each
+ * epoch of a lane with one last packet: the fragment that completes the message, or ABORT.
  *
  * Receiving: a lane follows the sender's packets; a struct rendezvous_in has the memory. Fragments are held where they
  * arrived and copied one in a pass, so that small packets behind them are served first. A lane without a rendezvous_in
@@ -17,7 +17,7 @@
 #ifndef FAR_RENDEZVOUS_RENDEZVOUS_H
 #define FAR_RENDEZVOUS_RENDEZVOUS_H
 
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "core/shard.h"
 #include "core/timer.h"
@@ -51,10 +51,10 @@ struct rendezvous_out {
 	size_t part_at;
 	/* the shard's */
 	struct rendezvous_peer *peer;
-	enum rendezvous_kind kind;
 	unsigned lane;
-	struct shm_head head; /* of the message; `fn` of a typed request is the local index until it is announced */
-	struct head_hash hash;
+	union packet_head
+		head; /* of the message; `handler` of a typed request is the local index until it is announced */
+	struct packet_hash hash;
 	struct far_part parts[FAR_PARTS_MAX + 1];
 };
 
@@ -63,9 +63,8 @@ struct rendezvous_in {
 	struct shard_timer timer;     /* the deadline of a request or one-way message */
 	struct rendezvous_peer *peer; /* NULL: free */
 	struct rendezvous_in *next;   /* free list; ready list */
-	enum rendezvous_kind kind;
-	bool ready; /* complete; its session's answers are blocked */
-	struct shm_head head;
+	bool ready;                   /* complete; its session's answers are blocked */
+	union packet_head head;
 	uint64_t total, copied;
 	uint64_t given;   /* end of the last fragment whose destination here was given to the driver */
 	uint64_t given_n; /* bytes of such fragments that have not been received yet */
@@ -82,8 +81,7 @@ struct rendezvous_lane {
 	bool open;      /* announced, and not ended by its last packet */
 	bool waiting;   /* for a rendezvous_in */
 	uint32_t epoch; /* number of its message, from 1 on */
-	enum rendezvous_kind kind;
-	struct shm_head head;
+	union packet_head head;
 	uint64_t total, accepted, granted; /* accepted: offset of the next fragment */
 	uint64_t arrived;
 	struct rendezvous_in *in; /* NULL: waiting, or dropped */
@@ -128,7 +126,7 @@ struct rendezvous_peer {
 	unsigned held_first, held_n;
 	unsigned oneways_n; /* one-way messages with a rendezvous_in */
 	struct rendezvous_in *ready, **ready_tail;
-	uint64_t units_received; /* LARGE, DATA and ABORT packets that are processed; cumulative */
+	uint64_t units_received; /* RENDEZVOUS, DATA and ABORT packets that are processed; cumulative */
 	uint64_t units_reported;
 	/* one-way messages, cumulative numbers */
 	struct oneway *oneways, **oneways_tail;
@@ -169,7 +167,8 @@ static inline struct rendezvous_out *rendezvous_out_in(struct far_buf *ready)
 /** Queues a message for its peer, taking a reference. `o->head`, `kind` and `deadline` are set. */
 void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out *o);
 /** A reply or one-way message that is in a buffer, of which it takes a reference. */
-void rendezvous_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len);
+void rendezvous_reply(struct shard *s, struct session *se, const struct packet_reply *h, struct far_buf *buf,
+		      size_t len);
 /** Drops the shard's reference; the release function runs as a callback. */
 void rendezvous_out_drop(struct shard *s, struct rendezvous_out *o);
 /** Drops the messages of rendezvous_shard.lent that no packet refers to any more. */
@@ -185,26 +184,26 @@ bool rendezvous_send_one(struct shard *s, struct rendezvous_peer *p);
 /** Drops the message of a call in CALL_RENDEZVOUS, which is CALL_SENT again; returns how far it had come. */
 enum call_progress rendezvous_detach(struct shard *s, struct session *se, struct call *c);
 bool rendezvous_out_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen,
-			    enum rendezvous_kind kind, bool *announced);
+			    enum packet_type type, bool *announced);
 bool rendezvous_units_acked(struct shard *s, struct rendezvous_peer *p, uint64_t done);
-bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h);
-bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h);
+bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struct packet_grant *h);
+bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h);
 void rendezvous_out_close(struct shard *s, struct rendezvous_peer *p);
 
 /* ---- receive.c ---- */
 
-bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h,
+bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const struct packet_rendezvous *h,
 			    const struct nic_pkt *pkt);
 /** `*held`: the packet is kept. */
-bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, const struct nic_pkt *pkt,
-			bool *held);
-bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h);
+bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct packet_data *h,
+			const struct nic_pkt *pkt, bool *held);
+bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h);
 /** At most one fragment. */
 bool rendezvous_copy_one(struct shard *s, struct rendezvous_peer *p);
 /** Lanes that wait for memory, requests that wait for their session. */
 unsigned rendezvous_admit(struct shard *s, struct rendezvous_peer *p);
 /** nic_placement_fn of the session's queue: the destination of a fragment in the memory of its message. */
-bool rendezvous_place(struct rendezvous_peer *p, const struct shm_head *h, uint64_t len, struct nic_placement *out);
+bool rendezvous_place(struct rendezvous_peer *p, const struct packet_data *h, uint64_t len, struct nic_placement *out);
 /** A request that is arriving, or waits for its session: cancelled. */
 bool rendezvous_in_cancel(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen);
 /** Drops a reply that is arriving. */
@@ -226,8 +225,8 @@ void oneway_enqueue(struct shard *s, uint32_t worker, uint32_t shard, struct one
 /** The set-up of the session has succeeded or failed: queues or drops the messages that waited for it. */
 void oneway_session_settled(struct shard *s, struct session *se);
 unsigned oneway_send_queued(struct shard *s, struct rendezvous_peer *p);
-void oneway_on_packet(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
-bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h, uint64_t units);
+void oneway_on_packet(struct shard *s, struct session *se, const union packet_head *h, const struct nic_pkt *pkt);
+bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct packet_credit *h, uint64_t units);
 void oneway_send_credit(struct shard *s, struct rendezvous_peer *p, unsigned flags);
 /** Counts a one-way message that has arrived. */
 void oneway_received(struct shard *s, struct rendezvous_peer *p);
@@ -239,12 +238,12 @@ void oneway_close(struct shard *s, struct rendezvous_peer *p);
 /* ---- rendezvous.c ---- */
 
 /** Handles a packet that is not about a call. true: the packet is kept. */
-bool rendezvous_receive(struct shard *s, struct session *se, const struct shm_head *h, const struct nic_pkt *pkt);
+bool rendezvous_receive(struct shard *s, struct session *se, const union packet_head *h, const struct nic_pkt *pkt);
 unsigned rendezvous_pump(struct shard *s);
 /** Lists the peer: it has something to do in the next passes. */
 void rendezvous_list(struct shard *s, struct rendezvous_peer *p);
 /** Sends a packet about a lane of the peer: GRANT or REFUSE, with the acknowledged units. */
-void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum head_type type, unsigned lane,
+void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned lane,
 			     uint32_t epoch, uint64_t granted);
 /** Resets the record, but for its link in the shard's list. Nothing of it is under way. */
 void rendezvous_clear(struct rendezvous_peer *p);

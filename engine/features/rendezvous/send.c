@@ -6,7 +6,7 @@
 #include "core/call.h"
 #include "core/context.h"
 #include "core/feature.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -152,20 +152,22 @@ void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out 
 	p->queue_tail = &o->next;
 	counter_add(&s->counters.rendezvous_active, 1);
 	counter_add(&s->counters.sends_begun, 1);
-	if (o->kind == RENDEZVOUS_ONEWAY && o->deadline != TIME_NEVER)
+	if (o->head.type == PACKET_ONEWAY && o->deadline != TIME_NEVER)
 		timer_arm(&s->wheel, &o->timer.timer, o->deadline);
 	rendezvous_list(s, p);
 }
 
-void rendezvous_reply(struct shard *s, struct session *se, const struct shm_head *h, struct far_buf *buf, size_t len)
+void rendezvous_reply(struct shard *s, struct session *se, const struct packet_reply *h, struct far_buf *buf,
+		      size_t len)
 {
 	char text[FAR_ERR_TEXT_MAX];
 	if (se->state != SESSION_UP)
 		return;
 	struct rendezvous_out *o = rendezvous_out_new();
 	if (!o) {
-		answer_error(s, se, h->call, h->gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, text,
-			     answer_no_memory(text, sizeof *o));
+		size_t text_len = answer_no_memory(text, sizeof *o);
+		answer_error(s, se, h->slot, h->generation,
+			     &(struct answer_failure){FAR_RESOURCE, FAR_EXECUTED_YES, 0, text, text_len});
 		return;
 	}
 	buf_ref(buf);
@@ -173,8 +175,7 @@ void rendezvous_reply(struct shard *s, struct session *se, const struct shm_head
 	o->parts[0] = (struct far_part){buf_data(buf), len};
 	o->parts_n = 1;
 	o->total = len;
-	o->kind = RENDEZVOUS_REPLY;
-	o->head = *h;
+	o->head.reply = *h;
 	o->deadline = TIME_NEVER;
 	rendezvous_send(s, se, o);
 	rendezvous_out_unref(o);
@@ -235,38 +236,35 @@ static void unit_sent(struct shard *s, struct rendezvous_peer *p)
 }
 
 /* A typed request: the callee's number of the function, or the hashes as a part of their own. */
-static void name_function(struct shard *s, struct session *se, struct rendezvous_out *o, struct shm_head *h)
+static void name_function(struct shard *s, struct session *se, struct rendezvous_out *o, struct packet_request *h)
 {
-	if (o->kind != RENDEZVOUS_REQUEST || !(h->flags & HEAD_TYPED))
+	if (h->type != PACKET_REQUEST || !(h->flags & PACKET_TYPED))
 		return;
-	uint32_t fn = session_functions(s, se)[h->fn];
+	uint32_t fn = session_functions(s, se)[h->handler];
 	if (fn) {
-		h->fn = (uint16_t)(fn - 1);
+		h->handler = (uint16_t)(fn - 1);
 		return;
 	}
-	const struct function *f = registry_at(s->registry, h->fn);
-	o->hash = (struct head_hash){f->signature.name_hash, f->signature.canonical_hash};
-	h->flags |= HEAD_HASHED;
-	h->fn = 0;
+	const struct function *f = registry_at(s->registry, h->handler);
+	o->hash = (struct packet_hash){f->signature.name_hash, f->signature.canonical_hash};
+	h->flags |= PACKET_HASHED;
+	h->handler = 0;
 }
 
 static int announce(struct shard *s, struct rendezvous_peer *p, struct rendezvous_out *o, unsigned lane)
 {
-	struct shm_head h = o->head;
+	union packet_head body = o->head;
 	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
-	name_function(s, p->session, o, &h);
-	bool hashed = o->kind == RENDEZVOUS_REQUEST && h.flags & HEAD_HASHED;
-	struct head_rendezvous body = {.total = o->total + (hashed ? sizeof o->hash : 0),
-				       .lane = lane,
-				       .life = p->out[lane].epoch + 1,
-				       .kind = o->kind};
+	name_function(s, p->session, o, &body.request);
+	bool hashed = body.type == PACKET_REQUEST && body.flags & PACKET_HASHED;
+	union packet_head h = {.rendezvous = {.type = PACKET_RENDEZVOUS,
+					      .lane = lane,
+					      .epoch = p->out[lane].epoch + 1,
+					      .total = o->total + (hashed ? sizeof o->hash : 0)}};
 	if (o->deadline != TIME_NEVER)
 		left = o->deadline > now ? o->deadline - now : 1;
-	if (o->kind != RENDEZVOUS_REPLY) {
-		h.time_low = (uint32_t)left;
-		h.time_high = (uint32_t)(left >> 32);
-	}
-	h.type = HEAD_LARGE;
+	if (body.type != PACKET_REPLY)
+		body.request.time_left = left;
 	int error = answer_packet(s, p->session, &h, &body, sizeof body);
 	if (error)
 		return error;
@@ -278,7 +276,7 @@ static int announce(struct shard *s, struct rendezvous_peer *p, struct rendezvou
 	p->out[lane].out = o;
 	p->out[lane].epoch++;
 	o->lane = lane;
-	if (o->kind == RENDEZVOUS_ONEWAY)
+	if (o->head.type == PACKET_ONEWAY)
 		p->oneways_sent++;
 	return 0;
 }
@@ -296,7 +294,8 @@ unsigned rendezvous_announce(struct shard *s, struct rendezvous_peer *p)
 	unsigned n = 0, lane;
 	for (lane = 0; lane < FAR_RENDEZVOUS_LANES && units_room(p); lane++)
 		if (p->out[lane].aborting) {
-			struct shm_head h = {.type = HEAD_ABORT, .call = lane, .gen = p->out[lane].epoch};
+			union packet_head h = {
+				.lane = {.type = PACKET_ABORT, .lane = lane, .epoch = p->out[lane].epoch}};
 			if (answer_packet(s, p->session, &h, NULL, 0))
 				return n;
 			unit_sent(s, p);
@@ -305,7 +304,7 @@ unsigned rendezvous_announce(struct shard *s, struct rendezvous_peer *p)
 		}
 	while (p->queue && units_room(p) && (lane = free_lane(p)) < FAR_RENDEZVOUS_LANES) {
 		struct rendezvous_out *o = p->queue;
-		if (o->kind == RENDEZVOUS_ONEWAY && p->oneways_sent - p->oneways_acked >= FAR_ONEWAYS_WINDOW)
+		if (o->head.type == PACKET_ONEWAY && p->oneways_sent - p->oneways_acked >= FAR_ONEWAYS_WINDOW)
 			break;
 		if (announce(s, p, o, lane))
 			break;
@@ -353,9 +352,9 @@ static void sent_all(struct shard *s, struct rendezvous_peer *p, struct rendezvo
 {
 	p->out[o->lane].out = NULL;
 	counter_add(&s->counters.rendezvous_sent, 1);
-	if (o->kind == RENDEZVOUS_REQUEST)
-		call_request_sent(s, o->head.call, o->head.gen);
-	else if (o->kind == RENDEZVOUS_REPLY)
+	if (o->head.type == PACKET_REQUEST)
+		call_request_sent(s, o->head.call.slot, o->head.call.generation);
+	else if (o->head.type == PACKET_REPLY)
 		counter_add(&s->counters.replies_sent, 1);
 	else
 		p->oneway = NULL;
@@ -421,12 +420,10 @@ static int send_chunk(struct shard *s, struct rendezvous_peer *p, struct rendezv
 	}
 	if (error)
 		return error;
-	struct shm_head *h = head_at(tx.head);
-	*h = (struct shm_head){.type = HEAD_DATA,
-			       .call = o->lane,
-			       .gen = p->out[o->lane].epoch,
-			       .time_low = (uint32_t)o->sent,
-			       .time_high = (uint32_t)(o->sent >> 32)};
+	union packet_head *h = packet_at(tx.head);
+	packet_begin(h, PACKET_DATA, 0, o->lane, p->out[o->lane].epoch);
+	h->data.zero = 0;
+	h->data.offset = o->sent;
 	tx.order = NIC_ORDER_STREAM;
 	if (unlikely(session_commit(s, se, &tx))) { /* only a peer that gives no slots back brings this about */
 		se->q->ops->tx_cancel(se->q, &tx);
@@ -471,47 +468,46 @@ bool rendezvous_units_acked(struct shard *s, struct rendezvous_peer *p, uint64_t
 	return true;
 }
 
-bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h)
+bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struct packet_grant *h)
 {
-	uint64_t granted = head_time(h);
-	if (h->call >= FAR_RENDEZVOUS_LANES)
+	if (h->lane >= FAR_RENDEZVOUS_LANES)
 		return false;
-	struct rendezvous_out *o = p->out[h->call].out;
-	if (!o || p->out[h->call].epoch != h->gen)
+	struct rendezvous_out *o = p->out[h->lane].out;
+	if (!o || p->out[h->lane].epoch != h->epoch)
 		return true; /* it crossed the last packet */
-	if (granted < o->granted || granted > o->total)
+	if (h->granted < o->granted || h->granted > o->total)
 		return false;
-	o->granted = granted;
+	o->granted = h->granted;
 	rendezvous_list(s, p);
 	return true;
 }
 
-bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct shm_head *h)
+bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h)
 {
-	if (h->call >= FAR_RENDEZVOUS_LANES)
+	if (h->lane >= FAR_RENDEZVOUS_LANES)
 		return false;
-	struct rendezvous_out *o = p->out[h->call].out;
-	if (!o || p->out[h->call].epoch != h->gen)
+	struct rendezvous_out *o = p->out[h->lane].out;
+	if (!o || p->out[h->lane].epoch != h->epoch)
 		return true;
-	if (o->kind == RENDEZVOUS_REQUEST) /* the call has its answer, or gets it */
-		call_request_sent(s, o->head.call, o->head.gen);
+	if (o->head.type == PACKET_REQUEST) /* the call has its answer, or gets it */
+		call_request_sent(s, o->head.call.slot, o->head.call.generation);
 	abandon(s, o, true);
 	return true;
 }
 
 bool rendezvous_out_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen,
-			    enum rendezvous_kind kind, bool *announced)
+			    enum packet_type type, bool *announced)
 {
 	struct rendezvous_out *o = p->queue;
-	while (o && (o->kind != kind || o->head.call != slot || o->head.gen != gen))
+	while (o && (o->head.type != type || o->head.call.slot != slot || o->head.call.generation != gen))
 		o = o->next;
 	*announced = !o;
 	for (unsigned lane = 0; !o && lane < FAR_RENDEZVOUS_LANES; lane++) {
 		o = p->out[lane].out;
-		if (o && (o->kind != kind || o->head.call != slot || o->head.gen != gen))
+		if (o && (o->head.type != type || o->head.call.slot != slot || o->head.call.generation != gen))
 			o = NULL;
 	}
-	if (!o || (kind == RENDEZVOUS_REPLY && *announced)) /* an announced answer is on its way, and counts */
+	if (!o || (type == PACKET_REPLY && *announced)) /* an announced answer is on its way, and counts */
 		return false;
 	abandon(s, o, *announced);
 	return true;
@@ -522,7 +518,7 @@ enum call_progress rendezvous_detach(struct shard *s, struct session *se, struct
 	bool announced;
 	uint32_t slot = c->slot;
 	c->state = CALL_SENT;
-	if (rendezvous_out_of_call(s, se->rendezvous, slot, c->gen, RENDEZVOUS_REQUEST, &announced))
+	if (rendezvous_out_of_call(s, se->rendezvous, slot, c->gen, PACKET_REQUEST, &announced))
 		return announced ? CALL_PART_SENT : CALL_NOT_BEGUN;
 	rendezvous_in_of_call(s, se->rendezvous, slot, c->gen);
 	return CALL_PART_RECEIVED;

@@ -20,7 +20,7 @@
 #include "core/deferred.h"
 #include "core/dispatch.h"
 #include "core/feature.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/queues.h"
 #include "core/reply.h"
 #include "core/request.h"
@@ -73,16 +73,16 @@ static void resend(struct shard *s, struct retry *r)
 {
 	struct session *se = r->session;
 	const struct call *c = &s->calls[r->slot];
-	struct head_retry repeat = {.seq = r->seq, .floor = se->retry_caller->floor};
+	struct packet_retry repeat = {.seq = r->seq, .floor = se->retry_caller->floor};
 	uint32_t fn = r->fn;
-	unsigned flags = HEAD_RETRY;
+	unsigned flags = PACKET_RETRY;
 	size_t hash_bytes = 0;
 	if (r->typed) {
 		flags |= r->typed;
 		fn = session_functions(s, se)[r->fn] - 1u;
 		if (fn == UINT32_MAX) {
-			flags |= HEAD_HASHED;
-			hash_bytes = sizeof(struct head_hash);
+			flags |= PACKET_HASHED;
+			hash_bytes = sizeof(struct packet_hash);
 			fn = 0;
 		}
 	}
@@ -95,16 +95,10 @@ static void resend(struct shard *s, struct retry *r)
 	struct nic_tx tx;
 	if (se->q->ops->tx_reserve(se->q, se->peer, r->len + hash_bytes + sizeof repeat, &tx))
 		return;
-	struct shm_head *h = head_at(tx.head);
-	h->type = HEAD_REQUEST;
-	h->flags = (uint8_t)flags;
-	h->fn = (uint16_t)fn;
-	h->call = r->slot;
-	h->gen = r->gen;
-	h->tlv_bytes = 0;
-	h->time_low = (uint32_t)left;
-	h->time_high = (uint32_t)(left >> 32);
-	h->reserved = 0;
+	union packet_head *h = packet_at(tx.head);
+	packet_begin(h, PACKET_REQUEST, flags, r->slot, r->gen);
+	h->request.handler = (uint16_t)fn;
+	h->request.time_left = left;
 	copy_body(tx.body, r->bytes, r->len);
 	if (hash_bytes)
 		call_write_hash(s, r->fn, tx.body + r->len);
@@ -126,7 +120,7 @@ static void on_retry(struct shard *s, struct shard_timer *t)
 	/* A repeat takes none of the slots that are counted: it goes when there are more. */
 	if (se->q->ops->tx_room(se->q, se->peer) > SHARD_RING_SLOTS) {
 		if (r->ended) /* its last packet may be lost */
-			answer_cancel(s, se, r->slot, r->gen, HEAD_RETRY);
+			answer_cancel(s, se, r->slot, r->gen, PACKET_RETRY);
 		else
 			resend(s, r);
 	}
@@ -137,7 +131,7 @@ static void on_retry(struct shard *s, struct shard_timer *t)
 }
 
 static int keep(const struct shard *s, struct session *se, const struct call_start *start, void **out,
-		struct head_retry *trailer)
+		struct packet_retry *trailer)
 {
 	struct retry_caller *w = caller_of(se);
 	if (unlikely(!w))
@@ -160,7 +154,7 @@ static int keep(const struct shard *s, struct session *se, const struct call_sta
 		start->write(start->data, r->bytes, start->len);
 	else
 		copy_body(r->bytes, start->data, start->len);
-	*trailer = (struct head_retry){.seq = r->seq, .floor = w->floor};
+	*trailer = (struct packet_retry){.seq = r->seq, .floor = w->floor};
 	*out = r;
 	return 0;
 }
@@ -277,11 +271,12 @@ static void answer_again(struct shard *s, struct session *se, const struct retry
 	    se->backpressured & SESSION_BACKPRESSURED)
 		return;
 	if (e->state == ENTRY_CANCELLED) {
-		answer_bare(s, se, HEAD_CANCELLED, FAR_EXECUTED_MAYBE, e->call, e->gen);
+		answer_cancelled(s, se, FAR_EXECUTED_MAYBE, e->call, e->gen);
 		return;
 	}
 	if (e->state == ENTRY_LOST) {
-		answer_error(s, se, e->call, e->gen, FAR_RESOURCE, FAR_EXECUTED_YES, 0, lost, sizeof lost - 1);
+		answer_error(s, se, e->call, e->gen,
+			     &(struct answer_failure){FAR_RESOURCE, FAR_EXECUTED_YES, 0, lost, sizeof lost - 1});
 		return;
 	}
 	struct far_deferred d = {.call = e->call,
@@ -294,7 +289,7 @@ static void answer_again(struct shard *s, struct session *se, const struct retry
 				 .code = e->code,
 				 .buf = e->buf,
 				 .len = e->len};
-	answer_send_record(s, se, &d, HEAD_RETRY);
+	answer_send_record(s, se, &d, PACKET_RETRY);
 }
 
 __attribute__((cold)) static bool malformed(struct far_req *req)
@@ -309,7 +304,7 @@ static bool admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 {
 	struct shard *s = req->shard;
 	struct session *se = req->session;
-	struct head_retry h;
+	struct packet_retry h;
 	if (unlikely(fault_shard(s)->admits))
 		return fault_admit(req);
 	if (unlikely(*len < sizeof h))
@@ -353,7 +348,7 @@ static bool admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 static bool seen(const struct session *se, const uint8_t *body, uint64_t len)
 {
 	const struct retry_callee *w = se->retry_callee;
-	struct head_retry h;
+	struct packet_retry h;
 	if (!w || len < sizeof h)
 		return false;
 	memcpy(&h, body + len - sizeof h, sizeof h);

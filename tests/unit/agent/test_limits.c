@@ -67,8 +67,8 @@
 #include "agent/limits.h"
 #include "control/store.h"
 #include "core/call.h"
-#include "core/head.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "core/waiting.h"
 #include "memory/buf.h"
@@ -262,17 +262,20 @@ static int call_to(struct result *r, uint32_t worker, uint64_t timeout, uint64_t
 }
 
 /* The header of the request that went out last, and its answer. */
-static struct shm_head sent(void)
+static union packet_head sent(void)
 {
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	cr_assert_eq(h.type, HEAD_REQUEST);
+	cr_assert_eq(h.type, PACKET_REQUEST);
 	return h;
 }
 
-static void reply(struct shm_head h, uint32_t peer)
+static void reply(union packet_head h, uint32_t peer)
 {
-	struct shm_head a = {.type = HEAD_REPLY, .call = h.call, .gen = h.gen, .flags = h.flags & HEAD_RETRY};
+	union packet_head a = {.reply = {.type = PACKET_REPLY,
+					 .slot = h.call.slot,
+					 .generation = h.call.generation,
+					 .flags = h.flags & PACKET_RETRY}};
 	put(peer, a, "r", 1);
 	passes(1);
 }
@@ -281,7 +284,7 @@ Test(limits_of_a_shard, pending_calls)
 {
 	enum { ALL = PEER_CALLS + WAITING };
 	static struct result r[ALL + 1], other;
-	struct shm_head h[PEER_CALLS];
+	union packet_head h[PEER_CALLS];
 	for (int round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < PEER_CALLS; i++) {
 			cr_assert_eq(call_to(&r[i], PEER, i ? FAR_FOREVER : 1, 0), 0);
@@ -297,9 +300,9 @@ Test(limits_of_a_shard, pending_calls)
 		/* One that ended here holds its place until the peer's last word. */
 		advance(2);
 		cr_assert_eq(r[0].status, FAR_TIMEOUT);
-		struct shm_head cancel;
+		union packet_head cancel;
 		cr_assert_not_null(fake_queue_sent(queue, &cancel));
-		cr_assert_eq(cancel.type, HEAD_CANCEL);
+		cr_assert_eq(cancel.type, PACKET_CANCEL);
 		cr_assert_eq(call_to(&r[ALL], PEER, FAR_FOREVER, 0), -EAGAIN);
 		uint64_t late = shard->counters.replies_late;
 		reply(h[0], NIC_PEER);
@@ -350,7 +353,7 @@ Test(limits_of_a_shard, handed_over_without_room)
 {
 	enum { ALL = PEER_CALLS + WAITING };
 	static struct result r[ALL + 2];
-	struct shm_head h[ALL + 1];
+	union packet_head h[ALL + 1];
 	unsigned n = 0;
 	for (; n < WAITING; n++)
 		cr_assert_eq(hand_over(&r[n], PEER), 0);
@@ -423,12 +426,12 @@ Test(limits_of_a_shard, submissions)
 Test(limits_of_a_shard, call_slots)
 {
 	static struct result r[SLOTS + 1];
-	struct shm_head h[SLOTS];
+	union packet_head h[SLOTS];
 	for (int round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < SLOTS; i++) {
 			cr_assert_eq(call_to(&r[i], i < PEER_CALLS ? PEER : OTHER, FAR_FOREVER, 0), 0);
 			h[i] = sent();
-			cr_assert_lt(h[i].call, (uint32_t)SLOTS);
+			cr_assert_lt(h[i].call.slot, (uint32_t)SLOTS);
 		}
 		cr_assert_lt(shard->sessions[OTHER].calls_active, PEER_CALLS, "that session has room");
 		cr_assert_eq(call_to(&r[SLOTS], OTHER, FAR_FOREVER, 0), -EAGAIN);
@@ -445,13 +448,13 @@ Test(limits_of_a_shard, call_slots)
 	}
 	/* A cancel, and an answer for a slot beyond those that there are. */
 	cr_assert_eq(call_to(&r[0], PEER, FAR_FOREVER, 0), 0);
-	struct shm_head cancelled = sent(), word;
+	union packet_head cancelled = sent(), word;
 	cr_assert(call_cancel(shard, &r[0].id));
 	cr_assert_eq(r[0].status, FAR_CANCELLED);
 	cr_assert_not_null(fake_queue_sent(queue, &word));
-	cr_assert_eq(word.type, HEAD_CANCEL);
+	cr_assert_eq(word.type, PACKET_CANCEL);
 	reply(cancelled, NIC_PEER);
-	h[0].call = SLOTS;
+	h[0].call.slot = SLOTS;
 	reply(h[0], NIC_PEER);
 	cr_assert_eq(dropped(), 1u);
 }
@@ -477,7 +480,7 @@ Test(limits_of_a_shard, repeatable_calls)
 	static struct result first, r;
 	for (int round = 0; round < 3; round++) {
 		cr_assert_eq(call_to(&first, PEER, FAR_FOREVER, FAR_SEC), 0);
-		struct shm_head h = sent();
+		union packet_head h = sent();
 		for (unsigned i = 1; i < WINDOW; i++) {
 			cr_assert_eq(call_to(&r, PEER, FAR_FOREVER, FAR_SEC), 0);
 			reply(sent(), NIC_PEER);

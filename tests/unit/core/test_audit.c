@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -48,16 +48,16 @@ Test(core_audit, calls_in_every_state)
 	static struct result r[3]; /* one ends with the session */
 	fine("new");
 	cr_assert_eq(left(), 0);
-	struct shm_head first = called(&r[0], 1000000), second = called(&r[1], 1000000);
+	union packet_head first = called(&r[0], 1000000), second = called(&r[1], 1000000);
 	cr_assert_eq(call(&r[2], 5000000000, NULL, 0), 0);
 	fine("three under way");
 	cr_assert_eq(left(), 3);
-	answer(second, HEAD_REPLY, 0, 0, "");
+	answer(second, PACKET_REPLY, 0, 0, "");
 	fine("one answered");
 	advance(2000000);
 	fine("one ended, and awaits its answer");
 	cr_assert_eq(left(), 2);
-	answer(first, HEAD_REPLY, 0, 0, "");
+	answer(first, PACKET_REPLY, 0, 0, "");
 	fine("that came");
 	cr_assert_eq(left(), 1);
 	cr_assert_eq(r[2].n, 0);
@@ -84,9 +84,9 @@ Test(core_audit, a_leaked_slot)
 Test(core_audit, a_slot_that_no_list_has)
 {
 	static struct result r[2];
-	struct shm_head a = called(&r[0], 1000000), b = called(&r[1], 1000000);
-	answer(a, HEAD_REPLY, 0, 0, "");
-	answer(b, HEAD_REPLY, 0, 0, "");
+	union packet_head a = called(&r[0], 1000000), b = called(&r[1], 1000000);
+	answer(a, PACKET_REPLY, 0, 0, "");
+	answer(b, PACKET_REPLY, 0, 0, "");
 	fine("both free");
 	struct call *first = shard->calls_free;
 	shard->calls_free = NULL;
@@ -135,7 +135,7 @@ Test(core_audit, windows)
 Test(core_audit, grants)
 {
 	struct rendezvous_lane *l = &rendezvous_peer_of(shard, &shard->sessions[PEER])->in[1];
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 9, 1, 1, TOTAL);
+	announce(PACKET_REQUEST, MSG_ECHO, 9, 1, 1, TOTAL);
 	passes(1);
 	expect_grant(1, 1, TOTAL);
 	fine("announced");
@@ -147,7 +147,7 @@ Test(core_audit, grants)
 	finds("more of a long message has come than was granted");
 	l->accepted = 0;
 	l->granted = TOTAL;
-	put_about(HEAD_ABORT, 1, 1, 0, 0);
+	put_about(PACKET_ABORT, 1, 1, 0, 0);
 	passes(1);
 	fine("given up");
 	cr_assert_eq(left(), 0);
@@ -179,12 +179,12 @@ Test(core_audit, both_ends)
 	cr_assert(found_n == 2 && strstr(found, "credits that the peer has returned: counted 1, found 0"), "%s", found);
 	here->oneways_sent = here->oneways_acked = there->oneways_received = 0;
 	static struct result r;
-	struct shm_head h = called(&r, 1000000);
+	union packet_head h = called(&r, 1000000);
 	found_n = 0;
 	audit_pair(shard, 0, &other, PEER, on_found, NULL);
 	cr_assert(found_n == 1 && strstr(found, "awaits an answer of worker 1, which has no such request"), "%s",
 		  found);
-	answer(h, HEAD_REPLY, 0, 0, "");
+	answer(h, PACKET_REPLY, 0, 0, "");
 }
 
 #define PLANT(field, value, words)                                                                                     \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: what the caller does with answers, deadlines and credits. */
 #include "core/call.h"
-#include "core/head.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "core/waiting.h"
 #include "shard_fixture.h"
@@ -18,11 +18,11 @@ TestSuite(core_call, .init = shard_setup, .fini = shard_teardown);
 Test(core_call, call_and_reply)
 {
 	static struct result r;
-	struct shm_head h = called(&r, FAR_SEC);
-	cr_assert_eq(h.fn, MSG_ECHO);
-	cr_assert_eq(head_time(&h), FAR_SEC);
+	union packet_head h = called(&r, FAR_SEC);
+	cr_assert_eq(h.request.handler, MSG_ECHO);
+	cr_assert_eq(h.request.time_left, FAR_SEC);
 	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 1u);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(r.status, FAR_OK);
 	cr_assert_eq(r.len, 4u);
@@ -35,13 +35,13 @@ Test(core_call, call_and_reply)
 Test(core_call, call_and_error)
 {
 	static struct result r;
-	struct shm_head h = called(&r, FAR_SEC);
-	struct shm_head a = {.type = HEAD_ERROR,
-			     .flags = FAR_EXECUTED_YES << HEAD_EXECUTED_SHIFT,
-			     .fn = FAR_REMOTE,
-			     .call = h.call,
-			     .gen = h.gen,
-			     .time_low = (uint32_t)-5};
+	union packet_head h = called(&r, FAR_SEC);
+	union packet_head a = {.error = {.type = PACKET_ERROR,
+					 .executed = FAR_EXECUTED_YES,
+					 .status = FAR_REMOTE,
+					 .slot = h.call.slot,
+					 .generation = h.call.generation,
+					 .code = -5}};
 	put(NIC_PEER, a, "why", 3);
 	passes(1);
 	cr_assert_eq(r.status, FAR_REMOTE);
@@ -59,12 +59,12 @@ Test(core_call, errors_that_make_no_sense)
 	memset(long_text, 'x', sizeof long_text);
 	for (size_t i = 0; i < 3; i++) {
 		static struct result r;
-		struct shm_head h = called(&r, FAR_SEC);
-		struct shm_head a = {.type = HEAD_ERROR,
-				     .flags = 3 << HEAD_EXECUTED_SHIFT,
-				     .fn = statuses[i],
-				     .call = h.call,
-				     .gen = h.gen};
+		union packet_head h = called(&r, FAR_SEC);
+		union packet_head a = {.error = {.type = PACKET_ERROR,
+						 .executed = 3,
+						 .status = statuses[i],
+						 .slot = h.call.slot,
+						 .generation = h.call.generation}};
 		put(NIC_PEER, a, long_text, sizeof long_text);
 		passes(1);
 		cr_assert_eq(r.n, 1u);
@@ -79,26 +79,26 @@ Test(core_call, errors_that_make_no_sense)
 Test(core_call, answers_out_of_place)
 {
 	static struct result r;
-	struct shm_head h = called(&r, FAR_SEC), bad = h;
-	bad.type = HEAD_REPLY;
-	bad.gen++;
+	union packet_head h = called(&r, FAR_SEC), bad = h;
+	bad.type = PACKET_REPLY;
+	bad.call.generation++;
 	put(NIC_PEER, bad, NULL, 0);
 	bad = h;
-	bad.type = HEAD_REPLY;
+	bad.type = PACKET_REPLY;
 	put(NIC_OTHER, bad, NULL, 0);
-	bad.call = h.call + 1;
+	bad.call.slot = h.call.slot + 1;
 	put(NIC_PEER, bad, NULL, 0);
-	bad.call = FAR_CALLS_MAX;
+	bad.call.slot = FAR_CALLS_MAX;
 	put(NIC_PEER, bad, NULL, 0);
-	bad.call = UINT32_MAX;
+	bad.call.slot = UINT32_MAX;
 	put(NIC_PEER, bad, NULL, 0);
 	passes(1);
 	cr_assert_eq(dropped(), 5u);
 	cr_assert_eq(r.n, 0u);
-	answer(h, HEAD_REPLY, 0, 0, "");
+	answer(h, PACKET_REPLY, 0, 0, "");
 	cr_assert_eq(r.n, 1u);
-	answer(h, HEAD_REPLY, 0, 0, "");
-	answer(h, HEAD_CANCELLED, 0, 0, "");
+	answer(h, PACKET_REPLY, 0, 0, "");
+	answer(h, PACKET_CANCELLED, 0, 0, "");
 	cr_assert_eq(r.n, 1u, "once");
 	cr_assert_eq(dropped(), 7u);
 }
@@ -107,7 +107,7 @@ Test(core_call, answers_out_of_place)
 Test(core_call, late_reply_after_the_deadline)
 {
 	static struct result r;
-	struct shm_head h = called(&r, FAR_MS), c;
+	union packet_head h = called(&r, FAR_MS), c;
 	advance(FAR_MS - 1);
 	cr_assert_eq(r.n, 0u);
 	advance(1);
@@ -115,16 +115,16 @@ Test(core_call, late_reply_after_the_deadline)
 	cr_assert_eq(r.status, FAR_TIMEOUT);
 	cr_assert_eq(r.executed, FAR_EXECUTED_MAYBE);
 	cr_assert_not_null(fake_queue_sent(queue, &c));
-	cr_assert_eq(c.type, HEAD_CANCEL);
-	cr_assert_eq(c.call, h.call);
-	cr_assert_eq(c.gen, h.gen);
+	cr_assert_eq(c.type, PACKET_CANCEL);
+	cr_assert_eq(c.call.slot, h.call.slot);
+	cr_assert_eq(c.call.generation, h.call.generation);
 	cr_assert_eq(shard->counters.calls_timed_out, 1u);
 	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 1u);
-	answer(h, HEAD_REPLY, 0, 0, "late");
+	answer(h, PACKET_REPLY, 0, 0, "late");
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(shard->counters.replies_late, 1u);
 	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
-	answer(h, HEAD_REPLY, 0, 0, "later still");
+	answer(h, PACKET_REPLY, 0, 0, "later still");
 	cr_assert_eq(dropped(), 1u);
 }
 
@@ -132,9 +132,9 @@ Test(core_call, late_reply_after_the_deadline)
 Test(core_call, cancelled_after_the_deadline)
 {
 	static struct result r;
-	struct shm_head h = called(&r, 1);
+	union packet_head h = called(&r, 1);
 	advance(1);
-	answer(h, HEAD_CANCELLED, 0, 0, "");
+	answer(h, PACKET_CANCELLED, 0, 0, "");
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
 }
@@ -143,8 +143,8 @@ Test(core_call, cancelled_after_the_deadline)
 Test(core_call, the_callee_gives_up_first)
 {
 	static struct result r;
-	struct shm_head h = called(&r, FAR_SEC);
-	answer(h, HEAD_CANCELLED, 0, 0, "");
+	union packet_head h = called(&r, FAR_SEC);
+	answer(h, PACKET_CANCELLED, 0, 0, "");
 	cr_assert_eq(r.status, FAR_TIMEOUT);
 	cr_assert_eq(r.executed, FAR_EXECUTED_MAYBE);
 	advance(2 * FAR_SEC);
@@ -156,16 +156,16 @@ Test(core_call, deadlines_of_one_nanosecond_and_for_ever)
 {
 	struct result one, forever, distant;
 	called(&one, 1);
-	struct shm_head h = called(&forever, FAR_FOREVER);
-	cr_assert_eq(head_time(&h), UINT64_MAX);
-	struct shm_head d = called(&distant, UINT64_C(1) << 60);
+	union packet_head h = called(&forever, FAR_FOREVER);
+	cr_assert_eq(h.request.time_left, UINT64_MAX);
+	union packet_head d = called(&distant, UINT64_C(1) << 60);
 	advance(1);
 	cr_assert_eq(one.n, 1u);
 	for (int i = 0; i < 100; i++)
 		advance(UINT64_C(3600) * FAR_SEC);
 	cr_assert_eq(forever.n, 0u);
 	cr_assert_eq(distant.n, 0u);
-	answer(h, HEAD_REPLY, 0, 0, "");
+	answer(h, PACKET_REPLY, 0, 0, "");
 	cr_assert_eq(forever.status, FAR_OK);
 	advance(UINT64_C(1) << 60);
 	cr_assert_eq(distant.status, FAR_TIMEOUT);
@@ -186,7 +186,7 @@ static void ended_cancelled(void *user, const struct completion *o)
 Test(core_call, credits)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX + 1], one;
-	struct shm_head h[FAR_SESSION_CALLS_MAX];
+	union packet_head h[FAR_SESSION_CALLS_MAX];
 	shard->config.limits.peer_waiting = 1;
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		h[i] = called(&r[i], i == 0 ? 1 : FAR_FOREVER);
@@ -195,7 +195,7 @@ Test(core_call, credits)
 	advance(1);
 	cr_assert_eq(r[0].status, FAR_TIMEOUT);
 	cr_assert_eq(call(&r[FAR_SESSION_CALLS_MAX], FAR_SEC, NULL, 0), -EAGAIN, "its slot waits for the last word");
-	answer(h[0], HEAD_CANCELLED, 0, 0, "");
+	answer(h[0], PACKET_CANCELLED, 0, 0, "");
 	cr_assert_eq(call(&r[FAR_SESSION_CALLS_MAX], FAR_SEC, NULL, 0), 0);
 	/* Another worker's credits are its own. */
 	struct call_start start = {.worker = OTHER,
@@ -210,15 +210,16 @@ Test(core_call, credits)
 /* Cancelled while SENT. Expect CANCEL once, the place kept until the last word, and a late reply counted. */
 Test(core_call, cancelled_and_answered_late)
 {
-	static const enum head_type words[] = {HEAD_REPLY, HEAD_ERROR, HEAD_CANCELLED};
+	static const enum packet_type words[] = {PACKET_REPLY, PACKET_ERROR, PACKET_CANCELLED};
 	for (unsigned i = 0; i < 3; i++) {
 		static struct result r;
-		struct shm_head h = called(&r, i == 1 ? FAR_FOREVER : FAR_SEC), cancel;
+		union packet_head h = called(&r, i == 1 ? FAR_FOREVER : FAR_SEC), cancel;
 		uint64_t late = shard->counters.replies_late;
 		cr_assert(call_cancel(shard, &r.id));
 		cr_assert(r.n == 1 && r.status == FAR_CANCELLED && r.executed == FAR_EXECUTED_MAYBE);
 		cr_assert_not_null(fake_queue_sent(queue, &cancel));
-		cr_assert(cancel.type == HEAD_CANCEL && cancel.call == h.call && cancel.gen == h.gen);
+		cr_assert(cancel.type == PACKET_CANCEL && cancel.call.slot == h.call.slot &&
+			  cancel.call.generation == h.call.generation);
 		cr_assert_not(call_cancel(shard, &r.id), "it has ended");
 		advance(2 * FAR_SEC);
 		expect_nothing();
@@ -235,22 +236,22 @@ Test(core_call, cancelled_and_answered_late)
 Test(core_call, an_old_id_cancels_nothing)
 {
 	static struct result old, r;
-	answer(called(&old, FAR_FOREVER), HEAD_REPLY, 0, 0, "old");
-	struct shm_head h = called(&r, FAR_FOREVER), cancel;
+	answer(called(&old, FAR_FOREVER), PACKET_REPLY, 0, 0, "old");
+	union packet_head h = called(&r, FAR_FOREVER), cancel;
 	cr_assert(old.id.slot == r.id.slot && old.id.gen != r.id.gen);
 	cr_assert_not(call_cancel(shard, &old.id));
 	cr_assert_eq(r.n, 0u);
 	cr_assert(call_cancel(shard, &r.id));
 	cr_assert_eq(r.status, FAR_CANCELLED);
 	cr_assert_not_null(fake_queue_sent(queue, &cancel));
-	answer(h, HEAD_CANCELLED, 0, 0, "");
+	answer(h, PACKET_CANCELLED, 0, 0, "");
 }
 
 /* Handed over and not taken when it is cancelled. Expect it found, and both words to the callee. */
 Test(core_call, cancelled_in_the_submission_ring)
 {
 	struct far_future *f = future_alloc(NULL);
-	struct shm_head h, cancel;
+	union packet_head h, cancel;
 	struct call_start start = {.worker = PEER,
 				   .fn = MSG_ECHO,
 				   .deadline = TIME_NEVER,
@@ -267,8 +268,8 @@ Test(core_call, cancelled_in_the_submission_ring)
 	cr_assert_eq(ended_n, 1u);
 	fake_queue_sent(queue, &h);
 	fake_queue_sent(queue, &cancel);
-	cr_assert(h.type == HEAD_REQUEST && cancel.type == HEAD_CANCEL && cancel.call == h.call);
-	answer(h, HEAD_CANCELLED, 0, 0, "");
+	cr_assert(h.type == PACKET_REQUEST && cancel.type == PACKET_CANCEL && cancel.call.slot == h.call.slot);
+	answer(h, PACKET_CANCELLED, 0, 0, "");
 	cr_assert_eq(shard->sessions[PEER].calls_active, 0);
 	cr_assert_eq(f->head.refs, 1u, "the note's reference went");
 	buf_unref(&f->head);
@@ -314,36 +315,36 @@ static int call_typed(struct result *r)
 Test(core_call, the_first_reply_teaches_the_number)
 {
 	static struct result r;
-	struct shm_head h;
-	struct head_hash hash;
+	union packet_head h;
+	struct packet_hash hash;
 	const struct function *fn = registry_find(&registry, "t::add");
 	cr_assert_eq(call_typed(&r), 0);
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
-	cr_assert_eq(h.flags, HEAD_TYPED | HEAD_HASHED);
+	cr_assert_eq(h.flags, PACKET_TYPED | PACKET_HASHED);
 	memcpy(&hash, (const uint8_t *)fake_body(p) + p->body_len - sizeof hash, sizeof hash);
 	cr_assert_eq(hash.name, fn->signature.name_hash);
 	cr_assert_eq(hash.signature, fn->signature.canonical_hash);
-	answer(h, HEAD_REPLY, 321, HEAD_HASHED, "");
+	answer(h, PACKET_REPLY, 321, PACKET_HASHED, "");
 	cr_assert_eq(call_typed(&r), 0);
 	p = fake_queue_sent(queue, &h);
-	cr_assert_eq(h.flags, HEAD_TYPED);
-	cr_assert_eq(h.fn, 321);
-	answer(h, HEAD_REPLY, 0, 0, "");
+	cr_assert_eq(h.flags, PACKET_TYPED);
+	cr_assert_eq(h.request.handler, 321);
+	answer(h, PACKET_REPLY, 0, 0, "");
 }
 
 /* Receive a number that cannot be. Expect it not learnt. */
 Test(core_call, an_impossible_number_is_not_learnt)
 {
 	static struct result r;
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_eq(call_typed(&r), 0);
 	fake_queue_sent(queue, &h);
-	answer(h, HEAD_REPLY, FAR_FUNCTIONS_MAX, HEAD_HASHED, "");
+	answer(h, PACKET_REPLY, FAR_FUNCTIONS_MAX, PACKET_HASHED, "");
 	cr_assert_eq(r.status, FAR_OK);
 	cr_assert_eq(call_typed(&r), 0);
 	fake_queue_sent(queue, &h);
-	cr_assert(h.flags & HEAD_HASHED);
-	answer(h, HEAD_REPLY, 0, 0, "");
+	cr_assert(h.flags & PACKET_HASHED);
+	answer(h, PACKET_REPLY, 0, 0, "");
 }
 
 /* ---- cancels from other threads ---- */
@@ -362,7 +363,7 @@ static void done_future(void *user, const struct completion *o)
 Test(core_call, a_cancel_waits_for_its_call_behind_a_producer)
 {
 	static struct result before; /* it ends with the session */
-	struct shm_head h;
+	union packet_head h;
 	struct far_future *f = future_alloc(shard);
 	cr_assert(waiting_reserve(shard, session_index(shard, PEER, 0)));
 	uint32_t at = atomic_fetch_add(&shard->submit.tail, 1);
@@ -396,7 +397,7 @@ Test(core_call, a_cancel_waits_for_its_call_behind_a_producer)
 	cr_assert_eq(before.n, 0u);
 	for (unsigned i = 0; i < 3; i++) {
 		cr_assert_not_null(fake_queue_sent(queue, &h));
-		cr_assert_eq(h.type, i < 2 ? HEAD_REQUEST : HEAD_CANCEL);
+		cr_assert_eq(h.type, i < 2 ? PACKET_REQUEST : PACKET_CANCEL);
 	}
 	expect_nothing();
 	cr_assert_eq(f->head.refs, 1u);

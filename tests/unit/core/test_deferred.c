@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Answers that come later: deferred, cancelled, kept until bulk memory comes back. */
 #include "core/deferred.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
@@ -79,13 +79,13 @@ Test(core_deferred, deferred_answer_too_large)
 /* The caller's deadline passes while the request is open. Expect CANCELLED, and the late answer dropped. */
 Test(core_deferred, deferred_answered_after_the_deadline)
 {
-	struct shm_head h;
+	union packet_head h;
 	put(NIC_PEER, request(MSG_DEFER, 3, FAR_MS), NULL, 0);
 	passes(1);
 	advance(FAR_MS - 1);
 	expect_nothing();
 	advance(1);
-	expect(&h, HEAD_CANCELLED, 3);
+	expect(&h, PACKET_CANCELLED, 3);
 	cr_assert_eq(executed_of(&h), (unsigned)FAR_EXECUTED_MAYBE);
 	cr_assert_eq(far_deferred_reply(kept[0], "late", 4), FAR_CANCELLED);
 	passes(1);
@@ -98,12 +98,12 @@ Test(core_deferred, deferred_answered_after_the_deadline)
 /* Receive CANCEL for an open request. Expect CANCELLED once. */
 Test(core_deferred, cancel_of_an_open_request)
 {
-	struct shm_head h;
+	union packet_head h;
 	put_request(MSG_DEFER, 3, NULL, 0);
 	put_cancel(3);
 	put_cancel(3);
 	passes(1);
-	expect(&h, HEAD_CANCELLED, 3);
+	expect(&h, PACKET_CANCELLED, 3);
 	expect_nothing();
 	cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_CANCELLED);
 	passes(1);
@@ -125,8 +125,8 @@ Test(core_deferred, cancel_of_nothing)
 Test(core_deferred, cancel_of_another_life)
 {
 	put_request(MSG_DEFER, 3, NULL, 0);
-	put(NIC_PEER, (struct shm_head){.type = HEAD_CANCEL, .call = 3, .gen = 104}, NULL, 0);
-	put(NIC_OTHER, (struct shm_head){.type = HEAD_CANCEL, .call = 3, .gen = 103}, NULL, 0);
+	put(NIC_PEER, (union packet_head){.call = {.type = PACKET_CANCEL, .slot = 3, .generation = 104}}, NULL, 0);
+	put(NIC_OTHER, (union packet_head){.call = {.type = PACKET_CANCEL, .slot = 3, .generation = 103}}, NULL, 0);
 	passes(1);
 	expect_nothing();
 	cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_OK);
@@ -137,13 +137,13 @@ Test(core_deferred, cancel_of_another_life)
 /* The application answers, and a CANCEL comes before the shard has seen it. Expect one packet. */
 Test(core_deferred, cancel_crosses_the_answer)
 {
-	struct shm_head h;
+	union packet_head h;
 	put_request(MSG_DEFER, 3, NULL, 0);
 	passes(1);
 	cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_OK);
 	put_cancel(3);
 	passes(2);
-	expect(&h, HEAD_CANCELLED, 3);
+	expect(&h, PACKET_CANCELLED, 3);
 	expect_nothing();
 	cr_assert_eq(shard->counters.requests_active, 0u);
 }
@@ -153,7 +153,7 @@ Test(core_deferred, cancel_crosses_the_answer)
 /* Receive a REQUEST whose answer finds no bulk memory. Expect it kept, later requests parked, and all in order. */
 Test(core_deferred, answers_wait_for_bulk_memory_and_requests_are_parked)
 {
-	struct shm_head h;
+	union packet_head h;
 	uint32_t tag;
 	static char body[200];
 	queue->no_bulk = true;
@@ -171,7 +171,7 @@ Test(core_deferred, answers_wait_for_bulk_memory_and_requests_are_parked)
 	queue->no_bulk = false;
 	passes(3);
 	for (tag = 0; tag < 2; tag++) {
-		const struct fake_packet *p = expect(&h, HEAD_REPLY, tag);
+		const struct fake_packet *p = expect(&h, PACKET_REPLY, tag);
 		cr_assert_eq(p->body_len, FAKE_BODY / 4);
 		cr_assert_eq(((const uint8_t *)fake_body(p))[100], tag);
 	}
@@ -186,7 +186,7 @@ Test(core_deferred, answers_wait_for_bulk_memory_and_requests_are_parked)
 /* The same with an answer that was being written in place when the session got blocked. */
 Test(core_deferred, other_sessions_go_on_while_one_is_blocked)
 {
-	struct shm_head h;
+	union packet_head h;
 	queue->no_bulk = true;
 	put_request(MSG_ALLOC, 1, NULL, 0);
 	passes(1);
@@ -198,7 +198,7 @@ Test(core_deferred, other_sessions_go_on_while_one_is_blocked)
 	cr_assert_eq(p->peer, (uint32_t)NIC_OTHER);
 	queue->no_bulk = false;
 	passes(1);
-	expect(&h, HEAD_REPLY, 1);
+	expect(&h, PACKET_REPLY, 1);
 }
 
 Test(core_deferred, answers_to_our_calls_pass_a_blocked_session)
@@ -207,8 +207,8 @@ Test(core_deferred, answers_to_our_calls_pass_a_blocked_session)
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 1, NULL, 0);
 	passes(1);
-	struct shm_head h = called(&r, FAR_SEC);
-	answer(h, HEAD_REPLY, 0, 0, "yes");
+	union packet_head h = called(&r, FAR_SEC);
+	answer(h, PACKET_REPLY, 0, 0, "yes");
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(r.status, FAR_OK);
 }
@@ -216,7 +216,7 @@ Test(core_deferred, answers_to_our_calls_pass_a_blocked_session)
 /* Receive CANCEL for a parked request. Expect CANCELLED, and that it never runs. */
 Test(core_deferred, cancel_while_parked)
 {
-	struct shm_head h;
+	union packet_head h;
 	static char body[100];
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 1, NULL, 0);
@@ -225,11 +225,11 @@ Test(core_deferred, cancel_while_parked)
 	put_cancel(2);
 	put_cancel(2);
 	passes(1);
-	expect(&h, HEAD_CANCELLED, 2);
+	expect(&h, PACKET_CANCELLED, 2);
 	expect_nothing();
 	queue->no_bulk = false;
 	passes(2);
-	expect(&h, HEAD_REPLY, 1);
+	expect(&h, PACKET_REPLY, 1);
 	expect_reply(3, "c", 1);
 	expect_nothing();
 	cr_assert_eq(ran, 2u);
@@ -239,12 +239,12 @@ Test(core_deferred, cancel_while_parked)
 /* Receive CANCEL for a kept answer. Expect CANCELLED instead of it. */
 Test(core_deferred, cancel_of_a_kept_answer)
 {
-	struct shm_head h;
+	union packet_head h;
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 1, NULL, 0);
 	put_cancel(1);
 	passes(1);
-	expect(&h, HEAD_CANCELLED, 1);
+	expect(&h, PACKET_CANCELLED, 1);
 	passes(2);
 	expect_nothing();
 	cr_assert_eq(shard->counters.requests_active, 0u);
@@ -254,7 +254,7 @@ Test(core_deferred, cancel_of_a_kept_answer)
 /* A parked request's deadline passes. Expect TIMEOUT, not run. */
 Test(core_deferred, deadline_while_parked)
 {
-	struct shm_head h;
+	union packet_head h;
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 1, NULL, 0);
 	put(NIC_PEER, request(MSG_ECHO, 2, FAR_MS), NULL, 0);
@@ -262,7 +262,7 @@ Test(core_deferred, deadline_while_parked)
 	now_ns += 2 * FAR_MS;
 	queue->no_bulk = false;
 	passes(2);
-	expect(&h, HEAD_REPLY, 1);
+	expect(&h, PACKET_REPLY, 1);
 	expect_error(2, FAR_TIMEOUT, FAR_EXECUTED_NO, "before the handler");
 	cr_assert_eq(ran, 1u);
 }
@@ -296,14 +296,14 @@ Test(core_deferred, cancelled_ones_make_room)
 		passes(20);
 	}
 	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
-	struct shm_head h;
+	union packet_head h;
 	for (unsigned i = 0; i < 2 * (FAR_SESSION_CALLS_MAX - 1) + FAR_SESSION_CALLS_MAX - 101; i++) {
 		cr_assert_not_null(fake_queue_sent(queue, &h));
-		cr_assert_eq(h.type, HEAD_CANCELLED);
+		cr_assert_eq(h.type, PACKET_CANCELLED);
 	}
 	queue->no_bulk = false;
 	passes(2);
-	expect(&h, HEAD_REPLY, 1);
+	expect(&h, PACKET_REPLY, 1);
 	for (uint32_t i = 0; i < 100; i++)
 		expect_reply(2002 + i, "0123456789012345678901234567890123456789", 40);
 	expect_nothing();
@@ -311,7 +311,7 @@ Test(core_deferred, cancelled_ones_make_room)
 
 Test(core_deferred, deferred_answer_while_blocked)
 {
-	struct shm_head h;
+	union packet_head h;
 	put_request(MSG_DEFER, 1, NULL, 0);
 	passes(1);
 	queue->no_bulk = true;
@@ -322,18 +322,18 @@ Test(core_deferred, deferred_answer_while_blocked)
 	expect_nothing();
 	queue->no_bulk = false;
 	passes(1);
-	expect(&h, HEAD_REPLY, 2);
+	expect(&h, PACKET_REPLY, 2);
 	expect_reply(1, "d", 1);
 }
 
 Test(core_deferred, an_error_text_is_cut_rather_than_kept)
 {
-	struct shm_head h;
+	union packet_head h;
 	queue->no_bulk = true;
 	put_request(900, 3, NULL, 0);
 	passes(1);
-	const struct fake_packet *p = expect(&h, HEAD_ERROR, 3);
-	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
+	const struct fake_packet *p = expect(&h, PACKET_ERROR, 3);
+	cr_assert_eq(h.error.status, FAR_NO_FUNCTION);
 	cr_assert_eq(p->body_len, (uint64_t)FAR_LINE_PAYLOAD);
 }
 

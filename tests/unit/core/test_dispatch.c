@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Requests: "Receive X in state S. Expect Y." */
 #include "core/call.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
 
@@ -42,9 +42,9 @@ Test(core_dispatch, requests_of_every_size)
 /* Receive a packet of unknown type. Expect it counted and the peer reported. */
 Test(core_dispatch, unknown_type)
 {
-	for (unsigned type = 0; type < 256; type += type == 0 ? HEAD_ABORT + 1 : 40) {
+	for (unsigned type = 0; type < 256; type += type == 0 ? PACKET_ABORT + 1 : 40) {
 		uint64_t before = dropped();
-		put(NIC_PEER, (struct shm_head){.type = (uint8_t)type}, NULL, 0);
+		put(NIC_PEER, (union packet_head){.type = (uint8_t)type}, NULL, 0);
 		passes(1);
 		cr_assert_eq(dropped(), before + 1);
 	}
@@ -56,11 +56,11 @@ Test(core_dispatch, unknown_type)
 /* Receive anything with the TLV flag or bytes. Expect it refused unread. */
 Test(core_dispatch, tlv_is_refused)
 {
-	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
-	h.flags = HEAD_TLV;
+	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
+	h.flags = PACKET_TLV;
 	put(NIC_PEER, h, "abc", 3);
 	h.flags = 0;
-	h.tlv_bytes = 8;
+	h.call.tlv_bytes = 8;
 	put(NIC_PEER, h, "abc", 3);
 	passes(1);
 	cr_assert_eq(ran, 0u);
@@ -74,12 +74,12 @@ Test(core_dispatch, tlv_is_refused)
 Test(core_dispatch, what_is_dropped_is_released)
 {
 	static char body[1000];
-	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
-	h.tlv_bytes = 1;
+	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
+	h.call.tlv_bytes = 1;
 	put(NIC_PEER, h, body, sizeof body);
 	put(3, request(MSG_ECHO, 1, UINT64_MAX), body, sizeof body);
-	put(NIC_PEER, (struct shm_head){.type = 99}, body, sizeof body);
-	put(NIC_PEER, (struct shm_head){.type = HEAD_REPLY, .call = 5}, body, sizeof body);
+	put(NIC_PEER, (union packet_head){.type = 99}, body, sizeof body);
+	put(NIC_PEER, (union packet_head){.reply = {.type = PACKET_REPLY, .slot = 5}}, body, sizeof body);
 	queue->attached[3] = true;
 	passes(1);
 	queue->attached[3] = false;
@@ -118,12 +118,12 @@ Test(core_dispatch, answering_twice)
 
 Test(core_dispatch, failing_carries_code_and_text)
 {
-	struct shm_head h;
+	union packet_head h;
 	put_request(MSG_FAIL, 3, NULL, 0);
 	passes(1);
-	const struct fake_packet *p = expect(&h, HEAD_ERROR, 3);
-	cr_assert_eq(h.fn, FAR_REMOTE);
-	cr_assert_eq((int32_t)h.time_low, -42);
+	const struct fake_packet *p = expect(&h, PACKET_ERROR, 3);
+	cr_assert_eq(h.error.status, FAR_REMOTE);
+	cr_assert_eq(h.error.code, -42);
 	cr_assert_eq(executed_of(&h), (unsigned)FAR_EXECUTED_YES);
 	cr_assert_eq(p->body_len, strlen("because"));
 }
@@ -152,10 +152,10 @@ Test(core_dispatch, the_handler_sees_the_time_left)
 Test(core_dispatch, typed_request)
 {
 	uint8_t body[64];
-	struct shm_head h;
+	union packet_head h;
 	put_typed(registry_find(&registry, "t::add")->index, body, two_ints(body, 40, 2));
 	passes(1);
-	const struct fake_packet *p = expect(&h, HEAD_REPLY, 1);
+	const struct fake_packet *p = expect(&h, PACKET_REPLY, 1);
 	struct far_val v;
 	size_t n;
 	cr_assert_eq(values_read(fake_body(p), p->body_len, &v, 1, &n, NULL), 0);
@@ -168,25 +168,25 @@ Test(core_dispatch, hashed_request_learns_the_number)
 	uint8_t body[64];
 	const struct function *fn = registry_find(&registry, "t::add");
 	size_t len = two_ints(body, 1, 2);
-	struct head_hash hash = {fn->signature.name_hash, fn->signature.canonical_hash};
+	struct packet_hash hash = {fn->signature.name_hash, fn->signature.canonical_hash};
 	memcpy(body + len, &hash, sizeof hash);
-	struct shm_head h = request(0, 1, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_HASHED;
+	union packet_head h = request(0, 1, UINT64_MAX);
+	h.flags = PACKET_TYPED | PACKET_HASHED;
 	put(NIC_PEER, h, body, len + sizeof hash);
 	passes(1);
-	expect(&h, HEAD_REPLY, 1);
-	cr_assert(h.flags & HEAD_HASHED);
-	cr_assert_eq(h.fn, fn->index);
+	expect(&h, PACKET_REPLY, 1);
+	cr_assert(h.flags & PACKET_HASHED);
+	cr_assert_eq(h.reply.function, fn->index);
 }
 
 static void put_hashed(uint64_t name, uint64_t signature, size_t cut)
 {
 	uint8_t body[64];
 	size_t len = two_ints(body, 1, 2);
-	struct head_hash hash = {name, signature};
+	struct packet_hash hash = {name, signature};
 	memcpy(body + len, &hash, sizeof hash);
-	struct shm_head h = request(0, 1, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_HASHED;
+	union packet_head h = request(0, 1, UINT64_MAX);
+	h.flags = PACKET_TYPED | PACKET_HASHED;
 	put(NIC_PEER, h, body, cut ? cut : len + sizeof hash);
 	passes(1);
 }
@@ -199,12 +199,12 @@ Test(core_dispatch, hashed_request_that_does_not_match)
 	put_hashed(fn->signature.name_hash, 1234, 0);
 	expect_error(1, FAR_SIGNATURE, FAR_EXECUTED_NO, fn->signature.text);
 	/* A trailer that is cut off anywhere. */
-	for (size_t cut = 1; cut < sizeof(struct head_hash); cut++) {
+	for (size_t cut = 1; cut < sizeof(struct packet_hash); cut++) {
 		put_hashed(fn->signature.name_hash, fn->signature.canonical_hash, cut);
 		expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request");
 	}
-	struct shm_head h = request(0, 1, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_HASHED;
+	union packet_head h = request(0, 1, UINT64_MAX);
+	h.flags = PACKET_TYPED | PACKET_HASHED;
 	put(NIC_PEER, h, NULL, 0);
 	passes(1);
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request");

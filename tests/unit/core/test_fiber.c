@@ -3,9 +3,9 @@
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/fiber.h"
-#include "core/head.h"
 #include "core/idle.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "shard_fixture.h"
 
@@ -234,10 +234,10 @@ static void in_order(const enum event *e, unsigned n, bool between)
 		done |= e[i] == FUTURE || e[i] == ELSEWHERE;
 	}
 	cr_assert_eq(results[0], gone && !done ? -ECANCELED : 0, "%d", results[0]);
-	struct shm_head h;
+	union packet_head h;
 	for (unsigned i = 0; i < 2; i++) /* its answer or a "cancelled", and nothing else */
 		if (fake_queue_sent(queue, &h))
-			cr_assert(h.type == HEAD_REPLY || h.type == HEAD_CANCELLED);
+			cr_assert(h.type == PACKET_REPLY || h.type == PACKET_CANCELLED);
 	expect_nothing();
 }
 
@@ -281,8 +281,8 @@ Test(core_fiber, the_requests_deadline_cancels_it)
 	expect_nothing();
 	advance(2 * LIMIT);
 	passes(2);
-	struct shm_head h;
-	expect(&h, HEAD_CANCELLED, 7);
+	union packet_head h;
+	expect(&h, PACKET_CANCELLED, 7);
 	expect_nothing();
 	cr_assert_eq(results[0], -ECANCELED);
 	cr_assert(was_cancelled);
@@ -426,8 +426,8 @@ Test(core_fiber, a_stubborn_one_does_not_stop_the_shard)
 	put_cancel(1);
 	put_request(MSG_ECHO, 2, "echo", 4);
 	passes(5);
-	struct shm_head h;
-	expect(&h, HEAD_CANCELLED, 1);
+	union packet_head h;
+	expect(&h, PACKET_CANCELLED, 1);
 	expect_reply(2, "echo", 4);
 	cr_assert_eq(ended, 0u);
 	passes(1100);

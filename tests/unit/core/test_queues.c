@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A shard of two ports: PEER's session is at the first, OTHER's at the second. */
 #include "core/call.h"
-#include "core/head.h"
 #include "core/idle.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/queues.h"
 #include "features/rendezvous/rendezvous.h"
 #include "shard_fixture.h"
@@ -66,16 +66,16 @@ static int call_to(uint32_t worker, struct result *r)
 	return shard_call(shard, &start);
 }
 
-static struct shm_head sent_by(struct fake_queue *q)
+static union packet_head sent_by(struct fake_queue *q)
 {
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_not_null(fake_queue_sent(q, &h));
 	return h;
 }
 
-static void reply_from(struct fake_queue *q, uint32_t peer, struct shm_head h)
+static void reply_from(struct fake_queue *q, uint32_t peer, union packet_head h)
 {
-	h.type = HEAD_REPLY;
+	h.type = PACKET_REPLY;
 	fake_queue_put(q, peer, &h, "answer", 6);
 }
 
@@ -96,7 +96,7 @@ Test(core_queues_cheap, one_that_is_free_is_polled_in_every_pass)
 
 Test(core_queues_cheap, without_peers_it_is_cold)
 {
-	struct shm_head h;
+	union packet_head h;
 	mail_at(MAIL_PEER_DOWN, OTHER, NIC_OTHER, 1);
 	cr_assert(!queue2->attached[NIC_OTHER]);
 	cr_assert(!fake_queue_sent(queue2, &h));
@@ -118,7 +118,7 @@ Test(core_queues, one_that_costs_is_polled_now_and_then)
 
 Test(core_queues, a_packet_makes_it_hot_for_a_while)
 {
-	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
+	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	cool();
 	fake_queue_put(queue2, NIC_OTHER, &h, "a", 1);
 	passes(FAR_COLD_PASSES - 1);
@@ -149,7 +149,7 @@ Test(core_queues, what_is_awaited_keeps_it_hot)
 Test(core_queues, what_is_awaited_elsewhere_does_not)
 {
 	struct result r;
-	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
+	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	fake_queue_put(queue2, NIC_OTHER, &h, NULL, 0);
 	cr_assert_eq(call_to(PEER, &r), 0);
 	cool();
@@ -188,7 +188,7 @@ Test(core_queues, its_deadline_makes_it_due)
 
 Test(core_queues, slow_passes_of_an_application_find_it)
 {
-	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
+	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	cool();
 	shard_idle(shard);
 	fake_queue_put(queue2, NIC_OTHER, &h, "a", 1);
@@ -203,7 +203,7 @@ Test(core_queues, slow_passes_of_an_application_find_it)
 
 Test(core_queues, each_answer_goes_back_where_its_request_came_from)
 {
-	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
+	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	passes(1);
 	queues_poll_all(shard);
 	fake_queue_put(queue2, NIC_OTHER, &h, "second", 6);
@@ -224,7 +224,7 @@ Test(core_queues, several_bursts)
 {
 	enum { CALLS = 60 };
 	struct result done[CALLS];
-	struct shm_head h, sent[CALLS];
+	union packet_head h, sent[CALLS];
 	passes(1);
 	for (unsigned i = 0; i < 80; i++) {
 		h = request(MSG_ECHO, i, UINT64_MAX);
@@ -256,7 +256,7 @@ Test(core_queues_cheap, fair)
 {
 	passes(1);
 	for (unsigned i = 0; i < 64; i++) {
-		struct shm_head h = request(MSG_ECHO, i, UINT64_MAX);
+		union packet_head h = request(MSG_ECHO, i, UINT64_MAX);
 		put_request(MSG_ECHO, i, NULL, 0);
 		fake_queue_put(queue2, NIC_OTHER, &h, NULL, 0);
 	}
@@ -271,11 +271,11 @@ Test(core_queues_cheap, fair)
 Test(core_queues, peers_are_numbered_by_port)
 {
 	struct result first, other;
-	struct shm_head h = request(MSG_ECHO, 9, UINT64_MAX);
+	union packet_head h = request(MSG_ECHO, 9, UINT64_MAX);
 	mail_at(MAIL_PEER_UP, 3, NIC_PEER, 1);
 	cr_assert_eq(call_to(PEER, &first), 0);
 	cr_assert_eq(call_to(3, &other), 0);
-	struct shm_head to_first = sent_by(queue), to_other = sent_by(queue2);
+	union packet_head to_first = sent_by(queue), to_other = sent_by(queue2);
 	reply_from(queue2, NIC_PEER, to_first); /* another's call */
 	passes(2);
 	cr_assert_eq(first.n, 0u);
@@ -295,7 +295,7 @@ Test(core_queues, peers_are_numbered_by_port)
 
 Test(core_queues, a_broken_packet_is_told_with_its_port)
 {
-	struct shm_head h = request(MSG_ECHO, 9, UINT64_MAX);
+	union packet_head h = request(MSG_ECHO, 9, UINT64_MAX);
 	struct mail m;
 	queue2->bad_next = true;
 	fake_queue_put(queue2, NIC_OTHER, &h, NULL, 0);
@@ -313,7 +313,7 @@ Test(core_queues, what_came_before_the_end)
 {
 	struct result r;
 	cr_assert_eq(call_to(OTHER, &r), 0);
-	struct shm_head h = sent_by(queue2);
+	union packet_head h = sent_by(queue2);
 	passes(1);
 	shard->queues[1].hot = 0;
 	shard->queues[1].left = FAR_COLD_PASSES;
@@ -402,7 +402,7 @@ Test(core_queues, either_wakes_the_sleeper)
 /* What came just before is found by the look between arm() and the sleep. */
 Test(core_queues, one_more_look)
 {
-	struct shm_head h = request(MSG_ECHO, 1, UINT64_MAX);
+	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	cool();
 	fake_queue_put(queue2, NIC_OTHER, &h, NULL, 0);
 	shard_sleep(shard, TIME_NEVER);

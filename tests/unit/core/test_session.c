@@ -2,9 +2,9 @@
 /** Sessions that end, calls handed over by other threads, idling. */
 #include "core/call.h"
 #include "core/context.h"
-#include "core/head.h"
 #include "core/idle.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "core/waiting.h"
 #include "shard_fixture.h"
@@ -63,8 +63,10 @@ Test(core_session, session_down_with_everything_pending)
 Test(core_session, answers_that_came_before_the_end_count)
 {
 	struct result r;
-	struct shm_head h = called(&r, FAR_SEC);
-	put(NIC_PEER, (struct shm_head){.type = HEAD_REPLY, .call = h.call, .gen = h.gen}, "ok", 2);
+	union packet_head h = called(&r, FAR_SEC);
+	put(NIC_PEER,
+	    (union packet_head){.call = {.type = PACKET_REPLY, .slot = h.call.slot, .generation = h.call.generation}},
+	    "ok", 2);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(r.status, FAR_OK);
@@ -78,7 +80,7 @@ Test(core_session, another_life)
 	for (int life = 0; life < 3; life++) {
 		kept_n = 0;
 		called(&r[0], FAR_FOREVER);
-		struct shm_head late = called(&r[1], FAR_FOREVER);
+		union packet_head late = called(&r[1], FAR_FOREVER);
 		put_request(MSG_DEFER, 1, NULL, 0);
 		passes(1);
 		session_learn(shard, &shard->sessions[PEER], 3, 6);
@@ -102,18 +104,21 @@ Test(core_session, another_life)
 		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 		mail(MAIL_PEER_UP, PEER, NIC_PEER);
 		cr_assert_eq(session_functions(shard, &shard->sessions[PEER])[3], 0u);
-		while (fake_queue_sent(queue, &(struct shm_head){0}))
+		while (fake_queue_sent(queue, &(union packet_head){0}))
 			;
 		/* Late: an answer of ours to the first life, its answer to a call of ours. */
 		cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_CANCELLED);
 		uint64_t before = dropped();
-		put(NIC_PEER, (struct shm_head){.type = HEAD_REPLY, .call = late.call, .gen = late.gen}, "no", 2);
+		put(NIC_PEER,
+		    (union packet_head){
+			    .call = {.type = PACKET_REPLY, .slot = late.call.slot, .generation = late.call.generation}},
+		    "no", 2);
 		passes(1);
 		cr_assert_eq(dropped(), before + 1);
 		expect_nothing();
 		/* It works, from the beginning. */
-		struct shm_head h = called(&after, FAR_SEC);
-		answer(h, HEAD_REPLY, 0, 0, "yes");
+		union packet_head h = called(&after, FAR_SEC);
+		answer(h, PACKET_REPLY, 0, 0, "yes");
 		cr_assert_eq(after.status, FAR_OK);
 		put_request(MSG_ECHO, 1, "again", 5);
 		passes(1);
@@ -126,7 +131,7 @@ Test(core_session, another_life)
 Test(core_session, late_mail_about_a_former_life)
 {
 	struct result r;
-	struct shm_head h;
+	union packet_head h;
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert(posted(MAIL_DETACHED));
 	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
@@ -181,9 +186,9 @@ Test(core_session, another_life_waits_for_the_end_to_be_told)
  */
 Test(core_session, a_repeated_call_of_the_life_before)
 {
-	struct head_retry trailer = {.seq = 1, .floor = 1};
-	struct shm_head h = request(MSG_DEFER, 1, UINT64_MAX);
-	h.flags |= HEAD_RETRY;
+	struct packet_retry trailer = {.seq = 1, .floor = 1};
+	union packet_head h = request(MSG_DEFER, 1, UINT64_MAX);
+	h.flags |= PACKET_RETRY;
 	put(NIC_PEER, h, &trailer, sizeof trailer);
 	passes(1);
 	cr_assert_eq(kept_n, 1u);
@@ -265,14 +270,14 @@ static int submit(struct result *r, uint32_t worker, uint64_t deadline, size_t l
 Test(core_session, submissions_are_sent)
 {
 	struct result r;
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_eq(submit(&r, PEER, now_ns + 500, 1000), 0);
 	passes(1);
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
 	cr_assert_not_null(p);
 	cr_assert_eq(p->body_len, 1000u);
-	cr_assert_eq(head_time(&h), 500u);
-	answer(h, HEAD_REPLY, 0, 0, "s");
+	cr_assert_eq(h.request.time_left, 500u);
+	answer(h, PACKET_REPLY, 0, 0, "s");
 	cr_assert_eq(r.status, FAR_OK);
 }
 
@@ -301,7 +306,7 @@ Test(core_session, submissions_that_cannot_be_sent)
 Test(core_session, submissions_without_a_credit)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX], late, other;
-	struct shm_head first, h;
+	union packet_head first, h;
 	first = called(&r[0], FAR_FOREVER);
 	for (unsigned i = 1; i < FAR_SESSION_CALLS_MAX; i++)
 		called(&r[i], FAR_FOREVER);
@@ -312,9 +317,9 @@ Test(core_session, submissions_without_a_credit)
 	cr_assert_eq(late.n, 0u);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
 	expect_nothing();
-	answer(first, HEAD_REPLY, 0, 0, "");
+	answer(first, PACKET_REPLY, 0, 0, "");
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	answer(h, HEAD_REPLY, 0, 0, "s");
+	answer(h, PACKET_REPLY, 0, 0, "s");
 	cr_assert_eq(late.status, FAR_OK);
 	cr_assert_eq(shard->counters.busy_refusals, 0u);
 }
@@ -322,7 +327,7 @@ Test(core_session, submissions_without_a_credit)
 /* Receive what the driver found to break its rules. Expect it counted and the peer reported. */
 Test(core_session, bad_packets_of_the_driver)
 {
-	static const struct shm_head none;
+	static const union packet_head none;
 	fake_queue_put(queue, NIC_PEER, &none, NULL, 0);
 	queue->bad_next = true;
 	passes(1);

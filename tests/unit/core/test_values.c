@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Requests whose arguments hold others, or objects of custom types: what they take is given back on every way out. */
-#include "core/head.h"
+#include "core/packet.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
 #include "value_trees.h"
@@ -128,24 +128,24 @@ Test(core_values, what_is_refused_is_given_back)
 
 static void put_hashed(const struct function *fn, uint64_t signature, size_t len)
 {
-	struct head_hash hash = {fn->signature.name_hash, signature};
+	struct packet_hash hash = {fn->signature.name_hash, signature};
 	memcpy(body + len, &hash, sizeof hash);
-	struct shm_head h = request(0, 1, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_HASHED;
+	union packet_head h = request(0, 1, UINT64_MAX);
+	h.flags = PACKET_TYPED | PACKET_HASHED;
 	put(NIC_PEER, h, body, len + sizeof hash);
 	passes(1);
 }
 
 Test(core_values, an_overload_is_found_by_its_hash)
 {
-	struct shm_head h;
+	union packet_head h;
 	const struct function *list = registry_next(over);
 	put_hashed(over, list->signature.canonical_hash, encode(FAR_LIST(1, 2)));
-	expect(&h, HEAD_REPLY, 1);
-	cr_expect_eq(h.fn, list->index);
+	expect(&h, PACKET_REPLY, 1);
+	cr_expect_eq(h.reply.function, list->index);
 	put_hashed(over, over->signature.canonical_hash, encode(far_int(1)));
-	expect(&h, HEAD_REPLY, 1);
-	cr_expect_eq(h.fn, over->index);
+	expect(&h, PACKET_REPLY, 1);
+	cr_expect_eq(h.reply.function, over->index);
 	put_hashed(over, 1234, encode(far_int(1)));
 	expect_error(1, FAR_SIGNATURE, FAR_EXECUTED_NO, "t::over(int)->int; t::over(List)->int");
 	cr_expect_eq(ran, 2);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls that wait, for their session to be set up or for a credit of it. */
 #include "core/call.h"
-#include "core/head.h"
 #include "core/idle.h"
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "core/waiting.h"
 #include "shard_fixture.h"
@@ -73,14 +73,14 @@ static void ended(const struct result *r, enum far_status status, const char *pa
 /* The next packet is a request of this body; the peer answers it. */
 static void sent_and_answered(const void *body, size_t len)
 {
-	struct shm_head h;
+	union packet_head h;
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
 	cr_assert_not_null(p);
-	cr_assert_eq(h.type, HEAD_REQUEST);
+	cr_assert_eq(h.type, PACKET_REQUEST);
 	cr_assert_eq(p->peer, (uint32_t)NIC_FAR_ONE);
 	cr_assert_eq(p->body_len, len);
 	cr_assert(len == 0 || memcmp(fake_body(p), body, len) == 0);
-	struct shm_head a = {.type = HEAD_REPLY, .call = h.call, .gen = h.gen};
+	union packet_head a = {.call = {.type = PACKET_REPLY, .slot = h.call.slot, .generation = h.call.generation}};
 	put(NIC_FAR_ONE, a, "yes", 3);
 }
 
@@ -122,13 +122,15 @@ Test(core_waiting, they_go_out_in_order_when_the_session_is_up)
 Test(core_waiting, the_time_they_waited_is_gone)
 {
 	struct result r;
-	struct shm_head h;
+	union packet_head h;
 	call_far(&r, 1000, "x", 1);
 	now_ns += 400;
 	tell(MAIL_PEER_UP, FAR_OK);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	cr_assert_eq(head_time(&h), 600u);
-	put(NIC_FAR_ONE, (struct shm_head){.type = HEAD_REPLY, .call = h.call, .gen = h.gen}, NULL, 0);
+	cr_assert_eq(h.request.time_left, 600u);
+	put(NIC_FAR_ONE,
+	    (union packet_head){.call = {.type = PACKET_REPLY, .slot = h.call.slot, .generation = h.call.generation}},
+	    NULL, 0);
 	passes(1);
 	connects();
 }
@@ -347,7 +349,7 @@ Test(core_waiting, those_without_room_go_later_and_keep_their_place)
 Test(core_waiting, the_worker_dies_while_some_wait_for_room)
 {
 	struct result r[2];
-	struct shm_head h;
+	union packet_head h;
 	call_far(&r[0], FAR_FOREVER, "a", 1);
 	tell(MAIL_PEER_UP, FAR_OK);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
@@ -372,7 +374,7 @@ Test(core_waiting, the_worker_dies_while_some_wait_for_room)
 Test(core_waiting, typed)
 {
 	struct result r;
-	struct shm_head h;
+	union packet_head h;
 	struct call_start start = {.worker = FAR_ONE,
 				   .shard = FAR_SHARD,
 				   .fn = 1,
@@ -384,9 +386,11 @@ Test(core_waiting, typed)
 	cr_assert_eq(shard_call(shard, &start), 0);
 	tell(MAIL_PEER_UP, FAR_OK);
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
-	cr_assert_eq(h.flags, HEAD_TYPED | HEAD_HASHED);
-	cr_assert_eq(p->body_len, sizeof(struct head_hash));
-	put(NIC_FAR_ONE, (struct shm_head){.type = HEAD_REPLY, .call = h.call, .gen = h.gen}, NULL, 0);
+	cr_assert_eq(h.flags, PACKET_TYPED | PACKET_HASHED);
+	cr_assert_eq(p->body_len, sizeof(struct packet_hash));
+	put(NIC_FAR_ONE,
+	    (union packet_head){.call = {.type = PACKET_REPLY, .slot = h.call.slot, .generation = h.call.generation}},
+	    NULL, 0);
 	passes(1);
 	connects();
 }

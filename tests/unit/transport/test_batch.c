@@ -4,7 +4,8 @@
 #include "transport_fixture.h"
 
 #include "base/limits.h"
-#include "core/head.h"
+#include "core/packet.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

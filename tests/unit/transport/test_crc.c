@@ -2,7 +2,7 @@
 /** Checksums, with and without: who does without is an agreement of both ends. */
 #include "transport_fixture.h"
 
-#include "core/head.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 

@@ -3,7 +3,7 @@
 #include "transport_fixture.h"
 
 #include "base/limits.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "transport/auth.h"
 #include "transport/peer.h"
 #include "transport/port.h"

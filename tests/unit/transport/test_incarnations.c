@@ -4,7 +4,7 @@
 
 #include "base/crc32c.h"
 #include "base/limits.h"
-#include "core/head.h"
+#include "transport/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

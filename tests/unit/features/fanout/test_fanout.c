@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. */
 #include "core/call.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "features/fanout/fanout.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
@@ -64,48 +64,55 @@ static void launch(struct fanout *fo)
 }
 
 /* The next packet of the shard, a request; its call is what an answer must name. */
-static struct shm_head sent(uint32_t peer)
+static union packet_head sent(uint32_t peer)
 {
-	struct shm_head h;
+	union packet_head h;
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
 	cr_assert_not_null(p);
-	cr_assert_eq(h.type, HEAD_REQUEST);
+	cr_assert_eq(h.type, PACKET_REQUEST);
 	cr_assert_eq(p->peer, peer);
 	return h;
 }
 
-static void cancelled(const struct shm_head *call)
+static void cancelled(const union packet_head *call)
 {
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	cr_assert_eq(h.type, HEAD_CANCEL);
-	cr_assert_eq(h.call, call->call);
-	cr_assert_eq(h.gen, call->gen);
+	cr_assert_eq(h.type, PACKET_CANCEL);
+	cr_assert_eq(h.call.slot, call->call.slot);
+	cr_assert_eq(h.call.generation, call->call.generation);
 }
 
-static void reply_from(uint32_t peer, const struct shm_head *call, const void *bytes, size_t len)
+static void reply_from(uint32_t peer, const union packet_head *call, const void *bytes, size_t len)
 {
-	struct shm_head h = {.type = HEAD_REPLY, .call = call->call, .gen = call->gen};
+	union packet_head h = {
+		.call = {.type = PACKET_REPLY, .slot = call->call.slot, .generation = call->call.generation}};
 	put(peer, h, bytes, len);
 	passes(1);
 }
 
-static void error_from(uint32_t peer, const struct shm_head *call, enum far_status status, enum far_executed executed)
+static void error_from(uint32_t peer, const union packet_head *call, enum far_status status, enum far_executed executed)
 {
-	struct shm_head h = {.type = HEAD_ERROR, .call = call->call, .gen = call->gen, .fn = (uint16_t)status};
-	h.flags = (uint8_t)(executed << HEAD_EXECUTED_SHIFT);
+	union packet_head h = {.error = {.type = PACKET_ERROR,
+					 .slot = call->call.slot,
+					 .generation = call->call.generation,
+					 .status = (uint16_t)status}};
+	h.error.executed = executed;
 	put(peer, h, "why", 3);
 	passes(1);
 }
 
 /* A cancelled call's slot comes back with the peer's last word. */
-static void last_word(uint32_t peer, const struct shm_head *call)
+static void last_word(uint32_t peer, const union packet_head *call)
 {
-	put(peer, (struct shm_head){.type = HEAD_CANCELLED, .call = call->call, .gen = call->gen}, NULL, 0);
+	put(peer,
+	    (union packet_head){
+		    .call = {.type = PACKET_CANCELLED, .slot = call->call.slot, .generation = call->call.generation}},
+	    NULL, 0);
 	passes(1);
 }
 
-static void all_sent(struct shm_head calls[TARGETS])
+static void all_sent(union packet_head calls[TARGETS])
 {
 	for (int i = 0; i < TARGETS; i++)
 		calls[i] = sent(i % 2 ? NIC_OTHER : NIC_PEER);
@@ -122,7 +129,7 @@ static bool untouched(int i)
 
 Test(fanout, replies_in_any_order_fill_their_slices)
 {
-	struct shm_head calls[TARGETS];
+	union packet_head calls[TARGETS];
 	launch(make(false, TARGETS, 1000000, 0));
 	all_sent(calls);
 	for (int i = TARGETS; i-- > 0;) {
@@ -148,7 +155,7 @@ Test(fanout, replies_in_any_order_fill_their_slices)
 
 Test(fanout, one_byte_beyond_the_slice_is_refused_and_not_written)
 {
-	struct shm_head calls[TARGETS];
+	union packet_head calls[TARGETS];
 	struct fanout *fo = make(false, TARGETS, 1000000, 0);
 	fo->errors = FAR_ERRORS_COLLECT;
 	launch(fo);
@@ -173,7 +180,7 @@ Test(fanout, malformed_values_are_refused)
 		{0x02, 0x00, 0x00},                            /* two values */
 		{0x01, 0x3f},                                  /* no such type */
 	};
-	struct shm_head calls[TARGETS];
+	union packet_head calls[TARGETS];
 	struct fanout *fo = make(true, TARGETS, 1000000, 0);
 	struct call_start request = {.fn = FN, .data = "\0", .len = 1};
 	fo->errors = FAR_ERRORS_COLLECT;
@@ -192,7 +199,7 @@ Test(fanout, malformed_values_are_refused)
 
 Test(fanout, k_answers_cancel_the_rest_and_late_ones_find_nothing)
 {
-	struct shm_head calls[TARGETS];
+	union packet_head calls[TARGETS];
 	launch(make(false, 2, 1000000, 0));
 	all_sent(calls);
 	reply_from(NIC_OTHER, &calls[1], "b", 1);
@@ -218,8 +225,8 @@ Test(fanout, k_answers_cancel_the_rest_and_late_ones_find_nothing)
 Test(fanout, no_room_waits_for_its_worker_only)
 {
 	static struct result held[FAR_SESSION_CALLS_MAX];
-	static struct shm_head full[FAR_SESSION_CALLS_MAX];
-	struct shm_head calls[TARGETS], h;
+	static union packet_head full[FAR_SESSION_CALLS_MAX];
+	union packet_head calls[TARGETS], h;
 	for (int i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		full[i] = called(&held[i], UINT64_C(3600000000000));
 	launch(make(false, TARGETS, 100000000, 0));
@@ -252,8 +259,8 @@ Test(fanout, no_room_waits_for_its_worker_only)
 Test(fanout, the_deadline_ends_those_that_wait_too)
 {
 	static struct result held[FAR_SESSION_CALLS_MAX];
-	static struct shm_head full[FAR_SESSION_CALLS_MAX];
-	struct shm_head calls[TARGETS];
+	static union packet_head full[FAR_SESSION_CALLS_MAX];
+	union packet_head calls[TARGETS];
 	for (int i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		full[i] = called(&held[i], UINT64_C(3600000000000));
 	struct fanout *fo = make(false, TARGETS, 5000000, 0);
@@ -279,7 +286,7 @@ Test(fanout, the_deadline_ends_those_that_wait_too)
 
 Test(fanout, hedges_go_out_on_time_and_the_first_answer_counts)
 {
-	struct shm_head calls[TARGETS], second[TARGETS];
+	union packet_head calls[TARGETS], second[TARGETS];
 	launch(make(false, TARGETS, 100000000, 3000000));
 	all_sent(calls);
 	reply_from(NIC_PEER, &calls[0], "a", 1);
@@ -310,7 +317,7 @@ Test(fanout, hedges_go_out_on_time_and_the_first_answer_counts)
 
 Test(fanout, a_failure_before_the_function_ran_calls_the_second_at_once)
 {
-	struct shm_head calls[TARGETS], second;
+	union packet_head calls[TARGETS], second;
 	launch(make(false, 1, 100000000, 50000000));
 	all_sent(calls);
 	error_from(NIC_PEER, &calls[0], FAR_RESOURCE, FAR_EXECUTED_NO);
@@ -331,7 +338,7 @@ Test(fanout, a_failure_before_the_function_ran_calls_the_second_at_once)
 
 Test(fanout, a_session_that_ends_fails_its_targets)
 {
-	struct shm_head calls[TARGETS];
+	union packet_head calls[TARGETS];
 	struct fanout *fo = make(false, TARGETS, 100000000, 0);
 	fo->errors = FAR_ERRORS_COLLECT;
 	launch(fo);
@@ -349,7 +356,7 @@ Test(fanout, a_session_that_ends_fails_its_targets)
 
 Test(fanout, cancelled_by_its_future)
 {
-	struct shm_head calls[TARGETS];
+	union packet_head calls[TARGETS];
 	struct fanout *fo = make(false, TARGETS, 100000000, 0);
 	struct far_future *f = fo->future;
 	launch(fo);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages that fail or are late on purpose: "Set F, receive X. Expect Y." */
 #include "core/call.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "features/faults/fault.h"
 #include "rref_fixture.h"
@@ -32,9 +32,9 @@ static void clear(enum far_fault_kind kind)
 	fault_apply(shard);
 }
 
-static void expect_sent(enum head_type type)
+static void expect_sent(enum packet_type type)
 {
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_not_null(fake_queue_sent(queue, &h));
 	cr_assert_eq(h.type, type);
 }
@@ -57,7 +57,7 @@ Test(fault, call_fails)
 	cr_assert_eq(faults.failed[FAR_FAULT_CALL], 1u);
 	expect_nothing();
 	clear(FAR_FAULT_CALL);
-	answer(called(&s, FAR_FOREVER), HEAD_REPLY, 0, 0, "");
+	answer(called(&s, FAR_FOREVER), PACKET_REPLY, 0, 0, "");
 	cr_assert_eq(s.status, FAR_OK);
 }
 
@@ -65,16 +65,16 @@ Test(fault, call_fails)
 Test(fault, call_is_late)
 {
 	struct result r = {0};
-	struct shm_head h;
+	union packet_head h;
 	set(FAR_FAULT_CALL, 0, 5 * FAR_MS, 0);
 	cr_assert_eq(call(&r, 20 * FAR_MS, "x", 1), 0);
 	advance(4 * FAR_MS);
 	expect_nothing();
 	advance(2 * FAR_MS);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	cr_assert_eq(h.type, HEAD_REQUEST);
-	cr_assert_leq(h.time_low, 15 * FAR_MS);
-	answer(h, HEAD_REPLY, 0, 0, "");
+	cr_assert_eq(h.type, PACKET_REQUEST);
+	cr_assert_leq(h.request.time_left, 15 * FAR_MS);
+	answer(h, PACKET_REPLY, 0, 0, "");
 	cr_assert_eq(r.status, FAR_OK);
 	cr_assert_eq(faults.delayed[FAR_FAULT_CALL], 1u);
 }
@@ -96,7 +96,7 @@ Test(fault, late_without_end)
 	cr_assert_eq(r.status, FAR_TIMEOUT);
 	cr_assert_eq(call(&other, FAR_FOREVER, "x", 1), 0);
 	advance(6 * FAR_MS);
-	expect_sent(HEAD_REQUEST);
+	expect_sent(PACKET_REQUEST);
 }
 
 /* Its time-out is shorter. Expect TIMEOUT then, executed NO. */
@@ -152,9 +152,9 @@ Test(fault, so_many_messages)
 	set(FAR_FAULT_CALL, 1, 0, 2);
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(call(&r[i], FAR_FOREVER, "x", 1), 0);
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	answer(h, HEAD_REPLY, 0, 0, "");
+	answer(h, PACKET_REPLY, 0, 0, "");
 	advance(FAR_MS);
 	cr_assert_eq(r[0].status, FAR_INJECTED);
 	cr_assert_eq(r[1].status, FAR_INJECTED);
@@ -165,7 +165,7 @@ Test(fault, so_many_messages)
 Test(fault, credits_hold)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX], more;
-	static struct shm_head calls[FAR_SESSION_CALLS_MAX];
+	static union packet_head calls[FAR_SESSION_CALLS_MAX];
 	struct rref_wire w = wire(PEER, 7, 8);
 	add_function("t::known(rref a) -> int");
 	set(FAR_FAULT_FETCH, 1, 0, 0);
@@ -177,10 +177,10 @@ Test(fault, credits_hold)
 	expect_ran(1, 1);
 	expect_control(NIC_PEER, RREF_DELETE, w.fork, FAR_OK);
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
-		answer(calls[i], HEAD_REPLY, 0, 0, "");
-	struct shm_head h;
+		answer(calls[i], PACKET_REPLY, 0, 0, "");
+	union packet_head h;
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	answer(h, HEAD_REPLY, 0, 0, "");
+	answer(h, PACKET_REPLY, 0, 0, "");
 	cr_assert_eq(more.status, FAR_OK);
 	passes(20);
 	expect_empty();
@@ -257,7 +257,7 @@ Test(fault, late_answer_of_nobody)
 	passes(2);
 	put_cancel(1);
 	passes(2);
-	expect_sent(HEAD_CANCELLED);
+	expect_sent(PACKET_CANCELLED);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	advance(6 * FAR_MS);
 	expect_nothing();
@@ -271,7 +271,7 @@ Test(fault, late_answer_beyond_the_deadline)
 	put(NIC_PEER, request(MSG_ECHO, 1, 5 * FAR_MS), "abcd", 4);
 	passes(2);
 	advance(6 * FAR_MS);
-	expect_sent(HEAD_CANCELLED);
+	expect_sent(PACKET_CANCELLED);
 	advance(60 * FAR_MS);
 	expect_nothing();
 }
@@ -316,7 +316,7 @@ static void on_made(void *user, const struct completion *o)
 }
 
 /* As far_remote() does. */
-static struct rref_user *make_there(uint64_t timeout, struct shm_head *h)
+static struct rref_user *make_there(uint64_t timeout, union packet_head *h)
 {
 	struct rref_wire w = {.owner = INCARNATION_OF(PEER),
 			      .id = rref_name(OUR_INCARNATION, 0, 0, 1),
@@ -339,14 +339,14 @@ static struct rref_user *make_there(uint64_t timeout, struct shm_head *h)
 				   .len = 1};
 	cr_assert_eq(shard_call(shard, &start), 0);
 	cr_assert_not_null(fake_queue_sent(queue, h));
-	cr_assert_eq(h->fn, RREF_REMOTE);
+	cr_assert_eq(h->request.handler, RREF_REMOTE);
 	return u;
 }
 
 static void expect_failed(enum far_status why)
 {
 	struct rref_op op;
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_eq(expect_controls(NIC_PEER, &op, &h), 1u);
 	cr_assert_eq(op.kind, (uint32_t)RREF_FAILED);
 	cr_assert_eq(op.status, (uint32_t)why);
@@ -357,19 +357,19 @@ static void expect_failed(enum far_status why)
  * word: a large request may still wait here, and what is small passes it. */
 Test(fault, deleted_behind_the_request)
 {
-	static const enum head_type last_words[] = {HEAD_CANCELLED, HEAD_REPLY};
+	static const enum packet_type last_words[] = {PACKET_CANCELLED, PACKET_REPLY};
 	for (int i = 0; i < 2; i++) {
-		struct shm_head h;
+		union packet_head h;
 		struct rref_user *u = make_there(5 * FAR_MS, &h);
 		advance(6 * FAR_MS);
 		cr_assert(u->failed && u->known->status == FAR_TIMEOUT);
-		expect_sent(HEAD_CANCEL);
+		expect_sent(PACKET_CANCEL);
 		expect_failed(FAR_TIMEOUT);
 		rref_unref(&u->rref.base); /* the application's */
 		passes(4);
 		expect_nothing();
 		h.type = (uint8_t)last_words[i];
-		h.fn = 0;
+		h.reply.function = 0;
 		h.flags = 0;
 		put(NIC_PEER, h, NULL, 0);
 		passes(2);
@@ -381,9 +381,9 @@ Test(fault, deleted_behind_the_request)
 /* As long as it is held the owner keeps the failure, for whoever has heard of it. */
 Test(fault, deleted_when_given_back)
 {
-	struct shm_head h;
+	union packet_head h;
 	struct rref_user *u = make_there(5 * FAR_MS, &h);
-	answer(h, HEAD_ERROR, FAR_NO_FUNCTION, 0, "no");
+	answer(h, PACKET_ERROR, FAR_NO_FUNCTION, 0, "no");
 	passes(2);
 	expect_failed(FAR_NO_FUNCTION);
 	passes(4);
@@ -397,10 +397,10 @@ Test(fault, deleted_when_given_back)
 /* The owner is lost before its last word. Expect nothing said, nothing kept. */
 Test(fault, failure_and_the_owner_lost)
 {
-	struct shm_head h;
+	union packet_head h;
 	struct rref_user *u = make_there(5 * FAR_MS, &h);
 	advance(6 * FAR_MS);
-	expect_sent(HEAD_CANCEL);
+	expect_sent(PACKET_CANCEL);
 	expect_failed(FAR_TIMEOUT);
 	rref_unref(&u->rref.base);
 	passes(2);

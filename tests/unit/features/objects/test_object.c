@@ -2,8 +2,8 @@
 /* The owner of objects: "Receive X in state S. Expect Y." */
 #include "base/hash.h"
 #include "core/fiber.h"
-#include "core/head.h"
 #include "core/idle.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "rref_fixture.h"
 
@@ -132,8 +132,8 @@ static void call_method(uint32_t nic, uint32_t number, const struct function *fn
 			const uint8_t *args, size_t len)
 {
 	uint8_t body[64];
-	struct shm_head h = request((uint16_t)fn->index, number, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_METHOD;
+	union packet_head h = request((uint16_t)fn->index, number, UINT64_MAX);
+	h.flags = PACKET_TYPED | PACKET_METHOD;
 	memcpy(body, args, len);
 	memcpy(body + len, &id, sizeof id);
 	put(nic, h, body, len + sizeof id);
@@ -165,10 +165,10 @@ static void let_go(uint32_t nic, uint32_t number, uint64_t id, uint64_t fork)
 
 static void expect_number(uint32_t nic, uint32_t number, int64_t n)
 {
-	struct shm_head h;
+	union packet_head h;
 	const uint8_t want[3] = {1, 2, (uint8_t)(n * 2)};
-	const struct fake_packet *p = sent_to(nic, &h, HEAD_REPLY);
-	cr_assert_eq(h.call, number);
+	const struct fake_packet *p = sent_to(nic, &h, PACKET_REPLY);
+	cr_assert_eq(h.call.slot, number);
 	cr_assert(p->body_len == 3 && memcmp(fake_body(p), want, 3) == 0);
 }
 
@@ -240,11 +240,11 @@ Test(object, never_made)
 Test(object, made_too_late)
 {
 	const uint8_t none[] = {0};
-	struct shm_head h;
+	union packet_head h;
 	construct(1, 7, 8, "t::later", none, 1);
 	put_cancel(1);
 	passes(2);
-	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
+	sent_to(NIC_PEER, &h, PACKET_CANCELLED);
 	let_go(NIC_PEER, 2, 7, 8);
 	objects[0] = (struct object){.n = 10};
 	cr_assert_eq(far_deferred_return_object(making, &objects[0]), FAR_CANCELLED);
@@ -280,7 +280,7 @@ Test(object, lives_while_deferred)
 Test(object, lives_while_parked)
 {
 	const uint8_t none[] = {0};
-	struct shm_head h;
+	union packet_head h;
 	for (unsigned i = 0; i < 2; i++) {
 		paused = future_alloc(shard);
 		construct_int(1, 7 + i, 17 + i, 5);
@@ -291,7 +291,7 @@ Test(object, lives_while_parked)
 		if (i) {
 			put_cancel(2);
 			passes(3);
-			sent_to(NIC_PEER, &h, HEAD_CANCELLED);
+			sent_to(NIC_PEER, &h, PACKET_CANCELLED);
 		}
 		shard->config.complete(paused, &(struct completion){.status = FAR_OK});
 		passes(3);
@@ -310,11 +310,11 @@ Test(object, given_up_while_it_waits)
 {
 	uint8_t args[8];
 	const uint8_t none[] = {0};
-	struct shm_head h;
+	union packet_head h;
 	call_general(1, method("t::Thing", "add"), OUR_INCARNATION, 7, args, one_int(args, 1));
 	put_cancel(1);
 	passes(2);
-	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
+	sent_to(NIC_PEER, &h, PACKET_CANCELLED);
 	cr_assert_eq(shard->rrefs->records.n, 0u);
 	construct(2, 7, 8, "t::later", none, 1);
 	call_add(NIC_PEER, 3, 7, 2);
@@ -335,7 +335,7 @@ Test(object, waits_for_both)
 	uint8_t body[128];
 	struct rref_wire w = wire(OTHER, 27, 28);
 	struct rref_op op;
-	struct shm_head fork;
+	union packet_head fork;
 	const struct function *fn = method("t::Thing", "add_to");
 	body[0] = 0x82;
 	body[1] = 10;
@@ -351,8 +351,8 @@ Test(object, waits_for_both)
 	expect_nothing();
 	put_cancel(1);
 	passes(2);
-	struct shm_head h;
-	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
+	union packet_head h;
+	sent_to(NIC_PEER, &h, PACKET_CANCELLED);
 	answer_controls(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
 	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
 	cr_assert_eq(runs, 0u);
@@ -438,7 +438,7 @@ Test(object, type_asked)
 {
 	const uint8_t none[] = {0};
 	struct rref_fetch f = {OUR_INCARNATION, ID(PEER, 7)};
-	struct shm_head h;
+	union packet_head h;
 	from(NIC_OTHER, RREF_TYPE, 1, &f, sizeof f);
 	construct(2, 7, 8, "t::later", none, 1);
 	expect_nothing();
@@ -448,8 +448,8 @@ Test(object, type_asked)
 	for (int i = 0; i < 2; i++) {
 		const struct fake_packet *p = fake_queue_sent(queue, &h);
 		cr_assert_not_null(p);
-		cr_assert_eq(h.type, HEAD_REPLY);
-		if (h.call == 1)
+		cr_assert_eq(h.type, PACKET_REPLY);
+		if (h.call.slot == 1)
 			cr_assert(p->body_len == 12 && memcmp((uint8_t *)fake_body(p) + 3, "t::Thing", 9) == 0);
 	}
 	fetch(NIC_PEER, 3, PEER, 7);

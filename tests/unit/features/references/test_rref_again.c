@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Control messages about references that fail or are late: sent again, when it is their time. "Set F, receive X. Expect
  * Y." */
-#include "core/head.h"
+#include "core/packet.h"
 #include "features/faults/fault.h"
 #include "rref_fixture.h"
 
@@ -108,12 +108,12 @@ static unsigned forks_sent(unsigned *answers, unsigned *errors)
 	const struct fake_packet *p;
 	struct rref_op ops[RREF_OPS_MAX];
 	static const uint8_t fine[RREF_OPS_MAX];
-	struct shm_head h;
+	union packet_head h;
 	unsigned forks = 0;
 	while ((p = fake_queue_sent(queue, &h))) {
-		*answers += h.type == HEAD_REPLY;
-		*errors += h.type == HEAD_ERROR;
-		if (h.type != HEAD_REQUEST)
+		*answers += h.type == PACKET_REPLY;
+		*errors += h.type == PACKET_ERROR;
+		if (h.type != PACKET_REQUEST)
 			continue;
 		size_t n = p->body_len / sizeof *ops;
 		uint32_t to = p->peer;

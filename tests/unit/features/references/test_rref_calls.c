@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests and results with references: "Receive X in state S. Expect Y." */
-#include "core/head.h"
+#include "core/packet.h"
 #include "rref_fixture.h"
 
 TestSuite(rref_calls, .init = shard_setup, .fini = shard_teardown);
@@ -25,7 +25,7 @@ Test(rref_calls, runs_when_all_are)
 	add_function("t::known(rref a, rref b, rref c) -> int");
 	call_with(1, w, 3);
 	struct rref_op op;
-	struct shm_head first, second;
+	union packet_head first, second;
 	expect_controls(NIC_OTHER, &op, &first);
 	expect_controls(NIC_PEER, &op, &second);
 	answer_controls(NIC_PEER, second, (const uint8_t[]){FAR_OK}, 1);
@@ -59,7 +59,7 @@ Test(rref_calls, owner_says_nonsense)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	struct rref_op op;
-	struct shm_head h;
+	union packet_head h;
 	add_function("t::known(rref r) -> int");
 	for (uint32_t i = 1; i <= 2; i++) {
 		call_with(i, &w, 1);
@@ -75,7 +75,7 @@ Test(rref_calls, owner_lost)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	struct rref_op op;
-	struct shm_head h;
+	union packet_head h;
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
 	expect_controls(NIC_OTHER, &op, &h);
@@ -90,13 +90,13 @@ Test(rref_calls, cancelled_while_it_waits)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	struct rref_op op;
-	struct shm_head fork, h;
+	union packet_head fork, h;
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
 	expect_controls(NIC_OTHER, &op, &fork);
 	put_cancel(1);
 	passes(2);
-	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
+	sent_to(NIC_PEER, &h, PACKET_CANCELLED);
 	answer_controls(NIC_OTHER, fork, (const uint8_t[]){FAR_OK}, 1);
 	cr_assert_eq(runs, 0u);
 	expect_control(NIC_OTHER, RREF_DELETE, w.fork, FAR_OK);
@@ -108,7 +108,7 @@ Test(rref_calls, caller_lost_while_it_waits)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
 	struct rref_op op;
-	struct shm_head fork;
+	union packet_head fork;
 	add_function("t::known(rref r) -> int");
 	call_with(1, &w, 1);
 	expect_controls(NIC_OTHER, &op, &fork);
@@ -171,8 +171,8 @@ Test(rref_calls, not_in_plain_requests)
 	uint8_t body[512];
 	add_function("t::known(rref r) -> int");
 	size_t len = payload(body, &w, 1, "t::known");
-	struct shm_head h = request(0, 1, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_HASHED;
+	union packet_head h = request(0, 1, UINT64_MAX);
+	h.flags = PACKET_TYPED | PACKET_HASHED;
 	put(NIC_PEER, h, body, len);
 	passes(2);
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
@@ -197,16 +197,16 @@ Test(rref_calls, result_is_taken_over)
 	struct rref_wire w = wire(OTHER, 7, 8);
 	uint8_t body[64];
 	for (int late = 0; late < 2; late++) {
-		struct shm_head h = called(&r, late ? FAR_MS : FAR_FOREVER), fork, accept;
+		union packet_head h = called(&r, late ? FAR_MS : FAR_FOREVER), fork, accept;
 		struct rref_op op;
 		if (late) {
 			advance(2 * FAR_MS);
-			sent_to(NIC_PEER, &accept, HEAD_CANCEL);
+			sent_to(NIC_PEER, &accept, PACKET_CANCEL);
 		}
 		size_t len = result_of(body, &w);
-		h.type = HEAD_REPLY;
-		h.flags = HEAD_RREFS;
-		h.fn = 0;
+		h.type = PACKET_REPLY;
+		h.flags = PACKET_RREFS;
+		h.reply.function = 0;
 		put(NIC_PEER, h, body, len);
 		passes(2);
 		expect_controls(NIC_OTHER, &op, &fork);
@@ -225,13 +225,13 @@ Test(rref_calls, words_outlive_silence)
 {
 	struct result r;
 	struct rref_wire w = wire(OTHER, 7, 8);
-	struct shm_head h = called(&r, FAR_FOREVER), fork;
+	union packet_head h = called(&r, FAR_FOREVER), fork;
 	struct rref_op op;
 	uint8_t body[64];
 	size_t len = result_of(body, &w);
-	h.type = HEAD_REPLY;
-	h.flags = HEAD_RREFS;
-	h.fn = 0;
+	h.type = PACKET_REPLY;
+	h.flags = PACKET_RREFS;
+	h.reply.function = 0;
 	put(NIC_PEER, h, body, len);
 	passes(2);
 	expect_controls(NIC_OTHER, &op, &fork);
@@ -252,13 +252,13 @@ Test(rref_calls, recalled_while_the_owner_is_asked)
 {
 	struct result r;
 	struct rref_wire w = wire(OTHER, 7, 8);
-	struct shm_head h = called(&r, FAR_FOREVER), fork;
+	union packet_head h = called(&r, FAR_FOREVER), fork;
 	struct rref_op op;
 	uint8_t body[64];
 	size_t len = result_of(body, &w);
-	h.type = HEAD_REPLY;
-	h.flags = HEAD_RREFS;
-	h.fn = 0;
+	h.type = PACKET_REPLY;
+	h.flags = PACKET_RREFS;
+	h.reply.function = 0;
 	put(NIC_PEER, h, body, len);
 	passes(2);
 	expect_controls(NIC_OTHER, &op, &fork);
@@ -284,11 +284,11 @@ Test(rref_calls, result_comes_home)
 	struct result r;
 	struct rref_wire w = wire(SELF, 7, 8);
 	uint8_t body[64];
-	struct shm_head h = called(&r, FAR_FOREVER);
+	union packet_head h = called(&r, FAR_FOREVER);
 	size_t len = result_of(body, &w);
-	h.type = HEAD_REPLY;
-	h.flags = HEAD_RREFS;
-	h.fn = 0;
+	h.type = PACKET_REPLY;
+	h.flags = PACKET_RREFS;
+	h.reply.function = 0;
 	put(NIC_PEER, h, body, len);
 	passes(2);
 	expect_control(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
@@ -301,11 +301,11 @@ Test(rref_calls, result_is_malformed)
 	struct result r;
 	struct rref_wire w = wire(OTHER, 7, 8);
 	uint8_t body[64];
-	struct shm_head h = called(&r, FAR_FOREVER);
+	union packet_head h = called(&r, FAR_FOREVER);
 	size_t len = result_of(body, &w);
-	h.type = HEAD_REPLY;
-	h.flags = HEAD_RREFS;
-	h.fn = 0;
+	h.type = PACKET_REPLY;
+	h.flags = PACKET_RREFS;
+	h.reply.function = 0;
 	put(NIC_PEER, h, body, len - 1);
 	passes(2);
 	cr_assert_eq(r.n, 1u);

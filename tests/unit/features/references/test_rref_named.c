@@ -2,7 +2,7 @@
 /* Requests with NAMED, to the owner: "Receive X in state S. Expect Y." */
 #include "base/hash.h"
 #include "core/call.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "rref_fixture.h"
 
 static struct far_deferred *kept_back;
@@ -90,8 +90,8 @@ static void named(uint32_t number, const struct function *fn, unsigned flags, ui
 		  const uint8_t *args, size_t len)
 {
 	uint8_t body[128];
-	struct shm_head h = request((uint16_t)fn->index, number, left);
-	h.flags = (uint8_t)(HEAD_TYPED | HEAD_NAMED | flags);
+	union packet_head h = request((uint16_t)fn->index, number, left);
+	h.flags = (uint8_t)(PACKET_TYPED | PACKET_NAMED | flags);
 	if (len)
 		memcpy(body, args, len);
 	memcpy(body + len, &count, sizeof count);
@@ -139,7 +139,7 @@ Test(rref_named, another_life)
 	struct rref_call call = {.done = take_result, .user = &r, .makes = &of_before};
 	struct call_start start = {.worker = PEER,
 				   .fn = (uint16_t)registry_find(&registry, "t::add")->index,
-				   .typed = HEAD_TYPED | HEAD_NAMED,
+				   .typed = PACKET_TYPED | PACKET_NAMED,
 				   .deadline = UINT64_MAX,
 				   .left = UINT64_MAX,
 				   .done = rref_call_done,
@@ -152,9 +152,9 @@ Test(rref_named, another_life)
 	of_before.rref.base.owner = INCARNATION_OF(PEER);
 	cr_assert_eq(shard_call(shard, &start), 0);
 	passes(1);
-	struct shm_head h;
-	sent_to(NIC_PEER, &h, HEAD_REQUEST);
-	cr_assert_eq(h.flags & HEAD_NAMED, HEAD_NAMED);
+	union packet_head h;
+	sent_to(NIC_PEER, &h, PACKET_REQUEST);
+	cr_assert_eq(h.flags & PACKET_NAMED, PACKET_NAMED);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_eq(r.n, 1u);
 }
@@ -236,14 +236,14 @@ Test(rref_named, answered_while_it_runs)
  */
 Test(rref_named, answered_too_late)
 {
-	struct shm_head h;
+	union packet_head h;
 	struct far_val seven = far_int(7);
 	make_by(1, "t::later", 7, FAR_MS);
 	advance(2 * FAR_MS);
-	sent_to(NIC_PEER, &h, HEAD_CANCELLED);
+	sent_to(NIC_PEER, &h, PACKET_CANCELLED);
 	fetch(NIC_OTHER, 2, PEER, 7);
-	sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert_eq(h.fn, FAR_TIMEOUT);
+	sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert_eq(h.error.status, FAR_TIMEOUT);
 	cr_assert_eq(far_deferred_return(kept_back, &seven), FAR_CANCELLED);
 	passes(2);
 	let_go(3, 7);
@@ -265,13 +265,13 @@ Test(rref_named, caller_lost)
 /* The handler fails. Expect the value's error in place of the value, and that something was made. */
 Test(rref_named, making_failed)
 {
-	struct shm_head h;
+	union packet_head h;
 	make_by(1, "t::fails", 7, UINT64_MAX);
 	expect_made(1);
 	fetch(NIC_OTHER, 2, PEER, 7);
-	sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert_eq(h.fn, FAR_REMOTE);
-	cr_assert_eq(h.time_low, 5u);
+	sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert_eq(h.error.status, FAR_REMOTE);
+	cr_assert_eq(h.error.code, 5);
 	let_go(3, 7);
 	expect_empty();
 }
@@ -295,19 +295,19 @@ Test(rref_named, arguments_that_do_not_fit)
 /* Receive what cannot be. Expect refusals. */
 Test(rref_named, requests_that_cannot_be)
 {
-	struct shm_head h = request((uint16_t)function("t::add")->index, 1, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_NAMED;
+	union packet_head h = request((uint16_t)function("t::add")->index, 1, UINT64_MAX);
+	h.flags = PACKET_TYPED | PACKET_NAMED;
 	put(NIC_PEER, h, "\1\0\0", 3);
 	passes(2);
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
 	make_sum(2, 0);
 	expect_error(2, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
-	named(3, function("t::add"), HEAD_METHOD, 7, UINT64_MAX, (const uint8_t[]){0}, 1);
+	named(3, function("t::add"), PACKET_METHOD, 7, UINT64_MAX, (const uint8_t[]){0}, 1);
 	expect_error(3, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
 	named(4, poke_of_thing(), 0, 7, UINT64_MAX, (const uint8_t[]){0}, 1);
 	expect_error(4, FAR_PROTOCOL, FAR_EXECUTED_NO, "without its object");
 	h = request(FAR_FUNCTIONS_MAX - 1, 5, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_NAMED;
+	h.flags = PACKET_TYPED | PACKET_NAMED;
 	put(NIC_PEER, h, "\0\7\0\0\0", 5);
 	passes(2);
 	expect_error(5, FAR_PROTOCOL, FAR_EXECUTED_NO, "no function number");
@@ -320,10 +320,10 @@ Test(rref_named, objects)
 	make_by(1, "t::Thing", 7, UINT64_MAX);
 	expect_made(1);
 	cr_assert_eq(made_n, 1u);
-	named(2, poke_of_thing(), HEAD_METHOD, 7, UINT64_MAX, (const uint8_t[]){0}, 1);
+	named(2, poke_of_thing(), PACKET_METHOD, 7, UINT64_MAX, (const uint8_t[]){0}, 1);
 	expect_seven(NIC_PEER, 2);
 	cr_assert_eq(runs, 1u);
-	named(3, poke_of_thing(), HEAD_METHOD, 9, UINT64_MAX, (const uint8_t[]){0}, 1);
+	named(3, poke_of_thing(), PACKET_METHOD, 9, UINT64_MAX, (const uint8_t[]){0}, 1);
 	expect_error(3, FAR_GONE, FAR_EXECUTED_NO, "destroyed");
 	cr_assert_eq(ended_n, 0u);
 	let_go(4, 7);
@@ -337,14 +337,14 @@ Test(rref_named, hashed)
 	uint8_t body[64];
 	struct rref_function f = hashes("t::add");
 	size_t len = two_ints(body, 3, 4);
-	struct shm_head h = request(0, 1, UINT64_MAX);
-	h.flags = HEAD_TYPED | HEAD_NAMED | HEAD_HASHED;
+	union packet_head h = request(0, 1, UINT64_MAX);
+	h.flags = PACKET_TYPED | PACKET_NAMED | PACKET_HASHED;
 	memcpy(body + len, &(uint32_t){7}, 4);
 	memcpy(body + len + 4, &f, sizeof f);
 	put(NIC_PEER, h, body, len + 4 + sizeof f);
 	passes(2);
-	sent_to(NIC_PEER, &h, HEAD_REPLY);
-	cr_assert(h.flags & HEAD_HASHED && h.fn == function("t::add")->index);
+	sent_to(NIC_PEER, &h, PACKET_REPLY);
+	cr_assert(h.flags & PACKET_HASHED && h.reply.function == function("t::add")->index);
 	fetch(NIC_PEER, 2, PEER, 7);
 	expect_seven(NIC_PEER, 2);
 	let_go(3, 7);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The owner of references: "Receive X in state S. Expect Y." */
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "rref_fixture.h"
 
@@ -40,12 +40,12 @@ Test(rref_serve, every_order)
 		}
 		bool made = false, fetched = false, forked = false;
 		for (int k = 0; k < 3; k++) {
-			struct shm_head h;
+			union packet_head h;
 			cr_assert_not_null(fake_queue_sent(queue, &h), "order %s", orders[i]);
-			cr_assert_eq(h.type, HEAD_REPLY);
-			made |= h.call == 1;
-			fetched |= h.call == 2;
-			forked |= h.call == 3;
+			cr_assert_eq(h.type, PACKET_REPLY);
+			made |= h.call.slot == 1;
+			fetched |= h.call.slot == 2;
+			forked |= h.call.slot == 3;
 		}
 		cr_assert(made && fetched && forked);
 		/* Its maker lets go first, then last. */
@@ -69,8 +69,8 @@ Test(rref_serve, fetch_of_nothing)
 	passes(2);
 	expect_nothing();
 	advance(2 * FAR_MS);
-	struct shm_head h;
-	sent_to(NIC_OTHER, &h, HEAD_CANCELLED);
+	union packet_head h;
+	sent_to(NIC_OTHER, &h, PACKET_CANCELLED);
 	expect_empty();
 }
 
@@ -147,10 +147,10 @@ Test(rref_serve, making_failed)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
 	control(NIC_PEER, 2, RREF_FAILED, FAR_NO_FUNCTION, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
-	struct shm_head h;
+	union packet_head h;
 	expect_status(NIC_PEER, 2, FAR_OK);
-	const struct fake_packet *p = sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert_eq(h.fn, FAR_NO_FUNCTION);
+	const struct fake_packet *p = sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert_eq(h.error.status, FAR_NO_FUNCTION);
 	cr_assert_gt(p->body_len, 0u);
 	control(NIC_PEER, 3, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_status(NIC_PEER, 3, FAR_OK);
@@ -161,22 +161,22 @@ Test(rref_serve, making_failed)
  * Expect the failure for all, nothing run, and the record to live as long as its forks. */
 Test(rref_serve, making_failed_before_all)
 {
-	struct shm_head h;
+	union packet_head h;
 	control(NIC_PEER, 1, RREF_FAILED, FAR_TIMEOUT, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_status(NIC_PEER, 1, FAR_OK);
 	control(NIC_OTHER, 2, RREF_FORK, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
 	expect_status(NIC_OTHER, 2, FAR_OK);
 	fetch(NIC_OTHER, 3, PEER, 7);
-	sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert_eq(h.fn, FAR_TIMEOUT);
+	sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert_eq(h.error.status, FAR_TIMEOUT);
 	make(4, PEER, 7, 8, OUR_INCARNATION);
 	expect_error(4, FAR_INVALID, FAR_EXECUTED_NO, "made before");
 	cr_assert_eq(ran, 0u);
 	control(NIC_PEER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 8));
 	expect_status(NIC_PEER, 5, FAR_OK);
 	fetch(NIC_OTHER, 6, PEER, 7);
-	sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert_eq(h.fn, FAR_TIMEOUT);
+	sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert_eq(h.error.status, FAR_TIMEOUT);
 	control(NIC_OTHER, 7, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 7), ID(PEER, 9));
 	expect_status(NIC_OTHER, 7, FAR_OK);
 	expect_empty();
@@ -218,9 +218,9 @@ Test(rref_serve, maker_lost)
 	expect_status(NIC_OTHER, 3, FAR_OK);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);
-	struct shm_head h;
-	sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert_eq(h.fn, FAR_PEER_LOST);
+	union packet_head h;
+	sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert_eq(h.error.status, FAR_PEER_LOST);
 	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value lives on for the other");
 	fetch(NIC_OTHER, 4, PEER, 9);
 	expect_seven(NIC_OTHER, 4);
@@ -239,9 +239,9 @@ Test(rref_serve, maker_lost_before)
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	for (uint32_t i = 0; i < 2; i++) { /* dead; then it may come back */
 		fetch(NIC_OTHER, 3, PEER, 7);
-		struct shm_head h;
-		sent_to(NIC_OTHER, &h, HEAD_ERROR);
-		cr_assert_eq(h.fn, FAR_PEER_LOST);
+		union packet_head h;
+		sent_to(NIC_OTHER, &h, PACKET_ERROR);
+		cr_assert_eq(h.error.status, FAR_PEER_LOST);
 		fetch(NIC_OTHER, 4, PEER, 9);
 		expect_seven(NIC_OTHER, 4);
 		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
@@ -262,9 +262,9 @@ Test(rref_serve, maker_lives_again)
 	fetch(NIC_OTHER, 2, PEER, 7);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	passes(2);
-	struct shm_head h;
-	sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert(h.call == 2 && h.fn == FAR_PEER_LOST);
+	union packet_head h;
+	sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert(h.call.slot == 2 && h.error.status == FAR_PEER_LOST);
 	expect_nothing();
 	struct rref_op op = {RREF_FAILED, FAR_NO_FUNCTION, OUR_INCARNATION, f.id,
 			     rref_name(rref_incarnation(PEER, 6), 0, 0, 8)};
@@ -272,8 +272,8 @@ Test(rref_serve, maker_lives_again)
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	from(NIC_PEER, RREF_CONTROL, 3, &op, sizeof op);
 	expect_status(NIC_PEER, 3, FAR_OK);
-	sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert(h.call == 1 && h.fn == FAR_NO_FUNCTION);
+	sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert(h.call.slot == 1 && h.error.status == FAR_NO_FUNCTION);
 	op.kind = RREF_DELETE;
 	op.status = 0;
 	from(NIC_PEER, RREF_CONTROL, 4, &op, sizeof op);
@@ -315,9 +315,9 @@ Test(rref_serve, forks_end_with_a_silent_member)
 	expect_nothing();
 	mail_lost(PEER);
 	passes(2);
-	struct shm_head h;
-	sent_to(NIC_OTHER, &h, HEAD_ERROR);
-	cr_assert_eq(h.fn, FAR_PEER_LOST);
+	union packet_head h;
+	sent_to(NIC_OTHER, &h, PACKET_ERROR);
+	cr_assert_eq(h.error.status, FAR_PEER_LOST);
 	expect_empty();
 }
 
@@ -355,10 +355,10 @@ Test(rref_serve, fork_twice)
 Test(rref_serve, control_messages_need_no_credit)
 {
 	static struct result r[FAR_SESSION_CALLS_MAX];
-	static struct shm_head calls[FAR_SESSION_CALLS_MAX];
+	static union packet_head calls[FAR_SESSION_CALLS_MAX];
 	struct rref_wire w[2] = {wire(PEER, 7, 8), wire(PEER, 9, 10)};
 	struct rref_op op;
-	struct shm_head first, second;
+	union packet_head first, second;
 	add_function("t::known(rref a, rref b) -> int");
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		calls[i] = called(&r[i], FAR_FOREVER);
@@ -377,7 +377,7 @@ Test(rref_serve, control_messages_need_no_credit)
 			break;
 	}
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
-		answer(calls[i], HEAD_REPLY, 0, 0, "");
+		answer(calls[i], PACKET_REPLY, 0, 0, "");
 	passes(20);
 	expect_empty();
 }
@@ -470,7 +470,7 @@ Test(rref_serve, results_are_recalled)
 	struct values_plan plan = {.rrefs = 1};
 	struct rref_sharing early, late;
 	struct rref_op op;
-	struct shm_head h;
+	union packet_head h;
 	make(1, PEER, 7, 8, OUR_INCARNATION);
 	expect_made(1);
 	struct rref_record *r = rref_find(shard, ID(PEER, 7));

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments, received packet by packet, from peers that keep the rules and from others. */
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "rendezvous_fixture.h"
 
 TestSuite(rendezvous_receive, .init = setup, .fini = teardown);
 
-/* Receive LARGE and its fragments, some in the line of their head, some held. Expect the handler to run once. */
+/* Receive RENDEZVOUS and its fragments, some in the line of their head, some held. Expect the handler to run once. */
 Test(rendezvous_receive, a_request_in_fragments)
 {
-	struct shm_head h;
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 1, 7, 300);
+	union packet_head h;
+	announce(PACKET_REQUEST, MSG_ECHO, 3, 1, 7, 300);
 	passes(1);
 	expect_grant(1, 7, 300);
 	put_data(1, 7, 0, bytes, 100);
@@ -24,17 +24,21 @@ Test(rendezvous_receive, a_request_in_fragments)
 	cr_assert_eq(ran, 1u);
 	cr_assert_eq(queue->in_held, 0u);
 	/* The echo is too long for one packet too. */
-	while (fake_queue_sent(queue, &h) && h.type == HEAD_GRANT)
+	const struct fake_packet *p;
+	while ((p = fake_queue_sent(queue, &h)) && h.type == PACKET_GRANT)
 		;
-	cr_assert_eq(h.type, HEAD_LARGE);
-	cr_assert_eq(h.call, 3u);
-	cr_assert_eq(h.gen, 103u);
+	cr_assert_not_null(p);
+	cr_assert_eq(h.type, PACKET_RENDEZVOUS);
+	memcpy(&h, fake_body(p), sizeof h);
+	cr_assert_eq(h.type, PACKET_REPLY);
+	cr_assert_eq(h.reply.slot, 3u);
+	cr_assert_eq(h.reply.generation, 103u);
 }
 
 /* A request in fragments, a small call meanwhile. Expect the small one served first. */
 Test(rendezvous_receive, small_requests_go_in_between)
 {
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 3, 0, 1, 4000);
+	announce(PACKET_REQUEST, MSG_SILENT, 3, 0, 1, 4000);
 	passes(1);
 	expect_grant(0, 1, 4000);
 	for (unsigned i = 0; i < 4; i++)
@@ -49,11 +53,11 @@ Test(rendezvous_receive, small_requests_go_in_between)
 
 Test(rendezvous_receive, grants_go_on_with_what_was_copied)
 {
-	struct shm_head h;
+	union packet_head h;
 	uint64_t total = 3 * FAR_RENDEZVOUS_WINDOW, at = 0;
 	static uint8_t chunk[FAR_CHUNK_BYTES];
 	unsigned grants = 0;
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 3, 0, 1, total);
+	announce(PACKET_REQUEST, MSG_SILENT, 3, 0, 1, total);
 	passes(1);
 	expect_grant(0, 1, FAR_RENDEZVOUS_WINDOW);
 	uint64_t granted = FAR_RENDEZVOUS_WINDOW;
@@ -62,9 +66,9 @@ Test(rendezvous_receive, grants_go_on_with_what_was_copied)
 		put_data(0, 1, at, chunk, sizeof chunk);
 		passes(1);
 		while (fake_queue_sent(queue, &h))
-			if (h.type == HEAD_GRANT) {
-				cr_assert_geq(head_time(&h), granted);
-				granted = head_time(&h);
+			if (h.type == PACKET_GRANT) {
+				cr_assert_geq(h.grant.granted, granted);
+				granted = h.grant.granted;
 				grants++;
 			}
 	}
@@ -75,29 +79,29 @@ Test(rendezvous_receive, grants_go_on_with_what_was_copied)
 
 Test(rendezvous_receive, more_than_the_limit_is_refused)
 {
-	struct shm_head h;
+	union packet_head h;
 	shard->config.message_bytes_max = 100000;
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, 100017);
+	announce(PACKET_REQUEST, MSG_ECHO, 3, 0, 1, 100017);
 	passes(1);
-	sent(&h, HEAD_REFUSE);
+	sent(&h, PACKET_REFUSE);
 	expect_error(3, FAR_TOO_LARGE, FAR_EXECUTED_NO, "100000");
-	put_about(HEAD_ABORT, 0, 1, 0, 0);
-	announce(RENDEZVOUS_REQUEST, 900, 4, 0, 2, 1000);
+	put_about(PACKET_ABORT, 0, 1, 0, 0);
+	announce(PACKET_REQUEST, 900, 4, 0, 2, 1000);
 	passes(1);
-	sent(&h, HEAD_REFUSE);
+	sent(&h, PACKET_REFUSE);
 	expect_error(4, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "message 900");
 	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 }
 
 Test(rendezvous_receive, without_memory_it_is_refused)
 {
-	struct shm_head h;
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, FAR_MSG_BYTES_MAX);
-	announce(RENDEZVOUS_ONEWAY, MSG_ECHO, 0, 1, 1, FAR_MSG_BYTES_MAX);
+	union packet_head h;
+	announce(PACKET_REQUEST, MSG_ECHO, 3, 0, 1, FAR_MSG_BYTES_MAX);
+	announce(PACKET_ONEWAY, MSG_ECHO, 0, 1, 1, FAR_MSG_BYTES_MAX);
 	passes(1);
-	sent(&h, HEAD_REFUSE);
+	sent(&h, PACKET_REFUSE);
 	expect_error(3, FAR_RESOURCE, FAR_EXECUTED_NO, "no memory");
-	sent(&h, HEAD_REFUSE);
+	sent(&h, PACKET_REFUSE);
 	expect_nothing();
 	cr_assert_eq(shard->counters.oneways_dropped, 1u);
 }
@@ -105,25 +109,25 @@ Test(rendezvous_receive, without_memory_it_is_refused)
 /* CANCEL, then ABORT, or ABORT alone, in the middle. Expect one CANCELLED and everything given back. */
 Test(rendezvous_receive, given_up_in_the_middle)
 {
-	struct shm_head h;
+	union packet_head h;
 	for (uint32_t life = 1; life < 3; life++) {
-		announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, life, 3000);
+		announce(PACKET_REQUEST, MSG_ECHO, 3, 0, life, 3000);
 		passes(1);
 		expect_grant(0, life, 3000);
 		put_data(0, life, 0, bytes, 1000);
 		put_data(0, life, 1000, bytes, 1000);
 		if (life == 1)
 			put_cancel(3);
-		put_about(HEAD_ABORT, 0, life, 0, 0);
+		put_about(PACKET_ABORT, 0, life, 0, 0);
 		put_cancel(3);
 		passes(1);
-		while (fake_queue_sent(queue, &h) && h.type == HEAD_GRANT)
+		while (fake_queue_sent(queue, &h) && h.type == PACKET_GRANT)
 			;
-		cr_assert_eq(h.type, HEAD_CANCELLED);
-		cr_assert_eq(h.call, 3u);
+		cr_assert_eq(h.type, PACKET_CANCELLED);
+		cr_assert_eq(h.call.slot, 3u);
 		passes(3);
 		while (fake_queue_sent(queue, &h))
-			cr_assert_eq(h.type, HEAD_GRANT);
+			cr_assert_eq(h.type, PACKET_GRANT);
 		cr_assert_eq(shard->counters.rendezvous_active, 0u);
 		cr_assert_eq(queue->in_held, 0u);
 	}
@@ -134,16 +138,16 @@ Test(rendezvous_receive, given_up_in_the_middle)
 /* CANCEL when every fragment has come, and not all are copied. Expect CANCELLED, and that it never runs. */
 Test(rendezvous_receive, cancelled_before_it_is_put_together)
 {
-	struct shm_head h;
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
+	union packet_head h;
+	announce(PACKET_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
 	passes(1);
 	expect_grant(0, 1, 3000);
 	for (unsigned i = 0; i < 3; i++)
 		put_data(0, 1, i * 1000u, bytes, 1000);
 	put_cancel(3);
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 4, 0, 2, 3000); /* in the same memory */
+	announce(PACKET_REQUEST, MSG_SILENT, 4, 0, 2, 3000); /* in the same memory */
 	passes(1);
-	sent(&h, HEAD_CANCELLED);
+	sent(&h, PACKET_CANCELLED);
 	expect_grant(0, 2, 3000);
 	passes(4);
 	cr_assert_eq(ran, 0u);
@@ -153,9 +157,9 @@ Test(rendezvous_receive, cancelled_before_it_is_put_together)
 
 Test(rendezvous_receive, its_deadline_passes_in_the_middle)
 {
-	struct shm_head h;
-	announce_as(request(MSG_ECHO, 3, FAR_MS), RENDEZVOUS_REQUEST, 0, 1, 3000);
-	announce_as(request(MSG_ECHO, 0, FAR_MS), RENDEZVOUS_ONEWAY, 1, 1, 3000);
+	union packet_head h;
+	announce_as(request(MSG_ECHO, 3, FAR_MS), PACKET_REQUEST, 0, 1, 3000);
+	announce_as(request(MSG_ECHO, 0, FAR_MS), PACKET_ONEWAY, 1, 1, 3000);
 	passes(1);
 	expect_grant(0, 1, 3000);
 	expect_grant(1, 1, 3000);
@@ -164,8 +168,8 @@ Test(rendezvous_receive, its_deadline_passes_in_the_middle)
 	advance(2 * FAR_MS);
 	unsigned refused = 0, cancelled = 0;
 	while (fake_queue_sent(queue, &h)) {
-		refused += h.type == HEAD_REFUSE;
-		cancelled += h.type == HEAD_CANCELLED;
+		refused += h.type == PACKET_REFUSE;
+		cancelled += h.type == PACKET_CANCELLED;
 	}
 	cr_assert_eq(refused, 2u);
 	cr_assert_eq(cancelled, 1u);
@@ -173,10 +177,10 @@ Test(rendezvous_receive, its_deadline_passes_in_the_middle)
 	/* What was under way already is dropped quietly, up to the last word. */
 	put_data(0, 1, 1000, bytes, 1000);
 	put_data(0, 1, 2000, bytes, 1000);
-	put_about(HEAD_ABORT, 1, 1, 0, 0);
+	put_about(PACKET_ABORT, 1, 1, 0, 0);
 	passes(3);
 	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 5, 0, 2, 3000);
+	announce(PACKET_REQUEST, MSG_ECHO, 5, 0, 2, 3000);
 	passes(1);
 	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 }
@@ -184,19 +188,19 @@ Test(rendezvous_receive, its_deadline_passes_in_the_middle)
 /* More messages than have memory at a time. Expect those beyond to wait without a grant, and then to go on. */
 Test(rendezvous_receive, lanes_wait_for_memory)
 {
-	struct shm_head h;
+	union packet_head h;
 	struct rendezvous_in *all = rendezvous_of(shard)->free;
 	rendezvous_of(shard)->free = NULL;
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 3, 0, 1, 100);
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 4, 1, 1, 100);
-	announce_as(request(MSG_SILENT, 5, FAR_MS), RENDEZVOUS_REQUEST, 2, 1, 100);
+	announce(PACKET_REQUEST, MSG_SILENT, 3, 0, 1, 100);
+	announce(PACKET_REQUEST, MSG_SILENT, 4, 1, 1, 100);
+	announce_as(request(MSG_SILENT, 5, FAR_MS), PACKET_REQUEST, 2, 1, 100);
 	passes(3);
 	expect_nothing();
 	put_cancel(4);
 	now_ns += 2 * FAR_MS;
 	passes(1);
-	sent(&h, HEAD_CANCELLED);
-	sent(&h, HEAD_REFUSE);
+	sent(&h, PACKET_CANCELLED);
+	sent(&h, PACKET_REFUSE);
 	expect_error(5, FAR_TIMEOUT, FAR_EXECUTED_NO, "deadline");
 	rendezvous_of(shard)->free = all;
 	passes(1);
@@ -208,14 +212,14 @@ Test(rendezvous_receive, lanes_wait_for_memory)
 
 Test(rendezvous_receive, a_blocked_session_keeps_it_until_answers_go)
 {
-	struct shm_head h;
+	union packet_head h;
 	shard->sessions[PEER].eager_max = FAR_MSG_EAGER_MAX;
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 1, NULL, 0);
 	passes(1);
 	cr_assert(shard->sessions[PEER].backpressured);
-	announce(RENDEZVOUS_REQUEST, MSG_FAIL, 3, 0, 1, 100);
-	announce(RENDEZVOUS_REQUEST, MSG_FAIL, 4, 1, 1, 100);
+	announce(PACKET_REQUEST, MSG_FAIL, 3, 0, 1, 100);
+	announce(PACKET_REQUEST, MSG_FAIL, 4, 1, 1, 100);
 	put_data(0, 1, 0, bytes, 100);
 	put_data(1, 1, 0, bytes, 100);
 	passes(4);
@@ -227,8 +231,8 @@ Test(rendezvous_receive, a_blocked_session_keeps_it_until_answers_go)
 	cr_assert_eq(ran, 2u);
 	unsigned cancelled = 0, errors = 0;
 	while (fake_queue_sent(queue, &h)) {
-		cancelled += h.type == HEAD_CANCELLED && h.call == 4;
-		errors += h.type == HEAD_ERROR && h.call == 3;
+		cancelled += h.type == PACKET_CANCELLED && h.call.slot == 4;
+		errors += h.type == PACKET_ERROR && h.call.slot == 3;
 	}
 	cr_assert_eq(cancelled, 1u);
 	cr_assert_eq(errors, 1u);
@@ -236,8 +240,8 @@ Test(rendezvous_receive, a_blocked_session_keeps_it_until_answers_go)
 
 Test(rendezvous_receive, the_peer_dies_in_the_middle)
 {
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
-	announce_as(request(MSG_ECHO, 4, FAR_SEC), RENDEZVOUS_REQUEST, 1, 1, 3000);
+	announce(PACKET_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
+	announce_as(request(MSG_ECHO, 4, FAR_SEC), PACKET_REQUEST, 1, 1, 3000);
 	put_data(0, 1, 0, bytes, 1000);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_eq(shard->counters.rendezvous_active, 0u);
@@ -246,7 +250,7 @@ Test(rendezvous_receive, the_peer_dies_in_the_middle)
 	cr_assert(posted(MAIL_DETACHED));
 	mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
+	announce(PACKET_REQUEST, MSG_ECHO, 3, 0, 1, 3000);
 	passes(1);
 	cr_assert_eq(shard->counters.rendezvous_active, 1u);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
@@ -256,7 +260,7 @@ Test(rendezvous_receive, the_peer_dies_in_the_middle)
 /* All of it had arrived when the peer went. Expect it run. */
 Test(rendezvous_receive, what_was_complete_counts_when_the_peer_dies)
 {
-	announce(RENDEZVOUS_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
+	announce(PACKET_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
 	for (unsigned i = 0; i < 3; i++)
 		put_data(0, 1, i * 1000u, bytes, 1000);
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
@@ -267,29 +271,40 @@ Test(rendezvous_receive, what_was_complete_counts_when_the_peer_dies)
 
 Test(rendezvous_receive, announcements_that_break_the_rules)
 {
-	struct shm_head h = {.type = HEAD_LARGE};
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 1, FAR_RENDEZVOUS_LANES, 1, 100);
+	union packet_head h = {.type = PACKET_RENDEZVOUS};
+	announce(PACKET_REQUEST, MSG_ECHO, 1, FAR_RENDEZVOUS_LANES, 1, 100);
 	expect_poisoned("a lane that does not exist");
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 1, 0, 1, 0);
+	announce(PACKET_REQUEST, MSG_ECHO, 1, 0, 1, 0);
 	expect_poisoned("nothing to be sent");
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 1, 0, 1, UINT64_MAX);
+	announce(PACKET_REQUEST, MSG_ECHO, 1, 0, 1, UINT64_MAX);
 	expect_poisoned("more than a message can have");
-	announce((enum rendezvous_kind)0, MSG_ECHO, 1, 0, 1, 100);
-	expect_poisoned("kind 0");
-	announce((enum rendezvous_kind)4, MSG_ECHO, 1, 0, 1, 100);
-	expect_poisoned("kind 4");
-	struct shm_head typed = request(0, 1, UINT64_MAX);
-	typed.flags = HEAD_TYPED;
-	announce_as(typed, RENDEZVOUS_ONEWAY, 0, 1, 100);
+	announce((enum packet_type)0, MSG_ECHO, 1, 0, 1, 100);
+	expect_poisoned("type 0");
+	announce(PACKET_CANCEL, MSG_ECHO, 1, 0, 1, 100);
+	expect_poisoned("a cancel");
+	union packet_head typed = request(0, 1, UINT64_MAX);
+	typed.flags = PACKET_TYPED;
+	announce_as(typed, PACKET_ONEWAY, 0, 1, 100);
 	expect_poisoned("a typed one-way");
-	put(NIC_PEER, h, bytes, sizeof(struct head_rendezvous) - 1);
+	union packet_head unknown = request(MSG_ECHO, 1, UINT64_MAX);
+	unknown.call.tlv_bytes = 8;
+	announce_as(unknown, PACKET_REQUEST, 0, 1, 100);
+	expect_poisoned("fields that are not known");
+	unknown.call.tlv_bytes = 0;
+	unknown.flags = PACKET_TLV;
+	announce_as(unknown, PACKET_REQUEST, 0, 1, 100);
+	expect_poisoned("the flag of such fields");
+	unknown.flags = PACKET_RETRY;
+	announce_as(unknown, PACKET_REQUEST, 0, 1, 100);
+	expect_poisoned("one that may be retransmitted");
+	put(NIC_PEER, h, bytes, sizeof(union packet_head) - 1);
 	expect_poisoned("a short announcement");
-	put(NIC_PEER, h, bytes, sizeof(struct head_rendezvous) + 1);
+	put(NIC_PEER, h, bytes, sizeof(union packet_head) + 1);
 	expect_poisoned("a long announcement");
 	put(NIC_PEER, h, NULL, 0);
 	expect_poisoned("an empty announcement");
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 1, 0, 1, 100);
-	announce(RENDEZVOUS_REQUEST, MSG_ECHO, 2, 0, 2, 100);
+	announce(PACKET_REQUEST, MSG_ECHO, 1, 0, 1, 100);
+	announce(PACKET_REQUEST, MSG_ECHO, 2, 0, 2, 100);
 	expect_poisoned("a lane that is taken");
 	cr_assert_eq(ran, 0u);
 }
@@ -298,7 +313,7 @@ Test(rendezvous_receive, fragments_that_break_the_rules)
 {
 	put_data(0, 1, 0, bytes, 10);
 	expect_poisoned("before the announcement");
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 1, 0, 1, 2 * FAR_RENDEZVOUS_WINDOW);
+	announce(PACKET_REQUEST, MSG_SILENT, 1, 0, 1, 2 * FAR_RENDEZVOUS_WINDOW);
 	passes(1);
 	put_data(FAR_RENDEZVOUS_LANES, 1, 0, bytes, 10);
 	expect_poisoned("no such lane");
@@ -313,7 +328,7 @@ Test(rendezvous_receive, fragments_that_break_the_rules)
 	put_data(0, 1, 0, bytes, 10);
 	put_data(0, 1, 0, bytes, 10);
 	expect_poisoned("twice");
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 2, 1, 1, 100);
+	announce(PACKET_REQUEST, MSG_SILENT, 2, 1, 1, 100);
 	put_data(1, 1, 0, bytes, 101);
 	expect_poisoned("beyond the end");
 	static uint8_t chunk[FAR_CHUNK_BYTES];
@@ -327,18 +342,18 @@ Test(rendezvous_receive, fragments_that_break_the_rules)
 	p->in[0].granted = p->in[0].accepted + 5;
 	put_data(0, 1, p->in[0].accepted, bytes, 6);
 	expect_poisoned("beyond the grant");
-	put_about(HEAD_ABORT, 2, 1, 0, 0);
+	put_about(PACKET_ABORT, 2, 1, 0, 0);
 	expect_poisoned("an abort of nothing");
-	put_about(HEAD_ABORT, 0, 9, 0, 0);
+	put_about(PACKET_ABORT, 0, 9, 0, 0);
 	expect_poisoned("an abort of another life");
-	put_about(HEAD_ABORT, FAR_RENDEZVOUS_LANES, 1, 0, 0);
+	put_about(PACKET_ABORT, FAR_RENDEZVOUS_LANES, 1, 0, 0);
 	expect_poisoned("an abort of no lane");
 }
 
 /* More fragments than the window allows. Expect them refused, not kept. */
 Test(rendezvous_receive, fragments_beyond_the_window)
 {
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 1, 0, 1, 100000);
+	announce(PACKET_REQUEST, MSG_SILENT, 1, 0, 1, 100000);
 	passes(1);
 	for (unsigned i = 0; i <= FAR_RENDEZVOUS_UNITS + 2; i++)
 		put_data(0, 1, i * 100u, bytes, 100);
@@ -350,8 +365,8 @@ Test(rendezvous_receive, fragments_beyond_the_window)
 
 Test(rendezvous_receive, one_ways_are_run_in_order_and_not_answered)
 {
-	struct shm_head h, one = request(MSG_TWICE, 0, UINT64_MAX);
-	one.type = HEAD_ONEWAY;
+	union packet_head h, one = request(MSG_TWICE, 0, UINT64_MAX);
+	one.type = PACKET_ONEWAY;
 	for (uint32_t i = 0; i < FAR_ONEWAYS_BATCH - 1; i++)
 		put(NIC_PEER, one, &i, sizeof i);
 	passes(4);
@@ -360,22 +375,33 @@ Test(rendezvous_receive, one_ways_are_run_in_order_and_not_answered)
 	cr_assert_eq(second_answer, FAR_INVALID);
 	for (uint32_t i = 0; i < ran; i++)
 		cr_assert_eq(order[i], i);
-	one.fn = 900;
+	one.oneway.handler = 900;
 	put(NIC_PEER, one, NULL, 0);
 	passes(1);
-	sent(&h, HEAD_CREDIT);
-	cr_assert_eq(head_time(&h), (uint64_t)FAR_ONEWAYS_BATCH);
+	sent(&h, PACKET_CREDIT);
+	cr_assert_eq(h.credit.oneways, (uint64_t)FAR_ONEWAYS_BATCH);
 	cr_assert_eq(shard->counters.oneways_dropped, 1u);
-	one.fn = MSG_SILENT;
-	one.time_low = one.time_high = 0; /* its time is used up */
+	one.oneway.handler = MSG_SILENT;
+	one.oneway.time_left = 0; /* its time is used up */
 	put(NIC_PEER, one, NULL, 0);
-	put_about(HEAD_ASK, 0, 0, 0, 0);
+	put_about(PACKET_CREDIT_REQUEST, 0, 0, 0, 0);
 	passes(1);
 	cr_assert_eq(shard->counters.oneways_dropped, 2u);
-	sent(&h, HEAD_CREDIT);
-	cr_assert_eq(head_time(&h), FAR_ONEWAYS_BATCH + 1u);
-	cr_assert(h.flags & HEAD_ASKED);
-	one.flags = HEAD_TYPED;
+	sent(&h, PACKET_CREDIT);
+	cr_assert_eq(h.credit.oneways, FAR_ONEWAYS_BATCH + 1u);
+	cr_assert(h.flags & PACKET_REQUESTED);
+	one.flags = PACKET_TYPED;
 	put(NIC_PEER, one, NULL, 0);
 	expect_poisoned("a typed one-way");
+	union packet_head unknown = request(MSG_ECHO, 1, UINT64_MAX);
+	unknown.call.tlv_bytes = 8;
+	announce_as(unknown, PACKET_REQUEST, 0, 1, 100);
+	expect_poisoned("fields that are not known");
+	unknown.call.tlv_bytes = 0;
+	unknown.flags = PACKET_TLV;
+	announce_as(unknown, PACKET_REQUEST, 0, 1, 100);
+	expect_poisoned("the flag of such fields");
+	unknown.flags = PACKET_RETRY;
+	announce_as(unknown, PACKET_REQUEST, 0, 1, 100);
+	expect_poisoned("one that may be retransmitted");
 }

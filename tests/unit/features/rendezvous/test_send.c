@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments and one-way messages, sent packet by packet; replies; any packets in any order. */
 #include "core/call.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "rendezvous_fixture.h"
 
@@ -35,25 +35,27 @@ static int call_large(struct result *r, uint64_t timeout, size_t len)
 	return call_with(r, timeout, message(len));
 }
 
-static struct shm_head announced(struct head_rendezvous *body)
+/* Takes an announcement; returns the head of its message. */
+static union packet_head announced(struct packet_rendezvous *a)
 {
-	struct shm_head h;
-	const struct fake_packet *p = sent(&h, HEAD_LARGE);
-	cr_assert_eq(p->body_len, sizeof *body);
-	memcpy(body, fake_body(p), sizeof *body);
-	return h;
+	union packet_head h, message;
+	const struct fake_packet *p = sent(&h, PACKET_RENDEZVOUS);
+	*a = h.rendezvous;
+	cr_assert_eq(p->body_len, sizeof message);
+	memcpy(&message, fake_body(p), sizeof message);
+	return message;
 }
 
 /* Takes fragments until nothing more comes; returns where they end. */
-static uint64_t take_data(const struct head_rendezvous *a, uint64_t at)
+static uint64_t take_data(const struct packet_rendezvous *a, uint64_t at)
 {
-	struct shm_head h;
+	union packet_head h;
 	const struct fake_packet *p;
 	while ((p = fake_queue_sent(queue, &h))) {
-		cr_assert_eq(h.type, HEAD_DATA);
-		cr_assert_eq(h.call, a->lane);
-		cr_assert_eq(h.gen, a->life);
-		cr_assert_eq(head_time(&h), at);
+		cr_assert_eq(h.type, PACKET_DATA);
+		cr_assert_eq(h.data.lane, a->lane);
+		cr_assert_eq(h.data.epoch, a->epoch);
+		cr_assert_eq(h.data.offset, at);
 		memcpy(got + at, fake_body(p), p->body_len);
 		at += p->body_len;
 	}
@@ -63,24 +65,24 @@ static uint64_t take_data(const struct head_rendezvous *a, uint64_t at)
 Test(rendezvous_send, a_call_in_fragments)
 {
 	static struct result r;
-	struct head_rendezvous a;
+	struct packet_rendezvous a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(2);
-	struct shm_head h = announced(&a);
+	union packet_head h = announced(&a);
 	cr_assert_eq(a.total, (uint64_t)TOTAL);
-	cr_assert_eq(a.kind, (uint32_t)RENDEZVOUS_REQUEST);
+	cr_assert_eq(h.type, PACKET_REQUEST);
 	expect_nothing();
-	put_about(HEAD_GRANT, a.lane, a.life, 1234, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, 1234, 1);
 	passes(3);
 	cr_assert_eq(take_data(&a, 0), 1234u);
 	cr_assert_eq(released, 0);
-	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 2);
+	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL, 2);
 	passes(3);
 	cr_assert_eq(take_data(&a, 1234), (uint64_t)TOTAL);
 	cr_assert_eq(memcmp(got, bytes, TOTAL), 0);
 	cr_assert_eq(released, 1);
 	cr_assert_eq(shard->counters.rendezvous_active, 0u);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(r.len, 4u);
 }
@@ -99,8 +101,8 @@ Test(rendezvous_send, longer_than_the_peer_takes)
 Test(rendezvous_send, fragments_stay_within_the_window)
 {
 	static struct result r[6];
-	struct head_rendezvous a;
-	struct shm_head h;
+	struct packet_rendezvous a;
+	union packet_head h;
 	for (unsigned i = 0; i < 6; i++)
 		cr_assert_eq(call_large(&r[i], FAR_FOREVER, TOTAL), 0);
 	passes(3);
@@ -111,32 +113,32 @@ Test(rendezvous_send, fragments_stay_within_the_window)
 	expect_nothing();
 	/* Grants byte by byte: each a fragment of its own. */
 	for (unsigned i = 1; i <= 20; i++) {
-		put_about(HEAD_GRANT, 0, 1, i, 0);
+		put_about(PACKET_GRANT, 0, 1, i, 0);
 		passes(2);
 	}
 	unsigned n = 0;
 	while (fake_queue_sent(queue, &h)) {
-		cr_assert_eq(h.type, HEAD_DATA);
+		cr_assert_eq(h.type, PACKET_DATA);
 		n++;
 	}
 	cr_assert_eq(n, FAR_RENDEZVOUS_UNITS - FAR_RENDEZVOUS_LANES);
 	/* REFUSE of one: its last word must wait for the window, too; its memory need not. */
-	put_about(HEAD_REFUSE, 1, 1, 0, 0);
+	put_about(PACKET_REFUSE, 1, 1, 0, 0);
 	passes(2);
 	expect_nothing();
 	cr_assert_eq(released, 1);
-	put_about(HEAD_GRANT, 2, 1, 0, 2);
+	put_about(PACKET_GRANT, 2, 1, 0, 2);
 	passes(2);
-	sent(&h, HEAD_ABORT);
-	cr_assert_eq(h.call, 1u);
+	sent(&h, PACKET_ABORT);
+	cr_assert_eq(h.call.slot, 1u);
 }
 
 /* The deadline passes before it is announced, and while it is being sent. Expect executed NO in both. */
 Test(rendezvous_send, time_outs)
 {
 	static struct result r[5];
-	struct head_rendezvous a;
-	struct shm_head h;
+	struct packet_rendezvous a;
+	union packet_head h;
 	for (unsigned i = 0; i < 5; i++)
 		cr_assert_eq(call_large(&r[i], i == 4 ? FAR_MS : i == 0 ? 2 * FAR_MS : FAR_FOREVER, TOTAL), 0);
 	passes(1);
@@ -148,20 +150,22 @@ Test(rendezvous_send, time_outs)
 	cr_assert_eq(released, 1);
 	cr_assert_eq(shard->sessions[PEER].calls_active, 4, "nothing went out, so nothing comes back");
 	expect_nothing();
-	put_about(HEAD_GRANT, 0, 1, 100, 1);
+	put_about(PACKET_GRANT, 0, 1, 100, 1);
 	passes(2);
-	sent(&h, HEAD_DATA);
+	sent(&h, PACKET_DATA);
 	advance(FAR_MS);
 	cr_assert_eq(r[0].n, 1u);
 	cr_assert_eq(r[0].status, FAR_TIMEOUT);
 	cr_assert_eq(r[0].executed, FAR_EXECUTED_NO);
 	cr_assert_eq(released, 2);
-	sent(&h, HEAD_CANCEL);
+	sent(&h, PACKET_CANCEL);
 	passes(1);
-	sent(&h, HEAD_ABORT);
+	sent(&h, PACKET_ABORT);
 	cr_assert_eq(shard->sessions[PEER].calls_active, 4, "CANCELLED is due");
-	put_about(HEAD_GRANT, 0, 1, 4000, 2); /* crossed */
-	put(NIC_PEER, (struct shm_head){.type = HEAD_CANCELLED, .call = 0, .gen = shard->calls[0].gen}, NULL, 0);
+	put_about(PACKET_GRANT, 0, 1, 4000, 2); /* crossed */
+	put(NIC_PEER,
+	    (union packet_head){.call = {.type = PACKET_CANCELLED, .slot = 0, .generation = shard->calls[0].gen}}, NULL,
+	    0);
 	passes(1);
 	cr_assert_eq(shard->sessions[PEER].calls_active, 3);
 	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
@@ -170,26 +174,28 @@ Test(rendezvous_send, time_outs)
 /* The callee refuses: REFUSE and ERROR, in either order. */
 Test(rendezvous_send, refused_by_the_callee)
 {
-	struct head_rendezvous a;
-	struct shm_head h;
+	struct packet_rendezvous a;
+	union packet_head h;
 	for (unsigned order_of = 0; order_of < 2; order_of++) {
 		static struct result r;
 		cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 		passes(1);
-		struct shm_head call_head = announced(&a);
+		union packet_head call_head = announced(&a);
 		if (order_of)
-			put_about(HEAD_REFUSE, a.lane, a.life, 0, 2 * order_of);
+			put_about(PACKET_REFUSE, a.lane, a.epoch, 0, 2 * order_of);
 		put(NIC_PEER,
-		    (struct shm_head){
-			    .type = HEAD_ERROR, .fn = FAR_RESOURCE, .call = call_head.call, .gen = call_head.gen},
+		    (union packet_head){.error = {.type = PACKET_ERROR,
+						  .status = FAR_RESOURCE,
+						  .slot = call_head.call.slot,
+						  .generation = call_head.call.generation}},
 		    "no", 2);
 		if (!order_of)
-			put_about(HEAD_REFUSE, a.lane, a.life, 0, 1);
+			put_about(PACKET_REFUSE, a.lane, a.epoch, 0, 1);
 		passes(2);
 		cr_assert_eq(r.n, 1u);
 		cr_assert_eq(r.status, FAR_RESOURCE);
 		cr_assert_eq(released, (int)order_of + 1);
-		sent(&h, HEAD_ABORT);
+		sent(&h, PACKET_ABORT);
 		expect_nothing();
 	}
 	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
@@ -198,28 +204,28 @@ Test(rendezvous_send, refused_by_the_callee)
 Test(rendezvous_send, what_the_receiver_says_is_checked)
 {
 	static struct result r;
-	struct head_rendezvous a;
+	struct packet_rendezvous a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(1);
 	announced(&a);
-	put_about(HEAD_GRANT, FAR_RENDEZVOUS_LANES, 1, 0, 0);
+	put_about(PACKET_GRANT, FAR_RENDEZVOUS_LANES, 1, 0, 0);
 	expect_poisoned("a grant for no lane");
-	put_about(HEAD_GRANT, a.lane, a.life, TOTAL + 1, 0);
+	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL + 1, 0);
 	expect_poisoned("more than there is");
-	put_about(HEAD_GRANT, a.lane, a.life, 10, 2);
+	put_about(PACKET_GRANT, a.lane, a.epoch, 10, 2);
 	expect_poisoned("more packets than were sent");
-	put_about(HEAD_GRANT, a.lane, a.life, 100, 1);
-	put_about(HEAD_GRANT, a.lane, a.life, 99, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, 100, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, 99, 1);
 	expect_poisoned("a grant taken back");
-	put_about(HEAD_GRANT, a.lane, a.life, 200, 0);
+	put_about(PACKET_GRANT, a.lane, a.epoch, 200, 0);
 	expect_poisoned("an acknowledgement taken back");
-	put_about(HEAD_REFUSE, FAR_RENDEZVOUS_LANES, a.life, 0, 1);
+	put_about(PACKET_REFUSE, FAR_RENDEZVOUS_LANES, a.epoch, 0, 1);
 	expect_poisoned("a refusal of no lane");
-	put_about(HEAD_CREDIT, 0, 0, 1, 1);
+	put_about(PACKET_CREDIT, 0, 0, 1, 1);
 	expect_poisoned("credit for what was not sent");
-	put(NIC_PEER, (struct shm_head){.type = HEAD_GRANT}, bytes, 7);
+	put(NIC_PEER, (union packet_head){.type = PACKET_GRANT}, bytes, 7);
 	expect_poisoned("a short body");
-	put(NIC_PEER, (struct shm_head){.type = HEAD_CREDIT}, bytes, 100);
+	put(NIC_PEER, (union packet_head){.type = PACKET_CREDIT}, bytes, 100);
 	expect_poisoned("a long body");
 	cr_assert_eq(released, 0);
 }
@@ -227,11 +233,11 @@ Test(rendezvous_send, what_the_receiver_says_is_checked)
 Test(rendezvous_send, no_bulk_memory_for_a_fragment)
 {
 	static struct result r;
-	struct head_rendezvous a;
+	struct packet_rendezvous a;
 	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
 	passes(1);
 	announced(&a);
-	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL, 1);
 	queue->no_bulk = true;
 	passes(3);
 	expect_nothing();
@@ -246,8 +252,8 @@ Test(rendezvous_send, no_bulk_memory_for_a_fragment)
 Test(rendezvous_send, revoked_in_the_middle)
 {
 	static struct result r;
-	struct head_rendezvous a;
-	struct shm_head h;
+	struct packet_rendezvous a;
+	union packet_head h;
 	struct rendezvous_out *o = message(TOTAL);
 	struct call_start start = {.worker = PEER,
 				   .deadline = TIME_NEVER,
@@ -259,16 +265,16 @@ Test(rendezvous_send, revoked_in_the_middle)
 	cr_assert_eq(shard_call(shard, &start), 0);
 	passes(1);
 	announced(&a);
-	put_about(HEAD_GRANT, a.lane, a.life, 100, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, 100, 1);
 	passes(2);
 	cr_assert_eq(take_data(&a, 0), 100u);
 	rendezvous_out_revoke(o);
 	rendezvous_out_revoke(o);
 	rendezvous_out_unref(o);
-	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 2);
+	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL, 2);
 	passes(2);
 	cr_assert_eq(released, 1);
-	sent(&h, HEAD_ABORT);
+	sent(&h, PACKET_ABORT);
 	expect_nothing();
 }
 
@@ -278,8 +284,9 @@ Test(rendezvous_send, revoked_in_the_middle)
 Test(rendezvous_send, a_reply_in_fragments)
 {
 	static struct result r;
-	struct shm_head h = called(&r, FAR_SEC);
-	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, RENDEZVOUS_REPLY, 0, 1, 400);
+	union packet_head h = called(&r, FAR_SEC);
+	announce_as((union packet_head){.call = {.slot = h.call.slot, .generation = h.call.generation}}, PACKET_REPLY,
+		    0, 1, 400);
 	passes(1);
 	expect_grant(0, 1, 400);
 	put_data(0, 1, 0, bytes, 300);
@@ -296,8 +303,9 @@ Test(rendezvous_send, a_reply_in_fragments)
 Test(rendezvous_send, replies_that_nobody_awaits)
 {
 	static struct result r, late;
-	struct shm_head p, h = called(&r, 2 * FAR_MS), gone = called(&late, FAR_MS);
-	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, RENDEZVOUS_REPLY, 0, 1, 400);
+	union packet_head p, h = called(&r, 2 * FAR_MS), gone = called(&late, FAR_MS);
+	announce_as((union packet_head){.call = {.slot = h.call.slot, .generation = h.call.generation}}, PACKET_REPLY,
+		    0, 1, 400);
 	passes(1);
 	expect_grant(0, 1, 400);
 	put_data(0, 1, 0, bytes, 300);
@@ -308,18 +316,19 @@ Test(rendezvous_send, replies_that_nobody_awaits)
 	cr_assert_eq(r.executed, FAR_EXECUTED_YES);
 	unsigned cancels = 0, refused = 0;
 	while (fake_queue_sent(queue, &p)) {
-		cancels += p.type == HEAD_CANCEL;
-		refused += p.type == HEAD_REFUSE;
+		cancels += p.type == PACKET_CANCEL;
+		refused += p.type == PACKET_REFUSE;
 	}
 	cr_assert_eq(cancels, 1u, "of the other call");
 	cr_assert_eq(refused, 1u);
-	put_about(HEAD_ABORT, 0, 1, 0, 0);
-	announce_as((struct shm_head){.call = gone.call, .gen = gone.gen}, RENDEZVOUS_REPLY, 0, 2, 400);
-	announce_as((struct shm_head){.call = 77, .gen = 1}, RENDEZVOUS_REPLY, 1, 1, 400);
-	announce_as((struct shm_head){.call = UINT32_MAX, .gen = 1}, RENDEZVOUS_REPLY, 2, 1, 400);
+	put_about(PACKET_ABORT, 0, 1, 0, 0);
+	announce_as((union packet_head){.call = {.slot = gone.call.slot, .generation = gone.call.generation}},
+		    PACKET_REPLY, 0, 2, 400);
+	announce_as((union packet_head){.call = {.slot = 77, .generation = 1}}, PACKET_REPLY, 1, 1, 400);
+	announce_as((union packet_head){.call = {.slot = UINT32_MAX, .generation = 1}}, PACKET_REPLY, 2, 1, 400);
 	passes(1);
 	for (refused = 0; fake_queue_sent(queue, &p);)
-		refused += p.type == HEAD_REFUSE;
+		refused += p.type == PACKET_REFUSE;
 	cr_assert_eq(refused, 3u);
 	cr_assert_eq(shard->counters.replies_late, 1u);
 	cr_assert_eq(shard->sessions[PEER].calls_active, 0);
@@ -329,9 +338,10 @@ Test(rendezvous_send, replies_that_nobody_awaits)
 Test(rendezvous_send, replies_that_end_otherwise)
 {
 	static struct result r;
-	struct shm_head h = called(&r, FAR_SEC);
-	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, RENDEZVOUS_REPLY, 0, 1, 400);
-	put_about(HEAD_ABORT, 0, 1, 0, 0);
+	union packet_head h = called(&r, FAR_SEC);
+	announce_as((union packet_head){.call = {.slot = h.call.slot, .generation = h.call.generation}}, PACKET_REPLY,
+		    0, 1, 400);
+	put_about(PACKET_ABORT, 0, 1, 0, 0);
 	passes(1);
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(r.status, FAR_REMOTE);
@@ -340,9 +350,10 @@ Test(rendezvous_send, replies_that_end_otherwise)
 	while (fake_queue_sent(queue, &h))
 		;
 	h = called(&r, FAR_SEC);
-	announce_as((struct shm_head){.call = h.call, .gen = h.gen}, RENDEZVOUS_REPLY, 0, 2, 400);
+	announce_as((union packet_head){.call = {.slot = h.call.slot, .generation = h.call.generation}}, PACKET_REPLY,
+		    0, 2, 400);
 	put_data(0, 2, 0, bytes, 300);
-	answer(h, HEAD_REPLY, 0, 0, "second");
+	answer(h, PACKET_REPLY, 0, 0, "second");
 	cr_assert_eq(r.n, 1u);
 	put_data(0, 2, 300, bytes, 100);
 	passes(3);
@@ -353,21 +364,21 @@ Test(rendezvous_send, replies_that_end_otherwise)
 /* A handler's long answer and a deferred one; the caller gives one up before it was announced. */
 Test(rendezvous_send, long_answers)
 {
-	struct shm_head h;
-	struct head_rendezvous a;
+	union packet_head h;
+	struct packet_rendezvous a;
 	put_request(MSG_ALLOC, 1, NULL, 0);
 	put_request(MSG_DEFER, 2, NULL, 0);
 	passes(2);
 	h = announced(&a);
-	cr_assert_eq(h.call, 1u);
-	cr_assert_eq(a.kind, (uint32_t)RENDEZVOUS_REPLY);
+	cr_assert_eq(h.call.slot, 1u);
+	cr_assert_eq(h.type, PACKET_REPLY);
 	cr_assert_eq(a.total, 1000u);
 	cr_assert_eq(far_deferred_reply(kept[0], bytes, 500), FAR_OK);
 	passes(2);
 	h = announced(&a);
-	cr_assert_eq(h.call, 2u);
+	cr_assert_eq(h.call.slot, 2u);
 	cr_assert_eq(a.total, 500u);
-	put_about(HEAD_GRANT, a.lane, a.life, 500, 2);
+	put_about(PACKET_GRANT, a.lane, a.epoch, 500, 2);
 	passes(2);
 	cr_assert_eq(take_data(&a, 0), 500u);
 	cr_assert_eq(memcmp(got, bytes, 500), 0);
@@ -380,7 +391,7 @@ Test(rendezvous_send, long_answers)
 	put_cancel(7); /* waits for a lane */
 	put_cancel(1); /* announced: its answer is on the way */
 	passes(1);
-	expect(&h, HEAD_CANCELLED, 7);
+	expect(&h, PACKET_CANCELLED, 7);
 	expect_nothing();
 	/* Too long for the caller. */
 	shard->sessions[PEER].message_max = 999;
@@ -414,31 +425,31 @@ static int oneway(uint32_t tag)
 
 Test(rendezvous_send, the_window_of_one_ways)
 {
-	struct shm_head h;
+	union packet_head h;
 	uint32_t tag, n = 0;
 	while (oneway(n) == 0)
 		n++;
 	cr_assert_eq(n, FAR_ONEWAYS_WINDOW + FAR_ONEWAYS_QUEUED_MAX);
 	passes(3);
 	for (uint32_t i = 0; i < FAR_ONEWAYS_WINDOW; i++) {
-		memcpy(&tag, fake_body(sent(&h, HEAD_ONEWAY)), sizeof tag);
+		memcpy(&tag, fake_body(sent(&h, PACKET_ONEWAY)), sizeof tag);
 		cr_assert_eq(tag, i);
 	}
 	expect_nothing();
-	put_about(HEAD_CREDIT, 0, 0, 10, 0);
+	put_about(PACKET_CREDIT, 0, 0, 10, 0);
 	passes(2);
 	for (uint32_t i = 0; i < 10; i++) {
-		memcpy(&tag, fake_body(sent(&h, HEAD_ONEWAY)), sizeof tag);
+		memcpy(&tag, fake_body(sent(&h, PACKET_ONEWAY)), sizeof tag);
 		cr_assert_eq(tag, FAR_ONEWAYS_WINDOW + i);
 	}
 	expect_nothing();
 	cr_assert_eq(oneway(n), 0);
-	put_about(HEAD_CREDIT, 0, 0, 9, 0);
+	put_about(PACKET_CREDIT, 0, 0, 9, 0);
 	expect_poisoned("credit taken back");
 	/* Somebody waits for all to be delivered. */
 	atomic_store(&shard->acks_requested, true);
 	passes(130);
-	sent(&h, HEAD_ASK);
+	sent(&h, PACKET_CREDIT_REQUEST);
 	atomic_store(&shard->acks_requested, true);
 	passes(130);
 	expect_nothing();
@@ -448,8 +459,8 @@ Test(rendezvous_send, the_window_of_one_ways)
 /* A long one between small ones. Expect the order kept on both sides. */
 Test(rendezvous_send, a_long_one_way_keeps_its_place)
 {
-	struct shm_head h, one = request(MSG_SILENT, 0, UINT64_MAX);
-	struct head_rendezvous a;
+	union packet_head h, one = request(MSG_SILENT, 0, UINT64_MAX);
+	struct packet_rendezvous a;
 	uint32_t tag = 5;
 	struct rendezvous_out *o = message(TOTAL);
 	struct call_start start = {.worker = PEER, .fn = MSG_ECHO, .deadline = TIME_NEVER, .len = TOTAL};
@@ -460,17 +471,17 @@ Test(rendezvous_send, a_long_one_way_keeps_its_place)
 	passes(2);
 	announced(&a);
 	expect_nothing();
-	put_about(HEAD_GRANT, a.lane, a.life, TOTAL, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL, 1);
 	passes(1);
-	sent(&h, HEAD_DATA);
+	sent(&h, PACKET_DATA);
 	passes(1);
-	sent(&h, HEAD_ONEWAY);
+	sent(&h, PACKET_ONEWAY);
 	cr_assert_eq(released, 1);
 	/* Receiving: its fragments are there and not copied when the small one comes. */
-	announce(RENDEZVOUS_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
+	announce(PACKET_ONEWAY, MSG_SILENT, 0, 0, 1, 3000);
 	for (unsigned i = 0; i < 3; i++)
 		put_data(0, 1, i * 1000u, bytes, 1000);
-	one.type = HEAD_ONEWAY;
+	one.type = PACKET_ONEWAY;
 	put(NIC_PEER, one, &tag, sizeof tag);
 	passes(1);
 	cr_assert_eq(ran, 2u);
@@ -497,9 +508,10 @@ static void put_anything(void)
 	uint64_t units = p->units_acked + roll(4);
 	switch (roll(10)) {
 	case 0: {
-		enum rendezvous_kind kind = (enum rendezvous_kind)(1 + roll(3));
-		uint16_t fn = kind == RENDEZVOUS_ONEWAY ? MSG_SILENT : (uint16_t)(MSG_ECHO + roll(4));
-		announce_as(request(fn, roll(8), roll(3) ? UINT64_MAX : FAR_MS), kind, lane, life + 1, 1 + roll(3000));
+		static const enum packet_type types[] = {PACKET_REQUEST, PACKET_ONEWAY, PACKET_REPLY};
+		enum packet_type type = types[roll(3)];
+		uint16_t fn = type == PACKET_ONEWAY ? MSG_SILENT : (uint16_t)(MSG_ECHO + roll(4));
+		announce_as(request(fn, roll(8), roll(3) ? UINT64_MAX : FAR_MS), type, lane, life + 1, 1 + roll(3000));
 		break;
 	}
 	case 1:
@@ -508,24 +520,26 @@ static void put_anything(void)
 		put_data(lane, life, l->accepted + (roll(40) == 0), bytes, roll(8) ? roll(600) : roll(40));
 		break;
 	case 4:
-		put_about(HEAD_GRANT, lane, out_life, roll(TOTAL + 10), units);
+		put_about(PACKET_GRANT, lane, out_life, roll(TOTAL + 10), units);
 		break;
 	case 5:
-		put_about(HEAD_REFUSE, lane, out_life, 0, units);
+		put_about(PACKET_REFUSE, lane, out_life, 0, units);
 		break;
 	case 6:
-		put_about(HEAD_ABORT, lane, life, 0, 0);
+		put_about(PACKET_ABORT, lane, life, 0, 0);
 		break;
 	case 7:
-		put_about(roll(2) ? HEAD_CREDIT : HEAD_ASK, 0, 0, p->oneways_acked + roll(3), units);
+		put_about(roll(2) ? PACKET_CREDIT : PACKET_CREDIT_REQUEST, 0, 0, p->oneways_acked + roll(3), units);
 		break;
 	case 8:
 		put_cancel(roll(8));
 		break;
 	default:
 		put(NIC_PEER,
-		    (struct shm_head){
-			    .type = (uint8_t)roll(16), .call = roll(8), .gen = roll(8) + 1, .flags = (uint8_t)roll(4)},
+		    (union packet_head){.request = {.type = (uint8_t)roll(16),
+						    .slot = roll(8),
+						    .generation = roll(8) + 1,
+						    .flags = (uint8_t)roll(4)}},
 		    bytes, roll(100));
 	}
 }

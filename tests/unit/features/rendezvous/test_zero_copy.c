@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments that are sent from where they lie, and put where they belong while they arrive: who owns each
  * byte when. */
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "rendezvous_fixture.h"
 
@@ -61,19 +61,20 @@ static void send(struct result *r, struct rendezvous_out *o, uint64_t timeout)
 	passes(2);
 }
 
-/* What was announced, wholly granted: its fragments, checked, and how many. `head`: of the announcement. */
-static unsigned take_all(struct shm_head *head)
+/* What was announced, wholly granted: its fragments, checked, and how many. `head`: of the announced message. */
+static unsigned take_all(union packet_head *head)
 {
-	struct shm_head h;
-	const struct fake_packet *p = sent(head, HEAD_LARGE);
+	union packet_head h;
+	const struct fake_packet *p = sent(&h, PACKET_RENDEZVOUS);
 	uint64_t at = 0, units = 1;
 	unsigned n = 0;
-	cr_assert_not_null(p);
+	cr_assert_eq(p->body_len, sizeof *head);
+	memcpy(head, fake_body(p), sizeof *head);
 	while (at < sizeof big) {
-		put_about(HEAD_GRANT, 0, 1, sizeof big, units);
+		put_about(PACKET_GRANT, 0, 1, sizeof big, units);
 		passes(4);
 		while ((p = fake_queue_sent(queue, &h))) {
-			cr_assert(h.type == HEAD_DATA && head_time(&h) == at);
+			cr_assert(h.type == PACKET_DATA && h.data.offset == at);
 			cr_assert_eq(memcmp(fake_body(p), big + at, p->body_len), 0);
 			at += p->body_len;
 			units++;
@@ -88,13 +89,13 @@ static unsigned take_all(struct shm_head *head)
 Test(rendezvous_zero_copy, released_when_nothing_reads_it)
 {
 	static struct result r;
-	struct shm_head h;
+	union packet_head h;
 	send(&r, message(true), FAR_SEC);
 	cr_assert_eq(take_all(&h), 2 + BIG / FAR_CHUNK_BYTES);
 	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
 	for (unsigned i = 0; i < queue->lent_n; i++)
 		cr_assert(queue->zero_copy[i].body == big + HEADER + i * FAR_CHUNK_BYTES);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 	passes(100);
 	cr_assert_eq(released, 0, "it was released while it was read");
@@ -111,12 +112,12 @@ Test(rendezvous_zero_copy, released_when_nothing_reads_it)
 Test(rendezvous_zero_copy, shorter_than_what_goes_whole)
 {
 	static struct result r;
-	struct shm_head h;
+	union packet_head h;
 	shard->sessions[PEER].eager_max = 2 * BIG;
 	send(&r, message(true), FAR_SEC);
 	take_all(&h);
 	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 }
 
@@ -124,7 +125,7 @@ Test(rendezvous_zero_copy, shorter_than_what_goes_whole)
 Test(rendezvous_zero_copy, copies_stay)
 {
 	static struct result r;
-	struct shm_head h;
+	union packet_head h;
 	struct rendezvous_out *o = copied();
 	struct far_buf *copy = o->copy;
 	send(&r, o, FAR_SEC);
@@ -132,25 +133,25 @@ Test(rendezvous_zero_copy, copies_stay)
 	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
 	cr_assert_eq(released, 1);
 	cr_assert(copy->refs == queue->lent_n && memcmp(buf_data(copy), big, sizeof big) == 0);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 }
 
 /* Whoever only borrowed it may take it back at any time. */
 Test(rendezvous_zero_copy, what_may_be_revoked_is_copied)
 {
 	static struct result r;
-	struct shm_head h;
+	union packet_head h;
 	struct rendezvous_out *o = message(false);
 	send(&r, o, FAR_SEC);
 	take_all(&h);
 	cr_assert(queue->lent_n == 0 && released == 1);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 }
 
 Test(rendezvous_zero_copy, short_parts_are_gathered)
 {
 	static struct result r;
-	struct shm_head h;
+	union packet_head h;
 	struct rendezvous_out *o = rendezvous_out_new();
 	o->parts_n = FAR_PARTS_MAX;
 	for (unsigned i = 0; i < FAR_PARTS_MAX; i++)
@@ -159,10 +160,10 @@ Test(rendezvous_zero_copy, short_parts_are_gathered)
 	o->released = true;
 	o->release = on_release;
 	send(&r, o, FAR_SEC);
-	sent(&h, HEAD_LARGE);
-	put_about(HEAD_GRANT, 0, 1, FAR_PARTS_MAX * 1000, 1);
+	sent(&h, PACKET_RENDEZVOUS);
+	put_about(PACKET_GRANT, 0, 1, FAR_PARTS_MAX * 1000, 1);
 	passes(2);
-	const struct fake_packet *p = sent(&h, HEAD_DATA);
+	const struct fake_packet *p = sent(&h, PACKET_DATA);
 	cr_assert(p->body_len == (uint64_t)FAR_PARTS_MAX * 1000 && memcmp(fake_body(p), big, p->body_len) == 0);
 	cr_assert(queue->lent_n == 0 && released == 1);
 }
@@ -170,15 +171,15 @@ Test(rendezvous_zero_copy, short_parts_are_gathered)
 Test(rendezvous_zero_copy, no_room)
 {
 	static struct result r;
-	struct shm_head h;
+	union packet_head h;
 	send(&r, message(true), FAR_SEC);
-	sent(&h, HEAD_LARGE);
-	put_about(HEAD_GRANT, 0, 1, HEADER + 1000, 1);
+	sent(&h, PACKET_RENDEZVOUS);
+	put_about(PACKET_GRANT, 0, 1, HEADER + 1000, 1);
 	passes(2);
-	sent(&h, HEAD_DATA);
-	sent(&h, HEAD_DATA);
+	sent(&h, PACKET_DATA);
+	sent(&h, PACKET_DATA);
 	queue->no_bulk = true;
-	put_about(HEAD_GRANT, 0, 1, sizeof big, 3);
+	put_about(PACKET_GRANT, 0, 1, sizeof big, 3);
 	passes(3);
 	cr_assert_null(fake_queue_sent(queue, &h));
 	queue->no_bulk = false;
@@ -186,7 +187,7 @@ Test(rendezvous_zero_copy, no_room)
 	uint64_t at = HEADER + 1000;
 	const struct fake_packet *p;
 	while ((p = fake_queue_sent(queue, &h))) {
-		cr_assert_eq(head_time(&h), at);
+		cr_assert_eq(h.data.offset, at);
 		cr_assert_eq(memcmp(fake_body(p), big + at, p->body_len), 0);
 		at += p->body_len;
 	}
@@ -198,10 +199,10 @@ Test(rendezvous_zero_copy, ended_early)
 {
 	for (unsigned way = 0; way < 2; way++) {
 		static struct result r;
-		struct shm_head h;
+		union packet_head h;
 		send(&r, message(true), FAR_SEC);
-		sent(&h, HEAD_LARGE);
-		put_about(HEAD_GRANT, 0, 1 + way, sizeof big / 2, 1);
+		sent(&h, PACKET_RENDEZVOUS);
+		put_about(PACKET_GRANT, 0, 1 + way, sizeof big / 2, 1);
 		passes(5);
 		while (fake_queue_sent(queue, &h))
 			;
@@ -227,7 +228,7 @@ Test(rendezvous_zero_copy, ended_early)
 Test(rendezvous_zero_copy, left_behind)
 {
 	static struct result r;
-	struct shm_head h;
+	union packet_head h;
 	send(&r, message(true), FAR_SEC);
 	take_all(&h);
 	session_close_all(shard);
@@ -240,20 +241,20 @@ Test(rendezvous_zero_copy, left_behind)
 
 /* ---- receiving ---- */
 
-static struct shm_head data_at(uint64_t offset)
+static union packet_head data_at(uint64_t offset)
 {
-	return (struct shm_head){.type = HEAD_DATA, .call = 0, .gen = 7, .time_low = (uint32_t)offset};
+	return (union packet_head){.data = {.type = PACKET_DATA, .lane = 0, .epoch = 7, .offset = offset}};
 }
 
 static bool place_at(uint64_t offset, uint64_t len)
 {
-	struct shm_head h = data_at(offset);
+	union packet_head h = data_at(offset);
 	return fake_queue_place(queue, NIC_PEER, &h, big + offset, len);
 }
 
 static void announce_big(void)
 {
-	announce(RENDEZVOUS_REQUEST, MSG_SILENT, 3, 0, 7, BIG);
+	announce(PACKET_REQUEST, MSG_SILENT, 3, 0, 7, BIG);
 	passes(1);
 	expect_grant(0, 7, BIG);
 }
@@ -278,11 +279,11 @@ Test(rendezvous_zero_copy, put_where_it_belongs)
 /* No place for what no lane waits for, what was not granted, what has one or had one. */
 Test(rendezvous_zero_copy, no_place)
 {
-	struct shm_head h = data_at(0);
+	union packet_head h = data_at(0);
 	cr_assert(!fake_queue_place(queue, NIC_PEER, &h, big, 1000), "nothing was announced");
 	announce_big();
 	struct {
-		struct shm_head h;
+		union packet_head h;
 		uint64_t len;
 		const char *what;
 	} cases[] = {
@@ -290,11 +291,11 @@ Test(rendezvous_zero_copy, no_place)
 		{data_at(BIG + 1), 1000, "behind it"},
 		{data_at(0), BIG + 1, "longer than it"},
 		{data_at(0), UINT64_MAX, "absurd"},
-		{{.type = HEAD_DATA, .call = 1, .gen = 7}, 1000, "another lane"},
-		{{.type = HEAD_DATA, .call = FAR_RENDEZVOUS_LANES, .gen = 7}, 1000, "no lane"},
-		{{.type = HEAD_DATA, .call = 0, .gen = 6}, 1000, "another life"},
-		{{.type = HEAD_REQUEST, .call = 0, .gen = 7}, 1000, "no fragment"},
-		{{.type = HEAD_DATA, .call = 0, .gen = 7, .time_high = 1}, 1000, "far away"},
+		{{.data = {.type = PACKET_DATA, .lane = 1, .epoch = 7}}, 1000, "another lane"},
+		{{.data = {.type = PACKET_DATA, .lane = FAR_RENDEZVOUS_LANES, .epoch = 7}}, 1000, "no lane"},
+		{{.data = {.type = PACKET_DATA, .lane = 0, .epoch = 6}}, 1000, "another life"},
+		{{.request = {.type = PACKET_REQUEST, .slot = 0, .generation = 7}}, 1000, "no fragment"},
+		{{.data = {.type = PACKET_DATA, .lane = 0, .epoch = 7, .offset = UINT64_C(1) << 32}}, 1000, "far away"},
 	};
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
 		cr_assert(!fake_queue_place(queue, NIC_PEER, &cases[i].h, big, cases[i].len), "%s", cases[i].what);
@@ -333,7 +334,7 @@ Test(rendezvous_zero_copy, not_into_placements)
 Test(rendezvous_zero_copy, written_behind_our_back)
 {
 	announce_big();
-	struct shm_head h = data_at(0);
+	union packet_head h = data_at(0);
 	struct nic_placement kept_place;
 	cr_assert(queue->place(queue->place_ctx, NIC_PEER, (const uint8_t *)&h, 1000, &kept_place));
 	put_data(0, 7, 0, big, 1000);

@@ -2,7 +2,7 @@
 /** Calls that may be repeated: what the callee makes of each number, and what repeats do to everything else. */
 #include "core/call.h"
 #include "core/deferred.h"
-#include "core/head.h"
+#include "core/packet.h"
 #include "core/session.h"
 #include "shard_fixture.h"
 
@@ -19,9 +19,9 @@ TestSuite(retry, .init = shard_setup, .fini = shard_teardown);
 static void put_numbered(uint16_t fn, uint64_t seq, uint64_t floor, const void *body, size_t len)
 {
 	uint8_t bytes[512];
-	struct head_retry trailer = {.seq = seq, .floor = floor};
-	struct shm_head h = request(fn, (uint32_t)seq, UINT64_MAX);
-	h.flags = HEAD_RETRY;
+	struct packet_retry trailer = {.seq = seq, .floor = floor};
+	union packet_head h = request(fn, (uint32_t)seq, UINT64_MAX);
+	h.flags = PACKET_RETRY;
 	if (len)
 		memcpy(bytes, body, len);
 	memcpy(bytes + len, &trailer, sizeof trailer);
@@ -90,7 +90,7 @@ Test(retry, below_the_floor_nothing_is_said)
 /* Receive numbers that cannot be. Expect PROTOCOL, and nothing run. */
 Test(retry, numbers_out_of_the_window)
 {
-	static const struct head_retry bad[] = {
+	static const struct packet_retry bad[] = {
 		{.seq = 0, .floor = 0},          {.seq = 5, .floor = 0},
 		{.seq = 4, .floor = 5},          {.seq = 5 + FAR_RETRY_WINDOW, .floor = 5},
 		{.seq = UINT64_MAX, .floor = 1},
@@ -100,8 +100,8 @@ Test(retry, numbers_out_of_the_window)
 		passes(2);
 		expect_error((uint32_t)bad[i].seq, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
 	}
-	struct shm_head h = request(MSG_ECHO, 9, UINT64_MAX);
-	h.flags = HEAD_RETRY;
+	union packet_head h = request(MSG_ECHO, 9, UINT64_MAX);
+	h.flags = PACKET_RETRY;
 	put(NIC_PEER, h, "short", 5);
 	passes(2);
 	expect_error(9, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed");
@@ -117,15 +117,15 @@ Test(retry, numbers_out_of_the_window)
 
 Test(retry, a_cancelled_one_stays_cancelled)
 {
-	struct shm_head h;
+	union packet_head h;
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
 	passes(1);
 	put_cancel(1);
 	passes(1);
-	expect(&h, HEAD_CANCELLED, 1);
+	expect(&h, PACKET_CANCELLED, 1);
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
 	passes(2);
-	expect(&h, HEAD_CANCELLED, 1);
+	expect(&h, PACKET_CANCELLED, 1);
 	cr_assert_eq(far_deferred_reply(kept[0], "late", 4), FAR_CANCELLED);
 	passes(2);
 	expect_nothing();
@@ -153,9 +153,9 @@ Test(retry, what_cannot_be_admitted_is_left_to_its_repeat)
 	passes(2);
 	expect_nothing();
 	shard->deferred_free = free_ones;
-	struct head_retry trailer = {.seq = 2, .floor = 1};
-	struct shm_head h = request(MSG_ECHO, 2, 0);
-	h.flags = HEAD_RETRY;
+	struct packet_retry trailer = {.seq = 2, .floor = 1};
+	union packet_head h = request(MSG_ECHO, 2, 0);
+	h.flags = PACKET_RETRY;
 	put(NIC_PEER, h, &trailer, sizeof trailer);
 	passes(2);
 	expect_nothing();
@@ -181,10 +181,10 @@ static void block(void)
 
 static void unblock(void)
 {
-	struct shm_head h;
+	union packet_head h;
 	queue->no_bulk = false;
 	passes(2);
-	expect(&h, HEAD_REPLY, 999);
+	expect(&h, PACKET_REPLY, 999);
 }
 
 /* Repeats have no credit: parked beside the first ones they would be more than there may be. */
@@ -229,28 +229,29 @@ Test(retry, repeats_of_running_ones_are_not_parked)
 Test(retry, repeats_carry_the_same_number_and_go_on_until_the_answer)
 {
 	struct result r;
-	struct shm_head first, h;
-	struct head_retry a, b;
+	union packet_head first, h;
+	struct packet_retry a, b;
 	cr_assert_eq(call_repeated(&r, FAR_FOREVER, MS), 0);
 	const struct fake_packet *p = fake_queue_sent(queue, &first);
-	cr_assert(p && first.flags & HEAD_RETRY);
+	cr_assert(p && first.flags & PACKET_RETRY);
 	memcpy(&a, (const uint8_t *)fake_body(p) + 5, sizeof a);
 	for (unsigned i = 0; i < 5; i++) {
 		advance((uint64_t)100 * MS);
 		p = fake_queue_sent(queue, &h);
 		cr_assert_not_null(p);
-		cr_assert_eq(h.type, HEAD_REQUEST);
-		cr_assert(h.call == first.call && h.gen == first.gen && h.flags == first.flags && h.fn == first.fn);
+		cr_assert_eq(h.type, PACKET_REQUEST);
+		cr_assert(h.call.slot == first.call.slot && h.call.generation == first.call.generation &&
+			  h.flags == first.flags && h.request.handler == first.request.handler);
 		cr_assert_eq(p->body_len, 5 + sizeof b);
 		memcpy(&b, (const uint8_t *)fake_body(p) + 5, sizeof b);
 		cr_assert_eq(memcmp(&a, &b, sizeof a), 0);
 		expect_nothing();
 	}
-	answer(first, HEAD_REPLY, 0, 0, "fine");
+	answer(first, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 	advance((uint64_t)1000 * MS);
 	expect_nothing();
-	answer(first, HEAD_REPLY, 0, HEAD_RETRY, "fine"); /* to a repeat */
+	answer(first, PACKET_REPLY, 0, PACKET_RETRY, "fine"); /* to a repeat */
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(dropped(), 0u);
 }
@@ -259,21 +260,21 @@ Test(retry, repeats_carry_the_same_number_and_go_on_until_the_answer)
 Test(retry, no_repeat_at_the_deadline)
 {
 	struct result r;
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_eq(call_repeated(&r, MS + MS / 2, MS), 0);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
 	advance(2 * MS);
 	cr_assert_eq(r.status, FAR_TIMEOUT);
 	cr_assert_eq(r.executed, FAR_EXECUTED_MAYBE);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	cr_assert_eq(h.type, HEAD_CANCEL, "type %d was sent", h.type);
+	cr_assert_eq(h.type, PACKET_CANCEL, "type %d was sent", h.type);
 	expect_nothing();
 	/* The cancel is what is repeated then. */
 	advance((uint64_t)10 * MS);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	cr_assert_eq(h.type, HEAD_CANCEL);
-	cr_assert(h.flags & HEAD_RETRY);
-	answer(h, HEAD_CANCELLED, 0, 0, "");
+	cr_assert_eq(h.type, PACKET_CANCEL);
+	cr_assert(h.flags & PACKET_RETRY);
+	answer(h, PACKET_CANCELLED, 0, 0, "");
 	cr_assert_eq(shard->counters.calls_sent, shard->counters.calls_ended);
 	cr_assert_eq(r.n, 1u);
 }
@@ -281,7 +282,7 @@ Test(retry, no_repeat_at_the_deadline)
 Test(retry, no_repeat_without_room_to_spare)
 {
 	struct result r;
-	struct shm_head h;
+	union packet_head h;
 	cr_assert_eq(call_repeated(&r, FAR_FOREVER, MS), 0);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
 	queue->no_slots = true; /* and tx_room() reports it */
@@ -291,7 +292,7 @@ Test(retry, no_repeat_without_room_to_spare)
 	advance((uint64_t)10 * MS);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
 	cr_assert_eq(shard->counters.calls_retried, 1u);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.status, FAR_OK);
 }
 
@@ -299,34 +300,34 @@ Test(retry, no_repeat_without_room_to_spare)
 Test(retry, the_window_is_bounded)
 {
 	struct result oldest, r;
-	struct shm_head first, h;
-	struct head_retry trailer;
+	union packet_head first, h;
+	struct packet_retry trailer;
 	cr_assert_eq(call_repeated(&oldest, FAR_FOREVER, FAR_SEC), 0);
 	cr_assert_not_null(fake_queue_sent(queue, &first));
 	for (unsigned i = 1; i < FAR_RETRY_WINDOW; i++) {
 		cr_assert_eq(call_repeated(&r, FAR_FOREVER, FAR_SEC), 0);
 		cr_assert_not_null(fake_queue_sent(queue, &h));
-		answer(h, HEAD_REPLY, 0, 0, "fine");
+		answer(h, PACKET_REPLY, 0, 0, "fine");
 	}
 	cr_assert_eq(call_repeated(&r, FAR_FOREVER, FAR_SEC), -EAGAIN);
 	cr_assert_eq(call(&r, FAR_FOREVER, "hello", 5), 0, "others go on");
 	cr_assert_not_null(fake_queue_sent(queue, &h));
-	answer(h, HEAD_REPLY, 0, 0, "fine");
-	answer(first, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
+	answer(first, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(call_repeated(&r, FAR_FOREVER, FAR_SEC), 0);
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
 	memcpy(&trailer, (const uint8_t *)fake_body(p) + 5, sizeof trailer);
 	cr_assert_eq(trailer.seq, FAR_RETRY_WINDOW + 1);
 	cr_assert_eq(trailer.floor, FAR_RETRY_WINDOW + 1);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 }
 
 /* What could not be sent has no number and leaves nothing. */
 Test(retry, a_call_that_was_not_sent)
 {
 	struct result r;
-	struct shm_head h;
-	struct head_retry trailer;
+	union packet_head h;
+	struct packet_retry trailer;
 	queue->no_slots = true;
 	cr_assert_neq(call_repeated(&r, FAR_FOREVER, MS), 0);
 	queue->no_slots = false;
@@ -337,7 +338,7 @@ Test(retry, a_call_that_was_not_sent)
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
 	memcpy(&trailer, (const uint8_t *)fake_body(p) + 5, sizeof trailer);
 	cr_assert(trailer.seq == 1 && trailer.floor == 1);
-	answer(h, HEAD_REPLY, 0, 0, "fine");
+	answer(h, PACKET_REPLY, 0, 0, "fine");
 }
 
 /* Pending, ended, and the peer goes. */
