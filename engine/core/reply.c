@@ -139,24 +139,28 @@ static void block(struct shard *s, struct session *se, struct far_deferred *d)
 	}
 }
 
+__attribute__((noinline, cold)) static int send_failed_record(struct shard *s, struct session *se,
+							      const struct far_deferred *d, unsigned flags)
+{
+	union packet_head h = {.error = {.type = PACKET_ERROR,
+					 .flags = (uint8_t)flags,
+					 .status = (uint16_t)d->status,
+					 .slot = d->call,
+					 .generation = d->gen,
+					 .code = d->code,
+					 .executed = d->executed}};
+	return send_error(s, se, &h, d->buf ? buf_data(d->buf) : NULL, d->len);
+}
+
 int answer_send_record(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags)
 {
-	const void *data = d->buf ? buf_data(d->buf) : NULL;
 	const struct function *learned = d->hashed ? d->fn : NULL;
 	struct nic_tx tx;
-	union packet_head h;
-	if (d->status != FAR_OK) {
-		h.error = (struct packet_error){.type = PACKET_ERROR,
-						.flags = (uint8_t)flags,
-						.status = (uint16_t)d->status,
-						.slot = d->call,
-						.generation = d->gen,
-						.code = d->code,
-						.executed = d->executed};
-		return send_error(s, se, &h, data, d->len);
-	}
+	if (unlikely(d->status != FAR_OK))
+		return send_failed_record(s, se, d, flags);
 	flags |= d->rrefs ? PACKET_RREFS : 0;
 	if (unlikely(d->len > se->eager_max)) {
+		union packet_head h;
 		fill_reply((uint8_t *)&h, flags, learned, d->call, d->gen);
 		s->hooks.reply_send(s, se, &h.reply, d->buf, d->len);
 		return 0;
@@ -165,7 +169,7 @@ int answer_send_record(struct shard *s, struct session *se, const struct far_def
 	if (unlikely(error))
 		return error;
 	fill_reply(tx.head, flags, learned, d->call, d->gen);
-	copy_body(tx.body, data, d->len);
+	copy_body(tx.body, d->buf ? buf_data(d->buf) : NULL, d->len);
 	return commit_answer(s, se, &tx, d->len);
 }
 
@@ -193,7 +197,7 @@ size_t answer_no_memory(char text[FAR_ERR_TEXT_MAX], size_t len)
 	return (size_t)snprintf(text, FAR_ERR_TEXT_MAX, "the callee has no memory for the answer: %s", why);
 }
 
-int answer_now(const struct far_req *req, const void *data, size_t len)
+static inline __attribute__((always_inline)) int send_reply(const struct far_req *req, const void *data, size_t len)
 {
 	struct session *se = req->session;
 	struct nic_tx tx;
@@ -203,9 +207,14 @@ int answer_now(const struct far_req *req, const void *data, size_t len)
 	int error = reserve(se, len, &tx);
 	if (unlikely(error))
 		return error;
-	answer_fill_head(tx.head, req);
+	fill_reply(tx.head, 0, req->hashed ? req->fn : NULL, req->call, req->gen);
 	copy_body(tx.body, data, len);
 	return commit_answer(req->shard, se, &tx, len);
+}
+
+int answer_now(const struct far_req *req, const void *data, size_t len)
+{
+	return send_reply(req, data, len);
 }
 
 static void answer_resource(struct shard *s, struct session *se, uint32_t slot, uint32_t generation, size_t len)
@@ -220,7 +229,7 @@ void answer_send(const struct far_req *req, const void *data, size_t len)
 {
 	struct shard *s = req->shard;
 	struct session *se = req->session;
-	int error = answer_now(req, data, len);
+	int error = send_reply(req, data, len);
 	if (likely(error == 0) || error == -EPIPE)
 		return;
 	if (unlikely(error == -ENOMEM)) {
