@@ -75,7 +75,7 @@ static void welcome(struct virtual_port *p, uint8_t *out, const uint8_t *in, uin
 	memcpy(out + sizeof h, &w, sizeof w);
 }
 
-/* Turns the call header of a request into that of its reply. */
+/* Turns the head of a request into that of its reply. */
 static void reply_to(uint8_t call[sizeof(union packet_head)])
 {
 	union packet_head h;

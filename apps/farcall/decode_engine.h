@@ -8,7 +8,7 @@
 
 /** Remembers an engine request by its header, so that its reply can be decoded. */
 void engine_note(const struct printer *p, const union packet_head *h);
-/** Does the function of this head, of a REQUEST or LARGE, belong to the engine. */
+/** Does the function of this head of a REQUEST belong to the engine. */
 bool engine_asks(const union packet_head *h);
 /** The body of such a REQUEST, without what its flags put at the end. */
 bool engine_request(struct printer *p, const union packet_head *h, const uint8_t *bytes, uint64_t len);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "call headers and the elements of tensors are sent as they are in memory: this needs a little-endian machine"
+#error "heads of packets and the elements of tensors are sent as they are in memory: this needs a little-endian machine"
 #endif
 
 /* le32, le32_of() and le32_get(), and the same of other widths. */

@@ -21,9 +21,9 @@ struct session;
 
 /**
  * Ring slots of one direction that a session can fill. Calls: our requests, the cancels of calls that are still pending
- * and of calls whose answer crossed the cancel, and our answers; a batch of words about references and the answer to
- * one, which are never cancelled. One-way messages, their CREDITs, one ASK with its
- * answer. Fragments and ABORTs; GRANTs and REFUSEs: each reports a packet that was not reported before, except a first
+ * and of calls whose answer crossed the cancel, and our answers; a batch of control messages about references and
+ * the answer to one, which are never cancelled. One-way messages, their CREDITs, one CREDIT_REQUEST with its answer.
+ * Fragments and ABORTs; GRANTs and REFUSEs: each reports a packet that was not reported before, except a first
  * GRANT and a REFUSE in a lane's epoch, and epochs begin and end with packets of that window (engine/PROTOCOL.md).
  */
 #define SHARD_RING_SLOTS                                                                                               \
