@@ -61,6 +61,9 @@ bounded "$farcall" perf latency --via thread --to self --seconds 0.35 --floor --
 disturbed || { [ $rc -eq 0 ] && json "$figures and $compared and positive(j, 'floor_cacheline_rtt_ns') and
 	'added_lines_median' in j"; }
 ok "latency --via thread --to self --floor: in round trips of a line" $?
+bounded "$farcall" perf latency --nic udp --to self --seconds 0.35 --floor --json
+disturbed || { [ $rc -eq 0 ] && json 'j["nic"] == "shm" and positive(j, "floor_ring_rtt_ns")'; }
+ok "latency --nic udp --to self: by memory, and its floor" $?
 bounded "$farcall" perf latency --to self --seconds 0.2
 [ $rc -eq 0 ] && has out 'to this worker itself' && ! has out 'beside it'
 ok "latency --to self: text" $?

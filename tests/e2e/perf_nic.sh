@@ -89,9 +89,6 @@ ok "latency with FAR_NIC=udp" $?
 bounded "$farcall" perf latency --nic shm,udp --server-nic udp --seconds 0.2 --json
 [ $rc -eq 0 ] && json "$figures"
 ok "latency --server-nic: what both have" $?
-bounded "$farcall" perf latency --nic udp --to self --seconds 0.35 --floor --json
-[ $rc -eq 0 ] && json 'j["nic"] == "shm" and positive(j, "floor_ring_rtt_ns")' || says "something else is running"
-ok "latency --nic udp --to self: by memory, and its floor" $?
 
 rm -f "$dir/serve.out"
 "$farcall" perf serve --listen 127.0.0.1:0 --nic udp >"$dir/serve.out" 2>"$dir/serve.err" </dev/null &
