@@ -20,7 +20,7 @@ export FAR_CONFORM_NIC="$mode" FAR_CONFORM_RESULTS="$results" FAR_CONFORM_DIR="$
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 fewer=
 if [ "$mode" = memif ]; then
-	# DPDK loads every driver that it finds, which takes more than half of a worker's start: here it finds what memif needs,
+	# DPDK loads every driver that it finds, which takes half of a worker's start: here it finds what memif needs,
 	# where this process may mount.
 	[ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null && fewer="unshare -m sh $(dirname "$0")/fewer_pmds.sh $dir/pmds"
 fi
