@@ -18,21 +18,30 @@ static inline uint64_t pattern_word(size_t i, uint64_t seed)
 static inline void pattern_fill(void *at, size_t from, size_t len, uint64_t seed)
 {
 	uint8_t *bytes = at;
-	for (size_t i = 0; i < len; i += 8) {
-		uint64_t word = pattern_word((from + i) / 8, seed);
-		memcpy(bytes + i, &word, len - i < 8 ? len - i : 8);
+	size_t i = 0;
+	uint64_t word;
+	for (; i + 8 <= len; i += 8) {
+		word = pattern_word((from + i) / 8, seed);
+		memcpy(bytes + i, &word, 8);
+	}
+	if (i < len) {
+		word = pattern_word((from + i) / 8, seed);
+		memcpy(bytes + i, &word, len - i);
 	}
 }
 
 static inline bool pattern_holds(const void *at, size_t len, uint64_t seed)
 {
 	const uint8_t *bytes = at;
-	for (size_t i = 0; i < len; i += 8) {
-		uint64_t word = pattern_word(i / 8, seed);
-		if (memcmp(bytes + i, &word, len - i < 8 ? len - i : 8) != 0)
+	size_t i = 0;
+	uint64_t word, there;
+	for (; i + 8 <= len; i += 8) {
+		memcpy(&there, bytes + i, 8);
+		if (there != pattern_word(i / 8, seed))
 			return false;
 	}
-	return true;
+	word = pattern_word(i / 8, seed);
+	return len == i || memcmp(bytes + i, &word, len - i) == 0;
 }
 
 #endif

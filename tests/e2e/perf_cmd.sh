@@ -31,7 +31,7 @@ bounded "$farcall" perf bandwidth --bytes 64K,1M --depth 1,4 --seconds 0.1 --jso
 	[(65536, 1), (65536, 4), (1 << 20, 1), (1 << 20, 4)] and "bytes" not in j and
 	all(positive(r, "p50_ns") and r["bytes_per_s"] >= 0 and r["calls"] >= 0 for r in j["results"])'
 ok "bandwidth --json: each size with each depth" $?
-bounded "$farcall" perf bandwidth --bytes 8M --depth 4 --seconds 0.7 --floor --json
+bounded "$farcall" perf bandwidth --bytes 8M --depth 4 --seconds 0.35 --floor --json
 [ $rc -eq 0 ] && json 'j["bytes"] == 8 << 20 and j["depth"] == 4 and
 	positive(j, "floor_copy1_bytes_per_s", "p50_ns") and j["bytes_per_s"] >= 0 and j["ratio_median"] >= 0 and j["rounds"] == 7'
 ok "bandwidth --floor --json, a single size: its figures are the object's" $?
@@ -57,10 +57,13 @@ ok "latency --via thread --to self: beside the same call from the held shard" $?
 bounded "$farcall" perf latency --via thread --to self --api rpc --seconds 0.4 --json
 [ $rc -eq 0 ] && json "$figures and $compared and j['api'] == 'rpc'"
 ok "latency --via thread --to self --api rpc" $?
-bounded "$farcall" perf latency --via thread --to self --seconds 0.7 --floor --json
+bounded "$farcall" perf latency --via thread --to self --seconds 0.35 --floor --json
 disturbed || { [ $rc -eq 0 ] && json "$figures and $compared and positive(j, 'floor_cacheline_rtt_ns') and
 	'added_lines_median' in j"; }
 ok "latency --via thread --to self --floor: in round trips of a line" $?
+bounded "$farcall" perf latency --nic udp --to self --seconds 0.35 --floor --json
+disturbed || { [ $rc -eq 0 ] && json 'j["nic"] == "shm" and positive(j, "floor_ring_rtt_ns")'; }
+ok "latency --nic udp --to self: by memory, and its floor" $?
 bounded "$farcall" perf latency --to self --seconds 0.2
 [ $rc -eq 0 ] && has out 'to this worker itself' && ! has out 'beside it'
 ok "latency --to self: text" $?

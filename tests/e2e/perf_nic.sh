@@ -53,26 +53,26 @@ beside='positive(j, "floor_raw_rtt_ns", "ratio_median") and j["rounds"] == 7 and
 	"floor_ring_rtt_ns" not in j and "floor_cacheline_rtt_ns" not in j'
 for what in 'latency' 'latency --api rpc' 'latency --handler fiber' 'latency --via thread'; do
 	# shellcheck disable=SC2086 # words of a command
-	bounded "$farcall" perf $what --nic udp --seconds 0.7 --floor --json
+	bounded "$farcall" perf $what --nic udp --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$figures and $beside and 'added_lines_median' not in j" &&
 		has err '^floor, medians of 7 rounds: raw packets '
 	ok "$what --nic udp --floor" $?
 done
 for what in 'rate' 'rate --shards 2' 'rate --via thread' 'rate --api rpc --inflight 7'; do
 	# shellcheck disable=SC2086 # words of a command
-	bounded "$farcall" perf $what --nic udp --seconds 0.7 --floor --json
+	bounded "$farcall" perf $what --nic udp --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$figures and positive(j, 'floor_raw_rtt_ns', 'floor_raw_calls_per_s') and j['ratio_median'] >= 0 and
 		'floor_ring_calls_per_s' not in j"
 	ok "$what --nic udp --floor" $?
 done
-bounded "$farcall" perf rate --nic udp --bytes 64K --inflight 4 --seconds 0.7 --floor --json
+bounded "$farcall" perf rate --nic udp --bytes 64K --inflight 4 --seconds 0.35 --floor --json
 [ $rc -eq 0 ] && json "$figures and positive(j, 'floor_raw_bytes_per_s') and 'floor_raw_calls_per_s' not in j"
 ok "rate --nic udp --bytes 64K --floor: beside bytes one way" $?
-bounded "$farcall" perf bandwidth --nic udp --bytes 64K,1M --depth 1,4 --seconds 0.7 --floor --json
+bounded "$farcall" perf bandwidth --nic udp --bytes 64K,1M --depth 1,4 --seconds 0.35 --floor --json
 [ $rc -eq 0 ] && json 'j["nic"] == "udp" and len(j["results"]) == 4 and all(positive(r, "p50_ns", "floor_raw_bytes_per_s") and
 	r["ratio_median"] >= 0 and "floor_copy1_bytes_per_s" not in r for r in j["results"])' && has err 'raw MB/s'
 ok "bandwidth --nic udp --floor" $?
-bounded "$farcall" perf wake --nic udp --seconds 0.7 --floor --json
+bounded "$farcall" perf wake --nic udp --seconds 0.35 --floor --json
 [ $rc -eq 0 ] && json 'positive(j, "p50_ns", "floor_wake_p50_ns", "floor_nic_wake_p50_ns", "ratio_median") and
 	j["nic"] == "udp" and j["rounds"] == 7'
 ok "wake --nic udp --floor: beside a packet that wakes epoll_wait(), too" $?
@@ -89,15 +89,12 @@ ok "latency with FAR_NIC=udp" $?
 bounded "$farcall" perf latency --nic shm,udp --server-nic udp --seconds 0.2 --json
 [ $rc -eq 0 ] && json "$figures"
 ok "latency --server-nic: what both have" $?
-bounded "$farcall" perf latency --nic udp --to self --seconds 0.7 --floor --json
-[ $rc -eq 0 ] && json 'j["nic"] == "shm" and positive(j, "floor_ring_rtt_ns")' || says "something else is running"
-ok "latency --nic udp --to self: by memory, and its floor" $?
 
 rm -f "$dir/serve.out"
 "$farcall" perf serve --listen 127.0.0.1:0 --nic udp >"$dir/serve.out" 2>"$dir/serve.err" </dev/null &
 serve=$!
 eventually grep -qs 'listening on' "$dir/serve.out"
-bounded "$farcall" perf latency --nic udp --connect "$(sed -n 's/.*listening on //p' "$dir/serve.out")" --seconds 0.7 --floor --json
+bounded "$farcall" perf latency --nic udp --connect "$(sed -n 's/.*listening on //p' "$dir/serve.out")" --seconds 0.35 --floor --json
 [ $rc -eq 0 ] && json "$figures and $beside"
 ok "serve --nic udp, latency --connect --floor" $?
 wait $serve
@@ -116,16 +113,16 @@ else
 	bounded "$farcall" perf floor --nic memif --seconds 0.3 --json
 	[ $rc -eq 0 ] && json "$raw and 'raw_wake_p50_ns' not in j and j['raw_burst'] in (16, 32, 64)"
 	ok "floor --nic memif" $?
-	bounded "$farcall" perf latency --nic memif --seconds 0.7 --floor --json
+	bounded "$farcall" perf latency --nic memif --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$memif and positive(j, 'p50_ns') and $beside"
 	ok "latency --nic memif --floor: raw packets on the same queue" $?
-	bounded "$farcall" perf rate --nic memif --handler fiber --seconds 0.7 --floor --json
+	bounded "$farcall" perf rate --nic memif --handler fiber --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$memif and positive(j, 'floor_raw_rtt_ns', 'floor_raw_calls_per_s') and j['base'] == 'inline'"
 	ok "rate --nic memif --handler fiber --floor" $?
-	bounded "$farcall" perf bandwidth --nic memif --bytes 64K --depth 4 --seconds 0.7 --floor --json
+	bounded "$farcall" perf bandwidth --nic memif --bytes 64K --depth 4 --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$memif and positive(j, 'floor_raw_bytes_per_s')"
 	ok "bandwidth --nic memif --floor" $?
-	bounded "$farcall" perf wake --nic memif --seconds 0.7 --floor --json
+	bounded "$farcall" perf wake --nic memif --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$memif and positive(j, 'p50_ns', 'floor_wake_p50_ns') and 'floor_nic_wake_p50_ns' not in j"
 	ok "wake --nic memif --floor" $?
 	bounded "$farcall" perf fanout --nic memif --targets 3 --seconds 0.3 --json
@@ -156,7 +153,7 @@ if ip netns add farcall-test-$$ 2>/dev/null; then
 	bounded sh "$veth" "$farcall" perf floor --nic udp --seconds 0.3 --json
 	[ $rc -eq 0 ] && json "$raw and j['raw_packet_bytes'] == 1472"
 	ok "veth.sh, floor --nic udp" $?
-	bounded sh "$veth" --mtu 9000 "$farcall" perf latency --nic udp --seconds 0.7 --floor --json
+	bounded sh "$veth" --mtu 9000 "$farcall" perf latency --nic udp --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$figures and $beside"
 	ok "veth.sh, latency --nic udp --floor" $?
 	bounded sh "$veth" "$farcall" perf wake --nic udp --seconds 0.4 --json
@@ -166,7 +163,7 @@ if ip netns add farcall-test-$$ 2>/dev/null; then
 	[ $rc -eq 0 ] && json 'j["nic"] == "shm"'
 	ok "veth.sh, latency --nic shm: a common directory is enough" $?
 	if ! [ -s "$dir/no-dpdk" ]; then
-		bounded sh "$veth" "$farcall" perf latency --nic dpdk:net_af_packet0,iface=farcall0 --seconds 0.7 --floor --json
+		bounded sh "$veth" "$farcall" perf latency --nic dpdk:net_af_packet0,iface=farcall0 --seconds 0.35 --floor --json
 		[ $rc -eq 0 ] && json "$memif and $beside"
 		ok "veth.sh, latency over af_packet" $?
 	fi

@@ -1,13 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The main job as a stranger starts it: apps/quickstart.sh builds and trains, on generated data and on a9a.
-# usage: train.sh SOURCE_TOP
+# usage: train.sh SOURCE_TOP BUILD
 set -u
 top=$1
 . "$(dirname "$0")/cases.sh"
 
-export FARCALL_BUILD="$dir/build"
+# Beside the build, with its options: as the compiler is called with the same words, ccache has most of the objects.
+FARCALL_BUILD=$(dirname "$2")/build-train-$$
+export FARCALL_BUILD
+trap 'rm -rf "$dir" "$FARCALL_BUILD"' EXIT
 unset SUDO_USER
+if grep -q '"name": "werror", "value": true' "$2/meson-info/intro-buildoptions.json"; then
+	mkdir "$dir/bin"
+	printf '#!/bin/sh\nPATH="%s"\n[ "$1" != setup ] || set -- "$@" -Dwerror=true\nexec meson "$@"\n' "$PATH" >"$dir/bin/meson"
+	chmod 755 "$dir/bin/meson"
+	PATH=$dir/bin:$PATH
+fi
 
 quickstart() { bounded sh "$top/apps/quickstart.sh" "$@"; }
 

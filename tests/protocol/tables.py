@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The exact tables of engine/PROTOCOL.md, read out of its Markdown. What they mean is said there, under "Headers"."""
+import functools
 import re
 
 TITLE = re.compile(r"(Layout|Codes) `(\w+)`")
@@ -103,6 +104,22 @@ def cells_of(line):
     return [c.strip() for c in line.strip().strip("|").split("|")]
 
 
+@functools.lru_cache(maxsize=1024)
+def table(kind, name, title, lines):
+    """One table: agree.py reads hundreds of files that differ in one."""
+    header = cells_of(lines[0])
+    rows = [cells_of(row) for row in lines[2:]]
+    for row, cells in zip(lines[2:], rows):
+        if len(cells) != len(header):
+            raise Wrong(f"{kind} {name}: {row} has not {len(header)} cells")
+    if kind == "Codes":
+        return Codes(name, header, rows)
+    size = SIZE.search(title)
+    if not size or header != LAYOUT_HEADER:
+        raise Wrong(f"layout {name}: its title says neither bytes nor order, or its columns are others")
+    return Layout(name, int(size[1]), size[2], rows)
+
+
 def read(path):
     """The layouts and the codes of a file, by name."""
     with open(path, encoding="utf-8") as file:
@@ -116,21 +133,8 @@ def read(path):
         at = next((k for k in range(i + 1, min(i + 5, len(lines))) if lines[k].startswith("|")), None)
         if at is None or name in (layouts if kind == "Layout" else codes):
             raise Wrong(f"{kind} {name}: no table follows, or it is there twice")
-        header = cells_of(lines[at])
-        rows = []
-        for row in lines[at + 2:]:
-            if not row.startswith("|"):
-                break
-            rows.append(cells_of(row))
-            if len(rows[-1]) != len(header):
-                raise Wrong(f"{kind} {name}: {row} has not {len(header)} cells")
-        if kind == "Codes":
-            codes[name] = Codes(name, header, rows)
-            continue
-        size = SIZE.search(line)
-        if not size or header != LAYOUT_HEADER:
-            raise Wrong(f"layout {name}: its title says neither bytes nor order, or its columns are others")
-        layouts[name] = Layout(name, int(size[1]), size[2], rows)
+        last = next((k for k in range(at + 2, len(lines)) if not lines[k].startswith("|")), len(lines))
+        (codes if kind == "Codes" else layouts)[name] = table(kind, name, line, tuple(lines[at:last]))
     for layout in layouts.values():
         for f in layout.fields:
             used = f.encoding.split()[1:]

@@ -45,7 +45,7 @@ scenario_of() {
 
 # found MUTANT SCENARIO FROM SEEDS: do those seeds find it.
 found() {
-	"$program" sim --mutant "$1" --scenario "$2" --from "$3" --seeds "$4" --limit 60 --failures "$dir/failures" \
+	"$program" sim --jobs 1 --mutant "$1" --scenario "$2" --from "$3" --seeds "$4" --limit 60 --failures "$dir/failures" \
 		>"$dir/out" 2>&1
 	[ $? -eq 1 ]
 }

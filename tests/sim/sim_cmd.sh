@@ -86,15 +86,15 @@ refuses "an argument too many" "unexpected argument 'more'" "$farcall" sim more
 
 # A campaign: as many runs of each scenario, and what an interrupted one has done is done once.
 printf 'mix echo 1\nmix oneway 1\ncalls 60\npause 0us..10ms\n' >workloads/w.txt
-printf 'loss 1%%\nduplicate 1%%\n' >disturbances/d.txt
+printf 'loss 3%%\nduplicate 1%%\n' >disturbances/d.txt
 printf 'check resends\nresends 2\n' >checkers/c.txt
 printf 'about mine\nworkload w\ndisturbance d\ncheckers c\nworkers 2\n' >mine.txt
-bounded "$farcall" sim --scenario ./mine.txt --campaign 300 --from 7 --state whole --json
+bounded "$farcall" sim --scenario ./mine.txt --campaign 100 --from 7 --state whole --json
 whole=$rc
 cp "$dir/out" "$dir/whole.json"
-[ $rc -eq 1 ] && json 'j["asked"] == j["runs"] == 300 and j["scenarios"][0]["runs"] == 300 and
+[ $rc -eq 1 ] && json 'j["asked"] == j["runs"] == 100 and j["scenarios"][0]["runs"] == 100 and
 	j["faults"]["losses"] > 30 and j["faults"]["duplicates"] > 30 and j["faults"]["crashes"] == 0 and
-	0 < j["failed"] == len(j["failures"]) < 300 and
+	0 < j["failed"] == len(j["failures"]) < 100 and
 	"--from %d --seeds 1" % j["failures"][0]["seed"] in j["failures"][0]["repeat"]'
 ok "a campaign: totals, faults, failures with what repeats them" $?
 
@@ -111,37 +111,37 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 
 state=parts
-"$farcall" sim --scenario ./mine.txt --campaign 300 --from 7 --state parts --failures parts-failures >"$dir/part" 2>&1 &
+"$farcall" sim --scenario ./mine.txt --campaign 100 --from 7 --state parts --failures parts-failures >"$dir/part" 2>&1 &
 pid=$!
 eventually some_done
 kill -KILL $pid
 wait $pid 2>/dev/null
-"$farcall" sim --scenario ./mine.txt --campaign 300 --from 7 --state parts --jobs 3 >"$dir/part" 2>&1 &
+"$farcall" sim --scenario ./mine.txt --campaign 100 --from 7 --state parts --jobs 3 >"$dir/part" 2>&1 &
 pid=$!
 sleep 0.2
 kill -INT $pid
 wait $pid
-bounded "$farcall" sim --scenario ./mine.txt --campaign 300 --from 7 --state parts --json --jobs 3
+bounded "$farcall" sim --scenario ./mine.txt --campaign 100 --from 7 --state parts --json --jobs 3
 sed 's/"seconds":[0-9.]*,//' "$dir/whole.json" >"$dir/a"
 sed 's/"seconds":[0-9.]*,//' "$dir/out" >"$dir/b"
 [ $rc -eq $whole ] && cmp "$dir/a" "$dir/b"
 ok "killed, interrupted and continued, it has the totals of one that ran through" $?
 
-bounded "$farcall" sim --scenario ./mine.txt --campaign 300 --from 7 --state parts
-[ $rc -eq 1 ] && grep -q '^300 of 300 runs done, .*; this process made 0 calls in 0\.0 s of virtual time' "$dir/out" && grep -q '^all  *300 ' "$dir/out" &&
+bounded "$farcall" sim --scenario ./mine.txt --campaign 100 --from 7 --state parts
+[ $rc -eq 1 ] && grep -q '^100 of 100 runs done, .*; this process made 0 calls in 0\.0 s of virtual time' "$dir/out" && grep -q '^all  *100 ' "$dir/out" &&
 	grep -q "repeat: farcall sim --scenario './mine.txt' --from " "$dir/out"
 ok "of one that is done the report is printed again" $?
 
 refuses "another campaign's state" "the state file parts is of a campaign of other runs, seeds or scenarios" \
-	"$farcall" sim --scenario ./mine.txt --campaign 301 --from 7 --state parts
+	"$farcall" sim --scenario ./mine.txt --campaign 101 --from 7 --state parts
 echo "something" >other
 refuses "a state file that is none" "the state file other is of something else than a campaign" \
-	"$farcall" sim --scenario ./mine.txt --campaign 300 --state other
+	"$farcall" sim --scenario ./mine.txt --campaign 100 --state other
 head -n 5 whole >damaged
 refuses "a state file that was cut off" "the state file damaged is of a campaign, and damaged" \
-	"$farcall" sim --scenario ./mine.txt --campaign 300 --from 7 --state damaged
+	"$farcall" sim --scenario ./mine.txt --campaign 100 --from 7 --state damaged
 refuses "a state file that cannot be" "cannot open the state file /proc/none" \
-	"$farcall" sim --scenario ./mine.txt --campaign 300 --state /proc/none
+	"$farcall" sim --scenario ./mine.txt --campaign 100 --state /proc/none
 
 printf 'check once\n' >checkers/c.txt
 bounded "$farcall" sim --campaign 55 --from 3 --state spread --json
