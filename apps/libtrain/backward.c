@@ -153,13 +153,15 @@ static enum far_status run_dense(struct node *node, const struct gradient *grads
 		grad[k] = grads[k].set ? &grads[k].values.t : NULL;
 	}
 	if (!status) {
+		struct far_op_work work = {0};
 		struct call call = {.p = &node->p,
 				    .in = (const struct far_tensor *const *)ins,
 				    .n = node->n,
 				    .out = (struct far_tensor *const *)out,
 				    .m = node->m,
 				    .grad = grad,
-				    .dx = (struct far_tensor *const *)dxs};
+				    .dx = (struct far_tensor *const *)dxs,
+				    .work = &work};
 		status = call_with_work(node->pool, node_name(node), node->op->backward, &call, err);
 	}
 	pointers_give(&in);

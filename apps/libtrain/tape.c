@@ -79,19 +79,19 @@ void pointers_give(struct pointers *p)
 	pool_give(p->many);
 }
 
-enum far_status call_with_work(struct far_pool *pool, const char *name, call_fn *fn, struct call *call,
+enum far_status call_with_work(struct far_pool *pool, const char *name, call_fn *fn, const struct call *call,
 			       struct far_err *err)
 {
-	struct far_op_work work = {0};
-	call->work = &work;
+	struct far_op_work *work = call->work;
+	*work = (struct far_op_work){0};
 	TRY(fn(call, err));
-	if (work.bytes == 0)
+	if (work->bytes == 0)
 		return FAR_OK;
-	work.data = pool_take(pool, work.bytes);
-	if (!work.data)
-		return fail_memory(err, name, work.bytes);
+	work->data = pool_take(pool, work->bytes);
+	if (!work->data)
+		return fail_memory(err, name, work->bytes);
 	enum far_status status = fn(call, err);
-	pool_give(work.data);
+	pool_give(work->data);
 	return status;
 }
 
@@ -105,8 +105,6 @@ struct results {
 static enum far_status compute(struct far_tape *tape, const struct op *op, struct call *call,
 			       struct far_var *const *inputs, struct results *results, struct far_err *err)
 {
-	struct far_op_work work = {0};
-	call->work = &work;
 	TRY(op->forward(call, err));
 	for (size_t k = 0; k < call->m; k++) {
 		struct held *held = &results->held[k];
@@ -212,7 +210,8 @@ enum far_status tape_apply(struct far_tape *tape, const struct op *op, const str
 	for (size_t i = 0; i < n; i++)
 		in[i] = inputs[i] ? &inputs[i]->value.t : NULL;
 	memset(&results, 0, m * sizeof results.held[0]);
-	struct call call = {.p = p, .in = (const struct far_tensor *const *)in, .n = n, .m = m};
+	struct far_op_work work = {0};
+	struct call call = {.p = p, .in = (const struct far_tensor *const *)in, .n = n, .m = m, .work = &work};
 	if (apply(tape, op, &call, inputs, outs, &results, &err)) {
 		tape->err = err;
 		for (size_t k = 0; k < m; k++)
