@@ -257,18 +257,22 @@ Test(tape, leaf_without_a_path)
 	cr_assert_eq(far_grads_count(grads), 1);
 }
 
-/* A gradient that two inputs share is not changed by a sum into one of them. */
+/* A gradient that two inputs share is not changed by a sum into one of them, whichever comes first. */
 Test(tape, shared_gradients_are_apart)
 {
-	struct far_var *x = vector(1, 2), *y = vector(3, 4);
-	struct far_var *both = far_tape_add(tape, x, y);
-	struct far_var *root = sum_of(far_tape_add(tape, both, far_tape_scale(tape, x, 5)));
-	OK(backward(root, true));
-	expect_gradient(x, 6, 6);
-	expect_gradient(y, 1, 1);
-	OK(backward(root, false));
-	expect_gradient(x, 12, 12);
-	expect_gradient(y, 2, 2);
+	for (int order = 0; order < 2; order++) {
+		struct far_var *x = vector(1, 2), *y = vector(3, 4);
+		struct far_var *both = far_tape_add(tape, x, y);
+		struct far_var *other = far_tape_scale(tape, x, 5);
+		struct far_var *root =
+			sum_of(order ? far_tape_add(tape, both, other) : far_tape_add(tape, other, both));
+		OK(backward(root, true));
+		expect_gradient(x, 6, 6);
+		expect_gradient(y, 1, 1);
+		OK(backward(root, false));
+		expect_gradient(x, 12, 12);
+		expect_gradient(y, 2, 2);
+	}
 }
 
 /* ---- functions ---- */
