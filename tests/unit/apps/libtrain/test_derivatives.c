@@ -2,8 +2,6 @@
 /** The derivative of every operator on the tape against central differences in f64. */
 #include "train_fixture.h"
 
-TestSuite(derivatives, .init = setup, .fini = teardown);
-
 #define LEAVES_MAX   8
 #define ELEMENTS_MAX 512
 
@@ -93,7 +91,7 @@ static void check_and_forget(build_fn *build)
 	{                                                                                                              \
 		return far_tape_##name(tape, leaves[0], leaves[1]);                                                    \
 	}                                                                                                              \
-	Test(derivatives, name)                                                                                        \
+	CASE(derivatives, name)                                                                                        \
 	{                                                                                                              \
 		L(SHAPE(FAR_F64, 3, 4)), L(SHAPE(FAR_F64, 3, 4));                                                      \
 		check_and_forget(build_##name);                                                                        \
@@ -113,7 +111,7 @@ static struct far_var *build_div(void)
 	return far_tape_div(tape, leaves[0], leaves[1]);
 }
 
-Test(derivatives, div)
+CASE(derivatives, div)
 {
 	L(SHAPE(FAR_F64, 2, 3, 1)), leaves[leaves_n++] = leaf_in(SHAPE(FAR_F64, 3, 4), 0.5, 2);
 	check_and_forget(build_div);
@@ -124,7 +122,7 @@ static struct far_var *build_square(void)
 	return far_tape_mul(tape, leaves[0], leaves[0]);
 }
 
-Test(derivatives, same_operand_twice)
+CASE(derivatives, same_operand_twice)
 {
 	L(SHAPE(FAR_F64, 3, 4));
 	check_and_forget(build_square);
@@ -137,7 +135,7 @@ Test(derivatives, same_operand_twice)
 	{                                                                                                              \
 		return far_tape_##name(tape, leaves[0]);                                                               \
 	}                                                                                                              \
-	Test(derivatives, name)                                                                                        \
+	CASE(derivatives, name)                                                                                        \
 	{                                                                                                              \
 		leaves[leaves_n++] = leaf_in(SHAPE(FAR_F64, 5, 7), low, high);                                         \
 		check_and_forget(build_##name);                                                                        \
@@ -160,7 +158,7 @@ static struct far_var *build_dropout(void)
 	return far_tape_dropout(tape, leaves[0], 0.4, 11, 3);
 }
 
-Test(derivatives, scale_and_dropout)
+CASE(derivatives, scale_and_dropout)
 {
 	L(SHAPE(FAR_F64, 5, 7));
 	check(build_scale);
@@ -204,7 +202,7 @@ static struct far_var *build_log_softmax(void)
 	return far_tape_log_softmax(tape, leaves[0], axes[0]);
 }
 
-Test(derivatives, reductions)
+CASE(derivatives, reductions)
 {
 	static build_fn *const builds[] = {build_sum,      build_mean,    build_min_axis,
 					   build_max_axis, build_softmax, build_log_softmax};
@@ -239,7 +237,7 @@ static struct far_var *build_mse(void)
 	return far_tape_mse(tape, leaves[0], leaves[1], reduction);
 }
 
-Test(derivatives, losses)
+CASE(derivatives, losses)
 {
 	targets = zeros(SHAPE(FAR_I64, 5), false);
 	for (int i = 0; i < 5; i++)
@@ -274,7 +272,7 @@ static struct far_var *build_conv2d(void)
 	return far_tape_conv2d(tape, leaves[0], leaves[1], leaves_n > 2 ? leaves[2] : NULL, &conv);
 }
 
-Test(derivatives, matrices)
+CASE(derivatives, matrices)
 {
 	L(SHAPE(FAR_F64, 2, 3, 4)), L(SHAPE(FAR_F64, 4, 5));
 	check_and_forget(build_matmul);
@@ -286,7 +284,7 @@ Test(derivatives, matrices)
 	check_and_forget(build_linear);
 }
 
-Test(derivatives, conv2d)
+CASE(derivatives, conv2d)
 {
 	L(SHAPE(FAR_F64, 2, 2, 5, 4)), L(SHAPE(FAR_F64, 3, 2, 3, 2)), L(SHAPE(FAR_F64, 3));
 	check_and_forget(build_conv2d);
@@ -313,7 +311,7 @@ static struct far_var *build_gru(void)
 	return far_tape_gru_cell(tape, leaves[0], leaves[1], &cell);
 }
 
-Test(derivatives, cells)
+CASE(derivatives, cells)
 {
 	for (which = 0; which < 3; which++)
 		for (int biases = 0; biases < 2; biases++) {
@@ -363,7 +361,7 @@ static struct far_var *build_scaled_table(void)
 	return far_tape_embedding(tape, far_tape_scale(tape, leaves[0], 3), indices, true);
 }
 
-Test(derivatives, embeddings)
+CASE(derivatives, embeddings)
 {
 	indices = zeros(SHAPE(FAR_I32, 6), false);
 	offsets = zeros(SHAPE(FAR_I64, 4), false);
@@ -436,7 +434,7 @@ static struct far_var *build_long_cat(void)
 	return far_tape_cat(tape, xs, 40, 1);
 }
 
-Test(derivatives, shapes)
+CASE(derivatives, shapes)
 {
 	static build_fn *const builds[] = {build_reshape, build_views, build_transpose, build_slice,
 					   build_expand,  build_cast,  build_long_cat};
@@ -488,7 +486,7 @@ static struct far_var *build_pair(void)
 	return which == 0 ? outs[0] : which == 1 ? outs[1] : far_tape_add(tape, outs[0], far_tape_exp(tape, outs[1]));
 }
 
-Test(derivatives, functions)
+CASE(derivatives, functions)
 {
 	for (which = 0; which < 3; which++) {
 		L(SHAPE(FAR_F64, 3, 2)), L(SHAPE(FAR_F64, 3, 2));
@@ -507,7 +505,7 @@ static struct far_var *build_diamond(void)
 	return far_tape_add(tape, far_tape_mul(tape, b, c), far_tape_sub(tape, a, leaves[0]));
 }
 
-Test(derivatives, diamond)
+CASE(derivatives, diamond)
 {
 	L(SHAPE(FAR_F64, 3, 4)), L(SHAPE(FAR_F64, 3, 4));
 	check_and_forget(build_diamond);
@@ -549,7 +547,7 @@ static void compare_dtype(enum far_dtype dtype, double tolerance)
 			  wanted[i]);
 }
 
-Test(derivatives, dtypes)
+CASE(derivatives, dtypes)
 {
 	compare_dtype(FAR_F32, 1e-6);
 	compare_dtype(FAR_BF16, 3e-2);
@@ -562,7 +560,7 @@ static struct far_var *build_through_bf16(void)
 }
 
 /* The gradient passes a conversion as it is, rounded. */
-Test(derivatives, conversion)
+CASE(derivatives, conversion)
 {
 	double got[6];
 	L(SHAPE(FAR_F64, 6));

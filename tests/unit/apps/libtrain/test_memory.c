@@ -41,8 +41,6 @@ int posix_memalign(void **p, size_t alignment, size_t n)
 static uint64_t allocations; /* the sanitizer has malloc: the pool's own count is what is left */
 #endif
 
-TestSuite(memory, .init = setup, .fini = teardown);
-
 static struct far_module *embedding, *lstm, *head;
 
 static struct far_module *make_head(struct far_init *init)
@@ -72,7 +70,7 @@ static void step(struct far_var *index, struct far_var *target, struct far_optim
 	OK(far_optimizer_step(sparse, grads, &err));
 }
 
-Test(memory, steps_allocate_nothing)
+CASE(memory, steps_allocate_nothing)
 {
 	struct far_init init = {.dtype = FAR_F32, .seed = 1};
 	struct far_var *params[32], *table;

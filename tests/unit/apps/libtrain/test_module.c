@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Modules: results and derivatives, names, initial values, training and use. */
+#define BEGIN begin
 #include "train_fixture.h"
 
 #include <farcall/module.h>
@@ -11,8 +12,6 @@ static void begin(void)
 	setup();
 	init = (struct far_init){.dtype = FAR_F64, .seed = 7};
 }
-
-TestSuite(module, .init = begin, .fini = teardown);
 
 static struct far_var *run(struct far_module *m, struct far_var *x)
 {
@@ -65,7 +64,7 @@ static void check(struct far_module *m, struct far_var *x)
 
 /* ---- layers ---- */
 
-Test(module, linear)
+CASE(module, linear)
 {
 	struct far_module *m;
 	OK(far_module_linear(pool, &init, 4, 3, true, &m, &err));
@@ -88,7 +87,7 @@ Test(module, linear)
 	far_module_free(m);
 }
 
-Test(module, conv2d_and_flatten)
+CASE(module, conv2d_and_flatten)
 {
 	struct far_module *parts[3], *m;
 	struct far_op_conv conv = {.stride = {1, 2}, .padding = {1, 0}, .groups = 2};
@@ -106,7 +105,7 @@ Test(module, conv2d_and_flatten)
 				&err));
 }
 
-Test(module, embedding)
+CASE(module, embedding)
 {
 	struct far_module *m;
 	struct far_gradient g;
@@ -147,7 +146,7 @@ static void recurrent(struct far_module *m, bool lstm)
 	far_module_free(m);
 }
 
-Test(module, lstm_and_gru)
+CASE(module, lstm_and_gru)
 {
 	struct far_module *m;
 	for (int bias = 0; bias < 2; bias++) {
@@ -165,7 +164,7 @@ Test(module, lstm_and_gru)
 	far_module_free(m);
 }
 
-Test(module, layer_norm)
+CASE(module, layer_norm)
 {
 	struct far_module *m;
 	OK(far_module_layer_norm(pool, &init, 6, 1e-5, &m, &err));
@@ -192,7 +191,7 @@ Test(module, layer_norm)
 	far_module_free(m);
 }
 
-Test(module, dropout)
+CASE(module, dropout)
 {
 	struct far_module *parts[2], *m;
 	OK(far_module_dropout(pool, &init, 0.25, &parts[0], &err));
@@ -217,7 +216,7 @@ Test(module, dropout)
 	FAILS(FAR_INVALID, "the probability 1.5", far_module_dropout(pool, &init, 1.5, &m, &err));
 }
 
-Test(module, maps)
+CASE(module, maps)
 {
 	struct far_module *m;
 	double x0, y;
@@ -255,7 +254,7 @@ static void expect_uniform(struct far_var *var, double bound)
 	cr_assert(most <= bound && most > bound * (1 - 20 / (double)n)); /* fails once in e^20 */
 }
 
-Test(module, initial_values)
+CASE(module, initial_values)
 {
 	struct far_module *a, *b, *c;
 	OK(far_module_linear(pool, &init, 100, 50, true, &a, &err));
@@ -314,7 +313,7 @@ static enum far_status append(void *user, const char *name, struct far_var *var)
 	return FAR_OK;
 }
 
-Test(module, names)
+CASE(module, names)
 {
 	struct far_module *inner, *outer, *m, *other;
 	int destroyed = 0;
@@ -352,7 +351,7 @@ Test(module, names)
 	cr_assert_eq(destroyed, 1);
 }
 
-Test(module, depth)
+CASE(module, depth)
 {
 	struct far_module *m, *outer;
 	OK(far_module_linear(pool, &init, 2, 2, true, &m, &err));

@@ -4,8 +4,6 @@
 
 #include <farcall/optim.h>
 
-TestSuite(optimizer, .init = setup, .fini = teardown);
-
 #define N     1300 /* more than two blocks */
 #define STEPS 7
 
@@ -185,7 +183,7 @@ static void compare_all(const struct far_optimizer_opts *opts, reference_fn *ref
 		compare_all(&o, reference);                                                                            \
 	} while (0)
 
-Test(optimizer, sgd)
+CASE(optimizer, sgd)
 {
 	RULE(SGD, sgd, (void)0);
 	RULE(SGD, sgd, o.lr = 0.1, o.weight_decay = 0.2);
@@ -193,7 +191,7 @@ Test(optimizer, sgd)
 	RULE(SGD, sgd, o.lr = 0.1, o.momentum = 0.9, o.nesterov = true, o.weight_decay = 0.1);
 }
 
-Test(optimizer, adam)
+CASE(optimizer, adam)
 {
 	RULE(ADAM, adam, (void)0);
 	RULE(ADAM, adam, o.lr = 0.1, o.weight_decay = 0.2, o.amsgrad = true, o.beta1 = 0.5, o.beta2 = 0.6);
@@ -201,19 +199,19 @@ Test(optimizer, adam)
 	RULE(ADAMW, adamw, o.lr = 0.05, o.weight_decay = 0.3, o.amsgrad = true, o.beta2 = 0.5);
 }
 
-Test(optimizer, adagrad)
+CASE(optimizer, adagrad)
 {
 	RULE(ADAGRAD, adagrad, (void)0);
 	RULE(ADAGRAD, adagrad, o.lr = 0.1, o.lr_decay = 0.5, o.weight_decay = 0.1, o.initial = 0.2);
 }
 
-Test(optimizer, adadelta)
+CASE(optimizer, adadelta)
 {
 	RULE(ADADELTA, adadelta, (void)0);
 	RULE(ADADELTA, adadelta, o.lr = 0.5, o.rho = 0.7, o.weight_decay = 0.1);
 }
 
-Test(optimizer, rmsprop)
+CASE(optimizer, rmsprop)
 {
 	RULE(RMSPROP, rmsprop, (void)0);
 	RULE(RMSPROP, rmsprop, o.alpha = 0.7, o.weight_decay = 0.1, o.momentum = 0.8);
@@ -221,7 +219,7 @@ Test(optimizer, rmsprop)
 	RULE(RMSPROP, rmsprop, o.alpha = 0.7, o.centered = true, o.eps = 1e-3, o.momentum = 0.8);
 }
 
-Test(optimizer, adamax_and_rprop)
+CASE(optimizer, adamax_and_rprop)
 {
 	RULE(ADAMAX, adamax, (void)0);
 	RULE(ADAMAX, adamax, o.lr = 0.1, o.weight_decay = 0.1, o.beta1 = 0.5, o.beta2 = 0.6);
@@ -229,7 +227,7 @@ Test(optimizer, adamax_and_rprop)
 	RULE(RPROP, rprop, o.lr = 0.1, o.step_max = 0.11, o.step_min = 0.03);
 }
 
-Test(optimizer, ftrl)
+CASE(optimizer, ftrl)
 {
 	RULE(FTRL, ftrl, (void)0);
 	RULE(FTRL, ftrl, o.lr = 0.5, o.l1 = 0.8, o.l2 = 0.1, o.beta = 0.5, o.initial = 0.1);
@@ -290,7 +288,7 @@ static void compare_sparse(const struct far_optimizer_opts *opts, reference_fn *
 	far_optimizer_free(o);
 }
 
-Test(optimizer, sparse)
+CASE(optimizer, sparse)
 {
 	struct far_optimizer_opts o = far_optimizer_defaults(FAR_OPTIMIZER_SGD);
 	compare_sparse(&o, sgd);
@@ -346,14 +344,14 @@ static void compare_rowwise(bool sparse, double weight_decay)
 	far_optimizer_free(o);
 }
 
-Test(optimizer, rowwise_adagrad)
+CASE(optimizer, rowwise_adagrad)
 {
 	compare_rowwise(true, 0);
 	compare_rowwise(false, 0);
 	compare_rowwise(false, 0.5);
 }
 
-Test(optimizer, sparse_gradients_are_refused)
+CASE(optimizer, sparse_gradients_are_refused)
 {
 	static double rows[4 * WIDTH], before[ROWS * WIDTH], got[ROWS * WIDTH], g[2] = {1, 1};
 	struct far_var *params[2] = {leaf(SHAPE(FAR_F64, 2)), leaf(SHAPE(FAR_F64, ROWS, WIDTH))};
@@ -384,7 +382,7 @@ Test(optimizer, sparse_gradients_are_refused)
 /* ---- parameters ---- */
 
 /* Neither the parameter nor its count of steps moves without a gradient. */
-Test(optimizer, parameters_without_a_gradient)
+CASE(optimizer, parameters_without_a_gradient)
 {
 	double g[2] = {1, -1}, a[2], b[2], first[2];
 	struct far_var *params[2] = {leaf(SHAPE(FAR_F64, 2)), leaf(SHAPE(FAR_F64, 2))};
@@ -412,7 +410,7 @@ Test(optimizer, parameters_without_a_gradient)
 }
 
 /* A graph that saved a parameter knows of the step. */
-Test(optimizer, steps_change_parameters)
+CASE(optimizer, steps_change_parameters)
 {
 	double g[2] = {1, 1};
 	struct far_var *x = leaf(SHAPE(FAR_F64, 2));
@@ -426,7 +424,7 @@ Test(optimizer, steps_change_parameters)
 	far_optimizer_free(o);
 }
 
-Test(optimizer, learning_rate)
+CASE(optimizer, learning_rate)
 {
 	double g[2] = {1, 1}, before[2], got[2];
 	struct far_var *x = leaf(SHAPE(FAR_F64, 2));
@@ -444,7 +442,7 @@ Test(optimizer, learning_rate)
 	far_optimizer_free(o);
 }
 
-Test(optimizer, refusals)
+CASE(optimizer, refusals)
 {
 	struct far_var *x = leaf(SHAPE(FAR_F64, 2)), *constant = zeros(SHAPE(FAR_F64, 2), false);
 	struct far_optimizer *o;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The state of modules in safetensors files: what is written, read back, and refused. */
+#define BEGIN begin
+#define END   end
 #include "train_fixture.h"
 
 #include "safetensors.h"
@@ -38,8 +40,6 @@ static void end(void)
 	far_module_free(module);
 	teardown();
 }
-
-TestSuite(safetensors, .init = begin, .fini = end);
 
 static char content[4096];
 
@@ -83,7 +83,7 @@ static size_t files(void)
 /* ---- writing ---- */
 
 /* Byte by byte: larger elements first, so that all are aligned. */
-Test(safetensors, file)
+CASE(safetensors, file)
 {
 	static const char wanted[] = "{\"1.weight\":{\"dtype\":\"F64\",\"shape\":[2,2],\"data_offsets\":[0,32]},"
 				     "\"2.weight\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[32,48]},"
@@ -107,7 +107,7 @@ Test(safetensors, file)
 	cr_assert_arr_eq(data + 70, far_var_tensor(far_module_parameter(module, "0.bias"))->data, 2);
 }
 
-Test(safetensors, saved_and_loaded)
+CASE(safetensors, saved_and_loaded)
 {
 	char before[32];
 	struct far_tensor t;
@@ -123,7 +123,7 @@ Test(safetensors, saved_and_loaded)
 	FAILS(FAR_INVALID, "was changed", far_grads_backward(grads, &root, 1, NULL, &err));
 }
 
-Test(safetensors, saving_fails)
+CASE(safetensors, saving_fails)
 {
 	char missing[200];
 	snprintf(missing, sizeof missing, "%s/none/state", folder);
@@ -138,7 +138,7 @@ Test(safetensors, saving_fails)
 }
 
 /* A full disk. */
-Test(safetensors, writing_fails)
+CASE(safetensors, writing_fails)
 {
 	if (access("/dev/full", W_OK))
 		cr_skip("/dev/full is not there");
@@ -166,7 +166,7 @@ static void refused(enum far_status status, const char *part, const char *json, 
 	cr_assert_arr_eq(before, now, 32);
 }
 
-Test(safetensors, other_modules)
+CASE(safetensors, other_modules)
 {
 #define FIRST(dtype, shape) "{\"1.weight\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[0,32]},"
 	write_header(FIRST("F64", "2,2") "\"__metadata__\":{\"format\":\"pt\",\"a\":\"b\"}," REST "} \n", 72);
@@ -184,7 +184,7 @@ Test(safetensors, other_modules)
 
 #define ONE(dtype, shape, offsets) "{\"x\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
-Test(safetensors, wrong_files)
+CASE(safetensors, wrong_files)
 {
 	write_file("1234567", 7);
 	FAILS(FAR_INVALID, "no 8 bytes of a header's length", far_module_load(module, path, &err));
@@ -250,7 +250,7 @@ Test(safetensors, wrong_files)
 }
 
 /* Names of every kind of character come back; so do tensors of all dtypes, without elements, and of rank 8. */
-Test(safetensors, names_and_dtypes)
+CASE(safetensors, names_and_dtypes)
 {
 	char header[] =
 		"{\"a\\\"\\\\\\/\\n\\u00e9\\ud83d\\ude00\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[0,2]} ,"

@@ -4,8 +4,6 @@
 
 #include <pthread.h>
 
-TestSuite(tape, .init = setup, .fini = teardown);
-
 static struct far_var *vector(double a, double b)
 {
 	double values[2] = {a, b};
@@ -31,7 +29,7 @@ static enum far_status backward(struct far_var *root, bool retain)
 
 /* ---- what requires a gradient ---- */
 
-Test(tape, requires_grad)
+CASE(tape, requires_grad)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *constant = far_tape_input(tape, far_var_tensor(x));
@@ -47,7 +45,7 @@ Test(tape, requires_grad)
 	cr_assert_eq(far_var_tensor(far_tape_detach(tape, z))->data, far_var_tensor(z)->data);
 }
 
-Test(tape, index_has_no_gradient)
+CASE(tape, index_has_no_gradient)
 {
 	struct far_var *x = vector(1, 2), *index;
 	struct far_var *most = far_tape_max_axis(tape, x, 0, false, &index);
@@ -57,7 +55,7 @@ Test(tape, index_has_no_gradient)
 	expect_gradient(x, 0, 1);
 }
 
-Test(tape, leaves_are_checked)
+CASE(tape, leaves_are_checked)
 {
 	struct far_var *var;
 	struct far_tensor t = SHAPE(FAR_I32, 2);
@@ -76,7 +74,7 @@ static void count_release(void *user)
 	++*(int *)user;
 }
 
-Test(tape, borrowed_memory_is_released_once)
+CASE(tape, borrowed_memory_is_released_once)
 {
 	double values[2] = {3, 4};
 	int released = 0;
@@ -99,7 +97,7 @@ Test(tape, borrowed_memory_is_released_once)
 
 /* ---- errors stay on the tape ---- */
 
-Test(tape, first_error_stays)
+CASE(tape, first_error_stays)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *w = leaf(SHAPE(FAR_F64, 3));
@@ -119,7 +117,7 @@ Test(tape, first_error_stays)
 	FAILS(FAR_INVALID, "9 dimensions", far_tape_status(tape, &err));
 }
 
-Test(tape, errors_of_callers)
+CASE(tape, errors_of_callers)
 {
 	struct far_err mine = {.status = FAR_DENIED, .text = "mine"};
 	far_tape_fail(tape, &mine);
@@ -127,7 +125,7 @@ Test(tape, errors_of_callers)
 	FAILS(FAR_DENIED, "mine", far_tape_status(tape, &err));
 }
 
-Test(tape, outs_are_null_after_an_error)
+CASE(tape, outs_are_null_after_an_error)
 {
 	struct far_var *x = vector(1, 2), *index = x;
 	cr_assert_null(far_tape_max_axis(tape, x, 5, false, &index));
@@ -136,7 +134,7 @@ Test(tape, outs_are_null_after_an_error)
 
 /* ---- roots ---- */
 
-Test(tape, roots_are_checked)
+CASE(tape, roots_are_checked)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *y = far_tape_exp(tape, x);
@@ -150,7 +148,7 @@ Test(tape, roots_are_checked)
 	cr_assert_eq(far_grads_count(grads), 0);
 }
 
-Test(tape, several_roots)
+CASE(tape, several_roots)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *a = sum_of(far_tape_mul(tape, x, x));
@@ -161,7 +159,7 @@ Test(tape, several_roots)
 
 /* ---- passes over the same graph ---- */
 
-Test(tape, gradients_accumulate_with_retain_graph)
+CASE(tape, gradients_accumulate_with_retain_graph)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *root = sum_of(far_tape_mul(tape, x, x));
@@ -174,7 +172,7 @@ Test(tape, gradients_accumulate_with_retain_graph)
 	FAILS(FAR_INVALID, "the graph of sum was freed by an earlier pass: set retain_graph", backward(root, false));
 }
 
-Test(tape, freed_part_of_another_graph)
+CASE(tape, freed_part_of_another_graph)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *shared = far_tape_exp(tape, x);
@@ -183,7 +181,7 @@ Test(tape, freed_part_of_another_graph)
 }
 
 /* A value that a derivative needs was changed. */
-Test(tape, changed_values)
+CASE(tape, changed_values)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_tensor t;
@@ -207,7 +205,7 @@ Test(tape, changed_values)
 
 /* ---- the graph does not depend on the tape ---- */
 
-Test(tape, graph_outlives_the_tape)
+CASE(tape, graph_outlives_the_tape)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *y = far_var_ref(far_tape_mul(tape, x, x));
@@ -221,8 +219,19 @@ Test(tape, graph_outlives_the_tape)
 	far_tape_free(other);
 }
 
+/* Several nodes are freed with the last variable. */
+CASE(tape, branches_are_freed)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *a = far_tape_mul(tape, far_tape_exp(tape, x), far_tape_tanh(tape, x));
+	struct far_var *b = far_tape_mul(tape, far_tape_neg(tape, a), far_tape_sigmoid(tape, x));
+	far_var_ref(b);
+	far_tape_reset(tape);
+	far_var_free(b);
+}
+
 /* Freed without recursion, and followed without recursion. */
-Test(tape, long_chain)
+CASE(tape, long_chain)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *y = x;
@@ -237,7 +246,7 @@ Test(tape, long_chain)
 }
 
 /* 2^60 paths, 60 nodes. */
-Test(tape, many_paths)
+CASE(tape, many_paths)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *y = x;
@@ -247,7 +256,7 @@ Test(tape, many_paths)
 	expect_gradient(x, 0x1p60, 0x1p60);
 }
 
-Test(tape, leaf_without_a_path)
+CASE(tape, leaf_without_a_path)
 {
 	struct far_var *x = vector(1, 2), *unused = vector(1, 2);
 	struct far_gradient g;
@@ -258,7 +267,7 @@ Test(tape, leaf_without_a_path)
 }
 
 /* A gradient that two inputs share is not changed by a sum into one of them, whichever comes first. */
-Test(tape, shared_gradients_are_apart)
+CASE(tape, shared_gradients_are_apart)
 {
 	for (int order = 0; order < 2; order++) {
 		struct far_var *x = vector(1, 2), *y = vector(3, 4);
@@ -283,7 +292,7 @@ static enum far_status copy_forward(void *user, const struct far_tensor *const *
 	return far_op_neg(in[0], out[0], e);
 }
 
-Test(tape, function_without_a_derivative)
+CASE(tape, function_without_a_derivative)
 {
 	static const struct far_tape_function cut = {"geo::area", copy_forward, NULL, NULL};
 	struct far_var *x = vector(1, 2), *y;
@@ -310,7 +319,7 @@ static enum far_status fail_backward(void *user, const struct far_tensor *const 
 	return FAR_REMOTE;
 }
 
-Test(tape, error_of_a_derivative_ends_the_pass)
+CASE(tape, error_of_a_derivative_ends_the_pass)
 {
 	static const struct far_tape_function broken = {"test::broken", copy_forward, fail_backward, NULL};
 	struct far_var *x = vector(1, 2), *y;
@@ -350,7 +359,7 @@ static enum far_status after(void *user, struct far_var *var, struct far_gradien
 	return FAR_OK;
 }
 
-Test(tape, hooks)
+CASE(tape, hooks)
 {
 	struct far_var *x = vector(1, 2);
 	struct far_var *y = far_tape_scale(tape, x, 2);
@@ -374,7 +383,7 @@ Test(tape, hooks)
 
 /* ---- gradients from elsewhere ---- */
 
-Test(tape, grads_add)
+CASE(tape, grads_add)
 {
 	double values[4] = {1, 2, 3, 4};
 	int32_t rows[2] = {2, 0};
@@ -405,7 +414,7 @@ Test(tape, grads_add)
 }
 
 /* More leaves than the first table of a far_grads has slots. */
-Test(tape, many_leaves)
+CASE(tape, many_leaves)
 {
 	struct far_var *x[100], *sum = NULL;
 	for (int i = 0; i < 100; i++) {
@@ -440,7 +449,7 @@ static void *train_thread(void *user)
 	return NULL;
 }
 
-Test(tape, threads)
+CASE(tape, threads)
 {
 	pthread_t threads[THREADS];
 	common = vector(1, 2);
@@ -457,7 +466,7 @@ Test(tape, threads)
 /* ---- pools ---- */
 
 /* Each allocation fails once; nothing leaks, and the error says so. */
-Test(tape, no_memory)
+CASE(tape, no_memory)
 {
 	size_t limit = 4096;
 	bool succeeded = false;
@@ -499,7 +508,7 @@ Test(tape, no_memory)
 }
 
 /* Objects may outlive far_pool_free(). */
-Test(tape, pool_ends_with_its_last_object)
+CASE(tape, pool_ends_with_its_last_object)
 {
 	struct far_pool *other;
 	struct far_var *x;
@@ -512,7 +521,7 @@ Test(tape, pool_ends_with_its_last_object)
 }
 
 /* Sizes of all magnitudes are in a block that is large enough, and blocks are used again. */
-Test(tape, sizes_of_blocks)
+CASE(tape, sizes_of_blocks)
 {
 	for (uint64_t n = 1; n < 1 << 21; n += 1 + n / 7) {
 		struct far_tensor t = SHAPE(FAR_U8, n);

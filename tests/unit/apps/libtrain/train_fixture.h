@@ -23,6 +23,23 @@ static uint64_t random_state = 0x9e3779b97f4a7c15u;
 		cr_assert_eq(ok_status, FAR_OK, "%s: %s", #call, err.text);                                            \
 	} while (0)
 
+/* A test between BEGIN and END, whose checks count: those of Criterion's own .fini do not. */
+#ifndef BEGIN
+#define BEGIN setup
+#endif
+#ifndef END
+#define END teardown
+#endif
+#define CASE(suite, name)                                                                                              \
+	static void suite##_##name(void);                                                                              \
+	Test(suite, name)                                                                                              \
+	{                                                                                                              \
+		BEGIN();                                                                                               \
+		suite##_##name();                                                                                      \
+		END();                                                                                                 \
+	}                                                                                                              \
+	static void suite##_##name(void)
+
 /* The call fails with this status and a text that contains `part`. */
 #define FAILS(wanted, part, call)                                                                                      \
 	do {                                                                                                           \
