@@ -124,6 +124,16 @@ readelf -d "$lib/libfarcall-ops.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | gre
 [ ! -s "$dir/err" ]
 ok "libfarcall-ops needs the C library alone" $?
 
+nm -D --defined-only "$lib/libfarcall-train.so" | awk '{print $3}' | sed 's/@.*//' | grep -v '^FARCALL_' | sort -u >"$dir/train"
+[ -s "$dir/train" ] && ! grep -Ev '^far_(pool|var|tape|grads|optimizer|module)_' "$dir/train" >"$dir/err"
+ok "libfarcall-train exports its own names and nothing else" $?
+# shellcheck disable=SC2046 # words of a command
+bounded cc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags farcall-train) "$2/apps/examples/digits.c" -o "$dir/app" \
+	$(pkg-config --libs farcall-train) "-Wl,-rpath,$lib" && [ $rc -eq 0 ] && bounded "$dir/app" && [ $rc -eq 2 ] &&
+	says "usage:"
+ok "a program builds with pkg-config's farcall-train, and runs" $?
+rm -f "$dir/app"
+
 # The static library exports the same. A program that defines all names which the engine has inside links and runs.
 nm -g --defined-only "$lib/libfarcall.a" | awk 'NF == 3 { print $3 }' >"$dir/static"
 sort "$dir/static" | diff - "$dir/exported" >"$dir/err" && [ -s "$dir/static" ] && ! grep -v '^far_' "$dir/static" >>"$dir/err"
@@ -143,7 +153,7 @@ rm -f "$dir/app"
 sed -n 's/^[a-z].*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' "$2"/include/farcall/*.h | sort -u >"$dir/declared"
 grep -h '^static inline' "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$dir/inline"
 grep '^typedef' -h "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >>"$dir/inline"
-sort -u "$dir/exported" "$dir/ops" >"$dir/both"
+sort -u "$dir/exported" "$dir/ops" "$dir/train" >"$dir/both"
 sort -u "$dir/inline" | comm -23 "$dir/declared" - | comm -23 - "$dir/both" >"$dir/err"
 [ -s "$dir/declared" ] && [ ! -s "$dir/err" ]
 ok "every function that the headers declare is exported" $?

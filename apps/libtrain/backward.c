@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A pass from the roots to the leaves. The thread that calls far_grads_backward().
+ *
+ * The pass first counts, for each node that it can reach, the edges that lead to it. A node runs its derivative once
+ * all of them have delivered; the gradients that arrive meanwhile are summed in the node's slots. A leaf is the end of
+ * such edges: its hooks run, then the sum goes to the far_grads.
+ */
+#include "grads.h"
+#include "rows.h"
+#include "tape.h"
+
+/* A node or leaf of the pass. */
+struct entry {
+	const void *key;        /* the node or the leaf */
+	struct node *node;      /* NULL: a leaf */
+	struct far_var *leaf;   /* NULL: a node */
+	struct gradient *slots; /* one for each output */
+	uint64_t pending;       /* edges that have not delivered */
+};
+
+/* The graph keeps nodes and leaves while the pass runs: the caller has the roots. */
+struct pass {
+	struct far_pool *pool;
+	struct far_grads *grads;
+	struct far_backward_opts opts;
+	struct entry *entries;
+	size_t n, capacity;
+	uint32_t *table; /* entry + 1, by key; 0: free */
+	size_t table_capacity;
+	uint32_t *ready; /* a stack of entries */
+	size_t ready_n, ready_capacity;
+};
+
+#define TABLE_MIN 64
+
+/* ---- the nodes of a pass ---- */
+
+static uint32_t *table_find(const struct pass *p, const void *key)
+{
+	size_t at = slot_of(key, p->table_capacity);
+	while (p->table[at] && p->entries[p->table[at] - 1].key != key)
+		at = (at + 1) & (p->table_capacity - 1);
+	return &p->table[at];
+}
+
+static bool table_grow(struct pass *p)
+{
+	size_t capacity = p->table_capacity ? 2 * p->table_capacity : TABLE_MIN;
+	uint32_t *table = pool_zero(p->pool, capacity * sizeof *table);
+	if (!table)
+		return false;
+	pool_give(p->table);
+	p->table = table;
+	p->table_capacity = capacity;
+	for (size_t i = 0; i < p->n; i++)
+		*table_find(p, p->entries[i].key) = (uint32_t)(i + 1);
+	return true;
+}
+
+static bool push_ready(struct pass *p, uint32_t entry)
+{
+	if (!pool_grow(p->pool, (void **)&p->ready, &p->ready_capacity, p->ready_n, sizeof *p->ready))
+		return false;
+	p->ready[p->ready_n++] = entry;
+	return true;
+}
+
+/** The entry of a node or leaf, made and pushed if it is new. False: no memory. */
+static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint32_t *entry)
+{
+	const void *key = node ? (const void *)node : (const void *)leaf;
+	if (2 * (p->n + 1) > p->table_capacity && !table_grow(p))
+		return false;
+	uint32_t *slot = table_find(p, key);
+	if (*slot) {
+		*entry = *slot - 1;
+		return true;
+	}
+	if (p->n >= UINT32_MAX - 1 || !pool_grow(p->pool, (void **)&p->entries, &p->capacity, p->n, sizeof *p->entries))
+		return false;
+	struct gradient *slots = pool_zero(p->pool, (node ? node->m : 1) * sizeof *slots);
+	if (!slots)
+		return false;
+	p->entries[p->n] = (struct entry){key, node, leaf, slots, 0};
+	*entry = (uint32_t)p->n++;
+	*slot = *entry + 1;
+	return push_ready(p, *entry);
+}
+
+/** Finds all that the nodes on the stack lead to, and counts edges. */
+static bool discover(struct pass *p)
+{
+	while (p->ready_n > 0) {
+		struct node *node = p->entries[p->ready[--p->ready_n]].node;
+		for (unsigned i = 0; node && i < node->n; i++) {
+			uint32_t to;
+			if (!node_wants(node, i))
+				continue;
+			if (!reach(p, node->edges[i].node, node->edges[i].leaf, &to))
+				return false;
+			p->entries[to].pending++;
+		}
+	}
+	return true;
+}
+
+/* ---- derivatives ---- */
+
+/** Are the saved values those that the operator saw. */
+static enum far_status check_saved(const struct node *node, struct far_err *err)
+{
+	for (unsigned i = 0; i < node->n + node->m; i++) {
+		const struct held *saved = &node->in[i];
+		if (saved->store &&
+		    atomic_load_explicit(&saved->store->version, memory_order_relaxed) != saved->version)
+			return fail(
+				err, FAR_INVALID,
+				"backward: %s %u of %s was changed after the operator read it: run the pass before the "
+				"change, or set allow_changed",
+				i < node->n ? "input" : "output", i < node->n ? i : i - node->n, node_name(node));
+	}
+	return FAR_OK;
+}
+
+static const struct far_tensor *present(const struct held *held)
+{
+	return held->t.dtype == FAR_DTYPE_NONE ? NULL : &held->t;
+}
+
+/** Runs op->backward with dense memory for the wanted gradients. */
+static enum far_status run_dense(struct node *node, const struct gradient *grads, struct gradient *dx,
+				 struct far_err *err)
+{
+	struct pointers in, to;
+	const struct far_tensor *grad[NODE_OUTPUTS_MAX];
+	const struct far_tensor *out[NODE_OUTPUTS_MAX];
+	const void **ins = pointers_take(&in, node->pool, node->n);
+	const void **dxs = pointers_take(&to, node->pool, node->n);
+	enum far_status status = FAR_OK;
+	if (!ins || !dxs)
+		status = fail_memory(err, node_name(node), node->n * sizeof *ins);
+	for (unsigned i = 0; i < node->n && !status; i++) {
+		const struct far_tensor *t = &node->in[i].t;
+		ins[i] = present(&node->in[i]);
+		dxs[i] = node_wants(node, i) ? &dx[i].values.t : NULL;
+		if (dxs[i] && !held_new(&dx[i].values, node->pool, (enum far_dtype)t->dtype, t->ndim, t->shape))
+			status = fail_memory(err, node_name(node), far_tensor_bytes(t));
+		dx[i].set = dxs[i] && !status;
+	}
+	for (unsigned k = 0; k < node->m; k++) {
+		out[k] = present(&node->out[k]);
+		grad[k] = grads[k].set ? &grads[k].values.t : NULL;
+	}
+	if (!status) {
+		struct far_op_work work = {0};
+		struct call call = {.p = &node->p,
+				    .in = (const struct far_tensor *const *)ins,
+				    .n = node->n,
+				    .out = (struct far_tensor *const *)out,
+				    .m = node->m,
+				    .grad = grad,
+				    .dx = (struct far_tensor *const *)dxs,
+				    .work = &work};
+		status = call_with_work(node->pool, node_name(node), node->op->backward, &call, err);
+	}
+	pointers_give(&in);
+	pointers_give(&to);
+	return status;
+}
+
+static enum far_status derive(struct pass *p, struct node *node, const struct gradient *grads, struct gradient *dx,
+			      struct far_err *err)
+{
+	if (node->freed)
+		return fail(err, FAR_INVALID,
+			    "backward: the graph of %s was freed by an earlier pass: set retain_graph there",
+			    node_name(node));
+	if (!node->op->backward && !node->op->share)
+		return fail(err, FAR_UNSUPPORTED,
+			    "backward: %s has no derivative: give it one, or detach its inputs with far_tape_detach()",
+			    node_name(node));
+	if (!p->opts.allow_changed)
+		TRY(check_saved(node, err));
+	return node->op->share ? node->op->share(node, grads, dx, err) : run_dense(node, grads, dx, err);
+}
+
+/* ---- the pass ---- */
+
+/** Adds `g` (none: the derivative is zero) to the end of an edge. */
+static enum far_status deliver(struct pass *p, const struct edge *edge, const struct held *of, struct gradient *g,
+			       struct far_err *err)
+{
+	uint32_t at = *table_find(p, edge->node ? (const void *)edge->node : (const void *)edge->leaf) - 1;
+	struct entry *to = &p->entries[at];
+	if (g->set)
+		TRY(gradient_add(p->pool, &of->t, &to->slots[edge->output], g, err));
+	if (--to->pending == 0 && !push_ready(p, at))
+		return fail_memory(err, "backward", p->ready_capacity * sizeof *p->ready);
+	return FAR_OK;
+}
+
+static bool any_set(const struct gradient *slots, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (slots[i].set)
+			return true;
+	return false;
+}
+
+static enum far_status run_hooks_before(struct pass *p, const struct hook *hooks, struct far_var *leaf,
+					struct gradient *slots, unsigned n, struct far_err *err)
+{
+	for (unsigned k = 0; k < n && hooks; k++) {
+		if (!slots[k].set)
+			continue;
+		TRY(gradient_own(p->pool, &slots[k], err));
+		TRY(hooks_run(hooks, FAR_HOOK_BEFORE, k, leaf, &slots[k], err));
+	}
+	return FAR_OK;
+}
+
+static enum far_status run_leaf(struct pass *p, struct entry *entry, struct far_err *err)
+{
+	if (!entry->slots->set)
+		return FAR_OK;
+	TRY(run_hooks_before(p, entry->leaf->hooks, entry->leaf, entry->slots, 1, err));
+	return grads_accumulate(p->grads, entry->leaf, entry->slots, err);
+}
+
+static enum far_status run_node(struct pass *p, struct node *node, struct gradient *slots, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	struct gradient *dx = pool_zero(p->pool, node->n * sizeof *dx);
+	if (!dx)
+		return fail_memory(err, "backward", node->n * sizeof *dx);
+	if (any_set(slots, node->m)) {
+		status = run_hooks_before(p, node->hooks, NULL, slots, node->m, err);
+		if (!status)
+			status = derive(p, node, slots, dx, err);
+	}
+	for (unsigned k = 0; k < node->m; k++)
+		gradient_drop(&slots[k]);
+	for (unsigned i = 0; i < node->n && !status; i++)
+		if (node_wants(node, i))
+			status = deliver(p, &node->edges[i], &node->in[i], &dx[i], err);
+	for (unsigned i = 0; i < node->n; i++)
+		gradient_drop(&dx[i]);
+	pool_give(dx);
+	if (!p->opts.retain_graph && !status)
+		node_free_saved(node);
+	return status;
+}
+
+static enum far_status run(struct pass *p, struct far_err *err)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->entries[i].pending == 0 && !push_ready(p, (uint32_t)i))
+			return fail_memory(err, "backward", p->ready_capacity * sizeof *p->ready);
+	while (p->ready_n > 0) {
+		struct entry *entry = &p->entries[p->ready[--p->ready_n]];
+		TRY(entry->node ? run_node(p, entry->node, entry->slots, err) : run_leaf(p, entry, err));
+	}
+	return FAR_OK;
+}
+
+static void pass_end(struct pass *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		struct entry *entry = &p->entries[i];
+		for (unsigned k = 0; k < (entry->node ? entry->node->m : 1); k++)
+			gradient_drop(&entry->slots[k]);
+		pool_give(entry->slots);
+	}
+	pool_give(p->entries);
+	pool_give(p->table);
+	pool_give(p->ready);
+}
+
+/* ---- roots ---- */
+
+static enum far_status check_root(const struct far_var *root, size_t i, struct far_err *err)
+{
+	char text[TENSOR_TEXT];
+	if (!root)
+		return fail(err, FAR_INVALID, "backward: root %zu is NULL", i);
+	if (!root->requires_grad)
+		return fail(err, FAR_INVALID, "backward: root %zu requires no gradient", i);
+	if (far_tensor_count(&root->value.t) != 1)
+		return fail(err, FAR_INVALID, "backward: root %zu is %s, not a scalar; roots have one element", i,
+			    tensor_text(&root->value.t, text));
+	if (!root->node)
+		return fail(err, FAR_INVALID, "backward: root %zu has no gradient function: it is a leaf", i);
+	return FAR_OK;
+}
+
+/** The derivative of a root with respect to itself. */
+static enum far_status seed(struct pass *p, const struct far_var *root, struct far_err *err)
+{
+	uint32_t at;
+	struct gradient one = {.set = true};
+	const struct far_tensor *t = &root->value.t;
+	if (!reach(p, root->node, NULL, &at) ||
+	    !held_new(&one.values, p->pool, (enum far_dtype)t->dtype, t->ndim, t->shape))
+		return fail_memory(err, "backward", sizeof(struct entry));
+	far_op_fill(1, &one.values.t, NULL);
+	enum far_status status = gradient_add(p->pool, t, &p->entries[at].slots[root->output], &one, err);
+	gradient_drop(&one);
+	return status;
+}
+
+enum far_status far_grads_backward(struct far_grads *grads, struct far_var *const *roots, size_t n,
+				   const struct far_backward_opts *opts, struct far_err *err)
+{
+	if (n == 0)
+		return fail(err, FAR_INVALID, "backward: no roots to begin with");
+	for (size_t i = 0; i < n; i++)
+		TRY(check_root(roots[i], i, err));
+	struct pass p = {.pool = grads_pool(grads), .grads = grads};
+	if (opts)
+		p.opts = *opts;
+	enum far_status status = FAR_OK;
+	for (size_t i = 0; i < n && !status; i++)
+		status = seed(&p, roots[i], err);
+	if (!status && !discover(&p))
+		status = fail_memory(err, "backward", p.capacity * sizeof *p.entries);
+	if (!status)
+		status = run(&p, err);
+	pass_end(&p);
+	return status;
+}

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Variables, tapes, passes: references, errors, hooks, several passes over a graph, several threads. */
+#include "train_fixture.h"
+
+#include <pthread.h>
+
+static struct far_var *vector(double a, double b)
+{
+	double values[2] = {a, b};
+	struct far_tensor t = SHAPE(FAR_F64, 2);
+	struct far_var *var;
+	t.data = values;
+	OK(far_var_new(pool, &t, true, &var, &err));
+	return keep(var);
+}
+
+static void expect_gradient(struct far_var *var, double a, double b)
+{
+	double got[2];
+	gradient_of(var, got);
+	cr_assert(got[0] == a && got[1] == b, "(%g, %g) instead of (%g, %g)", got[0], got[1], a, b);
+}
+
+static enum far_status backward(struct far_var *root, bool retain)
+{
+	struct far_backward_opts opts = {.retain_graph = retain};
+	return far_grads_backward(grads, &root, 1, &opts, &err);
+}
+
+/* ---- what requires a gradient ---- */
+
+CASE(tape, requires_grad)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *constant = far_tape_input(tape, far_var_tensor(x));
+	struct far_var *y = far_tape_exp(tape, constant);
+	struct far_var *z = far_tape_mul(tape, y, x);
+	cr_assert(!far_var_requires_grad(constant) && far_var_is_leaf(constant));
+	cr_assert(!far_var_requires_grad(y) && far_var_is_leaf(y));
+	cr_assert(far_var_requires_grad(z) && !far_var_is_leaf(z));
+	cr_assert(far_tape_record(tape, false));
+	cr_assert(!far_var_requires_grad(far_tape_mul(tape, y, x)));
+	cr_assert(!far_tape_record(tape, true));
+	cr_assert(!far_var_requires_grad(far_tape_detach(tape, z)));
+	cr_assert_eq(far_var_tensor(far_tape_detach(tape, z))->data, far_var_tensor(z)->data);
+}
+
+CASE(tape, index_has_no_gradient)
+{
+	struct far_var *x = vector(1, 2), *index;
+	struct far_var *most = far_tape_max_axis(tape, x, 0, false, &index);
+	cr_assert(far_var_requires_grad(most) && !far_var_requires_grad(index));
+	cr_assert_eq(*(int64_t *)far_var_tensor(index)->data, 1);
+	OK(backward(most, false));
+	expect_gradient(x, 0, 1);
+}
+
+CASE(tape, leaves_are_checked)
+{
+	struct far_var *var;
+	struct far_tensor t = SHAPE(FAR_I32, 2);
+	FAILS(FAR_UNSUPPORTED, "i32[2] cannot require a gradient", far_var_new(pool, &t, true, &var, &err));
+	t.dtype = 99;
+	FAILS(FAR_INVALID, "dtype 99", far_var_new(pool, &t, false, &var, &err));
+	t.dtype = FAR_F32;
+	FAILS(FAR_INVALID, "f32[2] has no memory", far_var_borrow(pool, &t, false, NULL, NULL, &var, &err));
+	t.shape[0] = UINT64_MAX / 8;
+	FAILS(FAR_TOO_LARGE, "too large", far_var_new(pool, &t, false, &var, &err));
+	FAILS(FAR_INVALID, "NULL", far_var_new(pool, NULL, false, &var, &err));
+}
+
+static void count_release(void *user)
+{
+	++*(int *)user;
+}
+
+CASE(tape, borrowed_memory_is_released_once)
+{
+	double values[2] = {3, 4};
+	int released = 0;
+	struct far_tensor t = SHAPE(FAR_F64, 2);
+	struct far_var *x;
+	t.data = values;
+	OK(far_var_borrow(pool, &t, true, count_release, &released, &x, &err));
+	struct far_var *root = sum_of(far_tape_mul(tape, x, x));
+	far_var_free(x);
+	cr_assert_eq(released, 0);
+	OK(backward(root, false));
+	cr_assert_eq(released, 0);
+	struct far_gradient g;
+	cr_assert(far_grads_get(grads, x, &g));
+	cr_assert_eq(((double *)g.values.data)[1], 8);
+	far_grads_clear(grads);
+	far_tape_reset(tape);
+	cr_assert_eq(released, 1);
+}
+
+/* ---- errors stay on the tape ---- */
+
+CASE(tape, first_error_stays)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *w = leaf(SHAPE(FAR_F64, 3));
+	struct far_var *bad = far_tape_add(tape, x, w);
+	cr_assert_null(bad);
+	cr_assert_null(far_tape_exp(tape, bad));
+	cr_assert_null(far_tape_exp(tape, x));
+	cr_assert_null(far_tape_input(tape, far_var_tensor(x)));
+	FAILS(FAR_INVALID, "add: ", far_tape_status(tape, &err));
+	far_tape_reset(tape);
+	OK(far_tape_status(tape, &err));
+	cr_assert_not_null(far_tape_exp(tape, x));
+	cr_assert_null(far_tape_transpose(tape, NULL, 0, 1));
+	FAILS(FAR_INVALID, "transpose: x is NULL", far_tape_status(tape, &err));
+	far_tape_reset(tape);
+	cr_assert_null(far_tape_reshape(tape, NULL, 9, (uint64_t[9]){0}));
+	FAILS(FAR_INVALID, "9 dimensions", far_tape_status(tape, &err));
+}
+
+CASE(tape, errors_of_callers)
+{
+	struct far_err mine = {.status = FAR_DENIED, .text = "mine"};
+	far_tape_fail(tape, &mine);
+	far_tape_reshape(tape, NULL, 9, NULL);
+	FAILS(FAR_DENIED, "mine", far_tape_status(tape, &err));
+}
+
+CASE(tape, outs_are_null_after_an_error)
+{
+	struct far_var *x = vector(1, 2), *index = x;
+	cr_assert_null(far_tape_max_axis(tape, x, 5, false, &index));
+	cr_assert_null(index);
+}
+
+/* ---- roots ---- */
+
+CASE(tape, roots_are_checked)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *y = far_tape_exp(tape, x);
+	struct far_var *one = zeros(shaped(FAR_F64, 0, NULL), true);
+	FAILS(FAR_INVALID, "no roots", far_grads_backward(grads, &y, 0, NULL, &err));
+	FAILS(FAR_INVALID, "root 0 is f64[2], not a scalar", backward(y, false));
+	FAILS(FAR_INVALID, "root 0 has no gradient function", backward(one, false));
+	FAILS(FAR_INVALID, "root 0 requires no gradient", backward(far_tape_constant(tape, FAR_F64, 1), false));
+	FAILS(FAR_INVALID, "root 1 is NULL",
+	      far_grads_backward(grads, (struct far_var *[]){sum_of(y), NULL}, 2, NULL, &err));
+	cr_assert_eq(far_grads_count(grads), 0);
+}
+
+CASE(tape, several_roots)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *a = sum_of(far_tape_mul(tape, x, x));
+	struct far_var *b = far_tape_scale(tape, a, 10); /* depends on the other root */
+	OK(far_grads_backward(grads, (struct far_var *[]){a, b, a}, 3, NULL, &err));
+	expect_gradient(x, 24, 48);
+}
+
+/* ---- passes over the same graph ---- */
+
+CASE(tape, gradients_accumulate_with_retain_graph)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *root = sum_of(far_tape_mul(tape, x, x));
+	OK(backward(root, true));
+	expect_gradient(x, 2, 4);
+	OK(backward(root, true));
+	expect_gradient(x, 4, 8);
+	OK(backward(root, false));
+	expect_gradient(x, 6, 12);
+	FAILS(FAR_INVALID, "the graph of sum was freed by an earlier pass: set retain_graph", backward(root, false));
+}
+
+CASE(tape, freed_part_of_another_graph)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *shared = far_tape_exp(tape, x);
+	OK(backward(sum_of(shared), false));
+	FAILS(FAR_INVALID, "the graph of exp was freed", backward(sum_of(far_tape_neg(tape, shared)), false));
+}
+
+/* A value that a derivative needs was changed. */
+CASE(tape, changed_values)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_tensor t;
+	struct far_var *square = sum_of(far_tape_mul(tape, x, x));
+	struct far_var *sum = sum_of(far_tape_add(tape, x, x));
+	OK(far_var_edit(x, &t, &err));
+	((double *)t.data)[0] = 5;
+	FAILS(FAR_INVALID, "input 0 of mul was changed", backward(square, false));
+	far_grads_clear(grads);
+	OK(backward(sum, false)); /* the derivative of add reads no value */
+	expect_gradient(x, 2, 2);
+	far_grads_clear(grads);
+	square = sum_of(far_tape_mul(tape, x, x));
+	((double *)t.data)[0] = 7;
+	OK(far_var_edit(x, &t, &err));
+	struct far_backward_opts opts = {.allow_changed = true};
+	OK(far_grads_backward(grads, &square, 1, &opts, &err));
+	expect_gradient(x, 14, 4);
+	FAILS(FAR_INVALID, "the result of sum is not a leaf", far_var_edit(square, &t, &err));
+}
+
+/* ---- the graph does not depend on the tape ---- */
+
+CASE(tape, graph_outlives_the_tape)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *y = far_var_ref(far_tape_mul(tape, x, x));
+	far_tape_reset(tape);
+	struct far_tape *other;
+	OK(far_tape_new(pool, &other, &err));
+	struct far_var *root = far_tape_sum(other, y, NULL, 0, false);
+	far_var_free(y);
+	OK(backward(root, false));
+	expect_gradient(x, 2, 4);
+	far_tape_free(other);
+}
+
+/* Several nodes are freed with the last variable. */
+CASE(tape, branches_are_freed)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *a = far_tape_mul(tape, far_tape_exp(tape, x), far_tape_tanh(tape, x));
+	struct far_var *b = far_tape_mul(tape, far_tape_neg(tape, a), far_tape_sigmoid(tape, x));
+	far_var_ref(b);
+	far_tape_reset(tape);
+	far_var_free(b);
+}
+
+/* Freed without recursion, and followed without recursion. */
+CASE(tape, long_chain)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *y = x;
+	for (int i = 0; i < 200000; i++)
+		y = far_tape_neg(tape, y);
+	OK(far_tape_status(tape, &err));
+	struct far_var *root = far_var_ref(sum_of(y));
+	far_tape_reset(tape);
+	OK(backward(root, true));
+	expect_gradient(x, 1, 1);
+	far_var_free(root);
+}
+
+/* 2^60 paths, 60 nodes. */
+CASE(tape, many_paths)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *y = x;
+	for (int i = 0; i < 60; i++)
+		y = far_tape_add(tape, y, y);
+	OK(backward(sum_of(y), false));
+	expect_gradient(x, 0x1p60, 0x1p60);
+}
+
+CASE(tape, leaf_without_a_path)
+{
+	struct far_var *x = vector(1, 2), *unused = vector(1, 2);
+	struct far_gradient g;
+	far_tape_exp(tape, unused);
+	OK(backward(sum_of(x), false));
+	cr_assert(!far_grads_get(grads, unused, &g));
+	cr_assert_eq(far_grads_count(grads), 1);
+}
+
+/* A gradient that two inputs share is not changed by a sum into one of them, whichever comes first. */
+CASE(tape, shared_gradients_are_apart)
+{
+	for (int order = 0; order < 2; order++) {
+		struct far_var *x = vector(1, 2), *y = vector(3, 4);
+		struct far_var *both = far_tape_add(tape, x, y);
+		struct far_var *other = far_tape_scale(tape, x, 5);
+		struct far_var *root =
+			sum_of(order ? far_tape_add(tape, both, other) : far_tape_add(tape, other, both));
+		OK(backward(root, true));
+		expect_gradient(x, 6, 6);
+		expect_gradient(y, 1, 1);
+		OK(backward(root, false));
+		expect_gradient(x, 12, 12);
+		expect_gradient(y, 2, 2);
+	}
+}
+
+/* ---- functions ---- */
+
+static enum far_status copy_forward(void *user, const struct far_tensor *const *in, size_t n,
+				    struct far_tensor *const *out, size_t m, struct far_err *e)
+{
+	return far_op_neg(in[0], out[0], e);
+}
+
+CASE(tape, function_without_a_derivative)
+{
+	static const struct far_tape_function cut = {"geo::area", copy_forward, NULL, NULL};
+	struct far_var *x = vector(1, 2), *y;
+	OK(far_tape_apply(tape, &cut, &x, 1, &y, 1));
+	cr_assert_eq(f64_of(y)[1], -2);
+	FAILS(FAR_UNSUPPORTED, "geo::area has no derivative", backward(sum_of(y), false));
+	far_grads_clear(grads);
+	/* Without a gradient on the way it does not matter. */
+	struct far_var *constant = far_tape_detach(tape, x);
+	OK(far_tape_apply(tape, &cut, &constant, 1, &y, 1));
+	OK(backward(sum_of(far_tape_mul(tape, y, x)), false));
+	expect_gradient(x, -1, -2);
+	struct far_var *many[17] = {x};
+	cr_assert_eq(far_tape_apply(tape, &cut, many, 17, &y, 1), FAR_INVALID);
+	FAILS(FAR_INVALID, "17 inputs", far_tape_status(tape, &err));
+}
+
+static enum far_status fail_backward(void *user, const struct far_tensor *const *g, size_t m,
+				     const struct far_tensor *const *in, size_t n, const struct far_tensor *const *out,
+				     struct far_tensor *const *dx, struct far_err *e)
+{
+	e->status = FAR_REMOTE;
+	snprintf(e->text, sizeof e->text, "no luck");
+	return FAR_REMOTE;
+}
+
+CASE(tape, error_of_a_derivative_ends_the_pass)
+{
+	static const struct far_tape_function broken = {"test::broken", copy_forward, fail_backward, NULL};
+	struct far_var *x = vector(1, 2), *y;
+	OK(far_tape_apply(tape, &broken, &x, 1, &y, 1));
+	FAILS(FAR_REMOTE, "no luck", backward(sum_of(y), false));
+	/* Another pass works. */
+	far_grads_clear(grads);
+	OK(backward(sum_of(far_tape_exp(tape, far_tape_scale(tape, x, 0))), false));
+	expect_gradient(x, 0, 0);
+}
+
+/* ---- hooks ---- */
+
+static struct far_var *hooked[8];
+static size_t hooked_n;
+
+static enum far_status triple(void *user, struct far_var *var, struct far_gradient *g, struct far_err *e)
+{
+	double *d = g->values.data;
+	hooked[hooked_n++] = var;
+	d[0] *= 3, d[1] *= 3;
+	return FAR_OK;
+}
+
+static enum far_status refuse(void *user, struct far_var *var, struct far_gradient *g, struct far_err *e)
+{
+	snprintf(e->text, sizeof e->text, "refused");
+	return FAR_DENIED;
+}
+
+static double seen_after[4];
+static size_t seen_n;
+
+static enum far_status after(void *user, struct far_var *var, struct far_gradient *g, struct far_err *e)
+{
+	seen_after[seen_n++] = *(double *)g->values.data;
+	return FAR_OK;
+}
+
+CASE(tape, hooks)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_var *y = far_tape_scale(tape, x, 2);
+	OK(far_var_hook(x, FAR_HOOK_BEFORE, triple, NULL, &err));
+	OK(far_var_hook(y, FAR_HOOK_BEFORE, triple, NULL, &err));
+	OK(far_var_hook(x, FAR_HOOK_AFTER, after, NULL, &err));
+	struct far_var *root = sum_of(far_tape_add(tape, y, x));
+	OK(backward(root, true));
+	/* dy = 1, 3 after its hook; dx = 2 * 3 + 1, 21 after its hook, which sees the sum of both paths once. */
+	expect_gradient(x, 21, 21);
+	cr_assert(hooked_n == 2 && !hooked[0] && hooked[1] == x);
+	OK(backward(root, false));
+	expect_gradient(x, 42, 42);
+	cr_assert(seen_n == 2 && seen_after[0] == 21 && seen_after[1] == 42);
+	OK(far_var_hook(x, FAR_HOOK_BEFORE, refuse, NULL, &err));
+	FAILS(FAR_DENIED, "refused", backward(sum_of(x), false));
+	FAILS(FAR_INVALID, "not a leaf", far_var_hook(far_tape_exp(tape, x), FAR_HOOK_AFTER, after, NULL, &err));
+	FAILS(FAR_INVALID, "requires no gradient",
+	      far_var_hook(far_tape_detach(tape, x), FAR_HOOK_BEFORE, after, NULL, &err));
+}
+
+/* ---- gradients from elsewhere ---- */
+
+CASE(tape, grads_add)
+{
+	double values[4] = {1, 2, 3, 4};
+	int32_t rows[2] = {2, 0};
+	struct far_var *x = vector(1, 2), *table = leaf(SHAPE(FAR_F64, 3, 2));
+	struct far_gradient dense = {.values = SHAPE(FAR_F64, 2)}, sparse = {.values = SHAPE(FAR_F64, 2, 2)};
+	double got[6];
+	dense.values.data = values;
+	sparse.values.data = values;
+	sparse.index = SHAPE(FAR_I32, 2);
+	sparse.index.data = rows;
+	OK(far_grads_add(grads, x, &dense, &err));
+	OK(far_grads_add(grads, x, &dense, &err));
+	expect_gradient(x, 2, 4);
+	OK(far_grads_add(grads, table, &sparse, &err));
+	struct far_gradient g;
+	cr_assert(far_grads_get(grads, table, &g));
+	cr_assert_eq(g.index.dtype, FAR_I64);
+	cr_assert_eq(g.index.shape[0], 2);
+	/* A dense one makes it dense. */
+	OK(backward(sum_of(table), false));
+	gradient_of(table, got);
+	cr_assert_arr_eq(got, ((double[]){4, 5, 1, 1, 2, 3}), sizeof got);
+	FAILS(FAR_INVALID, "f64[2] does not fit the variable f64[3,2]", far_grads_add(grads, table, &dense, &err));
+	FAILS(FAR_INVALID, "rows f64[2,2]", far_grads_add(grads, x, &sparse, &err));
+	rows[0] = 3;
+	FAILS(FAR_INVALID, "index 3 is not in [0, 3)", far_grads_add(grads, table, &sparse, &err));
+	FAILS(FAR_INVALID, "not a leaf", far_grads_add(grads, far_tape_exp(tape, x), &dense, &err));
+}
+
+/* More leaves than the first table of a far_grads has slots. */
+CASE(tape, many_leaves)
+{
+	struct far_var *x[100], *sum = NULL;
+	for (int i = 0; i < 100; i++) {
+		x[i] = vector(i, 1);
+		sum = sum ? far_tape_add(tape, sum, far_tape_scale(tape, x[i], i)) : far_tape_scale(tape, x[i], i);
+	}
+	OK(backward(sum_of(sum), false));
+	cr_assert_eq(far_grads_count(grads), 100);
+	for (int i = 0; i < 100; i++)
+		expect_gradient(x[i], i, i);
+}
+
+/* ---- threads: passes over the same parameters ---- */
+
+#define THREADS 4
+#define ROUNDS  50
+
+static struct far_var *common;
+
+static void *train_thread(void *user)
+{
+	struct far_tape *own;
+	struct far_err e;
+	for (int round = 0; round < ROUNDS; round++) {
+		if (far_tape_new(pool, &own, &e))
+			return &common;
+		struct far_var *root = far_tape_sum(own, far_tape_mul(own, common, common), NULL, 0, false);
+		if (far_grads_backward(user, &root, 1, NULL, &e))
+			return &common;
+		far_tape_free(own);
+	}
+	return NULL;
+}
+
+CASE(tape, threads)
+{
+	pthread_t threads[THREADS];
+	common = vector(1, 2);
+	for (int i = 0; i < THREADS; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, train_thread, grads), 0);
+	for (int i = 0; i < THREADS; i++) {
+		void *result;
+		cr_assert_eq(pthread_join(threads[i], &result), 0);
+		cr_assert_null(result);
+	}
+	expect_gradient(common, 2 * THREADS * ROUNDS, 4 * THREADS * ROUNDS);
+}
+
+/* ---- pools ---- */
+
+/* Each allocation fails once; nothing leaks, and the error says so. */
+CASE(tape, no_memory)
+{
+	size_t limit = 4096;
+	bool succeeded = false;
+	for (; limit < 1 << 20 && !succeeded; limit += 320) {
+		struct far_pool *small;
+		struct far_tape *t = NULL;
+		struct far_grads *g = NULL;
+		struct far_var *w = NULL;
+		struct far_tensor shape = SHAPE(FAR_F64, 6, 5);
+		struct far_pool_stats stats;
+		OK(far_pool_new(limit, &small, &err));
+		enum far_status status = far_tape_new(small, &t, &err);
+		if (!status)
+			status = far_grads_new(small, &g, &err);
+		if (!status)
+			status = far_var_new(small, &shape, true, &w, &err);
+		if (!status) {
+			struct far_var *y = far_tape_matmul(t, w, far_tape_transpose(t, w, 0, 1));
+			y = far_tape_mul(t, far_tape_tanh(t, y), far_tape_slice(t, y, 0, 0, 1, 1));
+			y = far_tape_sum(t, far_tape_reshape(t, far_tape_transpose(t, y, 0, 1), 1, (uint64_t[]){36}),
+					 NULL, 0, 0);
+			status = far_tape_status(t, &err);
+			if (!status)
+				status = far_grads_backward(g, &y, 1, NULL, &err);
+		}
+		if (status)
+			cr_assert(status == FAR_RESOURCE && strstr(err.text, "no memory"), "%s", err.text);
+		succeeded = !status;
+		far_var_free(w);
+		far_tape_free(t);
+		far_grads_free(g);
+		far_pool_get_stats(small, &stats);
+		cr_assert_eq(stats.used_bytes, 0, "limit %zu: %zu bytes are in use", limit, stats.used_bytes);
+		cr_assert_leq(stats.held_bytes, limit);
+		far_pool_free(small);
+	}
+	cr_assert(succeeded);
+	cr_assert_gt(limit, 6000);
+}
+
+/* Objects may outlive far_pool_free(). */
+CASE(tape, pool_ends_with_its_last_object)
+{
+	struct far_pool *other;
+	struct far_var *x;
+	struct far_tensor t = SHAPE(FAR_F64, 1000);
+	OK(far_pool_new(0, &other, &err));
+	OK(far_var_new(other, &t, false, &x, &err));
+	far_pool_free(other);
+	cr_assert_eq(f64_of(x)[999], 0);
+	far_var_free(x);
+}
+
+/* Sizes of all magnitudes are in a block that is large enough, and blocks are used again. */
+CASE(tape, sizes_of_blocks)
+{
+	for (uint64_t n = 1; n < 1 << 21; n += 1 + n / 7) {
+		struct far_tensor t = SHAPE(FAR_U8, n);
+		struct far_var *x;
+		struct far_pool_stats before, after_stats;
+		OK(far_var_new(pool, &t, false, &x, &err));
+		memset(far_var_tensor(x)->data, 1, n);
+		far_var_free(x);
+		far_pool_get_stats(pool, &before);
+		OK(far_var_new(pool, &t, false, &x, &err));
+		far_pool_get_stats(pool, &after_stats);
+		cr_assert_eq(before.system_requests, after_stats.system_requests);
+		cr_assert_leq(after_stats.used_bytes - before.used_bytes, n + n / 4 + 1024);
+		far_var_free(x);
+	}
+}
