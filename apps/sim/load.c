@@ -343,7 +343,7 @@ static void fanout(const struct load_job *j)
 enum far_status load_nested(struct load_worker *w, struct far_req *req, uint32_t depth)
 {
 	struct load *load = w->load;
-	uint64_t left = far_req_time_left(req);
+	uint64_t left = far_req_time_left_ns(req);
 	uint64_t timeout = load_between(&w->random, load->scenario->workload.timeout);
 	uint32_t to = load_other(w);
 	uint32_t incarnation = w->incarnation;

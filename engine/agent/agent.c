@@ -94,7 +94,7 @@ static uint64_t outstanding(void *ctx)
 		}
 		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 	}
-	return n ? n : oneways(a);
+	return n ? n : oneways(a) + atomic_load_explicit(&a->has_work, memory_order_acquire);
 }
 
 static uint64_t begun(void *ctx)
@@ -392,6 +392,7 @@ static enum far_status init_ctl(struct init *in)
 		.take = take,
 		.outstanding = outstanding,
 		.begun = begun,
+		.changed = in->env ? NULL : agent_state_changed,
 		.ctx = a,
 	};
 	if (!config.net)
@@ -640,35 +641,39 @@ void agent_fini_stepped(struct far_agent *a)
 	undo(a, STEPS_STEPPED);
 }
 
-static enum far_status check_shutdown(struct far_agent *agent, struct far_err *err)
+enum far_status agent_check_end(struct far_agent *agent, const char *what, struct far_err *err)
 {
 	if (!agent)
 		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
 	if (agent->stepped)
 		return err_set(err, FAR_UNSUPPORTED,
-			       "the agent of \"%s\" has no threads, so far_shutdown cannot wait for it; call "
-			       "agent_leave() and "
+			       "the agent of \"%s\" has no threads, so %s cannot wait for it; call agent_leave() and "
 			       "agent_destroy()",
-			       agent->name);
-	enum far_status status = agent_may_wait("far_shutdown", err);
+			       agent->name, what);
+	enum far_status status = agent_may_wait(what, err);
 	if (!status && shard_request())
-		status = err_set(
-			err, FAR_WOULD_DEADLOCK,
-			"far_shutdown in a handler would wait for the handler itself; call it on the main thread");
+		status = err_set(err, FAR_WOULD_DEADLOCK,
+				 "%s in a handler would wait for the handler itself; call it on the main thread", what);
 	for (unsigned i = 0; i < agent->shards_n && !status; i++)
 		agent_shard_release(agent->shards[i]);
 	return status;
 }
 
-enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err)
+void agent_keep_leaks(struct far_agent *agent)
 {
-	enum far_status status = check_shutdown(agent, err);
-	if (status)
-		return status;
-	struct rref_leaks leaks = {.named_n = 0};
-	bool fails = agent->leaks == FAR_LEAKS_FAIL;
 	for (unsigned i = 0; i < agent->shards_n; i++)
 		atomic_store_explicit(&agent->shards[i]->rrefs->leaving, true, memory_order_release);
+}
+
+enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err)
+{
+	enum far_status status = agent_check_end(agent, "far_shutdown", err);
+	if (status)
+		return status;
+	struct rref_leaks leaks = {.serves = agent->serves};
+	bool fails = agent->leaks == FAR_LEAKS_FAIL;
+	agent_keep_leaks(agent);
+	atomic_store_explicit(&agent->has_work, false, memory_order_release);
 	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
 	status = ctl_wait_settled(agent->ctl, err);
 	leaks.lost = status != FAR_OK;
@@ -684,7 +689,7 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 
 enum far_status far_shutdown_local(struct far_agent *agent, struct far_err *err)
 {
-	enum far_status status = check_shutdown(agent, err);
+	enum far_status status = agent_check_end(agent, "far_shutdown_local", err);
 	if (!status)
 		undo(agent, STEPS);
 	return status;

@@ -117,7 +117,7 @@ void *agent_ctx_here(void)
 
 void agent_leave(struct far_agent *a, uint64_t timeout_ns)
 {
-	ctl_leave(a->ctl, timeout_ns);
+	ctl_leave(a->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
 }
 
 static uint32_t end(struct far_agent *a, bool crash)

@@ -135,7 +135,7 @@ __attribute__((noinline)) static void deadline_inside(const struct far_agent *a,
 	const struct far_req *req = stated ? NULL : shard_request();
 	uint64_t now = c->shard == s && c->handler ? shard_now(s) : clock_now(a->clock);
 	if (req) {
-		uint64_t left = far_req_time_left(req);
+		uint64_t left = far_req_time_left_ns(req);
 		start->left = left < start->left ? left : start->left;
 	}
 	start->deadline = start->left == FAR_FOREVER ? TIME_NEVER : time_after(now, start->left);

@@ -187,7 +187,7 @@ struct far_agent *far_req_agent(const struct far_req *req)
 	return req->shard->config.agent;
 }
 
-uint64_t far_req_time_left(const struct far_req *req)
+uint64_t far_req_time_left_ns(const struct far_req *req)
 {
 	if (likely(!req->deadline))
 		return req->time_left;

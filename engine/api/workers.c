@@ -58,16 +58,14 @@ int far_world_size(struct far_agent *a)
 	return a->world;
 }
 
-uint64_t far_rpc_timeout(struct far_agent *a)
+uint64_t far_rpc_timeout_ns(struct far_agent *a)
 {
 	return atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
 }
 
-enum far_status far_set_rpc_timeout(struct far_agent *a, uint64_t timeout_ns)
+enum far_status far_set_rpc_timeout_ns(struct far_agent *a, uint64_t timeout_ns)
 {
-	if (timeout_ns == 0)
-		return FAR_INVALID;
-	agent_set_timeout(a, timeout_ns);
+	agent_set_timeout(a, timeout_ns ? timeout_ns : FAR_RPC_TIMEOUT_NS);
 	return FAR_OK;
 }
 
@@ -122,7 +120,7 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 		return err_set(err, FAR_INVALID, "a handler cannot acquire a shard; its waits poll one");
 	if (shard_held(s))
 		return err_set(err, FAR_INVALID, "this thread holds the shard already");
-	uint64_t until = time_after(clock_now(a->clock), timeout_ns ? timeout_ns : FAR_SEC);
+	uint64_t until = time_after(clock_now(a->clock), timeout_ns ? timeout_ns : FAR_ACQUIRE_TIMEOUT_NS);
 	atomic_fetch_add_explicit(&s->progress.want, 1, memory_order_relaxed);
 	bool entered;
 	while (!(entered = shard_enter(s)) && clock_now(a->clock) < until)

@@ -244,7 +244,7 @@ static uint64_t pass(struct group *g)
 		failing_step(g);
 		at = g->phase == PHASE_FAILING ? g->grace : TIME_NEVER;
 	} else {
-		if (g->phase == PHASE_READY && g->leave_requested)
+		if (g->phase == PHASE_READY && leave_due(g))
 			leave_begin(g);
 		at = leave_step(g);
 	}

@@ -168,8 +168,8 @@ struct far_msg_placement {
 struct far_opts {
 	const char *init_method;  /* "tcp://host:port" or "env://" (default): MASTER_ADDR, MASTER_PORT */
 	const char *group;        /* default "default" */
-	uint64_t rpc_timeout_ns;  /* default deadline of a call; default 60 s */
-	uint64_t init_timeout_ns; /* limit of far_init_rpc(); default 60 s */
+	uint64_t rpc_timeout_ns;  /* default deadline of a call; 0: FAR_RPC_TIMEOUT_NS */
+	uint64_t init_timeout_ns; /* limit of far_init_rpc(); 0: FAR_INIT_TIMEOUT_NS */
 	enum far_progress progress;
 	enum far_idle idle;
 	int pin_cpu;         /* 1 + the CPU of shard 0's poller; the poller of shard i gets the i-th CPU after it.
@@ -281,10 +281,29 @@ enum far_status far_init_rpc(const char *name, int rank, int world_size, const s
 			     struct far_agent **agent, struct far_err *err);
 
 /**
- * Leaves the group, then stops and frees the agent. Blocks at most `timeout_ns` (0: 60 s) until every member has called
- * far_shutdown(), the calls of all are answered (also those that handlers start meanwhile), and the handlers of all
- * one-way messages have returned. Handlers keep serving until then. Rank 0 leaves last. No other thread may be inside a
- * call on this agent. Futures stay valid until freed.
+ * Serves the calls of the group until there is a reason to stop, then returns FAR_OK; far_shutdown() or another
+ * far_serve() follows. Blocks; the calling thread sleeps. Reasons:
+ * - far_stop(), also an earlier one. The group does not end before this worker calls far_shutdown() then;
+ * - SIGINT or SIGTERM. The function installs a handler for each that has its default action, and restores that action;
+ * - the end of the group: one member at least has called far_shutdown() or is lost, every other one has, or serves, and
+ *   all calls are answered. far_shutdown() then returns at once, with the error of lost members if there is one.
+ *
+ * At most `timeout_ns` (0: FAR_SERVE_TIMEOUT_NS, no limit): TIMEOUT. A worker serves when it has no work of its own:
+ * only its handlers start calls. References that it holds to its own values when it is shut down are no leaks. While
+ * rank 0 serves, lost workers can join again. Other errors: WOULD_DEADLOCK in a handler; INVALID (another thread is in
+ * it); RESOURCE (64 agents of this process serve); SHUTDOWN (`agent` is NULL).
+ */
+enum far_status far_serve(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
+
+/** Makes far_serve() return, now or when it is called next. Any thread, handlers and signal handlers; never blocks. */
+void far_stop(struct far_agent *agent);
+
+/**
+ * Leaves the group, then stops and frees the agent. Blocks at most `timeout_ns` (0: FAR_SHUTDOWN_TIMEOUT_NS, a minute)
+ * until every member has called far_shutdown() or serves (far_serve()), the calls of all are answered (also those that
+ * handlers start meanwhile), and the handlers of all one-way messages have returned. Handlers keep serving until then.
+ * A worker that only serves calls far_serve() first, which has no such limit. Rank 0 leaves last. No other thread may
+ * be inside a call on this agent. Futures stay valid until freed.
  *
  * The agent is freed whatever is returned, except WOULD_DEADLOCK. Waits of handlers that still run then return
  * FAR_CANCELLED: fibers have one second to end, blocking handlers as long as they take; stderr reports both.
@@ -318,9 +337,9 @@ void far_worker_self(struct far_agent *agent, struct far_worker_info *out);
 /** Members of the group, this worker included. */
 int far_world_size(struct far_agent *agent);
 
-/** Default deadline of calls started later, ns. Setting 0: FAR_INVALID. */
-uint64_t far_rpc_timeout(struct far_agent *agent);
-enum far_status far_set_rpc_timeout(struct far_agent *agent, uint64_t timeout_ns);
+/** Default deadline of calls started later. Setting 0 sets FAR_RPC_TIMEOUT_NS; setting returns FAR_OK. */
+uint64_t far_rpc_timeout_ns(struct far_agent *agent);
+enum far_status far_set_rpc_timeout_ns(struct far_agent *agent, uint64_t timeout_ns);
 
 /** Shards of this worker. */
 unsigned far_shards(struct far_agent *agent);
@@ -352,10 +371,11 @@ enum far_status far_register_type(struct far_agent *agent, const struct far_cust
 
 /**
  * Makes the calling thread the holder of shard 0 until far_shard_release(): its calls go through this shard straight to
- * the queue, its waits poll the shard, and no other thread does. Blocks at most `timeout_ns` (0: 1 s) until the current
- * holder releases the shard. The thread must wait or poll often while it holds the shard: handlers run only then, and
- * packets leave with the next poll, wait or release. The release runs no handler. Errors: UNSUPPORTED with
- * FAR_PROGRESS_DEDICATED; WOULD_DEADLOCK, INVALID in a handler; INVALID if the thread holds it; TIMEOUT.
+ * the queue, its waits poll the shard, and no other thread does. Blocks at most `timeout_ns` (0:
+ * FAR_ACQUIRE_TIMEOUT_NS) until the current holder releases the shard. The thread must wait or poll often while it
+ * holds the shard: handlers run only then, and packets leave with the next poll, wait or release. The release runs no
+ * handler. Errors: UNSUPPORTED with FAR_PROGRESS_DEDICATED; WOULD_DEADLOCK, INVALID in a handler; INVALID if the thread
+ * holds it; TIMEOUT.
  */
 enum far_status far_shard_acquire(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release(struct far_agent *agent);

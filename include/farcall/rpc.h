@@ -120,7 +120,7 @@ struct far_to far_req_from(const struct far_req *req);
 unsigned far_req_shard(const struct far_req *req);
 struct far_agent *far_req_agent(const struct far_req *req);
 /** Nanoseconds to the caller's deadline; FAR_FOREVER: none. In an inline handler the value from its start. */
-uint64_t far_req_time_left(const struct far_req *req);
+uint64_t far_req_time_left_ns(const struct far_req *req);
 /**
  * True if the caller has given up (cancelled, deadline passed, process lost). In a fiber handler it changes during
  * waits, in a blocking handler at any time. Always false in an inline handler.

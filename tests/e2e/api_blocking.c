@@ -114,7 +114,7 @@ static void late(void)
 
 static enum far_status left(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	struct far_val v = far_int((int64_t)(far_req_time_left(req) / FAR_MS));
+	struct far_val v = far_int((int64_t)(far_req_time_left_ns(req) / FAR_MS));
 	return far_return(req, &v);
 }
 

@@ -279,11 +279,11 @@ static void nearly_for_ever(void)
 
 static void default_deadline(void)
 {
-	uint64_t before = far_rpc_timeout(agent);
-	CHECK(far_set_rpc_timeout(agent, 3 * FAR_MS) == FAR_OK);
+	uint64_t before = far_rpc_timeout_ns(agent);
+	CHECK(far_set_rpc_timeout_ns(agent, 3 * FAR_MS) == FAR_OK);
 	CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::keep", FAR_NOARGS, NULL, NULL, &err), FAR_TIMEOUT, &err);
 	CHECK_STATUS(call_for(20 * FAR_SEC, "t::slow", FAR_ARGS(20000)), FAR_OK, &err);
-	CHECK(far_set_rpc_timeout(agent, before) == FAR_OK);
+	CHECK(far_set_rpc_timeout_ns(agent, before) == FAR_OK);
 	CHECK(ask("t::release") == FAR_CANCELLED);
 }
 

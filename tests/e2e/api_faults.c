@@ -347,12 +347,12 @@ static void defaults(void)
 {
 	struct far_future *before;
 	struct far_val v;
-	uint64_t was = far_rpc_timeout(agent);
+	uint64_t was = far_rpc_timeout_ns(agent);
 	CHECK(was == 60000 * FAR_MS);
 	CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){1, -1}, "f::slow", FAR_ARGS(60), NULL, &before, &err),
 		     FAR_OK, &err);
-	CHECK(far_set_rpc_timeout(agent, 0) == FAR_INVALID && far_rpc_timeout(agent) == was);
-	CHECK(far_set_rpc_timeout(agent, FAR_MS) == FAR_OK && far_rpc_timeout(agent) == FAR_MS);
+	CHECK(far_set_rpc_timeout_ns(agent, 0) == FAR_OK && far_rpc_timeout_ns(agent) == FAR_RPC_TIMEOUT_NS);
+	CHECK(far_set_rpc_timeout_ns(agent, FAR_MS) == FAR_OK && far_rpc_timeout_ns(agent) == FAR_MS);
 	CHECK_STATUS(call(1, "f::slow", FAR_ARGS(10000), 0, &v), FAR_TIMEOUT, &err);
 	struct far_rref *r = make(1, "f::slow", FAR_ARGS(10000), 0);
 	CHECK_STATUS(far_rref_to_here(r, FAR_FOREVER, &v, &err), FAR_TIMEOUT, &err);
@@ -361,7 +361,7 @@ static void defaults(void)
 	CHECK_STATUS(far_rref_to_here(r, 0, &v, &err), FAR_TIMEOUT, &err);
 	CHECK_STATUS(far_rref_to_here(r, FAR_FOREVER, &v, &err), FAR_OK, &err);
 	far_rref_free(r);
-	CHECK(far_set_rpc_timeout(agent, was) == FAR_OK);
+	CHECK(far_set_rpc_timeout_ns(agent, was) == FAR_OK);
 	CHECK_STATUS(far_future_wait(before, 0, &v, &err), FAR_OK, &err); /* it was started before */
 	far_future_free(before);
 	expect_clean();
