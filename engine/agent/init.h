@@ -11,7 +11,9 @@
 struct init {
 	struct far_agent *a;
 	const char *name;
+	char expanded[2 * FAR_NAME_MAX]; /* `name` with the rank; empty: it has no pattern */
 	int rank, world;
+	size_t opts_bytes; /* of the caller's struct far_opts */
 	struct far_opts opts;
 	struct key_choice key;
 	struct agent_env *env; /* NULL: the machine's clock, network and threads */

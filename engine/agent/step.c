@@ -23,6 +23,7 @@ enum far_status agent_create_stepped(const char *name, int rank, int world, cons
 {
 	struct init in = {.name = name, .rank = rank, .world = world, .env = env, .err = err};
 	must(env && env->clock && env->random && env->net && env->ctl_due);
+	in.opts_bytes = sizeof *opts;
 	enum far_status status = agent_init(&in, "agent_create_stepped", opts, agent);
 	if (status)
 		give_back(env);

@@ -168,6 +168,8 @@ struct group {
 	uint64_t now; /* time of this step */
 	uint64_t init_deadline, leave_deadline;
 	uint64_t unanswered_at; /* when to query the store about workers that have not replied to an attempt */
+	uint64_t joined_from;   /* begin of the join */
+	uint64_t report_at;     /* when to log what the join waits for */
 	uint64_t diagnose_at;   /* a member that sees why sessions are missing fails then, so that the others read it */
 	uint64_t grace;         /* end of FAILING, LATE or CLOSE */
 	struct far_err err;     /* result: OK until something fails */

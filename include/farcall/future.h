@@ -22,6 +22,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 /** Times are relative nanoseconds, and their names end in `_ns`. 0 is the default of the function or option, which a
  * macro below names; FAR_FOREVER is no limit. */
@@ -199,6 +202,9 @@ enum far_status far_scope_end(struct far_scope *scope, uint64_t timeout_ns, stru
 /** Ends a scope without waiting. Never blocks. No effect if it is not active in this thread. */
 void far_scope_abandon(struct far_scope *scope);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

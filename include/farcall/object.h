@@ -44,6 +44,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 /** Handler of a method: a far_fn with the object. `user` is the pointer given with the method. Answers as any handler,
  * also later through far_defer(); the object exists until then. */
@@ -76,6 +79,7 @@ struct far_class {
 	/** Encoding of copies: a custom type of the same name, registered with the class. far_rref_to_here() then
 	 * returns a copy, encoded on the home shard. NULL: objects cannot be copied. */
 	const struct far_custom_type *codec;
+	uint64_t reserved[2]; /* 0 */
 };
 
 #define FAR_CLASSES_MAX 1024 /* of an agent */
@@ -159,6 +163,9 @@ const char *far_rref_class(const struct far_rref *rref);
  * far_rref_ref() keeps it, and the object, longer. NULL: not a method. */
 struct far_rref *far_req_rref(const struct far_req *req);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

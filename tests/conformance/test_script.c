@@ -157,7 +157,7 @@ CONFORM(X4c, async_function_wrong_return_type)
 CONFORM(X4c, async_function_wrong_decorator_order)
 {
 	static const struct far_function kindless = {"c::kindless(int x) -> int", FAR_KIND_NONE, async_add, NULL};
-	FAILS(FAR_INVALID, far_register(agent, &kindless, &err));
+	FAILS(FAR_INVALID, far_register_function(agent, &kindless, &err));
 	SAYS("c::kindless");
 	CALL_FAILS(FAR_NO_FUNCTION, peer(1), "c::kindless", FAR_ARGS(1));
 }

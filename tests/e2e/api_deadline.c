@@ -125,7 +125,7 @@ static const struct far_to peer = {1, 0};
 static const char *const functions[] = {"t::slow", "t::fiber", "t::blocking"};
 static char long_one[LONG];
 
-static void on_end(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_end(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	*(int *)user = (int)status;
 }
@@ -287,7 +287,7 @@ static void default_deadline(void)
 	CHECK(ask("t::release") == FAR_CANCELLED);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	CHECK(status == FAR_TIMEOUT && e && e->status == FAR_TIMEOUT);
 	*(bool *)user = true;

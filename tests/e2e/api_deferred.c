@@ -102,7 +102,7 @@ static void msg_square(struct far_req *req, const void *data, size_t len, void *
 	far_reply(req, &x, sizeof x);
 }
 
-static void forwarded(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void forwarded(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	int64_t x = 0;
 	if (status) {

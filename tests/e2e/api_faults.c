@@ -146,7 +146,8 @@ static void calls(void)
 	clear();
 	far_fault_counts_read(agent, &n);
 	/* The one of 2 ms may have passed its time on its way here. */
-	CHECK(n.failed[FAR_FAULT_CALL] == 2 && n.delayed[FAR_FAULT_CALL] >= 1 && n.delayed[FAR_FAULT_CALL] <= 2);
+	CHECK(n.of[FAR_FAULT_CALL].failed == 2 && n.of[FAR_FAULT_CALL].delayed >= 1 &&
+	      n.of[FAR_FAULT_CALL].delayed <= 2);
 	CHECK_STATUS(call(1, "f::fault", FAR_ARGS((int)FAR_FAULT_REPLY, 1, 0), 0, &v), FAR_OK, &err);
 	CHECK_STATUS(call(1, "f::echo", FAR_ARGS(1), 0, &v), FAR_INJECTED, &err);
 	CHECK(err.executed == FAR_EXECUTED_YES && strcmp(err.origin, "worker1") == 0);
@@ -227,7 +228,8 @@ static void control_messages(void)
 	expect_clean();
 	struct far_fault_counts n;
 	far_fault_counts_read(agent, &n);
-	CHECK(n.failed[FAR_FAULT_FORK] == 3 && n.failed[FAR_FAULT_ACCEPT] == 3 && n.failed[FAR_FAULT_DELETE] == 6);
+	CHECK(n.of[FAR_FAULT_FORK].failed == 3 && n.of[FAR_FAULT_ACCEPT].failed == 3 &&
+	      n.of[FAR_FAULT_DELETE].failed == 6);
 	clear();
 	for (int rank = 1; rank < WORLD; rank++)
 		CHECK_STATUS(call(rank, "f::clear", FAR_NOARGS, 0, &v), FAR_OK, &err);

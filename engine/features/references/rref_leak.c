@@ -5,6 +5,7 @@
  * All workers leave at once, so a session may end before the report: what a peer held here is kept until it is known
  * how the group ended, and reported when no peer was lost or late.
  */
+#include "base/log.h"
 #include "core/session.h"
 #include "core/shard.h"
 #include "features/references/rref.h"
@@ -30,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static void report(struct rref_leaks *leak
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	fprintf(stderr, "farcall: shutdown: %s\n", text);
+	log_line(FAR_LOG_WARNING, "shutdown: %s", text);
 	if (atomic_fetch_add_explicit(&leaks->named_n, 1, memory_order_relaxed) == 0)
 		snprintf(leaks->first, sizeof leaks->first, "%.*s", (int)sizeof leaks->first - 1, text);
 }
