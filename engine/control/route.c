@@ -232,18 +232,20 @@ static void versions_free(struct peer *p, struct route_version *stays)
 		stays->older = NULL;
 }
 
-/* Takes IP and port out of "DRIVER 10.0.0.1:7471" or "DRIVER [::1]:7471". False: it has none. */
+/* Takes IP and port out of "DRIVER 10.0.0.1:7471" or "DRIVER [::1]:7471, more". False: it has none. */
 static bool ip_parse(const char *text, struct ctl_route *out)
 {
 	uint8_t bytes[16];
-	const char *host = strchr(text, ' '), *colon = strrchr(text, ':');
-	if (!host || !colon || colon < ++host)
+	const char *host = strchr(text, ' ');
+	const char *colon = host ? memrchr(host, ':', strcspn(host, ",")) : NULL;
+	if (!colon)
 		return false;
-	bool v6 = *host == '[';
-	int len = (int)(colon - host) - 2 * v6;
-	if (len <= 0 || len >= (int)sizeof out->ip)
+	bool v6 = host[1] == '[';
+	host += 1 + v6;
+	ptrdiff_t len = colon - host - v6;
+	if (len <= 0 || len >= (ptrdiff_t)sizeof out->ip)
 		return false;
-	snprintf(out->ip, sizeof out->ip, "%.*s", len, host + v6);
+	snprintf(out->ip, sizeof out->ip, "%.*s", (int)len, host);
 	out->port = (uint16_t)strtoul(colon + 1, NULL, 10);
 	if (inet_pton(v6 ? AF_INET6 : AF_INET, out->ip, bytes) == 1)
 		return true;

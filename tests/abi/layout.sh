@@ -9,8 +9,8 @@ command -v abidiff >/dev/null || {
 	echo "needs the package abigail-tools" >&2
 	exit 77
 }
-abidiff --suppressions "$4" "$1" "$2"
-if abidiff --suppressions "$4" "$1" "$3" >/dev/null; then
+abidiff --ignore-soname --suppressions "$4" "$1" "$2"
+if abidiff --ignore-soname --suppressions "$4" "$1" "$3" >/dev/null; then
 	echo "abidiff does not see a changed struct" >&2
 	exit 1
 fi
