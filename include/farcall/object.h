@@ -22,7 +22,7 @@
  *		return far_return(req, &sum);
  *	}
  *	static const struct far_function make[] = {
- *		{"demo::Counter(int start=0) -> demo::Counter", FAR_KIND_INLINE, counter_new, NULL}};
+ *		{"demo::Counter(int start=0) -> demo::Counter", FAR_KIND_INLINE, counter_new, NULL, 0}};
  *	static const struct far_method methods[] = {{"add(int by=1) -> int", FAR_KIND_INLINE, counter_add, NULL}};
  *	static const struct far_class counter = {.name = "demo::Counter", .constructors = make, .constructors_n = 1,
  *						 .methods = methods, .methods_n = 1, .destroy = counter_free};
