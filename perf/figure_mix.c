@@ -79,7 +79,7 @@ static void record(struct tenth *t, double slowdown, uint64_t bytes)
 	t->slowdown[t->n++] = slowdown;
 }
 
-static void on_taken(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_taken(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct message *msg = user;
 	struct mix *m = msg->mix;
@@ -109,7 +109,7 @@ static bool begin(struct mix *m, struct far_to to, struct message *msg)
 			break;
 	}
 	if (status)
-		on_taken(msg, status, NULL, 0, &err);
+		on_taken(status, NULL, 0, &err, msg);
 	return !status;
 }
 

@@ -27,7 +27,7 @@ static void fail(struct flow *f, const struct far_err *err)
 
 static bool send_one(struct flow *f);
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct flow_mark *m = user;
 	struct flow *f = m->flow;
@@ -96,7 +96,7 @@ int flow_run(struct flow *f, uint64_t ns, uint64_t *calls, uint64_t *busy_ns)
 {
 	uint64_t start = floor_now(), now = start, first = answered(f), end = first;
 	f->plain.flow = f->sample.flow = f;
-	f->opts = (struct far_call_opts){.via = f->shard + 1};
+	f->opts = (struct far_call_opts){.via = FAR_VIA(f->shard)};
 	if (f->held) /* else the shard's thread may still be reading it, behind the last completion */
 		f->resend = true;
 	while (now - start < ns && !atomic_load_explicit(&f->failed, memory_order_acquire)) {

@@ -35,7 +35,7 @@ struct load {
 	} slots[PEER_INFLIGHT_MAX], *free;
 };
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct slot *slot = user;
 	struct load *l = slot->load;

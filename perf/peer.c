@@ -247,7 +247,7 @@ static void *join_handed(void *arg)
 	struct far_opts opts = {.nic = j->o->nic,
 				.security = j->o->security,
 				.progress = FAR_PROGRESS_DEDICATED,
-				.pin_cpu = cpu + 1,
+				.pin_cpu = FAR_CPU(cpu),
 				.init_timeout_ns = join_ns(j->o),
 				.peer_limit_ns = PEER_LIMIT_NS,
 				.fibers = PEER_FIBERS,

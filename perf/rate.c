@@ -56,7 +56,7 @@ static void window_fill(struct lane *l, uint64_t done)
 {
 	const struct rate *r = l->rate;
 	struct window *w = &l->window;
-	struct far_call_opts opts = {.via = l->shard + 1};
+	struct far_call_opts opts = {.via = FAR_VIA(l->shard)};
 	uint64_t inflight = r->rounds->o->inflight;
 	while (w->sent - done < inflight) {
 		struct far_err err;

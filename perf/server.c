@@ -60,7 +60,7 @@ static void bye(struct far_req *req, const void *data, size_t len, void *user)
 	atomic_store_explicit(&s->bye, true, memory_order_release); /* pairs with serve_idle() */
 }
 
-static void self_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void self_done(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct server *s = user;
 	(void)data;

@@ -73,7 +73,7 @@ static void *join(void *rank)
 	return NULL;
 }
 
-static void on_answer(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_answer(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	(void)user, (void)data, (void)len, (void)err;
 	answered += status == FAR_OK;

@@ -147,7 +147,7 @@ static void look_at_interrupts(struct trace *t, struct look *l)
 
 /* ---- calls ---- */
 
-static void on_reply(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_reply(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct trace *t = user;
 	t->status = status;

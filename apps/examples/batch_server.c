@@ -135,10 +135,10 @@ int main(int argc, char **argv)
 		return fprintf(stderr, "usage: farcall run -n 2..%d -- batch_server [K]\n", TRAINERS_MAX + 1), 2;
 	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
-	enum far_status status = rank ? train(agent, rank, &err) : FAR_OK;
+	/* The server serves until all trainers have called far_shutdown(). */
+	enum far_status status = rank ? train(agent, rank, &err) : far_serve(agent, 0, &err);
 	if (status)
 		far_err_print(stderr, &err);
-	/* The server serves until all trainers have called this. */
 	if (far_shutdown(agent, 0, &err))
 		return far_err_print(stderr, &err);
 	if (rank == 0)

@@ -117,8 +117,9 @@ int main(void)
 		if (status)
 			far_err_print(stderr, &err);
 		errors(agent);
+	} else {
+		status = far_serve(agent, 0, &err); /* until worker0 leaves */
 	}
-	/* Waits until all workers have called this, and answers their calls meanwhile. */
 	if (far_shutdown(agent, 0, &err))
 		return far_err_print(stderr, &err);
 	return status;

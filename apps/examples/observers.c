@@ -141,7 +141,7 @@ int main(void)
 		return fprintf(stderr, "usage: farcall run -n 2..%d -- observers\n", OBSERVERS_MAX + 1), 2;
 	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
-	if (rank && atoi(rank) == 0 && run(agent, observers, &err))
+	if (rank && atoi(rank) == 0 ? run(agent, observers, &err) : far_serve(agent, 0, &err))
 		far_err_print(stderr, &err);
 	if (far_shutdown(agent, 0, &err))
 		far_err_print(stderr, &err);

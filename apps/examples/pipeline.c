@@ -140,7 +140,7 @@ int main(void)
 	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
 	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
-	if (rank && atoi(rank) == 0 && run(agent, &err))
+	if (rank && atoi(rank) == 0 ? run(agent, &err) : far_serve(agent, 0, &err))
 		far_err_print(stderr, &err);
 	if (far_shutdown(agent, 0, &err))
 		far_err_print(stderr, &err);

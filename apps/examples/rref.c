@@ -119,13 +119,11 @@ int main(void)
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	struct far_agent *agent;
 	struct far_err err = {0};
-	enum far_status status = FAR_OK;
 	char name[32];
 	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
 	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
-	if (rank && atoi(rank) == 0)
-		status = work(agent, &err);
+	enum far_status status = rank && atoi(rank) == 0 ? work(agent, &err) : far_serve(agent, 0, &err);
 	if (status)
 		far_err_print(stderr, &err);
 	/* Prints references that are still held, with their holders, on stderr. */

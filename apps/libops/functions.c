@@ -300,7 +300,7 @@ ANSWERED_BY(matmul)
 
 #define INLINE(name, signature)                                                                                        \
 	{                                                                                                              \
-		"far::" signature, FAR_KIND_INLINE, ops_call_##name, NULL                                              \
+		.signature = "far::" signature, .kind = FAR_KIND_INLINE, .fn = ops_call_##name                         \
 	}
 #define SCALARS "(Tensor|Scalar a, Tensor|Scalar b) -> Tensor|Scalar"
 /* alpha is a parameter of an overload, not a default: the usual call does not send it. */
@@ -330,7 +330,7 @@ static const struct far_function functions[] = {
 	INLINE(amax, "amax(Tensor x, int axis, bool keepdim=false) -> Tensor"),
 	INLINE(softmax, "softmax(Tensor x, int axis=-1) -> Tensor"),
 	INLINE(log_softmax, "log_softmax(Tensor x, int axis=-1) -> Tensor"),
-	{"far::matmul(Tensor a, Tensor b) -> Tensor", FAR_KIND_BLOCKING, ops_call_matmul, NULL},
+	{.signature = "far::matmul(Tensor a, Tensor b) -> Tensor", .kind = FAR_KIND_BLOCKING, .fn = ops_call_matmul},
 	INLINE(embedding, "embedding(Tensor table, Tensor index) -> Tensor"),
 	INLINE(zeros, "zeros(Tensor|int shape) -> Tensor"),
 	INLINE(ones, "ones(Tensor|int shape) -> Tensor"),

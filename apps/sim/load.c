@@ -315,7 +315,7 @@ static void fanout(const struct load_job *j)
 		uint32_t to = (w->rank + 1 + i) % load->scenario->workers;
 		numbers[i] = load_begin_call(w, LOAD_FANOUT, to, j->timeout_ns, 0);
 		uint32_t cap = load->plans[numbers[i]].reply;
-		targets[i] = (struct far_target){.to = load_to(load, numbers[i]), .second = {-1, 0}, .cap = cap};
+		targets[i] = (struct far_target){.to = load_to(load, numbers[i]), .cap = cap};
 		targets[i].data = load_request(load, numbers[i], &targets[i].len);
 		targets[i].recv_buf = malloc(cap + 1);
 		must(targets[i].recv_buf != NULL);
@@ -343,7 +343,7 @@ static void fanout(const struct load_job *j)
 enum far_status load_nested(struct load_worker *w, struct far_req *req, uint32_t depth)
 {
 	struct load *load = w->load;
-	uint64_t left = far_req_time_left(req);
+	uint64_t left = far_req_time_left_ns(req);
 	uint64_t timeout = load_between(&w->random, load->scenario->workload.timeout);
 	uint32_t to = load_other(w);
 	uint32_t incarnation = w->incarnation;

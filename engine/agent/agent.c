@@ -7,14 +7,18 @@
 #include "agent/limits.h"
 #include "agent/pin.h"
 #include "agent/quota.h"
+#include "agent/settings.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/must.h"
 #include "base/random.h"
 #include "base/signals.h"
+#include "base/sized.h"
 #include "builtin/builtin.h"
 #include "builtin/gather.h"
+#include "control/url.h"
 #include "core/context.h"
 #include "core/fiber.h"
 #include "core/queues.h"
@@ -94,7 +98,7 @@ static uint64_t outstanding(void *ctx)
 		}
 		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
 	}
-	return n ? n : oneways(a);
+	return n ? n : oneways(a) + atomic_load_explicit(&a->has_work, memory_order_acquire);
 }
 
 static uint64_t begun(void *ctx)
@@ -137,10 +141,11 @@ static void warn_open(void)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
 	if (!atomic_flag_test_and_set_explicit(&warned, memory_order_relaxed))
-		fprintf(stderr,
-			"farcall: security=none: the store, the ports of all NIC drivers and the sockets of shm are "
-			"open to every process that reaches them, of other users and other hosts, too; set a group "
-			"key instead (`farcall key`)\n");
+		log_line(
+			FAR_LOG_WARNING,
+			"security=none: the store, the ports of all NIC drivers and the sockets of shm are open to "
+			"every process that reaches them, of other users and other hosts, too; set a group key instead "
+			"(`farcall key`)");
 }
 
 static enum far_status init_key(struct init *in)
@@ -167,10 +172,28 @@ static void fini_key(struct far_agent *a)
 	auth_erase(&a->key, sizeof a->key);
 }
 
+/* Replaces "%d" in the name by the rank. */
+static enum far_status name_expand(struct init *in)
+{
+	struct url url;
+	const char *d = strstr(in->name, "%d");
+	if (!d)
+		return FAR_OK;
+	enum far_status status = url_parse(in->opts.init_method, in->rank, in->world, &url, in->err);
+	if (!status)
+		snprintf(in->expanded, sizeof in->expanded, "%.*s%d%s", (int)(d - in->name), in->name, url.rank, d + 2);
+	in->name = in->expanded;
+	return status;
+}
+
 static enum far_status init_options(struct init *in)
 {
 	struct far_opts *o = &in->opts;
-	enum far_status status = ports_check_checksum(o->checksum, in->err);
+	enum far_status status = in->env ? FAR_OK : settings_read(o, in->err);
+	if (!status)
+		status = name_expand(in);
+	if (!status)
+		status = ports_check_checksum(o->checksum, in->err);
 	if (status)
 		return status;
 	if (o->shards == 0)
@@ -385,6 +408,7 @@ static enum far_status init_ctl(struct init *in)
 		.take = take,
 		.outstanding = outstanding,
 		.begun = begun,
+		.changed = in->env ? NULL : agent_state_changed,
 		.ctx = a,
 	};
 	if (!config.net)
@@ -601,8 +625,12 @@ enum far_status agent_init(struct init *in, const char *what, const struct far_o
 	size_t all = in->env ? STEPS_STEPPED : STEPS;
 	if (!agent || !in->name)
 		return err_set(in->err, FAR_INVALID, "%s: name and agent must not be NULL", what);
-	if (opts)
-		in->opts = *opts;
+	if (opts && !sized_in(&in->opts, sizeof in->opts, opts, in->opts_bytes))
+		return err_set(
+			in->err, FAR_UNSUPPORTED,
+			"%s: an option is set that farcall %s does not have (struct far_opts has %zu bytes, here %zu); "
+			"install the version that the program was built for",
+			what, FAR_VERSION, in->opts_bytes, sizeof in->opts);
 	in->a = calloc(1, sizeof *in->a);
 	if (!in->a)
 		return err_set(in->err, FAR_RESOURCE, "out of memory");
@@ -619,10 +647,24 @@ enum far_status agent_init(struct init *in, const char *what, const struct far_o
 	return FAR_OK;
 }
 
-enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
-			     struct far_agent **agent, struct far_err *err)
+/* True if a library of this version has all that the headers of `version` declare. */
+static bool version_covers(uint32_t version)
 {
-	struct init in = {.name = name, .rank = rank, .world = world_size, .err = err};
+	return version / 1000 <= FAR_VERSION_NUMBER / 1000;
+}
+
+enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank, int world_size,
+				   const struct far_opts *opts, size_t opts_bytes, struct far_agent **agent,
+				   struct far_err *err)
+{
+	struct init in = {.name = name, .rank = rank, .world = world_size, .opts_bytes = opts_bytes, .err = err};
+	if (!version_covers(version))
+		return err_set(
+			err, FAR_UNSUPPORTED,
+			"the program was built with the headers of farcall %u.%u.%u, and the library is %s; install "
+			"libfarcall %u.%u or later",
+			version / 1000000, version / 1000 % 1000, version % 1000, FAR_VERSION, version / 1000000,
+			version / 1000 % 1000);
 	enum far_status status = agent_init(&in, "far_init_rpc", opts, agent);
 	auth_erase(&in.key, sizeof in.key);
 	return status;
@@ -633,35 +675,39 @@ void agent_fini_stepped(struct far_agent *a)
 	undo(a, STEPS_STEPPED);
 }
 
-static enum far_status check_shutdown(struct far_agent *agent, struct far_err *err)
+enum far_status agent_check_end(struct far_agent *agent, const char *what, struct far_err *err)
 {
 	if (!agent)
 		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
 	if (agent->stepped)
 		return err_set(err, FAR_UNSUPPORTED,
-			       "the agent of \"%s\" has no threads, so far_shutdown cannot wait for it; call "
-			       "agent_leave() and "
+			       "the agent of \"%s\" has no threads, so %s cannot wait for it; call agent_leave() and "
 			       "agent_destroy()",
-			       agent->name);
-	enum far_status status = agent_may_wait("far_shutdown", err);
+			       agent->name, what);
+	enum far_status status = agent_may_wait(what, err);
 	if (!status && shard_request())
-		status = err_set(
-			err, FAR_WOULD_DEADLOCK,
-			"far_shutdown in a handler would wait for the handler itself; call it on the main thread");
+		status = err_set(err, FAR_WOULD_DEADLOCK,
+				 "%s in a handler would wait for the handler itself; call it on the main thread", what);
 	for (unsigned i = 0; i < agent->shards_n && !status; i++)
 		agent_shard_release(agent->shards[i]);
 	return status;
 }
 
-enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err)
+void agent_keep_leaks(struct far_agent *agent)
 {
-	enum far_status status = check_shutdown(agent, err);
-	if (status)
-		return status;
-	struct rref_leaks leaks = {.named_n = 0};
-	bool fails = agent->leaks == FAR_LEAKS_FAIL;
 	for (unsigned i = 0; i < agent->shards_n; i++)
 		atomic_store_explicit(&agent->shards[i]->rrefs->leaving, true, memory_order_release);
+}
+
+enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err)
+{
+	enum far_status status = agent_check_end(agent, "far_shutdown", err);
+	if (status)
+		return status;
+	struct rref_leaks leaks = {.serves = agent->serves};
+	bool fails = agent->leaks == FAR_LEAKS_FAIL;
+	agent_keep_leaks(agent);
+	atomic_store_explicit(&agent->has_work, false, memory_order_release);
 	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
 	status = ctl_wait_settled(agent->ctl, err);
 	leaks.lost = status != FAR_OK;
@@ -677,7 +723,7 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 
 enum far_status far_shutdown_local(struct far_agent *agent, struct far_err *err)
 {
-	enum far_status status = check_shutdown(agent, err);
+	enum far_status status = agent_check_end(agent, "far_shutdown_local", err);
 	if (!status)
 		undo(agent, STEPS);
 	return status;

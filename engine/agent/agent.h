@@ -45,6 +45,7 @@ struct far_agent {
 	struct gathers *gathers;
 	struct faults *faults;
 	enum far_leaks leaks;
+	bool serves; /* far_serve() was called: own references to own values are no leaks */
 	uint64_t rref_retry_ns;
 	struct far_limits limits; /* options with defaults applied */
 	size_t fiber_stack_bytes;
@@ -54,6 +55,10 @@ struct far_agent {
 	struct mems mems;
 	struct rendezvous_out
 		*lent; /* zero-copy sends of ended shards: memory that devices use until the ports are closed */
+	_Atomic(struct serving *) serving; /* a thread is in far_serve(); serve.c */
+	_Atomic bool stopped;              /* far_stop() was called */
+	_Atomic bool has_work; /* between far_serve() and far_shutdown(); from far_stop() on, so that the group
+				* does not end before the thread in far_serve() wakes. Release */
 	pthread_t pollers[FAR_SHARDS_MAX]; /* threads of the shards */
 	unsigned pollers_n;                /* started ones */
 	struct far_agent *next;            /* list of this process's agents */

@@ -11,7 +11,9 @@
 struct init {
 	struct far_agent *a;
 	const char *name;
+	char expanded[2 * FAR_NAME_MAX]; /* `name` with the rank; empty: it has no pattern */
 	int rank, world;
+	size_t opts_bytes; /* of the caller's struct far_opts */
 	struct far_opts opts;
 	struct key_choice key;
 	struct agent_env *env; /* NULL: the machine's clock, network and threads */
@@ -23,6 +25,15 @@ struct init {
 enum far_status agent_init(struct init *in, const char *what, const struct far_opts *opts, struct far_agent **agent);
 /** Undoes the steps of an agent without threads, whose shards have ended, and frees it. */
 void agent_fini_stepped(struct far_agent *a);
+/** Checks that the calling thread may wait for the end of the group, and gives back the shards that it holds. */
+enum far_status agent_check_end(struct far_agent *a, const char *what, struct far_err *err);
+/** The group ends: keeps what peers hold whose sessions end from now on, for the report of leaks. Any thread. */
+void agent_keep_leaks(struct far_agent *a);
+
+/* ---- serve.c ---- */
+/** ctl_config.changed: wakes far_serve(). */
+void agent_state_changed(void *ctx, enum ctl_state state);
+
 /** All members are known: fills the table of names. */
 void agent_names_known(struct far_agent *a);
 

@@ -10,7 +10,6 @@
 
 static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)
 {
-	kind = kind_of(kind);
 	enum far_status status = FAR_OK;
 	for (unsigned i = 0; i < a->shards_n && kind == FAR_KIND_FIBER && !status; i++)
 		status = fiber_pool_add(a->shards[i], a->limits.fibers, a->fiber_stack_bytes, err);

@@ -5,6 +5,7 @@
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/sized.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -70,10 +71,12 @@ enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *o
 				 "(1 us to 1 h), or 0 for 1 ms", err);
 }
 
-void far_limits_read(struct far_agent *agent, struct far_limits *out)
+void far_limits_read_sized(struct far_agent *agent, struct far_limits *out, size_t bytes)
 {
+	struct far_limits limits;
 	if (agent)
-		*out = agent->limits;
+		limits = agent->limits;
 	else
-		limits_resolve(NULL, out, NULL);
+		limits_resolve(NULL, &limits, NULL);
+	sized_out(out, bytes, &limits, sizeof limits);
 }

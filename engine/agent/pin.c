@@ -39,7 +39,7 @@ enum far_status pin_check(const struct far_opts *o, struct far_err *err)
 	char mask[128];
 	cpu_set_t set;
 	if (o->pin_cpu < 0)
-		return err_set(err, FAR_INVALID, "pin_cpu is %d; set it to 1 + the CPU's number, or 0 for none",
+		return err_set(err, FAR_INVALID, "pin_cpu is %d; set it to FAR_CPU(n) for CPU n, or 0 for none",
 			       o->pin_cpu);
 	if (o->pin_cpus_n && o->pin_cpu)
 		return err_set(err, FAR_INVALID, "pin_cpu and pin_cpus are both set; leave one out");

@@ -3,6 +3,7 @@
 #include "agent/init.h"
 #include "agent/pin.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/signals.h"
 #include "core/fiber.h"
 #include "core/idle.h"
@@ -63,10 +64,10 @@ uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 	while (!(entered = shard_enter(s)) && clock_now(a->clock) < give_up)
 		sched_yield();
 	if (!entered) {
-		fprintf(stderr,
-			"farcall: shutdown of \"%s\": another thread still holds shard %u (far_shard_acquire without "
-			"far_shard_release, or a call in progress); going on without it\n",
-			a->name, s->config.index);
+		log_line(FAR_LOG_ERROR,
+			 "shutdown of \"%s\": another thread still holds shard %u (far_shard_acquire without "
+			 "far_shard_release, or a call in progress); going on without it",
+			 a->name, s->config.index);
 		atomic_store(&s->progress.token, 0);
 		entered = shard_enter(s);
 	}
@@ -77,9 +78,8 @@ uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 		shard_pass(s);
 	uint32_t left = fiber_end_all(s, give_up);
 	if (left && !a->stepped)
-		fprintf(stderr,
-			"farcall: shutdown of \"%s\": %u handlers did not end though their waits were cancelled\n",
-			a->name, left);
+		log_line(FAR_LOG_ERROR, "shutdown of \"%s\": %u handlers did not end though their waits were cancelled",
+			 a->name, left);
 	shard_flush(s);
 	shard_leave(s);
 	/* Threads that have just submitted a deferred reply may still hold the shard for a moment. */

@@ -4,6 +4,7 @@
 
 #include "agent/nic_spec.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "core/packet.h"
 #include "core/queues.h"
 #include "memory/budget.h"
@@ -202,7 +203,7 @@ static enum far_status none_opened(const struct ports *ports, bool quiet, struct
 	for (unsigned i = 0; i < ports->refused_n && len < sizeof text; i++)
 		len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", i ? "; " : "", ports->refused[i].why);
 	if (!quiet)
-		fprintf(stderr, "farcall: no NIC could be opened: %s\n", text);
+		log_line(FAR_LOG_ERROR, "no NIC could be opened: %s", text);
 	return err_set(err, FAR_UNREACHABLE, "no NIC could be opened: %s", text);
 }
 

@@ -4,6 +4,7 @@
 #include "agent/quota.h"
 
 #include "base/cgroup.h"
+#include "base/log.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ enum far_idle quota_apply(enum far_idle idle, unsigned shards, bool *scarce)
 	struct quota_verdict v;
 	quota_evaluate(cgroup_cpu_milli(CGROUP_SELF, CGROUP_ROOT), idle, shards, &v);
 	if (v.text[0] && !atomic_exchange_explicit(&warned, true, memory_order_relaxed))
-		fprintf(stderr, "farcall: %s\n", v.text);
+		log_line(FAR_LOG_WARNING, "%s", v.text);
 	*scarce = v.scarce;
 	return v.idle;
 }

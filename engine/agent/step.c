@@ -23,6 +23,7 @@ enum far_status agent_create_stepped(const char *name, int rank, int world, cons
 {
 	struct init in = {.name = name, .rank = rank, .world = world, .env = env, .err = err};
 	must(env && env->clock && env->random && env->net && env->ctl_due);
+	in.opts_bytes = sizeof *opts;
 	enum far_status status = agent_init(&in, "agent_create_stepped", opts, agent);
 	if (status)
 		give_back(env);
@@ -117,7 +118,7 @@ void *agent_ctx_here(void)
 
 void agent_leave(struct far_agent *a, uint64_t timeout_ns)
 {
-	ctl_leave(a->ctl, timeout_ns);
+	ctl_leave(a->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
 }
 
 static uint32_t end(struct far_agent *a, bool crash)

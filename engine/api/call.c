@@ -19,6 +19,7 @@
 #include "memory/budget.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +29,53 @@
 #define NOT_POLLED_NS FAR_SEC
 /* Turns that a fiber without room yields before it sleeps between attempts. */
 #define PAUSES_SHORT 64u
+
+/* Edits (insert, delete, replace a character) that make `a` of `b`. Both are shorter than FAR_NAME_MAX. */
+static unsigned distance(const char *a, const char *b)
+{
+	uint8_t row[FAR_NAME_MAX];
+	size_t n = strlen(b);
+	for (size_t k = 0; k <= n; k++)
+		row[k] = (uint8_t)k;
+	for (size_t i = 0; a[i]; i++) {
+		unsigned diagonal = row[0];
+		row[0] = (uint8_t)(i + 1);
+		for (size_t k = 0; k < n; k++) {
+			unsigned least = diagonal + (a[i] != b[k]);
+			diagonal = row[k + 1];
+			least = diagonal + 1 < least ? diagonal + 1 : least;
+			least = row[k] + 1u < least ? row[k] + 1u : least;
+			row[k + 1] = (uint8_t)least;
+		}
+	}
+	return row[n];
+}
+
+/* Names up to three members with the most similar names. */
+__attribute__((noinline, cold)) static int unknown_worker(const struct far_agent *a, const char *name,
+							  struct far_err *err)
+{
+	enum { NEAREST = 3 };
+	const char *nearest[NEAREST] = {"", "", ""};
+	unsigned far[NEAREST] = {UINT_MAX, UINT_MAX, UINT_MAX}, n = 0;
+	for (int r = 0; r < a->world && strlen(name) < FAR_NAME_MAX; r++) {
+		unsigned d = distance(name, a->members[r].name), at = n < NEAREST ? n++ : NEAREST;
+		for (; at > 0 && d < far[at - 1]; at--)
+			if (at < NEAREST) {
+				far[at] = far[at - 1];
+				nearest[at] = nearest[at - 1];
+			}
+		if (at < NEAREST) {
+			far[at] = d;
+			nearest[at] = a->members[r].name;
+		}
+	}
+	err_set(err, FAR_UNKNOWN_WORKER,
+		"name:%s,rank:%d could not find destination name \"%s\"; the nearest of %d workers: %s%s%s%s%s",
+		a->name, a->rank, name, a->world, nearest[0], n > 1 ? ", " : "", nearest[1], n > 2 ? ", " : "",
+		nearest[2]);
+	return -1;
+}
 
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err)
 {
@@ -41,9 +89,7 @@ int agent_find_worker(const struct far_agent *a, const char *name, struct far_er
 			if (strcmp(a->members[a->by_name[i] - 1].name, name) == 0)
 				return (int)a->by_name[i] - 1;
 	}
-	err_set(err, FAR_UNKNOWN_WORKER, "name:%s,rank:%d could not find destination name \"%s\"", a->name, a->rank,
-		name ? name : "(NULL)");
-	return -1;
+	return unknown_worker(a, name ? name : "(NULL)", err);
 }
 
 void agent_no_function(const char *name, struct far_err *err)
@@ -138,7 +184,7 @@ __attribute__((noinline)) static void deadline_inside(const struct far_agent *a,
 	const struct far_req *req = stated ? NULL : shard_request();
 	uint64_t now = c->shard == s && c->handler ? shard_now(s) : clock_now(a->clock);
 	if (req) {
-		uint64_t left = far_req_time_left(req);
+		uint64_t left = far_req_time_left_ns(req);
 		start->left = left < start->left ? left : start->left;
 	}
 	start->deadline = start->left == FAR_FOREVER ? TIME_NEVER : time_after(now, start->left);

@@ -141,7 +141,8 @@ static void fill_targets(struct fanout *fo, const struct plan *p)
 		*t = (struct fanout_target){.recv_buf = o->recv_buf ? at : given->recv_buf,
 					    .cap = o->recv_buf ? slice : given->cap,
 					    .to = given->to,
-					    .hedge_to = seconds ? given->second : (struct far_to){-1, -1},
+					    .hedge_to =
+						    seconds && given->second ? *given->second : (struct far_to){-1, -1},
 					    .attempt = {{.fanout = fo}, {.fanout = fo, .second = 1}}};
 		if (o->recv_buf)
 			at += slice;

@@ -29,7 +29,7 @@ static void send_done(void *user, const struct completion *o)
 {
 	far_msg_done_fn *done = (far_msg_done_fn *)o->app;
 	if (likely(o->status == FAR_OK)) {
-		done(user, FAR_OK, o->data, o->len, NULL);
+		done(FAR_OK, o->data, o->len, NULL, user);
 		return;
 	}
 	struct far_err err;
@@ -38,7 +38,7 @@ static void send_done(void *user, const struct completion *o)
 	err.code = o->code;
 	snprintf(err.origin, sizeof err.origin, "%s",
 		 o->origin >= 0 ? o->agent->members[o->origin].name : o->agent->name);
-	done(user, o->status, NULL, 0, &err);
+	done(o->status, NULL, 0, &err, user);
 }
 
 /* Record of a far_msg_send() with a receive buffer. At the start of its own buffer `self`. */
@@ -200,7 +200,7 @@ static enum far_status too_small(size_t len, size_t cap, size_t *reply_len, stru
 }
 
 /* The usual completion: of the fast path. */
-static void held_done_plain(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void held_done_plain(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct held_call *h = user;
 	(void)err;

@@ -108,6 +108,14 @@ __attribute__((noinline, cold)) static enum far_status return_rrefs(struct far_r
 	return FAR_OK;
 }
 
+/* The handler learns it as well as the caller. */
+__attribute__((noinline, cold)) static enum far_status wrong_result(struct far_req *req, enum far_type type)
+{
+	far_fail(req, FAR_SIGNATURE, 0, "%s returned a %s, which its signature does not allow", req->fn->signature.text,
+		 far_type_name(type));
+	return FAR_SIGNATURE;
+}
+
 enum far_status far_return(struct far_req *req, const struct far_val *value)
 {
 	struct far_val none = far_none();
@@ -117,13 +125,14 @@ enum far_status far_return(struct far_req *req, const struct far_val *value)
 	if (unlikely(!req->fn || req->answer != ANSWER_NONE))
 		return FAR_INVALID;
 	if (unlikely(!signature_result_fits(&req->fn->signature, value)))
-		return far_fail(req, FAR_SIGNATURE, 0, "%s returned a %s, which its signature does not allow",
-				req->fn->signature.text, far_type_name((enum far_type)value->type));
+		return wrong_result(req, (enum far_type)value->type);
 	struct far_err err;
 	struct values_plan plan;
 	size_t len = values_size(value, 1, &plan, &err);
-	if (unlikely(len == SIZE_MAX))
-		return far_fail(req, err.status, 0, "%s: the result: %s", req->name, err.text);
+	if (unlikely(len == SIZE_MAX)) {
+		far_fail(req, err.status, 0, "%s: the result: %s", req->name, err.text);
+		return err.status;
+	}
 	if (unlikely(plan.rrefs))
 		return return_rrefs(req, value, &plan);
 	enum far_status status = room(req, len, &at);
@@ -137,9 +146,10 @@ enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, uns
 {
 	size_t offset, len;
 	void *at;
-	if (unlikely(!req->fn || req->answer != ANSWER_NONE ||
-		     !(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1)))
+	if (unlikely(!req->fn || req->answer != ANSWER_NONE))
 		return FAR_INVALID;
+	if (unlikely(!(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1)))
+		return wrong_result(req, FAR_TYPE_TENSOR);
 	if (likely(ndim == 1 && (len = line_put_one(req->scratch, (unsigned)dtype, shape[0], &offset)))) {
 		req->len = len;
 		req->answer = ANSWER_SCRATCH;
@@ -187,7 +197,7 @@ struct far_agent *far_req_agent(const struct far_req *req)
 	return req->shard->config.agent;
 }
 
-uint64_t far_req_time_left(const struct far_req *req)
+uint64_t far_req_time_left_ns(const struct far_req *req)
 {
 	if (likely(!req->deadline))
 		return req->time_left;
@@ -243,6 +253,14 @@ enum far_status far_deferred_reply(struct far_deferred *d, const void *data, siz
 	return deferred_finish(d);
 }
 
+/* The application learns the error as well as the caller. */
+static enum far_status fail_both(struct far_deferred *d, const struct far_err *err)
+{
+	deferred_error(d, err->status, FAR_EXECUTED_YES, 0, err->text, strlen(err->text));
+	enum far_status status = deferred_finish(d);
+	return status ? status : err->status;
+}
+
 enum far_status far_deferred_return(struct far_deferred *d, const struct far_val *value)
 {
 	struct far_val none = far_none();
@@ -255,10 +273,11 @@ enum far_status far_deferred_return(struct far_deferred *d, const struct far_val
 		static const char text[] = "far_deferred_return answers typed calls; use far_deferred_reply";
 		deferred_error(d, FAR_INVALID, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
 	} else if (!signature_result_fits(&d->fn->signature, value)) {
-		static const char text[] = "the result does not fit the function's signature";
-		deferred_error(d, FAR_SIGNATURE, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
+		err_set(&err, FAR_SIGNATURE, "%s returned a %s, which its signature does not allow",
+			d->fn->signature.text, far_type_name((enum far_type)value->type));
+		return fail_both(d, &err);
 	} else if (len == SIZE_MAX) {
-		deferred_error(d, err.status, FAR_EXECUTED_YES, 0, err.text, strlen(err.text));
+		return fail_both(d, &err);
 	} else if (plan.rrefs) {
 		rref_answer_value(d, value, &plan);
 	} else {
@@ -283,6 +302,33 @@ enum far_status far_deferred_fail(struct far_deferred *d, enum far_status status
 		       : (size_t)n < sizeof text ? (size_t)n
 						 : sizeof text - 1);
 	return deferred_finish(d);
+}
+
+static void future_answers(struct far_future *f, void *user)
+{
+	struct far_deferred *d = user;
+	struct far_val v;
+	struct far_err err;
+	enum far_status status = far_future_value(f, &v, &err);
+	if (status)
+		far_deferred_fail(d, status, err.code, "%s", err.text);
+	else
+		far_deferred_return(d, &v);
+	if (!status)
+		far_val_fini(&v);
+}
+
+enum far_status far_return_future(struct far_req *req, struct far_future *f)
+{
+	struct far_deferred *d;
+	struct far_err err;
+	enum far_status status = f ? far_defer(req, &d) : FAR_INVALID;
+	if (status)
+		return status;
+	status = far_future_on_done(f, future_answers, d, &err);
+	if (status)
+		far_deferred_fail(d, status, 0, "%s", err.text);
+	return status;
 }
 
 void far_deferred_drop(struct far_deferred *d)

@@ -351,7 +351,7 @@ enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struc
 	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
 	if (!t.fn)
 		return FAR_NO_FUNCTION;
-	through.via = via->config.index + 1;
+	through.via = FAR_VIA(via->config.index);
 	enum far_status status = prepare_request(a, &t, args, n, &through, &q, NULL, err);
 	if (!status && q.start.ready)
 		status = err_set(err, FAR_TOO_LARGE, "a request of %zu bytes; in a fan-out %zu is the maximum",

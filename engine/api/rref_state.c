@@ -3,6 +3,7 @@
 #include "api/rref.h"
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "core/shard.h"
 #include "features/references/rref.h"
 
@@ -94,9 +95,9 @@ void far_rref_free(struct far_rref *r)
 		rref_unref(&r->base);
 }
 
-void far_rref_counts_read(struct far_agent *a, struct far_rref_counts *out)
+void far_rref_counts_read_sized(struct far_agent *a, struct far_rref_counts *to, size_t bytes)
 {
-	*out = (struct far_rref_counts){0};
+	struct far_rref_counts sum = {0}, *out = &sum;
 	for (unsigned i = 0; i < a->shards_n; i++) {
 		const struct rref_shard *rs = a->shards[i]->rrefs;
 		out->owned += atomic_load_explicit(&rs->owned_n, memory_order_relaxed);
@@ -105,4 +106,5 @@ void far_rref_counts_read(struct far_agent *a, struct far_rref_counts *out)
 		out->unconfirmed += atomic_load_explicit(&rs->unknown_n, memory_order_relaxed);
 		out->pending += atomic_load_explicit(&rs->msgs_n, memory_order_relaxed);
 	}
+	sized_out(to, bytes, out, sizeof *out);
 }

@@ -2,6 +2,7 @@
 /** <farcall/testing.h>: faults, the wait for quiet references, counters by name. Any thread; tasks on the shards. */
 #include "agent/agent.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "core/context.h"
 #include "core/shard.h"
 #include "features/faults/fault.h"
@@ -138,12 +139,14 @@ const char *far_fault_name(enum far_fault_kind kind)
 	return (unsigned)kind < FAR_FAULT_COUNT ? names[kind] : "?";
 }
 
-void far_fault_counts_read(struct far_agent *a, struct far_fault_counts *out)
+void far_fault_counts_read_sized(struct far_agent *a, struct far_fault_counts *out, size_t bytes)
 {
+	struct far_fault_counts now;
 	for (int kind = 0; kind < FAR_FAULT_COUNT; kind++) {
-		out->failed[kind] = atomic_load_explicit(&a->faults->failed[kind], memory_order_relaxed);
-		out->delayed[kind] = atomic_load_explicit(&a->faults->delayed[kind], memory_order_relaxed);
+		now.of[kind].failed = atomic_load_explicit(&a->faults->failed[kind], memory_order_relaxed);
+		now.of[kind].delayed = atomic_load_explicit(&a->faults->delayed[kind], memory_order_relaxed);
 	}
+	sized_out(out, bytes, &now, sizeof now);
 }
 
 /* ---- quiet references ---- */
@@ -284,8 +287,8 @@ size_t far_debug_info(struct far_agent *a, struct far_debug_pair *out, size_t ca
 #undef ADD_RREFS
 	for (int kind = 0; kind < FAR_FAULT_COUNT; kind++) {
 		const char *name = far_fault_name((enum far_fault_kind)kind);
-		pair_add(&p, "fault", name, ".failed", faults.failed[kind]);
-		pair_add(&p, "fault", name, ".delayed", faults.delayed[kind]);
+		pair_add(&p, "fault", name, ".failed", faults.of[kind].failed);
+		pair_add(&p, "fault", name, ".delayed", faults.of[kind].delayed);
 	}
 	return p.n;
 }

@@ -47,7 +47,7 @@ uint64_t agent_wait_limit(uint64_t timeout_ns, bool unbounded)
 {
 	if (timeout_ns == FAR_FOREVER || (timeout_ns == 0 && !unbounded))
 		return TIME_NEVER;
-	return time_after(clock_now(clock_here()), timeout_ns ? timeout_ns : FAR_RPC_TIMEOUT_NS);
+	return time_after(clock_now(clock_here()), timeout_ns ? timeout_ns : FAR_WAIT_TIMEOUT_NS);
 }
 
 struct shard *agent_common_shard(struct far_future *const *f, size_t n)

@@ -4,6 +4,7 @@
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "base/sized.h"
 #include "core/context.h"
 #include "core/loop.h"
 #include "core/shard.h"
@@ -13,44 +14,59 @@
 #include <stdio.h>
 #include <string.h>
 
-static void describe(const struct far_agent *a, int rank, struct far_worker_info *out)
+static void describe(const struct far_agent *a, int rank, struct far_worker_info *to, size_t bytes)
 {
+	struct far_worker_info info = {.rank = rank}, *out = &info;
 	const struct ctl_member *m = &a->members[rank];
-	memset(out, 0, sizeof *out);
 	snprintf(out->name, sizeof out->name, "%s", m->name);
-	out->rank = m->rank;
 	out->shards = m->shards;
 	out->alive = atomic_load_explicit(&m->alive, memory_order_acquire) != 0; /* orders the next load */
 	out->incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
 	struct ctl_route route;
-	if (!ctl_member_route(m, &route))
-		return;
-	snprintf(out->nic, sizeof out->nic, "%s", route.nic);
-	snprintf(out->nic_address, sizeof out->nic_address, "%s", route.address);
-	snprintf(out->nic_why, sizeof out->nic_why, "%s", route.why);
+	if (ctl_member_route(m, &route)) {
+		snprintf(out->nic, sizeof out->nic, "%s", route.nic);
+		snprintf(out->nic_address, sizeof out->nic_address, "%s", route.address);
+		snprintf(out->nic_why, sizeof out->nic_why, "%s", route.why);
+		memcpy(out->ip, route.ip, sizeof out->ip);
+		out->port = route.port;
+	}
+	sized_out(to, bytes, out, sizeof *out);
 }
 
-enum far_status far_worker_by_name(struct far_agent *a, const char *name, struct far_worker_info *out,
-				   struct far_err *err)
+enum far_status far_worker_by_name_sized(struct far_agent *a, const char *name, struct far_worker_info *out,
+					 size_t bytes, struct far_err *err)
 {
 	int rank = agent_find_worker(a, name, err);
 	if (rank < 0)
 		return FAR_UNKNOWN_WORKER;
-	describe(a, rank, out);
+	describe(a, rank, out, bytes);
 	return FAR_OK;
 }
 
-enum far_status far_worker_by_rank(struct far_agent *a, int rank, struct far_worker_info *out, struct far_err *err)
+enum far_status far_worker_by_rank_sized(struct far_agent *a, int rank, struct far_worker_info *out, size_t bytes,
+					 struct far_err *err)
 {
 	enum far_status status = agent_check_to(a, (struct far_to){rank, -1}, err);
 	if (!status)
-		describe(a, rank, out);
+		describe(a, rank, out, bytes);
 	return status;
 }
 
-void far_worker_self(struct far_agent *a, struct far_worker_info *out)
+void far_worker_self_sized(struct far_agent *a, struct far_worker_info *out, size_t bytes)
 {
-	describe(a, a->rank, out);
+	describe(a, a->rank, out, bytes);
+}
+
+int far_workers_sized(struct far_agent *a, struct far_worker_info *out, int cap, size_t bytes)
+{
+	for (int r = 0; r < a->world && r < cap; r++)
+		describe(a, r, (struct far_worker_info *)(void *)((char *)out + (size_t)r * bytes), bytes);
+	return a->world;
+}
+
+struct far_to far_self(struct far_agent *a)
+{
+	return (struct far_to){a->rank, -1};
 }
 
 int far_world_size(struct far_agent *a)
@@ -58,20 +74,18 @@ int far_world_size(struct far_agent *a)
 	return a->world;
 }
 
-uint64_t far_rpc_timeout(struct far_agent *a)
+uint64_t far_rpc_timeout_ns(struct far_agent *a)
 {
 	return atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
 }
 
-enum far_status far_set_rpc_timeout(struct far_agent *a, uint64_t timeout_ns)
+enum far_status far_set_rpc_timeout_ns(struct far_agent *a, uint64_t timeout_ns)
 {
-	if (timeout_ns == 0)
-		return FAR_INVALID;
-	agent_set_timeout(a, timeout_ns);
+	agent_set_timeout(a, timeout_ns ? timeout_ns : FAR_RPC_TIMEOUT_NS);
 	return FAR_OK;
 }
 
-enum far_status far_register(struct far_agent *a, const struct far_function *function, struct far_err *err)
+enum far_status far_register_function(struct far_agent *a, const struct far_function *function, struct far_err *err)
 {
 	enum far_status status = function ? agent_prepare_kind(a, function->kind, err) : FAR_OK;
 	return status ? status : registry_add(&a->registry, function, err);
@@ -82,14 +96,14 @@ enum far_status far_register_type(struct far_agent *a, const struct far_custom_t
 	return registry_add_type(&a->registry, type, err);
 }
 
-enum far_status far_msg_register(struct far_agent *a, const struct far_msg_handler *handler, struct far_err *err)
+enum far_status far_register_message(struct far_agent *a, const struct far_msg_handler *handler, struct far_err *err)
 {
 	enum far_status status = handler ? agent_prepare_kind(a, handler->kind, err) : FAR_OK;
 	return status ? status : registry_add_message(&a->registry, handler, err);
 }
 
-enum far_status far_msg_register_placement(struct far_agent *a, const struct far_msg_placement *placement,
-					   struct far_err *err)
+enum far_status far_register_placement(struct far_agent *a, const struct far_msg_placement *placement,
+				       struct far_err *err)
 {
 	return registry_add_placement(&a->registry, placement, err);
 }
@@ -122,7 +136,7 @@ enum far_status far_shard_acquire_at(struct far_agent *a, unsigned shard, uint64
 		return err_set(err, FAR_INVALID, "a handler cannot acquire a shard; its waits poll one");
 	if (shard_held(s))
 		return err_set(err, FAR_INVALID, "this thread holds the shard already");
-	uint64_t until = time_after(clock_now(a->clock), timeout_ns ? timeout_ns : FAR_SEC);
+	uint64_t until = time_after(clock_now(a->clock), timeout_ns ? timeout_ns : FAR_ACQUIRE_TIMEOUT_NS);
 	atomic_fetch_add_explicit(&s->progress.want, 1, memory_order_relaxed);
 	bool entered;
 	while (!(entered = shard_enter(s)) && clock_now(a->clock) < until)
@@ -209,21 +223,23 @@ static void counters_add(const struct shard *s, struct far_counters *out)
 	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - calls_ended;
 }
 
-void far_counters_read(struct far_agent *a, struct far_counters *out)
+void far_counters_read_sized(struct far_agent *a, struct far_counters *out, size_t bytes)
 {
-	memset(out, 0, sizeof *out);
+	struct far_counters sum = {0};
 	for (unsigned i = 0; i < a->shards_n; i++)
-		counters_add(a->shards[i], out);
+		counters_add(a->shards[i], &sum);
+	sized_out(out, bytes, &sum, sizeof sum);
 }
 
-enum far_status far_shard_counters_read(struct far_agent *a, unsigned shard, struct far_counters *out,
-					struct far_err *err)
+enum far_status far_shard_counters_read_sized(struct far_agent *a, unsigned shard, struct far_counters *out,
+					      size_t bytes, struct far_err *err)
 {
+	struct far_counters own = {0};
 	const struct shard *s = shard_at(a, shard);
 	if (!s)
 		return no_shard(a, shard, err);
-	memset(out, 0, sizeof *out);
-	counters_add(s, out);
+	counters_add(s, &own);
+	sized_out(out, bytes, &own, sizeof own);
 	return FAR_OK;
 }
 
@@ -232,7 +248,8 @@ unsigned far_nic_ports(struct far_agent *a)
 	return a->ports.n;
 }
 
-enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct far_nic_stats *out, struct far_err *err)
+enum far_status far_nic_stats_read_sized(struct far_agent *a, unsigned port, struct far_nic_stats *out, size_t bytes,
+					 struct far_err *err)
 {
 	struct nic_stats st = {0};
 	struct transport_stats tr;
@@ -244,31 +261,32 @@ enum far_status far_nic_stats_read(struct far_agent *a, unsigned port, struct fa
 	p->ops->stats(p, &st);
 	transport_stats_read(p, &tr);
 	p->ops->address(p, &addr);
-	*out = (struct far_nic_stats){.only_self = port >= a->ports.published,
-				      .rx_packets = st.rx_packets,
-				      .tx_packets = st.tx_packets,
-				      .rx_bytes = st.rx_bytes,
-				      .tx_bytes = st.tx_bytes,
-				      .rx_unexpected = st.rx_unexpected,
-				      .rx_malformed = st.rx_malformed + tr.malformed,
-				      .rx_missed = st.rx_missed,
-				      .tx_dropped = st.tx_dropped,
-				      .kicks = st.kicks,
-				      .resent = tr.resent,
-				      .duplicates = tr.duplicates,
-				      .crc_errors = tr.crc_errors,
-				      .refused = st.refused + tr.refused,
-				      .timeouts = tr.timeouts,
-				      .tail_loss_probes = tr.tail_loss_probes,
-				      .spurious_retransmits = tr.spurious_retransmits,
-				      .unknown_connection_drops = tr.unknown_connection_drops,
-				      .closed_connection_drops = tr.closed_connection_drops,
-				      .no_memory = tr.no_memory,
-				      .handshake_backlog_drops = tr.handshake_backlog_drops,
-				      .grant_retransmits = tr.grant_retransmits,
-				      .path_migrations = tr.path_migrations,
-				      .read_bytes = tr.read_bytes};
-	snprintf(out->driver, sizeof out->driver, "%s", p->ops->name);
-	p->ops->address_text(&addr, out->address, sizeof out->address);
+	struct far_nic_stats now = {.only_self = port >= a->ports.published,
+				    .rx_packets = st.rx_packets,
+				    .tx_packets = st.tx_packets,
+				    .rx_bytes = st.rx_bytes,
+				    .tx_bytes = st.tx_bytes,
+				    .rx_unexpected = st.rx_unexpected,
+				    .rx_malformed = st.rx_malformed + tr.malformed,
+				    .rx_missed = st.rx_missed,
+				    .tx_dropped = st.tx_dropped,
+				    .kicks = st.kicks,
+				    .resent = tr.resent,
+				    .duplicates = tr.duplicates,
+				    .crc_errors = tr.crc_errors,
+				    .refused = st.refused + tr.refused,
+				    .timeouts = tr.timeouts,
+				    .tail_loss_probes = tr.tail_loss_probes,
+				    .spurious_retransmits = tr.spurious_retransmits,
+				    .unknown_connection_drops = tr.unknown_connection_drops,
+				    .closed_connection_drops = tr.closed_connection_drops,
+				    .no_memory = tr.no_memory,
+				    .handshake_backlog_drops = tr.handshake_backlog_drops,
+				    .grant_retransmits = tr.grant_retransmits,
+				    .path_migrations = tr.path_migrations,
+				    .read_bytes = tr.read_bytes};
+	snprintf(now.driver, sizeof now.driver, "%s", p->ops->name);
+	p->ops->address_text(&addr, now.address, sizeof now.address);
+	sized_out(out, bytes, &now, sizeof now);
 	return FAR_OK;
 }

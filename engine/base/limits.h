@@ -376,9 +376,4 @@
 /* Peers that a queue notifies before it sleeps. Others send a wake-up with their next packet. */
 #define FAR_TRANSPORT_AWAKE_MAX 64u
 
-/* Defaults of times, in ns. */
-#define FAR_RPC_TIMEOUT_NS      UINT64_C(60000000000)
-#define FAR_INIT_TIMEOUT_NS     UINT64_C(60000000000)
-#define FAR_SHUTDOWN_TIMEOUT_NS UINT64_C(60000000000)
-
 #endif

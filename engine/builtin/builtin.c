@@ -16,14 +16,14 @@ static enum far_status call_identity(struct far_req *req, const struct far_val *
 /* They have no state, so each may run again for the same call. */
 static enum far_status add(struct registry *r, struct far_function f, struct far_err *err)
 {
-	f.kind |= FAR_IDEMPOTENT;
+	f.flags |= FAR_IDEMPOTENT;
 	return registry_add(r, &f, err);
 }
 
 enum far_status builtin_register(struct registry *r, struct far_err *err)
 {
-	static const struct far_function identity = {"far::identity(Any x) -> Any", FAR_KIND_INLINE, call_identity,
-						     NULL};
+	static const struct far_function identity = {
+		.signature = "far::identity(Any x) -> Any", .kind = FAR_KIND_INLINE, .fn = call_identity};
 	const struct ops_module *ops = ops_module_load(NULL);
 	enum far_status status = add(r, identity, err);
 	if (!status)

@@ -19,6 +19,7 @@ struct ctl {
 
 	_Atomic int state;            /* enum ctl_state; writer: control thread, release, pairs with ctl_state() */
 	_Atomic bool leave_requested; /* writer: ctl_leave, release after leave_deadline; pairs with ctl_step */
+	_Atomic bool serves;          /* writer: ctl_serve; relaxed, ctl_wake() orders it */
 	_Atomic bool stop;            /* writer: ctl_stop; relaxed, ctl_wake() orders it */
 	uint64_t leave_deadline;      /* absolute, in ns; constant once leave_requested */
 
@@ -122,6 +123,7 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 uint64_t ctl_step(struct ctl *ctl, uint64_t now)
 {
 	struct group *g = &ctl->group;
+	g->serves = atomic_load_explicit(&ctl->serves, memory_order_relaxed);
 	if (!g->leave_requested && atomic_load_explicit(&ctl->leave_requested, memory_order_acquire)) {
 		g->leave_requested = true;
 		g->leave_deadline = ctl->leave_deadline;
@@ -134,6 +136,8 @@ uint64_t ctl_step(struct ctl *ctl, uint64_t now)
 		atomic_store_explicit(&ctl->state, state, memory_order_release);
 		pthread_cond_broadcast(&ctl->settled);
 		pthread_mutex_unlock(&ctl->lock);
+		if (g->config.changed)
+			g->config.changed(g->config.ctx, state);
 	}
 	return next;
 }
@@ -220,12 +224,18 @@ enum far_status ctl_wait_settled(struct ctl *ctl, struct far_err *err)
 	return status;
 }
 
+void ctl_serve(struct ctl *ctl)
+{
+	atomic_store_explicit(&ctl->serves, true, memory_order_relaxed);
+	ctl_wake(ctl);
+}
+
 void ctl_leave(struct ctl *ctl, uint64_t timeout_ns)
 {
 	if (atomic_load_explicit(&ctl->leave_requested, memory_order_relaxed))
 		return;
 	uint64_t now = clock_now(ctl->group.config.clock);
-	ctl->leave_deadline = time_after(now, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
+	ctl->leave_deadline = time_after(now, timeout_ns);
 	atomic_store_explicit(&ctl->leave_requested, true, memory_order_release);
 	ctl_wake(ctl);
 }

@@ -4,7 +4,8 @@
  * up sessions through the NIC ports, sends mails to the shards, and runs the shutdown. It never touches a shard.
  *
  * States: JOINING → READY → LEAVING → LEFT, or FAILED from the first two. Only ctl_step() changes the state;
- * application threads request a shutdown (ctl_leave) and wait (ctl_wait_settled).
+ * application threads request a shutdown (ctl_leave) and wait (ctl_wait_settled). A member that serves (ctl_serve)
+ * leaves READY when another member leaves or is lost.
  */
 #ifndef FAR_CONTROL_CONTROL_H
 #define FAR_CONTROL_CONTROL_H
@@ -53,6 +54,8 @@ struct ctl_config {
 	/** Calls and one-way messages begun since the start. Unchanged since this worker's bye: nothing that others
 	 * began since has led to a call of this worker. Any thread. */
 	uint64_t (*begun)(void *ctx);
+	/** The state has changed. The control thread. NULL: nothing to do. */
+	void (*changed)(void *ctx, enum ctl_state state);
 	void *ctx;
 };
 
@@ -61,6 +64,8 @@ struct ctl_route {
 	const char *nic;  /* name of the driver; "": none */
 	char address[96]; /* text of the member's address */
 	char why[192];    /* why this driver, or why none */
+	char ip[46];      /* of the member's address for that driver, else of its first one with an IP; "": none */
+	uint16_t port;    /* of `ip` */
 };
 
 /**
@@ -114,8 +119,11 @@ void ctl_destroy(struct ctl *ctl);
 /** Blocks until the state is READY, LEFT or FAILED, which the deadlines bound; fills `err` if the status is not OK. */
 enum far_status ctl_wait_settled(struct ctl *ctl, struct far_err *err);
 
-/** Requests a shutdown within `timeout_ns`; ctl_wait_settled() then returns the result (TIMEOUT, PEER_LOST: `err` names
- * the members). */
+/** This member has no work of its own: from now on it leaves without a deadline as soon as others do, and the group
+ * ends when no member has work. */
+void ctl_serve(struct ctl *ctl);
+/** Requests a shutdown within `timeout_ns`, after ctl_serve() too; ctl_wait_settled() then returns the result (TIMEOUT,
+ * PEER_LOST: `err` names the members). */
 void ctl_leave(struct ctl *ctl, uint64_t timeout_ns);
 
 /* ---- Any thread ---- */

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -208,10 +209,11 @@ static void warn_accepting(struct group *g)
 {
 	int error = store_server_accept_error(g->server);
 	if (error && !g->accept_warned && g->phase >= PHASE_READY)
-		fprintf(stderr,
-			"farcall: worker \"%s\" (rank 0): the store at %s cannot accept connections: %s; a member that "
-			"is started again cannot come back meanwhile (`ulimit -n`, LimitNOFILE=)\n",
-			g->name, g->store, strerror(-error));
+		log_line(FAR_LOG_ERROR,
+			 "worker \"%s\" (rank 0): the store at %s cannot accept connections: %s; a member that is "
+			 "started "
+			 "again cannot come back meanwhile (`ulimit -n`, LimitNOFILE=)",
+			 g->name, g->store, strerror(-error));
 	g->accept_warned = error != 0;
 }
 
@@ -240,11 +242,12 @@ static uint64_t pass(struct group *g)
 	if (group_joining(g)) {
 		join_step(g);
 		at = g->phase == PHASE_CONNECT && g->diagnose_at < g->init_deadline ? g->diagnose_at : g->init_deadline;
+		at = g->report_at < at ? g->report_at : at;
 	} else if (g->phase == PHASE_FAILING) {
 		failing_step(g);
 		at = g->phase == PHASE_FAILING ? g->grace : TIME_NEVER;
 	} else {
-		if (g->phase == PHASE_READY && g->leave_requested)
+		if (g->phase == PHASE_READY && leave_due(g))
 			leave_begin(g);
 		at = leave_step(g);
 	}

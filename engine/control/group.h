@@ -9,6 +9,7 @@
  *   list/<k>     chunk k of all info records, by rank 0, in groups of more than FAR_GATHER_DIRECT_MAX; see members.c
  *   running      "1": rank 0 is READY; a member that joins from now on replaces a former incarnation (rejoin.c)
  *   abort        status (1 byte), text: the first failure of a join
+ *   leaving      "1": a member leaves, so members that serve leave too as soon as nothing is outstanding
  *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before that; "late": it leaves at
  *                the deadline of its shutdown
  *   bye<w>/<r>   the same in wave w, from 2 on: "1": it has begun nothing since the wave before (for a member that died
@@ -167,6 +168,8 @@ struct group {
 	uint64_t now; /* time of this step */
 	uint64_t init_deadline, leave_deadline;
 	uint64_t unanswered_at; /* when to query the store about workers that have not replied to an attempt */
+	uint64_t joined_from;   /* begin of the join */
+	uint64_t report_at;     /* when to log what the join waits for */
 	uint64_t diagnose_at;   /* a member that sees why sessions are missing fails then, so that the others read it */
 	uint64_t grace;         /* end of FAILING, LATE or CLOSE */
 	struct far_err err;     /* result: OK until something fails */
@@ -201,6 +204,10 @@ struct group {
 	struct mail_queue out[FAR_SHARDS_MAX];
 
 	bool leave_requested;         /* ctl_step() has seen ctl_leave() */
+	bool serves;                  /* ctl_step() has seen ctl_serve() */
+	bool serving;                 /* serves, and waits for the key "leaving" */
+	bool others_leave;            /* serves, and another member leaves or is lost */
+	bool store_shut;              /* rank 0: the store admits no more members */
 	bool bye_sent, bye_is_stored; /* this worker's bye, in this wave */
 	unsigned wave;                /* of byes, from 1 */
 	uint64_t begun;               /* begun_drained of the wave before */
@@ -369,6 +376,8 @@ uint64_t mails_post(struct group *g);
 void mails_take(struct group *g);
 
 /* ---- leave.c ---- */
+/** READY and serving: true once this member is to leave. */
+bool leave_due(struct group *g);
 /** Begins the shutdown: DRAIN. */
 void leave_begin(struct group *g);
 /** Runs the shutdown; returns the absolute time of the next step. */

@@ -2,6 +2,7 @@
 /* Join: connects to the store, agrees on the world size, claims the rank, exchanges infos. Control thread. */
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "control/group.h"
 
 #include <errno.h>
@@ -11,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+/* When a join logs what it waits for: at first, and then. */
+#define REPORT_AFTER_NS UINT64_C(2000000000)
+#define REPORT_EVERY_NS UINT64_C(10000000000)
 
 #define MISSING_NS UINT64_C(250000000) /* to read which members have joined, after the deadline */
 
@@ -129,6 +134,8 @@ static void key_proven(struct group *g)
 void join_start(struct group *g)
 {
 	g->phase = PHASE_STORE;
+	g->joined_from = g->now;
+	g->report_at = time_after(g->now, REPORT_AFTER_NS);
 	g->init_deadline = time_after(g->now, g->config.init_timeout_ns);
 	g->diagnose_at =
 		g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
@@ -447,6 +454,38 @@ static void store_unanswered(struct group *g, double seconds)
 			g->store, seconds, error ? strerror(-error) : "no answer");
 }
 
+static void names_missing(const struct group *g, struct names *names)
+{
+	for (int r = 0; r < g->url.world; r++) {
+		if (g->phase == PHASE_CONNECT ? !has_all_sessions(g, r) : !g->peers[r].known)
+			names_add(names, r, g->members[r].name);
+	}
+}
+
+/* Logs what a long join waits for. */
+static void report_waiting(struct group *g)
+{
+	struct names names = {.text = ""};
+	char what[sizeof names.text + URL_HOST_MAX + 64], seconds[24];
+	snprintf(seconds, sizeof seconds, "%" PRIu64, (g->now - g->joined_from) / FAR_SEC);
+	if (g->phase == PHASE_STORE)
+		snprintf(what, sizeof what, "rank 0, which hosts the store at %s", g->store);
+	else if (g->phase == PHASE_CLAIM)
+		snprintf(what, sizeof what, "the store at %s", g->store);
+	else if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0)
+		snprintf(what, sizeof what, "rank 0, which waits for the other members");
+	else {
+		names_missing(g, &names);
+		snprintf(what, sizeof what, "%s %s", g->phase == PHASE_CONNECT ? "a session with" : "the join of",
+			 names_end(&names));
+	}
+	const struct far_log_field fields[] = {
+		{"worker", g->name}, {"group", g->group}, {"seconds", seconds}, {"waits_for", what}};
+	log_fields(FAR_LOG_INFO, fields, sizeof fields / sizeof *fields, "worker \"%s\" has waited %s s for %s",
+		   g->name, seconds, what);
+	g->report_at = time_after(g->now, REPORT_EVERY_NS);
+}
+
 static void deadline_passed(struct group *g)
 {
 	double seconds = (double)g->config.init_timeout_ns / 1e9;
@@ -460,10 +499,7 @@ static void deadline_passed(struct group *g)
 		missing_read(g);
 		return;
 	}
-	for (int r = 0; r < g->url.world; r++) {
-		if (g->phase == PHASE_CONNECT ? !has_all_sessions(g, r) : !g->peers[r].known)
-			names_add(&names, r, g->members[r].name);
-	}
+	names_missing(g, &names);
 	if (g->phase == PHASE_CONNECT) {
 		add_diagnoses(g, ": ", remarks, sizeof remarks);
 		group_fail(g, true, FAR_TIMEOUT, "no session within %.3g s between worker \"%s\" and %s%s", seconds,
@@ -568,4 +604,6 @@ void join_step(struct group *g)
 		check_descriptors(g);
 	if (group_joining(g) && (g->now >= g->init_deadline || has_diagnosis(g)))
 		deadline_passed(g);
+	if (group_joining(g) && g->now >= g->report_at)
+		report_waiting(g);
 }

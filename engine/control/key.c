@@ -147,6 +147,8 @@ enum far_status key_choose(const char *key_file, const char *security, bool envi
 	const char *text = environment ? from_env("FAR_KEY") : NULL;
 	const char *file = environment ? from_env("FAR_KEY_FILE") : NULL;
 	*out = (struct key_choice){.kind = KEY_AUTO};
+	if (security && strcmp(security, "default") == 0)
+		security = NULL;
 	if (security && strcmp(security, "none") != 0)
 		return err_set(err, FAR_INVALID, "security is \"%s\"; it can be \"none\" or left out", security);
 	if (security && key_file)

@@ -16,6 +16,9 @@
  * when a session ends, one query of the store shows whether the member left or died. With sessions on demand most
  * members have no session with a member that dies: rank 0 writes "lost" for it, and after a while connects to members
  * without a bye, a few at a time.
+ *
+ * A member that serves has no work of its own. It begins to leave, without a deadline, when the first other member does
+ * or is lost. Rank 0 keeps the store open meanwhile, for members that are started again.
  */
 #include "base/error.h"
 #include "control/group.h"
@@ -86,6 +89,15 @@ static void bye_read(void *user, int result, const struct store_msg *reply)
 		p->active = reply->value_len == 1 && reply->value[0] == active_value[0];
 	}
 	p->group->busy = true;
+}
+
+/* Rank 0: a new group at the same address must not find this store. No member of this group needs to connect any more,
+ * and the new group cannot begin before this member's bye. */
+static void store_shut(struct group *g)
+{
+	if (g->server && !g->store_shut)
+		store_server_shut(g->server);
+	g->store_shut = true;
 }
 
 static void bye_queried(void *user, int result, const struct store_msg *reply)
@@ -171,14 +183,30 @@ static void byes_wait(struct group *g)
 	wave_request(g, STORE_WAIT, "byes", -1, NULL, 0, byes_read, g);
 }
 
+static void leaving_read(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	g->others_leave |= result == 0 && reply->status == STORE_OK;
+	g->busy = true;
+}
+
+bool leave_due(struct group *g)
+{
+	if (g->serves && !g->serving && !g->store_lost) {
+		g->serving = true;
+		group_request(g, STORE_WAIT, "leaving", -1, NULL, 0, TIME_NEVER, leaving_read, g);
+	}
+	for (int r = 0; r < g->url.world && g->serves; r++)
+		g->others_leave |= g->peers[r].dead;
+	return g->leave_requested || (g->serves && (g->others_leave || g->store_lost));
+}
+
 void leave_begin(struct group *g)
 {
 	g->phase = PHASE_DRAIN;
 	g->wave = 1;
-	/* A new group at the same address must not find this store: no member of this group needs to
-	 * connect any more, and it cannot begin before this member's bye. */
-	if (g->server)
-		store_server_shut(g->server);
+	if (!g->store_lost)
+		group_request(g, STORE_SET, "leaving", -1, "1", 1, g->leave_deadline, group_ignore_reply, g);
 	bool reads_list = list_used(g) && g->url.rank != 0;
 	if (reads_list && !g->store_lost)
 		byes_wait(g);
@@ -387,6 +415,7 @@ static void bye_step(struct group *g)
 		wave_next(g);
 		return;
 	}
+	store_shut(g);
 	finish(g);
 	g->phase = PHASE_CLOSE;
 	g->grace = time_after(g->now, FAR_STORE_CLOSE_NS);
@@ -446,6 +475,8 @@ uint64_t leave_step(struct group *g)
 	uint64_t next = TIME_NEVER;
 	if (!group_leaving(g))
 		return TIME_NEVER;
+	if (g->leave_requested)
+		store_shut(g);
 	if (g->phase == PHASE_DRAIN)
 		next = drain_step(g);
 	/* Rank 0 may have closed the store after the last bye. */

@@ -6,6 +6,7 @@
 #include "control/group.h"
 #include "transport/transport.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -210,7 +211,8 @@ static struct route_version *version_find(const struct peer *p, const struct ctl
 {
 	struct route_version *k = p->routes;
 	while (k && (strcmp(k->route.nic, like->nic) != 0 || strcmp(k->route.why, like->why) != 0 ||
-		     strcmp(k->route.address, like->address) != 0))
+		     strcmp(k->route.address, like->address) != 0 || strcmp(k->route.ip, like->ip) != 0 ||
+		     k->route.port != like->port))
 		k = k->older;
 	return k;
 }
@@ -230,6 +232,46 @@ static void versions_free(struct peer *p, struct route_version *stays)
 		stays->older = NULL;
 }
 
+/* Takes IP and port out of "DRIVER 10.0.0.1:7471" or "DRIVER [::1]:7471, more". False: it has none. */
+static bool ip_parse(const char *text, struct ctl_route *out)
+{
+	uint8_t bytes[16];
+	const char *host = strchr(text, ' ');
+	const char *colon = host ? memrchr(host, ':', strcspn(host, ",")) : NULL;
+	if (!colon)
+		return false;
+	bool v6 = host[1] == '[';
+	host += 1 + v6;
+	ptrdiff_t len = colon - host - v6;
+	if (len <= 0 || len >= (ptrdiff_t)sizeof out->ip)
+		return false;
+	snprintf(out->ip, sizeof out->ip, "%.*s", (int)len, host);
+	out->port = (uint16_t)strtoul(colon + 1, NULL, 10);
+	if (inet_pton(v6 ? AF_INET6 : AF_INET, out->ip, bytes) == 1)
+		return true;
+	out->ip[0] = 0;
+	out->port = 0;
+	return false;
+}
+
+/* Sets the IP: of the address in use, else of the first published one that has one. */
+static void route_ip(const struct peer *p, struct ctl_route *out)
+{
+	const struct group *g = p->group;
+	struct info info;
+	char text[sizeof out->address];
+	if (ip_parse(out->address, out) || !p->info || info_decode(p->info, p->bytes, &info))
+		return;
+	for (unsigned a = 0; a < info.addrs_n; a++)
+		for (unsigned i = 0; i < g->config.ports_n; i++) {
+			if (!same_driver(g->config.ports[i], &info.addrs[a]))
+				continue;
+			address_text(g->config.ports[i], &info.addrs[a], text, sizeof text);
+			if (ip_parse(text, out))
+				return;
+		}
+}
+
 void route_publish(struct peer *p, const struct route *route, const char *why)
 {
 	struct ctl_member *m = &p->group->members[p->rank];
@@ -238,6 +280,7 @@ void route_publish(struct peer *p, const struct route *route, const char *why)
 	text_set(like.why, sizeof like.why, "%s", why);
 	if (port)
 		address_text(port, &route->addr, like.address, sizeof like.address);
+	route_ip(p, &like);
 	/* A session comes and goes by the same paths, so the same route is often published again. */
 	struct route_version *kept = version_find(p, &like);
 	if (!kept) {

@@ -7,6 +7,7 @@
 
 #include "base/crash_stack.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/must.h"
 #include "base/signals.h"
 #include "core/context.h"
@@ -280,7 +281,7 @@ void blocking_stop(struct blocking_pool *w, void (*drive)(void *ctx), void *ctx)
 			if (looks < STOP_LOOKS || told || !handler)
 				continue;
 			told = true;
-			fprintf(stderr, "farcall: shutdown: waiting for the blocking handler %s to return\n", handler);
+			log_line(FAR_LOG_INFO, "shutdown: waiting for the blocking handler %s to return", handler);
 		}
 	}
 }

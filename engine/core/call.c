@@ -498,8 +498,15 @@ static void end_early(struct shard *s, struct call *c, enum far_status status, c
 
 void call_on_timer(struct shard *s, struct call *c)
 {
+	char text[FAR_ERR_TEXT_MAX];
+	const struct registry *r = s->config.registry;
+	const struct function *fn = c->typed ? registry_at(r, c->fn) : NULL;
 	counter_add(&s->counters.calls_timed_out, 1);
-	end_early(s, c, FAR_TIMEOUT, "no answer within the call's time-out");
+	if (fn)
+		snprintf(text, sizeof text, "no answer to %s within the call's time-out", fn->signature.name);
+	else
+		snprintf(text, sizeof text, "no answer to message %u within the call's time-out", c->fn);
+	end_early(s, c, FAR_TIMEOUT, text);
 }
 
 bool call_cancel(struct shard *s, const struct call_id *id)

@@ -135,7 +135,7 @@ static inline bool receive_reply(struct shard *s, struct session *se, struct nic
 		lane_take(l);
 		fast_end(s, se, c);
 		s->context.handler = "a completion callback";
-		done(user, FAR_OK, len ? body : NULL, len, NULL);
+		done(FAR_OK, len ? body : NULL, len, NULL, user);
 		s->context.handler = NULL; /* a pass is never inside of one */
 		return true;
 	}

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "base/sized.h"
 #include "memory/budget.h"
 #include "memory/buf.h"
 #include "memory/region.h"
@@ -152,14 +153,15 @@ size_t far_pages_size(void)
 	return region_reserve(NULL) == FAR_OK ? (size_t)1 << region.page_shift : 4096;
 }
 
-void far_memory_stats(struct far_memory *out)
+void far_memory_stats_sized(struct far_memory *out, size_t bytes)
 {
 	const struct far_allocator *a = atomic_load_explicit(&chosen, memory_order_acquire);
 	struct runs_stats runs;
 	runs_stats(&runs);
 	if (!a)
 		a = &page_runs;
-	*out = (struct far_memory){
+	struct far_memory now = {
+		.reserved = region_reserved(),
 		.slab_committed = region_slabs(),
 		.slab_used = buf_slabs_used(),
 		.large_committed = runs.used,
@@ -168,6 +170,6 @@ void far_memory_stats(struct far_memory *out)
 		.allocator = a->name,
 		.allocator_why = a->why,
 	};
-	out->reserved = region_reserved();
-	out->committed = out->slab_committed + out->large_committed + out->retained;
+	now.committed = now.slab_committed + now.large_committed + now.retained;
+	sized_out(out, bytes, &now, sizeof now);
 }

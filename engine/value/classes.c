@@ -17,26 +17,26 @@
 
 /* ---- objects as values ---- */
 
-static size_t not_encodable(void *user, const void *object)
+static size_t not_encodable(const void *object, void *user)
 {
 	(void)user;
 	(void)object;
 	return SIZE_MAX;
 }
 
-static size_t encoded_size(void *user, const void *object)
+static size_t encoded_size(const void *object, void *user)
 {
 	const struct far_custom_type *codec = &((const struct object_class *)user)->codec;
-	return codec->size(codec->user, object);
+	return codec->size(object, codec->user);
 }
 
-static void encode(void *user, const void *object, void *dst, size_t len)
+static void encode(const void *object, void *dst, size_t len, void *user)
 {
 	const struct far_custom_type *codec = &((const struct object_class *)user)->codec;
-	codec->encode(codec->user, object, dst, len);
+	codec->encode(object, dst, len, codec->user);
 }
 
-static void end_object(void *user, void *object)
+static void end_object(void *object, void *user)
 {
 	const struct object_class *cls = user;
 	if (cls->destroy)
@@ -139,7 +139,7 @@ static enum far_status add_method(struct registry *r, const struct object_class 
 	struct method *own = malloc(sizeof *own);
 	if (!own)
 		return err_set(err, FAR_RESOURCE, "out of memory");
-	*own = (struct method){.fn = m->fn, .user = m->user, .kind = kind_of(m->kind), .cls = c};
+	*own = (struct method){.fn = m->fn, .user = m->user, .kind = m->kind, .cls = c};
 	struct far_function f = {full, m->kind, enter, own};
 	enum far_status status = registry_add_of(r, &f, c, own, err);
 	if (status)

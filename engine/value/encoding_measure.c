@@ -7,6 +7,7 @@
 #include "value/encoding_layout.h"
 
 #include <farcall/message.h>
+#include <inttypes.h>
 #include <stdarg.h>
 
 /* Totals of a walk over the values, in bytes and counts. */
@@ -107,7 +108,7 @@ static int custom_measure(struct measure *m, const struct far_val *v, struct pos
 		return wrong(m->err, FAR_TOO_LARGE, at,
 			     "more than %d values of custom types in a message; make a type that holds several",
 			     FAR_CUSTOMS_MAX);
-	size_t len = type->size(type->user, v->u.custom.object);
+	size_t len = type->size(v->u.custom.object, type->user);
 	if (len == SIZE_MAX)
 		return wrong(m->err, FAR_INVALID, at,
 			     "this object of type %.100s cannot be sent (its size function returned SIZE_MAX)",
@@ -223,6 +224,9 @@ static int value_measure(struct measure *m, const struct far_val *v, struct posi
 	case FAR_TYPE_TENSOR:
 	case FAR_TYPE_COUNT:
 		break;
+	case FAR_TYPE_UINT:
+		return wrong(m->err, FAR_INVALID, at, "%" PRIu64 " is beyond the largest int %" PRId64,
+			     (uint64_t)v->u.i, INT64_MAX);
 	}
 	return wrong(m->err, FAR_INVALID, at, "%u is not a type of a value", v->type);
 }

@@ -186,7 +186,7 @@ static void put_data(struct section *s, const struct far_val *v)
 		type = v->u.custom.type;
 		bytes = s->plan->custom_bytes[s->custom++];
 		if (bytes > 0)
-			type->encode(type->user, v->u.custom.object, section_take(s, WIRE_CUSTOM_ALIGN, bytes), bytes);
+			type->encode(v->u.custom.object, section_take(s, WIRE_CUSTOM_ALIGN, bytes), bytes, type->user);
 		break;
 	default:
 		break;

@@ -34,9 +34,11 @@ void registry_fini(struct registry *r)
 	pthread_mutex_destroy(&r->lock);
 }
 
-static enum far_status check_kind(enum far_kind kind, const char *what, struct far_err *err)
+static enum far_status check_kind(enum far_kind kind, unsigned flags, const char *what, struct far_err *err)
 {
-	switch (kind_of(kind)) {
+	if (flags & ~FAR_IDEMPOTENT)
+		return err_set(err, FAR_INVALID, "%s: flags is %#x; it must be FAR_IDEMPOTENT or 0", what, flags);
+	switch (kind) {
 	case FAR_KIND_INLINE:
 	case FAR_KIND_FIBER:
 	case FAR_KIND_BLOCKING:
@@ -157,7 +159,7 @@ enum far_status registry_add_of(struct registry *r, const struct far_function *f
 {
 	if (!f || !f->signature || !f->fn)
 		return err_set(err, FAR_INVALID, "a function needs a signature and a handler");
-	enum far_status status = check_kind(f->kind, f->signature, err);
+	enum far_status status = check_kind(f->kind, f->flags, f->signature, err);
 	if (status)
 		return status;
 	struct function *fn = calloc(1, sizeof *fn);
@@ -169,13 +171,13 @@ enum far_status registry_add_of(struct registry *r, const struct far_function *f
 		return status;
 	}
 	fn->fn = f->fn;
-	fn->run_kind = kind_of(f->kind);
+	fn->run_kind = f->kind;
 	fn->method = method;
 	if (method)
 		fn->signature.name_hash = method_name_hash(fn->signature.name, strlen(fn->signature.name));
 	fn->makes = made_by(r, &fn->signature, cls);
 	fn->kind = fn->method || fn->makes ? KIND_INDIRECT : fn->run_kind;
-	fn->idempotent = f->kind & FAR_IDEMPOTENT;
+	fn->idempotent = f->flags & FAR_IDEMPOTENT;
 	fn->user = f->user;
 	pthread_mutex_lock(&r->lock);
 	status = add_locked(r, fn, err);
@@ -203,15 +205,15 @@ enum far_status registry_add_message(struct registry *r, const struct far_msg_ha
 			       FAR_MSG_HANDLERS_MAX);
 	char what[32];
 	snprintf(what, sizeof what, "message %u", m->id);
-	enum far_status status = check_kind(m->kind, what, err);
+	enum far_status status = check_kind(m->kind, m->flags, what, err);
 	if (status)
 		return status;
 	struct message_handler *h = calloc(1, sizeof *h);
 	if (!h)
 		return err_set(err, FAR_RESOURCE, "out of memory");
 	h->fn = m->fn;
-	h->kind = kind_of(m->kind);
-	h->idempotent = m->kind & FAR_IDEMPOTENT;
+	h->kind = m->kind;
+	h->idempotent = m->flags & FAR_IDEMPOTENT;
 	h->user = m->user;
 	memcpy(h->name, what, sizeof h->name - 1);
 	struct message_handler *none = NULL;

@@ -15,12 +15,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/** The kind without its flags. */
-static inline enum far_kind kind_of(enum far_kind kind)
-{
-	return (enum far_kind)((unsigned)kind & ~(unsigned)FAR_IDEMPOTENT);
-}
-
 /** function.kind of methods and constructors: a request does not run their handler directly. `run_kind` states where it
  * runs. */
 #define KIND_INDIRECT ((enum far_kind)(FAR_KIND_BLOCKING + 1))

@@ -49,6 +49,9 @@ static enum far_status wrong_type(const struct signature *s, size_t i, const str
 	const struct signature_param *param = &s->params[i];
 	char types[128];
 	signature_set_name(s, param->set, types, sizeof types);
+	if (v->type == FAR_TYPE_UINT)
+		return bad(s, err, "argument %zu (%s) is %" PRIu64 ", beyond the largest int %" PRId64 "; wanted %s",
+			   i + 1, param->name, (uint64_t)v->u.i, INT64_MAX, types);
 	if (v->type >= FAR_TYPE_COUNT)
 		return bad(s, err, "argument %zu (%s) is of the unknown type %u, wanted %s", i + 1, param->name,
 			   v->type, types);

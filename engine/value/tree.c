@@ -55,7 +55,7 @@ static void destroy_all(struct far_val *v, size_t n)
 			destroy_all((struct far_val *)(uintptr_t)v[i].u.dict.entries, 2 * v[i].u.dict.n);
 		} else if (v[i].type == FAR_TYPE_CUSTOM && v[i].u.custom.type) {
 			const struct far_custom_type *t = v[i].u.custom.type;
-			t->destroy(t->user, v[i].u.custom.object);
+			t->destroy(v[i].u.custom.object, t->user);
 			v[i].u.custom.type = NULL;
 		}
 	}
@@ -82,7 +82,7 @@ static enum far_status decode_one(const struct decoding *d, struct far_val *v)
 				 v->u.custom.hash, remedy);
 		return FAR_UNSUPPORTED;
 	}
-	enum far_status status = t->type.decode(t->type.user, v->u.custom.object, v->u.custom.len, &object);
+	enum far_status status = t->type.decode(v->u.custom.object, v->u.custom.len, &object, t->type.user);
 	if (status) {
 		snprintf(d->text, FAR_ERR_TEXT_MAX, "type %s refused to decode %zu bytes: %s", t->type.name,
 			 v->u.custom.len, far_status_text(status));

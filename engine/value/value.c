@@ -299,6 +299,9 @@ static void print_value(FILE *f, const struct far_val *v, unsigned depth)
 		fputs(v->u.rref ? rref_text((const struct rref_base *)v->u.rref, text, sizeof text) : "rref(NULL)", f);
 		return;
 	}
+	case FAR_TYPE_UINT:
+		fprintf(f, "%" PRIu64, (uint64_t)v->u.i);
+		return;
 	case FAR_TYPE_COUNT:
 		break;
 	}

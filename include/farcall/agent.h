@@ -37,9 +37,13 @@
 #include <farcall/future.h>
 #include <farcall/status.h>
 #include <farcall/value.h>
+#include <farcall/version.h>
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
 #endif
 
 struct far_agent;
@@ -91,20 +95,12 @@ enum far_kind {
 	/** On one of opts.blocking_threads threads, for long computation and blocking system calls. A wait keeps the
 	 * thread: handlers that wait for one another need as many threads as the chain is deep. Limit:
 	 * opts.blocking_queue requests waiting for a thread, then calls fail with FAR_RESOURCE. */
-	FAR_KIND_BLOCKING,
-	/** Flag, as in FAR_KIND_INLINE | FAR_IDEMPOTENT: a second run for the same call has the same result and no
-	 * further effect. Only calls of such handlers can be hedged (<farcall/fanout.h>). */
-	FAR_IDEMPOTENT = 0x100
+	FAR_KIND_BLOCKING
 };
 
-#ifdef __cplusplus
-extern "C++" {
-static inline far_kind operator|(far_kind a, far_kind b)
-{
-	return static_cast<far_kind>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
-}
-}
-#endif
+/** Flag of a handler: a second run for the same call has the same result and no further effect. Only calls of such
+ * handlers can be hedged (<farcall/fanout.h>). */
+#define FAR_IDEMPOTENT 1u
 
 /**
  * Handler of a typed function. Runs where its kind states. `args[0, n)` match the registered signature, one value per
@@ -115,6 +111,17 @@ static inline far_kind operator|(far_kind a, far_kind b)
  * FAR_OK without an answer becomes the error of the call.
  */
 typedef enum far_status far_fn(struct far_req *req, const struct far_val *args, size_t n, void *user);
+
+/** Head of a handler that may leave its parameters unused: `FAR_HANDLER(scale) { return far_return_int(req, 2 *
+ * args[0].u.i); }`. The parameters are those of far_fn: req, args, n, user. */
+#ifdef __GNUC__
+#define FAR_UNUSED __attribute__((unused))
+#else
+#define FAR_UNUSED
+#endif
+#define FAR_HANDLER(name)                                                                                              \
+	static enum far_status name(FAR_UNUSED struct far_req *req, FAR_UNUSED const struct far_val *args,             \
+				    FAR_UNUSED size_t n, FAR_UNUSED void *user)
 
 /**
  * Destination of a call: a worker and one of its shards, [0, far_worker_info.shards). Shard −1 is the default shard of
@@ -130,16 +137,18 @@ typedef void far_msg_fn(struct far_req *req, const void *data, size_t len, void 
 
 struct far_function {
 	const char *signature; /* "vec::dot(Tensor a, Tensor b) -> float"; see <farcall/rpc.h> */
-	enum far_kind kind;    /* may include FAR_IDEMPOTENT */
+	enum far_kind kind;
 	far_fn *fn;
-	void *user; /* passed to `fn` */
+	void *user;     /* passed to `fn` */
+	unsigned flags; /* FAR_IDEMPOTENT, or 0 */
 };
 
 struct far_msg_handler {
-	uint16_t id;        /* [0, FAR_MSG_HANDLERS_MAX) */
-	enum far_kind kind; /* may include FAR_IDEMPOTENT */
+	uint16_t id; /* [0, FAR_MSG_HANDLERS_MAX) */
+	enum far_kind kind;
 	far_msg_fn *fn;
-	void *user; /* passed to `fn` */
+	void *user;     /* passed to `fn` */
+	unsigned flags; /* FAR_IDEMPOTENT, or 0 */
 };
 
 #define FAR_SHARDS_MAX       16   /* shards of a worker */
@@ -164,16 +173,22 @@ struct far_msg_placement {
 	void *user; /* passed to both */
 };
 
-/** Options of an agent. A zeroed field has its default. Strings and arrays are read during far_init_rpc() only. */
+/**
+ * Options of an agent. A zeroed field has its default. Strings and arrays are read during far_init_rpc() only.
+ *
+ * Each field that is no table of handlers or types can also come from the environment, as FAR_ and its name in
+ * capitals: FAR_NIC, FAR_SECURITY, FAR_SHARDS, FAR_RPC_TIMEOUT_NS ("forever" for FAR_FOREVER), FAR_IDLE ("busy") and so
+ * on; FAR_PIN_CPU is the CPU's number. The program's own setting takes precedence. A malformed value is INVALID.
+ */
 struct far_opts {
 	const char *init_method;  /* "tcp://host:port" or "env://" (default): MASTER_ADDR, MASTER_PORT */
 	const char *group;        /* default "default" */
-	uint64_t rpc_timeout_ns;  /* default deadline of a call; default 60 s */
-	uint64_t init_timeout_ns; /* limit of far_init_rpc(); default 60 s */
+	uint64_t rpc_timeout_ns;  /* default deadline of a call; 0: FAR_RPC_TIMEOUT_NS */
+	uint64_t init_timeout_ns; /* limit of far_init_rpc(); 0: FAR_INIT_TIMEOUT_NS */
 	enum far_progress progress;
 	enum far_idle idle;
-	int pin_cpu;         /* 1 + the CPU of shard 0's poller; the poller of shard i gets the i-th CPU after it.
-				0: not pinned */
+	int pin_cpu;         /* FAR_CPU(n): CPU n for shard 0's poller; the poller of shard i gets the i-th CPU after
+				it. 0: not pinned */
 	const int *pin_cpus; /* instead: the CPU of each poller, from 0; −1: not pinned */
 	size_t pin_cpus_n;   /* entries of pin_cpus: the number of shards, or 0 */
 	unsigned shards;     /* of this worker, [1, FAR_SHARDS_MAX]; default 1. Members may differ */
@@ -193,7 +208,7 @@ struct far_opts {
 	 * FAR_DPDK names a device, udp; those that cannot be opened are left out. Calls on oneself always use shm. */
 	const char *nic;
 	/** "none": the group has no key. Every host and user that reaches the store or a NIC port of a worker can join,
-	 * call and be called. Warns once on stderr. NULL: the group has a key. */
+	 * call and be called. Warns once. NULL or "default": the group has a key. */
 	const char *security;
 	/** File of the group key: 64 hexadecimal digits, owned by this user, closed to others (`farcall key FILE` makes
 	 * one). Members prove the key in every connection, so store and NICs may listen beyond loopback. Default:
@@ -255,19 +270,29 @@ struct far_opts {
 				   interval is 1.5 times the one before */
 };
 
+/** Value of far_opts.pin_cpu for CPU `n`, from 0. */
+#define FAR_CPU(n) ((n) + 1)
+
 #define FAR_RANK_ENV  (-1) /* rank from RANK */
 #define FAR_WORLD_ENV 0    /* world size from WORLD_SIZE */
 
 /* ---- Start and stop: one application thread per agent; these block ---- */
 
+/** far_init_rpc() with the version of the caller's headers and their size of struct far_opts. */
+enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank, int world_size,
+				   const struct far_opts *opts, size_t opts_bytes, struct far_agent **agent,
+				   struct far_err *err);
+
 /**
  * Joins a static group. Returns when every member has joined and is connected (with FAR_CONNECT_LAZY: has joined).
- * Blocks at most `opts->init_timeout_ns`.
+ * Blocks at most `opts->init_timeout_ns`; a line is logged after 2 s and then every 10 s that says what it waits for
+ * (<farcall/log.h>).
  *
- * `name`: 1 to 127 of `A-Z a-z 0-9 - _ :`, unique in the group. `rank`: [0, world_size); rank 0 hosts the store, on the
- * inherited listening socket FAR_STORE_FD if that is set. `opts` may be NULL. On FAR_OK `*agent` is the caller's until
- * far_shutdown(). On failure nothing stays allocated, and `err` names the missing members or the cause. After fork()
- * without exec() only the parent may use the agent; peers detect its death once the child has ended too.
+ * `name`: 1 to 127 of `A-Z a-z 0-9 - _ :`, unique in the group; "%d" in it stands for the rank, as in "worker%d".
+ * `rank`: [0, world_size); rank 0 hosts the store, on the inherited listening socket FAR_STORE_FD if that is set.
+ * `opts` may be NULL. On FAR_OK `*agent` is the caller's until far_shutdown(). On failure nothing stays allocated, and
+ * `err` names the missing members or the cause. After fork() without exec() only the parent may use the agent; peers
+ * detect its death once the child has ended too.
  *
  * Restart: a worker whose process ended may join again with the same name, rank, number of shards, group and
  * init_method. It gets a new incarnation, does not wait for the others, and is reached under its name. Calls pending
@@ -277,14 +302,37 @@ struct far_opts {
  *
  * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
  */
-enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
-			     struct far_agent **agent, struct far_err *err);
+static inline enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
+					   struct far_agent **agent, struct far_err *err)
+{
+	return far_init_rpc_sized(FAR_VERSION_NUMBER, name, rank, world_size, opts, sizeof(struct far_opts), agent,
+				  err);
+}
 
 /**
- * Leaves the group, then stops and frees the agent. Blocks at most `timeout_ns` (0: 60 s) until every member has called
- * far_shutdown(), the calls of all are answered (also those that handlers start meanwhile), and the handlers of all
- * one-way messages have returned. Handlers keep serving until then. Rank 0 leaves last. No other thread may be inside a
- * call on this agent. Futures stay valid until freed.
+ * Serves the calls of the group until there is a reason to stop, then returns FAR_OK; far_shutdown() or another
+ * far_serve() follows. Blocks; the calling thread sleeps. Reasons:
+ * - far_stop(), also an earlier one. The group does not end before this worker calls far_shutdown() then;
+ * - SIGINT or SIGTERM. The function installs a handler for each that has its default action, and restores that action;
+ * - the end of the group: one member at least has called far_shutdown() or is lost, every other one has, or serves, and
+ *   all calls are answered. far_shutdown() then returns at once, with the error of lost members if there is one.
+ *
+ * At most `timeout_ns` (0: FAR_SERVE_TIMEOUT_NS, no limit): TIMEOUT. A worker serves when it has no work of its own:
+ * only its handlers start calls. References that it holds to its own values when it is shut down are no leaks. While
+ * rank 0 serves, lost workers can join again. Other errors: WOULD_DEADLOCK in a handler; INVALID (another thread is in
+ * it); RESOURCE (64 agents of this process serve); SHUTDOWN (`agent` is NULL).
+ */
+enum far_status far_serve(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
+
+/** Makes far_serve() return, now or when it is called next. Any thread, handlers and signal handlers; never blocks. */
+void far_stop(struct far_agent *agent);
+
+/**
+ * Leaves the group, then stops and frees the agent. Blocks at most `timeout_ns` (0: FAR_SHUTDOWN_TIMEOUT_NS, a minute)
+ * until every member has called far_shutdown() or serves (far_serve()), the calls of all are answered (also those that
+ * handlers start meanwhile), and the handlers of all one-way messages have returned. Handlers keep serving until then.
+ * A worker that only serves calls far_serve() first, which has no such limit. Rank 0 leaves last. No other thread may
+ * be inside a call on this agent. Futures stay valid until freed.
  *
  * The agent is freed whatever is returned, except WOULD_DEADLOCK. Waits of handlers that still run then return
  * FAR_CANCELLED: fibers have one second to end, blocking handlers as long as they take; stderr reports both.
@@ -308,19 +356,49 @@ struct far_worker_info {
 	char nic[16];         /* driver of a session with it; "": no common driver */
 	char nic_address[96]; /* its address for that driver, as text */
 	char nic_why[192];    /* why this driver was chosen */
+	char ip[46];          /* IP of that address or, if it has none (shm), of another network of the worker, as text;
+				 "": it has no network, or none that this worker has a driver for */
+	uint16_t port;        /* of `ip` */
 };
 
+/** The functions below with the caller's size of struct far_worker_info. */
+enum far_status far_worker_by_name_sized(struct far_agent *agent, const char *name, struct far_worker_info *out,
+					 size_t bytes, struct far_err *err);
+enum far_status far_worker_by_rank_sized(struct far_agent *agent, int rank, struct far_worker_info *out, size_t bytes,
+					 struct far_err *err);
+void far_worker_self_sized(struct far_agent *agent, struct far_worker_info *out, size_t bytes);
+
 /** Looks up a member. UNKNOWN_WORKER, with the name or rank. `far_worker_self` does not fail. */
-enum far_status far_worker_by_name(struct far_agent *agent, const char *name, struct far_worker_info *out,
-				   struct far_err *err);
-enum far_status far_worker_by_rank(struct far_agent *agent, int rank, struct far_worker_info *out, struct far_err *err);
-void far_worker_self(struct far_agent *agent, struct far_worker_info *out);
+static inline enum far_status far_worker_by_name(struct far_agent *agent, const char *name, struct far_worker_info *out,
+						 struct far_err *err)
+{
+	return far_worker_by_name_sized(agent, name, out, sizeof *out, err);
+}
+static inline enum far_status far_worker_by_rank(struct far_agent *agent, int rank, struct far_worker_info *out,
+						 struct far_err *err)
+{
+	return far_worker_by_rank_sized(agent, rank, out, sizeof *out, err);
+}
+static inline void far_worker_self(struct far_agent *agent, struct far_worker_info *out)
+{
+	far_worker_self_sized(agent, out, sizeof *out);
+}
+/** far_workers() with the caller's size of struct far_worker_info. */
+int far_workers_sized(struct far_agent *agent, struct far_worker_info *out, int cap, size_t bytes);
+/** Writes all members by rank to out[0, cap), this worker and lost ones included, and returns their number. `out` may
+ * be NULL if `cap` is 0. */
+static inline int far_workers(struct far_agent *agent, struct far_worker_info *out, int cap)
+{
+	return far_workers_sized(agent, out, cap, sizeof *out);
+}
+/** Shard of this worker as a destination: the default shard of the function. */
+struct far_to far_self(struct far_agent *agent);
 /** Members of the group, this worker included. */
 int far_world_size(struct far_agent *agent);
 
-/** Default deadline of calls started later, ns. Setting 0: FAR_INVALID. */
-uint64_t far_rpc_timeout(struct far_agent *agent);
-enum far_status far_set_rpc_timeout(struct far_agent *agent, uint64_t timeout_ns);
+/** Default deadline of calls started later. Setting 0 sets FAR_RPC_TIMEOUT_NS; setting returns FAR_OK. */
+uint64_t far_rpc_timeout_ns(struct far_agent *agent);
+enum far_status far_set_rpc_timeout_ns(struct far_agent *agent, uint64_t timeout_ns);
 
 /** Shards of this worker. */
 unsigned far_shards(struct far_agent *agent);
@@ -335,11 +413,13 @@ unsigned far_shard_of_thread(struct far_agent *agent);
  * registered; a name with the same parameters twice; a kind that is not stated), UNSUPPORTED (the kind, in an agent
  * without threads), RESOURCE.
  */
-enum far_status far_register(struct far_agent *agent, const struct far_function *function, struct far_err *err);
-enum far_status far_msg_register(struct far_agent *agent, const struct far_msg_handler *handler, struct far_err *err);
+enum far_status far_register_function(struct far_agent *agent, const struct far_function *function,
+				      struct far_err *err);
+enum far_status far_register_message(struct far_agent *agent, const struct far_msg_handler *handler,
+				     struct far_err *err);
 /** Adds receive placement to a registered handler, once. Errors: INVALID, RESOURCE. */
-enum far_status far_msg_register_placement(struct far_agent *agent, const struct far_msg_placement *placement,
-					   struct far_err *err);
+enum far_status far_register_placement(struct far_agent *agent, const struct far_msg_placement *placement,
+				       struct far_err *err);
 
 /**
  * Registers a custom type. From then on this worker sends and receives its objects, and signatures may name it. A name
@@ -352,10 +432,11 @@ enum far_status far_register_type(struct far_agent *agent, const struct far_cust
 
 /**
  * Makes the calling thread the holder of shard 0 until far_shard_release(): its calls go through this shard straight to
- * the queue, its waits poll the shard, and no other thread does. Blocks at most `timeout_ns` (0: 1 s) until the current
- * holder releases the shard. The thread must wait or poll often while it holds the shard: handlers run only then, and
- * packets leave with the next poll, wait or release. The release runs no handler. Errors: UNSUPPORTED with
- * FAR_PROGRESS_DEDICATED; WOULD_DEADLOCK, INVALID in a handler; INVALID if the thread holds it; TIMEOUT.
+ * the queue, its waits poll the shard, and no other thread does. Blocks at most `timeout_ns` (0:
+ * FAR_ACQUIRE_TIMEOUT_NS) until the current holder releases the shard. The thread must wait or poll often while it
+ * holds the shard: handlers run only then, and packets leave with the next poll, wait or release. The release runs no
+ * handler. Errors: UNSUPPORTED with FAR_PROGRESS_DEDICATED; WOULD_DEADLOCK, INVALID in a handler; INVALID if the thread
+ * holds it; TIMEOUT.
  */
 enum far_status far_shard_acquire(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release(struct far_agent *agent);
@@ -390,10 +471,23 @@ struct far_counters {
 	uint64_t hedges_sent;                          /* hedge calls of fan-outs */
 	uint64_t hedges_won;                           /* hedge calls that answered first */
 };
-void far_counters_read(struct far_agent *agent, struct far_counters *out);
-/** Errors: INVALID (no such shard). */
-enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,
-					struct far_err *err);
+
+/** The functions below with the caller's size of struct far_counters. */
+void far_counters_read_sized(struct far_agent *agent, struct far_counters *out, size_t bytes);
+enum far_status far_shard_counters_read_sized(struct far_agent *agent, unsigned shard, struct far_counters *out,
+					      size_t bytes, struct far_err *err);
+
+/** Reads the sum over all shards. */
+static inline void far_counters_read(struct far_agent *agent, struct far_counters *out)
+{
+	far_counters_read_sized(agent, out, sizeof *out);
+}
+/** Reads those of one shard. Errors: INVALID (no such shard). */
+static inline enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,
+						      struct far_err *err)
+{
+	return far_shard_counters_read_sized(agent, shard, out, sizeof *out, err);
+}
 
 /** A NIC port of the agent and its counters. Counters may be a moment old; those a driver does not keep are 0. */
 struct far_nic_stats {
@@ -424,9 +518,15 @@ struct far_nic_stats {
 };
 /** Ports of the agent. Port 0 is the preferred one. */
 unsigned far_nic_ports(struct far_agent *agent);
+/** far_nic_stats_read() with the caller's size of the struct. */
+enum far_status far_nic_stats_read_sized(struct far_agent *agent, unsigned port, struct far_nic_stats *out,
+					 size_t bytes, struct far_err *err);
 /** Reads port `port`, [0, far_nic_ports()). Errors: INVALID. */
-enum far_status far_nic_stats_read(struct far_agent *agent, unsigned port, struct far_nic_stats *out,
-				   struct far_err *err);
+static inline enum far_status far_nic_stats_read(struct far_agent *agent, unsigned port, struct far_nic_stats *out,
+						 struct far_err *err)
+{
+	return far_nic_stats_read_sized(agent, port, out, sizeof *out, err);
+}
 
 /** Bounds in use: far_opts with defaults filled in and powers of two rounded up. */
 struct far_limits {
@@ -434,8 +534,13 @@ struct far_limits {
 	unsigned peer_waiting;                                                                   /* per shard */
 	unsigned blocking_threads, blocking_queue;                                               /* per agent */
 };
+/** far_limits_read() with the caller's size of the struct. */
+void far_limits_read_sized(struct far_agent *agent, struct far_limits *out, size_t bytes);
 /** `agent` NULL: the defaults. */
-void far_limits_read(struct far_agent *agent, struct far_limits *out);
+static inline void far_limits_read(struct far_agent *agent, struct far_limits *out)
+{
+	far_limits_read_sized(agent, out, sizeof *out);
+}
 
 /* ---- Crash reports: each thread that is to have one; never blocks ---- */
 
@@ -450,6 +555,9 @@ void far_limits_read(struct far_agent *agent, struct far_limits *out);
  */
 enum far_status far_crash_report_install(struct far_err *err);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -23,6 +23,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define FAR_FANOUT_MAX      4096 /* targets of one fan-out: a quarter of a shard's call slots by default */
 #define FAR_TARGET_TEXT_MAX 120  /* bytes of a target's error text with its NUL; a longer one is cut */
@@ -30,7 +33,8 @@ extern "C" {
 /** One call of a fan-out. A zeroed field has its default; `to` has none. */
 struct far_target {
 	struct far_to to;
-	struct far_to second;       /* destination of the hedge call, with FAR_HEDGE_SECOND; worker −1: no hedge */
+	const struct far_to
+		*second; /* destination of the hedge call, with FAR_HEDGE_SECOND; read at the start; NULL: none */
 	const struct far_val *args; /* far_rpc_fanout(): arguments of this target; NULL: the common ones */
 	size_t args_n;
 	const void *data; /* far_msg_fanout(): request of this target; NULL: the common one */
@@ -44,6 +48,7 @@ struct far_target {
 	const struct far_tensor *out;
 	void *recv_buf;
 	size_t cap;
+	uint64_t reserved[2]; /* 0 */
 };
 
 /** Result of one target. Readable when the future is complete or `status` is not PENDING. */
@@ -56,6 +61,7 @@ struct far_target_result {
 	size_t len;           /* bytes of the reply or of the value's elements; with TOO_LARGE: the bytes needed */
 	struct far_val value; /* typed, OK: refers to the receive buffer or owns its bytes: far_val_fini() it */
 	char text[FAR_TARGET_TEXT_MAX]; /* of an error */
+	uint64_t reserved[2];
 };
 
 enum far_fanout_errors {
@@ -90,6 +96,7 @@ struct far_fanout_opts {
 	size_t slice_bytes;
 	const size_t *slices;
 	enum far_dtype dtype; /* that tensors in `recv_buf` must have; FAR_DTYPE_NONE: any */
+	uint64_t reserved[4]; /* 0 */
 };
 
 /* ---- Any thread, also in handlers and callbacks; these never block ---- */
@@ -128,6 +135,9 @@ enum far_status far_msg_fanout(struct far_agent *agent, uint16_t id, const void 
 			       const struct far_target *targets, size_t n, const struct far_fanout_opts *opts,
 			       struct far_target_result *results, struct far_future **out, struct far_err *err);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

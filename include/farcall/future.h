@@ -9,8 +9,8 @@
  * future (then, collect), which its parents complete.
  *
  * Limit of a wait with timeout_ns 0: futures of calls, and futures derived from them alone, complete at the deadline of
- * their calls at the latest, so there is none. For user-made futures and futures derived from one it is 60 s; the wait
- * then returns FAR_PENDING. FAR_FOREVER: no limit.
+ * their calls at the latest, so there is none. For user-made futures and futures derived from one it is
+ * FAR_WAIT_TIMEOUT_NS; the wait then returns FAR_PENDING. FAR_FOREVER: no limit.
  */
 #ifndef FARCALL_FUTURE_H
 #define FARCALL_FUTURE_H
@@ -22,12 +22,25 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
-/** Times are relative nanoseconds. 0 is the default of the function; FAR_FOREVER is no limit. */
+/** Times are relative nanoseconds, and their names end in `_ns`. 0 is the default of the function or option, which a
+ * macro below names; FAR_FOREVER is no limit. */
 #define FAR_FOREVER UINT64_MAX
 #define FAR_US      UINT64_C(1000)
 #define FAR_MS      UINT64_C(1000000)
 #define FAR_SEC     UINT64_C(1000000000)
+
+#define FAR_RPC_TIMEOUT_NS      (60 * FAR_SEC) /* of a call: far_opts.rpc_timeout_ns, the default of the agent */
+#define FAR_INIT_TIMEOUT_NS     (60 * FAR_SEC) /* of far_init_rpc() */
+#define FAR_SERVE_TIMEOUT_NS    FAR_FOREVER    /* of far_serve() */
+#define FAR_SHUTDOWN_TIMEOUT_NS (60 * FAR_SEC) /* of far_shutdown() */
+#define FAR_ACQUIRE_TIMEOUT_NS  FAR_SEC        /* of far_shard_acquire() */
+#define FAR_WAIT_TIMEOUT_NS                                                                                            \
+	(60 * FAR_SEC) /* of a wait for a future that the application completes; other futures                         \
+			  complete at the deadline of their calls */
 
 struct far_future;
 
@@ -58,9 +71,10 @@ enum far_status far_future_wait(struct far_future *f, uint64_t timeout_ns, struc
 enum far_status far_future_wait_all(struct far_future *const *f, size_t n, uint64_t timeout_ns, struct far_err *err);
 
 /**
- * Waits until one of `f[0, n)` is complete, with a value or an error, at most `timeout_ns` (0: see above; 60 s only if
- * the application has to complete all of them). FAR_OK: `*index` is the lowest one that is complete; read it with
- * far_future_value(). Leaves nothing behind in the pending ones. Errors: as far_future_wait_all(); INVALID for n = 0.
+ * Waits until one of `f[0, n)` is complete, with a value or an error, at most `timeout_ns` (0: see above;
+ * FAR_WAIT_TIMEOUT_NS only if the application has to complete all of them). FAR_OK: `*index` is the lowest one that is
+ * complete; read it with far_future_value(). Leaves nothing behind in the pending ones. Errors: as
+ * far_future_wait_all(); INVALID for n = 0.
  */
 enum far_status far_future_wait_any(struct far_future *const *f, size_t n, uint64_t timeout_ns, size_t *index,
 				    struct far_err *err);
@@ -188,6 +202,9 @@ enum far_status far_scope_end(struct far_scope *scope, uint64_t timeout_ns, stru
 /** Ends a scope without waiting. Never blocks. No effect if it is not active in this thread. */
 void far_scope_abandon(struct far_scope *scope);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 /* ---- Any thread but an inline handler or a callback; these block ---- */
 
@@ -37,6 +40,9 @@ enum far_status far_all_gather(struct far_agent *agent, const char *const *worke
 enum far_status far_barrier(struct far_agent *agent, const char *const *workers, size_t workers_n, uint64_t timeout_ns,
 			    struct far_err *err);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

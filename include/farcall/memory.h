@@ -18,6 +18,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define FAR_ALLOC_ALIGN 64 /* bytes; of everything that far_alloc() returns */
 
@@ -84,7 +87,12 @@ struct far_memory {
 	const char *allocator;     /* behind far_alloc(): "page runs", "jemalloc 5.3.0"; static text */
 	const char *allocator_why; /* why it is used; static text */
 };
-void far_memory_stats(struct far_memory *out);
+/** far_memory_stats() with the caller's size of the struct. */
+void far_memory_stats_sized(struct far_memory *out, size_t bytes);
+static inline void far_memory_stats(struct far_memory *out)
+{
+	far_memory_stats_sized(out, sizeof *out);
+}
 
 /* ---- For an allocator over the region: any thread; these may take a lock and make system calls ---- */
 
@@ -95,6 +103,7 @@ struct far_allocator {
 	void *(*alloc)(size_t bytes, size_t align); /* bytes > 0; align a power of two >= FAR_ALLOC_ALIGN; or NULL */
 	void (*free)(void *p);
 	size_t (*size)(const void *p); /* usable bytes */
+	void *reserved[4];             /* NULL */
 };
 
 /** Installs allocator `a`, which must stay valid. ALREADY_INITIALIZED after the first allocation of the process. */
@@ -110,6 +119,9 @@ void far_pages_free(void *p, size_t bytes);
 /** Bytes of a page. */
 size_t far_pages_size(void);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define FAR_MSG_EAGER_MAX ((size_t)16 << 20) /* bytes of an eager message */
 #define FAR_MSG_BYTES_MAX ((size_t)1 << 40)  /* bytes of any message, regardless of the memory */
@@ -28,8 +31,8 @@ extern "C" {
  * not NULL. With `opts->recv_buf` the reply is in that buffer; a longer reply is TOO_LARGE, executed YES, and leaves
  * the buffer unchanged.
  */
-typedef void far_msg_done_fn(void *user, enum far_status status, const void *data, size_t len,
-			     const struct far_err *err);
+typedef void far_msg_done_fn(enum far_status status, const void *data, size_t len, const struct far_err *err,
+			     void *user);
 
 /** A part of a message. `data` may be NULL if `len` is 0. */
 struct far_part {
@@ -112,6 +115,9 @@ enum far_status far_reply_alloc(struct far_req *req, size_t len, void **data);
 /** Answers a deferred request with bytes. See far_deferred_return(). */
 enum far_status far_deferred_reply(struct far_deferred *d, const void *data, size_t len);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -22,7 +22,7 @@
  *		return far_return(req, &sum);
  *	}
  *	static const struct far_function make[] = {
- *		{"demo::Counter(int start=0) -> demo::Counter", FAR_KIND_INLINE, counter_new, NULL}};
+ *		{"demo::Counter(int start=0) -> demo::Counter", FAR_KIND_INLINE, counter_new, NULL, 0}};
  *	static const struct far_method methods[] = {{"add(int by=1) -> int", FAR_KIND_INLINE, counter_add, NULL}};
  *	static const struct far_class counter = {.name = "demo::Counter", .constructors = make, .constructors_n = 1,
  *						 .methods = methods, .methods_n = 1, .destroy = counter_free};
@@ -43,6 +43,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
 #endif
 
 /** Handler of a method: a far_fn with the object. `user` is the pointer given with the method. Answers as any handler,
@@ -76,6 +79,7 @@ struct far_class {
 	/** Encoding of copies: a custom type of the same name, registered with the class. far_rref_to_here() then
 	 * returns a copy, encoded on the home shard. NULL: objects cannot be copied. */
 	const struct far_custom_type *codec;
+	uint64_t reserved[2]; /* 0 */
 };
 
 #define FAR_CLASSES_MAX 1024 /* of an agent */
@@ -159,6 +163,9 @@ const char *far_rref_class(const struct far_rref *rref);
  * far_rref_ref() keeps it, and the object, longer. NULL: not a method. */
 struct far_rref *far_req_rref(const struct far_req *req);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -25,6 +25,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 /** A receive buffer: memory of the caller for a result. */
 struct far_recv_buf {
@@ -37,9 +40,9 @@ struct far_call_opts {
 	/** 0: the agent's default or, in a handler that may wait, the time left of its request if that is less;
 	 * FAR_FOREVER: none. */
 	uint64_t timeout_ns;
-	unsigned via; /* 1 + the shard of this worker that sends the call. 0: in a handler or callback its own shard;
-			 else the shard that the thread holds; else one chosen by thread. Another shard than the first
-			 two is INVALID */
+	unsigned via; /* FAR_VIA(shard): the shard of this worker that sends the call. 0: in a handler or callback its
+			 own shard; else the shard that the thread holds; else one chosen by thread. Another shard than
+			 the first two is INVALID */
 	/**
 	 * Sends the request again, with the same number, until its reply arrives: first after `retry_after_ns` (0: 200
 	 * ms), then after growing intervals. The callee runs it once and answers a duplicate with the stored reply. For
@@ -55,7 +58,11 @@ struct far_call_opts {
 	 * buffer belongs to the call until the call has ended. Empty: memory of the engine.
 	 */
 	struct far_recv_buf recv_buf;
+	uint64_t reserved[4]; /* 0 */
 };
+
+/** Value of far_call_opts.via for shard `shard`, from 0. */
+#define FAR_VIA(shard) ((unsigned)(shard) + 1)
 
 /* ---- Any thread but an inline handler or a callback; these block ---- */
 
@@ -96,13 +103,59 @@ enum far_status far_rpc_async_to(struct far_agent *agent, struct far_to to, cons
 
 /* ---- The handler of the request, exactly one answer; these never block ---- */
 
-/** Answers with a value, which is copied. Errors: INVALID (answered already), TOO_LARGE, RESOURCE. */
+/**
+ * Answers with a value, which is copied; NULL is none. Errors: INVALID (answered already); SIGNATURE (the value has not
+ * the result type), TOO_LARGE or the error of the value, which the caller gets too; RESOURCE, with no answer given.
+ */
 enum far_status far_return(struct far_req *req, const struct far_val *value);
+
+/** far_return() of a value of one type. Same errors. */
+static inline enum far_status far_return_none(struct far_req *req)
+{
+	return far_return(req, NULL);
+}
+static inline enum far_status far_return_bool(struct far_req *req, bool b)
+{
+	struct far_val v = far_bool(b);
+	return far_return(req, &v);
+}
+static inline enum far_status far_return_int(struct far_req *req, int64_t i)
+{
+	struct far_val v = far_int(i);
+	return far_return(req, &v);
+}
+static inline enum far_status far_return_float(struct far_req *req, double f)
+{
+	struct far_val v = far_float(f);
+	return far_return(req, &v);
+}
+static inline enum far_status far_return_str(struct far_req *req, const char *s)
+{
+	struct far_val v = far_str(s);
+	return far_return(req, &v);
+}
+static inline enum far_status far_return_bytes(struct far_req *req, const void *data, size_t len)
+{
+	struct far_val v = far_bytes(data, len);
+	return far_return(req, &v);
+}
+static inline enum far_status far_return_rref(struct far_req *req, struct far_rref *rref)
+{
+	struct far_val v = far_rref_val(rref);
+	return far_return(req, &v);
+}
+
+/**
+ * Answers with the result of a future, of any kind, when it is complete: with its value, or with its error (class, code
+ * and text). The handler may free its reference at once. Errors: INVALID (answered already; `f` is NULL); RESOURCE
+ * (opts.deferred requests are open, or no memory), which the caller gets too.
+ */
+enum far_status far_return_future(struct far_req *req, struct far_future *f);
 
 /**
  * Answers with a tensor that the handler writes in place: `*data` is inside the outgoing message, aligned to an
- * element. The handler writes it before it returns or waits. Errors, with no answer given: INVALID (answered already;
- * the result type is not Tensor), TOO_LARGE, RESOURCE.
+ * element. The handler writes it before it returns or waits. Errors, with no answer given: INVALID (answered already),
+ * TOO_LARGE, RESOURCE. SIGNATURE: the result type is not Tensor; the caller gets this error.
  */
 enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, unsigned ndim, const uint64_t *shape,
 				  void **data);
@@ -120,7 +173,7 @@ struct far_to far_req_from(const struct far_req *req);
 unsigned far_req_shard(const struct far_req *req);
 struct far_agent *far_req_agent(const struct far_req *req);
 /** Nanoseconds to the caller's deadline; FAR_FOREVER: none. In an inline handler the value from its start. */
-uint64_t far_req_time_left(const struct far_req *req);
+uint64_t far_req_time_left_ns(const struct far_req *req);
 /**
  * True if the caller has given up (cancelled, deadline passed, process lost). In a fiber handler it changes during
  * waits, in a blocking handler at any time. Always false in an inline handler.
@@ -139,8 +192,8 @@ enum far_status far_defer(struct far_req *req, struct far_deferred **out);
 
 /**
  * Answer a deferred request. They run no handler or callback on the calling thread, so locks that handlers take may be
- * held. They consume `d` whatever they return. Errors: CANCELLED, PEER_LOST (the caller no longer waits); TOO_LARGE,
- * RESOURCE (which the caller gets as the error).
+ * held. They consume `d` whatever they return. Errors: CANCELLED, PEER_LOST (the caller no longer waits); SIGNATURE
+ * (the value has not the result type), TOO_LARGE, RESOURCE, which the caller gets as the error.
  */
 enum far_status far_deferred_return(struct far_deferred *d, const struct far_val *value);
 #if defined(__GNUC__)
@@ -151,6 +204,9 @@ far_deferred_fail(struct far_deferred *d, enum far_status status, int32_t code, 
 /** Answers with a FAR_REMOTE error. */
 void far_deferred_drop(struct far_deferred *d);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

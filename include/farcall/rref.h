@@ -20,6 +20,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 /* ---- Any thread, also in handlers and callbacks; these never block ---- */
 
@@ -79,7 +82,12 @@ struct far_rref_counts {
 	uint64_t pending;     /* control messages about references that are not acknowledged */
 	uint64_t unconfirmed; /* of `held`: not confirmed by the owner */
 };
-void far_rref_counts_read(struct far_agent *agent, struct far_rref_counts *out);
+/** far_rref_counts_read() with the caller's size of the struct. */
+void far_rref_counts_read_sized(struct far_agent *agent, struct far_rref_counts *out, size_t bytes);
+static inline void far_rref_counts_read(struct far_agent *agent, struct far_rref_counts *out)
+{
+	far_rref_counts_read_sized(agent, out, sizeof *out);
+}
 
 /* ---- Any thread but an inline handler or a callback; these block ---- */
 
@@ -103,6 +111,9 @@ enum far_status far_rref_local_value(struct far_rref *rref, uint64_t timeout_ns,
  * far_rref_status(), or PENDING, WOULD_DEADLOCK or CANCELLED as far_future_wait(). */
 enum far_status far_rref_wait(struct far_rref *rref, uint64_t timeout_ns, struct far_err *err);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

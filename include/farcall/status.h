@@ -14,6 +14,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 /* Name, text. The position is the code on the wire: append new entries. */
 #define FAR_STATUS_LIST(X)                                                                                             \
@@ -82,6 +85,9 @@ const char *far_executed_name(enum far_executed executed);
  * brackets if `err` has no origin. */
 enum far_status far_err_print(FILE *f, const struct far_err *err);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 /* Kinds of messages that this worker sends: name, text. The calls of a fan-out are of kind CALL. */
 #define FAR_FAULT_LIST(X)                                                                                              \
@@ -44,6 +47,7 @@ struct far_fault {
 	uint64_t delay_ns;
 	/** Messages that the fault fails or delays before it ends. 0: no limit. */
 	uint64_t messages;
+	uint64_t reserved[2]; /* 0 */
 };
 
 /* ---- Any thread while the agent runs; these block at most 1 s per shard ---- */
@@ -72,11 +76,19 @@ enum far_status far_rref_flush(struct far_agent *agent, uint64_t timeout_ns, str
 /** "call", "remote" …; "?" for an unknown kind. */
 const char *far_fault_name(enum far_fault_kind kind);
 
-/** Effects of faults since the agent started, by kind: sends that failed, sends that were delayed. */
+/** Effects of faults since the agent started, by kind. */
 struct far_fault_counts {
-	uint64_t failed[FAR_FAULT_COUNT], delayed[FAR_FAULT_COUNT];
+	struct {
+		uint64_t failed;  /* sends that failed */
+		uint64_t delayed; /* sends that were delayed */
+	} of[FAR_FAULT_COUNT];
 };
-void far_fault_counts_read(struct far_agent *agent, struct far_fault_counts *out);
+/** far_fault_counts_read() with the caller's size of the struct. */
+void far_fault_counts_read_sized(struct far_agent *agent, struct far_fault_counts *out, size_t bytes);
+static inline void far_fault_counts_read(struct far_agent *agent, struct far_fault_counts *out)
+{
+	far_fault_counts_read_sized(agent, out, sizeof *out);
+}
 
 /** A counter of an agent: "agent.calls_sent", "rref.owned", "fault.fork.failed" … */
 struct far_debug_pair {
@@ -87,6 +99,9 @@ struct far_debug_pair {
  * `cap` is 0. */
 size_t far_debug_info(struct far_agent *agent, struct far_debug_pair *out, size_t cap);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -20,6 +20,9 @@
 #include <type_traits>
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define FAR_DIMS_MAX    8     /* dimensions of a tensor */
 #define FAR_ARGS_MAX    16    /* arguments of a call */
@@ -41,7 +44,8 @@ enum far_type {
 	FAR_TYPE_DICT,
 	FAR_TYPE_CUSTOM,
 	FAR_TYPE_RREF,
-	FAR_TYPE_COUNT
+	FAR_TYPE_COUNT,
+	FAR_TYPE_UINT = 255 /* an unsigned integer beyond INT64_MAX, of far_uint(): in no message and no result */
 };
 
 /* Name, bytes of an element, text. The position, from 1, is the code on the wire: append new entries. */
@@ -90,17 +94,18 @@ struct far_tensor {
 struct far_custom_type {
 	const char *name; /* qualified, "geo::Polygon": words of `A-Z a-z 0-9 _` joined by "::", two at least */
 	/** Returns the bytes of the encoded object; SIZE_MAX: it cannot be sent. */
-	size_t (*size)(void *user, const void *object);
+	size_t (*size)(const void *object, void *user);
 	/** Writes dst[0, len), aligned to 8; `len` is the result of size(). Cannot fail. */
-	void (*encode)(void *user, const void *object, void *dst, size_t len);
+	void (*encode)(const void *object, void *dst, size_t len, void *user);
 	/**
 	 * Makes an object from src[0, len), aligned to 8, bytes of a peer that may be malformed. They do not change and
 	 * are valid until decode() returns. Any status but FAR_OK refuses them.
 	 */
-	enum far_status (*decode)(void *user, const void *src, size_t len, void **object);
+	enum far_status (*decode)(const void *src, size_t len, void **object, void *user);
 	/** Destroys an object of decode(): an argument after its handler, a result in far_val_fini(). */
-	void (*destroy)(void *user, void *object);
+	void (*destroy)(void *object, void *user);
 	void *user;
+	uint64_t reserved[2]; /* 0 */
 };
 
 struct far_buf; /* a received buffer, reference-counted */
@@ -210,6 +215,16 @@ static inline struct far_val far_int(int64_t i)
 	struct far_val v = far_none();
 	v.type = FAR_TYPE_INT;
 	v.u.i = i;
+	return v;
+}
+
+/** An int of an unsigned integer. Beyond INT64_MAX the value cannot be sent: the call returns BAD_ARGS, or far_return()
+ * TOO_LARGE, with the number. */
+static inline struct far_val far_uint(uint64_t i)
+{
+	struct far_val v = far_int((int64_t)i);
+	if (i > INT64_MAX)
+		v.type = FAR_TYPE_UINT;
 	return v;
 }
 
@@ -352,6 +367,9 @@ static inline struct far_tensor far_tensor_nd(enum far_dtype dtype, const void *
 	return t;
 }
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 
@@ -377,6 +395,7 @@ static inline far_val far_arg(T x)
 {
 	return std::is_same<T, bool>::value       ? far_bool(x != T(0))
 	       : std::is_floating_point<T>::value ? far_float(static_cast<double>(x))
+	       : std::is_unsigned<T>::value       ? far_uint(static_cast<uint64_t>(x))
 						  : far_int(static_cast<int64_t>(x));
 }
 #else
@@ -389,58 +408,89 @@ static inline far_val far_arg(T x)
 	_Bool: far_bool, \
 	float: far_float, double: far_float, \
 	char: far_int, signed char: far_int, unsigned char: far_int, short: far_int, unsigned short: far_int, \
-	int: far_int, unsigned: far_int, long: far_int, unsigned long: far_int, \
-	long long: far_int, unsigned long long: far_int)(x)
+	int: far_int, unsigned: far_int, long: far_int, unsigned long: far_uint, \
+	long long: far_int, unsigned long long: far_uint)(x)
 /* clang-format on */
 #endif
 
-#define FAR_MAP_1(x)                                                                               far_arg(x)
-#define FAR_MAP_2(x, ...)                                                                          far_arg(x), FAR_MAP_1(__VA_ARGS__)
-#define FAR_MAP_3(x, ...)                                                                          far_arg(x), FAR_MAP_2(__VA_ARGS__)
-#define FAR_MAP_4(x, ...)                                                                          far_arg(x), FAR_MAP_3(__VA_ARGS__)
-#define FAR_MAP_5(x, ...)                                                                          far_arg(x), FAR_MAP_4(__VA_ARGS__)
-#define FAR_MAP_6(x, ...)                                                                          far_arg(x), FAR_MAP_5(__VA_ARGS__)
-#define FAR_MAP_7(x, ...)                                                                          far_arg(x), FAR_MAP_6(__VA_ARGS__)
-#define FAR_MAP_8(x, ...)                                                                          far_arg(x), FAR_MAP_7(__VA_ARGS__)
-#define FAR_MAP_9(x, ...)                                                                          far_arg(x), FAR_MAP_8(__VA_ARGS__)
-#define FAR_MAP_10(x, ...)                                                                         far_arg(x), FAR_MAP_9(__VA_ARGS__)
-#define FAR_MAP_11(x, ...)                                                                         far_arg(x), FAR_MAP_10(__VA_ARGS__)
-#define FAR_MAP_12(x, ...)                                                                         far_arg(x), FAR_MAP_11(__VA_ARGS__)
-#define FAR_MAP_13(x, ...)                                                                         far_arg(x), FAR_MAP_12(__VA_ARGS__)
-#define FAR_MAP_14(x, ...)                                                                         far_arg(x), FAR_MAP_13(__VA_ARGS__)
-#define FAR_MAP_15(x, ...)                                                                         far_arg(x), FAR_MAP_14(__VA_ARGS__)
-#define FAR_MAP_16(x, ...)                                                                         far_arg(x), FAR_MAP_15(__VA_ARGS__)
-#define FAR_COUNT_N(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, n, ...) n
-#define FAR_COUNT(...)                                                                             FAR_COUNT_N(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
-#define FAR_CAT_(a, b)                                                                             a##b
-#define FAR_CAT(a, b)                                                                              FAR_CAT_(a, b)
-#define FAR_MAP(...)                                                                               FAR_CAT(FAR_MAP_, FAR_COUNT(__VA_ARGS__))(__VA_ARGS__)
+#define FAR_MAP_1(x)       far_arg(x)
+#define FAR_MAP_2(x, ...)  far_arg(x), FAR_MAP_1(__VA_ARGS__)
+#define FAR_MAP_3(x, ...)  far_arg(x), FAR_MAP_2(__VA_ARGS__)
+#define FAR_MAP_4(x, ...)  far_arg(x), FAR_MAP_3(__VA_ARGS__)
+#define FAR_MAP_5(x, ...)  far_arg(x), FAR_MAP_4(__VA_ARGS__)
+#define FAR_MAP_6(x, ...)  far_arg(x), FAR_MAP_5(__VA_ARGS__)
+#define FAR_MAP_7(x, ...)  far_arg(x), FAR_MAP_6(__VA_ARGS__)
+#define FAR_MAP_8(x, ...)  far_arg(x), FAR_MAP_7(__VA_ARGS__)
+#define FAR_MAP_9(x, ...)  far_arg(x), FAR_MAP_8(__VA_ARGS__)
+#define FAR_MAP_10(x, ...) far_arg(x), FAR_MAP_9(__VA_ARGS__)
+#define FAR_MAP_11(x, ...) far_arg(x), FAR_MAP_10(__VA_ARGS__)
+#define FAR_MAP_12(x, ...) far_arg(x), FAR_MAP_11(__VA_ARGS__)
+#define FAR_MAP_13(x, ...) far_arg(x), FAR_MAP_12(__VA_ARGS__)
+#define FAR_MAP_14(x, ...) far_arg(x), FAR_MAP_13(__VA_ARGS__)
+#define FAR_MAP_15(x, ...) far_arg(x), FAR_MAP_14(__VA_ARGS__)
+#define FAR_MAP_16(x, ...) far_arg(x), FAR_MAP_15(__VA_ARGS__)
+/* Number of arguments, [1, 16]; TOO_MANY from 17 to 48. */
+#define FAR_COUNT_N(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21,    \
+		    a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40,     \
+		    a41, a42, a43, a44, a45, a46, a47, a48, n, ...)                                                    \
+	n
+#define FAR_COUNT_ANY(...)                                                                                             \
+	FAR_COUNT_N(__VA_ARGS__, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY,       \
+		    TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY,          \
+		    TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY,          \
+		    TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7,   \
+		    6, 5, 4, 3, 2, 1, 0)
+#define FAR_CAT_(a, b) a##b
+#define FAR_CAT(a, b)  FAR_CAT_(a, b)
+/* ANY, or NONE for an empty argument: it has no comma, but has one behind FAR_COMMA and in front of (). */
+#define FAR_COMMA(...) ,
+#define FAR_HAS_COMMA(...)                                                                                             \
+	FAR_COUNT_N(__VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,   \
+		    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0)
+#define FAR_EMPTY_0001          ,
+#define FAR_EMPTY_4(a, b, c, d) FAR_HAS_COMMA(FAR_EMPTY_5(a, b, c, d))
+#define FAR_EMPTY_5(a, b, c, d) FAR_EMPTY_##a##b##c##d
+#define FAR_EMPTY(...)                                                                                                 \
+	FAR_EMPTY_4(FAR_HAS_COMMA(__VA_ARGS__), FAR_HAS_COMMA(FAR_COMMA __VA_ARGS__), FAR_HAS_COMMA(__VA_ARGS__()),    \
+		    FAR_HAS_COMMA(FAR_COMMA __VA_ARGS__()))
+#define FAR_COUNT(...)        FAR_CAT(FAR_COUNT_, FAR_EMPTY(__VA_ARGS__))(__VA_ARGS__)
+#define FAR_COUNT_0(...)      FAR_COUNT_ANY(__VA_ARGS__)
+#define FAR_COUNT_1(...)      0
+#define FAR_MAP_TOO_MANY(...) FAR_ARGS_and_FAR_LIST_take_16_items_at_most
+#define FAR_MAP(...)          FAR_CAT(FAR_MAP_, FAR_COUNT_ANY(__VA_ARGS__))(__VA_ARGS__)
 
 /**
- * The arguments of a typed call, 1 to 16: `far_rpc_sync(agent, "worker1", "far::add", FAR_ARGS(&t, 3), NULL, &out,
- * &err)`. Expands to two function arguments, an array and its length. Takes integers, floating-point numbers, bool (in
+ * The arguments of a typed call, 0 to 16: `far_rpc_sync(agent, "worker1", "far::add", FAR_ARGS(&t, 3), NULL, &out,
+ * &err)`. Expands to two function arguments, an array and its length. Takes integers (an unsigned one beyond INT64_MAX
+ * makes the call return BAD_ARGS), floating-point numbers, bool (in
  * C the literal `true` is an int: write far_bool(true)), C strings, `struct far_tensor *`, `struct far_rref *` and
  * `struct far_val`, thus the macros below too. Keyword arguments follow positional ones:
  *
  *   FAR_ARGS(&t, 3, FAR_KW("alpha", 2.0))
  *   FAR_ARGS(FAR_LIST(1, "two", &t), FAR_DICT(FAR_ENTRY("rate", 0.1), FAR_ENTRY(7, FAR_LIST(&t, &u))))
  *
- * FAR_LIST and FAR_DICT take 1 to 16 items. Use far_list() and far_dict() with an array for longer ones, with (NULL, 0)
- * for empty ones. The arrays of the macros are valid until the end of the enclosing block in C, of the full expression
- * in C++.
+ * FAR_LIST and FAR_DICT take 0 to 16 items. Use far_list() and far_dict() with an array for longer ones. The arrays of
+ * the macros are valid until the end of the enclosing block in C, of the full expression in C++.
  */
 #define FAR_KW(name, x)       far_kw(name, far_arg(x))
 #define FAR_ENTRY(key, value) far_entry(far_arg(key), far_arg(value))
+#define FAR_ARGS(...)         FAR_CAT(FAR_ARGS_, FAR_EMPTY(__VA_ARGS__))(__VA_ARGS__)
+#define FAR_LIST(...)         FAR_CAT(FAR_LIST_, FAR_EMPTY(__VA_ARGS__))(__VA_ARGS__)
+#define FAR_DICT(...)         FAR_CAT(FAR_DICT_, FAR_EMPTY(__VA_ARGS__))(__VA_ARGS__)
+#define FAR_ARGS_1(...)       NULL, 0
+#define FAR_LIST_1(...)       far_list(NULL, 0)
+#define FAR_DICT_1(...)       far_dict(NULL, 0)
 #ifdef __cplusplus
-#define FAR_ARGS(...) (std::initializer_list<far_val>{FAR_MAP(__VA_ARGS__)}.begin()), FAR_COUNT(__VA_ARGS__)
-#define FAR_LIST(...) far_list(std::initializer_list<far_val>{FAR_MAP(__VA_ARGS__)}.begin(), FAR_COUNT(__VA_ARGS__))
-#define FAR_DICT(...) far_dict(std::initializer_list<far_dict_entry>{__VA_ARGS__}.begin(), FAR_COUNT(__VA_ARGS__))
+#define FAR_ARGS_0(...) (std::initializer_list<far_val>{FAR_MAP(__VA_ARGS__)}.begin()), FAR_COUNT_ANY(__VA_ARGS__)
+#define FAR_LIST_0(...)                                                                                                \
+	far_list(std::initializer_list<far_val>{FAR_MAP(__VA_ARGS__)}.begin(), FAR_COUNT_ANY(__VA_ARGS__))
+#define FAR_DICT_0(...) far_dict(std::initializer_list<far_dict_entry>{__VA_ARGS__}.begin(), FAR_COUNT_ANY(__VA_ARGS__))
 #else
-#define FAR_ARGS(...) ((const struct far_val[]){FAR_MAP(__VA_ARGS__)}), FAR_COUNT(__VA_ARGS__)
-#define FAR_LIST(...) far_list((const struct far_val[]){FAR_MAP(__VA_ARGS__)}, FAR_COUNT(__VA_ARGS__))
-#define FAR_DICT(...) far_dict((const struct far_dict_entry[]){__VA_ARGS__}, FAR_COUNT(__VA_ARGS__))
+#define FAR_ARGS_0(...) ((const struct far_val[]){FAR_MAP(__VA_ARGS__)}), FAR_COUNT_ANY(__VA_ARGS__)
+#define FAR_LIST_0(...) far_list((const struct far_val[]){FAR_MAP(__VA_ARGS__)}, FAR_COUNT_ANY(__VA_ARGS__))
+#define FAR_DICT_0(...) far_dict((const struct far_dict_entry[]){__VA_ARGS__}, FAR_COUNT_ANY(__VA_ARGS__))
 #endif
-/** No arguments. */
+/** FAR_ARGS() in shorter form. */
 #define FAR_NOARGS NULL, 0
 
 #endif

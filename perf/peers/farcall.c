@@ -105,7 +105,7 @@ static void open_client(int fd)
 	join(0, port);
 }
 
-static void on_reply(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_reply(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	(void)user;
 	check(status, err, "a call");

@@ -283,7 +283,7 @@ struct tally {
 	struct far_future *all;
 };
 
-static void on_answer(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_answer(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct tally *t = user;
 	CHECK_STATUS(status, FAR_OK, err);

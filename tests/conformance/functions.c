@@ -190,18 +190,18 @@ int64_t functions_counted(void)
 
 _Atomic int boxes_encoded, boxes_decoded;
 
-static size_t box_size(void *user, const void *object)
+static size_t box_size(const void *object, void *user)
 {
 	return object ? sizeof(struct box) : SIZE_MAX;
 }
 
-static void box_encode(void *user, const void *object, void *dst, size_t len)
+static void box_encode(const void *object, void *dst, size_t len, void *user)
 {
 	memcpy(dst, object, len);
 	atomic_fetch_add(&boxes_encoded, 1);
 }
 
-static enum far_status box_decode(void *user, const void *src, size_t len, void **object)
+static enum far_status box_decode(const void *src, size_t len, void **object, void *user)
 {
 	struct box *b = len == sizeof *b ? malloc(sizeof *b) : NULL;
 	if (!b)
@@ -212,7 +212,7 @@ static enum far_status box_decode(void *user, const void *src, size_t len, void 
 	return FAR_OK;
 }
 
-static void box_destroy(void *user, void *object)
+static void box_destroy(void *object, void *user)
 {
 	free(object);
 }

@@ -193,6 +193,6 @@ void objects_register(const char *here)
 	conform_at(here);
 	conform_want(here, "registering c::Counter", far_register_class(agent, &counter, &err), FAR_OK);
 	conform_want(here, "registering c::Matrix", far_register_class(agent, &matrix, &err), FAR_OK);
-	conform_want(here, "registering c::method_add", far_register(agent, &of_counters, &err), FAR_OK);
+	conform_want(here, "registering c::method_add", far_register_function(agent, &of_counters, &err), FAR_OK);
 	conform_want(here, "the barrier", far_barrier(agent, NULL, 0, 0, &err), FAR_OK);
 }

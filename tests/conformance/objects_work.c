@@ -285,6 +285,6 @@ void workloads_register(const char *here)
 	for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
 		conform_want(here, classes[i].name, far_register_class(agent, &classes[i], &err), FAR_OK);
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-		conform_want(here, functions[i].signature, far_register(agent, &functions[i], &err), FAR_OK);
+		conform_want(here, functions[i].signature, far_register_function(agent, &functions[i], &err), FAR_OK);
 	conform_want(here, "the barrier", far_barrier(agent, NULL, 0, 0, &err), FAR_OK);
 }

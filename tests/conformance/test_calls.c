@@ -198,12 +198,12 @@ static const struct {
 	float (*fn)(float a, float b);
 } callable[] = {{"plus", plus_of}};
 
-static size_t promise_size(void *user, const void *object)
+static size_t promise_size(const void *object, void *user)
 {
 	return sizeof callable[0].name + 2 * sizeof(float[4]);
 }
 
-static void promise_encode(void *user, const void *object, void *dst, size_t len)
+static void promise_encode(const void *object, void *dst, size_t len, void *user)
 {
 	const struct promise *p = object;
 	char *at = dst;
@@ -212,9 +212,9 @@ static void promise_encode(void *user, const void *object, void *dst, size_t len
 	memcpy(at + sizeof callable[0].name + sizeof p->a, p->b, sizeof p->b);
 }
 
-static enum far_status promise_decode(void *user, const void *src, size_t len, void **object)
+static enum far_status promise_decode(const void *src, size_t len, void **object, void *user)
 {
-	struct promise *p = len == promise_size(user, NULL) ? calloc(1, sizeof *p) : NULL;
+	struct promise *p = len == promise_size(NULL, user) ? calloc(1, sizeof *p) : NULL;
 	const char *at = src;
 	if (!p || strncmp(at, callable[0].name, sizeof callable[0].name) != 0) {
 		free(p);
@@ -228,7 +228,7 @@ static enum far_status promise_decode(void *user, const void *src, size_t len, v
 	return FAR_OK;
 }
 
-static void promise_destroy(void *user, void *object)
+static void promise_destroy(void *object, void *user)
 {
 	free(object);
 }
@@ -255,7 +255,7 @@ CONFORM(B4, py_nested_pickle)
 					       FAR_KIND_INLINE, run_nested_pickle, NULL};
 	struct promise p = {.a = {1, 1, 1, 1}, .b = {1, 1, 1, 1}};
 	OK(far_register_type(agent, &type, &err));
-	OK(far_register(agent, &fn, &err));
+	OK(far_register_function(agent, &fn, &err));
 	OK(far_barrier(agent, NULL, 0, 0, &err));
 	IS_FULL(CALL(peer(1), "c::run_nested_pickle", FAR_ARGS(far_custom(&type, &p), full(2, 2, 1))), 2, 2, 3);
 	/* And deep within other values. */

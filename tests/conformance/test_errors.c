@@ -58,7 +58,7 @@ CONFORM(C1, function_not_on_callee)
 {
 	static const struct far_function mine = {"c::foo_add(int x) -> int", FAR_KIND_INLINE, only_here, NULL};
 	if (rank == 0) {
-		OK(far_register(agent, &mine, &err));
+		OK(far_register_function(agent, &mine, &err));
 		CALL_FAILS(FAR_NO_FUNCTION, peer(1), "c::foo_add", FAR_ARGS(1));
 		SAYS("no such function; register it there too");
 		HOLDS(strcmp(err.origin, peer(1)) == 0 && err.executed == FAR_EXECUTED_NO);

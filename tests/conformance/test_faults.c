@@ -18,7 +18,7 @@ static uint64_t failed(enum far_fault_kind kind)
 {
 	struct far_fault_counts c;
 	far_fault_counts_read(agent, &c);
-	return c.failed[kind];
+	return c.of[kind].failed;
 }
 
 /* The usual set: what engines say to each other about references fails three times. */
@@ -101,8 +101,8 @@ CONFORM(K1, custom_messages_to_delay)
 	IS_INT(CALL(peer(1), "far::add", FAR_ARGS(1, 2)), 3);
 	share();
 	far_fault_counts_read(agent, &c);
-	HOLDS(c.delayed[FAR_FAULT_CALL] >= 3 && c.delayed[FAR_FAULT_FORK] >= 1);
-	HOLDS(c.delayed[FAR_FAULT_REMOTE] == 0 && c.failed[FAR_FAULT_CALL] == 0);
+	HOLDS(c.of[FAR_FAULT_CALL].delayed >= 3 && c.of[FAR_FAULT_FORK].delayed >= 1);
+	HOLDS(c.of[FAR_FAULT_REMOTE].delayed == 0 && c.of[FAR_FAULT_CALL].failed == 0);
 	OK(far_faults_clear(agent, &err));
 }
 

@@ -104,12 +104,12 @@ static void calls_are_late(const char *fn)
 {
 	LATE(CALL, LATE_MS);
 	FAILS(FAR_TIMEOUT, within(10 * FAR_MS, fn));
-	OK(far_set_rpc_timeout(agent, 10 * FAR_MS));
+	OK(far_set_rpc_timeout_ns(agent, 10 * FAR_MS));
 	FAILS(FAR_TIMEOUT, within(0, fn));
 	TAKE_FAILS(FAR_TIMEOUT, ASYNC(peer(1), fn, FAR_ARGS(1, 2)));
 	OK(within(FAR_FOREVER, fn));
 	OK(within(60 * FAR_SEC, fn));
-	OK(far_set_rpc_timeout(agent, 60 * FAR_SEC));
+	OK(far_set_rpc_timeout_ns(agent, 60 * FAR_SEC));
 	OK(within(0, fn));
 	OK(far_faults_clear(agent, &err));
 }

@@ -60,7 +60,7 @@ CONFORM(B5, stress_heavy_rpc)
 CONFORM(B5, stress_heavy_rpc_torchscript)
 {
 	static const struct far_function mine = {"c::heavy_again(Tensor x) -> Tensor", FAR_KIND_BLOCKING, heavy, NULL};
-	OK(far_register(agent, &mine, &err));
+	OK(far_register_function(agent, &mine, &err));
 	OK(far_barrier(agent, NULL, 0, 0, &err));
 	stress_heavy("c::heavy_again");
 }

@@ -49,7 +49,7 @@ static void asked_once(bool blocking)
 	for (int i = 0; i < 10; i++)
 		type_is(HERE, r, blocking, "tensor");
 	far_fault_counts_read(agent, &counts);
-	HOLDS(counts.failed[FAR_FAULT_FETCH] == 0);
+	HOLDS(counts.of[FAR_FAULT_FETCH].failed == 0);
 	OK(far_faults_clear(agent, &err));
 	far_rref_free(r);
 }

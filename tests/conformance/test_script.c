@@ -157,7 +157,7 @@ CONFORM(X4c, async_function_wrong_return_type)
 CONFORM(X4c, async_function_wrong_decorator_order)
 {
 	static const struct far_function kindless = {"c::kindless(int x) -> int", FAR_KIND_NONE, async_add, NULL};
-	FAILS(FAR_INVALID, far_register(agent, &kindless, &err));
+	FAILS(FAR_INVALID, far_register_function(agent, &kindless, &err));
 	SAYS("c::kindless");
 	CALL_FAILS(FAR_NO_FUNCTION, peer(1), "c::kindless", FAR_ARGS(1));
 }
@@ -203,9 +203,9 @@ CONFORM(X4d, timeout_in_python)
 	opts.timeout_ns = FAR_FOREVER;
 	OK(far_rpc_sync(agent, peer(1), "c::slow_add", FAR_ARGS(1, 2, 5), &opts, &v, &err));
 	IS_INT(v, 3);
-	OK(far_set_rpc_timeout(agent, 5 * FAR_MS));
+	OK(far_set_rpc_timeout_ns(agent, 5 * FAR_MS));
 	CALL_FAILS(FAR_TIMEOUT, peer(1), "c::slow_add", FAR_ARGS(1, 2, LONG_MS));
-	OK(far_set_rpc_timeout(agent, 60 * FAR_SEC));
+	OK(far_set_rpc_timeout_ns(agent, 60 * FAR_SEC));
 }
 
 /* One whose making timed out: known by then, or not yet. */

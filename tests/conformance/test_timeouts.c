@@ -14,27 +14,27 @@ static enum far_status within(uint64_t timeout_ns, const char *fn, const struct 
 
 CONFORM(D1, set_and_get_default_rpc_timeout)
 {
-	HOLDS(far_rpc_timeout(agent) == 60 * FAR_SEC);
-	OK(far_set_rpc_timeout(agent, 123456789));
-	HOLDS(far_rpc_timeout(agent) == 123456789);
-	OK(far_set_rpc_timeout(agent, 60 * FAR_SEC));
+	HOLDS(far_rpc_timeout_ns(agent) == 60 * FAR_SEC);
+	OK(far_set_rpc_timeout_ns(agent, 123456789));
+	HOLDS(far_rpc_timeout_ns(agent) == 123456789);
+	OK(far_set_rpc_timeout_ns(agent, 60 * FAR_SEC));
 }
 
 CONFORM(D1, default_timeout_used)
 {
 	enum { N = 10 };
 	struct far_future *f[N];
-	OK(far_set_rpc_timeout(agent, FAR_MS));
+	OK(far_set_rpc_timeout_ns(agent, FAR_MS));
 	for (int i = 0; i < N; i++)
 		f[i] = ASYNC(peer(1), "c::slow_add", FAR_ARGS(1, 2, LONG_MS));
 	/* Those that are under way keep theirs. */
-	OK(far_set_rpc_timeout(agent, 60 * FAR_SEC));
+	OK(far_set_rpc_timeout_ns(agent, 60 * FAR_SEC));
 	for (int i = 0; i < N; i++)
 		TAKE_FAILS(FAR_TIMEOUT, f[i]);
 	f[0] = ASYNC(peer(1), "c::slow_add", FAR_ARGS(1, 2, 30));
-	OK(far_set_rpc_timeout(agent, FAR_MS));
+	OK(far_set_rpc_timeout_ns(agent, FAR_MS));
 	IS_INT(TAKE(f[0]), 3);
-	OK(far_set_rpc_timeout(agent, 60 * FAR_SEC));
+	OK(far_set_rpc_timeout_ns(agent, 60 * FAR_SEC));
 }
 
 CONFORM(D1, rpc_timeouts)
@@ -46,13 +46,13 @@ CONFORM(D1, rpc_timeouts)
 	HOLDS(err.executed != FAR_EXECUTED_YES);
 	FAILS(FAR_TIMEOUT, within(5 * FAR_MS, "c::slow_add", FAR_ARGS(1, 2, LONG_MS)));
 	/* The default, and a call's own that is longer. */
-	OK(far_set_rpc_timeout(agent, 5 * FAR_MS));
+	OK(far_set_rpc_timeout_ns(agent, 5 * FAR_MS));
 	CALL_FAILS(FAR_TIMEOUT, peer(1), "c::slow_add", FAR_ARGS(1, 2, LONG_MS));
 	OK(within(60 * FAR_SEC, "c::slow_add", FAR_ARGS(1, 2, 20)));
 	/* None at all; and a small one is not none. */
 	OK(within(FAR_FOREVER, "c::slow_add", FAR_ARGS(1, 2, 20)));
 	FAILS(FAR_TIMEOUT, within(1, "c::slow_add", FAR_ARGS(1, 2, LONG_MS)));
-	OK(far_set_rpc_timeout(agent, 60 * FAR_SEC));
+	OK(far_set_rpc_timeout_ns(agent, 60 * FAR_SEC));
 }
 
 /* ---- D2 ---- */

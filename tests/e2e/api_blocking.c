@@ -114,7 +114,7 @@ static void late(void)
 
 static enum far_status left(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	struct far_val v = far_int((int64_t)(far_req_time_left(req) / FAR_MS));
+	struct far_val v = far_int((int64_t)(far_req_time_left_ns(req) / FAR_MS));
 	return far_return(req, &v);
 }
 
@@ -180,9 +180,9 @@ static void bad_options(void)
 	}
 	const struct far_function no_kind = {"t::none() -> none", FAR_KIND_NONE, left, NULL},
 				  odd_kind = {"t::odd() -> none", (enum far_kind)17, left, NULL};
-	CHECK_STATUS(far_register(agent, &no_kind, &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_register_function(agent, &no_kind, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "FAR_KIND_BLOCKING");
-	CHECK_STATUS(far_register(agent, &odd_kind, &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_register_function(agent, &odd_kind, &err), FAR_INVALID, &err);
 }
 
 /* Smallest values, and handlers registered while the agent runs. */
@@ -195,11 +195,11 @@ static int late_comers(int rank)
 	static const struct far_msg_handler twice = {5, FAR_KIND_FIBER, NULL, NULL};
 	agent = join_mode((struct far_opts){
 		.fibers = 1, .fiber_stack_bytes = 16 << 10, .blocking_threads = 1, .blocking_queue = 1});
-	CHECK_STATUS(far_register(agent, &fiber, &err), FAR_OK, &err);
-	CHECK_STATUS(far_register(agent, &thread, &err), FAR_OK, &err);
-	CHECK_STATUS(far_register(agent, &inline_left, &err), FAR_OK, &err);
-	CHECK_STATUS(far_register(agent, &fiber, &err), FAR_INVALID, &err);
-	CHECK_STATUS(far_msg_register(agent, &twice, &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_register_function(agent, &fiber, &err), FAR_OK, &err);
+	CHECK_STATUS(far_register_function(agent, &thread, &err), FAR_OK, &err);
+	CHECK_STATUS(far_register_function(agent, &inline_left, &err), FAR_OK, &err);
+	CHECK_STATUS(far_register_function(agent, &fiber, &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_register_message(agent, &twice, &err), FAR_INVALID, &err);
 	if (rank == 0) {
 		enum far_status status;
 		do /* it registers when it comes to it */

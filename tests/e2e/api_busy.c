@@ -53,7 +53,7 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 	far_reply(req, data, len);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	done_n++;
 	done_ok += status == FAR_OK && len == 1;
@@ -210,7 +210,7 @@ static void thousand_handed_over(void)
 
 static _Atomic unsigned looped_ok;
 
-static void on_looped(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_looped(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	CHECK_STATUS(status, FAR_OK, e);
 	atomic_fetch_add(&looped_ok, 1);

@@ -125,7 +125,7 @@ static const struct far_to peer = {1, 0};
 static const char *const functions[] = {"t::slow", "t::fiber", "t::blocking"};
 static char long_one[LONG];
 
-static void on_end(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_end(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	*(int *)user = (int)status;
 }
@@ -279,15 +279,15 @@ static void nearly_for_ever(void)
 
 static void default_deadline(void)
 {
-	uint64_t before = far_rpc_timeout(agent);
-	CHECK(far_set_rpc_timeout(agent, 3 * FAR_MS) == FAR_OK);
+	uint64_t before = far_rpc_timeout_ns(agent);
+	CHECK(far_set_rpc_timeout_ns(agent, 3 * FAR_MS) == FAR_OK);
 	CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::keep", FAR_NOARGS, NULL, NULL, &err), FAR_TIMEOUT, &err);
 	CHECK_STATUS(call_for(20 * FAR_SEC, "t::slow", FAR_ARGS(20000)), FAR_OK, &err);
-	CHECK(far_set_rpc_timeout(agent, before) == FAR_OK);
+	CHECK(far_set_rpc_timeout_ns(agent, before) == FAR_OK);
 	CHECK(ask("t::release") == FAR_CANCELLED);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	CHECK(status == FAR_TIMEOUT && e && e->status == FAR_TIMEOUT);
 	*(bool *)user = true;

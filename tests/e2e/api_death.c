@@ -28,7 +28,7 @@ static enum far_status set_ready(struct far_req *req, const struct far_val *args
 	return far_return(req, NULL);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	CHECK(status == FAR_PEER_LOST && e && e->executed == FAR_EXECUTED_MAYBE);
 	atomic_fetch_add((_Atomic int *)user, 1);

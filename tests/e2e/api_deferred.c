@@ -102,7 +102,7 @@ static void msg_square(struct far_req *req, const void *data, size_t len, void *
 	far_reply(req, &x, sizeof x);
 }
 
-static void forwarded(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void forwarded(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	int64_t x = 0;
 	if (status) {
@@ -118,8 +118,8 @@ static void forwarded(void *user, enum far_status status, const void *data, size
 static enum far_status forward(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_deferred *d;
-	struct far_call_opts opts = {.timeout_ns = far_req_time_left(req)};
-	CHECK(far_req_time_left(req) > 0);
+	struct far_call_opts opts = {.timeout_ns = far_req_time_left_ns(req)};
+	CHECK(far_req_time_left_ns(req) > 0);
 	CHECK(far_req_from(req).worker == 0);
 	CHECK(far_defer(req, &d) == FAR_OK);
 	struct far_err e;

@@ -8,10 +8,10 @@ static void hedges(void)
 {
 	struct far_counters before, after;
 	struct far_fanout_opts opts = {.hedge_after_ns = 2 * FAR_MS, .timeout_ns = FAR_FOREVER};
+	static const struct far_to second = {5, -1};
 	to_others(3);
 	for (int i = 0; i < 3; i++)
-		targets[i].second = (struct far_to){5, -1};
-	targets[2].second.worker = -1;
+		targets[i].second = i == 2 ? NULL : &second;
 	far_counters_read(agent, &before);
 	/* Worker 1 never answers: its second choice does. */
 	expect(start("t::hold", 1 << 1, 3, &opts), FAR_OK, 3);

@@ -146,7 +146,8 @@ static void calls(void)
 	clear();
 	far_fault_counts_read(agent, &n);
 	/* The one of 2 ms may have passed its time on its way here. */
-	CHECK(n.failed[FAR_FAULT_CALL] == 2 && n.delayed[FAR_FAULT_CALL] >= 1 && n.delayed[FAR_FAULT_CALL] <= 2);
+	CHECK(n.of[FAR_FAULT_CALL].failed == 2 && n.of[FAR_FAULT_CALL].delayed >= 1 &&
+	      n.of[FAR_FAULT_CALL].delayed <= 2);
 	CHECK_STATUS(call(1, "f::fault", FAR_ARGS((int)FAR_FAULT_REPLY, 1, 0), 0, &v), FAR_OK, &err);
 	CHECK_STATUS(call(1, "f::echo", FAR_ARGS(1), 0, &v), FAR_INJECTED, &err);
 	CHECK(err.executed == FAR_EXECUTED_YES && strcmp(err.origin, "worker1") == 0);
@@ -227,7 +228,8 @@ static void control_messages(void)
 	expect_clean();
 	struct far_fault_counts n;
 	far_fault_counts_read(agent, &n);
-	CHECK(n.failed[FAR_FAULT_FORK] == 3 && n.failed[FAR_FAULT_ACCEPT] == 3 && n.failed[FAR_FAULT_DELETE] == 6);
+	CHECK(n.of[FAR_FAULT_FORK].failed == 3 && n.of[FAR_FAULT_ACCEPT].failed == 3 &&
+	      n.of[FAR_FAULT_DELETE].failed == 6);
 	clear();
 	for (int rank = 1; rank < WORLD; rank++)
 		CHECK_STATUS(call(rank, "f::clear", FAR_NOARGS, 0, &v), FAR_OK, &err);
@@ -347,12 +349,12 @@ static void defaults(void)
 {
 	struct far_future *before;
 	struct far_val v;
-	uint64_t was = far_rpc_timeout(agent);
+	uint64_t was = far_rpc_timeout_ns(agent);
 	CHECK(was == 60000 * FAR_MS);
 	CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){1, -1}, "f::slow", FAR_ARGS(60), NULL, &before, &err),
 		     FAR_OK, &err);
-	CHECK(far_set_rpc_timeout(agent, 0) == FAR_INVALID && far_rpc_timeout(agent) == was);
-	CHECK(far_set_rpc_timeout(agent, FAR_MS) == FAR_OK && far_rpc_timeout(agent) == FAR_MS);
+	CHECK(far_set_rpc_timeout_ns(agent, 0) == FAR_OK && far_rpc_timeout_ns(agent) == FAR_RPC_TIMEOUT_NS);
+	CHECK(far_set_rpc_timeout_ns(agent, FAR_MS) == FAR_OK && far_rpc_timeout_ns(agent) == FAR_MS);
 	CHECK_STATUS(call(1, "f::slow", FAR_ARGS(10000), 0, &v), FAR_TIMEOUT, &err);
 	struct far_rref *r = make(1, "f::slow", FAR_ARGS(10000), 0);
 	CHECK_STATUS(far_rref_to_here(r, FAR_FOREVER, &v, &err), FAR_TIMEOUT, &err);
@@ -361,7 +363,7 @@ static void defaults(void)
 	CHECK_STATUS(far_rref_to_here(r, 0, &v, &err), FAR_TIMEOUT, &err);
 	CHECK_STATUS(far_rref_to_here(r, FAR_FOREVER, &v, &err), FAR_OK, &err);
 	far_rref_free(r);
-	CHECK(far_set_rpc_timeout(agent, was) == FAR_OK);
+	CHECK(far_set_rpc_timeout_ns(agent, was) == FAR_OK);
 	CHECK_STATUS(far_future_wait(before, 0, &v, &err), FAR_OK, &err); /* it was started before */
 	far_future_free(before);
 	expect_clean();

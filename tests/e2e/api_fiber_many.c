@@ -34,7 +34,7 @@ static enum far_status keep(struct far_req *req, const struct far_val *args, siz
 }
 
 /* `user`: the number that was sent. */
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	uint64_t got;
 	if (status == FAR_RESOURCE && e->executed == FAR_EXECUTED_NO) {

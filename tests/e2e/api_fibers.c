@@ -189,7 +189,7 @@ static enum far_status shuts_down(struct far_req *req, const struct far_val *arg
 	return far_return(req, NULL);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	struct far_err refused;
 	CHECK(status == FAR_OK && len == 1);

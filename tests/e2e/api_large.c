@@ -103,7 +103,7 @@ static void on_release(void *user)
 	atomic_fetch_add(&released, 1);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	done_status = status;
 	done_len = len;
@@ -272,10 +272,10 @@ static void set_placement(void)
 	CHECK_STATUS(status, FAR_TIMEOUT, &err);
 	CHECK_STATUS(far_msg_call(agent, to, PLACED, sent, 8, NULL, ok, sizeof ok, NULL, &err), FAR_OK, &err);
 	struct far_msg_placement again = placement, none = {.id = 77, .get_buffer = get_buffer, .abandon = abandon};
-	CHECK(far_msg_register_placement(agent, &again, &err) == FAR_INVALID);
-	CHECK(far_msg_register_placement(agent, &none, &err) == FAR_INVALID);
+	CHECK(far_register_placement(agent, &again, &err) == FAR_INVALID);
+	CHECK(far_register_placement(agent, &none, &err) == FAR_INVALID);
 	none.abandon = NULL;
-	CHECK(far_msg_register_placement(agent, &none, &err) == FAR_INVALID);
+	CHECK(far_register_placement(agent, &none, &err) == FAR_INVALID);
 }
 
 /* ---- one-way ---- */

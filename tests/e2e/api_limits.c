@@ -37,7 +37,7 @@ static void record_message(struct far_req *req, const void *data, size_t len, vo
 	atomic_fetch_add(&noted, 1);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	done_n++;
 	done_ok += status == FAR_OK && len == 1;

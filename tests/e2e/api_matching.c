@@ -146,8 +146,8 @@ static void a_function_that_does_not_exist_there(void)
 	if (rank != 0)
 		return;
 	for (int i = 0; i < 2; i++)
-		CHECK_STATUS(far_register(agent, &mine[i], &err), FAR_OK, &err);
-	CHECK_STATUS(far_register(agent, &mine[0], &err), FAR_INVALID, &err);
+		CHECK_STATUS(far_register_function(agent, &mine[i], &err), FAR_OK, &err);
+	CHECK_STATUS(far_register_function(agent, &mine[0], &err), FAR_INVALID, &err);
 	CHECK_STATUS(call("v::mine", FAR_ARGS(1), &out), FAR_NO_FUNCTION, &err);
 	CHECK(err.executed == FAR_EXECUTED_NO && strcmp(err.origin, to) == 0);
 	CHECK_STATUS(call("v::over", FAR_ARGS(1, 2, 3), &out), FAR_SIGNATURE, &err);

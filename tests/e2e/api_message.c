@@ -122,7 +122,7 @@ static void mistakes(struct far_agent *a)
 	CHECK(reply == 1006);
 	CHECK_STATUS(far_msg_call(a, to, LAST, bytes, 3, NULL, &reply, sizeof reply, NULL, &err), FAR_OK, &err);
 	struct far_msg_handler again = {ECHO, FAR_KIND_INLINE, echo, NULL};
-	CHECK_STATUS(far_msg_register(a, &again, &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_register_message(a, &again, &err), FAR_INVALID, &err);
 }
 
 /* ---- a window of sends, kept full by the callbacks ---- */
@@ -136,7 +136,7 @@ struct window {
 
 static void next(struct window *w);
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct window *w = user;
 	struct far_err wait_err;

@@ -93,13 +93,13 @@ int main(void)
 	refused((struct far_opts){.shards = 2, .pin_cpus_n = 2}, "0 CPUs for 2 shards");
 	refused((struct far_opts){.pin_cpus = right, .pin_cpus_n = 1, .pin_cpu = 1}, "leave one out");
 	refused((struct far_opts){.pin_cpu = -1}, "pin_cpu is -1");
-	refused((struct far_opts){.pin_cpu = absent + 1}, "cannot be pinned");
+	refused((struct far_opts){.pin_cpu = FAR_CPU(absent)}, "cannot be pinned");
 	refused((struct far_opts){.pin_cpu = INT32_MAX, .shards = 1}, "cannot be pinned");
 	pinned((struct far_opts){.shards = SHARDS, .pin_cpus = right, .pin_cpus_n = SHARDS}, right);
-	pinned((struct far_opts){.shards = 1, .pin_cpu = right[0] + 1}, right);
+	pinned((struct far_opts){.shards = 1, .pin_cpu = FAR_CPU(right[0])}, right);
 	if (right[0] == right[2] + 1) {
 		int both[2] = {right[2], right[0]};
-		pinned((struct far_opts){.shards = 2, .pin_cpu = both[0] + 1}, both);
+		pinned((struct far_opts){.shards = 2, .pin_cpu = FAR_CPU(both[0])}, both);
 	}
 	return 0;
 }

@@ -85,7 +85,7 @@ static void on_release(void *user)
 	piece_forbid(p);
 }
 
-static void on_checked(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_checked(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct piece *p = user;
 	p->status = status;
@@ -95,7 +95,7 @@ static void on_checked(void *user, enum far_status status, const void *data, siz
 }
 
 /* A result in the piece's own memory. */
-static void on_made(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_made(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	struct piece *p = user;
 	p->status = status;

@@ -235,10 +235,10 @@ static void workers(void)
 	CHECK_TEXT(&err, "worker2");
 	CHECK_STATUS(far_worker_by_rank(agent, 2, &byname, &err), FAR_UNKNOWN_WORKER, &err);
 	CHECK_STATUS(far_worker_by_rank(agent, -1, &byname, &err), FAR_UNKNOWN_WORKER, &err);
-	CHECK(far_rpc_timeout(agent) == 30 * FAR_SEC);
-	CHECK(far_set_rpc_timeout(agent, 0) == FAR_INVALID);
-	CHECK(far_set_rpc_timeout(agent, 40 * FAR_SEC) == FAR_OK);
-	CHECK(far_rpc_timeout(agent) == 40 * FAR_SEC);
+	CHECK(far_rpc_timeout_ns(agent) == 30 * FAR_SEC);
+	CHECK(far_set_rpc_timeout_ns(agent, 0) == FAR_OK && far_rpc_timeout_ns(agent) == FAR_RPC_TIMEOUT_NS);
+	CHECK(far_set_rpc_timeout_ns(agent, 40 * FAR_SEC) == FAR_OK);
+	CHECK(far_rpc_timeout_ns(agent) == 40 * FAR_SEC);
 }
 
 /* Futures freed before and after they are complete; wait-all; the same future waited for twice. */

@@ -459,7 +459,7 @@ static void function_not_on_callee(void)
 	struct far_val v;
 	if (rank != 0)
 		return;
-	CHECK_STATUS(far_register(agent, &mine, &err), FAR_OK, &err);
+	CHECK_STATUS(far_register_function(agent, &mine, &err), FAR_OK, &err);
 	r = make(at(1), "r::mine", FAR_ARGS(1));
 	CHECK_STATUS(far_rref_to_here(r, 0, &v, &err), FAR_NO_FUNCTION, &err);
 	CHECK_STATUS(far_rref_wait(r, 0, &err), FAR_NO_FUNCTION, &err);

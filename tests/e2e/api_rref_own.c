@@ -25,17 +25,17 @@ static void number_end(void *object, void *user)
 	free(object);
 }
 
-static size_t number_size(void *user, const void *object)
+static size_t number_size(const void *object, void *user)
 {
 	return sizeof(int64_t);
 }
 
-static void number_encode(void *user, const void *object, void *dst, size_t len)
+static void number_encode(const void *object, void *dst, size_t len, void *user)
 {
 	memcpy(dst, object, len);
 }
 
-static enum far_status number_decode(void *user, const void *src, size_t len, void **object)
+static enum far_status number_decode(const void *src, size_t len, void **object, void *user)
 {
 	if (len != sizeof(int64_t) || !(*object = malloc(len)))
 		return FAR_BAD_ARGS;
@@ -43,7 +43,7 @@ static enum far_status number_decode(void *user, const void *src, size_t len, vo
 	return FAR_OK;
 }
 
-static void number_free(void *user, void *object)
+static void number_free(void *object, void *user)
 {
 	free(object);
 }

@@ -34,7 +34,7 @@ static void where_message(struct far_req *req, const void *data, size_t len, voi
 	far_reply(req, &seen, sizeof seen);
 }
 
-static void relayed(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void relayed(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	CHECK(status == FAR_OK && len == sizeof(struct seen));
 	far_deferred_reply(user, data, len);
@@ -52,7 +52,7 @@ static void relay(struct far_req *req, const void *data, size_t len, void *user)
 	CHECK(far_shard_of_thread(far_req_agent(req)) == here);
 	CHECK(far_defer(req, &d) == FAR_OK);
 	if (shards > 1) {
-		struct far_call_opts other = {.via = 1 + (here + 1) % shards};
+		struct far_call_opts other = {.via = FAR_VIA((here + 1) % shards)};
 		CHECK_STATUS(far_msg_send(far_req_agent(req), to, 1, NULL, 0, &other, relayed, d, &err), FAR_INVALID,
 			     &err);
 		CHECK_TEXT(&err, "a handler's calls go through its own shard");
@@ -176,7 +176,7 @@ static void refusals(void)
 	struct far_future *f;
 	struct far_counters c;
 	char text[64];
-	struct far_call_opts via = {.via = shards_of[self] + 1};
+	struct far_call_opts via = {.via = FAR_VIA(shards_of[self])};
 	CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){1, 4}, "t::where", FAR_NOARGS, NULL, &f, &err),
 		     FAR_INVALID, &err);
 	CHECK_TEXT(&err, "worker \"worker1\" has 4 shards, 0 to 3");
@@ -217,7 +217,7 @@ static void holding(void)
 	CHECK(call((struct far_to){2, 0}, "t::where", 0) == self * 100 + (int)last);
 	CHECK(call((struct far_to){2, 0}, "t::where", 1 + last) == self * 100 + (int)last);
 	if (last) {
-		struct far_call_opts other = {.via = 1};
+		struct far_call_opts other = {.via = FAR_VIA(0)};
 		CHECK_STATUS(far_rpc_sync_to(agent, (struct far_to){2, 0}, "t::where", FAR_NOARGS, &other, NULL, &err),
 			     FAR_INVALID, &err);
 		CHECK_TEXT(&err, "this thread holds shard");
@@ -226,7 +226,7 @@ static void holding(void)
 	if (!last)
 		return;
 	/* Started through shard 1, run by shard 0, which this thread then holds. */
-	struct far_call_opts via = {.via = 2};
+	struct far_call_opts via = {.via = FAR_VIA(1)};
 	CHECK_STATUS(far_shard_acquire_at(agent, 1, 20 * FAR_SEC, &err), FAR_OK, &err);
 	CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){self, 0}, "t::where", FAR_NOARGS, &via, &f, &err), FAR_OK,
 		     &err);
@@ -333,7 +333,7 @@ static int mortal(int rank)
 	for (unsigned v = 0; v < shards_of[rank]; v++)
 		for (int k = 0; k < 4; k++)
 			for (int i = 0; i < 4; i++) {
-				struct far_call_opts via = {.via = 1 + v};
+				struct far_call_opts via = {.via = FAR_VIA(v)};
 				CHECK_STATUS(far_rpc_async_to(agent, (struct far_to){1, k}, "t::keep", FAR_NOARGS, &via,
 							      &f[v][k][i], &err),
 					     FAR_OK, &err);

@@ -17,13 +17,13 @@ struct polygon {
 
 static _Atomic int polygons_alive; /* decoded and not ended */
 
-static size_t polygon_size(void *user, const void *object)
+static size_t polygon_size(const void *object, void *user)
 {
 	const struct polygon *p = object;
 	return p->points ? p->n * sizeof p->points[0] : SIZE_MAX;
 }
 
-static void polygon_encode(void *user, const void *object, void *dst, size_t len)
+static void polygon_encode(const void *object, void *dst, size_t len, void *user)
 {
 	const struct polygon *p = object;
 	CHECK(len == p->n * sizeof p->points[0]);
@@ -31,7 +31,7 @@ static void polygon_encode(void *user, const void *object, void *dst, size_t len
 }
 
 /* Three corners at least. */
-static enum far_status polygon_decode(void *user, const void *src, size_t len, void **object)
+static enum far_status polygon_decode(const void *src, size_t len, void **object, void *user)
 {
 	if (len % 16 != 0 || len < 48)
 		return FAR_INVALID;
@@ -44,7 +44,7 @@ static enum far_status polygon_decode(void *user, const void *src, size_t len, v
 	return FAR_OK;
 }
 
-static void polygon_destroy(void *user, void *object)
+static void polygon_destroy(void *object, void *user)
 {
 	struct polygon *p = object;
 	polygons_alive--;

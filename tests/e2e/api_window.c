@@ -38,7 +38,7 @@ static enum far_status take(struct far_req *req, const struct far_val *args, siz
 	return far_return(req, &out);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	/* FAR_BUSY is an answer of far_msg_send() alone. */
 	CHECK(status == FAR_OK || (status == FAR_PEER_LOST && e));

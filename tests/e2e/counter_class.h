@@ -202,17 +202,17 @@ static const struct far_method methods[] = {
 };
 
 /* A class whose objects travel as copies. */
-static size_t point_size(void *user, const void *object)
+static size_t point_size(const void *object, void *user)
 {
 	return sizeof(int64_t);
 }
 
-static void point_encode(void *user, const void *object, void *dst, size_t len)
+static void point_encode(const void *object, void *dst, size_t len, void *user)
 {
 	memcpy(dst, object, len);
 }
 
-static enum far_status point_decode(void *user, const void *src, size_t len, void **object)
+static enum far_status point_decode(const void *src, size_t len, void **object, void *user)
 {
 	if (len != sizeof(int64_t) || !(*object = malloc(len)))
 		return FAR_BAD_ARGS;
@@ -220,7 +220,7 @@ static enum far_status point_decode(void *user, const void *src, size_t len, voi
 	return FAR_OK;
 }
 
-static void point_free(void *user, void *object)
+static void point_free(void *object, void *user)
 {
 	free(object);
 }

@@ -8,6 +8,7 @@ import sys
 import threading
 
 far = c.CDLL(sys.argv[1])
+VERSION = 1000  # 0.1.0
 ECHO, KIND_INLINE, TYPE_BYTES, OK, NO_FUNCTION, INVALID = 1, 1, 5, 0, 3, 1
 MSG_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p)
 FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p)
@@ -18,11 +19,11 @@ class To(c.Structure):
 
 
 class MsgHandler(c.Structure):
-    _fields_ = [("id", c.c_uint16), ("kind", c.c_int), ("fn", MSG_FN), ("user", c.c_void_p)]
+    _fields_ = [("id", c.c_uint16), ("kind", c.c_int), ("fn", MSG_FN), ("user", c.c_void_p), ("flags", c.c_uint)]
 
 
 class Function(c.Structure):
-    _fields_ = [("signature", c.c_char_p), ("kind", c.c_int), ("fn", FN), ("user", c.c_void_p)]
+    _fields_ = [("signature", c.c_char_p), ("kind", c.c_int), ("fn", FN), ("user", c.c_void_p), ("flags", c.c_uint)]
 
 
 class Err(c.Structure):
@@ -54,10 +55,11 @@ class Memory(c.Structure):
 
 
 for name, result, args in [
-        ("far_init_rpc", c.c_int, [c.c_char_p, c.c_int, c.c_int, c.c_void_p, c.c_void_p, c.POINTER(Err)]),
+        ("far_init_rpc_sized", c.c_int, [c.c_uint32, c.c_char_p, c.c_int, c.c_int, c.c_void_p, c.c_size_t, c.c_void_p,
+                                         c.POINTER(Err)]),
         ("far_shutdown", c.c_int, [c.c_void_p, c.c_uint64, c.POINTER(Err)]),
-        ("far_msg_register", c.c_int, [c.c_void_p, c.POINTER(MsgHandler), c.POINTER(Err)]),
-        ("far_register", c.c_int, [c.c_void_p, c.POINTER(Function), c.POINTER(Err)]),
+        ("far_register_message", c.c_int, [c.c_void_p, c.POINTER(MsgHandler), c.POINTER(Err)]),
+        ("far_register_function", c.c_int, [c.c_void_p, c.POINTER(Function), c.POINTER(Err)]),
         ("far_reply", c.c_int, [c.c_void_p, c.c_void_p, c.c_size_t]),
         ("far_return", c.c_int, [c.c_void_p, c.c_void_p]),
         ("far_msg_call", c.c_int, [c.c_void_p, To, c.c_uint16, c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p,
@@ -68,7 +70,7 @@ for name, result, args in [
         ("far_alloc", c.c_void_p, [c.c_size_t, c.POINTER(Err)]),
         ("far_alloc_size", c.c_size_t, [c.c_void_p]),
         ("far_free", None, [c.c_void_p]),
-        ("far_memory_stats", None, [c.POINTER(Memory)])]:
+        ("far_memory_stats_sized", None, [c.POINTER(Memory), c.c_size_t])]:
     function = getattr(far, name)
     function.restype, function.argtypes = result, args
 
@@ -111,9 +113,9 @@ def typed_call(agent, name, payload):
 
 
 agent = c.c_void_p()
-check(far.far_init_rpc(b"python", -1, 0, None, c.byref(agent), c.byref(err)))
-check(far.far_msg_register(agent, c.byref(MsgHandler(ECHO, KIND_INLINE, echo, None)), c.byref(err)))
-check(far.far_register(agent, c.byref(Function(b"py::same(bytes b) -> bytes", KIND_INLINE, same, None)), c.byref(err)))
+check(far.far_init_rpc_sized(VERSION, b"python", -1, 0, None, 0, c.byref(agent), c.byref(err)))
+check(far.far_register_message(agent, c.byref(MsgHandler(ECHO, KIND_INLINE, echo, None)), c.byref(err)))
+check(far.far_register_function(agent, c.byref(Function(b"py::same(bytes b) -> bytes", KIND_INLINE, same, None)), c.byref(err)))
 for size in (1, 32, 33, 1000, 65536, 1 << 20, 16 << 20):
     echo_once(agent, size, err)
 threads = [threading.Thread(target=lambda: [echo_once(agent, 5000 + i, Err()) for i in range(50)]) for _ in range(4)]
@@ -128,7 +130,7 @@ assert typed_call(agent, b"py::same", b"x" * 100000) == (OK, b"x" * 100000)
 status, text = typed_call(agent, b"py::nothing", b"")
 assert status == NO_FUNCTION and b"py::nothing" in text, (status, text)
 memory = Memory()
-far.far_memory_stats(c.byref(memory))
+far.far_memory_stats_sized(c.byref(memory), c.sizeof(memory))
 assert memory.allocator == b"page runs" and memory.large_used == 0, (memory.allocator, memory.large_used)
 check(far.far_shutdown(agent, 0, c.byref(err)))
 print("called itself")

@@ -24,13 +24,13 @@ enum { THREADS = 12, ECHO = 1, ROUNDS = 2, CALLS = 50 };
 
 /* What the host looks up. */
 static struct {
-	__typeof__(far_init_rpc) *init_rpc;
+	__typeof__(far_init_rpc_sized) *init_rpc;
 	__typeof__(far_shutdown) *shutdown;
 	__typeof__(far_msg_call) *msg_call;
 	__typeof__(far_reply) *reply;
 	__typeof__(far_alloc) *alloc;
 	__typeof__(far_free) *free;
-	__typeof__(far_memory_stats) *memory_stats;
+	__typeof__(far_memory_stats_sized) *memory_stats;
 } far;
 
 static pthread_barrier_t barrier;
@@ -50,13 +50,13 @@ static void *load(const char *path)
 	if (!library)
 		fprintf(stderr, "%s\n", dlerror());
 	CHECK(library);
-	*(void **)&far.init_rpc = find(library, "far_init_rpc");
+	*(void **)&far.init_rpc = find(library, "far_init_rpc_sized");
 	*(void **)&far.shutdown = find(library, "far_shutdown");
 	*(void **)&far.msg_call = find(library, "far_msg_call");
 	*(void **)&far.reply = find(library, "far_reply");
 	*(void **)&far.alloc = find(library, "far_alloc");
 	*(void **)&far.free = find(library, "far_free");
-	*(void **)&far.memory_stats = find(library, "far_memory_stats");
+	*(void **)&far.memory_stats = find(library, "far_memory_stats_sized");
 	return library;
 }
 
@@ -102,7 +102,7 @@ static void *thread_main(void *arg)
 static void check_memory(void)
 {
 	struct far_memory m;
-	far.memory_stats(&m);
+	far.memory_stats(&m, sizeof m);
 	CHECK(strcmp(m.allocator, "page runs") == 0);
 	CHECK(strstr(m.allocator_why, "farcall-jemalloc"));
 	CHECK(m.large_used == 0 && m.reserved > 0);
@@ -125,7 +125,8 @@ int main(int argc, char **argv)
 		void *library = load(argv[1]);
 		snprintf(name, sizeof name, "round%d", round);
 		opts.group = name; /* another group: the store of the first may live on under `farcall run` */
-		if (far.init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err)) {
+		if (far.init_rpc(FAR_VERSION_NUMBER, name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, sizeof opts, &agent,
+				 &err)) {
 			fprintf(stderr, "%s\n", err.text);
 			return 1;
 		}

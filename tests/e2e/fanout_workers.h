@@ -116,11 +116,11 @@ static enum far_status on_joined(struct far_req *req, const struct far_val *args
 }
 
 static const struct far_function functions[] = {
-	{"t::rank() -> int", FAR_KIND_INLINE | FAR_IDEMPOTENT, on_rank, NULL},
+	{"t::rank() -> int", FAR_KIND_INLINE, on_rank, NULL, FAR_IDEMPOTENT},
 	{"t::row(int base, int n) -> Tensor", FAR_KIND_INLINE, on_row, NULL},
 	{"t::same(Any x) -> Any", FAR_KIND_INLINE, handler_echo, NULL},
-	{"t::fail(int who) -> int", FAR_KIND_INLINE | FAR_IDEMPOTENT, on_fail, NULL},
-	{"t::hold(int who) -> int", FAR_KIND_INLINE | FAR_IDEMPOTENT, on_hold, NULL},
+	{"t::fail(int who) -> int", FAR_KIND_INLINE, on_fail, NULL, FAR_IDEMPOTENT},
+	{"t::hold(int who) -> int", FAR_KIND_INLINE, on_hold, NULL, FAR_IDEMPOTENT},
 	{"t::once(int who) -> int", FAR_KIND_INLINE, on_hold, NULL},
 	{"t::release() -> int", FAR_KIND_INLINE, on_release, NULL},
 	{"t::kept() -> int", FAR_KIND_INLINE, on_kept, NULL},
@@ -133,7 +133,7 @@ static const struct far_function functions[] = {
 static const struct far_msg_handler messages[] = {
 	{ECHO, FAR_KIND_INLINE, on_echo, NULL},
 	{HOLD, FAR_KIND_INLINE, on_hold_message, NULL},
-	{TWICE, FAR_KIND_INLINE | FAR_IDEMPOTENT, on_echo, NULL},
+	{TWICE, FAR_KIND_INLINE, on_echo, NULL, FAR_IDEMPOTENT},
 };
 
 /* ---- what rank 0 does with them ---- */

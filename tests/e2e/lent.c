@@ -104,7 +104,7 @@ static void on_release(void *user)
 	atomic_fetch_add(&m->released, 1);
 }
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	struct message *m = user;
 	uint64_t ok = 0;

@@ -23,12 +23,12 @@ static uint8_t *payload_alloc(size_t size)
 }
 
 /** A type that encodes what arrived; its name does not have the hash that did. */
-static size_t raw_size(void *user, const void *object)
+static size_t raw_size(const void *object, void *user)
 {
 	return ((const struct far_val *)object)->u.custom.len;
 }
 
-static void raw_encode(void *user, const void *object, void *dst, size_t len)
+static void raw_encode(const void *object, void *dst, size_t len, void *user)
 {
 	memcpy(dst, ((const struct far_val *)object)->u.custom.object, len);
 }

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 {
 	static char hello[] = "hello";
 	const struct far_function greet = {"hello::greet(List names, int number=0) -> str", FAR_KIND_INLINE, on_greet,
-					   hello};
+					   hello, 0};
 	struct far_opts opts;
 	struct far_agent *agent = NULL;
 	struct far_worker_info self, next;

@@ -71,7 +71,7 @@ static void typed(struct far_to to)
 
 static _Atomic unsigned answers;
 
-static void answered(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void answered(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	if (e)
 		far_err_print(stderr, e);

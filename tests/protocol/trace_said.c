@@ -52,12 +52,12 @@ static void send_values(const struct far_val *v, size_t n)
 	send_call(v, n, 0);
 }
 
-static size_t custom_size(void *user, const void *object)
+static size_t custom_size(const void *object, void *user)
 {
 	return strlen(object);
 }
 
-static void custom_encode(void *user, const void *object, void *dst, size_t len)
+static void custom_encode(const void *object, void *dst, size_t len, void *user)
 {
 	memcpy(dst, object, len);
 }

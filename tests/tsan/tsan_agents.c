@@ -96,7 +96,7 @@ static void post(struct far_agent *a, int to, bool in_fragments)
 
 /* ---- callers ---- */
 
-static void on_done(void *user, enum far_status status, const void *data, size_t len, const struct far_err *err)
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
 {
 	CHECK(status == FAR_OK || status == FAR_BUSY);
 	atomic_fetch_add((_Atomic unsigned *)user, 1);
@@ -195,8 +195,8 @@ static void *caller_main(void *arg)
 		}
 		if (i % 10 == 0)
 			sent += far_msg_send(a, (struct far_to){c->to, i / 10 % (int)shards[c->to]}, 1, "x", 1,
-					     &(struct far_call_opts){.via = 1 + (unsigned)i % shards[c->from]}, on_done,
-					     &done, &err) == FAR_OK;
+					     &(struct far_call_opts){.via = FAR_VIA((unsigned)i % shards[c->from])},
+					     on_done, &done, &err) == FAR_OK;
 		unsigned held = (unsigned)i % shards[c->from];
 		if (i % 20 == 7 && far_shard_acquire_at(a, held, 0, &err) == FAR_OK) {
 			mixed(a, c->to, i);

@@ -176,7 +176,7 @@ static void listen_somewhere(void)
 int main(void)
 {
 	static const struct far_function functions[] = {
-		{"t::value(int i) -> int", FAR_KIND_INLINE | FAR_IDEMPOTENT, on_value, NULL}};
+		{"t::value(int i) -> int", FAR_KIND_INLINE, on_value, NULL, FAR_IDEMPOTENT}};
 	alarm(60);
 	opts = (struct far_opts){.init_method = url, .functions = functions, .functions_n = 1};
 	listen_somewhere();

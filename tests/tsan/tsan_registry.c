@@ -17,24 +17,24 @@ static enum far_status fn(struct far_req *req, const struct far_val *args, size_
 	return FAR_OK;
 }
 
-static size_t size(void *user, const void *object)
+static size_t size(const void *object, void *user)
 {
 	return sizeof(int);
 }
 
-static void encode(void *user, const void *object, void *dst, size_t len)
+static void encode(const void *object, void *dst, size_t len, void *user)
 {
 	memcpy(dst, object, len);
 }
 
-static enum far_status decode(void *user, const void *src, size_t len, void **object)
+static enum far_status decode(const void *src, size_t len, void **object, void *user)
 {
 	CHECK(len == sizeof(int) && (*object = malloc(len)));
 	memcpy(*object, src, len);
 	return FAR_OK;
 }
 
-static void destroy(void *user, void *object)
+static void destroy(void *object, void *user)
 {
 	free(object);
 }

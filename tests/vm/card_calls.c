@@ -70,7 +70,7 @@ static const char *network(void)
 
 static _Atomic unsigned answered;
 
-static void on_answer(void *user, enum far_status status, const void *data, size_t len, const struct far_err *e)
+static void on_answer(enum far_status status, const void *data, size_t len, const struct far_err *e, void *user)
 {
 	CHECK_STATUS(status, FAR_OK, e);
 	atomic_fetch_add(&answered, 1);

@@ -204,6 +204,7 @@ struct rref_table {
 struct rref_leaks {
 	_Atomic unsigned named_n;
 	char first[FAR_ERR_TEXT_MAX - 96]; /* text of the first one that was reported */
+	bool serves;                       /* this worker served: what it holds of its own values is no leak */
 	bool lost; /* a peer was lost, or left at its deadline: what such peers held is no leak */
 };
 

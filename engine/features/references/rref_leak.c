@@ -5,12 +5,14 @@
  * All workers leave at once, so a session may end before the report: what a peer held here is kept until it is known
  * how the group ended, and reported when no peer was lost or late.
  */
+#include "base/log.h"
 #include "core/session.h"
 #include "core/shard.h"
 #include "features/references/rref.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define KEPT_MAX 64u /* of a shard */
 
@@ -29,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static void report(struct rref_leaks *leak
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	fprintf(stderr, "farcall: shutdown: %s\n", text);
+	log_line(FAR_LOG_WARNING, "shutdown: %s", text);
 	if (atomic_fetch_add_explicit(&leaks->named_n, 1, memory_order_relaxed) == 0)
 		snprintf(leaks->first, sizeof leaks->first, "%.*s", (int)sizeof leaks->first - 1, text);
 }
@@ -39,6 +41,8 @@ void rref_leak_report(const struct shard *s, const struct far_rref *r, struct rr
 	char text[RREF_TEXT_MAX];
 	rref_text(&r->base, text, sizeof text);
 	const struct rref_record *record = rref_as_record(r);
+	if (leaks->serves && (record || strcmp(r->owner_name, s->config.name) == 0))
+		return;
 	if (!record)
 		report(leaks,
 		       "worker \"%s\" still holds %s of worker \"%s\"; give it back with far_rref_free or far_val_fini",
@@ -57,6 +61,8 @@ static void left_of(const struct shard *s, const struct session *se, const struc
 
 static void report_left(const struct shard *s, const struct rref_left *l, struct rref_leaks *leaks)
 {
+	if (leaks->serves && l->worker == s->config.rank)
+		return;
 	report(leaks, "%s of worker \"%s\" is still held by worker \"%s\" (rank %u, shard %u)", l->text, s->config.name,
 	       l->holder, l->worker, l->shard);
 }

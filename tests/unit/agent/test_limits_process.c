@@ -51,21 +51,21 @@ Test(limits_process, without_buffers)
 	far_future_free(f);
 }
 
-static size_t type_size(void *user, const void *object)
+static size_t type_size(const void *object, void *user)
 {
 	return 0;
 }
 
-static void type_encode(void *user, const void *object, void *dst, size_t len)
+static void type_encode(const void *object, void *dst, size_t len, void *user)
 {
 }
 
-static enum far_status type_decode(void *user, const void *src, size_t len, void **object)
+static enum far_status type_decode(const void *src, size_t len, void **object, void *user)
 {
 	return FAR_OK;
 }
 
-static void type_destroy(void *user, void *object)
+static void type_destroy(void *object, void *user)
 {
 }
 

@@ -203,7 +203,7 @@ Test(agent_step, refuses_what_needs_threads)
 	cr_assert_eq(far_shutdown_local(a, &err), FAR_UNSUPPORTED);
 	cr_assert_eq(far_shard_acquire(a, 0, &err), FAR_UNSUPPORTED);
 	struct far_msg_handler blocking = {.id = 9, .kind = FAR_KIND_BLOCKING, .fn = echo};
-	cr_assert_eq(far_msg_register(a, &blocking, &err), FAR_UNSUPPORTED);
+	cr_assert_eq(far_register_message(a, &blocking, &err), FAR_UNSUPPORTED);
 	cr_assert(strstr(err.text, "FAR_KIND_FIBER"));
 	/* A call may be started, and waited for by looking. */
 	cr_assert_eq(far_rpc_async_to(a, to, "far::add", args, 2, NULL, &f, &err), FAR_OK, "%s", err.text);

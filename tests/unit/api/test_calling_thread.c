@@ -64,7 +64,7 @@ static enum far_status defer_call(struct far_req *req, const struct far_val *arg
 	return FAR_OK;
 }
 
-static void on_reply(void *user, enum far_status status, const void *data, size_t len, const struct far_err *why)
+static void on_reply(enum far_status status, const void *data, size_t len, const struct far_err *why, void *user)
 {
 	completed++;
 }

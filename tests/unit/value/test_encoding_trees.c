@@ -354,7 +354,7 @@ Test(encoding_trees, what_an_application_got_wrong_is_named)
 	expect_refused(far_list(customs, FAR_CUSTOMS_MAX + 1), FAR_TOO_LARGE, "more than 256 values of custom types");
 }
 
-static size_t no_size(void *user, const void *object)
+static size_t no_size(const void *object, void *user)
 {
 	return *(size_t *)user;
 }

@@ -146,22 +146,22 @@ Test(registry, overloads_are_bounded)
 	cr_expect_not_null(strstr(err.text, "16 overloads"), "%s", err.text);
 }
 
-static size_t type_size(void *user, const void *object)
+static size_t type_size(const void *object, void *user)
 {
 	return 0;
 }
 
-static void type_encode(void *user, const void *object, void *dst, size_t len)
+static void type_encode(const void *object, void *dst, size_t len, void *user)
 {
 }
 
-static enum far_status type_decode(void *user, const void *src, size_t len, void **object)
+static enum far_status type_decode(const void *src, size_t len, void **object, void *user)
 {
 	*object = user;
 	return FAR_OK;
 }
 
-static void type_destroy(void *user, void *object)
+static void type_destroy(void *object, void *user)
 {
 }
 
@@ -298,20 +298,24 @@ Test(registry, readers_need_no_lock, .timeout = 60)
 Test(registry, what_is_idempotent_says_so_beside_its_kind)
 {
 	struct far_err err;
-	struct far_function f = {"t::f() -> none", FAR_KIND_FIBER | FAR_IDEMPOTENT, fn, NULL};
-	struct far_msg_handler m = {7, FAR_KIND_INLINE | FAR_IDEMPOTENT, msg, NULL};
+	struct far_function f = {"t::f() -> none", FAR_KIND_FIBER, fn, NULL, FAR_IDEMPOTENT};
+	struct far_msg_handler m = {7, FAR_KIND_INLINE, msg, NULL, FAR_IDEMPOTENT};
 	cr_assert_eq(registry_add(&reg, &f, &err), FAR_OK);
 	cr_assert_eq(registry_add_message(&reg, &m, &err), FAR_OK);
 	cr_assert(registry_find(&reg, "t::f")->idempotent && registry_find(&reg, "t::f")->kind == FAR_KIND_FIBER);
 	cr_assert(registry_message(&reg, 7)->idempotent && registry_message(&reg, 7)->kind == FAR_KIND_INLINE);
 	f.signature = "t::g() -> none";
-	f.kind = FAR_KIND_FIBER;
+	f.flags = 0;
 	cr_assert_eq(registry_add(&reg, &f, &err), FAR_OK);
 	cr_assert_not(registry_find(&reg, "t::g")->idempotent);
 	/* No kind at all. */
 	f.signature = "t::h() -> none";
-	f.kind = FAR_IDEMPOTENT;
+	f.kind = FAR_KIND_NONE;
 	cr_assert_eq(registry_add(&reg, &f, &err), FAR_INVALID);
-	f.kind = (enum far_kind)(FAR_KIND_INLINE | 0x200);
+	f.kind = (enum far_kind)0x200;
 	cr_assert_eq(registry_add(&reg, &f, &err), FAR_INVALID);
+	f.kind = FAR_KIND_INLINE;
+	f.flags = 2;
+	cr_assert_eq(registry_add(&reg, &f, &err), FAR_INVALID);
+	cr_assert(strstr(err.text, "flags is 0x2"), "%s", err.text);
 }

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Includes every public header. */
+#ifndef FARCALL_FARCALL_H
+#define FARCALL_FARCALL_H
+
+#include <farcall/agent.h>
+#include <farcall/fanout.h>
+#include <farcall/future.h>
+#include <farcall/group.h>
+#include <farcall/log.h>
+#include <farcall/memory.h>
+#include <farcall/message.h>
+#include <farcall/object.h>
+#include <farcall/rpc.h>
+#include <farcall/rref.h>
+#include <farcall/status.h>
+#include <farcall/testing.h>
+#include <farcall/value.h>
+#include <farcall/version.h>
+
+#endif
