@@ -298,9 +298,9 @@ ANSWERED_BY(softmax)
 ANSWERED_BY(log_softmax)
 ANSWERED_BY(matmul)
 
-#define INLINE(name, signature)                                                                                        \
+#define INLINE(name, text)                                                                                             \
 	{                                                                                                              \
-		.signature = "far::" signature, .kind = FAR_KIND_INLINE, .fn = ops_call_##name                         \
+		.signature = "far::" text, .kind = FAR_KIND_INLINE, .fn = ops_call_##name                              \
 	}
 #define SCALARS "(Tensor|Scalar a, Tensor|Scalar b) -> Tensor|Scalar"
 /* alpha is a parameter of an overload, not a default: the usual call does not send it. */

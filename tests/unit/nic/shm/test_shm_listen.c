@@ -244,12 +244,12 @@ Test(shm_listen, memory_that_is_not_a_pair)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	const off_t size = (off_t)SHM_TOTAL_BYTES;
-	const union packeter good = {.magic = SHM_MAGIC,
-				     .version = SHM_VERSION,
-				     .slots = SHM_SLOTS,
-				     .bulk_bytes = SHM_BULK_BYTES,
-				     .total_bytes = SHM_TOTAL_BYTES};
-	union packeter h[5] = {good, good, good, good, good};
+	const struct shm_header good = {.magic = SHM_MAGIC,
+					.version = SHM_VERSION,
+					.slots = SHM_SLOTS,
+					.bulk_bytes = SHM_BULK_BYTES,
+					.total_bytes = SHM_TOTAL_BYTES};
+	struct shm_header h[5] = {good, good, good, good, good};
 	h[0].magic++;
 	h[1].version++;
 	h[2].slots /= 2;
