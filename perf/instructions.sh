@@ -109,7 +109,7 @@ tables() {
 	stages tables "$build" "$work/counts" "$compiler" "$work/message" "$work/rpc" >"$work/tables"
 }
 
-for api in message fiber rpc fanout method rref; do
+for api in message fiber rpc handle fanout method method_single rref; do
 	count $api >>"$work/counts"
 done
 
