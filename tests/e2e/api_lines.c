@@ -229,8 +229,8 @@ static void changed(struct change change)
 		memset(line->bytes + 16, 0, 8);
 }
 
-#define NAMED_METHOD    (HEAD_TYPED | HEAD_METHOD | HEAD_NAMED)
-#define WORD(flags, fn) (FAST_WORD(HEAD_REQUEST, flags, fn) + 1)
+#define NAMED_METHOD    (PACKET_TYPED | PACKET_METHOD | PACKET_NAMED)
+#define WORD(flags, fn) (FAST_WORD(PACKET_REQUEST, flags, fn) + 1)
 
 static void requests(void)
 {
@@ -248,10 +248,10 @@ static void requests(void)
 		{{.word = WORD(NAMED_METHOD, number("t::plain"))}, FAR_PROTOCOL}, /* no method */
 		{{.word = WORD(NAMED_METHOD, number("t::Cell"))}, FAR_PROTOCOL},
 		{{.word = WORD(NAMED_METHOD, 4000)}, FAR_PROTOCOL},
-		{{.word = WORD(NAMED_METHOD, fiber_add)}, 0},                   /* by the general code */
-		{{.word = WORD(HEAD_TYPED | HEAD_METHOD, cell_add)}, FAR_GONE}, /* its end is no object's name */
-		{{.word = WORD(HEAD_TYPED, cell_add)}, FAR_GONE},
-		{{.word = WORD(HEAD_TYPED | HEAD_TLV, cell_add)}, FAR_PROTOCOL},
+		{{.word = WORD(NAMED_METHOD, fiber_add)}, 0},                       /* by the general code */
+		{{.word = WORD(PACKET_TYPED | PACKET_METHOD, cell_add)}, FAR_GONE}, /* its end is no object's name */
+		{{.word = WORD(PACKET_TYPED, cell_add)}, FAR_GONE},
+		{{.word = WORD(PACKET_TYPED | PACKET_TLV, cell_add)}, FAR_PROTOCOL},
 		{{.len = 3 + 1}, FAR_PROTOCOL},
 		{{.len = 0 + 1}, FAR_PROTOCOL},
 		{{.late = true}, FAR_TIMEOUT},
@@ -262,9 +262,9 @@ static void requests(void)
 		int status;
 	} of_function[] = {
 		{{0}, 0},
-		{{.word = WORD(HEAD_TYPED, number("t::fiber"))}, 0},
-		{{.word = WORD(HEAD_TYPED, number("t::whole"))}, FAR_PROTOCOL}, /* takes no tensors */
-		{{.word = WORD(HEAD_TYPED, number("t::Cell"))}, FAR_INVALID},
+		{{.word = WORD(PACKET_TYPED, number("t::fiber"))}, 0},
+		{{.word = WORD(PACKET_TYPED, number("t::whole"))}, FAR_PROTOCOL}, /* takes no tensors */
+		{{.word = WORD(PACKET_TYPED, number("t::Cell"))}, FAR_INVALID},
 		{{.word = WORD(NAMED_METHOD, number("t::plain"))}, FAR_PROTOCOL},
 		{{.len = 27 + 1}, FAR_PROTOCOL},
 		{{.late = true}, FAR_TIMEOUT},
