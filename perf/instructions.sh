@@ -8,9 +8,10 @@ usage() {
 usage: sh perf/instructions.sh [--check | --update | --functions] BUILD-DIRECTORY
 
 Counts the instructions of a call with its answer, both sides together, per API: a message of 32 bytes to an inline
-handler, the same to a fiber, a typed call of far::add, one of 16 in a fan-out, one of an object's method; and of their
-stages, which perf/stages lists. rref: a reference made, fetched and given back. The directory is of a build with
---buildtype=release and the tests. Needs the packages valgrind and python3.
+handler, the same to a fiber, a typed call of far::add, by its name and by a handle, one of 16 in a fan-out, one of an
+object's method, in bursts and one after the other (method_single); and of their stages, which perf/stages lists. rref:
+a reference made, fetched and given back. The directory is of a build with --buildtype=release and the tests. Needs
+the packages valgrind and python3.
 
   --check      compares with perf/instructions.expected, made by the same compiler for the same machine; fails when a
                count is more than 3 % above what is expected there (stages: and more than 8 instructions), or when the
@@ -109,7 +110,7 @@ tables() {
 	stages tables "$build" "$work/counts" "$compiler" "$work/message" "$work/rpc" >"$work/tables"
 }
 
-for api in message fiber rpc fanout method rref; do
+for api in message fiber rpc handle fanout method method_single rref; do
 	count $api >>"$work/counts"
 done
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Two agents in one process, stepped by turns in one thread, so that instruction counts of a call repeat and polling
- * does not blur them. usage: step ROUNDS API; each round is 16 calls of: message, fiber, rpc, fanout, and,
- * one after the other, message_single, rpc_single, method, rref. `step build` prints compiler, machine and kind of
- * build. perf/instructions.sh runs it under valgrind and counts what measured() does: the set-up polls for as long as
- * it takes, and so would blur the counts, as would the shards' own threads.
+ * does not blur them. usage: step ROUNDS API; each round is 16 calls of: message, fiber, rpc, handle, fanout,
+ * method, and, one after the other, message_single, rpc_single, method_single, rref. `step build` prints compiler,
+ * machine and kind of build. perf/instructions.sh runs it under valgrind and counts what measured() does: the set-up
+ * polls for as long as it takes, and so would blur the counts, as would the shards' own threads.
  *
  * `step ROUNDS API samples` runs without valgrind. It prints the ticks of a call, the median of the rounds, and then
  * interrupts the rounds by a timer and prints how often it found each instruction ("pc ADDRESS COUNT"): stages.py
@@ -115,10 +115,20 @@ static void messages_single(void)
 		message_alone();
 }
 
+/* The value of a future is counted as an answer. */
+static void take_value(struct far_future *f)
+{
+	struct far_val v;
+	if (far_future_value(f, &v, NULL) == FAR_OK) {
+		answered++;
+		far_val_fini(&v);
+	}
+	far_future_free(f);
+}
+
 static void typed(void)
 {
 	struct far_future *f[CALLS];
-	struct far_val v;
 	float a[2] = {1, 2};
 	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
 	for (int i = 0; i < CALLS; i++) {
@@ -128,13 +138,25 @@ static void typed(void)
 			exit((int)status);
 	}
 	pass_round();
+	for (int i = 0; i < CALLS; i++)
+		take_value(f[i]);
+}
+
+static struct far_callee *add;
+
+static void by_handle(void)
+{
+	struct far_future *f[CALLS];
+	float a[2] = {1, 2};
+	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
 	for (int i = 0; i < CALLS; i++) {
-		if (far_future_value(f[i], &v, NULL) == FAR_OK) {
-			answered++;
-			far_val_fini(&v);
-		}
-		far_future_free(f[i]);
+		enum far_status status = far_callee_rpc_async(add, FAR_ARGS(&t, &t), NULL, &f[i], NULL);
+		if (status)
+			exit((int)status);
 	}
+	pass_round();
+	for (int i = 0; i < CALLS; i++)
+		take_value(f[i]);
 }
 
 static void fanned_out(void)
@@ -162,16 +184,10 @@ static struct far_rref *cell;
 /* The value of a future, awaited one at a time, is counted as an answer. */
 static void take(enum far_status status, struct far_future **at)
 {
-	struct far_val v;
 	if (status)
 		exit((int)status);
 	pass_round();
-	struct far_future *f = *at;
-	if (far_future_value(f, &v, NULL) == FAR_OK) {
-		answered++;
-		far_val_fini(&v);
-	}
-	far_future_free(f);
+	take_value(*at);
 }
 
 /* Made, fetched and given back, one after the other. */
@@ -191,6 +207,21 @@ static void referred(void)
 }
 
 static void methods(void)
+{
+	struct far_future *f[CALLS];
+	float a[2] = {1, 2};
+	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
+	for (int i = 0; i < CALLS; i++) {
+		enum far_status status = far_rref_rpc_async(cell, "add", FAR_ARGS(&t, &t), NULL, &f[i], NULL);
+		if (status)
+			exit((int)status);
+	}
+	pass_round();
+	for (int i = 0; i < CALLS; i++)
+		take_value(f[i]);
+}
+
+static void methods_single(void)
 {
 	float a[2] = {1, 2};
 	struct far_tensor t = far_tensor_1d(FAR_F32, a, 2);
@@ -305,10 +336,16 @@ static const struct api {
 	void (*step)(void);
 	uint16_t id;
 } apis[] = {
-	{"message", messages, ECHO},     {"message_single", messages_single, ECHO},
-	{"fiber", messages, ECHO_FIBER}, {"rpc", typed, 0},
-	{"rpc_single", typed_single, 0}, {"fanout", fanned_out, 0},
-	{"method", methods, 0},          {"rref", referred, 0},
+	{"message", messages, ECHO},
+	{"message_single", messages_single, ECHO},
+	{"fiber", messages, ECHO_FIBER},
+	{"rpc", typed, 0},
+	{"rpc_single", typed_single, 0},
+	{"handle", by_handle, 0},
+	{"fanout", fanned_out, 0},
+	{"method", methods, 0},
+	{"method_single", methods_single, 0},
+	{"rref", referred, 0},
 };
 
 static const struct api *find(const char *name)
@@ -335,7 +372,8 @@ int main(int argc, char **argv)
 	unsigned long rounds = argc == 3 || sampled ? strtoul(argv[1], NULL, 10) : 0;
 	const struct api *api = rounds ? find(argv[2]) : NULL;
 	if (!api) {
-		fprintf(stderr, "usage: step ROUNDS message|message_single|fiber|rpc|rpc_single|fanout|method|rref "
+		fprintf(stderr, "usage: step ROUNDS "
+				"message|message_single|fiber|rpc|rpc_single|handle|fanout|method|method_single|rref "
 				"[samples], or step build\n");
 		return 2;
 	}
@@ -355,6 +393,9 @@ int main(int argc, char **argv)
 	pthread_join(thread, NULL);
 	if (far_shard_acquire(agents[1], 0, &err) || far_shard_acquire(agents[0], 0, &err))
 		return (int)far_err_print(stderr, &err);
+	struct far_worker worker;
+	if (far_worker_find(agents[0], "worker1", &worker, &err) || far_callee_find(&worker, "far::add", &add, &err))
+		return (int)far_err_print(stderr, &err);
 	if (far_remote_to(agents[0], to, "perf::Cell", FAR_NOARGS, NULL, &cell, &err))
 		return (int)far_err_print(stderr, &err);
 	pass_round();
@@ -370,6 +411,7 @@ int main(int argc, char **argv)
 		measured(step, rounds);
 	}
 	end_of_measurement();
+	far_callee_free(add);
 	far_rref_free(cell);
 	pass_round();
 	far_shard_release(agents[1]);

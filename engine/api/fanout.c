@@ -3,6 +3,7 @@
 #include "features/fanout/fanout.h"
 
 #include "agent/agent.h"
+#include "api/fast.h"
 #include "api/rref.h"
 #include "base/error.h"
 #include "base/must.h"
@@ -67,6 +68,8 @@ static enum far_status check_target(const struct plan *p, size_t i)
 {
 	const struct far_target *t = &p->targets[i];
 	const char *wrong = NULL;
+	if (likely(!t->data && !t->len && !t->args && !t->args_n && !t->recv_buf && !t->cap && !t->out))
+		return FAR_OK;
 	if (p->function ? t->data || t->len : t->args || t->args_n)
 		wrong = p->function ? "`data` is a message's; a function takes `args`"
 				    : "`args` are a function's; a message takes `data`";
@@ -134,16 +137,17 @@ static void fill_targets(struct fanout *fo, const struct plan *p)
 	const struct far_fanout_opts *o = p->opts;
 	bool seconds = o->hedge_after_ns && o->hedge == FAR_HEDGE_SECOND;
 	char *at = o->recv_buf;
+	memset(fo->target, 0, fo->n * sizeof *fo->target);
 	for (uint32_t i = 0; i < fo->n; i++) {
 		const struct far_target *given = &p->targets[i];
 		struct fanout_target *t = &fo->target[i];
 		size_t slice = o->slices ? o->slices[i] : o->slice_bytes;
-		*t = (struct fanout_target){.recv_buf = o->recv_buf ? at : given->recv_buf,
-					    .cap = o->recv_buf ? slice : given->cap,
-					    .to = given->to,
-					    .hedge_to =
-						    seconds && given->second ? *given->second : (struct far_to){-1, -1},
-					    .attempt = {{.fanout = fo}, {.fanout = fo, .second = 1}}};
+		t->recv_buf = o->recv_buf ? at : given->recv_buf;
+		t->cap = o->recv_buf ? slice : given->cap;
+		t->to = given->to;
+		t->hedge_to = seconds && given->second ? *given->second : (struct far_to){-1, -1};
+		t->attempt[0].fanout = t->attempt[1].fanout = fo;
+		t->attempt[1].second = 1;
 		if (o->recv_buf)
 			at += slice;
 		if (p->results) {
@@ -271,6 +275,24 @@ static void start_target(struct plan *p, uint32_t i)
 		fanout_refuse(p->fo, i, status, err.text);
 }
 
+/* A target of the common request, by the fast path. false: the general code decides. */
+static inline bool start_line(const struct plan *p, struct fanout_line *line, uint32_t i)
+{
+	const struct far_target *t = &p->targets[i];
+	struct session *se = agent_fast_session(p->a, p->s, t->to, p->hash);
+	if (unlikely(!se || t->args || t->data))
+		return false;
+	unsigned number = line->call.fn;
+	if (p->function) {
+		number = session_functions(p->s, se)[number];
+		if (unlikely(!number)) /* not known yet at the callee */
+			return false;
+		number--;
+	}
+	fanout_launch_line(p->fo, i, se, line, number);
+	return true;
+}
+
 /* `common` and what it points to are readable until this returns. */
 static void start_all(void *plan, const struct call_start *common)
 {
@@ -291,8 +313,11 @@ static void start_all(void *plan, const struct call_start *common)
 	p->on_shard = held || entered;
 	if (p->on_shard)
 		fanout_begin(p->fo);
+	struct fanout_line line;
+	bool fast = p->on_shard && common && !p->opts->hedge_after_ns && fanout_line(p->fo, common, &line);
 	for (uint32_t i = 0; i < n; i++)
-		start_target(p, i);
+		if (!fast || !start_line(p, &line, i))
+			start_target(p, i);
 	if (p->on_shard)
 		fanout_launched(p->fo);
 	else

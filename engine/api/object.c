@@ -6,6 +6,7 @@
  */
 #include "api/recv_buf.h"
 #include "api/rref.h"
+#include "api/site.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "core/context.h"
@@ -125,8 +126,79 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 	return FAR_OK;
 }
 
+/* ---- the fast path ---- */
+
+/* Calls a method of a confirmed reference that this worker named, through its home shard, and returns the future and
+ * the session; NULL: the general code decides. The call holds no reference: what gives the last one back leaves by the
+ * same lane, behind the request. */
+static inline __attribute__((always_inline)) struct far_future *call_fast(const struct far_agent *a,
+									  const struct far_rref *r, const char *method,
+									  const struct far_val *args, size_t n,
+									  struct shard **via, struct session **out)
+{
+	uint64_t left, cls = rref_class(r);
+	struct shard *s = agent_fast_shard(a, &left);
+	struct rref_named named;
+	*via = s;
+	if (unlikely(!s || s != atomic_load_explicit(&((struct far_rref *)(uintptr_t)r)->home, memory_order_relaxed) ||
+		     !cls || !far_rref_confirmed_by_owner(r)))
+		return NULL;
+	struct far_to to = {(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
+	uint64_t life = rref_incarnation((uint32_t)a->rank, a->incarnation);
+	if (unlikely(!rref_named_of(r->base.id, life, s->config.index, (unsigned)to.shard, &named) ||
+		     atomic_load_explicit(&a->members[to.worker].incarnation, memory_order_relaxed) << 16 !=
+			     r->base.owner << 16))
+		return NULL;
+	struct call_site *site = site_of(a, s, method, cls);
+	struct session *se = likely(site) ? agent_fast_session(a, s, to, 0) : NULL;
+	*out = se;
+	return likely(se) ? site_call(s, se, site, left, named.count, args, n) : NULL;
+}
+
+/* The agent of a reference; NULL: it has ended. */
+static inline struct far_agent *agent_of(const struct far_rref *r)
+{
+	const struct shard *home = likely(r) ? rref_home(r, NULL) : NULL;
+	return likely(home) ? home->config.agent : NULL;
+}
+
+/* Calls and waits, as far_rpc_sync() does. NULL: the general code decides. */
+static struct far_future *call_and_wait_fast(const struct far_rref *r, const char *method, const struct far_val *args,
+					     size_t n)
+{
+	struct far_agent *a = agent_of(r);
+	bool entered;
+	struct shard *s;
+	struct session *se;
+	struct far_future *f = NULL;
+	if (unlikely(!a || !site_enter(a, &entered)))
+		return NULL;
+	const struct shard_context *top = shard_context_top();
+	if (likely(top->shard && agent_may_wait_fast(top->shard)))
+		f = call_fast(a, r, method, args, n, &s, &se);
+	if (likely(f != NULL))
+		site_await(s, se, f);
+	if (entered)
+		shard_leave(a->shards[0]);
+	return f;
+}
+
+__attribute__((noinline)) static enum far_status sync_general(struct far_rref *r, const char *method,
+							      const struct far_val *args, size_t args_n,
+							      const struct far_call_opts *opts, struct far_val *out,
+							      struct far_err *err);
+
 enum far_status far_rref_rpc_sync(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
 				  const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
+{
+	struct far_future *f = likely(!opts) ? call_and_wait_fast(r, method, args, args_n) : NULL;
+	if (unlikely(!f))
+		return sync_general(r, method, args, args_n, opts, out, err);
+	return agent_result_last(f, out, err);
+}
+
+static enum far_status sync_general(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
+				    const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
 {
 	struct rref_target t;
 	struct method_args m;
@@ -173,8 +245,10 @@ static enum far_status start_holding(struct shard *s, struct call_start *start, 
 	return status;
 }
 
-enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
-				   const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
+__attribute__((noinline)) static enum far_status async_general(struct far_rref *r, const char *method,
+							       const struct far_val *args, size_t args_n,
+							       const struct far_call_opts *opts,
+							       struct far_future **out, struct far_err *err)
 {
 	struct rref_target t;
 	struct method_args m;
@@ -194,6 +268,20 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 		return agent_no_future(err);
 	future_mark(f, FUTURE_CALL);
 	return agent_started(start_holding(route.via, &start, r, NULL, f, err), f, out);
+}
+
+enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
+				   const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
+{
+	struct shard *s;
+	struct session *se;
+	const struct far_agent *a = likely(!opts && out) ? agent_of(r) : NULL;
+	struct far_future *f = likely(a) ? call_fast(a, r, method, args, args_n, &s, &se) : NULL;
+	if (unlikely(!f))
+		return async_general(r, method, args, args_n, opts, out, err);
+	scope_gather(f);
+	*out = f;
+	return FAR_OK;
 }
 
 enum far_status far_rref_remote(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,

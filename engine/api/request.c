@@ -141,22 +141,16 @@ enum far_status far_return(struct far_req *req, const struct far_val *value)
 	return status;
 }
 
-enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, unsigned ndim, const uint64_t *shape,
-				  void **data)
+__attribute__((noinline)) static enum far_status
+return_tensor_general(struct far_req *req, enum far_dtype dtype, unsigned ndim, const uint64_t *shape, void **data)
 {
-	size_t offset, len;
+	size_t offset;
 	void *at;
-	if (unlikely(!req->fn || req->answer != ANSWER_NONE))
+	if (!req->fn || req->answer != ANSWER_NONE)
 		return FAR_INVALID;
-	if (unlikely(!(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1)))
+	if (!(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1))
 		return wrong_result(req, FAR_TYPE_TENSOR);
-	if (likely(ndim == 1 && (len = line_put_one(req->scratch, (unsigned)dtype, shape[0], &offset)))) {
-		req->len = len;
-		req->answer = ANSWER_SCRATCH;
-		*data = req->scratch + offset;
-		return FAR_OK;
-	}
-	len = values_tensor_size(dtype, ndim, shape, &offset);
+	size_t len = values_tensor_size(dtype, ndim, shape, &offset);
 	if (unlikely(len == SIZE_MAX))
 		return FAR_TOO_LARGE;
 	enum far_status status = room(req, len, &at);
@@ -164,6 +158,20 @@ enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, uns
 		return status;
 	values_tensor_write(dtype, ndim, shape, at, len);
 	*data = (uint8_t *)at + offset;
+	return FAR_OK;
+}
+
+enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, unsigned ndim, const uint64_t *shape,
+				  void **data)
+{
+	size_t offset, len;
+	if (unlikely(!req->fn || req->answer != ANSWER_NONE ||
+		     !(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1) || ndim != 1 ||
+		     !(len = line_put_one(req->scratch, (unsigned)dtype, shape[0], &offset))))
+		return return_tensor_general(req, dtype, ndim, shape, data);
+	req->len = len;
+	req->answer = ANSWER_SCRATCH;
+	*data = req->scratch + offset;
 	return FAR_OK;
 }
 

@@ -4,10 +4,10 @@
 #include "api/fast.h"
 #include "api/recv_buf.h"
 #include "api/rref.h"
+#include "api/site.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "core/packet.h"
-#include "core/plan.h"
 #include "core/shard.h"
 #include "features/rendezvous/rendezvous.h"
 #include "memory/budget.h"
@@ -169,91 +169,15 @@ __attribute__((noinline)) static enum far_status async_general(struct far_agent 
 
 /* ---- the fast path ---- */
 
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define TEXT_BY_BYTE 1
-#endif
-#endif
-#if !defined(TEXT_BY_BYTE) && defined(__SANITIZE_ADDRESS__)
-#define TEXT_BY_BYTE 1
-#elif !defined(TEXT_BY_BYTE)
-#define TEXT_BY_BYTE 0
-#endif
-
-/* True if `text` is site->fn's name. May read bytes behind a shorter text, in the same page. */
-static inline bool site_matches(const struct call_site *site, const char *text)
-{
-	const char *name = site->fn->signature.name;
-	size_t len = site->name_len + 1; /* with the NUL */
-	uint64_t x, y;
-	if (TEXT_BY_BYTE || unlikely(len < 8 || ((uintptr_t)text & 4095) + len > 4096))
-		return strcmp(text, name) == 0;
-	for (size_t i = 0; i + 8 < len; i += 8) {
-		memcpy(&x, text + i, 8);
-		memcpy(&y, name + i, 8);
-		if (x != y)
-			return false;
-	}
-	memcpy(&x, text + len - 8, 8);
-	memcpy(&y, name + len - 8, 8);
-	return x == y;
-}
-
-/* Finds the function of a call site that is not known, or whose text changed. NULL: the general code decides. */
-__attribute__((noinline, cold)) static struct call_site *site_learn(const struct far_agent *a, struct call_site *site,
-								    const char *name)
-{
-	const struct function *fn = name ? registry_find(&a->registry, name) : NULL;
-	if (!fn || atomic_load_explicit(&fn->rivals, memory_order_relaxed))
-		return NULL;
-	*site = (struct call_site){.name = name, .fn = fn, .name_len = (uint32_t)strlen(name)};
-	return site;
-}
-
-static inline struct call_site *site_of(const struct far_agent *a, struct shard *s, const char *name)
-{
-	struct call_site *site = &s->sites[((uintptr_t)name ^ (uintptr_t)name >> 6) % SHARD_SITES];
-	if (likely(site->name == name && name && !atomic_load_explicit(&site->fn->rivals, memory_order_relaxed) &&
-		   site_matches(site, name)))
-		return site;
-	return site_learn(a, site, name);
-}
-
-/* Arguments of another form than those of the site's last call. */
-__attribute__((noinline)) static size_t put_other(struct call_site *site, const struct far_val *args, size_t n,
-						  uint8_t *to)
-{
-	line_learn(&site->form, args, n);
-	plan_check(&site->form, &site->fn->signature);
-	return line_put(&site->form, args, n, to);
-}
-
 /* Sends a typed call and returns its future, and its session; NULL: the general code decides. */
 static inline __attribute__((always_inline)) struct far_future *
 call_fast(const struct far_agent *a, struct shard *s, struct far_to to, uint64_t left, const char *function,
 	  const struct far_val *args, size_t n, struct session **out)
 {
-	struct call_site *site = site_of(a, s, function);
+	struct call_site *site = site_of(a, s, function, 0);
 	struct session *se = likely(site) ? agent_fast_session(a, s, to, site->fn->signature.name_hash) : NULL;
-	unsigned there = likely(se) ? session_functions(s, se)[site->fn->index] : 0;
-	if (unlikely(!there)) /* not known yet at the callee */
-		return NULL;
-	uint8_t *line = fast_body(se->lane->tx_next);
-	size_t len = line_put(&site->form, args, n, line);
-	if (unlikely(!len) && !(len = put_other(site, args, n, line)))
-		return NULL;
-	struct far_future *f = future_cache_take(&s->futures, s);
-	if (unlikely(!f))
-		return NULL;
-	struct fast_call call = {.done = agent_done_future,
-				 .user = f,
-				 .kind = CALL_FUTURE | CALL_TYPED,
-				 .word = FAST_WORD(PACKET_REQUEST, PACKET_TYPED, there - 1),
-				 .fn = (uint16_t)site->fn->index,
-				 .left = left};
-	f->call = fast_send(s, se, &call, len);
 	*out = se;
-	return f;
+	return likely(se) ? site_call(s, se, site, left, 0, args, n) : NULL;
 }
 
 enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const char *function,
@@ -309,21 +233,17 @@ static struct far_future *call_and_wait_fast(struct far_agent *a, struct far_to 
 					     const struct far_val *args, size_t n)
 {
 	uint64_t left;
-	bool enters = !shard_context_top();
-	if (enters && (a->shards_n != 1 || a->progress != FAR_PROGRESS_SHARED || !shard_enter(a->shards[0])))
-		return NULL;
+	bool entered;
 	struct session *se;
 	struct far_future *f = NULL;
+	if (unlikely(!site_enter(a, &entered)))
+		return NULL;
 	struct shard *s = agent_fast_shard(a, &left);
 	if (likely(s && agent_may_wait_fast(s)))
 		f = call_fast(a, s, to, left, function, args, n, &se);
-	if (likely(f != NULL)) {
-		struct idler idler = {0};
-		shard_flush(s);
-		while (!future_done(f))
-			agent_fast_poll(s, se, &idler);
-	}
-	if (enters)
+	if (likely(f != NULL))
+		site_await(s, se, f);
+	if (entered)
 		shard_leave(a->shards[0]);
 	return f;
 }

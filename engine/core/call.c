@@ -108,7 +108,7 @@ static void call_give(struct shard *s, struct call *c)
 		features_call_over(s, c);
 	c->state = CALL_FREE;
 	c->gen += MUTANT(GENERATION_KEPT) ? 0u : 1u;
-	c->plain = c->future = 0;
+	c->plain = c->future = c->line = 0;
 	c->next = s->calls_free;
 	s->calls_free = c;
 	s->sessions[c->session].calls_active--;

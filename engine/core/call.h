@@ -57,6 +57,7 @@ struct call {
 			uint8_t future : 1; /* fast.h: `user` is a future, which is completed */
 			uint8_t young : 1;  /* it is in shard.young; of a free slot, too */
 			uint8_t aging : 1;  /* it is in shard.aging; of a free slot, too */
+			uint8_t line : 1;   /* fast.h: `app` takes `user` and a reply of one line */
 		};
 		uint64_t what;
 	};
@@ -71,6 +72,7 @@ static_assert(sizeof(struct call) == 64 && SHARD_FEATURES_MAX == 6, "a call slot
 #define CALL_FUTURE    8u
 #define CALL_YOUNG     16u
 #define CALL_AGING     32u
+#define CALL_LINE      64u
 #define CALL_KEPT      ((uint64_t)(CALL_YOUNG | CALL_AGING) << 56) /* bits that a slot keeps when its call ends */
 #define CALL_UNSTAMPED (UINT64_C(1) << 63)
 

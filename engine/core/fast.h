@@ -44,6 +44,30 @@ static inline void fast_head(struct nic_line *line, uint32_t word, uint64_t id, 
 	w[6] = 0;
 }
 
+/** The fields of a head that a peer may write meanwhile: each is read once. */
+static inline uint32_t fast_word(const struct nic_line *line)
+{
+	return *(const volatile uint32_t *)(const void *)line->bytes;
+}
+
+typedef const volatile uint64_t __attribute__((aligned(4))) fast_word64;
+
+static inline uint64_t fast_id(const struct nic_line *line)
+{
+	return *(fast_word64 *)(const void *)(line->bytes + 4);
+}
+
+static inline uint64_t fast_time(const struct nic_line *line)
+{
+	return *(fast_word64 *)(const void *)(line->bytes + 16);
+}
+
+/** True if the head has no other fields. */
+static inline bool fast_plain(const struct nic_line *line)
+{
+	return *(const volatile uint32_t *)(const void *)(line->bytes + 12) == 0;
+}
+
 static inline uint8_t *fast_body(struct nic_line *line)
 {
 	return line->bytes + sizeof(union packet_head);
@@ -70,8 +94,11 @@ static inline struct session *fast_session(struct shard *s, uint32_t index)
 	return se;
 }
 
+/** Takes a successful reply of one line, private bytes, FAR_LINE_PAYLOAD of them readable. */
+typedef void call_line_fn(void *user, uint8_t *body, uint32_t len);
+
 /** What a request is: done as a completion of `kind` (CALL_PLAIN: `app` is called; CALL_FUTURE: the future `user` is
- * completed). `done` completes it otherwise. */
+ * completed; CALL_LINE: `app` is a call_line_fn). `done` completes it otherwise. */
 struct fast_call {
 	call_done_fn *done;
 	void *user;
@@ -102,28 +129,41 @@ static inline struct call_id fast_send(struct shard *s, struct session *se, cons
 	lane_put(&se->q->lanes, l, (uint32_t)len);
 	counter_add(&s->counters.calls_sent, 1);
 	counter_add(&s->counters.bytes_sent, len);
-	return (struct call_id){c->slot + 1, c->gen};
+	struct call_id out;
+	const uint64_t number = c->id + 1; /* slot + 1: there are fewer slots than 2^32 */
+	static_assert(sizeof out == sizeof number, "");
+	memcpy(&out, &number, sizeof out);
+	return out;
 }
 
-/** True if fast_reply() can answer the request, which has not left its burst. */
-static inline bool fast_may_reply(const struct far_req *req)
+/** True if fast_reply_to() can answer a request of the session that has not left its burst. */
+static inline bool fast_may_reply_to(const struct session *se)
 {
-	const struct session *se = req->session;
-	return FAR_FAST_PATH && likely(!req->record && !req->hashed && se->lane->room && !se->backpressured);
+	return FAR_FAST_PATH && likely(se->lane->room && !se->backpressured);
 }
 
 /** Answers with a body of [0, FAR_LINE_PAYLOAD] bytes. */
-static inline void fast_reply(const struct far_req *req, const void *data, size_t len)
+static inline void fast_reply_to(struct shard *s, struct session *se, uint64_t id, const void *data, size_t len)
 {
-	struct session *se = req->session;
 	struct nic_lane *l = se->lane;
-	uint64_t id;
-	memcpy(&id, &req->call, sizeof id);
 	fast_head(l->tx_next, FAST_WORD(PACKET_REPLY, 0, 0), id, 0);
 	fast_copy(fast_body(l->tx_next), data, len);
 	lane_put(&se->q->lanes, l, (uint32_t)len);
-	counter_add(&req->shard->counters.replies_sent, 1);
-	counter_add(&req->shard->counters.bytes_sent, len);
+	counter_add(&s->counters.replies_sent, 1);
+	counter_add(&s->counters.bytes_sent, len);
+}
+
+/** The same of a request. */
+static inline bool fast_may_reply(const struct far_req *req)
+{
+	return likely(!req->record && !req->hashed) && fast_may_reply_to(req->session);
+}
+
+static inline void fast_reply(const struct far_req *req, const void *data, size_t len)
+{
+	uint64_t id;
+	memcpy(&id, &req->call, sizeof id);
+	fast_reply_to(req->shard, req->session, id, data, len);
 }
 
 #endif

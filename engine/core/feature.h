@@ -21,6 +21,7 @@
 struct call;
 struct far_deferred;
 struct far_req;
+struct function;
 struct packet_data;
 struct packet_reply;
 struct packet_request;
@@ -109,6 +110,9 @@ struct feature_hooks {
 	void (*request_named)(struct far_req *req, bool method, const uint8_t *body, uint64_t len);
 	/** Serves a typed request of a method, or of a function that makes objects. */
 	void (*request_object)(struct far_req *req, const uint8_t *body, uint64_t len);
+	/** Finds the object that the peer named with this count, whose inline method `fn` is about to run on the burst:
+	 * its handler must be called next. false: the general code decides. */
+	bool (*object_find)(struct shard *s, const struct session *se, const struct function *fn, uint32_t count);
 };
 
 /** Any function may be NULL, but for those of `only` that another feature does not have. Those of all features are

@@ -11,18 +11,24 @@ struct function;
 #define SHARD_SITES 64u
 #define SHARD_PLANS 16u
 
-/** A place of the application that calls a function: by the address of the name, whose text is compared each time. */
+/** A place of the application that calls a function, or a method of a class: by the address of the name, whose text is
+ * compared each time; or a part of a handle, struct far_callee. */
 struct call_site {
 	const char *name;          /* NULL: unused */
 	const struct function *fn; /* of that name, the only one with its number of arguments */
-	uint32_t name_len;
-	struct line_form form; /* of the arguments of the last call */
+	uint64_t cls;              /* of the method: hash of its name; 0: a function */
+	const char *text;          /* the name's, in `fn` */
+	uint32_t size;             /* bytes of the text with its NUL */
+	uint64_t first, mask;      /* the first of them, at most 8, as a word, and its bits that they take */
+	struct line_form form;     /* of the arguments of the last call */
 };
 
-/** How the arguments of the last request of a function came. */
+/** How the last request of a function that may run on the burst came. */
 struct line_plan {
-	const struct function *fn; /* NULL: unused */
-	struct line_form form;
+	uint32_t word;             /* first of its head (core/fast.h); 0: unused */
+	uint32_t tail;             /* bytes of the body behind the arguments: of a method, the count of its object */
+	const struct function *fn; /* that the word names */
+	struct line_form form;     /* form.len: with the tail */
 	struct far_val args[LINE_ARGS_MAX]; /* the same, but for u.t.data */
 };
 

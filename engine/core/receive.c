@@ -147,6 +147,16 @@ static inline bool receive_reply(struct shard *s, struct session *se, struct nic
 		future_complete_line(f, len);
 		return true;
 	}
+	if ((what & ~((uint64_t)CALL_TYPED << 56)) == CALL_WHAT(se->index, 0, CALL_SENT, CALL_LINE)) {
+		call_line_fn *take = (call_line_fn *)c->app;
+		void *user = c->user;
+		uint8_t line[FAR_LINE_PAYLOAD];
+		memcpy(line, body, sizeof line);
+		lane_take(l);
+		fast_end(s, se, c);
+		take(user, line, len);
+		return true;
+	}
 	return false;
 }
 
@@ -165,9 +175,11 @@ static inline void begin_request(struct far_req *req, struct shard *s, struct se
 }
 
 /* A request of an inline message handler. */
-static inline bool receive_message(struct shard *s, struct session *se, struct nic_lane *l, uint32_t word, uint64_t id,
-				   uint64_t left, const uint8_t *body, uint32_t len)
+static inline bool receive_message(struct shard *s, struct session *se, struct nic_lane *l, uint32_t word, uint32_t len)
 {
+	const struct nic_line *line = l->rx_next;
+	const uint8_t *body = fast_body(l->rx_next);
+	uint64_t id = fast_id(line), left = fast_time(line);
 	const struct message_handler *m = registry_message(s->registry, word >> 16);
 	struct far_req req;
 	if (unlikely(!m || m->kind != FAR_KIND_INLINE || left == 0))
@@ -184,30 +196,50 @@ static inline bool receive_message(struct shard *s, struct session *se, struct n
 	return true;
 }
 
-/* Learns how the arguments of a function come. plan->form.n is 0 if they are not of line.h, or do not fit. */
-__attribute__((noinline)) static void learn_plan(struct line_plan *plan, const struct function *fn,
+/* Learns how requests of a function come. false: not as receive_typed() takes them. */
+__attribute__((noinline)) static bool learn_plan(const struct shard *s, struct line_plan *plan, uint32_t word,
 						 const uint64_t desc[2], uint32_t len)
 {
-	plan->fn = fn;
-	line_learn_payload(&plan->form, desc, len, plan->args);
+	bool method = word & FAST_WORD(0, PACKET_METHOD | PACKET_NAMED, 0);
+	uint32_t flags = PACKET_TYPED | (method ? PACKET_METHOD | PACKET_NAMED : 0),
+		 tail = method ? sizeof(uint32_t) : 0;
+	if ((word & UINT16_MAX) != FAST_WORD(PACKET_REQUEST, flags, 0))
+		return false;
+	const struct function *fn = registry_at(s->registry, word >> 16);
+	if (!fn || (method ? !fn->method || fn->makes || fn->run_kind != FAR_KIND_INLINE : fn->kind != FAR_KIND_INLINE))
+		return false;
+	line_learn_payload(&plan->form, desc, len - tail, plan->args); /* below 0 it is no form's length */
 	plan_check(&plan->form, &fn->signature);
+	plan->fn = fn;
+	plan->tail = tail;
+	plan->word = 0;
+	if (!plan->form.n)
+		return false;
+	plan->form.len = (uint8_t)(plan->form.len + tail);
+	plan->word = word;
+	return true;
 }
 
-/* A request of an inline typed handler whose arguments have a form of line.h. */
-static inline bool receive_typed(struct shard *s, struct session *se, struct nic_lane *l, uint32_t word, uint64_t id,
-				 uint64_t left, uint8_t *body, uint32_t len)
+/* A request of an inline typed handler or method whose arguments have a form of line.h. Not inline: the other kinds
+ * need few registers. */
+__attribute__((noinline)) static bool receive_typed(struct shard *s, struct nic_lane *l, uint32_t word, uint32_t len)
 {
-	const struct function *fn = registry_at(s->registry, word >> 16);
+	struct session *se = l->user;
+	const struct nic_line *line = l->rx_next;
+	uint8_t *body = fast_body(l->rx_next);
+	uint64_t id = fast_id(line), left = fast_time(line), desc[2];
 	struct line_plan *plan = &s->plans[(word >> 16) % SHARD_PLANS];
 	struct far_req req;
-	uint64_t desc[2];
-	if (unlikely(!fn || fn->kind != FAR_KIND_INLINE || left == 0))
-		return false;
 	memcpy(desc, body, sizeof desc);
 	__asm__ volatile("" : "+r"(desc[0]), "+r"(desc[1])); /* read once: a peer may write them */
-	if (unlikely(plan->fn != fn || !line_is(&plan->form, desc, len))) {
-		learn_plan(plan, fn, desc, len);
-		if (!plan->form.n)
+	if (unlikely(left == 0 || ((plan->word != word || !line_is(&plan->form, desc, len)) &&
+				   !learn_plan(s, plan, word, desc, len))))
+		return false;
+	const struct function *fn = plan->fn;
+	if (plan->tail) {
+		uint32_t object;
+		memcpy(&object, body + len - sizeof object, sizeof object);
+		if (unlikely(!s->hooks.object_find(s, se, fn, object)))
 			return false;
 	}
 	for (unsigned i = 0; i < plan->form.n; i++)
@@ -219,8 +251,8 @@ static inline bool receive_typed(struct shard *s, struct session *se, struct nic
 	s->context.handler = req.name;
 	enum far_status status = fn->fn(&req, plan->args, plan->form.n, fn->user);
 	s->context.handler = NULL; /* a pass is never inside of one */
-	if (likely(status == FAR_OK && req.answer == ANSWER_SCRATCH && fast_may_reply(&req)))
-		fast_reply(&req, req.scratch, req.len);
+	if (likely(req.answer == ANSWER_SCRATCH && !req.record && fast_may_reply_to(se)))
+		fast_reply_to(s, se, id, req.scratch, req.len);
 	else
 		dispatch_settle(&req, status);
 	return true;
@@ -229,32 +261,24 @@ static inline bool receive_typed(struct shard *s, struct session *se, struct nic
 /* Receives the line at rx_next. false: the general code does. Fields are read once: a peer may write them. */
 static inline bool receive_fast(struct shard *s, struct nic_lane *l, uint32_t word, struct burst *b)
 {
-	struct nic_line *line = l->rx_next;
-	typedef uint64_t __attribute__((aligned(4))) word64;
-	const volatile uint32_t *w = (const volatile uint32_t *)(const void *)line->bytes;
+	const struct nic_line *line = l->rx_next;
 	struct session *se = l->user;
-	uint32_t len = word & (LANE_LEN_MASK | LANE_BULK), what = w[0];
-	uint64_t id = *(const volatile word64 *)(w + 1);
-	uint8_t *body = fast_body(line);
-	if (unlikely(len > FAR_LINE_PAYLOAD || w[3] || !se))
+	uint32_t len = word & (LANE_LEN_MASK | LANE_BULK), what = fast_word(line);
+	if (unlikely(len > FAR_LINE_PAYLOAD || !fast_plain(line) || !se))
 		return false;
 	if (what == FAST_WORD(PACKET_REPLY, 0, 0)) {
-		if (unlikely(!receive_reply(s, se, l, id, body, len)))
+		if (unlikely(!receive_reply(s, se, l, fast_id(line), fast_body(l->rx_next), len)))
 			return false;
 		b->completed++;
 		b->bytes += len;
 		return true;
 	}
-	uint64_t left = *(const volatile word64 *)(w + 4);
 	if (unlikely(se->backpressured))
 		return false;
 	if ((what & UINT16_MAX) == FAST_WORD(PACKET_REQUEST, 0, 0)) {
-		if (unlikely(!receive_message(s, se, l, what, id, left, body, len)))
+		if (unlikely(!receive_message(s, se, l, what, len)))
 			return false;
-	} else if ((what & UINT16_MAX) == FAST_WORD(PACKET_REQUEST, PACKET_TYPED, 0)) {
-		if (unlikely(!receive_typed(s, se, l, what, id, left, body, len)))
-			return false;
-	} else {
+	} else if (unlikely(!receive_typed(s, l, what, len))) {
 		return false;
 	}
 	b->requests++;

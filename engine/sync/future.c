@@ -238,8 +238,10 @@ static uint32_t publish(struct far_future *f, const struct completion *o, enum f
 	f->executed = (uint8_t)o->executed;
 	f->code = o->code;
 	FAR_HOOK("complete: set done");
-	uint32_t old = atomic_fetch_or_explicit(&f->state, status == FAR_OK ? FUTURE_DONE : FUTURE_ERROR,
-						memory_order_acq_rel);
+	/* Its completer alone changes these bits, from zero; x86 returns the former value of a sum alone in one step.
+	 */
+	uint32_t old = atomic_fetch_add_explicit(&f->state, status == FAR_OK ? FUTURE_DONE : FUTURE_ERROR,
+						 memory_order_acq_rel);
 	must(!(old & FUTURE_DONE));
 	if (old & FUTURE_WAITERS) {
 		FAR_HOOK("complete: wake");

@@ -15,7 +15,7 @@
  *   bit 10     DROPPED: CALL, and its last reference was dropped while it was pending: its completer recycles it
  *   bits 11–31 wake counter: a change ends a sleep without a completion, so that the sleeper takes the progress token
  *
- * Completion: the completer writes the result, then fetch_or(done, acq_rel). A thread that reads "done" with acquire
+ * Completion: the completer writes the result, then fetch_add(done, acq_rel). A thread that reads "done" with acquire
  * sees the result. If the old value has WAITERS, the completer wakes all sleepers. A waiter sets WAITERS by
  * compare-and-exchange on a pending word and sleeps in futex_wait on exactly that value: a completion or a wake-up in
  * between changes the word, and the kernel refuses to sleep. So no wake-up is lost. A wake-up may reach a future that

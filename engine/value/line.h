@@ -69,11 +69,11 @@ static inline size_t line_put(const struct line_form *form, const struct far_val
 		return 0;
 	__builtin_memset(to + 16, 0, 16); /* padding is zero */
 	__builtin_memcpy(to, form->desc, 16);
-	for (size_t i = 0; i < n; i++) {
-		const struct line_arg *arg = &form->arg[i];
-		if (unlikely(v[i].type != FAR_TYPE_TENSOR || v[i].kw))
+	const struct line_arg *arg = form->arg;
+	for (const struct far_val *end = v + n; v != end; v++, arg++) {
+		if (unlikely(v->type != FAR_TYPE_TENSOR || v->kw))
 			return 0;
-		const struct far_tensor *t = far_val_tensor(&v[i]);
+		const struct far_tensor *t = far_val_tensor(v);
 		if (unlikely(!t || line_kind(t) != arg->kind || t->shape[0] != arg->count || t->strides || !t->data))
 			return 0;
 		if (likely(arg->bytes == 8))
@@ -84,39 +84,61 @@ static inline size_t line_put(const struct line_form *form, const struct far_val
 	return form->len;
 }
 
+/** A payload of one tensor of one dimension, by dtype: where its elements begin, their size, and how many fit a line;
+ * 0: there is no such dtype. */
+static const struct line_one {
+	uint8_t at, element, max;
+} line_ones[16] = {
+#define LINE_ONE_AT(bytes) ((5 + (bytes)-1) / ((bytes) ? (bytes) : 1) * (bytes))
+#define LINE_ONE(name, bytes, text)                                                                                    \
+	[FAR_##name] = {LINE_ONE_AT(bytes), (bytes),                                                                   \
+			(bytes) ? (FAR_LINE_PAYLOAD - LINE_ONE_AT(bytes)) / ((bytes) ? (bytes) : 1) : 0},
+	FAR_DTYPE_LIST(LINE_ONE)
+#undef LINE_ONE
+#undef LINE_ONE_AT
+};
+
 /** Writes the head of a payload that is one tensor of one dimension; its elements are at *at. Returns the bytes of the
  * payload; 0: it is none of VALUES_LINE, and `to` is unchanged. `to`: FAR_LINE_PAYLOAD bytes. */
 static inline size_t line_put_one(uint8_t *to, unsigned dtype, uint64_t count, size_t *at)
 {
-	size_t element = wire_dtype_bytes[dtype & 15];
-	if (unlikely(dtype >= FAR_DTYPE_COUNT || element == 0 || count - 1 >= FAR_LINE_PAYLOAD - 5))
-		return 0;
-	size_t begin = wire_align(5, element), len = begin + element * count;
-	if (unlikely(len > FAR_LINE_PAYLOAD))
+	const struct line_one *one = &line_ones[dtype & 15];
+	if (unlikely(dtype >= 16 || count - 1 >= one->max))
 		return 0;
 	uint64_t head = 1 | (uint64_t)WIRE_TENSOR << 8 | (uint64_t)(dtype << 4 | 1u) << 16 | count << 32;
 	memcpy(to, &head, 8); /* and padding */
-	*at = begin;
-	return len;
+	*at = one->at;
+	return one->at + one->element * count;
 }
 
-/** Reads such a payload, private bytes. false: it is another, or malformed: the general reader decides. */
-static inline bool line_get_one(uint8_t *from, uint64_t len, struct far_val *v)
+/** Finds the elements of such a payload, private bytes, and their dtype. NULL: it is another, or malformed: the general
+ * reader decides. */
+static inline uint8_t *line_find_one(uint8_t *from, uint64_t len, unsigned *dtype, size_t *count)
 {
 	uint64_t head;
 	memcpy(&head, from, 8);
-	unsigned dtype = head >> 20 & 15;
-	size_t element = wire_dtype_bytes[dtype], count = head >> 32 & 0xff;
-	if (unlikely((head & 0xff0fffff) != (1 | WIRE_TENSOR << 8 | 1u << 16) || element == 0 || count - 1 >= 127))
-		return false;
-	size_t at = wire_align(5, element);
-	if (unlikely(at + element * count != len || len > FAR_LINE_PAYLOAD))
+	const struct line_one *one = &line_ones[head >> 20 & 15];
+	*dtype = head >> 20 & 15;
+	*count = head >> 32 & 0xff;
+	if (unlikely((head & 0xff0fffff) != (1 | WIRE_TENSOR << 8 | 1u << 16) || *count - 1 >= one->max ||
+		     one->at + one->element * *count != len))
+		return NULL;
+	return from + one->at;
+}
+
+/** Reads such a payload. false: as line_find_one(). */
+static inline bool line_get_one(uint8_t *from, uint64_t len, struct far_val *v)
+{
+	unsigned dtype;
+	size_t count;
+	uint8_t *data = line_find_one(from, len, &dtype, &count);
+	if (unlikely(!data))
 		return false;
 	v->type = FAR_TYPE_TENSOR;
 	v->by_ref = false;
 	v->kw = NULL;
 	v->own = NULL;
-	v->u.t.data = from + at;
+	v->u.t.data = data;
 	v->u.t.strides = NULL;
 	v->u.t.dtype = (uint8_t)dtype;
 	v->u.t.ndim = 1;

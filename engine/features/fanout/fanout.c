@@ -8,6 +8,7 @@
 #include "base/must.h"
 #include "core/call.h"
 #include "core/context.h"
+#include "core/fast.h"
 #include "core/feature.h"
 #include "core/loop.h"
 #include "core/session.h"
@@ -466,6 +467,26 @@ static void on_answer(void *user, const struct completion *o)
 		arm(fo);
 }
 
+/* on_answer() of a call of fanout_launch_line(): a reply of one line. */
+static void on_line(void *user, uint8_t *body, uint32_t len)
+{
+	struct fanout_attempt *at = user;
+	struct fanout *fo = at->fanout;
+	struct fanout_target *t = (struct fanout_target *)(uintptr_t)target_with(at);
+	if (unlikely(at->state != ATTEMPT_FLYING || fo->launching || fo->waiting_n ||
+		     !scatter_line(fo, t, body, len))) {
+		struct completion o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .data = body, .len = len};
+		o.origin = (int16_t)attempt_to(at).worker;
+		on_answer(at, &o);
+		return;
+	}
+	at->state = ATTEMPT_ENDED;
+	t->ended = true;
+	fo->touched = true;
+	if (++fo->ok_n >= fo->k || fo->ok_n + fo->failed_n == fo->n) /* else a success decides nothing */
+		decide(fo);
+}
+
 /* ---- the beginning ---- */
 
 int fanout_keep(struct fanout *fo, uint32_t i, const struct call_start *start, bool common)
@@ -531,6 +552,38 @@ void fanout_launch(struct fanout *fo, uint32_t i, const struct call_start *start
 		}
 	}
 	attempt_refused(fo, at, error);
+}
+
+bool fanout_line(const struct fanout *fo, const struct call_start *start, struct fanout_line *line)
+{
+	uint64_t left = fo->start.left;
+	if (!FAR_FAST_PATH || start->len > FAR_LINE_PAYLOAD || left < CALL_NEAR_NS ||
+	    (left >= CALL_UNSTAMPED && left != FAR_FOREVER))
+		return false;
+	*line = (struct fanout_line){.call = {.done = on_answer,
+					      .app = (void (*)(void))on_line,
+					      .kind = start->typed ? CALL_LINE | CALL_TYPED : CALL_LINE,
+					      .word = FAST_WORD(PACKET_REQUEST, start->typed, 0),
+					      .fn = start->fn,
+					      .left = left},
+				     .len = start->len};
+	if (start->write)
+		start->write(start->data, line->bytes, start->len);
+	else if (start->len)
+		memcpy(line->bytes, start->data, start->len);
+	return true;
+}
+
+void fanout_launch_line(struct fanout *fo, uint32_t i, struct session *se, struct fanout_line *line, unsigned number)
+{
+	struct fanout_target *t = &fo->target[i];
+	struct fast_call call = line->call;
+	call.user = &t->attempt[0];
+	call.word |= FAST_WORD(0, 0, number);
+	t->to.shard = se->shard;
+	memcpy(fast_body(se->lane->tx_next), line->bytes, sizeof line->bytes);
+	t->attempt[0].id = fast_send(fo->shard, se, &call, line->len);
+	t->attempt[0].state = ATTEMPT_FLYING;
 }
 
 void fanout_refuse(struct fanout *fo, uint32_t i, enum far_status status, const char *text)

@@ -16,6 +16,7 @@
 #ifndef FAR_FANOUT_FANOUT_H
 #define FAR_FANOUT_FANOUT_H
 
+#include "core/fast.h"
 #include "core/shard.h"
 #include "core/timer.h"
 
@@ -94,6 +95,16 @@ int fanout_keep(struct fanout *fo, uint32_t i, const struct call_start *start, b
 void fanout_begin(struct fanout *fo);
 /** Starts the first call of target `i`; `start` has the request, NULL: it was kept. */
 void fanout_launch(struct fanout *fo, uint32_t i, const struct call_start *start, bool common);
+/** The common request as one line. */
+struct fanout_line {
+	struct fast_call call; /* but for the target, and the number of the function or message there */
+	size_t len;            /* of the payload */
+	uint8_t bytes[FAR_LINE_PAYLOAD];
+};
+/** Writes it, after fanout_begin(). false: these calls take no fast path. */
+bool fanout_line(const struct fanout *fo, const struct call_start *start, struct fanout_line *line);
+/** Starts the only call of target `i` by it, through session `se`: fast_session(). */
+void fanout_launch_line(struct fanout *fo, uint32_t i, struct session *se, struct fanout_line *line, unsigned number);
 /** Ends target `i` before anything was sent to it. */
 void fanout_refuse(struct fanout *fo, uint32_t i, enum far_status status, const char *text);
 /** All targets have been launched or refused: looks whether that decides it and arms its alarm. */

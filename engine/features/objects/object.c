@@ -15,6 +15,7 @@
 #include "core/dispatch.h"
 #include "core/feature.h"
 #include "core/request.h"
+#include "core/session.h"
 #include "core/shard.h"
 #include "value/types.h"
 
@@ -161,6 +162,16 @@ void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, 
 	rref_open_go(s, open);
 }
 
+static bool find_at_once(struct shard *s, const struct session *se, const struct function *fn, uint32_t count)
+{
+	struct rref_record *r =
+		rref_table_find(&s->rrefs->records, rref_name(se->incarnation, se->shard, s->config.index, count));
+	if (unlikely(!r || r->made != fn->method->cls))
+		return false;
+	s->rrefs->calling = r; /* until object_enter() */
+	return true;
+}
+
 static void serve_method(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_method m;
@@ -218,8 +229,11 @@ enum far_status object_enter(struct far_req *req, const struct far_val *args, si
 		dispatch_error(req, FAR_PROTOCOL, FAR_EXECUTED_YES, 0, text, sizeof text - 1);
 		return FAR_OK;
 	}
-	if (likely(m->kind == FAR_KIND_INLINE)) /* nothing that ends it is looked at meanwhile */
-		return m->fn(req, r->object, args, n, m->user);
+	if (likely(m->kind == FAR_KIND_INLINE)) { /* nothing that ends it is looked at meanwhile */
+		enum far_status status = m->fn(req, r->object, args, n, m->user);
+		req->shard->rrefs->calling = NULL;
+		return status;
+	}
 	rref_ref(&r->rref.base);
 	enum far_status status = m->fn(req, r->object, args, n, m->user);
 	rref_unref(&r->rref.base);
@@ -282,5 +296,5 @@ enum far_status far_deferred_return_object(struct far_deferred *d, void *object)
 
 const struct shard_feature objects_feature = {
 	.name = "objects",
-	.only = {.request_object = object_request},
+	.only = {.request_object = object_request, .object_find = find_at_once},
 };
