@@ -363,7 +363,8 @@ void far_shard_release(struct far_agent *agent);
  * or callback of the shard; far_shard_release() does nothing in any handler. */
 unsigned far_shard_poll(struct far_agent *agent);
 
-/** The same three for shard `shard`. FAR_INVALID if there is no such shard; the other two do nothing then. */
+/** far_shard_acquire(), far_shard_release() and far_shard_poll() for shard `shard`. FAR_INVALID if there is no such
+ * shard; the other two do nothing then. */
 enum far_status far_shard_acquire_at(struct far_agent *agent, unsigned shard, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release_at(struct far_agent *agent, unsigned shard);
 unsigned far_shard_poll_at(struct far_agent *agent, unsigned shard);
@@ -391,7 +392,7 @@ struct far_counters {
 	uint64_t hedges_won;                           /* hedge calls that answered first */
 };
 void far_counters_read(struct far_agent *agent, struct far_counters *out);
-/** Errors: INVALID (no such shard). */
+/** Reads the counters of shard `shard`. Errors: INVALID (no such shard). */
 enum far_status far_shard_counters_read(struct far_agent *agent, unsigned shard, struct far_counters *out,
 					struct far_err *err);
 
@@ -434,7 +435,7 @@ struct far_limits {
 	unsigned peer_waiting;                                                                   /* per shard */
 	unsigned blocking_threads, blocking_queue;                                               /* per agent */
 };
-/** `agent` NULL: the defaults. */
+/** Reads the bounds in use; the defaults if `agent` is NULL. */
 void far_limits_read(struct far_agent *agent, struct far_limits *out);
 
 /* ---- Crash reports: each thread that is to have one; never blocks ---- */
