@@ -3,6 +3,7 @@
 #include "nic/module.h"
 
 #include "farcall/version.h"
+#include "nic/module_dir.h" /* FAR_MODULE_DIR: where meson installs modules */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,11 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Default; meson defines the directory in which it installs modules. */
-#ifndef FAR_MODULE_DIR
-#define FAR_MODULE_DIR "/usr/local/lib/farcall"
-#endif
 
 /* Directories relative to the library or program: as installed, and in the build tree for the library, programs, tests.
  */
