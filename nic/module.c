@@ -5,6 +5,7 @@
 #include "base/module_path.h"
 
 #include "farcall/version.h"
+#include "nic/module_dir.h" /* FAR_MODULE_DIR: where meson installs modules */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,10 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Default; meson defines the directory in which it installs modules. */
-#ifndef FAR_MODULE_DIR
-#define FAR_MODULE_DIR "/usr/local/lib/farcall"
-#endif
 
 static bool find_beside(const char *name, char *path, size_t cap)
 {

@@ -444,7 +444,8 @@ void far_shard_release(struct far_agent *agent);
  * or callback of the shard; far_shard_release() does nothing in any handler. */
 unsigned far_shard_poll(struct far_agent *agent);
 
-/** The same three for shard `shard`. FAR_INVALID if there is no such shard; the other two do nothing then. */
+/** far_shard_acquire(), far_shard_release() and far_shard_poll() for shard `shard`. FAR_INVALID if there is no such
+ * shard; the other two do nothing then. */
 enum far_status far_shard_acquire_at(struct far_agent *agent, unsigned shard, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release_at(struct far_agent *agent, unsigned shard);
 unsigned far_shard_poll_at(struct far_agent *agent, unsigned shard);
@@ -536,7 +537,7 @@ struct far_limits {
 };
 /** far_limits_read() with the caller's size of the struct. */
 void far_limits_read_sized(struct far_agent *agent, struct far_limits *out, size_t bytes);
-/** `agent` NULL: the defaults. */
+/** Reads the bounds in use; the defaults if `agent` is NULL. */
 static inline void far_limits_read(struct far_agent *agent, struct far_limits *out)
 {
 	far_limits_read_sized(agent, out, sizeof *out);

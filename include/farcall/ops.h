@@ -143,10 +143,13 @@ enum far_status far_op_neg(const struct far_tensor *x, struct far_tensor *out, s
 enum far_status far_op_relu(const struct far_tensor *x, struct far_tensor *out, struct far_err *err);
 /** out = 1 / (1 + exp(-x)). */
 enum far_status far_op_sigmoid(const struct far_tensor *x, struct far_tensor *out, struct far_err *err);
+/** Hyperbolic tangent. */
 enum far_status far_op_tanh(const struct far_tensor *x, struct far_tensor *out, struct far_err *err);
+/** e to the power of x. */
 enum far_status far_op_exp(const struct far_tensor *x, struct far_tensor *out, struct far_err *err);
 /** Natural logarithm. */
 enum far_status far_op_log(const struct far_tensor *x, struct far_tensor *out, struct far_err *err);
+/** Square root. */
 enum far_status far_op_sqrt(const struct far_tensor *x, struct far_tensor *out, struct far_err *err);
 /** out = factor * x. The derivative is far_op_scale() of the gradient. */
 enum far_status far_op_scale(const struct far_tensor *x, double factor, struct far_tensor *out, struct far_err *err);

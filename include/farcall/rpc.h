@@ -78,7 +78,7 @@ struct far_call_opts {
  */
 enum far_status far_rpc_sync(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			     size_t args_n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
-/** The same with the worker by rank and shard. */
+/** far_rpc_sync() with the worker by rank and shard. */
 enum far_status far_rpc_sync_to(struct far_agent *agent, struct far_to to, const char *function,
 				const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				struct far_val *out, struct far_err *err);
@@ -96,7 +96,7 @@ enum far_status far_rpc_sync_to(struct far_agent *agent, struct far_to to, const
 enum far_status far_rpc_async(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			      size_t args_n, const struct far_call_opts *opts, struct far_future **out,
 			      struct far_err *err);
-/** The same with the worker by rank and shard. */
+/** far_rpc_async() with the worker by rank and shard. */
 enum far_status far_rpc_async_to(struct far_agent *agent, struct far_to to, const char *function,
 				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				 struct far_future **out, struct far_err *err);

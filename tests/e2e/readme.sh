@@ -23,8 +23,19 @@ bounded $cc -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -I"$top/include" "$dir
 [ $rc -eq 0 ]
 ok "it builds" $?
 
+if command -v g++ >/dev/null; then
+	bounded g++ -x c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -I"$top/include" -fsyntax-only "$dir/example.c"
+	[ $rc -eq 0 ]
+	ok "it is valid C++17" $?
+else
+	skip "it is valid C++17" "g++"
+fi
+
 bounded "$farcall" run -n 2 -- "$dir/example"
-[ $rc -eq 0 ] && [ -s "$dir/out" ]
-ok "it runs under farcall run -n 2, and prints" $?
+[ $rc -eq 0 ] && [ "$(cat "$dir/out")" = "$(sed -n 's,.*/\* \(f32.*\) \*/.*,\1,p' "$dir/example.c")" ] && [ ! -s "$dir/err" ]
+ok "it runs under farcall run -n 2, and prints once what it says" $?
+
+[ "$(wc -l <"$top/README.md")" -lt 150 ]
+ok "README.md has less than 150 lines" $?
 
 finish

@@ -158,4 +158,164 @@ sort -u "$dir/inline" | comm -23 "$dir/declared" - | comm -23 - "$dir/both" >"$d
 [ -s "$dir/declared" ] && [ ! -s "$dir/err" ]
 ok "every function that the headers declare is exported" $?
 
+# Manual pages: one for each function, none for anything else; all are formatted without a warning and can be indexed.
+man=$(dirname "$(find "$dir/root" -type d -name man3)")
+grep -h '^static inline' "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$dir/inline"
+for page in "$man"/man3/*.3; do basename "$page" .3; done | sort >"$dir/pages"
+comm -23 "$dir/both" "$dir/pages" >"$dir/err"
+[ -s "$dir/pages" ] && [ ! -s "$dir/err" ]
+ok "every exported function has a manual page" $?
+sort -u "$dir/both" "$dir/inline" | comm -13 - "$dir/pages" >"$dir/err"
+[ ! -s "$dir/err" ]
+ok "every manual page of section 3 is of a function" $?
+for header in "$2"/include/farcall/*.h; do
+	header=$(basename "$header" .h)
+	[ "$header" = farcall ] || [ -s "$man/man7/farcall_$header.h.7" ] || echo "farcall_$header.h.7 is missing"
+done >"$dir/err"
+for command in run claim key health info decode perf perf-latency perf-sim perf-sim-goodput pserver sim train; do
+	[ -s "$man/man1/farcall-$command.1" ] || echo "farcall-$command.1 is missing"
+done >>"$dir/err"
+[ ! -s "$dir/err" ]
+ok "every header and command has a manual page" $?
+for command in lexgrog groff man cmake zsh; do
+	command -v $command >/dev/null || echo "$command"
+done >"$dir/missing"
+if grep -q 'lexgrog\|groff\|man' "$dir/missing"; then
+	skip "manual pages, formatted" "man-db (packages man-db and groff-base)"
+else
+	bounded groff -K utf8 -m man -w w -T utf8 -z "$man"/man[137]/*
+	[ $rc -eq 0 ] && [ ! -s "$dir/out" ] && [ ! -s "$dir/err" ]
+	ok "the manual pages have no error for groff" $?
+	bounded lexgrog "$man"/man[137]/*
+	[ $rc -eq 0 ] && [ "$(wc -l <"$dir/out")" -eq "$(find "$man" -type f | wc -l)" ]
+	ok "the manual pages can be indexed" $?
+	printf '.TH x 1\n.SH NAME\nx without a dash\n' >"$dir/wrong.1"
+	printf '.TH x 1\n.SH NAME\n.B\nx \\- y\n\\[nowhere]\n' >"$dir/odd.1"
+	! lexgrog "$dir/wrong.1" >"$dir/out" 2>"$dir/err" && groff -m man -w w -T utf8 -z "$dir/odd.1" 2>"$dir/err" &&
+		[ -s "$dir/err" ]
+	ok "both find a wrong page" $?
+	bounded env MANPAGER=cat MANWIDTH=80 man -M "$man" far_rpc_sync
+	tr -s ' ' <"$dir/out" >"$dir/text"
+	[ $rc -eq 0 ] && grep -q '^ #include <farcall/rpc.h>' "$dir/text" && grep -q 'uint64_t timeout_ns;' "$dir/text" &&
+		grep -q 'UNKNOWN_WORKER' "$dir/text"
+	ok "man far_rpc_sync: the header, the options, the errors" $?
+	bounded env MANPAGER=cat MANWIDTH=80 man -M "$man" farcall run
+	[ $rc -eq 0 ] && has out '--workers'
+	ok "man farcall run" $?
+fi
+
+# Completion: what the shells make of a beginning.
+completion=$(find "$dir/root" -path '*/bash-completion/completions/farcall')
+complete_bash() { # words
+	bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _farcall
+		printf "%s\n" "${COMPREPLY[@]}"' bash "$completion" "$@" >"$dir/out" 2>"$dir/err"
+}
+expect_bash() { # expected, words
+	expected=$1
+	shift
+	complete_bash "$@"
+	[ "$(sort -u "$dir/out" | tr '\n' ' ')" = "$expected " ] && [ ! -s "$dir/err" ]
+	ok "bash completes '$*'" $?
+}
+expect_bash "train" farcall tra
+expect_bash "perf pserver" farcall p
+expect_bash "--optimizer" farcall train --opt
+expect_bash "goodput" farcall perf sim go
+expect_bash "--bytes" farcall perf latency --nic udp --by
+expect_bash "readelf" farcall run -n 2 -- readel
+for command in train "perf rate" "perf sim mix" run; do
+	# shellcheck disable=SC2086 # words of a command
+	"$farcall" $command --help | sed -n 's/^  .\{4\}\(--[a-z-]*\).*/\1/p' | sort >"$dir/options"
+	# shellcheck disable=SC2086
+	complete_bash farcall $command --
+	[ "$(wc -l <"$dir/options")" -gt 3 ] && sort "$dir/out" | diff "$dir/options" - >"$dir/err"
+	ok "bash completes every option of farcall $command" $?
+done
+if grep -q zsh "$dir/missing"; then
+	skip "completion of zsh" "zsh"
+else
+	cat >"$dir/setup.zsh" <<END
+fpath=($(dirname "$(find "$dir/root" -name _farcall)") \$fpath)
+autoload -U compinit
+compinit -D -u
+farcall() { print -r -- "<got>\$*</got>" }
+print "<ready>"
+END
+	cat >"$dir/complete.zsh" <<'END'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "source $1"
+zpty -r shell text $'*<ready>*'
+zpty -n -w shell "$2"$'\t\n'
+zpty -r shell text $'*<got>*</got>*'
+print -r -- ${${text##*<got>}%%</got>*}
+END
+	for line in "tra:train" "train --opti:train --optimizer" "perf sim go:perf sim goodput" "perf latency --by:perf latency --bytes"; do
+		bounded env TERM=dumb zsh -f "$dir/complete.zsh" "$dir/setup.zsh" "farcall ${line%%:*}"
+		[ $rc -eq 0 ] && [ "$(sed 's/ *$//' "$dir/out")" = "${line#*:}" ]
+		ok "zsh completes 'farcall ${line%%:*}'" $?
+	done
+fi
+
+# CMake finds the package, and builds an application with each library.
+if grep -q cmake "$dir/missing"; then
+	skip "the package of CMake" "cmake"
+else
+	mkdir "$dir/cmake"
+	cat >"$dir/cmake/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.18)
+project(app C)
+find_package(Farcall $("$farcall" --version | sed 's/.* //') REQUIRED COMPONENTS ops)
+foreach(kind farcall farcall-static)
+  add_executable(app-\${kind} $source/hello.c)
+  target_link_libraries(app-\${kind} Farcall::\${kind})
+endforeach()
+add_executable(tensors tensors.c)
+target_link_libraries(tensors Farcall::ops Farcall::farcall)
+END
+	cat >"$dir/cmake/tensors.c" <<'END'
+#include <farcall/ops.h>
+int main(void)
+{
+	float a[2] = {1, 2}, b[2] = {3, 4};
+	struct far_tensor x = far_tensor_1d(FAR_F32, a, 2), y = far_tensor_1d(FAR_F32, b, 2);
+	return far_op_add(&x, &y, &y, NULL) || b[0] != 4 || b[1] != 6;
+}
+END
+	bounded cmake -S "$dir/cmake" -B "$dir/cmake/build" -DFarcall_DIR="$lib/cmake/Farcall"
+	[ $rc -eq 0 ] && bounded cmake --build "$dir/cmake/build" && [ $rc -eq 0 ]
+	ok "CMake builds an application with find_package(Farcall)" $?
+	for kind in farcall farcall-static; do
+		bounded "$farcall" run -n 2 -- sh -c 'exec "$0" "member$RANK"' "$dir/cmake/build/app-$kind"
+		[ $rc -eq 0 ] && [ "$(cat "$dir/out")" = "hello, worker number 0" ]
+		ok "CMake: the application with $kind runs" $?
+	done
+	bounded "$dir/cmake/build/tensors"
+	[ $rc -eq 0 ]
+	ok "CMake: the application with ops runs" $?
+	for wrong in 's/COMPONENTS ops/COMPONENTS none/' 's/Farcall [0-9.]*/Farcall 99.0/'; do
+		mkdir "$dir/cmake/wrong"
+		sed "$wrong" "$dir/cmake/CMakeLists.txt" >"$dir/cmake/wrong/CMakeLists.txt"
+		bounded cmake -S "$dir/cmake/wrong" -B "$dir/cmake/wrong/build" -DFarcall_DIR="$lib/cmake/Farcall"
+		[ $rc -ne 0 ] && has err 'no component none\|requested version "99.0"'
+		ok "CMake refuses what is not there: $wrong" $?
+		rm -r "$dir/cmake/wrong"
+	done
+fi
+
+doc=$(dirname "$(find "$dir/root" -path '*/doc/farcall/LICENSE')")
+sed -n 's/^| \[[^]]*\](\([^)]*\)) | guide:.*/\1/p' "$2/README.md" >"$dir/pages"
+for file in LICENSE README.md CHANGELOG.md SECURITY.md nic/SETUP.md $(cat "$dir/pages"); do
+	cmp "$2/$file" "$doc/$file" || echo "$file"
+done >"$dir/err" 2>&1
+[ "$(wc -l <"$dir/pages")" -eq 10 ] && [ ! -s "$dir/err" ]
+ok "README, licence, SETUP and the guide are installed" $?
+
+# Another prefix must compile little: no command of the compiler names it.
+prefix=$(meson introspect "$build" --buildoptions | python3 -c 'import json, sys
+print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
+grep -n -e "$prefix/\(lib\|share\|bin\)" "$build/compile_commands.json" >"$dir/err"
+[ -n "$prefix" ] && [ ! -s "$dir/err" ] && grep -q "\"$prefix/" "$build/nic/module_dir.h"
+ok "the prefix is in one file, and in no command of the compiler" $?
+
 finish
