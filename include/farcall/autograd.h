@@ -51,6 +51,7 @@ struct far_pool_stats {
 	size_t held_bytes;        /* taken from the system */
 	uint64_t system_requests; /* allocations from the system since far_pool_new() */
 };
+/** Reads what a pool holds. */
 void far_pool_get_stats(struct far_pool *pool, struct far_pool_stats *out);
 
 /* ---- Variables: any thread ---- */
@@ -110,7 +111,9 @@ enum far_status far_var_hook(struct far_var *var, enum far_hook_when when, far_h
  * Operators return NULL after an error. The tape keeps the first error; operators then do nothing and return NULL, so
  * one check after the last operator is enough. */
 
+/** Makes a tape, whose variables take their memory from `pool`. RESOURCE. */
 enum far_status far_tape_new(struct far_pool *pool, struct far_tape **out, struct far_err *err);
+/** Frees a tape and its references to variables. NULL: nothing. */
 void far_tape_free(struct far_tape *tape);
 /** Drops the variables and the error. */
 void far_tape_reset(struct far_tape *tape);
@@ -131,12 +134,14 @@ struct far_var *far_tape_detach(struct far_tape *tape, struct far_var *x);
 
 /* ---- Operators: as far_op_…() of the same name; every input of F may require a gradient ---- */
 
+/** Element-wise, of two variables that broadcast. */
 struct far_var *far_tape_add(struct far_tape *tape, struct far_var *a, struct far_var *b);
 struct far_var *far_tape_sub(struct far_tape *tape, struct far_var *a, struct far_var *b);
 struct far_var *far_tape_mul(struct far_tape *tape, struct far_var *a, struct far_var *b);
 struct far_var *far_tape_div(struct far_tape *tape, struct far_var *a, struct far_var *b);
 struct far_var *far_tape_min(struct far_tape *tape, struct far_var *a, struct far_var *b);
 struct far_var *far_tape_max(struct far_tape *tape, struct far_var *a, struct far_var *b);
+/** Element-wise, of one variable. */
 struct far_var *far_tape_neg(struct far_tape *tape, struct far_var *x);
 struct far_var *far_tape_relu(struct far_tape *tape, struct far_var *x);
 struct far_var *far_tape_sigmoid(struct far_tape *tape, struct far_var *x);
@@ -157,6 +162,7 @@ struct far_var *far_tape_max_axis(struct far_tape *tape, struct far_var *x, int 
 struct far_var *far_tape_softmax(struct far_tape *tape, struct far_var *x, int axis);
 struct far_var *far_tape_log_softmax(struct far_tape *tape, struct far_var *x, int axis);
 
+/** Losses: far_op_cross_entropy() and its relatives. `target` has no gradient in cross_entropy. */
 struct far_var *far_tape_cross_entropy(struct far_tape *tape, struct far_var *x, struct far_var *target,
 				       enum far_op_reduction reduction);
 struct far_var *far_tape_bce_with_logits(struct far_tape *tape, struct far_var *x, struct far_var *target,
@@ -164,6 +170,7 @@ struct far_var *far_tape_bce_with_logits(struct far_tape *tape, struct far_var *
 struct far_var *far_tape_mse(struct far_tape *tape, struct far_var *a, struct far_var *b,
 			     enum far_op_reduction reduction);
 
+/** Product of the last two dimensions. */
 struct far_var *far_tape_matmul(struct far_tape *tape, struct far_var *a, struct far_var *b);
 /** `bias` may be NULL. */
 struct far_var *far_tape_linear(struct far_tape *tape, struct far_var *x, struct far_var *w, struct far_var *bias);
@@ -228,7 +235,9 @@ enum far_status far_tape_apply(struct far_tape *tape, const struct far_tape_func
 
 /* ---- Gradients: any thread ---- */
 
+/** Makes an empty set of gradients, whose memory is from `pool`. RESOURCE. */
 enum far_status far_grads_new(struct far_pool *pool, struct far_grads **out, struct far_err *err);
+/** Frees a set of gradients. NULL: nothing. */
 void far_grads_free(struct far_grads *grads);
 /** Forgets all gradients. */
 void far_grads_clear(struct far_grads *grads);

@@ -125,7 +125,7 @@ static void overloads(const struct far_worker *w)
 {
 	struct far_callee *c = find(w, "t::which");
 	chosen(c, either);
-	CHECK_STATUS(far_register(agent, &table[3], &err), FAR_OK, &err);
+	CHECK_STATUS(far_register_function(agent, &table[3], &err), FAR_OK, &err);
 	chosen(c, tensors);
 	far_callee_free(c);
 }

@@ -473,7 +473,8 @@ static void fan_outs_apart(void)
 {
 	static float many[100];
 	struct far_tensor t = far_tensor_1d(FAR_F32, many, 100), pair = far_tensor_1d(FAR_F32, data, 2);
-	struct far_target target = {.to = to, .second = {0, -1}};
+	static const struct far_to second = {0, -1};
+	struct far_target target = {.to = to, .second = &second};
 	struct far_fanout_opts opts = {.hedge_after_ns = FAR_MS, .hedge = FAR_HEDGE_SECOND};
 	struct far_future *f;
 	for (int i = 0; i < 2; i++) {
