@@ -185,8 +185,8 @@ static bool packet_end(struct transport_queue *q, struct transport_peer *p, stru
 	}
 	if (end != m->len && !m->begun && !transport_grants_begin(q, m))
 		return false;
-	if (end != m->len)
-		transport_placement_expect(q, m, end - m->done);
+	if (end != m->len) /* the first one may be short: the next ones are probably as long as ours may be */
+		transport_placement_expect(q, m, m->done ? end - m->done : p->payload_max);
 	transport_grants_progress(q, m, end);
 	if (end == m->len)
 		message_end(q, p, m);

@@ -408,6 +408,9 @@ static int send_bulk(struct transport_queue *q, struct transport_peer *p)
 	bool offer = m->done == 0 && transport_offered(m);
 	uint32_t most = p->payload_max - (offer ? (uint32_t)sizeof(struct wire_key) : 0);
 	uint32_t left = m->len - m->done, len = left < most ? left : most;
+	/* The first packet cannot be expected, and is copied: it has what is over. */
+	if (m->done == 0 && p->via->ops->tx_refer && !offer && left % most)
+		len = left % most;
 	if (!window_open(p, len, true))
 		return SHUT;
 	if (p->via->ops->tx_waiting && !transport_ring_room(p->via, p->payload_max)) {

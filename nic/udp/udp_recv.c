@@ -115,7 +115,7 @@ void udp_rx_place(struct nic_queue *nq, uint32_t head, uint8_t *at, uint32_t byt
 {
 	struct udp_places *w = &udp_queue_of(nq)->places;
 	uint32_t n = (bytes + each - 1) / each;
-	w->n = n < UDP_PLACES_MAX ? n : UDP_PLACES_MAX;
+	w->n = head + each > UDP_RX_BUFFER ? 0 : n < UDP_PLACES_MAX ? n : UDP_PLACES_MAX;
 	w->head = head;
 	w->at = at;
 	w->bytes = bytes;
@@ -211,7 +211,8 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 {
 	struct mmsghdr *messages = q->reads.messages;
 	uint32_t per_read = places_per_read(q), placed = places_lay_out(q, per_read);
-	uint32_t most = placed > q->reads_max ? placed : q->reads_max;
+	/* What follows the packets that have places is read once the caller has seen them, and may offer places. */
+	uint32_t most = placed ? placed : q->reads_max;
 	int n = recvmmsg(s->fd, messages, most, MSG_DONTWAIT, NULL);
 	bool full = n == (int)most;
 	uint64_t bytes = 0;
