@@ -238,7 +238,7 @@ static void count(uint64_t *here, uint64_t *other)
  * fragment. The first ones find no connection yet, and memory that the devices do not know. */
 static void copies(bool by_reads, bool by_places)
 {
-	uint64_t here = 0, other = 0, most = by_reads ? LARGEST / 16 : by_places ? LARGEST / 2 : LARGEST / 2 * 3;
+	uint64_t here = 0, other = 0, most = by_reads ? LARGEST / 16 : by_places ? LARGEST / 5 : LARGEST / 2 * 3;
 	CHECK_STATUS(far_mem_register(agent, memory, LARGEST, &err), FAR_OK, &err);
 	for (int i = 0; i < (by_reads || by_places ? 20 : 1); i++) {
 		count(&here, &other);
