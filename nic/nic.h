@@ -176,6 +176,9 @@ struct nic_port_ops {
 	void (*close)(struct nic_port *port);
 	void (*caps)(const struct nic_port *port, struct nic_caps *out);
 	void (*address)(const struct nic_port *port, struct nic_addr *out);
+	/** Returns true if packets to this address handle, UP, do not leave the host: its address is a loopback
+	 * address. The caller may omit its checksum. NULL: false. */
+	bool (*is_loopback)(const struct nic_port *port, uint32_t peer);
 	/** Formats a published address for messages: "udp 10.0.0.5:7000", printable, one line. Loads nothing, sends
 	 * nothing. Any thread. */
 	void (*address_text)(const struct nic_addr *addr, char *out, size_t cap);
@@ -226,7 +229,8 @@ struct nic_port_ops {
 /** A received packet. */
 struct nic_pkt {
 	const uint8_t *head; /* head_bytes of memory that a peer may write: copy, check, then use. Undefined for
-			      * datagram drivers. NULL: the peer violated the driver's protocol; only `peer` is valid */
+			      * datagram drivers without rx_place(). NULL: the peer violated the driver's protocol;
+			      * only `peer` is valid */
 	const uint8_t *body; /* aligned to caps.body_align; to 64 if it is larger than an inline_bytes_max > 0. A peer
 			      * may be able to write it. NULL when body_len is 0 */
 	uint64_t body_len;   /* checked by the driver: body[0, body_len) is readable */
@@ -292,6 +296,13 @@ struct nic_queue_ops {
 	/** Returns up to `max` packets. Ends the validity of the last burst, except packets with a cookie. If an armed
 	 * queue returns 0, no packet is left that arrived before arm(), or wake_fd is readable. */
 	unsigned (*recv)(struct nic_queue *q, struct nic_pkt *pkts, unsigned max);
+	/**
+	 * Offers places for the bytes behind the first `head` of the next recv()'s packets: of packet i, at + i *
+	 * `each`, `each` bytes long; the last one ends at at + `bytes`. It may write all of them. A packet in its place
+	 * has nic_pkt.head there and not equal to nic_pkt.body, which has room for them behind its head: the caller may
+	 * copy them there. Datagram drivers. NULL: no packet gets a place.
+	 */
+	void (*rx_place)(struct nic_queue *q, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each);
 	/** Returns a packet with a cookie to the driver: exactly once, in any order. */
 	void (*release)(struct nic_queue *q, uint32_t peer, uint64_t cookie);
 	/**
@@ -309,6 +320,9 @@ struct nic_queue_ops {
 	 */
 	int (*tx_zero_copy)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, void *owner,
 			    struct nic_tx *tx);
+	/** The last `len` bytes of the body are sent from `bytes`, which must not change before the next flush() has
+	 * returned; the caller does not write them to tx->body. Between tx_reserve() and tx_commit(). NULL: it must. */
+	void (*tx_refer)(struct nic_queue *q, struct nic_tx *tx, const void *bytes, uint32_t len);
 	/** Returns how many packets can be committed now for this peer; may be too low. 0: not attached, or none. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
 	/** Returns the largest body for this peer now. With datagram drivers path MTU discovery may lower it, down to

@@ -10,8 +10,9 @@ usage: sh perf/instructions.sh [--check | --update | --functions] BUILD-DIRECTOR
 Counts the instructions of a call with its answer, both sides together, per API: a message of 32 bytes to an inline
 handler, the same to a fiber, a typed call of far::add, by its name and by a handle, one of 16 in a fan-out, one of an
 object's method, in bursts and one after the other (method_single); and of their stages, which perf/stages lists. rref:
-a reference made, fetched and given back. The directory is of a build with --buildtype=release and the tests. Needs
-the packages valgrind and python3.
+a reference made, fetched and given back. udp, udp_alone: a message over udp, in bursts of 16 and alone; without the
+kernel's share, and with what polls find nothing. The directory is of a build with --buildtype=release and the tests.
+Needs the packages valgrind and python3.
 
   --check      compares with perf/instructions.expected, made by the same compiler for the same machine; fails when a
                count is more than 3 % above what is expected there (stages: and more than 8 instructions), or when the
@@ -73,10 +74,15 @@ trap 'exit 143' TERM
 
 count() { # API
 	calls=$((rounds * 16))
-	valgrind --tool=callgrind --callgrind-out-file="$work/profile" --dump-instr=yes --compress-pos=no \
-		--compress-strings=no --collect-atstart=no --toggle-collect=measured "$step" "$rounds" "$1" >"$work/log" 2>&1 || {
+	nic= of=$1
+	case $1 in
+	udp) nic=udp of=message ;;
+	udp_alone) nic=udp of=message_single ;;
+	esac
+	FAR_NIC=$nic valgrind --tool=callgrind --callgrind-out-file="$work/profile" --dump-instr=yes --compress-pos=no \
+		--compress-strings=no --collect-atstart=no --toggle-collect=measured "$step" "$rounds" "$of" >"$work/log" 2>&1 || {
 		cat "$work/log" >&2
-		fail "$step $rounds $1 failed under callgrind"
+		fail "$step $rounds $of failed under callgrind"
 	}
 	total=$(sed -n 's/.*Collected : //p' "$work/log")
 	[ "${total:-0}" -gt 0 ] || fail "callgrind counted nothing in measured()"
@@ -110,7 +116,7 @@ tables() {
 	stages tables "$build" "$work/counts" "$compiler" "$work/message" "$work/rpc" >"$work/tables"
 }
 
-for api in message fiber rpc handle fanout method method_single rref; do
+for api in message fiber rpc handle fanout method method_single rref udp udp_alone; do
 	count $api >>"$work/counts"
 done
 
@@ -119,7 +125,7 @@ functions)
 	cat "$work/counts"
 	;;
 show)
-	awk '{ printf "%-8s %-14s %5d instructions a call\n", $3, $4, $5 }' "$work/counts"
+	awk '{ printf "%-9s %-14s %5d instructions a call\n", $3, $4, $5 }' "$work/counts"
 	;;
 update)
 	{
@@ -150,7 +156,7 @@ check)
 			else if (w - $5 > w * percent / 100 && w - $5 > least) verdict = "less: --update keeps it so"
 			else verdict = ""
 			bad = bad || verdict == "MORE" || (w == "" && $4 == "total")
-			printf "%-8s %-14s %5d instructions a call, expected %5d  %s\n", $3, $4, $5, w, verdict
+			printf "%-9s %-14s %5d instructions a call, expected %5d  %s\n", $3, $4, $5, w, verdict
 		}
 		END { exit bad }' "$expected" "$work/counts" || {
 		echo "instructions.sh: FAILED: more instructions than perf/instructions.expected. Take them back, or, when they" \

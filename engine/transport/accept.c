@@ -71,6 +71,7 @@ void transport_decide(struct transport_port *p, struct transport_peer *peer, uin
 	}
 	s->deadline = now + FAR_CONNECT_TIMEOUT_NS;
 	transport_step_by(p, s->deadline);
+	transport_features_agree(peer);
 	transport_order_post(peer, TRANSPORT_ORDER_START);
 	transport_setup_repeat(p, peer, now);
 	transport_event_up(p, peer);

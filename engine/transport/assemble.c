@@ -7,6 +7,7 @@
 #include "transport/assemble.h"
 
 #include "base/mutant.h"
+#include "transport/placement.h"
 #include "transport/read.h"
 #include "transport/rings.h"
 #include "transport/send.h"
@@ -184,6 +185,8 @@ static bool packet_end(struct transport_queue *q, struct transport_peer *p, stru
 	}
 	if (end != m->len && !m->begun && !transport_grants_begin(q, m))
 		return false;
+	if (end != m->len) /* the first one may be short: the next ones are probably as long as ours may be */
+		transport_placement_expect(q, m, m->done ? end - m->done : p->payload_max);
 	transport_grants_progress(q, m, end);
 	if (end == m->len)
 		message_end(q, p, m);
@@ -267,7 +270,7 @@ static void fragment_put(struct transport_message *m, const struct wire_message 
 {
 	if (f->offset == 0)
 		memcpy(&m->head, h->call, sizeof m->head);
-	if (f->len)
+	if (f->len && f->bytes != m->body + f->offset)
 		memcpy(m->body + f->offset, f->bytes, f->len);
 }
 

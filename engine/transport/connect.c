@@ -151,6 +151,7 @@ void transport_receive_accept(struct transport_port *p, unsigned queue, const st
 	transport_features_read(peer, h);
 	s->repeat_at = s->deadline = UINT64_MAX;
 	peer->settled = true;
+	transport_features_agree(peer);
 	transport_order_post(peer, TRANSPORT_ORDER_START | TRANSPORT_ORDER_ACK);
 	transport_event_up(p, peer);
 	if (peer->settled)

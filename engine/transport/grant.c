@@ -17,6 +17,7 @@
  */
 #include "transport/grant.h"
 
+#include "transport/placement.h"
 #include "transport/port.h"
 #include "transport/read.h"
 #include "transport/rings.h"
@@ -168,6 +169,7 @@ void transport_grants_end(struct transport_queue *q, struct transport_message *m
 	if (!m->begun)
 		return;
 	m->begun = false;
+	transport_placement_end(q, m);
 	*(m->in_prev ? &m->in_prev->in_next : &g->first) = m->in_next;
 	*(m->in_next ? &m->in_next->in_prev : &g->last) = m->in_prev;
 	g->n--;

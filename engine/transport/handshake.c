@@ -18,6 +18,14 @@ static void copy(uint8_t *to, const uint8_t *from, size_t bytes)
 		memcpy(to, from, bytes);
 }
 
+/* Returns true if packets of this peer's primary path need no CRC as far as this end is concerned. */
+static bool may_be_unchecked(const struct transport_peer *p)
+{
+	const struct transport_port *port = p->queue->port;
+	const struct nic_port_ops *lower = port->lower->ops;
+	return port->config.unchecked || (lower->is_loopback && lower->is_loopback(port->lower, p->address));
+}
+
 uint32_t transport_handshake_write(uint8_t *out, const struct transport_peer *p, const struct transport_queue *via,
 				   enum wire_kind kind, const struct transport_handshake *w)
 {
@@ -33,7 +41,7 @@ uint32_t transport_handshake_write(uint8_t *out, const struct transport_peer *p,
 	if (begins) {
 		h.first_packet = le32_of(port->config.first_packet);
 		h.features =
-			le32_of((port->config.unchecked ? WIRE_UNCHECKED : 0) | (p->queue->ops->bulk ? WIRE_BULK : 0));
+			le32_of((may_be_unchecked(p) ? WIRE_UNCHECKED : 0) | (p->queue->ops->bulk ? WIRE_BULK : 0));
 		h.window = le32_of(ring_of(port));
 	}
 	struct wire_handshake body = {.incarnation = le64_of(port->id),
@@ -122,7 +130,12 @@ void transport_features_read(struct transport_peer *peer, const struct wire_cont
 {
 	uint32_t window = le32_get(h->window);
 	peer->rx_next = le32_get(h->first_packet);
-	peer->unchecked = le32_get(h->features) & WIRE_UNCHECKED;
+	peer->agreed = le32_get(h->features) & WIRE_UNCHECKED;
 	peer->bulk = le32_get(h->features) & WIRE_BULK;
 	peer->window = (uint16_t)(window < FAR_TRANSPORT_WINDOW ? window : FAR_TRANSPORT_WINDOW);
+}
+
+void transport_features_agree(struct transport_peer *peer)
+{
+	peer->agreed &= may_be_unchecked(peer);
 }

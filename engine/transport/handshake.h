@@ -51,5 +51,8 @@ bool transport_reject_read(const uint8_t *body, uint64_t len, struct transport_r
 /** Reads from the head of CONNECT or ACCEPT what peer_start() needs: features, first packet number, and window (0: not
  * stated). Control. */
 void transport_features_read(struct transport_peer *peer, const struct wire_control *h);
+/** Leaves of them what this end, too, has stated. Control, before TRANSPORT_ORDER_START, once the peer has an address
+ * handle. */
+void transport_features_agree(struct transport_peer *peer);
 
 #endif

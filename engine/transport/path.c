@@ -97,6 +97,7 @@ static void path_select(struct transport_peer *p, unsigned k)
 		return;
 	p->via = p->paths->path[k].via;
 	p->lower_peer = p->paths->path[k].lower_peer;
+	p->unchecked = p->agreed && (k == 0 || p->via->unchecked);
 }
 
 /* Flushes the packets of the selected path and selects the path in use again. */
@@ -226,8 +227,7 @@ static void take(struct transport_queue *q, struct transport_peer *p, unsigned k
 	struct transport_rings *r = p->rings;
 	p->current_path = (uint8_t)k;
 	p->special = k || !p->confirmed;
-	p->via = w->via;
-	p->lower_peer = w->lower_peer;
+	path_select(p, k);
 	p->path = (struct transport_saved_rtt){.reorder = FAR_TRANSPORT_REORDER};
 	p->wanted = true;
 	if (r) {

@@ -98,7 +98,8 @@ struct transport_peer {
 	bool kick;             /* in queue->kicks */
 	bool backlogged;       /* in queue->backlog_first */
 	bool ack_now;          /* in queue->acks */
-	bool unchecked : 1;    /* both ends agreed: no CRC */
+	bool unchecked : 1;    /* no CRC on the path in use */
+	bool agreed : 1;       /* both ends agreed: no CRC on the primary path */
 	bool bulk : 1;         /* both ends agreed: larger messages may be exposed and read */
 	bool fresh : 1;        /* became active after the last timer scan */
 	bool rx_elsewhere : 1; /* a packet arrived by a sibling queue since the last timer scan */

@@ -123,7 +123,7 @@ static void peer_start(struct transport_queue *q, struct transport_peer *p)
 	p->una = p->next = q->port->config.first_packet;
 	p->path.reorder = FAR_TRANSPORT_REORDER;
 	transport_bulk_window(p, p->window ? p->window : FAR_TRANSPORT_WINDOW);
-	p->unchecked &= q->unchecked;
+	p->unchecked = p->agreed;
 	p->bulk &= q->ops->bulk != NULL && !p->loop;
 	uint32_t often = q->port->ring && q->port->ring / 4 < FAR_TRANSPORT_ACK_EVERY ? q->port->ring / 4
 										      : FAR_TRANSPORT_ACK_EVERY;

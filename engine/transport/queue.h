@@ -20,6 +20,8 @@ struct transport_port;
 
 /* Room for misaligned bodies of a burst. What does not fit gets a buffer. */
 #define TRANSPORT_SCRATCH_BYTES 65536u
+/* Packets that one recv() of the driver below may return while places are offered. */
+#define TRANSPORT_LOWER_BURST 64u
 /* Connections per segment: a queue reserves some 2.6 MiB of address space at once. */
 #define TRANSPORT_SEGMENT_PEERS 8u
 
@@ -31,7 +33,7 @@ struct transport_queue {
 	struct transport_port *port;
 	uint64_t id;         /* identity of the port */
 	bool crc;            /* compute and check CRCs: the driver below does not */
-	bool unchecked;      /* accept packets without a CRC, from peers that agreed */
+	bool unchecked;      /* packets to peers that agreed need no CRC on any path */
 	bool unflushed;      /* something was committed below since the last flush() */
 	bool stalled;        /* a peer in the backlog waits for more than the next flush */
 	bool armed;          /* the caller sleeps, or is about to */
@@ -83,9 +85,14 @@ struct transport_queue {
 	struct {
 		uint32_t peer;
 		uint64_t cookie;
-	} given[TRANSPORT_BURST + 1];               /* packets of the driver below that the next recv() releases */
-	struct nic_pkt lower_pkts[TRANSPORT_BURST]; /* last burst of the driver below; unprocessed from lower_at on */
+	} given[TRANSPORT_BURST + 1]; /* packets of the driver below that the next recv() releases */
+	/* Last burst of the driver below; unprocessed from lower_at on. Only packets that got places are more than
+	 * TRANSPORT_BURST. */
+	struct nic_pkt lower_pkts[TRANSPORT_LOWER_BURST];
 	uint32_t lower_n, lower_at;
+	struct transport_message *expected;           /* whose packets are expected next, placement.c. NULL: none */
+	uint32_t expected_each;                       /* bytes of it in each of them */
+	bool placed;                                  /* packets in lower_pkts may lie in places */
 	struct transport_batch batch;                 /* lower_pkts[lower_at - 1], partly delivered */
 	uint8_t *scratch;                             /* TRANSPORT_SCRATCH_BYTES for bodies that are not aligned */
 	struct transport_peer *acks[TRANSPORT_BURST]; /* peers to be sent an ACK at the end of recv() */

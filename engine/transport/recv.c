@@ -17,6 +17,7 @@
 #include "transport/control.h"
 #include "transport/expose.h"
 #include "transport/path.h"
+#include "transport/placement.h"
 #include "transport/port.h"
 #include "transport/retransmit.h"
 #include "transport/rings.h"
@@ -306,12 +307,32 @@ static inline struct transport_peer *peer_of(const struct transport_queue *q, co
 	return ours && p->started && !p->loop ? p : NULL;
 }
 
-static bool crc_fits(const struct wire_head *h, const struct nic_pkt *lp)
+static bool crc_fits(const struct transport_queue *q, const struct wire_head *h, const struct nic_pkt *lp)
 {
 	struct wire_head zeroed = *h;
 	zeroed.crc = le32_of(0);
-	uint32_t crc = crc32c(0, &zeroed, sizeof zeroed);
-	return crc32c(crc, lp->body + sizeof zeroed, lp->body_len - sizeof zeroed) == le32_get(h->crc);
+	uint32_t crc = crc32c(0, &zeroed, sizeof zeroed), in = (uint32_t)lp->body_len;
+	if (transport_placed(q, lp))
+		in = TRANSPORT_HEAD_BYTES;
+	crc = crc32c(crc, lp->body + sizeof zeroed, in - sizeof zeroed);
+	return crc32c(crc, lp->head, lp->body_len - in) == le32_get(h->crc);
+}
+
+static bool is_sibling(const struct transport_queue *q, uint64_t id)
+{
+	for (uint32_t i = 0; i < q->siblings_n; i++)
+		if (q->siblings[i]->id == id)
+			return true;
+	return false;
+}
+
+/* True for a packet that may lack a CRC: from a peer that agreed on that for this path, or, only to be counted, of no
+ * connection. */
+static inline bool may_be_bare(const struct transport_queue *q, const struct transport_peer *p,
+			       const struct wire_head *h)
+{
+	return le32_get(h->crc) == 0 && h->kind <= WIRE_ACK &&
+	       (p ? p->agreed : q->unchecked || !is_sibling(q, le64_get(h->incarnation)));
 }
 
 /* True if a MESSAGE or ACK has zeros where the tag of a control packet lies. A control packet that was captured, and
@@ -341,14 +362,16 @@ static inline __attribute__((always_inline)) void take_head(struct transport_que
 		transport_kick(q, p);
 }
 
-static inline struct transport_span fragment_of(const struct wire_message *h, const struct nic_pkt *lp)
+static inline struct transport_span fragment_of(const struct transport_queue *q, const struct wire_message *h,
+						const struct nic_pkt *lp)
 {
 	return (struct transport_span){le32_get(h->packet),
 				       le32_get(h->first),
 				       le32_get(h->length),
 				       le32_get(h->offset),
 				       (uint32_t)lp->body_len - TRANSPORT_HEAD_BYTES,
-				       lp->body + TRANSPORT_HEAD_BYTES};
+				       __builtin_expect(transport_placed(q, lp), 0) ? lp->head
+										    : lp->body + TRANSPORT_HEAD_BYTES};
 }
 
 /* Processes the body of an ACK. */
@@ -382,7 +405,7 @@ static void receive_elsewhere(struct transport_queue *q, struct transport_queue 
 		counter_bump(&q->no_memory);
 		return;
 	}
-	struct transport_span f = fragment_of(&h->message, lp);
+	struct transport_span f = fragment_of(via, &h->message, lp);
 	transport_reassemble(q, p, &h->message, &f);
 	if (!p->active)
 		transport_peer_activate(q, p);
@@ -462,7 +485,8 @@ static inline __attribute__((always_inline)) unsigned take(struct transport_queu
 		counter_bump(&q->malformed);
 		return 0;
 	}
-	if (q->crc && __builtin_expect(!crc_fits(&h.head, lp), 0) && !(q->unchecked && le32_get(h.head.crc) == 0) &&
+	struct transport_peer *p = peer_of(q, &h.head);
+	if (q->crc && !may_be_bare(q, p, &h.head) && __builtin_expect(!crc_fits(q, &h.head, lp), 0) &&
 	    !MUTANT(CHECKSUM_IGNORED)) {
 		counter_bump(&q->crc_errors);
 		return 0;
@@ -471,7 +495,6 @@ static inline __attribute__((always_inline)) unsigned take(struct transport_queu
 		counter_bump(&q->malformed);
 		return 0;
 	}
-	struct transport_peer *p = peer_of(q, &h.head);
 	if (__builtin_expect(!p || h.head.kind > WIRE_ACK || h.head.kind == 0, 0)) {
 		take_rest(q, p, &h, lp);
 		return 0;
@@ -485,7 +508,7 @@ static inline __attribute__((always_inline)) unsigned take(struct transport_queu
 		receive_grants(q, p, &h.ack, lp);
 		return 0;
 	}
-	struct transport_span f = fragment_of(&h.message, lp);
+	struct transport_span f = fragment_of(q, &h.message, lp);
 	if (pkt && __builtin_expect(hand_now(q, p, &h.message, &f, lp, pkt, kept), 1)) {
 		p->rx_next++;
 		p->owed++;
@@ -526,9 +549,13 @@ static inline unsigned take_all(struct transport_queue *q, struct nic_pkt *pkts,
 		return n;
 	/* recv() below ends the validity of its last burst: only when all of that is processed and delivered. */
 	if (q->lower_at == q->lower_n && q->heads_n == 0) {
+		uint32_t most = max - n < TRANSPORT_BURST ? max - n : TRANSPORT_BURST;
 		q->lower_at = 0;
-		q->lower_n =
-			q->ops->recv(q->lower, q->lower_pkts, max - n < TRANSPORT_BURST ? max - n : TRANSPORT_BURST);
+		if (__builtin_expect(q->expected != NULL, 0))
+			most = transport_placement_offer(q, most);
+		q->lower_n = q->ops->recv(q->lower, q->lower_pkts, most);
+		if (__builtin_expect(q->placed, 0))
+			transport_placement_check(q);
 	}
 	while (q->lower_at < q->lower_n && n < max && q->heads_n < TRANSPORT_BURST) {
 		const struct nic_pkt *lp = &q->lower_pkts[q->lower_at++];
@@ -541,6 +568,10 @@ static inline unsigned take_all(struct transport_queue *q, struct nic_pkt *pkts,
 			n += hand_batch(q, pkts + n, max - n);
 		if (q->batch.peer)
 			break;
+	}
+	if (__builtin_expect(q->placed, 0)) {
+		transport_placement_leave(q);
+		q->placed = false;
 	}
 	return n;
 }

@@ -21,6 +21,8 @@
 /* Bytes of the backlog that one flush sends: some 25 us of copying, then the shard receives again. */
 #define PUMP_BYTES (256u << 10)
 #define TURN_BYTES (64u << 10) /* of them, to one peer at a time */
+/* Bytes of a packet from which on the driver below sends them from the message. */
+#define REFER_BYTES 1024u
 
 /* ---- one packet ---- */
 
@@ -68,12 +70,16 @@ static inline __attribute__((always_inline)) void message_write(const struct tra
 	memset(h->zero, 0, sizeof h->zero);
 }
 
-static inline __attribute__((always_inline)) int commit(struct transport_queue *via, struct transport_peer *p,
-							struct nic_tx *tx, uint32_t len)
+/* Commits a packet with `len` bytes behind its head, and `tail_len` more at `tail`. */
+static inline __attribute__((always_inline)) int commit_tail(struct transport_queue *via, struct transport_peer *p,
+							     struct nic_tx *tx, uint32_t len, const uint8_t *tail,
+							     uint32_t tail_len)
 {
 	struct wire_head *h = (struct wire_head *)(void *)tx->body;
-	if (via->crc && !p->unchecked)
-		h->crc = le32_of(crc32c(0, tx->body, TRANSPORT_HEAD_BYTES + len));
+	if (via->crc && !p->unchecked) {
+		uint32_t crc = crc32c(0, tx->body, TRANSPORT_HEAD_BYTES + len);
+		h->crc = le32_of(tail_len ? crc32c(crc, tail, tail_len) : crc);
+	}
 	int error = via->ops->tx_commit(via->lower, tx);
 	if (__builtin_expect(error, 0)) {
 		via->ops->tx_cancel(via->lower, tx);
@@ -85,6 +91,12 @@ static inline __attribute__((always_inline)) int commit(struct transport_queue *
 	p->owed_bytes = 0;
 	p->ack_at = 0;
 	return 0;
+}
+
+static inline __attribute__((always_inline)) int commit(struct transport_queue *via, struct transport_peer *p,
+							struct nic_tx *tx, uint32_t len)
+{
+	return commit_tail(via, p, tx, len, NULL, 0);
 }
 
 /* A packet of a message: its number; offset and length of its bytes, with WIRE_UNORDERED see there. */
@@ -103,11 +115,16 @@ static inline __attribute__((always_inline)) int put(struct transport_queue *q, 
 	if (__builtin_expect(error, 0))
 		return error;
 	message_write(q, p, tx.body, m, k.number, k.offset, k.marks);
-	if (k.len)
-		memcpy(tx.body + TRANSPORT_HEAD_BYTES,
-		       m->body + (k.marks & WIRE_UNORDERED && k.priority == TRANSPORT_PRIORITY_URGENT ? 0 : k.offset),
-		       k.len);
+	const uint8_t *bytes =
+		m->body + (k.marks & WIRE_UNORDERED && k.priority == TRANSPORT_PRIORITY_URGENT ? 0 : k.offset);
 	tx.priority = (uint8_t)k.priority;
+	/* The acknowledgement of a retransmission's original may free the message before the flush. */
+	if (k.len >= REFER_BYTES && via->ops->tx_refer && via == q && !(k.marks & WIRE_RETRANSMIT)) {
+		via->ops->tx_refer(via->lower, &tx, bytes, k.len);
+		return commit_tail(via, p, &tx, 0, bytes, k.len);
+	}
+	if (k.len)
+		memcpy(tx.body + TRANSPORT_HEAD_BYTES, bytes, k.len);
 	return commit(via, p, &tx, k.len);
 }
 
@@ -391,6 +408,9 @@ static int send_bulk(struct transport_queue *q, struct transport_peer *p)
 	bool offer = m->done == 0 && transport_offered(m);
 	uint32_t most = p->payload_max - (offer ? (uint32_t)sizeof(struct wire_key) : 0);
 	uint32_t left = m->len - m->done, len = left < most ? left : most;
+	/* The first packet cannot be expected, and is copied: it has what is over. */
+	if (m->done == 0 && p->via->ops->tx_refer && !offer && left % most)
+		len = left % most;
 	if (!window_open(p, len, true))
 		return SHUT;
 	if (p->via->ops->tx_waiting && !transport_ring_room(p->via, p->payload_max)) {

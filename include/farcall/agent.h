@@ -253,7 +253,8 @@ struct far_opts {
 	 * the environment, else the bound address. */
 	const char *advertise;
 	/** "off": no CRC32C of packets over udp, dpdk and verbs, towards workers that also set "off". For networks with
-	 * trusted checks of their own. Default: FAR_CHECKSUM in the environment, else "on". */
+	 * trusted checks of their own. Packets between loopback addresses have none in any case. Default: FAR_CHECKSUM
+	 * in the environment, else "on". */
 	const char *checksum;
 	const struct far_class *classes; /* <farcall/object.h>; registered after the types, before the functions */
 	size_t classes_n;

@@ -295,6 +295,15 @@ static void remark(const struct udp_port *p, const struct udp_addr *peer, const 
 	}
 }
 
+static bool udp_is_loopback(const struct nic_port *port, uint32_t peer)
+{
+	const struct udp_port *p = port_of(port);
+	struct udp_ip ip;
+	uint16_t number;
+	return peer < p->dests_n && udp_ip_from_sockaddr((const struct sockaddr *)&p->dests[peer].to, &ip, &number) &&
+	       udp_ip_loopback(&ip);
+}
+
 static int udp_reach(const struct nic_port *port, const struct nic_addr *addr, struct nic_err *err)
 {
 	struct udp_addr peer;
@@ -466,6 +475,7 @@ const struct nic_port_ops nic_udp_port_ops = {
 	.address = udp_address,
 	.address_text = udp_address_text,
 	.reach = udp_reach,
+	.is_loopback = udp_is_loopback,
 	.stats = udp_stats,
 	.queue = udp_queue_at,
 	.connect = udp_connect,

@@ -47,6 +47,8 @@
 /* Datagrams, or GRO trains, per recvmmsg(), each with its buffer. */
 #define UDP_READS     16u
 #define UDP_RX_BUFFER 65536u
+/* Packets of a receive that may have places (rx_place). */
+#define UDP_PLACES_MAX 64u
 
 struct udp_port;
 
@@ -89,8 +91,10 @@ enum udp_slot_state { UDP_SLOT_OPEN, UDP_SLOT_READY, UDP_SLOT_TAKEN, UDP_SLOT_DO
 
 /** A packet to be sent. */
 struct udp_slot {
-	uint32_t at, bytes; /* in the arena */
-	uint32_t peer;      /* NIC_PEER_NONE: detached while the slot was open */
+	uint32_t at, bytes;  /* of the packet, its room in the arena */
+	const uint8_t *tail; /* its last tail_bytes bytes lie here until the flush, and not in the arena */
+	uint32_t tail_bytes;
+	uint32_t peer; /* NIC_PEER_NONE: detached while the slot was open */
 	uint8_t state;
 	uint8_t tos; /* TOS byte, from nic_dscp */
 };
@@ -107,6 +111,17 @@ struct udp_train {
 	const uint8_t *at;
 	uint32_t bytes, packets; /* left to deliver */
 	uint32_t segment;        /* bytes of each packet; the last may be smaller */
+	uint32_t placed;         /* of `packets`, those whose bytes are in their places */
+	uint8_t *place;          /* of the next one */
+};
+
+/** Arguments of rx_place(). */
+struct udp_places {
+	uint32_t n; /* 0: none */
+	uint32_t head, each, bytes;
+	uint8_t *at;
+	/* Of a read, the pieces of each packet that has a place, and what follows these packets. */
+	struct iovec iovs[2 * UDP_PLACES_MAX + UDP_READS];
 };
 
 /** The arguments of recvmmsg(), always prepared for the next call. */
@@ -126,7 +141,7 @@ struct udp_batch {
 		unsigned taken, packets; /* in taken[] */
 	} of[UDP_MESSAGES_MAX];
 	struct udp_slot *taken[UDP_SLOTS];
-	struct iovec iovs[UDP_SLOTS];
+	struct iovec iovs[2 * UDP_SLOTS]; /* of a packet: in the arena, and its tail */
 	struct {
 		alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
 	} control[UDP_MESSAGES_MAX];
@@ -155,6 +170,7 @@ struct udp_queue {
 	uint8_t *rx;        /* UDP_READS buffers */
 	struct udp_train trains[UDP_READS];
 	struct udp_reads reads;
+	struct udp_places places;
 
 	/* Sending, udp_send.c. */
 	uint32_t first_slot, slots_n; /* slots in use: [first_slot, first_slot + slots_n), modulo UDP_SLOTS */
@@ -225,6 +241,8 @@ void udp_errors_take(struct udp_queue *q, struct udp_socket *s);
 int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx);
 int udp_tx_commit(struct nic_queue *nq, struct nic_tx *tx);
 void udp_tx_cancel(struct nic_queue *nq, struct nic_tx *tx);
+void udp_tx_refer(struct nic_queue *nq, struct nic_tx *tx, const void *bytes, uint32_t len);
+void udp_flush(struct nic_queue *nq);
 /** Sends committed packets until a socket buffer is full. */
 void udp_send_ready(struct udp_queue *q);
 /** Drops the unsent packets of a destination that is being detached. */
@@ -233,6 +251,7 @@ void udp_send_drop(struct udp_queue *q, uint32_t peer);
 /* udp_recv.c: poller */
 
 unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
+void udp_rx_place(struct nic_queue *nq, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each);
 /** Control thread: prepares the receive arguments, once. */
 void udp_reads_prepare(struct udp_queue *q);
 /** Switches between single reads and batched reads. */

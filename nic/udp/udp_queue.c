@@ -55,13 +55,6 @@ static uint64_t udp_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
 	return dest && dest->attached_to == q ? dest->bytes_max : 0;
 }
 
-static void udp_flush(struct nic_queue *nq)
-{
-	struct udp_queue *q = udp_queue_of(nq);
-	if (q->ready_n)
-		udp_send_ready(q);
-}
-
 static int udp_wake_fd(const struct nic_queue *nq)
 {
 	return udp_queue_of(nq)->epoll_fd;
@@ -94,8 +87,10 @@ const struct nic_queue_ops udp_queue_ops = {
 	.attach = udp_attach,
 	.detach = udp_detach,
 	.recv = udp_recv,
+	.rx_place = udp_rx_place,
 	.release = udp_release,
 	.tx_reserve = udp_tx_reserve,
+	.tx_refer = udp_tx_refer,
 	.tx_room = udp_tx_room,
 	.tx_bytes_max = udp_tx_bytes_max,
 	.tx_commit = udp_tx_commit,

@@ -34,11 +34,17 @@ static unsigned deliver(struct udp_queue *q, struct nic_pkt *pkts, unsigned max)
 			continue;
 		}
 		uint32_t len = t->bytes < t->segment ? t->bytes : t->segment;
-		pkts[n++] = (struct nic_pkt){
-			.head = t->at, .body = len ? t->at : NULL, .body_len = len, .peer = NIC_PEER_NONE};
+		pkts[n++] = (struct nic_pkt){.head = t->placed ? t->place : t->at,
+					     .body = len ? t->at : NULL,
+					     .body_len = len,
+					     .peer = NIC_PEER_NONE};
 		t->at += len;
 		t->bytes -= len;
 		t->packets--;
+		if (t->placed) {
+			t->placed--;
+			t->place += q->places.each;
+		}
 		bytes += len;
 	}
 	udp_count(&q->counters.rx_packets, n);
@@ -103,11 +109,112 @@ void udp_reads_prepare(struct udp_queue *q)
 	}
 }
 
+/* ---- places: the packets of a read lie as without them, but for the bytes that have places ---- */
+
+void udp_rx_place(struct nic_queue *nq, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each)
+{
+	struct udp_places *w = &udp_queue_of(nq)->places;
+	uint32_t n = (bytes + each - 1) / each;
+	w->n = head + each > UDP_RX_BUFFER ? 0 : n < UDP_PLACES_MAX ? n : UDP_PLACES_MAX;
+	w->head = head;
+	w->at = at;
+	w->bytes = bytes;
+	w->each = each;
+}
+
+static uint32_t place_bytes(const struct udp_places *w, uint32_t i)
+{
+	uint32_t left = w->bytes - i * w->each;
+	return left < w->each ? left : w->each;
+}
+
+/* Packets of a read that have places: as many as a train of full ones has. */
+static uint32_t places_per_read(const struct udp_queue *q)
+{
+	const struct udp_places *w = &q->places;
+	bool trains = q->batched && q->port->args.offload != UDP_OFFLOAD_NEVER;
+	uint32_t fit = w->n ? UDP_BYTES_MAX / (w->head + w->each) : 0;
+	return fit == 0 || !trains ? 1 : fit < UDP_SEGMENTS_MAX ? fit : UDP_SEGMENTS_MAX;
+}
+
+/* Writes the pieces of all reads that have places. Returns the number of these reads. */
+static uint32_t places_lay_out(struct udp_queue *q, uint32_t per_read)
+{
+	struct udp_places *w = &q->places;
+	struct iovec *iov = w->iovs;
+	uint32_t reads = 0;
+	for (uint32_t i = 0; i < w->n && reads < UDP_READS; reads++) {
+		struct msghdr *msg = &q->reads.messages[reads].msg_hdr;
+		uint8_t *at = q->rx + (size_t)reads * UDP_RX_BUFFER, *end = at + UDP_RX_BUFFER;
+		msg->msg_iov = iov;
+		for (uint32_t k = 0; k < per_read && i < w->n; k++, i++) {
+			uint32_t len = place_bytes(w, i);
+			*iov++ = (struct iovec){at, w->head};
+			*iov++ = (struct iovec){w->at + (size_t)i * w->each, len};
+			at += w->head + len;
+		}
+		*iov++ = (struct iovec){at, (size_t)(end - at)};
+		msg->msg_iovlen = (size_t)(iov - msg->msg_iov);
+	}
+	return reads;
+}
+
+/* Copies the rest of a train out of its next `n` places. */
+static void train_leave(const struct udp_places *w, struct udp_train *t, uint32_t n)
+{
+	uint8_t *at = (uint8_t *)(uintptr_t)t->at;
+	uint32_t len = t->bytes;
+	for (uint32_t i = (uint32_t)(t->place - w->at) / w->each; n && len > w->head; n--, i++) {
+		uint32_t room = place_bytes(w, i), in = len - w->head < room ? len - w->head : room;
+		memcpy(at + w->head, w->at + (size_t)i * w->each, in);
+		at += w->head + in;
+		len -= w->head + in;
+	}
+	t->placed = 0;
+}
+
+/* True if the packets of a train that have places, from number `first` on, are where they belong. */
+static bool in_places(const struct udp_places *w, const struct udp_train *t, uint32_t first, uint32_t may)
+{
+	uint32_t last = w->head + place_bytes(w, first + may - 1), all = (may - 1) * t->segment + last;
+	bool equal = t->packets == 1 ? t->bytes <= w->head + place_bytes(w, first) : t->segment == w->head + w->each;
+	return equal && (t->packets < may || t->bytes <= all || last == t->segment);
+}
+
+/* Ends the layout: the first `n` of these reads have been done. */
+static void places_end(struct udp_queue *q, uint32_t per_read, uint32_t reads, uint32_t n)
+{
+	const struct udp_places *w = &q->places;
+	for (uint32_t i = 0; i < reads; i++) {
+		q->reads.messages[i].msg_hdr.msg_iov = &q->reads.iovs[i];
+		q->reads.messages[i].msg_hdr.msg_iovlen = 1;
+	}
+	for (uint32_t i = 0; i < n && i < reads; i++) {
+		struct udp_train *t = &q->trains[i];
+		uint32_t first = i * per_read, may = w->n - first < per_read ? w->n - first : per_read;
+		t->place = w->at + (size_t)first * w->each;
+		t->placed = t->packets < may ? t->packets : may;
+		if (!in_places(w, t, first, may))
+			train_leave(w, t, may);
+	}
+}
+
+/* The caller keeps its places until recv() returns: packets that it does not return yet leave them. */
+static void places_withdraw(struct udp_queue *q)
+{
+	for (uint32_t i = q->next_train; i < q->trains_n; i++)
+		train_leave(&q->places, &q->trains[i], q->trains[i].placed);
+	q->places.n = 0;
+}
+
 static int read_many(struct udp_queue *q, const struct udp_socket *s)
 {
 	struct mmsghdr *messages = q->reads.messages;
-	int n = recvmmsg(s->fd, messages, q->reads_max, MSG_DONTWAIT, NULL);
-	bool full = n == (int)q->reads_max;
+	uint32_t per_read = places_per_read(q), placed = places_lay_out(q, per_read);
+	/* What follows the packets that have places is read once the caller has seen them, and may offer places. */
+	uint32_t most = placed ? placed : q->reads_max;
+	int n = recvmmsg(s->fd, messages, most, MSG_DONTWAIT, NULL);
+	bool full = n == (int)most;
 	uint64_t bytes = 0;
 	int packets = 0;
 	for (int i = 0; i < n; i++) {
@@ -116,16 +223,19 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 		msg->msg_controllen = sizeof q->reads.control[i].bytes;
 		if (msg->msg_flags & MSG_TRUNC) {
 			udp_count(&q->counters.rx_malformed, 1);
-			continue;
+			len = 0;
 		}
-		uint32_t train = segment ? (len + segment - 1) / segment : 1;
+		uint32_t train = segment ? (len + segment - 1) / segment : !(msg->msg_flags & MSG_TRUNC);
 		q->trains[q->trains_n++] = (struct udp_train){
 			.at = q->reads.iovs[i].iov_base, .bytes = len, .packets = train, .segment = segment};
 		packets += (int)train;
 		bytes += len;
 	}
-	q->full_reads = full ? q->full_reads + 1 : 0;
-	if (n > 0) {
+	if (placed)
+		places_end(q, per_read, placed, n > 0 ? (uint32_t)n : 0);
+	if (q->batched && !placed)
+		q->full_reads = full ? q->full_reads + 1 : 0;
+	if (n > 0 && q->batched && !placed) {
 		/* The next call asks for as many messages as this one found, since a failed extra read costs half a
 		 * read; for twice as many if messages were left twice in a row; but for at most 64 KiB by the average
 		 * size. */
@@ -147,7 +257,7 @@ static void epoll_remove(struct udp_queue *q)
 static bool read_socket(struct udp_queue *q, struct udp_socket *s)
 {
 	q->trains_n = q->next_train = 0;
-	int packets = q->batched ? read_many(q, s) : read_one(q, s);
+	int packets = q->batched || q->places.n ? read_many(q, s) : read_one(q, s);
 	if (packets <= 0) {
 		if (packets < 0 && errno != EAGAIN && errno != EINTR)
 			udp_errors_take(q, s);
@@ -182,12 +292,15 @@ unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	if (q->blocked)
 		udp_send_ready(q);
 	unsigned n = q->next_train < q->trains_n ? deliver(q, pkts, max) : 0;
-	if (n || !max)
-		return n;
-	if (q->sockets_n == 1 ? read_socket(q, &q->sockets[0]) : read_sockets(q))
-		return deliver(q, pkts, max);
-	q->full_reads = 0;
-	return 0;
+	if (!n && max) {
+		if (q->sockets_n == 1 ? read_socket(q, &q->sockets[0]) : read_sockets(q))
+			n = deliver(q, pkts, max);
+		else
+			q->full_reads = 0;
+	}
+	if (__builtin_expect(q->places.n, 0))
+		places_withdraw(q);
+	return n;
 }
 
 /* ---- sleep ---- */

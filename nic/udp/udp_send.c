@@ -70,6 +70,15 @@ static struct udp_slot *slot_of(struct udp_queue *q, const struct nic_tx *tx)
 	return slot->state == UDP_SLOT_OPEN ? slot : NULL;
 }
 
+void udp_tx_refer(struct nic_queue *nq, struct nic_tx *tx, const void *bytes, uint32_t len)
+{
+	struct udp_slot *slot = slot_of(udp_queue_of(nq), tx);
+	if (!slot)
+		return;
+	slot->tail = bytes;
+	slot->tail_bytes = len;
+}
+
 int udp_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 {
 	struct udp_queue *q = udp_queue_of(nq);
@@ -179,15 +188,14 @@ static void refused(struct udp_queue *q, int error, struct udp_slot **slots, uns
 
 /* ---- batches ---- */
 
-static void add_bytes(struct udp_queue *q, struct udp_batch *b, struct msghdr *msg, const struct udp_slot *slot)
+static void add_bytes(struct udp_batch *b, struct msghdr *msg, const uint8_t *bytes, uint32_t len)
 {
-	uint8_t *bytes = q->arena + slot->at;
 	struct iovec *last = msg->msg_iovlen ? &b->iovs[b->iovs_n - 1] : NULL;
 	if (last && (uint8_t *)last->iov_base + last->iov_len == bytes) {
-		last->iov_len += slot->bytes;
+		last->iov_len += len;
 		return;
 	}
-	b->iovs[b->iovs_n++] = (struct iovec){bytes, slot->bytes};
+	b->iovs[b->iovs_n++] = (struct iovec){(uint8_t *)(uintptr_t)bytes, len};
 	msg->msg_iovlen++;
 }
 
@@ -196,7 +204,9 @@ static void take_slot(struct udp_queue *q, struct udp_batch *b, unsigned m, stru
 	slot->state = UDP_SLOT_TAKEN;
 	b->taken[b->taken_n++] = slot;
 	b->of[m].packets++;
-	add_bytes(q, b, &b->messages[m].msg_hdr, slot);
+	add_bytes(b, &b->messages[m].msg_hdr, q->arena + slot->at, slot->bytes - slot->tail_bytes);
+	if (slot->tail_bytes)
+		add_bytes(b, &b->messages[m].msg_hdr, slot->tail, slot->tail_bytes);
 }
 
 /* Adds to the run of `slot`, the i-th: packets of the same size and class to the same destination; the last may be
@@ -299,7 +309,7 @@ static int transmit(const struct udp_socket *s, struct udp_batch *b)
 	const struct msghdr *only = &b->messages[0].msg_hdr;
 	if (b->messages_n > 1)
 		return sendmmsg(s->fd, b->messages, b->messages_n, 0);
-	if (only->msg_control)
+	if (only->msg_control || only->msg_iovlen > 1)
 		return sendmsg(s->fd, only, 0) < 0 ? -1 : 1;
 	return sendto(s->fd, only->msg_iov->iov_base, only->msg_iov->iov_len, 0, only->msg_name, only->msg_namelen) < 0
 		       ? -1
@@ -324,7 +334,7 @@ static void send_batch(struct udp_queue *q, unsigned *tries)
 	}
 }
 
-/* The common case: one packet. False: it was not sent. */
+/* The common case: one packet, all of it in the arena. False: it was not sent. */
 static bool send_single(struct udp_queue *q, unsigned *tries)
 {
 	uint32_t i = 0;
@@ -332,7 +342,7 @@ static bool send_single(struct udp_queue *q, unsigned *tries)
 		i++;
 	struct udp_slot *slot = slot_at(q, q->first_slot + i);
 	const struct udp_dest *dest = &q->port->dests[slot->peer];
-	if (has_own_class(q, slot))
+	if (has_own_class(q, slot) || slot->tail_bytes)
 		return false;
 	if (sendto(q->sockets[dest->socket].fd, q->arena + slot->at, slot->bytes, 0, (const struct sockaddr *)&dest->to,
 		   dest->to_len) < 0) {
@@ -352,4 +362,26 @@ void udp_send_ready(struct udp_queue *q)
 	while (q->ready_n && !q->blocked)
 		send_batch(q, &tries);
 	reclaim(q);
+}
+
+/* Copies the tails of packets that stay behind a flush. */
+static void keep_tails(struct udp_queue *q)
+{
+	for (uint32_t i = 0; i < q->slots_n; i++) {
+		struct udp_slot *slot = slot_at(q, q->first_slot + i);
+		if (slot->state != UDP_SLOT_READY || !slot->tail_bytes)
+			continue;
+		memcpy(q->arena + slot->at + slot->bytes - slot->tail_bytes, slot->tail, slot->tail_bytes);
+		slot->tail_bytes = 0;
+	}
+}
+
+void udp_flush(struct nic_queue *nq)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	if (!q->ready_n)
+		return;
+	udp_send_ready(q);
+	if (q->blocked)
+		keep_tails(q);
 }

@@ -159,6 +159,8 @@ static const struct test_case datagram_cases[] = {
 	{"too large", case_datagram_too_large},
 	{"not attached", case_datagram_not_attached},
 	{"bursts", case_datagram_bursts},
+	{"referred bytes", case_datagram_referred},
+	{"places", case_datagram_places},
 	{"priorities", case_datagram_priorities},
 	{"held packets", case_datagram_held},
 	{"ring full", case_datagram_full},

@@ -248,6 +248,110 @@ static void case_datagram_bursts(void)
 	REQUIRE(largest > 1);
 }
 
+/* The end of each packet is sent from elsewhere, and written over once the flush has returned. */
+static void case_datagram_referred(void)
+{
+	enum { PACKETS = 40, MEMORY = 65536 };
+	static uint8_t memory[PACKETS][MEMORY];
+	uint64_t limit = patience_limit(), got = 0, seq = 0;
+	two_places();
+	if (!ends[0].ops->tx_refer) {
+		unfit_reason = "it copies what it sends";
+		return;
+	}
+	uint64_t max = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
+	while (got < repeats(4000)) {
+		unsigned n = mix(seq + 3) % 3 ? 1 + (unsigned)(mix(seq) % PACKETS) : 1;
+		for (unsigned i = 0; i < n; i++, seq++) {
+			struct nic_tx tx;
+			uint64_t len = seq / 64 % 2 ? max : DATAGRAM_STAMP + mix(seq) % (max - DATAGRAM_STAMP + 1);
+			uint64_t tail = seq % 7 ? mix(seq + 7) % (len + 1) : 0;
+			if (ends[0].ops->tx_reserve(ends[0].q, at_1, len, &tx))
+				break;
+			tx.priority = seq % 2 ? NIC_PRIORITY_MAX : 0;
+			datagram_fill(memory[i], seq, len);
+			memcpy(tx.body, memory[i], len - tail);
+			if (tail)
+				ends[0].ops->tx_refer(ends[0].q, &tx, memory[i] + len - tail, (uint32_t)tail);
+			if (seq % 11 == 0)
+				ends[0].ops->tx_cancel(ends[0].q, &tx);
+			else
+				REQUIRE(ends[0].ops->tx_commit(ends[0].q, &tx) == 0);
+		}
+		flush(0);
+		memset(memory, 0x77, sizeof memory[0] * n);
+		struct nic_pkt pkts[BURST];
+		while ((n = take(1, pkts, BURST)))
+			for (unsigned i = 0; i < n; i++) {
+				uint64_t number;
+				REQUIRE(datagram_is_sound(&pkts[i], &number));
+				REQUIRE(number % 11);
+				got++;
+				give(1, &pkts[i]);
+			}
+		step_all();
+		REQUIRE(now_ns() < limit);
+	}
+}
+
+/* Number `i` of a burst: it lies in its place, or as without one. */
+static bool take_from_place(struct nic_pkt *pkt, unsigned i, uint8_t *at, uint32_t bytes, uint32_t each)
+{
+	uint64_t number;
+	bool placed = pkt->body && pkt->head != pkt->body;
+	if (placed && pkt->body_len > DATAGRAM_STAMP) {
+		uint64_t len = pkt->body_len - DATAGRAM_STAMP;
+		REQUIRE(pkt->head == at + (size_t)i * each && len <= each && (size_t)i * each + len <= bytes);
+		memcpy((uint8_t *)(uintptr_t)pkt->body + DATAGRAM_STAMP, pkt->head, len);
+	}
+	REQUIRE(datagram_is_sound(pkt, &number));
+	return placed;
+}
+
+/* Packets as expected, shorter, longer, and other ones between them; places for fewer packets than arrive, and more. */
+static void case_datagram_places(void)
+{
+	enum { ROOM = 1 << 20, GUARD = 4096 };
+	static uint8_t memory[GUARD + ROOM + GUARD], guard[GUARD];
+	uint64_t limit = patience_limit(), got = 0, seq = 0, placed = 0;
+	two_places();
+	if (!ends[1].ops->rx_place) {
+		unfit_reason = "it writes packets into memory of its own";
+		return;
+	}
+	uint64_t max = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
+	memset(guard, 0x5c, sizeof guard);
+	while (got < repeats(6000)) {
+		uint32_t each = (uint32_t)(seq / 50 % 3 == 0 ? max - DATAGRAM_STAMP : 1 + mix(seq) % 1400);
+		uint32_t bytes = (uint32_t)(1 + mix(seq + 1) % (30 * each < ROOM ? 30 * each : ROOM));
+		unsigned n = (unsigned)(seq % 40) + 1;
+		for (unsigned i = 0; i < n; i++, seq++) {
+			uint64_t len = DATAGRAM_STAMP + each, odd = mix(seq) % 24;
+			len = odd == 0 ? seq % 60 : odd == 1 ? len - mix(seq) % each : odd == 2 ? len + seq % 9 : len;
+			if (datagram_send(0, at_1, seq, len < max ? len : max))
+				break;
+		}
+		flush(0);
+		struct nic_pkt pkts[BURST];
+		uint8_t *at = memory + GUARD + ROOM - bytes;
+		do {
+			memcpy(at - GUARD, guard, GUARD);
+			memcpy(at + bytes, guard, GUARD);
+			ends[1].ops->rx_place(ends[1].q, DATAGRAM_STAMP, at, bytes, each);
+			n = take(1, pkts, (unsigned)(seq % BURST) + 1);
+			REQUIRE(memcmp(at - GUARD, guard, GUARD) == 0 && memcmp(at + bytes, guard, GUARD) == 0);
+			for (unsigned i = 0; i < n; i++)
+				placed += take_from_place(&pkts[i], i, at, bytes, each);
+			got += n;
+			for (unsigned i = 0; i < n; i++)
+				give(1, &pkts[i]);
+		} while (n);
+		step_all();
+		REQUIRE(now_ns() < limit);
+	}
+	REQUIRE(placed > got / 8);
+}
+
 /* Of every priority, several of one flush. Expect all of them, as they were sent, whatever passes what. */
 static void case_datagram_priorities(void)
 {

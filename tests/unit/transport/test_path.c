@@ -163,7 +163,7 @@ Test(transport_path, a_connection_goes_on_by_the_other)
 Test(transport_path, long_messages_go_on_where_they_were)
 {
 	two_rails();
-	cr_assert(both_ways(30, mixed, 20000, cut_at_50));
+	cr_assert(both_ways(100, mixed, 20000, cut_at_50));
 	all_alive();
 	cr_assert(is_at(0, 2) && is_at(1, 3));
 }

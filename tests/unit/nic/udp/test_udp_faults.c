@@ -261,6 +261,30 @@ Test(udp_faults, full_and_committed_to)
 	cr_assert_eq(room(), UDP_SLOTS);
 }
 
+/* The ends of packets lie elsewhere until the flush has returned, sent or not. */
+Test(udp_faults, full_with_bytes_elsewhere)
+{
+	uint8_t memory[4][100];
+	struct nic_tx tx;
+	messages_max = 1;
+	SCRIPT(0, EAGAIN, EAGAIN);
+	for (unsigned i = 0; i < 4; i++) { /* sizes that grow are messages of their own */
+		cr_assert_eq(udp_queue_ops.tx_reserve(qa, peer, 40 + i, &tx), 0);
+		memset(tx.body, 'a' + (int)i, 10);
+		memset(memory[i], 'a' + (int)i, sizeof memory[i]);
+		udp_queue_ops.tx_refer(qa, &tx, memory[i], 30 + i);
+		cr_assert_eq(udp_queue_ops.tx_commit(qa, &tx), 0);
+	}
+	flush();
+	memset(memory, 'z', sizeof memory);
+	cr_assert_str_eq(received(), "a");
+	flush();
+	cr_assert_str_eq(received(), "");
+	flush();
+	cr_assert_str_eq(received(), "bcd");
+	cr_assert_eq(room(), UDP_SLOTS);
+}
+
 Test(udp_faults, detached_while_full)
 {
 	SCRIPT(EAGAIN, EAGAIN);
