@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #define NIC_ADDR_BYTES_MAX      232 /* of an address blob */
 #define NIC_HANDSHAKE_BYTES_MAX 128 /* of a handshake payload */
@@ -371,6 +372,18 @@ struct nic_queue_ops {
 	/** Prefetches the cache lines that sending to this peer uses. A hint without other effect. NULL: there is
 	 * nothing to prefetch. */
 	void (*prefetch)(struct nic_queue *q, uint32_t peer);
+	/* Pulls: the receiver of a message copies it from the memory of the sending process. NULL, both: the driver has
+	 * none. */
+	/** True if the peer can pull from this process. */
+	bool (*peer_pulls)(struct nic_queue *q, uint32_t peer);
+	/**
+	 * Copies the ranges `from` of the memory of the peer's process to the ranges `to`, of the same length in all;
+	 * in this order, and a range after the one before it. One system call. 0, or -errno when not all was copied:
+	 * -EOPNOTSUPP: this process cannot pull from the peer (any more). -EFAULT: the peer has no such memory. The
+	 * peer chooses the addresses in `from`, and may write to that memory meanwhile.
+	 */
+	int (*pull)(struct nic_queue *q, uint32_t peer, const struct iovec *to, unsigned to_n, const struct iovec *from,
+		    unsigned from_n);
 	/* Lanes (nic/lane.h). NULL, all three: the driver has none. */
 	/** Returns the lane of an attached peer; NULL: it has none. Valid until detach(). */
 	struct nic_lane *(*lane)(struct nic_queue *q, uint32_t peer);

@@ -23,7 +23,9 @@ struct bandwidth {
 	struct peer peer;
 	struct floor_nic nic; /* what the floor is of; `ops` NULL: of memory */
 	struct flow flow;
-	unsigned char *request; /* as large as the largest */
+	unsigned char *request;             /* as large as the largest */
+	struct flow_buffer *buffers, *free; /* with --release */
+	uint64_t buffers_n;
 	struct cell *cells;
 	unsigned cells_n;
 	char driver[16];
@@ -40,7 +42,7 @@ static int floor_of(struct bandwidth *b, const struct cell *c, uint64_t ns, doub
 {
 	int rc;
 	if (!b->nic.ops)
-		rc = floor_copy(b->peer.shared, ns, c->bytes, (unsigned)c->depth, bytes_per_s);
+		rc = floor_copy(b->peer.shared, ns, c->bytes, (unsigned)c->depth, b->o->release, bytes_per_s);
 	else if (rounds_quiet(&b->peer, b->o))
 		return 1;
 	else
@@ -97,11 +99,15 @@ static void print_size(FILE *out, uint64_t bytes)
 static void print_head(const struct bandwidth *b)
 {
 	FILE *out = perf_human(b->o);
-	fprintf(out, "%s: message API, nic %s; the receiver reads every byte, the reply is empty\n", b->o->what,
-		b->driver);
+	fprintf(out, "%s: message API, nic %s; %sthe receiver reads every byte, the reply is empty\n", b->o->what,
+		b->driver, b->o->release ? "each message is written anew and released, " : "");
 	fprintf(out, "%10s %6s %10s %12s", "size", "depth", "MB/s", "p50 us");
 	if (b->o->floor)
-		fprintf(out, " %14s %8s", b->nic.ops ? "raw MB/s" : "one copy MB/s", "ratio");
+		fprintf(out, " %14s %8s",
+			b->nic.ops      ? "raw MB/s"
+			: b->o->release ? "pull MB/s"
+					: "one copy MB/s",
+			"ratio");
 	fputc('\n', out);
 }
 
@@ -128,7 +134,11 @@ static void json_cell(struct json *j, const struct bandwidth *b, const struct ce
 	json_u64(j, "p99_ns", hist_quantile(&c->calls, 0.99));
 	json_u64(j, "rounds", c->n);
 	if (b->o->floor) {
-		json_double(j, b->nic.ops ? "floor_raw_bytes_per_s" : "floor_copy1_bytes_per_s", c->floor);
+		json_double(j,
+			    b->nic.ops      ? "floor_raw_bytes_per_s"
+			    : b->o->release ? "floor_pull_bytes_per_s"
+					    : "floor_copy1_bytes_per_s",
+			    c->floor);
 		json_double(j, "ratio_median", c->ratio_median);
 	}
 }
@@ -153,9 +163,30 @@ static void print_json(const struct bandwidth *b)
 	json_end(&j);
 }
 
+/* A buffer for each message in flight. */
+static int prepare_buffers(struct bandwidth *b, uint64_t depth, uint64_t bytes)
+{
+	b->buffers = calloc(depth, sizeof *b->buffers);
+	for (uint64_t i = 0; b->buffers && i < depth; i++) {
+		b->buffers[i] = (struct flow_buffer){&b->flow, b->free, malloc(bytes)};
+		b->free = &b->buffers[i];
+		b->buffers_n = i + 1;
+		if (!b->buffers[i].at)
+			return 1;
+	}
+	return !b->buffers;
+}
+
+static void free_buffers(struct bandwidth *b)
+{
+	while (b->buffers_n)
+		free(b->buffers[--b->buffers_n].at);
+	free(b->buffers);
+}
+
 static int prepare(struct bandwidth *b, const struct perf_opts *o)
 {
-	uint64_t largest = 0;
+	uint64_t largest = 0, deepest = 0;
 	b->cells = calloc((size_t)o->sizes.n * o->depths.n, sizeof *b->cells);
 	for (unsigned i = 0; b->cells && i < o->sizes.n; i++)
 		for (unsigned k = 0; k < o->depths.n; k++) {
@@ -163,9 +194,10 @@ static int prepare(struct bandwidth *b, const struct perf_opts *o)
 			c->bytes = o->sizes.value[i];
 			c->depth = o->depths.value[k];
 			largest = c->bytes > largest ? c->bytes : largest;
+			deepest = c->depth > deepest ? c->depth : deepest;
 		}
 	b->request = malloc(largest);
-	if (!b->cells || !b->request) {
+	if (!b->cells || !b->request || (o->release && prepare_buffers(b, deepest, largest))) {
 		fprintf(stderr, "%s: out of memory for %" PRIu64 " bytes\n", o->what, largest);
 		return 1;
 	}
@@ -182,7 +214,9 @@ static int measure_all(struct bandwidth *b)
 				.to = peer_to(&b->peer, 0),
 				.held = true,
 				.id = SERVER_SINK,
-				.request = b->request};
+				.request = b->request,
+				.released = b->o->release,
+				.free = b->free};
 	int rc = peer_floor(&b->peer, b->o, &b->nic);
 	if (rc)
 		return rc;
@@ -213,5 +247,6 @@ int perf_bandwidth(const struct perf_opts *o)
 	}
 	free(b.cells);
 	free(b.request);
+	free_buffers(&b);
 	return rc;
 }

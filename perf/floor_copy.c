@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bulk floors: a plain copy on one core, and one copy whose every line the other core reads. */
+/** Bulk floors: a plain copy on one core, and one copy whose every line the other core reads: made by the writer (push)
+ * or by the reader (pull). */
 #include "floor_ring.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 static unsigned char *block(struct floor_shared *s, uint64_t i)
 {
@@ -35,29 +38,44 @@ static int spin_until(struct floor_shared *s, uint64_t mode, _Atomic uint64_t *w
 	}
 }
 
+/* Copies a block from the client's memory. */
+static int pull(struct floor_shared *s, uint64_t i)
+{
+	struct iovec to = {block(s, i), s->block_bytes};
+	struct iovec from = {(void *)(uintptr_t)(s->source + i % s->depth * s->block_bytes), s->block_bytes};
+	if (process_vm_readv(s->source_pid, &to, 1, &from, 1, 0) == (ssize_t)s->block_bytes)
+		return 0;
+	return errno ? -errno : -EIO;
+}
+
 int floor_copy_serve(struct floor_shared *s, uint64_t mode)
 {
 	for (uint64_t n = 0;; n++) {
 		int rc = spin_until(s, mode, &s->head.v, n + 1);
 		if (rc)
 			return rc < 0 ? rc : 0;
+		if (s->source && (rc = pull(s, n)))
+			return rc;
 		uint64_t sum = read_lines(block(s, n), s->block_bytes);
 		atomic_store_explicit(&s->sum.v, sum, memory_order_relaxed);
 		atomic_store_explicit(&s->tail.v, n + 1, memory_order_release); /* pairs with the writer's spin */
 	}
 }
 
-int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, double *bytes_per_s)
+int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, bool pulled,
+	       double *bytes_per_s)
 {
 	if (block_bytes == 0 || block_bytes > FLOOR_AREA_BYTES)
 		return -EINVAL;
-	unsigned char *source = malloc(block_bytes);
-	if (!source)
-		return -ENOMEM;
-	memset(source, 1, block_bytes);
 	uint64_t fit = FLOOR_AREA_BYTES / block_bytes;
 	s->block_bytes = block_bytes;
 	s->depth = depth < fit ? depth : fit;
+	unsigned char *source = malloc(block_bytes * (pulled ? s->depth : 1));
+	if (!source)
+		return -ENOMEM;
+	memset(source, 1, block_bytes * (pulled ? s->depth : 1));
+	s->source = pulled ? (uintptr_t)source : 0;
+	s->source_pid = getpid();
 	atomic_store_explicit(&s->head.v, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->tail.v, 0, memory_order_relaxed); /* both published by floor_switch() */
 	int rc = floor_switch(s, FLOOR_COPY);
@@ -66,7 +84,10 @@ int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsign
 	while (rc == 0 && (warm == 0 || now - start < ns)) {
 		if (n >= s->depth)
 			rc = spin_until(s, mode, &s->tail.v, n - s->depth + 1);
-		memcpy(block(s, n), source, block_bytes);
+		if (pulled)
+			memset(source + n % s->depth * block_bytes, (int)n, block_bytes);
+		else
+			memcpy(block(s, n), source, block_bytes);
 		n++;
 		atomic_store_explicit(&s->head.v, n, memory_order_release); /* pairs with the reader's spin */
 		now = floor_now();

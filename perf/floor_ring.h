@@ -95,7 +95,9 @@ struct floor_shared {
 	_Alignas(2 * FLOOR_LINE_BYTES) uint64_t position; /* of the rings */
 	uint64_t block_bytes;                             /* FLOOR_COPY */
 	uint64_t depth;                                   /* FLOOR_COPY: blocks in flight */
-	int32_t wake_fd; /* FLOOR_WAKE, FLOOR_SLEEP: an eventfd of that number in both processes; -1: none */
+	uint64_t source; /* FLOOR_COPY: address of the blocks in the client, which the server copies itself; 0: none */
+	int32_t source_pid; /* the client */
+	int32_t wake_fd;    /* FLOOR_WAKE, FLOOR_SLEEP: an eventfd of that number in both processes; -1: none */
 	struct floor_meeting meeting; /* FLOOR_NIC_OPEN */
 	struct floor_slot to[FLOOR_SLOTS];
 	struct floor_slot from[FLOOR_SLOTS];
@@ -137,7 +139,9 @@ int floor_round_trips(struct floor_shared *s, uint64_t ns, struct hist *h, doubl
 /** Prints why a floor failed. */
 void floor_explain(const char *what, int rc, double line_ns, double ring_ns);
 int floor_bursts(struct floor_shared *s, uint64_t ns, unsigned inflight, double *calls_per_s);
-int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, double *bytes_per_s);
+/** `pulled`: the client writes each block, and the server copies it from there; else the client copies it. */
+int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, bool pulled,
+	       double *bytes_per_s);
 int floor_memcpy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, double *bytes_per_s);
 /** `samples` wake-ups, each after 10 ms of silence. */
 int floor_wake(struct floor_shared *s, unsigned samples, struct hist *h);

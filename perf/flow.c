@@ -3,6 +3,7 @@
 #include "flow.h"
 #include "floor_ring.h"
 #include <sched.h>
+#include <string.h>
 
 #define LOOK     16            /* passes between two looks at the clock */
 #define DRAIN_NS (5 * FAR_SEC) /* for the calls in flight at the end */
@@ -49,6 +50,25 @@ static void on_done(enum far_status status, const void *data, size_t len, const 
 		send_one(f);
 }
 
+static void on_release(void *user)
+{
+	struct flow_buffer *b = user;
+	b->next = b->flow->free;
+	b->flow->free = b;
+}
+
+static enum far_status send_released(struct flow *f, struct flow_mark *m, struct far_err *err)
+{
+	struct flow_buffer *b = f->free;
+	if (!b)
+		return FAR_BUSY;
+	f->free = b->next;
+	memset(b->at, (int)f->sent, f->bytes);
+	struct far_part part = {b->at, f->bytes};
+	return far_msg_send_parts(f->agent, f->to, f->id, &part, 1, on_release, b, f->held ? NULL : &f->opts, on_done,
+				  m, err);
+}
+
 /* False: back-pressure, or an error, kept in `f`. */
 static bool send_one(struct flow *f)
 {
@@ -59,8 +79,9 @@ static bool send_one(struct flow *f)
 		m->sent_at = floor_now();
 		atomic_store_explicit(&f->sampling, true, memory_order_relaxed);
 	}
-	enum far_status status =
-		far_msg_send(f->agent, f->to, f->id, f->request, f->bytes, f->held ? NULL : &f->opts, on_done, m, &err);
+	enum far_status status = f->released ? send_released(f, m, &err)
+					     : far_msg_send(f->agent, f->to, f->id, f->request, f->bytes,
+							    f->held ? NULL : &f->opts, on_done, m, &err);
 	if (status == FAR_OK) {
 		f->sent++;
 		return true;

@@ -19,6 +19,13 @@ struct flow_mark {
 	uint64_t sent_at; /* of the sampled call */
 };
 
+/* A message that the receiver may read where it is, until its release. */
+struct flow_buffer {
+	struct flow *flow;
+	struct flow_buffer *next; /* free ones */
+	unsigned char *at;
+};
+
 struct flow {
 	/* Set by the user, who may change them between two runs. */
 	struct far_agent *agent;
@@ -27,6 +34,8 @@ struct flow {
 	bool held;      /* by the thread that runs the flow */
 	uint16_t id;    /* of the handler */
 	const void *request;
+	bool released;            /* in place of `request` each message is written into a buffer of `free` */
+	struct flow_buffer *free; /* `inflight` of them at least */
 	uint64_t bytes, inflight;
 	struct hist *samples; /* what single calls took */
 

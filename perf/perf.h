@@ -38,6 +38,7 @@ struct perf_opts {
 	uint64_t limit_ns; /* trace: longer round trips are explained */
 	uint64_t spin_ns;  /* trace: what the handler of some calls takes; 0: none */
 	bool floor, json;
+	bool release;                     /* bandwidth: messages are written anew, and sent from where they are */
 	struct option_list sizes, depths; /* bandwidth */
 	struct option_list marks;         /* memory: numbers of calls */
 	struct option_list rates;         /* rate: calls that begin in a second; empty: as many as --inflight allows */

@@ -325,6 +325,7 @@ static const struct bit flags[] = {
 	{PACKET_METHOD, "METHOD", OF(REQUEST)},
 	{PACKET_NAMED, "NAMED", OF(REQUEST)},
 	{PACKET_REQUESTED, "REQUESTED", OF(CREDIT)},
+	{PACKET_PULLED, "PULLED", OF(GRANT)},
 };
 
 static void print_code(FILE *out, const char *const *names, uint64_t n, uint64_t value)

@@ -313,6 +313,7 @@ local codes = {
 		{ value = 32, name = "METHOD", types = { REQUEST = true } },
 		{ value = 64, name = "NAMED", types = { REQUEST = true } },
 		{ value = 128, name = "REQUESTED", types = { CREDIT = true } },
+		{ value = 128, name = "PULLED", types = { GRANT = true } },
 	},
 	status = {
 		{ value = 0, name = "OK" },

@@ -67,6 +67,10 @@
 /* Bytes of a fragment: half of a common second-level cache, copied in some 25 us. A pass copies one in each direction,
  * with small calls in between; twice as much only makes these wait longer. */
 #define FAR_CHUNK_BYTES (UINT64_C(256) << 10)
+/* Least bytes of an announced message that is offered to its receiver, and most parts, empty ones not counted: in more
+ * parts it is sent in fragments. */
+#define FAR_PULL_BYTES_MIN (UINT64_C(32) << 10)
+#define FAR_PULL_PARTS_MAX 4
 /* Least bytes of a part that are sent zero-copy, in a fragment of their own, where the driver supports it; a copy of
  * less costs no more than the bookkeeping. */
 #define FAR_ZERO_COPY_BYTES_MIN (UINT64_C(32) << 10)

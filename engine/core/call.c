@@ -397,26 +397,26 @@ void call_on_answer(struct shard *s, struct session *se, const union packet_head
 	finish(s, &call_completion, &o);
 }
 
-/* The early end of a call whose request or reply is under way in fragments. Other than CALL_PART_SENT: the peer owes
- * nothing more for its slot. */
+/* The early end of a call whose request or reply is under way in fragments. Neither CALL_PART_SENT
+ * nor CALL_OFFERED: the peer owes nothing more for its slot. */
 __attribute__((noinline, cold)) static void end_rendezvous_early(struct shard *s, struct call *c,
 								 enum far_status status, const char *text)
 {
 	static const char *const when[] = {[CALL_NOT_BEGUN] = " before the message was begun",
 					   [CALL_PART_SENT] = " while the message was being sent",
+					   [CALL_OFFERED] = " while the message was being read",
 					   [CALL_PART_RECEIVED] = " while the reply was being received"};
+	static const enum far_executed executed[] = {
+		FAR_EXECUTED_NO, FAR_EXECUTED_NO, [CALL_OFFERED] = FAR_EXECUTED_MAYBE, FAR_EXECUTED_YES};
 	char whole[128];
 	struct session *se = &s->sessions[c->session];
 	enum call_progress progress = s->hooks.call_detach(s, se, c);
 	int len = snprintf(whole, sizeof whole, "%s%s", text, when[progress]);
-	struct completion o = {.status = status,
-			       .executed = progress == CALL_PART_RECEIVED ? FAR_EXECUTED_YES : FAR_EXECUTED_NO,
-			       .origin = -1,
-			       .data = whole,
-			       .len = (size_t)len};
+	struct completion o = {
+		.status = status, .executed = executed[progress], .origin = -1, .data = whole, .len = (size_t)len};
 	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
-	if (progress == CALL_PART_SENT) {
+	if (progress == CALL_PART_SENT || progress == CALL_OFFERED) {
 		c->state = CALL_ENDED;
 		answer_cancel(s, se, c->slot, c->gen, 0);
 	} else {

@@ -34,8 +34,9 @@ struct shard;
 
 #define SHARD_FEATURES_MAX 6u /* bits that struct call has room for */
 
-/** How far the message of a call in fragments has come when the call ends early. */
-enum call_progress { CALL_NOT_BEGUN, CALL_PART_SENT, CALL_PART_RECEIVED };
+/** How far the message of a call in fragments has come when the call ends early. CALL_OFFERED: the callee may have read
+ * all of the request. */
+enum call_progress { CALL_NOT_BEGUN, CALL_PART_SENT, CALL_OFFERED, CALL_PART_RECEIVED };
 
 /** Each of these functions belongs to exactly one feature. */
 struct feature_hooks {

@@ -44,7 +44,8 @@ enum packet_flag {
 	PACKET_METHOD = 32, /* TYPED: of an object, whose id ends the payload: struct rref_id */
 	PACKET_NAMED = 64,  /* TYPED: a struct rref_named ends the payload: with METHOD the object's, in place of its
 			       id, else of the value, which stays at the callee */
-	PACKET_REQUESTED = 128 /* CREDIT: answers a CREDIT_REQUEST */
+	PACKET_REQUESTED = 128, /* CREDIT: answers a CREDIT_REQUEST */
+	PACKET_PULLED = 128     /* GRANT: the receiver has read the whole offered message */
 };
 
 /* Heads are aligned to 4 bytes. */
@@ -206,6 +207,39 @@ static_assert(offsetof(struct packet_error, code) == 16 && offsetof(struct packe
 static_assert(sizeof(union packet_head) == 28, "");
 static_assert(sizeof(union packet_head) + FAR_LINE_PAYLOAD + sizeof(uint32_t) == 64,
 	      "a small packet is one line, with the ring's word");
+
+/** A part of an offered message, in the sender's memory. */
+struct packet_part {
+	uint64_t at, len;
+};
+
+/** Body of RENDEZVOUS: `head`; the rest only if the message is offered, as far as `parts_n` parts go. */
+struct packet_announced {
+	union packet_head head; /* of the announced message */
+	uint32_t parts_n;       /* [1, FAR_PULL_PARTS_MAX] */
+	uint64_t offer;         /* address of a struct packet_offer in the sender's memory */
+	struct packet_part parts[FAR_PULL_PARTS_MAX];
+};
+static_assert(offsetof(struct packet_announced, parts) == 40 && sizeof(struct packet_part) == 16, "");
+
+/** Bytes of a body with `n` parts. */
+static inline size_t packet_announced_bytes(unsigned n)
+{
+	return n ? offsetof(struct packet_announced, parts) + n * sizeof(struct packet_part)
+		 : sizeof(union packet_head);
+}
+
+/** What the receiver of an offered message reads from the sender's memory after the last byte. If it is as announced,
+ * all bytes were the message's when they were read. */
+struct packet_offer {
+	uint64_t from, to; /* rref_incarnation() of the sender and the receiver */
+	uint64_t tag;      /* packet_offer_tag(); 0: withdrawn */
+};
+
+static inline uint64_t packet_offer_tag(uint32_t lane, uint32_t epoch, uint32_t from_shard, uint32_t to_shard)
+{
+	return (uint64_t)epoch << 32 | lane << 24 | from_shard << 16 | to_shard << 8 | 1;
+}
 
 /** Body of CREDIT, GRANT and REFUSE. */
 struct packet_acked {

@@ -40,6 +40,7 @@ struct shm_link {
 	bool hot;                         /* in attached_to->hot */
 	uint16_t bell;                    /* index of our doorbell, in our queue's doorbells */
 	uint16_t peer_bell;               /* index of the peer's doorbell, in peer_bells; checked at set-up */
+	pid_t pull_pid;                   /* process that bodies are pulled from; 0: none */
 	struct shm_doorbells *peer_bells; /* doorbells of the peer's queue; NULL until SHM_LINK_UP */
 	struct shm_bulk bulk;             /* allocator of tx_bulk */
 
@@ -120,6 +121,7 @@ struct shm_port {
 	struct shm_link *pending;
 	struct shm_queue *queues[SHM_QUEUES_MAX];
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	uint8_t nonce[16]; /* random; a peer finds it here to know our process */
 	struct shm_dir_id dir;
 	struct shm_numbers peer_numbers;
 	struct shm_link
@@ -207,6 +209,23 @@ void shm_link_free(struct shm_port *p, struct shm_link *link);
 int shm_link_map(struct shm_port *p, struct shm_link *link, int pair_fd, bool connector, bool loopback);
 /** Maps the peer's doorbells and stores the index to ring, both received from the peer: 0 or -errno. */
 int shm_link_bells(struct shm_link *link, int bells_fd, uint32_t bell);
+
+/* shm_pull.c */
+
+/** Writes the proof of our process into the pair. Control thread, before the message that the peer reads it upon. */
+void shm_pull_offer(const struct shm_port *p, const struct shm_link *link);
+/** Finds out whether bodies can be pulled from the process of the peer, and notifies the peer. Control thread, after
+ * the message that follows the peer's proof. */
+void shm_pull_probe(struct shm_link *link);
+/* Poller */
+bool shm_peer_pulls(struct nic_queue *nq, uint32_t peer);
+int shm_pull(struct nic_queue *nq, uint32_t peer, const struct iovec *to, unsigned to_n, const struct iovec *from,
+	     unsigned from_n);
+
+/* shm_queue.c: poller */
+
+/** The peer's link, if it is attached; else NULL. */
+struct shm_link *shm_attached_link(const struct shm_queue *q, uint32_t peer);
 
 /* shm_recv.c: poller */
 

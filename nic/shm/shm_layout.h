@@ -5,7 +5,7 @@
  * end trusts what it reads: indices, lengths and block numbers are copied out and checked, and whatever the reader's
  * own safety depends on (its position, the allocator's state) is in private memory.
  *
- *   page 0             constants, checked at set-up and not read afterwards
+ *   page 0             constants, checked at set-up and not read afterwards; the proof of each end's process
  *   direction 0        connecting side → accepting side: consumer's line, slots, returns
  *   direction 1        accepting side → connecting side
  *   bulk 0, bulk 1     bodies larger than a slot: allocated by the direction's producer, read in place, returned by its
@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define SHM_MAGIC   UINT64_C(0x314d485352414621)
-#define SHM_VERSION 3u
+#define SHM_VERSION 4u
 /* Both rings of a pair take 128 KiB: with twice as many slots a call in flight costs 1.6 times as much (perf/NOTES.md,
  * "ring size"). */
 #define SHM_SLOTS      LANE_LINES
@@ -49,11 +49,15 @@ enum shm_rx_state {
 	SHM_RX_DOORBELL /* sets the consumer's doorbell; then, if the queue is asleep, writes to its eventfd */
 };
 
+/* Whether the consumer can pull from the producer's process; set by the consumer at set-up, and when a pull fails. */
+enum shm_rx_pulls { SHM_PULLS_NO, SHM_PULLS_YES };
+
 /** Written by the consumer only, so that the line stays in the producer's cache while it does not change. */
 struct shm_consumer {
 	alignas(64) _Atomic uint32_t
 		head;              /* slots given back, free-running; stored every LANE_GIVE_BACK slots, release */
 	_Atomic uint32_t rx_state; /* enum shm_rx_state; see the fence pairing in shm_recv.c */
+	_Atomic uint32_t rx_pulls; /* enum shm_rx_pulls */
 };
 
 /** One direction. The consumer returns a bulk block by a `returns` word, (lap << 18 | block), with a lap of 14 bits as
@@ -88,8 +92,16 @@ struct shm_header {
 	uint64_t total_bytes;
 };
 
+/** Proof of the process of one end: these bytes are at this address of its memory. Written at set-up, before the
+ * message that the other end reads it upon. */
+struct shm_process {
+	uint64_t at;
+	uint8_t nonce[16];
+};
+
 struct shm_pair {
 	alignas(4096) struct shm_header header;
+	alignas(64) struct shm_process process[2]; /* of the connecting side, of the accepting side */
 	alignas(4096) struct shm_direction direction[2];
 };
 
@@ -100,6 +112,7 @@ static_assert(offsetof(struct nic_line, bytes) == 4, "the body of a 28-byte head
 static_assert(SHM_REF_OFFSET == 44, "heads up to 44 bytes");
 static_assert(sizeof(struct shm_bulk_ref) == 16, "");
 static_assert(sizeof(struct shm_consumer) == 64, "");
+static_assert(offsetof(struct shm_pair, process) == 64 && sizeof(struct shm_process) == 24, "");
 static_assert(offsetof(struct shm_doorbells, asleep) == 64 && offsetof(struct shm_doorbells, byte) == 128, "");
 static_assert(sizeof(struct shm_doorbells) == 8192, "the first 3968 bells share a page with `asleep`");
 static_assert(SHM_BLOCKS <= 1u << 18, "a block number has 18 bits");

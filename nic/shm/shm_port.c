@@ -158,6 +158,7 @@ static void on_reply(struct shm_port *p, struct shm_link *link, nic_event_fn *ev
 	if (!error) {
 		link->wake_fd = fds[0];
 		fds[0] = -1;
+		shm_pull_probe(link);
 	}
 	if (got > 0)
 		shm_control_close_fds(fds);
@@ -202,6 +203,8 @@ static int accept_connect(struct shm_port *p, struct shm_link *link, const struc
 		return error;
 	link->wake_fd = fds[1];
 	fds[1] = -1;
+	shm_pull_offer(p, link);
+	shm_pull_probe(link);
 	shm_link_own(link, p->queues[message->queue]);
 	struct nic_event ev = {.type = NIC_EVENT_CONNECT,
 			       .peer = NIC_PEER_NONE,
@@ -396,6 +399,7 @@ static int shm_open_port(const struct nic_config *config, struct nic_port **out,
 	p->key = config->key;
 	p->budget = config->budget;
 	p->is_private = is_private;
+	auth_random(p->nonce, sizeof p->nonce, &random_kernel);
 	if (!is_private)
 		shm_dir_id(dir, &p->dir);
 	p->listen_fd = p->inotify_fd = -1;
@@ -473,7 +477,9 @@ static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopb
 	int error = shm_link_map(p, link, link->pair_fd, true, loopback);
 	if (error)
 		return error;
+	shm_pull_offer(p, link);
 	if (loopback) {
+		shm_pull_probe(link);
 		close_fd(&link->pair_fd);
 		link->up_pending = true;
 		return shm_link_bells(link, link->queue->bells_fd, link->bell);

@@ -19,7 +19,7 @@ static struct shm_queue *queue_of(struct nic_queue *q)
 	return (struct shm_queue *)q;
 }
 
-static struct shm_link *attached_link(struct shm_queue *q, uint32_t peer)
+struct shm_link *shm_attached_link(const struct shm_queue *q, uint32_t peer)
 {
 	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
 	return link && link->attached_to == q ? link : NULL;
@@ -40,7 +40,7 @@ static int shm_attach(struct nic_queue *nq, uint32_t peer)
 static void shm_detach(struct nic_queue *nq, uint32_t peer)
 {
 	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = attached_link(q, peer);
+	struct shm_link *link = shm_attached_link(q, peer);
 	if (!link)
 		return;
 	shm_hot_detach(q, link);
@@ -56,7 +56,7 @@ static void shm_detach(struct nic_queue *nq, uint32_t peer)
 
 static void shm_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 {
-	struct shm_link *link = attached_link(queue_of(nq), peer);
+	struct shm_link *link = shm_attached_link(queue_of(nq), peer);
 	if (!link || !cookie)
 		return;
 	uint32_t i = link->returns_written++;
@@ -106,7 +106,7 @@ static bool ring_full(struct shm_link *link)
 
 static uint32_t shm_tx_room(struct nic_queue *nq, uint32_t peer)
 {
-	struct shm_link *link = attached_link(queue_of(nq), peer);
+	struct shm_link *link = shm_attached_link(queue_of(nq), peer);
 	if (!link)
 		return 0;
 	read_head(link);
@@ -132,7 +132,7 @@ __attribute__((noinline)) static int reserve_bulk(struct shm_queue *q, struct sh
 static int shm_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struct nic_tx *tx)
 {
 	struct shm_queue *q = queue_of(nq);
-	struct shm_link *link = attached_link(q, peer);
+	struct shm_link *link = shm_attached_link(q, peer);
 	if (__builtin_expect(!link, 0))
 		return -EPIPE;
 	if (__builtin_expect(!link->lane.room, 0) && ring_full(link))
@@ -178,7 +178,7 @@ static int shm_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 
 static void shm_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
 {
-	struct shm_link *link = attached_link(queue_of(nq), tx->peer);
+	struct shm_link *link = shm_attached_link(queue_of(nq), tx->peer);
 	if (link && tx->cookie)
 		shm_bulk_free(&link->bulk, (uint32_t)(tx->cookie - 1));
 }
@@ -265,7 +265,7 @@ static uint64_t shm_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
 
 static struct nic_lane *shm_lane(struct nic_queue *nq, uint32_t peer)
 {
-	struct shm_link *link = attached_link(queue_of(nq), peer);
+	struct shm_link *link = shm_attached_link(queue_of(nq), peer);
 	return link ? &link->lane : NULL;
 }
 
@@ -293,6 +293,8 @@ const struct nic_queue_ops shm_queue_ops = {
 	.tx_bytes_max = shm_tx_bytes_max,
 	.deadline = shm_deadline,
 	.trim = shm_trim,
+	.peer_pulls = shm_peer_pulls,
+	.pull = shm_pull,
 	.lane = shm_lane,
 	.recv_lane = shm_recv_lane,
 	.recv_cold = shm_recv_cold,

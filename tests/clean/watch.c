@@ -101,6 +101,7 @@ static unsigned add_rules(struct rule *r, bool shared)
 		{SYS_clock_nanosleep, ANY, 0},
 		{SYS_clock_gettime, ANY, 0},
 		{SYS_futex, 1, FUTEX_WAKE_PRIVATE},
+		{SYS_process_vm_readv, 5, 0},
 		/* The kernel's own, when a sleep goes on after a stop; this program's. */
 		{SYS_restart_syscall, ANY, 0},
 		{SYS_write, 0, (uint32_t)report_fd},

@@ -142,6 +142,9 @@ void trace_every_message(void)
 		trace_send((union packet_head){.rendezvous = announced[i]}, &h, sizeof h);
 		trace_send((union packet_head){.rendezvous = announced[i]}, &h, sizeof h - 1);
 	}
+	trace_send(
+		(union packet_head){.grant = {.type = PACKET_GRANT, .flags = PACKET_PULLED, .epoch = 1, .granted = 9}},
+		&acked, sizeof acked);
 	h.flags = 0;
 	for (unsigned i = 0; i < 3; i++) {
 		h.type = PACKET_REQUEST;

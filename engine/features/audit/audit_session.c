@@ -57,7 +57,8 @@ static bool has_more(const struct rendezvous_peer *p)
 {
 	bool more = p->queue || p->oneways || p->held_n || p->ready;
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
-		more |= p->out[lane].out || p->out[lane].aborting || p->in[lane].waiting;
+		more |= p->out[lane].out || p->out[lane].aborting || p->in[lane].waiting ||
+			rendezvous_pulls(&p->in[lane]);
 	return more;
 }
 

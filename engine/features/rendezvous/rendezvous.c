@@ -26,16 +26,31 @@ void rendezvous_list(struct shard *s, struct rendezvous_peer *p)
 	s->poll_due |= FEATURE_BIT(FEATURE_RENDEZVOUS);
 }
 
-void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned lane,
-			     uint32_t epoch, uint64_t granted)
+static void send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned flags,
+			 unsigned lane, uint32_t epoch, uint64_t granted)
 {
 	struct packet_acked acked = {p->units_received};
-	union packet_head h = {.grant = {.type = (uint8_t)type, .lane = lane, .epoch = epoch, .granted = granted}};
+	union packet_head h = {.grant = {.type = (uint8_t)type,
+					 .flags = (uint8_t)flags,
+					 .lane = lane,
+					 .epoch = epoch,
+					 .granted = granted}};
 	if (p->session->state != SESSION_UP)
 		return;
 	p->units_reported = p->units_received;
 	if (answer_packet(s, p->session, &h, &acked, sizeof acked))
 		answer_no_room(s, p->session);
+}
+
+void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned lane,
+			     uint32_t epoch, uint64_t granted)
+{
+	send_control(s, p, type, 0, lane, epoch, granted);
+}
+
+void rendezvous_send_pulled(struct shard *s, struct rendezvous_peer *p, unsigned lane, const struct rendezvous_lane *l)
+{
+	send_control(s, p, PACKET_GRANT, PACKET_PULLED, lane, l->epoch, l->total);
 }
 
 /* ---- packets ---- */
@@ -97,7 +112,8 @@ static bool has_more(const struct rendezvous_peer *p)
 {
 	bool more = p->queue || p->oneways || p->held_n || p->ready;
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
-		more |= p->out[lane].out || p->out[lane].aborting || p->in[lane].waiting;
+		more |= p->out[lane].out || p->out[lane].aborting || p->in[lane].waiting ||
+			rendezvous_pulls(&p->in[lane]);
 	return more;
 }
 
@@ -120,7 +136,7 @@ unsigned rendezvous_pump(struct shard *s)
 		p->listed = false;
 		if (p->session->state != SESSION_UP)
 			continue;
-		bool took = !received && rendezvous_copy_one(s, p);
+		bool took = !received && (rendezvous_copy_one(s, p) || rendezvous_pull_one(s, p));
 		n += rendezvous_admit(s, p);
 		n += oneway_send_queued(s, p);
 		n += rendezvous_announce(s, p);
@@ -247,9 +263,9 @@ static void request_send(struct shard *s, struct session *se, const struct call_
 
 static bool request_cancel(struct shard *s, struct session *se, uint32_t call, uint32_t gen)
 {
-	bool announced;
+	enum call_progress progress;
 	return rendezvous_in_cancel(s, se->rendezvous, call, gen) ||
-	       rendezvous_out_of_call(s, se->rendezvous, call, gen, PACKET_REPLY, &announced);
+	       rendezvous_out_of_call(s, se->rendezvous, call, gen, PACKET_REPLY, &progress);
 }
 
 static void ready_hold(struct far_buf *ready)

@@ -11,8 +11,12 @@
  *
  * Receiving: a lane follows the sender's packets; a struct rendezvous_in has the memory. Fragments are held where they
  * arrived and copied one in a pass, so that small packets behind them are served first. A lane without a rendezvous_in
- * waits for one
- * (`waiting`), or drops the fragments of a message that is not wanted any more, until the last packet.
+ * waits for one (`waiting`), or drops the fragments of a message that is not wanted any more, until the last packet.
+ *
+ * Where the receiver can read the sender's memory, RENDEZVOUS offers the message: the addresses of its parts. The
+ * receiver pulls it, a piece in a pass, in place of grants; it grants if it cannot. The sender withdraws the offer
+ * (`offer.tag`) before the parts may change. The receiver reads the offer after the last byte: what was withdrawn was
+ * not received.
  */
 #ifndef FAR_RENDEZVOUS_RENDEZVOUS_H
 #define FAR_RENDEZVOUS_RENDEZVOUS_H
@@ -25,10 +29,16 @@
 
 #include <farcall/message.h>
 
+/** The struct packet_offer that receivers read. */
+struct rendezvous_offer {
+	uint64_t from, to;
+	_Atomic uint64_t tag; /* writer: who has `source`, or the last reference */
+};
+
 /* `source` of a rendezvous_out. */
 enum rendezvous_source {
 	RENDEZVOUS_IDLE,
-	RENDEZVOUS_READING, /* the shard copies out of the parts */
+	RENDEZVOUS_READING, /* the shard copies out of the parts, or offers them */
 	RENDEZVOUS_REVOKED  /* the parts may be gone */
 };
 
@@ -43,6 +53,8 @@ struct rendezvous_out {
 	struct far_buf *copy; /* that the parts lie in; NULL: application memory */
 	bool released;        /* application memory that is released, never revoked: packets may refer to it */
 	bool zero_copy;       /* packets do, or did: each holds a reference of `self` */
+	bool offered;         /* the receiver may pull it */
+	struct rendezvous_offer offer;
 	far_msg_release_fn *release;
 	void *release_user;
 	uint64_t total, sent, granted;
@@ -80,11 +92,18 @@ struct rendezvous_in {
 struct rendezvous_lane {
 	bool open;      /* announced, and not ended by its last packet */
 	bool waiting;   /* for a rendezvous_in */
+	bool pulled;    /* not open, since it was pulled: an ABORT may have crossed that */
 	uint32_t epoch; /* number of its message, from 1 on */
 	union packet_head head;
 	uint64_t total, accepted, granted; /* accepted: offset of the next fragment */
 	uint64_t arrived;
 	struct rendezvous_in *in; /* NULL: waiting, or dropped */
+	/* To be pulled, while parts_n is not 0: parts of the sender's memory, `total` in all; where its offer is and
+	 * what that must be. */
+	unsigned parts_n;
+	struct iovec parts[FAR_PULL_PARTS_MAX];
+	void *offer_at;
+	struct packet_offer offer;
 };
 
 /** A fragment that is received and not copied yet. */
@@ -124,6 +143,7 @@ struct rendezvous_peer {
 	struct rendezvous_lane in[FAR_RENDEZVOUS_LANES];
 	struct rendezvous_held held[FAR_RENDEZVOUS_UNITS];
 	unsigned held_first, held_n;
+	unsigned pull_turn; /* pieces pulled */
 	unsigned oneways_n; /* one-way messages with a rendezvous_in */
 	struct rendezvous_in *ready, **ready_tail;
 	uint64_t units_received; /* RENDEZVOUS, DATA and ABORT packets that are processed; cumulative */
@@ -184,7 +204,7 @@ bool rendezvous_send_one(struct shard *s, struct rendezvous_peer *p);
 /** Drops the message of a call in CALL_RENDEZVOUS, which is CALL_SENT again; returns how far it had come. */
 enum call_progress rendezvous_detach(struct shard *s, struct session *se, struct call *c);
 bool rendezvous_out_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen,
-			    enum packet_type type, bool *announced);
+			    enum packet_type type, enum call_progress *progress);
 bool rendezvous_units_acked(struct shard *s, struct rendezvous_peer *p, uint64_t done);
 bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struct packet_grant *h);
 bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h);
@@ -200,6 +220,12 @@ bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct
 bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h);
 /** At most one fragment. */
 bool rendezvous_copy_one(struct shard *s, struct rendezvous_peer *p);
+/** At most one piece of FAR_CHUNK_BYTES. */
+bool rendezvous_pull_one(struct shard *s, struct rendezvous_peer *p);
+static inline bool rendezvous_pulls(const struct rendezvous_lane *l)
+{
+	return l->in && l->parts_n;
+}
 /** Lanes that wait for memory, requests that wait for their session. */
 unsigned rendezvous_admit(struct shard *s, struct rendezvous_peer *p);
 /** nic_placement_fn of the session's queue: the destination of a fragment in the memory of its message. */
@@ -245,6 +271,8 @@ void rendezvous_list(struct shard *s, struct rendezvous_peer *p);
 /** Sends a packet about a lane of the peer: GRANT or REFUSE, with the acknowledged units. */
 void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned lane,
 			     uint32_t epoch, uint64_t granted);
+/** Sends GRANT with PACKET_PULLED: the sender is done with the message. */
+void rendezvous_send_pulled(struct shard *s, struct rendezvous_peer *p, unsigned lane, const struct rendezvous_lane *l);
 /** Resets the record, but for its link in the shard's list. Nothing of it is under way. */
 void rendezvous_clear(struct rendezvous_peer *p);
 void rendezvous_open(struct session *se);

@@ -3,6 +3,7 @@
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
+#include "base/rref.h"
 #include "core/call.h"
 #include "core/context.h"
 #include "core/feature.h"
@@ -53,17 +54,26 @@ void rendezvous_out_ref(struct rendezvous_out *o)
 	atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
 }
 
+/* Before the parts may change. Pairs with the receiver, which reads the parts and then the offer. */
+static void withdraw(struct rendezvous_out *o)
+{
+	atomic_store_explicit(&o->offer.tag, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
 void rendezvous_out_unref(struct rendezvous_out *o)
 {
 	if (atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
 		return;
+	withdraw(o);
 	if (o->release)
 		o->release(o->release_user);
 	buf_unref(o->copy);
 	buf_unref(o->self);
 }
 
-/* Pairs with read_parts(): either the shard sees REVOKED before it reads, or we wait for the copy that it has begun. */
+/* Pairs with source_take(): either the shard sees REVOKED before it reads, or we wait for the copy that it has begun.
+ */
 void rendezvous_out_revoke(struct rendezvous_out *o)
 {
 	uint32_t idle = RENDEZVOUS_IDLE;
@@ -73,6 +83,20 @@ void rendezvous_out_revoke(struct rendezvous_out *o)
 			return;
 		idle = RENDEZVOUS_IDLE;
 	}
+	withdraw(o);
+}
+
+/* false: the parts may be gone. */
+static bool source_take(struct rendezvous_out *o)
+{
+	uint32_t idle = RENDEZVOUS_IDLE;
+	return atomic_compare_exchange_strong_explicit(&o->source, &idle, RENDEZVOUS_READING, memory_order_acq_rel,
+						       memory_order_relaxed);
+}
+
+static void source_give(struct rendezvous_out *o)
+{
+	atomic_store_explicit(&o->source, RENDEZVOUS_IDLE, memory_order_release);
 }
 
 /* ---- queue ---- */
@@ -251,21 +275,67 @@ static void name_function(struct shard *s, struct session *se, struct rendezvous
 	h->handler = 0;
 }
 
+/* The parts that are not empty, and the hash; 0: they are too many. */
+static unsigned offered_parts(const struct rendezvous_out *o, bool hashed, struct packet_part *parts)
+{
+	struct far_part hash = {&o->hash, sizeof o->hash};
+	unsigned n = 0;
+	for (unsigned i = 0; i < o->parts_n + hashed; i++) {
+		const struct far_part *part = i < o->parts_n ? &o->parts[i] : &hash;
+		if (part->len && n == FAR_PULL_PARTS_MAX)
+			return 0;
+		if (part->len)
+			parts[n++] = (struct packet_part){(uintptr_t)part->data, part->len};
+	}
+	return n;
+}
+
+/* Offers the message, if the receiver can pull it. */
+static void offer(struct shard *s, const struct session *se, struct rendezvous_out *o,
+		  const struct packet_rendezvous *h, bool hashed, struct packet_announced *a)
+{
+	o->offered = false;
+	if (h->total < FAR_PULL_BYTES_MIN || !se->q->ops->pull || !se->q->ops->peer_pulls(se->q, se->peer))
+		return;
+	unsigned n = offered_parts(o, hashed, a->parts);
+	if (!n || !source_take(o))
+		return;
+	o->offer.from = rref_incarnation(s->config.rank, s->config.incarnation);
+	o->offer.to = se->incarnation;
+	atomic_store_explicit(&o->offer.tag, packet_offer_tag(h->lane, h->epoch, s->config.index, se->shard),
+			      memory_order_relaxed); /* published by the packet */
+	source_give(o);
+	o->offered = true;
+	a->parts_n = n;
+	a->offer = (uintptr_t)&o->offer;
+}
+
+static int send_announcement(struct shard *s, struct session *se, const struct packet_rendezvous *rendezvous,
+			     const struct packet_announced *a)
+{
+	const union packet_head h = {.rendezvous = *rendezvous};
+	int error = answer_packet(s, se, &h, a, packet_announced_bytes(a->parts_n));
+	if (error != -ENOBUFS || !a->parts_n)
+		return error;
+	return answer_packet(s, se, &h, a, sizeof a->head); /* a line needs no bulk memory */
+}
+
 static int announce(struct shard *s, struct rendezvous_peer *p, struct rendezvous_out *o, unsigned lane)
 {
-	union packet_head body = o->head;
+	struct packet_announced a = {.head = o->head};
 	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
-	name_function(s, p->session, o, &body.request);
-	bool hashed = body.type == PACKET_REQUEST && body.flags & PACKET_HASHED;
-	union packet_head h = {.rendezvous = {.type = PACKET_RENDEZVOUS,
-					      .lane = lane,
-					      .epoch = p->out[lane].epoch + 1,
-					      .total = o->total + (hashed ? sizeof o->hash : 0)}};
+	name_function(s, p->session, o, &a.head.request);
+	bool hashed = a.head.type == PACKET_REQUEST && a.head.flags & PACKET_HASHED;
+	struct packet_rendezvous h = {.type = PACKET_RENDEZVOUS,
+				      .lane = lane,
+				      .epoch = p->out[lane].epoch + 1,
+				      .total = o->total + (hashed ? sizeof o->hash : 0)};
 	if (o->deadline != TIME_NEVER)
 		left = o->deadline > now ? o->deadline - now : 1;
-	if (body.type != PACKET_REPLY)
-		body.request.time_left = left;
-	int error = answer_packet(s, p->session, &h, &body, sizeof body);
+	if (a.head.type != PACKET_REPLY)
+		a.head.request.time_left = left;
+	offer(s, p->session, o, &h, hashed, &a);
+	int error = send_announcement(s, p->session, &h, &a);
 	if (error)
 		return error;
 	if (hashed) {
@@ -339,12 +409,10 @@ static void gather(struct rendezvous_out *o, uint8_t *at, uint64_t len)
 
 static bool read_parts(struct rendezvous_out *o, uint8_t *at, uint64_t len)
 {
-	uint32_t idle = RENDEZVOUS_IDLE;
-	if (!atomic_compare_exchange_strong_explicit(&o->source, &idle, RENDEZVOUS_READING, memory_order_acq_rel,
-						     memory_order_relaxed))
+	if (!source_take(o))
 		return false;
 	gather(o, at, len);
-	atomic_store_explicit(&o->source, RENDEZVOUS_IDLE, memory_order_release);
+	source_give(o);
 	return true;
 }
 
@@ -475,6 +543,13 @@ bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struc
 	struct rendezvous_out *o = p->out[h->lane].out;
 	if (!o || p->out[h->lane].epoch != h->epoch)
 		return true; /* it crossed the last packet */
+	if (h->flags & PACKET_PULLED) {
+		if (!o->offered || h->granted != o->total)
+			return false;
+		counter_add(&s->counters.bytes_sent, o->total - o->sent);
+		sent_all(s, p, o);
+		return true;
+	}
 	if (h->granted < o->granted || h->granted > o->total)
 		return false;
 	o->granted = h->granted;
@@ -496,30 +571,31 @@ bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const stru
 }
 
 bool rendezvous_out_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen,
-			    enum packet_type type, bool *announced)
+			    enum packet_type type, enum call_progress *progress)
 {
 	struct rendezvous_out *o = p->queue;
 	while (o && (o->head.type != type || o->head.call.slot != slot || o->head.call.generation != gen))
 		o = o->next;
-	*announced = !o;
+	bool announced = !o;
 	for (unsigned lane = 0; !o && lane < FAR_RENDEZVOUS_LANES; lane++) {
 		o = p->out[lane].out;
 		if (o && (o->head.type != type || o->head.call.slot != slot || o->head.call.generation != gen))
 			o = NULL;
 	}
-	if (!o || (type == PACKET_REPLY && *announced)) /* an announced answer is on its way, and counts */
+	if (!o || (type == PACKET_REPLY && announced)) /* an announced answer is on its way, and counts */
 		return false;
-	abandon(s, o, *announced);
+	*progress = !announced ? CALL_NOT_BEGUN : o->offered ? CALL_OFFERED : CALL_PART_SENT;
+	abandon(s, o, announced);
 	return true;
 }
 
 enum call_progress rendezvous_detach(struct shard *s, struct session *se, struct call *c)
 {
-	bool announced;
+	enum call_progress progress;
 	uint32_t slot = c->slot;
 	c->state = CALL_SENT;
-	if (rendezvous_out_of_call(s, se->rendezvous, slot, c->gen, PACKET_REQUEST, &announced))
-		return announced ? CALL_PART_SENT : CALL_NOT_BEGUN;
+	if (rendezvous_out_of_call(s, se->rendezvous, slot, c->gen, PACKET_REQUEST, &progress))
+		return progress;
 	rendezvous_in_of_call(s, se->rendezvous, slot, c->gen);
 	return CALL_PART_RECEIVED;
 }
