@@ -284,6 +284,35 @@ CASE(tape, shared_gradients_are_apart)
 	}
 }
 
+/* A leaf that gets the same shared gradient twice does not change what others share. */
+CASE(tape, gradient_shared_by_four)
+{
+	struct far_var *x = vector(1, 2), *y = vector(3, 4), *z = vector(5, 6);
+	OK(backward(sum_of(far_tape_add(tape, far_tape_add(tape, x, y), far_tape_add(tape, x, z))), false));
+	expect_gradient(x, 2, 2);
+	expect_gradient(y, 1, 1);
+	expect_gradient(z, 1, 1);
+}
+
+static void *seen_data;
+
+static enum far_status remember(void *user, struct far_var *var, struct far_gradient *g, struct far_err *e)
+{
+	seen_data = g->values.data;
+	return FAR_OK;
+}
+
+/* A gradient that nothing else refers to is moved, not copied. */
+CASE(tape, gradients_move)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_gradient g;
+	OK(far_var_hook(x, FAR_HOOK_BEFORE, remember, NULL, &err));
+	OK(backward(sum_of(far_tape_exp(tape, x)), false));
+	cr_assert(far_grads_get(grads, x, &g));
+	cr_assert_eq(g.values.data, seen_data);
+}
+
 /* ---- functions ---- */
 
 static enum far_status copy_forward(void *user, const struct far_tensor *const *in, size_t n,
