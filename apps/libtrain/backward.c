@@ -312,6 +312,9 @@ static enum far_status seed(struct pass *p, const struct far_var *root, struct f
 enum far_status far_grads_backward(struct far_grads *grads, struct far_var *const *roots, size_t n,
 				   const struct far_backward_opts *opts, struct far_err *err)
 {
+	struct far_err unwanted;
+	if (!err)
+		err = &unwanted; /* functions of the application get one */
 	if (n == 0)
 		return fail(err, FAR_INVALID, "backward: no roots to begin with");
 	for (size_t i = 0; i < n; i++)

@@ -26,6 +26,23 @@ enum far_status fail_memory(struct far_err *err, const char *what, size_t bytes)
 		    bytes);
 }
 
+void fail_clear(struct far_err *err)
+{
+	err->status = FAR_OK;
+	err->executed = FAR_EXECUTED_NO;
+	err->code = 0;
+	err->origin[0] = '\0';
+	err->text[0] = '\0';
+}
+
+enum far_status fail_named(struct far_err *err, enum far_status status, const char *name)
+{
+	if (status && !err->text[0])
+		return fail(err, status, "%s: %s", name, far_status_text(status));
+	err->status = status;
+	return status;
+}
+
 const char *tensor_text(const struct far_tensor *t, char text[TENSOR_TEXT])
 {
 	size_t at = (size_t)snprintf(text, TENSOR_TEXT, "%s[", far_dtype_name((enum far_dtype)t->dtype));

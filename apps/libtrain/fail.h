@@ -19,6 +19,11 @@ __attribute__((format(printf, 3, 4))) enum far_status fail(struct far_err *err, 
 /** RESOURCE: `what` needs `bytes`. */
 enum far_status fail_memory(struct far_err *err, const char *what, size_t bytes);
 
+/** Empties `err` for a function of the application, and completes it afterwards: `name` if the function gave no text.
+ */
+void fail_clear(struct far_err *err);
+enum far_status fail_named(struct far_err *err, enum far_status status, const char *name);
+
 /* Bytes of the text of a tensor, "f32[2,3]", with its NUL: dimensions of up to 20 digits. */
 #define TENSOR_TEXT (FAR_DIMS_MAX * 21 + 8)
 /** Writes dtype and shape of a valid tensor. Returns `text`. */

@@ -143,14 +143,8 @@ enum far_status hooks_run(const struct hook *hooks, enum far_hook_when when, uns
 		struct far_gradient view = gradient_view(g);
 		if (hooks->when != when || hooks->output != output)
 			continue;
-		if (err)
-			*err = (struct far_err){0};
-		enum far_status status = hooks->run(hooks->user, var, &view, err);
-		if (status) {
-			if (err)
-				err->status = status;
-			return status;
-		}
+		fail_clear(err);
+		TRY(fail_named(err, hooks->run(hooks->user, var, &view, err), "hook"));
 	}
 	return FAR_OK;
 }
@@ -225,6 +219,9 @@ enum far_status far_grads_add(struct far_grads *grads, struct far_var *var, cons
 {
 	const struct far_tensor *of = &var->value.t;
 	struct gradient g = {0};
+	struct far_err unwanted;
+	if (!err)
+		err = &unwanted; /* functions of the application get one */
 	if (!var->requires_grad || var->node)
 		return fail(err, FAR_INVALID, "gradient: the variable is not a leaf that requires one");
 	TRY(check_added(of, gradient, err));

@@ -175,7 +175,8 @@ struct far_var *far_tape_cat(struct far_tape *tape, struct far_var *const *xs, s
 static enum far_status apply_forward(const struct call *c, struct far_err *err)
 {
 	const struct far_tape_function *f = c->p->function;
-	return f->forward(f->user, c->in, c->n, c->out, c->m, err);
+	fail_clear(err);
+	return fail_named(err, f->forward(f->user, c->in, c->n, c->out, c->m, err), f->name);
 }
 
 static enum far_status apply_backward(const struct call *c, struct far_err *err)
@@ -184,7 +185,10 @@ static enum far_status apply_backward(const struct call *c, struct far_err *err)
 	for (size_t i = 0; i < c->n; i++)
 		if (c->dx[i])
 			memset(c->dx[i]->data, 0, far_tensor_bytes(c->dx[i]));
-	return f->backward(f->user, c->grad, c->m, c->in, c->n, (const struct far_tensor *const *)c->out, c->dx, err);
+	fail_clear(err);
+	enum far_status status =
+		f->backward(f->user, c->grad, c->m, c->in, c->n, (const struct far_tensor *const *)c->out, c->dx, err);
+	return fail_named(err, status, f->name);
 }
 
 enum far_status far_tape_apply(struct far_tape *tape, const struct far_tape_function *function,

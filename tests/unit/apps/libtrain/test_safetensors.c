@@ -112,12 +112,12 @@ CASE(safetensors, saved_and_loaded)
 	char before[32];
 	struct far_tensor t;
 	struct far_var *w = far_module_parameter(module, "1.weight");
-	struct far_var *root = sum_of(far_tape_mul(tape, w, w));
 	memcpy(before, far_var_tensor(w)->data, 32);
 	OK(far_module_save(module, path, &err));
 	OK(far_module_save(module, path, &err)); /* over the old one */
 	OK(far_var_edit(w, &t, &err));
 	memset(t.data, 0, 32);
+	struct far_var *root = sum_of(far_tape_mul(tape, w, w));
 	OK(far_module_load(module, path, &err));
 	cr_assert_arr_eq(before, far_var_tensor(w)->data, 32);
 	FAILS(FAR_INVALID, "was changed", far_grads_backward(grads, &root, 1, NULL, &err));
@@ -172,6 +172,7 @@ CASE(safetensors, other_modules)
 	write_header(FIRST("F64", "2,2") "\"__metadata__\":{\"format\":\"pt\",\"a\":\"b\"}," REST "} \n", 72);
 	OK(far_module_load(module, path, &err));
 	cr_assert_eq(f64_of(far_module_parameter(module, "1.weight"))[0], 0);
+	refused(FAR_INVALID, "\"1.weight\" is i64[2,2]; the parameter is f64[2,2]", FIRST("I64", "2,2") REST "}", 72);
 	refused(FAR_INVALID, "\"1.weight\" is f32[2,4]; the parameter is f64[2,2]", FIRST("F32", "2,4") REST "}", 72);
 	refused(FAR_INVALID, "\"1.weight\" is f64[4]; the parameter is f64[2,2]", FIRST("F64", "4") REST "}", 72);
 	refused(FAR_INVALID, "there is no \"0.bias\"",

@@ -284,6 +284,46 @@ CASE(tape, shared_gradients_are_apart)
 	}
 }
 
+/* A leaf that gets the same shared gradient twice does not change what others share. */
+CASE(tape, gradient_shared_by_four)
+{
+	struct far_var *x = vector(1, 2), *y = vector(3, 4), *z = vector(5, 6);
+	OK(backward(sum_of(far_tape_add(tape, far_tape_add(tape, x, y), far_tape_add(tape, x, z))), false));
+	expect_gradient(x, 2, 2);
+	expect_gradient(y, 1, 1);
+	expect_gradient(z, 1, 1);
+}
+
+/* Gradients of leaves are dense, also those that arrive as views. */
+CASE(tape, gradients_are_dense)
+{
+	struct far_var *x = leaf(SHAPE(FAR_F64, 2, 3)), *w = leaf(SHAPE(FAR_F64, 3, 2));
+	struct far_gradient g;
+	OK(backward(sum_of(far_tape_mul(tape, far_tape_transpose(tape, x, 0, 1), w)), false));
+	cr_assert(far_grads_get(grads, x, &g));
+	cr_assert_null(g.values.strides);
+	cr_assert_eq(((double *)g.values.data)[1], f64_of(w)[2]);
+}
+
+static void *seen_data;
+
+static enum far_status remember(void *user, struct far_var *var, struct far_gradient *g, struct far_err *e)
+{
+	seen_data = g->values.data;
+	return FAR_OK;
+}
+
+/* A gradient that nothing else refers to is moved, not copied. */
+CASE(tape, gradients_move)
+{
+	struct far_var *x = vector(1, 2);
+	struct far_gradient g;
+	OK(far_var_hook(x, FAR_HOOK_BEFORE, remember, NULL, &err));
+	OK(backward(sum_of(far_tape_exp(tape, x)), false));
+	cr_assert(far_grads_get(grads, x, &g));
+	cr_assert_eq(g.values.data, seen_data);
+}
+
 /* ---- functions ---- */
 
 static enum far_status copy_forward(void *user, const struct far_tensor *const *in, size_t n,
@@ -314,9 +354,39 @@ static enum far_status fail_backward(void *user, const struct far_tensor *const 
 				     const struct far_tensor *const *in, size_t n, const struct far_tensor *const *out,
 				     struct far_tensor *const *dx, struct far_err *e)
 {
-	e->status = FAR_REMOTE;
 	snprintf(e->text, sizeof e->text, "no luck");
 	return FAR_REMOTE;
+}
+
+static enum far_status silent_forward(void *user, const struct far_tensor *const *in, size_t n,
+				      struct far_tensor *const *out, size_t m, struct far_err *e)
+{
+	return FAR_DENIED;
+}
+
+static enum far_status silent_backward(void *user, const struct far_tensor *const *g, size_t m,
+				       const struct far_tensor *const *in, size_t n,
+				       const struct far_tensor *const *out, struct far_tensor *const *dx,
+				       struct far_err *e)
+{
+	return FAR_DENIED;
+}
+
+/* Their callers learn the name, and may not want to know. */
+CASE(tape, functions_that_fail_without_a_text)
+{
+	static const struct far_tape_function forward = {"test::forward", silent_forward, silent_backward, NULL};
+	static const struct far_tape_function derivative = {"test::derivative", copy_forward, silent_backward, NULL};
+	struct far_var *x = vector(1, 2), *y;
+	cr_assert_eq(far_tape_apply(tape, &forward, &x, 1, &y, 1), FAR_DENIED);
+	cr_assert_null(y);
+	FAILS(FAR_DENIED, "test::forward: access denied", far_tape_status(tape, &err));
+	far_tape_reset(tape);
+	OK(far_tape_apply(tape, &derivative, &x, 1, &y, 1));
+	struct far_var *root = sum_of(y);
+	FAILS(FAR_DENIED, "test::derivative: access denied", backward(root, true));
+	root = sum_of(y);
+	cr_assert_eq(far_grads_backward(grads, &root, 1, NULL, NULL), FAR_DENIED);
 }
 
 CASE(tape, error_of_a_derivative_ends_the_pass)
@@ -346,7 +416,6 @@ static enum far_status triple(void *user, struct far_var *var, struct far_gradie
 
 static enum far_status refuse(void *user, struct far_var *var, struct far_gradient *g, struct far_err *e)
 {
-	snprintf(e->text, sizeof e->text, "refused");
 	return FAR_DENIED;
 }
 
@@ -375,7 +444,7 @@ CASE(tape, hooks)
 	expect_gradient(x, 42, 42);
 	cr_assert(seen_n == 2 && seen_after[0] == 21 && seen_after[1] == 42);
 	OK(far_var_hook(x, FAR_HOOK_BEFORE, refuse, NULL, &err));
-	FAILS(FAR_DENIED, "refused", backward(sum_of(x), false));
+	FAILS(FAR_DENIED, "hook: access denied", backward(sum_of(x), false));
 	FAILS(FAR_INVALID, "not a leaf", far_var_hook(far_tape_exp(tape, x), FAR_HOOK_AFTER, after, NULL, &err));
 	FAILS(FAR_INVALID, "requires no gradient",
 	      far_var_hook(far_tape_detach(tape, x), FAR_HOOK_BEFORE, after, NULL, &err));
