@@ -64,7 +64,7 @@ static int until_the_end(int rank)
 		for (int i = 0; i < 1000; i++)
 			CHECK(ask(a, check_name(i % 2 * 2), "t::pid") > 0);
 	} else {
-		CHECK_STATUS(far_remote(a, check_name(rank), "far::add", FAR_ARGS(1, 2), NULL, &own, &err), FAR_OK,
+		CHECK_STATUS(far_remote(a, check_name(rank), "far::identity", FAR_ARGS(1), NULL, &own, &err), FAR_OK,
 			     &err);
 		serve(a);
 	}
@@ -78,7 +78,7 @@ static int own_is_a_leak(int rank)
 {
 	struct far_agent *a = check_join(&opts);
 	struct far_rref *own;
-	CHECK_STATUS(far_remote(a, check_name(rank), "far::add", FAR_ARGS(1, 2), NULL, &own, &err), FAR_OK, &err);
+	CHECK_STATUS(far_remote(a, check_name(rank), "far::identity", FAR_ARGS(1), NULL, &own, &err), FAR_OK, &err);
 	CHECK_STATUS(far_shutdown(a, 0, &err), FAR_LEAKED, &err);
 	far_rref_free(own);
 	return 0;

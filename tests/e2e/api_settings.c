@@ -127,7 +127,7 @@ static int leaks(int rank)
 		struct far_rref *r;
 		far_log_level_set(limits[i]);
 		CHECK_STATUS(join(&a, "worker%d", NULL), FAR_OK, &err);
-		CHECK_STATUS(far_remote(a, "worker0", "far::add", FAR_ARGS(1, 2), NULL, &r, &err), FAR_OK, &err);
+		CHECK_STATUS(far_remote(a, "worker0", "far::identity", FAR_ARGS(1), NULL, &r, &err), FAR_OK, &err);
 		check_leave(a);
 		far_rref_free(r);
 		CHECK(atomic_load(&shared->left) == (i + 2) / 2);
