@@ -186,7 +186,9 @@ else
 	bounded groff -K utf8 -m man -w w -T utf8 -z "$man"/man[137]/*
 	[ $rc -eq 0 ] && [ ! -s "$dir/out" ] && [ ! -s "$dir/err" ]
 	ok "the manual pages have no error for groff" $?
-	bounded lexgrog "$man"/man[137]/*
+	guard_s=200 # a process for each page
+	bounded sh -c 'find "$1" -type f | xargs -P 2 -n 32 lexgrog' sh "$man"
+	guard_s=60
 	[ $rc -eq 0 ] && [ "$(wc -l <"$dir/out")" -eq "$(find "$man" -type f | wc -l)" ]
 	ok "the manual pages can be indexed" $?
 	printf '.TH x 1\n.SH NAME\nx without a dash\n' >"$dir/wrong.1"
@@ -310,6 +312,45 @@ for file in LICENSE README.md CHANGELOG.md SECURITY.md nic/SETUP.md $(cat "$dir/
 done >"$dir/err" 2>&1
 [ "$(wc -l <"$dir/pages")" -eq 10 ] && [ ! -s "$dir/err" ]
 ok "README, licence, SETUP and the guide are installed" $?
+
+# The packages of Debian: each installed file is in one of them, each pattern has a file, version and soname agree.
+cat >"$dir/packages.py" <<'END'
+import pathlib, re, sys
+top, root, version, soname = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+prefix = next(root.rglob("bin/farcall")).parent.parent
+files = ["usr/" + str(p.relative_to(prefix)) for p in prefix.rglob("*") if not p.is_dir()]
+patterns = {}
+for path in [*(top / "debian").glob("*.install"), top / "debian/not-installed"]:
+    for line in path.read_text().splitlines():
+        patterns.setdefault(line.split()[0], []).append(path.name)
+holds = lambda pattern, file: re.fullmatch(re.escape(pattern).replace(r"\*", "[^/]*") + "(/.*)?", file)
+for file in files:
+    of = [p for p in patterns if holds(p, file)]
+    if len(of) != 1:
+        print(f"{file}: in {len(of)} packages: {' '.join(of)}")
+for pattern in patterns:
+    if "nic-" not in pattern and not any(holds(pattern, f) for f in files):
+        print(f"{pattern}: no such file")
+control = (top / "debian/control").read_text()
+packages = set(re.findall(r"^Package: (\S+)$", control, re.M))
+named = {n[:-len(".install")] for names in patterns.values() for n in names if n.endswith(".install")}
+if packages != named:
+    print("packages and lists of files differ:", packages ^ named)
+if not (top / "debian/changelog").read_text().startswith(f"farcall ({version})"):
+    print("debian/changelog has another version than", version)
+if "libfarcall" + soname not in packages or "libfarcall-ops" + soname not in packages:
+    print("the packages of the libraries do not carry the soname's number", soname)
+END
+soname=$(readelf -d "$lib/libfarcall.so" | sed -n 's/.*SONAME.*\[libfarcall\.so\.\([0-9]*\)\].*/\1/p')
+version=$("$farcall" --version | sed 's/.* //')
+bounded python3 "$dir/packages.py" "$2" "$dir/root" "$version" "$soname"
+[ $rc -eq 0 ] && [ ! -s "$dir/out" ] && [ ! -s "$dir/err" ]
+ok "debian/: every installed file is in one package; version and soname agree" $?
+cp -r "$2/debian" "$dir/debian"
+sed -i '/man3/d' "$dir/debian/libfarcall-dev.install"
+bounded python3 "$dir/packages.py" "$dir" "$dir/root" 9.9 0
+[ $rc -eq 0 ] && has out 'far_rpc_sync\.3: in 0 packages' && has out 'another version' && has out "soname's number"
+ok "debian/: what is missing is found" $?
 
 # Another prefix must compile little: no command of the compiler names it.
 prefix=$(meson introspect "$build" --buildoptions | python3 -c 'import json, sys
