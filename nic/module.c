@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 static bool find_beside(const char *name, char *path, size_t cap)
 {
 	/* As installed, and in the build tree for the library, programs, tests. */
