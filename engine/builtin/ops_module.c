@@ -9,9 +9,7 @@
 #include <farcall/version.h>
 #include <limits.h>
 
-#define TEXT_OF(x)      #x
-#define TEXT(x)         TEXT_OF(x)
-#define FAR_OPS_LIBRARY "libfarcall-ops.so." TEXT(FAR_VERSION_MAJOR)
+#define FAR_OPS_LIBRARY "libfarcall-ops.so.1" /* its soname: apps/libops/meson.build */
 
 /* Of a program that links libfarcall-ops itself, as a static one does. */
 extern __attribute__((weak)) const struct ops_module far_ops_module;

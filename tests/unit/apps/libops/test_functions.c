@@ -365,7 +365,8 @@ Test(functions, a_result_too_large_is_left_to_the_engine)
 	struct far_val v[2] = {far_int(INT64_C(1) << 30), far_none()};
 	cr_expect_eq(fake_req_call(&req, "far::zeros", v, 1), FAR_TOO_LARGE);
 	cr_expect_eq(req.answers, 0);
-	struct far_tensor t = far_tensor_1d(FAR_F32, "", (size_t)1 << 30);
+	static const double nothing;
+	struct far_tensor t = far_tensor_1d(FAR_F32, &nothing, (size_t)1 << 30);
 	v[0] = v[1] = far_tensor_val(&t);
 	cr_expect_eq(fake_req_call(&req, "far::add", v, 2), FAR_TOO_LARGE);
 	v[1] = far_int(1);
