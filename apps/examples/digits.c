@@ -46,9 +46,9 @@ static size_t read_images(const char *path)
 	}
 	if (f)
 		fclose(f);
-	srand48(1);
+	srand(1);
 	for (size_t i = n; i > 1; i--) {
-		struct image *other = &images[(size_t)(drand48() * (double)i)], swap = *other;
+		struct image *other = &images[(size_t)rand() % i], swap = *other;
 		*other = images[i - 1];
 		images[i - 1] = swap;
 	}

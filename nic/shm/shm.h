@@ -222,10 +222,12 @@ bool shm_peer_pulls(struct nic_queue *nq, uint32_t peer);
 int shm_pull(struct nic_queue *nq, uint32_t peer, const struct iovec *to, unsigned to_n, const struct iovec *from,
 	     unsigned from_n);
 
-/* shm_queue.c: poller */
-
-/** The peer's link, if it is attached; else NULL. */
-struct shm_link *shm_attached_link(const struct shm_queue *q, uint32_t peer);
+/** The peer's link, if it is attached; else NULL. Poller. */
+static inline struct shm_link *shm_attached_link(const struct shm_queue *q, uint32_t peer)
+{
+	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
+	return link && link->attached_to == q ? link : NULL;
+}
 
 /* shm_recv.c: poller */
 

@@ -19,12 +19,6 @@ static struct shm_queue *queue_of(struct nic_queue *q)
 	return (struct shm_queue *)q;
 }
 
-struct shm_link *shm_attached_link(const struct shm_queue *q, uint32_t peer)
-{
-	struct shm_link *link = peer < SHM_PEERS_MAX ? q->port->links[peer] : NULL;
-	return link && link->attached_to == q ? link : NULL;
-}
-
 static int shm_attach(struct nic_queue *nq, uint32_t peer)
 {
 	struct shm_queue *q = queue_of(nq);

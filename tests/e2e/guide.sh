@@ -7,7 +7,7 @@
 # network namespace with the address 10.80.0.N.
 # usage: guide.sh FARCALL SOURCE_TOP BUILD_TOP
 set -u
-farcall=$1
+farcall=$(realpath "$1")
 top=$2
 build=$3
 . "$(dirname "$0")/cases.sh"
@@ -16,10 +16,14 @@ interface() { at "$1" ip address add 10.80.0.$2/24 dev far0; }
 
 # What the commands use, as if it were installed.
 mkdir "$dir/bin"
+compiler=
+for word in ${CC:-cc}; do # perhaps behind ccache
+	compiler="$compiler $(command -v "$word")"
+done
 ln -s "$farcall" "$dir/bin/farcall"
 cat >"$dir/bin/cc" <<END
 #!/bin/sh
-exec $(command -v "${CC:-cc}") -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror "\$@"
+exec ${compiler} -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror "\$@"
 END
 cat >"$dir/bin/farcall.pc" <<END
 Name: farcall

@@ -31,6 +31,8 @@ def variables(top):
                 names.add(macros[word])
             elif word == "environment[i]":
                 names |= set(re.findall(r'"([A-Z_]+)"', re.search(r"environment\[\] = \{(.*?)\}", text, re.S)[1]))
+            elif path.name == "settings.c":  # every option of its table
+                names |= {"FAR_" + n.upper() for n in re.findall(r"\bSETTING\((\w+), SETTING", text)}
             elif word != "name" or not re.search(r"\b(?:from_env|env_text|env_number)\(", text):
                 wrong.append(f"{path}: getenv({word}): not understood")
     return names, wrong

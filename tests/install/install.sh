@@ -120,6 +120,7 @@ sort -u "$dir/out" >"$dir/exported"
 nm -D --defined-only "$lib/libfarcall-ops.so" | awk '{print $3}' | sed 's/@.*//' | grep -v '^FARCALL_' | sort -u >"$dir/ops"
 [ -s "$dir/ops" ] && ! grep -v -e '^far_op_' -e '^far_ops_module$' "$dir/ops" >"$dir/err"
 ok "libfarcall-ops exports far_op_*, far_ops_module and nothing else" $?
+sed -i '/^far_ops_module$/d' "$dir/ops" # no function
 readelf -d "$lib/libfarcall-ops.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^lib[cm]\.so\.' >"$dir/err"
 [ ! -s "$dir/err" ]
 ok "libfarcall-ops needs the C library alone" $?
