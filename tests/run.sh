@@ -275,7 +275,7 @@ if chosen clang && build build-clang clang --buildtype=release -Dwerror=$strict;
 	gate build-clang
 	[ ! -x "$builds/build/tests/sim/cluster_trace" ] || same
 fi
-# Reports name lines and nothing else: more for debuggers takes a fifth of such a build.
+# Reports name lines and nothing else.
 sanitized="--buildtype=debugoptimized -Dc_args=-gline-tables-only -Db_lundef=false"
 of_build=
 if [ -n "$sanitizers" ]; then

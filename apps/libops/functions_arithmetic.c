@@ -250,12 +250,10 @@ static enum far_status operands_of(const struct arithmetic *f, struct job *job, 
 				   const struct far_val *args, size_t operands, struct far_err *err)
 {
 	struct operand *to[2] = {job->a, job->b};
-	const struct far_tensor *shaped = NULL;
 	for (size_t i = 0; i < operands; i++) {
 		if (args[i].type == FAR_TYPE_TENSOR) {
 			to[i]->t = args[i].u.t;
 			TRY(ops_check(f->name, i ? "b" : "a", &to[i]->t, err));
-			shaped = &to[i]->t;
 		} else if (!operand_scalar(to[i], job->in, &args[i])) {
 			return ops_fail(err, FAR_BAD_ARGS,
 					"%s: argument %zu is the int %" PRId64
@@ -263,6 +261,7 @@ static enum far_status operands_of(const struct arithmetic *f, struct job *job, 
 					f->name, i + 1, args[i].u.i, ops_dtype_name((enum far_dtype)out->dtype));
 		}
 	}
+	const struct far_tensor *shaped = args[0].type == FAR_TYPE_TENSOR ? &job->a->t : &job->b->t;
 	unsigned ndim = shaped->ndim;
 	memcpy(out->shape, shaped->shape, sizeof out->shape);
 	if (operands == 2)

@@ -32,8 +32,9 @@ const struct ops_module *ops_module_load(struct far_err *err)
 	static const char *const folders[] = {".", "apps/libops", "../apps/libops", "../../apps/libops",
 					      "../../../apps/libops"};
 	char path[PATH_MAX + 64];
-	if (&far_ops_module)
-		return &far_ops_module;
+	const struct ops_module *linked = &far_ops_module;
+	if (linked)
+		return linked;
 	bool beside = module_path_beside(FAR_OPS_LIBRARY, folders, sizeof folders / sizeof *folders, path, sizeof path);
 	if (!beside)
 		strcpy(path, FAR_OPS_LIBRARY);

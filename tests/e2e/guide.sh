@@ -52,7 +52,7 @@ sys.exit(re.fullmatch(".*".join(re.escape(part) for part in shown.rstrip("\n").s
 PYTHON
 }
 
-pages=$(sed -n 's/^| \[[^]]*\](\([^)]*\)) | guide:.*/\1/p' "$top/README.md")
+pages=$(sed -n '/^| page |/,/^$/s/^| \[[^]]*\](\([^)]*\)).*/\1/p' "$top/README.md")
 [ "$(echo "$pages" | wc -l)" -eq 10 ]
 ok "README.md has the ten pages of the guide" $?
 
