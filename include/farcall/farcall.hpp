@@ -866,10 +866,85 @@ template <typename T> struct type_of<rref<T>> {
 
 // ---- handlers ----
 
+/** Result type of a handler that answers later: request::defer<R>(). */
+template <typename R> struct later {
+};
+
+namespace detail
+{
+template <typename T> inline constexpr bool is_later = false;
+template <typename R> inline constexpr bool is_later<later<R>> = true;
+template <typename R> struct type_of<later<R>> {
+	static constexpr const char *word = word_of<R>();
+};
+} // namespace detail
+
+/** A request that is answered later, once, from any thread. Its destructor answers with an error. */
+template <typename R> class deferred
+{
+	far_deferred *d_ = nullptr;
+
+      public:
+	deferred() = default;
+	/** Takes it over. */
+	explicit deferred(far_deferred *d) noexcept : d_(d)
+	{
+	}
+	deferred(deferred &&o) noexcept : d_(std::exchange(o.d_, nullptr))
+	{
+	}
+	deferred &operator=(deferred &&o) noexcept
+	{
+		std::swap(d_, o.d_);
+		return *this;
+	}
+	deferred(const deferred &) = delete;
+	deferred &operator=(const deferred &) = delete;
+	~deferred()
+	{
+		if (d_)
+			far_deferred_drop(d_);
+	}
+	/** Answers. False: the caller no longer waits. far_deferred_return(). */
+	template <typename T = R> bool answer(const T &x)
+	{
+		detail::arena a;
+		far_val v = detail::type_of<detail::argument_type<T>>::encode(x, a);
+		return end(far_deferred_return(std::exchange(d_, nullptr), &v));
+	}
+	bool answer()
+	{
+		static_assert(std::is_void_v<R>, "the answer has a value");
+		return end(far_deferred_return(std::exchange(d_, nullptr), nullptr));
+	}
+	void fail(far_status status, const std::string &text, int code = 0)
+	{
+		end(far_deferred_fail(std::exchange(d_, nullptr), status, code, "%s", text.c_str()));
+	}
+
+      private:
+	static bool end(far_status status)
+	{
+		if (status == FAR_CANCELLED || status == FAR_PEER_LOST)
+			return false;
+		detail::check(status);
+		return true;
+	}
+};
+
 /** The request that a handler answers: its first parameter, if it wants one. */
 class request
 {
 	far_req *req_;
+
+      public:
+	/** Keeps the request open beyond the handler, whose result type is then later<R>. far_defer(). */
+	template <typename R> deferred<R> defer() const
+	{
+		far_deferred *d = nullptr;
+		detail::check(far_defer(req_, &d));
+		return deferred<R>(d);
+	}
 
       public:
 	explicit request(far_req *req) : req_(req)
@@ -981,7 +1056,10 @@ template <typename Body> far_status guarded(far_req *req, Body body) noexcept
 
 template <typename R, typename Call> far_status answer(far_req *req, Call call)
 {
-	if constexpr (std::is_void_v<R>) {
+	if constexpr (is_later<R>) {
+		call();
+		return FAR_OK;
+	} else if constexpr (std::is_void_v<R>) {
 		call();
 		return far_return(req, nullptr);
 	} else {

@@ -115,6 +115,22 @@ void register_all(farcall::registry &r)
 				}
 			},
 			farcall::kind::blocking)
+		.add("t::pair",
+		     [](farcall::request q, int x) -> farcall::later<int> {
+			     static std::vector<std::pair<farcall::deferred<int>, int>> waiting;
+			     waiting.emplace_back(q.defer<int>(), x);
+			     if (waiting.size() == 2) {
+				     waiting[0].first.answer(waiting[1].second);
+				     waiting[1].first.fail(FAR_DENIED, "second", waiting[0].second);
+				     waiting.clear();
+			     }
+			     return {};
+		     })
+		.add("t::dropped",
+		     [](farcall::request q) -> farcall::later<void> {
+			     auto none = q.defer<void>();
+			     return {};
+		     })
 		.add("t::alive", [] { return counter::alive; })
 		.add(
 			"t::read", [](farcall::rref<int> x) { return x.to_here() + 1; }, farcall::kind::fiber);
@@ -202,6 +218,10 @@ void futures(const farcall::agent &a)
 	CHECK(thrown(FAR_DENIED, [&] { failed.get(); }).code() == 3);
 	auto wrong = text.then([](farcall::future<std::string>) -> int { throw std::runtime_error("on purpose"); });
 	CHECK(contains(thrown(FAR_REMOTE, [&] { wrong.get(); }).what(), "on purpose"));
+	auto first = a.async<int>("worker1", "t::pair", 1), second = a.async<int>("worker1", "t::pair", 2);
+	CHECK(first.get() == 2);
+	CHECK(thrown(FAR_DENIED, [&] { second.get(); }).code() == 1);
+	thrown(FAR_REMOTE, [&] { a.call<void>("worker1", "t::dropped"); });
 	auto slow = a.async<void>("worker1", "t::slow");
 	slow.cancel();
 	thrown(FAR_CANCELLED, [&] { slow.get(); });
