@@ -224,6 +224,8 @@ int main(void)
 		    {"all serve", 3, -1, all_serve},
 		    {"worker dies", 3, 1, worker_dies}};
 	int bad = 0;
+	/* A shell ignores SIGINT in what it starts in the background. */
+	CHECK(signal(SIGINT, SIG_DFL) != SIG_ERR && signal(SIGTERM, SIG_DFL) != SIG_ERR);
 	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
 		struct spawned s = spawn(runs[i].world, runs[i].body);
 		int failed = spawn_wait(&s, runs[i].killed);
