@@ -153,7 +153,8 @@ build() { # directory, compiler, meson options...
 	from=$(seconds)
 	say "$label: building with $compiler"
 	if [ ! -f "$where/build.ninja" ]; then
-		CC=$compiler meson setup "$where" "$top" "$@" >"$counts.log" 2>&1 || {
+		cxx=$(echo "$compiler" | sed 's/gcc/g++/; s/clang/clang++/')
+		CC=$compiler CXX=$cxx meson setup "$where" "$top" "$@" >"$counts.log" 2>&1 || {
 			failed_build "$label"
 			return 1
 		}

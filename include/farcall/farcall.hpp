@@ -12,8 +12,8 @@
  * Types of arguments, results and handlers' parameters, with their word in a signature:
  *
  *	bool "bool" · integers "int" · floating-point "float" · std::string, std::string_view, const char * "str" ·
- *	std::vector of arithmetic types and tensor_view "Tensor" · bytes "bytes" · std::vector of others "List" ·
- *	std::map<std::string, T> "Dict" · rref "rref" · value, far_val "Any" · void "none"
+ *	std::vector of arithmetic types, tensor and tensor_view "Tensor" · bytes "bytes" · std::vector of others "List"
+ *· std::map<std::string, T> "Dict" · rref "rref" · value, far_val "Any" · void "none"
  *
  * A handler's parameters of type std::string_view, bytes, tensor_view and far_val refer to the request, and are valid
  * until it returns. Its exceptions become the error of the call: farcall::error with its status and code, any other
@@ -216,6 +216,12 @@ template <typename T> class tensor_view
 	}
 };
 
+/** A dense tensor with elements of its own. */
+template <typename T> struct tensor {
+	std::vector<std::uint64_t> shape;
+	std::vector<T> data; // as many as the product of `shape`
+};
+
 template <typename T> class rref;
 class value;
 
@@ -410,6 +416,27 @@ template <typename T> struct type_of<std::map<std::string, T>> {
 			x.emplace(type_of<std::string>::decode(v.u.dict.entries[i].key),
 				  type_of<T>::decode(v.u.dict.entries[i].value));
 		return x;
+	}
+};
+
+template <typename T> struct type_of<tensor<T>> {
+	static constexpr const char *word = "Tensor";
+	static far_val encode(const tensor<T> &x, arena &)
+	{
+		std::uint64_t count = 1;
+		for (std::uint64_t n : x.shape)
+			count *= n;
+		if (count != x.data.size() || x.shape.size() > FAR_DIMS_MAX)
+			throw error(FAR_INVALID,
+				    "a tensor's shape does not fit its " + std::to_string(x.data.size()) + " elements");
+		far_tensor t = far_tensor_nd(dtype<T>(), x.data.data(), static_cast<unsigned>(x.shape.size()),
+					     x.shape.data(), nullptr);
+		return far_tensor_val(&t);
+	}
+	static tensor<T> decode(const far_val &v)
+	{
+		auto t = type_of<tensor_view<const T>>::decode(v);
+		return {{t.get().shape, t.get().shape + t.rank()}, {t.begin(), t.end()}};
 	}
 };
 
@@ -810,6 +837,14 @@ template <typename T = value> class rref
 	{
 		far_err err{};
 		detail::check(far_rref_wait(r_, detail::limit(timeout), &err), err);
+	}
+	/** The value on its owner, without a copy. far_rref_local_value(). */
+	value local_value(std::chrono::nanoseconds timeout = default_timeout) const
+	{
+		value v;
+		far_err err{};
+		detail::check(far_rref_local_value(r_, detail::limit(timeout), v.put(), &err), err);
+		return v;
 	}
 	/** The object itself, on its owner. far_rref_object(). */
 	T &object(std::chrono::nanoseconds timeout = default_timeout) const

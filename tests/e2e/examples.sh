@@ -27,25 +27,41 @@ sys.exit(re.fullmatch(".*".join(re.escape(part) for part in shown.split("…")),
 PYTHON
 }
 
-for run in "$dir"/run.*; do
-	read -r command <"$run"
-	program=$(printf '%s\n' "$command" | sed -n 's/.* -- \.\/\([a-z_]*\).*/\1/p')
+# Runs $command with the programs' names and this suffix.
+run_as() { # suffix
+	suffix=$1
 	set --
 	for word in $command; do
 		case $word in
 		farcall) word=$farcall ;;
-		./*) word=$programs/${word#./} ;;
+		./*) word=$programs/${word#./}$suffix ;;
 		esac
 		set -- "$@" "$word"
 	done
 	bounded "$@"
 	[ $rc -eq 0 ] && [ ! -s "$dir/err" ] && shown "$dir/shown.${run##*.}" "$dir/out"
+}
+
+for run in "$dir"/run.*; do
+	read -r command <"$run"
+	program=$(printf '%s\n' "$command" | sed -n 's/.* -- \.\/\([a-z_]*\).*/\1/p')
+	run_as ""
 	ok "$command: prints what is shown, and nothing else" $?
 	echo "$program" >>"$dir/ran"
+	if command -v c++ >/dev/null; then
+		run_as _cpp
+		ok "$command: so does the program in C++" $?
+	else
+		skip "$command, in C++" "a C++ compiler (package g++)"
+	fi
 done
 
 # None is left out, and none is long. digits.sh runs this one, which needs data.
 echo digits >>"$dir/ran"
+for source in "$documents"/*.cc; do
+	[ "$(wc -l <"$source")" -lt 150 ] && [ -f "${source%c}" ]
+	ok "$(basename "$source"): has a twin in C, and less than 150 lines" $?
+done
 for source in "$documents"/*.c; do
 	name=$(basename "$source" .c)
 	grep -qx "$name" "$dir/ran" && grep -qF "| \`$name.c\` |" "$documents/README.md" && [ "$(wc -l <"$source")" -lt 150 ]
