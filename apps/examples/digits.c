@@ -103,7 +103,7 @@ static enum far_status step(struct trainer *t, size_t at, size_t n, double *loss
 	return status ? status : far_optimizer_step(t->optimizer, t->grads, err);
 }
 
-/** Part of the images [at, at + n) of which the largest result is that of the right digit. */
+/** Fraction of the images [at, at + n) whose largest result is that of the right digit. */
 static double accuracy(struct trainer *t, size_t at, size_t n)
 {
 	struct far_var *targets, *found;

@@ -6,7 +6,7 @@
 #include "node.h"
 
 /**
- * Applies `op` to inputs[0, n), of which NULL is one that is missing. outs[i] NULL: output i is not wanted as a
+ * Applies `op` to inputs[0, n); NULL: that input is missing. outs[i] NULL: output i is not wanted as a
  * variable. Sets *outs[0, m), to NULL after an error, which the tape keeps. m <= NODE_OUTPUTS_MAX.
  */
 enum far_status tape_apply(struct far_tape *tape, const struct op *op, const struct params *p,

@@ -32,7 +32,7 @@ struct held {
 
 /** `held` is none. Takes a reference to `store`. */
 void held_set(struct held *held, const struct far_tensor *t, struct store *store);
-/** Dtype and shape: a view of one zero, so that operators take it as an input of which they use the shape. */
+/** Dtype and shape: a view of one zero, for operators that use only the shape of an input. */
 void held_shape(struct held *held, const struct far_tensor *t);
 /** A new dense tensor. False: no memory. */
 bool held_new(struct held *held, struct far_pool *pool, enum far_dtype dtype, unsigned ndim, const uint64_t *shape);

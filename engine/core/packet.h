@@ -161,7 +161,7 @@ struct packet_grant {
 	uint32_t reserved;
 };
 
-/** The head of a packet; of which kind, `type` decides. */
+/** The head of a packet. `type` is its kind. */
 union packet_head {
 	struct {
 		PACKET_HEAD
