@@ -129,7 +129,7 @@ static const struct far_class classes[] = {{.name = "t::Cell",
 static const struct far_function functions[] = {
 	{"t::plain(Tensor a, Tensor b) -> int", FAR_KIND_INLINE, plain, NULL},
 	{LONG_NAME "(Tensor a, Tensor b) -> int", FAR_KIND_INLINE, plain, NULL},
-	{"t::slow(Tensor a, Tensor b) -> Tensor", (enum far_kind)(FAR_KIND_INLINE | FAR_IDEMPOTENT), slow, NULL},
+	{"t::slow(Tensor a, Tensor b) -> Tensor", FAR_KIND_INLINE, slow, NULL, FAR_IDEMPOTENT},
 	{"t::whole(int a, int b) -> int", FAR_KIND_INLINE, whole, NULL},
 	{"t::fiber(Tensor a, Tensor b) -> int", FAR_KIND_FIBER, waits, NULL},
 	{"t::give() -> rref", FAR_KIND_FIBER, give, NULL},

@@ -249,7 +249,7 @@ refuses "an unknown flag, bandwidth" "unknown option --frobnicate" bandwidth --f
 refuses "an unknown flag, serve" "unknown option --frobnicate" serve --frobnicate
 refuses "a size that is no tensor, rref" "give a multiple of 4" rref --bytes 6
 refuses "a flag of another measurement" "unknown option --inflight" latency --inflight 3
-refuses "a size in a list" "--bytes: 17M is out of range; give a size" bandwidth --bytes 64K,17M
+refuses "a size in a list" "--bytes: 65M is out of range; give a size" bandwidth --bytes 64K,65M
 refuses "an empty size" "is not a size" bandwidth --bytes 64K,,1M
 refuses "a depth of 0" "--depth: 0 is out of range" bandwidth --depth 1,0
 refuses "too many sizes" "--bytes: too many values; give at most 16" bandwidth --bytes 8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8
