@@ -29,7 +29,8 @@ esac
 ok "a device" $?
 # Its address leads to other hosts, but for loopback's.
 [ "$kind" = rxe ] || export FAR_SECURITY=none
-export FAR_NIC=verbs FAR_RUNTIME_DIR="$dir/runtime"
+# Two machines may share two cores.
+export FAR_HANG_GUARD_S=200 FAR_NIC=verbs FAR_RUNTIME_DIR="$dir/runtime"
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 
 # This machine's workers of a group. The status is that of one that failed.
