@@ -46,7 +46,7 @@ struct server {
 	}
 
 	// The request stays open after the handler, but its arguments do not: add the gradient now.
-	farcall::later<weights> push(farcall::request request, farcall::tensor_view<const float> g)
+	farcall::later<weights> push(farcall::request request, const farcall::tensor_view<const float> &g)
 	{
 		if (g.size() != gradient.size())
 			throw farcall::error(FAR_BAD_ARGS, "the gradient has another number of elements");
@@ -106,8 +106,9 @@ int main(int argc, char **argv)
 	try {
 		server s(trainers, batch);
 		farcall::registry functions;
-		functions.add("ps::push(gradient)",
-			      [&](farcall::request r, farcall::tensor_view<const float> g) { return s.push(r, g); });
+		functions.add(
+			"ps::push(gradient)",
+			[&](farcall::request r, const farcall::tensor_view<const float> &g) { return s.push(r, g); });
 		functions.add("ps::leave", [&] { s.leave(); });
 		farcall::agent agent("worker%d", functions);
 		bool serves = agent.rank() == 0;
