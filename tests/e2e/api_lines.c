@@ -413,7 +413,7 @@ static void freed(void)
 
 enum { TARGETS = 4 };
 
-/* Status of a fan-out into slices of a few bytes of doubles, of which nothing is written beyond them. */
+/* Status of a fan-out of doubles into slices of a few bytes. Nothing is written beyond the slices. */
 static int fanned(enum far_dtype dtype, size_t slice, const float *expected)
 {
 	struct far_target targets[TARGETS] = {{.to = to}, {.to = to}, {.to = to}, {.to = to}};

@@ -5,7 +5,7 @@
 static struct far_agent *agent;
 static struct far_err err;
 static struct far_future *kept; /* on rank 1: a user-made future */
-static enum far_status told;    /* on rank 1: what the last wrong answer returned */
+static enum far_status refusal; /* on rank 1: what the last wrong answer returned */
 
 FAR_HANDLER(none)
 {
@@ -46,9 +46,9 @@ FAR_HANDLER(wrong)
 {
 	void *data;
 	uint64_t one = 1;
-	told = args[0].u.b ? far_return_tensor(req, FAR_F32, 1, &one, &data) : far_return_str(req, "no int");
+	refusal = args[0].u.b ? far_return_tensor(req, FAR_F32, 1, &one, &data) : far_return_str(req, "no int");
 	CHECK(far_return_int(req, 1) == FAR_INVALID); /* answered already */
-	return told;
+	return refusal;
 }
 
 FAR_HANDLER(wrong_later)
@@ -56,13 +56,13 @@ FAR_HANDLER(wrong_later)
 	struct far_deferred *d;
 	struct far_val v = far_str("no int");
 	CHECK(far_defer(req, &d) == FAR_OK);
-	told = far_deferred_return(d, &v);
+	refusal = far_deferred_return(d, &v);
 	return FAR_OK;
 }
 
-FAR_HANDLER(last_told)
+FAR_HANDLER(last_refusal)
 {
-	return far_return_int(req, told);
+	return far_return_int(req, refusal);
 }
 
 /* Asks rank 0, and answers with its future: no wait in an inline handler. */
@@ -111,7 +111,7 @@ static const struct far_function table[] = {
 	{"t::wrong(bool tensor) -> int", FAR_KIND_INLINE, wrong, NULL},
 	{"t::wrong_fiber(bool tensor) -> int", FAR_KIND_FIBER, wrong, NULL},
 	{"t::wrong_later() -> int", FAR_KIND_INLINE, wrong_later, NULL},
-	{"t::told() -> int", FAR_KIND_INLINE, last_told, NULL},
+	{"t::refusal() -> int", FAR_KIND_INLINE, last_refusal, NULL},
 	{"t::relay(int x) -> int", FAR_KIND_INLINE, relay, NULL},
 	{"t::relay_fiber(int x) -> int", FAR_KIND_FIBER, relay, NULL},
 	{"t::root(int x) -> int", FAR_KIND_INLINE, root, NULL},
@@ -157,12 +157,12 @@ static void wrong_types(void)
 		CALL(FAR_SIGNATURE, NULL, functions[i / 2], FAR_ARGS(far_bool(i % 2)));
 		CHECK_TEXT(&err, i % 2 ? "returned a tensor" : "returned a str");
 		CHECK(err.executed == FAR_EXECUTED_YES);
-		CALL(FAR_OK, &out, "t::told", FAR_ARGS());
+		CALL(FAR_OK, &out, "t::refusal", FAR_ARGS());
 		CHECK(out.u.i == FAR_SIGNATURE);
 	}
 	CALL(FAR_SIGNATURE, NULL, "t::wrong_later", FAR_ARGS());
 	CHECK_TEXT(&err, "returned a str");
-	CALL(FAR_OK, &out, "t::told", FAR_ARGS());
+	CALL(FAR_OK, &out, "t::refusal", FAR_ARGS());
 	CHECK(out.u.i == FAR_SIGNATURE);
 }
 
