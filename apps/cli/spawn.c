@@ -48,12 +48,13 @@ void spawn_env(const struct spawn_group *group, int rank)
 {
 	env_int("RANK", rank);
 	env_int("WORLD_SIZE", group->world);
+	unsetenv("FAR_STORE_FD");
+	if (group->port == 0) /* the store is on another host */
+		return;
 	env_int("MASTER_PORT", group->port);
 	setenv("MASTER_ADDR", "127.0.0.1", 1);
 	if (rank == 0)
 		env_int("FAR_STORE_FD", group->listen_fd);
-	else
-		unsetenv("FAR_STORE_FD");
 }
 
 static void keep(int fd)

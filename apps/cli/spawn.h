@@ -13,8 +13,8 @@
 #define SPAWN_WORLD_MAX 256 /* members of a static group */
 
 struct spawn_group {
-	int listen_fd; /* listening on 127.0.0.1, close-on-exec */
-	uint16_t port;
+	int listen_fd; /* listening on 127.0.0.1, close-on-exec; -1: closed, or none */
+	uint16_t port; /* of it; 0: MASTER_ADDR and MASTER_PORT are those of this process */
 	int world;
 };
 

@@ -4,6 +4,7 @@
 #include "base/cgroup.h"
 #include "base/runtime_dir.h"
 #include "commands.h"
+#include "control/launcher.h"
 #include "info_nics.h"
 #include "nic/udp/udp.h"
 #include "perf/json.h"
@@ -155,6 +156,28 @@ static void print_udp(FILE *out, const char *advice)
 		fprintf(out, "udp                %.*s\n", (int)(end - advice), advice);
 }
 
+/* What a worker with FAR_RANK_ENV, FAR_WORLD_ENV and env:// would take from the environment here. */
+static void print_launcher(FILE *out, struct json *j)
+{
+	static const char *const names[][2] = {{"RANK", "rank"},
+					       {"WORLD_SIZE", "world_size"},
+					       {"MASTER_ADDR", "master_addr"},
+					       {"MASTER_PORT", "master_port"}};
+	const char *launcher = launcher_name();
+	fprintf(out, "launcher           %s", launcher ? launcher : "none is recognised");
+	if (j)
+		json_string(j, "launcher", launcher ? launcher : "");
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		char text[LAUNCHER_TEXT_MAX];
+		const char *value = launcher_env(names[i][0], text);
+		if (value)
+			fprintf(out, ", %s %s", names[i][0], value);
+		if (value && j)
+			json_string(j, names[i][1], value);
+	}
+	fprintf(out, "\n");
+}
+
 static void print_info(bool want_json, const struct info_nics_opts *nics)
 {
 	FILE *out = want_json ? stderr : stdout;
@@ -172,6 +195,7 @@ static void print_info(bool want_json, const struct info_nics_opts *nics)
 	fprintf(out, "\nruntime directory  %s (%s; %s)\n", info.dir, info.dir_from, info.dir_state);
 	fprintf(out, "cores              %ld online, %d usable here%s\n", info.cores, info.cores_usable,
 		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
+	print_launcher(out, want_json ? &j : NULL);
 	print_quota(out, &info);
 	print_memory(out, &info);
 	print_limits(out);

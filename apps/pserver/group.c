@@ -2,6 +2,7 @@
 /** Determines rank and world size, joins the group and reports its errors. Main thread. */
 #include "group.h"
 #include "apps/farcall/commands.h"
+#include "control/launcher.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +12,15 @@ const char *group_security_words[] = {"default", "none", NULL};
 
 bool group_has_rank(const struct group *g)
 {
-	return g->rank_flag != GROUP_RANK_UNSET || getenv("RANK") != NULL;
+	char text[LAUNCHER_TEXT_MAX];
+	return g->rank_flag != GROUP_RANK_UNSET || launcher_env("RANK", text) != NULL;
 }
 
 static int env_number(const struct group *g, const char *name, const char *flag, int *out)
 {
-	const char *text = getenv(name);
-	if (text == NULL || *text == '\0') {
+	char room[LAUNCHER_TEXT_MAX];
+	const char *text = launcher_env(name, room);
+	if (text == NULL) {
 		fprintf(stderr, "%s: %s is not set: start it under 'farcall run', or give %s\n", g->program, name,
 			flag);
 		return -EINVAL;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "control/launcher.h"
 
 #include <farcall/agent.h>
 #include <stdbool.h>
@@ -30,12 +31,14 @@ static bool number_parse(const char *s, size_t len, long min, long max, long *ou
 	return true;
 }
 
-static enum far_status env_text(const char *name, const char *remedy, const char **out, struct far_err *err)
+/* Of the environment, or what the launcher has in its place. */
+static enum far_status env_text(const char *name, const char *remedy, char text[LAUNCHER_TEXT_MAX], const char **out,
+				struct far_err *err)
 {
-	const char *s = getenv(name);
-	if (!s || !*s)
-		return err_set(err, FAR_INVALID, "environment variable %s expected, but not set; set it, or %s", name,
-			       remedy);
+	const char *s = launcher_env(name, text), *launcher = s ? NULL : launcher_name();
+	if (!s)
+		return err_set(err, FAR_INVALID, "environment variable %s expected, but not set%s%s; set it, or %s",
+			       name, launcher ? ", and not given by " : "", launcher ? launcher : "", remedy);
 	*out = s;
 	return FAR_OK;
 }
@@ -43,14 +46,16 @@ static enum far_status env_text(const char *name, const char *remedy, const char
 static enum far_status env_number(const char *name, const char *remedy, long min, long max, long *out,
 				  struct far_err *err)
 {
+	char text[LAUNCHER_TEXT_MAX];
 	const char *s = NULL;
-	enum far_status status = env_text(name, remedy, &s, err);
+	enum far_status status = env_text(name, remedy, text, &s, err);
 	if (status != FAR_OK)
 		return status;
+	const char *launcher = s == getenv(name) ? NULL : launcher_name();
 	if (!number_parse(s, strlen(s), min, max, out))
 		return err_set(err, FAR_INVALID,
-			       "environment variable %s is \"%.64s\", expected a whole number in [%ld, %ld]", name, s,
-			       min, max);
+			       "environment variable %s%s%s is \"%.64s\", expected a whole number in [%ld, %ld]", name,
+			       launcher ? " as of " : "", launcher ? launcher : "", s, min, max);
 	return FAR_OK;
 }
 
@@ -176,10 +181,11 @@ static enum far_status numbers_merge(struct url *u, int rank, int world, struct 
 
 static enum far_status env_address(struct url *u, struct far_err *err)
 {
+	char text[LAUNCHER_TEXT_MAX];
 	const char *host = NULL;
 	long port;
 	enum far_status status;
-	status = env_text("MASTER_ADDR", "pass init_method \"tcp://host:port\"", &host, err);
+	status = env_text("MASTER_ADDR", "pass init_method \"tcp://host:port\"", text, &host, err);
 	if (status != FAR_OK)
 		return status;
 	status = host_set(u, host, strlen(host), "environment variable MASTER_ADDR", err);

@@ -17,8 +17,9 @@ struct url {
 
 /**
  * Parses `init_method` (NULL: "env://") and takes missing parts from the environment: MASTER_ADDR, MASTER_PORT, RANK,
- * WORLD_SIZE. `rank` FAR_RANK_ENV and `world` FAR_WORLD_ENV: not given as argument. Errors: INVALID with the part and
- * the remedy, UNSUPPORTED for a known scheme that is not implemented.
+ * WORLD_SIZE, or what a launcher sets in their place (launcher.h). `rank` FAR_RANK_ENV and `world` FAR_WORLD_ENV: not
+ * given as argument. Errors: INVALID with the part and the remedy, UNSUPPORTED for a known scheme that is not
+ * implemented.
  */
 enum far_status url_parse(const char *init_method, int rank, int world, struct url *out, struct far_err *err);
 

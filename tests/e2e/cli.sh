@@ -47,6 +47,23 @@ bounded "$farcall" info --nic shm --security none --json
 [ $rc -eq 0 ] && json '[p["driver"] for p in j["ports"]] == ["shm"]'
 ok "farcall info --nic" $?
 
+bounded env SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=3 'SLURM_STEP_NODELIST=n[01-04]' "$farcall" info --json
+[ $rc -eq 0 ] && json 'j["launcher"] == "Slurm" and j["rank"] == "1" and j["world_size"] == "3" and
+	j["master_addr"] == "n01" and j["master_port"] == "29500"'
+ok "farcall info: the launcher" $?
+
+# Two workers as mpirun starts them.
+ompi() { # rank
+	env OMPI_COMM_WORLD_RANK="$1" OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 MASTER_PORT=29377 \
+		timeout -k 3 "$guard_s" "$farcall" train --servers 1 --workers 1 --rows 2000 --test-rows 1000 --epochs 2 --json
+}
+ompi 1 >/dev/null 2>&1 &
+rc=0
+ompi 0 >"$dir/out" 2>"$dir/err" </dev/null || rc=$?
+wait $! || rc=$?
+[ $rc -eq 0 ] && json '0.5 < j["test_auc"] <= 1'
+ok "farcall train in the environment of Open MPI" $?
+
 bounded env FAR_MEMORY_MAX=64M "$farcall" info
 [ $rc -eq 0 ] && has out '^memory  *up to 64 MiB' && has out '^allocator  *[pj]'
 ok "farcall info: FAR_MEMORY_MAX" $?
