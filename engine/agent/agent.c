@@ -201,7 +201,7 @@ static enum far_status init_options(struct init *in)
 	if (o->shards > FAR_SHARDS_MAX)
 		return err_set(in->err, FAR_INVALID, "options: shards is %u; it must be in [1, %d]", o->shards,
 			       FAR_SHARDS_MAX);
-	if ((unsigned)o->progress > FAR_PROGRESS_DEDICATED || (unsigned)o->idle > FAR_IDLE_BUSY ||
+	if ((unsigned)o->progress > FAR_PROGRESS_CALLER || (unsigned)o->idle > FAR_IDLE_BUSY ||
 	    (unsigned)o->connect > FAR_CONNECT_LAZY || (unsigned)o->leaks > FAR_LEAKS_FAIL)
 		return err_set(in->err, FAR_INVALID,
 			       "options: progress is %u, idle %u, connect %u, leaks %u; one is no value of its enum",
@@ -231,6 +231,13 @@ static enum far_status init_options(struct init *in)
 			       (unsigned long long)o->max_message_bytes, (unsigned long long)FAR_MESSAGE_LIMIT_MIN);
 	if (o->max_message_bytes > FAR_MSG_BYTES_MAX)
 		o->max_message_bytes = FAR_MSG_BYTES_MAX;
+	in->caller = o->progress == FAR_PROGRESS_CALLER && !in->env;
+	if (in->caller && o->idle == FAR_IDLE_BUSY)
+		return err_set(
+			in->err, FAR_INVALID,
+			"options: idle is FAR_IDLE_BUSY, but no thread polls with FAR_PROGRESS_CALLER; leave one out");
+	if (in->caller)
+		o->progress = FAR_PROGRESS_SHARED;
 	if (o->idle == FAR_IDLE_BUSY || in->env)
 		o->progress = FAR_PROGRESS_DEDICATED;
 	if (!in->env)
@@ -709,7 +716,7 @@ enum far_status far_shutdown(struct far_agent *agent, uint64_t timeout_ns, struc
 	agent_keep_leaks(agent);
 	atomic_store_explicit(&agent->has_work, false, memory_order_release);
 	ctl_leave(agent->ctl, timeout_ns ? timeout_ns : FAR_SHUTDOWN_TIMEOUT_NS);
-	status = ctl_wait_settled(agent->ctl, err);
+	status = agent_wait_settled(agent, err);
 	leaks.lost = status != FAR_OK;
 	for (unsigned i = 0; i < agent->shards_n && agent->leaks != FAR_LEAKS_IGNORE; i++)
 		atomic_store_explicit(&agent->shards[i]->rrefs->leaks, &leaks, memory_order_release);

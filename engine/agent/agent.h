@@ -16,6 +16,7 @@
 #include <farcall/farcall.h>
 #include <pthread.h>
 
+struct agent_poll;
 struct faults;
 struct gathers;
 
@@ -39,6 +40,7 @@ struct far_agent {
 	enum far_progress progress;               /* who polls the shards */
 	bool cpu_scarce;                          /* less than one CPU for each shard: agent/quota.h */
 	bool stepped;                             /* no threads: agent/env.h */
+	struct agent_poll *poll;                  /* FAR_PROGRESS_CALLER: in place of pollers; else NULL */
 	void *env_ctx;                            /* stepped: agent_env.ctx */
 	struct shard_turns turns[FAR_SHARDS_MAX]; /* stepped: state between the turns of each shard */
 	struct registry registry;

@@ -13,6 +13,7 @@ struct init {
 	const char *name;
 	char expanded[2 * FAR_NAME_MAX]; /* `name` with the rank; empty: it has no pattern */
 	int rank, world;
+	bool caller;       /* FAR_PROGRESS_CALLER: no pollers, and else as FAR_PROGRESS_SHARED */
 	size_t opts_bytes; /* of the caller's struct far_opts */
 	struct far_opts opts;
 	struct key_choice key;
@@ -36,6 +37,18 @@ void agent_state_changed(void *ctx, enum ctl_state state);
 
 /** All members are known: fills the table of names. */
 void agent_names_known(struct far_agent *a);
+
+/* ---- poll.c ---- */
+/** FAR_PROGRESS_CALLER: the descriptor that becomes readable when the shards have work. */
+enum far_status agent_poll_init(struct init *in);
+void agent_poll_fini(struct far_agent *a);
+/** Makes the descriptor readable. Any thread, also in signal handlers. */
+void agent_poll_signal(const struct far_agent *a);
+/** Sleeps until `fd` (−1: none) is readable, the agent has work or the absolute time `until`, and polls the agent if it
+ * has no pollers. */
+void agent_await(struct far_agent *a, int fd, uint64_t until);
+/** ctl_wait_settled() that polls the agent meanwhile if it has no pollers. */
+enum far_status agent_wait_settled(struct far_agent *a, struct far_err *err);
 
 /* ---- pollers.c ---- */
 /** Start and stop the shards' threads. */

@@ -92,16 +92,21 @@ uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 
 void agent_fini_pollers(struct far_agent *a)
 {
+	for (unsigned i = 0; i < a->shards_n && a->poll; i++)
+		atomic_store_explicit(&a->shards[i]->stop, true, memory_order_release);
 	for (unsigned i = 0; i < a->pollers_n; i++)
 		poller_stop(a->shards[i], a->pollers[i]);
 	a->pollers_n = 0;
 	for (unsigned i = 0; i < a->shards_n; i++)
 		agent_shard_end(a, a->shards[i], false);
+	agent_poll_fini(a);
 }
 
 enum far_status agent_init_pollers(struct init *in)
 {
 	struct far_agent *a = in->a;
+	if (in->caller)
+		return agent_poll_init(in);
 	for (unsigned i = 0; i < a->shards_n; i++) {
 		int error = poller_start(a, i, &in->opts);
 		if (error) {
@@ -136,7 +141,7 @@ enum far_status agent_init_join(struct init *in)
 	enum far_status status = ctl_start(a->ctl, in->err);
 	if (status)
 		return status;
-	status = ctl_wait_settled(a->ctl, in->err);
+	status = agent_wait_settled(a, in->err);
 	for (unsigned i = 0; i < a->shards_n && !status; i++)
 		if (!await_sessions(a, a->shards[i], until))
 			status = err_set(in->err, FAR_TIMEOUT,

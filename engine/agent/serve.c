@@ -6,9 +6,8 @@
 #include "features/references/rref.h"
 
 #include <errno.h>
-#include <semaphore.h>
 #include <signal.h>
-#include <time.h>
+#include <sys/eventfd.h>
 
 #define SERVING_MAX 64 /* agents of a process in far_serve() at once */
 
@@ -16,16 +15,16 @@
 static const int stop_signals[] = {SIGINT, SIGTERM};
 #define STOP_SIGNALS (sizeof stop_signals / sizeof *stop_signals)
 
-/* An agent in far_serve(). Static, so that a signal handler may post `wake` at any time; each post makes the thread
+/* An agent in far_serve(). Static, so that a signal handler may write `wake` at any time; each write makes the thread
  * check its reasons to stop again. */
 struct serving {
-	sem_t wake;
+	int wake;  /* eventfd */
 	bool used; /* by `lock` */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct serving servings[SERVING_MAX];
-static _Atomic unsigned made_n;    /* servings[0, made_n) have a semaphore; release, pairs with on_signal() */
+static _Atomic unsigned made_n;    /* servings[0, made_n) have a descriptor; release, pairs with on_signal() */
 static unsigned used_n;            /* by `lock` */
 static _Atomic uint32_t signalled; /* stop signals received */
 static struct sigaction before[STOP_SIGNALS];
@@ -38,7 +37,7 @@ static void on_signal(int number)
 	atomic_fetch_add_explicit(&signalled, 1, memory_order_release);
 	unsigned n = atomic_load_explicit(&made_n, memory_order_acquire);
 	for (unsigned i = 0; i < n; i++)
-		sem_post(&servings[i].wake);
+		eventfd_write(servings[i].wake, 1);
 	errno = saved;
 }
 
@@ -69,7 +68,7 @@ static struct serving *serving_begin(void)
 	unsigned n = atomic_load_explicit(&made_n, memory_order_relaxed), i = 0;
 	while (i < n && servings[i].used)
 		i++;
-	if (i == n && n < SERVING_MAX && sem_init(&servings[n].wake, 0, 0) == 0)
+	if (i == n && n < SERVING_MAX && (servings[n].wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0)
 		atomic_store_explicit(&made_n, ++n, memory_order_release);
 	if (i < n) {
 		s = &servings[i];
@@ -98,7 +97,8 @@ void agent_state_changed(void *ctx, enum ctl_state state)
 	struct serving *s =
 		atomic_load_explicit(&a->serving, memory_order_seq_cst); /* far_serve() reads the state later */
 	if (s)
-		sem_post(&s->wake);
+		eventfd_write(s->wake, 1);
+	agent_poll_signal(a); /* agent_wait_settled() */
 }
 
 void far_stop(struct far_agent *a)
@@ -110,21 +110,22 @@ void far_stop(struct far_agent *a)
 	atomic_store_explicit(&a->has_work, true, memory_order_release); /* outstanding() */
 	struct serving *s = atomic_load_explicit(&a->serving, memory_order_seq_cst);
 	if (s)
-		sem_post(&s->wake);
+		eventfd_write(s->wake, 1);
 }
 
 /* Waits for a reason to stop. FAR_TIMEOUT: `until` has come. */
 static enum far_status serve(struct far_agent *a, struct serving *s, uint64_t until, struct far_err *err)
 {
-	const struct timespec at = {.tv_sec = (time_t)(until / FAR_SEC), .tv_nsec = (long)(until % FAR_SEC)};
 	uint32_t signals = atomic_load_explicit(&signalled, memory_order_acquire);
-	int error = 0;
+	eventfd_t ignored;
+	bool late = false;
 	while (!atomic_load_explicit(&a->stopped, memory_order_seq_cst) && ctl_state(a->ctl) != CTL_LEFT &&
-	       atomic_load_explicit(&signalled, memory_order_acquire) == signals && error != ETIMEDOUT) {
-		int rc = until == FAR_FOREVER ? sem_wait(&s->wake) : sem_clockwait(&s->wake, CLOCK_MONOTONIC, &at);
-		error = rc ? errno : 0;
+	       atomic_load_explicit(&signalled, memory_order_acquire) == signals && !late) {
+		agent_await(a, s->wake, until);
+		eventfd_read(s->wake, &ignored);
+		late = until != TIME_NEVER && clock_now(a->clock) >= until;
 	}
-	return error != ETIMEDOUT ? FAR_OK : err_set(err, FAR_TIMEOUT, "the time limit of far_serve has passed");
+	return late ? err_set(err, FAR_TIMEOUT, "the time limit of far_serve has passed") : FAR_OK;
 }
 
 enum far_status far_serve(struct far_agent *a, uint64_t timeout_ns, struct far_err *err)

@@ -39,7 +39,7 @@ static const struct setting {
 	SETTING(security, SETTING_TEXT),
 	SETTING(rpc_timeout_ns, SETTING_WIDE),
 	SETTING(init_timeout_ns, SETTING_WIDE),
-	SETTING(progress, SETTING_WORDS, {"shared", "dedicated"}),
+	SETTING(progress, SETTING_WORDS, {"shared", "dedicated", "caller"}),
 	SETTING(idle, SETTING_WORDS, {"adaptive", "busy"}),
 	SETTING(pin_cpu, SETTING_CPU),
 	SETTING(shards, SETTING_NUMBER),

@@ -204,7 +204,7 @@ enum ctl_state ctl_state(const struct ctl *ctl)
 	return (enum ctl_state)atomic_load_explicit(&((struct ctl *)ctl)->state, memory_order_acquire);
 }
 
-static bool is_settled(const struct ctl *ctl)
+bool ctl_settled(const struct ctl *ctl)
 {
 	enum ctl_state state = ctl_state(ctl);
 	bool leaving = atomic_load_explicit(&((struct ctl *)ctl)->leave_requested, memory_order_relaxed);
@@ -215,7 +215,7 @@ enum far_status ctl_wait_settled(struct ctl *ctl, struct far_err *err)
 {
 	enum far_status status;
 	pthread_mutex_lock(&ctl->lock);
-	while (!is_settled(ctl))
+	while (!ctl_settled(ctl))
 		pthread_cond_wait(&ctl->settled, &ctl->lock);
 	status = ctl->err.status;
 	if (status != FAR_OK && err)

@@ -116,6 +116,8 @@ enum far_status ctl_start(struct ctl *ctl, struct far_err *err);
 void ctl_stop(struct ctl *ctl);
 void ctl_destroy(struct ctl *ctl);
 
+/** True if ctl_wait_settled() would not block. */
+bool ctl_settled(const struct ctl *ctl);
 /** Blocks until the state is READY, LEFT or FAILED, which the deadlines bound; fills `err` if the status is not OK. */
 enum far_status ctl_wait_settled(struct ctl *ctl, struct far_err *err);
 

@@ -182,6 +182,36 @@ uint64_t shard_turn(struct shard *s, struct shard_turns *t)
 	return next;
 }
 
+struct shard_polled shard_poll_once(struct shard *s, uint32_t woke)
+{
+	struct shard_polled did = {.next = TIME_NEVER};
+	/* Of the epoch before: a release since then has not signalled. */
+	uint32_t epoch = atomic_load_explicit(&s->progress.epoch, memory_order_relaxed) - 1;
+	if (!shard_enter(s)) {
+		progress_signal_release(&s->progress, epoch);
+		did.held = true;
+		return did;
+	}
+	/* What is signalled from here on is handled below. */
+	atomic_store_explicit(&s->progress.parked, 0, memory_order_relaxed);
+	queues_wake_clear(s, woke);
+	counter_add(&s->counters.wakeups, woke != 0);
+	unsigned passes = 0, got;
+	do
+		did.n += got = full_pass(s);
+	while ((got || s->ready_head) && ++passes < FAR_POLL_PASSES);
+	did.again = got || s->ready_head || !go_to_sleep(s);
+	if (!did.again) {
+		did.next = next_wake(s);
+		s->armed = true;
+	}
+	epoch = atomic_load_explicit(&s->progress.epoch, memory_order_relaxed);
+	shard_leave(s);
+	if (!did.again)
+		progress_signal_release(&s->progress, epoch);
+	return did;
+}
+
 /* ---- waiting threads ---- */
 
 static bool stopping(const struct shard *s)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Waiting and sleeping: the poller of a shard, threads that wait for a future, and shards without a thread. The poller,
- * or any thread that waits.
+ * any thread that waits, or that of an event loop.
  */
 #ifndef FAR_CORE_IDLE_H
 #define FAR_CORE_IDLE_H
@@ -42,5 +42,23 @@ struct shard_turns {
  * there was something to do. Until it sleeps it polls: the caller calls it when a packet arrives.
  */
 uint64_t shard_turn(struct shard *s, struct shard_turns *t);
+
+/** What a poll of an event loop did. */
+struct shard_polled {
+	unsigned n;    /* packets and submissions handled */
+	bool held;     /* another thread holds the shard: nothing was done, and its release signals */
+	bool again;    /* there is more to do */
+	uint64_t next; /* a timer is due then, ns absolute */
+};
+/**
+ * Polls a shard that has no poller, FAR_POLL_PASSES passes at most, and arms its queues unless there is more to do.
+ * `woke`: bits of the queues whose wake-up arrived. Any thread, one at a time.
+ *
+ * No wake-up is lost. An armed shard is found by each source of work: peers and other threads see it asleep and write
+ * the descriptor of a queue (the pairing of go_to_sleep()); a thread that takes the token disarms it, and its release
+ * signals (progress_signal_release()), so that timers that it has set are looked at, too. While a thread holds the
+ * token, it does the work.
+ */
+struct shard_polled shard_poll_once(struct shard *s, uint32_t woke);
 
 #endif

@@ -6,6 +6,8 @@
 #include "sync/futex.h"
 #include "sync/future.h"
 
+#include <sys/eventfd.h>
+
 static void wake_one_sleeper(struct progress *p)
 {
 	for (unsigned i = 0; i < FAR_SLEEPERS_MAX; i++) {
@@ -65,7 +67,18 @@ void progress_park(struct progress *p)
 void progress_unpark(struct progress *p)
 {
 	atomic_store_explicit(&p->parked, 0, memory_order_release);
-	futex_wake(&p->parked, 1);
+	if (p->signal)
+		eventfd_write(*p->signal, 1);
+	else
+		futex_wake(&p->parked, 1);
+}
+
+void progress_signal_release(struct progress *p, uint32_t epoch)
+{
+	atomic_store_explicit(&p->parked, 1, memory_order_seq_cst); /* pairs with progress_release() */
+	if (!atomic_load_explicit(&p->token, memory_order_seq_cst) &&
+	    atomic_load_explicit(&p->epoch, memory_order_relaxed) != epoch)
+		progress_unpark(p);
 }
 
 void progress_wake_poller(struct progress *p)

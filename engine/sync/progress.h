@@ -8,6 +8,9 @@
  * the token wakes one sleeper. Release: store token (seq_cst), then load sleepers and parked. Going to sleep: register
  * (seq_cst), then try the token once more. In every order one side sees the other. The same pairing holds for `parked`,
  * and for `asleep` with the submission ring.
+ *
+ * A shard without a poller is polled by an event loop (FAR_PROGRESS_CALLER), which `signal` wakes in place of a parked
+ * poller: the first release after progress_signal_release() writes it.
  */
 #ifndef FAR_SYNC_PROGRESS_H
 #define FAR_SYNC_PROGRESS_H
@@ -33,6 +36,7 @@ struct progress {
 	/** 1: a thread left work that only a poll or a waiting thread does. The poller naps on this word. Any thread
 	 * sets it after its release of the token; the poller clears it, then checks for work. */
 	_Atomic uint32_t left;
+	const int *signal; /* eventfd of the event loop that polls the shard; NULL: a poller does. Constant */
 	alignas(64) _Atomic(_Atomic uint32_t *) sleepers[FAR_SLEEPERS_MAX]; /* state words of futures, NULL: free */
 };
 
@@ -55,8 +59,17 @@ int progress_sleeper_add(struct progress *p, _Atomic uint32_t *state);
 /** Removes the entry of that index (−1: no-op), and wakes another sleeper if the token is free. */
 void progress_sleeper_remove(struct progress *p, int index);
 
-/** Wakes a parked poller, whether the token is free or not (shutdown). */
+/** Wakes a parked poller, whether the token is free or not (shutdown); writes `signal` if there is one. */
 void progress_unpark(struct progress *p);
+/**
+ * Makes the next release of the token write `signal`; at once, if a thread took the token after epoch `epoch` and has
+ * released it. The caller does not hold the token.
+ *
+ * Here: store parked, then load token (both seq_cst). A release: store token, then load parked (both seq_cst). A
+ * release that finds `parked` clear precedes this load of the token, which then finds it free with a newer epoch: the
+ * epoch was written before the release.
+ */
+void progress_signal_release(struct progress *p, uint32_t epoch);
 /** Ends the poller's nap, or makes its next nap return at once. The caller does not hold the token. */
 void progress_wake_poller(struct progress *p);
 

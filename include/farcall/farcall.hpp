@@ -1345,6 +1345,16 @@ class agent
 		return all;
 	}
 
+	/** far_agent_fd() and far_agent_poll(), with FAR_PROGRESS_CALLER. */
+	int fd() const
+	{
+		return far_agent_fd(a_);
+	}
+	unsigned poll() const
+	{
+		return far_agent_poll(a_);
+	}
+
 	/** far_serve(), far_stop(), far_shutdown(), far_barrier() of all. */
 	void serve(std::chrono::nanoseconds timeout = default_timeout)
 	{

@@ -11,12 +11,13 @@
  *
  * | function                                                          | may run                                    |
  * |-------------------------------------------------------------------|--------------------------------------------|
- * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, with FAR_PROGRESS_SHARED              |
+ * | waits: far_rpc_sync*, far_msg_call*, far_future_wait*,            | any, unless FAR_PROGRESS_DEDICATED         |
  * |   far_scope_end, far_rref_rpc_sync, far_rref_to_here,             |                                            |
  * |   far_rref_local_value, far_rref_object, far_rref_type,           |                                            |
  * |   far_rref_wait, far_rref_flush, far_all_gather, far_barrier      |                                            |
  * | far_future_free, last reference of a pending fan-out: it waits    | as the waits                               |
- * | far_init_rpc, far_shard_poll*, far_shutdown, far_shutdown_local   | any                                        |
+ * | far_init_rpc, far_shard_poll*, far_agent_poll, far_shutdown,      | any                                        |
+ * |   far_shutdown_local; far_serve with FAR_PROGRESS_CALLER          |                                            |
  * | far_future_set_value, far_future_set_error; far_future_free, last | the callbacks of that future and of the    |
  * |   reference of a pending user-made future                         |   futures derived from it                  |
  * | far_future_then, far_future_on_done of a complete future          | the callback that is being added           |
@@ -54,8 +55,10 @@ struct far_req;
 
 /** Which threads poll the queues of a shard. */
 enum far_progress {
-	FAR_PROGRESS_SHARED,   /* an application thread that waits, one at a time; the poller while no thread waits */
-	FAR_PROGRESS_DEDICATED /* the poller alone: handlers never run on application threads */
+	FAR_PROGRESS_SHARED,    /* an application thread that waits, one at a time; the poller while no thread waits */
+	FAR_PROGRESS_DEDICATED, /* the poller alone: handlers never run on application threads */
+	FAR_PROGRESS_CALLER     /* there is no poller: the thread that calls far_agent_poll(), for an event loop, and
+				   application threads that wait, one at a time */
 };
 
 /** What a poller does when a poll finds nothing. */
@@ -253,7 +256,8 @@ struct far_opts {
 	 * the environment, else the bound address. */
 	const char *advertise;
 	/** "off": no CRC32C of packets over udp, dpdk and verbs, towards workers that also set "off". For networks with
-	 * trusted checks of their own. Default: FAR_CHECKSUM in the environment, else "on". */
+	 * trusted checks of their own. Packets between loopback addresses have none in any case. Default: FAR_CHECKSUM
+	 * in the environment, else "on". */
 	const char *checksum;
 	const struct far_class *classes; /* <farcall/object.h>; registered after the types, before the functions */
 	size_t classes_n;
@@ -311,7 +315,7 @@ static inline enum far_status far_init_rpc(const char *name, int rank, int world
 
 /**
  * Serves the calls of the group until there is a reason to stop, then returns FAR_OK; far_shutdown() or another
- * far_serve() follows. Blocks; the calling thread sleeps. Reasons:
+ * far_serve() follows. Blocks; the calling thread sleeps, or polls with FAR_PROGRESS_CALLER. Reasons:
  * - far_stop(), also an earlier one. The group does not end before this worker calls far_shutdown() then;
  * - SIGINT or SIGTERM. The function installs a handler for each that has its default action, and restores that action;
  * - the end of the group: one member at least has called far_shutdown() or is lost, every other one has, or serves, and
@@ -428,6 +432,24 @@ enum far_status far_register_placement(struct far_agent *agent, const struct far
  */
 enum far_status far_register_type(struct far_agent *agent, const struct far_custom_type *type, struct far_err *err);
 
+/* ---- The thread of an event loop: FAR_PROGRESS_CALLER; these never block ---- */
+
+/**
+ * The agent in an event loop. The descriptor is readable when far_agent_poll() has something to do: packets, calls and
+ * answers of other threads, timers, changes of the group. An idle agent wakes nobody. Watch it level-triggered for
+ * reading (poll, epoll, libevent, libuv); do not read or close it. It is valid until far_shutdown(). Any thread. −1:
+ * the agent has pollers.
+ */
+int far_agent_fd(struct far_agent *agent);
+
+/**
+ * Does what the agent has to do, at most 64 polls of each shard; the descriptor stays readable if there is more.
+ * Returns the number of packets and submissions handled. Calls that the loop makes itself are sent when they are made;
+ * their completions, callbacks and handlers run here, on the calling thread, or on a thread that waits. One thread at a
+ * time polls: it returns 0 at once while another thread is in it, in a handler, and if the agent has pollers.
+ */
+unsigned far_agent_poll(struct far_agent *agent);
+
 /* ---- The thread that holds a shard ---- */
 
 /**
@@ -444,7 +466,8 @@ void far_shard_release(struct far_agent *agent);
  * or callback of the shard; far_shard_release() does nothing in any handler. */
 unsigned far_shard_poll(struct far_agent *agent);
 
-/** The same three for shard `shard`. FAR_INVALID if there is no such shard; the other two do nothing then. */
+/** far_shard_acquire(), far_shard_release() and far_shard_poll() for shard `shard`. FAR_INVALID if there is no such
+ * shard; the other two do nothing then. */
 enum far_status far_shard_acquire_at(struct far_agent *agent, unsigned shard, uint64_t timeout_ns, struct far_err *err);
 void far_shard_release_at(struct far_agent *agent, unsigned shard);
 unsigned far_shard_poll_at(struct far_agent *agent, unsigned shard);
@@ -536,7 +559,7 @@ struct far_limits {
 };
 /** far_limits_read() with the caller's size of the struct. */
 void far_limits_read_sized(struct far_agent *agent, struct far_limits *out, size_t bytes);
-/** `agent` NULL: the defaults. */
+/** Reads the bounds in use; the defaults if `agent` is NULL. */
 static inline void far_limits_read(struct far_agent *agent, struct far_limits *out)
 {
 	far_limits_read_sized(agent, out, sizeof *out);

@@ -128,8 +128,8 @@ enum far_status far_rpc_fanout(struct far_agent *agent, const char *function, co
 			       struct far_target_result *results, struct far_future **out, struct far_err *err);
 
 /**
- * The same with message handler `id`; data[0, len) is the common request. Hedging needs the handler registered here
- * too, with FAR_IDEMPOTENT.
+ * far_rpc_fanout() with message handler `id`; data[0, len) is the common request. Hedging needs the handler registered
+ * here too, with FAR_IDEMPOTENT.
  */
 enum far_status far_msg_fanout(struct far_agent *agent, uint16_t id, const void *data, size_t len,
 			       const struct far_target *targets, size_t n, const struct far_fanout_opts *opts,

@@ -78,7 +78,7 @@ struct far_call_opts {
  */
 enum far_status far_rpc_sync(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			     size_t args_n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
-/** The same with the worker by rank and shard. */
+/** far_rpc_sync() with the worker by rank and shard. */
 enum far_status far_rpc_sync_to(struct far_agent *agent, struct far_to to, const char *function,
 				const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				struct far_val *out, struct far_err *err);
@@ -96,10 +96,47 @@ enum far_status far_rpc_sync_to(struct far_agent *agent, struct far_to to, const
 enum far_status far_rpc_async(struct far_agent *agent, const char *to, const char *function, const struct far_val *args,
 			      size_t args_n, const struct far_call_opts *opts, struct far_future **out,
 			      struct far_err *err);
-/** The same with the worker by rank and shard. */
+/** far_rpc_async() with the worker by rank and shard. */
 enum far_status far_rpc_async_to(struct far_agent *agent, struct far_to to, const char *function,
 				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				 struct far_future **out, struct far_err *err);
+
+/* ---- Handles: a worker, and a function to be called there, looked up once ---- */
+
+/** One incarnation of a worker, found by far_worker_find(). A plain value, to be copied; it holds nothing. `to` also
+ * goes to calls by rank, messages and fan-outs, which reach whatever incarnation there is. */
+struct far_worker {
+	struct far_agent *agent;
+	struct far_to to;     /* shard −1; another may be set before far_callee_find() */
+	uint64_t incarnation; /* far_worker_info.incarnation */
+};
+
+/** A function of this agent, to be called on one incarnation of a worker. */
+struct far_callee;
+
+/** Looks a worker up by its name. Any thread; never blocks. Errors: INVALID (NULL), UNKNOWN_WORKER. */
+enum far_status far_worker_find(struct far_agent *agent, const char *name, struct far_worker *out, struct far_err *err);
+
+/**
+ * Looks a function up that is registered here, with all of its overloads, also those registered later. `*out` is the
+ * caller's: far_callee_free() it, at the latest after the agent was shut down, when it is of no other use. Any thread;
+ * never blocks. Errors: INVALID (NULL, or no such shard), NO_FUNCTION, PEER_LOST (the worker is another incarnation by
+ * now), RESOURCE.
+ */
+enum far_status far_callee_find(const struct far_worker *worker, const char *function, struct far_callee **out,
+				struct far_err *err);
+/** NULL is ignored. No thread may be in one of the next two functions with it; calls that were started go on. */
+void far_callee_free(struct far_callee *callee);
+
+/**
+ * far_rpc_sync_to() and far_rpc_async_to() without the lookups: the same arguments, threads, blocking and errors. Any
+ * number of threads may use a callee at the same time. INVALID: it is NULL. PEER_LOST, executed NO: the worker is
+ * another incarnation by now, and nothing was sent to it; far_worker_find() finds that one.
+ */
+enum far_status far_callee_rpc_sync(struct far_callee *callee, const struct far_val *args, size_t args_n,
+				    const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
+enum far_status far_callee_rpc_async(struct far_callee *callee, const struct far_val *args, size_t args_n,
+				     const struct far_call_opts *opts, struct far_future **out, struct far_err *err);
 
 /* ---- The handler of the request, exactly one answer; these never block ---- */
 

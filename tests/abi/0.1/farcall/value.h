@@ -195,6 +195,7 @@ const struct far_val *far_dict_find(const struct far_val *v, const struct far_va
 /** Prints a value without a newline; long ones abbreviated. */
 void far_val_print(FILE *f, const struct far_val *v);
 
+/** Makes none, the value without content. */
 static inline struct far_val far_none(void)
 {
 	struct far_val v;
@@ -202,6 +203,7 @@ static inline struct far_val far_none(void)
 	return v;
 }
 
+/** Makes a bool. */
 static inline struct far_val far_bool(bool b)
 {
 	struct far_val v = far_none();
@@ -210,6 +212,7 @@ static inline struct far_val far_bool(bool b)
 	return v;
 }
 
+/** Makes an int. */
 static inline struct far_val far_int(int64_t i)
 {
 	struct far_val v = far_none();
@@ -228,6 +231,7 @@ static inline struct far_val far_uint(uint64_t i)
 	return v;
 }
 
+/** Makes a float. */
 static inline struct far_val far_float(double f)
 {
 	struct far_val v = far_none();
@@ -236,6 +240,7 @@ static inline struct far_val far_float(double f)
 	return v;
 }
 
+/** Makes a string of a C string, which is borrowed. */
 static inline struct far_val far_str(const char *s)
 {
 	struct far_val v = far_none();
@@ -245,6 +250,7 @@ static inline struct far_val far_str(const char *s)
 	return v;
 }
 
+/** Makes a bytes value of data[0, len), which is borrowed. */
 static inline struct far_val far_bytes(const void *data, size_t len)
 {
 	struct far_val v = far_none();
@@ -254,6 +260,7 @@ static inline struct far_val far_bytes(const void *data, size_t len)
 	return v;
 }
 
+/** Makes a tensor value: a copy of `*t`; the elements are borrowed. */
 static inline struct far_val far_tensor_val(const struct far_tensor *t)
 {
 	struct far_val v = far_none();
@@ -262,7 +269,7 @@ static inline struct far_val far_tensor_val(const struct far_tensor *t)
 	return v;
 }
 
-/** The same without a copy of `t`, which must exist as long as the value: what FAR_ARGS makes of `&t`. */
+/** far_tensor_val() without a copy of `t`, which must exist as long as the value: what FAR_ARGS makes of `&t`. */
 static inline struct far_val far_tensor_ref(const struct far_tensor *t)
 {
 	struct far_val v;
@@ -294,6 +301,7 @@ static inline struct far_val far_dict(const struct far_dict_entry *entries, size
 	return v;
 }
 
+/** Makes an entry of a dict. Shorter to write: FAR_ENTRY. */
 static inline struct far_dict_entry far_entry(struct far_val key, struct far_val value)
 {
 	struct far_dict_entry e;
@@ -328,6 +336,7 @@ static inline struct far_val far_kw(const char *name, struct far_val v)
 	return v;
 }
 
+/** Returns its argument: what FAR_ARGS makes of a value. */
 static inline struct far_val far_val_copy(struct far_val v)
 {
 	return v;
