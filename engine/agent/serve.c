@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #define SERVING_MAX 64 /* agents of a process in far_serve() at once */
 
@@ -26,6 +27,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct serving servings[SERVING_MAX];
 static _Atomic unsigned made_n;    /* servings[0, made_n) have a descriptor; release, pairs with on_signal() */
 static unsigned used_n;            /* by `lock` */
+static pid_t made_by;              /* the process; by `lock` */
 static _Atomic uint32_t signalled; /* stop signals received */
 static struct sigaction before[STOP_SIGNALS];
 static bool replaced[STOP_SIGNALS]; /* by `lock`: before[i] is to be restored */
@@ -60,12 +62,26 @@ static void signals_restore(void)
 			sigaction(stop_signals[i], &before[i], NULL);
 }
 
+/* A child process has descriptors of its own: those that it inherited are its parent's, too. */
+static unsigned made_here(void)
+{
+	unsigned n = atomic_load_explicit(&made_n, memory_order_relaxed);
+	if (made_by != getpid()) {
+		for (unsigned i = 0; i < n; i++)
+			close(servings[i].wake);
+		made_by = getpid();
+		n = 0;
+		atomic_store_explicit(&made_n, 0, memory_order_release);
+	}
+	return n;
+}
+
 /* NULL: too many. */
 static struct serving *serving_begin(void)
 {
 	struct serving *s = NULL;
 	pthread_mutex_lock(&lock);
-	unsigned n = atomic_load_explicit(&made_n, memory_order_relaxed), i = 0;
+	unsigned n = made_here(), i = 0;
 	while (i < n && servings[i].used)
 		i++;
 	if (i == n && n < SERVING_MAX && (servings[n].wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0)
