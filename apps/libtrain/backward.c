@@ -1,36 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * A pass from the roots to the leaves. The thread that calls far_grads_backward().
- *
- * The pass first counts, for each node that it can reach, the edges that lead to it. A node runs its derivative once
- * all of them have delivered; the gradients that arrive meanwhile are summed in the node's slots. A leaf is the end of
- * such edges: its hooks run, then the sum goes to the far_grads.
- */
-#include "grads.h"
+/** A pass from roots to leaves. The thread that runs the pass. */
+#include "pass.h"
+
 #include "rows.h"
 #include "tape.h"
-
-/* A node or leaf of the pass. */
-struct entry {
-	const void *key;        /* the node or the leaf */
-	struct node *node;      /* NULL: a leaf */
-	struct far_var *leaf;   /* NULL: a node */
-	struct gradient *slots; /* one for each output */
-	uint64_t pending;       /* edges that have not delivered */
-};
-
-/* The graph keeps nodes and leaves while the pass runs: the caller has the roots. */
-struct pass {
-	struct far_pool *pool;
-	struct far_grads *grads;
-	struct far_backward_opts opts;
-	struct entry *entries;
-	size_t n, capacity;
-	uint32_t *table; /* entry + 1, by key; 0: free */
-	size_t table_capacity;
-	uint32_t *ready; /* a stack of entries */
-	size_t ready_n, ready_capacity;
-};
 
 #define TABLE_MIN 64
 
@@ -84,12 +57,17 @@ static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint3
 		return false;
 	p->entries[p->n] = (struct entry){key, node, leaf, slots, 0};
 	*entry = (uint32_t)p->n++;
+	p->left++;
 	*slot = *entry + 1;
 	return push_ready(p, *entry);
 }
 
-/** Finds all that the nodes on the stack lead to, and counts edges. */
-static bool discover(struct pass *p)
+static enum far_status no_memory(const struct pass *p, struct far_err *err)
+{
+	return fail_memory(err, "backward", p->capacity * sizeof *p->entries);
+}
+
+enum far_status pass_discover(struct pass *p, struct far_err *err)
 {
 	while (p->ready_n > 0) {
 		struct node *node = p->entries[p->ready[--p->ready_n]].node;
@@ -98,11 +76,20 @@ static bool discover(struct pass *p)
 			if (!node_wants(node, i))
 				continue;
 			if (!reach(p, node->edges[i].node, node->edges[i].leaf, &to))
-				return false;
+				return no_memory(p, err);
 			p->entries[to].pending++;
 		}
 	}
-	return true;
+	return FAR_OK;
+}
+
+enum far_status pass_expect(struct pass *p, struct far_var *var, struct far_err *err)
+{
+	uint32_t at;
+	if (!reach(p, var->node, var->node ? NULL : var, &at))
+		return no_memory(p, err);
+	p->entries[at].pending++;
+	return FAR_OK;
 }
 
 /* ---- derivatives ---- */
@@ -200,6 +187,15 @@ static enum far_status deliver(struct pass *p, const struct edge *edge, const st
 	return FAR_OK;
 }
 
+enum far_status pass_deliver(struct pass *p, struct far_var *var, struct gradient *g, struct far_err *err)
+{
+	struct edge edge = {var->node, var->node ? NULL : var, var->output};
+	uint32_t at = p->n ? *table_find(p, var->node ? (const void *)var->node : (const void *)var) : 0;
+	if (at == 0 || p->entries[at - 1].pending == 0)
+		return fail(err, FAR_INVALID, "backward: a gradient arrived that this pass does not expect");
+	return deliver(p, &edge, &var->value, g, err);
+}
+
 static bool any_set(const struct gradient *slots, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -222,9 +218,13 @@ static enum far_status run_hooks_before(struct pass *p, const struct hook *hooks
 
 static enum far_status run_leaf(struct pass *p, struct entry *entry, struct far_err *err)
 {
-	if (!entry->slots->set)
+	bool taken = false;
+	if (entry->slots->set)
+		TRY(run_hooks_before(p, entry->leaf->hooks, entry->leaf, entry->slots, 1, err));
+	if (p->leaf)
+		TRY(p->leaf(p->user, entry->leaf, entry->slots, &taken, err));
+	if (taken || !entry->slots->set)
 		return FAR_OK;
-	TRY(run_hooks_before(p, entry->leaf->hooks, entry->leaf, entry->slots, 1, err));
 	return grads_accumulate(p->grads, entry->leaf, entry->slots, err);
 }
 
@@ -252,19 +252,25 @@ static enum far_status run_node(struct pass *p, struct node *node, struct gradie
 	return status;
 }
 
-static enum far_status run(struct pass *p, struct far_err *err)
+enum far_status pass_start(struct pass *p, struct far_err *err)
 {
 	for (size_t i = 0; i < p->n; i++)
 		if (p->entries[i].pending == 0 && !push_ready(p, (uint32_t)i))
 			return fail_memory(err, "backward", p->ready_capacity * sizeof *p->ready);
+	return FAR_OK;
+}
+
+enum far_status pass_run(struct pass *p, struct far_err *err)
+{
 	while (p->ready_n > 0) {
 		struct entry *entry = &p->entries[p->ready[--p->ready_n]];
+		p->left--;
 		TRY(entry->node ? run_node(p, entry->node, entry->slots, err) : run_leaf(p, entry, err));
 	}
 	return FAR_OK;
 }
 
-static void pass_end(struct pass *p)
+void pass_end(struct pass *p)
 {
 	for (size_t i = 0; i < p->n; i++) {
 		struct entry *entry = &p->entries[i];
@@ -294,8 +300,16 @@ static enum far_status check_root(const struct far_var *root, size_t i, struct f
 	return FAR_OK;
 }
 
-/** The derivative of a root with respect to itself. */
-static enum far_status seed(struct pass *p, const struct far_var *root, struct far_err *err)
+enum far_status pass_check_roots(struct far_var *const *roots, size_t n, struct far_err *err)
+{
+	if (n == 0)
+		return fail(err, FAR_INVALID, "backward: no roots to begin with");
+	for (size_t i = 0; i < n; i++)
+		TRY(check_root(roots[i], i, err));
+	return FAR_OK;
+}
+
+enum far_status pass_root(struct pass *p, const struct far_var *root, struct far_err *err)
 {
 	uint32_t at;
 	struct gradient one = {.set = true};
@@ -315,20 +329,19 @@ enum far_status far_grads_backward(struct far_grads *grads, struct far_var *cons
 	struct far_err unwanted;
 	if (!err)
 		err = &unwanted; /* functions of the application get one */
-	if (n == 0)
-		return fail(err, FAR_INVALID, "backward: no roots to begin with");
-	for (size_t i = 0; i < n; i++)
-		TRY(check_root(roots[i], i, err));
+	TRY(pass_check_roots(roots, n, err));
 	struct pass p = {.pool = grads_pool(grads), .grads = grads};
 	if (opts)
 		p.opts = *opts;
 	enum far_status status = FAR_OK;
 	for (size_t i = 0; i < n && !status; i++)
-		status = seed(&p, roots[i], err);
-	if (!status && !discover(&p))
-		status = fail_memory(err, "backward", p.capacity * sizeof *p.entries);
+		status = pass_root(&p, roots[i], err);
 	if (!status)
-		status = run(&p, err);
+		status = pass_discover(&p, err);
+	if (!status)
+		status = pass_start(&p, err);
+	if (!status)
+		status = pass_run(&p, err);
 	pass_end(&p);
 	return status;
 }

@@ -234,7 +234,7 @@ struct far_var *tape_one(struct far_tape *tape, const struct op *op, const struc
 
 /* ---- variables without a gradient ---- */
 
-static struct far_var *adopt(struct far_tape *tape, struct far_var *var)
+struct far_var *tape_adopt(struct far_tape *tape, struct far_var *var)
 {
 	var->next = tape->vars;
 	tape->vars = var;
@@ -251,7 +251,7 @@ struct far_var *far_tape_input(struct far_tape *tape, const struct far_tensor *t
 		far_tape_fail(tape, &err);
 		return NULL;
 	}
-	return adopt(tape, var);
+	return tape_adopt(tape, var);
 }
 
 struct far_var *far_tape_constant(struct far_tape *tape, enum far_dtype dtype, double value)
@@ -266,7 +266,7 @@ struct far_var *far_tape_constant(struct far_tape *tape, enum far_dtype dtype, d
 		return NULL;
 	}
 	far_op_fill(value, &var->value.t, NULL);
-	return adopt(tape, var);
+	return tape_adopt(tape, var);
 }
 
 struct far_var *far_tape_detach(struct far_tape *tape, struct far_var *x)
@@ -285,5 +285,5 @@ struct far_var *far_tape_detach(struct far_tape *tape, struct far_var *x)
 		fail_memory(&tape->err, "detach", sizeof *var);
 		return NULL;
 	}
-	return adopt(tape, var);
+	return tape_adopt(tape, var);
 }

@@ -15,6 +15,9 @@ enum far_status tape_apply(struct far_tape *tape, const struct op *op, const str
 struct far_var *tape_one(struct far_tape *tape, const struct op *op, const struct params *p,
 			 struct far_var *const *inputs, size_t n);
 
+/** The tape keeps `var`, with the caller's reference. Returns `var`. */
+struct far_var *tape_adopt(struct far_tape *tape, struct far_var *var);
+
 /* Pointers of a call with `n` inputs: on the stack, or in memory of the pool. */
 struct pointers {
 	const void *few[NODE_INPUTS];

@@ -64,6 +64,10 @@ struct far_var {
 	struct hook *hooks; /* of a leaf */
 	struct far_pool *pool;
 	struct far_var *next; /* on its tape */
+	/* Of a leaf that arrived from another worker: its gradient is sent there instead of being kept. */
+	uint64_t sent_context; /* id of the context */
+	uint64_t sent_id;      /* number of the sender; 0: it did not arrive so */
+	int32_t sent_rank;
 };
 
 /** A variable of `value`, which it takes over, with one reference. NULL: no memory; `value` stays the caller's. */

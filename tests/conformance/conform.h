@@ -139,6 +139,8 @@ void conform_become(int rank);
 /** Joins and leaves as CONFORM does. */
 void conform_join(const char *here);
 void conform_leave(const char *here);
+/** Checks the NICs of an agent that the body has made in another way. */
+void conform_joined(const char *here);
 /** A port that is this worker's until it ends, and a store's address there: for groups beside the test's own. */
 int conform_own_port(const char *here);
 const char *conform_own_url(const char *here);

@@ -178,6 +178,11 @@ void conform_join(const char *here)
 	conform_at(here);
 	conform_want(here, "joining", far_init_rpc(conform_name(rank), rank, WORLD, &conform_opts, &agent, &err),
 		     FAR_OK);
+	conform_joined(here);
+}
+
+void conform_joined(const char *here)
+{
 	check_nics(here);
 }
 

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A pass from roots to leaves. It is begun, learns all edges that will deliver, then runs: at once
+ * (far_grads_backward()), or in parts as gradients arrive from other workers. One thread at a time.
+ *
+ * The pass first counts, for each node that it can reach, the edges that lead to it. A node runs its derivative once
+ * all of them have delivered; the gradients that arrive meanwhile are summed in the node's slots. A leaf is the end of
+ * such edges: its hooks run, then the sum goes to the far_grads.
+ */
+#ifndef FAR_LIBTRAIN_PASS_H
+#define FAR_LIBTRAIN_PASS_H
+
+#include "grads.h"
+
+/* A node or leaf of the pass. */
+struct entry {
+	const void *key;        /* the node or the leaf */
+	struct node *node;      /* NULL: a leaf */
+	struct far_var *leaf;   /* NULL: a node */
+	struct gradient *slots; /* one for each output */
+	uint64_t pending;       /* edges that have not delivered */
+};
+
+/* The graph keeps nodes and leaves while the pass runs: the caller has the roots. */
+struct pass {
+	struct far_pool *pool;
+	struct far_grads *grads;
+	struct far_backward_opts opts;
+	/** Takes the sum of a leaf, which may be unset (zero), if `*taken`; else it goes to the far_grads. NULL: none.
+	 */
+	enum far_status (*leaf)(void *user, struct far_var *leaf, struct gradient *sum, bool *taken,
+				struct far_err *err);
+	void *user; /* of `leaf` */
+	struct entry *entries;
+	size_t n, capacity;
+	size_t left;     /* entries that have not run */
+	uint32_t *table; /* entry + 1, by key; 0: free */
+	size_t table_capacity;
+	uint32_t *ready; /* a stack of entries */
+	size_t ready_n, ready_capacity;
+};
+
+/** Errors of roots[0, n): see far_grads_backward(). */
+enum far_status pass_check_roots(struct far_var *const *roots, size_t n, struct far_err *err);
+/** Begins at a root, whose derivative is one. */
+enum far_status pass_root(struct pass *p, const struct far_var *root, struct far_err *err);
+/** One more pass_deliver() to `var` will come. */
+enum far_status pass_expect(struct pass *p, struct far_var *var, struct far_err *err);
+/** Follows the graph from what is new, and counts edges. */
+enum far_status pass_discover(struct pass *p, struct far_err *err);
+/** Makes entries ready that no edge leads to: the roots. Once. */
+enum far_status pass_start(struct pass *p, struct far_err *err);
+/** Delivers `g` (none: zero). INVALID: nothing was expected. */
+enum far_status pass_deliver(struct pass *p, struct far_var *var, struct gradient *g, struct far_err *err);
+/** Runs what is ready, and what that makes ready. */
+enum far_status pass_run(struct pass *p, struct far_err *err);
+/** Frees the memory of the pass. */
+void pass_end(struct pass *p);
+
+#endif
