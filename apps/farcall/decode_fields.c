@@ -215,7 +215,7 @@ static const struct field retry_fields[] = {FIELD_MUST(packet_retry, seq, NUMBER
 					    FIELD_MUST(packet_retry, floor, NUMBER, 1, ANY)};
 const struct layout layout_retry = LAYOUT("retry", packet_retry, retry_fields);
 
-static const struct field object_fields[] = {FIELD(rref_id, life, ID), FIELD(rref_id, number, ID)};
+static const struct field object_fields[] = {FIELD(rref_id, incarnation, ID), FIELD(rref_id, number, ID)};
 const struct layout layout_object = LAYOUT("object", rref_id, object_fields);
 
 static const struct field named_fields[] = {FIELD_MUST(rref_named, count, NUMBER, 1, ANY)};
@@ -223,22 +223,22 @@ const struct layout layout_named = LAYOUT("named", rref_named, named_fields);
 
 static const struct field rref_remote_fields[] = {
 	FIELD(rref_remote, owner, ID),
-	FIELD(rref_remote, id.life, ID),
+	FIELD(rref_remote, id.incarnation, ID),
 	FIELD(rref_remote, id.number, ID),
-	FIELD(rref_remote, fork.life, ID),
+	FIELD(rref_remote, fork.incarnation, ID),
 	FIELD(rref_remote, fork.number, ID),
 	FIELD(rref_remote, function.name, ID),
 	FIELD(rref_remote, function.signature, ID),
 };
 const struct layout layout_rref_remote = LAYOUT("rref_remote", rref_remote, rref_remote_fields);
 
-static const struct field rref_fetch_fields[] = {FIELD(rref_fetch, owner, ID), FIELD(rref_fetch, id.life, ID),
+static const struct field rref_fetch_fields[] = {FIELD(rref_fetch, owner, ID), FIELD(rref_fetch, id.incarnation, ID),
 						 FIELD(rref_fetch, id.number, ID)};
 const struct layout layout_rref_fetch = LAYOUT("rref_fetch", rref_fetch, rref_fetch_fields);
 
 static const struct field rref_method_fields[] = {
 	FIELD(rref_method, owner, ID),
-	FIELD(rref_method, object.life, ID),
+	FIELD(rref_method, object.incarnation, ID),
 	FIELD(rref_method, object.number, ID),
 	FIELD(rref_method, function.name, ID),
 	FIELD(rref_method, function.signature, ID),
@@ -246,12 +246,12 @@ static const struct field rref_method_fields[] = {
 const struct layout layout_rref_method = LAYOUT("rref_method", rref_method, rref_method_fields);
 
 static const struct field rref_method_remote_fields[] = {
-	FIELD(rref_method_remote, object.life, ID),
+	FIELD(rref_method_remote, object.incarnation, ID),
 	FIELD(rref_method_remote, object.number, ID),
 	FIELD(rref_method_remote, remote.owner, ID),
-	FIELD(rref_method_remote, remote.id.life, ID),
+	FIELD(rref_method_remote, remote.id.incarnation, ID),
 	FIELD(rref_method_remote, remote.id.number, ID),
-	FIELD(rref_method_remote, remote.fork.life, ID),
+	FIELD(rref_method_remote, remote.fork.incarnation, ID),
 	FIELD(rref_method_remote, remote.fork.number, ID),
 	FIELD(rref_method_remote, remote.function.name, ID),
 	FIELD(rref_method_remote, remote.function.signature, ID),
@@ -263,9 +263,9 @@ static const struct field rref_op_fields[] = {
 	FIELD_MUST(rref_op, kind, RREF_KIND, RREF_FORK, RREF_RECALL),
 	FIELD(rref_op, status, STATUS),
 	FIELD(rref_op, owner, ID),
-	FIELD(rref_op, id.life, ID),
+	FIELD(rref_op, id.incarnation, ID),
 	FIELD(rref_op, id.number, ID),
-	FIELD(rref_op, fork.life, ID),
+	FIELD(rref_op, fork.incarnation, ID),
 	FIELD(rref_op, fork.number, ID),
 };
 const struct layout layout_rref_op = LAYOUT("rref_op", rref_op, rref_op_fields);

@@ -107,7 +107,7 @@ struct transport_peer {
 	uint8_t secondary;     /* bit k: secondary path k is attached */
 	uint8_t ack_every;     /* an ACK is sent after so many `owed`, so that the peer's window stays open */
 	uint8_t begun_n;       /* messages in rings->assembling that are begun */
-	uint8_t duplicate; /* marks of the next ACK: WIRE_DUPLICATE, for packet duplicate_number, and WIRE_UNACKED. 0:
+	uint8_t duplicate; /* flags of the next ACK: WIRE_DUPLICATE, for packet duplicate_number, and WIRE_UNACKED. 0:
 			      none */
 	uint8_t pings;     /* sent since something arrived */
 	uint8_t current_path; /* index of the path in use */

@@ -161,7 +161,7 @@ static inline bool transport_sent_unordered(const struct transport_sent *e)
 }
 
 /** Returns the mark with which a packet was sent: WIRE_UNORDERED or 0. */
-static inline unsigned transport_sent_marks(const struct transport_sent *e)
+static inline unsigned transport_sent_flags(const struct transport_sent *e)
 {
 	if (e->priority != TRANSPORT_PRIORITY_URGENT)
 		return transport_bulk_marks(e->message);
