@@ -12,7 +12,7 @@
 #include <farcall/status.h>
 #include <inttypes.h>
 
-enum encoding { NUMBER, SIGNED, ID, TAG, HEAD, KIND, MARK, TYPE, FLAG, EXECUTED, RREF_KIND, STATUS };
+enum encoding { NUMBER, SIGNED, ID, TAG, HEAD, KIND, HEAD_FLAG, TYPE, FLAG, EXECUTED, RREF_KIND, STATUS };
 
 struct field {
 	const char *name;
@@ -36,7 +36,7 @@ struct field {
 static const struct field head_fields[] = {
 	FIELD_MUST(wire_head, version, NUMBER, WIRE_VERSION, WIRE_VERSION),
 	FIELD_MUST(wire_head, kind, KIND, WIRE_MESSAGE, WIRE_CHALLENGE),
-	FIELD(wire_head, marks, MARK),
+	FIELD(wire_head, flags, HEAD_FLAG),
 	FIELD(wire_head, lane_phase, NUMBER),
 	FIELD(wire_head, crc, ID),
 	FIELD(wire_head, incarnation, ID),
@@ -311,7 +311,7 @@ struct bit {
 
 #define OF(type) (1u << PACKET_##type)
 #define ANSWERS  (OF(REPLY) | OF(ERROR) | OF(CANCELLED))
-static const struct bit marks[] = {
+static const struct bit head_flags[] = {
 	{WIRE_ASLEEP, "ASLEEP", 0},   {WIRE_FRAGMENT, "FRAGMENT", 0},     {WIRE_MORE, "MORE", 0},
 	{WIRE_BATCH, "BATCH", 0},     {WIRE_RETRANSMIT, "RETRANSMIT", 0}, {WIRE_DUPLICATE, "DUPLICATE", 0},
 	{WIRE_UNACKED, "UNACKED", 0}, {WIRE_UNORDERED, "UNORDERED", 0},
@@ -391,8 +391,8 @@ static void print_field(FILE *out, const struct field *f, const uint8_t *at, uin
 	case STATUS:
 		print_status(out, v);
 		return;
-	case MARK:
-		print_bits(out, marks, sizeof marks / sizeof *marks, v, 0);
+	case HEAD_FLAG:
+		print_bits(out, head_flags, sizeof head_flags / sizeof *head_flags, v, 0);
 		return;
 	case FLAG:
 		print_bits(out, flags, sizeof flags / sizeof *flags, v, type);

@@ -75,7 +75,7 @@ struct transport_peer {
 	bool detached;                 /* attached once, then detached by the engine */
 	bool heard;                    /* a packet arrived since the last timer scan */
 	bool remote_asleep;            /* the peer's queue sleeps: kick it after sending */
-	bool special; /* not confirmed, or failed over: received packets take the slow path of receive_marks() */
+	bool special; /* not confirmed, or failed over: received packets take the slow path of receive_flags() */
 	bool active;  /* in queue->actives: the timer scan includes it */
 
 	uint32_t lower_peer;   /* address handle of `via` */

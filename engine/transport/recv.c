@@ -179,7 +179,7 @@ static void confirm(struct transport_queue *q, struct transport_peer *p)
 	transport_backlog_add(q, p);
 }
 
-__attribute__((noinline)) static void receive_marks(struct transport_queue *q, struct transport_peer *p,
+__attribute__((noinline)) static void receive_flags(struct transport_queue *q, struct transport_peer *p,
 						    const struct transport_queue *via, const union wire_packet *h)
 {
 	if (p->via != via)
@@ -354,7 +354,7 @@ static inline __attribute__((always_inline)) void take_head(struct transport_que
 	p->heard = true;
 	p->remote_asleep = h->head.flags & WIRE_ASLEEP;
 	if (__builtin_expect(p->special || h->head.flags & (WIRE_DUPLICATE | WIRE_RETRANSMIT), 0))
-		receive_marks(q, p, via, h);
+		receive_flags(q, p, via, h);
 	take_ack(q, p, le32_get(h->message.ack),
 		 le64_get(h->message.ack_bits)); /* struct wire_ack has them there, too */
 	/* It went to sleep before it received what is in flight. */

@@ -422,8 +422,8 @@ static int send_bulk(struct transport_queue *q, struct transport_peer *p)
 		m->priority = transport_bulk_priority(m->len);
 	}
 	unsigned priority = m->priority;
-	int error = offer ? put_offer(q, p, m, p->next, len, transport_bulk_marks(m), priority)
-			  : put(q, p, m, (struct packet){p->next, m->done, len, transport_bulk_marks(m), priority});
+	int error = offer ? put_offer(q, p, m, p->next, len, transport_bulk_flags(m), priority)
+			  : put(q, p, m, (struct packet){p->next, m->done, len, transport_bulk_flags(m), priority});
 	if (error)
 		return error;
 	transport_bulk_numbered(p, m->order);
