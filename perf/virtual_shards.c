@@ -91,13 +91,13 @@ static void answer(const struct virtual_port *p, uint8_t *out, const uint8_t *in
 {
 	memcpy(out, in, len);
 	struct wire_message *h = (struct wire_message *)(void *)out;
-	h->marks &= WIRE_BATCH;
+	h->flags &= WIRE_BATCH;
 	h->incarnation = le64_of(p->our_id);
 	h->token = le64_of(TOKEN_OF(le64_get(h->token)));
 	h->ack = le32_of(le32_get(h->packet) + 1);
 	h->ack_bits = le64_of(0);
 	reply_to(h->call);
-	if (!(h->marks & WIRE_BATCH))
+	if (!(h->flags & WIRE_BATCH))
 		return;
 	/* The others of a packet of several. */
 	for (uint32_t end = le32_get(h->length), all = len - (uint32_t)sizeof *h; end < all;) {

@@ -12,7 +12,7 @@
 #include <farcall/status.h>
 #include <inttypes.h>
 
-enum encoding { NUMBER, SIGNED, ID, TAG, HEAD, KIND, MARK, TYPE, FLAG, EXECUTED, RREF_KIND, STATUS };
+enum encoding { NUMBER, SIGNED, ID, TAG, HEAD, KIND, HEAD_FLAG, TYPE, FLAG, EXECUTED, RREF_KIND, STATUS };
 
 struct field {
 	const char *name;
@@ -36,7 +36,7 @@ struct field {
 static const struct field head_fields[] = {
 	FIELD_MUST(wire_head, version, NUMBER, WIRE_VERSION, WIRE_VERSION),
 	FIELD_MUST(wire_head, kind, KIND, WIRE_MESSAGE, WIRE_CHALLENGE),
-	FIELD(wire_head, marks, MARK),
+	FIELD(wire_head, flags, HEAD_FLAG),
 	FIELD(wire_head, lane_phase, NUMBER),
 	FIELD(wire_head, crc, ID),
 	FIELD(wire_head, incarnation, ID),
@@ -215,7 +215,7 @@ static const struct field retry_fields[] = {FIELD_MUST(packet_retry, seq, NUMBER
 					    FIELD_MUST(packet_retry, floor, NUMBER, 1, ANY)};
 const struct layout layout_retry = LAYOUT("retry", packet_retry, retry_fields);
 
-static const struct field object_fields[] = {FIELD(rref_id, life, ID), FIELD(rref_id, number, ID)};
+static const struct field object_fields[] = {FIELD(rref_id, incarnation, ID), FIELD(rref_id, number, ID)};
 const struct layout layout_object = LAYOUT("object", rref_id, object_fields);
 
 static const struct field named_fields[] = {FIELD_MUST(rref_named, count, NUMBER, 1, ANY)};
@@ -223,22 +223,22 @@ const struct layout layout_named = LAYOUT("named", rref_named, named_fields);
 
 static const struct field rref_remote_fields[] = {
 	FIELD(rref_remote, owner, ID),
-	FIELD(rref_remote, id.life, ID),
+	FIELD(rref_remote, id.incarnation, ID),
 	FIELD(rref_remote, id.number, ID),
-	FIELD(rref_remote, fork.life, ID),
+	FIELD(rref_remote, fork.incarnation, ID),
 	FIELD(rref_remote, fork.number, ID),
 	FIELD(rref_remote, function.name, ID),
 	FIELD(rref_remote, function.signature, ID),
 };
 const struct layout layout_rref_remote = LAYOUT("rref_remote", rref_remote, rref_remote_fields);
 
-static const struct field rref_fetch_fields[] = {FIELD(rref_fetch, owner, ID), FIELD(rref_fetch, id.life, ID),
+static const struct field rref_fetch_fields[] = {FIELD(rref_fetch, owner, ID), FIELD(rref_fetch, id.incarnation, ID),
 						 FIELD(rref_fetch, id.number, ID)};
 const struct layout layout_rref_fetch = LAYOUT("rref_fetch", rref_fetch, rref_fetch_fields);
 
 static const struct field rref_method_fields[] = {
 	FIELD(rref_method, owner, ID),
-	FIELD(rref_method, object.life, ID),
+	FIELD(rref_method, object.incarnation, ID),
 	FIELD(rref_method, object.number, ID),
 	FIELD(rref_method, function.name, ID),
 	FIELD(rref_method, function.signature, ID),
@@ -246,12 +246,12 @@ static const struct field rref_method_fields[] = {
 const struct layout layout_rref_method = LAYOUT("rref_method", rref_method, rref_method_fields);
 
 static const struct field rref_method_remote_fields[] = {
-	FIELD(rref_method_remote, object.life, ID),
+	FIELD(rref_method_remote, object.incarnation, ID),
 	FIELD(rref_method_remote, object.number, ID),
 	FIELD(rref_method_remote, remote.owner, ID),
-	FIELD(rref_method_remote, remote.id.life, ID),
+	FIELD(rref_method_remote, remote.id.incarnation, ID),
 	FIELD(rref_method_remote, remote.id.number, ID),
-	FIELD(rref_method_remote, remote.fork.life, ID),
+	FIELD(rref_method_remote, remote.fork.incarnation, ID),
 	FIELD(rref_method_remote, remote.fork.number, ID),
 	FIELD(rref_method_remote, remote.function.name, ID),
 	FIELD(rref_method_remote, remote.function.signature, ID),
@@ -263,9 +263,9 @@ static const struct field rref_op_fields[] = {
 	FIELD_MUST(rref_op, kind, RREF_KIND, RREF_FORK, RREF_RECALL),
 	FIELD(rref_op, status, STATUS),
 	FIELD(rref_op, owner, ID),
-	FIELD(rref_op, id.life, ID),
+	FIELD(rref_op, id.incarnation, ID),
 	FIELD(rref_op, id.number, ID),
-	FIELD(rref_op, fork.life, ID),
+	FIELD(rref_op, fork.incarnation, ID),
 	FIELD(rref_op, fork.number, ID),
 };
 const struct layout layout_rref_op = LAYOUT("rref_op", rref_op, rref_op_fields);
@@ -311,7 +311,7 @@ struct bit {
 
 #define OF(type) (1u << PACKET_##type)
 #define ANSWERS  (OF(REPLY) | OF(ERROR) | OF(CANCELLED))
-static const struct bit marks[] = {
+static const struct bit head_flags[] = {
 	{WIRE_ASLEEP, "ASLEEP", 0},   {WIRE_FRAGMENT, "FRAGMENT", 0},     {WIRE_MORE, "MORE", 0},
 	{WIRE_BATCH, "BATCH", 0},     {WIRE_RETRANSMIT, "RETRANSMIT", 0}, {WIRE_DUPLICATE, "DUPLICATE", 0},
 	{WIRE_UNACKED, "UNACKED", 0}, {WIRE_UNORDERED, "UNORDERED", 0},
@@ -391,8 +391,8 @@ static void print_field(FILE *out, const struct field *f, const uint8_t *at, uin
 	case STATUS:
 		print_status(out, v);
 		return;
-	case MARK:
-		print_bits(out, marks, sizeof marks / sizeof *marks, v, 0);
+	case HEAD_FLAG:
+		print_bits(out, head_flags, sizeof head_flags / sizeof *head_flags, v, 0);
 		return;
 	case FLAG:
 		print_bits(out, flags, sizeof flags / sizeof *flags, v, type);

@@ -116,7 +116,7 @@ static bool print_batch(struct printer *p, const struct wire_message *h, const u
 {
 	struct transport_span f = {
 		le32_get(h->packet), le32_get(h->first), le32_get(h->length), le32_get(h->offset), len, bytes};
-	if (!transport_batch_valid(&f, h->marks))
+	if (!transport_batch_valid(&f, h->flags))
 		return wrong(p, "batch", NULL);
 	struct transport_batch b = {.bytes = bytes, .at = f.length, .end = len};
 	if (!print_message(p, "message", first, bytes, f.length))
@@ -150,9 +150,9 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_message 
 	memcpy(&head, h->call, sizeof head);
 	if (!print_head(p, &head))
 		return false;
-	bool piece = h->marks & WIRE_FRAGMENT;
-	bool batch = h->marks & WIRE_BATCH, small = before == 0 && offset != 0;
-	if (h->marks & WIRE_UNORDERED) {
+	bool piece = h->flags & WIRE_FRAGMENT;
+	bool batch = h->flags & WIRE_BATCH, small = before == 0 && offset != 0;
+	if (h->flags & WIRE_UNORDERED) {
 		if (piece || (small ? offset > FAR_TRANSPORT_WINDOW || (!batch && len != length) : batch))
 			return wrong(p, "loose", NULL);
 		offset = small ? 0 : offset;
@@ -164,7 +164,7 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_message 
 			return wrong(p, "exposed", NULL);
 		len -= (uint32_t)sizeof(struct wire_key);
 	}
-	if (h->marks & WIRE_BATCH)
+	if (h->flags & WIRE_BATCH)
 		return print_batch(p, h, &head, bytes, len);
 	if (length > TRANSPORT_BODY_MAX || (uint64_t)offset + len > length || (len == 0 && length) ||
 	    before > INT32_MAX)

@@ -38,7 +38,8 @@ static void print_rref(FILE *out, const struct rref_wire *w)
 {
 	fprintf(out,
 		"rref(%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%016" PRIx64 ",%04x,%016" PRIx64 ")",
-		w->owner, w->id.life, w->id.number, w->fork.life, w->fork.number, (unsigned)w->types, w->cls);
+		w->owner, w->id.incarnation, w->id.number, w->fork.incarnation, w->fork.number, (unsigned)w->types,
+		w->cls);
 }
 
 /* The reader allocates once; strings and custom values stay in place. */

@@ -6,7 +6,7 @@
  *
  * A path that is cut, either way, stalls a stream: it is tried again, and broken (-ETIMEDOUT) when that lasts too long.
  * A process that dies hangs up (its kernel does); a host that loses its power says nothing, and resets what comes for
- * its former life when it is back.
+ * its former incarnation when it is back.
  *
  * A host is named as sim_host_name() says. Everything happens in the world's order of events, by the thread that runs
  * it.

@@ -68,7 +68,7 @@ static uint32_t types_of(const uint8_t *body, uint32_t len)
 	uint32_t types = type < 32 ? 1u << type : 0;
 	const uint8_t *rest = body + sizeof h;
 	uint64_t room = len - sizeof h, at = aligned(le32_get(h.length), SUB_BYTES);
-	while (h.marks & BATCH && at + SUB_BYTES <= room) {
+	while (h.flags & BATCH && at + SUB_BYTES <= room) {
 		le32 length;
 		memcpy(&length, rest + at + 28, sizeof length);
 		uint64_t bytes = le32_get(length), begin = at + SUB_BYTES;

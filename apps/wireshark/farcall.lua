@@ -13,7 +13,7 @@ local layouts = {
 	head = { size = 24, little = true, fields = {
 		{ name = "version", bytes = 1, as = "number", low = "3", high = "3" },
 		{ name = "kind", bytes = 1, as = "code kind", low = "1", high = "10" },
-		{ name = "marks", bytes = 1, as = "bits mark" },
+		{ name = "flags", bytes = 1, as = "bits wire_flag" },
 		{ name = "lane_phase", bytes = 1, as = "number" },
 		{ name = "crc", bytes = 4, as = "id" },
 		{ name = "incarnation", bytes = 8, as = "id" },
@@ -279,7 +279,7 @@ local codes = {
 		{ value = 9, name = "CLOSE", head = "control", body = "reject" },
 		{ value = 10, name = "CHALLENGE", head = "control", body = "handshake" },
 	},
-	mark = {
+	wire_flag = {
 		{ value = 1, name = "ASLEEP" },
 		{ value = 2, name = "FRAGMENT" },
 		{ value = 4, name = "MORE" },
@@ -1056,9 +1056,9 @@ end
 
 function Packet:bytes_of_message(head, tvb)
 	local message = self:message_head(head.call)
-	local piece, batch = has(head.marks, "mark", "FRAGMENT"), has(head.marks, "mark", "BATCH")
+	local piece, batch = has(head.flags, "wire_flag", "FRAGMENT"), has(head.flags, "wire_flag", "BATCH")
 	local n, before, offset = size_of(tvb), (head.packet - head.first) % 2 ^ 32, head.offset
-	if has(head.marks, "mark", "UNORDERED") then
+	if has(head.flags, "wire_flag", "UNORDERED") then
 		local small = before == 0 and offset ~= 0
 		if piece or small and (offset > WINDOW or not batch and n ~= head.length) or not small and batch then
 			bad("loose")

@@ -144,8 +144,8 @@ static inline __attribute__((always_inline)) struct far_future *call_fast(const 
 		     !cls || !far_rref_confirmed_by_owner(r)))
 		return NULL;
 	struct far_to to = {(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
-	uint64_t life = rref_incarnation((uint32_t)a->rank, a->incarnation);
-	if (unlikely(!rref_named_of(r->base.id, life, s->config.index, (unsigned)to.shard, &named) ||
+	uint64_t incarnation = rref_incarnation((uint32_t)a->rank, a->incarnation);
+	if (unlikely(!rref_named_of(r->base.id, incarnation, s->config.index, (unsigned)to.shard, &named) ||
 		     atomic_load_explicit(&a->members[to.worker].incarnation, memory_order_relaxed) << 16 !=
 			     r->base.owner << 16))
 		return NULL;

@@ -188,7 +188,7 @@ static void prepare_short(struct rref_request *q, const struct rref_wire *made)
 {
 	const struct shard *s = q->route.via;
 	struct rref_named named;
-	if (!rref_named_of(made->id, made->id.life, s->config.index, q->route.shard, &named))
+	if (!rref_named_of(made->id, made->id.incarnation, s->config.index, q->route.shard, &named))
 		return;
 	q->start.fn = (uint16_t)q->fn->index;
 	q->start.typed = PACKET_TYPED | PACKET_NAMED;

@@ -78,7 +78,7 @@ const char *far_rref_text(const struct far_rref *r, char *buf, size_t len)
 
 bool far_rref_same(const struct far_rref *a, const struct far_rref *b)
 {
-	return a && b && a->base.owner == b->base.owner && a->base.id.life == b->base.id.life &&
+	return a && b && a->base.owner == b->base.owner && a->base.id.incarnation == b->base.id.incarnation &&
 	       a->base.id.number == b->base.id.number;
 }
 

@@ -62,8 +62,8 @@
 #define FAR_RENDEZVOUS_LANES  4
 #define FAR_RENDEZVOUS_IN_MAX 64
 /* Unacknowledged packets of such messages, and packets per acknowledgement. */
-#define FAR_RENDEZVOUS_UNITS 8
-#define FAR_RENDEZVOUS_BATCH 4
+#define FAR_RENDEZVOUS_PACKETS 8
+#define FAR_RENDEZVOUS_BATCH   4
 /* Bytes of a fragment: half of a common second-level cache, copied in some 25 us. A pass copies one in each direction,
  * with small calls in between; twice as much only makes these wait longer. */
 #define FAR_CHUNK_BYTES (UINT64_C(256) << 10)

@@ -8,6 +8,7 @@
 const char *rref_text(const struct rref_base *r, char *buf, size_t len)
 {
 	snprintf(buf, len, "RRef(created_on=%" PRIu32 ", shard=%u, local_id=%" PRIu64 ", owner=%" PRIu32 ")",
-		 rref_rank(r->id.life), rref_creator_shard(r->id), r->id.number & RREF_COUNT_MASK, rref_rank(r->owner));
+		 rref_rank(r->id.incarnation), rref_creator_shard(r->id), r->id.number & RREF_COUNT_MASK,
+		 rref_rank(r->owner));
 	return buf;
 }

@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 /**
- * A unique identifier, made by a shard of one incarnation of a worker. `life`: the creating worker: bits 48–63 rank,
- * bits 0–47 of its incarnation. `number`: bits 56–63 the creating shard, bits 48–55 the owner's shard (of a reference),
- * bits 0–47 a count from 1 on, which lasts a month at 10^8 identifiers per second.
+ * A unique identifier, made by a shard of one incarnation of a worker. `incarnation`: the creating worker: bits 48–63
+ * rank, bits 0–47 of its incarnation. `number`: bits 56–63 the creating shard, bits 48–55 the owner's shard (of a
+ * reference), bits 0–47 a count from 1 on, which lasts a month at 10^8 identifiers per second.
  */
 struct rref_id {
-	uint64_t life, number;
+	uint64_t incarnation, number;
 };
 
 #define RREF_COUNT_BITS 48u
@@ -25,9 +25,9 @@ static inline uint64_t rref_incarnation(uint32_t rank, uint64_t incarnation)
 	return (uint64_t)rank << RREF_COUNT_BITS | (incarnation & RREF_COUNT_MASK);
 }
 
-static inline uint32_t rref_rank(uint64_t life)
+static inline uint32_t rref_rank(uint64_t incarnation)
 {
-	return (uint32_t)(life >> RREF_COUNT_BITS);
+	return (uint32_t)(incarnation >> RREF_COUNT_BITS);
 }
 
 static inline unsigned rref_creator_shard(struct rref_id id)
@@ -45,7 +45,7 @@ struct rref_base {
 	_Atomic uint32_t refs;              /* local references, or RREF_RELEASING; any thread */
 	void (*ended)(struct rref_base *r); /* called once by the thread that drops the last local reference */
 	struct rref_id id;
-	uint64_t owner; /* the worker that has the value, as rref_id.life */
+	uint64_t owner; /* the worker that has the value, as rref_id.incarnation */
 };
 
 #define RREF_RELEASING (UINT32_C(1) << 31) /* `ended` was called; its shard has not released the reference yet */

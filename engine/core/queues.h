@@ -28,7 +28,7 @@ struct session;
  */
 #define SHARD_RING_SLOTS                                                                                               \
 	(4u * FAR_SESSION_CALLS_MAX + 2u + FAR_ONEWAYS_WINDOW + FAR_ONEWAYS_WINDOW / FAR_ONEWAYS_BATCH + 2u +          \
-	 2u * FAR_RENDEZVOUS_UNITS + FAR_RENDEZVOUS_UNITS + 2u * FAR_RENDEZVOUS_LANES)
+	 2u * FAR_RENDEZVOUS_PACKETS + FAR_RENDEZVOUS_PACKETS + 2u * FAR_RENDEZVOUS_LANES)
 
 /** A port as its queue is given to a shard. */
 struct shard_port {

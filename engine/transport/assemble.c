@@ -299,7 +299,7 @@ static void take_fragment(struct transport_queue *q, struct transport_peer *p, c
 	if (f->offset + f->len > m->done)
 		transport_grants_progress(q, m, f->offset + f->len);
 	p->fragments = true;
-	if (!(h->marks & WIRE_MORE) && (!packet_end(q, p, m, m->done) || !advance_rx(q, p)))
+	if (!(h->flags & WIRE_MORE) && (!packet_end(q, p, m, m->done) || !advance_rx(q, p)))
 		transport_protocol_error(q, p);
 }
 
@@ -335,7 +335,7 @@ static struct transport_message *batch_copy(struct transport_queue *q, struct tr
  * reports it as spurious. Duplicates made by the network have no RETRANSMIT mark. */
 static void note_duplicate(struct transport_peer *p, const struct wire_message *h, uint32_t number)
 {
-	if (p->duplicate || (h->marks & (WIRE_RETRANSMIT | WIRE_FRAGMENT)) != WIRE_RETRANSMIT ||
+	if (p->duplicate || (h->flags & (WIRE_RETRANSMIT | WIRE_FRAGMENT)) != WIRE_RETRANSMIT ||
 	    (int32_t)(number - p->retransmitted_first) < 0)
 		return;
 	for (uint32_t i = 0; i < p->rings->retransmitted_n && i < TRANSPORT_RETRANSMITTED_KEPT; i++)
@@ -347,7 +347,7 @@ static void note_duplicate(struct transport_peer *p, const struct wire_message *
 
 static void note_retransmitted(struct transport_peer *p, const struct wire_message *h, uint32_t number)
 {
-	if (h->marks & WIRE_RETRANSMIT)
+	if (h->flags & WIRE_RETRANSMIT)
 		p->rings->retransmitted[p->rings->retransmitted_n++ % TRANSPORT_RETRANSMITTED_KEPT] = number;
 }
 
@@ -409,11 +409,11 @@ static void take_unordered(struct transport_queue *q, struct transport_peer *p, 
 	}
 }
 
-static bool unordered_valid(const struct transport_span *f, unsigned marks)
+static bool unordered_valid(const struct transport_span *f, unsigned flags)
 {
-	if (f->offset - 1 >= FAR_TRANSPORT_WINDOW || f->number != f->first || marks & WIRE_FRAGMENT)
+	if (f->offset - 1 >= FAR_TRANSPORT_WINDOW || f->number != f->first || flags & WIRE_FRAGMENT)
 		return false;
-	return marks & WIRE_BATCH ? transport_batch_valid(f, marks)
+	return flags & WIRE_BATCH ? transport_batch_valid(f, flags)
 				  : f->len == f->length && f->length <= TRANSPORT_BODY_MAX;
 }
 
@@ -429,7 +429,7 @@ static void take_any(struct transport_queue *q, struct transport_peer *p, const 
 /* Removes the key of an exposed message from the packet's bytes. false: protocol error, it cannot have one. */
 static bool key_strip(const struct transport_peer *p, const struct wire_message *h, struct transport_span *f)
 {
-	if (!p->bulk || f->number != f->first || f->offset != 0 || h->marks & (WIRE_BATCH | WIRE_FRAGMENT) ||
+	if (!p->bulk || f->number != f->first || f->offset != 0 || h->flags & (WIRE_BATCH | WIRE_FRAGMENT) ||
 	    f->len <= sizeof(struct wire_key))
 		return false;
 	f->len -= (uint32_t)sizeof(struct wire_key);
@@ -458,9 +458,9 @@ void transport_reassemble(struct transport_queue *q, struct transport_peer *p, c
 		transport_ack_soon(q, p);
 		return;
 	}
-	if (!(h->marks & WIRE_UNORDERED)) {
+	if (!(h->flags & WIRE_UNORDERED)) {
 		take_any(q, p, h, f, ahead);
-	} else if (is_small_unordered(f) ? !unordered_valid(f, h->marks) : h->marks & (WIRE_BATCH | WIRE_FRAGMENT)) {
+	} else if (is_small_unordered(f) ? !unordered_valid(f, h->flags) : h->flags & (WIRE_BATCH | WIRE_FRAGMENT)) {
 		transport_protocol_error(q, p);
 	} else if (!is_small_unordered(f)) {
 		take_any(q, p, h, f, ahead);
@@ -477,12 +477,12 @@ static void take_any(struct transport_queue *q, struct transport_peer *p, const 
 		     const struct transport_span *f, uint32_t ahead)
 {
 	struct transport_received *a = &p->rings->arrived[f->number % FAR_TRANSPORT_WINDOW];
-	bool piece = h->marks & WIRE_FRAGMENT;
-	if (h->marks & WIRE_BATCH && transport_batch_valid(f, h->marks)) {
+	bool piece = h->flags & WIRE_FRAGMENT;
+	if (h->flags & WIRE_BATCH && transport_batch_valid(f, h->flags)) {
 		take_batch(q, p, h, f, ahead);
 		return;
 	}
-	if (h->marks & WIRE_BATCH || !span_valid(f, piece)) {
+	if (h->flags & WIRE_BATCH || !span_valid(f, piece)) {
 		transport_protocol_error(q, p);
 		return;
 	}
@@ -511,7 +511,7 @@ static void take_any(struct transport_queue *q, struct transport_peer *p, const 
 		transport_read_begin(q, m, f->bytes + f->len);
 	*a = (struct transport_received){m, f->offset, f->len};
 	m->early += f->len;
-	m->unordered_bulk |= (h->marks & WIRE_UNORDERED) != 0;
+	m->unordered_bulk |= (h->flags & WIRE_UNORDERED) != 0;
 	p->early_n++;
 	p->owed++;
 	bool whole_early = ahead && has_come(m, m->done);

@@ -20,10 +20,10 @@ struct transport_span {
 };
 
 /** Checks the first message of a WIRE_BATCH packet, and that others follow. transport_batch_next() checks those. */
-static inline bool transport_batch_valid(const struct transport_span *f, unsigned marks)
+static inline bool transport_batch_valid(const struct transport_span *f, unsigned flags)
 {
-	return f->number == f->first && (f->offset == 0 || marks & WIRE_UNORDERED) && f->length < f->len &&
-	       f->len <= TRANSPORT_BATCH_BYTES && !(marks & WIRE_FRAGMENT);
+	return f->number == f->first && (f->offset == 0 || flags & WIRE_UNORDERED) && f->length < f->len &&
+	       f->len <= TRANSPORT_BATCH_BYTES && !(flags & WIRE_FRAGMENT);
 }
 
 /** Reads the next message of such a packet. 1: `head` is filled, and its bytes are the `len` before b->at. 0: no more.

@@ -71,8 +71,8 @@ struct transport_message {
 };
 static_assert(sizeof(struct transport_message) <= 256, "one slab of the smallest class");
 
-/** Returns the mark of a larger message's packets: WIRE_UNORDERED if they may pass those of other messages, else 0. */
-static inline unsigned transport_bulk_marks(const struct transport_message *m)
+/** Returns the flag of a larger message's packets: WIRE_UNORDERED if they may pass those of other messages, else 0. */
+static inline unsigned transport_bulk_flags(const struct transport_message *m)
 {
 	return m->order == NIC_ORDER_NONE ? WIRE_UNORDERED : 0;
 }

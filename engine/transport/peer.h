@@ -75,7 +75,7 @@ struct transport_peer {
 	bool detached;                 /* attached once, then detached by the engine */
 	bool heard;                    /* a packet arrived since the last timer scan */
 	bool remote_asleep;            /* the peer's queue sleeps: kick it after sending */
-	bool special; /* not confirmed, or failed over: received packets take the slow path of receive_marks() */
+	bool special; /* not confirmed, or failed over: received packets take the slow path of receive_flags() */
 	bool active;  /* in queue->actives: the timer scan includes it */
 
 	uint32_t lower_peer;   /* address handle of `via` */
@@ -107,7 +107,7 @@ struct transport_peer {
 	uint8_t secondary;     /* bit k: secondary path k is attached */
 	uint8_t ack_every;     /* an ACK is sent after so many `owed`, so that the peer's window stays open */
 	uint8_t begun_n;       /* messages in rings->assembling that are begun */
-	uint8_t duplicate; /* marks of the next ACK: WIRE_DUPLICATE, for packet duplicate_number, and WIRE_UNACKED. 0:
+	uint8_t duplicate; /* flags of the next ACK: WIRE_DUPLICATE, for packet duplicate_number, and WIRE_UNACKED. 0:
 			      none */
 	uint8_t pings;     /* sent since something arrived */
 	uint8_t current_path; /* index of the path in use */

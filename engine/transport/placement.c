@@ -36,7 +36,7 @@ static bool belongs(const struct transport_queue *q, const struct nic_pkt *lp)
 	memcpy(&h, lp->body, sizeof h);
 	uint32_t offset = (uint32_t)(lp->head - m->body);
 	return h.version == WIRE_VERSION && h.kind == WIRE_MESSAGE &&
-	       !(h.marks & (WIRE_FRAGMENT | WIRE_MORE | WIRE_BATCH)) && h.lane_phase == 0 &&
+	       !(h.flags & (WIRE_FRAGMENT | WIRE_MORE | WIRE_BATCH)) && h.lane_phase == 0 &&
 	       le64_get(h.token) == m->peer->token && le64_get(h.incarnation) == q->id &&
 	       le32_get(h.first) == m->first && le32_get(h.length) == m->len && le32_get(h.offset) == offset;
 }

@@ -414,7 +414,7 @@ static void transport_arm(struct nic_queue *nq)
 			transport_ack_soon(q, q->actives[i]);
 	transport_delayed_acks_run(q, UINT64_MAX);
 	if (!q->port->lower_caps.wake)
-		q->asleep_mark = WIRE_ASLEEP;
+		q->asleep_flag = WIRE_ASLEEP;
 	transport_send_acks(q);
 	announce_sleep(q);
 	transport_flush(nq);
@@ -424,7 +424,7 @@ static void transport_arm(struct nic_queue *nq)
 static void transport_disarm(struct nic_queue *nq)
 {
 	struct transport_queue *q = queue_of(nq);
-	q->asleep_mark = 0;
+	q->asleep_flag = 0;
 	q->armed = false;
 	q->look = true;
 	q->ops->disarm(q->lower);

@@ -37,7 +37,7 @@ struct transport_queue {
 	bool unflushed;      /* something was committed below since the last flush() */
 	bool stalled;        /* a peer in the backlog waits for more than the next flush */
 	bool armed;          /* the caller sleeps, or is about to */
-	uint8_t asleep_mark; /* WIRE_ASLEEP while armed, if the driver below cannot wake this queue; else 0 */
+	uint8_t asleep_flag; /* WIRE_ASLEEP while armed, if the driver below cannot wake this queue; else 0 */
 	bool look;           /* the next recv() scans the timers: the caller has slept, or is about to */
 	bool paused;         /* the last timer scan was late and took no time-out */
 	bool ring_full;      /* larger messages wait until the ring below is emptier */

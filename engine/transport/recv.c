@@ -179,17 +179,17 @@ static void confirm(struct transport_queue *q, struct transport_peer *p)
 	transport_backlog_add(q, p);
 }
 
-__attribute__((noinline)) static void receive_marks(struct transport_queue *q, struct transport_peer *p,
+__attribute__((noinline)) static void receive_flags(struct transport_queue *q, struct transport_peer *p,
 						    const struct transport_queue *via, const union wire_packet *h)
 {
 	if (p->via != via)
 		transport_path_observed(q, p);
 	if (!p->confirmed)
 		confirm(q, p);
-	if (h->head.marks & WIRE_DUPLICATE && h->head.kind == WIRE_ACK)
-		transport_sent_duplicate(q, p, le32_get(h->ack.duplicate), h->head.marks & WIRE_UNACKED);
+	if (h->head.flags & WIRE_DUPLICATE && h->head.kind == WIRE_ACK)
+		transport_sent_duplicate(q, p, le32_get(h->ack.duplicate), h->head.flags & WIRE_UNACKED);
 	/* The first ACK of these packets may have been lost: this one is no RTT sample. */
-	if (h->head.marks & WIRE_RETRANSMIT && p->rings) {
+	if (h->head.flags & WIRE_RETRANSMIT && p->rings) {
 		p->rings->rtt.watch &= (uint8_t) ~(RTT_TIMING | RTT_LATE);
 		p->rings->rtt.late_known = false;
 	}
@@ -277,15 +277,15 @@ void transport_batch_end(struct transport_queue *q)
 static inline bool hand_now(struct transport_queue *q, struct transport_peer *p, const struct wire_message *h,
 			    const struct transport_span *f, const struct nic_pkt *lp, struct nic_pkt *pkt, bool *kept)
 {
-	bool batch = h->marks & WIRE_BATCH;
-	unsigned odd = h->marks & (WIRE_FRAGMENT | WIRE_RETRANSMIT | WIRE_UNORDERED);
+	bool batch = h->flags & WIRE_BATCH;
+	unsigned odd = h->flags & (WIRE_FRAGMENT | WIRE_RETRANSMIT | WIRE_UNORDERED);
 	if (__builtin_expect(f->number != p->rx_next || f->first != f->number || p->early_n || p->ready_n ||
 				     !p->attached || p->fragments || f->len > TRANSPORT_BODY_MAX ||
 				     (odd ? odd != WIRE_UNORDERED || f->offset - batch > FAR_TRANSPORT_WINDOW - batch
 					  : f->offset != 0),
 			     0))
 		return false;
-	if (__builtin_expect(batch ? !transport_batch_valid(f, h->marks) : f->len != f->length, 0))
+	if (__builtin_expect(batch ? !transport_batch_valid(f, h->flags) : f->len != f->length, 0))
 		return false;
 	memcpy(&q->heads[q->heads_n], h->call, sizeof q->heads[0]);
 	enum lies where = hand_in_place(q, p, f->bytes, f->length, pkt);
@@ -352,9 +352,9 @@ static inline __attribute__((always_inline)) void take_head(struct transport_que
 							    const union wire_packet *h)
 {
 	p->heard = true;
-	p->remote_asleep = h->head.marks & WIRE_ASLEEP;
-	if (__builtin_expect(p->special || h->head.marks & (WIRE_DUPLICATE | WIRE_RETRANSMIT), 0))
-		receive_marks(q, p, via, h);
+	p->remote_asleep = h->head.flags & WIRE_ASLEEP;
+	if (__builtin_expect(p->special || h->head.flags & (WIRE_DUPLICATE | WIRE_RETRANSMIT), 0))
+		receive_flags(q, p, via, h);
 	take_ack(q, p, le32_get(h->message.ack),
 		 le64_get(h->message.ack_bits)); /* struct wire_ack has them there, too */
 	/* It went to sleep before it received what is in flight. */

@@ -160,11 +160,11 @@ static inline bool transport_sent_unordered(const struct transport_sent *e)
 	return e->priority == TRANSPORT_PRIORITY_URGENT && e->offset;
 }
 
-/** Returns the mark with which a packet was sent: WIRE_UNORDERED or 0. */
-static inline unsigned transport_sent_marks(const struct transport_sent *e)
+/** Returns the flag with which a packet was sent: WIRE_UNORDERED or 0. */
+static inline unsigned transport_sent_flags(const struct transport_sent *e)
 {
 	if (e->priority != TRANSPORT_PRIORITY_URGENT)
-		return transport_bulk_marks(e->message);
+		return transport_bulk_flags(e->message);
 	return e->offset ? WIRE_UNORDERED : 0;
 }
 

@@ -16,7 +16,7 @@ void transport_bulk_done(struct transport_peer *p, struct transport_message *m);
 /** Called when the next packet is of the second list. Until it is acknowledged, packets of small messages state which
  * packets they may pass. */
 void transport_bulk_numbered(struct transport_peer *p, unsigned order);
-/** Returns the mark of a packet of the messages from `m` to `end` of the first list, while rings->bulk_out:
+/** Returns the flag of a packet of the messages from `m` to `end` of the first list, while rings->bulk_out:
  * WIRE_UNORDERED, with its offset; or 0. */
 unsigned transport_bulk_unordered(struct transport_peer *p, const struct transport_message *m,
 				  const struct transport_message *end, uint32_t *offset) __attribute__((cold));

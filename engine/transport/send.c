@@ -29,7 +29,7 @@
 /* A peer that is sent a packet without ASLEEP takes this queue for awake. */
 __attribute__((noinline)) static void awake_add(struct transport_queue *q, struct transport_peer *p)
 {
-	if (q->asleep_mark || q->awake_n == FAR_TRANSPORT_AWAKE_MAX)
+	if (q->asleep_flag || q->awake_n == FAR_TRANSPORT_AWAKE_MAX)
 		return;
 	p->sleep_sent = false;
 	q->awake[q->awake_n++] = p;
@@ -37,11 +37,11 @@ __attribute__((noinline)) static void awake_add(struct transport_queue *q, struc
 
 static inline __attribute__((always_inline)) void head_write(const struct transport_queue *q,
 							     const struct transport_peer *p, struct wire_head *h,
-							     enum wire_kind kind, unsigned marks)
+							     enum wire_kind kind, unsigned flags)
 {
 	h->version = WIRE_VERSION;
 	h->kind = (uint8_t)kind;
-	h->marks = (uint8_t)(marks | q->asleep_mark);
+	h->flags = (uint8_t)(flags | q->asleep_flag);
 	h->lane_phase = 0;
 	h->crc = le32_of(0);
 	h->incarnation = le64_of(p->remote_id);
@@ -56,10 +56,10 @@ static inline le64 ack_bits_of(const struct transport_peer *p)
 static inline __attribute__((always_inline)) void message_write(const struct transport_queue *q,
 								const struct transport_peer *p, uint8_t *out,
 								const struct transport_message *m, uint32_t number,
-								uint32_t offset, unsigned marks)
+								uint32_t offset, unsigned flags)
 {
 	struct wire_message *h = (struct wire_message *)(void *)out;
-	head_write(q, p, (struct wire_head *)(void *)out, WIRE_MESSAGE, marks);
+	head_write(q, p, (struct wire_head *)(void *)out, WIRE_MESSAGE, flags);
 	h->packet = le32_of(number);
 	h->ack = le32_of(p->rx_next);
 	h->ack_bits = ack_bits_of(p);
@@ -102,7 +102,7 @@ static inline __attribute__((always_inline)) int commit(struct transport_queue *
 /* A packet of a message: its number; offset and length of its bytes, with WIRE_UNORDERED see there. */
 struct packet {
 	uint32_t number, offset, len;
-	unsigned marks, priority;
+	unsigned flags, priority;
 };
 
 /* Sends one packet of a message. 0 or -errno of the driver below. */
@@ -114,12 +114,12 @@ static inline __attribute__((always_inline)) int put(struct transport_queue *q, 
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + k.len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
-	message_write(q, p, tx.body, m, k.number, k.offset, k.marks);
+	message_write(q, p, tx.body, m, k.number, k.offset, k.flags);
 	const uint8_t *bytes =
-		m->body + (k.marks & WIRE_UNORDERED && k.priority == TRANSPORT_PRIORITY_URGENT ? 0 : k.offset);
+		m->body + (k.flags & WIRE_UNORDERED && k.priority == TRANSPORT_PRIORITY_URGENT ? 0 : k.offset);
 	tx.priority = (uint8_t)k.priority;
 	/* The acknowledgement of a retransmission's original may free the message before the flush. */
-	if (k.len >= REFER_BYTES && via->ops->tx_refer && via == q && !(k.marks & WIRE_RETRANSMIT)) {
+	if (k.len >= REFER_BYTES && via->ops->tx_refer && via == q && !(k.flags & WIRE_RETRANSMIT)) {
 		via->ops->tx_refer(via->lower, &tx, bytes, k.len);
 		return commit_tail(via, p, &tx, 0, bytes, k.len);
 	}
@@ -130,7 +130,7 @@ static inline __attribute__((always_inline)) int put(struct transport_queue *q, 
 
 /* Sends the first packet of an exposed message: the key follows the bytes. */
 static int put_offer(struct transport_queue *q, struct transport_peer *p, const struct transport_message *m,
-		     uint32_t number, uint32_t len, unsigned marks, unsigned priority)
+		     uint32_t number, uint32_t len, unsigned flags, unsigned priority)
 {
 	struct transport_queue *via = p->via;
 	struct nic_tx tx;
@@ -138,7 +138,7 @@ static int put_offer(struct transport_queue *q, struct transport_peer *p, const 
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + all, &tx);
 	if (error)
 		return error;
-	message_write(q, p, tx.body, m, number, 0, marks);
+	message_write(q, p, tx.body, m, number, 0, flags);
 	((struct wire_head *)(void *)tx.body)->lane_phase = WIRE_EXPOSED;
 	memcpy(tx.body + TRANSPORT_HEAD_BYTES, m->body, len);
 	transport_offer_write(q, m, tx.body + TRANSPORT_HEAD_BYTES + len);
@@ -163,14 +163,14 @@ static inline void body_write(uint8_t *to, const struct transport_message *m)
 
 /* Sends all messages from `m` on in one packet of `len` bytes behind the head. */
 static int put_batch(struct transport_queue *q, struct transport_peer *p, const struct transport_message *m,
-		     uint32_t number, uint32_t offset, uint32_t len, unsigned marks)
+		     uint32_t number, uint32_t offset, uint32_t len, unsigned flags)
 {
 	struct transport_queue *via = p->via;
 	struct nic_tx tx;
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
-	message_write(q, p, tx.body, m, number, offset, marks | WIRE_BATCH);
+	message_write(q, p, tx.body, m, number, offset, flags | WIRE_BATCH);
 	uint8_t *bytes = tx.body + TRANSPORT_HEAD_BYTES;
 	body_write(bytes, m);
 	uint32_t end = m->len;
@@ -188,7 +188,7 @@ static int put_batch(struct transport_queue *q, struct transport_peer *p, const 
 	return commit(via, p, &tx, len);
 }
 
-static int put_ack(struct transport_queue *q, struct transport_peer *p, uint32_t path, unsigned marks)
+static int put_ack(struct transport_queue *q, struct transport_peer *p, uint32_t path, unsigned flags)
 {
 	struct transport_queue *via = p->via;
 	struct nic_tx tx;
@@ -197,7 +197,7 @@ static int put_ack(struct transport_queue *q, struct transport_peer *p, uint32_t
 	if (error)
 		return error;
 	struct wire_ack *h = (struct wire_ack *)(void *)tx.body;
-	head_write(q, p, (struct wire_head *)(void *)tx.body, WIRE_ACK, marks);
+	head_write(q, p, (struct wire_head *)(void *)tx.body, WIRE_ACK, flags);
 	memset(tx.body + sizeof(struct wire_head), 0, sizeof *h - sizeof(struct wire_head));
 	h->packet = le32_of(p->next);
 	h->ack = le32_of(p->rx_next);
@@ -377,19 +377,19 @@ static inline int send_small(struct transport_queue *q, struct transport_peer *p
 	}
 	m->first = p->next;
 	uint32_t offset = 0;
-	unsigned marks = __builtin_expect(p->rings->bulk_out, 0) ? transport_bulk_unordered(p, m, end, &offset) : 0;
+	unsigned flags = __builtin_expect(p->rings->bulk_out, 0) ? transport_bulk_unordered(p, m, end, &offset) : 0;
 	int error;
 	if (end == m) {
-		error = put(q, p, m, (struct packet){p->next, offset, len, marks, TRANSPORT_PRIORITY_URGENT});
+		error = put(q, p, m, (struct packet){p->next, offset, len, flags, TRANSPORT_PRIORITY_URGENT});
 	} else {
 		struct transport_message *behind = end->next;
 		end->next = NULL;
-		error = put_batch(q, p, m, p->next, offset, len, marks);
+		error = put_batch(q, p, m, p->next, offset, len, flags);
 		end->next = behind;
 	}
 	if (__builtin_expect(!error, 1)) {
 		sent_record(q, p, m, len, true, TRANSPORT_PRIORITY_URGENT);
-		if (__builtin_expect(marks, 0))
+		if (__builtin_expect(flags, 0))
 			p->rings->sent[m->first % FAR_TRANSPORT_WINDOW].offset = offset;
 		small_sent(p, m, end, n, len);
 	}
@@ -422,8 +422,8 @@ static int send_bulk(struct transport_queue *q, struct transport_peer *p)
 		m->priority = transport_bulk_priority(m->len);
 	}
 	unsigned priority = m->priority;
-	int error = offer ? put_offer(q, p, m, p->next, len, transport_bulk_marks(m), priority)
-			  : put(q, p, m, (struct packet){p->next, m->done, len, transport_bulk_marks(m), priority});
+	int error = offer ? put_offer(q, p, m, p->next, len, transport_bulk_flags(m), priority)
+			  : put(q, p, m, (struct packet){p->next, m->done, len, transport_bulk_flags(m), priority});
 	if (error)
 		return error;
 	transport_bulk_numbered(p, m->order);
@@ -592,23 +592,23 @@ static void send_backlog(struct transport_queue *q)
 int transport_put_retransmit(struct transport_queue *q, struct transport_peer *p, const struct transport_sent *e,
 			     uint32_t number)
 {
-	unsigned marks = WIRE_RETRANSMIT | transport_sent_marks(e);
+	unsigned flags = WIRE_RETRANSMIT | transport_sent_flags(e);
 	if (e->last && e->message->next)
-		return put_batch(q, p, e->message, number, e->offset, e->len, marks);
+		return put_batch(q, p, e->message, number, e->offset, e->len, flags);
 	if (e->len > p->payload_max)
 		return -EMSGSIZE;
 	/* Without the key if that does not fit any more or is withdrawn: the message continues in packets. */
 	if (e->offset == 0 && transport_offered(e->message) && e->len + sizeof(struct wire_key) <= p->payload_max)
-		return put_offer(q, p, e->message, number, e->len, marks, e->priority);
-	return put(q, p, e->message, (struct packet){number, e->offset, e->len, marks, e->priority});
+		return put_offer(q, p, e->message, number, e->len, flags, e->priority);
+	return put(q, p, e->message, (struct packet){number, e->offset, e->len, flags, e->priority});
 }
 
 int transport_put_fragment(struct transport_queue *q, struct transport_peer *p, const struct transport_sent *e,
 			   uint32_t number, uint32_t at, uint32_t len)
 {
-	unsigned marks = WIRE_RETRANSMIT | WIRE_FRAGMENT | (at + len < e->len ? WIRE_MORE : 0u);
+	unsigned flags = WIRE_RETRANSMIT | WIRE_FRAGMENT | (at + len < e->len ? WIRE_MORE : 0u);
 	uint32_t from = transport_sent_unordered(e) ? 0 : e->offset;
-	return put(q, p, e->message, (struct packet){number, from + at, len, marks, e->priority});
+	return put(q, p, e->message, (struct packet){number, from + at, len, flags, e->priority});
 }
 
 void transport_flush(struct nic_queue *nq)

@@ -36,7 +36,7 @@ enum wire_kind {
 #define WIRE_KINDS (WIRE_CHALLENGE + 1)
 
 /** Marks of a packet. */
-enum wire_mark {
+enum wire_flag {
 	WIRE_ASLEEP = 1,      /* the sender's queue sleeps: kick it after sending */
 	WIRE_FRAGMENT = 2,    /* fragment of a packet: the path MTU shrank after the packet got its number */
 	WIRE_MORE = 4,        /* more fragments of it follow */
@@ -55,7 +55,7 @@ enum wire_mark {
 #define WIRE_HEAD                                                                                                      \
 	uint8_t version;    /* WIRE_VERSION */                                                                         \
 	uint8_t kind;       /* enum wire_kind */                                                                       \
-	uint8_t marks;      /* enum wire_mark; 0 except in MESSAGE and ACK */                                          \
+	uint8_t flags;      /* enum wire_flag; 0 except in MESSAGE and ACK */                                          \
 	uint8_t lane_phase; /* bits 0–3 lane, bit 6 WIRE_EXPOSED, bit 7 key phase; 0 except in MESSAGE */            \
 	le32 crc;           /* CRC32C of the packet with this field 0; 0 with a tag, or if the driver below checks */  \
 	le64 incarnation;   /* of the receiver's port, as the sender knows it */                                       \

@@ -65,10 +65,11 @@ CONFORM(A1, worker_info_pickle)
 	far_worker_self(agent, &self);
 	struct far_val v = CALL(peer(1), "far::identity",
 				FAR_ARGS(FAR_DICT(FAR_ENTRY("name", self.name), FAR_ENTRY("rank", self.rank),
-						  FAR_ENTRY("life", (int64_t)self.incarnation))));
+						  FAR_ENTRY("incarnation", (int64_t)self.incarnation))));
 	OK(far_worker_by_name(agent, far_dict_get(&v, "name")->u.s.data, &again, &err));
 	HOLDS(again.rank == self.rank && far_dict_get(&v, "rank")->u.i == self.rank);
-	HOLDS(again.incarnation == self.incarnation && (uint64_t)far_dict_get(&v, "life")->u.i == self.incarnation);
+	HOLDS(again.incarnation == self.incarnation &&
+	      (uint64_t)far_dict_get(&v, "incarnation")->u.i == self.incarnation);
 	far_val_fini(&v);
 }
 

@@ -15,7 +15,7 @@ enum { VICTIM = 2, WORLD = 4, LIVES = 30, SETTLED = 15, LIVES_MORE = 5, CALLS_MA
 
 /* What parent and workers share. */
 static struct shared {
-	_Atomic int life;           /* that the parent has begun last */
+	_Atomic int incarnation;    /* that the parent has begun last */
 	_Atomic int reached[WORLD]; /* that each worker has had an answer from */
 	_Atomic bool stop;
 	_Atomic int joined; /* lives that have joined */
@@ -25,7 +25,7 @@ static struct shared {
 
 static struct far_agent *agent;
 static struct far_err err;
-static int life, last_life;
+static int incarnation, last_incarnation;
 static bool lazy;
 
 /* ---- the victim ---- */
@@ -33,7 +33,7 @@ static bool lazy;
 static enum far_status count(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	atomic_fetch_add(&shared->ran[args[0].u.i][args[1].u.i], 1);
-	struct far_val out = far_int(life);
+	struct far_val out = far_int(incarnation);
 	return far_return(req, &out);
 }
 
@@ -60,7 +60,7 @@ static int victim(int rank)
 {
 	struct far_opts opts = options();
 	struct far_val out;
-	life = atomic_load(&shared->life);
+	incarnation = atomic_load(&shared->incarnation);
 	agent = check_join(&opts);
 	/* It finds everybody, and the others find it. */
 	for (int r = 0; r < WORLD; r++) {
@@ -68,7 +68,7 @@ static int victim(int rank)
 			     &err);
 		CHECK(out.u.i == r + 1);
 	}
-	atomic_store(&shared->joined, life + 1);
+	atomic_store(&shared->joined, incarnation + 1);
 	while (!atomic_load(&shared->stop))
 		usleep(2000);
 	check_leave(agent);
@@ -156,7 +156,7 @@ static int other(int rank)
 	unsigned early = 0;
 	size_t heap_early = 0;
 	agent = check_join(&opts);
-	while (seen < last_life) {
+	while (seen < last_incarnation) {
 		CHECK(call < CALLS_MAX);
 		int got = one_call(rank, call++);
 		if (got <= seen) {
@@ -176,7 +176,7 @@ static int other(int rank)
 			early = held();
 		if (seen == SETTLED)
 			heap_early = heap();
-		if (seen < last_life)
+		if (seen < last_incarnation)
 			start(pending);
 		else
 			pending[0] = NULL;
@@ -184,11 +184,11 @@ static int other(int rank)
 	}
 	CHECK(info.alive);
 	while (!atomic_load(&shared->stop))
-		CHECK(one_call(rank, call++) == last_life);
+		CHECK(one_call(rank, call++) == last_incarnation);
 	/* Less than one for each incarnation; a session may be on its way out at either moment of looking. */
-	while (last_life >= LIVES && held() > early + 8)
+	while (last_incarnation >= LIVES && held() > early + 8)
 		usleep(1000);
-	while (last_life >= LIVES && heap() > heap_early + HEAP_SLACK)
+	while (last_incarnation >= LIVES && heap() > heap_early + HEAP_SLACK)
 		usleep(1000);
 	check_leave(agent);
 	return 0;
@@ -226,14 +226,14 @@ static void killed(pid_t pid)
 static int again_and_again(int lives)
 {
 	shared_new();
-	last_life = lives;
+	last_incarnation = lives;
 	struct spawned s = spawn(WORLD, either);
 	for (int i = 1; i <= lives; i++) {
 		all_reach(i);
 		if (i % 3 == 0)
 			usleep(1000); /* calls fly at other moments */
 		killed(s.pids[VICTIM]);
-		atomic_store(&shared->life, i);
+		atomic_store(&shared->incarnation, i);
 		s.pids[VICTIM] = spawn_one(&s, VICTIM, -1, victim);
 	}
 	all_reach(lives + 1);
@@ -337,12 +337,12 @@ static int calls_the_dead(int rank)
 	struct far_val out;
 	agent = check_join(&opts);
 	atomic_fetch_add(&shared->joined, 1);
-	if (rank == VICTIM && !life)
+	if (rank == VICTIM && !incarnation)
 		for (;;)
 			pause();
-	while (!atomic_load(&shared->life))
+	while (!atomic_load(&shared->incarnation))
 		usleep(500);
-	if (rank != VICTIM && atomic_load(&shared->life) == 1) {
+	if (rank != VICTIM && atomic_load(&shared->incarnation) == 1) {
 		CHECK_STATUS(far_rpc_sync(agent, "worker2", "far::add", FAR_ARGS(1, 2), &within, &out, &err),
 			     FAR_PEER_LOST, &err);
 		CHECK(err.executed == FAR_EXECUTED_NO && strcmp(err.origin, "worker2") == 0);
@@ -366,11 +366,11 @@ static int dead_without_a_session(void)
 	while (atomic_load(&shared->joined) < WORLD)
 		usleep(500);
 	killed(s.pids[VICTIM]);
-	atomic_store(&shared->life, 1);
+	atomic_store(&shared->incarnation, 1);
 	for (int r = 0; r < WORLD; r++)
 		while (r != VICTIM && !atomic_load(&shared->reached[r]))
 			usleep(500);
-	life = 1;
+	incarnation = 1;
 	s.pids[VICTIM] = spawn_one(&s, VICTIM, -1, calls_the_dead);
 	while (atomic_load(&shared->joined) <= WORLD)
 		usleep(500);

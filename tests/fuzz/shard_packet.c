@@ -99,7 +99,7 @@ void add_bytes(uint8_t size)
 struct rref_id id_of(uint8_t b)
 {
 	struct rref_id id = rref_name(peer_incarnation(b / 8 % 4), b / 64 % 2 ? 2 : 0, b / 32 % 2, 1 + b % 8u);
-	id.life ^= b / 128;
+	id.incarnation ^= b / 128;
 	return id;
 }
 

@@ -19,6 +19,25 @@ static struct far_agent *agent;
 static struct far_err err;
 static _Atomic uint64_t notes;
 
+/* Each message of the group has bytes of its own, made of its first word: a test counts what recurs among packets. */
+static void fill(uint8_t *at, size_t len)
+{
+	static uint32_t messages;
+	uint64_t seed = (uint64_t)check_rank() << 32 | ++messages;
+	size_t first = len < sizeof seed ? len : sizeof seed;
+	memcpy(at, &seed, first);
+	pattern_fill(at + first, 0, len - first, seed);
+}
+
+static bool holds(const uint8_t *at, size_t len)
+{
+	uint64_t seed;
+	if (len < sizeof seed)
+		return true;
+	memcpy(&seed, at, sizeof seed);
+	return pattern_holds(at + sizeof seed, len - sizeof seed, seed);
+}
+
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
 	CHECK(far_reply(req, data, len) == FAR_OK);
@@ -26,17 +45,17 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 
 static void note(struct far_req *req, const void *data, size_t len, void *user)
 {
-	CHECK(pattern_holds(data, len, len));
+	CHECK(holds(data, len));
 	atomic_fetch_add(&notes, 1);
 }
 
 static void one_size(struct far_to to, size_t len, uint8_t *sent, uint8_t *got)
 {
 	size_t n = 0;
-	pattern_fill(sent, 0, len, len + 1);
+	fill(sent, len);
 	memset(got, 0xee, len + 8);
 	CHECK_STATUS(far_msg_call(agent, to, ECHO, sent, len, NULL, got, len + 8, &n, &err), FAR_OK, &err);
-	CHECK(n == len && pattern_holds(got, len, len + 1) && got[len] == 0xee);
+	CHECK(n == len && memcmp(got, sent, len) == 0 && got[len] == 0xee);
 }
 
 static void sizes(struct far_to to, size_t largest)
@@ -75,7 +94,7 @@ static void answered(enum far_status status, const void *data, size_t len, const
 {
 	if (e)
 		far_err_print(stderr, e);
-	CHECK(status == FAR_OK && len == (size_t)(uintptr_t)user && pattern_holds(data, len, len));
+	CHECK(status == FAR_OK && len == (size_t)(uintptr_t)user && holds(data, len));
 	atomic_fetch_add(&answers, 1);
 }
 
@@ -85,7 +104,7 @@ static void many(struct far_to to)
 	atomic_store(&answers, 0);
 	for (unsigned i = 0; i < MANY; i++) {
 		size_t len = (size_t)i * 20;
-		pattern_fill(bytes, 0, len, len);
+		fill(bytes, len);
 		enum far_status status;
 		do
 			status =

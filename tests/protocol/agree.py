@@ -115,7 +115,7 @@ def covered(lines):
     for name in ("kind", "type", "status", "executed"):
         for row in codes[name].rows:
             check(f"the trace has {row['name']} of {name}", re.search(rf"=({row['name']})( |$)", text, re.M))
-    for name in ("mark", "flag"):
+    for name in ("wire_flag", "flag"):
         for row in codes[name].rows:
             check(f"the trace has {row['name']} of {name}", re.search(rf" \w+=(\w+\+)*{row['name']}[+ ]", text))
     for row in codes["engine_fn"].rows:
@@ -191,7 +191,7 @@ def frames():
 
 # Of the tables, the enums that they list: where, and what their names begin with.
 ENUMS = {"kind": ("engine/transport/wire.h", "wire_kind", "WIRE_"),
-         "mark": ("engine/transport/wire.h", "wire_mark", "WIRE_"),
+         "wire_flag": ("engine/transport/wire.h", "wire_flag", "WIRE_"),
          "type": ("engine/core/packet.h", "packet_type", "PACKET_"),
          "flag": ("engine/core/packet.h", "packet_flag", "PACKET_"),
          "executed": ("include/farcall/status.h", "far_executed", "FAR_EXECUTED_"),
@@ -277,7 +277,7 @@ def codes_lies(lines, name):
     for row in range(first, last):
         cells = tables.cells_of(lines[row])
         yield f"{cells[1]}: its name", with_cells(lines, row, c1=cells[1] + "x")
-        other = {"flag": "16" if cells[0] == "32" else "32", "mark": "1" if cells[0] == "128" else "128"}.get(name, "99")
+        other = {"flag": "16" if cells[0] == "32" else "32", "wire_flag": "1" if cells[0] == "128" else "128"}.get(name, "99")
         yield f"{cells[1]}: its value", with_cells(lines, row, c0=other)
         if "body" in header:
             at = header.index("body")

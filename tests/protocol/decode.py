@@ -383,12 +383,12 @@ class Decoder:
 
     def bytes_of_message(self, head, data):
         message = self.message_head(head["call"])
-        mark = self.codes["mark"]
-        piece = head["marks"] & (mark.value_of("FRAGMENT") or 0)
-        batch = head["marks"] & (mark.value_of("BATCH") or 0)
+        flag = self.codes["wire_flag"]
+        piece = head["flags"] & (flag.value_of("FRAGMENT") or 0)
+        batch = head["flags"] & (flag.value_of("BATCH") or 0)
         offset, length, n = head["offset"], head["length"], len(data)
         before = (head["packet"] - head["first"]) % (1 << 32)
-        if head["marks"] & (mark.value_of("UNORDERED") or 0):
+        if head["flags"] & (flag.value_of("UNORDERED") or 0):
             small = before == 0 and offset != 0
             if piece or (offset > WINDOW or (not batch and n != length) if small else batch):
                 raise Bad("loose")

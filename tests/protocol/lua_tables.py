@@ -16,7 +16,7 @@ import tables  # noqa: E402
 LAYOUTS = ["head", "message", "ack", "control", "sub", "grant", "exposed", "handshake", "reject", "hello", "request", "reply", "error", "cancel",
            "cancelled", "oneway", "credit", "rendezvous", "data", "lane_grant", "lane", "acked", "hash", "named", "object", "retry",
            "rref_remote", "rref_fetch", "rref_method", "rref_method_remote", "rref_op"]
-CODES = ["kind", "mark", "type", "flag", "status", "executed", "value_type", "dtype", "engine_fn", "rref_kind"]
+CODES = ["kind", "wire_flag", "type", "flag", "status", "executed", "value_type", "dtype", "engine_fn", "rref_kind"]
 BEGIN = "-- The tables of engine/PROTOCOL.md, put here by tests/protocol/lua_tables.py.\n"
 END = "-- The end of the tables.\n"
 

@@ -14,7 +14,7 @@ import tempfile
 ROCE_PORT = 4791
 UD_SEND_ONLY = 0x64
 QPN = 17
-FIELDS = ["farcall.kind", "farcall.marks", "farcall.packet", "farcall.token", "farcall.length", "farcall.text", "farcall.verdict"]
+FIELDS = ["farcall.kind", "farcall.flags", "farcall.packet", "farcall.token", "farcall.length", "farcall.text", "farcall.verdict"]
 PCAP_HEADER = 24
 RECORD_HEADER = 16
 

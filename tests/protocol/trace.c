@@ -116,9 +116,9 @@ static void sample(const uint8_t *bytes, uint32_t len)
 	enum sample_of of = SAMPLES;
 	if (h.kind == WIRE_CONNECT)
 		of = SAMPLE_HELLO;
-	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_UNORDERED && le32_get(h.offset))
+	else if (h.kind == WIRE_MESSAGE && h.flags & WIRE_UNORDERED && le32_get(h.offset))
 		of = le32_get(h.packet) == le32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
-	else if (h.kind == WIRE_MESSAGE && h.marks & WIRE_BATCH)
+	else if (h.kind == WIRE_MESSAGE && h.flags & WIRE_BATCH)
 		of = SAMPLE_BATCH;
 	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.flags & PACKET_HASHED)
 		of = SAMPLE_HASHED;
@@ -367,11 +367,11 @@ static void call_large(uint16_t fn, size_t len, uint64_t timeout)
 /* A value is made, asked for twice and given back, as the engine answers. */
 static void call_engine(void)
 {
-	uint64_t life = rref_incarnation(0, 0);
-	struct rref_remote make = {.owner = life, .id = {life, 1}, .fork = {life, 2}};
-	struct rref_fetch fetch = {life, make.id};
-	struct rref_op words[2] = {{RREF_DELETE, 0, life, make.id, make.fork},
-				   {RREF_FORK, 0, ~life, make.id, make.fork}};
+	uint64_t incarnation = rref_incarnation(0, 0);
+	struct rref_remote make = {.owner = incarnation, .id = {incarnation, 1}, .fork = {incarnation, 2}};
+	struct rref_fetch fetch = {incarnation, make.id};
+	struct rref_op words[2] = {{RREF_DELETE, 0, incarnation, make.id, make.fork},
+				   {RREF_FORK, 0, ~incarnation, make.id, make.fork}};
 	const struct function *f = registry_at(&ends[1].registry, 0);
 	make.function = (struct rref_function){f->signature.name_hash, f->signature.canonical_hash};
 	alignas(64) uint8_t body[128];

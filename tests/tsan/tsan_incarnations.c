@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-enum { WORLD = 3, VICTIM = 2, LIVES = 6, CALLERS = 3 };
+enum { WORLD = 3, VICTIM = 2, INCARNATIONS = 6, CALLERS = 3 };
 
 static struct together t[WORLD];
 static _Atomic bool stop;
@@ -58,7 +58,7 @@ static void lives(const char *nic)
 	for (int i = 0; i < CALLERS; i++)
 		for (int r = 0; r < VICTIM; r++)
 			CHECK(pthread_create(&callers[i][r], NULL, caller_main, &ranks[r]) == 0);
-	for (int life = 0; life < LIVES; life++) {
+	for (int i = 0; i < INCARNATIONS; i++) {
 		served();
 		CHECK_STATUS(far_shutdown_local(t[VICTIM].agent, &err), FAR_OK, &err);
 		together_join(&t[VICTIM]);

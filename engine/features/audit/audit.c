@@ -156,11 +156,11 @@ static void audit_windows(const struct auditor *a, const struct session *se)
 	fits(a, se, p->oneways_reported <= p->oneways_received, "more one-way messages were acknowledged than came");
 	fits(a, se, p->oneways_received - p->oneways_reported < FAR_ONEWAYS_BATCH,
 	     "a batch of one-way messages came and was not acknowledged");
-	fits(a, se, p->units_acked <= p->units_sent, "more fragments are acknowledged than were sent");
-	fits(a, se, p->units_sent - p->units_acked <= FAR_RENDEZVOUS_UNITS,
+	fits(a, se, p->packets_acked <= p->packets_sent, "more fragments are acknowledged than were sent");
+	fits(a, se, p->packets_sent - p->packets_acked <= FAR_RENDEZVOUS_PACKETS,
 	     "more fragments are out than the window takes");
-	fits(a, se, p->units_reported <= p->units_received, "more fragments were acknowledged than came");
-	fits(a, se, p->held_n <= FAR_RENDEZVOUS_UNITS, "more fragments are held than the window takes");
+	fits(a, se, p->packets_reported <= p->packets_received, "more fragments were acknowledged than came");
+	fits(a, se, p->held_n <= FAR_RENDEZVOUS_PACKETS, "more fragments are held than the window takes");
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++) {
 		audit_lane_in(a, se, &p->in[lane]);
 		audit_lane_out(a, se, p->out[lane].out);
@@ -315,8 +315,8 @@ void audit_pair(const struct shard *s, uint32_t rank, const struct shard *other,
 				     *q = there->rendezvous ? there->rendezvous : &none;
 	same_of(&a, here, "one-way messages that the peer has received", p->oneways_sent, q->oneways_received);
 	same_of(&a, here, "credits that the peer has returned", p->oneways_acked, q->oneways_reported);
-	same_of(&a, here, "fragments that the peer is done with", p->units_sent, q->units_received + q->held_n);
-	same_of(&a, here, "fragments that the peer has acknowledged", p->units_acked, q->units_reported);
+	same_of(&a, here, "fragments that the peer is done with", p->packets_sent, q->packets_received + q->held_n);
+	same_of(&a, here, "fragments that the peer has acknowledged", p->packets_acked, q->packets_reported);
 	audit_lanes(&a, here, p, q);
 	for (uint32_t slot = 0; slot < s->calls_used; slot++) {
 		const struct call *c = &s->calls[slot];

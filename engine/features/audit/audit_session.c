@@ -65,7 +65,7 @@ static bool has_more(const struct rendezvous_peer *p)
 /* What of it counts as begun and not ended. */
 static uint64_t sends_of(const struct rendezvous_peer *p, uint64_t *rendezvous)
 {
-	uint64_t n = p->oneways_sent - p->oneways_acked + p->units_sent - p->units_acked + oneways_of(p->oneways);
+	uint64_t n = p->oneways_sent - p->oneways_acked + p->packets_sent - p->packets_acked + oneways_of(p->oneways);
 	bool queued = false;
 	for (const struct rendezvous_out *o = p->queue; o; o = o->next) {
 		queued |= o == p->oneway;
@@ -137,7 +137,7 @@ static void audit_ended(const struct auditor *a, const struct session *se)
 	if (!p)
 		return;
 	fits(a, se, !has_more(p) && !p->oneway && !p->oneways_n, "it is not up, and has fragments or one-way messages");
-	fits(a, se, p->oneways_sent == p->oneways_acked && p->units_sent == p->units_acked,
+	fits(a, se, p->oneways_sent == p->oneways_acked && p->packets_sent == p->packets_acked,
 	     "it is not up, and awaits acknowledgements");
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		fits(a, se, !p->in[lane].open && !p->in[lane].in, "it is not up, and has a long message that arrives");

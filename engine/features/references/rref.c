@@ -287,12 +287,12 @@ struct rref_record *rref_find(struct shard *s, struct rref_id id)
 /* True if the incarnation that gave the name is known to be lost: no request of it will arrive. */
 static bool creator_lost(const struct shard *s, struct rref_id id)
 {
-	uint32_t worker = rref_rank(id.life);
+	uint32_t worker = rref_rank(id.incarnation);
 	unsigned shard = rref_creator_shard(id);
 	if (worker >= s->world || shard >= FAR_SHARDS_MAX)
 		return false;
 	const struct session *se = &s->sessions[session_index(s, worker, shard)];
-	return se->incarnation == id.life && !se->worker_alive;
+	return se->incarnation == id.incarnation && !se->worker_alive;
 }
 
 static void settle_lost(struct shard *s, struct rref_record *r)
@@ -427,7 +427,7 @@ static void end_expected(struct shard *s, const struct session *se)
 	for (struct far_rref *r = s->rrefs->list, *next; r; r = next) {
 		struct rref_record *record = rref_as_record(r);
 		next = r->next;
-		if (record && record->expected && r->base.id.life == se->incarnation)
+		if (record && record->expected && r->base.id.incarnation == se->incarnation)
 			settle_lost(s, record);
 	}
 }

@@ -156,7 +156,7 @@ struct rref_pins {
 /** The references of a message that is being written: names a fork for each, and holds it. `put_ctx` of the plan. */
 struct rref_sharing {
 	struct rref_pins *pins;
-	uint64_t life;
+	uint64_t incarnation;
 	unsigned creator;
 };
 
@@ -254,10 +254,10 @@ bool rref_shard_init(struct shard *s);
 void rref_shard_free(struct shard *s);
 /** Takes names, one after the other; returns the first count. Any thread. */
 uint64_t rref_names(struct shard *s, uint32_t n);
-static inline struct rref_id rref_name(uint64_t life, unsigned creator, unsigned owner_shard, uint64_t count)
+static inline struct rref_id rref_name(uint64_t incarnation, unsigned creator, unsigned owner_shard, uint64_t count)
 {
-	return (struct rref_id){life, (uint64_t)creator << 56 | (uint64_t)owner_shard << RREF_COUNT_BITS |
-					      (count & RREF_COUNT_MASK)};
+	return (struct rref_id){incarnation, (uint64_t)creator << 56 | (uint64_t)owner_shard << RREF_COUNT_BITS |
+						     (count & RREF_COUNT_MASK)};
 }
 /** A user's fork that is to be at home with `s`, held once; NULL: no memory. Any thread. */
 struct rref_user *rref_new(struct shard *s, const struct rref_wire *w);
@@ -444,7 +444,7 @@ void rref_make_gone(struct shard *s, struct rref_open *open);
 void rref_call_done(void *user, const struct completion *o);
 /** Would a request with PACKET_NAMED, over a session to this incarnation of the callee, make the value there where its
  * reference says. */
-bool rref_call_reaches(const struct call_start *start, uint64_t life);
+bool rref_call_reaches(const struct call_start *start, uint64_t incarnation);
 /**
  * Making a value ended early, as a time-out does. Control messages may pass the request, which may still wait here: so
  * the slot holds the reference until the owner's last answer, lest a DELETE comes before the request and leaves a value

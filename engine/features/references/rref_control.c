@@ -266,7 +266,7 @@ static enum far_status on_fork(struct shard *s, const struct session *se, const 
 static enum far_status on_delete(struct shard *s, const struct session *se, const struct rref_op *op)
 {
 	struct rref_fork *f = rref_table_find(&s->rrefs->forks, op->fork);
-	if (f && f->session == se->index && f->record->rref.base.id.life == op->id.life &&
+	if (f && f->session == se->index && f->record->rref.base.id.incarnation == op->id.incarnation &&
 	    f->record->rref.base.id.number == op->id.number)
 		rref_fork_end(s, f);
 	return FAR_OK;
@@ -278,7 +278,7 @@ static enum far_status on_failed(struct shard *s, const struct session *se, cons
 {
 	static const char text[] = "the request that was to make the value has failed";
 	struct completion o = {.status = (enum far_status)op->status, .data = text, .len = sizeof text - 1};
-	if (op->status == FAR_OK || op->status >= FAR_STATUS_COUNT || rref_rank(op->id.life) != se->worker)
+	if (op->status == FAR_OK || op->status >= FAR_STATUS_COUNT || rref_rank(op->id.incarnation) != se->worker)
 		return FAR_PROTOCOL;
 	enum far_status status = on_fork(s, se, op);
 	struct rref_record *r = status ? NULL : rref_find(s, op->id);

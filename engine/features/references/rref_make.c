@@ -22,7 +22,8 @@
 static struct rref_record *record_to_make(struct far_req *req, const struct rref_remote *m)
 {
 	struct shard *s = req->shard;
-	if (rref_rank(m->id.life) != req->session->worker || rref_rank(m->fork.life) != req->session->worker) {
+	if (rref_rank(m->id.incarnation) != req->session->worker ||
+	    rref_rank(m->fork.incarnation) != req->session->worker) {
 		rref_malformed(req);
 		return NULL;
 	}

@@ -74,7 +74,7 @@ void rref_recalled(struct shard *s, struct rref_msg *msg, enum far_status status
 /* The session that they came by is closed, and what came by it was taken in before: none is added. */
 enum far_status rref_on_recall(const struct shard *s, const struct session *se, const struct rref_op *op)
 {
-	if (op->fork.life != se->incarnation || rref_creator_shard(op->fork) != se->shard)
+	if (op->fork.incarnation != se->incarnation || rref_creator_shard(op->fork) != se->shard)
 		return FAR_PROTOCOL;
 	uint64_t before = op->fork.number & RREF_COUNT_MASK;
 	for (const struct far_rref *r = s->rrefs->list; r; r = r->next) {

@@ -25,7 +25,7 @@ static void put(void *ctx, const struct far_rref *rref, uint8_t *dst)
 	struct far_rref *r = (struct far_rref *)(uintptr_t)rref;
 	struct rref_wire w = {.owner = r->base.owner,
 			      .id = r->base.id,
-			      .fork = rref_name(sharing->life, sharing->creator, 0, p->first + p->n),
+			      .fork = rref_name(sharing->incarnation, sharing->creator, 0, p->first + p->n),
 			      .types = r->types,
 			      .cls = rref_class(r)};
 	rref_ref(&r->base);
@@ -71,7 +71,7 @@ void rref_pins_sent(struct shard *s, struct far_deferred *d)
 
 void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork)
 {
-	if (fork.life != rref_incarnation(s->config.rank, s->config.incarnation) ||
+	if (fork.incarnation != rref_incarnation(s->config.rank, s->config.incarnation) ||
 	    rref_creator_shard(fork) != s->config.index)
 		return;
 	uint64_t count = fork.number & RREF_COUNT_MASK;
@@ -93,10 +93,10 @@ void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork
 	}
 }
 
-bool rref_call_reaches(const struct call_start *start, uint64_t life)
+bool rref_call_reaches(const struct call_start *start, uint64_t incarnation)
 {
 	const struct rref_call *c = start->user;
-	return start->typed & PACKET_METHOD || c->makes->rref.base.owner == life;
+	return start->typed & PACKET_METHOD || c->makes->rref.base.owner == incarnation;
 }
 
 void rref_call_done(void *user, const struct completion *o)
@@ -156,8 +156,8 @@ void rref_make_failed(struct shard *s, struct rref_user *u, enum far_status stat
 
 static bool sound(const struct shard *s, const struct session *se, const struct rref_wire *w)
 {
-	return rref_rank(w->fork.life) == se->worker && rref_rank(w->owner) < s->world &&
-	       rref_rank(w->id.life) < s->world && rref_owner_shard(w->id) < FAR_SHARDS_MAX &&
+	return rref_rank(w->fork.incarnation) == se->worker && rref_rank(w->owner) < s->world &&
+	       rref_rank(w->id.incarnation) < s->world && rref_owner_shard(w->id) < FAR_SHARDS_MAX &&
 	       rref_creator_shard(w->id) < FAR_SHARDS_MAX && (w->id.number & RREF_COUNT_MASK) != 0;
 }
 

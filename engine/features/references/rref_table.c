@@ -9,13 +9,13 @@
  * a cold page. A hash selects the block. */
 static uint32_t slot_of(const struct rref_table *t, struct rref_id id)
 {
-	uint64_t h = id.number / BLOCK * UINT64_C(0x9e3779b97f4a7c15) ^ id.life * UINT64_C(0xd6e8feb86659fd93);
+	uint64_t h = id.number / BLOCK * UINT64_C(0x9e3779b97f4a7c15) ^ id.incarnation * UINT64_C(0xd6e8feb86659fd93);
 	return ((uint32_t)(h >> 32) * BLOCK + (uint32_t)(id.number % BLOCK)) & (t->slots_n - 1);
 }
 
 static bool same(struct rref_id a, struct rref_id b)
 {
-	return a.life == b.life && a.number == b.number;
+	return a.incarnation == b.incarnation && a.number == b.number;
 }
 
 bool rref_table_init(struct rref_table *t, uint32_t slots)

@@ -56,11 +56,12 @@ struct rref_named {
 	uint32_t count; /* not 0 */
 };
 
-static inline bool rref_named_of(struct rref_id id, uint64_t life, unsigned creator, unsigned owner_shard,
+static inline bool rref_named_of(struct rref_id id, uint64_t incarnation, unsigned creator, unsigned owner_shard,
 				 struct rref_named *named)
 {
 	named->count = (uint32_t)id.number;
-	return id.life == life && id.number >> RREF_COUNT_BITS == ((uint64_t)creator << 8 | owner_shard) &&
+	return id.incarnation == incarnation &&
+	       id.number >> RREF_COUNT_BITS == ((uint64_t)creator << 8 | owner_shard) &&
 	       (id.number & RREF_COUNT_MASK) <= UINT32_MAX;
 }
 

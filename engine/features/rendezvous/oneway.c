@@ -223,11 +223,11 @@ void oneway_close(struct shard *s, struct rendezvous_peer *p)
 
 void oneway_send_credit(struct shard *s, struct rendezvous_peer *p, unsigned flags)
 {
-	struct packet_acked acked = {p->units_received};
+	struct packet_acked acked = {p->packets_received};
 	union packet_head h = {
 		.credit = {.type = PACKET_CREDIT, .flags = (uint8_t)flags, .oneways = p->oneways_received}};
 	p->oneways_reported = p->oneways_received;
-	p->units_reported = p->units_received;
+	p->packets_reported = p->packets_received;
 	if (answer_packet(s, p->session, &h, &acked, sizeof acked))
 		answer_no_room(s, p->session);
 }
@@ -256,7 +256,7 @@ void oneway_on_packet(struct shard *s, struct session *se, const union packet_he
 
 /* ---- acknowledgements ---- */
 
-bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct packet_credit *h, uint64_t units)
+bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct packet_credit *h, uint64_t packets)
 {
 	if (h->oneways < p->oneways_acked || h->oneways > p->oneways_sent)
 		return false;
@@ -264,7 +264,7 @@ bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct p
 	p->oneways_acked = h->oneways;
 	if (h->flags & PACKET_REQUESTED)
 		p->credit_requested = false;
-	return rendezvous_units_acked(s, p, units);
+	return rendezvous_packets_acked(s, p, packets);
 }
 
 void oneway_request_credit(struct shard *s, struct rendezvous_peer *p)
@@ -280,7 +280,7 @@ void oneway_request_credit_all(struct shard *s)
 	for (struct session *se = s->known; se; se = se->next_known) {
 		struct rendezvous_peer *p = se->rendezvous;
 		if (se->state == SESSION_UP && p &&
-		    (p->oneways_sent != p->oneways_acked || p->units_sent != p->units_acked))
+		    (p->oneways_sent != p->oneways_acked || p->packets_sent != p->packets_acked))
 			oneway_request_credit(s, p);
 	}
 }

@@ -82,7 +82,7 @@ static void in_drop(struct shard *s, struct rendezvous_in *in)
 		if (p->in[lane].in == in)
 			p->in[lane].in = NULL;
 	for (unsigned i = 0; i < p->held_n; i++) {
-		struct rendezvous_held *held = &p->held[(p->held_first + i) % FAR_RENDEZVOUS_UNITS];
+		struct rendezvous_held *held = &p->held[(p->held_first + i) % FAR_RENDEZVOUS_PACKETS];
 		if (held->in == in)
 			held->in = NULL;
 	}
@@ -200,9 +200,9 @@ static bool refused_early(struct shard *s, struct rendezvous_peer *p, unsigned l
 }
 
 /* Dropped fragments use up the sender's window, too. */
-static void report_units(struct shard *s, struct rendezvous_peer *p, unsigned lane)
+static void report_packets(struct shard *s, struct rendezvous_peer *p, unsigned lane)
 {
-	if (p->units_received - p->units_reported >= FAR_RENDEZVOUS_BATCH)
+	if (p->packets_received - p->packets_reported >= FAR_RENDEZVOUS_BATCH)
 		rendezvous_send_control(s, p, PACKET_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
 }
 
@@ -262,7 +262,7 @@ bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const st
 				      .total = h->total,
 				      .arrived = clock_now(s->config.clock)};
 	lane_offered(s, p->session, l, h, &a);
-	p->units_received++;
+	p->packets_received++;
 	if (body.type == PACKET_ONEWAY)
 		oneway_received(s, p);
 	if (body.type == PACKET_REPLY && !call_await_rendezvous(s, p->session, &body.reply)) {
@@ -271,7 +271,7 @@ bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const st
 	}
 	if (!refused_early(s, p, h->lane))
 		lane_admit(s, p, h->lane);
-	report_units(s, p, h->lane);
+	report_packets(s, p, h->lane);
 	return true;
 }
 
@@ -280,8 +280,8 @@ bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struc
 	struct rendezvous_lane *l = h->lane < FAR_RENDEZVOUS_LANES ? &p->in[h->lane] : NULL;
 	if (!l || !(l->open || l->pulled) || l->epoch != h->epoch)
 		return false;
-	p->units_received++;
-	report_units(s, p, h->lane);
+	p->packets_received++;
+	report_packets(s, p, h->lane);
 	if (l->pulled) { /* it crossed the end */
 		l->pulled = false;
 		return true;
@@ -381,7 +381,7 @@ static bool put(struct shard *s, struct rendezvous_peer *p, const struct rendezv
 		in_copy(in, f);
 	if (f->cookie)
 		se->q->ops->release(se->q, se->peer, f->cookie);
-	p->units_received++;
+	p->packets_received++;
 	if (!in)
 		return true;
 	if (in->copied == in->total && in->given_n)
@@ -418,7 +418,7 @@ bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct
 {
 	struct rendezvous_lane *l = h->lane < FAR_RENDEZVOUS_LANES ? &p->in[h->lane] : NULL;
 	if (!l || !l->open || l->epoch != h->epoch || h->offset != l->accepted || pkt->body_len == 0 ||
-	    pkt->body_len > l->granted - l->accepted || p->held_n == FAR_RENDEZVOUS_UNITS)
+	    pkt->body_len > l->granted - l->accepted || p->held_n == FAR_RENDEZVOUS_PACKETS)
 		return false;
 	struct rendezvous_held f = {l->in, h->lane, l->accepted, pkt->body_len, pkt->cookie, pkt->body};
 	l->accepted += pkt->body_len;
@@ -426,14 +426,14 @@ bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct
 		l->open = false;
 	*held = pkt->cookie != 0 && f.in;
 	if (*held) {
-		p->held[(p->held_first + p->held_n++) % FAR_RENDEZVOUS_UNITS] = f;
+		p->held[(p->held_first + p->held_n++) % FAR_RENDEZVOUS_PACKETS] = f;
 		rendezvous_list(s, p);
 		return true;
 	}
 	f.cookie = 0; /* the receiving pass releases it */
 	if (!put(s, p, &f))
 		return false;
-	report_units(s, p, f.lane);
+	report_packets(s, p, f.lane);
 	return true;
 }
 
@@ -442,14 +442,14 @@ bool rendezvous_copy_one(struct shard *s, struct rendezvous_peer *p)
 	if (!p->held_n)
 		return false;
 	struct rendezvous_held f = p->held[p->held_first];
-	p->held_first = (p->held_first + 1) % FAR_RENDEZVOUS_UNITS;
+	p->held_first = (p->held_first + 1) % FAR_RENDEZVOUS_PACKETS;
 	p->held_n--;
 	if (!put(s, p, &f)) {
 		counter_add(&s->counters.packets_dropped, 1);
 		session_protocol_error(s, p->session);
 	}
 	if (p->session->state == SESSION_UP)
-		report_units(s, p, f.lane);
+		report_packets(s, p, f.lane);
 	return true;
 }
 
@@ -634,7 +634,7 @@ void rendezvous_in_close(struct shard *s, struct rendezvous_peer *p)
 	const struct session *se = p->session;
 	for (; p->held_n; p->held_n--) {
 		se->q->ops->release(se->q, se->peer, p->held[p->held_first].cookie);
-		p->held_first = (p->held_first + 1) % FAR_RENDEZVOUS_UNITS;
+		p->held_first = (p->held_first + 1) % FAR_RENDEZVOUS_PACKETS;
 	}
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		if (rendezvous_of(s)->ins[i].peer == p) {

@@ -29,7 +29,7 @@ void rendezvous_list(struct shard *s, struct rendezvous_peer *p)
 static void send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned flags,
 			 unsigned lane, uint32_t epoch, uint64_t granted)
 {
-	struct packet_acked acked = {p->units_received};
+	struct packet_acked acked = {p->packets_received};
 	union packet_head h = {.grant = {.type = (uint8_t)type,
 					 .flags = (uint8_t)flags,
 					 .lane = lane,
@@ -37,7 +37,7 @@ static void send_control(struct shard *s, struct rendezvous_peer *p, enum packet
 					 .granted = granted}};
 	if (p->session->state != SESSION_UP)
 		return;
-	p->units_reported = p->units_received;
+	p->packets_reported = p->packets_received;
 	if (answer_packet(s, p->session, &h, &acked, sizeof acked))
 		answer_no_room(s, p->session);
 }
@@ -66,9 +66,9 @@ static bool on_control(struct shard *s, struct rendezvous_peer *p, const union p
 	case PACKET_CREDIT:
 		return oneway_on_credit(s, p, &h->credit, acked.packets);
 	case PACKET_GRANT:
-		return rendezvous_units_acked(s, p, acked.packets) && rendezvous_on_grant(s, p, &h->grant);
+		return rendezvous_packets_acked(s, p, acked.packets) && rendezvous_on_grant(s, p, &h->grant);
 	default:
-		return rendezvous_units_acked(s, p, acked.packets) && rendezvous_on_refuse(s, p, &h->lane);
+		return rendezvous_packets_acked(s, p, acked.packets) && rendezvous_on_refuse(s, p, &h->lane);
 	}
 }
 
@@ -183,7 +183,7 @@ void rendezvous_open(struct session *se)
 	p->queue_tail = &p->queue;
 	p->ready_tail = &p->ready;
 	p->oneways_tail = &p->oneways;
-	p->units_sent = p->units_acked = p->units_received = p->units_reported = 0;
+	p->packets_sent = p->packets_acked = p->packets_received = p->packets_reported = 0;
 	p->oneways_sent = p->oneways_acked = p->oneways_received = p->oneways_reported = 0;
 	p->credit_requested = false;
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
@@ -244,7 +244,7 @@ static bool session_owes_us(const struct session *se)
 	const struct rendezvous_peer *p = se->rendezvous;
 	/* What is acknowledged in batches is not owed before the batch is full. */
 	if (p->credit_requested || p->oneways_sent - p->oneways_acked >= FAR_ONEWAYS_BATCH ||
-	    p->units_sent - p->units_acked >= FAR_RENDEZVOUS_BATCH)
+	    p->packets_sent - p->packets_acked >= FAR_RENDEZVOUS_BATCH)
 		return true;
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		if (p->out[lane].out || p->out[lane].aborting || p->in[lane].open)

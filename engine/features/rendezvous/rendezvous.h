@@ -6,7 +6,7 @@
  *
  * Sending: a struct rendezvous_out waits in its peer's queue for a free lane, is announced (PACKET_RENDEZVOUS), and
  * leaves by fragments, one in a pass of the shard, as far as the receiver has granted and while fewer than
- * FAR_RENDEZVOUS_UNITS of the session's RENDEZVOUS, DATA and ABORT packets are unacknowledged. The sender ends each
+ * FAR_RENDEZVOUS_PACKETS of the session's RENDEZVOUS, DATA and ABORT packets are unacknowledged. The sender ends each
  * epoch of a lane with one last packet: the fragment that completes the message, or ABORT.
  *
  * Receiving: a lane follows the sender's packets; a struct rendezvous_in has the memory. Fragments are held where they
@@ -138,16 +138,16 @@ struct rendezvous_peer {
 		uint32_t epoch; /* number of its message, from 1 on */
 	} out[FAR_RENDEZVOUS_LANES];
 	unsigned turn; /* the lane that sends next */
-	uint64_t units_sent, units_acked;
+	uint64_t packets_sent, packets_acked;
 	/* receiving */
 	struct rendezvous_lane in[FAR_RENDEZVOUS_LANES];
-	struct rendezvous_held held[FAR_RENDEZVOUS_UNITS];
+	struct rendezvous_held held[FAR_RENDEZVOUS_PACKETS];
 	unsigned held_first, held_n;
 	unsigned pull_turn; /* pieces pulled */
 	unsigned oneways_n; /* one-way messages with a rendezvous_in */
 	struct rendezvous_in *ready, **ready_tail;
-	uint64_t units_received; /* RENDEZVOUS, DATA and ABORT packets that are processed; cumulative */
-	uint64_t units_reported;
+	uint64_t packets_received; /* RENDEZVOUS, DATA and ABORT packets that are processed; cumulative */
+	uint64_t packets_reported;
 	/* one-way messages, cumulative numbers */
 	struct oneway *oneways, **oneways_tail;
 	struct rendezvous_out *oneway; /* the one that is being sent in fragments */
@@ -205,7 +205,7 @@ bool rendezvous_send_one(struct shard *s, struct rendezvous_peer *p);
 enum call_progress rendezvous_detach(struct shard *s, struct session *se, struct call *c);
 bool rendezvous_out_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t slot, uint32_t gen,
 			    enum packet_type type, enum call_progress *progress);
-bool rendezvous_units_acked(struct shard *s, struct rendezvous_peer *p, uint64_t done);
+bool rendezvous_packets_acked(struct shard *s, struct rendezvous_peer *p, uint64_t done);
 bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struct packet_grant *h);
 bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h);
 void rendezvous_out_close(struct shard *s, struct rendezvous_peer *p);
@@ -252,7 +252,7 @@ void oneway_enqueue(struct shard *s, uint32_t worker, uint32_t shard, struct one
 void oneway_session_settled(struct shard *s, struct session *se);
 unsigned oneway_send_queued(struct shard *s, struct rendezvous_peer *p);
 void oneway_on_packet(struct shard *s, struct session *se, const union packet_head *h, const struct nic_pkt *pkt);
-bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct packet_credit *h, uint64_t units);
+bool oneway_on_credit(struct shard *s, struct rendezvous_peer *p, const struct packet_credit *h, uint64_t packets);
 void oneway_send_credit(struct shard *s, struct rendezvous_peer *p, unsigned flags);
 /** Counts a one-way message that has arrived. */
 void oneway_received(struct shard *s, struct rendezvous_peer *p);
@@ -268,7 +268,7 @@ bool rendezvous_receive(struct shard *s, struct session *se, const union packet_
 unsigned rendezvous_pump(struct shard *s);
 /** Lists the peer: it has something to do in the next passes. */
 void rendezvous_list(struct shard *s, struct rendezvous_peer *p);
-/** Sends a packet about a lane of the peer: GRANT or REFUSE, with the acknowledged units. */
+/** Sends a packet about a lane of the peer: GRANT or REFUSE, with the acknowledged packets. */
 void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned lane,
 			     uint32_t epoch, uint64_t granted);
 /** Sends GRANT with PACKET_PULLED: the sender is done with the message. */

@@ -248,14 +248,14 @@ static void on_timer(struct shard *s, struct shard_timer *t)
 
 /* ---- announcing ---- */
 
-static bool units_room(const struct rendezvous_peer *p)
+static bool packets_room(const struct rendezvous_peer *p)
 {
-	return p->units_sent - p->units_acked < FAR_RENDEZVOUS_UNITS;
+	return p->packets_sent - p->packets_acked < FAR_RENDEZVOUS_PACKETS;
 }
 
 static void unit_sent(struct shard *s, struct rendezvous_peer *p)
 {
-	p->units_sent++;
+	p->packets_sent++;
 	counter_add(&s->counters.sends_begun, 1);
 }
 
@@ -362,7 +362,7 @@ static unsigned free_lane(const struct rendezvous_peer *p)
 unsigned rendezvous_announce(struct shard *s, struct rendezvous_peer *p)
 {
 	unsigned n = 0, lane;
-	for (lane = 0; lane < FAR_RENDEZVOUS_LANES && units_room(p); lane++)
+	for (lane = 0; lane < FAR_RENDEZVOUS_LANES && packets_room(p); lane++)
 		if (p->out[lane].aborting) {
 			union packet_head h = {
 				.lane = {.type = PACKET_ABORT, .lane = lane, .epoch = p->out[lane].epoch}};
@@ -372,7 +372,7 @@ unsigned rendezvous_announce(struct shard *s, struct rendezvous_peer *p)
 			p->out[lane].aborting = false;
 			n++;
 		}
-	while (p->queue && units_room(p) && (lane = free_lane(p)) < FAR_RENDEZVOUS_LANES) {
+	while (p->queue && packets_room(p) && (lane = free_lane(p)) < FAR_RENDEZVOUS_LANES) {
 		struct rendezvous_out *o = p->queue;
 		if (o->head.type == PACKET_ONEWAY && p->oneways_sent - p->oneways_acked >= FAR_ONEWAYS_WINDOW)
 			break;
@@ -509,7 +509,7 @@ static int send_chunk(struct shard *s, struct rendezvous_peer *p, struct rendezv
 
 bool rendezvous_send_one(struct shard *s, struct rendezvous_peer *p)
 {
-	if (!units_room(p))
+	if (!packets_room(p))
 		return false;
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++) {
 		unsigned lane = p->turn++ % FAR_RENDEZVOUS_LANES;
@@ -526,12 +526,12 @@ bool rendezvous_send_one(struct shard *s, struct rendezvous_peer *p)
 
 /* ---- packets of the receiver ---- */
 
-bool rendezvous_units_acked(struct shard *s, struct rendezvous_peer *p, uint64_t done)
+bool rendezvous_packets_acked(struct shard *s, struct rendezvous_peer *p, uint64_t done)
 {
-	if (done < p->units_acked || done > p->units_sent)
+	if (done < p->packets_acked || done > p->packets_sent)
 		return false;
-	counter_add(&s->counters.sends_ended, done - p->units_acked);
-	p->units_acked = done;
+	counter_add(&s->counters.sends_ended, done - p->packets_acked);
+	p->packets_acked = done;
 	rendezvous_list(s, p);
 	return true;
 }
@@ -609,6 +609,6 @@ void rendezvous_out_close(struct shard *s, struct rendezvous_peer *p)
 			abandon(s, p->out[lane].out, true);
 		p->out[lane].aborting = false;
 	}
-	counter_add(&s->counters.sends_ended, p->units_sent - p->units_acked);
-	p->units_acked = p->units_sent;
+	counter_add(&s->counters.sends_ended, p->packets_sent - p->packets_acked);
+	p->packets_acked = p->packets_sent;
 }

@@ -81,7 +81,7 @@ Test(control_incarnation, a_session_outlives_the_store)
 
 /* A connection that outlives its machine. Expect the next incarnation to have the rank after the bound, and the first
  * to find that it is not wanted. */
-Test(control_incarnation, a_silent_life_makes_room)
+Test(control_incarnation, a_silent_incarnation_makes_room)
 {
 	join_lazily(3);
 	uint64_t first = row(2, 2)->incarnation;
@@ -114,13 +114,13 @@ Test(control_incarnation, a_silent_life_makes_room)
 
 /* ---- the next one ---- */
 
-Test(control_incarnation, sessions_of_the_next_life)
+Test(control_incarnation, sessions_of_the_next_incarnation)
 {
 	join(3);
 	run_ticks(5);
 	uint64_t first = row(2, 2)->incarnation;
 	unsigned peers = fake_port_peers(members[0].port);
-	for (unsigned life = 1; life <= 5; life++) {
+	for (unsigned incarnation = 1; incarnation <= 5; incarnation++) {
 		again(2, 3);
 		run_ticks(20);
 		ready(2);
@@ -129,13 +129,13 @@ Test(control_incarnation, sessions_of_the_next_life)
 		first = row(0, 2)->incarnation;
 		/* They were set up at once, by the one who came. */
 		for (int i = 0; i < 2; i++) {
-			cr_assert_eq(mails_about(&members[i], MAIL_PEER_DOWN, 0, to(2, 0)), life);
-			cr_assert_eq(mails_about(&members[i], MAIL_PEER_RESTARTED, 0, to(2, 0)), life);
-			cr_assert_eq(mails_about(&members[i], MAIL_PEER_UP, 0, to(2, 0)), life + 1);
+			cr_assert_eq(mails_about(&members[i], MAIL_PEER_DOWN, 0, to(2, 0)), incarnation);
+			cr_assert_eq(mails_about(&members[i], MAIL_PEER_RESTARTED, 0, to(2, 0)), incarnation);
+			cr_assert_eq(mails_about(&members[i], MAIL_PEER_UP, 0, to(2, 0)), incarnation + 1);
 			cr_assert_eq(mails_about(&members[2], MAIL_PEER_UP, 0, to(i, 0)), 1u);
 			cr_assert_eq(mail_last(&members[i], MAIL_PEER_UP)->incarnation, first);
 		}
-		cr_assert_eq(fake_port_peers(members[0].port), peers, "nothing is left of the life before");
+		cr_assert_eq(fake_port_peers(members[0].port), peers, "nothing is left of the incarnation before");
 	}
 	leave_all(3, FAR_SEC);
 	run(true);
@@ -143,7 +143,7 @@ Test(control_incarnation, sessions_of_the_next_life)
 		result(i, FAR_OK, "");
 }
 
-Test(control_incarnation, sessions_on_demand_with_the_next_life)
+Test(control_incarnation, sessions_on_demand_with_the_next_incarnation)
 {
 	shards[0] = shards[2] = 2;
 	join_lazily(3);
@@ -169,7 +169,7 @@ Test(control_incarnation, both_are_learned_at_once)
 	join(3);
 	run_ticks(5);
 	members[1].frozen = true;
-	for (int life = 0; life < 3; life++) {
+	for (int incarnation = 0; incarnation < 3; incarnation++) {
 		again(2, 3);
 		run_ticks(20);
 		ready(2);
@@ -211,7 +211,7 @@ Test(control_incarnation, a_full_mailbox_keeps_the_order)
 }
 
 /* The shard reports on the incarnation before, late: that has no effect on the next one. */
-Test(control_incarnation, what_the_life_before_broke)
+Test(control_incarnation, what_the_incarnation_before_broke)
 {
 	join(2);
 	run_ticks(5);
@@ -239,7 +239,7 @@ Test(control_incarnation, what_the_life_before_broke)
 }
 
 /* It was killed and started again before anybody saw the first incarnation end. Expect its calls to end with that. */
-Test(control_incarnation, a_life_that_is_replaced_unseen)
+Test(control_incarnation, a_incarnation_that_is_replaced_unseen)
 {
 	join(3);
 	run_ticks(5);
@@ -253,13 +253,13 @@ Test(control_incarnation, a_life_that_is_replaced_unseen)
 	run_ticks(300);
 	known_to_all(2, 3);
 	cr_assert_eq(mails_about(&members[1], MAIL_PEER_DOWN, 0, to(2, 0)), 1u,
-		     "the port's news are of the life before");
+		     "the port's news are of the incarnation before");
 	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 0, to(2, 0)), 2u);
 }
 
 /* An attempt towards the first incarnation hangs; its end decides, where both attempt. Expect the next incarnation not
  * to wait. */
-Test(control_incarnation, an_attempt_to_the_life_before)
+Test(control_incarnation, an_attempt_to_the_incarnation_before)
 {
 	join_lazily(3);
 	fabric.stepwise = true;
@@ -420,7 +420,7 @@ static int hello(struct nic_port *rogue, const struct handshake *h)
 }
 
 /* Receive HELLO of any incarnation, when there have been three. Expect the present one to be taken and no other. */
-Test(control_incarnation, receive_hello_of_a_life)
+Test(control_incarnation, receive_hello_of_a_incarnation)
 {
 	join_lazily(2);
 	uint64_t incarnations[3];
@@ -434,7 +434,7 @@ Test(control_incarnation, receive_hello_of_a_life)
 	struct handshake h = {.group = hash64("default", 7), .world = 2, .rank = 1, .to = row(0, 0)->incarnation};
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
 	h.from = incarnations[1];
-	cr_assert_eq(hello(rogue, &h), -ESTALE, "the life before");
+	cr_assert_eq(hello(rogue, &h), -ESTALE, "the incarnation before");
 	h.from = incarnations[0];
 	cr_assert_eq(hello(rogue, &h), -EINPROGRESS, "forgotten: the store is asked");
 	run_ticks(3);
@@ -447,7 +447,7 @@ Test(control_incarnation, receive_hello_of_a_life)
 	cr_assert(row(0, 1)->alive);
 	h.to++;
 	h.from = incarnations[2];
-	cr_assert_eq(hello(rogue, &h), -ESTALE, "not for this life of ours");
+	cr_assert_eq(hello(rogue, &h), -ESTALE, "not for this incarnation of ours");
 	h.to--;
 	cr_assert_eq(hello(rogue, &h), -EACCES, "without its name");
 	h.name = hash64(row(0, 1)->name, strlen(row(0, 1)->name));
@@ -458,7 +458,7 @@ Test(control_incarnation, receive_hello_of_a_life)
 /* ---- the way out ---- */
 
 /* Everybody leaves but the one who has just come back. Expect them to wait for it. */
-Test(control_incarnation, leaving_waits_for_the_next_life)
+Test(control_incarnation, leaving_waits_for_the_next_incarnation)
 {
 	join(3);
 	again(2, 3);
@@ -480,7 +480,7 @@ Test(control_incarnation, leaving_waits_for_the_next_life)
 }
 
 /* It sent bye, died, and came back: the bye of the incarnation before is not counted for this one. */
-Test(control_incarnation, a_bye_of_the_life_before)
+Test(control_incarnation, a_bye_of_the_incarnation_before)
 {
 	join(3);
 	ctl_leave(members[2].ctl, 60 * FAR_SEC);

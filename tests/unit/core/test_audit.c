@@ -127,9 +127,9 @@ Test(core_audit, windows)
 	p->oneways_received = FAR_ONEWAYS_BATCH;
 	finds("was not acknowledged");
 	p->oneways_received = 0;
-	p->units_sent = FAR_RENDEZVOUS_UNITS + 1;
+	p->packets_sent = FAR_RENDEZVOUS_PACKETS + 1;
 	finds("more fragments are out");
-	p->units_sent = 0;
+	p->packets_sent = 0;
 }
 
 Test(core_audit, grants)
@@ -222,7 +222,7 @@ Test(core_audit, lists_of_sessions)
 	PLANT(p->out[0].aborting, true, "and nobody sees to them");
 	PLANT(p->listed, true, "peers whose fragments are seen to");
 	PLANT(p->oneways_sent, 1, "sends that are begun and not ended: counted 0, found 1");
-	PLANT(p->units_sent, 1, "sends that are begun and not ended: counted 0, found 1");
+	PLANT(p->packets_sent, 1, "sends that are begun and not ended: counted 0, found 1");
 	PLANT(shard->backpressured_n, 1, "sessions that wait for room: counted 1, found 0");
 	PLANT(shard->undetached_n, 1, "sessions that may not open again yet: counted 1, found 0");
 	PLANT(fault_shard(shard)->delayed_calls_n, 1, "calls that are held back");
@@ -260,6 +260,6 @@ Test(core_audit, sessions_that_ended)
 	PLANT(p->held_n, 1, "and has fragments or one-way messages");
 	PLANT(p->oneways_n, 1, "and has fragments or one-way messages");
 	PLANT(p->oneways_sent, p->oneways_sent + 1, "and awaits acknowledgements");
-	PLANT(p->units_sent, p->units_sent + 1, "and awaits acknowledgements");
+	PLANT(p->packets_sent, p->packets_sent + 1, "and awaits acknowledgements");
 	PLANT(p->in[2].open, true, "and has a long message that arrives");
 }

@@ -74,8 +74,8 @@ Test(core_call, errors_that_make_no_sense)
 	}
 }
 
-/* Receive answers for a wrong life, a wrong slot, from a wrong worker, for a free slot. Expect them counted, and the
- * call still open. */
+/* Receive answers for a wrong generation, a wrong slot, from a wrong worker, for a free slot. Expect them counted, and
+ * the call still open. */
 Test(core_call, answers_out_of_place)
 {
 	static struct result r;

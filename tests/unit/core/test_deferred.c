@@ -121,7 +121,7 @@ Test(core_deferred, cancel_of_nothing)
 	expect_nothing();
 }
 
-/* Receive CANCEL with the right slot and another life of it. Expect nothing. */
+/* Receive CANCEL with the right slot and another generation of it. Expect nothing. */
 Test(core_deferred, cancel_of_another_life)
 {
 	put_request(MSG_DEFER, 3, NULL, 0);

@@ -89,7 +89,7 @@ static void teardown(void)
 
 TestSuite(core_fiber, .init = setup, .fini = teardown);
 
-/* Another life of the worker, instead of a new fixture. */
+/* Another incarnation of the worker, instead of a new fixture. */
 static void reopen(uint32_t worker, uint32_t peer)
 {
 	if (shard->sessions[session_index(shard, worker, 0)].state == SESSION_UP)

@@ -72,12 +72,12 @@ Test(core_session, answers_that_came_before_the_end_count)
 	cr_assert_eq(r.status, FAR_OK);
 }
 
-/* PEER dies with everything under way, and lives again. Expect nothing of the first life in the second: neither calls,
- * requests, numbers of functions, nor what is answered late. */
-Test(core_session, another_life)
+/* PEER dies with everything under way, and lives again. Expect nothing of the first incarnation in the second: neither
+ * calls, requests, numbers of functions, nor what is answered late. */
+Test(core_session, another_incarnation)
 {
 	struct result r[2], after;
-	for (int life = 0; life < 3; life++) {
+	for (int incarnation = 0; incarnation < 3; incarnation++) {
 		kept_n = 0;
 		called(&r[0], FAR_FOREVER);
 		union packet_head late = called(&r[1], FAR_FOREVER);
@@ -100,13 +100,14 @@ Test(core_session, another_life)
 		cr_assert(posted(MAIL_DETACHED));
 		cr_assert_eq(call(&after, FAR_SEC, NULL, 0), -EPIPE);
 		mail(MAIL_PEER_UP, PEER, NIC_PEER);
-		cr_assert_eq(shard->sessions[PEER].state, SESSION_DEAD, "it was not told that there is another life");
+		cr_assert_eq(shard->sessions[PEER].state, SESSION_DEAD,
+			     "it was not told that there is another incarnation");
 		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 		mail(MAIL_PEER_UP, PEER, NIC_PEER);
 		cr_assert_eq(session_functions(shard, &shard->sessions[PEER])[3], 0u);
 		while (fake_queue_sent(queue, &(union packet_head){0}))
 			;
-		/* Late: an answer of ours to the first life, its answer to a call of ours. */
+		/* Late: an answer of ours to the first incarnation, its answer to a call of ours. */
 		cr_assert_eq(far_deferred_reply(kept[0], "x", 1), FAR_CANCELLED);
 		uint64_t before = dropped();
 		put(NIC_PEER,
@@ -127,8 +128,9 @@ Test(core_session, another_life)
 	}
 }
 
-/* A DOWN and a PROBE of PEER's former life arrive while the next one is up under the same handle. Expect nothing. */
-Test(core_session, late_mail_about_a_former_life)
+/* A DOWN and a PROBE of PEER's former incarnation arrive while the next one is up under the same handle. Expect
+ * nothing. */
+Test(core_session, late_mail_about_a_former_incarnation)
 {
 	struct result r;
 	union packet_head h;
@@ -147,15 +149,16 @@ Test(core_session, late_mail_about_a_former_life)
 	cr_assert_eq(r.n, 0u);
 	cr_assert_not(posted(MAIL_DETACHED));
 	cr_assert_not(fake_queue_sent(queue, &h), "the PROBE was answered");
-	/* That of its own life ends it. */
+	/* That of its own incarnation ends it. */
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_eq(r.n, 1u);
 	cr_assert_eq(r.status, FAR_PEER_LOST);
 }
 
-/* The control core does not read its mail while a session ends and the next life is there. Expect the end to be told of
- * the peer that it was, before anything of the next, and what broke in the first not to be taken for the second's. */
-Test(core_session, another_life_waits_for_the_end_to_be_told)
+/* The control core does not read its mail while a session ends and the next incarnation is there. Expect the end to be
+ * told of the peer that it was, before anything of the next, and what broke in the first not to be taken for the
+ * second's. */
+Test(core_session, another_incarnation_waits_for_the_end_to_be_told)
 {
 	struct mail filler = {.type = MAIL_PROBE, .worker = OTHER}, m;
 	struct result r;
@@ -182,9 +185,10 @@ Test(core_session, another_life_waits_for_the_end_to_be_told)
 	cr_assert_eq(m.type, MAIL_DETACHED);
 }
 
-/* A handler of the first life ends in the second, whose caller uses the same number. Expect the second's to be its own.
+/* A handler of the first incarnation ends in the second, whose caller uses the same number. Expect the second's to be
+ * its own.
  */
-Test(core_session, a_repeated_call_of_the_life_before)
+Test(core_session, a_repeated_call_of_the_incarnation_before)
 {
 	struct packet_retry trailer = {.seq = 1, .floor = 1};
 	union packet_head h = request(MSG_DEFER, 1, UINT64_MAX);

@@ -236,7 +236,8 @@ Test(core_waiting, a_lost_worker_stays_lost)
 	connects();
 }
 
-/* Another life of it has begun. Expect the next call to ask for a session, and nothing of the life before to matter. */
+/* Another incarnation of it has begun. Expect the next call to ask for a session, and nothing of the incarnation before
+ * to matter. */
 Test(core_waiting, a_lost_worker_comes_back)
 {
 	struct result r;

@@ -271,7 +271,7 @@ Test(future, is_claimed_once)
 	cr_assert_not(future_done(f));
 	buf_unref(&f->head);
 	f = future_alloc(NULL);
-	cr_assert(future_claim(f), "the next life is unclaimed");
+	cr_assert(future_claim(f), "the next generation is unclaimed");
 	buf_unref(&f->head);
 }
 

@@ -402,9 +402,9 @@ Test(transport_batch_hostile, head)
 		else if (i == 4)
 			h->offset = le32_of(UINT32_MAX);
 		else if (i == 5)
-			h->marks |= WIRE_FRAGMENT;
+			h->flags |= WIRE_FRAGMENT;
 		else if (i == 6)
-			h->marks |= WIRE_FRAGMENT | WIRE_MORE;
+			h->flags |= WIRE_FRAGMENT | WIRE_MORE;
 		else if (i == 7)
 			len = PACKET_MOST + 1; /* wider than any */
 		else
@@ -446,7 +446,7 @@ Test(transport_batch_hostile, within_a_message)
 	uint32_t len = seen.len;
 	memcpy(batch, seen.bytes, len);
 	struct wire_message *h = (struct wire_message *)(void *)seen.bytes;
-	h->marks = 0;
+	h->flags = 0;
 	h->length = le32_of(3000);
 	inject(1, len);
 	cr_assert_eq(fixture.ends[1].downs, 0);
@@ -464,7 +464,7 @@ Test(transport_batch_hostile, after_a_piece)
 	uint8_t batch[sizeof seen.bytes];
 	memcpy(batch, seen.bytes, seen.len);
 	struct wire_message *h = (struct wire_message *)(void *)seen.bytes;
-	h->marks = WIRE_FRAGMENT | WIRE_MORE;
+	h->flags = WIRE_FRAGMENT | WIRE_MORE;
 	h->length = le32_of(3000);
 	inject(1, seen.len);
 	cr_assert_eq(fixture.ends[1].downs, 0);

@@ -158,7 +158,7 @@ Test(transport_hostile, endings)
 Test(transport_hostile, impossible_fragments)
 {
 	static const struct {
-		uint32_t packet, first, length, offset, marks;
+		uint32_t packet, first, length, offset, flags;
 	} cases[] = {
 		{1, 1, 99, 0, 0},                         /* more bytes than the message has */
 		{1, 1, (16u << 20) + 65, 0, 0},           /* longer than any */
@@ -180,7 +180,7 @@ Test(transport_hostile, impossible_fragments)
 		head()->first = le32_of(cases[i].first);
 		head()->length = le32_of(cases[i].length);
 		head()->offset = le32_of(cases[i].offset);
-		head()->marks = (uint8_t)cases[i].marks;
+		head()->flags = (uint8_t)cases[i].flags;
 		inject();
 		cr_assert_eq(fixture.ends[1].got, 1, "case %u", i);
 		cr_assert_eq(fixture.ends[1].downs, 1, "case %u", i);
@@ -238,7 +238,7 @@ Test(transport_hostile, pieces_within_a_message)
 	for (uint32_t offset = 0; offset < 100; offset += 50) {
 		head()->packet = head()->first = le32_of(2);
 		head()->offset = le32_of(offset);
-		head()->marks = (uint8_t)(WIRE_FRAGMENT | (offset ? 0 : WIRE_MORE));
+		head()->flags = (uint8_t)(WIRE_FRAGMENT | (offset ? 0 : WIRE_MORE));
 		memmove(caught + 96, bytes + offset, 50);
 		caught_len = 96 + 50;
 		inject();
@@ -246,7 +246,7 @@ Test(transport_hostile, pieces_within_a_message)
 	cr_assert_eq(fixture.ends[1].downs, 0);
 	cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad);
 	/* The whole packet again is one that was taken. */
-	head()->marks = 0;
+	head()->flags = 0;
 	head()->offset = le32_of(0);
 	memcpy(caught + 96, bytes, 100);
 	caught_len = 196;
@@ -257,10 +257,10 @@ Test(transport_hostile, pieces_within_a_message)
 	for (uint32_t packet = 3; packet <= 9; packet++) {
 		fixture.ends[1].got = 0;
 		head()->packet = head()->first = le32_of(packet);
-		head()->marks = WIRE_FRAGMENT | WIRE_MORE;
+		head()->flags = WIRE_FRAGMENT | WIRE_MORE;
 		caught_len = 96 + 50;
 		inject();
-		head()->marks = packet == 9 ? WIRE_FRAGMENT : 0;
+		head()->flags = packet == 9 ? WIRE_FRAGMENT : 0;
 		head()->offset = le32_of(packet == 9 ? 50 : 0);
 		memcpy(caught + 96, bytes + (packet == 9 ? 50 : 0), packet == 9 ? 50 : 100);
 		caught_len = packet == 9 ? 96 + 50 : 196;

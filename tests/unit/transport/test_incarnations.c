@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** One end is killed and begins another life at the same address. Every packet of the first life comes once more. */
+/** One end is killed and begins another incarnation at the same address. Every packet of the first incarnation comes
+ * once more. */
 #include "transport_fixture.h"
 
 #include "base/crc32c.h"
@@ -13,7 +14,7 @@
 
 enum { KEPT_MAX = 4096, KINDS = WIRE_KINDS };
 
-/* What was sent in the first life, as it was put on the wire. */
+/* What was sent in the first incarnation, as it was put on the wire. */
 static struct kept {
 	unsigned to, queue;
 	uint32_t len;
@@ -53,7 +54,7 @@ static uint64_t any_len(uint64_t seq)
 }
 
 /* A connection both ways, calls of all sizes, losses, pings and endings: one packet of each kind at least. */
-static void first_life(unsigned from)
+static void first_incarnation(unsigned from)
 {
 	uint32_t near, far, extra_0, extra_1;
 	fixture_init();
@@ -92,8 +93,8 @@ static bool never(void *ctx, uint32_t peer)
 	return true;
 }
 
-/* End 1 is killed: nobody hears of it. End 0 finds out, and the next life is there. */
-static void second_life(unsigned from)
+/* End 1 is killed: nobody hears of it. End 0 finds out, and the next incarnation is there. */
+static void second_incarnation(unsigned from)
 {
 	uint32_t near, far;
 	unsigned downs = fixture.ends[0].downs;
@@ -125,11 +126,11 @@ static void forget(void)
 	fixture_fini();
 }
 
-/* Receive each packet of the first life in the second. Expect it counted, and nothing else. */
+/* Receive each packet of the first incarnation in the second. Expect it counted, and nothing else. */
 static void replay(unsigned from, unsigned *kinds)
 {
-	first_life(from);
-	second_life(from);
+	first_incarnation(from);
+	second_incarnation(from);
 	struct transport_end was[2] = {fixture.ends[0], fixture.ends[1]};
 	for (unsigned i = 0; i < kept_n; i++) {
 		const struct kept *k = &kept[i];
@@ -160,7 +161,7 @@ static void replay(unsigned from, unsigned *kinds)
 	forget();
 }
 
-Test(transport_incarnations, packets_of_the_life_before)
+Test(transport_incarnations, packets_of_the_incarnation_before)
 {
 	unsigned kinds[KINDS] = {0};
 	replay(0, kinds);
@@ -171,11 +172,11 @@ Test(transport_incarnations, packets_of_the_life_before)
 		cr_assert_gt(kinds[all[i]], 0u, "no packet of kind %u", all[i]);
 }
 
-/* The two kinds that the first life had no cause to send, made of others: their tokens are what counts. */
-Test(transport_incarnations, refusals_of_the_life_before)
+/* The two kinds that the first incarnation had no cause to send, made of others: their tokens are what counts. */
+Test(transport_incarnations, refusals_of_the_incarnation_before)
 {
-	first_life(0);
-	second_life(0);
+	first_incarnation(0);
+	second_incarnation(0);
 	struct transport_end was[2] = {fixture.ends[0], fixture.ends[1]};
 	unsigned n = 0;
 	for (unsigned i = 0; i < kept_n; i++) {

@@ -138,7 +138,7 @@ Test(transport_onesided, message_ends_first)
 	cr_assert(refs() == 1 && o.n == 0 && o.stray == 0);
 }
 
-/* An event of an entry's earlier life, of another kind, of no kind, of no entry. */
+/* An event of an entry's earlier generation, of another kind, of no kind, of no entry. */
 Test(transport_onesided, events_of_others)
 {
 	cr_assert_eq(read_of(&message), 0);

@@ -425,7 +425,7 @@ static bool note_priority(void *ctx, unsigned from, unsigned to, unsigned q, uin
 		seen.small |= 1u << priority;
 	else if (offset < FAR_TRANSPORT_UNSCHEDULED_BYTES)
 		seen.unscheduled_bytes |= 1u << priority;
-	else if (offset >= FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX && !(h.marks & WIRE_RETRANSMIT)) {
+	else if (offset >= FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX && !(h.flags & WIRE_RETRANSMIT)) {
 		seen.granted[from / 2] |= 1u << priority;
 		if (from == 0) {
 			seen.shorter = priority;

@@ -163,7 +163,7 @@ Test(transport_setup, nobody_there)
 	cr_assert_eq(fixture.ends[0].error, -ETIMEDOUT);
 	cr_assert(strstr(fixture.ends[0].text, "dgram 1"));
 	cr_assert_eq(fixture.ends[0].ups, 0);
-	/* Another life of the address says so at once. */
+	/* Another incarnation of the address says so at once. */
 	end_open(1, 1);
 	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, fixture.now + 10000 * FIXTURE_MS, &fixture, &err),
 		     0);
@@ -276,8 +276,8 @@ Test(transport_setup, reset_when_bye_was_lost)
 	fixture_fini();
 }
 
-/* The same when it is another life of the address. */
-Test(transport_setup, reset_by_another_life)
+/* The same when it is another incarnation of the address. */
+Test(transport_setup, reset_by_another_incarnation)
 {
 	struct sieve s;
 	fixture_init();

@@ -18,7 +18,8 @@ static const struct expect wrong[] = {
 	[WIRE_MESSAGE] = {.counter = UNKNOWN},
 	[WIRE_ACK] = {.counter = UNKNOWN},
 	[WIRE_PING] = {.sent = SENT(RESET), .counter = REFUSED},
-	[WIRE_CONNECT] = {.sent = SENT(REJECT), .counter = REFUSED}, /* of another life; the token says nothing */
+	[WIRE_CONNECT] = {.sent = SENT(REJECT),
+			  .counter = REFUSED}, /* of another incarnation; the token says nothing */
 	[WIRE_ACCEPT] = {.sent = SENT(RESET), .counter = REFUSED},
 	[WIRE_REJECT] = {.counter = UNKNOWN},
 	[WIRE_WRONG_QUEUE] = {.counter = UNKNOWN},
@@ -32,7 +33,7 @@ static bool no_way_back(enum state state)
 	return state == ACCEPTING || state == REFUSING || state == CLOSING;
 }
 
-Test(transport_states, wrong_token_or_life)
+Test(transport_states, wrong_token_or_incarnation)
 {
 	char what[160];
 	for (unsigned state = 0; state < STATES; state++)
@@ -348,7 +349,7 @@ Test(transport_states, twice_of_anything)
 	for (uint32_t i = 0; i < 3000; i += 7) {
 		struct packet k;
 		put_head(&k, WIRE_ACK, RIGHT);
-		k.head.marks = WIRE_DUPLICATE | WIRE_UNACKED;
+		k.head.flags = WIRE_DUPLICATE | WIRE_UNACKED;
 		k.head.first = le32_of(i * 0x100003u);
 		run(&k, &(struct expect){.sent = SENT(MESSAGE)}, "DUPLICATE");
 		k.head.first = le32_of(FIRST + i % 9);

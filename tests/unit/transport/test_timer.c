@@ -238,7 +238,7 @@ Test(transport_timer, acknowledged_at_once)
 	cr_assert_eq(line_count(1, WIRE_ACK), 2);
 	cr_assert_leq(line.seen[3].at - sending(1), fixture.step_ns);
 	cr_assert(line.seen[3].kind == WIRE_ACK && line.seen[3].duplicate == 102);
-	cr_assert_eq(line.seen[3].marks & (WIRE_DUPLICATE | WIRE_UNACKED), WIRE_DUPLICATE);
+	cr_assert_eq(line.seen[3].flags & (WIRE_DUPLICATE | WIRE_UNACKED), WIRE_DUPLICATE);
 	cr_assert_eq(line_stats(0).spurious_retransmits, before.spurious_retransmits + 1);
 	end();
 }

@@ -41,8 +41,8 @@ static bool lose(void *ctx, unsigned from, unsigned to, unsigned q, uint8_t *byt
 		return true;
 	if (le32_get(h.length) > FAR_TRANSPORT_SMALL_BYTES)
 		return !losing.large;
-	*(h.marks & WIRE_UNORDERED ? &losing.loose : &losing.bound) += 1;
-	return h.marks & WIRE_RETRANSMIT || ++losing.smalls != losing.small;
+	*(h.flags & WIRE_UNORDERED ? &losing.loose : &losing.bound) += 1;
+	return h.flags & WIRE_RETRANSMIT || ++losing.smalls != losing.small;
 }
 
 static void commit(uint64_t seq, uint64_t len, enum nic_order order)
@@ -276,7 +276,7 @@ static void put_loose(struct packet *k, uint32_t number, uint32_t offset)
 {
 	put_head(k, WIRE_MESSAGE, RIGHT);
 	put_data(k, WHOLE, number);
-	k->head.marks = WIRE_UNORDERED;
+	k->head.flags = WIRE_UNORDERED;
 	k->head.offset = le32_of(offset);
 }
 
@@ -332,13 +332,13 @@ Test(transport_unordered, malformed)
 		if (i == 0)
 			k.head.first = le32_of(peer->rx_next);
 		else if (i == 1)
-			k.head.marks |= WIRE_FRAGMENT;
+			k.head.flags |= WIRE_FRAGMENT;
 		else if (i == 2)
 			k.head.length = le32_of(30);
 		else if (i == 3)
 			k.head.length = le32_of(9);
 		else
-			k.head.marks |= WIRE_BATCH;
+			k.head.flags |= WIRE_BATCH;
 		run(&k, &broken, what);
 		leave(what);
 	}
@@ -353,7 +353,7 @@ Test(transport_unordered, duplicates)
 	put_loose(&k, due + 1, 2);
 	next(&k, (struct expect){.got = 1}, "the first");
 	next(&k, (struct expect){.sent = SENT(ACK), .counter = DUPLICATE}, "the same");
-	k.head.marks = 0;
+	k.head.flags = 0;
 	k.head.offset = le32_of(0);
 	next(&k, (struct expect){.sent = SENT(ACK), .counter = DUPLICATE}, "the same without the mark");
 	put_head(&k, WIRE_MESSAGE, RIGHT);

@@ -14,13 +14,13 @@
 /* ---- built by hand ---- */
 
 /* Bytes [10 part, 10 part + 10) of a message of thirty that begins with packet `first`. */
-static void put_part(struct packet *k, uint32_t number, uint32_t first, uint32_t part, unsigned marks)
+static void put_part(struct packet *k, uint32_t number, uint32_t first, uint32_t part, unsigned flags)
 {
 	put_head(k, WIRE_MESSAGE, RIGHT);
 	put_data(k, BEGINNING, number);
 	k->head.first = le32_of(first);
 	k->head.offset = le32_of(10 * part);
-	k->head.marks = (uint8_t)marks;
+	k->head.flags = (uint8_t)flags;
 }
 
 static void next(struct packet *k, struct expect want, const char *what)
@@ -29,11 +29,11 @@ static void next(struct packet *k, struct expect want, const char *what)
 	run(k, &want, what);
 }
 
-static void next_part(uint32_t number, uint32_t first, uint32_t part, unsigned marks, struct expect want,
+static void next_part(uint32_t number, uint32_t first, uint32_t part, unsigned flags, struct expect want,
 		      const char *what)
 {
 	struct packet k;
-	put_part(&k, number, first, part, marks);
+	put_part(&k, number, first, part, flags);
 	next(&k, want, what);
 }
 
@@ -76,11 +76,11 @@ Test(transport_unordered_large, any_order)
 }
 
 /* Expect one mark to be enough, and no mark to keep the message until its turn. */
-Test(transport_unordered_large, marks)
+Test(transport_unordered_large, flags)
 {
 	for (unsigned bits = 0; bits < 8; bits++) {
 		char what[32];
-		snprintf(what, sizeof what, "marks %u", bits);
+		snprintf(what, sizeof what, "flags %u", bits);
 		enter(UP);
 		uint32_t due = peer->rx_next, first = due + 1;
 		for (unsigned i = 0; i < 3; i++)
@@ -101,7 +101,7 @@ Test(transport_unordered_large, one_packet)
 	for (unsigned i = 3; i > 0; i--) {
 		put_head(&k, WIRE_MESSAGE, RIGHT);
 		put_data(&k, WHOLE, due + i);
-		k.head.marks = WIRE_UNORDERED;
+		k.head.flags = WIRE_UNORDERED;
 		next(&k, up, "early");
 		next(&k, again, "the same");
 	}
@@ -190,7 +190,7 @@ Test(transport_unordered_large, malformed)
 {
 	static const struct {
 		uint32_t number, part;
-		unsigned marks;
+		unsigned flags;
 	} cases[] = {
 		{2, 1, WIRE_UNORDERED | WIRE_FRAGMENT},
 		{1, 0, WIRE_UNORDERED | WIRE_FRAGMENT},
@@ -206,7 +206,7 @@ Test(transport_unordered_large, malformed)
 		snprintf(what, sizeof what, "case %u", c);
 		enter(UP);
 		uint32_t first = peer->rx_next + early;
-		next_part(first + cases[c / 2].number - 1, first, cases[c / 2].part, cases[c / 2].marks, broken, what);
+		next_part(first + cases[c / 2].number - 1, first, cases[c / 2].part, cases[c / 2].flags, broken, what);
 		leave(what);
 	}
 }
@@ -219,7 +219,7 @@ Test(transport_unordered_large, batch_behind_none)
 		enter(UP);
 		put_head(&k, WIRE_MESSAGE, RIGHT);
 		put_data(&k, WHOLE, peer->rx_next + early);
-		k.head.marks = WIRE_UNORDERED | WIRE_BATCH;
+		k.head.flags = WIRE_UNORDERED | WIRE_BATCH;
 		k.len = TRANSPORT_HEAD_BYTES + 64; /* ten bytes, and a second one without any */
 		next(&k, broken, early ? "early" : "due");
 		leave("batch");
@@ -262,7 +262,7 @@ Test(transport_unordered_large, waited_for)
 	uint32_t due = peer->rx_next;
 	put_head(&k, WIRE_MESSAGE, RIGHT);
 	put_data(&k, WHOLE, due + 4);
-	k.head.marks = WIRE_UNORDERED;
+	k.head.flags = WIRE_UNORDERED;
 	k.head.offset = le32_of(1);
 	next(&k, kept, "a small one");
 	for (unsigned i = 0; i < 3; i++)

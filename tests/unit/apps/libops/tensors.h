@@ -260,6 +260,13 @@ __attribute__((unused)) static void work_end(struct far_op_work *work)
 		work_end(&work);                                                                                       \
 	} while (0)
 
+__attribute__((unused)) static const enum far_dtype floats[] = {FAR_F32, FAR_F64, FAR_BF16, FAR_F16};
+
+__attribute__((unused)) static double sigmoid(double x)
+{
+	return 1 / (1 + exp(-x));
+}
+
 /* Relative error of results computed in this dtype. */
 __attribute__((unused)) static double tolerance(enum far_dtype dtype)
 {

@@ -190,7 +190,7 @@ Test(sim_check, an_orphan_owes_nothing)
 {
 	size_t c = call_of(LOAD_ECHO);
 	history_orphan(&h, 0, 1);
-	cr_assert_not(h.calls[c].orphaned, "another life's");
+	cr_assert_not(h.calls[c].orphaned, "another incarnation's");
 	history_orphan(&h, 0, 0);
 	cr_assert(h.calls[c].orphaned);
 	fine("its caller is gone");
@@ -321,13 +321,13 @@ static void runs_in_the_next_incarnation(bool connected)
 	history_end(&h, c, SECOND + 501 * MS, FAR_OK, FAR_EXECUTED_YES, NULL);
 }
 
-Test(sim_check, ran_in_the_next_life)
+Test(sim_check, ran_in_the_next_incarnation)
 {
 	runs_in_the_next_incarnation(true);
 	refused_by(CHECK_INCARNATION, 0, "ran in incarnation 1");
 }
 
-Test(sim_check, waited_for_the_next_life)
+Test(sim_check, waited_for_the_next_incarnation)
 {
 	runs_in_the_next_incarnation(false);
 	fine("it was sent to nobody before");

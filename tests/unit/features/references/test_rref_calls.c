@@ -132,7 +132,7 @@ Test(rref_calls, references_that_cannot_be)
 		if (i == 1)
 			w.owner = rref_incarnation(WORLD, 5);
 		if (i == 2)
-			w.id.life = rref_incarnation(WORLD, 5);
+			w.id.incarnation = rref_incarnation(WORLD, 5);
 		if (i == 3)
 			w.id = rref_name(INCARNATION_OF(PEER), 0, FAR_SHARDS_MAX, 7);
 		if (i == 4)

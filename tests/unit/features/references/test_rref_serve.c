@@ -491,7 +491,7 @@ Test(rref_serve, results_are_recalled)
 		advance(4 * FAR_MS);
 		cr_assert_eq(expect_controls(NIC_PEER, &op, &h), 1u);
 		cr_assert_eq(op.kind, (uint32_t)RREF_RECALL);
-		cr_assert_eq(op.fork.life, OUR_INCARNATION);
+		cr_assert_eq(op.fork.incarnation, OUR_INCARNATION);
 		cr_assert_gt(op.fork.number & RREF_COUNT_MASK, early.pins->first);
 		cr_assert_lt(op.fork.number & RREF_COUNT_MASK, late.pins->first);
 		answer_controls(NIC_PEER, h, &(uint8_t){FAR_BUSY}, 1);

@@ -62,7 +62,7 @@ Test(rref_table, what_is_not_there)
 Test(rref_table, names_say_who_gave_them)
 {
 	struct rref_id id = rref_name(rref_incarnation(513, UINT64_MAX), 15, 7, RREF_COUNT_MASK + 3);
-	cr_assert_eq(rref_rank(id.life), 513u);
+	cr_assert_eq(rref_rank(id.incarnation), 513u);
 	cr_assert_eq(rref_creator_shard(id), 15u);
 	cr_assert_eq(rref_owner_shard(id), 7u);
 	cr_assert_eq(id.number & RREF_COUNT_MASK, 2u, "a count keeps to its bits");

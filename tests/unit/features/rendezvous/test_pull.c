@@ -46,7 +46,7 @@ static struct rendezvous_out *one_part(size_t len)
 
 /* An announcement. */
 struct large {
-	uint32_t lane, life;
+	uint32_t lane, epoch;
 	uint64_t total, offer;
 };
 
@@ -77,7 +77,7 @@ static void put_pulled(const struct large *a, uint64_t total, uint64_t units)
 	union packet_head h = {.grant = {.type = PACKET_GRANT,
 					 .flags = PACKET_PULLED,
 					 .lane = a->lane,
-					 .epoch = a->life,
+					 .epoch = a->epoch,
 					 .granted = total}};
 	put(NIC_PEER, h, &body, sizeof body);
 }
@@ -96,7 +96,7 @@ Test(rendezvous_pull, an_offered_call)
 	struct packet_offer found = offer_of(&a);
 	cr_assert_eq(found.from, rref_incarnation(SELF, shard->config.incarnation));
 	cr_assert_eq(found.to, shard->sessions[PEER].incarnation);
-	cr_assert_eq(found.tag, packet_offer_tag(a.lane, a.life, 0, 0));
+	cr_assert_eq(found.tag, packet_offer_tag(a.lane, a.epoch, 0, 0));
 	cr_assert_eq(released, 0);
 	put_pulled(&a, BIG, 1);
 	passes(1);
@@ -158,7 +158,7 @@ Test(rendezvous_pull, granted_instead)
 	cr_assert_eq(call_with(&r, FAR_SEC, one_part(FAR_PULL_BYTES_MIN)), 0);
 	passes(2);
 	announced(&a, parts);
-	put_about(PACKET_GRANT, a.lane, a.life, a.total, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, a.total, 1);
 	passes(3);
 	while ((p = fake_queue_sent(queue, &h))) {
 		cr_assert_eq(h.type, PACKET_DATA);
@@ -201,11 +201,11 @@ Test(rendezvous_pull, withdrawn_before_it_is_released)
 		if (how == 0)
 			cr_assert_eq(offer_of(&a).tag, 0u, "the memory is the caller's again");
 		if (how == 0)
-			put_about(PACKET_GRANT, a.lane, a.life, a.total, how + 1);
+			put_about(PACKET_GRANT, a.lane, a.epoch, a.total, how + 1);
 		if (how == 1)
 			advance(2 * FAR_MS);
 		if (how == 2)
-			put_about(PACKET_REFUSE, a.lane, a.life, 0, how + 1);
+			put_about(PACKET_REFUSE, a.lane, a.epoch, 0, how + 1);
 		if (how == 3)
 			mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 		passes(2);
@@ -314,13 +314,13 @@ static void offer_request(struct offered *o)
 	put_offer(o, request(MSG_SILENT, ++call_no, UINT64_MAX));
 }
 
-static void expect_pulled(unsigned lane, uint32_t life, uint64_t total)
+static void expect_pulled(unsigned lane, uint32_t epoch, uint64_t total)
 {
 	union packet_head h;
 	const struct fake_packet *p = sent(&h, PACKET_GRANT);
 	cr_assert_eq(h.flags, PACKET_PULLED);
 	cr_assert_eq(h.grant.lane, lane);
-	cr_assert_eq(h.grant.epoch, life);
+	cr_assert_eq(h.grant.epoch, epoch);
 	cr_assert_eq(h.grant.granted, total);
 	cr_assert_eq(p->body_len, sizeof(struct packet_acked));
 }
@@ -347,7 +347,7 @@ Test(rendezvous_pull, a_request_piece_by_piece)
 	cr_assert_eq(announced(&a, parts), 1u);
 	cr_assert_eq(a.total, (uint64_t)BIG);
 	cr_assert_eq(memcmp((const void *)(uintptr_t)parts[0].at, big, BIG), 0);
-	cr_assert_eq(shard->sessions[PEER].rendezvous->units_received, 1u);
+	cr_assert_eq(shard->sessions[PEER].rendezvous->packets_received, 1u);
 	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
 }
 
@@ -507,7 +507,7 @@ Test(rendezvous_pull, an_abort_that_crosses_the_end)
 	put_about(PACKET_ABORT, 0, 1, 0, 0);
 	passes(1);
 	cr_assert_not(posted(MAIL_PROTOCOL_ERROR));
-	cr_assert_eq(shard->sessions[PEER].rendezvous->units_received, 2u);
+	cr_assert_eq(shard->sessions[PEER].rendezvous->packets_received, 2u);
 	put_about(PACKET_ABORT, 0, 1, 0, 0);
 	expect_poisoned("a second ABORT");
 	o = offered(PACKET_REQUEST, 0, 2, FAR_PULL_BYTES_MIN);
@@ -565,9 +565,9 @@ Test(rendezvous_pull, short_ones_first_and_none_starves)
 	offer_request(&o);
 	passes(1);
 	const struct rendezvous_lane *in = shard->sessions[PEER].rendezvous->in;
-	for (uint32_t n = 0, life = 1; n < 60 && in[0].open; n++) {
+	for (uint32_t n = 0, epoch = 1; n < 60 && in[0].open; n++) {
 		if (!in[1].open) { /* there is always a short one */
-			struct offered s = offered(PACKET_REQUEST, 1, life++, FAR_PULL_BYTES_MIN);
+			struct offered s = offered(PACKET_REQUEST, 1, epoch++, FAR_PULL_BYTES_MIN);
 			offer_request(&s);
 		}
 		passes(1);

@@ -110,15 +110,15 @@ Test(rendezvous_receive, without_memory_it_is_refused)
 Test(rendezvous_receive, given_up_in_the_middle)
 {
 	union packet_head h;
-	for (uint32_t life = 1; life < 3; life++) {
-		announce(PACKET_REQUEST, MSG_ECHO, 3, 0, life, 3000);
+	for (uint32_t epoch = 1; epoch < 3; epoch++) {
+		announce(PACKET_REQUEST, MSG_ECHO, 3, 0, epoch, 3000);
 		passes(1);
-		expect_grant(0, life, 3000);
-		put_data(0, life, 0, bytes, 1000);
-		put_data(0, life, 1000, bytes, 1000);
-		if (life == 1)
+		expect_grant(0, epoch, 3000);
+		put_data(0, epoch, 0, bytes, 1000);
+		put_data(0, epoch, 1000, bytes, 1000);
+		if (epoch == 1)
 			put_cancel(3);
-		put_about(PACKET_ABORT, 0, life, 0, 0);
+		put_about(PACKET_ABORT, 0, epoch, 0, 0);
 		put_cancel(3);
 		passes(1);
 		while (fake_queue_sent(queue, &h) && h.type == PACKET_GRANT)
@@ -320,7 +320,7 @@ Test(rendezvous_receive, fragments_that_break_the_rules)
 	put_data(1, 1, 0, bytes, 10);
 	expect_poisoned("another lane");
 	put_data(0, 2, 0, bytes, 10);
-	expect_poisoned("another life");
+	expect_poisoned("another epoch");
 	put_data(0, 1, 1, bytes, 10);
 	expect_poisoned("a gap");
 	put_data(0, 1, 0, bytes, 0);
@@ -345,7 +345,7 @@ Test(rendezvous_receive, fragments_that_break_the_rules)
 	put_about(PACKET_ABORT, 2, 1, 0, 0);
 	expect_poisoned("an abort of nothing");
 	put_about(PACKET_ABORT, 0, 9, 0, 0);
-	expect_poisoned("an abort of another life");
+	expect_poisoned("an abort of another epoch");
 	put_about(PACKET_ABORT, FAR_RENDEZVOUS_LANES, 1, 0, 0);
 	expect_poisoned("an abort of no lane");
 }
@@ -355,10 +355,10 @@ Test(rendezvous_receive, fragments_beyond_the_window)
 {
 	announce(PACKET_REQUEST, MSG_SILENT, 1, 0, 1, 100000);
 	passes(1);
-	for (unsigned i = 0; i <= FAR_RENDEZVOUS_UNITS + 2; i++)
+	for (unsigned i = 0; i <= FAR_RENDEZVOUS_PACKETS + 2; i++)
 		put_data(0, 1, i * 100u, bytes, 100);
 	expect_poisoned("one too many");
-	cr_assert_leq(queue->in_held, FAR_RENDEZVOUS_UNITS);
+	cr_assert_leq(queue->in_held, FAR_RENDEZVOUS_PACKETS);
 }
 
 /* ---- one-way ---- */

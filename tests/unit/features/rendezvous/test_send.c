@@ -121,7 +121,7 @@ Test(rendezvous_send, fragments_stay_within_the_window)
 		cr_assert_eq(h.type, PACKET_DATA);
 		n++;
 	}
-	cr_assert_eq(n, FAR_RENDEZVOUS_UNITS - FAR_RENDEZVOUS_LANES);
+	cr_assert_eq(n, FAR_RENDEZVOUS_PACKETS - FAR_RENDEZVOUS_LANES);
 	/* REFUSE of one: its last word must wait for the window, too; its memory need not. */
 	put_about(PACKET_REFUSE, 1, 1, 0, 0);
 	passes(2);
@@ -504,29 +504,29 @@ static void put_anything(void)
 	struct rendezvous_peer *p = rendezvous_peer_of(shard, &shard->sessions[PEER]);
 	unsigned lane = roll(FAR_RENDEZVOUS_LANES + (roll(50) == 0));
 	const struct rendezvous_lane *l = &p->in[lane % FAR_RENDEZVOUS_LANES];
-	uint32_t life = l->epoch + (roll(40) == 0), out_life = p->out[lane % FAR_RENDEZVOUS_LANES].epoch;
-	uint64_t units = p->units_acked + roll(4);
+	uint32_t epoch = l->epoch + (roll(40) == 0), out_epoch = p->out[lane % FAR_RENDEZVOUS_LANES].epoch;
+	uint64_t units = p->packets_acked + roll(4);
 	switch (roll(10)) {
 	case 0: {
 		static const enum packet_type types[] = {PACKET_REQUEST, PACKET_ONEWAY, PACKET_REPLY};
 		enum packet_type type = types[roll(3)];
 		uint16_t fn = type == PACKET_ONEWAY ? MSG_SILENT : (uint16_t)(MSG_ECHO + roll(4));
-		announce_as(request(fn, roll(8), roll(3) ? UINT64_MAX : FAR_MS), type, lane, life + 1, 1 + roll(3000));
+		announce_as(request(fn, roll(8), roll(3) ? UINT64_MAX : FAR_MS), type, lane, epoch + 1, 1 + roll(3000));
 		break;
 	}
 	case 1:
 	case 2:
 	case 3:
-		put_data(lane, life, l->accepted + (roll(40) == 0), bytes, roll(8) ? roll(600) : roll(40));
+		put_data(lane, epoch, l->accepted + (roll(40) == 0), bytes, roll(8) ? roll(600) : roll(40));
 		break;
 	case 4:
-		put_about(PACKET_GRANT, lane, out_life, roll(TOTAL + 10), units);
+		put_about(PACKET_GRANT, lane, out_epoch, roll(TOTAL + 10), units);
 		break;
 	case 5:
-		put_about(PACKET_REFUSE, lane, out_life, 0, units);
+		put_about(PACKET_REFUSE, lane, out_epoch, 0, units);
 		break;
 	case 6:
-		put_about(PACKET_ABORT, lane, life, 0, 0);
+		put_about(PACKET_ABORT, lane, epoch, 0, 0);
 		break;
 	case 7:
 		put_about(roll(2) ? PACKET_CREDIT : PACKET_CREDIT_REQUEST, 0, 0, p->oneways_acked + roll(3), units);

@@ -293,7 +293,7 @@ Test(rendezvous_zero_copy, no_place)
 		{data_at(0), UINT64_MAX, "absurd"},
 		{{.data = {.type = PACKET_DATA, .lane = 1, .epoch = 7}}, 1000, "another lane"},
 		{{.data = {.type = PACKET_DATA, .lane = FAR_RENDEZVOUS_LANES, .epoch = 7}}, 1000, "no lane"},
-		{{.data = {.type = PACKET_DATA, .lane = 0, .epoch = 6}}, 1000, "another life"},
+		{{.data = {.type = PACKET_DATA, .lane = 0, .epoch = 6}}, 1000, "another epoch"},
 		{{.request = {.type = PACKET_REQUEST, .slot = 0, .generation = 7}}, 1000, "no fragment"},
 		{{.data = {.type = PACKET_DATA, .lane = 0, .epoch = 7, .offset = UINT64_C(1) << 32}}, 1000, "far away"},
 	};
