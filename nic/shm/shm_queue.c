@@ -257,10 +257,11 @@ static uint64_t shm_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
 	return SHM_BODY_MAX;
 }
 
-static struct nic_lane *shm_lane(struct nic_queue *nq, uint32_t peer)
+static void shm_lane(struct nic_queue *nq, uint32_t peer, struct nic_lane **at)
 {
 	struct shm_link *link = shm_attached_link(queue_of(nq), peer);
-	return link ? &link->lane : NULL;
+	if (link)
+		*at = &link->lane;
 }
 
 static uint64_t shm_deadline(const struct nic_queue *nq)
