@@ -200,7 +200,7 @@ __attribute__((noinline)) static bool notify_consumer(const struct shm_link *lin
 		wake_peer(link);
 	if (state != SHM_RX_DOORBELL)
 		return false;
-	atomic_store_explicit(&link->peer_bells->byte[link->peer_bell], 1, memory_order_relaxed);
+	shm_bell_ring(link->peer_bells, link->peer_bell);
 	return true;
 }
 
