@@ -86,6 +86,7 @@ struct nic_lanes {
 	uint32_t hot_n;
 	uint32_t cold_n; /* other attached peers: recv_cold() polls them */
 	uint32_t dirty_n;
+	bool *written;  /* the caller's, set with the first of `dirty`; NULL: none */
 	uint32_t first; /* position in `hot` where the next pass begins, so that a busy peer does not starve the others
 			 */
 };
@@ -185,6 +186,8 @@ static inline void lane_put(struct nic_lanes *lanes, struct nic_lane *l, uint32_
 	if (__builtin_expect(!l->dirty, 0)) {
 		l->dirty = true;
 		lanes->dirty[lanes->dirty_n++] = l;
+		if (lanes->written)
+			*lanes->written = true;
 	}
 }
 

@@ -232,8 +232,9 @@ struct nic_pkt {
 	const uint8_t *head; /* head_bytes of memory that a peer may write: copy, check, then use. Undefined for
 			      * datagram drivers without rx_place(). NULL: the peer violated the driver's protocol;
 			      * only `peer` is valid */
-	const uint8_t *body; /* aligned to caps.body_align; to 64 if it is larger than an inline_bytes_max > 0. A peer
-			      * may be able to write it. NULL when body_len is 0 */
+	const uint8_t *body; /* if directly behind the head, both lie in a struct nic_line. Aligned to caps.body_align;
+			      * to 64 if it is larger than an inline_bytes_max > 0. A peer may be able to write it. NULL
+			      * when body_len is 0 */
 	uint64_t body_len;   /* checked by the driver: body[0, body_len) is readable */
 	uint64_t cookie;     /* 0: valid until the next recv(). Otherwise valid until release() */
 	uint32_t peer;       /* NIC_PEER_NONE with datagram drivers; NIC_PEER_BULK: an event, struct nic_bulk_ops */
@@ -384,9 +385,10 @@ struct nic_queue_ops {
 	 */
 	int (*pull)(struct nic_queue *q, uint32_t peer, const struct iovec *to, unsigned to_n, const struct iovec *from,
 		    unsigned from_n);
-	/* Lanes (nic/lane.h). NULL, all three: the driver has none. */
-	/** Returns the lane of an attached peer; NULL: it has none. Valid until detach(). */
-	struct nic_lane *(*lane)(struct nic_queue *q, uint32_t peer);
+	/* Lanes (nic/lane.h). NULL, all three: the driver has none. NULL, the last two: only for sending. */
+	/** Sets *at, which points to a lane without room, to the lane of an attached peer: now, or until detach()
+	 * whenever the peer gets one; and back when it has none. */
+	void (*lane)(struct nic_queue *q, uint32_t peer, struct nic_lane **at);
 	/** As recv(), from a lane in lanes.hot: opens packets that the caller does not open itself. */
 	unsigned (*recv_lane)(struct nic_queue *q, struct nic_lane *lane, struct nic_pkt *pkts, unsigned max);
 	/** As recv(), from all peers without a lane in lanes.hot, which may change. Called in every pass in which

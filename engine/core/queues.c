@@ -59,6 +59,7 @@ bool queues_init(struct shard *s, const struct shard_port *ports, unsigned n)
 					   .peers_max = ports[i].peers_max,
 					   .poll_costs = ports[i].poll_costs,
 					   .bursts = ports[i].poll_costs ? FAR_BURSTS_COSTLY : 1};
+		sq->q->lanes.written = i ? &s->others_dirty : NULL;
 		s->queues_n = i + 1;
 		if (!sq->peer_session)
 			return false;
@@ -111,9 +112,12 @@ unsigned queues_receive(struct shard *s)
 
 void queues_flush(struct shard *s)
 {
-	s->others_dirty = false;
-	for (unsigned i = 1; i < s->queues_n; i++)
+	for (unsigned i = 1; i < s->queues_n; i++) {
+		if (s->queues[i].q->lanes.dirty_n) /* by a lane */
+			queues_touched(s, i);
 		s->queues[i].ops->flush(s->queues[i].q);
+	}
+	s->others_dirty = false;
 }
 
 /* The schedule is read in the next pass. */

@@ -89,6 +89,14 @@ struct burst {
 	uint64_t requests, completed, bytes;
 };
 
+static inline void count_burst(struct shard *s, const struct burst *b)
+{
+	counter_add(&s->counters.requests_received, b->requests);
+	counter_add(&s->counters.bytes_received, b->bytes);
+	counter_add(&s->counters.calls_completed, b->completed);
+	counter_add(&s->counters.calls_ended, b->completed);
+}
+
 /* The general code receives the line at rx_next. */
 __attribute__((noinline)) static void receive_line(struct shard *s, const struct shard_queue *sq, struct nic_lane *l,
 						   uint32_t word)
@@ -121,8 +129,8 @@ static inline void fast_end(struct shard *s, struct session *se, struct call *c)
 }
 
 /* A reply of a call that far_msg_send() or an asynchronous typed call began. false: the general code receives it. */
-static inline bool receive_reply(struct shard *s, struct session *se, struct nic_lane *l, uint64_t id,
-				 const uint8_t *body, uint32_t len)
+static inline __attribute__((always_inline)) bool receive_reply(struct shard *s, struct session *se, struct nic_lane *l,
+								uint64_t id, const uint8_t *body, uint32_t len)
 {
 	uint32_t slot = (uint32_t)id;
 	struct call *c = &s->calls[slot];
@@ -175,7 +183,8 @@ static inline void begin_request(struct far_req *req, struct shard *s, struct se
 }
 
 /* A request of an inline message handler. */
-static inline bool receive_message(struct shard *s, struct session *se, struct nic_lane *l, uint32_t word, uint32_t len)
+static inline __attribute__((always_inline)) bool receive_message(struct shard *s, struct session *se,
+								  struct nic_lane *l, uint32_t word, uint32_t len)
 {
 	const struct nic_line *line = l->rx_next;
 	const uint8_t *body = fast_body(l->rx_next);
@@ -259,7 +268,8 @@ __attribute__((noinline)) static bool receive_typed(struct shard *s, struct nic_
 }
 
 /* Receives the line at rx_next. false: the general code does. Fields are read once: a peer may write them. */
-static inline bool receive_fast(struct shard *s, struct nic_lane *l, uint32_t word, struct burst *b)
+static inline __attribute__((always_inline)) bool receive_fast(struct shard *s, struct nic_lane *l, uint32_t word,
+							       struct burst *b)
 {
 	const struct nic_line *line = l->rx_next;
 	struct session *se = l->user;
@@ -330,18 +340,33 @@ static unsigned receive_lanes(struct shard *s, const struct shard_queue *sq)
 		if (++at == count)
 			at = 0;
 	}
-	if (n) {
-		counter_add(&s->counters.requests_received, b.requests);
-		counter_add(&s->counters.bytes_received, b.bytes);
-		counter_add(&s->counters.calls_completed, b.completed);
-		counter_add(&s->counters.calls_ended, b.completed);
-	}
+	if (n)
+		count_burst(s, &b);
 	if (n + cold) /* answers do not wait for the rest of the pass */
 		shard_flush(s);
 	return n + cold;
 }
 
 /* ---- packets ---- */
+
+/* A small packet that a driver laid out as a line, head and body, by the fast path. false: the general code receives
+ * it.
+ */
+static inline bool receive_as_line(struct shard *s, const struct shard_queue *sq, const struct nic_pkt *pkt,
+				   struct burst *b)
+{
+	uint32_t session = sq->peer_session[pkt->peer];
+	if (!FAR_FAST_PATH || unlikely(!pkt->head || pkt->body != pkt->head + sizeof(union packet_head) ||
+				       pkt->body_len > FAR_LINE_PAYLOAD || pkt->cookie || !session))
+		return false;
+	struct session *se = &s->sessions[session - 1];
+	struct nic_lane lane; /* what lane_take() changes, short of the end of a ring */
+	lane.rx_next = (struct nic_line *)(uintptr_t)(pkt->head - offsetof(struct nic_line, bytes));
+	lane.user = se;
+	lane.rx_left = 2;
+	lane.taken = 0;
+	return likely(se->state == SESSION_UP) && receive_fast(s, &lane, (uint32_t)pkt->body_len, b);
+}
 
 /* True if another burst is received before the answers leave. A caller takes half of its answers, so that it works
  * while the callee does. */
@@ -357,12 +382,16 @@ unsigned receive_queue(struct shard *s, const struct shard_queue *sq)
 {
 	struct nic_pkt pkts[FAR_BURST];
 	unsigned n, all = 0, left = sq->bursts;
+	struct burst b = {0, 0, 0};
 	do {
 		n = sq->ops->recv(sq->q, pkts, FAR_BURST);
 		for (unsigned i = 0; i < n; i++)
-			receive_one(s, sq, &pkts[i]);
+			if (!receive_as_line(s, sq, &pkts[i], &b))
+				receive_one(s, sq, &pkts[i]);
 		all += n;
 	} while (unlikely(n == FAR_BURST) && --left && another_burst(s, sq, &pkts[n - 1], all));
+	if (b.bytes | b.requests | b.completed)
+		count_burst(s, &b);
 	return all;
 }
 

@@ -126,10 +126,11 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->peer = mail->peer;
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
-	struct nic_lane *lane = !se->port && sq->ops->lane ? sq->ops->lane(sq->q, se->peer) : NULL;
-	if (lane)
-		lane->user = se;
-	se->lane = lane ? lane : &session_no_lane;
+	se->lane = &session_no_lane;
+	if (sq->ops->lane)
+		sq->ops->lane(sq->q, se->peer, &se->lane);
+	if (sq->ops->recv_lane && se->lane != &session_no_lane)
+		se->lane->user = se;
 	se->protocol_error = false;
 	if (se->worker_alive && se->incarnation != rref_incarnation(se->worker, mail->incarnation))
 		features_worker_lost(s, se);
@@ -157,7 +158,7 @@ static void session_close(struct shard *s, struct session *se)
 	se->calls_max = 0;
 	if (!up)
 		return;
-	if (se->lane != &session_no_lane)
+	if (se->lane->user)
 		se->lane->user = NULL;
 	se->lane = &session_no_lane;
 	features_session_detach(s, se);

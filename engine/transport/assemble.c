@@ -322,7 +322,7 @@ static struct transport_message *batch_copy(struct transport_queue *q, struct tr
 			*last = m;
 			last = &m->next;
 		}
-		more = m ? transport_batch_next(&b, &head, &len) : 0;
+		more = m ? transport_batch_next(&b, head.bytes, &len) : 0;
 	} while (more > 0);
 	*malformed = more < 0;
 	if (m && more == 0)

@@ -28,7 +28,7 @@ static inline bool transport_batch_valid(const struct transport_span *f, unsigne
 
 /** Reads the next message of such a packet. 1: `head` is filled, and its bytes are the `len` before b->at. 0: no more.
  * -1: malformed. */
-static inline int transport_batch_next(struct transport_batch *b, struct wire_call *head, uint32_t *len)
+static inline int transport_batch_next(struct transport_batch *b, uint8_t *head, uint32_t *len)
 {
 	struct wire_sub s;
 	uint32_t sub = transport_batch_sub(b->at);
@@ -40,7 +40,7 @@ static inline int transport_batch_next(struct transport_batch *b, struct wire_ca
 	uint32_t length = le32_get(s.length), at = transport_batch_body(sub, length);
 	if (length > b->end || at > b->end - length)
 		return -1;
-	memcpy(head, s.call, sizeof *head);
+	memcpy(head, s.call, sizeof s.call);
 	b->at = at + length;
 	*len = length;
 	return 1;

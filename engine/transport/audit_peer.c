@@ -41,7 +41,7 @@ static const struct transport_message *out_list(struct transport_auditor *a, con
 static void audit_sent(struct transport_auditor *a, const struct transport_peer *p, struct out_found *all)
 {
 	const struct transport_rings *r = p->rings;
-	uint64_t flying = 0;
+	uint64_t flying = 0, lines = 0;
 	fits(p->next - p->una <= FAR_TRANSPORT_WINDOW, "more packets are unacknowledged than the window takes");
 	for (uint32_t number = p->una; number != p->next && number - p->una < FAR_TRANSPORT_WINDOW; number++) {
 		const struct transport_sent *e = &r->sent[number % FAR_TRANSPORT_WINDOW];
@@ -49,8 +49,11 @@ static void audit_sent(struct transport_auditor *a, const struct transport_peer 
 		fits(e->message != NULL, "a packet that is not acknowledged has no message");
 		if (e->last)
 			out_list(a, p, e->message, all);
+		lines += e->lines;
 	}
 	same("bytes in flight", r->flying, flying);
+	same("lines in flight", r->lines_flying, lines);
+	fits(r->lane.room + lines <= TRANSPORT_LINES, "more lines are free than the lane has");
 }
 
 /* Messages of the first list, each of one packet. */

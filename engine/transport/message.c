@@ -222,7 +222,7 @@ static void drop_out(struct transport_queue *q, struct transport_peer *p)
 	struct transport_rings *r = p->rings;
 	for (uint32_t number = p->una; number != p->next; number++) {
 		const struct transport_sent *e = &r->sent[number % FAR_TRANSPORT_WINDOW];
-		if (e->last)
+		if (e->last) /* lines are free with the lane */
 			out_free_all(q, p, e->message);
 	}
 	out_free_all(q, p, r->out_next);

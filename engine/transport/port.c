@@ -277,6 +277,7 @@ static int queue_open(struct transport_port *p, unsigned i)
 	if (!q->scratch)
 		return -ENOMEM;
 	q->base.ops = &p->queue_ops;
+	q->base.lanes.dirty = q->dirty;
 	q->lower = lower;
 	q->ops = lower->ops;
 	q->port = p;

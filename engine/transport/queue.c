@@ -7,6 +7,7 @@
 
 #include "transport/auth.h"
 #include "transport/control.h"
+#include "transport/lane.h"
 #include "transport/rings.h"
 #include "transport/schedule.h"
 #include "transport/send.h"
@@ -165,6 +166,7 @@ static void backlog_remove(struct transport_queue *q, struct transport_peer *p)
 
 void transport_queue_end(struct transport_queue *q, struct transport_peer *p)
 {
+	q->lane_at[p->index] = NULL;
 	if (p->opened) {
 		uint8_t bye[TRANSPORT_HEAD_BYTES + sizeof(struct wire_reject)];
 		if (p->started) {
@@ -267,6 +269,7 @@ static void transport_detach(struct nic_queue *nq, uint32_t peer)
 	if (!p)
 		return;
 	p->attached = false;
+	transport_lane_leave(q, p);
 	transport_messages_drop(q, p);
 	/* What arrives until drop() is discarded; CLOSE ends the connection then. */
 	p->detached = true;
@@ -371,6 +374,8 @@ static int transport_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	if (__builtin_expect(!p, 0))
 		return -EPIPE;
 	if (__builtin_expect(p->out_n >= FAR_TRANSPORT_SLOTS, 0))
+		return -EAGAIN;
+	if (p->rings && transport_lane_written(p->rings) && !transport_lane_flush(queue_of(nq), p))
 		return -EAGAIN;
 	m->order = tx->order;
 	transport_send(queue_of(nq), p, m);
@@ -484,4 +489,5 @@ const struct nic_queue_ops transport_queue_ops = {
 	.set_liveness_callback = transport_set_liveness_callback,
 	.set_placement = transport_set_placement,
 	.prefetch = transport_prefetch,
+	.lane = transport_lane,
 };

@@ -50,7 +50,7 @@ struct transport_queue {
 	uint64_t timed_at;   /* scanned_at when a ring set last began with an RTT sample */
 	uint64_t now;        /* 0: the clock was not read in this recv() */
 	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
-	uint32_t scratch_used, heads_n;
+	uint32_t scratch_used, lines_n;
 	uint32_t failed_over_n; /* peers with `failed_over` */
 	uint32_t empty_polls;   /* consecutive empty polls by siblings */
 	uint32_t siblings_n;
@@ -81,7 +81,9 @@ struct transport_queue {
 		read_bytes;
 	_Atomic uint64_t duplicates, crc_errors, malformed, unknown_connection_drops, closed_connection_drops,
 		no_memory, handshake_backlog_drops, unproven;
-	struct wire_call heads[TRANSPORT_BURST]; /* of the last burst's messages that are delivered in place */
+	/* Of the last burst's messages that are delivered in place: heads, and bodies of at most FAR_LINE_PAYLOAD bytes
+	 * behind them. */
+	struct nic_line lines[TRANSPORT_BURST];
 	struct {
 		uint32_t peer;
 		uint64_t cookie;
@@ -106,7 +108,10 @@ struct transport_queue {
 		uint64_t at;
 	} delayed[FAR_TRANSPORT_PEERS_MAX];
 	uint32_t delayed_first, delayed_n;
-	uint32_t peers_end; /* entries of `peers` from here on were never used */
+	uint32_t peers_end;                                 /* entries of `peers` from here on were never used */
+	struct nic_lane *dirty[FAR_TRANSPORT_PEERS_MAX];    /* of base.lanes */
+	struct nic_lane **lane_at[FAR_TRANSPORT_PEERS_MAX]; /* nic_queue_ops.lane; NULL: not called */
+	struct nic_lane *lane_none;                         /* what was there before */
 	struct transport_peer *
 		peers[FAR_TRANSPORT_PEERS_MAX]; /* between TRANSPORT_ORDER_OPEN and TRANSPORT_ORDER_CLOSE. NULL: none */
 	struct transport_onesided_table onesided;

@@ -16,6 +16,7 @@
 #include "transport/assemble.h"
 #include "transport/control.h"
 #include "transport/expose.h"
+#include "transport/lane.h"
 #include "transport/path.h"
 #include "transport/placement.h"
 #include "transport/port.h"
@@ -71,6 +72,7 @@ static inline void advance_una(struct transport_queue *q, struct transport_peer 
 			r->flying -= e->len;
 			order_note(r, e);
 		}
+		transport_lane_free(r, e);
 		for (struct transport_message *m = e->last ? e->message : NULL, *next; m; m = next) {
 			next = m->next;
 			p->out_n--;
@@ -213,25 +215,33 @@ static inline void give(struct transport_queue *q, const struct nic_pkt *lp)
 
 enum lies { LIES_NOWHERE, LIES_BELOW, LIES_HERE };
 
-/* Delivers a complete message in order, whose head is in q->heads[heads_n]: fills `pkt`. LIES_NOWHERE: its bytes are
+/* Delivers a complete message in order, whose head is in q->lines[lines_n]: fills `pkt`. LIES_NOWHERE: its bytes are
  * not aligned, and there is no room for a copy; `pkt` is not filled. */
 static inline enum lies hand_in_place(struct transport_queue *q, const struct transport_peer *p, const uint8_t *body,
 				      uint32_t len, struct nic_pkt *pkt)
 {
-	enum lies where = LIES_BELOW;
-	if (len == 0) {
-		body = NULL;
-		where = LIES_HERE;
-	} else if ((uintptr_t)body & (len > FAR_LINE_PAYLOAD ? 63 : 31)) {
+	struct nic_line *line = &q->lines[q->lines_n];
+	uint8_t *behind = line->bytes + sizeof(struct wire_call);
+	enum lies where = LIES_HERE;
+	if (__builtin_expect(len == FAR_LINE_PAYLOAD, 1)) {
+		memcpy(behind, body, FAR_LINE_PAYLOAD);
+		body = behind;
+	} else if (len <= FAR_LINE_PAYLOAD) {
+		if (len)
+			memcpy(behind, body, len);
+		body = len ? behind : NULL;
+	} else if ((uintptr_t)body & 63) {
 		if (len > TRANSPORT_SCRATCH_BYTES - q->scratch_used)
 			return LIES_NOWHERE;
 		uint8_t *at = q->scratch + q->scratch_used;
 		memcpy(at, body, len);
 		q->scratch_used += (len + 63) & ~63u;
 		body = at;
-		where = LIES_HERE;
+	} else {
+		where = LIES_BELOW;
 	}
-	pkt->head = q->heads[q->heads_n++].bytes;
+	q->lines_n++;
+	pkt->head = line->bytes;
 	pkt->body = body;
 	pkt->body_len = len;
 	pkt->cookie = 0;
@@ -245,9 +255,9 @@ __attribute__((noinline)) static unsigned hand_batch(struct transport_queue *q, 
 	struct transport_batch *b = &q->batch;
 	struct transport_peer *p = b->peer;
 	unsigned n = 0;
-	while (n < max && q->heads_n < TRANSPORT_BURST) {
+	while (n < max && q->lines_n < TRANSPORT_BURST) {
 		uint32_t len, before = b->at;
-		int more = p->dead ? 0 : transport_batch_next(b, &q->heads[q->heads_n], &len);
+		int more = p->dead ? 0 : transport_batch_next(b, q->lines[q->lines_n].bytes, &len);
 		if (more <= 0) {
 			if (more < 0)
 				transport_protocol_error(q, p);
@@ -287,7 +297,7 @@ static inline bool hand_now(struct transport_queue *q, struct transport_peer *p,
 		return false;
 	if (__builtin_expect(batch ? !transport_batch_valid(f, h->flags) : f->len != f->length, 0))
 		return false;
-	memcpy(&q->heads[q->heads_n], h->call, sizeof q->heads[0]);
+	memcpy(q->lines[q->lines_n].bytes, h->call, sizeof h->call);
 	enum lies where = hand_in_place(q, p, f->bytes, f->length, pkt);
 	*kept = where && (batch || where == LIES_BELOW);
 	if (batch && where)
@@ -533,7 +543,7 @@ static inline void give_back(struct transport_queue *q)
 		q->ops->release(q->lower, q->given[i].peer, q->given[i].cookie);
 	q->given_n = 0;
 	q->scratch_used = 0;
-	q->heads_n = 0;
+	q->lines_n = 0;
 	while (__builtin_expect(q->burst != NULL, 0)) {
 		struct transport_message *m = q->burst;
 		q->burst = m->next;
@@ -548,7 +558,7 @@ static inline unsigned take_all(struct transport_queue *q, struct nic_pkt *pkts,
 	if (__builtin_expect(q->batch.peer != NULL, 0))
 		return n;
 	/* recv() below ends the validity of its last burst: only when all of that is processed and delivered. */
-	if (q->lower_at == q->lower_n && q->heads_n == 0) {
+	if (q->lower_at == q->lower_n && q->lines_n == 0) {
 		uint32_t most = max - n < TRANSPORT_BURST ? max - n : TRANSPORT_BURST;
 		q->lower_at = 0;
 		if (__builtin_expect(q->expected != NULL, 0))
@@ -557,7 +567,7 @@ static inline unsigned take_all(struct transport_queue *q, struct nic_pkt *pkts,
 		if (__builtin_expect(q->placed, 0))
 			transport_placement_check(q);
 	}
-	while (q->lower_at < q->lower_n && n < max && q->heads_n < TRANSPORT_BURST) {
+	while (q->lower_at < q->lower_n && n < max && q->lines_n < TRANSPORT_BURST) {
 		const struct nic_pkt *lp = &q->lower_pkts[q->lower_at++];
 		bool kept = false;
 		n += take(q, lp, &pkts[n], &kept);
@@ -602,7 +612,7 @@ __attribute__((noinline)) static void poll_siblings(struct transport_queue *q)
 {
 	for (uint32_t i = 0; i < q->siblings_n; i++) {
 		struct transport_queue *s = q->siblings[i];
-		if (s->lower_at != s->lower_n || s->heads_n || s->batch.peer)
+		if (s->lower_at != s->lower_n || s->lines_n || s->batch.peer)
 			continue;
 		if (s->port->lower_caps.poll_costs && s->empty_polls > FAR_TRANSPORT_EMPTY_POLLS &&
 		    s->empty_polls % 16 != 0)

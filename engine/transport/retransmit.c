@@ -105,7 +105,7 @@ void transport_retransmit(struct transport_queue *q, struct transport_peer *p, b
 		if (all)
 			make_urgent(e);
 		int error = transport_put_retransmit(q, p, e, number);
-		if (error == -EMSGSIZE && e->last && e->message->next) {
+		if (error == -EMSGSIZE && (e->lines || (e->last && e->message->next))) {
 			transport_peer_dead(q, p, error); /* below the smallest path MTU */
 			return;
 		}

@@ -10,6 +10,7 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "memory/budget.h"
+#include "transport/lane.h"
 
 #include <sys/mman.h>
 
@@ -51,7 +52,7 @@ void transport_segments_free(struct transport_queue *q)
 static bool is_idle(const struct transport_peer *p, const struct transport_rings *r)
 {
 	return p->una == p->next && !r->out_next && !r->bulk_next && !p->early_n && !p->begun_n && !p->fragments &&
-	       !r->held_first && !p->backlogged && !p->dead && !r->resent;
+	       !r->held_first && !r->lane.dirty && !p->backlogged && !p->dead && !r->resent;
 }
 
 /* All lists are empty and all counts agree with that. Counts that only grow continue with the next peer: conditions
@@ -79,6 +80,7 @@ static void begin(struct transport_queue *q, struct transport_peer *p, struct tr
 	r->small_bytes = 0;
 	r->grant_retransmits = r->retransmitted_n = 0;
 	r->grant_at = 0;
+	transport_lane_begin(q, p, r);
 	rtt_resume(&r->rtt, &p->path);
 	r->rtt.sampled_at = q->scanned_at;
 	/* Reading the clock for each of many rarely active peers would be a good part of a message's cost: sample one
@@ -115,6 +117,7 @@ void transport_rings_renew(struct transport_queue *q, struct transport_peer *p)
 	struct transport_peer *next = r->next_backlog; /* the peer may be in the backlog */
 	rtt_keep(&r->rtt, &p->path);
 	uint32_t left = r->small_n - r->small_sent;
+	transport_lane_end(q, p, r);
 	memset(r, 0, offsetof(struct transport_rings, sent));
 	if (MUTANT(RINGS_LEFT))
 		r->small_n = left;
@@ -134,6 +137,7 @@ void transport_rings_give(struct transport_queue *q, struct transport_peer *p)
 	if (r->retransmitted_n || p->rx_next - p->retransmitted_first > INT32_MAX / 2)
 		p->retransmitted_first = p->rx_next;
 	debug_must(transport_rings_are_new(r));
+	transport_lane_end(q, p, r);
 	p->rings = NULL;
 	r->peer = NULL;
 	r->next_free = q->rings_free;

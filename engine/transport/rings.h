@@ -11,6 +11,9 @@
 /* Messages in flight of a peer, and reserved ones beside them. */
 #define TRANSPORT_MESSAGES (FAR_TRANSPORT_SLOTS + 256u)
 
+/* Lines of a lane. */
+#define TRANSPORT_LINES 256u
+
 /** Why a packet was retransmitted, as bits. 0: it was not. */
 enum transport_retransmit_cause { TRANSPORT_RETRANSMIT_LOSS = 1, TRANSPORT_RETRANSMIT_TIMEOUT = 2 };
 
@@ -19,13 +22,18 @@ enum transport_retransmit_cause { TRANSPORT_RETRANSMIT_LOSS = 1, TRANSPORT_RETRA
 
 /** A packet that was sent and is not acknowledged, at its number modulo FAR_TRANSPORT_WINDOW. Poller. */
 struct transport_sent {
-	struct transport_message *message; /* with `last`: the first of those in this packet, linked by `next` */
-	uint32_t offset, len;              /* `offset` of a transport_sent_unordered() packet: as in WIRE_UNORDERED */
-	uint32_t order;                    /* of its last transmission, among all of the peer */
-	bool arrived;                      /* ack_bits reported it */
-	bool last;                         /* it contains the end of its message */
-	uint8_t priority;                  /* nic_tx.priority; packets of higher priority may overtake it */
-	uint8_t retransmit;                /* enum transport_retransmit_cause */
+	union {
+		struct transport_message
+			*message;      /* with `last`: the first of those in this packet, linked by `next` */
+		struct nic_line *line; /* with `lines`: the first */
+	};
+	uint32_t offset, len; /* `offset` of a transport_sent_unordered() packet: as in WIRE_UNORDERED */
+	uint32_t order;       /* of its last transmission, among all of the peer */
+	bool arrived : 1;     /* ack_bits reported it */
+	bool last : 1;        /* it contains the end of its message */
+	uint8_t lines;        /* of the lane, that it consists of. 0: of messages */
+	uint8_t priority;     /* nic_tx.priority; packets of higher priority may overtake it */
+	uint8_t retransmit;   /* enum transport_retransmit_cause */
 };
 
 /** A packet that arrived out of order, at its number modulo FAR_TRANSPORT_WINDOW. Poller. */
@@ -93,9 +101,14 @@ struct transport_rings {
 	struct transport_message *assembling[FAR_TRANSPORT_ASSEMBLIES]; /* incomplete messages. NULL: unused entry */
 	struct transport_message *held_first, **held_last;              /* complete, but the peer is not attached yet */
 	struct transport_rings *next_free;
+	/* The lane of the peer, lane.c. Lines: free, written and not sent (from `line_at` on), or in a packet that is
+	 * not acknowledged. */
+	struct nic_lane lane;
+	uint32_t line_at, lines_flying;
 	/* Entries of numbers that are not in flight are stale. */
 	struct transport_sent sent[FAR_TRANSPORT_WINDOW];
 	struct transport_received arrived[FAR_TRANSPORT_WINDOW]; /* all `message` NULL in a free set */
+	struct nic_line lines[TRANSPORT_LINES];
 };
 
 /** Address space of a queue, reserved with its connections. */

@@ -8,13 +8,13 @@
  */
 #include "transport/send.h"
 
-#include "base/crc32c.h"
 #include "transport/assemble.h"
 #include "transport/expose.h"
+#include "transport/lane.h"
+#include "transport/packet.h"
 #include "transport/retransmit.h"
 #include "transport/rings.h"
 #include "transport/schedule.h"
-#include "transport/timer.h"
 
 #include <errno.h>
 
@@ -26,77 +26,12 @@
 
 /* ---- one packet ---- */
 
-/* A peer that is sent a packet without ASLEEP takes this queue for awake. */
-__attribute__((noinline)) static void awake_add(struct transport_queue *q, struct transport_peer *p)
+__attribute__((noinline)) void transport_awake_add(struct transport_queue *q, struct transport_peer *p)
 {
 	if (q->asleep_flag || q->awake_n == FAR_TRANSPORT_AWAKE_MAX)
 		return;
 	p->sleep_sent = false;
 	q->awake[q->awake_n++] = p;
-}
-
-static inline __attribute__((always_inline)) void head_write(const struct transport_queue *q,
-							     const struct transport_peer *p, struct wire_head *h,
-							     enum wire_kind kind, unsigned flags)
-{
-	h->version = WIRE_VERSION;
-	h->kind = (uint8_t)kind;
-	h->flags = (uint8_t)(flags | q->asleep_flag);
-	h->lane_phase = 0;
-	h->crc = le32_of(0);
-	h->incarnation = le64_of(p->remote_id);
-	h->token = le64_of(p->remote_token);
-}
-
-static inline le64 ack_bits_of(const struct transport_peer *p)
-{
-	return le64_of(__builtin_expect(p->early_n, 0) ? transport_ack_bits(p) : 0);
-}
-
-static inline __attribute__((always_inline)) void message_write(const struct transport_queue *q,
-								const struct transport_peer *p, uint8_t *out,
-								const struct transport_message *m, uint32_t number,
-								uint32_t offset, unsigned flags)
-{
-	struct wire_message *h = (struct wire_message *)(void *)out;
-	head_write(q, p, (struct wire_head *)(void *)out, WIRE_MESSAGE, flags);
-	h->packet = le32_of(number);
-	h->ack = le32_of(p->rx_next);
-	h->ack_bits = ack_bits_of(p);
-	memcpy(h->call, &m->head, sizeof h->call);
-	h->length = le32_of(m->len);
-	h->offset = le32_of(offset);
-	h->first = le32_of(m->first);
-	memset(h->zero, 0, sizeof h->zero);
-}
-
-/* Commits a packet with `len` bytes behind its head, and `tail_len` more at `tail`. */
-static inline __attribute__((always_inline)) int commit_tail(struct transport_queue *via, struct transport_peer *p,
-							     struct nic_tx *tx, uint32_t len, const uint8_t *tail,
-							     uint32_t tail_len)
-{
-	struct wire_head *h = (struct wire_head *)(void *)tx->body;
-	if (via->crc && !p->unchecked) {
-		uint32_t crc = crc32c(0, tx->body, TRANSPORT_HEAD_BYTES + len);
-		h->crc = le32_of(tail_len ? crc32c(crc, tail, tail_len) : crc);
-	}
-	int error = via->ops->tx_commit(via->lower, tx);
-	if (__builtin_expect(error, 0)) {
-		via->ops->tx_cancel(via->lower, tx);
-		return error;
-	}
-	via->unflushed = true;
-	p->rx_acked = p->rx_next;
-	p->owed = 0;
-	p->owed_bytes = 0;
-	p->ack_at = 0;
-	return 0;
-}
-
-static inline __attribute__((always_inline)) int commit(struct transport_queue *via, struct transport_peer *p,
-							struct nic_tx *tx, uint32_t len)
-{
-	return commit_tail(via, p, tx, len, NULL, 0);
 }
 
 /* A packet of a message: its number; offset and length of its bytes, with WIRE_UNORDERED see there. */
@@ -114,7 +49,7 @@ static inline __attribute__((always_inline)) int put(struct transport_queue *q, 
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + k.len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
-	message_write(q, p, tx.body, m, k.number, k.offset, k.flags);
+	message_write(q, p, tx.body, message_text(m), k.number, k.offset, k.flags);
 	const uint8_t *bytes =
 		m->body + (k.flags & WIRE_UNORDERED && k.priority == TRANSPORT_PRIORITY_URGENT ? 0 : k.offset);
 	tx.priority = (uint8_t)k.priority;
@@ -138,27 +73,12 @@ static int put_offer(struct transport_queue *q, struct transport_peer *p, const 
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + all, &tx);
 	if (error)
 		return error;
-	message_write(q, p, tx.body, m, number, 0, flags);
+	message_write(q, p, tx.body, message_text(m), number, 0, flags);
 	((struct wire_head *)(void *)tx.body)->lane_phase = WIRE_EXPOSED;
 	memcpy(tx.body + TRANSPORT_HEAD_BYTES, m->body, len);
 	transport_offer_write(q, m, tx.body + TRANSPORT_HEAD_BYTES + len);
 	tx.priority = (uint8_t)priority;
 	return commit(via, p, &tx, all);
-}
-
-static inline void sub_write(uint8_t *out, const struct transport_message *m)
-{
-	struct wire_sub *s = (struct wire_sub *)(void *)out;
-	memcpy(s->call, &m->head, sizeof s->call);
-	s->length = le32_of(m->len);
-}
-
-static inline void body_write(uint8_t *to, const struct transport_message *m)
-{
-	if (__builtin_expect(m->len == FAR_LINE_PAYLOAD, 1))
-		memcpy(to, m->body, FAR_LINE_PAYLOAD);
-	else if (m->len)
-		memcpy(to, m->body, m->len);
 }
 
 /* Sends all messages from `m` on in one packet of `len` bytes behind the head. */
@@ -170,18 +90,18 @@ static int put_batch(struct transport_queue *q, struct transport_peer *p, const 
 	int error = via->ops->tx_reserve(via->lower, p->lower_peer, TRANSPORT_HEAD_BYTES + len, &tx);
 	if (__builtin_expect(error, 0))
 		return error;
-	message_write(q, p, tx.body, m, number, offset, flags | WIRE_BATCH);
+	message_write(q, p, tx.body, message_text(m), number, offset, flags | WIRE_BATCH);
 	uint8_t *bytes = tx.body + TRANSPORT_HEAD_BYTES;
-	body_write(bytes, m);
+	body_write(bytes, m->body, m->len);
 	uint32_t end = m->len;
 	while ((m = m->next)) {
 		uint32_t sub = transport_batch_sub(end), at = transport_batch_body(sub, m->len);
 		if (sub != end)
 			memset(bytes + end, 0, sub - end);
-		sub_write(bytes + sub, m);
+		sub_write(bytes + sub, m->head.bytes, m->len);
 		if (at != sub + sizeof(struct wire_sub))
 			memset(bytes + sub + sizeof(struct wire_sub), 0, at - sub - sizeof(struct wire_sub));
-		body_write(bytes + at, m);
+		body_write(bytes + at, m->body, m->len);
 		end = at + m->len;
 	}
 	tx.priority = TRANSPORT_PRIORITY_URGENT;
@@ -215,7 +135,7 @@ int transport_send_ack(struct transport_queue *q, struct transport_peer *p)
 	if (!error)
 		p->duplicate = 0;
 	if (!error && p->sleep_sent)
-		awake_add(q, p);
+		transport_awake_add(q, p);
 	return error;
 }
 
@@ -253,14 +173,6 @@ void transport_send_acks(struct transport_queue *q)
 }
 
 /* ---- messages ---- */
-
-/* `bulk`: for the second list; the rest of the window is reserved for small messages. */
-static inline bool window_open(const struct transport_peer *p, uint32_t len, bool bulk)
-{
-	uint32_t packets = bulk ? p->window_bulk : p->window;
-	uint32_t bytes = bulk ? FAR_TRANSPORT_WINDOW_BYTES : FAR_TRANSPORT_WINDOW_BYTES + FAR_TRANSPORT_SMALL_IN_WINDOW;
-	return p->next - p->una < packets && (p->rings->flying + len <= bytes || p->rings->flying == 0);
-}
 
 static inline void backlog_append(struct transport_queue *q, struct transport_peer *p)
 {
@@ -305,31 +217,11 @@ static inline struct transport_message *gather(const struct transport_peer *p, s
 static inline void sent_record(struct transport_queue *q, struct transport_peer *p, struct transport_message *m,
 			       uint32_t len, bool last, unsigned priority)
 {
-	struct transport_rings *r = p->rings;
-	uint32_t number = p->next;
-	struct transport_sent *e = &r->sent[number % FAR_TRANSPORT_WINDOW];
+	struct transport_sent *e = packet_sent(q, p, len, priority);
 	e->message = m;
 	e->offset = m->done;
-	e->len = len;
-	e->order = ++r->order;
-	e->arrived = false;
-	e->retransmit = 0;
 	e->last = last;
-	e->priority = (uint8_t)priority;
-	p->next = number + 1;
-	r->flying += len;
-	if (__builtin_expect(r->rtt.watch & RTT_WANTED, 0))
-		transport_timing_begin(q, p, number);
-	if (p->una == number) {
-		r->resend_at = 0;
-		r->resends = 0;
-	}
-	if (__builtin_expect(!p->active, 0))
-		transport_peer_activate(q, p);
-	if (__builtin_expect(p->remote_asleep, 0))
-		transport_kick(q, p);
-	if (__builtin_expect(p->sleep_sent, 0))
-		awake_add(q, p);
+	e->lines = 0;
 }
 
 static inline void small_sent(struct transport_peer *p, const struct transport_message *m,
@@ -592,6 +484,8 @@ static void send_backlog(struct transport_queue *q)
 int transport_put_retransmit(struct transport_queue *q, struct transport_peer *p, const struct transport_sent *e,
 			     uint32_t number)
 {
+	if (e->lines)
+		return transport_lane_put(q, p, e->line, e->lines, number, e->len, WIRE_RETRANSMIT);
 	unsigned flags = WIRE_RETRANSMIT | transport_sent_flags(e);
 	if (e->last && e->message->next)
 		return put_batch(q, p, e->message, number, e->offset, e->len, flags);
@@ -614,6 +508,8 @@ int transport_put_fragment(struct transport_queue *q, struct transport_peer *p, 
 void transport_flush(struct nic_queue *nq)
 {
 	struct transport_queue *q = (struct transport_queue *)nq;
+	if (q->base.lanes.dirty_n)
+		transport_lanes_flush(q);
 	if (q->backlog_first && !send_lone(q))
 		send_backlog(q);
 	if (q->unflushed) {

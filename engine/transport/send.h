@@ -23,6 +23,9 @@ int transport_put_retransmit(struct transport_queue *q, struct transport_peer *p
 int transport_put_fragment(struct transport_queue *q, struct transport_peer *p, const struct transport_sent *e,
 			   uint32_t number, uint32_t at, uint32_t len);
 
+/** A peer that is sent a packet without ASLEEP takes this queue for awake. */
+void transport_awake_add(struct transport_queue *q, struct transport_peer *p);
+
 /** Sends an ACK. 0 or -errno of the driver below. */
 int transport_send_ack(struct transport_queue *q, struct transport_peer *p);
 /** Sends the ACK that answers a PING with this `path`. */

@@ -15,7 +15,7 @@
 #define SHM_PEERS_MAX  4096u
 #define SHM_QUEUES_MAX 16u
 /* Links that a queue polls in every pass: as many as a burst has packets. An idle one costs a pass 45 instructions and
- * no cache miss, 64 doorbells cost 20; but each packet that rings a doorbell costs cache misses and a fence at both
+ * no cache miss, all doorbells cost 20; but each packet that rings a doorbell costs cache misses and a fence at both
  * ends. With more links, idle ones turn cold. */
 #define SHM_HOT_MAX 16u
 

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define SHM_MAGIC   UINT64_C(0x314d485352414621)
-#define SHM_VERSION 4u
+#define SHM_VERSION 5u
 /* Both rings of a pair take 128 KiB: with twice as many slots a call in flight costs 1.6 times as much (perf/NOTES.md,
  * "ring size"). */
 #define SHM_SLOTS      LANE_LINES
@@ -69,15 +69,21 @@ struct shm_direction {
 };
 
 /** The doorbells of a queue: created by it, written by all its peers. A producer that reads SHM_RX_DOORBELL sets its
- * own byte, whose index it received at set-up; the consumer reads 64 of them in one line, eight at a time. Any peer can
- * write any byte: a doorbell without a packet costs a poll of an empty ring; a cleared one, or a cleared `asleep`,
- * delays others until the consumer's own round of polls finds the packet (shm_recv.c). No invalid access follows. */
-#define SHM_BELLS 4096u
+ * own byte, whose index it received at set-up, and then, by an exchange, the byte of that line of 64 doorbells in
+ * `rung`, which a pass of the consumer reads alone. Any peer can write any byte: a doorbell without a packet costs a
+ * poll of an empty ring; a cleared one, or a cleared `asleep`, delays others until the consumer's own round of polls
+ * finds the packet (shm_recv.c). No invalid access follows. */
+#define SHM_BELLS      4096u
+#define SHM_BELL_LINES (SHM_BELLS / 64)
 struct shm_doorbells {
 	alignas(4096) uint64_t magic; /* with version and bells, checked at set-up and not read afterwards */
 	uint32_t version;
 	uint32_t bells;
 	alignas(64) _Atomic uint32_t asleep; /* 1: after setting a doorbell, write to the queue's eventfd */
+	alignas(64) union {
+		_Atomic uint8_t rung[SHM_BELL_LINES]; /* 1: a doorbell of this line is set */
+		_Atomic uint64_t rung_word[SHM_BELL_LINES / 8];
+	};
 	alignas(64) union {
 		_Atomic uint8_t byte[SHM_BELLS];
 		_Atomic uint64_t word[SHM_BELLS / 8];
@@ -113,9 +119,18 @@ static_assert(SHM_REF_OFFSET == 44, "heads up to 44 bytes");
 static_assert(sizeof(struct shm_bulk_ref) == 16, "");
 static_assert(sizeof(struct shm_consumer) == 64, "");
 static_assert(offsetof(struct shm_pair, process) == 64 && sizeof(struct shm_process) == 24, "");
-static_assert(offsetof(struct shm_doorbells, asleep) == 64 && offsetof(struct shm_doorbells, byte) == 128, "");
-static_assert(sizeof(struct shm_doorbells) == 8192, "the first 3968 bells share a page with `asleep`");
+static_assert(offsetof(struct shm_doorbells, asleep) == 64 && offsetof(struct shm_doorbells, rung) == 128 &&
+		      offsetof(struct shm_doorbells, byte) == 192,
+	      "");
+static_assert(sizeof(struct shm_doorbells) == 8192, "the first 3904 bells share a page with `asleep`");
 static_assert(SHM_BLOCKS <= 1u << 18, "a block number has 18 bits");
 static_assert(sizeof(struct shm_pair) % 4096 == 0, "bulk areas begin on a page");
+
+/** Sets a doorbell. Its store is seen by whoever takes the line's byte, which all who set it exchange. */
+static inline void shm_bell_ring(struct shm_doorbells *bells, uint32_t bell)
+{
+	atomic_store_explicit(&bells->byte[bell], 1, memory_order_relaxed);
+	atomic_exchange_explicit(&bells->rung[bell / 64], 1, memory_order_acq_rel); /* pairs with sweep() */
+}
 
 #endif

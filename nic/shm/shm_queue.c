@@ -200,7 +200,7 @@ __attribute__((noinline)) static bool notify_consumer(const struct shm_link *lin
 		wake_peer(link);
 	if (state != SHM_RX_DOORBELL)
 		return false;
-	atomic_store_explicit(&link->peer_bells->byte[link->peer_bell], 1, memory_order_relaxed);
+	shm_bell_ring(link->peer_bells, link->peer_bell);
 	return true;
 }
 
@@ -257,10 +257,11 @@ static uint64_t shm_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
 	return SHM_BODY_MAX;
 }
 
-static struct nic_lane *shm_lane(struct nic_queue *nq, uint32_t peer)
+static void shm_lane(struct nic_queue *nq, uint32_t peer, struct nic_lane **at)
 {
 	struct shm_link *link = shm_attached_link(queue_of(nq), peer);
-	return link ? &link->lane : NULL;
+	if (link)
+		*at = &link->lane;
 }
 
 static uint64_t shm_deadline(const struct nic_queue *nq)

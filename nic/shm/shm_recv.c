@@ -11,6 +11,8 @@
  *   - goes to sleep by storing SHM_RX_ASLEEP to the hot links and `asleep` for the cold ones, a fence, and a recv(). If
  *     that misses a slot of a hot link, the producer reads SHM_RX_ASLEEP; if it misses a doorbell, the producer reads
  *     `asleep`.
+ * A doorbell is set before the byte of its line, by an exchange; a sweep takes that byte by an exchange before it reads
+ * the line's doorbells. So it reads each doorbell whose exchange came first, and the others leave the byte set.
  * The doorbell of a hot link may be set late, by a producer that read SHM_RX_DOORBELL before. It is cleared without a
  * poll, since the link is polled anyway, and set again when the link turns cold.
  *
@@ -25,8 +27,6 @@
 
 #define BELLS_PER_WORD 8u
 #define WORDS_PER_LINE 8u
-/* Doorbells read in one pass: 1024 in 16 lines. With more links a set doorbell is seen some passes later. */
-#define SWEEP_WORDS (16 * WORDS_PER_LINE)
 /* Words with set doorbells processed in one pass: bounds the cost of a peer that sets doorbells without packets. */
 #define SWEEP_RUNG_MAX 4u
 /* A hot link without packets for one turn of the clock turns cold: 2 × SHM_HOT_MAX × this many passes, at least 0.5 ms.
@@ -104,7 +104,7 @@ static void set_rx_state(struct shm_link *link, enum shm_rx_state state)
 /* Makes the next sweep poll the link. */
 static void ring_own(struct shm_queue *q, const struct shm_link *link)
 {
-	atomic_store_explicit(&q->bells->byte[link->bell], 1, memory_order_relaxed);
+	shm_bell_ring(q->bells, link->bell);
 }
 
 static void set_sole(struct shm_queue *q)
@@ -240,7 +240,7 @@ static inline __attribute__((always_inline)) unsigned recv_hot(struct shm_queue 
 /* State of a sweep: packets so far, and the links that had some. */
 struct sweep {
 	struct nic_pkt *pkts;
-	unsigned max, n, turned_hot_n;
+	unsigned max, n, turned_hot_n, words;
 	struct shm_link *turned_hot[BELLS_PER_WORD * SWEEP_RUNG_MAX];
 };
 
@@ -275,63 +275,55 @@ __attribute__((noinline)) static void handle_word(struct shm_queue *q, struct sw
 	}
 }
 
-static inline uint64_t bells_at(const _Atomic uint64_t *word)
+/* Processes the doorbells of a line, from word `first` of it on. Returns the first word that must wait. */
+static uint32_t handle_line(struct shm_queue *q, struct sweep *s, uint32_t line, uint32_t first)
 {
-	return atomic_load_explicit(word, memory_order_relaxed);
-}
-
-/* True if any of the line's 64 doorbells is set. Written out, since compilers do not unroll loops of atomic loads. */
-static inline bool any_of_line(const struct shm_doorbells *bells, uint32_t word)
-{
-	const _Atomic uint64_t *w = &bells->word[word];
-	return (bells_at(w) | bells_at(w + 1) | bells_at(w + 2) | bells_at(w + 3) | bells_at(w + 4) | bells_at(w + 5) |
-		bells_at(w + 6) | bells_at(w + 7)) != 0;
-}
-
-/* The first word with a set doorbell in [at, end), skipping whole clear lines; `end`: none. */
-static inline uint32_t next_rung_word(const struct shm_doorbells *bells, uint32_t at, uint32_t end)
-{
-	for (; at < end; at++) {
-		if (at % WORDS_PER_LINE == 0)
-			while (at + WORDS_PER_LINE <= end && !any_of_line(bells, at))
-				at += WORDS_PER_LINE;
-		if (at < end && bells_at(&bells->word[at]))
-			return at;
+	for (uint32_t k = first; k < WORDS_PER_LINE; k++) {
+		uint32_t word = line * WORDS_PER_LINE + k;
+		if (!atomic_load_explicit(&q->bells->word[word], memory_order_relaxed))
+			continue;
+		if (s->n == s->max || (!q->armed && s->words == SWEEP_RUNG_MAX))
+			return k;
+		s->words++;
+		handle_word(q, s, word);
 	}
-	return end;
+	return WORDS_PER_LINE;
 }
 
-/* Reads all doorbells before a sleep, otherwise SWEEP_WORDS per pass. */
-static unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
+/* Processes the lines with set doorbells, from the one on where the last sweep ended. */
+__attribute__((noinline)) static unsigned sweep_rung(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
 {
 	struct sweep s; /* the array is not initialised: that would cost as much as four lines */
 	s.pkts = pkts;
 	s.max = max;
-	s.n = s.turned_hot_n = 0;
-	uint32_t words = q->bells_end / BELLS_PER_WORD, at = q->next_word < words ? q->next_word : 0;
-	uint32_t left = q->armed || words < SWEEP_WORDS ? words : SWEEP_WORDS, rung_words = 0;
-	while (left && s.n < max) {
-		uint32_t end = left < words - at ? at + left : words;
-		uint32_t rung = next_rung_word(q->bells, at, end);
-		left -= rung - at;
-		at = rung;
-		if (rung < end) {
-			if (!q->armed && rung_words++ == SWEEP_RUNG_MAX)
-				break;
-			handle_word(q, &s, at);
-			if (s.n == max &&
-			    !q->armed) /* the other doorbells wait; links that had packets turn hot below */
-				break;
-			at++;
-			left--;
-		}
-		if (at == words)
-			at = 0;
+	s.n = s.turned_hot_n = s.words = 0;
+	uint32_t lines = (q->bells_end + 511) / 512 * 8; /* as sweep() reads them */
+	uint32_t at = q->next_word / WORDS_PER_LINE < lines ? q->next_word / WORDS_PER_LINE : 0,
+		 first = q->next_word % WORDS_PER_LINE;
+	for (uint32_t i = 0; i <= lines; i++, first = 0) { /* the first once more, for the words before `first` */
+		uint32_t line = (at + i) % lines;
+		if (!atomic_load_explicit(&q->bells->rung[line], memory_order_relaxed))
+			continue;
+		atomic_exchange_explicit(&q->bells->rung[line], 0,
+					 memory_order_acq_rel); /* pairs with shm_bell_ring() */
+		uint32_t done = handle_line(q, &s, line, first);
+		if (done != WORDS_PER_LINE || first)
+			atomic_exchange_explicit(&q->bells->rung[line], 1, memory_order_acq_rel);
+		q->next_word = line * WORDS_PER_LINE + done % WORDS_PER_LINE;
+		if (done != WORDS_PER_LINE)
+			break;
 	}
-	q->next_word = at;
 	for (unsigned i = 0; i < s.turned_hot_n; i++)
 		turn_hot(q, s.turned_hot[i]);
 	return s.n;
+}
+
+static inline unsigned sweep(struct shm_queue *q, struct nic_pkt *pkts, unsigned max)
+{
+	uint64_t any = 0;
+	for (uint32_t i = 0; i < q->bells_end; i += 512)
+		any |= atomic_load_explicit(&q->bells->rung_word[i / 512], memory_order_relaxed);
+	return __builtin_expect(any != 0, 0) ? sweep_rung(q, pkts, max) : 0;
 }
 
 unsigned shm_recv_cold(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)

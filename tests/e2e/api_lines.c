@@ -98,9 +98,10 @@ static enum far_status whole(struct far_req *req, const struct far_val *args, si
 }
 
 /* Worker 1 answers late, worker 0 at once. */
+static bool prompt; /* it is answered at once by both */
 static enum far_status slow(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	return far_req_agent(req) == ends[1].agent ? far_defer(req, &kept) : far_return(req, &args[0]);
+	return far_req_agent(req) == ends[1].agent && !prompt ? far_defer(req, &kept) : far_return(req, &args[0]);
 }
 
 #define LONG_NAME "t::one_of_a_long_name"
@@ -477,6 +478,11 @@ static void fan_outs_apart(void)
 	struct far_target target = {.to = to, .second = &second};
 	struct far_fanout_opts opts = {.hedge_after_ns = FAR_MS, .hedge = FAR_HEDGE_SECOND};
 	struct far_future *f;
+	prompt = true; /* its number is known from then on */
+	CHECK_STATUS(far_rpc_fanout(ends[0].agent, "t::slow", FAR_ARGS(&pair, &pair), &target, 1, NULL, NULL, &f, &err),
+		     FAR_OK, &err);
+	CHECK(result(f) == 1);
+	prompt = false;
 	for (int i = 0; i < 2; i++) {
 		CHECK_STATUS(
 			far_rpc_fanout(ends[0].agent, "far::add", FAR_ARGS(&t, &t), &target, 1, NULL, NULL, &f, &err),

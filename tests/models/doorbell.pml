@@ -6,8 +6,9 @@
  *
  * Holds: every packet is received, though the consumer sleeps without a limit; so no packet lies in the ring of a cold
  * link whose bell is lost.
- * Broken: NO_FLUSH_FENCE, NO_BELL_FENCE, NO_SWEEP_FENCE, NO_ARM_FENCE, NO_OWN_RING, CLEAR_AFTER_LOOK, NO_SECOND_LOOK,
- * ASLEEP_NOT_TOLD.
+ * Holds, too: RUNG_BY_STORE, with the fence behind it. Broken: NO_FLUSH_FENCE, NO_SWEEP_FENCE, NO_ARM_FENCE,
+ * NO_OWN_RING, CLEAR_AFTER_LOOK, NO_SECOND_LOOK, ASLEEP_NOT_TOLD, RUNG_FIRST, RUNG_CLEARED_LAST; with RUNG_BY_STORE
+ * also NO_BELL_FENCE.
  */
 #define CONSUMER 0
 #define NPROC    3
@@ -17,7 +18,8 @@
 #define BELL(l) (2 + (l))
 #define RING(l) (4 + (l))
 #define ASLEEP  6 /* bells->asleep */
-#define NVAR    7
+#define RUNG    7 /* bells->rung, of the line of both bells */
+#define NVAR    8
 #include "tso.pml"
 
 #define RX_POLLING  0
@@ -28,6 +30,16 @@
 #define PACKETS 2 /* of producer 0; the other has one */
 #endif
 #define PACKETS_OF(l) ((l) == 0 -> PACKETS : 1)
+
+/* shm_bell_ring(): exchange(rung, acq_rel) */
+inline ring(p)
+{
+#ifdef RUNG_BY_STORE
+	STORE(p, RUNG, 1)
+#else
+	atomic { DRAINED(p) -> mem[RUNG] = 1 }
+#endif
+}
 
 bool readable; /* the eventfd's counter is not 0 */
 
@@ -47,7 +59,13 @@ active [2] proctype producer()
 		:: state == RX_ASLEEP -> readable = true
 		:: state == RX_DOORBELL ->
 			/* call_consumer(): store(bell, relaxed); wake_rung(): fence, load(asleep, relaxed) */
+#ifdef RUNG_FIRST
+			ring(link + 1);
+#endif
 			STORE(link + 1, BELL(link), 1);
+#ifndef RUNG_FIRST
+			ring(link + 1);
+#endif
 #ifndef NO_BELL_FENCE
 			DRAINED(link + 1);
 #endif
@@ -115,9 +133,19 @@ inline receive()
 	:: hot[1] -> look(1)
 	:: else
 	fi;
-	answer_bell(0);
-	answer_bell(1);
-	got = 0
+	if
+	:: LOAD(CONSUMER, RUNG) ->
+#ifndef RUNG_CLEARED_LAST
+		atomic { DRAINED(CONSUMER) -> mem[RUNG] = 0 };
+#endif
+		answer_bell(0);
+		answer_bell(1);
+#ifdef RUNG_CLEARED_LAST
+		atomic { DRAINED(CONSUMER) -> mem[RUNG] = 0 };
+#endif
+		got = 0
+	:: else
+	fi
 }
 
 /* turn_cold() */
@@ -127,6 +155,7 @@ inline cool(l)
 	STORE(CONSUMER, RX(l), RX_DOORBELL);
 #ifndef NO_OWN_RING
 	STORE(CONSUMER, BELL(l), 1);
+	ring(CONSUMER);
 #endif
 }
 

@@ -355,6 +355,7 @@ Test(shm_doorbells, a_bells_next_owner_is_not_mixed_up)
 static void ring_all(void)
 {
 	memset((void *)(uintptr_t)qa->bells->byte, 0xff, SHM_BELLS);
+	memset((void *)(uintptr_t)qa->bells->rung, 0xff, SHM_BELL_LINES);
 }
 
 Test(shm_doorbells, bells_rung_for_nothing)
@@ -392,7 +393,10 @@ Test(shm_doorbells, bells_that_are_wiped)
 	settle();
 	for (unsigned i = LINKS - 3; i < LINKS; i++) {
 		send_now(i, 7);
-		memset((void *)(uintptr_t)qa->bells->byte, 0, SHM_BELLS);
+		if (i % 2)
+			memset((void *)(uintptr_t)qa->bells->byte, 0, SHM_BELLS);
+		else
+			memset((void *)(uintptr_t)qa->bells->rung, 0, SHM_BELL_LINES);
 		/* A round of looks at all cold links. */
 		passes_until(i, 7, 256 * 2 * 128);
 	}
