@@ -39,7 +39,7 @@ struct far_train;
 struct far_context;
 struct far_dist_optimizer;
 
-#define FAR_CONTEXTS_MAX   64  /* contexts that a worker has begun and not freed */
+#define FAR_CONTEXTS_MAX   64  /* contexts that a worker has begun and not ended */
 #define FAR_PARAMETERS_MAX 200 /* parameters of one optimizer on one worker */
 
 /* ---- Start and stop: one application thread per agent ---- */

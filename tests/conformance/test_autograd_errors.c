@@ -76,6 +76,37 @@ TRAIN(L7, multiple_backward_with_errors)
 	GONE();
 }
 
+/* What a malformed or late message of a pass meets. */
+static void refused_messages(struct far_context *c)
+{
+	struct far_var *a = leaf_of(2, 2, 3, true), *b = leaf_of(2, 2, 5, true);
+	int64_t id = (int64_t)far_context_id(c);
+	uint64_t numbers[] = {1, 99};
+	struct far_tensor one = far_tensor_1d(FAR_U64, numbers, 1), beyond = far_tensor_1d(FAR_U64, numbers + 1, 1);
+	struct far_tensor wrong = far_tensor_1d(FAR_I64, numbers, 1);
+	struct far_val g[] = {far_int(1), full(3, 2, 1), far_none()}, small[] = {far_int(1), full(2, 2, 1), far_none()};
+	CALL_VAR(c, peer(1), "t::mul", PAIR(c, a, b));
+	CALL_FAILS(FAR_INVALID, peer(1), "far::backward::expect", FAR_ARGS(id + 40, 1, 0, &one));
+	SAYS("is not here");
+	CALL_FAILS(FAR_INVALID, peer(1), "far::backward::expect", FAR_ARGS(id, 1, 0, &beyond));
+	SAYS("was not sent from here");
+	CALL_FAILS(FAR_INVALID, peer(1), "far::backward::expect", FAR_ARGS(id, 1, 0, &wrong));
+	SAYS("u64");
+	CALL_FAILS(FAR_INVALID, peer(1), "far::backward::gradient", FAR_ARGS(id, 1, far_list(small, 3)));
+	SAYS("has ended");
+	for (int i = 0; i < 3; i++) {
+		/* Each of these ends the pass that it meets. */
+		IS_NONE(CALL(peer(1), "far::backward::expect", FAR_ARGS(id, 2, 0, &one)));
+		CALL_FAILS(FAR_INVALID, peer(1), "far::backward::gradient",
+			   FAR_ARGS(id, 2, far_list(i == 0 ? g : small, i == 1 ? 2 : 3 - (i == 2))));
+	}
+	IS_NONE(CALL(peer(1), "far::backward::expect", FAR_ARGS(id, 3, 0, &one)));
+	IS_NONE(CALL(peer(1), "far::backward::gradient", FAR_ARGS(id, 3, far_list(small, 3))));
+	GRADIENT_IS(c, a, 5); /* as if a pass of that worker had begun there */
+	CALL_FAILS(FAR_INVALID, peer(1), "far::backward::gradient", FAR_ARGS(id, 3, far_list(small, 3)));
+	SAYS("has ended");
+}
+
 TRAIN(L7, backward_invalid_args)
 {
 	struct far_context *c = begin();
@@ -89,6 +120,7 @@ TRAIN(L7, backward_invalid_args)
 	SAYS("not a scalar");
 	FAILS(FAR_INVALID, far_backward(c, &leaf, 1, NULL, 0, &err));
 	SAYS("no gradient function");
+	refused_messages(c);
 	far_context_end(c);
 }
 

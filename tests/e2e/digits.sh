@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# apps/examples/digits learns the 8 × 8 digits, and others can read the model that it saves.
-# usage: digits.sh PROGRAM SOURCE_TOP
+# apps/examples: digits and digits_server learn the 8 × 8 digits, and others can read the model that is saved. The
+# images are those of the package python3-sklearn, which is fetched, but not installed, where it is missing.
+# usage: digits.sh PROGRAM SOURCE_TOP FARCALL
 set -u
 program=$1
 top=$2
+farcall=$3
 . "$(dirname "$0")/cases.sh"
 
 bounded "$program"
@@ -19,8 +21,12 @@ for found in "$top/../shared/data/digits/digits.csv" "$top/../shared/data/digits
 	[ -r "$found" ] && break
 	found=
 done
+if [ -z "$found" ] && (cd "$dir" && timeout "$guard_s" apt-get download python3-sklearn >"$dir/out" 2>"$dir/err" &&
+	dpkg-deb -x python3-sklearn_*.deb sklearn); then
+	found=$dir/sklearn/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz
+fi
 case $found in
-'') skip_data "digits" "neither ../shared/data/digits/digits.csv beside the repository nor the package python3-sklearn" ;;
+'') skip_data "digits" "neither ../shared/data/digits/digits.csv beside the repository nor the package python3-sklearn, which apt cannot fetch" ;;
 *.gz) zcat "$found" >"$dir/digits.csv" ;;
 *) cp "$found" "$dir/digits.csv" ;;
 esac
@@ -44,6 +50,10 @@ assert len(data) == 8 + length + sum(t["data_offsets"][1] - t["data_offsets"][0]
 PYTHON
 	rc=$?
 	ok "the model is a safetensors file" $rc
+	bounded "$farcall" run -n 2 -- "${program}_server" "$dir/digits.csv"
+	[ $rc -eq 0 ] && [ ! -s "$dir/err" ] &&
+		awk '$0 ~ /^1437 images learned, 360 others: / { right = $6 } END { exit !(right >= 97) }' "$dir/out"
+	ok "97 % with the network on a parameter server" $?
 fi
 
 finish
