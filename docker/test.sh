@@ -63,6 +63,8 @@ engine_begin "$cache" || {
 if docker compose version >/dev/null 2>&1; then composer="docker compose"; else composer=docker-compose; fi
 compose() { (cd "$top/docker" && exec $composer -p "$project" "$@"); }
 trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 network=
 [ -z "$daemon" ] || network="--network host" # ours has no bridge

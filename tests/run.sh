@@ -9,7 +9,7 @@ libdpdk-dev dpdk libibverbs-dev librdmacm-dev librdmacm1 ibverbs-providers tshar
 qemu-system-x86 seabios busybox-static kmod cpio gzip make xz-utils gnuplot-nox
 libopenblas0-serial ccache man-db groff-base cmake zsh libevent-dev libuv1-dev"
 # What runs in the default build: in both tiers, and in --all alone.
-quick_suites="unit nic sim e2e conformance install"
+quick_suites="unit fuzz nic sim e2e conformance install"
 long_suites="models arm64 e2e-udp sim-long conformance-net vm"
 builds_of_all="clang asan tsan docker"
 
@@ -26,7 +26,7 @@ cases. The exit status is 0 if none failed.
 
   --all            every suite in every build: also build-clang/, build-asan/ and build-tsan/, the emulated machines and
                    the containers (aim: 35 minutes on two cores)
-  --suite NAME     only this suite: unit, nic, sim, e2e, conformance, install, models, arm64, e2e-udp, sim-long,
+  --suite NAME     only this suite: unit, fuzz, nic, sim, e2e, conformance, install, models, arm64, e2e-udp, sim-long,
                    conformance-net or vm; the tests of one build: clang, asan or tsan; or docker (docker/test.sh)
   --no-sanitizers  --all without build-asan/ and build-tsan/
   --no-docker      --all without docker/test.sh
@@ -88,7 +88,11 @@ top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 builds=${FAR_TESTS_BUILD:-$top}
 mkdir -p "$builds" || die "cannot make $builds"
 counts=$(mktemp) || die "mktemp failed"
-trap 'rm -f "$counts" "$counts.log"' EXIT
+cleanup() {
+	[ -z "${containers_run:-}" ] || { kill "$containers_run" && wait "$containers_run"; } 2>/dev/null
+	rm -f "$counts" "$counts".*
+}
+trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 began=$(date +%s)
@@ -233,12 +237,17 @@ same() {
 	ended "gcc and clang, simulated packets" "$from"
 }
 
-# The image and the groups of containers.
+# The image and the groups of containers: beside the builds of the sanitizers, because they mostly wait. With counts and
+# output of their own.
+containers_run=
 containers() {
+	counts=$counts.docker
 	from=$(seconds)
 	say "docker: begins"
-	FAR_TESTS_BUILD=$builds sh "$top/docker/test.sh" 2>&1 </dev/null | tee "$counts.log" |
-		sed -un -e '/^FAIL/p' -e '/^SKIP/p' -e '/^the image/p' -e 's/^PASS/tests: docker:/p'
+	FAR_TESTS_BUILD=$builds sh "$top/docker/test.sh" >"$counts.log" 2>&1 </dev/null &
+	trap 'kill $!' TERM
+	wait $!
+	sed -n -e '/^FAIL/p' -e '/^SKIP/p' -e '/^the image/p' -e 's/^PASS/tests: docker:/p' "$counts.log"
 	tail -n 1 "$counts.log" | awk -v strict="$strict" '
 		!/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { print "0 1 0"; exit }
 		strict == "true" { print $1, $3 + $5, 0; exit }
@@ -272,9 +281,14 @@ targets=all
 # ---- the other builds ----
 
 if chosen clang && build build-clang clang --buildtype=release -Dwerror=$strict; then
-	run build-clang unit clang
+	run build-clang unit clang # fuzz: by clang, too, in build-asan
 	gate build-clang
 	[ ! -x "$builds/build/tests/sim/cluster_trace" ] || same
+fi
+if [ -n "$docker" ] && chosen docker; then
+	say "docker: beside what follows"
+	containers >"$counts.containers" &
+	containers_run=$!
 fi
 # Reports name lines and nothing else.
 sanitized="--buildtype=debugoptimized -Dc_args=-gline-tables-only -Db_lundef=false"
@@ -288,10 +302,16 @@ if [ -n "$of_build" ] && build build-asan clang $sanitized -Db_sanitize=address,
 	run build-asan $of_build
 fi
 # shellcheck disable=SC2086 # words
+targets=tests-tsan
 if [ -n "$sanitizers" ] && chosen tsan && build build-tsan clang $sanitized -Db_sanitize=thread; then
 	run build-tsan tsan
 fi
-if [ -n "$docker" ] && chosen docker; then containers; fi
+if [ -n "$containers_run" ]; then
+	wait "$containers_run"
+	containers_run=
+	cat "$counts.containers"
+	cat "$counts.docker" >>"$counts"
+fi
 
 # ---- what was left out ----
 

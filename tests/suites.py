@@ -3,6 +3,7 @@
 """Runs suites of a build directory, prints their progress, counts their test cases.
 
 usage: suites.py BUILD LABEL COUNTS SUITE...
+       suites.py --times BUILD/tests-LABEL.json...    seconds and processor seconds of a former run, by suite and test
 
 Tests of all these suites run side by side: as many as there are cores, and beside them as many of the suite "sleeps",
 which wait most of the time. A test with `is_parallel: false` runs alone, after the others. The test with the highest
@@ -268,7 +269,22 @@ class Line:
             test.kill(signal.SIGKILL)
 
 
+def times(path):
+    with open(path, encoding="utf-8") as f:
+        tests = [json.loads(line) for line in f]
+    print(f"{path}\n  seconds  processor  tests")
+    for suite in sorted({t["suite"] for t in tests}):
+        of = sorted((t for t in tests if t["suite"] == suite), key=lambda t: -t["processor"])
+        print("{:9.0f} {:10.0f} {:6}  {}: {}".format(
+            sum(t["duration"] for t in of), sum(t["processor"] for t in of), len(of), suite,
+            ", ".join(f"{t['name']} {t['processor']:.0f}" for t in of[:SLOW])))
+
+
 def main():
+    if sys.argv[1] == "--times":
+        for path in sys.argv[2:]:
+            times(path)
+        return
     build, label, counts, *names = sys.argv[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     suites = read_suites(build, label, names)

@@ -190,7 +190,7 @@ static void making(void)
 	fault(FAR_FAULT_FETCH, 1, 0, 1);
 	CHECK_STATUS(far_rref_to_here(r[0], 0, &v, &err), FAR_INJECTED, &err);
 	CHECK_STATUS(far_rref_to_here(r[0], 0, &v, &err), FAR_OK, &err);
-	fault(FAR_FAULT_FETCH, 0, 50 * FAR_MS, 1);
+	fault(FAR_FAULT_FETCH, 0, 10 * FAR_SEC, 1); /* it is given up with its fetch */
 	CHECK_STATUS(far_rref_to_here(r[0], FAR_MS, &v, &err), FAR_TIMEOUT, &err);
 	clear();
 	/* What a value is is asked as the value is. */

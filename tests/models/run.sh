@@ -49,7 +49,7 @@ check() { # model, -D options...
 	cd "$at" || return
 	verdict=broken
 	spin -a "$@" "$here/$model.pml" >log 2>&1 || return
-	cc -O1 -w -DSAFETY -DCOLLAPSE -DMEMLIM=$memory_mb -o pan pan.c >log 2>&1 || return
+	cc "$optimize" -w -DSAFETY -DMEMLIM=$memory_mb -o pan pan.c >log 2>&1 || return
 	timeout -k 3 "$guard_s" ./pan -m$depth >log 2>&1 || {
 		verdict="not finished in $guard_s s"
 		return
@@ -70,6 +70,9 @@ expect() { # holds or rejected, model, -D options...
 	shift
 	[ -z "$only" ] || [ "$only" = "$1" ] || return
 	states=
+	# A broken variant is rejected after a few hundred states; to compile it takes longer than that.
+	optimize=-O1
+	[ "$wanted" = holds ] || optimize=-O0
 	check "$@"
 	cd "$here" || exit 1
 	if [ "$verdict" = "$wanted" ]; then

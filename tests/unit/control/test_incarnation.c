@@ -120,7 +120,7 @@ Test(control_incarnation, sessions_of_the_next_incarnation)
 	run_ticks(5);
 	uint64_t first = row(2, 2)->incarnation;
 	unsigned peers = fake_port_peers(members[0].port);
-	for (unsigned incarnation = 1; incarnation <= 5; incarnation++) {
+	for (unsigned n = 1; n <= 5; n++) {
 		again(2, 3);
 		run_ticks(20);
 		ready(2);
@@ -129,9 +129,9 @@ Test(control_incarnation, sessions_of_the_next_incarnation)
 		first = row(0, 2)->incarnation;
 		/* They were set up at once, by the one who came. */
 		for (int i = 0; i < 2; i++) {
-			cr_assert_eq(mails_about(&members[i], MAIL_PEER_DOWN, 0, to(2, 0)), incarnation);
-			cr_assert_eq(mails_about(&members[i], MAIL_PEER_RESTARTED, 0, to(2, 0)), incarnation);
-			cr_assert_eq(mails_about(&members[i], MAIL_PEER_UP, 0, to(2, 0)), incarnation + 1);
+			cr_assert_eq(mails_about(&members[i], MAIL_PEER_DOWN, 0, to(2, 0)), n);
+			cr_assert_eq(mails_about(&members[i], MAIL_PEER_RESTARTED, 0, to(2, 0)), n);
+			cr_assert_eq(mails_about(&members[i], MAIL_PEER_UP, 0, to(2, 0)), n + 1);
 			cr_assert_eq(mails_about(&members[2], MAIL_PEER_UP, 0, to(i, 0)), 1u);
 			cr_assert_eq(mail_last(&members[i], MAIL_PEER_UP)->incarnation, first);
 		}
@@ -169,7 +169,7 @@ Test(control_incarnation, both_are_learned_at_once)
 	join(3);
 	run_ticks(5);
 	members[1].frozen = true;
-	for (int incarnation = 0; incarnation < 3; incarnation++) {
+	for (int n = 0; n < 3; n++) {
 		again(2, 3);
 		run_ticks(20);
 		ready(2);
@@ -239,7 +239,7 @@ Test(control_incarnation, what_the_incarnation_before_broke)
 }
 
 /* It was killed and started again before anybody saw the first incarnation end. Expect its calls to end with that. */
-Test(control_incarnation, a_incarnation_that_is_replaced_unseen)
+Test(control_incarnation, an_incarnation_that_is_replaced_unseen)
 {
 	join(3);
 	run_ticks(5);
@@ -420,7 +420,7 @@ static int hello(struct nic_port *rogue, const struct handshake *h)
 }
 
 /* Receive HELLO of any incarnation, when there have been three. Expect the present one to be taken and no other. */
-Test(control_incarnation, receive_hello_of_a_incarnation)
+Test(control_incarnation, receive_hello_of_an_incarnation)
 {
 	join_lazily(2);
 	uint64_t incarnations[3];

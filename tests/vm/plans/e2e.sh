@@ -74,13 +74,12 @@ all=${2:-}
 alone() { [ "$kind" != pair ]; }
 group api_message 2
 group api_values 4
+# Cancelling and fan-outs are the same by connections: those of CI run over datagrams.
 if alone; then
-	group api_cancel 2
 	group api_retry 0
-	group api_fanout 0
-elif [ "$all" = all ]; then
-	group api_cancel 2
 fi
+[ "$kind" != rxe ] && [ "$all" != all ] || group api_cancel 2
+[ "$kind" != rxe ] && { [ "$all" != all ] || ! alone; } || group api_fanout 0
 if [ "$all" = all ]; then
 	group api_rpc 2
 	group api_object 4

@@ -3,7 +3,8 @@
 # The verbs driver on the kernel's soft-RoCE.
 # usage: verbs.sh contract lo|v4|v6    what every driver promises, by loopback, or a network's IPv4 or IPv6 address
 #        verbs.sh bulk                 what is exposed to a peer is read by it, and by nobody else
-#        verbs.sh workers              groups of workers; what bad configurations and missing rights are told
+#        verbs.sh workers [groups]     groups of workers; without "groups" also programs, and what bad configurations and
+#                                      missing rights are told
 #        verbs.sh removed              the interface goes down and up, and the device is removed, while calls run, with the
 #                                      kernel's nodes and with others
 # shellcheck disable=SC2086,SC2317 # words of $as_user; functions that within calls
@@ -13,7 +14,7 @@ farcall=$VM_BUILD/farcall
 info() { bounded "$farcall" info --security none; }
 tells() { info && has out "$1"; }
 
-if [ "$1" = workers ]; then
+if [ "$*" = workers ]; then
 	info
 	shows "without a device, what to load" out 'verbs .*no RDMA device.*modprobe rdma_rxe'
 fi
@@ -64,8 +65,8 @@ workers() {
 	together "two workers of two shards" 2 "$VM_BUILD/tests/nic/agents_net" 2 300000 400
 	export FAR_NIC=verbs:rxe0,gid=2,rx_slots=64,dscp=off
 	together "IPv6, few buffers" 2 "$VM_BUILD/tests/nic/agents_net" 1 300000 400
-	export FAR_NIC=verbs
 	unset FAR_NIC
+	[ "$1" != groups ] || return
 	bounded "$farcall" perf latency --nic verbs --security none --seconds 1
 	did "farcall perf latency"
 	log "$(grep -A 1 -m 1 p50 "$dir/out" | tail -n 1)"
@@ -240,7 +241,7 @@ bulk)
 	log "$(grep '^bulk ranges' "$dir/out")"
 	bulk_workers
 	;;
-workers) workers ;;
+workers) workers "${2:-}" ;;
 removed) removed ;;
 esac
 # As it was found, for the next plan: the module holds its devices.
