@@ -84,6 +84,9 @@ release:
 
 /* ---- lanes ---- */
 
+/* Lanes of which all are looked at before a pass begins to receive. */
+#define QUIET_LANES_MAX 4u
+
 /* What the counters of a burst get at its end. */
 struct burst {
 	uint64_t requests, completed, bytes;
@@ -395,8 +398,21 @@ unsigned receive_queue(struct shard *s, const struct shard_queue *sq)
 	return all;
 }
 
+/* True if receive_lanes() would find nothing to do; not looked for among many lanes. */
+static inline bool lanes_are_quiet(const struct nic_lanes *lanes)
+{
+	if (lanes->cold_n || lanes->hot_n > QUIET_LANES_MAX)
+		return false;
+	for (uint32_t i = 0; i < lanes->hot_n; i++)
+		if (lanes->hot[i]->taken >= LANE_GIVE_BACK || !lane_empty(lanes->hot[i]))
+			return false;
+	return true;
+}
+
 unsigned receive_first(struct shard *s)
 {
 	const struct shard_queue *sq = &s->queues[0];
-	return likely(sq->q->lanes.hot != NULL) ? receive_lanes(s, sq) : receive_queue(s, sq);
+	if (unlikely(!sq->q->lanes.hot))
+		return receive_queue(s, sq);
+	return lanes_are_quiet(&sq->q->lanes) ? 0 : receive_lanes(s, sq);
 }
