@@ -649,6 +649,22 @@ template <typename R = value> class future
 	/** A future of fn(*this), which runs on the thread that far_future_then() states, and may throw. */
 	template <typename F> auto then(F fn) const
 	{
+		return chain(std::move(fn), [this](auto run, auto *user, far_future **child, far_err *err) {
+			return far_future_then(f_, run, user, child, err);
+		});
+	}
+	/** The same on a fiber of agent `a`, where `fn` may wait: far_future_then_fiber(). If the agent ends first,
+	 * `fn` does not run, and its captures stay. */
+	template <typename A, typename F> auto then_fiber(const A &a, F fn) const
+	{
+		return chain(std::move(fn), [this, &a](auto run, auto *user, far_future **child, far_err *err) {
+			return far_future_then_fiber(a.native(), f_, run, user, child, err);
+		});
+	}
+
+      private:
+	template <typename F, typename Add> auto chain(F fn, Add add) const
+	{
 		using next = std::invoke_result_t<F, future>;
 		struct state {
 			F fn;
@@ -680,11 +696,12 @@ template <typename R = value> class future
 		far_err err{};
 		far_future *child = nullptr;
 		auto s = std::make_unique<state>(state{std::move(fn)});
-		detail::check(far_future_then(f_, run, s.get(), &child, &err), err);
+		detail::check(add(run, s.get(), &child, &err), err);
 		s.release(); // run() has it
 		return future<next>(child);
 	}
 
+      public:
 #ifdef FARCALL_COROUTINES
 	/** co_await: goes on where far_future_on_done() says, on the thread that polls the shard for a call. */
 	bool await_ready() const
