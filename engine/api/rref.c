@@ -237,7 +237,7 @@ static enum far_status prepare_request(struct far_agent *a, const struct rref_ta
 				       .len = 0,
 				       .write = write_request,
 				       CALL_START_REST};
-	if (made && !t->object && !q->plan.rrefs && q->plan.size <= FAR_MSG_EAGER_MAX - sizeof(struct rref_named))
+	if (made && !t->object && fn->signature.canonical_hash && !q->plan.rrefs && q->plan.size <= FAR_MSG_EAGER_MAX - sizeof(struct rref_named))
 		prepare_short(q, made);
 	q->start.len = q->plan.size + q->trailer_bytes;
 	agent_set_deadline(a, q->route.via, opts, &q->start);

@@ -1412,6 +1412,40 @@ class agent
 			      err);
 		return rref<R>(r);
 	}
+	/** The same of a function that the callee alone has registered: far_rpc_sync_unchecked() and its relatives. */
+	template <typename R = value, typename... A>
+	R call_unchecked(const std::string &to, const std::string &function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		value v;
+		far_err err{};
+		detail::check(far_rpc_sync_unchecked(a_, to.c_str(), function.c_str(), args.data(), args.size(),
+						     nullptr, v.put(), &err),
+			      err);
+		return detail::result_of<R>(std::move(v));
+	}
+	template <typename R = value, typename... A>
+	future<R> async_unchecked(const std::string &to, const std::string &function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_future *f = nullptr;
+		far_err err{};
+		detail::check(far_rpc_async_unchecked(a_, to.c_str(), function.c_str(), args.data(), args.size(),
+						      nullptr, &f, &err),
+			      err);
+		return future<R>(f);
+	}
+	template <typename R = value, typename... A>
+	rref<R> remote_unchecked(const std::string &to, const std::string &function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_rref *r = nullptr;
+		far_err err{};
+		detail::check(far_remote_unchecked(a_, to.c_str(), function.c_str(), args.data(), args.size(), nullptr,
+						   &r, &err),
+			      err);
+		return rref<R>(r);
+	}
 	template <typename R = value, typename... A>
 	R call_with(const call_options &o, const std::string &to, const std::string &function, const A &...a) const
 	{

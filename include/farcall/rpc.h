@@ -101,6 +101,22 @@ enum far_status far_rpc_async_to(struct far_agent *agent, struct far_to to, cons
 				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				 struct far_future **out, struct far_err *err);
 
+/* ---- Functions that the callee alone has registered ---- */
+
+/**
+ * far_rpc_sync() and far_rpc_async() of a function that need not be registered here. The arguments are sent with their
+ * own types, by position; the callee chooses the overload, converts and adds defaults as far_rpc_sync() does here.
+ * Errors at the callee, executed NO: NO_FUNCTION; BAD_ARGS, with the argument and the signature. Errors here: BAD_ARGS
+ * (FAR_KW), INVALID (no name of a function, more than 16 arguments); else as those functions. Costs more than a checked
+ * call: the callee copies the request. Threads and blocking as those functions.
+ */
+enum far_status far_rpc_sync_unchecked(struct far_agent *agent, const char *to, const char *function,
+				       const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				       struct far_val *out, struct far_err *err);
+enum far_status far_rpc_async_unchecked(struct far_agent *agent, const char *to, const char *function,
+					const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+					struct far_future **out, struct far_err *err);
+
 /* ---- Handles: a worker, and a function to be called there, looked up once ---- */
 
 /** One incarnation of a worker, found by far_worker_find(). A plain value, to be copied; it holds nothing. `to` also

@@ -39,6 +39,12 @@ enum far_status far_remote_to(struct far_agent *agent, struct far_to to, const c
 			      const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 			      struct far_rref **out, struct far_err *err);
 
+/** far_remote() of a function that need not be registered here, as far_rpc_sync_unchecked(). A function that makes an
+ * object gives a reference without methods: far_rref_rpc_sync() needs the class here. */
+enum far_status far_remote_unchecked(struct far_agent *agent, const char *to, const char *function,
+				     const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				     struct far_rref **out, struct far_err *err);
+
 /**
  * far_rref_to_here() as a future, the caller's to free. Objects are copied on their owner too, because a future's value
  * does not keep them: UNSUPPORTED unless their class has a codec; far_rref_object() returns the object itself. BUSY: as
