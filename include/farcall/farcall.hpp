@@ -12,8 +12,9 @@
  * Types of arguments, results and handlers' parameters, with their word in a signature:
  *
  *	bool "bool" · integers "int" · floating-point "float" · std::string, std::string_view, const char * "str" ·
- *	std::vector of arithmetic types, tensor and tensor_view "Tensor" · bytes "bytes" · std::vector of others "List"
- *· std::map<std::string, T> "Dict" · rref "rref" · value, far_val "Any" · void "none"
+ *	std::vector of arithmetic types, tensor and tensor_view "Tensor" · ranked_view "Tensor<f32,2>"
+ *	bytes "bytes" · std::vector of others "List" · std::map<std::string, T> "Dict" · rref "rref"
+ *	value, far_val "Any" · void "none"
  *
  * A handler's parameters of type std::string_view, bytes, tensor_view and far_val refer to the request, and are valid
  * until it returns. Its exceptions become the error of the call: farcall::error with its status and code, any other
@@ -25,6 +26,7 @@
 
 #include <farcall/farcall.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <deque>
@@ -216,6 +218,24 @@ template <typename T> class tensor_view
 	}
 };
 
+/** A tensor_view whose number of dimensions is a part of its type and, with the dtype, of signatures: ranked_view<const
+ * float, 2> is "Tensor<f32,2>", which the caller checks. */
+template <typename T, unsigned Rank> class ranked_view : public tensor_view<T>
+{
+	static_assert(Rank <= FAR_DIMS_MAX, "a tensor has at most 8 dimensions");
+
+      public:
+	explicit ranked_view(const tensor_view<T> &t) : tensor_view<T>(t)
+	{
+		if (t.rank() != Rank)
+			throw error(FAR_BAD_ARGS, "the tensor has " + std::to_string(t.rank()) + " dimensions, not " +
+							  std::to_string(Rank));
+	}
+	ranked_view(T *data, std::initializer_list<std::uint64_t> shape) : ranked_view(tensor_view<T>(data, shape))
+	{
+	}
+};
+
 /** A dense tensor with elements of its own. */
 template <typename T> struct tensor {
 	std::vector<std::uint64_t> shape;
@@ -354,6 +374,38 @@ template <typename T> struct type_of<tensor_view<T>> {
 		if (v.type != FAR_TYPE_TENSOR)
 			mismatch(v, "Tensor");
 		return tensor_view<T>(v.u.t);
+	}
+};
+
+constexpr const char *dtype_word(far_dtype t)
+{
+#define FARCALL_DTYPE_WORD(name, bytes, text) text,
+	constexpr const char *words[FAR_DTYPE_COUNT] = {"?", FAR_DTYPE_LIST(FARCALL_DTYPE_WORD)};
+#undef FARCALL_DTYPE_WORD
+	return words[t];
+}
+
+/** "Tensor<f32,2>", with a NUL. */
+constexpr std::array<char, 24> ranked_word(const char *dtype, unsigned rank)
+{
+	std::array<char, 24> out{};
+	std::size_t n = 0;
+	for (const char *c = "Tensor<"; *c; c++)
+		out[n++] = *c;
+	for (const char *c = dtype; *c; c++)
+		out[n++] = *c;
+	out[n++] = ',';
+	out[n++] = static_cast<char>('0' + rank);
+	out[n++] = '>';
+	return out;
+}
+
+template <typename T, unsigned Rank> struct type_of<ranked_view<T, Rank>> : type_of<tensor_view<T>> {
+	static constexpr auto text = ranked_word(dtype_word(dtype<std::remove_const_t<T>>()), Rank);
+	static constexpr const char *word = text.data();
+	static ranked_view<T, Rank> decode(const far_val &v)
+	{
+		return ranked_view<T, Rank>(type_of<tensor_view<T>>::decode(v));
 	}
 };
 

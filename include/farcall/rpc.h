@@ -4,8 +4,10 @@
  *
  * Signature: `name(Type a, Type b=1) -> Type`. A name has `A-Z a-z 0-9 _ :` and dots. At most 16 parameters. Types:
  * none, bool, int, float, str, bytes, Tensor, Scalar (bool, int or float), List, Dict, rref, Any, and registered custom
- * types, whose names contain `::`. `|` separates alternatives: `Tensor|Scalar`, `none|geo::Polygon`. An int is accepted
- * for a float, an int 0 or 1 for a bool. Defaults: none, true, false, integers, floating-point numbers, "strings" with
+ * types, whose names contain `::`. Tensor<f32,2> is a tensor of that dtype (far_dtype_name()) and number of dimensions,
+ * Tensor<f32> one of any number; the caller checks both. Such calls do not take the fast path. `|` separates
+ * alternatives: `Tensor|Scalar`, `none|geo::Polygon`. An int is accepted for a float, an int 0 or 1 for a bool.
+ * Defaults: none, true, false, integers, floating-point numbers, "strings" with
  * \" \\ \n \t; parameters with a default come last.
  *
  * Caller and callee both register the function. The caller matches the arguments against its own signature before it
@@ -14,8 +16,8 @@
  *
  * Overloads: up to 16 signatures under one name, with different parameter types. Among those that accept the arguments
  * the best one is called: it is not worse for any argument, and better for one or with fewer defaults used. For an
- * argument, from best to worst: the only type, one of several types, Any, int as float, int as bool. If no overload is
- * best the call is an error that lists the candidates.
+ * argument, from best to worst: the only type (Tensor<...> before Tensor), one of several types, Any, int as float, int
+ * as bool. If no overload is best the call is an error that lists the candidates.
  */
 #ifndef FARCALL_RPC_H
 #define FARCALL_RPC_H
