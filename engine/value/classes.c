@@ -46,7 +46,7 @@ static void end_object(void *object, void *user)
 struct far_buf *object_box(const struct object_class *cls, void *object)
 {
 	struct far_val v = far_custom(&cls->type, object);
-	return tree_of(&v);
+	return tree_of(&v, NULL);
 }
 
 const struct object_class *object_class_of(const struct far_val *v)

@@ -1464,6 +1464,16 @@ class agent
 			      err);
 		return rref<R>(r);
 	}
+	/** A reference to a copy of `x`, which stays on this worker: far_rref_of(). */
+	template <typename T> rref<T> rref_of(const T &x) const
+	{
+		detail::arena values;
+		far_val v = detail::type_of<T>::encode(x, values);
+		far_rref *r = nullptr;
+		far_err err{};
+		detail::check(far_rref_of(a_, &v, &r, &err), err);
+		return rref<T>(r);
+	}
 	/** The same of a function that the callee alone has registered: far_rpc_sync_unchecked() and its relatives. */
 	template <typename R = value, typename... A>
 	R call_unchecked(const std::string &to, const std::string &function, const A &...a) const

@@ -151,6 +151,7 @@ void values(const farcall::agent &a)
 	CHECK(a.call_unchecked<int>("worker1", "t::triple", 14) == 42);
 	CHECK(a.async_unchecked<int>("worker1", "t::triple", 5).get() == 15);
 	CHECK(a.remote_unchecked<int>("worker1", "t::triple", 6).to_here() == 18);
+	CHECK(a.rref_of(std::vector<double>{1, 2}).to_here()[1] == 2);
 	CHECK(a.fd() == -1 && a.poll() == 0);
 	CHECK(a.async<int>("worker1", "t::triple", 2)
 		      .then_fiber(a, [&a](auto f) { return a.call<int>("worker1", "t::triple", f.get()); })

@@ -108,6 +108,7 @@ struct rref_user {
 	bool owner_notified;      /* `failed`, and the owner was sent FAILED and has a fork, to be deleted */
 	bool counted;             /* in unknown_n */
 	struct far_future *known; /* done when the owner has confirmed the fork, or with the reason why not */
+	struct far_future *own;   /* far_rref_of(): the value, for this handle; NULL: the owner has it */
 	struct rref_msg msg, accept;
 	uint32_t session;        /* with the owner */
 	uint32_t accept_session; /* of the sender of the result, + 1; 0: no ACCEPT is owed */
