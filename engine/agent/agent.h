@@ -219,6 +219,10 @@ enum far_status agent_pack(const struct far_val *v, struct packed *p, struct far
 void agent_complete_value(struct future_listener *l, struct far_future *f, const struct packed *p);
 void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err);
 
+/** Runs the callback of a continuation, and completes `child`, from inside listener `l` (NULL: outside of one). */
+void agent_run_then(struct future_listener *l, far_then_fn *fn, void *user, struct far_future *parent,
+		    struct far_future *child);
+
 /** Adds a future to the innermost scope of this thread, if any. A process without scopes pays for one load. */
 extern _Atomic uint32_t scopes_active;
 void scope_gather_slow(struct far_future *f);

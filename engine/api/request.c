@@ -148,7 +148,9 @@ return_tensor_general(struct far_req *req, enum far_dtype dtype, unsigned ndim, 
 	void *at;
 	if (!req->fn || req->answer != ANSWER_NONE)
 		return FAR_INVALID;
-	if (!(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1))
+	const struct signature_set *set = &req->fn->signature.result;
+	const struct far_val form = {.type = FAR_TYPE_TENSOR, .u.t = {.dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim}};
+	if (!(set->types >> FAR_TYPE_TENSOR & 1) && !(set->tensor && signature_takes_tensor(*set, &form)))
 		return wrong_result(req, FAR_TYPE_TENSOR);
 	size_t len = values_tensor_size(dtype, ndim, shape, &offset);
 	if (unlikely(len == SIZE_MAX))

@@ -14,6 +14,7 @@
 #include "value/encoding.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Arguments that match the signature, to be written to the message. `v` is the application's array or `converted`. */
@@ -263,6 +264,16 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 	return agent_result_last(f, out, err);
 }
 
+/* Adds the duration to the error of a call that ended at its deadline. */
+__attribute__((noinline, cold)) static enum far_status timed_out(uint64_t left, struct far_err *err)
+{
+	static const char end[] = "time-out";
+	size_t n = err ? strlen(err->text) : 0;
+	if (n >= sizeof end && strcmp(err->text + n - (sizeof end - 1), end) == 0)
+		snprintf(err->text + n, sizeof err->text - n, " of %.9g ms", (double)left / (double)FAR_MS);
+	return FAR_TIMEOUT;
+}
+
 static enum far_status sync_general(struct far_agent *a, struct far_to to, const char *function,
 				    const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				    struct far_val *out, struct far_err *err)
@@ -280,11 +291,13 @@ static enum far_status sync_general(struct far_agent *a, struct far_to to, const
 		return no_future(&start, err);
 	if (unlikely(start.ready || recv_buf_given(opts)))
 		return sync_apart(route.via, &start, f, opts, out, err);
+	const uint64_t left = start.left;
 	status = agent_call_and_wait(route.via, &start, f, err);
 	if (likely(!status))
-		return agent_result_last(f, out, err);
-	buf_unref(&f->head);
-	return status;
+		status = agent_result_last(f, out, err);
+	else
+		buf_unref(&f->head);
+	return likely(status != FAR_TIMEOUT) ? status : timed_out(left, err);
 }
 
 enum far_status far_rpc_sync(struct far_agent *a, const char *to, const char *function, const struct far_val *args,

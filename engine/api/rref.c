@@ -237,7 +237,8 @@ static enum far_status prepare_request(struct far_agent *a, const struct rref_ta
 				       .len = 0,
 				       .write = write_request,
 				       CALL_START_REST};
-	if (made && !t->object && !q->plan.rrefs && q->plan.size <= FAR_MSG_EAGER_MAX - sizeof(struct rref_named))
+	if (made && !t->object && fn->signature.canonical_hash && !q->plan.rrefs &&
+	    q->plan.size <= FAR_MSG_EAGER_MAX - sizeof(struct rref_named))
 		prepare_short(q, made);
 	q->start.len = q->plan.size + q->trailer_bytes;
 	agent_set_deadline(a, q->route.via, opts, &q->start);
@@ -500,6 +501,8 @@ enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct
 	struct rref_record *record = rref_as_record(r);
 	if (record)
 		return rref_own_value(record, timeout_ns, out, err);
+	if (rref_as_user(r)->own)
+		return far_future_value(rref_as_user(r)->own, out, err);
 	enum far_status status = FAR_PENDING;
 	if (rref_class(r) && far_rref_is_owner(r))
 		status = object_local_value(r, timeout_ns, out, err);

@@ -62,6 +62,34 @@ enum far_status far_rref_wait(struct far_rref *r, uint64_t timeout_ns, struct fa
 	return future_done(known) ? far_rref_status(r, err) : status;
 }
 
+static enum far_status state_of(struct far_future *parent, struct far_val *out, struct far_err *err, void *user)
+{
+	enum far_status status = far_rref_status(user, err);
+	(void)parent, (void)out;
+	far_rref_free(user);
+	return status;
+}
+
+enum far_status far_rref_future(struct far_rref *r, struct far_future **out, struct far_err *err)
+{
+	if (!r || !out)
+		return rref_null("far_rref_future, or `out`", err);
+	const struct rref_record *record = rref_as_record(r);
+	struct far_future *made;
+	if (!record) {
+		enum far_status status = far_future_then(rref_as_user(r)->known, state_of, far_rref_ref(r), out, err);
+		if (status)
+			far_rref_free(r);
+		return status;
+	}
+	enum far_status status = far_future_create(&made, err);
+	if (status)
+		return status;
+	far_future_set_value(made, NULL, NULL);
+	*out = made;
+	return FAR_OK;
+}
+
 bool far_rref_may_be(const struct far_rref *r, enum far_type type)
 {
 	return r && (unsigned)type < FAR_TYPE_COUNT && (r->types >> type & 1);

@@ -151,9 +151,11 @@ void far_fault_counts_read_sized(struct far_agent *a, struct far_fault_counts *o
 
 /* ---- quiet references ---- */
 
-/* Waits LOOK_NS: a fiber is suspended, a thread that holds a shard polls it. Returns FAR_PENDING then. */
-static enum far_status pause_a_moment(struct far_future *never, struct far_err *err)
+/* Waits LOOK_NS: a fiber is suspended, a thread that holds a shard polls it, and the agent is polled if it has no
+ * pollers. Returns FAR_PENDING then. */
+static enum far_status pause_a_moment(struct far_agent *a, struct far_future *never, struct far_err *err)
 {
+	far_agent_poll(a);
 	return far_future_wait(never, LOOK_NS, NULL, err);
 }
 
@@ -167,7 +169,7 @@ static enum far_status let_arrive(struct far_agent *a, struct far_future *never,
 		if (!n)
 			return no_memory(err);
 		while (!(taken = notice_taken(n)) && status == FAR_PENDING && clock_now(a->clock) < until)
-			status = pause_a_moment(never, err);
+			status = pause_a_moment(a, never, err);
 		buf_unref(n->buf);
 		if (!taken && status == FAR_PENDING)
 			return err_set(err, FAR_TIMEOUT,
@@ -193,7 +195,7 @@ static enum far_status flush_until(struct far_agent *a, struct far_future *never
 		if (calm == 3)
 			return FAR_OK;
 		if (!calm)
-			status = pause_a_moment(never, err);
+			status = pause_a_moment(a, never, err);
 		if (status != FAR_PENDING)
 			return status;
 		if (!calm && clock_now(a->clock) >= until)

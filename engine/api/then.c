@@ -22,18 +22,19 @@ struct continuation {
 };
 static_assert(sizeof(struct continuation) <= 1u << BUF_CLASS_MIN, "a callback fits the smallest buffer");
 
-static void run_then(struct future_listener *l, struct continuation *c, struct far_future *parent)
+void agent_run_then(struct future_listener *l, far_then_fn *fn, void *user, struct far_future *parent,
+		    struct far_future *child)
 {
 	struct far_val out = far_none();
 	struct packed packed;
 	struct far_err err;
 	memset(&err, 0, sizeof err);
-	enum far_status status = c->then(parent, &out, &err, c->user);
+	enum far_status status = fn(parent, &out, &err, user);
 	if (likely(!status))
 		status = agent_pack(&out, &packed, &err);
 	far_val_fini(&out);
 	if (likely(!status)) {
-		agent_complete_value(l, c->child, &packed);
+		agent_complete_value(l, child, &packed);
 		return;
 	}
 	if ((unsigned)status >= FAR_STATUS_COUNT) {
@@ -43,14 +44,14 @@ static void run_then(struct future_listener *l, struct continuation *c, struct f
 	err.status = status;
 	if (!err.text[0])
 		snprintf(err.text, sizeof err.text, "the callback failed: %s", far_status_text(status));
-	agent_complete_error(l, c->child, &err);
+	agent_complete_error(l, child, &err);
 }
 
 static void on_parent(struct future_listener *l, struct far_future *parent)
 {
 	struct continuation *c = (struct continuation *)(void *)l;
 	if (c->child) {
-		run_then(l, c, parent);
+		agent_run_then(l, c->then, c->user, parent, c->child);
 		buf_unref(&c->child->head);
 	} else {
 		c->done(parent, c->user);

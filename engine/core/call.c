@@ -504,8 +504,10 @@ void call_on_timer(struct shard *s, struct call *c)
 	counter_add(&s->counters.calls_timed_out, 1);
 	if (fn)
 		snprintf(text, sizeof text, "no answer to %s within the call's time-out", fn->signature.name);
-	else
+	else if (c->fn < FAR_MSG_HANDLERS_MAX)
 		snprintf(text, sizeof text, "no answer to message %u within the call's time-out", c->fn);
+	else
+		snprintf(text, sizeof text, "no answer to a call with references within the call's time-out");
 	end_early(s, c, FAR_TIMEOUT, text);
 }
 

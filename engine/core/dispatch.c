@@ -225,15 +225,26 @@ __attribute__((noinline)) static void run_elsewhere(struct far_req *req, enum fa
 		req->shard->hooks.request_object(req, body, len);
 }
 
+/* Arguments of an unchecked call: converts them, and adds defaults. */
+static bool bind_arguments(const struct signature *sig, struct far_val *args, size_t *n)
+{
+	struct far_val given[FAR_ARGS_MAX];
+	memcpy(given, args, *n * sizeof *args);
+	if (signature_bind(sig, given, *n, args, NULL, NULL))
+		return false;
+	*n = sig->params_n;
+	return true;
+}
+
 /** Decodes arguments of custom types, unless `error` says that they could not be read. false: the request was refused.
  */
 static __attribute__((noinline, cold)) bool finish_arguments(struct far_req *req, int error, struct far_val *args,
-							     size_t n, struct values_arena *arena)
+							     size_t *n, struct values_arena *arena)
 {
 	const struct signature *sig = &req->fn->signature;
 	char text[FAR_ERR_TEXT_MAX];
-	if (!error && arguments_fit(sig, args, n)) {
-		enum far_status status = tree_decode(args, n, registry_has_type, req->shard->registry, text);
+	if (!error && (arguments_fit(sig, args, *n) || bind_arguments(sig, args, n))) {
+		enum far_status status = tree_decode(args, *n, registry_has_type, req->shard->registry, text);
 		if (!status)
 			return true;
 		refuse(req, status, FAR_EXECUTED_NO, "%s: an argument holds %s", sig->name, text);
@@ -257,7 +268,7 @@ static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t
 	size_t n;
 	int error = values_read(body, len, args, FAR_ARGS_MAX, &n, arena);
 	if (unlikely(error || arena->held || !arguments_fit(&fn->signature, args, n)) &&
-	    !finish_arguments(req, error, args, n, arena))
+	    !finish_arguments(req, error, args, &n, arena))
 		return;
 	*handler = req->name;
 	enum far_status status = fn->fn(req, args, n, fn->user);

@@ -46,7 +46,7 @@ static void end_object(void *object, void *user)
 struct far_buf *object_box(const struct object_class *cls, void *object)
 {
 	struct far_val v = far_custom(&cls->type, object);
-	return tree_of(&v);
+	return tree_of(&v, NULL);
 }
 
 const struct object_class *object_class_of(const struct far_val *v)
@@ -154,7 +154,7 @@ static enum far_status add_constructor(struct registry *r, const struct object_c
 	enum far_status status = signature_parse(f->signature, &s, err);
 	if (status)
 		return status;
-	if (s.result.types || s.customs_n == 0 || s.result.customs & (s.result.customs - 1) ||
+	if (s.result.types || s.result.tensor || s.customs_n == 0 || s.result.customs & (s.result.customs - 1) ||
 	    s.customs[__builtin_ctz(s.result.customs)].hash != c->hash)
 		return err_set(err, FAR_INVALID,
 			       "class %s: its constructor \"%.160s\" must return the class: end it with \"-> %s\"",

@@ -118,7 +118,7 @@ static const struct object_class *made_by(const struct registry *r, const struct
 					  const struct object_class *cls)
 {
 	uint16_t customs = s->result.customs;
-	if (s->result.types || !customs || customs & (customs - 1))
+	if (s->result.types || s->result.tensor || !customs || customs & (customs - 1))
 		return NULL;
 	uint64_t hash = s->customs[__builtin_ctz(customs)].hash;
 	return cls && cls->hash == hash ? cls : registry_find_class(r, hash);

@@ -125,7 +125,8 @@ bool registry_has_type(const void *registry, uint32_t type);
 static inline uint16_t function_result_types(const struct function *fn)
 {
 	const struct signature_set *set = &fn->signature.result;
-	return (uint16_t)(set->types | (set->customs ? 1u << FAR_TYPE_CUSTOM : 0));
+	return (uint16_t)(set->types | (set->tensor ? 1u << FAR_TYPE_TENSOR : 0) |
+			  (set->customs ? 1u << FAR_TYPE_CUSTOM : 0));
 }
 
 /** By index; NULL: none. */

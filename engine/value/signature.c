@@ -65,6 +65,11 @@ static void append_set(struct text *t, const struct signature *s, struct signatu
 		append(t, "Any");
 		return;
 	}
+	if (set.tensor) {
+		append(t, "Tensor<%s", far_dtype_name((enum far_dtype)(set.tensor & 0xff)));
+		append(t, set.tensor >> 8 ? ",%u>" : ">", (set.tensor >> 8) - 1u);
+		bar = "|";
+	}
 	for (size_t i = 0; i < TYPE_WORDS_N && set.types; i++) {
 		if ((set.types & type_words[i].types) != type_words[i].types)
 			continue;
@@ -240,6 +245,37 @@ static bool parse_custom(struct parser *p, struct signature *s, const char *word
 	return true;
 }
 
+/** What follows "Tensor<": a dtype and, behind a comma, a rank. */
+static bool parse_tensor(struct parser *p, struct signature_set *set)
+{
+	char word[16], *end;
+	unsigned dtype = FAR_DTYPE_NONE + 1, rank = 0;
+	skip_space(p);
+	const struct parser start = *p;
+	if (!parse_run(p, is_word, word, sizeof word, "a dtype, as f32"))
+		return false;
+	while (dtype < FAR_DTYPE_COUNT && strcmp(far_dtype_name((enum far_dtype)dtype), word) != 0)
+		dtype++;
+	*p = dtype < FAR_DTYPE_COUNT ? *p : start;
+	if (dtype == FAR_DTYPE_COUNT)
+		return complain(p, "unknown dtype '%s', expected one of far_dtype_name(), as f32 or i64", word);
+	skip_space(p);
+	if (*p->at == ',') {
+		p->at++;
+		if (!parse_run(p, is_word, word, sizeof word, "a rank"))
+			return false;
+		unsigned long n = strtoul(word, &end, 10);
+		if (*end || n > FAR_DIMS_MAX)
+			return complain(p, "the rank is '%s', expected a number up to %d", word, FAR_DIMS_MAX);
+		rank = (unsigned)n + 1;
+	}
+	uint16_t tensor = (uint16_t)(dtype | rank << 8);
+	if (set->tensor && set->tensor != tensor)
+		return complain(p, "two kinds of Tensor<...>; use Tensor, or an overload for each");
+	set->tensor = tensor;
+	return parse_token(p, ">", "'>'");
+}
+
 static bool parse_type(struct parser *p, struct signature *s, struct signature_set *set)
 {
 	char word[SIGNATURE_TYPE_MAX];
@@ -247,6 +283,10 @@ static bool parse_type(struct parser *p, struct signature *s, struct signature_s
 	const char *start = p->at;
 	if (!parse_run(p, is_type, word, sizeof word, "a type"))
 		return false;
+	if (strcmp(word, "Tensor") == 0 && *p->at == '<') {
+		p->at++;
+		return parse_tensor(p, set);
+	}
 	if (strcmp(word, "Any") == 0) {
 		set->types = TYPES_ANY;
 		set->customs = SIGNATURE_CUSTOMS_ALL;
@@ -278,6 +318,8 @@ static bool parse_set(struct parser *p, struct signature *s, struct signature_se
 		if (!parse_type(p, s, set))
 			return false;
 		skip_space(p);
+		if (set->types & BIT(FAR_TYPE_TENSOR)) /* "Tensor" includes it */
+			set->tensor = 0;
 		if (*p->at != '|')
 			return true;
 		p->at++;

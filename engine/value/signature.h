@@ -21,6 +21,9 @@ typedef uint16_t signature_types;
 struct signature_set {
 	signature_types types;
 	uint16_t customs; /* bits 1 << index in signature.customs; SIGNATURE_CUSTOMS_ALL: any custom type */
+	/* Of "Tensor<f32,2>": the dtype and, from bit 8 on, rank + 1 (0: any rank). `types` lacks tensors then, so that
+	 * the paths that compare types alone leave these to signature_takes(). 0: `types` decides. */
+	uint16_t tensor;
 };
 
 /** The default of a parameter. */
@@ -80,11 +83,20 @@ enum far_status signature_bind(const struct signature *s, const struct far_val *
 /** Compares two matches of the same n arguments. Below 0: `a` is better; above 0: `b` is; 0: neither. */
 int signature_compare(const struct signature_match *a, const struct signature_match *b, size_t n);
 
+/** True if the value is of "Tensor<...>" of the set. */
+static inline bool signature_takes_tensor(struct signature_set set, const struct far_val *v)
+{
+	return v->type == FAR_TYPE_TENSOR && (set.tensor & 0xff) == v->u.t.dtype &&
+	       (!(set.tensor >> 8) || set.tensor >> 8 == v->u.t.ndim + 1u);
+}
+
 /** True if the set contains the type of the value. Customs are compared by type or, before decoding, by hash. */
 bool signature_takes_custom(const struct signature *s, struct signature_set set, const struct far_val *v);
 static inline bool signature_takes(const struct signature *s, struct signature_set set, const struct far_val *v)
 {
 	if (v->type < FAR_TYPE_COUNT && (set.types >> v->type & 1))
+		return true;
+	if (set.tensor && signature_takes_tensor(set, v))
 		return true;
 	return v->type == FAR_TYPE_CUSTOM && signature_takes_custom(s, set, v);
 }

@@ -10,6 +10,7 @@
 
 /* Quality of a match between an argument and its parameter, best first. */
 enum rank {
+	RANK_FORM,     /* Tensor<...>, the only type that the parameter takes */
 	RANK_EXACT,    /* the only type that the parameter takes */
 	RANK_ONE_OF,   /* one of several */
 	RANK_ANY,      /* Any */
@@ -61,6 +62,9 @@ static enum far_status wrong_type(const struct signature *s, size_t i, const str
 	if (v->type == FAR_TYPE_CUSTOM && v->u.custom.type && v->u.custom.type->name)
 		return bad(s, err, "argument %zu (%s) is a %.64s, wanted %s", i + 1, param->name,
 			   v->u.custom.type->name, types);
+	if (v->type == FAR_TYPE_TENSOR)
+		return bad(s, err, "argument %zu (%s) is a tensor of %s with %u dimensions, wanted %s", i + 1,
+			   param->name, far_dtype_name((enum far_dtype)v->u.t.dtype), v->u.t.ndim, types);
 	return bad(s, err, "argument %zu (%s) is %s, wanted %s", i + 1, param->name, given[v->type], types);
 }
 
@@ -80,7 +84,10 @@ static enum rank rank_of(struct signature_set set)
 {
 	if (set.customs == SIGNATURE_CUSTOMS_ALL)
 		return RANK_ANY;
-	return __builtin_popcount(set.types) + __builtin_popcount(set.customs) == 1 ? RANK_EXACT : RANK_ONE_OF;
+	int n = __builtin_popcount(set.types) + __builtin_popcount(set.customs);
+	if (set.tensor && n == 0)
+		return RANK_FORM;
+	return n == 1 && !set.tensor ? RANK_EXACT : RANK_ONE_OF;
 }
 
 /** Converts the argument to a type of the set if needed; false: not possible. */

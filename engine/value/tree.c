@@ -173,14 +173,17 @@ enum far_status tree_read(const void *src, size_t size, struct far_buf *payload,
 	return tree_read_with(src, size, payload, &arena, out, err);
 }
 
-struct far_buf *tree_of(const struct far_val *custom)
+struct far_buf *tree_of(const struct far_val *v, struct far_buf *payload)
 {
 	struct far_buf *b = buf_alloc(sizeof(struct tree));
 	if (!b)
 		return NULL;
 	struct tree *tree = buf_data(b);
-	tree->payload = tree->held = NULL;
-	tree->root = *custom;
+	tree->payload = payload;
+	tree->held = NULL;
+	tree->root = *v;
+	if (payload)
+		buf_ref(payload);
 	b->kind |= BUF_TREE;
 	return b;
 }

@@ -37,8 +37,9 @@ enum far_status tree_read(const void *src, size_t size, struct far_buf *payload,
 /** tree_read() with an arena of the caller, for payloads with references. */
 enum far_status tree_read_with(const void *src, size_t size, struct far_buf *payload, struct values_arena *arena,
 			       struct far_val *out, struct far_err *err);
-/** Makes a tree of a custom value; its last reference destroys the object. NULL: no memory. */
-struct far_buf *tree_of(const struct far_val *custom);
+/** Makes a tree of a value in place, with a reference to `payload` (NULL: none), where its bytes are. The last
+ * reference of a tree destroys its customs. NULL: no memory. */
+struct far_buf *tree_of(const struct far_val *v, struct far_buf *payload);
 /** Destroys the customs of a tree now; later calls and the end of the tree do not. */
 void tree_end(struct far_buf *tree);
 /** The value of a tree, borrowed. */

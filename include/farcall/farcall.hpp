@@ -12,8 +12,9 @@
  * Types of arguments, results and handlers' parameters, with their word in a signature:
  *
  *	bool "bool" · integers "int" · floating-point "float" · std::string, std::string_view, const char * "str" ·
- *	std::vector of arithmetic types, tensor and tensor_view "Tensor" · bytes "bytes" · std::vector of others "List"
- *· std::map<std::string, T> "Dict" · rref "rref" · value, far_val "Any" · void "none"
+ *	std::vector of arithmetic types, tensor and tensor_view "Tensor" · ranked_view "Tensor<f32,2>"
+ *	bytes "bytes" · std::vector of others "List" · std::map<std::string, T> "Dict" · rref "rref"
+ *	value, far_val "Any" · void "none"
  *
  * A handler's parameters of type std::string_view, bytes, tensor_view and far_val refer to the request, and are valid
  * until it returns. Its exceptions become the error of the call: farcall::error with its status and code, any other
@@ -25,6 +26,7 @@
 
 #include <farcall/farcall.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <deque>
@@ -216,6 +218,24 @@ template <typename T> class tensor_view
 	}
 };
 
+/** A tensor_view whose number of dimensions is a part of its type and, with the dtype, of signatures: ranked_view<const
+ * float, 2> is "Tensor<f32,2>", which the caller checks. */
+template <typename T, unsigned Rank> class ranked_view : public tensor_view<T>
+{
+	static_assert(Rank <= FAR_DIMS_MAX, "a tensor has at most 8 dimensions");
+
+      public:
+	explicit ranked_view(const tensor_view<T> &t) : tensor_view<T>(t)
+	{
+		if (t.rank() != Rank)
+			throw error(FAR_BAD_ARGS, "the tensor has " + std::to_string(t.rank()) + " dimensions, not " +
+							  std::to_string(Rank));
+	}
+	ranked_view(T *data, std::initializer_list<std::uint64_t> shape) : ranked_view(tensor_view<T>(data, shape))
+	{
+	}
+};
+
 /** A dense tensor with elements of its own. */
 template <typename T> struct tensor {
 	std::vector<std::uint64_t> shape;
@@ -354,6 +374,38 @@ template <typename T> struct type_of<tensor_view<T>> {
 		if (v.type != FAR_TYPE_TENSOR)
 			mismatch(v, "Tensor");
 		return tensor_view<T>(v.u.t);
+	}
+};
+
+constexpr const char *dtype_word(far_dtype t)
+{
+#define FARCALL_DTYPE_WORD(name, bytes, text) text,
+	constexpr const char *words[FAR_DTYPE_COUNT] = {"?", FAR_DTYPE_LIST(FARCALL_DTYPE_WORD)};
+#undef FARCALL_DTYPE_WORD
+	return words[t];
+}
+
+/** "Tensor<f32,2>", with a NUL. */
+constexpr std::array<char, 24> ranked_word(const char *dtype, unsigned rank)
+{
+	std::array<char, 24> out{};
+	std::size_t n = 0;
+	for (const char *c = "Tensor<"; *c; c++)
+		out[n++] = *c;
+	for (const char *c = dtype; *c; c++)
+		out[n++] = *c;
+	out[n++] = ',';
+	out[n++] = static_cast<char>('0' + rank);
+	out[n++] = '>';
+	return out;
+}
+
+template <typename T, unsigned Rank> struct type_of<ranked_view<T, Rank>> : type_of<tensor_view<T>> {
+	static constexpr auto text = ranked_word(dtype_word(dtype<std::remove_const_t<T>>()), Rank);
+	static constexpr const char *word = text.data();
+	static ranked_view<T, Rank> decode(const far_val &v)
+	{
+		return ranked_view<T, Rank>(type_of<tensor_view<T>>::decode(v));
 	}
 };
 
@@ -649,6 +701,22 @@ template <typename R = value> class future
 	/** A future of fn(*this), which runs on the thread that far_future_then() states, and may throw. */
 	template <typename F> auto then(F fn) const
 	{
+		return chain(std::move(fn), [this](auto run, auto *user, far_future **child, far_err *err) {
+			return far_future_then(f_, run, user, child, err);
+		});
+	}
+	/** The same on a fiber of agent `a`, where `fn` may wait: far_future_then_fiber(). If the agent ends first,
+	 * `fn` does not run, and its captures stay. */
+	template <typename A, typename F> auto then_fiber(const A &a, F fn) const
+	{
+		return chain(std::move(fn), [this, &a](auto run, auto *user, far_future **child, far_err *err) {
+			return far_future_then_fiber(a.native(), f_, run, user, child, err);
+		});
+	}
+
+      private:
+	template <typename F, typename Add> auto chain(F fn, Add add) const
+	{
 		using next = std::invoke_result_t<F, future>;
 		struct state {
 			F fn;
@@ -680,11 +748,12 @@ template <typename R = value> class future
 		far_err err{};
 		far_future *child = nullptr;
 		auto s = std::make_unique<state>(state{std::move(fn)});
-		detail::check(far_future_then(f_, run, s.get(), &child, &err), err);
+		detail::check(add(run, s.get(), &child, &err), err);
 		s.release(); // run() has it
 		return future<next>(child);
 	}
 
+      public:
 #ifdef FARCALL_COROUTINES
 	/** co_await: goes on where far_future_on_done() says, on the thread that polls the shard for a call. */
 	bool await_ready() const
@@ -1392,6 +1461,50 @@ class agent
 		far_rref *r = nullptr;
 		far_err err{};
 		detail::check(far_remote(a_, to.c_str(), function.c_str(), args.data(), args.size(), nullptr, &r, &err),
+			      err);
+		return rref<R>(r);
+	}
+	/** A reference to a copy of `x`, which stays on this worker: far_rref_of(). */
+	template <typename T> rref<T> rref_of(const T &x) const
+	{
+		detail::arena values;
+		far_val v = detail::type_of<T>::encode(x, values);
+		far_rref *r = nullptr;
+		far_err err{};
+		detail::check(far_rref_of(a_, &v, &r, &err), err);
+		return rref<T>(r);
+	}
+	/** The same of a function that the callee alone has registered: far_rpc_sync_unchecked() and its relatives. */
+	template <typename R = value, typename... A>
+	R call_unchecked(const std::string &to, const std::string &function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		value v;
+		far_err err{};
+		detail::check(far_rpc_sync_unchecked(a_, to.c_str(), function.c_str(), args.data(), args.size(),
+						     nullptr, v.put(), &err),
+			      err);
+		return detail::result_of<R>(std::move(v));
+	}
+	template <typename R = value, typename... A>
+	future<R> async_unchecked(const std::string &to, const std::string &function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_future *f = nullptr;
+		far_err err{};
+		detail::check(far_rpc_async_unchecked(a_, to.c_str(), function.c_str(), args.data(), args.size(),
+						      nullptr, &f, &err),
+			      err);
+		return future<R>(f);
+	}
+	template <typename R = value, typename... A>
+	rref<R> remote_unchecked(const std::string &to, const std::string &function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_rref *r = nullptr;
+		far_err err{};
+		detail::check(far_remote_unchecked(a_, to.c_str(), function.c_str(), args.data(), args.size(), nullptr,
+						   &r, &err),
 			      err);
 		return rref<R>(r);
 	}

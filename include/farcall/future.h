@@ -42,6 +42,7 @@ extern "C" {
 	(60 * FAR_SEC) /* of a wait for a future that the application completes; other futures                         \
 			  complete at the deadline of their calls */
 
+struct far_agent;
 struct far_future;
 
 /* ---- Waits: any thread but an inline handler or a completion callback; these block ----
@@ -110,8 +111,8 @@ void far_future_free(struct far_future *f);
  * A callback runs once, after its parent is complete; waiting for the parent in it returns at once. The thread depends
  * on the parent:
  * - a call: the thread that polls the shard (the poller, or an application thread that waits). The callback must not
- *   wait for a pending future (FAR_WOULD_DEADLOCK) and should be short, because the shard receives nothing meanwhile.
- *   It may start calls, complete user-made futures and add callbacks.
+ *   wait for a pending future (FAR_WOULD_DEADLOCK; far_future_then_fiber() lets it) and should be short, because the
+ *   shard receives nothing meanwhile. It may start calls, complete user-made futures and add callbacks.
  * - a user-made future: the thread that completes it or frees its last reference, inside that function.
  * - a complete future: the calling thread, inside the function that adds the callback.
  * - a derived future: the thread that ran the last callback it depended on.
@@ -137,6 +138,16 @@ typedef enum far_status far_then_fn(struct far_future *parent, struct far_val *o
  */
 enum far_status far_future_then(struct far_future *parent, far_then_fn *fn, void *user, struct far_future **child,
 				struct far_err *err);
+
+/**
+ * far_future_then() with a callback that may wait, on a fiber of `agent`: on the shard of the calling thread, as a
+ * handler of kind fiber. The fiber is taken from now on until the callback has returned (opts.fibers). The `parent`
+ * that the callback gets is another future with the same result. Errors: as far_future_then(); INVALID (`agent` is
+ * NULL). The child fails with RESOURCE if no fiber is free, and with SHUTDOWN if the agent ends before the parent is
+ * complete; the callback does not run then. far_shutdown() cancels its waits, as those of handlers.
+ */
+enum far_status far_future_then_fiber(struct far_agent *agent, struct far_future *parent, far_then_fn *fn, void *user,
+				      struct far_future **child, struct far_err *err);
 
 /** As far_future_then() without a child. */
 typedef void far_done_fn(struct far_future *f, void *user);

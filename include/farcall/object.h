@@ -109,6 +109,15 @@ enum far_status far_return_object(struct far_req *req, void *object);
  * RESOURCE. */
 enum far_status far_deferred_return_object(struct far_deferred *d, void *object);
 
+/**
+ * Makes a reference to an object of class `name` that exists already, on this worker: far_rref_of() for objects. On
+ * FAR_OK the engine owns the object, and the destructor ends it after the last reference. Its methods run on the shard
+ * of the calling thread. Errors, with the object still the caller's: INVALID (NULL; the class is not registered),
+ * RESOURCE.
+ */
+enum far_status far_rref_of_object(struct far_agent *agent, const char *name, void *object, struct far_rref **out,
+				   struct far_err *err);
+
 /* ---- Calls: far_rref_rpc_sync() on any thread but an inline handler or a callback, it blocks; the others on any
  * thread, they never block ---- */
 

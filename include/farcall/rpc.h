@@ -4,8 +4,10 @@
  *
  * Signature: `name(Type a, Type b=1) -> Type`. A name has `A-Z a-z 0-9 _ :` and dots. At most 16 parameters. Types:
  * none, bool, int, float, str, bytes, Tensor, Scalar (bool, int or float), List, Dict, rref, Any, and registered custom
- * types, whose names contain `::`. `|` separates alternatives: `Tensor|Scalar`, `none|geo::Polygon`. An int is accepted
- * for a float, an int 0 or 1 for a bool. Defaults: none, true, false, integers, floating-point numbers, "strings" with
+ * types, whose names contain `::`. Tensor<f32,2> is a tensor of that dtype (far_dtype_name()) and number of dimensions,
+ * Tensor<f32> one of any number; the caller checks both. Such calls do not take the fast path. `|` separates
+ * alternatives: `Tensor|Scalar`, `none|geo::Polygon`. An int is accepted for a float, an int 0 or 1 for a bool.
+ * Defaults: none, true, false, integers, floating-point numbers, "strings" with
  * \" \\ \n \t; parameters with a default come last.
  *
  * Caller and callee both register the function. The caller matches the arguments against its own signature before it
@@ -14,8 +16,8 @@
  *
  * Overloads: up to 16 signatures under one name, with different parameter types. Among those that accept the arguments
  * the best one is called: it is not worse for any argument, and better for one or with fewer defaults used. For an
- * argument, from best to worst: the only type, one of several types, Any, int as float, int as bool. If no overload is
- * best the call is an error that lists the candidates.
+ * argument, from best to worst: the only type (Tensor<...> before Tensor), one of several types, Any, int as float, int
+ * as bool. If no overload is best the call is an error that lists the candidates.
  */
 #ifndef FARCALL_RPC_H
 #define FARCALL_RPC_H
@@ -100,6 +102,22 @@ enum far_status far_rpc_async(struct far_agent *agent, const char *to, const cha
 enum far_status far_rpc_async_to(struct far_agent *agent, struct far_to to, const char *function,
 				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				 struct far_future **out, struct far_err *err);
+
+/* ---- Functions that the callee alone has registered ---- */
+
+/**
+ * far_rpc_sync() and far_rpc_async() of a function that need not be registered here. The arguments are sent with their
+ * own types, by position; the callee chooses the overload, converts and adds defaults as far_rpc_sync() does here.
+ * Errors at the callee, executed NO: NO_FUNCTION; BAD_ARGS, with the argument and the signature. Errors here: BAD_ARGS
+ * (FAR_KW), INVALID (no name of a function, more than 16 arguments); else as those functions. Costs more than a checked
+ * call: the callee copies the request. Threads and blocking as those functions.
+ */
+enum far_status far_rpc_sync_unchecked(struct far_agent *agent, const char *to, const char *function,
+				       const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				       struct far_val *out, struct far_err *err);
+enum far_status far_rpc_async_unchecked(struct far_agent *agent, const char *to, const char *function,
+					const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+					struct far_future **out, struct far_err *err);
 
 /* ---- Handles: a worker, and a function to be called there, looked up once ---- */
 

@@ -39,6 +39,28 @@ enum far_status far_remote_to(struct far_agent *agent, struct far_to to, const c
 			      const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 			      struct far_rref **out, struct far_err *err);
 
+/** far_remote() of a function that need not be registered here, as far_rpc_sync_unchecked(). A function that makes an
+ * object gives a reference without methods: far_rref_rpc_sync() needs the class here. */
+enum far_status far_remote_unchecked(struct far_agent *agent, const char *to, const char *function,
+				     const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
+				     struct far_rref **out, struct far_err *err);
+
+/**
+ * Makes a reference to a value that is here, without a call. This worker is the owner. A tensor, string or bytes value
+ * that owns its memory (a result, far_val_dup()) is shared and must not be written any more; any other value is copied.
+ * `*out` is the caller's. It is confirmed a moment later; far_rref_wait() waits for that. Errors: INVALID, BAD_ARGS,
+ * TOO_LARGE, RESOURCE; the reference fails with RESOURCE if the worker has no room for another one.
+ */
+enum far_status far_rref_of(struct far_agent *agent, const struct far_val *value, struct far_rref **out,
+			    struct far_err *err);
+
+/**
+ * The state of a reference as a future, the caller's to free: it completes with none when the reference is confirmed,
+ * for one that far_remote() returned when the value was made; with the error of far_rref_status() if it fails. Errors:
+ * INVALID (NULL), RESOURCE.
+ */
+enum far_status far_rref_future(struct far_rref *rref, struct far_future **out, struct far_err *err);
+
 /**
  * far_rref_to_here() as a future, the caller's to free. Objects are copied on their owner too, because a future's value
  * does not keep them: UNSUPPORTED unless their class has a codec; far_rref_object() returns the object itself. BUSY: as

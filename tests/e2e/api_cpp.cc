@@ -61,6 +61,7 @@ int triple(int x)
 
 void register_all(farcall::registry &r)
 {
+	r.add("t::columns", [](farcall::ranked_view<const float, 2> x) { return static_cast<int>(x.shape(1)); });
 	r.add("t::triple", triple)
 		.add("t::not", [](bool b) { return !b; })
 		.add("t::small", [](std::int8_t x) { return x; })
@@ -147,6 +148,18 @@ void register_all(farcall::registry &r)
 void values(const farcall::agent &a)
 {
 	CHECK(a.call<int>("worker1", "t::triple", 14) == 42);
+	CHECK(a.call_unchecked<int>("worker1", "t::triple", 14) == 42);
+	CHECK(a.async_unchecked<int>("worker1", "t::triple", 5).get() == 15);
+	CHECK(a.remote_unchecked<int>("worker1", "t::triple", 6).to_here() == 18);
+	CHECK(a.rref_of(std::vector<double>{1, 2}).to_here()[1] == 2);
+	CHECK(a.fd() == -1 && a.poll() == 0);
+	CHECK(a.async<int>("worker1", "t::triple", 2)
+		      .then_fiber(a, [&a](auto f) { return a.call<int>("worker1", "t::triple", f.get()); })
+		      .get() == 18);
+	const float six[6] = {};
+	CHECK(a.call<int>("worker1", "t::columns", farcall::ranked_view<const float, 2>(six, {2, 3})) == 3);
+	CHECK(contains(thrown(FAR_BAD_ARGS, [&] { a.call("worker1", "t::columns", std::vector<float>{1}); }).what(),
+		       "Tensor<f32,2>"));
 	CHECK(!a.call<bool>("worker1", "t::not", true));
 	CHECK(a.call<double>("worker1", "t::half", 5) == 2.5);
 	CHECK(a.call<std::string>("worker1", "t::join", "a", std::string("bc")) == "abc");

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { N = 64, NEVER_MAX = 8 };
+enum { N = 64, NEVER_MAX = 8, FIBERS = 100 };
 
 static struct far_agent *agent;
 static struct far_err err;
@@ -106,6 +106,79 @@ static void children(const char *to)
 	CHECK(far_future_set_error(f[0], FAR_BUSY, 0, "x") == FAR_INVALID);
 	far_future_free(f[0]);
 	far_future_free(c[0]);
+}
+
+/* ---- callbacks that may wait ---- */
+
+/* Waits for a call, and for a future that another call completes. */
+static enum far_status call_again(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
+{
+	struct far_val v;
+	struct far_future *also;
+	enum far_status status = far_future_value(parent, &v, e);
+	if (status)
+		return status;
+	CHECK_STATUS(far_rpc_async(agent, user, "t::twice", FAR_ARGS(v.u.i), NULL, &also, e), FAR_OK, e);
+	CHECK_STATUS(far_rpc_sync(agent, user, "t::twice", FAR_ARGS(v.u.i), NULL, out, e), FAR_OK, e);
+	CHECK_STATUS(far_future_wait(also, 0, &v, e), FAR_OK, e);
+	far_future_free(also);
+	out->u.i += v.u.i;
+	return FAR_OK;
+}
+
+static struct far_future *then_fiber(struct far_future *f, far_then_fn *fn, void *user)
+{
+	struct far_future *child = NULL;
+	CHECK_STATUS(far_future_then_fiber(agent, f, fn, user, &child, &err), FAR_OK, &err);
+	return child;
+}
+
+static void waiting_callbacks(void)
+{
+	struct far_future *f[N], *c[N], *more[2 * FIBERS];
+	for (int i = 0; i < N; i++) {
+		f[i] = start("worker1", "t::twice", i);
+		c[i] = then_fiber(f[i], call_again, i % 2 ? "worker0" : "worker1");
+		far_future_free(f[i]);
+	}
+	for (int i = 0; i < N; i++) {
+		CHECK(wait_int(c[i]) == 8 * i);
+		far_future_free(c[i]);
+	}
+	f[0] = start("worker1", "t::fail", 5);
+	c[0] = then_fiber(f[0], call_again, "worker1");
+	CHECK_STATUS(far_future_wait(c[0], 0, NULL, &err), FAR_DENIED, &err);
+	CHECK(err.code == 5);
+	c[1] = then_fiber(f[0], hand_on, NULL); /* it is complete */
+	CHECK_STATUS(far_future_wait(c[1], 0, NULL, &err), FAR_DENIED, &err);
+	far_future_free(f[0]);
+	far_future_free(c[0]);
+	far_future_free(c[1]);
+	/* Nobody completes the parent any more. */
+	CHECK_STATUS(far_future_create(&f[0], &err), FAR_OK, &err);
+	c[0] = then_fiber(f[0], hand_on, NULL);
+	CHECK(!far_future_done(c[0]));
+	far_future_free(f[0]);
+	CHECK_STATUS(far_future_wait(c[0], 0, NULL, &err), FAR_CANCELLED, &err);
+	far_future_free(c[0]);
+	/* Each takes a fiber, also while the parent is pending. */
+	int none = 0;
+	CHECK_STATUS(far_future_create(&f[0], &err), FAR_OK, &err);
+	for (int i = 0; i < 2 * FIBERS; i++)
+		more[i] = then_fiber(f[0], hand_on, NULL);
+	CHECK_STATUS(far_future_wait(more[2 * FIBERS - 1], 0, NULL, &err), FAR_RESOURCE, &err);
+	CHECK_TEXT(&err, "opts.fibers");
+	CHECK_STATUS(far_future_set_value(f[0], NULL, &err), FAR_OK, &err);
+	for (int i = 0; i < 2 * FIBERS; i++) {
+		enum far_status status = far_future_wait(more[i], 0, NULL, &err);
+		CHECK(status == FAR_OK || status == FAR_RESOURCE);
+		none += status == FAR_RESOURCE;
+		far_future_free(more[i]);
+	}
+	CHECK(none >= FIBERS);
+	far_future_free(f[0]);
+	CHECK_STATUS(far_future_then_fiber(NULL, c[0], hand_on, NULL, &c[1], &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_future_then_fiber(agent, NULL, hand_on, NULL, &c[1], &err), FAR_INVALID, &err);
 }
 
 /* ---- a callback that runs on the shard ---- */
@@ -388,7 +461,14 @@ static int pending_at_the_end(int rank)
 			far_future_free(f[i]);
 		}
 		CHECK_STATUS(far_future_collect(c, NEVER_MAX, &all, &err), FAR_OK, &err);
+		struct far_future *own, *waits;
+		CHECK_STATUS(far_future_create(&own, &err), FAR_OK, &err);
+		waits = then_fiber(own, hand_on, NULL);
 		CHECK_STATUS(far_shutdown_local(agent, &err), FAR_OK, &err);
+		CHECK_STATUS(far_future_value(waits, NULL, &err), FAR_SHUTDOWN, &err);
+		CHECK_STATUS(far_future_set_value(own, NULL, &err), FAR_OK, &err);
+		far_future_free(own);
+		far_future_free(waits);
 		CHECK(atomic_load(&told) == NEVER_MAX);
 		CHECK(far_future_done(all));
 		CHECK(far_future_value(all, NULL, &err) != FAR_OK);
@@ -419,6 +499,7 @@ static int everything(int rank)
 		children("worker1");
 		children("worker0");
 		callbacks();
+		waiting_callbacks();
 		several();
 		while_holding();
 		scopes();
@@ -437,7 +518,8 @@ int main(void)
 		enum far_progress progress;
 		enum far_idle idle;
 	} ways[] = {{FAR_PROGRESS_SHARED, FAR_IDLE_ADAPTIVE}, {FAR_PROGRESS_DEDICATED, FAR_IDLE_ADAPTIVE}};
-	opts = (struct far_opts){.functions = table, .functions_n = 5, .rpc_timeout_ns = 30 * FAR_SEC};
+	opts = (struct far_opts){
+		.functions = table, .functions_n = 5, .fibers = FIBERS, .rpc_timeout_ns = 30 * FAR_SEC};
 	for (int i = 0; i < 2; i++) {
 		opts.progress = ways[i].progress;
 		opts.idle = ways[i].idle;

@@ -211,6 +211,8 @@ static int calls(int rank)
 	CHECK_STATUS(far_rpc_async(agent, "worker1", "t::freeze", FAR_NOARGS, &soon, &f, &err), FAR_OK, &err);
 	CHECK_STATUS(far_future_on_done(f, on_timeout, NULL, &err), FAR_OK, &err);
 	loop();
+	CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::next", FAR_ARGS(1), &soon, NULL, &err), FAR_TIMEOUT, &err);
+	CHECK_TEXT(&err, "no answer to t::next within the call's time-out of 20 ms");
 	CHECK(kill((pid_t)out.u.i, SIGCONT) == 0);
 	check_quiet();
 	/* Waiting works as anywhere, also while this thread holds the shard. */

@@ -87,6 +87,8 @@ static void forget(struct far_rref *r)
 	buf_unref(record ? &record->value->head : &rref_as_user(r)->known->head);
 	if (record)
 		buf_unref(record->why);
+	else if (rref_as_user(r)->own)
+		buf_unref(&rref_as_user(r)->own->head);
 	buf_unref(atomic_load_explicit(&r->type_name, memory_order_acquire));
 	buf_unref(r->buf);
 }

@@ -108,6 +108,7 @@ struct rref_user {
 	bool owner_notified;      /* `failed`, and the owner was sent FAILED and has a fork, to be deleted */
 	bool counted;             /* in unknown_n */
 	struct far_future *known; /* done when the owner has confirmed the fork, or with the reason why not */
+	struct far_future *own;   /* far_rref_of(): the value, for this handle; NULL: the owner has it */
 	struct rref_msg msg, accept;
 	uint32_t session;        /* with the owner */
 	uint32_t accept_session; /* of the sender of the result, + 1; 0: no ACCEPT is owed */
@@ -174,6 +175,8 @@ struct rref_open {
 	uint8_t purpose;                /* enum rref_purpose */
 	bool over;                      /* its caller no longer waits */
 	bool started;                   /* the handler has the record */
+	bool unchecked;                 /* the overload is chosen here, by the arguments */
+	bool refused;                   /* none fits: the record has the answer */
 	uint8_t failed;                 /* enum far_status: the owner of an argument does not have it */
 	uint64_t deadline;
 	struct rref_id fork;  /* to make: the maker's */
@@ -430,6 +433,8 @@ void rref_release_held(struct far_deferred *d);
 
 /* rref_make.c: requests to make a value */
 /** `body` before its end, which is a request to make a value; `object`: by a method of that. */
+/** The type of a value that `fn` is to make. */
+void rref_will_be(struct rref_record *r, const struct function *fn);
 void rref_serve_make(struct far_req *req, const struct rref_remote *m, struct rref_record *object, const uint8_t *body,
 		     uint64_t len);
 /** A typed request with PACKET_NAMED: of a method of the object of that name, or to keep the value under it. */

@@ -39,6 +39,12 @@ static struct rref_record *record_to_make(struct far_req *req, const struct rref
 	return NULL;
 }
 
+void rref_will_be(struct rref_record *r, const struct function *fn)
+{
+	r->rref.types = function_result_types(fn);
+	rref_class_set(&r->rref, fn->makes ? fn->makes->hash : 0);
+}
+
 /* The record of a value that a function is to make; NULL: the request was refused. */
 static struct rref_record *begin_making(struct far_req *req, const struct rref_remote *m)
 {
@@ -46,8 +52,7 @@ static struct rref_record *begin_making(struct far_req *req, const struct rref_r
 	if (!r)
 		return NULL;
 	r->expected = false;
-	r->rref.types = function_result_types(req->fn);
-	rref_class_set(&r->rref, req->fn->makes ? req->fn->makes->hash : 0);
+	rref_will_be(r, req->fn);
 	return r;
 }
 
@@ -76,6 +81,7 @@ static void make(struct far_req *req, const struct rref_remote *m, struct rref_r
 	open->fork = m->fork;
 	open->record->limit = FAR_MSG_BYTES_MAX;
 	open->record->makes = true;
+	open->unchecked = !m->function.signature;
 	rref_take_arguments(req, open);
 }
 
@@ -189,7 +195,8 @@ void rref_serve_named(struct far_req *req, bool method, const uint8_t *body, uin
 		rref_malformed(req);
 		return;
 	}
-	struct rref_remote m = {.id = rref_name(se->incarnation, se->shard, s->config.index, named.count),
+	struct rref_remote m = {.function.signature = req->fn->signature.canonical_hash,
+				.id = rref_name(se->incarnation, se->shard, s->config.index, named.count),
 				.fork = rref_name(se->incarnation, se->shard, 0, (uint64_t)named.count + 1)};
 	if (method)
 		object_called(req, m.id, body, len);

@@ -175,7 +175,9 @@ static void run(struct shard *s, struct rref_open *open)
 	d->held = open->held;
 	open->held = NULL;
 	open->started = true;
-	if (open->failed)
+	if (open->refused)
+		deferred_finish(d); /* choose_overload() has written the answer */
+	else if (open->failed)
 		rref_fail(d, (enum far_status)open->failed,
 			  "the owner of a reference among the arguments does not know of "
 			  "it, or was lost");
@@ -209,6 +211,24 @@ void rref_open_go(struct shard *s, struct rref_open *open)
 		run(s, open);
 }
 
+/* Of an unchecked call. What does not fit is its answer, which is sent when the references are known. */
+static void choose_overload(struct far_req *req, struct rref_open *open, const struct far_val *args, size_t n)
+{
+	struct far_val converted[FAR_ARGS_MAX];
+	struct far_deferred *d = open->record;
+	const struct function *fn;
+	struct far_err err;
+	enum far_status status = registry_resolve(req->fn, args, n, &fn, converted, &err);
+	if (status) {
+		open->refused = true;
+		deferred_error(d, status, FAR_EXECUTED_NO, 0, err.text, strlen(err.text));
+		return;
+	}
+	d->fn = fn;
+	if (open->value)
+		rref_will_be(open->value, fn);
+}
+
 /* Each is to be known to its owner before the handler runs. */
 void rref_take_arguments(struct far_req *req, struct rref_open *open)
 {
@@ -227,6 +247,8 @@ void rref_take_arguments(struct far_req *req, struct rref_open *open)
 		open->failed = error == -ENOMEM ? FAR_RESOURCE : FAR_PROTOCOL;
 		if (error == -EBADMSG)
 			counter_add(&s->counters.packets_dropped, 1);
+	} else if (open->unchecked) {
+		choose_overload(req, open, args, n);
 	}
 	if (open->object)
 		object_await(open);
@@ -235,6 +257,9 @@ void rref_take_arguments(struct far_req *req, struct rref_open *open)
 
 const struct function *rref_function_of(struct far_req *req, struct rref_function f)
 {
+	const struct function *first = f.signature ? NULL : registry_find_hash(req->shard->registry, f.name);
+	if (first)
+		f.signature = first->signature.canonical_hash;
 	const struct function *fn = dispatch_find(req, &(struct packet_hash){f.name, f.signature});
 	if (!fn)
 		return NULL;
@@ -249,8 +274,10 @@ static void serve_call(struct far_req *req, const uint8_t *body, uint64_t len)
 	if (!rref_trailer(req, body, &len, &f, sizeof f) || !rref_function_of(req, f))
 		return;
 	struct rref_open *open = rref_open_new(req, RREF_TO_CALL, body, len);
-	if (open)
-		rref_take_arguments(req, open);
+	if (!open)
+		return;
+	open->unchecked = !f.signature;
+	rref_take_arguments(req, open);
 }
 
 /* ---- the owner ---- */

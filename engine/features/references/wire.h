@@ -66,7 +66,7 @@ static inline bool rref_named_of(struct rref_id id, uint64_t incarnation, unsign
 }
 
 struct rref_function {
-	uint64_t name, signature; /* hashes, as struct packet_hash */
+	uint64_t name, signature; /* hashes, as struct packet_hash; signature 0: the callee chooses the overload */
 };
 
 struct rref_remote {

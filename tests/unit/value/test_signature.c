@@ -56,8 +56,59 @@ Test(signature, names_of_type_sets)
 			 "Tensor|Scalar|str|bytes|List|Dict|none");
 	cr_expect_str_eq(set_name("b::T|a::T|int", buf, 128), "int|a::T|b::T");
 	cr_expect_str_eq(set_name("geo::Polygon|Any", buf, 128), "Any");
-	cr_expect_str_eq(signature_set_name(&s, (struct signature_set){0, 0}, buf, 128), "");
+	cr_expect_str_eq(signature_set_name(&s, (struct signature_set){0}, buf, 128), "");
 	cr_expect_str_eq(set_name("none|bytes|str|bool|int|float|Tensor", buf, 8), "Tensor|");
+}
+
+/* dtype and rank: canonical text, what is refused, and which values fit. A plain Tensor is as it was. */
+Test(signature, tensors_of_a_form)
+{
+	char buf[128];
+	struct signature s = parsed("f(Tensor<f32,2> a, none|Tensor< i64 > b) -> Tensor<f64 , 0>");
+	cr_expect_str_eq(s.text, "f(Tensor<f32,2>,Tensor<i64>|none)->Tensor<f64,0>");
+	cr_expect_eq(s.canonical_hash,
+		     parsed("f(Tensor<f32,2>|Tensor<f32,2> x, Tensor<i64>|none y) -> Tensor<f64,0>").canonical_hash);
+	cr_expect_neq(s.canonical_hash, parsed("f(Tensor a, none|Tensor b) -> Tensor").canonical_hash);
+	cr_expect_str_eq(signature_show(&s, buf, sizeof buf),
+			 "f(Tensor<f32,2> a, Tensor<i64>|none b) -> Tensor<f64,0>");
+	cr_expect_str_eq(parsed("f(Tensor<f32,2>|Tensor a, Tensor|Tensor<f32> b) -> none").text,
+			 "f(Tensor,Tensor)->none");
+	static const char *const malformed[] = {
+		"f(Tensor<> a) -> none",     "f(Tensor<f31> a) -> none",     "f(Tensor<?> a) -> none",
+		"f(Tensor<none> a) -> none", "f(Tensor<f32,9> a) -> none",   "f(Tensor<f32,x> a) -> none",
+		"f(Tensor<f32 a) -> none",   "f(Tensor<f32,2,3> a) -> none", "f(Tensor<f32>|Tensor<f64> a) -> none",
+		"f(List<f32> a) -> none",    "f(Tensor<f32>=1 a) -> none",
+	};
+	for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++)
+		cr_expect_eq(signature_parse(malformed[i], &s, NULL), FAR_INVALID, "%s", malformed[i]);
+}
+
+Test(signature, arguments_of_a_form)
+{
+	const uint64_t shape[] = {2, 3};
+	const float f[6] = {0};
+	struct far_tensor matrix = far_tensor_nd(FAR_F32, f, 2, shape, NULL), vector = far_tensor_1d(FAR_F32, f, 6),
+			  wide = far_tensor_nd(FAR_F64, f, 2, shape, NULL);
+	struct signature s = parsed("f(Tensor<f32,2> a) -> Tensor<f32>");
+	struct far_val out[FAR_ARGS_MAX], v = far_tensor_val(&matrix), w = far_tensor_val(&vector);
+	struct far_err e;
+	cr_expect_eq(signature_bind(&s, &v, 1, out, NULL, &e), FAR_OK);
+	cr_expect(signature_result_fits(&s, &v) && signature_result_fits(&s, &w));
+	cr_expect_eq(signature_bind(&s, &w, 1, out, NULL, &e), FAR_BAD_ARGS);
+	cr_expect(strstr(e.text, "argument 1 (a) is a tensor of f32 with 1 dimensions, wanted Tensor<f32,2>"), "%s",
+		  e.text);
+	w = far_tensor_val(&wide);
+	cr_expect_eq(signature_bind(&s, &w, 1, out, NULL, &e), FAR_BAD_ARGS);
+	cr_expect(strstr(e.text, "of f64 with 2 dimensions"), "%s", e.text);
+	cr_expect(!signature_result_fits(&s, &w));
+	w = far_int(1);
+	cr_expect_eq(signature_bind(&s, &w, 1, out, NULL, &e), FAR_BAD_ARGS);
+	/* The overload of the form is better than the one of any tensor. */
+	struct signature_match form, any;
+	struct signature plain = parsed("f(Tensor a) -> Tensor");
+	cr_assert_eq(signature_bind(&s, &v, 1, out, &form, &e), FAR_OK);
+	cr_assert_eq(signature_bind(&plain, &v, 1, out, &any, &e), FAR_OK);
+	cr_expect_lt(signature_compare(&form, &any, 1), 0);
 }
 
 Test(signature, custom_types)

@@ -447,6 +447,8 @@ int far_agent_fd(struct far_agent *agent);
  * Returns the number of packets and submissions handled. Calls that the loop makes itself are sent when they are made;
  * their completions, callbacks and handlers run here, on the calling thread, or on a thread that waits. One thread at a
  * time polls: it returns 0 at once while another thread is in it, in a handler, and if the agent has pollers.
+ * A thread that waits polls the shard of its future only, and none for a future that the application or several shards
+ * complete: another thread has to poll the agent then.
  */
 unsigned far_agent_poll(struct far_agent *agent);
 
