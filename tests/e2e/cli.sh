@@ -64,6 +64,26 @@ wait $! || rc=$?
 [ $rc -eq 0 ] && json '0.5 < j["test_auc"] <= 1'
 ok "farcall train in the environment of Open MPI" $?
 
+bounded "$farcall" info --nic foo
+[ $rc -eq 1 ] && has err '^farcall info: --nic "foo": .*foo' && has out '^ *chosen  *nothing'
+ok "farcall info --nic: a driver that does not exist" $?
+
+whole_names() {
+	for word in $(sed -n 's/.*built in are: //p' "$dir/err" | tr , ' '); do
+		[ "$word" = ... ] || grep -q "^ *$word " "$dir/list" || return 1
+	done
+}
+"$farcall" sim --list >"$dir/list"
+bounded "$farcall" sim -s nosuch
+[ $rc -eq 2 ] && says "there is no scenario 'nosuch'" && whole_names
+ok "farcall sim: the names in its error are whole" $?
+
+rm -f "$dir/trace.fail"
+"$farcall" sim -s echo --from 1 --seeds 1 --trace --failures "$dir/trace.fail" 2>"$dir/err" | head -n 1 >"$dir/out"
+rc=0
+[ "$(lines_of_out)" -eq 1 ] && [ ! -e "$dir/trace.fail" ]
+ok "farcall sim --trace: a reader that leaves is no failure" $?
+
 bounded env FAR_MEMORY_MAX=64M "$farcall" info
 [ $rc -eq 0 ] && has out '^memory  *up to 64 MiB' && has out '^allocator  *[pj]'
 ok "farcall info: FAR_MEMORY_MAX" $?
