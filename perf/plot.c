@@ -8,7 +8,8 @@
 
 /* Sizes in bytes. */
 #define SIZE_TICS                                                                                                      \
-	"'16' 16, '64' 64, '256' 256, '1 KiB' 2**10, '4 KiB' 2**12, '16 KiB' 2**14, '64 KiB' 2**16, '256 KiB' 2**18, '1 MiB' 2**20, "          \
+	"'16' 16, '64' 64, '256' 256, '1 KiB' 2**10, '4 KiB' 2**12, '16 KiB' 2**14, '64 KiB' 2**16, '256 KiB' 2**18, " \
+	"'1 MiB' 2**20, "                                                                                              \
 	"'4 MiB' 2**22, '16 MiB' 2**24, '64 MiB' 2**26"
 
 const char *plot_check(const char *path)
@@ -97,7 +98,7 @@ int plot_draw(const struct table *t, const char *path)
 		return -1;
 	fprintf(f,
 		"set terminal svg size 800,480 font 'DejaVu Sans,13' background rgb 'white'\nset output '%s'\n"
-		"set encoding utf8; set grid lc rgb '#dddddd'; set key outside above; set border 3\n"
+		"set grid lc rgb '#dddddd'; set key outside above; set border 3\n"
 		"set tics nomirror; set style data linespoints\n",
 		path);
 	if (strcmp(what, "load") == 0)

@@ -136,7 +136,7 @@ if command -v gnuplot >/dev/null; then
 	svg() { python3 -c 'import sys, xml.dom.minidom as m
 assert m.parse(sys.argv[1]).documentElement.tagName == "svg" and sys.argv[2] in open(sys.argv[1]).read()' "$dir/plots/$1.svg" "$2"; }
 	points() { [ "$(grep -c '^[0-9a-z].*,.*[0-9]' "$dir/plots/$1.csv")" -eq "$(($2 + 1))" ]; }
-	[ $rc -eq 0 ] && svg load 'open loop' && points load 11 && svg bandwidth 'in flight' && points bandwidth 10 &&
+	[ $rc -eq 0 ] && svg load 'open loop' && points load 11 && svg bandwidth 'in flight' && points bandwidth 20 &&
 		svg peers 'attached peers' && points peers 2
 	ok "plots.sh draws the three sweeps" $?
 else
