@@ -1,18 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# From a fresh clone to a trained model: installs what the build needs, builds, trains on 2 servers and 2 workers.
+# From a fresh clone to a trained model: installs what the build needs, builds, trains on 2 servers and 2 workers, and
+# measures a call over each driver.
 set -eu
 
 packages="meson ninja-build gcc pkg-config libc6-dev libsodium-dev"
+# Of the drivers for DPDK and RDMA devices, and of jemalloc.
+drivers="libdpdk-dev libibverbs-dev librdmacm-dev libjemalloc-dev"
 
 usage() {
 	cat <<'END'
-usage: sh apps/quickstart.sh [OPTIONS OF 'farcall train']
+usage: sh apps/quickstart.sh [--minimal] [OPTIONS OF 'farcall train']
 
 Installs what the build needs (only what is missing; asks for sudo once), builds into build/, and trains logistic
 regression on a parameter server of 2 servers and 2 workers, each a process, over shared memory. Without --data the
-data are generated from a known model, so the result can be compared with the best possible one.
+data are generated from a known model, so the result can be compared with the best possible one. Then it measures a
+call over shm, memif and udp, each beside the floor of the machine (not with --json).
 
+  --minimal                 neither install nor build what DPDK and RDMA devices and jemalloc need
   --mode async|bsp          apply each push at once (default), or advance in step
   --data FILE --test FILE   libsvm files instead of generated data
   --json                    one JSON object on stdout, all else on stderr
@@ -22,14 +27,24 @@ environment: FARCALL_BUILD  build directory (default: build/ beside apps/)
 END
 }
 
+minimal=
+json=
 for arg in "$@"; do
+	shift
 	case $arg in
 	-h | --help)
 		usage
 		exit 0
 		;;
+	--minimal)
+		minimal=yes
+		continue
+		;;
+	--json) json=yes ;;
 	esac
+	set -- "$@" "$arg"
 done
+[ -n "$minimal" ] || packages="$packages $drivers"
 
 say() {
 	echo "quickstart: $*" >&2
@@ -59,7 +74,8 @@ present() {
 	esac
 	case $1 in
 	libc6-dev) [ -e /usr/include/stdio.h ] ;;
-	libsodium-dev) pkg-config --exists libsodium 2>/dev/null ;;
+	libsodium-dev | libibverbs-dev | librdmacm-dev | libdpdk-dev) pkg-config --exists "${1%-dev}" 2>/dev/null ;;
+	libjemalloc-dev) [ -e /usr/include/jemalloc/jemalloc.h ] ;;
 	ninja-build) command -v ninja >/dev/null 2>&1 ;;
 	*) command -v "$1" >/dev/null 2>&1 ;;
 	esac
@@ -98,8 +114,16 @@ run_logged() {
 
 if [ ! -f "$build/build.ninja" ]; then
 	say "configuring $build"
-	run_logged meson setup --buildtype=release -Dtests=false "$build" "$root"
+	off=
+	[ -z "$minimal" ] || off="-Ddpdk=disabled -Dverbs=disabled -Djemalloc=disabled"
+	# shellcheck disable=SC2086 # words of a command line
+	run_logged meson setup --buildtype=release -Dtests=false $off "$build" "$root"
+elif [ -n "$need" ]; then
+	say "configuring $build again, for what was installed"
+	run_logged meson setup --reconfigure --clearcache "$build" "$root"
 fi
+# What is built and what is not, and why, as meson found it.
+sed -n '/^ *Drivers$/,/^ *$/p' "$build/meson-logs/meson-log.txt" >&2
 say "building"
 run_logged ninja -C "$build"
 
@@ -110,6 +134,27 @@ done
 [ -n "$farcall" ] || die "the build made no program 'farcall' in $build"
 
 say "training"
-rm -f "$log"
-trap - EXIT INT TERM
-exec "$farcall" train --servers 2 --workers 2 "$@"
+status=0
+"$farcall" train --servers 2 --workers 2 "$@" || status=$?
+[ $status -eq 0 ] && [ -z "$json" ] || exit $status
+
+# One line for each driver; the modules of the build are where they were built.
+measure() {
+	if "$farcall" perf latency --nic "$1" --floor --seconds 1 --json >"$log" 2>"$log.err"; then
+		python3 - "$1" "$log" <<'END'
+import json, sys
+j = json.loads(open(sys.argv[2]).read().splitlines()[-1])
+floor = j.get("floor_ring_rtt_ns", j.get("floor_raw_rtt_ns"))
+print("  %-8s %8.2f us  %8.2f us  %6.2f" % (sys.argv[1], j["p50_ns"] / 1e3, floor / 1e3, j["ratio_median"]))
+END
+	else
+		echo "  $1: not measured: $(tail -n 1 "$log.err" | cut -c 1-200)"
+	fi
+	rm -f "$log.err"
+}
+say "measuring"
+echo
+echo "round trip of 32 bytes, median; floor of the machine; ratio"
+measure shm
+FAR_MODULE_DIR="$build/nic/dpdk" measure memif
+measure udp

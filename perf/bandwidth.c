@@ -12,10 +12,10 @@
 struct cell {
 	uint64_t bytes, depth;
 	uint64_t calls_n, busy_ns;
-	struct hist calls; /* what single ones took, of all rounds */
-	double floor_bytes_per_s[ROUNDS], ratio[ROUNDS];
-	unsigned n; /* rounds done */
-	double bytes_per_s, floor, ratio_median;
+	struct hist calls;                                                   /* what single ones took, of all rounds */
+	double bytes_each[ROUNDS], floor_bytes_per_s[ROUNDS], ratio[ROUNDS]; /* bytes/s, floors, ratios by round */
+	unsigned n;                                                          /* rounds done */
+	double bytes_per_s, floor, ratio_median, noise;
 };
 
 struct bandwidth {
@@ -62,6 +62,7 @@ static int round_of(struct bandwidth *b, struct cell *c, uint64_t ns)
 	int rc = run(b, ns - floor_ns, &calls, &busy);
 	c->calls_n += calls;
 	c->busy_ns += busy;
+	c->bytes_each[c->n] = busy ? (double)(calls * c->bytes) * 1e9 / (double)busy : 0;
 	if (b->o->floor)
 		c->ratio[c->n] = (double)(calls * c->bytes) * 1e9 / (double)busy / *floor;
 	c->n++;
@@ -70,7 +71,6 @@ static int round_of(struct bandwidth *b, struct cell *c, uint64_t ns)
 
 static int measure(struct bandwidth *b, struct cell *c)
 {
-	unsigned rounds = b->o->floor ? ROUNDS : 1;
 	uint64_t unused = 0;
 	struct flow *f = &b->flow;
 	f->bytes = c->bytes;
@@ -78,10 +78,11 @@ static int measure(struct bandwidth *b, struct cell *c)
 	f->samples = &c->calls;
 	int rc = run(b, WARM_NS, &unused, &unused);
 	hist_reset(&c->calls);
-	while (rc == 0 && c->n < rounds)
-		rc = round_of(b, c, b->o->duration_ns / rounds);
+	while (rc == 0 && c->n < ROUNDS)
+		rc = round_of(b, c, b->o->duration_ns / ROUNDS);
 	c->bytes_per_s = c->busy_ns ? (double)(c->calls_n * c->bytes) * 1e9 / (double)c->busy_ns : 0;
 	c->floor = perf_median(c->floor_bytes_per_s, c->n);
+	c->noise = perf_noise(c->bytes_each, c->n);
 	c->ratio_median = perf_median(c->ratio, c->n);
 	return rc;
 }
@@ -101,7 +102,7 @@ static void print_head(const struct bandwidth *b)
 	FILE *out = perf_human(b->o);
 	fprintf(out, "%s: message API, nic %s; %sthe receiver reads every byte, the reply is empty\n", b->o->what,
 		b->driver, b->o->release ? "each message is written anew and released, " : "");
-	fprintf(out, "%10s %6s %10s %12s", "size", "depth", "MB/s", "p50 us");
+	fprintf(out, "%10s %6s %10s %12s %8s", "size", "depth", "MB/s", "p50 us", "noise");
 	if (b->o->floor)
 		fprintf(out, " %14s %8s",
 			b->nic.ops      ? "raw MB/s"
@@ -115,8 +116,8 @@ static void print_cell(const struct bandwidth *b, const struct cell *c)
 {
 	FILE *out = perf_human(b->o);
 	print_size(out, c->bytes);
-	fprintf(out, " %6" PRIu64 " %10.1f %12.1f", c->depth, c->bytes_per_s / 1e6,
-		(double)hist_quantile(&c->calls, 0.5) / 1e3);
+	fprintf(out, " %6" PRIu64 " %10.1f %12.1f %6.1f %%", c->depth, c->bytes_per_s / 1e6,
+		(double)hist_quantile(&c->calls, 0.5) / 1e3, 100 * c->noise);
 	if (b->o->floor)
 		fprintf(out, " %14.1f %8.3f", c->floor / 1e6, c->ratio_median);
 	fputc('\n', out);
@@ -133,6 +134,7 @@ static void json_cell(struct json *j, const struct bandwidth *b, const struct ce
 	json_u64(j, "p50_ns", hist_quantile(&c->calls, 0.5));
 	json_u64(j, "p99_ns", hist_quantile(&c->calls, 0.99));
 	json_u64(j, "rounds", c->n);
+	json_double(j, "noise", c->noise);
 	if (b->o->floor) {
 		json_double(j,
 			    b->nic.ops      ? "floor_raw_bytes_per_s"

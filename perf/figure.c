@@ -72,7 +72,7 @@ FILE *figure_human(const struct figure_opts *o)
 
 const char *figure_verdict(bool pass)
 {
-	return pass ? "PASS" : "MISS";
+	return pass ? "met" : "not met";
 }
 
 /* ---- output ---- */

@@ -9,9 +9,16 @@
 #include "memif.h"
 #include "netns.h"
 #include "peer.h"
+#include "plot.h"
+#include "progress.h"
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define SECOND_NS UINT64_C(1000000000)
 #define HOUR_NS   UINT64_C(3600000000000)
@@ -133,6 +140,13 @@ double perf_median(double *values, unsigned n)
 		return 0;
 	qsort(values, n, sizeof *values, compare);
 	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+double perf_noise(double *values, unsigned n)
+{
+	double median = perf_median(values, n);
+	unsigned out = n / 5; /* at each end */
+	return n < 3 || median <= 0 ? 0 : (values[n - 1 - out] - values[out]) / median;
 }
 
 /* Of the process, before any of its threads is pinned. */
@@ -286,10 +300,86 @@ int perf_options(const char *name, const char *about, unsigned taker, const stru
 	return -1;
 }
 
+static int check_output(const struct perf_opts *o, const struct measurement *m)
+{
+	const char *wrong = NULL;
+	if (o->peers_each.n > 1 && !o->csv && !o->plot)
+		return options_wrong(o->what, "--peers with several numbers makes a table; give --csv or --plot, too");
+	if (o->json && o->csv)
+		return options_wrong(o->what, "stdout is for --json or for --csv; leave one of them out");
+	if (o->plot && m->taker == RATE && !o->rates.n)
+		return options_wrong(o->what, "--plot draws latency against load; give --rate N,N,...");
+	if (o->plot && m->taker == LATENCY && o->peers_each.n < 2)
+		return options_wrong(o->what, "--plot draws latency against peers; give --peers N,N,...");
+	if (o->plot)
+		wrong = plot_check(o->plot);
+	return wrong ? options_wrong(o->what, "%s", wrong) : 0;
+}
+
+/* What a measurement prints on stdout, as text with a NUL. */
+static char *read_all(int fd)
+{
+	off_t n = lseek(fd, 0, SEEK_END);
+	char *text = n < 0 ? NULL : calloc(1, (size_t)n + 1);
+	if (text && pread(fd, text, (size_t)n, 0) != (ssize_t)n)
+		text[0] = 0;
+	return text;
+}
+
+/* The object of one measurement as a row or more. In a process of its own: a process hosts the store of one group. */
+static int run_row(struct perf_opts *o, const struct measurement *m, struct table *t)
+{
+	int status = 1, fd = memfd_create("farcall-perf", MFD_CLOEXEC);
+	if (fd < 0)
+		return 1;
+	o->json = true;
+	fflush(NULL);
+	pid_t parent = getpid(), pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() != parent || dup2(fd, STDOUT_FILENO) < 0)
+			_exit(1);
+		exit(m->run(o));
+	}
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	int rc = pid < 0 || !WIFEXITED(status) ? 1 : WEXITSTATUS(status);
+	char *text = read_all(fd);
+	close(fd);
+	if (text && *text && table_add(t, text) < 0) {
+		fprintf(stderr, "%s: more columns than a table has\n", o->what);
+		rc = 1;
+	}
+	free(text);
+	return rc;
+}
+
+static int run_table(struct perf_opts *o, const struct measurement *m)
+{
+	static struct table t; /* large for a stack */
+	int rc = 0;
+	unsigned n = m->taker == LATENCY ? o->peers_each.n : 1;
+	for (unsigned i = 0; i < n && rc == 0; i++) {
+		if (m->taker == LATENCY)
+			o->peers = o->peers_each.value[i];
+		rc = run_row(o, m, &t);
+	}
+	if (o->csv && t.rows)
+		table_csv(&t, stdout);
+	if (rc == 0 && o->plot && plot_draw(&t, o->plot) < 0) {
+		fprintf(stderr, "%s: gnuplot failed\n", o->what);
+		rc = 1;
+	}
+	table_free(&t);
+	return rc;
+}
+
 static int measure(const struct measurement *m, int argc, char **argv)
 {
 	char name[64];
 	snprintf(name, sizeof name, "farcall perf %s", m->name);
+	char seconds[48];
+	snprintf(seconds, sizeof seconds, "how long to measure (%gs)", (double)m->milliseconds / 1e3);
 	struct perf_opts o = {.what = name,
 			      .nic = getenv("FAR_NIC") && m->taker != FLOOR ? getenv("FAR_NIC") : "auto",
 			      .inflight = 64,
@@ -298,6 +388,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .sizes = {{65536, 262144, 1 << 20, 4 << 20, 8 << 20}, 5},
 			      .depths = {{1, 4}, 2},
 			      .marks = {{1000000, 10000000}, 2},
+			      .peers_each = {{1}, 1},
 			      .worlds = {{2, 64}, 2},
 			      .rounds = 5,
 			      .limit_ns = 20000,
@@ -355,7 +446,12 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{LATENCY,
 		 {"to", 0, OPTION_CHOICE, &o.target, 0, 0, "WHOM", "peer (default), or self: this worker calls itself",
 		  target_names}},
-		{CALLS | PEER | ATTACHED,
+		{LATENCY,
+		 {"peers", 0, OPTION_COUNTS, &o.peers_each, 1, ATTACHED_PEERS_MAX, "N,...",
+		  "workers attached to the server: one active, the others idle (1); several\n"
+		  "                                 numbers in turn with --csv or --plot",
+		  NULL}},
+		{RATE | PEER | ATTACHED,
 		 {"peers", 0, OPTION_COUNT, &o.peers, 1, ATTACHED_PEERS_MAX, "N",
 		  "workers attached to the server: one active, the others idle (1)", NULL}},
 		{RATE | SERVE | PEER,
@@ -374,8 +470,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  m->taker == SERVE ? "how long to wait for a client (300)" : "how long to wait for the listener (10)",
 		  NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF | TRACE,
-		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", "how long to measure",
-		  NULL}},
+		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", seconds, NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
 		  "alternate with the floor of memory or NIC; report the ratio", NULL}},
@@ -387,6 +482,15 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  "have the handler of one call in 1024 take so long (none)", NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
+		  NULL}},
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE,
+		 {"csv", 0, OPTION_FLAG, &o.csv, 0, 0, NULL,
+		  "a table on stdout, with names in its first row; text to stderr", NULL}},
+		{PAIRS,
+		 {"plot", 0, OPTION_TEXT, &o.plot, 0, 0, "FILE.svg",
+		  m->taker == RATE        ? "draw latency against load (with --rate; needs gnuplot)"
+		  : m->taker == BANDWIDTH ? "draw bandwidth against size (needs gnuplot)"
+					  : "draw latency against peers (with --peers N,...; needs gnuplot)",
 		  NULL}},
 		{FANOUT,
 		 {"targets", 0, OPTION_COUNT, &o.targets, 1, PERF_TARGETS_MAX, "N",
@@ -409,6 +513,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 	int wrong = perf_options(name, m->about, m->taker, table, sizeof table / sizeof *table, argc, argv);
 	if (wrong >= 0)
 		return wrong;
+	if (m->taker == LATENCY)
+		o.peers = o.peers_each.value[0];
 	o.to_self = o.target != 0;
 	o.compare_via = m->taker == LATENCY && o.via == PERF_VIA_THREAD && !o.connect;
 	wrong = m->taker & SPAWNING ? memif_expand(&o) : 0;
@@ -418,7 +524,13 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		wrong = check_key(&o);
 	if (!wrong && m->taker & SPAWNING)
 		wrong = netns_check(&o, o.netns) || netns_check(&o, o.server_netns);
-	int rc = wrong ? wrong : m->run(&o);
+	if (!wrong)
+		wrong = check_output(&o, m);
+	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING) || o.rates.n
+				 ? 0
+				 : progress_start(o.what, o.duration_ns);
+	int rc = wrong ? wrong : o.csv || o.plot ? run_table(&o, m) : m->run(&o);
+	progress_end(progress);
 	memif_clear();
 	return rc;
 }

@@ -34,10 +34,12 @@ struct perf_opts {
 	int target;      /* 1: this worker itself, see to_self */
 	uint64_t shards; /* of each side */
 	uint64_t peers;  /* that the server has: one active, the others idle. 0 for a process that knows of none */
+	struct option_list peers_each; /* latency: several numbers of them in turn */
 	uint64_t duration_ns;
 	uint64_t limit_ns; /* trace: longer round trips are explained */
 	uint64_t spin_ns;  /* trace: what the handler of some calls takes; 0: none */
-	bool floor, json;
+	bool floor, json, csv;
+	const char *plot;                 /* file of the picture; NULL: none */
 	bool release;                     /* bandwidth: messages are written anew, and sent from where they are */
 	struct option_list sizes, depths; /* bandwidth */
 	struct option_list marks;         /* memory: numbers of calls */
@@ -111,6 +113,9 @@ const char *perf_handler_name(int handler);
 
 /** The median of `n` values; sorts them. */
 double perf_median(double *values, unsigned n);
+/** How much repeated measurements differ: the middle five of seven, or as many of another number, over their median. 0
+ * for fewer than three. Sorts them. */
+double perf_noise(double *values, unsigned n);
 
 /** The i-th CPU that this process may use, or -1 when it may use fewer than two: nothing is pinned then. */
 int perf_cpu(unsigned i);

@@ -5,6 +5,7 @@
 
 struct figures {
 	double calls_per_s, bytes_per_s, base_calls_per_s;
+	double noise;
 	double line, rtt, rate, copy, ratio, added, added_ratio, added_lines; /* medians */
 };
 
@@ -62,7 +63,8 @@ static void print_table(const struct rounds *r, bool rate, const struct figures 
 		"\n",
 		"p50", "p90", "p99", "p99.9", "max", hist_quantile(h, 0.5), hist_quantile(h, 0.9),
 		hist_quantile(h, 0.99), hist_quantile(h, 0.999), h->max);
-	fprintf(out, "%.0f calls/s, %.1f MB/s\n", f->calls_per_s, f->bytes_per_s / 1e6);
+	fprintf(out, "%.0f calls/s, %.1f MB/s; noise %.1f %% (spread of %u rounds)\n", f->calls_per_s,
+		f->bytes_per_s / 1e6, 100 * f->noise, r->n);
 	if (r->base)
 		print_base(r, rate, f, out);
 	if (!o->floor)
@@ -133,6 +135,7 @@ static void print_json(const struct rounds *r, bool rate, const struct figures *
 	json_u64(&j, "peers", o->peers);
 	json_double(&j, "seconds", (double)o->duration_ns / 1e9);
 	json_u64(&j, "rounds", r->n);
+	json_double(&j, "noise", f->noise);
 	if (o->peers > 1)
 		json_attached(&j, &r->peer.attached.report);
 	if (r->base)
@@ -148,6 +151,7 @@ void rounds_report(struct rounds *r, bool rate)
 	uint64_t request = r->o->api == PERF_API_RPC ? 2 * r->o->bytes : r->o->bytes;
 	struct figures f = {.calls_per_s = per_s(&r->subject),
 			    .base_calls_per_s = per_s(&r->other),
+			    .noise = perf_noise(r->cost_ns, r->n),
 			    .line = perf_median(r->line_rtt_ns, r->n),
 			    .rtt = perf_median(r->rtt_ns, r->n),
 			    .rate = perf_median(r->calls_per_s, r->n),

@@ -114,6 +114,7 @@ static int measure_both(struct rounds *r, bool rate, uint64_t ns, rounds_measure
 		if (!base && r->o->floor)
 			r->ratio[r->n] = ratio(r, r->calls_n, r->busy_ns);
 	}
+	r->cost_ns[r->n] = cost[0];
 	r->added_ns[r->n] = cost[0] - cost[1];
 	r->added_ratio[r->n] = cost[1] > 0 ? cost[0] / cost[1] : 0;
 	r->added_lines[r->n] = r->o->floor && !r->nic.ops ? r->added_ns[r->n] / r->line_rtt_ns[r->n] : 0;
@@ -123,8 +124,7 @@ static int measure_both(struct rounds *r, bool rate, uint64_t ns, rounds_measure
 int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_ratio_fn *ratio, void *ctx)
 {
 	rounds_cores(r->o);
-	unsigned rounds = r->o->floor || r->base ? ROUNDS : 1;
-	uint64_t share = r->o->duration_ns / rounds;
+	uint64_t share = r->o->duration_ns / ROUNDS;
 	uint64_t floor_ns = r->o->floor ? share / 3 : 0;
 	int rc = 0;
 	if (peer_floor(&r->peer, r->o, &r->nic))
@@ -137,7 +137,7 @@ int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_r
 		rc = measure_one(r, true, WARM_NS, measure, ctx);
 	if (rc == 0)
 		rc = measure_one(r, false, WARM_NS, measure, ctx);
-	for (; rc == 0 && r->n < rounds; r->n++) {
+	for (; rc == 0 && r->n < ROUNDS; r->n++) {
 		if (r->o->floor)
 			rc = floor_round(r, rate, floor_ns);
 		if (rc == 0)

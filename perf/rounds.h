@@ -7,7 +7,7 @@
 #include "peer.h"
 #include "perf.h"
 
-#define ROUNDS 7 /* with a floor or a comparison; the ratio reported is the median of theirs */
+#define ROUNDS 7 /* of each measurement; ratios are the medians of theirs, and their spread is the noise */
 
 /* One of the two things that are measured by turns. */
 struct rounds_side {
@@ -29,6 +29,7 @@ struct rounds {
 	/* Floors, one entry a round: of a cache line, none with a NIC; then of the ring and of one copy, or of raw
 	 * packets. */
 	double line_rtt_ns[ROUNDS], rtt_ns[ROUNDS], calls_per_s[ROUNDS], bytes_per_s[ROUNDS];
+	double cost_ns[ROUNDS]; /* of a call: the median, or the share of one of many in flight */
 	double ratio[ROUNDS];
 	/* What a call costs more than with the base: in ns, as a ratio, and in round trips of a cache line. */
 	double added_ns[ROUNDS], added_ratio[ROUNDS], added_lines[ROUNDS];
@@ -44,8 +45,8 @@ typedef int rounds_measure_fn(struct rounds *r, uint64_t ns, void *ctx);
 typedef double rounds_ratio_fn(const struct rounds *r, uint64_t calls, uint64_t ns);
 
 /**
- * Warms up, then measures: once; or, with --floor or a base, in ROUNDS rounds, each behind its floors (`rate`: also
- * those of many in flight) and beside its base. 0 or an exit status, after printing.
+ * Warms up, then measures in ROUNDS rounds; with --floor each behind its floors (`rate`: also those of many in flight),
+ * with a base beside that. 0 or an exit status, after printing.
  */
 int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_ratio_fn *ratio, void *ctx);
 

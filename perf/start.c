@@ -186,7 +186,7 @@ static void tell(const struct perf_opts *o, const struct start_result *r)
 	char target[48] = "";
 	if (target_of(r->workers))
 		snprintf(target, sizeof target, "  <= %" PRIu64 " ms each %s", target_of(r->workers) / MS,
-			 passes(r) ? "PASS" : "MISS");
+			 passes(r) ? "met" : "not met");
 	fprintf(perf_human(o), "%7u %10.2f %10.2f %10.2f %10.2f %8" PRIu64 " %10.2f %10.2f%s\n", r->workers,
 		r->start_median / 1e6, r->start_max / 1e6, r->stop_median / 1e6, r->stop_max / 1e6, r->threads,
 		(double)r->rss_bytes / (1 << 20), (double)r->bare_rss_bytes / (1 << 20), target);

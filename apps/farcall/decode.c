@@ -3,6 +3,7 @@
 #include "decode.h"
 #include "apps/cli/options.h"
 #include "commands.h"
+#include "decode_summary.h"
 #include "pcap.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +16,8 @@ struct counts {
 	uint64_t shown, others, cut;
 	uint64_t first_ns;
 	struct decode_calls *calls;
+	struct summary *summary; /* NULL: a line for each packet */
+	FILE *out;
 };
 
 static void decode_frame(const struct pcap *p, const struct pcap_frame *frame, uint64_t port, struct counts *counts)
@@ -28,19 +31,21 @@ static void decode_frame(const struct pcap *p, const struct pcap_frame *frame, u
 		return;
 	}
 	double seconds = (double)(int64_t)(frame->time_ns - counts->first_ns) / 1e9;
-	printf("%" PRIu64 " %.6f %s > %s %" PRIu32, frame->number, seconds, d.from, d.to, d.len);
-	decode_packet(stdout, counts->calls, d.from, d.to, d.bytes, d.len);
-	putchar('\n');
+	fprintf(counts->out, "%" PRIu64 " %.6f %s > %s %" PRIu32, frame->number, seconds, d.from, d.to, d.len);
+	decode_packet(counts->out, counts->calls, counts->summary, frame->time_ns, d.from, d.to, d.bytes, d.len);
+	putc('\n', counts->out);
 	counts->shown++;
 	counts->cut += d.cut;
 }
 
-static int decode_file(const char *path, FILE *file, uint64_t port)
+static int decode_file(const char *path, FILE *file, uint64_t port, bool summary)
 {
-	struct counts counts = {.calls = decode_calls_new()};
+	struct counts counts = {.calls = decode_calls_new(),
+				.summary = summary ? summary_new() : NULL,
+				.out = summary ? fopen("/dev/null", "we") : stdout};
 	struct pcap_frame frame;
 	struct pcap *p = malloc(sizeof *p);
-	if (!p || !counts.calls) {
+	if (!p || !counts.calls || !counts.out || (summary && !counts.summary)) {
 		fprintf(stderr, NAME ": no memory for a frame, or for what is asked in them\n");
 		decode_calls_free(counts.calls);
 		free(p);
@@ -53,6 +58,8 @@ static int decode_file(const char *path, FILE *file, uint64_t port)
 		if (file == stdin)
 			fflush(stdout);
 	}
+	if (counts.summary && counts.shown)
+		summary_print(counts.summary, stdout);
 	fflush(stdout);
 	if (rc < 0 && !ferror(stdout))
 		fprintf(stderr, NAME ": %s %s\n", path, p->text);
@@ -64,6 +71,9 @@ static int decode_file(const char *path, FILE *file, uint64_t port)
 	if (!rc && !counts.shown)
 		fprintf(stderr, NAME ": %s holds no packet of ours among %" PRIu64 " frames%s\n", path, counts.others,
 			port ? "" : "; --port shows all datagrams of a port");
+	if (summary)
+		fclose(counts.out);
+	summary_free(counts.summary);
 	decode_calls_free(counts.calls);
 	free(p);
 	return rc < 0 ? 1 : 0;
@@ -72,9 +82,12 @@ static int decode_file(const char *path, FILE *file, uint64_t port)
 int cmd_decode(int argc, char **argv)
 {
 	uint64_t port = 0;
+	bool summary = false;
 	const struct option_spec specs[] = {
 		{"port", 'p', OPTION_COUNT, &port, 1, 65535, "N",
 		 "every UDP datagram from or to this port (default: datagrams that have a Farcall header)", NULL},
+		{"summary", 's', OPTION_FLAG, &summary, 0, 0, NULL,
+		 "totals at the end instead: of each session calls by function, retransmissions, latency", NULL},
 		{.name = ""}};
 	const struct option_command command = {
 		NAME, "[OPTIONS] FILE",
@@ -100,7 +113,7 @@ int cmd_decode(int argc, char **argv)
 		fprintf(stderr, NAME ": %s cannot be opened: %s\n", path, strerror(errno));
 		return 1;
 	}
-	int rc = decode_file(file == stdin ? "standard input" : path, file, port);
+	int rc = decode_file(file == stdin ? "standard input" : path, file, port, summary);
 	if (file != stdin)
 		fclose(file);
 	return rc;

@@ -12,10 +12,13 @@
 struct decode_calls *decode_calls_new(void);
 void decode_calls_free(struct decode_calls *calls);
 
+struct summary;
+
 /** Prints the fields of a packet, then "ok" or "bad=" and what is wrong. The bytes may be anything. `from` and `to`:
- * whose it is, in any words that are the same for the same end. */
-void decode_packet(FILE *out, struct decode_calls *calls, const char *from, const char *to, const uint8_t *bytes,
-		   uint32_t len);
+ * whose it is, in any words that are the same for the same end. It is counted in `summary`, too, unless that is NULL.
+ */
+void decode_packet(FILE *out, struct decode_calls *calls, struct summary *summary, uint64_t time_ns, const char *from,
+		   const char *to, const uint8_t *bytes, uint32_t len);
 /** May it be one: length, version, kind and the tag of no key. Others' datagrams seldom are like that. */
 bool decode_likely(const uint8_t *bytes, uint32_t len);
 

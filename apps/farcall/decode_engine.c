@@ -72,6 +72,11 @@ bool engine_asks(const union packet_head *h)
 	return !(h->flags & PACKET_TYPED) && h->request.handler >= RREF_CALL && h->request.handler <= RREF_LAST;
 }
 
+const char *engine_name(uint16_t fn)
+{
+	return messages[fn - RREF_CALL].name;
+}
+
 void engine_note(const struct printer *p, const union packet_head *h)
 {
 	if (h->type != PACKET_REQUEST || !engine_asks(h))

@@ -10,6 +10,8 @@
 void engine_note(const struct printer *p, const union packet_head *h);
 /** Does the function of this head of a REQUEST belong to the engine. */
 bool engine_asks(const union packet_head *h);
+/** Its name. */
+const char *engine_name(uint16_t fn);
 /** The body of such a REQUEST, without what its flags put at the end. */
 bool engine_request(struct printer *p, const union packet_head *h, const uint8_t *bytes, uint64_t len);
 /** The function that a reply answers, 0: none of the engine's that was seen. */

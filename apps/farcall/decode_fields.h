@@ -27,7 +27,9 @@ struct printer {
 	const char *bad; /* what is wrong: of a layout, and, if not NULL, a field of it */
 	const char *bad_field;
 	struct decode_calls *calls;
+	struct summary *summary; /* NULL: none */
 	const char *from, *to;
+	uint64_t time_ns;
 };
 
 /** Notes what is wrong; false. */

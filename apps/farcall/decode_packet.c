@@ -5,6 +5,7 @@
 #include "core/packet.h"
 #include "decode.h"
 #include "decode_engine.h"
+#include "decode_summary.h"
 #include "features/references/wire.h"
 #include "transport/assemble.h"
 #include "transport/handshake.h"
@@ -64,6 +65,14 @@ static bool print_request(struct printer *p, const union packet_head *h, const u
 	return decode_values(p->out, bytes, len, false) || wrong(p, "values", NULL);
 }
 
+/* The head of a message or of its first fragment that is decoded. */
+static void note(struct printer *p, const union packet_head *h)
+{
+	engine_note(p, h);
+	if (p->summary)
+		summary_message(p->summary, h);
+}
+
 /* The head of a message that comes in DATA. */
 static bool print_announced(struct printer *p, const uint8_t *bytes, uint64_t len)
 {
@@ -73,7 +82,7 @@ static bool print_announced(struct printer *p, const uint8_t *bytes, uint64_t le
 	memcpy(&h, bytes, sizeof h);
 	if (h.type != PACKET_REQUEST && h.type != PACKET_ONEWAY && h.type != PACKET_REPLY)
 		return wrong(p, "announced", "type");
-	engine_note(p, &h);
+	note(p, &h);
 	return print_head(p, &h);
 }
 
@@ -82,7 +91,7 @@ static bool print_message(struct printer *p, const char *layout, const union pac
 			  uint64_t len)
 {
 	uint16_t answered;
-	engine_note(p, h);
+	note(p, h);
 	switch ((enum packet_type)h->type) {
 	case PACKET_REQUEST:
 		return print_request(p, h, bytes, len);
@@ -173,7 +182,7 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_message 
 		return wrong(p, "fragment", NULL);
 	if (len == length && !piece)
 		return print_message(p, "message", &head, bytes, len);
-	engine_note(p, &head); /* each fragment has it */
+	note(p, &head); /* each fragment has it */
 	fputs(" [fragment] data=", p->out);
 	decode_data(p->out, bytes, len);
 	return !exposed || print_layout(p, &layout_exposed, bytes + len, sizeof(struct wire_key), 0);
@@ -252,9 +261,13 @@ static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 	uint32_t rest_len = len - (uint32_t)sizeof h.head, body_len = len - TRANSPORT_HEAD_BYTES;
 	switch ((enum wire_kind)h.head.kind) {
 	case WIRE_MESSAGE:
+		if (p->summary)
+			summary_packet(p->summary, p->from, p->to, p->time_ns, len, h.message.marks & WIRE_RETRANSMIT);
 		return print_layout(p, &layout_message, rest, rest_len, 0) &&
 		       print_bytes_of_message(p, &h.message, body, body_len);
 	case WIRE_ACK:
+		if (p->summary)
+			summary_packet(p->summary, p->from, p->to, p->time_ns, len, false);
 		return print_layout(p, &layout_ack, rest, rest_len, 0) && print_grants(p, body, body_len);
 	case WIRE_CONNECT:
 	case WIRE_CHALLENGE:
@@ -271,10 +284,10 @@ static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 	return true;
 }
 
-void decode_packet(FILE *out, struct decode_calls *calls, const char *from, const char *to, const uint8_t *bytes,
-		   uint32_t len)
+void decode_packet(FILE *out, struct decode_calls *calls, struct summary *summary, uint64_t time_ns, const char *from,
+		   const char *to, const uint8_t *bytes, uint32_t len)
 {
-	struct printer p = {.out = out, .calls = calls, .from = from, .to = to};
+	struct printer p = {.out = out, .calls = calls, .summary = summary, .from = from, .to = to, .time_ns = time_ns};
 	if (print_packet(&p, bytes, len))
 		fputs(" ok", out);
 	else

@@ -178,7 +178,8 @@ static void print_launcher(FILE *out, struct json *j)
 	fprintf(out, "\n");
 }
 
-static void print_info(bool want_json, const struct info_nics_opts *nics)
+/* 0, or 1 after an error. */
+static int print_info(bool want_json, const struct info_nics_opts *nics)
 {
 	FILE *out = want_json ? stderr : stdout;
 	struct info info = {.cores = 0};
@@ -191,7 +192,7 @@ static void print_info(bool want_json, const struct info_nics_opts *nics)
 		json_string(&j, "version", FAR_VERSION);
 		json_string(&j, "library", far_version());
 	}
-	info_nics(nics, out, want_json ? &j : NULL);
+	int rc = info_nics(nics, out, want_json ? &j : NULL) ? 0 : 1;
 	fprintf(out, "\nruntime directory  %s (%s; %s)\n", info.dir, info.dir_from, info.dir_state);
 	fprintf(out, "cores              %ld online, %d usable here%s\n", info.cores, info.cores_usable,
 		info.cores_usable < 2 ? "; polling workers share it: expect latencies of the scheduler" : "");
@@ -203,7 +204,7 @@ static void print_info(bool want_json, const struct info_nics_opts *nics)
 	print_udp(out, advice);
 	fprintf(out, "not needed         root, huge pages, /dev/shm, a network device; user namespaces are fine\n");
 	if (!want_json)
-		return;
+		return rc;
 	json_string(&j, "runtime_dir", info.dir);
 	json_string(&j, "runtime_dir_from", info.dir_from);
 	json_string(&j, "runtime_dir_state", info.dir_state);
@@ -214,6 +215,7 @@ static void print_info(bool want_json, const struct info_nics_opts *nics)
 	json_limits(&j);
 	json_string(&j, "udp", advice);
 	json_end(&j);
+	return rc;
 }
 
 int cmd_info(int argc, char **argv)
@@ -240,6 +242,5 @@ int cmd_info(int argc, char **argv)
 		return options_wrong(NAME, "%s: arguments are not expected", argv[rest]);
 	if (nics.security && strcmp(nics.security, "none") != 0)
 		return options_wrong(NAME, "--security: \"%.64s\"; it can be none, or be left out", nics.security);
-	print_info(json, &nics);
-	return 0;
+	return print_info(json, &nics);
 }

@@ -165,7 +165,7 @@ static void print_key(const struct key_choice *key, enum far_status status, cons
 	json_close(j);
 }
 
-void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
+bool info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
 {
 	struct key_choice key;
 	struct far_err key_err;
@@ -205,4 +205,7 @@ void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j)
 	}
 	if (opened)
 		ports_close(&ports);
+	else if (opts->nic)
+		fprintf(stderr, "farcall info: --nic \"%.64s\": %s\n", opts->nic, err.text);
+	return opened || !opts->nic;
 }

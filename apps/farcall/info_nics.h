@@ -14,7 +14,7 @@ struct info_nics_opts {
 };
 
 /** Prints every driver and the ports that a worker would open here; opens and closes them. `j`: an
- * object that is open, or NULL. */
-void info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j);
+ * object that is open, or NULL. False after an error on stderr: the drivers of `opts` cannot be opened. */
+bool info_nics(const struct info_nics_opts *opts, FILE *out, struct json *j);
 
 #endif

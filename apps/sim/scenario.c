@@ -193,12 +193,18 @@ static int read_disk(const char *path, char text[KEYWORDS_FILE_MAX], char err[KE
 /* The built-in files of one kind, for an error. */
 static void list_builtin(const char *folder, char *out, size_t cap)
 {
+	static const char more[] = ", ...";
 	size_t n = 0, len = strlen(folder);
 	out[0] = '\0';
-	for (const struct scenario_text *t = scenario_texts; t->path && n < cap; t++) {
+	for (const struct scenario_text *t = scenario_texts; t->path; t++) {
 		const char *name = t->path + len;
 		if (strncmp(t->path, folder, len) != 0 || strchr(name, '/'))
 			continue;
+		size_t need = (n ? 2 : 0) + strlen(name) - 4;
+		if (n + need + sizeof more > cap) { /* whole names only */
+			snprintf(out + n, cap - n, "%s", more);
+			return;
+		}
 		n += (size_t)snprintf(out + n, cap - n, "%s%.*s", n ? ", " : "", (int)(strlen(name) - 4), name);
 	}
 }

@@ -64,6 +64,59 @@ wait $! || rc=$?
 [ $rc -eq 0 ] && json '0.5 < j["test_auc"] <= 1'
 ok "farcall train in the environment of Open MPI" $?
 
+bounded "$farcall" info --nic foo
+[ $rc -eq 1 ] && has err '^farcall info: --nic "foo": .*foo' && has out '^ *chosen  *nothing'
+ok "farcall info --nic: a driver that does not exist" $?
+
+whole_names() {
+	for word in $(sed -n 's/.*built in are: //p' "$dir/err" | tr , ' '); do
+		[ "$word" = ... ] || grep -q "^ *$word " "$dir/list" || return 1
+	done
+}
+"$farcall" sim --list >"$dir/list"
+bounded "$farcall" sim -s nosuch
+[ $rc -eq 2 ] && says "there is no scenario 'nosuch'" && whole_names
+ok "farcall sim: the names in its error are whole" $?
+
+rm -f "$dir/trace.fail"
+"$farcall" sim -s echo --from 1 --seeds 1 --trace --failures "$dir/trace.fail" 2>"$dir/err" | head -n 1 >"$dir/out"
+rc=0
+[ "$(lines_of_out)" -eq 1 ] && [ ! -e "$dir/trace.fail" ]
+ok "farcall sim --trace: a reader that leaves is no failure" $?
+
+# Against the lines of the same capture: packets, retransmissions, and each request once, however often it was sent.
+pcap=$(dirname "$0")/../protocol/recorded.pcap
+"$farcall" decode "$pcap" >"$dir/lines" 2>/dev/null
+bounded "$farcall" decode --summary "$pcap"
+[ $rc -eq 0 ] && python3 - "$dir/lines" "$dir/out" <<'END'
+import re, sys
+packets, again, requests = {}, {}, {}
+for line in open(sys.argv[1]):
+    kind, frm, to = re.search(r" kind=(\w+)", line), *line.split(" ")[2:5:2]
+    if not kind or kind[1] not in ("MESSAGE", "ACK") or "bad=crc" in line or "bad=head" in line:
+        continue
+    ends = frozenset((frm, to))
+    packets[ends] = packets.get(ends, 0) + 1
+    again[ends] = again.get(ends, 0) + (kind[1] == "MESSAGE" and "RETRANSMIT" in re.search(r"marks=(\S+)", line)[1])
+    for slot in re.findall(r"type=REQUEST flags=\S+ handler=\d+ slot=(\d+ generation=\d+)", line):
+        requests.setdefault(ends, set()).add((frm, slot))
+seen = {}
+for line in open(sys.argv[2]):
+    head = re.match(r"(\S+) - (\S+): (\d+) packets, \d+ bytes, (\d+) retransmitted", line)
+    row = re.match(r"  \S.{18} +(\d+) +(\d+) +(\d+) +(\d+)", line)
+    if head:
+        ends = frozenset(head.groups()[:2])
+        seen[ends] = 0
+        assert (int(head[3]), int(head[4])) == (packets[ends], again[ends]), (line, packets[ends], again[ends])
+    elif row:
+        seen[ends] += int(row[1])
+        assert int(row[3]) <= int(row[2]) <= int(row[1]), line
+assert seen and seen.keys() == packets.keys()
+assert all(0 < seen[e] <= len(requests[e]) for e in seen if e in requests), (seen, {e: len(r) for e, r in requests.items()})
+assert any(seen[e] == len(requests[e]) for e in requests)
+END
+ok "farcall decode --summary: agrees with the packets" $?
+
 bounded env FAR_MEMORY_MAX=64M "$farcall" info
 [ $rc -eq 0 ] && has out '^memory  *up to 64 MiB' && has out '^allocator  *[pj]'
 ok "farcall info: FAR_MEMORY_MAX" $?

@@ -44,7 +44,7 @@ bounded "$farcall" $goodput --seed 8 --json
 ok "another seed: another one" $?
 bounded "$farcall" perf sim goodput --bytes 100000 --messages 20 --loss 0 --ghz 1 --mtu 9000 --rate 10 --delay 5us
 [ $rc -eq 0 ] && has out 'cores of 1 GHz, [0-9]* instructions a packet' && has out 'MTU 9000, 10 Gb/s' &&
-	has out '>= 0.97 \(PASS\|MISS\)'
+	has out '>= 0.97 \(met\|not met\)'
 ok "goodput: text, with cores that take time" $?
 bounded "$farcall" perf sim goodput --bytes 1000000 --messages 20 --loss 1000 --small --json
 [ $rc -eq 0 ] && json "$conditions and $counts and all(r['small_calls'] > 10 and
@@ -62,7 +62,7 @@ bounded "$farcall" perf sim incast --workers 4 --bytes 60000 --messages 10 --buf
 	j['results'][1]['bystander_target_ns'] == 100000"
 ok "incast --json" $?
 bounded "$farcall" perf sim incast --workers 4 --bytes 60000 --messages 10 --priorities 2
-[ $rc -eq 0 ] && has out "^priorities 2: " && has out "Jain's index" && has out 'p99 <= 100 us \(PASS\|MISS\)'
+[ $rc -eq 0 ] && has out "^priorities 2: " && has out "Jain's index" && has out 'p99 <= 100 us \(met\|not met\)'
 ok "incast: text" $?
 
 for mix in W1 W5; do
@@ -77,7 +77,7 @@ for mix in W1 W5; do
 done
 bounded "$farcall" perf sim mix --workers 5 --messages 20 --mix W3 --load 20 --priorities 1,4
 [ $rc -eq 0 ] && has out 'W3, .* 5 workers at 20 % load' && has out '^priorities 1, 100 messages' &&
-	has out '^priorities 4, 100 messages' && has out '<= 3 \(PASS\|MISS\)'
+	has out '^priorities 4, 100 messages' && has out '<= 3 \(met\|not met\)'
 ok "mix: text" $?
 
 bounded "$farcall" perf sim sessions --sessions 3000 --messages 200 --depth 4 --json
@@ -88,8 +88,8 @@ bounded "$farcall" perf sim sessions --sessions 3000 --messages 200 --depth 4 --
 	all(positive(r, 'few_ns', 'any_ns', 'ratio') and r['ratio_pass'] == (r['ratio'] >= 0.8) for r in j['rates'])"
 ok "sessions --json" $?
 bounded "$farcall" perf sim sessions --sessions 16 --messages 10
-[ $rc -eq 0 ] && has out '^16 sessions of one shard' && has out '<= 576 \(PASS\|MISS\)' &&
-	has out '16 at a time: .* x the rate  >= 0.8 \(PASS\|MISS\)'
+[ $rc -eq 0 ] && has out '^16 sessions of one shard' && has out '<= 576 \(met\|not met\)' &&
+	has out '16 at a time: .* x the rate  >= 0.8 \(met\|not met\)'
 ok "sessions: text" $?
 
 bounded "$farcall" perf memory --nic shm --calls 30000,60000 --json
@@ -98,7 +98,7 @@ bounded "$farcall" perf memory --nic shm --calls 30000,60000 --json
 	all(positive(l, "resident_bytes", "server_resident_bytes") for l in j["looks"])'
 ok "memory --json" $?
 bounded "$farcall" perf memory --nic udp --calls 30000
-[ $rc -eq 0 ] && has out 'nic udp: grown by .* \(PASS\|MISS\)'
+[ $rc -eq 0 ] && has out 'nic udp: grown by .* \(met\|not met\)'
 ok "memory: text" $?
 
 refuses() { # text, arguments...

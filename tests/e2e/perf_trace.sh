@@ -90,7 +90,40 @@ refuses "a rate beside a floor" "leave --floor out" rate --rate 5 --floor
 refuses "a rate of 0" "--rate: 0 is out of range" rate --rate 5,0
 refuses "a rate of latency" "unknown option --rate" latency --rate 5
 
-# ---- plots ----
+# ---- tables and plots ----
+
+bounded "$farcall" perf bandwidth --bytes 64,4K --depth 1,2 --seconds 0.1 --csv
+[ $rc -eq 0 ] && python3 - "$dir/out" <<'END'
+import csv, sys
+rows = list(csv.DictReader(open(sys.argv[1], newline="")))
+assert [(r["bytes"], r["depth"]) for r in rows] == [("64", "1"), ("64", "2"), ("4096", "1"), ("4096", "2")], rows
+assert all(r["measurement"] == "bandwidth" and r["nic"] == "shm" and float(r["bytes_per_s"]) > 0 for r in rows)
+assert all(0 <= float(r["noise"]) for r in rows)
+END
+ok "bandwidth --csv: a row for each size and depth" $?
+bounded "$farcall" perf latency --peers 1,3 --seconds 0.1 --csv
+[ $rc -eq 0 ] && python3 - "$dir/out" <<'END'
+import csv, sys
+rows = list(csv.DictReader(open(sys.argv[1], newline="")))
+assert [r["peers"] for r in rows] == ["1", "3"] and all(int(r["calls"]) > 0 and float(r["p50_ns"]) > 0 for r in rows)
+assert rows[1]["attached_agents"] == "2" and rows[0]["attached_agents"] == ""
+END
+ok "latency --peers N,N --csv: a row for each number" $?
+refuses "numbers of peers without a table" "give --csv or --plot" latency --peers 1,2
+refuses "two forms on one stdout" "leave one of them out" latency --csv --json
+refuses "a plot of one load" "give --rate" rate --plot "$dir/x.svg"
+refuses "a plot of one number of peers" "give --peers" latency --plot "$dir/x.svg"
+command -v gnuplot >/dev/null &&
+	refuses "a plot that cannot be written" "cannot be written" bandwidth --plot "$dir/none/x.svg"
+# A measurement of more than 2 s prints its seconds on a terminal, and nothing of it elsewhere.
+if command -v script >/dev/null; then
+	bounded script -qec "'$farcall' perf latency --seconds 2.5" /dev/null
+	[ $rc -eq 0 ] && has out 'farcall perf latency: 2 s of 2 s'
+	ok "progress on a terminal" $?
+fi
+bounded "$farcall" perf latency --seconds 2.5
+[ $rc -eq 0 ] && ! has err ' s of ' && has out 'noise [0-9.]* %'
+ok "no progress elsewhere; the noise of the figure" $?
 
 bounded sh "$root/perf/plots.sh" --frobnicate
 [ $rc -eq 2 ] && says "unknown option --frobnicate"
@@ -102,8 +135,8 @@ if command -v gnuplot >/dev/null; then
 	bounded sh "$root/perf/plots.sh" --seconds 0.1 --peers 1,4 "$farcall" "$dir/plots"
 	svg() { python3 -c 'import sys, xml.dom.minidom as m
 assert m.parse(sys.argv[1]).documentElement.tagName == "svg" and sys.argv[2] in open(sys.argv[1]).read()' "$dir/plots/$1.svg" "$2"; }
-	points() { [ "$(grep -vc '^#' "$dir/plots/$1.dat")" -eq "$2" ]; }
-	[ $rc -eq 0 ] && svg load 'open loop' && points load 11 && svg bandwidth 'in flight' && points bandwidth 10 &&
+	points() { [ "$(grep -c '^[0-9a-z].*,.*[0-9]' "$dir/plots/$1.csv")" -eq "$(($2 + 1))" ]; }
+	[ $rc -eq 0 ] && svg load 'open loop' && points load 11 && svg bandwidth 'in flight' && points bandwidth 20 &&
 		svg peers 'attached peers' && points peers 2
 	ok "plots.sh draws the three sweeps" $?
 else

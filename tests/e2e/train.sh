@@ -45,6 +45,11 @@ done
 quickstart
 [ $rc -eq 0 ] && has out 'AUC' && has out 'p50' && [ "$(lines_of_out)" -ge 5 ]
 ok "quickstart.sh: a table at the end" $?
+measured() { # a driver, with its floor, or why not
+	has out "^  $1 *[0-9.]* us *[0-9.]* us *[0-9.]*$" || has out "^  $1: not measured: ."
+}
+measured shm && measured memif && measured udp && has err '^ *Drivers' && has err '^ *verbs *: .'
+ok "quickstart.sh: the drivers, and a measured line for each" $?
 
 quickstart --servers 3 --workers 1 --rows 3000 --epochs 2 --json
 one_object async && json 'j["settings"]["servers"] == 3 and j["settings"]["workers"] == 1'
