@@ -70,7 +70,6 @@ Test(control_url, malformed)
 	expect("", 0, 1, FAR_INVALID, "no scheme");
 	expect("http://h:1", 0, 1, FAR_INVALID, "unknown scheme \"http\"");
 	expect("etcd://h:1", 0, 1, FAR_UNSUPPORTED, "etcd:// is not supported yet");
-	expect("file:///tmp/x", 0, 1, FAR_UNSUPPORTED, "file:// is not supported yet");
 }
 
 Test(control_url, environment)
@@ -104,4 +103,32 @@ Test(control_url, ranges)
 	expect("tcp://h:1", 0, -1, FAR_INVALID, "world_size is -1");
 	expect("tcp://h:1", -2, 2, FAR_INVALID, "rank is -2");
 	expect("tcp://h:1", 2, 2, FAR_INVALID, "rank is 2, expected [0, 2)");
+}
+
+Test(control_url, file)
+{
+	char text[URL_TEXT_MAX], longest[URL_PATH_MAX + 8] = "file:///";
+	cr_assert_eq(url_parse("file:///tmp/a#b/c?rank=1&world_size=2", -1, 0, &url, &err), FAR_OK, "%s", err.text);
+	cr_assert_eq(url.scheme, URL_FILE);
+	cr_assert_str_eq(url.path, "/tmp/a#b/c");
+	cr_assert_eq(url.rank, 1);
+	cr_assert_eq(url.world, 2);
+	url_text(&url, text);
+	cr_assert_str_eq(text, "file:///tmp/a#b/c");
+	expect("file://tmp/x", 0, 1, FAR_INVALID, "absolute path");
+	expect("file://", 0, 1, FAR_INVALID, "absolute path");
+	expect("file:///", 0, 1, FAR_INVALID, "absolute path");
+	expect("file:///x?size=1", 0, 1, FAR_INVALID, "unknown parameter");
+	memset(longest + 8, 'a', URL_PATH_MAX - 2);
+	cr_assert_eq(url_parse(longest, 0, 1, &url, &err), FAR_OK, "%s", err.text);
+	longest[URL_PATH_MAX + 6] = 'a';
+	expect(longest, 0, 1, FAR_INVALID, "absolute path");
+}
+
+Test(control_url, tcp_as_text)
+{
+	char text[URL_TEXT_MAX];
+	cr_assert_eq(url_parse("tcp://[::1]:7", 0, 1, &url, &err), FAR_OK, "%s", err.text);
+	url_text(&url, text);
+	cr_assert_str_eq(text, "[::1]:7");
 }
