@@ -257,6 +257,14 @@ unsigned ctl_sessions(const struct ctl *ctl)
 	return ctl->group.lazy ? 0 : ctl->group.shards_all;
 }
 
+void ctl_store(const struct ctl *ctl, struct url *url, struct key_choice *key)
+{
+	*url = ctl->group.url;
+	*key = ctl->group.config.key;
+	if (key->kind == KEY_AUTO)
+		key->kind = KEY_GIVEN;
+}
+
 const char *ctl_identity(const struct ctl *ctl)
 {
 	return ctl->identity;

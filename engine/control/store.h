@@ -106,6 +106,8 @@ void store_client_destroy(struct store_client *c);
 /** As store_server_step(). */
 uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy);
 enum store_connection store_client_connection(const struct store_client *c);
+/** True from CONNECTED on, when LOST, too: requests may have been sent. */
+bool store_client_was_connected(const struct store_client *c);
 /** The last error of the connection, -errno, or 0. -EKEYREJECTED: the keys of both ends differ; -ENOKEY: this end has
  * none; -EKEYREVOKED: the server has none. */
 int store_client_error(const struct store_client *c);

@@ -28,6 +28,7 @@ struct store_client {
 	int error;
 	bool opened; /* an attempt is under way or has succeeded */
 	bool wants_write;
+	bool was_connected;
 	uint64_t retry_at, retry_ns;
 	uint64_t id_next; /* 0 is LOGIN's */
 	unsigned pending_n;
@@ -85,6 +86,11 @@ void store_client_destroy(struct store_client *c)
 enum store_connection store_client_connection(const struct store_client *c)
 {
 	return c->link;
+}
+
+bool store_client_was_connected(const struct store_client *c)
+{
+	return c->was_connected;
 }
 
 int store_client_error(const struct store_client *c)
@@ -155,6 +161,7 @@ static void answer_ping(struct store_client *c)
 static void connected(struct store_client *c)
 {
 	c->link = STORE_CONNECTED;
+	c->was_connected = true;
 	c->error = 0;
 }
 

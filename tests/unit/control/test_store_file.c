@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -280,6 +281,24 @@ Test(store_file, the_last_client_removes_a_file_without_keys)
 	end(0);
 	client(1, "", 0);
 	expect_value(clients[1], "kept", "1");
+}
+
+/* The last client removes both files while another one, which has opened the lock file, waits for the lock. */
+Test(store_file, a_client_that_comes_as_the_last_one_goes)
+{
+	struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	client(0, "", 0);
+	int fd = open(lock_path, O_RDWR | O_CLOEXEC);
+	cr_assert(fd >= 0 && fcntl(fd, F_OFD_SETLK, &first) == 0);
+	client(1, "", 0);
+	cr_assert_eq(store_client_connection(clients[1]), STORE_CONNECTING);
+	close(fd);
+	end(0);
+	cr_assert_eq(access(lock_path, F_OK), -1);
+	steps();
+	cr_assert_eq(store_client_connection(clients[1]), STORE_CONNECTED);
+	cr_assert_eq(access(lock_path, F_OK), 0);
+	cr_assert_eq(access(path, F_OK), 0);
 }
 
 Test(store_file, an_incomplete_record_is_cut_off)
