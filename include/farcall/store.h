@@ -4,6 +4,14 @@
  * group can open it by its address. Keys of the application and records of the engine do not collide.
  *
  * With tcp:// the store lives in rank 0 and ends with it. With file:// it lives in the file until its keys are deleted.
+ *
+ * `timeout_ns` is the time for the whole call; 0: FAR_STORE_TIMEOUT_NS; FAR_FOREVER: no limit. Several threads may use
+ * one store, and wait in it, at once. Each call copies its arguments.
+ *
+ * Errors of each: INVALID (a key or value too long, an argument NULL), TIMEOUT, PEER_LOST (the connection ended during
+ * the call; the next call connects again), UNREACHABLE, DENIED (another key), PROTOCOL (no store of this version),
+ * RESOURCE (memory, or more than 65536 keys), BUSY (2080 calls of one store are pending), SYSTEM. `executed` of TIMEOUT
+ * and PEER_LOST is MAYBE: the store may have made the change.
  */
 #ifndef FARCALL_STORE_H
 #define FARCALL_STORE_H
@@ -46,17 +54,7 @@ struct far_store_change {
 	struct far_store_value value; /* found 0: the key was deleted */
 };
 
-/*
- * ---- Any thread but inline and fiber handlers and callbacks; these block the thread ----
- *
- * `timeout_ns` is the time for the whole call; 0: FAR_STORE_TIMEOUT_NS; FAR_FOREVER: no limit. Several threads may use
- * one store, and wait in it, at once. Each call copies its arguments.
- *
- * Errors of each: INVALID (a key or value too long, an argument NULL), TIMEOUT, PEER_LOST (the connection ended during
- * the call; the next call connects again), UNREACHABLE, DENIED (another key), PROTOCOL (no store of this version),
- * RESOURCE (memory, or more than 65536 keys), BUSY (2080 calls of one store are pending), SYSTEM. `executed` of TIMEOUT
- * and PEER_LOST is MAYBE: the store may have made the change.
- */
+/* ---- Any thread but inline and fiber handlers and callbacks; these block the thread ---- */
 
 /**
  * Opens the store at `url`: "tcp://host:port", "file:///path", or "env://" (MASTER_ADDR, MASTER_PORT; NULL:
