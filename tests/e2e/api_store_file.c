@@ -66,7 +66,7 @@ static void wait_calls(void)
 {
 	for (int r = 1; r < WORLD; r++) {
 		long before = atomic_load(&shared->calls[r]);
-		while (atomic_load(&shared->calls[r]) < before + 20)
+		while (atomic_load(&shared->calls[r]) < before + 3)
 			usleep(1000);
 	}
 }
