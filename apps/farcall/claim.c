@@ -78,7 +78,7 @@ static int ask(struct claim *c)
 	char key[KEY_MAX];
 	int len = snprintf(key, sizeof key, ":claim:%d:%d", (int)c->first, (int)c->count);
 	struct store_msg add = {.op = STORE_ADD, .key = (const uint8_t *)key, .key_len = (size_t)len, .number = 1};
-	struct store_client *client = store_client_create(c->net, c->url.host, c->url.port, NULL);
+	struct store_client *client = store_client_create(store_stream_tcp(c->net, c->url.host, c->url.port));
 	int rc = client ? store_client_submit(client, &add, clock_now(&clock_monotonic), c->deadline, counted, c)
 			: -ENOMEM;
 	const struct store_login login = {.who = {.rank = STORE_RANK_NONE},
@@ -164,6 +164,8 @@ static int resolve(struct claim *c)
 		fprintf(stderr, NAME ": %s\n", err.text);
 		return OPTIONS_EXIT_USAGE;
 	}
+	if (c->url.scheme != URL_TCP)
+		return options_wrong(NAME, "rank 0 counts the claims: the store must be tcp://host:port");
 	if (c->first + c->count > (uint64_t)c->url.world)
 		return options_wrong(NAME, "ranks %d to %d are not in a group of %d; correct --first and --count",
 				     (int)c->first, (int)(c->first + c->count - 1), c->url.world);

@@ -222,7 +222,7 @@
  * peers at the same moment, and a bound on the cost of a flood. */
 #define FAR_KICKS_CLEARED_MAX 64
 
-/* Store: bytes of a key and of a value, keys, clients. */
+/* Store: bytes of a key and of a value, keys, clients: members, and as many others. */
 #define FAR_STORE_KEY_MAX     255
 #define FAR_STORE_VALUE_MAX   4096
 #define FAR_STORE_KEYS_MAX    65536

@@ -15,7 +15,7 @@
 
 struct ctl {
 	struct group group; /* control thread only, but for constant fields, and `members` as in control.h */
-	char identity[URL_HOST_MAX + 16 + 2 * FAR_NAME_MAX];
+	char identity[URL_TEXT_MAX + 2 * FAR_NAME_MAX];
 
 	_Atomic int state;            /* enum ctl_state; writer: control thread, release, pairs with ctl_state() */
 	_Atomic bool leave_requested; /* writer: ctl_leave, release after leave_deadline; pairs with ctl_step */
@@ -97,7 +97,7 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 		status = word_check("group", config->group, err);
 	if (status == FAR_OK)
 		status = url_parse(config->init_method, config->rank, config->world, &url, err);
-	if (status == FAR_OK && url.rank == 0)
+	if (status == FAR_OK && url.rank == 0 && url.scheme == URL_TCP)
 		status = store_fd_read(&store_fd, err);
 	if (status != FAR_OK)
 		return status;
@@ -255,6 +255,14 @@ int ctl_rank(const struct ctl *ctl)
 unsigned ctl_sessions(const struct ctl *ctl)
 {
 	return ctl->group.lazy ? 0 : ctl->group.shards_all;
+}
+
+void ctl_store(const struct ctl *ctl, struct url *url, struct key_choice *key)
+{
+	*url = ctl->group.url;
+	*key = ctl->group.config.key;
+	if (key->kind == KEY_AUTO)
+		key->kind = KEY_GIVEN;
 }
 
 const char *ctl_identity(const struct ctl *ctl)

@@ -14,6 +14,7 @@
 #include "base/group_key.h"
 #include "control/key.h"
 #include "control/net.h"
+#include "control/url.h"
 #include "nic/nic.h"
 #include "sync/mailbox.h"
 
@@ -140,6 +141,8 @@ const struct ctl_member *ctl_members(const struct ctl *ctl, int *world);
 int ctl_rank(const struct ctl *ctl);
 /** Sessions of each shard that are set up at init; 0: on demand. Constant from READY on. */
 unsigned ctl_sessions(const struct ctl *ctl);
+/** Address and key of the store; from READY on. The caller erases the key. */
+void ctl_store(const struct ctl *ctl, struct url *url, struct key_choice *key);
 /** "host:port/group/name": identifies this membership in the process, for "already initialized". */
 const char *ctl_identity(const struct ctl *ctl);
 

@@ -24,8 +24,7 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->store_fd = store_fd;
 	snprintf(g->name, sizeof g->name, "%s", config->name);
 	snprintf(g->group, sizeof g->group, "%s", config->group ? config->group : "default");
-	snprintf(g->store, sizeof g->store, strchr(url->host, ':') ? "[%s]:%u" : "%s:%u", url->host,
-		 (unsigned)url->port);
+	url_text(url, g->store);
 	g->config.name = g->name;
 	g->config.group = g->group;
 	g->config.init_method = NULL;

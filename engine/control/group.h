@@ -4,6 +4,8 @@
  *
  * Keys in the store, prefixed with the group's name and '/':
  *   world        world size, set by the first member
+ *   key          KEY_AUTO in a store that no member hosts: the group's key
+ *   closed       "1": the same store admits no more members of the group (store_file.c)
  *   rank/<r>     incarnation (16 hexadecimal digits), a space, the name: the claim of rank r, held by a connection
  *   info/<r>     address record of rank r, see info.h
  *   list/<k>     chunk k of all info records, by rank 0, in groups of more than FAR_GATHER_DIRECT_MAX; see members.c
@@ -159,9 +161,9 @@ struct mail_queue {
 struct group {
 	struct ctl_config config; /* strings replaced by own copies */
 	struct url url;
-	int store_fd;                                                           /* inherited listener, or −1 */
-	char name[FAR_NAME_MAX], group[FAR_NAME_MAX], store[URL_HOST_MAX + 16]; /* store: host:port */
-	uint64_t hash;                                                          /* hash64 of the group's name */
+	int store_fd;                                                      /* inherited listener, or −1 */
+	char name[FAR_NAME_MAX], group[FAR_NAME_MAX], store[URL_TEXT_MAX]; /* store: url_text() */
+	uint64_t hash;                                                     /* hash64 of the group's name */
 
 	enum group_phase phase;
 	bool busy;    /* this step changed something: run another pass */
@@ -207,7 +209,8 @@ struct group {
 	bool serves;                  /* ctl_step() has seen ctl_serve() */
 	bool serving;                 /* serves, and waits for the key "leaving" */
 	bool others_leave;            /* serves, and another member leaves or is lost */
-	bool store_shut;              /* rank 0: the store admits no more members */
+	bool store_shut;              /* the store admits no more members: rank 0, or the key "closed" */
+	bool closing;                 /* a write of "closed" is under way */
 	bool bye_sent, bye_is_stored; /* this worker's bye, in this wave */
 	unsigned wave;                /* of byes, from 1 */
 	uint64_t begun;               /* begun_drained of the wave before */
@@ -242,6 +245,11 @@ void group_submit(struct group *g, const struct store_msg *request, const char *
 		  store_done_fn *done, void *user);
 /** `done` of a request whose reply does not matter; `user` is the group. */
 void group_ignore_reply(void *user, int result, const struct store_msg *reply);
+/** True if this worker hosts the store. */
+static inline bool group_hosts_store(const struct group *g)
+{
+	return g->url.rank == 0 && g->url.scheme == URL_TCP;
+}
 static inline bool group_joining(const struct group *g)
 {
 	return g->phase < PHASE_READY;

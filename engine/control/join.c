@@ -53,7 +53,7 @@ static int store_listen(struct group *g)
 static bool store_permitted(struct group *g)
 {
 	struct ctl_net *net = g->config.net;
-	if (g->config.key.kind != KEY_AUTO)
+	if (g->config.key.kind != KEY_AUTO || g->url.scheme != URL_TCP)
 		return true;
 	int rc = net->ops->loopback(net, g->url.host, -1);
 	if (rc > 0 && g->store_fd >= 0 && g->url.rank == 0 &&
@@ -114,7 +114,8 @@ static void client_login(struct group *g)
 {
 	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
 				    .random = random_of(g),
-				    .key = g->config.key.kind == KEY_NONE ? NULL : key_provide,
+				    .key = g->config.key.kind == KEY_NONE || g->url.scheme != URL_TCP ? NULL
+												      : key_provide,
 				    .ctx = g,
 				    .patient = g->config.key.kind == KEY_AUTO};
 	memcpy(login.who.group, g->group, sizeof login.who.group);
@@ -122,13 +123,31 @@ static void client_login(struct group *g)
 	store_client_login(g->client, &login);
 }
 
-/* The store has proven the key: binds it to the group's name, and shares it with transports and drivers. */
+/* The store has proven the key, or holds it: binds it to the group's name, and shares it with transports and drivers.
+ */
 static void key_proven(struct group *g)
 {
 	struct group_key *shared = g->config.group_key;
 	auth_derive(&g->key, &g->config.key.key, "group", g->group);
 	if (shared && g->config.key.kind == KEY_AUTO && !group_key_get(shared))
 		group_key_set(shared, &g->config.key.key, g->group);
+}
+
+/* Rank 0: starts the store, or fails the join; without memory for it `server` stays NULL. */
+static bool server_start(struct group *g)
+{
+	int listener = store_listen(g);
+	if (listener < 0)
+		return false;
+	g->server = store_server_create(g->config.net, listener);
+	if (!g->server) {
+		g->config.net->ops->close(g->config.net, listener);
+		return true;
+	}
+	if (!key_begin(g))
+		return false;
+	store_server_reserve(g->server, g->group, g->url.world);
+	return true;
 }
 
 void join_start(struct group *g)
@@ -141,22 +160,16 @@ void join_start(struct group *g)
 		g->init_deadline == TIME_NEVER ? TIME_NEVER : g->init_deadline - g->config.init_timeout_ns / 10;
 	if (!store_permitted(g))
 		return;
-	if (g->config.key.kind == KEY_AUTO)
+	if (g->config.key.kind == KEY_AUTO && g->url.scheme == URL_TCP)
 		key_location(&g->key_location, g->url.host, g->url.port);
-	if (g->url.rank == 0) {
-		int listener = store_listen(g);
-		if (listener < 0)
-			return;
-		g->server = store_server_create(g->config.net, listener);
-		if (!g->server)
-			g->config.net->ops->close(g->config.net, listener);
-		else if (!key_begin(g))
-			return;
-	}
+	if (group_hosts_store(g) && !server_start(g))
+		return;
 	if (g->server)
-		store_server_reserve(g->server, g->group, g->url.world);
-	if (g->url.rank != 0 || g->server)
-		g->client = store_client_create(g->config.net, g->url.host, g->url.port, g->server);
+		g->client = store_client_create(store_stream_local(g->server));
+	else if (g->url.scheme == URL_FILE)
+		g->client = store_client_create(store_stream_file(g->config.net, g->url.path));
+	else if (!group_hosts_store(g))
+		g->client = store_client_create(store_stream_tcp(g->config.net, g->url.host, g->url.port));
 	if (g->client)
 		client_login(g);
 	else
@@ -411,19 +424,53 @@ static void refused_fail(struct group *g)
 		g->grace = time_after(g->now, FAR_STORE_REFUSED_NS);
 }
 
+static void claim_begin(struct group *g)
+{
+	char value[16];
+	int len = snprintf(value, sizeof value, "%d", g->url.world);
+	key_proven(g);
+	rejoin_query(g); /* first: replies come in order */
+	group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
+	group_request(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
+}
+
+/* `done` of the CAS for the key of a group whose store no member hosts: the first member's key is everybody's. */
+static void key_agreed(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	char text[KEY_TEXT_BYTES + 1] = "";
+	if (!join_reply_counts(g, result, reply))
+		return;
+	if (reply->status == STORE_DIFFERS && reply->value_len == KEY_TEXT_BYTES)
+		memcpy(text, reply->value, KEY_TEXT_BYTES);
+	if (reply->status == STORE_DIFFERS && !key_parse(text, KEY_TEXT_BYTES, &g->config.key.key))
+		group_fail(g, true, FAR_PROTOCOL, "the key of group \"%s\" in the store at %s is malformed", g->group,
+			   g->store);
+	auth_erase(text, sizeof text);
+	if (group_joining(g))
+		claim_begin(g);
+}
+
+static void key_agree(struct group *g)
+{
+	char text[KEY_TEXT_BYTES + 1];
+	auth_random(g->config.key.key.bytes, sizeof g->config.key.key.bytes, random_of(g));
+	key_print(&g->config.key.key, text);
+	group_request(g, STORE_CAS, "key", -1, text, KEY_TEXT_BYTES, g->init_deadline, key_agreed, g);
+	auth_erase(text, sizeof text);
+}
+
 static void store_answered(struct group *g)
 {
 	if (g->is_refused) {
 		refused_fail(g);
 		return;
 	}
-	char value[16];
-	int len = snprintf(value, sizeof value, "%d", g->url.world);
 	g->phase = PHASE_CLAIM;
-	key_proven(g);
-	rejoin_query(g); /* first: replies come in order */
-	group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
-	group_request(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
+	if (g->config.key.kind == KEY_AUTO && g->url.scheme != URL_TCP)
+		key_agree(g);
+	else
+		claim_begin(g);
 }
 
 /* ---- failures of a join ---- */
@@ -436,7 +483,15 @@ static void store_answered(struct group *g)
 static void store_unanswered(struct group *g, double seconds)
 {
 	int error = store_client_error(g->client);
-	if (error == -ENOKEY)
+	if (g->url.scheme == URL_FILE)
+		group_fail(g, false, FAR_TIMEOUT,
+			   error == -EBUSY
+				   ? "members of a former group \"%s\" were still in the store at %s after %.3g s; "
+				     "end them, or give this group another name or file"
+				   : "group \"%s\" could not lock the store at %s within %.3g s; end the process "
+				     "that holds its lock",
+			   g->group, g->store, seconds);
+	else if (error == -ENOKEY)
 		group_fail(g, false, FAR_DENIED,
 			   "the store at %s has a key, which was not found in %s within %.3g s: %s", g->store,
 			   g->key_location.path, seconds, KEY_REMEDY);
@@ -466,9 +521,11 @@ static void names_missing(const struct group *g, struct names *names)
 static void report_waiting(struct group *g)
 {
 	struct names names = {.text = ""};
-	char what[sizeof names.text + URL_HOST_MAX + 64], seconds[24];
+	char what[sizeof names.text + URL_TEXT_MAX + 64], seconds[24];
 	snprintf(seconds, sizeof seconds, "%" PRIu64, (g->now - g->joined_from) / FAR_SEC);
-	if (g->phase == PHASE_STORE)
+	if (g->phase == PHASE_STORE && g->url.scheme == URL_FILE)
+		snprintf(what, sizeof what, "the lock of the store at %s, or the end of a former group", g->store);
+	else if (g->phase == PHASE_STORE)
 		snprintf(what, sizeof what, "rank 0, which hosts the store at %s", g->store);
 	else if (g->phase == PHASE_CLAIM)
 		snprintf(what, sizeof what, "the store at %s", g->store);
@@ -539,9 +596,31 @@ static bool keys_differ(struct group *g, int error)
 	return !group_joining(g);
 }
 
+/* Fails the join: the file cannot be the store. */
+static void file_unusable(struct group *g, int error)
+{
+	group_fail(g, false,
+		   error == -EPERM || error == -EACCES ? FAR_DENIED
+		   : error == -EPROTO                  ? FAR_PROTOCOL
+						       : FAR_SYSTEM,
+		   "the store at %s cannot be used: %s", g->store,
+		   error == -EPERM
+			   ? "it is no regular file of this user, or others can access it; remove it, or choose "
+			     "another path"
+		   : error == -EPROTO ? "the file is not a store of this version; remove it, or choose another path"
+		   : error == -ENOLCK ? "its file system has no locks (F_OFD_SETLK); choose another path"
+		   : error == -ESTALE ? "it was removed"
+				      : strerror(-error));
+	g->err.code = -error;
+}
+
 static void store_gone(struct group *g)
 {
 	int error = store_client_error(g->client);
+	if (g->url.scheme == URL_FILE) {
+		file_unusable(g, error);
+		return;
+	}
 	if (g->phase == PHASE_STORE && keys_differ(g, error))
 		return;
 	if (g->phase != PHASE_STORE)

@@ -91,12 +91,22 @@ static void bye_read(void *user, int result, const struct store_msg *reply)
 	p->group->busy = true;
 }
 
-/* Rank 0: a new group at the same address must not find this store. No member of this group needs to connect any more,
- * and the new group cannot begin before this member's bye. */
+static void closed_stored(void *user, int result, const struct store_msg *reply)
+{
+	((struct group *)user)->closing = false;
+	group_ignore_reply(user, result, reply);
+}
+
+/* Rank 0, and in a store that no member hosts every member: a new group at the same address must not find this store.
+ * No member of this group needs to connect any more, and the new group cannot begin before this member's bye. */
 static void store_shut(struct group *g)
 {
 	if (g->server && !g->store_shut)
 		store_server_shut(g->server);
+	if (g->url.scheme != URL_TCP && !g->store_shut && !g->store_lost) {
+		g->closing = true;
+		group_request(g, STORE_SET, "closed", -1, "1", 1, g->leave_deadline, closed_stored, g);
+	}
 	g->store_shut = true;
 }
 
@@ -341,7 +351,10 @@ static void finish_without_store(struct group *g)
 {
 	struct names missing = {.text = ""};
 	members_with(g, BYE_UNKNOWN, &missing);
-	if (g->peers[0].bye == BYE_LATE)
+	if (g->url.scheme != URL_TCP)
+		err_set(&g->err, FAR_UNREACHABLE, "the store at %s was lost before the shutdown%s%s", g->store,
+			missing.n ? "; until then did not come: " : "", missing.n ? names_end(&missing) : "");
+	else if (g->peers[0].bye == BYE_LATE)
 		err_set(&g->err, FAR_TIMEOUT,
 			"worker \"%s\" (rank 0), which hosts the store at %s, left at the deadline of its own shutdown",
 			g->members[0].name, g->store);
@@ -464,7 +477,8 @@ static uint64_t late_step(struct group *g)
 static uint64_t close_step(struct group *g)
 {
 	uint64_t until = g->grace < g->leave_deadline ? g->grace : g->leave_deadline;
-	if (g->server && store_server_held(g->server) && g->now < until)
+	bool waits = g->server ? store_server_held(g->server) : g->closing && !g->store_lost;
+	if (waits && g->now < until)
 		return until;
 	left(g);
 	return TIME_NEVER;
@@ -475,7 +489,7 @@ uint64_t leave_step(struct group *g)
 	uint64_t next = TIME_NEVER;
 	if (!group_leaving(g))
 		return TIME_NEVER;
-	if (g->leave_requested)
+	if (g->leave_requested && g->url.rank == 0)
 		store_shut(g);
 	if (g->phase == PHASE_DRAIN)
 		next = drain_step(g);

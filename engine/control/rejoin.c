@@ -19,7 +19,7 @@ static void running_read(void *user, int result, const struct store_msg *reply)
 
 void rejoin_query(struct group *g)
 {
-	if (g->url.rank != 0) /* rank 0's store is new: the group is not running */
+	if (!group_hosts_store(g)) /* a store that this worker has just made: the group is not running */
 		group_request(g, STORE_GET, "running", -1, NULL, 0, g->init_deadline, running_read, g);
 }
 

@@ -48,14 +48,19 @@ static void send_buffer_rewind(struct send_buffer *o)
 		send_buffer_fini(o);
 }
 
+void send_buffer_skip(struct send_buffer *o, size_t len)
+{
+	o->head += len;
+	if (o->head == o->tail)
+		send_buffer_rewind(o);
+}
+
 size_t send_buffer_take(struct send_buffer *o, void *data, size_t len)
 {
 	size_t n = send_buffer_len(o) < len ? send_buffer_len(o) : len;
 	if (n)
 		memcpy(data, o->data + o->head, n);
-	o->head += n;
-	if (o->head == o->tail)
-		send_buffer_rewind(o);
+	send_buffer_skip(o, n);
 	return n;
 }
 
@@ -68,10 +73,8 @@ long send_buffer_flush(struct send_buffer *o, struct ctl_net *net, int handle)
 			break;
 		if (n < 0)
 			return n;
-		o->head += (size_t)n;
+		send_buffer_skip(o, (size_t)n);
 		sent += n;
 	}
-	if (o->head == o->tail)
-		send_buffer_rewind(o);
 	return sent;
 }

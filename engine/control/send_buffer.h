@@ -27,6 +27,8 @@ static inline size_t send_buffer_len(const struct send_buffer *o)
 int send_buffer_put(struct send_buffer *o, const void *data, size_t len);
 /** Copies up to `len` bytes to `data` and removes them; returns how many. */
 size_t send_buffer_take(struct send_buffer *o, void *data, size_t len);
+/** Removes the first `len` bytes, which are there. */
+void send_buffer_skip(struct send_buffer *o, size_t len);
 /** Sends what the stream accepts: bytes sent (0 for -EAGAIN), or -errno. */
 long send_buffer_flush(struct send_buffer *o, struct ctl_net *net, int handle);
 void send_buffer_fini(struct send_buffer *o);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "control/net.h"
 #include "control/store_proof.h"
+#include "control/store_stream.h"
 #include "control/store_wire.h"
 
 /* ---- server ---- */
@@ -23,7 +24,7 @@ enum store_drop {
 	STORE_DROP_LENGTH,          /* key or value out of range */
 	STORE_DROP_REQUESTS,        /* more pending WAITs than STORE_REQUESTS_MAX, or the most of FAR_STORE_WAITS_MAX */
 	STORE_DROP_BACKLOG,         /* does not read its replies: FAR_STORE_OUT_BYTES, _ALL, FAR_STORE_STALLED_NS */
-	STORE_DROP_CLIENTS,         /* more than FAR_STORE_CLIENTS_MAX */
+	STORE_DROP_CLIENTS,         /* more than FAR_STORE_CLIENTS_MAX members, or others */
 	STORE_DROP_UNAUTHENTICATED, /* no LOGIN in FAR_STORE_LOGIN_NS, or the oldest of FAR_STORE_UNAUTHENTICATED_MAX */
 	STORE_DROP_DENIED,          /* its proof of the key is wrong */
 	STORE_DROP_SHUT,            /* not admitted when store_server_shut() was called */
@@ -94,10 +95,9 @@ enum store_connection {
  */
 typedef void store_done_fn(void *user, int result, const struct store_msg *reply);
 
-/** Creates a client that connects at its first step. `local` (may be NULL): the server in this process, used instead of
- * `net`. NULL: no memory. */
-struct store_client *store_client_create(struct ctl_net *net, const char *host, uint16_t port,
-					 struct store_server *local);
+/** Creates a client that connects at its first step. Takes the stream over, on failure too; NULL (no memory) is
+ * accepted. NULL: no memory. */
+struct store_client *store_client_create(struct store_stream *stream);
 /** Sets identity and key before the first step; by default the client is no member and has no key. Copied; `random` and
  * `ctx` outlive the client. */
 void store_client_login(struct store_client *c, const struct store_login *login);
@@ -106,6 +106,8 @@ void store_client_destroy(struct store_client *c);
 /** As store_server_step(). */
 uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy);
 enum store_connection store_client_connection(const struct store_client *c);
+/** True from CONNECTED on, when LOST, too: requests may have been sent. */
+bool store_client_was_connected(const struct store_client *c);
 /** The last error of the connection, -errno, or 0. -EKEYREJECTED: the keys of both ends differ; -ENOKEY: this end has
  * none; -EKEYREVOKED: the server has none. */
 int store_client_error(const struct store_client *c);

@@ -2,17 +2,14 @@
 /* The store's client: connects, logs in, matches replies with requests. Control thread of each member. */
 #include "control/send_buffer.h"
 #include "control/store.h"
-#include "control/url.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_MIN   UINT64_C(1000000) /* ns between attempts to connect; doubles up to RETRY_MAX */
-#define RETRY_MAX   UINT64_C(50000000)
-#define HANDLE_NONE (-1)
-#define READS_MAX   64 /* recv() calls in one step */
+#define RETRY_MIN UINT64_C(1000000) /* ns between attempts to connect; doubles up to RETRY_MAX */
+#define RETRY_MAX UINT64_C(50000000)
+#define READS_MAX 64 /* recv() calls in one step */
 
 /* An outstanding request. */
 struct pending {
@@ -24,17 +21,14 @@ struct pending {
 };
 
 struct store_client {
-	struct ctl_net *net;
-	struct store_server *local; /* the server in this process; NULL: a connection of `net` */
-	char host[URL_HOST_MAX];
-	uint16_t port;
+	struct store_stream *stream; /* owned */
 	struct store_login login;
 	struct store_auth greeting;
 	enum store_connection link;
 	int error;
-	int handle;  /* of `net`; HANDLE_NONE: closed, or a local server */
 	bool opened; /* an attempt is under way or has succeeded */
 	bool wants_write;
+	bool was_connected;
 	uint64_t retry_at, retry_ns;
 	uint64_t id_next; /* 0 is LOGIN's */
 	unsigned pending_n;
@@ -45,17 +39,15 @@ struct store_client {
 	uint8_t rx[STORE_FRAME_MAX];
 };
 
-struct store_client *store_client_create(struct ctl_net *net, const char *host, uint16_t port,
-					 struct store_server *local)
+struct store_client *store_client_create(struct store_stream *stream)
 {
-	struct store_client *c = calloc(1, sizeof *c);
-	if (!c)
+	struct store_client *c = stream ? calloc(1, sizeof *c) : NULL;
+	if (!c) {
+		if (stream)
+			stream->ops->destroy(stream);
 		return NULL;
-	c->net = net;
-	c->local = local;
-	snprintf(c->host, sizeof c->host, "%s", host);
-	c->port = port;
-	c->handle = HANDLE_NONE;
+	}
+	c->stream = stream;
 	c->retry_ns = RETRY_MIN;
 	c->id_next = 1;
 	c->login = (struct store_login){.who = {.rank = STORE_RANK_NONE}, .random = &random_kernel};
@@ -69,9 +61,7 @@ void store_client_login(struct store_client *c, const struct store_login *login)
 
 static void stream_close(struct store_client *c)
 {
-	if (c->handle != HANDLE_NONE)
-		c->net->ops->close(c->net, c->handle);
-	c->handle = HANDLE_NONE;
+	c->stream->ops->close(c->stream);
 	c->opened = false;
 	c->wants_write = false;
 	c->rx_len = 0;
@@ -82,7 +72,7 @@ void store_client_destroy(struct store_client *c)
 {
 	if (!c)
 		return;
-	stream_close(c);
+	c->stream->ops->destroy(c->stream);
 	while (c->pending) {
 		struct pending *p = c->pending;
 		c->pending = p->next;
@@ -96,6 +86,11 @@ void store_client_destroy(struct store_client *c)
 enum store_connection store_client_connection(const struct store_client *c)
 {
 	return c->link;
+}
+
+bool store_client_was_connected(const struct store_client *c)
+{
+	return c->was_connected;
 }
 
 int store_client_error(const struct store_client *c)
@@ -125,9 +120,12 @@ static void link_lose(struct store_client *c, int error)
 /* The stream has failed: before the reply to LOGIN another attempt follows, afterwards the client is LOST. */
 static void stream_fail(struct store_client *c, uint64_t now, int error)
 {
-	/* An unknown name, another program at the port and a wrong key do not change by another attempt. */
-	bool final = error == -ENXIO || error == -EPROTO || error == -EPROTONOSUPPORT || error == -EKEYREVOKED ||
-		     error == -EACCES || (!c->login.patient && (error == -ENOKEY || error == -EKEYREJECTED));
+	/* An unknown name, another program at the port, a wrong key and a bad path do not change by another attempt. */
+	static const int finals[] = {ENXIO,  EPROTO, EPROTONOSUPPORT, EKEYREVOKED, EACCES,       EPERM,
+				     ENOENT, EROFS,  ENOTDIR,         EISDIR,      ENAMETOOLONG, ENOLCK};
+	bool final = !c->login.patient && (error == -ENOKEY || error == -EKEYREJECTED);
+	for (size_t i = 0; i < sizeof finals / sizeof *finals; i++)
+		final |= error == -finals[i];
 	if (c->link == STORE_CONNECTED || final) {
 		link_lose(c, error);
 		return;
@@ -142,12 +140,9 @@ static int stream_open(struct store_client *c)
 {
 	struct store_msg m = {.op = STORE_LOGIN, .timeout_ns = UINT64_MAX};
 	uint8_t frame[STORE_FRAME_MAX];
-	if (!c->local) {
-		int handle = c->net->ops->connect(c->net, c->host, c->port);
-		if (handle < 0)
-			return handle;
-		c->handle = handle;
-	}
+	int rc = c->stream->ops->open(c->stream);
+	if (rc)
+		return rc;
 	c->opened = true;
 	store_login_make(&c->greeting, &c->login.who, c->login.random);
 	m.value = c->greeting.login;
@@ -166,6 +161,7 @@ static void answer_ping(struct store_client *c)
 static void connected(struct store_client *c)
 {
 	c->link = STORE_CONNECTED;
+	c->was_connected = true;
 	c->error = 0;
 }
 
@@ -257,8 +253,7 @@ static int stream_read(struct store_client *c, bool *busy)
 	for (int i = 0; i < READS_MAX; i++) {
 		uint8_t *to = c->rx + c->rx_len;
 		size_t room = sizeof c->rx - c->rx_len;
-		long n = c->local ? store_server_local_recv(c->local, to, room)
-				  : c->net->ops->recv(c->net, c->handle, to, room);
+		long n = c->stream->ops->recv(c->stream, to, room);
 		if (n == -EAGAIN)
 			return 0;
 		if (n <= 0)
@@ -272,29 +267,20 @@ static int stream_read(struct store_client *c, bool *busy)
 	return 0;
 }
 
-static int local_write(struct store_client *c, struct send_buffer *o, bool *busy)
-{
-	while (send_buffer_len(o)) {
-		long n = store_server_local_send(c->local, o->data + o->head, send_buffer_len(o));
-		if (n < 0)
-			break;
-		o->head += (size_t)n;
-		*busy = true;
-	}
-	return 0;
-}
-
 static int stream_write(struct store_client *c, struct send_buffer *o, bool *busy)
 {
-	if (c->local)
-		return local_write(c, o, busy);
-	long n = send_buffer_flush(o, c->net, c->handle);
-	if (n < 0)
-		return (int)n;
-	*busy |= n > 0;
+	while (send_buffer_len(o)) {
+		long n = c->stream->ops->send(c->stream, o->data + o->head, send_buffer_len(o));
+		if (n == -EAGAIN || n == 0)
+			break;
+		if (n < 0)
+			return (int)n;
+		send_buffer_skip(o, (size_t)n);
+		*busy = true;
+	}
 	bool want = send_buffer_len(o) > 0;
 	if (want != c->wants_write)
-		c->net->ops->want(c->net, c->handle, 1, want);
+		c->stream->ops->want(c->stream, want);
 	c->wants_write = want;
 	return 0;
 }
@@ -321,6 +307,7 @@ static uint64_t pending_expire(struct store_client *c, uint64_t now, bool *busy)
 
 uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy)
 {
+	uint64_t next = TIME_NEVER;
 	int rc = 0;
 	if (c->link == STORE_LOST)
 		return TIME_NEVER;
@@ -332,6 +319,8 @@ uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy)
 		rc = stream_read(c, busy);
 		if (rc == 0)
 			rc = stream_write(c, c->link == STORE_CONNECTED ? &c->tx : &c->login_tx, busy);
+		if (rc == 0)
+			next = c->stream->ops->step(c->stream, now, busy);
 	}
 	if (rc) {
 		*busy = true;
@@ -340,7 +329,7 @@ uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy)
 	uint64_t until = pending_expire(c, now, busy);
 	if (c->link == STORE_CONNECTING && !c->opened && c->retry_at < until)
 		until = c->retry_at;
-	return until;
+	return next < until ? next : until;
 }
 
 int store_client_submit(struct store_client *c, const struct store_msg *request, uint64_t now, uint64_t deadline,

@@ -88,7 +88,7 @@ struct store_server {
 	uint64_t gone_n;     /* admitted clients that were dropped or have closed so far */
 	unsigned conns_n;
 	unsigned unauthenticated_n; /* connections that are not admitted */
-	struct conn *conns[FAR_STORE_CLIENTS_MAX + FAR_STORE_UNAUTHENTICATED_MAX];
+	struct conn *conns[2 * FAR_STORE_CLIENTS_MAX + FAR_STORE_UNAUTHENTICATED_MAX];
 	struct conn local; /* the client in this process */
 	size_t out_bytes;  /* bytes in the send buffers of `conns` */
 	struct waits waits;

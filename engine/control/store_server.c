@@ -206,10 +206,19 @@ static long conn_flush(struct store_server *s, struct conn *c)
 	return n;
 }
 
-/* Admits a client: 0, or reason + 1 to drop it. */
+/* Admitted clients that are members as `c` is, or are none as `c`. */
+static unsigned admitted_like(const struct store_server *s, const struct conn *c)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < s->conns_n; i++)
+		n += s->conns[i]->admitted && (s->conns[i]->who.rank < 0) == (c->who.rank < 0);
+	return n;
+}
+
+/* Admits a client: 0, or reason + 1 to drop it. Clients that are no members leave room for members. */
 static int admit(struct store_server *s, struct conn *c)
 {
-	if (c != &s->local && s->conns_n - s->unauthenticated_n == FAR_STORE_CLIENTS_MAX)
+	if (c != &s->local && admitted_like(s, c) == FAR_STORE_CLIENTS_MAX)
 		return STORE_DROP_CLIENTS + 1;
 	s->unauthenticated_n -= c != &s->local;
 	c->admitted = true;

@@ -8,6 +8,7 @@
 
 #include <farcall/agent.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,35 +199,61 @@ static enum far_status env_address(struct url *u, struct far_err *err)
 	return FAR_OK;
 }
 
+/* The scheme of the method; −1: unknown. */
+static int scheme_of(const char *method, size_t len)
+{
+	static const char *const names[] = {"tcp", "env", "file"};
+	for (int i = 0; i < 3; i++)
+		if (strlen(names[i]) == len && memcmp(method, names[i], len) == 0)
+			return i;
+	return -1;
+}
+
+static enum far_status path_set(struct url *u, const char *method, const char *s, size_t len, struct far_err *err)
+{
+	if (len < 2 || len >= sizeof u->path || s[0] != '/')
+		return err_set(err, FAR_INVALID,
+			       "init_method \"%.128s\": expected an absolute path of at most %zu bytes; write "
+			       "file:///path/of/the/store",
+			       method, sizeof u->path - 1);
+	memcpy(u->path, s, len);
+	u->path[len] = '\0';
+	u->scheme = URL_FILE;
+	return FAR_OK;
+}
+
 enum far_status url_parse(const char *init_method, int rank, int world, struct url *out, struct far_err *err)
 {
+	static const char *const forms[] = {"tcp://host:port", "env://", "file:///path"};
 	const char *method = init_method ? init_method : "env://";
 	const char *colon = strstr(method, "://");
 	struct url u = {.rank = RANK_UNSET, .world = WORLD_UNSET};
 	enum far_status status;
 	if (!colon)
-		return err_set(err, FAR_INVALID, "init_method \"%.128s\" has no scheme; use tcp://host:port or env://",
-			       method);
-	size_t scheme = (size_t)(colon - method);
-	const char *rest = colon + 3;
-	size_t len = strcspn(rest, "/?#");
-	const char *tail = rest + len;
-	bool tcp = scheme == 3 && memcmp(method, "tcp", 3) == 0;
-	if (!tcp && !(scheme == 3 && memcmp(method, "env", 3) == 0)) {
-		if ((scheme == 4 && memcmp(method, "etcd", 4) == 0) || (scheme == 4 && memcmp(method, "file", 4) == 0))
-			return err_set(
-				err, FAR_UNSUPPORTED,
-				"init_method \"%.128s\": %.4s:// is not supported yet; use tcp://host:port or env://",
-				method, method);
 		return err_set(err, FAR_INVALID,
-			       "init_method \"%.128s\": unknown scheme \"%.*s\"; use tcp://host:port or env://", method,
-			       (int)(scheme < 32 ? scheme : 32), method);
-	}
+			       "init_method \"%.128s\" has no scheme; use tcp://host:port, file:///path or env://",
+			       method);
+	int scheme = scheme_of(method, (size_t)(colon - method));
+	if (scheme < 0 && strncmp(method, "etcd://", 7) == 0)
+		return err_set(err, FAR_UNSUPPORTED,
+			       "init_method \"%.128s\": etcd:// is not supported yet; use tcp://host:port, "
+			       "file:///path or env://",
+			       method);
+	if (scheme < 0)
+		return err_set(err, FAR_INVALID,
+			       "init_method \"%.128s\": unknown scheme \"%.*s\"; use tcp://host:port, file:///path or "
+			       "env://",
+			       method, (int)(colon - method < 32 ? colon - method : 32), method);
+	const char *rest = colon + 3;
+	size_t len = strcspn(rest, scheme == 2 ? "?" : "/?#");
+	const char *tail = rest + len;
 	tail += *tail == '/';
-	if ((*tail && *tail != '?') || (!tcp && len))
+	if ((*tail && *tail != '?') || (scheme == 1 && len))
 		return err_set(err, FAR_INVALID, "init_method \"%.128s\": \"%.64s\" is not understood; use %s", method,
-			       *tail && *tail != '?' ? tail : rest, tcp ? "tcp://host:port" : "env://");
-	status = tcp ? authority_parse(&u, method, rest, len, err) : env_address(&u, err);
+			       *tail && *tail != '?' ? tail : rest, forms[scheme]);
+	status = scheme == 0   ? authority_parse(&u, method, rest, len, err)
+		 : scheme == 1 ? env_address(&u, err)
+			       : path_set(&u, method, rest, len, err);
 	if (status == FAR_OK && *tail)
 		status = query_parse(&u, method, tail + 1, err);
 	if (status == FAR_OK)
@@ -234,4 +261,13 @@ enum far_status url_parse(const char *init_method, int rank, int world, struct u
 	if (status == FAR_OK)
 		*out = u;
 	return status;
+}
+
+void url_text(const struct url *url, char out[URL_TEXT_MAX])
+{
+	if (url->scheme == URL_FILE)
+		snprintf(out, URL_TEXT_MAX, "file://%s", url->path);
+	else
+		snprintf(out, URL_TEXT_MAX, strchr(url->host, ':') ? "[%s]:%u" : "%s:%u", url->host,
+			 (unsigned)url->port);
 }

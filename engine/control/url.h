@@ -8,8 +8,18 @@
 
 #define URL_HOST_MAX 256 /* bytes of a host name with its NUL: the longest DNS name is 253 */
 
+#define URL_PATH_MAX 512 /* bytes of a path with its NUL */
+#define URL_TEXT_MAX (URL_PATH_MAX + 16)
+
+enum url_scheme {
+	URL_TCP, /* rank 0 hosts the store at host:port */
+	URL_FILE /* the store is the file `path` */
+};
+
 struct url {
+	enum url_scheme scheme;
 	char host[URL_HOST_MAX]; /* name or numeric address, without brackets */
+	char path[URL_PATH_MAX]; /* absolute */
 	uint16_t port;
 	int rank;  /* [0, world) */
 	int world; /* [1, FAR_WORLD_MAX] */
@@ -22,5 +32,7 @@ struct url {
  * implemented.
  */
 enum far_status url_parse(const char *init_method, int rank, int world, struct url *out, struct far_err *err);
+/** Writes the address for messages: "host:port" or "file://path". */
+void url_text(const struct url *url, char out[URL_TEXT_MAX]);
 
 #endif

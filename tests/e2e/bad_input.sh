@@ -98,6 +98,17 @@ refuses "FAR_STORE_FD is no listener" 1 "FAR_STORE_FD is 99" \
 bounded "$farcall" run -n 2 -- "$refused" join
 [ $rc -eq 0 ]
 ok "(the same join, with nothing wrong)" $?
+mkdir "$dir/store"
+chmod 755 "$dir/store"
+: >"$dir/open-store"
+chmod 644 "$dir/open-store"
+echo "this is no store, but a text of somebody" >"$dir/text"
+chmod 600 "$dir/text"
+refuses "file store: a relative path" 1 "expected an absolute path" env FAR_INIT_METHOD=file://store RANK=0 WORLD_SIZE=1 "$refused" join
+refuses "file store: no directory" 1 "No such file or directory" env FAR_INIT_METHOD=file:///nonexistent/store RANK=0 WORLD_SIZE=1 "$refused" join
+refuses "file store: open to others" 1 "others can access it" env FAR_INIT_METHOD="file://$dir/open-store" RANK=0 WORLD_SIZE=1 "$refused" join
+refuses "file store: another program's file" 1 "not a store of this version" env FAR_INIT_METHOD="file://$dir/text" RANK=0 WORLD_SIZE=1 "$refused" join
+refuses "file store: a member is missing" 1 "1 of 2 members of group" env FAR_INIT_METHOD="file://$dir/store" RANK=0 WORLD_SIZE=2 "$refused" join
 refuses "group key: no file" 1 "the key file /nonexistent/farcall.key cannot be opened" "$farcall" run -n 2 -- "$refused" key
 "$farcall" key "$dir/key" >"$dir/id" || failed=$((failed + 1))
 "$farcall" key "$dir/other" >/dev/null || failed=$((failed + 1))

@@ -125,7 +125,7 @@ static void store_answered(void *user, int result, const struct store_msg *reply
 static void store_refuses(enum store_op op, const char *key, bool with_key)
 {
 	struct ctl_net *net = ctl_net_os_create();
-	struct store_client *c = store_client_create(net, "127.0.0.1", port, NULL);
+	struct store_client *c = store_client_create(store_stream_tcp(net, "127.0.0.1", port));
 	struct store_login login = {
 		.who = {.rank = STORE_RANK_NONE}, .random = &random_kernel, .key = with_key ? own_key : NULL};
 	struct store_msg m = {.op = op,

@@ -101,7 +101,7 @@ static void server_reads(struct stream *s, bool keyed, const struct random_sourc
 static void client_reads(struct stream *s, bool keyed, const struct random_source *random)
 {
 	bool busy = false;
-	struct store_client *client = store_client_create(&s->base, "h", 1, NULL);
+	struct store_client *client = store_client_create(store_stream_tcp(&s->base, "h", 1));
 	struct store_login login = {.who = {.rank = 1, .incarnation = 7, .group = "g", .name = "w"},
 				    .random = random,
 				    .key = keyed ? key_give : NULL};

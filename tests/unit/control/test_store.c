@@ -41,8 +41,8 @@ static void setup(void)
 	world = fake_world_create();
 	net = fake_net_create(world);
 	server = store_server_create(net, net->ops->listen(net, "h", PORT, -1));
-	a = store_client_create(net, "h", PORT, server);
-	b = store_client_create(net, "h", PORT, NULL);
+	a = store_client_create(store_stream_local(server));
+	b = store_client_create(store_stream_tcp(net, "h", PORT));
 	steps();
 	cr_assert_eq(store_client_connection(a), STORE_CONNECTED);
 	cr_assert_eq(store_client_connection(b), STORE_CONNECTED);
@@ -272,12 +272,12 @@ Test(store, server_death_ends_requests)
 	cr_assert_eq(store_client_connection(b), STORE_LOST);
 	cr_assert_eq(submit(b, STORE_GET, "k", NULL, NULL, 0, &out), -ENOTCONN);
 	store_client_destroy(a);
-	a = store_client_create(net, "h", PORT, server);
+	a = store_client_create(store_stream_local(server));
 }
 
 Test(store, connects_again_until_there_is_a_server)
 {
-	struct store_client *c = store_client_create(net, "h", PORT + 1, NULL);
+	struct store_client *c = store_client_create(store_stream_tcp(net, "h", PORT + 1));
 	bool busy = false;
 	uint64_t rest = 0;
 	for (int i = 0; i < 12; i++) {
@@ -304,7 +304,7 @@ Test(store, connects_again_until_there_is_a_server)
 Test(store, shut_door_refuses_newcomers_only)
 {
 	store_server_shut(server);
-	struct store_client *c = store_client_create(net, "h", PORT, NULL);
+	struct store_client *c = store_client_create(store_stream_tcp(net, "h", PORT));
 	bool busy = false;
 	store_client_step(c, world->now, &busy);
 	cr_assert_eq(store_client_error(c), -ECONNREFUSED);
@@ -385,7 +385,7 @@ Test(store, too_many_parked_waits_drop_their_client)
 Test(store, a_stranger_at_the_port_is_told_apart)
 {
 	int l = net->ops->listen(net, "h", PORT + 1, -1);
-	struct store_client *c = store_client_create(net, "h", PORT + 1, NULL);
+	struct store_client *c = store_client_create(store_stream_tcp(net, "h", PORT + 1));
 	bool busy = false;
 	store_client_step(c, world->now, &busy);
 	int h = net->ops->accept(net, l);

@@ -47,8 +47,8 @@ static void setup(void)
 	world = fake_world_create();
 	net = fake_net_create(world);
 	server = store_server_create(net, net->ops->listen(net, "h", PORT, -1));
-	here = store_client_create(net, "h", PORT, server);
-	far_away = store_client_create(net, "h", PORT, NULL);
+	here = store_client_create(store_stream_local(server));
+	far_away = store_client_create(store_stream_tcp(net, "h", PORT));
 	memset(value, 'v', FAR_STORE_VALUE_MAX);
 	steps();
 	cr_assert_eq(store_client_connection(far_away), STORE_CONNECTED);

@@ -47,7 +47,7 @@ static int key_give(void *ctx, struct auth_key *out)
 
 static struct store_client *client(const struct auth_key **key, bool patient, int rank, const char *name)
 {
-	struct store_client *c = store_client_create(net, "h", PORT, NULL);
+	struct store_client *c = store_client_create(store_stream_tcp(net, "h", PORT));
 	struct store_login login = {.who = {.rank = rank, .incarnation = rank < 0 ? 0 : 7},
 				    .random = &random_kernel,
 				    .key = key ? key_give : NULL,

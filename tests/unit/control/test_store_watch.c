@@ -51,9 +51,9 @@ static void setup(void)
 	world = fake_world_create();
 	net = fake_net_create(world);
 	server = store_server_create(net, net->ops->listen(net, "h", PORT, -1));
-	here = store_client_create(net, "h", PORT, server);
-	b = store_client_create(net, "h", PORT, NULL);
-	c = store_client_create(net, "h", PORT, NULL);
+	here = store_client_create(store_stream_local(server));
+	b = store_client_create(store_stream_tcp(net, "h", PORT));
+	c = store_client_create(store_stream_tcp(net, "h", PORT));
 	memset(heard, 0, sizeof heard);
 	b_stopped = false;
 	steps();

@@ -91,7 +91,6 @@ Test(control_url, malformed)
 	expect("", 0, 1, FAR_INVALID, "no scheme");
 	expect("http://h:1", 0, 1, FAR_INVALID, "unknown scheme \"http\"");
 	expect("etcd://h:1", 0, 1, FAR_UNSUPPORTED, "etcd:// is not supported yet");
-	expect("file:///tmp/x", 0, 1, FAR_UNSUPPORTED, "file:// is not supported yet");
 }
 
 Test(control_url, environment)
@@ -190,4 +189,32 @@ Test(control_url, launcher_of_a_rank_alone)
 		setenv("WORLD_SIZE", "2", 1);
 		expect_url("h", 29500, 1, 2);
 	}
+}
+
+Test(control_url, file)
+{
+	char text[URL_TEXT_MAX], longest[URL_PATH_MAX + 8] = "file:///";
+	cr_assert_eq(url_parse("file:///tmp/a#b/c?rank=1&world_size=2", -1, 0, &url, &err), FAR_OK, "%s", err.text);
+	cr_assert_eq(url.scheme, URL_FILE);
+	cr_assert_str_eq(url.path, "/tmp/a#b/c");
+	cr_assert_eq(url.rank, 1);
+	cr_assert_eq(url.world, 2);
+	url_text(&url, text);
+	cr_assert_str_eq(text, "file:///tmp/a#b/c");
+	expect("file://tmp/x", 0, 1, FAR_INVALID, "absolute path");
+	expect("file://", 0, 1, FAR_INVALID, "absolute path");
+	expect("file:///", 0, 1, FAR_INVALID, "absolute path");
+	expect("file:///x?size=1", 0, 1, FAR_INVALID, "unknown parameter");
+	memset(longest + 8, 'a', URL_PATH_MAX - 2);
+	cr_assert_eq(url_parse(longest, 0, 1, &url, &err), FAR_OK, "%s", err.text);
+	longest[URL_PATH_MAX + 6] = 'a';
+	expect(longest, 0, 1, FAR_INVALID, "absolute path");
+}
+
+Test(control_url, tcp_as_text)
+{
+	char text[URL_TEXT_MAX];
+	cr_assert_eq(url_parse("tcp://[::1]:7", 0, 1, &url, &err), FAR_OK, "%s", err.text);
+	url_text(&url, text);
+	cr_assert_str_eq(text, "[::1]:7");
 }

@@ -14,6 +14,7 @@
 #include <farcall/rpc.h>
 #include <farcall/rref.h>
 #include <farcall/status.h>
+#include <farcall/store.h>
 #include <farcall/testing.h>
 #include <farcall/value.h>
 #include <farcall/version.h>

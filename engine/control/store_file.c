@@ -1,0 +1,746 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A store in a file that all clients share. Control thread of each member.
+ *
+ * The file is a log of changes. Each client replays it into a table of its own, a store_server without connections,
+ * which answers the client's frames and runs its WAITs and watches. A frame that may write is run under the lock, after
+ * all earlier changes, and its change is appended before the reply is read.
+ *
+ *   PATH       (PATH/store if PATH is a directory) offset 0: magic "FCSFILE1" (8 bytes), bytes of the file after the
+ * last compaction (8), records record     CRC-32C of what follows (4), kind (1), 0 (1), key bytes (2), value bytes (2),
+ * 0 (2), holder (8), key, value. Numbers are little-endian. PATH.lock  byte 0: the lock; byte N: locked while client N
+ * is alive PATH.new   the compacted log, before it is renamed to PATH
+ *
+ * Locks are those of open file descriptions: the kernel, or the file server, releases them with the process, so a held
+ * key whose holder's byte is free is deleted by the next client that sees it. A record that a dying writer left
+ * incomplete is cut off by the next one. Each client holds the key [GROUP]/client/N. The first member of a group
+ * without members deletes what an earlier group of that name has left; a group that is closed admits no more members.
+ * The last client removes a file without keys.
+ */
+#include "base/byteorder.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "control/store_conn.h"
+#include "control/url.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_MAGIC        "FCSFILE1"
+#define FILE_HEAD_BYTES   16
+#define RECORD_HEAD_BYTES 20
+#define RECORD_BYTES_MAX  (RECORD_HEAD_BYTES + FAR_STORE_KEY_MAX + FAR_STORE_VALUE_MAX)
+#define READ_BYTES        ((size_t)64 << 10)
+#define COMPACT_BYTES     ((uint64_t)1 << 20) /* a log below this length is not compacted */
+#define POLL_NS           UINT64_C(100000000) /* between looks at a file whose file system reports no changes */
+#define RETRY_NS          UINT64_C(1000000)   /* until a lock that another client has is tried again */
+#define SWEEP_AT_ONCE     32                  /* holders that one look checks */
+#define CLOSE_TRIES       50                  /* attempts to lock, RETRY_NS apart, of a client that ends */
+
+enum { RECORD_VALUE = 1, RECORD_HELD, RECORD_DELETED };
+
+/** A key that ends with its holder, a client. */
+struct held {
+	struct held *next;
+	uint64_t holder;
+	size_t key_len;
+	uint8_t key[];
+};
+
+/** The state of the file after its first `at` bytes. */
+struct table {
+	struct store_server *server; /* its local client is this one */
+	struct held *held;
+	uint64_t at;
+};
+
+struct file {
+	struct store_stream base;
+	struct ctl_net *net;
+	int fd, lock_fd, notify; /* −1: not open; notify: inotify */
+	uint64_t self;           /* number of this client */
+	bool logged_in;
+	int error; /* -errno that ends the attempt; 0: none */
+	struct table table;
+	uint64_t poll_at;
+	unsigned swept;        /* holders before this one were checked */
+	struct send_buffer in; /* frames that are not run yet */
+	struct store_identity who;
+	char path[URL_PATH_MAX + 8], lock_path[URL_PATH_MAX + 16];
+};
+
+struct record {
+	int kind;
+	uint64_t holder; /* 0 but in RECORD_HELD */
+	struct kv_bytes key, value;
+};
+
+/* ---- table ---- */
+
+static struct held **held_find(struct table *t, struct kv_bytes key)
+{
+	struct held **at = &t->held;
+	while (*at && !((*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0))
+		at = &(*at)->next;
+	return at;
+}
+
+/* Sets the holder of a key, 0: none. 0 or -ENOMEM. */
+static int held_set(struct table *t, struct kv_bytes key, uint64_t holder)
+{
+	struct held **at = held_find(t, key), *h = *at;
+	if (h && !holder) {
+		*at = h->next;
+		free(h);
+	} else if (h) {
+		h->holder = holder;
+	} else if (holder) {
+		h = malloc(sizeof *h + key.len);
+		if (!h)
+			return -ENOMEM;
+		*h = (struct held){.next = NULL, .holder = holder, .key_len = key.len};
+		memcpy(h->key, key.data, key.len);
+		*at = h;
+	}
+	return 0;
+}
+
+static void table_free(struct table *t)
+{
+	store_server_destroy(t->server);
+	while (t->held) {
+		struct held *next = t->held->next;
+		free(t->held);
+		t->held = next;
+	}
+	*t = (struct table){.server = NULL};
+}
+
+/* Applies a change that another client made. 0 or -errno. */
+static int table_apply(struct table *t, const struct record *r)
+{
+	struct store_server *s = t->server;
+	struct kv_bytes now;
+	bool exists = kv_get(s->kv, r->key, &now) == 0;
+	int rc = held_set(t, r->key, r->holder);
+	if (rc)
+		return rc;
+	if (r->kind == RECORD_DELETED) {
+		kv_delete(s->kv, r->key);
+		hold_end(s, r->key);
+		return 0;
+	}
+	if (exists && now.len == r->value.len && (!now.len || memcmp(now.data, r->value.data, now.len) == 0))
+		return 0;
+	rc = kv_set(s->kv, r->key, r->value);
+	if (!rc)
+		store_written(s, r->key);
+	return rc;
+}
+
+/* ---- records ---- */
+
+static size_t record_encode(const struct record *r, uint8_t out[RECORD_BYTES_MAX])
+{
+	uint8_t *p = out + RECORD_HEAD_BYTES;
+	le_put(out + 4, (uint64_t)r->kind, 2);
+	le_put(out + 6, r->key.len, 2);
+	le_put(out + 8, r->value.len, 4);
+	le_put(out + 12, r->holder, 8);
+	memcpy(p, r->key.data, r->key.len);
+	p += r->key.len;
+	if (r->value.len)
+		memcpy(p, r->value.data, r->value.len);
+	p += r->value.len;
+	le_put(out, crc32c(0, out + 4, (size_t)(p - out) - 4), 4);
+	return (size_t)(p - out);
+}
+
+/* Its bytes; 0: incomplete, or not a record. */
+static size_t record_decode(const uint8_t *data, size_t len, struct record *out)
+{
+	if (len < RECORD_HEAD_BYTES)
+		return 0;
+	uint64_t kind = le_get(data + 4, 2), key = le_get(data + 6, 2), value = le_get(data + 8, 4);
+	if (kind < RECORD_VALUE || kind > RECORD_DELETED || key == 0 || key > FAR_STORE_KEY_MAX ||
+	    value > FAR_STORE_VALUE_MAX)
+		return 0;
+	size_t bytes = RECORD_HEAD_BYTES + (size_t)key + (size_t)value;
+	if (len < bytes || crc32c(0, data + 4, bytes - 4) != le_get(data, 4))
+		return 0;
+	out->kind = (int)kind;
+	out->holder = kind == RECORD_HELD ? le_get(data + 12, 8) : 0;
+	out->key = (struct kv_bytes){data + RECORD_HEAD_BYTES, (size_t)key};
+	out->value = (struct kv_bytes){out->key.data + key, (size_t)value};
+	return bytes;
+}
+
+/* Replays the records of `fd` from t->at on, up to the first that is incomplete. 0 or -errno. */
+static int records_replay(int fd, struct table *t)
+{
+	uint8_t buf[READ_BYTES], *at = buf;
+	struct record r;
+	for (;;) {
+		ssize_t n = pread(fd, buf, sizeof buf, (off_t)t->at);
+		size_t used = 0, bytes;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n < 0)
+			continue;
+		if (t->at == 0 && (size_t)n >= FILE_HEAD_BYTES) {
+			if (memcmp(buf, FILE_MAGIC, sizeof FILE_MAGIC - 1) != 0)
+				return -EPROTO;
+			used = FILE_HEAD_BYTES;
+		}
+		if (t->at || used)
+			while ((bytes = record_decode(at + used, (size_t)n - used, &r))) {
+				int rc = table_apply(t, &r);
+				if (rc)
+					return rc;
+				used += bytes;
+			}
+		t->at += used;
+		if (!used)
+			return 0;
+	}
+}
+
+/* ---- the file ---- */
+
+static void fd_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static bool is_same_file(int fd, const char *path)
+{
+	struct stat ours, there;
+	return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+	       ours.st_dev == there.st_dev;
+}
+
+/* It may hold the group's key: nobody else may read or write it. */
+static int file_open(struct file *f)
+{
+	struct stat st;
+	f->fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+	if (f->fd < 0 || fstat(f->fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+		return -EPERM;
+	if (f->notify >= 0)
+		inotify_add_watch(f->notify, f->path, IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF);
+	return 0;
+}
+
+static int table_begin(struct table *t)
+{
+	t->server = store_server_create(NULL, -1);
+	return t->server ? 0 : -ENOMEM;
+}
+
+/* Applies what makes the table equal to `to`, and takes its holders. */
+static int table_become(struct table *t, struct table *to)
+{
+	struct kv_change c;
+	int rc = 0;
+	for (const struct kv_entry *e = kv_changes_after(t->server->kv, 0); e && !rc;) {
+		struct kv_bytes held;
+		e = kv_change_read(e, &c);
+		if (!c.deleted && kv_get(to->server->kv, c.key, &held) != 0)
+			rc = table_apply(t, &(struct record){.kind = RECORD_DELETED, .key = c.key});
+	}
+	for (const struct kv_entry *e = kv_changes_after(to->server->kv, 0); e && !rc;) {
+		e = kv_change_read(e, &c);
+		const struct held *h = *held_find(to, c.key);
+		if (!c.deleted)
+			rc = table_apply(t, &(struct record){.kind = RECORD_VALUE,
+							     .holder = h ? h->holder : 0,
+							     .key = c.key,
+							     .value = c.value});
+	}
+	t->at = to->at;
+	return rc;
+}
+
+/* Another client has replaced the file by a compacted one. */
+static int file_reload(struct file *f)
+{
+	struct table fresh = {.server = NULL};
+	fd_close(&f->fd);
+	int rc = table_begin(&fresh);
+	if (!rc)
+		rc = file_open(f);
+	if (!rc)
+		rc = records_replay(f->fd, &fresh);
+	if (!rc)
+		rc = table_become(&f->table, &fresh);
+	table_free(&fresh);
+	return rc;
+}
+
+/* Replays what other clients have written. 0 or -errno. */
+static int file_read(struct file *f)
+{
+	if (is_same_file(f->fd, f->path))
+		return records_replay(f->fd, &f->table);
+	return access(f->path, F_OK) ? -ESTALE : file_reload(f);
+}
+
+static int write_all(int fd, const void *data, size_t len, uint64_t at)
+{
+	ssize_t n;
+	do
+		n = pwrite(fd, data, len, (off_t)at);
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)len ? 0 : n < 0 ? -errno : -ENOSPC;
+}
+
+/* ---- locks ---- */
+
+static int byte_lock(int fd, int type, uint64_t byte)
+{
+	struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
+	if (fcntl(fd, F_OFD_SETLK, &l) == 0)
+		return 0;
+	return errno == EACCES || errno == EAGAIN ? -EAGAIN : errno == EINVAL || errno == EOPNOTSUPP ? -ENOLCK : -errno;
+}
+
+static bool is_alive(const struct file *f, uint64_t client)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)client, .l_len = 1};
+	return client == f->self || fcntl(f->lock_fd, F_OFD_GETLK, &l) != 0 || l.l_type != F_UNLCK;
+}
+
+static void unlock(struct file *f)
+{
+	byte_lock(f->lock_fd, F_UNLCK, 0);
+}
+
+/* Locks the file and replays it to its end. 0; -EAGAIN: another client has the lock; another -errno. */
+static int lock(struct file *f)
+{
+	uint8_t head[FILE_HEAD_BYTES] = FILE_MAGIC;
+	struct stat st;
+	int rc = byte_lock(f->lock_fd, F_WRLCK, 0);
+	if (rc)
+		return rc;
+	if (!is_same_file(f->lock_fd, f->lock_path)) /* removed by the last client before this one */
+		rc = -ESTALE;
+	if (!rc && f->fd < 0)
+		rc = file_open(f);
+	if (!rc)
+		rc = file_read(f);
+	if (!rc && fstat(f->fd, &st) < 0)
+		rc = -errno;
+	if (!rc && (uint64_t)st.st_size > f->table.at) {
+		log_line(FAR_LOG_WARNING, "the store file %s has %" PRIu64 " bytes of an incomplete record; removed",
+			 f->path, (uint64_t)st.st_size - f->table.at);
+		rc = ftruncate(f->fd, (off_t)f->table.at) ? -errno : 0;
+	}
+	if (!rc && f->table.at == 0) {
+		le_put(head + 8, FILE_HEAD_BYTES, 8);
+		rc = write_all(f->fd, head, sizeof head, 0);
+		f->table.at = rc ? 0 : FILE_HEAD_BYTES;
+	}
+	if (rc)
+		unlock(f);
+	return rc;
+}
+
+/* ---- changes, under the lock ---- */
+
+static int record_append(struct file *f, const struct record *r)
+{
+	uint8_t buf[RECORD_BYTES_MAX];
+	size_t len = record_encode(r, buf);
+	int rc = write_all(f->fd, buf, len, f->table.at);
+	f->table.at += rc ? 0 : len;
+	return rc;
+}
+
+static int change(struct file *f, const struct record *r)
+{
+	int rc = record_append(f, r);
+	return rc ? rc : table_apply(&f->table, r);
+}
+
+/* Appends the state of a key that this client has just written to its table. */
+static int written(struct file *f, struct kv_bytes key, bool hold)
+{
+	const struct held *h = *held_find(&f->table, key);
+	struct record r = {.kind = RECORD_DELETED, .key = key, .holder = hold ? f->self : h ? h->holder : 0};
+	if (kv_get(f->table.server->kv, key, &r.value) == 0)
+		r.kind = r.holder ? RECORD_HELD : RECORD_VALUE;
+	else
+		r.holder = 0;
+	int rc = held_set(&f->table, key, r.holder);
+	return rc ? rc : record_append(f, &r);
+}
+
+static int delete_key(struct file *f, const uint8_t *data, size_t len)
+{
+	uint8_t key[FAR_STORE_KEY_MAX];
+	memcpy(key, data, len);
+	return change(f, &(struct record){.kind = RECORD_DELETED, .key = {key, len}});
+}
+
+/* Deletes the keys of all clients that have ended. */
+static int sweep(struct file *f)
+{
+	struct held **at = &f->table.held;
+	int rc = 0;
+	while (*at && !rc) {
+		if (is_alive(f, (*at)->holder))
+			at = &(*at)->next;
+		else
+			rc = delete_key(f, (*at)->key, (*at)->key_len);
+	}
+	return rc;
+}
+
+/* True if one of the next holders has ended. */
+static bool sweep_is_due(struct file *f)
+{
+	unsigned i = 0, from = f->swept;
+	f->swept = 0;
+	for (const struct held *h = f->table.held; h; h = h->next, i++) {
+		if (i < from)
+			continue;
+		if (i >= from + SWEEP_AT_ONCE) {
+			f->swept = i;
+			break;
+		}
+		if (!is_alive(f, h->holder))
+			return true;
+	}
+	return false;
+}
+
+/* Deletes all keys of this client's group. */
+static int group_purge(struct file *f)
+{
+	size_t len = strlen(f->who.group);
+	struct kv_change c;
+	int rc = 0;
+	for (const struct kv_entry *e = kv_changes_after(f->table.server->kv, 0); e && !rc;) {
+		e = kv_change_read(e, &c);
+		if (!c.deleted && c.key.len > len && c.key.data[len] == '/' &&
+		    memcmp(c.key.data, f->who.group, len) == 0)
+			rc = delete_key(f, c.key.data, c.key.len);
+	}
+	return rc;
+}
+
+static bool group_has_members(const struct file *f)
+{
+	char prefix[FAR_NAME_MAX + 16];
+	size_t len = (size_t)snprintf(prefix, sizeof prefix, "%s/client/", f->who.group);
+	const struct held *h = f->table.held;
+	while (h && (h->holder == f->self || h->key_len <= len || memcmp(h->key, prefix, len) != 0))
+		h = h->next;
+	return h != NULL;
+}
+
+static bool group_is_closed(const struct file *f)
+{
+	char key[FAR_NAME_MAX + 16];
+	struct kv_bytes value;
+	size_t len = (size_t)snprintf(key, sizeof key, "%s/closed", f->who.group);
+	return kv_get(f->table.server->kv, (struct kv_bytes){(const uint8_t *)key, len}, &value) == 0;
+}
+
+/* 0; -EBUSY: the group is closed, and has members still; another -errno. */
+static int login(struct file *f, const struct store_msg *m)
+{
+	struct store_auth greeting;
+	char key[FAR_NAME_MAX + 40];
+	f->who = (struct store_identity){.rank = STORE_RANK_NONE};
+	if (m->value_len && store_login_read(m->value, m->value_len, &greeting, &f->who))
+		return -EPROTO;
+	if (f->who.rank == STORE_RANK_NONE)
+		f->who.group[0] = 0;
+	int rc = sweep(f);
+	if (!rc && f->who.group[0] && !group_has_members(f))
+		rc = group_purge(f);
+	if (!rc && f->who.group[0] && group_is_closed(f))
+		rc = -EBUSY;
+	if (rc)
+		return rc;
+	size_t len = (size_t)snprintf(key, sizeof key, "%s/client/%016" PRIx64, f->who.group, f->self);
+	f->logged_in = true;
+	return change(f, &(struct record){.kind = RECORD_HELD, .holder = f->self, .key = {(const uint8_t *)key, len}});
+}
+
+/* Writes the table to a new file, and renames it. */
+static int compact(struct file *f)
+{
+	char path[URL_PATH_MAX + 16];
+	uint8_t buf[RECORD_BYTES_MAX] = FILE_MAGIC;
+	uint64_t at = FILE_HEAD_BYTES;
+	struct kv_change c;
+	snprintf(path, sizeof path, "%s.new", f->path);
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int rc = fd < 0 ? -errno : 0;
+	for (const struct kv_entry *e = kv_changes_after(f->table.server->kv, 0); e && !rc;) {
+		e = kv_change_read(e, &c);
+		const struct held *h = *held_find(&f->table, c.key);
+		struct record r = {h ? RECORD_HELD : RECORD_VALUE, h ? h->holder : 0, c.key, c.value};
+		size_t len = c.deleted ? 0 : record_encode(&r, buf);
+		rc = len ? write_all(fd, buf, len, at) : 0;
+		at += len;
+	}
+	memcpy(buf, FILE_MAGIC, 8);
+	le_put(buf + 8, at, 8);
+	if (!rc)
+		rc = write_all(fd, buf, FILE_HEAD_BYTES, 0);
+	if (!rc && rename(path, f->path))
+		rc = -errno;
+	if (rc) {
+		fd_close(&fd);
+		unlink(path);
+		return rc;
+	}
+	fd_close(&f->fd);
+	f->fd = fd;
+	f->table.at = at;
+	if (f->notify >= 0)
+		inotify_add_watch(f->notify, f->path, IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF);
+	return 0;
+}
+
+static int compact_if_due(struct file *f)
+{
+	uint8_t head[FILE_HEAD_BYTES];
+	if (f->table.at < COMPACT_BYTES || pread(f->fd, head, sizeof head, 0) != sizeof head ||
+	    f->table.at < 2 * le_get(head + 8, 8))
+		return 0;
+	return compact(f);
+}
+
+/* ---- frames ---- */
+
+static bool writes(const struct store_msg *m)
+{
+	return m->op == STORE_SET || m->op == STORE_ADD || m->op == STORE_CAS || m->op == STORE_DELETE ||
+	       m->op == STORE_HOLD;
+}
+
+/* Runs a frame on the table. */
+static void frame_answer(struct file *f, const uint8_t *frame, size_t len, uint64_t now)
+{
+	struct store_server *s = f->table.server;
+	bool busy;
+	do {
+		long n = store_server_local_send(s, frame, len);
+		frame += n > 0 ? n : 0;
+		len -= n > 0 ? (size_t)n : 0;
+		store_server_step(s, now, &busy);
+	} while (len);
+}
+
+/* 0; -EAGAIN: another client has the lock; another -errno. */
+static int frame_run(struct file *f, const struct store_msg *m, const uint8_t *frame, size_t len, uint64_t now)
+{
+	struct kv_bytes key = {m->key, m->key_len};
+	bool locks = writes(m) || m->op == STORE_LOGIN;
+	int rc = locks ? lock(f) : file_read(f);
+	if (rc)
+		return rc;
+	if (m->op == STORE_LOGIN)
+		rc = login(f, m);
+	else if (m->op == STORE_HOLD)
+		rc = sweep(f);
+	uint64_t before = kv_changes(f->table.server->kv);
+	if (!rc)
+		frame_answer(f, frame, len, now);
+	if (!rc && writes(m) && kv_changes(f->table.server->kv) != before)
+		rc = written(f, key, m->op == STORE_HOLD);
+	if (!rc && locks)
+		rc = compact_if_due(f);
+	if (locks)
+		unlock(f);
+	return rc;
+}
+
+/* Runs the frames that wait. 0 or -errno, as frame_run(). */
+static int frames_run(struct file *f, uint64_t now, bool *busy)
+{
+	while (send_buffer_len(&f->in)) {
+		const uint8_t *frame = f->in.data + f->in.head;
+		struct store_msg m;
+		long n = store_msg_decode(frame, send_buffer_len(&f->in), &m);
+		if (n <= 0)
+			return (int)n;
+		int rc = frame_run(f, &m, frame, (size_t)n, now);
+		if (rc)
+			return rc;
+		send_buffer_skip(&f->in, (size_t)n);
+		*busy = true;
+	}
+	return 0;
+}
+
+/* ---- stream ---- */
+
+static void attempt_end(struct store_stream *base)
+{
+	struct file *f = (struct file *)base;
+	fd_close(&f->fd);
+	fd_close(&f->lock_fd);
+	fd_close(&f->notify);
+	table_free(&f->table);
+	send_buffer_fini(&f->in);
+	f->logged_in = false;
+	f->error = 0;
+}
+
+static int attempt_begin(struct store_stream *base)
+{
+	struct file *f = (struct file *)base;
+	f->self = (random_u64() >> 2) | 1;
+	f->poll_at = 0;
+	f->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC); /* without it, POLL_NS alone */
+	f->lock_fd = open(f->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int rc = f->lock_fd < 0 ? -errno : byte_lock(f->lock_fd, F_WRLCK, f->self);
+	if (!rc)
+		rc = table_begin(&f->table);
+	if (!rc && f->notify >= 0) {
+		inotify_add_watch(f->notify, f->lock_path, IN_CLOSE_WRITE);
+		f->net->ops->watch(f->net, f->notify);
+	}
+	if (rc)
+		attempt_end(base);
+	return rc;
+}
+
+/* A client that ends deletes its keys, and the file when nothing is left. */
+static void leave(struct file *f)
+{
+	int rc = -EAGAIN;
+	for (int i = 0; i < CLOSE_TRIES && rc == -EAGAIN; i++) {
+		if (i)
+			usleep(RETRY_NS / 1000);
+		rc = lock(f);
+	}
+	if (rc)
+		return; /* the other clients see that this one has ended */
+	uint64_t self = f->self;
+	f->self = 0;
+	byte_lock(f->lock_fd, F_UNLCK, self);
+	rc = sweep(f);
+	if (!rc && f->who.group[0] && !group_has_members(f))
+		rc = group_purge(f);
+	if (!rc && kv_count(f->table.server->kv) == 0) {
+		unlink(f->path);
+		unlink(f->lock_path);
+	}
+	unlock(f);
+}
+
+static void file_destroy(struct store_stream *base)
+{
+	struct file *f = (struct file *)base;
+	if (f->logged_in && !f->error)
+		leave(f);
+	attempt_end(base);
+	free(f);
+}
+
+static long file_send(struct store_stream *base, const void *data, size_t len)
+{
+	struct file *f = (struct file *)base;
+	int rc = f->error ? f->error : send_buffer_put(&f->in, data, len);
+	return rc == -ENOBUFS ? -EAGAIN : rc ? rc : (long)len;
+}
+
+static long file_recv(struct store_stream *base, void *data, size_t len)
+{
+	struct file *f = (struct file *)base;
+	return f->error ? f->error : store_server_local_recv(f->table.server, data, len);
+}
+
+static void file_want(struct store_stream *base, bool write)
+{
+	(void)base;
+	(void)write;
+}
+
+/* Sweeps after a client has ended. */
+static int sweep_if_due(struct file *f)
+{
+	if (!sweep_is_due(f))
+		return 0;
+	int rc = lock(f);
+	if (rc)
+		return rc;
+	rc = sweep(f);
+	unlock(f);
+	return rc;
+}
+
+static int look(struct file *f, uint64_t now)
+{
+	alignas(struct inotify_event) char events[1024];
+	bool changed = now >= f->poll_at;
+	while (f->notify >= 0 && read(f->notify, events, sizeof events) > 0)
+		changed = true;
+	if (!changed)
+		return 0;
+	f->poll_at = now + POLL_NS;
+	if (!f->logged_in)
+		return 0;
+	int rc = file_read(f);
+	return rc ? rc : sweep_if_due(f);
+}
+
+static uint64_t file_step(struct store_stream *base, uint64_t now, bool *busy)
+{
+	struct file *f = (struct file *)base;
+	int rc = f->error ? f->error : look(f, now), run;
+	if (!rc || rc == -EAGAIN) {
+		run = frames_run(f, now, busy);
+		rc = run ? run : rc;
+	}
+	uint64_t until = f->table.server ? store_server_step(f->table.server, now, busy) : TIME_NEVER;
+	*busy |= f->table.server && send_buffer_len(&f->table.server->local.tx);
+	if (rc == -EAGAIN)
+		return now + RETRY_NS;
+	*busy |= rc != f->error;
+	f->error = rc;
+	return until < f->poll_at ? until : f->poll_at;
+}
+
+struct store_stream *store_stream_file(struct ctl_net *net, const char *path)
+{
+	static const struct store_stream_ops ops = {.open = attempt_begin,
+						    .close = attempt_end,
+						    .send = file_send,
+						    .recv = file_recv,
+						    .want = file_want,
+						    .step = file_step,
+						    .destroy = file_destroy};
+	struct file *f = calloc(1, sizeof *f);
+	if (!f)
+		return NULL;
+	f->base.ops = &ops;
+	f->net = net;
+	f->fd = f->lock_fd = f->notify = -1;
+	struct stat st;
+	bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	snprintf(f->path, sizeof f->path, "%s%s", path, is_dir ? "/store" : "");
+	snprintf(f->lock_path, sizeof f->lock_path, "%s.lock", f->path);
+	return &f->base;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Where the frames of a store's client go: a stream of bytes to a server, or a backend in this process that answers
+ * frames itself. Stepped; nothing blocks but name resolution and the file system. Control thread.
+ */
+#ifndef FAR_CONTROL_STORE_STREAM_H
+#define FAR_CONTROL_STORE_STREAM_H
+
+#include "control/net.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct store_server;
+struct store_stream;
+
+struct store_stream_ops {
+	/** Begins an attempt: 0 or -errno. Called when there is none. */
+	int (*open)(struct store_stream *s);
+	/** Ends the attempt, if there is one. */
+	void (*close)(struct store_stream *s);
+	/** Results as of send and recv of struct ctl_net. */
+	long (*send)(struct store_stream *s, const void *data, size_t len);
+	long (*recv)(struct store_stream *s, void *data, size_t len);
+	/** Sets whether room to send ends a wait(). */
+	void (*want)(struct store_stream *s, bool write);
+	/** Does all that is ready within an attempt, as store_client_step(). */
+	uint64_t (*step)(struct store_stream *s, uint64_t now, bool *busy);
+	void (*destroy)(struct store_stream *s);
+};
+
+struct store_stream {
+	const struct store_stream_ops *ops;
+};
+
+/** A stream to the server at host:port. NULL: no memory. */
+struct store_stream *store_stream_tcp(struct ctl_net *net, const char *host, uint16_t port);
+/** A stream to the server in this process, which outlives it. NULL: no memory. */
+struct store_stream *store_stream_local(struct store_server *server);
+/** A store in the file `path`, shared by all processes that open it (store_file.c). `net` wakes the thread when the
+ * file changes. NULL: no memory. */
+struct store_stream *store_stream_file(struct ctl_net *net, const char *path);
+
+#endif

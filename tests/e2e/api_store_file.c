@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A group whose store is a file: rank 0 is killed under traffic and started again, all leave, and another group begins
+ * with the same file. */
+#include "api_spawn.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+enum { WORLD = 4, ROUNDS = 3 };
+
+static struct shared {
+	_Atomic int life;           /* of rank 0, that the parent has begun last */
+	_Atomic int joined;         /* workers that have joined in this group */
+	_Atomic int reached[WORLD]; /* life of rank 0 that each worker has had an answer from */
+	_Atomic long calls[WORLD];  /* that each worker has made to others than rank 0 */
+	_Atomic bool stop;
+} * shared;
+
+static struct far_err err;
+static int life;
+
+static enum far_status which(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_val out = far_int(life);
+	return far_return(req, &out);
+}
+
+static const struct far_function table[] = {{"t::which() -> int", FAR_KIND_INLINE, which, NULL}};
+
+static int worker(int rank)
+{
+	struct far_opts opts = {.functions = table, .functions_n = 1, .init_timeout_ns = 30 * FAR_SEC};
+	struct far_val out;
+	life = atomic_load(&shared->life);
+	struct far_agent *agent = check_join(&opts);
+	atomic_fetch_add(&shared->joined, 1);
+	while (!atomic_load(&shared->stop)) {
+		for (int r = 1; r < WORLD; r++)
+			CHECK_STATUS(far_rpc_sync(agent, check_name(r), "t::which", FAR_ARGS(), NULL, &out, &err),
+				     FAR_OK, &err);
+		atomic_fetch_add(&shared->calls[rank], 1);
+		if (far_rpc_sync(agent, check_name(0), "t::which", FAR_ARGS(), NULL, &out, &err) == FAR_OK)
+			atomic_store(&shared->reached[rank], (int)out.u.i);
+		usleep(500);
+	}
+	check_leave(agent);
+	return 0;
+}
+
+static void wait_joined(int n)
+{
+	while (atomic_load(&shared->joined) < n)
+		usleep(1000);
+}
+
+static void wait_reached(void)
+{
+	for (int r = 1; r < WORLD; r++)
+		while (atomic_load(&shared->reached[r]) != atomic_load(&shared->life))
+			usleep(1000);
+}
+
+/* The others call each other while rank 0 is gone. */
+static void wait_calls(void)
+{
+	for (int r = 1; r < WORLD; r++) {
+		long before = atomic_load(&shared->calls[r]);
+		while (atomic_load(&shared->calls[r]) < before + 3)
+			usleep(1000);
+	}
+}
+
+static void group_run(int restarts)
+{
+	int status;
+	atomic_store(&shared->joined, 0);
+	atomic_store(&shared->stop, false);
+	struct spawned s = spawn(WORLD, worker);
+	wait_joined(WORLD);
+	wait_reached();
+	for (int i = 0; i < restarts; i++) {
+		kill(s.pids[0], SIGKILL);
+		CHECK(waitpid(s.pids[0], &status, 0) == s.pids[0] && WIFSIGNALED(status));
+		wait_calls();
+		atomic_fetch_add(&shared->life, 1);
+		s.pids[0] = spawn_one(&s, 0, -1, worker);
+		wait_joined(WORLD + 1 + i);
+		wait_reached();
+	}
+	atomic_store(&shared->stop, true);
+	CHECK(spawn_wait(&s, -1) == 0);
+}
+
+/* All die at once: the next group finds what they have written, and begins anew. */
+static void group_kill(void)
+{
+	int status;
+	atomic_store(&shared->joined, 0);
+	atomic_store(&shared->stop, false);
+	struct spawned s = spawn(WORLD, worker);
+	wait_joined(WORLD);
+	for (int r = 0; r < WORLD; r++)
+		kill(s.pids[r], SIGKILL);
+	for (int r = 0; r < WORLD; r++)
+		CHECK(waitpid(s.pids[r], &status, 0) == s.pids[r]);
+}
+
+int main(void)
+{
+	char dir[] = "/tmp/farcall-e2e-XXXXXX", url[96], path[64];
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED && mkdtemp(dir));
+	snprintf(path, sizeof path, "%s/store", dir);
+	snprintf(url, sizeof url, "file://%s", path);
+	setenv("FAR_INIT_METHOD", url, 1);
+	alarm(HANG_GUARD_S);
+	group_run(ROUNDS);
+	CHECK(access(path, F_OK) != 0);
+	group_kill();
+	group_run(0);
+	CHECK(access(path, F_OK) != 0 && rmdir(dir) == 0);
+	return 0;
+}
