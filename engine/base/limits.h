@@ -206,8 +206,8 @@
 #define FAR_SLEEPERS_MAX 128
 #define FAR_NAP_NS       UINT64_C(1000000)
 
-/* Passes of a shard in far_agent_poll(), each of FAR_BURST packets of each queue at most: what a ring can hold, and less
- * than a millisecond of inline handlers of a few microseconds. */
+/* Passes of a shard in far_agent_poll(), each of FAR_BURST packets of each queue at most: what a ring can hold, and
+ * less than a millisecond of inline handlers of a few microseconds. */
 #define FAR_POLL_PASSES 64u
 
 /* Adaptive idling: time of polls without work before the thread yields, and of yields before it sleeps; perf/NOTES.md,

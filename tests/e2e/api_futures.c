@@ -135,10 +135,11 @@ static struct far_future *then_fiber(struct far_future *f, far_then_fn *fn, void
 
 static void waiting_callbacks(void)
 {
+	static char here[] = "worker0", there[] = "worker1";
 	struct far_future *f[N], *c[N], *more[2 * FIBERS];
 	for (int i = 0; i < N; i++) {
 		f[i] = start("worker1", "t::twice", i);
-		c[i] = then_fiber(f[i], call_again, i % 2 ? "worker0" : "worker1");
+		c[i] = then_fiber(f[i], call_again, i % 2 ? here : there);
 		far_future_free(f[i]);
 	}
 	for (int i = 0; i < N; i++) {
@@ -146,7 +147,7 @@ static void waiting_callbacks(void)
 		far_future_free(c[i]);
 	}
 	f[0] = start("worker1", "t::fail", 5);
-	c[0] = then_fiber(f[0], call_again, "worker1");
+	c[0] = then_fiber(f[0], call_again, there);
 	CHECK_STATUS(far_future_wait(c[0], 0, NULL, &err), FAR_DENIED, &err);
 	CHECK(err.code == 5);
 	c[1] = then_fiber(f[0], hand_on, NULL); /* it is complete */

@@ -70,7 +70,7 @@ static enum far_status give(struct far_req *req, const struct far_val *args, siz
 }
 
 static const struct far_function constructor = {"t::Counter() -> t::Counter", FAR_KIND_INLINE, make, NULL, 0};
-static const struct far_method method = {"add(int by) -> int", FAR_KIND_INLINE, add, NULL, 0};
+static const struct far_method method = {"add(int by) -> int", FAR_KIND_INLINE, add, NULL};
 static const struct far_class counter_class = {.name = "t::Counter",
 					       .constructors = &constructor,
 					       .constructors_n = 1,
