@@ -68,9 +68,10 @@ bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 	if (++i->empty % (unlikely(s->config.cpu_scarce) ? EMPTY_PER_CLOCK_SCARCE : EMPTY_PER_CLOCK))
 		return false;
 	uint64_t now = clock_now(s->config.clock);
-	shard_run_timers(s, now);
 	if (!i->since)
 		i->since = now;
+	if (shard_run_timers(s, now)) /* perhaps what the caller waits for */
+		return false;
 	struct patience patience = patience_of(s, awaiting);
 	if (now - i->since >= patience.sleep_ns)
 		return true;
