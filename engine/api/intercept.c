@@ -47,20 +47,31 @@ bool far_tlv_next(const struct far_tlv_in *in, size_t *cursor, uint16_t *type, c
 {
 	bool mandatory;
 	while (*cursor < in->bytes) {
-		*type = tlv_take(in->data, cursor, value, len, &mandatory);
-		if (*type >= in->first && *type <= in->last)
-			return true;
+		const void *found;
+		size_t bytes;
+		uint16_t of = tlv_take(in->data, cursor, &found, &bytes, &mandatory);
+		if (of < in->first || of > in->last)
+			continue;
+		*type = of;
+		*value = found;
+		*len = bytes;
+		return true;
 	}
 	return false;
 }
 
 bool far_tlv_find(const struct far_tlv_in *in, uint16_t type, const void **value, size_t *len)
 {
-	size_t cursor = 0;
-	uint16_t found;
-	while (far_tlv_next(in, &cursor, &found, value, len))
-		if (found == type)
-			return true;
+	size_t cursor = 0, bytes;
+	const void *found;
+	uint16_t of;
+	while (far_tlv_next(in, &cursor, &of, &found, &bytes)) {
+		if (of != type)
+			continue;
+		*value = found;
+		*len = bytes;
+		return true;
+	}
 	return false;
 }
 
