@@ -252,6 +252,8 @@ static void run(struct far_req *req, struct intercepted *r, const struct message
 	memcpy(r->handler.name, m->name, sizeof m->name);
 	ref(r);
 	dispatch_to(req, &r->handler, body, len);
+	if (m->kind != FAR_KIND_INLINE && req->answer == ANSWER_SENT) /* refused: it will not run */
+		unref(r);
 	if (oneway)
 		unref(r);
 }

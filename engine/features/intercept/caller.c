@@ -179,10 +179,8 @@ void intercept_unsent(struct call_start *start, enum far_status status, const ch
 	call_free(c);
 }
 
-void intercept_inner(call_done_fn **done, void **user)
+void intercept_unwrap(call_done_fn **done, void **user)
 {
-	if (*done != intercept_done)
-		return;
 	const struct intercepted_call *c = *user;
 	*done = c->done;
 	*user = c->user;

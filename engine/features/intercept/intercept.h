@@ -47,8 +47,14 @@ enum far_status intercept_call(const struct shard *s, struct call_start *start, 
 void intercept_done(void *user, const struct completion *o);
 /** The call was not started, or was a one-way message, and has left: as a completion, and restores the start. */
 void intercept_unsent(struct call_start *start, enum far_status status, const char *text);
+/** Of an intercepted call: the `done` and `user` that it had. */
+void intercept_unwrap(call_done_fn **done, void **user);
 /** `done` and `user` of the start of a call that may be intercepted. */
-void intercept_inner(call_done_fn **done, void **user);
+static inline void intercept_inner(call_done_fn **done, void **user)
+{
+	if (__builtin_expect(*done == intercept_done, 0))
+		intercept_unwrap(done, user);
+}
 
 /* ---- callee.c ---- */
 
