@@ -3,6 +3,7 @@
 #include "base/crc32c.h"
 #include "control/info.h"
 #include "core/packet.h"
+#include "core/tlv.h"
 #include "decode.h"
 #include "decode_engine.h"
 #include "decode_summary.h"
@@ -24,6 +25,20 @@ static bool print_payload(struct printer *p, const uint8_t *bytes, uint64_t len)
 	return true;
 }
 
+/* Takes the fields of interceptors off the end of a message. */
+static bool print_fields(struct printer *p, const union packet_head *h, const uint8_t *bytes, uint64_t *len)
+{
+	uint32_t n = h->flags & PACKET_TLV ? h->call.tlv_bytes : 0;
+	if (!n)
+		return true;
+	if (n > *len || n > FAR_TLV_BYTES_MAX || !tlv_well_formed(bytes + *len - n, n))
+		return wrong(p, "fields", NULL);
+	*len -= n;
+	fputs(" [fields] data=", p->out);
+	decode_data(p->out, bytes + *len, n);
+	return true;
+}
+
 static bool print_request(struct printer *p, const union packet_head *h, const uint8_t *bytes, uint64_t len)
 {
 	unsigned bits = h->flags;
@@ -38,6 +53,8 @@ static bool print_request(struct printer *p, const union packet_head *h, const u
 		if (retry.floor > retry.seq || retry.seq - retry.floor >= FAR_RETRY_WINDOW)
 			return wrong(p, "retry", "window");
 	}
+	if (!print_fields(p, h, bytes, &len))
+		return false;
 	if (bits & PACKET_HASHED) {
 		if (len < sizeof(struct packet_hash))
 			return wrong(p, "hash", "size");
@@ -92,6 +109,9 @@ static bool print_message(struct printer *p, const char *layout, const union pac
 {
 	uint16_t answered;
 	note(p, h);
+	if ((h->type == PACKET_REPLY || h->type == PACKET_ERROR || h->type == PACKET_ONEWAY) &&
+	    !print_fields(p, h, bytes, &len))
+		return false;
 	switch ((enum packet_type)h->type) {
 	case PACKET_REQUEST:
 		return print_request(p, h, bytes, len);

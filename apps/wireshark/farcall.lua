@@ -978,10 +978,39 @@ function Packet:reply(head, tvb)
 	end
 end
 
+-- Takes the fields of interceptors off the end of a message; returns the rest.
+function Packet:fields(head, tvb)
+	local n = has(head.flags, "flag", "TLV") and tonumber(tostring(head.tlv_bytes)) or 0
+	if n == 0 then
+		return tvb
+	end
+	local rest = size_of(tvb) - n
+	if rest < 0 or n > 1024 then
+		bad("fields")
+	end
+	local at = 0
+	while at < n do
+		if n - at < 4 or tvb(rest + at, 2):le_uint() % 32768 == 0 then
+			bad("fields")
+		end
+		at = at + 4 + tvb(rest + at + 2, 2):le_uint()
+	end
+	if at > n then
+		bad("fields")
+	end
+	self:data("fields", part(tvb, rest))
+	return part(tvb, 0, rest)
+end
+
 function Packet:request(head, tvb)
 	local flags = head.flags
+	local fields_due = true
 	for _, trailer in ipairs({ { "retry", "RETRY" }, { "hash", "HASHED" }, { "named", "NAMED" }, { "object", "METHOD" } }) do
 		local name, flag = trailer[1], trailer[2]
+		if name ~= "retry" and fields_due then
+			tvb = self:fields(head, tvb)
+			fields_due = false
+		end
 		if has(flags, "flag", flag) and not (name == "object" and has(flags, "flag", "NAMED")) then
 			local rest = size_of(tvb) - layouts[name].size
 			if rest < 0 then
@@ -1011,6 +1040,9 @@ function Packet:message(layout, head, tvb)
 		bad(layout .. ".type")
 	end
 	self.names[#self.names + 1] = row.name
+	if row.name == "REPLY" or row.name == "ERROR" or row.name == "ONEWAY" then
+		tvb = self:fields(head, tvb)
+	end
 	if row.body == "text" then
 		local text = string_text(tvb and tvb():raw() or "")
 		self:say("[text]")

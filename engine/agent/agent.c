@@ -459,6 +459,14 @@ static enum far_status init_listed(struct init *in)
 		     : FAR_OK;
 }
 
+void agents_intercepted(struct far_agent *agent)
+{
+	pthread_mutex_lock(&agents_lock);
+	for (struct far_agent *a = agent ? agent : agents; a; a = agent ? NULL : a->next)
+		agent_set_timeout(a, atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed));
+	pthread_mutex_unlock(&agents_lock);
+}
+
 static void fini_listed(struct far_agent *a)
 {
 	pthread_mutex_lock(&agents_lock);

@@ -11,6 +11,7 @@
 #include "core/call.h"
 #include "core/idle.h"
 #include "core/shard.h"
+#include "features/intercept/intercept.h"
 #include "value/registry.h"
 
 #include <farcall/farcall.h>
@@ -71,9 +72,23 @@ struct far_agent {
 /** Sets the default timeout. Any thread. */
 static inline void agent_set_timeout(struct far_agent *a, uint64_t ns)
 {
-	bool fast = ns >= CALL_NEAR_NS && (ns < CALL_UNSTAMPED || ns == FAR_FOREVER);
+	bool fast = ns >= CALL_NEAR_NS && (ns < CALL_UNSTAMPED || ns == FAR_FOREVER) && !intercept_any();
 	atomic_store_explicit(&a->rpc_timeout_ns, ns, memory_order_relaxed);
 	atomic_store_explicit(&a->fast_left, fast ? ns : 0, memory_order_relaxed);
+}
+
+/** Interceptors were added or removed: no call of the agents that have some takes the fast path. `agent`: or NULL, all
+ * of the process. Any thread. */
+void agents_intercepted(struct far_agent *agent);
+
+/** What interceptors are shown of a call that is prepared: `seen` is readable until it is started. */
+static inline void agent_show(struct call_start *start, struct call_extra *seen, enum far_call_mode mode,
+			      const char *function, const struct far_val *args, size_t n)
+{
+	if (likely(!intercept_any()))
+		return;
+	*seen = (struct call_extra){.mode = (uint8_t)mode, .function = function, .args = args, .args_n = n};
+	start->extra = seen;
 }
 
 /** Rank of the worker of that name, or −1 with `err` filled. */

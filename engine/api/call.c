@@ -264,8 +264,32 @@ __attribute__((noinline)) static int start_from_outside(struct shard *s, struct 
 	return error;
 }
 
+/* Shows a call to the interceptors and starts it by `begin`. */
+__attribute__((noinline, cold)) static enum far_status
+start_seen(struct shard *s, struct call_start *start,
+	   enum far_status (*begin)(struct shard *, struct call_start *, struct far_err *), struct far_err *err)
+{
+	struct far_err own;
+	struct far_buf *ready = start->ready;
+	if (!err)
+		err = &own;
+	enum far_status status = intercept_call(s, start, err);
+	if (status)
+		return status;
+	status = begin(s, start, err);
+	if (status)
+		intercept_unsent(start, status, err->text);
+	if (start->ready != ready) {
+		rendezvous_out_unref(rendezvous_out_in(start->ready));
+		start->ready = ready;
+	}
+	return status;
+}
+
 enum far_status agent_start(struct shard *s, struct call_start *start, struct far_err *err)
 {
+	if (unlikely(start->extra != NULL) && !start->extra->wrapped)
+		return start_seen(s, start, agent_start, err);
 	/* A held shard sends it with the next pass: a poll, a wait or the release. */
 	int error = shard_held(s) ? shard_call(s, start) : start_from_outside(s, start);
 	return likely(error == 0) ? FAR_OK : agent_start_error(s, error, start, err);
@@ -295,6 +319,8 @@ enum far_status agent_start_waiting(struct shard *s, struct call_start *start, s
 	struct idler idler = {0};
 	unsigned pauses = 0;
 	enum far_status status;
+	if (unlikely(start->extra != NULL) && !start->extra->wrapped)
+		return start_seen(s, start, agent_start_waiting, err);
 	while (unlikely((status = agent_start(s, start, err)) == FAR_BUSY)) {
 		uint64_t now = clock_now(a->clock);
 		if (now >= start->deadline)

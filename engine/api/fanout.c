@@ -265,7 +265,9 @@ static void start_target(struct plan *p, uint32_t i)
 		} else if (unlikely(p->common_args != NULL)) {
 			status = start_with_references(p, p->common_args, p->common_n, &err);
 		} else if (t->data) {
+			struct call_extra seen;
 			struct call_start own = {.fn = p->id, .data = t->data, .len = t->len};
+			agent_show(&own, &seen, FAR_CALL_MESSAGE, NULL, NULL, 0);
 			take_request(p, &own, false);
 		} else {
 			take_request(p, p->common, true);
@@ -314,7 +316,8 @@ static void start_all(void *plan, const struct call_start *common)
 	if (p->on_shard)
 		fanout_begin(p->fo);
 	struct fanout_line line;
-	bool fast = p->on_shard && common && !p->opts->hedge_after_ns && fanout_line(p->fo, common, &line);
+	bool fast = p->on_shard && common && !common->extra && !p->opts->hedge_after_ns &&
+		    fanout_line(p->fo, common, &line);
 	for (uint32_t i = 0; i < n; i++)
 		if (!fast || !start_line(p, &line, i))
 			start_target(p, i);
@@ -404,7 +407,9 @@ enum far_status far_msg_fanout(struct far_agent *a, uint16_t id, const void *dat
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
 	if (len > FAR_MSG_EAGER_MAX)
 		return err_set(err, FAR_TOO_LARGE, "a message of %zu bytes; %zu at most", len, FAR_MSG_EAGER_MAX);
+	struct call_extra seen;
 	struct call_start common = {.fn = id, .data = data, .len = len};
+	agent_show(&common, &seen, FAR_CALL_MESSAGE, NULL, NULL, 0);
 	start_all(&p, &common);
 	return p.status ? p.status : give(&p, out);
 }

@@ -99,6 +99,7 @@ __attribute__((noinline)) static enum far_status send_general(struct far_agent *
 		return status;
 	if (unlikely(!done || id >= FAR_MSG_HANDLERS_MAX))
 		return send_refused(err);
+	struct call_extra seen;
 	struct call_start start = {.worker = (uint32_t)to.worker,
 				   .shard = route.shard,
 				   .fn = id,
@@ -111,6 +112,7 @@ __attribute__((noinline)) static enum far_status send_general(struct far_agent *
 				   .write = NULL,
 				   CALL_START_REST};
 	agent_set_deadline(a, route.via, opts, &start);
+	agent_show(&start, &seen, FAR_CALL_MESSAGE, NULL, NULL, 0);
 	if (unlikely(recv_buf_given(opts)))
 		return send_recv_buf(route.via, &start, &opts->recv_buf, err);
 	return agent_start(route.via, &start, err);
@@ -140,6 +142,7 @@ enum far_status far_msg_send_parts(struct far_agent *a, struct far_to to, uint16
 				   struct far_err *err)
 {
 	struct parts p = {parts, n};
+	struct call_extra seen;
 	struct call_start start = {.fn = id, .done = send_done, .user = user, .app = (void (*)(void))done};
 	struct call_route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
@@ -152,6 +155,7 @@ enum far_status far_msg_send_parts(struct far_agent *a, struct far_to to, uint16
 	}
 	if (!status) {
 		agent_set_deadline(a, route.via, opts, &start);
+		agent_show(&start, &seen, FAR_CALL_MESSAGE, NULL, NULL, 0);
 		status = recv_buf_given(opts) ? send_recv_buf(route.via, &start, &opts->recv_buf, err)
 					      : agent_start(route.via, &start, err);
 	}
@@ -306,6 +310,7 @@ __attribute__((noinline)) static enum far_status call_general(struct far_agent *
 		return status;
 	if (unlikely(id >= FAR_MSG_HANDLERS_MAX))
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
+	struct call_extra seen;
 	struct call_start start = {.worker = (uint32_t)to.worker,
 				   .shard = route.shard,
 				   .fn = id,
@@ -318,6 +323,7 @@ __attribute__((noinline)) static enum far_status call_general(struct far_agent *
 				   .write = NULL,
 				   CALL_START_REST};
 	agent_set_deadline(a, route.via, opts, &start);
+	agent_show(&start, &seen, FAR_CALL_MESSAGE, NULL, NULL, 0);
 	return call_and_wait(route.via, &start, reply, cap, reply_len, err);
 }
 
@@ -350,6 +356,7 @@ enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16
 				   size_t *reply_len, struct far_err *err)
 {
 	struct parts p = {parts, n};
+	struct call_extra seen;
 	struct call_start start = {.fn = id};
 	struct call_route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
@@ -368,6 +375,7 @@ enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16
 	if (status)
 		return status;
 	agent_set_deadline(a, route.via, opts, &start);
+	agent_show(&start, &seen, FAR_CALL_MESSAGE, NULL, NULL, 0);
 	status = call_and_wait(route.via, &start, reply, cap, reply_len, err);
 	/* The wait can end before the call if no thread polls. Revoke the parts: they are the caller's again. */
 	if (start.ready)
@@ -380,6 +388,7 @@ enum far_status far_msg_call_parts(struct far_agent *a, struct far_to to, uint16
 
 void *message_reply_buffer(call_done_fn *done, void *user, size_t len)
 {
+	intercept_inner(&done, &user);
 	if (done == held_done) {
 		const struct held_call *h = user;
 		return len <= h->cap ? h->reply : NULL;

@@ -34,6 +34,7 @@ struct method_args {
 	struct rref_id object;
 	struct rref_named short_id;
 	bool named; /* `short_id` is sent instead of `object` */
+	struct call_extra seen;
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
@@ -123,6 +124,7 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 				     .write = write_method,
 				     CALL_START_REST};
 	agent_set_deadline(a, route->via, opts, start);
+	agent_show(start, &m->seen, FAR_CALL_ASYNC, fn->signature.name, args, n);
 	return FAR_OK;
 }
 
@@ -213,6 +215,8 @@ static enum far_status sync_general(struct far_rref *r, const char *method, cons
 	status = prepare(a, &t, args, args_n, opts, &m, &start, &route, err);
 	if (unlikely(status))
 		return status == FAR_PENDING ? rref_target_sync(a, &t, args, args_n, opts, out, err) : status;
+	if (unlikely(start.extra != NULL))
+		start.extra->mode = FAR_CALL_SYNC;
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return agent_no_future(err);
@@ -347,6 +351,7 @@ static enum far_status own_type(struct rref_record *r, uint64_t timeout_ns, cons
 enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const char **name, struct far_err *err)
 {
 	struct call_start start;
+	struct call_extra seen;
 	struct rref_fetch fetch;
 	struct shard *s;
 	struct far_future *f;
@@ -363,7 +368,7 @@ enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const cha
 		return own_type(record, timeout_ns, name, err);
 	enum far_status status = agent_may_wait("far_rref_type", err);
 	if (!status)
-		status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &fetch, &s, &f, err);
+		status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &seen, &fetch, &s, &f, err);
 	if (status)
 		return status;
 	status = agent_call_and_wait(s, &start, f, err);
@@ -410,6 +415,7 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 				    struct far_err *err)
 {
 	struct call_start start;
+	struct call_extra seen;
 	struct rref_fetch fetch;
 	struct shard *s;
 	struct far_future *f;
@@ -418,7 +424,7 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 	const char *known = kept_name(r);
 	if (known)
 		return known_type(known, out, err);
-	enum far_status status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &fetch, &s, &f, err);
+	enum far_status status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &seen, &fetch, &s, &f, err);
 	if (status)
 		return status;
 	future_mark(f, FUTURE_CALL);

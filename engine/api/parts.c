@@ -156,8 +156,31 @@ static int post_later(struct shard *s, struct call_start *start, bool on_shard)
 	return error;
 }
 
+static enum far_status post_start(struct shard *s, struct call_start *start, struct far_err *err);
+
+/* The same of a message that interceptors see: for them it ends when it was handed over. */
+__attribute__((noinline, cold)) static enum far_status post_seen(struct shard *s, struct call_start *start,
+								 struct far_err *err)
+{
+	struct far_err own;
+	struct far_buf *ready = start->ready;
+	if (!err)
+		err = &own;
+	enum far_status status = intercept_call(s, start, err);
+	if (status)
+		return status;
+	status = post_start(s, start, err);
+	intercept_unsent(start, status, status ? err->text : "");
+	if (start->ready != ready)
+		rendezvous_out_unref(rendezvous_out_in(start->ready));
+	start->ready = ready;
+	return status;
+}
+
 static enum far_status post_start(struct shard *s, struct call_start *start, struct far_err *err)
 {
+	if (unlikely(start->extra != NULL) && !start->extra->wrapped)
+		return post_seen(s, start, err);
 	bool held = shard_held(s), entered = !held && s->config.progress == FAR_PROGRESS_SHARED && shard_enter(s);
 	int error = -EAGAIN;
 	if ((held || entered) && !start->ready)
@@ -178,6 +201,7 @@ enum far_status far_msg_oneway_parts(struct far_agent *a, struct far_to to, uint
 				     const struct far_call_opts *opts, struct far_err *err)
 {
 	struct parts p = {parts, n};
+	struct call_extra seen;
 	struct call_start start = {.fn = id};
 	struct call_route route;
 	enum far_status status = agent_route(a, to, opts, id, &route, err);
@@ -192,6 +216,7 @@ enum far_status far_msg_oneway_parts(struct far_agent *a, struct far_to to, uint
 	}
 	if (!status) {
 		agent_set_deadline(a, route.via, opts, &start);
+		agent_show(&start, &seen, FAR_CALL_ONEWAY, NULL, NULL, 0);
 		status = post_start(route.via, &start, err);
 	}
 	parts_end(&start, release, release_user);

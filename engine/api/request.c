@@ -133,6 +133,8 @@ enum far_status far_return(struct far_req *req, const struct far_val *value)
 		far_fail(req, err.status, 0, "%s: the result: %s", req->name, err.text);
 		return err.status;
 	}
+	if (unlikely(req->record != NULL) && req->record->extra)
+		intercept_return(req->record, value);
 	if (unlikely(plan.rrefs))
 		return return_rrefs(req, value, &plan);
 	enum far_status status = room(req, len, &at);
@@ -288,11 +290,13 @@ enum far_status far_deferred_return(struct far_deferred *d, const struct far_val
 		return fail_both(d, &err);
 	} else if (len == SIZE_MAX) {
 		return fail_both(d, &err);
-	} else if (plan.rrefs) {
-		rref_answer_value(d, value, &plan);
 	} else {
-		void *at = deferred_room(d, len);
-		if (at)
+		if (unlikely(d->extra != NULL))
+			intercept_return(d, value);
+		void *at = plan.rrefs ? NULL : deferred_room(d, len);
+		if (plan.rrefs)
+			rref_answer_value(d, value, &plan);
+		else if (at)
 			values_write(value, 1, &plan, at);
 	}
 	return deferred_finish(d);

@@ -22,6 +22,7 @@ struct arguments {
 	size_t n;
 	const struct far_val *v;
 	struct values_plan plan;
+	struct call_extra seen;
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
@@ -87,6 +88,7 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 				     .write = write_arguments,
 				     CALL_START_REST};
 	agent_set_deadline(a, route->via, opts, start);
+	agent_show(start, &checked->seen, FAR_CALL_ASYNC, fn->signature.name, args, n);
 	return unlikely(len > FAR_MSG_EAGER_MAX) ? write_large(route->via, start, err) : FAR_OK;
 }
 
@@ -286,6 +288,8 @@ static enum far_status sync_general(struct far_agent *a, struct far_to to, const
 		status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))
 		return status == FAR_PENDING ? rref_rpc_sync(a, to, function, args, args_n, opts, out, err) : status;
+	if (unlikely(start.extra != NULL))
+		start.extra->mode = FAR_CALL_SYNC;
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);

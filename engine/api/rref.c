@@ -81,6 +81,7 @@ struct rref_request {
 	const struct far_val *v;
 	struct values_plan plan;
 	struct rref_method_remote trailer;
+	struct call_extra seen;
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
@@ -242,6 +243,7 @@ static enum far_status prepare_request(struct far_agent *a, const struct rref_ta
 		prepare_short(q, made);
 	q->start.len = q->plan.size + q->trailer_bytes;
 	agent_set_deadline(a, q->route.via, opts, &q->start);
+	agent_show(&q->start, &q->seen, made ? FAR_CALL_REMOTE : FAR_CALL_ASYNC, fn->signature.name, args, n);
 	return unlikely(q->plan.rrefs || q->start.len > FAR_MSG_EAGER_MAX) ? write_now(a, q, err) : FAR_OK;
 }
 
@@ -263,6 +265,8 @@ static enum far_status start_request(struct rref_request *q, const struct rref_t
 	q->start.done = rref_call_done;
 	q->start.user = c;
 	q->start.id = makes ? NULL : &((struct far_future *)user)->call;
+	if (waits && unlikely(q->start.extra != NULL))
+		q->start.extra->mode = FAR_CALL_SYNC;
 	enum far_status status =
 		waits ? agent_start_waiting(q->route.via, &q->start, err) : agent_start(q->route.via, &q->start, err);
 	if (status) {
@@ -431,8 +435,8 @@ enum far_status far_remote(struct far_agent *a, const char *to, const char *func
 /* ---- fetching ---- */
 
 enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, uint64_t timeout_ns,
-				 struct call_start *start, struct rref_fetch *fetch, struct shard **s,
-				 struct far_future **f, struct far_err *err)
+				 struct call_start *start, struct call_extra *seen, struct rref_fetch *fetch,
+				 struct shard **s, struct far_future **f, struct far_err *err)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	*s = rref_home(r, err);
@@ -448,6 +452,7 @@ enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, 
 				     .data = fetch,
 				     .len = sizeof *fetch};
 	agent_set_deadline((*s)->config.agent, *s, &opts, start);
+	agent_show(start, seen, FAR_CALL_FETCH, NULL, NULL, 0);
 	*f = future_alloc(*s);
 	return *f ? FAR_OK : agent_no_future(err);
 }
@@ -456,12 +461,13 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 				       struct far_err *err)
 {
 	struct call_start start;
+	struct call_extra seen;
 	struct rref_fetch fetch;
 	struct shard *s;
 	struct far_future *f;
 	if (!r || !out)
 		return rref_null("far_rref_to_here_async, or `out`", err);
-	enum far_status status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &fetch, &s, &f, err);
+	enum far_status status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &seen, &fetch, &s, &f, err);
 	if (status)
 		return status;
 	future_mark(f, FUTURE_CALL);
@@ -493,6 +499,7 @@ enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struc
 enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
 {
 	struct call_start start;
+	struct call_extra seen;
 	struct rref_fetch fetch;
 	struct shard *s;
 	struct far_future *f;
@@ -510,7 +517,7 @@ enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct
 		return status;
 	status = agent_may_wait("far_rref_to_here", err);
 	if (!status)
-		status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &fetch, &s, &f, err);
+		status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &seen, &fetch, &s, &f, err);
 	if (status)
 		return status;
 	status = agent_call_and_wait(s, &start, f, err);

@@ -26,8 +26,8 @@ enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, stru
 enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
 /** Prepares a request to the owner, RREF_FETCH or RREF_TYPE, with a future for its reply. */
 enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, uint64_t timeout_ns,
-				 struct call_start *start, struct rref_fetch *fetch, struct shard **s,
-				 struct far_future **f, struct far_err *err);
+				 struct call_start *start, struct call_extra *seen, struct rref_fetch *fetch,
+				 struct shard **s, struct far_future **f, struct far_err *err);
 /** Calls in the general form: any arguments, an object that may not be made yet. */
 enum far_status rref_target_async(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
 				  size_t n, const struct far_call_opts *opts, struct far_future **out,

@@ -4,6 +4,7 @@
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/flow.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@ struct continuation {
 	far_done_fn *done;
 	void *user;
 	struct far_future *child; /* a reference */
+	bool flows;
+	struct flow flow; /* that registered it */
 };
 static_assert(sizeof(struct continuation) <= 1u << BUF_CLASS_MIN, "a callback fits the smallest buffer");
 
@@ -47,14 +50,27 @@ void agent_run_then(struct future_listener *l, far_then_fn *fn, void *user, stru
 	agent_complete_error(l, child, &err);
 }
 
-static void on_parent(struct future_listener *l, struct far_future *parent)
+static void run(struct future_listener *l, struct continuation *c, struct far_future *parent)
 {
-	struct continuation *c = (struct continuation *)(void *)l;
 	if (c->child) {
 		agent_run_then(l, c->then, c->user, parent, c->child);
 		buf_unref(&c->child->head);
 	} else {
 		c->done(parent, c->user);
+	}
+}
+
+static void on_parent(struct future_listener *l, struct far_future *parent)
+{
+	struct continuation *c = (struct continuation *)(void *)l;
+	struct flow_frame frame;
+	if (unlikely(c->flows)) {
+		flow_enter(&frame, &c->flow);
+		flow_drop(&c->flow);
+		run(l, c, parent);
+		flow_leave(&frame);
+	} else {
+		run(l, c, parent);
 	}
 	buf_unref(c->self);
 }
@@ -67,7 +83,9 @@ static struct continuation *continuation_alloc(void *user, struct far_err *err)
 		return NULL;
 	}
 	struct continuation *c = buf_data(buf);
-	*c = (struct continuation){.listener.fn = on_parent, .self = buf, .user = user};
+	*c = (struct continuation){.listener.fn = on_parent, .self = buf, .user = user, .flows = flow_used()};
+	if (unlikely(c->flows))
+		flow_capture(&c->flow);
 	return c;
 }
 
@@ -96,6 +114,7 @@ enum far_status far_future_then(struct far_future *parent, far_then_fn *fn, void
 		return FAR_RESOURCE;
 	struct far_future *made = derived_alloc(&parent, 1, false);
 	if (!made) {
+		flow_drop(&c->flow);
 		buf_unref(c->self);
 		return agent_no_future(err);
 	}

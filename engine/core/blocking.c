@@ -13,6 +13,7 @@
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
+#include "core/flow.h"
 #include "core/packet.h"
 #include "core/request.h"
 #include "core/shard.h"
@@ -186,6 +187,8 @@ static void job_run(struct blocking_thread *me, const struct job *job)
 		dispatch_typed(&req, job->at, job->body_len,
 			       job->strings_bytes ? (char *)(uintptr_t)job->bytes + job->body_len : NULL,
 			       job->strings_bytes);
+	if (flow_used())
+		flow_thread_end();
 	atomic_store_explicit(&me->handler, NULL, memory_order_relaxed);
 	shard_context_set(context.outer);
 }

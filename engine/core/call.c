@@ -14,6 +14,7 @@
 #include "core/session.h"
 #include "core/shard.h"
 #include "core/timer.h"
+#include "core/tlv.h"
 #include "core/waiting.h"
 #include "memory/budget.h"
 #include "value/registry.h"
@@ -170,11 +171,19 @@ __attribute__((noinline, cold)) static int no_credit(struct shard *s, struct ses
 	return waiting_put(s, se, start);
 }
 
-__attribute__((noinline, cold)) void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at)
+__attribute__((noinline, cold)) void call_write_trailer(const struct shard *s, union packet_head *h, uint16_t fn,
+							const struct tlv_block *fields, uint8_t *at)
 {
-	const struct function *f = registry_at(s->registry, fn);
-	struct packet_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
-	memcpy(at, &hash, sizeof hash);
+	if (h->flags & PACKET_HASHED) {
+		const struct function *f = registry_at(s->registry, fn);
+		struct packet_hash hash = {f->signature.name_hash, f->signature.canonical_hash};
+		memcpy(at, &hash, sizeof hash);
+		at += sizeof hash;
+	}
+	if (fields) {
+		h->call.tlv_bytes = fields->bytes;
+		memcpy(at, fields->data, fields->bytes);
+	}
 }
 
 __attribute__((noinline, cold)) static int start_rendezvous(struct shard *s, struct session *se,
@@ -235,6 +244,12 @@ int shard_call(struct shard *s, const struct call_start *start)
 	void *copy = NULL;
 	struct packet_retry repeat;
 	int error;
+	const struct tlv_block *fields = NULL;
+	if (unlikely(start->extra != NULL) && start->extra->tlv) {
+		fields = tlv_block_in(start->extra->tlv);
+		flags |= PACKET_TLV;
+		trailer += fields->bytes;
+	}
 	if (unlikely(start->retry_ns)) {
 		error = s->hooks.call_keep(s, se, start, &copy, &repeat);
 		if (error)
@@ -272,7 +287,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	else
 		copy_body(tx.body, start->data, start->len);
 	if (unlikely(trailer))
-		call_write_hash(s, start->fn, tx.body + start->len);
+		call_write_trailer(s, h, start->fn, fields, tx.body + start->len);
 	if (unlikely(copy != NULL))
 		memcpy(tx.body + start->len + trailer, &repeat, sizeof repeat);
 	se->calls_active++;

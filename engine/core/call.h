@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct session;
+struct tlv_block;
 
 enum call_state {
 	CALL_FREE,
@@ -62,7 +63,7 @@ struct call {
 		uint64_t what;
 	};
 };
-static_assert(sizeof(struct call) == 64 && SHARD_FEATURES_MAX == 6, "a call slot is one line");
+static_assert(sizeof(struct call) == 64 && CALL_FEATURES_MAX == 6, "a call slot is one line");
 
 /** The fields of struct call after `id` as one word. Little-endian. */
 #define CALL_WHAT(session, fn, state, flags)                                                                           \
@@ -105,8 +106,9 @@ void call_gather_cancels(struct shard *s);
 unsigned call_run_cancels(struct shard *s);
 /** Frees the cancels that are left at the end of the shard. */
 void call_drop_cancels(struct shard *s);
-/** Writes the end of a request whose function number at the callee is not known yet: a struct packet_hash. */
-void call_write_hash(const struct shard *s, uint16_t fn, uint8_t *at);
+/** Writes what follows the payload of a request: HASHED a struct packet_hash; `fields`, if not NULL. */
+void call_write_trailer(const struct shard *s, union packet_head *h, uint16_t fn, const struct tlv_block *fields,
+			uint8_t *at);
 /**
  * Gives the calls in shard.young their deadlines, and arms those that have been pending for half of CALL_NEAR_NS: most
  * calls are answered long before, and arming and disarming their timers, or reading the clock for each, would be a

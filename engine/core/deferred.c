@@ -63,6 +63,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	d->rref = NULL;
 	d->pins = NULL;
 	d->held = NULL;
+	d->extra = NULL;
 	d->rrefs = d->tree = d->addressed = d->makes = d->faulted = d->here = false;
 	atomic_store_explicit(&d->state, DEFERRED_OPEN, memory_order_relaxed);
 	d->open_next = se->open;

@@ -15,6 +15,7 @@ struct far_buf;
 struct fiber;
 struct function;
 struct rref_open;
+struct request_extra;
 struct rref_pins;
 struct session;
 struct shard;
@@ -55,10 +56,11 @@ struct far_deferred {
 	struct rref_open *rref;
 	struct rref_pins *pins;
 	bool rrefs, tree;
-	struct far_buf *held;  /* holds the references of the arguments */
-	bool addressed, makes; /* the arguments hold addresses of references; the result is kept here */
-	bool faulted;          /* fault.h: its answer has failed or been late once */
-	bool here;             /* its handler runs on the shard now, and has not parted with it */
+	struct far_buf *held;        /* holds the references of the arguments */
+	bool addressed, makes;       /* the arguments hold addresses of references; the result is kept here */
+	struct request_extra *extra; /* interceptors see the request; NULL: none does */
+	bool faulted;                /* fault.h: its answer has failed or been late once */
+	bool here;                   /* its handler runs on the shard now, and has not parted with it */
 };
 
 struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,

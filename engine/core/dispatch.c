@@ -50,6 +50,7 @@ void dispatch_error(struct far_req *req, enum far_status status, enum far_execut
 {
 	if (unlikely(req->answer == ANSWER_ONEWAY)) { /* it has no caller */
 		counter_add(&req->shard->counters.oneways_dropped, 1);
+		req->answer = ANSWER_SENT;
 		return;
 	}
 	if (req->record) {
@@ -68,10 +69,6 @@ __attribute__((format(printf, 4, 5), cold)) static void refuse(struct far_req *r
 {
 	char text[FAR_ERR_TEXT_MAX];
 	va_list args;
-	if (req->answer == ANSWER_ONEWAY) {
-		counter_add(&req->shard->counters.oneways_dropped, 1);
-		return;
-	}
 	va_start(args, format);
 	int n = vsnprintf(text, sizeof text, format, args);
 	va_end(args);
@@ -97,7 +94,7 @@ __attribute__((noinline, cold)) static void settle_rendezvous(struct far_req *re
 {
 	union packet_head h;
 	answer_fill_head((uint8_t *)&h, req);
-	req->shard->hooks.reply_send(req->shard, req->session, &h.reply, req->buf, req->len);
+	req->shard->hooks.reply_send(req->shard, req->session, &h.reply, req->buf, req->len, NULL);
 	buf_unref(req->buf);
 }
 
@@ -260,8 +257,9 @@ static __attribute__((noinline, cold)) bool finish_arguments(struct far_req *req
 	return false;
 }
 
-static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t len, struct values_arena *arena,
-			      const char **handler)
+static inline __attribute__((always_inline)) void call_typed(struct far_req *req, const uint8_t *body, uint64_t len,
+							     struct values_arena *arena, const char **handler,
+							     bool intercepted)
 {
 	const struct function *fn = req->fn;
 	struct far_val args[FAR_ARGS_MAX];
@@ -271,7 +269,8 @@ static inline void call_typed(struct far_req *req, const uint8_t *body, uint64_t
 	    !finish_arguments(req, error, args, &n, arena))
 		return;
 	*handler = req->name;
-	enum far_status status = fn->fn(req, args, n, fn->user);
+	enum far_status status =
+		intercepted ? req->shard->hooks.request_run(req, args, n) : fn->fn(req, args, n, fn->user);
 	*handler = NULL;
 	if (unlikely(arena->held))
 		tree_release(args, n, arena);
@@ -284,7 +283,10 @@ void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char
 	const char *nobody;
 	if (unlikely(req->record && req->record->addressed))
 		arena.rref = tree_take_address;
-	call_typed(req, body, len, &arena, &nobody);
+	if (unlikely(req->record && req->record->extra))
+		call_typed(req, body, len, &arena, &nobody, true);
+	else
+		call_typed(req, body, len, &arena, &nobody, false);
 }
 
 void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
@@ -298,14 +300,18 @@ static inline void run_function(struct far_req *req, const struct function *fn, 
 	struct shard *s = req->shard;
 	req->fn = fn;
 	req->name = fn->signature.name;
+	bool intercepted = false;
 	if (unlikely(req->record != NULL)) {
 		req->record->fn = fn;
 		req->record->hashed = req->hashed;
+		intercepted = req->record->extra;
 	}
 	if (unlikely(fn->kind != FAR_KIND_INLINE))
 		run_elsewhere(req, fn->kind, NULL, body, len);
+	else if (unlikely(intercepted))
+		call_typed(req, body, len, &s->arena, &s->context.handler, true);
 	else
-		call_typed(req, body, len, &s->arena, &s->context.handler);
+		call_typed(req, body, len, &s->arena, &s->context.handler, false);
 }
 
 __attribute__((noinline)) static void run_typed_slow(struct far_req *req, const union packet_head *h,
@@ -341,17 +347,9 @@ static void run_typed(struct far_req *req, const union packet_head *h, const uin
 		run_typed_slow(req, h, body, len);
 }
 
-static void run_message(struct far_req *req, const union packet_head *h, const uint8_t *body, uint64_t len)
+void dispatch_to(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
-	const struct message_handler *m = registry_message(s->registry, h->request.handler);
-	if (unlikely(!m) && s->hooks.request_message(req, h->request.handler, body, len))
-		return;
-	if (unlikely(!m)) {
-		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no handler for message %u",
-		       s->config.name, h->request.handler);
-		return;
-	}
 	req->name = m->name;
 	if (unlikely(m->kind != FAR_KIND_INLINE)) {
 		run_elsewhere(req, m->kind, m, body, len);
@@ -363,11 +361,35 @@ static void run_message(struct far_req *req, const union packet_head *h, const u
 	dispatch_settle(req, FAR_OK);
 }
 
+static void run_message(struct far_req *req, const union packet_head *h, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	const struct message_handler *m = registry_message(s->registry, h->request.handler);
+	if (unlikely(!m) && s->hooks.request_message(req, h->request.handler, body, len))
+		return;
+	if (unlikely(!m)) {
+		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no handler for message %u",
+		       s->config.name, h->request.handler);
+		return;
+	}
+	dispatch_to(req, m, body, len);
+}
+
 /* A retransmitted request may have time left, and run: a caller that may send one gets no answer. */
 __attribute__((noinline, cold)) static void refuse_late(struct far_req *req, const union packet_head *h)
 {
 	if (!(h->flags & PACKET_RETRY))
 		refuse(req, FAR_TIMEOUT, FAR_EXECUTED_NO, "the deadline passed before the handler was started");
+}
+
+/* Takes what follows the payload off the body. true: the request is to be run. */
+__attribute__((noinline)) static bool admit(struct far_req *req, const union packet_head *h, const uint8_t *body,
+					    uint64_t *len)
+{
+	const struct feature_hooks *hooks = &req->shard->hooks;
+	if (h->flags & PACKET_RETRY && !hooks->request_admit(req, body, len))
+		return false;
+	return !(h->flags & PACKET_TLV) || hooks->request_fields(req, h, body, len);
 }
 
 void dispatch(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
@@ -395,7 +417,7 @@ void dispatch(struct shard *s, struct session *se, const union packet_head *h, c
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
 		refuse_late(&req, h);
-	else if (unlikely(h->flags & PACKET_RETRY) && !s->hooks.request_admit(&req, body, &len))
+	else if (unlikely(h->flags & (PACKET_RETRY | PACKET_TLV)) && !admit(&req, h, body, &len))
 		;
 	else if (h->flags & PACKET_TYPED)
 		run_typed(&req, h, body, len);

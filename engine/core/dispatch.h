@@ -19,6 +19,8 @@ union packet_head;
  * of the arguments. The thread of the handler. */
 void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap);
 void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
+/** Starts the handler of a message, of any kind, and settles the answer of an inline one. Shard thread. */
+void dispatch_to(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
 /** Bytes of an answer that the caller takes. */
 static inline uint64_t dispatch_limit(const struct far_req *req)
 {

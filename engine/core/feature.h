@@ -32,7 +32,8 @@ struct session;
 union packet_head;
 struct shard;
 
-#define SHARD_FEATURES_MAX 6u /* bits that struct call has room for */
+#define SHARD_FEATURES_MAX 8u /* bits that a record has room for */
+#define CALL_FEATURES_MAX  6u /* those of the first so many features have room in struct call, too */
 
 /** How far the message of a call in fragments has come when the call ends early. CALL_OFFERED: the callee may have read
  * all of the request. */
@@ -57,6 +58,14 @@ struct feature_hooks {
 	/** True if the request, its trailer included, was admitted before. */
 	bool (*request_seen)(const struct session *se, const uint8_t *body, uint64_t len);
 
+	/* ---- what interceptors see ---- */
+
+	/** Takes the fields of type, length and value off a request's body. true: it is to be run; else it was run or
+	 * refused. */
+	bool (*request_fields)(struct far_req *req, const union packet_head *h, const uint8_t *body, uint64_t *len);
+	/** Calls the handler of a typed request whose record has `extra`. The thread of the handler. */
+	enum far_status (*request_run)(struct far_req *req, const struct far_val *args, size_t n);
+
 	/* ---- what is held back: shard.hold_calls, shard.hold_answers ---- */
 
 	/** A call of a session without credits: 0: it was sent or is held back; 1: it waits as any other; or why not.
@@ -73,9 +82,9 @@ struct feature_hooks {
 	/** Sends a request whose bytes lie ready in start->ready, in fragments. */
 	void (*request_send)(struct shard *s, struct session *se, const struct call_start *start,
 			     const struct packet_request *head);
-	/** Sends a reply in fragments: a reference of `buf` is taken. */
+	/** Sends a reply in fragments, with the fields in `tlv` (NULL: none): references are taken. */
 	void (*reply_send)(struct shard *s, struct session *se, const struct packet_reply *h, struct far_buf *buf,
-			   size_t len);
+			   size_t len, struct far_buf *tlv);
 	/** Drops the message of a call in CALL_RENDEZVOUS, which is CALL_SENT again. */
 	enum call_progress (*call_detach)(struct shard *s, struct session *se, struct call *c);
 	/** Cancels a request that arrives, or a reply that has not begun to leave. false: there is none. */

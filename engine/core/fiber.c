@@ -11,6 +11,7 @@
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
+#include "core/flow.h"
 #include "core/packet.h"
 #include "core/request.h"
 #include "core/session.h"
@@ -162,6 +163,8 @@ static void fiber_give(struct fiber *fb)
 		fb->stale->fiber = NULL;
 		stale_remove(fb->stale);
 	}
+	if (unlikely(fb->frames != NULL))
+		flow_fiber_end(fb);
 	buf_unref(fb->buf);
 	fb->buf = NULL;
 	fb->state = FIBER_FREE;

@@ -28,6 +28,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct flow_frame;
+
 enum fiber_state {
 	FIBER_FREE,
 	FIBER_RUNNING,
@@ -64,6 +66,7 @@ struct fiber {
 	bool ended;                /* its handler is done */
 	struct fiber_wait *wait;   /* it is parked for */
 	struct fiber_wait *stale;  /* given up before the future was done: another wait for that takes them up again */
+	struct flow_frame *frames; /* flows that it runs in, innermost first; NULL: none */
 	struct stack_context back; /* the flow that runs it, while it runs */
 	struct shard_context *context; /* top of its part of the chain, while it is parked */
 	struct stack_context stack;

@@ -44,6 +44,7 @@ static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t 
 		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
 		.len = cell->len,
 		.ready = cell->ready ? cell->buf : NULL,
+		.extra = cell->extra ? cell->user : NULL,
 	};
 	uint32_t session = session_index(s, cell->worker, cell->shard);
 	s->waiting_slot_held = true; /* since waiting_submit() */

@@ -37,7 +37,8 @@ enum packet_flag {
 	PACKET_TYPED = 1,   /* REQUEST: `handler` is the callee's number of a function, the payload is typed values */
 	PACKET_HASHED = 2,  /* REQUEST: the function's number is not known yet, the body ends with a struct packet_hash;
 			       REPLY: answers such a request */
-	PACKET_TLV = 4,     /* the body begins with `tlv_bytes` of type-length-value fields; none is defined */
+	PACKET_TLV = 4,     /* `tlv_bytes` of fields (core/tlv.h) follow the payload, behind a struct packet_hash and
+			       before a struct packet_retry */
 	PACKET_RETRY = 8,   /* REQUEST: the body ends with a struct packet_retry; CANCEL of such a request; answer to a
 			       retransmission */
 	PACKET_RREFS = 16,  /* REPLY: the value holds references */
@@ -62,7 +63,7 @@ struct packet_call {
 	uint16_t zero;
 	uint32_t slot;       /* of the caller; repeated in the answer */
 	uint32_t generation; /* of that slot */
-	uint32_t tlv_bytes;  /* 0 */
+	uint32_t tlv_bytes;  /* with PACKET_TLV [1, FAR_TLV_BYTES_MAX], else 0 */
 	uint32_t zeros[2];
 	uint32_t reserved; /* 0; lane and memory domain of later versions */
 };

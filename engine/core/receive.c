@@ -15,6 +15,7 @@
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
+#include "core/tlv.h"
 #include "sync/future.h"
 #include "value/registry.h"
 
@@ -23,6 +24,30 @@
 
 /* Bytes of a message after which the answers of the burst so far are sent. */
 #define ANSWER_AT_ONCE 16384u
+
+/* A packet with fields of type, length and value. true: it is done with: malformed, or an answer. */
+static __attribute__((noinline, cold)) bool receive_fields(struct shard *s, struct session *se,
+							   const union packet_head *h, const struct nic_pkt *pkt)
+{
+	static const char text[] = "the request has malformed fields: its tlv_bytes and its flag TLV do not fit";
+	bool answers = h->type == PACKET_REPLY || h->type == PACKET_ERROR;
+	if (!tlv_head_fits(h, pkt->body_len)) {
+		counter_add(&s->counters.packets_dropped, 1);
+		if (h->type == PACKET_REQUEST)
+			answer_error(s, se, h->call.slot, h->call.generation,
+				     &(struct answer_failure){FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1});
+		return true;
+	}
+	if (!answers)
+		return false;
+	counter_add(&s->counters.bytes_received, pkt->body_len);
+	uint64_t len = pkt->body_len - h->call.tlv_bytes;
+	s->answer_fields = (const uint8_t *)pkt->body + len;
+	s->answer_fields_bytes = h->call.tlv_bytes;
+	call_on_answer(s, se, h, pkt->body, len);
+	s->answer_fields = NULL;
+	return true;
+}
 
 static __attribute__((always_inline)) inline void receive_one(struct shard *s, const struct shard_queue *sq,
 							      const struct nic_pkt *pkt)
@@ -42,14 +67,8 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 		counter_add(&s->counters.packets_dropped, 1);
 		goto release;
 	}
-	if (unlikely(h.call.tlv_bytes || h.flags & PACKET_TLV)) {
-		static const char text[] = "the request has fields that this version does not know";
-		counter_add(&s->counters.packets_dropped, 1);
-		if (h.type == PACKET_REQUEST)
-			answer_error(s, se, h.call.slot, h.call.generation,
-				     &(struct answer_failure){FAR_PROTOCOL, FAR_EXECUTED_NO, 0, text, sizeof text - 1});
+	if (unlikely(h.call.tlv_bytes || h.flags & PACKET_TLV) && receive_fields(s, se, &h, pkt))
 		goto release;
-	}
 	counter_add(&s->counters.bytes_received, pkt->body_len);
 	switch (h.type) {
 	case PACKET_REQUEST:

@@ -19,6 +19,7 @@
 #include "core/session.h"
 #include "core/shard.h"
 #include "core/timer.h"
+#include "core/tlv.h"
 #include "memory/budget.h"
 #include "value/registry.h"
 
@@ -139,6 +140,31 @@ static void block(struct shard *s, struct session *se, struct far_deferred *d)
 	}
 }
 
+/* The rarer answers of records: errors, and those with fields. */
+__attribute__((noinline, cold)) static int send_rare(struct shard *s, struct session *se, const struct far_deferred *d,
+						     union packet_head *h)
+{
+	const struct tlv_block *fields = d->extra && d->extra->tlv ? tlv_block_in(d->extra->tlv) : NULL;
+	size_t more = fields ? fields->bytes : 0;
+	struct nic_tx tx;
+	if (fields) {
+		h->flags |= PACKET_TLV;
+		h->call.tlv_bytes = fields->bytes;
+	}
+	if (d->len + more > se->eager_max && h->type == PACKET_REPLY) {
+		s->hooks.reply_send(s, se, &h->reply, d->buf, d->len, d->extra ? d->extra->tlv : NULL);
+		return 0;
+	}
+	int error = reserve(se, d->len + more, &tx);
+	if (unlikely(error))
+		return error;
+	memcpy(tx.head, h, sizeof *h);
+	copy_body(tx.body, d->buf ? buf_data(d->buf) : NULL, d->len);
+	if (fields)
+		memcpy((uint8_t *)tx.body + d->len, fields->data, more);
+	return commit_answer(s, se, &tx, d->len + more);
+}
+
 __attribute__((noinline, cold)) static int send_failed_record(struct shard *s, struct session *se,
 							      const struct far_deferred *d, unsigned flags)
 {
@@ -149,7 +175,7 @@ __attribute__((noinline, cold)) static int send_failed_record(struct shard *s, s
 					 .generation = d->gen,
 					 .code = d->code,
 					 .executed = d->executed}};
-	return send_error(s, se, &h, d->buf ? buf_data(d->buf) : NULL, d->len);
+	return send_rare(s, se, d, &h);
 }
 
 int answer_send_record(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags)
@@ -159,11 +185,10 @@ int answer_send_record(struct shard *s, struct session *se, const struct far_def
 	if (unlikely(d->status != FAR_OK))
 		return send_failed_record(s, se, d, flags);
 	flags |= d->rrefs ? PACKET_RREFS : 0;
-	if (unlikely(d->len > se->eager_max)) {
+	if (unlikely(d->extra != NULL || d->len > se->eager_max)) {
 		union packet_head h;
 		fill_reply((uint8_t *)&h, flags, learned, d->call, d->gen);
-		s->hooks.reply_send(s, se, &h.reply, d->buf, d->len);
-		return 0;
+		return send_rare(s, se, d, &h);
 	}
 	int error = reserve(se, d->len, &tx);
 	if (unlikely(error))

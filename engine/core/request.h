@@ -48,6 +48,11 @@ struct far_req {
 	alignas(64) uint8_t scratch[64];
 };
 
+/** What interceptors add to the answer of a request; at the beginning of what they keep of it. */
+struct request_extra {
+	struct far_buf *tlv; /* holds a struct tlv_block; NULL: nothing */
+};
+
 /** The body of a message that came in fragments: it lies in memory of its own, which a handler may keep. */
 struct private_body {
 	const uint8_t *at;

@@ -217,7 +217,9 @@ struct shard {
 	bool stopped;
 	bool send_stalled; /* a fragment found no bulk memory */
 	struct rref_shard *rrefs;
-	void *state[SHARD_FEATURES_MAX];       /* of features, by place */
+	void *state[SHARD_FEATURES_MAX]; /* of features, by place */
+	const uint8_t *answer_fields;    /* of the answer whose call is being completed; NULL: none */
+	uint32_t answer_fields_bytes;
 	char *strings;                         /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct call_cancel_msg *cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
 	struct shard_pool paused;

@@ -13,5 +13,6 @@ const struct shard_feature *const engine_features[] = {
 	[FEATURE_OBJECTS] = &objects_feature,
 	[FEATURE_FANOUT] = &fanout_feature,
 	[FEATURE_RENDEZVOUS] = &rendezvous_feature,
+	[FEATURE_INTERCEPT] = &intercept_feature,
 	NULL,
 };

@@ -12,13 +12,14 @@ enum feature_place {
 	FEATURE_REFERENCES,
 	FEATURE_OBJECTS,
 	FEATURE_FANOUT,
-	FEATURE_RENDEZVOUS
+	FEATURE_RENDEZVOUS,
+	FEATURE_INTERCEPT
 };
 
 #define FEATURE_BIT(index) (1u << (index))
 
 extern const struct shard_feature faults_feature, retry_feature, references_feature, objects_feature, fanout_feature,
-	rendezvous_feature;
+	rendezvous_feature, intercept_feature;
 
 /** All of them, and NULL: shard_config.features. */
 extern const struct shard_feature *const engine_features[];

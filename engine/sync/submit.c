@@ -59,6 +59,7 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	cell->typed = c->typed;
 	cell->shard = c->shard;
 	cell->ready = c->ready != NULL;
+	cell->extra = c->extra != NULL;
 	cell->deadline = c->deadline;
 	cell->retry_ns = c->retry_ns;
 	cell->done = c->done;

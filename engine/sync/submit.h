@@ -21,6 +21,19 @@
 
 #define SUBMIT_INLINE 48u
 
+struct far_val;
+
+/** What interceptors are shown of a call, and what they add to it. Before the start on the stack of the caller;
+ * wrapped, it begins the memory of call_start.user, until `done` is called. */
+struct call_extra {
+	struct far_buf *tlv; /* wrapped: holds a struct tlv_block; NULL: nothing is added */
+	bool wrapped;
+	uint8_t mode; /* enum far_call_mode */
+	const char *function;
+	const struct far_val *args; /* readable until the start has returned */
+	size_t args_n;
+};
+
 typedef void call_done_fn(void *user, const struct completion *completion);
 
 /** The arguments of one call, whether the calling thread holds the shard or submits through the ring. */
@@ -41,11 +54,12 @@ struct call_start {
 	void (*write)(const void *data, void *dst, size_t len); /* writes the payload in place; NULL: copy `data` */
 	struct far_buf
 		*ready; /* not NULL: holds a struct rendezvous_out (without `done`: a struct post) instead of `data` */
+	struct call_extra *extra; /* NULL: no interceptor sees the call */
 };
 
 /* Completes an initialiser on the fast path, so that it names every field: gcc clears a partly initialised structure by
  * a string instruction, which has a start-up cost. */
-#define CALL_START_REST .deadline = 0, .left = 0, .retry_ns = 0, .id = NULL, .ready = NULL
+#define CALL_START_REST .deadline = 0, .left = 0, .retry_ns = 0, .id = NULL, .ready = NULL, .extra = NULL
 
 /** A call in the ring; fields as in struct call_start. Written by the producer between its claim and turn = lap + 1,
  * read by the consumer until submit_pop(). */
@@ -56,6 +70,7 @@ struct submit_cell {
 	uint8_t typed;
 	uint8_t shard;
 	bool ready; /* `buf` is call_start.ready */
+	bool extra; /* `user` is call_start.extra */
 	uint64_t deadline;
 	uint64_t retry_ns;
 	call_done_fn *done;

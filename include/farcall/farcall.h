@@ -7,6 +7,7 @@
 #include <farcall/fanout.h>
 #include <farcall/future.h>
 #include <farcall/group.h>
+#include <farcall/intercept.h>
 #include <farcall/log.h>
 #include <farcall/memory.h>
 #include <farcall/message.h>

@@ -16,7 +16,9 @@
 #include "core/timer.h"
 #include "features/fanout/scatter.h"
 #include "features/features.h"
+#include "features/intercept/intercept.h"
 #include "features/references/rref.h"
+#include "features/rendezvous/rendezvous.h"
 
 #include <errno.h>
 #include <string.h>
@@ -111,6 +113,21 @@ static void dequeue(struct fanout *fo, uint32_t q, struct fanout_attempt *before
 
 static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, const struct completion *o);
 
+/* Shows the call to the interceptors, and sends it. */
+__attribute__((noinline, cold)) static int send_seen(struct shard *s, struct call_start *start)
+{
+	struct far_err err;
+	enum far_status status = intercept_call(s, start, &err);
+	if (status)
+		return status == FAR_RESOURCE ? -ENOMEM : -EPERM;
+	int error = start->ready ? -EMSGSIZE : shard_call(s, start);
+	if (start->ready)
+		rendezvous_out_unref(rendezvous_out_in(start->ready));
+	if (error)
+		intercept_unsent(start, error == -EAGAIN ? FAR_BUSY : FAR_RESOURCE, "the call could not be sent");
+	return error;
+}
+
 /* Sends one call. 0, -EAGAIN, or why it cannot be sent at all. */
 static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_start *request)
 {
@@ -120,23 +137,24 @@ static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_
 	/* Without a credit it waits here, not in the session's queue, which is for calls that cannot. */
 	if (unlikely(se->calls_active >= se->calls_max) && se->state == SESSION_UP && !s->hold_calls)
 		return -EAGAIN;
-	const struct call_start start = {.worker = (uint32_t)to.worker,
-					 .shard = (uint8_t)to.shard,
-					 .fn = request->fn,
-					 .typed = request->typed,
-					 .deadline = fo->start.deadline,
-					 .left = fo->start.left,
-					 .retry_ns = fo->start.retry_ns,
-					 .done = fo->start.done,
-					 .user = at,
-					 .id = &at->id,
-					 .app = NULL,
-					 .data = request->data,
-					 .len = request->len,
-					 .write = request->write,
-					 .ready = NULL};
+	struct call_start start = {.worker = (uint32_t)to.worker,
+				   .shard = (uint8_t)to.shard,
+				   .fn = request->fn,
+				   .typed = request->typed,
+				   .deadline = fo->start.deadline,
+				   .left = fo->start.left,
+				   .retry_ns = fo->start.retry_ns,
+				   .done = fo->start.done,
+				   .user = at,
+				   .id = &at->id,
+				   .app = NULL,
+				   .data = request->data,
+				   .len = request->len,
+				   .write = request->write,
+				   .ready = NULL,
+				   .extra = request->extra};
 	at->id.slot = 0;
-	int error = shard_call(s, &start);
+	int error = unlikely(start.extra != NULL) ? send_seen(s, &start) : shard_call(s, &start);
 	if (likely(!error))
 		at->state = ATTEMPT_FLYING;
 	return error;
@@ -152,6 +170,9 @@ static void attempt_refused(struct fanout *fo, struct fanout_attempt *at, int er
 	} else if (error == -EMSGSIZE) {
 		static const char text[] = "the request is larger than a message can be";
 		o = (struct completion){.status = FAR_TOO_LARGE, .origin = -1, .data = text};
+	} else if (error == -EPERM) {
+		static const char text[] = "an interceptor failed the call";
+		o = (struct completion){.status = FAR_REMOTE, .origin = -1, .data = text};
 	} else if (error == -ENOMEM) {
 		o = (struct completion){.status = FAR_RESOURCE, .origin = -1, .data = no_memory};
 	}
@@ -169,15 +190,19 @@ static void renew_left(struct fanout *fo)
 	fo->start.left = fo->start.deadline > now ? fo->start.deadline - now : 0;
 }
 
-static struct call_start kept_request(const struct fanout_target *t)
+static struct call_start kept_request(struct fanout *fo, const struct fanout_target *t)
 {
-	return (struct call_start){.fn = t->fn, .typed = t->typed, .data = buf_data(t->request), .len = t->len};
+	return (struct call_start){.fn = t->fn,
+				   .typed = t->typed,
+				   .data = buf_data(t->request),
+				   .len = t->len,
+				   .extra = t->seen ? &fo->seen : NULL};
 }
 
 /* Sends or queues an attempt whose request is kept. */
 static void try_kept(struct fanout *fo, struct fanout_attempt *at)
 {
-	struct call_start request = kept_request(&fo->target[target_of(fo, at)]);
+	struct call_start request = kept_request(fo, &fo->target[target_of(fo, at)]);
 	int error = send(fo, at, &request);
 	if (error == -EAGAIN)
 		enqueue(fo, at);
@@ -359,7 +384,7 @@ static void retry(struct fanout *fo, uint32_t q, uint32_t session_no)
 			before = at;
 			continue;
 		}
-		struct call_start request = kept_request(&fo->target[target_of(fo, at)]);
+		struct call_start request = kept_request(fo, &fo->target[target_of(fo, at)]);
 		int error = send(fo, at, &request);
 		if (error == -EAGAIN) {
 			if (session_no != ANY_SESSION)
@@ -508,6 +533,12 @@ int fanout_keep(struct fanout *fo, uint32_t i, const struct call_start *start, b
 	} else {
 		buf_ref(buf);
 	}
+	if (unlikely(start->extra != NULL)) { /* its arguments are not kept */
+		t->seen = true;
+		fo->seen = *start->extra;
+		fo->seen.args = NULL;
+		fo->seen.args_n = 0;
+	}
 	t->request = buf;
 	t->len = start->len;
 	t->fn = start->fn;
@@ -535,7 +566,7 @@ void fanout_launch(struct fanout *fo, uint32_t i, const struct call_start *start
 	}
 	struct call_start kept;
 	if (!start) {
-		kept = kept_request(t);
+		kept = kept_request(fo, t);
 		start = &kept;
 	}
 	int error = send(fo, at, start);

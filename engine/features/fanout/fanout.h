@@ -46,6 +46,7 @@ struct fanout_target {
 	uint16_t fn;                /* as in call_start */
 	bool typed;                 /* likewise */
 	bool ended;
+	bool seen;              /* by interceptors: fanout.seen, without the arguments */
 	struct rref_pins *pins; /* hold the references of the request until the target has ended; NULL: it has none */
 	struct fanout_attempt attempt[2];
 };
@@ -69,6 +70,7 @@ struct fanout {
 	struct fanout *next, **prev; /* the shard's list */
 	/* constant */
 	struct call_start start; /* what all calls share */
+	struct call_extra seen;  /* of kept requests that interceptors see */
 	const struct far_target *targets;
 	struct far_target_result *results; /* NULL: not wanted */
 	uint32_t n, k;

@@ -3,6 +3,7 @@
  * References in messages: keeps them until the receiver has its own, and adopts those that arrive. Shard thread, but
  * for rref_share() (any thread).
  */
+#include "features/intercept/intercept.h"
 #include "features/references/rref.h"
 
 #include "base/must.h"
@@ -95,7 +96,10 @@ void rref_pins_accepted(struct shard *s, struct session *se, struct rref_id fork
 
 bool rref_call_reaches(const struct call_start *start, uint64_t incarnation)
 {
-	const struct rref_call *c = start->user;
+	call_done_fn *done = start->done;
+	void *user = start->user;
+	intercept_inner(&done, &user);
+	const struct rref_call *c = user;
 	return start->typed & PACKET_METHOD || c->makes->rref.base.owner == incarnation;
 }
 
@@ -122,7 +126,10 @@ static void owed(void *user, const struct completion *o)
 
 void rref_call_ended_early(struct shard *s, struct call *c)
 {
-	struct rref_user *u = c->done == rref_call_done ? ((struct rref_call *)c->user)->makes : NULL;
+	call_done_fn *done = c->done;
+	void *user = c->user;
+	intercept_inner(&done, &user);
+	struct rref_user *u = done == rref_call_done ? ((struct rref_call *)user)->makes : NULL;
 	if (!u)
 		return;
 	rref_ref(&u->rref.base);

@@ -10,12 +10,14 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "core/call.h"
 #include "core/context.h"
 #include "core/dispatch.h"
 #include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
+#include "core/tlv.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,6 +34,9 @@ struct oneway *oneway_new(const struct call_start *start, struct rendezvous_out 
 	oneway->deadline = start->deadline;
 	oneway->len = start->len;
 	oneway->fn = start->fn;
+	oneway->extra.tlv = start->extra ? start->extra->tlv : NULL;
+	if (oneway->extra.tlv)
+		buf_ref(oneway->extra.tlv);
 	if (rendezvous)
 		rendezvous_out_ref(rendezvous);
 	else if (start->write)
@@ -45,6 +50,7 @@ void oneway_free(struct oneway *oneway)
 {
 	if (oneway->rendezvous)
 		rendezvous_out_unref(oneway->rendezvous);
+	buf_unref(oneway->extra.tlv);
 	buf_unref(oneway->self);
 }
 
@@ -59,17 +65,19 @@ static int send_oneway(struct shard *s, struct rendezvous_peer *p, const struct 
 {
 	const struct session *se = p->session;
 	struct nic_tx tx;
-	int error = se->q->ops->tx_reserve(se->q, se->peer, start->len, &tx);
+	const struct tlv_block *fields = start->extra && start->extra->tlv ? tlv_block_in(start->extra->tlv) : NULL;
+	int error = se->q->ops->tx_reserve(se->q, se->peer, start->len + (fields ? fields->bytes : 0), &tx);
 	if (error)
 		return error == -ENOBUFS ? -EAGAIN : error;
 	union packet_head *h = packet_at(tx.head);
-	packet_begin(h, PACKET_ONEWAY, 0, 0, 0);
+	packet_begin(h, PACKET_ONEWAY, fields ? PACKET_TLV : 0, 0, 0);
 	h->oneway.handler = start->fn;
 	h->oneway.time_left = start->left;
 	if (start->write)
 		start->write(start->data, tx.body, start->len);
 	else
 		copy_body(tx.body, start->data, start->len);
+	call_write_trailer(s, h, 0, fields, (uint8_t *)tx.body + start->len);
 	tx.order = NIC_ORDER_STREAM;
 	if (session_commit(s, se, &tx)) {
 		se->q->ops->tx_cancel(se->q, &tx);
@@ -180,6 +188,7 @@ static void begin_rendezvous(struct shard *s, struct rendezvous_peer *p, const s
 	o->head = (union packet_head){.oneway = {.type = PACKET_ONEWAY, .handler = oneway->fn}};
 	o->deadline = oneway->deadline;
 	p->oneway = o;
+	rendezvous_out_fields(o, oneway->extra.tlv);
 	counter_add(&s->counters.oneways_sent, 1);
 	rendezvous_send(s, p->session, o);
 }
@@ -193,7 +202,8 @@ unsigned oneway_send_queued(struct shard *s, struct rendezvous_peer *p)
 		struct call_start start = {.fn = oneway->fn,
 					   .left = oneway->deadline == TIME_NEVER ? TIME_NEVER : oneway->deadline - now,
 					   .data = oneway->bytes,
-					   .len = oneway->len};
+					   .len = oneway->len,
+					   .extra = &oneway->extra};
 		n++;
 		if (oneway->deadline <= now) {
 			drop(s, p->session, next_oneway(p));

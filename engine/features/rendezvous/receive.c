@@ -16,6 +16,7 @@
 #include "core/session.h"
 #include "core/shard.h"
 #include "core/timer.h"
+#include "core/tlv.h"
 #include "memory/budget.h"
 
 #include <errno.h>
@@ -36,6 +37,8 @@ static uint8_t *placed(struct shard *s, struct rendezvous_peer *p, const struct 
 {
 	const char *outer = s->context.handler;
 	uint8_t *at = NULL;
+	if (lane->head.call.tlv_bytes) /* the application's memory has no room for fields */
+		return NULL;
 	s->context.handler = "a placement";
 	if (lane->head.type == PACKET_REPLY) {
 		at = call_place(s, lane->head.call.slot, lane->total);
@@ -183,7 +186,7 @@ static bool refused_early(struct shard *s, struct rendezvous_peer *p, unsigned l
 	struct rendezvous_lane *l = &p->in[lane];
 	char text[FAR_ERR_TEXT_MAX];
 	uint64_t limit = s->config.message_bytes_max;
-	if (limit && l->total > limit + sizeof(struct packet_hash)) {
+	if (limit && l->total > limit + sizeof(struct packet_hash) + l->head.call.tlv_bytes) {
 		snprintf(text, sizeof text,
 			 "a message of %llu bytes; worker \"%s\" takes %llu at most (its max_message_bytes)",
 			 (unsigned long long)l->total, s->config.name, (unsigned long long)limit);
@@ -229,8 +232,8 @@ static bool announcement_fits(const struct rendezvous_peer *p, const struct pack
 		return false;
 	memcpy(a, pkt->body, pkt->body_len);
 	return offer_fits(a, pkt->body_len, h->total) && h->lane < FAR_RENDEZVOUS_LANES && !p->in[h->lane].open &&
-	       h->total > 0 && h->total <= FAR_MSG_BYTES_MAX + sizeof(struct packet_hash) && !body->call.tlv_bytes &&
-	       !(body->flags & (PACKET_RETRY | PACKET_TLV)) &&
+	       h->total > 0 && h->total <= FAR_MSG_BYTES_MAX + sizeof(struct packet_hash) + FAR_TLV_BYTES_MAX &&
+	       tlv_head_fits(body, h->total) && !(body->flags & PACKET_RETRY) &&
 	       (body->type == PACKET_REQUEST || body->type == PACKET_REPLY ||
 		(body->type == PACKET_ONEWAY && !(body->flags & PACKET_TYPED)));
 }
@@ -341,10 +344,13 @@ static void complete(struct shard *s, struct rendezvous_in *in)
 				       .executed = FAR_EXECUTED_YES,
 				       .origin = (int16_t)p->session->worker,
 				       .data = whole.at,
-				       .len = whole.total,
+				       .len = whole.total - whole.head.call.tlv_bytes,
 				       .buf = whole.buf};
 		in_free(s, in);
+		s->answer_fields = whole.head.call.tlv_bytes ? whole.at + o.len : NULL;
+		s->answer_fields_bytes = whole.head.call.tlv_bytes;
 		call_complete_rendezvous(s, p->session, &whole.head.reply, &o);
+		s->answer_fields = NULL;
 		buf_unref(whole.buf);
 		return;
 	}

@@ -258,6 +258,8 @@ static void request_send(struct shard *s, struct session *se, const struct call_
 	struct rendezvous_out *o = rendezvous_out_in(start->ready);
 	o->deadline = start->deadline;
 	o->head.request = *head;
+	if (start->extra)
+		rendezvous_out_fields(o, start->extra->tlv);
 	rendezvous_send(s, se, o);
 }
 

@@ -67,7 +67,8 @@ struct rendezvous_out {
 	union packet_head
 		head; /* of the message; `handler` of a typed request is the local index until it is announced */
 	struct packet_hash hash;
-	struct far_part parts[FAR_PARTS_MAX + 1];
+	struct far_buf *tlv; /* a reference: holds a struct tlv_block, which follows the hash; NULL: none */
+	struct far_part parts[FAR_PARTS_MAX + 2];
 };
 
 /** A message that arrives in fragments, with its memory. One of FAR_RENDEZVOUS_IN_MAX of the shard. */
@@ -123,6 +124,7 @@ struct oneway {
 	uint64_t deadline;
 	uint64_t len;
 	uint16_t fn;
+	struct call_extra extra; /* of the start: `tlv` is a reference */
 	alignas(8) uint8_t bytes[];
 };
 
@@ -188,7 +190,9 @@ static inline struct rendezvous_out *rendezvous_out_in(struct far_buf *ready)
 void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out *o);
 /** A reply or one-way message that is in a buffer, of which it takes a reference. */
 void rendezvous_reply(struct shard *s, struct session *se, const struct packet_reply *h, struct far_buf *buf,
-		      size_t len);
+		      size_t len, struct far_buf *tlv);
+/** The fields that follow the message. */
+void rendezvous_out_fields(struct rendezvous_out *o, struct far_buf *tlv);
 /** Drops the shard's reference; the release function runs as a callback. */
 void rendezvous_out_drop(struct shard *s, struct rendezvous_out *o);
 /** Drops the messages of rendezvous_shard.lent that no packet refers to any more. */

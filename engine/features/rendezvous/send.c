@@ -12,6 +12,7 @@
 #include "core/session.h"
 #include "core/shard.h"
 #include "core/timer.h"
+#include "core/tlv.h"
 #include "value/registry.h"
 
 #include <errno.h>
@@ -69,7 +70,16 @@ void rendezvous_out_unref(struct rendezvous_out *o)
 	if (o->release)
 		o->release(o->release_user);
 	buf_unref(o->copy);
+	buf_unref(o->tlv);
 	buf_unref(o->self);
+}
+
+void rendezvous_out_fields(struct rendezvous_out *o, struct far_buf *tlv)
+{
+	if (!tlv || o->tlv)
+		return;
+	buf_ref(tlv);
+	o->tlv = tlv;
 }
 
 /* Pairs with source_take(): either the shard sees REVOKED before it reads, or we wait for the copy that it has begun.
@@ -182,7 +192,7 @@ void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out 
 }
 
 void rendezvous_reply(struct shard *s, struct session *se, const struct packet_reply *h, struct far_buf *buf,
-		      size_t len)
+		      size_t len, struct far_buf *tlv)
 {
 	char text[FAR_ERR_TEXT_MAX];
 	if (se->state != SESSION_UP)
@@ -200,6 +210,7 @@ void rendezvous_reply(struct shard *s, struct session *se, const struct packet_r
 	o->parts_n = 1;
 	o->total = len;
 	o->head.reply = *h;
+	rendezvous_out_fields(o, tlv);
 	o->deadline = TIME_NEVER;
 	rendezvous_send(s, se, o);
 	rendezvous_out_unref(o);
@@ -275,13 +286,24 @@ static void name_function(struct shard *s, struct session *se, struct rendezvous
 	h->handler = 0;
 }
 
-/* The parts that are not empty, and the hash; 0: they are too many. */
-static unsigned offered_parts(const struct rendezvous_out *o, bool hashed, struct packet_part *parts)
+/* What follows the message's own parts: the hash, the fields. Returns how many. */
+static unsigned tail_of(const struct rendezvous_out *o, bool hashed, struct far_part tail[2])
 {
-	struct far_part hash = {&o->hash, sizeof o->hash};
 	unsigned n = 0;
-	for (unsigned i = 0; i < o->parts_n + hashed; i++) {
-		const struct far_part *part = i < o->parts_n ? &o->parts[i] : &hash;
+	if (hashed)
+		tail[n++] = (struct far_part){&o->hash, sizeof o->hash};
+	if (o->tlv)
+		tail[n++] = (struct far_part){tlv_block_in(o->tlv)->data, tlv_block_in(o->tlv)->bytes};
+	return n;
+}
+
+/* The parts that are not empty, and the tail; 0: they are too many. */
+static unsigned offered_parts(const struct rendezvous_out *o, const struct far_part *tail, unsigned tail_n,
+			      struct packet_part *parts)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < o->parts_n + tail_n; i++) {
+		const struct far_part *part = i < o->parts_n ? &o->parts[i] : &tail[i - o->parts_n];
 		if (part->len && n == FAR_PULL_PARTS_MAX)
 			return 0;
 		if (part->len)
@@ -292,12 +314,13 @@ static unsigned offered_parts(const struct rendezvous_out *o, bool hashed, struc
 
 /* Offers the message, if the receiver can pull it. */
 static void offer(struct shard *s, const struct session *se, struct rendezvous_out *o,
-		  const struct packet_rendezvous *h, bool hashed, struct packet_announced *a)
+		  const struct packet_rendezvous *h, const struct far_part *tail, unsigned tail_n,
+		  struct packet_announced *a)
 {
 	o->offered = false;
 	if (h->total < FAR_PULL_BYTES_MIN || !se->q->ops->pull || !se->q->ops->peer_pulls(se->q, se->peer))
 		return;
-	unsigned n = offered_parts(o, hashed, a->parts);
+	unsigned n = offered_parts(o, tail, tail_n, a->parts);
 	if (!n || !source_take(o))
 		return;
 	o->offer.from = rref_incarnation(s->config.rank, s->config.incarnation);
@@ -326,22 +349,30 @@ static int announce(struct shard *s, struct rendezvous_peer *p, struct rendezvou
 	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
 	name_function(s, p->session, o, &a.head.request);
 	bool hashed = a.head.type == PACKET_REQUEST && a.head.flags & PACKET_HASHED;
+	struct far_part tail[2];
+	unsigned tail_n = tail_of(o, hashed, tail);
+	size_t tail_bytes = 0;
+	for (unsigned i = 0; i < tail_n; i++)
+		tail_bytes += tail[i].len;
+	if (o->tlv) {
+		a.head.flags |= PACKET_TLV;
+		a.head.call.tlv_bytes = tlv_block_in(o->tlv)->bytes;
+	}
 	struct packet_rendezvous h = {.type = PACKET_RENDEZVOUS,
 				      .lane = lane,
 				      .epoch = p->out[lane].epoch + 1,
-				      .total = o->total + (hashed ? sizeof o->hash : 0)};
+				      .total = o->total + tail_bytes};
 	if (o->deadline != TIME_NEVER)
 		left = o->deadline > now ? o->deadline - now : 1;
 	if (a.head.type != PACKET_REPLY)
 		a.head.request.time_left = left;
-	offer(s, p->session, o, &h, hashed, &a);
+	offer(s, p->session, o, &h, tail, tail_n, &a);
 	int error = send_announcement(s, p->session, &h, &a);
 	if (error)
 		return error;
-	if (hashed) {
-		o->parts[o->parts_n++] = (struct far_part){&o->hash, sizeof o->hash};
-		o->total += sizeof o->hash;
-	}
+	memcpy(o->parts + o->parts_n, tail, tail_n * sizeof *tail);
+	o->parts_n += tail_n;
+	o->total += tail_bytes;
 	unit_sent(s, p);
 	p->out[lane].out = o;
 	p->out[lane].epoch++;

@@ -27,6 +27,7 @@
 #include "core/session.h"
 #include "core/shard.h"
 #include "core/timer.h"
+#include "core/tlv.h"
 #include "features/faults/fault.h"
 
 #include <errno.h>
@@ -42,7 +43,8 @@ struct retry {
 	uint32_t slot, gen;
 	uint64_t seq, wait_ns;
 	uint16_t fn;
-	uint8_t typed; /* as call_start.typed */
+	uint8_t typed;       /* as call_start.typed */
+	struct far_buf *tlv; /* as call_extra.tlv */
 	bool ended;
 	size_t len;
 	alignas(64) uint8_t bytes[];
@@ -76,15 +78,20 @@ static void resend(struct shard *s, struct retry *r)
 	struct packet_retry repeat = {.seq = r->seq, .floor = se->retry_caller->floor};
 	uint32_t fn = r->fn;
 	unsigned flags = PACKET_RETRY;
-	size_t hash_bytes = 0;
+	size_t trailer = 0;
+	const struct tlv_block *fields = r->tlv ? tlv_block_in(r->tlv) : NULL;
 	if (r->typed) {
 		flags |= r->typed;
 		fn = session_functions(s, se)[r->fn] - 1u;
 		if (fn == UINT32_MAX) {
 			flags |= PACKET_HASHED;
-			hash_bytes = sizeof(struct packet_hash);
+			trailer = sizeof(struct packet_hash);
 			fn = 0;
 		}
+	}
+	if (fields) {
+		flags |= PACKET_TLV;
+		trailer += fields->bytes;
 	}
 	uint64_t now = clock_now(s->config.clock), left = TIME_NEVER;
 	if (c->timer.at != TIME_NEVER) {
@@ -93,16 +100,15 @@ static void resend(struct shard *s, struct retry *r)
 		left = c->timer.at - now;
 	}
 	struct nic_tx tx;
-	if (se->q->ops->tx_reserve(se->q, se->peer, r->len + hash_bytes + sizeof repeat, &tx))
+	if (se->q->ops->tx_reserve(se->q, se->peer, r->len + trailer + sizeof repeat, &tx))
 		return;
 	union packet_head *h = packet_at(tx.head);
 	packet_begin(h, PACKET_REQUEST, flags, r->slot, r->gen);
 	h->request.handler = (uint16_t)fn;
 	h->request.time_left = left;
 	copy_body(tx.body, r->bytes, r->len);
-	if (hash_bytes)
-		call_write_hash(s, r->fn, tx.body + r->len);
-	memcpy(tx.body + r->len + hash_bytes, &repeat, sizeof repeat);
+	call_write_trailer(s, h, r->fn, fields, tx.body + r->len);
+	memcpy(tx.body + r->len + trailer, &repeat, sizeof repeat);
 	tx.order = NIC_ORDER_NONE;
 	if (session_commit(s, se, &tx)) {
 		se->q->ops->tx_cancel(se->q, &tx);
@@ -149,6 +155,8 @@ static int keep(const struct shard *s, struct session *se, const struct call_sta
 	r->fn = start->fn;
 	r->typed = start->typed;
 	r->wait_ns = start->retry_ns;
+	if (start->extra && (r->tlv = start->extra->tlv))
+		buf_ref(r->tlv);
 	r->len = start->len;
 	if (start->write)
 		start->write(start->data, r->bytes, start->len);
@@ -162,8 +170,10 @@ static int keep(const struct shard *s, struct session *se, const struct call_sta
 static void abandon(void *copy)
 {
 	struct retry *r = copy;
-	if (r)
-		buf_unref(r->buf);
+	if (!r)
+		return;
+	buf_unref(r->tlv);
+	buf_unref(r->buf);
 }
 
 static void sent(struct shard *s, void *copy, struct call *c)
@@ -195,7 +205,7 @@ static void over(struct shard *s, struct call *c)
 	uint32_t place = s->call_places[c->slot];
 	struct retry *r = w->at[place];
 	timer_disarm(&s->wheel, &r->timer.timer);
-	buf_unref(r->buf);
+	abandon(r);
 	w->at[place] = NULL;
 	while (w->floor < w->next && !w->at[w->floor % FAR_RETRY_WINDOW])
 		w->floor++;
@@ -219,7 +229,7 @@ struct retry_entry {
 	bool hashed, rrefs;
 	int32_t code;
 	const struct function *fn;
-	struct far_buf *buf;
+	struct far_buf *buf, *tlv; /* tlv: as request_extra.tlv */
 	size_t len;
 };
 
@@ -250,7 +260,8 @@ static void entry_clear(struct retry_callee *w, struct retry_entry *e)
 	if (e->buf)
 		w->kept_bytes -= e->len;
 	buf_unref(e->buf);
-	e->buf = NULL;
+	buf_unref(e->tlv);
+	e->buf = e->tlv = NULL;
 	e->state = ENTRY_NONE;
 }
 
@@ -279,7 +290,9 @@ static void answer_again(struct shard *s, struct session *se, const struct retry
 			     &(struct answer_failure){FAR_RESOURCE, FAR_EXECUTED_YES, 0, lost, sizeof lost - 1});
 		return;
 	}
-	struct far_deferred d = {.call = e->call,
+	struct request_extra extra = {e->tlv};
+	struct far_deferred d = {.extra = e->tlv ? &extra : NULL,
+				 .call = e->call,
 				 .gen = e->gen,
 				 .fn = e->fn,
 				 .hashed = e->hashed,
@@ -382,6 +395,8 @@ static void answered(struct shard *s, struct far_deferred *d)
 		return;
 	}
 	e->state = ENTRY_ANSWERED;
+	if (d->extra && (e->tlv = d->extra->tlv))
+		buf_ref(e->tlv);
 	if (d->buf) {
 		e->buf = d->buf;
 		buf_ref(e->buf);

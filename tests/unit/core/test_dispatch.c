@@ -53,8 +53,8 @@ Test(core_dispatch, unknown_type)
 	cr_assert_eq(ctl_wakes, 1u, "said once");
 }
 
-/* Receive anything with the TLV flag or bytes. Expect it refused unread. */
-Test(core_dispatch, tlv_is_refused)
+/* Receive requests whose TLV flag and bytes do not fit each other or the body. Expect them refused unread. */
+Test(core_dispatch, tlv_heads_that_do_not_fit_are_refused)
 {
 	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
 	h.flags = PACKET_TLV;
@@ -62,11 +62,36 @@ Test(core_dispatch, tlv_is_refused)
 	h.flags = 0;
 	h.call.tlv_bytes = 8;
 	put(NIC_PEER, h, "abc", 3);
+	h.flags = PACKET_TLV;
+	put(NIC_PEER, h, "abc", 3);
 	passes(1);
 	cr_assert_eq(ran, 0u);
-	cr_assert_eq(dropped(), 2u);
-	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "does not know");
-	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "does not know");
+	cr_assert_eq(dropped(), 3u);
+	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed fields");
+	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed fields");
+	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed fields");
+	expect_nothing();
+}
+
+/* Receive a request with a field that nobody has, then with a mandatory one, then with malformed ones. Expect the first
+ * one run without the field, the others refused. */
+Test(core_dispatch, unknown_fields_are_skipped_unless_mandatory)
+{
+	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
+	h.flags = PACKET_TLV;
+	h.call.tlv_bytes = 5;
+	put(NIC_PEER, h, "abc\x09\x02\x01\x00x", 8);
+	passes(1);
+	cr_assert_eq(ran, 1u);
+	expect_reply(1, "abc", 3);
+	put(NIC_PEER, h, "abc\x09\x82\x01\x00x", 8);
+	put(NIC_PEER, h, "abc\x09\x02\x02\x00x", 8);
+	put(NIC_PEER, h, "abc\x00\x80\x01\x00x", 8);
+	passes(1);
+	cr_assert_eq(ran, 1u);
+	expect_error(1, FAR_UNSUPPORTED, FAR_EXECUTED_NO, "mandatory field 0x209");
+	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request: its fields");
+	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request: its fields");
 	expect_nothing();
 }
 
