@@ -282,7 +282,7 @@ static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 	switch ((enum wire_kind)h.head.kind) {
 	case WIRE_MESSAGE:
 		if (p->summary)
-			summary_packet(p->summary, p->from, p->to, p->time_ns, len, h.message.marks & WIRE_RETRANSMIT);
+			summary_packet(p->summary, p->from, p->to, p->time_ns, len, h.message.flags & WIRE_RETRANSMIT);
 		return print_layout(p, &layout_message, rest, rest_len, 0) &&
 		       print_bytes_of_message(p, &h.message, body, body_len);
 	case WIRE_ACK:
