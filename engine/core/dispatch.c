@@ -347,7 +347,8 @@ static void run_typed(struct far_req *req, const union packet_head *h, const uin
 		run_typed_slow(req, h, body, len);
 }
 
-void dispatch_to(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
+static inline __attribute__((always_inline)) void start_message(struct far_req *req, const struct message_handler *m,
+								const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
 	req->name = m->name;
@@ -361,6 +362,11 @@ void dispatch_to(struct far_req *req, const struct message_handler *m, const uin
 	dispatch_settle(req, FAR_OK);
 }
 
+void dispatch_to(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
+{
+	start_message(req, m, body, len);
+}
+
 static void run_message(struct far_req *req, const union packet_head *h, const uint8_t *body, uint64_t len)
 {
 	struct shard *s = req->shard;
@@ -372,7 +378,7 @@ static void run_message(struct far_req *req, const union packet_head *h, const u
 		       s->config.name, h->request.handler);
 		return;
 	}
-	dispatch_to(req, m, body, len);
+	start_message(req, m, body, len);
 }
 
 /* A retransmitted request may have time left, and run: a caller that may send one gets no answer. */
