@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+/* clang-format off */
 const struct shard_feature *const engine_features[] = {
 	[FEATURE_FAULTS] = &faults_feature,
 	[FEATURE_RETRY] = &retry_feature,
@@ -16,3 +17,4 @@ const struct shard_feature *const engine_features[] = {
 	[FEATURE_INTERCEPT] = &intercept_feature,
 	NULL,
 };
+/* clang-format on */

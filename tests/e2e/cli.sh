@@ -97,7 +97,7 @@ for line in open(sys.argv[1]):
         continue
     ends = frozenset((frm, to))
     packets[ends] = packets.get(ends, 0) + 1
-    again[ends] = again.get(ends, 0) + (kind[1] == "MESSAGE" and "RETRANSMIT" in re.search(r"marks=(\S+)", line)[1])
+    again[ends] = again.get(ends, 0) + (kind[1] == "MESSAGE" and "RETRANSMIT" in re.search(r" flags=(\S+)", line)[1])
     for slot in re.findall(r"type=REQUEST flags=\S+ handler=\d+ slot=(\d+ generation=\d+)", line):
         requests.setdefault(ends, set()).add((frm, slot))
 seen = {}

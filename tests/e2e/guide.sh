@@ -95,7 +95,7 @@ done
 # Every page is reached from the one before it, and names only what the headers have.
 for page in $pages; do
 	grep -o '](\([^)]*\))' "$top/$page" | sed 's/^](//; s/)$//' | while read -r link; do
-		[ -e "$(dirname "$top/$page")/$link" ] || echo "$page: no $link"
+		[ -e "$(dirname "$top/$page")/${link%%#*}" ] || echo "$page: no $link"
 	done
 done >"$dir/err"
 [ ! -s "$dir/err" ]

@@ -6,8 +6,8 @@
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 . "$here/cases.sh"
-farcall=$1
-restart=$2
+farcall=$(readlink -f "$1")
+restart=$(readlink -f "$2")
 
 bounded "$farcall" run --hosts , -- true
 [ $rc -eq 2 ] && says "names no host"

@@ -15,6 +15,7 @@ import sys
 import tables
 
 SHOWN = 32  # bytes of data that are printed
+FIELDS_MAX = 1024  # bytes of the fields of a message
 BATCH_MAX = 928
 WINDOW = 256
 GRANTS_MAX = 4
@@ -317,10 +318,28 @@ class Decoder:
             raise Bad("values")
         self.out += ["[values]", "(" + ",".join(texts) + ")"]
 
+    def fields(self, head, data):
+        """Takes the fields of interceptors off the end of a message. The rest."""
+        n = head["tlv_bytes"] if head["flags"] & (self.codes["flag"].value_of("TLV") or 0) else 0
+        if not n:
+            return data
+        if n > min(len(data), FIELDS_MAX):
+            raise Bad("fields")
+        rest, at = len(data) - n, len(data) - n
+        while at < len(data):
+            kind, length = int.from_bytes(data[at:at + 2], "little"), int.from_bytes(data[at + 2:at + 4], "little")
+            if len(data) - at < 4 or not kind % 32768 or length > len(data) - at - 4:
+                raise Bad("fields")
+            at += 4 + length
+        self.out += ["[fields]", "data=" + data_text(data[rest:])]
+        return data[:rest]
+
     def request(self, head, data):
         flags = head["flags"]
         flag = self.codes["flag"]
         for name, word in (("retry", "RETRY"), ("hash", "HASHED"), ("named", "NAMED"), ("object", "METHOD")):
+            if name == "hash":
+                data = self.fields(head, data)
             if not flags & (flag.value_of(word) or 0):
                 continue
             if name == "object" and flags & (flag.value_of("NAMED") or 0):
@@ -349,6 +368,8 @@ class Decoder:
         row = self.codes["type"].row(head["type"])
         if not row:
             raise Bad(f"{layout}.type")
+        if row["name"] in ("REPLY", "ERROR", "ONEWAY"):
+            data = self.fields(head, data)
         if row["body"] == "text":
             self.out += ["[text]", string_text(data)]
         elif row["body"] == "announced":
