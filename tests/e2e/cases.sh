@@ -47,6 +47,11 @@ skip_data() { # name, what is missing
 	echo "SKIP-DATA: $1: $2"
 }
 
+# Unpacks a package of Debian to $dir/PACKAGE, without installing it: what would start a service here, or is used once.
+fetched() { # package
+	(cd "$dir" && timeout "$guard_s" apt-get download "$1" && dpkg-deb -x "$1"_*.deb "$1") >"$dir/out" 2>"$dir/err"
+}
+
 # Waits up to 10 s for a condition: a command and its arguments.
 eventually() {
 	for _ in $(seq 200); do

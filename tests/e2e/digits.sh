@@ -21,9 +21,8 @@ for found in "$top/../shared/data/digits/digits.csv" "$top/../shared/data/digits
 	[ -r "$found" ] && break
 	found=
 done
-if [ -z "$found" ] && (cd "$dir" && timeout "$guard_s" apt-get download python3-sklearn >"$dir/out" 2>"$dir/err" &&
-	dpkg-deb -x python3-sklearn_*.deb sklearn); then
-	found=$dir/sklearn/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz
+if [ -z "$found" ] && fetched python3-sklearn; then
+	found=$dir/python3-sklearn/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz
 fi
 case $found in
 '') skip_data "digits" "neither ../shared/data/digits/digits.csv beside the repository nor the package python3-sklearn, which apt cannot fetch" ;;
