@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Training with a parameter server: the network lives on worker 1, the images and the loss on worker 0. Each step is a
+ * Training with a parameter server: the network is on worker 1, the images and the loss on worker 0. Each step is a
  * forward pass through the remote module, a backward pass through the call, and a step of the optimizer on the server.
  *
  *	farcall run -n 2 -- ./digits_server digits.csv

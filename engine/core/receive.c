@@ -103,7 +103,7 @@ release:
 
 /* ---- lanes ---- */
 
-/* Lanes of which all are looked at before a pass begins to receive. */
+/* With at most so many lanes, a pass checks each before it begins to receive. */
 #define QUIET_LANES_MAX 4u
 
 /* What the counters of a burst get at its end. */

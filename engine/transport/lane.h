@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Lanes for sending: the core writes small messages as lines, of which packets are made. Poller. */
+/** Lanes for sending: the core writes small messages as lines; a flush copies them into packets. Poller. */
 #ifndef FAR_TRANSPORT_LANE_H
 #define FAR_TRANSPORT_LANE_H
 

@@ -3,7 +3,7 @@
  * The store: keys and values that processes share. A group has one (`init_method`), and a process that belongs to no
  * group can open it by its address. Keys of the application and records of the engine do not collide.
  *
- * With tcp:// the store lives in rank 0 and ends with it. With file:// it lives in the file until its keys are deleted.
+ * With tcp:// the store is in rank 0 and ends with it. With file:// it is in the file until its keys are deleted.
  *
  * `timeout_ns` is the time for the whole call; 0: FAR_STORE_TIMEOUT_NS; FAR_FOREVER: no limit. Several threads may use
  * one store, and wait in it, at once. Each call copies its arguments.

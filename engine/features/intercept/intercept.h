@@ -31,7 +31,7 @@ static inline bool intercept_any(void)
 /** The interceptors that see new calls of an agent, as bits; a reference of each is taken. */
 uint32_t intercept_take(const struct far_agent *agent);
 void intercept_give(uint32_t mask);
-/** An interceptor of which the caller has a reference. */
+/** An interceptor; the caller holds a reference to it. */
 const struct far_interceptor *intercept_at(unsigned id);
 /** The interceptor whose range has a type, as a bit; 0: none. Of those in `mask`. */
 uint32_t intercept_of_type(uint32_t mask, uint16_t type);
