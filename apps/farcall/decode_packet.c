@@ -152,9 +152,9 @@ static bool print_batch(struct printer *p, const struct wire_message *h, const u
 		return false;
 	for (;;) {
 		union packet_head head;
-		struct wire_call call;
+		uint8_t call[sizeof(struct wire_call)];
 		uint32_t length, sub = transport_batch_sub(b.at);
-		int more = transport_batch_next(&b, &call, &length);
+		int more = transport_batch_next(&b, call, &length);
 		if (more == 0)
 			return true;
 		if (sub + sizeof(struct wire_sub) > len)
