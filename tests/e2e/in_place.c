@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages of a single packet are received without a copy: what an inline handler is given, bytes or a tensor, lies
- * aligned in the packet's memory, and no function of the C library that copies has seen any of its bytes. Of two
- * workers the second calls the first, over the driver that FAR_NIC leads to.
+ * Messages of a single packet are received without a copy, but for those of a line over datagram drivers: what an
+ * inline handler is given, bytes or a tensor, lies aligned in the packet's memory, and no function of the C library
+ * that copies has seen any of its bytes. Of two workers the second calls the first, over the driver that FAR_NIC leads
+ * to.
  *
  * usage: in_place DRIVER LARGEST [PATIENCE]; the group is that of the environment. LARGEST: bytes that are still one
  * packet. PATIENCE: seconds that all may take, and that a silent worker is borne with
@@ -107,8 +108,10 @@ int main(int argc, char **argv)
 	if (check_rank() == 1) {
 		CHECK_STATUS(far_worker_by_rank(agent, 0, &info, &err), FAR_OK, &err);
 		CHECK(strcmp(info.nic, argv[1]) == 0);
-		try_sizes("message", message_lies, 8, (size_t)atoi(argv[2]));
-		/* What says of what kind they are is read from a copy of the line where all is one line of 32 bytes. */
+		/* The transport copies up to 32 bytes into a line, with their head. What says of what kind values are
+		 * is read from a copy of the line where all is one line. */
+		bool lines = strcmp(argv[1], "shm") == 0;
+		try_sizes("message", message_lies, lines ? 8 : 40, (size_t)atoi(argv[2]));
 		try_sizes("tensor", tensor_lies, 32, (size_t)atoi(argv[2]));
 	}
 	check_leave(agent);
