@@ -42,7 +42,7 @@ struct far_store {
 	struct access access;
 };
 
-struct far_store_watch {
+struct far_store_watcher {
 	struct access access;
 	struct kv *changes; /* keys, without marks, that have changed; locked as `access` */
 	uint64_t read;      /* number of the last change that was returned */
@@ -451,7 +451,7 @@ enum far_status far_store_delete(struct far_store *store, const char *key, uint6
 /* store_done_fn of the watch; the thread of the access, which has the lock. */
 static void changed(void *user, int result, const struct store_msg *reply)
 {
-	struct far_store_watch *w = user;
+	struct far_store_watcher *w = user;
 	bool first = !w->begun;
 	w->begun = true;
 	pthread_cond_broadcast(&w->access.ended);
@@ -470,7 +470,7 @@ static void changed(void *user, int result, const struct store_msg *reply)
 		w->error = rc;
 }
 
-static enum far_status watch_start(struct far_store_watch *w, const char *prefix, uint64_t timeout_ns,
+static enum far_status watch_start(struct far_store_watcher *w, const char *prefix, uint64_t timeout_ns,
 				   struct far_err *err)
 {
 	struct access *a = &w->access;
@@ -491,7 +491,7 @@ static enum far_status watch_start(struct far_store_watch *w, const char *prefix
 }
 
 enum far_status far_store_watch(struct far_store *store, const char *prefix, uint64_t timeout_ns,
-				struct far_store_watch **watch, struct far_err *err)
+				struct far_store_watcher **watch, struct far_err *err)
 {
 	char marked[FAR_STORE_KEY_MAX + 1];
 	if (!store || !watch || key_mark(prefix, true, marked) < 0)
@@ -499,7 +499,7 @@ enum far_status far_store_watch(struct far_store *store, const char *prefix, uin
 			       "the store, the prefix or the place for the watch is NULL, or the prefix "
 			       "has more than %d bytes",
 			       FAR_STORE_KEY_BYTES);
-	struct far_store_watch *w = calloc(1, sizeof *w);
+	struct far_store_watcher *w = calloc(1, sizeof *w);
 	if (w)
 		w->changes = kv_create(FAR_STORE_KEYS_MAX + FAR_STORE_DELETED_MAX);
 	if (!w || !w->changes) {
@@ -525,7 +525,7 @@ enum far_status far_store_watch(struct far_store *store, const char *prefix, uin
 }
 
 /* Waits for a change until the absolute time; false: there is none. The caller has the lock. */
-static bool change_wait(struct far_store_watch *w, uint64_t deadline)
+static bool change_wait(struct far_store_watcher *w, uint64_t deadline)
 {
 	struct access *a = &w->access;
 	while (kv_changes(w->changes) == w->read && !w->error) {
@@ -541,7 +541,7 @@ static bool change_wait(struct far_store_watch *w, uint64_t deadline)
 	return kv_changes(w->changes) != w->read;
 }
 
-static void change_take(struct far_store_watch *w, struct far_store_change *out)
+static void change_take(struct far_store_watcher *w, struct far_store_change *out)
 {
 	struct kv_change c;
 	kv_change_read(kv_changes_after(w->changes, w->read), &c);
@@ -553,7 +553,7 @@ static void change_take(struct far_store_watch *w, struct far_store_change *out)
 		kv_deleted_forget(w->changes, c.number);
 }
 
-enum far_status far_store_watch_next(struct far_store_watch *watch, uint64_t timeout_ns,
+enum far_status far_store_watch_next(struct far_store_watcher *watch, uint64_t timeout_ns,
 				     struct far_store_change *change, struct far_err *err)
 {
 	if (!watch || !change)
@@ -573,7 +573,7 @@ enum far_status far_store_watch_next(struct far_store_watch *watch, uint64_t tim
 		       strerror(-error));
 }
 
-void far_store_watch_end(struct far_store_watch *watch)
+void far_store_watch_end(struct far_store_watcher *watch)
 {
 	if (!watch)
 		return;

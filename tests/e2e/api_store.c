@@ -78,7 +78,7 @@ static void operations(struct far_store *s)
 		STORE_OK(far_store_delete(s, *k, 0, NULL, &err));
 }
 
-static void next_is(struct far_store_watch *w, const char *key, const char *text)
+static void next_is(struct far_store_watcher *w, const char *key, const char *text)
 {
 	struct far_store_change c;
 	STORE_OK(far_store_watch_next(w, 0, &c, &err));
@@ -88,7 +88,7 @@ static void next_is(struct far_store_watch *w, const char *key, const char *text
 
 static void watches(struct far_store *s)
 {
-	struct far_store_watch *w = NULL, *all = NULL;
+	struct far_store_watcher *w = NULL, *all = NULL;
 	struct far_store_change c;
 	set(s, "w/1", "a");
 	STORE_OK(far_store_watch(s, "w/", 0, &w, &err));

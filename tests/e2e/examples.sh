@@ -40,7 +40,8 @@ run_as() { # suffix
 		set -- "$@" "$word"
 	done
 	bounded "$@"
-	[ $rc -eq 0 ] && [ ! -s "$dir/err" ] && shown "$dir/shown.${run##*.}" "$dir/out"
+	# farcall run tells of restarts.
+	[ $rc -eq 0 ] && ! grep -qv '^farcall run: .*restart' "$dir/err" && shown "$dir/shown.${run##*.}" "$dir/out"
 }
 
 for run in "$dir"/run.*; do

@@ -32,7 +32,7 @@ extern "C" {
 /** A connection to a store, with a thread of its own. */
 struct far_store;
 /** A watch, with a connection and a thread of its own. */
-struct far_store_watch;
+struct far_store_watcher;
 
 /** Options of far_store_open(). A zeroed field has its default. */
 struct far_store_opts {
@@ -100,15 +100,15 @@ enum far_status far_store_delete(struct far_store *store, const char *key, uint6
  * `*watch` is the caller's until far_store_watch_end(). A watch remembers the keys that it has reported.
  */
 enum far_status far_store_watch(struct far_store *store, const char *prefix, uint64_t timeout_ns,
-				struct far_store_watch **watch, struct far_err *err);
+				struct far_store_watcher **watch, struct far_err *err);
 /**
  * Waits for a change and returns it. Changes come in the order of the last change of each key: of several changes of
  * one key the last one. One thread at a time. TIMEOUT: none came. PEER_LOST: the watch has ended, for good.
  */
-enum far_status far_store_watch_next(struct far_store_watch *watch, uint64_t timeout_ns,
+enum far_status far_store_watch_next(struct far_store_watcher *watch, uint64_t timeout_ns,
 				     struct far_store_change *change, struct far_err *err);
 /** Ends a watch. NULL is accepted. */
-void far_store_watch_end(struct far_store_watch *watch);
+void far_store_watch_end(struct far_store_watcher *watch);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop
