@@ -34,7 +34,7 @@ class Reader:
         self.head_bytes = head.size + message.size
         self.grant = {f.name: (f.at, f.size) for f in layouts["grant"].fields}
         self.grant_bytes = layouts["grant"].size
-        self.kinds, self.marks = codes["kind"], codes["mark"]
+        self.kinds, self.flags = codes["kind"], codes["wire_flag"]
 
     @staticmethod
     def of(fields, name, data):
@@ -65,8 +65,8 @@ def expected(reader, granted, sender, payload, length):
     def head(name):
         return reader.of(reader.head, name, payload)
 
-    marks = [r["name"] for r in reader.marks.rows if r["value"] & head("marks")]
-    again = set(range(AGAIN_LEAST, URGENT + 1)) if "RETRANSMIT" in marks else set()
+    flags = [r["name"] for r in reader.flags.rows if r["value"] & head("flags")]
+    again = set(range(AGAIN_LEAST, URGENT + 1)) if "RETRANSMIT" in flags else set()
     if reader.kinds.name_of(head("kind")) != "MESSAGE":
         grants = payload[reader.head_bytes:length]
         if reader.kinds.name_of(head("kind")) != "ACK" or not grants:
@@ -76,7 +76,7 @@ def expected(reader, granted, sender, payload, length):
             granted[sender, first].add(min(reader.of(reader.grant, "priority", grants[at:]), GRANTED_MAX))
         return "grants", {URGENT}
     body = length - reader.head_bytes
-    if "BATCH" in marks or (head("length") == body and body <= SMALL_MAX):
+    if "BATCH" in flags or (head("length") == body and body <= SMALL_MAX):
         return "small", {URGENT}
     unasked = next(p for most, p in UNASKED if head("length") <= most)
     # The grant was on the cable when this packet left; whether it was heard by then nobody can see.

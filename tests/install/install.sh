@@ -307,7 +307,7 @@ END
 fi
 
 doc=$(dirname "$(find "$dir/root" -path '*/doc/farcall/LICENSE')")
-sed -n 's/^| \[[^]]*\](\([^)]*\)) | guide:.*/\1/p' "$2/README.md" >"$dir/pages"
+sed -n '/^| page |/,/^$/s/^| \[[^]]*\](\([^)]*\)).*/\1/p' "$2/README.md" >"$dir/pages"
 for file in LICENSE README.md CHANGELOG.md SECURITY.md nic/SETUP.md $(cat "$dir/pages"); do
 	cmp "$2/$file" "$doc/$file" || echo "$file"
 done >"$dir/err" 2>&1
