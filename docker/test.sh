@@ -39,7 +39,7 @@ done
 
 . "$top/tests/e2e/cases.sh"
 . "$top/docker/engine.sh"
-guard_s=280
+guard_s=1200 # the build of the image shares the cores with those of the sanitizers
 base=debian:bookworm-slim
 project=farcalltest$$
 IMAGE=farcall-test:$$

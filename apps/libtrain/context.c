@@ -37,7 +37,7 @@ static void *joined(const void *a, size_t n, const void *b, size_t m, size_t siz
 	char *all = malloc((n + m) * size);
 	if (all && n)
 		memcpy(all, a, n * size);
-	if (all)
+	if (all && m)
 		memcpy(all + n * size, b, m * size);
 	return all;
 }
