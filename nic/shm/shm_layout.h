@@ -126,7 +126,7 @@ static_assert(sizeof(struct shm_doorbells) == 8192, "the first 3904 bells share 
 static_assert(SHM_BLOCKS <= 1u << 18, "a block number has 18 bits");
 static_assert(sizeof(struct shm_pair) % 4096 == 0, "bulk areas begin on a page");
 
-/** Sets a doorbell. Its store is seen by whoever takes the line's byte, which all who set it exchange. */
+/** Sets a doorbell. A reader that takes the byte of the line sees it: all senders set that byte by an exchange. */
 static inline void shm_bell_ring(struct shm_doorbells *bells, uint32_t bell)
 {
 	atomic_store_explicit(&bells->byte[bell], 1, memory_order_relaxed);
