@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A cache of strings on two servers, one of which dies and is started again: its keys are gone, and are put again when
- * they are missed.
+ * A cache of strings on two servers. One server dies and is started again without its keys; the client puts a key again
+ * when it misses it.
  *
  *	farcall run -n 3 --max-restarts 1 -- ./cache
  */

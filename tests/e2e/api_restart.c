@@ -7,10 +7,18 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-enum { VICTIM = 2, WORLD = 4, LIVES = 30, SETTLED = 15, LIVES_MORE = 5, CALLS_MAX = 1 << 20, PENDING = 8 };
+enum {
+	VICTIM = 2,
+	WORLD = 4,
+	INCARNATIONS = 30,
+	SETTLED = 15,
+	INCARNATIONS_MORE = 5,
+	CALLS_MAX = 1 << 20,
+	PENDING = 8
+};
 
-/* Bytes that lives beyond SETTLED may leave on the heap together: less than half of what a route each would. In those
- * before, the allocator's own lists of freed memory fill, which count as used. */
+/* Bytes that incarnations beyond SETTLED may leave on the heap together: less than half of what a route each would. In
+ * those before, the allocator's own lists of freed memory fill, which count as used. */
 #define HEAP_SLACK ((size_t)2 << 10)
 
 /* What parent and workers share. */
@@ -18,7 +26,7 @@ static struct shared {
 	_Atomic int incarnation;    /* that the parent has begun last */
 	_Atomic int reached[WORLD]; /* that each worker has had an answer from */
 	_Atomic bool stop;
-	_Atomic int joined; /* lives that have joined */
+	_Atomic int joined; /* incarnations that have joined */
 	_Atomic int winners, losers;
 	_Atomic uint8_t ran[WORLD][CALLS_MAX]; /* how often each call ran */
 } * shared;
@@ -125,7 +133,7 @@ static void start(struct far_future **pending)
 	}
 }
 
-/* Descriptors and mappings of this process: what lives leave behind. */
+/* Descriptors and mappings of this process: what incarnations leave behind. */
 static unsigned held(void)
 {
 	unsigned n = 0;
@@ -186,9 +194,9 @@ static int other(int rank)
 	while (!atomic_load(&shared->stop))
 		CHECK(one_call(rank, call++) == last_incarnation);
 	/* Less than one for each incarnation; a session may be on its way out at either moment of looking. */
-	while (last_incarnation >= LIVES && held() > early + 8)
+	while (last_incarnation >= INCARNATIONS && held() > early + 8)
 		usleep(1000);
-	while (last_incarnation >= LIVES && heap() > heap_early + HEAP_SLACK)
+	while (last_incarnation >= INCARNATIONS && heap() > heap_early + HEAP_SLACK)
 		usleep(1000);
 	check_leave(agent);
 	return 0;
@@ -223,12 +231,12 @@ static void killed(pid_t pid)
 	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
 }
 
-static int again_and_again(int lives)
+static int again_and_again(int incarnations)
 {
 	shared_new();
-	last_incarnation = lives;
+	last_incarnation = incarnations;
 	struct spawned s = spawn(WORLD, either);
-	for (int i = 1; i <= lives; i++) {
+	for (int i = 1; i <= incarnations; i++) {
 		all_reach(i);
 		if (i % 3 == 0)
 			usleep(1000); /* calls fly at other moments */
@@ -236,7 +244,7 @@ static int again_and_again(int lives)
 		atomic_store(&shared->incarnation, i);
 		s.pids[VICTIM] = spawn_one(&s, VICTIM, -1, victim);
 	}
-	all_reach(lives + 1);
+	all_reach(incarnations + 1);
 	atomic_store(&shared->stop, true);
 	return spawn_wait(&s, -1);
 }
@@ -310,7 +318,7 @@ static int one_wins(void)
 	struct spawned s = spawn(WORLD, joins_and_waits);
 	while (atomic_load(&shared->winners) < 1)
 		usleep(500);
-	/* It lives: nobody gets its rank, and the group goes on. */
+	/* It is running: nobody gets its rank, and the group goes on. */
 	bad |= ended_well(spawn_one(&s, VICTIM, -1, contender));
 	CHECK(atomic_load(&shared->losers) == 1);
 	killed(s.pids[VICTIM]);
@@ -426,10 +434,10 @@ static int dead_at_the_end(void)
 int main(void)
 {
 	alarm(HANG_GUARD_S);
-	if (again_and_again(LIVES))
+	if (again_and_again(INCARNATIONS))
 		return 1;
 	lazy = true;
-	if (again_and_again(LIVES_MORE))
+	if (again_and_again(INCARNATIONS_MORE))
 		return 1;
 	if (dead_without_a_session())
 		return 1;

@@ -72,8 +72,8 @@ Test(core_session, answers_that_came_before_the_end_count)
 	cr_assert_eq(r.status, FAR_OK);
 }
 
-/* PEER dies with everything under way, and lives again. Expect nothing of the first incarnation in the second: neither
- * calls, requests, numbers of functions, nor what is answered late. */
+/* PEER dies with everything under way, and is started again. Expect nothing of the first incarnation in the second:
+ * neither calls, requests, numbers of functions, nor what is answered late. */
 Test(core_session, another_incarnation)
 {
 	struct result r[2], after;
