@@ -6,10 +6,12 @@
  * which answers the client's frames and runs its WAITs and watches. A frame that may write is run under the lock, after
  * all earlier changes, and its change is appended before the reply is read.
  *
- *   PATH       (PATH/store if PATH is a directory) offset 0: magic "FCSFILE1" (8 bytes), bytes of the file after the
- * last compaction (8), records record     CRC-32C of what follows (4), kind (1), 0 (1), key bytes (2), value bytes (2),
- * 0 (2), holder (8), key, value. Numbers are little-endian. PATH.lock  byte 0: the lock; byte N: locked while client N
- * is alive PATH.new   the compacted log, before it is renamed to PATH
+ *   PATH       PATH/store if PATH is a directory. Offset 0: magic "FCSFILE1" (8 bytes), bytes of the file after the
+ *              last compaction (8), records
+ *   record     CRC-32C of what follows (4), kind (1), 0 (1), key bytes (2), value bytes (2), 0 (2), holder (8), key,
+ *              value. Numbers are little-endian.
+ *   PATH.lock  byte 0: the lock; byte N: locked while client N is alive
+ *   PATH.new   the compacted log, before it is renamed to PATH
  *
  * Locks are those of open file descriptions: the kernel, or the file server, releases them with the process, so a held
  * key whose holder's byte is free is deleted by the next client that sees it. A record that a dying writer left
@@ -19,10 +21,9 @@
  */
 #include "base/byteorder.h"
 #include "base/clock.h"
-#include "base/crc32c.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "control/store_conn.h"
+#include "control/store_log.h"
 #include "control/url.h"
 
 #include <errno.h>
@@ -36,33 +37,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_MAGIC        "FCSFILE1"
-#define FILE_HEAD_BYTES   16
-#define RECORD_HEAD_BYTES 20
-#define RECORD_BYTES_MAX  (RECORD_HEAD_BYTES + FAR_STORE_KEY_MAX + FAR_STORE_VALUE_MAX)
-#define READ_BYTES        ((size_t)64 << 10)
-#define COMPACT_BYTES     ((uint64_t)1 << 20) /* a log below this length is not compacted */
-#define POLL_NS           UINT64_C(100000000) /* between looks at a file whose file system reports no changes */
-#define RETRY_NS          UINT64_C(1000000)   /* until a lock that another client has is tried again */
-#define SWEEP_AT_ONCE     32                  /* holders that one look checks */
-#define CLOSE_TRIES       50                  /* attempts to lock, RETRY_NS apart, of a client that ends */
-
-enum { RECORD_VALUE = 1, RECORD_HELD, RECORD_DELETED };
-
-/** A key that ends with its holder, a client. */
-struct held {
-	struct held *next;
-	uint64_t holder;
-	size_t key_len;
-	uint8_t key[];
-};
-
-/** The state of the file after its first `at` bytes. */
-struct table {
-	struct store_server *server; /* its local client is this one */
-	struct held *held;
-	uint64_t at;
-};
+#define COMPACT_BYTES ((uint64_t)1 << 20) /* a log below this length is not compacted */
+#define POLL_NS       UINT64_C(100000000) /* between looks at a file whose file system reports no changes */
+#define RETRY_NS      UINT64_C(1000000)   /* until a lock that another client has is tried again */
+#define SWEEP_AT_ONCE 32                  /* holders that one look checks */
+#define CLOSE_TRIES   50                  /* attempts to lock, RETRY_NS apart, of a client that ends */
 
 struct file {
 	struct store_stream base;
@@ -78,142 +57,6 @@ struct file {
 	struct store_identity who;
 	char path[URL_PATH_MAX + 8], lock_path[URL_PATH_MAX + 16];
 };
-
-struct record {
-	int kind;
-	uint64_t holder; /* 0 but in RECORD_HELD */
-	struct kv_bytes key, value;
-};
-
-/* ---- table ---- */
-
-static struct held **held_find(struct table *t, struct kv_bytes key)
-{
-	struct held **at = &t->held;
-	while (*at && !((*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0))
-		at = &(*at)->next;
-	return at;
-}
-
-/* Sets the holder of a key, 0: none. 0 or -ENOMEM. */
-static int held_set(struct table *t, struct kv_bytes key, uint64_t holder)
-{
-	struct held **at = held_find(t, key), *h = *at;
-	if (h && !holder) {
-		*at = h->next;
-		free(h);
-	} else if (h) {
-		h->holder = holder;
-	} else if (holder) {
-		h = malloc(sizeof *h + key.len);
-		if (!h)
-			return -ENOMEM;
-		*h = (struct held){.next = NULL, .holder = holder, .key_len = key.len};
-		memcpy(h->key, key.data, key.len);
-		*at = h;
-	}
-	return 0;
-}
-
-static void table_free(struct table *t)
-{
-	store_server_destroy(t->server);
-	while (t->held) {
-		struct held *next = t->held->next;
-		free(t->held);
-		t->held = next;
-	}
-	*t = (struct table){.server = NULL};
-}
-
-/* Applies a change that another client made. 0 or -errno. */
-static int table_apply(struct table *t, const struct record *r)
-{
-	struct store_server *s = t->server;
-	struct kv_bytes now;
-	bool exists = kv_get(s->kv, r->key, &now) == 0;
-	int rc = held_set(t, r->key, r->holder);
-	if (rc)
-		return rc;
-	if (r->kind == RECORD_DELETED) {
-		kv_delete(s->kv, r->key);
-		hold_end(s, r->key);
-		return 0;
-	}
-	if (exists && now.len == r->value.len && (!now.len || memcmp(now.data, r->value.data, now.len) == 0))
-		return 0;
-	rc = kv_set(s->kv, r->key, r->value);
-	if (!rc)
-		store_written(s, r->key);
-	return rc;
-}
-
-/* ---- records ---- */
-
-static size_t record_encode(const struct record *r, uint8_t out[RECORD_BYTES_MAX])
-{
-	uint8_t *p = out + RECORD_HEAD_BYTES;
-	le_put(out + 4, (uint64_t)r->kind, 2);
-	le_put(out + 6, r->key.len, 2);
-	le_put(out + 8, r->value.len, 4);
-	le_put(out + 12, r->holder, 8);
-	memcpy(p, r->key.data, r->key.len);
-	p += r->key.len;
-	if (r->value.len)
-		memcpy(p, r->value.data, r->value.len);
-	p += r->value.len;
-	le_put(out, crc32c(0, out + 4, (size_t)(p - out) - 4), 4);
-	return (size_t)(p - out);
-}
-
-/* Its bytes; 0: incomplete, or not a record. */
-static size_t record_decode(const uint8_t *data, size_t len, struct record *out)
-{
-	if (len < RECORD_HEAD_BYTES)
-		return 0;
-	uint64_t kind = le_get(data + 4, 2), key = le_get(data + 6, 2), value = le_get(data + 8, 4);
-	if (kind < RECORD_VALUE || kind > RECORD_DELETED || key == 0 || key > FAR_STORE_KEY_MAX ||
-	    value > FAR_STORE_VALUE_MAX)
-		return 0;
-	size_t bytes = RECORD_HEAD_BYTES + (size_t)key + (size_t)value;
-	if (len < bytes || crc32c(0, data + 4, bytes - 4) != le_get(data, 4))
-		return 0;
-	out->kind = (int)kind;
-	out->holder = kind == RECORD_HELD ? le_get(data + 12, 8) : 0;
-	out->key = (struct kv_bytes){data + RECORD_HEAD_BYTES, (size_t)key};
-	out->value = (struct kv_bytes){out->key.data + key, (size_t)value};
-	return bytes;
-}
-
-/* Replays the records of `fd` from t->at on, up to the first that is incomplete. 0 or -errno. */
-static int records_replay(int fd, struct table *t)
-{
-	uint8_t buf[READ_BYTES], *at = buf;
-	struct record r;
-	for (;;) {
-		ssize_t n = pread(fd, buf, sizeof buf, (off_t)t->at);
-		size_t used = 0, bytes;
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n < 0)
-			continue;
-		if (t->at == 0 && (size_t)n >= FILE_HEAD_BYTES) {
-			if (memcmp(buf, FILE_MAGIC, sizeof FILE_MAGIC - 1) != 0)
-				return -EPROTO;
-			used = FILE_HEAD_BYTES;
-		}
-		if (t->at || used)
-			while ((bytes = record_decode(at + used, (size_t)n - used, &r))) {
-				int rc = table_apply(t, &r);
-				if (rc)
-					return rc;
-				used += bytes;
-			}
-		t->at += used;
-		if (!used)
-			return 0;
-	}
-}
 
 /* ---- the file ---- */
 
@@ -243,36 +86,6 @@ static int file_open(struct file *f)
 	if (f->notify >= 0)
 		inotify_add_watch(f->notify, f->path, IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF);
 	return 0;
-}
-
-static int table_begin(struct table *t)
-{
-	t->server = store_server_create(NULL, -1);
-	return t->server ? 0 : -ENOMEM;
-}
-
-/* Applies what makes the table equal to `to`, and takes its holders. */
-static int table_become(struct table *t, struct table *to)
-{
-	struct kv_change c;
-	int rc = 0;
-	for (const struct kv_entry *e = kv_changes_after(t->server->kv, 0); e && !rc;) {
-		struct kv_bytes held;
-		e = kv_change_read(e, &c);
-		if (!c.deleted && kv_get(to->server->kv, c.key, &held) != 0)
-			rc = table_apply(t, &(struct record){.kind = RECORD_DELETED, .key = c.key});
-	}
-	for (const struct kv_entry *e = kv_changes_after(to->server->kv, 0); e && !rc;) {
-		e = kv_change_read(e, &c);
-		const struct held *h = *held_find(to, c.key);
-		if (!c.deleted)
-			rc = table_apply(t, &(struct record){.kind = RECORD_VALUE,
-							     .holder = h ? h->holder : 0,
-							     .key = c.key,
-							     .value = c.value});
-	}
-	t->at = to->at;
-	return rc;
 }
 
 /* Another client has replaced the file by a compacted one. */
@@ -444,24 +257,6 @@ static int group_purge(struct file *f)
 	return rc;
 }
 
-static bool group_has_members(const struct file *f)
-{
-	char prefix[FAR_NAME_MAX + 16];
-	size_t len = (size_t)snprintf(prefix, sizeof prefix, "%s/client/", f->who.group);
-	const struct held *h = f->table.held;
-	while (h && (h->holder == f->self || h->key_len <= len || memcmp(h->key, prefix, len) != 0))
-		h = h->next;
-	return h != NULL;
-}
-
-static bool group_is_closed(const struct file *f)
-{
-	char key[FAR_NAME_MAX + 16];
-	struct kv_bytes value;
-	size_t len = (size_t)snprintf(key, sizeof key, "%s/closed", f->who.group);
-	return kv_get(f->table.server->kv, (struct kv_bytes){(const uint8_t *)key, len}, &value) == 0;
-}
-
 /* 0; -EBUSY: the group is closed, and has members still; another -errno. */
 static int login(struct file *f, const struct store_msg *m)
 {
@@ -473,9 +268,9 @@ static int login(struct file *f, const struct store_msg *m)
 	if (f->who.rank == STORE_RANK_NONE)
 		f->who.group[0] = 0;
 	int rc = sweep(f);
-	if (!rc && f->who.group[0] && !group_has_members(f))
+	if (!rc && f->who.group[0] && !table_has_members(&f->table, f->who.group, f->self))
 		rc = group_purge(f);
-	if (!rc && f->who.group[0] && group_is_closed(f))
+	if (!rc && f->who.group[0] && table_group_is_closed(&f->table, f->who.group))
 		rc = -EBUSY;
 	if (rc)
 		return rc;
@@ -538,19 +333,6 @@ static bool writes(const struct store_msg *m)
 	       m->op == STORE_HOLD;
 }
 
-/* Runs a frame on the table. */
-static void frame_answer(struct file *f, const uint8_t *frame, size_t len, uint64_t now)
-{
-	struct store_server *s = f->table.server;
-	bool busy;
-	do {
-		long n = store_server_local_send(s, frame, len);
-		frame += n > 0 ? n : 0;
-		len -= n > 0 ? (size_t)n : 0;
-		store_server_step(s, now, &busy);
-	} while (len);
-}
-
 /* 0; -EAGAIN: another client has the lock; another -errno. */
 static int frame_run(struct file *f, const struct store_msg *m, const uint8_t *frame, size_t len, uint64_t now)
 {
@@ -565,7 +347,7 @@ static int frame_run(struct file *f, const struct store_msg *m, const uint8_t *f
 		rc = sweep(f);
 	uint64_t before = kv_changes(f->table.server->kv);
 	if (!rc)
-		frame_answer(f, frame, len, now);
+		table_answer(&f->table, frame, len, now);
 	if (!rc && writes(m) && kv_changes(f->table.server->kv) != before)
 		rc = written(f, key, m->op == STORE_HOLD);
 	if (!rc && locks)
@@ -641,7 +423,7 @@ static void leave(struct file *f)
 	f->self = 0;
 	byte_lock(f->lock_fd, F_UNLCK, self);
 	rc = sweep(f);
-	if (!rc && f->who.group[0] && !group_has_members(f))
+	if (!rc && f->who.group[0] && !table_has_members(&f->table, f->who.group, f->self))
 		rc = group_purge(f);
 	if (!rc && kv_count(f->table.server->kv) == 0) {
 		unlink(f->path);

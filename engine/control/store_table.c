@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of a store that no server hosts: its changes, holders and groups. Control thread of each member. */
+#include "control/store_table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct held **held_find(struct table *t, struct kv_bytes key)
+{
+	struct held **at = &t->held;
+	while (*at && !((*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0))
+		at = &(*at)->next;
+	return at;
+}
+
+int held_set(struct table *t, struct kv_bytes key, uint64_t holder)
+{
+	struct held **at = held_find(t, key), *h = *at;
+	if (h && !holder) {
+		*at = h->next;
+		free(h);
+	} else if (h) {
+		h->holder = holder;
+	} else if (holder) {
+		h = malloc(sizeof *h + key.len);
+		if (!h)
+			return -ENOMEM;
+		*h = (struct held){.next = NULL, .holder = holder, .key_len = key.len};
+		memcpy(h->key, key.data, key.len);
+		*at = h;
+	}
+	return 0;
+}
+
+void table_free(struct table *t)
+{
+	store_server_destroy(t->server);
+	while (t->held) {
+		struct held *next = t->held->next;
+		free(t->held);
+		t->held = next;
+	}
+	*t = (struct table){.server = NULL};
+}
+
+int table_apply(struct table *t, const struct record *r)
+{
+	struct store_server *s = t->server;
+	struct kv_bytes now;
+	bool exists = kv_get(s->kv, r->key, &now) == 0;
+	int rc = held_set(t, r->key, r->holder);
+	if (rc)
+		return rc;
+	if (r->kind == RECORD_DELETED) {
+		kv_delete(s->kv, r->key);
+		hold_end(s, r->key);
+		return 0;
+	}
+	if (exists && now.len == r->value.len && (!now.len || memcmp(now.data, r->value.data, now.len) == 0))
+		return 0;
+	rc = kv_set(s->kv, r->key, r->value);
+	if (!rc)
+		store_written(s, r->key);
+	return rc;
+}
+
+int table_begin(struct table *t)
+{
+	t->server = store_server_create(NULL, -1);
+	return t->server ? 0 : -ENOMEM;
+}
+
+int table_become(struct table *t, struct table *to)
+{
+	struct kv_change c;
+	int rc = 0;
+	for (const struct kv_entry *e = kv_changes_after(t->server->kv, 0); e && !rc;) {
+		struct kv_bytes held;
+		e = kv_change_read(e, &c);
+		if (!c.deleted && kv_get(to->server->kv, c.key, &held) != 0)
+			rc = table_apply(t, &(struct record){.kind = RECORD_DELETED, .key = c.key});
+	}
+	for (const struct kv_entry *e = kv_changes_after(to->server->kv, 0); e && !rc;) {
+		e = kv_change_read(e, &c);
+		const struct held *h = *held_find(to, c.key);
+		if (!c.deleted)
+			rc = table_apply(t, &(struct record){.kind = RECORD_VALUE,
+							     .holder = h ? h->holder : 0,
+							     .key = c.key,
+							     .value = c.value});
+	}
+	t->at = to->at;
+	return rc;
+}
+
+void table_answer(struct table *t, const uint8_t *frame, size_t len, uint64_t now)
+{
+	struct store_server *s = t->server;
+	bool busy;
+	do {
+		long n = store_server_local_send(s, frame, len);
+		frame += n > 0 ? n : 0;
+		len -= n > 0 ? (size_t)n : 0;
+		store_server_step(s, now, &busy);
+	} while (len);
+}
+
+bool table_has_members(const struct table *t, const char *group, uint64_t but)
+{
+	char prefix[FAR_NAME_MAX + 16];
+	size_t len = (size_t)snprintf(prefix, sizeof prefix, "%s/client/", group);
+	const struct held *h = t->held;
+	while (h && (h->holder == but || h->key_len <= len || memcmp(h->key, prefix, len) != 0))
+		h = h->next;
+	return h != NULL;
+}
+
+bool table_group_is_closed(const struct table *t, const char *group)
+{
+	char key[FAR_NAME_MAX + 16];
+	struct kv_bytes value;
+	size_t len = (size_t)snprintf(key, sizeof key, "%s/closed", group);
+	return kv_get(t->server->kv, (struct kv_bytes){(const uint8_t *)key, len}, &value) == 0;
+}

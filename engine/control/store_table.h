@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A client's copy of a store that no server hosts: a store_server without connections, which answers the client's
+ * frames and runs its WAITs and watches, and the holders of keys. Control thread of each member.
+ */
+#ifndef FAR_CONTROL_STORE_TABLE_H
+#define FAR_CONTROL_STORE_TABLE_H
+
+#include "control/store_conn.h"
+
+/** A key that ends with its holder, a client. */
+struct held {
+	struct held *next;
+	uint64_t holder;
+	size_t key_len;
+	uint8_t key[];
+};
+
+/** The state of the store after its first `at` bytes. */
+struct table {
+	struct store_server *server; /* its local client is this one */
+	struct held *held;
+	uint64_t at;
+};
+
+enum record_kind { RECORD_VALUE = 1, RECORD_HELD, RECORD_DELETED };
+
+/** A change of a key. */
+struct record {
+	int kind;
+	uint64_t holder; /* 0 but in RECORD_HELD */
+	struct kv_bytes key, value;
+};
+
+/** Makes an empty table: 0 or -ENOMEM. */
+int table_begin(struct table *t);
+void table_free(struct table *t);
+/** Applies a change that another client made. 0 or -errno. */
+int table_apply(struct table *t, const struct record *r);
+/** Applies what makes the table equal to `to`, and takes its holders. 0 or -errno. */
+int table_become(struct table *t, struct table *to);
+/** Runs a frame of this client; its reply is in the local client's stream. */
+void table_answer(struct table *t, const uint8_t *frame, size_t len, uint64_t now);
+
+/** The pointer to the key's record, or the NULL at the end of the list. */
+struct held **held_find(struct table *t, struct kv_bytes key);
+/** Sets the holder of a key, 0: none. 0 or -ENOMEM. */
+int held_set(struct table *t, struct kv_bytes key, uint64_t holder);
+
+/** True if the group has members; the client `but` does not count. */
+bool table_has_members(const struct table *t, const char *group, uint64_t but);
+/** True if the group admits no more members. */
+bool table_group_is_closed(const struct table *t, const char *group);
+
+#endif
