@@ -35,6 +35,7 @@ struct access {
 	pthread_mutex_t lock; /* protects the fields below */
 	pthread_cond_t ended; /* a request has ended, or a watch has a change */
 	struct store_client *client;
+	char why[FAR_ERR_TEXT_MAX]; /* store_client_why() of the last request that failed */
 	bool stop;
 };
 
@@ -77,15 +78,12 @@ static int key_provide(void *ctx, struct auth_key *out)
 /* Creates the client, under the lock. 0 or -ENOMEM. */
 static int client_begin(struct access *a)
 {
-	bool file = a->url.scheme == URL_FILE;
 	struct store_login login = {.who = {.rank = STORE_RANK_NONE},
 				    .random = &random_kernel,
-				    .key = file || a->key.kind == KEY_NONE ? NULL : key_provide,
+				    .key = a->url.scheme != URL_TCP || a->key.kind == KEY_NONE ? NULL : key_provide,
 				    .ctx = a,
 				    .patient = a->key.kind == KEY_AUTO};
-	struct store_stream *stream =
-		file ? store_stream_file(a->net, a->url.path) : store_stream_tcp(a->net, a->url.host, a->url.port);
-	a->client = store_client_create(stream);
+	a->client = store_client_create(store_stream_of(a->net, &a->url));
 	if (a->client)
 		store_client_login(a->client, &login);
 	return a->client ? 0 : -ENOMEM;
@@ -157,6 +155,12 @@ static void access_end(struct access *a)
 
 static enum far_status connection_failed(const struct access *a, int error, const char *store, struct far_err *err)
 {
+	if (a->why[0])
+		return err_set(err,
+			       error == -EACCES    ? FAR_DENIED
+			       : error == -ENOTSUP ? FAR_PROTOCOL
+						   : FAR_UNREACHABLE,
+			       "the store at %s: %s", store, a->why);
 	switch (-error) {
 	case ENOKEY:
 		return err_set(err, FAR_DENIED,
@@ -171,6 +175,7 @@ static enum far_status connection_failed(const struct access *a, int error, cons
 			return err_set(err, a->key_err.status, "%s", a->key_err.text);
 		return err_set(err, FAR_DENIED, "the store at %s: no access, or others can access it, too: %s", store,
 			       strerror(-error));
+	case ENOTSUP:
 	case EPROTO:
 	case EPROTONOSUPPORT:
 		return err_set(err, FAR_PROTOCOL, "%s is no store of this version", store);
@@ -195,6 +200,8 @@ static enum far_status unanswered(const struct access *a, int result, int error,
 			       result == -ENOMEM ? "no memory" : "too many calls are pending; wait for some");
 	if (result != -ETIMEDOUT && !connected)
 		return connection_failed(a, result, store, err);
+	if (result == -ETIMEDOUT && a->why[0])
+		return err_set(err, FAR_TIMEOUT, "the store at %s did not answer in time: %s", store, a->why);
 	if (result == -ETIMEDOUT && !connected && error)
 		return err_set(err, error == -ENOKEY || error == -EKEYREJECTED ? FAR_DENIED : FAR_TIMEOUT,
 			       "the store at %s did not answer in time: %s", store, strerror(-error));
@@ -273,6 +280,7 @@ static enum far_status request_run(struct access *a, const struct store_msg *m, 
 		pthread_cond_wait(&a->ended, &a->lock);
 	bool connected = a->client && store_client_was_connected(a->client);
 	int error = a->client ? store_client_error(a->client) : 0;
+	snprintf(a->why, sizeof a->why, "%s", a->client && (rc || r->result) ? store_client_why(a->client) : "");
 	pthread_mutex_unlock(&a->lock);
 	rc = rc ? rc : r->result;
 	return rc ? unanswered(a, rc, error, connected, err) : status_of(a, r, err);

@@ -53,6 +53,14 @@ static int store_listen(struct group *g)
 static bool store_permitted(struct group *g)
 {
 	struct ctl_net *net = g->config.net;
+	if (g->config.key.kind == KEY_AUTO && g->url.scheme == URL_ETCD && !store_etcd_is_private()) {
+		group_fail(g, false, FAR_DENIED,
+			   "without TLS and a user or a certificate (FAR_ETCD_CA, FAR_ETCD_USER or FAR_ETCD_CERT) others "
+			   "could read the group's key in %s: make a key with `farcall key FILE` and give every member a "
+			   "copy (FAR_KEY_FILE), or set security=none",
+			   g->store);
+		return false;
+	}
 	if (g->config.key.kind != KEY_AUTO || g->url.scheme != URL_TCP)
 		return true;
 	int rc = net->ops->loopback(net, g->url.host, -1);
@@ -166,10 +174,8 @@ void join_start(struct group *g)
 		return;
 	if (g->server)
 		g->client = store_client_create(store_stream_local(g->server));
-	else if (g->url.scheme == URL_FILE)
-		g->client = store_client_create(store_stream_file(g->config.net, g->url.path));
 	else if (!group_hosts_store(g))
-		g->client = store_client_create(store_stream_tcp(g->config.net, g->url.host, g->url.port));
+		g->client = store_client_create(store_stream_of(g->config.net, &g->url));
 	if (g->client)
 		client_login(g);
 	else
@@ -483,7 +489,11 @@ static void store_answered(struct group *g)
 static void store_unanswered(struct group *g, double seconds)
 {
 	int error = store_client_error(g->client);
-	if (g->url.scheme == URL_FILE)
+	const char *why = store_client_why(g->client);
+	if (g->url.scheme == URL_ETCD)
+		group_fail(g, false, FAR_TIMEOUT, "the store at %s did not let worker \"%s\" in within %.3g s: %s",
+			   g->store, g->name, seconds, *why ? why : "no answer; start etcd, or correct init_method");
+	else if (g->url.scheme == URL_FILE)
 		group_fail(g, false, FAR_TIMEOUT,
 			   error == -EBUSY
 				   ? "members of a former group \"%s\" were still in the store at %s after %.3g s; "
@@ -521,10 +531,13 @@ static void names_missing(const struct group *g, struct names *names)
 static void report_waiting(struct group *g)
 {
 	struct names names = {.text = ""};
-	char what[sizeof names.text + URL_TEXT_MAX + 64], seconds[24];
+	const char *why = store_client_why(g->client);
+	char what[sizeof names.text + URL_TEXT_MAX + 192], seconds[24];
 	snprintf(seconds, sizeof seconds, "%" PRIu64, (g->now - g->joined_from) / FAR_SEC);
 	if (g->phase == PHASE_STORE && g->url.scheme == URL_FILE)
 		snprintf(what, sizeof what, "the lock of the store at %s, or the end of a former group", g->store);
+	else if (g->phase == PHASE_STORE && g->url.scheme == URL_ETCD)
+		snprintf(what, sizeof what, "the store at %s%s%.160s", g->store, *why ? ": " : "", why);
 	else if (g->phase == PHASE_STORE)
 		snprintf(what, sizeof what, "rank 0, which hosts the store at %s", g->store);
 	else if (g->phase == PHASE_CLAIM)
@@ -614,9 +627,26 @@ static void file_unusable(struct group *g, int error)
 	g->err.code = -error;
 }
 
+/* Fails the join: etcd cannot be the store. */
+static void etcd_unusable(struct group *g, int error)
+{
+	const char *why = store_client_why(g->client);
+	group_fail(g, false,
+		   error == -EACCES    ? FAR_DENIED
+		   : error == -ENXIO   ? FAR_UNREACHABLE
+		   : error == -ENOTSUP ? FAR_PROTOCOL
+				       : FAR_SYSTEM,
+		   "the store at %s cannot be used: %s", g->store, *why ? why : strerror(-error));
+	g->err.code = -error;
+}
+
 static void store_gone(struct group *g)
 {
 	int error = store_client_error(g->client);
+	if (g->url.scheme == URL_ETCD) {
+		etcd_unusable(g, error);
+		return;
+	}
 	if (g->url.scheme == URL_FILE) {
 		file_unusable(g, error);
 		return;

@@ -111,6 +111,9 @@ bool store_client_was_connected(const struct store_client *c);
 /** The last error of the connection, -errno, or 0. -EKEYREJECTED: the keys of both ends differ; -ENOKEY: this end has
  * none; -EKEYREVOKED: the server has none. */
 int store_client_error(const struct store_client *c);
+/** Why the store does not answer, with the remedy, if the stream knows more than the error; else "". Valid until the
+ * next step. */
+const char *store_client_why(const struct store_client *c);
 /**
  * Sends a request, with id and timeout filled in, that ends by the absolute time `deadline`. 0, or -errno and no
  * callback: -EINVAL, -EMSGSIZE (limits of key and value), -ENOBUFS (STORE_REQUESTS_MAX outstanding), -ENOTCONN (lost),

@@ -98,6 +98,11 @@ int store_client_error(const struct store_client *c)
 	return c->error;
 }
 
+const char *store_client_why(const struct store_client *c)
+{
+	return c->stream->ops->why ? c->stream->ops->why(c->stream) : "";
+}
+
 static void pending_end(struct store_client *c, struct pending **at, int result, const struct store_msg *reply)
 {
 	struct pending *p = *at;
@@ -121,8 +126,8 @@ static void link_lose(struct store_client *c, int error)
 static void stream_fail(struct store_client *c, uint64_t now, int error)
 {
 	/* An unknown name, another program at the port, a wrong key and a bad path do not change by another attempt. */
-	static const int finals[] = {ENXIO,  EPROTO, EPROTONOSUPPORT, EKEYREVOKED, EACCES,       EPERM,
-				     ENOENT, EROFS,  ENOTDIR,         EISDIR,      ENAMETOOLONG, ENOLCK};
+	static const int finals[] = {ENXIO, EPROTO,  EPROTONOSUPPORT, EKEYREVOKED,  EACCES, EPERM,  ENOENT,
+				     EROFS, ENOTDIR, EISDIR,          ENAMETOOLONG, ENOLCK, ENOTSUP};
 	bool final = !c->login.patient && (error == -ENOKEY || error == -EKEYREJECTED);
 	for (size_t i = 0; i < sizeof finals / sizeof *finals; i++)
 		final |= error == -finals[i];

@@ -14,6 +14,7 @@
 
 struct store_server;
 struct store_stream;
+struct url;
 
 struct store_stream_ops {
 	/** Begins an attempt: 0 or -errno. Called when there is none. */
@@ -27,6 +28,8 @@ struct store_stream_ops {
 	void (*want)(struct store_stream *s, bool write);
 	/** Does all that is ready within an attempt, as store_client_step(). */
 	uint64_t (*step)(struct store_stream *s, uint64_t now, bool *busy);
+	/** Why the store does not answer, with the remedy; "": nothing to add to the error. NULL: as "". */
+	const char *(*why)(const struct store_stream *s);
 	void (*destroy)(struct store_stream *s);
 };
 
@@ -41,5 +44,12 @@ struct store_stream *store_stream_local(struct store_server *server);
 /** A store in the file `path`, shared by all processes that open it (store_file.c). `net` wakes the thread when the
  * file changes. NULL: no memory. */
 struct store_stream *store_stream_file(struct ctl_net *net, const char *path);
+
+/** A store in etcd, at "host:port[,host:port…]" (store_etcd.c). NULL: no memory. */
+struct store_stream *store_stream_etcd(struct ctl_net *net, const char *endpoints);
+/** True if etcd is configured to tell who reads a key, and others cannot read it on the way: a store for secrets. */
+bool store_etcd_is_private(void);
+/** The stream of a URL. NULL: no memory. */
+struct store_stream *store_stream_of(struct ctl_net *net, const struct url *url);
 
 #endif

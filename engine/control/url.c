@@ -91,11 +91,12 @@ static enum far_status authority_parse(struct url *u, const char *method, const 
 		host_len = colon ? (size_t)(colon - s) : len;
 		if (colon && memchr(s, ':', host_len))
 			return err_set(err, FAR_INVALID,
-				       "init_method \"%.128s\": write an IPv6 address in brackets, tcp://[::1]:29500",
-				       method);
+				       "init_method \"%.128s\": write an IPv6 address in brackets, %s://[::1]:29500",
+				       method, method[0] == 'e' ? "etcd" : "tcp");
 	}
 	if (!colon)
-		return err_set(err, FAR_INVALID, "init_method \"%.128s\" names no port; write tcp://host:port", method);
+		return err_set(err, FAR_INVALID, "init_method \"%.128s\" names no port; write %s://host:port", method,
+			       method[0] == 'e' ? "etcd" : "tcp");
 	if (!number_parse(colon + 1, (size_t)(s + len - colon - 1), 1, 65535, &port))
 		return err_set(err, FAR_INVALID, "init_method \"%.128s\": the port is not a number in [1, 65535]",
 			       method);
@@ -202,8 +203,8 @@ static enum far_status env_address(struct url *u, struct far_err *err)
 /* The scheme of the method; −1: unknown. */
 static int scheme_of(const char *method, size_t len)
 {
-	static const char *const names[] = {"tcp", "env", "file"};
-	for (int i = 0; i < 3; i++)
+	static const char *const names[] = {"tcp", "env", "file", "etcd"};
+	for (int i = 0; i < 4; i++)
 		if (strlen(names[i]) == len && memcmp(method, names[i], len) == 0)
 			return i;
 	return -1;
@@ -222,27 +223,46 @@ static enum far_status path_set(struct url *u, const char *method, const char *s
 	return FAR_OK;
 }
 
+/* host:port[,host:port…] */
+static enum far_status endpoints_set(struct url *u, const char *method, const char *s, size_t len, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	if (len == 0 || len >= sizeof u->path)
+		return err_set(err, FAR_INVALID,
+			       "init_method \"%.128s\": expected endpoints of at most %zu bytes; write "
+			       "etcd://host:port[,host:port]",
+			       method, sizeof u->path - 1);
+	for (size_t at = 0, n; at <= len && status == FAR_OK; at += n + 1) {
+		const char *comma = memchr(s + at, ',', len - at);
+		n = comma ? (size_t)(comma - s) - at : len - at;
+		status = authority_parse(u, method, s + at, n, err);
+	}
+	memcpy(u->path, s, len);
+	u->path[len] = '\0';
+	u->host[0] = '\0';
+	u->port = 0;
+	u->scheme = URL_ETCD;
+	return status;
+}
+
 enum far_status url_parse(const char *init_method, int rank, int world, struct url *out, struct far_err *err)
 {
-	static const char *const forms[] = {"tcp://host:port", "env://", "file:///path"};
+	static const char *const forms[] = {"tcp://host:port", "env://", "file:///path",
+					    "etcd://host:port[,host:port]"};
 	const char *method = init_method ? init_method : "env://";
 	const char *colon = strstr(method, "://");
 	struct url u = {.rank = RANK_UNSET, .world = WORLD_UNSET};
 	enum far_status status;
 	if (!colon)
 		return err_set(err, FAR_INVALID,
-			       "init_method \"%.128s\" has no scheme; use tcp://host:port, file:///path or env://",
+			       "init_method \"%.128s\" has no scheme; use tcp://host:port, file:///path, "
+			       "etcd://host:port or env://",
 			       method);
 	int scheme = scheme_of(method, (size_t)(colon - method));
-	if (scheme < 0 && strncmp(method, "etcd://", 7) == 0)
-		return err_set(err, FAR_UNSUPPORTED,
-			       "init_method \"%.128s\": etcd:// is not supported yet; use tcp://host:port, "
-			       "file:///path or env://",
-			       method);
 	if (scheme < 0)
 		return err_set(err, FAR_INVALID,
-			       "init_method \"%.128s\": unknown scheme \"%.*s\"; use tcp://host:port, file:///path or "
-			       "env://",
+			       "init_method \"%.128s\": unknown scheme \"%.*s\"; use tcp://host:port, file:///path, "
+			       "etcd://host:port or env://",
 			       method, (int)(colon - method < 32 ? colon - method : 32), method);
 	const char *rest = colon + 3;
 	size_t len = strcspn(rest, scheme == 2 ? "?" : "/?#");
@@ -253,7 +273,8 @@ enum far_status url_parse(const char *init_method, int rank, int world, struct u
 			       *tail && *tail != '?' ? tail : rest, forms[scheme]);
 	status = scheme == 0   ? authority_parse(&u, method, rest, len, err)
 		 : scheme == 1 ? env_address(&u, err)
-			       : path_set(&u, method, rest, len, err);
+		 : scheme == 2 ? path_set(&u, method, rest, len, err)
+			       : endpoints_set(&u, method, rest, len, err);
 	if (status == FAR_OK && *tail)
 		status = query_parse(&u, method, tail + 1, err);
 	if (status == FAR_OK)
@@ -267,6 +288,8 @@ void url_text(const struct url *url, char out[URL_TEXT_MAX])
 {
 	if (url->scheme == URL_FILE)
 		snprintf(out, URL_TEXT_MAX, "file://%s", url->path);
+	else if (url->scheme == URL_ETCD)
+		snprintf(out, URL_TEXT_MAX, "etcd://%s", url->path);
 	else
 		snprintf(out, URL_TEXT_MAX, strchr(url->host, ':') ? "[%s]:%u" : "%s:%u", url->host,
 			 (unsigned)url->port);

@@ -12,14 +12,15 @@
 #define URL_TEXT_MAX (URL_PATH_MAX + 16)
 
 enum url_scheme {
-	URL_TCP, /* rank 0 hosts the store at host:port */
-	URL_FILE /* the store is the file `path` */
+	URL_TCP,  /* rank 0 hosts the store at host:port */
+	URL_FILE, /* the store is the file `path` */
+	URL_ETCD  /* the store is in etcd, at the endpoints `path` */
 };
 
 struct url {
 	enum url_scheme scheme;
 	char host[URL_HOST_MAX]; /* name or numeric address, without brackets */
-	char path[URL_PATH_MAX]; /* absolute */
+	char path[URL_PATH_MAX]; /* absolute; endpoints: host:port[,host:port…] */
 	uint16_t port;
 	int rank;  /* [0, world) */
 	int world; /* [1, FAR_WORLD_MAX] */
@@ -28,11 +29,10 @@ struct url {
 /**
  * Parses `init_method` (NULL: "env://") and takes missing parts from the environment: MASTER_ADDR, MASTER_PORT, RANK,
  * WORLD_SIZE, or what a launcher sets in their place (launcher.h). `rank` FAR_RANK_ENV and `world` FAR_WORLD_ENV: not
- * given as argument. Errors: INVALID with the part and the remedy, UNSUPPORTED for a known scheme that is not
- * implemented.
+ * given as argument. Error: INVALID with the part and the remedy.
  */
 enum far_status url_parse(const char *init_method, int rank, int world, struct url *out, struct far_err *err);
-/** Writes the address for messages: "host:port" or "file://path". */
+/** Writes the address for messages: "host:port", "file://path" or "etcd://endpoints". */
 void url_text(const struct url *url, char out[URL_TEXT_MAX]);
 
 #endif

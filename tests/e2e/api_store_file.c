@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A group whose store is a file: rank 0 is killed under traffic and started again, all leave, and another group begins
- * with the same file. */
+/** A group whose store is a file, or the one that is given: rank 0 is killed under traffic and started again, all
+ * leave, and another group begins with the same store. A given store is disturbed meanwhile. */
 #include "api_spawn.h"
 
 #include <stdatomic.h>
@@ -71,6 +71,15 @@ static void wait_calls(void)
 	}
 }
 
+static const char *disturb; /* a command that makes the store fail ("fail N") and serve again ("serve N"); NULL: none */
+
+static void disturb_run(const char *what, int i)
+{
+	char command[512];
+	snprintf(command, sizeof command, "%s %s %d", disturb ? disturb : ":", what, i);
+	CHECK(system(command) == 0);
+}
+
 static void group_run(int restarts)
 {
 	int status;
@@ -82,9 +91,12 @@ static void group_run(int restarts)
 	for (int i = 0; i < restarts; i++) {
 		kill(s.pids[0], SIGKILL);
 		CHECK(waitpid(s.pids[0], &status, 0) == s.pids[0] && WIFSIGNALED(status));
+		disturb_run("fail", i);
 		wait_calls();
 		atomic_fetch_add(&shared->life, 1);
 		s.pids[0] = spawn_one(&s, 0, -1, worker);
+		wait_calls();
+		disturb_run("serve", i);
 		wait_joined(WORLD + 1 + i);
 		wait_reached();
 	}
@@ -106,15 +118,28 @@ static void group_kill(void)
 		CHECK(waitpid(s.pids[r], &status, 0) == s.pids[r]);
 }
 
-int main(void)
+static int given(const char *url, int restarts)
+{
+	setenv("FAR_INIT_METHOD", url, 1);
+	group_run(restarts);
+	group_kill();
+	group_run(0);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	char dir[] = "/tmp/farcall-e2e-XXXXXX", url[96], path[64];
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(shared != MAP_FAILED && mkdtemp(dir));
+	alarm(HANG_GUARD_S);
+	CHECK(shared != MAP_FAILED);
+	disturb = argc > 2 ? argv[2] : NULL;
+	if (argc > 1)
+		return given(argv[1], argc > 3 ? atoi(argv[3]) : 0);
+	CHECK(mkdtemp(dir));
 	snprintf(path, sizeof path, "%s/store", dir);
 	snprintf(url, sizeof url, "file://%s", path);
 	setenv("FAR_INIT_METHOD", url, 1);
-	alarm(HANG_GUARD_S);
 	group_run(ROUNDS);
 	CHECK(access(path, F_OK) != 0);
 	group_kill();

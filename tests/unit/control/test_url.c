@@ -90,7 +90,6 @@ Test(control_url, malformed)
 	expect("host:1", 0, 1, FAR_INVALID, "no scheme");
 	expect("", 0, 1, FAR_INVALID, "no scheme");
 	expect("http://h:1", 0, 1, FAR_INVALID, "unknown scheme \"http\"");
-	expect("etcd://h:1", 0, 1, FAR_UNSUPPORTED, "etcd:// is not supported yet");
 }
 
 Test(control_url, environment)
@@ -209,6 +208,29 @@ Test(control_url, file)
 	cr_assert_eq(url_parse(longest, 0, 1, &url, &err), FAR_OK, "%s", err.text);
 	longest[URL_PATH_MAX + 6] = 'a';
 	expect(longest, 0, 1, FAR_INVALID, "absolute path");
+}
+
+Test(control_url, etcd)
+{
+	char text[URL_TEXT_MAX], longest[URL_PATH_MAX + 8] = "etcd://h:1";
+	cr_assert_eq(url_parse("etcd://a:1,[::1]:2379,c.d:65535?rank=1&world_size=2", -1, 0, &url, &err), FAR_OK, "%s",
+		     err.text);
+	cr_assert_eq(url.scheme, URL_ETCD);
+	cr_assert_str_eq(url.path, "a:1,[::1]:2379,c.d:65535");
+	cr_assert_eq(url.rank, 1);
+	url_text(&url, text);
+	cr_assert_str_eq(text, "etcd://a:1,[::1]:2379,c.d:65535");
+	expect("etcd://", 0, 1, FAR_INVALID, "write etcd://host:port[,host:port]");
+	expect("etcd://a", 0, 1, FAR_INVALID, "names no port; write etcd://host:port");
+	expect("etcd://a:1,", 0, 1, FAR_INVALID, "names no port");
+	expect("etcd://,a:1", 0, 1, FAR_INVALID, "names no port");
+	expect("etcd://a:1,b:0", 0, 1, FAR_INVALID, "the port is not a number");
+	expect("etcd://a:1,::1:2", 0, 1, FAR_INVALID, "brackets, etcd://[::1]:29500");
+	expect("etcd://u:p@a:1", 0, 1, FAR_INVALID, "brackets");
+	expect("etcd://u@a:1", 0, 1, FAR_INVALID, "character");
+	expect("etcd://a:1/path", 0, 1, FAR_INVALID, "is not understood; use etcd://");
+	memset(longest + 7, '1', URL_PATH_MAX);
+	expect(longest, 0, 1, FAR_INVALID, "at most 511 bytes");
 }
 
 Test(control_url, tcp_as_text)
