@@ -90,7 +90,7 @@ struct etcd_store {
 	int64_t put_lease;
 	uint64_t load;
 	int64_t load_revision;
-	struct table table;
+	struct store_table table;
 	struct known *known;
 	struct kv *scratch;    /* where frames are tried */
 	struct send_buffer in; /* frames that are not run yet */
@@ -189,7 +189,7 @@ static int key_apply(struct etcd_store *s, struct kv_bytes key, int64_t revision
 			   .key = key,
 			   .value = kv ? kv->value : (struct kv_bytes){NULL, 0}};
 	int rc = known_set(s, key, revision, kv != NULL);
-	return rc ? rc : table_apply(&s->table, &r);
+	return rc ? rc : store_table_apply(&s->table, &r);
 }
 
 static int kv_apply(struct etcd_store *s, const struct etcd_kv *kv)
@@ -547,7 +547,7 @@ static void frame_end(struct etcd_store *s, size_t len)
 
 static void frame_answer(struct etcd_store *s, size_t len)
 {
-	table_answer(&s->table, s->in.data + s->in.head, len, s->now);
+	store_table_answer(&s->table, s->in.data + s->in.head, len, s->now);
 	frame_end(s, len);
 }
 
@@ -789,7 +789,7 @@ static void attempt_end(struct store_stream *base)
 	if (s->etcd)
 		s->ops->destroy(s->etcd);
 	s->etcd = NULL;
-	table_free(&s->table);
+	store_table_free(&s->table);
 	while (s->known) {
 		struct known *next = s->known->next;
 		free(s->known);
@@ -833,7 +833,7 @@ static int attempt_begin(struct store_stream *base)
 	if (!s->etcd)
 		snprintf(s->text, sizeof s->text, "%s", err.text);
 	s->scratch = kv_create(1);
-	rc = s->etcd && s->scratch ? table_begin(&s->table) : -ENOMEM;
+	rc = s->etcd && s->scratch ? store_table_begin(&s->table) : -ENOMEM;
 	if (!rc)
 		s->net->ops->watch(s->net, s->ops->fd(s->etcd));
 	else

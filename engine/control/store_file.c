@@ -50,7 +50,7 @@ struct file {
 	uint64_t self;           /* number of this client */
 	bool logged_in;
 	int error; /* -errno that ends the attempt; 0: none */
-	struct table table;
+	struct store_table table;
 	uint64_t poll_at;
 	unsigned swept;        /* holders before this one were checked */
 	struct send_buffer in; /* frames that are not run yet */
@@ -91,16 +91,16 @@ static int file_open(struct file *f)
 /* Another client has replaced the file by a compacted one. */
 static int file_reload(struct file *f)
 {
-	struct table fresh = {.server = NULL};
+	struct store_table fresh = {.server = NULL};
 	fd_close(&f->fd);
-	int rc = table_begin(&fresh);
+	int rc = store_table_begin(&fresh);
 	if (!rc)
 		rc = file_open(f);
 	if (!rc)
 		rc = records_replay(f->fd, &fresh);
 	if (!rc)
-		rc = table_become(&f->table, &fresh);
-	table_free(&fresh);
+		rc = store_table_become(&f->table, &fresh);
+	store_table_free(&fresh);
 	return rc;
 }
 
@@ -187,7 +187,7 @@ static int record_append(struct file *f, const struct record *r)
 static int change(struct file *f, const struct record *r)
 {
 	int rc = record_append(f, r);
-	return rc ? rc : table_apply(&f->table, r);
+	return rc ? rc : store_table_apply(&f->table, r);
 }
 
 /* Appends the state of a key that this client has just written to its table. */
@@ -268,9 +268,9 @@ static int login(struct file *f, const struct store_msg *m)
 	if (f->who.rank == STORE_RANK_NONE)
 		f->who.group[0] = 0;
 	int rc = sweep(f);
-	if (!rc && f->who.group[0] && !table_has_members(&f->table, f->who.group, f->self))
+	if (!rc && f->who.group[0] && !store_table_has_members(&f->table, f->who.group, f->self))
 		rc = group_purge(f);
-	if (!rc && f->who.group[0] && table_group_is_closed(&f->table, f->who.group))
+	if (!rc && f->who.group[0] && store_table_group_is_closed(&f->table, f->who.group))
 		rc = -EBUSY;
 	if (rc)
 		return rc;
@@ -347,7 +347,7 @@ static int frame_run(struct file *f, const struct store_msg *m, const uint8_t *f
 		rc = sweep(f);
 	uint64_t before = kv_changes(f->table.server->kv);
 	if (!rc)
-		table_answer(&f->table, frame, len, now);
+		store_table_answer(&f->table, frame, len, now);
 	if (!rc && writes(m) && kv_changes(f->table.server->kv) != before)
 		rc = written(f, key, m->op == STORE_HOLD);
 	if (!rc && locks)
@@ -383,7 +383,7 @@ static void attempt_end(struct store_stream *base)
 	fd_close(&f->fd);
 	fd_close(&f->lock_fd);
 	fd_close(&f->notify);
-	table_free(&f->table);
+	store_table_free(&f->table);
 	send_buffer_fini(&f->in);
 	f->logged_in = false;
 	f->error = 0;
@@ -398,7 +398,7 @@ static int attempt_begin(struct store_stream *base)
 	f->lock_fd = open(f->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	int rc = f->lock_fd < 0 ? -errno : byte_lock(f->lock_fd, F_WRLCK, f->self);
 	if (!rc)
-		rc = table_begin(&f->table);
+		rc = store_table_begin(&f->table);
 	if (!rc && f->notify >= 0) {
 		inotify_add_watch(f->notify, f->lock_path, IN_CLOSE_WRITE);
 		f->net->ops->watch(f->net, f->notify);
@@ -423,7 +423,7 @@ static void leave(struct file *f)
 	f->self = 0;
 	byte_lock(f->lock_fd, F_UNLCK, self);
 	rc = sweep(f);
-	if (!rc && f->who.group[0] && !table_has_members(&f->table, f->who.group, f->self))
+	if (!rc && f->who.group[0] && !store_table_has_members(&f->table, f->who.group, f->self))
 		rc = group_purge(f);
 	if (!rc && kv_count(f->table.server->kv) == 0) {
 		unlink(f->path);

@@ -46,7 +46,7 @@ static size_t record_decode(const uint8_t *data, size_t len, struct record *out)
 	return bytes;
 }
 
-int records_replay(int fd, struct table *t)
+int records_replay(int fd, struct store_table *t)
 {
 	uint8_t buf[READ_BYTES], *at = buf;
 	struct record r;
@@ -64,7 +64,7 @@ int records_replay(int fd, struct table *t)
 		}
 		if (t->at || used)
 			while ((bytes = record_decode(at + used, (size_t)n - used, &r))) {
-				int rc = table_apply(t, &r);
+				int rc = store_table_apply(t, &r);
 				if (rc)
 					return rc;
 				used += bytes;

@@ -13,6 +13,6 @@
 /** Writes a record; returns its bytes. */
 size_t record_encode(const struct record *r, uint8_t out[RECORD_BYTES_MAX]);
 /** Replays the records of `fd` from t->at on, up to the first that is incomplete. 0 or -errno. */
-int records_replay(int fd, struct table *t);
+int records_replay(int fd, struct store_table *t);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct held **held_find(struct table *t, struct kv_bytes key)
+struct held **held_find(struct store_table *t, struct kv_bytes key)
 {
 	struct held **at = &t->held;
 	while (*at && !((*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0))
@@ -15,7 +15,7 @@ struct held **held_find(struct table *t, struct kv_bytes key)
 	return at;
 }
 
-int held_set(struct table *t, struct kv_bytes key, uint64_t holder)
+int held_set(struct store_table *t, struct kv_bytes key, uint64_t holder)
 {
 	struct held **at = held_find(t, key), *h = *at;
 	if (h && !holder) {
@@ -34,7 +34,7 @@ int held_set(struct table *t, struct kv_bytes key, uint64_t holder)
 	return 0;
 }
 
-void table_free(struct table *t)
+void store_table_free(struct store_table *t)
 {
 	store_server_destroy(t->server);
 	while (t->held) {
@@ -42,10 +42,10 @@ void table_free(struct table *t)
 		free(t->held);
 		t->held = next;
 	}
-	*t = (struct table){.server = NULL};
+	*t = (struct store_table){.server = NULL};
 }
 
-int table_apply(struct table *t, const struct record *r)
+int store_table_apply(struct store_table *t, const struct record *r)
 {
 	struct store_server *s = t->server;
 	struct kv_bytes now;
@@ -66,13 +66,13 @@ int table_apply(struct table *t, const struct record *r)
 	return rc;
 }
 
-int table_begin(struct table *t)
+int store_table_begin(struct store_table *t)
 {
 	t->server = store_server_create(NULL, -1);
 	return t->server ? 0 : -ENOMEM;
 }
 
-int table_become(struct table *t, struct table *to)
+int store_table_become(struct store_table *t, struct store_table *to)
 {
 	struct kv_change c;
 	int rc = 0;
@@ -80,22 +80,22 @@ int table_become(struct table *t, struct table *to)
 		struct kv_bytes held;
 		e = kv_change_read(e, &c);
 		if (!c.deleted && kv_get(to->server->kv, c.key, &held) != 0)
-			rc = table_apply(t, &(struct record){.kind = RECORD_DELETED, .key = c.key});
+			rc = store_table_apply(t, &(struct record){.kind = RECORD_DELETED, .key = c.key});
 	}
 	for (const struct kv_entry *e = kv_changes_after(to->server->kv, 0); e && !rc;) {
 		e = kv_change_read(e, &c);
 		const struct held *h = *held_find(to, c.key);
 		if (!c.deleted)
-			rc = table_apply(t, &(struct record){.kind = RECORD_VALUE,
-							     .holder = h ? h->holder : 0,
-							     .key = c.key,
-							     .value = c.value});
+			rc = store_table_apply(t, &(struct record){.kind = RECORD_VALUE,
+								   .holder = h ? h->holder : 0,
+								   .key = c.key,
+								   .value = c.value});
 	}
 	t->at = to->at;
 	return rc;
 }
 
-void table_answer(struct table *t, const uint8_t *frame, size_t len, uint64_t now)
+void store_table_answer(struct store_table *t, const uint8_t *frame, size_t len, uint64_t now)
 {
 	struct store_server *s = t->server;
 	bool busy;
@@ -107,7 +107,7 @@ void table_answer(struct table *t, const uint8_t *frame, size_t len, uint64_t no
 	} while (len);
 }
 
-bool table_has_members(const struct table *t, const char *group, uint64_t but)
+bool store_table_has_members(const struct store_table *t, const char *group, uint64_t but)
 {
 	char prefix[FAR_NAME_MAX + 16];
 	size_t len = (size_t)snprintf(prefix, sizeof prefix, "%s/client/", group);
@@ -117,7 +117,7 @@ bool table_has_members(const struct table *t, const char *group, uint64_t but)
 	return h != NULL;
 }
 
-bool table_group_is_closed(const struct table *t, const char *group)
+bool store_table_group_is_closed(const struct store_table *t, const char *group)
 {
 	char key[FAR_NAME_MAX + 16];
 	struct kv_bytes value;

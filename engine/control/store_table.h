@@ -17,7 +17,7 @@ struct held {
 };
 
 /** The state of the store after its first `at` bytes. */
-struct table {
+struct store_table {
 	struct store_server *server; /* its local client is this one */
 	struct held *held;
 	uint64_t at;
@@ -33,23 +33,23 @@ struct record {
 };
 
 /** Makes an empty table: 0 or -ENOMEM. */
-int table_begin(struct table *t);
-void table_free(struct table *t);
+int store_table_begin(struct store_table *t);
+void store_table_free(struct store_table *t);
 /** Applies a change that another client made. 0 or -errno. */
-int table_apply(struct table *t, const struct record *r);
+int store_table_apply(struct store_table *t, const struct record *r);
 /** Applies what makes the table equal to `to`, and takes its holders. 0 or -errno. */
-int table_become(struct table *t, struct table *to);
+int store_table_become(struct store_table *t, struct store_table *to);
 /** Runs a frame of this client; its reply is in the local client's stream. */
-void table_answer(struct table *t, const uint8_t *frame, size_t len, uint64_t now);
+void store_table_answer(struct store_table *t, const uint8_t *frame, size_t len, uint64_t now);
 
 /** The pointer to the key's record, or the NULL at the end of the list. */
-struct held **held_find(struct table *t, struct kv_bytes key);
+struct held **held_find(struct store_table *t, struct kv_bytes key);
 /** Sets the holder of a key, 0: none. 0 or -ENOMEM. */
-int held_set(struct table *t, struct kv_bytes key, uint64_t holder);
+int held_set(struct store_table *t, struct kv_bytes key, uint64_t holder);
 
 /** True if the group has members; the client `but` does not count. */
-bool table_has_members(const struct table *t, const char *group, uint64_t but);
+bool store_table_has_members(const struct store_table *t, const char *group, uint64_t but);
 /** True if the group admits no more members. */
-bool table_group_is_closed(const struct table *t, const char *group);
+bool store_table_group_is_closed(const struct store_table *t, const char *group);
 
 #endif

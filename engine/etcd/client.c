@@ -91,7 +91,10 @@ static const char *remedy_of(const struct etcd *e, CURLcode result, int *error)
 	case CURLE_SSL_CONNECT_ERROR:
 		return "; if it serves without TLS, unset FAR_ETCD_CA";
 	case CURLE_RECV_ERROR: /* how TLS 1.3 reports a missing certificate of the client */
-		return e->ca && !e->cert ? "; if it requires a certificate, set FAR_ETCD_CERT and FAR_ETCD_KEY" : "";
+	case CURLE_GOT_NOTHING:
+		return !e->ca     ? "; if it requires TLS, give the CA that signed its certificate (FAR_ETCD_CA)"
+		       : !e->cert ? "; if it requires a certificate, set FAR_ETCD_CERT and FAR_ETCD_KEY"
+				  : "";
 	case CURLE_OPERATION_TIMEDOUT:
 		*error = -ETIMEDOUT;
 		return "";

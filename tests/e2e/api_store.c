@@ -188,7 +188,7 @@ static void alone(const char *path)
 {
 	struct far_store *s = NULL, *other = NULL;
 	const struct far_store_opts none = {.security = "none"};
-	STORE_OK(far_store_open(url, &none, 0, &s, &err));
+	STORE_OK(far_store_open(url, &none, 5 * FAR_SEC, &s, &err));
 	STORE_OK(far_store_open(url, &none, 0, &other, &err));
 	operations(s);
 	watches(s);

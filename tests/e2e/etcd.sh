@@ -1,0 +1,190 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The store etcd:// with Debian's etcd, which is unpacked, not installed: operations, a group whose etcd is killed and
+# started again with its data, stopped for 10 s, and a cluster of three that loses one; TLS, user and password; errors.
+# usage: etcd.sh API_STORE API_STORE_FILE [CASES: all, or errors operations group cluster]
+set -u
+api_store=$1
+api_group=$2
+cases=${3:-all}
+. "$(dirname "$0")/cases.sh"
+guard_s=100
+export FAR_HANG_GUARD_S=90
+unset FAR_ETCD_USER FAR_ETCD_PASSWORD_FILE FAR_ETCD_CA FAR_ETCD_CERT FAR_ETCD_KEY FAR_KEY_FILE FAR_KEY FAR_INIT_METHOD
+
+if ! fetched etcd-server || ! fetched etcd-client; then
+	skip_data "etcd" "etcd-server and etcd-client cannot be downloaded: $(tail -n 1 "$dir/err")"
+	finish
+fi
+etcd=$dir/etcd-server/usr/bin/etcd
+export ETCDCTL_API=3
+
+# ends <pid>: of this script's processes only.
+ends() {
+	kill -KILL "$1" 2>/dev/null
+	wait "$1" 2>/dev/null
+}
+members=""
+all_end() {
+	for m in $members; do
+		[ -f "$dir/$m.pid" ] && kill -KILL "$(cat "$dir/$m.pid")" 2>/dev/null
+	done
+}
+trap 'all_end; rm -rf "$dir"' EXIT
+
+# Starts member $1 with its arguments in $dir/$1.args; `disturb` does the same.
+cat >"$dir/disturb" <<'SH'
+#!/bin/sh
+# disturb DIR ETCD MEMBER KIND fail|serve ROUND; KIND: restart, stop, lose, by round
+dir=$1 etcd=$2 m=$3
+start() {
+	# shellcheck disable=SC2046 # words
+	setsid "$etcd" $(cat "$dir/$m.args") >>"$dir/$m.log" 2>&1 </dev/null &
+	echo $! >"$dir/$m.pid"
+}
+kind=$4
+[ "$kind" = rounds ] && kind=$([ "$6" = 0 ] && echo restart || echo stop)
+case $kind-$5 in
+start-*) start ;;
+restart-fail | lose-fail) kill -KILL "$(cat "$dir/$m.pid")" ;;
+restart-serve) start ;;
+stop-fail) kill -STOP "$(cat "$dir/$m.pid")" ;;
+stop-serve) sleep 10; kill -CONT "$(cat "$dir/$m.pid")" ;;
+esac
+exit 0
+SH
+start() { sh "$dir/disturb" "$dir" "$etcd" "$1" start now 0; }
+
+ports() { # n free ports
+	python3 -c 'import socket, sys
+s = [socket.socket() for _ in range(int(sys.argv[1]))]
+for x in s: x.bind(("127.0.0.1", 0))
+print(*(x.getsockname()[1] for x in s))' "$1"
+}
+
+healthy() { # endpoints, options of etcdctl
+	e=$1
+	shift
+	"$dir/etcd-client/usr/bin/etcdctl" --endpoints "$e" --command-timeout 2s "$@" endpoint health >"$dir/out" 2>"$dir/err"
+}
+
+# serve <members> [options of etcd]: starts them; sets $endpoints. Another port is chosen if one is taken meanwhile.
+serve() {
+	members=$1
+	shift
+	scheme=$([ "$#" -gt 0 ] && echo https || echo http)
+	for _ in 1 2 3 4 5; do
+		cluster="" endpoints=""
+		for m in $members; do
+			# shellcheck disable=SC2046
+			set_ports $(ports 2)
+			cluster=$cluster${cluster:+,}$m=http://127.0.0.1:$peer_port
+			endpoints=$endpoints${endpoints:+,}127.0.0.1:$client_port
+			echo "--name $m --data-dir $dir/$m.data --listen-client-urls $scheme://127.0.0.1:$client_port
+				--advertise-client-urls $scheme://127.0.0.1:$client_port
+				--listen-peer-urls http://127.0.0.1:$peer_port
+				--initial-advertise-peer-urls http://127.0.0.1:$peer_port $*" >"$dir/$m.args"
+			rm -rf "$dir/$m.data"
+		done
+		for m in $members; do
+			echo "--initial-cluster $cluster" >>"$dir/$m.args"
+			start "$m"
+		done
+		health_options=$([ "$scheme" = https ] && echo "--cacert $dir/ca.pem")
+		# shellcheck disable=SC2086
+		eventually healthy "$(echo "$endpoints" | sed "s,127,$scheme://127,g")" $health_options && return 0
+		all_end
+	done
+	return 1
+}
+set_ports() {
+	client_port=$1
+	peer_port=$2
+}
+wants() { [ "$cases" = all ] || [ "$cases" = "$1" ]; }
+
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$dir/key"
+chmod 600 "$dir/key"
+
+refused() { # what, a text of the message, command
+	what=$1 text=$2
+	shift 2
+	bounded "$@"
+	[ $rc -eq 1 ] && says "$text"
+	ok "refused: $what" $?
+}
+
+if wants operations || wants errors; then
+	serve a
+	ok "etcd starts" $?
+	bounded env FAR_KEY_FILE="$dir/key" "$api_store" "etcd://$endpoints"
+	ok "operations, watches and a group" $rc
+	bounded "$dir/etcd-client/usr/bin/etcdctl" --endpoints "http://$endpoints" get "" --prefix --keys-only
+	[ $rc -eq 0 ] && [ ! -s "$dir/out" ]
+	ok "nothing is left in etcd" $?
+	refused "a group's key that others could read" "make a key with \`farcall key FILE\`" "$api_store" "etcd://$endpoints"
+	refused "TLS with an etcd without" "if it serves without TLS, unset FAR_ETCD_CA" \
+		env FAR_ETCD_CA=/etc/ssl/certs/ca-certificates.crt "$api_store" "etcd://$endpoints"
+	echo secret >"$dir/password"
+	chmod 644 "$dir/password"
+	refused "a password that others can read" "others can access it; chmod 600" \
+		env FAR_ETCD_USER=u FAR_ETCD_PASSWORD_FILE="$dir/password" "$api_store" "etcd://$endpoints"
+	chmod 600 "$dir/password"
+	refused "a user without a password" "set FAR_ETCD_PASSWORD_FILE" \
+		env FAR_ETCD_USER=u "$api_store" "etcd://$endpoints"
+	refused "a user of an etcd without users" "unset FAR_ETCD_USER" \
+		env FAR_ETCD_USER=u FAR_ETCD_PASSWORD_FILE="$dir/password" "$api_store" "etcd://$endpoints"
+	refused "a module that is not there" "unset FAR_MODULE_DIR or correct it" \
+		env FAR_MODULE_DIR=/nonexistent "$api_store" "etcd://$endpoints"
+	all_end
+fi
+
+if wants group; then
+	serve a
+	bounded env FAR_KEY_FILE="$dir/key" "$api_group" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a rounds" 2
+	ok "rank 0 is replaced while etcd is down, and while it is stopped for 10 s" $rc
+	all_end
+fi
+
+if wants cluster; then
+	serve "a b c"
+	ok "a cluster of three starts" $?
+	bounded env FAR_KEY_FILE="$dir/key" "$api_group" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a lose" 1
+	ok "a cluster of three loses one" $rc
+	bounded env FAR_KEY_FILE="$dir/key" "$api_store" "etcd://$endpoints"
+	ok "operations with two of three" $rc
+	all_end
+fi
+
+if wants errors; then
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=ca \
+		-keyout "$dir/ca.key" -out "$dir/ca.pem" 2>"$dir/err"
+	openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost -keyout "$dir/server.key" \
+		-out "$dir/server.csr" 2>"$dir/err"
+	printf 'subjectAltName=IP:127.0.0.1' >"$dir/ext"
+	openssl x509 -req -in "$dir/server.csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 2 \
+		-extfile "$dir/ext" -out "$dir/server.pem" 2>"$dir/err"
+	serve a --cert-file "$dir/server.pem" --key-file "$dir/server.key"
+	ok "etcd with TLS starts" $?
+	ctl() {
+		"$dir/etcd-client/usr/bin/etcdctl" --endpoints "https://$endpoints" --cacert "$dir/ca.pem" "$@" \
+			>"$dir/out" 2>"$dir/err"
+	}
+	ctl user add root:rootword && ctl user add u:secret && ctl user grant-role root root && ctl role add r &&
+		ctl role grant-permission r --prefix=true readwrite farcall/ &&
+		ctl role grant-permission r --prefix=true readwrite farcall-op/ && ctl user grant-role u r && ctl auth enable
+	ok "etcd has users" $?
+	export FAR_ETCD_CA="$dir/ca.pem"
+	bounded env FAR_ETCD_USER=u FAR_ETCD_PASSWORD_FILE="$dir/password" "$api_store" "etcd://$endpoints"
+	ok "TLS, user and password; the group agrees on a key in etcd" $rc
+	refused "no user" "set FAR_ETCD_USER" "$api_store" "etcd://$endpoints"
+	printf wrong >"$dir/password"
+	refused "a wrong password" "correct FAR_ETCD_USER and the password" \
+		env FAR_ETCD_USER=u FAR_ETCD_PASSWORD_FILE="$dir/password" "$api_store" "etcd://$endpoints"
+	refused "another CA" "give the CA that signed its certificate" \
+		env FAR_ETCD_CA=/etc/ssl/certs/ca-certificates.crt "$api_store" "etcd://$endpoints"
+	refused "no TLS" "if it requires TLS, give the CA" env -u FAR_ETCD_CA "$api_store" "etcd://$endpoints"
+	all_end
+	refused "nobody listens" "start it, or correct init_method" "$api_store" "etcd://$endpoints"
+fi
+finish
