@@ -6,7 +6,7 @@ set -eu
 
 packages="meson ninja-build gcc pkg-config libc6-dev libsodium-dev"
 # Of the drivers for DPDK and RDMA devices, and of jemalloc.
-drivers="libdpdk-dev libibverbs-dev librdmacm-dev libjemalloc-dev"
+drivers="libdpdk-dev libibverbs-dev librdmacm-dev libjemalloc-dev libcurl4-openssl-dev libjansson-dev"
 
 usage() {
 	cat <<'END'
@@ -75,6 +75,8 @@ present() {
 	case $1 in
 	libc6-dev) [ -e /usr/include/stdio.h ] ;;
 	libsodium-dev | libibverbs-dev | librdmacm-dev | libdpdk-dev) pkg-config --exists "${1%-dev}" 2>/dev/null ;;
+	libcurl4-openssl-dev) pkg-config --exists libcurl 2>/dev/null ;;
+	libjansson-dev) pkg-config --exists jansson 2>/dev/null ;;
 	libjemalloc-dev) [ -e /usr/include/jemalloc/jemalloc.h ] ;;
 	ninja-build) command -v ninja >/dev/null 2>&1 ;;
 	*) command -v "$1" >/dev/null 2>&1 ;;
@@ -115,7 +117,7 @@ run_logged() {
 if [ ! -f "$build/build.ninja" ]; then
 	say "configuring $build"
 	off=
-	[ -z "$minimal" ] || off="-Ddpdk=disabled -Dverbs=disabled -Djemalloc=disabled"
+	[ -z "$minimal" ] || off="-Ddpdk=disabled -Dverbs=disabled -Djemalloc=disabled -Detcd=disabled"
 	# shellcheck disable=SC2086 # words of a command line
 	run_logged meson setup --buildtype=release -Dtests=false $off "$build" "$root"
 elif [ -n "$need" ]; then

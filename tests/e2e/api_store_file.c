@@ -118,11 +118,15 @@ static void group_kill(void)
 		CHECK(waitpid(s.pids[r], &status, 0) == s.pids[r]);
 }
 
+/* Seconds after which etcd has deleted what killed members held: until then they are members. */
+#define KILLED_S 20
+
 static int given(const char *url, int restarts)
 {
 	setenv("FAR_INIT_METHOD", url, 1);
 	group_run(restarts);
 	group_kill();
+	sleep(KILLED_S);
 	group_run(0);
 	return 0;
 }
