@@ -5,7 +5,7 @@
 set -eu
 
 packages="meson ninja-build gcc pkg-config libc6-dev libsodium-dev"
-# Of the drivers for DPDK and RDMA devices, and of jemalloc.
+# Of the drivers for DPDK and RDMA devices, of jemalloc, and of the store etcd://.
 drivers="libdpdk-dev libibverbs-dev librdmacm-dev libjemalloc-dev libcurl4-openssl-dev libjansson-dev"
 
 usage() {
