@@ -745,21 +745,21 @@ static void frames_run(struct etcd_store *s, bool *busy)
 
 /* ---- configuration ---- */
 
-static const char *env(const char *name)
+static const char *filled(const char *s)
 {
-	const char *s = secure_getenv(name);
 	return s && *s ? s : NULL;
 }
 
 bool store_etcd_is_private(void)
 {
-	return env("FAR_ETCD_CA") && (env("FAR_ETCD_USER") || env("FAR_ETCD_CERT"));
+	return filled(secure_getenv("FAR_ETCD_CA")) &&
+	       (filled(secure_getenv("FAR_ETCD_USER")) || filled(secure_getenv("FAR_ETCD_CERT")));
 }
 
 /* The first line of the file. 0 or -errno, with s->text. */
 static int password_read(struct etcd_store *s, char out[PASSWORD_MAX])
 {
-	const char *path = env("FAR_ETCD_PASSWORD_FILE");
+	const char *path = filled(secure_getenv("FAR_ETCD_PASSWORD_FILE"));
 	struct stat st;
 	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1, error = errno;
 	ssize_t n = fd >= 0 ? read(fd, out, PASSWORD_MAX - 1) : -1;
@@ -811,11 +811,11 @@ static int attempt_begin(struct store_stream *base)
 	char password[PASSWORD_MAX];
 	struct far_err err = {.status = FAR_OK};
 	struct etcd_config config = {.endpoints = s->endpoints,
-				     .user = env("FAR_ETCD_USER"),
+				     .user = filled(secure_getenv("FAR_ETCD_USER")),
 				     .password = password,
-				     .ca = env("FAR_ETCD_CA"),
-				     .cert = env("FAR_ETCD_CERT"),
-				     .key = env("FAR_ETCD_KEY"),
+				     .ca = filled(secure_getenv("FAR_ETCD_CA")),
+				     .cert = filled(secure_getenv("FAR_ETCD_CERT")),
+				     .key = filled(secure_getenv("FAR_ETCD_KEY")),
 				     .request_timeout_ns = TIMEOUT_NS};
 	s->text[0] = 0;
 	s->ops = etcd_module_load(&err);

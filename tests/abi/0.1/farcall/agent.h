@@ -184,7 +184,7 @@ struct far_msg_placement {
  * on; FAR_PIN_CPU is the CPU's number. The program's own setting takes precedence. A malformed value is INVALID.
  */
 struct far_opts {
-	const char *init_method;  /* "tcp://host:port" or "env://" (default): MASTER_ADDR, MASTER_PORT */
+	const char *init_method;  /* "tcp://host:port", "file:///path", "etcd://host:port" or "env://" (default) */
 	const char *group;        /* default "default" */
 	uint64_t rpc_timeout_ns;  /* default deadline of a call; 0: FAR_RPC_TIMEOUT_NS */
 	uint64_t init_timeout_ns; /* limit of far_init_rpc(); 0: FAR_INIT_TIMEOUT_NS */
@@ -294,15 +294,28 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  *
  * `name`: 1 to 127 of `A-Z a-z 0-9 - _ :`, unique in the group; "%d" in it stands for the rank, as in "worker%d".
  * `rank`: [0, world_size); rank 0 hosts the store, on the inherited listening socket FAR_STORE_FD if that is set.
+ *
+ * init_method "file:///path": the store is that file, or path/store if path is a directory. Every member reaches it;
+ * it belongs to this user, and nobody else can access it (DENIED). Its file system has fcntl() locks, as local ones and
+ * NFS have. A lock file path.lock is beside it. The members delete their records, and a file that is empty then. A
+ * group that finds records of members that have all died begins anew. Without a key of their own (opts.key_file) the
+ * members agree on one in the file.
+ *
+ * init_method "etcd://host:port[,host:port]": the store is in etcd 3.4 or later; FAR_ETCD_CA (a file: with TLS),
+ * FAR_ETCD_CERT, FAR_ETCD_KEY, FAR_ETCD_USER, FAR_ETCD_PASSWORD_FILE. While etcd cannot be reached calls go on, and
+ * joins wait. Records of a process that was killed last for 15 s; its rank is claimed anew then. A group that was
+ * killed as a whole begins anew after that time. Without a key of their own the members agree on one in etcd, with TLS
+ * and a user or certificate only (DENIED). PROTOCOL: the module libfarcall-etcd.so is not there.
+ *
  * `opts` may be NULL. On FAR_OK `*agent` is the caller's until far_shutdown(). On failure nothing stays allocated, and
  * `err` names the missing members or the cause. After fork() without exec() only the parent may use the agent; peers
  * detect its death once the child has ended too.
  *
  * Restart: a worker whose process ended may join again with the same name, rank, number of shards, group and
  * init_method. It gets a new incarnation, does not wait for the others, and is reached under its name. Calls pending
- * with the previous incarnation end with PEER_LOST. Rank 0 cannot join again: the store ends with it, and a restarted
- * rank 0 waits for a new group. NOT_UNIQUE: the previous process still runs, or its machine has been silent for less
- * than 5 s. Once rank 0 is in far_shutdown() no worker can join.
+ * with the previous incarnation end with PEER_LOST. With tcp:// rank 0 cannot join again: the store ends with it, and
+ * a restarted rank 0 waits for a new group. With file:// and etcd:// it can. NOT_UNIQUE: the previous process still
+ * runs, or its machine has been silent for less than 5 s. Once rank 0 is in far_shutdown() no worker can join.
  *
  * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
  */

@@ -3,7 +3,8 @@
  * The store: keys and values that processes share. A group has one (`init_method`), and a process that belongs to no
  * group can open it by its address. Keys of the application and records of the engine do not collide.
  *
- * With tcp:// the store is in rank 0 and ends with it. With file:// it is in the file until its keys are deleted.
+ * With tcp:// the store is in rank 0 and ends with it. With file:// and etcd:// it is in the file, or in
+ * etcd (far_init_rpc() has its settings), until its keys are deleted.
  *
  * `timeout_ns` is the time for the whole call; 0: FAR_STORE_TIMEOUT_NS; FAR_FOREVER: no limit. Several threads may use
  * one store, and wait in it, at once. Each call copies its arguments.
@@ -57,9 +58,9 @@ struct far_store_change {
 /* ---- Any thread but inline and fiber handlers and callbacks; these block the thread ---- */
 
 /**
- * Opens the store at `url`: "tcp://host:port", "file:///path", or "env://" (MASTER_ADDR, MASTER_PORT; NULL:
- * FAR_INIT_METHOD or this). Waits until it answers. `opts` may be NULL. On FAR_OK `*store` is the caller's until
- * far_store_close().
+ * Opens the store at `url`: "tcp://host:port", "file:///path", "etcd://host:port[,host:port]", or "env://"
+ * (MASTER_ADDR, MASTER_PORT; NULL: FAR_INIT_METHOD or this). Waits until it answers. `opts` may be NULL. On FAR_OK
+ * `*store` is the caller's until far_store_close().
  */
 enum far_status far_store_open(const char *url, const struct far_store_opts *opts, uint64_t timeout_ns,
 			       struct far_store **store, struct far_err *err);

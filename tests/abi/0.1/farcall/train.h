@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Training across workers: automatic differentiation through calls, optimizers and modules on other workers. Part of
+ * libfarcall-train.
+ *
+ * A worker makes a far_train and joins its group with far_train_init_rpc(). A context gathers the gradients of one
+ * training step. Variables travel inside calls as values of the type far::Var, which far_context_send() makes and
+ * far_tape_recv() reads; the context travels with them:
+ *
+ *   // on the worker "ps": "net::forward(far::Var x) -> far::Var", FAR_KIND_BLOCKING
+ *   struct far_context *c = far_context_of(train, req, &args[0], &err);
+ *   y = far_module_forward(net, tape, far_tape_recv(tape, c, &args[0]));
+ *   far_tape_return(tape, c, y, req);
+ *
+ *   // on the trainer
+ *   far_context_begin(train, &c, &err);
+ *   struct far_val v = far_context_send(c, x, &err);
+ *   far_rpc_sync(agent, "ps", "net::forward", &v, 1, NULL, &out, &err);
+ *   loss = far_tape_cross_entropy(tape, far_tape_recv(tape, c, &out), target, FAR_OP_REDUCE_MEAN);
+ *   far_backward(c, &loss, 1, NULL, 0, &err);
+ *   far_dist_optimizer_step(optimizer, c, 0, &err);
+ *   far_context_end(c);
+ *
+ * far_backward() follows the graph through the calls, on every worker that it leads to. Gradients of leaves stay on the
+ * worker of the leaf, in its far_grads of the context.
+ */
+#ifndef FARCALL_TRAIN_H
+#define FARCALL_TRAIN_H
+
+#include <farcall/module.h>
+#include <farcall/object.h>
+#include <farcall/optim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct far_train;
+struct far_context;
+struct far_dist_optimizer;
+
+#define FAR_CONTEXTS_MAX   64  /* contexts that a worker has begun and not ended */
+#define FAR_PARAMETERS_MAX 200 /* parameters of one optimizer on one worker */
+
+/* ---- Start and stop: one application thread per agent ---- */
+
+/** Makes the state of an agent, whose variables take memory from `pool`. Never blocks. RESOURCE. */
+enum far_status far_train_new(struct far_pool *pool, struct far_train **out, struct far_err *err);
+/**
+ * far_init_rpc() with the type, the functions and the classes of this library in addition to those of `opts`, which may
+ * be NULL. Handlers of `opts` may use `train`. Blocks as far_init_rpc(). INVALID: called before with this `train`.
+ */
+enum far_status far_train_init_rpc(struct far_train *train, const char *name, int rank, int world_size,
+				   const struct far_opts *opts, struct far_agent **agent, struct far_err *err);
+/** Frees the state and its contexts, after the agent was shut down. NULL: nothing. */
+void far_train_free(struct far_train *train);
+
+/** Contexts here, of this worker and of others, that have not ended. Any thread; never blocks. */
+size_t far_train_contexts(struct far_train *train);
+
+/* ---- Contexts: any thread; these never block ---- */
+
+/**
+ * Begins a context, for far_context_end(). Contexts are independent of each other; a thread may use several. End all
+ * before far_shutdown(), which waits for the workers that hold them. RESOURCE: FAR_CONTEXTS_MAX.
+ */
+enum far_status far_context_begin(struct far_train *train, struct far_context **out, struct far_err *err);
+/**
+ * Ends a context, by the worker that began it, and drops the reference: every worker that received the context is
+ * notified, and frees its graphs and gradients once the last reference there is dropped. NULL: nothing.
+ */
+void far_context_end(struct far_context *context);
+/** The rank of the worker that began it << 48, plus a number. */
+uint64_t far_context_id(const struct far_context *context);
+/**
+ * The context of an id, on any worker, for far_context_free(). `req`: the request of a handler, which may run before
+ * far_train_init_rpc() has returned; NULL elsewhere. A worker frees what it holds of a context when the
+ * context ends or the worker that began it is lost. INVALID: the id is of no worker, or the context has ended.
+ */
+enum far_status far_context_find(struct far_train *train, const struct far_req *req, uint64_t id,
+				 struct far_context **out, struct far_err *err);
+/** The context that a value of type far::Var came with: far_context_find(). NULL: `err`; `v` has none. */
+struct far_context *far_context_of(struct far_train *train, const struct far_req *req, const struct far_val *v,
+				   struct far_err *err);
+/** Drops a reference of far_context_find() or far_context_of(). NULL: nothing. */
+void far_context_free(struct far_context *context);
+/** Gradients of the leaves of this worker. Valid as long as the context. */
+struct far_grads *far_context_grads(struct far_context *context);
+
+/** What this worker holds of a context. */
+struct far_context_counts {
+	uint64_t passes;   /* backward passes in progress */
+	uint64_t sent;     /* variables that require a gradient and were sent */
+	uint64_t received; /* likewise, received */
+};
+/** Waits while a pass of the context computes here. */
+void far_context_counts_read(struct far_context *context, struct far_context_counts *out);
+
+/**
+ * A variable as an argument or result of type far::Var. Valid as long as the reference to the context, which keeps
+ * `var`. `context` NULL: a Tensor, without a gradient. NULL `var`, RESOURCE, INVALID (the context has ended): the value
+ * is none.
+ */
+struct far_val far_context_send(struct far_context *context, struct far_var *var, struct far_err *err);
+/**
+ * The variable of a received value, of type far::Var, or of type Tensor: then without a gradient. The tape keeps it,
+ * and its memory: `v` may be finished. NULL: an error, which the tape keeps. `context` NULL: without a gradient.
+ */
+struct far_var *far_tape_recv(struct far_tape *tape, struct far_context *context, const struct far_val *v);
+/** Answers a request with far_context_send(), or with the error of the tape. */
+enum far_status far_tape_return(struct far_tape *tape, struct far_context *context, struct far_var *var,
+				struct far_req *req);
+
+/* ---- Backward passes: any thread but an inline handler or a callback; these block ---- */
+
+/**
+ * Adds the gradients of the sum of roots[0, n) to the context, on each worker that the graph leads to. First each of
+ * them receives the numbers of the variables whose gradients will come, then the gradients flow: a worker that is
+ * reached costs two calls, and results that no root depends on cost nothing. `timeout_ns`: as of a call, of the whole
+ * pass. Handlers of kind BLOCKING on all workers run the pass.
+ *
+ * Errors: as far_grads_backward(); the error of another worker, with "error on node N (NAME)" for each worker on the
+ * way; PEER_LOST, with the node; TIMEOUT. The pass then ends on all workers, and some leaves have their gradients and
+ * others do not. Another pass of the same context may follow.
+ */
+enum far_status far_backward(struct far_context *context, struct far_var *const *roots, size_t n,
+			     const struct far_backward_opts *opts, uint64_t timeout_ns, struct far_err *err);
+/** far_backward() from the variable of a reference, of type far::Var. INVALID: it is another value, or `context` is
+ * NULL. */
+enum far_status far_rref_backward(struct far_context *context, struct far_rref *rref,
+				  const struct far_backward_opts *opts, uint64_t timeout_ns, struct far_err *err);
+
+/* ---- Parameters as references ----
+ *
+ * A parameter is an object of the class far::Parameter: a variable. Functions of the application with this result type
+ * answer with far_return_object() of a variable, whose reference the object takes. Methods: "get(int context) ->
+ * far::Var", with the context's id, and "value() -> Tensor". */
+
+/** A reference to a variable of this worker. Never blocks. Errors: as far_remote(). */
+enum far_status far_var_rref(struct far_train *train, struct far_var *var, struct far_rref **out, struct far_err *err);
+
+/* ---- Optimizers of parameters on several workers: these block, as far_rpc_sync() ---- */
+
+/**
+ * Makes an optimizer of params[0, n), references to far::Parameter: one on each owner, all at once. Errors, with the
+ * worker: as far_optimizer_new(), TOO_LARGE (FAR_PARAMETERS_MAX), INVALID (a reference to something else).
+ */
+enum far_status far_dist_optimizer_new(struct far_train *train, const struct far_optimizer_opts *opts,
+				       struct far_rref *const *params, size_t n, uint64_t timeout_ns,
+				       struct far_dist_optimizer **out, struct far_err *err);
+/** NULL: nothing. Never blocks. */
+void far_dist_optimizer_free(struct far_dist_optimizer *optimizer);
+/**
+ * far_optimizer_step() on each owner with its gradients of the context: one call to each, all at once. Waits for all.
+ * Errors: of the first that failed, with the worker's name; INVALID: the context has ended.
+ */
+enum far_status far_dist_optimizer_step(struct far_dist_optimizer *optimizer, struct far_context *context,
+					uint64_t timeout_ns, struct far_err *err);
+/** far_optimizer_set_lr() on each owner. */
+enum far_status far_dist_optimizer_set_lr(struct far_dist_optimizer *optimizer, double lr, uint64_t timeout_ns,
+					  struct far_err *err);
+
+/* ---- Modules on other workers ----
+ *
+ * A remote module is an object of the class far::Module: a far_module. Functions of the application with this result
+ * type answer with far_return_object() of a module, which the object then owns. A reference to it is the handle, and
+ * may be passed on to any worker. */
+
+/** Creates a module: far_remote() of a constructor, which waits for it. INVALID: the result is no far::Module. Blocks.
+ */
+enum far_status far_remote_module_new(struct far_train *train, const char *to, const char *constructor,
+				      const struct far_val *args, size_t n, uint64_t timeout_ns, struct far_rref **out,
+				      struct far_err *err);
+/** far_module_forward() of a remote module. NULL: an error, which the tape keeps. Blocks. */
+struct far_var *far_remote_module_forward(struct far_rref *module, struct far_context *context, struct far_tape *tape,
+					  struct far_var *x, uint64_t timeout_ns);
+/** The same as a future of a value for far_tape_recv(). Never blocks. */
+enum far_status far_remote_module_forward_async(struct far_rref *module, struct far_context *context, struct far_var *x,
+						uint64_t timeout_ns, struct far_future **out, struct far_err *err);
+/** The same of a reference to a far::Var, on any worker; the result stays on the worker of the module. Never blocks. */
+enum far_status far_remote_module_forward_rref(struct far_rref *module, struct far_rref *x, uint64_t timeout_ns,
+					       struct far_rref **out, struct far_err *err);
+/** One module of modules[0, n), n > 0, one after the other: the values go from worker to worker. Blocks. */
+struct far_var *far_remote_module_chain(struct far_rref *const *modules, size_t n, struct far_context *context,
+					struct far_tape *tape, struct far_var *x, uint64_t timeout_ns);
+/** References to the parameters, in their order. Writes the first `capacity`, the caller's to free, and sets `*n` to
+ * how many there are. Blocks. */
+enum far_status far_remote_module_parameters(struct far_train *train, struct far_rref *module, uint64_t timeout_ns,
+					     struct far_rref **out, size_t capacity, size_t *n, struct far_err *err);
+/** far_module_train(). Blocks. */
+enum far_status far_remote_module_train(struct far_rref *module, bool training, uint64_t timeout_ns,
+					struct far_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
