@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The lease of a client of etcd://: requests, keep-alive, login to a group, and holding keys anew. Control thread of
+ * each member. */
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "control/store_etcd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- requests ---- */
+
+void etcd_store_ask(struct etcd_store *s, int rc)
+{
+	s->asked = rc == 0;
+	if (rc)
+		etcd_store_fail(s, rc, "no memory for a request to etcd");
+}
+
+/* A reply that ends the attempt: true. */
+bool etcd_store_is_refused(struct etcd_store *s, const struct etcd_reply *r)
+{
+	if (r->error)
+		etcd_store_fail(s, r->error,
+				r->error == -EACCES
+					? "etcd permits its user no access to keys that begin with \"" PREFIX
+					  "\" and \"farcall-op/\"; grant its role both (etcdctl role "
+					  "grant-permission --prefix)"
+				: r->error == -ENOSPC ? "etcd's space is used up; compact and defragment it, or raise "
+							"--quota-backend-bytes"
+						      : "etcd refuses a request; use etcd 3.4 or later");
+	return r->error != 0;
+}
+
+/* The lease ran out. Keys that were held anew meanwhile are lost again. */
+void etcd_store_lease_lose(struct etcd_store *s)
+{
+	if (s->phase == PHASE_READY)
+		s->old_lease = s->lease;
+	else if (s->phase != PHASE_REHOLD)
+		return;
+	for (struct held *h = s->table.held; h; h = h->next)
+		if (h->holder == (uint64_t)s->lease)
+			h->holder = (uint64_t)s->old_lease;
+	s->phase = PHASE_REGRANT;
+}
+
+static void granted(void *user, const struct etcd_reply *r)
+{
+	struct etcd_store *s = user;
+	s->asked = false;
+	if (r->error != -EEXIST && etcd_store_is_refused(s, r)) /* repeated, or by another client in 2^62 */
+		return;
+	s->phase = s->phase == PHASE_GRANT ? PHASE_LOGIN : PHASE_REHOLD;
+	s->keep_at = s->now + KEEP_NS;
+}
+
+void etcd_store_grant(struct etcd_store *s)
+{
+	s->lease = (int64_t)(random_u64() >> 2 | 1);
+	etcd_store_ask(s, s->ops->lease(s->etcd, ETCD_GRANT, s->lease, LEASE_S, granted, s));
+}
+
+static void kept(void *user, const struct etcd_reply *r)
+{
+	struct etcd_store *s = user;
+	s->keeping = false;
+	s->keep_at = s->now + KEEP_NS;
+	if (r->error == -ENOENT || (!r->error && r->ttl_s <= 0))
+		etcd_store_lease_lose(s);
+}
+
+void etcd_store_keep(struct etcd_store *s)
+{
+	if (s->keeping || s->phase == PHASE_GRANT || s->phase == PHASE_REGRANT || s->now < s->keep_at)
+		return;
+	s->keeping = s->ops->lease(s->etcd, ETCD_KEEP, s->lease, 0, kept, s) == 0;
+	s->keep_at = s->now + KEEP_NS;
+}
+
+/* ---- a lease that ran out ---- */
+
+static struct held *held_before(struct etcd_store *s)
+{
+	struct held *h = s->table.held;
+	while (h && h->holder != (uint64_t)s->old_lease)
+		h = h->next;
+	return h;
+}
+
+static void reheld(void *user, const struct etcd_reply *r)
+{
+	struct etcd_store *s = user;
+	struct held *h = held_before(s);
+	struct name n;
+	s->asked = false;
+	if (r->error == -ENOENT)
+		etcd_store_lease_lose(s);
+	if (r->error == -ENOENT || etcd_store_is_refused(s, r) || !h)
+		return;
+	struct kv_bytes key = {h->key, h->key_len};
+	const struct etcd_kv *kv = r->succeeded ? NULL : etcd_store_reply_find(r, etcd_store_name_key(&n, key));
+	if (!r->succeeded && (!kv || kv->lease != s->lease)) {
+		etcd_store_fail(s, -ESTALE,
+				"its lease in etcd ran out, and another process has taken its rank meanwhile");
+		return;
+	}
+	h->holder = (uint64_t)s->lease;
+	if (etcd_store_known_set(s, key, kv ? kv->revision : r->revision, true))
+		etcd_store_fail(s, -ENOMEM, "no memory for the keys in etcd");
+}
+
+void etcd_store_rehold(struct etcd_store *s)
+{
+	struct held *h = held_before(s);
+	struct kv_bytes key, value = {NULL, 0};
+	struct name n;
+	if (!h) {
+		s->phase = PHASE_READY;
+		return;
+	}
+	key = (struct kv_bytes){h->key, h->key_len};
+	kv_get(s->table.server->kv, key, &value);
+	struct etcd_range of = {.key = etcd_store_name_key(&n, key)};
+	struct etcd_txn t = {.compares = {{of, ETCD_MODIFIED, false, 0}},
+			     .compares_n = 1,
+			     .then = {{.kind = ETCD_PUT, .of = of, .value = value, .lease = s->lease}},
+			     .then_n = 1,
+			     .otherwise = {{.kind = ETCD_GET, .of = of}},
+			     .otherwise_n = 1};
+	etcd_store_ask(s, s->ops->txn(s->etcd, &t, reheld, s));
+}
+
+/* ---- login ---- */
+
+void etcd_store_group_names(const struct etcd_store *s, struct group_names *g)
+{
+	const char *group = s->who.group;
+	struct kv_bytes first = etcd_store_name_print(&g->first, PREFIX "%s/", group);
+	struct kv_bytes client = etcd_store_name_print(&g->client, PREFIX "%s/client/", group);
+	struct kv_bytes after = etcd_store_name_print(&g->after, PREFIX "%s/client0", group);
+	struct kv_bytes end = etcd_store_name_print(&g->end, PREFIX "%s0", group);
+	etcd_store_name_print(&g->self, PREFIX "%s/client/%016" PRIx64, group, (uint64_t)s->lease);
+	etcd_store_name_print(&g->closed, PREFIX "%s/closed", group);
+	g->before_clients = (struct etcd_range){first, client};
+	g->clients = (struct etcd_range){client, after};
+	g->after_clients = (struct etcd_range){after, end};
+	g->all = (struct etcd_range){first, end};
+}
+
+static void logged_in(void *user, const struct etcd_reply *r)
+{
+	struct etcd_store *s = user;
+	struct group_names g;
+	s->asked = false;
+	if (r->error == -ENOENT) {
+		s->phase = PHASE_GRANT;
+		return;
+	}
+	if (etcd_store_is_refused(s, r))
+		return;
+	etcd_store_group_names(s, &g);
+	if (r->succeeded || etcd_store_reply_find(r, of_name(&g.self).key)) {
+		s->phase = PHASE_LOAD;
+		s->page = 0;
+		return;
+	}
+	/* Members came or went between both transactions, or the group is closed. */
+	bool closed = s->members_exist && etcd_store_reply_find(r, of_name(&g.closed).key);
+	s->retry_at = closed ? s->now + CLOSED_NS : 0;
+	if (closed)
+		snprintf(s->text, sizeof s->text, "members of a former group \"%s\" are still there", s->who.group);
+	s->members_exist = !s->members_exist;
+}
+
+/* Of a group without members: deletes what is left, and joins; else joins if the group is not closed. */
+static void login(struct etcd_store *s)
+{
+	struct group_names g;
+	etcd_store_group_names(s, &g);
+	struct etcd_range self = of_name(&g.self), closed = of_name(&g.closed);
+	struct etcd_op put = {.kind = ETCD_PUT, .of = self, .lease = s->lease};
+	struct etcd_txn first = {.compares = {{g.clients, ETCD_CREATED, false, 0}},
+				 .compares_n = 1,
+				 .then = {{.kind = ETCD_DELETE, .of = g.before_clients},
+					  {.kind = ETCD_DELETE, .of = g.after_clients},
+					  put},
+				 .then_n = 3,
+				 .otherwise = {{.kind = ETCD_GET, .of = self}},
+				 .otherwise_n = 1};
+	struct etcd_txn next = {.compares = {{g.clients, ETCD_CREATED, true, 0}, {closed, ETCD_MODIFIED, false, 0}},
+				.compares_n = 2,
+				.then = {put},
+				.then_n = 1,
+				.otherwise = {{.kind = ETCD_GET, .of = self}, {.kind = ETCD_GET, .of = closed}},
+				.otherwise_n = 2};
+	etcd_store_ask(s, s->ops->txn(s->etcd, s->members_exist ? &next : &first, logged_in, s));
+}
+
+/* Runs LOGIN up to its answer. */
+void etcd_store_login_begin(struct etcd_store *s, const struct store_msg *m)
+{
+	struct store_auth greeting;
+	s->who = (struct store_identity){.rank = STORE_RANK_NONE};
+	if (m->value_len && store_login_read(m->value, m->value_len, &greeting, &s->who)) {
+		etcd_store_fail(s, -EPROTO, "a malformed login");
+		return;
+	}
+	if (s->who.rank == STORE_RANK_NONE) {
+		s->who.group[0] = 0;
+		s->phase = PHASE_LOAD;
+		s->page = 0;
+	} else if (s->now >= s->retry_at) {
+		login(s);
+	}
+}
