@@ -83,7 +83,7 @@ struct etcd_reply {
 
 typedef void etcd_done_fn(void *user, const struct etcd_reply *reply);
 
-enum etcd_lease { ETCD_GRANT, ETCD_KEEP, ETCD_TTL, ETCD_REVOKE };
+enum etcd_lease { ETCD_GRANT, ETCD_KEEP, ETCD_REVOKE };
 
 struct etcd_ops {
 	/** NULL: `err` has the reason. Nothing is sent yet. */
@@ -96,7 +96,7 @@ struct etcd_ops {
 	uint64_t (*step)(struct etcd *e, uint64_t now, bool *busy);
 	/** Sends a transaction. 0 or -ENOMEM: then without a callback. */
 	int (*txn)(struct etcd *e, const struct etcd_txn *t, etcd_done_fn *done, void *user);
-	/** Grants, keeps alive, reads or revokes a lease. As txn(). */
+	/** Grants, keeps alive or revokes a lease. As txn(). */
 	int (*lease)(struct etcd *e, enum etcd_lease what, int64_t id, int64_t ttl_s, etcd_done_fn *done, void *user);
 	/** Watches the keys from that revision on, in place of those before. 0 or -ENOMEM. */
 	int (*watch)(struct etcd *e, const struct etcd_range *of, int64_t revision);

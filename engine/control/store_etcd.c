@@ -14,6 +14,9 @@
  * A client's lease is its number, and it holds [GROUP]/client/L if it is a member. A lease that ran out while etcd
  * could not be reached is replaced, and the keys are held anew. As in a file (store_file.c), the first member of a
  * group without members deletes what an earlier one has left, and a group that is closed admits no more members.
+ *
+ * The lease of a client that was killed lives on for a while. So who finds a former member of its rank is admitted when
+ * another member answers its knock, or when all their leases have ended; and who finds a key held knocks at the holder.
  */
 #include "control/store_etcd.h"
 #include "base/clock.h"
@@ -87,10 +90,11 @@ static void attempt_end(struct store_stream *base)
 	kv_destroy(s->scratch);
 	s->scratch = NULL;
 	send_buffer_fini(&s->in);
-	s->asked = s->keeping = s->fresh = s->was_ready = s->members_exist = false;
+	s->asked = s->keeping = s->fresh = s->was_ready = false;
 	s->phase = PHASE_GRANT;
 	s->page = 0;
-	s->retry_at = s->look_at = 0;
+	s->retry_at = 0;
+	s->knocked = 0;
 	s->error = 0;
 }
 
@@ -240,7 +244,6 @@ static uint64_t etcd_store_step(struct store_stream *base, uint64_t now, bool *b
 	*busy |= send_buffer_len(&s->table.server->local.tx) || s->error;
 	until = next < until ? next : until;
 	until = s->keep_at < until && s->keep_at > now ? s->keep_at : until;
-	until = s->look_at < until && s->look_at > now ? s->look_at : until;
 	return s->retry_at < until && s->retry_at > now ? s->retry_at : until;
 }
 

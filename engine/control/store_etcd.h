@@ -11,13 +11,11 @@
 
 #define PREFIX       "farcall/"
 #define PREFIX_END   "farcall0"
-#define LEASE_S      15                   /* longer than etcd may be stopped without a lease that runs out */
+#define LEASE_S      20                   /* etcd may be stopped for 10 s, and a client be late by 8 s */
 #define KEEP_NS      UINT64_C(2000000000) /* between keep-alives */
-#define LOOK_NS      UINT64_C(5000000000) /* between looks at another client's lease */
-#define LOOK_S       3                    /* a lease that lost more between two looks is not kept alive */
 #define TIMEOUT_NS   UINT64_C(3000000000) /* of one attempt of a request */
-#define CLOSED_NS    UINT64_C(200000000)  /* until a closed group is tried again */
-#define LEAVE_MS     1000                 /* that the end of a client may block */
+#define AGAIN_NS     UINT64_C(200000000)  /* until a group that is closed, or does not answer, is tried again */
+#define LEAVE_MS     2000                 /* that the end of a client may block */
 #define PAGE_KEYS    1000                 /* keys of one reply */
 #define PASSWORD_MAX 256
 #define KEY_BYTES    (sizeof PREFIX - 1 + FAR_STORE_KEY_MAX)
@@ -42,6 +40,14 @@ enum phase {
 	PHASE_REHOLD   /* holds its keys anew */
 };
 
+/** What the next transaction of a login expects. */
+enum login {
+	LOGIN_FIRST, /* a group without members */
+	LOGIN_NEXT,  /* a group with members, none of them of this rank before */
+	LOGIN_KNOCK, /* a group with members that may have died, as has the one of this rank */
+	LOGIN_ANSWER /* one of them lives: the knock is answered */
+};
+
 enum effect { EFFECT_NONE, EFFECT_PUT, EFFECT_DELETE };
 
 struct etcd_store {
@@ -53,13 +59,13 @@ struct etcd_store {
 	bool asked;   /* a request of the frame, or of the phase, is under way */
 	bool keeping; /* a keep-alive is under way */
 	bool was_ready, left;
-	bool fresh;         /* the key of the first frame was read since it came */
-	bool members_exist; /* the first transaction of a login found members */
-	int error;          /* -errno that ends the attempt; 0: none */
+	bool fresh; /* the key of the first frame was read since it came */
+	enum login login;
+	int error; /* -errno that ends the attempt; 0: none */
 	int64_t lease, old_lease;
-	uint64_t now, keep_at, look_at, retry_at;
-	bool looked;        /* at the lease that holds the key of the first frame */
-	int64_t looked_ttl; /* seconds, then */
+	uint64_t now, keep_at, retry_at;
+	int64_t knocked;    /* lease that holds the key of the first frame, whose client was asked whether it lives; 0:
+			       none */
 	uint64_t op;        /* number of the last write */
 	enum effect effect; /* of the first frame's transaction */
 	int64_t put_lease;
@@ -125,9 +131,21 @@ bool etcd_store_frame_first(struct etcd_store *s, struct store_msg *m, size_t *l
 /** Runs frames until a request is under way. */
 void etcd_store_frames_run(struct etcd_store *s, bool *busy);
 
+/**
+ * A knock: the key [GROUP]/knock/HOLDER/L, HOLDER being a lease, 0 that of any member. A client that lives answers by
+ * deleting it.
+ */
+struct kv_bytes etcd_store_name_knock(const struct etcd_store *s, struct name *n, int64_t holder);
+/** Answers it if it is a knock at this client. */
+void etcd_store_knock_answer(struct etcd_store *s, const struct etcd_kv *kv);
+/** Begins to contest the key of the first frame, which that lease holds. */
+void etcd_store_knock(struct etcd_store *s, int64_t holder);
+/** True if the holder has answered. */
+bool etcd_store_knock_is_answered(struct etcd_store *s);
+
 /** The ranges of a group's keys in etcd. */
 struct group_names {
-	struct name first, client, after, end, self, closed;
+	struct name first, client, after, end, self, closed, rank, info, knock;
 	struct etcd_range before_clients, clients, after_clients, all;
 };
 

@@ -29,8 +29,7 @@ static void frame_end(struct etcd_store *s, size_t len)
 {
 	send_buffer_skip(&s->in, len);
 	s->fresh = false;
-	s->looked = false;
-	s->look_at = 0;
+	s->knocked = 0;
 }
 
 static void frame_answer(struct etcd_store *s, size_t len)
@@ -50,13 +49,15 @@ static void refreshed(void *user, const struct etcd_reply *r)
 {
 	struct etcd_store *s = user;
 	struct store_msg m;
+	struct name n;
 	size_t len;
 	s->asked = false;
 	if (etcd_store_is_refused(s, r) || !etcd_store_frame_first(s, &m, &len))
 		return;
 	s->fresh = true;
-	if (r->kvs_n ? etcd_store_kv_apply(s, &r->kvs[0])
-		     : etcd_store_key_apply(s, (struct kv_bytes){m.key, m.key_len}, r->revision, NULL))
+	struct kv_bytes key = {m.key, m.key_len};
+	const struct etcd_kv *kv = etcd_store_reply_find(r, etcd_store_name_key(&n, key));
+	if (kv ? etcd_store_kv_apply(s, kv) : etcd_store_key_apply(s, key, r->revision, NULL))
 		etcd_store_fail(s, -ENOMEM, "no memory for the keys in etcd");
 }
 
@@ -65,25 +66,6 @@ static void refresh(struct etcd_store *s, struct kv_bytes key)
 	struct name n;
 	struct etcd_txn t = {.then = {{.kind = ETCD_GET, .of = {.key = etcd_store_name_key(&n, key)}}}, .then_n = 1};
 	etcd_store_ask(s, s->ops->txn(s->etcd, &t, refreshed, s));
-}
-
-static void looked(void *user, const struct etcd_reply *r)
-{
-	struct etcd_store *s = user;
-	struct store_msg m;
-	size_t len;
-	s->asked = false;
-	if (!etcd_store_frame_first(s, &m, &len))
-		return;
-	bool gone = r->error || r->ttl_s <= 0; /* the watch will report that the key is deleted */
-	/* A client that lives has kept its lease alive between two looks. */
-	if (!gone && s->looked && r->ttl_s >= s->looked_ttl - LOOK_S) {
-		frame_answer(s, len);
-		return;
-	}
-	s->looked_ttl = r->ttl_s;
-	s->looked = !gone;
-	s->look_at = s->now + (gone ? CLOSED_NS : LOOK_NS);
 }
 
 static void commit_end(struct etcd_store *s, const struct store_msg *m, size_t len, int64_t revision)
@@ -198,8 +180,11 @@ static void frame_run(struct etcd_store *s, const struct store_msg *m, size_t le
 	}
 	const struct held *h = m->key_len ? *held_find(&s->table, key) : NULL;
 	if (m->op == STORE_HOLD && exists && h && h->holder != (uint64_t)s->lease) {
-		if (s->now >= s->look_at)
-			etcd_store_ask(s, s->ops->lease(s->etcd, ETCD_TTL, (int64_t)h->holder, 0, looked, s));
+		if (s->knocked != (int64_t)h->holder)
+			etcd_store_knock(s, (int64_t)h->holder);
+		else if (etcd_store_knock_is_answered(s))
+			frame_answer(s,
+				     len); /* DIFFERS; else the watch will report that the holder's lease has ended */
 		return;
 	}
 	s->effect = writes ? effect_of(s, m, &value) : EFFECT_NONE;

@@ -98,12 +98,22 @@ int etcd_store_key_apply(struct etcd_store *s, struct kv_bytes key, int64_t revi
 	return rc ? rc : store_table_apply(&s->table, &r);
 }
 
-int etcd_store_kv_apply(struct etcd_store *s, const struct etcd_kv *kv)
+/* The key in the store of a key in etcd, without bytes if it is none of a store's. */
+static struct kv_bytes key_of(const struct etcd_kv *kv)
 {
 	size_t prefix = sizeof PREFIX - 1;
-	if (kv->key.len <= prefix || kv->key.len > KEY_BYTES || kv->value.len > FAR_STORE_VALUE_MAX)
-		return 0; /* none of a store's */
-	struct kv_bytes key = {kv->key.data + prefix, kv->key.len - prefix};
+	if (kv->key.len <= prefix || kv->key.len > KEY_BYTES || kv->value.len > FAR_STORE_VALUE_MAX ||
+	    memcmp(kv->key.data, PREFIX, prefix) != 0)
+		return (struct kv_bytes){NULL, 0};
+	return (struct kv_bytes){kv->key.data + prefix, kv->key.len - prefix};
+}
+
+int etcd_store_kv_apply(struct etcd_store *s, const struct etcd_kv *kv)
+{
+	struct kv_bytes key = key_of(kv);
+	if (!key.len)
+		return 0;
+	etcd_store_knock_answer(s, kv);
 	return etcd_store_key_apply(s, key, kv->revision, kv->deleted ? NULL : kv);
 }
 
@@ -197,9 +207,9 @@ void etcd_store_changes_take(struct etcd_store *s, bool *busy)
 	int rc = 0;
 	bool any = false;
 	while (!s->asked && s->phase == PHASE_READY && (rc = s->ops->change(s->etcd, &kv, &upto)) > 0) {
-		struct kv_bytes key = {kv.key.data + sizeof PREFIX - 1, kv.key.len - (sizeof PREFIX - 1)};
+		struct kv_bytes key = key_of(&kv);
 		any = *busy = true;
-		const struct known *k = kv.deleted ? *etcd_store_known_find(s, key) : NULL;
+		const struct known *k = kv.deleted && key.len ? *etcd_store_known_find(s, key) : NULL;
 		if (k && k->revision < kv.revision && etcd_store_is_held(s, key))
 			etcd_store_lease_lose(s); /* the key is held anew */
 		else if (etcd_store_kv_apply(s, &kv))

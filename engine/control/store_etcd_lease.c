@@ -47,6 +47,7 @@ void etcd_store_lease_lose(struct etcd_store *s)
 	for (struct held *h = s->table.held; h; h = h->next)
 		if (h->holder == (uint64_t)s->lease)
 			h->holder = (uint64_t)s->old_lease;
+	s->knocked = 0; /* the knock has ended with the lease */
 	s->phase = PHASE_REGRANT;
 }
 
@@ -57,6 +58,7 @@ static void granted(void *user, const struct etcd_reply *r)
 	if (r->error != -EEXIST && etcd_store_is_refused(s, r)) /* repeated, or by another client in 2^62 */
 		return;
 	s->phase = s->phase == PHASE_GRANT ? PHASE_LOGIN : PHASE_REHOLD;
+	s->login = LOGIN_FIRST;
 	s->keep_at = s->now + KEEP_NS;
 }
 
@@ -147,10 +149,40 @@ void etcd_store_group_names(const struct etcd_store *s, struct group_names *g)
 	struct kv_bytes end = etcd_store_name_print(&g->end, PREFIX "%s0", group);
 	etcd_store_name_print(&g->self, PREFIX "%s/client/%016" PRIx64, group, (uint64_t)s->lease);
 	etcd_store_name_print(&g->closed, PREFIX "%s/closed", group);
+	etcd_store_name_print(&g->rank, PREFIX "%s/rank/%d", group, s->who.rank);
+	etcd_store_name_print(&g->info, PREFIX "%s/info/%d", group, s->who.rank);
+	etcd_store_name_knock(s, &g->knock, 0);
 	g->before_clients = (struct etcd_range){first, client};
 	g->clients = (struct etcd_range){client, after};
 	g->after_clients = (struct etcd_range){after, end};
 	g->all = (struct etcd_range){first, end};
+}
+
+/* What the next transaction of the login is, after the one that did not admit this client. */
+static enum login login_next(struct etcd_store *s, const struct etcd_reply *r, const struct group_names *g)
+{
+	bool closed = etcd_store_reply_find(r, of_name(&g->closed).key);
+	bool before =
+		etcd_store_reply_find(r, of_name(&g->rank).key) || etcd_store_reply_find(r, of_name(&g->info).key);
+	bool unanswered = etcd_store_reply_find(r, of_name(&g->knock).key);
+	bool members = r->kvs_n > (size_t)closed + unanswered; /* of LOGIN_ANSWER */
+	s->retry_at = closed || unanswered ? s->now + AGAIN_NS : 0;
+	if (closed)
+		snprintf(s->text, sizeof s->text, "members of a former group \"%s\" are still there", s->who.group);
+	else if (unanswered)
+		snprintf(s->text, sizeof s->text,
+			 "members of a former group \"%s\" do not answer; their leases end within %d s", s->who.group,
+			 LEASE_S);
+	switch (s->login) {
+	case LOGIN_FIRST:
+		return LOGIN_NEXT;
+	case LOGIN_NEXT:
+		return before && !closed ? LOGIN_KNOCK : LOGIN_FIRST;
+	case LOGIN_KNOCK:
+		return r->succeeded ? LOGIN_ANSWER : LOGIN_FIRST;
+	default:
+		return members && !closed ? LOGIN_ANSWER : LOGIN_FIRST;
+	}
 }
 
 static void logged_in(void *user, const struct etcd_reply *r)
@@ -165,41 +197,66 @@ static void logged_in(void *user, const struct etcd_reply *r)
 	if (etcd_store_is_refused(s, r))
 		return;
 	etcd_store_group_names(s, &g);
-	if (r->succeeded || etcd_store_reply_find(r, of_name(&g.self).key)) {
+	if ((r->succeeded && s->login != LOGIN_KNOCK) || etcd_store_reply_find(r, of_name(&g.self).key)) {
 		s->phase = PHASE_LOAD;
 		s->page = 0;
 		return;
 	}
-	/* Members came or went between both transactions, or the group is closed. */
-	bool closed = s->members_exist && etcd_store_reply_find(r, of_name(&g.closed).key);
-	s->retry_at = closed ? s->now + CLOSED_NS : 0;
-	if (closed)
-		snprintf(s->text, sizeof s->text, "members of a former group \"%s\" are still there", s->who.group);
-	s->members_exist = !s->members_exist;
+	s->login = login_next(s, r, &g);
 }
 
-/* Of a group without members: deletes what is left, and joins; else joins if the group is not closed. */
+/* Of a group without members: deletes what is left, and joins. */
+static struct etcd_txn login_first(const struct group_names *g, const struct etcd_op *put)
+{
+	return (struct etcd_txn){.compares = {{g->clients, ETCD_CREATED, false, 0}},
+				 .compares_n = 1,
+				 .then = {{.kind = ETCD_DELETE, .of = g->before_clients},
+					  {.kind = ETCD_DELETE, .of = g->after_clients},
+					  *put},
+				 .then_n = 3,
+				 .otherwise = {{.kind = ETCD_GET, .of = put->of}},
+				 .otherwise_n = 1};
+}
+
+/* Of a group with members that is not closed: joins if none of the keys `a` and `b` is there. */
+static struct etcd_txn login_next_to(const struct group_names *g, const struct etcd_op *put, const struct name *a,
+				     const struct name *b)
+{
+	struct etcd_range closed = of_name(&g->closed), of_a = of_name(a), of_b = of_name(b);
+	return (struct etcd_txn){.compares = {{g->clients, ETCD_CREATED, true, 0},
+					      {closed, ETCD_MODIFIED, false, 0},
+					      {of_a, ETCD_MODIFIED, false, 0},
+					      {of_b, ETCD_MODIFIED, false, 0}},
+				 .compares_n = 4,
+				 .then = {*put},
+				 .then_n = 1,
+				 .otherwise = {{.kind = ETCD_GET, .of = put->of},
+					       {.kind = ETCD_GET, .of = closed},
+					       {.kind = ETCD_GET, .of = of_a},
+					       {.kind = ETCD_GET, .of = of_b}},
+				 .otherwise_n = 4};
+}
+
 static void login(struct etcd_store *s)
 {
 	struct group_names g;
+	struct etcd_txn t;
 	etcd_store_group_names(s, &g);
-	struct etcd_range self = of_name(&g.self), closed = of_name(&g.closed);
-	struct etcd_op put = {.kind = ETCD_PUT, .of = self, .lease = s->lease};
-	struct etcd_txn first = {.compares = {{g.clients, ETCD_CREATED, false, 0}},
-				 .compares_n = 1,
-				 .then = {{.kind = ETCD_DELETE, .of = g.before_clients},
-					  {.kind = ETCD_DELETE, .of = g.after_clients},
-					  put},
-				 .then_n = 3,
-				 .otherwise = {{.kind = ETCD_GET, .of = self}},
-				 .otherwise_n = 1};
-	struct etcd_txn next = {.compares = {{g.clients, ETCD_CREATED, true, 0}, {closed, ETCD_MODIFIED, false, 0}},
-				.compares_n = 2,
-				.then = {put},
-				.then_n = 1,
-				.otherwise = {{.kind = ETCD_GET, .of = self}, {.kind = ETCD_GET, .of = closed}},
-				.otherwise_n = 2};
-	etcd_store_ask(s, s->ops->txn(s->etcd, s->members_exist ? &next : &first, logged_in, s));
+	struct etcd_op put = {.kind = ETCD_PUT, .of = of_name(&g.self), .lease = s->lease};
+	if (s->login == LOGIN_FIRST) {
+		t = login_first(&g, &put);
+	} else if (s->login == LOGIN_NEXT) {
+		t = login_next_to(&g, &put, &g.rank, &g.info);
+	} else if (s->login == LOGIN_KNOCK) {
+		put.of = of_name(&g.knock);
+		t = (struct etcd_txn){
+			.compares = {{g.clients, ETCD_CREATED, true, 0}}, .compares_n = 1, .then = {put}, .then_n = 1};
+	} else {
+		t = login_next_to(&g, &put, &g.knock, &g.knock);
+		t.compares_n = 3;
+		t.otherwise[3] = (struct etcd_op){.kind = ETCD_GET, .of = g.clients, .limit = 1};
+	}
+	etcd_store_ask(s, s->ops->txn(s->etcd, &t, logged_in, s));
 }
 
 /* Runs LOGIN up to its answer. */

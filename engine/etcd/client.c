@@ -395,8 +395,7 @@ static int etcd_txn(struct etcd *e, const struct etcd_txn *t, etcd_done_fn *done
 
 static int etcd_lease(struct etcd *e, enum etcd_lease what, int64_t id, int64_t ttl_s, etcd_done_fn *done, void *user)
 {
-	static const char *const paths[] = {"/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/timetolive",
-					    "/v3/lease/revoke"};
+	static const char *const paths[] = {"/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/revoke"};
 	return request_add(e, REQUEST_LEASE, paths[what], message_lease(id, what == ETCD_GRANT ? ttl_s : 0), done,
 			   user);
 }

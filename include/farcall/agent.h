@@ -303,7 +303,7 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  *
  * init_method "etcd://host:port[,host:port]": the store is in etcd 3.4 or later; FAR_ETCD_CA (a file: with TLS),
  * FAR_ETCD_CERT, FAR_ETCD_KEY, FAR_ETCD_USER, FAR_ETCD_PASSWORD_FILE. While etcd cannot be reached calls go on, and
- * joins wait. Records of a process that was killed last for 15 s; its rank is claimed anew then. A group that was
+ * joins wait. Records of a process that was killed last for 20 s; its rank is claimed anew then. A group that was
  * killed as a whole begins anew after that time. Without a key of their own the members agree on one in etcd, with TLS
  * and a user or certificate only (DENIED). PROTOCOL: the module libfarcall-etcd.so is not there.
  *

@@ -8,8 +8,8 @@ api_store=$1
 api_group=$2
 cases=${3:-all}
 . "$(dirname "$0")/cases.sh"
-guard_s=100
-export FAR_HANG_GUARD_S=90
+guard_s=540
+export FAR_HANG_GUARD_S=530
 unset FAR_ETCD_USER FAR_ETCD_PASSWORD_FILE FAR_ETCD_CA FAR_ETCD_CERT FAR_ETCD_KEY FAR_KEY_FILE FAR_KEY FAR_INIT_METHOD
 
 if ! fetched etcd-server || ! fetched etcd-client; then
