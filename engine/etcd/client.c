@@ -15,31 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- buffers ---- */
-
-bool buffer_put(struct buffer *b, const char *data, size_t len, size_t max)
-{
-	if (len > max - b->len)
-		return false;
-	if (b->len + len > b->cap) {
-		size_t cap = 2 * (b->len + len);
-		char *grown = realloc(b->data, cap);
-		if (!grown)
-			return false;
-		b->data = grown;
-		b->cap = cap;
-	}
-	memcpy(b->data + b->len, data, len);
-	b->len += len;
-	return true;
-}
-
-void buffer_free(struct buffer *b)
-{
-	free(b->data);
-	*b = (struct buffer){.data = NULL};
-}
-
 /* ---- endpoints ---- */
 
 void endpoint_failed(struct etcd *e, uint64_t epoch, int error, const char *format, ...)
@@ -425,7 +400,6 @@ static void etcd_destroy(struct etcd *e)
 	watch_close(e);
 	free((void *)e->watch.key.data);
 	free((void *)e->watch.end.data);
-	free(e->watch.bytes);
 	if (e->multi)
 		curl_multi_cleanup(e->multi);
 	if (e->epoll >= 0)

@@ -3,23 +3,15 @@
 #ifndef FAR_ETCD_CLIENT_H
 #define FAR_ETCD_CLIENT_H
 
-#include "etcd/message.h"
+#include "etcd/changes.h"
 
 #include <curl/curl.h>
 
 #define ETCD_ENDPOINTS_MAX 16
 #define ETCD_URL_MAX       320
-#define ETCD_TEXT_MAX      512
 #define ETCD_REPLY_MAX     ((size_t)64 << 20) /* bytes of one reply; a page of keys has fewer */
-#define ETCD_UNREAD_MAX    ((size_t)16 << 20) /* bytes of a watch that may wait to be read */
 #define ETCD_RETRY_MIN_NS  UINT64_C(50000000) /* until a request is sent again; doubles up to ETCD_RETRY_MAX_NS */
 #define ETCD_RETRY_MAX_NS  UINT64_C(1000000000)
-
-/** Received bytes. */
-struct buffer {
-	char *data;
-	size_t len, cap;
-};
 
 enum request_kind { REQUEST_TXN, REQUEST_LEASE, REQUEST_LOGIN };
 
@@ -44,15 +36,9 @@ struct watch_stream {
 	struct curl_slist *headers;
 	char *body;
 	uint64_t endpoint_epoch;
-	int64_t next;     /* revision from which it continues */
-	int64_t returned; /* all changes up to this revision were returned */
-	int error;        /* -errno that change() returns; 0: none */
+	int error; /* -errno that change() returns; 0: none */
 	bool paused;
-	struct buffer in;
-	size_t used;     /* bytes of `in` that were read */
-	json_t *message; /* being read; NULL: none */
-	size_t event;    /* of `message`, the next */
-	uint8_t *bytes;  /* of the last change */
+	struct changes changes;
 	struct kv_bytes key, end;
 };
 
@@ -83,8 +69,6 @@ void endpoint_failed(struct etcd *e, uint64_t epoch, int error, const char *form
 	__attribute__((format(printf, 4, 5)));
 /** Likewise, for a transfer: result of curl, or status of HTTP and body. */
 void transfer_failed(struct etcd *e, uint64_t epoch, CURL *easy, CURLcode result, const struct buffer *in);
-bool buffer_put(struct buffer *b, const char *data, size_t len, size_t max);
-void buffer_free(struct buffer *b);
 
 /* ---- watch.c ---- */
 

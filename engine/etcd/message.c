@@ -118,16 +118,28 @@ char *message_login(const char *user, const char *password)
 
 /* ---- replies ---- */
 
-int64_t message_number(const json_t *object, const char *name)
+bool message_number(const json_t *object, const char *name, int64_t *out)
 {
 	const json_t *j = json_object_get(object, name);
-	return json_is_string(j) ? strtoll(json_string_value(j), NULL, 10) : json_integer_value(j);
+	const char *text = json_string_value(j);
+	char *end;
+	*out = json_integer_value(j);
+	if (!text)
+		return !j || json_is_integer(j);
+	errno = 0;
+	*out = strtoll(text, &end, 10);
+	return !errno && end != text && *end == 0 && text[0] != ' ' && strlen(text) == json_string_length(j);
+}
+
+bool message_revision(const json_t *object, const char *name, int64_t *out)
+{
+	return message_number(object, name, out) && *out >= 0 && *out <= ETCD_REVISION_MAX;
 }
 
 static bool bytes_read(const json_t *object, const char *name, struct kv_bytes *out, uint8_t **at)
 {
 	const json_t *j = json_object_get(object, name);
-	long n = j ? base64_decode(json_string_value(j) ? json_string_value(j) : "?", json_string_length(j), *at) : 0;
+	long n = json_is_string(j) ? base64_decode(json_string_value(j), json_string_length(j), *at) : j ? -1 : 0;
 	*out = (struct kv_bytes){*at, n > 0 ? (size_t)n : 0};
 	*at += n > 0 ? n : 0;
 	return n >= 0;
@@ -135,10 +147,10 @@ static bool bytes_read(const json_t *object, const char *name, struct kv_bytes *
 
 bool message_kv(const json_t *object, struct etcd_kv *out, uint8_t **at)
 {
-	*out = (struct etcd_kv){.revision = message_number(object, "mod_revision"),
-				.lease = message_number(object, "lease")};
-	return bytes_read(object, "key", &out->key, at) && bytes_read(object, "value", &out->value, at) &&
-	       out->key.len && out->revision > 0;
+	*out = (struct etcd_kv){.revision = 0};
+	return message_revision(object, "mod_revision", &out->revision) && out->revision > 0 &&
+	       message_number(object, "lease", &out->lease) && bytes_read(object, "key", &out->key, at) &&
+	       bytes_read(object, "value", &out->value, at) && out->key.len;
 }
 
 static size_t kvs_count(const json_t *responses)
@@ -172,10 +184,11 @@ int message_read(struct message *m, const char *text, size_t len)
 	json_t *whole = json_loadb(text, len, JSON_DISABLE_EOF_CHECK, NULL);
 	const json_t *result = json_object_get(whole, "result"), *j = result ? result : whole;
 	const json_t *responses = json_object_get(j, "responses");
-	int rc = json_is_object(json_object_get(j, "header")) ? 0 : -EPROTO;
-	m->reply.revision = message_number(json_object_get(j, "header"), "revision");
+	const json_t *header = json_object_get(j, "header");
+	bool is = json_is_object(header) && message_revision(header, "revision", &m->reply.revision) &&
+		  message_number(j, "TTL", &m->reply.ttl_s);
+	int rc = is ? 0 : -EPROTO;
 	m->reply.succeeded = json_is_true(json_object_get(j, "succeeded"));
-	m->reply.ttl_s = message_number(j, "TTL");
 	m->kvs = calloc(kvs_count(responses) + 1, sizeof *m->kvs);
 	m->bytes = malloc(len + 1); /* decoded bytes are fewer than those of the text */
 	if (!m->kvs || !m->bytes)
@@ -196,11 +209,19 @@ void message_free(struct message *m)
 	*m = (struct message){.bytes = NULL};
 }
 
+/* A server's text ends in a log, or in a header. */
+static bool is_control(char c)
+{
+	return (unsigned char)c < ' ' || c == 127;
+}
+
 char *message_token(const char *text, size_t len)
 {
 	json_t *j = json_loadb(text, len, 0, NULL);
-	const char *token = json_string_value(json_object_get(j, "token"));
-	char *copy = token ? strdup(token) : NULL;
+	const char *token = json_string_value(json_object_get(j, "token")), *at = token;
+	while (at && *at && !is_control(*at))
+		at++;
+	char *copy = token && *token && !*at ? strdup(token) : NULL;
 	json_decref(j);
 	return copy;
 }
@@ -212,10 +233,12 @@ int message_error(const char *text, size_t len, char *out, size_t cap)
 	const json_t *e = json_object_get(j, "error"), *of = json_is_object(e) ? e : j;
 	const char *what = json_string_value(json_object_get(of, "message"));
 	const char *name = json_is_object(e) ? "grpc_code" : "code";
-	int64_t code = json_object_get(of, name) ? message_number(of, name) : -1;
-	bool is = e && what && code >= 0 && code <= 16;
+	int64_t code = -1;
+	bool is = e && what && json_object_get(of, name) && message_number(of, name, &code) && code >= 0 && code <= 16;
 	if (is)
 		snprintf(out, cap, "%s", what);
+	for (char *c = out; is && *c; c++)
+		*c = is_control(*c) ? '?' : *c;
 	json_decref(j);
 	return is ? (int)code : -1;
 }

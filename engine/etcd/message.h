@@ -7,6 +7,9 @@
 
 #include <jansson.h>
 
+#define ETCD_TEXT_MAX     512             /* bytes of an error's text */
+#define ETCD_REVISION_MAX (INT64_MAX / 2) /* a greater one is malformed: sums do not overflow */
+
 /** Codes of gRPC in errors. */
 enum {
 	GRPC_INVALID = 3,
@@ -36,13 +39,15 @@ struct message {
 /** Reads the reply to a transaction or about a lease: 0, -EPROTO, -ENOMEM. */
 int message_read(struct message *m, const char *text, size_t len);
 void message_free(struct message *m);
-/** Reads the token of a login; NULL: there is none. Of malloc(). */
+/** Reads the token of a login; NULL: there is none that can be a header's value. Of malloc(). */
 char *message_token(const char *text, size_t len);
-/** Reads an error: its code, [0, 16], with the text; −1: it is none. */
+/** Reads an error: its code, [0, 16], with the text, in which "?" replaces control characters; −1: it is none. */
 int message_error(const char *text, size_t len, char *out, size_t cap);
 
-/** A number, which the gateway writes as a string; 0 if it is missing. */
-int64_t message_number(const json_t *object, const char *name);
+/** Reads a number, which the gateway writes as a string; 0 if it is missing. False: malformed. */
+bool message_number(const json_t *object, const char *name, int64_t *out);
+/** Likewise, a number in [0, ETCD_REVISION_MAX]. */
+bool message_revision(const json_t *object, const char *name, int64_t *out);
 /** Reads one key; its bytes are appended at *at, which has room for all. False: malformed. */
 bool message_kv(const json_t *object, struct etcd_kv *out, uint8_t **at);
 

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store etcd:// with a module of the test's: keys that are none of a store's, and knocks. */
+#include "control/store_etcd.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LEASE = 0x77 };
+
+static struct etcd_kv changes[4];
+static size_t changes_n, taken;
+static char deleted[512];
+
+static int fake_change(struct etcd *e, struct etcd_kv *out, int64_t *revision)
+{
+	if (taken == changes_n)
+		return 0;
+	*out = changes[taken++];
+	*revision = 0;
+	return 1;
+}
+
+static int fake_txn(struct etcd *e, const struct etcd_txn *t, etcd_done_fn *done, void *user)
+{
+	cr_assert(t->then_n == 1 && t->then[0].kind == ETCD_DELETE && !t->then[0].of.end.len);
+	snprintf(deleted, sizeof deleted, "%.*s", (int)t->then[0].of.key.len, (const char *)t->then[0].of.key.data);
+	return 0;
+}
+
+static const struct etcd_ops fake = {.change = fake_change, .txn = fake_txn};
+static struct etcd_store store = {.ops = &fake, .phase = PHASE_READY, .lease = LEASE, .who = {.group = "g"}};
+
+static void setup(void)
+{
+	cr_assert_eq(store_table_begin(&store.table), 0);
+}
+
+static void teardown(void)
+{
+	etcd_store_known_forget(&store, INT64_MAX);
+	while (store.known) {
+		struct known *next = store.known->next;
+		free(store.known);
+		store.known = next;
+	}
+	store_table_free(&store.table);
+}
+
+static void change(const char *key, int64_t lease, bool is_deleted)
+{
+	changes[changes_n++] = (struct etcd_kv){.key = {(const uint8_t *)key, strlen(key)},
+						.value = {(const uint8_t *)"v", is_deleted ? 0 : 1},
+						.revision = (int64_t)changes_n + 1,
+						.lease = lease,
+						.deleted = is_deleted};
+}
+
+static void take(void)
+{
+	bool busy = false;
+	etcd_store_changes_take(&store, &busy);
+	cr_assert_eq(taken, changes_n);
+	cr_assert_eq(store.error, 0);
+}
+
+static bool has(const char *key)
+{
+	struct kv_bytes value;
+	return kv_get(store.table.server->kv, (struct kv_bytes){(const uint8_t *)key, strlen(key)}, &value) == 0;
+}
+
+TestSuite(store_etcd, .init = setup, .fini = teardown);
+
+Test(store_etcd, keys_of_others_are_left_out)
+{
+	change("f", 0, true); /* shorter than the prefix */
+	change("farcall/", 0, true);
+	change("elsewhere/k", 0, false);
+	change("farcall/k", 0, false);
+	take();
+	cr_assert(has("k"));
+	cr_assert(!has("/k") && !has("re/k"));
+}
+
+Test(store_etcd, a_deleted_key_is_gone)
+{
+	change("farcall/k", 0, false);
+	change("farcall/k", 0, true);
+	take();
+	cr_assert(!has("k"));
+}
+
+/* The one that ended its lease is the holder itself: it holds its keys anew. */
+Test(store_etcd, a_held_key_that_ends_is_held_anew)
+{
+	change("farcall/g/rank/1", LEASE, false);
+	change("farcall/g/rank/1", 0, true);
+	take();
+	cr_assert_eq(store.phase, PHASE_REGRANT);
+	cr_assert(has("g/rank/1"));
+}
+
+static void knock(const char *group, uint64_t holder, bool answered)
+{
+	static char key[128];
+	snprintf(key, sizeof key, "farcall/%s/knock/%016" PRIx64 "/%016x", group, holder, 0x99);
+	deleted[0] = 0;
+	change(key, 0x99, false);
+	take();
+	cr_assert_str_eq(deleted, answered ? key : "", "%s", key);
+}
+
+Test(store_etcd, answers_knocks_at_itself)
+{
+	knock("g", 0, true);
+	knock("g", LEASE, true);
+	knock("g", LEASE + 1, false);
+	knock("h", 0, false);
+}
+
+Test(store_etcd, answers_no_end_of_a_knock)
+{
+	change("farcall/g/knock/0000000000000000/0000000000000099", 0, true);
+	deleted[0] = 0;
+	take();
+	cr_assert_str_eq(deleted, "");
+}
