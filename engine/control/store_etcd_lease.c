@@ -2,7 +2,7 @@
 /* The lease of a client of etcd://: requests, keep-alive, login to a group, and holding keys anew. Control thread of
  * each member. */
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "control/store_etcd.h"
 
@@ -44,6 +44,11 @@ void etcd_store_lease_lose(struct etcd_store *s)
 		s->old_lease = s->lease;
 	else if (s->phase != PHASE_REHOLD)
 		return;
+	log_line(FAR_LOG_WARNING,
+		 "worker \"%s\": its lease in etcd has ended, of %d s, kept alive every %d s; it takes another one. "
+		 "Give this "
+		 "host and etcd more time on their CPUs, and etcd a faster disk",
+		 s->who.name, LEASE_S, (int)(KEEP_NS / 1000000000));
 	for (struct held *h = s->table.held; h; h = h->next)
 		if (h->holder == (uint64_t)s->lease)
 			h->holder = (uint64_t)s->old_lease;

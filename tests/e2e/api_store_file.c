@@ -119,14 +119,14 @@ static void group_kill(void)
 }
 
 /* The next group begins while members that were killed still have leases: it waits for their end. */
-static int given(const char *url, int restarts)
+static int given(const char *url, int restarts, bool killed)
 {
 	setenv("FAR_INIT_METHOD", url, 1);
 	group_run(restarts);
-	if (restarts > 1)
-		return 0;
-	group_kill();
-	group_run(0);
+	if (killed) {
+		group_kill();
+		group_run(0);
+	}
 	return 0;
 }
 
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 	CHECK(shared != MAP_FAILED);
 	disturb = argc > 2 ? argv[2] : NULL;
 	if (argc > 1)
-		return given(argv[1], argc > 3 ? atoi(argv[3]) : 0);
+		return given(argv[1], argc > 3 ? atoi(argv[3]) : 0, argc > 4);
 	CHECK(mkdtemp(dir));
 	snprintf(path, sizeof path, "%s/store", dir);
 	snprintf(url, sizeof url, "file://%s", path);

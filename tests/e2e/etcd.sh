@@ -35,13 +35,15 @@ trap 'all_end; rm -rf "$dir"' EXIT
 # Starts member $1 with its arguments in $dir/$1.args; `disturb` does the same.
 cat >"$dir/disturb" <<'SH'
 #!/bin/sh
-# disturb DIR ETCD MEMBER KIND fail|serve ROUND; KIND: restart, stop, lose, by round
+# disturb DIR ETCD MEMBER KIND fail|serve ROUND; KIND: rounds (restart, then stop), lose, or leases: all end, and
+# the three members that live hold their ranks anew
 dir=$1 etcd=$2 m=$3
 start() {
 	# shellcheck disable=SC2046 # words
 	setsid "$etcd" $(cat "$dir/$m.args") >>"$dir/$m.log" 2>&1 </dev/null &
 	echo $! >"$dir/$m.pid"
 }
+ctl() { "$dir/etcd-client/usr/bin/etcdctl" --endpoints "$(cat "$dir/endpoints")" "$@"; }
 kind=$4
 [ "$kind" = rounds ] && kind=$([ "$6" = 0 ] && echo restart || echo stop)
 case $kind-$5 in
@@ -49,6 +51,10 @@ start-*) start ;;
 restart-fail | lose-fail) kill -KILL "$(cat "$dir/$m.pid")" ;;
 restart-serve) start ;;
 stop-fail) kill -STOP "$(cat "$dir/$m.pid")" ;;
+leases-fail)
+	for lease in $(ctl lease list | grep -v found); do ctl lease revoke "$lease"; done
+	until [ "$(ctl get --prefix --keys-only farcall/default/rank/ | grep -c rank)" = 3 ]; do sleep 0.1; done
+	;;
 stop-serve) sleep 10; kill -CONT "$(cat "$dir/$m.pid")" ;;
 esac
 exit 0
@@ -90,6 +96,7 @@ serve() {
 			echo "--initial-cluster $cluster" >>"$dir/$m.args"
 			start "$m"
 		done
+		echo "$endpoints" >"$dir/endpoints"
 		health_options=$([ "$scheme" = https ] && echo "--cacert $dir/ca.pem")
 		# shellcheck disable=SC2086
 		eventually healthy "$(echo "$endpoints" | sed "s,127,$scheme://127,g")" $health_options && return 0
@@ -141,6 +148,9 @@ fi
 
 if wants group; then
 	serve a
+	bounded env FAR_KEY_FILE="$dir/key" "$api_group" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a leases" 1
+	[ $rc -eq 0 ] && [ "$(grep -c "takes another one" "$dir/err")" -ge 3 ]
+	ok "leases that have ended are replaced, with the keys" $?
 	bounded env FAR_KEY_FILE="$dir/key" "$api_group" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a rounds" 2
 	ok "rank 0 is replaced while etcd is down, and while it is stopped for 10 s" $rc
 	all_end
@@ -149,7 +159,7 @@ fi
 if wants cluster; then
 	serve "a b c"
 	ok "a cluster of three starts" $?
-	bounded env FAR_KEY_FILE="$dir/key" "$api_group" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a lose" 1
+	bounded env FAR_KEY_FILE="$dir/key" "$api_group" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a lose" 1 killed
 	ok "a cluster of three loses one" $rc
 	bounded env FAR_KEY_FILE="$dir/key" "$api_store" "etcd://$endpoints"
 	ok "operations with two of three" $rc
