@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * `farcall claim`: gives a program a rank that nobody else has, for members that do not know their own, such as the
- * replicas of a container. The store, which rank 0 hosts, counts who has come; then the program takes this one's place.
+ * replicas of a container. The store counts who has come; then the program takes this one's place. With tcp:// rank 0
+ * hosts it; with file:// and etcd:// rank 0 has joined before anyone is counted, since it begins the group anew.
  */
 #include "apps/cli/options.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "commands.h"
+#include "control/control.h"
 #include "control/key_auto.h"
 #include "control/net.h"
 #include "control/store.h"
@@ -23,7 +25,7 @@
 #define EXIT_NOT_STARTABLE 126
 #define RETRY_NS           UINT64_C(200000000) /* between looks for a host whose name is not known yet */
 #define TIMEOUT_NS         (60 * FAR_SEC)
-#define KEY_MAX            64
+#define KEY_MAX            (FAR_NAME_MAX + 32)
 #define KEY_REMEDY                                                                                                     \
 	"run this and rank 0 as one user of this host, with one runtime directory (FAR_RUNTIME_DIR), or give both "    \
 	"one "                                                                                                         \
@@ -33,6 +35,8 @@ struct claim {
 	struct url url;
 	uint64_t first, count, world, timeout_ns;
 	const char *init_method;
+	const char *group;
+	char store[URL_TEXT_MAX], why[FAR_ERR_TEXT_MAX];
 	struct key_choice key;
 	struct key_location key_location; /* of a key that rank 0 makes */
 	struct far_err key_err;
@@ -44,7 +48,7 @@ struct claim {
 	int64_t place; /* from 1 */
 };
 
-static void counted(void *user, int result, const struct store_msg *reply)
+static void answered(void *user, int result, const struct store_msg *reply)
 {
 	struct claim *c = user;
 	c->answered = true;
@@ -57,7 +61,7 @@ static void counted(void *user, int result, const struct store_msg *reply)
 
 static int complain(const struct claim *c, const char *what, const char *remedy)
 {
-	fprintf(stderr, NAME ": the store at %s:%u: %s; %s\n", c->url.host, (unsigned)c->url.port, what, remedy);
+	fprintf(stderr, NAME ": the store at %s: %s; %s\n", c->store, what, remedy);
 	return 1;
 }
 
@@ -72,22 +76,12 @@ static int key_give(void *ctx, struct auth_key *out)
 	return status == FAR_PENDING ? -ENOKEY : status ? -EACCES : 0;
 }
 
-/* One connection, until it answers or is lost. 0 or -errno. */
-static int ask(struct claim *c)
+/* 0 or -errno. */
+static int request(struct claim *c, struct store_client *client, struct store_msg m, const char *key)
 {
-	char key[KEY_MAX];
-	int len = snprintf(key, sizeof key, ":claim:%d:%d", (int)c->first, (int)c->count);
-	struct store_msg add = {.op = STORE_ADD, .key = (const uint8_t *)key, .key_len = (size_t)len, .number = 1};
-	struct store_client *client = store_client_create(store_stream_tcp(c->net, c->url.host, c->url.port));
-	int rc = client ? store_client_submit(client, &add, clock_now(&clock_monotonic), c->deadline, counted, c)
-			: -ENOMEM;
-	const struct store_login login = {.who = {.rank = STORE_RANK_NONE},
-					  .random = &random_kernel,
-					  .key = c->key.kind == KEY_NONE ? NULL : key_give,
-					  .ctx = c,
-					  .patient = c->key.kind == KEY_AUTO};
-	if (client)
-		store_client_login(client, &login);
+	m.key = (const uint8_t *)key;
+	m.key_len = strlen(key);
+	int rc = store_client_submit(client, &m, clock_now(&clock_monotonic), c->deadline, answered, c);
 	c->answered = false;
 	while (rc == 0 && !c->answered) {
 		bool busy = false;
@@ -95,11 +89,41 @@ static int ask(struct claim *c)
 		if (!busy && !c->answered)
 			c->net->ops->wait(c->net, next < c->deadline ? next : c->deadline);
 	}
-	if (rc == 0)
-		rc = c->result;
+	rc = rc ? rc : c->result;
+	return rc == 0 && c->status == STORE_TIMEOUT ? -ETIMEDOUT : rc;
+}
+
+static int count(struct claim *c, struct store_client *client)
+{
+	const struct store_msg wait = {.op = STORE_WAIT}, add = {.op = STORE_ADD, .number = 1};
+	char key[KEY_MAX];
+	if (c->url.scheme == URL_TCP) {
+		snprintf(key, sizeof key, ":claim:%d:%d", (int)c->first, (int)c->count);
+		return request(c, client, add, key);
+	}
+	snprintf(key, sizeof key, "%s/rank/0", c->group);
+	int rc = request(c, client, wait, key);
+	snprintf(key, sizeof key, "%s/claim/%d:%d", c->group, (int)c->first, (int)c->count);
+	return rc ? rc : request(c, client, add, key);
+}
+
+/* One connection, until it answers or is lost. 0 or -errno. */
+static int ask(struct claim *c)
+{
+	struct store_client *client = store_client_create(store_stream_of(c->net, &c->url));
+	const struct store_login login = {.who = {.rank = STORE_RANK_NONE},
+					  .random = &random_kernel,
+					  .key = c->key.kind == KEY_NONE || c->url.scheme != URL_TCP ? NULL : key_give,
+					  .ctx = c,
+					  .patient = c->key.kind == KEY_AUTO};
+	if (!client)
+		return -ENOMEM;
+	store_client_login(client, &login);
+	int rc = count(c, client);
 	/* The reason of the failed connection is more useful than the timeout. */
 	if (rc == -ETIMEDOUT && store_client_connection(client) == STORE_CONNECTING && store_client_error(client))
 		rc = store_client_error(client);
+	snprintf(c->why, sizeof c->why, "%s", rc ? store_client_why(client) : "");
 	store_client_destroy(client);
 	return rc;
 }
@@ -115,6 +139,14 @@ static int find_place(struct claim *c)
 			break;
 		c->net->ops->wait(c->net, now + RETRY_NS < c->deadline ? now + RETRY_NS : c->deadline);
 	}
+	if (c->why[0]) {
+		fprintf(stderr, NAME ": the store at %s: %s\n", c->store, c->why);
+		return 1;
+	}
+	if (rc == -ETIMEDOUT && c->url.scheme != URL_TCP)
+		return complain(c, "rank 0 has not joined", "start it, with the same store and group (FAR_GROUP)");
+	if (rc && c->url.scheme == URL_FILE)
+		return complain(c, strerror(-rc), "give a file, or a directory, that belongs to this user alone");
 	if (rc == -ENXIO)
 		return complain(c, "its name did not resolve in time", "correct MASTER_ADDR, or start rank 0 there");
 	if (rc == -EHOSTUNREACH) /* what the sockets say of a name service without an answer, too */
@@ -147,7 +179,7 @@ static int find_place(struct claim *c)
 /* The rule of far_init_rpc(). */
 static int check_permitted(struct claim *c)
 {
-	if (c->key.kind != KEY_AUTO || c->net->ops->loopback(c->net, c->url.host, -1) != 0)
+	if (c->key.kind != KEY_AUTO || c->url.scheme != URL_TCP || c->net->ops->loopback(c->net, c->url.host, -1) != 0)
 		return 0;
 	return complain(
 		c, "is beyond loopback, where there is no group key to keep strangers out",
@@ -158,14 +190,18 @@ static int check_permitted(struct claim *c)
 static int resolve(struct claim *c)
 {
 	struct far_err err;
+	const char *method = getenv("FAR_INIT_METHOD");
+	if (!c->init_method && method && *method)
+		c->init_method = method;
 	/* The rank is what is looked for: any that fits stands for it. */
 	if (url_parse(c->init_method, (int)c->first, c->world ? (int)c->world : FAR_WORLD_ENV, &c->url, &err) !=
 	    FAR_OK) {
 		fprintf(stderr, NAME ": %s\n", err.text);
 		return OPTIONS_EXIT_USAGE;
 	}
-	if (c->url.scheme != URL_TCP)
-		return options_wrong(NAME, "rank 0 counts the claims: the store must be tcp://host:port");
+	url_text(&c->url, c->store);
+	if (ctl_check_name(c->group, NULL) != FAR_OK)
+		return options_wrong(NAME, "FAR_GROUP is no group's name");
 	if (c->first + c->count > (uint64_t)c->url.world)
 		return options_wrong(NAME, "ranks %d to %d are not in a group of %d; correct --first and --count",
 				     (int)c->first, (int)(c->first + c->count - 1), c->url.world);
@@ -174,7 +210,8 @@ static int resolve(struct claim *c)
 		fprintf(stderr, NAME ": cannot make sockets: %s\n", strerror(errno));
 		return 1;
 	}
-	key_location(&c->key_location, c->url.host, c->url.port);
+	if (c->url.scheme == URL_TCP)
+		key_location(&c->key_location, c->url.host, c->url.port);
 	int status = check_permitted(c);
 	c->deadline = clock_now(&clock_monotonic) + c->timeout_ns;
 	if (status == 0)
@@ -194,8 +231,12 @@ static int become(const struct claim *c, char **argv)
 {
 	env_int("RANK", (int)c->first + (int)c->place - 1);
 	env_int("WORLD_SIZE", c->url.world);
-	env_int("MASTER_PORT", c->url.port);
-	setenv("MASTER_ADDR", c->url.host, 1);
+	if (c->url.scheme == URL_TCP) {
+		env_int("MASTER_PORT", c->url.port);
+		setenv("MASTER_ADDR", c->url.host, 1);
+	} else {
+		setenv("FAR_INIT_METHOD", c->init_method, 1);
+	}
 	unsetenv("FAR_STORE_FD"); /* rank 0's */
 	fflush(NULL);
 	execvp(argv[0], argv);
@@ -208,14 +249,17 @@ int cmd_claim(int argc, char **argv)
 {
 	static const char *security_words[] = {"default", "none", NULL};
 	int security = 0;
-	struct claim c = {.timeout_ns = TIMEOUT_NS};
+	const char *group = getenv("FAR_GROUP");
+	struct claim c = {.timeout_ns = TIMEOUT_NS, .group = group && *group ? group : "default"};
 	const struct option_spec specs[] = {
 		{"first", 0, OPTION_COUNT, &c.first, 1, FAR_WORLD_MAX - 1, "N", "first rank of the range", NULL},
 		{"count", 0, OPTION_COUNT, &c.count, 1, FAR_WORLD_MAX - 1, "N", "number of ranks", NULL},
 		{"world-size", 0, OPTION_COUNT, &c.world, 2, FAR_WORLD_MAX, "N",
 		 "members of the group (default: WORLD_SIZE)", NULL},
 		{"init-method", 0, OPTION_TEXT, &c.init_method, 0, 0, "URL",
-		 "store of the group: tcp://HOST:PORT, or env:// (default)", NULL},
+		 "store of the group: tcp://HOST:PORT, file:///PATH, etcd://HOST:PORT[,HOST:PORT], or env://\n"
+		 "(default: FAR_INIT_METHOD, else env://)",
+		 NULL},
 		{"security", 0, OPTION_CHOICE, &security, 0, 0, "WORD",
 		 "none: the group has no key (default: FAR_KEY_FILE or FAR_KEY, else the key that rank 0 makes)",
 		 security_words},
@@ -225,9 +269,10 @@ int cmd_claim(int argc, char **argv)
 	const struct option_command command = {
 		NAME, "--first N --count N [OPTIONS] -- PROGRAM [ARGS...]",
 		"Claims a free rank, for a replica of a container for example, and executes the program with RANK,\n"
-		"WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. The store in rank 0 gives each rank\n"
-		"once, in the order of requests, so rank 0 itself is started with its rank. Waits for rank 0 and for\n"
-		"its name to resolve.",
+		"WORLD_SIZE, and MASTER_ADDR and MASTER_PORT, or FAR_INIT_METHOD, in its environment. The store gives\n"
+		"each rank once, in the order of requests; rank 0 itself is started with its rank. Waits for rank 0 "
+		"and\n"
+		"for its name to resolve.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);

@@ -20,15 +20,10 @@
  */
 #include "control/store_etcd.h"
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/hash.h"
-#include "base/random.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

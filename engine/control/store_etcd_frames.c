@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Runs frames of a client of etcd://, one at a time: reads, transactions, contests of held keys. Control thread of each
  * member. */
-#include "base/clock.h"
-#include "base/hash.h"
-#include "base/random.h"
 #include "control/store_etcd.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- frames ---- */
 

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The keys of the store etcd://: what this client knows of them, reads and watches. Control thread of each member. */
-#include "base/clock.h"
 #include "base/hash.h"
-#include "base/random.h"
 #include "control/store_etcd.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

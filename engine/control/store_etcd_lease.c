@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The lease of a client of etcd://: requests, keep-alive, login to a group, and holding keys anew. Control thread of
  * each member. */
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "control/store_etcd.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- requests ---- */
 

@@ -52,6 +52,26 @@ inside 'export WORLD_SIZE=9
 [ $rc -eq 0 ] && [ "$(sort "$dir/out" | tr '\n' ' ')" = "$(for i in 1 2 3 4 5 6 7 8; do printf 'rank %s ' $i; done)" ]
 ok "eight at once" $?
 
+# Any store: each rank once, after rank 0 has joined; another group has ranks of its own.
+# shellcheck disable=SC2016
+any_store='"$farcall" train --servers 1 --workers 2 --rank 0 --rows 1000 --epochs 2 & main=$!
+	for i in 1 2 3; do "$farcall" claim --first 1 --count 2 -- sh -c "echo rank \$RANK of \$WORLD_SIZE at \$FAR_INIT_METHOD"; done
+	kill $main; wait $main; true'
+for group in a b; do
+	bounded env FAR_INIT_METHOD="file://$dir/store" FAR_GROUP=$group WORLD_SIZE=3 sh -c "$any_store"
+	[ $rc -eq 0 ] && has err 'ranks 1 to 2 are all claimed: this is number 3' &&
+		[ "$(sort "$dir/out" | tr '\n' ';')" = "rank 1 of 3 at file://$dir/store;rank 2 of 3 at file://$dir/store;" ]
+	ok "ranks of group $group in a file" $?
+done
+# shellcheck disable=SC2016
+train='"$farcall" train --servers 1 --workers 2 --rows 2000 --test-rows 1000 --epochs 2 --json'
+bounded env FAR_INIT_METHOD="file://$dir/store" WORLD_SIZE=3 sh -c "
+	\"\$farcall\" claim --first 1 --count 2 -- $train &
+	\"\$farcall\" claim --first 1 --count 2 -- $train &
+	$train --rank 0 && wait"
+[ $rc -eq 0 ] && json '0.5 < j["test_auc"] <= 1'
+ok "members that claim in a file before rank 0 train with it" $?
+
 refuses() { # name, status, text, arguments of claim...
 	name=$1
 	status=$2
@@ -74,6 +94,10 @@ refuses "nobody there" 1 "127.0.0.1:1: Connection refused; start rank 0 there" \
 	--first 1 --count 1 --world-size 2 --init-method $url --timeout 300ms -- true
 refuses "a name that does not resolve" 1 "its name did not resolve in time; correct MASTER_ADDR" \
 	--first 1 --count 1 --world-size 2 --init-method tcp://no-such-host.invalid:1 --timeout 300ms --security none -- true
+refuses "a file that is none" 1 "that belongs to this user alone" \
+	--first 1 --count 1 --world-size 2 --init-method file:///proc/self/mem --timeout 300ms -- true
+refuses "a file without rank 0" 1 "rank 0 has not joined; start it, with the same store and group" \
+	--first 1 --count 1 --world-size 2 --init-method "file://$dir/other" --timeout 300ms -- true
 refuses "beyond loopback" 1 "pass --security none" \
 	--first 1 --count 1 --world-size 2 --init-method tcp://192.0.2.1:1 --timeout 300ms -- true
 refuses "beyond loopback, permitted, and nobody there" 1 "the store at 192.0.2.1:1: " \

@@ -43,13 +43,20 @@ start() {
 	setsid "$etcd" $(cat "$dir/$m.args") >>"$dir/$m.log" 2>&1 </dev/null &
 	echo $! >"$dir/$m.pid"
 }
+runs() { grep -q '^State:[^ZX]*$' "/proc/$(cat "$dir/$m.pid")/status"; }
 ctl() { "$dir/etcd-client/usr/bin/etcdctl" --endpoints "$(cat "$dir/endpoints")" "$@"; }
 kind=$4
 [ "$kind" = rounds ] && kind=$([ "$6" = 0 ] && echo restart || echo stop)
 case $kind-$5 in
 start-*) start ;;
 restart-fail | lose-fail) kill -KILL "$(cat "$dir/$m.pid")" ;;
-restart-serve) start ;;
+restart-serve) # again if its port was taken meanwhile
+	start
+	until ctl endpoint health; do
+		sleep 0.2
+		runs || start
+	done
+	;;
 stop-fail) kill -STOP "$(cat "$dir/$m.pid")" ;;
 leases-fail)
 	for lease in $(ctl lease list | grep -v found); do ctl lease revoke "$lease"; done
@@ -62,9 +69,17 @@ SH
 start() { sh "$dir/disturb" "$dir" "$etcd" "$1" start now 0; }
 
 ports() { # n free ports
-	python3 -c 'import socket, sys
-s = [socket.socket() for _ in range(int(sys.argv[1]))]
-for x in s: x.bind(("127.0.0.1", 0))
+	# None that the system gives to connections: a client that connects again and again to such a port of an etcd that
+	# is down may get it for its own end.
+	python3 -c 'import random, socket, sys
+s, low = [], int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
+while len(s) < int(sys.argv[1]):
+    x = socket.socket()
+    try:
+        x.bind(("127.0.0.1", random.randrange(min(10000, low // 2), low)))
+    except OSError:
+        continue
+    s.append(x)
 print(*(x.getsockname()[1] for x in s))' "$1"
 }
 
