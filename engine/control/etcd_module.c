@@ -41,8 +41,8 @@ const struct etcd_ops *etcd_module_load(struct far_err *err)
 	if (!handle) {
 		err_set(err, FAR_UNSUPPORTED, "etcd:// is a module, which cannot be loaded: %.200s; %s", dlerror(),
 			named ? "unset FAR_MODULE_DIR or correct it"
-			      : "build Farcall with libcurl and jansson (apt install libcurl4-openssl-dev "
-				"libjansson-dev) and install it, or set FAR_MODULE_DIR");
+			      : "install the package farcall-etcd, or build Farcall with libcurl4-openssl-dev and "
+				"libjansson-dev, or set FAR_MODULE_DIR");
 		return NULL;
 	}
 	const struct etcd_ops *ops = check(path, dlsym(handle, ETCD_MODULE_SYMBOL), err);

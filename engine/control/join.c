@@ -54,11 +54,12 @@ static bool store_permitted(struct group *g)
 {
 	struct ctl_net *net = g->config.net;
 	if (g->config.key.kind == KEY_AUTO && g->url.scheme == URL_ETCD && !store_etcd_is_private()) {
-		group_fail(g, false, FAR_DENIED,
-			   "without TLS and a user or a certificate (FAR_ETCD_CA, FAR_ETCD_USER or FAR_ETCD_CERT) others "
-			   "could read the group's key in %s: make a key with `farcall key FILE` and give every member a "
-			   "copy (FAR_KEY_FILE), or set security=none",
-			   g->store);
+		group_fail(
+			g, false, FAR_DENIED,
+			"without TLS and a user or a certificate (FAR_ETCD_CA, FAR_ETCD_USER or FAR_ETCD_CERT) others "
+			"could read the group's key in %s: make a key with `farcall key FILE` and give every member a "
+			"copy (FAR_KEY_FILE), or set security=none",
+			g->store);
 		return false;
 	}
 	if (g->config.key.kind != KEY_AUTO || g->url.scheme != URL_TCP)

@@ -50,11 +50,12 @@ static void teardown(void)
 
 static void change(const char *key, int64_t lease, bool is_deleted)
 {
-	changes[changes_n++] = (struct etcd_kv){.key = {(const uint8_t *)key, strlen(key)},
-						.value = {(const uint8_t *)"v", is_deleted ? 0 : 1},
-						.revision = (int64_t)changes_n + 1,
-						.lease = lease,
-						.deleted = is_deleted};
+	changes[changes_n] = (struct etcd_kv){.key = {(const uint8_t *)key, strlen(key)},
+					      .value = {(const uint8_t *)"v", is_deleted ? 0 : 1},
+					      .revision = (int64_t)changes_n + 1,
+					      .lease = lease,
+					      .deleted = is_deleted};
+	changes_n++;
 }
 
 static void take(void)
