@@ -67,7 +67,7 @@ static void commit_end(struct etcd_store *s, const struct store_msg *m, size_t l
 	bool put = s->effect == EFFECT_PUT;
 	int rc = etcd_store_known_set(s, key, revision, put);
 	if (!rc)
-		rc = held_set(&s->table, key, put ? (uint64_t)s->put_lease : 0);
+		rc = store_held_set(&s->table, key, put ? (uint64_t)s->put_lease : 0);
 	frame_answer(s, len);
 	if (rc)
 		etcd_store_fail(s, rc, "no memory for the keys in etcd");
@@ -171,7 +171,7 @@ static void frame_run(struct etcd_store *s, const struct store_msg *m, size_t le
 		frame_answer(s, len);
 		return;
 	}
-	const struct held *h = m->key_len ? *held_find(&s->table, key) : NULL;
+	const struct held *h = m->key_len ? *store_held_find(&s->table, key) : NULL;
 	if (m->op == STORE_HOLD && exists && h && h->holder != (uint64_t)s->lease) {
 		if (s->knocked != (int64_t)h->holder)
 			etcd_store_knock(s, (int64_t)h->holder);

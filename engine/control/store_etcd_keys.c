@@ -125,7 +125,7 @@ const struct etcd_kv *etcd_store_reply_find(const struct etcd_reply *r, struct k
 /* True if the key is held by this client. */
 bool etcd_store_is_held(struct etcd_store *s, struct kv_bytes key)
 {
-	const struct held *h = *held_find(&s->table, key);
+	const struct held *h = *store_held_find(&s->table, key);
 	return h &&
 	       (h->holder == (uint64_t)s->lease || (s->phase >= PHASE_REGRANT && h->holder == (uint64_t)s->old_lease));
 }

@@ -37,7 +37,7 @@ static void knocked(void *user, const struct etcd_reply *r)
 	if (etcd_store_is_refused(s, r) || !etcd_store_frame_first(s, &m, &len))
 		return;
 	/* As when it knocked: changes have waited. */
-	const struct held *h = *held_find(&s->table, (struct kv_bytes){m.key, m.key_len});
+	const struct held *h = *store_held_find(&s->table, (struct kv_bytes){m.key, m.key_len});
 	if (!h)
 		return;
 	s->knocked = (int64_t)h->holder;

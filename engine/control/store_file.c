@@ -193,13 +193,13 @@ static int change(struct file *f, const struct record *r)
 /* Appends the state of a key that this client has just written to its table. */
 static int written(struct file *f, struct kv_bytes key, bool hold)
 {
-	const struct held *h = *held_find(&f->table, key);
+	const struct held *h = *store_held_find(&f->table, key);
 	struct record r = {.kind = RECORD_DELETED, .key = key, .holder = hold ? f->self : h ? h->holder : 0};
 	if (kv_get(f->table.server->kv, key, &r.value) == 0)
 		r.kind = r.holder ? RECORD_HELD : RECORD_VALUE;
 	else
 		r.holder = 0;
-	int rc = held_set(&f->table, key, r.holder);
+	int rc = store_held_set(&f->table, key, r.holder);
 	return rc ? rc : record_append(f, &r);
 }
 
@@ -291,7 +291,7 @@ static int compact(struct file *f)
 	int rc = fd < 0 ? -errno : 0;
 	for (const struct kv_entry *e = kv_changes_after(f->table.server->kv, 0); e && !rc;) {
 		e = kv_change_read(e, &c);
-		const struct held *h = *held_find(&f->table, c.key);
+		const struct held *h = *store_held_find(&f->table, c.key);
 		struct record r = {h ? RECORD_HELD : RECORD_VALUE, h ? h->holder : 0, c.key, c.value};
 		size_t len = c.deleted ? 0 : record_encode(&r, buf);
 		rc = len ? write_all(fd, buf, len, at) : 0;

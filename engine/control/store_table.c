@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct held **held_find(struct store_table *t, struct kv_bytes key)
+struct held **store_held_find(struct store_table *t, struct kv_bytes key)
 {
 	struct held **at = &t->held;
 	while (*at && !((*at)->key_len == key.len && memcmp((*at)->key, key.data, key.len) == 0))
@@ -15,9 +15,9 @@ struct held **held_find(struct store_table *t, struct kv_bytes key)
 	return at;
 }
 
-int held_set(struct store_table *t, struct kv_bytes key, uint64_t holder)
+int store_held_set(struct store_table *t, struct kv_bytes key, uint64_t holder)
 {
-	struct held **at = held_find(t, key), *h = *at;
+	struct held **at = store_held_find(t, key), *h = *at;
 	if (h && !holder) {
 		*at = h->next;
 		free(h);
@@ -50,7 +50,7 @@ int store_table_apply(struct store_table *t, const struct record *r)
 	struct store_server *s = t->server;
 	struct kv_bytes now;
 	bool exists = kv_get(s->kv, r->key, &now) == 0;
-	int rc = held_set(t, r->key, r->holder);
+	int rc = store_held_set(t, r->key, r->holder);
 	if (rc)
 		return rc;
 	if (r->kind == RECORD_DELETED) {
@@ -84,7 +84,7 @@ int store_table_become(struct store_table *t, struct store_table *to)
 	}
 	for (const struct kv_entry *e = kv_changes_after(to->server->kv, 0); e && !rc;) {
 		e = kv_change_read(e, &c);
-		const struct held *h = *held_find(to, c.key);
+		const struct held *h = *store_held_find(to, c.key);
 		if (!c.deleted)
 			rc = store_table_apply(t, &(struct record){.kind = RECORD_VALUE,
 								   .holder = h ? h->holder : 0,

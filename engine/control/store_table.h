@@ -43,9 +43,9 @@ int store_table_become(struct store_table *t, struct store_table *to);
 void store_table_answer(struct store_table *t, const uint8_t *frame, size_t len, uint64_t now);
 
 /** The pointer to the key's record, or the NULL at the end of the list. */
-struct held **held_find(struct store_table *t, struct kv_bytes key);
+struct held **store_held_find(struct store_table *t, struct kv_bytes key);
 /** Sets the holder of a key, 0: none. 0 or -ENOMEM. */
-int held_set(struct store_table *t, struct kv_bytes key, uint64_t holder);
+int store_held_set(struct store_table *t, struct kv_bytes key, uint64_t holder);
 
 /** True if the group has members; the client `but` does not count. */
 bool store_table_has_members(const struct store_table *t, const char *group, uint64_t but);
