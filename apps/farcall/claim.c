@@ -257,8 +257,7 @@ int cmd_claim(int argc, char **argv)
 		{"world-size", 0, OPTION_COUNT, &c.world, 2, FAR_WORLD_MAX, "N",
 		 "members of the group (default: WORLD_SIZE)", NULL},
 		{"init-method", 0, OPTION_TEXT, &c.init_method, 0, 0, "URL",
-		 "store of the group: tcp://HOST:PORT, file:///PATH, etcd://HOST:PORT[,HOST:PORT], or env://\n"
-		 "(default: FAR_INIT_METHOD, else env://)",
+		 "store of the group: tcp://, file://, etcd://, or env:// (default: FAR_INIT_METHOD, else env://)",
 		 NULL},
 		{"security", 0, OPTION_CHOICE, &security, 0, 0, "WORD",
 		 "none: the group has no key (default: FAR_KEY_FILE or FAR_KEY, else the key that rank 0 makes)",

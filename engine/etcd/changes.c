@@ -70,9 +70,10 @@ static int refused(struct changes *c, const char *line, size_t len, const json_t
 /* Takes the next line as c->message: 1; 0: none is complete; -errno. */
 static int line_take(struct changes *c)
 {
-	char *line = c->in.data + c->used, *end = c->in.len > c->used ? memchr(line, '\n', c->in.len - c->used) : NULL;
+	size_t unread = c->in.len - c->used;
+	char *line = unread ? c->in.data + c->used : NULL, *end = unread ? memchr(line, '\n', unread) : NULL;
 	int64_t revision;
-	if (!end && c->in.len - c->used > CHANGES_UNREAD_MAX)
+	if (!end && unread > CHANGES_UNREAD_MAX)
 		return malformed(c);
 	if (!end)
 		return 0;
