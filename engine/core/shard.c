@@ -7,6 +7,7 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/feature.h"

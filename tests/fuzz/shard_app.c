@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/context.h"
 #include "core/fiber.h"
 #include "core/idle.h"

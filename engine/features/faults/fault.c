@@ -7,6 +7,7 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_unsent.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
 #include "core/feature.h"
