@@ -12,6 +12,7 @@
 #include "core/deferred.h"
 #include "core/feature.h"
 #include "core/fiber.h"
+#include "core/fiber_pool.h"
 #include "core/loop.h"
 #include "core/plan.h"
 #include "core/queues.h"

@@ -8,6 +8,7 @@
 #include "core/call_cancel.h"
 #include "core/context.h"
 #include "core/fiber.h"
+#include "core/fiber_pool.h"
 #include "core/idle.h"
 #include "core/loop.h"
 #include "core/packet.h"
