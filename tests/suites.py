@@ -33,8 +33,10 @@ OWN_COUNT = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped$")
 WARNING = re.compile(r"[\w-]+\.sh: WARNING: ")
 TAP_CASE = re.compile(r"(not )?ok\b(.*)$")
 FAILURE = re.compile(r"(FAIL|not ok)\b")
-OUTPUT_LINES = 60  # of a failed test, at its end
-FAILURE_LINES = 12  # of a failed test; they are printed first, because a reader may see only the beginning
+# What is printed of a failed test: the end of its output comes first, because a reader may see only the beginning.
+FAILURE_LINES = 12
+END_LINES = 40
+OUTPUT_LINES = 80  # before the end
 SLOW = 6  # tests that are named
 SLOW_S = 10.0  # if they took this long
 PROGRESS_S = 20.0  # between two lines of progress
@@ -181,7 +183,7 @@ class Suite:
             print(f"FAILED: {self.label}: {test.name} ({test.result}, {test.duration:.1f} s)")
             for text in list(filter(FAILURE.match, lines))[:FAILURE_LINES]:
                 print(f"  {text}")
-            for text in test.stdout[-OUTPUT_LINES:] + test.stderr[-OUTPUT_LINES:]:
+            for text in lines[-END_LINES:] + ["before that:"] + lines[-OUTPUT_LINES - END_LINES:-END_LINES]:
                 print(f"  {text}")
             sys.stdout.flush()
         self.left -= 1

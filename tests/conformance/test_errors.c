@@ -102,6 +102,6 @@ CONFORM_BARE(C2, handle_send_exceptions)
 	while (status == FAR_PEER_LOST && err.executed != FAR_EXECUTED_NO);
 	FAILS(FAR_PEER_LOST, status);
 	IS_INT(CALL(conform_name((rank + 1) % 3), "far::add", FAR_ARGS(1, 2)), 3); /* the living go on */
-	FAILS(FAR_PEER_LOST, far_shutdown(agent, 0, &err));
+	FAILS(FAR_PEER_LOST, far_shutdown(agent, FAR_FOREVER, &err));
 	SAYS("worker3");
 }

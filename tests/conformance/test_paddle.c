@@ -93,7 +93,7 @@ static _Noreturn void launched(int r, int world)
 		IS_FULL(CALL(conform_name(other), "far::add", FAR_ARGS(full(10, 10, 1), full(10, 10, rank))), 10, 10,
 			1 + rank);
 	}
-	OK(far_shutdown(agent, 0, &err));
+	OK(far_shutdown(agent, FAR_FOREVER, &err));
 	fflush(NULL);
 	_exit(0);
 }

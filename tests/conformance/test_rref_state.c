@@ -67,7 +67,7 @@ CONFORM(I3, rref_py_pickle_not_supported)
 	OK(far_init_rpc("lone", 0, 1, &opts, &lone, &err));
 	FAILS(FAR_INVALID, far_rpc_sync(lone, "lone", "far::identity", FAR_ARGS(r), NULL, NULL, &err));
 	SAYS("another agent");
-	OK(far_shutdown(lone, 0, &err));
+	OK(far_shutdown(lone, FAR_FOREVER, &err));
 	IS_INT(FETCH_LAST(r), 3);
 }
 
@@ -122,7 +122,7 @@ CONFORM_BARE(I5, rref_leak)
 	IS_NONE(CALL(peer(2), "c::keep_global", FAR_ARGS(r)));
 	far_rref_text(r, text, sizeof text);
 	OK(far_barrier(agent, NULL, 0, 0, &err));
-	FAILS(FAR_LEAKED, far_shutdown(agent, 0, &err));
+	FAILS(FAR_LEAKED, far_shutdown(agent, FAR_FOREVER, &err));
 	SAYS("RRef(");
 	said_held("worker \"%s\" still holds %s of worker \"%s\"", peer(0), text, peer(1));
 	/* The value here was made by the worker before; its reference was given to the next. */

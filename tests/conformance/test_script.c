@@ -42,7 +42,7 @@ CONFORM(X4c, rref_jit_pickle_not_supported)
 	IS_INT(FETCH(copy.u.rref), 3);
 	OK(far_init_rpc("lone", 0, 1, &opts, &lone, &err));
 	FAILS(FAR_INVALID, far_rpc_sync(lone, "lone", "far::identity", FAR_ARGS(FAR_LIST(1, copy)), NULL, NULL, &err));
-	OK(far_shutdown(lone, 0, &err));
+	OK(far_shutdown(lone, FAR_FOREVER, &err));
 	far_val_fini(&copy);
 	far_rref_free(r);
 }

@@ -122,12 +122,12 @@ CONFORM_BARE(H1, shutdown_errors)
 		conform_may_die();
 		raise(SIGKILL);
 	}
-	FAILS(FAR_PEER_LOST, far_shutdown(agent, 0, &err));
+	FAILS(FAR_PEER_LOST, far_shutdown(agent, FAR_FOREVER, &err));
 	SAYS("worker2");
 	OK(far_init_rpc(conform_name(rank), 0, 1, &(struct far_opts){.init_method = conform_own_url(HERE)}, &agent,
 			&err));
 	IS_INT(CALL(peer(0), "far::add", FAR_ARGS(1, 2)), 3);
-	OK(far_shutdown(agent, 0, &err));
+	OK(far_shutdown(agent, FAR_FOREVER, &err));
 }
 
 /* ---- H2 ---- */

@@ -63,7 +63,7 @@ CONFORM_BARE(A3, pg_init_no_rpc_init)
 	SAYS("RPC has not been initialized");
 	FAILS(FAR_SHUTDOWN, far_shutdown(NULL, 0, &err));
 	SAYS("RPC has not been initialized");
-	OK(far_shutdown(other, 0, &err));
+	OK(far_shutdown(other, FAR_FOREVER, &err));
 }
 
 CONFORM_BARE(A3, init_pg_then_rpc)
@@ -73,7 +73,7 @@ CONFORM_BARE(A3, init_pg_then_rpc)
 	IS_INT(CALL(peer(1), "far::add", FAR_ARGS(2, rank)), 2 + rank);
 	barriers_of(other);
 	conform_leave(HERE);
-	OK(far_shutdown(other, 0, &err));
+	OK(far_shutdown(other, FAR_FOREVER, &err));
 }
 
 CONFORM_BARE(A3, init_rpc_then_pg)
@@ -84,7 +84,7 @@ CONFORM_BARE(A3, init_rpc_then_pg)
 	barriers_of(other);
 	conform_leave(HERE);
 	barriers_of(other);
-	OK(far_shutdown(other, 0, &err));
+	OK(far_shutdown(other, FAR_FOREVER, &err));
 }
 
 /* ---- a group of one ---- */

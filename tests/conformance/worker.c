@@ -189,7 +189,7 @@ void conform_joined(const char *here)
 void conform_leave(const char *here)
 {
 	conform_at(here);
-	conform_want(here, "leaving", far_shutdown(agent, 0, &err), FAR_OK);
+	conform_want(here, "leaving", far_shutdown(agent, FAR_FOREVER, &err), FAR_OK);
 	agent = NULL;
 	if (!may_leak && conform_stderr_has("still hold"))
 		conform_fail(here, "left with references that somebody holds");

@@ -85,7 +85,7 @@ static int worker(int rank)
 	CHECK_STATUS(far_rpc_sync(agent, rank ? "worker0" : "worker1", "far::add", FAR_ARGS(1, 2), NULL, &out, &err),
 		     FAR_OK, &err);
 	CHECK(out.u.i == 3);
-	CHECK_STATUS(far_shutdown(agent, 20 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker2");
 	return 0;
 }

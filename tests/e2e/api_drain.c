@@ -134,7 +134,7 @@ static int one_dies(int rank)
 		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 		raise(SIGKILL);
 	}
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "\"worker2\"");
 	return 0;
 }
@@ -191,7 +191,7 @@ static int garbage(int rank, enum far_leaks leaks)
 	tie(agent, rank);
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
 	int before = catch_stderr(path);
-	enum far_status status = far_shutdown(agent, 0, &err);
+	enum far_status status = far_shutdown(agent, FAR_FOREVER, &err);
 	size_t n = caught(before, path, text, sizeof text);
 	bool tied = rank < 2;
 	if (n)

@@ -233,7 +233,7 @@ static int dies(int rank)
 	}
 	while (rank == 0 && !atomic_load(&let_go))
 		usleep(500);
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	return 0;
 }
 

@@ -407,7 +407,7 @@ int main(void)
 	struct far_rref *kept = make(at(1), "o::Counter", FAR_ARGS(1));
 	CHECK_STATUS(far_rref_wait(kept, 0, &err), FAR_OK, &err);
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
 	CHECK(atomic_load(&made) == atomic_load(&ended));
 	far_rref_free(kept);
 	return 0;

@@ -98,7 +98,7 @@ static int first_life(int rank)
 		for (;;)
 			pause();
 	}
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
 	CHECK(atomic_load(&made) == atomic_load(&ended));
 	return 0;
 }
@@ -106,7 +106,7 @@ static int first_life(int rank)
 static int next_life(int rank)
 {
 	struct far_agent *agent = check_join(&opts);
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
 	CHECK(atomic_load(&made) >= 1 && atomic_load(&made) == atomic_load(&ended));
 	return 0;
 }

@@ -116,7 +116,7 @@ static void death(void)
 	}
 	CHECK_STATUS(far_worker_by_name(agent, peer(), &info, &err), FAR_OK, &err);
 	CHECK(!info.alive);
-	CHECK_STATUS(far_shutdown(agent, 20 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker1");
 }
 

@@ -68,7 +68,7 @@ static void pinned(struct far_opts opts, const int *cpus)
 		else
 			CHECK(CPU_COUNT(&set) == 1 && CPU_ISSET((size_t)cpus[i], &set));
 	}
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
 	cpu_set_t none;
 	CHECK(!thread_cpus("far-shard0", &none));
 }

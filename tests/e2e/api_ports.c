@@ -201,7 +201,7 @@ static int idle_death(int rank)
 		raise(SIGKILL);
 	}
 	usleep(1500000);
-	CHECK_STATUS(far_shutdown(a, 30 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker1");
 	return 0;
 }
@@ -239,7 +239,7 @@ static int death_of_a_caller(int rank)
 	}
 	while (!told)
 		usleep(1000);
-	CHECK_STATUS(far_shutdown(a, 30 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	return 0;
 }
 

@@ -47,7 +47,7 @@ static int worker(int rank)
 	}
 	wait_until_dead(a, 2);
 	CHECK_STATUS(far_rpc_sync_to(a, victim, "r::never", FAR_NOARGS, &endless, &none, &err), FAR_PEER_LOST, &err);
-	CHECK_STATUS(far_shutdown(a, 0, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker2");
 	return 0;
 }

@@ -399,7 +399,7 @@ static int leaves_early(int rank)
 	while (!atomic_load(&shared->stop) || (rank == 1 && !atomic_load(&shared->losers)))
 		usleep(1000);
 	/* The dead are named, and nobody waits for them. */
-	CHECK_STATUS(far_shutdown(agent, 20 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker2");
 	return 0;
 }

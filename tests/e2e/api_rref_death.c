@@ -113,7 +113,7 @@ static int dying(int rank)
 			far_rref_counts_read(agent, &c);
 		while (c.held || c.pending);
 	}
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	return 0;
 }
 
@@ -149,7 +149,7 @@ static int leaking(int rank)
 	}
 	fflush(stderr);
 	CHECK(dup2(fd, STDERR_FILENO) >= 0);
-	enum far_status status = far_shutdown(agent, 0, &err);
+	enum far_status status = far_shutdown(agent, FAR_FOREVER, &err);
 	CHECK(status == FAR_OK);
 	if (rank == 0) {
 		snprintf(part, sizeof part, "still holds %s of worker \"worker1\"", name);

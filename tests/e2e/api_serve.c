@@ -79,7 +79,7 @@ static int own_is_a_leak(int rank)
 	struct far_agent *a = check_join(&opts);
 	struct far_rref *own;
 	CHECK_STATUS(far_remote(a, check_name(rank), "far::identity", FAR_ARGS(1), NULL, &own, &err), FAR_OK, &err);
-	CHECK_STATUS(far_shutdown(a, 0, &err), FAR_LEAKED, &err);
+	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_LEAKED, &err);
 	far_rref_free(own);
 	return 0;
 }
@@ -166,7 +166,7 @@ static int worker_dies(int rank)
 		CHECK(kill(getpid(), SIGKILL) == 0);
 	}
 	serve(a);
-	CHECK_STATUS(far_shutdown(a, 0, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker1");
 	return 0;
 }

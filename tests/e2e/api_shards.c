@@ -359,7 +359,7 @@ static int mortal(int rank)
 	/* The living go on. */
 	for (int k = 0; k < (int)shards_of[2 - rank]; k++)
 		CHECK(call((struct far_to){2 - rank, k}, "t::where", 0) / 10000 == k);
-	CHECK_STATUS(far_shutdown(agent, 20 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker1");
 	return 0;
 }
@@ -386,7 +386,7 @@ static int unseen(int rank)
 	}
 	if (rank == 2)
 		CHECK(call((struct far_to){0, 1}, "t::where", 0) == 10000 + 200);
-	CHECK_STATUS(far_shutdown(agent, 50 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker1");
 	return 0;
 }

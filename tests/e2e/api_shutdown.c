@@ -152,7 +152,7 @@ static void *member_main(void *arg)
 			FAR_OK, &e);
 		CHECK(out.u.i == i + rank);
 	}
-	CHECK_STATUS(far_shutdown(a, 0, &e), FAR_OK, &e);
+	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &e), FAR_OK, &e);
 	return NULL;
 }
 

@@ -231,7 +231,7 @@ static int worker(int rank)
 	storm(agents[rank], rank);
 	everybody(agents[rank]);
 	nothing_active(agents[rank]);
-	enum far_status status = far_shutdown(agents[rank], 0, &e);
+	enum far_status status = far_shutdown(agents[rank], FAR_FOREVER, &e);
 	CHECK(status == FAR_OK || (with_death && status == FAR_PEER_LOST));
 	pthread_mutex_lock(&later.lock);
 	later.end = true;

@@ -32,7 +32,7 @@ static inline void *together_leave(void *arg)
 {
 	struct together *t = arg;
 	struct far_err e;
-	CHECK_STATUS(far_shutdown(t->agent, 0, &e), FAR_OK, &e);
+	CHECK_STATUS(far_shutdown(t->agent, FAR_FOREVER, &e), FAR_OK, &e);
 	return NULL;
 }
 

@@ -98,7 +98,7 @@ static inline struct far_agent *check_join(const struct far_opts *opts)
 static inline void check_leave(struct far_agent *agent)
 {
 	struct far_err err;
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
 }
 
 #endif

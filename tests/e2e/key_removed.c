@@ -20,7 +20,7 @@ static int member(int rank)
 	struct far_opts opts = {.init_timeout_ns = HANG_GUARD_S / 2 * FAR_SEC};
 	alarm(HANG_GUARD_S);
 	CHECK_STATUS(far_init_rpc(check_name(rank), rank, WORLD, &opts, &agent, &err), FAR_OK, &err);
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
 	return 0;
 }
 

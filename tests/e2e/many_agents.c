@@ -46,7 +46,7 @@ static void *join_main(void *arg)
 static void *leave_main(void *arg)
 {
 	struct far_err err;
-	CHECK_STATUS(far_shutdown(agents[(intptr_t)arg], 50 * FAR_SEC, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agents[(intptr_t)arg], FAR_FOREVER, &err), FAR_OK, &err);
 	return NULL;
 }
 

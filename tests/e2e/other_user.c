@@ -80,7 +80,7 @@ static pid_t member(int rank)
 			     FAR_OK, &err);
 		far_val_fini(&out);
 	}
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
 	CHECK(served == CALLS * WORLD);
 	_exit(0);
 }

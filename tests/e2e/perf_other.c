@@ -20,6 +20,6 @@ int main(int argc, char **argv)
 	alarm(HANG_GUARD_S);
 	snprintf(h.version, sizeof h.version, "%s", argv[1]);
 	CHECK_STATUS(far_init_rpc("server", 0, 2, &opts, &agent, &err), FAR_OK, &err);
-	CHECK_STATUS(far_shutdown(agent, 20 * FAR_SEC, &err), FAR_PEER_LOST, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	return 0;
 }

@@ -130,7 +130,7 @@ static void *join_main(void *arg)
 static void *leave_main(void *arg)
 {
 	struct far_err err;
-	if (far_shutdown(arg, 0, &err))
+	if (far_shutdown(arg, FAR_FOREVER, &err))
 		_exit(1 + (int)far_err_print(stderr, &err));
 	return NULL;
 }

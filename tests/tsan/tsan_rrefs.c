@@ -93,7 +93,7 @@ static void *joiner(void *arg)
 static void *leaver(void *arg)
 {
 	struct far_err err;
-	CHECK_STATUS(far_shutdown(agents[(intptr_t)arg], 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agents[(intptr_t)arg], FAR_FOREVER, &err), FAR_OK, &err);
 	return NULL;
 }
 

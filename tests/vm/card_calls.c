@@ -202,6 +202,6 @@ int main(int argc, char **argv)
 	}
 	if (check_rank() == 1)
 		mode_of(argv[1])();
-	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
 	return 0;
 }
