@@ -270,12 +270,7 @@ static int open_record(struct fiber *fb)
 		return -ENOMEM;
 	d->owned = true;
 	d->fiber = fb;
-	req->record = d;
-	req->deadline = TIME_NEVER;
-	if (req->time_left != FAR_FOREVER) {
-		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
-	}
+	deferred_record(req, d);
 	return 0;
 }
 

@@ -5,8 +5,8 @@
 
 #include "transport/assemble.h"
 #include "transport/control.h"
-#include "transport/path.h"
 #include "transport/mail.h"
+#include "transport/path.h"
 #include "transport/peer.h"
 #include "transport/port.h"
 #include "transport/queue.h"
