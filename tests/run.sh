@@ -260,6 +260,8 @@ containers() {
 
 of_build=
 for s in $quick_suites; do
+	# build-asan runs the same corpora, with more checks.
+	if [ "$s" = fuzz ] && [ -n "$all" ] && [ -n "$sanitizers" ]; then continue; fi
 	! wanted "$s" || of_build="$of_build $s"
 done
 for s in $long_suites; do

@@ -1,118 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Start and stop of an agent: far_init_rpc(), far_shutdown(), the table of start-up steps, and the callbacks of the
- * control thread. Application threads, but for these callbacks. */
+/* Start and stop of an agent: far_init_rpc(), far_shutdown(), and the table of start-up steps. Application threads. */
 #include "agent/agent.h"
 #include "agent/init.h"
 
-#include "agent/limits.h"
-#include "agent/pin.h"
-#include "agent/quota.h"
-#include "agent/settings.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "base/log.h"
-#include "base/must.h"
-#include "base/random.h"
-#include "base/signals.h"
 #include "base/sized.h"
 #include "builtin/builtin.h"
 #include "builtin/gather.h"
-#include "control/url.h"
 #include "core/context.h"
-#include "core/fiber.h"
-#include "core/queues.h"
 #include "core/shard.h"
 #include "features/faults/fault.h"
 #include "features/features.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
-#include "memory/physical.h"
-#include "memory/region.h"
 
-#include <errno.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Agents of this process, to reject a second one of the same name. Start and stop only. */
 static pthread_mutex_t agents_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct far_agent *agents;
-
-/* ---- callbacks of the control thread: struct ctl_config ---- */
-
-static bool post(void *ctx, unsigned shard, const struct mail *mail)
-{
-	struct far_agent *a = ctx;
-	struct shard *s = a->shards[shard];
-	if (!mailbox_put(&s->mail_in, mail))
-		return false;
-	/* The control thread never runs a shard: it wakes the thread that does. */
-	shard_wake(s);
-	return true;
-}
-
-static bool take(void *ctx, unsigned shard, struct mail *mail)
-{
-	struct far_agent *a = ctx;
-	return mailbox_get(&a->shards[shard]->mail_out, mail);
-}
-
-/* Running handlers of one-way messages, which may call through any shard. */
-static uint64_t oneways(const struct far_agent *a)
-{
-	uint64_t n = 0;
-	for (unsigned i = 0; i < a->shards_n; i++)
-		n += atomic_load_explicit(&a->shards[i]->oneways_n, memory_order_acquire); /* oneway_ended() */
-	return n;
-}
-
-static uint64_t outstanding(void *ctx)
-{
-	struct far_agent *a = ctx;
-	/* Read before and after the calls: handlers begin calls, and calls of this worker to itself begin handlers. */
-	uint64_t n = oneways(a);
-	for (unsigned i = 0; i < a->shards_n; i++) {
-		/* In the order in which a call passes them: submission ring, calls that wait for a session, call
-		 * slots. A call that moves on in between is counted twice, never missed. */
-		struct shard *s = a->shards[i];
-		const struct shard_counters *c = &s->counters;
-		n += submit_waiting(&s->submit);
-		/* Tasks may send, for example the return of a reference. */
-		n += atomic_load_explicit(&s->tasks_n, memory_order_acquire);
-		n += atomic_load_explicit(&s->rrefs->releasing_n, memory_order_acquire);
-		uint32_t fanouts_ended = atomic_load_explicit(&s->fanouts_ended, memory_order_acquire);
-		n += atomic_load_explicit(&s->fanouts_begun, memory_order_relaxed) - fanouts_ended;
-		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);
-		uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
-		uint64_t sends_ended = atomic_load_explicit(&c->sends_ended, memory_order_acquire);
-		uint64_t sends = atomic_load_explicit(&c->sends_begun, memory_order_relaxed) - sends_ended;
-		/* Deliveries are acknowledged in batches: make the shard request an acknowledgement. */
-		if (sends) {
-			atomic_store_explicit(&s->acks_requested, true, memory_order_relaxed);
-			shard_wake(s);
-		}
-		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
-	}
-	return n ? n : oneways(a) + atomic_load_explicit(&a->has_work, memory_order_acquire);
-}
-
-static uint64_t begun(void *ctx)
-{
-	const struct far_agent *a = ctx;
-	uint64_t n = 0;
-	for (unsigned i = 0; i < a->shards_n; i++) {
-		const struct shard_counters *c = &a->shards[i]->counters;
-		/* Acquire: read before the outstanding calls. */
-		n += atomic_load_explicit(&c->calls_sent, memory_order_acquire) +
-		     atomic_load_explicit(&c->sends_begun, memory_order_acquire);
-	}
-	return n;
-}
 
 static void name_of(const struct far_agent *a, uint32_t rank, char *name)
 {
@@ -126,131 +36,6 @@ static void wake_ctl(void *ctx)
 }
 
 /* ---- start-up steps ---- */
-
-/* Default of max_message_bytes of a stepped agent, which must not depend on the machine. */
-#define STEPPED_MESSAGE_BYTES (UINT64_C(1) << 30)
-
-static uint64_t half_of_memory(void)
-{
-	uint64_t half = physical_bytes(CGROUP_SELF, CGROUP_ROOT) / 2;
-	return half > FAR_MSG_EAGER_MAX ? half : FAR_MSG_EAGER_MAX;
-}
-
-/* Logs once per process that security is off. */
-static void warn_open(void)
-{
-	static atomic_flag warned = ATOMIC_FLAG_INIT;
-	if (!atomic_flag_test_and_set_explicit(&warned, memory_order_relaxed))
-		log_line(
-			FAR_LOG_WARNING,
-			"security=none: the store, the ports of all NIC drivers and the sockets of shm are open to "
-			"every process that reaches them, of other users and other hosts, too; set a group key instead "
-			"(`farcall key`)");
-}
-
-static enum far_status init_key(struct init *in)
-{
-	struct far_agent *a = in->a;
-	enum far_status status = FAR_OK;
-	if (!in->opts.group)
-		in->opts.group = "default";
-	if (!in->env)
-		status = key_choose(in->opts.key_file, in->opts.security, true, &in->key, in->err);
-	else
-		in->key.kind = in->env->key ? KEY_GIVEN : KEY_NONE;
-	if (in->env && in->env->key)
-		in->key.key = *in->env->key;
-	if (!status && in->key.kind == KEY_GIVEN)
-		group_key_set(&a->key, &in->key.key, in->opts.group);
-	if (!status && in->key.kind == KEY_NONE && !in->env)
-		warn_open();
-	return status;
-}
-
-static void fini_key(struct far_agent *a)
-{
-	auth_erase(&a->key, sizeof a->key);
-}
-
-/* Replaces "%d" in the name by the rank. */
-static enum far_status name_expand(struct init *in)
-{
-	struct url url;
-	const char *d = strstr(in->name, "%d");
-	if (!d)
-		return FAR_OK;
-	enum far_status status = url_parse(in->opts.init_method, in->rank, in->world, &url, in->err);
-	if (!status)
-		snprintf(in->expanded, sizeof in->expanded, "%.*s%d%s", (int)(d - in->name), in->name, url.rank, d + 2);
-	in->name = in->expanded;
-	return status;
-}
-
-static enum far_status init_options(struct init *in)
-{
-	struct far_opts *o = &in->opts;
-	enum far_status status = in->env ? FAR_OK : settings_read(o, in->err);
-	if (!status)
-		status = name_expand(in);
-	if (!status)
-		status = ports_check_checksum(o->checksum, in->err);
-	if (status)
-		return status;
-	if (o->shards == 0)
-		o->shards = 1;
-	if (o->shards > FAR_SHARDS_MAX)
-		return err_set(in->err, FAR_INVALID, "options: shards is %u; it must be in [1, %d]", o->shards,
-			       FAR_SHARDS_MAX);
-	if ((unsigned)o->progress > FAR_PROGRESS_CALLER || (unsigned)o->idle > FAR_IDLE_BUSY ||
-	    (unsigned)o->connect > FAR_CONNECT_LAZY || (unsigned)o->leaks > FAR_LEAKS_FAIL)
-		return err_set(in->err, FAR_INVALID,
-			       "options: progress is %u, idle %u, connect %u, leaks %u; one is no value of its enum",
-			       (unsigned)o->progress, (unsigned)o->idle, (unsigned)o->connect, (unsigned)o->leaks);
-	status = pin_check(o, in->err);
-	if (status)
-		return status;
-	struct far_agent *a = in->a;
-	status = limits_resolve(o, &a->limits, in->err);
-	if (status)
-		return status;
-	a->leaks = o->leaks;
-	a->rref_retry_ns = o->rref_retry_ns;
-	a->fiber_stack_bytes = o->fiber_stack_bytes ? o->fiber_stack_bytes : FAR_STACK_BYTES;
-	if (a->fiber_stack_bytes < FAR_STACK_MIN || a->fiber_stack_bytes > FAR_STACK_MAX)
-		return err_set(in->err, FAR_INVALID,
-			       "options: fiber_stack_bytes is %zu; it must be in [%zu, %zu], or 0 for %zu",
-			       a->fiber_stack_bytes, FAR_STACK_MIN, FAR_STACK_MAX, FAR_STACK_BYTES);
-	if (o->rpc_timeout_ns == 0)
-		o->rpc_timeout_ns = FAR_RPC_TIMEOUT_NS;
-	if (o->init_timeout_ns == 0)
-		o->init_timeout_ns = FAR_INIT_TIMEOUT_NS;
-	if (o->max_message_bytes == 0)
-		o->max_message_bytes = in->env ? STEPPED_MESSAGE_BYTES : half_of_memory();
-	if (o->max_message_bytes < FAR_MESSAGE_LIMIT_MIN)
-		return err_set(in->err, FAR_INVALID, "max_message_bytes is %llu; it must be at least %llu",
-			       (unsigned long long)o->max_message_bytes, (unsigned long long)FAR_MESSAGE_LIMIT_MIN);
-	if (o->max_message_bytes > FAR_MSG_BYTES_MAX)
-		o->max_message_bytes = FAR_MSG_BYTES_MAX;
-	in->caller = o->progress == FAR_PROGRESS_CALLER && !in->env;
-	if (in->caller && o->idle == FAR_IDLE_BUSY)
-		return err_set(
-			in->err, FAR_INVALID,
-			"options: idle is FAR_IDLE_BUSY, but no thread polls with FAR_PROGRESS_CALLER; leave one out");
-	if (in->caller)
-		o->progress = FAR_PROGRESS_SHARED;
-	if (o->idle == FAR_IDLE_BUSY || in->env)
-		o->progress = FAR_PROGRESS_DEDICATED;
-	if (!in->env)
-		o->idle = quota_apply(o->idle, o->shards, &a->cpu_scarce);
-	future_reserve();
-	if (region_reserve(in->err) == FAR_INVALID) /* without address space later calls fail with RESOURCE */
-		return FAR_INVALID;
-	in->a->clock = in->env ? in->env->clock : &clock_monotonic;
-	in->a->progress = o->progress;
-	in->a->incarnation = random_next(in->env ? in->env->random : &random_kernel);
-	agent_set_timeout(in->a, o->rpc_timeout_ns);
-	return ctl_check_name(in->name, in->err);
-}
 
 static enum far_status init_registry(struct init *in)
 {
@@ -285,62 +70,6 @@ static void fini_ports(struct far_agent *a)
 	mems_fini(&a->mems);
 }
 
-static bool no_mail_put(void *ctx, unsigned shard, const struct mail *mail)
-{
-	(void)ctx, (void)shard, (void)mail;
-	return false;
-}
-
-static bool no_mail_get(void *ctx, unsigned shard, struct mail *mail)
-{
-	(void)ctx, (void)shard, (void)mail;
-	return false;
-}
-
-static uint64_t no_calls(void *ctx)
-{
-	(void)ctx;
-	return 0;
-}
-
-/* This worker cannot join: a control thread of its own publishes the reason, within FAR_STORE_REFUSED_NS, so that the
- * other members need not wait for it. */
-static void ports_refused(struct init *in, const struct far_err *why)
-{
-	const struct far_opts *o = &in->opts;
-	struct far_err ignored;
-	struct ctl *ctl;
-	struct ctl_config config = {
-		.name = in->name,
-		.rank = in->rank,
-		.world = in->world,
-		.init_method = o->init_method,
-		.group = o->group,
-		.incarnation = in->a->incarnation,
-		.init_timeout_ns =
-			o->init_timeout_ns < FAR_STORE_REFUSED_NS ? o->init_timeout_ns : FAR_STORE_REFUSED_NS,
-		.shards = o->shards,
-		.key = in->key,
-		.random = &random_kernel,
-		.refused = why,
-		.clock = in->a->clock,
-		.net = ctl_net_os_create(),
-		.post = no_mail_put,
-		.take = no_mail_get,
-		.outstanding = no_calls,
-		.begun = no_calls,
-	};
-	if (!config.net)
-		return;
-	if (ctl_create(&ctl, &config, &ignored)) {
-		config.net->ops->destroy(config.net);
-		return;
-	}
-	if (ctl_start(ctl, &ignored) == FAR_OK)
-		ctl_wait_settled(ctl, &ignored);
-	ctl_destroy(ctl);
-}
-
 static enum far_status init_ports(struct init *in)
 {
 	const struct ports_config config = {.nic = in->opts.nic,
@@ -362,7 +91,7 @@ static enum far_status init_ports(struct init *in)
 		return FAR_OK;
 	}
 	if (!in->env)
-		ports_refused(in, &err);
+		agent_ports_refused(in, &err);
 	if (in->err)
 		*in->err = err;
 	return status;
@@ -375,68 +104,6 @@ static void fini_shards(struct far_agent *a)
 		a->lent = zero_copy_hand_to_agent(s, a->lent);
 		shard_destroy(s);
 	}
-}
-
-static uint32_t silent_ports(const struct far_agent *a)
-{
-	uint32_t silent = 0;
-	for (unsigned i = 0; i < a->ports.n; i++)
-		silent |= (uint32_t)(a->ports.at[i]->ops->queue(a->ports.at[i], 0)->ops->set_liveness_callback != NULL)
-			  << i;
-	return silent;
-}
-
-/* ctl_create() reads the size of the group from the environment, so it comes early; ctl_start() comes last. */
-static enum far_status init_ctl(struct init *in)
-{
-	struct far_agent *a = in->a;
-	struct ctl_config config = {
-		.name = in->name,
-		.rank = in->rank,
-		.world = in->world,
-		.init_method = in->opts.init_method,
-		.group = in->opts.group,
-		.incarnation = a->incarnation,
-		.init_timeout_ns = in->opts.init_timeout_ns,
-		.shards = in->opts.shards,
-		.lazy = in->opts.connect == FAR_CONNECT_LAZY,
-		.message_bytes_max = in->opts.max_message_bytes,
-		.key = in->key,
-		.group_key = &a->key,
-		.random = in->env ? in->env->random : &random_kernel,
-		.clock = a->clock,
-		.net = in->env ? in->env->net : ctl_net_os_create(),
-		.ports = a->ports.at,
-		.ports_n = a->ports.n,
-		.private_n = a->ports.n - a->ports.published,
-		.self = a->ports.self,
-		.silent = silent_ports(a),
-		.post = post,
-		.take = take,
-		.outstanding = outstanding,
-		.begun = begun,
-		.changed = in->env ? NULL : agent_state_changed,
-		.ctx = a,
-	};
-	if (!config.net)
-		return err_sys(in->err, errno, "cannot create the control thread's sockets");
-	enum far_status status = ctl_create(&a->ctl, &config, in->err);
-	if (status) {
-		if (!in->env)
-			config.net->ops->destroy(config.net);
-		return status;
-	}
-	if (in->env)
-		in->env->net = NULL; /* owned by `ctl` */
-	a->members = ctl_members(a->ctl, &a->world);
-	a->rank = ctl_rank(a->ctl);
-	snprintf(a->name, sizeof a->name, "%s", in->name);
-	return FAR_OK;
-}
-
-static void fini_ctl(struct far_agent *a)
-{
-	ctl_destroy(a->ctl);
 }
 
 static enum far_status init_listed(struct init *in)
@@ -607,11 +274,11 @@ static const struct {
 	void (*fini)(struct far_agent *a);
 } steps[] = {
 	/* clang-format off */
-	{"options", init_options, NULL},
-	{"key", init_key, fini_key},
+	{"options", agent_init_options, NULL},
+	{"key", agent_init_key, agent_fini_key},
 	{"registry", init_registry, fini_registry},
 	{"ports", init_ports, fini_ports},
-	{"ctl", init_ctl, fini_ctl},
+	{"ctl", agent_init_ctl, agent_fini_ctl},
 	{"listed", init_listed, fini_listed},
 	{"gathers", init_gathers, fini_gathers},
 	{"faults", init_faults, fini_faults},

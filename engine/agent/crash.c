@@ -8,6 +8,7 @@
 #include "base/must.h"
 #include "core/context.h"
 #include "core/fiber.h"
+#include "core/fiber_pool.h"
 #include "core/shard.h"
 
 #include <errno.h>

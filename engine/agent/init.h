@@ -31,6 +31,22 @@ enum far_status agent_check_end(struct far_agent *a, const char *what, struct fa
 /** The group ends: keeps what peers hold whose sessions end from now on, for the report of leaks. Any thread. */
 void agent_keep_leaks(struct far_agent *a);
 
+/* ---- options.c ---- */
+/** Reads, checks and completes the options. */
+enum far_status agent_init_options(struct init *in);
+/** Chooses the group's key. */
+enum far_status agent_init_key(struct init *in);
+void agent_fini_key(struct far_agent *a);
+
+/* ---- control.c ---- */
+/** Creates the control thread's state, which reads the size of the group from the environment: so it comes early, and
+ * agent_init_join(), which starts the thread, late. */
+enum far_status agent_init_ctl(struct init *in);
+void agent_fini_ctl(struct far_agent *a);
+/** This worker cannot join: a control thread of its own publishes the reason, within FAR_STORE_REFUSED_NS, so that the
+ * other members need not wait for it. */
+void agent_ports_refused(struct init *in, const struct far_err *why);
+
 /* ---- serve.c ---- */
 /** ctl_config.changed: wakes far_serve(). */
 void agent_state_changed(void *ctx, enum ctl_state state);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "core/blocking.h"
 #include "core/fiber.h"
+#include "core/fiber_pool.h"
 #include "core/shard.h"
 
 static enum far_status prepare_kind(struct far_agent *a, enum far_kind kind, struct far_err *err)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/context.h"
 #include "core/packet.h"
 #include "core/shard.h"

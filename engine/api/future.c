@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/shard.h"
 #include "memory/budget.h"
 #include "value/encoding.h"

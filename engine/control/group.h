@@ -265,12 +265,26 @@ void join_start(struct group *g);
 /** Runs a join up to CONNECT: store connection, deadlines. */
 void join_step(struct group *g);
 
-/** Checks and stores the info that a member has published; the last one ends GATHER. */
-void join_info_take(struct peer *p, const uint8_t *value, size_t value_len);
+/** The store has proven the key: claims the rank. */
+void join_claim(struct group *g);
 /** True if the join goes on and the reply is to be used. Reports errors in the reply; join_step() reports a lost store
  * and a passed deadline. */
 bool join_reply_counts(struct group *g, int result, const struct store_msg *reply);
 
+/* ---- join_key.c ---- */
+/** Rank 0, which listens already: makes or sets the key before the first client is served. false: the join failed. */
+bool join_key_begin(struct group *g);
+/** Tells the store client who this worker is and how to find the key. */
+void join_login(struct group *g);
+/** The store has proven the key, or holds it: binds it to the group's name, and shares it with transports and drivers.
+ */
+void join_key_proven(struct group *g);
+/** A group whose store no member hosts: agrees on the key of the first member, then claims the rank. */
+void join_key_agree(struct group *g);
+
+/* ---- join_info.c ---- */
+/** Checks and stores the info that a member has published; the last one ends GATHER. */
+void join_info_take(struct peer *p, const uint8_t *value, size_t value_len);
 /** Decodes a member's info: 0, -EPROTO, -EKEYREJECTED (its proof is wrong: no member of the group wrote it). */
 int join_info_decode(const struct group *g, int rank, const uint8_t *value, size_t value_len, struct info *out);
 /** Writes this worker's info to the store. */

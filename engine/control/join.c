@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Join: connects to the store, agrees on the world size, claims the rank, exchanges infos. Control thread. */
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "control/group.h"
 
@@ -9,7 +8,6 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -83,65 +81,6 @@ static bool store_permitted(struct group *g)
 	return false;
 }
 
-/* ---- the key ---- */
-
-/* store_login.key: the present key. */
-static int key_provide(void *ctx, struct auth_key *out)
-{
-	struct group *g = ctx;
-	enum far_status status = FAR_OK;
-	if (g->config.key.kind == KEY_AUTO && g->url.rank != 0)
-		status = key_auto_find(&g->key_location, &g->config.key.key, &g->key_err);
-	*out = g->config.key.key;
-	return status == FAR_PENDING ? -ENOKEY : status ? -EACCES : 0;
-}
-
-static const struct random_source *random_of(const struct group *g)
-{
-	return g->config.random ? g->config.random : &random_kernel;
-}
-
-/* Rank 0, which listens already: makes or sets the key before the first client is served. */
-static bool key_begin(struct group *g)
-{
-	enum far_status status = FAR_OK;
-	if (g->config.key.kind == KEY_AUTO) {
-		g->key_auto.at = g->key_location;
-		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
-		/* Without inotify each step checks the file. */
-		if (g->key_auto.watch >= 0)
-			g->config.net->ops->watch(g->config.net, g->key_auto.watch);
-	}
-	if (status)
-		group_fail(g, false, status, "%s", g->key_err.text);
-	else if (g->config.key.kind != KEY_NONE)
-		store_server_set_key(g->server, &g->config.key.key, random_of(g));
-	return !status;
-}
-
-static void client_login(struct group *g)
-{
-	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
-				    .random = random_of(g),
-				    .key = g->config.key.kind == KEY_NONE || g->url.scheme != URL_TCP ? NULL
-												      : key_provide,
-				    .ctx = g,
-				    .patient = g->config.key.kind == KEY_AUTO};
-	memcpy(login.who.group, g->group, sizeof login.who.group);
-	memcpy(login.who.name, g->name, sizeof login.who.name);
-	store_client_login(g->client, &login);
-}
-
-/* The store has proven the key, or holds it: binds it to the group's name, and shares it with transports and drivers.
- */
-static void key_proven(struct group *g)
-{
-	struct group_key *shared = g->config.group_key;
-	auth_derive(&g->key, &g->config.key.key, "group", g->group);
-	if (shared && g->config.key.kind == KEY_AUTO && !group_key_get(shared))
-		group_key_set(shared, &g->config.key.key, g->group);
-}
-
 /* Rank 0: starts the store, or fails the join; without memory for it `server` stays NULL. */
 static bool server_start(struct group *g)
 {
@@ -153,7 +92,7 @@ static bool server_start(struct group *g)
 		g->config.net->ops->close(g->config.net, listener);
 		return true;
 	}
-	if (!key_begin(g))
+	if (!join_key_begin(g))
 		return false;
 	store_server_reserve(g->server, g->group, g->url.world);
 	return true;
@@ -178,7 +117,7 @@ void join_start(struct group *g)
 	else if (!group_hosts_store(g))
 		g->client = store_client_create(store_stream_of(g->config.net, &g->url));
 	if (g->client)
-		client_login(g);
+		join_login(g);
 	else
 		group_fail(g, false, FAR_RESOURCE, "no memory for the store");
 }
@@ -238,131 +177,6 @@ static void aborted(void *user, int result, const struct store_msg *reply)
 		snprintf(cause, sizeof cause, "%s", g->err.text);
 		err_set(&g->err, g->err.status, "%s%s", cause, remarks);
 	}
-}
-
-/* Every member checks, so that both owners of a name fail with this reason, in any order. */
-static bool names_unique(struct group *g)
-{
-	uint32_t slots = 4;
-	while (slots < 2 * (uint32_t)g->url.world)
-		slots *= 2;
-	uint16_t *by_name = calloc(slots, sizeof *by_name); /* rank + 1 */
-	int a = 0, b = 0;
-	for (; by_name && b < g->url.world; b++) {
-		uint32_t i = (uint32_t)hash64(g->members[b].name, strlen(g->members[b].name)) & (slots - 1);
-		for (; (a = by_name[i]); i = (i + 1) & (slots - 1))
-			if (strcmp(g->members[a - 1].name, g->members[b].name) == 0)
-				break;
-		if (a)
-			break;
-		by_name[i] = (uint16_t)(b + 1);
-	}
-	if (!by_name)
-		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
-	else if (b < g->url.world)
-		group_fail(g, true, FAR_NOT_UNIQUE, "RPC worker name \"%s\" is not unique: ranks %d and %d share it",
-			   g->members[b].name, a - 1, b);
-	free(by_name);
-	return group_joining(g);
-}
-
-static void gathered(struct group *g)
-{
-	if (!names_unique(g))
-		return;
-	/* All members decide by the same infos, hence alike. */
-	if (g->shards_max * g->shards_all > FAR_SESSIONS_EAGER_MAX)
-		g->lazy = true;
-	/* A rejoin waits for no other member. */
-	g->eager_rejoin = g->rejoining && !g->lazy;
-	g->lazy |= g->rejoining;
-	g->phase = PHASE_CONNECT;
-	incarnation_watch_claims(g, true);
-	incarnation_watch_infos(g);
-	session_begin(g);
-}
-
-int join_info_decode(const struct group *g, int rank, const uint8_t *value, size_t value_len, struct info *out)
-{
-	if (g->config.key.kind != KEY_NONE && !info_is_sealed(value, value_len, &g->key, rank))
-		return -EKEYREJECTED;
-	return info_decode(value, value_len, out);
-}
-
-void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
-{
-	struct group *g = p->group;
-	struct ctl_member *m = &g->members[p->rank];
-	struct info info;
-	int rc = join_info_decode(g, p->rank, value, value_len, &info);
-	if (rc == -EKEYREJECTED) {
-		group_fail(g, true, FAR_DENIED,
-			   "the info of rank %d does not prove the group's key: the record in the store at %s was "
-			   "changed by another client, or that member runs another version",
-			   p->rank, g->store);
-		return;
-	}
-	if (rc || ctl_check_name(info.name, NULL) != FAR_OK) {
-		group_fail(g, true, FAR_PROTOCOL,
-			   "the info of rank %d is malformed; run one version of the library in all members", p->rank);
-		return;
-	}
-	if (p->rank == g->url.rank && info.incarnation != g->config.incarnation) {
-		group_fail(g, true, FAR_NOT_UNIQUE, "rank %d was published by another worker", p->rank);
-		return;
-	}
-	p->info = malloc(value_len);
-	p->name = strdup(info.name);
-	if (!p->info || !p->name) {
-		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
-		return;
-	}
-	memcpy(p->info, value, value_len);
-	p->bytes = (uint16_t)value_len;
-	m->name = p->name;
-	m->shards = info.shards;
-	m->incarnation = info.incarnation;
-	m->message_bytes_max = info.message_bytes_max;
-	p->known = true;
-	session_set_info(p, &info);
-	g->lazy |= info.lazy;
-	g->shards_all += info.shards;
-	g->shards_max = info.shards > g->shards_max ? info.shards : g->shards_max;
-	if (++g->known_n < g->url.world)
-		return;
-	if (list_used(g) && g->url.rank == 0)
-		list_publish(g);
-	gathered(g);
-}
-
-void join_info_read(void *user, int result, const struct store_msg *reply)
-{
-	struct peer *p = user;
-	if (join_reply_counts(p->group, result, reply) && reply->status == STORE_OK && !p->known)
-		join_info_take(p, reply->value, reply->value_len);
-}
-
-static void info_set(void *user, int result, const struct store_msg *reply)
-{
-	join_reply_counts(user, result, reply);
-}
-
-void join_info_publish(struct group *g)
-{
-	uint8_t value[FAR_STORE_VALUE_MAX];
-	struct info info = {.incarnation = g->config.incarnation,
-			    .shards = g->config.shards,
-			    .lazy = g->config.lazy,
-			    .message_bytes_max = g->config.message_bytes_max};
-	memcpy(info.name, g->name, sizeof info.name);
-	for (unsigned i = 0; i + g->config.private_n < g->config.ports_n; i++) {
-		const struct nic_port *port = g->config.ports[i];
-		port->ops->address(port, &info.addrs[info.addrs_n++]);
-	}
-	size_t len = info_encode(&info, value);
-	if (g->config.key.kind != KEY_NONE)
-		info_seal(value, len, &g->key, g->url.rank);
-	group_request(g, STORE_SET, "info", g->url.rank, value, len, g->init_deadline, info_set, g);
 }
 
 static void rank_claimed(void *user, int result, const struct store_msg *reply)
@@ -431,40 +245,14 @@ static void refused_fail(struct group *g)
 		g->grace = time_after(g->now, FAR_STORE_REFUSED_NS);
 }
 
-static void claim_begin(struct group *g)
+void join_claim(struct group *g)
 {
 	char value[16];
 	int len = snprintf(value, sizeof value, "%d", g->url.world);
-	key_proven(g);
+	join_key_proven(g);
 	rejoin_query(g); /* first: replies come in order */
 	group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
 	group_request(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
-}
-
-/* `done` of the CAS for the key of a group whose store no member hosts: the first member's key is everybody's. */
-static void key_agreed(void *user, int result, const struct store_msg *reply)
-{
-	struct group *g = user;
-	char text[KEY_TEXT_BYTES + 1] = "";
-	if (!join_reply_counts(g, result, reply))
-		return;
-	if (reply->status == STORE_DIFFERS && reply->value_len == KEY_TEXT_BYTES)
-		memcpy(text, reply->value, KEY_TEXT_BYTES);
-	if (reply->status == STORE_DIFFERS && !key_parse(text, KEY_TEXT_BYTES, &g->config.key.key))
-		group_fail(g, true, FAR_PROTOCOL, "the key of group \"%s\" in the store at %s is malformed", g->group,
-			   g->store);
-	auth_erase(text, sizeof text);
-	if (group_joining(g))
-		claim_begin(g);
-}
-
-static void key_agree(struct group *g)
-{
-	char text[KEY_TEXT_BYTES + 1];
-	auth_random(g->config.key.key.bytes, sizeof g->config.key.key.bytes, random_of(g));
-	key_print(&g->config.key.key, text);
-	group_request(g, STORE_CAS, "key", -1, text, KEY_TEXT_BYTES, g->init_deadline, key_agreed, g);
-	auth_erase(text, sizeof text);
 }
 
 static void store_answered(struct group *g)
@@ -475,9 +263,9 @@ static void store_answered(struct group *g)
 	}
 	g->phase = PHASE_CLAIM;
 	if (g->config.key.kind == KEY_AUTO && g->url.scheme != URL_TCP)
-		key_agree(g);
+		join_key_agree(g);
 	else
-		claim_begin(g);
+		join_claim(g);
 }
 
 /* ---- failures of a join ---- */

@@ -211,6 +211,17 @@ bool leave_due(struct group *g)
 	return g->leave_requested || (g->serves && (g->others_leave || g->store_lost));
 }
 
+/* Reads the bye of another member: now, when it comes, or in rank 0's list. */
+static void bye_await(struct peer *p, bool in_list)
+{
+	if (peer_is_self(p))
+		return;
+	if (p->dead)
+		leave_query_bye(p);
+	else if (!in_list)
+		bye_wait(p);
+}
+
 void leave_begin(struct group *g)
 {
 	g->phase = PHASE_DRAIN;
@@ -220,15 +231,8 @@ void leave_begin(struct group *g)
 	bool reads_list = list_used(g) && g->url.rank != 0;
 	if (reads_list && !g->store_lost)
 		byes_wait(g);
-	for (int r = 0; r < g->url.world && !g->store_lost; r++) {
-		struct peer *p = &g->peers[r];
-		if (r == g->url.rank)
-			continue;
-		if (p->dead)
-			leave_query_bye(p);
-		else if (!reads_list)
-			bye_wait(p);
-	}
+	for (int r = 0; r < g->url.world && !g->store_lost; r++)
+		bye_await(&g->peers[r], reads_list);
 }
 
 /* All byes of this wave were read, so no member reads those of the wave before any more: deletes them. */
@@ -264,12 +268,7 @@ static void wave_next(struct group *g)
 		if (!p->bye_before)
 			continue;
 		p->bye = BYE_UNKNOWN;
-		if (r == g->url.rank)
-			continue;
-		if (p->dead)
-			leave_query_bye(p);
-		else if (!reads_list)
-			bye_wait(p);
+		bye_await(p, reads_list);
 	}
 }
 

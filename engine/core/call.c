@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The caller's side of calls: shard_call() takes a slot, the call's last packet or the end of its session gives it
- * back. Shard thread, but for call_submit_cancel() (any thread).
+ * back. Shard thread.
  */
 #include "core/call.h"
 
@@ -16,7 +16,6 @@
 #include "core/timer.h"
 #include "core/tlv.h"
 #include "core/waiting.h"
-#include "memory/budget.h"
 #include "value/registry.h"
 
 #include <errno.h>
@@ -492,7 +491,7 @@ void call_request_sent(struct shard *s, uint32_t slot, uint32_t gen)
 
 /* Ends a call before its answer. The slot stays taken until the peer's last packet, so that a late reply never meets
  * the slot's next generation and the ring's credits stay true; the cancel makes that packet arrive soon. */
-static void end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
+void call_end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
 {
 	if (unlikely(c->state == CALL_RENDEZVOUS)) {
 		end_rendezvous_early(s, c, status,
@@ -523,88 +522,7 @@ void call_on_timer(struct shard *s, struct call *c)
 		snprintf(text, sizeof text, "no answer to message %u within the call's time-out", c->fn);
 	else
 		snprintf(text, sizeof text, "no answer to a call with references within the call's time-out");
-	end_early(s, c, FAR_TIMEOUT, text);
-}
-
-bool call_cancel(struct shard *s, const struct call_id *id)
-{
-	shard_own(s);
-	if (id->slot == CALL_ID_WAITING) {
-		waiting_cancel(s, id->gen);
-		return true;
-	}
-	if (!id->slot)
-		return features_call_cancel(s, id);
-	must(id->slot <= s->calls_n);
-	struct call *c = &s->calls[id->slot - 1];
-	if (c->gen != id->gen || c->state < CALL_SENT)
-		return false;
-	end_early(s, c, FAR_CANCELLED, "the call was cancelled here");
-	return true;
-}
-
-bool call_cancel_future(struct shard *s, struct far_future *f)
-{
-	return !future_done(f) && (call_cancel(s, &f->call) || features_group_cancel(s, f));
-}
-
-void call_gather_cancels(struct shard *s)
-{
-	struct call_cancel_msg *msg = atomic_exchange_explicit(&s->cancels, NULL, memory_order_acquire);
-	while (msg) {
-		struct call_cancel_msg *next = msg->next;
-		msg->next = s->cancels_taken;
-		s->cancels_taken = msg;
-		msg = next;
-	}
-}
-
-static struct far_future *take_cancel(struct shard *s)
-{
-	struct call_cancel_msg *msg = s->cancels_taken;
-	struct far_future *f = msg->future;
-	s->cancels_taken = msg->next;
-	buf_unref(msg->buf);
-	return f;
-}
-
-unsigned call_run_cancels(struct shard *s)
-{
-	shard_own(s);
-	unsigned n = 0;
-	for (; s->cancels_taken; n++) {
-		struct far_future *f = take_cancel(s);
-		call_cancel_future(s, f);
-		buf_unref(&f->head);
-	}
-	return n;
-}
-
-void call_drop_cancels(struct shard *s)
-{
-	call_gather_cancels(s);
-	while (s->cancels_taken)
-		buf_unref(&take_cancel(s)->head);
-}
-
-int call_submit_cancel(struct shard *s, struct far_future *f)
-{
-	struct far_buf *buf = buf_alloc(sizeof(struct call_cancel_msg));
-	if (!buf)
-		return -ENOMEM;
-	struct call_cancel_msg *msg = buf_data(buf);
-	msg->buf = buf;
-	msg->future = f;
-	buf_ref(&f->head);
-	atomic_fetch_add_explicit(&s->producers, 1, memory_order_acquire);
-	struct call_cancel_msg *head = atomic_load_explicit(&s->cancels, memory_order_relaxed);
-	do
-		msg->next = head;
-	while (!atomic_compare_exchange_weak_explicit(&s->cancels, &head, msg, memory_order_release,
-						      memory_order_relaxed));
-	shard_notify(s);
-	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
-	return 0;
+	call_end_early(s, c, FAR_TIMEOUT, text);
 }
 
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text)
@@ -625,49 +543,5 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 		call_give(s, c);
 		if (due)
 			finish_slow(s, &call_completion, &o);
-	}
-}
-
-void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text)
-{
-	shard_own(s);
-	const char *outer = s->context.handler;
-	struct completion o = {.status = status,
-			       .executed = FAR_EXECUTED_NO,
-			       .origin = status == FAR_PEER_LOST || status == FAR_UNREACHABLE ? (int16_t)start->worker
-											      : -1,
-			       .data = text,
-			       .len = strlen(text),
-			       .agent = s->config.agent,
-			       .app = start->app};
-	if (start->id)
-		start->id->slot = 0;
-	s->context.handler = "a completion callback";
-	start->done(start->user, &o);
-	s->context.handler = outer;
-}
-
-static void call_unsent_memory(struct shard *s, const struct call_start *start)
-{
-	char text[FAR_ERR_TEXT_MAX], why[BUDGET_TEXT_MAX];
-	budget_text(why, sizeof why, start->len);
-	snprintf(text, sizeof text, "no memory for the call: %s", why);
-	call_unsent(s, start, FAR_RESOURCE, text);
-}
-
-void call_unsent_error(struct shard *s, const struct call_start *start, int error)
-{
-	switch (error) {
-	case -ESHUTDOWN:
-		call_unsent(s, start, FAR_SHUTDOWN, "the agent is shut down");
-		return;
-	case -EMSGSIZE:
-		call_unsent(s, start, FAR_TOO_LARGE, "the message is larger than its transport carries");
-		return;
-	case -ENOMEM:
-		call_unsent_memory(s, start);
-		return;
-	default:
-		call_unsent(s, start, FAR_PEER_LOST, "the worker is gone");
 	}
 }

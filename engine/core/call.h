@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Calls, the caller's side: their slots, from shard_call() to the last packet of the peer. Shard thread, but where a
- * function says otherwise.
+ * Calls, the caller's side: their slots, from shard_call() to the last packet of the peer. Shard thread.
  */
 #ifndef FAR_CORE_CALL_H
 #define FAR_CORE_CALL_H
@@ -80,13 +79,6 @@ static_assert(sizeof(struct call) == 64 && CALL_FEATURES_MAX == 6, "a call slot 
 /** A deadline that is nearer is armed at once. */
 #define CALL_NEAR_NS UINT64_C(40000000)
 
-/** The cancel of a call, on its way to the shard. */
-struct call_cancel_msg {
-	struct call_cancel_msg *next;
-	struct far_buf *buf;       /* its memory */
-	struct far_future *future; /* a reference */
-};
-
 /**
  * Sends a request, or keeps a copy until its session is up. 0, -EAGAIN (back-pressure), -EPIPE (dead), -ESHUTDOWN,
  * -EMSGSIZE, -ENOMEM. On failure `done` is not called.
@@ -94,18 +86,8 @@ struct call_cancel_msg {
 int shard_call(struct shard *s, const struct call_start *start);
 void call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len);
 void call_on_timer(struct shard *s, struct call *c);
-/** Ends the call, CANCELLED: executed MAYBE, after a cancel to the callee, or NO if it was not sent. false: it has
- * ended, or has not been started. */
-bool call_cancel(struct shard *s, const struct call_id *id);
-/** The same for the call or the group of calls that completes `f`. */
-bool call_cancel_future(struct shard *s, struct far_future *f);
-/** The same from any thread; it takes a reference of `f`. 0 or -ENOMEM. */
-int call_submit_cancel(struct shard *s, struct far_future *f);
-/** Takes the cancels of other threads; they run when the calls before them have left the submission ring. */
-void call_gather_cancels(struct shard *s);
-unsigned call_run_cancels(struct shard *s);
-/** Frees the cancels that are left at the end of the shard. */
-void call_drop_cancels(struct shard *s);
+/** Ends a pending call before its answer; the slot stays taken until the peer's last packet. */
+void call_end_early(struct shard *s, struct call *c, enum far_status status, const char *text);
 /** Writes what follows the payload of a request: HASHED a struct packet_hash; `fields`, if not NULL. */
 void call_write_trailer(const struct shard *s, union packet_head *h, uint16_t fn, const struct tlv_block *fields,
 			uint8_t *at);
@@ -132,8 +114,5 @@ static inline uint16_t call_credits(const struct shard *s)
 }
 /** Ends every call of a session (NULL: of all). */
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text);
-/** Ends a call that was never sent: with a status, or with what shard_call() returned. */
-void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text);
-void call_unsent_error(struct shard *s, const struct call_start *start, int error);
 
 #endif

@@ -75,6 +75,17 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	return d;
 }
 
+void deferred_record(struct far_req *req, struct far_deferred *d)
+{
+	struct shard *s = req->shard;
+	req->record = d;
+	req->deadline = TIME_NEVER;
+	if (req->time_left == FAR_FOREVER)
+		return;
+	req->deadline = time_after(clock_now(s->config.clock), req->time_left);
+	timer_arm(&s->wheel, &d->timer.timer, req->deadline);
+}
+
 static void unlink_open(struct shard *s, struct far_deferred *d)
 {
 	if (!d->open_prev)

@@ -65,6 +65,8 @@ struct far_deferred {
 
 struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_t call, uint32_t gen,
 				    const struct function *fn, bool hashed);
+/** Makes it the record of the request, whose deadline the wheel watches from now on. */
+void deferred_record(struct far_req *req, struct far_deferred *d);
 void deferred_free(struct shard *s, struct far_deferred *d);
 /** Room for an answer of `len` bytes in the record; NULL: an error was put there instead. Its owner, any thread. */
 void *deferred_room(struct far_deferred *d, size_t len);

@@ -5,6 +5,7 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/deferred.h"
 #include "core/shard.h"
 

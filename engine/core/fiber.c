@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Runs fibers, and parks and resumes them. Shard thread, but for on_future() (the thread that completes a future) and
- * the pool (start and stop only).
+ * Runs fibers, and parks and resumes them. Shard thread, but for on_future() (the thread that completes a future).
  */
 #include "core/fiber.h"
 
-#include "base/error.h"
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
+#include "core/fiber_pool.h"
 #include "core/flow.h"
 #include "core/packet.h"
 #include "core/request.h"
@@ -22,103 +21,13 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-/* Stacks begin at addresses that differ by more than a power of two, so that they do not meet in the same cache sets.
- */
-#define COLOURS      32u
-#define COLOUR_BYTES 192u
 
 /* Fibers that run in one pass before the queue is polled again. */
 #define READY_BURST 64u
 
 /* Turns that the fibers of a stepped shard have to end in. */
 #define END_TURNS 65536u
-
-/* ---- the pool ---- */
-
-static uint8_t *stack_of(const struct fiber_pool *p, uint32_t i, size_t guard)
-{
-	return p->stacks + (size_t)i * (guard + p->stack_bytes) + guard;
-}
-
-static void pool_unmap(struct fiber_pool *p)
-{
-	munmap(p->stacks, p->stacks_bytes);
-	munmap(p, p->bytes);
-}
-
-static int pool_map(struct fiber_pool *p)
-{
-	size_t guard = p->guard_bytes;
-	p->stacks_bytes = (size_t)p->n * (guard + p->stack_bytes);
-	p->stacks = mmap(NULL, p->stacks_bytes, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-	if (p->stacks == MAP_FAILED)
-		return errno;
-	for (uint32_t i = 0; i < p->n; i++) {
-		if (mprotect(stack_of(p, i, guard) - guard, guard, PROT_NONE)) {
-			int error = errno;
-			munmap(p->stacks, p->stacks_bytes);
-			return error;
-		}
-	}
-	return 0;
-}
-
-enum far_status fiber_pool_add(struct shard *s, uint32_t n, size_t stack_bytes, struct far_err *err)
-{
-	struct fiber_pool *none = NULL, *p;
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	if (fiber_pool_of(s))
-		return FAR_OK;
-	/* Pages of zeros, touched on use. */
-	size_t bytes = sizeof *p + n * sizeof p->fibers[0];
-	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
-		return err_set(err, FAR_RESOURCE, "out of memory for %u fibers", n);
-	p->bytes = bytes;
-	p->n = n;
-	p->asked_bytes = stack_bytes;
-	p->guard_bytes = page;
-	p->stack_bytes = (stack_bytes + COLOURS * COLOUR_BYTES + page - 1) & ~(page - 1);
-	int error = pool_map(p);
-	if (error) {
-		munmap(p, bytes);
-		return err_set(
-			err, FAR_RESOURCE,
-			"cannot map %u fiber stacks of %zu bytes, each with a guard page: %s; lower opts.fibers, "
-			"or raise %s",
-			n, stack_bytes, strerror(error),
-			error == ENOMEM ? "vm.max_map_count or ulimit -v" : "the limit");
-	}
-	/* Pairs with the acquire of the thread that holds the shard. Another thread may have been first. */
-	if (!atomic_compare_exchange_strong_explicit(&s->fibers, &none, p, memory_order_acq_rel, memory_order_relaxed))
-		pool_unmap(p);
-	return FAR_OK;
-}
-
-void fiber_pool_free(struct shard *s)
-{
-	struct fiber_pool *p = fiber_pool_of(s);
-	struct fiber_wait *w;
-	if (!p)
-		return;
-	for (uint32_t i = 0; i < p->used; i++) {
-		buf_unref(p->fibers[i].buf);
-		stack_context_fini(&p->fibers[i].stack);
-	}
-	while ((w = p->waits_free)) {
-		p->waits_free = w->next;
-		buf_unref(w->buf);
-	}
-	budget_give(p->used * FAR_STACK_COUNTED);
-	pool_unmap(p);
-	atomic_store_explicit(&s->fibers, NULL, memory_order_relaxed);
-}
 
 static void fiber_main(void *arg);
 static void on_timer(struct shard *s, struct shard_timer *t);
@@ -139,8 +48,8 @@ static struct fiber *fiber_take(struct shard *s)
 		fb = &p->fibers[i];
 		fb->shard = s;
 		fb->timer.fn = on_timer;
-		stack_context_make(&fb->stack, stack_of(p, i, p->guard_bytes),
-				   p->stack_bytes - i % COLOURS * COLOUR_BYTES, fiber_main, fb);
+		stack_context_make(&fb->stack, fiber_stack_of(p, i),
+				   p->stack_bytes - i % FIBER_COLOURS * FIBER_COLOUR_BYTES, fiber_main, fb);
 	}
 	p->live++;
 	return fb;
@@ -361,12 +270,7 @@ static int open_record(struct fiber *fb)
 		return -ENOMEM;
 	d->owned = true;
 	d->fiber = fb;
-	req->record = d;
-	req->deadline = TIME_NEVER;
-	if (req->time_left != FAR_FOREVER) {
-		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
-	}
+	deferred_record(req, d);
 	return 0;
 }
 
@@ -554,20 +458,6 @@ void fiber_cancel(struct fiber *fb)
 	shard_own(fb->shard);
 	fb->cancelled = true;
 	wait_over(fb);
-}
-
-/* ---- for the crash report ---- */
-
-size_t fiber_stack_bytes(const struct fiber *fb)
-{
-	return fiber_pool_of(fb->shard)->asked_bytes;
-}
-
-bool fiber_in_guard(const struct fiber *fb, const void *address)
-{
-	const struct fiber_pool *p = fiber_pool_of(fb->shard);
-	uintptr_t low = (uintptr_t)stack_of(p, (uint32_t)(fb - p->fibers), p->guard_bytes);
-	return (uintptr_t)address < low && (uintptr_t)address >= low - p->guard_bytes;
 }
 
 /* ---- the end ---- */

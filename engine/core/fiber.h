@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct fiber_pool;
 struct flow_frame;
 
 enum fiber_state {
@@ -83,25 +84,6 @@ struct fiber {
 	char line_strings[FAR_LINE_PAYLOAD + FAR_ARGS_MAX];
 };
 
-struct fiber_pool {
-	uint32_t n, used; /* ever used: [0, used) have been made */
-	uint32_t live;    /* in use now */
-	size_t stack_bytes, guard_bytes;
-	size_t asked_bytes; /* of a stack; it has a few more */
-	size_t bytes;       /* of this structure */
-	struct fiber *free;
-	struct fiber_wait *waits, *waits_free;
-	uint8_t *stacks; /* n times (a guard page, a stack) */
-	size_t stacks_bytes;
-	struct fiber fibers[];
-};
-
-/** Reserves `n` fibers with stacks of `stack_bytes`, each behind a guard page, and gives them to the shard, once. Makes
- * system calls: not on the shard's path. */
-enum far_status fiber_pool_add(struct shard *s, uint32_t n, size_t stack_bytes, struct far_err *err);
-/** Frees the pool; waits that are still armed are left to their futures. */
-void fiber_pool_free(struct shard *s);
-
 /** Copies the request and runs its handler until it ends or waits. Refuses with FAR_RESOURCE. */
 void fiber_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
 /** Runs fibers whose wait is over; returns how many. */
@@ -116,10 +98,6 @@ int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until);
 int fiber_pause(struct fiber *fb, uint64_t ns);
 /** Cancels all and runs them until they have ended, at most until `give_up`. Returns how many have not. */
 uint32_t fiber_end_all(struct shard *s, uint64_t give_up);
-
-/** Bytes of its stack; does the address lie in the guard page below. Async-signal-safe, on the thread that runs it. */
-size_t fiber_stack_bytes(const struct fiber *fb);
-bool fiber_in_guard(const struct fiber *fb, const void *address);
 
 static inline struct fiber_pool *fiber_pool_of(const struct shard *s)
 {

@@ -3,6 +3,8 @@
 #include "core/call.h"
 
 #include "base/must.h"
+#include "core/call_cancel.h"
+#include "core/call_unsent.h"
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"

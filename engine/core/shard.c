@@ -7,10 +7,12 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/feature.h"
 #include "core/fiber.h"
+#include "core/fiber_pool.h"
 #include "core/loop.h"
 #include "core/plan.h"
 #include "core/queues.h"

@@ -4,6 +4,7 @@
 
 #include "base/must.h"
 #include "core/context.h"
+#include "core/fiber_pool.h"
 #include "core/request.h"
 #include "core/shard.h"
 #include "core/spawn.h"

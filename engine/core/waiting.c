@@ -10,6 +10,7 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_unsent.h"
 #include "core/context.h"
 #include "core/feature.h"
 #include "core/session.h"

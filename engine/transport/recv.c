@@ -24,6 +24,7 @@
 #include "transport/rings.h"
 #include "transport/schedule.h"
 #include "transport/send.h"
+#include "transport/sibling.h"
 #include "transport/timer.h"
 
 #include <errno.h>
@@ -393,11 +394,8 @@ static void receive_grants(struct transport_queue *q, struct transport_peer *p, 
 	transport_grants_receive(q, p, h, lp->body + TRANSPORT_HEAD_BYTES, lp->body_len - TRANSPORT_HEAD_BYTES);
 }
 
-/* ---- packets that a sibling queue received ---- */
-
-/* Processes a MESSAGE or ACK like one of the peer's own queue, except that it is always copied. */
-static void receive_elsewhere(struct transport_queue *q, struct transport_queue *via, struct transport_peer *p,
-			      const union wire_packet *h, const struct nic_pkt *lp)
+void transport_receive_elsewhere(struct transport_queue *q, struct transport_queue *via, struct transport_peer *p,
+				 const union wire_packet *h, const struct nic_pkt *lp)
 {
 	p->special |= p->secondary != 0;
 	take_head(q, via, p, h);
@@ -422,44 +420,6 @@ static void receive_elsewhere(struct transport_queue *q, struct transport_queue 
 	ack_many(q, p, f.len);
 }
 
-/* Processes a packet that `via` received for a connection of `q`; both belong to one shard. */
-static void receive_for_sibling(struct transport_queue *q, struct transport_queue *via, const union wire_packet *h,
-				const struct nic_pkt *lp)
-{
-	struct transport_peer *p = peer_of(q, &h->head);
-	if (!p) {
-		if (h->head.kind == WIRE_PING || h->head.kind == WIRE_WRONG_QUEUE || h->head.kind == WIRE_RESET ||
-		    h->head.kind == WIRE_CLOSE)
-			transport_mail_forward(q, via, lp);
-		else
-			counter_bump(&q->unknown_connection_drops);
-		return;
-	}
-	if (h->head.kind == WIRE_PING) {
-		transport_receive_ping(q, p, via, lp);
-	} else if (h->head.kind == WIRE_RESET || h->head.kind == WIRE_CLOSE) {
-		transport_receive_end(q, p, via, &h->head, lp);
-	} else if (h->head.kind == WIRE_WRONG_QUEUE) {
-		transport_mail_forward(q, via, lp);
-	} else if (h->head.kind != WIRE_MESSAGE && h->head.kind != WIRE_ACK) {
-		counter_bump(&q->unknown_connection_drops);
-	} else if (p->dead || p->detached) {
-		counter_bump(&q->closed_connection_drops);
-	} else {
-		q->now = 0; /* it is of the last recv() */
-		transport_set_failover(q, p, p->secondary != 0);
-		receive_elsewhere(q, via, p, h, lp);
-	}
-	/* Send and deliver the results now: this queue may not be polled soon. */
-	if (q->grants.due)
-		transport_grants_run(q);
-	if (q->acks_n)
-		transport_send_acks(q);
-	transport_flush(&q->base);
-	if (q->ready_first && q->armed)
-		q->ops->wake(q->lower);
-}
-
 /* Processes a packet that names no connection of this queue, or is no MESSAGE or ACK. */
 __attribute__((noinline)) static void take_rest(struct transport_queue *q, struct transport_peer *p,
 						const union wire_packet *h, const struct nic_pkt *lp)
@@ -467,7 +427,7 @@ __attribute__((noinline)) static void take_rest(struct transport_queue *q, struc
 	uint64_t id = le64_get(h->head.incarnation);
 	for (uint32_t i = 0; !p && id != q->id && i < q->siblings_n; i++)
 		if (q->siblings[i]->id == id) {
-			receive_for_sibling(q->siblings[i], q, h, lp);
+			transport_sibling_receive(q->siblings[i], q, peer_of(q->siblings[i], &h->head), h, lp);
 			return;
 		}
 	transport_receive_control(q, p, &h->head, lp);
@@ -536,6 +496,12 @@ static inline __attribute__((always_inline)) unsigned take(struct transport_queu
 	return 0;
 }
 
+__attribute__((noinline)) void transport_receive_copied(struct transport_queue *q, const struct nic_pkt *lp)
+{
+	bool kept;
+	take(q, lp, NULL, &kept);
+}
+
 /* Releases the packets and copies of the last burst. */
 static inline void give_back(struct transport_queue *q)
 {
@@ -586,42 +552,6 @@ static inline unsigned take_all(struct transport_queue *q, struct nic_pkt *pkts,
 	return n;
 }
 
-/* Polls a sibling queue whose own burst is processed. All messages are copied. */
-static void poll_sibling(struct transport_queue *s)
-{
-	bool kept = false;
-	unsigned n = s->ops->recv(s->lower, s->lower_pkts, TRANSPORT_BURST);
-	s->lower_n = s->lower_at = 0;
-	for (unsigned i = 0; i < n; i++) {
-		const struct nic_pkt *lp = &s->lower_pkts[i];
-		take(s, lp, NULL, &kept);
-		if (lp->cookie)
-			s->ops->release(s->lower, lp->peer, lp->cookie);
-	}
-	s->empty_polls = n ? 0 : s->empty_polls + 1;
-	if (s->acks_n)
-		transport_send_acks(s);
-	if (s->unflushed && n)
-		transport_flush(&s->base);
-	/* Its own messages are delivered by its own recv(). */
-	if (s->ready_first && s->armed)
-		s->ops->wake(s->lower);
-}
-
-__attribute__((noinline)) static void poll_siblings(struct transport_queue *q)
-{
-	for (uint32_t i = 0; i < q->siblings_n; i++) {
-		struct transport_queue *s = q->siblings[i];
-		if (s->lower_at != s->lower_n || s->lines_n || s->batch.peer)
-			continue;
-		if (s->port->lower_caps.poll_costs && s->empty_polls > FAR_TRANSPORT_EMPTY_POLLS &&
-		    s->empty_polls % 16 != 0)
-			s->empty_polls++;
-		else
-			poll_sibling(s);
-	}
-}
-
 unsigned transport_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 {
 	struct transport_queue *q = (struct transport_queue *)nq;
@@ -633,7 +563,7 @@ unsigned transport_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max
 	give_back(q);
 	uint32_t failed_over_n = q->failed_over_n;
 	if (__builtin_expect(failed_over_n, 0) && !q->batch.peer)
-		poll_siblings(q);
+		transport_siblings_poll(q);
 	if (__builtin_expect(q->ready_first != NULL, 0))
 		n = hand_up(q, pkts, max);
 	if (n < max) {

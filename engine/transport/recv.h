@@ -6,6 +6,7 @@
 #define FAR_TRANSPORT_RECV_H
 
 #include "nic/nic.h"
+#include "transport/wire.h"
 
 struct transport_peer;
 struct transport_queue;
@@ -21,6 +22,13 @@ struct transport_batch {
 
 /** Drops the undelivered rest of queue->batch and releases its packet. */
 void transport_batch_end(struct transport_queue *q);
+/** Processes a MESSAGE or ACK that `via` received like one of the peer's own queue `q`, except that it is always
+ * copied.
+ */
+void transport_receive_elsewhere(struct transport_queue *q, struct transport_queue *via, struct transport_peer *p,
+				 const union wire_packet *h, const struct nic_pkt *lp);
+/** Processes a packet; its message is copied. */
+void transport_receive_copied(struct transport_queue *q, const struct nic_pkt *lp);
 unsigned transport_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
 void transport_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie);
 

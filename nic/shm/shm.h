@@ -11,6 +11,7 @@
 
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define SHM_PEERS_MAX  4096u
 #define SHM_QUEUES_MAX 16u
@@ -130,6 +131,19 @@ struct shm_port {
 
 extern const struct nic_queue_ops shm_queue_ops;
 
+static inline struct shm_port *shm_port_of(const struct nic_port *p)
+{
+	return (struct shm_port *)(uintptr_t)p;
+}
+
+/** Closes a descriptor that is not −1, and makes it −1. */
+static inline void shm_close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
 static inline struct shm_link *link_of(struct nic_lane *lane)
 {
 	return (struct shm_link *)lane;
@@ -209,6 +223,12 @@ void shm_link_free(struct shm_port *p, struct shm_link *link);
 int shm_link_map(struct shm_port *p, struct shm_link *link, int pair_fd, bool connector, bool loopback);
 /** Maps the peer's doorbells and stores the index to ring, both received from the peer: 0 or -errno. */
 int shm_link_bells(struct shm_link *link, int bells_fd, uint32_t bell);
+
+/* shm_connect.c: nic_port_ops */
+
+int shm_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
+		const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err);
+uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);
 
 /* shm_pull.c */
 

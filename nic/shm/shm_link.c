@@ -65,18 +65,12 @@ void shm_link_settled(struct shm_port *p, struct shm_link *link)
 	link->next_pending = link->prev_pending = NULL;
 }
 
-static void close_fd(int fd)
-{
-	if (fd >= 0)
-		close(fd);
-}
-
 void shm_link_free(struct shm_port *p, struct shm_link *link)
 {
 	shm_link_settled(p, link);
-	close_fd(link->fd);
-	close_fd(link->pair_fd);
-	close_fd(link->wake_fd);
+	shm_close_fd(&link->fd);
+	shm_close_fd(&link->pair_fd);
+	shm_close_fd(&link->wake_fd);
 	if (link->map) {
 		shm_unmap(link->map);
 		if (p->budget)

@@ -145,18 +145,34 @@ static void refused(struct far_callee *c, const char *text)
 	}
 }
 
-static struct far_rref *object_there(void)
+static void bump_there(struct far_rref *r, int expected)
 {
 	float data[2] = {1, 2};
 	struct far_tensor t = far_tensor_1d(FAR_F32, data, 2);
-	struct far_rref *r;
 	struct far_val v;
+	CHECK_STATUS(far_rref_rpc_sync(r, "bump", FAR_ARGS(&t), NULL, &v, &err), FAR_OK, &err);
+	CHECK(v.u.i == expected);
+}
+
+static struct far_rref *object_there(void)
+{
+	struct far_rref *r;
 	CHECK_STATUS(far_remote(agent, "worker1", "t::Cell", FAR_NOARGS, NULL, &r, &err), FAR_OK, &err);
-	for (int i = 1; i <= 3; i++) {
-		CHECK_STATUS(far_rref_rpc_sync(r, "bump", FAR_ARGS(&t), NULL, &v, &err), FAR_OK, &err);
-		CHECK(v.u.i == i);
-	}
+	for (int i = 1; i <= 3; i++)
+		bump_there(r, i);
 	return r;
+}
+
+/* An object that was lost with its owner. */
+static void lost(struct far_rref *r)
+{
+	float data[2] = {1, 2};
+	struct far_tensor t = far_tensor_1d(FAR_F32, data, 2);
+	struct far_future *f;
+	CHECK_STATUS(far_rref_rpc_sync(r, "bump", FAR_ARGS(&t), NULL, NULL, &err), FAR_PEER_LOST, &err);
+	CHECK_TEXT(&err, "former incarnation");
+	CHECK_STATUS(far_rref_rpc_async(r, "bump", FAR_ARGS(&t), NULL, &f, &err), FAR_PEER_LOST, &err);
+	CHECK_TEXT(&err, "former incarnation");
 }
 
 static int caller(void)
@@ -197,8 +213,12 @@ static int caller(void)
 	call_holding(fresh, &expected); /* the others have run nothing there */
 	/* An object of the former incarnation, while the fast path to one of the other is open. */
 	struct far_rref *is = object_there();
-	CHECK_STATUS(far_rref_rpc_sync(was, "bump", FAR_ARGS(&t), NULL, NULL, &err), FAR_PEER_LOST, &err);
-	CHECK_TEXT(&err, "former incarnation");
+	lost(was);
+	CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
+	bump_there(is, 4);
+	lost(was);
+	bump_there(is, 5); /* nothing of the others has run there */
+	far_shard_release(agent);
 	far_rref_free(was);
 	far_rref_free(is);
 	far_callee_free(c);

@@ -113,20 +113,21 @@ static const struct far_method cell_methods[] = {
 static const struct far_method other_methods[] = {{"add(Tensor a, Tensor b) -> int", FAR_KIND_INLINE, add, NULL}};
 static const struct far_function cell_makes[] = {{"t::Cell() -> t::Cell", FAR_KIND_INLINE, make, NULL},
 						 {"t::broken() -> t::Cell", FAR_KIND_INLINE, broken, NULL},
-						 {"t::big(Tensor a) -> t::Cell", FAR_KIND_INLINE, make, NULL}};
+						 {"t::big(Tensor a) -> t::Cell", FAR_KIND_INLINE, make, NULL},
+						 {"t::absent() -> t::Cell", FAR_KIND_INLINE, make, NULL}};
 static char other_class[16], other_signature[40];
 static const struct far_function other_make = {other_signature, FAR_KIND_INLINE, make, NULL};
-static const struct far_class classes[] = {{.name = "t::Cell",
-					    .constructors = cell_makes,
-					    .constructors_n = 3,
-					    .methods = cell_methods,
-					    .methods_n = 3,
-					    .destroy = destroy},
-					   {.name = other_class,
-					    .constructors = &other_make,
-					    .constructors_n = 1,
-					    .methods = other_methods,
-					    .methods_n = 1}};
+static struct far_class classes[] = {{.name = "t::Cell",
+				      .constructors = cell_makes,
+				      .constructors_n = 4, /* the callee lacks the last one */
+				      .methods = cell_methods,
+				      .methods_n = 3,
+				      .destroy = destroy},
+				     {.name = other_class,
+				      .constructors = &other_make,
+				      .constructors_n = 1,
+				      .methods = other_methods,
+				      .methods_n = 1}};
 static const struct far_function functions[] = {
 	{"t::plain(Tensor a, Tensor b) -> int", FAR_KIND_INLINE, plain, NULL},
 	{LONG_NAME "(Tensor a, Tensor b) -> int", FAR_KIND_INLINE, plain, NULL},
@@ -373,6 +374,24 @@ static void named_otherwise(void)
 	far_rref_free(r);
 }
 
+/* An object that is never made, so its owner never confirms it: its methods are not sent, or nothing would end them. */
+static void never_confirmed(void)
+{
+	struct far_tensor t = far_tensor_1d(FAR_F32, data, 2);
+	struct far_future *f;
+	struct far_rref *r;
+	CHECK_STATUS(far_remote_to(ends[0].agent, to, "t::absent", FAR_NOARGS, NULL, &r, &err), FAR_OK, &err);
+	CHECK(result(method(r, "add", 2)) == -FAR_NO_FUNCTION);
+	for (int i = 0; i < 100; i++)
+		polls();
+	for (int i = 0; i < 3; i++) {
+		CHECK_STATUS(far_rref_rpc_async(r, "add", FAR_ARGS(&t, &t), NULL, &f, &err), FAR_NO_FUNCTION, &err);
+		CHECK_TEXT(&err, "never made");
+		CHECK(result(method(cell, "add", 2)) == ran);
+	}
+	far_rref_free(r);
+}
+
 /* A request that is kept after a method has run holds no object. */
 static void kept_apart(void)
 {
@@ -523,6 +542,9 @@ int main(void)
 						     .functions_n = sizeof functions / sizeof *functions,
 						     .classes = classes,
 						     .classes_n = 2}};
+	struct far_class fewer[] = {classes[0], classes[1]};
+	fewer[0].constructors_n = 3;
+	ends[1].opts.classes = fewer;
 	together_all(ends, 2, together_join);
 	for (int i = 0; i < 2; i++)
 		CHECK_STATUS(far_shard_acquire(ends[1 - i].agent, 0, &err), FAR_OK, &err);
@@ -535,6 +557,7 @@ int main(void)
 	methods();
 	requests();
 	named_otherwise();
+	never_confirmed();
 	kept_apart();
 	freed();
 	fan_outs();

@@ -6,11 +6,18 @@ set -u
 top=$1
 . "$(dirname "$0")/cases.sh"
 
-# Beside the build, with its options: as the compiler is called with the same words, ccache has most of the objects.
+# Beside the build, with its options and its compiler: called by the same name, with the same words, ccache has most of
+# the objects.
 FARCALL_BUILD=$(dirname "$2")/build-train-$$
 export FARCALL_BUILD
 trap 'rm -rf "$dir" "$FARCALL_BUILD"' EXIT
 unset SUDO_USER
+CC=$(python3 - "$2/meson-info/intro-targets.json" <<'END'
+import json, sys
+print(*next(s["compiler"] for t in json.load(open(sys.argv[1])) for s in t["target_sources"] if s.get("language") == "c"))
+END
+)
+export CC
 if grep -q '"name": "werror", "value": true' "$2/meson-info/intro-buildoptions.json"; then
 	mkdir "$dir/bin"
 	printf '#!/bin/sh\nPATH="%s"\n[ "$1" != setup ] || set -- "$@" -Dwerror=true\nexec meson "$@"\n' "$PATH" >"$dir/bin/meson"

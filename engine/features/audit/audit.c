@@ -8,6 +8,7 @@
 #include "core/call.h"
 #include "core/deferred.h"
 #include "core/fiber.h"
+#include "core/fiber_pool.h"
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"

@@ -5,19 +5,18 @@
  */
 #include "features/fanout/fanout.h"
 
-#include "base/must.h"
+#include "base/list.h"
 #include "core/call.h"
-#include "core/context.h"
 #include "core/fast.h"
 #include "core/feature.h"
 #include "core/loop.h"
 #include "core/session.h"
 #include "core/shard.h"
 #include "core/timer.h"
+#include "features/fanout/attempt.h"
 #include "features/fanout/scatter.h"
 #include "features/features.h"
 #include "features/intercept/intercept.h"
-#include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 
 #include <errno.h>
@@ -30,83 +29,10 @@
 static const char gone[] = "the worker is gone";
 static const char no_memory[] = "no memory to keep the request until there is room";
 
-/* The call has ended: the receiver of the references has its own, or never will. */
-static void pins_done(struct fanout_target *t)
-{
-	if (unlikely(t->pins != NULL)) {
-		rref_pins_release(t->pins);
-		t->pins = NULL;
-	}
-}
-
-static void request_done(struct fanout_target *t)
-{
-	buf_unref(t->request);
-	t->request = NULL;
-}
-
 /* The list of those under way: all that the shard keeps of them. */
 static struct fanout **fanouts_of(struct shard *s)
 {
 	return (struct fanout **)(void *)&s->state[FEATURE_FANOUT];
-}
-
-/* ---- those that wait for room ---- */
-
-static struct fanout_attempt *attempt_at(struct fanout *fo, uint16_t number)
-{
-	return &fo->target[(number - 1u) / 2].attempt[(number - 1u) % 2];
-}
-
-static const struct fanout_target *target_with(const struct fanout_attempt *at)
-{
-	return (const struct fanout_target *)(const void *)((const char *)(at - at->second) -
-							    offsetof(struct fanout_target, attempt));
-}
-
-static uint32_t target_of(const struct fanout *fo, const struct fanout_attempt *at)
-{
-	return (uint32_t)(target_with(at) - fo->target);
-}
-
-static struct far_to attempt_to(const struct fanout_attempt *at)
-{
-	const struct fanout_target *t = target_with(at);
-	return at->second ? t->hedge_to : t->to;
-}
-
-/* A number for the session that an attempt goes through: what has room or not. */
-static uint32_t session_of(const struct fanout *fo, const struct fanout_attempt *at)
-{
-	struct far_to to = attempt_to(at);
-	return session_index(fo->shard, (uint32_t)to.worker, (uint32_t)to.shard);
-}
-
-static void enqueue(struct fanout *fo, struct fanout_attempt *at)
-{
-	uint32_t q = session_of(fo, at) % FANOUT_QUEUES;
-	uint16_t number = (uint16_t)(target_of(fo, at) * 2 + at->second + 1);
-	at->state = ATTEMPT_WAITING;
-	at->next = 0;
-	if (fo->queue_head[q])
-		attempt_at(fo, fo->queue_tail[q])->next = number;
-	else
-		fo->queue_head[q] = number;
-	fo->queue_tail[q] = number;
-	fo->waiting_n++;
-}
-
-/* Takes `at` out, which comes after `before` (NULL: it is the first). */
-static void dequeue(struct fanout *fo, uint32_t q, struct fanout_attempt *before, struct fanout_attempt *at)
-{
-	uint16_t before_number = before ? (uint16_t)(target_of(fo, before) * 2 + before->second + 1) : 0;
-	if (before)
-		before->next = at->next;
-	else
-		fo->queue_head[q] = at->next;
-	if (!at->next)
-		fo->queue_tail[q] = before_number;
-	fo->waiting_n--;
 }
 
 /* ---- attempts ---- */
@@ -132,7 +58,7 @@ __attribute__((noinline, cold)) static int send_seen(struct shard *s, struct cal
 static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_start *request)
 {
 	struct shard *s = fo->shard;
-	struct far_to to = attempt_to(at);
+	struct far_to to = fanout_attempt_to(at);
 	const struct session *se = &s->sessions[session_index(s, (uint32_t)to.worker, (uint32_t)to.shard)];
 	/* Without a credit it waits here, not in the session's queue, which is for calls that cannot. */
 	if (unlikely(se->calls_active >= se->calls_max) && se->state == SESSION_UP && !s->hold_calls)
@@ -162,9 +88,9 @@ static int send(struct fanout *fo, struct fanout_attempt *at, const struct call_
 
 static void attempt_refused(struct fanout *fo, struct fanout_attempt *at, int error)
 {
-	uint32_t i = target_of(fo, at);
+	uint32_t i = fanout_target_of(fo, at);
 	struct completion o = {.status = FAR_PEER_LOST, .executed = FAR_EXECUTED_NO, .data = gone};
-	o.origin = (int16_t)attempt_to(at).worker;
+	o.origin = (int16_t)fanout_attempt_to(at).worker;
 	if (error == -ESHUTDOWN) {
 		o = (struct completion){.status = FAR_SHUTDOWN, .origin = -1, .data = FANOUT_STOPPED};
 	} else if (error == -EMSGSIZE) {
@@ -178,7 +104,7 @@ static void attempt_refused(struct fanout *fo, struct fanout_attempt *at, int er
 	}
 	o.len = strlen(o.data);
 	at->state = ATTEMPT_ENDED;
-	target_failed(fo, i, attempt_to(at), &o);
+	target_failed(fo, i, fanout_attempt_to(at), &o);
 }
 
 /* The time left of the deadline, for calls that are sent later than the first ones. */
@@ -202,10 +128,10 @@ static struct call_start kept_request(struct fanout *fo, const struct fanout_tar
 /* Sends or queues an attempt whose request is kept. */
 static void try_kept(struct fanout *fo, struct fanout_attempt *at)
 {
-	struct call_start request = kept_request(fo, &fo->target[target_of(fo, at)]);
+	struct call_start request = kept_request(fo, &fo->target[fanout_target_of(fo, at)]);
 	int error = send(fo, at, &request);
 	if (error == -EAGAIN)
-		enqueue(fo, at);
+		fanout_enqueue(fo, at);
 	else if (error)
 		attempt_refused(fo, at, error);
 }
@@ -231,35 +157,7 @@ static void request_maybe_done(struct fanout_target *t)
 {
 	if (t->request && !can_hedge(t) && t->attempt[0].state != ATTEMPT_WAITING &&
 	    t->attempt[1].state != ATTEMPT_WAITING)
-		request_done(t);
-}
-
-/* Ends an attempt that is not needed any more. Its call's completion finds it ended. */
-static void withdraw(struct fanout *fo, struct fanout_attempt *at)
-{
-	struct shard *s = fo->shard;
-	uint8_t state = at->state;
-	at->state = ATTEMPT_ENDED;
-	if (state == ATTEMPT_FLYING)
-		call_cancel(s, &at->id);
-	else if (state == ATTEMPT_WAITING && !fo->concluded) {
-		uint32_t q = session_of(fo, at) % FANOUT_QUEUES;
-		struct fanout_attempt *before = NULL;
-		for (uint16_t n = fo->queue_head[q]; n && attempt_at(fo, n) != at; n = before->next)
-			before = attempt_at(fo, n);
-		dequeue(fo, q, before, at);
-	}
-}
-
-static void target_ended(struct fanout *fo, uint32_t i)
-{
-	struct fanout_target *t = &fo->target[i];
-	t->ended = true;
-	for (unsigned a = 0; a < 2; a++)
-		if (t->attempt[a].state == ATTEMPT_WAITING || t->attempt[a].state == ATTEMPT_FLYING)
-			withdraw(fo, &t->attempt[a]);
-	request_done(t);
-	pins_done(t);
+		fanout_request_done(t);
 }
 
 /* An attempt failed: the target has, unless its other one goes on or can begin. */
@@ -284,69 +182,7 @@ static void target_failed(struct fanout *fo, uint32_t i, struct far_to from, con
 	}
 	if (!fo->failed_n++)
 		fanout_record_failure(fo, i, o);
-	target_ended(fo, i);
-}
-
-/* ---- the end ---- */
-
-static enum far_status abandoned_status(struct fanout *fo, enum far_status why)
-{
-	if (why == FAR_SHUTDOWN || fo->shard->stopped)
-		return FAR_SHUTDOWN;
-	bool late = fo->start.deadline != TIME_NEVER && shard_now(fo->shard) >= fo->start.deadline;
-	return late ? FAR_TIMEOUT : FAR_CANCELLED;
-}
-
-static void abandon(struct fanout *fo, uint32_t i, enum far_status status)
-{
-	struct fanout_target *t = &fo->target[i];
-	bool sent = t->attempt[0].state == ATTEMPT_FLYING || t->attempt[1].state == ATTEMPT_FLYING;
-	const char *text = status == FAR_TIMEOUT    ? "no answer within the time-out"
-			   : status == FAR_SHUTDOWN ? FANOUT_STOPPED
-						    : "cancelled: it is not needed any more";
-	struct far_target_result *r = fanout_result_of(fo, i);
-	struct completion o = {.status = status,
-			       .executed = sent || (r && r->executed) ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
-			       .origin = -1,
-			       .data = text,
-			       .len = strlen(text)};
-	fo->touched |= sent;
-	fanout_write_result(fo, i, t->to, &o);
-	target_ended(fo, i);
-}
-
-/* Completes the future, with the count unless `failed`. `why`: the status; OK: that of the first failure. The memory of
- * the application is not used afterwards. */
-static void conclude(struct fanout *fo, bool failed, enum far_status why)
-{
-	struct shard *s = fo->shard;
-	const char *outer = s->context.handler;
-	struct completion o;
-	char text[FAR_ERR_TEXT_MAX];
-	fo->concluded = true;
-	timer_disarm(&s->wheel, &fo->alarm.timer);
-	list_remove(fo);
-	enum far_status rest = abandoned_status(fo, why);
-	for (uint32_t i = 0; i < fo->n; i++)
-		if (!fo->target[i].ended)
-			abandon(fo, i, rest);
-	buf_unref(fo->common);
-	struct far_future *f = fo->future;
-	s->context.handler = "a completion callback";
-	if (failed)
-		fanout_error(fo, why, text, sizeof text, &o);
-	else
-		o = (struct completion){.executed = FAR_EXECUTED_YES,
-					.origin = -1,
-					.data = text,
-					.len = scatter_count(fo->ok_n, text, sizeof text)};
-	fo->complete(f, &o);
-	s->context.handler = outer;
-	/* One writer: the thread that holds the shard. The count of outstanding calls reads it after calls_sent. */
-	uint32_t ended = atomic_load_explicit(&s->fanouts_ended, memory_order_relaxed);
-	atomic_store_explicit(&s->fanouts_ended, ended + 1, memory_order_release);
-	buf_unref(&f->head);
-	buf_unref(fo->buf);
+	fanout_target_ended(fo, i);
 }
 
 /* Is it decided? It is gone then. */
@@ -354,13 +190,13 @@ static bool decide(struct fanout *fo)
 {
 	uint32_t open = fo->n - fo->ok_n - fo->failed_n;
 	if (fo->ok_n >= fo->k)
-		conclude(fo, false, FAR_OK);
+		fanout_conclude(fo, false, FAR_OK);
 	else if (open == 0)
-		conclude(fo, !fo->partial || fo->ok_n == 0, FAR_OK);
+		fanout_conclude(fo, !fo->partial || fo->ok_n == 0, FAR_OK);
 	else if (fo->partial || fo->errors == FAR_ERRORS_COLLECT)
 		return false;
 	else if (fo->ok_n + open < fo->k || (fo->errors == FAR_ERRORS_FAIL_FAST && fo->failed_n))
-		conclude(fo, true, FAR_OK);
+		fanout_conclude(fo, true, FAR_OK);
 	else
 		return false;
 	return true;
@@ -377,14 +213,14 @@ static void retry(struct fanout *fo, uint32_t q, uint32_t session_no)
 	uint32_t full = ANY_SESSION;
 	renew_left(fo);
 	for (uint16_t n = fo->queue_head[q]; n;) {
-		struct fanout_attempt *at = attempt_at(fo, n);
-		uint32_t to = session_of(fo, at);
+		struct fanout_attempt *at = fanout_attempt_at(fo, n);
+		uint32_t to = fanout_session_of(fo, at);
 		n = at->next;
 		if (to == full || (session_no != ANY_SESSION && to != session_no)) {
 			before = at;
 			continue;
 		}
-		struct call_start request = kept_request(fo, &fo->target[target_of(fo, at)]);
+		struct call_start request = kept_request(fo, &fo->target[fanout_target_of(fo, at)]);
 		int error = send(fo, at, &request);
 		if (error == -EAGAIN) {
 			if (session_no != ANY_SESSION)
@@ -393,7 +229,7 @@ static void retry(struct fanout *fo, uint32_t q, uint32_t session_no)
 			before = at;
 			continue;
 		}
-		dequeue(fo, q, before, at);
+		fanout_dequeue(fo, q, before, at);
 		if (error) {
 			/* Failing may queue the hedge, at the end, and take the other attempt out: begin again. */
 			attempt_refused(fo, at, error);
@@ -401,7 +237,7 @@ static void retry(struct fanout *fo, uint32_t q, uint32_t session_no)
 			n = fo->queue_head[q];
 		} else {
 			fo->retry_ns = RETRY_NS_MIN;
-			request_maybe_done(&fo->target[target_of(fo, at)]);
+			request_maybe_done(&fo->target[fanout_target_of(fo, at)]);
 		}
 	}
 }
@@ -428,7 +264,7 @@ static void on_alarm(struct shard *s, struct shard_timer *alarm)
 	uint64_t now = shard_now(s);
 	if (now >= fo->start.deadline) {
 		bool enough = fo->partial && fo->ok_n;
-		conclude(fo, !enough, FAR_TIMEOUT);
+		fanout_conclude(fo, !enough, FAR_TIMEOUT);
 		return;
 	}
 	if (now >= fo->hedge_at) {
@@ -451,8 +287,8 @@ static void on_alarm(struct shard *s, struct shard_timer *alarm)
 
 static void answered(struct fanout *fo, struct fanout_attempt *at, const struct completion *o)
 {
-	uint32_t i = target_of(fo, at);
-	struct far_to from = attempt_to(at);
+	uint32_t i = fanout_target_of(fo, at);
+	struct far_to from = fanout_attempt_to(at);
 	struct completion end = *o;
 	if (likely(o->status == FAR_OK)) {
 		const char *text = NULL;
@@ -471,7 +307,7 @@ static void answered(struct fanout *fo, struct fanout_attempt *at, const struct 
 	fo->ok_n++;
 	if (at->second)
 		counter_add(&fo->shard->counters.hedges_won, 1);
-	target_ended(fo, i);
+	fanout_target_ended(fo, i);
 }
 
 static void on_answer(void *user, const struct completion *o)
@@ -483,7 +319,7 @@ static void on_answer(void *user, const struct completion *o)
 	at->state = ATTEMPT_ENDED;
 	answered(fo, at, o);
 	if (unlikely(fo->waiting_n)) {
-		uint32_t session_no = session_of(fo, at);
+		uint32_t session_no = fanout_session_of(fo, at);
 		retry(fo, session_no % FANOUT_QUEUES, session_no);
 	}
 	if (fo->launching)
@@ -497,11 +333,11 @@ static void on_line(void *user, uint8_t *body, uint32_t len)
 {
 	struct fanout_attempt *at = user;
 	struct fanout *fo = at->fanout;
-	struct fanout_target *t = (struct fanout_target *)(uintptr_t)target_with(at);
+	struct fanout_target *t = (struct fanout_target *)(uintptr_t)fanout_target_with(at);
 	if (unlikely(at->state != ATTEMPT_FLYING || fo->launching || fo->waiting_n ||
 		     !scatter_line(fo, t, body, len))) {
 		struct completion o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .data = body, .len = len};
-		o.origin = (int16_t)attempt_to(at).worker;
+		o.origin = (int16_t)fanout_attempt_to(at).worker;
 		on_answer(at, &o);
 		return;
 	}
@@ -578,7 +414,7 @@ void fanout_launch(struct fanout *fo, uint32_t i, const struct call_start *start
 		if (!t->request && fanout_keep(fo, i, start, common)) {
 			error = -ENOMEM;
 		} else {
-			enqueue(fo, at);
+			fanout_enqueue(fo, at);
 			return;
 		}
 	}
@@ -625,7 +461,7 @@ void fanout_refuse(struct fanout *fo, uint32_t i, enum far_status status, const 
 	if (!fo->failed_n++)
 		fanout_record_failure(fo, i, &o);
 	fo->target[i].ended = true;
-	pins_done(&fo->target[i]);
+	fanout_pins_done(&fo->target[i]);
 }
 
 void fanout_launched(struct fanout *fo)
@@ -660,14 +496,14 @@ static bool cancel(struct shard *s, const void *f)
 	while (fo && fo->future != f)
 		fo = fo->next;
 	if (fo)
-		conclude(fo, true, FAR_CANCELLED);
+		fanout_conclude(fo, true, FAR_CANCELLED);
 	return fo != NULL;
 }
 
 static void stop(struct shard *s)
 {
 	while (*fanouts_of(s))
-		conclude(*fanouts_of(s), true, FAR_SHUTDOWN);
+		fanout_conclude(*fanouts_of(s), true, FAR_SHUTDOWN);
 }
 
 const struct shard_feature fanout_feature = {

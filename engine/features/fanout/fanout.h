@@ -114,6 +114,16 @@ void fanout_launched(struct fanout *fo);
 /** Hands a record whose requests are all kept over to the shard, from a thread that does not hold it. */
 void fanout_submit(struct fanout *fo);
 
+/* fanout_end.c */
+/** The call has ended: the receiver of the references has its own, or never will. */
+void fanout_pins_done(struct fanout_target *t);
+void fanout_request_done(struct fanout_target *t);
+/** Target `i` is decided: withdraws its attempts. */
+void fanout_target_ended(struct fanout *fo, uint32_t i);
+/** Completes the future, with the count unless `failed`. `why`: the status; OK: that of the first failure. The memory
+ * of the application is not used afterwards. */
+void fanout_conclude(struct fanout *fo, bool failed, enum far_status why);
+
 /* fanout_report.c */
 /** The failure of target `i` is the first. */
 void fanout_record_failure(struct fanout *fo, uint32_t i, const struct completion *o);

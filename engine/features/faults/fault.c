@@ -7,6 +7,7 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_unsent.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
 #include "core/feature.h"
@@ -239,12 +240,7 @@ bool fault_admit(struct far_req *req)
 		return false;
 	}
 	d->owned = true;
-	req->record = d;
-	req->deadline = TIME_NEVER;
-	if (req->time_left != FAR_FOREVER) {
-		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
-	}
+	deferred_record(req, d);
 	return true;
 }
 

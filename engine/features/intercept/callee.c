@@ -209,12 +209,7 @@ static bool open_record(struct far_req *req)
 		return false;
 	}
 	d->owned = true;
-	req->record = d;
-	req->deadline = TIME_NEVER;
-	if (req->time_left != FAR_FOREVER) {
-		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
-	}
+	deferred_record(req, d);
 	return true;
 }
 

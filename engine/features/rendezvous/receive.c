@@ -102,7 +102,7 @@ static void in_drop(struct shard *s, struct rendezvous_in *in)
 
 /* ---- lanes ---- */
 
-static void lane_grant(struct shard *s, struct rendezvous_peer *p, unsigned lane)
+void rendezvous_grant(struct shard *s, struct rendezvous_peer *p, unsigned lane)
 {
 	struct rendezvous_lane *l = &p->in[lane];
 	uint64_t ahead = l->in->copied + FAR_RENDEZVOUS_WINDOW;
@@ -177,7 +177,7 @@ static void lane_admit(struct shard *s, struct rendezvous_peer *p, unsigned lane
 	if (l->parts_n)
 		rendezvous_list(s, p);
 	else
-		lane_grant(s, p, lane);
+		rendezvous_grant(s, p, lane);
 }
 
 /* Refused at once, before anything is reserved: true. */
@@ -209,21 +209,6 @@ static void report_packets(struct shard *s, struct rendezvous_peer *p, unsigned 
 		rendezvous_send_control(s, p, PACKET_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
 }
 
-/* The parts of an offered message, which are `total` bytes in all. */
-static bool offer_fits(const struct packet_announced *a, size_t bytes, uint64_t total)
-{
-	if (bytes == sizeof a->head)
-		return true;
-	if (a->parts_n < 1 || a->parts_n > FAR_PULL_PARTS_MAX || bytes != packet_announced_bytes(a->parts_n))
-		return false;
-	for (unsigned i = 0; i < a->parts_n; i++) {
-		if (a->parts[i].len == 0 || a->parts[i].len > total)
-			return false;
-		total -= a->parts[i].len;
-	}
-	return !total;
-}
-
 static bool announcement_fits(const struct rendezvous_peer *p, const struct packet_rendezvous *h,
 			      const struct nic_pkt *pkt, struct packet_announced *a)
 {
@@ -231,24 +216,12 @@ static bool announcement_fits(const struct rendezvous_peer *p, const struct pack
 	if (pkt->body_len < sizeof *body || pkt->body_len > sizeof *a)
 		return false;
 	memcpy(a, pkt->body, pkt->body_len);
-	return offer_fits(a, pkt->body_len, h->total) && h->lane < FAR_RENDEZVOUS_LANES && !p->in[h->lane].open &&
-	       h->total > 0 && h->total <= FAR_MSG_BYTES_MAX + sizeof(struct packet_hash) + FAR_TLV_BYTES_MAX &&
+	return rendezvous_offer_fits(a, pkt->body_len, h->total) && h->lane < FAR_RENDEZVOUS_LANES &&
+	       !p->in[h->lane].open && h->total > 0 &&
+	       h->total <= FAR_MSG_BYTES_MAX + sizeof(struct packet_hash) + FAR_TLV_BYTES_MAX &&
 	       tlv_head_fits(body, h->total) && !(body->flags & PACKET_RETRY) &&
 	       (body->type == PACKET_REQUEST || body->type == PACKET_REPLY ||
 		(body->type == PACKET_ONEWAY && !(body->flags & PACKET_TYPED)));
-}
-
-static void lane_offered(struct shard *s, const struct session *se, struct rendezvous_lane *l,
-			 const struct packet_rendezvous *h, const struct packet_announced *a)
-{
-	if (!se->q->ops->pull)
-		return;
-	l->parts_n = a->parts_n;
-	for (unsigned i = 0; i < l->parts_n; i++)
-		l->parts[i] = (struct iovec){(void *)(uintptr_t)a->parts[i].at, a->parts[i].len};
-	l->offer_at = (void *)(uintptr_t)a->offer;
-	l->offer = (struct packet_offer){se->incarnation, rref_incarnation(s->config.rank, s->config.incarnation),
-					 packet_offer_tag(h->lane, h->epoch, se->shard, s->config.index)};
 }
 
 bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const struct packet_rendezvous *h,
@@ -264,7 +237,7 @@ bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const st
 				      .head = body,
 				      .total = h->total,
 				      .arrived = clock_now(s->config.clock)};
-	lane_offered(s, p->session, l, h, &a);
+	rendezvous_offered(s, p->session, l, h, &a);
 	p->packets_received++;
 	if (body.type == PACKET_ONEWAY)
 		oneway_received(s, p);
@@ -334,7 +307,7 @@ static void run(struct shard *s, struct rendezvous_in *in)
 		buf_unref(whole.buf);
 }
 
-static void complete(struct shard *s, struct rendezvous_in *in)
+void rendezvous_complete(struct shard *s, struct rendezvous_in *in)
 {
 	struct rendezvous_peer *p = in->peer;
 	counter_add(&s->counters.rendezvous_received, 1);
@@ -394,11 +367,11 @@ static bool put(struct shard *s, struct rendezvous_peer *p, const struct rendezv
 		return false;
 	struct rendezvous_lane *l = &p->in[f->lane];
 	if (l->in == in && l->open && l->granted < l->total && l->granted - in->copied <= FAR_RENDEZVOUS_WINDOW / 2)
-		lane_grant(s, p, f->lane);
+		rendezvous_grant(s, p, f->lane);
 	if (in->copied == in->total) {
 		if (l->in == in)
 			l->in = NULL;
-		complete(s, in);
+		rendezvous_complete(s, in);
 	}
 	return true;
 }
@@ -456,87 +429,6 @@ bool rendezvous_copy_one(struct shard *s, struct rendezvous_peer *p)
 	}
 	if (p->session->state == SESSION_UP)
 		report_packets(s, p, f.lane);
-	return true;
-}
-
-/* ---- pulled messages ---- */
-
-/* The lane with the fewest bytes left, every fourth time the next one, so that none starves. */
-static unsigned next_pulled(struct rendezvous_peer *p)
-{
-	unsigned best = FAR_RENDEZVOUS_LANES, first = p->pull_turn / 4;
-	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++) {
-		unsigned lane = (first + i) % FAR_RENDEZVOUS_LANES;
-		const struct rendezvous_in *in = p->in[lane].in;
-		if (!rendezvous_pulls(&p->in[lane]))
-			continue;
-		if (best == FAR_RENDEZVOUS_LANES ||
-		    in->total - in->copied < p->in[best].in->total - p->in[best].in->copied)
-			best = lane;
-		if (p->pull_turn % 4 == 3)
-			break;
-	}
-	return best;
-}
-
-/* The parts of message bytes [at, at + len). Returns how many. */
-static unsigned parts_of(const struct rendezvous_lane *l, uint64_t at, uint64_t len, struct iovec *out)
-{
-	unsigned n = 0;
-	for (const struct iovec *part = l->parts; len; part++) {
-		if (at >= part->iov_len) {
-			at -= part->iov_len;
-			continue;
-		}
-		uint64_t of = part->iov_len - at < len ? part->iov_len - at : len;
-		out[n++] = (struct iovec){(uint8_t *)part->iov_base + at, of};
-		len -= of;
-		at = 0;
-	}
-	return n;
-}
-
-/* Pulls the next piece, with the last one the offer. false: it is not to be had. */
-static bool pull_piece(struct shard *s, const struct session *se, struct rendezvous_lane *l)
-{
-	struct rendezvous_in *in = l->in;
-	uint64_t left = in->total - in->copied, len = left < FAR_CHUNK_BYTES ? left : FAR_CHUNK_BYTES;
-	struct iovec from[FAR_PULL_PARTS_MAX + 1], to[2] = {{in->at + in->copied, len}};
-	struct packet_offer found = {0};
-	unsigned n = parts_of(l, in->copied, len, from), last = len == left;
-	if (last) {
-		to[1] = (struct iovec){&found, sizeof found};
-		from[n] = (struct iovec){l->offer_at, sizeof found};
-	}
-	if (se->q->ops->pull(se->q, se->peer, to, 1 + last, from, n + last) ||
-	    (last && memcmp(&found, &l->offer, sizeof found) != 0))
-		return false;
-	in->copied += len;
-	counter_add(&s->counters.bytes_received, len);
-	return true;
-}
-
-bool rendezvous_pull_one(struct shard *s, struct rendezvous_peer *p)
-{
-	unsigned lane = next_pulled(p);
-	if (lane == FAR_RENDEZVOUS_LANES)
-		return false;
-	struct rendezvous_lane *l = &p->in[lane];
-	struct rendezvous_in *in = l->in;
-	p->pull_turn++;
-	if (!pull_piece(s, p->session, l)) { /* its sender has withdrawn it, or sends it */
-		l->parts_n = 0;
-		in->copied = 0;
-		lane_grant(s, p, lane);
-		return true;
-	}
-	if (in->copied < in->total)
-		return true;
-	l->in = NULL;
-	l->open = false;
-	l->pulled = true;
-	rendezvous_send_pulled(s, p, lane, l);
-	complete(s, in);
 	return true;
 }
 

@@ -170,7 +170,7 @@ static inline struct rendezvous_shard *rendezvous_of(const struct shard *s)
 	return s->state[FEATURE_RENDEZVOUS];
 }
 
-/* ---- send.c ---- */
+/* ---- out.c ---- */
 
 /** Any thread. One reference, no parts, total 0; NULL without memory. */
 struct rendezvous_out *rendezvous_out_new(void);
@@ -186,21 +186,30 @@ static inline struct rendezvous_out *rendezvous_out_in(struct far_buf *ready)
 	return (struct rendezvous_out *)buf_data(ready);
 }
 
+/** The fields that follow the message. */
+void rendezvous_out_fields(struct rendezvous_out *o, struct far_buf *tlv);
+/** Begins to read the parts; false: they may be gone. Shard thread, as rendezvous_source_give(), which ends it. */
+bool rendezvous_source_take(struct rendezvous_out *o);
+void rendezvous_source_give(struct rendezvous_out *o);
+
+/* ---- zero_copy.c ---- */
+
+/** Drops the shard's reference; the release function runs as a callback. */
+void rendezvous_out_drop(struct shard *s, struct rendezvous_out *o);
+/** Drops the messages of rendezvous_shard.zero_copy that no packet refers to any more. */
+void zero_copy_reap(struct shard *s);
+/** The shard ends: puts the rest of rendezvous_shard.zero_copy before `others` and returns the list. zero_copy_end()
+ * drops it, once the ports that may read the memory are closed. */
+struct rendezvous_out *zero_copy_hand_to_agent(struct shard *s, struct rendezvous_out *others);
+void zero_copy_end(struct rendezvous_out *zero_copy);
+
+/* ---- send.c ---- */
+
 /** Queues a message for its peer, taking a reference. `o->head`, `kind` and `deadline` are set. */
 void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out *o);
 /** A reply or one-way message that is in a buffer, of which it takes a reference. */
 void rendezvous_reply(struct shard *s, struct session *se, const struct packet_reply *h, struct far_buf *buf,
 		      size_t len, struct far_buf *tlv);
-/** The fields that follow the message. */
-void rendezvous_out_fields(struct rendezvous_out *o, struct far_buf *tlv);
-/** Drops the shard's reference; the release function runs as a callback. */
-void rendezvous_out_drop(struct shard *s, struct rendezvous_out *o);
-/** Drops the messages of rendezvous_shard.lent that no packet refers to any more. */
-void zero_copy_reap(struct shard *s);
-/** The shard ends: puts the rest of rendezvous_shard.lent before `others` and returns the list. zero_copy_end() drops
- * it, once the ports that may read the memory are closed. */
-struct rendezvous_out *zero_copy_hand_to_agent(struct shard *s, struct rendezvous_out *others);
-void zero_copy_end(struct rendezvous_out *zero_copy);
 /** Announcements, ABORTs. */
 unsigned rendezvous_announce(struct shard *s, struct rendezvous_peer *p);
 /** At most one fragment. */
@@ -224,12 +233,6 @@ bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct
 bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h);
 /** At most one fragment. */
 bool rendezvous_copy_one(struct shard *s, struct rendezvous_peer *p);
-/** At most one piece of FAR_CHUNK_BYTES. */
-bool rendezvous_pull_one(struct shard *s, struct rendezvous_peer *p);
-static inline bool rendezvous_pulls(const struct rendezvous_lane *l)
-{
-	return l->in && l->parts_n;
-}
 /** Lanes that wait for memory, requests that wait for their session. */
 unsigned rendezvous_admit(struct shard *s, struct rendezvous_peer *p);
 /** nic_placement_fn of the session's queue: the destination of a fragment in the memory of its message. */
@@ -241,6 +244,24 @@ bool rendezvous_in_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t 
 /** Copies and runs the one-way messages whose fragments are all there: a later one is about to run. */
 void rendezvous_finish_oneways(struct shard *s, struct rendezvous_peer *p);
 void rendezvous_in_close(struct shard *s, struct rendezvous_peer *p);
+/** Grants the lane's sender the next bytes. */
+void rendezvous_grant(struct shard *s, struct rendezvous_peer *p, unsigned lane);
+/** The message is there: delivers it, or keeps it until its session is no longer backpressured. */
+void rendezvous_complete(struct shard *s, struct rendezvous_in *in);
+
+/* ---- pull.c ---- */
+
+/** True if the announcement of `bytes` bytes offers nothing, or parts that are `total` bytes in all. */
+bool rendezvous_offer_fits(const struct packet_announced *a, size_t bytes, uint64_t total);
+/** The lane was announced with an offer: it will be pulled, if the driver can. */
+void rendezvous_offered(struct shard *s, const struct session *se, struct rendezvous_lane *l,
+			const struct packet_rendezvous *h, const struct packet_announced *a);
+/** At most one piece of FAR_CHUNK_BYTES. */
+bool rendezvous_pull_one(struct shard *s, struct rendezvous_peer *p);
+static inline bool rendezvous_pulls(const struct rendezvous_lane *l)
+{
+	return l->in && l->parts_n;
+}
 
 /* ---- oneway.c ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sends messages in fragments. Shard thread, but for the functions of the record (large_out_*: any thread). */
+/** Sends messages in fragments. Shard thread. */
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
@@ -19,96 +19,6 @@
 #include <farcall/message.h>
 #include <string.h>
 
-/* ---- the record: any thread ---- */
-
-struct rendezvous_out *rendezvous_out_new(void)
-{
-	struct far_buf *self = buf_alloc(sizeof(struct rendezvous_out));
-	if (!self)
-		return NULL;
-	struct rendezvous_out *o = rendezvous_out_in(self);
-	memset(o, 0, sizeof *o);
-	o->self = self;
-	atomic_store_explicit(&o->refs, 1, memory_order_relaxed);
-	return o;
-}
-
-struct rendezvous_out *rendezvous_out_alloc(size_t len, void **at)
-{
-	struct rendezvous_out *o = rendezvous_out_new();
-	if (!o)
-		return NULL;
-	o->copy = buf_alloc(len);
-	if (!o->copy) {
-		rendezvous_out_unref(o);
-		return NULL;
-	}
-	*at = buf_data(o->copy);
-	o->parts[0] = (struct far_part){*at, len};
-	o->parts_n = 1;
-	o->total = len;
-	return o;
-}
-
-void rendezvous_out_ref(struct rendezvous_out *o)
-{
-	atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
-}
-
-/* Before the parts may change. Pairs with the receiver, which reads the parts and then the offer. */
-static void withdraw(struct rendezvous_out *o)
-{
-	atomic_store_explicit(&o->offer.tag, 0, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst);
-}
-
-void rendezvous_out_unref(struct rendezvous_out *o)
-{
-	if (atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
-		return;
-	withdraw(o);
-	if (o->release)
-		o->release(o->release_user);
-	buf_unref(o->copy);
-	buf_unref(o->tlv);
-	buf_unref(o->self);
-}
-
-void rendezvous_out_fields(struct rendezvous_out *o, struct far_buf *tlv)
-{
-	if (!tlv || o->tlv)
-		return;
-	buf_ref(tlv);
-	o->tlv = tlv;
-}
-
-/* Pairs with source_take(): either the shard sees REVOKED before it reads, or we wait for the copy that it has begun.
- */
-void rendezvous_out_revoke(struct rendezvous_out *o)
-{
-	uint32_t idle = RENDEZVOUS_IDLE;
-	while (!atomic_compare_exchange_weak_explicit(&o->source, &idle, RENDEZVOUS_REVOKED, memory_order_acq_rel,
-						      memory_order_acquire)) {
-		if (idle == RENDEZVOUS_REVOKED)
-			return;
-		idle = RENDEZVOUS_IDLE;
-	}
-	withdraw(o);
-}
-
-/* false: the parts may be gone. */
-static bool source_take(struct rendezvous_out *o)
-{
-	uint32_t idle = RENDEZVOUS_IDLE;
-	return atomic_compare_exchange_strong_explicit(&o->source, &idle, RENDEZVOUS_READING, memory_order_acq_rel,
-						       memory_order_relaxed);
-}
-
-static void source_give(struct rendezvous_out *o)
-{
-	atomic_store_explicit(&o->source, RENDEZVOUS_IDLE, memory_order_release);
-}
-
 /* ---- queue ---- */
 
 static void disown(struct shard *s, struct rendezvous_out *o)
@@ -124,50 +34,6 @@ static void disown(struct shard *s, struct rendezvous_out *o)
 		return;
 	}
 	rendezvous_out_drop(s, o);
-}
-
-void zero_copy_reap(struct shard *s)
-{
-	struct rendezvous_out **at = &rendezvous_of(s)->zero_copy;
-	while (*at) {
-		struct rendezvous_out *o = *at;
-		/* The last reference is given back after the last byte was read. */
-		if (atomic_load_explicit(&o->self->refs, memory_order_acquire) > 1) {
-			at = &o->next;
-			continue;
-		}
-		*at = o->next;
-		rendezvous_out_drop(s, o);
-		at = &rendezvous_of(s)->zero_copy; /* its callback may have sent */
-	}
-}
-
-struct rendezvous_out *zero_copy_hand_to_agent(struct shard *s, struct rendezvous_out *others)
-{
-	struct rendezvous_out **end = &rendezvous_of(s)->zero_copy;
-	while (*end)
-		end = &(*end)->next;
-	*end = others;
-	others = rendezvous_of(s)->zero_copy;
-	rendezvous_of(s)->zero_copy = NULL;
-	return others;
-}
-
-void zero_copy_end(struct rendezvous_out *zero_copy)
-{
-	while (zero_copy) {
-		struct rendezvous_out *o = zero_copy;
-		zero_copy = o->next;
-		rendezvous_out_unref(o);
-	}
-}
-
-void rendezvous_out_drop(struct shard *s, struct rendezvous_out *o)
-{
-	const char *outer = s->context.handler;
-	s->context.handler = "a release callback";
-	rendezvous_out_unref(o);
-	s->context.handler = outer;
 }
 
 static void on_timer(struct shard *s, struct shard_timer *t);
@@ -321,13 +187,13 @@ static void offer(struct shard *s, const struct session *se, struct rendezvous_o
 	if (h->total < FAR_PULL_BYTES_MIN || !se->q->ops->pull || !se->q->ops->peer_pulls(se->q, se->peer))
 		return;
 	unsigned n = offered_parts(o, tail, tail_n, a->parts);
-	if (!n || !source_take(o))
+	if (!n || !rendezvous_source_take(o))
 		return;
 	o->offer.from = rref_incarnation(s->config.rank, s->config.incarnation);
 	o->offer.to = se->incarnation;
 	atomic_store_explicit(&o->offer.tag, packet_offer_tag(h->lane, h->epoch, s->config.index, se->shard),
 			      memory_order_relaxed); /* published by the packet */
-	source_give(o);
+	rendezvous_source_give(o);
 	o->offered = true;
 	a->parts_n = n;
 	a->offer = (uintptr_t)&o->offer;
@@ -440,10 +306,10 @@ static void gather(struct rendezvous_out *o, uint8_t *at, uint64_t len)
 
 static bool read_parts(struct rendezvous_out *o, uint8_t *at, uint64_t len)
 {
-	if (!source_take(o))
+	if (!rendezvous_source_take(o))
 		return false;
 	gather(o, at, len);
-	source_give(o);
+	rendezvous_source_give(o);
 	return true;
 }
 

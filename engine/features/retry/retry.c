@@ -349,12 +349,7 @@ static bool admit(struct far_req *req, const uint8_t *body, uint64_t *len)
 	d->owned = true;
 	d->retry_seq = h.seq;
 	d->features |= FEATURE_BIT(FEATURE_RETRY);
-	req->record = d;
-	req->deadline = TIME_NEVER;
-	if (req->time_left != FAR_FOREVER) {
-		req->deadline = time_after(clock_now(s->config.clock), req->time_left);
-		timer_arm(&s->wheel, &d->timer.timer, req->deadline);
-	}
+	deferred_record(req, d);
 	return true;
 }
 

@@ -67,6 +67,7 @@
 #include "agent/limits.h"
 #include "control/store.h"
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/loop.h"
 #include "core/packet.h"
 #include "core/session.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: what the caller does with answers, deadlines and credits. */
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/loop.h"
 #include "core/packet.h"
 #include "core/session.h"

@@ -3,6 +3,7 @@
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/fiber.h"
+#include "core/fiber_pool.h"
 #include "core/idle.h"
 #include "core/loop.h"
 #include "core/packet.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls that wait, for their session to be set up or for a credit of it. */
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/idle.h"
 #include "core/loop.h"
 #include "core/packet.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. */
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/packet.h"
 #include "features/fanout/fanout.h"
 #include "shard_fixture.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages that fail or are late on purpose: "Set F, receive X. Expect Y." */
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/packet.h"
 #include "core/session.h"
 #include "features/faults/fault.h"

@@ -2,6 +2,7 @@
 /* The owner of objects: "Receive X in state S. Expect Y." */
 #include "base/hash.h"
 #include "core/fiber.h"
+#include "core/fiber_pool.h"
 #include "core/idle.h"
 #include "core/packet.h"
 #include "core/session.h"

@@ -2,6 +2,7 @@
 /** Messages that the receiver copies from the sender's memory: both ends, their memory in this process, packet by
  * packet; peers that lie, and ends in every phase. */
 #include "base/rref.h"
+#include "core/call_cancel.h"
 #include "core/packet.h"
 #include "core/session.h"
 #include "rendezvous_fixture.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls that may be repeated: what the callee makes of each number, and what repeats do to everything else. */
 #include "core/call.h"
+#include "core/call_cancel.h"
 #include "core/deferred.h"
 #include "core/packet.h"
 #include "core/session.h"

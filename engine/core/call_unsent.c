@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Ends calls that were never sent, with an error. Shard thread. */
+#include "core/call_unsent.h"
+
+#include "core/shard.h"
+#include "memory/budget.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text)
+{
+	shard_own(s);
+	const char *outer = s->context.handler;
+	struct completion o = {.status = status,
+			       .executed = FAR_EXECUTED_NO,
+			       .origin = status == FAR_PEER_LOST || status == FAR_UNREACHABLE ? (int16_t)start->worker
+											      : -1,
+			       .data = text,
+			       .len = strlen(text),
+			       .agent = s->config.agent,
+			       .app = start->app};
+	if (start->id)
+		start->id->slot = 0;
+	s->context.handler = "a completion callback";
+	start->done(start->user, &o);
+	s->context.handler = outer;
+}
+
+static void call_unsent_memory(struct shard *s, const struct call_start *start)
+{
+	char text[FAR_ERR_TEXT_MAX], why[BUDGET_TEXT_MAX];
+	budget_text(why, sizeof why, start->len);
+	snprintf(text, sizeof text, "no memory for the call: %s", why);
+	call_unsent(s, start, FAR_RESOURCE, text);
+}
+
+void call_unsent_error(struct shard *s, const struct call_start *start, int error)
+{
+	switch (error) {
+	case -ESHUTDOWN:
+		call_unsent(s, start, FAR_SHUTDOWN, "the agent is shut down");
+		return;
+	case -EMSGSIZE:
+		call_unsent(s, start, FAR_TOO_LARGE, "the message is larger than its transport carries");
+		return;
+	case -ENOMEM:
+		call_unsent_memory(s, start);
+		return;
+	default:
+		call_unsent(s, start, FAR_PEER_LOST, "the worker is gone");
+	}
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Ends calls that were never sent. Shard thread. */
+#ifndef FAR_CORE_CALL_UNSENT_H
+#define FAR_CORE_CALL_UNSENT_H
+
+#include "sync/submit.h"
+
+#include <farcall/status.h>
+
+struct shard;
+
+/** Ends a call that was never sent: with a status, or with what shard_call() returned. */
+void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text);
+void call_unsent_error(struct shard *s, const struct call_start *start, int error);
+
+#endif
