@@ -78,6 +78,9 @@ struct pst_table;
 
 /* ---- Any thread ---- */
 
+/** OK, or INVALID with the field and its value. */
+enum far_status pst_schema_check(const struct pst_schema *schema, struct far_err *err);
+
 /**
  * Makes a table. A dense one maps, faults in and initialises all its rows here: not for the thread of a busy shard.
  * `memory` NULL: pst_memory_default; the struct must outlive the table. Fails with INVALID (the field and its value) or
