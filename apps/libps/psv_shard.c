@@ -132,14 +132,26 @@ static void erase_partitions(struct psv_table *t, unsigned from, unsigned to)
 	}
 }
 
-static void erase_lost(struct psv_shard *s, const struct psv_view *view, int slot)
+/* Clears the partitions that this shard did not own all the time since its view. Of an epoch that the server skipped
+ * nothing is known. */
+static void keep_owned(const struct psv_shard *s, const struct psv_view *newest, bool *kept)
 {
+	for (const struct psv_view *v = newest; v != s->view; v = v->older) {
+		int slot = psv_view_slot(v, s->self);
+		for (unsigned p = 0; p < FAR_PS_PARTITIONS; p++)
+			kept[p] = kept[p] && v->owner[p] == slot && v->epoch == v->older->epoch + 1;
+	}
+}
+
+static void erase_lost(struct psv_shard *s, const struct psv_view *newest)
+{
+	bool kept[FAR_PS_PARTITIONS];
+	memset(kept, true, sizeof kept);
+	keep_owned(s, newest, kept);
 	for (unsigned from = 0, to; from < FAR_PS_PARTITIONS; from = to) {
-		bool lost = s->view->owner[from] == s->slot && view->owner[from] != slot;
-		for (to = from; to < FAR_PS_PARTITIONS; to++)
-			if ((s->view->owner[to] == s->slot && view->owner[to] != slot) != lost)
-				break;
-		for (unsigned i = 0; lost && i < atomic_load(&s->tables_n); i++)
+		for (to = from + 1; to < FAR_PS_PARTITIONS && kept[to] == kept[from]; to++)
+			;
+		for (unsigned i = 0; !kept[from] && i < atomic_load(&s->tables_n); i++)
 			erase_partitions(s->table[i], from, to);
 	}
 }
@@ -150,11 +162,10 @@ static bool refresh(struct psv_shard *s)
 	const struct psv_view *view = atomic_load_explicit(&s->server->view, memory_order_acquire);
 	if (view == s->view)
 		return false;
-	int slot = psv_view_slot(view, s->self);
-	if (s->view && s->slot >= 0)
-		erase_lost(s, view, slot);
+	if (s->view)
+		erase_lost(s, view);
 	s->view = view;
-	s->slot = slot;
+	s->slot = psv_view_slot(view, s->self);
 	return true;
 }
 

@@ -169,10 +169,11 @@ enum far_status far_ps_serve(struct far_agent *agent, const char *name, const st
 
 /**
  * Gives a server a view of a later epoch, with another list of servers, which may be one without this worker. Each
- * server of both lists gets it. Rows do not move: those of partitions that a shard no longer owns are erased with its
- * next request, and new owners begin without rows and, if they are new servers, without tables, which
- * far_ps_table_create() makes there. Errors: INVALID (the epoch is not later; else as far_ps_serve()), UNKNOWN_WORKER,
- * RESOURCE.
+ * server of both lists gets each epoch. Rows do not move: a shard erases those of partitions that it did not own all
+ * the time, or all rows if its epochs are not consecutive; this function waits for it, and the shard serves nothing
+ * else meanwhile. New owners begin without rows and, if they are new servers, without tables: far_ps_table_create()
+ * makes these there. Errors: INVALID (the epoch is not later; else as far_ps_serve()), UNKNOWN_WORKER, RESOURCE;
+ * TIMEOUT: a shard erases rows for more than 10 s, and goes on.
  */
 enum far_status far_ps_server_view(struct far_ps_server *server, const char *const *servers, size_t servers_n,
 				   uint64_t epoch, struct far_err *err);
