@@ -39,26 +39,26 @@ static void meet(void)
 	CHECK_STATUS(far_barrier(agent, clients, 2, 0, &err), FAR_OK, &err);
 }
 
-/* Waits, and returns the number of answered keys. */
-static int64_t done(enum far_status started, struct far_future *f)
+/* Waits for *f, which the call sets before this function reads it, and returns the number of answered keys. */
+static int64_t done(enum far_status started, struct far_future *const *f)
 {
 	struct far_val out;
 	CHECK_STATUS(started, FAR_OK, &err);
-	CHECK_STATUS(far_future_wait(f, 0, &out, &err), FAR_OK, &err);
-	far_future_free(f);
+	CHECK_STATUS(far_future_wait(*f, 0, &out, &err), FAR_OK, &err);
+	far_future_free(*f);
 	CHECK(out.type == FAR_TYPE_INT);
 	return out.u.i;
 }
 
-static void fails(enum far_status started, struct far_future *f, enum far_status want)
+static void fails(enum far_status started, struct far_future *const *f, enum far_status want)
 {
 	CHECK_STATUS(started, FAR_OK, &err);
-	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), want, &err);
-	far_future_free(f);
+	CHECK_STATUS(far_future_wait(*f, 0, NULL, &err), want, &err);
+	far_future_free(*f);
 }
 
-#define DONE(call, want)  CHECK(done(call, f) == (int64_t)(want))
-#define FAILS(call, want) fails(call, f, want)
+#define DONE(call, want)  CHECK(done(call, &f) == (int64_t)(want))
+#define FAILS(call, want) fails(call, &f, want)
 
 static struct far_ps_schema schema_of(enum far_ps_rule_kind kind)
 {
@@ -79,7 +79,7 @@ static struct far_ps_stats stats_of(struct far_ps_table *t)
 {
 	struct far_ps_stats stats;
 	struct far_future *f;
-	CHECK(done(far_ps_table_stats(t, 0, &stats, &f, &err), f) == 3);
+	CHECK(done(far_ps_table_stats(t, 0, &stats, &f, &err), &f) == 3);
 	return stats;
 }
 
@@ -315,7 +315,7 @@ static void clocks(void)
 		pull.timeout_ns = 0;
 		CHECK_STATUS(far_ps_pull(t, keys, 1, &pull, rows, status, &waiting, &err), FAR_OK, &err);
 		meet();
-		CHECK(done(FAR_OK, waiting) == 1 && status[0] == FAR_PS_ROW && rows[0] == 100);
+		CHECK(done(FAR_OK, &waiting) == 1 && status[0] == FAR_PS_ROW && rows[0] == 100);
 	} else {
 		meet();
 		DONE(far_ps_clock(t, 1, 51, 0, &f, &err), 3);
@@ -341,7 +341,7 @@ static void stopped(void)
 		grads[i] = -3;
 	DONE(far_ps_push(t, keys, KEYS, grads, NULL, NULL, &f, &err), KEYS);
 	CHECK(kill(atomic_load(&shared->pid[1]), SIGSTOP) == 0);
-	int64_t answered = done(far_ps_pull(t, keys, KEYS, &pull, rows, status, &f, &err), f), rows_n = 0;
+	int64_t answered = done(far_ps_pull(t, keys, KEYS, &pull, rows, status, &f, &err), &f), rows_n = 0;
 	CHECK(answered > 0 && answered < KEYS);
 	for (int i = 0; i < KEYS; i++) {
 		CHECK(status[i] == FAR_PS_ROW || status[i] == FAR_PS_LATE);
@@ -352,7 +352,7 @@ static void stopped(void)
 	pull.partial = false;
 	FAILS(far_ps_pull(t, keys, KEYS, &pull, rows, status, &f, &err), FAR_TIMEOUT);
 	CHECK_TEXT(&err, "of 1000 keys were answered");
-	CHECK(done(far_ps_push(t, keys, KEYS, grads, &push, status, &f, &err), f) == answered);
+	CHECK(done(far_ps_push(t, keys, KEYS, grads, &push, status, &f, &err), &f) == answered);
 	CHECK(kill(atomic_load(&shared->pid[1]), SIGCONT) == 0);
 	/* The stopped server may have the requests of the first attempt. */
 	push.timeout_ns = 0;
@@ -555,8 +555,8 @@ static void other_view(void)
 	CHECK(far_ps_epoch(ps) == 1);
 	meet();
 	if (self == SERVERS)
-		atomic_store(&shared->step, 1); /* epoch 2: worker 0 alone */
-	step_reached(2);
+		atomic_store(&shared->step, 1);
+	step_reached(3);
 	DONE(far_ps_pull(t, keys, KEYS, NULL, rows, status, &f, &err), KEYS);
 	CHECK(far_ps_epoch(ps) == 2);
 	int missing = 0;
@@ -568,18 +568,18 @@ static void other_view(void)
 	CHECK(missing > KEYS / 3 && missing < KEYS);
 	CHECK_STATUS(far_ps_push(t, keys, KEYS, grads, &opts, NULL, &f, &err), FAR_GONE, &err);
 	meet();
-	/* Epoch 3 at worker 0; worker 1 still has epoch 1 when the requests come. */
+	/* Epoch 3 at worker 0; worker 1 still has epoch 2 when the requests come. */
 	if (self == SERVERS)
-		atomic_store(&shared->step, 3);
-	step_reached(4);
+		atomic_store(&shared->step, 4);
+	step_reached(5);
 	CHECK_STATUS(far_ps_push(t, keys, KEYS, grads, NULL, NULL, &f, &err), FAR_OK, &err);
 	while (far_ps_epoch(ps) < 3)
 		usleep(1000);
 	CHECK(!far_future_done(f));
 	meet();
 	if (self == SERVERS)
-		atomic_store(&shared->step, 5);
-	CHECK(done(FAR_OK, f) == KEYS);
+		atomic_store(&shared->step, 6);
+	CHECK(done(FAR_OK, &f) == KEYS);
 	DONE(far_ps_exists(t, keys, KEYS, NULL, status, &f, &err), KEYS);
 	for (int i = 0; i < KEYS; i++)
 		CHECK(status[i] == FAR_PS_ROW);
@@ -618,18 +618,14 @@ static void serve(void)
 	struct far_ps_serve_opts opts = {.servers = both, .servers_n = 2};
 	CHECK_STATUS(far_ps_serve(agent, "ads", &opts, &server, &err), FAR_OK, &err);
 	bad_serves(server);
-	step_reached(1);
-	if (self == 0) {
-		CHECK_STATUS(far_ps_server_view(server, both, 1, 2, &err), FAR_OK, &err);
-		atomic_store(&shared->step, 2);
-		step_reached(3);
-		CHECK_STATUS(far_ps_server_view(server, both, 2, 3, &err), FAR_OK, &err);
-		atomic_store(&shared->step, 4);
-	} else {
-		step_reached(5);
-		CHECK_STATUS(far_ps_server_view(server, both, 2, 3, &err), FAR_OK, &err);
-	}
-	step_reached(6);
+	/* Epoch 2: worker 0 alone, for the other one first; epoch 3: both again. */
+	step_reached(self == 0 ? 2 : 1);
+	CHECK_STATUS(far_ps_server_view(server, both, 1, 2, &err), FAR_OK, &err);
+	atomic_fetch_add(&shared->step, 1);
+	step_reached(self == 0 ? 4 : 6);
+	CHECK_STATUS(far_ps_server_view(server, both, 2, 3, &err), FAR_OK, &err);
+	atomic_fetch_add(&shared->step, 1);
+	step_reached(8);
 	CHECK_STATUS(far_ps_server_stop(server, &err), FAR_OK, &err);
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
 	check_leave(agent);
@@ -663,8 +659,8 @@ static void use(void)
 	CHECK_STATUS(far_ps_pull(t, keys, KEYS, &pull, rows, status, &f, &err), FAR_OK, &err);
 	meet();
 	if (self == SERVERS)
-		atomic_store(&shared->step, 6);
-	fails(FAR_OK, f, FAR_SHUTDOWN);
+		atomic_store(&shared->step, 8);
+	fails(FAR_OK, &f, FAR_SHUTDOWN);
 	CHECK(status[0] == FAR_PS_LOST);
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);
 	far_ps_table_free(t);
