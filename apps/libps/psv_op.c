@@ -385,7 +385,8 @@ static void note_error(struct psv_op *op, enum far_status status, const struct f
 	if (op->err.status)
 		return;
 	op->err = (struct far_err){.status = status, .executed = r->executed, .code = r->code};
-	snprintf(op->err.text, sizeof op->err.text, "shard %d of worker %d: %s", r->from.shard, r->from.worker, text);
+	snprintf(op->err.text, sizeof op->err.text, "shard %d of worker %d: %.300s", r->from.shard, r->from.worker,
+		 text);
 }
 
 static void add_stats(struct far_ps_stats *to, const struct psv_stats *s)

@@ -308,7 +308,7 @@ static enum far_status look(struct psv_shard *s, const struct job *j, enum pst_m
 
 static enum far_status change(struct psv_shard *s, const struct job *j, struct far_err *err)
 {
-	bool seen;
+	bool seen = false;
 	enum far_status status = check_token(s, j, &seen, err);
 	if (status)
 		return status;
