@@ -69,6 +69,15 @@ unsigned psv_schema_state(const struct far_ps_schema *s)
 	return pst_rule_state(&rule, s->dim);
 }
 
+struct psv_rows psv_schema_rows(const struct far_ps_schema *s)
+{
+	enum pst_type stored = PST_F32;
+	(void)psv_type(s->stored, &stored);
+	return (struct psv_rows){.row = s->dim * pst_type_bytes(stored),
+				 .state = psv_schema_state(s) * sizeof(float),
+				 .age = s->ttl_ms ? sizeof(uint64_t) : 0};
+}
+
 enum far_status psv_schema_check(const struct far_ps_schema *s, struct far_err *err)
 {
 	enum pst_type stored;

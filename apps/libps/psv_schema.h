@@ -18,6 +18,9 @@ struct pst_schema psv_schema_table(const struct far_ps_schema *schema, uint32_t 
 /** Floats of optimizer state of a row. */
 unsigned psv_schema_state(const struct far_ps_schema *schema);
 
+/** Bytes of a row, its state and its age in blocks. */
+struct psv_rows psv_schema_rows(const struct far_ps_schema *schema);
+
 /** Type of numbers in messages. False: another dtype. FAR_DTYPE_NONE is f32. */
 bool psv_type(enum far_dtype dtype, enum pst_type *type);
 

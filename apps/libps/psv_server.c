@@ -19,7 +19,8 @@ static void *run_ahead(void *user)
 			struct psv_shard *shard = &server->shard[s];
 			unsigned n = atomic_load_explicit(&shard->tables_n, memory_order_acquire);
 			for (unsigned i = 0; i < n; i++)
-				pst_table_ahead(shard->table[i]->rows);
+				pst_table_ahead(atomic_load_explicit(&shard->table[i], memory_order_acquire)->rows);
+			psv_shard_free_dropped(shard);
 		}
 		nanosleep(&(struct timespec){.tv_nsec = AHEAD_NS}, NULL);
 	}

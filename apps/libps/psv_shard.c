@@ -12,6 +12,8 @@
 #define TOKENS_IDLE_S 600u
 #define EVICT_KEYS    64u /* that a change looks at for expired rows */
 #define ERASE_KEYS    1024u
+#define SCAN_PARTS    256u               /* partitions that a scan looks at */
+#define SCAN_BYTES    FAR_PS_CHUNK_BYTES /* after which it ends */
 
 /* A request that has been checked. */
 struct job {
@@ -23,8 +25,12 @@ struct job {
 	const float *state;
 	const char *name;
 	const struct psv_schema *schema;
+	const char *rows; /* of RESTORE; state and ages follow */
 	uint64_t now_ms;
 	bool stale; /* the answer is the view */
+	char *made; /* of LIST and SCAN: the reply without its head */
+	size_t made_len;
+	uint64_t made_count;
 };
 
 /* Where an answer goes: to the request in its handler, or to one that waited. */
@@ -55,10 +61,21 @@ static void table_free(struct psv_table *t)
 	free(t);
 }
 
+void psv_shard_free_dropped(struct psv_shard *s)
+{
+	struct psv_table *t = atomic_exchange_explicit(&s->dropped, NULL, memory_order_acquire);
+	while (t) {
+		struct psv_table *next = t->next_dropped;
+		table_free(t);
+		t = next;
+	}
+}
+
 void psv_shard_fini(struct psv_shard *s)
 {
 	for (unsigned i = 0; i < atomic_load(&s->tables_n); i++)
-		table_free(s->table[i]);
+		table_free(atomic_load(&s->table[i]));
+	psv_shard_free_dropped(s);
 	pst_tokens_fini(&s->tokens);
 }
 
@@ -67,10 +84,27 @@ void psv_shard_fini(struct psv_shard *s)
 static struct psv_table *find_table(struct psv_shard *s, uint64_t id)
 {
 	unsigned n = atomic_load_explicit(&s->tables_n, memory_order_relaxed);
-	for (unsigned i = 0; i < n; i++)
-		if (s->table[i]->id == id)
-			return s->table[i];
+	for (unsigned i = 0; i < n; i++) {
+		struct psv_table *t = atomic_load_explicit(&s->table[i], memory_order_relaxed);
+		if (t->id == id)
+			return t;
+	}
 	return NULL;
+}
+
+/* The last table takes the place. The thread that prepares memory may see it twice, or not at all once. */
+static void drop_table(struct psv_shard *s, struct psv_table *t)
+{
+	unsigned n = atomic_load_explicit(&s->tables_n, memory_order_relaxed), i = 0;
+	while (atomic_load_explicit(&s->table[i], memory_order_relaxed) != t)
+		i++;
+	atomic_store_explicit(&s->table[i], atomic_load_explicit(&s->table[n - 1], memory_order_relaxed),
+			      memory_order_release);
+	atomic_store_explicit(&s->tables_n, n - 1, memory_order_release);
+	t->next_dropped = atomic_load_explicit(&s->dropped, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&s->dropped, &t->next_dropped, t, memory_order_release,
+						      memory_order_relaxed))
+		;
 }
 
 static enum far_status add_table(struct psv_shard *s, const struct job *j, struct far_err *err)
@@ -96,7 +130,8 @@ static enum far_status add_table(struct psv_shard *s, const struct job *j, struc
 	memcpy(t->name, j->name, sizeof t->name);
 	t->id = j->q->table;
 	t->schema = *j->schema;
-	s->table[n] = t;
+	t->layout = psv_schema_rows(&schema);
+	atomic_store_explicit(&s->table[n], t, memory_order_release);
 	atomic_store_explicit(&s->tables_n, n + 1, memory_order_release);
 	return FAR_OK;
 }
@@ -152,7 +187,7 @@ static void erase_lost(struct psv_shard *s, const struct psv_view *newest)
 		for (to = from + 1; to < FAR_PS_PARTITIONS && kept[to] == kept[from]; to++)
 			;
 		for (unsigned i = 0; !kept[from] && i < atomic_load(&s->tables_n); i++)
-			erase_partitions(s->table[i], from, to);
+			erase_partitions(atomic_load(&s->table[i]), from, to);
 	}
 }
 
@@ -200,10 +235,13 @@ static enum far_status check_arrays(const struct psv_shard *s, struct job *j, si
 	if (q->wire >= PST_TYPES || q->miss > PST_MISS_MAKE || q->flags > PSV_STATE ||
 	    (q->flags && q->kind != PSV_ASSIGN) || q->n > PST_CHUNK_KEYS || (q->n && q->kind < PSV_PULL))
 		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with a field out of range", q->kind);
-	if (len != psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state))
+	size_t want = q->kind == PSV_RESTORE ? sizeof *q + psv_rows_bytes(&j->t->layout, q->n)
+					     : psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state);
+	if (len != want)
 		return bad_length(q, len, err);
 	j->keys = (const uint64_t *)(q + 1);
 	const char *at = (const char *)(j->keys + q->n);
+	j->rows = at;
 	if (psv_has_numbers(q->kind)) {
 		j->numbers = at;
 		at += psv_numbers_bytes(q->n, dim, (enum pst_type)q->wire);
@@ -231,6 +269,8 @@ static enum far_status check(struct psv_shard *s, struct job *j, size_t len, str
 	}
 	if (q->kind == PSV_CREATE)
 		return check_name(j, len, err);
+	if (q->kind == PSV_LIST)
+		return q->n || len != sizeof *q ? bad_length(q, len, err) : FAR_OK;
 	j->t = find_table(s, q->table);
 	if (!j->t)
 		return pst_fail(err, FAR_GONE, 0, "service \"%s\" has no such table at shard %d: create it",
@@ -339,6 +379,86 @@ static enum far_status advance(const struct job *j, struct far_err *err)
 	return FAR_OK;
 }
 
+/* ---- Lists, scans, restoration ---- */
+
+static enum far_status no_memory(struct far_err *err)
+{
+	return pst_fail(err, FAR_RESOURCE, 0, "no memory for a reply");
+}
+
+static enum far_status list(struct psv_shard *s, struct job *j, struct far_err *err)
+{
+	unsigned n = atomic_load_explicit(&s->tables_n, memory_order_relaxed);
+	j->made = malloc((size_t)n * PSV_NAME_BYTES + 1);
+	if (!j->made)
+		return no_memory(err);
+	for (unsigned i = 0; i < n; i++)
+		memcpy(j->made + (size_t)i * PSV_NAME_BYTES,
+		       atomic_load_explicit(&s->table[i], memory_order_relaxed)->name, PSV_NAME_BYTES);
+	j->made_len = (size_t)n * PSV_NAME_BYTES;
+	j->made_count = n;
+	return FAR_OK;
+}
+
+/* The rows of a partition, of which there are at most `most`, as a block; returns its bytes. */
+static size_t scan_partition(const struct job *j, unsigned partition, uint32_t most, char *to)
+{
+	const struct psv_rows *layout = &j->t->layout;
+	struct psv_block block = {.partition = partition};
+	const unsigned shift = 64 - PST_PARTITION_BITS;
+	struct pst_cursor c = {.from = (uint64_t)partition << shift,
+			       .last = ((uint64_t)partition << shift) + (UINT64_MAX >> PST_PARTITION_BITS)};
+	uint64_t *keys = (uint64_t *)(void *)(to + sizeof block);
+	char *rows = (char *)(keys + most);
+	size_t state, ages;
+	(void)psv_rows_layout(layout, most, &state, &ages);
+	while (!c.done && block.n < most)
+		block.n += pst_scan(j->t->rows, &c, j->now_ms, most - block.n, keys + block.n,
+				    rows + block.n * layout->row,
+				    layout->state ? (float *)(void *)(rows + state + block.n * layout->state) : NULL,
+				    layout->age ? (uint64_t *)(void *)(rows + ages) + block.n : NULL);
+	memcpy(to, &block, sizeof block);
+	if (block.n == most)
+		return psv_block_bytes(layout, most);
+	/* Expired rows left a gap behind each array. */
+	size_t state_to, ages_to;
+	(void)psv_rows_layout(layout, block.n, &state_to, &ages_to);
+	char *packed = (char *)(keys + block.n);
+	memmove(packed, rows, block.n * layout->row);
+	memmove(packed + state_to, rows + state, block.n * layout->state);
+	memmove(packed + ages_to, rows + ages, block.n * layout->age);
+	return psv_block_bytes(layout, block.n);
+}
+
+/* Blocks of partitions from that of the request on, until SCAN_BYTES are full or another shard owns the next one. */
+static enum far_status scan(struct psv_shard *s, struct job *j, struct far_err *err)
+{
+	unsigned first = j->q->worker, p = first;
+	if (first >= FAR_PS_PARTITIONS || s->view->owner[first] != s->slot)
+		return pst_fail(err, FAR_INVALID, 0, "partition %u does not belong to shard %d", first, s->self.shard);
+	while (p < FAR_PS_PARTITIONS && p < first + SCAN_PARTS && s->view->owner[p] == s->slot &&
+	       (p == first || j->made_len < SCAN_BYTES)) {
+		uint32_t most = pst_table_partition_keys(j->t->rows, p);
+		char *more = realloc(j->made, j->made_len + psv_block_bytes(&j->t->layout, most) + 8);
+		if (!more)
+			return no_memory(err);
+		j->made = more;
+		memset(j->made + j->made_len, 0, psv_block_bytes(&j->t->layout, most));
+		j->made_len += (scan_partition(j, p++, most, j->made + j->made_len) + 7) / 8 * 8;
+	}
+	j->made_count = p - first;
+	return FAR_OK;
+}
+
+static enum far_status restore(struct psv_shard *s, const struct job *j, struct far_err *err)
+{
+	const struct psv_rows *layout = &j->t->layout;
+	size_t state, ages;
+	(void)psv_rows_layout(layout, j->q->n, &state, &ages);
+	return pst_restore(j->t->rows, j->keys, j->q->n, j->rows, (const float *)(const void *)(j->rows + state),
+			   (const uint64_t *)(const void *)(j->rows + ages), j->now_ms, s->status, err);
+}
+
 /* All that can fail. */
 static enum far_status prepare(struct psv_shard *s, struct job *j, struct far_err *err)
 {
@@ -357,6 +477,15 @@ static enum far_status prepare(struct psv_shard *s, struct job *j, struct far_er
 	case PSV_OPEN:
 	case PSV_STATS:
 		return FAR_OK;
+	case PSV_DROP:
+		drop_table(s, j->t);
+		return FAR_OK;
+	case PSV_LIST:
+		return list(s, j, err);
+	case PSV_SCAN:
+		return scan(s, j, err);
+	case PSV_RESTORE:
+		return restore(s, j, err);
 	default:
 		return change(s, j, err);
 	}
@@ -374,6 +503,12 @@ static size_t reply_bytes(const struct job *j, const struct psv_shard *s)
 		return sizeof(struct psv_reply) + sizeof(struct psv_schema);
 	case PSV_STATS:
 		return sizeof(struct psv_reply) + sizeof(struct psv_stats);
+	case PSV_CLOCK:
+	case PSV_DROP:
+		return sizeof(struct psv_reply);
+	case PSV_LIST:
+	case PSV_SCAN:
+		return sizeof(struct psv_reply) + j->made_len;
 	default:
 		return psv_reply_bytes(j->q->kind, j->q->n, j->t->schema.dim, (enum pst_type)j->q->wire);
 	}
@@ -419,7 +554,7 @@ static char *put_rows(struct psv_shard *s, const struct job *j, char *to)
 static void fill(struct psv_shard *s, const struct job *j, void *reply)
 {
 	char *to = (char *)reply + sizeof(struct psv_reply);
-	struct psv_reply head = {.magic = PSV_MAGIC, .answer = j->stale ? PSV_STALE : PSV_DONE};
+	struct psv_reply head = {.magic = PSV_MAGIC, .answer = j->stale ? PSV_STALE : PSV_DONE, .count = j->made_count};
 	memcpy(reply, &head, sizeof head);
 	if (j->stale) {
 		psv_view_encode(s->view, to);
@@ -429,6 +564,8 @@ static void fill(struct psv_shard *s, const struct job *j, void *reply)
 		memcpy(to, &j->t->schema, sizeof j->t->schema);
 	else if (j->q->kind == PSV_STATS)
 		put_stats(j->t, to);
+	else if (j->made)
+		memcpy(to, j->made, j->made_len);
 	else if (psv_has_rows(j->q->kind))
 		to = put_rows(s, j, to);
 	if (j->q->n)
@@ -443,7 +580,7 @@ static void fail(const struct answer *a, const struct far_err *err)
 		far_deferred_fail(a->reply, err->status, err->code, "%s", err->text);
 }
 
-/* Serves a request and answers it. True: it advanced a clock. */
+/* Serves a request and answers it. True: it advanced a clock or dropped a table, so that others may go on. */
 static bool serve(struct psv_shard *s, const void *data, size_t len, const struct answer *a)
 {
 	struct job j = {.q = data, .now_ms = now_ns() / 1000000};
@@ -454,6 +591,7 @@ static bool serve(struct psv_shard *s, const void *data, size_t len, const struc
 		status = prepare(s, &j, &err);
 	if (status) {
 		fail(a, &err);
+		free(j.made);
 		return false;
 	}
 	size_t bytes = reply_bytes(&j, s);
@@ -469,12 +607,13 @@ static bool serve(struct psv_shard *s, const void *data, size_t len, const struc
 	} else {
 		far_deferred_fail(a->reply, FAR_RESOURCE, 0, "no memory for a reply of %zu bytes", bytes);
 	}
-	return !j.stale && j.q->kind == PSV_CLOCK;
+	free(j.made);
+	return !j.stale && (j.q->kind == PSV_CLOCK || j.q->kind == PSV_DROP);
 }
 
 /* ---- Requests that wait ---- */
 
-/* Answers those that need not wait any more. True: one of them advanced a clock. */
+/* Answers those that need not wait any more. True: others may go on by that. */
 static bool wake_once(struct psv_shard *s)
 {
 	bool stopping = atomic_load_explicit(&s->server->stopping, memory_order_acquire), again = false;

@@ -16,10 +16,12 @@
 #define PSV_WAITER_BYTES_MAX ((size_t)64 << 20) /* of these */
 
 struct psv_table {
+	struct psv_table *next_dropped;
 	struct pst_table *rows;
 	char name[PSV_NAME_BYTES];
 	uint64_t id;
 	struct psv_schema schema;
+	struct psv_rows layout;
 	uint64_t *clocks; /* [schema.workers] */
 	uint64_t clock;   /* the least of them */
 	uint64_t keys_pulled, keys_pushed, duplicates;
@@ -39,8 +41,9 @@ struct psv_shard {
 	struct far_to self;
 	const struct psv_view *view;
 	int slot; /* of this shard in the view; -1: it owns nothing */
-	struct psv_table *table[FAR_PS_TABLES_MAX];
+	_Atomic(struct psv_table *) table[FAR_PS_TABLES_MAX];
 	_Atomic unsigned tables_n;
+	_Atomic(struct psv_table *) dropped; /* freed by the thread that prepares memory */
 	struct pst_tokens tokens;
 	struct psv_waiter *waiters; /* in the order of their arrival */
 	unsigned waiters_n;
@@ -67,6 +70,9 @@ struct far_ps_server {
 void psv_shard_init(struct psv_shard *shard, struct far_ps_server *server, struct far_to self);
 /** Frees tables, after the agent is gone: no request waits. */
 void psv_shard_fini(struct psv_shard *shard);
+
+/** Frees the dropped tables. The thread that prepares memory, while it looks at no table. */
+void psv_shard_free_dropped(struct psv_shard *shard);
 
 /** The message handler; `user` is the server. Inline. */
 void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *user);

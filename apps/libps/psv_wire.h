@@ -4,11 +4,16 @@
  *
  * A request: struct psv_request, then keys[n]. PUSH, PUSH_PULL and ASSIGN: numbers [n * dim] of `wire`, padded to 4
  * bytes; scales [n] of int8; ASSIGN with PSV_STATE: state [n * state floats]. VIEW, CREATE, OPEN (n is 0): a name of
- * PSV_NAME_BYTES; CREATE: struct psv_schema.
+ * PSV_NAME_BYTES; CREATE: struct psv_schema. RESTORE: rows, state and ages as in a block.
  *
  * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
  * `wire`, padded to 4 bytes, and scales [n] of int8; then status [n]. Of CREATE and OPEN: struct psv_schema. Of STATS:
- * struct psv_stats.
+ * struct psv_stats. Of LIST: names of PSV_NAME_BYTES each, `count` of them. Of SCAN: a block for each of `count`
+ * partitions, from that of the request on.
+ *
+ * A block, also of files: all rows of a partition. struct psv_block; keys[n]; rows [n * dim] of the stored type, padded
+ * to 8 bytes; state [n * state floats], padded likewise; in tables with TTL the milliseconds since the last push (u64)
+ * [n].
  */
 #ifndef PSV_WIRE_H
 #define PSV_WIRE_H
@@ -29,13 +34,17 @@ enum psv_kind {
 	PSV_OPEN,
 	PSV_STATS,
 	PSV_CLOCK,
+	PSV_DROP,
+	PSV_LIST, /* of no table */
+	PSV_SCAN,
 	PSV_PULL,
 	PSV_EXISTS,
 	PSV_PUSH, /* from here on numbered */
 	PSV_PUSH_PULL,
 	PSV_ASSIGN,
 	PSV_ERASE,
-	PSV_WAKE, /* of the server to its own shards */
+	PSV_RESTORE, /* not numbered: it sets rows */
+	PSV_WAKE,    /* of the server to its own shards */
 	PSV_KINDS
 };
 
@@ -51,7 +60,7 @@ struct psv_request {
 	uint64_t clock;         /* CLOCK: the worker's step; PULL, EXISTS: least clock that the request waits for */
 	uint32_t n;
 	float rate;
-	uint32_t worker; /* CLOCK */
+	uint32_t worker; /* CLOCK; SCAN: the first partition */
 	uint32_t zero;
 };
 
@@ -60,7 +69,11 @@ enum psv_answer { PSV_DONE, PSV_STALE };
 struct psv_reply {
 	uint32_t magic;
 	uint32_t answer;
-	uint64_t zero;
+	uint64_t count; /* LIST, SCAN; else 0 */
+};
+
+struct psv_block {
+	uint32_t partition, n;
 };
 
 struct psv_schema {
@@ -116,6 +129,30 @@ static inline bool psv_has_rows(unsigned kind)
 static inline size_t psv_numbers_bytes(size_t n, unsigned dim, enum pst_type wire)
 {
 	return (n * dim * pst_type_bytes(wire) + 3) / 4 * 4;
+}
+
+/** Layout of n rows with their state and ages, in blocks and in RESTORE. */
+struct psv_rows {
+	size_t row, state, age; /* bytes of one */
+};
+
+/** Offsets behind the keys of n rows; returns the end of all. */
+static inline size_t psv_rows_layout(const struct psv_rows *r, size_t n, size_t *state, size_t *ages)
+{
+	*state = (n * r->row + 7) / 8 * 8;
+	*ages = *state + (n * r->state + 7) / 8 * 8;
+	return *ages + n * r->age;
+}
+
+static inline size_t psv_rows_bytes(const struct psv_rows *r, size_t n)
+{
+	size_t state, ages;
+	return n * sizeof(uint64_t) + psv_rows_layout(r, n, &state, &ages);
+}
+
+static inline size_t psv_block_bytes(const struct psv_rows *r, size_t n)
+{
+	return sizeof(struct psv_block) + psv_rows_bytes(r, n);
 }
 
 /** Bytes of a request on n keys. */

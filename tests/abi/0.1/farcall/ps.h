@@ -214,6 +214,79 @@ enum far_status far_ps_table_create(struct far_ps *ps, const char *name, const s
 enum far_status far_ps_table_open(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_ps_table **table,
 				  struct far_err *err);
 
+/** Writes the names of the tables to names[0, *n), sorted. `timeout_ns` as above. Errors: INVALID, TIMEOUT, PEER_LOST,
+ * SHUTDOWN. */
+enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names[FAR_PS_TABLES_MAX][FAR_PS_NAME_MAX],
+			      size_t *n, struct far_err *err);
+
+/** Removes a table with its rows from all shards; their memory returns within milliseconds. Operations of handles that
+ * are still open fail with GONE. Errors: GONE: a shard has no such table (the others have dropped it); else as
+ * far_ps_tables(). */
+enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err);
+
+/** Rows of a scan. */
+struct far_ps_rows {
+	size_t n;
+	uint64_t *keys;
+	float *rows;       /* [n * dim] */
+	float *state;      /* [n * far_ps_table_state()] */
+	uint64_t *ages_ms; /* milliseconds since the last push or assignment, in steps of 64; 0 in tables without TTL */
+};
+
+/**
+ * Reads all rows of some partitions, of `*partition` and those behind it, in the order of their keys' hashes, and sets
+ * `*partition` to the next one: begin with 0, and go on below FAR_PS_PARTITIONS. The rows of a partition are those
+ * between two requests of others; partitions are read one after the other. A step reads partitions of about
+ * FAR_PS_CHUNK_BYTES, but at least one, and its shard serves nothing else meanwhile: about 0.1 us a row. No use of the
+ * rows is counted. `*rows` is the caller's, for far_ps_rows_free(). Errors: INVALID, GONE (the table was dropped),
+ * RESOURCE, TIMEOUT, PEER_LOST, SHUTDOWN.
+ */
+enum far_status far_ps_scan(struct far_ps_table *table, unsigned *partition, uint64_t timeout_ns,
+			    struct far_ps_rows *rows, struct far_err *err);
+void far_ps_rows_free(struct far_ps_rows *rows);
+
+/** Options of far_ps_save() and far_ps_load(). A zeroed field has its default. */
+struct far_ps_save_opts {
+	uint64_t timeout_ns;  /* of each request to a server; 0: the agent's default */
+	uint64_t reserved[4]; /* 0 */
+};
+
+/** What was saved or loaded. */
+struct far_ps_saved {
+	uint64_t tables, rows;
+	uint64_t bytes;   /* of data files */
+	uint64_t refused; /* rows of a load that found no room in their shard: `rows_max` is divided over the shards */
+	uint64_t reserved[4];
+};
+
+/**
+ * Saves all tables of the service to a directory of this host, which is made if it is missing, while the servers go on
+ * serving. Rows are scanned as by far_ps_scan(): each partition is saved between two requests of others. Saved are
+ * schemas, keys, rows and optimizer state bit for bit, and ages of tables with TTL; not the counts of admission, LRU
+ * and LFU, the clocks, and the numbers of changes.
+ *
+ * Data goes to new files, with a CRC32C each; when all are on disk a new manifest takes the place of the old one in one
+ * step, and then the old files are removed. After an error or a crash the directory has what was saved before. `opts`
+ * and `saved` may be NULL. Errors: INVALID; BUSY: the directory is in use by another save or load; RESOURCE: the disk
+ * is full, or no memory; SYSTEM: another error of the disk, with its number in err.code; GONE: the view has changed, or
+ * a table was dropped; TIMEOUT, PEER_LOST, SHUTDOWN.
+ */
+enum far_status far_ps_save(struct far_ps *ps, const char *directory, const struct far_ps_save_opts *opts,
+			    struct far_ps_saved *saved, struct far_err *err);
+
+/**
+ * Loads what far_ps_save() has saved, to any number of servers. All files are read and checked first; then the tables
+ * are made, which must not have rows yet; then their rows are restored bit for bit. Clocks begin at 0. Let no other
+ * client change these tables meanwhile. `opts` and `loaded` may be NULL.
+ *
+ * Errors, with no row loaded: INVALID: a file is missing a part, damaged or malformed, by its name; a table exists with
+ * another schema or with rows; UNSUPPORTED: another version of the files; BUSY: a save to this directory; SYSTEM: no
+ * such file or directory. Errors that may leave a part of the rows: GONE: the view has changed; RESOURCE, TIMEOUT,
+ * PEER_LOST, SHUTDOWN. Drop the tables then, and load again.
+ */
+enum far_status far_ps_load(struct far_ps *ps, const char *directory, const struct far_ps_save_opts *opts,
+			    struct far_ps_saved *loaded, struct far_err *err);
+
 /* ---- Clients: any thread; these never block ---- */
 
 /** The schema, valid as long as the table. */
