@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A client of a parameter server in few lines. The last worker is the client, all others serve.
+ * A client of a parameter server in few lines. Worker 0 is the client, all others serve.
  *
  *	farcall run -n 3 -- ./tables
  */
@@ -51,7 +51,7 @@ static enum far_status server(struct far_agent *agent, int servers, struct far_p
 	char text[FAR_SHARDS_MAX][16];
 	const char *names[FAR_SHARDS_MAX];
 	for (int i = 0; i < servers; i++) {
-		snprintf(text[i], sizeof text[i], "worker%d", i);
+		snprintf(text[i], sizeof text[i], "worker%d", i + 1);
 		names[i] = text[i];
 	}
 	struct far_ps_serve_opts opts = {.servers = names, .servers_n = (size_t)servers};
@@ -77,7 +77,7 @@ int main(void)
 		far_shutdown(agent, 0, NULL);
 		return FAR_INVALID;
 	}
-	bool serves = rank && atoi(rank) < servers;
+	bool serves = rank && atoi(rank) > 0;
 	enum far_status s = serves ? server(agent, servers, &served, &err) : client(agent, &err);
 	if (s)
 		far_err_print(stderr, &err);
