@@ -183,7 +183,7 @@ for header in "$2"/include/farcall/*.h; do
 	header=$(basename "$header" .h)
 	[ "$header" = farcall ] || [ -s "$man/man7/farcall_$header.h.7" ] || echo "farcall_$header.h.7 is missing"
 done >"$dir/err"
-for command in run claim key health info decode perf perf-latency perf-sim perf-sim-goodput pserver sim train; do
+for command in run claim key health info decode perf perf-latency perf-sim perf-sim-goodput pserver sim tables train; do
 	[ -s "$man/man1/farcall-$command.1" ] || echo "farcall-$command.1 is missing"
 done >>"$dir/err"
 [ ! -s "$dir/err" ]
