@@ -62,8 +62,8 @@ enum far_status psv_data_check(const char *bytes, const struct psv_saved_file *f
 
 uint32_t psv_crc32c(uint32_t crc, const void *data, size_t len);
 
-/** Opens the directory and locks it, for one that saves or many that load. `*fd` is the caller's. A saver makes it if it
- * is missing. BUSY: another one saves or loads; SYSTEM. */
+/** Opens the directory and locks it, for one that saves or many that load. `*fd` is the caller's. A saver makes it if
+ * it is missing. BUSY: another one saves or loads; SYSTEM. */
 enum far_status psv_dir_open(const char *path, bool saves, int *fd, struct far_err *err);
 /** Removes the data files of the generation, or (`others`) of all others. */
 void psv_dir_clean(int dir, uint64_t generation, bool others);
