@@ -18,6 +18,7 @@ PUBLISHED = "Farcall"
 WIDTH = 84  # of prototypes and types in a page
 NAME_MAX = 150  # bytes of a page's one-line description
 NEAR_MAX = 12  # functions under the same heading that a page refers to
+LIBRARIES = {"ops": "ops", "ps": "ps", "autograd": "train", "module": "train", "optim": "train", "train": "train"}
 CORE = ("status", "value")  # types of these headers are explained in the header's page alone
 
 TOKEN = re.compile(r"""
@@ -269,7 +270,7 @@ def uses(items):
 
 def function_page(item, header, types, version):
     own = {i.name for i in item.group}
-    library = "farcall\\-ops" if header.name == "ops" else "farcall"
+    library = "farcall\\-" + LIBRARIES[header.name] if header.name in LIBRARIES else "farcall"
     out = title(item.name, "3", version)
     out += [".SH NAME", "%s \\- %s" % (item.name, summary(item))]
     out += [".SH LIBRARY", "\\fBlib%s\\fP; \\fBpkg\\-config \\-\\-cflags \\-\\-libs %s\\fP" % (library, library)]
@@ -330,7 +331,7 @@ def index_page(headers, version):
     out = title("farcall", "7", version)
     out += [".SH NAME", "farcall \\- RPC engine for low\\-latency networks: the interface in C", ".SH DESCRIPTION",
             "Each header has a page here, each function one in section 3. \\fB<farcall/farcall.h>\\fP includes every "
-            "header but \\fBops.h\\fP, which belongs to a library of its own."]
+            "header of \\fBlibfarcall\\fP; the others belong to libraries of their own."]
     for header in headers:
         out += [".TP", "\\fBfarcall_%s.h\\fP(7)" % header.name, inline(sentences(header.about)[0])]
         names = [i.name for i in header.functions()]

@@ -25,6 +25,7 @@ static const struct command commands[] = {
 	{"perf", cmd_perf, "measure latency, rate and idle cost, each beside the floor of the machine"},
 	{"pserver", cmd_pserver, "serve tables of a parameter server"},
 	{"sim", cmd_sim, "run clusters on a simulated network and check every run"},
+	{"tables", cmd_tables, "show, save, load and drop tables of a parameter server"},
 	{"train", cmd_train, "train logistic regression on a parameter server"},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)

@@ -31,7 +31,7 @@ static uint32_t stride_of(size_t bytes)
 	return (uint32_t)((bytes + 3) / 4 * 4);
 }
 
-static enum far_status check(const struct pst_schema *s, struct far_err *err)
+enum far_status pst_schema_check(const struct pst_schema *s, struct far_err *err)
 {
 	if ((unsigned)s->kind > PST_VALUES || (unsigned)s->full > PST_FULL_LFU)
 		return pst_fail(err, FAR_INVALID, 0, "no table of kind %d that evicts by method %d", (int)s->kind,
@@ -119,7 +119,7 @@ static bool fill_dense(struct pst_table *t)
 enum far_status pst_table_new(const struct pst_schema *schema, const struct pst_memory *memory,
 			      struct pst_table **table, struct far_err *err)
 {
-	enum far_status status = check(schema, err);
+	enum far_status status = pst_schema_check(schema, err);
 	if (status)
 		return status;
 	if (!memory)

@@ -78,6 +78,9 @@ struct pst_table;
 
 /* ---- Any thread ---- */
 
+/** OK, or INVALID with the field and its value. */
+enum far_status pst_schema_check(const struct pst_schema *schema, struct far_err *err);
+
 /**
  * Makes a table. A dense one maps, faults in and initialises all its rows here: not for the thread of a busy shard.
  * `memory` NULL: pst_memory_default; the struct must outlive the table. Fails with INVALID (the field and its value) or
@@ -161,6 +164,15 @@ enum far_status pst_push(struct pst_table *table, const uint64_t *keys, uint32_t
  */
 enum far_status pst_assign(struct pst_table *table, const uint64_t *keys, uint32_t n, const struct pst_push *how,
 			   const void *rows, const float *state, uint8_t *status, struct far_err *err);
+
+/**
+ * Sets rows as pst_scan() reported them, bit for bit: raw rows of the `stored` type, state (NULL: the table has none)
+ * and ages (NULL without TTL). Numbers are not checked. Rows are made as needed, without admission. Fails with RESOURCE
+ * or, for values and dense keys out of range, as pst_assign.
+ */
+enum far_status pst_restore(struct pst_table *table, const uint64_t *keys, uint32_t n, const void *rows,
+			    const float *state, const uint64_t *ages_ms, uint64_t now_ms, uint8_t *status,
+			    struct far_err *err);
 
 /** Floats of optimizer state of a row. */
 unsigned pst_table_state(const struct pst_table *table);

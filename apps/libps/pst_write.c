@@ -173,6 +173,36 @@ enum far_status pst_assign(struct pst_table *t, const uint64_t *keys, uint32_t n
 	return FAR_OK;
 }
 
+enum far_status pst_restore(struct pst_table *t, const uint64_t *keys, uint32_t n, const void *rows, const float *state,
+			    const uint64_t *ages_ms, uint64_t now_ms, uint8_t *status, struct far_err *err)
+{
+	uint32_t tick = pst_tick(now_ms);
+	if (t->schema.kind == PST_VALUES)
+		return pst_fail(err, FAR_UNSUPPORTED, 0, "a table of values takes no rows");
+	enum far_status bad = pst_keys_check(t, keys, n, err);
+	if (bad)
+		return bad;
+	if (resolve(t, keys, n, false, tick))
+		return no_memory(t, err);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t id = t->ids[i];
+		if (id == PST_NO_ROW)
+			continue;
+		memcpy(pst_slabs_at(&t->rows, id), (const char *)rows + (size_t)i * t->row_bytes, t->row_bytes);
+		if (t->state_floats)
+			memcpy(pst_slabs_at(&t->state, id), state + (size_t)i * t->state_floats,
+			       t->state_floats * sizeof *state);
+		if (t->has_touched)
+			pst_touch(t, id, tick);
+		if (t->ttl_ticks)
+			*pst_written(t, id) = tick - (uint32_t)(ages_ms[i] / PST_TICK_MS);
+	}
+	if (status)
+		memcpy(status, t->status, n);
+	pst_trim(t, tick);
+	return FAR_OK;
+}
+
 /* ---- Values ---- */
 
 /* A key of an earlier position of the same call may have a new value already: the block is replaced once more. */

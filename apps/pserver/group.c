@@ -55,12 +55,17 @@ int group_join(struct group *g, struct ps_service *server, unsigned shards, stru
 	struct far_function functions[PS_FUNCTIONS + 1];
 	ps_functions(server, functions);
 	functions[PS_FUNCTIONS] = report_function(report);
+	return group_enter(g, server ? shards : 1, functions, PS_FUNCTIONS + 1);
+}
+
+int group_enter(struct group *g, unsigned shards, const struct far_function *functions, size_t n)
+{
 	struct far_opts opts = {.init_method = g->init_method,
 				.functions = functions,
-				.functions_n = PS_FUNCTIONS + 1,
+				.functions_n = n,
 				.nic = g->nic,
 				.security = g->security == GROUP_SECURITY_NONE ? "none" : NULL,
-				.shards = server ? shards : 1};
+				.shards = shards};
 	char name[32];
 	snprintf(name, sizeof name, "worker%d", g->rank);
 	struct far_err err;

@@ -34,6 +34,8 @@ int group_identify(struct group *g);
 /** Joins as "worker<rank>" with the parameter server's functions and the report's; the two are NULL where this member
  * does not serve them; a server has `shards`. 0, or -EIO after a message. */
 int group_join(struct group *g, struct ps_service *server, unsigned shards, struct report *report);
+/** Joins as "worker<rank>" with n functions. 0, or -EIO after a message. */
+int group_enter(struct group *g, unsigned shards, const struct far_function *functions, size_t n);
 /** Leaves with everybody else, or at once. */
 enum far_status group_leave(struct group *g, bool gracefully, struct far_err *err);
 /** Prints "program: worker1: " and the error; when a member was lost, all that are, since one of them began it. Returns

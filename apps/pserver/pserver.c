@@ -1,63 +1,159 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall pserver`: a server rank by itself. */
-#include "apps/cli/options.h"
+/** `farcall pserver`: a server of a parameter server, which runs until it is stopped. Main thread. */
 #include "apps/farcall/commands.h"
-#include "serve.h"
+#include "service.h"
+#include <errno.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct service {
+	struct group g;
+	const char *name, *load;
+	uint64_t servers, shards;
+	struct far_ps_server *server;
+};
+
+static sem_t stopped; /* posted by the signal handler */
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	sem_post(&stopped);
+}
+
+/* A second signal kills as usual. */
+static void catch_signals(void)
+{
+	struct sigaction action;
+	memset(&action, 0, sizeof action);
+	action.sa_handler = on_signal;
+	action.sa_flags = (int)SA_RESETHAND;
+	sem_init(&stopped, 0, 0);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+int service_complain(const struct group *g, const struct far_err *err)
+{
+	fprintf(stderr, "%s: worker%d: ", g->program, g->rank);
+	far_err_print(stderr, err);
+	return 1;
+}
+
+/* Serves with all servers. */
+static enum far_status start(struct service *s, struct far_err *err)
+{
+	const char **names = calloc(s->servers, sizeof *names);
+	char(*text)[32] = calloc(s->servers, sizeof *text);
+	for (uint64_t i = 0; names && text && i < s->servers; i++) {
+		snprintf(text[i], sizeof text[i], "worker%d", (int)i);
+		names[i] = text[i];
+	}
+	enum far_status status = FAR_RESOURCE;
+	struct far_ps_serve_opts opts = {.servers = names, .servers_n = s->servers};
+	if (names && text)
+		status = far_ps_serve(s->g.agent, s->name, &opts, &s->server, err);
+	else
+		*err = (struct far_err){.status = FAR_RESOURCE, .text = "no memory"};
+	free(names);
+	free(text);
+	return status;
+}
+
+static enum far_status load(struct service *s, struct far_err *err)
+{
+	struct far_ps *ps;
+	struct far_ps_saved loaded;
+	enum far_status status = far_ps_open(s->g.agent, s->name, NULL, &ps, err);
+	if (status)
+		return status;
+	status = far_ps_load(ps, s->load, NULL, &loaded, err);
+	far_ps_close(ps);
+	if (status)
+		return status;
+	printf("loaded %llu tables, %llu rows", (unsigned long long)loaded.tables, (unsigned long long)loaded.rows);
+	if (loaded.refused)
+		printf("; no room for %llu of them", (unsigned long long)loaded.refused);
+	putchar('\n');
+	return FAR_OK;
+}
+
+/* Until a signal. Not in far_serve(): a group whose other members serve ends with the first client that leaves. */
+static enum far_status run(struct service *s, struct far_err *err)
+{
+	enum far_status status = start(s, err);
+	if (!status && s->load && s->g.rank == 0)
+		status = load(s, err);
+	if (status)
+		return status;
+	printf("worker%d serves \"%s\" with %u shards\n", s->g.rank, s->name, (unsigned)s->shards);
+	fflush(stdout);
+	while (sem_wait(&stopped) && errno == EINTR)
+		;
+	return FAR_OK;
+}
+
+static int serve_tables(struct service *s)
+{
+	struct far_err err;
+	if (group_enter(&s->g, (unsigned)s->shards, NULL, 0))
+		return 1;
+	catch_signals();
+	enum far_status status = run(s, &err);
+	if (status)
+		service_complain(&s->g, &err);
+	if (s->server)
+		(void)far_ps_server_stop(s->server, NULL);
+	(void)group_leave(&s->g, false, NULL);
+	far_ps_server_free(s->server);
+	return status ? 1 : 0;
+}
 
 int cmd_pserver(int argc, char **argv)
 {
-	struct group g = {.program = "farcall pserver", .rank_flag = GROUP_RANK_UNSET};
-	uint64_t servers = 1, shards = 1, rows_max = 0, timeout_ns = 10 * FAR_SEC;
-	bool json = false;
+	struct service s = {.g = {.program = "farcall pserver", .rank_flag = GROUP_RANK_UNSET},
+			    .name = SERVICE_NAME,
+			    .servers = 1,
+			    .shards = 1};
 	const struct option_spec specs[] = {
-		{"servers", 0, OPTION_COUNT, &servers, 1, PS_WORLD_MAX - 1, "N",
-		 "ranks 0 to N-1 of the group are servers, the others workers (default 1)", NULL},
-		{"shards", 0, OPTION_COUNT, &shards, 1, PS_SHARDS_MAX, "N",
-		 "shards of each server; the keys are divided among them (default 1)", NULL},
-		{"init-method", 0, OPTION_TEXT, &g.init_method, 0, 0, "URL",
-		 "store of the group: tcp://HOST:PORT, or env:// (default)", NULL},
-		{"rank", 0, OPTION_COUNT, &g.rank_flag, 0, PS_WORLD_MAX - 1, "N", "this member (default: RANK)", NULL},
-		{"world-size", 0, OPTION_COUNT, &g.world_flag, 1, PS_WORLD_MAX, "N",
-		 "members of the group (default: WORLD_SIZE)", NULL},
-		{"nic", 0, OPTION_TEXT, &g.nic, 0, 0, "NAME", "driver to use (default: the best available)", NULL},
-		{"security", 0, OPTION_CHOICE, &g.security, 0, 0, "WORD",
-		 "none: the group has no key and trusts every process that reaches it (default: FAR_KEY_FILE, or a key "
-		 "for one host)",
-		 group_security_words},
-		{"health", 0, OPTION_TEXT, &g.health_file, 0, 0, "FILE",
-		 "health file for 'farcall health', one per member (default: FAR_HEALTH_FILE, or none)", NULL},
-		{"rows-max", 0, OPTION_COUNT, &rows_max, 1, PS_ROWS_MAX, "N", "bound on the rows of each table", NULL},
-		{"timeout", 0, OPTION_DURATION, &timeout_ns, FAR_MS, 3600 * FAR_SEC, "TIME",
-		 "deadline of a call (default 10s)", NULL},
-		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "rank 0 prints the workers' report as one JSON object",
+		{"servers", 0, OPTION_COUNT, &s.servers, 1, PS_WORLD_MAX - 1, "N",
+		 "ranks 0 to N-1 of the group are servers, the others clients (default 1)", NULL},
+		{"shards", 0, OPTION_COUNT, &s.shards, 1, PS_SHARDS_MAX, "N",
+		 "shards of this server; the keys are divided among all shards (default 1)", NULL},
+		{"name", 0, OPTION_TEXT, &s.name, 0, 0, "NAME", "name of the service (default \"" SERVICE_NAME "\")",
 		 NULL},
+		{"load", 0, OPTION_TEXT, &s.load, 0, 0, "DIR",
+		 "rank 0 loads the tables of this directory, for all servers, before it prints that it serves; let "
+		 "clients come then",
+		 NULL},
+		SERVICE_GROUP_OPTIONS(s.g),
+		{"health", 0, OPTION_TEXT, &s.g.health_file, 0, 0, "FILE",
+		 "health file for 'farcall health', one per member (default: FAR_HEALTH_FILE, or none)", NULL},
 		{"", 0, OPTION_FLAG, NULL, 0, 0, NULL, NULL, NULL}};
 	const struct option_command command = {
-		g.program, "[OPTIONS]",
-		"Serves tables of rows keyed by 64-bit numbers until every worker of the group has left. The workers "
-		"are "
-		"'farcall train' with a rank of at least --servers, or any program that calls ps::push and ps::pull. "
-		"A table is made by its first ps::create, which selects the optimizer: SGD or Adagrad. "
+		s.g.program, "[OPTIONS]",
+		"Serves tables of a parameter server (<farcall/ps.h>) until SIGINT or SIGTERM. Clients may leave, die "
+		"and come again; one leaves with far_shutdown_local(), as far_shutdown() waits for the end of the "
+		"group. "
+		"They make tables with far_ps_table_create(); 'farcall tables' shows, saves, loads and drops them. "
 		"Every "
-		"member must be given the same --servers and --shards.",
+		"server must be given the same --servers and --name. All members of the group join once before it "
+		"serves.",
 		specs};
 	int rest;
 	enum options_result result = options_parse(&command, argc, argv, &rest);
 	if (result != OPTIONS_GO)
 		return result == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
 	if (rest < argc)
-		return options_wrong(g.program, "unexpected argument '%s'", argv[rest]);
-	if (group_identify(&g))
+		return options_wrong(s.g.program, "unexpected argument '%s'", argv[rest]);
+	if (group_identify(&s.g))
 		return OPTIONS_EXIT_USAGE;
-	if ((uint64_t)g.rank >= servers)
-		return options_wrong(g.program,
-				     "rank %d is a worker when there are %d servers; give --servers, or run "
-				     "'farcall train' there",
-				     g.rank, (int)servers);
-	struct serve_options o = {.servers = (int)servers,
-				  .shards = (unsigned)shards,
-				  .rows_max = (size_t)rows_max,
-				  .timeout_ns = timeout_ns,
-				  .json = json};
-	return serve(&g, &o);
+	if ((uint64_t)s.g.rank >= s.servers)
+		return options_wrong(s.g.program, "rank %d is a client when there are %d servers; give --servers",
+				     s.g.rank, (int)s.servers);
+	if ((uint64_t)s.g.world < s.servers)
+		return options_wrong(s.g.program, "a group of %d has no %d servers", s.g.world, (int)s.servers);
+	return serve_tables(&s);
 }

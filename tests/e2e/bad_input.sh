@@ -44,7 +44,7 @@ refuses "data without test" 2 "--data needs --test FILE" "$farcall" train --data
 refuses "unknown command" 2 "unknown command 'frobnicate'" "$farcall" frobnicate
 refuses "unknown command, nearly right" 2 "did you mean 'train'?" "$farcall" trian
 refuses "unknown measurement" 2 "did you mean 'latency'?" "$farcall" perf latncy
-for command in run claim health info pserver sim train 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor'; do
+for command in run claim health info pserver sim tables train 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor'; do
 	# shellcheck disable=SC2086 # words of a command
 	refuses "farcall $command: unknown flag" 2 "farcall $command: unknown option --frobnicate" \
 		"$farcall" $command --frobnicate
@@ -64,8 +64,14 @@ refuses "WORLD_SIZE not set" 2 "WORLD_SIZE is not set" env RANK=0 "$farcall" pse
 refuses "RANK is no number" 2 "RANK is 'x', not a number" env RANK=x WORLD_SIZE=2 "$farcall" pserver
 refuses "MASTER_ADDR not set" 1 "MASTER_ADDR expected, but not set" "$farcall" pserver --rank 0 --world-size 2
 refuses "rank beyond the world" 2 "rank 2 is not below the world size 2" "$farcall" pserver --rank 2 --world-size 2
-refuses "a rank that is no server" 2 "rank 1 is a worker when there are 1 servers" \
+refuses "a rank that is no server" 2 "rank 1 is a client when there are 1 servers" \
 	"$farcall" pserver --rank 1 --world-size 2
+refuses "a group without its servers" 2 "a group of 2 has no 3 servers" \
+	"$farcall" pserver --rank 1 --world-size 2 --servers 3
+refuses "tables: no action" 2 "give it one of: ls, stats" "$farcall" tables
+refuses "tables: an unknown action" 2 "'sl' is none of: ls, stats" "$farcall" tables sl
+refuses "tables: an argument too few" 2 "get does not take 1 arguments" "$farcall" tables get users
+refuses "tables: a key that is none" 2 "'-1' is not a key" "$farcall" tables -- get users 1 -1
 refuses "no worker left" 2 "has no worker" "$farcall" train --rank 0 --world-size 2 --servers 2
 refuses "world sizes differ" 1 "world_size is 3 for worker \"worker1\" but 2" "$farcall" run -n 2 -- \
 	sh -c 'exec "$0" train --servers 1 --world-size $((2 + RANK))' "$farcall"

@@ -58,6 +58,11 @@ for run in "$dir"/run.*; do
 	fi
 done
 
+bounded "$farcall" run -n 3 -- "$programs/tables"
+[ $rc -eq 0 ] && [ ! -s "$dir/err" ] && grep -qx 'user 42: -0.02 -0.02 ROW' "$dir/out" && [ "$(wc -l <"$dir/out")" -eq 3 ]
+ok "tables: a push of repeated keys and a pull" $?
+echo tables >>"$dir/ran"
+
 # None is left out, and none is long. digits.sh runs these, which need data.
 printf 'digits\ndigits_server\n' >>"$dir/ran"
 for source in "$documents"/*.cc; do

@@ -135,6 +135,16 @@ bounded cc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags farcall-train) "
 ok "a program builds with pkg-config's farcall-train, and runs" $?
 rm -f "$dir/app"
 
+nm -D --defined-only "$lib/libfarcall-ps.so" | awk '{print $3}' | sed 's/@.*//' | grep -v '^FARCALL_' | sort -u >"$dir/ps"
+[ -s "$dir/ps" ] && ! grep -v '^far_ps_' "$dir/ps" >"$dir/err"
+ok "libfarcall-ps exports far_ps_* and nothing else" $?
+# shellcheck disable=SC2046 # words of a command
+bounded cc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags farcall-ps) "$2/apps/examples/tables.c" -o "$dir/app" \
+	$(pkg-config --libs farcall-ps) "-Wl,-rpath,$lib" && [ $rc -eq 0 ] &&
+	bounded "$farcall" run -n 3 -- "$dir/app" && [ $rc -eq 0 ] && has out 'user 7: -0.05 -0.05 ROW'
+ok "a program builds with pkg-config's farcall-ps, and runs" $?
+rm -f "$dir/app"
+
 # The static library exports the same. A program that defines all names which the engine has inside links and runs.
 nm -g --defined-only "$lib/libfarcall.a" | awk 'NF == 3 { print $3 }' >"$dir/static"
 sort "$dir/static" | diff - "$dir/exported" >"$dir/err" && [ -s "$dir/static" ] && ! grep -v '^far_' "$dir/static" >>"$dir/err"
@@ -154,7 +164,7 @@ rm -f "$dir/app"
 sed -n 's/^[a-z].*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' "$2"/include/farcall/*.h | sort -u >"$dir/declared"
 grep -h '^static inline' "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >"$dir/inline"
 grep '^typedef' -h "$2"/include/farcall/*.h | sed -n 's/.*[ *]\(far_[a-z0-9_]*\)(.*/\1/p' | sort -u >>"$dir/inline"
-sort -u "$dir/exported" "$dir/ops" "$dir/train" >"$dir/both"
+sort -u "$dir/exported" "$dir/ops" "$dir/train" "$dir/ps" >"$dir/both"
 sort -u "$dir/inline" | comm -23 "$dir/declared" - | comm -23 - "$dir/both" >"$dir/err"
 [ -s "$dir/declared" ] && [ ! -s "$dir/err" ]
 ok "every function that the headers declare is exported" $?
@@ -173,7 +183,7 @@ for header in "$2"/include/farcall/*.h; do
 	header=$(basename "$header" .h)
 	[ "$header" = farcall ] || [ -s "$man/man7/farcall_$header.h.7" ] || echo "farcall_$header.h.7 is missing"
 done >"$dir/err"
-for command in run claim key health info decode perf perf-latency perf-sim perf-sim-goodput pserver sim train; do
+for command in run claim key health info decode perf perf-latency perf-sim perf-sim-goodput pserver sim tables train; do
 	[ -s "$man/man1/farcall-$command.1" ] || echo "farcall-$command.1 is missing"
 done >>"$dir/err"
 [ ! -s "$dir/err" ]

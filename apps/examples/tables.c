@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * A client of a parameter server in few lines. Worker 0 is the client, all others serve.
+ *
+ *	farcall run -n 3 -- ./tables
+ */
+#include <farcall/farcall.h>
+#include <farcall/ps.h>
+
+#include <stdlib.h>
+
+static enum far_status client(struct far_agent *agent, struct far_err *err)
+{
+	const uint64_t users[] = {7, 42, 7};
+	const float gradients[] = {1, 1, 2, 2, 4, 4}; /* of the three positions: user 7 gets the sum */
+	float rows[6];
+	uint8_t status[3];
+	struct far_ps *ps;
+	struct far_ps_table *table = NULL;
+	struct far_future *f;
+	struct far_ps_schema schema = {.dim = 2};
+	far_ps_rule_defaults(&schema.rule, FAR_PS_SGD);
+	enum far_status s = far_ps_open(agent, "demo", NULL, &ps, err);
+	if (s)
+		return s;
+	s = far_ps_table_create(ps, "users", &schema, 0, &table, err);
+	if (!s)
+		s = far_ps_push(table, users, 3, gradients, NULL, NULL, &f, err);
+	if (!s) {
+		s = far_future_wait(f, 0, NULL, err);
+		far_future_free(f);
+	}
+	struct far_ps_pull_opts opts = {.timeout_ns = 100 * FAR_MS, .partial = true};
+	if (!s)
+		s = far_ps_pull(table, users, 3, &opts, rows, status, &f, err);
+	if (!s) {
+		s = far_future_wait(f, 0, NULL, err);
+		far_future_free(f);
+	}
+	for (int i = 0; i < 3 && !s; i++)
+		printf("user %d: %.2f %.2f %s\n", (int)users[i], rows[2 * i], rows[2 * i + 1],
+		       far_ps_status_name(status[i]));
+	far_ps_table_free(table);
+	far_ps_close(ps);
+	return s;
+}
+
+/* Until the client leaves. */
+static enum far_status server(struct far_agent *agent, int servers, struct far_ps_server **out, struct far_err *err)
+{
+	char text[FAR_SHARDS_MAX][16];
+	const char *names[FAR_SHARDS_MAX];
+	for (int i = 0; i < servers; i++) {
+		snprintf(text[i], sizeof text[i], "worker%d", i + 1);
+		names[i] = text[i];
+	}
+	struct far_ps_serve_opts opts = {.servers = names, .servers_n = (size_t)servers};
+	enum far_status s = far_ps_serve(agent, "demo", &opts, out, err);
+	if (!s)
+		s = far_serve(agent, 0, err);
+	return s ? s : far_ps_server_stop(*out, err);
+}
+
+int main(void)
+{
+	const char *rank = getenv("RANK");
+	struct far_agent *agent;
+	struct far_ps_server *served = NULL;
+	struct far_err err = {0};
+	char name[32];
+	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
+	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, NULL, &agent, &err))
+		return far_err_print(stderr, &err);
+	int servers = far_world_size(agent) - 1;
+	if (servers < 1 || servers > FAR_SHARDS_MAX) {
+		fprintf(stderr, "tables: give it 2 to %d workers: farcall run -n 3 -- ./tables\n", FAR_SHARDS_MAX + 1);
+		far_shutdown(agent, 0, NULL);
+		return FAR_INVALID;
+	}
+	bool serves = rank && atoi(rank) > 0;
+	enum far_status s = serves ? server(agent, servers, &served, &err) : client(agent, &err);
+	if (s)
+		far_err_print(stderr, &err);
+	if (far_shutdown(agent, 0, &err))
+		s = far_err_print(stderr, &err);
+	far_ps_server_free(served);
+	return s;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Blocks: all rows of a partition, as scans and files have them (psv_wire.h). Any thread. */
+#ifndef PSV_BLOCK_H
+#define PSV_BLOCK_H
+
+#include "psv_client.h"
+
+struct psv_block_rows {
+	uint32_t partition, n;
+	const uint64_t *keys;
+	const char *rows;
+	const float *state;   /* NULL: the table has none */
+	const uint64_t *ages; /* NULL: no TTL */
+};
+
+/** Reads the block at *at, aligned to 8, which ends before `end`, and moves *at behind it. False: it is too long, a key
+ * is of another partition, or the keys are not in the order of their hashes. */
+bool psv_block_read(const struct psv_rows *layout, const char **at, const char *end, struct psv_block_rows *out);
+
+/** Memory for replies; zeroed: none. */
+struct psv_buffer {
+	char *data;
+	size_t len, room;
+};
+
+/** Scans the partitions from `first` on into the buffer; `*blocks` [0, *blocks_n) are theirs, in order. At least one.
+ * `ps` may get a new view. Blocks. */
+enum far_status psv_scan(struct far_ps_table *t, uint32_t first, uint64_t timeout_ns, struct psv_buffer *buffer,
+			 const char **blocks, uint32_t *blocks_n, struct far_err *err);
+
+/** Sends a request on a partition to its owner and waits; the reply, without its head, is in the buffer behind
+ * struct psv_reply. `q` is followed by the rest of the request. A later view of the server is adopted, and the request
+ * sent again, unless `fixed`: then GONE. */
+enum far_status psv_call(struct far_ps *ps, struct psv_request *q, size_t len, uint32_t partition, uint64_t timeout_ns,
+			 bool fixed, struct psv_buffer *reply, struct far_err *err);
+
+#endif

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The public functions of clients: services, tables, and what each operation is made of. Any thread. */
+#include "psv_client.h"
+
+#include "pst_fail.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define ASK_NS   (200 * FAR_MS) /* of one question of far_ps_open() */
+#define PAUSE_NS 10000000L      /* between two */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * FAR_SEC + (uint64_t)t.tv_nsec;
+}
+
+void far_ps_rule_defaults(struct far_ps_rule *rule, enum far_ps_rule_kind kind)
+{
+	struct pst_rule r = {0};
+	pst_rule_defaults(&r, (unsigned)kind <= FAR_PS_FTRL ? (enum pst_rule_kind)kind : PST_RULE_SGD);
+	*rule = (struct far_ps_rule){
+		.kind = kind, .rate = r.rate, .beta1 = r.beta1, .beta2 = r.beta2, .epsilon = r.epsilon};
+}
+
+const char *far_ps_status_name(enum far_ps_status status)
+{
+	static const char *const names[] = {"ROW", "NEW", "MISSING", "WAITING", "REFUSED", "LATE", "LOST"};
+	return (unsigned)status < sizeof names / sizeof *names ? names[status] : "?";
+}
+
+/* ---- Services ---- */
+
+void psv_ref(struct far_ps *ps)
+{
+	atomic_fetch_add_explicit(&ps->references, 1, memory_order_relaxed);
+}
+
+void psv_unref(struct far_ps *ps)
+{
+	if (atomic_fetch_sub_explicit(&ps->references, 1, memory_order_acq_rel) != 1)
+		return;
+	psv_views_free(atomic_load(&ps->view));
+	pthread_mutex_destroy(&ps->lock);
+	free(ps);
+}
+
+bool psv_adopt(struct far_ps *ps, const void *bytes, size_t len, uint64_t than)
+{
+	struct psv_view *view = psv_view_decode(bytes, len);
+	if (!view || view->epoch <= than) {
+		psv_views_free(view);
+		return false;
+	}
+	pthread_mutex_lock(&ps->lock);
+	struct psv_view *now = atomic_load(&ps->view);
+	bool later = !now || view->epoch > now->epoch;
+	if (later) {
+		view->older = now;
+		ps->floor = ps->next;
+		atomic_store_explicit(&ps->view, view, memory_order_release);
+	}
+	pthread_mutex_unlock(&ps->lock);
+	if (!later)
+		psv_views_free(view);
+	return true;
+}
+
+/* Asks `n` shards for the view. OK: `k` of them have answered; 0: all. */
+static enum far_status ask(struct far_ps *ps, const char *name, const struct far_to *to, size_t n, size_t k,
+			   uint64_t timeout_ns, struct far_err *err)
+{
+	struct {
+		struct psv_request head;
+		char name[PSV_NAME_BYTES];
+	} q = {.head = {.magic = PSV_MAGIC, .kind = PSV_VIEW, .service = ps->service}};
+	enum { ROOM = sizeof(struct psv_reply) + PSV_VIEW_BYTES_MAX };
+	strcpy(q.name, name);
+	struct far_target *targets = calloc(n, sizeof *targets);
+	struct far_target_result *results = calloc(n, sizeof *results);
+	char *replies = malloc(n * ROOM);
+	enum far_status status = FAR_OK;
+	struct far_future *f = NULL;
+	if (!targets || !results || !replies)
+		status = pst_fail(err, FAR_RESOURCE, 0, "no memory to ask %zu shards", n);
+	for (size_t i = 0; i < n && !status; i++)
+		targets[i] = (struct far_target){.to = to[i], .recv_buf = replies + i * ROOM, .cap = ROOM};
+	struct far_fanout_opts opts = {.timeout_ns = timeout_ns, .k = k};
+	if (!status)
+		status = far_msg_fanout(ps->agent, ps->message, &q, sizeof q, targets, n, &opts, results, &f, err);
+	if (!status)
+		status = far_future_wait(f, timeout_ns + FAR_SEC, NULL, err);
+	far_future_free(f); /* then nothing is written to the arrays any more */
+	for (size_t i = 0; i < n && !status; i++)
+		if (results[i].status == FAR_OK && results[i].len > sizeof(struct psv_reply))
+			(void)psv_adopt(ps, (const char *)targets[i].recv_buf + sizeof(struct psv_reply),
+					results[i].len - sizeof(struct psv_reply), 0);
+	free(targets);
+	free(results);
+	free(replies);
+	return status;
+}
+
+/* First one member that knows the view, then all shards of the view. */
+static enum far_status ask_next(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
+{
+	const struct psv_view *view = atomic_load(&ps->view);
+	if (view)
+		return ask(ps, name, view->slot, view->slots, 0, timeout_ns, err);
+	int world = far_world_size(ps->agent);
+	struct far_to *to = calloc((size_t)world, sizeof *to);
+	if (!to)
+		return pst_fail(err, FAR_RESOURCE, 0, "no memory to ask %d members", world);
+	size_t n = 0;
+	for (int i = 0; i < world; i++) {
+		struct far_worker_info info;
+		if (far_worker_by_rank(ps->agent, i, &info, NULL) == FAR_OK && info.alive)
+			to[n++] = (struct far_to){i, 0};
+	}
+	enum far_status status = ask(ps, name, to, n, 1, timeout_ns, err);
+	free(to);
+	return status;
+}
+
+/* Asks until all have answered. */
+static enum far_status find(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
+{
+	uint64_t begin = now_ns(), gone = 0;
+	struct far_err last;
+	while (gone < timeout_ns) {
+		uint64_t left = timeout_ns - gone;
+		bool known = atomic_load(&ps->view);
+		enum far_status status = ask_next(ps, name, left < ASK_NS ? left : ASK_NS, &last);
+		if (status == FAR_OK && known)
+			return FAR_OK;
+		if (status == FAR_SHUTDOWN || status == FAR_RESOURCE || status == FAR_WOULD_DEADLOCK ||
+		    status == FAR_CANCELLED || status == FAR_INVALID) {
+			if (err)
+				*err = last;
+			return status;
+		}
+		if (status)
+			nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+		gone = now_ns() - begin;
+	}
+	if (atomic_load(&ps->view))
+		return pst_fail(err, FAR_TIMEOUT, 0, "not all servers of \"%s\" answer: %.200s", name, last.text);
+	return pst_fail(err, FAR_TIMEOUT, 0, "no member of the group serves \"%s\" by message %u", name, ps->message);
+}
+
+enum far_status far_ps_open(struct far_agent *agent, const char *name, const struct far_ps_open_opts *opts,
+			    struct far_ps **out, struct far_err *err)
+{
+	struct far_ps_open_opts o = opts ? *opts : (struct far_ps_open_opts){0};
+	if (!agent || !out || !psv_name_ok(name))
+		return pst_fail(err, FAR_INVALID, 0,
+				"far_ps_open needs an agent, a place for the service and a name of 1 to %d bytes",
+				FAR_PS_NAME_MAX - 1);
+	for (unsigned i = 0; i < 4; i++)
+		if (o.reserved[i])
+			return pst_fail(err, FAR_INVALID, 0, "a reserved word of far_ps_open_opts is not 0");
+	struct far_ps *ps = calloc(1, sizeof *ps);
+	if (!ps)
+		return pst_fail(err, FAR_RESOURCE, 0, "no memory for a service");
+	atomic_init(&ps->references, 1);
+	pthread_mutex_init(&ps->lock, NULL);
+	ps->agent = agent;
+	ps->service = psv_name_id(name);
+	ps->message = o.message ? o.message : FAR_PS_MESSAGE;
+	ps->next = 1;
+	enum far_status status = FAR_OK;
+	if (getrandom(&ps->client, sizeof ps->client, 0) != sizeof ps->client)
+		status = pst_fail(err, FAR_SYSTEM, errno, "no random number for a client: %s", strerror(errno));
+	if (!status)
+		status = find(ps, name, o.timeout_ns ? o.timeout_ns : far_rpc_timeout_ns(agent), err);
+	if (status) {
+		psv_unref(ps);
+		return status;
+	}
+	*out = ps;
+	return FAR_OK;
+}
+
+void far_ps_close(struct far_ps *ps)
+{
+	if (ps)
+		psv_unref(ps);
+}
+
+uint64_t far_ps_epoch(const struct far_ps *ps)
+{
+	return atomic_load_explicit(&((struct far_ps *)(uintptr_t)ps)->view, memory_order_acquire)->epoch;
+}
+
+/* ---- Tables ---- */
+
+static enum far_status get_table(struct far_ps *ps, const char *name, const struct far_ps_schema *schema,
+				 uint64_t timeout_ns, struct far_ps_table **out, struct far_err *err)
+{
+	struct far_ps_table *t;
+	if (!ps || !out || !psv_name_ok(name))
+		return pst_fail(err, FAR_INVALID, 0, "a table needs a service, a place and a name of 1 to %d bytes",
+				FAR_PS_NAME_MAX - 1);
+	enum far_status status = schema ? psv_schema_check(schema, err) : FAR_OK;
+	if (status)
+		return status;
+	if (!(t = calloc(1, sizeof *t)))
+		return pst_fail(err, FAR_RESOURCE, 0, "no memory for a table");
+	t->ps = ps;
+	t->id = psv_name_id(name);
+	strcpy(t->name, name);
+	if (schema)
+		t->schema = *schema;
+	struct psv_op op = {.ps = ps,
+			    .kind = schema ? PSV_CREATE : PSV_OPEN,
+			    .table = t->id,
+			    .timeout_ns = timeout_ns,
+			    .name = t->name,
+			    .schema = &t->schema};
+	struct far_future *f;
+	status = psv_op_start(&op, &f, err);
+	if (!status) {
+		/* The operation ends by its own deadline and writes to the table until then. */
+		status = far_future_wait(f, FAR_FOREVER, NULL, err);
+		far_future_free(f);
+	}
+	if (status) {
+		free(t);
+		return status;
+	}
+	t->state_floats = psv_schema_state(&t->schema);
+	psv_ref(ps);
+	*out = t;
+	return FAR_OK;
+}
+
+enum far_status far_ps_table_create(struct far_ps *ps, const char *name, const struct far_ps_schema *schema,
+				    uint64_t timeout_ns, struct far_ps_table **table, struct far_err *err)
+{
+	if (!schema)
+		return pst_fail(err, FAR_INVALID, 0, "far_ps_table_create needs a schema");
+	return get_table(ps, name, schema, timeout_ns, table, err);
+}
+
+enum far_status far_ps_table_open(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_ps_table **table,
+				  struct far_err *err)
+{
+	return get_table(ps, name, NULL, timeout_ns, table, err);
+}
+
+const struct far_ps_schema *far_ps_table_schema(const struct far_ps_table *t)
+{
+	return &t->schema;
+}
+
+unsigned far_ps_table_state(const struct far_ps_table *t)
+{
+	return t->state_floats;
+}
+
+void far_ps_table_free(struct far_ps_table *t)
+{
+	if (!t)
+		return;
+	psv_unref(t->ps);
+	free(t);
+}
+
+/* ---- Operations ---- */
+
+static enum far_status check_keys(const struct far_ps_table *t, const uint64_t *keys, size_t n,
+				  struct far_future **future, struct far_err *err)
+{
+	if (!t || !future || (n && !keys))
+		return pst_fail(err, FAR_INVALID, 0, "the table, the keys or the place for the future is NULL");
+	if (n > FAR_PS_KEYS_MAX)
+		return pst_fail(err, FAR_INVALID, 0, "%zu keys; an operation has at most %zu", n, FAR_PS_KEYS_MAX);
+	return FAR_OK;
+}
+
+static enum far_status check_wire(enum far_dtype wire, enum pst_type *type, struct far_err *err)
+{
+	if (psv_type(wire, type))
+		return FAR_OK;
+	return pst_fail(err, FAR_INVALID, 0, "wire is dtype %d; f32, bf16, f16 or i8", (int)wire);
+}
+
+static enum far_status check_reserved(const uint64_t reserved[4], struct far_err *err)
+{
+	for (unsigned i = 0; i < 4; i++)
+		if (reserved[i])
+			return pst_fail(err, FAR_INVALID, 0, "a reserved word of the options is not 0");
+	return FAR_OK;
+}
+
+static struct psv_op op_of(const struct far_ps_table *t, enum psv_kind kind, const uint64_t *keys, size_t n)
+{
+	return (struct psv_op){.ps = t->ps, .kind = kind, .table = t->id, .dim = t->schema.dim, .keys = keys, .n = n};
+}
+
+static enum far_status read_op(struct far_ps_table *t, enum psv_kind kind, const uint64_t *keys, size_t n,
+			       const struct far_ps_pull_opts *opts, float *rows, uint8_t *statuses,
+			       struct far_future **future, struct far_err *err)
+{
+	struct far_ps_pull_opts o = opts ? *opts : (struct far_ps_pull_opts){0};
+	enum far_status status = check_keys(t, keys, n, future, err);
+	if (!status)
+		status = check_reserved(o.reserved, err);
+	if (status)
+		return status;
+	if (kind == PSV_PULL && n && !rows)
+		return pst_fail(err, FAR_INVALID, 0, "rows is NULL");
+	if ((unsigned)o.miss > FAR_PS_MAKE)
+		return pst_fail(err, FAR_INVALID, 0, "miss is %d; there is no such rule for missing rows", (int)o.miss);
+	if (o.clock && !t->schema.workers)
+		return pst_fail(err, FAR_INVALID, 0, "clock is %llu, and table \"%s\" has no clock",
+				(unsigned long long)o.clock, t->name);
+	struct psv_op op = op_of(t, kind, keys, n);
+	if (kind == PSV_PULL) {
+		status = check_wire(o.wire, &op.wire, err);
+		op.miss = o.miss;
+		op.fallback = o.fallback;
+		op.out = rows;
+	}
+	if (status)
+		return status;
+	op.timeout_ns = o.timeout_ns;
+	op.partial = o.partial;
+	op.clock = o.clock > t->schema.staleness ? o.clock - t->schema.staleness : 0;
+	op.status = statuses;
+	return psv_op_start(&op, future, err);
+}
+
+enum far_status far_ps_pull(struct far_ps_table *t, const uint64_t *keys, size_t n, const struct far_ps_pull_opts *opts,
+			    float *rows, uint8_t *status, struct far_future **future, struct far_err *err)
+{
+	return read_op(t, PSV_PULL, keys, n, opts, rows, status, future, err);
+}
+
+enum far_status far_ps_exists(struct far_ps_table *t, const uint64_t *keys, size_t n,
+			      const struct far_ps_pull_opts *opts, uint8_t *status, struct far_future **future,
+			      struct far_err *err)
+{
+	return read_op(t, PSV_EXISTS, keys, n, opts, NULL, status, future, err);
+}
+
+/* `op` has the kind's own arrays. */
+static enum far_status change_op(struct psv_op *op, const struct far_ps_push_opts *opts, uint8_t *statuses,
+				 struct far_future **future, struct far_err *err)
+{
+	struct far_ps_push_opts o = opts ? *opts : (struct far_ps_push_opts){0};
+	enum far_status status = check_reserved(o.reserved, err);
+	if (status)
+		return status;
+	if (!isfinite(o.rate) || o.rate < 0)
+		return pst_fail(err, FAR_INVALID, 0, "rate is %g; it must be finite and at least 0", (double)o.rate);
+	if (psv_has_numbers(op->kind)) {
+		if (op->n && !op->in)
+			return pst_fail(err, FAR_INVALID, 0, "the gradients or rows are NULL");
+		status = check_wire(o.wire, &op->wire, err);
+		op->rate = op->kind == PSV_ASSIGN ? 0 : o.rate;
+	}
+	if (status)
+		return status;
+	op->timeout_ns = o.timeout_ns;
+	op->partial = o.partial;
+	op->token = o.token;
+	op->status = statuses;
+	return psv_op_start(op, future, err);
+}
+
+enum far_status far_ps_push(struct far_ps_table *t, const uint64_t *keys, size_t n, const float *grads,
+			    const struct far_ps_push_opts *opts, uint8_t *statuses, struct far_future **future,
+			    struct far_err *err)
+{
+	enum far_status status = check_keys(t, keys, n, future, err);
+	if (status)
+		return status;
+	struct psv_op op = op_of(t, PSV_PUSH, keys, n);
+	op.in = grads;
+	return change_op(&op, opts, statuses, future, err);
+}
+
+enum far_status far_ps_push_pull(struct far_ps_table *t, const uint64_t *keys, size_t n, const float *grads,
+				 const struct far_ps_push_opts *opts, float *rows, uint8_t *statuses,
+				 struct far_future **future, struct far_err *err)
+{
+	enum far_status status = check_keys(t, keys, n, future, err);
+	if (!status && n && !rows)
+		status = pst_fail(err, FAR_INVALID, 0, "rows is NULL");
+	if (status)
+		return status;
+	struct psv_op op = op_of(t, PSV_PUSH_PULL, keys, n);
+	op.in = grads;
+	op.out = rows;
+	return change_op(&op, opts, statuses, future, err);
+}
+
+enum far_status far_ps_assign(struct far_ps_table *t, const uint64_t *keys, size_t n, const float *rows,
+			      const float *state, const struct far_ps_push_opts *opts, uint8_t *statuses,
+			      struct far_future **future, struct far_err *err)
+{
+	enum far_status status = check_keys(t, keys, n, future, err);
+	if (status)
+		return status;
+	struct psv_op op = op_of(t, PSV_ASSIGN, keys, n);
+	op.in = rows;
+	op.state = state;
+	op.state_floats = state ? t->state_floats : 0;
+	return change_op(&op, opts, statuses, future, err);
+}
+
+enum far_status far_ps_erase(struct far_ps_table *t, const uint64_t *keys, size_t n,
+			     const struct far_ps_push_opts *opts, uint8_t *statuses, struct far_future **future,
+			     struct far_err *err)
+{
+	enum far_status status = check_keys(t, keys, n, future, err);
+	if (status)
+		return status;
+	struct psv_op op = op_of(t, PSV_ERASE, keys, n);
+	return change_op(&op, opts, statuses, future, err);
+}
+
+enum far_status far_ps_clock(struct far_ps_table *t, unsigned worker, uint64_t step, uint64_t timeout_ns,
+			     struct far_future **future, struct far_err *err)
+{
+	enum far_status status = check_keys(t, NULL, 0, future, err);
+	if (status)
+		return status;
+	if (worker >= t->schema.workers)
+		return pst_fail(err, FAR_INVALID, 0, "worker is %u; table \"%s\" has a clock for %u workers", worker,
+				t->name, t->schema.workers);
+	struct psv_op op = op_of(t, PSV_CLOCK, NULL, 0);
+	op.worker = worker;
+	op.clock = step;
+	op.timeout_ns = timeout_ns;
+	return psv_op_start(&op, future, err);
+}
+
+enum far_status far_ps_table_stats(struct far_ps_table *t, uint64_t timeout_ns, struct far_ps_stats *stats,
+				   struct far_future **future, struct far_err *err)
+{
+	enum far_status status = check_keys(t, NULL, 0, future, err);
+	if (!status && !stats)
+		status = pst_fail(err, FAR_INVALID, 0, "stats is NULL");
+	if (status)
+		return status;
+	*stats = (struct far_ps_stats){.clock = UINT64_MAX};
+	struct psv_op op = op_of(t, PSV_STATS, NULL, 0);
+	op.timeout_ns = timeout_ns;
+	op.stats = stats;
+	return psv_op_start(&op, future, err);
+}

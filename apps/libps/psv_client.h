@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What the files of the client share: services, tables, operations. */
+#ifndef PSV_CLIENT_H
+#define PSV_CLIENT_H
+
+#include "psv_keys.h"
+#include "psv_schema.h"
+#include <farcall/fanout.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define PSV_SPAN_MAX 1024u /* numbers between the oldest pending change and the next: the servers' windows */
+#define PSV_AGAIN    512u  /* numbers after which a change cannot be repeated; most chunks of a slot */
+
+struct psv_op;
+
+/** A service at a client. Any thread. */
+struct far_ps {
+	_Atomic unsigned references;
+	struct far_agent *agent;
+	uint64_t service;
+	uint64_t client; /* random: the name of this client in the servers' windows */
+	uint16_t message;
+	_Atomic(struct psv_view *) view; /* the newest, with the older ones behind it */
+	pthread_mutex_t lock;            /* of all below, and of writers of `view` */
+	uint64_t next;                   /* number of the next change; begins at 1 */
+	uint64_t floor;                  /* `next` when the view changed last: earlier changes cannot be repeated */
+	struct psv_op *changes;          /* pending, numbered */
+};
+
+struct far_ps_table {
+	struct far_ps *ps;
+	uint64_t id;
+	char name[PSV_NAME_BYTES];
+	struct far_ps_schema schema;
+	unsigned state_floats;
+};
+
+/** One operation. The caller fills the first part; psv_op_start() takes a copy. */
+struct psv_op {
+	struct far_ps *ps;
+	enum psv_kind kind;
+	uint64_t table;
+	unsigned dim, state_floats; /* state of ASSIGN; 0: none */
+	enum pst_type wire;
+	enum far_ps_miss miss;
+	float rate;
+	bool partial;
+	uint64_t timeout_ns, clock;
+	uint32_t worker;
+	const uint64_t *keys;
+	size_t n;
+	const float *in;    /* gradients or rows */
+	const float *state; /* of ASSIGN */
+	const float *fallback;
+	float *out;
+	uint8_t *status;
+	uint64_t *token;              /* of the caller; NULL */
+	struct far_ps_schema *schema; /* CREATE: sent; CREATE and OPEN: set */
+	const char *name;             /* CREATE, OPEN; [PSV_NAME_BYTES] */
+	struct far_ps_stats *stats;
+
+	/* From here on psv_op.c's. */
+	struct psv_op *next, **link; /* in ps->changes */
+	uint64_t first;              /* number of the first change of this round */
+	uint64_t deadline_ns;        /* UINT64_MAX: none */
+	struct far_future *done, *round;
+	const struct psv_view *view; /* of this round */
+	struct psv_keys k;
+	uint8_t *key_status; /* [distinct] */
+	bool *open;          /* [distinct]: not answered yet, and to be sent */
+	const char **row;    /* [distinct]: in the replies of this round; NULL: none */
+	float *scale;        /* [distinct]: of int8 */
+	struct psv_division d;
+	struct far_target *targets;
+	struct far_target_result *results;
+	char *requests, *replies;
+	uint32_t answered;  /* shards, of operations without keys */
+	bool again;         /* an answer was a newer view */
+	struct far_err err; /* first error of a server; status OK: none */
+};
+
+/** Starts an operation. `*future` is the caller's. Errors, with nothing sent: as the public functions. */
+enum far_status psv_op_start(const struct psv_op *op, struct far_future **future, struct far_err *err);
+
+/** Adopts a view that a peer sent, if it is later than the client's. False: it is no view, or not later than `than`. */
+bool psv_adopt(struct far_ps *ps, const void *bytes, size_t len, uint64_t than);
+
+void psv_ref(struct far_ps *ps);
+void psv_unref(struct far_ps *ps);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The keys of an operation: each distinct key once, and their division into requests. The order of both depends on the
+ * keys and the view alone. The thread that has the operation.
+ */
+#ifndef PSV_KEYS_H
+#define PSV_KEYS_H
+
+#include "psv_view.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct psv_keys {
+	uint32_t n, distinct;
+	uint32_t *at;    /* [n]: number of the key at a position, in [0, distinct) */
+	uint64_t *key;   /* [distinct], in the order of their first positions */
+	uint64_t *hash;  /* [distinct] */
+	uint32_t *order; /* [distinct]: numbers of the keys that a division has, grouped by slot */
+};
+
+/** Keys [from, from + n) of the order, for one slot. */
+struct psv_chunk {
+	uint32_t slot, from, n;
+	uint32_t index; /* among the chunks of its slot */
+};
+
+struct psv_division {
+	struct psv_chunk *chunk; /* [n] */
+	uint32_t n;
+	uint32_t deepest; /* chunks of the slot that has most */
+};
+
+/** False: no memory. n <= FAR_PS_KEYS_MAX. */
+bool psv_keys_init(struct psv_keys *k, const uint64_t *keys, size_t n);
+void psv_keys_fini(struct psv_keys *k);
+
+/** Divides the keys whose `open` is set, [distinct], by the view, into chunks of at most `most` keys. `d->chunk` is
+ * free()d by the caller. False: no memory. */
+bool psv_keys_divide(struct psv_keys *k, const bool *open, const struct psv_view *view, uint32_t most,
+		     struct psv_division *d);
+
+#endif

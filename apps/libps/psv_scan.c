@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Lists, drops and scans of a client, one request at a time. Any thread; these block. */
+#include "psv_block.h"
+
+#include "pst_fail.h"
+#include <farcall/message.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM_FIRST ((size_t)128 << 10)
+
+static_assert(sizeof(struct psv_reply) + PSV_VIEW_BYTES_MAX < ROOM_FIRST, "a view fits");
+
+/* ---- Calls ---- */
+
+static enum far_status make_room(struct psv_buffer *b, size_t bytes, struct far_err *err)
+{
+	if (bytes <= b->room)
+		return FAR_OK;
+	free(b->data);
+	b->data = malloc(bytes);
+	b->room = b->data ? bytes : 0;
+	return b->data ? FAR_OK : pst_fail(err, FAR_RESOURCE, 0, "no memory for a reply of %zu bytes", bytes);
+}
+
+enum far_status psv_call(struct far_ps *ps, struct psv_request *q, size_t len, uint32_t partition, uint64_t timeout_ns,
+			 bool fixed, struct psv_buffer *reply, struct far_err *err)
+{
+	struct far_call_opts opts = {.timeout_ns = timeout_ns};
+	enum far_status status = make_room(reply, ROOM_FIRST, err);
+	while (!status) {
+		const struct psv_view *view = atomic_load_explicit(&ps->view, memory_order_acquire);
+		struct psv_reply head = {0};
+		q->epoch = view->epoch;
+		reply->len = 0;
+		status = far_msg_call(ps->agent, view->slot[view->owner[partition]], ps->message, q, len, &opts,
+				      reply->data, reply->room, &reply->len, err);
+		if (status == FAR_TOO_LARGE && reply->len > reply->room) {
+			status = make_room(reply, reply->len + reply->len / 4, err);
+			continue;
+		}
+		if (status)
+			break;
+		if (reply->len >= sizeof head)
+			memcpy(&head, reply->data, sizeof head);
+		if (head.magic == PSV_MAGIC && head.answer == PSV_DONE)
+			return FAR_OK;
+		if (head.magic != PSV_MAGIC || head.answer != PSV_STALE ||
+		    !psv_adopt(ps, reply->data + sizeof head, reply->len - sizeof head, view->epoch))
+			return pst_fail(err, FAR_PROTOCOL, 0, "a server sent a malformed reply of %zu bytes",
+					reply->len);
+		if (fixed)
+			return pst_fail(err, FAR_GONE, 0, "the view of the service has changed meanwhile");
+	}
+	return status;
+}
+
+static struct psv_request request_of(const struct far_ps *ps, enum psv_kind kind)
+{
+	return (struct psv_request){.magic = PSV_MAGIC, .kind = (uint8_t)kind, .service = ps->service};
+}
+
+/* ---- Tables ---- */
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names[FAR_PS_TABLES_MAX][FAR_PS_NAME_MAX],
+			      size_t *n, struct far_err *err)
+{
+	if (!ps || !names || !n)
+		return pst_fail(err, FAR_INVALID, 0, "the service or the place for names is NULL");
+	struct psv_buffer reply = {0};
+	struct psv_request q = request_of(ps, PSV_LIST);
+	struct psv_reply head;
+	enum far_status status = psv_call(ps, &q, sizeof q, 0, timeout_ns, false, &reply, err);
+	if (!status) {
+		memcpy(&head, reply.data, sizeof head);
+		if (head.count > FAR_PS_TABLES_MAX || reply.len != sizeof head + head.count * PSV_NAME_BYTES)
+			status = pst_fail(err, FAR_PROTOCOL, 0, "a server sent a malformed list of tables");
+	}
+	for (size_t i = 0; !status && i < head.count; i++) {
+		memcpy(names[i], reply.data + sizeof head + i * PSV_NAME_BYTES, PSV_NAME_BYTES);
+		if (!psv_name_ok(names[i]))
+			status = pst_fail(err, FAR_PROTOCOL, 0, "a server sent a malformed name of a table");
+	}
+	free(reply.data);
+	if (status)
+		return status;
+	*n = head.count;
+	qsort(names, *n, FAR_PS_NAME_MAX, by_name);
+	return FAR_OK;
+}
+
+enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
+{
+	if (!ps || !psv_name_ok(name))
+		return pst_fail(err, FAR_INVALID, 0, "a table needs a service and a name of 1 to %d bytes",
+				FAR_PS_NAME_MAX - 1);
+	struct psv_op op = {.ps = ps, .kind = PSV_DROP, .table = psv_name_id(name), .timeout_ns = timeout_ns};
+	struct far_future *f;
+	enum far_status status = psv_op_start(&op, &f, err);
+	if (status)
+		return status;
+	status = far_future_wait(f, FAR_FOREVER, NULL, err); /* ends by its own deadline */
+	far_future_free(f);
+	return status;
+}
+
+/* ---- Scans ---- */
+
+enum far_status psv_scan(struct far_ps_table *t, uint32_t first, uint64_t timeout_ns, struct psv_buffer *buffer,
+			 const char **blocks, uint32_t *blocks_n, struct far_err *err)
+{
+	struct psv_request q = request_of(t->ps, PSV_SCAN);
+	struct psv_rows layout = psv_schema_rows(&t->schema);
+	struct psv_block_rows block;
+	struct psv_reply head;
+	q.table = t->id;
+	q.worker = first;
+	enum far_status status = psv_call(t->ps, &q, sizeof q, first, timeout_ns, false, buffer, err);
+	if (status)
+		return status;
+	memcpy(&head, buffer->data, sizeof head);
+	const char *at = buffer->data + sizeof head, *end = buffer->data + buffer->len;
+	bool ok = head.count > 0 && head.count <= FAR_PS_PARTITIONS - first;
+	for (uint32_t i = 0; ok && i < head.count; i++)
+		ok = psv_block_read(&layout, &at, end, &block) && block.partition == first + i;
+	if (!ok || at != end)
+		return pst_fail(err, FAR_PROTOCOL, 0, "a server sent malformed rows of partition %u", first);
+	*blocks = buffer->data + sizeof head;
+	*blocks_n = (uint32_t)head.count;
+	return FAR_OK;
+}
+
+void far_ps_rows_free(struct far_ps_rows *rows)
+{
+	free(rows->keys);
+	free(rows->rows);
+	free(rows->state);
+	free(rows->ages_ms);
+	*rows = (struct far_ps_rows){0};
+}
+
+static enum far_status rows_new(const struct far_ps_table *t, size_t n, struct far_ps_rows *out, struct far_err *err)
+{
+	*out = (struct far_ps_rows){.n = n,
+				    .keys = malloc(n * sizeof *out->keys + 1),
+				    .rows = malloc(n * t->schema.dim * sizeof *out->rows + 1),
+				    .state = malloc(n * t->state_floats * sizeof *out->state + 1),
+				    .ages_ms = calloc(n + 1, sizeof *out->ages_ms)};
+	if (out->keys && out->rows && out->state && out->ages_ms)
+		return FAR_OK;
+	far_ps_rows_free(out);
+	return pst_fail(err, FAR_RESOURCE, 0, "no memory for %zu rows", n);
+}
+
+static void put_block(const struct far_ps_table *t, const struct psv_block_rows *b, size_t to, struct far_ps_rows *out)
+{
+	unsigned dim = t->schema.dim;
+	enum pst_type stored = PST_F32;
+	(void)psv_type(t->schema.stored, &stored);
+	memcpy(out->keys + to, b->keys, b->n * sizeof *b->keys);
+	for (uint32_t i = 0; i < b->n; i++) {
+		const char *row = b->rows + (size_t)i * dim * pst_type_bytes(stored);
+		if (stored == PST_F32)
+			memcpy(out->rows + (to + i) * dim, row, dim * sizeof(float));
+		else
+			pst_kernels_best()->widen(stored, out->rows + (to + i) * dim, row, dim, 0);
+	}
+	if (b->state)
+		memcpy(out->state + to * t->state_floats, b->state, (size_t)b->n * t->state_floats * sizeof *b->state);
+	if (b->ages)
+		memcpy(out->ages_ms + to, b->ages, b->n * sizeof *b->ages);
+}
+
+enum far_status far_ps_scan(struct far_ps_table *t, unsigned *partition, uint64_t timeout_ns, struct far_ps_rows *out,
+			    struct far_err *err)
+{
+	if (!t || !partition || !out)
+		return pst_fail(err, FAR_INVALID, 0, "the table, the partition or the place for rows is NULL");
+	if (*partition >= FAR_PS_PARTITIONS)
+		return pst_fail(err, FAR_INVALID, 0, "partition is %u; there are %d", *partition, FAR_PS_PARTITIONS);
+	struct psv_buffer buffer = {0};
+	const char *blocks = NULL;
+	uint32_t blocks_n = 0;
+	enum far_status status = psv_scan(t, *partition, timeout_ns, &buffer, &blocks, &blocks_n, err);
+	struct psv_rows layout = psv_schema_rows(&t->schema);
+	struct psv_block_rows block;
+	const char *at = blocks, *end = buffer.data + buffer.len;
+	size_t n = 0;
+	for (uint32_t i = 0; !status && i < blocks_n && psv_block_read(&layout, &at, end, &block); i++)
+		n += block.n;
+	if (!status)
+		status = rows_new(t, n, out, err);
+	at = blocks;
+	n = 0;
+	for (uint32_t i = 0; !status && i < blocks_n && psv_block_read(&layout, &at, end, &block); i++) {
+		put_block(t, &block, n, out);
+		n += block.n;
+	}
+	free(buffer.data);
+	if (!status)
+		*partition += blocks_n;
+	return status;
+}

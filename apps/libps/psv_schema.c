@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Checks and converts schemas. Any thread. */
+#include "psv_schema.h"
+
+#include "pst_fail.h"
+#include <string.h>
+
+static_assert((int)FAR_PS_FTRL == PST_RULE_FTRL && (int)FAR_PS_ADAM == PST_RULE_ADAM &&
+		      (int)FAR_PS_ROWWISE_ADAGRAD == PST_RULE_ROWWISE_ADAGRAD &&
+		      (int)FAR_PS_INIT_NORMAL == PST_INIT_NORMAL && (int)FAR_PS_FULL_LFU == PST_FULL_LFU &&
+		      (int)FAR_PS_REFUSED == PST_REFUSED && (int)FAR_PS_MISSING == PST_MISSING &&
+		      (int)FAR_PS_MAKE == PST_MISS_MAKE,
+	      "numbers of the interface are those of the tables");
+
+bool psv_type(enum far_dtype dtype, enum pst_type *type)
+{
+	switch (dtype) {
+	case FAR_DTYPE_NONE:
+	case FAR_F32:
+		*type = PST_F32;
+		return true;
+	case FAR_BF16:
+		*type = PST_BF16;
+		return true;
+	case FAR_F16:
+		*type = PST_F16;
+		return true;
+	case FAR_I8:
+		*type = PST_INT8;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static struct pst_rule rule_of(const struct far_ps_rule *r)
+{
+	return (struct pst_rule){.kind = (enum pst_rule_kind)r->kind,
+				 .rate = r->rate,
+				 .beta1 = r->beta1,
+				 .beta2 = r->beta2,
+				 .epsilon = r->epsilon,
+				 .l1 = r->l1,
+				 .l2 = r->l2,
+				 .clip_value = r->clip_value,
+				 .clip_norm = r->clip_norm};
+}
+
+struct pst_schema psv_schema_table(const struct far_ps_schema *s, uint32_t slots)
+{
+	struct pst_schema t = {.kind = PST_SPARSE,
+			       .dim = s->dim,
+			       .rule = rule_of(&s->rule),
+			       .init = {(enum pst_init_kind)s->init.kind, s->init.a, s->init.b, s->init.seed},
+			       .rows_max = s->rows_max / slots + (s->rows_max % slots != 0),
+			       .full = (enum pst_full)s->full,
+			       .admit = s->admit,
+			       .candidates = s->admit_candidates,
+			       .ttl_ms = s->ttl_ms};
+	(void)psv_type(s->stored, &t.stored);
+	if (t.rows_max > PST_ROWS_MAX)
+		t.rows_max = 0;
+	return t;
+}
+
+unsigned psv_schema_state(const struct far_ps_schema *s)
+{
+	struct pst_rule rule = rule_of(&s->rule);
+	return pst_rule_state(&rule, s->dim);
+}
+
+struct psv_rows psv_schema_rows(const struct far_ps_schema *s)
+{
+	enum pst_type stored = PST_F32;
+	(void)psv_type(s->stored, &stored);
+	return (struct psv_rows){.row = s->dim * pst_type_bytes(stored),
+				 .state = psv_schema_state(s) * sizeof(float),
+				 .age = s->ttl_ms ? sizeof(uint64_t) : 0};
+}
+
+enum far_status psv_schema_check(const struct far_ps_schema *s, struct far_err *err)
+{
+	enum pst_type stored;
+	if (s->replicas > 1)
+		return pst_fail(err, FAR_UNSUPPORTED, 0, "replicas is %u; a row has one copy", s->replicas);
+	if (s->hedge_after_ns)
+		return pst_fail(err, FAR_UNSUPPORTED, 0, "hedge_after_ns is set; a row has one copy");
+	for (unsigned i = 0; i < 4; i++)
+		if (s->reserved[i] || (i < 2 && s->rule.reserved[i]))
+			return pst_fail(err, FAR_INVALID, 0, "a reserved word of the schema is not 0");
+	if (!psv_type(s->stored, &stored) || stored == PST_INT8)
+		return pst_fail(err, FAR_INVALID, 0, "stored is dtype %d; f32, bf16 or f16", (int)s->stored);
+	if ((unsigned)s->rule.kind > FAR_PS_FTRL)
+		return pst_fail(err, FAR_INVALID, 0, "no rule has the number %d", (int)s->rule.kind);
+	if (s->workers > FAR_PS_WORKERS_MAX || (s->staleness && !s->workers))
+		return pst_fail(err, FAR_INVALID, 0, "workers is %u with staleness %u; [1, %d] workers have a clock",
+				s->workers, s->staleness, FAR_PS_WORKERS_MAX);
+	struct pst_schema t = psv_schema_table(s, 1);
+	return pst_schema_check(&t, err);
+}
+
+void psv_schema_encode(const struct far_ps_schema *s, struct psv_schema *to)
+{
+	enum pst_type stored = PST_F32;
+	(void)psv_type(s->stored, &stored);
+	*to = (struct psv_schema){.dim = s->dim,
+				  .stored = stored,
+				  .rule = s->rule.kind,
+				  .init = s->init.kind,
+				  .full = s->full,
+				  .admit = s->admit,
+				  .workers = s->workers,
+				  .staleness = s->staleness,
+				  .rate = s->rule.rate,
+				  .beta1 = s->rule.beta1,
+				  .beta2 = s->rule.beta2,
+				  .epsilon = s->rule.epsilon,
+				  .l1 = s->rule.l1,
+				  .l2 = s->rule.l2,
+				  .clip_value = s->rule.clip_value,
+				  .clip_norm = s->rule.clip_norm,
+				  .a = s->init.a,
+				  .b = s->init.b,
+				  .seed = s->init.seed,
+				  .rows_max = s->rows_max,
+				  .candidates = s->admit_candidates,
+				  .ttl_ms = s->ttl_ms};
+}
+
+enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_schema *s, struct far_err *err)
+{
+	static const enum far_dtype dtypes[] = {FAR_F32, FAR_BF16, FAR_F16};
+	if (f->stored > PST_F16 || f->rule > FAR_PS_FTRL || f->init > FAR_PS_INIT_NORMAL || f->full > FAR_PS_FULL_LFU)
+		return pst_fail(err, FAR_PROTOCOL, 0, "a schema with a type, rule or method that does not exist");
+	*s = (struct far_ps_schema){.dim = f->dim,
+				    .stored = dtypes[f->stored],
+				    .rule = {.kind = (enum far_ps_rule_kind)f->rule,
+					     .rate = f->rate,
+					     .beta1 = f->beta1,
+					     .beta2 = f->beta2,
+					     .epsilon = f->epsilon,
+					     .l1 = f->l1,
+					     .l2 = f->l2,
+					     .clip_value = f->clip_value,
+					     .clip_norm = f->clip_norm},
+				    .init = {(enum far_ps_init_kind)f->init, f->a, f->b, f->seed},
+				    .rows_max = f->rows_max,
+				    .full = (enum far_ps_full)f->full,
+				    .admit = f->admit,
+				    .admit_candidates = f->candidates,
+				    .ttl_ms = f->ttl_ms,
+				    .workers = f->workers,
+				    .staleness = f->staleness};
+	return psv_schema_check(s, err);
+}

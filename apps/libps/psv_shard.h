@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * One shard of a server: its tables, its token windows, and the requests that wait for a clock or a view. The thread
+ * that polls the shard; `tables_n` and the tables are also read by the thread that prepares memory.
+ */
+#ifndef PSV_SHARD_H
+#define PSV_SHARD_H
+
+#include "pst_tokens.h"
+#include "psv_schema.h"
+#include "psv_view.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define PSV_WAITERS_MAX      4096u              /* requests that wait at a shard */
+#define PSV_WAITER_BYTES_MAX ((size_t)64 << 20) /* of these */
+
+struct psv_table {
+	struct psv_table *next_dropped;
+	struct pst_table *rows;
+	char name[PSV_NAME_BYTES];
+	uint64_t id;
+	struct psv_schema schema;
+	struct psv_rows layout;
+	uint64_t *clocks; /* [schema.workers] */
+	uint64_t clock;   /* the least of them */
+	uint64_t keys_pulled, keys_pushed, duplicates;
+};
+
+/* A request that is kept until its clock or view has come. */
+struct psv_waiter {
+	struct psv_waiter *next;
+	struct far_deferred *reply;
+	uint64_t deadline_ns; /* UINT64_MAX: none */
+	size_t len;
+	_Alignas(8) unsigned char data[];
+};
+
+struct psv_shard {
+	struct far_ps_server *server;
+	struct far_to self;
+	const struct psv_view *view;
+	int slot; /* of this shard in the view; -1: it owns nothing */
+	_Atomic(struct psv_table *) table[FAR_PS_TABLES_MAX];
+	_Atomic unsigned tables_n;
+	_Atomic(struct psv_table *) dropped; /* freed by the thread that prepares memory */
+	struct pst_tokens tokens;
+	struct psv_waiter *waiters; /* in the order of their arrival */
+	unsigned waiters_n;
+	size_t waiters_bytes;
+	uint8_t status[PST_CHUNK_KEYS]; /* of the request that is being served */
+};
+
+struct far_ps_server {
+	struct far_agent *agent;
+	uint64_t service; /* psv_name_id() */
+	char name[PSV_NAME_BYTES];
+	uint16_t message;
+	unsigned shards;
+	struct psv_shard *shard;         /* [shards] */
+	_Atomic(struct psv_view *) view; /* the newest, with the older ones behind it */
+	pthread_mutex_t lock;            /* of writers of `view` */
+	_Atomic bool stopping;           /* requests are refused */
+	_Atomic bool ahead_stop;         /* the thread ends */
+	bool ahead_runs;
+	pthread_t ahead; /* prepares memory */
+};
+
+/** Initialises an empty shard. */
+void psv_shard_init(struct psv_shard *shard, struct far_ps_server *server, struct far_to self);
+/** Frees tables, after the agent is gone: no request waits. */
+void psv_shard_fini(struct psv_shard *shard);
+
+/** Frees the dropped tables. The thread that prepares memory, while it looks at no table. */
+void psv_shard_free_dropped(struct psv_shard *shard);
+
+/** The message handler; `user` is the server. Inline. */
+void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *user);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Requests and replies of the parameter server: little-endian, every field aligned to its size. Any thread.
+ *
+ * A request: struct psv_request, then keys[n]. PUSH, PUSH_PULL and ASSIGN: numbers [n * dim] of `wire`, padded to 4
+ * bytes; scales [n] of int8; ASSIGN with PSV_STATE: state [n * state floats]. VIEW, CREATE, OPEN (n is 0): a name of
+ * PSV_NAME_BYTES; CREATE: struct psv_schema. RESTORE: rows, state and ages as in a block.
+ *
+ * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
+ * `wire`, padded to 4 bytes, and scales [n] of int8; then status [n]. Of CREATE and OPEN: struct psv_schema. Of STATS:
+ * struct psv_stats. Of LIST: names of PSV_NAME_BYTES each, `count` of them. Of SCAN: a block for each of `count`
+ * partitions, from that of the request on.
+ *
+ * A block, also of files: all rows of a partition. struct psv_block; keys[n]; rows [n * dim] of the stored type, padded
+ * to 8 bytes; state [n * state floats], padded likewise; in tables with TTL the milliseconds since the last push (u64)
+ * [n].
+ */
+#ifndef PSV_WIRE_H
+#define PSV_WIRE_H
+
+#include "pst_kernels.h"
+#include <assert.h>
+#include <farcall/ps.h>
+
+#define PSV_MAGIC      UINT32_C(0x31535046) /* "FPS1" */
+#define PSV_NAME_BYTES FAR_PS_NAME_MAX
+#define PSV_STATE      1u /* flag of ASSIGN */
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers travel as they are in memory");
+
+enum psv_kind {
+	PSV_VIEW, /* of any epoch */
+	PSV_CREATE,
+	PSV_OPEN,
+	PSV_STATS,
+	PSV_CLOCK,
+	PSV_DROP,
+	PSV_LIST, /* of no table */
+	PSV_SCAN,
+	PSV_PULL,
+	PSV_EXISTS,
+	PSV_PUSH, /* from here on numbered */
+	PSV_PUSH_PULL,
+	PSV_ASSIGN,
+	PSV_ERASE,
+	PSV_RESTORE, /* not numbered: it sets rows */
+	PSV_WAKE,    /* of the server to its own shards */
+	PSV_KINDS
+};
+
+struct psv_request {
+	uint32_t magic;
+	uint8_t kind;
+	uint8_t wire; /* enum pst_type, of numbers and rows */
+	uint8_t miss; /* enum pst_miss */
+	uint8_t flags;
+	uint64_t service, table; /* psv_name_id() of their names */
+	uint64_t epoch;
+	uint64_t client, token; /* of numbered requests */
+	uint64_t clock;         /* CLOCK: the worker's step; PULL, EXISTS: least clock that the request waits for */
+	uint32_t n;
+	float rate;
+	uint32_t worker; /* CLOCK; SCAN: the first partition */
+	uint32_t zero;
+};
+
+enum psv_answer { PSV_DONE, PSV_STALE };
+
+struct psv_reply {
+	uint32_t magic;
+	uint32_t answer;
+	uint64_t count; /* LIST, SCAN; else 0 */
+};
+
+struct psv_block {
+	uint32_t partition, n;
+};
+
+struct psv_schema {
+	uint32_t dim, stored, rule, init, full, admit, workers, staleness;
+	float rate, beta1, beta2, epsilon, l1, l2, clip_value, clip_norm;
+	float a, b;
+	uint64_t seed, rows_max, candidates, ttl_ms;
+};
+
+struct psv_stats {
+	uint64_t rows, bytes, row_bytes, state_bytes, index_bytes;
+	uint64_t made, erased, evicted, expired, refused, waited;
+	uint64_t keys_pulled, keys_pushed, duplicates, clock;
+};
+
+static_assert(sizeof(struct psv_request) == 72 && sizeof(struct psv_reply) == 16 && sizeof(struct psv_schema) == 104,
+	      "layout of the wire");
+
+/** FNV-1a of a name. */
+static inline uint64_t psv_name_id(const char *name)
+{
+	uint64_t id = UINT64_C(0xcbf29ce484222325);
+	for (; *name; name++)
+		id = (id ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+	return id;
+}
+
+/** True for names of services and tables: 1 to FAR_PS_NAME_MAX - 1 bytes. */
+static inline bool psv_name_ok(const char *name)
+{
+	size_t n = 0;
+	while (name && n < FAR_PS_NAME_MAX && name[n])
+		n++;
+	return n > 0 && n < FAR_PS_NAME_MAX;
+}
+
+static inline bool psv_is_change(unsigned kind)
+{
+	return kind >= PSV_PUSH && kind <= PSV_ERASE;
+}
+
+static inline bool psv_has_numbers(unsigned kind)
+{
+	return kind == PSV_PUSH || kind == PSV_PUSH_PULL || kind == PSV_ASSIGN;
+}
+
+static inline bool psv_has_rows(unsigned kind)
+{
+	return kind == PSV_PULL || kind == PSV_PUSH_PULL;
+}
+
+/** Bytes of n rows of numbers, with their padding. */
+static inline size_t psv_numbers_bytes(size_t n, unsigned dim, enum pst_type wire)
+{
+	return (n * dim * pst_type_bytes(wire) + 3) / 4 * 4;
+}
+
+/** Layout of n rows with their state and ages, in blocks and in RESTORE. */
+struct psv_rows {
+	size_t row, state, age; /* bytes of one */
+};
+
+/** Offsets behind the keys of n rows; returns the end of all. */
+static inline size_t psv_rows_layout(const struct psv_rows *r, size_t n, size_t *state, size_t *ages)
+{
+	*state = (n * r->row + 7) / 8 * 8;
+	*ages = *state + (n * r->state + 7) / 8 * 8;
+	return *ages + n * r->age;
+}
+
+static inline size_t psv_rows_bytes(const struct psv_rows *r, size_t n)
+{
+	size_t state, ages;
+	return n * sizeof(uint64_t) + psv_rows_layout(r, n, &state, &ages);
+}
+
+static inline size_t psv_block_bytes(const struct psv_rows *r, size_t n)
+{
+	return sizeof(struct psv_block) + psv_rows_bytes(r, n);
+}
+
+/** Bytes of a request on n keys. */
+static inline size_t psv_request_bytes(unsigned kind, size_t n, unsigned dim, enum pst_type wire, size_t state_floats)
+{
+	size_t bytes = sizeof(struct psv_request) + n * sizeof(uint64_t);
+	if (psv_has_numbers(kind))
+		bytes += psv_numbers_bytes(n, dim, wire) + (wire == PST_INT8 ? n * sizeof(float) : 0);
+	return bytes + n * state_floats * sizeof(float);
+}
+
+/** Bytes of the reply DONE to it. */
+static inline size_t psv_reply_bytes(unsigned kind, size_t n, unsigned dim, enum pst_type wire)
+{
+	size_t bytes = sizeof(struct psv_reply) + n;
+	if (psv_has_rows(kind))
+		bytes += psv_numbers_bytes(n, dim, wire) + (wire == PST_INT8 ? n * sizeof(float) : 0);
+	return bytes;
+}
+
+#endif

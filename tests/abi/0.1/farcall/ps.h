@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The parameter server: tables of rows of numbers under 64-bit keys, spread over the shards of several workers. Part of
+ * libfarcall-ps.
+ *
+ * Servers: each worker that serves calls far_ps_serve() with the same name, list of servers and epoch.
+ *
+ *   far_ps_serve(agent, "ads", &(struct far_ps_serve_opts){.servers = names, .servers_n = 2}, &server, &err);
+ *
+ * Clients: any worker of the group.
+ *
+ *   far_ps_open(agent, "ads", NULL, &ps, &err);
+ *   far_ps_table_create(ps, "users", &schema, 0, &table, &err);
+ *   far_ps_pull(table, keys, n, &(struct far_ps_pull_opts){.timeout_ns = 300 * FAR_US, .partial = true}, rows, status,
+ *               &future, &err);
+ *   far_future_wait(future, 0, &answered, &err);
+ *
+ * Partitions and the view: a hash of the key chooses one of FAR_PS_PARTITIONS partitions. The view maps each partition
+ * to a shard of a worker and has an epoch. Clients keep a copy and send its epoch with each request. A server answers a
+ * request of an older epoch with its view, and the client sends the keys of that request again, by the new view, within
+ * the operation's deadline. A request of a newer epoch waits at the server until the server has that view.
+ *
+ * Operations: each is one future over all shards. Keys come in any order and may repeat. Each distinct key travels
+ * once: a push adds the gradients of equal keys in f32, in the order of their positions; of equal keys in an assignment
+ * the last position counts. An operation is cut into requests of about FAR_PS_CHUNK_BYTES, at most 8192 keys each. A
+ * request is applied at once: no other request to that shard is applied in the middle of it. Different requests of one
+ * operation are not ordered.
+ *
+ * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
+ * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails
+ * with the first error of a server, or with TIMEOUT, if a key was not answered; `status` and the rows are filled all
+ * the same. Positions that were not answered are FAR_PS_LATE or FAR_PS_LOST; their rows are the fallback row.
+ *
+ * Memory: keys, gradients, rows, fallback row and status belong to the operation until its future is complete. An
+ * operation cannot be cancelled; it ends at its deadline, and freeing its future does not end it.
+ *
+ * Exactly once: a client numbers its changes, and a server applies a numbered request once. far_ps_push() returns the
+ * number as a token. A push that was not answered in full may be repeated with its token, the same keys and the same
+ * gradients: requests that were applied are not applied again. A server keeps the last 1024 numbers of each of up to
+ * 8192 clients; a client takes the place of another that was silent for ten minutes.
+ */
+#ifndef FARCALL_PS_H
+#define FARCALL_PS_H
+
+#include <farcall/agent.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FAR_PS_PARTITIONS  4096
+#define FAR_PS_NAME_MAX    64                 /* bytes of the name of a service or table with its NUL */
+#define FAR_PS_SHARDS_MAX  256                /* shards of a service, of all its servers together */
+#define FAR_PS_TABLES_MAX  64                 /* tables of a service */
+#define FAR_PS_WORKERS_MAX 4096               /* workers with a clock in a table */
+#define FAR_PS_KEYS_MAX    ((size_t)1 << 26)  /* keys of an operation */
+#define FAR_PS_CHUNK_BYTES ((size_t)64 << 10) /* of a request; more in operations of more than 64 MiB */
+#define FAR_PS_MESSAGE     1000               /* default id of the message handler of a service */
+
+struct far_ps;        /* a service, at a client */
+struct far_ps_table;  /* a table, at a client */
+struct far_ps_server; /* a service, at a server */
+
+/** Status of a key. */
+enum far_ps_status {
+	FAR_PS_ROW,     /* its row was there */
+	FAR_PS_NEW,     /* its row was made by this operation */
+	FAR_PS_MISSING, /* it has no row: the fallback row was returned, nothing was erased */
+	FAR_PS_WAITING, /* a push to a key that is not admitted yet: counted, the gradient dropped */
+	FAR_PS_REFUSED, /* the table is full: the gradient or row was dropped; a pull returns what a new row would have
+			 */
+	FAR_PS_LATE,    /* no answer by the deadline. A change may have been applied or not */
+	FAR_PS_LOST     /* its server failed the request or was lost. A change may have been applied or not */
+};
+
+/* ---- Schema ---- */
+
+/** Optimizers: what a gradient g does to a row w. State is f32, zero at first. */
+enum far_ps_rule_kind {
+	FAR_PS_SGD,             /* w -= rate * g */
+	FAR_PS_MOMENTUM,        /* m = beta1 * m + g; w -= rate * m */
+	FAR_PS_ADAGRAD,         /* a += g * g; w -= rate * g / (sqrt(a) + epsilon) */
+	FAR_PS_ROWWISE_ADAGRAD, /* one a for the row: a += sum(g * g) / dim */
+	FAR_PS_RMSPROP,         /* a = beta2 * a + (1 - beta2) * g * g; w as Adagrad */
+	FAR_PS_ADAM,            /* with the bias correction of the row's own number of pushes */
+	FAR_PS_FTRL             /* FTRL-Proximal; beta1 is its beta */
+};
+
+/** An optimizer. far_ps_rule_defaults() fills it. */
+struct far_ps_rule {
+	enum far_ps_rule_kind kind;
+	float rate;           /* of pushes that have none of their own; > 0 */
+	float beta1;          /* momentum, Adam: [0, 1); FTRL: >= 0 */
+	float beta2;          /* RMSprop, Adam: [0, 1) */
+	float epsilon;        /* Adagrad (both), RMSprop, Adam: > 0 */
+	float l1, l2;         /* >= 0 */
+	float clip_value;     /* bound of each element of a gradient; 0: none */
+	float clip_norm;      /* bound of the length of a row's gradient, applied first; 0: none */
+	uint64_t reserved[2]; /* 0 */
+};
+
+/** Values of a new row: a function of seed, key and element, the same on every server. */
+enum far_ps_init_kind {
+	FAR_PS_INIT_CONSTANT, /* a */
+	FAR_PS_INIT_UNIFORM,  /* [a, b) */
+	FAR_PS_INIT_NORMAL    /* mean a, standard deviation b */
+};
+
+struct far_ps_init {
+	enum far_ps_init_kind kind;
+	float a, b;
+	uint64_t seed;
+};
+
+/** What happens when a shard has its part of `rows_max` rows and a new key comes. */
+enum far_ps_full {
+	FAR_PS_FULL_REFUSE, /* the key gets no row */
+	FAR_PS_FULL_LRU,    /* a row that was used long ago is evicted, of a sample of 16 */
+	FAR_PS_FULL_LFU     /* a row that is used seldom is evicted, likewise */
+};
+
+/** Schema of a table. A zeroed field has its default; `dim` and `rule` have none. */
+struct far_ps_schema {
+	unsigned dim;          /* elements of a row, [1, 65536] */
+	enum far_dtype stored; /* of rows: FAR_F32 (default), FAR_BF16, FAR_F16 */
+	struct far_ps_rule rule;
+	struct far_ps_init init;
+	uint64_t rows_max; /* bound of rows of the table, divided equally over its shards, rounded up; 0: none */
+	enum far_ps_full full;
+	unsigned admit;            /* pushes that a key needs for its row, at most 255; 0 and 1: the first makes it */
+	uint64_t admit_candidates; /* keys that each shard counts for admission at once; 0: 2^20 */
+	uint64_t ttl_ms;           /* a row that was not pushed or assigned for so long is gone; 0: rows stay */
+	unsigned workers;   /* that advance the table's clock, at most FAR_PS_WORKERS_MAX; 0: the table has no clock */
+	unsigned staleness; /* steps that a pull may lack, see far_ps_pull_opts.clock; 0: bulk-synchronous */
+	unsigned replicas;  /* copies of a row: 0 or 1; more is UNSUPPORTED */
+	uint64_t hedge_after_ns; /* 0; else UNSUPPORTED */
+	uint64_t reserved[4];    /* 0 */
+};
+
+/* ---- Any thread; never blocks ---- */
+
+/** Fills a rule with usual values: rate 0.01 (FTRL 0.1), beta1 0.9 (FTRL 1), beta2 0.999 (RMSprop 0.9), epsilon 1e-8
+ * (Adagrad 1e-10), no regularisation and no bounds. An unknown kind gives that of SGD, with the kind kept. */
+void far_ps_rule_defaults(struct far_ps_rule *rule, enum far_ps_rule_kind kind);
+
+/** "ROW", "NEW", …; "?" for another number. */
+const char *far_ps_status_name(enum far_ps_status status);
+
+/* ---- Servers: any thread but handlers and callbacks; these take locks for a moment ---- */
+
+/** Options of a server. A zeroed field has its default. */
+struct far_ps_serve_opts {
+	const char *const *servers; /* names of the workers that serve, in the same order at each; default: this one */
+	size_t servers_n;
+	uint64_t epoch;       /* of the view; 0: 1 */
+	uint16_t message;     /* id of the message handler, the same at all servers and clients; 0: FAR_PS_MESSAGE */
+	uint64_t reserved[4]; /* 0 */
+};
+
+/**
+ * Serves `name` with all shards of this worker, by an inline message handler, and starts a thread that prepares memory.
+ * Partitions are divided equally over the shards of all servers, in the order of the list. `*server` is the caller's:
+ * far_ps_server_stop() before the agent is shut down, far_ps_server_free() afterwards. Errors: INVALID (a name, a list
+ * without this worker or with a name twice, the handler id is in use, more than FAR_PS_SHARDS_MAX shards, `reserved`),
+ * UNKNOWN_WORKER, RESOURCE.
+ */
+enum far_status far_ps_serve(struct far_agent *agent, const char *name, const struct far_ps_serve_opts *opts,
+			     struct far_ps_server **server, struct far_err *err);
+
+/**
+ * Gives a server a view of a later epoch, with another list of servers, which may be one without this worker. Each
+ * server of both lists gets each epoch. Rows do not move: a shard erases those of partitions that it did not own all
+ * the time, or all rows if its epochs are not consecutive; this function waits for it, and the shard serves nothing
+ * else meanwhile. New owners begin without rows and, if they are new servers, without tables: far_ps_table_create()
+ * makes these there. Errors: INVALID (the epoch is not later; else as far_ps_serve()), UNKNOWN_WORKER, RESOURCE;
+ * TIMEOUT: a shard erases rows for more than 10 s, and goes on.
+ */
+enum far_status far_ps_server_view(struct far_ps_server *server, const char *const *servers, size_t servers_n,
+				   uint64_t epoch, struct far_err *err);
+
+/** Ends the thread and the requests that wait at this server, with SHUTDOWN, and refuses later ones. Blocks until its
+ * shards have done so, at most 10 s each: TIMEOUT. Before far_shutdown(), when clients are done. */
+enum far_status far_ps_server_stop(struct far_ps_server *server, struct far_err *err);
+
+/** Frees the tables, after the agent was shut down. NULL: nothing. */
+void far_ps_server_free(struct far_ps_server *server);
+
+/* ---- Clients: any thread but handlers and callbacks; these block ---- */
+
+/** Options of far_ps_open(). A zeroed field has its default. */
+struct far_ps_open_opts {
+	uint64_t timeout_ns;  /* of the call; 0: the agent's default */
+	uint16_t message;     /* as in struct far_ps_serve_opts */
+	uint64_t reserved[4]; /* 0 */
+};
+
+/**
+ * Opens a service: asks the members of the group for its view, then all its shards, until all have answered. `opts` may
+ * be NULL. `*ps` is the caller's, for far_ps_close(), and refers to the agent. Errors: INVALID; TIMEOUT: no member
+ * serves `name`, or not all servers answer; RESOURCE, SHUTDOWN.
+ */
+enum far_status far_ps_open(struct far_agent *agent, const char *name, const struct far_ps_open_opts *opts,
+			    struct far_ps **ps, struct far_err *err);
+
+/**
+ * Makes a table on every shard, or opens it if it exists with the same schema. `timeout_ns` 0: the agent's default.
+ * `*table` is the caller's, for far_ps_table_free(). Errors: INVALID (the schema, by its field; the name; the table
+ * exists with another schema), UNSUPPORTED (replicas, hedge_after_ns), RESOURCE, TIMEOUT, PEER_LOST.
+ */
+enum far_status far_ps_table_create(struct far_ps *ps, const char *name, const struct far_ps_schema *schema,
+				    uint64_t timeout_ns, struct far_ps_table **table, struct far_err *err);
+
+/** Opens a table that exists. Errors: GONE (a shard has no such table); else as far_ps_table_create(). */
+enum far_status far_ps_table_open(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_ps_table **table,
+				  struct far_err *err);
+
+/** Writes the names of the tables to names[0, *n), sorted. `timeout_ns` as above. Errors: INVALID, TIMEOUT, PEER_LOST,
+ * SHUTDOWN. */
+enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names[FAR_PS_TABLES_MAX][FAR_PS_NAME_MAX],
+			      size_t *n, struct far_err *err);
+
+/** Removes a table with its rows from all shards; their memory returns within milliseconds. Operations of handles that
+ * are still open fail with GONE. Errors: GONE: a shard has no such table (the others have dropped it); else as
+ * far_ps_tables(). */
+enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err);
+
+/** Rows of a scan. */
+struct far_ps_rows {
+	size_t n;
+	uint64_t *keys;
+	float *rows;       /* [n * dim] */
+	float *state;      /* [n * far_ps_table_state()] */
+	uint64_t *ages_ms; /* milliseconds since the last push or assignment, in steps of 64; 0 in tables without TTL */
+};
+
+/**
+ * Reads all rows of some partitions, of `*partition` and those behind it, in the order of their keys' hashes, and sets
+ * `*partition` to the next one: begin with 0, and go on below FAR_PS_PARTITIONS. The rows of a partition are those
+ * between two requests of others; partitions are read one after the other. A step reads partitions of about
+ * FAR_PS_CHUNK_BYTES, but at least one, and its shard serves nothing else meanwhile: about 0.1 us a row. No use of the
+ * rows is counted. `*rows` is the caller's, for far_ps_rows_free(). Errors: INVALID, GONE (the table was dropped),
+ * RESOURCE, TIMEOUT, PEER_LOST, SHUTDOWN.
+ */
+enum far_status far_ps_scan(struct far_ps_table *table, unsigned *partition, uint64_t timeout_ns,
+			    struct far_ps_rows *rows, struct far_err *err);
+void far_ps_rows_free(struct far_ps_rows *rows);
+
+/** Options of far_ps_save() and far_ps_load(). A zeroed field has its default. */
+struct far_ps_save_opts {
+	uint64_t timeout_ns;  /* of each request to a server; 0: the agent's default */
+	uint64_t reserved[4]; /* 0 */
+};
+
+/** What was saved or loaded. */
+struct far_ps_saved {
+	uint64_t tables, rows;
+	uint64_t bytes;   /* of data files */
+	uint64_t refused; /* rows of a load that found no room in their shard: `rows_max` is divided over the shards */
+	uint64_t reserved[4];
+};
+
+/**
+ * Saves all tables of the service to a directory of this host, which is made if it is missing, while the servers go on
+ * serving. Rows are scanned as by far_ps_scan(): each partition is saved between two requests of others. Saved are
+ * schemas, keys, rows and optimizer state bit for bit, and ages of tables with TTL; not the counts of admission, LRU
+ * and LFU, the clocks, and the numbers of changes.
+ *
+ * Data goes to new files, with a CRC32C each; when all are on disk a new manifest takes the place of the old one in one
+ * step, and then the old files are removed. After an error or a crash the directory has what was saved before. `opts`
+ * and `saved` may be NULL. Errors: INVALID; BUSY: the directory is in use by another save or load; RESOURCE: the disk
+ * is full, or no memory; SYSTEM: another error of the disk, with its number in err.code; GONE: the view has changed, or
+ * a table was dropped; TIMEOUT, PEER_LOST, SHUTDOWN.
+ */
+enum far_status far_ps_save(struct far_ps *ps, const char *directory, const struct far_ps_save_opts *opts,
+			    struct far_ps_saved *saved, struct far_err *err);
+
+/**
+ * Loads what far_ps_save() has saved, to any number of servers. All files are read and checked first; then the tables
+ * are made, which must not have rows yet; then their rows are restored bit for bit. Clocks begin at 0. Let no other
+ * client change these tables meanwhile. `opts` and `loaded` may be NULL.
+ *
+ * Errors, with no row loaded: INVALID: a file is missing a part, damaged or malformed, by its name; a table exists with
+ * another schema or with rows; UNSUPPORTED: another version of the files; BUSY: a save to this directory; SYSTEM: no
+ * such file or directory. Errors that may leave a part of the rows: GONE: the view has changed; RESOURCE, TIMEOUT,
+ * PEER_LOST, SHUTDOWN. Drop the tables then, and load again.
+ */
+enum far_status far_ps_load(struct far_ps *ps, const char *directory, const struct far_ps_save_opts *opts,
+			    struct far_ps_saved *loaded, struct far_err *err);
+
+/* ---- Clients: any thread; these never block ---- */
+
+/** The schema, valid as long as the table. */
+const struct far_ps_schema *far_ps_table_schema(const struct far_ps_table *table);
+/** Floats of optimizer state of a row. */
+unsigned far_ps_table_state(const struct far_ps_table *table);
+
+/** Give a handle back. Pending operations go on. A service is freed with its last table and operation. NULL: nothing.
+ */
+void far_ps_table_free(struct far_ps_table *table);
+void far_ps_close(struct far_ps *ps);
+
+/** Epoch of the view that the client has. */
+uint64_t far_ps_epoch(const struct far_ps *ps);
+
+/** What a pull does for a key without a row. In a table with admission FAR_PS_MAKE is as FAR_PS_INITIAL. */
+enum far_ps_miss {
+	FAR_PS_FALLBACK, /* returns the fallback row */
+	FAR_PS_INITIAL,  /* returns the values that a new row would have; the status is FAR_PS_MISSING */
+	FAR_PS_MAKE      /* makes the row */
+};
+
+/** Options of a pull. A zeroed field has its default. */
+struct far_ps_pull_opts {
+	uint64_t timeout_ns; /* 0: the agent's default */
+	bool partial;
+	enum far_dtype wire; /* of rows in messages: FAR_F32 (default), FAR_BF16, FAR_F16, or FAR_I8 with a scale */
+	enum far_ps_miss miss;
+	const float *fallback; /* [dim]; NULL: zeros */
+	uint64_t clock;        /* this worker's step: the pull waits until every worker has advanced to step `clock` -
+				  staleness. 0: does not wait. INVALID in a table without a clock */
+	uint64_t reserved[4];  /* 0 */
+};
+
+/**
+ * Copies the rows of n keys to rows[n * dim]; status [n] or NULL. `opts` may be NULL. Errors, with no future: INVALID
+ * (NULL, more than FAR_PS_KEYS_MAX keys, an option), RESOURCE, TOO_LARGE (more than 1024 requests, or 512
+ * to one shard, of 8192 keys or 8 MiB), SHUTDOWN.
+ */
+enum far_status far_ps_pull(struct far_ps_table *table, const uint64_t *keys, size_t n,
+			    const struct far_ps_pull_opts *opts, float *rows, uint8_t *status,
+			    struct far_future **future, struct far_err *err);
+
+/** Options of a change. A zeroed field has its default. */
+struct far_ps_push_opts {
+	uint64_t timeout_ns; /* 0: the agent's default */
+	bool partial;
+	enum far_dtype wire; /* of gradients and rows in messages, as in struct far_ps_pull_opts */
+	float rate;          /* of this push; 0: that of the schema */
+	/** NULL, or in and out: 0 begins a change and returns its token, before the function returns; another value
+	 * repeats the change of that token, with the same keys, numbers and `wire`. Requests that were applied before
+	 * answer with the present state of their keys, FAR_PS_ROW or FAR_PS_MISSING. GONE, with nothing sent: the
+	 * client numbered 512 requests since, or its view has changed; whether the change was applied is unknown then.
+	 * INVALID: no token of this client. */
+	uint64_t *token;
+	uint64_t reserved[4]; /* 0 */
+};
+
+/**
+ * Applies gradients [n * dim] by the table's rule. The sums of equal keys are one gradient. A gradient or sum that is
+ * NaN or infinite (also in `wire`) is INVALID, by its key, and nothing was sent. BUSY: the numbers of
+ * pending changes would span more than 1024; a change takes as many as the shard with most of its requests gets. Else
+ * as far_ps_pull().
+ */
+enum far_status far_ps_push(struct far_ps_table *table, const uint64_t *keys, size_t n, const float *grads,
+			    const struct far_ps_push_opts *opts, uint8_t *status, struct far_future **future,
+			    struct far_err *err);
+
+/** A push and then a pull of the same keys, each request at once: `rows` [n * dim] are the rows after the push. A key
+ * without a row after it (FAR_PS_WAITING, FAR_PS_REFUSED) gets the values of a new row. */
+enum far_status far_ps_push_pull(struct far_ps_table *table, const uint64_t *keys, size_t n, const float *grads,
+				 const struct far_ps_push_opts *opts, float *rows, uint8_t *status,
+				 struct far_future **future, struct far_err *err);
+
+/** Sets rows [n * dim], and their optimizer state [n * far_ps_table_state() floats] unless NULL (then it begins anew).
+ * Rows are made as needed, without admission. Errors and repetition as far_ps_push(); opts.rate is not used. */
+enum far_status far_ps_assign(struct far_ps_table *table, const uint64_t *keys, size_t n, const float *rows,
+			      const float *state, const struct far_ps_push_opts *opts, uint8_t *status,
+			      struct far_future **future, struct far_err *err);
+
+/** Removes n keys. Numbered as a push; opts.wire and opts.rate are not used. */
+enum far_status far_ps_erase(struct far_ps_table *table, const uint64_t *keys, size_t n,
+			     const struct far_ps_push_opts *opts, uint8_t *status, struct far_future **future,
+			     struct far_err *err);
+
+/** Finds which of n keys have rows: FAR_PS_ROW or FAR_PS_MISSING. Counts as a use for LRU and LFU. Of the options:
+ * timeout_ns, partial, clock. */
+enum far_status far_ps_exists(struct far_ps_table *table, const uint64_t *keys, size_t n,
+			      const struct far_ps_pull_opts *opts, uint8_t *status, struct far_future **future,
+			      struct far_err *err);
+
+/**
+ * Advances the clock of worker `worker`, in [0, schema.workers), to `step`, on all shards: the worker has done its
+ * pushes of the steps before. Call it when the futures of these are complete. Clocks begin at 0 and never go back; a
+ * repeated call has no further effect. The future completes with the number of shards. Errors: INVALID (no such worker,
+ * a table without a clock).
+ */
+enum far_status far_ps_clock(struct far_ps_table *table, unsigned worker, uint64_t step, uint64_t timeout_ns,
+			     struct far_future **future, struct far_err *err);
+
+/** Statistics of a table, summed over its shards. */
+struct far_ps_stats {
+	uint64_t rows;                                            /* expired ones too, until they are removed */
+	uint64_t bytes;                                           /* of memory held */
+	uint64_t row_bytes, state_bytes, index_bytes;             /* parts of it */
+	uint64_t made, erased, evicted, expired, refused, waited; /* keys so far */
+	uint64_t keys_pulled, keys_pushed;                        /* distinct keys of requests so far */
+	uint64_t duplicates; /* requests that were applied before, by their number */
+	uint64_t clock;      /* the least clock of a worker on a shard */
+	uint64_t reserved[8];
+};
+
+/** Reads the statistics into `*stats`, which belongs to the operation until the future is complete. The future
+ * completes with the number of shards, or fails if one does not answer. */
+enum far_status far_ps_table_stats(struct far_ps_table *table, uint64_t timeout_ns, struct far_ps_stats *stats,
+				   struct far_future **future, struct far_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A client of `farcall pserver`, for pserver.sh: adds 1 to both elements of keys 0 to 99 of table "counts".
+ *
+ * usage: ps_client once | again     again: adds until it is killed, and prints a line when it has begun
+ */
+#include "check.h"
+
+#include <farcall/ps.h>
+
+enum { KEYS = 100 };
+
+int main(int argc, char **argv)
+{
+	struct far_ps_schema schema = {.dim = 2};
+	struct far_err err;
+	struct far_ps *ps;
+	struct far_ps_table *table;
+	struct far_future *f;
+	uint64_t keys[KEYS];
+	float grads[2 * KEYS];
+	CHECK(argc == 2);
+	for (int i = 0; i < KEYS; i++) {
+		keys[i] = (uint64_t)i;
+		grads[2 * i] = grads[2 * i + 1] = -1;
+	}
+	struct far_agent *agent = check_join(NULL);
+	far_ps_rule_defaults(&schema.rule, FAR_PS_SGD);
+	schema.rule.rate = 1;
+	CHECK_STATUS(far_ps_open(agent, "default", NULL, &ps, &err), FAR_OK, &err);
+	CHECK_STATUS(far_ps_table_create(ps, "counts", &schema, 0, &table, &err), FAR_OK, &err);
+	for (int pushes = 0; pushes == 0 || strcmp(argv[1], "again") == 0; pushes++) {
+		CHECK_STATUS(far_ps_push(table, keys, KEYS, grads, NULL, NULL, &f, &err), FAR_OK, &err);
+		CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_OK, &err);
+		far_future_free(f);
+		if (pushes == 0) {
+			puts("pushed");
+			fflush(stdout);
+		}
+	}
+	far_ps_table_free(table);
+	far_ps_close(ps);
+	CHECK_STATUS(far_shutdown_local(agent, &err), FAR_OK, &err);
+	return 0;
+}

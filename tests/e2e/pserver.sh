@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# `farcall pserver` serves until it is stopped, while clients come, leave and are killed; `farcall tables` looks at the
+# tables, saves, drops and loads them; a service of another size begins with what was saved.
+# usage: pserver.sh FARCALL PS_CLIENT
+set -u
+farcall=$1
+export farcall
+export client="$2"
+. "$(dirname "$0")/cases.sh"
+export dir
+
+# Runs shell commands under `farcall run -n 1`, which brings the store's listener: N servers of a group of N + 1 run
+# beside them, and are stopped afterwards.
+# shellcheck disable=SC2016 # the inner shell's
+group() { # servers and their options, commands
+	bounded "$farcall" run -n 1 -- sh -c '
+		n=${1%% *} options=${1#"${1%% *}"} pids=
+		export WORLD_SIZE=$((n + 1)) RANK
+		for RANK in $(seq 0 $((n - 1))); do
+			[ "$RANK" -eq 0 ] || unset FAR_STORE_FD
+			"$farcall" pserver --servers "$n" $options >"$dir/server$RANK" 2>&1 & pids="$pids $!"
+		done
+		unset FAR_STORE_FD
+		RANK=$n
+		eval "$2"
+		kill $pids
+		for pid in $pids; do wait "$pid" || exit 9; done' group "$1" "$2"
+}
+
+# shellcheck disable=SC2016 # the inner shell's, here and below
+group '2 --shards 2' '
+	"$client" once >/dev/null && "$client" once >/dev/null || exit 1
+	mkfifo "$dir/fifo"
+	"$client" again >"$dir/fifo" & victim=$!
+	read -r line <"$dir/fifo"
+	kill -KILL "$victim"; wait "$victim"
+	"$farcall" tables ls && "$farcall" tables get counts 0 99 100 && "$farcall" tables save "$dir/saved"'
+killed=$rc
+[ "$killed" -eq 0 ] && has out '^counts  *2  *f32  *sgd  *100 ' && has out '^saved 1 tables, 100 rows, [0-9]* bytes$'
+ok "clients come, leave and are killed; the servers go on" $?
+awk '$2 == "ROW" && $3 == $4 && $3 >= 3 { n++ } $0 == "100 MISSING" { n++ } END { exit n != 3 }' "$dir/out"
+ok "rows have all pushes; a key without a row is missing" $?
+grep -E '^(0|99|100) ' "$dir/out" >"$dir/rows"
+grep -qx 'worker1 serves "default" with 2 shards' "$dir/server1"
+ok "a server prints what it serves" $?
+
+# shellcheck disable=SC2016
+group "3 --load $dir/saved" '
+	"$farcall" tables ls >"$dir/first" # the group is complete, and rank 0 begins to load
+	until grep -q serves "$dir/server0"; do sleep 0.05; done
+	"$farcall" tables get counts 0 99 100 && "$farcall" tables drop counts && "$farcall" tables ls &&
+		"$farcall" tables load "$dir/saved" && "$farcall" tables stats counts'
+[ $rc -eq 0 ] && grep -E '^(0|99|100) ' "$dir/out" | cmp - "$dir/rows" && has out '^rows  *100$' &&
+	has out '^loaded 1 tables, 100 rows' && [ "$(grep -c '^counts ' "$dir/out")" -eq 0 ]
+ok "three servers begin with what two had saved; drop, and load again" $?
+grep -qx 'loaded 1 tables, 100 rows' "$dir/server0"
+ok "rank 0 prints what it has loaded" $?
+
+# shellcheck disable=SC2016
+group '1' '"$farcall" tables get nothing 1; [ $? -eq 1 ] && "$farcall" tables --name other --timeout 300ms ls; [ $? -eq 1 ]'
+[ $rc -eq 0 ] && says 'has no such table' && says 'no member of the group serves "other"'
+ok "a table and a service that are not there" $?
+
+cut -b 1-50 "$dir/saved/manifest" >"$dir/torn"
+mv "$dir/torn" "$dir/saved/manifest"
+bounded "$farcall" run -n 1 -- "$farcall" pserver --load "$dir/saved"
+[ $rc -eq 1 ] && says 'the manifest is torn'
+ok "a service does not begin with a torn manifest" $?
+finish
