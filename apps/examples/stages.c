@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Training in a pipeline: the layers of a network are divided among 1, 2 or 4 workers, the stages, and learn the
- * colours of a chessboard. A step has MICRO micro-batches. A stage runs one forward pass for each stage behind it, then
- * backward and forward passes in turn (1F1B), and updates its parameters after the last one.
+ * colours of a chessboard of 2 x 2. A step has MICRO micro-batches. A stage runs one forward pass for each stage behind
+ * it, then backward and forward passes in turn (1F1B), and updates its parameters after the last one.
  *
  *	farcall run -n 4 -- ./stages
  */
@@ -11,7 +11,7 @@
 #include <farcall/module.h>
 #include <farcall/optim.h>
 
-enum { WIDTH = 96, LAYERS = 4, SQUARES = 3, MICRO = 8, ROWS = 64, STEPS = 400 }; /* LAYERS between first and last */
+enum { WIDTH = 96, LAYERS = 4, SQUARES = 2, MICRO = 8, ROWS = 64, STEPS = 100 }; /* LAYERS between first and last */
 
 static struct far_agent *agent;
 static int rank, stages;
@@ -109,7 +109,7 @@ static enum far_status make(struct far_pool *pool, struct far_err *err)
 		far_tape_new(pool, &tapes[m], err);
 	if (err->status || far_module_sequential(pool, layers, n, &module, err) || far_grads_new(pool, &grads, err))
 		return err->status;
-	n = far_module_parameters(module, params, 2 * LAYERS + 4);
+	opts.lr = 0.003, n = far_module_parameters(module, params, 2 * LAYERS + 4);
 	return far_optimizer_new(pool, &opts, params, n, &optimizer, err);
 }
 
