@@ -2,8 +2,6 @@
 /** A backward pass at its root. The thread that calls far_backward(). */
 #include "spread.h"
 
-#include <time.h>
-
 /** Runs one part of the pass at the root: a step, then all calls that it makes necessary. */
 static enum far_status run_part(struct spread *s, enum far_status (*step)(struct spread *s, struct far_err *err),
 				uint64_t timeout_ns, struct far_err *err)
@@ -27,13 +25,6 @@ static enum far_status start(struct spread *s, struct far_err *err)
 {
 	TRY(pass_start(&s->pass, err));
 	return pass_run(&s->pass, err);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * FAR_SEC + (uint64_t)t.tv_nsec;
 }
 
 /** A new pass with its roots. `*out` has one user. */
@@ -85,13 +76,13 @@ enum far_status far_backward(struct far_context *context, struct far_var *const 
 	TRY(pass_check_roots(roots, n, err));
 	TRY(context_check(context, err));
 	uint64_t limit = timeout_ns ? timeout_ns : far_rpc_timeout_ns(train_agent(context->train, NULL));
-	uint64_t started = now_ns();
+	uint64_t started = context->train->now_ns();
 	enum far_status status = begin(context, roots, n, opts, &s, err);
 	if (!s)
 		return status;
 	if (!status)
 		status = run_part(s, spread_follow, limit, err);
-	uint64_t used = now_ns() - started;
+	uint64_t used = context->train->now_ns() - started;
 	if (!status && limit != FAR_FOREVER && used >= limit)
 		status = fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");
 	if (!status)
