@@ -9,6 +9,7 @@
 #include "tape.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #define COUNTER_BITS 48
 
@@ -20,12 +21,20 @@ struct hold {
 
 /* ---- the state of an agent ---- */
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * FAR_SEC + (uint64_t)t.tv_nsec;
+}
+
 enum far_status far_train_new(struct far_pool *pool, struct far_train **out, struct far_err *err)
 {
 	struct far_train *train = calloc(1, sizeof *train);
 	if (!train)
 		return fail_memory(err, "training", sizeof *train);
 	train->pool = pool;
+	train->now_ns = now_ns;
 	pthread_mutex_init(&train->lock, NULL);
 	*out = train;
 	return FAR_OK;
@@ -44,11 +53,9 @@ static void *joined(const void *a, size_t n, const void *b, size_t m, size_t siz
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-enum far_status far_train_init_rpc(struct far_train *train, const char *name, int rank, int world_size,
-				   const struct far_opts *opts, struct far_agent **agent, struct far_err *err)
+enum far_status train_opts_make(struct far_train *train, const struct far_opts *opts, struct train_opts *out,
+				struct far_err *err)
 {
-	struct far_opts all = {0};
-	struct objects objects;
 	const struct far_function functions[] = {
 		{"far::context::hold(int context) -> none", FAR_KIND_INLINE, context_hold_handler, train, 0},
 		{"far::backward::expect(int context, int pass, int flags, Tensor ids) -> none", FAR_KIND_BLOCKING,
@@ -58,32 +65,48 @@ enum far_status far_train_init_rpc(struct far_train *train, const char *name, in
 		{"far::backward::abort(int context, int pass) -> none", FAR_KIND_BLOCKING, pass_abort_handler, train,
 		 0},
 	};
+	struct far_opts *all = &out->all;
+	*all = opts ? *opts : (struct far_opts){0};
+	objects_fill(&out->objects, train);
+	out->functions = joined(all->functions, all->functions_n, functions, COUNT(functions), sizeof *functions);
+	out->classes = joined(out->objects.classes, COUNT(out->objects.classes), all->classes, all->classes_n,
+			      sizeof *all->classes);
+	out->types = joined(all->types, all->types_n, &wire_type, 1, sizeof wire_type);
+	if (!out->functions || !out->classes || !out->types) {
+		train_opts_free(out);
+		return fail_memory(err, "training", sizeof functions);
+	}
+	all->functions = out->functions;
+	all->functions_n += COUNT(functions);
+	all->classes = out->classes;
+	all->classes_n += COUNT(out->objects.classes);
+	all->types = out->types;
+	all->types_n++;
+	return FAR_OK;
+}
+
+void train_opts_free(struct train_opts *opts)
+{
+	free(opts->functions);
+	free(opts->classes);
+	free(opts->types);
+}
+
+enum far_status far_train_init_rpc(struct far_train *train, const char *name, int rank, int world_size,
+				   const struct far_opts *opts, struct far_agent **agent, struct far_err *err)
+{
+	struct train_opts with;
 	pthread_mutex_lock(&train->lock);
 	bool again = train->joined;
 	train->joined = true;
 	pthread_mutex_unlock(&train->lock);
 	if (again)
 		return fail(err, FAR_INVALID, "far_train_init_rpc: this far_train has an agent already");
-	if (opts)
-		all = *opts;
-	objects_fill(&objects, train);
-	void *f = joined(all.functions, all.functions_n, functions, COUNT(functions), sizeof *functions);
-	void *c = joined(objects.classes, COUNT(objects.classes), all.classes, all.classes_n, sizeof *all.classes);
-	void *t = joined(all.types, all.types_n, &wire_type, 1, sizeof wire_type);
-	enum far_status status = f && c && t ? FAR_OK : fail_memory(err, "training", sizeof functions);
-	all.functions = f;
-	all.functions_n += COUNT(functions);
-	all.classes = c;
-	all.classes_n += COUNT(objects.classes);
-	all.types = t;
-	all.types_n++;
-	if (!status)
-		status = far_init_rpc(name, rank, world_size, &all, agent, err);
+	TRY(train_opts_make(train, opts, &with, err));
+	enum far_status status = far_init_rpc(name, rank, world_size, &with.all, agent, err);
 	if (!status)
 		atomic_store(&train->agent, *agent);
-	free(f);
-	free(c);
-	free(t);
+	train_opts_free(&with);
 	return status;
 }
 
@@ -361,8 +384,12 @@ void far_train_free(struct far_train *train)
 {
 	if (!train)
 		return;
-	while (train->contexts)
+	while (train->contexts) {
+		/* The requests are gone with the agent. */
+		for (struct hold *hold; (hold = train->contexts->holds); free(hold))
+			train->contexts->holds = hold->next;
 		context_end(train->contexts);
+	}
 	tokens_free(train);
 	pthread_mutex_destroy(&train->lock);
 	free(train);

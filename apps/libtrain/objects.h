@@ -20,6 +20,20 @@ struct objects {
 	struct far_method parameter[2], optimizer[2], module[4];
 };
 void objects_fill(struct objects *objects, struct far_train *train);
+
+/* Options of an agent with what this library needs in addition. */
+struct train_opts {
+	struct far_opts all; /* points to the rest */
+	struct objects objects;
+	struct far_function *functions;
+	struct far_class *classes;
+	struct far_custom_type *types;
+};
+/** `opts` may be NULL. RESOURCE. */
+enum far_status train_opts_make(struct far_train *train, const struct far_opts *opts, struct train_opts *out,
+				struct far_err *err);
+void train_opts_free(struct train_opts *opts);
+
 /** Frees the variables that never reached their object. */
 void tokens_free(struct far_train *train);
 

@@ -11,6 +11,7 @@
 
 struct far_train {
 	struct far_pool *pool;
+	uint64_t (*now_ns)(void);          /* of the monotonic clock */
 	_Atomic(struct far_agent *) agent; /* set by the first handler, or by far_train_init_rpc() */
 	pthread_mutex_t lock;              /* of all below */
 	bool joined;                       /* far_train_init_rpc() was called */

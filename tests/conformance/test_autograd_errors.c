@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PAIR(c, a, b) ((struct far_val[]){sent(c, a), sent(c, b)}), 2
-
 /* ---- L7 ---- */
 
 /* The reference waits for ever here. */

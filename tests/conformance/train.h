@@ -34,6 +34,8 @@ struct far_val sent(struct far_context *c, struct far_var *v);
 /** Calls `fn` on a worker with variables; the variable of the result is the tape's. */
 struct far_var *call_vars(const char *here, struct far_context *c, const char *to, const char *fn,
 			  const struct far_val *args, size_t n);
+/** Arguments of CALL_VAR(): two variables. */
+#define PAIR(c, a, b)            ((struct far_val[]){sent(c, a), sent(c, b)}), 2
 #define CALL_VAR(c, to, fn, ...) call_vars(HERE, c, to, fn, __VA_ARGS__)
 /** The variable of a reference. */
 struct far_var *fetch_var(const char *here, struct far_context *c, struct far_rref *r);

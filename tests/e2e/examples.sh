@@ -63,8 +63,8 @@ bounded "$farcall" run -n 3 -- "$programs/tables"
 ok "tables: a push of repeated keys and a pull" $?
 echo tables >>"$dir/ran"
 
-# None is left out, and none is long. digits.sh runs these, which need data.
-printf 'digits\ndigits_server\n' >>"$dir/ran"
+# None is left out, and none is long. digits.sh and training.sh run these.
+printf '%s\n' digits digits_server stages rnn hybrid cartpole >>"$dir/ran"
 for source in "$documents"/*.cc; do
 	[ "$(wc -l <"$source")" -lt 150 ] && [ -f "${source%c}" ]
 	ok "$(basename "$source"): has a twin in C, and less than 150 lines" $?

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * The part of a backward pass on one worker. Any thread.
+ *
+ * A pass has two parts. First each worker that the graph leads to receives the numbers of the variables that it sent
+ * and whose gradients will come (far::backward::expect); it follows its graph from them, and notifies further workers.
+ * Then gradients flow against the calls (far::backward::gradient): a node runs once all of its gradients are there.
+ * A call of either kind is answered when all calls that it made necessary are answered, or with the first error of
+ * them. So the root returns when nothing is under way any more.
+ */
+#ifndef FAR_LIBTRAIN_SPREAD_H
+#define FAR_LIBTRAIN_SPREAD_H
+
+#include "task.h"
+
+/* With context->lock, but for `id`. */
+struct spread {
+	struct spread *next;
+	struct far_context *context;
+	uint64_t id; /* rank of the root << 48, plus a number */
+	bool root;
+	unsigned users; /* threads in it */
+	bool dead;      /* an error ended it */
+	struct pass pass;
+	size_t announced; /* entries of the pass whose sender was notified */
+	struct outbox *outboxes;
+	struct reached *reached;
+};
+
+/* ---- with context->lock ---- */
+
+/** NULL: there is no such pass. */
+struct spread *spread_find(struct far_context *context, uint64_t id);
+/** A pass with these flags on the context's list. NULL: no memory. */
+struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flags);
+/** The flags that the options of a pass travel as. */
+int64_t spread_flags(const struct pass *pass);
+/** Takes it off the list; it is freed when no thread is in it. */
+void spread_remove(struct spread *s);
+/** Frees what spread_remove() took off the list. */
+void spread_free(struct spread *s);
+/** Follows the graph and writes the numbers of what other workers sent to the outboxes. */
+enum far_status spread_follow(struct spread *s, struct far_err *err);
+
+/* ---- with context->lock, which they drop ---- */
+
+/** Ends a pass that failed, here and on the workers that it has reached from here. */
+void spread_abort(struct spread *s, struct far_agent *agent);
+/**
+ * Sends what a step of the pass left in the outboxes, after the step with this result. The task's own part is done
+ * then.
+ */
+void spread_step_done(struct spread *s, struct task *task, uint64_t timeout_ns, enum far_status status,
+		      struct far_err *err);
+
+#endif

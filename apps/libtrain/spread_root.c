@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A backward pass at its root. The thread that calls far_backward(). */
+#include "spread.h"
+
+/** Runs one part of the pass at the root: a step, then all calls that it makes necessary. */
+static enum far_status run_part(struct spread *s, enum far_status (*step)(struct spread *s, struct far_err *err),
+				uint64_t timeout_ns, struct far_err *err)
+{
+	struct far_context *context = s->context;
+	struct far_future *root = NULL;
+	TRY(far_future_create(&root, err));
+	struct task *task = task_new(train_agent(context->train, NULL), NULL, root);
+	enum far_status status = task ? FAR_OK : fail_memory(err, "backward", sizeof *task);
+	if (task) {
+		struct far_err first = {0};
+		pthread_mutex_lock(&context->lock);
+		spread_step_done(s, task, timeout_ns, step(s, &first), &first);
+		status = far_future_wait(root, FAR_FOREVER, NULL, err);
+	}
+	far_future_free(root);
+	return status;
+}
+
+static enum far_status start(struct spread *s, struct far_err *err)
+{
+	TRY(pass_start(&s->pass, err));
+	return pass_run(&s->pass, err);
+}
+
+/** A new pass with its roots. `*out` has one user. */
+static enum far_status begin(struct far_context *context, struct far_var *const *roots, size_t n,
+			     const struct far_backward_opts *opts, struct spread **out, struct far_err *err)
+{
+	struct pass flags = {.opts = opts ? *opts : (struct far_backward_opts){0}};
+	uint64_t rank = (uint64_t)far_self(train_agent(context->train, NULL)).worker;
+	enum far_status status = FAR_OK;
+	pthread_mutex_lock(&context->lock);
+	struct spread *s = spread_new(context, rank << 48 | context->passes_begun++, spread_flags(&flags));
+	if (s) {
+		s->root = true;
+		s->users = 1;
+	}
+	for (size_t i = 0; s && i < n && !status; i++)
+		status = pass_root(&s->pass, roots[i], err);
+	pthread_mutex_unlock(&context->lock);
+	*out = s;
+	return s ? status : fail_memory(err, "backward", sizeof *s);
+}
+
+/** Ends the pass at the root. */
+static void finish(struct spread *s, enum far_status status)
+{
+	struct far_context *context = s->context;
+	pthread_mutex_lock(&context->lock);
+	s->users--;
+	if (status && !s->dead) {
+		spread_abort(s, train_agent(context->train, NULL));
+		return;
+	}
+	if (!s->dead)
+		spread_remove(s);
+	else if (s->users == 0)
+		spread_free(s);
+	pthread_mutex_unlock(&context->lock);
+}
+
+enum far_status far_backward(struct far_context *context, struct far_var *const *roots, size_t n,
+			     const struct far_backward_opts *opts, uint64_t timeout_ns, struct far_err *err)
+{
+	struct far_err unwanted;
+	struct spread *s;
+	if (!err)
+		err = &unwanted;
+	if (!context)
+		return fail(err, FAR_INVALID, "backward: there is no context");
+	TRY(pass_check_roots(roots, n, err));
+	TRY(context_check(context, err));
+	uint64_t limit = timeout_ns ? timeout_ns : far_rpc_timeout_ns(train_agent(context->train, NULL));
+	uint64_t started = context->train->now_ns();
+	enum far_status status = begin(context, roots, n, opts, &s, err);
+	if (!s)
+		return status;
+	if (!status)
+		status = run_part(s, spread_follow, limit, err);
+	uint64_t used = context->train->now_ns() - started;
+	if (!status && limit != FAR_FOREVER && used >= limit)
+		status = fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");
+	if (!status)
+		status = run_part(s, start, limit == FAR_FOREVER ? limit : limit - used, err);
+	finish(s, status);
+	return status;
+}
+
+enum far_status far_rref_backward(struct far_context *context, struct far_rref *rref,
+				  const struct far_backward_opts *opts, uint64_t timeout_ns, struct far_err *err)
+{
+	struct far_val v = {0};
+	struct far_tape *tape;
+	if (!context)
+		return fail(err, FAR_INVALID, "far_rref_backward: there is no context");
+	TRY(far_rref_to_here(rref, timeout_ns, &v, err));
+	if (!wire_of(&v)) {
+		enum far_status status = fail(err, FAR_INVALID,
+					      "far_rref_backward: the reference is to a %s, not a "
+					      "far::Var",
+					      far_type_name((enum far_type)v.type));
+		far_val_fini(&v);
+		return status;
+	}
+	enum far_status status = far_tape_new(context->train->pool, &tape, err);
+	if (!status) {
+		/* The root is an operator of the variable: a leaf is no root. */
+		struct far_var *root = far_tape_scale(tape, far_tape_recv(tape, context, &v), 1);
+		status = far_tape_status(tape, err);
+		if (!status)
+			status = far_backward(context, &root, 1, opts, timeout_ns, err);
+		far_tape_free(tape);
+	}
+	far_val_fini(&v);
+	return status;
+}

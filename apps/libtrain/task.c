@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Calls that one call makes necessary, and its answer after them. Any thread; completions run on the poller. */
+#include "task.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* A call of a task. */
+struct child {
+	struct task *task;
+	int32_t rank;
+};
+
+struct task *task_new(struct far_agent *agent, struct far_deferred *request, struct far_future *root)
+{
+	struct task *task = calloc(1, sizeof *task);
+	if (!task)
+		return NULL;
+	pthread_mutex_init(&task->lock, NULL);
+	task->agent = agent;
+	task->open = 1;
+	task->request = request;
+	task->root = far_future_ref(root);
+	return task;
+}
+
+static void task_answer(struct task *task, enum far_status status, const struct far_err *err)
+{
+	if (task->request && status)
+		far_deferred_fail(task->request, status, err->code, "%s", err->text);
+	else if (task->request)
+		far_deferred_return(task->request, NULL);
+	else if (status)
+		far_future_set_error(task->root, status, err->code, "%s", err->text);
+	else
+		far_future_set_value(task->root, NULL, NULL);
+}
+
+void task_done(struct task *task, enum far_status status, const struct far_err *err)
+{
+	pthread_mutex_lock(&task->lock);
+	bool last = --task->open == 0;
+	bool answer = !task->answered && (status || last);
+	task->answered |= answer;
+	pthread_mutex_unlock(&task->lock);
+	if (answer)
+		task_answer(task, status, err);
+	if (!last)
+		return;
+	far_future_free(task->root);
+	pthread_mutex_destroy(&task->lock);
+	free(task);
+}
+
+static void on_child(struct far_future *f, void *user)
+{
+	struct child *child = user;
+	struct far_err err;
+	enum far_status status = far_future_value(f, NULL, &err);
+	if (status)
+		error_on_node(child->task->agent, child->rank, &err);
+	task_done(child->task, status, &err);
+	free(child);
+}
+
+#define BUSY_NAP_NS 50000
+
+enum far_status task_call(struct task *task, int32_t rank, const char *function, const struct far_val *args, size_t n,
+			  uint64_t timeout_ns, struct far_err *err)
+{
+	struct far_call_opts opts = {.timeout_ns = timeout_ns};
+	struct far_to to = {rank, -1};
+	struct far_future *f = NULL;
+	struct child *child = malloc(sizeof *child);
+	if (!child)
+		return fail_memory(err, "backward", sizeof *child);
+	*child = (struct child){task, rank};
+	enum far_status status;
+	while ((status = far_rpc_async_to(task->agent, to, function, args, n, &opts, &f, err)) == FAR_BUSY)
+		nanosleep(&(struct timespec){0, BUSY_NAP_NS}, NULL);
+	if (status) {
+		free(child);
+		error_on_node(task->agent, rank, err);
+		return status;
+	}
+	pthread_mutex_lock(&task->lock);
+	task->open++;
+	pthread_mutex_unlock(&task->lock);
+	status = far_future_on_done(f, on_child, child, err);
+	if (status) {
+		free(child);
+		task_done(task, status, err);
+	}
+	far_future_free(f);
+	return status;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Calls that one call makes necessary, and its answer after them. Any thread. */
+#ifndef FAR_LIBTRAIN_TASK_H
+#define FAR_LIBTRAIN_TASK_H
+
+#include "train.h"
+
+struct task {
+	struct far_agent *agent;
+	pthread_mutex_t lock;
+	unsigned open; /* calls, and one of the maker */
+	bool answered;
+	struct far_deferred *request; /* of a handler; NULL: the root's future */
+	struct far_future *root;
+};
+
+/** The task of a handler's request, or of the root's future; the other is NULL. NULL: no memory. */
+struct task *task_new(struct far_agent *agent, struct far_deferred *request, struct far_future *root);
+/** One of `open` is done. The last one, or the first with an error, answers; the last one frees the task. */
+void task_done(struct task *task, enum far_status status, const struct far_err *err);
+/** Calls `function` on a worker for a task. Waits while the queue is full. */
+enum far_status task_call(struct task *task, int32_t rank, const char *function, const struct far_val *args, size_t n,
+			  uint64_t timeout_ns, struct far_err *err);
+
+#endif
