@@ -445,6 +445,7 @@ static enum far_status init_listed(struct init *in)
 	snprintf(a->identity, sizeof a->identity, "%s", ctl_identity(a->ctl));
 	if (in->env) /* simulated groups in one process may have the same names */
 		return FAR_OK;
+	intercept_on_change(agents_intercepted);
 	pthread_mutex_lock(&agents_lock);
 	for (other = agents; other && strcmp(other->identity, a->identity) != 0; other = other->next)
 		;
