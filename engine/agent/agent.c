@@ -623,10 +623,11 @@ static const struct {
 	{"pollers", agent_init_pollers, agent_fini_pollers},
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
+	{"profile", profile_env_begin, profile_env_end},
 	/* clang-format on */
 };
 #define STEPS         (sizeof steps / sizeof *steps)
-#define STEPS_STEPPED (STEPS - 3) /* without threads */
+#define STEPS_STEPPED (STEPS - 4) /* without threads */
 
 static void undo(struct far_agent *a, size_t done)
 {

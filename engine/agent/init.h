@@ -31,6 +31,11 @@ enum far_status agent_check_end(struct far_agent *a, const char *what, struct fa
 /** The group ends: keeps what peers hold whose sessions end from now on, for the report of leaks. Any thread. */
 void agent_keep_leaks(struct far_agent *a);
 
+/* ---- api/profile_env.c ---- */
+/** The profile that FAR_PROFILE wants: its begin, and its end with the file. */
+enum far_status profile_env_begin(struct init *in);
+void profile_env_end(struct far_agent *a);
+
 /* ---- serve.c ---- */
 /** ctl_config.changed: wakes far_serve(). */
 void agent_state_changed(void *ctx, enum ctl_state state);

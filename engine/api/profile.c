@@ -21,12 +21,6 @@ static enum far_status no_memory(struct far_err *err)
 	return err_set(err, FAR_RESOURCE, "no memory for a profile");
 }
 
-static void trace_new(uint8_t trace[16])
-{
-	uint64_t id[2] = {random_u64(), random_u64() | 1}; /* a trace id of zeros is none */
-	memcpy(trace, id, sizeof id);
-}
-
 static enum far_status begin_server(struct far_profile *p, struct far_agent *agent, struct far_err *err)
 {
 	p->server = agent;
@@ -38,14 +32,11 @@ static enum far_status begin_server(struct far_profile *p, struct far_agent *age
 
 static enum far_status begin_flow(struct recording *r, struct far_err *err)
 {
+	static const struct scope none = {.process = true};
 	struct scope *outer = scope_present();
-	struct scope scope = {.recording = r,
-			      .outer = outer,
-			      .profile = true,
-			      .flags = 1,
-			      .span = outer ? outer->span : random_u64() | 1};
-	r->root = outer ? outer->span : 0;
-	memcpy(scope.trace, r->trace, sizeof scope.trace);
+	struct scope scope = {
+		.recording = r, .outer = outer, .profile = true, .flags = 1, .span = outer ? outer->span : 0};
+	scope_trace(outer ? outer : &none, scope.trace);
 	enum far_status status = scope_enter(&scope);
 	if (status == FAR_INVALID)
 		return err_set(err, status,
@@ -53,11 +44,22 @@ static enum far_status begin_flow(struct recording *r, struct far_err *err)
 	return status ? no_memory(err) : FAR_OK;
 }
 
+struct far_profile *profile_new(size_t spans_max)
+{
+	struct far_profile *p = calloc(1, sizeof *p);
+	struct timespec real;
+	if (!p || !(p->recording = recording_new(spans_max))) {
+		free(p);
+		return NULL;
+	}
+	clock_gettime(CLOCK_REALTIME, &real);
+	p->real = (uint64_t)real.tv_sec * 1000000000 + (uint64_t)real.tv_nsec - profile_now();
+	return p;
+}
+
 enum far_status far_profile_begin(const struct far_profile_opts *opts, struct far_profile **out, struct far_err *err)
 {
 	static const struct far_profile_opts plain;
-	const struct scope *outer = scope_present();
-	uint8_t trace[16];
 	opts = opts ? opts : &plain;
 	for (size_t i = 0; i < sizeof opts->reserved / sizeof *opts->reserved; i++)
 		if (opts->reserved[i])
@@ -65,18 +67,9 @@ enum far_status far_profile_begin(const struct far_profile_opts *opts, struct fa
 	if (!out)
 		return err_set(err, FAR_INVALID, "far_profile_begin: `out` is NULL");
 	profile_present();
-	if (outer)
-		memcpy(trace, outer->trace, sizeof trace);
-	else
-		trace_new(trace);
-	struct far_profile *p = calloc(1, sizeof *p);
-	if (!p || !(p->recording = recording_new(opts->spans_max ? opts->spans_max : FAR_PROFILE_SPANS, trace))) {
-		free(p);
+	struct far_profile *p = profile_new(opts->spans_max ? opts->spans_max : FAR_PROFILE_SPANS);
+	if (!p)
 		return no_memory(err);
-	}
-	struct timespec real;
-	clock_gettime(CLOCK_REALTIME, &real);
-	p->real = (uint64_t)real.tv_sec * 1000000000 + (uint64_t)real.tv_nsec - profile_now();
 	enum far_status status = opts->server ? begin_server(p, opts->server, err) : begin_flow(p->recording, err);
 	if (status) {
 		p->ended = true;
@@ -236,13 +229,14 @@ static void fill(const struct far_profile *p, struct far_span *out, const struct
 				 .from = s->from,
 				 .to = s->to,
 				 .id = s->id,
+				 .parent_id = s->parent_id,
 				 .begin_ns = s->begin + p->real,
 				 .end_ns = (s->end ? s->end : now) + p->real,
 				 .queued_ns = s->queued,
 				 .wire_ns = s->wire,
 				 .running_ns = s->running,
 				 .completing_ns = s->completing};
-	memcpy(out->trace, p->recording->trace, sizeof out->trace);
+	memcpy(out->trace, s->trace, sizeof out->trace);
 }
 
 /* Spans in the order of `order`; `place`, of each, its index there. Takes the names. */
@@ -309,19 +303,25 @@ enum far_status far_range_begin(const char *name)
 	struct span s = {.kind = FAR_SPAN_RANGE,
 			 .mode = FAR_CALL_SYNC,
 			 .parent = scope->parent,
+			 .parent_id = scope->span,
 			 .id = random_u64(),
 			 .begin = profile_now(),
 			 .at = scope->recording->at,
 			 .from = {-1, -1},
 			 .to = {-1, -1}};
+	scope_trace(scope, s.trace);
 	snprintf(s.name, sizeof s.name, "%s", name ? name : "?");
-	struct scope inner = *scope;
-	inner.outer = scope;
-	inner.profile = false;
-	inner.range = true;
-	inner.parent = recording_add(scope->recording, &s, false);
-	inner.span = s.id;
-	return scope_enter(&inner);
+	struct scope inner = {.recording = scope->recording,
+			      .outer = scope,
+			      .parent = recording_add(scope->recording, &s, false),
+			      .range = true,
+			      .flags = scope->flags,
+			      .span = s.id};
+	memcpy(inner.trace, s.trace, sizeof inner.trace);
+	enum far_status status = scope_enter(&inner);
+	if (status)
+		recording_end(scope->recording, inner.parent, status, false);
+	return scope->process ? FAR_OK : status; /* the program does not know of that profile */
 }
 
 static const struct scope *range_present(void)
@@ -330,12 +330,19 @@ static const struct scope *range_present(void)
 	return scope && scope->range ? scope : NULL;
 }
 
+/* The flow has a profile, so that the end of a range without its begin is an error. */
+static bool recorded(void)
+{
+	const struct scope *scope = scope_present();
+	return scope && scope->recording && !scope->process;
+}
+
 enum far_status far_range_end(void)
 {
 	const struct scope *scope = range_present();
 	if (!scope)
-		return scope_present() && scope_present()->recording ? FAR_INVALID : FAR_OK;
-	recording_end(scope->recording, scope->parent, FAR_OK, NULL, false);
+		return recorded() ? FAR_INVALID : FAR_OK;
+	recording_end(scope->recording, scope->parent, FAR_OK, false);
 	scope_leave();
 	return FAR_OK;
 }
@@ -349,7 +356,7 @@ struct ending {
 static void on_done(struct far_future *f, void *user)
 {
 	struct ending *e = user;
-	recording_end(e->recording, e->number, far_future_value(f, NULL, NULL), NULL, true);
+	recording_end(e->recording, e->number, far_future_value(f, NULL, NULL), true);
 	recording_unref(e->recording);
 	free(e);
 }
@@ -357,6 +364,8 @@ static void on_done(struct far_future *f, void *user)
 enum far_status far_range_end_with(struct far_future *f, struct far_err *err)
 {
 	const struct scope *scope = range_present();
+	if (!scope && !recorded())
+		return FAR_OK;
 	if (!scope)
 		return err_set(err, FAR_INVALID, "far_range_end_with: no range is open; each can end only once");
 	struct ending *e = malloc(sizeof *e);
@@ -369,7 +378,7 @@ enum far_status far_range_end_with(struct far_future *f, struct far_err *err)
 	enum far_status status = far_future_on_done(f, on_done, e, err);
 	if (!status)
 		return FAR_OK;
-	recording_end(e->recording, e->number, status, NULL, true);
+	recording_end(e->recording, e->number, status, true);
 	recording_unref(e->recording);
 	free(e);
 	return status;
@@ -418,14 +427,14 @@ static bool read_traceparent(const char *text, struct scope *out)
 enum far_status far_trace_accept(const char *traceparent, struct far_err *err)
 {
 	const struct scope *present = scope_present();
-	struct scope scope = {.recording = NULL};
+	struct scope scope = {.recording = recording_of_process()};
 	profile_present();
-	if (present && present->recording)
+	if (present && !present->process && (present->profile || present->range || present->parent))
 		return err_set(err, FAR_INVALID,
 			       "far_trace_accept: the flow has a profile; accept the trace before it");
 	if (traceparent && !read_traceparent(traceparent, &scope))
 		return err_set(err, FAR_INVALID, "far_trace_accept: \"%s\" is no traceparent", traceparent);
-	if (present)
+	if (present && !present->process)
 		scope_leave();
 	if (!traceparent)
 		return FAR_OK;
@@ -439,9 +448,10 @@ bool far_trace_get(char out[FAR_TRACEPARENT])
 {
 	const struct scope *scope = scope_present();
 	uint8_t parent[8];
-	if (!scope)
+	if (!scope || scope->process)
 		return false;
-	memcpy(parent, &scope->span, sizeof parent);
+	uint64_t span = scope->span ? scope->span : random_u64();
+	memcpy(parent, &span, sizeof parent);
 	char *at = out + snprintf(out, FAR_TRACEPARENT, "00-");
 	for (int i = 0; i < 16; i++)
 		at += snprintf(at, 3, "%02x", scope->trace[i]);

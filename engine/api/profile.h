@@ -14,6 +14,8 @@ struct far_profile {
 	size_t n;
 };
 
+/** A profile that no flow has. NULL: no memory. */
+struct far_profile *profile_new(size_t spans_max);
 /** The name of a worker, or "rank N". */
 void profile_worker(struct far_agent *agent, int rank, char name[FAR_NAME_MAX]);
 

@@ -101,26 +101,58 @@ static bool first_of_worker(const struct far_span *spans, size_t i)
 	return true;
 }
 
-static bool write_chrome(FILE *out, const struct far_span *spans, size_t n, struct far_agent *agent)
+static void put_name(FILE *out, const char *comma, const char *of, int pid, size_t tid, const char *name)
 {
-	char name[FAR_NAME_MAX];
-	struct lane *lanes = malloc((n + 1) * sizeof *lanes);
-	size_t *lane = malloc((n + 1) * sizeof *lane), lanes_n = 0;
+	fprintf(out, "%s\n{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%zu,\"args\":{\"name\":", comma, of, pid,
+		tid);
+	put_text(out, name);
+	fprintf(out, "}}");
+}
+
+/* Names of processes, and of threads after the worker that recorded them: files of several workers can be joined. */
+static void put_names(FILE *out, const struct far_span *spans, size_t n, struct far_agent *agent,
+		      const struct lane *lanes, size_t lanes_n, size_t first)
+{
+	struct far_worker_info self = {.name = "the caller"};
+	char name[FAR_NAME_MAX], calls[FAR_NAME_MAX + 16];
 	const char *comma = "";
-	bool done = lanes && lane;
-	fprintf(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-	for (size_t i = 0; done && i < n; i++) {
+	if (agent)
+		far_worker_self(agent, &self);
+	for (size_t i = 0; i < n; i++) {
 		if (!first_of_worker(spans, i))
 			continue;
 		profile_worker(agent, spans[i].at, name);
-		fprintf(out, "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":", comma,
-			spans[i].at);
-		put_text(out, name);
-		fprintf(out, "}}");
+		put_name(out, comma, "process_name", spans[i].at, first, name);
 		comma = ",";
 	}
-	for (size_t i = 0; done && i < n; i++) {
-		lane[i] = lane_of(lanes, &lanes_n, spans, i);
+	snprintf(calls, sizeof calls, "calls of %s", self.name);
+	for (size_t i = 0; i < lanes_n; i++)
+		put_name(out, comma, "thread_name", lanes[i].at, first + i, calls);
+}
+
+/* Lanes of a worker begin at a number of its own. */
+static size_t first_lane(struct far_agent *agent)
+{
+	struct far_worker_info self = {.rank = -1};
+	if (agent)
+		far_worker_self(agent, &self);
+	return (size_t)(self.rank + 1) << 16;
+}
+
+static bool write_chrome(FILE *out, const struct far_span *spans, size_t n, struct far_agent *agent)
+{
+	struct lane *lanes = calloc(n + 1, sizeof *lanes);
+	size_t *lane = malloc((n + 1) * sizeof *lane), lanes_n = 0, first = first_lane(agent);
+	if (!lanes || !lane) {
+		free(lanes);
+		free(lane);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		lane[i] = first + lane_of(lanes, &lanes_n, spans, i);
+	fprintf(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+	put_names(out, spans, n, agent, lanes, lanes_n, first);
+	for (size_t i = 0; i < n; i++) {
 		put_event(out, &spans[i], lane[i]);
 		int64_t parent = spans[i].parent;
 		if (spans[i].kind == FAR_SPAN_HANDLER && parent >= 0)
@@ -129,7 +161,7 @@ static bool write_chrome(FILE *out, const struct far_span *spans, size_t n, stru
 	fprintf(out, "\n]}\n");
 	free(lanes);
 	free(lane);
-	return done;
+	return true;
 }
 
 /* ---- OTLP ---- */
@@ -147,16 +179,15 @@ static void put_number(FILE *out, const char *name, int64_t x)
 	fprintf(out, ",{\"key\":\"%s\",\"value\":{\"intValue\":\"%" PRId64 "\"}}", name, x);
 }
 
-static void put_otlp(FILE *out, const struct far_span *spans, const struct far_span *s, uint64_t root)
+static void put_otlp(FILE *out, const struct far_span *s)
 {
 	static const int kinds[] = {[FAR_SPAN_CALL] = 3, [FAR_SPAN_HANDLER] = 2, [FAR_SPAN_RANGE] = 1};
-	uint64_t parent = s->parent >= 0 ? spans[s->parent].id : root;
 	fprintf(out, "{\"name\":");
 	put_text(out, s->name);
 	put_hex(out, "traceId", s->trace, sizeof s->trace);
 	put_hex(out, "spanId", &s->id, sizeof s->id);
-	if (parent)
-		put_hex(out, "parentSpanId", &parent, sizeof parent);
+	if (s->parent_id)
+		put_hex(out, "parentSpanId", &s->parent_id, sizeof s->parent_id);
 	fprintf(out, ",\"kind\":%d,\"startTimeUnixNano\":\"%" PRIu64 "\",\"endTimeUnixNano\":\"%" PRIu64 "\"",
 		kinds[s->kind], s->begin_ns, s->end_ns);
 	fprintf(out, ",\"attributes\":[{\"key\":\"rpc.system\",\"value\":{\"stringValue\":\"farcall\"}}");
@@ -171,7 +202,7 @@ static void put_otlp(FILE *out, const struct far_span *spans, const struct far_s
 		fprintf(out, "],\"status\":{\"code\":2,\"message\":\"%s\"}}", far_status_text(s->status));
 }
 
-static void write_otlp(FILE *out, const struct far_span *spans, size_t n, struct far_agent *agent, uint64_t root)
+static void write_otlp(FILE *out, const struct far_span *spans, size_t n, struct far_agent *agent)
 {
 	char name[FAR_NAME_MAX];
 	const char *comma = "";
@@ -189,13 +220,13 @@ static void write_otlp(FILE *out, const struct far_span *spans, size_t n, struct
 			if (spans[k].at != spans[i].at)
 				continue;
 			fputs(between, out);
-			put_otlp(out, spans, &spans[k], root);
+			put_otlp(out, &spans[k]);
 			between = ",\n";
 		}
 		fprintf(out, "]}]}");
 		comma = ",";
 	}
-	fprintf(out, "]}\n");
+	fprintf(out, "\n]}\n");
 }
 
 enum far_status far_profile_write(struct far_profile *p, struct far_agent *agent, enum far_profile_format format,
@@ -212,7 +243,7 @@ enum far_status far_profile_write(struct far_profile *p, struct far_agent *agent
 	if (out && format == FAR_PROFILE_CHROME)
 		memory = write_chrome(out, spans, n, agent);
 	else if (out)
-		write_otlp(out, spans, n, agent, p->recording->root);
+		write_otlp(out, spans, n, agent);
 	if (out) {
 		failed = ferror(out) != 0;
 		failed |= fclose(out) != 0;

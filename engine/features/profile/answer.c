@@ -153,21 +153,24 @@ static void span_read(struct reader *in, uint32_t number, uint64_t total, struct
 /* Adds the spans below a call, which ends now. */
 static void spans_add(struct recording *r, uint32_t call, uint64_t total, struct reader in, uint32_t n)
 {
-	struct recording *from = recording_new(n, r->trace);
+	struct recording *from = recording_new(n);
 	struct span s;
 	if (!from)
 		return;
 	pthread_mutex_lock(&r->lock);
-	uint64_t begin = r->spans[call - 1].begin;
+	const struct span around = r->spans[call - 1];
 	pthread_mutex_unlock(&r->lock);
-	uint64_t all = profile_now() - begin, received = begin + (all > total ? (all - total) / 2 : 0);
+	uint64_t all = profile_now() - around.begin, received = around.begin + (all > total ? (all - total) / 2 : 0);
 	for (uint32_t i = 1; i <= n; i++) {
 		span_read(&in, i, total, &s);
 		if (in.bad)
 			break;
+		memcpy(s.trace, around.trace, sizeof s.trace);
+		s.parent_id = s.parent ? from->spans[s.parent - 1].id : around.id;
 		s.begin += received;
 		s.end += received;
-		recording_add(from, &s, false);
+		if (!recording_add(from, &s, false))
+			break;
 	}
 	if (!in.bad)
 		recording_append(r, from, call);

@@ -112,7 +112,7 @@ static void name_of(const struct far_call_info *call, struct span *s)
 		snprintf(s->name, sizeof s->name, "%u", call->message);
 }
 
-static struct span span_of(const struct far_call_info *call, enum far_span_kind kind)
+static struct span span_of(const struct far_call_info *call, enum far_span_kind kind, const struct scope *scope)
 {
 	struct span s = {.kind = (uint8_t)kind,
 			 .mode = (uint8_t)call->mode,
@@ -120,7 +120,10 @@ static struct span span_of(const struct far_call_info *call, enum far_span_kind 
 			 .from = call->from,
 			 .to = call->to,
 			 .at = kind == FAR_SPAN_CALL ? call->from.worker : call->to.worker,
-			 .id = random_u64()};
+			 .id = random_u64(),
+			 .parent = kind == FAR_SPAN_CALL ? scope->parent : 0,
+			 .parent_id = scope->span};
+	scope_trace(scope, s.trace);
 	name_of(call, &s);
 	return s;
 }
@@ -133,14 +136,12 @@ static enum far_status call_out(const struct far_call_info *call, struct far_tlv
 	(void)user;
 	if (!scope)
 		return FAR_OK;
+	struct span s = span_of(call, FAR_SPAN_CALL, scope);
 	struct trace_field trace = {.flags = scope->flags};
-	memcpy(trace.trace, scope->trace, sizeof trace.trace);
-	memcpy(trace.parent, &scope->span, sizeof trace.parent);
 	struct calling *c = scope->recording ? malloc(sizeof *c) : NULL;
+	memcpy(trace.trace, s.trace, sizeof trace.trace);
+	memcpy(trace.parent, c ? &s.id : &scope->span, sizeof trace.parent);
 	if (c) {
-		struct span s = span_of(call, FAR_SPAN_CALL);
-		memcpy(trace.parent, &s.id, sizeof trace.parent);
-		s.parent = scope->parent;
 		s.begin = profile_now();
 		c->recording = scope->recording;
 		recording_ref(c->recording);
@@ -165,7 +166,7 @@ static void reply_in(const struct far_call_info *call, const struct far_tlv_in *
 		return;
 	if (!err && far_tlv_find(in, FIELD_PROFILE, &value, &len))
 		answer_read(c->recording, c->number, value, len);
-	recording_end(c->recording, c->number, err ? err->status : FAR_OK, NULL, true);
+	recording_end(c->recording, c->number, err ? err->status : FAR_OK, true);
 	recording_unref(c->recording);
 	free(c);
 }
@@ -193,10 +194,10 @@ static void serving_done(struct serving *v, unsigned what)
 }
 
 /* With room for the span of the handler. NULL: no memory. */
-static struct serving *serving_new(const uint8_t trace[16])
+static struct serving *serving_new(void)
 {
 	struct serving *v = calloc(1, sizeof *v);
-	if (v && (v->recording = recording_new(FAR_PROFILE_SPANS, trace)) && recording_reserve(v->recording))
+	if (v && (v->recording = recording_new(FAR_PROFILE_SPANS)) && recording_reserve(v->recording))
 		return v;
 	if (v)
 		recording_unref(v->recording);
@@ -205,9 +206,9 @@ static struct serving *serving_new(const uint8_t trace[16])
 }
 
 /* The span of the handler. Its id. */
-static uint64_t serving_begin(struct serving *v, const struct far_call_info *call)
+static uint64_t serving_begin(struct serving *v, const struct far_call_info *call, const struct scope *scope)
 {
-	struct span s = span_of(call, FAR_SPAN_HANDLER);
+	struct span s = span_of(call, FAR_SPAN_HANDLER, scope);
 	v->recording->at = call->to.worker;
 	v->started = profile_now();
 	s.begin = call->received_ns;
@@ -220,7 +221,7 @@ static enum far_status request_in(const struct far_call_info *call, const struct
 				  struct far_err *err, void *user)
 {
 	struct trace_field trace = {.flags = 1};
-	struct scope scope = {.parent = 1};
+	struct scope scope = {.recording = recording_of_process()};
 	const void *value;
 	size_t len;
 	bool traced = far_tlv_find(in, FIELD_TRACE, &value, &len) && len == sizeof trace;
@@ -236,13 +237,14 @@ static enum far_status request_in(const struct far_call_info *call, const struct
 	scope.flags = trace.flags;
 	memcpy(scope.trace, trace.trace, sizeof scope.trace);
 	memcpy(&scope.span, trace.parent, sizeof scope.span);
-	struct serving *v = wanted || server ? serving_new(scope.trace) : NULL;
+	struct serving *v = wanted || server ? serving_new() : NULL;
 	if (v) {
 		v->agent = call->agent;
 		v->servers = server ? atomic_load_explicit(&servers_added, memory_order_relaxed) : 0;
 		v->wanted = wanted;
-		scope.span = serving_begin(v, call);
+		scope.span = serving_begin(v, call, &scope);
 		scope.recording = v->recording;
+		scope.parent = 1;
 	}
 	*cookie = v;
 	if ((v || traced) && call->mode != FAR_CALL_FETCH) /* which runs in no flow of its own */

@@ -24,8 +24,9 @@ struct span {
 	bool remote; /* came with an answer */
 	int32_t at;
 	struct far_to from, to;
-	uint64_t id;
-	uint64_t begin, end; /* end 0: open */
+	uint8_t trace[16];
+	uint64_t id, parent_id; /* parent_id: of the span around it, which the recording may not have; 0: none */
+	uint64_t begin, end;    /* end 0: open */
 	uint64_t queued, wire, running, completing;
 };
 
@@ -37,19 +38,17 @@ struct recording {
 	uint32_t n, room, max, calls; /* calls: under way */
 	int32_t at;                   /* rank of this worker; −1: unknown, that of who reads */
 	uint64_t dropped;
-	uint8_t trace[16];
-	uint64_t root; /* span of the trace that the first ones are below; 0: none */
 };
 
-struct recording *recording_new(size_t max, const uint8_t trace[16]);
+struct recording *recording_new(size_t max);
 /** Room for a span. false: no memory. */
 bool recording_reserve(struct recording *r);
 void recording_ref(struct recording *r);
 void recording_unref(struct recording *r);
 /** Adds a span; 0: it was dropped. `call`: the recording waits for its end. */
 uint32_t recording_add(struct recording *r, const struct span *span, bool call);
-/** Ends a span that is open, with the rest of what is known of it. NULL: no answer had times. */
-void recording_end(struct recording *r, uint32_t number, enum far_status status, const struct span *times, bool call);
+/** Ends a span that is open. */
+void recording_end(struct recording *r, uint32_t number, enum far_status status, bool call);
 /** The recording waits for one more end. */
 void recording_hold(struct recording *r);
 /** Appends the spans of a recording that has ended, below `parent`. */
@@ -64,14 +63,21 @@ struct scope {
 	uint32_t parent; /* number of the span; 0: none */
 	bool range;      /* that span is a range */
 	bool profile;    /* the outermost of a profile */
+	bool process;    /* of flows that have none: each call and range begins a trace */
 	uint8_t trace[16];
 	uint8_t flags; /* of the trace; 1: sampled */
-	uint64_t span; /* id of the parent in the trace */
+	uint64_t span; /* id of the parent in the trace; 0: none */
 };
 
 /** Takes references of `recording` and `outer`, and makes it the flow's scope. */
 enum far_status scope_enter(const struct scope *scope);
 struct scope *scope_present(void);
+/** Of what begins in the scope. */
+void scope_trace(const struct scope *scope, uint8_t trace[16]);
+/** Calls of flows that have no scope go to this recording, from now on; NULL: to none. The first one is kept to the end
+ * of the process, and is that of later calls, too. */
+void recording_of_process_set(struct recording *r);
+struct recording *recording_of_process(void);
 /** Makes scope->outer the flow's. */
 void scope_leave(void);
 

@@ -17,7 +17,7 @@ uint64_t profile_now(void)
 
 /* ---- recordings ---- */
 
-struct recording *recording_new(size_t max, const uint8_t trace[16])
+struct recording *recording_new(size_t max)
 {
 	struct recording *r = calloc(1, sizeof *r);
 	if (!r)
@@ -31,7 +31,6 @@ struct recording *recording_new(size_t max, const uint8_t trace[16])
 	r->refs = 1;
 	r->at = -1;
 	r->max = max < UINT32_MAX / 2 ? (uint32_t)max : UINT32_MAX / 2;
-	memcpy(r->trace, trace, sizeof r->trace);
 	return r;
 }
 
@@ -87,18 +86,13 @@ uint32_t recording_add(struct recording *r, const struct span *span, bool call)
 	return number;
 }
 
-void recording_end(struct recording *r, uint32_t number, enum far_status status, const struct span *times, bool call)
+void recording_end(struct recording *r, uint32_t number, enum far_status status, bool call)
 {
 	pthread_mutex_lock(&r->lock);
 	if (number) {
 		struct span *s = &r->spans[number - 1];
 		s->end = profile_now();
 		s->status = (uint8_t)status;
-		if (times) {
-			s->queued = times->queued;
-			s->running = times->running;
-			s->completing = times->completing;
-		}
 	}
 	if (call && --r->calls == 0)
 		pthread_cond_broadcast(&r->ended);
@@ -180,9 +174,35 @@ static void define(void)
 	flow_define(INTERCEPT_OWN, pointer_ref, pointer_unref, NULL);
 }
 
+/* Constant but for `refs` once `process_on` was set. */
+static struct scope process = {.refs = 1, .profile = true, .process = true, .flags = 1};
+static _Atomic bool process_on; /* stored with release, pairs with recording_of_process() */
+
+struct recording *recording_of_process(void)
+{
+	return atomic_load_explicit(&process_on, memory_order_acquire) ? process.recording : NULL;
+}
+
+void recording_of_process_set(struct recording *r)
+{
+	if (r && !process.recording) {
+		recording_ref(r);
+		process.recording = r;
+	}
+	atomic_store_explicit(&process_on, r != NULL, memory_order_release);
+	count(r ? 1 : -1);
+}
+
 struct scope *scope_present(void)
 {
-	return flow_used() ? flow_get(INTERCEPT_OWN) : NULL;
+	struct scope *own = flow_used() ? flow_get(INTERCEPT_OWN) : NULL;
+	return own || !recording_of_process() ? own : &process;
+}
+
+void scope_trace(const struct scope *scope, uint8_t trace[16])
+{
+	uint64_t id[2] = {random_u64(), random_u64()}; /* never 0, as W3C wants it */
+	memcpy(trace, scope->process ? (const void *)id : scope->trace, sizeof id);
 }
 
 enum far_status scope_enter(const struct scope *scope)
@@ -194,6 +214,8 @@ enum far_status scope_enter(const struct scope *scope)
 		return FAR_RESOURCE;
 	*s = *scope;
 	s->refs = 1;
+	if (s->outer && s->outer->process)
+		s->outer = NULL;
 	if (s->recording)
 		recording_ref(s->recording);
 	if (s->outer)

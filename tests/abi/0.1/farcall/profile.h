@@ -9,6 +9,10 @@
  * the call. Times of another worker are placed between request and answer of the call: clocks are not compared.
  * The spans of an answer have FAR_PROFILE_REPLY_BYTES bytes at most; those beyond are counted as dropped. A call that
  * fails returns none.
+ *
+ * With the environment variable FAR_PROFILE, a worker records all its calls and ranges but those of flows that have a
+ * profile, and writes them when far_shutdown() or far_shutdown_local() ends its last agent: to a file of this name with
+ * a dot and its rank behind. `farcall run --profile FILE` makes one file of those of all workers.
  */
 #ifndef FARCALL_PROFILE_H
 #define FARCALL_PROFILE_H
@@ -56,7 +60,8 @@ struct far_span {
 	bool remote;             /* of another worker, or of this one as callee of a profiled call */
 	int at;                  /* rank of the worker that it ran on */
 	struct far_to from, to;  /* CALL, HANDLER: caller and callee */
-	int64_t parent;          /* index of the span around it; −1: none */
+	int64_t parent;          /* index of the span around it; −1: none, or one of another profile */
+	uint64_t parent_id;      /* its id; 0: none */
 	uint64_t id;             /* unique in its trace */
 	uint8_t trace[16];
 	uint64_t begin_ns, end_ns;
@@ -108,20 +113,22 @@ size_t far_profile_key(enum far_call_mode mode, const char *function, const char
 
 /* ---- Any thread, fiber, handler or callback ---- */
 
-/** Begins a range in the flow that calls. Without a profile it does nothing, as does far_range_end(). Errors:
- * RESOURCE. */
+/** Begins a range in the flow that calls. Without a profile it does nothing, as does far_range_end(). Errors: INVALID
+ * (a flow that keeps nothing, as far_flow_set()), RESOURCE. */
 enum far_status far_range_begin(const char *name);
 /** Ends the innermost open range. Errors: INVALID (the flow's profile has no open range). */
 enum far_status far_range_end(void);
 /** Leaves the innermost open range, whose span ends when `f` is done. A range ends once: a second call is about the
- * range around it. Errors: INVALID (no range is open), RESOURCE. */
+ * range around it. Without a profile it does nothing. Errors: INVALID (the flow's profile has no open range),
+ * RESOURCE. */
 enum far_status far_range_end_with(struct far_future *f, struct far_err *err);
 
 /** Makes calls of the flow that calls parts of a trace: a W3C traceparent, "00-…-…-01", as a web server received it.
  * NULL: of none any more. Handlers and their calls inherit it. Errors: INVALID (malformed; a flow that has a profile,
  * or keeps nothing), RESOURCE. */
 enum far_status far_trace_accept(const char *traceparent, struct far_err *err);
-/** Writes the traceparent of the flow, to be passed on: its parent is the innermost span. false: it has none. */
+/** Writes the traceparent of the flow, to be passed on: its parent is the innermost span. false: it has none. Those of
+ * FAR_PROFILE alone have none. */
 bool far_trace_get(char out[FAR_TRACEPARENT]);
 
 #ifdef __GNUC__

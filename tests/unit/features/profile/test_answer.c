@@ -20,6 +20,7 @@ static struct span span_of(const char *name, enum far_span_kind kind, uint32_t p
 			 .begin = begin,
 			 .end = begin + 5,
 			 .id = 0x1122334455667788 + begin};
+	memcpy(s.trace, trace, sizeof s.trace);
 	snprintf(s.name, sizeof s.name, "%s", name);
 	return s;
 }
@@ -27,7 +28,7 @@ static struct span span_of(const char *name, enum far_span_kind kind, uint32_t p
 /* A request that was received `ago` ns ago, queued for 100 ns, with `ranges` ranges. */
 static struct recording *served(uint64_t ago, unsigned ranges)
 {
-	struct recording *r = recording_new(1000, trace);
+	struct recording *r = recording_new(1000);
 	uint64_t begin = profile_now() - ago;
 	struct span s = span_of("t::f", FAR_SPAN_HANDLER, 0, begin);
 	s.queued = 100;
@@ -43,7 +44,7 @@ static struct recording *served(uint64_t ago, unsigned ranges)
 /* A call that began `ago` ns ago. */
 static struct recording *calling(uint64_t ago)
 {
-	struct recording *r = recording_new(1000, trace);
+	struct recording *r = recording_new(1000);
 	struct span s = span_of("t::f", FAR_SPAN_CALL, 0, profile_now() - ago);
 	s.end = 0;
 	recording_add(r, &s, true);
@@ -56,7 +57,7 @@ Test(answer, comes_as_it_was_written)
 	struct recording *callee = served(10000, 2), *caller = calling(1000000000);
 	size_t len = answer_write(callee, bytes);
 	answer_read(caller, 1, bytes, len);
-	recording_end(caller, 1, FAR_OK, NULL, true);
+	recording_end(caller, 1, FAR_OK, true);
 	cr_assert(caller->n == 4);
 	const struct span *call = &caller->spans[0], *handler = &caller->spans[1], *range = &caller->spans[3];
 	cr_assert(call->queued == 100);
@@ -70,6 +71,8 @@ Test(answer, comes_as_it_was_written)
 	cr_assert(handler->begin - call->begin >= 400000000);
 	cr_assert(range->parent == 2 && range->begin - handler->begin == 201);
 	cr_assert(range->end - range->begin == 5 && range->id == callee->spans[2].id);
+	cr_assert(handler->parent_id == call->id && range->parent_id == handler->id);
+	cr_assert(memcmp(range->trace, trace, sizeof trace) == 0);
 	recording_unref(callee);
 	recording_unref(caller);
 }
