@@ -438,7 +438,7 @@ int cmd_run(int argc, char **argv)
 		{"security", 0, OPTION_CHOICE, &security, 0, 0, "WORD",
 		 "FAR_SECURITY of the workers: default or none (no group key)", security_words},
 		{"profile", 0, OPTION_TEXT, &profile, 0, 0, "FILE",
-		 "write the calls of all workers there, for ui.perfetto.dev; *.otlp.json: for OpenTelemetry", NULL},
+		 "record all calls for ui.perfetto.dev; *.otlp.json: for OpenTelemetry", NULL},
 		{"max-restarts", 0, OPTION_COUNT, &restarts, 0, 1000000, "N",
 		 "start workers other than rank 0 again when they die, N times in all (0)", NULL},
 		{"grace", 0, OPTION_DURATION, &grace, 0, UINT64_C(3600000000000), "TIME",
