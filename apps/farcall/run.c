@@ -7,6 +7,7 @@
 #include "apps/cli/spawn.h"
 #include "commands.h"
 #include "run_hosts.h"
+#include "run_profile.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -48,6 +49,7 @@ struct run {
 	struct worker *workers;
 	struct hosts *hosts; /* NULL: all workers are on this host */
 	char **program;
+	const char *profile; /* file; NULL: none */
 	int null_fd;
 	unsigned restarts, restarts_max; /* of all workers together */
 };
@@ -400,8 +402,11 @@ static int run_workers(struct run *r)
 	spawn_group_close(&r->group); /* rank 0 holds it now: when it dies, the others must be refused */
 	watch(r);
 	orphans_kill(r->reaper.pid);
+	int profile = r->profile ? run_profile_end(r->profile, r->world, &r->output) : 0;
 	if (status == 0)
 		status = report(r);
+	if (status == 0)
+		status = profile;
 	reaper_end(&r->reaper);
 	free(r->workers);
 	return status;
@@ -420,7 +425,7 @@ int cmd_run(int argc, char **argv)
 {
 	static const char *security_words[] = {"default", "none", NULL};
 	uint64_t n = 0, grace = GRACE_NS, restarts = 0;
-	const char *list = NULL, *nic = NULL, *ssh = HOSTS_SSH_DEFAULT;
+	const char *list = NULL, *nic = NULL, *profile = NULL, *ssh = HOSTS_SSH_DEFAULT;
 	int security = -1;
 	const struct option_spec specs[] = {
 		{"workers", 'n', OPTION_COUNT, &n, 1, SPAWN_WORLD_MAX, "N",
@@ -432,6 +437,8 @@ int cmd_run(int argc, char **argv)
 		{"nic", 0, OPTION_TEXT, &nic, 0, 0, "DRIVERS", "FAR_NIC of the workers", NULL},
 		{"security", 0, OPTION_CHOICE, &security, 0, 0, "WORD",
 		 "FAR_SECURITY of the workers: default or none (no group key)", security_words},
+		{"profile", 0, OPTION_TEXT, &profile, 0, 0, "FILE",
+		 "record all calls for ui.perfetto.dev; *.otlp.json: for OpenTelemetry", NULL},
 		{"max-restarts", 0, OPTION_COUNT, &restarts, 0, 1000000, "N",
 		 "start workers other than rank 0 again when they die, N times in all (0)", NULL},
 		{"grace", 0, OPTION_DURATION, &grace, 0, UINT64_C(3600000000000), "TIME",
@@ -457,6 +464,12 @@ int cmd_run(int argc, char **argv)
 		return options_wrong(NAME, "-n is missing; give the number of workers, 1 to 256");
 	if (rest == argc)
 		return options_wrong(NAME, "the program is missing; give it behind --, as in: " NAME " -n 2 -- ./app");
+	if (profile && list)
+		return options_wrong(NAME, "--profile joins files of this host; with --hosts set FAR_PROFILE: each "
+					   "worker writes its own, FAR_PROFILE.RANK");
+	int rc = profile ? run_profile_begin(profile, (int)n) : 0;
+	if (rc < 0)
+		return options_wrong(NAME, "--profile %s: %s", profile, strerror(-rc));
 	set_environment(nic, security);
 	static struct hosts hosts;
 	if (list) {
@@ -473,6 +486,7 @@ int cmd_run(int argc, char **argv)
 			.world = list ? hosts.world : (int)n,
 			.hosts = list ? &hosts : NULL,
 			.program = argv + rest,
+			.profile = profile,
 			.restarts_max = (unsigned)restarts};
 	return run_workers(&r);
 }

@@ -112,6 +112,7 @@ static enum far_status init_listed(struct init *in)
 	snprintf(a->identity, sizeof a->identity, "%s", ctl_identity(a->ctl));
 	if (in->env) /* simulated groups in one process may have the same names */
 		return FAR_OK;
+	intercept_on_change(agents_intercepted);
 	pthread_mutex_lock(&agents_lock);
 	for (other = agents; other && strcmp(other->identity, a->identity) != 0; other = other->next)
 		;
@@ -289,10 +290,11 @@ static const struct {
 	{"pollers", agent_init_pollers, agent_fini_pollers},
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
+	{"profile", profile_env_begin, profile_env_end},
 	/* clang-format on */
 };
 #define STEPS         (sizeof steps / sizeof *steps)
-#define STEPS_STEPPED (STEPS - 3) /* without threads */
+#define STEPS_STEPPED (STEPS - 4) /* without threads */
 
 static void undo(struct far_agent *a, size_t done)
 {

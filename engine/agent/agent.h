@@ -48,7 +48,8 @@ struct far_agent {
 	struct gathers *gathers;
 	struct faults *faults;
 	enum far_leaks leaks;
-	bool serves; /* far_serve() was called: own references to own values are no leaks */
+	char *profile; /* FAR_PROFILE, malloced; NULL: none */
+	bool serves;   /* far_serve() was called: own references to own values are no leaks */
 	uint64_t rref_retry_ns;
 	struct far_limits limits; /* options with defaults applied */
 	size_t fiber_stack_bytes;

@@ -46,6 +46,10 @@ void agent_fini_ctl(struct far_agent *a);
 /** This worker cannot join: a control thread of its own publishes the reason, within FAR_STORE_REFUSED_NS, so that the
  * other members need not wait for it. */
 void agent_ports_refused(struct init *in, const struct far_err *why);
+/* ---- api/profile_env.c ---- */
+/** The profile that FAR_PROFILE wants: its begin, and its end with the file. */
+enum far_status profile_env_begin(struct init *in);
+void profile_env_end(struct far_agent *a);
 
 /* ---- serve.c ---- */
 /** ctl_config.changed: wakes far_serve(). */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** <farcall/testing.h>: faults, the wait for quiet references, counters by name. Any thread; tasks on the shards. */
+#include "api/testing.h"
+
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/sized.h"
@@ -23,21 +25,21 @@
 /* A task of one shard: applies the faults, or only marks that the shard has reached it. */
 struct notice {
 	struct shard_task task;
-	struct far_buf *buf; /* its memory; a reference of the shard, one of the waiter */
-	bool apply;
-	_Atomic bool done; /* set by the shard */
+	struct far_buf *buf;            /* its memory; a reference of the shard, one of the waiter */
+	void (*apply)(struct shard *s); /* NULL: nothing */
+	_Atomic bool done;              /* set by the shard */
 };
 
 static void take_notice(struct shard *s, struct shard_task *e)
 {
 	struct notice *n = (struct notice *)(void *)e;
 	if (n->apply)
-		fault_apply(s);
+		n->apply(s);
 	atomic_store_explicit(&n->done, true, memory_order_release); /* notice_taken() */
 	buf_unref(n->buf);
 }
 
-static struct notice *notice_post(struct shard *s, bool apply)
+static struct notice *notice_post(struct shard *s, void (*apply)(struct shard *s))
 {
 	struct far_buf *buf = buf_alloc(sizeof(struct notice));
 	if (!buf)
@@ -61,18 +63,19 @@ static enum far_status no_memory(struct far_err *err)
 
 /* ---- faults ---- */
 
-static enum far_status apply(struct far_agent *a, struct shard *s, struct far_err *err)
+static enum far_status apply_to(struct far_agent *a, struct shard *s, void (*apply)(struct shard *s),
+				struct far_err *err)
 {
 	if (shard_held(s)) {
-		fault_apply(s);
+		apply(s);
 		return FAR_OK;
 	}
 	if (shard_enter(s)) {
-		fault_apply(s);
+		apply(s);
 		shard_leave_quietly(s, false);
 		return FAR_OK;
 	}
-	struct notice *n = notice_post(s, true);
+	struct notice *n = notice_post(s, apply);
 	if (!n)
 		return no_memory(err);
 	uint64_t until = clock_now(a->clock) + TASK_NS;
@@ -84,9 +87,17 @@ static enum far_status apply(struct far_agent *a, struct shard *s, struct far_er
 	buf_unref(n->buf);
 	return taken ? FAR_OK
 		     : err_set(err, FAR_TIMEOUT,
-			       "shard %u has not applied the fault within 1 s: a handler keeps it busy; it will "
+			       "shard %u has not applied the change within 1 s: a handler keeps it busy; it will "
 			       "when that returns",
 			       s->config.index);
+}
+
+enum far_status agent_apply(struct far_agent *a, void (*apply)(struct shard *s), struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	for (unsigned i = 0; i < a->shards_n && !status; i++)
+		status = apply_to(a, a->shards[i], apply, err);
+	return status;
 }
 
 enum far_status far_fault_set(struct far_agent *a, enum far_fault_kind kind, const struct far_fault *fault,
@@ -111,22 +122,16 @@ enum far_status far_fault_set(struct far_agent *a, enum far_fault_kind kind, con
 			;
 	}
 	atomic_store_explicit(&a->faults->of[kind], x, memory_order_release); /* fault_of() */
-	enum far_status status = FAR_OK;
-	for (unsigned i = 0; i < a->shards_n && !status; i++)
-		status = apply(a, a->shards[i], err);
-	return status;
+	return agent_apply(a, fault_apply, err);
 }
 
 enum far_status far_faults_clear(struct far_agent *a, struct far_err *err)
 {
-	enum far_status status = FAR_OK;
 	if (!a)
 		return err_set(err, FAR_INVALID, "far_faults_clear: the agent is NULL");
 	for (int kind = 0; kind < FAR_FAULT_COUNT; kind++)
 		atomic_store_explicit(&a->faults->of[kind], NULL, memory_order_release);
-	for (unsigned i = 0; i < a->shards_n && !status; i++)
-		status = apply(a, a->shards[i], err);
-	return status;
+	return agent_apply(a, fault_apply, err);
 }
 
 const char *far_fault_name(enum far_fault_kind kind)
@@ -164,7 +169,7 @@ static enum far_status let_arrive(struct far_agent *a, struct far_future *never,
 {
 	enum far_status status = FAR_PENDING;
 	for (unsigned i = 0; i < a->shards_n && status == FAR_PENDING; i++) {
-		struct notice *n = notice_post(a->shards[i], false);
+		struct notice *n = notice_post(a->shards[i], NULL);
 		bool taken;
 		if (!n)
 			return no_memory(err);

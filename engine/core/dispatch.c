@@ -432,3 +432,11 @@ void dispatch(struct shard *s, struct session *se, const union packet_head *h, c
 	s->context.handler = outer;
 	s->now_pass = s->passes - 1; /* it may have taken long: the next one's calls read the clock again */
 }
+
+__attribute__((cold)) void dispatch_shown(struct shard *s, struct session *se, const union packet_head *h,
+					  const uint8_t *body, uint64_t len, uint64_t waited)
+{
+	union packet_head head = *h;
+	head.flags |= PACKET_TLV; /* as if it had fields */
+	dispatch(s, se, &head, body, len, waited);
+}

@@ -42,7 +42,10 @@ const struct function *dispatch_find(struct far_req *req, const struct packet_ha
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */
 void dispatch(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
 	      uint64_t waited);
-/** The same for any session, SESSION_HELD included. */
+/** The same, shown to interceptors although it may have no fields. */
+void dispatch_shown(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len,
+		    uint64_t waited);
+/** The same for any session, SESSION_HELD and SESSION_SHOWN included. */
 void dispatch_checked(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body,
 		      uint64_t len, uint64_t waited);
 

@@ -14,7 +14,7 @@ static struct {
 	void (*ref)(void *pointer, void *user);
 	void (*unref)(void *pointer, void *user);
 	void *user;
-} counted[FAR_INTERCEPTORS_MAX];
+} counted[FLOW_POINTERS];
 
 /* Of a thread. Not kept across a wait, after which a fiber may be on another thread. */
 static _Thread_local struct flow thread_flow;
@@ -38,14 +38,14 @@ static void drop(unsigned id, void *pointer)
 static void copy(struct flow *to, const struct flow *from)
 {
 	*to = *from;
-	for (unsigned i = 0; i < FAR_INTERCEPTORS_MAX; i++)
+	for (unsigned i = 0; i < FLOW_POINTERS; i++)
 		if (to->pointer[i] && counted[i].ref)
 			counted[i].ref(to->pointer[i], counted[i].user);
 }
 
 void flow_drop(struct flow *flow)
 {
-	for (unsigned i = 0; i < FAR_INTERCEPTORS_MAX; i++) {
+	for (unsigned i = 0; i < FLOW_POINTERS; i++) {
 		void *pointer = flow->pointer[i];
 		flow->pointer[i] = NULL;
 		drop(i, pointer);

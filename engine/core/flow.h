@@ -13,8 +13,11 @@
 struct far_buf;
 struct fiber;
 
+/** Interceptors of the application, and the engine's own. */
+#define FLOW_POINTERS (FAR_INTERCEPTORS_MAX + 1)
+
 struct flow {
-	void *pointer[FAR_INTERCEPTORS_MAX]; /* by number of the interceptor; references of the flow */
+	void *pointer[FLOW_POINTERS]; /* by number of the interceptor; references of the flow */
 };
 
 /** A flow inside of another: of a handler that interceptors see, or of a continuation. On the stack of the flow. */

@@ -412,6 +412,8 @@ void dispatch_checked(struct shard *s, struct session *se, const union packet_he
 	shard_own(s);
 	if (unlikely(se->backpressured & SESSION_HELD))
 		s->hooks.request_hold(s, se, h, body, len, waited);
+	else if (unlikely(se->backpressured & SESSION_SHOWN))
+		dispatch_shown(s, se, h, body, len, waited);
 	else
 		dispatch(s, se, h, body, len, waited);
 }

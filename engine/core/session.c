@@ -145,7 +145,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	if (se->port)
 		queues_touched(s, se->port);
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
-	se->backpressured = s->hold_answers ? SESSION_HELD : 0;
+	se->backpressured = (uint8_t)((s->hold_answers ? SESSION_HELD : 0) | (s->shown ? SESSION_SHOWN : 0));
 	if (!MUTANT(WAITING_KEPT) || !se->waiting)
 		waiting_send(s, se);
 	features_session_settled(s, se);

@@ -39,7 +39,8 @@ enum session_state {
 /** Reasons for which requests do not go straight to dispatch(). */
 enum session_block {
 	SESSION_BACKPRESSURED = 1, /* answers wait for bulk memory: requests are queued meanwhile */
-	SESSION_HELD = 2           /* answers may be held back (shard.hold_answers): each request gets a record */
+	SESSION_HELD = 2,          /* answers may be held back (shard.hold_answers): each request gets a record */
+	SESSION_SHOWN = 4          /* interceptors see requests without fields (shard.shown) */
 };
 
 /** The present incarnation of a worker. */

@@ -164,6 +164,7 @@ struct shard {
 	bool others_dirty;        /* the other queues are to be flushed */
 	bool hold_calls;          /* a feature may hold calls back: no session has credits */
 	bool hold_answers;        /* likewise answers: sessions are marked SESSION_HELD */
+	bool shown;               /* interceptors see requests without fields: sessions are marked SESSION_SHOWN */
 	bool waiting_slot_held;   /* the call that is being started counts in calls_queued: it was in the ring */
 	bool armed;               /* the queue's wake-up is armed: the poller sleeps on it without holding the shard */
 

@@ -302,6 +302,14 @@ const struct far_function conform_functions[] = {
 	{"c::async_raise_later() -> int", FAR_KIND_INLINE, async_raise_later, NULL},
 	{"c::async_no_answer() -> int", FAR_KIND_INLINE, async_no_answer, NULL},
 	{"c::async_other_type() -> int", FAR_KIND_INLINE, async_other_type, NULL},
+	/* profiled: functions_profile.c */
+	{"c::ops(bool forward=false) -> int", FAR_KIND_INLINE, ops, NULL},
+	{"c::op_add(Any a, Any b) -> Any", FAR_KIND_INLINE, op_add, NULL},
+	{"c::op_sub(Any a, Any b) -> Any", FAR_KIND_INLINE, op_sub, NULL},
+	{"c::async_op_add(str to, Any a, Any b) -> Any", FAR_KIND_INLINE, async_op_add, NULL},
+	{"c::server_enter() -> int", FAR_KIND_INLINE, server_enter, NULL},
+	{"c::server_exit(int profile) -> none", FAR_KIND_INLINE, server_exit, NULL},
+	{"c::server_events(int profile) -> List", FAR_KIND_INLINE, server_events, NULL},
 	/* workloads: functions_work.c */
 	{"c::ps_push(Any gradient, int trainers) -> Any", FAR_KIND_BLOCKING, ps_push, NULL},
 	{"c::ps_train(str kind, int rounds) -> int", FAR_KIND_BLOCKING, ps_train, NULL},

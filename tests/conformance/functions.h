@@ -17,6 +17,7 @@ far_fn rref_sum, to_here, local, confirmed, is_owner, nested_remote, nested_rref
 far_fn async_add, async_add_ctor, async_add_chained, async_add_nested, async_multi_chained, async_multi_fanout,
 	async_raise, async_raise_later, async_no_answer, async_other_type, async_static_add, async_class_add;
 far_fn ps_push, ps_train, assorted;
+far_fn ops, op_add, op_sub, async_op_add, server_enter, server_exit, server_events;
 far_fn add, my_function, sum_nested, no_result, raise_error, slow_add, set_value, where, count, box_make, box_add,
 	box_class_add;
 
@@ -40,6 +41,8 @@ struct box {
 };
 extern _Atomic int boxes_encoded, boxes_decoded;
 
+/** The ranges of c::ops, in the flow that calls. */
+void functions_ops(bool forward);
 /** Parks the calling fiber for `ns`; an error: the wait was ended before. */
 enum far_status functions_park(uint64_t ns);
 /** The worker's rank. */

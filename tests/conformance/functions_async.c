@@ -41,6 +41,15 @@ static enum far_status answer_by(struct far_req *req, struct far_future *f, enum
 	return status;
 }
 
+HANDLER(async_op_add)
+{
+	struct far_future *f = NULL;
+	struct far_err e;
+	enum far_status status = far_rpc_async(far_req_agent(req), args[0].u.s.data, "c::op_add",
+					       FAR_ARGS(args[1], args[2]), NULL, &f, &e);
+	return answer_by(req, f, status, &e);
+}
+
 HANDLER(async_add)
 {
 	struct far_future *f = NULL;

@@ -123,6 +123,9 @@ def covered(lines):
             check(f"the trace has a {way} of {row['name']}", re.search(rf" \[engine\] {way}={row['name']} .*ok$", text, re.M))
     for said in ("REMOTE", "FETCH [values] (9)", 'TYPE [values] ("int")', "CONTROL [statuses] OK,PEER_LOST"):
         check(f"a shard's own reply, {said}", f" [engine] reply={said} ok\n" in text)
+    for name in ("REQUEST", "REPLY", "ERROR", "ONEWAY"):
+        check(f"the trace has a {name} with fields", re.search(rf" type={name} [^\n]* \[fields\] data=[^\n]* ok$", text, re.M))
+    check("the trace has fields that are wrong", re.search(r" bad=fields$", text, re.M))
     for row in codes["rref_kind"].rows:
         check(f"the trace has {row['name']} of rref_kind", f"[rref_op] kind={row['name']} " in text)
     for name in ("values", "statuses", "engine.size", "rref_op.size", "rref_op.kind", "rref_remote.size", "rref_fetch.size",

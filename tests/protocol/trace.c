@@ -16,6 +16,7 @@
 #include "fake_bulk.h"
 #include "fake_dgram.h"
 #include "features/features.h"
+#include "features/intercept/intercept.h"
 #include "features/references/wire.h"
 #include "features/rendezvous/rendezvous.h"
 #include "sync/future.h"
@@ -63,6 +64,7 @@ enum sample_of {
 	SAMPLE_WORDS,
 	SAMPLE_EXPOSED,
 	SAMPLE_HERE,
+	SAMPLE_FIELDS,
 	SAMPLES
 };
 enum { SAMPLE_MAX = 2048 };
@@ -120,6 +122,9 @@ static void sample(const uint8_t *bytes, uint32_t len)
 		of = le32_get(h.packet) == le32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
 	else if (h.kind == WIRE_MESSAGE && h.flags & WIRE_BATCH)
 		of = SAMPLE_BATCH;
+	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.flags & PACKET_TLV &&
+		 call.call.tlv_bytes <= len)
+		of = SAMPLE_FIELDS;
 	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.flags & PACKET_HASHED)
 		of = SAMPLE_HASHED;
 	else if (h.lane_phase & WIRE_EXPOSED)
@@ -388,6 +393,63 @@ static void call_engine(void)
 		call(&calls[i]);
 }
 
+enum { FIELD = FAR_TLV_TYPE_APP };
+
+static enum far_status put_fields(const struct far_call_info *info, struct far_tlv_out *out, void **cookie,
+				  struct far_err *err, void *user)
+{
+	far_tlv_put(out, FIELD, "asked", 5);
+	return far_tlv_put(out, FIELD + 1, NULL, 0);
+}
+
+static void answer_fields(const struct far_call_info *info, const struct far_val *value, const struct far_err *err,
+			  struct far_tlv_out *out, void *cookie, void *user)
+{
+	far_tlv_put(out, FIELD | FAR_TLV_MANDATORY, err ? "failed" : "done", err ? 6 : 4);
+}
+
+/* A call that interceptors see: `c` has its number, payload and end; NULL `done`: one-way. */
+static void call_seen(struct call_start c)
+{
+	struct call_extra seen = {.mode = c.done ? FAR_CALL_MESSAGE : FAR_CALL_ONEWAY};
+	struct far_err err;
+	c.extra = &seen;
+	must(shard_enter(ends[0].shard));
+	must(intercept_call(ends[0].shard, &c, &err) == FAR_OK);
+	shard_leave(ends[0].shard);
+	if (c.done) {
+		call(&c);
+		return;
+	}
+	must(shard_enter(ends[0].shard));
+	oneway_enqueue(ends[0].shard, 1, 0, oneway_new(&c, NULL));
+	shard_leave(ends[0].shard);
+	intercept_unsent(&c, FAR_OK, "");
+	turns(20);
+}
+
+/* Requests, answers and a one-way message with fields; a repeated request, whose answer is repeated. */
+static void conversation_with_fields(void)
+{
+	static const struct far_interceptor i = {.name = "trace",
+						 .tlv_first = FIELD,
+						 .tlv_last = FIELD + 1,
+						 .call_out = put_fields,
+						 .reply_out = answer_fields};
+	unsigned id;
+	struct far_err err;
+	must(intercept_add(&i, &id, &err) == FAR_OK);
+	struct call_start echo = call_of(MSG_ECHO, "payload", 7, FAR_SEC), fail = call_of(MSG_FAIL, NULL, 0, FAR_SEC),
+			  note = call_of(MSG_NOTE, "note", 4, FAR_FOREVER);
+	call_seen(echo);
+	call_seen(fail);
+	echo.retry_ns = 2 * MSEC;
+	call_seen(echo);
+	note.done = NULL;
+	call_seen(note);
+	must(intercept_remove(id, &err) == FAR_OK);
+}
+
 static void conversation(void)
 {
 	static uint8_t bytes[5000];
@@ -437,6 +499,7 @@ static void conversation(void)
 	oneway_request_credit_all(s);
 	shard_leave(s);
 	turns(200);
+	conversation_with_fields();
 	/* Beyond a packet: announced, granted, refused. */
 	s->sessions[1].eager_max = 2000;
 	call_large(MSG_ECHO, 4000, FAR_SEC);

@@ -69,7 +69,7 @@ void fault_apply(struct shard *s)
 		if (se->state != SESSION_UP)
 			continue;
 		se->backpressured =
-			(uint8_t)((se->backpressured & SESSION_BACKPRESSURED) | (s->hold_answers ? SESSION_HELD : 0));
+			(uint8_t)((se->backpressured & ~SESSION_HELD) | (s->hold_answers ? SESSION_HELD : 0));
 		if (!se->waiting_n)
 			se->calls_max = call_credits(s);
 	}
@@ -226,6 +226,8 @@ static void request(struct shard *s, struct session *se, const union packet_head
 	fault_shard(s)->admits = admits;
 	if (admits)
 		marked.flags |= PACKET_RETRY;
+	if (s->shown)
+		marked.flags |= PACKET_TLV;
 	dispatch(s, se, &marked, body, len, waited);
 }
 

@@ -15,6 +15,7 @@
 #include "core/shard.h"
 #include "core/timer.h"
 #include "features/features.h"
+#include "features/profile/profile.h"
 #include "features/references/wire.h"
 #include "value/tree.h"
 
@@ -32,7 +33,7 @@ struct intercepted {
 	struct far_call_info info;
 	struct message_handler handler;        /* runs `message` */
 	const struct message_handler *message; /* NULL: a function or a fetch */
-	void *cookie[FAR_INTERCEPTORS_MAX];
+	void *cookie[FLOW_POINTERS];
 	uint32_t bytes;
 	uint8_t data[];
 };
@@ -229,7 +230,8 @@ static struct intercepted *intercepted_new(const struct far_req *req, const unio
 					 .mode = mode_of(req, h),
 					 .from = {(int32_t)req->from, (int32_t)req->from_shard},
 					 .to = {(int32_t)s->config.rank, (int32_t)s->config.index},
-					 .message = h->flags & PACKET_TYPED ? 0 : h->request.handler};
+					 .message = h->flags & PACKET_TYPED ? 0 : h->request.handler,
+					 .received_ns = clock_now(s->config.clock)};
 	r->bytes = (uint32_t)bytes;
 	memcpy(r->data, data, bytes);
 	return r;
@@ -258,7 +260,7 @@ static bool fields(struct far_req *req, const union packet_head *h, const uint8_
 	static const char no_memory[] = "the callee has no memory for what its interceptors keep of the request";
 	uint8_t data[FAR_TLV_BYTES_MAX];
 	uint32_t bytes = h->call.tlv_bytes, trailer = h->flags & PACKET_HASHED ? sizeof(struct packet_hash) : 0;
-	uint32_t all = intercept_take(req->shard->config.agent), mask = 0;
+	uint32_t all = intercept_take(&intercept_present, req->shard->config.agent), mask = 0;
 	bool whole = *len >= bytes + (uint64_t)trailer; /* else malformed, as its hash is */
 	*len -= whole ? bytes : *len;
 	if (bytes > sizeof data || !whole) {
@@ -270,6 +272,8 @@ static bool fields(struct far_req *req, const union packet_head *h, const uint8_
 	}
 	memcpy(data, body + *len, bytes);
 	bool good = read_fields(req, data, bytes, all, &mask);
+	if (req->shard->shown && (h->flags & PACKET_TYPED || h->request.handler != RREF_CONTROL))
+		mask |= all & atomic_load_explicit(&intercept_every, memory_order_relaxed);
 	intercept_give(all & ~mask);
 	if (!good || !mask) {
 		intercept_give(mask);
@@ -371,8 +375,27 @@ static void over(struct shard *s, struct far_deferred *d)
 	unref(r);
 }
 
+/* ---- a shard ---- */
+
+void intercept_apply(struct shard *s)
+{
+	s->shown = atomic_load_explicit(&intercept_every, memory_order_acquire) != 0;
+	for (struct session *se = s->known; se; se = se->next_known)
+		if (se->state == SESSION_UP)
+			se->backpressured =
+				(uint8_t)((se->backpressured & ~SESSION_SHOWN) | (s->shown ? SESSION_SHOWN : 0));
+}
+
+static bool init(struct shard *s)
+{
+	profile_present();
+	intercept_apply(s);
+	return true;
+}
+
 const struct shard_feature intercept_feature = {
 	.name = "intercept",
+	.init = init,
 	.record_answered = answered,
 	.record_over = over,
 	.only = {.request_fields = fields, .request_run = run_function},

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "core/flow.h"
 #include "core/shard.h"
 #include "features/rendezvous/rendezvous.h"
 
@@ -19,7 +20,7 @@ struct intercepted_call {
 	void *user;
 	uint32_t mask; /* interceptors that saw it; references */
 	struct far_call_info info;
-	void *cookie[FAR_INTERCEPTORS_MAX];
+	void *cookie[FLOW_POINTERS];
 };
 
 static void reply(struct intercepted_call *c, const uint8_t *fields, uint32_t bytes, const struct far_err *err)
@@ -116,7 +117,7 @@ enum far_status intercept_call(const struct shard *s, struct call_start *start, 
 						.args_n = seen->args_n}};
 	c->extra.wrapped = true;
 	out.bytes = 0;
-	enum far_status status = call_out(c, intercept_take(s->config.agent), &out, err);
+	enum far_status status = call_out(c, intercept_take(&intercept_mask, s->config.agent), &out, err);
 	c->info.args = NULL;
 	c->info.args_n = 0;
 	bool failed = false;

@@ -22,14 +22,14 @@ struct shard;
 
 /* ---- table.c: any thread ---- */
 
-/** Bits of the interceptors that see new calls. */
-extern _Atomic uint32_t intercept_mask;
+/** Bits of the interceptors that see new calls; that there are; of the one that sees requests without fields, too. */
+extern _Atomic uint32_t intercept_mask, intercept_present, intercept_every;
 static inline bool intercept_any(void)
 {
 	return __builtin_expect(atomic_load_explicit(&intercept_mask, memory_order_relaxed) != 0, 0);
 }
-/** The interceptors that see new calls of an agent, as bits; a reference of each is taken. */
-uint32_t intercept_take(const struct far_agent *agent);
+/** Those of a mask that see calls of an agent, as bits; a reference of each is taken. */
+uint32_t intercept_take(const _Atomic uint32_t *mask, const struct far_agent *agent);
 void intercept_give(uint32_t mask);
 /** An interceptor; the caller holds a reference to it. */
 const struct far_interceptor *intercept_at(unsigned id);
@@ -37,6 +37,12 @@ const struct far_interceptor *intercept_at(unsigned id);
 uint32_t intercept_of_type(uint32_t mask, uint16_t type);
 enum far_status intercept_add(const struct far_interceptor *i, unsigned *id, struct far_err *err);
 enum far_status intercept_remove(unsigned id, struct far_err *err);
+/** Adds the engine's own interceptor, number INTERCEPT_OWN, which sees no calls until intercept_own_sees(). Once. */
+#define INTERCEPT_OWN FAR_INTERCEPTORS_MAX
+void intercept_add_own(const struct far_interceptor *i);
+void intercept_own_sees(bool calls);
+/** What is called after the interceptors of calls have changed, with the agent (NULL: every one). Once, at start. */
+void intercept_on_change(void (*changed)(struct far_agent *agent));
 
 /* ---- caller.c ---- */
 
@@ -58,6 +64,8 @@ static inline void intercept_inner(call_done_fn **done, void **user)
 
 /* ---- callee.c ---- */
 
+/** Requests of the shard's sessions are shown as `intercept_every` says. Shard thread. */
+void intercept_apply(struct shard *s);
 /** The result that a handler gives, before it is encoded: of a record with `extra`. The thread that answers. */
 void intercept_return(struct far_deferred *d, const struct far_val *value);
 

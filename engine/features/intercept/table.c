@@ -9,14 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-_Atomic uint32_t intercept_mask; /* stored with release after the slot; pairs with intercept_take() */
+_Atomic uint32_t intercept_mask, intercept_present; /* stored with release after the slot; pair with intercept_take() */
+_Atomic uint32_t intercept_every;
+
+static void (*_Atomic on_change)(struct far_agent *agent);
 
 /* A slot is constant while `refs` is not 0: one of the table, and one of each call that it sees. */
 static struct slot {
 	_Atomic uint64_t refs;
 	struct far_interceptor i;
 	char name[64];
-} slots[FAR_INTERCEPTORS_MAX];
+} slots[FLOW_POINTERS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -39,10 +42,10 @@ static void give(struct slot *slot)
 		removed(user);
 }
 
-uint32_t intercept_take(const struct far_agent *agent)
+uint32_t intercept_take(const _Atomic uint32_t *mask, const struct far_agent *agent)
 {
-	uint32_t mask = atomic_load_explicit(&intercept_mask, memory_order_acquire), taken = 0;
-	for (uint32_t left = mask; left; left &= left - 1) {
+	uint32_t taken = 0;
+	for (uint32_t left = atomic_load_explicit(mask, memory_order_acquire); left; left &= left - 1) {
 		unsigned id = (unsigned)__builtin_ctz(left);
 		if (!take(&slots[id]))
 			continue;
@@ -84,7 +87,7 @@ static enum far_status check(const struct far_interceptor *i, struct far_err *er
 		return err_set(err, FAR_INVALID,
 			       "far_interceptor_add: types [%u, %u]; a range is in [1, %d], or 0, 0 for none",
 			       i->tlv_first, i->tlv_last, FAR_TLV_TYPE_MAX);
-	for (unsigned id = 0; id < FAR_INTERCEPTORS_MAX; id++) {
+	for (unsigned id = 0; id < FLOW_POINTERS; id++) {
 		const struct far_interceptor *other = &slots[id].i;
 		if (atomic_load_explicit(&slots[id].refs, memory_order_relaxed) && i->tlv_first &&
 		    i->tlv_first <= other->tlv_last && other->tlv_first <= i->tlv_last)
@@ -93,6 +96,42 @@ static enum far_status check(const struct far_interceptor *i, struct far_err *er
 				       i->tlv_first, i->tlv_last, slots[id].name, other->tlv_first, other->tlv_last);
 	}
 	return FAR_OK;
+}
+
+static void changed(struct far_agent *agent)
+{
+	void (*call)(struct far_agent *) = atomic_load_explicit(&on_change, memory_order_acquire);
+	if (call)
+		call(agent);
+}
+
+void intercept_on_change(void (*call)(struct far_agent *agent))
+{
+	atomic_store_explicit(&on_change, call, memory_order_release);
+}
+
+static void fill(unsigned at, const struct far_interceptor *i)
+{
+	struct slot *slot = &slots[at];
+	slot->i = *i;
+	snprintf(slot->name, sizeof slot->name, "%s", i->name ? i->name : "?");
+	slot->i.name = slot->name;
+	atomic_store_explicit(&slot->refs, 1, memory_order_release);
+	atomic_fetch_or_explicit(&intercept_present, UINT32_C(1) << at, memory_order_release);
+}
+
+void intercept_add_own(const struct far_interceptor *i)
+{
+	fill(INTERCEPT_OWN, i);
+}
+
+void intercept_own_sees(bool calls)
+{
+	if (calls)
+		atomic_fetch_or_explicit(&intercept_mask, UINT32_C(1) << INTERCEPT_OWN, memory_order_release);
+	else
+		atomic_fetch_and_explicit(&intercept_mask, ~(UINT32_C(1) << INTERCEPT_OWN), memory_order_relaxed);
+	changed(NULL);
 }
 
 enum far_status intercept_add(const struct far_interceptor *i, unsigned *id, struct far_err *err)
@@ -106,16 +145,14 @@ enum far_status intercept_add(const struct far_interceptor *i, unsigned *id, str
 		status = err_set(err, FAR_RESOURCE, "far_interceptor_add: %d interceptors at most; remove one",
 				 FAR_INTERCEPTORS_MAX);
 	if (!status) {
-		struct slot *slot = &slots[at];
-		slot->i = *i;
-		snprintf(slot->name, sizeof slot->name, "%s", i->name ? i->name : "?");
-		slot->i.name = slot->name;
 		flow_define(at, i->flow_ref, i->flow_unref, i->user);
-		atomic_store_explicit(&slot->refs, 1, memory_order_release);
+		fill(at, i);
 		atomic_fetch_or_explicit(&intercept_mask, UINT32_C(1) << at, memory_order_release);
 		*id = at;
 	}
 	pthread_mutex_unlock(&lock);
+	if (!status)
+		changed(i->agent);
 	return status;
 }
 
@@ -125,10 +162,14 @@ enum far_status intercept_remove(unsigned id, struct far_err *err)
 	pthread_mutex_lock(&lock);
 	if (id >= FAR_INTERCEPTORS_MAX || !(atomic_load_explicit(&intercept_mask, memory_order_relaxed) >> id & 1))
 		status = err_set(err, FAR_INVALID, "far_interceptor_remove: there is no interceptor %u", id);
-	else
+	if (!status) {
 		atomic_fetch_and_explicit(&intercept_mask, ~(UINT32_C(1) << id), memory_order_relaxed);
+		atomic_fetch_and_explicit(&intercept_present, ~(UINT32_C(1) << id), memory_order_relaxed);
+	}
 	pthread_mutex_unlock(&lock);
-	if (!status)
+	if (!status) {
+		changed(slots[id].i.agent);
 		give(&slots[id]);
+	}
 	return status;
 }

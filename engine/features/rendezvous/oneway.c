@@ -260,7 +260,10 @@ void oneway_on_packet(struct shard *s, struct session *se, const union packet_he
 	}
 	if (unlikely(p->oneways_n)) /* a long one that was sent before */
 		rendezvous_finish_oneways(s, p);
-	dispatch(s, se, h, pkt->body, pkt->body_len, 0);
+	if (unlikely(s->shown))
+		dispatch_shown(s, se, h, pkt->body, pkt->body_len, 0);
+	else
+		dispatch(s, se, h, pkt->body, pkt->body_len, 0);
 	oneway_received(s, p);
 }
 

@@ -70,6 +70,7 @@ struct far_call_info {
 	 * calls and request_in. Else NULL, 0: requests that are sent later or again have none. */
 	const struct far_val *args;
 	size_t args_n;
+	uint64_t received_ns; /* callee: when the request was received, CLOCK_MONOTONIC; caller: 0 */
 };
 
 struct far_tlv_out;
