@@ -66,7 +66,7 @@ static enum far_status step_dense(struct far_grads *mine, struct far_grads *all,
 	return err->status ? err->status : far_optimizer_step(optimizer, all, err);
 }
 
-/** A step of this trainer with new bags, of which it judges so many right. */
+/** A step of this trainer with new bags; counts those that it judges right. */
 static enum far_status step(int number, struct far_optimizer *local, struct far_dist_optimizer *remote,
 			    struct far_grads *grads, float *right, struct far_err *err)
 {

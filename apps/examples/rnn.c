@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A recurrent network in three parts: the embedding table and the decoder are on worker 1, the LSTM is on worker 0,
- *with the texts. It learns a language of which each word depends on the two words before: a forward pass goes from the
+ * A recurrent network in three parts. The embedding table and the decoder are on worker 1; the LSTM and the texts are
+ * on worker 0. It learns a language in which each word depends on the two words before. A forward pass goes from the
  * server to the trainer and back, a backward pass the other way, and each parameter is updated where it is.
  *
  *	farcall run -n 2 -- ./rnn

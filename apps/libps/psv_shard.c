@@ -400,7 +400,7 @@ static enum far_status list(struct psv_shard *s, struct job *j, struct far_err *
 	return FAR_OK;
 }
 
-/* The rows of a partition, of which there are at most `most`, as a block; returns its bytes. */
+/* The rows of a partition, at most `most`, as a block; returns its bytes. */
 static size_t scan_partition(const struct job *j, unsigned partition, uint32_t most, char *to)
 {
 	const struct psv_rows *layout = &j->t->layout;

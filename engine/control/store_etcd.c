@@ -15,8 +15,9 @@
  * could not be reached is replaced, and the keys are held anew. As in a file (store_file.c), the first member of a
  * group without members deletes what an earlier one has left, and a group that is closed admits no more members.
  *
- * The lease of a client that was killed lives on for a while. So who finds a former member of its rank is admitted when
- * another member answers its knock, or when all their leases have ended; and who finds a key held knocks at the holder.
+ * The lease of a killed client goes on for a while. A worker that finds a former member of its rank is admitted when
+ * another member answers its knock, or when all their leases have ended. A worker that finds a key held knocks at the
+ * holder.
  */
 #include "control/store_etcd.h"
 #include "base/clock.h"

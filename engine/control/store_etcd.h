@@ -45,7 +45,7 @@ enum login {
 	LOGIN_FIRST, /* a group without members */
 	LOGIN_NEXT,  /* a group with members, none of them of this rank before */
 	LOGIN_KNOCK, /* a group with members that may have died, as has the one of this rank */
-	LOGIN_ANSWER /* one of them lives: the knock is answered */
+	LOGIN_ANSWER /* one of them is alive: the knock is answered */
 };
 
 enum effect { EFFECT_NONE, EFFECT_PUT, EFFECT_DELETE };
@@ -64,8 +64,8 @@ struct etcd_store {
 	int error; /* -errno that ends the attempt; 0: none */
 	int64_t lease, old_lease;
 	uint64_t now, keep_at, retry_at;
-	int64_t knocked;    /* lease that holds the key of the first frame, whose client was asked whether it lives; 0:
-			       none */
+	int64_t knocked;    /* lease that holds the key of the first frame, whose client was asked whether it is alive;
+			       0: none */
 	uint64_t op;        /* number of the last write */
 	enum effect effect; /* of the first frame's transaction */
 	int64_t put_lease;
@@ -132,8 +132,8 @@ bool etcd_store_frame_first(struct etcd_store *s, struct store_msg *m, size_t *l
 void etcd_store_frames_run(struct etcd_store *s, bool *busy);
 
 /**
- * A knock: the key [GROUP]/knock/HOLDER/L, HOLDER being a lease, 0 that of any member. A client that lives answers by
- * deleting it.
+ * A knock: the key [GROUP]/knock/HOLDER/L, HOLDER being a lease, 0 that of any member. A client that is alive
+ * answers by deleting it.
  */
 struct kv_bytes etcd_store_name_knock(const struct etcd_store *s, struct name *n, int64_t holder);
 /** Answers it if it is a knock at this client. */

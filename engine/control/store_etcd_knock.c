@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asks in etcd whether a client lives, since its lease outlives it, and answers. Control thread of each member. */
+/* Asks in etcd whether a client is alive, since its lease outlasts it, and answers. Control thread of each member. */
 #include "control/store_etcd.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ bool etcd_store_knock_is_answered(struct etcd_store *s)
 	return !k || !k->exists;
 }
 
-/* ---- the client that lives ---- */
+/* ---- the client that is alive ---- */
 
 static void answered(void *user, const struct etcd_reply *r)
 {

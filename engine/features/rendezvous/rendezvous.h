@@ -207,7 +207,7 @@ void zero_copy_end(struct rendezvous_out *zero_copy);
 
 /** Queues a message for its peer, taking a reference. `o->head`, `kind` and `deadline` are set. */
 void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out *o);
-/** A reply or one-way message that is in a buffer, of which it takes a reference. */
+/** A reply or one-way message in a buffer; takes a reference to the buffer. */
 void rendezvous_reply(struct shard *s, struct session *se, const struct packet_reply *h, struct far_buf *buf,
 		      size_t len, struct far_buf *tlv);
 /** Announcements, ABORTs. */
