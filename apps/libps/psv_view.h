@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The view: which shard of which worker owns each partition. A view does not change once it is made. Any thread. */
+/** The view: the worker and the shard that own each partition. A view does not change once it is made. Any thread. */
 #ifndef PSV_VIEW_H
 #define PSV_VIEW_H
 
