@@ -13,8 +13,8 @@
 struct far_buf;
 struct fiber;
 
-/** Interceptors of the application, and the engine's own. */
-#define FLOW_POINTERS (FAR_INTERCEPTORS_MAX + 1)
+/** Interceptors of the application, and the engine's own two. */
+#define FLOW_POINTERS (FAR_INTERCEPTORS_MAX + 2)
 
 struct flow {
 	void *pointer[FLOW_POINTERS]; /* by number of the interceptor; references of the flow */

@@ -6,6 +6,7 @@
 #include "core/queues.h"
 
 #include "base/must.h"
+#include "base/probe.h"
 #include "core/packet.h"
 #include "core/receive.h"
 #include "core/session.h"
@@ -212,7 +213,10 @@ uint32_t queues_sleep(const struct shard *s, uint64_t until)
 		ts = (struct timespec){(time_t)(left / UINT64_C(1000000000)), (long)(left % UINT64_C(1000000000))};
 		timeout = &ts;
 	}
-	if (ppoll(fds, s->queues_n, timeout, NULL) <= 0)
+	PROBE(shard_sleep, s->config.rank, s->config.index);
+	int ready = ppoll(fds, s->queues_n, timeout, NULL);
+	PROBE(shard_wake, s->config.rank, s->config.index);
+	if (ready <= 0)
 		return 0;
 	for (unsigned i = 0; i < s->queues_n; i++)
 		woke |= (uint32_t)(fds[i].revents != 0) << i;

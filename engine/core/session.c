@@ -4,6 +4,7 @@
 
 #include "base/must.h"
 #include "base/mutant.h"
+#include "base/probe.h"
 #include "base/rref.h"
 #include "base/text.h"
 #include "core/context.h"
@@ -148,6 +149,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->backpressured = (uint8_t)((s->hold_answers ? SESSION_HELD : 0) | (s->shown ? SESSION_SHOWN : 0));
 	if (!MUTANT(WAITING_KEPT) || !se->waiting)
 		waiting_send(s, se);
+	PROBE(session_up, s->config.rank, s->config.index, se->worker, se->shard);
 	features_session_settled(s, se);
 }
 
@@ -215,6 +217,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 		return;
 	text_set(text, sizeof text, "connection to the worker lost: %s",
 		 mail->text[0] ? mail->text : "its process is gone");
+	PROBE(session_down, s->config.rank, s->config.index, se->worker, se->shard, text);
 	session_close(s, se);
 	if (mail->status == FAR_UNREACHABLE)
 		session_lost(s, se, text);

@@ -7,6 +7,7 @@
  */
 #include "transport/retransmit.h"
 
+#include "base/probe.h"
 #include "transport/rings.h"
 #include "transport/send.h"
 
@@ -119,6 +120,7 @@ void transport_retransmit(struct transport_queue *q, struct transport_peer *p, b
 		e->order = ++p->rings->order;
 		p->rings->resent = true;
 		e->retransmit |= all ? TRANSPORT_RETRANSMIT_TIMEOUT : TRANSPORT_RETRANSMIT_LOSS;
+		PROBE(retransmit, p->remote_id, number, e->len, all);
 		counter_bump(&q->resent);
 		/* A silent peer is sent one packet at a time. */
 		if (all && p->rings->resends > 1)

@@ -15,6 +15,7 @@
 #include "core/shard.h"
 #include "core/timer.h"
 #include "features/features.h"
+#include "features/profile/probes.h"
 #include "features/profile/profile.h"
 #include "features/references/wire.h"
 #include "value/tree.h"
@@ -389,6 +390,7 @@ void intercept_apply(struct shard *s)
 static bool init(struct shard *s)
 {
 	profile_present();
+	probes_present();
 	intercept_apply(s);
 	return true;
 }

@@ -22,7 +22,7 @@ struct shard;
 
 /* ---- table.c: any thread ---- */
 
-/** Bits of the interceptors that see new calls; that there are; of the one that sees requests without fields, too. */
+/** Bits of the interceptors that see new calls; that there are; of those that see requests without fields, too. */
 extern _Atomic uint32_t intercept_mask, intercept_present, intercept_every;
 static inline bool intercept_any(void)
 {
@@ -37,10 +37,13 @@ const struct far_interceptor *intercept_at(unsigned id);
 uint32_t intercept_of_type(uint32_t mask, uint16_t type);
 enum far_status intercept_add(const struct far_interceptor *i, unsigned *id, struct far_err *err);
 enum far_status intercept_remove(unsigned id, struct far_err *err);
-/** Adds the engine's own interceptor, number INTERCEPT_OWN, which sees no calls until intercept_own_sees(). Once. */
-#define INTERCEPT_OWN FAR_INTERCEPTORS_MAX
-void intercept_add_own(const struct far_interceptor *i);
-void intercept_own_sees(bool calls);
+/** Adds one of the engine's own, the profiler or the probes. It sees no calls until intercept_own_sees(), and no
+ * requests without fields until intercept_own_every(). Once each. */
+#define INTERCEPT_PROFILER FAR_INTERCEPTORS_MAX
+#define INTERCEPT_PROBES   (FAR_INTERCEPTORS_MAX + 1)
+void intercept_add_own(unsigned id, const struct far_interceptor *i);
+void intercept_own_sees(unsigned id, bool calls);
+void intercept_own_every(unsigned id, bool requests);
 /** What is called after the interceptors of calls have changed, with the agent (NULL: every one). Once, at start. */
 void intercept_on_change(void (*changed)(struct far_agent *agent));
 

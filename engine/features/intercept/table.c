@@ -120,18 +120,28 @@ static void fill(unsigned at, const struct far_interceptor *i)
 	atomic_fetch_or_explicit(&intercept_present, UINT32_C(1) << at, memory_order_release);
 }
 
-void intercept_add_own(const struct far_interceptor *i)
+void intercept_add_own(unsigned id, const struct far_interceptor *i)
 {
-	fill(INTERCEPT_OWN, i);
+	fill(id, i);
 }
 
-void intercept_own_sees(bool calls)
+static void set_bit(_Atomic uint32_t *mask, unsigned id, bool on)
 {
-	if (calls)
-		atomic_fetch_or_explicit(&intercept_mask, UINT32_C(1) << INTERCEPT_OWN, memory_order_release);
+	if (on)
+		atomic_fetch_or_explicit(mask, UINT32_C(1) << id, memory_order_release);
 	else
-		atomic_fetch_and_explicit(&intercept_mask, ~(UINT32_C(1) << INTERCEPT_OWN), memory_order_relaxed);
+		atomic_fetch_and_explicit(mask, ~(UINT32_C(1) << id), memory_order_relaxed);
+}
+
+void intercept_own_sees(unsigned id, bool calls)
+{
+	set_bit(&intercept_mask, id, calls);
 	changed(NULL);
+}
+
+void intercept_own_every(unsigned id, bool requests)
+{
+	set_bit(&intercept_every, id, requests);
 }
 
 enum far_status intercept_add(const struct far_interceptor *i, unsigned *id, struct far_err *err)

@@ -48,7 +48,7 @@ enum far_status server_add(struct recording *r, struct far_agent *agent)
 	pthread_mutex_lock(&lock);
 	*s = (struct server){r, agent, atomic_fetch_add_explicit(&servers_added, 1, memory_order_relaxed) + 1, servers};
 	servers = s;
-	atomic_store_explicit(&intercept_every, UINT32_C(1) << INTERCEPT_OWN, memory_order_release);
+	intercept_own_every(INTERCEPT_PROFILER, true);
 	pthread_mutex_unlock(&lock);
 	return FAR_OK;
 }
@@ -64,7 +64,7 @@ bool server_remove(const struct recording *r)
 			break;
 		}
 	if (!servers)
-		atomic_store_explicit(&intercept_every, 0, memory_order_release);
+		intercept_own_every(INTERCEPT_PROFILER, false);
 	pthread_mutex_unlock(&lock);
 	if (!found)
 		return false;
@@ -310,7 +310,7 @@ static void add(void)
 							.request_end = request_end,
 							.reply_out = reply_out,
 							.request_over = request_over};
-	intercept_add_own(&profiler);
+	intercept_add_own(INTERCEPT_PROFILER, &profiler);
 }
 
 void profile_present(void)

@@ -141,7 +141,7 @@ static void count(int by)
 	unsigned before = scopes;
 	scopes += (unsigned)by;
 	if (!before || !scopes)
-		intercept_own_sees(scopes != 0);
+		intercept_own_sees(INTERCEPT_PROFILER, scopes != 0);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -171,7 +171,7 @@ static void pointer_unref(void *pointer, void *user)
 
 static void define(void)
 {
-	flow_define(INTERCEPT_OWN, pointer_ref, pointer_unref, NULL);
+	flow_define(INTERCEPT_PROFILER, pointer_ref, pointer_unref, NULL);
 }
 
 /* Constant but for `refs` once `process_on` was set. */
@@ -195,7 +195,7 @@ void recording_of_process_set(struct recording *r)
 
 struct scope *scope_present(void)
 {
-	struct scope *own = flow_used() ? flow_get(INTERCEPT_OWN) : NULL;
+	struct scope *own = flow_used() ? flow_get(INTERCEPT_PROFILER) : NULL;
 	return own || !recording_of_process() ? own : &process;
 }
 
@@ -221,7 +221,7 @@ enum far_status scope_enter(const struct scope *scope)
 	if (s->outer)
 		pointer_ref(s->outer, NULL);
 	count(1);
-	enum far_status status = flow_set(INTERCEPT_OWN, s);
+	enum far_status status = flow_set(INTERCEPT_PROFILER, s);
 	if (status)
 		scope_unref(s);
 	return status;
@@ -232,5 +232,5 @@ void scope_leave(void)
 	struct scope *outer = scope_present()->outer;
 	if (outer)
 		pointer_ref(outer, NULL);
-	flow_set(INTERCEPT_OWN, outer);
+	flow_set(INTERCEPT_PROFILER, outer);
 }
