@@ -9,6 +9,7 @@
 #include "base/sized.h"
 #include "builtin/builtin.h"
 #include "builtin/gather.h"
+#include "builtin/rref_bytes.h"
 #include "core/context.h"
 #include "core/shard.h"
 #include "features/faults/fault.h"
@@ -218,6 +219,17 @@ static void fini_gathers(struct far_agent *a)
 	gathers_destroy(a->gathers);
 }
 
+static enum far_status init_kept(struct init *in)
+{
+	in->a->kept = rref_keep_create();
+	return in->a->kept ? FAR_OK : err_set(in->err, FAR_RESOURCE, "out of memory");
+}
+
+static void fini_kept(struct far_agent *a)
+{
+	rref_keep_destroy(a->kept);
+}
+
 static enum far_status init_faults(struct init *in)
 {
 	in->a->faults = faults_create();
@@ -282,6 +294,7 @@ static const struct {
 	{"ctl", agent_init_ctl, agent_fini_ctl},
 	{"listed", init_listed, fini_listed},
 	{"gathers", init_gathers, fini_gathers},
+	{"kept", init_kept, fini_kept},
 	{"faults", init_faults, fini_faults},
 	{"shards", init_shards, fini_shards},
 	{"names", init_names, fini_names},

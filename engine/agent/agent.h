@@ -20,6 +20,7 @@
 struct agent_poll;
 struct faults;
 struct gathers;
+struct rref_keep;
 
 /** One membership of this process. All fields but atomics are written at start and stop only, and constant between. */
 struct far_agent {
@@ -46,6 +47,7 @@ struct far_agent {
 	struct shard_turns turns[FAR_SHARDS_MAX]; /* stepped: state between the turns of each shard */
 	struct registry registry;
 	struct gathers *gathers;
+	struct rref_keep *kept; /* references written as bytes: builtin/rref_bytes.h */
 	struct faults *faults;
 	enum far_leaks leaks;
 	char *profile; /* FAR_PROFILE, malloced; NULL: none */

@@ -16,6 +16,7 @@ static void fill_failure(struct failure *failure, struct completion *o, const ch
 		memcpy(failure->text, text, n);
 	failure->text[n] = '\0';
 	o->data = failure;
+	o->buf = NULL; /* that of `text` */
 	o->len = offsetof(struct failure, text) + n + 1;
 }
 

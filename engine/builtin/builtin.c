@@ -4,6 +4,8 @@
 
 #include "builtin/gather.h"
 #include "builtin/ops_module.h"
+#include "builtin/rref_bytes.h"
+#include "builtin/rref_call.h"
 #include "value/registry.h"
 
 static enum far_status call_identity(struct far_req *req, const struct far_val *args, size_t n, void *user)
@@ -28,6 +30,10 @@ enum far_status builtin_register(struct registry *r, struct far_err *err)
 	enum far_status status = add(r, identity, err);
 	if (!status)
 		status = registry_add(r, &gather_function, err);
+	if (!status)
+		status = registry_add(r, &rref_call_function, err);
+	if (!status)
+		status = registry_add(r, &rref_claim_function, err);
 	for (size_t i = 0; ops && i < ops->functions_n && !status; i++) {
 		struct far_function f = ops->functions[i];
 		f.user = &ops_host;

@@ -9,8 +9,8 @@
 struct registry;
 
 /**
- * Registers far::identity and far::gather, and libfarcall-ops' functions on tensors. Without that library an agent
- * works without these: builtin_no_ops() then has the reason and the remedy.
+ * Registers far::identity, far::gather, far::rref_call and far::rref_claim, and libfarcall-ops' functions on tensors.
+ * Without that library an agent works without these: builtin_no_ops() then has the reason and the remedy.
  */
 enum far_status builtin_register(struct registry *r, struct far_err *err);
 

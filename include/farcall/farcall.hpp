@@ -949,6 +949,41 @@ template <typename T = value> class rref
 		detail::check(far_rref_remote(r_, method, args.data(), args.size(), nullptr, &out, &err), err);
 		return rref<R>(out);
 	}
+
+	/** A function of the owner, with the value as its first argument. far_rref_call() and its relatives. */
+	template <typename R = value, typename... A> R apply(const char *function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		value v;
+		far_err err{};
+		detail::check(far_rref_call(r_, function, args.data(), args.size(), nullptr, v.put(), &err), err);
+		return detail::result_of<R>(std::move(v));
+	}
+	template <typename R = value, typename... A> future<R> apply_async(const char *function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_future *f = nullptr;
+		far_err err{};
+		detail::check(far_rref_call_async(r_, function, args.data(), args.size(), nullptr, &f, &err), err);
+		return future<R>(f);
+	}
+	template <typename R = value, typename... A> rref<R> apply_remote(const char *function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_rref *out = nullptr;
+		far_err err{};
+		detail::check(far_rref_call_remote(r_, function, args.data(), args.size(), nullptr, &out, &err), err);
+		return rref<R>(out);
+	}
+
+	/** The reference as bytes, which agent::deserialize() reads, once. far_rref_serialize(). */
+	std::vector<uint8_t> serialize() const
+	{
+		std::vector<uint8_t> bytes(FAR_RREF_BYTES);
+		far_err err{};
+		detail::check(far_rref_serialize(r_, bytes.data(), &err), err);
+		return bytes;
+	}
 };
 
 namespace detail
@@ -1474,7 +1509,17 @@ class agent
 		detail::check(far_rref_of(a_, &v, &r, &err), err);
 		return rref<T>(r);
 	}
-	/** The same of a function that the callee alone has registered: far_rpc_sync_unchecked() and its relatives. */
+	/** The reference that rref::serialize() wrote on any worker: far_rref_deserialize(). */
+	template <typename T = value>
+	rref<T> deserialize(const std::vector<uint8_t> &bytes, std::chrono::nanoseconds timeout = default_timeout) const
+	{
+		far_rref *r = nullptr;
+		far_err err{};
+		detail::check(far_rref_deserialize(a_, bytes.data(), bytes.size(), detail::limit(timeout), &r, &err),
+			      err);
+		return rref<T>(r);
+	}
+	/** Calls of a function that the callee alone has registered: far_rpc_sync_unchecked() and its relatives. */
 	template <typename R = value, typename... A>
 	R call_unchecked(const std::string &to, const std::string &function, const A &...a) const
 	{

@@ -152,6 +152,11 @@ void values(const farcall::agent &a)
 	CHECK(a.async_unchecked<int>("worker1", "t::triple", 5).get() == 15);
 	CHECK(a.remote_unchecked<int>("worker1", "t::triple", 6).to_here() == 18);
 	CHECK(a.rref_of(std::vector<double>{1, 2}).to_here()[1] == 2);
+	farcall::rref<int> three = a.remote<int>("worker1", "t::triple", 1);
+	CHECK(three.apply<int>("t::triple") == 9);
+	CHECK(three.apply_async<int>("t::triple").get() == 9);
+	CHECK(three.apply_remote<int>("t::triple").to_here() == 9);
+	CHECK(a.deserialize<int>(three.serialize()).to_here() == 3);
 	CHECK(a.fd() == -1 && a.poll() == 0);
 	CHECK(a.async<int>("worker1", "t::triple", 2)
 		      .then_fiber(a, [&a](auto f) { return a.call<int>("worker1", "t::triple", f.get()); })

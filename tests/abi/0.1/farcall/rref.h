@@ -69,6 +69,40 @@ enum far_status far_rref_future(struct far_rref *rref, struct far_future **out, 
 enum far_status far_rref_to_here_async(struct far_rref *rref, uint64_t timeout_ns, struct far_future **out,
 				       struct far_err *err);
 
+/**
+ * Calls a function of the owner with the value of the reference as its first argument; `args` follow, at most
+ * FAR_ARGS_MAX - 1, none by keyword. Only the owner needs the function, and chooses the overload. The call waits at the
+ * owner until the value is there. An inline function reads the value without a copy, and must not write to it; a
+ * function of another kind gets a copy. far_rref_call_async(): `*out` is the future of the result;
+ * far_rref_call_remote(): the result stays with the owner, too, and `*out` refers to it; both are the caller's. Errors:
+ * as far_rpc_async_unchecked(); those of far_rref_to_here(), for the value; executed NO for both.
+ */
+enum far_status far_rref_call_async(struct far_rref *rref, const char *function, const struct far_val *args,
+				    size_t args_n, const struct far_call_opts *opts, struct far_future **out,
+				    struct far_err *err);
+enum far_status far_rref_call_remote(struct far_rref *rref, const char *function, const struct far_val *args,
+				     size_t args_n, const struct far_call_opts *opts, struct far_rref **out,
+				     struct far_err *err);
+
+/** Bytes of a serialized reference. */
+#define FAR_RREF_BYTES 24
+
+/**
+ * Writes a reference to bytes[0, FAR_RREF_BYTES), for a message or payload of the application's own. This worker keeps
+ * the value alive for the bytes until a worker of the group has read them, once, or far_rref_revoke(): what is neither
+ * read nor revoked is a leak. `rref` may be freed at once. Errors: INVALID (NULL), SHUTDOWN, RESOURCE; the error of a
+ * failed reference.
+ */
+enum far_status far_rref_serialize(struct far_rref *rref, void *bytes, struct far_err *err);
+
+/** far_rref_deserialize() as a future of the reference, the caller's to free. */
+enum far_status far_rref_deserialize_async(struct far_agent *agent, const void *bytes, size_t len, uint64_t timeout_ns,
+					   struct far_future **out, struct far_err *err);
+
+/** Frees a serialized reference that nobody will read; on the worker that wrote the bytes. Errors: INVALID; GONE (read
+ * or revoked already); PEER_LOST. */
+enum far_status far_rref_revoke(struct far_agent *agent, const void *bytes, size_t len, struct far_err *err);
+
 /** True if this worker is the owner. */
 bool far_rref_is_owner(const struct far_rref *rref);
 /** Rank and shard of the owner. */
@@ -128,6 +162,19 @@ enum far_status far_rref_to_here(struct far_rref *rref, uint64_t timeout_ns, str
  */
 enum far_status far_rref_local_value(struct far_rref *rref, uint64_t timeout_ns, struct far_val *out,
 				     struct far_err *err);
+
+/** As far_rref_call_async(), and waits for the result. On FAR_OK `*out` (may be NULL) is the caller's: far_val_fini()
+ * it. Errors: as far_rref_call_async(); TIMEOUT, WOULD_DEADLOCK or CANCELLED as far_rpc_sync(). */
+enum far_status far_rref_call(struct far_rref *rref, const char *function, const struct far_val *args, size_t args_n,
+			      const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
+
+/**
+ * Makes a handle from the bytes of far_rref_serialize(), by a call of at most `timeout_ns` (0: the agent's default) to
+ * the worker that wrote them. `*out` is the caller's. Bytes can be read once. Errors: INVALID (no such bytes); GONE
+ * (read or revoked already); PEER_LOST (the worker that wrote them is lost); else as far_rpc_sync().
+ */
+enum far_status far_rref_deserialize(struct far_agent *agent, const void *bytes, size_t len, uint64_t timeout_ns,
+				     struct far_rref **out, struct far_err *err);
 
 /** Waits until the reference is confirmed or failed, at most `timeout_ns` (0: no limit of its own). Returns
  * far_rref_status(), or PENDING, WOULD_DEADLOCK or CANCELLED as far_future_wait(). */
