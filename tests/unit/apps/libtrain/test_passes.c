@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Passes: roots, several over a graph, gradients from elsewhere, several threads. */
+#include "pass.h"
 #include "tape_fixture.h"
 
 #include <pthread.h>
@@ -73,6 +74,53 @@ CASE(tape, changed_values)
 	OK(far_grads_backward(grads, &square, 1, &opts, &err));
 	expect_gradient(x, 14, 4);
 	FAILS(FAR_INVALID, "the result of sum is not a leaf", far_var_edit(square, &t, &err));
+}
+
+/* ---- what may compute on a fiber ---- */
+
+static bool is_light(const struct far_var *root)
+{
+	struct pass p = {.pool = pool, .grads = grads};
+	OK(pass_root(&p, root, &err));
+	OK(pass_discover(&p, &err));
+	bool light = pass_is_light(&p);
+	pass_end(&p);
+	return light;
+}
+
+static enum far_status hook(void *user, struct far_var *var, struct far_gradient *g, struct far_err *e)
+{
+	return FAR_OK;
+}
+
+static enum far_status negated(void *user, const struct far_tensor *const *in, size_t n, struct far_tensor *const *out,
+			       size_t m, struct far_err *e)
+{
+	return far_op_neg(in[0], out[0], e);
+}
+
+CASE(passes, light_ones)
+{
+	struct far_var *small = leaf(SHAPE(FAR_F32, 32, 32)), *large = leaf(SHAPE(FAR_F32, 128, 128));
+	struct far_var *x = sum_of(far_tape_mul(tape, small, small)), *chain = x;
+	cr_assert(is_light(x));
+	cr_assert(!is_light(sum_of(far_tape_mul(tape, large, large))));
+	for (int i = 0; i < 600; i++)
+		chain = far_tape_scale(tape, chain, 1);
+	cr_assert(!is_light(chain), "many small ones");
+}
+
+CASE(passes, light_ones_run_no_code_of_the_application)
+{
+	static const struct far_tape_function function = {.name = "test::negated", .forward = negated};
+	struct far_var *a = vector(1, 2), *b = vector(1, 2), *x = vector(1, 2), *y = sum_of(b), *own;
+	cr_assert(is_light(sum_of(a)) && is_light(y));
+	OK(far_var_hook(a, FAR_HOOK_AFTER, hook, NULL, &err));
+	cr_assert(!is_light(sum_of(a)), "the hook of a leaf");
+	OK(far_var_hook(y, FAR_HOOK_BEFORE, hook, NULL, &err));
+	cr_assert(!is_light(y), "the hook of a node");
+	OK(far_tape_apply(tape, &function, &x, 1, &own, 1));
+	cr_assert(!is_light(sum_of(own)), "a function");
 }
 
 /* ---- gradients from elsewhere ---- */
