@@ -6,7 +6,7 @@
  *	farcall run -n 2 -- train_step FIGURE SECONDS
  *
  * Prints "FIGURE MEDIAN_NS STEPS LOSS", with the loss of step CHECKED. `hop` prints the backward pass of an empty graph
- * on the other worker; then "call", a typed call of two floats.
+ * on the other worker; then "call", a typed call of two floats, which it takes by turns with it.
  */
 #include <farcall/train.h>
 
@@ -246,19 +246,27 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void measure(const char *name, uint64_t (*once)(double *loss), double seconds)
+/** Measures steps, and `hop` by turns with typed calls: both then find the other worker alike. */
+static void measure(double seconds)
 {
-	static uint64_t ns[SAMPLES];
-	double loss = 0, checked = 0;
+	static uint64_t ns[SAMPLES], call_ns[SAMPLES];
+	double loss = 0, checked = 0, last = 0;
 	size_t n = 0;
 	for (int i = 0; i <= CHECKED; i++) {
-		once(&loss);
+		step(&loss);
 		checked = loss;
 	}
-	for (uint64_t until = now_ns() + (uint64_t)(seconds * 1e9); n < SAMPLES && (n < 3 || now_ns() < until);)
-		ns[n++] = once(&loss);
+	for (uint64_t until = now_ns() + (uint64_t)(seconds * 1e9); n < SAMPLES && (n < 3 || now_ns() < until); n++) {
+		ns[n] = step(&loss);
+		if (figure == HOP)
+			call_ns[n] = call(&last);
+	}
 	qsort(ns, n, sizeof *ns, compare);
-	printf("%s %llu %zu %.6g\n", name, (unsigned long long)ns[n / 2], n, checked);
+	printf("%s %llu %zu %.6g\n", figures[figure], (unsigned long long)ns[n / 2], n, checked);
+	if (figure != HOP)
+		return;
+	qsort(call_ns, n, sizeof *call_ns, compare);
+	printf("call %llu %zu %.6g\n", (unsigned long long)call_ns[n / 2], n, last);
 }
 
 static void make_here(void)
@@ -300,9 +308,7 @@ int main(int argc, char **argv)
 	check(far_train_init_rpc(train, "worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err));
 	if (far_self(agent).worker == 0) {
 		make_here();
-		measure(argv[1], step, seconds);
-		if (figure == HOP)
-			measure("call", call, seconds);
+		measure(seconds);
 		far_dist_optimizer_free(optimizer);
 	} else {
 		check(far_serve(agent, 0, &err));

@@ -67,10 +67,29 @@ static enum far_status no_memory(const struct pass *p, struct far_err *err)
 	return fail_memory(err, "backward", p->capacity * sizeof *p->entries);
 }
 
+#define WEIGHT_NODE  64    /* of an operator, whatever its values */
+#define WEIGHT_LIGHT 32768 /* one product of matrices has 1 million multiplications then at most */
+
+static void weigh(struct pass *p, const struct entry *entry)
+{
+	const struct node *node = entry->node;
+	p->foreign |= node ? node->hooks || node->p.function : entry->leaf->hooks != NULL;
+	p->weight += WEIGHT_NODE;
+	for (unsigned i = 0; node && i < node->n + node->m; i++)
+		p->weight += far_tensor_count(&node->in[i].t);
+}
+
+bool pass_is_light(const struct pass *p)
+{
+	return !p->foreign && p->weight <= WEIGHT_LIGHT;
+}
+
 enum far_status pass_discover(struct pass *p, struct far_err *err)
 {
 	while (p->ready_n > 0) {
-		struct node *node = p->entries[p->ready[--p->ready_n]].node;
+		const struct entry *entry = &p->entries[p->ready[--p->ready_n]];
+		struct node *node = entry->node;
+		weigh(p, entry);
 		for (unsigned i = 0; node && i < node->n; i++) {
 			uint32_t to;
 			if (!node_wants(node, i))

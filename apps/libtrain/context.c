@@ -58,12 +58,14 @@ enum far_status train_opts_make(struct far_train *train, const struct far_opts *
 {
 	const struct far_function functions[] = {
 		{"far::context::hold(int context) -> none", FAR_KIND_INLINE, context_hold_handler, train, 0},
-		{"far::backward::expect(int context, int pass, int flags, Tensor ids) -> none", FAR_KIND_BLOCKING,
+		{"far::backward::expect(int context, int pass, int flags, Tensor ids) -> none", FAR_KIND_FIBER,
 		 pass_expect_handler, train, 0},
-		{"far::backward::gradient(int context, int pass, List gradients) -> none", FAR_KIND_BLOCKING,
+		{"far::backward::gradient(int context, int pass, List gradients) -> none", FAR_KIND_FIBER,
 		 pass_gradient_handler, train, 0},
-		{"far::backward::abort(int context, int pass) -> none", FAR_KIND_BLOCKING, pass_abort_handler, train,
-		 0},
+		{"far::backward::large(int context, int pass, List gradients) -> none", FAR_KIND_BLOCKING,
+		 pass_large_handler, train, 0},
+		{"far::backward::run(int context, int pass) -> none", FAR_KIND_BLOCKING, pass_run_handler, train, 0},
+		{"far::backward::abort(int context, int pass) -> none", FAR_KIND_FIBER, pass_abort_handler, train, 0},
 	};
 	struct far_opts *all = &out->all;
 	*all = opts ? *opts : (struct far_opts){0};

@@ -34,6 +34,8 @@ struct pass {
 	struct entry *entries;
 	size_t n, capacity;
 	size_t left;     /* entries that have not run */
+	uint64_t weight; /* elements of the operators' values, and of what else they cost */
+	bool foreign;    /* functions or hooks of the application are in it */
 	uint32_t *table; /* entry + 1, by key; 0: free */
 	size_t table_capacity;
 	uint32_t *ready; /* a stack of entries */
@@ -48,6 +50,8 @@ enum far_status pass_root(struct pass *p, const struct far_var *root, struct far
 enum far_status pass_expect(struct pass *p, struct far_var *var, struct far_err *err);
 /** Follows the graph from what is new, and counts edges. */
 enum far_status pass_discover(struct pass *p, struct far_err *err);
+/** What is discovered has little to compute, and runs no code of the application. */
+bool pass_is_light(const struct pass *p);
 /** Makes entries ready that no edge leads to: the roots. Once. */
 enum far_status pass_start(struct pass *p, struct far_err *err);
 /** Delivers `g` (none: zero). INVALID: nothing was expected. */

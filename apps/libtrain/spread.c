@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The part of a backward pass on one worker, and what it sends to others. The thread that calls far_backward(), and
- * threads for blocking handlers.
+ * The part of a backward pass on one worker, and what it sends to others. The thread that calls far_backward(), fibers,
+ * and threads for blocking handlers.
  */
 #include "spread.h"
 
@@ -26,7 +26,8 @@ struct reached {
 
 #define FLAG_RETAIN  1
 #define FLAG_CHANGED 2
-#define IDS_MAX      4096 /* variables of one call */
+#define IDS_MAX      4096  /* variables of one call */
+#define LARGE        65536 /* bytes of gradients whose receiver does not copy them on a fiber */
 
 static void outboxes_free(struct outbox *list)
 {
@@ -206,6 +207,7 @@ static enum far_status send_ids(const struct sending *to, const struct outbox *b
 static enum far_status send_some(const struct sending *to, const struct outbox *box, size_t at, size_t n,
 				 struct far_err *err)
 {
+	size_t bytes = 0;
 	struct far_val *items = calloc(n, 3 * sizeof *items);
 	if (!items)
 		return fail_memory(err, "backward", n * 3 * sizeof *items);
@@ -214,12 +216,13 @@ static enum far_status send_some(const struct sending *to, const struct outbox *
 		items[3 * i] = far_int((int64_t)box->ids[at + i]);
 		if (g->set)
 			items[3 * i + 1] = far_tensor_val(&g->values.t);
+		bytes += g->set ? far_tensor_bytes(&g->values.t) : 0;
 		if (g->set && g->index.t.dtype != FAR_DTYPE_NONE)
 			items[3 * i + 2] = far_tensor_val(&g->index.t);
 	}
 	struct far_val list = far_list(items, 3 * n);
 	enum far_status status =
-		task_call(to->task, box->rank, "far::backward::gradient",
+		task_call(to->task, box->rank, bytes < LARGE ? "far::backward::gradient" : "far::backward::large",
 			  FAR_ARGS((int64_t)to->context, (int64_t)to->pass, list), to->timeout_ns, err);
 	free(items);
 	return status;
@@ -273,11 +276,16 @@ void spread_step_done(struct spread *s, struct task *task, uint64_t timeout_ns, 
 	struct sending to = {task, context->id, s->id, timeout_ns, spread_flags(&s->pass)};
 	struct outbox *list = s->outboxes;
 	struct far_agent *agent = task->agent;
+	bool run = s->waits;
+	s->waits = false;
 	s->outboxes = NULL;
 	s->users++;
 	pthread_mutex_unlock(&context->lock);
 	if (!status)
 		status = send_all(&to, list, err);
+	if (!status && run)
+		status = task_call(task, RANK_HERE, "far::backward::run",
+				   FAR_ARGS((int64_t)to.context, (int64_t)to.pass), timeout_ns, err);
 	outboxes_free(list);
 	pthread_mutex_lock(&context->lock);
 	s->users--;

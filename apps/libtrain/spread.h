@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The part of a backward pass on one worker. Any thread.
+ * The part of a backward pass on one worker. Any thread and fiber: none waits with context->lock.
  *
  * A pass has two parts. First each worker that the graph leads to receives the numbers of the variables that it sent
  * and whose gradients will come (far::backward::expect); it follows its graph from them, and notifies further workers.
  * Then gradients flow against the calls (far::backward::gradient): a node runs once all of its gradients are there.
- * A call of either kind is answered when all calls that it made necessary are answered, or with the first error of
+ * Both run on fibers. Large gradients are received (far::backward::large), and a part that is not light computes
+ * (far::backward::run), on threads for blocking handlers. A call
+ * of either kind is answered when all calls that it made necessary are answered, or with the first error of
  * them. So the root returns when nothing is under way any more.
  */
 #ifndef FAR_LIBTRAIN_SPREAD_H
@@ -22,6 +24,7 @@ struct spread {
 	unsigned users; /* threads in it */
 	bool dead;      /* an error ended it */
 	struct pass pass;
+	bool waits;       /* gradients have arrived whose nodes are to run on a thread for blocking handlers */
 	size_t announced; /* entries of the pass whose sender was notified */
 	struct outbox *outboxes;
 	struct reached *reached;

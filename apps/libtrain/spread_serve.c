@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests of a backward pass from other workers. Threads for blocking handlers. */
+/** Requests of a backward pass from other workers. Fibers; what is not light computes on a thread for blocking
+ * handlers. */
 #include "rows.h"
 #include "spread.h"
 
@@ -118,11 +119,38 @@ static enum far_status deliver_all(struct spread *s, const struct far_val *args,
 		return fail(err, FAR_INVALID, "backward: gradients are number, values, index");
 	for (size_t i = 0; i < far_len(list); i += 3)
 		TRY(deliver(s, far_list_get(list, i), far_list_get(list, i + 1), far_list_get(list, i + 2), err));
+	return FAR_OK;
+}
+
+static enum far_status deliver_on_fiber(struct spread *s, const struct far_val *args, struct far_err *err)
+{
+	TRY(deliver_all(s, args, err));
+	s->waits = s->pass.ready_n > 0 && !pass_is_light(&s->pass);
+	return s->waits ? FAR_OK : pass_run(&s->pass, err);
+}
+
+static enum far_status deliver_and_run(struct spread *s, const struct far_val *args, struct far_err *err)
+{
+	TRY(deliver_all(s, args, err));
 	return pass_run(&s->pass, err);
 }
 
+static enum far_status run_all(struct spread *s, const struct far_val *args, struct far_err *err)
+{
+	(void)args;
+	return pass_run(&s->pass, err);
+}
+
+/** Locks. A fiber does not block its shard while another thread computes. */
+static enum far_status lock(struct far_context *context, struct far_err *err)
+{
+	while (pthread_mutex_trylock(&context->lock))
+		TRY(task_nap(err));
+	return FAR_OK;
+}
+
 /** Serves a request for the pass args[1] of the context args[0] with a step of it. `flags`: of a pass that begins with
- * this request if it has not begun; NULL: it has ended then. */
+ * this request if it has not begun; NULL: it has ended then, with which run_all() is content. */
 static enum far_status serve(struct far_train *train, struct far_req *req, const struct far_val *args,
 			     const struct far_val *flags,
 			     enum far_status (*step)(struct spread *s, const struct far_val *args, struct far_err *err))
@@ -134,7 +162,11 @@ static enum far_status serve(struct far_train *train, struct far_req *req, const
 	enum far_status status = receive(train, req, args, &context, &task);
 	if (!task)
 		return status;
-	pthread_mutex_lock(&context->lock);
+	if ((status = lock(context, &err))) {
+		task_done(task, status, &err);
+		far_context_free(context);
+		return FAR_OK;
+	}
 	struct spread *s = spread_find(context, id);
 	if (!s && flags)
 		s = spread_new(context, id, flags->u.i);
@@ -142,8 +174,9 @@ static enum far_status serve(struct far_train *train, struct far_req *req, const
 		spread_step_done(s, task, left, step(s, args, &err), &err);
 	} else {
 		pthread_mutex_unlock(&context->lock);
-		status = flags ? fail_memory(&err, "backward", sizeof *s)
-			       : fail(&err, FAR_INVALID, "backward: the pass has ended");
+		if (step != run_all)
+			status = flags ? fail_memory(&err, "backward", sizeof *s)
+				       : fail(&err, FAR_INVALID, "backward: the pass has ended");
 		task_done(task, status, &err);
 	}
 	far_context_free(context);
@@ -159,22 +192,35 @@ enum far_status pass_expect_handler(struct far_req *req, const struct far_val *a
 enum far_status pass_gradient_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n;
-	return serve(user, req, args, NULL, deliver_all);
+	return serve(user, req, args, NULL, deliver_on_fiber);
+}
+
+enum far_status pass_large_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	return serve(user, req, args, NULL, deliver_and_run);
+}
+
+enum far_status pass_run_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	return serve(user, req, args, NULL, run_all);
 }
 
 enum far_status pass_abort_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_train *train = user;
 	struct far_context *context = context_here(train, (uint64_t)args[0].u.i);
+	struct far_err err = {0};
+	enum far_status status = context ? lock(context, &err) : FAR_OK;
 	(void)n;
-	if (context) {
-		pthread_mutex_lock(&context->lock);
+	if (context && !status) {
 		struct spread *s = spread_find(context, (uint64_t)args[1].u.i);
 		if (s && !s->root)
 			spread_abort(s, train_agent(train, req));
 		else
 			pthread_mutex_unlock(&context->lock);
-		far_context_free(context);
 	}
-	return far_return_none(req);
+	far_context_free(context);
+	return status ? far_fail(req, status, err.code, "%s", err.text) : far_return_none(req);
 }

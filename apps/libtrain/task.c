@@ -3,7 +3,6 @@
 #include "task.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* A call of a task. */
 struct child {
@@ -57,19 +56,28 @@ static void on_child(struct far_future *f, void *user)
 	struct child *child = user;
 	struct far_err err;
 	enum far_status status = far_future_value(f, NULL, &err);
-	if (status)
+	if (status && child->rank != RANK_HERE)
 		error_on_node(child->task->agent, child->rank, &err);
 	task_done(child->task, status, &err);
 	free(child);
 }
 
-#define BUSY_NAP_NS 50000
+#define NAP_NS 50000
+
+enum far_status task_nap(struct far_err *err)
+{
+	struct far_future *never = NULL;
+	TRY(far_future_create(&never, err));
+	enum far_status status = far_future_wait(never, NAP_NS, NULL, err);
+	far_future_free(never);
+	return status == FAR_PENDING ? FAR_OK : status;
+}
 
 enum far_status task_call(struct task *task, int32_t rank, const char *function, const struct far_val *args, size_t n,
 			  uint64_t timeout_ns, struct far_err *err)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
-	struct far_to to = {rank, -1};
+	struct far_to to = {rank == RANK_HERE ? far_self(task->agent).worker : rank, -1};
 	struct far_future *f = NULL;
 	struct child *child = malloc(sizeof *child);
 	if (!child)
@@ -77,10 +85,12 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	*child = (struct child){task, rank};
 	enum far_status status;
 	while ((status = far_rpc_async_to(task->agent, to, function, args, n, &opts, &f, err)) == FAR_BUSY)
-		nanosleep(&(struct timespec){0, BUSY_NAP_NS}, NULL);
+		if ((status = task_nap(err)))
+			break;
 	if (status) {
 		free(child);
-		error_on_node(task->agent, rank, err);
+		if (rank != RANK_HERE)
+			error_on_node(task->agent, rank, err);
 		return status;
 	}
 	pthread_mutex_lock(&task->lock);

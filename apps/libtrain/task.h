@@ -5,6 +5,8 @@
 
 #include "train.h"
 
+#define RANK_HERE (-1) /* a call to this worker, which the texts of errors do not name */
+
 struct task {
 	struct far_agent *agent;
 	pthread_mutex_t lock;
@@ -18,7 +20,9 @@ struct task {
 struct task *task_new(struct far_agent *agent, struct far_deferred *request, struct far_future *root);
 /** One of `open` is done. The last one, or the first with an error, answers; the last one frees the task. */
 void task_done(struct task *task, enum far_status status, const struct far_err *err);
-/** Calls `function` on a worker for a task. Waits while the queue is full. */
+/** A moment, in which a fiber leaves its shard to others. Errors: as far_future_wait(). */
+enum far_status task_nap(struct far_err *err);
+/** Calls `function` on a worker, or RANK_HERE, for a task. Waits while the queue is full. */
 enum far_status task_call(struct task *task, int32_t rank, const char *function, const struct far_val *args, size_t n,
 			  uint64_t timeout_ns, struct far_err *err);
 

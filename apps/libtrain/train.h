@@ -51,7 +51,8 @@ enum far_status context_check(const struct far_context *context, struct far_err 
 void error_on_node(struct far_agent *agent, int32_t rank, struct far_err *err);
 
 /* Handlers of this library. */
-far_fn context_hold_handler, pass_expect_handler, pass_gradient_handler, pass_abort_handler;
+far_fn context_hold_handler, pass_expect_handler, pass_gradient_handler, pass_large_handler, pass_run_handler,
+	pass_abort_handler;
 
 /** Passes in progress; with context->lock. */
 uint64_t spreads_count(const struct far_context *context);

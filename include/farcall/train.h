@@ -117,7 +117,8 @@ enum far_status far_tape_return(struct far_tape *tape, struct far_context *conte
  * Adds the gradients of the sum of roots[0, n) to the context, on each worker that the graph leads to. First each of
  * them receives the numbers of the variables whose gradients will come, then the gradients flow: a worker that is
  * reached costs two calls, and results that no root depends on cost nothing. `timeout_ns`: as of a call, of the whole
- * pass. Handlers of kind BLOCKING on all workers run the pass.
+ * pass. Other workers run it on fibers; parts with long computation, functions or hooks of the application run on
+ * their threads for blocking handlers.
  *
  * Errors: as far_grads_backward(); the error of another worker, with "error on node N (NAME)" for each worker on the
  * way; PEER_LOST, with the node; TIMEOUT. The pass then ends on all workers, and some leaves have their gradients and

@@ -16,11 +16,11 @@ static struct far_grads *local(struct far_var *root)
 /* ---- L5 ---- */
 
 /* Calls `fn` on a worker with two leaves, and compares the gradients with those of the same operator here. */
-static void simple(const char *to, const char *fn,
+static void square(size_t n, const char *to, const char *fn,
 		   struct far_var *(*operator)(struct far_tape *tape, struct far_var *a, struct far_var *b))
 {
 	struct far_context *c = begin();
-	struct far_var *a = ramp(3, 3, 0.2), *b = ramp(3, 3, -0.7);
+	struct far_var *a = ramp(n, n, 0.2), *b = ramp(n, n, -0.7);
 	struct far_var *y = CALL_VAR(c, to, fn, PAIR(c, a, b));
 	struct far_grads *want = local(total(operator(tape, a, b)));
 	BACKWARD(c, total(y));
@@ -30,9 +30,18 @@ static void simple(const char *to, const char *fn,
 	far_context_end(c);
 }
 
+static void simple(const char *to, const char *fn,
+		   struct far_var *(*operator)(struct far_tape *tape, struct far_var *a, struct far_var *b))
+{
+	square(3, to, fn, operator);
+}
+
+/* Too much for a fiber is to be computed with the second size, and to be received with the third. */
 TRAIN(L5, backward_simple)
 {
 	simple(peer(1), "t::mul", far_tape_mul);
+	square(110, peer(1), "t::mul", far_tape_mul);
+	square(160, peer(1), "t::mul", far_tape_mul);
 }
 
 TRAIN(L5, backward_simple_self)
