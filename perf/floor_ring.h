@@ -39,6 +39,7 @@ enum floor_mode {
 	FLOOR_REST,   /* the server sleeps: its core is free for others */
 	FLOOR_STOP,   /* the server ends */
 	/* Those that the server's host knows, see struct floor_host. */
+	FLOOR_ROWS,       /* rows of a flat array are read or updated by key, one request outstanding */
 	FLOOR_SLEEP,      /* the server lets go of its shard and sleeps until wake_fd is written */
 	FLOOR_NIC_OPEN,   /* it opens its end of a floor over a NIC */
 	FLOOR_NIC_RTT,    /* raw packets, one outstanding */
@@ -88,7 +89,7 @@ struct floor_shared {
 	struct floor_word mode;  /* client: generation << 8 | enum floor_mode */
 	struct floor_word state; /* server: the mode it is in */
 	struct floor_word line[2];
-	struct floor_word head, tail; /* FLOOR_COPY: blocks written, blocks read */
+	struct floor_word head, tail; /* FLOOR_COPY: blocks written, blocks read; FLOOR_ROWS: requests, replies */
 	struct floor_word stamp;      /* FLOOR_WAKE: when the server woke */
 	struct floor_word sum;        /* FLOOR_COPY: of what was read, so that the reads cannot be left out */
 	/* Written by the client in FLOOR_IDLE only. */
@@ -152,6 +153,24 @@ int floor_ring_serve(struct floor_shared *s, uint64_t mode);
 int floor_bursts_serve(struct floor_shared *s, uint64_t mode);
 int floor_copy_serve(struct floor_shared *s, uint64_t mode);
 int floor_wake_serve(struct floor_shared *s, uint64_t mode);
+
+#define FLOOR_ROWS_KEYS_MAX 4096u
+
+/** A flat array of `rows` rows of `row_bytes` at the server, see ps_flat.h. */
+struct floor_rows {
+	uint64_t rows;
+	uint32_t row_bytes;
+};
+
+/** The time from a request of n keys until its rows are in `out`; with `grads` the server first applies Adagrad to
+ * the rows and answers with nothing. The server is in FLOOR_ROWS after floor_rows_open() until floor_rows_close(). 0 or
+ * -errno. */
+int floor_rows_open(struct floor_shared *s, const struct floor_rows *rows);
+int floor_rows_exchange(struct floor_shared *s, const uint64_t *keys, uint32_t n, uint32_t row_bytes,
+			const float *grads, void *out, uint64_t *ns);
+int floor_rows_close(struct floor_shared *s);
+/** The server of FLOOR_ROWS, for hosts: returns when `mode` changes. */
+int floor_rows_serve(struct floor_shared *s, uint64_t mode);
 
 /** One look at everything else: 1 when the mode has changed, -ETIMEDOUT when `since` is too long ago, else 0. */
 int floor_poll_mode(const struct floor_shared *s, uint64_t mode, uint64_t *since);

@@ -5,6 +5,7 @@
 #include "connect.h"
 #include "memif.h"
 #include "netns.h"
+#include "ps.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -55,6 +56,20 @@ static uint64_t join_ns(const struct perf_opts *o)
 	return PEER_JOIN_NS + o->peers * ATTACHED_JOIN_NS;
 }
 
+/* The service of `farcall perf ps`, while the server runs. */
+static enum server_end serve_tables(struct server *s, struct far_ps_server **tables)
+{
+	struct far_err err;
+	if (far_ps_serve(s->agent, PS_SERVICE, NULL, tables, &err) != FAR_OK) {
+		far_err_print(stderr, &err);
+		return SERVER_FAILED;
+	}
+	enum server_end end = server_run(s);
+	if (far_ps_server_stop(*tables, &err) != FAR_OK)
+		far_err_print(stderr, &err);
+	return end;
+}
+
 int peer_main(const struct perf_opts *o)
 {
 	static struct server s;
@@ -89,9 +104,11 @@ int peer_main(const struct perf_opts *o)
 		far_err_print(stderr, &err);
 		return 1;
 	}
-	enum server_end end = server_run(&s);
+	struct far_ps_server *tables = NULL;
+	enum server_end end = o->peer_tables ? serve_tables(&s, &tables) : server_run(&s);
 	if (far_shutdown(s.agent, PEER_LEAVE_NS + o->peers * ATTACHED_JOIN_NS, &err) != FAR_OK)
 		far_err_print(stderr, &err);
+	far_ps_server_free(tables);
 	return end != SERVER_NOTIFIED;
 }
 
@@ -131,6 +148,8 @@ static void add_options(const char **argv, int argc, const struct perf_opts *o)
 	}
 	if (o->asleep)
 		argv[argc++] = "--peer-asleep";
+	if (o->tables)
+		argv[argc++] = "--peer-tables";
 	argv[argc] = NULL;
 }
 
@@ -148,7 +167,7 @@ static int start_one(struct peer *p, const struct perf_opts *o)
 	snprintf(cpu_text, sizeof cpu_text, "%d", perf_cpu((unsigned)rank) + 1);
 	snprintf(rank_text, sizeof rank_text, "%d", rank);
 	snprintf(world_text, sizeof world_text, "%d", world_of(o));
-	snprintf(shards_text, sizeof shards_text, "%u", (unsigned)o->shards);
+	snprintf(shards_text, sizeof shards_text, "%u", (unsigned)(o->server_shards ? o->server_shards : o->shards));
 	snprintf(peers_text, sizeof peers_text, "%u", (unsigned)o->peers);
 	const char *argv[32] = {
 		"farcall",          "perf",        "peer",      "--peer-fd",    fd_text,    "--peer-cpu",

@@ -40,11 +40,12 @@ enum taker {
 	START = 4096,
 	STARTING = 8192,
 	TRACE = 16384,
+	PS = 32768,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
-	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR |
-		   TRACE, /* those that start the other process themselves */
-	ALL = 32767
+	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR | TRACE |
+		   PS, /* those that start the other process themselves */
+	ALL = 65535
 };
 
 struct measurement {
@@ -82,6 +83,14 @@ static const struct measurement measurements[] = {
 	{"rref", perf_rref, RREF, 6000, "references and objects, against typed calls of the same size",
 	 "Starts a second process. Measures remote + to_here, to_here alone and a method call of an object, each\n"
 	 "alternating with a typed call of the same two tensors; then issues, fetches and deletes 5000 references."},
+	{"ps", perf_ps, PS, 1000, "tables of a parameter server, against flat arrays",
+	 "Starts a second process that serves tables, and measures pulls and pushes of 2000 rows of 16 floats, batch "
+	 "gets of\n500 rows of 512 bytes and training steps (a pull and a push of 128 x 26 keys). Keys are Zipf 1.2 "
+	 "and "
+	 "uniform.\nFloors of the same run: an exchange of the same keys and rows through shared memory with a flat "
+	 "array, one pass\nof Adagrad over such an array, memcpy. With --rate operations begin at fixed times, "
+	 "answered "
+	 "or not, and their\ntime counts from then. --seconds applies to each workload, distribution and rate."},
 	{"trace", perf_trace, TRACE, 3000, "what the time of slow round trips went into",
 	 "Starts a second process, makes one call at a time and explains each round trip above --limit: a thread that\n"
 	 "was stopped or had to leave its CPU, the handler, time that the host of a virtual machine took, page "
@@ -111,6 +120,8 @@ static const struct measurement measurements[] = {
 static const char *api_names[] = {"message", "rpc", NULL};
 static const char *via_names[] = {"direct", "thread", NULL};
 static const char *handler_names[] = {"inline", "fiber", "blocking", NULL};
+static const char *workload_names[] = {"all", "pull", "push", "get", "step", NULL};
+static const char *keys_names[] = {"both", "uniform", "zipf", NULL};
 static const char *target_names[] = {"peer", "self", NULL};
 
 const char *perf_api_name(int api)
@@ -391,7 +402,9 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .peers_each = {{1}, 1},
 			      .worlds = {{2, 64}, 2},
 			      .rounds = 5,
-			      .limit_ns = 20000,
+			      .rows = 630000,
+			      .owners = {{1}, 1},
+			      .limit_ns = m->taker == PS ? 300000 : 20000,
 			      .duration_ns = m->milliseconds * (SECOND_NS / 1000)};
 	const struct perf_option table[] = {
 		{ALL & ~FLOOR & ~SPAWNING,
@@ -434,6 +447,17 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{RATE,
 		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(100000000), "N,...",
 		  "calls that begin in a second, several in turn (as --inflight allows)", NULL}},
+		{PS,
+		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(10000000), "N,...",
+		  "operations that begin in a second, several in turn (one after the other)", NULL}},
+		{PS, {"rows", 0, OPTION_COUNT, &o.rows, 1, UINT64_C(1) << 30, "N", "rows of 16 floats (630000)", NULL}},
+		{PS,
+		 {"owners", 0, OPTION_COUNTS, &o.owners, 1, FAR_SHARDS_MAX, "N,...",
+		  "shards that own the partitions, several numbers in turn (1)", NULL}},
+		{PS,
+		 {"workload", 0, OPTION_CHOICE, &o.workload, 0, 0, "NAME", "all (default), pull, push, get or step",
+		  workload_names}},
+		{PS, {"keys", 0, OPTION_CHOICE, &o.keys, 0, 0, "HOW", "both (default), uniform or zipf", keys_names}},
 		{CALLS,
 		 {"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API", "message (default), or rpc: far::add of two tensors",
 		  api_names}},
@@ -469,7 +493,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"timeout", 0, OPTION_DURATION, &o.timeout_ns, SECOND_NS / 10, HOUR_NS, "TIME",
 		  m->taker == SERVE ? "how long to wait for a client (300)" : "how long to wait for the listener (10)",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF | TRACE,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF | TRACE | PS,
 		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", seconds, NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
@@ -477,13 +501,16 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{TRACE,
 		 {"limit", 0, OPTION_DURATION, &o.limit_ns, 1000, HOUR_NS, "TIME", "explain longer round trips (20us)",
 		  NULL}},
+		{PS,
+		 {"limit", 0, OPTION_DURATION, &o.limit_ns, 1000, HOUR_NS, "TIME",
+		  "report the share answered within this (300us)", NULL}},
 		{TRACE,
 		 {"spin", 0, OPTION_DURATION, &o.spin_ns, 1000, SECOND_NS, "TIME",
 		  "have the handler of one call in 1024 take so long (none)", NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS,
 		 {"csv", 0, OPTION_FLAG, &o.csv, 0, 0, NULL,
 		  "a table on stdout, with names in its first row; text to stderr", NULL}},
 		{PAIRS,
@@ -504,6 +531,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"rounds", 0, OPTION_COUNT, &o.rounds, 1, PERF_ROUNDS_MAX, "N", "groups of each size (5)", NULL}},
 		{PEER | STARTING, {"peer-fd", 0, OPTION_COUNT, &o.peer_fd, 3, INT32_MAX, "FD", NULL, NULL}},
 		{PEER, {"peer-cpu", 0, OPTION_COUNT, &o.peer_cpu, 0, CPU_SETSIZE, "CPU", NULL, NULL}},
+		{PEER, {"peer-tables", 0, OPTION_FLAG, &o.peer_tables, 0, 0, NULL, NULL, NULL}},
 		{PEER, {"peer-asleep", 0, OPTION_FLAG, &o.peer_asleep, 0, 0, NULL, NULL, NULL}},
 		{PEER | ATTACHED,
 		 {"peer-rank", 0, OPTION_COUNT, &o.peer_rank, 1, ATTACHED_PEERS_MAX, "RANK", NULL, NULL}},
@@ -526,7 +554,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		wrong = netns_check(&o, o.netns) || netns_check(&o, o.server_netns);
 	if (!wrong)
 		wrong = check_output(&o, m);
-	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING) || o.rates.n
+	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING | PS) || o.rates.n
 				 ? 0
 				 : progress_start(o.what, o.duration_ns);
 	int rc = wrong ? wrong : o.csv || o.plot ? run_table(&o, m) : m->run(&o);
@@ -569,6 +597,6 @@ int cmd_perf(int argc, char **argv)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
 	return options_wrong("farcall perf",
 			     "unknown measurement '%s'; give latency, rate, bandwidth, serve, "
-			     "fanout, rref, trace, idle, wake, memory, start, floor or sim",
+			     "fanout, rref, ps, trace, idle, wake, memory, start, floor or sim",
 			     argv[1]);
 }

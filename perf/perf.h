@@ -52,13 +52,19 @@ struct perf_opts {
 	uint64_t timeout_ns;              /* with the two above; 0: each its default */
 	uint64_t servers;                 /* peer processes; 0: one. Fan-out only */
 	uint64_t targets;                 /* 0: several numbers in turn. Likewise */
+	uint64_t rows;                    /* ps: of 16 floats */
+	struct option_list owners;        /* ps: numbers of shards that serve, in turn */
+	int workload;                     /* ps: 0: all; 1 + enum ps_workload */
+	int keys;                         /* ps: 0: both distributions; 1: uniform; 2: Zipf */
 	/* Derived. */
-	bool to_self;     /* calls go to this worker itself: no third core is needed to measure a hand-over */
-	bool compare_via; /* handed over and not, by turns */
-	bool asleep;      /* servers serve from their agents' own threads, on the servers' cores */
+	bool to_self;           /* calls go to this worker itself: no third core is needed to measure a hand-over */
+	bool compare_via;       /* handed over and not, by turns */
+	uint64_t server_shards; /* of the processes that serve; 0: `shards` */
+	bool tables;            /* they serve tables, too */
+	bool asleep;            /* servers serve from their agents' own threads, on the servers' cores */
 	/* Hidden options that select the role of a peer process. */
 	uint64_t peer_fd, peer_cpu, peer_rank, peer_world;
-	bool peer_asleep;
+	bool peer_asleep, peer_tables;
 };
 
 int perf_latency(const struct perf_opts *o);
@@ -67,6 +73,7 @@ int perf_rate(const struct perf_opts *o);
 int perf_load(const struct perf_opts *o);
 int perf_fanout(const struct perf_opts *o);
 int perf_rref(const struct perf_opts *o);
+int perf_ps(const struct perf_opts *o);
 int perf_bandwidth(const struct perf_opts *o);
 int perf_serve(const struct perf_opts *o);
 int perf_trace(const struct perf_opts *o);

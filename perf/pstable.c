@@ -14,7 +14,8 @@
  */
 #include "apps/libps/pst_table.h"
 
-#include <math.h>
+#include "ps_flat.h"
+#include "ps_keys.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,25 +37,6 @@ static double now_us(void)
 	struct timespec t;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static uint64_t draw(uint64_t *state)
-{
-	return pst_hash(*state += UINT64_C(0x9e3779b97f4a7c15));
-}
-
-/* Rejection-inversion for exponents above 1 (Hörmann and Derflinger). */
-static uint64_t zipf(uint64_t *state, uint64_t n, double s)
-{
-	double h1 = pow(1.5, 1 - s) / (1 - s) - 1, hn = pow((double)n + 0.5, 1 - s) / (1 - s);
-	for (;;) {
-		double u = hn + (double)(draw(state) >> 11) * 0x1p-53 * (h1 - hn);
-		double x = pow(u * (1 - s), 1 / (1 - s)), k = floor(x + 0.5);
-		if (k < 1)
-			k = 1;
-		if (u >= pow(k + 0.5, 1 - s) / (1 - s) - pow(k, -s))
-			return (uint64_t)k - 1 < n ? (uint64_t)k - 1 : n - 1;
-	}
 }
 
 static void *huge(size_t bytes)
@@ -111,15 +93,6 @@ static uint64_t keys[BATCHES][KEYS];
 static float out[KEYS * DIM] __attribute__((aligned(64)));
 static float grads[KEYS * DIM] __attribute__((aligned(64)));
 
-static void pull_flat(const float *rows, const uint64_t *key)
-{
-	for (unsigned i = 0; i < KEYS; i++) {
-		if (i + 32 < KEYS)
-			__builtin_prefetch(&rows[key[i + 32] * DIM]);
-		memcpy(&out[i * DIM], &rows[key[i] * DIM], DIM * sizeof(float));
-	}
-}
-
 static void pull_indexed(const struct flat_entry *index, uint64_t mask, const float *rows, const uint64_t *key)
 {
 	uint64_t at[64], row[64];
@@ -141,24 +114,6 @@ static void pull_indexed(const struct flat_entry *index, uint64_t mask, const fl
 	}
 }
 
-/* What the table's kernel does, on arrays whose row number is the key. */
-static void push_flat(const struct pst_kernels *k, const struct pst_slabs *rows, const struct pst_slabs *state,
-		      const struct pst_rule *rule, const uint64_t *key)
-{
-	static uint32_t ids[KEYS];
-	for (unsigned i = 0; i < KEYS; i++)
-		ids[i] = (uint32_t)key[i];
-	struct pst_apply a = {.rule = rule,
-			      .rate = rule->rate,
-			      .dim = DIM,
-			      .rows = rows,
-			      .state = state,
-			      .ids = ids,
-			      .n = KEYS,
-			      .grads = grads};
-	k->apply(&a);
-}
-
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -173,18 +128,14 @@ static double median(double *x)
 
 enum { TABLE, DENSE, FLAT, INDEXED, COPY, PUSH, APPLY, WAYS };
 
-static void measure(uint64_t rows, bool is_zipf, struct pst_table *t, struct pst_table *dense, struct pst_slabs *flat,
-		    struct pst_slabs *squares, const struct flat_entry *index, uint64_t mask)
+static void measure(uint64_t rows, bool is_zipf, struct pst_table *t, struct pst_table *dense,
+		    const struct ps_flat *flat, const struct flat_entry *index, uint64_t mask)
 {
 	static double us[WAYS][ROUNDS];
 	static float copy[KEYS * DIM];
 	uint64_t seed = 7;
-	const struct pst_kernels *k = pst_kernels_best();
-	const struct pst_rule *rule = &pst_table_schema(t)->rule;
-	/* The most frequent keys are spread over the rows. */
 	for (unsigned b = 0; b < BATCHES; b++)
-		for (unsigned i = 0; i < KEYS; i++)
-			keys[b][i] = is_zipf ? pst_hash(zipf(&seed, rows, 1.2)) % rows : draw(&seed) % rows;
+		ps_keys_draw(&seed, rows, is_zipf, keys[b], KEYS);
 	const float *flat_rows = (const float *)(const void *)flat->at[0];
 	for (unsigned r = 0; r < ROUNDS; r++) {
 		struct far_err err;
@@ -201,7 +152,7 @@ static void measure(uint64_t rows, bool is_zipf, struct pst_table *t, struct pst
 				must_ok(pst_pull(dense, key, KEYS, &pull, out, NULL, NULL, &err), &err);
 				break;
 			case FLAT:
-				pull_flat(flat_rows, key);
+				ps_flat_pull(flat, key, KEYS, DIM * sizeof(float), out);
 				break;
 			case INDEXED:
 				pull_indexed(index, mask, flat_rows, key);
@@ -214,7 +165,7 @@ static void measure(uint64_t rows, bool is_zipf, struct pst_table *t, struct pst
 				must_ok(pst_push(t, key, KEYS, &push, grads, NULL, &err), &err);
 				break;
 			default:
-				push_flat(k, flat, squares, rule, key);
+				ps_flat_push(flat, key, KEYS, DIM * sizeof(float), grads);
 				break;
 			}
 			us[way][r] = now_us() - start;
@@ -228,20 +179,6 @@ static void measure(uint64_t rows, bool is_zipf, struct pst_table *t, struct pst
 	       is_zipf ? "zipf 1.2" : "uniform", (unsigned long long)rows, m[TABLE], m[TABLE] / m[INDEXED], m[INDEXED],
 	       m[TABLE] / m[FLAT], m[FLAT], m[DENSE], m[DENSE] / m[FLAT], m[COPY]);
 	printf("%24s  push %6.1f us: %.2f x one pass %.1f\n", "", m[PUSH], m[PUSH] / m[APPLY], m[APPLY]);
-}
-
-/* Slabs of one piece: the flat array is plain memory. */
-static void flat_init(struct pst_slabs *s, uint64_t rows)
-{
-	static char *at[2];
-	static unsigned used;
-	at[used] = huge(rows * DIM * sizeof(float));
-	if (!at[used]) {
-		fprintf(stderr, "pstable: no memory for %llu rows\n", (unsigned long long)rows);
-		exit(1);
-	}
-	*s = (struct pst_slabs){.stride = DIM * sizeof(float), .shift = 31, .at = &at[used]};
-	used = !used;
 }
 
 static void pulls(uint64_t rows)
@@ -265,9 +202,11 @@ static void pulls(uint64_t rows)
 	       (double)s.state_bytes / (double)rows, (double)s.index_bytes / (double)rows, 1.25 * (64 + 64 + 8 + 8),
 	       pst_kernels_best()->name);
 	struct pst_table *dense = new_table(DIM, PST_RULE_SGD, rows);
-	struct pst_slabs flat, squares;
-	flat_init(&flat, rows);
-	flat_init(&squares, rows);
+	struct ps_flat flat;
+	if (ps_flat_open(&flat, rows, DIM * sizeof(float))) {
+		fprintf(stderr, "pstable: no memory for %llu rows\n", (unsigned long long)rows);
+		exit(1);
+	}
 	uint64_t mask = 1;
 	while (mask < 2 * rows)
 		mask *= 2;
@@ -282,15 +221,15 @@ static void pulls(uint64_t rows)
 		while (index[slot].row)
 			slot = (slot + 1) & mask;
 		index[slot] = (struct flat_entry){i, 1 + i};
-		pst_init_row(&pst_table_schema(t)->init, i, (float *)pst_slabs_at(&flat, (uint32_t)i), DIM);
+		pst_init_row(&pst_table_schema(t)->init, i, (float *)(void *)(flat.at[0] + i * DIM * sizeof(float)),
+			     DIM);
 	}
 	for (unsigned i = 0; i < KEYS * DIM; i++)
 		grads[i] = (float)(i % 17) * 0.001f;
 	for (int is_zipf = 1; is_zipf >= 0; is_zipf--)
-		measure(rows, is_zipf, t, dense, &flat, &squares, index, mask);
+		measure(rows, is_zipf, t, dense, &flat, index, mask);
 	unhuge(index, (mask + 1) * sizeof *index);
-	unhuge(flat.at[0], rows * DIM * sizeof(float));
-	unhuge(squares.at[0], rows * DIM * sizeof(float));
+	ps_flat_close(&flat);
 	pst_table_free(dense);
 	pst_table_free(t);
 }

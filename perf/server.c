@@ -130,11 +130,19 @@ static int poll_others(struct server *s)
 	return -ECANCELED;
 }
 
+/* More shards than cores: they take turns. */
+static void give_turn(const struct server *s)
+{
+	if (far_shards(s->agent) > (unsigned)perf_cpus())
+		sched_yield();
+}
+
 static int serve_idle(void *ctx)
 {
 	struct server *s = ctx;
 	for (int i = 0; i < POLLS; i++)
 		far_shard_poll(s->agent);
+	give_turn(s);
 	if (atomic_load_explicit(&s->bye, memory_order_acquire)) {
 		s->end = SERVER_NOTIFIED;
 		return -ECANCELED;
@@ -170,6 +178,8 @@ static int serve_mode(void *ctx, uint64_t mode)
 	switch ((enum floor_mode)(mode & 0xff)) {
 	case FLOOR_SLEEP:
 		return let_sleep(s, mode);
+	case FLOOR_ROWS:
+		return floor_rows_serve(s->shared, mode);
 	case FLOOR_NIC_OPEN:
 		floor_agent_accept(&s->nic, s->agent, s->shared);
 		return 0;
@@ -193,6 +203,7 @@ static void *shard_main(void *arg)
 		uint64_t mode = atomic_load_explicit(&s->shared->state.v, memory_order_relaxed);
 		for (int i = 0; i < POLLS; i++)
 			far_shard_poll_at(s->agent, shard->index);
+		give_turn(s);
 		if ((mode & 0xff) != FLOOR_IDLE)
 			nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 	}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# `farcall perf sim` and `farcall perf memory`: each figure in a tiny form, that its object has what it must, that a seed
+# `farcall perf sim`, `memory` and `ps`: each figure in a tiny form, that its object has what it must, that a seed
 # says all, and what is refused.
 # usage: perf_sim.sh FARCALL
 set -u
@@ -101,6 +101,28 @@ bounded "$farcall" perf memory --nic udp --calls 30000
 [ $rc -eq 0 ] && has out 'nic udp: grown by .* \(met\|not met\)'
 ok "memory: text" $?
 
+# A wrong row or status ends the measurement.
+ps='j["rows"] == 3000 and j["limit_ns"] == 300000 and all(0 <= r["within_limit"] <= 1 and r["p50_ns"] <= r["p99_ns"] <= r["max_ns"] and
+	positive(r, "p50_ns", "ops") and "target" in r and "pass" in r for r in j["results"])'
+bounded "$farcall" perf ps --rows 3000 --owners 1,3 --keys zipf --seconds 0.1 --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "$ps and j['rounds'] == 7 and j['nic'] == 'shm' and
+	[(r['owners'], r['workload'], r['keys_n'], r['row_bytes']) for r in j['results']] == [(n, *w) for n in (1, 3) for w in
+	(('pull', 2000, 64), ('push', 2000, 64), ('get', 500, 512), ('step', 3328, 64))] and
+	all(r['keys'] == 'zipf' and r['loop'] == 'closed' and r['noise'] >= 0 and
+		positive(r, 'floor_exchange_ns', 'ratio_median', 'floor_memcpy_ns') and
+		('floor_apply_ns' in r) == ('apply_ratio_median' in r) == (r['workload'] in ('push', 'step')) and
+		('samples_per_s' in r) == (r['workload'] == 'step') for r in j['results'])" && has err '^owners  *workload '
+ok "ps --json: each workload with its floors, each number of owners" $?
+bounded "$farcall" perf ps --rows 3000 --rate 50,100 --keys uniform --seconds 0.1 --limit 300us --json
+[ $rc -eq 0 ] && json "$ps and [(r['workload'], r['rate']) for r in j['results']] == [(w, n) for w in ('pull', 'push', 'get') for n in (50, 100)] and
+	all(r['loop'] == 'open' and r['keys'] == 'uniform' and r['ops'] + r['unsent'] == r['rate'] // 10 and
+	r['target_of'] == 'within_limit' and 'ratio_median' not in r for r in j['results'])"
+ok "ps --rate: an open loop, as many operations as the rate says" $?
+bounded "$farcall" perf ps --rows 2000 --workload get --nic udp --seconds 0.1 --csv
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 3 ] && has out '^measurement,nic,rows,.*owners,workload,keys' &&
+	has out '^ps,udp,2000,.*,get,zipf,closed,500,512,' && has out '^ps,udp,2000,.*,get,uniform,'
+ok "ps --csv, over udp: a row for each distribution" $?
+
 refuses() { # text, arguments...
 	text=$1
 	shift
@@ -127,4 +149,8 @@ refuses "--mtu" sim sessions --mtu 1500
 refuses "--loss" sim incast --loss 1
 refuses "ever larger numbers" memory --calls 50000,50000
 refuses "ever larger numbers" memory --calls 10
+refuses "--workload: \"dense\"" ps --workload dense
+refuses "--owners: 17 is out of range" ps --owners 1,17
+refuses "--rows: 0 is out of range" ps --rows 0
+refuses "leave --workload step out" ps --workload step --rate 10
 finish
