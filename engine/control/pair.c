@@ -266,7 +266,7 @@ void peer_lost(struct peer *p, const char *why)
 	g->busy = true;
 	for (struct pair *pair = p->pairs; pair; pair = pair->next)
 		pair_end(pair, why);
-	if (group_joining(g))
+	if (group_joining(g) && !g->url.dynamic)
 		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
 			   g->members[p->rank].name, p->rank, why);
 	else if (group_leaving(g))

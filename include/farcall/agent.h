@@ -272,13 +272,18 @@ struct far_opts {
 	uint64_t rref_retry_ns; /* first retry interval of a control message about a reference that failed
 				   (<farcall/testing.h>) or found the owner out of room: [1 us, 1 h], default 1 ms; each
 				   interval is 1.5 times the one before */
+	unsigned members_max;   /* members that a dynamic group has at most at one time, the same for all of them:
+				   [1, 1024], default FAR_MEMBERS_MAX. Ignored in a static group */
 };
 
 /** Value of far_opts.pin_cpu for CPU `n`, from 0. */
 #define FAR_CPU(n) ((n) + 1)
 
-#define FAR_RANK_ENV  (-1) /* rank from RANK */
-#define FAR_WORLD_ENV 0    /* world size from WORLD_SIZE */
+#define FAR_RANK_ENV      (-1) /* rank from RANK; in a dynamic group without RANK: FAR_RANK_ANY */
+#define FAR_RANK_ANY      (-2) /* a free rank of a dynamic group, over tcp:// from 1 on */
+#define FAR_WORLD_ENV     0    /* world size from WORLD_SIZE, which may be "dynamic" */
+#define FAR_WORLD_DYNAMIC (-2) /* a dynamic group: without a world size */
+#define FAR_MEMBERS_MAX   256  /* default of far_opts.members_max */
 
 /* ---- Start and stop: one application thread per agent; these block ---- */
 
