@@ -271,6 +271,12 @@ static enum far_status init_named(struct init *in)
 	return FAR_OK;
 }
 
+static enum far_status init_members(struct init *in)
+{
+	(void)in; /* begun by the first use */
+	return FAR_OK;
+}
+
 static void fini_names(struct far_agent *a)
 {
 	free(a->by_name);
@@ -300,10 +306,11 @@ static const struct {
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
 	{"profile", profile_env_begin, profile_env_end},
+	{"members", init_members, agent_fini_members},
 	/* clang-format on */
 };
 #define STEPS         (sizeof steps / sizeof *steps)
-#define STEPS_STEPPED (STEPS - 4) /* without threads */
+#define STEPS_STEPPED (STEPS - 5) /* without threads */
 
 static void undo(struct far_agent *a, size_t done)
 {
@@ -390,6 +397,12 @@ enum far_status agent_check_end(struct far_agent *agent, const char *what, struc
 			       "agent_destroy()",
 			       agent->name, what);
 	enum far_status status = agent_may_wait(what, err);
+	if (!status && agent_is_in_members(agent))
+		status = err_set(
+			err, FAR_WOULD_DEADLOCK,
+			"%s in a callback of far_on_member() would wait for the callback itself; call it on the "
+			"main thread",
+			what);
 	if (!status && shard_request())
 		status = err_set(err, FAR_WOULD_DEADLOCK,
 				 "%s in a handler would wait for the handler itself; call it on the main thread", what);

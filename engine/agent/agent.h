@@ -20,6 +20,7 @@
 struct agent_poll;
 struct faults;
 struct gathers;
+struct membership;
 
 /** One membership of this process. All fields but atomics are written at start and stop only, and constant between. */
 struct far_agent {
@@ -55,7 +56,8 @@ struct far_agent {
 	struct far_limits limits; /* options with defaults applied */
 	size_t fiber_stack_bytes;
 	_Atomic(struct blocking_pool *) blocking; /* made with the first blocking handler; NULL: none. Release */
-	pthread_mutex_t kinds_lock;               /* creation of fiber pools and `blocking` */
+	_Atomic(struct membership *) membership;  /* api/members.c; made with the first use. Release */
+	pthread_mutex_t kinds_lock;               /* creation of fiber pools, `blocking` and `membership` */
 	struct ports ports;
 	struct mems mems;
 	struct rendezvous_out

@@ -59,6 +59,16 @@ void agent_ports_refused(struct init *in, const struct far_err *why);
 enum far_status profile_env_begin(struct init *in);
 void profile_env_end(struct far_agent *a);
 
+/* ---- api/members.c ---- */
+/** ctl_config.members_changed: wakes the thread of callbacks and waits. The control thread. */
+void agent_members_changed(void *ctx);
+/** True if the calling thread is that thread. */
+bool agent_is_in_members(const struct far_agent *a);
+/** Ends the thread, its callbacks and waits. */
+void agent_fini_members(struct far_agent *a);
+/** Frees what the control thread used until its end. */
+void agent_free_members(struct far_agent *a);
+
 /* ---- serve.c ---- */
 /** ctl_config.changed: wakes far_serve(). */
 void agent_state_changed(void *ctx, enum ctl_state state);

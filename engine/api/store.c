@@ -620,10 +620,12 @@ enum far_status agent_init_rank(struct init *in)
 {
 	struct access a = {.key = in->key};
 	unsigned max = in->opts.members_max ? in->opts.members_max : FAR_MEMBERS_MAX;
+	if (in->env) /* it cannot wait */
+		return FAR_OK;
 	enum far_status status = url_parse(in->opts.init_method, in->rank, in->world, &a.url, in->err);
 	if (!status)
 		status = url_bound(&a.url, max, in->err);
-	if (status || a.url.rank != RANK_OPEN || in->env)
+	if (status || a.url.rank != RANK_OPEN)
 		return status;
 	status = access_start(&a, in->err);
 	if (status)

@@ -59,6 +59,8 @@ struct ctl_config {
 	uint64_t (*begun)(void *ctx);
 	/** The state has changed. The control thread. NULL: nothing to do. */
 	void (*changed)(void *ctx, enum ctl_state state);
+	/** A member has come or is lost. The control thread; must not block. NULL: nothing to do. */
+	void (*members_changed)(void *ctx);
 	void *ctx;
 };
 

@@ -383,6 +383,8 @@ void pair_unreachable(struct pair *pair, enum far_status status, const char *tex
 void pair_drop(struct pair *pair);
 /** The session has ended, the membership has not: replaces the pair by a new one. false: no memory. */
 bool pair_disconnect(struct pair *pair, const char *why);
+/** Publishes whether the member is one. */
+void member_set_alive(const struct peer *p, bool alive);
 /** Ends the membership of this incarnation and its sessions. `why`: for errors. */
 void peer_lost(struct peer *p, const char *why);
 /** A new incarnation has joined: retires its pairs and queues PEER_BACK for new ones. */

@@ -60,8 +60,7 @@ static void incarnation_begin(struct peer *p, const struct info *info, const uin
 		peer_restarted(p);
 	else
 		dynamic_settle(p);
-	/* After the other fields: a reader of `alive` sees the incarnation. Pairs with describe() in api/workers.c. */
-	atomic_store_explicit(&m->alive, 1, memory_order_release);
+	member_set_alive(p, true);
 	leave_peer_restarted(p);
 	g->busy = true;
 }

@@ -576,7 +576,7 @@ void session_begin(struct group *g)
 	for (int r = 0; r < g->url.world && group_joining(g); r++) {
 		if (!g->peers[r].known)
 			continue;
-		atomic_store_explicit(&g->members[r].alive, !g->peers[r].dead, memory_order_release);
+		member_set_alive(&g->peers[r], !g->peers[r].dead);
 		early_check(&g->peers[r]);
 		if (!g->lazy)
 			connect_all(&g->peers[r]);
