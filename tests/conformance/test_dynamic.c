@@ -8,7 +8,6 @@ static void join_dynamic(const char *here)
 {
 	conform_want(here, "joining",
 		     far_init_rpc(conform_name(rank), rank, FAR_WORLD_DYNAMIC, &conform_opts, &agent, &err), FAR_OK);
-	conform_joined(here);
 }
 
 static bool has_joined(void *user)
