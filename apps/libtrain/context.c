@@ -322,10 +322,11 @@ enum far_status far_context_find(struct far_train *train, const struct far_req *
 {
 	struct far_agent *agent = train_agent(train, req);
 	uint64_t begun_by = id >> COUNTER_BITS;
+	struct far_worker_info begun;
 	*out = context_here(train, id);
 	if (*out)
 		return FAR_OK;
-	if (!agent || begun_by >= (uint64_t)far_world_size(agent))
+	if (!agent || begun_by >= (uint64_t)INT32_MAX || far_worker_by_rank(agent, (int)begun_by, &begun, NULL))
 		return fail(err, FAR_INVALID, "context %llu is of no worker", (unsigned long long)id);
 	if (begun_by == (uint64_t)far_self(agent).worker)
 		return has_ended(id, err);

@@ -17,9 +17,12 @@
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define RANK_TRIES_MAX 64 /* attempts to join with a free rank; from the second on, one of 2 to 16 is chosen */
 
 /* Agents of this process, to reject a second one of the same name. Start and stop only. */
 static pthread_mutex_t agents_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,7 +30,7 @@ static struct far_agent *agents;
 
 static void name_of(const struct far_agent *a, uint32_t rank, char *name)
 {
-	snprintf(name, FAR_NAME_MAX, "%s", a->members[rank].name);
+	ctl_member_name(&a->members[rank], name);
 }
 
 static void wake_ctl(void *ctx)
@@ -122,10 +125,13 @@ static enum far_status init_listed(struct init *in)
 		agents = a;
 	}
 	pthread_mutex_unlock(&agents_lock);
-	return other ? err_set(in->err, FAR_ALREADY_INITIALIZED,
-			       "RPC is already initialized for %s in this process; shut that agent down first",
-			       a->identity)
-		     : FAR_OK;
+	if (!other)
+		return FAR_OK;
+	err_set(in->err, FAR_ALREADY_INITIALIZED,
+		"RPC is already initialized for %s in this process; shut that agent down first", a->identity);
+	if (in->err && in->expanded[0])
+		in->err->code = EEXIST; /* with another free rank the name is another */
+	return FAR_ALREADY_INITIALIZED;
 }
 
 void agents_intercepted(struct far_agent *agent)
@@ -253,17 +259,18 @@ static enum far_status init_names(struct init *in)
 	return FAR_OK;
 }
 
-/* Fills the table of names. Handlers may run before: they search the members until `named` is set. */
+/* Fills the table of names. Handlers may run before: they search the members until `named` is set. In a dynamic group
+ * lookups always search them. */
 void agent_names_known(struct far_agent *a)
 {
-	for (int r = 0; r < a->world; r++) {
+	for (int r = 0; r < a->world && !a->dynamic; r++) {
 		const char *name = a->members[r].name;
 		uint32_t i = (uint32_t)hash64(name, strlen(name)) & (a->names_n - 1);
 		while (a->by_name[i])
 			i = (i + 1) & (a->names_n - 1);
 		a->by_name[i] = (uint32_t)r + 1;
 	}
-	bool one_each = true;
+	bool one_each = !a->dynamic;
 	for (int r = 0; r < a->world; r++)
 		one_each &= a->members[r].shards == 1;
 	atomic_store_explicit(&a->plain_world, one_each ? (uint32_t)a->world : 0, memory_order_relaxed);
@@ -273,6 +280,12 @@ void agent_names_known(struct far_agent *a)
 static enum far_status init_named(struct init *in)
 {
 	agent_names_known(in->a);
+	return FAR_OK;
+}
+
+static enum far_status init_members(struct init *in)
+{
+	(void)in; /* begun by the first use */
 	return FAR_OK;
 }
 
@@ -289,6 +302,8 @@ static const struct {
 	/* clang-format off */
 	{"options", agent_init_options, NULL},
 	{"key", agent_init_key, agent_fini_key},
+	{"rank", agent_init_rank, NULL},
+	{"name", agent_init_name, NULL},
 	{"registry", init_registry, fini_registry},
 	{"ports", init_ports, fini_ports},
 	{"ctl", agent_init_ctl, agent_fini_ctl},
@@ -304,10 +319,11 @@ static const struct {
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
 	{"profile", profile_env_begin, profile_env_end},
+	{"members", init_members, agent_fini_members},
 	/* clang-format on */
 };
 #define STEPS         (sizeof steps / sizeof *steps)
-#define STEPS_STEPPED (STEPS - 4) /* without threads */
+#define STEPS_STEPPED (STEPS - 5) /* without threads */
 
 static void undo(struct far_agent *a, size_t done)
 {
@@ -354,7 +370,9 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
 				   const struct far_opts *opts, size_t opts_bytes, struct far_agent **agent,
 				   struct far_err *err)
 {
-	struct init in = {.name = name, .rank = rank, .world = world_size, .opts_bytes = opts_bytes, .err = err};
+	struct far_err own;
+	enum far_status status = FAR_OK;
+	bool again = true;
 	if (!version_covers(version))
 		return err_set(
 			err, FAR_UNSUPPORTED,
@@ -362,8 +380,18 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
 			"libfarcall %u.%u or later",
 			version / 1000000, version / 1000 % 1000, version % 1000, FAR_VERSION, version / 1000000,
 			version / 1000 % 1000);
-	enum far_status status = agent_init(&in, "far_init_rpc", opts, agent);
-	auth_erase(&in.key, sizeof in.key);
+	for (unsigned tries = 0; again; tries++) {
+		struct init in = {.name = name,
+				  .rank = rank,
+				  .world = world_size,
+				  .tries = tries,
+				  .opts_bytes = opts_bytes,
+				  .err = err ? err : &own};
+		status = agent_init(&in, "far_init_rpc", opts, agent);
+		auth_erase(&in.key, sizeof in.key);
+		/* Another worker has taken the free rank meanwhile. */
+		again = status && in.rank_was_open && in.err->code == EEXIST && tries < RANK_TRIES_MAX;
+	}
 	return status;
 }
 
@@ -382,6 +410,12 @@ enum far_status agent_check_end(struct far_agent *agent, const char *what, struc
 			       "agent_destroy()",
 			       agent->name, what);
 	enum far_status status = agent_may_wait(what, err);
+	if (!status && agent_is_in_members(agent))
+		status = err_set(
+			err, FAR_WOULD_DEADLOCK,
+			"%s in a callback of far_on_member() would wait for the callback itself; call it on the "
+			"main thread",
+			what);
 	if (!status && shard_request())
 		status = err_set(err, FAR_WOULD_DEADLOCK,
 				 "%s in a handler would wait for the handler itself; call it on the main thread", what);

@@ -20,6 +20,7 @@
 struct agent_poll;
 struct faults;
 struct gathers;
+struct membership;
 struct rref_keep;
 
 /** One membership of this process. All fields but atomics are written at start and stop only, and constant between. */
@@ -30,10 +31,11 @@ struct far_agent {
 	struct shard *shards[FAR_SHARDS_MAX];
 	struct ctl *ctl;
 	const struct ctl_member *members;
-	uint32_t *by_name;  /* hash table of names with open addressing: rank + 1, 0: free */
-	uint32_t names_n;   /* entries of by_name, a power of two */
-	_Atomic bool named; /* by_name is complete; release, pairs with agent_find_worker() */
-	int world, rank;
+	uint32_t *by_name;               /* hash table of names with open addressing: rank + 1, 0: free */
+	uint32_t names_n;                /* entries of by_name, a power of two */
+	_Atomic bool named;              /* by_name is complete; release, pairs with agent_find_worker() */
+	int world, rank;                 /* dynamic: `world` slots of members */
+	bool dynamic;                    /* members come and go: a slot has a member while it is alive */
 	_Atomic uint64_t rpc_timeout_ns; /* default timeout of calls; any thread, relaxed */
 	_Atomic uint64_t fast_left;      /* the same, if the fast path takes it, else 0 */
 	const struct clock_source *clock;
@@ -56,7 +58,8 @@ struct far_agent {
 	struct far_limits limits; /* options with defaults applied */
 	size_t fiber_stack_bytes;
 	_Atomic(struct blocking_pool *) blocking; /* made with the first blocking handler; NULL: none. Release */
-	pthread_mutex_t kinds_lock;               /* creation of fiber pools and `blocking` */
+	_Atomic(struct membership *) membership;  /* api/members.c; made with the first use. Release */
+	pthread_mutex_t kinds_lock;               /* creation of fiber pools, `blocking` and `membership` */
 	struct ports ports;
 	struct mems mems;
 	struct rendezvous_out
@@ -96,12 +99,21 @@ static inline void agent_show(struct call_start *start, struct call_extra *seen,
 
 /** Rank of the worker of that name, or −1 with `err` filled. */
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err);
+/** True if a worker of the dynamic group has this rank, [0, world), now. */
+static inline bool agent_has_member(const struct far_agent *a, int rank)
+{
+	return atomic_load_explicit(&a->members[rank].alive, memory_order_acquire) != 0;
+}
+/** A member's name, for any thread; valid until the end of the enclosing block. */
+#define AGENT_NAME(agent, rank) ctl_member_name(&(agent)->members[rank], (char[FAR_NAME_MAX]){""})
 /** Error for a destination that does not exist. */
 enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err);
 /** Checks that worker and shard of a destination exist. */
 static inline enum far_status agent_check_to(const struct far_agent *a, struct far_to to, struct far_err *err)
 {
-	if (to.worker >= 0 && to.worker < a->world && (uint32_t)to.shard + 1 <= a->members[to.worker].shards)
+	if (to.worker >= 0 && to.worker < a->world &&
+	    (uint32_t)to.shard + 1 <= atomic_load_explicit(&a->members[to.worker].shards, memory_order_relaxed) &&
+	    (!a->dynamic || agent_has_member(a, to.worker)))
 		return FAR_OK;
 	return agent_refuse_to(a, to, err);
 }

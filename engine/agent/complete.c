@@ -42,7 +42,7 @@ void agent_complete(struct far_future *f, const struct completion *o)
 	struct completion with_origin = *o;
 	struct failure failure;
 	fill_failure(&failure, &with_origin,
-		     o->origin >= 0 && o->origin < a->world ? a->members[o->origin].name : a->name, o->data, o->len);
+		     o->origin >= 0 && o->origin < a->world ? AGENT_NAME(a, o->origin) : a->name, o->data, o->len);
 	future_complete(f, &with_origin);
 }
 

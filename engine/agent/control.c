@@ -108,6 +108,7 @@ void agent_ports_refused(struct init *in, const struct far_err *why)
 		.name = in->name,
 		.rank = in->rank,
 		.world = in->world,
+		.members_max = o->members_max,
 		.init_method = o->init_method,
 		.group = o->group,
 		.incarnation = in->a->incarnation,
@@ -151,6 +152,7 @@ enum far_status agent_init_ctl(struct init *in)
 		.name = in->name,
 		.rank = in->rank,
 		.world = in->world,
+		.members_max = in->opts.members_max,
 		.init_method = in->opts.init_method,
 		.group = in->opts.group,
 		.incarnation = a->incarnation,
@@ -173,6 +175,7 @@ enum far_status agent_init_ctl(struct init *in)
 		.outstanding = outstanding,
 		.begun = begun,
 		.changed = in->env ? NULL : agent_state_changed,
+		.members_changed = agent_members_changed,
 		.ctx = a,
 	};
 	if (!config.net)
@@ -187,6 +190,7 @@ enum far_status agent_init_ctl(struct init *in)
 		in->env->net = NULL; /* owned by `ctl` */
 	a->members = ctl_members(a->ctl, &a->world);
 	a->rank = ctl_rank(a->ctl);
+	a->dynamic = ctl_is_dynamic(a->ctl);
 	snprintf(a->name, sizeof a->name, "%s", in->name);
 	return FAR_OK;
 }
@@ -194,4 +198,5 @@ enum far_status agent_init_ctl(struct init *in)
 void agent_fini_ctl(struct far_agent *a)
 {
 	ctl_destroy(a->ctl);
+	agent_free_members(a);
 }

@@ -13,8 +13,10 @@ struct init {
 	const char *name;
 	char expanded[2 * FAR_NAME_MAX]; /* `name` with the rank; empty: it has no pattern */
 	int rank, world;
-	bool caller;       /* FAR_PROGRESS_CALLER: no pollers, and else as FAR_PROGRESS_SHARED */
-	size_t opts_bytes; /* of the caller's struct far_opts */
+	unsigned tries;     /* of far_init_rpc() to join with a free rank, before this one */
+	bool rank_was_open; /* `rank` is a free one, which another worker may take first */
+	bool caller;        /* FAR_PROGRESS_CALLER: no pollers, and else as FAR_PROGRESS_SHARED */
+	size_t opts_bytes;  /* of the caller's struct far_opts */
 	struct far_opts opts;
 	struct key_choice key;
 	struct agent_env *env; /* NULL: the machine's clock, network and threads */
@@ -34,9 +36,15 @@ void agent_keep_leaks(struct far_agent *a);
 /* ---- options.c ---- */
 /** Reads, checks and completes the options. */
 enum far_status agent_init_options(struct init *in);
+/** Replaces "%d" in the name by the rank, and checks the name. */
+enum far_status agent_init_name(struct init *in);
 /** Chooses the group's key. */
 enum far_status agent_init_key(struct init *in);
 void agent_fini_key(struct far_agent *a);
+
+/* ---- api/store.c ---- */
+/** A worker of a dynamic group without a rank: finds a free one in the store. */
+enum far_status agent_init_rank(struct init *in);
 
 /* ---- control.c ---- */
 /** Creates the control thread's state, which reads the size of the group from the environment: so it comes early, and
@@ -50,6 +58,16 @@ void agent_ports_refused(struct init *in, const struct far_err *why);
 /** The profile that FAR_PROFILE wants: its begin, and its end with the file. */
 enum far_status profile_env_begin(struct init *in);
 void profile_env_end(struct far_agent *a);
+
+/* ---- api/members.c ---- */
+/** ctl_config.members_changed: wakes the thread of callbacks and waits. The control thread. */
+void agent_members_changed(void *ctx);
+/** True if the calling thread is that thread. */
+bool agent_is_in_members(const struct far_agent *a);
+/** Ends the thread, its callbacks and waits. */
+void agent_fini_members(struct far_agent *a);
+/** Frees what the control thread used until its end. */
+void agent_free_members(struct far_agent *a);
 
 /* ---- serve.c ---- */
 /** ctl_config.changed: wakes far_serve(). */

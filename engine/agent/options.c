@@ -64,26 +64,23 @@ void agent_fini_key(struct far_agent *a)
 	auth_erase(&a->key, sizeof a->key);
 }
 
-/* Replaces "%d" in the name by the rank. */
-static enum far_status name_expand(struct init *in)
+enum far_status agent_init_name(struct init *in)
 {
 	struct url url;
 	const char *d = strstr(in->name, "%d");
 	if (!d)
-		return FAR_OK;
+		return ctl_check_name(in->name, in->err);
 	enum far_status status = url_parse(in->opts.init_method, in->rank, in->world, &url, in->err);
 	if (!status)
 		snprintf(in->expanded, sizeof in->expanded, "%.*s%d%s", (int)(d - in->name), in->name, url.rank, d + 2);
 	in->name = in->expanded;
-	return status;
+	return status ? status : ctl_check_name(in->name, in->err);
 }
 
 enum far_status agent_init_options(struct init *in)
 {
 	struct far_opts *o = &in->opts;
 	enum far_status status = in->env ? FAR_OK : settings_read(o, in->err);
-	if (!status)
-		status = name_expand(in);
 	if (!status)
 		status = ports_check_checksum(o->checksum, in->err);
 	if (status)
@@ -141,5 +138,5 @@ enum far_status agent_init_options(struct init *in)
 	in->a->progress = o->progress;
 	in->a->incarnation = random_next(in->env ? in->env->random : &random_kernel);
 	agent_set_timeout(in->a, o->rpc_timeout_ns);
-	return ctl_check_name(in->name, in->err);
+	return FAR_OK;
 }

@@ -59,6 +59,7 @@ static const struct setting {
 	SETTING(peer_limit_ns, SETTING_WIDE),
 	SETTING(leaks, SETTING_WORDS, {"report", "ignore", "fail"}),
 	SETTING(rref_retry_ns, SETTING_WIDE),
+	SETTING(members_max, SETTING_NUMBER),
 #undef SETTING
 };
 

@@ -56,32 +56,35 @@ __attribute__((noinline, cold)) static int unknown_worker(const struct far_agent
 							  struct far_err *err)
 {
 	enum { NEAREST = 3 };
-	const char *nearest[NEAREST] = {"", "", ""};
+	char nearest[NEAREST][FAR_NAME_MAX] = {"", "", ""};
 	unsigned far[NEAREST] = {UINT_MAX, UINT_MAX, UINT_MAX}, n = 0;
 	for (int r = 0; r < a->world && strlen(name) < FAR_NAME_MAX; r++) {
-		unsigned d = distance(name, a->members[r].name), at = n < NEAREST ? n++ : NEAREST;
+		char known[FAR_NAME_MAX];
+		if (a->dynamic && !agent_has_member(a, r))
+			continue;
+		unsigned d = distance(name, ctl_member_name(&a->members[r], known)), at = n < NEAREST ? n++ : NEAREST;
 		for (; at > 0 && d < far[at - 1]; at--)
 			if (at < NEAREST) {
 				far[at] = far[at - 1];
-				nearest[at] = nearest[at - 1];
+				memcpy(nearest[at], nearest[at - 1], sizeof nearest[at]);
 			}
 		if (at < NEAREST) {
 			far[at] = d;
-			nearest[at] = a->members[r].name;
+			memcpy(nearest[at], known, sizeof nearest[at]);
 		}
 	}
 	err_set(err, FAR_UNKNOWN_WORKER,
 		"name:%s,rank:%d could not find destination name \"%s\"; the nearest of %d workers: %s%s%s%s%s",
-		a->name, a->rank, name, a->world, nearest[0], n > 1 ? ", " : "", nearest[1], n > 2 ? ", " : "",
-		nearest[2]);
+		a->name, a->rank, name, far_world_size((struct far_agent *)a), nearest[0], n > 1 ? ", " : "",
+		nearest[1], n > 2 ? ", " : "", nearest[2]);
 	return -1;
 }
 
 int agent_find_worker(const struct far_agent *a, const char *name, struct far_err *err)
 {
-	if (name && unlikely(!atomic_load_explicit(&a->named, memory_order_acquire))) {
+	if (name && unlikely(!atomic_load_explicit(&a->named, memory_order_acquire) || a->dynamic)) {
 		for (int r = 0; r < a->world; r++)
-			if (strcmp(a->members[r].name, name) == 0)
+			if ((!a->dynamic || agent_has_member(a, r)) && strcmp(AGENT_NAME(a, r), name) == 0)
 				return r;
 	} else if (name) {
 		uint32_t i = (uint32_t)hash64(name, strlen(name)) & (a->names_n - 1);
@@ -107,9 +110,15 @@ enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, str
 		return err_set(err, FAR_UNKNOWN_WORKER,
 			       "name:%s,rank:%d could not find destination id %d (ranks are 0 to %d)", a->name, a->rank,
 			       (int)to.worker, a->world - 1);
+	if (a->dynamic && !agent_has_member(a, to.worker))
+		return err_set(
+			err, FAR_UNKNOWN_WORKER,
+			"name:%s,rank:%d could not find destination id %d: no member of the group has this rank now",
+			a->name, a->rank, (int)to.worker);
 	const struct ctl_member *m = &a->members[to.worker];
+	unsigned shards = atomic_load_explicit(&m->shards, memory_order_relaxed);
 	return err_set(err, FAR_INVALID, "worker \"%s\" has %u shard%s, 0 to %u (or -1 for any); there is no shard %d",
-		       m->name, m->shards, m->shards == 1 ? "" : "s", m->shards - 1, (int)to.shard);
+		       AGENT_NAME(a, to.worker), shards, shards == 1 ? "" : "s", shards - 1, (int)to.shard);
 }
 
 /* The shard of this agent that the thread is bound to: the innermost one whose handler it runs, else one that it holds.
@@ -171,7 +180,9 @@ enum far_status agent_route_slow(const struct far_agent *a, struct far_to to, co
 		status = via_named(a, opts->via, &out->via, err);
 	else
 		out->via = a->shards_n == 1 ? a->shards[0] : agent_shard_of_thread(a);
-	out->shard = (uint8_t)(to.shard >= 0 ? (uint32_t)to.shard : hash % a->members[to.worker].shards);
+	out->shard = (uint8_t)(to.shard >= 0 ? (uint32_t)to.shard
+					     : hash % atomic_load_explicit(&a->members[to.worker].shards,
+									   memory_order_relaxed));
 	return status;
 }
 
@@ -207,7 +218,7 @@ enum far_status agent_start_error(struct shard *s, int error, const struct call_
 {
 	const struct far_agent *a = s->config.agent;
 	const struct shard_limits *l = &s->config.limits;
-	const char *name = a->members[start->worker].name;
+	const char *name = AGENT_NAME(a, start->worker);
 	char why[BUDGET_TEXT_MAX];
 	switch (error) {
 	case -EAGAIN:
@@ -326,7 +337,7 @@ enum far_status agent_start_waiting(struct shard *s, struct call_start *start, s
 		if (now >= start->deadline)
 			return err_set(err, FAR_TIMEOUT,
 				       "no room for the call towards worker \"%s\" within its time-out",
-				       a->members[start->worker].name);
+				       AGENT_NAME(a, start->worker));
 		start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
 		struct fiber *fb = shard_in_fiber();
 		if (unlikely(fb != NULL)) {

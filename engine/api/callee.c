@@ -36,7 +36,7 @@ __attribute__((noinline, cold)) static enum far_status lost(const struct far_wor
 {
 	return err_set(err, FAR_PEER_LOST,
 		       "worker \"%s\" is another incarnation than the one of the handle; call far_worker_find again",
-		       w->agent->members[w->to.worker].name);
+		       AGENT_NAME(w->agent, w->to.worker));
 }
 
 enum far_status far_callee_find(const struct far_worker *w, const char *function, struct far_callee **out,

@@ -30,9 +30,12 @@ static inline struct session *agent_fast_session(const struct far_agent *a, stru
 	if (likely((uint32_t)to.worker < atomic_load_explicit(&a->plain_world, memory_order_relaxed) &&
 		   (uint32_t)to.shard + 1 <= 1))
 		return fast_session(s, (uint32_t)to.worker);
-	if ((uint32_t)to.worker >= (uint32_t)a->world || (uint32_t)to.shard + 1 > a->members[to.worker].shards)
+	if ((uint32_t)to.worker >= (uint32_t)a->world)
 		return NULL;
-	uint32_t shard = to.shard >= 0 ? (uint32_t)to.shard : (uint32_t)(hash % a->members[to.worker].shards);
+	uint32_t shards = atomic_load_explicit(&a->members[to.worker].shards, memory_order_relaxed);
+	if ((uint32_t)to.shard + 1 > shards)
+		return NULL;
+	uint32_t shard = to.shard >= 0 ? (uint32_t)to.shard : (uint32_t)(hash % shards);
 	return fast_session(s, session_index(s, (uint32_t)to.worker, shard));
 }
 

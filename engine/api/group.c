@@ -76,6 +76,8 @@ static enum far_status find_workers(const struct far_agent *a, const char *const
 	bool self = !names;
 	if (names && n == 0)
 		return err_set(err, FAR_INVALID, "%s: no workers; NULL stands for the whole group", what);
+	if (self && a->dynamic)
+		return err_set(err, FAR_INVALID, "%s: the members of a dynamic group change; name the workers", what);
 	if (n > (size_t)a->world)
 		return err_set(err, FAR_INVALID, "%s: %zu workers of a group of %d", what, n, a->world);
 	w->n = names ? (uint32_t)n : (uint32_t)a->world;
@@ -91,8 +93,7 @@ static enum far_status find_workers(const struct far_agent *a, const char *const
 		qsort(w->ranks, w->n, sizeof *w->ranks, by_rank);
 	for (uint32_t i = 0; i < w->n; i++) {
 		if (i && w->ranks[i] == w->ranks[i - 1])
-			return err_set(err, FAR_INVALID, "%s: \"%s\" is named twice", what,
-				       a->members[w->ranks[i]].name);
+			return err_set(err, FAR_INVALID, "%s: \"%s\" is named twice", what, AGENT_NAME(a, w->ranks[i]));
 		w->bytes[2 * i] = (uint8_t)w->ranks[i];
 		w->bytes[2 * i + 1] = (uint8_t)(w->ranks[i] >> 8);
 	}

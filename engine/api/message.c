@@ -37,7 +37,7 @@ static void send_done(void *user, const struct completion *o)
 	err.executed = o->executed;
 	err.code = o->code;
 	snprintf(err.origin, sizeof err.origin, "%s",
-		 o->origin >= 0 ? o->agent->members[o->origin].name : o->agent->name);
+		 o->origin >= 0 ? AGENT_NAME(o->agent, o->origin) : o->agent->name);
 	done(o->status, NULL, 0, &err, user);
 }
 
@@ -234,7 +234,7 @@ static enum far_status wait_held(struct shard *s, const struct session *se, stru
 		err->executed = h->completion.executed;
 		err->code = h->completion.code;
 		snprintf(err->origin, sizeof err->origin, "%s",
-			 h->completion.origin >= 0 ? a->members[h->completion.origin].name : a->name);
+			 h->completion.origin >= 0 ? AGENT_NAME(a, h->completion.origin) : a->name);
 	}
 	return h->completion.status;
 }

@@ -123,7 +123,7 @@ static enum far_status post_error(struct shard *s, int error, const struct call_
 	return err_set(
 		err, FAR_BUSY,
 		"%d one-way messages wait for worker \"%s\"; have the shard polled (wait, or poll it) and try again",
-		FAR_ONEWAYS_QUEUED_MAX, s->config.agent->members[start->worker].name);
+		FAR_ONEWAYS_QUEUED_MAX, AGENT_NAME(s->config.agent, start->worker));
 }
 
 /* Queues the message, in order: behind those handed over by other threads and those that wait for the window. */

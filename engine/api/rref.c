@@ -409,7 +409,7 @@ enum far_status rref_target_make(struct far_agent *a, const struct rref_target *
 		return status;
 	}
 	struct far_rref *r = &u->rref;
-	rref_owner_is(r, a->members[t->to.worker].name);
+	rref_owner_is(r, AGENT_NAME(a, t->to.worker));
 	rref_enter(r);
 	rref_ref(&r->base); /* of the call */
 	status = start_request(&q, t, made, u, u, false, err);

@@ -3,7 +3,9 @@
  * a thread that steps its client, under a lock that the application threads take to submit a request. */
 #include "control/store.h"
 #include "agent/agent.h"
+#include "agent/init.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "base/signals.h"
 #include "control/key_auto.h"
 #include "control/kv.h"
@@ -588,4 +590,54 @@ void far_store_watch_end(struct far_store_watcher *watch)
 	access_end(&watch->access);
 	kv_destroy(watch->changes);
 	free(watch);
+}
+
+/* ---- a free rank ---- */
+
+/* Finds free rank number `skip`, or the last one before it, without a claim in the store; −1: there is none. */
+static int rank_search(struct access *a, const char *group, uint64_t skip, uint64_t timeout_ns, enum far_status *status,
+		       struct far_err *err)
+{
+	int found = -1;
+	for (int r = a->url.scheme == URL_TCP; r < a->url.world; r++) {
+		char key[FAR_STORE_KEY_MAX + 1];
+		int len = snprintf(key, sizeof key, "%s/rank/%d", group, r);
+		struct store_msg m = {.op = STORE_GET, .key = (const uint8_t *)key, .key_len = (size_t)len};
+		struct request request = {.value = NULL};
+		*status = request_run(a, &m, timeout_ns, &request, err);
+		if (*status)
+			return -1;
+		if (request.status != STORE_MISSING)
+			continue;
+		found = r;
+		if (skip-- == 0)
+			break;
+	}
+	return found;
+}
+
+enum far_status agent_init_rank(struct init *in)
+{
+	struct access a = {.key = in->key};
+	unsigned max = in->opts.members_max ? in->opts.members_max : FAR_MEMBERS_MAX;
+	if (in->env) /* it cannot wait */
+		return FAR_OK;
+	enum far_status status = url_parse(in->opts.init_method, in->rank, in->world, &a.url, in->err);
+	if (!status)
+		status = url_bound(&a.url, max, in->err);
+	if (status || a.url.rank != RANK_OPEN)
+		return status;
+	status = access_start(&a, in->err);
+	if (status)
+		return status;
+	unsigned among = in->tries < 4 ? in->tries : 4; /* of 16 at most, so that ranks stay small */
+	in->rank = rank_search(&a, in->opts.group, random_u64() % (UINT64_C(1) << among), in->opts.init_timeout_ns,
+			       &status, in->err);
+	in->rank_was_open = true;
+	if (!status && in->rank < 0)
+		status = err_set(in->err, FAR_RESOURCE,
+				 "group \"%s\" has all %u members that members_max permits; raise it for all of them",
+				 in->opts.group, max);
+	access_end(&a);
+	return status;
 }

@@ -18,9 +18,9 @@ static void describe(const struct far_agent *a, int rank, struct far_worker_info
 {
 	struct far_worker_info info = {.rank = rank}, *out = &info;
 	const struct ctl_member *m = &a->members[rank];
-	snprintf(out->name, sizeof out->name, "%s", m->name);
-	out->shards = m->shards;
 	out->alive = atomic_load_explicit(&m->alive, memory_order_acquire) != 0; /* orders the next load */
+	ctl_member_name(m, out->name);
+	out->shards = atomic_load_explicit(&m->shards, memory_order_relaxed);
 	out->incarnation = atomic_load_explicit(&m->incarnation, memory_order_relaxed);
 	struct ctl_route route;
 	if (ctl_member_route(m, &route)) {
@@ -59,9 +59,15 @@ void far_worker_self_sized(struct far_agent *a, struct far_worker_info *out, siz
 
 int far_workers_sized(struct far_agent *a, struct far_worker_info *out, int cap, size_t bytes)
 {
-	for (int r = 0; r < a->world && r < cap; r++)
-		describe(a, r, (struct far_worker_info *)(void *)((char *)out + (size_t)r * bytes), bytes);
-	return a->world;
+	int n = 0;
+	for (int r = 0; r < a->world; r++) {
+		if (a->dynamic && !agent_has_member(a, r))
+			continue;
+		if (n < cap)
+			describe(a, r, (struct far_worker_info *)(void *)((char *)out + (size_t)n * bytes), bytes);
+		n++;
+	}
+	return n;
 }
 
 struct far_to far_self(struct far_agent *a)
@@ -71,7 +77,7 @@ struct far_to far_self(struct far_agent *a)
 
 int far_world_size(struct far_agent *a)
 {
-	return a->world;
+	return far_workers_sized(a, NULL, 0, 0);
 }
 
 uint64_t far_rpc_timeout_ns(struct far_agent *a)

@@ -123,7 +123,7 @@ static void name_missing(const struct gather *g, char *text, size_t cap)
 	uint32_t named = 0, missing = g->set->n - g->come;
 	text[0] = '\0';
 	for (uint32_t i = 0; i < g->set->n && named < missing; i++) {
-		const char *name = g->set->agent->members[g->set->members[i].rank].name;
+		const char *name = AGENT_NAME(g->set->agent, g->set->members[i].rank);
 		if (g->slots[i].here)
 			continue;
 		if (len + strlen(name) + 40 > cap)
@@ -176,14 +176,15 @@ static void round_complete(struct gather *g, struct far_buf *list)
 	round_close(g);
 }
 
-static const char *dead_one(const struct gather *g)
+/* Rank of a missing member that is lost; −1: none. */
+static int dead_one(const struct gather *g)
 {
 	for (uint32_t i = 0; i < g->set->n; i++) {
 		const struct ctl_member *m = &g->set->agent->members[g->set->members[i].rank];
 		if (!g->slots[i].here && !atomic_load_explicit(&m->alive, memory_order_relaxed))
-			return m->name;
+			return m->rank;
 	}
-	return NULL;
+	return -1;
 }
 
 static void round_arm(struct gather *g)
@@ -202,9 +203,9 @@ static void on_alarm(struct shard *s, struct shard_timer *alarm)
 	struct gather *g = (struct gather *)(void *)alarm;
 	uint64_t now = shard_now(s);
 	char who[FAR_ERR_TEXT_MAX / 2];
-	const char *dead = dead_one(g);
-	if (dead) {
-		round_fail(g, FAR_PEER_LOST, "dead is", dead);
+	int dead = dead_one(g);
+	if (dead >= 0) {
+		round_fail(g, FAR_PEER_LOST, "dead is", AGENT_NAME(g->set->agent, dead));
 		return;
 	}
 	name_missing(g, who, sizeof who);
@@ -326,7 +327,7 @@ static enum far_status gather(struct far_req *req, const struct far_val *args, s
 		return far_fail(req, FAR_RESOURCE, 0, "no memory, or more than %u rounds are open here",
 				FAR_GATHERS_OPEN_MAX);
 	if (slot_take(g, &g->slots[i], req, args[2].u.i, &args[3])) {
-		round_fail(g, FAR_RESOURCE, "no room for the value of", set->agent->members[ranks[i]].name);
+		round_fail(g, FAR_RESOURCE, "no room for the value of", AGENT_NAME(set->agent, ranks[i]));
 		return FAR_OK;
 	}
 	struct far_buf *list = g->come == set->n ? buf_alloc(set->n * sizeof(struct far_val)) : NULL;

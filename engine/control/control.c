@@ -97,6 +97,11 @@ enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, st
 		status = word_check("group", config->group, err);
 	if (status == FAR_OK)
 		status = url_parse(config->init_method, config->rank, config->world, &url, err);
+	if (status == FAR_OK)
+		status = url_bound(&url, config->members_max ? config->members_max : FAR_MEMBERS_MAX, err);
+	if (status == FAR_OK && url.rank == RANK_OPEN)
+		status = err_set(err, FAR_INVALID, "worker \"%s\" of a dynamic group has no rank; pass one",
+				 config->name);
 	if (status == FAR_OK && url.rank == 0 && url.scheme == URL_TCP)
 		status = store_fd_read(&store_fd, err);
 	if (status != FAR_OK)
@@ -245,6 +250,11 @@ const struct ctl_member *ctl_members(const struct ctl *ctl, int *world)
 	if (world)
 		*world = ctl->group.url.world;
 	return ctl->group.members;
+}
+
+bool ctl_is_dynamic(const struct ctl *ctl)
+{
+	return ctl->group.url.dynamic;
 }
 
 int ctl_rank(const struct ctl *ctl)

@@ -20,6 +20,7 @@
 
 #include <farcall/agent.h>
 #include <stdatomic.h>
+#include <string.h>
 
 enum ctl_state { CTL_JOINING, CTL_READY, CTL_LEAVING, CTL_LEFT, CTL_FAILED };
 
@@ -27,6 +28,7 @@ enum ctl_state { CTL_JOINING, CTL_READY, CTL_LEAVING, CTL_LEFT, CTL_FAILED };
 struct ctl_config {
 	const char *name;                /* validated by ctl_create */
 	int rank, world;                 /* FAR_RANK_ENV, FAR_WORLD_ENV: from the environment */
+	unsigned members_max;            /* of a dynamic group; 0: FAR_MEMBERS_MAX */
 	const char *init_method, *group; /* NULL: "env://", "default" */
 	uint64_t incarnation;            /* not 0 */
 	uint64_t init_timeout_ns;        /* limit of the join */
@@ -57,6 +59,8 @@ struct ctl_config {
 	uint64_t (*begun)(void *ctx);
 	/** The state has changed. The control thread. NULL: nothing to do. */
 	void (*changed)(void *ctx, enum ctl_state state);
+	/** A member has come or is lost. The control thread; must not block. NULL: nothing to do. */
+	void (*members_changed)(void *ctx);
 	void *ctx;
 };
 
@@ -69,14 +73,19 @@ struct ctl_route {
 	uint16_t port;    /* of `ip` */
 };
 
+#define CTL_NAME_WORDS (FAR_NAME_MAX / sizeof(uint64_t))
+
 /**
- * A member as application threads see it. Name, rank and shards are constant from READY on: a later incarnation has the
- * same. Writer of the others: the control thread; each field is consistent by itself only.
+ * A member as application threads see it. In a static group name and shards are constant from READY on: a later
+ * incarnation has the same. In a dynamic group another worker may take the rank: application threads read the name by
+ * ctl_member_name(). Writer: the control thread; each field is consistent by itself only.
  */
 struct ctl_member {
 	const char *name; /* "": not known yet */
 	int32_t rank;
-	uint32_t shards;
+	_Atomic uint32_t shards;       /* relaxed; 0: not known yet */
+	_Atomic uint32_t name_version; /* odd while `name_words` changes */
+	_Atomic uint64_t name_words[CTL_NAME_WORDS];
 	_Atomic uint64_t incarnation;            /* present or last one; relaxed */
 	_Atomic uint64_t message_bytes_max;      /* largest message that it accepts, in bytes; 0: any. Relaxed */
 	_Atomic(const struct ctl_route *) route; /* NULL: not known yet; read by ctl_member_route() */
@@ -98,6 +107,35 @@ static inline bool ctl_member_route(const struct ctl_member *member, struct ctl_
 		*out = *r;
 	atomic_fetch_sub_explicit(&m->route_readers, 1, memory_order_release);
 	return r != NULL;
+}
+
+/** Sets the name that ctl_member_name() reads. The control thread. */
+static inline void ctl_member_set_name(struct ctl_member *m, const char *name)
+{
+	uint64_t words[CTL_NAME_WORDS] = {0};
+	uint32_t version = atomic_load_explicit(&m->name_version, memory_order_relaxed);
+	memcpy(words, name, strnlen(name, FAR_NAME_MAX - 1));
+	atomic_store_explicit(&m->name_version, version + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	for (unsigned i = 0; i < CTL_NAME_WORDS; i++)
+		atomic_store_explicit(&m->name_words[i], words[i], memory_order_relaxed);
+	atomic_store_explicit(&m->name_version, version + 2, memory_order_release);
+}
+
+/** Copies the member's name to `out`, which it returns; "": not known yet. */
+static inline const char *ctl_member_name(const struct ctl_member *m, char out[FAR_NAME_MAX])
+{
+	uint64_t words[CTL_NAME_WORDS];
+	uint32_t before, after;
+	do {
+		before = atomic_load_explicit(&m->name_version, memory_order_acquire);
+		for (unsigned i = 0; i < CTL_NAME_WORDS; i++)
+			words[i] = atomic_load_explicit(&m->name_words[i], memory_order_relaxed);
+		atomic_thread_fence(memory_order_acquire);
+		after = atomic_load_explicit(&m->name_version, memory_order_relaxed);
+	} while (before != after || before % 2);
+	memcpy(out, words, FAR_NAME_MAX);
+	return out;
 }
 
 struct ctl;
@@ -136,8 +174,9 @@ void ctl_wake(struct ctl *ctl);
 
 enum ctl_state ctl_state(const struct ctl *ctl);
 
-/** Members by rank, `*world` of them; see struct ctl_member. */
+/** Members by rank, `*world` of them; see struct ctl_member. Of a dynamic group: slots, one for each possible rank. */
 const struct ctl_member *ctl_members(const struct ctl *ctl, int *world);
+bool ctl_is_dynamic(const struct ctl *ctl);
 int ctl_rank(const struct ctl *ctl);
 /** Sessions of each shard that are set up at init; 0: on demand. Constant from READY on. */
 unsigned ctl_sessions(const struct ctl *ctl);

@@ -15,6 +15,13 @@
 #define PASSES_MAX 64                  /* of one step; the next step follows at once, after a check of `stop` */
 #define GRACE_NS   UINT64_C(500000000) /* to store the abort key after a failed join */
 
+void member_set(struct ctl_member *m, const char *name, unsigned shards)
+{
+	m->name = name;
+	ctl_member_set_name(m, name);
+	atomic_store_explicit(&m->shards, shards, memory_order_relaxed);
+}
+
 int group_create(struct group *g, const struct ctl_config *config, const struct url *url, int store_fd)
 {
 	size_t world = (size_t)url->world;
@@ -36,6 +43,7 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->key_auto = KEY_AUTO_NONE;
 	g->store_next = TIME_NEVER;
 	g->unanswered_at = TIME_NEVER;
+	g->introduced_by = TIME_NEVER;
 	g->leave_deadline = TIME_NEVER;
 	g->members = calloc(world, sizeof *g->members);
 	g->peers = calloc(world, sizeof *g->peers);
@@ -44,11 +52,12 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 		return -ENOMEM;
 	}
 	for (int r = 0; r < url->world; r++) {
-		g->members[r] = (struct ctl_member){.name = "", .rank = r};
+		/* A free slot of a dynamic group has a shard: a call that races with the end of a member selects it. */
+		g->members[r] = (struct ctl_member){.name = "", .rank = r, .shards = url->dynamic};
 		g->peers[r] = (struct peer){.group = g, .rank = r};
 	}
-	g->members[url->rank].name = g->name;
-	g->members[url->rank].shards = config->shards;
+	g->rejoining = url->dynamic; /* no member waits for another */
+	member_set(&g->members[url->rank], g->name, config->shards);
 	g->members[url->rank].incarnation = config->incarnation;
 	g->members[url->rank].message_bytes_max = config->message_bytes_max;
 	for (unsigned i = 0; i < config->ports_n; i++) {
@@ -194,7 +203,7 @@ static void failing_step(struct group *g)
 	bool lost = !g->client || store_client_connection(g->client) == STORE_LOST;
 	bool waits = (g->notifying && !lost) || (g->server && store_server_clients(g->server));
 	/* A worker without ports keeps its store until all other members have read the reason, within `grace`. */
-	if (g->is_refused && g->server)
+	if (g->is_refused && g->server && !g->url.dynamic)
 		waits |= store_server_gone(g->server) + 1 < (uint64_t)g->url.world;
 	if (waits && g->now < g->grace)
 		return;
@@ -241,6 +250,7 @@ static uint64_t pass(struct group *g)
 	if (group_joining(g)) {
 		join_step(g);
 		at = g->phase == PHASE_CONNECT && g->diagnose_at < g->init_deadline ? g->diagnose_at : g->init_deadline;
+		at = g->introduced_by < at ? g->introduced_by : at;
 		at = g->report_at < at ? g->report_at : at;
 	} else if (g->phase == PHASE_FAILING) {
 		failing_step(g);

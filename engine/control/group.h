@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * One member's view of a static group: join, sessions, shutdown. The control thread runs everything here.
+ * One member's view of a group: join, sessions, shutdown. The control thread runs everything here.
  *
  * Keys in the store, prefixed with the group's name and '/':
- *   world        world size, set by the first member
+ *   world        world size, set by the first member; of a dynamic group "dynamic", a space, its most members
  *   key          KEY_AUTO in a store that no member hosts: the group's key
  *   closed       "1": the same store admits no more members of the group (store_file.c)
  *   rank/<r>     incarnation (16 hexadecimal digits), a space, the name: the claim of rank r, held by a connection
- *   info/<r>     address record of rank r, see info.h
+ *   info/<r>     address record of rank r, see info.h; in a dynamic group held by a connection, as rank/<r>
+ *   name/<h>     dynamic: the rank of the member whose name has the hash h (hash64, 16 hexadecimal digits); held
  *   list/<k>     chunk k of all info records, by rank 0, in groups of more than FAR_GATHER_DIRECT_MAX; see members.c
  *   running      "1": rank 0 is READY; a member that joins from now on replaces a former incarnation (rejoin.c)
  *   abort        status (1 byte), text: the first failure of a join
@@ -28,6 +29,7 @@
  *            included; immediately over with sessions on demand
  *   READY                                                                session_step
  *   DRAIN    until no call is outstanding                                leave_step
+ *            (a dynamic group has no BYE: then LEFT)
  *   BYE      until every member has sent a bye or is dead, repeated in   leave_step
  *            waves until no member began anything since the wave before
  *   LATE     the deadline of the shutdown has passed: until the store    leave.c: late_begin
@@ -174,6 +176,7 @@ struct group {
 	uint64_t report_at;     /* when to log what the join waits for */
 	uint64_t diagnose_at;   /* a member that sees why sessions are missing fails then, so that the others read it */
 	uint64_t grace;         /* end of FAILING, LATE or CLOSE */
+	uint64_t introduced_by; /* dynamic, CONNECT: READY then, whichever members have not answered */
 	struct far_err err;     /* result: OK until something fails */
 
 	struct key_auto key_auto;         /* KEY_AUTO, rank 0: the file that it made */
@@ -225,6 +228,8 @@ struct group {
 
 /** Fills *g with copies of its arguments; `net` stays the caller's. 0 or -ENOMEM. */
 int group_create(struct group *g, const struct ctl_config *config, const struct url *url, int store_fd);
+/** Sets what a slot shows of its member; `name` is borrowed. */
+void member_set(struct ctl_member *m, const char *name, unsigned shards);
 /** Closes store server and client, and removes an AUTO key's file; ports and net stay open. */
 void group_close(struct group *g);
 void group_destroy(struct group *g);
@@ -283,6 +288,10 @@ void join_key_proven(struct group *g);
 void join_key_agree(struct group *g);
 
 /* ---- join_info.c ---- */
+/** Stores a member's info in its slot: 0 or -ENOMEM. */
+int join_info_store(struct peer *p, const struct info *info, const uint8_t *value, size_t value_len);
+/** All infos are known: enters CONNECT. */
+void join_gathered(struct group *g);
 /** Checks and stores the info that a member has published; the last one ends GATHER. */
 void join_info_take(struct peer *p, const uint8_t *value, size_t value_len);
 /** Decodes a member's info: 0, -EPROTO, -EKEYREJECTED (its proof is wrong: no member of the group wrote it). */
@@ -291,6 +300,16 @@ int join_info_decode(const struct group *g, int rank, const uint8_t *value, size
 void join_info_publish(struct group *g);
 /** `done` of a request for a member's info; `user` is its peer. */
 void join_info_read(void *user, int result, const struct store_msg *reply);
+
+/* ---- dynamic.c ---- */
+/** The rank of a dynamic group is claimed: claims the name, publishes the info and reads those of the members. */
+void dynamic_claimed(struct group *g);
+/** CONNECT of a dynamic group: sets up a session with each member, so that all of them know this worker. */
+void dynamic_introduce(struct group *g);
+/** True once each of these members has answered, its session has failed, or at g->introduced_by. */
+bool dynamic_introduced(const struct group *g);
+/** The store has answered incarnation_query() for a rank without a known member: ends its calls, or lets them go on. */
+void dynamic_settle(struct peer *p);
 
 /* ---- rejoin.c ---- */
 /** Reads the key "running". */
@@ -308,6 +327,12 @@ void incarnation_watch_claims(struct group *g, bool complete);
 void incarnation_watch_infos(struct group *g);
 /** READY: handles claims that have ended since. */
 void incarnation_ready(struct group *g);
+/** A member's info has changed: begins a new incarnation of the member if it is one. */
+void incarnation_seen(struct peer *p, const uint8_t *value, size_t value_len);
+/** The claim of the member's rank has ended. */
+void incarnation_claim_ended(struct peer *p);
+/** The member whose rank a watched key "<what>/<rank>" names; NULL: none. */
+struct peer *incarnation_peer_of(struct group *g, const struct store_msg *reply, const char *what);
 /** Queries the store for a new incarnation of the member. */
 void incarnation_query(struct peer *p);
 /** The member's address has no process: it is lost if the store has no claim of its rank either. */
@@ -358,6 +383,8 @@ void pair_unreachable(struct pair *pair, enum far_status status, const char *tex
 void pair_drop(struct pair *pair);
 /** The session has ended, the membership has not: replaces the pair by a new one. false: no memory. */
 bool pair_disconnect(struct pair *pair, const char *why);
+/** Publishes whether the member is one. */
+void member_set_alive(const struct peer *p, bool alive);
 /** Ends the membership of this incarnation and its sessions. `why`: for errors. */
 void peer_lost(struct peer *p, const char *why);
 /** A new incarnation has joined: retires its pairs and queues PEER_BACK for new ones. */

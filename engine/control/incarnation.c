@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tracks the incarnations of members. Control thread. A restarted worker has the same rank, name and number of shards,
- * and another incarnation. Members notice it by their watches of the store, or by a connect request with an unknown
- * incarnation, which causes a query of the store. Sessions with the former incarnation end; later calls request
- * sessions with the new one.
+ * and another incarnation; in a dynamic group the rank may have another worker then. Members notice it by their watches
+ * of the store, or by a connect request with an unknown incarnation, which causes a query of the store. Sessions with
+ * the former incarnation end; later calls request sessions with the new one.
  *
  *   rank/<r> deleted   the process or its connection to the store is gone. If a driver reports the end of the process,
  *                      it decides; other sessions are probed; a member without sessions is lost
@@ -22,11 +22,11 @@ static bool tracks_incarnations(const struct group *g)
 	return g->phase >= PHASE_CONNECT && g->phase <= PHASE_BYE;
 }
 
-static void claim_ended(struct peer *p)
+void incarnation_claim_ended(struct peer *p)
 {
 	struct group *g = p->group;
 	/* While joining, the sessions end or fail to come up, with a better reason. */
-	if (p->dead || group_joining(g))
+	if (p->dead || (group_joining(g) && !g->url.dynamic))
 		return;
 	if (p->up_n)
 		session_probe_silent(p);
@@ -46,48 +46,42 @@ static void incarnation_begin(struct peer *p, const struct info *info, const uin
 {
 	struct group *g = p->group;
 	struct ctl_member *m = &g->members[p->rank];
-	uint8_t *copy = malloc(value_len);
-	if (!copy)
-		return; /* without memory nothing changes; the next request of a session queries again */
-	memcpy(copy, value, value_len);
-	peer_lost(p, "peer restarted");
-	if (group_joining(g) && !g->lazy) {
-		free(copy); /* peer_lost() has failed the join */
-		return;
-	}
-	free(p->info);
-	p->info = copy;
-	p->bytes = (uint16_t)value_len;
-	p->former_incarnation = m->incarnation;
+	bool known = p->known;
+	if (known)
+		peer_lost(p, "peer restarted");
+	if (group_joining(g) && !g->lazy)
+		return; /* peer_lost() has failed the join */
+	uint64_t former = m->incarnation;
+	if (join_info_store(p, info, value, value_len))
+		return; /* without memory it stays lost; the next request of a session queries again */
+	p->former_incarnation = former;
 	p->dead = p->probed = false;
-	atomic_store_explicit(&m->incarnation, info->incarnation, memory_order_relaxed);
-	atomic_store_explicit(&m->message_bytes_max, info->message_bytes_max, memory_order_relaxed);
-	session_set_info(p, info);
-	peer_restarted(p);
-	/* After the other fields: a reader of `alive` sees the incarnation. Pairs with describe() in api/workers.c. */
-	atomic_store_explicit(&m->alive, 1, memory_order_release);
+	if (known)
+		peer_restarted(p);
+	else
+		dynamic_settle(p);
+	member_set_alive(p, true);
 	leave_peer_restarted(p);
 	g->busy = true;
 }
 
-static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
+void incarnation_seen(struct peer *p, const uint8_t *value, size_t value_len)
 {
 	struct group *g = p->group;
 	const struct ctl_member *m = &g->members[p->rank];
 	struct info info;
-	if (!tracks_incarnations(g) || !p->known || peer_is_self(p) ||
+	if (!tracks_incarnations(g) || (!p->known && !g->url.dynamic) || peer_is_self(p) ||
 	    join_info_decode(g, p->rank, value, value_len, &info))
 		return;
 	if (info.incarnation == m->incarnation || info.incarnation == p->former_incarnation ||
-	    !is_same_member(m, &info))
+	    (!g->url.dynamic && !is_same_member(m, &info)) || ctl_check_name(info.name, NULL))
 		return;
 	incarnation_begin(p, &info, value, value_len);
 }
 
 /* ---- watches and queries of the store ---- */
 
-/* The member whose rank a watched key names; NULL: none. */
-static struct peer *peer_of_key(struct group *g, const struct store_msg *reply, const char *what)
+struct peer *incarnation_peer_of(struct group *g, const struct store_msg *reply, const char *what)
 {
 	size_t group = strlen(g->group), word = strlen(what), at = group + word + 2;
 	int rank = 0;
@@ -104,22 +98,22 @@ static struct peer *peer_of_key(struct group *g, const struct store_msg *reply, 
 static void info_news(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	struct peer *p = result || reply->status != STORE_OK ? NULL : peer_of_key(g, reply, "info");
+	struct peer *p = result || reply->status != STORE_OK ? NULL : incarnation_peer_of(g, reply, "info");
 	g->busy = true;
 	if (p)
-		info_seen(p, reply->value, reply->value_len);
+		incarnation_seen(p, reply->value, reply->value_len);
 }
 
 static void rank_news(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	struct peer *p = result ? NULL : peer_of_key(g, reply, "rank");
+	struct peer *p = result ? NULL : incarnation_peer_of(g, reply, "rank");
 	g->busy = true;
 	if (!p || peer_is_self(p))
 		return;
 	p->unclaimed = reply->status == STORE_MISSING;
 	if (p->unclaimed && tracks_incarnations(g))
-		claim_ended(p);
+		incarnation_claim_ended(p);
 }
 
 static void watch(struct group *g, const char *what, bool from_now, store_done_fn *news)
@@ -145,7 +139,7 @@ void incarnation_ready(struct group *g)
 {
 	for (int r = 0; r < g->url.world; r++)
 		if (g->peers[r].unclaimed)
-			claim_ended(&g->peers[r]);
+			incarnation_claim_ended(&g->peers[r]);
 }
 
 static void incarnation_read(void *user, int result, const struct store_msg *reply)
@@ -154,7 +148,9 @@ static void incarnation_read(void *user, int result, const struct store_msg *rep
 	p->querying = false;
 	p->group->busy = true;
 	if (result == 0 && reply->status == STORE_OK)
-		info_seen(p, reply->value, reply->value_len);
+		incarnation_seen(p, reply->value, reply->value_len);
+	if (!p->known)
+		dynamic_settle(p);
 }
 
 /* ---- loss of a member ---- */
@@ -196,7 +192,7 @@ void peer_suspect(struct peer *p, const char *why)
 void incarnation_query(struct peer *p)
 {
 	struct group *g = p->group;
-	if (p->querying || g->store_lost || !tracks_incarnations(g) || group_joining(g))
+	if (p->querying || g->store_lost || !tracks_incarnations(g) || (group_joining(g) && !g->url.dynamic))
 		return;
 	p->querying = true;
 	group_request(g, STORE_GET, "info", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS),

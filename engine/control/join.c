@@ -190,9 +190,14 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 		group_fail(g, true, FAR_NOT_UNIQUE,
 			   "rank %d of group \"%s\" is taken by worker \"%.*s\"; give worker \"%s\" a rank of its own",
 			   g->url.rank, g->group, (int)reply->value_len - skip, held + skip, g->name);
+		g->err.code = g->url.dynamic ? EEXIST : 0; /* another free rank may do */
 		return;
 	}
 	g->phase = PHASE_GATHER;
+	if (g->url.dynamic) {
+		dynamic_claimed(g);
+		return;
+	}
 	incarnation_watch_claims(g, false);
 	if (g->rejoining) {
 		rejoin_claimed(g);
@@ -216,20 +221,47 @@ static void missing_read(struct group *g)
 		group_request(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
+#define WORLD_TEXT 24
+
+/* The value of "world" that this worker writes. */
+static int world_text(const struct group *g, char out[WORLD_TEXT])
+{
+	return snprintf(out, WORLD_TEXT, g->url.dynamic ? "dynamic %d" : "%d", g->url.world);
+}
+
+static void world_differs(struct group *g, const struct store_msg *reply)
+{
+	char theirs[WORLD_TEXT];
+	snprintf(theirs, sizeof theirs, "%.*s", (int)reply->value_len, (const char *)reply->value);
+	bool dynamic = strncmp(theirs, "dynamic ", 8) == 0;
+	if (dynamic != g->url.dynamic)
+		group_fail(g, true, FAR_INVALID,
+			   "RPC group \"%s\" mixes statically and dynamically initialized members: worker \"%s\" is "
+			   "%s, and the members that came before are %s; start all of them %s",
+			   g->group, g->name, dynamic ? "static (it has a world size)" : "dynamic",
+			   dynamic ? "dynamic" : "static", dynamic ? "without a world size" : "with one world size");
+	else if (dynamic)
+		group_fail(g, true, FAR_INVALID,
+			   "members_max is %d for worker \"%s\" but %s for the members that came before; start every "
+			   "member of group \"%s\" with the same members_max",
+			   g->url.world, g->name, theirs + 8, g->group);
+	else
+		group_fail(g, true, FAR_INVALID,
+			   "world_size is %d for worker \"%s\" but %s for the members that came before; start every "
+			   "member of group \"%s\" with the same world_size",
+			   g->url.world, g->name, theirs, g->group);
+}
+
 static void world_agreed(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	char value[24 + FAR_NAME_MAX], own[16];
+	char value[24 + FAR_NAME_MAX], own[WORLD_TEXT];
 	if (!join_reply_counts(g, result, reply))
 		return;
-	int len = snprintf(own, sizeof own, "%d", g->url.world);
+	int len = world_text(g, own);
 	if (reply->status == STORE_DIFFERS &&
 	    (reply->value_len != (size_t)len || memcmp(reply->value, own, (size_t)len))) {
-		group_fail(g, true, FAR_INVALID,
-			   "world_size is %d for worker \"%s\" but %.*s for the members that came before; start every "
-			   "member of group \"%s\" with the same world_size",
-			   g->url.world, g->name, (int)(reply->value_len < 16 ? reply->value_len : 16),
-			   (const char *)reply->value, g->group);
+		world_differs(g, reply);
 		return;
 	}
 	len = snprintf(value, sizeof value, "%016" PRIx64 " %s", g->config.incarnation, g->name);
@@ -247,11 +279,13 @@ static void refused_fail(struct group *g)
 
 void join_claim(struct group *g)
 {
-	char value[16];
-	int len = snprintf(value, sizeof value, "%d", g->url.world);
+	char value[WORLD_TEXT];
+	int len = world_text(g, value);
 	join_key_proven(g);
-	rejoin_query(g); /* first: replies come in order */
-	group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
+	if (!g->url.dynamic) {
+		rejoin_query(g); /* first: replies come in order */
+		group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
+	}
 	group_request(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
 }
 
@@ -329,7 +363,7 @@ static void report_waiting(struct group *g)
 		snprintf(what, sizeof what, "the store at %s%s%.160s", g->store, *why ? ": " : "", why);
 	else if (g->phase == PHASE_STORE)
 		snprintf(what, sizeof what, "rank 0, which hosts the store at %s", g->store);
-	else if (g->phase == PHASE_CLAIM)
+	else if (g->phase == PHASE_CLAIM || g->url.dynamic)
 		snprintf(what, sizeof what, "the store at %s", g->store);
 	else if (g->phase == PHASE_GATHER && list_used(g) && g->url.rank != 0)
 		snprintf(what, sizeof what, "rank 0, which waits for the other members");
@@ -363,7 +397,7 @@ static void deadline_passed(struct group *g)
 		add_diagnoses(g, ": ", remarks, sizeof remarks);
 		group_fail(g, true, FAR_TIMEOUT, "no session within %.3g s between worker \"%s\" and %s%s", seconds,
 			   g->name, names_end(&names), remarks);
-	} else if (g->phase == PHASE_GATHER)
+	} else if (g->phase == PHASE_GATHER && !g->url.dynamic)
 		group_fail(g, true, FAR_TIMEOUT,
 			   "%d of %d members of group \"%s\" did not join within %.3g s: missing %s", names.n,
 			   g->url.world, g->group, seconds, names_end(&names));
@@ -485,7 +519,7 @@ static void check_descriptors(struct group *g)
 static bool has_diagnosis(struct group *g)
 {
 	char remarks[224] = "";
-	if (g->phase != PHASE_CONNECT || g->now < g->diagnose_at)
+	if (g->phase != PHASE_CONNECT || g->url.dynamic || g->now < g->diagnose_at)
 		return false;
 	g->diagnose_at = TIME_NEVER;
 	add_diagnoses(g, "", remarks, sizeof remarks);

@@ -33,20 +33,24 @@ static bool names_unique(struct group *g)
 	return group_joining(g);
 }
 
-static void gathered(struct group *g)
+void join_gathered(struct group *g)
 {
-	if (!names_unique(g))
+	if (!g->url.dynamic && !names_unique(g))
 		return;
 	/* All members decide by the same infos, hence alike. */
 	if (g->shards_max * g->shards_all > FAR_SESSIONS_EAGER_MAX)
 		g->lazy = true;
 	/* A rejoin waits for no other member. */
-	g->eager_rejoin = g->rejoining && !g->lazy;
+	g->eager_rejoin = g->rejoining && !g->lazy && !g->url.dynamic;
 	g->lazy |= g->rejoining;
 	g->phase = PHASE_CONNECT;
-	incarnation_watch_claims(g, true);
-	incarnation_watch_infos(g);
+	if (!g->url.dynamic) {
+		incarnation_watch_claims(g, true);
+		incarnation_watch_infos(g);
+	}
 	session_begin(g);
+	if (g->url.dynamic)
+		dynamic_introduce(g);
 }
 
 int join_info_decode(const struct group *g, int rank, const uint8_t *value, size_t value_len, struct info *out)
@@ -56,10 +60,42 @@ int join_info_decode(const struct group *g, int rank, const uint8_t *value, size
 	return info_decode(value, value_len, out);
 }
 
-void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
+int join_info_store(struct peer *p, const struct info *info, const uint8_t *value, size_t value_len)
 {
 	struct group *g = p->group;
 	struct ctl_member *m = &g->members[p->rank];
+	uint8_t *copy = malloc(value_len);
+	char *name = p->name && strcmp(p->name, info->name) == 0 ? p->name : strdup(info->name);
+	if (!copy || !name) {
+		free(copy);
+		if (name != p->name)
+			free(name);
+		return -ENOMEM;
+	}
+	memcpy(copy, value, value_len);
+	/* A name that other threads read in place stays: in a static group it never changes. */
+	if (name != p->name || m->shards != info->shards)
+		member_set(m, name, info->shards);
+	free(p->info);
+	if (name != p->name)
+		free(p->name);
+	p->info = copy;
+	p->name = name;
+	p->bytes = (uint16_t)value_len;
+	atomic_store_explicit(&m->incarnation, info->incarnation, memory_order_relaxed);
+	atomic_store_explicit(&m->message_bytes_max, info->message_bytes_max, memory_order_relaxed);
+	session_set_info(p, info);
+	g->known_n += !p->known;
+	p->known = true;
+	g->lazy |= info->lazy;
+	g->shards_all += info->shards;
+	g->shards_max = info->shards > g->shards_max ? info->shards : g->shards_max;
+	return 0;
+}
+
+void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
+{
+	struct group *g = p->group;
 	struct info info;
 	int rc = join_info_decode(g, p->rank, value, value_len, &info);
 	if (rc == -EKEYREJECTED) {
@@ -78,28 +114,15 @@ void join_info_take(struct peer *p, const uint8_t *value, size_t value_len)
 		group_fail(g, true, FAR_NOT_UNIQUE, "rank %d was published by another worker", p->rank);
 		return;
 	}
-	p->info = malloc(value_len);
-	p->name = strdup(info.name);
-	if (!p->info || !p->name) {
+	if (join_info_store(p, &info, value, value_len)) {
 		group_fail(g, true, FAR_RESOURCE, "no memory for the table of members");
 		return;
 	}
-	memcpy(p->info, value, value_len);
-	p->bytes = (uint16_t)value_len;
-	m->name = p->name;
-	m->shards = info.shards;
-	m->incarnation = info.incarnation;
-	m->message_bytes_max = info.message_bytes_max;
-	p->known = true;
-	session_set_info(p, &info);
-	g->lazy |= info.lazy;
-	g->shards_all += info.shards;
-	g->shards_max = info.shards > g->shards_max ? info.shards : g->shards_max;
-	if (++g->known_n < g->url.world)
+	if (g->url.dynamic || g->known_n < g->url.world)
 		return;
 	if (list_used(g) && g->url.rank == 0)
 		list_publish(g);
-	gathered(g);
+	join_gathered(g);
 }
 
 void join_info_read(void *user, int result, const struct store_msg *reply)
@@ -129,5 +152,6 @@ void join_info_publish(struct group *g)
 	size_t len = info_encode(&info, value);
 	if (g->config.key.kind != KEY_NONE)
 		info_seal(value, len, &g->key, g->url.rank);
-	group_request(g, STORE_SET, "info", g->url.rank, value, len, g->init_deadline, info_set, g);
+	group_request(g, g->url.dynamic ? STORE_HOLD : STORE_SET, "info", g->url.rank, value, len, g->init_deadline,
+		      info_set, g);
 }

@@ -17,6 +17,8 @@
  * members have no session with a member that dies: rank 0 writes "lost" for it, and after a while connects to members
  * without a bye, a few at a time.
  *
+ * A member of a dynamic group leaves as soon as it has no outstanding calls, whatever the others do.
+ *
  * A member that serves has no work of its own. It begins to leave, without a deadline, when the first other member does
  * or is lost. Rank 0 keeps the store open meanwhile, for members that are started again.
  */
@@ -127,7 +129,7 @@ static void bye_queried(void *user, int result, const struct store_msg *reply)
 
 void leave_query_bye(struct peer *p)
 {
-	if (p->bye == BYE_UNKNOWN && p->rank != p->group->url.rank)
+	if (p->bye == BYE_UNKNOWN && p->rank != p->group->url.rank && !p->group->url.dynamic)
 		wave_request(p->group, STORE_GET, "bye", p->rank, NULL, 0, bye_queried, p);
 }
 
@@ -135,7 +137,7 @@ void leave_peer_restarted(struct peer *p)
 {
 	struct group *g = p->group;
 	p->bye = BYE_UNKNOWN;
-	if (group_leaving(g) && !g->store_lost && !(list_used(g) && g->url.rank != 0))
+	if (group_leaving(g) && !g->store_lost && !g->url.dynamic && !(list_used(g) && g->url.rank != 0))
 		bye_wait(p);
 }
 
@@ -202,6 +204,8 @@ static void leaving_read(void *user, int result, const struct store_msg *reply)
 
 bool leave_due(struct group *g)
 {
+	if (g->url.dynamic) /* nobody's end ends the group */
+		return g->leave_requested;
 	if (g->serves && !g->serving && !g->store_lost) {
 		g->serving = true;
 		group_request(g, STORE_WAIT, "leaving", -1, NULL, 0, TIME_NEVER, leaving_read, g);
@@ -226,6 +230,8 @@ void leave_begin(struct group *g)
 {
 	g->phase = PHASE_DRAIN;
 	g->wave = 1;
+	if (g->url.dynamic)
+		return;
 	if (!g->store_lost)
 		group_request(g, STORE_SET, "leaving", -1, "1", 1, g->leave_deadline, group_ignore_reply, g);
 	bool reads_list = list_used(g) && g->url.rank != 0;
@@ -308,7 +314,7 @@ static bool missing_text(const struct group *g, char *text, size_t len)
 	struct names missing = {.text = ""}, lost = {.text = ""}, late = {.text = ""};
 	uint64_t calls = g->config.outstanding(g->config.ctx);
 	char own[128] = "";
-	if (!list_used(g) || g->url.rank == 0 || g->byes_known)
+	if (!g->url.dynamic && (!list_used(g) || g->url.rank == 0 || g->byes_known))
 		members_with(g, BYE_UNKNOWN, &missing);
 	members_with(g, BYE_LOST, &lost);
 	members_with(g, BYE_LATE, &late);
@@ -439,7 +445,10 @@ static uint64_t drain_step(struct group *g)
 	g->begun_drained = g->config.begun(g->config.ctx);
 	if (g->config.outstanding(g->config.ctx))
 		return g->now + DRAIN_POLL_NS;
-	g->phase = PHASE_BYE;
+	if (g->url.dynamic)
+		left(g);
+	else
+		g->phase = PHASE_BYE;
 	return TIME_NEVER;
 }
 
@@ -457,7 +466,7 @@ static void late_begin(struct group *g)
 	g->phase = PHASE_LATE;
 	g->busy = true;
 	g->grace = time_after(g->now, LATE_GRACE_NS);
-	if (g->store_lost)
+	if (g->store_lost || g->url.dynamic)
 		return;
 	g->notifying = true;
 	group_request(g, STORE_SET, key_of("bye", g->wave + g->bye_sent, key, sizeof key), g->url.rank, late_value,
@@ -488,7 +497,7 @@ uint64_t leave_step(struct group *g)
 	uint64_t next = TIME_NEVER;
 	if (!group_leaving(g))
 		return TIME_NEVER;
-	if (g->leave_requested && g->url.rank == 0)
+	if (g->leave_requested && g->url.rank == 0 && !g->url.dynamic)
 		store_shut(g);
 	if (g->phase == PHASE_DRAIN)
 		next = drain_step(g);

@@ -75,7 +75,8 @@ static void take(struct group *g, unsigned shard, const struct mail *mail)
 {
 	struct pair *pair;
 	if (mail->type == MAIL_CONNECT) {
-		pair = mail->worker < (uint32_t)g->url.world && mail->shard < g->members[mail->worker].shards
+		pair = mail->worker < (uint32_t)g->url.world &&
+				       mail->shard < (g->url.dynamic ? FAR_SHARDS_MAX : g->members[mail->worker].shards)
 			       ? pair_get(&g->peers[mail->worker], shard, mail->shard)
 			       : NULL;
 		/* NULL: no memory; the calls end at their deadlines. */

@@ -256,17 +256,26 @@ bool pair_disconnect(struct pair *pair, const char *why)
 	return true;
 }
 
+void member_set_alive(const struct peer *p, bool alive)
+{
+	const struct ctl_config *c = &p->group->config;
+	/* After the other fields: a reader of `alive` sees the incarnation. Pairs with describe() in api/workers.c. */
+	atomic_store_explicit(&p->group->members[p->rank].alive, alive, memory_order_release);
+	if (c->members_changed)
+		c->members_changed(c->ctx);
+}
+
 void peer_lost(struct peer *p, const char *why)
 {
 	struct group *g = p->group;
 	if (p->dead)
 		return;
 	p->dead = true;
-	atomic_store_explicit(&g->members[p->rank].alive, 0, memory_order_relaxed);
+	member_set_alive(p, false);
 	g->busy = true;
 	for (struct pair *pair = p->pairs; pair; pair = pair->next)
 		pair_end(pair, why);
-	if (group_joining(g))
+	if (group_joining(g) && !g->url.dynamic)
 		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
 			   g->members[p->rank].name, p->rank, why);
 	else if (group_leaving(g))

@@ -78,7 +78,7 @@ void rejoin_claimed(struct group *g)
 
 void rejoin_connect(struct group *g)
 {
-	if (g->url.rank == 0)
+	if (g->url.rank == 0 && !g->url.dynamic)
 		group_request(g, STORE_SET, "running", -1, "1", 1, TIME_NEVER, group_ignore_reply, g);
 	for (int r = 0; r < g->url.world && g->eager_rejoin; r++) {
 		for (unsigned local = 0; local < g->config.shards && r != g->url.rank; local++)

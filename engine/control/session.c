@@ -207,6 +207,12 @@ void pair_request(struct pair *pair)
 	if (pair->state == PAIR_UP)
 		return; /* PEER_UP is on its way */
 	pair->requested = true;
+	if (!pair->peer->known && g->phase >= PHASE_CONNECT) {
+		incarnation_query(pair->peer);
+		if (!pair->peer->querying)
+			dynamic_settle(pair->peer);
+		return;
+	}
 	if (pair->peer->dead)
 		pair_unreachable(pair, FAR_PEER_LOST, "its process is gone");
 	else if (g->phase >= PHASE_CONNECT && (g->lazy || !group_joining(g)))
@@ -326,6 +332,9 @@ static int handshake_check(const struct group *g, const struct nic_event *ev, st
 	if (h->to != g->config.incarnation)
 		return -ESTALE;
 	const struct peer *p = &g->peers[h->rank];
+	/* A worker that has just joined the dynamic group: its info is on its way. */
+	if (g->url.dynamic && !p->known && g->phase >= PHASE_CONNECT)
+		return -ESTALE;
 	if (peer_is_self(p) && h->from != g->config.incarnation)
 		return -ESTALE;
 	/* Before the member's info is known any incarnation is accepted; session_begin() checks it. */
@@ -565,7 +574,9 @@ void session_set_info(struct peer *p, const struct info *info)
 void session_begin(struct group *g)
 {
 	for (int r = 0; r < g->url.world && group_joining(g); r++) {
-		atomic_store_explicit(&g->members[r].alive, !g->peers[r].dead, memory_order_relaxed);
+		if (!g->peers[r].known)
+			continue;
+		member_set_alive(&g->peers[r], !g->peers[r].dead);
 		early_check(&g->peers[r]);
 		if (!g->lazy)
 			connect_all(&g->peers[r]);
@@ -574,6 +585,8 @@ void session_begin(struct group *g)
 
 bool session_all_up(const struct group *g)
 {
+	if (g->url.dynamic)
+		return dynamic_introduced(g);
 	return g->lazy || g->ups_posted == g->config.shards * g->shards_all;
 }
 
@@ -593,6 +606,7 @@ uint64_t session_step(struct group *g)
 	at = mails_post(g);
 	if (g->phase == PHASE_CONNECT && session_all_up(g)) {
 		g->phase = PHASE_READY;
+		g->introduced_by = TIME_NEVER;
 		incarnation_ready(g);
 		rejoin_connect(g);
 	}

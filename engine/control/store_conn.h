@@ -152,6 +152,8 @@ void owner_set(struct store_server *s, const struct conn *c, struct kv_bytes key
 
 /* ---- store_hold.c ---- */
 
+/** True if a client holds the key. */
+bool hold_exists(struct store_server *s, struct kv_bytes key);
 /** True if this client holds the key. */
 bool hold_is_of(struct store_server *s, const struct conn *c, struct kv_bytes key);
 

@@ -21,6 +21,11 @@ static struct hold **hold_find(struct store_server *s, struct kv_bytes key)
 	return at;
 }
 
+bool hold_exists(struct store_server *s, struct kv_bytes key)
+{
+	return *hold_find(s, key) != NULL;
+}
+
 bool hold_is_of(struct store_server *s, const struct conn *c, struct kv_bytes key)
 {
 	const struct hold *h = *hold_find(s, key);

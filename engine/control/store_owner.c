@@ -8,7 +8,7 @@
  *   <group>/rank/<r>           rank r, by HOLD; while held, the holder's connection only
  *   <group>/info/<r>           rank r, with the name that wrote it first
  *   <group>/bye[<wave>]/<r>    rank r, and rank 0, which writes it for a member that died
- *   any other                  its owner; of the application: any client
+ *   any other                  its owner; of the application: any client; while held, HOLD by any client
  */
 #include "control/store_conn.h"
 
@@ -93,8 +93,8 @@ bool owner_permits(struct store_server *s, const struct conn *c, const struct st
 	enum named named = named_by(key, &group, &rank);
 	uint64_t owner = kv_owner(s->kv, key);
 	bool own = owner == 0 || owner == owner_of(s, &c->who);
-	if (named == NAMED_NOT)
-		return own;
+	if (named == NAMED_NOT) /* a held key passes only when its holder has ended, and would be deleted then */
+		return own || (m->op == STORE_HOLD && hold_exists(s, key));
 	if (!is_word(group, c->who.group) || (c->who.rank != rank && !(named == NAMED_BYE && c->who.rank == 0)))
 		return false;
 	if (named == NAMED_RANK)

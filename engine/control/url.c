@@ -104,6 +104,11 @@ static enum far_status authority_parse(struct url *u, const char *method, const 
 	return host_set(u, host, host_len, "init_method", err);
 }
 
+static bool is_dynamic(const char *s, size_t len)
+{
+	return len == sizeof "dynamic" - 1 && memcmp(s, "dynamic", len) == 0;
+}
+
 static enum far_status query_pair(struct url *u, const char *method, const char *s, size_t len, struct far_err *err)
 {
 	static const char rank[] = "rank=", world[] = "world_size=";
@@ -120,10 +125,12 @@ static enum far_status query_pair(struct url *u, const char *method, const char 
 	if (len >= sizeof world - 1 && memcmp(s, world, sizeof world - 1) == 0) {
 		if (u->world != WORLD_UNSET)
 			return err_set(err, FAR_INVALID, "init_method \"%.128s\" gives world_size twice", method);
-		if (!number_parse(s + sizeof world - 1, len - (sizeof world - 1), 1, FAR_WORLD_MAX, &n))
+		if (is_dynamic(s + sizeof world - 1, len - (sizeof world - 1)))
+			n = FAR_WORLD_DYNAMIC;
+		else if (!number_parse(s + sizeof world - 1, len - (sizeof world - 1), 1, FAR_WORLD_MAX, &n))
 			return err_set(err, FAR_INVALID,
-				       "init_method \"%.128s\": world_size is not a number in [1, %d]", method,
-				       FAR_WORLD_MAX);
+				       "init_method \"%.128s\": world_size is not \"dynamic\", nor a number in [1, %d]",
+				       method, FAR_WORLD_MAX);
 		u->world = (int)n;
 		return FAR_OK;
 	}
@@ -147,6 +154,8 @@ static enum far_status query_parse(struct url *u, const char *method, const char
 
 static enum far_status numbers_merge(struct url *u, int rank, int world, struct far_err *err)
 {
+	char own[LAUNCHER_TEXT_MAX];
+	const char *text;
 	long n;
 	enum far_status status;
 	if (rank != FAR_RANK_ENV && u->rank != RANK_UNSET)
@@ -161,17 +170,27 @@ static enum far_status numbers_merge(struct url *u, int rank, int world, struct 
 		u->world = world;
 	if (rank != FAR_RANK_ENV)
 		u->rank = rank;
+	if (u->world == WORLD_UNSET && (text = launcher_env("WORLD_SIZE", own)) && is_dynamic(text, strlen(text)))
+		u->world = FAR_WORLD_DYNAMIC;
 	if (u->world == WORLD_UNSET) {
 		status = env_number("WORLD_SIZE", "pass world_size", 1, FAR_WORLD_MAX, &n, err);
 		if (status != FAR_OK)
 			return status;
 		u->world = (int)n;
 	}
+	u->dynamic = u->world == FAR_WORLD_DYNAMIC;
+	if (u->dynamic && u->rank == RANK_UNSET && !launcher_env("RANK", own))
+		u->rank = RANK_OPEN;
 	if (u->rank == RANK_UNSET) {
 		status = env_number("RANK", "pass rank", 0, FAR_WORLD_MAX - 1, &n, err);
 		if (status != FAR_OK)
 			return status;
 		u->rank = (int)n;
+	}
+	if (u->dynamic) {
+		u->world = 0;
+		return u->rank >= RANK_OPEN ? FAR_OK
+					    : err_set(err, FAR_INVALID, "rank is %d, expected 0 or more", u->rank);
 	}
 	if (u->world < 1 || u->world > FAR_WORLD_MAX)
 		return err_set(err, FAR_INVALID, "world_size is %d, expected [1, %d]", u->world, FAR_WORLD_MAX);
@@ -282,6 +301,21 @@ enum far_status url_parse(const char *init_method, int rank, int world, struct u
 	if (status == FAR_OK)
 		*out = u;
 	return status;
+}
+
+enum far_status url_bound(struct url *u, unsigned members_max, struct far_err *err)
+{
+	if (!u->dynamic)
+		return FAR_OK;
+	if (members_max < 1 || members_max > FAR_WORLD_MAX)
+		return err_set(err, FAR_INVALID, "members_max is %u, expected [1, %d], or 0 for %d", members_max,
+			       FAR_WORLD_MAX, FAR_MEMBERS_MAX);
+	if (u->rank >= (int)members_max)
+		return err_set(err, FAR_INVALID,
+			       "rank is %d, expected [0, %u) in a group of at most %u members (members_max)", u->rank,
+			       members_max, members_max);
+	u->world = (int)members_max;
+	return FAR_OK;
 }
 
 void url_text(const struct url *url, char out[URL_TEXT_MAX])

@@ -1445,7 +1445,10 @@ class agent
 	std::vector<far_worker_info> workers() const
 	{
 		std::vector<far_worker_info> all(static_cast<std::size_t>(world_size()));
-		far_workers(a_, all.data(), static_cast<int>(all.size()));
+		int n = far_workers(a_, all.data(), static_cast<int>(all.size()));
+		if (n >= 0 &&
+		    static_cast<std::size_t>(n) < all.size()) /* a member of a dynamic group has left meanwhile */
+			all.resize(static_cast<std::size_t>(n));
 		return all;
 	}
 

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The store etcd:// with Debian's etcd, which is unpacked, not installed: operations, a group whose etcd is killed and
 # started again with its data, stopped for 10 s, and a cluster of three that loses one; TLS, user and password; errors.
-# usage: etcd.sh API_STORE API_STORE_FILE [CASES: all, or errors operations group cluster]
+# usage: etcd.sh API_STORE API_STORE_FILE API_DYNAMIC [CASES: all, or errors operations group cluster]
 set -u
 api_store=$1
 api_group=$2
-cases=${3:-all}
+api_dynamic=$3
+cases=${4:-all}
 . "$(dirname "$0")/cases.sh"
 guard_s=540
 export FAR_HANG_GUARD_S=530
@@ -168,6 +169,8 @@ if wants group; then
 	ok "leases that have ended are replaced, with the keys" $?
 	bounded env FAR_KEY_FILE="$dir/key" "$api_group" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a rounds" 2
 	ok "rank 0 is replaced while etcd is down, and while it is stopped for 10 s" $rc
+	bounded env FAR_KEY_FILE="$dir/key" "$api_dynamic" "etcd://$endpoints"
+	ok "dynamic groups" $rc
 	all_end
 fi
 

@@ -272,13 +272,18 @@ struct far_opts {
 	uint64_t rref_retry_ns; /* first retry interval of a control message about a reference that failed
 				   (<farcall/testing.h>) or found the owner out of room: [1 us, 1 h], default 1 ms; each
 				   interval is 1.5 times the one before */
+	unsigned members_max;   /* members that a dynamic group has at most at one time, the same for all of them:
+				   [1, 1024], default FAR_MEMBERS_MAX. Ignored in a static group */
 };
 
 /** Value of far_opts.pin_cpu for CPU `n`, from 0. */
 #define FAR_CPU(n) ((n) + 1)
 
-#define FAR_RANK_ENV  (-1) /* rank from RANK */
-#define FAR_WORLD_ENV 0    /* world size from WORLD_SIZE */
+#define FAR_RANK_ENV      (-1) /* rank from RANK; in a dynamic group without RANK: FAR_RANK_ANY */
+#define FAR_RANK_ANY      (-2) /* a free rank of a dynamic group, over tcp:// from 1 on */
+#define FAR_WORLD_ENV     0    /* world size from WORLD_SIZE, which may be "dynamic" */
+#define FAR_WORLD_DYNAMIC (-2) /* a dynamic group: without a world size */
+#define FAR_MEMBERS_MAX   256  /* default of far_opts.members_max */
 
 /* ---- Start and stop: one application thread per agent; these block ---- */
 
@@ -288,7 +293,8 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
 				   struct far_err *err);
 
 /**
- * Joins a static group. Returns when every member has joined and is connected (with FAR_CONNECT_LAZY: has joined).
+ * Joins a group. In a static group it returns when every member has joined and is connected (with FAR_CONNECT_LAZY: has
+ * joined).
  * Blocks at most `opts->init_timeout_ns`; a line is logged after 2 s and then every 10 s that says what it waits for
  * (<farcall/log.h>).
  *
@@ -317,6 +323,15 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  * a restarted rank 0 waits for a new group. With file:// and etcd:// it can. NOT_UNIQUE: the previous process still
  * runs, or its machine has been silent for less than 5 s. Once rank 0 is in far_shutdown() no worker can join.
  *
+ * Dynamic group (`world_size` FAR_WORLD_DYNAMIC, or WORLD_SIZE=dynamic): workers join at any time and wait for nobody.
+ * `rank`: [0, opts.members_max), or FAR_RANK_ANY. When the function returns, the worker knows every member that joined
+ * before, and each of them that answers within 1 s knows it (with FAR_CONNECT_LAZY: learns of it from the store). A
+ * member leaves with far_shutdown() or far_shutdown_local(), whatever the others do; then, and when it dies, calls to
+ * it end with PEER_LOST, later ones with UNKNOWN_WORKER, its references are released, and its name and its rank are
+ * free, for a worker with any number of shards, too. With tcp:// the worker with rank 0 hosts the store: once it has
+ * left, nobody can join, and calls among the others go on. INVALID: the members that came before are static, or have
+ * another opts.members_max. RESOURCE: no rank is free. NOT_UNIQUE: a member has the rank, or the name.
+ *
  * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
  */
 static inline enum far_status far_init_rpc(const char *name, int rank, int world_size, const struct far_opts *opts,
@@ -336,8 +351,9 @@ static inline enum far_status far_init_rpc(const char *name, int rank, int world
  *
  * At most `timeout_ns` (0: FAR_SERVE_TIMEOUT_NS, no limit): TIMEOUT. A worker serves when it has no work of its own:
  * only its handlers start calls. References that it holds to its own values when it is shut down are no leaks. While
- * rank 0 serves, lost workers can join again. Other errors: WOULD_DEADLOCK in a handler; INVALID (another thread is in
- * it); RESOURCE (64 agents of this process serve); SHUTDOWN (`agent` is NULL).
+ * rank 0 serves, lost workers can join again. A dynamic group does not end: there it serves until far_stop() or a
+ * signal. Other errors: WOULD_DEADLOCK in a handler; INVALID (another thread is in it); RESOURCE (64 agents of this
+ * process serve); SHUTDOWN (`agent` is NULL).
  */
 enum far_status far_serve(struct far_agent *agent, uint64_t timeout_ns, struct far_err *err);
 
@@ -349,7 +365,8 @@ void far_stop(struct far_agent *agent);
  * until every member has called far_shutdown() or serves (far_serve()), the calls of all are answered (also those that
  * handlers start meanwhile), and the handlers of all one-way messages have returned. Handlers keep serving until then.
  * A worker that only serves calls far_serve() first, which has no such limit. Rank 0 leaves last. No other thread may
- * be inside a call on this agent. Futures stay valid until freed.
+ * be inside a call on this agent. Futures stay valid until freed. In a dynamic group it waits for the calls and one-way
+ * handlers of this worker alone; requests that its handlers still serve end with PEER_LOST at their callers.
  *
  * The agent is freed whatever is returned, except WOULD_DEADLOCK. Waits of handlers that still run then return
  * FAR_CANCELLED: fibers have one second to end, blocking handlers as long as they take; stderr reports both.
@@ -402,15 +419,15 @@ static inline void far_worker_self(struct far_agent *agent, struct far_worker_in
 }
 /** far_workers() with the caller's size of struct far_worker_info. */
 int far_workers_sized(struct far_agent *agent, struct far_worker_info *out, int cap, size_t bytes);
-/** Writes all members by rank to out[0, cap), this worker and lost ones included, and returns their number. `out` may
- * be NULL if `cap` is 0. */
+/** Writes all members by rank to out[0, cap), this worker and lost ones included, and returns their number. In a
+ * dynamic group lost ones are no members any more. `out` may be NULL if `cap` is 0. */
 static inline int far_workers(struct far_agent *agent, struct far_worker_info *out, int cap)
 {
 	return far_workers_sized(agent, out, cap, sizeof *out);
 }
 /** Shard of this worker as a destination: the default shard of the function. */
 struct far_to far_self(struct far_agent *agent);
-/** Members of the group, this worker included. */
+/** Members of the group, this worker included; of a dynamic group at this moment. */
 int far_world_size(struct far_agent *agent);
 
 /** Default deadline of calls started later. Setting 0 sets FAR_RPC_TIMEOUT_NS; setting returns FAR_OK. */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dynamic groups: members come and go. Control thread. A member holds three records in the store, which exist as long
+ * as its connection: its rank, its name and its info. The watch of the infos reports every member that comes, with its
+ * address, and every one that goes. It reports the infos in the order in which they were written, so this worker's own
+ * info follows those of all members that joined before.
+ */
+#include "control/group.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Limit of the introduction: a member that does not answer learns of this worker later, by its watch. */
+#define INTRODUCE_NS UINT64_C(1000000000)
+
+static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
+{
+	struct group *g = p->group;
+	p->unclaimed = false;
+	if (g->phase != PHASE_GATHER) {
+		incarnation_seen(p, value, value_len);
+		return;
+	}
+	p->dead = false;
+	join_info_take(p, value, value_len);
+	if (peer_is_self(p) && group_joining(g))
+		join_gathered(g);
+}
+
+static void info_gone(struct peer *p)
+{
+	if (peer_is_self(p))
+		return;
+	p->unclaimed = true;
+	if (p->group->phase == PHASE_GATHER)
+		p->dead = p->known;
+	else if (p->known)
+		incarnation_claim_ended(p);
+}
+
+static void info_news(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	struct peer *p = result ? NULL : incarnation_peer_of(g, reply, "info");
+	g->busy = true;
+	if (p && reply->status == STORE_OK)
+		info_seen(p, reply->value, reply->value_len);
+	else if (p && reply->status == STORE_MISSING)
+		info_gone(p);
+}
+
+static void name_claimed(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	const struct store_msg watch = {.op = STORE_WATCH};
+	if (!join_reply_counts(g, result, reply))
+		return;
+	if (reply->status == STORE_DIFFERS) {
+		group_fail(g, false, FAR_NOT_UNIQUE,
+			   "RPC worker name \"%s\" is not unique: rank %.*s of group \"%s\" has it", g->name,
+			   (int)(reply->value_len < 8 ? reply->value_len : 8), (const char *)reply->value, g->group);
+		return;
+	}
+	join_info_publish(g);
+	group_submit(g, &watch, "info/", -1, TIME_NEVER, info_news, g);
+}
+
+void dynamic_claimed(struct group *g)
+{
+	char what[24], value[16];
+	snprintf(what, sizeof what, "name/%016" PRIx64, hash64(g->name, strlen(g->name)));
+	int len = snprintf(value, sizeof value, "%d", g->url.rank);
+	group_request(g, STORE_HOLD, what, -1, value, (size_t)len, g->init_deadline, name_claimed, g);
+}
+
+void dynamic_introduce(struct group *g)
+{
+	g->introduced_by = time_after(g->now, INTRODUCE_NS);
+	for (int r = 0; r < g->url.world && !g->config.lazy && g->known_n <= FAR_SESSIONS_EAGER_MAX; r++)
+		if (g->peers[r].known && r != g->url.rank)
+			session_request(&g->peers[r], 0, 0);
+}
+
+bool dynamic_introduced(const struct group *g)
+{
+	if (g->now >= g->introduced_by)
+		return true;
+	for (int r = 0; r < g->url.world; r++) {
+		const struct pair *pair = r == g->url.rank ? NULL : pair_find(&g->peers[r], 0, 0);
+		if (pair && (pair->state == PAIR_CONNECTING || pair->state == PAIR_YIELDING))
+			return false;
+	}
+	return true;
+}
+
+void dynamic_settle(struct peer *p)
+{
+	for (struct pair *pair = p->pairs; pair; pair = pair->next) {
+		if (!pair->requested || pair->state != PAIR_NONE)
+			continue;
+		if (p->known)
+			pair_request(pair);
+		else
+			pair_unreachable(pair, FAR_UNREACHABLE, "no member of the group has this rank");
+	}
+}
