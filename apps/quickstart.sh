@@ -19,7 +19,7 @@ call over shm, memif and udp, each beside the floor of the machine (not with --j
 
   --minimal                 neither install nor build what DPDK and RDMA devices and jemalloc need
   --mode async|bsp          apply each push at once (default), or advance in step
-  --data FILE --test FILE   libsvm files instead of generated data
+  --data FILE --test FILE   files (libsvm, .csv, or Criteo's .tsv) instead of generated data
   --json                    one JSON object on stdout, all else on stderr
   --help                    this text; 'build/farcall train --help' tells the other options
 

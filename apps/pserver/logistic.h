@@ -8,7 +8,7 @@
 
 #include "dataset.h"
 
-#define LOGISTIC_BIAS_KEY 0 /* no feature has it: libsvm's indices begin at 1 */
+#define LOGISTIC_BIAS_KEY UINT64_MAX /* no feature has it, see ROWS_KEY_MAX */
 
 struct logistic {
 	const struct dataset *data;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 static const char *mode_words[] = {"async", "bsp", NULL};
+static const char *format_words[] = {"auto", "libsvm", "criteo", "csv", NULL}; /* as enum rows_format */
 
 const char *train_mode_name(int mode)
 {
@@ -37,9 +38,11 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"epsilon", 0, OPTION_TEXT, &o->epsilon_text, 0, 0, "NUMBER",
 		 "added to the root that adagrad divides by (default 1e-10)", NULL},
 		{"workers", 0, OPTION_COUNT, &o->workers, 1, PS_WORLD_MAX - 1, "N", "workers (default 2)", NULL},
-		{"data", 0, OPTION_TEXT, &o->data, 0, 0, "FILE", "libsvm file to train on (default: generated data)",
-		 NULL},
-		{"test", 0, OPTION_TEXT, &o->test, 0, 0, "FILE", "libsvm file to test on; goes with --data", NULL},
+		{"data", 0, OPTION_TEXT, &o->data, 0, 0, "FILE", "file to train on (default: generated data)", NULL},
+		{"test", 0, OPTION_TEXT, &o->test, 0, 0, "FILE", "file to test on; goes with --data", NULL},
+		{"format", 0, OPTION_CHOICE, &o->format, 0, 0, "NAME",
+		 "of the files: libsvm, criteo or csv; auto (default): .csv is CSV, .tsv Criteo, all else libsvm",
+		 format_words},
 		{"epochs", 0, OPTION_COUNT, &o->epochs, 1, 1000000, "N", "passes over the data (default 20)", NULL},
 		{"batch", 0, OPTION_COUNT, &o->batch, 1, 1 << 24, "N", "rows per batch of a worker (default 100)",
 		 NULL},

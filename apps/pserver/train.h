@@ -18,6 +18,7 @@ struct train_options {
 	uint64_t workers; /* 0: not given */
 	const char *data; /* NULL: generated */
 	const char *test;
+	int format; /* enum rows_format of both */
 	uint64_t epochs;
 	uint64_t batch; /* rows of one worker's batch */
 	const char *lr_text;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A worker of a training job. */
-#include "libsvm.h"
 #include "logistic.h"
 #include "planted.h"
 #include "ps_client.h"
 #include "ps_clock.h"
+#include "rows.h"
 #include "stop.h"
 #include "train.h"
 #include <errno.h>
@@ -42,11 +42,12 @@ static int complain(const struct worker *w, const char *text)
 
 static int load_files(struct worker *w)
 {
-	char text[LIBSVM_TEXT_MAX];
+	char text[ROWS_TEXT_MAX];
 	size_t test_rows;
-	if (libsvm_read(w->o->data, w->index, w->o->workers, &w->train, &w->rows_total, text))
+	enum rows_format format = (enum rows_format)w->o->format;
+	if (rows_read(w->o->data, format, w->index, w->o->workers, &w->train, &w->rows_total, text))
 		return complain(w, text);
-	if (w->index == 0 && libsvm_read(w->o->test, 0, 1, &w->test, &test_rows, text))
+	if (w->index == 0 && rows_read(w->o->test, format, 0, 1, &w->test, &test_rows, text))
 		return complain(w, text);
 	return 0;
 }

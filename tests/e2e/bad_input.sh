@@ -23,10 +23,10 @@ printf '1 1:1\n-1 2:1\n1 1:1 2:2\n-1 2:1\n' >"$dir/good"
 printf '1 1:1\n-1 2:1\n1 x:1\n' >"$dir/index"
 printf '1 1:1\nyes 2:1\n' >"$dir/label"
 printf '1 1:1\n-1 2:1\n1 1:nan\n' >"$dir/value"
-printf '1 2:1 1:1\n' >"$dir/order"
+printf '1 2:1 1:1\n1 2:1 1:1 2:3\n' >"$dir/twice"
 printf '1 1:1\n\000\n' >"$dir/zero"
 : >"$dir/empty"
-for t in index:3:"index \"x\"" label:2:"label \"yes\"" value:3:"value \"nan\"" order:1:"must ascend" zero:2:"zero byte"; do
+for t in index:3:"index \"x\"" label:2:"label \"yes\"" value:3:"value \"nan\"" twice:2:"the feature 2 comes twice" zero:2:"zero byte"; do
 	file=${t%%:*}
 	rest=${t#*:}
 	refuses "malformed line, $file: named by number" 1 "$dir/$file:${rest%%:*}: " \
@@ -34,6 +34,11 @@ for t in index:3:"index \"x\"" label:2:"label \"yes\"" value:3:"value \"nan\"" o
 	says "${rest#*:}"
 	ok "malformed line, $file: says what is wrong with it" $?
 done
+printf '1,a\n0,b,c\n' >"$dir/fields.csv"
+refuses "a line of CSV with more fields" 1 "$dir/fields.csv:2: the line has 3 fields, the first one has 2" \
+	"$farcall" train --data "$dir/fields.csv" --test "$dir/fields.csv"
+refuses "libsvm read as Criteo's format" 1 "$dir/good:1: label \"1 1:1\" is not one of" \
+	"$farcall" train --data "$dir/good" --test "$dir/good" --format criteo
 refuses "malformed test data" 1 "$dir/index:3: " "$farcall" train --data "$dir/good" --test "$dir/index"
 refuses "empty file" 1 "$dir/empty: the file is empty" "$farcall" train --data "$dir/empty" --test "$dir/good"
 refuses "missing file" 1 "$dir/none: cannot open: No such file or directory" \

@@ -64,6 +64,30 @@ wait $! || rc=$?
 [ $rc -eq 0 ] && json '0.5 < j["test_auc"] <= 1'
 ok "farcall train in the environment of Open MPI" $?
 
+# The same rows in each format: a label that a number decides, and one that a word does.
+awk -v dir="$dir" 'BEGIN {
+	for (i = 0; i < 200; i++) {
+		x = (i * 7919) % 100 / 100
+		word = i % 3 ? "red" : "blue"
+		label = (x > 0.5) != (word == "blue" && x > 0.2 && x < 0.4)
+		print label " 1:" x " " (i % 3 ? "70000:1" : "80000:1") > dir "/rows"
+		print label "," x "," word > dir "/rows.csv"
+		line = label "\t" int(100 * x)
+		for (f = 2; f <= 13; f++) line = line "\t"
+		line = line "\t" (i % 3 ? "ed" : "b1")
+		for (f = 2; f <= 26; f++) line = line "\t"
+		print line > dir "/rows.tsv"
+	}
+}'
+for file in rows rows.csv rows.tsv; do
+	bounded "$farcall" train --data "$dir/$file" --test "$dir/$file" --servers 1 --workers 1 --mode bsp --epochs 20 --json
+	[ $rc -eq 0 ] && json 'j["test_auc"] > 0.9 and j["test_logloss"] < 0.6'
+	ok "farcall train: $file, by its name" $?
+done
+bounded "$farcall" train --data "$dir/rows.csv" --test "$dir/rows.csv" --format libsvm
+[ $rc -ne 0 ] && says "$dir/rows.csv:1: label"
+ok "farcall train --format: not by its name" $?
+
 bounded "$farcall" info --nic foo
 [ $rc -eq 1 ] && has err '^farcall info: --nic "foo": .*foo' && has out '^ *chosen  *nothing'
 ok "farcall info --nic: a driver that does not exist" $?
