@@ -112,7 +112,7 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	struct far_future *f = future_alloc(s);
 	if (!f)
 		return no_future(start, err);
-	future_mark(f, FUTURE_CALL);
+	future_mark_timed(f, FUTURE_CALL, start->left);
 	start->done = agent_done_future;
 	start->user = f;
 	start->id = &f->call;
@@ -163,7 +163,7 @@ __attribute__((noinline)) static enum far_status async_general(struct far_agent 
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);
-	future_mark(f, FUTURE_CALL);
+	future_mark_timed(f, FUTURE_CALL, start.left);
 	start.done = agent_done_future;
 	start.user = f;
 	start.id = &f->call;
@@ -266,16 +266,6 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 	return agent_result_last(f, out, err);
 }
 
-/* Adds the duration to the error of a call that ended at its deadline. */
-__attribute__((noinline, cold)) static enum far_status timed_out(uint64_t left, struct far_err *err)
-{
-	static const char end[] = "time-out";
-	size_t n = err ? strlen(err->text) : 0;
-	if (n >= sizeof end && strcmp(err->text + n - (sizeof end - 1), end) == 0)
-		snprintf(err->text + n, sizeof err->text - n, " of %.9g ms", (double)left / (double)FAR_MS);
-	return FAR_TIMEOUT;
-}
-
 static enum far_status sync_general(struct far_agent *a, struct far_to to, const char *function,
 				    const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				    struct far_val *out, struct far_err *err)
@@ -295,13 +285,11 @@ static enum far_status sync_general(struct far_agent *a, struct far_to to, const
 		return no_future(&start, err);
 	if (unlikely(start.ready || recv_buf_given(opts)))
 		return sync_apart(route.via, &start, f, opts, out, err);
-	const uint64_t left = start.left;
 	status = agent_call_and_wait(route.via, &start, f, err);
 	if (likely(!status))
-		status = agent_result_last(f, out, err);
-	else
-		buf_unref(&f->head);
-	return likely(status != FAR_TIMEOUT) ? status : timed_out(left, err);
+		return agent_result_last(f, out, err);
+	buf_unref(&f->head);
+	return status;
 }
 
 enum far_status far_rpc_sync(struct far_agent *a, const char *to, const char *function, const struct far_val *args,
