@@ -63,8 +63,6 @@ struct perf_opts {
 
 int perf_latency(const struct perf_opts *o);
 int perf_rate(const struct perf_opts *o);
-/** `farcall perf rate --rate`. */
-int perf_load(const struct perf_opts *o);
 int perf_fanout(const struct perf_opts *o);
 int perf_rref(const struct perf_opts *o);
 int perf_bandwidth(const struct perf_opts *o);
