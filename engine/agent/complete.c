@@ -29,20 +29,23 @@ __attribute__((noinline, cold)) static void complete_tree(struct far_future *f, 
 	future_complete_in(NULL, f, &whole, o->tree);
 }
 
-/* Adds to the error of a call that ended at its deadline how long that was: for a call of the fast path, which has
- * the default, the default of now. */
+void agent_add_duration(char text[FAR_ERR_TEXT_MAX], uint64_t left)
+{
+	static const char end[] = "time-out";
+	size_t n = strlen(text);
+	if (left && n >= sizeof end && strcmp(text + n - (sizeof end - 1), end) == 0)
+		snprintf(text + n, FAR_ERR_TEXT_MAX - n, " of %.9g ms", (double)left / (double)FAR_MS);
+}
+
+/* Of a call of the fast path, which has the default: the default of now. */
 static void add_duration(const struct far_future *f, const struct far_agent *a, struct failure *failure,
 			 struct completion *o)
 {
-	static const char end[] = "time-out";
-	size_t n = strlen(failure->text);
 	uint64_t left = future_left(f);
 	if (!left && atomic_load_explicit(&f->state, memory_order_relaxed) & FUTURE_CALL)
 		left = atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
-	if (!left || n < sizeof end || strcmp(failure->text + n - (sizeof end - 1), end) != 0)
-		return;
-	snprintf(failure->text + n, sizeof failure->text - n, " of %.9g ms", (double)left / (double)FAR_MS);
-	o->len += strlen(failure->text + n);
+	agent_add_duration(failure->text, left);
+	o->len = offsetof(struct failure, text) + strlen(failure->text) + 1;
 }
 
 void agent_complete(struct far_future *f, const struct completion *o)

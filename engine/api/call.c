@@ -366,7 +366,6 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 	enum far_status status;
 	start->user = f;
 	if (likely(entered || held)) {
-		future_mark_timed(f, 0, start->left);
 		start->done = done;
 		status = agent_start_waiting(s, start, err);
 		if (likely(!status)) {
