@@ -48,15 +48,8 @@ static void add_duration(const struct far_future *f, const struct far_agent *a, 
 	o->len = offsetof(struct failure, text) + strlen(failure->text) + 1;
 }
 
-void agent_complete(struct far_future *f, const struct completion *o)
+__attribute__((noinline, cold)) static void complete_failed(struct far_future *f, const struct completion *o)
 {
-	if (likely(o->status == FAR_OK)) {
-		if (likely(!o->tree))
-			future_complete(f, o);
-		else
-			complete_tree(f, o);
-		return;
-	}
 	const struct far_agent *a = f->shard->config.agent;
 	struct completion with_origin = *o;
 	struct failure failure;
@@ -65,6 +58,16 @@ void agent_complete(struct far_future *f, const struct completion *o)
 	if (o->status == FAR_TIMEOUT && o->executed != FAR_EXECUTED_YES)
 		add_duration(f, a, &failure, &with_origin);
 	future_complete(f, &with_origin);
+}
+
+void agent_complete(struct far_future *f, const struct completion *o)
+{
+	if (unlikely(o->status != FAR_OK))
+		complete_failed(f, o);
+	else if (likely(!o->tree))
+		future_complete(f, o);
+	else
+		complete_tree(f, o);
 }
 
 void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err)
