@@ -148,7 +148,7 @@ measure() {
 import json, sys
 j = json.loads(open(sys.argv[2]).read().splitlines()[-1])
 floor = j.get("floor_ring_rtt_ns", j.get("floor_raw_rtt_ns"))
-print("  %-8s %8.2f us  %8.2f us  %6.2f" % (sys.argv[1], j["p50_ns"] / 1e3, floor / 1e3, j["ratio_median"]))
+print("  %-8s %8.2f us  %8.2f us  %6.2f" % (sys.argv[1], j["p50_ns"] / 1e3, floor / 1e3, j["p50_ns"] / floor))
 END
 	else
 		echo "  $1: not measured: $(tail -n 1 "$log.err" | cut -c 1-200)"

@@ -4,6 +4,7 @@
  * The two alternate in rounds of one run, in the same processes; the ratio is the median of the rounds'.
  */
 #include "apps/cli/options.h"
+#include "load.h"
 #include "rounds.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -198,6 +199,8 @@ int perf_fanout(const struct perf_opts *given)
 		o.bytes = 8;
 	if (o.bytes % sizeof(float) || o.bytes > (1 << 20))
 		return options_wrong(o.what, "--bytes: give a multiple of 4, at most 1M");
+	if (o.rates.n)
+		return perf_load(&o, LOAD_FANOUT);
 	f.o = &o;
 	f.a = calloc(1, o.bytes);
 	f.b = calloc(1, o.bytes);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * `farcall perf rate --rate N,...`: latency against load. Calls begin at fixed times whether or not earlier ones are
- * answered, and a call's time counts from when it should have begun (an open loop). The measuring thread.
+ * `--rate N,...` of `farcall perf rate`, `fanout` and `rref`: latency against load. Messages, typed calls, fan-outs or
+ * calls of a method begin at fixed times whether or not earlier ones are answered, and the time of each counts from
+ * when it should have begun (an open loop). The measuring thread.
  */
+#include "load.h"
+#include "cell.h"
 #include "peer.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,9 +25,14 @@ struct step {
 
 struct load {
 	const struct perf_opts *o;
+	enum load_kind kind;
 	struct peer peer;
 	struct hist calls;
-	unsigned char *request;
+	unsigned char *request; /* of a message; else the elements of the tensor `t`, twice an argument */
+	struct far_tensor t;
+	struct far_rref *cell;                      /* LOAD_METHOD: the object */
+	struct far_target target[PERF_TARGETS_MAX]; /* LOAD_FANOUT */
+	size_t targets;
 	uint64_t done, end_ns, in_time; /* calls answered; end of the time; calls answered before it */
 	bool failed;
 	struct far_err err;
@@ -35,13 +43,10 @@ struct load {
 	} slots[PEER_INFLIGHT_MAX], *free;
 };
 
-static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
+static void done(struct slot *slot, enum far_status status, const struct far_err *err)
 {
-	struct slot *slot = user;
 	struct load *l = slot->load;
 	uint64_t now = floor_now();
-	(void)data;
-	(void)len;
 	hist_record(&l->calls, now - slot->due_ns);
 	l->done++;
 	l->in_time += now < l->end_ns;
@@ -53,6 +58,49 @@ static void on_done(enum far_status status, const void *data, size_t len, const 
 	l->free = slot;
 }
 
+static void on_message(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
+{
+	(void)data;
+	(void)len;
+	done(user, status, err);
+}
+
+static void on_future(struct far_future *f, void *user)
+{
+	struct far_err err;
+	enum far_status status = far_future_value(f, NULL, &err);
+	far_future_free(f);
+	done(user, status, &err);
+}
+
+static enum far_status start_future(struct load *l, struct slot *slot, struct far_err *err)
+{
+	struct far_future *f;
+	enum far_status status;
+	if (l->kind == LOAD_CALL)
+		status = far_rpc_async_to(l->peer.agent, peer_to(&l->peer, 0), "far::add", FAR_ARGS(&l->t, &l->t), NULL,
+					  &f, err);
+	else if (l->kind == LOAD_METHOD)
+		status = far_rref_rpc_async(l->cell, "add", FAR_ARGS(&l->t, &l->t), NULL, &f, err);
+	else
+		status = far_rpc_fanout(l->peer.agent, "far::add", FAR_ARGS(&l->t, &l->t), l->target, l->targets, NULL,
+					NULL, &f, err);
+	if (status)
+		return status;
+	status = far_future_on_done(f, on_future, slot, err); /* frees it: a fan-out without a reference is cancelled */
+	if (status)
+		far_future_free(f);
+	return status;
+}
+
+static enum far_status start(struct load *l, struct slot *slot, struct far_err *err)
+{
+	if (l->kind != LOAD_MESSAGE)
+		return start_future(l, slot, err);
+	return far_msg_send(l->peer.agent, peer_to(&l->peer, 0), SERVER_SINK, l->request, l->o->bytes, NULL, on_message,
+			    slot, err);
+}
+
 /* False: no room; the call stays due. */
 static bool send_due(struct load *l, uint64_t due_ns)
 {
@@ -62,8 +110,7 @@ static bool send_due(struct load *l, uint64_t due_ns)
 		return false;
 	*slot = (struct slot){.load = l, .next = slot->next, .due_ns = due_ns};
 	l->free = slot->next;
-	enum far_status status = far_msg_send(l->peer.agent, peer_to(&l->peer, 0), SERVER_SINK, l->request, l->o->bytes,
-					      NULL, on_done, slot, &err);
+	enum far_status status = start(l, slot, &err);
 	if (status == FAR_OK)
 		return true;
 	slot->next = l->free;
@@ -77,14 +124,14 @@ static bool send_due(struct load *l, uint64_t due_ns)
 
 static int run(struct load *l, struct step *s, uint64_t ns)
 {
-	uint64_t start = floor_now(), now = start, sent = 0;
+	uint64_t begin = floor_now(), now = begin, sent = 0;
 	double each = 1e9 / (double)s->rate; /* ns */
 	s->due = (uint64_t)((double)ns / each);
 	hist_reset(&l->calls);
 	l->done = l->in_time = 0;
-	l->end_ns = start + ns;
+	l->end_ns = begin + ns;
 	while (!l->failed && (sent < s->due || l->done < sent) && now < l->end_ns + ns + DRAIN_NS) {
-		uint64_t due_ns = start + (uint64_t)((double)sent * each);
+		uint64_t due_ns = begin + (uint64_t)((double)sent * each);
 		bool more = sent < s->due && due_ns <= now && now < l->end_ns + ns;
 		if (more && send_due(l, due_ns)) {
 			sent++;
@@ -103,7 +150,7 @@ static int run(struct load *l, struct step *s, uint64_t ns)
 		return peer_complain(l->o, &l->err);
 	s->unsent = s->due - sent;
 	for (; sent < s->due; sent++) /* at least so long */
-		hist_record(&l->calls, now - start - (uint64_t)((double)sent * each));
+		hist_record(&l->calls, now - begin - (uint64_t)((double)sent * each));
 	return 0;
 }
 
@@ -127,11 +174,16 @@ static void print_step(const struct load *l, const struct step *s)
 	fflush(out);
 }
 
+static const char *const names[] = {"message", "rpc", "fanout", "method"};
+
 static void print_json(const struct load *l, const struct step *steps, unsigned n, const char *nic)
 {
 	struct json j;
 	json_begin(&j, stdout);
 	json_string(&j, "measurement", "load");
+	json_string(&j, "api", names[l->kind]);
+	if (l->targets)
+		json_u64(&j, "targets", l->targets);
 	json_string(&j, "nic", nic);
 	json_u64(&j, "bytes", l->o->bytes);
 	json_double(&j, "seconds", (double)l->o->duration_ns / 1e9);
@@ -160,8 +212,11 @@ static int measure(struct load *l)
 	struct step steps[OPTIONS_LIST_MAX] = {0}, warm;
 	struct far_worker_info info = {.nic = "?"};
 	far_worker_by_rank(l->peer.agent, l->peer.to.worker, &info, NULL);
-	fprintf(perf_human(l->o), "%s: message API, nic %s, %" PRIu64 " bytes, times from when a call should begin\n",
-		l->o->what, info.nic, l->o->bytes);
+	char targets[40] = "";
+	if (l->targets)
+		snprintf(targets, sizeof targets, " of %zu targets", l->targets);
+	fprintf(perf_human(l->o), "%s: %s%s, nic %s, %" PRIu64 " bytes%s, times from when a call should begin\n",
+		l->o->what, names[l->kind], targets, info.nic, l->o->bytes, l->kind == LOAD_MESSAGE ? "" : " a tensor");
 	fprintf(perf_human(l->o), "%12s %12s %10s %10s %10s %10s %10s us\n", "calls/s", "answered/s", "p50", "p90",
 		"p99", "p99.9", "max");
 	for (unsigned i = 0; i < l->o->rates.n; i++) {
@@ -177,10 +232,28 @@ static int measure(struct load *l)
 	return 0;
 }
 
-int perf_load(const struct perf_opts *o)
+/* What is called, beside the agent. */
+static int prepare(struct load *l)
+{
+	struct far_err err;
+	l->t = far_tensor_1d(FAR_F32, l->request, l->o->bytes / sizeof(float));
+	for (size_t i = 0; i < l->targets; i++)
+		l->target[i].to = (struct far_to){1 + (int32_t)(i % l->peer.servers), 0};
+	if (l->kind != LOAD_METHOD)
+		return 0;
+	enum far_status status =
+		far_remote_to(l->peer.agent, l->peer.to, "perf::Cell", FAR_NOARGS, NULL, &l->cell, &err);
+	if (!status)
+		status = far_rref_wait(l->cell, 0, &err);
+	return status ? peer_complain(l->o, &err) : 0;
+}
+
+int perf_load(const struct perf_opts *o, enum load_kind kind)
 {
 	static struct load l; /* large for a stack */
 	l.o = o;
+	l.kind = kind;
+	l.targets = kind != LOAD_FANOUT ? 0 : o->targets ? (size_t)o->targets : 8;
 	l.request = calloc(1, o->bytes);
 	if (!l.request) {
 		fprintf(stderr, "%s: out of memory for %" PRIu64 " bytes\n", o->what, o->bytes);
@@ -192,7 +265,9 @@ int perf_load(const struct perf_opts *o)
 	}
 	int rc = peer_open(&l.peer, o);
 	if (rc == 0) {
-		rc = measure(&l);
+		rc = prepare(&l);
+		rc = rc ? rc : measure(&l);
+		far_rref_free(l.cell);
 		int close_rc = peer_close(&l.peer, o);
 		rc = rc ? rc : close_rc;
 	}

@@ -43,6 +43,7 @@ enum taker {
 	PS = 32768,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
+	LOADS = RATE | FANOUT | RREF, /* those with --rate: an open loop */
 	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR | TRACE |
 		   PS, /* those that start the other process themselves */
 	ALL = 65535
@@ -79,10 +80,15 @@ static const struct measurement measurements[] = {
 	 "or SIGTERM, or when no client connects within --timeout. Prints the address; port 0 selects a free port."},
 	{"fanout", perf_fanout, FANOUT, 6000, "one fan-out to many targets, against separate calls",
 	 "Starts server processes and calls far::add on many targets, several per server: as one fan-out, alternating\n"
-	 "with separate calls that are awaited together. Both write every result to its offset in one buffer."},
+	 "with separate calls that are awaited together. Both write every result to its offset in one buffer.\n"
+	 "With --rate fan-outs begin at fixed times, of 8 targets, and their times count from when they should have\n"
+	 "begun; --seconds applies to each rate."},
 	{"rref", perf_rref, RREF, 6000, "references and objects, against typed calls of the same size",
 	 "Starts a second process. Measures remote + to_here, to_here alone and a method call of an object, each\n"
-	 "alternating with a typed call of the same two tensors; then issues, fetches and deletes 5000 references."},
+	 "alternating with a typed call of the same two tensors; then issues, fetches and deletes 5000 references.\n"
+	 "With --rate calls of the method begin at fixed times, and their times count from when they should have "
+	 "begun;\n"
+	 "--seconds applies to each rate."},
 	{"ps", perf_ps, PS, 1000, "tables of a parameter server, against flat arrays",
 	 "Starts a second process that serves tables, and measures pulls and pushes of 2000 rows of 16 floats, batch "
 	 "gets of\n500 rows of 512 bytes and training steps (a pull and a push of 128 x 26 keys). Keys are Zipf 1.2 "
@@ -278,12 +284,11 @@ static int check(const struct perf_opts *o, const struct measurement *m)
 	if (o->connect && (o->peers > 1 || o->target))
 		return options_wrong(o->what, "%s needs processes of its own; leave --connect out",
 				     o->target ? "--to self" : "--peers");
-	if (o->rates.n && (o->api || o->via || o->handler || o->shards > 1 || o->floor))
+	if (o->rates.n && (o->via || o->handler || o->shards > 1 || o->floor))
 		return options_wrong(o->what,
-				     "--rate measures messages to an inline handler of one shard, without a floor; "
+				     "--rate measures calls of an inline handler of one shard, without a floor; "
 				     "leave --%s out",
-				     o->api          ? "api rpc"
-				     : o->via        ? "via thread"
+				     o->via          ? "via thread"
 				     : o->handler    ? "handler"
 				     : o->shards > 1 ? "shards"
 						     : "floor");
@@ -318,7 +323,7 @@ static int check_output(const struct perf_opts *o, const struct measurement *m)
 		return options_wrong(o->what, "--peers with several numbers makes a table; give --csv or --plot, too");
 	if (o->json && o->csv)
 		return options_wrong(o->what, "stdout is for --json or for --csv; leave one of them out");
-	if (o->plot && m->taker == RATE && !o->rates.n)
+	if (o->plot && m->taker & LOADS && !o->rates.n)
 		return options_wrong(o->what, "--plot draws latency against load; give --rate N,N,...");
 	if (o->plot && m->taker == LATENCY && o->peers_each.n < 2)
 		return options_wrong(o->what, "--plot draws latency against peers; give --peers N,N,...");
@@ -444,9 +449,12 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  "write each message anew and send it from there, with a release callback", NULL}},
 		{RATE | FLOOR | MEMORY,
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
-		{RATE,
+		{LOADS,
 		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(100000000), "N,...",
-		  "calls that begin in a second, several in turn (as --inflight allows)", NULL}},
+		  m->taker == RATE     ? "calls that begin in a second, several in turn (as --inflight allows)"
+		  : m->taker == FANOUT ? "fan-outs that begin in a second, several in turn (one at a time)"
+				       : "calls of the method that begin in a second, several in turn (one at a time)",
+		  NULL}},
 		{PS,
 		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(10000000), "N,...",
 		  "operations that begin in a second, several in turn (one after the other)", NULL}},
@@ -513,9 +521,9 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS,
 		 {"csv", 0, OPTION_FLAG, &o.csv, 0, 0, NULL,
 		  "a table on stdout, with names in its first row; text to stderr", NULL}},
-		{PAIRS,
+		{PAIRS | LOADS,
 		 {"plot", 0, OPTION_TEXT, &o.plot, 0, 0, "FILE.svg",
-		  m->taker == RATE        ? "draw latency against load (with --rate; needs gnuplot)"
+		  m->taker & LOADS        ? "draw latency against load (with --rate; needs gnuplot)"
 		  : m->taker == BANDWIDTH ? "draw bandwidth against size (needs gnuplot)"
 					  : "draw latency against peers (with --peers N,...; needs gnuplot)",
 		  NULL}},

@@ -69,8 +69,6 @@ struct perf_opts {
 
 int perf_latency(const struct perf_opts *o);
 int perf_rate(const struct perf_opts *o);
-/** `farcall perf rate --rate`. */
-int perf_load(const struct perf_opts *o);
 int perf_fanout(const struct perf_opts *o);
 int perf_rref(const struct perf_opts *o);
 int perf_ps(const struct perf_opts *o);

@@ -37,14 +37,14 @@ static void draw_load(const struct table *t, FILE *f)
 		fprintf(f, "%g %g %g %g %d\n", number(t, i, "rate") / 1e3, number(t, i, "p50_ns") / 1e3,
 			number(t, i, "p99_ns") / 1e3, number(t, i, "p999_ns") / 1e3, number(t, i, "unsent") > 0);
 	fprintf(f,
-		"EOD\nset title 'Latency against load, %s, %s bytes, open loop'\n"
+		"EOD\nset title 'Latency against load, %s, %s, %s bytes, open loop'\n"
 		"set xlabel 'thousand calls per second that should begin'\n"
 		"set ylabel 'time from when a call should begin, µs'\n"
 		"set logscale y; set format y '%%.10g'; set xrange [0:*]; set offsets graph 0, graph 0.03, 0, 0\n"
 		"plot $d using 1:2 title 'p50' lw 2 pt 7 ps 0.5, '' using 1:3 title 'p99' lw 2 pt 7 ps 0.5, "
 		"'' using 1:4 title 'p99.9' lw 2 pt 7 ps 0.5, "
 		"'' using ($5 > 0 ? $1 : NaN):2 with points title 'saturated' pt 2 ps 1.2 lc rgb 'black'\n",
-		table_get(t, 0, "nic"), table_get(t, 0, "bytes"));
+		table_get(t, 0, "api"), table_get(t, 0, "nic"), table_get(t, 0, "bytes"));
 }
 
 /* A curve for each depth. */

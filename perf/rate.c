@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall perf rate`: as many calls in flight as asked for, sent again as they complete, on each shard. */
 #include "flow.h"
+#include "load.h"
 #include "rounds.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -233,7 +234,7 @@ int perf_rate(const struct perf_opts *given)
 	if (o.bytes == 0)
 		o.bytes = o.api == PERF_API_RPC ? 8 : 32;
 	if (o.rates.n)
-		return perf_load(&o);
+		return perf_load(&o, o.api == PERF_API_RPC ? LOAD_CALL : LOAD_MESSAGE);
 	rounds.o = &o;
 	rounds.base = o.handler != PERF_HANDLER_INLINE ? "inline" : NULL;
 	r.rounds = &rounds;

@@ -6,6 +6,7 @@
  */
 #include "apps/cli/options.h"
 #include "cell.h"
+#include "load.h"
 #include "rounds.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -236,6 +237,8 @@ int perf_rref(const struct perf_opts *given)
 		o.bytes = 8;
 	if (o.bytes % sizeof(float) || o.bytes > (1 << 20))
 		return options_wrong(o.what, "--bytes: give a multiple of 4, at most 1M");
+	if (o.rates.n)
+		return perf_load(&o, LOAD_METHOD);
 	r.o = &o;
 	r.a = calloc(1, o.bytes);
 	r.b = calloc(1, o.bytes);

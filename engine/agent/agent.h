@@ -281,6 +281,8 @@ enum far_status agent_call_and_wait_recv_buf(struct shard *s, struct call_start 
 /** Ends the fan-out of a pending future to which only the caller has a reference; returns once the application's memory
  * is not used any more. */
 void fanout_release(struct far_future *f);
+/** Adds how long a call had to an error text that ends in "time-out". `left` 0: unknown. */
+void agent_add_duration(char text[FAR_ERR_TEXT_MAX], uint64_t left);
 /** Reads the result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
 /** Reads the result and drops the caller's reference, the only one. */

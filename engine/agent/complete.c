@@ -29,21 +29,45 @@ __attribute__((noinline, cold)) static void complete_tree(struct far_future *f, 
 	future_complete_in(NULL, f, &whole, o->tree);
 }
 
-void agent_complete(struct far_future *f, const struct completion *o)
+void agent_add_duration(char text[FAR_ERR_TEXT_MAX], uint64_t left)
 {
-	if (likely(o->status == FAR_OK)) {
-		if (likely(!o->tree))
-			future_complete(f, o);
-		else
-			complete_tree(f, o);
-		return;
-	}
+	static const char end[] = "time-out";
+	size_t n = strlen(text);
+	if (left && n >= sizeof end && strcmp(text + n - (sizeof end - 1), end) == 0)
+		snprintf(text + n, FAR_ERR_TEXT_MAX - n, " of %.9g ms", (double)left / (double)FAR_MS);
+}
+
+/* Of a call of the fast path, which has the default: the default of now. */
+static void add_duration(const struct far_future *f, const struct far_agent *a, struct failure *failure,
+			 struct completion *o)
+{
+	uint64_t left = future_left(f);
+	if (!left && atomic_load_explicit(&f->state, memory_order_relaxed) & FUTURE_CALL)
+		left = atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed);
+	agent_add_duration(failure->text, left);
+	o->len = offsetof(struct failure, text) + strlen(failure->text) + 1;
+}
+
+__attribute__((noinline, cold)) static void complete_failed(struct far_future *f, const struct completion *o)
+{
 	const struct far_agent *a = f->shard->config.agent;
 	struct completion with_origin = *o;
 	struct failure failure;
 	fill_failure(&failure, &with_origin,
 		     o->origin >= 0 && o->origin < a->world ? AGENT_NAME(a, o->origin) : a->name, o->data, o->len);
+	if (o->status == FAR_TIMEOUT && o->executed != FAR_EXECUTED_YES)
+		add_duration(f, a, &failure, &with_origin);
 	future_complete(f, &with_origin);
+}
+
+void agent_complete(struct far_future *f, const struct completion *o)
+{
+	if (unlikely(o->status != FAR_OK))
+		complete_failed(f, o);
+	else if (likely(!o->tree))
+		future_complete(f, o);
+	else
+		complete_tree(f, o);
 }
 
 void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err)

@@ -398,7 +398,7 @@ static inline enum far_status call_and_wait(struct shard *s, struct call_start *
 	uint64_t until = start->deadline == TIME_NEVER || (fiber && fiber->shard == s)
 				 ? TIME_NEVER
 				 : start->deadline + NOT_POLLED_NS;
-	future_mark(f, FUTURE_CALL); /* the wait may end first */
+	future_mark_timed(f, FUTURE_CALL, start->left); /* the wait may end first */
 	status = agent_start_waiting(s, start, err);
 	if (unlikely(status)) {
 		future_mark(f, 0);

@@ -248,7 +248,7 @@ __attribute__((noinline)) static enum far_status async_general(struct far_rref *
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return agent_no_future(err);
-	future_mark(f, FUTURE_CALL);
+	future_mark_timed(f, FUTURE_CALL, start.left);
 	return agent_started(rref_start_holding(route.via, &start, r, NULL, f, err), f, out);
 }
 
@@ -405,7 +405,7 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 	enum far_status status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &seen, &fetch, &s, &f, err);
 	if (status)
 		return status;
-	future_mark(f, FUTURE_CALL);
+	future_mark_timed(f, FUTURE_CALL, start.left);
 	return agent_started(rref_start_holding(s, &start, r, on_type, f, err), f, out);
 }
 

@@ -112,7 +112,7 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	struct far_future *f = future_alloc(s);
 	if (!f)
 		return no_future(start, err);
-	future_mark(f, FUTURE_CALL);
+	future_mark_timed(f, FUTURE_CALL, start->left);
 	start->done = agent_done_future;
 	start->user = f;
 	start->id = &f->call;
@@ -163,7 +163,7 @@ __attribute__((noinline)) static enum far_status async_general(struct far_agent 
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);
-	future_mark(f, FUTURE_CALL);
+	future_mark_timed(f, FUTURE_CALL, start.left);
 	start.done = agent_done_future;
 	start.user = f;
 	start.id = &f->call;
@@ -266,13 +266,12 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 	return agent_result_last(f, out, err);
 }
 
-/* Adds the duration to the error of a call that ended at its deadline. */
+/* The error of a call that ended at its deadline, while this thread held the shard: the future does not know the time.
+ */
 __attribute__((noinline, cold)) static enum far_status timed_out(uint64_t left, struct far_err *err)
 {
-	static const char end[] = "time-out";
-	size_t n = err ? strlen(err->text) : 0;
-	if (n >= sizeof end && strcmp(err->text + n - (sizeof end - 1), end) == 0)
-		snprintf(err->text + n, sizeof err->text - n, " of %.9g ms", (double)left / (double)FAR_MS);
+	if (err)
+		agent_add_duration(err->text, left);
 	return FAR_TIMEOUT;
 }
 

@@ -292,7 +292,7 @@ static enum far_status call_async(struct far_agent *a, const struct rref_target 
 		request_end(&q);
 		return status;
 	}
-	future_mark(f, FUTURE_CALL);
+	future_mark_timed(f, FUTURE_CALL, q.start.left);
 	bool recv_buf = recv_buf_given(opts);
 	if (recv_buf)
 		recv_buf_set(f, &opts->recv_buf);
@@ -491,7 +491,7 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	enum far_status status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &seen, &fetch, &s, &f, err);
 	if (status)
 		return status;
-	future_mark(f, FUTURE_CALL);
+	future_mark_timed(f, FUTURE_CALL, start.left);
 	return agent_started(rref_start_holding(s, &start, r, NULL, f, err), f, out);
 }
 

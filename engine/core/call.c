@@ -5,6 +5,8 @@
  */
 #include "core/call.h"
 
+#include "core/call_unsent.h"
+
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/context.h"
@@ -368,6 +370,23 @@ __attribute__((noinline, cold)) static void answered_slow(struct shard *s, struc
 	call_on_answer(s, se, h, body, len);
 }
 
+/* CANCELLED, to a call that was not cancelled here. */
+__attribute__((noinline, cold)) static void
+callee_gave_up(struct shard *s, struct call *c, const struct call_completion *call_completion, int16_t origin)
+{
+	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
+	snprintf(text, sizeof text, "no answer to %s: the callee gave up at the end of the call's time-out",
+		 call_name(s, c->typed, c->fn, name, sizeof name));
+	struct completion o = {.status = FAR_TIMEOUT,
+			       .executed = FAR_EXECUTED_MAYBE,
+			       .origin = origin,
+			       .data = text,
+			       .len = strlen(text)};
+	timer_disarm(&s->call_wheel, &c->timer);
+	call_give(s, c);
+	finish_slow(s, call_completion, &o);
+}
+
 void call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len)
 {
 	shard_own(s);
@@ -399,12 +418,8 @@ void call_on_answer(struct shard *s, struct session *se, const union packet_head
 	} else if (h->type == PACKET_ERROR) {
 		completion_of_error(&o, &h->error, body, len);
 	} else {
-		static const char text[] = "the callee gave up at the call's deadline";
-		o = (struct completion){.status = FAR_TIMEOUT,
-					.executed = FAR_EXECUTED_MAYBE,
-					.origin = (int16_t)se->worker,
-					.data = text,
-					.len = sizeof text - 1};
+		callee_gave_up(s, c, &call_completion, (int16_t)se->worker);
+		return;
 	}
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
@@ -512,16 +527,10 @@ void call_end_early(struct shard *s, struct call *c, enum far_status status, con
 
 void call_on_timer(struct shard *s, struct call *c)
 {
-	char text[FAR_ERR_TEXT_MAX];
-	const struct registry *r = s->config.registry;
-	const struct function *fn = c->typed ? registry_at(r, c->fn) : NULL;
+	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
 	counter_add(&s->counters.calls_timed_out, 1);
-	if (fn)
-		snprintf(text, sizeof text, "no answer to %s within the call's time-out", fn->signature.name);
-	else if (c->fn < FAR_MSG_HANDLERS_MAX)
-		snprintf(text, sizeof text, "no answer to message %u within the call's time-out", c->fn);
-	else
-		snprintf(text, sizeof text, "no answer to a call with references within the call's time-out");
+	snprintf(text, sizeof text, "no answer to %s within the call's time-out",
+		 call_name(s, c->typed, c->fn, name, sizeof name));
 	call_end_early(s, c, FAR_TIMEOUT, text);
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/shard.h"
 #include "memory/budget.h"
+#include "value/registry.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +27,26 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 	s->context.handler = "a completion callback";
 	start->done(start->user, &o);
 	s->context.handler = outer;
+}
+
+const char *call_name(const struct shard *s, bool typed, uint16_t fn, char *buf, size_t len)
+{
+	const struct function *f = typed ? registry_at(s->config.registry, fn) : NULL;
+	if (f)
+		snprintf(buf, len, "%s", f->signature.name);
+	else if (fn < FAR_MSG_HANDLERS_MAX)
+		snprintf(buf, len, "message %u", fn);
+	else
+		snprintf(buf, len, "a call with references");
+	return buf;
+}
+
+void call_unsent_late(struct shard *s, const struct call_start *start, const char *why)
+{
+	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
+	snprintf(text, sizeof text, "%s%s was not sent within the call's time-out", why,
+		 call_name(s, start->typed, start->fn, name, sizeof name));
+	call_unsent(s, start, FAR_TIMEOUT, text);
 }
 
 static void call_unsent_memory(struct shard *s, const struct call_start *start)

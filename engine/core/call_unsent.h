@@ -11,6 +11,11 @@ struct shard;
 
 /** Ends a call that was never sent: with a status, or with what shard_call() returned. */
 void call_unsent(struct shard *s, const struct call_start *start, enum far_status status, const char *text);
+/** Ends it with TIMEOUT; `why` stands in front of the text, or is empty. */
+void call_unsent_late(struct shard *s, const struct call_start *start, const char *why);
 void call_unsent_error(struct shard *s, const struct call_start *start, int error);
+
+/** What was called, for error texts: the function, "message 17", or a call with references. Returns `buf`. */
+const char *call_name(const struct shard *s, bool typed, uint16_t fn, char *buf, size_t len);
 
 #endif

@@ -70,7 +70,7 @@ static void start_submitted(struct shard *s, const struct submit_cell *cell)
 	int error = start_cell(s, cell, clock_now(s->config.clock), &start);
 	give_waiting_slot(s, cell);
 	if (unlikely(error == -ETIME))
-		call_unsent(s, &start, FAR_TIMEOUT, "the deadline passed before the call was sent");
+		call_unsent_late(s, &start, "");
 	else if (unlikely(error))
 		call_unsent_error(s, &start, error);
 }

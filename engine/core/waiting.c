@@ -272,9 +272,8 @@ unsigned waiting_expire(struct shard *s, uint64_t now)
 		struct waiting_call *w = take_due(se, now, &s->waiting_until);
 		while (w) {
 			struct waiting_call *next = w->next;
-			end(s, w, FAR_TIMEOUT,
-			    "the deadline passed before the session with the worker was set up, or had room for the "
-			    "call");
+			call_unsent_late(s, &w->start, "the session with the worker was not set up, or had no room: ");
+			done_with(s, w);
 			w = next;
 			n++;
 		}

@@ -50,6 +50,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define FUTURE_DONE      2u
 #define FUTURE_ERROR     3u
@@ -62,7 +63,8 @@
 #define FUTURE_DERIVED   256u
 #define FUTURE_CALL      512u
 #define FUTURE_DROPPED   1024u
-#define FUTURE_WAKE_UNIT 2048u
+#define FUTURE_TIMED     2048u
+#define FUTURE_WAKE_UNIT 4096u
 #define FUTURE_INLINE    64u
 #define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns no memory */
 #define FUTURE_TREE      2 /* `code` of a value whose bytes are the root of the tree in `buf` (value/tree.h) */
@@ -213,6 +215,20 @@ bool future_claim(struct far_future *f);
 /** Sets the kind bits: CALL, MANUAL, UNBOUNDED, DERIVED, FANOUT or CLAIMED; 0: none. Before another thread has the
  * future, or when its call was not started. */
 void future_mark(struct far_future *f, uint32_t bits);
+/** Marks the future of a call that has `left` nanoseconds: future_left(). */
+static inline void future_mark_timed(struct far_future *f, uint32_t bits, uint64_t left)
+{
+	memcpy(f->bytes + FUTURE_INLINE - sizeof left, &left, sizeof left);
+	future_mark(f, bits | FUTURE_TIMED);
+}
+/** Nanoseconds that the call of a pending future had; 0: unknown. Called by its completer. */
+static inline uint64_t future_left(const struct far_future *f)
+{
+	uint64_t left = 0;
+	if (atomic_load_explicit(&f->state, memory_order_relaxed) & FUTURE_TIMED)
+		memcpy(&left, f->bytes + FUTURE_INLINE - sizeof left, sizeof left);
+	return left;
+}
 
 /** Frees a future whose call was not started: its only reference. */
 static inline void future_drop(struct far_future *f)

@@ -373,6 +373,40 @@ static enum far_status counted(struct far_req *req, const struct far_val *args, 
 	return far_return(req, &v);
 }
 
+/* ---- errors name the function and the time ---- */
+
+static void names_both(struct far_future *f, const char *function)
+{
+	CHECK_STATUS(far_future_wait(f, FAR_FOREVER, NULL, &err), FAR_TIMEOUT, &err);
+	CHECK_TEXT(&err, function);
+	CHECK_TEXT(&err, "the call's time-out of 20 ms");
+	far_future_free(f);
+}
+
+static void texts(void)
+{
+	const struct far_call_opts opts = {.timeout_ns = 20 * FAR_MS};
+	uint64_t usual = far_rpc_timeout_ns(agent);
+	struct far_rref *r;
+	struct far_future *f;
+	CHECK_STATUS(far_rpc_async(agent, "worker1", "t::keep", FAR_NOARGS, &opts, &f, &err), FAR_OK, &err);
+	names_both(f, "t::keep");
+	CHECK_STATUS(call_for(20 * FAR_MS, "t::keep", FAR_NOARGS), FAR_TIMEOUT, &err);
+	CHECK_TEXT(&err, "t::keep");
+	CHECK_TEXT(&err, "the call's time-out of 20 ms");
+	CHECK_STATUS(far_remote(agent, "worker1", "t::keep", FAR_NOARGS, NULL, &r, &err), FAR_OK, &err);
+	CHECK_STATUS(far_rref_to_here_async(r, 20 * FAR_MS, &f, &err), FAR_OK, &err);
+	names_both(f, "a call with references");
+	ask("t::release");
+	far_rref_free(r);
+	CHECK_STATUS(far_set_rpc_timeout_ns(agent, 20 * FAR_MS), FAR_OK, &err);
+	for (int i = 0; i < 3; i++) {
+		CHECK_STATUS(far_rpc_async(agent, "worker1", "t::keep", FAR_NOARGS, NULL, &f, &err), FAR_OK, &err);
+		names_both(f, "t::keep");
+	}
+	CHECK_STATUS(far_set_rpc_timeout_ns(agent, usual), FAR_OK, &err);
+}
+
 int main(void)
 {
 	static char dropped[] = "d", open[] = "o";
@@ -410,7 +444,10 @@ int main(void)
 		nearly_for_ever();
 		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
 		default_deadline();
+		texts();
 		far_shard_release(agent);
+		texts();
+		ask("t::release");
 		message_deadline();
 		ask("t::release");
 		CHECK(counters().calls_sent == counters().calls_completed + counters().calls_failed);

@@ -187,6 +187,48 @@ static void check_quiet(void)
 		CHECK(++tries < QUIET_TRIES);
 }
 
+static void on_four(struct far_future *f, void *user)
+{
+	struct far_val out;
+	CHECK_STATUS(far_future_value(f, &out, &err), FAR_OK, &err);
+	CHECK(out.u.i == 4 && loop_thread == (pid_t)syscall(SYS_gettid));
+	far_future_free(f);
+	quit = true;
+}
+
+static void on_confirmed(struct far_future *f, void *user)
+{
+	CHECK_STATUS(far_future_value(f, NULL, &err), FAR_OK, &err);
+	far_future_free(f);
+	quit = true;
+}
+
+/* A reference to a value of its own, and to one of worker 1: confirmed, used and freed by the loop alone. */
+static void references(void)
+{
+	const struct far_val three = far_int(3);
+	struct far_future *f;
+	struct far_rref *r[2];
+	CHECK_STATUS(far_rref_of(agent, &three, &r[0], &err), FAR_OK, &err);
+	CHECK_STATUS(far_remote(agent, "worker1", "far::identity", &three, 1, NULL, &r[1], &err), FAR_OK, &err);
+	for (int i = 0; i < 2; i++) {
+		quit = false;
+		CHECK_STATUS(far_rref_future(r[i], &f, &err), FAR_OK, &err);
+		CHECK_STATUS(far_future_on_done(f, on_confirmed, NULL, &err), FAR_OK, &err);
+		loop();
+		CHECK(far_rref_confirmed_by_owner(r[i]) && far_rref_is_owner(r[i]) == (i == 0));
+		quit = false;
+		CHECK_STATUS(far_rref_call_async(r[i], "t::next", FAR_NOARGS, NULL, &f, &err), FAR_OK, &err);
+		CHECK_STATUS(far_future_on_done(f, on_four, NULL, &err), FAR_OK, &err);
+		loop();
+		far_rref_free(r[i]);
+	}
+	check_quiet();
+	struct far_rref_counts counts;
+	far_rref_counts_read(agent, &counts);
+	CHECK(!counts.owned && !counts.held && !counts.pending);
+}
+
 static int calls(int rank)
 {
 	const struct far_call_opts soon = {.timeout_ns = 20 * FAR_MS};
@@ -205,6 +247,7 @@ static int calls(int rank)
 	CHECK_STATUS(far_future_on_done(f, on_done, NULL, &err), FAR_OK, &err);
 	loop();
 	CHECK(ended == CALLS);
+	references();
 	/* Only the timer ends this one. */
 	CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::pid", FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
 	check_quiet();

@@ -243,6 +243,14 @@ bounded "$farcall" run -n 2 -- sh -c 'if [ "$RANK" = 0 ]; then exec "$1" 9.8.7; 
 [ $rc -eq 0 ] && says "is farcall 9.8.7, this is " && says "use the same build on both sides"
 ok "--connect: a listener of another version" $?
 
+# Open loops, beside the closed ones: a row for each rate.
+for what in 'rate' 'rate --api rpc' 'fanout --targets 4' rref; do
+	# shellcheck disable=SC2086 # words of a command line
+	bounded "$farcall" perf $what --rate 200,300 --seconds 0.1 --csv
+	[ $rc -eq 0 ] && has out '^measurement,.*,rate,.*,p50_ns,' && [ "$(lines_of_out)" -eq 3 ] && has out '^load,.*,300,'
+	ok "$what --rate" $?
+done
+
 # ---- what is refused ----
 
 refuses "an unknown flag, bandwidth" "unknown option --frobnicate" bandwidth --frobnicate

@@ -145,12 +145,12 @@ Test(core_waiting, deadlines_end_them_unsent)
 	advance(499);
 	cr_assert_eq(r[0].n, 0u);
 	advance(1);
-	ended(&r[0], FAR_TIMEOUT, "before the session");
+	ended(&r[0], FAR_TIMEOUT, "the session with the worker was not set up");
 	cr_assert_eq(r[2].n, 0u);
 	/* The last one is due when the session comes up: it is not sent. */
 	now_ns += 200;
 	tell(MAIL_PEER_UP, FAR_OK);
-	ended(&r[2], FAR_TIMEOUT, "before the session");
+	ended(&r[2], FAR_TIMEOUT, "the session with the worker was not set up");
 	sent_and_answered("b", 1);
 	expect_nothing();
 	passes(1);
@@ -187,7 +187,7 @@ Test(core_waiting, deadlines_of_calls_that_callbacks_start)
 		cr_assert_eq(far_session()->waiting_n, 3 - i);
 		cr_assert_eq(shard->waiting_until, now_ns + 100);
 		advance(100);
-		ended(&restarted[2 - i], FAR_TIMEOUT, "before the session");
+		ended(&restarted[2 - i], FAR_TIMEOUT, "the session with the worker was not set up");
 	}
 	cr_assert_eq(shard->waiting_until, TIME_NEVER);
 	cr_assert_null(far_session()->waiting);
@@ -199,7 +199,7 @@ Test(core_waiting, a_sleeper_wakes_for_the_deadline, .timeout = 60)
 	struct result r;
 	call_far(&r, 0, "a", 1);
 	shard_sleep(shard, TIME_NEVER);
-	ended(&r, FAR_TIMEOUT, "before the session");
+	ended(&r, FAR_TIMEOUT, "the session with the worker was not set up");
 	connects();
 }
 
@@ -301,7 +301,7 @@ Test(core_waiting, for_a_credit)
 	cr_assert_eq(shard->calls_queued[far_session()->index], (uint32_t)MORE);
 	cr_assert_not(waiting_stalled(shard), "an answer ends it: nobody need look before");
 	advance(500);
-	ended(&more[1], FAR_TIMEOUT, "had room for the call");
+	ended(&more[1], FAR_TIMEOUT, "or had no room: message");
 	cr_assert(call_cancel(shard, &more[3].id));
 	ended(&more[3], FAR_CANCELLED, "before it was sent");
 	cr_assert(call_cancel(shard, &more[MORE - 1].id));
