@@ -20,7 +20,7 @@ static enum far_status receive(struct far_train *train, struct far_req *req, con
 	if (!*context)
 		return far_fail(req, FAR_INVALID, 0, "context %llu is not here", (unsigned long long)args[0].u.i);
 	enum far_status status = far_defer(req, &request);
-	if (!status && !(*task = task_new(train_agent(train, req), request, NULL)))
+	if (!status && !(*task = task_new(train->pool, train_agent(train, req), request, NULL)))
 		far_deferred_fail(request, FAR_RESOURCE, 0, "backward: no memory");
 	if (status || !*task) {
 		far_context_free(*context);

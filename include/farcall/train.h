@@ -44,7 +44,10 @@ struct far_dist_optimizer;
 
 /* ---- Start and stop: one application thread per agent ---- */
 
-/** Makes the state of an agent, whose variables take memory from `pool`. Never blocks. RESOURCE. */
+/**
+ * Makes the state of an agent. Its variables, contexts, passes and gradients are memory of `pool`, received variables
+ * of a pool of the process: a step whose shapes occurred before takes none from the system. Never blocks. RESOURCE.
+ */
 enum far_status far_train_new(struct far_pool *pool, struct far_train **out, struct far_err *err);
 /**
  * far_init_rpc() with the type, the functions and the classes of this library in addition to those of `opts`, which may
