@@ -12,6 +12,7 @@
 #include <time.h>
 
 #define COUNTER_BITS 48
+#define NUMBER_MASK  ((UINT64_C(1) << (COUNTER_BITS - 1)) - 1) /* half of them: the rest is for the next ones */
 
 /* A worker that waits for the end of a context. */
 struct hold {
@@ -206,6 +207,14 @@ static void context_end(struct far_context *context)
 		context_unref(context);
 }
 
+/** The first number of a worker: another one after a restart, as others may still hold contexts from before. */
+static uint64_t first_number(struct far_agent *agent)
+{
+	struct far_worker_info self;
+	bool known = far_worker_by_rank(agent, far_self(agent).worker, &self, NULL) == FAR_OK;
+	return known ? self.incarnation & NUMBER_MASK : 0;
+}
+
 enum far_status far_context_begin(struct far_train *train, struct far_context **out, struct far_err *err)
 {
 	struct far_agent *agent = train_agent(train, NULL);
@@ -215,10 +224,12 @@ enum far_status far_context_begin(struct far_train *train, struct far_context **
 	if (!context)
 		return FAR_RESOURCE;
 	pthread_mutex_lock(&train->lock);
+	if (train->next == 0)
+		train->next = first_number(agent);
 	bool room = train->open < FAR_CONTEXTS_MAX;
 	if (room) {
 		train->open++;
-		context->id = (uint64_t)far_self(agent).worker << COUNTER_BITS | train->begun++;
+		context->id = (uint64_t)far_self(agent).worker << COUNTER_BITS | train->next++;
 		context->next = train->contexts;
 		train->contexts = context;
 	}

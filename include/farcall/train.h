@@ -73,7 +73,8 @@ enum far_status far_context_begin(struct far_train *train, struct far_context **
  * notified, and frees its graphs and gradients once the last reference there is dropped. NULL: nothing.
  */
 void far_context_end(struct far_context *context);
-/** The rank of the worker that began it << 48, plus a number. */
+/** The rank of the worker that began it << 48, plus a number: the next one for each context, from one that depends on
+ * the worker's incarnation. */
 uint64_t far_context_id(const struct far_context *context);
 /**
  * The context of an id, on any worker, for far_context_free(). `req`: the request of a handler, which may run before
