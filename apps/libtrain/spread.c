@@ -27,7 +27,7 @@ struct reached {
 #define IDS_MAX      4096  /* variables of one call */
 #define LARGE        65536 /* bytes of gradients whose receiver does not copy them on a fiber */
 
-static void outboxes_free(struct outbox *list)
+void outboxes_free(struct outbox *list)
 {
 	while (list) {
 		struct outbox *box = list;
