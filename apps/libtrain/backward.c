@@ -55,7 +55,7 @@ static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint3
 	struct gradient *slots = pool_zero(p->pool, (node ? node->m : 1) * sizeof *slots);
 	if (!slots)
 		return false;
-	p->entries[p->n] = (struct entry){key, node, leaf, slots, 0};
+	p->entries[p->n] = (struct entry){key, node, leaf, slots, 0, false};
 	*entry = (uint32_t)p->n++;
 	p->left++;
 	*slot = *entry + 1;
@@ -65,6 +65,15 @@ static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint3
 static enum far_status no_memory(const struct pass *p, struct far_err *err)
 {
 	return fail_memory(err, "backward", p->capacity * sizeof *p->entries);
+}
+
+/** One more edge leads to an entry. */
+static enum far_status expect(struct pass *p, uint32_t entry, struct far_err *err)
+{
+	if (p->entries[entry].run)
+		return fail(err, FAR_INVALID, "backward: a gradient is to come for what has run");
+	p->entries[entry].pending++;
+	return FAR_OK;
 }
 
 #define WEIGHT_NODE  64    /* of an operator, whatever its values */
@@ -96,7 +105,7 @@ enum far_status pass_discover(struct pass *p, struct far_err *err)
 				continue;
 			if (!reach(p, node->edges[i].node, node->edges[i].leaf, &to))
 				return no_memory(p, err);
-			p->entries[to].pending++;
+			TRY(expect(p, to, err));
 		}
 	}
 	return FAR_OK;
@@ -107,8 +116,7 @@ enum far_status pass_expect(struct pass *p, struct far_var *var, struct far_err 
 	uint32_t at;
 	if (!reach(p, var->node, var->node ? NULL : var, &at))
 		return no_memory(p, err);
-	p->entries[at].pending++;
-	return FAR_OK;
+	return expect(p, at, err);
 }
 
 /* ---- derivatives ---- */
@@ -284,6 +292,7 @@ enum far_status pass_run(struct pass *p, struct far_err *err)
 	while (p->ready_n > 0) {
 		struct entry *entry = &p->entries[p->ready[--p->ready_n]];
 		p->left--;
+		entry->run = true;
 		TRY(entry->node ? run_node(p, entry->node, entry->slots, err) : run_leaf(p, entry, err));
 	}
 	return FAR_OK;

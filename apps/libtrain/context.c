@@ -12,6 +12,7 @@
 #include <time.h>
 
 #define COUNTER_BITS 48
+#define NUMBER_MASK  ((UINT64_C(1) << (COUNTER_BITS - 1)) - 1) /* half of them: the rest is for the next ones */
 
 /* A worker that waits for the end of a context. */
 struct hold {
@@ -31,8 +32,10 @@ static uint64_t now_ns(void)
 enum far_status far_train_new(struct far_pool *pool, struct far_train **out, struct far_err *err)
 {
 	struct far_train *train = calloc(1, sizeof *train);
-	if (!train)
+	if (!train || !wire_start()) {
+		free(train);
 		return fail_memory(err, "training", sizeof *train);
+	}
 	train->pool = pool;
 	train->now_ns = now_ns;
 	pthread_mutex_init(&train->lock, NULL);
@@ -144,9 +147,9 @@ void error_on_node(struct far_agent *agent, int32_t rank, struct far_err *err)
 
 static struct far_context *context_new(struct far_train *train, uint64_t id, bool owned, struct far_err *err)
 {
-	struct far_context *context = calloc(1, sizeof *context);
+	struct far_context *context = pool_zero(train->pool, sizeof *context);
 	if (!context || far_grads_new(train->pool, &context->grads, err)) {
-		free(context);
+		pool_give(context);
 		fail_memory(err, "context", sizeof *context);
 		return NULL;
 	}
@@ -174,7 +177,7 @@ static void context_unref(struct far_context *context)
 	pool_give(context->sent);
 	far_grads_free(context->grads);
 	pthread_mutex_destroy(&context->lock);
-	free(context);
+	pool_give(context);
 }
 
 /** Takes the context off the list and answers those that wait for its end. */
@@ -198,10 +201,18 @@ static void context_end(struct far_context *context)
 		struct hold *hold = holds;
 		holds = hold->next;
 		far_deferred_return(hold->request, NULL);
-		free(hold);
+		pool_give(hold);
 	}
 	if (listed)
 		context_unref(context);
+}
+
+/** The first number of a worker: another one after a restart, as others may still hold contexts from before. */
+static uint64_t first_number(struct far_agent *agent)
+{
+	struct far_worker_info self;
+	bool known = far_worker_by_rank(agent, far_self(agent).worker, &self, NULL) == FAR_OK;
+	return known ? self.incarnation & NUMBER_MASK : 0;
 }
 
 enum far_status far_context_begin(struct far_train *train, struct far_context **out, struct far_err *err)
@@ -213,10 +224,12 @@ enum far_status far_context_begin(struct far_train *train, struct far_context **
 	if (!context)
 		return FAR_RESOURCE;
 	pthread_mutex_lock(&train->lock);
+	if (train->next == 0)
+		train->next = first_number(agent);
 	bool room = train->open < FAR_CONTEXTS_MAX;
 	if (room) {
 		train->open++;
-		context->id = (uint64_t)far_self(agent).worker << COUNTER_BITS | train->begun++;
+		context->id = (uint64_t)far_self(agent).worker << COUNTER_BITS | train->next++;
 		context->next = train->contexts;
 		train->contexts = context;
 	}
@@ -361,7 +374,7 @@ enum far_status far_context_find(struct far_train *train, const struct far_req *
 enum far_status context_hold_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_train *train = user;
-	struct hold *hold = malloc(sizeof *hold);
+	struct hold *hold = pool_take(train->pool, sizeof *hold);
 	enum far_status status = FAR_OK;
 	(void)n;
 	train_agent(train, req);
@@ -379,7 +392,7 @@ enum far_status context_hold_handler(struct far_req *req, const struct far_val *
 	pthread_mutex_unlock(&train->lock);
 	if (open && !status)
 		return FAR_OK;
-	free(hold);
+	pool_give(hold);
 	return open ? status : far_return_none(req);
 }
 
@@ -389,13 +402,14 @@ void far_train_free(struct far_train *train)
 		return;
 	while (train->contexts) {
 		/* The requests are gone with the agent. */
-		for (struct hold *hold; (hold = train->contexts->holds); free(hold))
+		for (struct hold *hold; (hold = train->contexts->holds); pool_give(hold))
 			train->contexts->holds = hold->next;
 		context_end(train->contexts);
 	}
 	tokens_free(train);
 	pthread_mutex_destroy(&train->lock);
 	free(train);
+	wire_stop();
 }
 
 /* ---- variables ---- */

@@ -13,6 +13,7 @@ struct part {
 };
 
 struct far_dist_optimizer {
+	struct far_pool *pool;
 	struct far_agent *agent;
 	struct part *parts;
 	size_t n;
@@ -67,7 +68,7 @@ static enum far_status call_all(struct far_dist_optimizer *o, const char *method
 {
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	enum far_status first = FAR_OK;
-	struct far_future **calls = calloc(o->n, sizeof(struct far_future *));
+	struct far_future **calls = pool_zero(o->pool, o->n * sizeof(struct far_future *));
 	if (!calls)
 		return fail_memory(err, "optimizer", o->n * sizeof *calls);
 	for (size_t i = 0; i < o->n; i++) {
@@ -92,7 +93,7 @@ static enum far_status call_all(struct far_dist_optimizer *o, const char *method
 			*err = own;
 		first = first ? first : status;
 	}
-	free(calls);
+	pool_give(calls);
 	return first;
 }
 
@@ -134,6 +135,7 @@ enum far_status far_dist_optimizer_new(struct far_train *train, const struct far
 		free(parts);
 		return fail_memory(err, "optimizer", n * sizeof *parts);
 	}
+	o->pool = train->pool;
 	o->agent = train_agent(train, NULL);
 	o->parts = parts;
 	enum far_status status = group(o, params, n, err);

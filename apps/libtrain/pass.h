@@ -19,6 +19,7 @@ struct entry {
 	struct far_var *leaf;   /* NULL: a node */
 	struct gradient *slots; /* one for each output */
 	uint64_t pending;       /* edges that have not delivered */
+	bool run;               /* all have, and it has run */
 };
 
 /* The graph keeps nodes and leaves while the pass runs: the caller has the roots. */

@@ -7,8 +7,6 @@
 
 #include "rows.h"
 
-#include <stdlib.h>
-
 /* What goes to one worker. */
 struct outbox {
 	struct outbox *next;
@@ -29,7 +27,7 @@ struct reached {
 #define IDS_MAX      4096  /* variables of one call */
 #define LARGE        65536 /* bytes of gradients whose receiver does not copy them on a fiber */
 
-static void outboxes_free(struct outbox *list)
+void outboxes_free(struct outbox *list)
 {
 	while (list) {
 		struct outbox *box = list;
@@ -38,7 +36,7 @@ static void outboxes_free(struct outbox *list)
 			gradient_drop(&box->gradients[i]);
 		pool_give(box->gradients);
 		pool_give(box->ids);
-		free(box);
+		pool_give(box);
 	}
 }
 
@@ -47,11 +45,11 @@ void spread_free(struct spread *s)
 	while (s->reached) {
 		struct reached *last = s->reached;
 		s->reached = last->next;
-		free(last);
+		pool_give(last);
 	}
 	outboxes_free(s->outboxes);
 	pass_end(&s->pass);
-	free(s);
+	pool_give(s);
 }
 
 void spreads_free(struct far_context *context)
@@ -99,7 +97,7 @@ static struct outbox *outbox_for(struct spread *s, int32_t rank, bool gradients)
 	while (box && box->rank != rank)
 		box = box->next;
 	if (!box) {
-		box = calloc(1, sizeof *box);
+		box = pool_zero(pool, sizeof *box);
 		if (!box)
 			return NULL;
 		box->rank = rank;
@@ -132,7 +130,7 @@ static enum far_status take_leaf(void *user, struct far_var *leaf, struct gradie
 
 struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flags)
 {
-	struct spread *s = calloc(1, sizeof *s);
+	struct spread *s = pool_zero(context->train->pool, sizeof *s);
 	if (!s)
 		return NULL;
 	s->context = context;
@@ -160,7 +158,7 @@ static bool reach(struct spread *s, int32_t rank)
 		r = r->next;
 	if (r)
 		return true;
-	r = malloc(sizeof *r);
+	r = pool_take(s->pass.pool, sizeof *r);
 	if (!r)
 		return false;
 	*r = (struct reached){s->reached, rank};
@@ -208,7 +206,7 @@ static enum far_status send_some(const struct sending *to, const struct outbox *
 				 struct far_err *err)
 {
 	size_t bytes = 0;
-	struct far_val *items = calloc(n, 3 * sizeof *items);
+	struct far_val *items = pool_zero(to->task->pool, n * 3 * sizeof *items);
 	if (!items)
 		return fail_memory(err, "backward", n * 3 * sizeof *items);
 	for (size_t i = 0; i < n; i++) {
@@ -224,7 +222,7 @@ static enum far_status send_some(const struct sending *to, const struct outbox *
 	enum far_status status =
 		task_call(to->task, box->rank, bytes < LARGE ? "far::backward::gradient" : "far::backward::large",
 			  FAR_ARGS((int64_t)to->context, (int64_t)to->pass, list), to->timeout_ns, err);
-	free(items);
+	pool_give(items);
 	return status;
 }
 
@@ -265,7 +263,7 @@ void spread_abort(struct spread *s, struct far_agent *agent)
 				     FAR_ARGS((int64_t)context->id, (int64_t)id), NULL, &f, NULL) == FAR_OK)
 			far_future_on_done(f, ignore, NULL, NULL);
 		far_future_free(f);
-		free(to);
+		pool_give(to);
 	}
 }
 

@@ -36,6 +36,8 @@ struct spread {
 struct spread *spread_find(struct far_context *context, uint64_t id);
 /** A pass with these flags on the context's list. NULL: no memory. */
 struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flags);
+/** Frees what was not sent. */
+void outboxes_free(struct outbox *list);
 /** The flags that the options of a pass travel as. */
 int64_t spread_flags(const struct pass *pass);
 /** Takes it off the list; it is freed when no thread is in it. */
@@ -44,6 +46,11 @@ void spread_remove(struct spread *s);
 void spread_free(struct spread *s);
 /** Follows the graph and writes the numbers of what other workers sent to the outboxes. */
 enum far_status spread_follow(struct spread *s, struct far_err *err);
+
+/** The numbers of variables args[3], whose gradients will come, from a worker that may send anything. */
+enum far_status spread_expect(struct spread *s, const struct far_val *args, struct far_err *err);
+/** The gradients args[2], likewise. Runs nothing. */
+enum far_status spread_deliver(struct spread *s, const struct far_val *args, struct far_err *err);
 
 /* ---- with context->lock, which they drop ---- */
 

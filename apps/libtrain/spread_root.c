@@ -9,7 +9,7 @@ static enum far_status run_part(struct spread *s, enum far_status (*step)(struct
 	struct far_context *context = s->context;
 	struct far_future *root = NULL;
 	TRY(far_future_create(&root, err));
-	struct task *task = task_new(train_agent(context->train, NULL), NULL, root);
+	struct task *task = task_new(context->train->pool, train_agent(context->train, NULL), NULL, root);
 	enum far_status status = task ? FAR_OK : fail_memory(err, "backward", sizeof *task);
 	if (task) {
 		struct far_err first = {0};

@@ -20,7 +20,7 @@ static enum far_status receive(struct far_train *train, struct far_req *req, con
 	if (!*context)
 		return far_fail(req, FAR_INVALID, 0, "context %llu is not here", (unsigned long long)args[0].u.i);
 	enum far_status status = far_defer(req, &request);
-	if (!status && !(*task = task_new(train_agent(train, req), request, NULL)))
+	if (!status && !(*task = task_new(train->pool, train_agent(train, req), request, NULL)))
 		far_deferred_fail(request, FAR_RESOURCE, 0, "backward: no memory");
 	if (status || !*task) {
 		far_context_free(*context);
@@ -40,7 +40,7 @@ static struct far_var *sent(struct far_context *context, uint64_t id, struct far
 	return var;
 }
 
-static enum far_status expect_all(struct spread *s, const struct far_val *args, struct far_err *err)
+enum far_status spread_expect(struct spread *s, const struct far_val *args, struct far_err *err)
 {
 	const struct far_tensor *ids = far_val_tensor(&args[3]);
 	if (ids->dtype != FAR_U64 || ids->ndim != 1)
@@ -112,7 +112,7 @@ static enum far_status deliver(struct spread *s, const struct far_val *id, const
 	return status;
 }
 
-static enum far_status deliver_all(struct spread *s, const struct far_val *args, struct far_err *err)
+enum far_status spread_deliver(struct spread *s, const struct far_val *args, struct far_err *err)
 {
 	const struct far_val *list = &args[2];
 	if (far_len(list) % 3)
@@ -124,14 +124,14 @@ static enum far_status deliver_all(struct spread *s, const struct far_val *args,
 
 static enum far_status deliver_on_fiber(struct spread *s, const struct far_val *args, struct far_err *err)
 {
-	TRY(deliver_all(s, args, err));
+	TRY(spread_deliver(s, args, err));
 	s->waits = s->pass.ready_n > 0 && !pass_is_light(&s->pass);
 	return s->waits ? FAR_OK : pass_run(&s->pass, err);
 }
 
 static enum far_status deliver_and_run(struct spread *s, const struct far_val *args, struct far_err *err)
 {
-	TRY(deliver_all(s, args, err));
+	TRY(spread_deliver(s, args, err));
 	return pass_run(&s->pass, err);
 }
 
@@ -186,7 +186,7 @@ static enum far_status serve(struct far_train *train, struct far_req *req, const
 enum far_status pass_expect_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n;
-	return serve(user, req, args, &args[2], expect_all);
+	return serve(user, req, args, &args[2], spread_expect);
 }
 
 enum far_status pass_gradient_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)

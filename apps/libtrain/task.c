@@ -2,20 +2,20 @@
 /** Calls that one call makes necessary, and its answer after them. Any thread; completions run on the poller. */
 #include "task.h"
 
-#include <stdlib.h>
-
 /* A call of a task. */
 struct child {
 	struct task *task;
 	int32_t rank;
 };
 
-struct task *task_new(struct far_agent *agent, struct far_deferred *request, struct far_future *root)
+struct task *task_new(struct far_pool *pool, struct far_agent *agent, struct far_deferred *request,
+		      struct far_future *root)
 {
-	struct task *task = calloc(1, sizeof *task);
+	struct task *task = pool_zero(pool, sizeof *task);
 	if (!task)
 		return NULL;
 	pthread_mutex_init(&task->lock, NULL);
+	task->pool = pool;
 	task->agent = agent;
 	task->open = 1;
 	task->request = request;
@@ -48,7 +48,7 @@ void task_done(struct task *task, enum far_status status, const struct far_err *
 		return;
 	far_future_free(task->root);
 	pthread_mutex_destroy(&task->lock);
-	free(task);
+	pool_give(task);
 }
 
 static void on_child(struct far_future *f, void *user)
@@ -59,7 +59,7 @@ static void on_child(struct far_future *f, void *user)
 	if (status && child->rank != RANK_HERE)
 		error_on_node(child->task->agent, child->rank, &err);
 	task_done(child->task, status, &err);
-	free(child);
+	pool_give(child);
 }
 
 #define NAP_NS 50000
@@ -79,7 +79,7 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	struct far_to to = {rank == RANK_HERE ? far_self(task->agent).worker : rank, -1};
 	struct far_future *f = NULL;
-	struct child *child = malloc(sizeof *child);
+	struct child *child = pool_take(task->pool, sizeof *child);
 	if (!child)
 		return fail_memory(err, "backward", sizeof *child);
 	*child = (struct child){task, rank};
@@ -88,7 +88,7 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 		if ((status = task_nap(err)))
 			break;
 	if (status) {
-		free(child);
+		pool_give(child);
 		if (rank != RANK_HERE)
 			error_on_node(task->agent, rank, err);
 		return status;
@@ -98,7 +98,7 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	pthread_mutex_unlock(&task->lock);
 	status = far_future_on_done(f, on_child, child, err);
 	if (status) {
-		free(child);
+		pool_give(child);
 		task_done(task, status, err);
 	}
 	far_future_free(f);

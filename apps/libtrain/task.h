@@ -8,6 +8,7 @@
 #define RANK_HERE (-1) /* a call to this worker, which the texts of errors do not name */
 
 struct task {
+	struct far_pool *pool;
 	struct far_agent *agent;
 	pthread_mutex_t lock;
 	unsigned open; /* calls, and one of the maker */
@@ -17,7 +18,8 @@ struct task {
 };
 
 /** The task of a handler's request, or of the root's future; the other is NULL. NULL: no memory. */
-struct task *task_new(struct far_agent *agent, struct far_deferred *request, struct far_future *root);
+struct task *task_new(struct far_pool *pool, struct far_agent *agent, struct far_deferred *request,
+		      struct far_future *root);
 /** One of `open` is done. The last one, or the first with an error, answers; the last one frees the task. */
 void task_done(struct task *task, enum far_status status, const struct far_err *err);
 /** A moment, in which a fiber leaves its shard to others. Errors: as far_future_wait(). */

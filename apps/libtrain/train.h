@@ -16,8 +16,8 @@ struct far_train {
 	pthread_mutex_t lock;              /* of all below */
 	bool joined;                       /* far_train_init_rpc() was called */
 	struct far_context *contexts;
-	uint64_t begun;       /* contexts of this worker, ever */
-	unsigned open;        /* of them, not freed */
+	uint64_t next;        /* number of the next context of this worker; 0: none has begun */
+	unsigned open;        /* contexts of this worker that are not freed */
 	struct token *tokens; /* variables on their way into a far::Parameter of this worker */
 	int64_t tokens_made;
 };

@@ -7,7 +7,7 @@
  */
 #include "wire.h"
 
-#include <stdlib.h>
+#include <pthread.h>
 
 struct head {
 	uint64_t context, id;
@@ -16,9 +16,41 @@ struct head {
 	uint16_t zero;
 };
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both below */
+static struct far_pool *received;                        /* NULL without users */
+static unsigned users;
+
+bool wire_start(void)
+{
+	pthread_mutex_lock(&lock);
+	bool good = users > 0 || far_pool_new(0, &received, NULL) == FAR_OK;
+	users += good;
+	pthread_mutex_unlock(&lock);
+	return good;
+}
+
+void wire_stop(void)
+{
+	pthread_mutex_lock(&lock);
+	if (--users == 0) {
+		far_pool_free(received);
+		received = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/** NULL: no memory, or no user any more. */
+static void *take(size_t bytes)
+{
+	pthread_mutex_lock(&lock);
+	void *block = received ? pool_take(received, bytes) : NULL;
+	pthread_mutex_unlock(&lock);
+	return block;
+}
+
 struct wire *wire_new(struct far_var *var)
 {
-	struct wire *w = calloc(1, sizeof *w);
+	struct wire *w = pool_zero(var->pool, sizeof *w);
 	if (!w)
 		return NULL;
 	atomic_init(&w->refs, 1);
@@ -33,7 +65,7 @@ void wire_unref(void *wire)
 	if (atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	far_var_free(w->var);
-	free(w);
+	pool_give(w);
 }
 
 static size_t wire_size(const void *object, void *user)
@@ -86,7 +118,7 @@ static enum far_status wire_decode(const void *src, size_t len, void **object, v
 		return FAR_BAD_ARGS;
 	size_t bytes = far_tensor_bytes(&t);
 	size_t data_at = (sizeof(struct wire) + 63) / 64 * 64;
-	struct wire *w = aligned_alloc(64, (data_at + bytes + 63) / 64 * 64);
+	struct wire *w = bytes < SIZE_MAX - data_at ? take(data_at + bytes) : NULL;
 	if (!w)
 		return FAR_RESOURCE;
 	memset(w, 0, sizeof *w);

@@ -19,6 +19,13 @@ struct wire {
 
 extern const struct far_custom_type wire_type;
 
+/**
+ * Received objects are memory of a pool of the process, as the type is one for all its agents. wire_start() makes it
+ * and counts; the last wire_stop() returns its memory to the system, once the objects are gone. False: no memory.
+ */
+bool wire_start(void);
+void wire_stop(void);
+
 /** An object for `var`, which it keeps. NULL: no memory. */
 struct wire *wire_new(struct far_var *var);
 void wire_unref(void *wire);

@@ -44,7 +44,10 @@ struct far_dist_optimizer;
 
 /* ---- Start and stop: one application thread per agent ---- */
 
-/** Makes the state of an agent, whose variables take memory from `pool`. Never blocks. RESOURCE. */
+/**
+ * Makes the state of an agent. Its variables, contexts, passes and gradients are memory of `pool`, received variables
+ * of a pool of the process: a step whose shapes occurred before takes none from the system. Never blocks. RESOURCE.
+ */
 enum far_status far_train_new(struct far_pool *pool, struct far_train **out, struct far_err *err);
 /**
  * far_init_rpc() with the type, the functions and the classes of this library in addition to those of `opts`, which may
@@ -70,7 +73,8 @@ enum far_status far_context_begin(struct far_train *train, struct far_context **
  * notified, and frees its graphs and gradients once the last reference there is dropped. NULL: nothing.
  */
 void far_context_end(struct far_context *context);
-/** The rank of the worker that began it << 48, plus a number. */
+/** The rank of the worker that began it << 48, plus a number: the next one for each context, from one that depends on
+ * the worker's incarnation. */
 uint64_t far_context_id(const struct far_context *context);
 /**
  * The context of an id, on any worker, for far_context_free(). `req`: the request of a handler, which may run before

@@ -16,11 +16,15 @@ TRAIN(L1, autograd_context)
 {
 	enum { N = 20 };
 	struct far_context *c[N], *again;
+	struct far_worker_info self;
 	for (int i = 0; i < N; i++) {
 		c[i] = begin();
 		HOLDS(far_context_id(c[i]) >> 48 == (uint64_t)rank);
 		HOLDS(i == 0 || far_context_id(c[i]) == far_context_id(c[i - 1]) + 1);
 	}
+	/* Another incarnation has other ids. */
+	OK(far_worker_by_rank(agent, rank, &self, &err));
+	HOLDS((far_context_id(c[0]) & ((1ull << 47) - 1)) == (self.incarnation & ((1ull << 47) - 1)));
 	OK(far_context_find(train, NULL, far_context_id(c[3]), &again, &err));
 	HOLDS(again == c[3]);
 	far_context_free(again);
