@@ -14,6 +14,8 @@ struct psv_job {
 	const void *numbers;
 	const float *scales;
 	const float *state;
+	const uint32_t *offsets; /* of BAGS */
+	const float *weights;    /* of BAGS; NULL: 1 */
 	const char *name;
 	const struct psv_schema *schema;
 	const char *rows; /* of RESTORE; state and ages follow */

@@ -50,7 +50,8 @@ enum far_status psv_number(struct psv_op *op, uint64_t again, struct far_err *er
 	if (!psv_is_change(op->kind))
 		return FAR_OK;
 	pthread_mutex_lock(&ps->lock);
-	enum far_status status = take_numbers(op, op->d.deepest, again, err);
+	enum far_status status =
+		take_numbers(op, op->d.chunk[op->to - 1].index - op->d.chunk[op->from].index + 1, again, err);
 	if (!status && !op->link) {
 		op->next = ps->changes;
 		op->link = &ps->changes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Operations of a client: rounds of requests, each a fan-out, until every key is answered or the deadline has passed. A
- * second round follows only when a server answers with a newer view. Started by any thread; replies are handled by the
- * thread that polls the shard.
+ * further round follows when a server answers with a newer view, and when the operation is large. Started by any
+ * thread; replies are handled by the thread that polls the shard.
  */
 #include "psv_op.h"
 
@@ -11,7 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#define LARGE_BYTES     ((size_t)64 << 20) /* operations of more are cut into about LARGE_CHUNKS */
+#define PART_DEPTH      64u                /* chunks of a slot in a round */
+#define LARGE_BYTES     ((size_t)64 << 20) /* operations of one round of more are cut into about LARGE_CHUNKS */
 #define LARGE_CHUNKS    1024u
 #define CHUNK_BYTES_MAX ((size_t)8 << 20)
 
@@ -28,25 +29,34 @@ static uint64_t now_ns(void)
 
 static void round_free(struct psv_op *op)
 {
-	free(op->d.chunk);
 	free(op->targets);
 	free(op->results);
 	free(op->requests);
 	free(op->replies);
-	op->d = (struct psv_division){0};
 	op->targets = NULL;
 	op->results = NULL;
 	op->requests = op->replies = NULL;
 }
 
+static void division_free(struct psv_op *op)
+{
+	free(op->d.chunk);
+	op->d = (struct psv_division){0};
+	op->from = op->to = 0;
+}
+
 static void op_free(struct psv_op *op)
 {
 	round_free(op);
+	division_free(op);
 	psv_keys_fini(&op->k);
 	free(op->key_status);
 	free(op->open);
 	free(op->row);
 	free(op->scale);
+	free(op->bag);
+	free(op->missing);
+	free(op->wide);
 	far_future_free(op->done);
 	psv_unref(op->ps);
 	free(op);
@@ -60,7 +70,8 @@ static struct psv_op *op_new(const struct psv_op *from)
 		return NULL;
 	*op = *from;
 	psv_ref(op->ps);
-	bool ok = psv_keys_init(&op->k, op->keys, op->n);
+	bool ok = psv_keys_init(&op->k, op->keys, op->first_key, op->n, op->kind != PSV_BAGS) &&
+		  (op->kind != PSV_BAGS || psv_bags_init(op));
 	size_t n = op->k.distinct + 1;
 	op->key_status = malloc(n);
 	op->open = malloc(n);
@@ -80,11 +91,15 @@ static struct psv_op *op_new(const struct psv_op *from)
 /* Keys of a chunk. */
 static uint32_t chunk_keys(const struct psv_op *op)
 {
-	size_t request =
-		psv_request_bytes(op->kind, 1, op->dim, op->wire, op->state_floats) - sizeof(struct psv_request);
-	size_t reply = psv_reply_bytes(op->kind, 1, op->dim, op->wire) - sizeof(struct psv_reply);
+	bool bags = op->kind == PSV_BAGS;
+	size_t request = bags ? psv_bags_request_bytes(1, 1, op->bags.weights)
+			      : psv_request_bytes(op->kind, 1, op->dim, op->wire, op->state_floats);
+	size_t reply =
+		bags ? psv_bags_reply_bytes(1, op->dim, op->wire) : psv_reply_bytes(op->kind, 1, op->dim, op->wire);
+	request -= sizeof(struct psv_request);
+	reply -= sizeof(struct psv_reply);
 	size_t per = request > reply ? request : reply, bytes = FAR_PS_CHUNK_BYTES, all = per * op->k.distinct;
-	if (all > LARGE_BYTES)
+	if (all > LARGE_BYTES && !op->parts)
 		bytes = all / LARGE_CHUNKS + per;
 	if (bytes > CHUNK_BYTES_MAX)
 		bytes = CHUNK_BYTES_MAX;
@@ -92,33 +107,61 @@ static uint32_t chunk_keys(const struct psv_op *op)
 	return keys < 1 ? 1 : keys > PST_CHUNK_KEYS ? PST_CHUNK_KEYS : (uint32_t)keys;
 }
 
+static enum far_status divide_keys(struct psv_op *op, struct far_err *err)
+{
+	op->parts = !psv_is_change(op->kind) || (!op->token && op->k.distinct == op->k.n);
+	if (!psv_keys_divide(&op->k, op->open, op->view, chunk_keys(op), &op->d))
+		return pst_fail(err, FAR_RESOURCE, 0, "no memory for an operation on %zu keys", op->n);
+	if (!op->parts && (op->d.n > LARGE_CHUNKS + FAR_PS_SHARDS_MAX || op->d.deepest > PSV_AGAIN))
+		return pst_fail(err, FAR_TOO_LARGE, 0,
+				"%u distinct keys take %u requests, %u to one shard; at most %u and %u are possible "
+				"with a token or repeated keys",
+				op->k.distinct, op->d.n, op->d.deepest, LARGE_CHUNKS, PSV_AGAIN);
+	return FAR_OK;
+}
+
+/* Chunks [from, to) are the next round's: all, or a part in which each shard has few, so that others' requests pass. */
+static void select_part(struct psv_op *op)
+{
+	const struct psv_chunk *chunk = op->d.chunk;
+	op->from = op->to;
+	op->to = op->parts ? op->from : op->d.n;
+	while (op->to < op->d.n && op->to - op->from < LARGE_CHUNKS &&
+	       chunk[op->to].index - chunk[op->from].index < PART_DEPTH)
+		op->to++;
+}
+
 static enum far_status divide(struct psv_op *op, struct far_err *err)
 {
+	enum far_status status = FAR_OK;
+	if (op->d.chunk) {
+		select_part(op);
+		return FAR_OK;
+	}
 	op->view = atomic_load_explicit(&op->ps->view, memory_order_acquire);
 	if (op->kind >= PSV_PULL) {
-		if (!psv_keys_divide(&op->k, op->open, op->view, chunk_keys(op), &op->d))
-			return pst_fail(err, FAR_RESOURCE, 0, "no memory for an operation on %zu keys", op->n);
-		if (op->d.n > LARGE_CHUNKS + FAR_PS_SHARDS_MAX || op->d.deepest > PSV_AGAIN)
-			return pst_fail(
-				err, FAR_TOO_LARGE, 0,
-				"%u distinct keys take %u requests, %u to one shard; at most %u and %u are possible",
-				op->k.distinct, op->d.n, op->d.deepest, LARGE_CHUNKS, PSV_AGAIN);
-		return FAR_OK;
+		status = divide_keys(op, err);
+		if (!status)
+			select_part(op);
+		if (!status && op->to < op->d.n && psv_has_numbers(op->kind))
+			status = psv_op_check(op, err);
+		return status;
 	}
 	op->d.chunk = calloc(op->view->slots, sizeof *op->d.chunk);
 	if (!op->d.chunk)
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for %u requests", op->view->slots);
 	for (uint32_t s = 0; s < op->view->slots; s++)
 		op->d.chunk[op->d.n++].slot = s;
+	op->to = op->d.n;
 	return FAR_OK;
 }
 
 /* ---- Requests ---- */
 
 /* Room for a reply, which may be a view. */
-static size_t reply_room(const struct psv_op *op, uint32_t n)
+static size_t reply_room(const struct psv_op *op, const struct psv_chunk *c)
 {
-	size_t bytes = psv_op_reply_bytes(op, n), view = sizeof(struct psv_reply) + PSV_VIEW_BYTES_MAX;
+	size_t bytes = psv_op_reply_bytes(op, c), view = sizeof(struct psv_reply) + PSV_VIEW_BYTES_MAX;
 	return ((bytes > view ? bytes : view) + 7) / 8 * 8;
 }
 
@@ -128,20 +171,26 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 				.kind = (uint8_t)op->kind,
 				.wire = (uint8_t)op->wire,
 				.miss = (uint8_t)op->miss,
-				.flags = op->state_floats ? PSV_STATE : 0,
+				.flags = op->state_floats   ? PSV_STATE
+					 : op->bags.weights ? PSV_WEIGHTS
+							    : 0,
 				.service = op->ps->service,
 				.table = op->table,
 				.epoch = op->view->epoch,
 				.client = op->ps->client,
-				.token = psv_is_change(op->kind) ? op->first + c->index : 0,
+				.token = psv_is_change(op->kind) ? op->first + c->index - op->d.chunk[op->from].index
+								 : 0,
 				.clock = op->clock,
 				.n = c->n,
 				.rate = op->rate,
-				.worker = op->worker};
+				.worker = op->worker,
+				.bags = op->kind == PSV_BAGS ? psv_bags_of(op, c) : 0};
 	memcpy(to, &q, sizeof q);
 	to += sizeof q;
 	for (uint32_t i = 0; i < c->n; i++)
 		memcpy(to + i * sizeof(uint64_t), &op->k.key[op->k.order[c->from + i]], sizeof(uint64_t));
+	if (op->kind == PSV_BAGS)
+		psv_bags_fill(op, c, to + c->n * sizeof(uint64_t));
 	if (op->kind != PSV_CREATE && op->kind != PSV_OPEN)
 		return;
 	memcpy(to, op->name, PSV_NAME_BYTES);
@@ -156,12 +205,12 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 static enum far_status build(struct psv_op *op, struct far_err *err)
 {
 	size_t out = 0, in = 0;
-	for (uint32_t c = 0; c < op->d.n; c++) {
-		out += (psv_op_request_bytes(op, op->d.chunk[c].n) + 7) / 8 * 8;
-		in += reply_room(op, op->d.chunk[c].n);
+	for (uint32_t c = op->from; c < op->to; c++) {
+		out += (psv_op_request_bytes(op, &op->d.chunk[c]) + 7) / 8 * 8;
+		in += reply_room(op, &op->d.chunk[c]);
 	}
-	op->targets = calloc(op->d.n, sizeof *op->targets);
-	op->results = calloc(op->d.n, sizeof *op->results);
+	op->targets = calloc(op->to - op->from, sizeof *op->targets);
+	op->results = calloc(op->to - op->from, sizeof *op->results);
 	op->requests = calloc(1, out);
 	op->replies = malloc(in);
 	if (!op->targets || !op->results || !op->requests || !op->replies)
@@ -172,9 +221,9 @@ static enum far_status build(struct psv_op *op, struct far_err *err)
 static void address(struct psv_op *op)
 {
 	char *out = op->requests, *in = op->replies;
-	for (uint32_t c = 0; c < op->d.n; c++) {
-		const struct psv_chunk *chunk = &op->d.chunk[c];
-		size_t bytes = psv_op_request_bytes(op, chunk->n), room = reply_room(op, chunk->n);
+	for (uint32_t c = 0; c < op->to - op->from; c++) {
+		const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
+		size_t bytes = psv_op_request_bytes(op, chunk), room = reply_room(op, chunk);
 		put_head(op, chunk, out);
 		op->targets[c] = (struct far_target){
 			.to = op->view->slot[chunk->slot], .data = out, .len = bytes, .recv_buf = in, .cap = room};
@@ -207,9 +256,10 @@ static size_t settle(const struct psv_op *op)
 
 static void finish(struct psv_op *op)
 {
-	bool keys = op->kind >= PSV_PULL;
-	size_t answered = keys ? settle(op) : op->answered;
-	bool whole = keys ? answered == op->n : op->view && answered == op->view->slots;
+	bool keys = op->kind >= PSV_PULL, bags = op->kind == PSV_BAGS;
+	size_t answered = bags ? psv_bags_settle(op) : keys ? settle(op) : op->answered;
+	size_t n = bags ? op->bags.n : op->n;
+	bool whole = keys ? answered == n : op->view && answered == op->view->slots;
 	psv_number_end(op);
 	if (whole || (keys && op->partial)) {
 		struct far_val v = far_int((int64_t)answered);
@@ -217,7 +267,10 @@ static void finish(struct psv_op *op)
 	} else {
 		(void)far_future_set_error(op->done, op->err.status ? op->err.status : FAR_TIMEOUT, op->err.code,
 					   "%zu of %zu %s were answered: %s", answered,
-					   keys ? op->n : (size_t)op->view->slots, keys ? "keys" : "shards",
+					   keys ? n : (size_t)op->view->slots,
+					   bags   ? "bags"
+					   : keys ? "keys"
+						  : "shards",
 					   op->err.status ? op->err.text : "the deadline has passed");
 	}
 	op_free(op);
@@ -229,9 +282,9 @@ static void on_round(struct far_future *f, void *user)
 {
 	struct psv_op *op = user;
 	op->again = false;
-	for (uint32_t c = 0; c < op->d.n; c++)
+	for (uint32_t c = 0; c < op->to - op->from; c++)
 		psv_take(op, c);
-	if (op->out)
+	if (op->out && op->kind != PSV_BAGS)
 		psv_scatter(op);
 	op->round = NULL;
 	if (op->again && op->kind < PSV_PULL) { /* all shards of the new view */
@@ -241,8 +294,10 @@ static void on_round(struct far_future *f, void *user)
 			*op->stats = (struct far_ps_stats){.clock = UINT64_MAX};
 	}
 	struct far_err err;
-	if (op->again) {
+	if (op->again || (op->to < op->d.n && (op->partial || !op->err.status))) {
 		round_free(op);
+		if (op->again)
+			division_free(op);
 		if (!begin_round(op, 0, &err))
 			op = NULL;
 		else if (!op->err.status)
@@ -253,7 +308,7 @@ static void on_round(struct far_future *f, void *user)
 		finish(op);
 }
 
-/* Divides, numbers and sends. On OK the operation belongs to on_round(). */
+/* Divides, unless a part is left of the last division; numbers and sends. On OK the operation belongs to on_round(). */
 static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far_err *err)
 {
 	uint64_t now = now_ns();
@@ -273,8 +328,8 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far
 					       op->deadline_ns == UINT64_MAX ? FAR_FOREVER : op->deadline_ns - now,
 				       .partial = true,
 				       .errors = FAR_ERRORS_COLLECT};
-	status = far_msg_fanout(op->ps->agent, op->ps->message, NULL, 0, op->targets, op->d.n, &opts, op->results,
-				&op->round, err);
+	status = far_msg_fanout(op->ps->agent, op->ps->message, NULL, 0, op->targets, op->to - op->from, &opts,
+				op->results, &op->round, err);
 	if (status)
 		return status;
 	/* The callback frees the operation, and may run here. */

@@ -273,6 +273,7 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 	case PSV_EXISTS:
 		return look(s, j, PST_MISS_FALLBACK, err);
 	case PSV_PULL:
+	case PSV_BAGS:
 		j->t->keys_pulled += j->q->n;
 		return j->q->miss == PST_MISS_MAKE ? look(s, j, PST_MISS_MAKE, err) : FAR_OK;
 	case PSV_OPEN:

@@ -13,7 +13,7 @@ bool psv_must_wait(struct psv_shard *s, const struct psv_request *q)
 		return false;
 	if (q->epoch > s->view->epoch)
 		return true;
-	if (q->kind != PSV_PULL && q->kind != PSV_EXISTS)
+	if (q->kind != PSV_PULL && q->kind != PSV_EXISTS && q->kind != PSV_BAGS)
 		return false;
 	struct psv_table *t = psv_find_table(s, q->table);
 	return t && t->schema.workers && q->clock > t->clock;

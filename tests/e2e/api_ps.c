@@ -345,6 +345,7 @@ static void stopped(void)
 		rows_n += status[i] == FAR_PS_ROW;
 	}
 	CHECK(rows_n == answered);
+	pooled_stopped(t);
 	pull.partial = false;
 	FAILS(far_ps_pull(t, keys, KEYS, &pull, rows, status, &f, &err), FAR_TIMEOUT);
 	CHECK_TEXT(&err, "of 1000 keys were answered");
@@ -443,6 +444,8 @@ static void use(void)
 	if (self == SERVERS) {
 		statuses();
 		repeats();
+		pooled();
+		dense();
 		bad_requests();
 		stopped();
 	}

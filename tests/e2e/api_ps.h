@@ -43,6 +43,10 @@ void meet(void);
 
 /** By one client. */
 void bad_requests(void);
+void pooled(void);
+/** Keys of `t` have rows of 3; a server does not answer. */
+void pooled_stopped(struct far_ps_table *t);
+void dense(void);
 void bad_serves(struct far_ps_server *server);
 
 #endif

@@ -29,7 +29,11 @@ static void bad_schemas(void)
 	BAD_FIELD(staleness, 1, FAR_INVALID, "staleness 1");
 	BAD_FIELD(replicas, 2, FAR_UNSUPPORTED, "replicas is 2");
 	BAD_FIELD(hedge_after_ns, 1, FAR_UNSUPPORTED, "hedge_after_ns");
-	BAD_FIELD(reserved[3], 1, FAR_INVALID, "reserved");
+	BAD_FIELD(dense_rows, (UINT64_C(1) << 32) + 1, FAR_INVALID, "dense_rows is 4294967297");
+	s.rows_max = 5;
+	BAD_FIELD(dense_rows, 5, FAR_INVALID, "without rows_max");
+	s.rows_max = 0;
+	BAD_FIELD(reserved[2], 1, FAR_INVALID, "reserved");
 }
 
 static void bad_opens(void)
@@ -117,7 +121,7 @@ struct head {
 	char magic[4];
 	uint8_t kind, wire, miss, flags;
 	uint64_t service, table, epoch, client, token, clock;
-	uint32_t n, rate, worker, zero;
+	uint32_t n, rate, worker, bags;
 };
 
 static enum far_status send_head(struct head h, size_t len)
@@ -162,6 +166,12 @@ static void bad_messages(void)
 	CHECK_STATUS(send_head(h, 72), FAR_OK, &err);
 	h.token = 0;
 	CHECK_STATUS(send_head(h, 72), FAR_PROTOCOL, &err);
+	/* Bags: no keys, and an offset that must be 0. */
+	h = good;
+	h.kind = 16;
+	CHECK_STATUS(send_head(h, 76), FAR_OK, &err);
+	h.bags = 1;
+	CHECK_STATUS(send_head(h, 80), FAR_PROTOCOL, &err);
 	/* Key 0 is of the first partition, and this is the second shard. */
 	h = good;
 	h.kind = 9;
