@@ -45,16 +45,18 @@ struct psv_op {
 	enum pst_type wire;
 	enum far_ps_miss miss;
 	float rate;
-	bool partial;
+	bool partial, dense;
 	uint64_t timeout_ns, clock;
 	uint32_t worker;
-	const uint64_t *keys;
+	const uint64_t *keys; /* NULL: those from `first_key` on */
+	uint64_t first_key;
 	size_t n;
 	const float *in;    /* gradients or rows */
 	const float *state; /* of ASSIGN */
 	const float *fallback;
 	float *out;
 	uint8_t *status;
+	struct far_ps_bags bags;      /* of BAGS; `out` and `status` are theirs */
 	uint64_t *token;              /* of the caller; NULL */
 	struct far_ps_schema *schema; /* CREATE: sent; CREATE and OPEN: set */
 	const char *name;             /* CREATE, OPEN; [PSV_NAME_BYTES] */
@@ -71,7 +73,12 @@ struct psv_op {
 	bool *open;          /* [distinct]: not answered yet, and to be sent */
 	const char **row;    /* [distinct]: in the replies of this round; NULL: none */
 	float *scale;        /* [distinct]: of int8 */
+	uint32_t *bag;       /* of BAGS; [n]: bag of a position */
+	float *missing;      /* of BAGS; [bags]: weight of keys without a row */
+	float *wide;         /* of BAGS; [dim]: a row of a reply */
 	struct psv_division d;
+	bool parts;        /* the chunks may be sent in several rounds */
+	uint32_t from, to; /* chunks of this round */
 	struct far_target *targets;
 	struct far_target_result *results;
 	char *requests, *replies;

@@ -22,10 +22,22 @@ static void number(struct psv_keys *k, const uint64_t *keys, uint32_t *slots, ui
 	}
 }
 
-bool psv_keys_init(struct psv_keys *k, const uint64_t *keys, size_t n)
+/* Each position is a key of its own. */
+static void number_all(struct psv_keys *k, const uint64_t *keys, uint64_t first)
+{
+	for (uint32_t i = 0; i < k->n; i++) {
+		k->key[i] = keys ? keys[i] : first + i;
+		k->hash[i] = pst_hash(k->key[i]);
+		k->at[i] = i;
+	}
+	k->distinct = k->n;
+}
+
+bool psv_keys_init(struct psv_keys *k, const uint64_t *keys, uint64_t first, size_t n, bool merge)
 {
 	uint32_t size = 16;
-	while (size < 2 * n)
+	merge = merge && keys;
+	while (merge && size < 2 * n)
 		size *= 2;
 	*k = (struct psv_keys){.n = (uint32_t)n};
 	uint32_t *slots = calloc(size, sizeof *slots);
@@ -34,8 +46,10 @@ bool psv_keys_init(struct psv_keys *k, const uint64_t *keys, size_t n)
 	k->hash = malloc((n + 1) * sizeof *k->hash);
 	k->order = malloc((n + 1) * sizeof *k->order);
 	bool ok = slots && k->at && k->key && k->hash && k->order;
-	if (ok)
+	if (ok && merge)
 		number(k, keys, slots, size - 1);
+	else if (ok)
+		number_all(k, keys, first);
 	free(slots);
 	if (!ok)
 		psv_keys_fini(k);

@@ -31,8 +31,9 @@ struct psv_division {
 	uint32_t deepest; /* chunks of the slot that has most */
 };
 
-/** False: no memory. n <= FAR_PS_KEYS_MAX. */
-bool psv_keys_init(struct psv_keys *k, const uint64_t *keys, size_t n);
+/** `keys` NULL: those from `first` on. `merge`: equal keys are one; else each position has its own, and a division
+ * keeps their order within a slot. False: no memory. n <= FAR_PS_KEYS_MAX. */
+bool psv_keys_init(struct psv_keys *k, const uint64_t *keys, uint64_t first, size_t n, bool merge);
 void psv_keys_fini(struct psv_keys *k);
 
 /** Divides the keys whose `open` is set, [distinct], by the view, into chunks of at most `most` keys. `d->chunk` is

@@ -85,13 +85,18 @@ enum far_status psv_schema_check(const struct far_ps_schema *s, struct far_err *
 		return pst_fail(err, FAR_UNSUPPORTED, 0, "replicas is %u; a row has one copy", s->replicas);
 	if (s->hedge_after_ns)
 		return pst_fail(err, FAR_UNSUPPORTED, 0, "hedge_after_ns is set; a row has one copy");
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 3; i++)
 		if (s->reserved[i] || (i < 2 && s->rule.reserved[i]))
 			return pst_fail(err, FAR_INVALID, 0, "a reserved word of the schema is not 0");
 	if (!psv_type(s->stored, &stored) || stored == PST_INT8)
 		return pst_fail(err, FAR_INVALID, 0, "stored is dtype %d; f32, bf16 or f16", (int)s->stored);
 	if ((unsigned)s->rule.kind > FAR_PS_FTRL)
 		return pst_fail(err, FAR_INVALID, 0, "no rule has the number %d", (int)s->rule.kind);
+	if (s->dense_rows > PSV_DENSE_MAX ||
+	    (s->dense_rows && (s->rows_max || s->full || s->admit > 1 || s->admit_candidates || s->ttl_ms)))
+		return pst_fail(err, FAR_INVALID, 0,
+				"dense_rows is %llu; at most %llu, without rows_max, full, admit and ttl_ms",
+				(unsigned long long)s->dense_rows, (unsigned long long)PSV_DENSE_MAX);
 	if (s->workers > FAR_PS_WORKERS_MAX || (s->staleness && !s->workers))
 		return pst_fail(err, FAR_INVALID, 0, "workers is %u with staleness %u; [1, %d] workers have a clock",
 				s->workers, s->staleness, FAR_PS_WORKERS_MAX);
@@ -107,7 +112,7 @@ void psv_schema_encode(const struct far_ps_schema *s, struct psv_schema *to)
 				  .stored = stored,
 				  .rule = s->rule.kind,
 				  .init = s->init.kind,
-				  .full = s->full,
+				  .full = s->dense_rows ? PSV_DENSE : (uint32_t)s->full,
 				  .admit = s->admit,
 				  .workers = s->workers,
 				  .staleness = s->staleness,
@@ -122,7 +127,7 @@ void psv_schema_encode(const struct far_ps_schema *s, struct psv_schema *to)
 				  .a = s->init.a,
 				  .b = s->init.b,
 				  .seed = s->init.seed,
-				  .rows_max = s->rows_max,
+				  .rows_max = s->dense_rows ? s->dense_rows : s->rows_max,
 				  .candidates = s->admit_candidates,
 				  .ttl_ms = s->ttl_ms};
 }
@@ -130,8 +135,9 @@ void psv_schema_encode(const struct far_ps_schema *s, struct psv_schema *to)
 enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_schema *s, struct far_err *err)
 {
 	static const enum far_dtype dtypes[] = {FAR_F32, FAR_BF16, FAR_F16};
-	if (f->stored > PST_F16 || f->rule > FAR_PS_FTRL || f->init > FAR_PS_INIT_NORMAL || f->full > FAR_PS_FULL_LFU)
+	if (f->stored > PST_F16 || f->rule > FAR_PS_FTRL || f->init > FAR_PS_INIT_NORMAL || f->full > PSV_DENSE)
 		return pst_fail(err, FAR_PROTOCOL, 0, "a schema with a type, rule or method that does not exist");
+	bool dense = f->full == PSV_DENSE;
 	*s = (struct far_ps_schema){.dim = f->dim,
 				    .stored = dtypes[f->stored],
 				    .rule = {.kind = (enum far_ps_rule_kind)f->rule,
@@ -144,12 +150,15 @@ enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_sche
 					     .clip_value = f->clip_value,
 					     .clip_norm = f->clip_norm},
 				    .init = {(enum far_ps_init_kind)f->init, f->a, f->b, f->seed},
-				    .rows_max = f->rows_max,
-				    .full = (enum far_ps_full)f->full,
+				    .rows_max = dense ? 0 : f->rows_max,
+				    .dense_rows = dense ? f->rows_max : 0,
+				    .full = dense ? FAR_PS_FULL_REFUSE : (enum far_ps_full)f->full,
 				    .admit = f->admit,
 				    .admit_candidates = f->candidates,
 				    .ttl_ms = f->ttl_ms,
 				    .workers = f->workers,
 				    .staleness = f->staleness};
+	if (dense && !s->dense_rows)
+		return pst_fail(err, FAR_PROTOCOL, 0, "a schema of a dense table without rows");
 	return psv_schema_check(s, err);
 }

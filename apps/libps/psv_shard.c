@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Serves requests: checks, changes, replies. The thread that polls the shard. */
-#include "psv_shard.h"
+#include "psv_job.h"
 
 #include "pst_fail.h"
 #include <farcall/message.h>
@@ -12,34 +12,8 @@
 #define TOKENS_IDLE_S 600u
 #define EVICT_KEYS    64u /* that a change looks at for expired rows */
 #define ERASE_KEYS    1024u
-#define SCAN_PARTS    256u               /* partitions that a scan looks at */
-#define SCAN_BYTES    FAR_PS_CHUNK_BYTES /* after which it ends */
 
-/* A request that has been checked. */
-struct job {
-	const struct psv_request *q;
-	struct psv_table *t;
-	const uint64_t *keys;
-	const void *numbers;
-	const float *scales;
-	const float *state;
-	const char *name;
-	const struct psv_schema *schema;
-	const char *rows; /* of RESTORE; state and ages follow */
-	uint64_t now_ms;
-	bool stale; /* the answer is the view */
-	char *made; /* of LIST and SCAN: the reply without its head */
-	size_t made_len;
-	uint64_t made_count;
-};
-
-/* Where an answer goes: to the request in its handler, or to one that waited. */
-struct answer {
-	struct far_req *req;
-	struct far_deferred *reply;
-};
-
-static uint64_t now_ns(void)
+uint64_t psv_now_ns(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -81,7 +55,7 @@ void psv_shard_fini(struct psv_shard *s)
 
 /* ---- Tables ---- */
 
-static struct psv_table *find_table(struct psv_shard *s, uint64_t id)
+struct psv_table *psv_find_table(struct psv_shard *s, uint64_t id)
 {
 	unsigned n = atomic_load_explicit(&s->tables_n, memory_order_relaxed);
 	for (unsigned i = 0; i < n; i++) {
@@ -107,7 +81,7 @@ static void drop_table(struct psv_shard *s, struct psv_table *t)
 		;
 }
 
-static enum far_status add_table(struct psv_shard *s, const struct job *j, struct far_err *err)
+static enum far_status add_table(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
 {
 	struct far_ps_schema schema;
 	enum far_status status = psv_schema_decode(j->schema, &schema, err);
@@ -136,14 +110,14 @@ static enum far_status add_table(struct psv_shard *s, const struct job *j, struc
 	return FAR_OK;
 }
 
-static enum far_status make_table(struct psv_shard *s, struct job *j, struct far_err *err)
+static enum far_status make_table(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
-	struct psv_table *t = find_table(s, j->q->table);
+	struct psv_table *t = psv_find_table(s, j->q->table);
 	if (!t) {
 		enum far_status status = add_table(s, j, err);
 		if (status)
 			return status;
-		t = find_table(s, j->q->table);
+		t = psv_find_table(s, j->q->table);
 	}
 	j->t = t;
 	if (memcmp(&t->schema, j->schema, sizeof t->schema))
@@ -204,102 +178,9 @@ static bool refresh(struct psv_shard *s)
 	return true;
 }
 
-/* ---- Checks ---- */
-
-static enum far_status bad_length(const struct psv_request *q, size_t len, struct far_err *err)
-{
-	return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with %u keys does not take %zu bytes", q->kind,
-			q->n, len);
-}
-
-static enum far_status check_name(struct job *j, size_t len, struct far_err *err)
-{
-	const struct psv_request *q = j->q;
-	size_t want = sizeof *q + PSV_NAME_BYTES + (q->kind == PSV_CREATE ? sizeof *j->schema : 0);
-	if (q->n || len != want)
-		return bad_length(q, len, err);
-	j->name = (const char *)(q + 1);
-	j->schema = (const struct psv_schema *)(j->name + PSV_NAME_BYTES);
-	uint64_t id = q->kind == PSV_VIEW ? q->service : q->table;
-	if (!psv_name_ok(j->name) || psv_name_id(j->name) != id)
-		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u whose name is not that of its id", q->kind);
-	return FAR_OK;
-}
-
-/* Keys, numbers, scales and state are where the lengths put them. */
-static enum far_status check_arrays(const struct psv_shard *s, struct job *j, size_t len, struct far_err *err)
-{
-	const struct psv_request *q = j->q;
-	unsigned dim = j->t->schema.dim;
-	size_t state = q->flags & PSV_STATE ? pst_table_state(j->t->rows) : 0;
-	if (q->wire >= PST_TYPES || q->miss > PST_MISS_MAKE || q->flags > PSV_STATE ||
-	    (q->flags && q->kind != PSV_ASSIGN) || q->n > PST_CHUNK_KEYS || (q->n && q->kind < PSV_PULL))
-		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with a field out of range", q->kind);
-	size_t want = q->kind == PSV_RESTORE ? sizeof *q + psv_rows_bytes(&j->t->layout, q->n)
-					     : psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state);
-	if (len != want)
-		return bad_length(q, len, err);
-	j->keys = (const uint64_t *)(q + 1);
-	const char *at = (const char *)(j->keys + q->n);
-	j->rows = at;
-	if (psv_has_numbers(q->kind)) {
-		j->numbers = at;
-		at += psv_numbers_bytes(q->n, dim, (enum pst_type)q->wire);
-		j->scales = q->wire == PST_INT8 ? (const float *)(const void *)at : NULL;
-		at += q->wire == PST_INT8 ? q->n * sizeof(float) : 0;
-		j->state = state ? (const float *)(const void *)at : NULL;
-	}
-	for (uint32_t i = 0; i < q->n; i++)
-		if ((int)psv_slot_of(s->view, pst_hash(j->keys[i])) != s->slot)
-			return pst_fail(err, FAR_INVALID, 0, "key %llu does not belong to shard %d",
-					(unsigned long long)j->keys[i], s->self.shard);
-	return FAR_OK;
-}
-
-static enum far_status check(struct psv_shard *s, struct job *j, size_t len, struct far_err *err)
-{
-	const struct psv_request *q = j->q;
-	if (q->kind == PSV_VIEW) {
-		j->stale = true;
-		return check_name(j, len, err);
-	}
-	if (q->epoch != s->view->epoch) {
-		j->stale = true; /* older; newer ones wait */
-		return FAR_OK;
-	}
-	if (q->kind == PSV_CREATE)
-		return check_name(j, len, err);
-	if (q->kind == PSV_LIST)
-		return q->n || len != sizeof *q ? bad_length(q, len, err) : FAR_OK;
-	j->t = find_table(s, q->table);
-	if (!j->t)
-		return pst_fail(err, FAR_GONE, 0, "service \"%s\" has no such table at shard %d: create it",
-				s->server->name, s->self.shard);
-	if (q->kind == PSV_OPEN) {
-		enum far_status status = check_name(j, len, err);
-		if (status || !strcmp(j->name, j->t->name))
-			return status;
-		return pst_fail(err, FAR_GONE, 0, "there is no table \"%s\"; \"%s\" has its id", j->name, j->t->name);
-	}
-	return check_arrays(s, j, len, err);
-}
-
-/* True for a request that is to wait: its view is newer than this one, or a clock is behind. */
-static bool must_wait(struct psv_shard *s, const struct psv_request *q)
-{
-	if (q->kind == PSV_VIEW || q->epoch < s->view->epoch)
-		return false;
-	if (q->epoch > s->view->epoch)
-		return true;
-	if (q->kind != PSV_PULL && q->kind != PSV_EXISTS)
-		return false;
-	struct psv_table *t = find_table(s, q->table);
-	return t && t->schema.workers && q->clock > t->clock;
-}
-
 /* ---- Changes ---- */
 
-static enum far_status check_token(struct psv_shard *s, const struct job *j, bool *seen, struct far_err *err)
+static enum far_status check_token(struct psv_shard *s, const struct psv_job *j, bool *seen, struct far_err *err)
 {
 	const struct psv_request *q = j->q;
 	if (q->token == 0 || q->token == UINT64_MAX)
@@ -323,7 +204,7 @@ static enum far_status check_token(struct psv_shard *s, const struct job *j, boo
 	}
 }
 
-static enum far_status apply(struct psv_shard *s, const struct job *j, struct far_err *err)
+static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
 {
 	const struct psv_request *q = j->q;
 	struct pst_push how = {
@@ -340,13 +221,13 @@ static enum far_status apply(struct psv_shard *s, const struct job *j, struct fa
 }
 
 /* Status of keys, and the rows that a pull makes. */
-static enum far_status look(struct psv_shard *s, const struct job *j, enum pst_miss miss, struct far_err *err)
+static enum far_status look(struct psv_shard *s, const struct psv_job *j, enum pst_miss miss, struct far_err *err)
 {
 	struct pst_pull how = {.wire = PST_F32, .miss = miss, .now_ms = j->now_ms};
 	return pst_pull(j->t->rows, j->keys, j->q->n, &how, NULL, NULL, s->status, err);
 }
 
-static enum far_status change(struct psv_shard *s, const struct job *j, struct far_err *err)
+static enum far_status change(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
 {
 	bool seen = false;
 	enum far_status status = check_token(s, j, &seen, err);
@@ -364,7 +245,7 @@ static enum far_status change(struct psv_shard *s, const struct job *j, struct f
 	return FAR_OK;
 }
 
-static enum far_status advance(const struct job *j, struct far_err *err)
+static enum far_status advance(const struct psv_job *j, struct far_err *err)
 {
 	struct psv_table *t = j->t;
 	if (j->q->worker >= t->schema.workers)
@@ -379,88 +260,8 @@ static enum far_status advance(const struct job *j, struct far_err *err)
 	return FAR_OK;
 }
 
-/* ---- Lists, scans, restoration ---- */
-
-static enum far_status no_memory(struct far_err *err)
-{
-	return pst_fail(err, FAR_RESOURCE, 0, "no memory for a reply");
-}
-
-static enum far_status list(struct psv_shard *s, struct job *j, struct far_err *err)
-{
-	unsigned n = atomic_load_explicit(&s->tables_n, memory_order_relaxed);
-	j->made = malloc((size_t)n * PSV_NAME_BYTES + 1);
-	if (!j->made)
-		return no_memory(err);
-	for (unsigned i = 0; i < n; i++)
-		memcpy(j->made + (size_t)i * PSV_NAME_BYTES,
-		       atomic_load_explicit(&s->table[i], memory_order_relaxed)->name, PSV_NAME_BYTES);
-	j->made_len = (size_t)n * PSV_NAME_BYTES;
-	j->made_count = n;
-	return FAR_OK;
-}
-
-/* The rows of a partition, at most `most`, as a block; returns its bytes. */
-static size_t scan_partition(const struct job *j, unsigned partition, uint32_t most, char *to)
-{
-	const struct psv_rows *layout = &j->t->layout;
-	struct psv_block block = {.partition = partition};
-	const unsigned shift = 64 - PST_PARTITION_BITS;
-	struct pst_cursor c = {.from = (uint64_t)partition << shift,
-			       .last = ((uint64_t)partition << shift) + (UINT64_MAX >> PST_PARTITION_BITS)};
-	uint64_t *keys = (uint64_t *)(void *)(to + sizeof block);
-	char *rows = (char *)(keys + most);
-	size_t state, ages;
-	(void)psv_rows_layout(layout, most, &state, &ages);
-	while (!c.done && block.n < most)
-		block.n += pst_scan(j->t->rows, &c, j->now_ms, most - block.n, keys + block.n,
-				    rows + block.n * layout->row,
-				    layout->state ? (float *)(void *)(rows + state + block.n * layout->state) : NULL,
-				    layout->age ? (uint64_t *)(void *)(rows + ages) + block.n : NULL);
-	memcpy(to, &block, sizeof block);
-	if (block.n == most)
-		return psv_block_bytes(layout, most);
-	/* Expired rows left a gap behind each array. */
-	size_t state_to, ages_to;
-	(void)psv_rows_layout(layout, block.n, &state_to, &ages_to);
-	char *packed = (char *)(keys + block.n);
-	memmove(packed, rows, block.n * layout->row);
-	memmove(packed + state_to, rows + state, block.n * layout->state);
-	memmove(packed + ages_to, rows + ages, block.n * layout->age);
-	return psv_block_bytes(layout, block.n);
-}
-
-/* Blocks of partitions from that of the request on, until SCAN_BYTES are full or another shard owns the next one. */
-static enum far_status scan(struct psv_shard *s, struct job *j, struct far_err *err)
-{
-	unsigned first = j->q->worker, p = first;
-	if (first >= FAR_PS_PARTITIONS || s->view->owner[first] != s->slot)
-		return pst_fail(err, FAR_INVALID, 0, "partition %u does not belong to shard %d", first, s->self.shard);
-	while (p < FAR_PS_PARTITIONS && p < first + SCAN_PARTS && s->view->owner[p] == s->slot &&
-	       (p == first || j->made_len < SCAN_BYTES)) {
-		uint32_t most = pst_table_partition_keys(j->t->rows, p);
-		char *more = realloc(j->made, j->made_len + psv_block_bytes(&j->t->layout, most) + 8);
-		if (!more)
-			return no_memory(err);
-		j->made = more;
-		memset(j->made + j->made_len, 0, psv_block_bytes(&j->t->layout, most));
-		j->made_len += (scan_partition(j, p++, most, j->made + j->made_len) + 7) / 8 * 8;
-	}
-	j->made_count = p - first;
-	return FAR_OK;
-}
-
-static enum far_status restore(struct psv_shard *s, const struct job *j, struct far_err *err)
-{
-	const struct psv_rows *layout = &j->t->layout;
-	size_t state, ages;
-	(void)psv_rows_layout(layout, j->q->n, &state, &ages);
-	return pst_restore(j->t->rows, j->keys, j->q->n, j->rows, (const float *)(const void *)(j->rows + state),
-			   (const uint64_t *)(const void *)(j->rows + ages), j->now_ms, s->status, err);
-}
-
 /* All that can fail. */
-static enum far_status prepare(struct psv_shard *s, struct job *j, struct far_err *err)
+static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
 	if (j->stale)
 		return FAR_OK;
@@ -472,6 +273,7 @@ static enum far_status prepare(struct psv_shard *s, struct job *j, struct far_er
 	case PSV_EXISTS:
 		return look(s, j, PST_MISS_FALLBACK, err);
 	case PSV_PULL:
+	case PSV_BAGS:
 		j->t->keys_pulled += j->q->n;
 		return j->q->miss == PST_MISS_MAKE ? look(s, j, PST_MISS_MAKE, err) : FAR_OK;
 	case PSV_OPEN:
@@ -481,127 +283,38 @@ static enum far_status prepare(struct psv_shard *s, struct job *j, struct far_er
 		drop_table(s, j->t);
 		return FAR_OK;
 	case PSV_LIST:
-		return list(s, j, err);
+		return psv_rows_list(s, j, err);
 	case PSV_SCAN:
-		return scan(s, j, err);
+		return psv_rows_scan(s, j, err);
 	case PSV_RESTORE:
-		return restore(s, j, err);
+		return psv_rows_restore(s, j, err);
 	default:
 		return change(s, j, err);
 	}
 }
 
-/* ---- Replies ---- */
-
-static size_t reply_bytes(const struct job *j, const struct psv_shard *s)
-{
-	if (j->stale)
-		return sizeof(struct psv_reply) + 16 + (size_t)12 * s->view->slots;
-	switch (j->q->kind) {
-	case PSV_CREATE:
-	case PSV_OPEN:
-		return sizeof(struct psv_reply) + sizeof(struct psv_schema);
-	case PSV_STATS:
-		return sizeof(struct psv_reply) + sizeof(struct psv_stats);
-	case PSV_CLOCK:
-	case PSV_DROP:
-		return sizeof(struct psv_reply);
-	case PSV_LIST:
-	case PSV_SCAN:
-		return sizeof(struct psv_reply) + j->made_len;
-	default:
-		return psv_reply_bytes(j->q->kind, j->q->n, j->t->schema.dim, (enum pst_type)j->q->wire);
-	}
-}
-
-static void put_stats(const struct psv_table *t, void *to)
-{
-	struct pst_stats s;
-	pst_table_stats(t->rows, &s);
-	struct psv_stats out = {.rows = s.rows,
-				.bytes = s.bytes,
-				.row_bytes = s.row_bytes,
-				.state_bytes = s.state_bytes,
-				.index_bytes = s.index_bytes,
-				.made = s.made,
-				.erased = s.erased,
-				.evicted = s.evicted,
-				.expired = s.expired,
-				.refused = s.refused,
-				.waited = s.waited,
-				.keys_pulled = t->keys_pulled,
-				.keys_pushed = t->keys_pushed,
-				.duplicates = t->duplicates,
-				.clock = t->clock};
-	memcpy(to, &out, sizeof out);
-}
-
-/* Rows and scales; returns their end. A pull that made rows, and a push, know the status already. */
-static char *put_rows(struct psv_shard *s, const struct job *j, char *to)
-{
-	const struct psv_request *q = j->q;
-	enum pst_type wire = (enum pst_type)q->wire;
-	bool known = q->kind == PSV_PUSH_PULL || q->miss == PST_MISS_MAKE;
-	struct pst_pull how = {
-		.wire = wire, .miss = known ? PST_MISS_INITIAL : (enum pst_miss)q->miss, .now_ms = j->now_ms};
-	char *end = to + psv_numbers_bytes(q->n, j->t->schema.dim, wire);
-	float *scales = wire == PST_INT8 ? (float *)(void *)end : NULL;
-	/* Cannot fail: everything was checked. */
-	(void)pst_pull(j->t->rows, j->keys, q->n, &how, to, scales, known ? NULL : s->status, NULL);
-	return end + (scales ? q->n * sizeof *scales : 0);
-}
-
-static void fill(struct psv_shard *s, const struct job *j, void *reply)
-{
-	char *to = (char *)reply + sizeof(struct psv_reply);
-	struct psv_reply head = {.magic = PSV_MAGIC, .answer = j->stale ? PSV_STALE : PSV_DONE, .count = j->made_count};
-	memcpy(reply, &head, sizeof head);
-	if (j->stale) {
-		psv_view_encode(s->view, to);
-		return;
-	}
-	if (j->q->kind == PSV_CREATE || j->q->kind == PSV_OPEN)
-		memcpy(to, &j->t->schema, sizeof j->t->schema);
-	else if (j->q->kind == PSV_STATS)
-		put_stats(j->t, to);
-	else if (j->made)
-		memcpy(to, j->made, j->made_len);
-	else if (psv_has_rows(j->q->kind))
-		to = put_rows(s, j, to);
-	if (j->q->n)
-		memcpy(to, s->status, j->q->n);
-}
-
-static void fail(const struct answer *a, const struct far_err *err)
-{
-	if (a->req)
-		far_fail(a->req, err->status, err->code, "%s", err->text);
-	else
-		far_deferred_fail(a->reply, err->status, err->code, "%s", err->text);
-}
-
 /* Serves a request and answers it. True: it advanced a clock or dropped a table, so that others may go on. */
-static bool serve(struct psv_shard *s, const void *data, size_t len, const struct answer *a)
+bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct psv_reply_to *a)
 {
-	struct job j = {.q = data, .now_ms = now_ns() / 1000000};
+	struct psv_job j = {.q = data, .now_ms = psv_now_ns() / 1000000};
 	struct far_err err;
 	void *reply;
-	enum far_status status = check(s, &j, len, &err);
+	enum far_status status = psv_check(s, &j, len, &err);
 	if (!status)
 		status = prepare(s, &j, &err);
 	if (status) {
-		fail(a, &err);
+		psv_reply_fail(a, &err);
 		free(j.made);
 		return false;
 	}
-	size_t bytes = reply_bytes(&j, s);
+	size_t bytes = psv_job_bytes(&j, s);
 	if (a->req) {
 		if (far_reply_alloc(a->req, bytes, &reply))
 			far_fail(a->req, FAR_RESOURCE, 0, "no memory for a reply of %zu bytes", bytes);
 		else
-			fill(s, &j, reply);
+			psv_job_fill(s, &j, reply);
 	} else if ((reply = malloc(bytes))) {
-		fill(s, &j, reply);
+		psv_job_fill(s, &j, reply);
 		(void)far_deferred_reply(a->reply, reply, bytes);
 		free(reply);
 	} else {
@@ -609,65 +322,6 @@ static bool serve(struct psv_shard *s, const void *data, size_t len, const struc
 	}
 	free(j.made);
 	return !j.stale && (j.q->kind == PSV_CLOCK || j.q->kind == PSV_DROP);
-}
-
-/* ---- Requests that wait ---- */
-
-/* Answers those that need not wait any more. True: others may go on by that. */
-static bool wake_once(struct psv_shard *s)
-{
-	bool stopping = atomic_load_explicit(&s->server->stopping, memory_order_acquire), again = false;
-	uint64_t now = now_ns();
-	for (struct psv_waiter **at = &s->waiters; *at;) {
-		struct psv_waiter *w = *at;
-		bool late = now >= w->deadline_ns;
-		if (!stopping && !late && must_wait(s, (const struct psv_request *)(const void *)w->data)) {
-			at = &w->next;
-			continue;
-		}
-		*at = w->next;
-		s->waiters_n--;
-		s->waiters_bytes -= w->len;
-		if (stopping)
-			far_deferred_fail(w->reply, FAR_SHUTDOWN, 0, "service \"%s\" stops", s->server->name);
-		else if (late)
-			far_deferred_fail(w->reply, FAR_TIMEOUT, 0, "the request waited until its deadline");
-		else
-			again = serve(s, w->data, w->len, &(struct answer){.reply = w->reply}) || again;
-		free(w);
-	}
-	return again;
-}
-
-static void wake(struct psv_shard *s)
-{
-	while (wake_once(s))
-		;
-}
-
-static void park(struct psv_shard *s, struct far_req *req, const void *data, size_t len)
-{
-	if (s->waiters_n >= PSV_WAITERS_MAX || s->waiters_bytes + len > PSV_WAITER_BYTES_MAX)
-		wake(s); /* removes late ones */
-	struct psv_waiter *w = NULL;
-	if (s->waiters_n < PSV_WAITERS_MAX && s->waiters_bytes + len <= PSV_WAITER_BYTES_MAX)
-		w = malloc(sizeof *w + len);
-	if (!w || far_defer(req, &w->reply)) {
-		free(w);
-		far_fail(req, FAR_RESOURCE, 0, "%u requests wait for a clock or a view", s->waiters_n);
-		return;
-	}
-	uint64_t left = far_req_time_left_ns(req);
-	w->next = NULL;
-	w->deadline_ns = left == FAR_FOREVER ? UINT64_MAX : now_ns() + left;
-	w->len = len;
-	memcpy(w->data, data, len);
-	struct psv_waiter **at = &s->waiters;
-	while (*at)
-		at = &(*at)->next;
-	*at = w;
-	s->waiters_n++;
-	s->waiters_bytes += len;
 }
 
 /* ---- The handler ---- */
@@ -692,7 +346,7 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 	}
 	bool changed = refresh(s);
 	if (is_own_wake(s, req, q)) {
-		wake(s);
+		psv_wake(s);
 		far_reply(req, NULL, 0);
 		return;
 	}
@@ -700,10 +354,10 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 		far_fail(req, FAR_DENIED, 0, "a server wakes its own shards alone");
 	else if (atomic_load_explicit(&server->stopping, memory_order_acquire))
 		far_fail(req, FAR_SHUTDOWN, 0, "service \"%s\" stops", server->name);
-	else if (must_wait(s, q))
-		park(s, req, data, len);
+	else if (psv_must_wait(s, q))
+		psv_park(s, req, data, len);
 	else
-		changed = serve(s, data, len, &(struct answer){.req = req}) || changed;
+		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req}) || changed;
 	if (changed)
-		wake(s);
+		psv_wake(s);
 }

@@ -4,12 +4,14 @@
  *
  * A request: struct psv_request, then keys[n]. PUSH, PUSH_PULL and ASSIGN: numbers [n * dim] of `wire`, padded to 4
  * bytes; scales [n] of int8; ASSIGN with PSV_STATE: state [n * state floats]. VIEW, CREATE, OPEN (n is 0): a name of
- * PSV_NAME_BYTES; CREATE: struct psv_schema. RESTORE: rows, state and ages as in a block.
+ * PSV_NAME_BYTES; CREATE: struct psv_schema. RESTORE: rows, state and ages as in a block. BAGS: offsets (u32)
+ * [bags + 1]: bag b has the keys [offsets[b], offsets[b + 1]), at least one; with PSV_WEIGHTS: weights [n] (f32).
  *
  * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
  * `wire`, padded to 4 bytes, and scales [n] of int8; then status [n]. Of CREATE and OPEN: struct psv_schema. Of STATS:
  * struct psv_stats. Of LIST: names of PSV_NAME_BYTES each, `count` of them. Of SCAN: a block for each of `count`
- * partitions, from that of the request on.
+ * partitions, from that of the request on. Of BAGS: rows [bags * dim], the sums, and scales as of PULL; [bags] sums of
+ * the weights of keys for which FALLBACK stands (f32); then of each bag the highest status of a key [bags].
  *
  * A block, also of files: all rows of a partition. struct psv_block; keys[n]; rows [n * dim] of the stored type, padded
  * to 8 bytes; state [n * state floats], padded likewise; in tables with TTL the milliseconds since the last push (u64)
@@ -25,6 +27,7 @@
 #define PSV_MAGIC      UINT32_C(0x31535046) /* "FPS1" */
 #define PSV_NAME_BYTES FAR_PS_NAME_MAX
 #define PSV_STATE      1u /* flag of ASSIGN */
+#define PSV_WEIGHTS    2u /* flag of BAGS */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers travel as they are in memory");
 
@@ -45,6 +48,7 @@ enum psv_kind {
 	PSV_ERASE,
 	PSV_RESTORE, /* not numbered: it sets rows */
 	PSV_WAKE,    /* of the server to its own shards */
+	PSV_BAGS,
 	PSV_KINDS
 };
 
@@ -61,7 +65,7 @@ struct psv_request {
 	uint32_t n;
 	float rate;
 	uint32_t worker; /* CLOCK; SCAN: the first partition */
-	uint32_t zero;
+	uint32_t bags;   /* BAGS; else 0 */
 };
 
 enum psv_answer { PSV_DONE, PSV_STALE };
@@ -82,6 +86,9 @@ struct psv_schema {
 	float a, b;
 	uint64_t seed, rows_max, candidates, ttl_ms;
 };
+
+#define PSV_DENSE     3u /* psv_schema.full: a dense table of rows_max rows */
+#define PSV_DENSE_MAX (UINT64_C(1) << 32)
 
 struct psv_stats {
 	uint64_t rows, bytes, row_bytes, state_bytes, index_bytes;
@@ -171,6 +178,19 @@ static inline size_t psv_reply_bytes(unsigned kind, size_t n, unsigned dim, enum
 	if (psv_has_rows(kind))
 		bytes += psv_numbers_bytes(n, dim, wire) + (wire == PST_INT8 ? n * sizeof(float) : 0);
 	return bytes;
+}
+
+/** Likewise of BAGS. */
+static inline size_t psv_bags_request_bytes(size_t n, size_t bags, bool weights)
+{
+	return sizeof(struct psv_request) + n * sizeof(uint64_t) + (bags + 1) * sizeof(uint32_t) +
+	       (weights ? n * sizeof(float) : 0);
+}
+
+static inline size_t psv_bags_reply_bytes(size_t bags, unsigned dim, enum pst_type wire)
+{
+	return sizeof(struct psv_reply) + psv_numbers_bytes(bags, dim, wire) +
+	       (wire == PST_INT8 ? bags * sizeof(float) : 0) + bags * (sizeof(float) + 1);
 }
 
 #endif

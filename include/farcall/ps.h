@@ -21,10 +21,10 @@
  * the operation's deadline. A request of a newer epoch waits at the server until the server has that view.
  *
  * Operations: each is one future over all shards. Keys come in any order and may repeat. Each distinct key travels
- * once: a push adds the gradients of equal keys in f32, in the order of their positions; of equal keys in an assignment
- * the last position counts. An operation is cut into requests of about FAR_PS_CHUNK_BYTES, at most 8192 keys each. A
- * request is applied at once: no other request to that shard is applied in the middle of it. Different requests of one
- * operation are not ordered.
+ * once, but for bags: a push adds the gradients of equal keys in f32, in the order of their positions; of equal keys in
+ * an assignment the last position counts. An operation is cut into requests of about FAR_PS_CHUNK_BYTES, at most 8192
+ * keys each; a shard has at most 64 of them at a time, so that requests of others pass. A request is applied at once:
+ * no other request to that shard is applied in the middle of it. Different requests of one operation are not ordered.
  *
  * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
  * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails
@@ -33,6 +33,11 @@
  *
  * Memory: keys, gradients, rows, fallback row and status belong to the operation until its future is complete. An
  * operation cannot be cancelled; it ends at its deadline, and freeing its future does not end it.
+ *
+ * Dense tables: `dense_rows` in the schema. Every key in [0, dense_rows) has a row, with initial values until it is
+ * changed, and no other key has one; the status is FAR_PS_ROW. far_ps_pull_range() and far_ps_push_range() take rows
+ * that follow each other, without keys. To erase a row of a dense table gives it its initial values again. Scans, files
+ * and statistics have the rows that were changed. A row travels and is found as one: let it have a KiB or more.
  *
  * Exactly once: a client numbers its changes, and a server applies a numbered request once. far_ps_push() returns the
  * number as a token. A push that was not answered in full may be repeated with its token, the same keys and the same
@@ -49,13 +54,14 @@ extern "C" {
 #endif
 
 #define FAR_PS_PARTITIONS  4096
-#define FAR_PS_NAME_MAX    64                 /* bytes of the name of a service or table with its NUL */
-#define FAR_PS_SHARDS_MAX  256                /* shards of a service, of all its servers together */
-#define FAR_PS_TABLES_MAX  64                 /* tables of a service */
-#define FAR_PS_WORKERS_MAX 4096               /* workers with a clock in a table */
-#define FAR_PS_KEYS_MAX    ((size_t)1 << 26)  /* keys of an operation */
-#define FAR_PS_CHUNK_BYTES ((size_t)64 << 10) /* of a request; more in operations of more than 64 MiB */
-#define FAR_PS_MESSAGE     1000               /* default id of the message handler of a service */
+#define FAR_PS_NAME_MAX    64                /* bytes of the name of a service or table with its NUL */
+#define FAR_PS_SHARDS_MAX  256               /* shards of a service, of all its servers together */
+#define FAR_PS_TABLES_MAX  64                /* tables of a service */
+#define FAR_PS_WORKERS_MAX 4096              /* workers with a clock in a table */
+#define FAR_PS_KEYS_MAX    ((size_t)1 << 26) /* keys of an operation */
+#define FAR_PS_CHUNK_BYTES                                                                                             \
+	((size_t)64 << 10)  /* of a request; more in pushes of more than 64 MiB with a token or repeated keys */
+#define FAR_PS_MESSAGE 1000 /* default id of the message handler of a service */
 
 struct far_ps;        /* a service, at a client */
 struct far_ps_table;  /* a table, at a client */
@@ -134,7 +140,9 @@ struct far_ps_schema {
 	unsigned staleness; /* steps that a pull may lack, see far_ps_pull_opts.clock; 0: bulk-synchronous */
 	unsigned replicas;  /* copies of a row: 0 or 1; more is UNSUPPORTED */
 	uint64_t hedge_after_ns; /* 0; else UNSUPPORTED */
-	uint64_t reserved[4];    /* 0 */
+	uint64_t dense_rows;  /* 0; or the table is dense: it has the keys [0, dense_rows), at most 2^32, each of them
+				 with a row from the start. Without rows_max, full, admit and ttl_ms */
+	uint64_t reserved[3]; /* 0 */
 };
 
 /* ---- Any thread; never blocks ---- */
@@ -323,12 +331,41 @@ struct far_ps_pull_opts {
 
 /**
  * Copies the rows of n keys to rows[n * dim]; status [n] or NULL. `opts` may be NULL. Errors, with no future: INVALID
- * (NULL, more than FAR_PS_KEYS_MAX keys, an option), RESOURCE, TOO_LARGE (more than 1024 requests, or 512
- * to one shard, of 8192 keys or 8 MiB), SHUTDOWN.
+ * (NULL, more than FAR_PS_KEYS_MAX keys, an option), RESOURCE, SHUTDOWN.
  */
 enum far_status far_ps_pull(struct far_ps_table *table, const uint64_t *keys, size_t n,
 			    const struct far_ps_pull_opts *opts, float *rows, uint8_t *status,
 			    struct far_future **future, struct far_err *err);
+
+/** How the rows of a bag become one. */
+enum far_ps_pool {
+	FAR_PS_SUM,
+	FAR_PS_MEAN /* the sum divided by the sum of weights; zeros if that is 0 */
+};
+
+/** Bags of keys: bag b has the keys [offsets[b], offsets[b + 1]). A bag may be empty: its row is zeros. */
+struct far_ps_bags {
+	const uint64_t *offsets; /* [n + 1]; offsets[0] is 0, none is less than the one before */
+	size_t n;
+	const float *weights; /* [offsets[n]], finite, of rows in the sum; NULL: 1 */
+	enum far_ps_pool pool;
+	uint64_t reserved[2]; /* 0 */
+};
+
+/**
+ * Pools the rows of each bag to rows[bags->n * dim]. Each shard adds the rows that it has, in f32 and in the order of
+ * keys; the sums travel, in opts.wire, and the client adds them. The order of additions depends on the view. A key that
+ * repeats counts each time, and travels each time.
+ *
+ * A key without a row counts with what opts.miss gives for it, and a key that was not answered with the fallback row,
+ * both with their weights. status [bags->n] or NULL: the status of the bag's key whose status has the highest number,
+ * of an empty bag FAR_PS_ROW. The future completes with the number of bags of which each key was answered. `*bags` is
+ * not kept; its arrays belong to the operation until the future is complete. Errors: INVALID also for offsets and
+ * weights; else as far_ps_pull().
+ */
+enum far_status far_ps_pull_bags(struct far_ps_table *table, const uint64_t *keys, const struct far_ps_bags *bags,
+				 const struct far_ps_pull_opts *opts, float *rows, uint8_t *status,
+				 struct far_future **future, struct far_err *err);
 
 /** Options of a change. A zeroed field has its default. */
 struct far_ps_push_opts {
@@ -348,8 +385,9 @@ struct far_ps_push_opts {
 /**
  * Applies gradients [n * dim] by the table's rule. The sums of equal keys are one gradient. A gradient or sum that is
  * NaN or infinite (also in `wire`) is INVALID, by its key, and nothing was sent. BUSY: the numbers of
- * pending changes would span more than 1024; a change takes as many as the shard with most of its requests gets. Else
- * as far_ps_pull().
+ * pending changes would span more than 1024; a change takes as many as the shard with most of its requests gets, at
+ * most 64 at a time unless it has a token or repeated keys. TOO_LARGE: with a token or repeated keys, more than 1024
+ * requests, or 512 to one shard, of 8192 keys or 8 MiB. Else as far_ps_pull().
  */
 enum far_status far_ps_push(struct far_ps_table *table, const uint64_t *keys, size_t n, const float *grads,
 			    const struct far_ps_push_opts *opts, uint8_t *status, struct far_future **future,
@@ -360,6 +398,17 @@ enum far_status far_ps_push(struct far_ps_table *table, const uint64_t *keys, si
 enum far_status far_ps_push_pull(struct far_ps_table *table, const uint64_t *keys, size_t n, const float *grads,
 				 const struct far_ps_push_opts *opts, float *rows, uint8_t *status,
 				 struct far_future **future, struct far_err *err);
+
+/** Rows [first, first + n) of a dense table, in rows[n * dim]: as far_ps_pull() of these keys. The future completes
+ * with n. Of the options: timeout_ns, wire, clock. INVALID also: the table is not dense, or has no such rows. */
+enum far_status far_ps_pull_range(struct far_ps_table *table, uint64_t first, size_t n,
+				  const struct far_ps_pull_opts *opts, float *rows, struct far_future **future,
+				  struct far_err *err);
+
+/** As far_ps_push() of the keys [first, first + n) of a dense table. The future completes with n. Of the options all
+ * but `partial`. */
+enum far_status far_ps_push_range(struct far_ps_table *table, uint64_t first, size_t n, const float *grads,
+				  const struct far_ps_push_opts *opts, struct far_future **future, struct far_err *err);
 
 /** Sets rows [n * dim], and their optimizer state [n * far_ps_table_state() floats] unless NULL (then it begins anew).
  * Rows are made as needed, without admission. Errors and repetition as far_ps_push(); opts.rate is not used. */

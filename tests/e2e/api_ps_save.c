@@ -64,6 +64,8 @@ static struct far_ps_schema schema_of(int table)
 		s.stored = FAR_BF16;
 		s.ttl_ms = 3600 * 1000;
 	}
+	if (table == 2)
+		s.dense_rows = 9;
 	return s;
 }
 
@@ -71,6 +73,7 @@ static struct far_ps_table *open_table(int table)
 {
 	struct far_ps_table *t;
 	CHECK_STATUS(far_ps_table_open(ps, names[table], 0, &t, &err), FAR_OK, &err);
+	CHECK(far_ps_table_schema(t)->dense_rows == (table == 2 ? 9 : 0));
 	return t;
 }
 

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Checks all that a request contains before it is served. The thread that polls the shard. */
+#include "psv_job.h"
+
+#include "pst_fail.h"
+#include <string.h>
+
+static enum far_status bad_length(const struct psv_request *q, size_t len, struct far_err *err)
+{
+	return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with %u keys does not take %zu bytes", q->kind,
+			q->n, len);
+}
+
+static enum far_status check_name(struct psv_job *j, size_t len, struct far_err *err)
+{
+	const struct psv_request *q = j->q;
+	size_t want = sizeof *q + PSV_NAME_BYTES + (q->kind == PSV_CREATE ? sizeof *j->schema : 0);
+	if (q->n || len != want)
+		return bad_length(q, len, err);
+	j->name = (const char *)(q + 1);
+	j->schema = (const struct psv_schema *)(j->name + PSV_NAME_BYTES);
+	uint64_t id = q->kind == PSV_VIEW ? q->service : q->table;
+	if (!psv_name_ok(j->name) || psv_name_id(j->name) != id)
+		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u whose name is not that of its id", q->kind);
+	return FAR_OK;
+}
+
+static enum far_status check_bags(struct psv_job *j, size_t len, struct far_err *err)
+{
+	const struct psv_request *q = j->q;
+	bool weights = q->flags == PSV_WEIGHTS;
+	if (q->bags > q->n || len != psv_bags_request_bytes(q->n, q->bags, weights))
+		return bad_length(q, len, err);
+	j->offsets = (const uint32_t *)(const void *)j->rows;
+	j->weights = weights ? (const float *)(const void *)(j->offsets + q->bags + 1) : NULL;
+	bool ordered = j->offsets[0] == 0 && j->offsets[q->bags] == q->n;
+	for (uint32_t b = 0; b < q->bags; b++)
+		ordered = ordered && j->offsets[b] < j->offsets[b + 1];
+	return ordered ? FAR_OK
+		       : pst_fail(err, FAR_PROTOCOL, 0, "the offsets of %u bags do not cut %u keys", q->bags, q->n);
+}
+
+/* Keys, numbers, scales and state are where the lengths put them. */
+static enum far_status check_arrays(const struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err)
+{
+	const struct psv_request *q = j->q;
+	unsigned dim = j->t->schema.dim;
+	size_t state = q->flags & PSV_STATE ? pst_table_state(j->t->rows) : 0;
+	unsigned flags = q->kind == PSV_ASSIGN ? PSV_STATE : q->kind == PSV_BAGS ? PSV_WEIGHTS : 0;
+	if (q->wire >= PST_TYPES || q->miss > PST_MISS_MAKE || (q->flags & ~flags) || q->n > PST_CHUNK_KEYS ||
+	    (q->n && q->kind < PSV_PULL))
+		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with a field out of range", q->kind);
+	size_t want = q->kind == PSV_RESTORE ? sizeof *q + psv_rows_bytes(&j->t->layout, q->n)
+					     : psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state);
+	if (q->kind != PSV_BAGS && len != want)
+		return bad_length(q, len, err);
+	j->keys = (const uint64_t *)(q + 1);
+	const char *at = (const char *)(j->keys + q->n);
+	j->rows = at;
+	if (q->kind == PSV_BAGS) {
+		enum far_status status = check_bags(j, len, err);
+		if (status)
+			return status;
+	}
+	if (psv_has_numbers(q->kind)) {
+		j->numbers = at;
+		at += psv_numbers_bytes(q->n, dim, (enum pst_type)q->wire);
+		j->scales = q->wire == PST_INT8 ? (const float *)(const void *)at : NULL;
+		at += q->wire == PST_INT8 ? q->n * sizeof(float) : 0;
+		j->state = state ? (const float *)(const void *)at : NULL;
+	}
+	uint64_t last = j->t->schema.full == PSV_DENSE ? j->t->schema.rows_max - 1 : UINT64_MAX;
+	for (uint32_t i = 0; i < q->n; i++)
+		if (j->keys[i] > last)
+			return pst_fail(err, FAR_INVALID, 0, "key %llu; table \"%s\" has %llu rows",
+					(unsigned long long)j->keys[i], j->t->name,
+					(unsigned long long)j->t->schema.rows_max);
+		else if ((int)psv_slot_of(s->view, pst_hash(j->keys[i])) != s->slot)
+			return pst_fail(err, FAR_INVALID, 0, "key %llu does not belong to shard %d",
+					(unsigned long long)j->keys[i], s->self.shard);
+	return FAR_OK;
+}
+
+enum far_status psv_check(struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err)
+{
+	const struct psv_request *q = j->q;
+	if (q->kind == PSV_VIEW) {
+		j->stale = true;
+		return check_name(j, len, err);
+	}
+	if (q->epoch != s->view->epoch) {
+		j->stale = true; /* older; newer ones wait */
+		return FAR_OK;
+	}
+	if (q->kind == PSV_CREATE)
+		return check_name(j, len, err);
+	if (q->kind == PSV_LIST)
+		return q->n || len != sizeof *q ? bad_length(q, len, err) : FAR_OK;
+	j->t = psv_find_table(s, q->table);
+	if (!j->t)
+		return pst_fail(err, FAR_GONE, 0, "service \"%s\" has no such table at shard %d: create it",
+				s->server->name, s->self.shard);
+	if (q->kind == PSV_OPEN) {
+		enum far_status status = check_name(j, len, err);
+		if (status || !strcmp(j->name, j->t->name))
+			return status;
+		return pst_fail(err, FAR_GONE, 0, "there is no table \"%s\"; \"%s\" has its id", j->name, j->t->name);
+	}
+	return check_arrays(s, j, len, err);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A request at a shard, from its checks to its answer: what the files of the server share. The thread that polls the
+ * shard. */
+#ifndef PSV_JOB_H
+#define PSV_JOB_H
+
+#include "psv_shard.h"
+
+/* A request that has been checked. */
+struct psv_job {
+	const struct psv_request *q;
+	struct psv_table *t;
+	const uint64_t *keys;
+	const void *numbers;
+	const float *scales;
+	const float *state;
+	const uint32_t *offsets; /* of BAGS */
+	const float *weights;    /* of BAGS; NULL: 1 */
+	const char *name;
+	const struct psv_schema *schema;
+	const char *rows; /* of RESTORE; state and ages follow */
+	uint64_t now_ms;
+	bool stale; /* the answer is the view */
+	char *made; /* of LIST and SCAN: the reply without its head */
+	size_t made_len;
+	uint64_t made_count;
+};
+
+/* Where an answer goes: to the request in its handler, or to one that waited. */
+struct psv_reply_to {
+	struct far_req *req;
+	struct far_deferred *reply;
+};
+
+uint64_t psv_now_ns(void);
+
+/** NULL: the shard has no such table. */
+struct psv_table *psv_find_table(struct psv_shard *s, uint64_t id);
+
+/* psv_check.c */
+
+/** Checks a request of `len` bytes and sets what `*j` refers to in it. `j->q` and `j->now_ms` are set before. */
+enum far_status psv_check(struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err);
+
+/* psv_shard.c */
+
+/** Serves a request and answers it. True: it advanced a clock or dropped a table, so that others may go on. */
+bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct psv_reply_to *a);
+
+/* psv_rows.c */
+
+/** Set `j->made`, which is free()d by the caller. */
+enum far_status psv_rows_list(struct psv_shard *s, struct psv_job *j, struct far_err *err);
+enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err);
+enum far_status psv_rows_restore(struct psv_shard *s, const struct psv_job *j, struct far_err *err);
+
+/* psv_reply.c */
+
+size_t psv_job_bytes(const struct psv_job *j, const struct psv_shard *s);
+/** Writes the reply, of psv_job_bytes(). */
+void psv_job_fill(struct psv_shard *s, const struct psv_job *j, void *reply);
+void psv_reply_fail(const struct psv_reply_to *a, const struct far_err *err);
+
+/* psv_wait.c */
+
+/** True for a request that is to wait: its view is newer than this one, or a clock is behind. */
+bool psv_must_wait(struct psv_shard *s, const struct psv_request *q);
+/** Keeps a copy of a request. */
+void psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len);
+/** Answers the requests that need not wait any more, and those whose time is over. */
+void psv_wake(struct psv_shard *s);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** What the files of an operation share. The thread that has the operation. */
+#ifndef PSV_OP_H
+#define PSV_OP_H
+
+#include "psv_client.h"
+
+/* psv_number.c */
+
+/** Numbers the chunks of a round. `again`: 0, or the token of the change that is repeated. */
+enum far_status psv_number(struct psv_op *op, uint64_t again, struct far_err *err);
+/** The change is not pending any more. */
+void psv_number_end(struct psv_op *op);
+
+/* psv_fill.c */
+
+/** Fills the gradients or rows of all requests. INVALID: one that is not finite; RESOURCE. */
+enum far_status psv_op_numbers(const struct psv_op *op, struct far_err *err);
+/** Checks all numbers and state of an operation whose keys differ, which is sent in several rounds. INVALID, RESOURCE.
+ */
+enum far_status psv_op_check(const struct psv_op *op, struct far_err *err);
+enum far_status psv_op_no_room(const struct psv_op *op, struct far_err *err);
+
+/* psv_take.c */
+
+/** Bytes of the request of a chunk, and of a reply to it that is no view. */
+size_t psv_op_request_bytes(const struct psv_op *op, const struct psv_chunk *c);
+size_t psv_op_reply_bytes(const struct psv_op *op, const struct psv_chunk *c);
+/** Takes the answer to chunk c over. The keys of an answer with a newer view stay open. */
+void psv_take(struct psv_op *op, uint32_t c);
+/** The status of a key by what a server sent. */
+uint8_t psv_key_status(const struct psv_op *op, uint8_t status);
+/** Copies the rows of this round to all their positions. */
+void psv_scatter(struct psv_op *op);
+void psv_put_fallback(const struct psv_op *op, float *to);
+
+/* psv_bags.c */
+
+/** Numbers the bags of all positions, sets their rows to zeros. False: no memory. */
+bool psv_bags_init(struct psv_op *op);
+/** Bags with a key in a chunk. */
+uint32_t psv_bags_of(const struct psv_op *op, const struct psv_chunk *c);
+/** Writes the offsets and weights of a chunk. */
+void psv_bags_fill(const struct psv_op *op, const struct psv_chunk *c, char *to);
+/** Adds the sums of a chunk to the bags. */
+void psv_take_bags(struct psv_op *op, const struct psv_chunk *c, const char *body);
+/** Adds fallback rows, divides means, sets statuses; returns the number of bags that were answered. */
+size_t psv_bags_settle(struct psv_op *op);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Takes the answers of an operation over. The thread that polls the shard. */
+#include "psv_op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+size_t psv_op_request_bytes(const struct psv_op *op, const struct psv_chunk *c)
+{
+	if (op->kind == PSV_CREATE || op->kind == PSV_OPEN)
+		return sizeof(struct psv_request) + PSV_NAME_BYTES +
+		       (op->kind == PSV_CREATE ? sizeof(struct psv_schema) : 0);
+	if (op->kind == PSV_BAGS)
+		return psv_bags_request_bytes(c->n, psv_bags_of(op, c), op->bags.weights);
+	return psv_request_bytes(op->kind, c->n, op->dim, op->wire, op->state_floats);
+}
+
+/* Of a reply that is no view. */
+size_t psv_op_reply_bytes(const struct psv_op *op, const struct psv_chunk *c)
+{
+	if (op->kind == PSV_CREATE || op->kind == PSV_OPEN)
+		return sizeof(struct psv_reply) + sizeof(struct psv_schema);
+	if (op->kind == PSV_STATS)
+		return sizeof(struct psv_reply) + sizeof(struct psv_stats);
+	if (op->kind == PSV_BAGS)
+		return psv_bags_reply_bytes(psv_bags_of(op, c), op->dim, op->wire);
+	return psv_reply_bytes(op->kind, c->n, op->dim, op->wire);
+}
+
+static void note_error(struct psv_op *op, enum far_status status, const struct far_target_result *r, const char *text)
+{
+	if (op->err.status)
+		return;
+	op->err = (struct far_err){.status = status, .executed = r->executed, .code = r->code};
+	snprintf(op->err.text, sizeof op->err.text, "shard %d of worker %d: %.300s", r->from.shard, r->from.worker,
+		 text);
+}
+
+static void add_stats(struct far_ps_stats *to, const struct psv_stats *s)
+{
+	to->rows += s->rows;
+	to->bytes += s->bytes;
+	to->row_bytes += s->row_bytes;
+	to->state_bytes += s->state_bytes;
+	to->index_bytes += s->index_bytes;
+	to->made += s->made;
+	to->erased += s->erased;
+	to->evicted += s->evicted;
+	to->expired += s->expired;
+	to->refused += s->refused;
+	to->waited += s->waited;
+	to->keys_pulled += s->keys_pulled;
+	to->keys_pushed += s->keys_pushed;
+	to->duplicates += s->duplicates;
+	to->clock = s->clock < to->clock ? s->clock : to->clock;
+}
+
+/* The answer of a shard to an operation without keys. */
+static void take_shard(struct psv_op *op, const struct far_target_result *r, const char *body)
+{
+	if (op->kind == PSV_STATS) {
+		struct psv_stats stats;
+		memcpy(&stats, body, sizeof stats);
+		add_stats(op->stats, &stats);
+	} else if (op->kind == PSV_CREATE || op->kind == PSV_OPEN) {
+		struct psv_schema schema;
+		struct far_err err;
+		memcpy(&schema, body, sizeof schema);
+		if (psv_schema_decode(&schema, op->schema, &err)) {
+			note_error(op, FAR_PROTOCOL, r, err.text);
+			return;
+		}
+	}
+	op->answered++;
+}
+
+/* Every row of a dense table was there. */
+uint8_t psv_key_status(const struct psv_op *op, uint8_t status)
+{
+	if (op->dense && status <= FAR_PS_MISSING)
+		return FAR_PS_ROW;
+	return status <= FAR_PS_REFUSED ? status : (uint8_t)FAR_PS_LOST;
+}
+
+static void take_keys(struct psv_op *op, const struct psv_chunk *c, const char *body)
+{
+	const char *rows = body, *scales = rows, *status = rows;
+	if (psv_has_rows(op->kind)) {
+		scales = rows + psv_numbers_bytes(c->n, op->dim, op->wire);
+		status = scales + (op->wire == PST_INT8 ? c->n * sizeof(float) : 0);
+	}
+	for (uint32_t i = 0; i < c->n; i++) {
+		uint32_t key = op->k.order[c->from + i];
+		uint8_t s = (uint8_t)status[i];
+		op->key_status[key] = psv_key_status(op, s);
+		op->open[key] = false;
+		op->row[key] = rows + (size_t)i * op->dim * pst_type_bytes(op->wire);
+		if (op->wire == PST_INT8 && psv_has_rows(op->kind))
+			memcpy(&op->scale[key], scales + i * sizeof(float), sizeof(float));
+	}
+}
+
+static void lose(struct psv_op *op, const struct psv_chunk *c, bool late)
+{
+	for (uint32_t i = 0; i < c->n; i++) {
+		uint32_t key = op->k.order[c->from + i];
+		op->key_status[key] = late ? FAR_PS_LATE : FAR_PS_LOST;
+		op->open[key] = false;
+	}
+}
+
+/* The keys of an answer with a newer view stay open. */
+void psv_take(struct psv_op *op, uint32_t c)
+{
+	const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
+	const struct far_target_result *r = &op->results[c];
+	const char *reply = op->targets[c].recv_buf;
+	struct psv_reply head = {0};
+	if (r->status) {
+		bool late = r->status == FAR_TIMEOUT || r->status == FAR_PENDING || r->status == FAR_CANCELLED;
+		note_error(op, late ? FAR_TIMEOUT : r->status, r, r->text);
+		lose(op, chunk, late);
+		return;
+	}
+	if (r->len >= sizeof head)
+		memcpy(&head, reply, sizeof head);
+	if (head.magic == PSV_MAGIC && head.answer == PSV_STALE &&
+	    psv_adopt(op->ps, reply + sizeof head, r->len - sizeof head, op->view->epoch)) {
+		op->again = true;
+	} else if (head.magic == PSV_MAGIC && head.answer == PSV_DONE && r->len == psv_op_reply_bytes(op, chunk)) {
+		if (op->kind < PSV_PULL)
+			take_shard(op, r, reply + sizeof head);
+		else
+			(op->kind == PSV_BAGS ? psv_take_bags : take_keys)(op, chunk, reply + sizeof head);
+	} else {
+		note_error(op, FAR_PROTOCOL, r, "the reply is malformed");
+		lose(op, chunk, false);
+	}
+}
+
+void psv_put_fallback(const struct psv_op *op, float *to)
+{
+	if (op->fallback)
+		memcpy(to, op->fallback, op->dim * sizeof *to);
+	else
+		memset(to, 0, op->dim * sizeof *to);
+}
+
+static void scatter_at(const struct psv_op *op, const struct pst_kernels *kernels, uint32_t position)
+{
+	uint32_t key = op->k.at[position];
+	float *to = op->out + (size_t)position * op->dim;
+	if (!op->row[key])
+		return;
+	if (op->key_status[key] == FAR_PS_MISSING && op->kind == PSV_PULL && op->miss == FAR_PS_FALLBACK)
+		psv_put_fallback(op, to);
+	else if (op->wire == PST_F32)
+		memcpy(to, op->row[key], op->dim * sizeof *to);
+	else
+		kernels->widen(op->wire, to, op->row[key], op->dim, op->wire == PST_INT8 ? op->scale[key] : 0);
+}
+
+/* Copies the rows of this round to all their positions. */
+void psv_scatter(struct psv_op *op)
+{
+	const struct pst_kernels *kernels = pst_kernels_best();
+	bool merged = op->k.distinct < op->k.n; /* else the number of a key is its position */
+	for (uint32_t i = 0; merged && i < op->k.n; i++)
+		scatter_at(op, kernels, i);
+	for (uint32_t c = op->from; c < op->to; c++)
+		for (uint32_t i = op->d.chunk[c].from; i < op->d.chunk[c].from + op->d.chunk[c].n; i++) {
+			uint32_t key = op->k.order[i];
+			if (!merged)
+				scatter_at(op, kernels, key);
+			op->row[key] = NULL;
+		}
+}

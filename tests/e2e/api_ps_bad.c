@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Bad input of each call of a parameter server, and of its message handler. */
+#include "api_ps.h"
+
+#include <math.h>
+
+static void bad_schema(struct far_ps_schema s, enum far_status want, const char *text)
+{
+	struct far_ps_table *t;
+	BAD(far_ps_table_create(ps, "bad", &s, 0, &t, &err), want, text);
+}
+
+static void bad_schemas(void)
+{
+	struct far_ps_schema s = schema_of(FAR_PS_SGD), b;
+#define BAD_FIELD(field, value, want, text)                                                                            \
+	b = s;                                                                                                         \
+	b.field = value;                                                                                               \
+	bad_schema(b, want, text)
+	BAD_FIELD(dim, 0, FAR_INVALID, "dim is 0");
+	BAD_FIELD(dim, 65537, FAR_INVALID, "dim is 65537");
+	BAD_FIELD(stored, FAR_I8, FAR_INVALID, "stored is");
+	BAD_FIELD(rule.kind, (enum far_ps_rule_kind)7, FAR_INVALID, "no rule has the number 7");
+	BAD_FIELD(rule.rate, 0, FAR_INVALID, "rate");
+	BAD_FIELD(init.kind, (enum far_ps_init_kind)9, FAR_INVALID, "");
+	BAD_FIELD(full, (enum far_ps_full)9, FAR_INVALID, "method 9");
+	BAD_FIELD(admit, 256, FAR_INVALID, "256");
+	BAD_FIELD(workers, FAR_PS_WORKERS_MAX + 1, FAR_INVALID, "workers is 4097");
+	BAD_FIELD(staleness, 1, FAR_INVALID, "staleness 1");
+	BAD_FIELD(replicas, 2, FAR_UNSUPPORTED, "replicas is 2");
+	BAD_FIELD(hedge_after_ns, 1, FAR_UNSUPPORTED, "hedge_after_ns");
+	BAD_FIELD(dense_rows, (UINT64_C(1) << 32) + 1, FAR_INVALID, "dense_rows is 4294967297");
+	s.rows_max = 5;
+	BAD_FIELD(dense_rows, 5, FAR_INVALID, "without rows_max");
+	s.rows_max = 0;
+	BAD_FIELD(reserved[2], 1, FAR_INVALID, "reserved");
+}
+
+static void bad_opens(void)
+{
+	char name[FAR_PS_NAME_MAX + 1];
+	struct far_ps *other;
+	struct far_ps_table *t;
+	memset(name, 'x', FAR_PS_NAME_MAX);
+	name[FAR_PS_NAME_MAX] = 0;
+	struct far_ps_open_opts quick = {.timeout_ns = 50 * FAR_MS};
+	BAD(far_ps_open(agent, "other", &quick, &other, &err), FAR_TIMEOUT, "no member of the group serves \"other\"");
+	quick.message = 5;
+	BAD(far_ps_open(agent, "ads", &quick, &other, &err), FAR_TIMEOUT, "by message 5");
+	quick.reserved[0] = 1;
+	BAD(far_ps_open(agent, "ads", &quick, &other, &err), FAR_INVALID, "reserved");
+	BAD(far_ps_open(agent, name, NULL, &other, &err), FAR_INVALID, "name");
+	BAD(far_ps_open(NULL, "ads", NULL, &other, &err), FAR_INVALID, "agent");
+	struct far_ps_schema s = schema_of(FAR_PS_SGD);
+	BAD(far_ps_table_create(ps, "", &s, 0, &t, &err), FAR_INVALID, "name");
+	BAD(far_ps_table_create(ps, name, &s, 0, &t, &err), FAR_INVALID, "name");
+	BAD(far_ps_table_create(ps, "t", NULL, 0, &t, &err), FAR_INVALID, "schema");
+	BAD(far_ps_table_open(ps, "none", 0, &t, &err), FAR_GONE, "no such table");
+	s.dim = 5;
+	BAD(far_ps_table_create(ps, "sums", &s, 0, &t, &err), FAR_INVALID, "exists with another schema: its dim is 4");
+}
+
+static void bad_calls(void)
+{
+	struct far_ps_schema schema = schema_of(FAR_PS_SGD);
+	struct far_ps_table *t = table("calls", &schema);
+	struct far_future *f;
+	struct far_ps_stats stats;
+	struct far_ps_pull_opts pull = {0};
+	struct far_ps_push_opts push = {0};
+	keys[0] = 11, keys[1] = 12;
+	BAD(far_ps_pull(NULL, keys, 1, NULL, rows, NULL, &f, &err), FAR_INVALID, "NULL");
+	BAD(far_ps_pull(t, NULL, 1, NULL, rows, NULL, &f, &err), FAR_INVALID, "NULL");
+	BAD(far_ps_pull(t, keys, 1, NULL, NULL, NULL, &f, &err), FAR_INVALID, "rows is NULL");
+	BAD(far_ps_pull(t, keys, FAR_PS_KEYS_MAX + 1, NULL, rows, NULL, &f, &err), FAR_INVALID, "67108865 keys");
+	BAD(far_ps_pull(t, keys, 1, (pull.wire = FAR_I64, &pull), rows, NULL, &f, &err), FAR_INVALID, "wire");
+	pull = (struct far_ps_pull_opts){.miss = (enum far_ps_miss)3};
+	BAD(far_ps_pull(t, keys, 1, &pull, rows, NULL, &f, &err), FAR_INVALID, "miss is 3");
+	pull = (struct far_ps_pull_opts){.clock = 1};
+	BAD(far_ps_exists(t, keys, 1, &pull, NULL, &f, &err), FAR_INVALID, "has no clock");
+	pull = (struct far_ps_pull_opts){.reserved = {1}};
+	BAD(far_ps_exists(t, keys, 1, &pull, NULL, &f, &err), FAR_INVALID, "reserved");
+	BAD(far_ps_push(t, keys, 1, NULL, NULL, NULL, &f, &err), FAR_INVALID, "NULL");
+	BAD(far_ps_push(t, keys, 1, grads, (push.rate = -1, &push), NULL, &f, &err), FAR_INVALID, "rate is -1");
+	push = (struct far_ps_push_opts){.wire = FAR_BOOL};
+	BAD(far_ps_assign(t, keys, 1, rows, NULL, &push, NULL, &f, &err), FAR_INVALID, "wire");
+	BAD(far_ps_push_pull(t, keys, 1, grads, NULL, NULL, NULL, &f, &err), FAR_INVALID, "rows is NULL");
+	BAD(far_ps_erase(t, NULL, 1, NULL, NULL, &f, &err), FAR_INVALID, "NULL");
+	BAD(far_ps_clock(t, 0, 1, 0, &f, &err), FAR_INVALID, "worker is 0");
+	BAD(far_ps_table_stats(t, 0, NULL, &f, &err), FAR_INVALID, "stats is NULL");
+	/* Not finite: as it is, as a sum, in the type of the wire. */
+	memset(grads, 0, sizeof grads);
+	grads[DIM + 2] = NAN;
+	BAD(far_ps_push(t, keys, 2, grads, NULL, NULL, &f, &err), FAR_INVALID, "element 2 of the gradient of key 12");
+	BAD(far_ps_assign(t, keys, 2, grads, NULL, NULL, NULL, &f, &err), FAR_INVALID,
+	    "element 2 of the row of key 12");
+	keys[0] = 12;
+	grads[1] = grads[DIM + 1] = 3e38f;
+	grads[DIM + 2] = 0;
+	BAD(far_ps_push(t, keys, 2, grads, NULL, NULL, &f, &err), FAR_INVALID, "element 1 of the gradient of key 12");
+	grads[1] = 70000;
+	push = (struct far_ps_push_opts){.wire = FAR_F16};
+	BAD(far_ps_push(t, keys, 1, grads, &push, NULL, &f, &err), FAR_INVALID, "element 1 of the gradient of key 12");
+	stats = stats_of(t);
+	CHECK(stats.rows == 0 && stats.keys_pushed == 0);
+	CHECK(!strcmp(far_ps_status_name(FAR_PS_LATE), "LATE") &&
+	      !strcmp(far_ps_status_name((enum far_ps_status)7), "?"));
+	far_ps_table_free(t);
+}
+
+static uint64_t id_of(const char *name)
+{
+	uint64_t id = UINT64_C(0xcbf29ce484222325);
+	for (; *name; name++)
+		id = (id ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+	return id;
+}
+
+/* The head of a request. */
+struct head {
+	char magic[4];
+	uint8_t kind, wire, miss, flags;
+	uint64_t service, table, epoch, client, token, clock;
+	uint32_t n, rate, worker, bags;
+};
+
+static enum far_status send_head(struct head h, size_t len)
+{
+	char bytes[400] = {0}, reply[4096];
+	memcpy(bytes, &h, sizeof h);
+	return far_msg_call(agent, (struct far_to){0, 1}, FAR_PS_MESSAGE, bytes, len, NULL, reply, sizeof reply, NULL,
+			    &err);
+}
+
+/* What a peer can send. */
+static void bad_messages(void)
+{
+	struct head good = {.magic = "FPS1", .service = id_of("ads"), .table = id_of("sums"), .epoch = 1, .token = 1},
+		    h;
+	CHECK_STATUS(send_head(good, 3), FAR_PROTOCOL, &err);
+	h = good;
+	h.service = 1;
+	CHECK_STATUS(send_head(h, 72), FAR_NO_FUNCTION, &err);
+	h = good;
+	h.kind = 3; /* statistics */
+	CHECK_STATUS(send_head(h, 72), FAR_OK, &err);
+	h.table = 5;
+	CHECK_STATUS(send_head(h, 72), FAR_GONE, &err);
+	h = good;
+	h.kind = 15; /* a server wakes its own shards */
+	CHECK_STATUS(send_head(h, 72), FAR_DENIED, &err);
+	for (unsigned kind = 0; kind < 256; kind++)
+		for (unsigned field = 0; field < 6; field++) {
+			h = good;
+			h.kind = (uint8_t)kind;
+			h.wire = field == 0 ? 4 : 0;
+			h.miss = field == 1 ? 3 : 0;
+			h.flags = field == 2 ? 2 : 0;
+			h.n = field == 3 ? UINT32_MAX : field == 4 ? 8193 : field == 5 ? 9 : 0;
+			enum far_status got = send_head(h, 73);
+			CHECK(got == FAR_PROTOCOL || (got == FAR_DENIED && kind == 15));
+		}
+	/* Zero keys in the right length: a number is needed for a change. */
+	h = good;
+	h.kind = 13;
+	CHECK_STATUS(send_head(h, 72), FAR_OK, &err);
+	h.token = 0;
+	CHECK_STATUS(send_head(h, 72), FAR_PROTOCOL, &err);
+	/* Bags: no keys, and an offset that must be 0. */
+	h = good;
+	h.kind = 16;
+	CHECK_STATUS(send_head(h, 76), FAR_OK, &err);
+	h.bags = 1;
+	CHECK_STATUS(send_head(h, 80), FAR_PROTOCOL, &err);
+	/* Key 0 is of the first partition, and this is the second shard. */
+	h = good;
+	h.kind = 9;
+	h.n = 1;
+	CHECK_STATUS(send_head(h, 80), FAR_INVALID, &err);
+}
+
+void bad_requests(void)
+{
+	bad_schemas();
+	bad_opens();
+	bad_calls();
+	bad_messages();
+}
+
+void bad_serves(struct far_ps_server *server)
+{
+	static const char *const twice[] = {"worker0", "worker1", "worker0"};
+	static const char *const without[] = {"worker2"};
+	static const char *const unknown[] = {"nobody"};
+	struct far_ps_server *out;
+	struct far_ps_serve_opts o = {.servers = twice, .servers_n = 3, .message = 7};
+	BAD(far_ps_serve(agent, "x", &o, &out, &err), FAR_INVALID, "twice");
+	o = (struct far_ps_serve_opts){.servers = without, .servers_n = 1, .message = 7};
+	BAD(far_ps_serve(agent, "x", &o, &out, &err), FAR_INVALID, "lacks this worker");
+	o.servers = unknown;
+	CHECK_STATUS(far_ps_serve(agent, "x", &o, &out, &err), FAR_UNKNOWN_WORKER, &err);
+	o.servers_n = 0;
+	BAD(far_ps_serve(agent, "x", &o, &out, &err), FAR_INVALID, "servers_n");
+	BAD(far_ps_serve(agent, "", NULL, &out, &err), FAR_INVALID, "name");
+	CHECK_STATUS(far_ps_serve(agent, "x", NULL, &out, &err), FAR_INVALID, &err); /* the id is in use */
+	BAD(far_ps_server_view(server, servers, 2, 1, &err), FAR_INVALID, "epoch 1 is not later than 1");
+	BAD(far_ps_server_view(server, NULL, 0, 2, &err), FAR_INVALID, "empty");
+	BAD(far_ps_server_stop(NULL, &err), FAR_INVALID, "NULL");
+	far_ps_server_free(NULL);
+}
