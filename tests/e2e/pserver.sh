@@ -114,4 +114,18 @@ group 2 'eval "$learns" --rows 100 --test-rows 10 --epochs 1 --json >/dev/null &
 	eval "$learns" --rows 100 --test-rows 10 --epochs 1 --optimizer adagrad'
 says 'another schema'
 ok "train --service: a table of another optimizer is refused" $?
+
+a9a=$(dirname "$0")/../../../shared/data/a9a
+export a9a
+guard_s=120
+for optimizer in adagrad ftrl; do
+	if [ ! -r "$a9a/a9a" ] || [ ! -r "$a9a/a9a.t" ]; then
+		skip_data "a9a, $optimizer" "no ../shared/data/a9a/a9a and a9a.t beside the repository"
+		continue
+	fi
+	# shellcheck disable=SC2016
+	optimizer=$optimizer group 2 'eval "$learns" --data "$a9a/a9a" --test "$a9a/a9a.t" --optimizer $optimizer --json'
+	[ $rc -eq 0 ] && json 'j["test_auc"] >= 0.9015 and j["test_logloss"] <= 0.330'
+	ok "a9a, $optimizer: AUC of 0.9015 and log loss of 0.330 or better" $?
+done
 finish
