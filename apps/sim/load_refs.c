@@ -202,6 +202,22 @@ static enum far_status value_of(struct far_rref *r, uint64_t timeout_ns, struct 
 	return far_rref_rpc_sync(r, "look", FAR_NOARGS, &(struct far_call_opts){.timeout_ns = timeout_ns}, out, err);
 }
 
+/* The same by a future, after the handle was freed. Objects are not copied, and a full window is not awaited. */
+static enum far_status value_of_freed(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
+{
+	struct far_future *f = NULL;
+	enum far_status status = FAR_BUSY;
+	if (!far_rref_class(r))
+		status = far_rref_to_here_async(r, timeout_ns, &f, err);
+	if (status == FAR_BUSY)
+		status = value_of(r, timeout_ns, out, err);
+	far_rref_free(r);
+	if (f)
+		status = far_future_wait(f, FAR_FOREVER, out, err);
+	far_future_free(f);
+	return status;
+}
+
 /* Fetches a value that somebody has handed on. */
 static void look_at(struct load_worker *w, struct far_rref *r, uint64_t number, void *ctx)
 {
@@ -311,18 +327,22 @@ static void share(const struct load_job *j)
 static void fetch(const struct load_job *j)
 {
 	struct load_worker *w = j->w;
-	struct load_ref at = w->refs[chance(w, w->refs_n)];
+	struct load_ref *of = &w->refs[chance(w, w->refs_n)], at = *of;
 	struct far_val v = {0};
 	struct far_err err = {0};
-	far_rref_ref(at.rref);
+	if (chance(w, 4)) {
+		far_rref_ref(at.rref);
+	} else { /* the last handle here */
+		*of = w->refs[--w->refs_n];
+		w->refs[w->refs_n] = (struct load_ref){0};
+	}
 	w->load->history->calls[j->number].fetches = true;
 	w->load->history->calls[j->number].to = (uint32_t)far_rref_owner(at.rref).worker;
 	excuse(w->load, j->number, at.number);
-	enum far_status status = value_of(at.rref, j->timeout_ns, &v, &err);
+	enum far_status status = value_of_freed(at.rref, j->timeout_ns, &v, &err);
 	if (status == FAR_OK && !load_over(w, j->alive->incarnation) && !as_made(w, &v, at.number))
 		w->load->history->calls[j->number].wrong_reply = true;
 	far_val_fini(&v);
-	far_rref_free(at.rref);
 	err.executed = FAR_EXECUTED_MAYBE;
 	load_end_call(w, j->alive->incarnation, j->number, status, &err);
 }

@@ -227,28 +227,6 @@ static enum far_status sync_general(struct far_rref *r, const char *method, cons
 	return status;
 }
 
-/* Starts a call that keeps a reference to the handle: the application may free it meanwhile. */
-static enum far_status start_holding(struct shard *s, struct call_start *start, struct far_rref *r,
-				     void (*look)(struct far_rref *, const struct completion *), struct far_future *f,
-				     struct far_err *err)
-{
-	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
-	if (!buf)
-		return err_set(err, FAR_RESOURCE, "no memory for a call of a method");
-	struct rref_call *c = buf_data(buf);
-	*c = (struct rref_call){.done = agent_done_future, .user = f, .object = r, .look = look, .buf = buf};
-	rref_ref(&r->base);
-	start->done = rref_call_done;
-	start->user = c;
-	start->id = &f->call;
-	enum far_status status = agent_start(s, start, err);
-	if (status) {
-		rref_unref(&r->base);
-		buf_unref(buf);
-	}
-	return status;
-}
-
 __attribute__((noinline)) static enum far_status async_general(struct far_rref *r, const char *method,
 							       const struct far_val *args, size_t args_n,
 							       const struct far_call_opts *opts,
@@ -271,7 +249,7 @@ __attribute__((noinline)) static enum far_status async_general(struct far_rref *
 	if (unlikely(!f))
 		return agent_no_future(err);
 	future_mark(f, FUTURE_CALL);
-	return agent_started(start_holding(route.via, &start, r, NULL, f, err), f, out);
+	return agent_started(rref_start_holding(route.via, &start, r, NULL, f, err), f, out);
 }
 
 enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
@@ -428,7 +406,7 @@ enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, str
 	if (status)
 		return status;
 	future_mark(f, FUTURE_CALL);
-	return agent_started(start_holding(s, &start, r, on_type, f, err), f, out);
+	return agent_started(rref_start_holding(s, &start, r, on_type, f, err), f, out);
 }
 
 /* ---- the object itself ---- */

@@ -457,6 +457,27 @@ enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, 
 	return *f ? FAR_OK : agent_no_future(err);
 }
 
+enum far_status rref_start_holding(struct shard *s, struct call_start *start, struct far_rref *r,
+				   void (*look)(struct far_rref *, const struct completion *), struct far_future *f,
+				   struct far_err *err)
+{
+	struct far_buf *buf = buf_alloc(sizeof(struct rref_call));
+	if (!buf)
+		return no_memory(err);
+	struct rref_call *c = buf_data(buf);
+	*c = (struct rref_call){.done = agent_done_future, .user = f, .object = r, .look = look, .buf = buf};
+	rref_ref(&r->base);
+	start->done = rref_call_done;
+	start->user = c;
+	start->id = &f->call;
+	enum far_status status = agent_start(s, start, err);
+	if (status) {
+		rref_unref(&r->base);
+		buf_unref(buf);
+	}
+	return status;
+}
+
 enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, struct far_future **out,
 				       struct far_err *err)
 {
@@ -471,10 +492,7 @@ enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, 
 	if (status)
 		return status;
 	future_mark(f, FUTURE_CALL);
-	start.done = agent_done_future;
-	start.user = f;
-	start.id = &f->call;
-	return agent_started(agent_start(s, &start, err), f, out);
+	return agent_started(rref_start_holding(s, &start, r, NULL, f, err), f, out);
 }
 
 enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)

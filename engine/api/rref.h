@@ -28,6 +28,11 @@ enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struc
 enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, uint64_t timeout_ns,
 				 struct call_start *start, struct call_extra *seen, struct rref_fetch *fetch,
 				 struct shard **s, struct far_future **f, struct far_err *err);
+/** Starts a call that keeps a reference to the handle until it has ended: the application may free its own meanwhile,
+ * and a DELETE must not arrive before the request. `look`: called with the reply first; NULL: none. */
+enum far_status rref_start_holding(struct shard *s, struct call_start *start, struct far_rref *r,
+				   void (*look)(struct far_rref *, const struct completion *), struct far_future *f,
+				   struct far_err *err);
 /** Calls in the general form: any arguments, an object that may not be made yet. */
 enum far_status rref_target_async(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
 				  size_t n, const struct far_call_opts *opts, struct far_future **out,

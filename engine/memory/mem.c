@@ -156,13 +156,15 @@ size_t far_pages_size(void)
 void far_memory_stats_sized(struct far_memory *out, size_t bytes)
 {
 	const struct far_allocator *a = atomic_load_explicit(&chosen, memory_order_acquire);
-	struct runs_stats runs;
-	runs_stats(&runs);
+	struct runs_stats runs = {0};
+	uint64_t reserved = region_reserved(); /* before that the region's fields are not constant yet */
+	if (reserved)
+		runs_stats(&runs);
 	if (!a)
 		a = &page_runs;
 	struct far_memory now = {
-		.reserved = region_reserved(),
-		.slab_committed = region_slabs(),
+		.reserved = reserved,
+		.slab_committed = reserved ? region_slabs() : 0,
 		.slab_used = buf_slabs_used(),
 		.large_committed = runs.used,
 		.large_used = atomic_load_explicit(&large_used, memory_order_relaxed),

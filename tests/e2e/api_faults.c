@@ -206,6 +206,23 @@ static void making(void)
 	expect_clean();
 }
 
+/* A fetch that leaves late, after its handle was freed, finds the value: no DELETE passes it. */
+static void fetched_last(void)
+{
+	struct far_future *fetched;
+	struct far_val v;
+	struct far_rref *r = make(1, "f::echo", FAR_ARGS(11), 0);
+	CHECK_STATUS(far_rref_wait(r, 0, &err), FAR_OK, &err);
+	fault(FAR_FAULT_FETCH, 0, 200 * FAR_MS, 1);
+	CHECK_STATUS(far_rref_to_here_async(r, 20 * FAR_SEC, &fetched, &err), FAR_OK, &err);
+	far_rref_free(r);
+	CHECK_STATUS(far_future_wait(fetched, 0, &v, &err), FAR_OK, &err);
+	CHECK(v.u.i == 11);
+	far_future_free(fetched);
+	clear();
+	expect_clean();
+}
+
 /* Control messages fail three times each at everybody, and a reference is passed on all the same. */
 static void control_messages(void)
 {
@@ -407,6 +424,7 @@ static int worker(int rank)
 	if (rank == 0) {
 		calls();
 		making();
+		fetched_last();
 		control_messages();
 		late_making();
 		short_making();
