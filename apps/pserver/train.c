@@ -12,8 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ADAM_LR 0.002
+
 static const char *mode_words[] = {"async", "bsp", NULL};
 static const char *format_words[] = {"auto", "libsvm", "criteo", "csv", NULL}; /* as enum rows_format */
+
+static const char *optimizer_words[] = {"sgd", "adagrad", "adam", "ftrl", NULL}; /* as enum train_optimizer */
+
+const char *train_optimizer_name(int optimizer)
+{
+	return optimizer_words[optimizer];
+}
 
 const char *train_mode_name(int mode)
 {
@@ -31,10 +40,9 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"shards", 0, OPTION_COUNT, &o->shards, 1, PS_SHARDS_MAX, "N",
 		 "shards of each server; the keys are divided among them (default 1)", NULL},
 		{"optimizer", 0, OPTION_CHOICE, &o->optimizer, 0, 0, "NAME",
-		 "optimizer of the servers: sgd (default), or adagrad, which keeps the sum of squares of "
-		 "each "
-		 "coordinate",
-		 (const char **)(uintptr_t)ps_optimizer_names},
+		 "optimizer of the servers: sgd (default), or adagrad, which keeps the sum of squares of each "
+		 "coordinate; with --service also adam and ftrl",
+		 optimizer_words},
 		{"epsilon", 0, OPTION_TEXT, &o->epsilon_text, 0, 0, "NUMBER",
 		 "added to the root that adagrad divides by (default 1e-10)", NULL},
 		{"workers", 0, OPTION_COUNT, &o->workers, 1, PS_WORLD_MAX - 1, "N", "workers (default 2)", NULL},
@@ -46,8 +54,8 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"epochs", 0, OPTION_COUNT, &o->epochs, 1, 1000000, "N", "passes over the data (default 20)", NULL},
 		{"batch", 0, OPTION_COUNT, &o->batch, 1, 1 << 24, "N", "rows per batch of a worker (default 100)",
 		 NULL},
-		{"lr", 0, OPTION_TEXT, &o->lr_text, 0, 0, "RATE", "initial learning rate, decays to 0 (default 0.5)",
-		 NULL},
+		{"lr", 0, OPTION_TEXT, &o->lr_text, 0, 0, "RATE",
+		 "initial learning rate; of sgd and adagrad it decays to 0 (default 0.5; adam 0.002)", NULL},
 		{"seed", 0, OPTION_COUNT, &o->seed, 0, UINT64_C(1) << 53, "N",
 		 "seed of shuffling and of generated data (default 1)", NULL},
 		{"rows", 0, OPTION_COUNT, &o->rows, 1, UINT32_MAX, "N", "generated rows (default 50000)", NULL},
@@ -58,6 +66,16 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"timeout", 0, OPTION_DURATION, &o->timeout_ns, FAR_MS, 3600 * FAR_SEC, "TIME",
 		 "deadline of a call (default 10s)", NULL},
 		{"json", 0, OPTION_FLAG, &o->json, 0, 0, NULL, "one JSON object on stdout, all else on stderr", NULL},
+		{"service", 0, OPTION_TEXT, &o->service, 0, 0, "NAME",
+		 "train in a table of this running 'farcall pserver', as clients of it (default: servers of its own)",
+		 NULL},
+		{"load", 0, OPTION_TEXT, &o->load, 0, 0, "DIR", "with --service: load its tables first", NULL},
+		{"save", 0, OPTION_TEXT, &o->save, 0, 0, "DIR", "with --service: save its tables at the end", NULL},
+		{"predict", 0, OPTION_TEXT, &o->predict, 0, 0, "FILE",
+		 "with --service: write the probability of each row of --test; without --data nothing is trained",
+		 NULL},
+		{"patience", 0, OPTION_COUNT, &o->patience, 1, 1000000, "N",
+		 "with --service and one worker: stop when the test loss has not fallen for N epochs", NULL},
 		{"init-method", 0, OPTION_TEXT, &o->group.init_method, 0, 0, "URL",
 		 "with a rank: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"rank", 0, OPTION_COUNT, &o->group.rank_flag, 0, PS_WORLD_MAX - 1, "N",
@@ -99,6 +117,8 @@ static int check(struct train_options *o)
 			return options_wrong(program, "--lr takes a number above 0 and up to 1e6, not '%s'",
 					     o->lr_text);
 	}
+	if (!o->lr_text && o->optimizer == TRAIN_ADAM)
+		o->lr = ADAM_LR;
 	if (o->epsilon_text) {
 		char *end;
 		o->epsilon = strtod(o->epsilon_text, &end);
@@ -109,12 +129,22 @@ static int check(struct train_options *o)
 		if (o->optimizer != PS_ADAGRAD)
 			return options_wrong(program, "--epsilon goes with --optimizer adagrad");
 	}
-	if ((o->data == NULL) != (o->test == NULL))
+	const char *alone = o->load       ? "load"
+			    : o->save     ? "save"
+			    : o->predict  ? "predict"
+			    : o->patience ? "patience"
+					  : NULL;
+	if (!o->service && (alone || o->optimizer > TRAIN_ADAGRAD))
+		return options_wrong(program, "--%s%s goes with --service NAME", alone ? alone : "optimizer ",
+				     alone ? "" : train_optimizer_name(o->optimizer));
+	if (o->service && o->mode != TRAIN_ASYNC)
+		return options_wrong(program, "--mode bsp goes with servers of its own; leave --service or it out");
+	if (!(o->service && o->predict && o->test) && (o->data == NULL) != (o->test == NULL))
 		return options_wrong(program, "%s: a model is tested on rows it has not seen",
 				     o->data ? "--data needs --test FILE" : "--test needs --data FILE");
 	const char *files[] = {o->data, o->test};
-	for (int i = 0; i < 2 && files[i]; i++) {
-		if (access(files[i], R_OK) == 0)
+	for (int i = 0; i < 2; i++) {
+		if (!files[i] || access(files[i], R_OK) == 0)
 			continue;
 		fprintf(stderr, "%s: %s: cannot open: %s\n", program, files[i], strerror(errno));
 		return 1;
@@ -172,6 +202,10 @@ int cmd_train(int argc, char **argv)
 	int status = check(&o);
 	if (status)
 		return status;
+	if (!group_has_rank(&o.group) && o.service)
+		return options_wrong(o.group.program,
+				     "--service needs --rank and --world-size, or RANK and WORLD_SIZE: "
+				     "of the group that the servers belong to");
 	if (!group_has_rank(&o.group))
 		return launch(&o, argc, argv);
 	if (group_identify(&o.group))
@@ -184,8 +218,15 @@ int cmd_train(int argc, char **argv)
 		return options_wrong(o.group.program, "%d servers and %d workers do not make a group of %d",
 				     (int)o.servers, (int)o.workers, o.group.world);
 	o.workers = workers;
+	if (o.service && (uint64_t)o.group.rank < o.servers)
+		return options_wrong(o.group.program,
+				     "rank %d is a server when there are %d; start 'farcall pserver' there, or "
+				     "give --servers",
+				     o.group.rank, (int)o.servers);
+	if (o.service && o.patience && workers > 1)
+		return options_wrong(o.group.program, "--patience goes with one worker, here are %d", (int)workers);
 	if ((uint64_t)o.group.rank >= o.servers)
-		return train_worker(&o);
+		return o.service ? train_service(&o) : train_worker(&o);
 	struct serve_options serving = {
 		.servers = (int)o.servers, .shards = (unsigned)o.shards, .timeout_ns = o.timeout_ns, .json = o.json};
 	return serve(&o.group, &serving);

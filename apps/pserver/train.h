@@ -7,12 +7,15 @@
 
 enum train_mode { TRAIN_ASYNC, TRAIN_BSP };
 
+/* The first two as enum ps_optimizer; the others with a service only. */
+enum train_optimizer { TRAIN_SGD, TRAIN_ADAGRAD, TRAIN_ADAM, TRAIN_FTRL };
+
 /** Flags with their defaults: enough for a9a and for the generated data to come within 0.002 of the best AUC. */
 struct train_options {
 	int mode;
 	uint64_t servers;
 	uint64_t shards; /* of each server */
-	int optimizer;   /* enum ps_optimizer */
+	int optimizer;   /* enum train_optimizer */
 	const char *epsilon_text;
 	double epsilon;   /* Adagrad's */
 	uint64_t workers; /* 0: not given */
@@ -27,6 +30,9 @@ struct train_options {
 	uint64_t rows, test_rows, features; /* of generated data */
 	uint64_t timeout_ns;
 	bool json;
+	const char *service;               /* NULL: the job has servers of its own */
+	const char *load, *save, *predict; /* with a service; NULL: not given */
+	uint64_t patience;                 /* with a service; epochs, 0: all */
 	struct group group;
 };
 
@@ -34,7 +40,11 @@ struct train_options {
 
 /** "async" or "bsp". */
 const char *train_mode_name(int mode);
+/** "sgd", … */
+const char *train_optimizer_name(int optimizer);
 /** One worker: loads, joins, trains; worker 0 tests. Returns the exit status as serve() does. */
 int train_worker(struct train_options *o);
+/** One worker that is a client of a running service. Returns the exit status. */
+int train_service(struct train_options *o);
 
 #endif

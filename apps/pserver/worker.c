@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A worker of a training job. */
+#include "load.h"
 #include "logistic.h"
-#include "planted.h"
 #include "ps_client.h"
 #include "ps_clock.h"
-#include "rows.h"
 #include "stop.h"
 #include "train.h"
 #include <errno.h>
@@ -13,17 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEST_FIRST_ROW (UINT64_C(1) << 40) /* generated test rows are numbered from here, apart from all others */
 #define PROGRESS_LINES 10
 #define BARRIER_END    0
 
 struct worker {
 	const struct train_options *o;
 	struct group *group;
-	size_t index; /* among the workers */
-	size_t rows_total;
-	struct dataset train, test;
-	double *bayes; /* true log-odds of the test rows, or NULL */
+	struct train_data data;
 	struct ps_client ps;
 	struct logistic model;
 	uint32_t *order; /* [train.rows], shuffled each epoch */
@@ -32,73 +27,24 @@ struct worker {
 	double figures[REPORT_FIGURES];
 };
 
-static int complain(const struct worker *w, const char *text)
-{
-	fprintf(stderr, "%s: worker%d: %s\n", w->o->group.program, w->group->rank, text);
-	return 1;
-}
-
-/* ---- data ---- */
-
-static int load_files(struct worker *w)
-{
-	char text[ROWS_TEXT_MAX];
-	size_t test_rows;
-	enum rows_format format = (enum rows_format)w->o->format;
-	if (rows_read(w->o->data, format, w->index, w->o->workers, &w->train, &w->rows_total, text))
-		return complain(w, text);
-	if (w->index == 0 && rows_read(w->o->test, format, 0, 1, &w->test, &test_rows, text))
-		return complain(w, text);
-	return 0;
-}
-
-static int generate(struct worker *w)
-{
-	const struct train_options *o = w->o;
-	struct planted p;
-	int rc = planted_init(&p, o->seed, (uint32_t)o->features);
-	if (rc == 0)
-		rc = planted_rows(&p, 0, o->rows, w->index, o->workers, &w->train, NULL);
-	if (rc == 0 && w->index == 0) {
-		w->bayes = calloc(o->test_rows, sizeof *w->bayes);
-		rc = w->bayes ? planted_rows(&p, TEST_FIRST_ROW, o->test_rows, 0, 1, &w->test, w->bayes) : -ENOMEM;
-	}
-	planted_fini(&p);
-	w->rows_total = o->rows;
-	return rc ? complain(w, "no memory for the generated data") : 0;
-}
-
 static int load(struct worker *w)
 {
-	int status = w->o->data ? load_files(w) : generate(w);
+	int status = train_load(&w->data, w->o);
 	if (status)
 		return status;
-	if (w->rows_total < w->o->workers)
-		return complain(w, "there are fewer rows than workers");
-	if (w->train.rows > UINT32_MAX)
-		return complain(w, "more than 2^32 rows for one worker: use more workers");
-	size_t columns = w->train.columns > w->test.columns ? w->train.columns : w->test.columns;
-	w->order = calloc(w->train.rows, sizeof *w->order);
+	const struct dataset *train = &w->data.train, *test = &w->data.test;
+	size_t columns = train->columns > test->columns ? train->columns : test->columns;
+	w->order = calloc(train->rows, sizeof *w->order);
 	w->weights = calloc(columns + 1, sizeof *w->weights);
 	w->grads = calloc(columns + 1, sizeof *w->grads);
-	if (w->order == NULL || w->weights == NULL || w->grads == NULL || logistic_init(&w->model, &w->train))
-		return complain(w, "no memory for the model");
-	for (size_t i = 0; i < w->train.rows; i++)
+	if (w->order == NULL || w->weights == NULL || w->grads == NULL || logistic_init(&w->model, train))
+		return train_complain(w->o, "no memory for the model");
+	for (size_t i = 0; i < train->rows; i++)
 		w->order[i] = (uint32_t)i;
 	return 0;
 }
 
 /* ---- training ---- */
-
-static void shuffle(struct worker *w, uint64_t *state)
-{
-	for (size_t i = w->train.rows; i > 1; i--) {
-		size_t j = planted_next(state) % i;
-		uint32_t swap = w->order[i - 1];
-		w->order[i - 1] = w->order[j];
-		w->order[j] = swap;
-	}
-}
 
 static enum far_status push(struct worker *w, float rate, int64_t step, struct far_err *err)
 {
@@ -129,7 +75,7 @@ static enum far_status batch(struct worker *w, const uint32_t *rows, size_t n, f
 static void progress(const struct worker *w, uint64_t epoch, double loss, double samples, uint64_t since)
 {
 	uint64_t every = (w->o->epochs + PROGRESS_LINES - 1) / PROGRESS_LINES;
-	if (w->index != 0 || (epoch % every != 0 && epoch != w->o->epochs))
+	if (w->data.index != 0 || (epoch % every != 0 && epoch != w->o->epochs))
 		return;
 	double seconds = (double)(clock_ns() - since) / 1e9;
 	fprintf(stderr, "epoch %" PRIu64 "/%" PRIu64 "  loss %.4f  %.0f samples/s by each worker\n", epoch,
@@ -141,15 +87,15 @@ static void progress(const struct worker *w, uint64_t epoch, double loss, double
 static int train(struct worker *w)
 {
 	const struct train_options *o = w->o;
-	size_t share = w->rows_total / o->workers;
+	size_t share = w->data.rows_total / o->workers;
 	size_t rows = o->batch < share ? (size_t)o->batch : share;
 	size_t batches = share / rows;
 	double total = (double)batches * (double)o->epochs;
-	uint64_t state = ps_mix(o->seed) + w->index, begin = clock_ns();
+	uint64_t state = ps_mix(o->seed) + w->data.index, begin = clock_ns();
 	int64_t step = 0;
 	for (uint64_t epoch = 1; epoch <= o->epochs; epoch++) {
 		double loss = 0.0;
-		shuffle(w, &state);
+		train_shuffle(w->order, w->data.train.rows, &state);
 		for (size_t b = 0; b < batches; b++, step++) {
 			struct far_err err;
 			float rate = (float)(o->lr * (1.0 - (double)step / total));
@@ -160,8 +106,9 @@ static int train(struct worker *w)
 				return group_complain(w->group, &err);
 			}
 			if (!isfinite(loss))
-				return complain(w, "the loss is not finite any more: training diverged, use a smaller "
-						   "--lr");
+				return train_complain(
+					w->o, "the loss is not finite any more: training diverged, use a smaller "
+					      "--lr");
 		}
 		w->figures[REPORT_TRAIN_LOSS] = loss / (double)(batches * rows);
 		progress(w, epoch, w->figures[REPORT_TRAIN_LOSS], (double)epoch * (double)(batches * rows), begin);
@@ -173,17 +120,10 @@ static int train(struct worker *w)
 
 /* ---- the end ---- */
 
-static double auc_of(const double *scores, const struct dataset *d)
-{
-	double auc;
-	return metrics_auc(scores, d->label, d->rows, &auc) ? NAN : auc;
-}
-
 /* Tests with the weights as all workers left them. */
 static enum far_status evaluate(struct worker *w, struct far_err *err)
 {
-	const struct dataset *d = &w->test;
-	double *f = w->figures;
+	const struct dataset *d = &w->data.test;
 	uint64_t *keys = calloc(d->columns + 1, sizeof *keys);
 	double *margins = calloc(d->rows, sizeof *margins);
 	enum far_status status;
@@ -197,14 +137,7 @@ static enum far_status evaluate(struct worker *w, struct far_err *err)
 	if (status != FAR_OK)
 		goto out;
 	logistic_margins(d, w->weights, margins);
-	f[REPORT_TEST_ROWS] = (double)d->rows;
-	f[REPORT_TEST_AUC] = auc_of(margins, d);
-	f[REPORT_TEST_LOGLOSS] = metrics_logloss_mean(margins, d->label, d->rows);
-	f[REPORT_TEST_ACCURACY] = metrics_accuracy(margins, d->label, d->rows);
-	if (w->bayes) {
-		f[REPORT_BAYES_AUC] = auc_of(w->bayes, d);
-		f[REPORT_BAYES_LOGLOSS] = metrics_logloss_mean(w->bayes, d->label, d->rows);
-	}
+	train_figures(&w->data, margins, w->figures);
 out:
 	free(keys);
 	free(margins);
@@ -241,7 +174,7 @@ static void settings_of(const struct train_options *o, char text[REPORT_SETTINGS
 		 "{\"servers\": %" PRIu64 ", \"shards\": %" PRIu64 ", \"optimizer\": \"%s\", \"workers\": %" PRIu64
 		 ", \"epochs\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"lr\": %g, \"seed\": %" PRIu64
 		 ", \"timeout_s\": %g, %s}",
-		 o->servers, o->shards, ps_optimizer_names[o->optimizer], o->workers, o->epochs, o->batch, o->lr,
+		 o->servers, o->shards, train_optimizer_name(o->optimizer), o->workers, o->epochs, o->batch, o->lr,
 		 o->seed, (double)o->timeout_ns / 1e9, source);
 }
 
@@ -252,7 +185,7 @@ static enum far_status finish(struct worker *w, struct far_err *err)
 	/* In mode async the workers may be far apart. They wait here, where progress is seen, rather than in the
 	 * shutdown, whose deadline knows nothing of it. */
 	enum far_status status = ps_barrier(&w->ps, BARRIER_END, (int)w->o->workers, err);
-	if (status == FAR_OK && w->index == 0)
+	if (status == FAR_OK && w->data.index == 0)
 		status = evaluate(w, err);
 	if (status == FAR_OK)
 		status = report_send(w->group->agent, w->o->timeout_ns, train_mode_name(w->o->mode), settings,
@@ -266,7 +199,7 @@ static int work(struct worker *w)
 	struct far_agent *agent = w->group->agent;
 	stop_install();
 	int rc = ps_client_init(&w->ps, agent, (unsigned)w->o->servers, (unsigned)w->o->shards, w->o->timeout_ns);
-	int status = rc ? complain(w, strerror(-rc)) : 0;
+	int status = rc ? train_complain(w->o, strerror(-rc)) : 0;
 	struct ps_rule rule = {(enum ps_optimizer)w->o->optimizer, (float)w->o->epsilon};
 	if (status == 0 && ps_create_with(&w->ps, TRAIN_TABLE, 1, 0.0f, &rule, &err) != FAR_OK)
 		status = group_complain(w->group, &err);
@@ -293,18 +226,13 @@ int train_worker(struct train_options *o)
 	}
 	w->o = o;
 	w->group = &o->group;
-	w->index = (size_t)o->group.rank - (size_t)o->servers;
 	for (int i = REPORT_TEST_ROWS; i < REPORT_FIGURES; i++)
 		w->figures[i] = NAN;
-	dataset_init(&w->train);
-	dataset_init(&w->test);
 	int status = load(w);
 	if (status == 0)
 		status = group_join(w->group, NULL, 1, NULL) ? 1 : work(w);
-	dataset_free(&w->train);
-	dataset_free(&w->test);
+	train_unload(&w->data);
 	logistic_fini(&w->model);
-	free(w->bayes);
 	free(w->order);
 	free(w->weights);
 	free(w->grads);

@@ -44,6 +44,15 @@ refuses "empty file" 1 "$dir/empty: the file is empty" "$farcall" train --data "
 refuses "missing file" 1 "$dir/none: cannot open: No such file or directory" \
 	"$farcall" train --data "$dir/none" --test "$dir/good"
 refuses "missing test file" 1 "$dir/none: cannot open" "$farcall" train --data "$dir/good" --test "$dir/none"
+refuses "save without a service" 2 "--save goes with --service NAME" "$farcall" train --save "$dir/model"
+refuses "an optimizer of services" 2 "--optimizer ftrl goes with --service NAME" "$farcall" train --optimizer ftrl
+refuses "a service without a group" 2 "--service needs --rank and --world-size" "$farcall" train --service default
+refuses "bsp with a service" 2 "--mode bsp goes with servers of its own" \
+	"$farcall" train --service default --mode bsp
+refuses "a server's rank" 2 "rank 1 is a server when there are 2" \
+	"$farcall" train --service default --rank 1 --world-size 3
+refuses "patience of two workers" 2 "--patience goes with one worker, here are 2" \
+	"$farcall" train --service default --patience 1 --servers 1 --rank 2 --world-size 3
 refuses "data without test" 2 "--data needs --test FILE" "$farcall" train --data "$dir/good"
 
 refuses "unknown command" 2 "unknown command 'frobnicate'" "$farcall" frobnicate
@@ -56,7 +65,7 @@ for command in run claim health info pserver sim tables train 'perf latency' 'pe
 done
 refuses "a value that is no number" 2 '--epochs: "x" is not a whole number' "$farcall" train --epochs x
 refuses "fan-out with a floor" 2 "separate calls" "$farcall" perf fanout --floor
-refuses "an unknown optimizer" 2 "sgd, adagrad" "$farcall" train --optimizer adam
+refuses "an unknown optimizer" 2 "sgd, adagrad, adam, ftrl" "$farcall" train --optimizer newton
 refuses "an epsilon of 0" 2 "above 0" "$farcall" train --optimizer adagrad --epsilon 0
 refuses "an epsilon for sgd" 2 "goes with --optimizer adagrad" "$farcall" train --epsilon 1e-8
 refuses "too many shards" 2 "from 1 to 16" "$farcall" pserver --shards 17

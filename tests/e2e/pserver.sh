@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # `farcall pserver` serves until it is stopped, while clients come, leave and are killed; `farcall tables` looks at the
-# tables, saves, drops and loads them; a service of another size begins with what was saved.
+# tables, saves, drops and loads them; a service of another size begins with what was saved. `farcall train --service`
+# trains in its tables.
 # usage: pserver.sh FARCALL PS_CLIENT
 set -u
 farcall=$1
@@ -16,7 +17,7 @@ export dir
 group() { # servers and their options, commands
 	bounded "$farcall" run -n 1 -- sh -c '
 		n=${1%% *} options=${1#"${1%% *}"} pids=
-		export WORLD_SIZE=$((n + 1)) RANK
+		export WORLD_SIZE=$((n + ${clients:-1})) RANK
 		for RANK in $(seq 0 $((n - 1))); do
 			[ "$RANK" -eq 0 ] || unset FAR_STORE_FD
 			"$farcall" pserver --servers "$n" $options >"$dir/server$RANK" 2>&1 & pids="$pids $!"
@@ -67,4 +68,64 @@ mv "$dir/torn" "$dir/saved/manifest"
 bounded "$farcall" run -n 1 -- "$farcall" pserver --load "$dir/saved"
 [ $rc -eq 1 ] && says 'the manifest is torn'
 ok "a service does not begin with a torn manifest" $?
+# ---- farcall train --service ----
+
+"$farcall" train --help >"$dir/help" && grep -q -- '--service NAME' "$dir/help"
+ok "train --help names --service" $?
+awk 'BEGIN {
+	srand(1)
+	for (i = 0; i < 1000; i++) {
+		x = rand(); y = rand(); z = rand() < 0.1
+		print (x + y > 1) != z, "0:" x, "4294967296:" y
+	}
+}' >"$dir/data"
+export learns='"$farcall" train --service default --servers 2'
+# shellcheck disable=SC2016
+group 2 '
+	eval "$learns" --data "$dir/data" --test "$dir/data" --epochs 4 --optimizer ftrl --save "$dir/model" \
+		--predict "$dir/predicted" --json &&
+	"$farcall" tables drop logistic >/dev/null &&
+	eval "$learns" --test "$dir/data" --load "$dir/model" --predict "$dir/again" --optimizer ftrl >"$dir/loaded"'
+[ $rc -eq 0 ] && json 'j["test_auc"] > 0.85 and positive(j, "test_logloss", "test_accuracy", "samples_per_s", "train_logloss") and
+	j["settings"]["optimizer"] == "ftrl" and j["settings"]["epochs"] == 4' && has err 'epoch 4/4  loss .* test AUC .* s left'
+ok "train --service: learns, and reports as a job with its own servers does" $?
+[ "$(wc -l <"$dir/predicted")" -eq 1000 ] && cmp "$dir/predicted" "$dir/again" &&
+	awk '!($1 > 0 && $1 < 1) { exit 1 }' "$dir/predicted" && [ "$(sort -u "$dir/predicted" | wc -l)" -gt 500 ]
+ok "train --save, --load and --predict: the same probabilities, without training" $?
+for optimizer in sgd adagrad adam; do
+	# shellcheck disable=SC2016
+	optimizer=$optimizer group 2 'eval "$learns" --data "$dir/data" --test "$dir/data" --epochs 4 --optimizer $optimizer --json'
+	[ $rc -eq 0 ] && json 'j["test_auc"] > 0.85'
+	ok "train --service --optimizer $optimizer" $?
+done
+# shellcheck disable=SC2016
+group 2 'eval "$learns" --rows 500 --test-rows 500 --epochs 20000 --patience 2 --optimizer ftrl --json'
+[ $rc -eq 0 ] && json '2 < j["settings"]["epochs"] < 20000'
+ok "train --patience: ends when the test loss has not fallen" $?
+# shellcheck disable=SC2016
+clients=2 group 2 '
+	RANK=3 eval "$learns" --rows 4000 --test-rows 2000 --epochs 3 --json >"$dir/second" & other=$!
+	eval "$learns" --rows 4000 --test-rows 2000 --epochs 3 --json && wait $other && touch "$dir/both"'
+[ $rc -eq 0 ] && json 'j["bayes_auc"] - 0.1 < j["test_auc"] and j["settings"]["workers"] == 2' && [ -e "$dir/both" ] &&
+	[ ! -s "$dir/second" ]
+ok "train --service: two workers, of which the first reports" $?
+# shellcheck disable=SC2016
+group 2 'eval "$learns" --rows 100 --test-rows 10 --epochs 1 --json >/dev/null &&
+	eval "$learns" --rows 100 --test-rows 10 --epochs 1 --optimizer adagrad'
+says 'another schema'
+ok "train --service: a table of another optimizer is refused" $?
+
+a9a=$(dirname "$0")/../../../shared/data/a9a
+export a9a
+guard_s=120
+for optimizer in adagrad ftrl; do
+	if [ ! -r "$a9a/a9a" ] || [ ! -r "$a9a/a9a.t" ]; then
+		skip_data "a9a, $optimizer" "no ../shared/data/a9a/a9a and a9a.t beside the repository"
+		continue
+	fi
+	# shellcheck disable=SC2016
+	optimizer=$optimizer group 2 'eval "$learns" --data "$a9a/a9a" --test "$a9a/a9a.t" --optimizer $optimizer --json'
+	[ $rc -eq 0 ] && json 'j["test_auc"] >= 0.9015 and j["test_logloss"] <= 0.330'
+	ok "a9a, $optimizer: AUC of 0.9015 and log loss of 0.330 or better" $?
+done
 finish
