@@ -298,6 +298,10 @@ Test(rendezvous_zero_copy, no_place)
 	h = data_at(0);
 	cr_assert(!fake_queue_place(queue, NIC_OTHER, &h, big, 1000), "another peer");
 	cr_assert(!fake_queue_place(queue, FAKE_PEERS + 1, &h, big, 1000), "no peer");
+	struct rendezvous_lane *l = &shard->sessions[PEER].rendezvous->in[0];
+	l->granted = false; /* as while it is pulled */
+	cr_assert(!place_at(0, 1000), "before the grant");
+	l->granted = true;
 	cr_assert(place_at(0, 1000));
 	cr_assert(!place_at(0, 1000), "twice");
 	cr_assert(!place_at(999, 1000), "overlapping");
