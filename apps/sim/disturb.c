@@ -62,7 +62,8 @@ static uint32_t types_of(const uint8_t *body, uint32_t len)
 	if (len < sizeof h)
 		return 0;
 	memcpy(&h, body, sizeof h);
-	if (h.kind != WIRE_MESSAGE || le32_get(h.offset) != 0)
+	bool whole = h.flags & WIRE_UNORDERED && le32_get(h.length) <= len - sizeof h; /* `offset` is of packets */
+	if (h.kind != WIRE_MESSAGE || (le32_get(h.offset) != 0 && !whole))
 		return 0;
 	uint8_t type = h.call[offsetof(union packet_head, type)];
 	uint32_t types = type < 32 ? 1u << type : 0;

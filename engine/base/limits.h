@@ -79,8 +79,6 @@
 #define FAR_REGISTERED_BYTES (UINT64_C(256) << 10)
 /* Registered memory regions of one agent; devices have bounds of their own, which include the engine's memory. */
 #define FAR_MEM_REGIONS_MAX 512
-/* Bytes that a receiver grants ahead of its copies: enough fragments that the sender never waits for a grant. */
-#define FAR_RENDEZVOUS_WINDOW (8 * FAR_CHUNK_BYTES)
 
 /* Smallest message limit of a receiver: control messages and errors need far less. */
 #define FAR_MESSAGE_LIMIT_MIN (UINT64_C(64) << 10)

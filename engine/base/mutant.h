@@ -12,7 +12,7 @@
 	X(DEDUP_SKIPPED, "dedup-skipped", "a duplicate packet is delivered again")                                     \
 	X(RETRY_RUN_AGAIN, "retry-run-again", "the handler of a retransmitted request runs again")                     \
 	X(OLD_INCARNATION_ACCEPTED, "old-incarnation-accepted", "token and incarnation in a packet are not checked")   \
-	X(GRANT_DOUBLED, "grant-doubled", "twice the free room is granted")                                            \
+	X(GRANT_DOUBLED, "grant-doubled", "twice the bytes of a message are granted")                                  \
 	X(CREDIT_LOST, "credit-lost", "one-way messages are not acknowledged after half a window")                     \
 	X(SLOT_LEAKED, "slot-leaked", "the slot of a call with a late reply is not freed")                             \
 	X(CHECKSUM_IGNORED, "checksum-ignored", "packets with a wrong checksum are accepted")                          \

@@ -158,7 +158,7 @@ struct packet_grant {
 	uint16_t zero;
 	uint32_t lane, epoch;
 	uint32_t tlv_bytes;
-	packet_u64 granted; /* bytes of the message below this offset may be sent */
+	packet_u64 granted; /* bytes that may be sent: those of the whole message */
 	uint32_t reserved;
 };
 

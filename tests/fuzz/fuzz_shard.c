@@ -332,7 +332,7 @@ static void data_astray(const union packet_head *h)
 	must(se->protocol_error);
 }
 
-/* The next fragment: all that is left and granted, or less. */
+/* The next fragment: all that is left, if it is granted, or less. */
 static void op_data(void)
 {
 	uint8_t how = u8();
@@ -382,11 +382,9 @@ static void op_grant(void)
 	unsigned lane = how % 4;
 	union packet_head h = {
 		.grant = {.type = how & 4 ? PACKET_REFUSE : PACKET_GRANT, .lane = lane, .epoch = peer->in[lane].epoch}};
-	uint64_t upto = how & 8 ? peer->in[lane].at + 300 : peer->in[lane].total;
+	uint64_t upto = peer->in[lane].total;
 	if (how & 16)
 		upto += (uint64_t)(int64_t)(int8_t)u8();
-	if (upto > peer->in[lane].granted)
-		peer->in[lane].granted = upto;
 	h.grant.epoch += how / 64;
 	h.grant.granted = upto;
 	add_units(how & 32 ? u8() : 0);

@@ -111,7 +111,7 @@ bool rendezvous_pull_one(struct shard *s, struct rendezvous_peer *p)
 	l->in = NULL;
 	l->open = false;
 	l->pulled = true;
-	rendezvous_send_pulled(s, p, lane, l);
+	rendezvous_send_control(s, p, lane, PACKET_GRANT, PACKET_PULLED);
 	rendezvous_complete(s, in);
 	return true;
 }

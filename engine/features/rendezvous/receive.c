@@ -104,11 +104,8 @@ static void in_drop(struct shard *s, struct rendezvous_in *in)
 
 void rendezvous_grant(struct shard *s, struct rendezvous_peer *p, unsigned lane)
 {
-	struct rendezvous_lane *l = &p->in[lane];
-	uint64_t ahead = l->in->copied + FAR_RENDEZVOUS_WINDOW;
-	l->granted = ahead < l->total ? ahead : l->total;
-	uint64_t sent = MUTANT(GRANT_DOUBLED) && 2 * l->granted <= l->total ? 2 * l->granted : l->granted;
-	rendezvous_send_control(s, p, PACKET_GRANT, lane, l->epoch, sent);
+	p->in[lane].granted = true;
+	rendezvous_send_control(s, p, lane, PACKET_GRANT, 0);
 }
 
 /* Refuses the lane's message: notifies its sender, and ends the request or the call. Executed NO; of a reply YES. */
@@ -122,7 +119,7 @@ static void lane_refuse(struct shard *s, struct rendezvous_peer *p, unsigned lan
 	if (l->in)
 		in_drop(s, l->in);
 	if (l->open)
-		rendezvous_send_control(s, p, PACKET_REFUSE, lane, l->epoch, 0);
+		rendezvous_send_control(s, p, lane, PACKET_REFUSE, 0);
 	if (l->head.type == PACKET_REQUEST)
 		answer_error(s, p->session, l->head.call.slot, l->head.call.generation,
 			     &(struct answer_failure){status, FAR_EXECUTED_NO, 0, text, strlen(text)});
@@ -203,10 +200,10 @@ static bool refused_early(struct shard *s, struct rendezvous_peer *p, unsigned l
 }
 
 /* Dropped fragments use up the sender's window, too. */
-static void report_packets(struct shard *s, struct rendezvous_peer *p, unsigned lane)
+static void report_packets(struct shard *s, struct rendezvous_peer *p)
 {
-	if (p->packets_received - p->packets_reported >= FAR_RENDEZVOUS_BATCH)
-		rendezvous_send_control(s, p, PACKET_GRANT, lane, p->in[lane].epoch, p->in[lane].granted);
+	if (p->session->state == SESSION_UP && p->packets_received - p->packets_reported >= FAR_RENDEZVOUS_BATCH)
+		oneway_send_credit(s, p, 0);
 }
 
 static bool announcement_fits(const struct rendezvous_peer *p, const struct packet_rendezvous *h,
@@ -242,12 +239,12 @@ bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const st
 	if (body.type == PACKET_ONEWAY)
 		oneway_received(s, p);
 	if (body.type == PACKET_REPLY && !call_await_rendezvous(s, p->session, &body.reply)) {
-		rendezvous_send_control(s, p, PACKET_REFUSE, h->lane, l->epoch, 0);
+		rendezvous_send_control(s, p, h->lane, PACKET_REFUSE, 0);
 		return true;
 	}
 	if (!refused_early(s, p, h->lane))
 		lane_admit(s, p, h->lane);
-	report_packets(s, p, h->lane);
+	report_packets(s, p);
 	return true;
 }
 
@@ -257,7 +254,7 @@ bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struc
 	if (!l || !(l->open || l->pulled) || l->epoch != h->epoch)
 		return false;
 	p->packets_received++;
-	report_packets(s, p, h->lane);
+	report_packets(s, p);
 	if (l->pulled) { /* it crossed the end */
 		l->pulled = false;
 		return true;
@@ -365,12 +362,9 @@ static bool put(struct shard *s, struct rendezvous_peer *p, const struct rendezv
 		return true;
 	if (in->copied == in->total && in->given_n)
 		return false;
-	struct rendezvous_lane *l = &p->in[f->lane];
-	if (l->in == in && l->open && l->granted < l->total && l->granted - in->copied <= FAR_RENDEZVOUS_WINDOW / 2)
-		rendezvous_grant(s, p, f->lane);
 	if (in->copied == in->total) {
-		if (l->in == in)
-			l->in = NULL;
+		if (p->in[f->lane].in == in)
+			p->in[f->lane].in = NULL;
 		rendezvous_complete(s, in);
 	}
 	return true;
@@ -382,8 +376,8 @@ bool rendezvous_place(struct rendezvous_peer *p, const struct packet_data *h, ui
 {
 	const struct rendezvous_lane *l = h->lane < FAR_RENDEZVOUS_LANES ? &p->in[h->lane] : NULL;
 	uint64_t offset = h->offset;
-	if (!l || !l->open || l->epoch != h->epoch || !l->in || !l->in->buf || offset < l->accepted ||
-	    offset > l->granted || len > l->granted - offset || offset < l->in->given)
+	if (!l || !l->granted || !l->open || l->epoch != h->epoch || !l->in || !l->in->buf || offset < l->accepted ||
+	    offset > l->total || len > l->total - offset || offset < l->in->given)
 		return false;
 	buf_ref(l->in->buf);
 	*out = (struct nic_placement){l->in->at + offset, l->in->buf};
@@ -396,8 +390,8 @@ bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct
 			const struct nic_pkt *pkt, bool *held)
 {
 	struct rendezvous_lane *l = h->lane < FAR_RENDEZVOUS_LANES ? &p->in[h->lane] : NULL;
-	if (!l || !l->open || l->epoch != h->epoch || h->offset != l->accepted || pkt->body_len == 0 ||
-	    pkt->body_len > l->granted - l->accepted || p->held_n == FAR_RENDEZVOUS_PACKETS)
+	if (!l || !l->granted || !l->open || l->epoch != h->epoch || h->offset != l->accepted || pkt->body_len == 0 ||
+	    pkt->body_len > l->total - l->accepted || p->held_n == FAR_RENDEZVOUS_PACKETS)
 		return false;
 	struct rendezvous_held f = {l->in, h->lane, l->accepted, pkt->body_len, pkt->cookie, pkt->body};
 	l->accepted += pkt->body_len;
@@ -412,7 +406,7 @@ bool rendezvous_on_data(struct shard *s, struct rendezvous_peer *p, const struct
 	f.cookie = 0; /* the receiving pass releases it */
 	if (!put(s, p, &f))
 		return false;
-	report_packets(s, p, f.lane);
+	report_packets(s, p);
 	return true;
 }
 
@@ -427,8 +421,7 @@ bool rendezvous_copy_one(struct shard *s, struct rendezvous_peer *p)
 		counter_add(&s->counters.packets_dropped, 1);
 		session_protocol_error(s, p->session);
 	}
-	if (p->session->state == SESSION_UP)
-		report_packets(s, p, f.lane);
+	report_packets(s, p);
 	return true;
 }
 
@@ -498,7 +491,7 @@ bool rendezvous_in_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t 
 		if (l->in)
 			in_drop(s, l->in);
 		if (l->open)
-			rendezvous_send_control(s, p, PACKET_REFUSE, lane, l->epoch, 0);
+			rendezvous_send_control(s, p, lane, PACKET_REFUSE, 0);
 		return true;
 	}
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++) { /* its last fragment is there and not copied yet */
@@ -519,7 +512,7 @@ static void on_timer(struct shard *s, struct shard_timer *t)
 	union packet_head h = in->head;
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		if (p->in[lane].in == in && p->in[lane].open)
-			rendezvous_send_control(s, p, PACKET_REFUSE, lane, p->in[lane].epoch, 0);
+			rendezvous_send_control(s, p, lane, PACKET_REFUSE, 0);
 	in_drop(s, in);
 	if (h.type == PACKET_REQUEST)
 		answer_cancelled(s, p->session, FAR_EXECUTED_NO, h.call.slot, h.call.generation);

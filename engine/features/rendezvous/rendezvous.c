@@ -6,6 +6,7 @@
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/must.h"
+#include "base/mutant.h"
 #include "core/feature.h"
 #include "core/packet.h"
 #include "core/reply.h"
@@ -26,31 +27,20 @@ void rendezvous_list(struct shard *s, struct rendezvous_peer *p)
 	s->poll_due |= FEATURE_BIT(FEATURE_RENDEZVOUS);
 }
 
-static void send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned flags,
-			 unsigned lane, uint32_t epoch, uint64_t granted)
+void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, unsigned lane, enum packet_type type,
+			     unsigned flags)
 {
+	const struct rendezvous_lane *l = &p->in[lane];
 	struct packet_acked acked = {p->packets_received};
-	union packet_head h = {.grant = {.type = (uint8_t)type,
-					 .flags = (uint8_t)flags,
-					 .lane = lane,
-					 .epoch = epoch,
-					 .granted = granted}};
+	union packet_head h = {
+		.grant = {.type = (uint8_t)type, .flags = (uint8_t)flags, .lane = lane, .epoch = l->epoch}};
 	if (p->session->state != SESSION_UP)
 		return;
+	if (type == PACKET_GRANT)
+		h.grant.granted = MUTANT(GRANT_DOUBLED) ? 2 * l->total : l->total;
 	p->packets_reported = p->packets_received;
 	if (answer_packet(s, p->session, &h, &acked, sizeof acked))
 		answer_no_room(s, p->session);
-}
-
-void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned lane,
-			     uint32_t epoch, uint64_t granted)
-{
-	send_control(s, p, type, 0, lane, epoch, granted);
-}
-
-void rendezvous_send_pulled(struct shard *s, struct rendezvous_peer *p, unsigned lane, const struct rendezvous_lane *l)
-{
-	send_control(s, p, PACKET_GRANT, PACKET_PULLED, lane, l->epoch, l->total);
 }
 
 /* ---- packets ---- */

@@ -5,7 +5,7 @@
  * the packets and the states.
  *
  * Sending: a struct rendezvous_out waits in its peer's queue for a free lane, is announced (PACKET_RENDEZVOUS), and
- * leaves by fragments, one in a pass of the shard, as far as the receiver has granted and while fewer than
+ * leaves by fragments, one in a pass of the shard, once the receiver has granted it and while fewer than
  * FAR_RENDEZVOUS_PACKETS of the session's RENDEZVOUS, DATA and ABORT packets are unacknowledged. The sender ends each
  * epoch of a lane with one last packet: the fragment that completes the message, or ABORT.
  *
@@ -54,10 +54,11 @@ struct rendezvous_out {
 	bool released;        /* application memory that is released, never revoked: packets may refer to it */
 	bool zero_copy;       /* packets do, or did: each holds a reference of `self` */
 	bool offered;         /* the receiver may pull it */
+	bool granted;         /* the receiver has memory for it */
 	struct rendezvous_offer offer;
 	far_msg_release_fn *release;
 	void *release_user;
-	uint64_t total, sent, granted;
+	uint64_t total, sent;
 	uint64_t deadline; /* absolute */
 	unsigned parts_n, part;
 	size_t part_at;
@@ -93,10 +94,11 @@ struct rendezvous_in {
 struct rendezvous_lane {
 	bool open;      /* announced, and not ended by its last packet */
 	bool waiting;   /* for a rendezvous_in */
+	bool granted;   /* its fragments may come */
 	bool pulled;    /* not open, since it was pulled: an ABORT may have crossed that */
 	uint32_t epoch; /* number of its message, from 1 on */
 	union packet_head head;
-	uint64_t total, accepted, granted; /* accepted: offset of the next fragment */
+	uint64_t total, accepted; /* accepted: offset of the next fragment */
 	uint64_t arrived;
 	struct rendezvous_in *in; /* NULL: waiting, or dropped */
 	/* To be pulled, while parts_n is not 0: parts of the sender's memory, `total` in all; where its offer is and
@@ -244,7 +246,7 @@ bool rendezvous_in_of_call(struct shard *s, struct rendezvous_peer *p, uint32_t 
 /** Copies and runs the one-way messages whose fragments are all there: a later one is about to run. */
 void rendezvous_finish_oneways(struct shard *s, struct rendezvous_peer *p);
 void rendezvous_in_close(struct shard *s, struct rendezvous_peer *p);
-/** Grants the lane's sender the next bytes. */
+/** Grants the lane's message, once: there is memory for all of it. */
 void rendezvous_grant(struct shard *s, struct rendezvous_peer *p, unsigned lane);
 /** The message is there: delivers it, or keeps it until its session is no longer backpressured. */
 void rendezvous_complete(struct shard *s, struct rendezvous_in *in);
@@ -293,11 +295,10 @@ bool rendezvous_receive(struct shard *s, struct session *se, const union packet_
 unsigned rendezvous_pump(struct shard *s);
 /** Lists the peer: it has something to do in the next passes. */
 void rendezvous_list(struct shard *s, struct rendezvous_peer *p);
-/** Sends a packet about a lane of the peer: GRANT or REFUSE, with the acknowledged packets. */
-void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, enum packet_type type, unsigned lane,
-			     uint32_t epoch, uint64_t granted);
-/** Sends GRANT with PACKET_PULLED: the sender is done with the message. */
-void rendezvous_send_pulled(struct shard *s, struct rendezvous_peer *p, unsigned lane, const struct rendezvous_lane *l);
+/** Sends a packet about a lane of the peer, GRANT or REFUSE, with the acknowledged packets. After GRANT with
+ * PACKET_PULLED the sender is done with the message. */
+void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, unsigned lane, enum packet_type type,
+			     unsigned flags);
 /** Resets the record, but for its link in the shard's list. Nothing of it is under way. */
 void rendezvous_clear(struct rendezvous_peer *p);
 void rendezvous_open(struct session *se);

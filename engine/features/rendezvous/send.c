@@ -45,7 +45,8 @@ void rendezvous_send(struct shard *s, struct session *se, struct rendezvous_out 
 	o->peer = p;
 	o->next = NULL;
 	o->timer.fn = on_timer;
-	o->sent = o->granted = 0;
+	o->sent = 0;
+	o->granted = false;
 	o->part = 0;
 	o->part_at = 0;
 	*p->queue_tail = o;
@@ -374,7 +375,7 @@ static int chunk_reserve(const struct session *se, struct rendezvous_out *o, uin
 static int send_chunk(struct shard *s, struct rendezvous_peer *p, struct rendezvous_out *o)
 {
 	struct session *se = p->session;
-	uint64_t len = o->granted - o->sent;
+	uint64_t len = o->total - o->sent;
 	struct nic_tx tx;
 	if (len > FAR_CHUNK_BYTES)
 		len = FAR_CHUNK_BYTES;
@@ -411,7 +412,7 @@ bool rendezvous_send_one(struct shard *s, struct rendezvous_peer *p)
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++) {
 		unsigned lane = p->turn++ % FAR_RENDEZVOUS_LANES;
 		struct rendezvous_out *o = p->out[lane].out;
-		if (!o || o->granted == o->sent)
+		if (!o || !o->granted)
 			continue;
 		int error = send_chunk(s, p, o);
 		if (error == -ENOBUFS)
@@ -440,16 +441,14 @@ bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struc
 	struct rendezvous_out *o = p->out[h->lane].out;
 	if (!o || p->out[h->lane].epoch != h->epoch)
 		return true; /* it crossed the last packet */
+	if (o->granted || h->granted != o->total || (h->flags & PACKET_PULLED && !o->offered))
+		return false;
 	if (h->flags & PACKET_PULLED) {
-		if (!o->offered || h->granted != o->total)
-			return false;
-		counter_add(&s->counters.bytes_sent, o->total - o->sent);
+		counter_add(&s->counters.bytes_sent, o->total);
 		sent_all(s, p, o);
 		return true;
 	}
-	if (h->granted < o->granted || h->granted > o->total)
-		return false;
-	o->granted = h->granted;
+	o->granted = true;
 	rendezvous_list(s, p);
 	return true;
 }

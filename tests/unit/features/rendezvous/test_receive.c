@@ -25,7 +25,7 @@ Test(rendezvous_receive, a_request_in_fragments)
 	cr_assert_eq(queue->in_held, 0u);
 	/* The echo is too long for one packet too. */
 	const struct fake_packet *p;
-	while ((p = fake_queue_sent(queue, &h)) && h.type == PACKET_GRANT)
+	while ((p = fake_queue_sent(queue, &h)) && h.type == PACKET_CREDIT)
 		;
 	cr_assert_not_null(p);
 	cr_assert_eq(h.type, PACKET_RENDEZVOUS);
@@ -51,30 +51,28 @@ Test(rendezvous_receive, small_requests_go_in_between)
 	cr_assert_eq(ran, 2u);
 }
 
-Test(rendezvous_receive, grants_go_on_with_what_was_copied)
+/* A message of many windows. Expect one grant, of all of it, and an acknowledgement for every FAR_RENDEZVOUS_BATCH. */
+Test(rendezvous_receive, granted_once)
 {
-	union packet_head h;
-	uint64_t total = 3 * FAR_RENDEZVOUS_WINDOW, at = 0;
 	static uint8_t chunk[FAR_CHUNK_BYTES];
-	unsigned grants = 0;
-	announce(PACKET_REQUEST, MSG_SILENT, 3, 0, 1, total);
+	union packet_head h;
+	uint64_t total = 3 * FAR_RENDEZVOUS_PACKETS * FAR_CHUNK_BYTES;
+	unsigned credits = 0;
+	announce(PACKET_ONEWAY, MSG_SILENT, 0, 0, 1, total);
 	passes(1);
-	expect_grant(0, 1, FAR_RENDEZVOUS_WINDOW);
-	uint64_t granted = FAR_RENDEZVOUS_WINDOW;
-	for (; at < total; at += sizeof chunk) {
-		cr_assert_leq(at + sizeof chunk, granted, "it stopped granting");
+	expect_grant(0, 1, total);
+	for (uint64_t at = 0; at < total; at += sizeof chunk) {
 		put_data(0, 1, at, chunk, sizeof chunk);
 		passes(1);
-		while (fake_queue_sent(queue, &h))
-			if (h.type == PACKET_GRANT) {
-				cr_assert_geq(h.grant.granted, granted);
-				granted = h.grant.granted;
-				grants++;
-			}
+		for (const struct fake_packet *p; (p = fake_queue_sent(queue, &h)); credits++) {
+			struct packet_acked acked;
+			cr_assert_eq(h.type, PACKET_CREDIT);
+			memcpy(&acked, fake_body(p), sizeof acked);
+			cr_assert_eq(acked.packets, 1 + at / sizeof chunk + 1, "it acknowledges what was copied");
+		}
 	}
-	passes(1);
 	cr_assert_eq(ran, 1u);
-	cr_assert_leq(grants, total / sizeof chunk / 2, "not one for each fragment");
+	cr_assert_eq(credits, 3 * FAR_RENDEZVOUS_PACKETS / FAR_RENDEZVOUS_BATCH);
 }
 
 Test(rendezvous_receive, more_than_the_limit_is_refused)
@@ -121,13 +119,13 @@ Test(rendezvous_receive, given_up_in_the_middle)
 		put_about(PACKET_ABORT, 0, epoch, 0, 0);
 		put_cancel(3);
 		passes(1);
-		while (fake_queue_sent(queue, &h) && h.type == PACKET_GRANT)
+		while (fake_queue_sent(queue, &h) && h.type == PACKET_CREDIT)
 			;
 		cr_assert_eq(h.type, PACKET_CANCELLED);
 		cr_assert_eq(h.call.slot, 3u);
 		passes(3);
 		while (fake_queue_sent(queue, &h))
-			cr_assert_eq(h.type, PACKET_GRANT);
+			cr_assert_eq(h.type, PACKET_CREDIT);
 		cr_assert_eq(shard->counters.rendezvous_active, 0u);
 		cr_assert_eq(queue->in_held, 0u);
 	}
@@ -313,7 +311,7 @@ Test(rendezvous_receive, fragments_that_break_the_rules)
 {
 	put_data(0, 1, 0, bytes, 10);
 	expect_poisoned("before the announcement");
-	announce(PACKET_REQUEST, MSG_SILENT, 1, 0, 1, 2 * FAR_RENDEZVOUS_WINDOW);
+	announce(PACKET_REQUEST, MSG_SILENT, 1, 0, 1, 2 * FAR_CHUNK_BYTES);
 	passes(1);
 	put_data(FAR_RENDEZVOUS_LANES, 1, 0, bytes, 10);
 	expect_poisoned("no such lane");
@@ -331,17 +329,12 @@ Test(rendezvous_receive, fragments_that_break_the_rules)
 	announce(PACKET_REQUEST, MSG_SILENT, 2, 1, 1, 100);
 	put_data(1, 1, 0, bytes, 101);
 	expect_poisoned("beyond the end");
-	static uint8_t chunk[FAR_CHUNK_BYTES];
-	uint64_t at = 10;
-	for (; at + sizeof chunk <= FAR_RENDEZVOUS_WINDOW; at += sizeof chunk) {
-		put_data(0, 1, at, chunk, sizeof chunk);
-		rendezvous_of(shard)->ins[0].copied = 0;
-	}
-	struct rendezvous_peer *p = rendezvous_peer_of(shard, &shard->sessions[PEER]);
-	passes(1);
-	p->in[0].granted = p->in[0].accepted + 5;
-	put_data(0, 1, p->in[0].accepted, bytes, 6);
-	expect_poisoned("beyond the grant");
+	struct rendezvous_in *all = rendezvous_of(shard)->free;
+	rendezvous_of(shard)->free = NULL;
+	announce(PACKET_REQUEST, MSG_SILENT, 3, 3, 1, 100);
+	put_data(3, 1, 0, bytes, 10);
+	expect_poisoned("before the grant");
+	rendezvous_of(shard)->free = all;
 	put_about(PACKET_ABORT, 2, 1, 0, 0);
 	expect_poisoned("an abort of nothing");
 	put_about(PACKET_ABORT, 0, 9, 0, 0);

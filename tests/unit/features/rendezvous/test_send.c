@@ -6,6 +6,9 @@
 #include "rendezvous_fixture.h"
 
 static uint8_t got[TOTAL];
+/* More fragments than the window takes. */
+enum { FRAGMENTS = 12 };
+static uint8_t large[FRAGMENTS * FAR_CHUNK_BYTES];
 
 static void setup_out(void)
 {
@@ -20,10 +23,11 @@ TestSuite(rendezvous_send, .init = setup_out, .fini = teardown);
 static struct rendezvous_out *message(size_t len)
 {
 	struct rendezvous_out *o = rendezvous_out_new();
+	const uint8_t *at = len > TOTAL ? large : bytes;
 	cr_assert_not_null(o);
-	o->parts[0] = (struct far_part){bytes, len / 3};
+	o->parts[0] = (struct far_part){at, len / 3};
 	o->parts[1] = (struct far_part){NULL, 0};
-	o->parts[2] = (struct far_part){bytes + len / 3, len - len / 3};
+	o->parts[2] = (struct far_part){at + len / 3, len - len / 3};
 	o->parts_n = 3;
 	o->total = len;
 	o->release = on_release;
@@ -44,6 +48,15 @@ static union packet_head announced(struct packet_rendezvous *a)
 	cr_assert_eq(p->body_len, sizeof message);
 	memcpy(&message, fake_body(p), sizeof message);
 	return message;
+}
+
+/* Takes `n` fragments, and expects no more. */
+static void take_fragments(unsigned n)
+{
+	union packet_head h;
+	while (n--)
+		sent(&h, PACKET_DATA);
+	expect_nothing();
 }
 
 /* Takes fragments until nothing more comes; returns where they end. */
@@ -72,13 +85,10 @@ Test(rendezvous_send, a_call_in_fragments)
 	cr_assert_eq(a.total, (uint64_t)TOTAL);
 	cr_assert_eq(h.type, PACKET_REQUEST);
 	expect_nothing();
-	put_about(PACKET_GRANT, a.lane, a.epoch, 1234, 1);
-	passes(3);
-	cr_assert_eq(take_data(&a, 0), 1234u);
 	cr_assert_eq(released, 0);
-	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL, 2);
+	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL, 1);
 	passes(3);
-	cr_assert_eq(take_data(&a, 1234), (uint64_t)TOTAL);
+	cr_assert_eq(take_data(&a, 0), (uint64_t)TOTAL);
 	cr_assert_eq(memcmp(got, bytes, TOTAL), 0);
 	cr_assert_eq(released, 1);
 	cr_assert_eq(shard->counters.rendezvous_active, 0u);
@@ -104,33 +114,27 @@ Test(rendezvous_send, fragments_stay_within_the_window)
 	struct packet_rendezvous a;
 	union packet_head h;
 	for (unsigned i = 0; i < 6; i++)
-		cr_assert_eq(call_large(&r[i], FAR_FOREVER, TOTAL), 0);
+		cr_assert_eq(call_large(&r[i], FAR_FOREVER, i ? TOTAL : sizeof large), 0);
 	passes(3);
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++) {
 		announced(&a);
 		cr_assert_eq(a.lane, i);
 	}
 	expect_nothing();
-	/* Grants byte by byte: each a fragment of its own. */
-	for (unsigned i = 1; i <= 20; i++) {
-		put_about(PACKET_GRANT, 0, 1, i, 0);
-		passes(2);
-	}
-	unsigned n = 0;
-	while (fake_queue_sent(queue, &h)) {
-		cr_assert_eq(h.type, PACKET_DATA);
-		n++;
-	}
-	cr_assert_eq(n, FAR_RENDEZVOUS_PACKETS - FAR_RENDEZVOUS_LANES);
+	put_about(PACKET_GRANT, 0, 1, sizeof large, 0);
+	passes(20);
+	take_fragments(FAR_RENDEZVOUS_PACKETS - FAR_RENDEZVOUS_LANES);
 	/* REFUSE of one: its last word must wait for the window, too; its memory need not. */
 	put_about(PACKET_REFUSE, 1, 1, 0, 0);
 	passes(2);
 	expect_nothing();
 	cr_assert_eq(released, 1);
-	put_about(PACKET_GRANT, 2, 1, 0, 2);
-	passes(2);
+	put_about(PACKET_CREDIT, 0, 0, 0, 2);
+	passes(20);
 	sent(&h, PACKET_ABORT);
 	cr_assert_eq(h.call.slot, 1u);
+	sent(&h, PACKET_RENDEZVOUS); /* the next message has its lane */
+	expect_nothing();
 }
 
 /* The deadline passes before it is announced, and while it is being sent. Expect executed NO in both. */
@@ -140,7 +144,12 @@ Test(rendezvous_send, time_outs)
 	struct packet_rendezvous a;
 	union packet_head h;
 	for (unsigned i = 0; i < 5; i++)
-		cr_assert_eq(call_large(&r[i], i == 4 ? FAR_MS : i == 0 ? 2 * FAR_MS : FAR_FOREVER, TOTAL), 0);
+		cr_assert_eq(call_large(&r[i],
+					i == 4   ? FAR_MS
+					: i == 0 ? 2 * FAR_MS
+						 : FAR_FOREVER,
+					i ? TOTAL : sizeof large),
+			     0);
 	passes(1);
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++)
 		announced(&a);
@@ -150,9 +159,9 @@ Test(rendezvous_send, time_outs)
 	cr_assert_eq(released, 1);
 	cr_assert_eq(shard->sessions[PEER].calls_active, 4, "nothing went out, so nothing comes back");
 	expect_nothing();
-	put_about(PACKET_GRANT, 0, 1, 100, 1);
-	passes(2);
-	sent(&h, PACKET_DATA);
+	put_about(PACKET_GRANT, 0, 1, sizeof large, 1);
+	passes(20);
+	take_fragments(FAR_RENDEZVOUS_PACKETS - FAR_RENDEZVOUS_LANES + 1);
 	advance(FAR_MS);
 	cr_assert_eq(r[0].n, 1u);
 	cr_assert_eq(r[0].status, FAR_TIMEOUT);
@@ -160,9 +169,11 @@ Test(rendezvous_send, time_outs)
 	cr_assert_eq(released, 2);
 	sent(&h, PACKET_CANCEL);
 	passes(1);
+	expect_nothing();
+	put_about(PACKET_GRANT, 0, 1, 4000, 2); /* crossed */
+	passes(1);
 	sent(&h, PACKET_ABORT);
 	cr_assert_eq(shard->sessions[PEER].calls_active, 4, "CANCELLED is due");
-	put_about(PACKET_GRANT, 0, 1, 4000, 2); /* crossed */
 	put(NIC_PEER,
 	    (union packet_head){.call = {.type = PACKET_CANCELLED, .slot = 0, .generation = shard->calls[0].gen}}, NULL,
 	    0);
@@ -205,19 +216,22 @@ Test(rendezvous_send, what_the_receiver_says_is_checked)
 {
 	static struct result r;
 	struct packet_rendezvous a;
-	cr_assert_eq(call_large(&r, FAR_SEC, TOTAL), 0);
+	cr_assert_eq(call_large(&r, FAR_SEC, sizeof large), 0);
 	passes(1);
 	announced(&a);
-	put_about(PACKET_GRANT, FAR_RENDEZVOUS_LANES, 1, 0, 0);
+	put_about(PACKET_GRANT, FAR_RENDEZVOUS_LANES, 1, sizeof large, 0);
 	expect_poisoned("a grant for no lane");
-	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL + 1, 0);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large + 1, 0);
 	expect_poisoned("more than there is");
-	put_about(PACKET_GRANT, a.lane, a.epoch, 10, 2);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large - 1, 0);
+	expect_poisoned("less than there is");
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large, 2);
 	expect_poisoned("more packets than were sent");
-	put_about(PACKET_GRANT, a.lane, a.epoch, 100, 1);
-	put_about(PACKET_GRANT, a.lane, a.epoch, 99, 1);
-	expect_poisoned("a grant taken back");
-	put_about(PACKET_GRANT, a.lane, a.epoch, 200, 0);
+	take_fragments(0);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large, 1);
+	expect_poisoned("a second grant");
+	put_about(PACKET_CREDIT, 0, 0, 0, 0);
 	expect_poisoned("an acknowledgement taken back");
 	put_about(PACKET_REFUSE, FAR_RENDEZVOUS_LANES, a.epoch, 0, 1);
 	expect_poisoned("a refusal of no lane");
@@ -254,24 +268,24 @@ Test(rendezvous_send, revoked_in_the_middle)
 	static struct result r;
 	struct packet_rendezvous a;
 	union packet_head h;
-	struct rendezvous_out *o = message(TOTAL);
+	struct rendezvous_out *o = message(sizeof large);
 	struct call_start start = {.worker = PEER,
 				   .deadline = TIME_NEVER,
 				   .left = FAR_FOREVER,
 				   .done = take_result,
 				   .user = &r,
-				   .len = TOTAL,
+				   .len = sizeof large,
 				   .ready = o->self};
 	cr_assert_eq(shard_call(shard, &start), 0);
 	passes(1);
 	announced(&a);
-	put_about(PACKET_GRANT, a.lane, a.epoch, 100, 1);
-	passes(2);
-	cr_assert_eq(take_data(&a, 0), 100u);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large, 1);
+	passes(20);
+	take_fragments(FAR_RENDEZVOUS_PACKETS);
 	rendezvous_out_revoke(o);
 	rendezvous_out_revoke(o);
 	rendezvous_out_unref(o);
-	put_about(PACKET_GRANT, a.lane, a.epoch, TOTAL, 2);
+	put_about(PACKET_CREDIT, 0, 0, 0, 2);
 	passes(2);
 	cr_assert_eq(released, 1);
 	sent(&h, PACKET_ABORT);
@@ -505,6 +519,7 @@ static void put_anything(void)
 	unsigned lane = roll(FAR_RENDEZVOUS_LANES + (roll(50) == 0));
 	const struct rendezvous_lane *l = &p->in[lane % FAR_RENDEZVOUS_LANES];
 	uint32_t epoch = l->epoch + (roll(40) == 0), out_epoch = p->out[lane % FAR_RENDEZVOUS_LANES].epoch;
+	const struct rendezvous_out *out = p->out[lane % FAR_RENDEZVOUS_LANES].out;
 	uint64_t units = p->packets_acked + roll(4);
 	switch (roll(10)) {
 	case 0: {
@@ -520,7 +535,7 @@ static void put_anything(void)
 		put_data(lane, epoch, l->accepted + (roll(40) == 0), bytes, roll(8) ? roll(600) : roll(40));
 		break;
 	case 4:
-		put_about(PACKET_GRANT, lane, out_epoch, roll(TOTAL + 10), units);
+		put_about(PACKET_GRANT, lane, out_epoch, out && roll(8) ? out->total : roll(TOTAL + 10), units);
 		break;
 	case 5:
 		put_about(PACKET_REFUSE, lane, out_epoch, 0, units);
