@@ -221,6 +221,7 @@ static void calls(void)
 	unload(1, "demo");
 	for (int i = 0; i < 3; i++) {
 		CHECK_STATUS(far_callee_rpc_sync(c, FAR_ARGS(i, 1), NULL, &v, &err), FAR_NO_FUNCTION, &err);
+		CHECK_TEXT(&err, "no function \"demo::add\" is registered here"); /* nothing is sent */
 		CHECK_STATUS(far_rpc_sync(t[1].agent, "worker1", "demo::add", FAR_ARGS(i, 1), NULL, &v, &err),
 			     FAR_NO_FUNCTION, &err);
 	}
@@ -329,6 +330,9 @@ static void reload(void)
 	CHECK(add(1, 2) == 3);
 	CHECK_STATUS(far_rpc_sync(t[0].agent, "worker1", "demo::two", FAR_NOARGS, NULL, &v, &err), FAR_NO_FUNCTION,
 		     &err);
+	for (int i = 0; i < 2; i++) /* worker0 knows its number then */
+		CHECK_STATUS(far_rpc_sync(t[0].agent, "worker1", "demo::one", FAR_NOARGS, NULL, &v, &err), FAR_OK,
+			     &err);
 	install("plugin_demo2.so", demo);
 	CHECK(add(1, 2) == 3);
 	CHECK_STATUS(far_plugin_reload(t[1].agent, "demo", NULL, 0, &err), FAR_OK, &err);
