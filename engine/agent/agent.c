@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 #include "agent/init.h"
 
+#include "api/plugin.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -48,7 +49,7 @@ static enum far_status init_registry(struct init *in)
 	for (size_t i = 0; i < in->opts.types_n && !status; i++)
 		status = registry_add_type(&in->a->registry, &in->opts.types[i], in->err);
 	for (size_t i = 0; i < in->opts.classes_n && !status; i++)
-		status = registry_add_class(&in->a->registry, &in->opts.classes[i], object_enter, in->err);
+		status = registry_add_class(&in->a->registry, &in->opts.classes[i], object_enter, NULL, in->err);
 	for (size_t i = 0; i < in->opts.functions_n && !status; i++)
 		status = registry_add(&in->a->registry, &in->opts.functions[i], in->err);
 	for (size_t i = 0; i < in->opts.messages_n && !status; i++)
@@ -63,6 +64,7 @@ static enum far_status init_registry(struct init *in)
 static void fini_registry(struct far_agent *a)
 {
 	registry_fini(&a->registry);
+	plugins_end(a);
 }
 
 static void fini_ports(struct far_agent *a)

@@ -48,6 +48,7 @@ struct far_agent {
 	void *env_ctx;                            /* stepped: agent_env.ctx */
 	struct shard_turns turns[FAR_SHARDS_MAX]; /* stepped: state between the turns of each shard */
 	struct registry registry;
+	struct loaded_plugin *plugins; /* under the lock of api/plugin.c */
 	struct gathers *gathers;
 	struct rref_keep *kept; /* references written as bytes: builtin/rref_bytes.h */
 	struct faults *faults;

@@ -21,7 +21,7 @@
 enum far_status far_register_class(struct far_agent *a, const struct far_class *cls, struct far_err *err)
 {
 	enum far_status status = cls ? agent_prepare_class(a, cls, err) : FAR_OK;
-	return status ? status : registry_add_class(&a->registry, cls, object_enter, err);
+	return status ? status : registry_add_class(&a->registry, cls, object_enter, NULL, err);
 }
 
 /* ---- calling ---- */

@@ -162,6 +162,12 @@ void dispatch_settle(struct far_req *req, enum far_status status)
 		refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s", req->name, far_status_text(status));
 }
 
+void dispatch_no_function(struct far_req *req)
+{
+	refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "worker \"%s\" has no such function; register it there too",
+	       req->shard->config.name);
+}
+
 /* A request whose function is not known by its number yet. */
 static const struct function *find_hashed(struct far_req *req, const uint8_t *body, uint64_t *len)
 {
@@ -182,8 +188,7 @@ const struct function *dispatch_find(struct far_req *req, const struct packet_ha
 	const struct registry *r = req->shard->registry;
 	const struct function *fn = registry_find_hash(r, hash->name);
 	if (!fn) {
-		refuse(req, FAR_NO_FUNCTION, FAR_EXECUTED_NO,
-		       "worker \"%s\" has no such function; register it there too", req->shard->config.name);
+		dispatch_no_function(req);
 		return NULL;
 	}
 	const struct function *first = fn;

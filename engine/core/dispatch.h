@@ -37,6 +37,8 @@ void dispatch_finish(struct far_req *req);
 /** Answers with an error: through the record, or at once. */
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len);
+/** Refuses a call of a function that is not here, or not any more. The thread of the handler. */
+void dispatch_no_function(struct far_req *req);
 /** The function of these hashes; NULL: the request was refused. */
 const struct function *dispatch_find(struct far_req *req, const struct packet_hash *hash);
 /** Runs a request's handler and sends its answer. The body is readable until it returns. */

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "value/plugin.h"
 #include "value/tree.h"
 #include "value/types.h"
 
@@ -41,12 +42,19 @@ static void end_object(void *object, void *user)
 	const struct object_class *cls = user;
 	if (cls->destroy)
 		cls->destroy(object, cls->user);
+	if (cls->plugin)
+		gate_leave(&cls->plugin->gate, GATE_LIVE);
 }
 
 struct far_buf *object_box(const struct object_class *cls, void *object)
 {
 	struct far_val v = far_custom(&cls->type, object);
-	return tree_of(&v, NULL);
+	if (cls->plugin && !gate_enter_object(&cls->plugin->gate))
+		return NULL;
+	struct far_buf *box = tree_of(&v, NULL);
+	if (!box && cls->plugin)
+		gate_leave(&cls->plugin->gate, GATE_LIVE);
+	return box;
 }
 
 const struct object_class *object_class_of(const struct far_val *v)
@@ -87,6 +95,8 @@ const struct function *registry_find_method(const struct registry *r, const stru
 
 /* ---- adding ---- */
 
+struct object_class registry_no_class;
+
 static enum far_status check(const struct far_class *cls, struct far_err *err)
 {
 	if (!cls || !cls->name)
@@ -107,22 +117,28 @@ static enum far_status check(const struct far_class *cls, struct far_err *err)
 	return FAR_OK;
 }
 
-static struct object_class *class_new(const struct far_class *cls)
+/* What may differ between versions of a plugin: all but the name. */
+static void class_fill(struct object_class *c, const struct far_class *cls)
+{
+	c->destroy = cls->destroy;
+	c->user = cls->user;
+	c->travels = cls->codec != NULL;
+	if (cls->codec)
+		c->codec = *cls->codec;
+	c->type.size = cls->codec ? encoded_size : not_encodable;
+	c->type.encode = cls->codec ? encode : NULL;
+}
+
+static struct object_class *class_new(const struct far_class *cls, struct plugin *plugin)
 {
 	struct object_class *c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
 	snprintf(c->name, sizeof c->name, "%s", cls->name);
 	c->hash = hash64(cls->name, strlen(cls->name));
-	c->destroy = cls->destroy;
-	c->user = cls->user;
-	c->type = (struct far_custom_type){.name = c->name, .size = not_encodable, .destroy = end_object, .user = c};
-	if (cls->codec) {
-		c->travels = true;
-		c->codec = *cls->codec;
-		c->type.size = encoded_size;
-		c->type.encode = encode;
-	}
+	c->plugin = plugin;
+	c->type = (struct far_custom_type){.name = c->name, .destroy = end_object, .user = c};
+	class_fill(c, cls);
 	return c;
 }
 
@@ -141,7 +157,7 @@ static enum far_status add_method(struct registry *r, const struct object_class 
 		return err_set(err, FAR_RESOURCE, "out of memory");
 	*own = (struct method){.fn = m->fn, .user = m->user, .kind = m->kind, .cls = c};
 	struct far_function f = {full, m->kind, enter, own};
-	enum far_status status = registry_add_of(r, &f, c, own, err);
+	enum far_status status = registry_add_of(r, &f, c, own, c->plugin, err);
 	if (status)
 		free(own);
 	return status;
@@ -159,7 +175,7 @@ static enum far_status add_constructor(struct registry *r, const struct object_c
 		return err_set(err, FAR_INVALID,
 			       "class %s: its constructor \"%.160s\" must return the class: end it with \"-> %s\"",
 			       c->name, f->signature, c->name);
-	return registry_add_of(r, f, c, NULL, err);
+	return registry_add_of(r, f, c, NULL, c->plugin, err);
 }
 
 /* The last step: callers find methods through the class. */
@@ -168,7 +184,8 @@ static enum far_status publish(struct registry *r, struct object_class *c, struc
 	uint32_t b = (uint32_t)(c->hash % BUCKETS);
 	if (r->classes_n == FAR_CLASSES_MAX)
 		return err_set(err, FAR_RESOURCE, "more than %d classes are not possible", FAR_CLASSES_MAX);
-	while (atomic_load_explicit(&r->classes[b], memory_order_relaxed))
+	const struct object_class *at;
+	while ((at = atomic_load_explicit(&r->classes[b], memory_order_relaxed)) && at != &registry_no_class)
 		b = (b + 1) % BUCKETS;
 	r->classes_n++;
 	atomic_store_explicit(&r->classes[b], c, memory_order_release);
@@ -186,39 +203,47 @@ static enum far_status add_parts(struct registry *r, struct object_class *c, con
 	return status;
 }
 
-/* Reserves the name under the lock, so that two threads cannot both register it. */
-static enum far_status claim(struct registry *r, struct object_class *c, struct far_err *err)
+/* Reserves the name under the lock, so that two threads cannot both register it. *c becomes the class of an earlier
+ * version of the plugin if there is one. */
+static enum far_status claim(struct registry *r, struct object_class **c, const struct far_class *cls,
+			     struct far_err *err)
 {
 	enum far_status status = FAR_OK;
+	struct object_class *mine = *c, *o;
 	pthread_mutex_lock(&r->lock);
-	for (const struct object_class *o = r->classes_all; o && !status; o = o->next_all)
-		if (o->hash == c->hash)
-			status = err_set(err, FAR_INVALID,
-					 "class %s is registered already, or its registration failed before", o->name);
-	if (!status) {
-		c->next_all = r->classes_all;
-		r->classes_all = c;
+	for (o = r->classes_all; o && o->hash != mine->hash;)
+		o = o->next_all;
+	if (o && o->removed && o->plugin == mine->plugin) {
+		class_fill(o, cls);
+		o->removed = false;
+		*c = o;
+	} else if (o) {
+		status = err_set(err, FAR_INVALID, "class %s is registered already, or its registration failed before",
+				 o->name);
+	} else {
+		mine->next_all = r->classes_all;
+		r->classes_all = mine;
 	}
 	pthread_mutex_unlock(&r->lock);
+	if (status || *c != mine)
+		free(mine);
 	return status;
 }
 
-enum far_status registry_add_class(struct registry *r, const struct far_class *cls, far_fn *enter, struct far_err *err)
+enum far_status registry_add_class(struct registry *r, const struct far_class *cls, far_fn *enter,
+				   struct plugin *plugin, struct far_err *err)
 {
 	enum far_status status = check(cls, err);
 	if (!status && cls->codec)
 		status = registry_add_type(r, cls->codec, err);
 	if (status)
 		return status;
-	struct object_class *c = class_new(cls);
+	struct object_class *c = class_new(cls, plugin);
 	if (!c)
 		return err_set(err, FAR_RESOURCE, "out of memory");
-	status = claim(r, c, err);
-	if (status) {
-		free(c);
-		return status;
-	}
-	status = add_parts(r, c, cls, enter, err);
+	status = claim(r, &c, cls, err);
+	if (!status)
+		status = add_parts(r, c, cls, enter, err);
 	if (status)
 		return status;
 	pthread_mutex_lock(&r->lock);

@@ -18,6 +18,8 @@ struct object_class {
 	far_destroy_fn *destroy;
 	void *user;
 	struct object_class *next_all; /* in registry.classes_all */
+	struct plugin *plugin;         /* whose gate counts the objects; NULL: of the application */
+	bool removed;                  /* not found by name */
 	char name[SIGNATURE_TYPE_MAX];
 };
 
@@ -30,10 +32,14 @@ struct method {
 };
 
 /** Adds a class with its codec, methods and constructors. `enter` handles every method; its `user` is the struct
- * method. Errors: INVALID, RESOURCE. Takes locks. */
-enum far_status registry_add_class(struct registry *r, const struct far_class *cls, far_fn *enter, struct far_err *err);
+ * method. `plugin`: as of registry_add_of(). Errors: INVALID, RESOURCE. Takes locks. */
+enum far_status registry_add_class(struct registry *r, const struct far_class *cls, far_fn *enter,
+				   struct plugin *plugin, struct far_err *err);
 /** For registry_fini(). */
 void registry_free_classes(struct registry *r);
+
+/** Takes the place of removed classes in registry.classes. */
+extern struct object_class registry_no_class;
 
 /** By hash of the name; NULL: none. */
 const struct object_class *registry_find_class(const struct registry *r, uint64_t hash);

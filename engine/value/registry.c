@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "value/classes.h"
+#include "value/plugin.h"
 #include "value/types.h"
 
 #include <stdio.h>
@@ -61,6 +62,9 @@ static enum far_status check_overload(struct function *first, const struct funct
 				      struct far_err *err)
 {
 	unsigned n = 0;
+	if (first->plugin != fn->plugin)
+		return err_set(err, FAR_INVALID, "function \"%s\" is registered already, %s; rename one",
+			       first->signature.text, first->plugin ? "by a plugin" : "by the application");
 	if (strcmp(first->signature.name, fn->signature.name) != 0)
 		return err_set(err, FAR_INVALID, "the names \"%s\" and \"%s\" have the same hash; rename one",
 			       first->signature.name, fn->signature.name);
@@ -124,38 +128,103 @@ static const struct object_class *made_by(const struct registry *r, const struct
 	return cls && cls->hash == hash ? cls : registry_find_class(r, hash);
 }
 
+/* Lookups find the function from now on. */
+static void publish(struct registry *r, struct function *first, struct function *last, struct function *fn)
+{
+	uint32_t b = (uint32_t)(fn->signature.name_hash % REGISTRY_BUCKETS), at;
+	if (first) {
+		append_overload(first, last, fn);
+		return;
+	}
+	while ((at = atomic_load_explicit(&r->by_name[b], memory_order_relaxed)) && at != r->gone)
+		b = (b + 1) % REGISTRY_BUCKETS;
+	atomic_store_explicit(&r->by_name[b], fn->index + 1, memory_order_release);
+}
+
+/* The function of an earlier version of the same plugin. */
+static struct function *find_removed(const struct registry *r, const struct function *fn)
+{
+	for (uint32_t i = 0; fn->plugin && i < r->functions_n; i++) {
+		struct function *old = atomic_load_explicit(&r->functions[i], memory_order_relaxed);
+		if (old->removed && old->plugin == fn->plugin && strcmp(old->signature.text, fn->signature.text) == 0)
+			return old;
+	}
+	return NULL;
+}
+
+/* Peers and handles may hold the old function, so only its code changes. */
+static enum far_status check_renewal(const struct function *old, const struct function *fn, struct far_err *err)
+{
+	char was[FAR_ERR_TEXT_MAX], is[FAR_ERR_TEXT_MAX];
+	signature_show(&old->signature, was, sizeof was);
+	signature_show(&fn->signature, is, sizeof is);
+	if (old->run_kind == fn->run_kind && old->idempotent == fn->idempotent && old->makes == fn->makes &&
+	    !old->method == !fn->method && strcmp(was, is) == 0)
+		return FAR_OK;
+	return err_set(
+		err, FAR_INVALID,
+		"function \"%.120s\" was \"%.120s\" in the version before, or had another kind or other flags; give "
+		"it another name",
+		is, was);
+}
+
+/* Adds *fn, or in its place the function of an earlier version, with the code of *fn. */
 static enum far_status add_locked(struct registry *r, struct function *fn, struct far_err *err)
 {
 	uint32_t n = atomic_load_explicit(&r->functions_n, memory_order_relaxed);
-	if (n == FAR_FUNCTIONS_MAX)
+	struct function *old = find_removed(r, fn);
+	if (n == FAR_FUNCTIONS_MAX && !old)
 		return err_set(err, FAR_RESOURCE, "more than %d functions are not possible", FAR_FUNCTIONS_MAX);
 	enum far_status status = types_known(r, fn, err);
+	if (!status && old)
+		status = check_renewal(old, fn, err);
 	if (status)
 		return status;
-	struct function *first = (struct function *)(uintptr_t)registry_find_hash(r, fn->signature.name_hash), *last;
+	struct function *first = (struct function *)(uintptr_t)registry_find_hash(r, fn->signature.name_hash),
+			*last = NULL;
 	if (first && (status = check_overload(first, fn, &last, err)))
 		return status;
+	if (old) {
+		old->code = fn->code;
+		old->code_user = fn->code_user;
+		old->removed = false;
+		atomic_store_explicit(&old->next, NULL, memory_order_relaxed);
+		atomic_store_explicit(&old->rivals, false, memory_order_relaxed);
+		publish(r, first, last, old);
+		return FAR_OK;
+	}
 	fn->index = n;
 	atomic_store_explicit(&r->functions[n], fn, memory_order_release);
-	if (first) {
-		append_overload(first, last, fn);
-	} else {
-		uint32_t b = (uint32_t)(fn->signature.name_hash % REGISTRY_BUCKETS);
-		while (atomic_load_explicit(&r->by_name[b], memory_order_relaxed))
-			b = (b + 1) % REGISTRY_BUCKETS;
-		atomic_store_explicit(&r->by_name[b], n + 1, memory_order_release);
-	}
+	publish(r, first, last, fn);
 	atomic_store_explicit(&r->functions_n, n + 1, memory_order_release);
 	return FAR_OK;
 }
 
+/* Leads the calls of a plugin's function through its gate. */
+static void guard(struct function *fn, struct method *m)
+{
+	if (!fn->plugin)
+		return;
+	if (m) {
+		fn->code.method = m->fn;
+		fn->code_user = m->user;
+		m->fn = fn->plugin->run_method;
+		m->user = fn;
+	} else {
+		fn->code.fn = fn->fn;
+		fn->code_user = fn->user;
+		fn->fn = fn->plugin->run;
+		fn->user = fn;
+	}
+}
+
 enum far_status registry_add(struct registry *r, const struct far_function *f, struct far_err *err)
 {
-	return registry_add_of(r, f, NULL, NULL, err);
+	return registry_add_of(r, f, NULL, NULL, NULL, err);
 }
 
 enum far_status registry_add_of(struct registry *r, const struct far_function *f, const struct object_class *cls,
-				const struct method *method, struct far_err *err)
+				struct method *method, struct plugin *plugin, struct far_err *err)
 {
 	if (!f || !f->signature || !f->fn)
 		return err_set(err, FAR_INVALID, "a function needs a signature and a handler");
@@ -179,10 +248,15 @@ enum far_status registry_add_of(struct registry *r, const struct far_function *f
 	fn->kind = fn->method || fn->makes ? KIND_INDIRECT : fn->run_kind;
 	fn->idempotent = f->flags & FAR_IDEMPOTENT;
 	fn->user = f->user;
+	fn->plugin = plugin;
+	guard(fn, method);
 	pthread_mutex_lock(&r->lock);
 	status = add_locked(r, fn, err);
+	bool renewed = !status && registry_at(r, fn->index) != fn;
 	pthread_mutex_unlock(&r->lock);
-	if (status)
+	if (renewed)
+		free(method);
+	if (status || renewed)
 		free(fn);
 	return status;
 }

@@ -21,6 +21,7 @@
 
 struct method;
 struct object_class;
+struct plugin;
 
 struct function {
 	struct signature signature;
@@ -35,8 +36,18 @@ struct function {
 	/* Next overload of the name, in the order of registration. Release in append_overload(), acquire in
 	 * registry_next(). */
 	_Atomic(struct function *) next;
-	_Atomic bool
-		rivals; /* another overload takes the same number of arguments, so the first match may not be best */
+	/* Another overload takes the same number of arguments, so the first match may not be best; or the function was
+	 * removed. Holders of the function take the general path then. */
+	_Atomic bool rivals;
+	/* Of a plugin, whose gate guards the rest; NULL: of the application. `fn` is its `run`, or the method's `fn`
+	 * its `run_method`, with this function as `user`. */
+	struct plugin *plugin;
+	union {
+		far_fn *fn;
+		far_method_fn *method;
+	} code;
+	void *code_user;
+	bool removed; /* not found by name; adding it again makes it valid, with its number */
 };
 
 struct message_handler {
@@ -58,6 +69,7 @@ struct registry {
 	_Atomic bool types[FAR_TYPES_MAX]; /* by custom_type.index: registered with this agent */
 	_Atomic(struct object_class *) classes[2 * FAR_CLASSES_MAX]; /* linear probing by hash of the name */
 	uint32_t classes_n;
+	uint32_t gone;                    /* by_name value of removed names; 0: none was removed. Under `lock` */
 	struct object_class *classes_all; /* all, those with a failed registration too */
 	pthread_mutex_t lock;             /* taken by writers */
 };
@@ -69,10 +81,18 @@ void registry_fini(struct registry *r);
 enum far_status registry_add(struct registry *r, const struct far_function *f, struct far_err *err);
 enum far_status registry_add_message(struct registry *r, const struct far_msg_handler *m, struct far_err *err);
 
-/** registry_add() for a class that is being added (NULL: none), as a method (NULL: a function). On FAR_OK the registry
- * owns `method`. */
+/** registry_add() for a class that is being added (NULL: none), as a method (NULL: a function), of a plugin (NULL: of
+ * the application). On FAR_OK the registry owns `method`. */
 enum far_status registry_add_of(struct registry *r, const struct far_function *f, const struct object_class *cls,
-				const struct method *method, struct far_err *err);
+				struct method *method, struct plugin *plugin, struct far_err *err);
+
+/** Reserves what registry_remove() needs. false: the registry is full. Takes the lock. registry_remove.c */
+bool registry_removable(struct registry *r);
+/** Removes the functions and classes of a plugin from all lookups. They stay in memory: calls under way may hold them,
+ * and peers their numbers. Takes the lock. registry_remove.c */
+void registry_remove(struct registry *r, const struct plugin *p);
+/** Removes a type of the process from this registry. registry_remove.c */
+void registry_remove_type(struct registry *r, const char *name);
 
 enum far_status registry_add_type(struct registry *r, const struct far_custom_type *type, struct far_err *err);
 enum far_status registry_add_placement(struct registry *r, const struct far_msg_placement *p, struct far_err *err);

@@ -222,7 +222,7 @@ static void register_all(void)
 	}
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
 		must(registry_add(&app.registry, &functions[i], &err) == FAR_OK);
-	must(registry_add_class(&app.registry, &cls, object_enter, &err) == FAR_OK);
+	must(registry_add_class(&app.registry, &cls, object_enter, NULL, &err) == FAR_OK);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		app.functions[app.functions_n++] = registry_find(&app.registry, names[i]); /* the last: NULL */
 	for (size_t i = 0; i < sizeof method_names / sizeof *method_names; i++)

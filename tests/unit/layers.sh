@@ -41,6 +41,8 @@ memory value value/tree.h likewise
 builtin api far_* the built-in functions are handlers as an application's are, over the public interface
 builtin agent agent/agent.h gathers are kept with the agent
 agent api message_reply_buffer given to shards: where an application wants a reply
+agent api plugins_end a step of the stop: the plugins of an agent
+agent api api/plugin.h for it
 agent api profile_env_* steps of start and stop: the file that FAR_PROFILE names
 END
 

@@ -36,7 +36,7 @@ static enum far_status run(struct far_req *req, void *object, const struct far_v
 
 static enum far_status add_class(const struct far_class *cls)
 {
-	return registry_add_class(&reg, cls, enter, &err);
+	return registry_add_class(&reg, cls, enter, NULL, &err);
 }
 
 static const struct object_class *find(const char *name)

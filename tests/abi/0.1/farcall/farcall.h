@@ -12,6 +12,7 @@
 #include <farcall/memory.h>
 #include <farcall/message.h>
 #include <farcall/object.h>
+#include <farcall/plugin.h>
 #include <farcall/profile.h>
 #include <farcall/rpc.h>
 #include <farcall/rref.h>

@@ -86,8 +86,8 @@ static void setup(void)
 	struct far_err err;
 	shard_setup();
 	objects_n = runs = waiting_n = 0;
-	cr_assert_eq(registry_add_class(&registry, &cls, object_enter, &err), FAR_OK, "%s", err.text);
-	cr_assert_eq(registry_add_class(&registry, &other, object_enter, &err), FAR_OK, "%s", err.text);
+	cr_assert_eq(registry_add_class(&registry, &cls, object_enter, NULL, &err), FAR_OK, "%s", err.text);
+	cr_assert_eq(registry_add_class(&registry, &other, object_enter, NULL, &err), FAR_OK, "%s", err.text);
 	cr_assert_eq(fiber_pool_add(shard, 4, (size_t)64 << 10, &err), FAR_OK);
 }
 

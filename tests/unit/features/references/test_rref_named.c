@@ -65,7 +65,7 @@ static void setup(void)
 	runs = made_n = ended_n = 0;
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
 		cr_assert_eq(registry_add(&registry, &functions[i], NULL), FAR_OK);
-	cr_assert_eq(registry_add_class(&registry, &cls, object_enter, NULL), FAR_OK);
+	cr_assert_eq(registry_add_class(&registry, &cls, object_enter, NULL, NULL), FAR_OK);
 }
 
 TestSuite(rref_named, .init = setup, .fini = shard_teardown);
