@@ -397,7 +397,7 @@ static int send_chunk(struct shard *s, struct rendezvous_peer *p, struct rendezv
 		return 0;
 	}
 	unit_sent(s, p);
-	counter_add(&s->counters.bytes_sent, len);
+	session_count_sent(s, se, len);
 	o->sent += len;
 	if (o->sent == o->total)
 		sent_all(s, p, o);
@@ -443,7 +443,7 @@ bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struc
 	if (h->flags & PACKET_PULLED) {
 		if (!o->offered || h->granted != o->total)
 			return false;
-		counter_add(&s->counters.bytes_sent, o->total - o->sent);
+		session_count_sent(s, p->session, o->total - o->sent);
 		sent_all(s, p, o);
 		return true;
 	}
