@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 #include "agent/init.h"
 
+#include "agent/metrics.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -193,6 +194,10 @@ static enum far_status init_shards(struct init *in)
 		.faults = a->faults,
 		.rref_retry_ns = a->rref_retry_ns,
 	};
+	enum far_status sampled = agent_sample_every(&config.sample_every, in->err);
+	if (sampled)
+		return sampled;
+	a->started_ns = clock_now(a->clock);
 	for (unsigned i = 0; i < in->opts.shards; i++) {
 		config.index = i;
 		for (unsigned p = 0; p < a->ports.n; p++)
@@ -288,13 +293,14 @@ static const struct {
 	{"kinds", init_kinds, agent_kinds_fini},
 	/* with threads only */
 	{"pollers", agent_init_pollers, agent_fini_pollers},
+	{"metrics", agent_init_metrics, agent_fini_metrics},
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
 	{"profile", profile_env_begin, profile_env_end},
 	/* clang-format on */
 };
 #define STEPS         (sizeof steps / sizeof *steps)
-#define STEPS_STEPPED (STEPS - 4) /* without threads */
+#define STEPS_STEPPED (STEPS - 5) /* without threads */
 
 static void undo(struct far_agent *a, size_t done)
 {
