@@ -9,7 +9,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define CALLS 1000
+#define CALLS    1000
+#define MESSAGES 64
 
 static struct far_err err;
 static struct far_agent *agent;
@@ -41,6 +42,31 @@ static enum far_status wait(struct far_req *req, const struct far_val *args, siz
 	while (!atomic_load(&free_now))
 		usleep(1000);
 	return far_return_none(req);
+}
+
+/* A message of the fast path, and its answer. */
+static void echo_message(struct far_req *req, const void *data, size_t len, void *user)
+{
+	CHECK(far_reply(req, data, len) == FAR_OK);
+}
+
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *error, void *user)
+{
+	CHECK_STATUS(status, FAR_OK, error);
+	++*(unsigned *)user;
+}
+
+static void messages(void)
+{
+	static unsigned done;
+	CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
+	for (int i = 0; i < MESSAGES; i++)
+		CHECK_STATUS(far_msg_send(agent, (struct far_to){(int)(i & 1), 0}, 1, "12345678", 8, NULL, on_done,
+					  &done, &err),
+			     FAR_OK, &err);
+	while (done < MESSAGES)
+		far_shard_poll(agent);
+	far_shard_release(agent);
 }
 
 static const struct far_function table[] = {{"t::echo(int a) -> int", FAR_KIND_INLINE, echo, NULL},
@@ -83,10 +109,12 @@ static void counts(void)
 		call("t::echo", &one, 1, FAR_OK);
 	for (int i = 0; i < 3; i++)
 		call("t::fails", NULL, 0, FAR_REMOTE);
+	messages();
 	after = metrics();
 	read_peers(peers);
 	CHECK(strcmp(peers[1].name, other) == 0 && peers[1].rank == 1 && peers[1].sessions_up == 1 && *peers[1].nic);
-	CHECK(peers[1].calls - was.calls == CALLS + 3 && after.calls_sent - before.calls_sent >= CALLS + 3);
+	CHECK(peers[1].calls - was.calls == CALLS + 3 + MESSAGES / 2);
+	CHECK(after.calls_sent - before.calls_sent >= CALLS + 3 + MESSAGES);
 	CHECK(peers[1].errors[FAR_ERROR_HANDLER] - was.errors[FAR_ERROR_HANDLER] == 3);
 	for (int i = 0; i < FAR_ERROR_CLASSES; i++)
 		CHECK(i == FAR_ERROR_HANDLER || peers[1].errors[i] == was.errors[i]);
@@ -225,7 +253,9 @@ int main(int argc, char **argv)
 	memcpy(all, table, sizeof table);
 	all[4] = (struct far_function){"t::release() -> none", FAR_KIND_INLINE, let_go, NULL};
 	int rank = check_rank();
-	agent = check_join(&(struct far_opts){.functions = all, .functions_n = 5});
+	static const struct far_msg_handler handler = {1, FAR_KIND_INLINE, echo_message, NULL};
+	agent = check_join(
+		&(struct far_opts){.functions = all, .functions_n = 5, .messages = &handler, .messages_n = 1});
 	other = check_name(1);
 	if (argc > 1 && strcmp(argv[1], "load") == 0) {
 		alarm(10 * HANG_GUARD_S);
