@@ -110,10 +110,22 @@ static inline void lane_give_back(struct nic_lane *l)
 	l->taken = 0;
 }
 
+/** The word of the line at rx_next. */
+static inline uint32_t lane_word(const struct nic_lane *l)
+{
+	return atomic_load_explicit(&l->rx_next->word, memory_order_acquire);
+}
+
+/** True if this is the word of a line that was published. */
+static inline bool lane_published(const struct nic_lane *l, uint32_t word)
+{
+	return !((word ^ l->rx_lap) & LANE_LAP_MASK);
+}
+
 /** True if the next line is not published yet. */
 static inline bool lane_empty(const struct nic_lane *l)
 {
-	return (atomic_load_explicit(&l->rx_next->word, memory_order_acquire) ^ l->rx_lap) & LANE_LAP_MASK;
+	return !lane_published(l, lane_word(l));
 }
 
 /** Takes the line at rx_next, which stays readable until lane_give_back(). */

@@ -7,7 +7,8 @@ packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libsodium-de
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind abigail-tools python3 procps util-linux iproute2 nftables
 libdpdk-dev dpdk libibverbs-dev librdmacm-dev librdmacm1 ibverbs-providers tshark tcpdump ethtool iputils-ping
 qemu-system-x86 seabios busybox-static kmod cpio gzip make xz-utils gnuplot-nox
-libopenblas0-serial ccache lld man-db groff-base cmake zsh libevent-dev libuv1-dev systemtap-sdt-dev bpftrace openssh-client libwrap0"
+libopenblas0-serial ccache lld man-db groff-base cmake zsh libevent-dev libuv1-dev systemtap-sdt-dev bpftrace openssh-client libwrap0
+libmicrohttpd-dev"
 # What runs in the default build: in both tiers, and in --all alone.
 quick_suites="unit fuzz nic sim e2e conformance install"
 long_suites="models arm64 e2e-udp sim-long conformance-net vm"

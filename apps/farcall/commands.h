@@ -18,5 +18,8 @@ int cmd_train(int argc, char **argv);
 int cmd_tables(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_decode(int argc, char **argv);
+int cmd_workers(int argc, char **argv);
+int cmd_debug(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 
 #endif

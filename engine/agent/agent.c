@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 #include "agent/init.h"
 
+#include "agent/metrics.h"
 #include "api/plugin.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -202,6 +203,10 @@ static enum far_status init_shards(struct init *in)
 		.faults = a->faults,
 		.rref_retry_ns = a->rref_retry_ns,
 	};
+	enum far_status sampled = agent_sample_every(&config.sample_every, in->err);
+	if (sampled)
+		return sampled;
+	a->started_ns = clock_now(a->clock);
 	for (unsigned i = 0; i < in->opts.shards; i++) {
 		config.index = i;
 		for (unsigned p = 0; p < a->ports.n; p++)
@@ -318,6 +323,7 @@ static const struct {
 	{"kinds", init_kinds, agent_kinds_fini},
 	/* with threads only */
 	{"pollers", agent_init_pollers, agent_fini_pollers},
+	{"metrics", agent_init_metrics, agent_fini_metrics},
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
 	{"profile", profile_env_begin, profile_env_end},

@@ -18,9 +18,11 @@
 #include <pthread.h>
 
 struct agent_poll;
+struct admin;
 struct faults;
 struct gathers;
 struct membership;
+struct metrics_http;
 struct rref_keep;
 
 /** One membership of this process. All fields but atomics are written at start and stop only, and constant between. */
@@ -40,6 +42,10 @@ struct far_agent {
 	_Atomic uint64_t fast_left;      /* the same, if the fast path takes it, else 0 */
 	const struct clock_source *clock;
 	uint64_t incarnation;
+	uint64_t started_ns;                      /* by `clock` */
+	struct admin *admin;                      /* admin socket; NULL: none */
+	struct metrics_http *http;                /* exporter over HTTP; NULL: none */
+	unsigned metrics_port;                    /* its TCP port; 0: none */
 	struct group_key key;                     /* unused with security=none */
 	enum far_progress progress;               /* who polls the shards */
 	bool cpu_scarce;                          /* less than one CPU for each shard: agent/quota.h */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** State of references: owner, confirmation, text, reference counts, counters of an agent. Any thread. */
+#include "agent/metrics.h"
 #include "api/rref.h"
 
 #include "base/error.h"
@@ -125,14 +126,7 @@ void far_rref_free(struct far_rref *r)
 
 void far_rref_counts_read_sized(struct far_agent *a, struct far_rref_counts *to, size_t bytes)
 {
-	struct far_rref_counts sum = {0}, *out = &sum;
-	for (unsigned i = 0; i < a->shards_n; i++) {
-		const struct rref_shard *rs = a->shards[i]->rrefs;
-		out->owned += atomic_load_explicit(&rs->owned_n, memory_order_relaxed);
-		out->held += atomic_load_explicit(&rs->users_n, memory_order_relaxed);
-		out->forks += atomic_load_explicit(&rs->forks_n, memory_order_relaxed);
-		out->unconfirmed += atomic_load_explicit(&rs->unknown_n, memory_order_relaxed);
-		out->pending += atomic_load_explicit(&rs->msgs_n, memory_order_relaxed);
-	}
-	sized_out(to, bytes, out, sizeof *out);
+	struct far_rref_counts sum;
+	agent_rref_counts(a, &sum);
+	sized_out(to, bytes, &sum, sizeof sum);
 }

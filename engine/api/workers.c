@@ -2,13 +2,13 @@
 /** <farcall/agent.h>, without init and shutdown: members, registration, default deadline, holding a shard, counters.
  * Any thread. */
 #include "agent/agent.h"
+#include "agent/metrics.h"
 #include "base/error.h"
 #include "base/must.h"
 #include "base/sized.h"
 #include "core/context.h"
 #include "core/loop.h"
 #include "core/shard.h"
-#include "transport/transport.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -196,44 +196,11 @@ unsigned far_shard_of_thread(struct far_agent *a)
 	return agent_shard_of_thread(a)->config.index;
 }
 
-static void counters_add(const struct shard *s, struct far_counters *out)
-{
-	const struct shard_counters *c = &s->counters;
-	uint64_t calls_ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
-	uint64_t waiting = atomic_load_explicit(&c->calls_waiting, memory_order_relaxed);
-#define READ(name) out->name += atomic_load_explicit(&c->name, memory_order_relaxed)
-	READ(calls_sent);
-	READ(calls_completed);
-	READ(calls_failed);
-	READ(calls_timed_out);
-	READ(requests_received);
-	READ(replies_sent);
-	READ(replies_late);
-	READ(bytes_sent);
-	READ(bytes_received);
-	READ(packets_dropped);
-	READ(busy_refusals);
-	READ(calls_retried);
-	READ(requests_duplicate);
-	READ(wakeups);
-	READ(requests_active);
-	READ(oneways_sent);
-	READ(oneways_received);
-	READ(oneways_dropped);
-	READ(rendezvous_sent);
-	READ(rendezvous_received);
-	READ(rendezvous_active);
-	READ(hedges_sent);
-	READ(hedges_won);
-#undef READ
-	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - calls_ended;
-}
-
 void far_counters_read_sized(struct far_agent *a, struct far_counters *out, size_t bytes)
 {
 	struct far_counters sum = {0};
 	for (unsigned i = 0; i < a->shards_n; i++)
-		counters_add(a->shards[i], &sum);
+		agent_counters_add(a->shards[i], &sum);
 	sized_out(out, bytes, &sum, sizeof sum);
 }
 
@@ -244,7 +211,7 @@ enum far_status far_shard_counters_read_sized(struct far_agent *a, unsigned shar
 	const struct shard *s = shard_at(a, shard);
 	if (!s)
 		return no_shard(a, shard, err);
-	counters_add(s, &own);
+	agent_counters_add(s, &own);
 	sized_out(out, bytes, &own, sizeof own);
 	return FAR_OK;
 }
@@ -257,42 +224,11 @@ unsigned far_nic_ports(struct far_agent *a)
 enum far_status far_nic_stats_read_sized(struct far_agent *a, unsigned port, struct far_nic_stats *out, size_t bytes,
 					 struct far_err *err)
 {
-	struct nic_stats st = {0};
-	struct transport_stats tr;
-	struct nic_addr addr;
 	if (port >= a->ports.n)
 		return err_set(err, FAR_INVALID, "worker \"%s\" has %u ports, numbered from 0; there is no port %u",
 			       a->name, a->ports.n, port);
-	const struct nic_port *p = a->ports.at[port];
-	p->ops->stats(p, &st);
-	transport_stats_read(p, &tr);
-	p->ops->address(p, &addr);
-	struct far_nic_stats now = {.only_self = port >= a->ports.published,
-				    .rx_packets = st.rx_packets,
-				    .tx_packets = st.tx_packets,
-				    .rx_bytes = st.rx_bytes,
-				    .tx_bytes = st.tx_bytes,
-				    .rx_unexpected = st.rx_unexpected,
-				    .rx_malformed = st.rx_malformed + tr.malformed,
-				    .rx_missed = st.rx_missed,
-				    .tx_dropped = st.tx_dropped,
-				    .kicks = st.kicks,
-				    .resent = tr.resent,
-				    .duplicates = tr.duplicates,
-				    .crc_errors = tr.crc_errors,
-				    .refused = st.refused + tr.refused,
-				    .timeouts = tr.timeouts,
-				    .tail_loss_probes = tr.tail_loss_probes,
-				    .spurious_retransmits = tr.spurious_retransmits,
-				    .unknown_connection_drops = tr.unknown_connection_drops,
-				    .closed_connection_drops = tr.closed_connection_drops,
-				    .no_memory = tr.no_memory,
-				    .handshake_backlog_drops = tr.handshake_backlog_drops,
-				    .grant_retransmits = tr.grant_retransmits,
-				    .path_migrations = tr.path_migrations,
-				    .read_bytes = tr.read_bytes};
-	snprintf(now.driver, sizeof now.driver, "%s", p->ops->name);
-	p->ops->address_text(&addr, now.address, sizeof now.address);
+	struct far_nic_stats now;
+	agent_nic_stats(a, port, &now);
 	sized_out(out, bytes, &now, sizeof now);
 	return FAR_OK;
 }

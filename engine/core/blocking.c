@@ -295,6 +295,17 @@ void blocking_destroy(struct blocking_pool *w)
 	free(w);
 }
 
+void blocking_counts(struct blocking_pool *w, uint64_t *threads, uint64_t *idle, uint64_t *queued)
+{
+	uint32_t head = atomic_load_explicit(&w->head, memory_order_relaxed);
+	uint32_t tail = atomic_load_explicit(&w->tail, memory_order_relaxed);
+	*threads = w->threads;
+	*queued = (int32_t)(tail - head) > 0 ? tail - head : 0;
+	*idle = 0;
+	for (unsigned i = 0; i < w->threads; i++)
+		*idle += !atomic_load_explicit(&w->list[i].handler, memory_order_relaxed);
+}
+
 /* ---- the shard's side ---- */
 
 static void refuse(struct far_req *req, const char *text)

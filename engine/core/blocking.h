@@ -28,6 +28,9 @@ enum far_status blocking_create(struct blocking_pool **out, unsigned threads, ui
 void blocking_stop(struct blocking_pool *w, void (*drive)(void *ctx), void *ctx);
 void blocking_destroy(struct blocking_pool *w);
 
+/** Its threads, those without work, and the jobs that wait, as of a moment. Any thread. */
+void blocking_counts(struct blocking_pool *w, uint64_t *threads, uint64_t *idle, uint64_t *queued);
+
 /** Hands a request to a worker. On the shard. */
 void blocking_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);
 

@@ -35,6 +35,7 @@ static void take_young(struct shard *s, uint64_t now)
 	for (uint32_t i = 0; i < s->young_n; i++) {
 		struct call *c = &s->calls[s->young[i]];
 		c->young = 0;
+		s->latency.pending_since[c->slot] = now;
 		if (!call_ages(c))
 			continue;
 		if (c->timer.at & CALL_UNSTAMPED)
@@ -81,13 +82,14 @@ void call_arm_all(struct shard *s, uint64_t now)
 static void call_watch(struct shard *s, struct call *c, uint64_t left)
 {
 	if (unlikely(left < CALL_NEAR_NS)) {
+		s->latency.pending_since[c->slot] = c->timer.at - left;
 		timer_arm(&s->call_wheel, &c->timer, c->timer.at);
 	} else if (!c->young) {
-		if (unlikely(s->young_n == SHARD_YOUNG_MAX))
-			call_stamp(s, clock_now(s->config.clock));
 		c->young = 1;
 		s->young[s->young_n++] = c->slot;
 	}
+	if (unlikely(--s->due_left < 0))
+		call_due(s, c);
 }
 
 static struct call *call_take(struct shard *s)
@@ -104,16 +106,45 @@ static struct call *call_take(struct shard *s)
 	return c;
 }
 
+__attribute__((noinline, cold)) void call_due(struct shard *s, struct call *c)
+{
+	struct latency *l = &s->latency;
+	if (s->young_n == SHARD_YOUNG_MAX)
+		call_stamp(s, clock_now(s->config.clock));
+	if (!l->left) {
+		l->left = latency_next(l) + 1;
+		c->sampled = latency_begin(l, c->slot, clock_now(s->config.clock));
+	}
+	uint32_t room = SHARD_YOUNG_MAX - s->young_n, n = l->left < room ? l->left : room;
+	l->left -= n;
+	s->due_left = (int32_t)n - 1; /* the last of them is due */
+}
+
+__attribute__((noinline, cold)) void call_sample_end(struct shard *s, struct call *c)
+{
+	latency_end(&s->latency, c->slot, clock_now(s->config.clock));
+	c->sampled = 0;
+}
+
+__attribute__((noinline, cold)) static void call_over(struct shard *s, struct call *c)
+{
+	if (c->features)
+		features_call_over(s, c);
+	if (c->sampled)
+		call_sample_end(s, c);
+}
+
 static void call_give(struct shard *s, struct call *c)
 {
-	if (unlikely(c->features))
-		features_call_over(s, c);
+	if (unlikely(c->what >> 48 & CALL_OVER))
+		call_over(s, c);
 	c->state = CALL_FREE;
 	c->gen += MUTANT(GENERATION_KEPT) ? 0u : 1u;
 	c->plain = c->future = c->line = 0;
 	c->next = s->calls_free;
 	s->calls_free = c;
 	s->sessions[c->session].calls_active--;
+	s->session_counters[c->session].calls_ended++;
 	counter_add(&s->counters.calls_ended, 1);
 }
 
@@ -293,7 +324,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 		memcpy(tx.body + start->len + trailer, &repeat, sizeof repeat);
 	se->calls_active++;
 	counter_add(&s->counters.calls_sent, 1);
-	counter_add(&s->counters.bytes_sent, start->len);
+	session_count_sent(s, se, start->len);
 	tx.order = NIC_ORDER_NONE;
 	if (unlikely(session_commit(s, se, &tx))) { /* only with a peer that returns no slots */
 		se->q->ops->tx_cancel(se->q, &tx);
@@ -417,7 +448,9 @@ void call_on_answer(struct shard *s, struct session *se, const union packet_head
 		}
 	} else if (h->type == PACKET_ERROR) {
 		completion_of_error(&o, &h->error, body, len);
+		session_count_error(s, se, o.status);
 	} else {
+		session_count_error(s, se, FAR_TIMEOUT);
 		callee_gave_up(s, c, &call_completion, (int16_t)se->worker);
 		return;
 	}
@@ -445,7 +478,10 @@ __attribute__((noinline, cold)) static void end_rendezvous_early(struct shard *s
 		.status = status, .executed = executed[progress], .origin = -1, .data = whole, .len = (size_t)len};
 	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
+	session_count_error(s, se, status);
 	if (progress == CALL_PART_SENT || progress == CALL_OFFERED) {
+		if (c->sampled)
+			call_sample_end(s, c);
 		c->state = CALL_ENDED;
 		answer_cancel(s, se, c->slot, c->gen, 0);
 	} else {
@@ -491,6 +527,8 @@ void call_complete_rendezvous(struct shard *s, struct session *se, const struct 
 	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
+	if (o->status != FAR_OK)
+		session_count_error(s, se, o->status);
 	if (o->status == FAR_OK && h->flags & PACKET_RREFS)
 		finish_rrefs(s, se, &call_completion, o);
 	else
@@ -518,6 +556,9 @@ void call_end_early(struct shard *s, struct call *c, enum far_status status, con
 	struct completion o = {
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
 	timer_disarm(&s->call_wheel, &c->timer);
+	session_count_error(s, se, status);
+	if (c->sampled)
+		call_sample_end(s, c);
 	c->state = CALL_ENDED;
 	answer_cancel(s, se, c->slot, c->gen, c->retry ? PACKET_RETRY : 0);
 	struct call_completion call_completion = completion_of(c);
@@ -549,8 +590,11 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 		bool due = c->state >= CALL_SENT;
 		struct call_completion call_completion = completion_of(c);
 		timer_disarm(&s->call_wheel, &c->timer);
+		struct session *of = &s->sessions[c->session];
 		call_give(s, c);
-		if (due)
-			finish_slow(s, &call_completion, &o);
+		if (!due)
+			continue;
+		session_count_error(s, of, status);
+		finish_slow(s, &call_completion, &o);
 	}
 }

@@ -52,12 +52,13 @@ struct call {
 			uint8_t state : 2;    /* enum call_state */
 			uint8_t features : 6; /* bits of the features whose call_over() is called */
 			uint8_t typed : 1;
-			uint8_t retry : 1;  /* the request may be sent again */
-			uint8_t plain : 1;  /* fast.h: of far_msg_send(), `app` is called with `user` */
-			uint8_t future : 1; /* fast.h: `user` is a future, which is completed */
-			uint8_t young : 1;  /* it is in shard.young; of a free slot, too */
-			uint8_t aging : 1;  /* it is in shard.aging; of a free slot, too */
-			uint8_t line : 1;   /* fast.h: `app` takes `user` and a reply of one line */
+			uint8_t retry : 1;   /* the request may be sent again */
+			uint8_t plain : 1;   /* fast.h: of far_msg_send(), `app` is called with `user` */
+			uint8_t future : 1;  /* fast.h: `user` is a future, which is completed */
+			uint8_t young : 1;   /* it is in shard.young; of a free slot, too */
+			uint8_t aging : 1;   /* it is in shard.aging; of a free slot, too */
+			uint8_t line : 1;    /* fast.h: `app` takes `user` and a reply of one line */
+			uint8_t sampled : 1; /* its latency is measured */
 		};
 		uint64_t what;
 	};
@@ -67,13 +68,16 @@ static_assert(sizeof(struct call) == 64 && CALL_FEATURES_MAX == 6, "a call slot 
 /** The fields of struct call after `id` as one word. Little-endian. */
 #define CALL_WHAT(session, fn, state, flags)                                                                           \
 	((uint64_t)(session) | (uint64_t)(fn) << 32 | (uint64_t)(state) << 48 | (uint64_t)(flags) << 56)
-#define CALL_TYPED     1u
-#define CALL_PLAIN     4u
-#define CALL_FUTURE    8u
-#define CALL_YOUNG     16u
-#define CALL_AGING     32u
-#define CALL_LINE      64u
-#define CALL_KEPT      ((uint64_t)(CALL_YOUNG | CALL_AGING) << 56) /* bits that a slot keeps when its call ends */
+#define CALL_TYPED   1u
+#define CALL_PLAIN   4u
+#define CALL_FUTURE  8u
+#define CALL_YOUNG   16u
+#define CALL_AGING   32u
+#define CALL_LINE    64u
+#define CALL_KEPT    ((uint64_t)(CALL_YOUNG | CALL_AGING) << 56) /* bits that a slot keeps when its call ends */
+#define CALL_SAMPLED 128u
+/** Bits of `what` >> 48: the slot has more to do than to be given back. */
+#define CALL_OVER      (UINT64_C(0xfc) | CALL_SAMPLED << 8)
 #define CALL_UNSTAMPED (UINT64_C(1) << 63)
 
 /** A deadline that is nearer is armed at once. */
@@ -84,6 +88,10 @@ static_assert(sizeof(struct call) == 64 && CALL_FEATURES_MAX == 6, "a call slot 
  * -EMSGSIZE, -ENOMEM. On failure `done` is not called.
  */
 int shard_call(struct shard *s, const struct call_start *start);
+/** After a call was put into `young`, when --due_left is below 0: makes room for the next, and begins to measure the
+ * latency if it is the call's turn. Sets due_left. */
+void call_due(struct shard *s, struct call *c);
+void call_sample_end(struct shard *s, struct call *c);
 void call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len);
 void call_on_timer(struct shard *s, struct call *c);
 /** Ends a pending call before its answer; the slot stays taken until the peer's last packet. */

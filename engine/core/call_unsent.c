@@ -2,6 +2,7 @@
 /** Ends calls that were never sent, with an error. Shard thread. */
 #include "core/call_unsent.h"
 
+#include "core/session.h"
 #include "core/shard.h"
 #include "memory/budget.h"
 #include "value/registry.h"
@@ -24,6 +25,7 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 			       .app = start->app};
 	if (start->id)
 		start->id->slot = 0;
+	session_count_error(s, &s->sessions[session_index(s, start->worker, start->shard)], status);
 	s->context.handler = "a completion callback";
 	start->done(start->user, &o);
 	s->context.handler = outer;

@@ -53,6 +53,7 @@ struct far_deferred *deferred_alloc(struct shard *s, struct session *se, uint32_
 	d->fn = fn;
 	d->hashed = hashed;
 	d->limit = se->message_max;
+	d->since = s->now;
 	d->gone = d->owned = false;
 	d->next = NULL;
 	d->status = FAR_OK;

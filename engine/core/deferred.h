@@ -37,6 +37,7 @@ struct far_deferred {
 	_Atomic uint32_t
 		state; /* enum deferred_state; exchange by the application, compare-and-exchange by the shard */
 	uint32_t session, call, gen;
+	uint64_t since;            /* ns, last reading of the clock when the record was taken */
 	uint64_t retry_seq;        /* the request may be repeated; 0: not */
 	uint8_t features;          /* bits of the features whose record functions are called */
 	const struct function *fn; /* typed, else NULL */

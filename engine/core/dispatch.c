@@ -126,7 +126,7 @@ void dispatch_flush(struct far_req *req)
 			return;
 		}
 		counter_add(&s->counters.replies_sent, 1);
-		counter_add(&s->counters.bytes_sent, req->len);
+		session_count_sent(s, req->session, req->len);
 		return;
 	case ANSWER_RENDEZVOUS:
 		settle_rendezvous(req);
@@ -425,6 +425,7 @@ void dispatch(struct shard *s, struct session *se, const union packet_head *h, c
 	if (unlikely(h->type == PACKET_ONEWAY))
 		req.answer = ANSWER_ONEWAY;
 	counter_add(&s->counters.requests_received, 1);
+	s->session_counters[se->index].requests++;
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
 		refuse_late(&req, h);

@@ -88,8 +88,8 @@ static inline struct session *fast_session(struct shard *s, uint32_t index)
 {
 	struct session *se = &s->sessions[index];
 	const struct nic_lane *l = se->lane;
-	if (!FAR_FAST_PATH || unlikely(s->context.fiber || se->calls_active >= se->calls_max || !l->room ||
-				       !s->calls_free || s->young_n == SHARD_YOUNG_MAX))
+	if (!FAR_FAST_PATH ||
+	    unlikely(s->context.fiber || se->calls_active >= se->calls_max || !l->room || !s->calls_free))
 		return NULL;
 	return se;
 }
@@ -128,11 +128,13 @@ static inline struct call_id fast_send(struct shard *s, struct session *se, cons
 	fast_head(l->tx_next, call->word, c->id, call->left);
 	lane_put(&se->q->lanes, l, (uint32_t)len);
 	counter_add(&s->counters.calls_sent, 1);
-	counter_add(&s->counters.bytes_sent, len);
+	session_count_sent(s, se, len);
 	struct call_id out;
 	const uint64_t number = c->id + 1; /* slot + 1: there are fewer slots than 2^32 */
 	static_assert(sizeof out == sizeof number, "");
 	memcpy(&out, &number, sizeof out);
+	if (unlikely(--s->due_left < 0))
+		call_due(s, c);
 	return out;
 }
 
@@ -150,7 +152,7 @@ static inline void fast_reply_to(struct shard *s, struct session *se, uint64_t i
 	fast_copy(fast_body(l->tx_next), data, len);
 	lane_put(&se->q->lanes, l, (uint32_t)len);
 	counter_add(&s->counters.replies_sent, 1);
-	counter_add(&s->counters.bytes_sent, len);
+	session_count_sent(s, se, len);
 }
 
 /** The same of a request. */

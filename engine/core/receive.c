@@ -40,7 +40,7 @@ static __attribute__((noinline, cold)) bool receive_fields(struct shard *s, stru
 	}
 	if (!answers)
 		return false;
-	counter_add(&s->counters.bytes_received, pkt->body_len);
+	session_count_received(s, se, pkt->body_len);
 	uint64_t len = pkt->body_len - h->call.tlv_bytes;
 	s->answer_fields = (const uint8_t *)pkt->body + len;
 	s->answer_fields_bytes = h->call.tlv_bytes;
@@ -69,7 +69,7 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 	}
 	if (unlikely(h.call.tlv_bytes || h.flags & PACKET_TLV) && receive_fields(s, se, &h, pkt))
 		goto release;
-	counter_add(&s->counters.bytes_received, pkt->body_len);
+	session_count_received(s, se, pkt->body_len);
 	switch (h.type) {
 	case PACKET_REQUEST:
 		if (unlikely(se->backpressured))
@@ -106,17 +106,58 @@ release:
 /* With at most so many lanes, a pass checks each before it begins to receive. */
 #define QUIET_LANES_MAX 4u
 
-/* What the counters of a burst get at its end. */
+/* What the counters get at the end of a burst of one session. */
 struct burst {
-	uint64_t requests, completed, bytes;
+	struct session *session; /* NULL: none yet, all others are 0 */
+	uint32_t lines;          /* received by the fast path: requests and replies */
+	uint32_t completed;      /* calls, by these replies */
+	uint32_t bytes;          /* of the bodies */
 };
 
-static inline void count_burst(struct shard *s, const struct burst *b)
+static inline void burst_end(struct shard *s, const struct burst *b)
 {
-	counter_add(&s->counters.requests_received, b->requests);
+	const struct session *se = b->session;
+	uint64_t requests = b->lines - b->completed;
+	if (unlikely(!se))
+		return;
+	struct session_counters *c = &s->session_counters[se->index];
+	c->requests += requests;
+	c->bytes_received += b->bytes;
+	c->calls_ended += b->completed;
+	counter_add(&s->counters.requests_received, requests);
 	counter_add(&s->counters.bytes_received, b->bytes);
 	counter_add(&s->counters.calls_completed, b->completed);
 	counter_add(&s->counters.calls_ended, b->completed);
+}
+
+__attribute__((noinline)) static void burst_next(struct shard *s, struct burst *b, struct session *se)
+{
+	burst_end(s, b);
+	*b = (struct burst){se, 0, 0, 0};
+}
+
+static inline void burst_of(struct shard *s, struct burst *b, struct session *se)
+{
+	if (b->session == se)
+		return;
+	if (likely(!b->session))
+		b->session = se;
+	else
+		burst_next(s, b, se);
+}
+
+/* Ends the measurement of the call that the line at rx_next answers, a plain reply. false: it is no such line. */
+__attribute__((noinline, cold)) static bool sample_ends(struct shard *s, const struct nic_lane *l, uint32_t word)
+{
+	const struct nic_line *line = l->rx_next;
+	uint32_t len = word & (LANE_LEN_MASK | LANE_BULK);
+	uint64_t id = fast_id(line);
+	struct call *c = &s->calls[(uint32_t)id];
+	if (len > FAR_LINE_PAYLOAD || !l->user || fast_word(line) != FAST_WORD(PACKET_REPLY, 0, 0) ||
+	    (uint32_t)id >= s->calls_used || c->id != id || !c->sampled)
+		return false;
+	call_sample_end(s, c);
+	return true;
 }
 
 /* The general code receives the line at rx_next. */
@@ -313,32 +354,38 @@ static inline __attribute__((always_inline)) bool receive_fast(struct shard *s, 
 	} else if (unlikely(!receive_typed(s, l, what, len))) {
 		return false;
 	}
-	b->requests++;
 	b->bytes += len;
-	s->now_pass = s->passes - 1; /* the handler may have taken long: the next one's calls read the clock again */
+	s->now_pass--; /* the handler may have taken long: the next one's calls read the clock again */
 	return true;
 }
 
-static inline unsigned receive_lane(struct shard *s, const struct shard_queue *sq, struct nic_lane *l, unsigned max,
-				    struct burst *b)
+/* Receives the lines of a lane, the first of which has `word`. */
+static inline __attribute__((always_inline)) unsigned receive_lane(struct shard *s, const struct shard_queue *sq,
+								   struct nic_lane *l, uint32_t word, unsigned max)
 {
-	unsigned n = 0;
-	for (; n < max; n++) {
-		uint32_t word = atomic_load_explicit(&l->rx_next->word, memory_order_acquire);
-		if ((word ^ l->rx_lap) & LANE_LAP_MASK)
-			break;
-		if (n == 0)
-			lane_prefetch_burst(l, word);
-		if (unlikely(!FAR_FAST_PATH || !receive_fast(s, l, word, b)))
+	struct burst b = {l->user, 0, 0, 0};
+	unsigned n = 0, general = 0;
+	lane_prefetch_burst(l, word);
+	do {
+		if (unlikely(!FAR_FAST_PATH || !receive_fast(s, l, word, &b))) {
+			if (unlikely(s->latency.open_n) && sample_ends(s, l, word))
+				continue; /* by the fast path, now that the call is as others */
 			receive_line(s, sq, l, word);
-	}
+			general++;
+		}
+		if (++n == max)
+			break;
+		word = lane_word(l);
+	} while (lane_published(l, word));
+	b.lines = n - general;
+	l->used = true;
+	burst_end(s, &b);
 	return n;
 }
 
 static unsigned receive_lanes(struct shard *s, const struct shard_queue *sq)
 {
 	struct nic_lanes *lanes = &sq->q->lanes;
-	struct burst b = {0, 0, 0};
 	unsigned cold = 0, n = 0;
 	/* A burst of its own, so that neither starves the other. */
 	if (unlikely(lanes->cold_n)) {
@@ -354,16 +401,12 @@ static unsigned receive_lanes(struct shard *s, const struct shard_queue *sq)
 		struct nic_lane *l = lanes->hot[at];
 		if (unlikely(l->taken >= LANE_GIVE_BACK)) /* all that were taken are done with */
 			lane_give_back(l);
-		unsigned got = receive_lane(s, sq, l, FAR_BURST - n, &b);
-		if (got) {
-			l->used = true;
-			n += got;
-		}
+		uint32_t word = lane_word(l);
+		if (lane_published(l, word))
+			n += receive_lane(s, sq, l, word, FAR_BURST - n);
 		if (++at == count)
 			at = 0;
 	}
-	if (n)
-		count_burst(s, &b);
 	if (n + cold) /* answers do not wait for the rest of the pass */
 		shard_flush(s);
 	return n + cold;
@@ -382,12 +425,16 @@ static inline bool receive_as_line(struct shard *s, const struct shard_queue *sq
 				       pkt->body_len > FAR_LINE_PAYLOAD || pkt->cookie || !session))
 		return false;
 	struct session *se = &s->sessions[session - 1];
+	burst_of(s, b, se);
 	struct nic_lane lane; /* what lane_take() changes, short of the end of a ring */
 	lane.rx_next = (struct nic_line *)(uintptr_t)(pkt->head - offsetof(struct nic_line, bytes));
 	lane.user = se;
 	lane.rx_left = 2;
 	lane.taken = 0;
-	return likely(se->state == SESSION_UP) && receive_fast(s, &lane, (uint32_t)pkt->body_len, b);
+	if (unlikely(se->state != SESSION_UP || !receive_fast(s, &lane, (uint32_t)pkt->body_len, b)))
+		return false;
+	b->lines++;
+	return true;
 }
 
 /* True if another burst is received before the answers leave. A caller takes half of its answers, so that it works
@@ -404,7 +451,7 @@ unsigned receive_queue(struct shard *s, const struct shard_queue *sq)
 {
 	struct nic_pkt pkts[FAR_BURST];
 	unsigned n, all = 0, left = sq->bursts;
-	struct burst b = {0, 0, 0};
+	struct burst b = {NULL, 0, 0, 0};
 	do {
 		n = sq->ops->recv(sq->q, pkts, FAR_BURST);
 		for (unsigned i = 0; i < n; i++)
@@ -412,8 +459,7 @@ unsigned receive_queue(struct shard *s, const struct shard_queue *sq)
 				receive_one(s, sq, &pkts[i]);
 		all += n;
 	} while (unlikely(n == FAR_BURST) && --left && another_burst(s, sq, &pkts[n - 1], all));
-	if (b.bytes | b.requests | b.completed)
-		count_burst(s, &b);
+	burst_end(s, &b);
 	return all;
 }
 

@@ -48,7 +48,7 @@ static inline int commit_answer(struct shard *s, struct session *se, struct nic_
 	if (unlikely(error))
 		return error;
 	counter_add(&s->counters.replies_sent, 1);
-	counter_add(&s->counters.bytes_sent, len);
+	session_count_sent(s, se, len);
 	return 0;
 }
 

@@ -296,6 +296,21 @@ unsigned session_resume(struct shard *s)
 	return n;
 }
 
+void session_count_error(struct shard *s, const struct session *se, enum far_status status)
+{
+	static const uint8_t class_of[FAR_STATUS_COUNT] = {
+		[FAR_TIMEOUT] = SESSION_ERROR_TIMEOUT + 1,     [FAR_PEER_LOST] = SESSION_ERROR_LOST + 1,
+		[FAR_UNREACHABLE] = SESSION_ERROR_LOST + 1,    [FAR_CANCELLED] = SESSION_ERROR_CANCELLED + 1,
+		[FAR_NO_FUNCTION] = SESSION_ERROR_REFUSED + 1, [FAR_SIGNATURE] = SESSION_ERROR_REFUSED + 1,
+		[FAR_BAD_ARGS] = SESSION_ERROR_REFUSED + 1,    [FAR_TOO_LARGE] = SESSION_ERROR_REFUSED + 1,
+		[FAR_PROTOCOL] = SESSION_ERROR_REFUSED + 1,    [FAR_RESOURCE] = SESSION_ERROR_RESOURCE + 1,
+		[FAR_BUSY] = SESSION_ERROR_RESOURCE + 1,       [FAR_REMOTE] = SESSION_ERROR_HANDLER + 1,
+		[FAR_SHUTDOWN] = SESSION_ERROR_SHUTDOWN + 1,
+	};
+	unsigned place = class_of[status];
+	s->session_counters[se - s->sessions].errors[place ? place - 1 : SESSION_ERROR_OTHER]++;
+}
+
 void session_protocol_error(struct shard *s, struct session *se)
 {
 	shard_own(s);

@@ -56,6 +56,28 @@ struct worker_functions {
 
 struct waiting_call;
 
+/** Classes of the errors that end calls: session_count_error(). */
+enum session_error {
+	SESSION_ERROR_TIMEOUT,
+	SESSION_ERROR_LOST, /* PEER_LOST, UNREACHABLE */
+	SESSION_ERROR_CANCELLED,
+	SESSION_ERROR_REFUSED,  /* no such function, another signature, arguments, sizes, protocol */
+	SESSION_ERROR_RESOURCE, /* RESOURCE, BUSY */
+	SESSION_ERROR_HANDLER,  /* the handler's own */
+	SESSION_ERROR_SHUTDOWN,
+	SESSION_ERROR_OTHER,
+	SESSION_ERRORS
+};
+
+/** Counters of a session since the start of the shard, over all incarnations of its worker. In shard.session_counters,
+ * so that a session without calls takes no memory for them. */
+struct session_counters {
+	alignas(64) uint64_t calls_ended; /* the calls begun: these and session.calls_active */
+	uint64_t requests;                /* of the peer, one-way messages too */
+	uint64_t bytes_received;          /* of bodies */
+	uint32_t errors[SESSION_ERRORS];  /* of our calls */
+};
+
 /**
  * Association with one remote shard. All zero until its first use. A shard may have tens of thousands, so what only
  * some sessions need, or only at times, lies elsewhere. A call touches the first line, and the second when it waits.
@@ -99,14 +121,15 @@ struct session {
 	struct rref_fork *rref_forks;
 	struct rref_pins *rref_pins;
 	struct rref_msg *msgs, *msgs_in_flight;
-	struct shard *home;           /* the session's shard, for the completion of those */
+	uint64_t bytes_sent;          /* of bodies, since the start of the shard */
 	uint64_t incarnation;         /* rref_incarnation() of the worker: of the session that is up, or was last */
 	struct rref_msg *rref_recall; /* RECALL that is not answered; NULL: none */
 	struct far_deferred *backpressured_head; /* answers that wait for memory, oldest first */
 };
 
-static_assert(sizeof(struct session) == 192 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
-static_assert(offsetof(struct session, rref_forks) == 128, "and the last line is for references and calls that wait");
+static_assert(sizeof(struct session) == 192 && sizeof(struct session_counters) == 64 && FAR_SESSION_REQUESTS_MAX < 256,
+	      "an idle session is small");
+static_assert(offsetof(struct session, rref_forks) == 128, "the third line is for references and calls that wait");
 static_assert(offsetof(struct session, waiting) == 64, "a call touches one line of its session");
 
 static inline uint32_t session_index(const struct shard *s, uint32_t worker, uint32_t remote)
@@ -131,6 +154,19 @@ extern struct nic_lane session_no_lane;
 
 /** Puts it into shard.known; `worker` and `shard` are set. */
 void session_list_in(struct shard *s, struct session *se);
+/** Counts the bytes of a body, of the shard and of the session. */
+static inline void session_count_sent(struct shard *s, struct session *se, uint64_t bytes)
+{
+	counter_add(&s->counters.bytes_sent, bytes);
+	se->bytes_sent += bytes;
+}
+static inline void session_count_received(struct shard *s, struct session *se, uint64_t bytes)
+{
+	counter_add(&s->counters.bytes_received, bytes);
+	s->session_counters[se->index].bytes_received += bytes;
+}
+/** Counts a call that ended with an error. */
+void session_count_error(struct shard *s, const struct session *se, enum far_status status);
 /** Hands a packet to the session's queue, as its tx_commit(). */
 static inline int session_commit(struct shard *s, const struct session *se, struct nic_tx *tx)
 {

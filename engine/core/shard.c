@@ -116,11 +116,13 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->calls_n = l->calls;
 	s->deferred_n = l->deferred;
 	s->sessions = shard_zeroed(sessions, sizeof *s->sessions);
+	s->session_counters = shard_zeroed(sessions, sizeof *s->session_counters);
 	s->functions = shard_zeroed(c->world, sizeof *s->functions);
 	s->incarnations = shard_zeroed(c->world, sizeof *s->incarnations);
 	s->calls = shard_zeroed(s->calls_n, sizeof *s->calls);
 	s->call_places = shard_zeroed(s->calls_n, sizeof *s->call_places);
 	s->aging = shard_zeroed(s->calls_n, sizeof *s->aging);
+	bool measures = latency_init(&s->latency, c->sample_every, s->calls_n);
 	s->sites = shard_zeroed(SHARD_SITES, sizeof *s->sites);
 	s->plans = shard_zeroed(SHARD_PLANS, sizeof *s->plans);
 	s->deferred = shard_zeroed(s->deferred_n, sizeof *s->deferred);
@@ -128,8 +130,8 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->oneways_queued = shard_zeroed(sessions, sizeof *s->oneways_queued);
 	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls &&
-	       s->call_places && s->aging && s->sites && s->plans && s->deferred && s->strings && s->oneways_queued &&
-	       s->calls_queued && s->functions && s->incarnations &&
+	       s->call_places && s->aging && measures && s->sites && s->plans && s->deferred && s->strings &&
+	       s->oneways_queued && s->calls_queued && s->session_counters && s->functions && s->incarnations &&
 	       shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) && features_init(s);
 }
 
@@ -165,6 +167,7 @@ void shard_destroy(struct shard *s)
 	fiber_pool_free(s);
 	call_drop_cancels(s);
 	shard_zeroed_free(s->sessions);
+	shard_zeroed_free(s->session_counters);
 	shard_zeroed_free(s->functions);
 	shard_zeroed_free(s->incarnations);
 	shard_pool_fini(&s->paused);
@@ -172,6 +175,7 @@ void shard_destroy(struct shard *s)
 	shard_zeroed_free(s->calls);
 	shard_zeroed_free(s->call_places);
 	shard_zeroed_free(s->aging);
+	latency_free(&s->latency);
 	shard_zeroed_free(s->sites);
 	future_cache_free(&s->futures);
 	shard_zeroed_free(s->plans);

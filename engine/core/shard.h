@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "core/context.h"
 #include "core/feature.h"
+#include "core/latency.h"
 #include "core/queues.h"
 #include "core/timer.h"
 #include "nic/nic.h"
@@ -137,6 +138,7 @@ struct shard_config {
 	uint64_t incarnation;
 	struct faults *faults;  /* may be NULL */
 	uint64_t rref_retry_ns; /* 0: the default */
+	uint32_t sample_every;  /* calls of which the latency of one is measured; 0: of none */
 };
 
 #define SHARD_YOUNG_MAX 1024u
@@ -178,6 +180,7 @@ struct shard {
 	/* Calls that were pending at a reading of the clock: aging_n from aging_first on, oldest first, in a ring of
 	 * calls_n. */
 	uint32_t aging_first, aging_n;
+	int32_t due_left; /* calls until the next call_due(); below 0: it is due */
 
 	/* ---- First queue: one line; the others follow ---- */
 	alignas(64) struct shard_queue queues[FAR_PORTS_MAX]; /* best port first; [0, queues_n) */
@@ -210,8 +213,9 @@ struct shard {
 	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`;
 					 * checked against limits.peer_waiting before it rises */
 	uint64_t waiting_until;         /* ns, no deadline of a waiting call is earlier; TIME_NEVER: none */
-	struct worker_incarnation *incarnations; /* by worker */
-	struct far_deferred *answered;           /* by the inline handler that has just returned; NULL: by none */
+	struct worker_incarnation *incarnations;   /* by worker */
+	struct session_counters *session_counters; /* by session_index() */
+	struct far_deferred *answered;             /* by the inline handler that has just returned; NULL: by none */
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred; /* records [0, deferred_n) */
 	uint32_t deferred_n;
@@ -223,6 +227,7 @@ struct shard {
 	uint32_t answer_fields_bytes;
 	char *strings;                         /* FAR_STRINGS_BYTES_MAX, for the arguments of the handler that runs */
 	struct call_cancel_msg *cancels_taken; /* off `cancels`; to be run when what came before them in the ring has */
+	struct latency latency;
 	struct shard_pool paused;
 	struct paused_requests *paused_free;
 	struct shard_config config;
@@ -253,7 +258,7 @@ struct shard {
 	struct submit_ring submit;
 };
 static_assert(offsetof(struct shard, passes) == 0 && offsetof(struct shard, armed) < 64, "pass: one line");
-static_assert(offsetof(struct shard, futures) == 64 && offsetof(struct shard, aging_n) < 128, "fast path: one line");
+static_assert(offsetof(struct shard, futures) == 64 && offsetof(struct shard, due_left) < 128, "fast path: one line");
 static_assert(offsetof(struct shard, queues) == 128 && sizeof(struct shard_queue) == 64, "a line of each queue");
 static_assert(offsetof(struct shard, counters) == 64 * (2 + FAR_PORTS_MAX), "counters follow the queues");
 static_assert(offsetof(struct shard, now) == offsetof(struct shard, context) + 56, "context and clock: one line");

@@ -11,6 +11,7 @@
 #include <farcall/log.h>
 #include <farcall/memory.h>
 #include <farcall/message.h>
+#include <farcall/metrics.h>
 #include <farcall/object.h>
 #include <farcall/plugin.h>
 #include <farcall/profile.h>

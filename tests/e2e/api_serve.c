@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 static struct far_err err;
-static _Atomic int *joins; /* of rank 2, in the group with a restart */
+static _Atomic int *joins; /* of ranks 0 and 2 where a worker dies, of rank 2 in the group with a restart */
 
 static enum far_status stop(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
@@ -163,8 +163,11 @@ static int worker_dies(int rank)
 	struct far_agent *a = check_join(&opts);
 	if (rank == 1) {
 		CHECK(ask(a, "worker0", "t::pid") > 0 && ask(a, "worker2", "t::pid") > 0);
+		while (atomic_load(joins) < 2) /* they answer before their far_init() has ended, which would fail */
+			usleep(1000);
 		CHECK(kill(getpid(), SIGKILL) == 0);
 	}
+	atomic_fetch_add(joins, 1);
 	serve(a);
 	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker1");
@@ -197,8 +200,7 @@ static int with_restart(int rank)
 static int restarts(void)
 {
 	int status;
-	joins = mmap(NULL, sizeof *joins, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(joins != MAP_FAILED);
+	atomic_store(joins, 0);
 	struct spawned s = spawn(3, with_restart);
 	while (atomic_load(joins) < 1)
 		usleep(500);
@@ -224,6 +226,8 @@ int main(void)
 		    {"all serve", 3, -1, all_serve},
 		    {"worker dies", 3, 1, worker_dies}};
 	int bad = 0;
+	joins = mmap(NULL, sizeof *joins, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(joins != MAP_FAILED);
 	/* A shell ignores SIGINT in what it starts in the background. */
 	CHECK(signal(SIGINT, SIG_DFL) != SIG_ERR && signal(SIGTERM, SIG_DFL) != SIG_ERR);
 	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {

@@ -242,15 +242,24 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx)
 {
 	struct auditor a = {s, report, ctx};
 	const struct fiber_pool *pool = fiber_pool_of(s);
-	uint64_t active = 0, waiting = 0;
+	uint64_t active = 0, waiting = 0, ended = 0, requests = 0, sent = 0, bytes = 0;
 	for (const struct fault_delayed *l = fault_shard(s)->late; l; l = l->next)
 		waiting += !l->answer;
 	for (const struct session *se = s->known; se; se = se->next_known) {
 		audit_session(&a, se);
 		active += se->calls_active;
 		waiting += se->waiting_n;
+		const struct session_counters *c = &s->session_counters[se->index];
+		ended += c->calls_ended;
+		requests += c->requests;
+		bytes += c->bytes_received;
+		sent += se->bytes_sent;
 	}
 	same(&a, "calls of all sessions", active, calls_taken(s));
+	same(&a, "calls ended of all sessions", ended, counter(&s->counters.calls_ended));
+	same(&a, "requests of all sessions", requests, counter(&s->counters.requests_received));
+	same(&a, "bytes sent of all sessions", sent, counter(&s->counters.bytes_sent));
+	same(&a, "bytes received of all sessions", bytes, counter(&s->counters.bytes_received));
 	same(&a, "calls sent and not ended", counter(&s->counters.calls_sent) - counter(&s->counters.calls_ended),
 	     calls_taken(s));
 	same(&a, "calls that wait for a session", counter(&s->counters.calls_waiting), waiting);

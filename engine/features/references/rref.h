@@ -33,6 +33,7 @@ struct rref_user;
 struct rref_msg {
 	struct rref_msg *next; /* session's list */
 	struct rref_msg *last; /* of the first in session.msgs: the last one */
+	struct shard *home;    /* its shard, for the completion of its batch */
 	struct far_rref *rref; /* held, but by a DELETE, which ends it; FORK, DELETE, FAILED: a user's; RECALL: NULL */
 	struct far_buf *buf;   /* its own memory; NULL: it has none */
 	struct rref_id fork;

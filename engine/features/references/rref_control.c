@@ -135,7 +135,7 @@ static uint64_t batch_retry_ns(const struct shard *s, const struct session *se, 
 static void batch_done(void *user, const struct completion *o)
 {
 	struct session *se = user;
-	struct shard *s = se->home;
+	struct shard *s = se->msgs_in_flight->home;
 	uint64_t ns = batch_retry_ns(s, se, o);
 	if (ns) {
 		take_back(se);
@@ -226,7 +226,7 @@ void rref_msg_resend(struct shard *s, struct rref_msg *msg)
 	else
 		se->msgs = msg;
 	se->msgs->last = msg;
-	se->home = s;
+	msg->home = s;
 	if (!se->msgs_in_flight)
 		send_batch(s, se);
 }

@@ -137,7 +137,7 @@ static void run_handler(struct shard *s, struct far_req *req, struct rref_record
 		dispatch_typed(req, body, len, s->strings, FAR_STRINGS_BYTES_MAX);
 		s->rrefs->calling = NULL;
 		s->context.handler = outer;
-		s->now_pass = s->passes - 1;
+		s->now_pass--;
 		struct far_deferred *answered = rref_take_answered(s);
 		if (answered) /* it goes with the burst, as other answers do */
 			answer_deferred(s, answered);

@@ -63,7 +63,7 @@ static bool window_open(const struct rendezvous_peer *p)
 
 static int send_oneway(struct shard *s, struct rendezvous_peer *p, const struct call_start *start)
 {
-	const struct session *se = p->session;
+	struct session *se = p->session;
 	struct nic_tx tx;
 	const struct tlv_block *fields = start->extra && start->extra->tlv ? tlv_block_in(start->extra->tlv) : NULL;
 	int error = se->q->ops->tx_reserve(se->q, se->peer, start->len + (fields ? fields->bytes : 0), &tx);
@@ -85,7 +85,7 @@ static int send_oneway(struct shard *s, struct rendezvous_peer *p, const struct 
 	}
 	p->oneways_sent++;
 	counter_add(&s->counters.oneways_sent, 1);
-	counter_add(&s->counters.bytes_sent, start->len);
+	session_count_sent(s, se, start->len);
 	return 0;
 }
 

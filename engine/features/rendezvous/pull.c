@@ -73,7 +73,7 @@ static unsigned parts_of(const struct rendezvous_lane *l, uint64_t at, uint64_t 
 }
 
 /* Pulls the next piece, with the last one the offer. false: it is not to be had. */
-static bool pull_piece(struct shard *s, const struct session *se, struct rendezvous_lane *l)
+static bool pull_piece(struct shard *s, struct session *se, struct rendezvous_lane *l)
 {
 	struct rendezvous_in *in = l->in;
 	uint64_t left = in->total - in->copied, len = left < FAR_CHUNK_BYTES ? left : FAR_CHUNK_BYTES;
@@ -88,7 +88,7 @@ static bool pull_piece(struct shard *s, const struct session *se, struct rendezv
 	    (last && memcmp(&found, &l->offer, sizeof found) != 0))
 		return false;
 	in->copied += len;
-	counter_add(&s->counters.bytes_received, len);
+	session_count_received(s, se, len);
 	return true;
 }
 

@@ -398,7 +398,7 @@ static int send_chunk(struct shard *s, struct rendezvous_peer *p, struct rendezv
 		return 0;
 	}
 	unit_sent(s, p);
-	counter_add(&s->counters.bytes_sent, len);
+	session_count_sent(s, se, len);
 	o->sent += len;
 	if (o->sent == o->total)
 		sent_all(s, p, o);
@@ -444,7 +444,7 @@ bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struc
 	if (o->granted || h->granted != o->total || (h->flags & PACKET_PULLED && !o->offered))
 		return false;
 	if (h->flags & PACKET_PULLED) {
-		counter_add(&s->counters.bytes_sent, o->total);
+		session_count_sent(s, p->session, o->total);
 		sent_all(s, p, o);
 		return true;
 	}

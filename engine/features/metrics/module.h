@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Interface between the library and libfarcall-metrics, which serves metrics over HTTP and is loaded on demand. */
+#ifndef FAR_FEATURES_METRICS_MODULE_H
+#define FAR_FEATURES_METRICS_MODULE_H
+
+#include <stddef.h>
+
+#define METRICS_HTTP_LIBRARY "libfarcall-metrics.so"
+#define METRICS_HTTP_SYMBOL  "far_metrics_http_module"
+#define METRICS_HTTP_ABI     1u
+#define METRICS_HOST_MAX     64
+
+/** A running server; what else it has is the module's. */
+struct metrics_http {
+	void (*stop)(struct metrics_http *server); /* blocks until its requests have ended */
+};
+
+struct metrics_http_module {
+	unsigned abi;
+	const char *version;
+	/** Starts a server on an IP address and a port (0: any), which answers with text(ctx, &len), of malloc(), or
+	 * with 503 if that is NULL. NULL: with the reason in why[0, cap). Start only. */
+	struct metrics_http *(*start)(const char *host, unsigned port, char *(*text)(void *ctx, size_t *len), void *ctx,
+				      unsigned *bound, char *why, size_t cap);
+};
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Metrics of an agent as text, JSON or in Prometheus' text format. Any thread; allocates. */
+#ifndef FAR_FEATURES_METRICS_WRITE_H
+#define FAR_FEATURES_METRICS_WRITE_H
+
+#include "base/limits.h"
+#include "core/latency.h"
+
+#include <farcall/metrics.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/** A growing text. After a failed allocation it stays as it is, and `failed` is set. */
+struct metrics_out {
+	char *text;
+	size_t len, cap;
+	bool failed;
+};
+
+__attribute__((format(printf, 2, 3))) void metrics_put(struct metrics_out *o, const char *format, ...);
+/** A text within quotes, escaped for JSON; Prometheus' labels have the same escapes for what names contain. */
+void metrics_put_quoted(struct metrics_out *o, const char *text);
+
+/** What is written. */
+struct metrics_report {
+	const char *worker, *group, *state; /* of the control thread, in words */
+	int rank;
+	long pid;
+	struct far_metrics sum;
+	uint64_t latency[LATENCY_BUCKETS];
+	unsigned nics_n, shards_n;
+	struct far_nic_stats nics[FAR_PORTS_MAX];
+	uint64_t nic_sessions[FAR_PORTS_MAX];
+	struct {
+		struct far_counters counters;
+		uint64_t cpu_ns;
+	} shards[FAR_SHARDS_MAX];
+	unsigned peers_n;
+	struct far_peer_metrics *peers;
+};
+
+void metrics_write(const struct metrics_report *r, enum far_metrics_format format, struct metrics_out *o);
+/** Latency that share / 1000 of the measured calls do not exceed, in ns; 0: none was measured. */
+uint64_t metrics_percentile(const uint64_t bucket[LATENCY_BUCKETS], uint64_t n, unsigned share);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Metrics of a worker and its peers after a known number of calls and errors, in all formats; the admin socket, with
+ * mistakes of its clients, and while a shard does not answer. Two workers. With the argument "load": calls without end.
+ */
+#include "base/runtime_dir.h"
+#include "check.h"
+
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define CALLS    1000
+#define MESSAGES 64
+
+static struct far_err err;
+static struct far_agent *agent;
+static const char *other;
+static _Atomic bool held, free_now;
+
+static enum far_status echo(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	return far_return(req, &args[0]);
+}
+
+static enum far_status fails(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	return far_fail(req, FAR_REMOTE, 7, "on purpose");
+}
+
+/* Holds its shard until the test has looked at it. */
+static enum far_status hold(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	atomic_store(&held, true);
+	while (!atomic_load(&free_now))
+		usleep(1000);
+	return far_return_none(req);
+}
+
+/* Answers when the test says so. */
+static enum far_status wait(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	while (!atomic_load(&free_now))
+		usleep(1000);
+	return far_return_none(req);
+}
+
+/* A message of the fast path, and its answer. */
+static void echo_message(struct far_req *req, const void *data, size_t len, void *user)
+{
+	CHECK(far_reply(req, data, len) == FAR_OK);
+}
+
+static void on_done(enum far_status status, const void *data, size_t len, const struct far_err *error, void *user)
+{
+	CHECK_STATUS(status, FAR_OK, error);
+	++*(unsigned *)user;
+}
+
+static void messages(void)
+{
+	static unsigned done;
+	CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
+	for (int i = 0; i < MESSAGES; i++)
+		CHECK_STATUS(far_msg_send(agent, (struct far_to){(int)(i & 1), 0}, 1, "12345678", 8, NULL, on_done,
+					  &done, &err),
+			     FAR_OK, &err);
+	while (done < MESSAGES)
+		far_shard_poll(agent);
+	far_shard_release(agent);
+}
+
+static const struct far_function table[] = {{"t::echo(int a) -> int", FAR_KIND_INLINE, echo, NULL},
+					    {"t::fails() -> none", FAR_KIND_INLINE, fails, NULL},
+					    {"t::hold() -> none", FAR_KIND_INLINE, hold, NULL},
+					    {"t::wait() -> none", FAR_KIND_BLOCKING, wait, NULL}};
+
+static void call(const char *fn, const struct far_val *args, size_t n, enum far_status want)
+{
+	struct far_val out = far_none();
+	CHECK_STATUS(far_rpc_sync(agent, other, fn, args, n, NULL, &out, &err), want, &err);
+	far_val_fini(&out);
+}
+
+/* On a busy machine a shard may be left out of a reading. */
+static struct far_metrics metrics(void)
+{
+	struct far_metrics m;
+	do
+		CHECK_STATUS(far_metrics_read(agent, &m, &err), FAR_OK, &err);
+	while (m.shards_silent);
+	return m;
+}
+
+static void read_peers(struct far_peer_metrics *peers)
+{
+	do
+		CHECK_STATUS(far_metrics_peers(agent, peers, 2, &err), FAR_OK, &err);
+	while (!peers[1].sessions_up);
+}
+
+static void counts(void)
+{
+	struct far_peer_metrics peers[2];
+	struct far_metrics before = metrics(), after;
+	struct far_val one = far_int(1);
+	read_peers(peers);
+	const struct far_peer_metrics was = peers[1];
+	for (int i = 0; i < CALLS; i++)
+		call("t::echo", &one, 1, FAR_OK);
+	for (int i = 0; i < 3; i++)
+		call("t::fails", NULL, 0, FAR_REMOTE);
+	messages();
+	after = metrics();
+	read_peers(peers);
+	CHECK(strcmp(peers[1].name, other) == 0 && peers[1].rank == 1 && peers[1].sessions_up == 1 && *peers[1].nic);
+	CHECK(peers[1].calls - was.calls == CALLS + 3 + MESSAGES / 2);
+	CHECK(after.calls_sent - before.calls_sent >= CALLS + 3 + MESSAGES);
+	CHECK(peers[1].errors[FAR_ERROR_HANDLER] - was.errors[FAR_ERROR_HANDLER] == 3);
+	for (int i = 0; i < FAR_ERROR_CLASSES; i++)
+		CHECK(i == FAR_ERROR_HANDLER || peers[1].errors[i] == was.errors[i]);
+	CHECK(peers[1].bytes_sent - was.bytes_sent >= CALLS && peers[1].bytes_received - was.bytes_received >= CALLS);
+	CHECK(peers[0].bytes_sent + peers[1].bytes_sent == after.bytes_sent);
+	CHECK(peers[0].bytes_received + peers[1].bytes_received == after.bytes_received);
+	CHECK(peers[0].calls + peers[1].calls == after.calls_sent);
+	CHECK(peers[0].requests + peers[1].requests == after.requests_received);
+	CHECK(after.members == 2 && after.members_alive == 2 && after.shards == 1 && after.shards_silent == 0);
+	CHECK(after.threads == 4 && after.threads_idle == 4 && after.threads_queued == 0 && after.calls_active == 0);
+	/* One in 64 on average: hardly fewer than 4 of 1000, or more than 60. */
+	CHECK(after.latency_every == 64 && after.latency_n - before.latency_n >= 2 &&
+	      after.latency_n - before.latency_n <= 100);
+	CHECK(after.latency_p50_ns > 0 && after.latency_p50_ns <= after.latency_p90_ns &&
+	      after.latency_p90_ns <= after.latency_p99_ns && after.latency_p99_ns <= after.latency_p999_ns);
+}
+
+/* The same number in the three formats. */
+static void formats(void)
+{
+	char *text, *json, *prometheus, want[400];
+	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_TEXT, &text, &err), FAR_OK, &err);
+	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_JSON, &json, &err), FAR_OK, &err);
+	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_PROMETHEUS, &prometheus, &err), FAR_OK, &err);
+	CHECK_STATUS(far_metrics_text(agent, (enum far_metrics_format)3, &text, &err), FAR_INVALID, &err);
+	unsigned long long failed = metrics().calls_failed;
+	CHECK(failed >= 3);
+	snprintf(want, sizeof want, "\nfarcall_calls_failed_total %llu\n", failed);
+	CHECK(strstr(text, want));
+	snprintf(want, sizeof want, "\"calls_failed\":%llu,", failed);
+	CHECK(strstr(json, want));
+	snprintf(want, sizeof want, "worker=\"%s\"} %llu\n", check_name(0), failed);
+	const char *at = strstr(prometheus, "\nfarcall_calls_failed_total{group=\"default\",");
+	CHECK(at && strncmp(strstr(at, "worker="), want, strlen(want)) == 0);
+	CHECK(strstr(text, "farcall_peer_errors_total{peer=\"worker1\",class=\"handler\"} 3\n"));
+	far_metrics_free(text);
+	far_metrics_free(json);
+	far_metrics_free(prometheus);
+}
+
+/* ---- the admin socket ---- */
+
+/* A request to this process's socket, sent as it is. The answer is static. */
+static const char *ask(const char *request, size_t len)
+{
+	static char answer[1 << 17];
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	char dir[RUNTIME_DIR_BYTES];
+	for (unsigned i = 0; access(at.sun_path, F_OK) < 0; i++) {
+		CHECK(runtime_dir_path(NULL, i, dir) == 0);
+		snprintf(at.sun_path, sizeof at.sun_path, "%s/admin-%ld-0", dir, (long)getpid());
+	}
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK(connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+	CHECK(send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len);
+	size_t got = 0;
+	for (ssize_t n; (n = recv(fd, answer + got, sizeof answer - 1 - got, 0)) > 0;)
+		got += (size_t)n;
+	answer[got] = 0;
+	close(fd);
+	return answer;
+}
+
+static const char *ask_line(const char *line)
+{
+	return ask(line, strlen(line));
+}
+
+static void mistakes(void)
+{
+	char longest[100];
+	memset(longest, 'x', sizeof longest);
+	CHECK(strncmp(ask_line("nonsense\n"), "error the request is not known", 30) == 0);
+	CHECK(strncmp(ask_line("metrics xml\n"), "error the request is not known", 30) == 0);
+	CHECK(strncmp(ask_line("\n"), "error the request is not known", 30) == 0);
+	CHECK(strcmp(ask("in\0fo\n", 6), "error the request has a NUL\n") == 0);
+	CHECK(strcmp(ask(longest, 64), "error the request is too long\n") == 0);
+	CHECK(strcmp(ask_line("info"), "error no request came in time\n") == 0);
+	CHECK(strncmp(ask_line("info\n"), "ok ", 3) == 0 && strstr(ask_line("info\n"), "\"state\":\"ready\""));
+	CHECK(strstr(ask_line("metrics json\n"), "\"worker\":\"worker0\""));
+	CHECK(strstr(ask_line("metrics text\n"), "\nfarcall_members 2\n"));
+}
+
+/* A call that is under way is listed with its age; a shard whose handler does not return is named with it. */
+static void under_way(void)
+{
+	struct far_future *f, *g;
+	const char *text;
+	CHECK_STATUS(far_rpc_async(agent, other, "t::wait", NULL, 0, NULL, &f, &err), FAR_OK, &err);
+	do {
+		text = ask_line("debug\n");
+		usleep(1000);
+	} while (!strstr(text, "\"function\":\"t::wait\",\"to\":\"worker1\",\"at\":\"sent\",\"age_ms\":"));
+	CHECK(strstr(text, "\"answers\":true") && !strstr(text, "\"age_ms\":null"));
+	CHECK_STATUS(far_rpc_async(agent, check_name(0), "t::hold", NULL, 0, NULL, &g, &err), FAR_OK, &err);
+	while (!atomic_load(&held))
+		usleep(1000);
+	text = ask_line("debug\n");
+	CHECK(strstr(text, "\"answers\":false,\"held\":true,\"runs\":\"t::hold\""));
+	CHECK(strstr(ask_line("metrics text\n"), "\nfarcall_shards_silent 1\n"));
+	atomic_store(&free_now, true);
+	CHECK_STATUS(far_future_wait(g, 0, NULL, &err), FAR_OK, &err);
+	far_future_free(g);
+	CHECK_STATUS(far_rpc_sync(agent, other, "t::release", NULL, 0, NULL, NULL, &err), FAR_OK, &err);
+	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_OK, &err);
+	far_future_free(f);
+	CHECK(metrics().shards_silent == 0);
+}
+
+static enum far_status let_go(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_metrics m;
+	CHECK_STATUS(far_metrics_read(far_req_agent(req), &m, &err), FAR_WOULD_DEADLOCK, &err);
+	atomic_store(&free_now, true);
+	return far_return_none(req);
+}
+
+/* Calls until a signal ends the process: for tests of what reads the metrics. */
+static void load(void)
+{
+	struct far_val one = far_int(1);
+	struct far_rref *kept;
+	CHECK_STATUS(far_remote(agent, other, "far::identity", FAR_ARGS(1), NULL, &kept, &err), FAR_OK, &err);
+	for (;;) {
+		for (int i = 0; i < 20; i++)
+			call("t::echo", &one, 1, FAR_OK);
+		call("t::fails", NULL, 0, FAR_REMOTE);
+		usleep(1000);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	alarm(HANG_GUARD_S);
+	struct far_function all[5];
+	memcpy(all, table, sizeof table);
+	all[4] = (struct far_function){"t::release() -> none", FAR_KIND_INLINE, let_go, NULL};
+	int rank = check_rank();
+	static const struct far_msg_handler handler = {1, FAR_KIND_INLINE, echo_message, NULL};
+	agent = check_join(
+		&(struct far_opts){.functions = all, .functions_n = 5, .messages = &handler, .messages_n = 1});
+	other = check_name(1);
+	if (argc > 1 && strcmp(argv[1], "load") == 0) {
+		alarm(10 * HANG_GUARD_S);
+		if (rank == 0 && far_world_size(agent) > 1)
+			load();
+		CHECK_STATUS(far_serve(agent, 0, &err), FAR_OK, &err);
+	} else if (rank == 0) {
+		counts();
+		formats();
+		mistakes();
+		under_way();
+	}
+	CHECK_STATUS(far_shutdown(agent, 0, &err), FAR_OK, &err);
+	return 0;
+}

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Debian's prometheus scrapes a group under load; every query of the Grafana dashboard returns data.
+
+usage: prometheus.py FARCALL PROGRAM SOURCE-ROOT PROMETHEUS
+
+PROGRAM is tests/e2e/api_metrics. Also: what the HTTP server refuses, and addresses that cannot be used.
+"""
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+
+farcall, program, root, prometheus = sys.argv[1:5]
+LIMIT_S = 250  # of each wait; the guard of the test is longer
+
+
+def fail(text):
+    sys.exit('prometheus.py: ' + text)
+
+
+def ask(port, path, method='GET'):
+    connection = http.client.HTTPConnection('127.0.0.1', port, timeout=100)
+    connection.request(method, path)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode(), dict(answer.getheaders())
+
+
+def until(what, function):
+    """Calls the function until it returns something."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        result = function()
+        if result:
+            return result
+        time.sleep(0.2)
+    return fail(what + ' did not happen')
+
+
+def ports(environment):
+    listed = subprocess.run([farcall, 'workers', '--json'], env=environment, capture_output=True, check=True, text=True)
+    found = [w['metrics_port'] for w in json.loads(listed.stdout) if w.get('state') == 'ready']
+    return found if len(found) == 2 else None
+
+
+def check_server(port):
+    status, body, headers = ask(port, '/metrics')
+    if status != 200 or not headers['Content-Type'].startswith('text/plain; version=0.0.4'):
+        fail(f'/metrics: {status} {headers}')
+    if 'farcall_info{group="default",worker="worker' not in body:
+        fail('/metrics lacks farcall_info')
+    # Names and labels as the format defines them, and each family once.
+    sample = re.compile(r'[a-z_]+\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\} [0-9.e+-]+')
+    for line in body.splitlines():
+        if not line.startswith('# ') and not sample.fullmatch(line):
+            fail('malformed: ' + line)
+    heads = re.findall(r'^# TYPE (\S+)', body, re.M)
+    if len(heads) != len(set(heads)) or len(heads) < 70:
+        fail(f'{len(heads)} families, {len(set(heads))} names')
+    for path, method, want in (('/', 'GET', 404), ('/metrics', 'POST', 405), ('/metrics', 'HEAD', 200)):
+        if ask(port, path, method)[0] != want:
+            fail(f'{method} {path} is not {want}')
+
+
+def check_refusals(environment):
+    for at, text in (('nonsense', 'expected HOST:PORT'), ('127.0.0.1:70000', 'expected HOST:PORT'),
+                     ('127.0.0.1:1x', 'expected HOST:PORT'), ('example:9', 'is no IP address'),
+                     ('192.0.2.1:9', 'Cannot assign requested address')):
+        done = subprocess.run([farcall, 'run', '-n', '1', '--', program, 'load'], capture_output=True, text=True,
+                              env=dict(environment, FAR_METRICS=at), timeout=250, check=False)
+        if done.returncode == 0 or text not in done.stderr:
+            fail(f'FAR_METRICS={at}: {done.returncode}, {done.stderr}')
+
+
+def queries():
+    with open(root + '/docker/grafana/farcall.json', encoding='utf-8') as f:
+        board = json.load(f)
+    found = [t['expr'] for p in board['panels'] for t in p['targets']]
+    if len(found) < 20:
+        fail(f'the dashboard has {len(found)} queries')
+    values = {'$__rate_interval': '10s', '$group': '.*', '$worker': '.*'}
+    for name, value in values.items():
+        found = [q.replace(name, value) for q in found]
+    return found
+
+
+def has_data(server, query):
+    status, body, _ = ask(server, '/api/v1/query?' + urllib.parse.urlencode({'query': query}))
+    if status != 200:
+        fail(f'{query}: {body}')
+    values = [float(r['value'][1]) for r in json.loads(body)['data']['result']]
+    return values and all(v == v for v in values)  # not NaN, which a quantile of nothing is
+
+
+def serve(work, targets):
+    """Starts prometheus on a free port: the process and the port."""
+    with open(root + '/docker/prometheus/prometheus.yml', encoding='utf-8') as f:
+        config = f.read().replace('scrape_interval: 5s', 'scrape_interval: 1s')
+    config, n = re.subn(r'targets: \[.*\]', 'targets: ' + json.dumps([f'127.0.0.1:{p}' for p in targets]), config)
+    if n != 1:
+        fail('prometheus.yml has no targets')
+    with open(work + '/prometheus.yml', 'w', encoding='utf-8') as f:
+        f.write(config)
+    log = open(work + '/log', 'w+', encoding='utf-8')
+    process = subprocess.Popen([prometheus, '--config.file=' + work + '/prometheus.yml',
+                                '--storage.tsdb.path=' + work + '/data', '--web.listen-address=127.0.0.1:0'],
+                               stdout=log, stderr=log)
+
+    def listening():
+        if process.poll() is not None:
+            with open(work + '/log', encoding='utf-8') as f:
+                fail('prometheus ended: ' + f.read())
+        for fd in os.listdir(f'/proc/{process.pid}/fd'):
+            try:
+                inode = re.match(r'socket:\[(\d+)\]', os.readlink(f'/proc/{process.pid}/fd/{fd}'))
+            except OSError:
+                continue
+            for line in open('/proc/net/tcp', encoding='ascii') if inode else ():
+                field = line.split()
+                if field[3] == '0A' and field[9] == inode[1]:
+                    return int(field[1].split(':')[1], 16)
+        return None
+    return process, until('a listening prometheus', listening)
+
+
+def main():
+    started = []
+    with tempfile.TemporaryDirectory() as work:
+        environment = dict(os.environ, FAR_RUNTIME_DIR=work + '/run', FAR_METRICS='127.0.0.1:0', FAR_METRICS_SAMPLE='4')
+        try:
+            check_refusals(environment)
+            started.append(subprocess.Popen([farcall, 'run', '-n', '2', '--', program, 'load'], env=environment))
+            targets = until('a group of two', lambda: ports(environment))
+            check_server(targets[0])
+            process, server = serve(work, targets)
+            started.append(process)
+            for query in queries():
+                until(f'data for {query}', lambda q=query: has_data(server, q))
+                print('data:', query)
+            # What is not there has none: the check can fail.
+            if has_data(server, 'farcall_no_such_metric'):
+                fail('a metric that does not exist has data')
+        finally:
+            for process in started:
+                process.send_signal(signal.SIGTERM)
+                process.wait()
+
+
+main()
