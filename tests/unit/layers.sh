@@ -42,6 +42,11 @@ builtin api far_* the built-in functions are handlers as an application's are, o
 builtin agent agent/agent.h gathers are kept with the agent
 agent api message_reply_buffer given to shards: where an application wants a reply
 agent api profile_env_* steps of start and stop: the file that FAR_PROFILE names
+agent api store_free_rank a step of start: looks for a free rank in the store, as an application would
+agent api members_end a step of stop: ends the thread that runs callbacks about members
+agent api members_free likewise
+agent api members_on_change wakes that thread
+agent api members_thread_is_this whose callbacks must not end the agent
 END
 
 # Prints FROM TO SYMBOL OBJECT of each reference between folders. The name of an object (core_call.c.o) begins with its
