@@ -61,6 +61,7 @@ struct cluster_config {
 	struct sim_config sim; /* the seed and the network */
 	struct sim_streams_config streams;
 	unsigned workers; /* [1, 1024]; one on each host, spread over the leaves in order */
+	bool dynamic;     /* a dynamic group of so many at most: who is started joins, and waits for nobody */
 	/* Of every worker. Init method, key, nic and listen are the cluster's own; of fibers, unless it says, so
 	 * many that the process has mappings for them (vm.max_map_count). */
 	struct far_opts opts;

@@ -44,6 +44,7 @@ static void options(struct cluster_worker *w, struct far_opts *opts, char *store
 	snprintf(store, cap, "tcp://%s:%d", c->workers[0].name, PORT);
 	opts->init_method = store;
 	opts->nic = opts->listen = opts->advertise = NULL;
+	opts->members_max = c->n;
 	if (opts->fibers == 0) {
 		unsigned shards = opts->shards ? opts->shards : 1, share = FIBERS_ALL / (c->n * shards);
 		opts->fibers = share < FIBERS_MIN ? FIBERS_MIN : share > FIBERS_USUAL ? FIBERS_USUAL : share;
@@ -110,7 +111,8 @@ static void begin(struct cluster_worker *w)
 				.ctx = w};
 	w->incarnations++;
 	w->agent = NULL;
-	if (agent_create_stepped(w->name, (int)w->rank, (int)c->n, &opts, &env, &w->agent, &err)) {
+	if (agent_create_stepped(w->name, (int)w->rank, c->config.dynamic ? FAR_WORLD_DYNAMIC : (int)c->n, &opts, &env,
+				 &w->agent, &err)) {
 		cluster_fail(c, "\"%s\" cannot be started: %s", w->name, err.text);
 		return;
 	}

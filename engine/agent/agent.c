@@ -309,7 +309,7 @@ static const struct {
 	/* clang-format off */
 	{"options", agent_init_options, NULL},
 	{"key", agent_init_key, agent_fini_key},
-	{"rank", agent_init_rank, NULL},
+	{"rank", store_free_rank, NULL},
 	{"name", agent_init_name, NULL},
 	{"registry", init_registry, fini_registry},
 	{"ports", init_ports, fini_ports},
@@ -327,7 +327,7 @@ static const struct {
 	{"join", agent_init_join, agent_fini_join},
 	{"named", init_named, NULL},
 	{"profile", profile_env_begin, profile_env_end},
-	{"members", init_members, agent_fini_members},
+	{"members", init_members, members_end},
 	/* clang-format on */
 };
 #define STEPS         (sizeof steps / sizeof *steps)
@@ -418,7 +418,7 @@ enum far_status agent_check_end(struct far_agent *agent, const char *what, struc
 			       "agent_destroy()",
 			       agent->name, what);
 	enum far_status status = agent_may_wait(what, err);
-	if (!status && agent_is_in_members(agent))
+	if (!status && members_thread_is_this(agent))
 		status = err_set(
 			err, FAR_WOULD_DEADLOCK,
 			"%s in a callback of far_on_member() would wait for the callback itself; call it on the "

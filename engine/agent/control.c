@@ -175,7 +175,7 @@ enum far_status agent_init_ctl(struct init *in)
 		.outstanding = outstanding,
 		.begun = begun,
 		.changed = in->env ? NULL : agent_state_changed,
-		.members_changed = agent_members_changed,
+		.members_changed = members_on_change,
 		.ctx = a,
 	};
 	if (!config.net)
@@ -198,5 +198,5 @@ enum far_status agent_init_ctl(struct init *in)
 void agent_fini_ctl(struct far_agent *a)
 {
 	ctl_destroy(a->ctl);
-	agent_free_members(a);
+	members_free(a);
 }

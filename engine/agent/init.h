@@ -44,7 +44,7 @@ void agent_fini_key(struct far_agent *a);
 
 /* ---- api/store.c ---- */
 /** A worker of a dynamic group without a rank: finds a free one in the store. */
-enum far_status agent_init_rank(struct init *in);
+enum far_status store_free_rank(struct init *in);
 
 /* ---- control.c ---- */
 /** Creates the control thread's state, which reads the size of the group from the environment: so it comes early, and
@@ -61,13 +61,13 @@ void profile_env_end(struct far_agent *a);
 
 /* ---- api/members.c ---- */
 /** ctl_config.members_changed: wakes the thread of callbacks and waits. The control thread. */
-void agent_members_changed(void *ctx);
+void members_on_change(void *ctx);
 /** True if the calling thread is that thread. */
-bool agent_is_in_members(const struct far_agent *a);
+bool members_thread_is_this(const struct far_agent *a);
 /** Ends the thread, its callbacks and waits. */
-void agent_fini_members(struct far_agent *a);
+void members_end(struct far_agent *a);
 /** Frees what the control thread used until its end. */
-void agent_free_members(struct far_agent *a);
+void members_free(struct far_agent *a);
 
 /* ---- serve.c ---- */
 /** ctl_config.changed: wakes far_serve(). */

@@ -150,7 +150,7 @@ static void *members_main(void *arg)
 
 /* ---- start and end ---- */
 
-void agent_members_changed(void *ctx)
+void members_on_change(void *ctx)
 {
 	struct far_agent *a = ctx;
 	struct membership *ms = atomic_load_explicit(&a->membership, memory_order_acquire);
@@ -201,13 +201,13 @@ static enum far_status membership_get(struct far_agent *a, const char *what, str
 	return *out ? FAR_OK : err_set(err, FAR_RESOURCE, "%s: no memory, or no thread", what);
 }
 
-bool agent_is_in_members(const struct far_agent *a)
+bool members_thread_is_this(const struct far_agent *a)
 {
 	const struct membership *ms = atomic_load_explicit(&a->membership, memory_order_acquire);
 	return ms && pthread_equal(ms->thread, pthread_self());
 }
 
-void agent_fini_members(struct far_agent *a)
+void members_end(struct far_agent *a)
 {
 	struct membership *ms = atomic_load_explicit(&a->membership, memory_order_acquire);
 	if (!ms)
@@ -225,10 +225,10 @@ void agent_fini_members(struct far_agent *a)
 			free(w->seen[r]);
 		free(w);
 	}
-	/* The control thread, which ends later, may still use the lock: agent_free_members() frees it. */
+	/* The control thread, which ends later, may still use the lock: members_free() frees it. */
 }
 
-void agent_free_members(struct far_agent *a)
+void members_free(struct far_agent *a)
 {
 	struct membership *ms = atomic_load_explicit(&a->membership, memory_order_relaxed);
 	if (!ms)

@@ -616,7 +616,7 @@ static int rank_search(struct access *a, const char *group, uint64_t skip, uint6
 	return found;
 }
 
-enum far_status agent_init_rank(struct init *in)
+enum far_status store_free_rank(struct init *in)
 {
 	struct access a = {.key = in->key};
 	unsigned max = in->opts.members_max ? in->opts.members_max : FAR_MEMBERS_MAX;

@@ -44,6 +44,11 @@ agent api message_reply_buffer given to shards: where an application wants a rep
 agent api plugins_end a step of the stop: the plugins of an agent
 agent api api/plugin.h for it
 agent api profile_env_* steps of start and stop: the file that FAR_PROFILE names
+agent api store_free_rank a step of start: looks for a free rank in the store, as an application would
+agent api members_end a step of stop: ends the thread that runs callbacks about members
+agent api members_free likewise
+agent api members_on_change wakes that thread
+agent api members_thread_is_this whose callbacks must not end the agent
 END
 
 # Prints FROM TO SYMBOL OBJECT of each reference between folders. The name of an object (core_call.c.o) begins with its
