@@ -374,7 +374,7 @@ static void put_pending(struct metrics_out *o, const struct far_agent *a, const 
 		else
 			metrics_put(o, "null");
 		metrics_put(o, ",\"%s\":", peer);
-		metrics_put_quoted(o, a->members[p->worker].name);
+		metrics_put_quoted(o, AGENT_NAME(a, p->worker));
 		metrics_put(o, ",\"at\":\"%s\"", places[p->place]);
 		put_ms(o, "age_ms", p->since != 0, (int64_t)(of->now - p->since));
 		put_ms(o, "left_ms", p->deadline != TIME_NEVER, (int64_t)(p->deadline - of->now));

@@ -96,7 +96,7 @@ enum far_status far_rref_revoke(struct far_agent *a, const void *bytes, size_t l
 		return status;
 	if ((int)b.rank != a->rank)
 		return err_set(err, FAR_INVALID, "far_rref_revoke: worker \"%s\" keeps the reference; call it there",
-			       a->members[b.rank].name);
+			       AGENT_NAME(a, b.rank));
 	struct far_rref *r = rref_keep_take(a->kept, b.number);
 	if (!r)
 		return err_set(err, FAR_GONE, "far_rref_revoke: the reference was claimed or revoked already");
