@@ -350,16 +350,42 @@ static void reload(void)
 	unload(1, "demo");
 }
 
+/* Calls a function that the caller knows by its own plugin, by name and by handle. */
+static void count(struct far_callee *c, enum far_status status)
+{
+	float data[2] = {1, 2};
+	struct far_tensor x = far_tensor_1d(FAR_F32, data, 2);
+	struct far_val v;
+	CHECK_STATUS(far_shard_acquire(t[0].agent, 20 * FAR_SEC, &err), FAR_OK, &err);
+	for (int i = 0; i < 8; i++) {
+		CHECK_STATUS(i % 2 ? far_callee_rpc_sync(c, FAR_ARGS(&x), NULL, &v, &err)
+				   : far_rpc_sync(t[0].agent, "worker1", "shape::count", FAR_ARGS(&x), NULL, &v, &err),
+			     status, &err);
+		if (status) /* nothing was sent: worker1 has it */
+			CHECK_TEXT(&err, "no function \"shape::count\" is registered here");
+		else
+			CHECK(v.u.i == 2);
+	}
+	far_shard_release(t[0].agent);
+}
+
 static void values(void)
 {
 	struct far_val box, larger;
+	struct far_worker w;
+	struct far_callee *c;
 	load(1, shape);
 	load(0, shape);
 	CHECK_STATUS(far_rpc_sync(t[0].agent, "worker1", "shape::make", FAR_ARGS(4), NULL, &box, &err), FAR_OK, &err);
 	CHECK_STATUS(far_rpc_sync(t[0].agent, "worker1", "shape::grow", FAR_ARGS(box), NULL, &larger, &err), FAR_OK,
 		     &err);
 	CHECK(*(const int64_t *)larger.u.custom.object == 5);
+	CHECK_STATUS(far_worker_find(t[0].agent, "worker1", &w, &err), FAR_OK, &err);
+	CHECK_STATUS(far_callee_find(&w, "shape::count", &c, &err), FAR_OK, &err);
+	count(c, FAR_OK);
 	unload(0, "shape"); /* worker1 keeps the type in use */
+	count(c, FAR_NO_FUNCTION);
+	far_callee_free(c);
 	CHECK_STATUS(far_rpc_sync(t[0].agent, "worker1", "shape::grow", FAR_ARGS(box), NULL, &larger, &err),
 		     FAR_NO_FUNCTION, &err);
 	far_val_fini(&box);
