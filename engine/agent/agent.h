@@ -112,7 +112,9 @@ static inline bool agent_has_member(const struct far_agent *a, int rank)
 	return atomic_load_explicit(&a->members[rank].alive, memory_order_acquire) != 0;
 }
 /** A member's name, for any thread; valid until the end of the enclosing block. */
-#define AGENT_NAME(agent, rank) ctl_member_name(&(agent)->members[rank], (char[FAR_NAME_MAX]){""})
+#define AGENT_NAME(agent, rank)                                                                                        \
+	((agent)->dynamic ? ctl_member_name(&(agent)->members[rank], (char[FAR_NAME_MAX]){""})                         \
+			  : (agent)->members[rank].name)
 /** Error for a destination that does not exist. */
 enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err);
 /** Checks that worker and shard of a destination exist. */
