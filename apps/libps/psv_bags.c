@@ -16,7 +16,8 @@ bool psv_bags_init(struct psv_op *op)
 	for (size_t b = 0; b < bags->n; b++)
 		for (uint64_t i = bags->offsets[b]; i < bags->offsets[b + 1]; i++)
 			op->bag[i] = (uint32_t)b;
-	memset(op->out, 0, bags->n * op->dim * sizeof *op->out);
+	if (bags->n)
+		memset(op->out, 0, bags->n * op->dim * sizeof *op->out);
 	return true;
 }
 
