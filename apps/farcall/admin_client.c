@@ -58,7 +58,7 @@ static int scan(struct admin_workers *w, const char *dir)
 
 int admin_find(struct admin_workers *w, const char *name)
 {
-	char dir[RUNTIME_DIR_BYTES];
+	char dir[RUNTIME_DIR_BYTES] = "";
 	int error = 0;
 	*w = (struct admin_workers){0};
 	for (unsigned i = 0; !error; i++) {
