@@ -38,8 +38,19 @@ static int env_number(const struct group *g, const char *name, const char *flag,
 
 int group_identify(struct group *g)
 {
+	char text[LAUNCHER_TEXT_MAX];
+	const char *size = g->world_flag ? NULL : launcher_env("WORLD_SIZE", text);
 	g->rank = (int)g->rank_flag;
 	g->world = (int)g->world_flag;
+	g->dynamic = size && strcmp(size, "dynamic") == 0;
+	if (g->dynamic) {
+		g->world = FAR_WORLD_DYNAMIC;
+		if (!group_has_rank(g))
+			g->rank = FAR_RANK_ANY;
+		else if (g->rank_flag == GROUP_RANK_UNSET && env_number(g, "RANK", "--rank", &g->rank))
+			return -EINVAL;
+		return 0;
+	}
 	if (g->rank_flag == GROUP_RANK_UNSET && env_number(g, "RANK", "--rank", &g->rank))
 		return -EINVAL;
 	if (g->world_flag == 0 && env_number(g, "WORLD_SIZE", "--world-size", &g->world))
@@ -66,18 +77,22 @@ int group_enter(struct group *g, unsigned shards, const struct far_function *fun
 				.nic = g->nic,
 				.security = g->security == GROUP_SECURITY_NONE ? "none" : NULL,
 				.shards = shards};
-	char name[32];
-	snprintf(name, sizeof name, "worker%d", g->rank);
+	int rank = g->dynamic && g->rank > 0 ? FAR_RANK_ANY : g->rank; /* a client may have the rank of that number */
+	snprintf(g->name, sizeof g->name, g->rank < 0 ? "client" : "worker%d", g->rank);
 	struct far_err err;
 	const char *file = g->health_file ? g->health_file : getenv(HEALTH_ENV);
-	if (health_begin(g->program, file, g->rank, g->world, &g->health))
+	int number = g->rank < 0 ? 0 : g->rank;
+	if (health_begin(g->program, file, number, g->dynamic ? number + 1 : g->world, &g->health))
 		return -EIO;
-	if (far_init_rpc(name, g->rank, g->world, &opts, &g->agent, &err) != FAR_OK) {
+	if (far_init_rpc(g->rank < 0 ? "client%d" : g->name, rank, g->world, &opts, &g->agent, &err) != FAR_OK) {
 		group_complain(g, &err);
 		health_end(g->health);
 		g->health = NULL;
 		return -EIO;
 	}
+	struct far_worker_info self;
+	far_worker_self(g->agent, &self);
+	memcpy(g->name, self.name, sizeof g->name);
 	int rc = health_joined(g->health, g->agent);
 	if (rc == 0)
 		return 0;
@@ -114,7 +129,7 @@ static void complain_lost(const struct group *g)
 
 int group_complain(const struct group *g, const struct far_err *err)
 {
-	fprintf(stderr, "%s: worker%d: ", g->program, g->rank);
+	fprintf(stderr, "%s: %s: ", g->program, g->name);
 	far_err_print(stderr, err);
 	if (err->status != FAR_PEER_LOST)
 		return 1;

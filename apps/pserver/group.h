@@ -22,19 +22,23 @@ struct group {
 	const char *nic;         /* NULL: the library's default */
 	int security;            /* enum group_security */
 	const char *health_file; /* NULL: FAR_HEALTH_FILE */
-	int rank, world;         /* group_identify()'s */
+	int rank, world;         /* group_identify()'s; dynamic: a member without a number has FAR_RANK_ANY */
+	bool dynamic;            /* members join and leave at any time */
+	char name[FAR_NAME_MAX]; /* group_enter()'s */
 	struct health *health;   /* group_join()'s */
 	struct far_agent *agent; /* group_join()'s */
 };
 
 /** True if a flag or the environment gives the rank of this process. */
 bool group_has_rank(const struct group *g);
-/** Reads rank and world size. 0, or -EINVAL after a message. */
+/** Reads rank and world size. WORLD_SIZE=dynamic, without a flag: a dynamic group, where a client needs no rank. 0, or
+ * -EINVAL after a message. */
 int group_identify(struct group *g);
 /** Joins as "worker<rank>" with the parameter server's functions and the report's; the two are NULL where this member
  * does not serve them; a server has `shards`. 0, or -EIO after a message. */
 int group_join(struct group *g, struct ps_service *server, unsigned shards, struct report *report);
-/** Joins as "worker<rank>" with n functions. 0, or -EIO after a message. */
+/** Joins as "worker<rank>" with n functions. In a dynamic group `rank` is the number in the name alone, and without one
+ * the name is "client<N>". 0, or -EIO after a message. */
 int group_enter(struct group *g, unsigned shards, const struct far_function *functions, size_t n);
 /** Leaves with everybody else, or at once. */
 enum far_status group_leave(struct group *g, bool gracefully, struct far_err *err);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_NS (200 * FAR_MS) /* between looks at the signals while another server is awaited */
+
 struct service {
 	struct group g;
 	const char *name, *load;
@@ -37,9 +39,21 @@ static void catch_signals(void)
 
 int service_complain(const struct group *g, const struct far_err *err)
 {
-	fprintf(stderr, "%s: worker%d: ", g->program, g->rank);
+	fprintf(stderr, "%s: %s: ", g->program, g->name);
 	far_err_print(stderr, err);
 	return 1;
+}
+
+/* In a dynamic group the other servers may come later. CANCELLED: a signal has come before. */
+static enum far_status await_server(struct service *s, const char *name, struct far_err *err)
+{
+	enum far_status status = FAR_TIMEOUT;
+	while (s->g.dynamic && status == FAR_TIMEOUT) {
+		if (sem_trywait(&stopped) == 0)
+			return FAR_CANCELLED;
+		status = far_worker_wait(s->g.agent, name, LOOK_NS, NULL, err);
+	}
+	return s->g.dynamic ? status : FAR_OK;
 }
 
 /* Serves with all servers. */
@@ -47,16 +61,17 @@ static enum far_status start(struct service *s, struct far_err *err)
 {
 	const char **names = calloc(s->servers, sizeof *names);
 	char(*text)[32] = calloc(s->servers, sizeof *text);
-	for (uint64_t i = 0; names && text && i < s->servers; i++) {
+	enum far_status status = names && text ? FAR_OK : FAR_RESOURCE;
+	if (status)
+		*err = (struct far_err){.status = FAR_RESOURCE, .text = "no memory"};
+	for (uint64_t i = 0; !status && i < s->servers; i++) {
 		snprintf(text[i], sizeof text[i], "worker%d", (int)i);
 		names[i] = text[i];
+		status = await_server(s, names[i], err);
 	}
-	enum far_status status = FAR_RESOURCE;
 	struct far_ps_serve_opts opts = {.servers = names, .servers_n = s->servers};
-	if (names && text)
+	if (!status)
 		status = far_ps_serve(s->g.agent, s->name, &opts, &s->server, err);
-	else
-		*err = (struct far_err){.status = FAR_RESOURCE, .text = "no memory"};
 	free(names);
 	free(text);
 	return status;
@@ -88,7 +103,7 @@ static enum far_status run(struct service *s, struct far_err *err)
 		status = load(s, err);
 	if (status)
 		return status;
-	printf("worker%d serves \"%s\" with %u shards\n", s->g.rank, s->name, (unsigned)s->shards);
+	printf("%s serves \"%s\" with %u shards\n", s->g.name, s->name, (unsigned)s->shards);
 	fflush(stdout);
 	while (sem_wait(&stopped) && errno == EINTR)
 		;
@@ -102,6 +117,8 @@ static int serve_tables(struct service *s)
 		return 1;
 	catch_signals();
 	enum far_status status = run(s, &err);
+	if (status == FAR_CANCELLED)
+		status = FAR_OK;
 	if (status)
 		service_complain(&s->g, &err);
 	if (s->server)
@@ -139,8 +156,9 @@ int cmd_pserver(int argc, char **argv)
 		"group. "
 		"They make tables with far_ps_table_create(); 'farcall tables' shows, saves, loads and drops them. "
 		"Every "
-		"server must be given the same --servers and --name. All members of the group join once before it "
-		"serves.",
+		"server must be given the same --servers and --name. With WORLD_SIZE=dynamic clients join at any time, "
+		"without a rank, and the servers go on when all of them have left; else all members of the group join "
+		"once before it serves.",
 		specs};
 	int rest;
 	enum options_result result = options_parse(&command, argc, argv, &rest);
@@ -150,10 +168,12 @@ int cmd_pserver(int argc, char **argv)
 		return options_wrong(s.g.program, "unexpected argument '%s'", argv[rest]);
 	if (group_identify(&s.g))
 		return OPTIONS_EXIT_USAGE;
+	if (s.g.rank < 0)
+		return options_wrong(s.g.program, "a server of a dynamic group needs its number: give --rank or RANK");
 	if ((uint64_t)s.g.rank >= s.servers)
 		return options_wrong(s.g.program, "rank %d is a client when there are %d servers; give --servers",
 				     s.g.rank, (int)s.servers);
-	if ((uint64_t)s.g.world < s.servers)
+	if (!s.g.dynamic && (uint64_t)s.g.world < s.servers)
 		return options_wrong(s.g.program, "a group of %d has no %d servers", s.g.world, (int)s.servers);
 	return serve_tables(&s);
 }

@@ -210,6 +210,8 @@ int cmd_train(int argc, char **argv)
 		return launch(&o, argc, argv);
 	if (group_identify(&o.group))
 		return OPTIONS_EXIT_USAGE;
+	if (o.group.dynamic)
+		return options_wrong(o.group.program, "WORLD_SIZE is 'dynamic': training needs the number of members");
 	if ((uint64_t)o.group.world <= o.servers)
 		return options_wrong(o.group.program, "a group of %d with %d servers has no worker", o.group.world,
 				     (int)o.servers);

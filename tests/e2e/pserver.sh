@@ -63,6 +63,40 @@ group '1' '"$farcall" tables get nothing 1; [ $? -eq 1 ] && "$farcall" tables --
 [ $rc -eq 0 ] && says 'has no such table' && says 'no member of the group serves "other"'
 ok "a table and a service that are not there" $?
 
+# In a dynamic group. The servers are there before the first client, and after the last one.
+# shellcheck disable=SC2016
+bounded "$farcall" run -n 1 -- sh -c '
+	export WORLD_SIZE=dynamic
+	unset RANK
+	RANK=0 "$farcall" pserver --servers 2 >"$dir/server0" 2>&1 & first=$!
+	unset FAR_STORE_FD
+	"$farcall" tables ls >"$dir/early" 2>&1 & early=$!
+	RANK=1 "$farcall" pserver --servers 2 >"$dir/server1" 2>&1 & second=$!
+	wait $early || exit 8
+	RANK=7 "$client" once >/dev/null && RANK=7 "$client" once >/dev/null || exit 1
+	mkfifo "$dir/pipe"
+	RANK=9 "$client" again >"$dir/pipe" & victim=$!
+	read -r line <"$dir/pipe"
+	kill -KILL "$victim"; wait "$victim"
+	RANK=7 "$client" once >/dev/null && "$farcall" tables get counts 0 100
+	kill $first $second
+	wait $first && wait $second'
+[ $rc -eq 0 ] && awk '$1 == 0 && $3 == $4 && $3 >= 4 { n++ } $0 == "100 MISSING" { n++ } END { exit n != 2 }' "$dir/out" &&
+	grep -qx 'worker1 serves "default" with 1 shards' "$dir/server1"
+ok "dynamic: clients without a rank come, leave and are killed; servers begin before and end after them" $?
+# shellcheck disable=SC2016
+bounded "$farcall" run -n 1 -- sh -c 'export WORLD_SIZE=dynamic; "$farcall" pserver --servers 2 & pid=$!
+	until [ -e /proc/$pid/task ] && ls /proc/$pid/task/*/comm | xargs cat 2>/dev/null | grep -q far-members; do sleep 0.05; done
+	kill $pid; wait $pid'
+[ $rc -eq 0 ] && ! has out serves
+ok "dynamic: a signal ends a server that waits for another" $?
+bounded env WORLD_SIZE=dynamic RANK=0 "$farcall" train --service default
+[ $rc -eq 2 ] && says "WORLD_SIZE is 'dynamic'"
+ok "dynamic: training is refused" $?
+bounded env -u RANK WORLD_SIZE=dynamic "$farcall" pserver
+[ $rc -eq 2 ] && says 'needs its number'
+ok "dynamic: a server without a number is refused" $?
+
 cut -b 1-50 "$dir/saved/manifest" >"$dir/torn"
 mv "$dir/torn" "$dir/saved/manifest"
 bounded "$farcall" run -n 1 -- "$farcall" pserver --load "$dir/saved"
