@@ -35,6 +35,14 @@ static void name_of(const struct far_agent *a, uint32_t rank, char *name)
 	ctl_member_name(&a->members[rank], name);
 }
 
+/* `alive` is published after the mail that ends the former incarnation's sessions. */
+static bool renewed(const struct far_agent *a, uint32_t rank, uint64_t incarnation)
+{
+	const struct ctl_member *m = &a->members[rank];
+	return atomic_load_explicit(&m->alive, memory_order_acquire) &&
+	       rref_incarnation(rank, atomic_load_explicit(&m->incarnation, memory_order_relaxed)) != incarnation;
+}
+
 static void wake_ctl(void *ctx)
 {
 	struct far_agent *a = ctx;
@@ -198,6 +206,7 @@ static enum far_status init_shards(struct init *in)
 		.place = message_reply_buffer,
 		.complete = agent_complete,
 		.name_of = name_of,
+		.renewed = renewed,
 		.rank = (uint32_t)a->rank,
 		.incarnation = a->incarnation,
 		.faults = a->faults,

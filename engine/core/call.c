@@ -195,7 +195,7 @@ __attribute__((noinline, cold)) static int no_credit(struct shard *s, struct ses
 {
 	if (s->stopped)
 		return -ESHUTDOWN;
-	if (se->state == SESSION_DEAD)
+	if (session_is_dead(s, se))
 		return -EPIPE;
 	int error = s->hold_calls ? s->hooks.call_hold(s, se, start) : 1;
 	if (error <= 0)

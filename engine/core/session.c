@@ -246,6 +246,14 @@ static void session_unreached(struct shard *s, const struct mail *mail)
 		features_worker_lost(s, se);
 }
 
+bool session_is_dead(struct shard *s, struct session *se)
+{
+	if (se->state == SESSION_DEAD && s->config.renewed &&
+	    s->config.renewed(s->config.agent, se->worker, se->incarnation))
+		se->state = SESSION_CLOSED;
+	return se->state == SESSION_DEAD;
+}
+
 static void session_restarted(struct shard *s, const struct mail *mail)
 {
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];

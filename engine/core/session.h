@@ -176,6 +176,9 @@ static inline int session_commit(struct shard *s, const struct session *se, stru
 }
 /** True if an answer of the peer is due: to a call, a one-way message, a fragment. */
 bool session_owes(const struct shard *s, const struct session *se);
+/** True if its worker is lost. Where the worker is a member again by now, the session is closed, as the mail on its way
+ * will have it. */
+bool session_is_dead(struct shard *s, struct session *se);
 /** Requests its set-up of the control thread. */
 void session_connect(struct shard *s, struct session *se);
 /** Sends the mails that found the mailbox full. */

@@ -134,6 +134,8 @@ struct shard_config {
 	void (*complete)(struct far_future *f, const struct completion *o);
 	/** Writes the name of a worker, of FAR_NAME_MAX bytes. */
 	void (*name_of)(const struct far_agent *agent, uint32_t rank, char *name);
+	/** True if a worker is a member now, by another incarnation than this. NULL: never. */
+	bool (*renewed)(const struct far_agent *agent, uint32_t rank, uint64_t incarnation);
 	uint32_t rank;
 	uint64_t incarnation;
 	struct faults *faults;  /* may be NULL */

@@ -94,7 +94,7 @@ int oneway_send_now(struct shard *s, const struct call_start *start)
 	struct session *se = &s->sessions[session_index(s, start->worker, start->shard)];
 	if (s->stopped)
 		return -ESHUTDOWN;
-	if (se->state == SESSION_DEAD)
+	if (session_is_dead(s, se))
 		return -EPIPE;
 	if (se->state != SESSION_UP) /* it waits for the set-up */
 		return -EAGAIN;
@@ -149,12 +149,13 @@ void oneway_enqueue(struct shard *s, uint32_t worker, uint32_t shard, struct one
 	struct oneway **at = &se->oneways_early;
 	oneway->next = NULL;
 	counter_add(&s->counters.sends_begun, 1);
+	if (session_is_dead(s, se)) {
+		drop(s, se, oneway);
+		return;
+	}
 	switch (se->state) {
 	case SESSION_UP:
 		enqueue(s, rendezvous_peer_of(s, se), oneway);
-		return;
-	case SESSION_DEAD:
-		drop(s, se, oneway);
 		return;
 	default: /* at most FAR_ONEWAYS_QUEUED_MAX */
 		while (*at)

@@ -237,6 +237,37 @@ Test(core_waiting, a_lost_worker_stays_lost)
 	connects();
 }
 
+static bool renewed(const struct far_agent *agent, uint32_t worker, uint64_t incarnation)
+{
+	return true;
+}
+
+static bool not_renewed(const struct far_agent *agent, uint32_t worker, uint64_t incarnation)
+{
+	return false;
+}
+
+/* It is a member again, and the mail about that has not been read. Expect a call to wait for the next session, where
+ * one to a worker that is lost ends at once. */
+Test(core_waiting, a_lost_worker_is_back_before_the_mail)
+{
+	struct result r;
+	call_far(&r, FAR_FOREVER, "a", 1);
+	cr_assert_eq(connects(), 1u);
+	tell(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
+	shard->config.renewed = not_renewed;
+	cr_assert_eq(call_far(&r, FAR_FOREVER, "a", 1), -EPIPE);
+	shard->config.renewed = renewed;
+	cr_assert_eq(call_far(&r, FAR_FOREVER, "b", 1), 0);
+	cr_assert_eq(connects(), 1u);
+	tell(MAIL_PEER_RESTARTED, FAR_OK);
+	cr_assert_eq(far_session()->state, SESSION_CONNECTING);
+	tell(MAIL_PEER_UP, FAR_OK);
+	sent_and_answered("b", 1);
+	passes(1);
+	cr_assert_eq(r.status, FAR_OK);
+}
+
 /* Another incarnation of it has begun. Expect the next call to ask for a session, and nothing of the incarnation before
  * to matter. */
 Test(core_waiting, a_lost_worker_comes_back)
