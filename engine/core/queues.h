@@ -23,7 +23,7 @@ struct session;
  * Ring slots of one direction that a session can fill. Calls: our requests, the cancels of calls that are still pending
  * and of calls whose answer crossed the cancel, and our answers; a batch of control messages about references and
  * the answer to one, which are never cancelled. One-way messages, their CREDITs, one CREDIT_REQUEST with its answer.
- * Fragments and ABORTs; CREDITs for them, each of which reports a packet that was not reported before, and the GRANT
+ * Fragments and ABORTs; CREDITs for them, each for a packet that was not reported before, and the GRANT
  * and REFUSE of a lane's epoch, and epochs begin and end with packets of that window (engine/PROTOCOL.md).
  */
 #define SHARD_RING_SLOTS                                                                                               \

@@ -359,7 +359,7 @@ static inline __attribute__((always_inline)) bool receive_fast(struct shard *s, 
 	return true;
 }
 
-/* Receives the lines of a lane, the first of which has `word`. */
+/* Receives the lines of a lane; the first one has `word`. */
 static inline __attribute__((always_inline)) unsigned receive_lane(struct shard *s, const struct shard_queue *sq,
 								   struct nic_lane *l, uint32_t word, unsigned max)
 {

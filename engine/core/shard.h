@@ -140,7 +140,7 @@ struct shard_config {
 	uint64_t incarnation;
 	struct faults *faults;  /* may be NULL */
 	uint64_t rref_retry_ns; /* 0: the default */
-	uint32_t sample_every;  /* calls of which the latency of one is measured; 0: of none */
+	uint32_t sample_every;  /* the latency of one call in so many is measured; 0: of none */
 };
 
 #define SHARD_YOUNG_MAX 1024u

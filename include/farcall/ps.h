@@ -359,7 +359,7 @@ struct far_ps_bags {
  *
  * A key without a row counts with what opts.miss gives for it, and a key that was not answered with the fallback row,
  * both with their weights. status [bags->n] or NULL: the status of the bag's key whose status has the highest number,
- * of an empty bag FAR_PS_ROW. The future completes with the number of bags of which each key was answered. `*bags` is
+ * of an empty bag FAR_PS_ROW. The future completes with the number of bags that have an answer for each key. `*bags` is
  * not kept; its arrays belong to the operation until the future is complete. Errors: INVALID also for offsets and
  * weights; else as far_ps_pull().
  */

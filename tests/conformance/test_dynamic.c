@@ -60,7 +60,7 @@ CONFORM_BARE(A4, dynamic_rpc_new_rank_can_communicated_with_existing_rank)
 	conform_leave(HERE);
 }
 
-/* Those that were there first call the one that has come, by its name, and nobody has been told of it by a call. */
+/* Earlier members call the new one by its name; no call has announced it before. */
 CONFORM_BARE(A4, dynamic_rpc_existing_rank_can_communicate_with_new_rank)
 {
 	int before = rank - 1;

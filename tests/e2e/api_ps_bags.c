@@ -21,7 +21,7 @@ static float element(uint64_t number, int d)
 	return (float)((int)(number * 7 + (uint64_t)d) % 21 - 10);
 }
 
-/* Bags of 0 to EACH - 1 keys, of which some repeat. */
+/* Bags of 0 to EACH - 1 keys; some keys repeat. */
 static int fill(int numbers)
 {
 	int n = 0;

@@ -142,7 +142,7 @@ clients=2 group 2 '
 	eval "$learns" --rows 4000 --test-rows 2000 --epochs 3 --json && wait $other && touch "$dir/both"'
 [ $rc -eq 0 ] && json 'j["bayes_auc"] - 0.1 < j["test_auc"] and j["settings"]["workers"] == 2' && [ -e "$dir/both" ] &&
 	[ ! -s "$dir/second" ]
-ok "train --service: two workers, of which the first reports" $?
+ok "train --service: two workers; the first one reports" $?
 # shellcheck disable=SC2016
 group 2 'eval "$learns" --rows 100 --test-rows 10 --epochs 1 --json >/dev/null &&
 	eval "$learns" --rows 100 --test-rows 10 --epochs 1 --optimizer adagrad'

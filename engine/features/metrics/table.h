@@ -58,8 +58,7 @@
 	X(shards_silent, "farcall_shards_silent", GAUGE, 1, "Shards that did not answer to this reading")              \
 	X(wakeups, "farcall_wakeups_total", COUNTER, 1, "Times a poller woke from sleep")                              \
 	X(uptime_ns, "farcall_uptime_seconds", GAUGE, METRICS_NS, "Time since the worker's start")                     \
-	X(latency_every, "farcall_call_latency_sampled_one_in", GAUGE, 1,                                              \
-	  "Calls of which the latency of one is measured")
+	X(latency_every, "farcall_call_latency_sampled_one_in", GAUGE, 1, "One call in so many is measured")
 
 #define METRICS_PEERS(X)                                                                                               \
 	X(sessions_up, "farcall_peer_sessions_up", GAUGE, 1, "Sessions with the worker that are up")                   \
@@ -114,6 +113,6 @@
 	X("farcall_shard_calls_sent_total", COUNTER, "shard", "Calls begun, by shard")                                 \
 	X("farcall_shard_requests_received_total", COUNTER, "shard", "Requests received, by shard")                    \
 	X("farcall_shard_poller_cpu_seconds_total", COUNTER, "shard", "CPU time of the poller's thread")               \
-	X("farcall_call_latency_seconds", HISTOGRAM, "le", "Latency of the calls of which it is measured")
+	X("farcall_call_latency_seconds", HISTOGRAM, "le", "Latency of the measured calls")
 
 #endif
