@@ -328,8 +328,9 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  * before, and each of them that answers within 1 s knows it (with FAR_CONNECT_LAZY: learns of it from the store). A
  * member leaves with far_shutdown() or far_shutdown_local(), whatever the others do; then, and when it dies, calls to
  * it end with PEER_LOST, later ones with UNKNOWN_WORKER, its references are released, and its name and its rank are
- * free, for a worker with any number of shards, too. With tcp:// the worker with rank 0 hosts the store: once it has
- * left, nobody can join, and calls among the others go on. INVALID: the members that came before are static, or have
+ * free, for a worker with any number of shards, too. A call to a name that has just come back may still meet the end of
+ * the former member's sessions: PEER_LOST. With tcp:// the worker with rank 0 hosts the store: once it has left, nobody
+ * can join, and calls among the others go on. INVALID: the members that came before are static, or have
  * another opts.members_max. RESOURCE: no rank is free. NOT_UNIQUE: a member has the rank, or the name.
  *
  * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
