@@ -83,7 +83,6 @@ wait $pid || rc=$?
 cp "$dir/stopped" "$dir/out"
 [ $rc -eq 0 ] && json 'j["results"][0]["p90_ns"] > 200000000'
 ok "rate --rate, the server was stopped: calls that could not be sent count, too" $?
-refuses "a rate of typed calls" "leave --api rpc out" rate --rate 5 --api rpc
 refuses "a rate of a hand-over" "leave --via thread out" rate --rate 5 --via thread
 refuses "a rate of shards" "leave --shards out" rate --rate 5 --shards 2
 refuses "a rate beside a floor" "leave --floor out" rate --rate 5 --floor
