@@ -25,8 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PERMISSION "FAR_PLUGIN_PATH"
-#define LOOK_NS    1000000 /* between two looks at the handlers that run */
+#define LOOK_NS 1000000 /* between two looks at the handlers that run */
 
 /* A plugin of an agent. In agent.plugins from its first load to the end of the agent. */
 struct loaded_plugin {
@@ -115,7 +114,7 @@ static bool listed(const char *list, const char *file, const char *dir)
 static enum far_status permit(const char *path, char *real, struct far_err *err)
 {
 	char dir[PATH_MAX];
-	const char *list = secure_getenv(PERMISSION);
+	const char *list = secure_getenv("FAR_PLUGIN_PATH");
 	if (!path || !realpath(path, real))
 		return err_set(err, path ? FAR_SYSTEM : FAR_INVALID, "cannot find plugin %.200s: %s",
 			       path ? path : "(NULL)", path ? strerror(errno) : "name its file");
@@ -125,8 +124,8 @@ static enum far_status permit(const char *path, char *real, struct far_err *err)
 		strcpy(dir, "/");
 	if (!list || !listed(list, real, dir))
 		return err_set(err, FAR_DENIED,
-			       "plugin %.200s is not permitted: " PERMISSION
-			       " %s; add the file or its directory, by absolute "
+			       "plugin %.200s is not permitted: FAR_PLUGIN_PATH %s; add the file or its directory, by "
+			       "absolute "
 			       "path",
 			       real, list && *list ? "does not list it" : "is not set");
 	enum far_status status = check_owner(real, false, err);

@@ -149,7 +149,7 @@ rm -f "$dir/app"
 nm -g --defined-only "$lib/libfarcall.a" | awk 'NF == 3 { print $3 }' >"$dir/static"
 sort "$dir/static" | diff - "$dir/exported" >"$dir/err" && [ -s "$dir/static" ] && ! grep -v '^far_' "$dir/static" >>"$dir/err"
 ok "the static library exports the same names, far_* alone" $?
-nm -g --defined-only "$build/engine/libfarcall-internal.a" | awk 'NF == 3 && $3 !~ /^far_/ { print "int " $3 ";" }' |
+nm -g --defined-only "$build/engine/libfarcall-internal.a" | awk 'NF == 3 && $3 ~ /^[A-Za-z_0-9]+$/ && $3 !~ /^far_/ { print "int " $3 ";" }' |
 	sort -u >"$dir/names.c"
 # shellcheck disable=SC2046 # words of a command
 bounded cc -std=c11 -fno-builtin $(pkg-config --cflags farcall) "$source/hello.c" "$dir/names.c" -o "$dir/app" $(static_plain)
