@@ -387,7 +387,7 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
 				   const struct far_opts *opts, size_t opts_bytes, struct far_agent **agent,
 				   struct far_err *err)
 {
-	struct far_err own;
+	struct far_err own = {0};
 	enum far_status status = FAR_OK;
 	bool again = true;
 	if (!version_covers(version))

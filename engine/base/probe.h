@@ -9,8 +9,14 @@
 #ifdef HAVE_SDT
 #define SDT_USE_VARIADIC
 #include <sys/sdt.h>
+#ifdef __clang__ /* whose -Wpedantic reports the macros of that header */
+#define PROBE(...)                                                                                                     \
+	_Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wgnu-zero-variadic-macro-arguments\"")   \
+		STAP_PROBEV(farcall, __VA_ARGS__) _Pragma("clang diagnostic pop")
+#else
 #define PROBE(...) STAP_PROBEV(farcall, __VA_ARGS__)
-#define PROBES     1
+#endif
+#define PROBES 1
 #else
 #define PROBE(...) ((void)0)
 #define PROBES     0

@@ -85,7 +85,7 @@ static enum far_status ports_watch(const struct ctl_config *config, struct far_e
 
 enum far_status ctl_create(struct ctl **out, const struct ctl_config *config, struct far_err *err)
 {
-	struct url url;
+	struct url url = {0};
 	int store_fd = -1;
 	must(config->clock && config->net && config->post && config->take && config->outstanding && config->begun);
 	must(config->shards >= 1 && config->shards <= FAR_SHARDS_MAX);
