@@ -5,6 +5,7 @@
 #include "apps/libps/pst_kernels.h"
 #include <assert.h>
 #include <errno.h>
+#include <stdalign.h>
 #include <string.h>
 
 #define AHEAD 32u /* keys that are prefetched */
@@ -57,8 +58,9 @@ void ps_flat_pull(const struct ps_flat *f, const uint64_t *keys, uint32_t n, uin
 void ps_flat_push(const struct ps_flat *f, const uint64_t *keys, uint32_t n, uint32_t row_bytes, const float *grads)
 {
 	uint32_t ids[PS_FLAT_KEYS_MAX];
+	alignas(64) float scratch[3 * PS_FLAT_DIM_MAX];
 	struct pst_rule rule;
-	assert(n <= PS_FLAT_KEYS_MAX && row_bytes == f->arr[0].stride);
+	assert(n <= PS_FLAT_KEYS_MAX && row_bytes == f->arr[0].stride && row_bytes <= PS_FLAT_DIM_MAX * sizeof(float));
 	pst_rule_defaults(&rule, PST_RULE_ADAGRAD);
 	for (uint32_t i = 0; i < n; i++)
 		ids[i] = (uint32_t)keys[i];
@@ -69,6 +71,7 @@ void ps_flat_push(const struct ps_flat *f, const uint64_t *keys, uint32_t n, uin
 				    .state = &f->arr[1],
 				    .ids = ids,
 				    .n = n,
-				    .grads = grads};
+				    .grads = grads,
+				    .scratch = scratch};
 	pst_kernels_best()->apply(&a);
 }

@@ -24,8 +24,9 @@ void ps_flat_close(struct ps_flat *f);
 void ps_flat_pull(const struct ps_flat *f, const uint64_t *keys, uint32_t n, uint32_t row_bytes, void *out);
 
 #define PS_FLAT_KEYS_MAX 4096u /* of a push */
+#define PS_FLAT_DIM_MAX  256u  /* elements of its rows, a multiple of 16 */
 
-/** Adagrad in one pass: n gradients of f32 to rows of `row_bytes`. */
+/** Adagrad in one pass: n gradients of f32 to rows of `row_bytes`, PS_FLAT_DIM_MAX elements at most. */
 void ps_flat_push(const struct ps_flat *f, const uint64_t *keys, uint32_t n, uint32_t row_bytes, const float *grads);
 
 #endif
