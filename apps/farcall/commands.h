@@ -16,6 +16,7 @@ int cmd_claim(int argc, char **argv);
 int cmd_health(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_tables(int argc, char **argv);
+int cmd_sign(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_decode(int argc, char **argv);
 int cmd_workers(int argc, char **argv);

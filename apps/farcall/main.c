@@ -27,6 +27,7 @@ static const struct command commands[] = {
 	{"decode", cmd_decode, "show the packets of a capture, field by field"},
 	{"perf", cmd_perf, "measure latency, rate and idle cost, each beside the floor of the machine"},
 	{"pserver", cmd_pserver, "serve tables of a parameter server"},
+	{"sign", cmd_sign, "sign plugins that workers send to each other"},
 	{"sim", cmd_sim, "run clusters on a simulated network and check every run"},
 	{"tables", cmd_tables, "show, save, load and drop tables of a parameter server"},
 	{"train", cmd_train, "train logistic regression on a parameter server"},

@@ -331,6 +331,7 @@ static const struct {
 	{"names", init_names, fini_names},
 	{"kinds", init_kinds, agent_kinds_fini},
 	/* with threads only */
+	{"plugins", plugins_receive, NULL},
 	{"pollers", agent_init_pollers, agent_fini_pollers},
 	{"metrics", agent_init_metrics, agent_fini_metrics},
 	{"join", agent_init_join, agent_fini_join},
@@ -340,7 +341,7 @@ static const struct {
 	/* clang-format on */
 };
 #define STEPS         (sizeof steps / sizeof *steps)
-#define STEPS_STEPPED (STEPS - 6) /* without threads */
+#define STEPS_STEPPED (STEPS - 7) /* without threads */
 
 static void undo(struct far_agent *a, size_t done)
 {

@@ -59,6 +59,10 @@ void agent_ports_refused(struct init *in, const struct far_err *why);
 enum far_status profile_env_begin(struct init *in);
 void profile_env_end(struct far_agent *a);
 
+/* ---- api/plugin_send.c ---- */
+/** With FAR_PLUGIN_KEYS: registers the function that loads plugins which peers send. */
+enum far_status plugins_receive(struct init *in);
+
 /* ---- api/members.c ---- */
 /** ctl_config.members_changed: wakes the thread of callbacks and waits. The control thread. */
 void members_on_change(void *ctx);

@@ -33,8 +33,9 @@ struct loaded_plugin {
 	struct loaded_plugin *next;
 	const struct far_plugin *module; /* NULL: not loaded */
 	void *handle;
+	int fd; /* of a plugin that was sent: its image; -1 */
 	char name[FAR_PLUGIN_NAME_MAX];
-	char path[PATH_MAX];
+	char path[PATH_MAX]; /* of a plugin that was sent: its sender, for messages */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all plugins of all agents */
@@ -78,13 +79,13 @@ static enum far_status run_method(struct far_req *req, void *object, const struc
 
 /* ---- permission ---- */
 
-static enum far_status check_owner(const char *path, bool directory, struct far_err *err)
+enum far_status plugin_check_owner(const char *path, bool directory, struct far_err *err)
 {
 	struct stat st;
 	if (stat(path, &st))
-		return err_set(err, FAR_SYSTEM, "cannot read plugin %.200s: %s", path, strerror(errno));
+		return err_set(err, FAR_SYSTEM, "cannot read %.200s: %s", path, strerror(errno));
 	if (directory ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode))
-		return err_set(err, FAR_DENIED, "plugin %.200s is not a file", path);
+		return err_set(err, FAR_DENIED, "%.200s is not a file", path);
 	if (st.st_uid != 0 && st.st_uid != geteuid())
 		return err_set(
 			err, FAR_DENIED,
@@ -128,8 +129,8 @@ static enum far_status permit(const char *path, char *real, struct far_err *err)
 			       "absolute "
 			       "path",
 			       real, list && *list ? "does not list it" : "is not set");
-	enum far_status status = check_owner(real, false, err);
-	return status ? status : check_owner(dir, true, err);
+	enum far_status status = plugin_check_owner(real, false, err);
+	return status ? status : plugin_check_owner(dir, true, err);
 }
 
 /* ---- the file ---- */
@@ -274,13 +275,18 @@ static void remove_all(struct far_agent *a, const struct loaded_plugin *p, size_
 			registry_remove_type(&a->registry, type_at(p->module, i)->name);
 }
 
-/* The code stays mapped where values of its types exist. */
+/* The code stays mapped where values of its types exist, and so does the number of its image: dlopen() takes a path
+ * that it knows for the object that it has. */
 static void forget(struct loaded_plugin *p, bool unmap)
 {
-	if (unmap)
+	if (unmap) {
 		dlclose(p->handle);
+		if (p->fd >= 0)
+			close(p->fd);
+	}
 	p->module = NULL;
 	p->handle = NULL;
+	p->fd = -1;
 }
 
 static enum far_status start(struct far_agent *a, struct loaded_plugin *p, struct far_err *err)
@@ -333,34 +339,6 @@ static enum far_status find_or_make(struct far_agent *a, const char *name, struc
 	p->next = a->plugins;
 	a->plugins = p;
 	return FAR_OK;
-}
-
-static enum far_status load_locked(struct far_agent *a, const char *path, struct far_err *err)
-{
-	char real[PATH_MAX];
-	struct loaded_plugin *p;
-	enum far_status status = permit(path, real, err);
-	if (status)
-		return status;
-	void *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
-	if (!handle)
-		return err_set(err, FAR_UNSUPPORTED,
-			       "plugin %.200s cannot be loaded: %.200s; build it as a shared object for this machine",
-			       real, dlerror());
-	const struct far_plugin *m = dlsym(handle, "far_plugin_module");
-	status = check_module(real, handle, m, err);
-	if (!status)
-		status = check_names(m, err);
-	if (!status)
-		status = find_or_make(a, m->name, &p, err);
-	if (status) {
-		dlclose(handle);
-		return status;
-	}
-	p->handle = handle;
-	p->module = m;
-	strcpy(p->path, real);
-	return start(a, p, err);
 }
 
 /* ---- unloading ---- */
@@ -432,6 +410,51 @@ static enum far_status unload_locked(struct far_agent *a, const char *name, uint
 	return FAR_OK;
 }
 
+/* ---- loading ---- */
+
+/* Loads the file at `path`. A plugin that was sent is open as `fd`, and replaces the one of its name. `from`: for
+ * messages. Takes `fd` over. */
+static enum far_status load_locked(struct far_agent *a, const char *path, int fd, const char *from, struct far_err *err)
+{
+	struct loaded_plugin *p;
+	const struct far_plugin *m = NULL;
+	enum far_status status;
+	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (handle) {
+		m = dlsym(handle, "far_plugin_module");
+		status = check_module(from, handle, m, err);
+	} else {
+		status = err_set(err, FAR_UNSUPPORTED,
+				 "plugin %.200s cannot be loaded: %.200s; build it as a shared object for this machine",
+				 from, dlerror());
+	}
+	if (!status)
+		status = check_names(m, err);
+	if (!status && fd >= 0 && (p = find(a, m->name)) && p->module)
+		status = unload_locked(a, m->name, 0, err);
+	if (!status)
+		status = find_or_make(a, m->name, &p, err);
+	if (status) {
+		if (handle)
+			dlclose(handle);
+		if (fd >= 0)
+			close(fd);
+		return status;
+	}
+	p->handle = handle;
+	p->module = m;
+	p->fd = fd;
+	snprintf(p->path, sizeof p->path, "%s", from);
+	return start(a, p, err);
+}
+
+static enum far_status load_file(struct far_agent *a, const char *path, struct far_err *err)
+{
+	char real[PATH_MAX];
+	enum far_status status = permit(path, real, err);
+	return status ? status : load_locked(a, real, -1, real, err);
+}
+
 /* ---- the interface ---- */
 
 /* A handler on a shard would keep the shard from the calls that unloading waits for. */
@@ -455,7 +478,19 @@ enum far_status far_plugin_load(struct far_agent *a, const char *path, struct fa
 	enum far_status status = begin(a, "far_plugin_load", err);
 	if (status)
 		return status;
-	status = load_locked(a, path, err);
+	status = load_file(a, path, err);
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+enum far_status plugin_load_image(struct far_agent *a, int fd, const char *from, struct far_err *err)
+{
+	char path[32];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	enum far_status status = begin(a, "far::plugin_load", err);
+	if (status)
+		return status;
+	status = load_locked(a, path, fd, from, err);
 	pthread_mutex_unlock(&lock);
 	return status;
 }
@@ -476,9 +511,14 @@ enum far_status far_plugin_reload(struct far_agent *a, const char *name, const c
 	enum far_status status = begin(a, "far_plugin_reload", err);
 	if (status)
 		return status;
-	status = unload_locked(a, name, timeout_ns, err);
+	const struct loaded_plugin *p = name ? find(a, name) : NULL;
+	if (!path && p && p->fd >= 0)
+		status = err_set(err, FAR_INVALID, "plugin %s was not loaded from a file but sent by %s; name its file",
+				 name, p->path);
 	if (!status)
-		status = load_locked(a, path ? path : find(a, name)->path, err);
+		status = unload_locked(a, name, timeout_ns, err);
+	if (!status)
+		status = load_file(a, path ? path : find(a, name)->path, err);
 	pthread_mutex_unlock(&lock);
 	return status;
 }

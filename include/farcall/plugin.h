@@ -14,9 +14,10 @@
  * It is not linked with libfarcall: its functions of the library are those of the program, which links the shared
  * library, or the static one with -rdynamic.
  *
- * Permission: a worker loads nothing unless FAR_PLUGIN_PATH lists the file or its directory by absolute path; ":"
+ * Permission: a worker loads no file unless FAR_PLUGIN_PATH lists the file or its directory by absolute path; ":"
  * separates entries. The file, and its directory, must belong to the user of the process or to root, and nobody else
- * may be able to write to them.
+ * may be able to write to them. far_plugin_send() sends a plugin to a worker, which loads none unless it is signed by a
+ * key that the file FAR_PLUGIN_KEYS lists.
  *
  * Caller and callee both need the functions that they use, as everywhere: the caller loads the plugin too or registers
  * functions of the same signatures. A call fails with FAR_NO_FUNCTION, executed NO, before the plugin is loaded and
@@ -106,6 +107,26 @@ enum far_status far_plugin_unload(struct far_agent *agent, const char *name, uin
  */
 enum far_status far_plugin_reload(struct far_agent *agent, const char *name, const char *path, uint64_t timeout_ns,
 				  struct far_err *err);
+
+/**
+ * Sends the file of a plugin to worker `to`, which loads it, or replaces the plugin of the same name, as
+ * far_plugin_reload() does. `<path>.sig` holds the file's signature:
+ *
+ *	farcall key signer.key                                # once: the secret key
+ *	farcall sign --public signer.key >>plugins.pub        # once: the line that receivers list
+ *	farcall sign signer.key geo.so                        # writes geo.so.sig
+ *	FAR_PLUGIN_KEYS=/etc/farcall/plugins.pub ./worker     # a receiver
+ *
+ * FAR_PLUGIN_KEYS is an absolute path; the file and its directory must belong to the user of the process or to root,
+ * and nobody else may be able to write to them. It is read for each plugin, so a key that is removed is trusted no
+ * longer. A signature says who made the file, not when: an older version with its signature is loaded, too. Blocks for
+ * at most `timeout_ns` (0: the agent's default timeout of calls). Errors here: SYSTEM, INVALID (a file; a signature's
+ * size), RESOURCE, those of far_rpc_sync(). Errors of the receiver: DENIED (it lists no keys; none of them made the
+ * signature; the owner or mode of its list), those of far_plugin_reload(). Not in an inline handler or fiber
+ * (WOULD_DEADLOCK).
+ */
+enum far_status far_plugin_send(struct far_agent *agent, const char *to, const char *path, uint64_t timeout_ns,
+				struct far_err *err);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -42,7 +42,8 @@ builtin api far_* the built-in functions are handlers as an application's are, o
 builtin agent agent/agent.h gathers are kept with the agent
 agent api message_reply_buffer given to shards: where an application wants a reply
 agent api plugins_end a step of the stop: the plugins of an agent
-agent api api/plugin.h for it
+agent api plugins_receive a step of start: the function that loads plugins which peers send
+agent api api/plugin.h for both
 agent api profile_env_* steps of start and stop: the file that FAR_PROFILE names
 agent api store_free_rank a step of start: looks for a free rank in the store, as an application would
 agent api members_end a step of stop: ends the thread that runs callbacks about members
