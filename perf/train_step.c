@@ -308,7 +308,9 @@ int main(int argc, char **argv)
 	check(far_train_init_rpc(train, "worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err));
 	if (far_self(agent).worker == 0) {
 		make_here();
+		check(far_shard_acquire(agent, FAR_SEC, &err));
 		measure(seconds);
+		far_shard_release(agent);
 		far_dist_optimizer_free(optimizer);
 	} else {
 		check(far_serve(agent, 0, &err));
