@@ -10,6 +10,7 @@
 #include "core/fiber.h"
 #include "core/fiber_pool.h"
 #include "core/shard.h"
+#include "value/registry.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -19,7 +20,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FRAMES_MAX 48
+#define FRAMES_MAX   48
+#define CRASH_EVENTS 32u
 
 static const struct {
 	int number;
@@ -129,6 +131,34 @@ static void report_overflow(struct line *l, const void *address)
 	end_line(l);
 }
 
+/* The last rare events of the thread's shard. */
+static void report_events(struct line *l, const struct shard *s)
+{
+	struct trace_event events[CRASH_EVENTS];
+	uint32_t n = trace_read(s->trace, events, CRASH_EVENTS);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct trace_event *e = &events[i];
+		const struct function *f = e->typed ? registry_at(s->config.registry, e->function) : NULL;
+		put(l, i ? "" : "farcall: the shard's last events, by time in microseconds:\n");
+		put(l, "farcall:   ");
+		put_number(l, (e->at - events[0].at) / 1000, 10);
+		put(l, " ");
+		put(l, trace_kind_text(e->kind));
+		if (f) {
+			put(l, " \"");
+			put(l, f->signature.name);
+			put(l, "\"");
+		}
+		if (e->status) {
+			put(l, ": ");
+			put(l, far_status_name((enum far_status)e->status));
+		}
+		put(l, ", worker of rank ");
+		put_number(l, e->worker, 10);
+		end_line(l);
+	}
+}
+
 static void report(unsigned which, const siginfo_t *info)
 {
 	struct line l = {0};
@@ -147,6 +177,8 @@ static void report(unsigned which, const siginfo_t *info)
 	end_line(&l);
 	if (info->si_code > 0)
 		report_overflow(&l, info->si_addr);
+	if (place.shard)
+		report_events(&l, place.shard);
 	int n = backtrace(frames, FRAMES_MAX);
 	backtrace_symbols_fd(frames, n, STDERR_FILENO);
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "core/blocking.h"
+#include "core/call_unsent.h"
 #include "features/metrics/collect.h"
 #include "features/references/rref.h"
 #include "transport/transport.h"
@@ -17,6 +18,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#define DEBUG_EVENTS 64u
 
 void agent_counters_add(const struct shard *s, struct far_counters *out)
 {
@@ -382,6 +385,31 @@ static void put_pending(struct metrics_out *o, const struct far_agent *a, const 
 	}
 }
 
+/* The shard's last rare events, as ages. */
+static void put_trace(struct metrics_out *o, const struct far_agent *a, const struct shard *s)
+{
+	struct trace_event events[DEBUG_EVENTS];
+	char name[SIGNATURE_NAME_MAX];
+	uint32_t n = trace_read(s->trace, events, DEBUG_EVENTS);
+	uint64_t now = clock_now(a->clock);
+	metrics_put(o, ",\"events\":[");
+	for (uint32_t i = 0; i < n; i++) {
+		const struct trace_event *e = &events[i];
+		bool failed = e->kind == TRACE_CALL_FAILED || e->kind == TRACE_REQUEST_FAILED;
+		metrics_put(o, "%s{\"event\":\"%s\"", i ? "," : "", trace_kind_text(e->kind));
+		put_ms(o, "age_ms", true, (int64_t)(now - e->at));
+		metrics_put(o, ",\"worker\":");
+		metrics_put_quoted(o, AGENT_NAME(a, e->worker));
+		if (failed) {
+			metrics_put(o, ",\"function\":");
+			metrics_put_quoted(o, call_name(s, e->typed, e->function, name, sizeof name));
+			metrics_put(o, ",\"status\":\"%s\"", far_status_name((enum far_status)e->status));
+		}
+		metrics_put(o, "}");
+	}
+	metrics_put(o, "]");
+}
+
 static void put_shard(struct metrics_out *o, const struct far_agent *a, unsigned i, const struct metrics_shard *of)
 {
 	const char *handler = of ? NULL : running(a->shards[i]);
@@ -393,6 +421,7 @@ static void put_shard(struct metrics_out *o, const struct far_agent *a, unsigned
 			metrics_put_quoted(o, handler);
 		else
 			metrics_put(o, "null");
+		put_trace(o, a, a->shards[i]);
 		metrics_put(o, "}");
 		return;
 	}
@@ -401,7 +430,9 @@ static void put_shard(struct metrics_out *o, const struct far_agent *a, unsigned
 	put_pending(o, a, of, "to", of->calls, of->calls_n);
 	metrics_put(o, "],\"requests\":[");
 	put_pending(o, a, of, "from", of->requests, of->requests_n);
-	metrics_put(o, "]}");
+	metrics_put(o, "]");
+	put_trace(o, a, a->shards[i]);
+	metrics_put(o, "}");
 }
 
 void agent_info_write(const struct far_agent *a, struct metrics_out *o)

@@ -18,13 +18,13 @@ static _Atomic int limit = -1; /* enum far_log_level; −1: FAR_LOG is not read 
 
 static int limit_read(void)
 {
-	static const char *const names[] = {"none", "error", "warning", "info"};
+	static const char *const names[] = {"none", "error", "warning", "info", "debug"};
 	int level = atomic_load_explicit(&limit, memory_order_relaxed);
 	if (level >= 0)
 		return level;
 	const char *env = getenv("FAR_LOG");
 	level = FAR_LOG_INFO;
-	for (int i = FAR_LOG_NONE; i <= FAR_LOG_INFO; i++)
+	for (int i = FAR_LOG_NONE; i <= FAR_LOG_DEBUG; i++)
 		if (env && strcmp(env, names[i]) == 0)
 			level = i;
 	int unread = -1; /* far_log_level_set() wins */

@@ -237,6 +237,7 @@ static uint64_t store_step(struct group *g)
 		next = at < next ? at : next;
 		if (store_client_connection(g->client) == STORE_LOST && !g->store_lost) {
 			g->store_lost = true;
+			group_report(g, NULL, "the store is lost", store_client_why(g->client));
 			g->busy = true;
 		}
 	}

@@ -160,6 +160,12 @@ struct mail_queue {
 };
 
 /** All times are absolute, in ns; TIME_NEVER: none. */
+/* Rate of group_report(). */
+struct group_reports {
+	uint64_t window_end;
+	uint32_t n, left_out; /* lines of this window, and those that were not logged since the last one */
+};
+
 struct group {
 	struct ctl_config config; /* strings replaced by own copies */
 	struct url url;
@@ -189,8 +195,9 @@ struct group {
 	bool is_refused;                  /* this worker has no NIC port: `refused` has the reason */
 	struct far_err refused;           /* copy of config.refused */
 	bool store_lost;                  /* the store client has failed for good */
-	bool accept_warned;               /* the present accept() error of the store was logged */
-	bool notifying;                   /* a write of "abort", or of "late", is under way */
+	struct group_reports reports;
+	bool accept_warned; /* the present accept() error of the store was logged */
+	bool notifying;     /* a write of "abort", or of "late", is under way */
 
 	struct ctl_member *members; /* [0, world) */
 	struct peer *peers;         /* [0, world) */
@@ -263,6 +270,10 @@ static inline bool group_leaving(const struct group *g)
 {
 	return g->phase >= PHASE_DRAIN && g->phase <= PHASE_CLOSE;
 }
+
+/* ---- report.c ---- */
+/** Logs an event of a member (NULL: of the group) at level DEBUG, unless there were too many. `why` may be empty. */
+void group_report(struct group *g, const struct peer *p, const char *event, const char *why);
 
 /* ---- join.c ---- */
 /** Starts the store (rank 0) and connects to it. */

@@ -60,6 +60,7 @@ static void incarnation_begin(struct peer *p, const struct info *info, const uin
 		peer_restarted(p);
 	else
 		dynamic_settle(p);
+	group_report(g, p, known ? "is back" : "has joined", "");
 	member_set_alive(p, true);
 	leave_peer_restarted(p);
 	g->busy = true;

@@ -271,6 +271,7 @@ void peer_lost(struct peer *p, const char *why)
 	if (p->dead)
 		return;
 	p->dead = true;
+	group_report(g, p, "is lost", why);
 	member_set_alive(p, false);
 	g->busy = true;
 	for (struct pair *pair = p->pairs; pair; pair = pair->next)

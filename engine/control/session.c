@@ -481,6 +481,8 @@ static void on_down(struct pair *pair, const struct nic_event *ev)
 	snprintf(text, sizeof text, "%s%s", ev->text ? ev->text : strerror(-ev->error), remark);
 	if (!is_member_still(pair, ev->error) || !pair_disconnect(pair, text))
 		peer_lost(p, text);
+	else
+		group_report(p->group, p, "is not connected", text);
 }
 
 static int port_event(void *ctx, const struct nic_event *ev)

@@ -448,9 +448,9 @@ void call_on_answer(struct shard *s, struct session *se, const union packet_head
 		}
 	} else if (h->type == PACKET_ERROR) {
 		completion_of_error(&o, &h->error, body, len);
-		session_count_error(s, se, o.status);
+		session_count_error(s, se, o.status, c->typed, c->fn);
 	} else {
-		session_count_error(s, se, FAR_TIMEOUT);
+		session_count_error(s, se, FAR_TIMEOUT, c->typed, c->fn);
 		callee_gave_up(s, c, &call_completion, (int16_t)se->worker);
 		return;
 	}
@@ -478,7 +478,7 @@ __attribute__((noinline, cold)) static void end_rendezvous_early(struct shard *s
 		.status = status, .executed = executed[progress], .origin = -1, .data = whole, .len = (size_t)len};
 	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
-	session_count_error(s, se, status);
+	session_count_error(s, se, status, c->typed, c->fn);
 	if (progress == CALL_PART_SENT || progress == CALL_OFFERED) {
 		if (c->sampled)
 			call_sample_end(s, c);
@@ -528,7 +528,7 @@ void call_complete_rendezvous(struct shard *s, struct session *se, const struct 
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	if (o->status != FAR_OK)
-		session_count_error(s, se, o->status);
+		session_count_error(s, se, o->status, c->typed, c->fn);
 	if (o->status == FAR_OK && h->flags & PACKET_RREFS)
 		finish_rrefs(s, se, &call_completion, o);
 	else
@@ -556,7 +556,7 @@ void call_end_early(struct shard *s, struct call *c, enum far_status status, con
 	struct completion o = {
 		.status = status, .executed = FAR_EXECUTED_MAYBE, .origin = -1, .data = text, .len = strlen(text)};
 	timer_disarm(&s->call_wheel, &c->timer);
-	session_count_error(s, se, status);
+	session_count_error(s, se, status, c->typed, c->fn);
 	if (c->sampled)
 		call_sample_end(s, c);
 	c->state = CALL_ENDED;
@@ -594,7 +594,7 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 		call_give(s, c);
 		if (!due)
 			continue;
-		session_count_error(s, of, status);
+		session_count_error(s, of, status, c->typed, c->fn);
 		finish_slow(s, &call_completion, &o);
 	}
 }

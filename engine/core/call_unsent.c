@@ -25,7 +25,8 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 			       .app = start->app};
 	if (start->id)
 		start->id->slot = 0;
-	session_count_error(s, &s->sessions[session_index(s, start->worker, start->shard)], status);
+	session_count_error(s, &s->sessions[session_index(s, start->worker, start->shard)], status, start->typed,
+			    start->fn);
 	s->context.handler = "a completion callback";
 	start->done(start->user, &o);
 	s->context.handler = outer;

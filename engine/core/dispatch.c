@@ -48,6 +48,12 @@ void dispatch_finish(struct far_req *req)
 void dispatch_error(struct far_req *req, enum far_status status, enum far_executed executed, int32_t code,
 		    const char *text, size_t len)
 {
+	trace_add(req->shard->trace, &(struct trace_event){.at = clock_now(req->shard->config.clock),
+							   .kind = TRACE_REQUEST_FAILED,
+							   .status = (uint8_t)status,
+							   .typed = req->fn != NULL,
+							   .function = req->fn ? (uint16_t)req->fn->index : UINT16_MAX,
+							   .worker = req->from});
 	if (unlikely(req->answer == ANSWER_ONEWAY)) { /* it has no caller */
 		counter_add(&req->shard->counters.oneways_dropped, 1);
 		req->answer = ANSWER_SENT;

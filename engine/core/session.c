@@ -100,6 +100,12 @@ void session_learn(struct shard *s, const struct session *se, uint32_t local, ui
 	s->incarnations[se->worker].learned = true;
 }
 
+static void event(struct shard *s, const struct session *se, enum trace_kind kind)
+{
+	trace_add(s->trace,
+		  &(struct trace_event){.at = clock_now(s->config.clock), .kind = kind, .worker = se->worker});
+}
+
 /* Another incarnation of the worker has other functions; the sessions of the one before have ended. */
 static void incarnation_begins(struct shard *s, uint32_t worker, uint64_t incarnation)
 {
@@ -149,6 +155,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->backpressured = (uint8_t)((s->hold_answers ? SESSION_HELD : 0) | (s->shown ? SESSION_SHOWN : 0));
 	if (!MUTANT(WAITING_KEPT) || !se->waiting)
 		waiting_send(s, se);
+	event(s, se, TRACE_SESSION_UP);
 	PROBE(session_up, s->config.rank, s->config.index, se->worker, se->shard);
 	features_session_settled(s, se);
 }
@@ -217,6 +224,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 		return;
 	text_set(text, sizeof text, "connection to the worker lost: %s",
 		 mail->text[0] ? mail->text : "its process is gone");
+	event(s, se, TRACE_SESSION_DOWN);
 	PROBE(session_down, s->config.rank, s->config.index, se->worker, se->shard, text);
 	session_close(s, se);
 	if (mail->status == FAR_UNREACHABLE)
@@ -304,7 +312,8 @@ unsigned session_resume(struct shard *s)
 	return n;
 }
 
-void session_count_error(struct shard *s, const struct session *se, enum far_status status)
+void session_count_error(struct shard *s, const struct session *se, enum far_status status, bool typed,
+			 uint16_t function)
 {
 	static const uint8_t class_of[FAR_STATUS_COUNT] = {
 		[FAR_TIMEOUT] = SESSION_ERROR_TIMEOUT + 1,     [FAR_PEER_LOST] = SESSION_ERROR_LOST + 1,
@@ -317,6 +326,12 @@ void session_count_error(struct shard *s, const struct session *se, enum far_sta
 	};
 	unsigned place = class_of[status];
 	s->session_counters[se - s->sessions].errors[place ? place - 1 : SESSION_ERROR_OTHER]++;
+	trace_add(s->trace, &(struct trace_event){.at = clock_now(s->config.clock),
+						  .kind = TRACE_CALL_FAILED,
+						  .status = (uint8_t)status,
+						  .typed = typed,
+						  .function = function,
+						  .worker = se->worker});
 }
 
 void session_protocol_error(struct shard *s, struct session *se)

@@ -165,8 +165,9 @@ static inline void session_count_received(struct shard *s, struct session *se, u
 	counter_add(&s->counters.bytes_received, bytes);
 	s->session_counters[se->index].bytes_received += bytes;
 }
-/** Counts a call that ended with an error. */
-void session_count_error(struct shard *s, const struct session *se, enum far_status status);
+/** Counts and traces a call that ended with an error. `function`: as call.fn. */
+void session_count_error(struct shard *s, const struct session *se, enum far_status status, bool typed,
+			 uint16_t function);
 /** Hands a packet to the session's queue, as its tx_commit(). */
 static inline int session_commit(struct shard *s, const struct session *se, struct nic_tx *tx)
 {

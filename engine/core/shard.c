@@ -123,6 +123,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->call_places = shard_zeroed(s->calls_n, sizeof *s->call_places);
 	s->aging = shard_zeroed(s->calls_n, sizeof *s->aging);
 	bool measures = latency_init(&s->latency, c->sample_every, s->calls_n);
+	s->trace = shard_zeroed(1, sizeof *s->trace);
 	s->sites = shard_zeroed(SHARD_SITES, sizeof *s->sites);
 	s->plans = shard_zeroed(SHARD_PLANS, sizeof *s->plans);
 	s->deferred = shard_zeroed(s->deferred_n, sizeof *s->deferred);
@@ -130,9 +131,10 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->oneways_queued = shard_zeroed(sessions, sizeof *s->oneways_queued);
 	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls &&
-	       s->call_places && s->aging && measures && s->sites && s->plans && s->deferred && s->strings &&
-	       s->oneways_queued && s->calls_queued && s->session_counters && s->functions && s->incarnations &&
-	       shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) && features_init(s);
+	       s->call_places && s->aging && measures && s->trace && s->sites && s->plans && s->deferred &&
+	       s->strings && s->oneways_queued && s->calls_queued && s->session_counters && s->functions &&
+	       s->incarnations && shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) &&
+	       features_init(s);
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -176,6 +178,7 @@ void shard_destroy(struct shard *s)
 	shard_zeroed_free(s->call_places);
 	shard_zeroed_free(s->aging);
 	latency_free(&s->latency);
+	shard_zeroed_free(s->trace);
 	shard_zeroed_free(s->sites);
 	future_cache_free(&s->futures);
 	shard_zeroed_free(s->plans);

@@ -602,12 +602,12 @@ static inline void far_limits_read(struct far_agent *agent, struct far_limits *o
 
 /**
  * Installs handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT that report the crash on stderr: signal, address,
- * the running handler and its worker, an overflow of a fiber's stack, a backtrace. The previous action (core dump or
- * the application's handler) then runs and stays installed, so each signal is reported once. The report needs no memory
- * except the thread's alternate signal stack. The calling thread gets such a stack if it has none; threads of agents
- * get one if this is called before far_init_rpc(). Inline and fiber handlers also run on application threads that wait:
- * without a call on such a thread, a stack overflow there ends the process unreported. May be called again. Errors:
- * SYSTEM.
+ * the running handler and its worker, an overflow of a fiber's stack, the shard's last rare events, a backtrace. The
+ * previous action (core dump or the application's handler) then runs and stays installed, so each signal is reported
+ * once. The report needs no memory except the thread's alternate signal stack. The calling thread gets such a stack if
+ * it has none; threads of agents get one if this is called before far_init_rpc(). Inline and fiber handlers also run on
+ * application threads that wait: without a call on such a thread, a stack overflow there ends the process unreported.
+ * May be called again. Errors: SYSTEM.
  */
 enum far_status far_crash_report_install(struct far_err *err);
 

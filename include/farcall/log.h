@@ -17,12 +17,13 @@ enum far_log_level {
 	FAR_LOG_NONE,    /* no line has this level: as a limit it stops all lines */
 	FAR_LOG_ERROR,   /* something failed, and no function returns it */
 	FAR_LOG_WARNING, /* the library works, with a loss of speed or safety that can be removed */
-	FAR_LOG_INFO     /* what the library waits for */
+	FAR_LOG_INFO,    /* what the library waits for */
+	FAR_LOG_DEBUG    /* members that join, are lost and come back; at most 16 such lines in 10 s */
 };
 
 /** A field of a line: what the text names, for programs. Both strings are valid until the hook returns. */
 struct far_log_field {
-	const char *name; /* "worker", "group", "seconds" … */
+	const char *name; /* "worker", "group", "seconds", "event", "peer", "reason" … */
 	const char *value;
 };
 
@@ -41,7 +42,7 @@ typedef void far_log_fn(enum far_log_level level, const char *text, const struct
 void far_log_set(far_log_fn *fn, void *user);
 
 /** Sets the least severe level that is written. Default: FAR_LOG in the environment ("none", "error", "warning",
- * "info"), read once, else FAR_LOG_INFO. */
+ * "info", "debug"), read once, else FAR_LOG_INFO. */
 void far_log_level_set(enum far_log_level level);
 
 #ifdef __GNUC__

@@ -209,6 +209,8 @@ static void under_way(void)
 		usleep(1000);
 	} while (!strstr(text, "\"function\":\"t::wait\",\"to\":\"worker1\",\"at\":\"sent\",\"age_ms\":"));
 	CHECK(strstr(text, "\"answers\":true") && !strstr(text, "\"age_ms\":null"));
+	CHECK(strstr(text, "{\"event\":\"session up\",\"age_ms\":"));
+	CHECK(strstr(text, "\"worker\":\"worker1\",\"function\":\"t::fails\",\"status\":\"REMOTE\"}"));
 	CHECK_STATUS(far_rpc_async(agent, check_name(0), "t::hold", NULL, 0, NULL, &g, &err), FAR_OK, &err);
 	while (!atomic_load(&held))
 		usleep(1000);
