@@ -13,6 +13,8 @@
 #ifndef FAR_NIC_LANE_H
 #define FAR_NIC_LANE_H
 
+#include "base/factor.h"
+
 #include <assert.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -144,6 +146,8 @@ static inline void lane_take(struct nic_lane *l)
 static inline void lane_prefetch_burst(const struct nic_lane *l, uint32_t word)
 {
 	const struct nic_line *line = l->rx_next;
+	if (!FACTOR(PREFETCH))
+		return;
 	uint32_t n = 1 + (word >> LANE_MORE_SHIFT & LANE_MORE_MASK);
 	for (const struct nic_line *end = line + (n < l->rx_left ? n : l->rx_left); ++line < end;)
 		__builtin_prefetch(line, 0, 3);
@@ -193,8 +197,10 @@ static inline void lane_put(struct nic_lanes *lanes, struct nic_lane *l, uint32_
 	l->withheld = line;
 	l->withheld_word = word;
 	l->burst = 1;
-	if (l->burst_before > 1)
+	if (FACTOR(CLAIMS) && l->burst_before > 1)
 		lane_claim(l);
+	if (!FACTOR(BURSTS))
+		lane_publish(l);
 	if (__builtin_expect(!l->dirty, 0)) {
 		l->dirty = true;
 		lanes->dirty[lanes->dirty_n++] = l;

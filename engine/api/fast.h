@@ -52,7 +52,7 @@ static inline bool agent_may_wait_fast(const struct shard *s)
 static inline void agent_fast_poll(struct shard *s, const struct session *se, struct idler *idler)
 {
 	const struct nic_lane *l = se->lane;
-	for (unsigned i = 0; l && l->user && i < LANE_POLLS_PER_PASS && lane_empty(l); i++)
+	for (unsigned i = 0; l && l->user && i < LANE_POLLS_PER_PASS && FACTOR(POLLS) && lane_empty(l); i++)
 		;
 	if (shard_pass(s))
 		*idler = (struct idler){0};

@@ -48,7 +48,7 @@ struct call_site *site_learn(const struct far_agent *a, struct call_site *site, 
 static inline struct call_site *site_of(const struct far_agent *a, struct shard *s, const char *name, uint64_t cls)
 {
 	struct call_site *site = &s->sites[((uintptr_t)name ^ (uintptr_t)name >> 6 ^ cls) % SHARD_SITES];
-	if (likely(site->name == name && name && site->cls == cls &&
+	if (likely(FACTOR(SITES) && site->name == name && name && site->cls == cls &&
 		   !atomic_load_explicit(&site->fn->rivals, memory_order_relaxed) && site_matches(site, name)))
 		return site;
 	return site_learn(a, site, name, cls);

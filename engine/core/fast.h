@@ -26,7 +26,7 @@
 #include <string.h>
 
 #ifndef FAR_FAST_PATH
-#define FAR_FAST_PATH 1
+#define FAR_FAST_PATH FACTOR(FAST)
 #endif
 
 /** First word of a head: kind, flags, function. */
@@ -135,6 +135,8 @@ static inline struct call_id fast_send(struct shard *s, struct session *se, cons
 	memcpy(&out, &number, sizeof out);
 	if (unlikely(--s->due_left < 0))
 		call_due(s, c);
+	if (!FACTOR(DEADLINES))
+		call_stamp(s, clock_now(s->config.clock));
 	return out;
 }
 

@@ -304,7 +304,7 @@ __attribute__((noinline)) static bool receive_typed(struct shard *s, struct nic_
 	struct far_req req;
 	memcpy(desc, body, sizeof desc);
 	__asm__ volatile("" : "+r"(desc[0]), "+r"(desc[1])); /* read once: a peer may write them */
-	if (unlikely(left == 0 || ((plan->word != word || !line_is(&plan->form, desc, len)) &&
+	if (unlikely(left == 0 || ((!FACTOR(PLANS) || plan->word != word || !line_is(&plan->form, desc, len)) &&
 				   !learn_plan(s, plan, word, desc, len))))
 		return false;
 	const struct function *fn = plan->fn;
@@ -479,5 +479,5 @@ unsigned receive_first(struct shard *s)
 	const struct shard_queue *sq = &s->queues[0];
 	if (unlikely(!sq->q->lanes.hot))
 		return receive_queue(s, sq);
-	return lanes_are_quiet(&sq->q->lanes) ? 0 : receive_lanes(s, sq);
+	return FACTOR(QUIET) && lanes_are_quiet(&sq->q->lanes) ? 0 : receive_lanes(s, sq);
 }

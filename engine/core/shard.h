@@ -256,7 +256,7 @@ struct shard {
 	/* One-way messages whose handlers have left the burst: a shutdown waits for them, since no caller does. */
 	_Atomic uint32_t oneways_n;
 	_Atomic uint32_t sessions_opened; /* ever; init waits for all of them */
-	struct shard_trace *trace;              /* rare events */
+	struct shard_trace *trace;        /* rare events */
 	struct mailbox mail_in, mail_out;
 	struct progress progress;
 	struct submit_ring submit;

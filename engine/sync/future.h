@@ -42,6 +42,7 @@
 #ifndef FAR_SYNC_FUTURE_H
 #define FAR_SYNC_FUTURE_H
 
+#include "base/factor.h"
 #include "memory/buf.h"
 
 #include <assert.h>
@@ -159,7 +160,7 @@ struct future_cache {
 struct far_future *future_alloc_call(struct shard *shard);
 static inline struct far_future *future_cache_take(struct future_cache *cache, struct shard *shard)
 {
-	struct far_future *f = cache->first;
+	struct far_future *f = FACTOR(FUTURES) ? cache->first : NULL;
 	if (__builtin_expect(!f, 0))
 		return future_alloc_call(shard);
 	cache->first = (struct far_future *)f->buf;
@@ -175,7 +176,8 @@ static inline struct far_future *future_cache_take(struct future_cache *cache, s
  * nobody listened to. false: it does not, and nothing has changed. */
 static inline bool future_cache_give(struct future_cache *cache, struct far_future *f)
 {
-	if (atomic_load_explicit(&f->head.refs, memory_order_acquire) != 1 || f->buf || cache->n == FUTURE_CACHE_MAX ||
+	if (!FACTOR(FUTURES) || atomic_load_explicit(&f->head.refs, memory_order_acquire) != 1 || f->buf ||
+	    cache->n == FUTURE_CACHE_MAX ||
 	    (atomic_load_explicit(&f->state, memory_order_relaxed) & (FUTURE_CALL | FUTURE_DONE | FUTURE_LISTENED)) !=
 		    (FUTURE_CALL | FUTURE_DONE))
 		return false;
