@@ -6,7 +6,7 @@
 #include "agent/metrics.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/module_path.h"
+#include "base/module.h"
 #include "features/metrics/module.h"
 #include "nic/module_dir.h" /* FAR_MODULE_DIR: where meson installs modules */
 

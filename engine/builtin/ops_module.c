@@ -3,7 +3,7 @@
 #include "builtin/ops_module.h"
 
 #include "base/error.h"
-#include "base/module_path.h"
+#include "base/module.h"
 
 #include <dlfcn.h>
 #include <farcall/version.h>

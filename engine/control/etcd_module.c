@@ -3,7 +3,7 @@
 #include "control/etcd_module.h"
 
 #include "base/error.h"
-#include "base/module_path.h"
+#include "base/module.h"
 #include "nic/module_dir.h" /* FAR_MODULE_DIR: where meson installs modules */
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Finds a shared object that belongs to this library: beside it, or in the tree that it was built in. Any thread. */
-#ifndef FAR_BASE_MODULE_PATH_H
-#define FAR_BASE_MODULE_PATH_H
+#ifndef FAR_BASE_MODULE_H
+#define FAR_BASE_MODULE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Finds a shared object that belongs to this library. Any thread. */
-#include "base/module_path.h"
+#include "base/module.h"
 
 #include <dlfcn.h>
 #include <limits.h>
