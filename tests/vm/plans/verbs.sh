@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=sh
 # The verbs driver on the kernel's soft-RoCE.
-# usage: verbs.sh contract lo|v4|v6    what every driver promises, by loopback, or a network's IPv4 or IPv6 address
+# usage: verbs.sh contract lo|v4|v6    what every driver promises, by loopback, or a network's IPv4 or IPv6 address;
+#                                      "lo --brief": with fewer repetitions
 #        verbs.sh bulk                 what is exposed to a peer is read by it, and by nobody else
 #        verbs.sh workers [groups]     groups of workers; without "groups" also programs, and what bad configurations and
 #                                      missing rights are told
@@ -206,7 +207,8 @@ contract)
 	case $2 in
 	lo)
 		add rxe0 lo
-		contract
+		shift 2
+		contract "$@"
 		;;
 	v4)
 		add rxe0 dummy0
