@@ -364,8 +364,8 @@ enum far_status far_op_sparse_sum(const struct far_tensor *index, const struct f
 
 /* ---- Shapes ----
  *
- * Views: `*out` shares the data of `x` and is written whole. `strides` is the caller's, stays valid as long as the view and
- * may be that of `x`. Any dtype. */
+ * Views: `*out` shares the data of `x` and is written whole. `strides` is the caller's, stays valid as long as the view
+ * and may be that of `x`. Any dtype. */
 
 /** The same elements in another shape, of `ndim` dimensions. `x` is dense (far_op_copy() makes it so). */
 enum far_status far_op_reshape(const struct far_tensor *x, unsigned ndim, const uint64_t *shape, struct far_tensor *out,
