@@ -250,6 +250,7 @@ boot() { # id
 	# here are built for; AVX and XSAVE of later ones cost a quarter more when emulated. What a kernel does against
 	# attacks is left out, as is the filling of its memory with zeros: a fifth of the time.
 	spared="init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off apparmor=0 audit=0 cryptomgr.notests"
+	spared="$spared transparent_hugepage=madvise nowatchdog" # short processes need not have 2 MiB filled with zeros
 	# The machine's end of the monitor is the first port of the serial lines; the monitor connects to the other end.
 	# shellcheck disable=SC2086 # words
 	exec qemu-system-x86_64 -M $type -accel tcg,thread=multi -cpu Nehalem -smp "$cpus" -m "$memory" \
