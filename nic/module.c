@@ -2,7 +2,7 @@
 /** Finds, loads and checks driver modules. Any thread but a poller. */
 #include "nic/module.h"
 
-#include "base/module_path.h"
+#include "base/module.h"
 
 #include "farcall/version.h"
 #include "nic/module_dir.h" /* FAR_MODULE_DIR: where meson installs modules */

@@ -145,27 +145,6 @@ const char *perf_handler_name(int handler)
 	return handler_names[handler];
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-double perf_median(double *values, unsigned n)
-{
-	if (n == 0)
-		return 0;
-	qsort(values, n, sizeof *values, compare);
-	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-double perf_noise(double *values, unsigned n)
-{
-	double median = perf_median(values, n);
-	unsigned out = n / 5; /* at each end */
-	return n < 3 || median <= 0 ? 0 : (values[n - 1 - out] - values[out]) / median;
-}
-
 /* Of the process, before any of its threads is pinned. */
 static int cpus;
 

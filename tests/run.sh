@@ -149,7 +149,7 @@ failed_build() {
 	echo "0 1 0" >>"$counts"
 }
 
-targets=all # of ninja
+targets=all # of ninja; nothing: what the suites in $of_build need
 build() { # directory, compiler, meson options...
 	where=$builds/$1
 	label=$1
@@ -164,13 +164,13 @@ build() { # directory, compiler, meson options...
 			return 1
 		}
 	else # apps/quickstart.sh, for one, configures it with other options
-		meson configure "$where" -Dtests=true "$@" >"$counts.log" 2>&1 || {
+		{ meson configure "$where" -Dtests=true "$@" && ninja -C "$where" build.ninja; } >"$counts.log" 2>&1 || {
 			failed_build "$label"
 			return 1
 		}
 	fi
-	# shellcheck disable=SC2086 # words
-	ninja -k 0 -C "$where" $targets >"$counts.log" 2>&1 || {
+	# shellcheck disable=SC2046,SC2086 # words
+	ninja -k 0 -C "$where" ${targets:-$(python3 "$top/tests/suites.py" --targets "$where" $of_build)} >"$counts.log" 2>&1 || {
 		failed_build "$label"
 		return 1
 	}
@@ -283,7 +283,7 @@ targets=all
 
 # ---- the other builds ----
 
-if chosen clang && build build-clang clang --buildtype=release -Dwerror=$strict; then
+if chosen clang && build build-clang "ccache clang" --buildtype=release -Dwerror=$strict; then
 	run build-clang unit clang # fuzz: by clang, too, in build-asan
 	gate build-clang
 	[ ! -x "$builds/build/tests/sim/cluster_trace" ] || same
@@ -295,19 +295,20 @@ if [ -n "$docker" ] && chosen docker; then
 fi
 # Reports name lines and nothing else. lld links such a program in less than half of the processor time.
 export CC_LD=lld CXX_LD=lld
-sanitized="--buildtype=debugoptimized -Dc_args=-gline-tables-only -Db_lundef=false"
+sanitized="--buildtype=debugoptimized -Dc_args=-gline-tables-only -Dcpp_args=-gline-tables-only -Db_lundef=false"
 of_build=
 if [ -n "$sanitizers" ]; then
 	! chosen asan || of_build="$of_build sanitize"
 	if [ -n "$vm" ] && chosen vm; then of_build="$of_build vm-sanitize"; fi
 fi
+targets=
 # shellcheck disable=SC2086 # words
-if [ -n "$of_build" ] && build build-asan clang $sanitized -Db_sanitize=address,undefined; then
+if [ -n "$of_build" ] && build build-asan "ccache clang" $sanitized -Db_sanitize=address,undefined; then
 	run build-asan $of_build
 fi
 # shellcheck disable=SC2086 # words
 targets=tests-tsan
-if [ -n "$sanitizers" ] && chosen tsan && build build-tsan clang $sanitized -Db_sanitize=thread; then
+if [ -n "$sanitizers" ] && chosen tsan && build build-tsan "ccache clang" $sanitized -Db_sanitize=thread; then
 	run build-tsan tsan
 fi
 if [ -n "$containers_run" ]; then

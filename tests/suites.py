@@ -3,6 +3,7 @@
 """Runs suites of a build directory, prints their progress, counts their test cases.
 
 usage: suites.py BUILD LABEL COUNTS SUITE...
+       suites.py --targets BUILD SUITE...    what ninja has to build for these suites
        suites.py --times BUILD/tests-LABEL.json...    seconds and processor seconds of a former run, by suite and test
 
 Tests of all these suites run side by side: as many as there are cores, and beside them as many of the suite "sleeps",
@@ -282,7 +283,21 @@ def times(path):
             ", ".join(f"{t['name']} {t['processor']:.0f}" for t in of[:SLOW])))
 
 
+def targets(build, names):
+    """Programs that the tests of these suites name, and all shared objects: programs load them when they need them."""
+    def described(name):
+        with open(os.path.join(build, "meson-info", f"intro-{name}.json"), encoding="utf-8") as f:
+            return json.load(f)
+    needed = {d for t in described("tests") if set(names) & {s.split(":")[-1] for s in t["suite"]} for d in t["depends"]}
+    for t in described("targets"):
+        if t["id"] in needed or (t["type"] in ("shared library", "shared module") and t["build_by_default"]):
+            print(*(os.path.relpath(name, build) for name in t["filename"]))
+
+
 def main():
+    if sys.argv[1] == "--targets":
+        targets(os.path.realpath(sys.argv[2]), sys.argv[3:])
+        return
     if sys.argv[1] == "--times":
         for path in sys.argv[2:]:
             times(path)

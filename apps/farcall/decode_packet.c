@@ -183,7 +183,7 @@ static bool print_bytes_of_message(struct printer *p, const struct wire_message 
 	bool batch = h->flags & WIRE_BATCH, small = before == 0 && offset != 0;
 	if (h->flags & WIRE_UNORDERED) {
 		if (piece || (small ? offset > FAR_TRANSPORT_WINDOW || (!batch && len != length) : batch))
-			return wrong(p, "loose", NULL);
+			return wrong(p, "unordered", NULL);
 		offset = small ? 0 : offset;
 	}
 	bool exposed = h->lane_phase & WIRE_EXPOSED && len != length;

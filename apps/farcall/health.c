@@ -56,13 +56,13 @@ static int open_record(const char *file, char text[HEALTH_RECORD + 1], int *fd)
 	return n < 0 ? -errno : 0;
 }
 
-static int judge(const char *file, const char *text, int lives, uint64_t age_max)
+static int judge(const char *file, const char *text, int alive, uint64_t age_max)
 {
 	struct record r;
 	char line[160];
-	if (lives < 0)
-		return unhealthy(file, strerror(-lives));
-	if (!lives)
+	if (alive < 0)
+		return unhealthy(file, strerror(-alive));
+	if (!alive)
 		return unhealthy(file, "the worker that wrote it is gone");
 	if (!parse(text, &r))
 		return unhealthy(file, "is no health record of this version of farcall");

@@ -64,14 +64,14 @@ static void print_card(const struct host_pci *card, FILE *out, struct json *j)
 void info_cards(FILE *out, struct json *j)
 {
 	struct dirent **names = NULL;
-	int n = scandir("/sys/bus/pci/devices", &names, is_address, alphasort), told = 0;
+	int n = scandir("/sys/bus/pci/devices", &names, is_address, alphasort), printed = 0;
 	long pages = huge_pages_free();
 	if (j)
 		json_array(j, "cards");
 	for (int i = 0; i < n; i++) {
 		struct host_pci card;
-		if (told < CARDS_MAX && host_pci_read(&roots, names[i]->d_name, &card, NULL) == 0) {
-			if (told++ == 0)
+		if (printed < CARDS_MAX && host_pci_read(&roots, names[i]->d_name, &card, NULL) == 0) {
+			if (printed++ == 0)
 				fprintf(out, "\nnetwork cards on PCI, for nic=dpdk:ADDRESS\n");
 			print_card(&card, out, j);
 		}
@@ -80,7 +80,7 @@ void info_cards(FILE *out, struct json *j)
 	free(names);
 	if (j)
 		json_close(j);
-	if (told)
+	if (printed)
 		fprintf(out, "  %ld huge pages of 2 MiB are free%s\n", pages < 0 ? 0 : pages,
 			pages < 8 ? "; `sysctl vm.nr_hugepages=64` as root sets some apart" : "");
 	if (j)

@@ -343,5 +343,5 @@ static const struct far_function functions[] = {
 	INLINE(nonzero, "nonzero(Tensor x) -> Tensor"),
 };
 
-const struct ops_module far_ops_module = {OPS_MODULE_ABI, FAR_VERSION, functions,
-					  sizeof functions / sizeof functions[0]};
+const struct ops_module far_ops_module = {
+	{OPS_MODULE_ABI, FAR_VERSION}, functions, sizeof functions / sizeof functions[0]};

@@ -1093,7 +1093,7 @@ function Packet:bytes_of_message(head, tvb)
 	if has(head.flags, "wire_flag", "UNORDERED") then
 		local small = before == 0 and offset ~= 0
 		if piece or small and (offset > WINDOW or not batch and n ~= head.length) or not small and batch then
-			bad("loose")
+			bad("unordered")
 		end
 		offset = small and 0 or offset
 	end

@@ -6,13 +6,9 @@
 #include "agent/metrics.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/module_path.h"
 #include "features/metrics/module.h"
 #include "nic/module_dir.h" /* FAR_MODULE_DIR: where meson installs modules */
 
-#include <dlfcn.h>
-#include <farcall/version.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,23 +129,18 @@ static const struct metrics_http_module *load_module(struct far_err *err)
 {
 	/* As installed; in the build tree for the library, a program, a test. */
 	static const char *const folders[] = {"farcall", ".", "engine", "../engine", "../../engine", "../../../engine"};
-	char path[PATH_MAX + 64];
-	const char *dir = secure_getenv("FAR_MODULE_DIR");
-	bool named = dir && *dir;
-	if (named ||
-	    !module_path_beside(METRICS_HTTP_LIBRARY, folders, sizeof folders / sizeof *folders, path, sizeof path))
-		snprintf(path, sizeof path, "%.*s/" METRICS_HTTP_LIBRARY, PATH_MAX, named ? dir : FAR_MODULE_DIR);
-	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	const struct metrics_http_module *m = handle ? dlsym(handle, METRICS_HTTP_SYMBOL) : NULL;
-	if (m && m->abi == METRICS_HTTP_ABI && strcmp(m->version, FAR_VERSION) == 0)
-		return m;
-	err_set(err, FAR_UNSUPPORTED,
-		"FAR_METRICS is set, and " METRICS_HTTP_LIBRARY " %s%.200s; install the package "
-		"farcall-metrics of this version, or unset FAR_METRICS",
-		handle ? "is of another version than " FAR_VERSION : "cannot be loaded: ", handle ? "" : dlerror());
-	if (handle)
-		dlclose(handle);
-	return NULL;
+	static const struct module_wanted wanted = {
+		.file = "libfarcall-metrics.so",
+		.symbol = "far_metrics_http_module",
+		.abi = METRICS_HTTP_ABI,
+		.folders = folders,
+		.folders_n = sizeof folders / sizeof *folders,
+		.dir = FAR_MODULE_DIR,
+		.status = FAR_UNSUPPORTED,
+		.purpose = "FAR_METRICS needs the module",
+		.remedy = "install the package farcall-metrics, or unset FAR_METRICS",
+	};
+	return module_load(&wanted, err);
 }
 
 static enum far_status start_http(struct far_agent *a, struct far_err *err)

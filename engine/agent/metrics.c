@@ -21,36 +21,24 @@
 
 #define DEBUG_EVENTS 64u
 
+/* clang-format off */
+/* The counters that a shard, a worker and the metrics have under the same name. */
+#define COUNTERS(X) \
+	X(calls_sent) X(calls_completed) X(calls_failed) X(calls_timed_out) X(calls_retried) X(hedges_sent) X(hedges_won) \
+	X(requests_received) X(requests_active) X(requests_duplicate) X(replies_sent) X(replies_late) \
+	X(bytes_sent) X(bytes_received) X(packets_dropped) X(busy_refusals) X(wakeups) \
+	X(oneways_sent) X(oneways_received) X(oneways_dropped) \
+	X(rendezvous_sent) X(rendezvous_received) X(rendezvous_active)
+/* clang-format on */
+
 void agent_counters_add(const struct shard *s, struct far_counters *out)
 {
 	const struct shard_counters *c = &s->counters;
 	uint64_t calls_ended = atomic_load_explicit(&c->calls_ended, memory_order_relaxed);
 	uint64_t waiting = atomic_load_explicit(&c->calls_waiting, memory_order_relaxed);
-#define READ(name) out->name += atomic_load_explicit(&c->name, memory_order_relaxed)
-	READ(calls_sent);
-	READ(calls_completed);
-	READ(calls_failed);
-	READ(calls_timed_out);
-	READ(requests_received);
-	READ(replies_sent);
-	READ(replies_late);
-	READ(bytes_sent);
-	READ(bytes_received);
-	READ(packets_dropped);
-	READ(busy_refusals);
-	READ(calls_retried);
-	READ(requests_duplicate);
-	READ(wakeups);
-	READ(requests_active);
-	READ(oneways_sent);
-	READ(oneways_received);
-	READ(oneways_dropped);
-	READ(rendezvous_sent);
-	READ(rendezvous_received);
-	READ(rendezvous_active);
-	READ(hedges_sent);
-	READ(hedges_won);
-#undef READ
+#define ADD(name) out->name += atomic_load_explicit(&c->name, memory_order_relaxed);
+	COUNTERS(ADD)
+#undef ADD
 	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - calls_ended;
 }
 
@@ -168,31 +156,9 @@ static void add_counters(struct metrics_report *r, const struct far_agent *a)
 		agent_counters_add(a->shards[i], &r->shards[i].counters);
 		agent_counters_add(a->shards[i], &all);
 	}
-#define COPY(field) m->field = all.field
-	COPY(calls_sent);
-	COPY(calls_completed);
-	COPY(calls_failed);
-	COPY(calls_timed_out);
-	COPY(calls_retried);
-	COPY(calls_active);
-	COPY(hedges_sent);
-	COPY(hedges_won);
-	COPY(requests_received);
-	COPY(replies_sent);
-	COPY(requests_active);
-	COPY(requests_duplicate);
-	COPY(bytes_sent);
-	COPY(bytes_received);
-	COPY(oneways_sent);
-	COPY(oneways_received);
-	COPY(rendezvous_sent);
-	COPY(rendezvous_received);
-	COPY(rendezvous_active);
-	COPY(busy_refusals);
-	COPY(packets_dropped);
-	COPY(replies_late);
-	COPY(oneways_dropped);
-	COPY(wakeups);
+#define COPY(name) m->name = all.name;
+	COUNTERS(COPY)
+	COPY(calls_active)
 #undef COPY
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** <farcall/agent.h>, without init and shutdown: members, registration, default deadline, holding a shard, counters.
- * Any thread. */
+/** <farcall/agent.h> without init and shutdown, and <farcall/counters.h>: members, registration, default deadline,
+ * holding a shard, counters. Any thread. */
 #include "agent/agent.h"
 #include "agent/metrics.h"
 #include "base/error.h"

@@ -7,11 +7,12 @@
 #ifndef FAR_BUILTIN_OPS_MODULE_H
 #define FAR_BUILTIN_OPS_MODULE_H
 
+#include "base/module.h"
+
 #include <farcall/rpc.h>
 
 /* Raised with every change of what this header declares. */
-#define OPS_MODULE_ABI    1u
-#define OPS_MODULE_SYMBOL "far_ops_module"
+#define OPS_MODULE_ABI 1u
 
 /** What handlers call; `user` of every handler. */
 struct ops_host {
@@ -23,8 +24,7 @@ struct ops_host {
 
 /** Content of `far_ops_module`. */
 struct ops_module {
-	uint32_t abi;                         /* OPS_MODULE_ABI of its build */
-	const char *version;                  /* FAR_VERSION, likewise */
+	struct module_head head;              /* OPS_MODULE_ABI */
 	const struct far_function *functions; /* without `user` */
 	size_t functions_n;
 };

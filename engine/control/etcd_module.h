@@ -8,13 +8,13 @@
 #ifndef FAR_CONTROL_ETCD_MODULE_H
 #define FAR_CONTROL_ETCD_MODULE_H
 
+#include "base/module.h"
 #include "control/kv.h"
 
 #include <farcall/status.h>
 
 /* Raised with every change of what this header declares. */
-#define ETCD_MODULE_ABI    1u
-#define ETCD_MODULE_SYMBOL "far_etcd_module"
+#define ETCD_MODULE_ABI 1u
 
 #define ETCD_CLAUSES_MAX 4 /* comparisons, operations of a transaction's branch */
 
@@ -112,8 +112,7 @@ struct etcd_ops {
 
 /** Content of `far_etcd_module`. */
 struct etcd_module {
-	uint32_t abi;        /* ETCD_MODULE_ABI of its build */
-	const char *version; /* FAR_VERSION, likewise */
+	struct module_head head; /* ETCD_MODULE_ABI */
 	const struct etcd_ops *ops;
 };
 

@@ -406,13 +406,6 @@ void pair_free_if_unused(struct pair *pair);
 void session_free(struct group *g);
 
 /* ---- session.c ---- */
-/** All infos are known: checks the sessions accepted before, and connects to ranks [0, own] unless sessions are made on
- * demand. */
-void session_begin(struct group *g);
-/** A member's info was read: selects and publishes the route to it. */
-void session_set_info(struct peer *p, const struct info *info);
-/** True when all sessions of the join are up. */
-bool session_all_up(const struct group *g);
 /** Sets up a session with a member that has none, so that its end is noticed. */
 void session_probe(struct peer *p);
 /** Sends a packet over a session whose driver does not report the member's end. false: there is no such session. */
@@ -426,6 +419,17 @@ void session_migrated(void *ctx, uint32_t handle);
 void session_request(struct peer *p, unsigned local, unsigned remote);
 /** Sets up a session that its shard has requested. */
 void pair_request(struct pair *pair);
+/** Tries all paths, the best first. */
+void pair_begin(struct pair *pair);
+
+/* ---- session_join.c ---- */
+/** All infos are known: checks the sessions accepted before, and connects to ranks [0, own] unless sessions are made on
+ * demand. */
+void session_begin(struct group *g);
+/** A member's info was read: selects and publishes the route to it. */
+void session_set_info(struct peer *p, const struct info *info);
+/** True when all sessions of the join are up. */
+bool session_all_up(const struct group *g);
 
 /* ---- mails.c ---- */
 /** Appends the pair to the mail queue of its shard. */

@@ -275,15 +275,15 @@ void blocking_stop(struct blocking_pool *w, void (*drive)(void *ctx), void *ctx)
 	atomic_fetch_add_explicit(&w->word, 1, memory_order_release);
 	futex_wake(&w->word, INT_MAX);
 	for (unsigned i = 0; i < w->threads; i++) {
-		bool told = false;
+		bool logged = false;
 		for (unsigned looks = 1; !ended_soon(w->list[i].thread); looks++) {
 			if (drive)
 				drive(ctx);
 			/* A thread that runs no handler is about to end. */
 			const char *handler = atomic_load_explicit(&w->list[i].handler, memory_order_relaxed);
-			if (looks < STOP_LOOKS || told || !handler)
+			if (looks < STOP_LOOKS || logged || !handler)
 				continue;
-			told = true;
+			logged = true;
 			log_line(FAR_LOG_INFO, "shutdown: waiting for the blocking handler %s to return", handler);
 		}
 	}

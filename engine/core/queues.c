@@ -36,7 +36,7 @@ static bool peer_owes(void *ctx, uint32_t peer)
 	return se && se->state == SESSION_UP && (session_owes(sq->shard, se) || se->open_n || se->paused_n);
 }
 
-/* nic_queue_ops.placing */
+/* nic_queue_ops.set_placement */
 static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, struct nic_placement *out)
 {
 	const struct shard_queue *sq = ctx;

@@ -489,4 +489,5 @@ static const struct etcd_ops ops = {.create = etcd_create,
 				    .trouble = etcd_trouble};
 
 extern const struct etcd_module far_etcd_module;
-__attribute__((visibility("default"))) const struct etcd_module far_etcd_module = {ETCD_MODULE_ABI, FAR_VERSION, &ops};
+__attribute__((visibility("default")))
+const struct etcd_module far_etcd_module = {{ETCD_MODULE_ABI, FAR_VERSION}, &ops};

@@ -33,7 +33,7 @@ void budget_begin(uint64_t bound, const char *self, const char *root);
 bool budget_take(uint64_t bytes);
 
 /**
- * The same for pages [at, at + bytes) of anonymous memory, `fresh` bytes of which are not backed yet. If the container
+ * The same for pages [at, at + bytes) of anonymous memory, `fresh` bytes of them are not backed yet. If the container
  * has little room left they are backed on return, so that two processes cannot get the same room. May sleep.
  */
 bool budget_take_pages(void *at, uint64_t bytes, uint64_t fresh);

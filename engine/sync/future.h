@@ -148,7 +148,7 @@ struct far_future *future_reserve(void);
  * use. Lock-free once the pool is reserved. */
 struct far_future *future_alloc(struct shard *shard);
 
-/** Free futures that the holder of a shard keeps, so that the usual life of a future has no locked operation but its
+/** Free futures that the holder of a shard keeps, so that the usual use of a future has no locked operation but its
  * completion. All zero: none. */
 struct future_cache {
 	struct far_future *first; /* linked by `buf` */

@@ -136,8 +136,8 @@ static void audit_peer_lists(struct transport_auditor *a)
 	for (uint32_t i = 0; i < q->awake_n; i++)
 		awake &= !q->awake[i]->sleep_sent && q->peers[q->awake[i]->index] == q->awake[i];
 	fits(ours, "a list has a peer that is not marked as in it");
-	fits(awake, "a peer is believed to take us for awake, and was told or is gone");
-	fits(q->awake_n >= a->awake_n, "a peer takes us for awake, and is in no list");
+	fits(awake, "a peer is listed as unaware of the sleep, and was notified or is gone");
+	fits(q->awake_n >= a->awake_n, "a peer is unaware of the sleep, and is in no list");
 	audit_backlog(a);
 	audit_owing(a);
 	fits(!q->batch.peer || q->peers[q->batch.peer->index] == q->batch.peer,

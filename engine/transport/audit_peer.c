@@ -68,7 +68,7 @@ static void audit_small(struct transport_auditor *a, const struct transport_peer
 	all->bytes += small.bytes;
 }
 
-/* Messages of the second list, of which some are numbered in part. */
+/* Messages of the second list; some are numbered in part. */
 static void audit_bulk(struct transport_auditor *a, const struct transport_peer *p, struct out_found *all)
 {
 	const struct transport_rings *r = p->rings;
@@ -80,7 +80,7 @@ static void audit_bulk(struct transport_auditor *a, const struct transport_peer 
 	fits(!r->bulk_next || r->bulk_last == last, "the list of larger messages ends elsewhere");
 	uint32_t n = 0;
 	for (const struct transport_message *m = r->bulk_next; m && n++ <= LIST_MAX; m = m->next) {
-		fits(m->done < m->len || m->len == 0, "a larger message waits of which all is numbered");
+		fits(m->done < m->len || m->len == 0, "a larger message waits, and all of it is numbered");
 		fits(r->small_n - m->after <= INT32_MAX, "a larger message waits for more small ones than there were");
 		fits(!m->done || m->order == NIC_ORDER_NONE || r->small_sent - m->after <= INT32_MAX,
 		     "a larger message has begun before small ones that it must not pass");
@@ -127,7 +127,7 @@ static bool is_assembled(const struct transport_rings *r, const struct transport
 static void audit_arrived(struct transport_auditor *a, const struct transport_peer *p)
 {
 	const struct transport_rings *r = p->rings;
-	uint32_t early = 0, loose = 0;
+	uint32_t early = 0, unordered = 0;
 	for (uint32_t i = 0; i < FAR_TRANSPORT_WINDOW; i++) {
 		const struct transport_message *m = r->arrived[(p->rx_next + i) % FAR_TRANSPORT_WINDOW].message;
 		if (!m)
@@ -136,12 +136,12 @@ static void audit_arrived(struct transport_auditor *a, const struct transport_pe
 		fits(i != 0 || p->dead, "the packet that is due has come and was not taken");
 		if (m == &transport_handed_up)
 			continue;
-		loose += m->unordered;
+		unordered += m->unordered;
 		if (!is_assembled(r, m))
 			in_list(a, p, m);
 	}
 	same("packets before their turn", p->early_n, early);
-	same("packets that wait for one that they may not pass", r->unordered_n, loose);
+	same("packets that wait for one that they may not pass", r->unordered_n, unordered);
 }
 
 /* Incomplete messages. */

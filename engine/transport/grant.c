@@ -328,7 +328,7 @@ void transport_grants_timer(struct transport_queue *q, struct transport_peer *p,
 }
 
 /* Returns true if the ACK contains a grant of this message: it arrives in packets. */
-static inline bool told(const struct transport_message *m)
+static inline bool in_ack(const struct transport_message *m)
 {
 	return m && m->begun && m->granted && m->transfer != TRANSPORT_RX_READING;
 }
@@ -336,7 +336,7 @@ static inline bool told(const struct transport_message *m)
 bool transport_grants_open(const struct transport_peer *p)
 {
 	for (unsigned i = 0; i < FAR_TRANSPORT_ASSEMBLIES; i++)
-		if (told(p->rings->assembling[i]) && out_of(p->rings->assembling[i]))
+		if (in_ack(p->rings->assembling[i]) && out_of(p->rings->assembling[i]))
 			return true;
 	return false;
 }
@@ -347,7 +347,7 @@ uint32_t transport_grants_bytes(const struct transport_peer *p)
 {
 	uint32_t n = 0;
 	for (unsigned i = 0; p->begun_n && i < FAR_TRANSPORT_ASSEMBLIES; i++)
-		n += told(p->rings->assembling[i]);
+		n += in_ack(p->rings->assembling[i]);
 	return n * (uint32_t)sizeof(struct wire_grant);
 }
 
@@ -372,7 +372,7 @@ void transport_grants_write(const struct transport_queue *q, struct transport_pe
 	p->ack_every = (uint8_t)(window / 4 < FAR_TRANSPORT_ACK_EVERY ? window / 4 : FAR_TRANSPORT_ACK_EVERY);
 	for (unsigned i = 0; p->begun_n && i < FAR_TRANSPORT_ASSEMBLIES; i++) {
 		const struct transport_message *m = p->rings->assembling[i];
-		if (!told(m))
+		if (!in_ack(m))
 			continue;
 		bool here = m->transfer == TRANSPORT_RX_READ_DONE;
 		struct wire_grant grant = {le32_of(m->first), le32_of(here ? m->done : m->granted),

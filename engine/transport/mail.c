@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Channels between the poller of a queue and the control thread: sets of peers, a ring of packets. Either thread. */
 #include "transport/mail.h"
 
 #include "transport/port.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-
+/** The end of a connection that most files of the transport share: its state, orders and reports. The poller of its
+ * queue and the control thread; each field names its writer. */
 #ifndef FAR_TRANSPORT_PEER_H
 #define FAR_TRANSPORT_PEER_H
 

@@ -72,7 +72,7 @@ struct transport_queue {
 	uint32_t backlog_turn;                               /* turns of larger messages */
 	bool (*awaits_reply)(void *ctx, uint32_t peer);      /* nic_queue_ops.watch */
 	void *awaits_reply_ctx;
-	nic_placement_fn *place; /* nic_queue_ops.placing */
+	nic_placement_fn *place; /* nic_queue_ops.set_placement */
 	void *place_ctx;
 	struct transport_grants grants;
 	/* Counters: struct transport_stats. Any thread reads. `unproven`: control packets that failed authentication.

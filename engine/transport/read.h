@@ -10,7 +10,7 @@ struct transport_queue;
 /* The last bytes of a message that is read come in a packet: its arrival completes the message. */
 #define TRANSPORT_TAIL_BYTES 64u
 
-/** Starts to read a message whose first packet had this key and of which no other packet arrived. */
+/** Starts to read a message whose first packet had this key, if no other packet of it arrived. */
 void transport_read_begin(struct transport_queue *q, struct transport_message *m, const uint8_t *key);
 /** Returns the offset up to which the message is read; the rest comes in a packet. */
 static inline uint32_t transport_read_end(const struct transport_message *m)

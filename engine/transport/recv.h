@@ -13,7 +13,7 @@ struct transport_queue;
 
 #define TRANSPORT_BURST 32u /* packets taken from the driver below at once */
 
-/** A packet of several messages of which some are not delivered yet. */
+/** A packet of several messages, some not delivered yet. */
 struct transport_batch {
 	struct transport_peer *peer; /* NULL: no such packet */
 	const uint8_t *bytes;        /* behind the struct wire_head */

@@ -53,8 +53,8 @@ extern struct transport_message transport_handed_up;
  * when the next peer needs one and this was the last set taken. So as many sets are touched as peers are busy at once,
  * and a shard that polls its peers in turn uses a few sets that stay in its caches.
  *
- * There is one set for each connection, and the messages of one: address space reserved at set-up, of which used pages
- * become memory. So no peer waits for a set of another.
+ * There is one set for each connection, and the messages of one: address space reserved at set-up; used pages become
+ * memory. So no peer waits for a set of another.
  */
 struct transport_rings {
 	struct transport_peer *peer; /* owner. NULL: free */

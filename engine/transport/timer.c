@@ -82,7 +82,7 @@ void transport_timing_arrived(struct transport_queue *q, struct transport_peer *
 }
 
 __attribute__((noinline)) void transport_sent_duplicate(struct transport_queue *q, struct transport_peer *p,
-							uint32_t number, bool untold)
+							uint32_t number, bool first)
 {
 	struct transport_rings *r = p->rings;
 	if (p->next - number - 1 >= FAR_TRANSPORT_WINDOW || !r || (int32_t)(number - r->sent_first) < 0)
@@ -98,7 +98,7 @@ __attribute__((noinline)) void transport_sent_duplicate(struct transport_queue *
 	}
 	/* The time-out was too short if the ACK is late; if the ACK was lost, nothing follows for the time-out. */
 	if (number == r->rtt.late && e->retransmit & TRANSPORT_RETRANSMIT_TIMEOUT) {
-		if (untold && r->rtt.watch & RTT_LATE)
+		if (first && r->rtt.watch & RTT_LATE)
 			late_arrived(q, p);
 		if (r->rtt.late_known)
 			rtt_mend(&r->rtt, r->rtt.late_ns, transport_now(q));

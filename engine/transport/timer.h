@@ -22,8 +22,8 @@ void transport_timing_begin(struct transport_queue *q, struct transport_peer *p,
 void transport_timing_ack(struct transport_queue *q, struct transport_peer *p, uint32_t ack);
 /** Packet `number` is reported as arrived for the first time. */
 void transport_timing_arrived(struct transport_queue *q, struct transport_peer *p, uint32_t number);
-/** Packet `number` was retransmitted needlessly: the receiver has both copies. `untold`: it is acknowledged for the
+/** Packet `number` was retransmitted in vain: the receiver has both copies. `first`: it is acknowledged for the
  * first time. Called before the acknowledgement is processed. */
-void transport_sent_duplicate(struct transport_queue *q, struct transport_peer *p, uint32_t number, bool untold);
+void transport_sent_duplicate(struct transport_queue *q, struct transport_peer *p, uint32_t number, bool first);
 
 #endif

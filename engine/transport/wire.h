@@ -153,7 +153,7 @@ struct wire_grant {
 	le32 priority; /* of those packets, 0 to 3 (highest); larger values count as 3. Bit 31: WIRE_READ_DONE */
 };
 /* Of an exposed message: all bytes below `offset` are read and no more will be; the sender sends the rest in packets,
- * the first of which begins at `offset`. */
+ * the first one begins at `offset`. */
 #define WIRE_READ_DONE 0x80000000u
 static_assert(sizeof(struct wire_grant) == 12, "");
 

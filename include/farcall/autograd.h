@@ -96,9 +96,9 @@ enum far_hook_when {
 typedef enum far_status far_hook_fn(void *user, struct far_var *var, struct far_gradient *gradient,
 				    struct far_err *err);
 /**
- * Adds a hook, for the life of the leaf or of the node that made the variable. Hooks run in their order of addition.
- * `var` of the hook is NULL unless it is a leaf. Not during a pass. INVALID: the variable requires no gradient, or
- * FAR_HOOK_AFTER on one that is not a leaf.
+ * Adds a hook, which stays as long as the leaf or the node that made the variable. Hooks run in their order of
+ * addition. `var` of the hook is NULL unless it is a leaf. Not during a pass. INVALID: the variable requires no
+ * gradient, or FAR_HOOK_AFTER on one that is not a leaf.
  */
 enum far_status far_var_hook(struct far_var *var, enum far_hook_when when, far_hook_fn *hook, void *user,
 			     struct far_err *err);

@@ -4,6 +4,7 @@
 #define FARCALL_FARCALL_H
 
 #include <farcall/agent.h>
+#include <farcall/counters.h>
 #include <farcall/fanout.h>
 #include <farcall/future.h>
 #include <farcall/group.h>

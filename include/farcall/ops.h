@@ -179,7 +179,7 @@ enum far_status far_op_sum(const struct far_tensor *x, const int *axes, size_t n
 			   struct far_err *err);
 enum far_status far_op_mean(const struct far_tensor *x, const int *axes, size_t n, bool keep, struct far_tensor *out,
 			    struct far_err *err);
-/** `x` is the operator's input, of which only the shape is used; `axes` and `keep` as there. */
+/** `x` is the operator's input, used for its shape only; `axes` and `keep` as there. */
 enum far_status far_op_sum_backward(const struct far_tensor *grad, const struct far_tensor *x, const int *axes,
 				    size_t n, bool keep, struct far_tensor *dx, struct far_err *err);
 enum far_status far_op_mean_backward(const struct far_tensor *grad, const struct far_tensor *x, const int *axes,
@@ -364,8 +364,8 @@ enum far_status far_op_sparse_sum(const struct far_tensor *index, const struct f
 
 /* ---- Shapes ----
  *
- * Views: `*out` shares the data of `x` and is written whole. `strides` is the caller's, lives as long as the view and
- * may be that of `x`. Any dtype. */
+ * Views: `*out` shares the data of `x` and is written whole. `strides` is the caller's, stays valid as long as the view
+ * and may be that of `x`. Any dtype. */
 
 /** The same elements in another shape, of `ndim` dimensions. `x` is dense (far_op_copy() makes it so). */
 enum far_status far_op_reshape(const struct far_tensor *x, unsigned ndim, const uint64_t *shape, struct far_tensor *out,
@@ -400,7 +400,7 @@ enum far_status far_op_fill(double value, struct far_tensor *out, struct far_err
 /** Tensors of the same dtype and rank one after the other along `axis`; other dimensions are equal. n >= 1. */
 enum far_status far_op_cat(const struct far_tensor *const *xs, size_t n, int axis, struct far_tensor *out,
 			   struct far_err *err);
-/** Parts of the gradient. `dxs[i]` is NULL or the gradient of `xs[i]`, of which only the shape is used. */
+/** Parts of the gradient. `dxs[i]` is NULL or the gradient of `xs[i]`, which is used for its shape only. */
 enum far_status far_op_cat_backward(const struct far_tensor *grad, const struct far_tensor *const *xs, size_t n,
 				    int axis, struct far_tensor *const *dxs, struct far_err *err);
 

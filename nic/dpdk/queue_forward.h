@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Rings that carry packets from one queue of a port to another, or to itself: devices do not loop frames back, and a
  * ring may deliver packets of another queue. One producer and one consumer, both pollers; the packet is copied. The
- * control thread creates a ring; it lives as long as the port. */
+ * control thread creates a ring; it exists as long as the port. */
 #ifndef NIC_DPDK_QUEUE_FORWARD_H
 #define NIC_DPDK_QUEUE_FORWARD_H
 

@@ -188,7 +188,7 @@ enum sim_host_state sim_host_state(const struct sim_host *host)
 
 uint32_t sim_host_incarnation(const struct sim_host *host)
 {
-	return host->lives;
+	return host->incarnations;
 }
 
 void sim_host_pause(struct sim_host *host)
@@ -222,5 +222,5 @@ void sim_host_restart(struct sim_host *host)
 	if (host->state != SIM_CRASHED)
 		return;
 	host->state = SIM_RUNNING;
-	host->lives++;
+	host->incarnations++;
 }

@@ -256,7 +256,7 @@ static int sim_connect(struct nic_port *nic_port, unsigned queue, const struct n
 	place->queue = queue;
 	place->route = remote_queue;
 	place->bytes_max = port->body_max;
-	place->lives++;
+	place->incarnations++;
 	place->attached = false;
 	place->no_such_queue = NIC_ROUTE_QUEUE(remote_queue) >= a.queues || (!a.hash && NIC_ROUTE_FLOW(remote_queue));
 	place->user = user;
@@ -322,7 +322,7 @@ void sim_nic_told_mtu(const struct sim_packet *p)
 	if (!port || port->dead || port->number != p->port || p->place >= port->places_n)
 		return;
 	struct sim_place *place = &port->places[p->place];
-	if (place->state == SIM_PLACE_UP && place->lives == p->place_lives && most < place->bytes_max)
+	if (place->state == SIM_PLACE_UP && place->incarnations == p->place_incarnation && most < place->bytes_max)
 		place->bytes_max = most;
 }
 

@@ -22,7 +22,7 @@ struct sim_place {
 	struct sim_host *to;
 	uint32_t queue, route;
 	uint32_t bytes_max; /* path MTU as discovered so far */
-	uint32_t lives;
+	uint32_t incarnations;
 	uint32_t next; /* pending */
 	bool attached;
 	bool no_such_queue;

@@ -277,7 +277,7 @@ static void aim(struct sim_queue *q, struct sim_packet *p, uint32_t peer)
 	p->to = place->to;
 	p->port = port->number;
 	p->place = peer;
-	p->place_lives = place->lives;
+	p->place_incarnation = place->incarnations;
 	p->rail = (uint8_t)port->rail;
 	p->from_queue = (uint16_t)q->index;
 	p->to_queue = (uint16_t)NIC_ROUTE_QUEUE(place->route);

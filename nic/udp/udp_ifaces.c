@@ -108,8 +108,8 @@ const char *udp_iface_without_carrier(const struct udp_ifaces *ifaces, const str
 		if (!at->ip.family || !udp_ip_same(&at->ip, ip))
 			continue;
 		memcpy(request.ifr_name, at->name, sizeof at->name);
-		bool told = ioctl(fd, SIOCGIFFLAGS, &request) == 0;
-		return told && (request.ifr_flags & IFF_UP) && !(request.ifr_flags & IFF_RUNNING) ? at->name : NULL;
+		bool known = ioctl(fd, SIOCGIFFLAGS, &request) == 0;
+		return known && (request.ifr_flags & IFF_UP) && !(request.ifr_flags & IFF_RUNNING) ? at->name : NULL;
 	}
 	return NULL;
 }

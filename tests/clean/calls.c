@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The mixed calls of the clean-path test, and their handlers. */
 #include "calls.h"
 
 #include "watch.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The clean-path test without planted defects. */
 #include "planted.h"
 
 const unsigned planted_n = 0;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Watches a thread: its system calls by a filter, its allocations and locks by hooks. */
 #include "watch.h"
 
 #include <errno.h>

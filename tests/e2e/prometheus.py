@@ -92,6 +92,8 @@ def queries():
 
 def has_data(server, query):
     status, body, _ = ask(server, '/api/v1/query?' + urllib.parse.urlencode({'query': query}))
+    if status == 503:  # it listens before it is ready
+        return None
     if status != 200:
         fail(f'{query}: {body}')
     values = [float(r['value'][1]) for r in json.loads(body)['data']['result']]

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Writes packets to a pcap file. One thread. */
 #include "capture.h"
 
 #include "base/must.h"

@@ -412,7 +412,7 @@ class Decoder:
         if head["flags"] & (flag.value_of("UNORDERED") or 0):
             small = before == 0 and offset != 0
             if piece or (offset > WINDOW or (not batch and n != length) if small else batch):
-                raise Bad("loose")
+                raise Bad("unordered")
             offset = 0 if small else offset
         key = None
         if head["lane_phase"] & EXPOSED and n != length:

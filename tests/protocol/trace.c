@@ -50,31 +50,7 @@ struct end {
 	bool up, deaf; /* deaf: what is sent to it is lost */
 };
 
-/* Packets whose bytes are worth changing: the first of each kind that was sent. */
-enum sample_of {
-	SAMPLE_HELLO,
-	SAMPLE_BATCH,
-	SAMPLE_HASHED,
-	SAMPLE_LARGE,
-	SAMPLE_VALUES,
-	SAMPLE_GRANTS,
-	SAMPLE_LOOSE,
-	SAMPLE_LOOSE_PART,
-	SAMPLE_MADE,
-	SAMPLE_WORDS,
-	SAMPLE_EXPOSED,
-	SAMPLE_HERE,
-	SAMPLE_FIELDS,
-	SAMPLES
-};
-enum { SAMPLE_MAX = 2048 };
-struct sample {
-	uint32_t len;
-	uint8_t bytes[SAMPLE_MAX];
-};
-
 static struct dgram_fabric fabric;
-static struct sample samples[SAMPLES];
 static struct end ends[ENDS];
 static uint64_t now_ns = UINT64_C(1700000000000000000);
 static unsigned ended, lose; /* calls that ended; packets of end 0 that are to be lost next */
@@ -101,58 +77,17 @@ static const struct clock_source fake_clock = {clock_read, NULL};
 
 /* ---- the capture ---- */
 
-/* A microsecond passes with each packet, so that no two have one time. */
-static void capture(unsigned from, unsigned to, const uint8_t *bytes, uint32_t len)
+void trace_capture(unsigned from, unsigned to, const uint8_t *bytes, uint32_t len)
 {
 	capture_packet(from, to, now_ns, bytes, len);
 	now_ns += 1000;
 }
 
-static void sample(const uint8_t *bytes, uint32_t len)
-{
-	struct wire_message h;
-	union packet_head call;
-	must(len >= sizeof h && len <= SAMPLE_MAX);
-	memcpy(&h, bytes, sizeof h);
-	memcpy(&call, h.call, sizeof call);
-	enum sample_of of = SAMPLES;
-	if (h.kind == WIRE_CONNECT)
-		of = SAMPLE_HELLO;
-	else if (h.kind == WIRE_MESSAGE && h.flags & WIRE_UNORDERED && le32_get(h.offset))
-		of = le32_get(h.packet) == le32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
-	else if (h.kind == WIRE_MESSAGE && h.flags & WIRE_BATCH)
-		of = SAMPLE_BATCH;
-	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.flags & PACKET_TLV &&
-		 call.call.tlv_bytes <= len)
-		of = SAMPLE_FIELDS;
-	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.flags & PACKET_HASHED)
-		of = SAMPLE_HASHED;
-	else if (h.lane_phase & WIRE_EXPOSED)
-		of = SAMPLE_EXPOSED;
-	else if (h.kind == WIRE_ACK && len > sizeof h &&
-		 bytes[sizeof h + offsetof(struct wire_grant, priority) + 3] & 0x80)
-		of = SAMPLE_HERE;
-	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_RENDEZVOUS)
-		of = SAMPLE_LARGE;
-	else if (h.kind == WIRE_ACK && len > sizeof h)
-		of = SAMPLE_GRANTS;
-	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.request.handler == RREF_METHOD_REMOTE)
-		of = SAMPLE_MADE;
-	else if (h.kind == WIRE_MESSAGE && call.type == PACKET_REQUEST && call.request.handler == RREF_CONTROL)
-		of = SAMPLE_WORDS;
-	else if (h.kind == WIRE_MESSAGE && trace_sample_values)
-		of = SAMPLE_VALUES;
-	if (of == SAMPLES || samples[of].len)
-		return;
-	samples[of].len = len;
-	memcpy(samples[of].bytes, bytes, len);
-}
-
 /* Every packet that is sent; false: it is lost. */
 static bool on_packet(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
-	capture(from, to, bytes, *len);
-	sample(bytes, *len);
+	trace_capture(from, to, bytes, *len);
+	trace_sample(bytes, *len);
 	if (ends[to].deaf)
 		return false;
 	if (lose && from == 0) {
@@ -591,23 +526,8 @@ static void every_no(void)
 			.error = -ECHRNG - (int)kind, .flow = kind, .path = kind + 1u, .nonce = nonce};
 		uint32_t len = transport_reject_write(out, kind, UINT64_C(0x1234567890), UINT64_C(0xabcdef0123), &no);
 		transport_tag_write(&key.key, out, len, UINT64_C(0x9876543210), nonce, true);
-		capture(3, 4, out, len);
+		trace_capture(3, 4, out, len);
 	}
-}
-
-/* Each byte of a packet changed in turn, without a checksum, so that what it says is looked at; then cut short. */
-static void damage(const struct sample *s)
-{
-	uint8_t bytes[SAMPLE_MAX];
-	must(s->len);
-	for (uint32_t i = 0; i < s->len; i++) {
-		memcpy(bytes, s->bytes, s->len);
-		memset(bytes + offsetof(struct wire_head, crc), 0, sizeof(le32));
-		bytes[i] ^= i % 2 ? 0x41 : 0x05;
-		capture(3, 4, bytes, s->len);
-	}
-	for (uint32_t cut = 1; cut < s->len; cut += 7)
-		capture(3, 4, s->bytes, cut);
 }
 
 static void ends_close(void)
@@ -666,8 +586,8 @@ int main(int argc, char **argv)
 	long_ones();
 	trace_exposed();
 	every_no();
-	for (unsigned i = 0; damaged && i < SAMPLES; i++)
-		damage(&samples[i]);
+	if (damaged)
+		trace_damage();
 	ends_close();
 	capture_end();
 	return 0;

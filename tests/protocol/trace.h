@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /** One end says it to another by hand; the packet is captured. */
 void trace_send(union packet_head h, const void *body, size_t len);
@@ -15,6 +16,14 @@ void trace_send(union packet_head h, const void *body, size_t len);
 void trace_answer(union packet_head h, const void *body, size_t len);
 /** Time passes. */
 void trace_turn(void);
+
+/** Writes a packet to the capture. A microsecond passes with each, so that no two have one time. */
+void trace_capture(unsigned from, unsigned to, const uint8_t *bytes, uint32_t len);
+
+/** Keeps the packet if it is the first of a kind whose bytes are worth changing. */
+void trace_sample(const uint8_t *bytes, uint32_t len);
+/** Captures each of those with changed bytes, and cut short. */
+void trace_damage(void);
 
 /** The next message is one whose bytes are worth changing. */
 extern bool trace_sample_values;

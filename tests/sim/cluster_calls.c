@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** A workload for clusters: all call all, and every answer is checked. One thread. */
 #include "cluster_calls.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Clusters for Criterion. One thread. */
 #include "cluster_fixture.h"
 
 #include <criterion/criterion.h>

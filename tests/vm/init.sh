@@ -12,9 +12,7 @@ for word in $(cat /proc/cmdline); do
 	esac
 done
 # Not /tmp: the build may be there. What the host has in these are sockets of nobody, and files of its processes.
-for d in run dev/shm dev/pts dev/hugepages; do
-	mkdir -p "/$d"
-done
+mkdir -p /run /dev/shm /dev/pts /dev/hugepages
 mount -t tmpfs run /run
 mount -t tmpfs -o mode=1777 shm /dev/shm
 mount -t devpts pts /dev/pts
@@ -25,30 +23,30 @@ mount -t debugfs debug /sys/kernel/debug 2>/dev/null
 for pmds in /usr/lib/*/dpdk/pmds-*; do
 	[ -d "$pmds" ] || continue
 	mkdir /run/pmds
+	set --
 	for d in bus_pci bus_vdev mempool_ring net_virtio net_e1000 net_null net_tap net_pcap net_memif net_vhost net_af_packet net_af_xdp; do
-		cp -a "$pmds/librte_$d".so* /run/pmds/
+		set -- "$@" "$pmds/librte_$d".so*
 	done
+	cp -a "$@" /run/pmds/
 	mount --bind /run/pmds "$pmds"
 done
 mkdir -p /run/vm
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none run /run/vm
 # Plans run programs of the build as an unprivileged user, also when the clone is readable by root alone. The modes change
-# in this machine's overlay only.
+# in this machine's overlay only, all by one process: to start one takes an emulated processor long.
 open_build() {
+	set --
 	up=$VM_BUILD
-	while [ "$up" != / ]; do
-		chmod a+rx "$up"
-		up=$(dirname "$up")
+	while [ "$up" ]; do
+		set -- "$@" "$up"
+		up=${up%/*}
 	done
-	for d in tests tests/e2e tests/nic nic nic/dpdk nic/verbs; do
-		[ ! -d "$VM_BUILD/$d" ] || chmod a+rx "$VM_BUILD/$d"
+	for f in "$VM_BUILD"/tests "$VM_BUILD"/tests/e2e "$VM_BUILD"/tests/nic "$VM_BUILD"/nic "$VM_BUILD"/nic/dpdk \
+		"$VM_BUILD"/nic/verbs "$VM_BUILD"/farcall "$VM_BUILD"/tests/e2e/api_message "$VM_BUILD"/tests/nic/agents_net \
+		"$VM_BUILD"/nic/*/*.so; do
+		[ ! -e "$f" ] || set -- "$@" "$f"
 	done
-	for f in farcall tests/e2e/api_message tests/nic/agents_net; do
-		[ ! -e "$VM_BUILD/$f" ] || chmod a+rx "$VM_BUILD/$f"
-	done
-	for f in "$VM_BUILD"/nic/*/*.so; do
-		[ ! -e "$f" ] || chmod a+r "$f"
-	done
+	chmod a+rx "$@"
 }
 plans_n=0
 plan() { # its cards, script, name, arguments...

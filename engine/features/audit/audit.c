@@ -180,7 +180,7 @@ static void audit_session(const struct auditor *a, const struct session *se)
 	if (se->state != SESSION_UP)
 		return;
 	same_of(a, se, "open requests", se->open_n, open_of(se));
-	fits(a, se, se->paused_n <= FAR_SESSION_REQUESTS_MAX, "more parked requests than the caller has credits");
+	fits(a, se, se->paused_n <= FAR_SESSION_REQUESTS_MAX, "more paused requests than the caller has credits");
 	audit_windows(a, se);
 }
 
@@ -279,7 +279,7 @@ static const struct session *session_with(const struct shard *s, uint32_t rank, 
 	return se && se->state == SESSION_UP ? se : NULL;
 }
 
-/* A request is with the callee as an open record, or parked, or as a fiber that has not waited, or it is lost. */
+/* A request is with the callee as an open record, or paused, or as a fiber that has not waited, or it is lost. */
 static bool callee_has(const struct session *se, uint32_t slot, uint32_t gen)
 {
 	for (const struct far_deferred *d = se->open; d; d = d->open_next)

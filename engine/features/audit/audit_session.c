@@ -113,7 +113,7 @@ static void audit_waiting(const struct auditor *a, const struct session *se, str
 	same(a, se, "calls that wait for it", se->waiting_n, waiting_length(se));
 	fits(a, se, backpressured == (se->backpressured_head != NULL),
 	     "its answers are kept and it is not blocked, or the reverse");
-	fits(a, se, !se->paused_n || se->paused, "requests are parked nowhere");
+	fits(a, se, !se->paused_n || se->paused, "requests are paused nowhere");
 	fits(a, se, !se->draining || se->waiting, "calls that waited for it are to be sent, and there are none");
 	for (const struct far_deferred *d = se->open; d; d = d->open_next)
 		fits(a, se, d->session == se->index && !d->gone, "an open request is another session's, or gone");
@@ -129,7 +129,7 @@ static void audit_ended(const struct auditor *a, const struct session *se)
 	fits(a, se, !se->calls_active && !se->calls_max, "it is not up, and has calls or credits");
 	fits(a, se, !se->open && !se->open_n && !se->backpressured_head && !se->backpressured && !se->draining,
 	     "it is not up, and has open requests or answers");
-	fits(a, se, !se->paused && !se->paused_n, "it is not up, and has parked requests");
+	fits(a, se, !se->paused && !se->paused_n, "it is not up, and has paused requests");
 	fits(a, se, !se->retry_caller && !se->retry_callee, "it is not up, and has calls that may be repeated");
 	/* What a member holds outlives its session. */
 	fits(a, se, se->worker_alive || !se->rref_forks, "it is not up, and its peer has forks");

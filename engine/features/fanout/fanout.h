@@ -130,7 +130,7 @@ void fanout_record_failure(struct fanout *fo, uint32_t i, const struct completio
 /** The error of the future of a failed fan-out: `status`, or OK for the first failure's. The text lies in
  * text[0, cap), which `o` points to. */
 void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct completion *o);
-/** Status of the outcome. */
+/** Status of the completion. */
 void fanout_write_text(char *text, size_t cap, const struct completion *o);
 
 /** Of target `i`; NULL: the caller wants none. */

@@ -134,4 +134,4 @@ static struct metrics_http *start(const char *host, unsigned port, char *(*text)
 
 extern const struct metrics_http_module far_metrics_http_module;
 __attribute__((visibility("default")))
-const struct metrics_http_module far_metrics_http_module = {METRICS_HTTP_ABI, FAR_VERSION, start};
+const struct metrics_http_module far_metrics_http_module = {{METRICS_HTTP_ABI, FAR_VERSION}, start};

@@ -3,12 +3,12 @@
 #ifndef FAR_FEATURES_METRICS_MODULE_H
 #define FAR_FEATURES_METRICS_MODULE_H
 
+#include "base/module.h"
+
 #include <stddef.h>
 
-#define METRICS_HTTP_LIBRARY "libfarcall-metrics.so"
-#define METRICS_HTTP_SYMBOL  "far_metrics_http_module"
-#define METRICS_HTTP_ABI     1u
-#define METRICS_HOST_MAX     64
+#define METRICS_HTTP_ABI 1u
+#define METRICS_HOST_MAX 64
 
 /** A running server; what else it has is the module's. */
 struct metrics_http {
@@ -16,8 +16,7 @@ struct metrics_http {
 };
 
 struct metrics_http_module {
-	unsigned abi;
-	const char *version;
+	struct module_head head; /* METRICS_HTTP_ABI */
 	/** Starts a server on an IP address and a port (0: any), which answers with text(ctx, &len), of malloc(), or
 	 * with 503 if that is NULL. NULL: with the reason in why[0, cap). Start only. */
 	struct metrics_http *(*start)(const char *host, unsigned port, char *(*text)(void *ctx, size_t *len), void *ctx,

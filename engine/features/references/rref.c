@@ -48,7 +48,7 @@ void rref_shard_free(struct shard *s)
 
 uint64_t rref_names(struct shard *s, uint32_t n)
 {
-	/* Names have the low bits only, of which 0 is none: those that would stand on both sides of it are passed over.
+	/* Names have the low bits only, and 0 is none: those that would stand on both sides of it are passed over.
 	 */
 	uint64_t first;
 	do

@@ -25,7 +25,7 @@ static enum far_fault_kind fault_kind(const struct rref_msg *msg)
 	}
 }
 
-static_assert(RREF_DELAYED_QUEUES == FAULT_SENDS_MAX, "by tries, of which the last is not sent again; 0: on purpose");
+static_assert(RREF_DELAYED_QUEUES == FAULT_SENDS_MAX, "by tries, the last is not sent again; 0: on purpose");
 
 #define RREF_RECALL_DOUBLINGS 10u /* of the wait between two RECALLs: about 1 s at most */
 

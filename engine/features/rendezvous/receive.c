@@ -325,7 +325,7 @@ void rendezvous_complete(struct shard *s, struct rendezvous_in *in)
 		return;
 	}
 	if (in->head.type == PACKET_REQUEST &&
-	    p->session->backpressured & SESSION_BACKPRESSURED) { /* as small ones are parked */
+	    p->session->backpressured & SESSION_BACKPRESSURED) { /* as small ones are paused */
 		in->ready = true;
 		in->next = NULL;
 		*p->ready_tail = in;

@@ -267,8 +267,7 @@ static inline bool rendezvous_pulls(const struct rendezvous_lane *l)
 
 /* ---- oneway.c ---- */
 
-/** Any thread. The record of a one-way message with its bytes, or of one in fragments, of which it takes a reference.
- */
+/** Any thread. The record of a one-way message with its bytes, or of one in fragments: it takes a reference to them. */
 struct oneway *oneway_new(const struct call_start *start, struct rendezvous_out *rendezvous);
 void oneway_free(struct oneway *oneway);
 /** Sends one at once: 0; -EAGAIN: it must wait its turn; else as shard_call(). */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Proofs of keys: every input counts, X25519, session keys. */
 #include "base/auth.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Names and texts of statuses, and errors. */
 #include "base/error.h"
 
 #include <criterion/criterion.h>

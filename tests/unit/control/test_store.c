@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The store over sockets in memory: operations, watches, malformed bytes. */
 #include "control/kv.h"
 #include "control/store.h"
 #include "fake_net.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** URLs of stores, and the environment of launchers. */
 #include "control/url.h"
 
 #include <criterion/criterion.h>

@@ -204,7 +204,7 @@ Test(core_audit, lists_of_sessions)
 	fine("as it is");
 	PLANT(se->waiting_n, 1, "calls that wait for it: counted 1, found 0");
 	PLANT(se->backpressured, SESSION_BACKPRESSURED, "its answers are kept and it is not blocked");
-	PLANT(se->paused_n, 1, "requests are parked nowhere");
+	PLANT(se->paused_n, 1, "requests are paused nowhere");
 	se->draining = true;
 	finds("are to be sent, and there are none");
 	se->draining = false;
@@ -252,7 +252,7 @@ Test(core_audit, sessions_that_ended)
 	PLANT(se->calls_active, 1, "and has calls or credits");
 	PLANT(se->open_n, 1, "and has open requests or answers");
 	PLANT(se->backpressured, SESSION_HELD, "and has open requests or answers");
-	PLANT(se->paused, &paused, "and has parked requests");
+	PLANT(se->paused, &paused, "and has paused requests");
 	PLANT(se->retry_caller, (struct retry_caller *)(void *)&paused, "and has calls that may be repeated");
 	PLANT(se->retry_callee, (struct retry_callee *)(void *)&paused, "and has calls that may be repeated");
 	PLANT(se->rref_forks, &fork, "its peer has forks");

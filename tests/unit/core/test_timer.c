@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The timer wheel, also against a list. */
 #include "core/timer.h"
 
 #include <criterion/criterion.h>

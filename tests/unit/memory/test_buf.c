@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Buffers: sizes, slabs, limits. */
 #include "memory/buf.h"
 #include "memory/region.h"
 #include "memory/runs.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The memory of the machine and of its containers. */
 #include "memory/physical.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Page runs, also against a model of their owners. */
 #include "base/limits.h"
 #include "memory/region.h"
 #include "memory/runs.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** HOST:PORT of `farcall perf`. */
 #include "perf/address.h"
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Histograms: buckets and quantiles. */
 #include "perf/hist.h"
 #include <criterion/criterion.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Keys of `farcall perf ps`: uniform and Zipf. */
 #include "perf/ps_keys.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Futures: states, results, waits, listeners. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "sync/watch.h"

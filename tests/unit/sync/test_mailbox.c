@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Mailboxes: order, room, wrapping indices. */
 #include "sync/mailbox.h"
 
 #include <criterion/criterion.h>

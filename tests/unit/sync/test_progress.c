@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The progress token: one holder, sleepers, places. */
 #include "base/clock.h"
 #include "sync/future.h"
 #include "sync/progress.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The submission ring: order, room, writing in place. */
 #include "sync/submit.h"
 
 #include <criterion/criterion.h>

@@ -169,7 +169,7 @@ Test(transport_audit, what_is_sent)
 	PLANT(r->bulk_last->after, r->small_n + 1, "waits for more small ones than there were");
 	cr_assert(r->bulk_next->done && r->bulk_next->order != NIC_ORDER_NONE);
 	PLANT(r->bulk_next->after, r->small_n, "a larger message has begun before small ones");
-	PLANT(r->bulk_next->done, r->bulk_next->len, "a larger message waits of which all is numbered");
+	PLANT(r->bulk_next->done, r->bulk_next->len, "a larger message waits, and all of it is numbered");
 	PLANT(r->bulk_next->charged, 1, "charged with other bytes");
 	PLANT(r->out_next->lent, true, "a lent message has no owner");
 	PLANT(r->bulk_next->onesided, 1, "an exposed message is not the owner");

@@ -74,6 +74,14 @@ static void nothing_left(void)
 	}
 }
 
+/* Until an end has `n` messages, which are whole. */
+static void until_got(unsigned end, unsigned n)
+{
+	for (unsigned i = 0; i < 5000 && fixture.ends[end].got < n; i++)
+		fixture_turn();
+	cr_assert(fixture.ends[end].got == n && !fixture.ends[end].bad);
+}
+
 Test(transport_read, read_where_it_lies)
 {
 	fixture_two(&at_0, &at_1);
@@ -95,9 +103,8 @@ Test(transport_read, both_ways)
 		cr_assert_eq(fixture_send(0, at_0, i, LONG), 0);
 		cr_assert_eq(fixture_send(1, at_1, i, LONG), 0);
 	}
-	for (unsigned i = 0; i < 3000 && (fixture.ends[0].got < 8 || fixture.ends[1].got < 8); i++)
-		fixture_turn();
-	cr_assert(fixture.ends[0].got == 8 && fixture.ends[1].got == 8 && !fixture.ends[0].bad && !fixture.ends[1].bad);
+	until_got(0, 8);
+	until_got(1, 8);
 	cr_assert_eq(fake_bulk.exposes, 16);
 	nothing_left();
 }
@@ -163,9 +170,7 @@ Test(transport_read, out_of_order)
 	fixture_two(&at_0, &at_1);
 	for (unsigned i = 0; i < 4; i++)
 		cr_assert_eq(fixture_send(0, at_0, i, LONG), 0);
-	for (unsigned i = 0; i < 3000 && fixture.ends[1].got < 4; i++)
-		fixture_turn();
-	cr_assert(fixture.ends[1].got == 4 && !fixture.ends[1].bad);
+	until_got(1, 4);
 	nothing_left();
 }
 
@@ -208,9 +213,7 @@ Test(transport_read, told_when_none_is_under_way)
 	cr_assert(first->state == FAKE_FREE && second->state == FAKE_READING);
 	cr_assert_eq(fixture.ends[1].got, 0);
 	cr_assert_eq(transport_of(1)->grants.first->transfer, TRANSPORT_RX_READING);
-	for (unsigned i = 0; i < 3000 && fixture.ends[1].got == 0; i++)
-		fixture_turn();
-	cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad);
+	until_got(1, 1);
 	nothing_left();
 }
 
@@ -222,9 +225,7 @@ Test(transport_read, a_gap)
 	first = two_reads(&second);
 	first->fails = true;
 	first->late = 10;
-	for (unsigned i = 0; i < 3000 && fixture.ends[1].got == 0; i++)
-		fixture_turn();
-	cr_assert(fixture.ends[1].got == 1 && !fixture.ends[1].bad);
+	until_got(1, 1);
 	nothing_left();
 }
 
@@ -394,9 +395,7 @@ Test(transport_read, shortest_first)
 	fixture_turn();
 	cr_assert_geq(under_way(1), 1900000);
 	fake_bulk.hold = false;
-	for (unsigned i = 0; i < 5000 && fixture.ends[2].got < 3; i++)
-		fixture_turn();
-	cr_assert(fixture.ends[2].got == 3 && !fixture.ends[2].bad);
+	until_got(2, 3);
 	nothing_left();
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Dictionaries: keys, faults, accessors. */
 #include "value/dict.h"
 
 #include <criterion/criterion.h>

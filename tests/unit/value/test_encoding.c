@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The encoding of values against its documented bytes. */
 #include "base/limits.h"
 #include "value/encoding.h"
 

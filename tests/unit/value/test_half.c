@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Half-precision floats: conversion and rounding. */
 #include "value/half.h"
 
 #include <criterion/criterion.h>

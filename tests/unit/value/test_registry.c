@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The registry of functions: names, overloads, plugins. */
 #include "base/hash.h"
 #include "value/plugin.h"
 #include "value/registry.h"

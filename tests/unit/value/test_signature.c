@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Signatures: parts, canonical texts, matching. */
 #include "base/hash.h"
 #include "value/signature.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Trees of values: copies, parts, ends. */
 #include "value/encoding.h"
 #include "value/tree.h"
 #include "value/types.h"

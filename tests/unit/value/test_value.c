@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Values: types, counts, texts. */
 #include <criterion/criterion.h>
 #include <farcall/value.h>
 #include <math.h>

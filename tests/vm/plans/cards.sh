@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=sh
 # DPDK takes over two network cards of the machine, which are joined: what every driver promises, on them.
-# usage: cards.sh [--brief] uio_pci_generic|vfio-pci [KEY=VALUE]...    keys of both ports
-# --brief: what cards, rings and the memory they write to may break, with fewer repetitions
+# usage: cards.sh [--brief|--fewer] uio_pci_generic|vfio-pci [KEY=VALUE]...    keys of both ports
+# --brief: what cards, rings and the memory they write to may break, with fewer repetitions; --fewer: all, with these
 . "$VM_TOP/tests/vm/guest.sh"
 some=
-if [ "$1" = --brief ]; then
-	some=--brief
+case $1 in
+--brief | --fewer)
+	some=$1
 	shift
-fi
+	;;
+esac
 driver=$1
 shift
 keys=
@@ -23,9 +25,9 @@ ok "cards of $driver" $?
 ulimit -n 8192
 guard_s=800
 set --
-if [ -n "$some" ]; then
+[ -z "$some" ] || set -- --brief
+if [ "$some" = --brief ]; then
 	# The same names are those of cases with a link over it, where there are such.
-	set -- --brief
 	for case in sizes bursts 'held packets' 'ring full' wake 'close with places left' 'two processes'; do
 		set -- "$@" --case "$case"
 	done

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Command lines as tables: sizes, durations, lists, mistakes. */
 #include "apps/cli/options.h"
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>

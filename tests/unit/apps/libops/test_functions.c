@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The functions of far:: on tensors, called by their handlers. */
 #include "by_name.h"
 #include "value/half.h"
 #include "value/signature.h"

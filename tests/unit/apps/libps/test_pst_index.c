@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The index of a table: lookups, growth, the bound of each insert. */
 #include "apps/libps/pst_index.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

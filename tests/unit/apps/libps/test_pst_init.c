@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Initial values of rows depend on seed, key and element. */
 #include "apps/libps/pst_init.h"
 #include <criterion/criterion.h>
 #include <math.h>

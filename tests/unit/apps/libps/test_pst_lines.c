@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The allocator of blocks of cache lines. */
 #include "apps/libps/pst_lines.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The allocator of values: waste and reuse. */
 #include "apps/libps/pst_values.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

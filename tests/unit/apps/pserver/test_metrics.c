@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** AUC and loss of predictions. */
 #include "apps/pserver/metrics.h"
 #include <criterion/criterion.h>
 #include <errno.h>

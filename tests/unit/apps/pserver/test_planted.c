@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Data that are made from a planted model. */
 #include "apps/pserver/metrics.h"
 #include "apps/pserver/planted.h"
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** SGD and Adagrad on the rows of a table. */
 #include "apps/pserver/ps_optimizer.h"
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The table of a server: rows keep their addresses while it grows. */
 #include "apps/pserver/ps_table.h"
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The table of references, against a list. */
 #include "features/references/rref.h"
 
 #include <criterion/criterion.h>

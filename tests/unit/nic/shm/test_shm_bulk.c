@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** Bulk memory of a shm session, also against a hostile peer. */
 #include "nic/shm/shm_bulk.h"
 
 #include <criterion/criterion.h>
