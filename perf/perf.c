@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall perf`: finds what is to be measured. */
 #include "perf.h"
-#include "address.h"
 #include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
-#include "control/key.h"
+#include "checks.h"
 #include "floor_ring.h"
 #include "memif.h"
-#include "netns.h"
 #include "peer.h"
 #include "plot.h"
 #include "progress.h"
@@ -22,32 +20,6 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define HOUR_NS   UINT64_C(3600000000000)
-
-/* Which options a measurement takes. */
-enum taker {
-	LATENCY = 1,
-	RATE = 2,
-	BANDWIDTH = 4,
-	SERVE = 8,
-	IDLE = 16,
-	FLOOR = 32,
-	PEER = 64,
-	ATTACHED = 128,
-	FANOUT = 256,
-	WAKE = 512,
-	MEMORY = 1024,
-	RREF = 2048,
-	START = 4096,
-	STARTING = 8192,
-	TRACE = 16384,
-	PS = 32768,
-	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
-	PAIRS = CALLS | BANDWIDTH,
-	LOADS = RATE | FANOUT | RREF, /* those with --rate: an open loop */
-	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR | TRACE |
-		   PS, /* those that start the other process themselves */
-	ALL = 65535
-};
 
 struct measurement {
 	const char *name;
@@ -205,98 +177,6 @@ static void print_help(FILE *f)
 	fprintf(f, "\n'farcall perf MEASUREMENT --help' lists the options.\n");
 }
 
-static int check_bytes(const struct perf_opts *o)
-{
-	if (o->api == PERF_API_RPC && o->bytes % 4 != 0)
-		return options_wrong(o->what, "--bytes: tensors hold 4-byte elements; give a multiple of 4");
-	if (o->api == PERF_API_RPC && o->bytes > (4 << 20))
-		return options_wrong(o->what,
-				     "--bytes: two tensors travel in one call; give at most 4M with --api rpc");
-	if (o->api == PERF_API_MESSAGE && o->bytes && o->bytes < sizeof(uint64_t))
-		return options_wrong(o->what, "--bytes: every request carries a check of 8 bytes; give at least 8");
-	return 0;
-}
-
-static int check_address(const struct perf_opts *o, const struct measurement *m)
-{
-	struct address at;
-	char text[ADDRESS_TEXT_MAX];
-	if (m->taker == SERVE && !o->listen)
-		return options_wrong(o->what, "give --listen HOST:PORT, such as --listen 127.0.0.1:29500");
-	if (o->listen && address_parse(o->listen, true, &at, text) < 0)
-		return options_wrong(o->what, "--listen: %s", text);
-	if (o->connect && address_parse(o->connect, false, &at, text) < 0)
-		return options_wrong(o->what, "--connect: %s", text);
-	if (o->security && strcmp(o->security, "none") != 0)
-		return options_wrong(o->what, "--security: \"%.64s\"; it can be none, or be left out", o->security);
-	if (!o->connect && !o->listen && o->timeout_ns)
-		return options_wrong(o->what, "--timeout goes with --connect; leave it out");
-	return 0;
-}
-
-/* Where the two processes are, and by what they reach each other. */
-static int check_places(const struct perf_opts *o)
-{
-	if (o->via == PERF_VIA_THREAD && o->server_nic)
-		return options_wrong(o->what,
-				     "a device that joins two agents has no place for a third; leave --via thread out");
-	const char *option = o->netns          ? "--netns"
-			     : o->server_netns ? "--server-netns"
-			     : o->server_nic   ? "--server-nic"
-					       : NULL;
-	if (!option)
-		return 0;
-	if (o->connect)
-		return options_wrong(o->what, "%s goes with processes that are started here; leave --connect or it out",
-				     option);
-	if (o->peers > 1 || o->target)
-		return options_wrong(o->what, "%s goes with two processes; leave %s out", option,
-				     o->target ? "--to self" : "--peers");
-	return 0;
-}
-
-/* What does not go together. */
-static int check_key(struct perf_opts *o)
-{
-	struct key_choice key;
-	struct far_err err;
-	if (key_choose(NULL, o->security, true, &key, &err))
-		return options_wrong(o->what, "%s", err.text);
-	auth_erase(&key.key, sizeof key.key);
-	o->beyond_host = key.kind != KEY_AUTO;
-	return 0;
-}
-
-static int check(const struct perf_opts *o, const struct measurement *m)
-{
-	int wrong = m->taker & CALLS ? check_bytes(o) : 0;
-	if (!wrong)
-		wrong = check_address(o, m);
-	if (!wrong && m->taker & SPAWNING)
-		wrong = check_places(o);
-	if (wrong || !(m->taker & PAIRS))
-		return wrong;
-	if (o->handler != PERF_HANDLER_INLINE && o->api == PERF_API_RPC)
-		return options_wrong(o->what, "--handler: far::add is an inline handler; leave --api rpc out");
-	if (o->handler != PERF_HANDLER_INLINE && o->via == PERF_VIA_THREAD)
-		return options_wrong(o->what, "--handler and --via thread are each compared with the usual call; give "
-					      "one of them at a time");
-	if (o->connect && (o->peers > 1 || o->target))
-		return options_wrong(o->what, "%s needs processes of its own; leave --connect out",
-				     o->target ? "--to self" : "--peers");
-	if (o->rates.n && (o->via || o->handler || o->shards > 1 || o->floor))
-		return options_wrong(o->what,
-				     "--rate measures calls of an inline handler of one shard, without a floor; "
-				     "leave --%s out",
-				     o->via          ? "via thread"
-				     : o->handler    ? "handler"
-				     : o->shards > 1 ? "shards"
-						     : "floor");
-	if (o->peers > 1 && (o->target || o->via == PERF_VIA_THREAD))
-		return options_wrong(o->what, "--peers measures the usual call; leave --via thread and --to self out");
-	return 0;
-}
-
 int perf_options(const char *name, const char *about, unsigned taker, const struct perf_option *table, size_t n,
 		 int argc, char **argv)
 {
@@ -314,22 +194,6 @@ int perf_options(const char *name, const char *about, unsigned taker, const stru
 	if (rest < argc)
 		return options_wrong(name, "%s: arguments are not expected; options begin with --", argv[rest]);
 	return -1;
-}
-
-static int check_output(const struct perf_opts *o, const struct measurement *m)
-{
-	const char *wrong = NULL;
-	if (o->peers_each.n > 1 && !o->csv && !o->plot)
-		return options_wrong(o->what, "--peers with several numbers makes a table; give --csv or --plot, too");
-	if (o->json && o->csv)
-		return options_wrong(o->what, "stdout is for --json or for --csv; leave one of them out");
-	if (o->plot && m->taker & LOADS && !o->rates.n)
-		return options_wrong(o->what, "--plot draws latency against load; give --rate N,N,...");
-	if (o->plot && m->taker == LATENCY && o->peers_each.n < 2)
-		return options_wrong(o->what, "--plot draws latency against peers; give --peers N,N,...");
-	if (o->plot)
-		wrong = plot_check(o->plot);
-	return wrong ? options_wrong(o->what, "%s", wrong) : 0;
 }
 
 /* What a measurement prints on stdout, as text with a NUL. */
@@ -553,15 +417,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		o.peers = o.peers_each.value[0];
 	o.to_self = o.target != 0;
 	o.compare_via = m->taker == LATENCY && o.via == PERF_VIA_THREAD && !o.connect;
-	wrong = m->taker & SPAWNING ? memif_expand(&o) : 0;
-	if (!wrong)
-		wrong = check(&o, m);
-	if (!wrong)
-		wrong = check_key(&o);
-	if (!wrong && m->taker & SPAWNING)
-		wrong = netns_check(&o, o.netns) || netns_check(&o, o.server_netns);
-	if (!wrong)
-		wrong = check_output(&o, m);
+	wrong = perf_check(&o, m->taker);
 	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING | PS) || o.rates.n
 				 ? 0
 				 : progress_start(o.what, o.duration_ns);
