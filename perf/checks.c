@@ -89,13 +89,15 @@ static int check(const struct perf_opts *o, enum taker taker)
 	if (o->connect && (o->peers > 1 || o->target))
 		return options_wrong(o->what, "%s needs processes of its own; leave --connect out",
 				     o->target ? "--to self" : "--peers");
-	if (o->rates.n && (o->via || o->handler || o->shards > 1 || o->floor))
+	if (o->rates.n && (o->via || o->handler || o->shards > 1 || o->floor || o->target || o->release))
 		return options_wrong(o->what,
-				     "--rate measures calls of an inline handler of one shard, without a floor; "
-				     "leave --%s out",
+				     "--rate measures calls of an inline handler of one shard of a peer, without a "
+				     "floor; leave --%s out",
 				     o->via          ? "via thread"
 				     : o->handler    ? "handler"
 				     : o->shards > 1 ? "shards"
+				     : o->target     ? "to self"
+				     : o->release    ? "release"
 						     : "floor");
 	if (o->peers > 1 && (o->target || o->via == PERF_VIA_THREAD))
 		return options_wrong(o->what, "--peers measures the usual call; leave --via thread and --to self out");
@@ -109,10 +111,15 @@ static int check_output(const struct perf_opts *o, enum taker taker)
 		return options_wrong(o->what, "--peers with several numbers makes a table; give --csv or --plot, too");
 	if (o->json && o->csv)
 		return options_wrong(o->what, "stdout is for --json or for --csv; leave one of them out");
-	if (o->plot && taker & LOADS && !o->rates.n)
+	if (o->plot && taker & (RATE | FANOUT | RREF) && !o->rates.n)
 		return options_wrong(o->what, "--plot draws latency against load; give --rate N,N,...");
-	if (o->plot && taker == LATENCY && o->peers_each.n < 2)
-		return options_wrong(o->what, "--plot draws latency against peers; give --peers N,N,...");
+	if (o->plot && taker == LATENCY && o->peers_each.n < 2 && !o->rates.n)
+		return options_wrong(o->what, "--plot draws latency against peers or load; give --peers N,N,... or "
+					      "--rate N,N,...");
+	if (o->plot && o->rates.n &&
+	    (o->peers_each.n > 1 || (taker == BANDWIDTH && (o->sizes.n > 1 || o->depths.n > 1))))
+		return options_wrong(o->what, "--plot draws one curve of latency against load; give one number to %s",
+				     taker == LATENCY ? "--peers" : "--bytes and to --depth");
 	if (o->plot)
 		wrong = plot_check(o->plot);
 	return wrong ? options_wrong(o->what, "%s", wrong) : 0;

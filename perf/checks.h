@@ -25,7 +25,7 @@ enum taker {
 	PS = 32768,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
-	LOADS = RATE | FANOUT | RREF, /* those with --rate: an open loop */
+	LOADS = PAIRS | FANOUT | RREF, /* those with --rate: an open loop */
 	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR | TRACE |
 		   PS, /* those that start the other process themselves */
 	ALL = 65535

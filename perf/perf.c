@@ -35,7 +35,8 @@ static const struct measurement measurements[] = {
 	 "Starts a second process and measures the round trip of calls, one call in flight. --via thread and "
 	 "--handler\n"
 	 "alternate with the default call in the same run and report the added time. A hand-over keeps three threads\n"
-	 "polling; with fewer cores measure it with --via thread --to self."},
+	 "polling; with fewer cores measure it with --via thread --to self. With --rate calls begin at fixed times,\n"
+	 "answered or not, and their times count from when they should have begun; --seconds applies to each rate."},
 	{"rate", perf_rate, RATE, 3000, "calls and bytes per second, many in flight",
 	 "Starts a second process and keeps many calls in flight towards it. The receiver reads every byte; the reply\n"
 	 "of the message API is empty. bytes_per_s counts request payload. With --shards each local shard calls the\n"
@@ -45,7 +46,10 @@ static const struct measurement measurements[] = {
 	{"bandwidth", perf_bandwidth, BANDWIDTH, 2000, "bytes per second of large messages, by size and depth",
 	 "Starts a second process and sends messages of several sizes at several depths (messages in flight). The\n"
 	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of the\n"
-	 "same size and depth, of which the other core reads every line. --seconds applies to each size and depth."},
+	 "same size and depth, of which the other core reads every line. --seconds applies to each size and depth.\n"
+	 "With --rate messages begin at fixed times, and their times count from when they should have begun; a "
+	 "message\n"
+	 "that finds --depth others in flight waits."},
 	{"serve", perf_serve, SERVE, 0, "the peer process for latency, rate and bandwidth --connect",
 	 "Listens as rank 0 of 2 for a measurement with --connect. Ends when the measurement leaves or dies, on "
 	 "SIGINT\n"
@@ -265,8 +269,6 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .inflight = 64,
 			      .shards = 1,
 			      .peers = 1,
-			      .sizes = {{65536, 262144, 1 << 20, 4 << 20, 8 << 20}, 5},
-			      .depths = {{1, 4}, 2},
 			      .marks = {{1000000, 10000000}, 2},
 			      .peers_each = {{1}, 1},
 			      .worlds = {{2, 64}, 2},
@@ -303,11 +305,11 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
 		  "request payload (32); of each tensor with --api rpc (8)", NULL}},
 		{BANDWIDTH,
-		 {"bytes", 0, OPTION_SIZES, &o.sizes, 8, 64 << 20, "SIZE,...", "request payloads (64K,256K,1M,4M,8M)",
-		  NULL}},
+		 {"bytes", 0, OPTION_SIZES, &o.sizes, 8, 64 << 20, "SIZE,...",
+		  "request payloads (64K,256K,1M,4M,8M; with --rate 1M)", NULL}},
 		{BANDWIDTH,
-		 {"depth", 0, OPTION_COUNTS, &o.depths, 1, PEER_INFLIGHT_MAX, "N,...", "messages in flight (1,4)",
-		  NULL}},
+		 {"depth", 0, OPTION_COUNTS, &o.depths, 1, PEER_INFLIGHT_MAX, "N,...",
+		  "messages in flight (1,4); with --rate at most (16)", NULL}},
 		{BANDWIDTH,
 		 {"release", 0, OPTION_FLAG, &o.release, 0, 0, NULL,
 		  "write each message anew and send it from there, with a release callback", NULL}},
@@ -315,8 +317,10 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
 		{LOADS,
 		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(100000000), "N,...",
-		  m->taker == RATE     ? "calls that begin in a second, several in turn (as --inflight allows)"
-		  : m->taker == FANOUT ? "fan-outs that begin in a second, several in turn (one at a time)"
+		  m->taker == RATE        ? "calls that begin in a second, several in turn (as --inflight allows)"
+		  : m->taker == LATENCY   ? "calls that begin in a second, several in turn (one at a time)"
+		  : m->taker == BANDWIDTH ? "messages that begin in a second, several in turn (as --depth allows)"
+		  : m->taker == FANOUT    ? "fan-outs that begin in a second, several in turn (one at a time)"
 				       : "calls of the method that begin in a second, several in turn (one at a time)",
 		  NULL}},
 		{PS,
@@ -385,11 +389,13 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS,
 		 {"csv", 0, OPTION_FLAG, &o.csv, 0, 0, NULL,
 		  "a table on stdout, with names in its first row; text to stderr", NULL}},
-		{PAIRS | LOADS,
+		{LOADS,
 		 {"plot", 0, OPTION_TEXT, &o.plot, 0, 0, "FILE.svg",
-		  m->taker & LOADS        ? "draw latency against load (with --rate; needs gnuplot)"
-		  : m->taker == BANDWIDTH ? "draw bandwidth against size (needs gnuplot)"
-					  : "draw latency against peers (with --peers N,...; needs gnuplot)",
+		  m->taker == BANDWIDTH
+			  ? "draw bandwidth against size, or latency against load with --rate (needs gnuplot)"
+		  : m->taker == LATENCY ? "draw latency against load with --rate, or against peers with --peers N,...\n"
+					  "                                 (needs gnuplot)"
+					: "draw latency against load (with --rate; needs gnuplot)",
 		  NULL}},
 		{FANOUT,
 		 {"targets", 0, OPTION_COUNT, &o.targets, 1, PERF_TARGETS_MAX, "N",
@@ -417,6 +423,11 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		o.peers = o.peers_each.value[0];
 	o.to_self = o.target != 0;
 	o.compare_via = m->taker == LATENCY && o.via == PERF_VIA_THREAD && !o.connect;
+	if (!o.sizes.n)
+		o.sizes = o.rates.n ? (struct option_list){{1 << 20}, 1}
+				    : (struct option_list){{65536, 262144, 1 << 20, 4 << 20, 8 << 20}, 5};
+	if (!o.depths.n)
+		o.depths = o.rates.n ? (struct option_list){{16}, 1} : (struct option_list){{1, 4}, 2};
 	wrong = perf_check(&o, m->taker);
 	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING | PS) || o.rates.n
 				 ? 0
