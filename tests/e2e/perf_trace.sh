@@ -127,8 +127,12 @@ refuses "two forms on one stdout" "leave one of them out" latency --csv --json
 refuses "a plot of one load" "give --rate" rate --plot "$dir/x.svg"
 refuses "a plot of one number of peers" "give --peers" latency --plot "$dir/x.svg"
 refuses "a plot of several sizes against load" "--bytes and to --depth" bandwidth --rate 5 --bytes 4K,1M --plot "$dir/x.svg"
-command -v gnuplot >/dev/null &&
+if command -v gnuplot >/dev/null; then
 	refuses "a plot that cannot be written" "cannot be written" bandwidth --plot "$dir/none/x.svg"
+	bounded timeout -s INT 1 "$farcall" perf bandwidth --seconds 30 --plot "$dir/x.svg"
+	[ $rc -ne 0 ] && [ ! -e "$dir/x.svg" ]
+	ok "a measurement that was interrupted leaves no picture" $?
+fi
 # A measurement of more than 2 s prints its seconds on a terminal, and nothing of it elsewhere.
 if command -v script >/dev/null; then
 	bounded script -qec "'$farcall' perf latency --seconds 2.5" /dev/null
