@@ -151,7 +151,7 @@ floor = j.get("floor_ring_rtt_ns", j.get("floor_raw_rtt_ns"))
 print("  %-8s %8.2f us  %8.2f us  %6.2f" % (sys.argv[1], j["p50_ns"] / 1e3, floor / 1e3, j["p50_ns"] / floor))
 END
 	else
-		echo "  $1: not measured: $(tail -n 1 "$log.err" | cut -c 1-200)"
+		echo "  $1: not measured: $(grep -v 'see its messages above' "$log.err" | tail -n 1 | cut -c 1-200)"
 	fi
 	rm -f "$log.err"
 }

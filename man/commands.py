@@ -94,7 +94,7 @@ def write_page(folder, page, about, pages, version):
         out += [".TP", (bold("-" + letter) + ", " if letter else "") + flag, "\\&" + escape(text)]
     near = [p.page for p in pages if p is not page and (p.words[:-1] == page.words[:-1] or p.words == page.words[:-1])]
     if page.page == "farcall":
-        out += [".SH ENVIRONMENT", "The table in README of the documentation names every variable."]
+        out += [".SH ENVIRONMENT", "SETTINGS.md of the documentation names every variable."]
     refs = ["\\fB%s\\fP(1)" % escape(name) for name in near] + ["\\fBfarcall\\fP(7)"]
     out += [".SH SEE ALSO", ",\n".join(refs)]
     (folder / (page.page + ".1")).write_text("\n".join(out) + "\n", encoding="utf-8")

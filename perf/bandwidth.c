@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall perf bandwidth`: large messages of each size, with each depth in flight. */
 #include "flow.h"
+#include "load.h"
 #include "rounds.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static int measure(struct bandwidth *b, struct cell *c)
 	return rc;
 }
 
-static void print_size(FILE *out, uint64_t bytes)
+void perf_print_size(FILE *out, uint64_t bytes)
 {
 	if (bytes >= 1 << 20 && bytes % (1 << 20) == 0)
 		fprintf(out, "%6" PRIu64 " MiB", bytes >> 20);
@@ -115,7 +116,7 @@ static void print_head(const struct bandwidth *b)
 static void print_cell(const struct bandwidth *b, const struct cell *c)
 {
 	FILE *out = perf_human(b->o);
-	print_size(out, c->bytes);
+	perf_print_size(out, c->bytes);
 	fprintf(out, " %6" PRIu64 " %10.1f %12.1f %6.1f %%", c->depth, c->bytes_per_s / 1e6,
 		(double)hist_quantile(&c->calls, 0.5) / 1e3, 100 * c->noise);
 	if (b->o->floor)
@@ -238,6 +239,8 @@ static int measure_all(struct bandwidth *b)
 int perf_bandwidth(const struct perf_opts *o)
 {
 	static struct bandwidth b;
+	if (o->rates.n)
+		return perf_load(o, LOAD_LARGE);
 	b.o = o;
 	int rc = prepare(&b, o);
 	if (rc == 0)

@@ -24,7 +24,8 @@ struct fanout {
 	struct far_target target[PERF_TARGETS_MAX];
 	struct far_future *future[PERF_TARGETS_MAX];
 	struct hist all[WAYS], round[WAYS];
-	double ratio[ROUNDS]; /* p50 of the fan-outs over that of the separate calls */
+	double p50_ns[ROUNDS]; /* of the fan-outs */
+	double ratio[ROUNDS];  /* that over the p50 of the separate calls */
 };
 
 static struct far_to to_of(const struct fanout *f, size_t i)
@@ -125,8 +126,8 @@ static int run(struct fanout *f, uint64_t ns)
 			rc = measure(f, way, ns / ROUNDS / WAYS);
 			hist_merge(&f->all[way], &f->round[way]);
 		}
-		f->ratio[r] =
-			(double)hist_quantile(&f->round[TOGETHER], 0.5) / (double)hist_quantile(&f->round[APART], 0.5);
+		f->p50_ns[r] = (double)hist_quantile(&f->round[TOGETHER], 0.5);
+		f->ratio[r] = f->p50_ns[r] / (double)hist_quantile(&f->round[APART], 0.5);
 	}
 	return rc;
 }
@@ -134,9 +135,10 @@ static int run(struct fanout *f, uint64_t ns)
 static void print_row(struct fanout *f, struct json *j)
 {
 	const struct hist *t = &f->all[TOGETHER], *a = &f->all[APART];
-	double ratio = perf_median(f->ratio, ROUNDS);
-	fprintf(perf_human(f->o), "%8zu %10" PRIu64 " %10" PRIu64 " %14" PRIu64 " %10" PRIu64 " %8.3f\n", f->targets,
-		hist_quantile(t, 0.5), hist_quantile(t, 0.99), hist_quantile(a, 0.5), hist_quantile(a, 0.99), ratio);
+	double ratio = perf_median(f->ratio, ROUNDS), noise = perf_noise(f->p50_ns, ROUNDS);
+	fprintf(perf_human(f->o), "%8zu %10" PRIu64 " %10" PRIu64 " %14" PRIu64 " %10" PRIu64 " %8.3f %6.1f %%\n",
+		f->targets, hist_quantile(t, 0.5), hist_quantile(t, 0.99), hist_quantile(a, 0.5),
+		hist_quantile(a, 0.99), ratio, 100 * noise);
 	if (!f->o->json)
 		return;
 	json_object(j, NULL);
@@ -146,6 +148,7 @@ static void print_row(struct fanout *f, struct json *j)
 	json_u64(j, "separate_p50_ns", hist_quantile(a, 0.5));
 	json_u64(j, "separate_p99_ns", hist_quantile(a, 0.99));
 	json_double(j, "ratio", ratio);
+	json_double(j, "noise", noise);
 	json_u64(j, "fanouts", t->count);
 	json_close(j);
 }
@@ -175,8 +178,8 @@ static int run_all(struct fanout *f)
 	}
 	fprintf(perf_human(o), "%s: far::add, %s, nic %s, %" PRIu64 " bytes a tensor, servers: %u\n", o->what,
 		perf_via_name(o->via), known ? info.nic : o->nic, o->bytes, f->peer.servers);
-	fprintf(perf_human(o), "%8s %10s %10s %14s %10s %8s\n", "targets", "p50 ns", "p99 ns", "separate: p50",
-		"p99 ns", "ratio");
+	fprintf(perf_human(o), "%8s %10s %10s %14s %10s %8s %8s\n", "targets", "p50 ns", "p99 ns", "separate: p50",
+		"p99 ns", "ratio", "noise");
 	for (size_t i = 0; i < numbers && rc == 0; i++) {
 		f->targets = o->targets ? (size_t)o->targets : usual[i];
 		rc = run(f, o->duration_ns / numbers);

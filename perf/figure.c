@@ -70,11 +70,6 @@ FILE *figure_human(const struct figure_opts *o)
 	return o->json ? stderr : stdout;
 }
 
-const char *figure_verdict(bool pass)
-{
-	return pass ? "met" : "not met";
-}
-
 /* ---- output ---- */
 
 static void print_conditions(const struct figure_opts *o, const struct cluster_cost *cost, uint64_t rtt_ns, FILE *f)

@@ -105,8 +105,6 @@ void figure_begin(struct figure_report *r, const struct figure_world *w);
 /** Prints the object, if there is to be one and all went well. Frees everything; returns `bad`. */
 int figure_end(struct figure_report *r, int bad);
 FILE *figure_human(const struct figure_opts *o);
-/** "met", "not met". */
-const char *figure_verdict(bool pass);
 /** What of a world belongs into each result: failed calls, losses, what was sent again. */
 void figure_print_world(const struct figure_world *w, struct json *j);
 

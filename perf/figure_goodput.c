@@ -59,33 +59,19 @@ static void print_small(const struct goodput *g, struct json *j)
 	json_u64(j, "small_max_ns", g->calls.max);
 }
 
-/* 0: none is set. */
-static double target(uint64_t loss)
-{
-	return loss == 0 ? 0.97 : loss == 10 ? 0.95 : loss == 100 ? 0.90 : loss == 1000 ? 0.75 : 0;
-}
-
 static void tell(const struct goodput *g, uint64_t loss, struct json *j)
 {
 	const struct figure_opts *o = g->w.o;
 	double seconds = g->until_ns ? (double)(g->until_ns - g->from_ns) / 1e9 : 0;
 	double bits = seconds > 0 ? (double)o->messages * (double)o->bytes * 8 / seconds : 0;
-	double share = bits / ((double)o->gbps * 1e9) / figure_framing(o), wanted = target(loss);
-	bool pass = g->w.failed_n == 0 && share >= wanted;
-	fprintf(figure_human(o), "loss %-8g goodput %7.2f Gb/s, %.3f of the framing limit", (double)loss / 1e6,
+	double share = bits / ((double)o->gbps * 1e9) / figure_framing(o);
+	fprintf(figure_human(o), "loss %-8g goodput %7.2f Gb/s, %.3f of the framing limit\n", (double)loss / 1e6,
 		bits / 1e9, share);
-	if (wanted > 0)
-		fprintf(figure_human(o), "  >= %.2f %s", wanted, figure_verdict(pass));
-	fprintf(figure_human(o), "\n");
 	json_object(j, NULL);
 	json_double(j, "loss", (double)loss / 1e6);
 	json_double(j, "goodput_bits_per_s", bits);
 	json_double(j, "of_framing_limit", share);
 	json_double(j, "of_line_rate", bits / ((double)o->gbps * 1e9));
-	if (wanted > 0) {
-		json_double(j, "target", wanted);
-		json_bool(j, "pass", pass);
-	}
 	if (o->small)
 		print_small(g, j);
 	figure_print_world(&g->w, j);

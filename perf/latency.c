@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall perf latency`: one call at a time, the clock read before the call and after the wait. */
+#include "load.h"
 #include "rounds.h"
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,8 @@ int perf_latency(const struct perf_opts *given)
 	struct perf_opts o = *given;
 	if (o.bytes == 0)
 		o.bytes = o.api == PERF_API_RPC ? 8 : 32;
+	if (o.rates.n)
+		return perf_load(&o, o.api == PERF_API_RPC ? LOAD_CALL : LOAD_ECHO);
 	struct latency l = {.request = calloc(1, o.bytes), .reply = calloc(1, o.bytes)};
 	int rc = 1;
 	r.o = &o;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall perf`: finds what is to be measured. */
 #include "perf.h"
-#include "address.h"
 #include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
-#include "control/key.h"
+#include "checks.h"
 #include "floor_ring.h"
 #include "memif.h"
-#include "netns.h"
 #include "peer.h"
 #include "plot.h"
 #include "progress.h"
@@ -23,32 +21,6 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define HOUR_NS   UINT64_C(3600000000000)
 
-/* Which options a measurement takes. */
-enum taker {
-	LATENCY = 1,
-	RATE = 2,
-	BANDWIDTH = 4,
-	SERVE = 8,
-	IDLE = 16,
-	FLOOR = 32,
-	PEER = 64,
-	ATTACHED = 128,
-	FANOUT = 256,
-	WAKE = 512,
-	MEMORY = 1024,
-	RREF = 2048,
-	START = 4096,
-	STARTING = 8192,
-	TRACE = 16384,
-	PS = 32768,
-	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
-	PAIRS = CALLS | BANDWIDTH,
-	LOADS = RATE | FANOUT | RREF, /* those with --rate: an open loop */
-	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR | TRACE |
-		   PS, /* those that start the other process themselves */
-	ALL = 65535
-};
-
 struct measurement {
 	const char *name;
 	int (*run)(const struct perf_opts *o);
@@ -63,7 +35,8 @@ static const struct measurement measurements[] = {
 	 "Starts a second process and measures the round trip of calls, one call in flight. --via thread and "
 	 "--handler\n"
 	 "alternate with the default call in the same run and report the added time. A hand-over keeps three threads\n"
-	 "polling; with fewer cores measure it with --via thread --to self."},
+	 "polling; with fewer cores measure it with --via thread --to self. With --rate calls begin at fixed times,\n"
+	 "answered or not, and their times count from when they should have begun; --seconds applies to each rate."},
 	{"rate", perf_rate, RATE, 3000, "calls and bytes per second, many in flight",
 	 "Starts a second process and keeps many calls in flight towards it. The receiver reads every byte; the reply\n"
 	 "of the message API is empty. bytes_per_s counts request payload. With --shards each local shard calls the\n"
@@ -73,7 +46,10 @@ static const struct measurement measurements[] = {
 	{"bandwidth", perf_bandwidth, BANDWIDTH, 2000, "bytes per second of large messages, by size and depth",
 	 "Starts a second process and sends messages of several sizes at several depths (messages in flight). The\n"
 	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of the\n"
-	 "same size and depth, of which the other core reads every line. --seconds applies to each size and depth."},
+	 "same size and depth; the other core reads every line. --seconds applies to each size and depth.\n"
+	 "With --rate messages begin at fixed times, and their times count from when they should have begun; a "
+	 "message\n"
+	 "that finds --depth others in flight waits."},
 	{"serve", perf_serve, SERVE, 0, "the peer process for latency, rate and bandwidth --connect",
 	 "Listens as rank 0 of 2 for a measurement with --connect. Ends when the measurement leaves or dies, on "
 	 "SIGINT\n"
@@ -184,98 +160,6 @@ static void print_help(FILE *f)
 	fprintf(f, "\n'farcall perf MEASUREMENT --help' lists the options.\n");
 }
 
-static int check_bytes(const struct perf_opts *o)
-{
-	if (o->api == PERF_API_RPC && o->bytes % 4 != 0)
-		return options_wrong(o->what, "--bytes: tensors hold 4-byte elements; give a multiple of 4");
-	if (o->api == PERF_API_RPC && o->bytes > (4 << 20))
-		return options_wrong(o->what,
-				     "--bytes: two tensors travel in one call; give at most 4M with --api rpc");
-	if (o->api == PERF_API_MESSAGE && o->bytes && o->bytes < sizeof(uint64_t))
-		return options_wrong(o->what, "--bytes: every request carries a check of 8 bytes; give at least 8");
-	return 0;
-}
-
-static int check_address(const struct perf_opts *o, const struct measurement *m)
-{
-	struct address at;
-	char text[ADDRESS_TEXT_MAX];
-	if (m->taker == SERVE && !o->listen)
-		return options_wrong(o->what, "give --listen HOST:PORT, such as --listen 127.0.0.1:29500");
-	if (o->listen && address_parse(o->listen, true, &at, text) < 0)
-		return options_wrong(o->what, "--listen: %s", text);
-	if (o->connect && address_parse(o->connect, false, &at, text) < 0)
-		return options_wrong(o->what, "--connect: %s", text);
-	if (o->security && strcmp(o->security, "none") != 0)
-		return options_wrong(o->what, "--security: \"%.64s\"; it can be none, or be left out", o->security);
-	if (!o->connect && !o->listen && o->timeout_ns)
-		return options_wrong(o->what, "--timeout goes with --connect; leave it out");
-	return 0;
-}
-
-/* Where the two processes are, and by what they reach each other. */
-static int check_places(const struct perf_opts *o)
-{
-	if (o->via == PERF_VIA_THREAD && o->server_nic)
-		return options_wrong(o->what,
-				     "a device that joins two agents has no place for a third; leave --via thread out");
-	const char *option = o->netns          ? "--netns"
-			     : o->server_netns ? "--server-netns"
-			     : o->server_nic   ? "--server-nic"
-					       : NULL;
-	if (!option)
-		return 0;
-	if (o->connect)
-		return options_wrong(o->what, "%s goes with processes that are started here; leave --connect or it out",
-				     option);
-	if (o->peers > 1 || o->target)
-		return options_wrong(o->what, "%s goes with two processes; leave %s out", option,
-				     o->target ? "--to self" : "--peers");
-	return 0;
-}
-
-/* What does not go together. */
-static int check_key(struct perf_opts *o)
-{
-	struct key_choice key;
-	struct far_err err;
-	if (key_choose(NULL, o->security, true, &key, &err))
-		return options_wrong(o->what, "%s", err.text);
-	auth_erase(&key.key, sizeof key.key);
-	o->beyond_host = key.kind != KEY_AUTO;
-	return 0;
-}
-
-static int check(const struct perf_opts *o, const struct measurement *m)
-{
-	int wrong = m->taker & CALLS ? check_bytes(o) : 0;
-	if (!wrong)
-		wrong = check_address(o, m);
-	if (!wrong && m->taker & SPAWNING)
-		wrong = check_places(o);
-	if (wrong || !(m->taker & PAIRS))
-		return wrong;
-	if (o->handler != PERF_HANDLER_INLINE && o->api == PERF_API_RPC)
-		return options_wrong(o->what, "--handler: far::add is an inline handler; leave --api rpc out");
-	if (o->handler != PERF_HANDLER_INLINE && o->via == PERF_VIA_THREAD)
-		return options_wrong(o->what, "--handler and --via thread are each compared with the usual call; give "
-					      "one of them at a time");
-	if (o->connect && (o->peers > 1 || o->target))
-		return options_wrong(o->what, "%s needs processes of its own; leave --connect out",
-				     o->target ? "--to self" : "--peers");
-	if (o->rates.n && (o->via || o->handler || o->shards > 1 || o->floor))
-		return options_wrong(o->what,
-				     "--rate measures calls of an inline handler of one shard, without a floor; "
-				     "leave --%s out",
-				     o->via          ? "via thread"
-				     : o->handler    ? "handler"
-				     : o->shards > 1 ? "shards"
-						     : "floor");
-	if (o->peers > 1 && (o->target || o->via == PERF_VIA_THREAD))
-		return options_wrong(o->what, "--peers measures the usual call; leave --via thread and --to self out");
-	return 0;
-}
-
 int perf_options(const char *name, const char *about, unsigned taker, const struct perf_option *table, size_t n,
 		 int argc, char **argv)
 {
@@ -293,22 +177,6 @@ int perf_options(const char *name, const char *about, unsigned taker, const stru
 	if (rest < argc)
 		return options_wrong(name, "%s: arguments are not expected; options begin with --", argv[rest]);
 	return -1;
-}
-
-static int check_output(const struct perf_opts *o, const struct measurement *m)
-{
-	const char *wrong = NULL;
-	if (o->peers_each.n > 1 && !o->csv && !o->plot)
-		return options_wrong(o->what, "--peers with several numbers makes a table; give --csv or --plot, too");
-	if (o->json && o->csv)
-		return options_wrong(o->what, "stdout is for --json or for --csv; leave one of them out");
-	if (o->plot && m->taker & LOADS && !o->rates.n)
-		return options_wrong(o->what, "--plot draws latency against load; give --rate N,N,...");
-	if (o->plot && m->taker == LATENCY && o->peers_each.n < 2)
-		return options_wrong(o->what, "--plot draws latency against peers; give --peers N,N,...");
-	if (o->plot)
-		wrong = plot_check(o->plot);
-	return wrong ? options_wrong(o->what, "%s", wrong) : 0;
 }
 
 /* What a measurement prints on stdout, as text with a NUL. */
@@ -380,8 +248,6 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .inflight = 64,
 			      .shards = 1,
 			      .peers = 1,
-			      .sizes = {{65536, 262144, 1 << 20, 4 << 20, 8 << 20}, 5},
-			      .depths = {{1, 4}, 2},
 			      .marks = {{1000000, 10000000}, 2},
 			      .peers_each = {{1}, 1},
 			      .worlds = {{2, 64}, 2},
@@ -418,11 +284,11 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 4, 16 << 20, "SIZE",
 		  "request payload (32); of each tensor with --api rpc (8)", NULL}},
 		{BANDWIDTH,
-		 {"bytes", 0, OPTION_SIZES, &o.sizes, 8, 64 << 20, "SIZE,...", "request payloads (64K,256K,1M,4M,8M)",
-		  NULL}},
+		 {"bytes", 0, OPTION_SIZES, &o.sizes, 8, 64 << 20, "SIZE,...",
+		  "request payloads (64K,256K,1M,4M,8M; with --rate 1M)", NULL}},
 		{BANDWIDTH,
-		 {"depth", 0, OPTION_COUNTS, &o.depths, 1, PEER_INFLIGHT_MAX, "N,...", "messages in flight (1,4)",
-		  NULL}},
+		 {"depth", 0, OPTION_COUNTS, &o.depths, 1, PEER_INFLIGHT_MAX, "N,...",
+		  "messages in flight (1,4); with --rate at most (16)", NULL}},
 		{BANDWIDTH,
 		 {"release", 0, OPTION_FLAG, &o.release, 0, 0, NULL,
 		  "write each message anew and send it from there, with a release callback", NULL}},
@@ -430,8 +296,10 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
 		{LOADS,
 		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(100000000), "N,...",
-		  m->taker == RATE     ? "calls that begin in a second, several in turn (as --inflight allows)"
-		  : m->taker == FANOUT ? "fan-outs that begin in a second, several in turn (one at a time)"
+		  m->taker == RATE        ? "calls that begin in a second, several in turn (as --inflight allows)"
+		  : m->taker == LATENCY   ? "calls that begin in a second, several in turn (one at a time)"
+		  : m->taker == BANDWIDTH ? "messages that begin in a second, several in turn (as --depth allows)"
+		  : m->taker == FANOUT    ? "fan-outs that begin in a second, several in turn (one at a time)"
 				       : "calls of the method that begin in a second, several in turn (one at a time)",
 		  NULL}},
 		{PS,
@@ -500,11 +368,13 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS,
 		 {"csv", 0, OPTION_FLAG, &o.csv, 0, 0, NULL,
 		  "a table on stdout, with names in its first row; text to stderr", NULL}},
-		{PAIRS | LOADS,
+		{LOADS,
 		 {"plot", 0, OPTION_TEXT, &o.plot, 0, 0, "FILE.svg",
-		  m->taker & LOADS        ? "draw latency against load (with --rate; needs gnuplot)"
-		  : m->taker == BANDWIDTH ? "draw bandwidth against size (needs gnuplot)"
-					  : "draw latency against peers (with --peers N,...; needs gnuplot)",
+		  m->taker == BANDWIDTH
+			  ? "draw bandwidth against size, or latency against load with --rate (needs gnuplot)"
+		  : m->taker == LATENCY ? "draw latency against load with --rate, or against peers with --peers N,...\n"
+					  "                                 (needs gnuplot)"
+					: "draw latency against load (with --rate; needs gnuplot)",
 		  NULL}},
 		{FANOUT,
 		 {"targets", 0, OPTION_COUNT, &o.targets, 1, PERF_TARGETS_MAX, "N",
@@ -532,15 +402,12 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		o.peers = o.peers_each.value[0];
 	o.to_self = o.target != 0;
 	o.compare_via = m->taker == LATENCY && o.via == PERF_VIA_THREAD && !o.connect;
-	wrong = m->taker & SPAWNING ? memif_expand(&o) : 0;
-	if (!wrong)
-		wrong = check(&o, m);
-	if (!wrong)
-		wrong = check_key(&o);
-	if (!wrong && m->taker & SPAWNING)
-		wrong = netns_check(&o, o.netns) || netns_check(&o, o.server_netns);
-	if (!wrong)
-		wrong = check_output(&o, m);
+	if (!o.sizes.n)
+		o.sizes = o.rates.n ? (struct option_list){{1 << 20}, 1}
+				    : (struct option_list){{65536, 262144, 1 << 20, 4 << 20, 8 << 20}, 5};
+	if (!o.depths.n)
+		o.depths = o.rates.n ? (struct option_list){{16}, 1} : (struct option_list){{1, 4}, 2};
+	wrong = perf_check(&o, m->taker);
 	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING | PS) || o.rates.n
 				 ? 0
 				 : progress_start(o.what, o.duration_ns);

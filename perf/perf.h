@@ -43,7 +43,7 @@ struct perf_opts {
 	bool release;                     /* bandwidth: messages are written anew, and sent from where they are */
 	struct option_list sizes, depths; /* bandwidth */
 	struct option_list marks;         /* memory: numbers of calls */
-	struct option_list rates;         /* rate: calls that begin in a second; empty: as many as --inflight allows */
+	struct option_list rates;         /* an open loop: calls that begin in a second, in turn; empty: a closed one */
 	struct option_list worlds;        /* start: numbers of workers */
 	uint64_t rounds;                  /* start: groups of each size, up to PERF_ROUNDS_MAX */
 	const char *connect, *listen;     /* HOST:PORT; NULL: the measurement starts its own processes */
@@ -112,6 +112,8 @@ static inline FILE *perf_human(const struct perf_opts *o)
 	return o->json ? stderr : stdout;
 }
 
+/** "64 KiB" and the like, in 10 columns. */
+void perf_print_size(FILE *out, uint64_t bytes);
 const char *perf_api_name(int api);
 const char *perf_via_name(int via);
 const char *perf_handler_name(int handler);

@@ -18,10 +18,13 @@ const char *plot_check(const char *path)
 		return "--plot: the file's name has a quote, a backslash or a newline; give another one";
 	if (system("command -v gnuplot >/dev/null 2>&1"))
 		return "--plot needs gnuplot; install the package gnuplot-nox";
+	bool there = access(path, F_OK) == 0;
 	FILE *f = fopen(path, "a");
 	if (!f)
 		return "--plot: the file cannot be written; give one in a directory of yours";
 	fclose(f);
+	if (!there) /* a measurement that is interrupted leaves none */
+		unlink(path);
 	return NULL;
 }
 

@@ -4,41 +4,6 @@
 
 #include <inttypes.h>
 
-#define PULL_RATIO_MAX    1.3
-#define PUSH_RATIO_MAX    1.3  /* over one pass */
-#define GET_RATE_MIN      0.75 /* of the floor's */
-#define SAMPLES_PER_S_MIN 150000.0
-#define WITHIN_MIN        0.999
-
-struct goal {
-	const char *name;
-	double figure, bound;
-	bool at_least;
-};
-
-/* What of a result has a goal, and which. */
-static struct goal goal_of(const struct ps_result *r)
-{
-	if (r->rate)
-		return (struct goal){"within_limit", r->within, WITHIN_MIN, true};
-	switch (r->workload) {
-	case PS_PULL:
-		return (struct goal){"ratio", r->ratio, PULL_RATIO_MAX, false};
-	case PS_PUSH:
-		return (struct goal){"apply_ratio", r->apply_ratio, PUSH_RATIO_MAX, false};
-	case PS_GET:
-		return (struct goal){"rate_of_floor", 1 / r->ratio, GET_RATE_MIN, true};
-	default:
-		return (struct goal){"samples_per_s", r->ops_per_s * ps_kinds[r->workload].samples, SAMPLES_PER_S_MIN,
-				     true};
-	}
-}
-
-static bool pass(const struct goal *g)
-{
-	return g->at_least ? g->figure >= g->bound : g->figure <= g->bound;
-}
-
 static const char *keys_name(const struct ps_result *r)
 {
 	return r->is_zipf ? "zipf" : "uniform";
@@ -61,7 +26,6 @@ void ps_print_head(const struct perf_opts *o, const char *nic)
 void ps_print(const struct perf_opts *o, const struct ps_result *r)
 {
 	FILE *f = perf_human(o);
-	struct goal g = goal_of(r);
 	fprintf(f, "%6u %-8s %-8s ", r->owners, ps_kinds[r->workload].name, keys_name(r));
 	if (r->rate)
 		fprintf(f, "%9" PRIu64 " %11.0f %9.1f %9.1f %9.1f %8.4f", r->rate, r->ops_per_s,
@@ -70,8 +34,7 @@ void ps_print(const struct perf_opts *o, const struct ps_result *r)
 		fprintf(f, "%9.1f %9.1f %8.4f %11.1f %7.2f %6.2f %9.1f %9.1f", (double)r->p50_ns / 1e3,
 			(double)r->p99_ns / 1e3, r->within, r->exchange_ns / 1e3, r->ratio, r->noise, r->copy_ns / 1e3,
 			r->apply_ns / 1e3);
-	fprintf(f, "  %s %.4g %s %.4g %s%s\n", g.name, g.figure, g.at_least ? ">=" : "<=", g.bound,
-		pass(&g) ? "met" : "not met", r->unsent ? "  saturated" : "");
+	fprintf(f, "%s\n", r->unsent ? "  saturated" : "");
 	fflush(f);
 }
 
@@ -93,7 +56,6 @@ static void print_floors(struct json *j, const struct ps_result *r)
 static void print_row(struct json *j, const struct ps_result *r)
 {
 	const struct ps_kind *k = &ps_kinds[r->workload];
-	struct goal g = goal_of(r);
 	json_object(j, NULL);
 	json_u64(j, "owners", r->owners);
 	json_string(j, "workload", k->name);
@@ -113,9 +75,6 @@ static void print_row(struct json *j, const struct ps_result *r)
 	} else {
 		print_floors(j, r);
 	}
-	json_string(j, "target_of", g.name);
-	json_double(j, "target", g.bound);
-	json_bool(j, "pass", pass(&g));
 	json_close(j);
 }
 

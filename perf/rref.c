@@ -19,11 +19,10 @@ enum { CALL, MAKE_AND_FETCH, FETCH, METHOD, WAYS };
 
 static const struct {
 	const char *name, *text;
-	double target; /* of the ratio; 0: none */
-} ways[WAYS] = {{"call", "typed call", 0},
-		{"make_and_fetch", "remote + to_here", 2.5},
-		{"fetch", "to_here", 0},
-		{"method", "method of an object", 1.2}};
+} ways[WAYS] = {{"call", "typed call"},
+		{"make_and_fetch", "remote + to_here"},
+		{"fetch", "to_here"},
+		{"method", "method of an object"}};
 
 struct rref_run {
 	const struct perf_opts *o;
@@ -33,6 +32,7 @@ struct rref_run {
 	struct far_tensor at, bt;
 	struct far_rref *value, *cell;
 	struct hist all[WAYS], round[WAYS];
+	double p50_ns[WAYS][ROUNDS];
 	double ratio[WAYS][ROUNDS]; /* of its p50, over the typed call's */
 	double references_s;
 };
@@ -115,8 +115,8 @@ static int run(struct rref_run *r, uint64_t ns)
 			hist_reset(&r->round[way]);
 			rc = measure(r, way, ns / ROUNDS / WAYS);
 			hist_merge(&r->all[way], &r->round[way]);
-			r->ratio[way][i] = (double)hist_quantile(&r->round[way], 0.5) /
-					   (double)hist_quantile(&r->round[CALL], 0.5);
+			r->p50_ns[way][i] = (double)hist_quantile(&r->round[way], 0.5);
+			r->ratio[way][i] = r->p50_ns[way][i] / r->p50_ns[CALL][i];
 		}
 	}
 	return rc;
@@ -166,7 +166,7 @@ static void report(struct rref_run *r)
 	bool known = far_worker_by_rank(r->peer.agent, 1, &info, NULL) == FAR_OK;
 	const char *nic = known ? info.nic : o->nic;
 	fprintf(f, "%s: nic %s, two tensors of %" PRIu64 " bytes\n%-22s %10s %10s %8s %8s\n", o->what, nic, o->bytes,
-		"", "p50 ns", "p99 ns", "ratio", "target");
+		"", "p50 ns", "p99 ns", "ratio", "noise");
 	if (o->json) {
 		json_begin(&j, stdout);
 		json_string(&j, "measurement", "rref");
@@ -177,12 +177,9 @@ static void report(struct rref_run *r)
 	}
 	for (int way = 0; way < WAYS; way++) {
 		const struct hist *h = &r->all[way];
-		double ratio = perf_median(r->ratio[way], ROUNDS);
-		fprintf(f, "%-22s %10" PRIu64 " %10" PRIu64 " %8.3f", ways[way].text, hist_quantile(h, 0.5),
-			hist_quantile(h, 0.99), ratio);
-		if (ways[way].target > 0)
-			fprintf(f, " %8.1f", ways[way].target);
-		fputc('\n', f);
+		double ratio = perf_median(r->ratio[way], ROUNDS), noise = perf_noise(r->p50_ns[way], ROUNDS);
+		fprintf(f, "%-22s %10" PRIu64 " %10" PRIu64 " %8.3f %6.1f %%\n", ways[way].text, hist_quantile(h, 0.5),
+			hist_quantile(h, 0.99), ratio, 100 * noise);
 		if (!o->json)
 			continue;
 		json_object(&j, NULL);
@@ -190,8 +187,7 @@ static void report(struct rref_run *r)
 		json_u64(&j, "p50_ns", hist_quantile(h, 0.5));
 		json_u64(&j, "p99_ns", hist_quantile(h, 0.99));
 		json_double(&j, "ratio", ratio);
-		if (ways[way].target > 0)
-			json_double(&j, "target", ways[way].target);
+		json_double(&j, "noise", noise);
 		json_u64(&j, "calls", h->count);
 		json_close(&j);
 	}

@@ -17,18 +17,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS            UINT64_C(1000000)
-#define NAP_NS        (2 * MS) /* between two looks whether workers have ended */
-#define ROUND_NS      (2 * START_JOIN_NS + 20 * 1000 * MS)
-#define SMALL_WORKERS 2
-#define SMALL_NS      (20 * MS) /* what groups of so many are to take, each way */
-#define LARGE_WORKERS 64
-#define LARGE_NS      (2000 * MS)
+#define MS       UINT64_C(1000000)
+#define NAP_NS   (2 * MS) /* between two looks whether workers have ended */
+#define ROUND_NS (2 * START_JOIN_NS + 20 * 1000 * MS)
 
 struct start_result {
 	unsigned workers, rounds;
 	double start_ns[PERF_ROUNDS_MAX], stop_ns[PERF_ROUNDS_MAX];
 	double start_median, stop_median, start_max, stop_max;
+	double noise;                                         /* of the starts */
 	uint64_t threads, rss_bytes, rss_max, bare_rss_bytes; /* of a worker: the most, mean, most, mean */
 };
 
@@ -169,27 +166,11 @@ static int one_round(const struct perf_opts *o, struct start_result *r)
 
 /* ---- what came of it ---- */
 
-/* 0: none is set for groups of this size. */
-static uint64_t target_of(unsigned workers)
-{
-	return workers == SMALL_WORKERS ? SMALL_NS : workers == LARGE_WORKERS ? LARGE_NS : 0;
-}
-
-static bool passes(const struct start_result *r)
-{
-	uint64_t target = target_of(r->workers);
-	return !target || (r->start_median <= (double)target && r->stop_median <= (double)target);
-}
-
 static void tell(const struct perf_opts *o, const struct start_result *r)
 {
-	char target[48] = "";
-	if (target_of(r->workers))
-		snprintf(target, sizeof target, "  <= %" PRIu64 " ms each %s", target_of(r->workers) / MS,
-			 passes(r) ? "met" : "not met");
-	fprintf(perf_human(o), "%7u %10.2f %10.2f %10.2f %10.2f %8" PRIu64 " %10.2f %10.2f%s\n", r->workers,
-		r->start_median / 1e6, r->start_max / 1e6, r->stop_median / 1e6, r->stop_max / 1e6, r->threads,
-		(double)r->rss_bytes / (1 << 20), (double)r->bare_rss_bytes / (1 << 20), target);
+	fprintf(perf_human(o), "%7u %10.2f %10.2f %10.2f %10.2f %6.1f %% %8" PRIu64 " %10.2f %10.2f\n", r->workers,
+		r->start_median / 1e6, r->start_max / 1e6, r->stop_median / 1e6, r->stop_max / 1e6, 100 * r->noise,
+		r->threads, (double)r->rss_bytes / (1 << 20), (double)r->bare_rss_bytes / (1 << 20));
 }
 
 static void write_result(struct json *j, const struct start_result *r)
@@ -197,6 +178,7 @@ static void write_result(struct json *j, const struct start_result *r)
 	json_object(j, NULL);
 	json_u64(j, "workers", r->workers);
 	json_u64(j, "rounds", r->rounds);
+	json_double(j, "noise", r->noise);
 	json_double(j, "start_ns", r->start_median);
 	json_double(j, "start_ns_max", r->start_max);
 	json_double(j, "stop_ns", r->stop_median);
@@ -205,10 +187,6 @@ static void write_result(struct json *j, const struct start_result *r)
 	json_u64(j, "rss_bytes", r->rss_bytes);
 	json_u64(j, "rss_bytes_max", r->rss_max);
 	json_u64(j, "bare_rss_bytes", r->bare_rss_bytes);
-	if (target_of(r->workers)) {
-		json_u64(j, "target", target_of(r->workers));
-		json_bool(j, "pass", passes(r));
-	}
 	json_close(j);
 }
 
@@ -216,8 +194,8 @@ int perf_start(const struct perf_opts *o)
 {
 	static struct start_result results[OPTIONS_LIST_MAX];
 	struct json j;
-	fprintf(perf_human(o), "%7s %10s %10s %10s %10s %8s %10s %10s\n", "workers", "start ms", "worst", "stop ms",
-		"worst", "threads", "MiB each", "before");
+	fprintf(perf_human(o), "%7s %10s %10s %10s %10s %8s %8s %10s %10s\n", "workers", "start ms", "worst", "stop ms",
+		"worst", "noise", "threads", "MiB each", "before");
 	for (unsigned i = 0; i < o->worlds.n; i++) {
 		struct start_result *r = &results[i];
 		r->workers = (unsigned)o->worlds.value[i];
@@ -226,6 +204,7 @@ int perf_start(const struct perf_opts *o)
 				return 1;
 		r->start_median = perf_median(r->start_ns, r->rounds);
 		r->stop_median = perf_median(r->stop_ns, r->rounds);
+		r->noise = perf_noise(r->start_ns, r->rounds);
 		tell(o, r);
 	}
 	if (!o->json)

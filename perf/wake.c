@@ -15,8 +15,8 @@ struct wake {
 	struct peer peer;
 	struct floor_nic nic;
 	struct hist calls, round;
-	double floor_ns[ROUNDS], nic_ns[ROUNDS], ratio[ROUNDS]; /* medians of the rounds */
-	unsigned n;                                             /* rounds done */
+	double p50_ns[ROUNDS], floor_ns[ROUNDS], nic_ns[ROUNDS], ratio[ROUNDS]; /* medians of the rounds */
+	unsigned n;                                                             /* rounds done */
 };
 
 static unsigned samples_of(uint64_t ns)
@@ -83,10 +83,9 @@ static int measure(struct wake *w, uint64_t ns)
 
 static int run(struct wake *w)
 {
-	unsigned rounds = w->o->floor ? ROUNDS : 1;
-	uint64_t share = w->o->duration_ns / rounds;
+	uint64_t share = w->o->duration_ns / ROUNDS;
 	int rc = 0;
-	for (; rc == 0 && w->n < rounds; w->n++) {
+	for (; rc == 0 && w->n < ROUNDS; w->n++) {
 		if (w->o->floor)
 			rc = floors(w, samples_of(share / (w->nic.fd >= 0 ? 4 : 2)));
 		if (rc == 0)
@@ -94,6 +93,7 @@ static int run(struct wake *w)
 		if (rc)
 			break;
 		double p50 = (double)hist_quantile(&w->round, 0.5);
+		w->p50_ns[w->n] = p50;
 		w->ratio[w->n] = w->o->floor ? p50 / w->floor_ns[w->n] : 0;
 		hist_merge(&w->calls, &w->round);
 	}
@@ -105,7 +105,7 @@ static void report(struct wake *w)
 	struct far_worker_info info = {.nic = "?"};
 	const struct hist *h = &w->calls;
 	double floor_ns = perf_median(w->floor_ns, w->n), nic_ns = perf_median(w->nic_ns, w->n);
-	double ratio = perf_median(w->ratio, w->n);
+	double ratio = perf_median(w->ratio, w->n), noise = perf_noise(w->p50_ns, w->n);
 	FILE *out = perf_human(w->o);
 	far_worker_by_rank(w->peer.agent, w->peer.to.worker, &info, NULL);
 	fprintf(out, "%s: message API, nic %s, %d bytes, each call after %d ms of silence\n", w->o->what, info.nic,
@@ -113,6 +113,7 @@ static void report(struct wake *w)
 	fprintf(out, "%10s %10s %10s %10s us\n%10.1f %10.1f %10.1f %10.1f\n", "p50", "p90", "p99", "max",
 		(double)hist_quantile(h, 0.5) / 1e3, (double)hist_quantile(h, 0.9) / 1e3,
 		(double)hist_quantile(h, 0.99) / 1e3, (double)h->max / 1e3);
+	fprintf(out, "noise %.1f %% (spread of %u rounds)\n", 100 * noise, w->n);
 	if (w->o->floor) {
 		fprintf(out, "floor, medians of %u rounds: eventfd wake-up %.1f us", w->n, floor_ns / 1e3);
 		if (w->nic.fd >= 0)
@@ -134,6 +135,7 @@ static void report(struct wake *w)
 	json_u64(&j, "silence_ns", SILENCE_NS);
 	json_double(&j, "seconds", (double)w->o->duration_ns / 1e9);
 	json_u64(&j, "rounds", w->n);
+	json_double(&j, "noise", noise);
 	if (w->o->floor) {
 		json_double(&j, "floor_wake_p50_ns", floor_ns);
 		if (w->nic.fd >= 0)

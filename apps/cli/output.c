@@ -130,6 +130,15 @@ void output_tail_print(struct output *o, const struct output_tail *tail, int ran
 	}
 }
 
+bool output_tail_has(const struct output_tail *tail, const char *text)
+{
+	unsigned n = tail->next < OUTPUT_TAIL_LINES ? tail->next : OUTPUT_TAIL_LINES;
+	for (unsigned i = 0; i < n; i++)
+		if (memmem(tail->line[i], tail->len[i], text, strlen(text)))
+			return true;
+	return false;
+}
+
 void output_print(struct output *o, const char *format, ...)
 {
 	char line[OUTPUT_TAIL_BYTES + 256];

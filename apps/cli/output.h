@@ -41,6 +41,8 @@ void output_read(struct output *o, struct output_stream *s);
 void output_finish(struct output *o, struct output_stream *s);
 /** Prints the kept lines of a worker again. */
 void output_tail_print(struct output *o, const struct output_tail *tail, int rank);
+/** True if a kept line has this text. */
+bool output_tail_has(const struct output_tail *tail, const char *text);
 /** One line of farcall's own. */
 __attribute__((format(printf, 2, 3))) void output_print(struct output *o, const char *format, ...);
 

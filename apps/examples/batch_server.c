@@ -27,7 +27,7 @@ static const float wanted[WEIGHTS] = {3, -2, 0.5f};
 struct server {
 	float weights[WEIGHTS], gradient[WEIGHTS]; /* `gradient`: sum of this batch */
 	struct far_deferred *waiting[TRAINERS_MAX];
-	unsigned waiting_n, batch, trainers, updates;
+	unsigned waiting_n, batch, left, updates; /* `left`: trainers that have left */
 };
 
 /* One step with the mean gradient. Answers all waiting trainers with the weights. */
@@ -46,9 +46,10 @@ static void update(struct server *s)
 	s->waiting_n = 0;
 }
 
-static void update_when_due(struct server *s)
+static void update_when_due(struct server *s, const struct far_req *req)
 {
-	unsigned due = s->batch < s->trainers ? s->batch : s->trainers;
+	unsigned trainers = (unsigned)far_world_size(far_req_agent(req)) - 1 - s->left;
+	unsigned due = s->batch < trainers ? s->batch : trainers;
 	if (s->waiting_n && s->waiting_n >= due)
 		update(s);
 }
@@ -69,7 +70,7 @@ static enum far_status push(struct far_req *req, const struct far_val *args, siz
 	s->waiting_n++;
 	for (int i = 0; i < WEIGHTS; i++)
 		s->gradient[i] += ((const float *)g->data)[i];
-	update_when_due(s);
+	update_when_due(s, req);
 	return FAR_OK;
 }
 
@@ -79,8 +80,8 @@ static enum far_status leave(struct far_req *req, const struct far_val *args, si
 	struct server *s = user;
 	struct far_val none = far_none();
 	(void)args, (void)n;
-	s->trainers--;
-	update_when_due(s);
+	s->left++;
+	update_when_due(s, req);
 	return far_return(req, &none);
 }
 
@@ -120,21 +121,20 @@ static enum far_status train(struct far_agent *agent, int rank, struct far_err *
 
 int main(int argc, char **argv)
 {
-	const char *rank_text = getenv("RANK"), *world = getenv("WORLD_SIZE"); /* farcall run sets them */
-	int rank = rank_text ? atoi(rank_text) : 0;
-	unsigned trainers = world && atoi(world) > 1 ? (unsigned)atoi(world) - 1 : 0;
-	struct server s = {.trainers = trainers, .batch = argc > 1 ? (unsigned)atoi(argv[1]) : trainers};
+	struct server s = {.batch = argc > 1 ? (unsigned)atoi(argv[1]) : TRAINERS_MAX};
 	const struct far_function functions[] = {{"ps::push(Tensor gradient) -> Tensor", FAR_KIND_INLINE, push, &s},
 						 {"ps::leave() -> none", FAR_KIND_INLINE, leave, &s}};
 	struct far_opts opts = {.functions = functions, .functions_n = 2};
 	struct far_agent *agent;
 	struct far_err err;
-	char name[32];
-	snprintf(name, sizeof name, "worker%d", rank);
-	if (trainers == 0 || trainers > TRAINERS_MAX || s.batch == 0)
-		return fprintf(stderr, "usage: farcall run -n 2..%d -- batch_server [K]\n", TRAINERS_MAX + 1), 2;
-	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
+	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
+	int rank = far_self(agent).worker, trainers = far_world_size(agent) - 1;
+	if (trainers < 1 || trainers > TRAINERS_MAX || s.batch == 0) {
+		fprintf(stderr, "usage: farcall run -n 2..%d -- batch_server [K]\n", TRAINERS_MAX + 1);
+		far_shutdown(agent, 0, NULL);
+		return FAR_INVALID;
+	}
 	/* The server serves until all trainers have called far_shutdown(). */
 	enum far_status status = rank ? train(agent, rank, &err) : far_serve(agent, 0, &err);
 	if (status)
@@ -142,7 +142,8 @@ int main(int argc, char **argv)
 	if (far_shutdown(agent, 0, &err))
 		return far_err_print(stderr, &err);
 	if (rank == 0)
-		printf("%u trainers, batches of %u: %u updates, weights %.3f %.3f %.3f\n", trainers, s.batch, s.updates,
-		       (double)s.weights[0], (double)s.weights[1], (double)s.weights[2]);
+		printf("%d trainers, batches of %u: %u updates, weights %.3f %.3f %.3f\n", trainers,
+		       s.batch < (unsigned)trainers ? s.batch : (unsigned)trainers, s.updates, (double)s.weights[0],
+		       (double)s.weights[1], (double)s.weights[2]);
 	return status;
 }

@@ -7,7 +7,6 @@
 #include <farcall/farcall.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define CALLS 3
 
@@ -96,20 +95,18 @@ static void errors(struct far_agent *agent)
 
 int main(void)
 {
-	/* farcall run sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each worker. */
-	const char *rank = getenv("RANK");
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	struct far_agent *agent;
 	struct far_err err = {0};
-	char name[32];
-	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
-	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
+	/* Rank, size and store address come from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: farcall run sets them.
+	 */
+	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
 	enum far_status status = FAR_OK;
 	if (far_world_size(agent) < 3) {
 		fprintf(stderr, "hello: give it three workers: farcall run -n 3 -- ./hello\n");
 		status = FAR_INVALID;
-	} else if (rank && atoi(rank) == 0) {
+	} else if (far_self(agent).worker == 0) {
 		printf("a group of %d\n", far_world_size(agent));
 		status = sync_call(agent, &err);
 		if (!status)

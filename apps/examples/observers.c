@@ -130,18 +130,16 @@ static enum far_status run(struct far_agent *agent, int n, struct far_err *err)
 
 int main(void)
 {
-	const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE"); /* farcall run sets them */
 	struct far_opts opts = {.classes = classes, .classes_n = 2};
 	struct far_agent *agent;
 	struct far_err err = {0}; /* written on failure only */
-	char name[32];
-	int observers = world ? atoi(world) - 1 : 0;
-	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
-	if (observers < 1 || observers > OBSERVERS_MAX)
-		return fprintf(stderr, "usage: farcall run -n 2..%d -- observers\n", OBSERVERS_MAX + 1), 2;
-	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
+	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
-	if (rank && atoi(rank) == 0 ? run(agent, observers, &err) : far_serve(agent, 0, &err))
+	int observers = far_world_size(agent) - 1;
+	if (observers < 1 || observers > OBSERVERS_MAX)
+		fprintf(stderr, "usage: farcall run -n 2..%d -- observers\n", OBSERVERS_MAX + 1),
+			err.status = FAR_INVALID;
+	else if (far_self(agent).worker == 0 ? run(agent, observers, &err) : far_serve(agent, 0, &err))
 		far_err_print(stderr, &err);
 	if (far_shutdown(agent, 0, &err))
 		far_err_print(stderr, &err);

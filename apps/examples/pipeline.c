@@ -132,15 +132,12 @@ static enum far_status run(struct far_agent *agent, struct far_err *err)
 
 int main(void)
 {
-	const char *rank = getenv("RANK"); /* farcall run sets it */
 	struct far_opts opts = {.classes = &stage_class, .classes_n = 1};
 	struct far_agent *agent;
 	struct far_err err = {0}; /* written on failure only */
-	char name[32];
-	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
-	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
+	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
-	if (rank && atoi(rank) == 0 ? run(agent, &err) : far_serve(agent, 0, &err))
+	if (far_self(agent).worker == 0 ? run(agent, &err) : far_serve(agent, 0, &err))
 		far_err_print(stderr, &err);
 	if (far_shutdown(agent, 0, &err))
 		far_err_print(stderr, &err);

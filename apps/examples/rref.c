@@ -7,7 +7,6 @@
 #include <farcall/farcall.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define ROWS 1000
 
@@ -115,15 +114,12 @@ static enum far_status work(struct far_agent *agent, struct far_err *err)
 
 int main(void)
 {
-	const char *rank = getenv("RANK"); /* farcall run sets it */
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	struct far_agent *agent;
 	struct far_err err = {0};
-	char name[32];
-	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
-	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
+	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
-	enum far_status status = rank && atoi(rank) == 0 ? work(agent, &err) : far_serve(agent, 0, &err);
+	enum far_status status = far_self(agent).worker == 0 ? work(agent, &err) : far_serve(agent, 0, &err);
 	if (status)
 		far_err_print(stderr, &err);
 	/* Prints references that are still held, with their holders, on stderr. */

@@ -7,8 +7,6 @@
 #include <farcall/farcall.h>
 #include <farcall/ps.h>
 
-#include <stdlib.h>
-
 static enum far_status client(struct far_agent *agent, struct far_err *err)
 {
 	const uint64_t users[] = {7, 42, 7};
@@ -63,13 +61,10 @@ static enum far_status server(struct far_agent *agent, int servers, struct far_p
 
 int main(void)
 {
-	const char *rank = getenv("RANK");
 	struct far_agent *agent;
 	struct far_ps_server *served = NULL;
 	struct far_err err = {0};
-	char name[32];
-	snprintf(name, sizeof name, "worker%d", rank ? atoi(rank) : 0);
-	if (far_init_rpc(name, FAR_RANK_ENV, FAR_WORLD_ENV, NULL, &agent, &err))
+	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, NULL, &agent, &err))
 		return far_err_print(stderr, &err);
 	int servers = far_world_size(agent) - 1;
 	if (servers < 1 || servers > FAR_SHARDS_MAX) {
@@ -77,7 +72,7 @@ int main(void)
 		far_shutdown(agent, 0, NULL);
 		return FAR_INVALID;
 	}
-	bool serves = rank && atoi(rank) > 0;
+	bool serves = far_self(agent).worker > 0;
 	enum far_status s = serves ? server(agent, servers, &served, &err) : client(agent, &err);
 	if (s)
 		far_err_print(stderr, &err);

@@ -338,6 +338,16 @@ static void watch(struct run *r)
 	}
 }
 
+/* Killed by a signal that far_crash_report_install() reports, and without such a report. */
+static bool crashed_silently(const struct worker *w)
+{
+	static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+	bool crashed = false;
+	for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
+		crashed |= WIFSIGNALED(w->status) && WTERMSIG(w->status) == crashes[i];
+	return crashed && !output_tail_has(&w->tail, "farcall: ");
+}
+
 static int report(struct run *r)
 {
 	char text[96], host[288];
@@ -358,6 +368,10 @@ static int report(struct run *r)
 	}
 	output_print(&r->output, NAME ": worker %d%s %s%s", r->failed, where(r, r->failed, host, sizeof host),
 		     fate(w->status, text, sizeof text), w->tail.next ? "" : " and printed nothing");
+	if (crashed_silently(w))
+		output_print(&r->output,
+			     NAME ": a program that calls far_crash_report_install() prints the handler that "
+				  "crashed, and a backtrace");
 	return WIFSIGNALED(w->status) ? 128 + WTERMSIG(w->status) : WEXITSTATUS(w->status);
 }
 

@@ -39,14 +39,17 @@ static enum far_status on_report(struct far_req *req, const struct far_val *args
 	struct report *r = user;
 	if (r == NULL)
 		return far_fail(req, FAR_INVALID, 0, "this member collects no reports; rank 0 does");
-	if (!is_array(&args[2], FAR_F64, REPORT_FIGURES) || !is_array(&args[3], FAR_U64, LATENCY_BUCKETS) ||
-	    !is_array(&args[4], FAR_U64, LATENCY_BUCKETS))
+	bool sound = is_array(&args[2], FAR_F64, REPORT_FIGURES);
+	for (int i = 3; i <= 5; i++)
+		sound &= is_array(&args[i], FAR_U64, LATENCY_BUCKETS);
+	if (!sound)
 		return far_fail(req, FAR_BAD_ARGS, 0, "a report has other shapes: are all workers of one version?");
 	copy_text(r->mode, sizeof r->mode, &args[0]);
 	copy_text(r->settings, sizeof r->settings, &args[1]);
 	merge(r, args[2].u.t.data);
 	latency_merge(&r->pulls, args[3].u.t.data);
 	latency_merge(&r->pushes, args[4].u.t.data);
+	latency_merge(&r->batches, args[5].u.t.data);
 	struct far_val none = far_none();
 	return far_return(req, &none);
 }
@@ -56,20 +59,22 @@ static enum far_status on_report(struct far_req *req, const struct far_val *args
 struct far_function report_function(struct report *r)
 {
 	return (struct far_function){REPORT_FUNCTION
-				     "(str mode, str settings, Tensor figures, Tensor pulls, Tensor pushes) -> none",
+				     "(str mode, str settings, Tensor figures, Tensor pulls, Tensor pushes, "
+				     "Tensor batches) -> none",
 				     FAR_KIND_INLINE, on_report, r};
 }
 
 enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const char *mode, const char *settings,
 			    const double figures[REPORT_FIGURES], const struct latency *pulls,
-			    const struct latency *pushes, struct far_err *err)
+			    const struct latency *pushes, const struct latency *batches, struct far_err *err)
 {
 	struct far_tensor f = far_tensor_1d(FAR_F64, figures, REPORT_FIGURES);
 	struct far_tensor l = far_tensor_1d(FAR_U64, pulls->count, LATENCY_BUCKETS);
 	struct far_tensor s = far_tensor_1d(FAR_U64, pushes->count, LATENCY_BUCKETS);
+	struct far_tensor b = far_tensor_1d(FAR_U64, batches->count, LATENCY_BUCKETS);
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	struct far_to to = {.worker = 0, .shard = 0};
-	return far_rpc_sync_to(agent, to, REPORT_FUNCTION, FAR_ARGS(mode, settings, &f, &l, &s), &opts, NULL, err);
+	return far_rpc_sync_to(agent, to, REPORT_FUNCTION, FAR_ARGS(mode, settings, &f, &l, &s, &b), &opts, NULL, err);
 }
 
 /* JSON has no NaN. */
@@ -109,6 +114,10 @@ static void print_json(const struct report *r, FILE *f)
 	json_count(f, "pull_p99_ns", latency_percentile(&r->pulls, 0.99));
 	json_count(f, "push_p50_ns", latency_percentile(&r->pushes, 0.50));
 	json_count(f, "push_p99_ns", latency_percentile(&r->pushes, 0.99));
+	if (r->batches.total) {
+		json_count(f, "batch_p50_ns", latency_percentile(&r->batches, 0.50));
+		json_count(f, "batch_p99_ns", latency_percentile(&r->batches, 0.99));
+	}
 	fprintf(f, "\"mode\": \"%s\", \"settings\": %s}\n", r->mode, r->settings);
 }
 
@@ -138,6 +147,8 @@ static void print_table(const struct report *r, FILE *f)
 	fprintf(f, "  %-14s %10.0f   in %.2f s\n", "samples/s", samples_per_s(r), x[REPORT_SECONDS]);
 	print_latency(f, "pull", &r->pulls);
 	print_latency(f, "push", &r->pushes);
+	if (r->batches.total)
+		print_latency(f, "batch", &r->batches); /* from when it should have begun */
 }
 
 int report_print(const struct report *r, FILE *f, bool json)

@@ -33,6 +33,7 @@ struct report {
 	int workers; /* that have reported */
 	double figures[REPORT_FIGURES];
 	struct latency pulls, pushes;
+	struct latency batches; /* of an open loop; none of a closed one */
 	char mode[REPORT_MODE_MAX];
 	char settings[REPORT_SETTINGS_MAX]; /* a JSON object */
 };
@@ -43,7 +44,7 @@ struct far_function report_function(struct report *r);
 /** Sends a worker's part to rank 0. */
 enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const char *mode, const char *settings,
 			    const double figures[REPORT_FIGURES], const struct latency *pulls,
-			    const struct latency *pushes, struct far_err *err);
+			    const struct latency *pushes, const struct latency *batches, struct far_err *err);
 
 /** Prints what was collected. 0, or -EIO when it could not be written. */
 int report_print(const struct report *r, FILE *f, bool json);

@@ -5,6 +5,7 @@
  */
 #include "load.h"
 #include "logistic.h"
+#include "pace.h"
 #include "planted.h"
 #include "ps_clock.h"
 #include "ps_split.h"
@@ -33,6 +34,7 @@ struct trainer {
 	uint64_t begin_ns, shown_ns;
 	uint64_t epochs; /* done */
 	double samples;  /* of this worker */
+	struct pace pace;
 	struct report report;
 };
 
@@ -147,9 +149,11 @@ static int epoch(struct trainer *t, size_t batches, size_t rows, uint64_t *rando
 	for (size_t b = 0; b < batches; b++) {
 		struct far_err err;
 		double done = ((double)t->epochs * (double)batches + (double)b) / total;
+		pace_wait(&t->pace);
 		enum far_status status = batch(t, t->order + b * rows, rows, rate_of(o, done), &loss, &err);
 		if (status || stop_signal())
 			return stop_or_complain(t, &err);
+		pace_ended(&t->pace);
 		if (!isfinite(loss))
 			return train_complain(o, "the loss is not finite any more: training diverged, use a smaller "
 						 "--lr");
@@ -245,8 +249,8 @@ static int print(struct trainer *t)
 	snprintf(r->mode, sizeof r->mode, "async");
 	snprintf(r->settings, sizeof r->settings,
 		 "{\"service\": true, \"optimizer\": \"%s\", \"workers\": %" PRIu64 ", \"epochs\": %" PRIu64
-		 ", \"batch\": %" PRIu64 ", \"lr\": %g, \"seed\": %" PRIu64 "}",
-		 train_optimizer_name(o->optimizer), o->workers, t->epochs, o->batch, o->lr, o->seed);
+		 ", \"batch\": %" PRIu64 ", \"lr\": %g, \"seed\": %" PRIu64 ", \"rate\": %" PRIu64 "}",
+		 train_optimizer_name(o->optimizer), o->workers, t->epochs, o->batch, o->lr, o->seed, o->rate);
 	if (report_print(r, stdout, o->json) == 0)
 		return 0;
 	return train_complain(o, "cannot write the report");
@@ -295,6 +299,7 @@ int train_service(struct train_options *o)
 	if (t == NULL)
 		return train_complain(o, "no memory");
 	t->o = o;
+	t->pace = (struct pace){.rate = o->rate, .times = &t->report.batches};
 	int status = train_load(&t->data, o);
 	if (status == 0)
 		status = prepare(t);

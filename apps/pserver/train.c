@@ -54,6 +54,10 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"epochs", 0, OPTION_COUNT, &o->epochs, 1, 1000000, "N", "passes over the data (default 20)", NULL},
 		{"batch", 0, OPTION_COUNT, &o->batch, 1, 1 << 24, "N", "rows per batch of a worker (default 100)",
 		 NULL},
+		{"rate", 0, OPTION_COUNT, &o->rate, 1, 10000000, "N",
+		 "batches of each worker that begin in a second; their times count from when they should have begun "
+		 "(default: each begins when the one before it has ended)",
+		 NULL},
 		{"lr", 0, OPTION_TEXT, &o->lr_text, 0, 0, "RATE",
 		 "initial learning rate; of sgd and adagrad it decays to 0 (default 0.5; adam 0.002)", NULL},
 		{"seed", 0, OPTION_COUNT, &o->seed, 0, UINT64_C(1) << 53, "N",

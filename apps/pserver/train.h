@@ -24,6 +24,7 @@ struct train_options {
 	int format; /* enum rows_format of both */
 	uint64_t epochs;
 	uint64_t batch; /* rows of one worker's batch */
+	uint64_t rate;  /* batches of a worker that begin in a second; 0: each after the one before it */
 	const char *lr_text;
 	double lr; /* at the first batch; falls linearly to 0 at the last */
 	uint64_t seed;

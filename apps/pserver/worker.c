@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A worker of a training job. */
+/** A worker of a training job: loads, trains, tests, sends its report. Main thread. */
 #include "load.h"
 #include "logistic.h"
+#include "pace.h"
 #include "ps_client.h"
 #include "ps_clock.h"
 #include "stop.h"
@@ -23,7 +24,8 @@ struct worker {
 	struct logistic model;
 	uint32_t *order; /* [train.rows], shuffled each epoch */
 	float *weights, *grads;
-	struct latency pulls, pushes;
+	struct latency pulls, pushes, batches;
+	struct pace pace;
 	double figures[REPORT_FIGURES];
 };
 
@@ -99,12 +101,13 @@ static int train(struct worker *w)
 		for (size_t b = 0; b < batches; b++, step++) {
 			struct far_err err;
 			float rate = (float)(o->lr * (1.0 - (double)step / total));
+			pace_wait(&w->pace);
 			enum far_status status = batch(w, w->order + b * rows, rows, rate, step, &loss, &err);
 			if (stop_signal())
 				return 128 + stop_signal();
-			if (status != FAR_OK) {
+			if (status != FAR_OK)
 				return group_complain(w->group, &err);
-			}
+			pace_ended(&w->pace);
 			if (!isfinite(loss))
 				return train_complain(
 					w->o, "the loss is not finite any more: training diverged, use a smaller "
@@ -173,9 +176,9 @@ static void settings_of(const struct train_options *o, char text[REPORT_SETTINGS
 	snprintf(text, REPORT_SETTINGS_MAX,
 		 "{\"servers\": %" PRIu64 ", \"shards\": %" PRIu64 ", \"optimizer\": \"%s\", \"workers\": %" PRIu64
 		 ", \"epochs\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"lr\": %g, \"seed\": %" PRIu64
-		 ", \"timeout_s\": %g, %s}",
+		 ", \"rate\": %" PRIu64 ", \"timeout_s\": %g, %s}",
 		 o->servers, o->shards, train_optimizer_name(o->optimizer), o->workers, o->epochs, o->batch, o->lr,
-		 o->seed, (double)o->timeout_ns / 1e9, source);
+		 o->seed, o->rate, (double)o->timeout_ns / 1e9, source);
 }
 
 static enum far_status finish(struct worker *w, struct far_err *err)
@@ -189,7 +192,7 @@ static enum far_status finish(struct worker *w, struct far_err *err)
 		status = evaluate(w, err);
 	if (status == FAR_OK)
 		status = report_send(w->group->agent, w->o->timeout_ns, train_mode_name(w->o->mode), settings,
-				     w->figures, &w->pulls, &w->pushes, err);
+				     w->figures, &w->pulls, &w->pushes, &w->batches, err);
 	return status == FAR_OK ? ps_leave(&w->ps, err) : status;
 }
 
@@ -226,6 +229,7 @@ int train_worker(struct train_options *o)
 	}
 	w->o = o;
 	w->group = &o->group;
+	w->pace = (struct pace){.rate = o->rate, .times = &w->batches};
 	for (int i = REPORT_TEST_ROWS; i < REPORT_FIGURES; i++)
 		w->figures[i] = NAN;
 	int status = load(w);

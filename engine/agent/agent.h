@@ -292,6 +292,12 @@ enum far_status agent_call_and_wait_recv_buf(struct shard *s, struct call_start 
 void fanout_release(struct far_future *f);
 /** Adds how long a call had to an error text that ends in "time-out". `left` 0: unknown. */
 void agent_add_duration(char text[FAR_ERR_TEXT_MAX], uint64_t left);
+/** agent_call_and_wait(), then agent_result_last(): of a future to which only the caller has a reference. */
+enum far_status agent_call_and_take(struct shard *s, struct call_start *start, struct far_future *f,
+				    struct far_val *out, struct far_err *err);
+/** Adds the time of a call that this thread waited for while it held the shard: its future does not know the time.
+ * Returns FAR_TIMEOUT. */
+enum far_status agent_timed_out(uint64_t left, struct far_err *err);
 /** Reads the result of a done future. */
 enum far_status agent_result(struct far_future *f, struct far_val *out, struct far_err *err);
 /** Reads the result and drops the caller's reference, the only one. */

@@ -429,6 +429,25 @@ enum far_status agent_call_and_wait(struct shard *s, struct call_start *start, s
 	return call_and_wait(s, start, f, done_held, err);
 }
 
+enum far_status agent_timed_out(uint64_t left, struct far_err *err)
+{
+	if (err)
+		agent_add_duration(err->text, left);
+	return FAR_TIMEOUT;
+}
+
+enum far_status agent_call_and_take(struct shard *s, struct call_start *start, struct far_future *f,
+				    struct far_val *out, struct far_err *err)
+{
+	const uint64_t left = start->left;
+	enum far_status status = call_and_wait(s, start, f, done_held, err);
+	if (likely(!status))
+		status = agent_result_last(f, out, err);
+	else
+		buf_unref(&f->head);
+	return likely(status != FAR_TIMEOUT) ? status : agent_timed_out(left, err);
+}
+
 enum far_status agent_call_and_wait_recv_buf(struct shard *s, struct call_start *start, struct far_future *f,
 					     struct far_err *err)
 {

@@ -193,6 +193,20 @@ static void held_done(void *user, const struct completion *o)
 	h->done = true;
 }
 
+/* A call of the general path, which has a time-out of its own. */
+struct held_general {
+	struct held_call h;
+	uint64_t left;
+};
+
+static void held_done_general(void *user, const struct completion *o)
+{
+	struct held_general *g = user;
+	held_done(&g->h, o);
+	if (unlikely(o->status == FAR_TIMEOUT))
+		agent_add_duration(g->h.text, g->left);
+}
+
 static enum far_status too_small(size_t len, size_t cap, size_t *reply_len, struct far_err *err)
 {
 	if (reply_len)
@@ -231,6 +245,9 @@ static enum far_status wait_held(struct shard *s, const struct session *se, stru
 	}
 	err_set(err, h->completion.status, "%s", h->text);
 	if (err) {
+		/* Of a call of the fast path: it had the default. */
+		if (h->completion.status == FAR_TIMEOUT)
+			agent_add_duration(err->text, atomic_load_explicit(&a->rpc_timeout_ns, memory_order_relaxed));
 		err->executed = h->completion.executed;
 		err->code = h->completion.code;
 		snprintf(err->origin, sizeof err->origin, "%s",
@@ -242,17 +259,18 @@ static enum far_status wait_held(struct shard *s, const struct session *se, stru
 static enum far_status call_held(struct shard *s, struct call_start *start, void *reply, size_t cap, size_t *reply_len,
 				 struct far_err *err)
 {
-	struct held_call h;
-	h.done = false;
-	h.reply = reply;
-	h.cap = cap;
-	start->done = held_done;
-	start->user = &h;
+	struct held_general g;
+	g.h.done = false;
+	g.h.reply = reply;
+	g.h.cap = cap;
+	g.left = start->left;
+	start->done = held_done_general;
+	start->user = &g;
 	enum far_status status = agent_start_waiting(s, start, err);
 	if (unlikely(status))
 		return status;
 	shard_flush(s);
-	return wait_held(s, &s->sessions[session_index(s, start->worker, start->shard)], &h, reply_len, err);
+	return wait_held(s, &s->sessions[session_index(s, start->worker, start->shard)], &g.h, reply_len, err);
 }
 
 static enum far_status call_handed(struct shard *s, struct call_start *start, void *reply, size_t cap,

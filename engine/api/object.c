@@ -220,11 +220,7 @@ static enum far_status sync_general(struct far_rref *r, const char *method, cons
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return agent_no_future(err);
-	status = agent_call_and_wait(route.via, &start, f, err);
-	if (likely(!status))
-		return agent_result_last(f, out, err);
-	buf_unref(&f->head);
-	return status;
+	return agent_call_and_take(route.via, &start, f, out, err);
 }
 
 __attribute__((noinline)) static enum far_status async_general(struct far_rref *r, const char *method,
@@ -349,12 +345,7 @@ enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const cha
 		status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &seen, &fetch, &s, &f, err);
 	if (status)
 		return status;
-	status = agent_call_and_wait(s, &start, f, err);
-	if (status) {
-		buf_unref(&f->head);
-		return status;
-	}
-	status = agent_result_last(f, &v, err);
+	status = agent_call_and_take(s, &start, f, &v, err);
 	if (status)
 		return status;
 	if (v.type == FAR_TYPE_STRING)

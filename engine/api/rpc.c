@@ -206,6 +206,7 @@ __attribute__((noinline, cold)) static enum far_status sync_apart(struct shard *
 								  struct far_err *err)
 {
 	struct far_val v;
+	const uint64_t left = start->left;
 	enum far_status status;
 	if (recv_buf_given(opts)) {
 		recv_buf_set(f, &opts->recv_buf);
@@ -220,7 +221,7 @@ __attribute__((noinline, cold)) static enum far_status sync_apart(struct shard *
 	}
 	status = agent_result_last(f, &v, err);
 	if (status)
-		return status;
+		return status == FAR_TIMEOUT ? agent_timed_out(left, err) : status;
 	if (recv_buf_given(opts))
 		status = recv_buf_move(&v, &opts->recv_buf, err);
 	if (!status && out)
@@ -266,15 +267,6 @@ enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const cha
 	return agent_result_last(f, out, err);
 }
 
-/* The error of a call that ended at its deadline, while this thread held the shard: the future does not know the time.
- */
-__attribute__((noinline, cold)) static enum far_status timed_out(uint64_t left, struct far_err *err)
-{
-	if (err)
-		agent_add_duration(err->text, left);
-	return FAR_TIMEOUT;
-}
-
 static enum far_status sync_general(struct far_agent *a, struct far_to to, const char *function,
 				    const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				    struct far_val *out, struct far_err *err)
@@ -294,13 +286,7 @@ static enum far_status sync_general(struct far_agent *a, struct far_to to, const
 		return no_future(&start, err);
 	if (unlikely(start.ready || recv_buf_given(opts)))
 		return sync_apart(route.via, &start, f, opts, out, err);
-	const uint64_t left = start.left;
-	status = agent_call_and_wait(route.via, &start, f, err);
-	if (likely(!status))
-		status = agent_result_last(f, out, err);
-	else
-		buf_unref(&f->head);
-	return likely(status != FAR_TIMEOUT) ? status : timed_out(left, err);
+	return agent_call_and_take(route.via, &start, f, out, err);
 }
 
 enum far_status far_rpc_sync(struct far_agent *a, const char *to, const char *function, const struct far_val *args,

@@ -258,8 +258,13 @@ static enum far_status start_request(struct rref_request *q, const struct rref_t
 		return no_memory(err);
 	}
 	struct rref_call *c = makes ? &makes->making : buf_data(buf);
-	*c = (struct rref_call){
-		.done = done, .user = user, .pins = q->pins, .object = t->object, .buf = buf, .makes = makes};
+	*c = (struct rref_call){.done = done,
+				.user = user,
+				.pins = q->pins,
+				.object = t->object,
+				.buf = buf,
+				.makes = makes,
+				.fn = q->fn};
 	if (t->object)
 		rref_ref(&t->object->base);
 	q->start.done = rref_call_done;
@@ -510,8 +515,9 @@ enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struc
 	}
 	if (status != FAR_PENDING || future_done(r->value))
 		return status;
-	return err_set(err, FAR_TIMEOUT, "the value of %s was not made within the time-out",
-		       rref_text(&r->rref.base, text, sizeof text));
+	err_set(err, FAR_TIMEOUT, "the value of %s was not made within the time-out",
+		rref_text(&r->rref.base, text, sizeof text));
+	return agent_timed_out(timeout_ns, err);
 }
 
 enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
@@ -536,13 +542,7 @@ enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct
 	status = agent_may_wait("far_rref_to_here", err);
 	if (!status)
 		status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &seen, &fetch, &s, &f, err);
-	if (status)
-		return status;
-	status = agent_call_and_wait(s, &start, f, err);
-	if (!status)
-		return agent_result_last(f, out, err);
-	buf_unref(&f->head);
-	return status;
+	return status ? status : agent_call_and_take(s, &start, f, out, err);
 }
 
 enum far_status far_rref_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/sized.h"
+#include "builtin/awake.h"
 #include "core/context.h"
 #include "core/loop.h"
 #include "core/shard.h"
@@ -73,6 +74,23 @@ int far_workers_sized(struct far_agent *a, struct far_worker_info *out, int cap,
 struct far_to far_self(struct far_agent *a)
 {
 	return (struct far_to){a->rank, -1};
+}
+
+enum far_status far_keep_awake(struct far_agent *a, struct far_to to, uint64_t ns, struct far_err *err)
+{
+	bool known = to.worker >= 0 && to.worker < a->world;
+	int shards = known ? (int)atomic_load_explicit(&a->members[to.worker].shards, memory_order_relaxed) : 0;
+	int shard = to.shard < 0 ? 0 : to.shard, end = to.shard < 0 && shards > 0 ? shards : shard + 1;
+	enum far_status status = FAR_OK;
+	for (; shard < end && !status; shard++) {
+		struct far_future *f;
+		int64_t time = (int64_t)(ns < FAR_KEEP_AWAKE_NS_MAX ? ns : FAR_KEEP_AWAKE_NS_MAX);
+		status = far_rpc_async_to(a, (struct far_to){to.worker, shard}, awake_name, FAR_ARGS(time), NULL, &f,
+					  err);
+		if (!status)
+			far_future_free(f);
+	}
+	return status;
 }
 
 int far_world_size(struct far_agent *a)

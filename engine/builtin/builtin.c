@@ -2,6 +2,7 @@
 /** Registers the functions that every worker has; far::identity, which runs inline on a shard. */
 #include "builtin/builtin.h"
 
+#include "builtin/awake.h"
 #include "builtin/gather.h"
 #include "builtin/ops_module.h"
 #include "builtin/rref_bytes.h"
@@ -30,6 +31,8 @@ enum far_status builtin_register(struct registry *r, struct far_err *err)
 	enum far_status status = add(r, identity, err);
 	if (!status)
 		status = registry_add(r, &gather_function, err);
+	if (!status)
+		status = registry_add(r, &awake_function, err);
 	if (!status)
 		status = registry_add(r, &rref_call_function, err);
 	if (!status)

@@ -407,7 +407,7 @@ callee_gave_up(struct shard *s, struct call *c, const struct call_completion *ca
 {
 	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
 	snprintf(text, sizeof text, "no answer to %s: the callee gave up at the end of the call's time-out",
-		 call_name(s, c->typed, c->fn, name, sizeof name));
+		 call_name(s, c->typed, c->fn, c->done, c->user, name, sizeof name));
 	struct completion o = {.status = FAR_TIMEOUT,
 			       .executed = FAR_EXECUTED_MAYBE,
 			       .origin = origin,
@@ -571,7 +571,7 @@ void call_on_timer(struct shard *s, struct call *c)
 	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
 	counter_add(&s->counters.calls_timed_out, 1);
 	snprintf(text, sizeof text, "no answer to %s within the call's time-out",
-		 call_name(s, c->typed, c->fn, name, sizeof name));
+		 call_name(s, c->typed, c->fn, c->done, c->user, name, sizeof name));
 	call_end_early(s, c, FAR_TIMEOUT, text);
 }
 

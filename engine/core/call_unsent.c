@@ -32,7 +32,8 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 	s->context.handler = outer;
 }
 
-const char *call_name(const struct shard *s, bool typed, uint16_t fn, char *buf, size_t len)
+const char *call_name(const struct shard *s, bool typed, uint16_t fn, call_done_fn *done, void *user, char *buf,
+		      size_t len)
 {
 	const struct function *f = typed ? registry_at(s->config.registry, fn) : NULL;
 	if (f)
@@ -40,7 +41,7 @@ const char *call_name(const struct shard *s, bool typed, uint16_t fn, char *buf,
 	else if (fn < FAR_MSG_HANDLERS_MAX)
 		snprintf(buf, len, "message %u", fn);
 	else
-		snprintf(buf, len, "a call with references");
+		s->hooks.message_name(fn, done, user, buf, len);
 	return buf;
 }
 
@@ -48,7 +49,7 @@ void call_unsent_late(struct shard *s, const struct call_start *start, const cha
 {
 	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
 	snprintf(text, sizeof text, "%s%s was not sent within the call's time-out", why,
-		 call_name(s, start->typed, start->fn, name, sizeof name));
+		 call_name(s, start->typed, start->fn, start->done, start->user, name, sizeof name));
 	call_unsent(s, start, FAR_TIMEOUT, text);
 }
 

@@ -15,7 +15,9 @@ void call_unsent(struct shard *s, const struct call_start *start, enum far_statu
 void call_unsent_late(struct shard *s, const struct call_start *start, const char *why);
 void call_unsent_error(struct shard *s, const struct call_start *start, int error);
 
-/** What was called, for error texts: the function, "message 17", or a call with references. Returns `buf`. */
-const char *call_name(const struct shard *s, bool typed, uint16_t fn, char *buf, size_t len);
+/** What was called, for error texts: the function, "message 17", or "the fetch of a reference". `done`, `user`: of its
+ * call_start. Returns `buf`. */
+const char *call_name(const struct shard *s, bool typed, uint16_t fn, call_done_fn *done, void *user, char *buf,
+		      size_t len);
 
 #endif

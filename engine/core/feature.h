@@ -114,6 +114,9 @@ struct feature_hooks {
 			    struct completion *o, struct far_err *err);
 	/** True if a request with PACKET_NAMED reaches the worker that it is about: of the session's incarnation. */
 	bool (*call_reaches)(const struct call_start *start, uint64_t incarnation);
+	/** Names what a call of one of the engine's own messages is about, for error texts. `done`, `user`: of its
+	 * call_start. */
+	void (*message_name)(uint16_t message, call_done_fn *done, void *user, char *buf, size_t len);
 	/** Serves a request that has no handler: a message of the engine's own. false: it is none. */
 	bool (*request_message)(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);
 	/** Serves a typed request with PACKET_NAMED. */

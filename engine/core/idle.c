@@ -73,11 +73,19 @@ bool idler_step(struct shard *s, struct idler *i, bool awaiting)
 	if (shard_run_timers(s, now)) /* perhaps what the caller waits for */
 		return false;
 	struct patience patience = patience_of(s, awaiting);
-	if (now - i->since >= patience.sleep_ns)
+	if (now - i->since >= patience.sleep_ns && now >= s->awake_until)
 		return true;
 	if (now - i->since >= patience.spin_ns)
 		sched_yield();
 	return false;
+}
+
+void shard_keep_awake(struct shard *s, uint64_t ns)
+{
+	shard_own(s);
+	uint64_t until = clock_now(s->config.clock) + (ns < FAR_KEEP_AWAKE_NS_MAX ? ns : FAR_KEEP_AWAKE_NS_MAX);
+	if (!s->config.cpu_scarce && until > s->awake_until)
+		s->awake_until = until;
 }
 
 /* A pass that leaves nothing out, mail and timers included. */

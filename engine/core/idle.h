@@ -19,6 +19,9 @@ struct idler {
 /** One step of idling after a pass that found nothing. `awaiting`: the thread waits for an answer. true: it is to
  * sleep. */
 bool idler_step(struct shard *s, struct idler *i, bool awaiting);
+/** The thread that polls the shard does not sleep for `ns`, FAR_KEEP_AWAKE_NS_MAX at most, unless a CPU quota forbids
+ * it. Called by the holder of the shard. */
+void shard_keep_awake(struct shard *s, uint64_t ns);
 /** Sleeps until woken, a timer is due, or `until`. The caller holds the shard throughout. */
 void shard_sleep(struct shard *s, uint64_t until);
 /**

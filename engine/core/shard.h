@@ -215,6 +215,7 @@ struct shard {
 		*oneways_queued;        /* by session; any thread: one-way messages on the way to its queue, or in it */
 	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`;
 					 * checked against limits.peer_waiting before it rises */
+	uint64_t awake_until;           /* ns; until then the thread that polls does not sleep: shard_keep_awake() */
 	uint64_t waiting_until;         /* ns, no deadline of a waiting call is earlier; TIME_NEVER: none */
 	struct worker_incarnation *incarnations;   /* by worker */
 	struct session_counters *session_counters; /* by session_index() */

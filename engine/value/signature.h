@@ -86,8 +86,10 @@ int signature_compare(const struct signature_match *a, const struct signature_ma
 /** True if the value is of "Tensor<...>" of the set. */
 static inline bool signature_takes_tensor(struct signature_set set, const struct far_val *v)
 {
-	return v->type == FAR_TYPE_TENSOR && (set.tensor & 0xff) == v->u.t.dtype &&
-	       (!(set.tensor >> 8) || set.tensor >> 8 == v->u.t.ndim + 1u);
+	if (v->type != FAR_TYPE_TENSOR)
+		return false;
+	const struct far_tensor *t = far_val_tensor(v);
+	return (set.tensor & 0xff) == t->dtype && (!(set.tensor >> 8) || set.tensor >> 8 == t->ndim + 1u);
 }
 
 /** True if the set contains the type of the value. Customs are compared by type or, before decoding, by hash. */

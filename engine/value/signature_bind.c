@@ -64,7 +64,8 @@ static enum far_status wrong_type(const struct signature *s, size_t i, const str
 			   v->u.custom.type->name, types);
 	if (v->type == FAR_TYPE_TENSOR)
 		return bad(s, err, "argument %zu (%s) is a tensor of %s with %u dimensions, wanted %s", i + 1,
-			   param->name, far_dtype_name((enum far_dtype)v->u.t.dtype), v->u.t.ndim, types);
+			   param->name, far_dtype_name((enum far_dtype)far_val_tensor(v)->dtype),
+			   far_val_tensor(v)->ndim, types);
 	return bad(s, err, "argument %zu (%s) is %s, wanted %s", i + 1, param->name, given[v->type], types);
 }
 

@@ -429,6 +429,18 @@ static inline int far_workers(struct far_agent *agent, struct far_worker_info *o
 }
 /** Shard of this worker as a destination: the default shard of the function. */
 struct far_to far_self(struct far_agent *agent);
+
+#define FAR_KEEP_AWAKE_NS_MAX (60 * FAR_SEC)
+
+/**
+ * Keeps a shard of a worker awake: for `ns`, FAR_KEEP_AWAKE_NS_MAX at most, the thread that polls it yields instead of
+ * sleeping, so that the first call after a pause wakes nobody. Shard −1: all shards of the worker. A hint for a session
+ * that is about to be used: it leaves as a call whose answer is not waited for, and a later one extends the time. Its
+ * price is a core of that worker until then. far_self() keeps the shards of this worker awake, for answers that no
+ * thread waits for. Ignored with FAR_PROGRESS_CALLER and by a worker whose CPU quota is below one CPU for each shard;
+ * FAR_IDLE_BUSY never sleeps. Errors: as far_rpc_async_to().
+ */
+enum far_status far_keep_awake(struct far_agent *agent, struct far_to to, uint64_t ns, struct far_err *err);
 /** Members of the group, this worker included; of a dynamic group at this moment. */
 int far_world_size(struct far_agent *agent);
 

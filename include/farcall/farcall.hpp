@@ -12,14 +12,15 @@
  * Types of arguments, results and handlers' parameters, with their word in a signature:
  *
  *	bool "bool" · integers "int" · floating-point "float" · std::string, std::string_view, const char * "str" ·
- *	std::vector of arithmetic types, tensor and tensor_view "Tensor" · ranked_view "Tensor<f32,2>"
+ *	std::vector of arithmetic types, tensor and tensor_view "Tensor" · ranked_view "Tensor<f32,2>" · in C++20
+ *	std::span of arithmetic types "Tensor"
  *	bytes "bytes" · std::vector of others "List" · std::map<std::string, T> "Dict" · rref "rref"
  *	value, far_val "Any" · void "none"
  *
- * A handler's parameters of type std::string_view, bytes, tensor_view and far_val refer to the request, and are valid
- * until it returns. Its exceptions become the error of the call: farcall::error with its status and code, any other
- * std::exception as FAR_REMOTE with its text. A fiber handler must not wait inside a catch block: the fiber may go on
- *in another thread, and the exception is the first one's.
+ * A handler's parameters of type std::string_view, bytes, tensor_view, std::span and far_val refer to the request, and
+ *are valid until it returns. Its exceptions become the error of the call: farcall::error with its status and code, any
+ *other std::exception as FAR_REMOTE with its text. A fiber handler must not wait inside a catch block: the fiber may go
+ *on in another thread, and the exception is the first one's.
  */
 #ifndef FARCALL_FARCALL_HPP
 #define FARCALL_FARCALL_HPP
@@ -42,6 +43,12 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+#if defined(__cplusplus) && __cplusplus >= 202002L && defined(__has_include)
+#if __has_include(<span>)
+#include <span>
+#define FARCALL_SPAN 1
+#endif
+#endif
 #if defined(__cpp_impl_coroutine) && defined(__has_include)
 #if __has_include(<coroutine>)
 #include <coroutine>
@@ -141,14 +148,7 @@ inline uint64_t limit(std::chrono::nanoseconds t)
 /** dtype of an arithmetic type. */
 template <typename T> constexpr far_dtype dtype()
 {
-	if constexpr (std::is_same_v<T, bool>)
-		return FAR_BOOL;
-	else if constexpr (std::is_floating_point_v<T>)
-		return sizeof(T) == 4 ? FAR_F32 : sizeof(T) == 8 ? FAR_F64 : FAR_DTYPE_NONE;
-	else if constexpr (std::is_signed_v<T>)
-		return sizeof(T) == 1 ? FAR_I8 : sizeof(T) == 2 ? FAR_I16 : sizeof(T) == 4 ? FAR_I32 : FAR_I64;
-	else
-		return sizeof(T) == 1 ? FAR_U8 : sizeof(T) == 8 ? FAR_U64 : FAR_DTYPE_NONE;
+	return far_dtype_of<T>;
 }
 } // namespace detail
 
@@ -425,6 +425,26 @@ template <typename T> struct type_of<std::vector<T>, std::enable_if_t<is_number<
 	}
 };
 
+#ifdef FARCALL_SPAN
+/** The elements of a tensor of one dimension. */
+template <typename T, std::size_t N>
+struct type_of<std::span<T, N>, std::enable_if_t<is_number<std::remove_const_t<T>>>> {
+	static constexpr const char *word = "Tensor";
+	static far_val encode(std::span<T, N> x, arena &)
+	{
+		far_tensor t = far_tensor_1d(dtype<std::remove_const_t<T>>(), x.data(), x.size());
+		return far_tensor_val(&t);
+	}
+	static std::span<T> decode(const far_val &v)
+	{
+		auto t = type_of<tensor_view<T>>::decode(v);
+		if (t.rank() != 1)
+			throw error(FAR_BAD_ARGS, "the tensor has " + std::to_string(t.rank()) + " dimensions, not 1");
+		return {t.begin(), t.end()};
+	}
+};
+#endif
+
 template <typename T> struct type_of<std::vector<T>, std::enable_if_t<!is_number<T>>> {
 	static constexpr const char *word = "List";
 	static far_val encode(const std::vector<T> &x, arena &a)
@@ -505,6 +525,22 @@ template <> struct type_of<far_val> {
 	}
 };
 
+/** Types that refer to the value from which they were read. */
+template <typename T> struct borrows : std::false_type {
+};
+template <> struct borrows<std::string_view> : std::true_type {
+};
+template <> struct borrows<bytes> : std::true_type {
+};
+template <typename T> struct borrows<tensor_view<T>> : std::true_type {
+};
+template <typename T, unsigned Rank> struct borrows<ranked_view<T, Rank>> : std::true_type {
+};
+#ifdef FARCALL_SPAN
+template <typename T, std::size_t N> struct borrows<std::span<T, N>> : std::true_type {
+};
+#endif
+
 template <typename T> using plain = std::remove_cv_t<std::remove_reference_t<T>>;
 template <typename T> using argument_type = std::decay_t<T>;
 
@@ -558,8 +594,7 @@ class value
 	}
 	template <typename T> T as() &&
 	{
-		static_assert(!std::is_same_v<T, std::string_view> && !std::is_same_v<T, bytes>,
-			      "would refer to a value that is gone: name the value first");
+		static_assert(!detail::borrows<T>::value, "would refer to a value that is gone: name the value first");
 		return detail::type_of<T>::decode(v_);
 	}
 	far_type type() const
@@ -594,8 +629,7 @@ template <> struct type_of<value> {
 /** A result: of a view it would be gone with the value that it refers to. */
 template <typename R> R result_of(value &&v)
 {
-	static_assert(!std::is_same_v<R, std::string_view> && !std::is_same_v<R, bytes>,
-		      "the bytes belong to the result: ask for farcall::value");
+	static_assert(!borrows<R>::value, "the bytes belong to the result: ask for farcall::value");
 	if constexpr (std::is_void_v<R>)
 		return;
 	else if constexpr (std::is_same_v<R, value>)

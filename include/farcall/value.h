@@ -18,6 +18,7 @@
 #ifdef __cplusplus
 #include <initializer_list>
 #include <type_traits>
+#include <utility>
 extern "C" {
 #endif
 #ifdef __GNUC__
@@ -407,6 +408,33 @@ static inline far_val far_arg(T x)
 	       : std::is_unsigned<T>::value       ? far_uint(static_cast<uint64_t>(x))
 						  : far_int(static_cast<int64_t>(x));
 }
+/* dtype of an arithmetic type; FAR_DTYPE_NONE: there is none. */
+template <typename T>
+constexpr far_dtype far_dtype_of = std::is_same<T, bool>::value       ? FAR_BOOL
+				   : std::is_floating_point<T>::value ? (sizeof(T) == 4   ? FAR_F32
+									 : sizeof(T) == 8 ? FAR_F64
+											  : FAR_DTYPE_NONE)
+				   : std::is_signed<T>::value         ? (sizeof(T) == 1   ? FAR_I8
+									 : sizeof(T) == 2 ? FAR_I16
+									 : sizeof(T) == 4 ? FAR_I32
+											  : FAR_I64)
+								      : (sizeof(T) == 1   ? FAR_U8
+									 : sizeof(T) == 8 ? FAR_U64
+											  : FAR_DTYPE_NONE);
+/* Contiguous elements: a string of char, else a tensor of one dimension. */
+template <typename T,
+	  typename E = typename std::remove_cv<
+		  typename std::remove_pointer<decltype(std::declval<const T &>().data())>::type>::type,
+	  typename std::enable_if<std::is_arithmetic<E>::value, int>::type = 0>
+static inline far_val far_arg(const T &x)
+{
+	static_assert(far_dtype_of<E> != FAR_DTYPE_NONE, "no dtype has elements of this type");
+	far_tensor t = far_tensor_1d(far_dtype_of<E>, x.data(), x.size());
+	far_val v = std::is_same<E, char>::value ? far_bytes(x.data(), x.size()) : far_tensor_val(&t);
+	if (std::is_same<E, char>::value)
+		v.type = FAR_TYPE_STRING;
+	return v;
+}
 #else
 /* clang-format off */
 #define far_arg(x) _Generic((x), \
@@ -471,9 +499,10 @@ static inline far_val far_arg(T x)
 /**
  * The arguments of a typed call, 0 to 16: `far_rpc_sync(agent, "worker1", "far::add", FAR_ARGS(&t, 3), NULL, &out,
  * &err)`. Expands to two function arguments, an array and its length. Takes integers (an unsigned one beyond INT64_MAX
- * makes the call return BAD_ARGS), floating-point numbers, bool (in
- * C the literal `true` is an int: write far_bool(true)), C strings, `struct far_tensor *`, `struct far_rref *` and
- * `struct far_val`, thus the macros below too. Keyword arguments follow positional ones:
+ * makes the call return BAD_ARGS), floating-point numbers, bool (in C the literal `true` is an int: write
+ * far_bool(true)), C strings, `struct far_tensor *`, `struct far_rref *` and `struct far_val`, thus the macros below
+ * too. In C++ also std::string, std::string_view, and std::vector, std::array and std::span of numbers, which are
+ * tensors of one dimension. Keyword arguments follow positional ones:
  *
  *   FAR_ARGS(&t, 3, FAR_KW("alpha", 2.0))
  *   FAR_ARGS(FAR_LIST(1, "two", &t), FAR_DICT(FAR_ENTRY("rate", 0.1), FAR_ENTRY(7, FAR_LIST(&t, &u))))

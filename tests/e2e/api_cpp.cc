@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 namespace
 {
@@ -61,6 +62,9 @@ int triple(int x)
 
 void register_all(farcall::registry &r)
 {
+#ifdef FARCALL_SPAN
+	r.add("t::sum", [](std::span<const float> x) { return std::accumulate(x.begin(), x.end(), 0.0); });
+#endif
 	r.add("t::columns", [](farcall::ranked_view<const float, 2> x) { return static_cast<int>(x.shape(1)); });
 	r.add("t::triple", triple)
 		.add("t::not", [](bool b) { return !b; })
@@ -171,6 +175,17 @@ void values(const farcall::agent &a)
 	CHECK(a.call<std::string>("worker1", "t::join", farcall::kw("tail", "x"),
 				  farcall::kw("head", std::string("y"))) == "yx");
 	CHECK(a.call<std::string>("worker1", "t::join", std::string_view("long", 2), "") == "lo");
+#ifdef FARCALL_SPAN
+	std::array<float, 3> floats = {1, 2, 4};
+	CHECK(a.call<double>("worker1", "t::sum", std::span(floats)) == 7);
+	CHECK(a.call<double>("worker1", "t::sum", std::span<const float>(floats.data(), 2)) == 3);
+	CHECK(contains(thrown(FAR_BAD_ARGS,
+			      [&] {
+				      a.call("worker1", "t::sum", farcall::tensor_view(six, {2, 3}));
+			      })
+			       .what(),
+		       "2 dimensions"));
+#endif
 	CHECK(a.call<int>("worker1", "t::size",
 			  farcall::bytes{"12\0"
 					 "4",

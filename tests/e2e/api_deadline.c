@@ -22,6 +22,18 @@ static enum far_status keep(struct far_req *req, const struct far_val *args, siz
 	return keep_one(req);
 }
 
+static char box[1]; /* the only object; nothing to free */
+
+static enum far_status box_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	return far_return_object(req, box);
+}
+
+static enum far_status box_keep(struct far_req *req, void *object, const struct far_val *args, size_t n, void *user)
+{
+	return keep_one(req);
+}
+
 /* Answers what was kept: 0 in time, the status of the late answer otherwise. */
 static enum far_status release_kept(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
@@ -383,6 +395,48 @@ static void names_both(struct far_future *f, const char *function)
 	far_future_free(f);
 }
 
+static void call_names_both(enum far_status status, const char *function, const char *time)
+{
+	CHECK_STATUS(status, FAR_TIMEOUT, &err);
+	CHECK_TEXT(&err, function);
+	CHECK_TEXT(&err, time);
+}
+
+/* Calls that wait: of a message, of a method, with a reference, for a value. */
+static void texts_of_waits(struct far_rref *r)
+{
+	const struct far_call_opts opts = {.timeout_ns = 20 * FAR_MS};
+	uint64_t usual = far_rpc_timeout_ns(agent);
+	struct far_rref *object, *own;
+	struct far_val one = far_int(1);
+	struct far_future *f;
+	char reply[8];
+	call_names_both(far_rref_to_here(r, 20 * FAR_MS, NULL, &err), "the fetch of a reference", "time-out of 20 ms");
+	CHECK_STATUS(far_rref_of(agent, &one, &own, &err), FAR_OK, &err);
+	call_names_both(far_rpc_sync(agent, "worker1", "t::keep_of", FAR_ARGS(own), &opts, NULL, &err), "t::keep_of",
+			"time-out of 20 ms");
+	CHECK_STATUS(far_rpc_async(agent, "worker1", "t::keep_of", FAR_ARGS(own), &opts, &f, &err), FAR_OK, &err);
+	names_both(f, "t::keep_of");
+	far_rref_free(own);
+	CHECK_STATUS(far_remote(agent, "worker1", "t::Box", FAR_NOARGS, NULL, &object, &err), FAR_OK, &err);
+	call_names_both(far_rref_rpc_sync(object, "keep", FAR_NOARGS, &opts, NULL, &err), "t::Box.keep",
+			"time-out of 20 ms");
+	CHECK_STATUS(far_rref_wait(object, FAR_FOREVER, &err), FAR_OK, &err);
+	call_names_both(far_rref_rpc_sync(object, "keep", FAR_NOARGS, &opts, NULL, &err), "t::Box.keep",
+			"time-out of 20 ms");
+	call_names_both(far_msg_call(agent, peer, KEEP, "x", 1, &opts, reply, sizeof reply, NULL, &err), "message 1",
+			"time-out of 20 ms");
+	CHECK_STATUS(far_set_rpc_timeout_ns(agent, 50 * FAR_MS), FAR_OK, &err);
+	for (int i = 0; i < 3; i++) { /* also by the fast path */
+		call_names_both(far_rref_rpc_sync(object, "keep", FAR_NOARGS, NULL, NULL, &err), "t::Box.keep",
+				"time-out of 50 ms");
+		call_names_both(far_msg_call(agent, peer, KEEP, "x", 1, NULL, reply, sizeof reply, NULL, &err),
+				"message 1", "time-out of 50 ms");
+	}
+	CHECK_STATUS(far_set_rpc_timeout_ns(agent, usual), FAR_OK, &err);
+	far_rref_free(object);
+}
+
 static void texts(void)
 {
 	const struct far_call_opts opts = {.timeout_ns = 20 * FAR_MS};
@@ -396,7 +450,8 @@ static void texts(void)
 	CHECK_TEXT(&err, "the call's time-out of 20 ms");
 	CHECK_STATUS(far_remote(agent, "worker1", "t::keep", FAR_NOARGS, NULL, &r, &err), FAR_OK, &err);
 	CHECK_STATUS(far_rref_to_here_async(r, 20 * FAR_MS, &f, &err), FAR_OK, &err);
-	names_both(f, "a call with references");
+	names_both(f, "the fetch of a reference");
+	texts_of_waits(r);
 	ask("t::release");
 	far_rref_free(r);
 	CHECK_STATUS(far_set_rpc_timeout_ns(agent, 20 * FAR_MS), FAR_OK, &err);
@@ -412,6 +467,7 @@ int main(void)
 	static char dropped[] = "d", open[] = "o";
 	static const struct far_function table[] = {
 		{"t::keep() -> int", FAR_KIND_INLINE, keep, NULL},
+		{"t::keep_of(rref r) -> int", FAR_KIND_INLINE, keep, NULL},
 		{"t::release() -> int", FAR_KIND_INLINE, release_kept, NULL},
 		{"t::count() -> int", FAR_KIND_INLINE, count, NULL},
 		{"t::slow(int us) -> none", FAR_KIND_INLINE, slow, NULL},
@@ -421,6 +477,9 @@ int main(void)
 		{"t::dropped() -> int", FAR_KIND_INLINE, counted, dropped},
 		{"t::open() -> int", FAR_KIND_INLINE, counted, open},
 	};
+	static const struct far_function make = {"t::Box() -> t::Box", FAR_KIND_INLINE, box_new, NULL};
+	static const struct far_method method = {"keep() -> int", FAR_KIND_INLINE, box_keep, NULL};
+	static const struct far_class cls = {"t::Box", &make, 1, &method, 1, NULL, NULL, NULL};
 	static const struct far_msg_handler messages[] = {{KEEP, FAR_KIND_INLINE, msg_keep, NULL},
 							  {ECHO, FAR_KIND_INLINE, msg_echo, NULL},
 							  {FIBER, FAR_KIND_FIBER, msg_echo, NULL},
@@ -428,6 +487,8 @@ int main(void)
 							  {NOTE, FAR_KIND_INLINE, msg_note, NULL}};
 	struct far_opts opts = {.functions = table,
 				.functions_n = sizeof table / sizeof *table,
+				.classes = &cls,
+				.classes_n = 1,
 				.messages = messages,
 				.messages_n = sizeof messages / sizeof *messages};
 	agent = check_join(&opts);

@@ -88,6 +88,17 @@ bounded "$farcall" train --data "$dir/rows.csv" --test "$dir/rows.csv" --format 
 [ $rc -ne 0 ] && says "$dir/rows.csv:1: label"
 ok "farcall train --format: not by its name" $?
 
+# An open loop: of a rate that is kept, and of one that cannot be, where the batches count from when they should begin.
+job="train --servers 1 --workers 1 --rows 2000 --test-rows 1000 --epochs 2 --json"
+# shellcheck disable=SC2086 # words of a command line
+bounded "$farcall" $job --rate 100
+[ $rc -eq 0 ] && json 'j["seconds"] >= 39 / 100 and j["settings"]["rate"] == 100 and j["batch_p50_ns"] > 0'
+ok "farcall train --rate: batches begin at fixed times" $?
+# shellcheck disable=SC2086 # words of a command line
+bounded "$farcall" $job --rate 10000000
+[ $rc -eq 0 ] && json 'j["seconds"] * 1e9 / 4 < j["batch_p50_ns"] <= j["batch_p99_ns"] <= j["seconds"] * 1.1e9'
+ok "farcall train --rate: their times count from when they should have begun" $?
+
 bounded "$farcall" info --nic foo
 [ $rc -eq 1 ] && has err '^farcall info: --nic "foo": .*foo' && has out '^ *chosen  *nothing'
 ok "farcall info --nic: a driver that does not exist" $?

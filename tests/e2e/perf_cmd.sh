@@ -43,8 +43,7 @@ bounded "$farcall" perf rref --seconds 0.3 --json
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json '[w["way"] for w in j["ways"]] ==
 	["call", "make_and_fetch", "fetch", "method"] and j["bytes"] == 8 and j["references"] == 5000 and
 	j["references_seconds"] > 0 and j["ways"][0]["ratio"] == 1 and
-	all(positive(w, "p50_ns", "p99_ns", "ratio", "calls") for w in j["ways"]) and
-	[w["target"] for w in j["ways"] if "target" in w] == [2.5, 1.2]'
+	all(positive(w, "p50_ns", "p99_ns", "ratio", "calls") and w["noise"] >= 0 for w in j["ways"])'
 ok "rref --json: each way, and many references" $?
 bounded "$farcall" perf rref --seconds 0.2 --bytes 4K --nic udp
 [ $rc -eq 0 ] && has out 'nic udp, two tensors of 4096 bytes' && has out '^method of an object ' &&
@@ -117,8 +116,7 @@ groups='[(r["workers"], r["rounds"]) for r in j["results"]] == [(2, 2), (5, 2)] 
 	r["bare_rss_bytes"] < r["rss_bytes"] <= r["rss_bytes_max"] for r in j["results"])'
 for nic in auto udp; do
 	bounded "$farcall" perf start --workers 2,5 --rounds 2 --nic $nic --json
-	[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "$groups and j['nic'] == '$nic' and
-		j['results'][0]['target'] == 20000000 and 'pass' in j['results'][0] and 'target' not in j['results'][1]" &&
+	[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "$groups and j['nic'] == '$nic'" &&
 		has err '^workers  *start ms'
 	ok "start --json, nic $nic: both groups, each way, and what a worker holds" $?
 done
@@ -244,10 +242,11 @@ bounded "$farcall" run -n 2 -- sh -c 'if [ "$RANK" = 0 ]; then exec "$1" 9.8.7; 
 ok "--connect: a listener of another version" $?
 
 # Open loops, beside the closed ones: a row for each rate.
-for what in 'rate' 'rate --api rpc' 'fanout --targets 4' rref; do
+for what in 'rate' 'rate --api rpc' 'latency' 'latency --api rpc' 'bandwidth --bytes 64K' 'fanout --targets 4' rref; do
 	# shellcheck disable=SC2086 # words of a command line
 	bounded "$farcall" perf $what --rate 200,300 --seconds 0.1 --csv
-	[ $rc -eq 0 ] && has out '^measurement,.*,rate,.*,p50_ns,' && [ "$(lines_of_out)" -eq 3 ] && has out '^load,.*,300,'
+	[ $rc -eq 0 ] && has out '^measurement,.*,rate,.*,p50_ns,' && [ "$(lines_of_out)" -eq 3 ] && has out '^load,.*,300,' &&
+		has out ',noise'
 	ok "$what --rate" $?
 done
 

@@ -27,8 +27,7 @@ goodput="perf sim goodput --bytes 100000 --messages 20 --loss 0,5000 --seed 7"
 # shellcheck disable=SC2086 # words
 bounded "$farcall" $goodput --json
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "$conditions and $counts and j['figure'] == 'goodput' and
-	[r['loss'] for r in j['results']] == [0, 0.005] and j['results'][0]['target'] == 0.97 and
-	j['results'][0]['pass'] == (j['results'][0]['of_framing_limit'] >= 0.97) and 'target' not in j['results'][1] and
+	[r['loss'] for r in j['results']] == [0, 0.005] and
 	j['results'][0]['lost'] == 0 and j['results'][1]['lost'] > 0 and
 	0 < j['results'][1]['of_framing_limit'] < j['results'][0]['of_framing_limit'] <= 1 and
 	j['instructions_per_packet'] == 0" && has err 'MTU 1500' && has err 'base round trip' && has err 'simulator'
@@ -44,7 +43,7 @@ bounded "$farcall" $goodput --seed 8 --json
 ok "another seed: another one" $?
 bounded "$farcall" perf sim goodput --bytes 100000 --messages 20 --loss 0 --ghz 1 --mtu 9000 --rate 10 --delay 5us
 [ $rc -eq 0 ] && has out 'cores of 1 GHz, [0-9]* instructions a packet' && has out 'MTU 9000, 10 Gb/s' &&
-	has out '>= 0.97 \(met\|not met\)'
+	has out '0\.[0-9]* of the framing limit$'
 ok "goodput: text, with cores that take time" $?
 bounded "$farcall" perf sim goodput --bytes 1000000 --messages 20 --loss 1000 --small --json
 [ $rc -eq 0 ] && json "$conditions and $counts and all(r['small_calls'] > 10 and
@@ -55,14 +54,12 @@ bounded "$farcall" perf sim incast --workers 4 --bytes 60000 --messages 10 --buf
 [ $rc -eq 0 ] && json "$conditions and $counts and j['figure'] == 'incast' and j['senders'] == 4 and
 	[r['priorities'] for r in j['results']] == [1, 8] and
 	all(r['finished'] and r['messages_fewest'] >= 10 and 0 < r['jain_index'] <= 1 and
-		0 < r['of_line_rate_less_framing'] <= 1.1 and r['target'] == 0.95 and
-		r['pass'] == (r['of_line_rate_less_framing'] >= 0.95) and
+		0 < r['of_line_rate_less_framing'] <= 1.1 and
 		positive(r, 'bystander_calls', 'bystander_p50_ns', 'bystander_p99_ns') and 'port_drops' in r
-		for r in j['results']) and 'bystander_pass' not in j['results'][0] and
-	j['results'][1]['bystander_target_ns'] == 100000"
+		for r in j['results'])"
 ok "incast --json" $?
 bounded "$farcall" perf sim incast --workers 4 --bytes 60000 --messages 10 --priorities 2
-[ $rc -eq 0 ] && has out "^priorities 2: " && has out "Jain's index" && has out 'p99 <= 100 us \(met\|not met\)'
+[ $rc -eq 0 ] && has out "^priorities 2: " && has out "Jain's index" && has out ', p99 [0-9.]* us, max [0-9.]* us$'
 ok "incast: text" $?
 
 for mix in W1 W5; do
@@ -71,39 +68,40 @@ for mix in W1 W5; do
 		j['load_percent'] == 80 and positive(j, 'mean_bytes') and len(j['results']) == 1 and
 		all(r['finished'] and r['messages'] == 100 and len(r['tenths']) == 10 and
 			sum(t['messages'] for t in r['tenths']) == 80 and
-			all(t['messages'] == 0 or 0.9 < t['slowdown_p50'] <= t['slowdown_p99'] for t in r['tenths']) and
-			r['tenths'][0]['target'] == 3 for r in j['results'])"
+			all(t['messages'] == 0 or 0.9 < t['slowdown_p50'] <= t['slowdown_p99'] for t in r['tenths'])
+			for r in j['results'])"
 	ok "mix $mix --json" $?
 done
 bounded "$farcall" perf sim mix --workers 5 --messages 20 --mix W3 --load 20 --priorities 1,4
 [ $rc -eq 0 ] && has out 'W3, .* 5 workers at 20 % load' && has out '^priorities 1, 100 messages' &&
-	has out '^priorities 4, 100 messages' && has out '<= 3 \(met\|not met\)'
+	has out '^priorities 4, 100 messages' && has out 'slowdown p50 .* p99 *[0-9.]*$'
 ok "mix: text" $?
 
 bounded "$farcall" perf sim sessions --sessions 3000 --messages 200 --depth 4 --json
-[ $rc -eq 0 ] && json "j['sessions'] == 3000 and j['calls'] == 200 and j['bytes_target'] == 576 and
-	j['bytes_pass'] and j['bytes_each'] <= 576 and j['bytes_link_heap'] >= j['bytes_link_peer'] > 0 and
+[ $rc -eq 0 ] && json "j['sessions'] == 3000 and j['calls'] == 200 and
+	j['bytes_each'] <= 576 and j['bytes_link_heap'] >= j['bytes_link_peer'] > 0 and
 	positive(j, 'sessions_max', 'bytes_session', 'bytes_resident', 'lines_each') and
 	[r['depth'] for r in j['rates']] == [1, 4] and
-	all(positive(r, 'few_ns', 'any_ns', 'ratio') and r['ratio_pass'] == (r['ratio'] >= 0.8) for r in j['rates'])"
+	all(positive(r, 'few_ns', 'any_ns', 'ratio') for r in j['rates'])"
 ok "sessions --json" $?
 bounded "$farcall" perf sim sessions --sessions 16 --messages 10
-[ $rc -eq 0 ] && has out '^16 sessions of one shard' && has out '<= 576 \(met\|not met\)' &&
-	has out '16 at a time: .* x the rate  >= 0.8 \(met\|not met\)'
+[ $rc -eq 0 ] && has out '^16 sessions of one shard' && has out 'nothing being under way: [0-9]*$' &&
+	has out '16 at a time: .* x the rate'
 ok "sessions: text" $?
 
 bounded "$farcall" perf memory --nic shm --calls 30000,60000 --json
 [ $rc -eq 0 ] && json 'len(j["looks"]) == 3 and j["nic"] == "shm" and j["looks"][1]["calls"] >= 30000 and
-	j["looks"][2]["calls"] >= 60000 and j["pass"] == (j["grown_bytes"] <= j["target"]) and
+	j["looks"][2]["calls"] >= 60000 and
+	j["grown_bytes"] == sum(j["looks"][2][k] - j["looks"][1][k] for k in ("resident_bytes", "server_resident_bytes")) and
 	all(positive(l, "resident_bytes", "server_resident_bytes") for l in j["looks"])'
 ok "memory --json" $?
 bounded "$farcall" perf memory --nic udp --calls 30000
-[ $rc -eq 0 ] && has out 'nic udp: grown by .* \(met\|not met\)'
+[ $rc -eq 0 ] && has out 'nic udp: grown by .* calls on$'
 ok "memory: text" $?
 
 # A wrong row or status ends the measurement.
 ps='j["rows"] == 3000 and j["limit_ns"] == 300000 and all(0 <= r["within_limit"] <= 1 and r["p50_ns"] <= r["p99_ns"] <= r["max_ns"] and
-	positive(r, "p50_ns", "ops") and "target" in r and "pass" in r for r in j["results"])'
+	positive(r, "p50_ns", "ops") for r in j["results"])'
 bounded "$farcall" perf ps --rows 3000 --owners 1,3 --keys zipf --seconds 0.1 --json
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "$ps and j['rounds'] == 7 and j['nic'] == 'shm' and
 	[(r['owners'], r['workload'], r['keys_n'], r['row_bytes']) for r in j['results']] == [(n, *w) for n in (1, 3) for w in
@@ -116,7 +114,7 @@ ok "ps --json: each workload with its floors, each number of owners" $?
 bounded "$farcall" perf ps --rows 3000 --rate 50,100 --keys uniform --seconds 0.1 --limit 300us --json
 [ $rc -eq 0 ] && json "$ps and [(r['workload'], r['rate']) for r in j['results']] == [(w, n) for w in ('pull', 'push', 'get') for n in (50, 100)] and
 	all(r['loop'] == 'open' and r['keys'] == 'uniform' and r['ops'] + r['unsent'] == r['rate'] // 10 and
-	r['target_of'] == 'within_limit' and 'ratio_median' not in r for r in j['results'])"
+	'ratio_median' not in r for r in j['results'])"
 ok "ps --rate: an open loop, as many operations as the rate says" $?
 bounded "$farcall" perf ps --rows 2000 --workload get --nic udp --seconds 0.1 --csv
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 3 ] && has out '^measurement,nic,rows,.*owners,workload,keys' &&

@@ -87,7 +87,21 @@ refuses "a rate of a hand-over" "leave --via thread out" rate --rate 5 --via thr
 refuses "a rate of shards" "leave --shards out" rate --rate 5 --shards 2
 refuses "a rate beside a floor" "leave --floor out" rate --rate 5 --floor
 refuses "a rate of 0" "--rate: 0 is out of range" rate --rate 5,0
-refuses "a rate of latency" "unknown option --rate" latency --rate 5
+refuses "a rate of calls to oneself" "leave --to self out" latency --rate 5 --to self
+refuses "a rate of buffers" "leave --release out" bandwidth --rate 5 --release
+
+# ---- latency --rate, bandwidth --rate ----
+
+bounded "$farcall" perf latency --rate 100,100000000 --seconds 0.2 --json
+[ $rc -eq 0 ] && json 'j["api"] == "echo" and [r["due"] for r in j["results"]] == [20, 20000000] and
+	j["results"][1]["unsent"] > 0 and j["results"][1]["p50_ns"] > 50000000'
+ok "latency --rate: the calls that were due, times from when they should begin" $?
+bounded "$farcall" perf bandwidth --rate 50,1000000 --bytes 4K,1M --depth 1,4 --seconds 0.1 --json
+[ $rc -eq 0 ] && json '[(r["bytes"], r["depth"], r["rate"], r["due"]) for r in j["results"]] ==
+	[(b, d, r, r // 10) for b in (4096, 1 << 20) for d in (1, 4) for r in (50, 1000000)] and
+	all(abs(r["bytes_per_s"] - r["calls_per_s"] * r["bytes"]) <= r["bytes_per_s"] / 1000 for r in j["results"]) and
+	j["results"][5]["unsent"] > 0'
+ok "bandwidth --rate: each size, depth and rate" $?
 
 # ---- tables and plots ----
 
@@ -112,8 +126,13 @@ refuses "numbers of peers without a table" "give --csv or --plot" latency --peer
 refuses "two forms on one stdout" "leave one of them out" latency --csv --json
 refuses "a plot of one load" "give --rate" rate --plot "$dir/x.svg"
 refuses "a plot of one number of peers" "give --peers" latency --plot "$dir/x.svg"
-command -v gnuplot >/dev/null &&
+refuses "a plot of several sizes against load" "--bytes and to --depth" bandwidth --rate 5 --bytes 4K,1M --plot "$dir/x.svg"
+if command -v gnuplot >/dev/null; then
 	refuses "a plot that cannot be written" "cannot be written" bandwidth --plot "$dir/none/x.svg"
+	bounded timeout -s INT 1 "$farcall" perf bandwidth --seconds 30 --plot "$dir/x.svg"
+	[ $rc -ne 0 ] && [ ! -e "$dir/x.svg" ]
+	ok "a measurement that was interrupted leaves no picture" $?
+fi
 # A measurement of more than 2 s prints its seconds on a terminal, and nothing of it elsewhere.
 if command -v script >/dev/null; then
 	bounded script -qec "'$farcall' perf latency --seconds 2.5" /dev/null

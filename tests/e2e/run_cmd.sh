@@ -73,8 +73,14 @@ run -n 3 -- sh -c 'if [ $RANK = 2 ]; then for i in $(seq 30); do echo line $i; d
 ok "one failure stops all, and its last 20 lines are shown" $?
 
 run -n 2 -- sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 42.25'
-[ $rc -eq 137 ] && has err 'worker 1 was killed by signal 9 (Killed)' && gone 'sleep 42.25'
+[ $rc -eq 137 ] && has err 'worker 1 was killed by signal 9 (Killed)' && gone 'sleep 42.25' && ! has err crash_report
 ok "death by signal" $?
+run -n 1 -- sh -c 'kill -SEGV $$'
+[ $rc -eq 139 ] && has err 'calls far_crash_report_install() prints the handler'
+ok "a crash without a report: what makes one" $?
+run -n 1 -- sh -c 'echo "farcall: crash: SIGSEGV" >&2; kill -SEGV $$'
+[ $rc -eq 139 ] && has err '^\[0\] farcall: crash: SIGSEGV' && ! has err crash_report
+ok "a crash with a report" $?
 
 # Status 69 says that another worker was lost: who fails otherwise began it, though it ends later.
 run -n 3 -- sh -c 'case $RANK in 1) exit 69 ;; 2) sleep 0.4; exit 3 ;; esac; exec sleep 46.25'

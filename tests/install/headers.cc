@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The headers as C++17: every kind of argument that FAR_ARGS takes, through the library. */
+#include <array>
 #include <cstdio>
+#include <cstring>
 #include <farcall/farcall.h>
+#include <string>
+#include <string_view>
 #include <vector>
 
 static far_status call(far_agent *agent, far_val *out, far_err *err)
@@ -51,6 +55,18 @@ static bool all_kinds()
 	look(FAR_ARGS(FAR_LIST(1, FAR_DICT(FAR_ENTRY("rate", 0.5), FAR_ENTRY(7, FAR_LIST(&t, "x"))), &t),
 		      FAR_KW("alpha", 2.0)));
 	if (!nested)
+		return false;
+	const std::array<double, 2> pair = {1, 2};
+	const std::vector<int> numbers = {1, 2, 3};
+	bool ranges = false;
+	auto contiguous = [&](const far_val *a, size_t count) {
+		ranges = count == 4 && a[0].type == FAR_TYPE_STRING && a[0].u.s.len == 3 &&
+			 std::memcmp(a[0].u.s.data, "a\0b", 3) == 0 && a[1].type == FAR_TYPE_STRING &&
+			 a[1].u.s.len == 2 && a[2].u.t.dtype == FAR_I32 && a[2].u.t.shape[0] == 3 &&
+			 a[3].u.t.dtype == FAR_F64 && a[3].u.t.ndim == 1 && a[3].u.t.data == pair.data();
+	};
+	contiguous(FAR_ARGS(std::string("a\0b", 3), std::string_view("xyz", 2), numbers, pair));
+	if (!ranges)
 		return false;
 	take(FAR_ARGS(true, 7, "text", 0.5));
 	return n == 4 && args[0].type == FAR_TYPE_BOOL && args[0].u.b && args[1].type == FAR_TYPE_INT &&

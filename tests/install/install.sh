@@ -183,7 +183,7 @@ for header in "$2"/include/farcall/*.h; do
 	header=$(basename "$header" .h)
 	[ "$header" = farcall ] || [ -s "$man/man7/farcall_$header.h.7" ] || echo "farcall_$header.h.7 is missing"
 done >"$dir/err"
-for command in run claim key health info decode perf perf-latency perf-sim perf-sim-goodput pserver sim tables train; do
+for command in $("$farcall" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p') perf-latency perf-ps perf-sim perf-sim-goodput; do
 	[ -s "$man/man1/farcall-$command.1" ] || echo "farcall-$command.1 is missing"
 done >>"$dir/err"
 [ ! -s "$dir/err" ]
@@ -231,6 +231,8 @@ expect_bash() { # expected, words
 	ok "bash completes '$*'" $?
 }
 expect_bash "train" farcall tra
+expect_bash "tables top train" farcall t
+expect_bash "--interval" farcall top --i
 expect_bash "perf pserver" farcall p
 expect_bash "--optimizer" farcall train --opt
 expect_bash "goodput" farcall perf sim go

@@ -49,6 +49,7 @@ const struct shard_feature references_feature = {
 	.record_over = record_over,
 	.only = {.result_read = rref_adopt_result,
 		 .call_reaches = rref_call_reaches,
+		 .message_name = rref_message_name,
 		 .request_message = request,
 		 .request_named = rref_serve_named},
 };

@@ -65,6 +65,7 @@ struct rref_call {
 	void (*look)(struct far_rref *object, const struct completion *o); /* called before `done`; NULL: none */
 	struct far_buf *buf;                                               /* NULL: it is in `makes` */
 	struct rref_user *makes;                                           /* NULL: it makes none */
+	const struct function *fn; /* for error texts; NULL: no function is called */
 };
 
 /** First member of struct rref_record and of struct rref_user. */
@@ -451,6 +452,8 @@ void rref_call_done(void *user, const struct completion *o);
 /** Would a request with PACKET_NAMED, over a session to this incarnation of the callee, make the value there where its
  * reference says. */
 bool rref_call_reaches(const struct call_start *start, uint64_t incarnation);
+/** feature_hooks.message_name. */
+void rref_message_name(uint16_t message, call_done_fn *done, void *user, char *buf, size_t len);
 /**
  * Making a value ended early, as a time-out does. Control messages may pass the request, which may still wait here: so
  * the slot holds the reference until the owner's last answer, lest a DELETE comes before the request and leaves a value

@@ -103,6 +103,18 @@ bool rref_call_reaches(const struct call_start *start, uint64_t incarnation)
 	return start->typed & PACKET_METHOD || c->makes->rref.base.owner == incarnation;
 }
 
+void rref_message_name(uint16_t message, call_done_fn *done, void *user, char *buf, size_t len)
+{
+	intercept_inner(&done, &user);
+	const struct function *fn = done == rref_call_done ? ((struct rref_call *)user)->fn : NULL;
+	snprintf(buf, len, "%s",
+		 fn                        ? fn->signature.name
+		 : message == RREF_FETCH   ? "the fetch of a reference"
+		 : message == RREF_TYPE    ? "the request for the type of a reference"
+		 : message == RREF_CONTROL ? "a control message about references"
+					   : "a call with references");
+}
+
 void rref_call_done(void *user, const struct completion *o)
 {
 	struct rref_call *c = user;

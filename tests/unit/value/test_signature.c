@@ -104,6 +104,12 @@ Test(signature, arguments_of_a_form)
 	cr_expect(!signature_result_fits(&s, &w));
 	w = far_int(1);
 	cr_expect_eq(signature_bind(&s, &w, 1, out, NULL, &e), FAR_BAD_ARGS);
+	/* As FAR_ARGS makes them: the value refers to the tensor. */
+	w = far_tensor_ref(&matrix);
+	cr_expect_eq(signature_bind(&s, &w, 1, out, NULL, &e), FAR_OK);
+	w = far_tensor_ref(&wide);
+	cr_expect_eq(signature_bind(&s, &w, 1, out, NULL, &e), FAR_BAD_ARGS);
+	cr_expect(strstr(e.text, "of f64 with 2 dimensions"), "%s", e.text);
 	/* The overload of the form is better than the one of any tensor. */
 	struct signature_match form, any;
 	struct signature plain = parsed("f(Tensor a) -> Tensor");

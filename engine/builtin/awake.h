@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** The callee's side of far_keep_awake(). */
+#ifndef FAR_BUILTIN_AWAKE_H
+#define FAR_BUILTIN_AWAKE_H
+
+#include <farcall/rpc.h>
+
+/** far::keep_awake(int ns) -> none: of the shard that serves it. */
+extern const struct far_function awake_function;
+#define awake_name "far::keep_awake"
+
+#endif
