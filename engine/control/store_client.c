@@ -115,8 +115,8 @@ uint64_t store_client_kept(const struct store_client *c)
 
 uint64_t store_client_refused(const struct store_client *c)
 {
-	uint64_t absent = c->stream->ops->absent ? c->stream->ops->absent(c->stream) : 0;
-	return absent > c->refused_at ? absent : c->refused_at;
+	uint64_t absent_at = c->stream->absent_at;
+	return absent_at > c->refused_at ? absent_at : c->refused_at;
 }
 
 static void pending_end(struct store_client *c, struct pending **at, int result, const struct store_msg *reply)

@@ -13,13 +13,12 @@
  *   PATH.lock  byte 0: the lock; byte N: locked while client N is alive
  *   PATH.new   the compacted log, before it is renamed to PATH
  *
- * Locks are those of open file descriptions: the kernel, or the file server, releases them with the process, so a held
- * key whose holder's byte is free is deleted by the next client that sees it. A client with a lease renews it by a new
- * value of its key; another one that has seen the same value for longer than that, and has renewed its own lease
- * meanwhile, deletes its keys, too. A record that a dying writer left
- * incomplete is cut off by the next one. Each client holds the key [GROUP]/client/N. The first member of a group
- * without members deletes what an earlier group of that name has left; a group that is closed admits no more members.
- * The last client removes a file without keys.
+ * Locks are those of open file descriptions: the kernel, or the file server, releases them with the process, so a
+ * held key whose holder's byte is free is deleted by the next client that sees it. A client with a lease renews it
+ * by a new value of its key; another one that reads no new value for longer than that, while it renews its own,
+ * deletes its keys, too. A record that a dying writer left incomplete is cut off by the next one. Each client holds
+ * the key [GROUP]/client/N. The first member of a group without members deletes what an earlier group of that name
+ * has left; a group that is closed admits no more members. The last client removes a file without keys.
  */
 #include "base/byteorder.h"
 #include "base/clock.h"
@@ -53,7 +52,6 @@ struct file {
 	bool logged_in;
 	uint64_t now;                              /* time of this step */
 	uint64_t lease_ns, renewed_at, renewals_n; /* of this client; renewed_at 0: never yet */
-	uint64_t absent_at;                        /* when the file was last not to be found; 0: never */
 	int error;                                 /* -errno that ends the attempt; 0: none */
 	struct store_table table;
 	uint64_t poll_at;
@@ -227,27 +225,26 @@ static int delete_key(struct file *f, const uint8_t *data, size_t len, uint64_t 
 	return change(f, &(struct record){.kind = RECORD_DELETED, .holder = why, .key = {key, len}});
 }
 
-/* Deletes the keys of all clients that have ended. */
-static int sweep(struct file *f)
+/* `last`: the keys with leases, too, by which the others are found. */
+static int sweep_keys(struct file *f, bool last)
 {
 	struct held **at = &f->table.held;
 	int rc = 0;
 	while (*at && !rc) {
-		uint64_t holder = (*at)->holder;
-		bool runs = is_running(f, holder), client = (*at)->lease_ns;
-		/* The key with the lease goes last. */
-		if (runs && (client || !is_lease_over(f, holder)))
+		bool runs = is_running(f, (*at)->holder);
+		if (is_alive(f, (*at)->holder) || (runs && (*at)->lease_ns && !last))
 			at = &(*at)->next;
 		else
 			rc = delete_key(f, (*at)->key, (*at)->key_len, runs ? STORE_WATCH_LEASE : 0);
 	}
-	for (at = &f->table.held; *at && !rc;) {
-		if (is_alive(f, (*at)->holder))
-			at = &(*at)->next;
-		else
-			rc = delete_key(f, (*at)->key, (*at)->key_len, STORE_WATCH_LEASE);
-	}
 	return rc;
+}
+
+/* Deletes the keys of all clients that have ended. */
+static int sweep(struct file *f)
+{
+	int rc = sweep_keys(f, false);
+	return rc ? rc : sweep_keys(f, true);
 }
 
 /* True if one of the next holders has ended. */
@@ -556,13 +553,8 @@ static bool is_absent(struct file *f, int rc)
 	bool missing = rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES || rc == -ESTALE;
 	if (!missing || !f->lease_ns || access(f->lock_path, R_OK | W_OK) == 0)
 		return false;
-	f->absent_at = f->now;
+	f->base.absent_at = f->now;
 	return true;
-}
-
-static uint64_t file_absent(const struct store_stream *base)
-{
-	return ((const struct file *)base)->absent_at;
 }
 
 static uint64_t file_step(struct store_stream *base, uint64_t now, bool *busy)
@@ -593,7 +585,6 @@ struct store_stream *store_stream_file(struct ctl_net *net, const char *path)
 						    .recv = file_recv,
 						    .want = file_want,
 						    .step = file_step,
-						    .absent = file_absent,
 						    .destroy = file_destroy};
 	struct file *f = calloc(1, sizeof *f);
 	if (!f)

@@ -30,13 +30,12 @@ struct store_stream_ops {
 	uint64_t (*step)(struct store_stream *s, uint64_t now, bool *busy);
 	/** Why the store does not answer, with the remedy; "": nothing to add to the error. NULL: as "". */
 	const char *(*why)(const struct store_stream *s);
-	/** When the store was last found not to exist; 0: never. NULL: as 0. */
-	uint64_t (*absent)(const struct store_stream *s);
 	void (*destroy)(struct store_stream *s);
 };
 
 struct store_stream {
 	const struct store_stream_ops *ops;
+	uint64_t absent_at; /* when the store was last found not to exist; 0: never */
 };
 
 /** A stream to the server at host:port. NULL: no memory. */
