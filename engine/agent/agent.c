@@ -91,7 +91,7 @@ static enum far_status init_ports(struct init *in)
 					    .listen = in->opts.listen,
 					    .advertise = in->opts.advertise,
 					    .checksum = in->opts.checksum,
-					    .id = in->a->incarnation,
+					    .id = agent_incarnation(in->a),
 					    .peer_limit_ns = in->opts.peer_limit_ns,
 					    .any_user = in->key.kind == KEY_NONE,
 					    .beyond_host = in->key.kind != KEY_AUTO,
@@ -208,7 +208,8 @@ static enum far_status init_shards(struct init *in)
 		.name_of = name_of,
 		.renewed = renewed,
 		.rank = (uint32_t)a->rank,
-		.incarnation = a->incarnation,
+		.incarnation = agent_incarnation(a),
+		.lease = a->dynamic ? &a->lease : NULL,
 		.faults = a->faults,
 		.rref_retry_ns = a->rref_retry_ns,
 	};

@@ -41,7 +41,8 @@ struct far_agent {
 	_Atomic uint64_t rpc_timeout_ns; /* default timeout of calls; any thread, relaxed */
 	_Atomic uint64_t fast_left;      /* the same, if the fast path takes it, else 0 */
 	const struct clock_source *clock;
-	uint64_t incarnation;
+	_Atomic uint64_t incarnation;             /* relaxed: agent_incarnation(); changes with the lease */
+	_Atomic uint64_t lease;                   /* ctl_config.lease; TIME_NEVER: none */
 	uint64_t started_ns;                      /* by `clock` */
 	struct admin *admin;                      /* admin socket; NULL: none */
 	struct metrics_http *http;                /* exporter over HTTP; NULL: none */
@@ -81,6 +82,12 @@ struct far_agent {
 	char identity[512];
 	char name[FAR_NAME_MAX];
 };
+
+/** This worker's present incarnation. Any thread. */
+static inline uint64_t agent_incarnation(const struct far_agent *a)
+{
+	return atomic_load_explicit(&((struct far_agent *)(uintptr_t)a)->incarnation, memory_order_relaxed);
+}
 
 /** Sets the default timeout. Any thread. */
 static inline void agent_set_timeout(struct far_agent *a, uint64_t ns)

@@ -111,7 +111,7 @@ void agent_ports_refused(struct init *in, const struct far_err *why)
 		.members_max = o->members_max,
 		.init_method = o->init_method,
 		.group = o->group,
-		.incarnation = in->a->incarnation,
+		.incarnation = agent_incarnation(in->a),
 		.init_timeout_ns =
 			o->init_timeout_ns < FAR_STORE_REFUSED_NS ? o->init_timeout_ns : FAR_STORE_REFUSED_NS,
 		.shards = o->shards,
@@ -145,6 +145,12 @@ static uint32_t silent_ports(const struct far_agent *a)
 	return silent;
 }
 
+static void incarnation_renewed(void *ctx, uint64_t incarnation)
+{
+	struct far_agent *a = ctx;
+	atomic_store_explicit(&a->incarnation, incarnation, memory_order_relaxed);
+}
+
 enum far_status agent_init_ctl(struct init *in)
 {
 	struct far_agent *a = in->a;
@@ -155,7 +161,9 @@ enum far_status agent_init_ctl(struct init *in)
 		.members_max = in->opts.members_max,
 		.init_method = in->opts.init_method,
 		.group = in->opts.group,
-		.incarnation = a->incarnation,
+		.incarnation = agent_incarnation(a),
+		.lease_ns = in->opts.lease_ns,
+		.lease = &a->lease,
 		.init_timeout_ns = in->opts.init_timeout_ns,
 		.shards = in->opts.shards,
 		.lazy = in->opts.connect == FAR_CONNECT_LAZY,
@@ -176,6 +184,7 @@ enum far_status agent_init_ctl(struct init *in)
 		.begun = begun,
 		.changed = in->env ? NULL : agent_state_changed,
 		.members_changed = members_on_change,
+		.renewed = incarnation_renewed,
 		.ctx = a,
 	};
 	if (!config.net)

@@ -66,6 +66,9 @@ enum far_status limits_resolve(const struct far_opts *opts, struct far_limits *o
 		return FAR_OK;
 	enum far_status status = ns_check("peer_limit_ns", opts->peer_limit_ns, FAR_PEER_LIMIT_NS_MIN,
 					  FAR_PEER_LIMIT_NS_MAX, "(10 ms to 1 h), or 0 for 1 s", err);
+	if (!status)
+		status = ns_check("lease_ns", opts->lease_ns, FAR_LEASE_NS_MIN, FAR_LEASE_NS_MAX,
+				  "(100 ms to 1 h), or 0 for 10 s", err);
 	return status ? status
 		      : ns_check("rref_retry_ns", opts->rref_retry_ns, FAR_RREF_RETRY_NS_MIN, FAR_RREF_RETRY_NS_MAX,
 				 "(1 us to 1 h), or 0 for 1 ms", err);

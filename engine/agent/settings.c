@@ -60,6 +60,7 @@ static const struct setting {
 	SETTING(leaks, SETTING_WORDS, {"report", "ignore", "fail"}),
 	SETTING(rref_retry_ns, SETTING_WIDE),
 	SETTING(members_max, SETTING_NUMBER),
+	SETTING(lease_ns, SETTING_WIDE),
 #undef SETTING
 };
 

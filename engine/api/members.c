@@ -11,6 +11,7 @@
 #include "sync/future.h"
 
 #include <farcall/group.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,18 @@ static bool member_at(struct far_agent *a, int rank, struct far_worker_info *out
 
 /* ---- the thread ---- */
 
+/* Why this incarnation is lost, as far as the control thread has seen. */
+static void lost_why(const struct ctl_member *member, struct far_worker_info *w)
+{
+	struct ctl_member *m = (struct ctl_member *)(uintptr_t)member;
+	bool seen = atomic_load_explicit(&m->lost_incarnation, memory_order_relaxed) == w->incarnation;
+	snprintf(w->lost_why, sizeof w->lost_why, "%s",
+		 !seen ? "it was replaced"
+		 : atomic_load_explicit(&m->lost_by_lease, memory_order_relaxed)
+			 ? "its lease has run out"
+			 : "it has left, or its process has ended");
+}
+
 static void report_rank(struct far_agent *a, struct watcher *w, int rank)
 {
 	struct far_worker_info now, before = {.rank = rank};
@@ -70,6 +83,7 @@ static void report_rank(struct far_agent *a, struct watcher *w, int rank)
 		before.incarnation = s->incarnation;
 		free(s);
 		w->seen[rank] = NULL;
+		lost_why(&a->members[rank], &before);
 		w->fn(a, FAR_MEMBER_LOST, &before, w->user);
 	}
 	if (!is || w->seen[rank] || !(s = malloc(sizeof *s))) /* without memory it is reported with a later change */

@@ -110,7 +110,7 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 	if (unlikely(m->plan.customs | m->plan.rrefs) || len + sizeof m->object > FAR_MSG_EAGER_MAX)
 		return FAR_PENDING;
 	m->object = t->object->base.id;
-	m->named = rref_named_of(m->object, rref_incarnation((uint32_t)a->rank, a->incarnation),
+	m->named = rref_named_of(m->object, rref_incarnation((uint32_t)a->rank, agent_incarnation(a)),
 				 route->via->config.index, route->shard, &m->short_id);
 	*start = (struct call_start){.worker = (uint32_t)t->to.worker,
 				     .shard = route->shard,
@@ -146,7 +146,7 @@ static inline __attribute__((always_inline)) struct far_future *call_fast(const 
 		     !cls || !far_rref_confirmed_by_owner(r)))
 		return NULL;
 	struct far_to to = {(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
-	uint64_t incarnation = rref_incarnation((uint32_t)a->rank, a->incarnation);
+	uint64_t incarnation = rref_incarnation((uint32_t)a->rank, agent_incarnation(a));
 	if (unlikely(!rref_named_of(r->base.id, incarnation, s->config.index, (unsigned)to.shard, &named) ||
 		     atomic_load_explicit(&a->members[to.worker].incarnation, memory_order_relaxed) << 16 !=
 			     r->base.owner << 16))

@@ -164,7 +164,7 @@ static void prepare_trailer(const struct far_agent *a, struct rref_request *q, c
 		return;
 	}
 	struct shard *s = q->route.via;
-	uint64_t self = rref_incarnation((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
+	uint64_t self = rref_incarnation((uint32_t)a->rank, agent_incarnation(a)), names = rref_names(s, 2);
 	made->owner = t->object ? t->object->base.owner
 				: rref_incarnation((uint32_t)t->to.worker,
 						   atomic_load_explicit(&a->members[t->to.worker].incarnation,

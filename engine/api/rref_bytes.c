@@ -31,7 +31,8 @@ enum far_status far_rref_serialize(struct far_rref *r, void *bytes, struct far_e
 	if (status)
 		return status;
 	const struct far_agent *a = home->config.agent;
-	struct rref_bytes b = {.magic = RREF_BYTES_MAGIC, .rank = (uint32_t)a->rank, .incarnation = a->incarnation};
+	struct rref_bytes b = {
+		.magic = RREF_BYTES_MAGIC, .rank = (uint32_t)a->rank, .incarnation = agent_incarnation(a)};
 	if (rref_keep_put(a->kept, r, &b.number))
 		return err_set(err, FAR_RESOURCE, "far_rref_serialize: no memory to keep the reference");
 	memcpy(bytes, &b, sizeof b);
@@ -48,8 +49,8 @@ static enum far_status read_bytes(const struct far_agent *a, const void *bytes, 
 	if (len != sizeof *b || b->magic != RREF_BYTES_MAGIC || b->rank >= (uint32_t)a->world)
 		return err_set(err, FAR_INVALID, "%zu bytes that far_rref_serialize of this group did not write", len);
 	const struct ctl_member *m = &a->members[b->rank];
-	uint64_t now =
-		(int)b->rank == a->rank ? a->incarnation : atomic_load_explicit(&m->incarnation, memory_order_relaxed);
+	uint64_t now = (int)b->rank == a->rank ? agent_incarnation(a)
+					       : atomic_load_explicit(&m->incarnation, memory_order_relaxed);
 	if (b->incarnation != now)
 		return err_set(err, FAR_PEER_LOST,
 			       "the serialized reference was kept by a former incarnation of worker \"%s\"", m->name);

@@ -51,7 +51,7 @@ static enum far_status offer(struct far_agent *a, struct packed *value, uint16_t
 			     void *object, struct far_rref **out, struct far_err *err)
 {
 	struct shard *s = agent_shard_of_thread(a);
-	uint64_t self = rref_incarnation((uint32_t)a->rank, a->incarnation), names = rref_names(s, 2);
+	uint64_t self = rref_incarnation((uint32_t)a->rank, agent_incarnation(a)), names = rref_names(s, 2);
 	const struct rref_wire w = {.owner = self,
 				    .id = rref_name(self, s->config.index, s->config.index, names),
 				    .fork = rref_name(self, s->config.index, 0, names + 1),

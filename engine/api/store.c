@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- open and close ---- */
 
@@ -182,6 +183,16 @@ static int rank_search(struct access *a, const char *group, uint64_t skip, uint6
 	return found;
 }
 
+/* True if the store did not exist when this process tried first: it may have begun anew, and members write their
+ * records again, for which they have FAR_STORE_REBUILD_NS. */
+static bool has_begun_late(struct access *a)
+{
+	pthread_mutex_lock(&a->lock);
+	bool refused = a->client && store_client_refused(a->client);
+	pthread_mutex_unlock(&a->lock);
+	return refused;
+}
+
 enum far_status store_free_rank(struct init *in)
 {
 	struct access a = {.key = in->key};
@@ -197,8 +208,12 @@ enum far_status store_free_rank(struct init *in)
 	if (status)
 		return status;
 	unsigned among = in->tries < 4 ? in->tries : 4; /* of 16 at most, so that ranks stay small */
-	in->rank = rank_search(&a, in->opts.group, random_u64() % (UINT64_C(1) << among), in->opts.init_timeout_ns,
-			       &status, in->err);
+	uint64_t skip = random_u64() % (UINT64_C(1) << among);
+	in->rank = rank_search(&a, in->opts.group, skip, in->opts.init_timeout_ns, &status, in->err);
+	if (!status && has_begun_late(&a)) {
+		nanosleep(&(struct timespec){.tv_nsec = FAR_STORE_REBUILD_NS}, NULL);
+		in->rank = rank_search(&a, in->opts.group, skip, in->opts.init_timeout_ns, &status, in->err);
+	}
 	in->rank_was_open = true;
 	if (!status && in->rank < 0)
 		status = err_set(in->err, FAR_RESOURCE,

@@ -354,6 +354,16 @@
 #define FAR_PEER_LIMIT_NS     UINT64_C(1000000000)
 #define FAR_PEER_LIMIT_NS_MIN UINT64_C(10000000)
 #define FAR_PEER_LIMIT_NS_MAX UINT64_C(3600000000000)
+/* Default and range of opts.lease_ns: a shorter one would end with the pauses of a busy host. Margin of the store
+ * beyond an eighth of the lease; value of the word that control thread and shards share when it is over. */
+#define FAR_LEASE_NS        UINT64_C(10000000000)
+#define FAR_LEASE_NS_MIN    UINT64_C(100000000)
+#define FAR_LEASE_NS_MAX    UINT64_C(3600000000000)
+#define FAR_LEASE_MARGIN_NS UINT64_C(20000000)
+#define LEASE_OVER          UINT64_C(1)
+/* Time that the members of a dynamic group have to write their records into a store that has begun anew, before a
+ * worker that waited for it takes a free rank: they try to connect every 50 ms at least. */
+#define FAR_STORE_REBUILD_NS 300000000
 /* Payload of a packet when large ones are lost and small ones are not, and of messages that must be able to fail over
  * to any port: with its head 1024 bytes, the largest packet of RDMA devices on Ethernet of the usual MTU. */
 #define FAR_TRANSPORT_MTU_MIN 928u

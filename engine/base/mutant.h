@@ -39,7 +39,11 @@
 	X(ONEWAY_WINDOW, "oneway-window", "one more one-way message is sent than the window allows")                   \
 	X(DEAD_CALLER_SERVED, "dead-caller-served", "requests of a dead caller continue")                              \
 	X(GENERATION_KEPT, "generation-kept", "a call slot's generation is not raised when it is freed")               \
-	X(RINGS_LEFT, "rings-left", "small messages dropped with their peer stay counted as sent")
+	X(RINGS_LEFT, "rings-left", "small messages dropped with their peer stay counted as sent")                     \
+	X(LEASE_IGNORED, "lease-ignored", "a shard serves on after the lease of its worker has run out")               \
+	X(LEASE_EARLY, "lease-early", "the store ends a lease after a quarter of its time")                            \
+	X(LEASE_NEVER, "lease-never", "the store keeps the records of a silent member")                                \
+	X(EVICTED_SAME, "evicted-same", "an evicted worker comes back as the same incarnation")
 
 enum mutant {
 	MUTANT_NONE,

@@ -32,9 +32,13 @@ struct ctl_config {
 	const char *init_method, *group; /* NULL: "env://", "default" */
 	uint64_t incarnation;            /* not 0 */
 	uint64_t init_timeout_ns;        /* limit of the join */
-	unsigned shards;                 /* [1, FAR_SHARDS_MAX] */
-	bool lazy;                       /* sessions on demand, whatever the size of the group */
-	uint64_t message_bytes_max;      /* largest message that this worker accepts, in bytes; 0: any. Published */
+	uint64_t lease_ns;               /* of a member of a dynamic group */
+	/** Until when this worker is a member, ns absolute: TIME_NEVER at first, then extended by the control thread;
+	 * LEASE_OVER, by it or a shard: this incarnation is over. NULL with lease_ns 0. */
+	_Atomic uint64_t *lease;
+	unsigned shards;            /* [1, FAR_SHARDS_MAX] */
+	bool lazy;                  /* sessions on demand, whatever the size of the group */
+	uint64_t message_bytes_max; /* largest message that this worker accepts, in bytes; 0: any. Published */
 	struct key_choice key;
 	struct group_key *group_key;        /* borrowed: set once an AUTO key is proven; NULL: not needed */
 	const struct random_source *random; /* of an AUTO key and of proofs; NULL: the kernel's */
@@ -61,6 +65,8 @@ struct ctl_config {
 	void (*changed)(void *ctx, enum ctl_state state);
 	/** A member has come or is lost. The control thread; must not block. NULL: nothing to do. */
 	void (*members_changed)(void *ctx);
+	/** This worker is going to be a member as another incarnation. The control thread. NULL: nothing to do. */
+	void (*renewed)(void *ctx, uint64_t incarnation);
 	void *ctx;
 };
 
@@ -90,8 +96,11 @@ struct ctl_member {
 	_Atomic uint64_t message_bytes_max;      /* largest message that it accepts, in bytes; 0: any. Relaxed */
 	_Atomic(const struct ctl_route *) route; /* NULL: not known yet; read by ctl_member_route() */
 	_Atomic uint32_t route_readers;          /* threads in ctl_member_route() */
-	_Atomic int alive;                       /* a hint; 1 is stored after the other fields of a new incarnation:
-						  * release */
+	/* The last incarnation that was lost, and whether its lease had ended; relaxed, stored before `alive`. */
+	_Atomic uint64_t lost_incarnation;
+	_Atomic bool lost_by_lease;
+	_Atomic int alive; /* a hint; 1 is stored after the other fields of a new incarnation:
+			    * release */
 };
 
 /* ---- Any thread ---- */

@@ -31,11 +31,12 @@ static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
 		join_gathered(g);
 }
 
-static void info_gone(struct peer *p)
+static void info_gone(struct peer *p, bool by_lease)
 {
 	if (peer_is_self(p))
 		return;
 	p->unclaimed = true;
+	p->evicted = by_lease;
 	if (p->group->phase == PHASE_GATHER)
 		p->dead = p->known;
 	else if (p->known)
@@ -50,13 +51,12 @@ static void info_news(void *user, int result, const struct store_msg *reply)
 	if (p && reply->status == STORE_OK)
 		info_seen(p, reply->value, reply->value_len);
 	else if (p && reply->status == STORE_MISSING)
-		info_gone(p);
+		info_gone(p, reply->number == STORE_WATCH_LEASE);
 }
 
 static void name_claimed(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	const struct store_msg watch = {.op = STORE_WATCH};
 	if (!join_reply_counts(g, result, reply))
 		return;
 	if (reply->status == STORE_DIFFERS) {
@@ -66,15 +66,36 @@ static void name_claimed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	join_info_publish(g);
+	dynamic_watch(g);
+}
+
+void dynamic_watch(struct group *g)
+{
+	const struct store_msg watch = {.op = STORE_WATCH};
 	group_submit(g, &watch, "info/", -1, TIME_NEVER, info_news, g);
 }
 
-void dynamic_claimed(struct group *g)
+static void name_claim(struct group *g, uint64_t deadline, store_done_fn *done)
 {
 	char what[24], value[16];
 	snprintf(what, sizeof what, "name/%016" PRIx64, hash64(g->name, strlen(g->name)));
 	int len = snprintf(value, sizeof value, "%d", g->url.rank);
-	group_request(g, STORE_HOLD, what, -1, value, (size_t)len, g->init_deadline, name_claimed, g);
+	group_request(g, STORE_HOLD, what, -1, value, (size_t)len, deadline, done, g);
+}
+
+void dynamic_claimed(struct group *g)
+{
+	name_claim(g, g->init_deadline, name_claimed);
+}
+
+void dynamic_reclaim(struct group *g, store_done_fn *done)
+{
+	const struct peer *self = &g->peers[g->url.rank];
+	char world[JOIN_WORLD_TEXT], claim[JOIN_CLAIM_TEXT];
+	group_request(g, STORE_CAS, "world", -1, world, join_world_text(g, world), TIME_NEVER, group_ignore_reply, g);
+	group_request(g, STORE_HOLD, "rank", g->url.rank, claim, join_claim_text(g, claim), TIME_NEVER, done, g);
+	name_claim(g, TIME_NEVER, done);
+	group_request(g, STORE_HOLD, "info", g->url.rank, self->info, self->bytes, TIME_NEVER, done, g);
 }
 
 void dynamic_introduce(struct group *g)

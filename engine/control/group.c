@@ -45,6 +45,10 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->unanswered_at = TIME_NEVER;
 	g->introduced_by = TIME_NEVER;
 	g->leave_deadline = TIME_NEVER;
+	g->lease_until = TIME_NEVER;
+	/* Nobody but rank 0 ends a lease in the store that it hosts; etcd has leases of its own. */
+	if (url->dynamic && url->scheme != URL_ETCD && !group_hosts_store(g) && config->lease)
+		g->lease_ns = config->lease_ns;
 	g->members = calloc(world, sizeof *g->members);
 	g->peers = calloc(world, sizeof *g->peers);
 	if (!g->members || !g->peers) {
@@ -96,6 +100,8 @@ void group_destroy(struct group *g)
 
 enum ctl_state group_state(const struct group *g)
 {
+	if (g->away)
+		return CTL_READY;
 	switch (g->phase) {
 	case PHASE_READY:
 		return CTL_READY;
@@ -200,6 +206,10 @@ void group_ignore_reply(void *user, int result, const struct store_msg *reply)
 
 static void failing_step(struct group *g)
 {
+	if (g->away) {
+		lease_join_failed(g);
+		return;
+	}
 	bool lost = !g->client || store_client_connection(g->client) == STORE_LOST;
 	bool waits = (g->notifying && !lost) || (g->server && store_server_clients(g->server));
 	/* A worker without ports keeps its store until all other members have read the reason, within `grace`. */
@@ -248,6 +258,10 @@ static uint64_t pass(struct group *g)
 {
 	uint64_t next = store_step(g), at = session_step(g);
 	next = at < next ? at : next;
+	at = lease_step(g);
+	next = at < next ? at : next;
+	if (g->phase == PHASE_START)
+		return next; /* away, and not joining yet */
 	if (group_joining(g)) {
 		join_step(g);
 		at = g->phase == PHASE_CONNECT && g->diagnose_at < g->init_deadline ? g->diagnose_at : g->init_deadline;
@@ -267,7 +281,7 @@ static uint64_t pass(struct group *g)
 uint64_t group_step(struct group *g, uint64_t now)
 {
 	g->now = now;
-	if (g->phase == PHASE_START)
+	if (g->phase == PHASE_START && !g->away)
 		join_start(g);
 	if (g->key_auto.fd >= 0)
 		key_auto_keep(&g->key_auto, &g->config.key.key);

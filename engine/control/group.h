@@ -131,6 +131,8 @@ struct peer {
 	bool probed;                  /* a session was requested while leaving, to notice its end */
 	bool querying;                /* a query of the store for its info is under way */
 	bool unclaimed;               /* nobody holds the claim of its rank */
+	bool evicted;                 /* ... because its lease ended in the store */
+	bool lost_without_store;      /* it is dead, by what its sessions have shown */
 	uint8_t bye;                  /* enum peer_bye, in the present wave */
 	bool active;                  /* its bye was "+" */
 	bool bye_before;              /* it sent a bye in the wave before */
@@ -196,8 +198,17 @@ struct group {
 	struct far_err refused;           /* copy of config.refused */
 	bool store_lost;                  /* the store client has failed for good */
 	struct group_reports reports;
-	bool accept_warned; /* the present accept() error of the store was logged */
-	bool notifying;     /* a write of "abort", or of "late", is under way */
+	uint64_t lease_ns;                /* 0: this member has no lease */
+	uint64_t lease_until;             /* as config.lease, as long as no shard has ended it; TIME_NEVER: none yet */
+	uint64_t join_at;                 /* when to try again to be a member, or to reach the store */
+	bool away;                        /* its lease is over; START to CONNECT: it joins as another incarnation */
+	bool client_is_over;              /* `client` is to be freed in the next step */
+	bool reclaiming, reclaim_sent;    /* `client` connects to the store again; its requests are under way */
+	bool store_is_new;                /* that store has begun anew */
+	uint8_t reclaims_n;               /* records that it has not confirmed */
+	uint32_t renewal_due;             /* bits of the shards that have not been sent the new incarnation */
+	bool accept_warned;               /* the present accept() error of the store was logged */
+	bool notifying;                   /* a write of "abort", or of "late", is under way */
 
 	struct ctl_member *members; /* [0, world) */
 	struct peer *peers;         /* [0, world) */
@@ -281,6 +292,11 @@ void join_start(struct group *g);
 /** Runs a join up to CONNECT: store connection, deadlines. */
 void join_step(struct group *g);
 
+#define JOIN_WORLD_TEXT 24
+#define JOIN_CLAIM_TEXT (24 + FAR_NAME_MAX)
+/** The values of "world" and of the claim that this worker writes; return their lengths. */
+size_t join_world_text(const struct group *g, char out[JOIN_WORLD_TEXT]);
+size_t join_claim_text(const struct group *g, char out[JOIN_CLAIM_TEXT]);
 /** The store has proven the key: claims the rank. */
 void join_claim(struct group *g);
 /** True if the join goes on and the reply is to be used. Reports errors in the reply; join_step() reports a lost store
@@ -321,6 +337,25 @@ void dynamic_introduce(struct group *g);
 bool dynamic_introduced(const struct group *g);
 /** The store has answered incarnation_query() for a rank without a known member: ends its calls, or lets them go on. */
 void dynamic_settle(struct peer *p);
+
+/** Watches the infos of the members. */
+void dynamic_watch(struct group *g);
+/** Writes this member's records again: `done` is called for its claim, its name and its info. */
+void dynamic_reclaim(struct group *g, store_done_fn *done);
+
+/* ---- lease.c ---- */
+/** Follows the lease, ends the membership with it, joins again. Returns the absolute time of the next step. */
+uint64_t lease_step(struct group *g);
+/** Ends this incarnation: `why` is for the log and for the errors of calls. */
+void lease_lose(struct group *g, const char *why);
+/** A shard has ended its session with this member: the lease is over. */
+void lease_is_over_at_shard(struct group *g, struct peer *p);
+/** Another try to join as another incarnation has failed. */
+void lease_join_failed(struct group *g);
+/** The infos are read by a member that joins again: goes on with the calls that wait for sessions. */
+void lease_gathered(struct group *g);
+/** READY: logs that this worker is a member again, if it was none. */
+void lease_ready(struct group *g);
 
 /* ---- rejoin.c ---- */
 /** Reads the key "running". */
@@ -398,6 +433,8 @@ bool pair_disconnect(struct pair *pair, const char *why);
 void member_set_alive(const struct peer *p, bool alive);
 /** Ends the membership of this incarnation and its sessions. `why`: for errors. */
 void peer_lost(struct peer *p, const char *why);
+/** Ends the sessions with a member, this worker included, with PEER_LOST. */
+void peer_end_sessions(struct peer *p, const char *why);
 /** A new incarnation has joined: retires its pairs and queues PEER_BACK for new ones. */
 void peer_restarted(struct peer *p);
 /** Frees a retired pair that port, shard and mail queue have released. */

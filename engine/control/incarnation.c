@@ -28,7 +28,9 @@ void incarnation_claim_ended(struct peer *p)
 	/* While joining, the sessions end or fail to come up, with a better reason. */
 	if (p->dead || (group_joining(g) && !g->url.dynamic))
 		return;
-	if (p->up_n)
+	if (g->url.dynamic && g->url.scheme != URL_ETCD)
+		peer_lost(p, p->evicted ? "its lease has run out" : "its process is gone, or it has left the group");
+	else if (p->up_n)
 		session_probe_silent(p);
 	else
 		peer_lost(p, "its process is gone, or its connection to the store");
@@ -54,8 +56,8 @@ static void incarnation_begin(struct peer *p, const struct info *info, const uin
 	uint64_t former = m->incarnation;
 	if (join_info_store(p, info, value, value_len))
 		return; /* without memory it stays lost; the next request of a session queries again */
-	p->former_incarnation = former;
-	p->dead = p->probed = false;
+	p->former_incarnation = former == info->incarnation ? p->former_incarnation : former;
+	p->dead = p->probed = p->evicted = p->lost_without_store = false;
 	if (known)
 		peer_restarted(p);
 	else
@@ -74,7 +76,9 @@ void incarnation_seen(struct peer *p, const uint8_t *value, size_t value_len)
 	if (!tracks_incarnations(g) || (!p->known && !g->url.dynamic) || peer_is_self(p) ||
 	    join_info_decode(g, p->rank, value, value_len, &info))
 		return;
-	if (info.incarnation == m->incarnation || info.incarnation == p->former_incarnation ||
+	/* A member that was lost while there was no store has its records in the store again. */
+	bool is_back = p->dead && p->lost_without_store && info.incarnation == m->incarnation;
+	if ((info.incarnation == m->incarnation && !is_back) || info.incarnation == p->former_incarnation ||
 	    (!g->url.dynamic && !is_same_member(m, &info)) || ctl_check_name(info.name, NULL))
 		return;
 	incarnation_begin(p, &info, value, value_len);

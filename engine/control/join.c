@@ -221,17 +221,19 @@ static void missing_read(struct group *g)
 		group_request(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
-#define WORLD_TEXT 24
-
-/* The value of "world" that this worker writes. */
-static int world_text(const struct group *g, char out[WORLD_TEXT])
+size_t join_world_text(const struct group *g, char out[JOIN_WORLD_TEXT])
 {
-	return snprintf(out, WORLD_TEXT, g->url.dynamic ? "dynamic %d" : "%d", g->url.world);
+	return (size_t)snprintf(out, JOIN_WORLD_TEXT, g->url.dynamic ? "dynamic %d" : "%d", g->url.world);
+}
+
+size_t join_claim_text(const struct group *g, char out[JOIN_CLAIM_TEXT])
+{
+	return (size_t)snprintf(out, JOIN_CLAIM_TEXT, "%016" PRIx64 " %s", g->config.incarnation, g->name);
 }
 
 static void world_differs(struct group *g, const struct store_msg *reply)
 {
-	char theirs[WORLD_TEXT];
+	char theirs[JOIN_WORLD_TEXT];
 	snprintf(theirs, sizeof theirs, "%.*s", (int)reply->value_len, (const char *)reply->value);
 	bool dynamic = strncmp(theirs, "dynamic ", 8) == 0;
 	if (dynamic != g->url.dynamic)
@@ -255,17 +257,16 @@ static void world_differs(struct group *g, const struct store_msg *reply)
 static void world_agreed(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
-	char value[24 + FAR_NAME_MAX], own[WORLD_TEXT];
+	char value[JOIN_CLAIM_TEXT], own[JOIN_WORLD_TEXT];
 	if (!join_reply_counts(g, result, reply))
 		return;
-	int len = world_text(g, own);
-	if (reply->status == STORE_DIFFERS &&
-	    (reply->value_len != (size_t)len || memcmp(reply->value, own, (size_t)len))) {
+	size_t len = join_world_text(g, own);
+	if (reply->status == STORE_DIFFERS && (reply->value_len != len || memcmp(reply->value, own, len))) {
 		world_differs(g, reply);
 		return;
 	}
-	len = snprintf(value, sizeof value, "%016" PRIx64 " %s", g->config.incarnation, g->name);
-	group_request(g, STORE_HOLD, "rank", g->url.rank, value, (size_t)len, g->init_deadline, rank_claimed, g);
+	len = join_claim_text(g, value);
+	group_request(g, STORE_HOLD, "rank", g->url.rank, value, len, g->init_deadline, rank_claimed, g);
 }
 
 /* A worker without a NIC port connects only to publish the reason. A running group ignores it. */
@@ -279,14 +280,14 @@ static void refused_fail(struct group *g)
 
 void join_claim(struct group *g)
 {
-	char value[WORLD_TEXT];
-	int len = world_text(g, value);
+	char value[JOIN_WORLD_TEXT];
+	size_t len = join_world_text(g, value);
 	join_key_proven(g);
 	if (!g->url.dynamic) {
 		rejoin_query(g); /* first: replies come in order */
 		group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
 	}
-	group_request(g, STORE_CAS, "world", -1, value, (size_t)len, g->init_deadline, world_agreed, g);
+	group_request(g, STORE_CAS, "world", -1, value, len, g->init_deadline, world_agreed, g);
 }
 
 static void store_answered(struct group *g)

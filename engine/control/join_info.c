@@ -49,6 +49,8 @@ void join_gathered(struct group *g)
 		incarnation_watch_infos(g);
 	}
 	session_begin(g);
+	if (g->away)
+		lease_gathered(g);
 	if (g->url.dynamic)
 		dynamic_introduce(g);
 }

@@ -26,6 +26,7 @@ bool join_key_begin(struct group *g)
 	enum far_status status = FAR_OK;
 	if (g->config.key.kind == KEY_AUTO) {
 		g->key_auto.at = g->key_location;
+		g->key_auto.again = g->url.dynamic;
 		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
 		/* Without inotify each step checks the file. */
 		if (g->key_auto.watch >= 0)
@@ -42,6 +43,7 @@ void join_login(struct group *g)
 {
 	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
 				    .random = random_of(g),
+				    .lease_ns = g->lease_ns,
 				    .key = g->config.key.kind == KEY_NONE || g->url.scheme != URL_TCP ? NULL
 												      : key_provide,
 				    .ctx = g,

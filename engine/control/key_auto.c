@@ -146,14 +146,27 @@ static void watch_begin(struct key_auto *a)
 		inotify_add_watch(a->watch, path, IN_ATTRIB | IN_MOVE_SELF);
 }
 
+/* Reads the key that a killed rank 0 has left for this address. */
+static bool file_adopt(const struct key_auto *a, struct auth_key *out)
+{
+	struct far_err err;
+	int fd = openat(a->dir, a->at.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	bool adopted = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && !key_read_fd(fd, a->at.path, out, &err);
+	if (fd >= 0)
+		close(fd);
+	return adopted;
+}
+
 enum far_status key_auto_make(struct key_auto *a, const struct random_source *random, struct auth_key *out,
 			      struct far_err *err)
 {
 	enum far_status status = dir_open(a, err);
 	if (status)
 		return status;
+	bool adopted = a->again && file_adopt(a, out);
 	sweep(a->dir);
-	auth_random(out->bytes, sizeof out->bytes, random);
+	if (!adopted)
+		auth_random(out->bytes, sizeof out->bytes, random);
 	int error = file_write(a, out);
 	if (!error) {
 		watch_begin(a);

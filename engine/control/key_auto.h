@@ -25,6 +25,7 @@ struct key_auto {
 	int dir, fd; /* descriptors of directory and file; fd holds the lock. −1: none */
 	int watch;   /* inotify descriptor, readable when the file was removed; −1: none */
 	bool gone;   /* the file was removed, and could not be made again yet */
+	bool again;  /* the key of a killed rank 0 at this address is used again: members of its group have it */
 	struct key_location at;
 };
 

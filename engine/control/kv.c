@@ -23,6 +23,7 @@ struct kv_entry {
 	uint64_t hash;
 	uint64_t change;
 	uint64_t owner; /* 0: none */
+	uint64_t why;   /* of a deleted one */
 	uint8_t *value; /* NULL: empty. Owned */
 	size_t value_len, key_len;
 	bool deleted; /* visible to readers of changes only */
@@ -234,6 +235,11 @@ static void entry_forget(struct kv *kv, struct kv_entry **at)
 
 int kv_delete(struct kv *kv, struct kv_bytes key)
 {
+	return kv_delete_for(kv, key, 0);
+}
+
+int kv_delete_for(struct kv *kv, struct kv_bytes key, uint64_t why)
+{
 	struct kv_entry **at = slot_find(kv, key, kv_hash(kv, key.data, key.len));
 	struct kv_entry *e = *at;
 	if (!e || e->deleted)
@@ -248,6 +254,7 @@ int kv_delete(struct kv *kv, struct kv_bytes key)
 	e->value_len = 0;
 	e->deleted = true;
 	e->owner = 0;
+	e->why = why;
 	kv->deleted_n++;
 	order_out(kv, e);
 	order_in(kv, e);
@@ -271,7 +278,8 @@ const struct kv_entry *kv_changes_after(const struct kv *kv, uint64_t after)
 
 const struct kv_entry *kv_change_read(const struct kv_entry *e, struct kv_change *out)
 {
-	*out = (struct kv_change){e->change, {e->key, e->key_len}, {e->value, e->value_len}, e->deleted};
+	*out = (struct kv_change){
+		e->change, {e->key, e->key_len}, {e->value, e->value_len}, e->deleted, e->deleted ? e->why : 0};
 	return e->newer;
 }
 

@@ -50,6 +50,9 @@ void kv_own(struct kv *kv, struct kv_bytes key, uint64_t owner);
 /** Deletes a key: 0 or -ENOENT. */
 int kv_delete(struct kv *kv, struct kv_bytes key);
 
+/** The same for a reason, which readers of changes see. */
+int kv_delete_for(struct kv *kv, struct kv_bytes key, uint64_t why);
+
 /** Number of the last change; 0: none. */
 uint64_t kv_changes(const struct kv *kv);
 
@@ -58,6 +61,7 @@ struct kv_change {
 	uint64_t number;
 	struct kv_bytes key, value;
 	bool deleted;
+	uint64_t why; /* of a deleted key: as kv_delete_for() was given; else 0 */
 };
 
 /** The oldest change after number `after`; NULL: none. Costs a step for each change after it. */

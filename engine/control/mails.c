@@ -54,11 +54,28 @@ static bool post_all(struct pair *pair)
 	       post(pair, MAIL_PROBE, &pair->due_probe) && post(pair, MAIL_PEER_DOWN, &pair->due_down);
 }
 
+/* Sends a shard the new incarnation, before the sessions that it has. false: the mailbox is full. */
+static bool post_renewal(struct group *g, unsigned shard)
+{
+	struct mail mail = {
+		.type = MAIL_RENEWED, .worker = (uint32_t)g->url.rank, .incarnation = g->config.incarnation};
+	if (!(g->renewal_due >> shard & 1) || g->phase < PHASE_CONNECT || g->phase == PHASE_FAILING)
+		return true;
+	if (!g->config.post(g->config.ctx, shard, &mail))
+		return false;
+	g->renewal_due &= ~(1u << shard);
+	return true;
+}
+
 uint64_t mails_post(struct group *g)
 {
 	uint64_t next = TIME_NEVER;
 	for (unsigned shard = 0; shard < g->config.shards; shard++) {
 		struct mail_queue *q = &g->out[shard];
+		if (!post_renewal(g, shard)) {
+			next = g->now + MAIL_RETRY_NS;
+			continue;
+		}
 		while (q->head && post_all(q->head)) {
 			struct pair *pair = q->head;
 			q->head = pair->next_queued;
@@ -89,7 +106,9 @@ static void take(struct group *g, unsigned shard, const struct mail *mail)
 		return;
 	if (mail->type == MAIL_PROTOCOL_ERROR && !pair->is_retired) {
 		peer_lost(pair->peer, "it broke the protocol");
-	} else if (mail->type == MAIL_DETACHED && pair->state == PAIR_DEAD) {
+	} else if (mail->type == MAIL_DETACHED) {
+		if (pair->state != PAIR_DEAD)
+			lease_is_over_at_shard(g, pair->peer);
 		pair_drop(pair);
 		pair_free_if_unused(pair);
 	}

@@ -265,6 +265,12 @@ void member_set_alive(const struct peer *p, bool alive)
 		c->members_changed(c->ctx);
 }
 
+void peer_end_sessions(struct peer *p, const char *why)
+{
+	for (struct pair *pair = p->pairs; pair; pair = pair->next)
+		pair_end(pair, why);
+}
+
 void peer_lost(struct peer *p, const char *why)
 {
 	struct group *g = p->group;
@@ -272,10 +278,14 @@ void peer_lost(struct peer *p, const char *why)
 		return;
 	p->dead = true;
 	group_report(g, p, "is lost", why);
+	p->lost_without_store = g->store_lost;
+	struct ctl_member *m = &g->members[p->rank];
+	atomic_store_explicit(&m->lost_by_lease, p->evicted, memory_order_relaxed);
+	atomic_store_explicit(&m->lost_incarnation, atomic_load_explicit(&m->incarnation, memory_order_relaxed),
+			      memory_order_relaxed);
 	member_set_alive(p, false);
 	g->busy = true;
-	for (struct pair *pair = p->pairs; pair; pair = pair->next)
-		pair_end(pair, why);
+	peer_end_sessions(p, why);
 	if (group_joining(g) && !g->url.dynamic)
 		group_fail(g, true, FAR_PEER_LOST, "worker \"%s\" (rank %d) was lost while joining: %s",
 			   g->members[p->rank].name, p->rank, why);

@@ -67,7 +67,7 @@ static void pair_failed(struct pair *pair, int error, const char *text)
 		peer_suspect(p, "its process is gone");
 		if (!p->dead)
 			pair_yield(pair);
-	} else if (!peer_is_self(p) && (p->unclaimed || g->store_lost) && error == -ETIMEDOUT) {
+	} else if (!peer_is_self(p) && (p->unclaimed || (g->store_lost && !g->lease_ns)) && error == -ETIMEDOUT) {
 		peer_lost(p, text);
 	} else {
 		pair_unreachable(pair, FAR_UNREACHABLE, text);
@@ -465,8 +465,8 @@ static bool is_member_still(const struct pair *pair, int error)
 	const struct peer *p = pair->peer;
 	const struct group *g = p->group;
 	bool silence = error == -ETIMEDOUT || error == -ECONNRESET || error == -ESTALE || error == -EMSGSIZE;
-	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unclaimed && !g->store_lost &&
-	       !group_joining(g);
+	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unclaimed &&
+	       (!g->store_lost || g->lease_ns) && !group_joining(g);
 }
 
 /* The session has ended. The driver's diagnosis of the path is added to the reason. */
@@ -542,6 +542,7 @@ uint64_t session_step(struct group *g)
 		g->introduced_by = TIME_NEVER;
 		incarnation_ready(g);
 		rejoin_connect(g);
+		lease_ready(g);
 	}
 	return at < next ? at : next;
 }

@@ -29,6 +29,7 @@ enum store_drop {
 	STORE_DROP_DENIED,          /* its proof of the key is wrong */
 	STORE_DROP_SHUT,            /* not admitted when store_server_shut() was called */
 	STORE_DROP_SILENT,          /* did not answer a PING while another client requested a key that it holds */
+	STORE_DROP_LEASE,           /* has not renewed the lease of its holds */
 	STORE_DROP_COUNT
 };
 
@@ -78,7 +79,8 @@ struct store_login {
 	 */
 	int (*key)(void *ctx, struct auth_key *out);
 	void *ctx;
-	bool patient; /* a missing or wrong key is retried, since rank 0 may not have made it yet */
+	uint64_t lease_ns; /* of the client's holds, which it renews; 0: they last as long as its connection */
+	bool patient;      /* a missing or wrong key is retried, since rank 0 may not have made it yet */
 };
 
 /** CONNECTING → CONNECTED → LOST, or CONNECTING → LOST. */
@@ -114,6 +116,11 @@ int store_client_error(const struct store_client *c);
 /** Why the store does not answer, with the remedy, if the stream knows more than the error; else "". Valid until the
  * next step. */
 const char *store_client_why(const struct store_client *c);
+/** When the last acknowledged renewal of the lease was sent; 0: none was acknowledged in this connection. */
+uint64_t store_client_kept(const struct store_client *c);
+/** When the last attempt began that has shown that there is no store: its host refuses connections, its file is not
+ * there. 0: none. */
+uint64_t store_client_refused(const struct store_client *c);
 /**
  * Sends a request, with id and timeout filled in, that ends by the absolute time `deadline`. 0, or -errno and no
  * callback: -EINVAL, -EMSGSIZE (limits of key and value), -ENOBUFS (STORE_REQUESTS_MAX outstanding), -ENOTCONN (lost),

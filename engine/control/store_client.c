@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's client: connects, logs in, matches replies with requests. Control thread of each member. */
+#include "control/lease.h"
 #include "control/send_buffer.h"
 #include "control/store.h"
 
@@ -30,7 +31,11 @@ struct store_client {
 	bool wants_write;
 	bool was_connected;
 	uint64_t retry_at, retry_ns;
-	uint64_t id_next; /* 0 is LOGIN's */
+	uint64_t id_next;               /* 0 is LOGIN's */
+	uint64_t keep_id;               /* of the renewal of the lease that is not acknowledged; 0: none */
+	uint64_t keep_at;               /* when the next renewal is due, or when that one was sent */
+	uint64_t kept_at;               /* when the last acknowledged one was sent; 0: none */
+	uint64_t opened_at, refused_at; /* begin of the last attempt; of the last one that was refused */
 	unsigned pending_n;
 	struct pending *pending;
 	struct send_buffer login_tx; /* LOGIN and PROVE, sent first in each attempt */
@@ -103,6 +108,17 @@ const char *store_client_why(const struct store_client *c)
 	return c->stream->ops->why ? c->stream->ops->why(c->stream) : "";
 }
 
+uint64_t store_client_kept(const struct store_client *c)
+{
+	return c->kept_at;
+}
+
+uint64_t store_client_refused(const struct store_client *c)
+{
+	uint64_t absent_at = c->stream->absent_at;
+	return absent_at > c->refused_at ? absent_at : c->refused_at;
+}
+
 static void pending_end(struct store_client *c, struct pending **at, int result, const struct store_msg *reply)
 {
 	struct pending *p = *at;
@@ -117,6 +133,7 @@ static void link_lose(struct store_client *c, int error)
 	stream_close(c);
 	c->link = STORE_LOST;
 	c->error = error;
+	c->kept_at = 0;
 	/* Terminates: a callback that submits again gets -ENOTCONN. */
 	while (c->pending)
 		pending_end(c, &c->pending, error, NULL);
@@ -136,6 +153,8 @@ static void stream_fail(struct store_client *c, uint64_t now, int error)
 		return;
 	}
 	stream_close(c);
+	if (error == -ECONNREFUSED)
+		c->refused_at = c->opened_at;
 	c->error = error;
 	c->retry_at = now + c->retry_ns;
 	c->retry_ns = c->retry_ns * 2 < RETRY_MAX ? c->retry_ns * 2 : RETRY_MAX;
@@ -155,12 +174,30 @@ static int stream_open(struct store_client *c)
 	return send_buffer_put(&c->login_tx, frame, store_msg_encode(&m, frame));
 }
 
-/* The server requests a keep-alive. Its reply to this PING has an id without a pending request. */
-static void answer_ping(struct store_client *c)
+/* Renews the lease, because the server requests it or it is time. The reply has an id without a pending request. */
+static bool send_ping(struct store_client *c)
 {
-	struct store_msg m = {.op = STORE_PING, .id = c->id_next++, .timeout_ns = UINT64_MAX};
+	struct store_msg m = {
+		.op = STORE_PING, .id = c->id_next++, .timeout_ns = UINT64_MAX, .number = (int64_t)c->login.lease_ns};
 	uint8_t frame[STORE_FRAME_MAX];
-	send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame));
+	return send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame)) == 0;
+}
+
+/* Sends a renewal of the lease when it is time and the one before is acknowledged. Returns when to send the next. */
+static uint64_t keep(struct store_client *c, uint64_t now)
+{
+	if (!c->login.lease_ns || c->link != STORE_CONNECTED || c->keep_id)
+		return TIME_NEVER;
+	if (now >= c->keep_at) {
+		uint64_t id = c->id_next;
+		if (send_ping(c)) {
+			c->keep_id = id;
+			c->keep_at = now;
+			return TIME_NEVER;
+		}
+		c->keep_at = now + lease_interval(c->login.lease_ns);
+	}
+	return c->keep_at;
 }
 
 static void connected(struct store_client *c)
@@ -212,8 +249,13 @@ static int greeting_take(struct store_client *c, const struct store_msg *m)
 static void reply_take(struct store_client *c, const struct store_msg *m)
 {
 	if (m->id == 0 && m->op == STORE_PING) {
-		answer_ping(c);
+		send_ping(c);
 		return;
+	}
+	if (c->keep_id && m->id == c->keep_id) {
+		c->kept_at = c->keep_at;
+		c->keep_at += lease_interval(c->login.lease_ns);
+		c->keep_id = 0;
 	}
 	struct pending **at = &c->pending;
 	while (*at && (*at)->id != m->id)
@@ -317,15 +359,18 @@ uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy)
 	if (c->link == STORE_LOST)
 		return TIME_NEVER;
 	if (!c->opened && now >= c->retry_at) {
+		c->opened_at = now;
 		rc = stream_open(c);
 		*busy = true;
 	}
 	if (c->opened) {
 		rc = stream_read(c, busy);
+		uint64_t keep_at = rc ? TIME_NEVER : keep(c, now);
 		if (rc == 0)
 			rc = stream_write(c, c->link == STORE_CONNECTED ? &c->tx : &c->login_tx, busy);
 		if (rc == 0)
 			next = c->stream->ops->step(c->stream, now, busy);
+		next = keep_at < next ? keep_at : next;
 	}
 	if (rc) {
 		*busy = true;

@@ -3,7 +3,10 @@
 #ifndef FAR_CONTROL_STORE_CONN_H
 #define FAR_CONTROL_STORE_CONN_H
 
+#include "base/clock.h"
+#include "base/mutant.h"
 #include "control/kv.h"
+#include "control/lease.h"
 #include "control/send_buffer.h"
 #include "control/store.h"
 
@@ -39,6 +42,9 @@ struct conn {
 	unsigned contests_n, watches_n;
 	unsigned reserved_n; /* keys that it has made beyond FAR_STORE_KEYS_MAX */
 	uint64_t pinged_at;
+	uint64_t lease_ns;         /* of its holds, by its last PING; 0: they last as long as the connection */
+	uint64_t kept_at;          /* when that PING arrived */
+	bool broken;               /* with a lease: the network has ended the connection, and `handle` is closed */
 	struct store_identity who; /* as LOGIN says; proven once admitted, when the store has a key */
 	struct store_auth greeting;
 	size_t rx_len;         /* received bytes in `rx`, less than one frame after each step */
@@ -163,6 +169,13 @@ int hold_run(struct store_server *s, struct conn *c, const struct store_msg *m, 
 	     struct kv_bytes *held);
 /** The key was deleted: ends its hold. */
 void hold_end(struct store_server *s, struct kv_bytes key);
+/** Time at which the lease of the client's holds ends for the server; TIME_NEVER: it has none. */
+static inline uint64_t conn_lease_end(const struct conn *c)
+{
+	if (!c->lease_ns || MUTANT(LEASE_NEVER))
+		return TIME_NEVER;
+	return time_after(c->kept_at, MUTANT(LEASE_EARLY) ? c->lease_ns / 4 : lease_with_margin(c->lease_ns));
+}
 /** The client has sent a PING: its holds stay, and pending HOLDs of them are rejected. */
 void holds_alive(struct store_server *s, struct conn *c);
 /** The client is dropped: passes its holds to the first client that requests each, else deletes the keys. */

@@ -8,16 +8,17 @@
  *
  *   PATH       PATH/store if PATH is a directory. Offset 0: magic "FCSFILE1" (8 bytes), bytes of the file after the
  *              last compaction (8), records
- *   record     CRC-32C of what follows (4), kind (1), 0 (1), key bytes (2), value bytes (2), 0 (2), holder (8), key,
- *              value. Numbers are little-endian.
+ *   record     CRC-32C of what follows (4), kind (1), 0 (1), key bytes (2), value bytes (2), 0 (2), holder, or why a
+ *              key is deleted (8), key, value. Numbers are little-endian.
  *   PATH.lock  byte 0: the lock; byte N: locked while client N is alive
  *   PATH.new   the compacted log, before it is renamed to PATH
  *
- * Locks are those of open file descriptions: the kernel, or the file server, releases them with the process, so a held
- * key whose holder's byte is free is deleted by the next client that sees it. A record that a dying writer left
- * incomplete is cut off by the next one. Each client holds the key [GROUP]/client/N. The first member of a group
- * without members deletes what an earlier group of that name has left; a group that is closed admits no more members.
- * The last client removes a file without keys.
+ * Locks are those of open file descriptions: the kernel, or the file server, releases them with the process, so a
+ * held key whose holder's byte is free is deleted by the next client that sees it. A client with a lease renews it
+ * by a new value of its key; another one that reads no new value for longer than that, while it renews its own,
+ * deletes its keys, too. A record that a dying writer left incomplete is cut off by the next one. Each client holds
+ * the key [GROUP]/client/N. The first member of a group without members deletes what an earlier group of that name
+ * has left; a group that is closed admits no more members. The last client removes a file without keys.
  */
 #include "base/byteorder.h"
 #include "base/clock.h"
@@ -49,7 +50,9 @@ struct file {
 	int fd, lock_fd, notify; /* −1: not open; notify: inotify */
 	uint64_t self;           /* number of this client */
 	bool logged_in;
-	int error; /* -errno that ends the attempt; 0: none */
+	uint64_t now;                              /* time of this step */
+	uint64_t lease_ns, renewed_at, renewals_n; /* of this client; renewed_at 0: never yet */
+	int error;                                 /* -errno that ends the attempt; 0: none */
 	struct store_table table;
 	uint64_t poll_at;
 	unsigned swept;        /* holders before this one were checked */
@@ -131,10 +134,22 @@ static int byte_lock(int fd, int type, uint64_t byte)
 	return errno == EACCES || errno == EAGAIN ? -EAGAIN : errno == EINVAL || errno == EOPNOTSUPP ? -ENOLCK : -errno;
 }
 
-static bool is_alive(const struct file *f, uint64_t client)
+static bool is_running(const struct file *f, uint64_t client)
 {
 	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)client, .l_len = 1};
 	return client == f->self || fcntl(f->lock_fd, F_OFD_GETLK, &l) != 0 || l.l_type != F_UNLCK;
+}
+
+/* True if this client has found the lease of the other one over while it could renew its own. */
+static bool is_lease_over(const struct file *f, uint64_t client)
+{
+	bool reaches = f->renewed_at && f->now - f->renewed_at <= f->lease_ns / 2;
+	return client != f->self && reaches && store_lease_is_over(&f->table, client, f->now);
+}
+
+static bool is_alive(const struct file *f, uint64_t client)
+{
+	return is_running(f, client) && !is_lease_over(f, client);
 }
 
 static void unlock(struct file *f)
@@ -203,25 +218,33 @@ static int written(struct file *f, struct kv_bytes key, bool hold)
 	return rc ? rc : record_append(f, &r);
 }
 
-static int delete_key(struct file *f, const uint8_t *data, size_t len)
+static int delete_key(struct file *f, const uint8_t *data, size_t len, uint64_t why)
 {
 	uint8_t key[FAR_STORE_KEY_MAX];
 	memcpy(key, data, len);
-	return change(f, &(struct record){.kind = RECORD_DELETED, .key = {key, len}});
+	return change(f, &(struct record){.kind = RECORD_DELETED, .holder = why, .key = {key, len}});
+}
+
+/* `last`: the keys with leases, too, by which the others are found. */
+static int sweep_keys(struct file *f, bool last)
+{
+	struct held **at = &f->table.held;
+	int rc = 0;
+	while (*at && !rc) {
+		bool runs = is_running(f, (*at)->holder);
+		if (is_alive(f, (*at)->holder) || (runs && (*at)->lease_ns && !last))
+			at = &(*at)->next;
+		else
+			rc = delete_key(f, (*at)->key, (*at)->key_len, runs ? STORE_WATCH_LEASE : 0);
+	}
+	return rc;
 }
 
 /* Deletes the keys of all clients that have ended. */
 static int sweep(struct file *f)
 {
-	struct held **at = &f->table.held;
-	int rc = 0;
-	while (*at && !rc) {
-		if (is_alive(f, (*at)->holder))
-			at = &(*at)->next;
-		else
-			rc = delete_key(f, (*at)->key, (*at)->key_len);
-	}
-	return rc;
+	int rc = sweep_keys(f, false);
+	return rc ? rc : sweep_keys(f, true);
 }
 
 /* True if one of the next holders has ended. */
@@ -252,9 +275,22 @@ static int group_purge(struct file *f)
 		e = kv_change_read(e, &c);
 		if (!c.deleted && c.key.len > len && c.key.data[len] == '/' &&
 		    memcmp(c.key.data, f->who.group, len) == 0)
-			rc = delete_key(f, c.key.data, c.key.len);
+			rc = delete_key(f, c.key.data, c.key.len, 0);
 	}
 	return rc;
+}
+
+static struct kv_bytes client_key(const struct file *f, char out[FAR_NAME_MAX + 40])
+{
+	size_t len = (size_t)snprintf(out, FAR_NAME_MAX + 40, "%s/client/%016" PRIx64, f->who.group, f->self);
+	return (struct kv_bytes){(const uint8_t *)out, len};
+}
+
+/* False if another client has ended this one's lease. */
+static bool is_client_still(struct file *f)
+{
+	char key[FAR_NAME_MAX + 40];
+	return !f->lease_ns || *store_held_find(&f->table, client_key(f, key));
 }
 
 /* 0; -EBUSY: the group is closed, and has members still; another -errno. */
@@ -274,9 +310,26 @@ static int login(struct file *f, const struct store_msg *m)
 		rc = -EBUSY;
 	if (rc)
 		return rc;
-	size_t len = (size_t)snprintf(key, sizeof key, "%s/client/%016" PRIx64, f->who.group, f->self);
 	f->logged_in = true;
-	return change(f, &(struct record){.kind = RECORD_HELD, .holder = f->self, .key = {(const uint8_t *)key, len}});
+	return change(f, &(struct record){.kind = RECORD_HELD, .holder = f->self, .key = client_key(f, key)});
+}
+
+/* Renews the lease, which others see by the new value. */
+static int renew(struct file *f, uint64_t lease_ns)
+{
+	char key[FAR_NAME_MAX + 40];
+	uint8_t value[STORE_LEASE_BYTES];
+	le_put(value, lease_ns, 8);
+	le_put(value + 8, ++f->renewals_n, 8);
+	/* Nobody could renew while this client could not. */
+	if (f->now - f->renewed_at > lease_ns / 2)
+		store_leases_look(&f->table, f->now, true);
+	f->renewed_at = f->now;
+	f->lease_ns = lease_ns;
+	return change(f, &(struct record){.kind = RECORD_HELD,
+					  .holder = f->self,
+					  .key = client_key(f, key),
+					  .value = {value, sizeof value}});
 }
 
 /* Writes the table to a new file, and renames it. */
@@ -337,12 +390,16 @@ static bool writes(const struct store_msg *m)
 static int frame_run(struct file *f, const struct store_msg *m, const uint8_t *frame, size_t len, uint64_t now)
 {
 	struct kv_bytes key = {m->key, m->key_len};
-	bool locks = writes(m) || m->op == STORE_LOGIN;
+	bool renews = m->op == STORE_PING && m->number, locks = writes(m) || m->op == STORE_LOGIN || renews;
 	int rc = locks ? lock(f) : file_read(f);
 	if (rc)
 		return rc;
-	if (m->op == STORE_LOGIN)
+	if (!is_client_still(f))
+		rc = -ECONNRESET;
+	else if (m->op == STORE_LOGIN)
 		rc = login(f, m);
+	else if (renews)
+		rc = renew(f, (uint64_t)m->number);
 	else if (m->op == STORE_HOLD)
 		rc = sweep(f);
 	uint64_t before = kv_changes(f->table.server->kv);
@@ -386,6 +443,7 @@ static void attempt_end(struct store_stream *base)
 	store_table_free(&f->table);
 	send_buffer_fini(&f->in);
 	f->logged_in = false;
+	f->lease_ns = f->renewed_at = 0;
 	f->error = 0;
 }
 
@@ -485,12 +543,24 @@ static int look(struct file *f, uint64_t now)
 	if (!f->logged_in)
 		return 0;
 	int rc = file_read(f);
+	store_leases_look(&f->table, now, false);
 	return rc ? rc : sweep_if_due(f);
+}
+
+/* True if the file, or its directory, is not to be found: then no client of the store can end this one's lease. */
+static bool is_absent(struct file *f, int rc)
+{
+	bool missing = rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES || rc == -ESTALE;
+	if (!missing || !f->lease_ns || access(f->lock_path, R_OK | W_OK) == 0)
+		return false;
+	f->base.absent_at = f->now;
+	return true;
 }
 
 static uint64_t file_step(struct store_stream *base, uint64_t now, bool *busy)
 {
 	struct file *f = (struct file *)base;
+	f->now = now;
 	int rc = f->error ? f->error : look(f, now), run;
 	if (!rc || rc == -EAGAIN) {
 		run = frames_run(f, now, busy);
@@ -500,6 +570,8 @@ static uint64_t file_step(struct store_stream *base, uint64_t now, bool *busy)
 	*busy |= f->table.server && send_buffer_len(&f->table.server->local.tx);
 	if (rc == -EAGAIN)
 		return now + RETRY_NS;
+	if (is_absent(f, rc))
+		return now + POLL_NS;
 	*busy |= rc != f->error;
 	f->error = rc;
 	return until < f->poll_at ? until : f->poll_at;

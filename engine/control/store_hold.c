@@ -111,7 +111,8 @@ struct conn *contests_expire(struct store_server *s, uint64_t now, uint64_t *unt
 	struct contest **at = &s->contests;
 	while (*at) {
 		struct contest *k = *at;
-		uint64_t silent_at = k->over->conn->pinged_at + FAR_STORE_SILENT_NS;
+		uint64_t silent_at = k->over->conn->lease_ns ? conn_lease_end(k->over->conn)
+							     : k->over->conn->pinged_at + FAR_STORE_SILENT_NS;
 		if (now >= silent_at)
 			return k->over->conn;
 		if (now >= k->deadline) {
@@ -143,11 +144,33 @@ static void contests_forget(struct store_server *s, struct conn *c)
 
 /* ---- holds ---- */
 
+static bool is_same_incarnation(const struct store_identity *a, const struct store_identity *b)
+{
+	return a->rank >= 0 && a->rank == b->rank && a->incarnation == b->incarnation &&
+	       strcmp(a->group, b->group) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+/* Passes all holds of a connection to another one of the same member, whose lease goes on. */
+static void holds_move(struct store_server *s, const struct conn *from, struct conn *to)
+{
+	for (struct hold *h = s->holds; h; h = h->next)
+		if (h->conn == from)
+			h->conn = to;
+}
+
+/* True if the holder's member has connected again, as the same incarnation. */
+static bool is_back(const struct conn *holder, const struct conn *c)
+{
+	return holder != c && holder->lease_ns && c->lease_ns && is_same_incarnation(&holder->who, &c->who);
+}
+
 int hold_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now, enum store_status *status,
 	     struct kv_bytes *held)
 {
 	struct kv_bytes key = {m->key, m->key_len}, value = {m->value, m->value_len};
 	struct hold *h = *hold_find(s, key);
+	if (h && is_back(h->conn, c))
+		holds_move(s, h->conn, c);
 	if (h && h->conn != c && h->conn != &s->local && !MUTANT(CLAIM_REFUSED))
 		return contest_begin(s, c, h, m, now);
 	*status = STORE_DIFFERS;
@@ -201,7 +224,7 @@ void holds_release(struct store_server *s, struct conn *c)
 			at = &h->next;
 			continue;
 		}
-		kv_delete(s->kv, key);
+		kv_delete_for(s->kv, key, c->drop_pending == STORE_DROP_LEASE + 1 ? STORE_WATCH_LEASE : 0);
 		if (hold_pass(s, h)) {
 			store_written(s, key);
 			contests_reject(s, h);

@@ -40,7 +40,7 @@ static size_t record_decode(const uint8_t *data, size_t len, struct record *out)
 	if (len < bytes || crc32c(0, data + 4, bytes - 4) != le_get(data, 4))
 		return 0;
 	out->kind = (int)kind;
-	out->holder = kind == RECORD_HELD ? le_get(data + 12, 8) : 0;
+	out->holder = kind == RECORD_VALUE ? 0 : le_get(data + 12, 8);
 	out->key = (struct kv_bytes){data + RECORD_HEAD_BYTES, (size_t)key};
 	out->value = (struct kv_bytes){out->key.data + key, (size_t)value};
 	return bytes;

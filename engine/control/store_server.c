@@ -43,7 +43,8 @@ static void conn_drop(struct store_server *s, unsigned i, enum store_drop reason
 	waits_forget(s, c);
 	watches_forget(s, c);
 	holds_release(s, c);
-	s->net->ops->close(s->net, c->handle);
+	if (!c->broken)
+		s->net->ops->close(s->net, c->handle);
 	free(c);
 	s->conns[i] = s->conns[--s->conns_n];
 }
@@ -164,6 +165,8 @@ int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status
 			      .value_len = value.len};
 	uint8_t frame[STORE_FRAME_MAX];
 	size_t len = store_msg_encode(&m, frame);
+	if (c->broken)
+		return 0; /* nobody reads it */
 	if (!out_has_room(c, len))
 		return -ENOBUFS;
 	int rc = send_buffer_put(&c->tx, frame, len);
@@ -304,6 +307,8 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 		hold_end(s, key);
 		break;
 	case STORE_PING: /* any other request may have been sent before the client died */
+		c->lease_ns = (uint64_t)m->number;
+		c->kept_at = now;
 		holds_alive(s, c);
 		break;
 	case STORE_WATCH:
@@ -388,10 +393,23 @@ static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 	return drop;
 }
 
+/* The connection has ended with this result of recv() or send(): 0, or reason + 1 to drop the client. Only its process
+ * ends a connection at once; after a failure of the network, holds with a lease stay until its end. */
+static int conn_ended(struct store_server *s, struct conn *c, long result)
+{
+	if (result == 0 || result == -ECONNRESET || result == -EPIPE || !c->lease_ns)
+		return STORE_DROP_CLOSED + 1;
+	s->net->ops->close(s->net, c->handle);
+	c->broken = true;
+	s->out_bytes -= send_buffer_len(&c->tx);
+	send_buffer_fini(&c->tx);
+	return 0;
+}
+
 /* Reads and runs requests: 0, or reason + 1 to drop the client. */
 static int conn_read(struct store_server *s, struct conn *c, uint64_t now, bool *busy)
 {
-	for (int i = 0; i < READS_MAX && !c->drop_pending; i++) {
+	for (int i = 0; i < READS_MAX && !c->drop_pending && !c->broken; i++) {
 		int drop = c->paused ? frames_run(s, c, now) : 0;
 		if (drop || c->paused)
 			return drop;
@@ -401,7 +419,7 @@ static int conn_read(struct store_server *s, struct conn *c, uint64_t now, bool 
 			return 0;
 		*busy = true;
 		if (n <= 0)
-			return STORE_DROP_CLOSED + 1;
+			return conn_ended(s, c, n);
 		c->rx_len += (size_t)n;
 		drop = frames_run(s, c, now);
 		if (drop)
@@ -418,9 +436,11 @@ static void until_earlier(uint64_t *until, uint64_t at)
 /* Sends replies and sets the events to wait for: 0, or reason + 1 to drop the client. */
 static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint64_t *until, bool *busy)
 {
-	long n = conn_flush(s, c);
+	long n = c->broken ? 0 : conn_flush(s, c);
 	if (n < 0)
-		return STORE_DROP_CLOSED + 1;
+		return conn_ended(s, c, n);
+	if (c->broken)
+		return 0;
 	*busy |= n > 0;
 	bool want = send_buffer_len(&c->tx) > 0;
 	if (n > 0 || !c->wants_write)
@@ -442,8 +462,12 @@ static int conn_check(const struct conn *c, uint64_t now, uint64_t *until)
 {
 	if (c->drop_pending)
 		return c->drop_pending;
-	if (c->admitted)
+	if (c->admitted && now >= conn_lease_end(c))
+		return STORE_DROP_LEASE + 1;
+	if (c->admitted) {
+		until_earlier(until, conn_lease_end(c));
 		return 0;
+	}
 	if (now - c->accepted_at >= FAR_STORE_LOGIN_NS)
 		return STORE_DROP_UNAUTHENTICATED + 1;
 	until_earlier(until, c->accepted_at + FAR_STORE_LOGIN_NS);

@@ -35,6 +35,7 @@ struct store_stream_ops {
 
 struct store_stream {
 	const struct store_stream_ops *ops;
+	uint64_t absent_at; /* when the store was last found not to exist; 0: never */
 };
 
 /** A stream to the server at host:port. NULL: no memory. */

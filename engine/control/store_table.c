@@ -2,6 +2,8 @@
 /* The table of a store that no server hosts: its changes, holders and groups. Control thread of each member. */
 #include "control/store_table.h"
 
+#include "base/byteorder.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,16 +47,54 @@ void store_table_free(struct store_table *t)
 	*t = (struct store_table){.server = NULL};
 }
 
+/* ---- leases ---- */
+
+static bool is_client_key(struct kv_bytes key)
+{
+	static const char word[] = "/client/";
+	return memmem(key.data, key.len, word, sizeof word - 1) != NULL;
+}
+
+static void lease_note(struct store_table *t, const struct record *r)
+{
+	struct held *h =
+		r->value.len == STORE_LEASE_BYTES && is_client_key(r->key) ? *store_held_find(t, r->key) : NULL;
+	if (!h)
+		return;
+	h->lease_ns = le_get(r->value.data, 8);
+	h->renewed = true;
+}
+
+void store_leases_look(struct store_table *t, uint64_t now, bool all)
+{
+	for (struct held *h = t->held; h; h = h->next) {
+		if (h->renewed || all)
+			h->seen_at = now;
+		h->renewed = false;
+	}
+}
+
+bool store_lease_is_over(const struct store_table *t, uint64_t holder, uint64_t now)
+{
+	const struct held *h = t->held;
+	while (h && !(h->holder == holder && h->lease_ns))
+		h = h->next;
+	return h && !h->renewed && now >= time_after(h->seen_at, lease_with_margin(h->lease_ns));
+}
+
+/* ---- changes ---- */
+
 int store_table_apply(struct store_table *t, const struct record *r)
 {
 	struct store_server *s = t->server;
 	struct kv_bytes now;
-	bool exists = kv_get(s->kv, r->key, &now) == 0;
-	int rc = store_held_set(t, r->key, r->holder);
+	bool exists = kv_get(s->kv, r->key, &now) == 0, deleted = r->kind == RECORD_DELETED;
+	int rc = store_held_set(t, r->key, deleted ? 0 : r->holder);
 	if (rc)
 		return rc;
-	if (r->kind == RECORD_DELETED) {
-		kv_delete(s->kv, r->key);
+	lease_note(t, r);
+	if (deleted) {
+		kv_delete_for(s->kv, r->key, r->holder);
 		hold_end(s, r->key);
 		return 0;
 	}

@@ -12,6 +12,9 @@
 struct held {
 	struct held *next;
 	uint64_t holder;
+	uint64_t lease_ns; /* of the holder, if this is its client key and it has a lease; else 0 */
+	uint64_t seen_at;  /* by this client's clock, when that key last changed */
+	bool renewed;      /* it has changed since store_leases_look() */
 	size_t key_len;
 	uint8_t key[];
 };
@@ -28,7 +31,7 @@ enum record_kind { RECORD_VALUE = 1, RECORD_HELD, RECORD_DELETED };
 /** A change of a key. */
 struct record {
 	int kind;
-	uint64_t holder; /* 0 but in RECORD_HELD */
+	uint64_t holder; /* RECORD_HELD; RECORD_DELETED: why, as kv_delete_for(); else 0 */
 	struct kv_bytes key, value;
 };
 
@@ -47,6 +50,14 @@ struct held **store_held_find(struct store_table *t, struct kv_bytes key);
 /** Sets the holder of a key, 0: none. 0 or -ENOMEM. */
 int store_held_set(struct store_table *t, struct kv_bytes key, uint64_t holder);
 
+#define STORE_LEASE_BYTES                                                                                              \
+	16u /* value of a client key with a lease: ns (8), number of the renewal (8), little-endian                    \
+	     */
+
+/** Notes the time of the renewals that have been read. `all`: of all leases, since nobody could renew before. */
+void store_leases_look(struct store_table *t, uint64_t now, bool all);
+/** True if the client has a lease that was not renewed in time. */
+bool store_lease_is_over(const struct store_table *t, uint64_t holder, uint64_t now);
 /** True if the group has members; the client `but` does not count. */
 bool store_table_has_members(const struct store_table *t, const char *group, uint64_t but);
 /** True if the group admits no more members. */

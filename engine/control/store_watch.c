@@ -57,7 +57,7 @@ static void watch_report(struct store_server *s, struct conn *c, struct watch *w
 		at = kv_change_read(at, &change);
 		if (concerns(s, c, w, &change) &&
 		    store_reply(c, STORE_WATCH, w->id, change.deleted ? STORE_MISSING : STORE_OK, change.key,
-				change.value, 0))
+				change.value, change.deleted ? (int64_t)change.why : 0))
 			return; /* no room or no memory: the next step tries again */
 		w->checked = change.number;
 	}

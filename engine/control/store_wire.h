@@ -55,7 +55,7 @@
 #include <stdint.h>
 
 #define STORE_MAGIC      UINT32_C(0x54534346)
-#define STORE_VERSION    4
+#define STORE_VERSION    5
 #define STORE_HEAD_BYTES 40
 #define STORE_FRAME_MAX  (STORE_HEAD_BYTES + FAR_STORE_KEY_MAX + 2 * FAR_STORE_VALUE_MAX)
 
@@ -65,6 +65,8 @@
 /* WATCH's number. */
 #define STORE_WATCH_FROM_NOW 1
 #define STORE_WATCH_EXACT    2
+/* WATCH's number in the report of a key that is missing: its holder's lease has ended. */
+#define STORE_WATCH_LEASE 1
 
 enum store_op {
 	STORE_LOGIN = 1,

@@ -15,6 +15,7 @@
 #include "core/context.h"
 #include "core/fiber.h"
 #include "core/idle.h"
+#include "core/lease.h"
 #include "core/loop.h"
 #include "core/queues.h"
 #include "core/timer.h"
@@ -177,6 +178,7 @@ uint64_t shard_turn(struct shard *s, struct shard_turns *t)
 	uint64_t next;
 	if (t->asleep)
 		wake_up(s, t);
+	lease_is_over(s); /* a stepped shard may stand still between any two turns */
 	unsigned n = full_pass(s);
 	t->turns++;
 	t->work += n;
@@ -204,6 +206,7 @@ struct shard_polled shard_poll_once(struct shard *s, uint32_t woke)
 	atomic_store_explicit(&s->progress.parked, 0, memory_order_relaxed);
 	queues_wake_clear(s, woke);
 	counter_add(&s->counters.wakeups, woke != 0);
+	lease_is_over(s);
 	unsigned passes = 0, got;
 	do
 		did.n += got = full_pass(s);
@@ -410,6 +413,7 @@ static void poller_shared(struct shard *s)
 			if (slept) {
 				queues_wake_clear(s, woke);
 				counter_add(&s->counters.wakeups, 1);
+				lease_is_over(s); /* the process may have been stopped meanwhile */
 				slept = false;
 			}
 			tick = TICK_MIN_NS;

@@ -10,6 +10,7 @@
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/feature.h"
+#include "core/lease.h"
 #include "core/loop.h"
 #include "core/queues.h"
 #include "core/reply.h"
@@ -158,6 +159,9 @@ static void session_open(struct shard *s, const struct mail *mail)
 	event(s, se, TRACE_SESSION_UP);
 	PROBE(session_up, s->config.rank, s->config.index, se->worker, se->shard);
 	features_session_settled(s, se);
+	lease_watch(s);
+	if (lease_is_over(s))
+		session_end(s, se, "the lease of this worker has run out");
 }
 
 static void session_close(struct shard *s, struct session *se)
@@ -208,11 +212,41 @@ static bool is_about(const struct session *se, const struct mail *mail)
 	return se->state == SESSION_UP && se->peer == mail->peer && is_incarnation;
 }
 
+/* Ends a session that is up. `lost`: the worker is still a member. */
+static void session_down_by(struct shard *s, struct session *se, const char *text, bool lost)
+{
+	event(s, se, TRACE_SESSION_DOWN);
+	PROBE(session_down, s->config.rank, s->config.index, se->worker, se->shard, text);
+	session_close(s, se);
+	if (lost)
+		session_lost(s, se, text);
+	else
+		session_over(s, se, text);
+	features_session_down(s, se);
+	mail_to_control(s, MAIL_DETACHED, se);
+	se->unsent_mails &=
+		(uint8_t) ~(1u << MAIL_PROTOCOL_ERROR); /* else the control thread would apply it to the next session */
+}
+
+void session_end(struct shard *s, struct session *se, const char *text)
+{
+	shard_own(s);
+	if (se->state == SESSION_UP) {
+		session_down_by(s, se, text, false);
+		return;
+	}
+	bool over = se->worker_alive; /* what the sessions before left ends */
+	se->worker_alive = false;
+	waiting_fail(s, se, FAR_PEER_LOST, text);
+	if (over)
+		features_worker_lost(s, se);
+}
+
 static void session_down(struct shard *s, const struct mail *mail)
 {
 	char text[MAIL_TEXT_MAX + 64];
 	struct session *se = &s->sessions[session_index(s, mail->worker, mail->shard)];
-	if (!is_about(se, mail))
+	if (lease_is_over(s) || !is_about(se, mail))
 		return;
 	/* What the peer sent before it went is still in the ring: answers count. */
 	unsigned passes = 0, n;
@@ -224,17 +258,7 @@ static void session_down(struct shard *s, const struct mail *mail)
 		return;
 	text_set(text, sizeof text, "connection to the worker lost: %s",
 		 mail->text[0] ? mail->text : "its process is gone");
-	event(s, se, TRACE_SESSION_DOWN);
-	PROBE(session_down, s->config.rank, s->config.index, se->worker, se->shard, text);
-	session_close(s, se);
-	if (mail->status == FAR_UNREACHABLE)
-		session_lost(s, se, text);
-	else
-		session_over(s, se, text);
-	features_session_down(s, se);
-	mail_to_control(s, MAIL_DETACHED, se);
-	se->unsent_mails &=
-		(uint8_t) ~(1u << MAIL_PROTOCOL_ERROR); /* else the control thread would apply it to the next session */
+	session_down_by(s, se, text, mail->status == FAR_UNREACHABLE);
 }
 
 static void session_unreached(struct shard *s, const struct mail *mail)
@@ -296,6 +320,9 @@ void session_on_mail(struct shard *s, const struct mail *mail)
 		break;
 	case MAIL_PEER_RESTARTED:
 		session_restarted(s, mail);
+		break;
+	case MAIL_RENEWED:
+		lease_renew(s, mail->incarnation);
 		break;
 	default:
 		break;

@@ -194,6 +194,8 @@ void session_learn(struct shard *s, const struct session *se, uint32_t local, ui
 /** Sends answers and calls that wait for room. */
 unsigned session_resume(struct shard *s);
 void session_on_mail(struct shard *s, const struct mail *mail);
+/** Ends the session, and what former ones have left, as if the other worker was lost. `text`: for errors. */
+void session_end(struct shard *s, struct session *se, const char *text);
 void session_protocol_error(struct shard *s, struct session *se);
 void session_close_all(struct shard *s);
 

@@ -138,7 +138,10 @@ struct shard_config {
 	/** True if a worker is a member now, by another incarnation than this. NULL: never. */
 	bool (*renewed)(const struct far_agent *agent, uint32_t rank, uint64_t incarnation);
 	uint32_t rank;
-	uint64_t incarnation;
+	uint64_t incarnation; /* changes by lease_renew() alone */
+	/** Until when this worker is a member, ns absolute. Writer: the control thread; of LEASE_OVER, a shard too.
+	 * NULL: it has no lease. */
+	_Atomic uint64_t *lease;
 	struct faults *faults;  /* may be NULL */
 	uint64_t rref_retry_ns; /* 0: the default */
 	uint32_t sample_every;  /* the latency of one call in so many is measured; 0: of none */
@@ -224,6 +227,7 @@ struct shard {
 	struct far_deferred *deferred; /* records [0, deferred_n) */
 	uint32_t deferred_n;
 	bool stopped;
+	bool evicted;      /* the lease of this worker has run out: no session opens before lease_renew() */
 	bool send_stalled; /* a fragment found no bulk memory */
 	struct rref_shard *rrefs;
 	void *state[SHARD_FEATURES_MAX]; /* of features, by place */
@@ -235,9 +239,10 @@ struct shard {
 	struct shard_pool paused;
 	struct paused_requests *paused_free;
 	struct shard_config config;
-	struct feature_hooks hooks;    /* of config.features */
-	struct timer_wheel wheel;      /* of struct shard_timer */
-	struct timer_wheel call_wheel; /* of struct call, which has no room for a function: its slot is one line */
+	struct feature_hooks hooks;     /* of config.features */
+	struct timer_wheel wheel;       /* of struct shard_timer */
+	struct shard_timer lease_timer; /* armed while there is a lease and it has not run out */
+	struct timer_wheel call_wheel;  /* of struct call, which has no room for a function: its slot is one line */
 
 	/* ---- Hand-over, any thread: one line that each pass reads ---- */
 	alignas(64) _Atomic(struct far_deferred *) answers; /* deferred answers, newest first; any thread pushes */

@@ -33,7 +33,9 @@ enum mail_type {
 	/* shard → control thread */
 	MAIL_CONNECT,        /* worker, shard: set up a session; reply: MAIL_PEER_UP or MAIL_PEER_UNREACHABLE */
 	MAIL_PROTOCOL_ERROR, /* worker, shard, peer: the peer violated the protocol; end its sessions */
-	MAIL_DETACHED        /* worker, shard, peer: the shard has released the NIC handle; it may be dropped */
+	MAIL_DETACHED,       /* worker, shard, peer: the shard has released the NIC handle; it may be dropped */
+	/* control thread → shard, not about a session */
+	MAIL_RENEWED /* worker: this one; incarnation: its present one. Ends what is left of the former one */
 };
 
 static_assert(MAIL_DETACHED < 8, "a shard keeps what it could not post in a byte, a bit for each type");

@@ -275,6 +275,11 @@ struct far_opts {
 				   interval is 1.5 times the one before */
 	unsigned members_max;   /* members that a dynamic group has at most at one time, the same for all of them:
 				   [1, 1024], default FAR_MEMBERS_MAX. Ignored in a static group */
+	/** Time without contact to the store after which a member of a dynamic group is none any more: [100 ms, 1 h],
+	 * default 10 s. With tcp:// and file://; with etcd:// etcd's own lease holds, 20 s. Rank 0, which
+	 * hosts the store of tcp://, has none. far_init_rpc() has the rules under "Lease". Ignored in a static group.
+	 */
+	uint64_t lease_ns;
 };
 
 /** Value of far_opts.pin_cpu for CPU `n`, from 0. */
@@ -320,9 +325,10 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  *
  * Restart: a worker whose process ended may join again with the same name, rank, number of shards, group and
  * init_method. It gets a new incarnation, does not wait for the others, and is reached under its name. Calls pending
- * with the previous incarnation end with PEER_LOST. With tcp:// rank 0 cannot join again: the store ends with it, and
- * a restarted rank 0 waits for a new group. With file:// and etcd:// it can. NOT_UNIQUE: the previous process still
- * runs, or its machine has been silent for less than 5 s. Once rank 0 is in far_shutdown() no worker can join.
+ * with the previous incarnation end with PEER_LOST. With tcp:// rank 0 of a static group cannot join again: the store
+ * ends with it, and a restarted rank 0 waits for a new group. With file:// and etcd:// it can. NOT_UNIQUE: the previous
+ * process still runs, or its machine has been silent for less than 5 s. Once rank 0 is in far_shutdown() no worker can
+ * join.
  *
  * Dynamic group (`world_size` FAR_WORLD_DYNAMIC, or WORLD_SIZE=dynamic): workers join at any time and wait for nobody.
  * `rank`: [0, opts.members_max), or FAR_RANK_ANY. When the function returns, the worker knows every member that joined
@@ -330,9 +336,17 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  * member leaves with far_shutdown() or far_shutdown_local(), whatever the others do; then, and when it dies, calls to
  * it end with PEER_LOST, later ones with UNKNOWN_WORKER, its references are released, and its name and its rank are
  * free, for a worker with any number of shards, too. A call to a name that has just come back may still meet the end of
- * the former member's sessions: PEER_LOST. With tcp:// the worker with rank 0 hosts the store: once it has left, nobody
- * can join, and calls among the others go on. INVALID: the members that came before are static, or have
+ * the former member's sessions: PEER_LOST. With tcp:// the worker with rank 0 hosts the store: while it is not there,
+ * nobody can join, and calls among the others go on. INVALID: the members that came before are static, or have
  * another opts.members_max. RESOURCE: no rank is free. NOT_UNIQUE: a member has the rank, or the name.
+ *
+ * Lease (dynamic groups with tcp:// and file://): a member, except rank 0 of tcp://, that has had no contact to the
+ * store for `opts.lease_ns` is none any more; one whose process has ended is none at once. By its own clock it has
+ * stopped before: it ends its sessions, starts no handler, its calls end with PEER_LOST, it logs that, and joins again
+ * by itself as another incarnation as soon as it can. Others lose it as one that has died (far_on_member() has the
+ * reason); a replacement under its name serves at once, and the former worker waits until the name is free. References
+ * to values of the former incarnation are lost. When rank 0 has died, calls among the others go on, and joins wait.
+ * Rank 0 may be started again: members keep their incarnations, and keys of far_store_set() are lost.
  *
  * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
  */
@@ -395,6 +409,7 @@ struct far_worker_info {
 	char ip[46];          /* IP of that address or, if it has none (shm), of another network of the worker, as text;
 				 "": it has no network, or none that this worker has a driver for */
 	uint16_t port;        /* of `ip` */
+	char lost_why[64];    /* in a callback about a lost member (<farcall/group.h>): why; else "" */
 };
 
 /** The functions below with the caller's size of struct far_worker_info. */

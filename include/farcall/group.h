@@ -66,13 +66,14 @@ enum far_status far_worker_wait_async(struct far_agent *agent, const char *name,
 
 enum far_member_event {
 	FAR_MEMBER_JOINED, /* a worker, or a new incarnation of it, is a member */
-	FAR_MEMBER_LOST    /* it has left, has died or was replaced */
+	FAR_MEMBER_LOST    /* it has left, has died, was replaced, or its lease has run out: far_worker_info.lost_why */
 };
 
 /**
- * `worker` is valid during the call; of LOST it has name, rank and incarnation only. Runs on a thread of the agent for
- * such callbacks, one at a time: it may call, wait and block, but not end the agent. Each worker is reported in order:
- * JOINED and LOST in turn, an incarnation at most once each. One that has come and gone again meanwhile is left out.
+ * `worker` is valid during the call; of LOST it has name, rank, incarnation and lost_why only. Runs on a thread of the
+ * agent for such callbacks, one at a time: it may call, wait and block, but not end the agent. Each worker is reported
+ * in order: JOINED and LOST in turn, an incarnation at most once each. One that has come and gone again meanwhile is
+ * left out.
  */
 typedef void far_member_fn(struct far_agent *agent, enum far_member_event event, const struct far_worker_info *worker,
 			   void *user);

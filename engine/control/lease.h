@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Times of a lease. Its holder counts from the moment at which it sent the last acknowledged renewal, the store from
+ * the arrival of that renewal, each by its own monotonic clock. So the holder is first to see the end by the way of
+ * the renewal, and by a margin for clocks that run at different speeds. Control thread; no state.
+ */
+#ifndef FAR_CONTROL_LEASE_H
+#define FAR_CONTROL_LEASE_H
+
+#include "base/limits.h"
+
+#include <stdint.h>
+
+/** When the store ends a lease: its time and the margin. */
+static inline uint64_t lease_with_margin(uint64_t ns)
+{
+	return ns + ns / 8 + FAR_LEASE_MARGIN_NS;
+}
+
+/** Between two renewals: a lease survives two lost ones. */
+static inline uint64_t lease_interval(uint64_t ns)
+{
+	return ns / 4;
+}
+
+#endif

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Leases in a dynamic group: a member that is stopped for longer than its lease, one that is killed; over tcp rank 0
+ * killed and started again, over a file the directory away for a while. Each case is a process that joins as "first",
+ * and starts others before it has threads.
+ */
+#include "api_spawn.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+enum { PROCESSES = 3, REFERENCES = 5, CALLS = 40 };
+
+#define LEASE  FAR_SEC
+#define ENDURE (60 * FAR_SEC) /* a lease that no test outlasts */
+
+static struct far_err err;
+
+/* Of all processes of a case. */
+static struct shared {
+	_Atomic int joined[PROCESSES];    /* incarnations that have joined */
+	_Atomic int ticks[PROCESSES + 1]; /* handlers run */
+	_Atomic bool logged;              /* one has logged that it is no member any more */
+} * shared;
+
+static int number = PROCESSES; /* of this process; of those that were started, from 0 */
+static struct far_agent *agent;
+static const char *method; /* NULL: tcp://, with rank 0 as host */
+
+static void nap(void)
+{
+	usleep(1000);
+}
+
+/* ---- what members serve ---- */
+
+static enum far_status tick(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	atomic_fetch_add(&shared->ticks[number], 1);
+	return far_return_int(req, number);
+}
+
+static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	struct far_deferred *kept; /* as long as this member */
+	return far_defer(req, &kept);
+}
+
+static const struct far_function functions[] = {{"t::tick() -> int", FAR_KIND_INLINE, tick, NULL},
+						{"t::keep() -> none", FAR_KIND_INLINE, keep, NULL}};
+
+static void on_log(enum far_log_level level, const char *text, const struct far_log_field *fields, size_t n, void *user)
+{
+	if (strstr(text, "is no member of group"))
+		atomic_store(&shared->logged, true);
+}
+
+static struct far_agent *joins(const char *name, int rank, uint64_t lease_ns)
+{
+	const struct far_opts opts = {.init_method = method,
+				      .functions = functions,
+				      .functions_n = 2,
+				      .leaks = FAR_LEAKS_IGNORE,
+				      .security = "none",
+				      .lease_ns = lease_ns,
+				      .init_timeout_ns = 40 * FAR_SEC};
+	struct far_agent *a = NULL;
+	CHECK_STATUS(check_init(name, rank, FAR_WORLD_DYNAMIC, &opts, &a, &err), FAR_OK, &err);
+	return a;
+}
+
+static int64_t calls(const char *to)
+{
+	struct far_val out;
+	CHECK_STATUS(far_rpc_sync(agent, to, "t::tick", FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
+	return out.u.i;
+}
+
+/* Calls until an answer comes: the name has just come back, or its member has. */
+static int64_t calls_again(const char *to)
+{
+	struct far_val out;
+	while (far_rpc_sync(agent, to, "t::tick", FAR_NOARGS, NULL, &out, &err))
+		nap();
+	return out.u.i;
+}
+
+/* ---- members that are lost ---- */
+
+static struct lost {
+	_Atomic int n;
+	char name[FAR_NAME_MAX], why[64];
+} lost;
+
+static void on_member(struct far_agent *a, enum far_member_event event, const struct far_worker_info *w, void *user)
+{
+	if (event != FAR_MEMBER_LOST)
+		return;
+	memcpy(lost.name, w->name, sizeof lost.name);
+	memcpy(lost.why, w->lost_why, sizeof lost.why);
+	atomic_fetch_add(&lost.n, 1);
+}
+
+static void await_lost(int n, const char *name, const char *why)
+{
+	while (atomic_load(&lost.n) < n)
+		nap();
+	CHECK(strcmp(lost.name, name) == 0);
+	if (!strstr(lost.why, why))
+		fprintf(stderr, "lost because %s\n", lost.why);
+	CHECK(strstr(lost.why, why));
+}
+
+/* ---- processes that were started before there were threads, and go on when they are let ---- */
+
+struct later {
+	pid_t pid;
+	int go;
+};
+
+static void later_begin(struct later *l, int n, spawn_main *body)
+{
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+	for (int i = 0; i < n; i++) {
+		int go[2];
+		char c;
+		CHECK(pipe(go) == 0);
+		l[i].go = go[1];
+		fflush(NULL);
+		l[i].pid = fork();
+		CHECK(l[i].pid >= 0);
+		if (l[i].pid) {
+			close(go[0]);
+			continue;
+		}
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		unsetenv("FAR_STORE_FD");
+		for (int k = 0; k <= i; k++)
+			close(l[k].go);
+		CHECK(read(go[0], &c, 1) == 1);
+		number = i;
+		_exit(body(i));
+	}
+}
+
+static void let(const struct later *l, int i)
+{
+	CHECK(write(l[i].go, "", 1) == 1);
+	while (!atomic_load(&shared->joined[i]))
+		nap();
+}
+
+static void leaves(void)
+{
+	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
+}
+
+/* ---- stopped for longer than the lease ---- */
+
+static int worker(int i)
+{
+	struct far_rref *held[REFERENCES];
+	far_log_set(on_log, NULL);
+	agent = joins("worker", FAR_RANK_ANY, LEASE);
+	for (int k = 0; k < REFERENCES; k++) {
+		CHECK_STATUS(far_remote(agent, "first", "t::tick", FAR_NOARGS, NULL, &held[k], &err), FAR_OK, &err);
+		CHECK_STATUS(far_rref_wait(held[k], FAR_FOREVER, &err), FAR_OK, &err);
+	}
+	atomic_fetch_add(&shared->joined[i], 1);
+	CHECK_STATUS(far_serve(agent, 0, &err), FAR_OK, &err);
+	leaves();
+	return 0;
+}
+
+static void await_values(uint64_t want)
+{
+	struct far_rref_counts counts;
+	do
+		far_rref_counts_read(agent, &counts);
+	while (counts.owned != want && usleep(1000) == 0);
+}
+
+static int stopped(int rank)
+{
+	struct far_worker_info before, after;
+	struct far_future *kept, *missed;
+	struct later l[2];
+	later_begin(l, 2, worker);
+	agent = joins("first", 0, LEASE);
+	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
+	let(l, 0);
+	CHECK(calls("worker") == 0);
+	await_values(REFERENCES);
+	CHECK_STATUS(far_worker_by_name(agent, "worker", &before, &err), FAR_OK, &err);
+	const struct far_call_opts forever = {.timeout_ns = FAR_FOREVER};
+	CHECK_STATUS(far_rpc_async(agent, "worker", "t::keep", FAR_NOARGS, &forever, &kept, &err), FAR_OK, &err);
+	CHECK(calls("worker") == 0);
+	usleep(100000); /* its poller sleeps */
+	int ticks = atomic_load(&shared->ticks[0]);
+	int status;
+	kill(l[0].pid, SIGSTOP);
+	CHECK(waitpid(l[0].pid, &status, WUNTRACED) == l[0].pid && WIFSTOPPED(status));
+	/* It arrives at the worker while that is stopped, and never runs. */
+	CHECK_STATUS(far_rpc_async(agent, "worker", "t::tick", FAR_NOARGS, &forever, &missed, &err), FAR_OK, &err);
+	await_lost(1, "worker", "lease");
+	CHECK_STATUS(far_future_wait(kept, FAR_FOREVER, NULL, &err), FAR_PEER_LOST, &err);
+	CHECK_TEXT(&err, "worker");
+	CHECK_STATUS(far_future_wait(missed, FAR_FOREVER, NULL, &err), FAR_PEER_LOST, &err);
+	far_future_free(kept);
+	far_future_free(missed);
+	await_values(0);
+	/* A replacement serves at once. */
+	let(l, 1);
+	CHECK(calls_again("worker") == 1);
+	kill(l[0].pid, SIGCONT);
+	while (!atomic_load(&shared->logged))
+		nap();
+	CHECK(calls("worker") == 1);
+	CHECK(atomic_load(&shared->ticks[0]) == ticks);
+	/* The name is free again: the one that was stopped joins by itself, as another incarnation. */
+	kill(l[1].pid, SIGTERM);
+	await_lost(2, "worker", "left");
+	CHECK(calls_again("worker") == 0);
+	CHECK_STATUS(far_worker_by_name(agent, "worker", &after, &err), FAR_OK, &err);
+	CHECK(after.incarnation != before.incarnation);
+	kill(l[0].pid, SIGTERM);
+	await_lost(3, "worker", "left");
+	for (int i = 0; i < 2; i++)
+		CHECK(waitpid(l[i].pid, &status, 0) == l[i].pid && status == 0);
+	leaves();
+	return 0;
+}
+
+/* ---- killed ---- */
+
+static int enduring(int i)
+{
+	agent = joins("worker", FAR_RANK_ANY, ENDURE);
+	atomic_fetch_add(&shared->joined[i], 1);
+	while (pause())
+		;
+	return 0;
+}
+
+static int killed(int rank)
+{
+	struct later l[2];
+	later_begin(l, 2, enduring);
+	agent = joins("first", 0, ENDURE);
+	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
+	for (int i = 0; i < 2; i++) {
+		let(l, i);
+		CHECK(calls_again("worker") == i);
+		kill(l[i].pid, SIGKILL);
+		await_lost(i + 1, "worker", "process");
+	}
+	leaves();
+	return 0;
+}
+
+/* ---- rank 0 is killed, and starts again ---- */
+
+static int host(int i)
+{
+	agent = joins("host", 0, LEASE);
+	atomic_fetch_add(&shared->joined[i], 1);
+	CHECK_STATUS(far_serve(agent, 0, &err), FAR_OK, &err);
+	leaves();
+	return 0;
+}
+
+static int third(int i)
+{
+	agent = joins("third", FAR_RANK_ANY, LEASE);
+	atomic_fetch_add(&shared->joined[i], 1);
+	CHECK_STATUS(far_serve(agent, 0, &err), FAR_OK, &err);
+	leaves();
+	return 0;
+}
+
+static int host_or_third(int i)
+{
+	return i < 2 ? host(i) : third(i);
+}
+
+static int hosted(int rank)
+{
+	struct far_worker_info second, now;
+	struct later l[3];
+	later_begin(l, 3, host_or_third);
+	unsetenv("FAR_STORE_FD"); /* rank 0 is another process, and listens by itself */
+	let(l, 0);
+	agent = joins("first", FAR_RANK_ANY, LEASE);
+	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
+	struct far_agent *other = joins("second", FAR_RANK_ANY, LEASE);
+	CHECK_STATUS(far_worker_wait(agent, "second", FAR_FOREVER, &second, &err), FAR_OK, &err);
+	kill(l[0].pid, SIGKILL);
+	await_lost(1, "host", "");
+	/* Calls go on beyond the lease, and a join waits. */
+	CHECK(write(l[2].go, "", 1) == 1);
+	for (int i = 0; i < CALLS; i++) {
+		calls("second");
+		usleep((useconds_t)(LEASE / 1000 / 10));
+	}
+	CHECK(!atomic_load(&shared->joined[2]) && atomic_load(&lost.n) == 1);
+	/* Rank 0 is back: who waited joins, and nobody was lost. */
+	let(l, 1);
+	while (!atomic_load(&shared->joined[2]))
+		nap();
+	calls_again("third");
+	calls_again("host");
+	CHECK_STATUS(far_worker_by_name(agent, "second", &now, &err), FAR_OK, &err);
+	CHECK(now.incarnation == second.incarnation && atomic_load(&lost.n) == 1);
+	calls("second");
+	kill(l[2].pid, SIGTERM);
+	await_lost(2, "third", "left");
+	CHECK_STATUS(far_shutdown(other, FAR_FOREVER, &err), FAR_OK, &err);
+	await_lost(3, "second", "left");
+	leaves();
+	kill(l[1].pid, SIGTERM);
+	for (int i = 1; i < 3; i++) {
+		int status;
+		CHECK(waitpid(l[i].pid, &status, 0) == l[i].pid && status == 0);
+	}
+	return 0;
+}
+
+/* ---- the directory of the store's file is not there for a while ---- */
+
+static int hidden(int rank)
+{
+	char away[80];
+	struct far_worker_info before, after;
+	struct later l[1];
+	later_begin(l, 1, worker);
+	agent = joins("first", 0, LEASE);
+	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
+	let(l, 0);
+	CHECK_STATUS(far_worker_by_name(agent, "worker", &before, &err), FAR_OK, &err);
+	snprintf(away, sizeof away, "%s.away", method + 7);
+	CHECK(rename(method + 7, away) == 0);
+	for (int i = 0; i < CALLS; i++) {
+		CHECK(calls("worker") == 0);
+		usleep((useconds_t)(LEASE / 1000 / 10));
+	}
+	CHECK(rename(away, method + 7) == 0);
+	for (int i = 0; i < CALLS; i++) {
+		CHECK(calls("worker") == 0);
+		usleep((useconds_t)(LEASE / 1000 / 10));
+	}
+	CHECK(atomic_load(&lost.n) == 0 && !atomic_load(&shared->logged));
+	CHECK_STATUS(far_worker_by_name(agent, "worker", &after, &err), FAR_OK, &err);
+	CHECK(after.incarnation == before.incarnation);
+	kill(l[0].pid, SIGTERM);
+	await_lost(1, "worker", "left");
+	CHECK(waitpid(l[0].pid, NULL, 0) == l[0].pid);
+	leaves();
+	return 0;
+}
+
+/* ---- the cases, each in a process ---- */
+
+static void run(const char *what, spawn_main *body)
+{
+	struct spawned s = {.world = 1};
+	int listener = spawn_listen(&s.port);
+	bool inherits = body != hosted;
+	if (!inherits)
+		close(listener);
+	s.pids[0] = spawn_one(&s, 0, inherits ? listener : -1, body);
+	if (inherits)
+		close(listener);
+	if (spawn_wait(&s, -1)) {
+		fprintf(stderr, "case %s over %s\n", what, method ? method : "tcp");
+		exit(1);
+	}
+}
+
+int main(void)
+{
+	alarm(HANG_GUARD_S);
+	run("stopped", stopped);
+	run("killed", killed);
+	run("hosted", hosted);
+	char path[64] = "file:///tmp/farcall-lease-XXXXXX";
+	CHECK(mkdtemp(path + 7));
+	method = path;
+	run("stopped", stopped);
+	run("killed", killed);
+	run("hidden", hidden);
+	CHECK(rmdir(path + 7) == 0);
+	return 0;
+}

@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Each defect of the rules about leases (engine/base/mutant.h) must be found by lease_members within SEEDS runs.
+# usage: lease_mutants.sh LEASE_MUTANTS [SEEDS]
+set -u
+program=$1
+seeds=${2:-200}
+failed=0
+for mutant in lease-ignored lease-early lease-never evicted-same; do
+	caught=0
+	seed=1
+	while [ "$seed" -le "$seeds" ] && [ "$caught" -eq 0 ]; do
+		out=$(timeout 60 "$program" "$seed" 1 "$mutant" 2>&1)
+		case $out in
+		*"seed $seed: "*) caught=$seed ;;
+		esac
+		seed=$((seed + 1))
+	done
+	if [ "$caught" -gt 0 ]; then
+		printf 'caught %-14s by seed %s: %s\n' "$mutant" "$caught" \
+			"$(printf '%s\n' "$out" | sed -n 's/^seed [0-9]*: //p' | cut -c1-90)"
+	else
+		echo "MISSED $mutant: $seeds runs passed"
+		failed=1
+	fi
+done
+exit $failed
