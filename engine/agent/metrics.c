@@ -47,6 +47,7 @@ void agent_counters_add(const struct shard *s, struct far_counters *out)
 	READ(rendezvous_active);
 	READ(hedges_sent);
 	READ(hedges_won);
+	READ(bytes_by_reference);
 #undef READ
 	out->calls_active += waiting + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - calls_ended;
 }
@@ -185,6 +186,7 @@ static void add_counters(struct metrics_report *r, const struct far_agent *a)
 	COPY(rendezvous_sent);
 	COPY(rendezvous_received);
 	COPY(rendezvous_active);
+	COPY(bytes_by_reference);
 	COPY(busy_refusals);
 	COPY(packets_dropped);
 	COPY(replies_late);
