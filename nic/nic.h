@@ -385,6 +385,23 @@ struct nic_queue_ops {
 	 */
 	int (*pull)(struct nic_queue *q, uint32_t peer, const struct iovec *to, unsigned to_n, const struct iovec *from,
 		    unsigned from_n);
+	/* Memory by reference (base/shared.h): the receiver of a message reads it in the sender's memory. NULL, all
+	 * three: the driver has none. */
+	/**
+	 * Makes a reference for the peer to [at, at + len) of shared memory of this process. -EAGAIN: the peer has not
+	 * mapped the memory; the first call offers it. -EOPNOTSUPP: it lies in no shared memory, or the peer takes
+	 * none. One system call, once for each memory and peer.
+	 */
+	int (*refer)(struct nic_queue *q, uint32_t peer, const void *at, uint64_t len, uint64_t *reference);
+	/**
+	 * Finds the `len` bytes of a reference of the peer: `*at` is readable until unmap(*hold), also when the peer or
+	 * its process has ended. The peer chooses reference and length, and may write to the memory meanwhile. -EINVAL:
+	 * they are not within a memory of the peer that is mapped here.
+	 */
+	int (*map)(struct nic_queue *q, uint32_t peer, uint64_t reference, uint64_t len, const uint8_t **at,
+		   void **hold);
+	/** Ends a map(). Any thread, also when the port is closed. May make a system call. */
+	void (*unmap)(void *hold);
 	/* Lanes (nic/lane.h). NULL, all three: the driver has none. NULL, the last two: only for sending. */
 	/** Sets *at, which points to a lane without room, to the lane of an attached peer: now, or until detach()
 	 * whenever the peer gets one; and back when it has none. */

@@ -25,8 +25,9 @@ struct bandwidth {
 	struct floor_nic nic; /* what the floor is of; `ops` NULL: of memory */
 	struct flow flow;
 	unsigned char *request;             /* as large as the largest */
-	struct flow_buffer *buffers, *free; /* with --release */
+	struct flow_buffer *buffers, *free; /* with --release, --memory region */
 	uint64_t buffers_n;
+	unsigned char *region; /* that they lie in, with --memory region */
 	struct cell *cells;
 	unsigned cells_n;
 	char driver[16];
@@ -39,11 +40,41 @@ static int run(struct bandwidth *b, uint64_t ns, uint64_t *calls, uint64_t *busy
 	return peer_complain(b->o, &b->flow.err);
 }
 
+/* Messages are sent from buffers of their own, which the receiver may read until their release. */
+static bool is_released(const struct perf_opts *o)
+{
+	return o->release || o->memory == PERF_MEMORY_REGION;
+}
+
+static bool in_region(const struct bandwidth *b)
+{
+	return b->o->memory == PERF_MEMORY_REGION;
+}
+
+/* The best that the memory of the messages permits. */
+static enum floor_way floor_way(const struct bandwidth *b)
+{
+	if (in_region(b))
+		return b->o->release ? FLOOR_IN_PLACE : FLOOR_UNCHANGED;
+	return b->o->release ? FLOOR_PULL : FLOOR_PUSH;
+}
+
+static const char *floor_name(const struct bandwidth *b, bool json)
+{
+	if (b->nic.ops)
+		return json ? "floor_raw_bytes_per_s" : "raw MB/s";
+	if (in_region(b))
+		return json ? "floor_in_place_bytes_per_s" : "in place MB/s";
+	if (b->o->release)
+		return json ? "floor_pull_bytes_per_s" : "pull MB/s";
+	return json ? "floor_copy1_bytes_per_s" : "one copy MB/s";
+}
+
 static int floor_of(struct bandwidth *b, const struct cell *c, uint64_t ns, double *bytes_per_s)
 {
 	int rc;
 	if (!b->nic.ops)
-		rc = floor_copy(b->peer.shared, ns, c->bytes, (unsigned)c->depth, b->o->release, bytes_per_s);
+		rc = floor_copy(b->peer.shared, ns, c->bytes, (unsigned)c->depth, floor_way(b), bytes_per_s);
 	else if (rounds_quiet(&b->peer, b->o))
 		return 1;
 	else
@@ -101,15 +132,12 @@ void perf_print_size(FILE *out, uint64_t bytes)
 static void print_head(const struct bandwidth *b)
 {
 	FILE *out = perf_human(b->o);
-	fprintf(out, "%s: message API, nic %s; %sthe receiver reads every byte, the reply is empty\n", b->o->what,
-		b->driver, b->o->release ? "each message is written anew and released, " : "");
+	fprintf(out, "%s: message API, nic %s%s; %sthe receiver reads every byte, the reply is empty\n", b->o->what,
+		b->driver, in_region(b) ? ", shared memory" : "",
+		b->o->release ? "each message is written anew and released, " : "");
 	fprintf(out, "%10s %6s %10s %12s %8s", "size", "depth", "MB/s", "p50 us", "noise");
 	if (b->o->floor)
-		fprintf(out, " %14s %8s",
-			b->nic.ops      ? "raw MB/s"
-			: b->o->release ? "pull MB/s"
-					: "one copy MB/s",
-			"ratio");
+		fprintf(out, " %14s %8s", floor_name(b, false), "ratio");
 	fputc('\n', out);
 }
 
@@ -137,11 +165,7 @@ static void json_cell(struct json *j, const struct bandwidth *b, const struct ce
 	json_u64(j, "rounds", c->n);
 	json_double(j, "noise", c->noise);
 	if (b->o->floor) {
-		json_double(j,
-			    b->nic.ops      ? "floor_raw_bytes_per_s"
-			    : b->o->release ? "floor_pull_bytes_per_s"
-					    : "floor_copy1_bytes_per_s",
-			    c->floor);
+		json_double(j, floor_name(b, true), c->floor);
 		json_double(j, "ratio_median", c->ratio_median);
 	}
 }
@@ -170,20 +194,26 @@ static void print_json(const struct bandwidth *b)
 static int prepare_buffers(struct bandwidth *b, uint64_t depth, uint64_t bytes)
 {
 	b->buffers = calloc(depth, sizeof *b->buffers);
+	if (in_region(b) && !(b->region = far_alloc_shared(depth * bytes, NULL)))
+		return 1;
 	for (uint64_t i = 0; b->buffers && i < depth; i++) {
-		b->buffers[i] = (struct flow_buffer){&b->flow, b->free, malloc(bytes)};
+		void *at = in_region(b) ? b->region + i * bytes : malloc(bytes);
+		b->buffers[i] = (struct flow_buffer){&b->flow, b->free, at};
 		b->free = &b->buffers[i];
 		b->buffers_n = i + 1;
-		if (!b->buffers[i].at)
+		if (!at)
 			return 1;
+		memset(at, 1, bytes);
 	}
 	return !b->buffers;
 }
 
 static void free_buffers(struct bandwidth *b)
 {
-	while (b->buffers_n)
-		free(b->buffers[--b->buffers_n].at);
+	for (; b->buffers_n; b->buffers_n--)
+		if (!in_region(b))
+			free(b->buffers[b->buffers_n - 1].at);
+	far_free(b->region);
 	free(b->buffers);
 }
 
@@ -200,7 +230,7 @@ static int prepare(struct bandwidth *b, const struct perf_opts *o)
 			deepest = c->depth > deepest ? c->depth : deepest;
 		}
 	b->request = malloc(largest);
-	if (!b->cells || !b->request || (o->release && prepare_buffers(b, deepest, largest))) {
+	if (!b->cells || !b->request || (is_released(o) && prepare_buffers(b, deepest, largest))) {
 		fprintf(stderr, "%s: out of memory for %" PRIu64 " bytes\n", o->what, largest);
 		return 1;
 	}
@@ -218,7 +248,8 @@ static int measure_all(struct bandwidth *b)
 				.held = true,
 				.id = SERVER_SINK,
 				.request = b->request,
-				.released = b->o->release,
+				.released = is_released(b->o),
+				.written = b->o->release,
 				.free = b->free};
 	int rc = peer_floor(&b->peer, b->o, &b->nic);
 	if (rc)

@@ -58,7 +58,7 @@ static int rates(struct floor_shared *s, const struct perf_opts *o, uint64_t ns,
 		if (rc == 0)
 			rc = floor_memcpy(s, ns / RATE_ROUNDS, BLOCK_BYTES, &memory);
 		if (rc == 0)
-			rc = floor_copy(s, ns / RATE_ROUNDS, BLOCK_BYTES, BLOCK_DEPTH, false, &copied);
+			rc = floor_copy(s, ns / RATE_ROUNDS, BLOCK_BYTES, BLOCK_DEPTH, FLOOR_PUSH, &copied);
 		if (rc)
 			break;
 		keep_best(calls, &f->ring_calls_per_s);

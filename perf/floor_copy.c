@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Bulk floors: a plain copy on one core, and one copy whose every line the other core reads: made by the writer (push)
- * or by the reader (pull). */
+ * or by the reader (pull); or none, and the other core reads it in place. */
 #include "floor_ring.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -62,9 +62,21 @@ int floor_copy_serve(struct floor_shared *s, uint64_t mode)
 	}
 }
 
-int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, bool pulled,
+/* Writes block `n` as the way says. */
+static void write_block(struct floor_shared *s, enum floor_way way, unsigned char *source, uint64_t n)
+{
+	if (way == FLOOR_PULL)
+		memset(source + n % s->depth * s->block_bytes, (int)n, s->block_bytes);
+	else if (way == FLOOR_IN_PLACE || (way == FLOOR_UNCHANGED && n < s->depth))
+		memset(block(s, n), (int)n, s->block_bytes);
+	else if (way == FLOOR_PUSH)
+		memcpy(block(s, n), source, s->block_bytes);
+}
+
+int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, enum floor_way way,
 	       double *bytes_per_s)
 {
+	bool pulled = way == FLOOR_PULL;
 	if (block_bytes == 0 || block_bytes > FLOOR_AREA_BYTES)
 		return -EINVAL;
 	uint64_t fit = FLOOR_AREA_BYTES / block_bytes;
@@ -84,11 +96,7 @@ int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsign
 	while (rc == 0 && (warm == 0 || now - start < ns)) {
 		if (n >= s->depth)
 			rc = spin_until(s, mode, &s->tail.v, n - s->depth + 1);
-		if (pulled)
-			memset(source + n % s->depth * block_bytes, (int)n, block_bytes);
-		else
-			memcpy(block(s, n), source, block_bytes);
-		n++;
+		write_block(s, way, source, n++);
 		atomic_store_explicit(&s->head.v, n, memory_order_release); /* pairs with the reader's spin */
 		now = floor_now();
 		if (warm == 0 && n >= 2 * s->depth) { /* the pages are there by now */

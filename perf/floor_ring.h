@@ -140,8 +140,14 @@ int floor_round_trips(struct floor_shared *s, uint64_t ns, struct hist *h, doubl
 /** Prints why a floor failed. */
 void floor_explain(const char *what, int rc, double line_ns, double ring_ns);
 int floor_bursts(struct floor_shared *s, uint64_t ns, unsigned inflight, double *calls_per_s);
-/** `pulled`: the client writes each block, and the server copies it from there; else the client copies it. */
-int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, bool pulled,
+/** How a block gets to the server, which reads every line of it. */
+enum floor_way {
+	FLOOR_PUSH,     /* the client copies it from memory that does not change */
+	FLOOR_PULL,     /* the client writes it, the server copies it from there */
+	FLOOR_IN_PLACE, /* the client writes it, the server reads it there */
+	FLOOR_UNCHANGED /* the server reads it there; it does not change */
+};
+int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, enum floor_way way,
 	       double *bytes_per_s);
 int floor_memcpy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, double *bytes_per_s);
 /** `samples` wake-ups, each after 10 ms of silence. */

@@ -63,7 +63,8 @@ static enum far_status send_released(struct flow *f, struct flow_mark *m, struct
 	if (!b)
 		return FAR_BUSY;
 	f->free = b->next;
-	memset(b->at, (int)f->sent, f->bytes);
+	if (f->written)
+		memset(b->at, (int)f->sent, f->bytes);
 	struct far_part part = {b->at, f->bytes};
 	return far_msg_send_parts(f->agent, f->to, f->id, &part, 1, on_release, b, f->held ? NULL : &f->opts, on_done,
 				  m, err);

@@ -34,7 +34,8 @@ struct flow {
 	bool held;      /* by the thread that runs the flow */
 	uint16_t id;    /* of the handler */
 	const void *request;
-	bool released;            /* in place of `request` each message is written into a buffer of `free` */
+	bool released;            /* in place of `request` each message is sent from a buffer of `free` */
+	bool written;             /* `released`: each is written anew */
 	struct flow_buffer *free; /* `inflight` of them at least */
 	uint64_t bytes, inflight;
 	struct hist *samples; /* what single calls took */

@@ -103,6 +103,7 @@ static const char *api_names[] = {"message", "rpc", NULL};
 static const char *via_names[] = {"direct", "thread", NULL};
 static const char *handler_names[] = {"inline", "fiber", "blocking", NULL};
 static const char *workload_names[] = {"all", "pull", "push", "get", "step", NULL};
+static const char *memory_names[] = {"own", "region", NULL};
 static const char *keys_names[] = {"both", "uniform", "zipf", NULL};
 static const char *target_names[] = {"peer", "self", NULL};
 
@@ -292,6 +293,11 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{BANDWIDTH,
 		 {"release", 0, OPTION_FLAG, &o.release, 0, 0, NULL,
 		  "write each message anew and send it from there, with a release callback", NULL}},
+		{BANDWIDTH,
+		 {"memory", 0, OPTION_CHOICE, &o.memory, 0, 0, "WHICH",
+		  "own (default), or region: far_alloc_shared(), sent from there; workers of one\n"
+		  "                                 host read it in place, which is the floor",
+		  memory_names}},
 		{RATE | FLOOR | MEMORY,
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
 		{LOADS,

@@ -22,6 +22,12 @@ enum perf_via {
 
 enum perf_handler { PERF_HANDLER_INLINE, PERF_HANDLER_FIBER, PERF_HANDLER_BLOCKING }; /* kinds, where requests run */
 
+/** Memory that the messages of `bandwidth` are sent from. */
+enum perf_memory {
+	PERF_MEMORY_OWN,   /* malloc(), or as --release says */
+	PERF_MEMORY_REGION /* far_alloc_shared(), with a release callback */
+};
+
 struct perf_opts {
 	const char *what;                 /* "farcall perf latency" */
 	const char *nic, *server_nic;     /* drivers of this side and of the processes that serve; NULL: the same */
@@ -41,6 +47,7 @@ struct perf_opts {
 	bool floor, json, csv;
 	const char *plot;                 /* file of the picture; NULL: none */
 	bool release;                     /* bandwidth: messages are written anew, and sent from where they are */
+	int memory;                       /* bandwidth: enum perf_memory */
 	struct option_list sizes, depths; /* bandwidth */
 	struct option_list marks;         /* memory: numbers of calls */
 	struct option_list rates;         /* an open loop: calls that begin in a second, in turn; empty: a closed one */

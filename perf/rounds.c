@@ -49,7 +49,7 @@ static int floor_round(struct rounds *r, bool rate, uint64_t ns)
 		return nic_round(r, rate, ns);
 	int rc = floor_round_trips(s, rate ? ns / 2 : ns, &r->round, line, ring);
 	if (rc == 0 && rate && rounds_bulk(o))
-		rc = floor_copy(s, ns / 2, o->bytes, (unsigned)o->inflight, false, &r->bytes_per_s[r->n]);
+		rc = floor_copy(s, ns / 2, o->bytes, (unsigned)o->inflight, FLOOR_PUSH, &r->bytes_per_s[r->n]);
 	else if (rc == 0 && rate)
 		rc = floor_bursts(s, ns / 2, (unsigned)o->inflight, &r->calls_per_s[r->n]);
 	if (rc == 0 && o->to_self)

@@ -312,6 +312,8 @@ local codes = {
 		{ value = 16, name = "RREFS", types = { REPLY = true } },
 		{ value = 32, name = "METHOD", types = { REQUEST = true } },
 		{ value = 64, name = "NAMED", types = { REQUEST = true } },
+		{ value = 64, name = "REFERRED", types = { RENDEZVOUS = true } },
+		{ value = 64, name = "KEPT", types = { GRANT = true } },
 		{ value = 128, name = "REQUESTED", types = { CREDIT = true } },
 		{ value = 128, name = "PULLED", types = { GRANT = true } },
 	},

@@ -28,7 +28,7 @@
 	X(requests_received) X(requests_active) X(requests_duplicate) X(replies_sent) X(replies_late) \
 	X(bytes_sent) X(bytes_received) X(packets_dropped) X(busy_refusals) X(wakeups) \
 	X(oneways_sent) X(oneways_received) X(oneways_dropped) \
-	X(rendezvous_sent) X(rendezvous_received) X(rendezvous_active)
+	X(rendezvous_sent) X(rendezvous_received) X(rendezvous_active) X(bytes_by_reference)
 /* clang-format on */
 
 void agent_counters_add(const struct shard *s, struct far_counters *out)

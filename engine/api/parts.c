@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/must.h"
+#include "base/shared.h"
 #include "core/context.h"
 #include "core/session.h"
 #include "core/shard.h"
@@ -75,7 +76,14 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 	return FAR_OK;
 }
 
-/* True if a part that is long enough for a zero-copy send is in registered memory. */
+static bool is_shared(const struct far_part *part)
+{
+	uint32_t key;
+	uint64_t offset;
+	return shared_find(part->data, part->len, &key, &offset);
+}
+
+/* True if a part that is long enough for a zero-copy send is in registered or shared memory. */
 static bool registered(const struct shard *s, const struct parts *parts, size_t len)
 {
 	struct far_agent *a = s->config.agent;
@@ -83,7 +91,7 @@ static bool registered(const struct shard *s, const struct parts *parts, size_t 
 		return false;
 	for (size_t i = 0; i < parts->n; i++)
 		if (parts->part[i].len >= FAR_ZERO_COPY_BYTES_MIN &&
-		    mems_hold(&a->mems, parts->part[i].data, parts->part[i].len))
+		    (is_shared(&parts->part[i]) || mems_hold(&a->mems, parts->part[i].data, parts->part[i].len)))
 			return true;
 	return false;
 }

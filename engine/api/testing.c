@@ -253,7 +253,8 @@ enum far_status far_rref_flush(struct far_agent *a, uint64_t timeout_ns, struct 
 	X(rendezvous_received)                                                                                         \
 	X(rendezvous_active)                                                                                           \
 	X(hedges_sent)                                                                                                 \
-	X(hedges_won)
+	X(hedges_won)                                                                                                  \
+	X(bytes_by_reference)
 #define RREFS_LIST(X)                                                                                                  \
 	X(owned)                                                                                                       \
 	X(held)                                                                                                        \

@@ -71,12 +71,19 @@
  * parts it is sent in fragments. */
 #define FAR_PULL_BYTES_MIN (UINT64_C(32) << 10)
 #define FAR_PULL_PARTS_MAX 4
+/* Messages of a session, in each direction, that the receiver reads in shared memory of the sender: beyond that they
+ * are copied. Bounds what a receiver that keeps messages holds at its sender, and what a pass looks at. */
+#define FAR_REFERRED_MAX 64
 /* Least bytes of a part that are sent zero-copy, in a fragment of their own, where the driver supports it; a copy of
  * less costs no more than the bookkeeping. */
 #define FAR_ZERO_COPY_BYTES_MIN (UINT64_C(32) << 10)
 /* Least message with a part in registered memory that is sent so, too; below this a copy takes less time than the
  * announcement. */
 #define FAR_REGISTERED_BYTES (UINT64_C(256) << 10)
+/* Memories of far_alloc_shared() of a process, with a descriptor each and a bit of a word for each peer; and those of
+ * peers that it has mapped. */
+#define FAR_SHARED_MAX        64
+#define FAR_SHARED_MAPPED_MAX 1024
 /* Registered memory regions of one agent; devices have bounds of their own, which include the engine's memory. */
 #define FAR_MEM_REGIONS_MAX 512
 

@@ -203,7 +203,10 @@ static void *thread_main(void *arg)
 		job_run(me, job);
 		if (!job->record)
 			oneway_ended(job->shard);
-		buf_unref(job->whole);
+		if (job->whole) { /* its sender may wait for the end of the last reader */
+			buf_unref(job->whole);
+			shard_notify(job->shard);
+		}
 		buf_unref(job->buf);
 	}
 	crash_stack_give(&stack);

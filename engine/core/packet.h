@@ -45,6 +45,8 @@ enum packet_flag {
 	PACKET_METHOD = 32, /* TYPED: of an object, whose id ends the payload: struct rref_id */
 	PACKET_NAMED = 64,  /* TYPED: a struct rref_named ends the payload: with METHOD the object's, in place of its
 			       id, else of the value, which stays at the callee */
+	PACKET_REFERRED = 64, /* RENDEZVOUS: `at` of the parts are references of the driver, in place of addresses */
+	PACKET_KEPT = 64, /* GRANT, with PULLED: the receiver still reads the referred message; one without follows */
 	PACKET_REQUESTED = 128, /* CREDIT: answers a CREDIT_REQUEST */
 	PACKET_PULLED = 128     /* GRANT: the receiver has read the whole offered message */
 };
@@ -209,7 +211,7 @@ static_assert(sizeof(union packet_head) == 28, "");
 static_assert(sizeof(union packet_head) + FAR_LINE_PAYLOAD + sizeof(uint32_t) == 64,
 	      "a small packet is one line, with the ring's word");
 
-/** A part of an offered message, in the sender's memory. */
+/** A part of an offered message, in the sender's memory. `at`: its address; with PACKET_REFERRED a reference. */
 struct packet_part {
 	uint64_t at, len;
 };
@@ -218,7 +220,7 @@ struct packet_part {
 struct packet_announced {
 	union packet_head head; /* of the announced message */
 	uint32_t parts_n;       /* [1, FAR_PULL_PARTS_MAX] */
-	uint64_t offer;         /* address of a struct packet_offer in the sender's memory */
+	uint64_t offer;         /* address of a struct packet_offer in the sender's memory; with PACKET_REFERRED 0 */
 	struct packet_part parts[FAR_PULL_PARTS_MAX];
 };
 static_assert(offsetof(struct packet_announced, parts) == 40 && sizeof(struct packet_part) == 16, "");

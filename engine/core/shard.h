@@ -75,7 +75,7 @@ struct shard_counters {
 	_Atomic uint64_t calls_waiting; /* for their session to be set up */
 	_Atomic uint64_t replies_late, requests_duplicate, packets_dropped, busy_refusals, wakeups;
 	_Atomic uint64_t oneways_sent, oneways_received, oneways_dropped;
-	_Atomic uint64_t rendezvous_sent, rendezvous_received, rendezvous_active;
+	_Atomic uint64_t rendezvous_sent, rendezvous_received, rendezvous_active, bytes_by_reference;
 	/* One-way messages, fragments and messages in fragments: begun, and acknowledged or given up. A shutdown waits
 	 * until the two are equal. */
 	_Atomic uint64_t sends_begun, sends_ended;

@@ -114,11 +114,21 @@ struct far_buf *buf_numbered(uint32_t number)
 	return (struct far_buf *)(void *)(region.base + (uint64_t)(number - 1) * 64);
 }
 
+/* Out of line: buffers without such contents need no registers for it. */
+__attribute__((noinline, cold)) static void end_data(struct far_buf *b)
+{
+	void *data = buf_data(b);
+	(*(buf_end_fn **)data)(data);
+}
+
 static void give_back(struct far_buf *b)
 {
-	if (unlikely(b->kind & (BUF_TREE | BUF_RREFS))) {
-		tree_fini(b);
-		b->kind &= ~(BUF_TREE | BUF_RREFS);
+	if (unlikely(b->kind & (BUF_TREE | BUF_RREFS | BUF_ENDS))) {
+		if (b->kind & BUF_ENDS)
+			end_data(b);
+		else
+			tree_fini(b);
+		b->kind &= ~(BUF_TREE | BUF_RREFS | BUF_ENDS);
 	}
 	if (b->kind >= BUF_CLASS_MIN)
 		push(&classes[b->kind], (struct pool_buf *)b);

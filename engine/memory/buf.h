@@ -23,12 +23,16 @@
 #define BUF_LARGE     2u     /* kind: memory of the allocator */
 #define BUF_TREE      0x100u /* flag in `kind`: holds a decoded tree, see value/tree.h */
 #define BUF_RREFS     0x200u /* flag in `kind`: holds remote references */
+#define BUF_ENDS      0x400u /* flag in `kind`: the data begins with a buf_end_fn *, which runs before it is freed */
 
 struct far_buf {
 	_Atomic uint32_t
 		refs;  /* any thread; the decrement to 0 is acq_rel: the freeing thread sees all others' accesses */
 	uint32_t kind; /* BUF_IN_FUTURE, BUF_LARGE or the class of a slab; plus flags */
 };
+
+/** Thread of the last reference. */
+typedef void buf_end_fn(void *data);
 
 /** Allocates at least `bytes` with one reference; NULL: no memory. Data is aligned to 64 bytes. Beyond BUF_SLAB_MAX it
  * may lock and make system calls. */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "base/shared.h"
 #include "base/sized.h"
 #include "memory/budget.h"
 #include "memory/buf.h"
@@ -52,6 +53,7 @@ static const struct far_allocator page_runs = {
 /* Set once, with release after the struct is filled; pairs with the acquire of each use. */
 static _Atomic(const struct far_allocator *) chosen;
 static _Atomic uint64_t large_used;
+static _Atomic uint64_t shared_used; /* far_alloc_shared(), by far_alloc_size() */
 
 static const struct far_allocator *allocator(void)
 {
@@ -89,10 +91,23 @@ void *mem_alloc(size_t bytes, size_t align)
 	return p;
 }
 
+/* Frees memory of far_alloc_shared(); false: it is none. */
+static bool shared_give(void *p)
+{
+	size_t bytes = shared_size(p);
+	if (!bytes || !shared_free(p))
+		return false;
+	atomic_fetch_sub_explicit(&shared_used, bytes, memory_order_relaxed);
+	budget_give(bytes);
+	return true;
+}
+
 void mem_free(void *p)
 {
 	const struct far_allocator *a = allocator();
 	size_t bytes = region_holds(p) ? a->size(p) : 0;
+	if (unlikely(!bytes) && shared_give(p))
+		return;
 	if (unlikely(!bytes))
 		must_fail("what far_free() was given is memory of far_alloc(), not freed yet", __FILE__, __LINE__);
 	atomic_fetch_sub_explicit(&large_used, bytes, memory_order_relaxed);
@@ -121,6 +136,28 @@ void *far_alloc(size_t bytes, struct far_err *err)
 	return far_alloc_aligned(FAR_ALLOC_ALIGN, bytes, err);
 }
 
+/* In memory of its own, which peers can map. NULL: the kernel or the budget refuses it. */
+static void *shared_take(size_t bytes)
+{
+	int error;
+	void *p = shared_alloc(bytes, &error);
+	size_t got = p ? shared_size(p) : 0;
+	if (p && !budget_take_pages(p, got, got)) {
+		shared_free(p);
+		return NULL;
+	}
+	atomic_fetch_add_explicit(&shared_used, got, memory_order_relaxed);
+	return p;
+}
+
+void *far_alloc_shared(size_t bytes, struct far_err *err)
+{
+	if (region_reserve(err) != FAR_OK)
+		return NULL;
+	void *p = shared_take(bytes ? bytes : 1);
+	return p ? p : far_alloc(bytes, err);
+}
+
 void far_free(void *p)
 {
 	if (p)
@@ -129,7 +166,9 @@ void far_free(void *p)
 
 size_t far_alloc_size(const void *p)
 {
-	return p && region_holds(p) ? allocator()->size(p) : 0;
+	if (!p || region_holds(p))
+		return p ? allocator()->size(p) : 0;
+	return shared_size(p);
 }
 
 void *far_pages_alloc(size_t bytes, size_t align, int *zeroed)
@@ -172,6 +211,7 @@ void far_memory_stats_sized(struct far_memory *out, size_t bytes)
 		.allocator = a->name,
 		.allocator_why = a->why,
 	};
+	now.shared = atomic_load_explicit(&shared_used, memory_order_relaxed);
 	now.committed = now.slab_committed + now.large_committed + now.retained;
 	sized_out(out, bytes, &now, sizeof now);
 }

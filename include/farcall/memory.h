@@ -37,7 +37,21 @@ void *far_alloc(size_t bytes, struct far_err *err);
  */
 void *far_alloc_aligned(size_t align, size_t bytes, struct far_err *err);
 
-/** Frees memory of far_alloc(). NULL is allowed. A pointer that is detected as invalid aborts the process. */
+/**
+ * Allocates memory that workers on this host may map read-only, each allocation by itself: at least `bytes`, whole
+ * pages, aligned to a page, zeroed. A message of 256 KiB or more that lies in it and has a release callback is not
+ * copied over nic=shm: the receiver's handler reads it in place (far_msg_send_parts(), far_msg_oneway_parts()). The
+ * first messages to a worker travel as others, until that worker has mapped the memory.
+ *
+ * A worker that got one message out of it can read all of it from then on, also what is written later: allocate it for
+ * what such workers may see. No worker can write it. A forked child has no access. Each allocation takes a descriptor,
+ * 64 at most are in use; beyond that, and where the kernel refuses sealed memfds, this is far_alloc(). Errors: as
+ * far_alloc().
+ */
+void *far_alloc_shared(size_t bytes, struct far_err *err);
+
+/** Frees memory of far_alloc() or far_alloc_shared(). NULL is allowed. A pointer that is detected as invalid aborts the
+ * process. */
 void far_free(void *p);
 
 /** Usable bytes at `p`, at least those requested; 0 for NULL. */
@@ -60,8 +74,9 @@ struct far_agent;
 /**
  * Registers base[0, bytes), memory of the application or of far_alloc(), for zero-copy send: a message of 256 KiB or
  * more with a part in it is sent from there if it has a release callback (far_msg_send_parts(),
- * far_msg_oneway_parts()). Messages longer than FAR_MSG_EAGER_MAX need no registration. RDMA devices that read the
- * sender's memory (bulk= of nic=verbs) pin the pages; they can read a message's bytes only, and only for its receiver.
+ * far_msg_oneway_parts()). Messages longer than FAR_MSG_EAGER_MAX need no registration, nor does far_alloc_shared().
+ * RDMA devices that read the sender's memory (bulk= of nic=verbs) pin the pages; they can read a message's bytes only,
+ * and only for its receiver.
  *
  * The memory stays the application's, and must stay mapped until far_mem_unregister() or shutdown. Blocks while pages
  * are pinned. Errors: INVALID (no memory; overlaps a registered range), RESOURCE (cannot be locked, with the remedy;
@@ -86,6 +101,7 @@ struct far_memory {
 	uint64_t retained;         /* freed pages kept for later allocations */
 	const char *allocator;     /* behind far_alloc(): "page runs", "jemalloc 5.3.0"; static text */
 	const char *allocator_why; /* why it is used; static text */
+	uint64_t shared; /* far_alloc_shared(), by far_alloc_size(); counts against the region, outside of it */
 };
 /** far_memory_stats() with the caller's size of the struct. */
 void far_memory_stats_sized(struct far_memory *out, size_t bytes);

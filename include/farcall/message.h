@@ -4,9 +4,10 @@
  * (far_msg_oneway()).
  *
  * A message of up to FAR_MSG_EAGER_MAX bytes is eager: it travels in one piece, and the handler reads it where it
- * arrives. A longer one is a rendezvous message: the receiver reserves memory for all of it before its first byte is
- * sent, and it travels in fragments between which other messages go. A message longer than the receiver's
- * far_opts.max_message_bytes is TOO_LARGE, and nothing is sent.
+ * arrives. Over nic=shm that, and far_alloc_shared(), is memory that the sender can write: copy what you check first. A
+ * longer one is a rendezvous message: the receiver reserves memory for all of it before its first byte is sent, and it
+ * travels in fragments between which other messages go. A message longer than the receiver's far_opts.max_message_bytes
+ * is TOO_LARGE, and nothing is sent.
  */
 #ifndef FARCALL_MESSAGE_H
 #define FARCALL_MESSAGE_H
@@ -74,9 +75,11 @@ enum far_status far_msg_oneway(struct far_agent *agent, struct far_to to, uint16
  * far_msg_send() and far_msg_oneway() of a message in parts[0, n), n in [0, FAR_PARTS_MAX]; it arrives as one. The
  * array is read before the function returns.
  *
- * With `release`, a rendezvous message, or one of 256 KiB and more with a part in memory of far_mem_register(), is sent
- * without a copy: the parts must not change until `release` runs. Without it (NULL) a rendezvous message is copied
- * first; RESOURCE without memory for the copy.
+ * With `release`, a rendezvous message, or one of 256 KiB and more with a part in memory of far_mem_register() or
+ * far_alloc_shared(), is sent without a copy: the parts must not change until `release` runs. In one part in memory of
+ * far_alloc_shared() the handler of a worker of the same host reads it there; `release` runs once its handler has
+ * returned, also when the call has ended before, or the session has ended. Without it (NULL) a rendezvous message is
+ * copied first; RESOURCE without memory for the copy.
  */
 enum far_status far_msg_send_parts(struct far_agent *agent, struct far_to to, uint16_t id, const struct far_part *parts,
 				   size_t n, far_msg_release_fn *release, void *release_user,

@@ -59,6 +59,7 @@ struct far_metrics {
 	/* latency of this worker's calls, of one in latency_every (FAR_METRICS_SAMPLE; 0: none) */
 	uint64_t latency_every, latency_n, latency_sum_ns;
 	uint64_t latency_p50_ns, latency_p90_ns, latency_p99_ns, latency_p999_ns; /* at most 12.5 % too high */
+	uint64_t bytes_by_reference; /* of bytes_received: in memory of far_alloc_shared() of the sender */
 };
 
 /** Classes of the errors that ended calls. */

@@ -10,6 +10,7 @@
 #include "nic/shm/shm_layout.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -44,6 +45,11 @@ struct shm_link {
 	pid_t pull_pid;                   /* process that bodies are pulled from; 0: none */
 	struct shm_doorbells *peer_bells; /* doorbells of the peer's queue; NULL until SHM_LINK_UP */
 	struct shm_bulk bulk;             /* allocator of tx_bulk */
+	uint32_t offered[FAR_SHARED_MAX]; /* last key of each slot that the peer was offered; 0: none */
+
+	/* Both threads, see shm_memory.c. */
+	_Atomic uint64_t wanted;                   /* slots of memories that the peer is to be given */
+	_Atomic uint32_t mappings[FAR_SHARED_MAX]; /* of the peer's memories, by slot: number + 1; 0: none */
 
 	/* Port operations: control thread. */
 	struct shm_queue *queue; /* owner; NULL until the connect request has named it */
@@ -66,6 +72,7 @@ struct shm_link {
 	struct sockaddr_un to;
 	/* ns; SHM_LINK_CONNECTING: next try to send */
 	uint64_t retry_at;
+	uint32_t given[FAR_SHARED_MAX]; /* keys of our memories that were sent to the peer, by slot; 0: none */
 };
 
 /** Allocates numbers in [0, SHM_PEERS_MAX), the lowest free one first, so that used ones stay dense. */
@@ -115,10 +122,13 @@ struct shm_port {
 	bool is_private;             /* connects only to itself: no directory, no socket visible to others */
 	uint32_t queues_n;
 	int listen_fd, epoll_fd;
-	int inotify_fd;     /* reports removals in the socket's directory; −1: none */
-	bool watched;       /* inotify watches the directory */
-	uint64_t check_at;  /* ns; next check for the socket file; UINT64_MAX: only after an inotify event */
-	uint64_t listen_at; /* ns; 0: listening; else accept() is paused until then */
+	int inotify_fd;        /* reports removals in the socket's directory; −1: none */
+	bool watched;          /* inotify watches the directory */
+	uint64_t check_at;     /* ns; next check for the socket file; UINT64_MAX: only after an inotify event */
+	uint64_t listen_at;    /* ns; 0: listening; else accept() is paused until then */
+	uint64_t memory_bytes; /* of peers' memories that the process may map; 0: any */
+	int memory_fd; /* eventfd: a link's `wanted` or a freed memory is to be looked at; −1: no memory is given */
+	uint64_t memory_at; /* ns; next look after a full socket; UINT64_MAX: only after an event */
 	struct shm_link *pending;
 	struct shm_queue *queues[SHM_QUEUES_MAX];
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -155,6 +165,8 @@ static inline struct shm_link *link_of(struct nic_lane *lane)
 int shm_pair_create(void);
 /** The same for the doorbells of a queue. */
 int shm_bells_create(void);
+/** Checks that reads of [0, bytes) of a received memfd cannot fault: seals, file system, size. 0, -EPROTO or -errno. */
+int shm_check_file(int fd, uint64_t bytes, struct stat *st);
 /** Maps such a memfd after checking seals, size and header: 0 or -errno (-EPROTO: not one of ours). A memfd that this
  * process has mapped already (both ends in one process; doorbells that several links lead to) is shared at the same
  * address, so that race detectors see one memory. */
@@ -168,6 +180,7 @@ void shm_unmap(void *map);
 /* epoll tags of the port, beside the links' indices. */
 #define SHM_TAG_LISTENER  UINT32_MAX
 #define SHM_TAG_DIRECTORY (UINT32_MAX - 1)
+#define SHM_TAG_MEMORY    (UINT32_MAX - 2)
 
 /** Listens in `dir` under a name made from `id`: 0, or -errno with the reason in `err`. */
 int shm_listen(struct shm_port *p, const char *dir, uint64_t id, struct nic_err *err);
@@ -241,6 +254,24 @@ void shm_pull_probe(struct shm_link *link);
 bool shm_peer_pulls(struct nic_queue *nq, uint32_t peer);
 int shm_pull(struct nic_queue *nq, uint32_t peer, const struct iovec *to, unsigned to_n, const struct iovec *from,
 	     unsigned from_n);
+
+/* shm_memory.c: memories by reference */
+
+/* Control thread */
+int shm_memory_open(struct shm_port *p);
+void shm_memory_close(struct shm_port *p);
+/** Gives peers what they are to be given, and takes back what was freed. Returns the time of the next call. */
+uint64_t shm_memory_step(struct shm_port *p, uint64_t now);
+/** Processes SHM_CONTROL_MEMORY: maps the memory in `fd` (−1: none), in place of the one of its slot. A memory that
+ * cannot be mapped is ignored: its messages travel as others. */
+void shm_memory_take(struct shm_port *p, struct shm_link *link, const struct shm_control_msg *message, int fd);
+/** The link ends: its mappings end with their last reader. */
+void shm_memory_drop(struct shm_link *link);
+/* Poller */
+int shm_refer(struct nic_queue *nq, uint32_t peer, const void *at, uint64_t len, uint64_t *reference);
+int shm_map(struct nic_queue *nq, uint32_t peer, uint64_t reference, uint64_t len, const uint8_t **at, void **hold);
+/* Any thread */
+void shm_unmap_hold(void *hold);
 
 /** The peer's link, if it is attached; else NULL. Poller. */
 static inline struct shm_link *shm_attached_link(const struct shm_queue *q, uint32_t peer)

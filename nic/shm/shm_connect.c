@@ -243,20 +243,27 @@ static void on_connect_request(struct shm_port *p, struct shm_link *link, nic_ev
 		report_up(p, link, message.bytes, message.len, event, ctx);
 }
 
+/* The peer gives us a memory, or ends. */
 static void on_up(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
 {
-	char byte;
-	ssize_t n = recv(link->fd, &byte, sizeof byte, 0);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	struct shm_control_msg message;
+	int fds[SHM_CONTROL_FDS], got = shm_control_recv(link->fd, &message, fds);
+	if (got == -EAGAIN || got == -EINTR || got == -EMFILE) /* no room for a descriptor: it is not mapped */
 		return;
-	/* No data is sent on an established connection: anything is its end. */
+	if (got > 0 && message.kind == SHM_CONTROL_MEMORY)
+		shm_memory_take(p, link, &message, fds[0]);
+	if (got > 0)
+		shm_control_close_fds(fds);
+	if (got > 0 && message.kind == SHM_CONTROL_MEMORY)
+		return;
+	/* Nothing else is sent on an established connection: anything is its end. */
 	epoll_ctl(p->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
 	link->state = SHM_LINK_DOWN;
 	struct nic_event ev = {.type = NIC_EVENT_DOWN,
 			       .peer = link->index,
 			       .queue = link->queue->index,
 			       .user = link->user,
-			       .error = n < 0 ? -errno : -ECONNRESET,
+			       .error = got < 0 ? got : -ECONNRESET,
 			       .text = "shm: the peer's process is gone"};
 	event(ctx, &ev);
 }
@@ -422,6 +429,10 @@ uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void
 				shm_listen_event(p);
 				continue;
 			}
+			if (evs[i].data.u32 == SHM_TAG_MEMORY) {
+				p->memory_at = 0;
+				continue;
+			}
 			struct shm_link *link = p->links[evs[i].data.u32];
 			if (!link)
 				continue;
@@ -436,5 +447,7 @@ uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void
 		}
 	} while (n == 32);
 	uint64_t next = step_pending(p, now, event, ctx), check_at = shm_listen_step(p, now);
-	return next < check_at ? next : check_at;
+	uint64_t memory_at = shm_memory_step(p, now);
+	next = next < check_at ? next : check_at;
+	return next < memory_at ? next : memory_at;
 }

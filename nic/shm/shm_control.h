@@ -6,6 +6,8 @@
  * two SHM_CONTROL_CHALLENGE  accepting side: its nonce (16), its proof (16) of the key SHM_CONTROL_RESPONSE connecting
  * side: its proof (16) SHM_CONTROL_CONNECT      connecting side: connect request with the handshake payload;
  * descriptors SHM_CONTROL_REPLY    accepting side: accept with the same; or, at any time, a reject with its reason
+ *   SHM_CONTROL_MEMORY      both, later: a memory that the receiver may map, with its descriptor; without one it is
+ * freed
  */
 #ifndef NIC_SHM_SHM_CONTROL_H
 #define NIC_SHM_SHM_CONTROL_H
@@ -20,7 +22,15 @@ enum shm_control_kind {
 	SHM_CONTROL_REPLY,
 	SHM_CONTROL_AUTH,
 	SHM_CONTROL_CHALLENGE,
-	SHM_CONTROL_RESPONSE
+	SHM_CONTROL_RESPONSE,
+	SHM_CONTROL_MEMORY
+};
+
+/* Content of SHM_CONTROL_MEMORY. */
+struct shm_memory_msg {
+	uint64_t bytes; /* of the memory; 0 without a descriptor */
+	uint32_t key;   /* base/shared.h */
+	uint32_t zero;
 };
 
 /* One message on the socket, in host byte order: both ends run on one machine. */

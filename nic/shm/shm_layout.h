@@ -14,6 +14,7 @@
 #ifndef NIC_SHM_LAYOUT_H
 #define NIC_SHM_LAYOUT_H
 
+#include "base/shared.h"
 #include "nic/lane.h"
 
 #include <assert.h>
@@ -23,7 +24,7 @@
 #include <stdint.h>
 
 #define SHM_MAGIC   UINT64_C(0x314d485352414621)
-#define SHM_VERSION 5u
+#define SHM_VERSION 6u
 /* Both rings of a pair take 128 KiB: with twice as many slots a call in flight costs 1.6 times as much (perf/NOTES.md,
  * "ring size"). */
 #define SHM_SLOTS      LANE_LINES
@@ -66,6 +67,9 @@ struct shm_direction {
 	struct shm_consumer consumer;
 	struct nic_line slots[SHM_SLOTS];
 	alignas(64) _Atomic uint32_t returns[SHM_RETURNS];
+	/* Keys of the producer's memories that the consumer has mapped, by slot; 0: none. Written by the consumer: a
+	 * wrong one makes the producer send references that the consumer cannot follow. */
+	alignas(64) _Atomic uint32_t mapped[FAR_SHARED_MAX];
 };
 
 /** The doorbells of a queue: created by it, written by all its peers. A producer that reads SHM_RX_DOORBELL sets its

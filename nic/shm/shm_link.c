@@ -68,6 +68,7 @@ void shm_link_settled(struct shm_port *p, struct shm_link *link)
 void shm_link_free(struct shm_port *p, struct shm_link *link)
 {
 	shm_link_settled(p, link);
+	shm_memory_drop(link);
 	shm_close_fd(&link->fd);
 	shm_close_fd(&link->pair_fd);
 	shm_close_fd(&link->wake_fd);

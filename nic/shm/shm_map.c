@@ -40,8 +40,7 @@ static int create(const char *name, size_t bytes, const void *header, size_t hea
 	return error;
 }
 
-/* Checks a received memfd and copies its header out, once. */
-static int check(int fd, size_t bytes, void *header, size_t header_bytes, struct stat *st)
+int shm_check_file(int fd, uint64_t bytes, struct stat *st)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	/* Without the seals a peer could truncate the file, and a read would raise SIGBUS. */
@@ -51,11 +50,16 @@ static int check(int fd, size_t bytes, void *header, size_t header_bytes, struct
 	if (fstat(fd, st) < 0 || fstatfs(fd, &fs) < 0)
 		return -errno;
 	/* Huge pages could be missing when they are touched, which raises SIGBUS, too. */
-	if (fs.f_type != TMPFS_MAGIC)
-		return -EPROTO;
-	if (st->st_size != (off_t)bytes || pread(fd, header, header_bytes, 0) != (ssize_t)header_bytes)
-		return -EPROTO;
-	return 0;
+	return fs.f_type == TMPFS_MAGIC && st->st_size >= 0 && (uint64_t)st->st_size == bytes ? 0 : -EPROTO;
+}
+
+/* Checks a received memfd and copies its header out, once. */
+static int check(int fd, size_t bytes, void *header, size_t header_bytes, struct stat *st)
+{
+	int error = shm_check_file(fd, bytes, st);
+	if (!error && pread(fd, header, header_bytes, 0) != (ssize_t)header_bytes)
+		error = -EPROTO;
+	return error;
 }
 
 static int map_shared(int fd, size_t bytes, const struct stat *st, void **map)

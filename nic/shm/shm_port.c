@@ -44,6 +44,7 @@ static void shm_close(struct nic_port *port)
 		unlink(p->path);
 	shm_close_fd(&p->listen_fd);
 	shm_close_fd(&p->inotify_fd);
+	shm_memory_close(p);
 	shm_close_fd(&p->epoll_fd);
 	munmap(p, sizeof *p);
 }
@@ -100,16 +101,17 @@ static int shm_open_port(const struct nic_config *config, struct nic_port **out,
 	p->key = config->key;
 	p->budget = config->budget;
 	p->is_private = is_private;
+	p->memory_bytes = config->memory_bytes;
 	auth_random(p->nonce, sizeof p->nonce, &random_kernel);
 	if (!is_private)
 		shm_dir_id(dir, &p->dir);
-	p->listen_fd = p->inotify_fd = -1;
+	p->listen_fd = p->inotify_fd = p->memory_fd = -1;
 	p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	error = p->epoll_fd < 0 ? -errno : 0;
+	error = p->epoll_fd < 0 ? -errno : shm_memory_open(p);
 	for (unsigned i = 0; !error && i < config->queues; i++)
 		error = queue_open(p, config->head_bytes);
 	if (error)
-		shm_error(err, error, "shm: %s; see `ulimit -n` (four descriptors, and two for each queue)",
+		shm_error(err, error, "shm: %s; see `ulimit -n` (five descriptors, and two for each queue)",
 			  strerror(-error));
 	else if (is_private)
 		snprintf(p->path, sizeof p->path, "(private)/%016llx", (unsigned long long)config->id);

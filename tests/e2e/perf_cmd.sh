@@ -35,6 +35,12 @@ bounded "$farcall" perf bandwidth --bytes 8M --depth 4 --seconds 0.35 --floor --
 [ $rc -eq 0 ] && json 'j["bytes"] == 8 << 20 and j["depth"] == 4 and
 	positive(j, "floor_copy1_bytes_per_s", "p50_ns") and j["bytes_per_s"] >= 0 and j["ratio_median"] >= 0 and j["rounds"] == 7'
 ok "bandwidth --floor --json, a single size: its figures are the object's" $?
+for how in '' --release; do
+	# shellcheck disable=SC2086 # none, or an option
+	bounded "$farcall" perf bandwidth --memory region $how --bytes 1M --depth 4 --seconds 0.35 --floor --json
+	[ $rc -eq 0 ] && json 'positive(j, "floor_in_place_bytes_per_s") and j["bytes_per_s"] >= 0 and j["rounds"] == 7'
+	ok "bandwidth --memory region $how: the floor is a read in place" $?
+done
 bounded "$farcall" perf bandwidth --bytes 4K --seconds 0.1
 [ $rc -eq 0 ] && has out '^ *4 KiB  *1 ' && has out '^ *4 KiB  *4 '
 ok "bandwidth: text" $?

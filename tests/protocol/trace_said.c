@@ -105,7 +105,11 @@ void trace_every_message(void)
 {
 	static const struct packet_rendezvous announced[] = {
 		{.type = PACKET_RENDEZVOUS, .lane = 0, .epoch = 1, .total = 1000},
-		{.type = PACKET_RENDEZVOUS, .lane = 3, .epoch = 9, .total = UINT64_C(1) << 33},
+		{.type = PACKET_RENDEZVOUS,
+		 .flags = PACKET_REFERRED,
+		 .lane = 3,
+		 .epoch = 9,
+		 .total = UINT64_C(1) << 33},
 		{.type = PACKET_RENDEZVOUS, .lane = 4, .epoch = 1, .total = 1},
 		{.type = PACKET_RENDEZVOUS, .lane = 0, .epoch = 1, .total = 0}};
 	static const uint8_t announced_types[] = {PACKET_ONEWAY, PACKET_REPLY, PACKET_REQUEST, PACKET_ERROR};
@@ -142,9 +146,12 @@ void trace_every_message(void)
 		trace_send((union packet_head){.rendezvous = announced[i]}, &h, sizeof h);
 		trace_send((union packet_head){.rendezvous = announced[i]}, &h, sizeof h - 1);
 	}
-	trace_send(
-		(union packet_head){.grant = {.type = PACKET_GRANT, .flags = PACKET_PULLED, .epoch = 1, .granted = 9}},
-		&acked, sizeof acked);
+	for (unsigned i = 0; i < 2; i++)
+		trace_send((union packet_head){.grant = {.type = PACKET_GRANT,
+							 .flags = PACKET_PULLED | (i ? PACKET_KEPT : 0),
+							 .epoch = 1,
+							 .granted = 9}},
+			   &acked, sizeof acked);
 	h.flags = 0;
 	for (unsigned i = 0; i < 3; i++) {
 		h.type = PACKET_REQUEST;

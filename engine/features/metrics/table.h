@@ -34,6 +34,7 @@
 	X(rendezvous_sent, "farcall_rendezvous_sent_total", COUNTER, 1, "Rendezvous messages sent")                    \
 	X(rendezvous_received, "farcall_rendezvous_received_total", COUNTER, 1, "Rendezvous messages received")        \
 	X(rendezvous_active, "farcall_rendezvous_active", GAUGE, 1, "Rendezvous messages in transfer")                 \
+	X(bytes_by_reference, "farcall_by_reference_bytes_total", COUNTER, 1, "Received from memory of the sender")    \
 	X(rrefs_owned, "farcall_rrefs_owned", GAUGE, 1, "Values kept here")                                            \
 	X(rrefs_held, "farcall_rrefs_held", GAUGE, 1, "References held to values of others")                           \
 	X(rrefs_unconfirmed, "farcall_rrefs_unconfirmed", GAUGE, 1, "Held references not confirmed by the owner")      \

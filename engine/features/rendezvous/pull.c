@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pulls offered messages out of the sender's memory, a piece in a pass. Shard thread. */
+/** Pulls offered messages out of the sender's memory, a piece in a pass, and completes those that are read there. Shard
+ * thread. */
 #include "features/rendezvous/rendezvous.h"
 
 #include "base/rref.h"
@@ -27,7 +28,8 @@ bool rendezvous_offer_fits(const struct packet_announced *a, size_t bytes, uint6
 void rendezvous_offered(struct shard *s, const struct session *se, struct rendezvous_lane *l,
 			const struct packet_rendezvous *h, const struct packet_announced *a)
 {
-	if (!se->q->ops->pull)
+	l->referred = h->flags & PACKET_REFERRED;
+	if (l->referred ? !se->q->ops->map : !se->q->ops->pull)
 		return;
 	l->parts_n = a->parts_n;
 	for (unsigned i = 0; i < l->parts_n; i++)
@@ -55,8 +57,7 @@ static unsigned next_pulled(struct rendezvous_peer *p)
 	return best;
 }
 
-/* The parts of message bytes [at, at + len). Returns how many. */
-static unsigned parts_of(const struct rendezvous_lane *l, uint64_t at, uint64_t len, struct iovec *out)
+unsigned rendezvous_parts_of(const struct rendezvous_lane *l, uint64_t at, uint64_t len, struct iovec *out)
 {
 	unsigned n = 0;
 	for (const struct iovec *part = l->parts; len; part++) {
@@ -72,23 +73,34 @@ static unsigned parts_of(const struct rendezvous_lane *l, uint64_t at, uint64_t 
 	return n;
 }
 
-/* Pulls the next piece, with the last one the offer. false: it is not to be had. */
-static bool pull_piece(struct shard *s, struct session *se, struct rendezvous_lane *l)
+/* Pulls the next `len` bytes, with the last ones the offer. false: they are not to be had. */
+static bool pull_bytes(struct session *se, const struct rendezvous_lane *l, uint64_t len)
 {
 	struct rendezvous_in *in = l->in;
-	uint64_t left = in->total - in->copied, len = left < FAR_CHUNK_BYTES ? left : FAR_CHUNK_BYTES;
 	struct iovec from[FAR_PULL_PARTS_MAX + 1], to[2] = {{in->at + in->copied, len}};
 	struct packet_offer found = {0};
-	unsigned n = parts_of(l, in->copied, len, from), last = len == left;
+	unsigned n = rendezvous_parts_of(l, in->copied, len, from), last = len == in->total - in->copied;
 	if (last) {
 		to[1] = (struct iovec){&found, sizeof found};
 		from[n] = (struct iovec){l->offer_at, sizeof found};
 	}
-	if (se->q->ops->pull(se->q, se->peer, to, 1 + last, from, n + last) ||
-	    (last && memcmp(&found, &l->offer, sizeof found) != 0))
+	return !se->q->ops->pull(se->q, se->peer, to, 1 + last, from, n + last) &&
+	       !(last && memcmp(&found, &l->offer, sizeof found) != 0);
+}
+
+/* The next piece; all of it of a message that is read in place. */
+static bool take_piece(struct shard *s, struct rendezvous_peer *p, const struct rendezvous_lane *l)
+{
+	struct rendezvous_in *in = l->in;
+	uint64_t left = in->total - in->copied;
+	uint64_t len = left < FAR_CHUNK_BYTES || in->view ? left : FAR_CHUNK_BYTES;
+	if (!in->view && !(l->referred ? rendezvous_copy_referred(p, l, in->copied, len, in->at + in->copied)
+				       : pull_bytes(p->session, l, len)))
 		return false;
 	in->copied += len;
-	session_count_received(s, se, len);
+	session_count_received(s, p->session, len);
+	if (l->referred)
+		counter_add(&s->counters.bytes_by_reference, len);
 	return true;
 }
 
@@ -100,7 +112,7 @@ bool rendezvous_pull_one(struct shard *s, struct rendezvous_peer *p)
 	struct rendezvous_lane *l = &p->in[lane];
 	struct rendezvous_in *in = l->in;
 	p->pull_turn++;
-	if (!pull_piece(s, p->session, l)) { /* its sender has withdrawn it, or sends it */
+	if (!take_piece(s, p, l)) { /* its sender has withdrawn it, or sends it */
 		l->parts_n = 0;
 		in->copied = 0;
 		rendezvous_grant(s, p, lane);
@@ -111,7 +123,7 @@ bool rendezvous_pull_one(struct shard *s, struct rendezvous_peer *p)
 	l->in = NULL;
 	l->open = false;
 	l->pulled = true;
-	rendezvous_send_control(s, p, lane, PACKET_GRANT, PACKET_PULLED);
+	rendezvous_send_control(s, p, lane, PACKET_GRANT, PACKET_PULLED | (in->view ? PACKET_KEPT : 0));
 	rendezvous_complete(s, in);
 	return true;
 }

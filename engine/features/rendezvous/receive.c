@@ -158,6 +158,8 @@ static void lane_admit(struct shard *s, struct rendezvous_peer *p, unsigned lane
 	p->oneways_n += l->head.type == PACKET_ONEWAY;
 	l->in = in;
 	in->at = placed(s, p, l, in);
+	if (!in->at && handler_of(s, &l->head) && rendezvous_view(p, lane, in))
+		in->at = (uint8_t *)(uintptr_t)in->view; /* read only */
 	if (!in->at && (in->buf = queues_buf(s, l->total)))
 		in->at = buf_data(in->buf);
 	if (!in->at) {
@@ -213,8 +215,8 @@ static bool announcement_fits(const struct rendezvous_peer *p, const struct pack
 	if (pkt->body_len < sizeof *body || pkt->body_len > sizeof *a)
 		return false;
 	memcpy(a, pkt->body, pkt->body_len);
-	return rendezvous_offer_fits(a, pkt->body_len, h->total) && h->lane < FAR_RENDEZVOUS_LANES &&
-	       !p->in[h->lane].open && h->total > 0 &&
+	return rendezvous_offer_fits(a, pkt->body_len, h->total) && (a->parts_n || !(h->flags & PACKET_REFERRED)) &&
+	       h->lane < FAR_RENDEZVOUS_LANES && !p->in[h->lane].open && h->total > 0 &&
 	       h->total <= FAR_MSG_BYTES_MAX + sizeof(struct packet_hash) + FAR_TLV_BYTES_MAX &&
 	       tlv_head_fits(body, h->total) && !(body->flags & PACKET_RETRY) &&
 	       (body->type == PACKET_REQUEST || body->type == PACKET_REPLY ||
@@ -259,6 +261,8 @@ bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struc
 		l->pulled = false;
 		return true;
 	}
+	if (l->referred && !l->granted && !l->refused) /* its sender holds the parts until we have read them */
+		rendezvous_send_control(s, p, h->lane, PACKET_REFUSE, 0);
 	l->open = false;
 	if (!l->in && !l->waiting)
 		return true;
@@ -534,4 +538,5 @@ void rendezvous_in_close(struct shard *s, struct rendezvous_peer *p)
 		}
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		p->in[lane] = (struct rendezvous_lane){0};
+	rendezvous_views_close(p);
 }

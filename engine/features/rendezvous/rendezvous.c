@@ -30,12 +30,13 @@ void rendezvous_list(struct shard *s, struct rendezvous_peer *p)
 void rendezvous_send_control(struct shard *s, struct rendezvous_peer *p, unsigned lane, enum packet_type type,
 			     unsigned flags)
 {
-	const struct rendezvous_lane *l = &p->in[lane];
+	struct rendezvous_lane *l = &p->in[lane];
 	struct packet_acked acked = {p->packets_received};
 	union packet_head h = {
 		.grant = {.type = (uint8_t)type, .flags = (uint8_t)flags, .lane = lane, .epoch = l->epoch}};
 	if (p->session->state != SESSION_UP)
 		return;
+	l->refused |= type == PACKET_REFUSE;
 	if (type == PACKET_GRANT)
 		h.grant.granted = MUTANT(GRANT_DOUBLED) ? 2 * l->total : l->total;
 	p->packets_reported = p->packets_received;
@@ -100,7 +101,7 @@ bool rendezvous_receive(struct shard *s, struct session *se, const union packet_
 
 static bool has_more(const struct rendezvous_peer *p)
 {
-	bool more = p->queue || p->oneways || p->held_n || p->ready;
+	bool more = p->queue || p->oneways || p->held_n || p->ready || p->views_n;
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
 		more |= p->out[lane].out || p->out[lane].aborting || p->in[lane].waiting ||
 			rendezvous_pulls(&p->in[lane]);
@@ -127,6 +128,7 @@ unsigned rendezvous_pump(struct shard *s)
 		if (p->session->state != SESSION_UP)
 			continue;
 		bool took = !received && (rendezvous_copy_one(s, p) || rendezvous_pull_one(s, p));
+		rendezvous_views_reap(s, p);
 		n += rendezvous_admit(s, p);
 		n += oneway_send_queued(s, p);
 		n += rendezvous_announce(s, p);

@@ -17,6 +17,10 @@
  * receiver pulls it, a piece in a pass, in place of grants; it grants if it cannot. The sender withdraws the offer
  * (`offer.tag`) before the parts may change. The receiver reads the offer after the last byte: what was withdrawn was
  * not received.
+ *
+ * Parts in shared memory that the receiver has mapped are referred to. The handler of a raw message in one part reads
+ * it there (struct rendezvous_view); other messages are copied from there. The sender holds the parts, also when the
+ * call has ended, until the receiver reports that nobody reads them any more, or the session ends.
  */
 #ifndef FAR_RENDEZVOUS_RENDEZVOUS_H
 #define FAR_RENDEZVOUS_RENDEZVOUS_H
@@ -55,6 +59,7 @@ struct rendezvous_out {
 	bool zero_copy;       /* packets do, or did: each holds a reference of `self` */
 	bool offered;         /* the receiver may pull it */
 	bool granted;         /* the receiver has memory for it */
+	bool referred;        /* the receiver may read it in place: the parts stay until it has ended that */
 	struct rendezvous_offer offer;
 	far_msg_release_fn *release;
 	void *release_user;
@@ -65,6 +70,7 @@ struct rendezvous_out {
 	/* the shard's */
 	struct rendezvous_peer *peer;
 	unsigned lane;
+	uint32_t epoch; /* of the lane, once it is announced */
 	union packet_head
 		head; /* of the message; `handler` of a typed request is the local index until it is announced */
 	struct packet_hash hash;
@@ -84,6 +90,7 @@ struct rendezvous_in {
 	uint64_t given_n; /* bytes of such fragments that have not been received yet */
 	uint64_t arrived; /* ns, when it was announced */
 	struct far_buf *buf;
+	const uint8_t *view; /* the message in the sender's memory, held by `buf`; NULL: it is copied to `at` */
 	uint8_t *at;
 	const struct far_msg_placement
 		*placed; /* the memory is the application's, and abandon() returns it; else NULL */
@@ -95,6 +102,7 @@ struct rendezvous_lane {
 	bool open;      /* announced, and not ended by its last packet */
 	bool waiting;   /* for a rendezvous_in */
 	bool granted;   /* its fragments may come */
+	bool refused;   /* REFUSE was sent */
 	bool pulled;    /* not open, since it was pulled: an ABORT may have crossed that */
 	uint32_t epoch; /* number of its message, from 1 on */
 	union packet_head head;
@@ -105,8 +113,21 @@ struct rendezvous_lane {
 	 * what that must be. */
 	unsigned parts_n;
 	struct iovec parts[FAR_PULL_PARTS_MAX];
+	bool referred; /* `iov_base` of the parts are references of the driver, and there is no offer */
 	void *offer_at;
 	struct packet_offer offer;
+};
+
+/** A message that is read in the sender's memory. Lies at the beginning of a buffer: one reference for
+ * rendezvous_peer.views, the others for its readers. */
+struct rendezvous_view {
+	buf_end_fn *end;
+	void (*unmap)(void *hold);
+	void *hold;
+	struct far_buf *self;
+	unsigned lane;
+	uint32_t epoch;
+	uint64_t total;
 };
 
 /** A fragment that is received and not copied yet. */
@@ -143,7 +164,12 @@ struct rendezvous_peer {
 	} out[FAR_RENDEZVOUS_LANES];
 	unsigned turn; /* the lane that sends next */
 	uint64_t packets_sent, packets_acked;
+	struct rendezvous_out
+		*lent; /* referred messages that have left their lane, and that the receiver still reads */
+	unsigned lent_n;
 	/* receiving */
+	struct rendezvous_view *views[FAR_REFERRED_MAX]; /* [0, views_n) */
+	unsigned views_n;
 	struct rendezvous_lane in[FAR_RENDEZVOUS_LANES];
 	struct rendezvous_held held[FAR_RENDEZVOUS_PACKETS];
 	unsigned held_first, held_n;
@@ -225,6 +251,24 @@ bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struc
 bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const struct packet_lane *h);
 void rendezvous_out_close(struct shard *s, struct rendezvous_peer *p);
 
+/* ---- refer.c ---- */
+
+/** Makes the parts references for the announcement, if they lie in memory that the receiver has mapped. */
+bool rendezvous_refer(const struct rendezvous_peer *p, const struct rendezvous_out *o, struct packet_announced *a);
+/** Keeps a referred message that leaves its lane; takes the shard's reference. */
+void rendezvous_lend(struct rendezvous_peer *p, struct rendezvous_out *o);
+/** The receiver reads the message of this epoch no more: drops it, if it is lent. */
+void rendezvous_lent_end(struct shard *s, struct rendezvous_peer *p, unsigned lane, uint32_t epoch);
+void rendezvous_lent_close(struct shard *s, struct rendezvous_peer *p);
+/** Begins to read the lane's message in the sender's memory: `in->view` and `in->buf`. false: it is to be copied. */
+bool rendezvous_view(struct rendezvous_peer *p, unsigned lane, struct rendezvous_in *in);
+/** Copies message bytes [at, at + len) from the sender's memory; false: the references are not valid. */
+bool rendezvous_copy_referred(const struct rendezvous_peer *p, const struct rendezvous_lane *l, uint64_t at,
+			      uint64_t len, uint8_t *to);
+/** Reports the views that have no reader any more. */
+void rendezvous_views_reap(struct shard *s, struct rendezvous_peer *p);
+void rendezvous_views_close(struct rendezvous_peer *p);
+
 /* ---- receive.c ---- */
 
 bool rendezvous_on_announce(struct shard *s, struct rendezvous_peer *p, const struct packet_rendezvous *h,
@@ -253,6 +297,8 @@ void rendezvous_complete(struct shard *s, struct rendezvous_in *in);
 
 /* ---- pull.c ---- */
 
+/** The parts of message bytes [at, at + len). Returns how many. */
+unsigned rendezvous_parts_of(const struct rendezvous_lane *l, uint64_t at, uint64_t len, struct iovec *out);
 /** True if the announcement of `bytes` bytes offers nothing, or parts that are `total` bytes in all. */
 bool rendezvous_offer_fits(const struct packet_announced *a, size_t bytes, uint64_t total);
 /** The lane was announced with an offer: it will be pulled, if the driver can. */

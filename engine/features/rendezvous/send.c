@@ -23,10 +23,15 @@
 
 static void disown(struct shard *s, struct rendezvous_out *o)
 {
+	struct rendezvous_peer *p = o->peer;
 	timer_disarm(&s->wheel, &o->timer.timer);
 	o->peer = NULL;
 	counter_add(&s->counters.rendezvous_active, (uint64_t)-1);
 	counter_add(&s->counters.sends_ended, 1);
+	if (o->referred) {
+		rendezvous_lend(p, o);
+		return;
+	}
 	if (o->zero_copy) {
 		o->next = rendezvous_of(s)->zero_copy;
 		rendezvous_of(s)->zero_copy = o;
@@ -179,12 +184,15 @@ static unsigned offered_parts(const struct rendezvous_out *o, const struct far_p
 	return n;
 }
 
-/* Offers the message, if the receiver can pull it. */
-static void offer(struct shard *s, const struct session *se, struct rendezvous_out *o,
-		  const struct packet_rendezvous *h, const struct far_part *tail, unsigned tail_n,
-		  struct packet_announced *a)
+/* Offers the message, if the receiver can read or pull it. */
+static void offer(struct shard *s, const struct session *se, struct rendezvous_out *o, struct packet_rendezvous *h,
+		  const struct far_part *tail, unsigned tail_n, struct packet_announced *a)
 {
-	o->offered = false;
+	o->offered = o->referred = !tail_n && rendezvous_refer(o->peer, o, a);
+	if (o->referred) {
+		h->flags |= PACKET_REFERRED;
+		return;
+	}
 	if (h->total < FAR_PULL_BYTES_MIN || !se->q->ops->pull || !se->q->ops->peer_pulls(se->q, se->peer))
 		return;
 	unsigned n = offered_parts(o, tail, tail_n, a->parts);
@@ -200,14 +208,18 @@ static void offer(struct shard *s, const struct session *se, struct rendezvous_o
 	a->offer = (uintptr_t)&o->offer;
 }
 
-static int send_announcement(struct shard *s, struct session *se, const struct packet_rendezvous *rendezvous,
-			     const struct packet_announced *a)
+static int send_announcement(struct shard *s, struct session *se, struct rendezvous_out *o,
+			     const struct packet_rendezvous *rendezvous, const struct packet_announced *a)
 {
-	const union packet_head h = {.rendezvous = *rendezvous};
+	union packet_head h = {.rendezvous = *rendezvous};
 	int error = answer_packet(s, se, &h, a, packet_announced_bytes(a->parts_n));
-	if (error != -ENOBUFS || !a->parts_n)
-		return error;
-	return answer_packet(s, se, &h, a, sizeof a->head); /* a line needs no bulk memory */
+	if (error == -ENOBUFS && a->parts_n) { /* without them: a line needs no bulk memory */
+		h.flags &= (uint8_t)~PACKET_REFERRED;
+		o->referred = false;
+		error = answer_packet(s, se, &h, a, sizeof a->head);
+	}
+	o->referred &= !error;
+	return error;
 }
 
 static int announce(struct shard *s, struct rendezvous_peer *p, struct rendezvous_out *o, unsigned lane)
@@ -234,7 +246,7 @@ static int announce(struct shard *s, struct rendezvous_peer *p, struct rendezvou
 	if (a.head.type != PACKET_REPLY)
 		a.head.request.time_left = left;
 	offer(s, p->session, o, &h, tail, tail_n, &a);
-	int error = send_announcement(s, p->session, &h, &a);
+	int error = send_announcement(s, p->session, o, &h, &a);
 	if (error)
 		return error;
 	memcpy(o->parts + o->parts_n, tail, tail_n * sizeof *tail);
@@ -244,6 +256,7 @@ static int announce(struct shard *s, struct rendezvous_peer *p, struct rendezvou
 	p->out[lane].out = o;
 	p->out[lane].epoch++;
 	o->lane = lane;
+	o->epoch = h.epoch;
 	if (o->head.type == PACKET_ONEWAY)
 		p->oneways_sent++;
 	return 0;
@@ -439,10 +452,14 @@ bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struc
 	if (h->lane >= FAR_RENDEZVOUS_LANES)
 		return false;
 	struct rendezvous_out *o = p->out[h->lane].out;
-	if (!o || p->out[h->lane].epoch != h->epoch)
-		return true; /* it crossed the last packet */
+	if (!o || p->out[h->lane].epoch != h->epoch) { /* it crossed the last packet, or ends a view */
+		if (!(h->flags & PACKET_KEPT))
+			rendezvous_lent_end(s, p, h->lane, h->epoch);
+		return true;
+	}
 	if (o->granted || h->granted != o->total || (h->flags & PACKET_PULLED && !o->offered))
 		return false;
+	o->referred &= (h->flags & PACKET_PULLED) && (h->flags & PACKET_KEPT);
 	if (h->flags & PACKET_PULLED) {
 		session_count_sent(s, p->session, o->total);
 		sent_all(s, p, o);
@@ -458,10 +475,13 @@ bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const stru
 	if (h->lane >= FAR_RENDEZVOUS_LANES)
 		return false;
 	struct rendezvous_out *o = p->out[h->lane].out;
-	if (!o || p->out[h->lane].epoch != h->epoch)
+	if (!o || p->out[h->lane].epoch != h->epoch) {
+		rendezvous_lent_end(s, p, h->lane, h->epoch);
 		return true;
+	}
 	if (o->head.type == PACKET_REQUEST) /* the call has its answer, or gets it */
 		call_request_sent(s, o->head.call.slot, o->head.call.generation);
+	o->referred = false;
 	abandon(s, o, true);
 	return true;
 }
@@ -505,6 +525,7 @@ void rendezvous_out_close(struct shard *s, struct rendezvous_peer *p)
 			abandon(s, p->out[lane].out, true);
 		p->out[lane].aborting = false;
 	}
+	rendezvous_lent_close(s, p);
 	counter_add(&s->counters.sends_ended, p->packets_sent - p->packets_acked);
 	p->packets_acked = p->packets_sent;
 }

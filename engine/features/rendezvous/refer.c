@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Messages in shared memory of the sender: the references to them, what the sender holds for its receiver, what the
+ * receiver reads in place. Shard thread; a view ends on the thread of its last reader.
+ */
+#include "features/rendezvous/rendezvous.h"
+
+#include "core/reply.h"
+#include "core/session.h"
+#include "core/shard.h"
+#include "value/registry.h"
+
+#include <string.h>
+
+/* ---- the sender ---- */
+
+bool rendezvous_refer(const struct rendezvous_peer *p, const struct rendezvous_out *o, struct packet_announced *a)
+{
+	const struct session *se = p->session;
+	unsigned n = 0;
+	/* Memory that goes back to the application at a deadline cannot wait for a reader. */
+	if (!o->released || !se->q->ops->refer || p->lent_n >= FAR_REFERRED_MAX)
+		return false;
+	for (unsigned i = 0; i < o->parts_n; i++) {
+		const struct far_part *part = &o->parts[i];
+		if (!part->len)
+			continue;
+		if (n == FAR_PULL_PARTS_MAX ||
+		    se->q->ops->refer(se->q, se->peer, part->data, part->len, &a->parts[n].at))
+			return false;
+		a->parts[n++].len = part->len;
+	}
+	a->parts_n = n;
+	a->offer = 0;
+	return n > 0;
+}
+
+void rendezvous_lend(struct rendezvous_peer *p, struct rendezvous_out *o)
+{
+	o->next = p->lent;
+	p->lent = o;
+	p->lent_n++;
+}
+
+void rendezvous_lent_end(struct shard *s, struct rendezvous_peer *p, unsigned lane, uint32_t epoch)
+{
+	for (struct rendezvous_out **at = &p->lent; *at; at = &(*at)->next) {
+		struct rendezvous_out *o = *at;
+		if (o->lane != lane || o->epoch != epoch)
+			continue;
+		*at = o->next;
+		p->lent_n--;
+		rendezvous_out_drop(s, o);
+		return;
+	}
+}
+
+void rendezvous_lent_close(struct shard *s, struct rendezvous_peer *p)
+{
+	while (p->lent)
+		rendezvous_lent_end(s, p, p->lent->lane, p->lent->epoch);
+}
+
+/* ---- the receiver ---- */
+
+static void view_end(void *data)
+{
+	const struct rendezvous_view *v = data;
+	v->unmap(v->hold);
+}
+
+/* Only for handlers of raw messages: the sender may write to what they read. */
+bool rendezvous_view(struct rendezvous_peer *p, unsigned lane, struct rendezvous_in *in)
+{
+	const struct nic_queue *q = p->session->q;
+	const struct rendezvous_lane *l = &p->in[lane];
+	struct far_buf *self;
+	void *hold;
+	if (!l->referred || l->parts_n != 1 || l->head.type == PACKET_REPLY || l->head.call.tlv_bytes ||
+	    p->views_n == FAR_REFERRED_MAX || !(self = buf_alloc(sizeof(struct rendezvous_view))))
+		return false;
+	if (q->ops->map(p->session->q, p->session->peer, (uintptr_t)l->parts[0].iov_base, l->total, &in->view, &hold)) {
+		buf_unref(self);
+		return false;
+	}
+	struct rendezvous_view *v = buf_data(self);
+	*v = (struct rendezvous_view){view_end, q->ops->unmap, hold, self, lane, l->epoch, l->total};
+	self->kind |= BUF_ENDS;
+	buf_ref(self);
+	in->buf = self;
+	p->views[p->views_n++] = v;
+	return true;
+}
+
+bool rendezvous_copy_referred(const struct rendezvous_peer *p, const struct rendezvous_lane *l, uint64_t at,
+			      uint64_t len, uint8_t *to)
+{
+	struct nic_queue *q = p->session->q;
+	struct iovec from[FAR_PULL_PARTS_MAX];
+	unsigned n = rendezvous_parts_of(l, at, len, from);
+	for (unsigned i = 0; i < n; i++) {
+		const uint8_t *bytes;
+		void *hold;
+		if (q->ops->map(q, p->session->peer, (uintptr_t)from[i].iov_base, from[i].iov_len, &bytes, &hold))
+			return false;
+		memcpy(to, bytes, from[i].iov_len);
+		q->ops->unmap(hold);
+		to += from[i].iov_len;
+	}
+	return true;
+}
+
+/* Without room for the packet the view is reported in a later pass. */
+static bool report(struct shard *s, struct rendezvous_peer *p, const struct rendezvous_view *v)
+{
+	struct packet_acked acked = {p->packets_received};
+	union packet_head h = {.grant = {.type = PACKET_GRANT,
+					 .flags = PACKET_PULLED,
+					 .lane = v->lane,
+					 .epoch = v->epoch,
+					 .granted = v->total}};
+	if (answer_packet(s, p->session, &h, &acked, sizeof acked))
+		return false;
+	p->packets_reported = p->packets_received;
+	return true;
+}
+
+void rendezvous_views_reap(struct shard *s, struct rendezvous_peer *p)
+{
+	for (unsigned i = 0; i < p->views_n;) {
+		struct rendezvous_view *v = p->views[i];
+		/* The last reader gives its reference back after it has read. */
+		if (atomic_load_explicit(&v->self->refs, memory_order_acquire) > 1) {
+			i++;
+			continue;
+		}
+		if (!report(s, p, v))
+			return;
+		p->views[i] = p->views[--p->views_n];
+		buf_unref(v->self);
+	}
+}
+
+/* The session has ended: readers keep what they read, and its sender is not notified. */
+void rendezvous_views_close(struct rendezvous_peer *p)
+{
+	while (p->views_n)
+		buf_unref(p->views[--p->views_n]->self);
+}
