@@ -322,6 +322,13 @@ struct nic_queue_ops {
 	 */
 	int (*tx_zero_copy)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, void *owner,
 			    struct nic_tx *tx);
+	/**
+	 * Variant of tx_reserve() for a body that is written already, and that the caller may change once tx_commit()
+	 * has returned. The caller does not write tx->body. tx_commit() sends from `body` while the peer takes it,
+	 * which may last as long as the transfer, and copies the rest; packets that arrive meanwhile are received, and
+	 * returned by the next recv(). -EOPNOTSUPP: not this body; use tx_reserve(). NULL: none.
+	 */
+	int (*tx_borrow)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, struct nic_tx *tx);
 	/** The last `len` bytes of the body are sent from `bytes`, which must not change before the next flush() has
 	 * returned; the caller does not write them to tx->body. Between tx_reserve() and tx_commit(). NULL: it must. */
 	void (*tx_refer)(struct nic_queue *q, struct nic_tx *tx, const void *bytes, uint32_t len);
