@@ -149,8 +149,10 @@ static inline void session_set_info(const struct shard *s, uint32_t worker, uint
 static inline void session_prefetch_queue(const struct shard *s, uint32_t worker, uint32_t remote)
 {
 	const struct session *se = &s->sessions[session_index(s, worker, remote)];
-	if (se->state == SESSION_UP && se->q->ops->prefetch)
-		se->q->ops->prefetch(se->q, se->peer);
+	if (se->state != SESSION_UP || !se->q->ops->prefetch)
+		return;
+	se->q->ops->prefetch(se->q, se->peer);
+	__builtin_prefetch(&s->queues[se->port].peer_session[se->peer]);
 }
 /** A lane without room. */
 extern struct nic_lane session_no_lane;

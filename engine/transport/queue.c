@@ -389,8 +389,10 @@ static int transport_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 static void transport_prefetch(struct nic_queue *nq, uint32_t peer)
 {
 	const struct transport_queue *q = queue_of(nq);
-	if (peer < FAR_TRANSPORT_PEERS_MAX && q->peers[peer])
-		transport_peer_fetch(q->peers[peer]);
+	if (peer >= FAR_TRANSPORT_PEERS_MAX || !q->peers[peer])
+		return;
+	transport_peer_fetch(q->peers[peer]);
+	__builtin_prefetch(&q->lane_at[peer]);
 }
 
 static void transport_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
