@@ -115,11 +115,9 @@ static uint32_t send_lines(struct transport_queue *q, struct transport_peer *p, 
 	}
 	if (__builtin_expect(!window_open(p, len, false), 0) || transport_lane_put(q, p, first, fit, p->next, len, 0))
 		return 0;
-	struct transport_sent *e = packet_sent(q, p, len, TRANSPORT_PRIORITY_URGENT);
-	e->line = first;
-	e->lines = (uint8_t)fit;
-	e->offset = 0;
-	e->last = false;
+	packet_sent(q, p,
+		    (struct transport_sent){
+			    .line = first, .len = len, .lines = (uint8_t)fit, .priority = TRANSPORT_PRIORITY_URGENT});
 	r->lines_flying += fit;
 	r->line_at = (r->line_at + fit) % TRANSPORT_LINES;
 	return fit;

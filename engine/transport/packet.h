@@ -109,21 +109,17 @@ static inline bool window_open(const struct transport_peer *p, uint32_t len, boo
 	return p->next - p->una < packets && (p->rings->flying + len <= bytes || p->rings->flying == 0);
 }
 
-/** Records the packet just sent under the next number, with `len` bytes behind its head. The caller sets what it has.
- */
-static inline struct transport_sent *packet_sent(struct transport_queue *q, struct transport_peer *p, uint32_t len,
-						 unsigned priority)
+/** Records the packet just sent under the next number: `what`, without its order. Written at once: to read back a field
+ * of which a part was written waits for the store. */
+static inline __attribute__((always_inline)) void packet_sent(struct transport_queue *q, struct transport_peer *p,
+							      struct transport_sent what)
 {
 	struct transport_rings *r = p->rings;
 	uint32_t number = p->next;
-	struct transport_sent *e = &r->sent[number % FAR_TRANSPORT_WINDOW];
-	e->len = len;
-	e->order = ++r->order;
-	e->arrived = false;
-	e->retransmit = 0;
-	e->priority = (uint8_t)priority;
+	what.order = ++r->order;
+	r->sent[number % FAR_TRANSPORT_WINDOW] = what;
 	p->next = number + 1;
-	r->flying += len;
+	r->flying += what.len;
 	if (__builtin_expect(r->rtt.watch & RTT_WANTED, 0))
 		transport_timing_begin(q, p, number);
 	if (p->una == number) {
@@ -136,7 +132,6 @@ static inline struct transport_sent *packet_sent(struct transport_queue *q, stru
 		transport_kick(q, p);
 	if (__builtin_expect(p->sleep_sent, 0))
 		transport_awake_add(q, p);
-	return e;
 }
 
 #endif
