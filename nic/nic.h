@@ -332,8 +332,11 @@ struct nic_queue_ops {
 	/** The last `len` bytes of the body are sent from `bytes`, which must not change before the next flush() has
 	 * returned; the caller does not write them to tx->body. Between tx_reserve() and tx_commit(). NULL: it must. */
 	void (*tx_refer)(struct nic_queue *q, struct nic_tx *tx, const void *bytes, uint32_t len);
-	/** Sends a packet at once, which is neither reserved nor flushed; its bytes are read before it returns. One
-	 * system call. false: not now, nothing was sent; use tx_reserve(). Datagram drivers. NULL: none. */
+	/**
+	 * Sends a packet at once, which is neither reserved nor flushed; its bytes are read before it returns. One
+	 * system call. false: nothing was sent, since packets are reserved or committed and not flushed, or for another
+	 * reason; use tx_reserve(). Datagram drivers. NULL: none.
+	 */
 	bool (*tx_now)(struct nic_queue *q, uint32_t peer, const void *body, uint32_t body_len, unsigned priority);
 	/** Returns how many packets can be committed now for this peer; may be too low. 0: not attached, or none. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);

@@ -99,12 +99,12 @@ int transport_lane_put(struct transport_queue *q, struct transport_peer *p, cons
 	return commit(via, p, &tx, len);
 }
 
-/* Sends a packet of one line past the reservations of the driver below: it is all that this flush sends. */
+/* Sends a packet of one line past the reservations of the driver below, which refuses while something is committed. */
 static inline bool send_now(struct transport_queue *q, struct transport_peer *p, const struct nic_line *line)
 {
 	alignas(64) uint8_t packet[TRANSPORT_HEAD_BYTES + FAR_LINE_PAYLOAD];
 	uint32_t len = line_len(line);
-	if (!q->ops->tx_now || q->unflushed || q->backlog_first || p->via != q)
+	if (!q->ops->tx_now || p->via != q)
 		return false;
 	message_write(q, p, packet, (struct packet_text){line->bytes, len, p->next}, p->next, 0, 0);
 	body_write(packet + TRANSPORT_HEAD_BYTES, line->bytes + sizeof(struct wire_call), len);
