@@ -259,8 +259,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 		return no_credit(s, se, start);
 	if (unlikely(start->len > se->eager_max || start->ready))
 		return start_rendezvous(s, se, start);
-	uint32_t fn = start->fn;
-	unsigned flags = 0;
+	uint32_t fn = start->fn, flags = 0;
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = start->typed;

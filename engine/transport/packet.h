@@ -122,8 +122,8 @@ static inline bool window_open(const struct transport_peer *p, uint32_t len, boo
 	return p->next - p->una < packets && (p->rings->flying + len <= bytes || p->rings->flying == 0);
 }
 
-/** Records the packet just sent under the next number: `what`, without its order. Written at once: to read back a field
- * of which a part was written waits for the store. */
+/** Records the packet just sent under the next number: `what`, without its order. Written at once, since reading a
+ * field that was stored in parts waits for the stores. */
 static inline __attribute__((always_inline)) void packet_sent(struct transport_queue *q, struct transport_peer *p,
 							      struct transport_sent what)
 {
