@@ -322,9 +322,22 @@ struct nic_queue_ops {
 	 */
 	int (*tx_zero_copy)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, void *owner,
 			    struct nic_tx *tx);
+	/**
+	 * Variant of tx_reserve() for a body that is written already, and that the caller may change once tx_commit()
+	 * has returned. The caller does not write tx->body. tx_commit() sends from `body` while the peer takes it,
+	 * which may last as long as the transfer, and copies the rest; packets that arrive meanwhile are received, and
+	 * returned by the next recv(). -EOPNOTSUPP: not this body; use tx_reserve(). NULL: none.
+	 */
+	int (*tx_borrow)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, struct nic_tx *tx);
 	/** The last `len` bytes of the body are sent from `bytes`, which must not change before the next flush() has
 	 * returned; the caller does not write them to tx->body. Between tx_reserve() and tx_commit(). NULL: it must. */
 	void (*tx_refer)(struct nic_queue *q, struct nic_tx *tx, const void *bytes, uint32_t len);
+	/**
+	 * Sends a packet at once, which is neither reserved nor flushed; its bytes are read before it returns. One
+	 * system call. false: nothing was sent, since packets are reserved or committed and not flushed, or for another
+	 * reason; use tx_reserve(). Datagram drivers. NULL: none.
+	 */
+	bool (*tx_now)(struct nic_queue *q, uint32_t peer, const void *body, uint32_t body_len, unsigned priority);
 	/** Returns how many packets can be committed now for this peer; may be too low. 0: not attached, or none. */
 	uint32_t (*tx_room)(struct nic_queue *q, uint32_t peer);
 	/** Returns the largest body for this peer now. With datagram drivers path MTU discovery may lower it, down to

@@ -77,6 +77,9 @@
 /* Least bytes of a part that are sent zero-copy, in a fragment of their own, where the driver supports it; a copy of
  * less costs no more than the bookkeeping. */
 #define FAR_ZERO_COPY_BYTES_MIN (UINT64_C(32) << 10)
+/* Bytes of an eager request from which on it is sent from the caller's memory while the call is made, where the driver
+ * can: two of the largest packets, so that some of it is acknowledged by then. */
+#define FAR_BORROW_BYTES_MIN (UINT64_C(128) << 10)
 /* Least message with a part in registered memory that is sent so, too; below this a copy takes less time than the
  * announcement. */
 #define FAR_REGISTERED_BYTES (UINT64_C(256) << 10)

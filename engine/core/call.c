@@ -259,8 +259,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 		return no_credit(s, se, start);
 	if (unlikely(start->len > se->eager_max || start->ready))
 		return start_rendezvous(s, se, start);
-	uint32_t fn = start->fn;
-	unsigned flags = 0;
+	uint32_t fn = start->fn, flags = 0;
 	size_t trailer = 0;
 	if (start->typed) {
 		flags = start->typed;
@@ -289,7 +288,8 @@ int shard_call(struct shard *s, const struct call_start *start)
 		flags |= PACKET_RETRY;
 	}
 	struct nic_tx tx;
-	error = se->q->ops->tx_reserve(se->q, se->peer, start->len + trailer + (copy ? sizeof repeat : 0), &tx);
+	error = session_reserve(se, start->write || trailer || copy ? NULL : start->data,
+				start->len + trailer + (copy ? sizeof repeat : 0), &tx);
 	if (unlikely(error)) {
 		s->hooks.call_abandon(copy);
 		return reserve_error(error);
@@ -316,7 +316,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 	h->request.time_left = start->left;
 	if (start->write)
 		start->write(start->data, tx.body, start->len);
-	else
+	else if (likely(tx.body != start->data))
 		copy_body(tx.body, start->data, start->len);
 	if (unlikely(trailer))
 		call_write_trailer(s, h, start->fn, fields, tx.body + start->len);

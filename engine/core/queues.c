@@ -86,7 +86,7 @@ static uint32_t poll_after(const struct shard *s, struct shard_queue *sq, unsign
 		sq->hot = FAR_HOT_POLLS;
 	else if (sq->hot && --sq->hot == 0 && queue_awaits(s, sq))
 		sq->hot = FAR_HOT_POLLS;
-	if (sq->hot || (sq->peers && !sq->poll_costs))
+	if (sq->hot || (sq->peers > sq->itself && !sq->poll_costs))
 		return 1;
 	return sq->peers ? FAR_COLD_PASSES : FAR_COLD_PASSES * FAR_COLD_ALONE;
 }

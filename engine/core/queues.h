@@ -3,9 +3,9 @@
  * The queues of a shard, one of each port of the agent. Shard thread; queues_sleep() also without the shard.
  *
  * The first queue, of the best port, is polled in every pass; most shards have no other. Each other queue is polled in
- * every pass while a poll is cheap and the queue has peers, or while it is hot: a packet passed lately, or a peer owes
- * an answer. A cold one is polled once in FAR_COLD_PASSES passes, or after FAR_COLD_NS (FAR_COLD_ALONE times that
- * without peers), or at its deadline.
+ * every pass while a poll is cheap and the queue has peers beside the shard itself, or while it is hot: a packet passed
+ * lately, or a peer owes an answer. A cold one is polled once in FAR_COLD_PASSES passes, or after FAR_COLD_NS
+ * (FAR_COLD_ALONE times that without peers), or at its deadline.
  */
 #ifndef FAR_CORE_QUEUES_H
 #define FAR_CORE_QUEUES_H
@@ -51,6 +51,7 @@ struct shard_queue {
 	uint32_t left; /* passes until it is polled, counted from the last look at the schedule; 0: in the next look */
 	uint32_t hot;  /* polls without a packet before it is looked whether it is still worth it; 0: cold */
 	bool poll_costs;
+	bool itself;      /* one of the peers is this shard: what arrives from it has made the queue hot */
 	bool polled;      /* since the last reading of the clock */
 	uint64_t look_at; /* when a cold one is polled at the latest */
 };

@@ -117,6 +117,11 @@ static void incarnation_begins(struct shard *s, uint32_t worker, uint64_t incarn
 	w->incarnation = incarnation;
 }
 
+static bool is_loopback(const struct shard *s, const struct session *se)
+{
+	return se->worker == s->config.rank && se->shard == s->config.index;
+}
+
 static void session_open(struct shard *s, const struct mail *mail)
 {
 	uint32_t index = session_index(s, mail->worker, mail->shard);
@@ -150,6 +155,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	features_session_up(s, se);
 	sq->peer_session[mail->peer] = index + 1;
 	sq->peers++;
+	sq->itself |= is_loopback(s, se);
 	if (se->port)
 		queues_touched(s, se->port);
 	atomic_fetch_add_explicit(&s->sessions_opened, 1, memory_order_release);
@@ -181,6 +187,7 @@ static void session_close(struct shard *s, struct session *se)
 	sq->ops->detach(sq->q, se->peer);
 	sq->peer_session[se->peer] = 0;
 	sq->peers--;
+	sq->itself &= !is_loopback(s, se);
 }
 
 /* The worker is still a member: calls fail, references stay, and the next call gets a new session. */

@@ -11,6 +11,7 @@
 #include "sync/mailbox.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,11 +104,11 @@ struct session {
 	uint32_t index;        /* in shard.sessions */
 	struct nic_queue *q;   /* the port's queue */
 	struct nic_lane *lane; /* session_no_lane: the peer has none, or the session is not up; NULL: it never was */
-	struct far_deferred *open;      /* records of open requests */
-	uint32_t eager_max;             /* bytes of the largest eager message: min(FAR_MSG_EAGER_MAX, message_max) */
-	uint16_t open_n;                /* records in `open` */
-	uint16_t waiting_n;             /* calls in `waiting`, [0, limits.peer_waiting] */
-	struct paused_requests *paused; /* NULL: paused_n is 0 */
+	struct far_deferred *open; /* records of open requests */
+	uint32_t eager_max;        /* bytes of the largest eager message: min(FAR_MSG_EAGER_MAX, message_max) */
+	uint16_t open_n;           /* records in `open` */
+	uint16_t waiting_n;        /* calls in `waiting`, [0, limits.peer_waiting] */
+	uint64_t bytes_sent;       /* of bodies, since the start of the shard */
 
 	struct waiting_call *waiting;             /* oldest first */
 	struct session *next_known, *next_unsent; /* links of shard.known and of shard.unposted */
@@ -121,9 +122,9 @@ struct session {
 	struct rref_fork *rref_forks;
 	struct rref_pins *rref_pins;
 	struct rref_msg *msgs, *msgs_in_flight;
-	uint64_t bytes_sent;          /* of bodies, since the start of the shard */
-	uint64_t incarnation;         /* rref_incarnation() of the worker: of the session that is up, or was last */
-	struct rref_msg *rref_recall; /* RECALL that is not answered; NULL: none */
+	struct paused_requests *paused; /* NULL: paused_n is 0 */
+	uint64_t incarnation;           /* rref_incarnation() of the worker: of the session that is up, or was last */
+	struct rref_msg *rref_recall;   /* RECALL that is not answered; NULL: none */
 	struct far_deferred *backpressured_head; /* answers that wait for memory, oldest first */
 };
 
@@ -136,18 +137,22 @@ static inline uint32_t session_index(const struct shard *s, uint32_t worker, uin
 {
 	return remote * s->world + worker;
 }
-/** Prefetches the session of a coming call, 2 × SESSION_PREFETCH_AHEAD calls ahead; and, half as many ahead, the
- * queue's state of its peer. */
+/** Prefetches the session of a coming call and its counters, 2 × SESSION_PREFETCH_AHEAD calls ahead; and, half as many
+ * ahead, the queue's state of its peer. */
 #define SESSION_PREFETCH_AHEAD 4u
 static inline void session_set_info(const struct shard *s, uint32_t worker, uint32_t remote)
 {
-	__builtin_prefetch(&s->sessions[session_index(s, worker, remote)], 1);
+	uint32_t index = session_index(s, worker, remote);
+	__builtin_prefetch(&s->sessions[index], 1);
+	__builtin_prefetch(&s->session_counters[index], 1);
 }
 static inline void session_prefetch_queue(const struct shard *s, uint32_t worker, uint32_t remote)
 {
 	const struct session *se = &s->sessions[session_index(s, worker, remote)];
-	if (se->state == SESSION_UP && se->q->ops->prefetch)
-		se->q->ops->prefetch(se->q, se->peer);
+	if (se->state != SESSION_UP || !se->q->ops->prefetch)
+		return;
+	se->q->ops->prefetch(se->q, se->peer);
+	__builtin_prefetch(&s->queues[se->port].peer_session[se->peer]);
 }
 /** A lane without room. */
 extern struct nic_lane session_no_lane;
@@ -168,6 +173,16 @@ static inline void session_count_received(struct shard *s, struct session *se, u
 /** Counts and traces a call that ended with an error. `function`: as call.fn. */
 void session_count_error(struct shard *s, const struct session *se, enum far_status status, bool typed,
 			 uint16_t function);
+/** Reserves room for a packet, as the queue's tx_reserve(). `body`: all of its bytes, which may be sent from there
+ * while session_commit() runs: then tx->body is `body`. NULL: they are written later. */
+static inline int session_reserve(const struct session *se, const void *body, size_t len, struct nic_tx *tx)
+{
+	const struct nic_queue_ops *ops = se->q->ops;
+	int error = -EOPNOTSUPP;
+	if (unlikely(len >= FAR_BORROW_BYTES_MIN) && body && ops->tx_borrow)
+		error = ops->tx_borrow(se->q, se->peer, body, len, tx);
+	return likely(error == -EOPNOTSUPP) ? ops->tx_reserve(se->q, se->peer, len, tx) : error;
+}
 /** Hands a packet to the session's queue, as its tx_commit(). */
 static inline int session_commit(struct shard *s, const struct session *se, struct nic_tx *tx)
 {

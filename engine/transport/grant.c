@@ -23,6 +23,9 @@
 #include "transport/rings.h"
 #include "transport/send.h"
 
+/* As many as the window has of the largest packets. */
+#define GRANT_PACKETS_MIN 4u
+
 static inline uint32_t out_of(const struct transport_message *m)
 {
 	return m->granted > m->done ? m->granted - m->done : 0;
@@ -69,10 +72,14 @@ static uint64_t path_twice(const struct transport_grants *g)
 	return 2 * (g->rate / 1000 * ns / 1000000);
 }
 
-/* Bytes that may be granted and not arrived. */
+/* Bytes that may be granted and not arrived: some packets at least, of a path with large ones, so that the sender
+ * writes one while another is read. */
 static uint64_t budget(const struct transport_grants *g)
 {
 	uint64_t bytes = path_twice(g), least = bytes ? FAR_TRANSPORT_GRANT_BYTES_MIN : FAR_TRANSPORT_GRANT_BYTES;
+	uint64_t packets = g->chosen_n ? GRANT_PACKETS_MIN * (uint64_t)g->chosen[0]->peer->payload_max : 0;
+	if (least < packets)
+		least = packets;
 	if (bytes < least)
 		return least;
 	return bytes < FAR_TRANSPORT_GRANT_BYTES_MAX ? bytes : FAR_TRANSPORT_GRANT_BYTES_MAX;

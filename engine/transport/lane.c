@@ -99,8 +99,24 @@ int transport_lane_put(struct transport_queue *q, struct transport_peer *p, cons
 	return commit(via, p, &tx, len);
 }
 
+/* Sends a packet of one line past the reservations of the driver below, which refuses while something is committed. */
+static inline bool send_now(struct transport_queue *q, struct transport_peer *p, const struct nic_line *line)
+{
+	alignas(64) uint8_t packet[TRANSPORT_HEAD_BYTES + FAR_LINE_PAYLOAD];
+	uint32_t len = line_len(line);
+	if (!q->ops->tx_now || p->via != q)
+		return false;
+	message_write(q, p, packet, (struct packet_text){line->bytes, len, p->next}, p->next, 0, 0);
+	body_write(packet + TRANSPORT_HEAD_BYTES, line->bytes + sizeof(struct wire_call), len);
+	crc_write(q, p, packet, len, NULL, 0);
+	if (!q->ops->tx_now(q->lower, p->lower_peer, packet, TRANSPORT_HEAD_BYTES + len, TRANSPORT_PRIORITY_URGENT))
+		return false;
+	acknowledged(p);
+	return true;
+}
+
 /* Sends a packet of as many of the `n` lines as fit it. Returns how many; 0: none now. */
-static uint32_t send_lines(struct transport_queue *q, struct transport_peer *p, uint32_t n)
+static uint32_t send_lines(struct transport_queue *q, struct transport_peer *p, uint32_t n, bool alone)
 {
 	struct transport_rings *r = p->rings;
 	struct nic_line *first = &r->lines[r->line_at], *line = first;
@@ -113,13 +129,12 @@ static uint32_t send_lines(struct transport_queue *q, struct transport_peer *p, 
 			break;
 		len = end;
 	}
-	if (__builtin_expect(!window_open(p, len, false), 0) || transport_lane_put(q, p, first, fit, p->next, len, 0))
+	if (__builtin_expect(!window_open(p, len, false), 0) ||
+	    (!(alone && n == 1 && send_now(q, p, first)) && transport_lane_put(q, p, first, fit, p->next, len, 0)))
 		return 0;
-	struct transport_sent *e = packet_sent(q, p, len, TRANSPORT_PRIORITY_URGENT);
-	e->line = first;
-	e->lines = (uint8_t)fit;
-	e->offset = 0;
-	e->last = false;
+	packet_sent(q, p,
+		    (struct transport_sent){
+			    .line = first, .len = len, .lines = (uint8_t)fit, .priority = TRANSPORT_PRIORITY_URGENT});
 	r->lines_flying += fit;
 	r->line_at = (r->line_at + fit) % TRANSPORT_LINES;
 	return fit;
@@ -143,18 +158,24 @@ static void lines_to_messages(struct transport_queue *q, struct transport_peer *
 		memcpy(kept, line, sizeof *kept);
 }
 
-bool transport_lane_flush(struct transport_queue *q, struct transport_peer *p)
+/* `alone`: no other lane was written. */
+static inline bool lane_flush(struct transport_queue *q, struct transport_peer *p, bool alone)
 {
 	struct transport_rings *r = p->rings;
 	uint32_t n = transport_lane_written(r), sent;
 	lane_publish(&r->lane);
 	while (n && !r->out_next && !r->bulk_next && !r->bulk_out && !p->dead && p->confirmed &&
-	       (sent = send_lines(q, p, n)))
+	       (sent = send_lines(q, p, n, alone)))
 		n -= sent;
 	if (__builtin_expect(n != 0, 0))
 		lines_to_messages(q, p, n);
 	lane_continue(r);
 	return transport_lane_written(r) == 0;
+}
+
+bool transport_lane_flush(struct transport_queue *q, struct transport_peer *p)
+{
+	return lane_flush(q, p, false);
 }
 
 void transport_lanes_flush(struct transport_queue *q)
@@ -166,7 +187,7 @@ void transport_lanes_flush(struct transport_queue *q)
 		struct nic_lane *l = lanes->dirty[i];
 		struct transport_rings *r =
 			(struct transport_rings *)(void *)((char *)l - offsetof(struct transport_rings, lane));
-		l->dirty = !transport_lane_flush(q, r->peer);
+		l->dirty = !lane_flush(q, r->peer, n == 1);
 		if (l->dirty)
 			lanes->dirty[lanes->dirty_n++] = l;
 	}

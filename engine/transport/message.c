@@ -92,7 +92,7 @@ void transport_message_out_drop(struct transport_peer *p, struct transport_messa
 	if (m->onesided)
 		transport_offer_end(p->queue, m);
 	m->transfer = TRANSPORT_TX_UNDECIDED;
-	m->lent = false;
+	m->lent = m->borrowed = false;
 	body_drop(m);
 }
 

@@ -57,26 +57,39 @@ static inline __attribute__((always_inline)) void message_write(const struct tra
 	memset(h->zero, 0, sizeof h->zero);
 }
 
+/* Writes the CRC of a packet with `len` bytes behind its head, and `tail_len` more at `tail`, unless it needs none. */
+static inline __attribute__((always_inline)) void crc_write(const struct transport_queue *via,
+							    const struct transport_peer *p, uint8_t *packet,
+							    uint32_t len, const uint8_t *tail, uint32_t tail_len)
+{
+	if (!via->crc || p->unchecked)
+		return;
+	uint32_t crc = crc32c(0, packet, TRANSPORT_HEAD_BYTES + len);
+	((struct wire_head *)(void *)packet)->crc = le32_of(tail_len ? crc32c(crc, tail, tail_len) : crc);
+}
+
+/* A packet with an acknowledgement is on its way. */
+static inline void acknowledged(struct transport_peer *p)
+{
+	p->rx_acked = p->rx_next;
+	p->owed = 0;
+	p->owed_bytes = 0;
+	p->ack_at = 0;
+}
+
 /* Commits a packet with `len` bytes behind its head, and `tail_len` more at `tail`. */
 static inline __attribute__((always_inline)) int commit_tail(struct transport_queue *via, struct transport_peer *p,
 							     struct nic_tx *tx, uint32_t len, const uint8_t *tail,
 							     uint32_t tail_len)
 {
-	struct wire_head *h = (struct wire_head *)(void *)tx->body;
-	if (via->crc && !p->unchecked) {
-		uint32_t crc = crc32c(0, tx->body, TRANSPORT_HEAD_BYTES + len);
-		h->crc = le32_of(tail_len ? crc32c(crc, tail, tail_len) : crc);
-	}
+	crc_write(via, p, tx->body, len, tail, tail_len);
 	int error = via->ops->tx_commit(via->lower, tx);
 	if (__builtin_expect(error, 0)) {
 		via->ops->tx_cancel(via->lower, tx);
 		return error;
 	}
 	via->unflushed = true;
-	p->rx_acked = p->rx_next;
-	p->owed = 0;
-	p->owed_bytes = 0;
-	p->ack_at = 0;
+	acknowledged(p);
 	return 0;
 }
 
@@ -109,21 +122,17 @@ static inline bool window_open(const struct transport_peer *p, uint32_t len, boo
 	return p->next - p->una < packets && (p->rings->flying + len <= bytes || p->rings->flying == 0);
 }
 
-/** Records the packet just sent under the next number, with `len` bytes behind its head. The caller sets what it has.
- */
-static inline struct transport_sent *packet_sent(struct transport_queue *q, struct transport_peer *p, uint32_t len,
-						 unsigned priority)
+/** Records the packet just sent under the next number: `what`, without its order. Written at once, since reading a
+ * field that was stored in parts waits for the stores. */
+static inline __attribute__((always_inline)) void packet_sent(struct transport_queue *q, struct transport_peer *p,
+							      struct transport_sent what)
 {
 	struct transport_rings *r = p->rings;
 	uint32_t number = p->next;
-	struct transport_sent *e = &r->sent[number % FAR_TRANSPORT_WINDOW];
-	e->len = len;
-	e->order = ++r->order;
-	e->arrived = false;
-	e->retransmit = 0;
-	e->priority = (uint8_t)priority;
+	what.order = ++r->order;
+	r->sent[number % FAR_TRANSPORT_WINDOW] = what;
 	p->next = number + 1;
-	r->flying += len;
+	r->flying += what.len;
 	if (__builtin_expect(r->rtt.watch & RTT_WANTED, 0))
 		transport_timing_begin(q, p, number);
 	if (p->una == number) {
@@ -136,7 +145,6 @@ static inline struct transport_sent *packet_sent(struct transport_queue *q, stru
 		transport_kick(q, p);
 	if (__builtin_expect(p->sleep_sent, 0))
 		transport_awake_add(q, p);
-	return e;
 }
 
 #endif

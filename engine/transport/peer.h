@@ -113,6 +113,7 @@ struct transport_peer {
 	uint8_t pings;     /* sent since something arrived */
 	uint8_t current_path; /* index of the path in use */
 	bool failed_over;     /* not all packets use, or may use, the primary path; counted in queue->failed_over_n */
+	uint8_t probed_paths; /* bit k: a PING left by path k */
 
 	struct transport_queue *queue;
 	struct transport_paths *paths;   /* NULL: the primary path only */
@@ -121,8 +122,8 @@ struct transport_peer {
 	uint32_t unscheduled_bytes;      /* unscheduled bytes: of each message without a grant, as the peer states */
 	uint32_t out_bytes;              /* of sent messages that have buffers, at most FAR_TRANSPORT_OUT_BYTES */
 	uint32_t duplicate_number;
-	uint32_t retransmitted_first;         /* how packets below this number arrived is not known any more */
-	uint8_t probed_paths, answered_paths; /* bit k: a PING left by path k; its answer arrived by path k */
+	uint32_t retransmitted_first; /* how packets below this number arrived is not known any more */
+	uint8_t answered_paths;       /* bit k: the answer to that PING arrived by path k */
 
 	/* Both. `due` and `news` are 0 while the peer is free, and are never reset: the other thread may still look at
 	 * a bit of the bitmaps. */
@@ -154,6 +155,7 @@ struct transport_peer {
 };
 static_assert(sizeof(struct transport_peer) == 256, "an idle session is small");
 static_assert(offsetof(struct transport_peer, queue) == 128, "a message looks at two lines");
+static_assert(offsetof(struct transport_peer, answered_paths) == 192, "a timer scan looks at three");
 
 /** Prefetches the lines of a peer that a message and a timer scan use. */
 static inline void transport_peer_fetch(const struct transport_peer *p)

@@ -6,6 +6,7 @@
 #include "transport/queue.h"
 
 #include "transport/auth.h"
+#include "transport/borrow.h"
 #include "transport/control.h"
 #include "transport/lane.h"
 #include "transport/rings.h"
@@ -378,15 +379,20 @@ static int transport_tx_commit(struct nic_queue *nq, struct nic_tx *tx)
 	if (p->rings && transport_lane_written(p->rings) && !transport_lane_flush(queue_of(nq), p))
 		return -EAGAIN;
 	m->order = tx->order;
-	transport_send(queue_of(nq), p, m);
+	if (__builtin_expect(m->borrowed, 0))
+		transport_borrow_send(queue_of(nq), p, m);
+	else
+		transport_send(queue_of(nq), p, m);
 	return 0;
 }
 
 static void transport_prefetch(struct nic_queue *nq, uint32_t peer)
 {
 	const struct transport_queue *q = queue_of(nq);
-	if (peer < FAR_TRANSPORT_PEERS_MAX && q->peers[peer])
-		transport_peer_fetch(q->peers[peer]);
+	if (peer >= FAR_TRANSPORT_PEERS_MAX || !q->peers[peer])
+		return;
+	transport_peer_fetch(q->peers[peer]);
+	__builtin_prefetch(&q->lane_at[peer]);
 }
 
 static void transport_tx_cancel(struct nic_queue *nq, struct nic_tx *tx)
@@ -475,6 +481,7 @@ const struct nic_queue_ops transport_queue_ops = {
 	.release = transport_release,
 	.tx_reserve = transport_tx_reserve,
 	.tx_zero_copy = transport_tx_zero_copy,
+	.tx_borrow = transport_tx_borrow,
 	.tx_room = transport_tx_room,
 	.tx_bytes_max = transport_tx_bytes_max,
 	.tx_commit = transport_tx_commit,

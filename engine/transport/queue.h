@@ -51,6 +51,7 @@ struct transport_queue {
 	uint64_t now;        /* 0: the clock was not read in this recv() */
 	uint32_t actives_n, acks_n, kicks_n, given_n, awake_n;
 	uint32_t scratch_used, lines_n;
+	bool below;             /* messages of the last burst lie in packets of the driver below */
 	uint32_t failed_over_n; /* peers with `failed_over` */
 	uint32_t empty_polls;   /* consecutive empty polls by siblings */
 	uint32_t siblings_n;

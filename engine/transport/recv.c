@@ -240,6 +240,7 @@ static inline enum lies hand_in_place(struct transport_queue *q, const struct tr
 		body = at;
 	} else {
 		where = LIES_BELOW;
+		q->below = true;
 	}
 	q->lines_n++;
 	pkt->head = line->bytes;
@@ -496,10 +497,21 @@ static inline __attribute__((always_inline)) unsigned take(struct transport_queu
 	return 0;
 }
 
-__attribute__((noinline)) void transport_receive_copied(struct transport_queue *q, const struct nic_pkt *lp)
+__attribute__((noinline)) unsigned transport_recv_copied(struct transport_queue *q)
 {
-	bool kept;
-	take(q, lp, NULL, &kept);
+	unsigned n = q->ops->recv(q->lower, q->lower_pkts, TRANSPORT_BURST);
+	q->now = q->lower_n = q->lower_at = 0; /* `now` is of the last recv() */
+	for (const struct nic_pkt *lp = q->lower_pkts; lp < q->lower_pkts + n; lp++) {
+		bool kept;
+		take(q, lp, NULL, &kept);
+		if (lp->cookie)
+			q->ops->release(q->lower, lp->peer, lp->cookie);
+	}
+	if (q->grants.due)
+		transport_grants_run(q);
+	if (q->acks_n)
+		transport_send_acks(q);
+	return n;
 }
 
 /* Releases the packets and copies of the last burst. */
@@ -510,6 +522,7 @@ static inline void give_back(struct transport_queue *q)
 	q->given_n = 0;
 	q->scratch_used = 0;
 	q->lines_n = 0;
+	q->below = false;
 	while (__builtin_expect(q->burst != NULL, 0)) {
 		struct transport_message *m = q->burst;
 		q->burst = m->next;

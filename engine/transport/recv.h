@@ -27,8 +27,9 @@ void transport_batch_end(struct transport_queue *q);
  */
 void transport_receive_elsewhere(struct transport_queue *q, struct transport_queue *via, struct transport_peer *p,
 				 const union wire_packet *h, const struct nic_pkt *lp);
-/** Processes a packet; its message is copied. */
-void transport_receive_copied(struct transport_queue *q, const struct nic_pkt *lp);
+/** Receives a burst of the driver below outside of recv(), and sends what is due to it. All messages are copied, and
+ * delivered by the next recv(). Returns packets. */
+unsigned transport_recv_copied(struct transport_queue *q);
 unsigned transport_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
 void transport_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie);
 

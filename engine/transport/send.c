@@ -217,11 +217,9 @@ static inline struct transport_message *gather(const struct transport_peer *p, s
 static inline void sent_record(struct transport_queue *q, struct transport_peer *p, struct transport_message *m,
 			       uint32_t len, bool last, unsigned priority)
 {
-	struct transport_sent *e = packet_sent(q, p, len, priority);
-	e->message = m;
-	e->offset = m->done;
-	e->last = last;
-	e->lines = 0;
+	packet_sent(q, p,
+		    (struct transport_sent){
+			    .message = m, .offset = m->done, .len = len, .last = last, .priority = (uint8_t)priority});
 }
 
 static inline void small_sent(struct transport_peer *p, const struct transport_message *m,

@@ -54,17 +54,8 @@ void transport_sibling_receive(struct transport_queue *q, struct transport_queue
 /* Polls a sibling queue whose own burst is processed. All messages are copied. */
 static void poll_sibling(struct transport_queue *s)
 {
-	unsigned n = s->ops->recv(s->lower, s->lower_pkts, TRANSPORT_BURST);
-	s->lower_n = s->lower_at = 0;
-	for (unsigned i = 0; i < n; i++) {
-		const struct nic_pkt *lp = &s->lower_pkts[i];
-		transport_receive_copied(s, lp);
-		if (lp->cookie)
-			s->ops->release(s->lower, lp->peer, lp->cookie);
-	}
+	unsigned n = transport_recv_copied(s);
 	s->empty_polls = n ? 0 : s->empty_polls + 1;
-	if (s->acks_n)
-		transport_send_acks(s);
 	if (s->unflushed && n)
 		transport_flush(&s->base);
 	/* Its own messages are delivered by its own recv(). */

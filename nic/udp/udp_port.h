@@ -242,6 +242,7 @@ int udp_tx_reserve(struct nic_queue *nq, uint32_t peer, uint64_t body_len, struc
 int udp_tx_commit(struct nic_queue *nq, struct nic_tx *tx);
 void udp_tx_cancel(struct nic_queue *nq, struct nic_tx *tx);
 void udp_tx_refer(struct nic_queue *nq, struct nic_tx *tx, const void *bytes, uint32_t len);
+bool udp_tx_now(struct nic_queue *nq, uint32_t peer, const void *body, uint32_t body_len, unsigned priority);
 void udp_flush(struct nic_queue *nq);
 /** Sends committed packets until a socket buffer is full. */
 void udp_send_ready(struct udp_queue *q);

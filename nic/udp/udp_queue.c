@@ -91,6 +91,7 @@ const struct nic_queue_ops udp_queue_ops = {
 	.release = udp_release,
 	.tx_reserve = udp_tx_reserve,
 	.tx_refer = udp_tx_refer,
+	.tx_now = udp_tx_now,
 	.tx_room = udp_tx_room,
 	.tx_bytes_max = udp_tx_bytes_max,
 	.tx_commit = udp_tx_commit,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Receiving. Poller. At low load each read is one recv(): recvmmsg() with UDP_GRO costs a tenth more per packet. After
- * several successful reads in a row the queue becomes busy and uses it, until reads find single packets again.
+ * several successful reads in a row one recvmmsg() looks whether several packets wait. If so the queue becomes busy and
+ * uses it, until reads find single packets again.
  *
  * With several sockets, recently used ones are polled every time, the others now and then, and all before a sleep.
  *
@@ -16,11 +17,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define BUSY_READS 4u /* consecutive successful reads until the queue becomes busy */
+#define BUSY_READS 4u /* consecutive successful reads until one looks for several packets */
 #define SINGLE_READS                                                                                                   \
 	256u /* consecutive reads of one packet until it is no longer busy; each change costs a system call */
 #define HOT_PASSES    4096u
-#define COLD_PASSES   8u /* passes between polls of cold sockets */
+#define COLD_PASSES   32u /* passes between polls of cold sockets: each is a system call */
 #define WATCHED_READS 64u
 
 static unsigned deliver(struct udp_queue *q, struct nic_pkt *pkts, unsigned max)
@@ -66,9 +67,12 @@ void udp_batched_set(struct udp_queue *q, bool batched)
 
 static void update_load(struct udp_queue *q, unsigned packets)
 {
-	if (!q->batched) {
-		if (++q->full_reads >= BUSY_READS)
-			udp_batched_set(q, true);
+	if (!q->batched && q->full_reads < BUSY_READS) {
+		q->full_reads++;
+	} else if (!q->batched && packets > 1) {
+		udp_batched_set(q, true);
+	} else if (!q->batched) {
+		q->full_reads = 0;
 	} else {
 		q->single_reads = packets == 1 ? q->single_reads + 1 : 0;
 		if (q->single_reads >= SINGLE_READS && q->port->args.offload != UDP_OFFLOAD_ALWAYS)
@@ -100,6 +104,7 @@ static uint32_t segment_of(struct msghdr *msg, uint32_t bytes)
 void udp_reads_prepare(struct udp_queue *q)
 {
 	struct udp_reads *r = &q->reads;
+	q->reads_max = UDP_READS;
 	for (unsigned i = 0; i < UDP_READS; i++) {
 		r->iovs[i] = (struct iovec){q->rx + i * UDP_RX_BUFFER, UDP_RX_BUFFER};
 		r->messages[i].msg_hdr = (struct msghdr){.msg_iov = &r->iovs[i],
@@ -257,7 +262,8 @@ static void epoll_remove(struct udp_queue *q)
 static bool read_socket(struct udp_queue *q, struct udp_socket *s)
 {
 	q->trains_n = q->next_train = 0;
-	int packets = q->batched || q->places.n ? read_many(q, s) : read_one(q, s);
+	bool many = q->batched || q->places.n || q->full_reads >= BUSY_READS;
+	int packets = many ? read_many(q, s) : read_one(q, s);
 	if (packets <= 0) {
 		if (packets < 0 && errno != EAGAIN && errno != EINTR)
 			udp_errors_take(q, s);
@@ -276,10 +282,12 @@ static bool read_socket(struct udp_queue *q, struct udp_socket *s)
 static bool read_sockets(struct udp_queue *q)
 {
 	bool all = q->armed || !q->hot_n || ++q->passes % COLD_PASSES == 0;
+	uint32_t at = q->next_socket;
 	for (uint32_t i = 0; i < q->sockets_n; i++) {
-		uint32_t at = (q->next_socket + i) % q->sockets_n;
-		if ((all || q->sockets[at].hot_passes) && read_socket(q, &q->sockets[at])) {
-			q->next_socket = at + 1;
+		struct udp_socket *s = &q->sockets[at];
+		at = at + 1 == q->sockets_n ? 0 : at + 1;
+		if ((all || s->hot_passes) && read_socket(q, s)) {
+			q->next_socket = at;
 			return true;
 		}
 	}

@@ -353,6 +353,22 @@ static bool send_single(struct udp_queue *q, unsigned *tries)
 	return true;
 }
 
+/* Errors are left to the next packet: tx_commit() sends the same again. */
+bool udp_tx_now(struct nic_queue *nq, uint32_t peer, const void *body, uint32_t body_len, unsigned priority)
+{
+	struct udp_queue *q = udp_queue_of(nq);
+	const struct udp_dest *dest = dest_of(q, peer);
+	const struct nic_dscp *dscp = &q->port->args.dscp;
+	if (!dest || q->slots_n || body_len > dest->bytes_max ||
+	    nic_dscp_of(dscp, priority) != dscp->tos[NIC_PRIORITY_MAX] ||
+	    sendto(q->sockets[dest->socket].fd, body, body_len, 0, (const struct sockaddr *)&dest->to, dest->to_len) <
+		    0)
+		return false;
+	udp_count(&q->counters.tx_packets, 1);
+	udp_count(&q->counters.tx_bytes, body_len);
+	return true;
+}
+
 void udp_send_ready(struct udp_queue *q)
 {
 	unsigned tries = 0;

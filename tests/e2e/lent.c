@@ -154,6 +154,21 @@ static void one_by_one(void)
 	}
 }
 
+/* A message of one part is sent from where it lies while the call is made: then the memory is the caller's again. */
+static void at_once(void)
+{
+	static const size_t lens[] = {128 * 1024 - HEADER, 300001, MIB, 2 * MIB + 1, 8 * MIB, 16 * MIB - HEADER};
+	for (unsigned i = 0; i < 3 * sizeof lens / sizeof *lens; i++) {
+		struct message m;
+		fill(&m, memory + HEADER, lens[i / 3], 50 + i);
+		memcpy(memory, m.header, HEADER);
+		CHECK_STATUS(far_msg_send(agent, to, CHECKED, memory, HEADER + m.len, NULL, on_done, &m, &err), FAR_OK,
+			     &err);
+		memset(memory, 0xff, HEADER + m.len);
+		await(&m.done);
+	}
+}
+
 static void many(bool oneways)
 {
 	static struct message m[MANY];
@@ -206,6 +221,7 @@ static void contents(void)
 {
 	misuse();
 	one_by_one();
+	at_once();
 	many(false);
 	many(true);
 	uint64_t there[3];

@@ -160,6 +160,7 @@ static const struct test_case datagram_cases[] = {
 	{"not attached", case_datagram_not_attached},
 	{"bursts", case_datagram_bursts},
 	{"referred bytes", case_datagram_referred},
+	{"at once", case_datagram_at_once},
 	{"places", case_datagram_places},
 	{"priorities", case_datagram_priorities},
 	{"held packets", case_datagram_held},

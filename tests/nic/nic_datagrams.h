@@ -294,6 +294,47 @@ static void case_datagram_referred(void)
 	}
 }
 
+/* Packets that leave without a flush, while none is reserved. */
+static void case_datagram_at_once(void)
+{
+	static uint8_t memory[65536];
+	uint64_t limit = patience_limit(), got = 0, seq = 0;
+	struct nic_tx tx;
+	two_places();
+	if (!ends[0].ops->tx_now) {
+		unfit_reason = "it sends at the flush";
+		return;
+	}
+	uint64_t max = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
+	while (got < repeats(4000)) {
+		uint64_t len = seq % 8 ? DATAGRAM_STAMP + mix(seq) % 200 : max;
+		datagram_fill(memory, seq, len);
+		bool now = ends[0].ops->tx_now(ends[0].q, at_1, memory, (uint32_t)len, NIC_PRIORITY_MAX);
+		memset(memory, 0x77, len);
+		seq += now;
+		struct nic_pkt pkts[BURST];
+		for (unsigned n; (n = take(1, pkts, BURST));)
+			for (unsigned i = 0; i < n; i++) {
+				uint64_t number;
+				REQUIRE(datagram_is_sound(&pkts[i], &number));
+				got++;
+				give(1, &pkts[i]);
+			}
+		step_all();
+		REQUIRE(now_ns() < limit);
+	}
+	/* Not before what was committed, nor beyond the path, nor without an address. */
+	REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 64, &tx) == 0);
+	datagram_fill(tx.body, seq, 64);
+	datagram_fill(memory, seq + 1, 64);
+	REQUIRE(!ends[0].ops->tx_now(ends[0].q, at_1, memory, 64, NIC_PRIORITY_MAX));
+	REQUIRE(ends[0].ops->tx_commit(ends[0].q, &tx) == 0);
+	REQUIRE(!ends[0].ops->tx_now(ends[0].q, at_1, memory, 64, NIC_PRIORITY_MAX));
+	flush(0);
+	REQUIRE(!ends[0].ops->tx_now(ends[0].q, at_1, memory, (uint32_t)max + 1, NIC_PRIORITY_MAX));
+	REQUIRE(!ends[0].ops->tx_now(ends[0].q, at_1 + 1, memory, 64, NIC_PRIORITY_MAX));
+}
+
 /* Number `i` of a burst: it lies in its place, or as without one. */
 static bool take_from_place(struct nic_pkt *pkt, unsigned i, uint8_t *at, uint32_t bytes, uint32_t each)
 {

@@ -154,6 +154,13 @@ static void case_load(void)
 		REQUIRE(take(1, pkts, BURST) == 0);
 		REQUIRE(!q->batched);
 	}
+	/* One packet for each look: there is never another that waits. */
+	for (unsigned i = 0; i < 1000; i++) {
+		REQUIRE(send_one(0, at_1, i, 100) == 0);
+		flush(0);
+		expect_one(1, i, 100);
+		REQUIRE(!q->batched);
+	}
 	for (unsigned round = 0; round < 10; round++) {
 		for (unsigned i = 0; i < 64; i++)
 			REQUIRE(send_one(0, at_1, i, 100) == 0);

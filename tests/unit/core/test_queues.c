@@ -107,6 +107,33 @@ Test(core_queues_cheap, without_peers_it_is_cold)
 	cr_assert_eq(polls_in(1000), 1000u);
 }
 
+/* What the shard sends to itself makes the queue hot: there is nothing to look for at other times. */
+Test(core_queues_cheap, with_itself_alone_it_is_hot_while_it_sends)
+{
+	struct result r;
+	union packet_head h;
+	enum { NIC_SELF = 7 };
+	mail_at(MAIL_PEER_UP, SELF, NIC_SELF, 1);
+	passes(1);
+	cr_assert_eq(polls_in(1000), 1000u, "another peer is there");
+	mail_at(MAIL_PEER_DOWN, OTHER, NIC_OTHER, 1);
+	cool();
+	cr_assert_eq(polls_in(FAR_COLD_PASSES), 1u);
+	cr_assert_eq(call_to(SELF, &r), 0);
+	cr_assert_eq(polls_in(FAR_HOT_POLLS), FAR_HOT_POLLS);
+	h = sent_by(queue2);
+	cr_assert_eq(polls_in(2 * FAR_HOT_POLLS), 2 * FAR_HOT_POLLS, "it owes an answer");
+	reply_from(queue2, NIC_SELF, h);
+	passes(1);
+	cr_assert_eq(r.n, 1u);
+	cool();
+	/* Without itself a cheap queue with a peer is as it was. */
+	mail_at(MAIL_PEER_DOWN, SELF, NIC_SELF, 1);
+	mail_at(MAIL_PEER_UP, 3, 4, 1);
+	passes(1);
+	cr_assert_eq(polls_in(1000), 1000u);
+}
+
 Test(core_queues, one_that_costs_is_polled_now_and_then)
 {
 	cool();

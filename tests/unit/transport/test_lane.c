@@ -105,6 +105,40 @@ Test(transport_lane, lent)
 	fixture_fini();
 }
 
+/* One line that is all that a flush sends needs no reservation below. */
+Test(transport_lane, at_once)
+{
+	begin();
+	expect_all();
+	commit(1); /* so that there is a lane */
+	flush();
+	uint64_t before = fixture.fabric.at_once;
+	put(32);
+	flush();
+	put(0);
+	flush();
+	cr_assert_eq(fixture.fabric.at_once, before + 2);
+	put(32);
+	put(7);
+	flush();
+	commit(300);
+	put(1);
+	flush();
+	cr_assert_eq(fixture.fabric.at_once, before + 2, "others leave with it");
+	expect_all();
+	commit(1);
+	flush();
+	fixture.fabric.plain = true; /* the driver refuses */
+	put(9);
+	flush();
+	cr_assert_eq(fixture.fabric.at_once, before + 2);
+	expect_all();
+	struct transport_stats stats;
+	transport_stats_read(fixture.ends[0].port, &stats);
+	cr_assert_eq(stats.resent, 0u);
+	fixture_fini();
+}
+
 /* Packets of lines are, to the byte, those of the same messages. */
 Test(transport_lane, same_packets)
 {
