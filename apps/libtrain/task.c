@@ -6,7 +6,19 @@
 struct child {
 	struct task *task;
 	int32_t rank;
+	const char *function;
 };
+
+/** Names the worker in an error of a call to it. */
+static void explain(const struct child *child, enum far_status status, struct far_err *err)
+{
+	if (status == FAR_NO_FUNCTION && strncmp(child->function, "far::backward::packed", 21) == 0)
+		snprintf(err->text, sizeof err->text,
+			 "it reads no compressed gradients: update its libfarcall-train, or send them without a "
+			 "far_compressor");
+	if (child->rank != RANK_HERE)
+		error_on_node(child->task->agent, child->rank, err);
+}
 
 struct task *task_new(struct far_pool *pool, struct far_agent *agent, struct far_deferred *request,
 		      struct far_future *root)
@@ -56,8 +68,8 @@ static void on_child(struct far_future *f, void *user)
 	struct child *child = user;
 	struct far_err err;
 	enum far_status status = far_future_value(f, NULL, &err);
-	if (status && child->rank != RANK_HERE)
-		error_on_node(child->task->agent, child->rank, &err);
+	if (status)
+		explain(child, status, &err);
 	task_done(child->task, status, &err);
 	pool_give(child);
 }
@@ -82,15 +94,14 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	struct child *child = pool_take(task->pool, sizeof *child);
 	if (!child)
 		return fail_memory(err, "backward", sizeof *child);
-	*child = (struct child){task, rank};
+	*child = (struct child){task, rank, function};
 	enum far_status status;
 	while ((status = far_rpc_async_to(task->agent, to, function, args, n, &opts, &f, err)) == FAR_BUSY)
 		if ((status = task_nap(err)))
 			break;
 	if (status) {
+		explain(child, status, err);
 		pool_give(child);
-		if (rank != RANK_HERE)
-			error_on_node(task->agent, rank, err);
 		return status;
 	}
 	pthread_mutex_lock(&task->lock);
