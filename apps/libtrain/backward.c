@@ -5,8 +5,6 @@
 #include "rows.h"
 #include "tape.h"
 
-#define TABLE_MIN 64
-
 /* ---- the nodes of a pass ---- */
 
 static uint32_t *table_find(const struct pass *p, const void *key)
@@ -19,11 +17,12 @@ static uint32_t *table_find(const struct pass *p, const void *key)
 
 static bool table_grow(struct pass *p)
 {
-	size_t capacity = p->table_capacity ? 2 * p->table_capacity : TABLE_MIN;
+	size_t capacity = 4 * p->table_capacity;
 	uint32_t *table = pool_zero(p->pool, capacity * sizeof *table);
 	if (!table)
 		return false;
-	pool_give(p->table);
+	if (p->table != p->few_table)
+		pool_give(p->table);
 	p->table = table;
 	p->table_capacity = capacity;
 	for (size_t i = 0; i < p->n; i++)
@@ -33,7 +32,7 @@ static bool table_grow(struct pass *p)
 
 static bool push_ready(struct pass *p, uint32_t entry)
 {
-	if (!pool_grow(p->pool, (void **)&p->ready, &p->ready_capacity, p->ready_n, sizeof *p->ready))
+	if (!pool_grow_few(p->pool, (void **)&p->ready, &p->ready_capacity, p->ready_n, sizeof *p->ready, p->few_ready))
 		return false;
 	p->ready[p->ready_n++] = entry;
 	return true;
@@ -50,10 +49,36 @@ static bool make_ready(struct pass *p, uint32_t at)
 	return true;
 }
 
+static void begin(struct pass *p)
+{
+	p->entries = p->few_entries;
+	p->capacity = PASS_FEW;
+	p->ready = p->few_ready;
+	p->ready_capacity = PASS_FEW;
+	p->table = p->few_table;
+	p->table_capacity = PASS_FEW_TABLE;
+}
+
+/** The slots of the next entry. NULL: no memory. */
+static struct gradient *slots_make(struct pass *p, unsigned m)
+{
+	if (m == 1 && p->n < PASS_FEW)
+		return &p->few_slots[p->n];
+	return pool_zero(p->pool, m * sizeof(struct gradient));
+}
+
+static void slots_give(struct pass *p, struct gradient *slots)
+{
+	if (slots < p->few_slots || slots >= p->few_slots + PASS_FEW)
+		pool_give(slots);
+}
+
 /** The entry of a node or leaf, made and pushed if it is new. False: no memory. */
 static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint32_t *entry)
 {
 	const void *key = node ? (const void *)node : (const void *)leaf;
+	if (!p->entries)
+		begin(p);
 	if (2 * (p->n + 1) > p->table_capacity && !table_grow(p))
 		return false;
 	uint32_t *slot = table_find(p, key);
@@ -61,9 +86,10 @@ static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint3
 		*entry = *slot - 1;
 		return true;
 	}
-	if (p->n >= UINT32_MAX - 1 || !pool_grow(p->pool, (void **)&p->entries, &p->capacity, p->n, sizeof *p->entries))
+	if (p->n >= UINT32_MAX - 1 ||
+	    !pool_grow_few(p->pool, (void **)&p->entries, &p->capacity, p->n, sizeof *p->entries, p->few_entries))
 		return false;
-	struct gradient *slots = pool_zero(p->pool, (node ? node->m : 1) * sizeof *slots);
+	struct gradient *slots = slots_make(p, node ? node->m : 1);
 	if (!slots)
 		return false;
 	p->entries[p->n] = (struct entry){key, node, leaf, slots, 0, 0, false};
@@ -389,11 +415,14 @@ void pass_end(struct pass *p)
 		struct entry *entry = &p->entries[i];
 		for (unsigned k = 0; k < (entry->node ? entry->node->m : 1); k++)
 			gradient_drop(&entry->slots[k]);
-		pool_give(entry->slots);
+		slots_give(p, entry->slots);
 	}
-	pool_give(p->entries);
-	pool_give(p->table);
-	pool_give(p->ready);
+	if (p->entries != p->few_entries)
+		pool_give(p->entries);
+	if (p->table != p->few_table)
+		pool_give(p->table);
+	if (p->ready != p->few_ready)
+		pool_give(p->ready);
 }
 
 /* ---- roots ---- */

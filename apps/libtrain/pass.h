@@ -25,6 +25,9 @@ struct entry {
 	bool run;               /* all have, and it has run */
 };
 
+#define PASS_FEW       4  /* nodes and leaves */
+#define PASS_FEW_TABLE 16 /* a power of two, at least twice as many */
+
 /* The graph keeps nodes and leaves while the pass runs: the caller has the roots. */
 struct pass {
 	struct far_pool *pool;
@@ -53,6 +56,10 @@ struct pass {
 	size_t ready_n, ready_capacity;
 	uint32_t leaves;  /* entry + 1, of leaves that are ready */
 	uint64_t delayed; /* weight of what has run since flush() */
+	/* Memory for the first ones: a short pass takes none from the pool. */
+	struct entry few_entries[PASS_FEW];
+	struct gradient few_slots[PASS_FEW]; /* of entries with one output */
+	uint32_t few_table[PASS_FEW_TABLE], few_ready[PASS_FEW];
 };
 
 /** Errors of roots[0, n): see far_grads_backward(). */

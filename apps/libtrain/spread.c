@@ -16,6 +16,8 @@ struct parcel {
 	uint64_t slot;                     /* of the compressor */
 };
 
+#define FEW 2 /* variables that cost no memory of the pool of their own */
+
 /* What goes to one worker. */
 struct outbox {
 	struct outbox *next;
@@ -24,6 +26,8 @@ struct outbox {
 	size_t ids_n, ids_capacity;
 	struct parcel *parcels; /* of the second part */
 	size_t parcels_n, parcels_capacity;
+	uint64_t few_ids[FEW];
+	struct parcel few_parcels[FEW];
 };
 
 /* Workers that a pass has reached from here. */
@@ -46,8 +50,10 @@ void outboxes_free(struct outbox *list)
 			gradient_drop(&box->parcels[i].g);
 			far_compressor_free(box->parcels[i].compressor);
 		}
-		pool_give(box->parcels);
-		pool_give(box->ids);
+		if (box->parcels != box->few_parcels)
+			pool_give(box->parcels);
+		if (box->ids != box->few_ids)
+			pool_give(box->ids);
 		pool_give(box);
 	}
 }
@@ -107,9 +113,13 @@ static struct outbox *outbox_for(struct spread *s, int32_t rank)
 	struct outbox *box = s->outboxes;
 	while (box && box->rank != rank)
 		box = box->next;
-	if (box || !(box = pool_zero(s->pass.pool, sizeof *box)))
+	if (box || !(box = pool_take(s->pass.pool, sizeof *box)))
 		return box;
 	box->rank = rank;
+	box->ids = box->few_ids;
+	box->parcels = box->few_parcels;
+	box->ids_capacity = box->parcels_capacity = FEW;
+	box->ids_n = box->parcels_n = 0;
 	box->next = s->outboxes;
 	s->outboxes = box;
 	return box;
@@ -130,8 +140,8 @@ static enum far_status take_leaf(void *user, struct far_var *leaf, struct gradie
 		return FAR_OK;
 	*taken = true;
 	struct outbox *box = outbox_for(s, leaf->sent_rank);
-	if (!box || !pool_grow(s->pass.pool, (void **)&box->parcels, &box->parcels_capacity, box->parcels_n,
-			       sizeof *box->parcels))
+	if (!box || !pool_grow_few(s->pass.pool, (void **)&box->parcels, &box->parcels_capacity, box->parcels_n,
+				   sizeof *box->parcels, box->few_parcels))
 		return fail_memory(err, "backward", sizeof *box);
 	struct parcel *parcel = &box->parcels[box->parcels_n++];
 	*parcel = (struct parcel){.id = leaf->sent_id, .slot = leaf->sent_id};
@@ -151,6 +161,12 @@ static enum far_status flush(void *user, struct far_err *err)
 	return spread_send(s, s->to, err);
 }
 
+/** Of the memory of a request: it is neither written nor kept. */
+static void kept(void *user)
+{
+	(void)user;
+}
+
 struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flags)
 {
 	struct spread *s = pool_zero(context->train->pool, sizeof *s);
@@ -166,6 +182,8 @@ struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flag
 	s->pass.flush = flush;
 	s->pass.user = s;
 	s->pass.lock = &context->lock;
+	atomic_init(&s->loan.refs, 1); /* of the struct: it is never given to the pool */
+	s->loan.release = kept;
 	s->next = context->spreads;
 	context->spreads = s;
 	return s;
@@ -200,7 +218,8 @@ enum far_status spread_follow(struct spread *s, struct far_err *err)
 			continue;
 		struct outbox *box = outbox_for(s, leaf->sent_rank);
 		if (!box || !reach(s, leaf->sent_rank) ||
-		    !pool_grow(s->pass.pool, (void **)&box->ids, &box->ids_capacity, box->ids_n, sizeof *box->ids))
+		    !pool_grow_few(s->pass.pool, (void **)&box->ids, &box->ids_capacity, box->ids_n, sizeof *box->ids,
+				   box->few_ids))
 			return fail_memory(err, "backward", sizeof *box);
 		box->ids[box->ids_n++] = leaf->sent_id;
 	}
@@ -277,10 +296,12 @@ static void count(struct far_context *context, const struct batch *batch, size_t
 static enum far_status send_some(struct far_context *context, const struct sending *to, const struct outbox *box,
 				 size_t at, size_t n, uint64_t timeout_ns, struct far_err *err)
 {
-	struct batch batch = {.list = pool_zero(to->task->pool, n * 3 * sizeof *batch.list)};
+	struct far_val few[3 * FEW];
+	struct batch batch = {.list = n <= FEW ? few : pool_take(to->task->pool, n * 3 * sizeof *batch.list)};
 	if (!batch.list)
 		return fail_memory(err, "backward", n * 3 * sizeof *batch.list);
 	enum far_status status = FAR_OK;
+	memset(batch.list, 0, n * 3 * sizeof *batch.list);
 	for (size_t i = 0; i < n && !status; i++)
 		status = pack(&batch, batch.list + 3 * i, &box->parcels[at + i], box->rank, err);
 	struct far_val list = far_list(batch.list, 3 * n);
@@ -289,7 +310,8 @@ static enum far_status send_some(struct far_context *context, const struct sendi
 		status = task_call(to->task, box->rank, receiver_of(&batch),
 				   FAR_ARGS((int64_t)to->context, (int64_t)to->pass, list), timeout_ns, err);
 	}
-	pool_give(batch.list);
+	if (batch.list != few)
+		pool_give(batch.list);
 	return status;
 }
 

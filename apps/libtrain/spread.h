@@ -29,6 +29,7 @@ struct spread {
 	bool running;       /* a thread runs the pass */
 	struct sending *to; /* of that thread: what it sends meanwhile */
 	size_t announced;   /* entries of the pass whose sender was notified */
+	struct store loan;  /* memory of the request whose gradients are read there; not of the pool */
 	struct outbox *outboxes;
 	struct reached *reached;
 };
@@ -58,8 +59,8 @@ enum far_status spread_expect(struct spread *s, const struct far_val *args, stru
  */
 enum far_status spread_deliver(struct spread *s, const struct far_val *args, bool packed, struct store *loan,
 			       struct far_err *err);
-/** Copies what still refers to the memory of the request. */
-enum far_status spread_return(struct spread *s, const struct store *loan, struct far_err *err);
+/** Copies what still refers to s->loan, the memory of the request. */
+enum far_status spread_return(struct spread *s, struct far_err *err);
 
 /* ---- with context->lock, which they drop meanwhile ---- */
 

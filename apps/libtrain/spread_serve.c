@@ -151,8 +151,9 @@ enum far_status spread_deliver(struct spread *s, const struct far_val *args, boo
 	return FAR_OK;
 }
 
-enum far_status spread_return(struct spread *s, const struct store *loan, struct far_err *err)
+enum far_status spread_return(struct spread *s, struct far_err *err)
 {
+	const struct store *loan = &s->loan;
 	const struct pass *p = &s->pass;
 	for (size_t i = 0; i < p->n && atomic_load_explicit(&loan->refs, memory_order_relaxed) > 1; i++) {
 		const struct entry *entry = &p->entries[i];
@@ -168,25 +169,14 @@ enum far_status spread_return(struct spread *s, const struct store *loan, struct
 	return FAR_OK;
 }
 
-static void nothing(void *user)
-{
-	(void)user;
-}
-
 /** Delivers gradients and runs what that makes ready. They stay in the memory of the request, until this returns. */
 static enum far_status deliver_and_run(struct spread *s, struct sending *to, const struct far_val *args, bool packed,
 				       struct far_err *err)
 {
-	struct store *loan = s->running ? NULL : store_new(s->pass.pool, 0);
-	if (loan)
-		loan->release = nothing; /* not of the pool: it is not to be written or kept */
-	enum far_status status = spread_deliver(s, args, packed, loan, err);
-	if (!status)
-		status = spread_run(s, to, err);
-	if (!status && loan)
-		status = spread_return(s, loan, err);
-	store_unref(loan);
-	return status;
+	struct store *loan = s->running ? NULL : &s->loan;
+	TRY(spread_deliver(s, args, packed, loan, err));
+	TRY(spread_run(s, to, err));
+	return loan ? spread_return(s, err) : FAR_OK;
 }
 
 static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, const struct far_val *args, bool packed,

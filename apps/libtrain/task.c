@@ -2,12 +2,19 @@
 /** Calls that one call makes necessary, and its answer after them. Any thread; completions run on the poller. */
 #include "task.h"
 
-/* A call of a task. */
-struct child {
-	struct task *task;
-	int32_t rank;
-	const char *function;
-};
+static struct child *child_make(struct task *task, int32_t rank, const char *function)
+{
+	struct child *child = task->first.task ? pool_take(task->pool, sizeof *child) : &task->first;
+	if (child)
+		*child = (struct child){task, rank, function};
+	return child;
+}
+
+static void child_give(struct child *child)
+{
+	if (child != &child->task->first)
+		pool_give(child);
+}
 
 /** Names the worker in an error of a call to it. */
 static void explain(const struct child *child, enum far_status status, struct far_err *err)
@@ -70,8 +77,9 @@ static void on_child(struct far_future *f, void *user)
 	enum far_status status = far_future_value(f, NULL, &err);
 	if (status)
 		explain(child, status, &err);
-	task_done(child->task, status, &err);
-	pool_give(child);
+	struct task *task = child->task;
+	child_give(child);
+	task_done(task, status, &err);
 }
 
 #define NAP_NS 50000
@@ -91,17 +99,16 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	struct far_to to = {rank == RANK_HERE ? far_self(task->agent).worker : rank, -1};
 	struct far_future *f = NULL;
-	struct child *child = pool_take(task->pool, sizeof *child);
+	struct child *child = child_make(task, rank, function);
 	if (!child)
 		return fail_memory(err, "backward", sizeof *child);
-	*child = (struct child){task, rank, function};
 	enum far_status status;
 	while ((status = far_rpc_async_to(task->agent, to, function, args, n, &opts, &f, err)) == FAR_BUSY)
 		if ((status = task_nap(err)))
 			break;
 	if (status) {
 		explain(child, status, err);
-		pool_give(child);
+		child_give(child);
 		return status;
 	}
 	pthread_mutex_lock(&task->lock);
@@ -109,7 +116,7 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	pthread_mutex_unlock(&task->lock);
 	status = far_future_on_done(f, on_child, child, err);
 	if (status) {
-		pool_give(child);
+		child_give(child);
 		task_done(task, status, err);
 	}
 	far_future_free(f);

@@ -111,12 +111,6 @@ static enum far_status expect(struct spread *s)
 	return spread_expect(s, args, &err);
 }
 
-/* The memory of a request: what refers to it is copied before it ends. */
-static void returned(void *user)
-{
-	(void)user;
-}
-
 /** `packed`: some may be compressed. */
 static enum far_status deliver(struct spread *s, bool packed)
 {
@@ -135,15 +129,11 @@ static enum far_status deliver(struct spread *s, bool packed)
 		items[i] = far_tensor_val(&tensors[i]);
 	}
 	struct far_val args[] = {far_int(CONTEXT), far_int(1), far_list(items, n)};
-	struct store *loan = store_new(pool, 0);
-	must(loan);
-	loan->release = returned;
-	enum far_status status = spread_deliver(s, args, packed, loan, &err);
+	enum far_status status = spread_deliver(s, args, packed, &s->loan, &err);
 	if (!status) {
-		must(spread_return(s, loan, &err) == FAR_OK);
-		must(loan->refs == 1);
+		must(spread_return(s, &err) == FAR_OK);
+		must(s->loan.refs == 1); /* the memory of the request ends */
 	}
-	store_unref(loan);
 	return status;
 }
 
