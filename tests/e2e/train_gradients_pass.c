@@ -86,7 +86,7 @@ FAR_HANDLER(hooked)
 		return status;
 	struct far_var *w = leaf_of(&two, 1, true);
 	for (int i = 0; i < 2; i++)
-		server_hooks[i] = (struct hook){SERVER, s.context, 0}; /* the trainer's step outlives the passes */
+		server_hooks[i] = (struct hook){SERVER, s.context, 0}; /* the context ends after the passes */
 	struct far_var *x = far_tape_recv(s.tape, s.context, &args[0]);
 	OK(far_var_hook(x, FAR_HOOK_BEFORE, calls, &server_hooks[0], &err));
 	OK(far_var_hook(w, FAR_HOOK_AFTER, calls, &server_hooks[1], &err));
