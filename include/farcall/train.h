@@ -129,7 +129,8 @@ enum far_status far_tape_return(struct far_tape *tape, struct far_context *conte
  * them receives the numbers of the variables whose gradients will come, then the gradients flow: a worker that is
  * reached costs two calls, and results that no root depends on cost nothing. `timeout_ns`: as of a call, of the whole
  * pass. Other workers run it on fibers; parts with long computation, functions or hooks of the application run on
- * their threads for blocking handlers. These may make calls, also with variables of the context.
+ * their threads for blocking handlers. Functions and hooks may make calls, also with variables of the context, and keep
+ * their thread meanwhile.
  *
  * A gradient is sent before any long computation, function or hook that could delay it. Those for one worker that are
  * ready by then share a call. A received gradient is read where the request has it, and copied if it is kept: in the

@@ -70,6 +70,7 @@ int main(void)
 	gradients_share_messages();
 	views_are_sent();
 	gradients_wait_for_no_function();
+	threads_train_together();
 	bf16_rounds_to_nearest();
 	top_k_feeds_errors_back();
 	old_workers_are_named();

@@ -207,7 +207,7 @@ void bad_bytes_are_refused(void)
 	struct far_val number = far_int(1);
 	OK(backward_of(&s, call_var(&s, SERVER, "g::doubled", &list, 1), &err));
 	list = far_list(&number, 1);
-	CHECK_STATUS(far_rpc_sync(agent_of(TRAINER), check_name(SERVER), "far::backward::packed",
+	CHECK_STATUS(far_rpc_sync(agent_of(TRAINER), name_of(SERVER), "far::backward::packed",
 				  FAR_ARGS((int64_t)far_context_id(s.context), 1, list), NULL, NULL, &err),
 		     FAR_INVALID, &err);
 	CHECK_TEXT(&err, "the pass has ended");

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { N = 64, SMALL = 10, VIEWS = 40 };
+enum { N = 64, SMALL = 10, VIEWS = 40, RACERS = 20, ROUNDS = 4, LONG = 40000 };
 
 /* ---- handlers ---- */
 
@@ -53,7 +53,7 @@ FAR_HANDLER(asks)
 	struct far_err err;
 	struct far_val out;
 	const struct far_call_opts opts = {.timeout_ns = WAIT_NS};
-	if (far_rpc_sync(far_req_agent(req), check_name((int)args[1].u.i), "g::uses", args, 1, &opts, &out, &err))
+	if (far_rpc_sync(far_req_agent(req), name_of((int)args[1].u.i), "g::uses", args, 1, &opts, &out, &err))
 		return far_fail(req, err.status, err.code, "%s", err.text);
 	return far_return(req, &out);
 }
@@ -71,7 +71,7 @@ static enum far_status calls(void *user, struct far_var *var, struct far_gradien
 	struct hook *h = user;
 	const struct far_call_opts opts = {.timeout_ns = WAIT_NS};
 	h->runs++;
-	return far_rpc_sync(agent_of(h->rank), check_name(OLD), "g::asks",
+	return far_rpc_sync(agent_of(h->rank), name_of(OLD), "g::asks",
 			    FAR_ARGS((int64_t)far_context_id(h->context), h->rank), &opts, NULL, err);
 }
 
@@ -136,7 +136,7 @@ FAR_HANDLER(passed_on)
 	if (status)
 		return status;
 	struct far_val x = send_var(&s, far_tape_recv(s.tape, s.context, &args[0])), list = far_list(&x, 1), out;
-	OK(far_rpc_sync(far_req_agent(req), check_name(OLD), "g::doubled", &list, 1, NULL, &out, &err));
+	OK(far_rpc_sync(far_req_agent(req), name_of(OLD), "g::doubled", &list, 1, NULL, &out, &err));
 	struct far_var *y = far_tape_recv(s.tape, s.context, &out);
 	far_val_fini(&out);
 	return answer(req, &s, y);
@@ -198,7 +198,7 @@ static enum far_status passes(void *user, struct far_var *var, struct far_gradie
 	struct far_tape *tape;
 	CHECK(far_tape_new(pool, &tape, err) == FAR_OK);
 	enum far_status status =
-		far_rpc_sync(agent_of(TRAINER), check_name(SERVER), "g::doubled", &list, 1, NULL, &out, err);
+		far_rpc_sync(agent_of(TRAINER), name_of(SERVER), "g::doubled", &list, 1, NULL, &out, err);
 	if (!status) {
 		struct far_var *root =
 			far_tape_sum(tape, far_tape_recv(tape, nested_step->context, &out), NULL, 0, false);
@@ -326,6 +326,63 @@ void gradients_wait_for_no_function(void)
 	step_end(&s);
 	for (int i = 0; i < 3; i++)
 		far_var_free(x[i]);
+}
+
+/* ---- threads ---- */
+
+/* A thread that trains. Two have one context and one leaf in common. */
+struct racer {
+	pthread_t thread;
+	const struct step *common;
+	struct far_var *leaf;
+	const char *function;
+};
+
+static void *race(void *user)
+{
+	const struct racer *r = user;
+	struct far_err err;
+	struct step s = *r->common;
+	OK(far_tape_new(pool, &s.tape, &err));
+	for (int round = 0; round < ROUNDS; round++) {
+		struct far_val v = send_var(&s, r->leaf), list = far_list(&v, 1);
+		bool listed = strcmp(r->function, "g::doubled") == 0;
+		struct far_var *y = call_var(&s, (s.rank + 1) % WORKERS, r->function, listed ? &list : &v, 1);
+		OK(backward_of(&s, y, &err));
+		far_tape_reset(s.tape);
+	}
+	far_tape_free(s.tape);
+	return NULL;
+}
+
+/* 20 threads on three workers. Half of the passes are too long for fibers, and their gradients for messages. */
+void threads_train_together(void)
+{
+	static struct racer racers[RACERS];
+	static struct step steps[RACERS / 2];
+	static float ones[LONG];
+	struct far_var *leaves[RACERS / 2];
+	for (int i = 0; i < LONG; i++)
+		ones[i] = 1;
+	for (int i = 0; i < RACERS / 2; i++) {
+		steps[i] = step_begin(i % WORKERS);
+		leaves[i] = leaf_of(ones, i % 2 ? LONG : N, true);
+	}
+	for (int i = 0; i < RACERS; i++) {
+		racers[i] = (struct racer){.common = &steps[i / 2],
+					   .leaf = leaves[i / 2],
+					   .function = i % 2 ? "g::doubled" : "g::passed_on"};
+		CHECK(pthread_create(&racers[i].thread, NULL, race, &racers[i]) == 0);
+	}
+	for (int i = 0; i < RACERS; i++)
+		CHECK(pthread_join(racers[i].thread, NULL) == 0);
+	for (int i = 0; i < RACERS / 2; i++) {
+		const float *g = gradient_of(&steps[i], leaves[i]);
+		for (int k = 0; k < (i % 2 ? LONG : N); k++)
+			CHECK(g[k] == 2 * 2 * ROUNDS);
+		step_end(&steps[i]);
+		far_var_free(leaves[i]);
+	}
 }
 
 const struct far_function *gradient_functions(size_t *n)
