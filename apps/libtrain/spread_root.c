@@ -53,16 +53,30 @@ static enum far_status begin(struct far_context *context, struct far_var *const 
 	return s ? status : fail_memory(err, "backward", sizeof *s);
 }
 
+/** Waits until no other thread is in a pass that has ended: it may be in a node, which the caller frees afterwards.
+ * With the lock. */
+static void wait_for_others(struct spread *s)
+{
+	struct far_context *context = s->context;
+	enum far_status status = FAR_OK;
+	while (s->users > 1 && status != FAR_SHUTDOWN) {
+		pthread_mutex_unlock(&context->lock);
+		status = task_nap(NULL);
+		pthread_mutex_lock(&context->lock);
+	}
+}
+
 /** Ends the pass at the root. */
 static void finish(struct spread *s, enum far_status status)
 {
 	struct far_context *context = s->context;
 	pthread_mutex_lock(&context->lock);
-	s->users--;
 	if (status && !s->pass.ended) {
 		spread_abort(s, train_agent(context->train, NULL));
-		return;
+		pthread_mutex_lock(&context->lock);
 	}
+	wait_for_others(s);
+	s->users--;
 	if (!s->pass.ended)
 		spread_remove(s);
 	else if (s->users == 0)

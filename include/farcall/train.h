@@ -130,7 +130,7 @@ enum far_status far_tape_return(struct far_tape *tape, struct far_context *conte
  * reached costs two calls, and results that no root depends on cost nothing. `timeout_ns`: as of a call, of the whole
  * pass. Other workers run it on fibers; parts with long computation, functions or hooks of the application run on
  * their threads for blocking handlers. Functions and hooks may make calls, also with variables of the context, and keep
- * their thread meanwhile.
+ * their thread meanwhile; one that runs here when the pass ends with an error is awaited.
  *
  * A gradient is sent before any long computation, function or hook that could delay it. Those for one worker that are
  * ready by then share a call. A received gradient is read where the request has it, and copied if it is kept: in the

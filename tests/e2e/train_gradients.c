@@ -70,6 +70,8 @@ int main(void)
 	gradients_share_messages();
 	views_are_sent();
 	gradients_wait_for_no_function();
+	gradients_arrive_while_others_run();
+	errors_wait_for_hooks();
 	threads_train_together();
 	bf16_rounds_to_nearest();
 	top_k_feeds_errors_back();

@@ -98,6 +98,8 @@ void hooks_make_calls(void);
 void gradients_share_messages(void);
 void views_are_sent(void);
 void gradients_wait_for_no_function(void);
+void gradients_arrive_while_others_run(void);
+void errors_wait_for_hooks(void);
 void threads_train_together(void);
 void bf16_rounds_to_nearest(void);
 void top_k_feeds_errors_back(void);

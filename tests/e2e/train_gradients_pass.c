@@ -127,7 +127,7 @@ FAR_HANDLER(turned)
 	return answer(req, &s, sum);
 }
 
-/** Passes a variable on to another worker, and its result back. */
+/** Passes a variable on to worker args[1], and its result back. */
 FAR_HANDLER(passed_on)
 {
 	struct step s;
@@ -136,7 +136,7 @@ FAR_HANDLER(passed_on)
 	if (status)
 		return status;
 	struct far_val x = send_var(&s, far_tape_recv(s.tape, s.context, &args[0])), list = far_list(&x, 1), out;
-	OK(far_rpc_sync(far_req_agent(req), name_of(OLD), "g::doubled", &list, 1, NULL, &out, &err));
+	OK(far_rpc_sync(far_req_agent(req), name_of((int)args[1].u.i), "g::doubled", &list, 1, NULL, &out, &err));
 	struct far_var *y = far_tape_recv(s.tape, s.context, &out);
 	far_val_fini(&out);
 	return answer(req, &s, y);
@@ -169,6 +169,81 @@ static enum far_status waits(void *user, const struct far_tensor *const *grads, 
 		usleep(1000);
 	}
 	return FAR_TIMEOUT;
+}
+
+/** The counts of the step's context on a worker. */
+static struct far_context_counts counts_on(const struct step *s, int rank)
+{
+	struct far_err err;
+	struct far_context *context;
+	struct far_context_counts counts;
+	OK(far_context_find(trains[rank], NULL, far_context_id(s->context), &context, &err));
+	far_context_counts_read(context, &counts);
+	far_context_free(context);
+	return counts;
+}
+
+/** Returns when the server has received another gradient, and has copied it: this one runs. */
+static enum far_status waits_for_others(void *user, const struct far_tensor *const *grads, size_t m,
+					const struct far_tensor *const *in, size_t n,
+					const struct far_tensor *const *out, struct far_tensor *const *dx,
+					struct far_err *err)
+{
+	for (int i = 0; i < (int)(WAIT_NS / FAR_MS); i++) {
+		if (counts_on(waited_for, SERVER).bytes_copied >= (N + LONG) * sizeof(float))
+			return far_op_copy(grads[0], dx[0], err);
+		usleep(1000);
+	}
+	return FAR_TIMEOUT;
+}
+
+static _Atomic int hook_runs, hook_done;
+
+/** Fails while a hook of the trainer runs. */
+static enum far_status fails_meanwhile(void *user, const struct far_tensor *const *grads, size_t m,
+				       const struct far_tensor *const *in, size_t n,
+				       const struct far_tensor *const *out, struct far_tensor *const *dx,
+				       struct far_err *err)
+{
+	for (int i = 0; i < (int)(WAIT_NS / FAR_MS) && !hook_runs; i++)
+		usleep(1000);
+	return FAR_REMOTE;
+}
+
+/** Returns after the pass has ended. */
+static enum far_status outlasts(void *user, struct far_var *var, struct far_gradient *g, struct far_err *err)
+{
+	hook_runs = 1;
+	for (int i = 0; i < (int)(WAIT_NS / FAR_MS) && counts_on(waited_for, TRAINER).passes > 0; i++)
+		usleep(1000);
+	hook_done = 1;
+	return FAR_OK;
+}
+
+FAR_HANDLER(failing)
+{
+	static const struct far_tape_function function = {"test::fails_meanwhile", same, fails_meanwhile, NULL};
+	struct step s;
+	struct far_var *y;
+	enum far_status status = received(req, &args[0], &s);
+	if (status)
+		return status;
+	struct far_var *x = far_tape_recv(s.tape, s.context, &args[0]);
+	far_tape_apply(s.tape, &function, &x, 1, &y, 1);
+	return answer(req, &s, y);
+}
+
+FAR_HANDLER(waiting)
+{
+	static const struct far_tape_function function = {"test::waits_for_others", same, waits_for_others, NULL};
+	struct step s;
+	struct far_var *y;
+	enum far_status status = received(req, &args[0], &s);
+	if (status)
+		return status;
+	struct far_var *x = far_tape_recv(s.tape, s.context, &args[0]);
+	far_tape_apply(s.tape, &function, &x, 1, &y, 1);
+	return answer(req, &s, y);
 }
 
 /** waits(x) + 2 (a + b), for the list of a, b and x. */
@@ -228,18 +303,6 @@ void hooks_make_calls(void)
 	step_end(&s);
 	far_var_free(x);
 	far_var_free(nested_leaf);
-}
-
-/** The counts of the step's context on a worker. */
-static struct far_context_counts counts_on(struct step *s, int rank)
-{
-	struct far_err err;
-	struct far_context *context;
-	struct far_context_counts counts;
-	OK(far_context_find(trains[rank], NULL, far_context_id(s->context), &context, &err));
-	far_context_counts_read(context, &counts);
-	far_context_free(context);
-	return counts;
 }
 
 void gradients_share_messages(void)
@@ -328,6 +391,47 @@ void gradients_wait_for_no_function(void)
 		far_var_free(x[i]);
 }
 
+/* The server runs a function of the pass while a long gradient comes from a third worker: it keeps its own copy. */
+void gradients_arrive_while_others_run(void)
+{
+	static float ones[LONG];
+	struct far_err err;
+	struct step s = step_begin(TRAINER);
+	waited_for = &s;
+	for (int i = 0; i < LONG; i++)
+		ones[i] = 1;
+	struct far_var *a = leaf_of(ones, N, true), *b = leaf_of(ones, LONG, true);
+	struct far_val v = send_var(&s, a), args[2] = {send_var(&s, b), far_int(SERVER)};
+	struct far_var *y = call_var(&s, OLD, "g::passed_on", args, 2);
+	struct far_var *sum = far_tape_sum(s.tape, y, NULL, 0, false);
+	y = far_tape_sum(s.tape, call_var(&s, SERVER, "g::waiting", &v, 1), NULL, 0, false);
+	OK(backward_of(&s, far_tape_add(s.tape, sum, y), &err));
+	for (int i = 0; i < LONG; i++)
+		CHECK(gradient_of(&s, b)[i] == 2 && gradient_of(&s, a)[i % N] == 1);
+	step_end(&s);
+	far_var_free(a);
+	far_var_free(b);
+}
+
+/* The graph is the caller's again when far_backward() returns, though a hook was in it when the pass failed. */
+void errors_wait_for_hooks(void)
+{
+	struct far_err err;
+	const float one = 1;
+	struct step s = step_begin(TRAINER);
+	struct far_var *a = leaf_of(&one, 1, true), *b = leaf_of(&one, 1, true);
+	waited_for = &s;
+	OK(far_var_hook(a, FAR_HOOK_BEFORE, outlasts, NULL, &err));
+	struct far_val v = send_var(&s, a), list = far_list(&v, 1), w = send_var(&s, b);
+	struct far_var *x = call_var(&s, SERVER, "g::doubled", &list, 1), *y = call_var(&s, OLD, "g::failing", &w, 1);
+	CHECK_STATUS(backward_of(&s, far_tape_add(s.tape, x, y), &err), FAR_REMOTE, &err);
+	CHECK_TEXT(&err, "error on node 2 (worker2)");
+	CHECK(hook_runs && hook_done);
+	step_end(&s);
+	far_var_free(a);
+	far_var_free(b);
+}
+
 /* ---- threads ---- */
 
 /* A thread that trains. Two have one context and one leaf in common. */
@@ -393,7 +497,9 @@ const struct far_function *gradient_functions(size_t *n)
 		{"g::hooked(far::Var x) -> far::Var", FAR_KIND_FIBER, hooked, NULL, 0},
 		{"g::doubled(List xs) -> far::Var", FAR_KIND_FIBER, doubled, NULL, 0},
 		{"g::turned(List xs) -> far::Var", FAR_KIND_FIBER, turned, NULL, 0},
-		{"g::passed_on(far::Var x) -> far::Var", FAR_KIND_FIBER, passed_on, NULL, 0},
+		{"g::passed_on(far::Var x, int to=2) -> far::Var", FAR_KIND_FIBER, passed_on, NULL, 0},
+		{"g::waiting(far::Var x) -> far::Var", FAR_KIND_FIBER, waiting, NULL, 0},
+		{"g::failing(far::Var x) -> far::Var", FAR_KIND_FIBER, failing, NULL, 0},
 		{"g::slow(List xs) -> far::Var", FAR_KIND_FIBER, slow, NULL, 0},
 		{"g::compressed(far::Var x, Tensor w, int how) -> far::Var", FAR_KIND_FIBER, compressed_handler, NULL,
 		 0},

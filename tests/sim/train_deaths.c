@@ -134,13 +134,12 @@ static enum far_status touch_hook(void *user, struct far_var *var, struct far_gr
 {
 	unsigned both = (unsigned)(uintptr_t)user;
 	struct far_agent *agent = cluster_agent(cluster_worker(run.c, both / WORKERS));
-	const struct far_call_opts opts = {.timeout_ns = LIMIT};
 	char name[16];
 	(void)var;
 	(void)g;
 	snprintf(name, sizeof name, "w%u", both % WORKERS);
 	run.hooks++;
-	return far_rpc_sync(agent, name, "t::touch", NULL, 0, &opts, NULL, err);
+	return far_rpc_sync(agent, name, "t::touch", NULL, 0, NULL, NULL, err); /* in the time of the pass */
 }
 
 FAR_HANDLER(hop)
