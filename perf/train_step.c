@@ -109,7 +109,7 @@ FAR_HANDLER(rows)
 	(void)user;
 	if (far_context_find(train, req, (uint64_t)args[0].u.i, &context, &e) || far_tape_new(pool, &of, &e))
 		return far_fail(req, e.status, e.code, "%s", e.text);
-	struct far_var *ids = far_tape_input(of, far_val_tensor(&args[1]));
+	struct far_var *ids = far_tape_recv(of, context, &args[1]); /* a copy: the graph outlasts the request */
 	return answer(req, context, of, far_tape_embedding(of, there[0], ids, true));
 }
 

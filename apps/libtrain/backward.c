@@ -5,8 +5,6 @@
 #include "rows.h"
 #include "tape.h"
 
-#define TABLE_MIN 64
-
 /* ---- the nodes of a pass ---- */
 
 static uint32_t *table_find(const struct pass *p, const void *key)
@@ -19,11 +17,12 @@ static uint32_t *table_find(const struct pass *p, const void *key)
 
 static bool table_grow(struct pass *p)
 {
-	size_t capacity = p->table_capacity ? 2 * p->table_capacity : TABLE_MIN;
+	size_t capacity = 4 * p->table_capacity;
 	uint32_t *table = pool_zero(p->pool, capacity * sizeof *table);
 	if (!table)
 		return false;
-	pool_give(p->table);
+	if (p->table != p->few_table)
+		pool_give(p->table);
 	p->table = table;
 	p->table_capacity = capacity;
 	for (size_t i = 0; i < p->n; i++)
@@ -33,16 +32,53 @@ static bool table_grow(struct pass *p)
 
 static bool push_ready(struct pass *p, uint32_t entry)
 {
-	if (!pool_grow(p->pool, (void **)&p->ready, &p->ready_capacity, p->ready_n, sizeof *p->ready))
+	if (!pool_grow_few(p->pool, (void **)&p->ready, &p->ready_capacity, p->ready_n, sizeof *p->ready, p->few_ready))
 		return false;
 	p->ready[p->ready_n++] = entry;
 	return true;
+}
+
+/** An entry has all of its gradients. */
+static bool make_ready(struct pass *p, uint32_t at)
+{
+	struct entry *entry = &p->entries[at];
+	if (entry->node)
+		return push_ready(p, at);
+	entry->next = p->leaves;
+	p->leaves = at + 1;
+	return true;
+}
+
+static void begin(struct pass *p)
+{
+	p->entries = p->few_entries;
+	p->capacity = PASS_FEW;
+	p->ready = p->few_ready;
+	p->ready_capacity = PASS_FEW;
+	p->table = p->few_table;
+	p->table_capacity = PASS_FEW_TABLE;
+}
+
+/** The slots of the next entry. NULL: no memory. */
+static struct gradient *slots_make(struct pass *p, unsigned m)
+{
+	if (m == 1 && p->n < PASS_FEW)
+		return &p->few_slots[p->n];
+	return pool_zero(p->pool, m * sizeof(struct gradient));
+}
+
+static void slots_give(struct pass *p, struct gradient *slots)
+{
+	if (slots < p->few_slots || slots >= p->few_slots + PASS_FEW)
+		pool_give(slots);
 }
 
 /** The entry of a node or leaf, made and pushed if it is new. False: no memory. */
 static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint32_t *entry)
 {
 	const void *key = node ? (const void *)node : (const void *)leaf;
+	if (!p->entries)
+		begin(p);
 	if (2 * (p->n + 1) > p->table_capacity && !table_grow(p))
 		return false;
 	uint32_t *slot = table_find(p, key);
@@ -50,12 +86,13 @@ static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint3
 		*entry = *slot - 1;
 		return true;
 	}
-	if (p->n >= UINT32_MAX - 1 || !pool_grow(p->pool, (void **)&p->entries, &p->capacity, p->n, sizeof *p->entries))
+	if (p->n >= UINT32_MAX - 1 ||
+	    !pool_grow_few(p->pool, (void **)&p->entries, &p->capacity, p->n, sizeof *p->entries, p->few_entries))
 		return false;
-	struct gradient *slots = pool_zero(p->pool, (node ? node->m : 1) * sizeof *slots);
+	struct gradient *slots = slots_make(p, node ? node->m : 1);
 	if (!slots)
 		return false;
-	p->entries[p->n] = (struct entry){key, node, leaf, slots, 0, false};
+	p->entries[p->n] = (struct entry){key, node, leaf, slots, 0, 0, false};
 	*entry = (uint32_t)p->n++;
 	p->left++;
 	*slot = *entry + 1;
@@ -79,13 +116,23 @@ static enum far_status expect(struct pass *p, uint32_t entry, struct far_err *er
 #define WEIGHT_NODE  64    /* of an operator, whatever its values */
 #define WEIGHT_LIGHT 32768 /* one product of matrices has 1 million multiplications then at most */
 
+static uint64_t weight_of(const struct node *node)
+{
+	uint64_t weight = WEIGHT_NODE;
+	for (unsigned i = 0; node && i < node->n + node->m; i++)
+		weight += far_tensor_count(&node->in[i].t);
+	return weight;
+}
+
+static bool is_foreign(const struct node *node)
+{
+	return node->hooks || node->p.function;
+}
+
 static void weigh(struct pass *p, const struct entry *entry)
 {
-	const struct node *node = entry->node;
-	p->foreign |= node ? node->hooks || node->p.function : entry->leaf->hooks != NULL;
-	p->weight += WEIGHT_NODE;
-	for (unsigned i = 0; node && i < node->n + node->m; i++)
-		p->weight += far_tensor_count(&node->in[i].t);
+	p->foreign |= entry->node ? is_foreign(entry->node) : entry->leaf->hooks != NULL;
+	p->weight += weight_of(entry->node);
 }
 
 bool pass_is_light(const struct pass *p)
@@ -186,10 +233,6 @@ static enum far_status run_dense(struct node *node, const struct gradient *grads
 static enum far_status derive(struct pass *p, struct node *node, const struct gradient *grads, struct gradient *dx,
 			      struct far_err *err)
 {
-	if (node->freed)
-		return fail(err, FAR_INVALID,
-			    "backward: the graph of %s was freed by an earlier pass: set retain_graph there",
-			    node_name(node));
 	if (!node->op->backward && !node->op->share)
 		return fail(err, FAR_UNSUPPORTED,
 			    "backward: %s has no derivative: give it one, or detach its inputs with far_tape_detach()",
@@ -209,7 +252,7 @@ static enum far_status deliver(struct pass *p, const struct edge *edge, const st
 	struct entry *to = &p->entries[at];
 	if (g->set)
 		TRY(gradient_add(p->pool, &of->t, &to->slots[edge->output], g, err));
-	if (--to->pending == 0 && !push_ready(p, at))
+	if (--to->pending == 0 && !make_ready(p, at))
 		return fail_memory(err, "backward", p->ready_capacity * sizeof *p->ready);
 	return FAR_OK;
 }
@@ -243,57 +286,125 @@ static enum far_status run_hooks_before(struct pass *p, const struct hook *hooks
 	return FAR_OK;
 }
 
-static enum far_status run_leaf(struct pass *p, struct entry *entry, struct far_err *err)
+/* ---- without the lock ---- */
+
+/** Drops the lock if the pass is not light. */
+static bool step_out(struct pass *p)
 {
-	bool taken = false;
-	if (entry->slots->set)
-		TRY(run_hooks_before(p, entry->leaf->hooks, entry->leaf, entry->slots, 1, err));
-	if (p->leaf)
-		TRY(p->leaf(p->user, entry->leaf, entry->slots, &taken, err));
-	if (taken || !entry->slots->set)
-		return FAR_OK;
-	return grads_accumulate(p->grads, entry->leaf, entry->slots, err);
+	bool out = p->lock && !pass_is_light(p);
+	if (out)
+		pthread_mutex_unlock(p->lock);
+	return out;
 }
 
-static enum far_status run_node(struct pass *p, struct node *node, struct gradient *slots, struct far_err *err)
+/** Takes the lock again after step_out() returned true. */
+static enum far_status step_in(struct pass *p, bool out, enum far_status status, struct far_err *err)
+{
+	if (out)
+		pthread_mutex_lock(p->lock);
+	return !status && p->ended ? fail(err, FAR_INVALID, "backward: the pass has ended") : status;
+}
+
+/** Before a node runs, or the hooks of a leaf (NULL): what is ready to be sent waits for no long computation. */
+static enum far_status before(struct pass *p, const struct node *node, struct far_err *err)
+{
+	if (!p->flush || pass_is_light(p))
+		return FAR_OK;
+	uint64_t weight = weight_of(node);
+	p->delayed += weight;
+	if (node && !is_foreign(node) && p->delayed <= WEIGHT_LIGHT)
+		return FAR_OK;
+	p->delayed = weight;
+	return p->flush(p->user, err);
+}
+
+static enum far_status run_leaf(struct pass *p, struct far_var *leaf, struct gradient *sum, struct far_err *err)
+{
+	bool taken = false, out;
+	if (sum->set && leaf->hooks) {
+		TRY(before(p, NULL, err));
+		out = step_out(p);
+		TRY(step_in(p, out, run_hooks_before(p, leaf->hooks, leaf, sum, 1, err), err));
+	}
+	if (p->leaf)
+		TRY(p->leaf(p->user, leaf, sum, &taken, err));
+	if (taken || !sum->set)
+		return FAR_OK;
+	out = step_out(p);
+	return step_in(p, out, grads_accumulate(p->grads, leaf, sum, err), err);
+}
+
+/** The gradients of the node's inputs, from those of its outputs. */
+static enum far_status compute(struct pass *p, struct node *node, struct gradient *slots, struct gradient *dx,
+			       struct far_err *err)
+{
+	TRY(run_hooks_before(p, node->hooks, NULL, slots, node->m, err));
+	return derive(p, node, slots, dx, err);
+}
+
+/** Runs a node that node_enter() has let in, or whose gradients are all zero. */
+static enum far_status run_entered(struct pass *p, struct node *node, struct gradient *slots, struct far_err *err)
 {
 	enum far_status status = FAR_OK;
 	struct gradient *dx = pool_zero(p->pool, node->n * sizeof *dx);
 	if (!dx)
 		return fail_memory(err, "backward", node->n * sizeof *dx);
-	if (any_set(slots, node->m)) {
-		status = run_hooks_before(p, node->hooks, NULL, slots, node->m, err);
-		if (!status)
-			status = derive(p, node, slots, dx, err);
-	}
+	bool out = step_out(p);
+	if (any_set(slots, node->m))
+		status = compute(p, node, slots, dx, err);
 	for (unsigned k = 0; k < node->m; k++)
 		gradient_drop(&slots[k]);
+	status = step_in(p, out, status, err);
 	for (unsigned i = 0; i < node->n && !status; i++)
 		if (node_wants(node, i))
 			status = deliver(p, &node->edges[i], &node->in[i], &dx[i], err);
 	for (unsigned i = 0; i < node->n; i++)
 		gradient_drop(&dx[i]);
 	pool_give(dx);
-	if (!p->opts.retain_graph && !status)
-		node_free_saved(node);
+	return status;
+}
+
+static enum far_status run_node(struct pass *p, struct node *node, struct gradient *slots, struct far_err *err)
+{
+	TRY(before(p, node, err));
+	bool frees = !p->opts.retain_graph, in = node_enter(node, frees);
+	if (!in && any_set(slots, node->m))
+		return fail(err, FAR_INVALID,
+			    "backward: the graph of %s was freed by an earlier pass: set retain_graph there",
+			    node_name(node));
+	enum far_status status = run_entered(p, node, slots, err);
+	if (in)
+		node_leave(node, frees && status);
 	return status;
 }
 
 enum far_status pass_start(struct pass *p, struct far_err *err)
 {
 	for (size_t i = 0; i < p->n; i++)
-		if (p->entries[i].pending == 0 && !push_ready(p, (uint32_t)i))
+		if (p->entries[i].pending == 0 && !make_ready(p, (uint32_t)i))
 			return fail_memory(err, "backward", p->ready_capacity * sizeof *p->ready);
 	return FAR_OK;
 }
 
+/** Takes what runs next off the ready ones. */
+static struct entry *next_ready(struct pass *p)
+{
+	if (p->leaves == 0)
+		return &p->entries[p->ready[--p->ready_n]];
+	struct entry *leaf = &p->entries[p->leaves - 1];
+	p->leaves = leaf->next;
+	return leaf;
+}
+
 enum far_status pass_run(struct pass *p, struct far_err *err)
 {
-	while (p->ready_n > 0) {
-		struct entry *entry = &p->entries[p->ready[--p->ready_n]];
-		p->left--;
+	while (pass_is_ready(p)) {
+		struct entry *entry = next_ready(p);
 		entry->run = true;
-		TRY(entry->node ? run_node(p, entry->node, entry->slots, err) : run_leaf(p, entry, err));
+		/* Others may move the entries while the lock is dropped. */
+		struct gradient *slots = entry->slots;
+		TRY(entry->node ? run_node(p, entry->node, slots, err) : run_leaf(p, entry->leaf, slots, err));
+		p->left--;
 	}
 	return FAR_OK;
 }
@@ -304,11 +415,14 @@ void pass_end(struct pass *p)
 		struct entry *entry = &p->entries[i];
 		for (unsigned k = 0; k < (entry->node ? entry->node->m : 1); k++)
 			gradient_drop(&entry->slots[k]);
-		pool_give(entry->slots);
+		slots_give(p, entry->slots);
 	}
-	pool_give(p->entries);
-	pool_give(p->table);
-	pool_give(p->ready);
+	if (p->entries != p->few_entries)
+		pool_give(p->entries);
+	if (p->table != p->few_table)
+		pool_give(p->table);
+	if (p->ready != p->few_ready)
+		pool_give(p->ready);
 }
 
 /* ---- roots ---- */

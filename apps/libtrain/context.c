@@ -5,6 +5,7 @@
  * The first value of a context that a worker receives makes it call far::context::hold on the worker that began the
  * context. That call is answered when the context ends, and fails when its worker is lost: either frees the context.
  */
+#include "compress.h"
 #include "objects.h"
 #include "tape.h"
 
@@ -67,6 +68,10 @@ enum far_status train_opts_make(struct far_train *train, const struct far_opts *
 		 pass_gradient_handler, train, 0},
 		{"far::backward::large(int context, int pass, List gradients) -> none", FAR_KIND_BLOCKING,
 		 pass_large_handler, train, 0},
+		{"far::backward::packed(int context, int pass, List gradients) -> none", FAR_KIND_FIBER,
+		 pass_packed_handler, train, 0},
+		{"far::backward::packed_large(int context, int pass, List gradients) -> none", FAR_KIND_BLOCKING,
+		 pass_packed_large_handler, train, 0},
 		{"far::backward::run(int context, int pass) -> none", FAR_KIND_BLOCKING, pass_run_handler, train, 0},
 		{"far::backward::abort(int context, int pass) -> none", FAR_KIND_FIBER, pass_abort_handler, train, 0},
 	};
@@ -175,6 +180,7 @@ static void context_unref(struct far_context *context)
 	for (size_t i = 0; i < context->sent_n; i++)
 		wire_unref(context->sent[i]);
 	pool_give(context->sent);
+	far_compressor_free(context->compressor);
 	far_grads_free(context->grads);
 	pthread_mutex_destroy(&context->lock);
 	pool_give(context);
@@ -261,6 +267,21 @@ void far_context_counts_read(struct far_context *context, struct far_context_cou
 	out->sent = context->sent_grad;
 	out->received = context->received;
 	pthread_mutex_unlock(&context->lock);
+	out->messages_sent = atomic_load_explicit(&context->messages_sent, memory_order_relaxed);
+	out->gradients_sent = atomic_load_explicit(&context->gradients_sent, memory_order_relaxed);
+	out->bytes_sent = atomic_load_explicit(&context->bytes_sent, memory_order_relaxed);
+	out->bytes_copied =
+		atomic_load_explicit(&context->bytes_copied, memory_order_relaxed) + grads_bytes_copied(context->grads);
+}
+
+void far_context_compress(struct far_context *context, struct far_compressor *compressor)
+{
+	compressor_ref(compressor);
+	pthread_mutex_lock(&context->lock);
+	struct far_compressor *before = context->compressor;
+	context->compressor = compressor;
+	pthread_mutex_unlock(&context->lock);
+	far_compressor_free(before);
 }
 
 void far_context_free(struct far_context *context)

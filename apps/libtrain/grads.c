@@ -12,6 +12,7 @@ struct far_grads {
 	struct grad_entry *table;
 	size_t capacity; /* a power of two, at least twice `n` */
 	size_t n;
+	uint64_t bytes_copied;
 };
 
 #define CAPACITY_MIN 16
@@ -111,22 +112,34 @@ static struct gradient *get_or_make(struct far_grads *grads, struct far_var *lea
 	return entry->gradient;
 }
 
+/** `seen`: the sum, for hooks; NULL: there are none. */
 static enum far_status accumulate(struct far_grads *grads, struct far_var *leaf, struct gradient *g,
-				  struct far_err *err)
+				  struct gradient *seen, struct far_err *err)
 {
 	struct gradient *sum = get_or_make(grads, leaf);
 	if (!sum)
 		return fail_memory(err, "gradients", sizeof *sum);
 	TRY(gradient_add(grads->pool, &leaf->value.t, sum, g, err));
+	if (!held_is_own(&sum->values))
+		grads->bytes_copied += far_tensor_bytes(&sum->values.t);
 	TRY(gradient_own(grads->pool, sum, err));
-	return hooks_run(leaf->hooks, FAR_HOOK_AFTER, 0, leaf, sum, err);
+	if (!seen)
+		return FAR_OK;
+	held_set(&seen->values, &sum->values.t, sum->values.store);
+	held_set(&seen->index, &sum->index.t, sum->index.store);
+	return FAR_OK;
 }
 
 enum far_status grads_accumulate(struct far_grads *grads, struct far_var *leaf, struct gradient *g, struct far_err *err)
 {
+	struct gradient seen = {0};
 	pthread_mutex_lock(&grads->lock);
-	enum far_status status = accumulate(grads, leaf, g, err);
+	enum far_status status = accumulate(grads, leaf, g, leaf->hooks ? &seen : NULL, err);
 	pthread_mutex_unlock(&grads->lock);
+	/* Hooks may wait, and run without the lock. What is added meanwhile goes to a copy of the sum. */
+	if (!status)
+		status = hooks_run(leaf->hooks, FAR_HOOK_AFTER, 0, leaf, &seen, err);
+	gradient_drop(&seen);
 	return status;
 }
 
@@ -158,6 +171,14 @@ bool far_grads_get(struct far_grads *grads, const struct far_var *var, struct fa
 		*out = gradient_view(entry->gradient);
 	pthread_mutex_unlock(&grads->lock);
 	return found;
+}
+
+uint64_t grads_bytes_copied(struct far_grads *grads)
+{
+	pthread_mutex_lock(&grads->lock);
+	uint64_t n = grads->bytes_copied;
+	pthread_mutex_unlock(&grads->lock);
+	return n;
 }
 
 size_t far_grads_count(struct far_grads *grads)

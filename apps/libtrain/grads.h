@@ -14,6 +14,8 @@ struct grad_entry {
 /** Adds `g`, which it takes: it is none afterwards. Runs the leaf's hooks FAR_HOOK_AFTER. */
 enum far_status grads_accumulate(struct far_grads *grads, struct far_var *leaf, struct gradient *g,
 				 struct far_err *err);
+/** Bytes of gradients that had several owners, or memory that is not of the pool. */
+uint64_t grads_bytes_copied(struct far_grads *grads);
 struct far_pool *grads_pool(const struct far_grads *grads);
 
 /** The gradient as a hook sees it. */

@@ -27,11 +27,30 @@ void node_ref(struct node *node)
 	atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed);
 }
 
-void node_free_saved(struct node *node)
+static void free_saved(struct node *node)
 {
 	for (unsigned i = 0; i < node->n + node->m; i++)
 		held_drop(&node->in[i]);
-	node->freed = true;
+}
+
+bool node_enter(struct node *node, bool frees)
+{
+	unsigned use = atomic_load_explicit(&node->use, memory_order_relaxed);
+	do {
+		if (use & NODE_FREED)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&node->use, &use, (use + 1) | (frees ? NODE_FREED : 0),
+							memory_order_acquire, memory_order_relaxed));
+	return true;
+}
+
+void node_leave(struct node *node, bool keeps)
+{
+	if (keeps)
+		atomic_fetch_and_explicit(&node->use, ~NODE_FREED, memory_order_relaxed);
+	/* The last one drops what the others have read. */
+	if (atomic_fetch_sub_explicit(&node->use, 1, memory_order_acq_rel) == (NODE_FREED | 1))
+		free_saved(node);
 }
 
 static bool last_reference(struct node *node)
@@ -49,7 +68,7 @@ void node_unref(struct node *node)
 	while (list) {
 		struct node *last = list;
 		list = last->next;
-		node_free_saved(last);
+		free_saved(last);
 		hooks_free(last->hooks);
 		for (unsigned i = 0; i < last->n; i++) {
 			far_var_free(last->edges[i].leaf);

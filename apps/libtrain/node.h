@@ -72,9 +72,9 @@ struct edge {
 
 struct node {
 	_Atomic unsigned refs;
-	bool freed;        /* a pass without retain_graph was here: nothing is saved any more */
-	unsigned n, m;     /* inputs, outputs */
-	struct node *next; /* of those to be freed */
+	_Atomic unsigned use; /* passes in it, and NODE_FREED */
+	unsigned n, m;        /* inputs, outputs */
+	struct node *next;    /* of those to be freed */
 	const struct op *op;
 	struct far_pool *pool;
 	struct hook *hooks;
@@ -87,8 +87,12 @@ struct node {
 struct node *node_new(struct far_pool *pool, const struct op *op, const struct params *p, unsigned n, unsigned m);
 void node_ref(struct node *node);
 void node_unref(struct node *node);
-/** Drops the saved values. */
-void node_free_saved(struct node *node);
+#define NODE_FREED (1u << 31) /* a pass without retain_graph has the saved values, and drops them */
+
+/** A pass begins to use the saved values, the last one to do so if it `frees` them. False: they are freed. */
+bool node_enter(struct node *node, bool frees);
+/** It ends. `keeps`: it was to free them, and failed. */
+void node_leave(struct node *node, bool keeps);
 void node_link(struct node *node, unsigned input, struct far_var *var);
 
 const char *node_name(const struct node *node);

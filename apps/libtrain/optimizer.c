@@ -127,6 +127,12 @@ static struct far_tensor part(const struct far_tensor *t, uint64_t at, size_t n)
 static void load(const struct far_tensor *t, uint64_t at, size_t n, double *block)
 {
 	uint64_t shape = n;
+	if (t->dtype == FAR_F32) {
+		const float *elements = (const float *)t->data + at;
+		for (size_t i = 0; i < n; i++)
+			block[i] = elements[i];
+		return;
+	}
 	struct far_tensor from = part(t, at, n);
 	struct far_tensor to = tensor_dense(FAR_F64, block, 1, &shape);
 	far_op_copy(&from, &to, NULL);
@@ -135,6 +141,12 @@ static void load(const struct far_tensor *t, uint64_t at, size_t n, double *bloc
 static void save(const struct far_tensor *t, uint64_t at, size_t n, double *block)
 {
 	uint64_t shape = n;
+	if (t->dtype == FAR_F32) {
+		float *elements = (float *)t->data + at;
+		for (size_t i = 0; i < n; i++)
+			elements[i] = (float)block[i];
+		return;
+	}
 	struct far_tensor from = tensor_dense(FAR_F64, block, 1, &shape);
 	struct far_tensor to = part(t, at, n);
 	far_op_copy(&from, &to, NULL);
@@ -200,20 +212,42 @@ static void step_dense(struct far_optimizer *o, struct parameter *param, const s
 		update_row(o, param, row, w->shape[1], gradient, row);
 }
 
+/** Updates rows, each index once. */
+static void update_rows(struct far_optimizer *o, struct parameter *param, const struct step *step,
+			const struct far_tensor *rows, const struct far_tensor *index)
+{
+	const int64_t *at = index->data;
+	uint64_t width = param->var->value.t.shape[1];
+	for (uint64_t i = 0; i < index->shape[0]; i++) {
+		if (o->rule.apply)
+			update(o, param, step, (uint64_t)at[i] * width, width, rows, i * width);
+		else
+			update_row(o, param, (uint64_t)at[i], width, rows, i);
+	}
+}
+
+/** Indices in [0, rows) in ascending order, each once. */
+static bool is_ascending(const struct far_tensor *index, uint64_t rows)
+{
+	const int64_t *at = index->data;
+	uint64_t n = index->shape[0];
+	for (uint64_t i = 1; i < n; i++)
+		if (at[i] <= at[i - 1])
+			return false;
+	return n == 0 || (at[0] >= 0 && (uint64_t)at[n - 1] < rows);
+}
+
 static enum far_status step_sparse(struct far_optimizer *o, struct parameter *param, const struct step *step,
 				   const struct far_gradient *gradient, struct far_err *err)
 {
 	struct gradient sum;
-	const struct far_tensor *w = &param->var->value.t;
-	uint64_t width = w->shape[1];
-	TRY(rows_sum(o->pool, &gradient->index, &gradient->values, w->shape[0], &sum, err));
-	const int64_t *index = sum.index.t.data;
-	for (uint64_t i = 0; i < sum.index.t.shape[0]; i++) {
-		if (o->rule.apply)
-			update(o, param, step, (uint64_t)index[i] * width, width, &sum.values.t, i * width);
-		else
-			update_row(o, param, (uint64_t)index[i], width, &sum.values.t, i);
+	uint64_t rows = param->var->value.t.shape[0];
+	if (is_ascending(&gradient->index, rows)) { /* nothing is to be summed */
+		update_rows(o, param, step, &gradient->values, &gradient->index);
+		return FAR_OK;
 	}
+	TRY(rows_sum(o->pool, &gradient->index, &gradient->values, rows, &sum, err));
+	update_rows(o, param, step, &sum.values.t, &sum.index.t);
 	gradient_drop(&sum);
 	return FAR_OK;
 }

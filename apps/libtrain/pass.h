@@ -5,12 +5,14 @@
  *
  * The pass first counts, for each node that it can reach, the edges that lead to it. A node runs its derivative once
  * all of them have delivered; the gradients that arrive meanwhile are summed in the node's slots. A leaf is the end of
- * such edges: its hooks run, then the sum goes to the far_grads.
+ * such edges: its hooks run, then the sum goes to the far_grads. Leaves run before nodes.
  */
 #ifndef FAR_LIBTRAIN_PASS_H
 #define FAR_LIBTRAIN_PASS_H
 
 #include "grads.h"
+
+#include <pthread.h>
 
 /* A node or leaf of the pass. */
 struct entry {
@@ -19,8 +21,12 @@ struct entry {
 	struct far_var *leaf;   /* NULL: a node */
 	struct gradient *slots; /* one for each output */
 	uint64_t pending;       /* edges that have not delivered */
+	uint32_t next;          /* entry + 1, of leaves that are ready; 0: the last */
 	bool run;               /* all have, and it has run */
 };
+
+#define PASS_FEW       4  /* nodes and leaves */
+#define PASS_FEW_TABLE 16 /* a power of two, at least twice as many */
 
 /* The graph keeps nodes and leaves while the pass runs: the caller has the roots. */
 struct pass {
@@ -31,7 +37,14 @@ struct pass {
 	 */
 	enum far_status (*leaf)(void *user, struct far_var *leaf, struct gradient *sum, bool *taken,
 				struct far_err *err);
-	void *user; /* of `leaf` */
+	/** Sends what `leaf` has taken, before a computation delays it. With the lock, which it drops meanwhile. NULL:
+	 * nothing to call. */
+	enum far_status (*flush)(void *user, struct far_err *err);
+	void *user; /* of `leaf` and `flush` */
+	/* Held by the caller of each function. pass_run() drops it while a pass that is not light computes: code of
+	 * the application may wait. NULL: none. */
+	pthread_mutex_t *lock;
+	bool ended; /* by another thread, while the lock was dropped */
 	struct entry *entries;
 	size_t n, capacity;
 	size_t left;     /* entries that have not run */
@@ -39,8 +52,14 @@ struct pass {
 	bool foreign;    /* functions or hooks of the application are in it */
 	uint32_t *table; /* entry + 1, by key; 0: free */
 	size_t table_capacity;
-	uint32_t *ready; /* a stack of entries */
+	uint32_t *ready; /* a stack of nodes */
 	size_t ready_n, ready_capacity;
+	uint32_t leaves;  /* entry + 1, of leaves that are ready */
+	uint64_t delayed; /* weight of what has run since flush() */
+	/* Memory for the first ones: a short pass takes none from the pool. */
+	struct entry few_entries[PASS_FEW];
+	struct gradient few_slots[PASS_FEW]; /* of entries with one output */
+	uint32_t few_table[PASS_FEW_TABLE], few_ready[PASS_FEW];
 };
 
 /** Errors of roots[0, n): see far_grads_backward(). */
@@ -57,7 +76,11 @@ bool pass_is_light(const struct pass *p);
 enum far_status pass_start(struct pass *p, struct far_err *err);
 /** Delivers `g` (none: zero). INVALID: nothing was expected. */
 enum far_status pass_deliver(struct pass *p, struct far_var *var, struct gradient *g, struct far_err *err);
-/** Runs what is ready, and what that makes ready. */
+static inline bool pass_is_ready(const struct pass *p)
+{
+	return p->ready_n > 0 || p->leaves > 0;
+}
+/** Runs what is ready, and what that makes ready. One thread at a time. INVALID: the pass has `ended`. */
 enum far_status pass_run(struct pass *p, struct far_err *err);
 /** Frees the memory of the pass. */
 void pass_end(struct pass *p);

@@ -183,6 +183,11 @@ void pool_give(void *memory)
 
 bool pool_grow(struct far_pool *pool, void **array, size_t *capacity, size_t n, size_t size)
 {
+	return pool_grow_few(pool, array, capacity, n, size, NULL);
+}
+
+bool pool_grow_few(struct far_pool *pool, void **array, size_t *capacity, size_t n, size_t size, const void *few)
+{
 	if (n < *capacity)
 		return true;
 	size_t more = *capacity ? 2 * *capacity : 16;
@@ -191,7 +196,8 @@ bool pool_grow(struct far_pool *pool, void **array, size_t *capacity, size_t n, 
 		return false;
 	if (n > 0)
 		memcpy(larger, *array, n * size);
-	pool_give(*array);
+	if (*array != few)
+		pool_give(*array);
 	*array = larger;
 	*capacity = more;
 	return true;

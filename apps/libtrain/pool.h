@@ -14,5 +14,7 @@ void pool_give(void *block);
 /** Makes `*array` of `*capacity` elements of `size` bytes larger than `n` elements. False: no memory, nothing changed.
  */
 bool pool_grow(struct far_pool *pool, void **array, size_t *capacity, size_t n, size_t size);
+/** The same; `*array` may be `few`, memory of the caller for the first elements, which is not given back. */
+bool pool_grow_few(struct far_pool *pool, void **array, size_t *capacity, size_t n, size_t size, const void *few);
 
 #endif

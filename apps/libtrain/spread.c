@@ -5,15 +5,29 @@
  */
 #include "spread.h"
 
+#include "compress.h"
 #include "rows.h"
+
+/* A gradient for another worker. */
+struct parcel {
+	uint64_t id;
+	struct gradient g;
+	struct far_compressor *compressor; /* referred to; NULL: it is sent as it is */
+	uint64_t slot;                     /* of the compressor */
+};
+
+#define FEW 2 /* variables that cost no memory of the pool of their own */
 
 /* What goes to one worker. */
 struct outbox {
 	struct outbox *next;
 	int32_t rank;
-	uint64_t *ids;
-	struct gradient *gradients; /* of the second part */
-	size_t n, ids_capacity, gradients_capacity;
+	uint64_t *ids; /* of the first part */
+	size_t ids_n, ids_capacity;
+	struct parcel *parcels; /* of the second part */
+	size_t parcels_n, parcels_capacity;
+	uint64_t few_ids[FEW];
+	struct parcel few_parcels[FEW];
 };
 
 /* Workers that a pass has reached from here. */
@@ -32,10 +46,14 @@ void outboxes_free(struct outbox *list)
 	while (list) {
 		struct outbox *box = list;
 		list = box->next;
-		for (size_t i = 0; i < box->n && box->gradients; i++)
-			gradient_drop(&box->gradients[i]);
-		pool_give(box->gradients);
-		pool_give(box->ids);
+		for (size_t i = 0; i < box->parcels_n; i++) {
+			gradient_drop(&box->parcels[i].g);
+			far_compressor_free(box->parcels[i].compressor);
+		}
+		if (box->parcels != box->few_parcels)
+			pool_give(box->parcels);
+		if (box->ids != box->few_ids)
+			pool_give(box->ids);
 		pool_give(box);
 	}
 }
@@ -84,31 +102,33 @@ void spread_remove(struct spread *s)
 		at = &(*at)->next;
 	if (*at)
 		*at = s->next;
-	s->dead = true;
+	s->pass.ended = true;
 	if (s->users == 0)
 		spread_free(s);
 }
 
-/** The outbox for a worker, with room for one more. NULL: no memory. */
-static struct outbox *outbox_for(struct spread *s, int32_t rank, bool gradients)
+/** The outbox for a worker. NULL: no memory. */
+static struct outbox *outbox_for(struct spread *s, int32_t rank)
 {
-	struct far_pool *pool = s->pass.pool;
 	struct outbox *box = s->outboxes;
 	while (box && box->rank != rank)
 		box = box->next;
-	if (!box) {
-		box = pool_zero(pool, sizeof *box);
-		if (!box)
-			return NULL;
-		box->rank = rank;
-		box->next = s->outboxes;
-		s->outboxes = box;
-	}
-	if (!pool_grow(pool, (void **)&box->ids, &box->ids_capacity, box->n, sizeof *box->ids) ||
-	    (gradients &&
-	     !pool_grow(pool, (void **)&box->gradients, &box->gradients_capacity, box->n, sizeof *box->gradients)))
-		return NULL;
+	if (box || !(box = pool_take(s->pass.pool, sizeof *box)))
+		return box;
+	box->rank = rank;
+	box->ids = box->few_ids;
+	box->parcels = box->few_parcels;
+	box->ids_capacity = box->parcels_capacity = FEW;
+	box->ids_n = box->parcels_n = 0;
+	box->next = s->outboxes;
+	s->outboxes = box;
 	return box;
+}
+
+/** Its gradient goes to the worker that sent the variable. */
+static bool has_sender(const struct spread *s, const struct far_var *leaf)
+{
+	return leaf->sent_id > 0 && leaf->sent_context == s->context->id;
 }
 
 /** The gradient of a leaf that another worker sent goes there. */
@@ -116,16 +136,35 @@ static enum far_status take_leaf(void *user, struct far_var *leaf, struct gradie
 				 struct far_err *err)
 {
 	struct spread *s = user;
-	if (leaf->sent_id == 0 || leaf->sent_context != s->context->id)
+	if (!has_sender(s, leaf))
 		return FAR_OK;
 	*taken = true;
-	struct outbox *box = outbox_for(s, leaf->sent_rank, true);
-	if (!box)
+	struct outbox *box = outbox_for(s, leaf->sent_rank);
+	if (!box || !pool_grow_few(s->pass.pool, (void **)&box->parcels, &box->parcels_capacity, box->parcels_n,
+				   sizeof *box->parcels, box->few_parcels))
 		return fail_memory(err, "backward", sizeof *box);
-	memset(&box->gradients[box->n], 0, sizeof *box->gradients);
-	gradient_move(&box->gradients[box->n], sum);
-	box->ids[box->n++] = leaf->sent_id;
+	struct parcel *parcel = &box->parcels[box->parcels_n++];
+	*parcel = (struct parcel){.id = leaf->sent_id, .slot = leaf->sent_id};
+	gradient_move(&parcel->g, sum);
+	if (leaf->compressor) {
+		parcel->compressor = compressor_ref(leaf->compressor);
+		parcel->slot = leaf->compressor_slot;
+	} else if (s->context->compressor) {
+		parcel->compressor = compressor_ref(s->context->compressor);
+	}
 	return FAR_OK;
+}
+
+static enum far_status flush(void *user, struct far_err *err)
+{
+	struct spread *s = user;
+	return spread_send(s, s->to, err);
+}
+
+/** Of the memory of a request: it is neither written nor kept. */
+static void kept(void *user)
+{
+	(void)user;
 }
 
 struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flags)
@@ -140,7 +179,11 @@ struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flag
 	s->pass.opts.retain_graph = flags & FLAG_RETAIN;
 	s->pass.opts.allow_changed = flags & FLAG_CHANGED;
 	s->pass.leaf = take_leaf;
+	s->pass.flush = flush;
 	s->pass.user = s;
+	s->pass.lock = &context->lock;
+	atomic_init(&s->loan.refs, 1); /* of the struct: it is never given to the pool */
+	s->loan.release = kept;
 	s->next = context->spreads;
 	context->spreads = s;
 	return s;
@@ -171,72 +214,117 @@ enum far_status spread_follow(struct spread *s, struct far_err *err)
 	TRY(pass_discover(&s->pass, err));
 	for (; s->announced < s->pass.n; s->announced++) {
 		const struct far_var *leaf = s->pass.entries[s->announced].leaf;
-		if (!leaf || leaf->sent_id == 0 || leaf->sent_context != s->context->id)
+		if (!leaf || !has_sender(s, leaf))
 			continue;
-		struct outbox *box = outbox_for(s, leaf->sent_rank, false);
-		if (!box || !reach(s, leaf->sent_rank))
+		struct outbox *box = outbox_for(s, leaf->sent_rank);
+		if (!box || !reach(s, leaf->sent_rank) ||
+		    !pool_grow_few(s->pass.pool, (void **)&box->ids, &box->ids_capacity, box->ids_n, sizeof *box->ids,
+				   box->few_ids))
 			return fail_memory(err, "backward", sizeof *box);
-		box->ids[box->n++] = leaf->sent_id;
+		box->ids[box->ids_n++] = leaf->sent_id;
 	}
 	return FAR_OK;
 }
 
 /* ---- sending: without the lock ---- */
 
-/* The pass of an outbox, for its calls. */
-struct sending {
-	struct task *task;
-	uint64_t context, pass, timeout_ns;
-	int64_t flags;
-};
-
-static enum far_status send_ids(const struct sending *to, const struct outbox *box, struct far_err *err)
+/** The time that a call of the step has. */
+static uint64_t time_left(const struct sending *to, const struct far_train *train)
 {
-	for (size_t at = 0; at < box->n; at += IDS_MAX) {
-		size_t n = box->n - at < IDS_MAX ? box->n - at : IDS_MAX;
+	if (to->timeout_ns == FAR_FOREVER || to->started_ns == 0)
+		return to->timeout_ns;
+	uint64_t used = train->now_ns() - to->started_ns;
+	return used < to->timeout_ns ? to->timeout_ns - used : 1;
+}
+
+static enum far_status send_ids(const struct sending *to, const struct outbox *box, uint64_t timeout_ns,
+				struct far_err *err)
+{
+	for (size_t at = 0; at < box->ids_n; at += IDS_MAX) {
+		size_t n = box->ids_n - at < IDS_MAX ? box->ids_n - at : IDS_MAX;
 		struct far_tensor ids = far_tensor_1d(FAR_U64, box->ids + at, n);
 		TRY(task_call(to->task, box->rank, "far::backward::expect",
-			      FAR_ARGS((int64_t)to->context, (int64_t)to->pass, to->flags, &ids), to->timeout_ns, err));
+			      FAR_ARGS((int64_t)to->context, (int64_t)to->pass, to->flags, &ids), timeout_ns, err));
 	}
 	return FAR_OK;
 }
 
-/** A list of number, values, index for each; none for a gradient of zero, and for the index of a dense one. */
-static enum far_status send_some(const struct sending *to, const struct outbox *box, size_t at, size_t n,
-				 struct far_err *err)
+/* Gradients of a call. */
+struct batch {
+	size_t bytes;         /* of elements and indices */
+	uint64_t largest;     /* bytes of the gradients that the receiver makes of them, at most */
+	bool packed;          /* some are compressed */
+	struct far_val *list; /* number, values, index for each; none for a gradient of zero, and for the index of a
+			       * dense one */
+};
+
+static enum far_status pack(struct batch *batch, struct far_val *items, struct parcel *parcel, int32_t rank,
+			    struct far_err *err)
 {
-	size_t bytes = 0;
-	struct far_val *items = pool_zero(to->task->pool, n * 3 * sizeof *items);
-	if (!items)
-		return fail_memory(err, "backward", n * 3 * sizeof *items);
-	for (size_t i = 0; i < n; i++) {
-		const struct gradient *g = &box->gradients[at + i];
-		items[3 * i] = far_int((int64_t)box->ids[at + i]);
-		if (g->set)
-			items[3 * i + 1] = far_tensor_val(&g->values.t);
-		bytes += g->set ? far_tensor_bytes(&g->values.t) : 0;
-		if (g->set && g->index.t.dtype != FAR_DTYPE_NONE)
-			items[3 * i + 2] = far_tensor_val(&g->index.t);
+	struct gradient *g = &parcel->g;
+	items[0] = far_int((int64_t)parcel->id);
+	if (!g->set)
+		return FAR_OK;
+	if (g->values.t.strides)
+		g->values.t.strides = g->values.strides; /* parcels move when there are more */
+	batch->largest += far_tensor_bytes(&g->values.t);
+	if (parcel->compressor)
+		TRY(compress(parcel->compressor, rank, parcel->slot, g, &batch->packed, err));
+	items[1] = far_tensor_val(&g->values.t);
+	batch->bytes += far_tensor_bytes(&g->values.t);
+	if (g->index.t.dtype == FAR_DTYPE_NONE)
+		return FAR_OK;
+	items[2] = far_tensor_val(&g->index.t);
+	batch->bytes += far_tensor_bytes(&g->index.t);
+	return FAR_OK;
+}
+
+static const char *receiver_of(const struct batch *batch)
+{
+	if (batch->largest < LARGE)
+		return batch->packed ? "far::backward::packed" : "far::backward::gradient";
+	return batch->packed ? "far::backward::packed_large" : "far::backward::large";
+}
+
+static void count(struct far_context *context, const struct batch *batch, size_t n)
+{
+	atomic_fetch_add_explicit(&context->messages_sent, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&context->gradients_sent, n, memory_order_relaxed);
+	atomic_fetch_add_explicit(&context->bytes_sent, batch->bytes, memory_order_relaxed);
+}
+
+static enum far_status send_some(struct far_context *context, const struct sending *to, const struct outbox *box,
+				 size_t at, size_t n, uint64_t timeout_ns, struct far_err *err)
+{
+	struct far_val few[3 * FEW];
+	struct batch batch = {.list = n <= FEW ? few : pool_take(to->task->pool, n * 3 * sizeof *batch.list)};
+	if (!batch.list)
+		return fail_memory(err, "backward", n * 3 * sizeof *batch.list);
+	enum far_status status = FAR_OK;
+	memset(batch.list, 0, n * 3 * sizeof *batch.list);
+	for (size_t i = 0; i < n && !status; i++)
+		status = pack(&batch, batch.list + 3 * i, &box->parcels[at + i], box->rank, err);
+	struct far_val list = far_list(batch.list, 3 * n);
+	if (!status) {
+		count(context, &batch, n);
+		status = task_call(to->task, box->rank, receiver_of(&batch),
+				   FAR_ARGS((int64_t)to->context, (int64_t)to->pass, list), timeout_ns, err);
 	}
-	struct far_val list = far_list(items, 3 * n);
-	enum far_status status =
-		task_call(to->task, box->rank, bytes < LARGE ? "far::backward::gradient" : "far::backward::large",
-			  FAR_ARGS((int64_t)to->context, (int64_t)to->pass, list), to->timeout_ns, err);
-	pool_give(items);
+	if (batch.list != few)
+		pool_give(batch.list);
 	return status;
 }
 
-static enum far_status send_gradients(const struct sending *to, const struct outbox *box, struct far_err *err)
+static enum far_status send_all(struct far_context *context, const struct sending *to, struct outbox *list,
+				struct far_err *err)
 {
-	for (size_t at = 0; at < box->n; at += IDS_MAX)
-		TRY(send_some(to, box, at, box->n - at < IDS_MAX ? box->n - at : IDS_MAX, err));
-	return FAR_OK;
-}
-
-static enum far_status send_all(const struct sending *to, struct outbox *list, struct far_err *err)
-{
-	for (struct outbox *box = list; box; box = box->next)
-		TRY(box->gradients ? send_gradients(to, box, err) : send_ids(to, box, err));
+	uint64_t timeout_ns = time_left(to, context->train);
+	for (struct outbox *box = list; box; box = box->next) {
+		TRY(send_ids(to, box, timeout_ns, err));
+		for (size_t at = 0; at < box->parcels_n; at += IDS_MAX)
+			TRY(send_some(context, to, box, at,
+				      box->parcels_n - at < IDS_MAX ? box->parcels_n - at : IDS_MAX, timeout_ns, err));
+	}
 	return FAR_OK;
 }
 
@@ -267,36 +355,76 @@ void spread_abort(struct spread *s, struct far_agent *agent)
 	}
 }
 
-void spread_step_done(struct spread *s, struct task *task, uint64_t timeout_ns, enum far_status status,
-		      struct far_err *err)
+/* ---- steps ---- */
+
+static enum far_status ended(const struct spread *s, enum far_status status, struct far_err *err)
+{
+	return !status && s->pass.ended ? fail(err, FAR_INVALID, "backward: the pass has ended") : status;
+}
+
+enum far_status spread_send(struct spread *s, const struct sending *to, struct far_err *err)
 {
 	struct far_context *context = s->context;
-	struct sending to = {task, context->id, s->id, timeout_ns, spread_flags(&s->pass)};
 	struct outbox *list = s->outboxes;
-	struct far_agent *agent = task->agent;
-	bool run = s->waits;
-	s->waits = false;
+	if (!list)
+		return FAR_OK;
 	s->outboxes = NULL;
-	s->users++;
 	pthread_mutex_unlock(&context->lock);
-	if (!status)
-		status = send_all(&to, list, err);
-	if (!status && run)
-		status = task_call(task, RANK_HERE, "far::backward::run",
-				   FAR_ARGS((int64_t)to.context, (int64_t)to.pass), timeout_ns, err);
+	enum far_status status = send_all(context, to, list, err);
 	outboxes_free(list);
 	pthread_mutex_lock(&context->lock);
+	return ended(s, status, err);
+}
+
+enum far_status spread_run(struct spread *s, struct sending *to, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	if (s->running)
+		return FAR_OK;
+	if (!pass_is_light(&s->pass))
+		to->started_ns = s->context->train->now_ns();
+	s->running = true;
+	s->to = to;
+	do {
+		status = pass_run(&s->pass, err);
+		if (!status)
+			status = spread_send(s, to, err);
+	} while (!status && pass_is_ready(&s->pass));
+	s->running = false;
+	return status;
+}
+
+enum far_status spread_run_elsewhere(struct spread *s, const struct sending *to, struct far_err *err)
+{
+	if (s->running || !pass_is_ready(&s->pass))
+		return FAR_OK;
+	pthread_mutex_unlock(&s->context->lock);
+	enum far_status status = task_call(to->task, RANK_HERE, "far::backward::run",
+					   FAR_ARGS((int64_t)to->context, (int64_t)to->pass), to->timeout_ns, err);
+	pthread_mutex_lock(&s->context->lock);
+	return ended(s, status, err);
+}
+
+void spread_step(struct spread *s, struct task *task, uint64_t timeout_ns, spread_step_fn *step,
+		 const struct far_val *args)
+{
+	struct far_context *context = s->context;
+	struct far_agent *agent = task->agent;
+	struct far_err err = {0};
+	struct sending to = {task, context->id, s->id, timeout_ns, 0, spread_flags(&s->pass)};
+	s->users++;
+	enum far_status status = step(s, &to, args, &err);
 	s->users--;
-	if (s->dead) {
+	if (s->pass.ended) {
 		if (s->users == 0)
 			spread_free(s);
 		pthread_mutex_unlock(&context->lock);
 	} else if (status) {
 		spread_abort(s, agent);
 	} else {
-		if (s->pass.left == 0 && !s->root)
+		if (s->pass.left == 0 && !s->root && !s->running)
 			spread_remove(s);
 		pthread_mutex_unlock(&context->lock);
 	}
-	task_done(task, status, err);
+	task_done(task, status, &err);
 }

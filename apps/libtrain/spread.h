@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The part of a backward pass on one worker. Any thread and fiber: none waits with context->lock.
+ * The part of a backward pass on one worker. Any thread and fiber: none waits with context->lock, and code of the
+ * application runs without it.
  *
  * A pass has two parts. First each worker that the graph leads to receives the numbers of the variables that it sent
  * and whose gradients will come (far::backward::expect); it follows its graph from them, and notifies further workers.
  * Then gradients flow against the calls (far::backward::gradient): a node runs once all of its gradients are there.
  * Both run on fibers. Large gradients are received (far::backward::large), and a part that is not light computes
- * (far::backward::run), on threads for blocking handlers. A call
+ * (far::backward::run), on threads for blocking handlers. One thread at a time runs a pass; what others deliver
+ * meanwhile, it runs too. It sends gradients when they are ready: those that a computation leaves for the same worker
+ * are one call, and none waits for a long computation. A call
  * of either kind is answered when all calls that it made necessary are answered, or with the first error of
  * them. So the root returns when nothing is under way any more.
  */
@@ -22,10 +25,11 @@ struct spread {
 	uint64_t id; /* rank of the root << 48, plus a number */
 	bool root;
 	unsigned users; /* threads in it */
-	bool dead;      /* an error ended it */
 	struct pass pass;
-	bool waits;       /* gradients have arrived whose nodes are to run on a thread for blocking handlers */
-	size_t announced; /* entries of the pass whose sender was notified */
+	bool running;       /* a thread runs the pass */
+	struct sending *to; /* of that thread: what it sends meanwhile */
+	size_t announced;   /* entries of the pass whose sender was notified */
+	struct store loan;  /* memory of the request whose gradients are read there; not of the pool */
 	struct outbox *outboxes;
 	struct reached *reached;
 };
@@ -49,18 +53,41 @@ enum far_status spread_follow(struct spread *s, struct far_err *err);
 
 /** The numbers of variables args[3], whose gradients will come, from a worker that may send anything. */
 enum far_status spread_expect(struct spread *s, const struct far_val *args, struct far_err *err);
-/** The gradients args[2], likewise. Runs nothing. */
-enum far_status spread_deliver(struct spread *s, const struct far_val *args, struct far_err *err);
+/**
+ * The gradients args[2], likewise. `packed`: some may be compressed. `loan`: gradients refer to the memory of the
+ * request until spread_return(); NULL: they are copied. Runs nothing.
+ */
+enum far_status spread_deliver(struct spread *s, const struct far_val *args, bool packed, struct store *loan,
+			       struct far_err *err);
+/** Copies what still refers to s->loan, the memory of the request. */
+enum far_status spread_return(struct spread *s, struct far_err *err);
+
+/* ---- with context->lock, which they drop meanwhile ---- */
+
+/* The calls of a step. */
+struct sending {
+	struct task *task;
+	uint64_t context, pass;
+	uint64_t timeout_ns, started_ns; /* 0: the step is short */
+	int64_t flags;
+};
+
+/** Sends what is in the outboxes. INVALID: the pass has ended meanwhile. */
+enum far_status spread_send(struct spread *s, const struct sending *to, struct far_err *err);
+/** Runs what is ready, unless a thread does: that one does then. */
+enum far_status spread_run(struct spread *s, struct sending *to, struct far_err *err);
+/** Runs what is ready on a thread for blocking handlers, likewise. */
+enum far_status spread_run_elsewhere(struct spread *s, const struct sending *to, struct far_err *err);
 
 /* ---- with context->lock, which they drop ---- */
 
 /** Ends a pass that failed, here and on the workers that it has reached from here. */
 void spread_abort(struct spread *s, struct far_agent *agent);
-/**
- * Sends what a step of the pass left in the outboxes, after the step with this result. The task's own part is done
- * then.
- */
-void spread_step_done(struct spread *s, struct task *task, uint64_t timeout_ns, enum far_status status,
-		      struct far_err *err);
+
+typedef enum far_status spread_step_fn(struct spread *s, struct sending *to, const struct far_val *args,
+				       struct far_err *err);
+/** Does a step of the pass. The task's own part is done then. */
+void spread_step(struct spread *s, struct task *task, uint64_t timeout_ns, spread_step_fn *step,
+		 const struct far_val *args);
 
 #endif

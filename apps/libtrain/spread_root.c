@@ -3,8 +3,7 @@
 #include "spread.h"
 
 /** Runs one part of the pass at the root: a step, then all calls that it makes necessary. */
-static enum far_status run_part(struct spread *s, enum far_status (*step)(struct spread *s, struct far_err *err),
-				uint64_t timeout_ns, struct far_err *err)
+static enum far_status run_part(struct spread *s, spread_step_fn *step, uint64_t timeout_ns, struct far_err *err)
 {
 	struct far_context *context = s->context;
 	struct far_future *root = NULL;
@@ -12,19 +11,26 @@ static enum far_status run_part(struct spread *s, enum far_status (*step)(struct
 	struct task *task = task_new(context->train->pool, train_agent(context->train, NULL), NULL, root);
 	enum far_status status = task ? FAR_OK : fail_memory(err, "backward", sizeof *task);
 	if (task) {
-		struct far_err first = {0};
 		pthread_mutex_lock(&context->lock);
-		spread_step_done(s, task, timeout_ns, step(s, &first), &first);
+		spread_step(s, task, timeout_ns, step, NULL);
 		status = far_future_wait(root, FAR_FOREVER, NULL, err);
 	}
 	far_future_free(root);
 	return status;
 }
 
-static enum far_status start(struct spread *s, struct far_err *err)
+static enum far_status follow(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
 {
+	(void)args;
+	TRY(spread_follow(s, err));
+	return spread_send(s, to, err);
+}
+
+static enum far_status start(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
+{
+	(void)args;
 	TRY(pass_start(&s->pass, err));
-	return pass_run(&s->pass, err);
+	return spread_run(s, to, err);
 }
 
 /** A new pass with its roots. `*out` has one user. */
@@ -47,17 +53,31 @@ static enum far_status begin(struct far_context *context, struct far_var *const 
 	return s ? status : fail_memory(err, "backward", sizeof *s);
 }
 
+/** Waits until no other thread is in a pass that has ended: it may be in a node, which the caller frees afterwards.
+ * With the lock. */
+static void wait_for_others(struct spread *s)
+{
+	struct far_context *context = s->context;
+	enum far_status status = FAR_OK;
+	while (s->users > 1 && status != FAR_SHUTDOWN) {
+		pthread_mutex_unlock(&context->lock);
+		status = task_nap(NULL);
+		pthread_mutex_lock(&context->lock);
+	}
+}
+
 /** Ends the pass at the root. */
 static void finish(struct spread *s, enum far_status status)
 {
 	struct far_context *context = s->context;
 	pthread_mutex_lock(&context->lock);
-	s->users--;
-	if (status && !s->dead) {
+	if (status && !s->pass.ended) {
 		spread_abort(s, train_agent(context->train, NULL));
-		return;
+		pthread_mutex_lock(&context->lock);
 	}
-	if (!s->dead)
+	wait_for_others(s);
+	s->users--;
+	if (!s->pass.ended)
 		spread_remove(s);
 	else if (s->users == 0)
 		spread_free(s);
@@ -81,7 +101,7 @@ enum far_status far_backward(struct far_context *context, struct far_var *const 
 	if (!s)
 		return status;
 	if (!status)
-		status = run_part(s, spread_follow, limit, err);
+		status = run_part(s, follow, limit, err);
 	uint64_t used = context->train->now_ns() - started;
 	if (!status && limit != FAR_FOREVER && used >= limit)
 		status = fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Requests of a backward pass from other workers. Fibers; what is not light computes on a thread for blocking
  * handlers. */
+#include "compress.h"
 #include "rows.h"
 #include "spread.h"
 
@@ -43,6 +44,8 @@ static struct far_var *sent(struct far_context *context, uint64_t id, struct far
 enum far_status spread_expect(struct spread *s, const struct far_val *args, struct far_err *err)
 {
 	const struct far_tensor *ids = far_val_tensor(&args[3]);
+	if (s->running)
+		return fail(err, FAR_INVALID, "backward: the pass has begun to run");
 	if (ids->dtype != FAR_U64 || ids->ndim != 1)
 		return fail(err, FAR_INVALID, "backward: numbers of variables are u64");
 	for (uint64_t i = 0; i < ids->shape[0]; i++) {
@@ -65,8 +68,8 @@ static enum far_status check_rows(const struct far_tensor *index, uint64_t rows,
 }
 
 /** Does a received gradient fit the variable. */
-static enum far_status check_gradient(const struct far_tensor *of, const struct far_tensor *values,
-				      const struct far_tensor *index, struct far_err *err)
+enum far_status check_gradient(const struct far_tensor *of, const struct far_tensor *values,
+			       const struct far_tensor *index, struct far_err *err)
 {
 	char text[TENSOR_TEXT], wanted[TENSOR_TEXT];
 	bool fits = values->dtype == of->dtype;
@@ -81,64 +84,146 @@ static enum far_status check_gradient(const struct far_tensor *of, const struct 
 	return index ? check_rows(index, of->shape[0], err) : FAR_OK;
 }
 
-static bool copy(struct far_pool *pool, const struct far_tensor *t, struct held *out)
+static enum far_status copy(struct spread *s, const struct far_tensor *t, struct held *out, struct far_err *err)
 {
-	return held_new(out, pool, (enum far_dtype)t->dtype, t->ndim, t->shape) &&
-	       (far_tensor_count(t) == 0 || far_op_copy(t, &out->t, NULL) == FAR_OK);
+	if (!held_new(out, s->pass.pool, (enum far_dtype)t->dtype, t->ndim, t->shape))
+		return fail_memory(err, "gradient", far_tensor_bytes(t));
+	atomic_fetch_add_explicit(&s->context->bytes_copied, far_tensor_bytes(t), memory_order_relaxed);
+	return far_tensor_count(t) == 0 ? FAR_OK : far_op_copy(t, &out->t, err);
+}
+
+/* What a received gradient comes as. */
+struct received {
+	const struct far_tensor *of;     /* of the variable */
+	const struct far_tensor *values; /* NULL: zero */
+	const struct far_tensor *index;  /* NULL: dense */
+	bool packed;
+};
+
+static enum far_status take(struct spread *s, const struct received *r, struct store *loan, struct gradient *g,
+			    struct far_err *err)
+{
+	if (r->packed && is_compressed(r->of, r->values, r->index))
+		return decompress(s->pass.pool, r->of, r->values, r->index, g, err);
+	TRY(check_gradient(r->of, r->values, r->index, err));
+	if (loan)
+		held_set(&g->values, r->values, loan);
+	else
+		TRY(copy(s, r->values, &g->values, err));
+	if (r->index)
+		TRY(copy(s, r->index, &g->index, err));
+	g->set = true;
+	return FAR_OK;
 }
 
 /** Delivers a gradient: number, values, index. */
-static enum far_status deliver(struct spread *s, const struct far_val *id, const struct far_val *values,
-			       const struct far_val *index, struct far_err *err)
+static enum far_status deliver(struct spread *s, const struct far_val *item[3], bool packed, struct store *loan,
+			       struct far_err *err)
 {
 	struct gradient g = {0};
-	struct far_var *var = id->type == FAR_TYPE_INT ? sent(s->context, (uint64_t)id->u.i, err) : NULL;
+	if (item[0]->type != FAR_TYPE_INT)
+		return fail(err, FAR_INVALID, "backward: no number");
+	struct far_var *var = sent(s->context, (uint64_t)item[0]->u.i, err);
 	if (!var)
-		return id->type == FAR_TYPE_INT ? FAR_INVALID : fail(err, FAR_INVALID, "backward: no number");
-	const struct far_tensor *rows = index->type == FAR_TYPE_TENSOR ? far_val_tensor(index) : NULL;
-	enum far_status status = FAR_OK;
-	if (values->type == FAR_TYPE_TENSOR) {
-		const struct far_tensor *t = far_val_tensor(values);
-		TRY(check_gradient(&var->value.t, t, rows, err));
-		g.set = copy(s->pass.pool, t, &g.values) && (!rows || copy(s->pass.pool, rows, &g.index));
-		if (!g.set)
-			status = fail_memory(err, "gradient", far_tensor_bytes(t));
-		else if (rows && var->node)
-			status = rows_to_dense(s->pass.pool, "backward", &g, &var->value.t, err);
-	}
+		return FAR_INVALID;
+	const struct received r = {&var->value.t, item[1]->type == FAR_TYPE_TENSOR ? far_val_tensor(item[1]) : NULL,
+				   item[2]->type == FAR_TYPE_TENSOR ? far_val_tensor(item[2]) : NULL, packed};
+	enum far_status status = r.values ? take(s, &r, loan, &g, err) : FAR_OK;
+	if (!status && g.set && g.index.t.dtype != FAR_DTYPE_NONE && var->node)
+		status = rows_to_dense(s->pass.pool, "backward", &g, &var->value.t, err);
 	if (!status)
 		status = pass_deliver(&s->pass, var, &g, err);
 	gradient_drop(&g);
 	return status;
 }
 
-enum far_status spread_deliver(struct spread *s, const struct far_val *args, struct far_err *err)
+enum far_status spread_deliver(struct spread *s, const struct far_val *args, bool packed, struct store *loan,
+			       struct far_err *err)
 {
 	const struct far_val *list = &args[2];
 	if (far_len(list) % 3)
 		return fail(err, FAR_INVALID, "backward: gradients are number, values, index");
-	for (size_t i = 0; i < far_len(list); i += 3)
-		TRY(deliver(s, far_list_get(list, i), far_list_get(list, i + 1), far_list_get(list, i + 2), err));
+	for (size_t i = 0; i < far_len(list); i += 3) {
+		const struct far_val *item[3] = {far_list_get(list, i), far_list_get(list, i + 1),
+						 far_list_get(list, i + 2)};
+		TRY(deliver(s, item, packed, loan, err));
+	}
 	return FAR_OK;
 }
 
-static enum far_status deliver_on_fiber(struct spread *s, const struct far_val *args, struct far_err *err)
+enum far_status spread_return(struct spread *s, struct far_err *err)
 {
-	TRY(spread_deliver(s, args, err));
-	s->waits = s->pass.ready_n > 0 && !pass_is_light(&s->pass);
-	return s->waits ? FAR_OK : pass_run(&s->pass, err);
+	const struct store *loan = &s->loan;
+	const struct pass *p = &s->pass;
+	for (size_t i = 0; i < p->n && atomic_load_explicit(&loan->refs, memory_order_relaxed) > 1; i++) {
+		const struct entry *entry = &p->entries[i];
+		for (unsigned k = 0; k < (entry->node ? entry->node->m : 1); k++) {
+			struct gradient *g = &entry->slots[k];
+			if (g->values.store != loan)
+				continue;
+			atomic_fetch_add_explicit(&s->context->bytes_copied, far_tensor_bytes(&g->values.t),
+						  memory_order_relaxed);
+			TRY(gradient_own(p->pool, g, err));
+		}
+	}
+	return FAR_OK;
 }
 
-static enum far_status deliver_and_run(struct spread *s, const struct far_val *args, struct far_err *err)
+/** Delivers gradients and runs what that makes ready. They stay in the memory of the request, until this returns. */
+static enum far_status deliver_and_run(struct spread *s, struct sending *to, const struct far_val *args, bool packed,
+				       struct far_err *err)
 {
-	TRY(spread_deliver(s, args, err));
-	return pass_run(&s->pass, err);
+	struct store *loan = s->running ? NULL : &s->loan;
+	TRY(spread_deliver(s, args, packed, loan, err));
+	TRY(spread_run(s, to, err));
+	return loan ? spread_return(s, err) : FAR_OK;
 }
 
-static enum far_status run_all(struct spread *s, const struct far_val *args, struct far_err *err)
+static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, const struct far_val *args, bool packed,
+					struct far_err *err)
+{
+	if (pass_is_light(&s->pass))
+		return deliver_and_run(s, to, args, packed, err);
+	TRY(spread_deliver(s, args, packed, NULL, err));
+	return spread_run_elsewhere(s, to, err);
+}
+
+/* ---- steps ---- */
+
+static enum far_status expect_step(struct spread *s, struct sending *to, const struct far_val *args,
+				   struct far_err *err)
+{
+	TRY(spread_expect(s, args, err));
+	return spread_send(s, to, err);
+}
+
+static enum far_status gradient_step(struct spread *s, struct sending *to, const struct far_val *args,
+				     struct far_err *err)
+{
+	return deliver_on_fiber(s, to, args, false, err);
+}
+
+static enum far_status packed_step(struct spread *s, struct sending *to, const struct far_val *args,
+				   struct far_err *err)
+{
+	return deliver_on_fiber(s, to, args, true, err);
+}
+
+static enum far_status large_step(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
+{
+	return deliver_and_run(s, to, args, false, err);
+}
+
+static enum far_status packed_large_step(struct spread *s, struct sending *to, const struct far_val *args,
+					 struct far_err *err)
+{
+	return deliver_and_run(s, to, args, true, err);
+}
+
+static enum far_status run_step(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
 {
 	(void)args;
-	return pass_run(&s->pass, err);
+	return spread_run(s, to, err);
 }
 
 /** Locks. A fiber does not block its shard while another thread computes. */
@@ -150,10 +235,9 @@ static enum far_status lock(struct far_context *context, struct far_err *err)
 }
 
 /** Serves a request for the pass args[1] of the context args[0] with a step of it. `flags`: of a pass that begins with
- * this request if it has not begun; NULL: it has ended then, with which run_all() is content. */
+ * this request if it has not begun; NULL: it has ended then, with which run_step() is content. */
 static enum far_status serve(struct far_train *train, struct far_req *req, const struct far_val *args,
-			     const struct far_val *flags,
-			     enum far_status (*step)(struct spread *s, const struct far_val *args, struct far_err *err))
+			     const struct far_val *flags, spread_step_fn *step)
 {
 	struct far_context *context;
 	struct task *task = NULL;
@@ -171,10 +255,10 @@ static enum far_status serve(struct far_train *train, struct far_req *req, const
 	if (!s && flags)
 		s = spread_new(context, id, flags->u.i);
 	if (s) {
-		spread_step_done(s, task, left, step(s, args, &err), &err);
+		spread_step(s, task, left, step, args);
 	} else {
 		pthread_mutex_unlock(&context->lock);
-		if (step != run_all)
+		if (step != run_step)
 			status = flags ? fail_memory(&err, "backward", sizeof *s)
 				       : fail(&err, FAR_INVALID, "backward: the pass has ended");
 		task_done(task, status, &err);
@@ -186,25 +270,37 @@ static enum far_status serve(struct far_train *train, struct far_req *req, const
 enum far_status pass_expect_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n;
-	return serve(user, req, args, &args[2], spread_expect);
+	return serve(user, req, args, &args[2], expect_step);
 }
 
 enum far_status pass_gradient_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n;
-	return serve(user, req, args, NULL, deliver_on_fiber);
+	return serve(user, req, args, NULL, gradient_step);
 }
 
 enum far_status pass_large_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n;
-	return serve(user, req, args, NULL, deliver_and_run);
+	return serve(user, req, args, NULL, large_step);
+}
+
+enum far_status pass_packed_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	return serve(user, req, args, NULL, packed_step);
+}
+
+enum far_status pass_packed_large_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	return serve(user, req, args, NULL, packed_large_step);
 }
 
 enum far_status pass_run_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	(void)n;
-	return serve(user, req, args, NULL, run_all);
+	return serve(user, req, args, NULL, run_step);
 }
 
 enum far_status pass_abort_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)

@@ -2,11 +2,30 @@
 /** Calls that one call makes necessary, and its answer after them. Any thread; completions run on the poller. */
 #include "task.h"
 
-/* A call of a task. */
-struct child {
-	struct task *task;
-	int32_t rank;
-};
+static struct child *child_make(struct task *task, int32_t rank, const char *function)
+{
+	struct child *child = task->first.task ? pool_take(task->pool, sizeof *child) : &task->first;
+	if (child)
+		*child = (struct child){task, rank, function};
+	return child;
+}
+
+static void child_give(struct child *child)
+{
+	if (child != &child->task->first)
+		pool_give(child);
+}
+
+/** Names the worker in an error of a call to it. */
+static void explain(const struct child *child, enum far_status status, struct far_err *err)
+{
+	if (status == FAR_NO_FUNCTION && strncmp(child->function, "far::backward::packed", 21) == 0)
+		snprintf(err->text, sizeof err->text,
+			 "it reads no compressed gradients: update its libfarcall-train, or send them without a "
+			 "far_compressor");
+	if (child->rank != RANK_HERE)
+		error_on_node(child->task->agent, child->rank, err);
+}
 
 struct task *task_new(struct far_pool *pool, struct far_agent *agent, struct far_deferred *request,
 		      struct far_future *root)
@@ -56,10 +75,11 @@ static void on_child(struct far_future *f, void *user)
 	struct child *child = user;
 	struct far_err err;
 	enum far_status status = far_future_value(f, NULL, &err);
-	if (status && child->rank != RANK_HERE)
-		error_on_node(child->task->agent, child->rank, &err);
-	task_done(child->task, status, &err);
-	pool_give(child);
+	if (status)
+		explain(child, status, &err);
+	struct task *task = child->task;
+	child_give(child);
+	task_done(task, status, &err);
 }
 
 #define NAP_NS 50000
@@ -79,18 +99,16 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	struct far_to to = {rank == RANK_HERE ? far_self(task->agent).worker : rank, -1};
 	struct far_future *f = NULL;
-	struct child *child = pool_take(task->pool, sizeof *child);
+	struct child *child = child_make(task, rank, function);
 	if (!child)
 		return fail_memory(err, "backward", sizeof *child);
-	*child = (struct child){task, rank};
 	enum far_status status;
 	while ((status = far_rpc_async_to(task->agent, to, function, args, n, &opts, &f, err)) == FAR_BUSY)
 		if ((status = task_nap(err)))
 			break;
 	if (status) {
-		pool_give(child);
-		if (rank != RANK_HERE)
-			error_on_node(task->agent, rank, err);
+		explain(child, status, err);
+		child_give(child);
 		return status;
 	}
 	pthread_mutex_lock(&task->lock);
@@ -98,7 +116,7 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	pthread_mutex_unlock(&task->lock);
 	status = far_future_on_done(f, on_child, child, err);
 	if (status) {
-		pool_give(child);
+		child_give(child);
 		task_done(task, status, err);
 	}
 	far_future_free(f);

@@ -7,6 +7,15 @@
 
 #define RANK_HERE (-1) /* a call to this worker, which the texts of errors do not name */
 
+struct task;
+
+/* A call of a task. */
+struct child {
+	struct task *task;
+	int32_t rank;
+	const char *function;
+};
+
 struct task {
 	struct far_pool *pool;
 	struct far_agent *agent;
@@ -15,6 +24,7 @@ struct task {
 	bool answered;
 	struct far_deferred *request; /* of a handler; NULL: the root's future */
 	struct far_future *root;
+	struct child first; /* most tasks have no other; `task` NULL: none yet */
 };
 
 /** The task of a handler's request, or of the root's future; the other is NULL. NULL: no memory. */

@@ -35,9 +35,13 @@ struct far_context {
 	pthread_mutex_t lock; /* of all below, and of the nodes while a pass runs */
 	struct wire **sent;   /* variables by their numbers - 1; those without a gradient too */
 	size_t sent_n, sent_capacity;
-	uint64_t sent_grad, received; /* of those that require a gradient */
-	struct spread *spreads;       /* passes in progress */
+	uint64_t sent_grad, received;      /* of those that require a gradient */
+	struct far_compressor *compressor; /* of gradients that are sent; NULL: none */
+	struct spread *spreads;            /* passes in progress */
 	uint64_t passes_begun;
+
+	/* Of all passes, for far_context_counts. */
+	_Atomic uint64_t messages_sent, gradients_sent, bytes_sent, bytes_copied;
 };
 
 /** The agent, in a handler. */
@@ -51,8 +55,8 @@ enum far_status context_check(const struct far_context *context, struct far_err 
 void error_on_node(struct far_agent *agent, int32_t rank, struct far_err *err);
 
 /* Handlers of this library. */
-far_fn context_hold_handler, pass_expect_handler, pass_gradient_handler, pass_large_handler, pass_run_handler,
-	pass_abort_handler;
+far_fn context_hold_handler, pass_expect_handler, pass_gradient_handler, pass_large_handler, pass_packed_handler,
+	pass_packed_large_handler, pass_run_handler, pass_abort_handler;
 
 /** Passes in progress; with context->lock. */
 uint64_t spreads_count(const struct far_context *context);

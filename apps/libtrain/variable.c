@@ -2,6 +2,7 @@
 /** Variables, and memory that tensors share. Any thread. */
 #include "variable.h"
 
+#include "compress.h"
 #include "node.h"
 
 #include <math.h>
@@ -235,6 +236,7 @@ void far_var_free(struct far_var *var)
 		return;
 	held_drop(&var->value);
 	hooks_free(var->hooks);
+	far_compressor_free(var->compressor);
 	struct node *node = var->node;
 	pool_give(var);
 	node_unref(node);

@@ -68,6 +68,8 @@ struct far_var {
 	uint64_t sent_context; /* id of the context */
 	uint64_t sent_id;      /* number of the sender; 0: it did not arrive so */
 	int32_t sent_rank;
+	struct far_compressor *compressor; /* of that gradient; NULL: the context's */
+	uint64_t compressor_slot;
 };
 
 /** A variable of `value`, which it takes over, with one reference. NULL: no memory; `value` stays the caller's. */

@@ -16,8 +16,9 @@
  * to the leaves. Gradients are kept apart from variables, in a far_grads, which maps leaves to gradients: several
  * passes of different threads over the same parameters do not disturb each other.
  *
- * Thread: variables, pools and gradients may be used by several threads at once, a tape by one at a time. One pass at a
- * time may follow a node. No function blocks, but for the short locks of pools and gradients.
+ * Thread: variables, pools and gradients may be used by several threads at once, a tape by one at a time. Several
+ * passes may follow a node at once; one of them without retain_graph, and it frees the node. No function blocks, but
+ * for the short locks of pools and gradients.
  *
  * Memory comes from a pool, which keeps freed blocks: a training step whose shapes occurred before allocates nothing
  * from the system.
@@ -91,8 +92,8 @@ enum far_hook_when {
 	FAR_HOOK_BEFORE, /* the gradient of this pass is complete: the hook may change the elements of `values` */
 	FAR_HOOK_AFTER   /* of a leaf: the gradient was added to the far_grads, and is the sum there */
 };
-/** Runs on the thread of the pass. Any status but FAR_OK ends the pass with this error. It must not use the far_grads.
- */
+/** Runs on the thread of the pass. Any status but FAR_OK ends the pass with this error. It may wait and make calls, and
+ * holds no lock; gradients that other passes add meanwhile are not in `gradient`. */
 typedef enum far_status far_hook_fn(void *user, struct far_var *var, struct far_gradient *gradient,
 				    struct far_err *err);
 /**

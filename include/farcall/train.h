@@ -38,9 +38,11 @@ extern "C" {
 struct far_train;
 struct far_context;
 struct far_dist_optimizer;
+struct far_compressor;
 
-#define FAR_CONTEXTS_MAX   64  /* contexts that a worker has begun and not ended */
-#define FAR_PARAMETERS_MAX 200 /* parameters of one optimizer on one worker */
+#define FAR_CONTEXTS_MAX         64   /* contexts that a worker has begun and not ended */
+#define FAR_PARAMETERS_MAX       200  /* parameters of one optimizer on one worker */
+#define FAR_COMPRESSOR_SLOTS_MAX 4096 /* slots of a compressor, of all workers that it sends to together */
 
 /* ---- Start and stop: one application thread per agent ---- */
 
@@ -96,8 +98,13 @@ struct far_context_counts {
 	uint64_t passes;   /* backward passes in progress */
 	uint64_t sent;     /* variables that require a gradient and were sent */
 	uint64_t received; /* likewise, received */
+	/* Of all passes so far. */
+	uint64_t gradients_sent; /* to other workers, those that are zero too */
+	uint64_t messages_sent;  /* calls that these travelled in */
+	uint64_t bytes_sent;     /* of their elements and indices, as compressed */
+	uint64_t bytes_copied;   /* of received ones that waited for others or are kept; of those with several owners */
 };
-/** Waits while a pass of the context computes here. */
+/** Reads them. */
 void far_context_counts_read(struct far_context *context, struct far_context_counts *out);
 
 /**
@@ -122,7 +129,12 @@ enum far_status far_tape_return(struct far_tape *tape, struct far_context *conte
  * them receives the numbers of the variables whose gradients will come, then the gradients flow: a worker that is
  * reached costs two calls, and results that no root depends on cost nothing. `timeout_ns`: as of a call, of the whole
  * pass. Other workers run it on fibers; parts with long computation, functions or hooks of the application run on
- * their threads for blocking handlers.
+ * their threads for blocking handlers. Functions and hooks may make calls, also with variables of the context, and keep
+ * their thread meanwhile; one that runs here when the pass ends with an error is awaited.
+ *
+ * A gradient is sent before any long computation, function or hook that could delay it. Those for one worker that are
+ * ready by then share a call. A received gradient is read where the request has it, and copied if it is kept: in the
+ * gradients of a leaf, or until others arrive.
  *
  * Errors: as far_grads_backward(); the error of another worker, with "error on node N (NAME)" for each worker on the
  * way; PEER_LOST, with the node; TIMEOUT. The pass then ends on all workers, and some leaves have their gradients and
@@ -134,6 +146,59 @@ enum far_status far_backward(struct far_context *context, struct far_var *const 
  * NULL. */
 enum far_status far_rref_backward(struct far_context *context, struct far_rref *rref,
 				  const struct far_backward_opts *opts, uint64_t timeout_ns, struct far_err *err);
+
+/* ---- Compression of gradients, off by default: any thread; these never block ----
+ *
+ * A worker may compress gradients that it sends to others: those of the variables that it received. The receivers make
+ * gradients of the variable's dtype of them, without options of their own. Gradients of f32 and f64 are compressed,
+ * others are sent as they are. If a receiver has a library without compression, the pass fails with NO_FUNCTION, and
+ * the error names it. */
+
+enum far_compression {
+	/** Elements travel as bf16: rounded to nearest, ties to even; f64 by way of f32. NaN stays NaN; what rounds
+	 * beyond the largest bf16 becomes infinite. Sparse gradients keep their indices. */
+	FAR_COMPRESSION_BF16,
+	/**
+	 * Only the elements of greatest magnitude travel: ceil(fraction * n) of n, as values and i32 positions; of
+	 * equal ones the first; NaN is the greatest. The others are added to the next gradient of the same slot (error
+	 * feedback): what was sent for a slot plus what is left is the sum of its gradients, but for the rounding of
+	 * these additions. Sparse gradients are sent as they are. What a pass that failed has sent is not sent again.
+	 */
+	FAR_COMPRESSION_TOP_K
+};
+
+/** Options of a compressor. */
+struct far_compressor_opts {
+	enum far_compression kind;
+	double fraction;       /* TOP_K: of the elements, in (0, 1] */
+	uint64_t elements_min; /* gradients of fewer elements are sent as they are */
+	uint64_t reserved[4];  /* 0 */
+};
+
+/**
+ * Makes a compressor, for gradients of any number of contexts: those of all training steps. It keeps what TOP_K has not
+ * sent, in memory of `pool`, for each slot of each worker that it sends to. INVALID: no such kind, `fraction`,
+ * `reserved`. RESOURCE.
+ */
+enum far_status far_compressor_new(struct far_pool *pool, const struct far_compressor_opts *opts,
+				   struct far_compressor **out, struct far_err *err);
+/** Drops the caller's reference; contexts and variables have their own. What was not sent is lost with the last. NULL:
+ * nothing. */
+void far_compressor_free(struct far_compressor *compressor);
+/**
+ * Compresses the gradients that this worker sends in the context, from now on; NULL: no longer. The slot of a gradient
+ * is the number that the sender of its variable gave it: 1 for the first variable that it sent in the context. So
+ * TOP_K needs workers that send the same variables in the same order in each context; for others there is
+ * far_var_compress(). A gradient of another shape than the last one of its slot begins with nothing left.
+ */
+void far_context_compress(struct far_context *context, struct far_compressor *compressor);
+/**
+ * Compresses the gradient of one variable that far_tape_recv() made, in place of the context's compressor: for the
+ * functions whose arguments or results these are. NULL: the context's. `slot`: any number, see far_context_compress().
+ * Not during a pass. INVALID: the variable was not received, or without a gradient.
+ */
+enum far_status far_var_compress(struct far_var *var, struct far_compressor *compressor, uint64_t slot,
+				 struct far_err *err);
 
 /* ---- Parameters as references ----
  *

@@ -13,7 +13,19 @@ static struct far_grads *local(struct far_var *root)
 	return g;
 }
 
-/* ---- L5 ---- */
+/* ---- L5: each graph gives what the same one gives here; l5_torch.py compares it with PyTorch's ---- */
+
+/** The gradients of these leaves are those of a local pass. */
+static void as_local(struct far_context *c, struct far_var *root, struct far_var *const *leaves, size_t n)
+{
+	struct far_grads *want = local(root);
+	for (size_t i = 0; i < n; i++)
+		SAME_GRADIENT(c, leaves[i], want);
+	far_grads_free(want);
+}
+#define AS_LOCAL(c, y, ...)                                                                                            \
+	as_local(c, total(y), (struct far_var *[]){__VA_ARGS__},                                                       \
+		 sizeof((struct far_var *[]){__VA_ARGS__}) / sizeof(struct far_var *))
 
 /* Calls `fn` on a worker with two leaves, and compares the gradients with those of the same operator here. */
 static void square(size_t n, const char *to, const char *fn,
@@ -68,6 +80,7 @@ TRAIN(L5, backward_no_grad_on_tensor)
 	BACKWARD(c, root);
 	GRADIENT_IS(c, a, 2);
 	HOLDS(!has_gradient(c, b) && far_grads_count(far_context_grads(c)) == 1);
+	AS_LOCAL(c, far_tape_mul(tape, a, b), a);
 	FAILS(FAR_INVALID, far_backward(c, &root, 1, NULL, 0, &err)); /* the graph is gone */
 	far_context_end(c);
 }
@@ -96,6 +109,7 @@ TRAIN(L5, backward_rref_multi)
 	BACKWARD(c, total(y));
 	GRADIENT_IS(c, a, 10);
 	GRADIENT_IS(c, b, 6);
+	AS_LOCAL(c, far_tape_add(tape, far_tape_mul(tape, a, b), far_tape_mul(tape, a, b)), a, b);
 	far_rref_free(r);
 	far_context_end(c);
 }
@@ -111,6 +125,7 @@ TRAIN(L5, backward_rref_nested)
 	GRADIENT_IS(c, a, 5);
 	GRADIENT_IS(c, b, 3);
 	GRADIENT_IS(c, x, 1);
+	AS_LOCAL(c, far_tape_add(tape, x, far_tape_mul(tape, a, b)), a, b, x);
 	far_rref_free(r);
 	far_context_end(c);
 }
@@ -125,6 +140,10 @@ TRAIN(L5, backward_multiple_round_trips)
 	/* f(x, 0) = 2x, f(x, n) = f(2x, n - 1) + x: f(x, 3) = 16 + 4 + 2 + 1 times x */
 	HOLDS(((float *)far_var_tensor(y)->data)[0] == 23);
 	GRADIENT_IS(c, a, 23);
+	y = far_tape_scale(tape, a, 16); /* and here */
+	for (int i = 4; i > 0; i /= 2)
+		y = far_tape_add(tape, y, far_tape_scale(tape, a, i));
+	AS_LOCAL(c, y, a);
 	far_context_end(c);
 }
 
@@ -153,6 +172,7 @@ TRAIN(L5, backward_unused_tensors)
 	GRADIENT_IS(c, a, 2);
 	GRADIENT_IS(c, b, 1);
 	HOLDS(!has_gradient(c, unused));
+	AS_LOCAL(c, far_tape_mul(tape, a, b), a, b);
 	far_context_end(c);
 }
 
@@ -179,6 +199,7 @@ TRAIN(L5, backward_without_rpc)
 	BACKWARD(c, total(far_tape_mul(tape, a, b)));
 	GRADIENT_IS(c, a, 7);
 	GRADIENT_IS(c, b, 2);
+	AS_LOCAL(c, far_tape_mul(tape, a, b), a, b);
 	far_context_end(c);
 }
 
@@ -191,6 +212,7 @@ TRAIN(L5, backward_multiple_roots)
 	OK(far_backward(c, roots, 2, NULL, 0, &err));
 	GRADIENT_IS(c, a, 6);
 	GRADIENT_IS(c, b, 4);
+	AS_LOCAL(c, far_tape_add(tape, far_tape_mul(tape, a, b), far_tape_add(tape, a, b)), a, b);
 	far_context_end(c);
 }
 
@@ -219,6 +241,8 @@ TRAIN(L5, backward_complex_python_udf)
 	BACKWARD(c, total(CALL_VAR(c, peer(1), "t::mul", PAIR(c, y, y))));
 	GRADIENT_IS(c, a, 44); /* (2a + b)^2: 2 (2a + b) 2 */
 	GRADIENT_IS(c, b, 22);
+	y = far_tape_add(tape, far_tape_add(tape, a, b), a);
+	AS_LOCAL(c, far_tape_mul(tape, y, y), a, b);
 	far_context_end(c);
 }
 
@@ -231,6 +255,7 @@ TRAIN(L5, backwards_nested_python_udf)
 	BACKWARD(c, total(far_tape_mul(tape, y, a)));
 	GRADIENT_IS(c, a, 11); /* (a + b) a */
 	GRADIENT_IS(c, b, 3);
+	AS_LOCAL(c, far_tape_mul(tape, far_tape_add(tape, a, b), a), a, b);
 	far_context_end(c);
 }
 
@@ -244,6 +269,7 @@ TRAIN(L5, mixed_requires_grad)
 	BACKWARD(c, total(far_tape_add(tape, y, z)));
 	GRADIENT_IS(c, a, 5);
 	HOLDS(far_grads_count(far_context_grads(c)) == 1);
+	AS_LOCAL(c, far_tape_add(tape, far_tape_mul(tape, a, b), far_tape_mul(tape, b, b)), a);
 	far_context_end(c);
 }
 
@@ -260,6 +286,7 @@ static void trainer_ps(void)
 	BACKWARD(c, root);
 	/* The gradient of the parameter is with its owner, not here. */
 	HOLDS(has_gradient(c, x) && !has_gradient(c, weight));
+	AS_LOCAL(c, far_tape_matmul(tape, far_tape_detach(tape, weight), x), x);
 	far_context_end(c);
 	far_rref_free(w);
 }

@@ -8,6 +8,7 @@
 struct far_train *train;
 struct far_pool *pool;
 struct far_tape *tape;
+const char *train_test;
 
 static struct far_var *leaves[512];
 static size_t leaves_n;
@@ -409,6 +410,21 @@ bool has_gradient(struct far_context *c, struct far_var *leaf)
 	return far_grads_get(far_context_grads(c), leaf, &g);
 }
 
+/** Appends the gradient of a small leaf to the file that FAR_CONFORM_GRADIENTS names, for l5_torch.py. */
+static void record(const struct far_gradient *g)
+{
+	const char *path = getenv("FAR_CONFORM_GRADIENTS");
+	char line[2048];
+	size_t n = far_tensor_count(&g->values);
+	if (!path || rank > 0 || n > 64 || g->values.dtype != FAR_F32)
+		return;
+	int at = snprintf(line, sizeof line, "%s", train_test);
+	for (size_t i = 0; i < n; i++)
+		at += snprintf(line + at, sizeof line - (size_t)at, " %.9g", (double)((float *)g->values.data)[i]);
+	FILE *f = fopen(path, "a");
+	HOLDS(f && fprintf(f, "%s\n", line) > 0 && fclose(f) == 0);
+}
+
 void same_gradient(const char *here, struct far_context *c, struct far_var *leaf, struct far_grads *grads)
 {
 	struct far_gradient a, b;
@@ -417,6 +433,7 @@ void same_gradient(const char *here, struct far_context *c, struct far_var *leaf
 	if (a.values.dtype != b.values.dtype || far_tensor_bytes(&a.values) != far_tensor_bytes(&b.values) ||
 	    memcmp(a.values.data, b.values.data, far_tensor_bytes(&a.values)))
 		conform_fail(here, "the gradient differs from the local one");
+	record(&a);
 }
 
 void gradient_is(const char *here, struct far_context *c, struct far_var *leaf, double x)

@@ -10,6 +10,7 @@
 extern struct far_train *train;
 extern struct far_pool *pool;
 extern struct far_tape *tape; /* of the body */
+extern const char *train_test;
 
 void train_join(const char *here);
 void train_leave(const char *here);
@@ -18,6 +19,7 @@ void train_leave(const char *here);
 	static void group##_##name##_train(void);                                                                      \
 	CONFORM_BARE(group, name)                                                                                      \
 	{                                                                                                              \
+		train_test = #name;                                                                                    \
 		train_join(HERE);                                                                                      \
 		group##_##name##_train();                                                                              \
 		train_leave(HERE);                                                                                     \

@@ -111,7 +111,8 @@ static enum far_status expect(struct spread *s)
 	return spread_expect(s, args, &err);
 }
 
-static enum far_status deliver(struct spread *s)
+/** `packed`: some may be compressed. */
+static enum far_status deliver(struct spread *s, bool packed)
 {
 	static int64_t elements[8][DATA / 8];
 	struct far_tensor tensors[8];
@@ -128,7 +129,12 @@ static enum far_status deliver(struct spread *s)
 		items[i] = far_tensor_val(&tensors[i]);
 	}
 	struct far_val args[] = {far_int(CONTEXT), far_int(1), far_list(items, n)};
-	return spread_deliver(s, args, &err);
+	enum far_status status = spread_deliver(s, args, packed, &s->loan, &err);
+	if (!status) {
+		must(spread_return(s, &err) == FAR_OK);
+		must(s->loan.refs == 1); /* the memory of the request ends */
+	}
+	return status;
 }
 
 static void operations(struct far_context *c)
@@ -141,7 +147,7 @@ static void operations(struct far_context *c)
 		must(s);
 		err = (struct far_err){0};
 		enum far_status status = what % 3 == 0   ? expect(s)
-					 : what % 3 == 1 ? deliver(s)
+					 : what % 3 == 1 ? deliver(s, what & 0x80)
 							 : pass_run(&s->pass, &err);
 		must(status == FAR_OK || (status == FAR_INVALID && err.text[0]));
 		must(s->pass.left <= s->pass.n);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Clusters whose workers train while one of them is killed, loses its power or stands still, in each phase of a step:
- * forward, backward, clean-up. A killed one may come back. One seed, one cluster.
+ * forward, backward, clean-up. A killed one may come back. Workers have hooks that call others in half of the steps.
+ * One seed, one cluster.
  *
  * Every step that does not touch this worker succeeds, with the right gradient. Every other one ends within its limit.
  * In the end no worker holds a context, nothing is left in the pools, and all workers that are there train together.
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 
 enum { WORKERS = 4, FLOWS = 2, STEPS = 6, HOPS_MAX = 4 }; /* FLOWS: applications of a worker that train side by side */
+enum { HOOKED = 1 << (2 * HOPS_MAX) }; /* bit of a chain's salt: workers have hooks that make calls */
 
 #define MS       UINT64_C(1000000)
 #define LIMIT    (300 * MS) /* of a call and of a backward pass */
@@ -47,9 +49,10 @@ static struct run {
 	unsigned wait; /* phases of this kind that begin before */
 	bool struck;
 	unsigned ok, failed; /* steps */
+	unsigned hooks;      /* that ran */
 } run;
 
-static uint64_t total_ok, total_failed, total_struck[PHASES][ENDS];
+static uint64_t total_ok, total_failed, total_hooks, total_struck[PHASES][ENDS];
 
 __attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
 {
@@ -121,6 +124,24 @@ static enum far_status call(unsigned rank, struct far_context *context, struct f
 	return far_rpc_sync(agent, name, "t::hop", args, 3, &opts, out, err);
 }
 
+FAR_HANDLER(touch)
+{
+	return far_return_none(req);
+}
+
+/** A hook that waits for another worker of the chain. `user`: the worker, and that one. */
+static enum far_status touch_hook(void *user, struct far_var *var, struct far_gradient *g, struct far_err *err)
+{
+	unsigned both = (unsigned)(uintptr_t)user;
+	struct far_agent *agent = cluster_agent(cluster_worker(run.c, both / WORKERS));
+	char name[16];
+	(void)var;
+	(void)g;
+	snprintf(name, sizeof name, "w%u", both % WORKERS);
+	run.hooks++;
+	return far_rpc_sync(agent, name, "t::touch", NULL, 0, NULL, NULL, err); /* in the time of the pass */
+}
+
 FAR_HANDLER(hop)
 {
 	unsigned rank = cluster_rank(cluster_here());
@@ -135,6 +156,11 @@ FAR_HANDLER(hop)
 		return far_fail(req, err.status, err.code, "%s", err.text);
 	must(far_tape_new(t->pool, &tape, &err) == FAR_OK);
 	struct far_var *x = far_tape_recv(tape, context, &args[0]), *y = far_tape_scale(tape, x, 2);
+	unsigned to =
+		args[1].u.i > 0 ? next_of(rank, args[1].u.i - 1, args[2].u.i) : (unsigned)far_req_from(req).worker;
+	if (x && args[2].u.i & HOOKED)
+		must(far_var_hook(x, FAR_HOOK_BEFORE, touch_hook, (void *)(uintptr_t)(rank * WORKERS + to), &err) ==
+		     FAR_OK);
 	if (y && args[1].u.i > 0) {
 		if (call(rank, context, y, args[1].u.i - 1, args[2].u.i, &out, &err))
 			far_tape_fail(tape, &err);
@@ -149,7 +175,8 @@ FAR_HANDLER(hop)
 }
 
 static const struct far_function functions[] = {
-	{"t::hop(far::Var x, int left, int salt) -> far::Var", FAR_KIND_FIBER, hop, NULL, 0}};
+	{"t::hop(far::Var x, int left, int salt) -> far::Var", FAR_KIND_FIBER, hop, NULL, 0},
+	{"t::touch() -> none", FAR_KIND_INLINE, touch, NULL, 0}};
 
 /** What a wait returned, and when. */
 static bool ended(const char *what, uint64_t since, bool may_fail, enum far_status status, const struct far_err *err)
@@ -222,7 +249,7 @@ static void app(struct cluster_worker *w, void *ctx)
 	(void)ctx;
 	for (int i = 0; i < STEPS && !cluster_dead(); i++) {
 		int64_t left = (int64_t)sim_random_below(&run.random, HOPS_MAX);
-		int64_t salt = (int64_t)sim_random_below(&run.random, 1 << (2 * HOPS_MAX));
+		int64_t salt = (int64_t)sim_random_below(&run.random, 2 * HOOKED);
 		bool done = step(rank, left, salt);
 		if (cluster_dead())
 			return;
@@ -390,6 +417,7 @@ static bool one(uint64_t seed)
 			cluster_failure(run.c) ? cluster_failure(run.c) : "it took too long");
 	total_ok += run.ok;
 	total_failed += run.failed;
+	total_hooks += run.hooks;
 	total_struck[run.phase][run.end] += run.struck;
 	cluster_destroy(run.c);
 	return done;
@@ -406,7 +434,8 @@ int main(int argc, char **argv)
 		for (int end = 0; end < ENDS; end++)
 			printf("%s in %s: %llu\n", end_names[end], phase_names[phase],
 			       (unsigned long long)total_struck[phase][end]);
-	printf("%llu steps succeeded, %llu failed, in %llu runs; %llu runs were wrong\n", (unsigned long long)total_ok,
-	       (unsigned long long)total_failed, (unsigned long long)n, (unsigned long long)bad);
+	printf("%llu steps succeeded, %llu failed, %llu hooks ran, in %llu runs; %llu runs were wrong\n",
+	       (unsigned long long)total_ok, (unsigned long long)total_failed, (unsigned long long)total_hooks,
+	       (unsigned long long)n, (unsigned long long)bad);
 	return bad > 0;
 }

@@ -379,6 +379,29 @@ CASE(optimizer, sparse_gradients_are_refused)
 	cr_assert(got[0] == before[0] && got[1] == before[1]);
 }
 
+/* An index that changed after the pass is refused, in ascending order or not. */
+CASE(optimizer, rows_beyond_the_table)
+{
+	static const int64_t bad[][2] = {{1, ROWS}, {-1, 1}, {ROWS, 1}};
+	double rows[2 * WIDTH] = {1};
+	int64_t at[2] = {0, 1};
+	struct far_var *table = leaf(SHAPE(FAR_F64, ROWS, WIDTH));
+	struct far_optimizer_opts opts = far_optimizer_defaults(FAR_OPTIMIZER_SGD);
+	struct far_gradient g = {.values = SHAPE(FAR_F64, 2, WIDTH), .index = SHAPE(FAR_I64, 2)};
+	struct far_optimizer *o;
+	g.values.data = rows;
+	g.index.data = at;
+	OK(far_optimizer_new(pool, &opts, &table, 1, &o, &err));
+	OK(far_grads_add(grads, table, &g, &err));
+	OK(far_optimizer_step(o, grads, &err));
+	cr_assert(far_grads_get(grads, table, &g));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		memcpy(g.index.data, bad[i], sizeof bad[i]);
+		FAILS(FAR_INVALID, "not in [0, ", far_optimizer_step(o, grads, &err));
+	}
+	far_optimizer_free(o);
+}
+
 /* ---- parameters ---- */
 
 /* Neither the parameter nor its count of steps moves without a gradient. */

@@ -4,6 +4,7 @@
 #include "tape_fixture.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 /* ---- roots ---- */
 
@@ -203,4 +204,42 @@ CASE(tape, threads)
 		cr_assert_null(result);
 	}
 	expect_gradient(common, 2 * THREADS * ROUNDS, 4 * THREADS * ROUNDS);
+}
+
+/* ---- threads: passes over the same graph ---- */
+
+static struct far_var *common_root;
+static _Atomic int passes_done;
+
+static void *retain_thread(void *user)
+{
+	const struct far_backward_opts opts = {.retain_graph = true};
+	struct far_err e;
+	for (int round = 0; round < ROUNDS; round++) {
+		if (far_grads_backward(user, &common_root, 1, &opts, &e) == FAR_OK)
+			passes_done++;
+		else if (e.status != FAR_INVALID || !strstr(e.text, "was freed by an earlier pass"))
+			return &common_root;
+	}
+	return NULL;
+}
+
+/* One pass frees what the others may be reading: each of them is whole, or fails. */
+CASE(tape, threads_and_one_that_frees)
+{
+	pthread_t threads[THREADS];
+	struct far_var *x = vector(1, 2);
+	common_root = sum_of(far_tape_mul(tape, far_tape_exp(tape, far_tape_scale(tape, x, 0)), x));
+	for (int i = 0; i < THREADS; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, retain_thread, grads), 0);
+	while (passes_done < THREADS) /* they run */
+		sched_yield();
+	OK(backward(common_root, false));
+	for (int i = 0; i < THREADS; i++) {
+		void *result;
+		cr_assert_eq(pthread_join(threads[i], &result), 0);
+		cr_assert_null(result);
+	}
+	expect_gradient(x, passes_done + 1, passes_done + 1);
+	FAILS(FAR_INVALID, "was freed", backward(common_root, false));
 }
