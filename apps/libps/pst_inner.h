@@ -3,6 +3,7 @@
 #ifndef PST_INNER_H
 #define PST_INNER_H
 
+#include "ps_mutant.h"
 #include "pst_admit.h"
 #include "pst_table.h"
 
@@ -66,7 +67,7 @@ static inline uint32_t *pst_written(const struct pst_table *t, uint32_t id)
 /** Whether a row's time is over. A tick is cut, so one more must have passed. */
 static inline bool pst_expired(const struct pst_table *t, uint32_t id, uint32_t tick)
 {
-	return t->ttl_ticks && (int32_t)(tick - *pst_written(t, id)) > (int32_t)t->ttl_ticks;
+	return t->ttl_ticks && (int32_t)(tick - *pst_written(t, id)) > (int32_t)t->ttl_ticks >> PS_MUTANT(TTL_EARLY);
 }
 
 /** Notes a use for LRU or LFU. */

@@ -6,10 +6,11 @@
  */
 #include "psv_op.h"
 
+#include "ps_mutant.h"
 #include "pst_fail.h"
+#include "psv_env.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PART_DEPTH      64u                /* chunks of a slot in a round */
 #define LARGE_BYTES     ((size_t)64 << 20) /* operations of one round of more are cut into about LARGE_CHUNKS */
@@ -17,13 +18,6 @@
 #define CHUNK_BYTES_MAX ((size_t)8 << 20)
 
 static_assert(LARGE_CHUNKS + FAR_PS_SHARDS_MAX <= FAR_FANOUT_MAX, "all chunks are one fan-out");
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * FAR_SEC + (uint64_t)t.tv_nsec;
-}
 
 /* ---- Memory ---- */
 
@@ -311,7 +305,7 @@ static void on_round(struct far_future *f, void *user)
 /* Divides, unless a part is left of the last division; numbers and sends. On OK the operation belongs to on_round(). */
 static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far_err *err)
 {
-	uint64_t now = now_ns();
+	uint64_t now = psv_now_ns();
 	if (now >= op->deadline_ns)
 		return pst_fail(err, FAR_TIMEOUT, 0, "the deadline has passed");
 	enum far_status status = divide(op, err);
@@ -325,7 +319,9 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far
 		*op->token = op->first;
 	address(op);
 	struct far_fanout_opts opts = {.timeout_ns =
-					       op->deadline_ns == UINT64_MAX ? FAR_FOREVER : op->deadline_ns - now,
+					       op->deadline_ns == UINT64_MAX
+						       ? FAR_FOREVER
+						       : (op->deadline_ns - now) * (PS_MUTANT(DEADLINE_LATE) ? 10 : 1),
 				       .partial = true,
 				       .errors = FAR_ERRORS_COLLECT};
 	status = far_msg_fanout(op->ps->agent, op->ps->message, NULL, 0, op->targets, op->to - op->from, &opts,
@@ -353,7 +349,7 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 		return status;
 	}
 	op->done = far_future_ref(done);
-	uint64_t timeout = op->timeout_ns ? op->timeout_ns : far_rpc_timeout_ns(op->ps->agent), now = now_ns();
+	uint64_t timeout = op->timeout_ns ? op->timeout_ns : far_rpc_timeout_ns(op->ps->agent), now = psv_now_ns();
 	op->deadline_ns = timeout >= UINT64_MAX - now ? UINT64_MAX : now + timeout;
 	if (op->kind >= PSV_PULL && op->n == 0) {
 		finish(op);

@@ -2,6 +2,7 @@
 /** Takes the answers of an operation over. The thread that polls the shard. */
 #include "psv_op.h"
 
+#include "ps_mutant.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -104,7 +105,7 @@ static void lose(struct psv_op *op, const struct psv_chunk *c, bool late)
 {
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t key = op->k.order[c->from + i];
-		op->key_status[key] = late ? FAR_PS_LATE : FAR_PS_LOST;
+		op->key_status[key] = PS_MUTANT(PARTIAL_STATUS) ? FAR_PS_ROW : late ? FAR_PS_LATE : FAR_PS_LOST;
 		op->open[key] = false;
 	}
 }
