@@ -2,6 +2,7 @@
 /** Pulls, pooled pulls, scans. The thread that owns the table. */
 #include "pst_inner.h"
 
+#include "pst_copy.h"
 #include "pst_fail.h"
 #include <errno.h>
 #include <string.h>
@@ -19,24 +20,12 @@ struct pull {
 	bool stamps; /* the table has a TTL, LRU or LFU */
 };
 
-/* A copy of whole lines is done here: a call of memcpy for each row costs as much as the copy. */
-PST_INLINE void copy_row(char *to, const char *from, size_t bytes)
-{
-	if (bytes == 64)
-		memcpy(to, from, 64);
-	else if (bytes % 64 == 0 && bytes <= 512)
-		for (; bytes; bytes -= 64, to += 64, from += 64)
-			memcpy(to, from, 64);
-	else
-		memcpy(to, from, bytes);
-}
-
 /* A stored row, or one of f32 if `stored` is NULL, to place i of the result. */
 static void put_row(const struct pst_table *t, const struct pull *p, uint32_t i, const void *stored, const float *wide)
 {
 	char *to = p->out + (size_t)i * p->row_bytes;
 	if (stored && t->schema.stored == p->how->wire) {
-		copy_row(to, stored, p->row_bytes);
+		pst_copy_row(to, stored, p->row_bytes);
 		return;
 	}
 	if (stored && t->schema.stored == PST_F32) {

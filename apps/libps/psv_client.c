@@ -39,6 +39,7 @@ void psv_unref(struct far_ps *ps)
 		return;
 	psv_views_free(atomic_load(&ps->view));
 	pthread_mutex_destroy(&ps->lock);
+	psv_arena_fini(&ps->arena);
 	free(ps);
 }
 
@@ -173,6 +174,7 @@ enum far_status far_ps_open(struct far_agent *agent, const char *name, const str
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for a service");
 	atomic_init(&ps->references, 1);
 	pthread_mutex_init(&ps->lock, NULL);
+	psv_arena_init(&ps->arena);
 	ps->agent = agent;
 	ps->service = psv_name_id(name);
 	ps->message = o.message ? o.message : FAR_PS_MESSAGE;
