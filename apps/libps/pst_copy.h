@@ -6,6 +6,17 @@
 #include <stddef.h>
 #include <string.h>
 
+/** Has the line of p soon in this core's cache, to be written. On processors that do not know the instruction it does
+ * nothing. */
+static inline __attribute__((always_inline)) void pst_prefetch_write(const void *p)
+{
+#if defined __x86_64__
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
 /** A copy of whole lines is done in place: a call of memcpy for each row costs as much as the copy. */
 static inline __attribute__((always_inline)) void pst_copy_row(void *to, const void *from, size_t bytes)
 {

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define OUT_AHEAD 16u /* lines */
+
 /* ---- Pull ---- */
 
 struct pull {
@@ -84,6 +86,8 @@ PST_INLINE void visit_copy(struct pst_table *t, void *ctx, uint32_t i, uint32_t 
 PST_INLINE void visit_line(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	struct pull *p = ctx;
+	/* The line was read by another core: the receiver of the last reply. */
+	pst_prefetch_write(p->out + ((size_t)i + OUT_AHEAD) * 64);
 	if (is_row(t, p, i, id))
 		memcpy(p->out + (size_t)i * 64, pst_slabs_at(&t->rows, id), 64);
 }

@@ -63,7 +63,7 @@ static enum far_status check_arrays(const struct psv_shard *s, struct psv_job *j
 	size_t state = q->flags & PSV_STATE ? pst_table_state(j->t->rows) : 0;
 	unsigned flags = q->kind == PSV_ASSIGN ? PSV_STATE : q->kind == PSV_BAGS ? PSV_WEIGHTS : 0;
 	if (q->wire >= PST_TYPES || q->miss > PST_MISS_MAKE || (q->flags & ~flags) || q->n > PST_CHUNK_KEYS ||
-	    (q->n && q->kind < PSV_PULL))
+	    (q->n && (q->kind < PSV_PULL || q->kind == PSV_HOT)))
 		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with a field out of range", q->kind);
 	size_t want = q->kind == PSV_RESTORE ? sizeof *q + psv_rows_bytes(&j->t->layout, q->n)
 					     : psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state);

@@ -59,6 +59,7 @@ void psv_clocks_look(struct psv_shard *s);
 
 /** Set `j->made`, which is free()d by the caller. */
 enum far_status psv_rows_list(struct psv_shard *s, struct psv_job *j, struct far_err *err);
+enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_restore(struct psv_shard *s, const struct psv_job *j, struct far_err *err);
 

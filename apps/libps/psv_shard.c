@@ -215,6 +215,7 @@ static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struc
 		return pst_erase(j->t->rows, j->keys, q->n, s->status, err);
 	default:
 		j->t->keys_pushed += q->n;
+		psv_hot_use(&j->t->hot, j->keys, q->n);
 		return pst_push(j->t->rows, j->keys, q->n, &how, j->numbers, s->status, err);
 	}
 }
@@ -260,6 +261,7 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 	case PSV_PULL:
 	case PSV_BAGS:
 		j->t->keys_pulled += j->q->n;
+		psv_hot_use(&j->t->hot, j->keys, j->q->n);
 		return j->q->miss == PST_MISS_MAKE ? look(s, j, PST_MISS_MAKE, err) : FAR_OK;
 	case PSV_OPEN:
 	case PSV_STATS:
@@ -269,6 +271,8 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		return FAR_OK;
 	case PSV_LIST:
 		return psv_rows_list(s, j, err);
+	case PSV_HOT:
+		return psv_rows_hot(j, err);
 	case PSV_SCAN:
 		return psv_rows_scan(s, j, err);
 	case PSV_RESTORE:

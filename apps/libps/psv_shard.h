@@ -7,6 +7,7 @@
 #define PSV_SHARD_H
 
 #include "pst_tokens.h"
+#include "psv_hot.h"
 #include "psv_schema.h"
 #include "psv_view.h"
 #include <pthread.h>
@@ -34,6 +35,7 @@ struct psv_table {
 	struct psv_clock *clocks; /* [schema.workers] */
 	uint64_t clock;           /* the least of those that are not excused */
 	uint64_t keys_pulled, keys_pushed, duplicates;
+	struct psv_hot hot;
 };
 
 /* A request that is kept until its clock or view has come. */

@@ -23,8 +23,9 @@
  * Operations: each is one future over all shards. Keys come in any order and may repeat. Each distinct key travels
  * once, but for bags: a push adds the gradients of equal keys in f32, in the order of their positions; of equal keys in
  * an assignment the last position counts. An operation is cut into requests of about FAR_PS_CHUNK_BYTES, at most 8192
- * keys each; a shard has at most 64 of them at a time, so that requests of others pass. A request is applied at once:
- * no other request to that shard is applied in the middle of it. Different requests of one operation are not ordered.
+ * keys each. Up to four for a shard are sent at once; of more a shard has one at a time, so that a request of another
+ * operation waits for one at most. A request is applied at once: no other request to that shard is applied in the
+ * middle of it. Different requests of one operation are not ordered.
  *
  * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
  * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails
@@ -240,6 +241,19 @@ enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names
  * are still open fail with GONE. Errors: GONE: a shard has no such table (the others have dropped it); else as
  * far_ps_tables(). */
 enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err);
+
+/** A key and about how often it was used of late. */
+struct far_ps_hot {
+	uint64_t key;
+	uint64_t uses; /* requests with it, estimated from one in 61; older ones count half, a quarter, … */
+};
+
+/**
+ * Finds the keys of a table that were pulled or pushed most, and writes them to hot[0, *n), most used first. `*n` is
+ * the room before; a shard reports 512 keys at most. Errors: INVALID, GONE, RESOURCE, TIMEOUT, PEER_LOST, SHUTDOWN.
+ */
+enum far_status far_ps_hot(struct far_ps_table *table, uint64_t timeout_ns, struct far_ps_hot *hot, size_t *n,
+			   struct far_err *err);
 
 /** Rows of a scan. */
 struct far_ps_rows {

@@ -446,6 +446,8 @@ static void use(void)
 		repeats();
 		pooled();
 		dense();
+		restarted();
+		used_most();
 		bad_requests();
 		stopped();
 	}
