@@ -45,7 +45,7 @@ void restarted(void)
 	CHECK_STATUS(far_ps_table_open(first, "restarted", 0, &mine, &err), FAR_OK, &err);
 	push(mine, MANY, -1);
 	push(mine, 1000, -2);
-	push(mine, 10, -4); /* of the second life alone */
+	push(mine, 10, -4); /* of the second incarnation alone */
 	far_ps_table_free(mine);
 	far_ps_close(first);
 	DONE(far_ps_pull(t, keys, MANY, NULL, rows, NULL, &f, &err), MANY);

@@ -41,12 +41,12 @@ size_t ps_note(struct ps_history *h, const struct ps_event *event)
 	return h->n++;
 }
 
-static bool in_life(const struct ps_event *e, const struct ps_life *l)
+static bool in_incarnation(const struct ps_event *e, const struct ps_incarnation *l)
 {
 	return e->begin >= l->from && e->end <= l->to && e->end != PS_NEVER;
 }
 
-static bool touches_life(const struct ps_event *e, const struct ps_life *l)
+static bool touches_incarnation(const struct ps_event *e, const struct ps_incarnation *l)
 {
 	return e->end >= l->from && e->begin <= l->to;
 }
@@ -54,14 +54,14 @@ static bool touches_life(const struct ps_event *e, const struct ps_life *l)
 void ps_sum_range(const struct ps_history *h, unsigned key, unsigned client, uint64_t *least, uint64_t *most)
 {
 	unsigned server = ps_server_of(h, key);
-	const struct ps_life *last = &h->life[server][h->lives[server] - 1];
+	const struct ps_incarnation *last = &h->incarnation[server][h->incarnations[server] - 1];
 	*least = *most = 0;
 	for (size_t i = 0; i < h->n; i++) {
 		const struct ps_event *e = &h->event[i];
 		if (e->kind != PS_ADD || e->key != key || e->client != client)
 			continue;
-		*least += in_life(e, last) ? e->value : 0;
-		*most += touches_life(e, last) ? e->value : 0;
+		*least += in_incarnation(e, last) ? e->value : 0;
+		*most += touches_incarnation(e, last) ? e->value : 0;
 	}
 }
 
@@ -81,15 +81,15 @@ static bool fail(struct ps_history *h, const struct ps_event *e, const char *wha
 }
 
 /* Counts that ended before, and those that began before it ended. */
-static bool check_bounds(struct ps_history *h, const struct ps_event *e, const struct ps_life *l)
+static bool check_bounds(struct ps_history *h, const struct ps_event *e, const struct ps_incarnation *l)
 {
 	uint64_t least = e->kind == PS_COUNT, most = 0;
 	for (size_t i = 0; i < h->n; i++) {
 		const struct ps_event *o = &h->event[i];
 		if (!counts(o) || o->key != e->key)
 			continue;
-		least += o != e && in_life(o, l) && o->end < e->begin;
-		most += touches_life(o, l) && o->begin <= e->end;
+		least += o != e && in_incarnation(o, l) && o->end < e->begin;
+		most += touches_incarnation(o, l) && o->begin <= e->end;
 	}
 	if (e->value < least)
 		return fail(h, e, "a counter lacks counts that had ended", least);
@@ -99,11 +99,11 @@ static bool check_bounds(struct ps_history *h, const struct ps_event *e, const s
 }
 
 /* A later operation has a count that is not less; two counts differ. */
-static bool check_order(struct ps_history *h, const struct ps_event *e, const struct ps_life *l)
+static bool check_order(struct ps_history *h, const struct ps_event *e, const struct ps_incarnation *l)
 {
 	for (size_t i = 0; i < h->n; i++) {
 		const struct ps_event *o = &h->event[i];
-		if (o == e || (o->kind != PS_COUNT && o->kind != PS_READ) || o->key != e->key || !in_life(o, l))
+		if (o == e || (o->kind != PS_COUNT && o->kind != PS_READ) || o->key != e->key || !in_incarnation(o, l))
 			continue;
 		if (e->kind == PS_COUNT && o->kind == PS_COUNT && o->value == e->value)
 			return fail(h, e, "two counts are equal", o->begin);
@@ -116,9 +116,9 @@ static bool check_order(struct ps_history *h, const struct ps_event *e, const st
 static bool check_counter(struct ps_history *h, const struct ps_event *e)
 {
 	unsigned server = ps_server_of(h, e->key);
-	for (unsigned i = 0; i < h->lives[server]; i++) {
-		const struct ps_life *l = &h->life[server][i];
-		if (in_life(e, l) && (!check_bounds(h, e, l) || !check_order(h, e, l)))
+	for (unsigned i = 0; i < h->incarnations[server]; i++) {
+		const struct ps_incarnation *l = &h->incarnation[server][i];
+		if (in_incarnation(e, l) && (!check_bounds(h, e, l) || !check_order(h, e, l)))
 			return false;
 	}
 	return true;
@@ -130,10 +130,10 @@ static bool check_counter(struct ps_history *h, const struct ps_event *e)
 static bool must_be_there(const struct ps_history *h, const struct ps_event *e)
 {
 	unsigned server = ps_server_of(h, e->key);
-	for (unsigned i = 0; i < h->lives[server]; i++)
-		for (size_t w = 0; w < h->n && in_life(e, &h->life[server][i]); w++) {
+	for (unsigned i = 0; i < h->incarnations[server]; i++)
+		for (size_t w = 0; w < h->n && in_incarnation(e, &h->incarnation[server][i]); w++) {
 			const struct ps_event *o = &h->event[w];
-			if (o->kind == PS_WRITE && o->key == e->key && in_life(o, &h->life[server][i]) &&
+			if (o->kind == PS_WRITE && o->key == e->key && in_incarnation(o, &h->incarnation[server][i]) &&
 			    o->end < e->begin && e->end < o->begin + TTL_NS)
 				return true;
 		}

@@ -2,8 +2,8 @@
 /**
  * What clients of a simulated parameter server did and saw, and checks of it. One thread, like the simulation.
  *
- * A server loses its rows when its process ends, so every check is of one life of one server. An operation that began
- * and ended in a life counts in it exactly once; one that overlaps a crash counts in either, both or none.
+ * A server loses its rows when its process ends, so every check is of one incarnation of one server. An operation that
+ * began and ended in a incarnation counts in it exactly once; one that overlaps a crash counts in either, both or none.
  */
 #ifndef TESTS_SIM_PS_HISTORY_H
 #define TESTS_SIM_PS_HISTORY_H
@@ -14,7 +14,7 @@
 
 #define PS_NEVER UINT64_MAX
 
-enum { PS_SERVERS = 2, PS_CLIENTS = 3, PS_LIVES_MAX = 8, PS_SUM_KEYS = 40, PS_COUNT_KEYS = 4, PS_AGED_KEYS = 6 };
+enum { PS_SERVERS = 2, PS_CLIENTS = 3, PS_INCARNATIONS_MAX = 8, PS_SUM_KEYS = 40, PS_COUNT_KEYS = 4, PS_AGED_KEYS = 6 };
 
 #define PS_TTL_MS UINT64_C(200)
 
@@ -37,15 +37,15 @@ struct ps_event {
 };
 
 /** A process of a server, from the moment it served. */
-struct ps_life {
+struct ps_incarnation {
 	uint64_t from, to; /* PS_NEVER: it serves */
 };
 
 struct ps_history {
 	struct ps_event *event;
 	size_t n, room;
-	struct ps_life life[PS_SERVERS][PS_LIVES_MAX];
-	unsigned lives[PS_SERVERS];
+	struct ps_incarnation incarnation[PS_SERVERS][PS_INCARNATIONS_MAX];
+	unsigned incarnations[PS_SERVERS];
 	unsigned shards; /* of each server */
 	char failure[256];
 };
@@ -59,7 +59,8 @@ void ps_history_free(struct ps_history *h);
 /** Adds an event and returns its place. */
 size_t ps_note(struct ps_history *h, const struct ps_event *event);
 
-/** The least and the greatest sum that a client's pushes of a key can have made in the last life of its server. */
+/** The least and the greatest sum that a client's pushes of a key can have made in the last incarnation of its server.
+ */
 void ps_sum_range(const struct ps_history *h, unsigned key, unsigned client, uint64_t *least, uint64_t *most);
 
 /** Checks counters and the table with TTL. False: h->failure says what is wrong. */

@@ -67,8 +67,9 @@ static void serve_app(struct cluster_worker *w, void *ctx)
 			wrong("server %u does not serve: %s", s, err.text);
 		return;
 	}
-	must(run.history.lives[s] < PS_LIVES_MAX);
-	run.history.life[s][run.history.lives[s]++] = (struct ps_life){cluster_now(run.c), PS_NEVER};
+	must(run.history.incarnations[s] < PS_INCARNATIONS_MAX);
+	run.history.incarnation[s][run.history.incarnations[s]++] =
+		(struct ps_incarnation){cluster_now(run.c), PS_NEVER};
 	for (uint64_t turn = 1; cluster_sleep(5 * MS) == FAR_OK && !cluster_dead(); turn++) {
 		(void)psv_server_look(run.server[s]);
 		if (turn * 5 * MS % PSV_WAKE_EVERY_NS == 0 && atomic_load(&run.server[s]->waiting))
@@ -79,8 +80,8 @@ static void serve_app(struct cluster_worker *w, void *ctx)
 static void server_gone(unsigned s)
 {
 	struct ps_history *h = &run.history;
-	if (run.server[s] && h->lives[s] && h->life[s][h->lives[s] - 1].to == PS_NEVER)
-		h->life[s][h->lives[s] - 1].to = cluster_now(run.c);
+	if (run.server[s] && h->incarnations[s] && h->incarnation[s][h->incarnations[s] - 1].to == PS_NEVER)
+		h->incarnation[s][h->incarnations[s] - 1].to = cluster_now(run.c);
 	far_ps_server_free(run.server[s]);
 	run.server[s] = NULL;
 }
@@ -101,7 +102,7 @@ static void strike(void *ctx)
 	(void)ctx;
 	if (cluster_state(w) != CLUSTER_READY)
 		return;
-	if (draw(3) == 0 || (!is_client && (!run.forgets || run.history.lives[rank - FIRST_SERVER] > 3))) {
+	if (draw(3) == 0 || (!is_client && (!run.forgets || run.history.incarnations[rank - FIRST_SERVER] > 3))) {
 		uint64_t ns = draw(is_client ? 200 : 1500) * MS;
 		if (is_client)
 			run.client[rank - FIRST_CLIENT].paused_to = cluster_now(run.c) + ns;
