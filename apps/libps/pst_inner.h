@@ -3,6 +3,7 @@
 #ifndef PST_INNER_H
 #define PST_INNER_H
 
+#include "ps_mutant.h"
 #include "pst_admit.h"
 #include "pst_table.h"
 
@@ -66,7 +67,7 @@ static inline uint32_t *pst_written(const struct pst_table *t, uint32_t id)
 /** Whether a row's time is over. A tick is cut, so one more must have passed. */
 static inline bool pst_expired(const struct pst_table *t, uint32_t id, uint32_t tick)
 {
-	return t->ttl_ticks && (int32_t)(tick - *pst_written(t, id)) > (int32_t)t->ttl_ticks;
+	return t->ttl_ticks && (int32_t)(tick - *pst_written(t, id)) > (int32_t)t->ttl_ticks >> PS_MUTANT(TTL_EARLY);
 }
 
 /** Notes a use for LRU or LFU. */
@@ -130,8 +131,9 @@ PST_INLINE void pst_walk_row(const struct pst_table *t, uint32_t id, size_t row_
 }
 
 /**
- * Visits the row number of each key (PST_NO_ROW: none) in order, in three stages: hash, and prefetch of the index line;
- * match, and prefetch of the row (`row_bytes` of it) and its stamps; `visit`. `visit` must not change the index.
+ * Visits the row number of each key (PST_NO_ROW: none) in order, in four stages: hash, and prefetch of the partition;
+ * prefetch of the index line; match, and prefetch of the row (`row_bytes` of it) and its stamps; `visit`. `visit` must
+ * not change the index.
  */
 PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, size_t row_bytes,
 			 void (*visit)(struct pst_table *t, void *ctx, uint32_t i, uint32_t id), void *ctx)
@@ -146,19 +148,23 @@ PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, 
 		}
 		return;
 	}
-	for (uint32_t b = 0; b < n + 2 * PST_GROUP; b += PST_GROUP) {
+	for (uint32_t b = 0; b < n + 3 * PST_GROUP; b += PST_GROUP) {
 		for (uint32_t i = b; i < b + PST_GROUP && i < n; i++) {
+			uint64_t hash = pst_hash(keys[i]);
+			w.hash[i % PST_WALK_SLOTS] = hash;
+			__builtin_prefetch(&x->part[pst_partition(hash)]);
+		}
+		for (uint32_t i = b - PST_GROUP; b >= PST_GROUP && i < b && i < n; i++) {
 			uint32_t slot = i % PST_WALK_SLOTS;
-			w.hash[slot] = pst_hash(keys[i]);
 			w.line[slot] = pst_index_at(x, w.hash[slot]);
 			__builtin_prefetch(w.line[slot]);
 		}
-		for (uint32_t i = b - PST_GROUP; b >= PST_GROUP && i < b && i < n; i++) {
+		for (uint32_t i = b - 2 * PST_GROUP; b >= 2 * PST_GROUP && i < b - PST_GROUP && i < n; i++) {
 			uint32_t slot = i % PST_WALK_SLOTS;
 			w.id[slot] = pst_index_row(x, w.line[slot], w.hash[slot], keys[i]);
 			pst_walk_row(t, w.id[slot], row_bytes);
 		}
-		for (uint32_t i = b - 2 * PST_GROUP; b >= 2 * PST_GROUP && i < b - PST_GROUP && i < n; i++)
+		for (uint32_t i = b - 3 * PST_GROUP; b >= 3 * PST_GROUP && i < b - 2 * PST_GROUP && i < n; i++)
 			visit(t, ctx, i, w.id[i % PST_WALK_SLOTS]);
 	}
 }

@@ -2,9 +2,12 @@
 /** Pulls, pooled pulls, scans. The thread that owns the table. */
 #include "pst_inner.h"
 
+#include "pst_copy.h"
 #include "pst_fail.h"
 #include <errno.h>
 #include <string.h>
+
+#define OUT_AHEAD 16u /* lines */
 
 /* ---- Pull ---- */
 
@@ -19,24 +22,12 @@ struct pull {
 	bool stamps; /* the table has a TTL, LRU or LFU */
 };
 
-/* A copy of whole lines is done here: a call of memcpy for each row costs as much as the copy. */
-PST_INLINE void copy_row(char *to, const char *from, size_t bytes)
-{
-	if (bytes == 64)
-		memcpy(to, from, 64);
-	else if (bytes % 64 == 0 && bytes <= 512)
-		for (; bytes; bytes -= 64, to += 64, from += 64)
-			memcpy(to, from, 64);
-	else
-		memcpy(to, from, bytes);
-}
-
 /* A stored row, or one of f32 if `stored` is NULL, to place i of the result. */
 static void put_row(const struct pst_table *t, const struct pull *p, uint32_t i, const void *stored, const float *wide)
 {
 	char *to = p->out + (size_t)i * p->row_bytes;
 	if (stored && t->schema.stored == p->how->wire) {
-		copy_row(to, stored, p->row_bytes);
+		pst_copy_row(to, stored, p->row_bytes);
 		return;
 	}
 	if (stored && t->schema.stored == PST_F32) {
@@ -95,6 +86,8 @@ PST_INLINE void visit_copy(struct pst_table *t, void *ctx, uint32_t i, uint32_t 
 PST_INLINE void visit_line(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	struct pull *p = ctx;
+	/* The line was read by another core: the receiver of the last reply. */
+	pst_prefetch_write(p->out + ((size_t)i + OUT_AHEAD) * 64);
 	if (is_row(t, p, i, id))
 		memcpy(p->out + (size_t)i * 64, pst_slabs_at(&t->rows, id), 64);
 }

@@ -77,7 +77,9 @@ int pst_slabs_reserve(struct pst_slabs *s, uint64_t n)
 		}
 		s->at[s->slabs] = slab;
 		s->pages[s->slabs++] = (uint8_t)pages;
-		s->want_at = ((uint64_t)s->slabs << s->shift) - (UINT64_C(1) << s->shift) / 2;
+		/* A small array may never need a second slab; one that grows wants the next before the last fills. */
+		uint64_t each = UINT64_C(1) << s->shift;
+		s->want_at = ((uint64_t)s->slabs << s->shift) - (s->slabs > 1 ? each - each / 16 : each / 2);
 	}
 	return 0;
 }

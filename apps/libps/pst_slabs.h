@@ -47,7 +47,8 @@ static inline void *pst_slabs_at(const struct pst_slabs *s, uint32_t i)
 
 void pst_slabs_want(struct pst_slabs *s);
 
-/** Notes that elements [0, n) are in use: the next slab is wanted when the last one is half full. */
+/** Notes that elements [0, n) are in use: the next slab is wanted when the first one is half full, or a later one to a
+ * sixteenth. */
 static inline void pst_slabs_used(struct pst_slabs *s, uint64_t n)
 {
 	if (n >= s->want_at)

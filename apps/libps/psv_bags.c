@@ -71,6 +71,7 @@ void psv_take_bags(struct psv_op *op, const struct psv_chunk *c, const char *bod
 	const char *scales = body + psv_numbers_bytes(bags, op->dim, op->wire);
 	const char *missing = scales + (op->wire == PST_INT8 ? bags * sizeof(float) : 0);
 	const char *status = missing + bags * sizeof(float);
+	op->some_answered = true;
 	for (uint32_t b = 0, i = c->from, end; b < bags; b++, i = end) {
 		uint32_t bag = op->bag[op->k.order[i]];
 		uint8_t s = (uint8_t)status[b];

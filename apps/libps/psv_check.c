@@ -40,6 +40,21 @@ static enum far_status check_bags(struct psv_job *j, size_t len, struct far_err 
 		       : pst_fail(err, FAR_PROTOCOL, 0, "the offsets of %u bags do not cut %u keys", q->bags, q->n);
 }
 
+static enum far_status check_keys(const struct psv_shard *s, const struct psv_job *j, struct far_err *err)
+{
+	bool dense = j->t->schema.full == PSV_DENSE, alone = s->view->slots == 1 && s->slot == 0;
+	for (uint32_t i = 0; dense && i < j->q->n; i++)
+		if (j->keys[i] >= j->t->schema.rows_max)
+			return pst_fail(err, FAR_INVALID, 0, "key %llu; table \"%s\" has %llu rows",
+					(unsigned long long)j->keys[i], j->t->name,
+					(unsigned long long)j->t->schema.rows_max);
+	for (uint32_t i = 0; !alone && i < j->q->n; i++)
+		if ((int)psv_slot_of(s->view, pst_hash(j->keys[i])) != s->slot)
+			return pst_fail(err, FAR_INVALID, 0, "key %llu does not belong to shard %d",
+					(unsigned long long)j->keys[i], s->self.shard);
+	return FAR_OK;
+}
+
 /* Keys, numbers, scales and state are where the lengths put them. */
 static enum far_status check_arrays(const struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err)
 {
@@ -48,7 +63,7 @@ static enum far_status check_arrays(const struct psv_shard *s, struct psv_job *j
 	size_t state = q->flags & PSV_STATE ? pst_table_state(j->t->rows) : 0;
 	unsigned flags = q->kind == PSV_ASSIGN ? PSV_STATE : q->kind == PSV_BAGS ? PSV_WEIGHTS : 0;
 	if (q->wire >= PST_TYPES || q->miss > PST_MISS_MAKE || (q->flags & ~flags) || q->n > PST_CHUNK_KEYS ||
-	    (q->n && q->kind < PSV_PULL))
+	    (q->n && (q->kind < PSV_PULL || q->kind == PSV_HOT)))
 		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with a field out of range", q->kind);
 	size_t want = q->kind == PSV_RESTORE ? sizeof *q + psv_rows_bytes(&j->t->layout, q->n)
 					     : psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state);
@@ -69,16 +84,7 @@ static enum far_status check_arrays(const struct psv_shard *s, struct psv_job *j
 		at += q->wire == PST_INT8 ? q->n * sizeof(float) : 0;
 		j->state = state ? (const float *)(const void *)at : NULL;
 	}
-	uint64_t last = j->t->schema.full == PSV_DENSE ? j->t->schema.rows_max - 1 : UINT64_MAX;
-	for (uint32_t i = 0; i < q->n; i++)
-		if (j->keys[i] > last)
-			return pst_fail(err, FAR_INVALID, 0, "key %llu; table \"%s\" has %llu rows",
-					(unsigned long long)j->keys[i], j->t->name,
-					(unsigned long long)j->t->schema.rows_max);
-		else if ((int)psv_slot_of(s->view, pst_hash(j->keys[i])) != s->slot)
-			return pst_fail(err, FAR_INVALID, 0, "key %llu does not belong to shard %d",
-					(unsigned long long)j->keys[i], s->self.shard);
-	return FAR_OK;
+	return check_keys(s, j, err);
 }
 
 enum far_status psv_check(struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err)

@@ -3,21 +3,14 @@
 #include "psv_client.h"
 
 #include "pst_fail.h"
+#include "psv_env.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #define ASK_NS   (200 * FAR_MS) /* of one question of far_ps_open() */
-#define PAUSE_NS 10000000L      /* between two */
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * FAR_SEC + (uint64_t)t.tv_nsec;
-}
+#define PAUSE_NS (10 * FAR_MS)  /* between two */
 
 void far_ps_rule_defaults(struct far_ps_rule *rule, enum far_ps_rule_kind kind)
 {
@@ -46,6 +39,7 @@ void psv_unref(struct far_ps *ps)
 		return;
 	psv_views_free(atomic_load(&ps->view));
 	pthread_mutex_destroy(&ps->lock);
+	psv_arena_fini(&ps->arena);
 	free(ps);
 }
 
@@ -126,10 +120,20 @@ static enum far_status ask_next(struct far_ps *ps, const char *name, uint64_t ti
 	return status;
 }
 
+/* A wait of the agent's, which fibers may do too. */
+static void pause_for(uint64_t ns)
+{
+	struct far_future *never;
+	if (far_future_create(&never, NULL))
+		return;
+	(void)far_future_wait(never, ns, NULL, NULL);
+	far_future_free(never);
+}
+
 /* Asks until all have answered. */
 static enum far_status find(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
 {
-	uint64_t begin = now_ns(), gone = 0;
+	uint64_t begin = psv_now_ns(), gone = 0;
 	struct far_err last;
 	while (gone < timeout_ns) {
 		uint64_t left = timeout_ns - gone;
@@ -144,8 +148,8 @@ static enum far_status find(struct far_ps *ps, const char *name, uint64_t timeou
 			return status;
 		}
 		if (status)
-			nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-		gone = now_ns() - begin;
+			pause_for(PAUSE_NS);
+		gone = psv_now_ns() - begin;
 	}
 	if (atomic_load(&ps->view))
 		return pst_fail(err, FAR_TIMEOUT, 0, "not all servers of \"%s\" answer: %.200s", name, last.text);
@@ -160,23 +164,30 @@ enum far_status far_ps_open(struct far_agent *agent, const char *name, const str
 		return pst_fail(err, FAR_INVALID, 0,
 				"far_ps_open needs an agent, a place for the service and a name of 1 to %d bytes",
 				FAR_PS_NAME_MAX - 1);
-	for (unsigned i = 0; i < 4; i++)
-		if (o.reserved[i])
-			return pst_fail(err, FAR_INVALID, 0, "a reserved word of far_ps_open_opts is not 0");
+	if (o.reserved[0])
+		return pst_fail(err, FAR_INVALID, 0, "a reserved word of far_ps_open_opts is not 0");
+	if (o.next && !o.client)
+		return pst_fail(err, FAR_INVALID, 0, "next is %llu without a client: give the one of far_ps_client()",
+				(unsigned long long)o.next);
 	struct far_ps *ps = calloc(1, sizeof *ps);
 	if (!ps)
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for a service");
 	atomic_init(&ps->references, 1);
 	pthread_mutex_init(&ps->lock, NULL);
+	psv_arena_init(&ps->arena);
 	ps->agent = agent;
 	ps->service = psv_name_id(name);
 	ps->message = o.message ? o.message : FAR_PS_MESSAGE;
-	ps->next = 1;
+	ps->next = o.next ? o.next : 1;
+	ps->client = o.client;
 	enum far_status status = FAR_OK;
-	if (getrandom(&ps->client, sizeof ps->client, 0) != sizeof ps->client)
+	if (!o.client && getrandom(&ps->client, sizeof ps->client, 0) != sizeof ps->client)
 		status = pst_fail(err, FAR_SYSTEM, errno, "no random number for a client: %s", strerror(errno));
 	if (!status)
 		status = find(ps, name, o.timeout_ns ? o.timeout_ns : far_rpc_timeout_ns(agent), err);
+	if (!status && o.epoch && o.epoch != far_ps_epoch(ps))
+		status = pst_fail(err, FAR_GONE, 0, "the view has epoch %llu, not %llu: changes cannot be repeated",
+				  (unsigned long long)far_ps_epoch(ps), (unsigned long long)o.epoch);
 	if (status) {
 		psv_unref(ps);
 		return status;
@@ -194,6 +205,20 @@ void far_ps_close(struct far_ps *ps)
 uint64_t far_ps_epoch(const struct far_ps *ps)
 {
 	return atomic_load_explicit(&((struct far_ps *)(uintptr_t)ps)->view, memory_order_acquire)->epoch;
+}
+
+uint64_t far_ps_client(const struct far_ps *ps)
+{
+	return ps->client;
+}
+
+uint64_t far_ps_next(const struct far_ps *ps)
+{
+	struct far_ps *p = (struct far_ps *)(uintptr_t)ps;
+	pthread_mutex_lock(&p->lock);
+	uint64_t next = p->next;
+	pthread_mutex_unlock(&p->lock);
+	return next;
 }
 
 /* ---- Tables ---- */

@@ -3,10 +3,10 @@
 #ifndef PSV_CLIENT_H
 #define PSV_CLIENT_H
 
+#include "psv_arena.h"
 #include "psv_keys.h"
 #include "psv_schema.h"
 #include <farcall/fanout.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #define PSV_SPAN_MAX 1024u /* numbers between the oldest pending change and the next: the servers' windows */
@@ -26,6 +26,7 @@ struct far_ps {
 	uint64_t next;                   /* number of the next change; begins at 1 */
 	uint64_t floor;                  /* `next` when the view changed last: earlier changes cannot be repeated */
 	struct psv_op *changes;          /* pending, numbered */
+	struct psv_arena arena;          /* of operations; has a lock of its own */
 };
 
 struct far_ps_table {
@@ -67,24 +68,30 @@ struct psv_op {
 	uint64_t first;              /* number of the first change of this round */
 	uint64_t deadline_ns;        /* UINT64_MAX: none */
 	struct far_future *done, *round;
-	const struct psv_view *view; /* of this round */
+	const struct psv_view *view;    /* of this round */
+	struct psv_block_memory memory; /* of the arrays of keys */
 	struct psv_keys k;
-	uint8_t *key_status; /* [distinct] */
-	bool *open;          /* [distinct]: not answered yet, and to be sent */
-	const char **row;    /* [distinct]: in the replies of this round; NULL: none */
-	float *scale;        /* [distinct]: of int8 */
+	uint8_t *key_status; /* [n] of the distinct keys, as those below */
+	bool *open;          /* not answered yet, and to be sent */
+	bool some_answered;  /* else all are open */
+	const char **row;    /* in the replies of this round; NULL: none */
+	float *scale;        /* of int8 */
 	uint32_t *bag;       /* of BAGS; [n]: bag of a position */
 	float *missing;      /* of BAGS; [bags]: weight of keys without a row */
 	float *wide;         /* of BAGS; [dim]: a row of a reply */
 	struct psv_division d;
-	bool parts;        /* the chunks may be sent in several rounds */
-	uint32_t from, to; /* chunks of this round */
+	bool parts;                           /* the chunks may be sent in several rounds */
+	uint32_t from, to;                    /* chunks of this round */
+	struct psv_block_memory round_memory; /* of the four below */
 	struct far_target *targets;
 	struct far_target_result *results;
 	char *requests, *replies;
-	uint32_t answered;  /* shards, of operations without keys */
-	bool again;         /* an answer was a newer view */
-	struct far_err err; /* first error of a server; status OK: none */
+	uint32_t answered;           /* shards, of operations without keys */
+	bool again;                  /* an answer was a newer view */
+	void *lanes;                 /* in round_memory; NULL: the round is one fan-out */
+	pthread_mutex_t lanes_lock;  /* of psv_take() */
+	_Atomic uint32_t lanes_left; /* that have not ended */
+	struct far_err err;          /* first error of a server; status OK: none */
 };
 
 /** Starts an operation. `*future` is the caller's. Errors, with nothing sent: as the public functions. */

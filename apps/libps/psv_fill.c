@@ -3,53 +3,51 @@
  * operation. */
 #include "psv_op.h"
 
+#include "pst_copy.h"
 #include "pst_fail.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* Where a key's numbers and state are in the requests. */
 struct spots {
-	char **numbers; /* [distinct] */
-	char **scale;
-	float **state;
-	float *sums; /* [distinct * dim], unless the requests have f32 */
-	bool *begun;
+	struct psv_block_memory memory;
+	char **numbers; /* [distinct]; NULL: not in this round */
+	char **scale;   /* of int8 */
+	float **state;  /* of operations with state */
+	float *sums;    /* [distinct * dim], unless the requests have f32 */
+	bool *begun;    /* of operations with equal keys */
 };
-
-static void spots_free(struct spots *s)
-{
-	free(s->numbers);
-	free(s->scale);
-	free(s->state);
-	free(s->sums);
-	free(s->begun);
-}
 
 static bool spots_new(const struct psv_op *op, struct spots *s)
 {
-	size_t n = op->k.distinct + 1;
-	*s = (struct spots){.numbers = calloc(n, sizeof *s->numbers),
-			    .scale = calloc(n, sizeof *s->scale),
-			    .state = calloc(n, sizeof *s->state),
-			    .sums = op->wire == PST_F32 ? NULL : malloc(n * op->dim * sizeof *s->sums),
-			    .begun = calloc(n, sizeof *s->begun)};
-	if (s->numbers && s->scale && s->state && s->begun && (op->wire == PST_F32 || s->sums))
-		return true;
-	spots_free(s);
-	return false;
+	size_t n = op->k.distinct, sums = op->wire == PST_F32 ? 0 : n * op->dim * sizeof *s->sums;
+	*s = (struct spots){.memory = psv_arena_get(&op->ps->arena, n * (3 * sizeof(char *) + 1) + sums + 5 * 64)};
+	char *at = s->memory.at;
+	if (!at)
+		return false;
+	s->numbers = psv_arena_part(&at, n * sizeof *s->numbers);
+	s->scale = psv_arena_part(&at, n * sizeof *s->scale);
+	s->state = psv_arena_part(&at, n * sizeof *s->state);
+	s->begun = psv_arena_part(&at, n);
+	s->sums = sums ? (float *)(void *)at : NULL;
+	memset(s->numbers, 0, n * sizeof *s->numbers);
+	memset(s->begun, 0, n);
+	return true;
 }
 
 static void find_spots(const struct psv_op *op, struct spots *s)
 {
+	size_t row_bytes = op->dim * pst_type_bytes(op->wire);
 	char *at = op->requests;
 	for (uint32_t c = op->from; c < op->to; c++) {
 		const struct psv_chunk *chunk = &op->d.chunk[c];
 		char *numbers = at + sizeof(struct psv_request) + chunk->n * sizeof(uint64_t);
 		char *scales = numbers + psv_numbers_bytes(chunk->n, op->dim, op->wire);
 		char *state = scales + (op->wire == PST_INT8 ? chunk->n * sizeof(float) : 0);
+		memset(scales - sizeof(uint32_t), 0, sizeof(uint32_t)); /* what is padded */
 		for (uint32_t i = 0; i < chunk->n; i++) {
 			uint32_t key = op->k.order[chunk->from + i];
-			s->numbers[key] = numbers + (size_t)i * op->dim * pst_type_bytes(op->wire);
+			s->numbers[key] = numbers + i * row_bytes;
 			s->scale[key] = scales + i * sizeof(float);
 			s->state[key] = (float *)(void *)state + (size_t)i * op->state_floats;
 		}
@@ -78,7 +76,7 @@ static void put_position(const struct psv_op *op, const struct spots *s, uint32_
 	if (s->begun[key] && op->kind != PSV_ASSIGN)
 		pst_kernels_best()->add(sum_of(op, s, key), from, op->dim, 1.0f);
 	else
-		memcpy(sum_of(op, s, key), from, op->dim * sizeof *from);
+		pst_copy_row(sum_of(op, s, key), from, op->dim * sizeof *from);
 	s->begun[key] = true;
 	if (op->state_floats)
 		memcpy(s->state[key], op->state + (size_t)i * op->state_floats, op->state_floats * sizeof *op->state);
@@ -150,6 +148,6 @@ enum far_status psv_op_numbers(const struct psv_op *op, struct far_err *err)
 		return psv_op_no_room(op, err);
 	find_spots(op, &spots);
 	enum far_status status = put_numbers(op, &spots, err);
-	spots_free(&spots);
+	psv_arena_put(&op->ps->arena, spots.memory);
 	return status;
 }

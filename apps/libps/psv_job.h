@@ -4,11 +4,13 @@
 #ifndef PSV_JOB_H
 #define PSV_JOB_H
 
+#include "psv_env.h"
 #include "psv_shard.h"
 
 /* A request that has been checked. */
 struct psv_job {
 	const struct psv_request *q;
+	struct far_to from;
 	struct psv_table *t;
 	const uint64_t *keys;
 	const void *numbers;
@@ -30,9 +32,8 @@ struct psv_job {
 struct psv_reply_to {
 	struct far_req *req;
 	struct far_deferred *reply;
+	struct far_to from; /* of the request */
 };
-
-uint64_t psv_now_ns(void);
 
 /** NULL: the shard has no such table. */
 struct psv_table *psv_find_table(struct psv_shard *s, uint64_t id);
@@ -47,10 +48,18 @@ enum far_status psv_check(struct psv_shard *s, struct psv_job *j, size_t len, st
 /** Serves a request and answers it. True: it advanced a clock or dropped a table, so that others may go on. */
 bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct psv_reply_to *a);
 
+/* psv_clock.c */
+
+/** Serves CLOCK. The worker is no longer excused. */
+enum far_status psv_clock_advance(struct psv_shard *s, const struct psv_job *j, struct far_err *err);
+/** Excuses workers whose member is lost. */
+void psv_clocks_look(struct psv_shard *s);
+
 /* psv_rows.c */
 
 /** Set `j->made`, which is free()d by the caller. */
 enum far_status psv_rows_list(struct psv_shard *s, struct psv_job *j, struct far_err *err);
+enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_restore(struct psv_shard *s, const struct psv_job *j, struct far_err *err);
 

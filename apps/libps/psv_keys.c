@@ -2,24 +2,40 @@
 /** Finds distinct keys and divides them. The thread that has the operation. */
 #include "psv_keys.h"
 
+#include "psv_arena.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of keys in an open-addressing table, + 1; 0: free. */
+/* Entries of the table of distinct keys. */
+static uint32_t slots_for(size_t n)
+{
+	uint32_t size = 16;
+	while (size < 4 * n)
+		size *= 2;
+	return size;
+}
+
+/* Numbers of keys in an open-addressing table, + 1; 0: free. Sparse, and without a branch on whether a key is new: what
+ * is mispredicted costs more than all else. */
 static void number(struct psv_keys *k, const uint64_t *keys, uint32_t *slots, uint32_t mask)
 {
+	uint32_t distinct = 0;
+	uint64_t *restrict key_of = k->key, *restrict hash_of = k->hash;
+	uint32_t *restrict at = k->at;
 	for (uint32_t i = 0; i < k->n; i++) {
-		uint64_t hash = pst_hash(keys[i]);
-		uint32_t s = (uint32_t)hash & mask;
-		while (slots[s] && k->key[slots[s] - 1] != keys[i])
-			s = (s + 1) & mask;
-		if (!slots[s]) {
-			k->key[k->distinct] = keys[i];
-			k->hash[k->distinct] = hash;
-			slots[s] = ++k->distinct;
-		}
-		k->at[i] = slots[s] - 1;
+		uint64_t key = keys[i], hash = pst_hash(key);
+		uint32_t s = (uint32_t)hash & mask, number = slots[s];
+		while (__builtin_expect(number && key_of[number - 1] != key, 0))
+			number = slots[s = (s + 1) & mask];
+		uint32_t is_new = number == 0;
+		key_of[distinct] = key;
+		hash_of[distinct] = hash;
+		distinct += is_new;
+		number = is_new ? distinct : number;
+		slots[s] = number;
+		at[i] = number - 1;
 	}
+	k->distinct = distinct;
 }
 
 /* Each position is a key of its own. */
@@ -33,46 +49,57 @@ static void number_all(struct psv_keys *k, const uint64_t *keys, uint64_t first)
 	k->distinct = k->n;
 }
 
-bool psv_keys_init(struct psv_keys *k, const uint64_t *keys, uint64_t first, size_t n, bool merge)
+size_t psv_keys_bytes(size_t n, bool merge)
 {
-	uint32_t size = 16;
-	merge = merge && keys;
-	while (merge && size < 2 * n)
-		size *= 2;
+	return n * (2 * sizeof(uint32_t) + 2 * sizeof(uint64_t)) + (merge ? slots_for(n) * sizeof(uint32_t) : 0) +
+	       5 * 64;
+}
+
+void psv_keys_init(struct psv_keys *k, void *memory, const uint64_t *keys, uint64_t first, size_t n, bool merge)
+{
+	char *at = memory;
 	*k = (struct psv_keys){.n = (uint32_t)n};
-	uint32_t *slots = calloc(size, sizeof *slots);
-	k->at = malloc((n + 1) * sizeof *k->at);
-	k->key = malloc((n + 1) * sizeof *k->key);
-	k->hash = malloc((n + 1) * sizeof *k->hash);
-	k->order = malloc((n + 1) * sizeof *k->order);
-	bool ok = slots && k->at && k->key && k->hash && k->order;
-	if (ok && merge)
-		number(k, keys, slots, size - 1);
-	else if (ok)
+	k->at = psv_arena_part(&at, n * sizeof *k->at);
+	k->key = psv_arena_part(&at, n * sizeof *k->key);
+	k->hash = psv_arena_part(&at, n * sizeof *k->hash);
+	k->order = psv_arena_part(&at, n * sizeof *k->order);
+	if (!merge || !keys) {
 		number_all(k, keys, first);
-	free(slots);
-	if (!ok)
-		psv_keys_fini(k);
-	return ok;
+		return;
+	}
+	uint32_t size = slots_for(n), *slots = (uint32_t *)(void *)at;
+	memset(slots, 0, size * sizeof *slots);
+	number(k, keys, slots, size - 1);
 }
 
-void psv_keys_fini(struct psv_keys *k)
+/* Of one slot, all of them. */
+static bool divide_all(struct psv_keys *k, uint32_t most, struct psv_division *d)
 {
-	free(k->at);
-	free(k->key);
-	free(k->hash);
-	free(k->order);
-	*k = (struct psv_keys){0};
+	d->n = d->deepest = (k->distinct + most - 1) / most;
+	d->chunk = malloc((d->n + 1) * sizeof *d->chunk);
+	if (!d->chunk)
+		return false;
+	for (uint32_t i = 0; i < k->distinct; i++)
+		k->order[i] = i;
+	for (uint32_t c = 0; c < d->n; c++) {
+		uint32_t from = c * most, left = k->distinct - from;
+		d->chunk[c] = (struct psv_chunk){0, from, left < most ? left : most, c};
+	}
+	k->in_order = true;
+	return true;
 }
 
-bool psv_keys_divide(struct psv_keys *k, const bool *open, const struct psv_view *view, uint32_t most,
+bool psv_keys_divide(struct psv_keys *k, const bool *open, bool all, const struct psv_view *view, uint32_t most,
 		     struct psv_division *d)
 {
 	uint32_t start[FAR_PS_SHARDS_MAX + 1] = {0}, end[FAR_PS_SHARDS_MAX];
-	for (uint32_t i = 0; i < k->distinct; i++)
-		if (open[i])
-			start[psv_slot_of(view, k->hash[i]) + 1]++;
 	*d = (struct psv_division){0};
+	k->in_order = false;
+	if (all && view->slots == 1)
+		return divide_all(k, most, d);
+	for (uint32_t i = 0; i < k->distinct; i++)
+		if (all || open[i])
+			start[psv_slot_of(view, k->hash[i]) + 1]++;
 	uint32_t chunks = 0;
 	for (uint32_t s = 0; s < view->slots; s++) {
 		uint32_t of_slot = (start[s + 1] + most - 1) / most;
@@ -85,7 +112,7 @@ bool psv_keys_divide(struct psv_keys *k, const bool *open, const struct psv_view
 		return false;
 	memcpy(end, start, sizeof end);
 	for (uint32_t i = 0; i < k->distinct; i++)
-		if (open[i])
+		if (all || open[i])
 			k->order[end[psv_slot_of(view, k->hash[i])]++] = i;
 	/* The slots in turn, so that all of them work from the start. */
 	for (uint32_t c = 0; c < d->deepest; c++)

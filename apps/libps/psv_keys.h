@@ -13,6 +13,7 @@
 
 struct psv_keys {
 	uint32_t n, distinct;
+	bool in_order;   /* `order` is that of the numbers: all keys have one slot, or equal keys were not looked for */
 	uint32_t *at;    /* [n]: number of the key at a position, in [0, distinct) */
 	uint64_t *key;   /* [distinct], in the order of their first positions */
 	uint64_t *hash;  /* [distinct] */
@@ -31,14 +32,16 @@ struct psv_division {
 	uint32_t deepest; /* chunks of the slot that has most */
 };
 
-/** `keys` NULL: those from `first` on. `merge`: equal keys are one; else each position has its own, and a division
- * keeps their order within a slot. False: no memory. n <= FAR_PS_KEYS_MAX. */
-bool psv_keys_init(struct psv_keys *k, const uint64_t *keys, uint64_t first, size_t n, bool merge);
-void psv_keys_fini(struct psv_keys *k);
+/** Bytes of the memory for n keys, aligned to 64. */
+size_t psv_keys_bytes(size_t n, bool merge);
 
-/** Divides the keys whose `open` is set, [distinct], by the view, into chunks of at most `most` keys. `d->chunk` is
- * free()d by the caller. False: no memory. */
-bool psv_keys_divide(struct psv_keys *k, const bool *open, const struct psv_view *view, uint32_t most,
+/** `memory` has psv_keys_bytes(). `keys` NULL: those from `first` on. `merge`: equal keys are one; else each position
+ * has its own, and a division keeps their order within a slot. n <= FAR_PS_KEYS_MAX. */
+void psv_keys_init(struct psv_keys *k, void *memory, const uint64_t *keys, uint64_t first, size_t n, bool merge);
+
+/** Divides the keys whose `open` is set, [distinct], by the view, into chunks of at most `most` keys; `all`: each of
+ * them is open. `d->chunk` is free()d by the caller. False: no memory. */
+bool psv_keys_divide(struct psv_keys *k, const bool *open, bool all, const struct psv_view *view, uint32_t most,
 		     struct psv_division *d);
 
 #endif

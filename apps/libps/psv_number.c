@@ -2,6 +2,7 @@
 /** Numbers the changes of a client. Any thread. */
 #include "psv_op.h"
 
+#include "ps_mutant.h"
 #include "pst_fail.h"
 
 void psv_number_end(struct psv_op *op)
@@ -24,7 +25,7 @@ static enum far_status take_numbers(struct psv_op *op, uint32_t n, uint64_t agai
 	for (const struct psv_op *c = ps->changes; c; c = c->next)
 		if (c != op && c->first < oldest)
 			oldest = c->first;
-	if (again) {
+	if (again && !PS_MUTANT(REPEAT_NUMBERED)) {
 		if (again + n > ps->next)
 			return pst_fail(err, FAR_INVALID, 0, "token %llu is of no change of this client",
 					(unsigned long long)again);

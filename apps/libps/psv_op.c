@@ -6,11 +6,13 @@
  */
 #include "psv_op.h"
 
+#include "ps_mutant.h"
 #include "pst_fail.h"
+#include "psv_env.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#define LANE_CHUNKS     4u                 /* of a slot; an operation of more sends one after the other */
 #define PART_DEPTH      64u                /* chunks of a slot in a round */
 #define LARGE_BYTES     ((size_t)64 << 20) /* operations of one round of more are cut into about LARGE_CHUNKS */
 #define LARGE_CHUNKS    1024u
@@ -18,21 +20,12 @@
 
 static_assert(LARGE_CHUNKS + FAR_PS_SHARDS_MAX <= FAR_FANOUT_MAX, "all chunks are one fan-out");
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * FAR_SEC + (uint64_t)t.tv_nsec;
-}
-
 /* ---- Memory ---- */
 
 static void round_free(struct psv_op *op)
 {
-	free(op->targets);
-	free(op->results);
-	free(op->requests);
-	free(op->replies);
+	psv_arena_put(&op->ps->arena, op->round_memory);
+	op->round_memory = (struct psv_block_memory){0};
 	op->targets = NULL;
 	op->results = NULL;
 	op->requests = op->replies = NULL;
@@ -49,15 +42,12 @@ static void op_free(struct psv_op *op)
 {
 	round_free(op);
 	division_free(op);
-	psv_keys_fini(&op->k);
-	free(op->key_status);
-	free(op->open);
-	free(op->row);
-	free(op->scale);
+	psv_arena_put(&op->ps->arena, op->memory);
 	free(op->bag);
 	free(op->missing);
 	free(op->wide);
 	far_future_free(op->done);
+	pthread_mutex_destroy(&op->lanes_lock);
 	psv_unref(op->ps);
 	free(op);
 }
@@ -70,19 +60,22 @@ static struct psv_op *op_new(const struct psv_op *from)
 		return NULL;
 	*op = *from;
 	psv_ref(op->ps);
-	bool ok = psv_keys_init(&op->k, op->keys, op->first_key, op->n, op->kind != PSV_BAGS) &&
-		  (op->kind != PSV_BAGS || psv_bags_init(op));
-	size_t n = op->k.distinct + 1;
-	op->key_status = malloc(n);
-	op->open = malloc(n);
-	op->row = calloc(n, sizeof *op->row);
-	op->scale = malloc(n * sizeof *op->scale);
-	if (!ok || !op->key_status || !op->open || !op->row || !op->scale) {
+	pthread_mutex_init(&op->lanes_lock, NULL);
+	size_t n = op->n, keys = psv_keys_bytes(n, op->kind != PSV_BAGS && op->keys);
+	op->memory = psv_arena_get(&op->ps->arena, keys + n * (2 + sizeof *op->row + sizeof *op->scale) + 4 * 64);
+	if (!op->memory.at || (op->kind == PSV_BAGS && !psv_bags_init(op))) {
 		op_free(op);
 		return NULL;
 	}
-	memset(op->key_status, FAR_PS_LATE, n);
-	memset(op->open, true, n);
+	char *at = (char *)op->memory.at + keys / 64 * 64 + 64;
+	psv_keys_init(&op->k, op->memory.at, op->keys, op->first_key, n, op->kind != PSV_BAGS);
+	op->key_status = psv_arena_part(&at, n);
+	op->open = psv_arena_part(&at, n);
+	op->row = psv_arena_part(&at, n * sizeof *op->row);
+	op->scale = (float *)(void *)at;
+	memset(op->key_status, FAR_PS_LATE, op->k.distinct);
+	memset(op->open, true, op->k.distinct);
+	memset(op->row, 0, op->k.distinct * sizeof *op->row);
 	return op;
 }
 
@@ -110,7 +103,7 @@ static uint32_t chunk_keys(const struct psv_op *op)
 static enum far_status divide_keys(struct psv_op *op, struct far_err *err)
 {
 	op->parts = !psv_is_change(op->kind) || (!op->token && op->k.distinct == op->k.n);
-	if (!psv_keys_divide(&op->k, op->open, op->view, chunk_keys(op), &op->d))
+	if (!psv_keys_divide(&op->k, op->open, !op->some_answered, op->view, chunk_keys(op), &op->d))
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for an operation on %zu keys", op->n);
 	if (!op->parts && (op->d.n > LARGE_CHUNKS + FAR_PS_SHARDS_MAX || op->d.deepest > PSV_AGAIN))
 		return pst_fail(err, FAR_TOO_LARGE, 0,
@@ -187,7 +180,9 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 				.bags = op->kind == PSV_BAGS ? psv_bags_of(op, c) : 0};
 	memcpy(to, &q, sizeof q);
 	to += sizeof q;
-	for (uint32_t i = 0; i < c->n; i++)
+	if (op->k.in_order)
+		memcpy(to, op->k.key + c->from, c->n * sizeof(uint64_t));
+	for (uint32_t i = 0; !op->k.in_order && i < c->n; i++)
 		memcpy(to + i * sizeof(uint64_t), &op->k.key[op->k.order[c->from + i]], sizeof(uint64_t));
 	if (op->kind == PSV_BAGS)
 		psv_bags_fill(op, c, to + c->n * sizeof(uint64_t));
@@ -204,17 +199,23 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 /* Memory of the round, and the requests but for their heads, which need the numbers of the changes. */
 static enum far_status build(struct psv_op *op, struct far_err *err)
 {
-	size_t out = 0, in = 0;
+	size_t out = 0, in = 0, n = op->to - op->from;
+	size_t lanes = op->d.deepest > LANE_CHUNKS ? psv_lanes_bytes(op) : 0;
 	for (uint32_t c = op->from; c < op->to; c++) {
 		out += (psv_op_request_bytes(op, &op->d.chunk[c]) + 7) / 8 * 8;
 		in += reply_room(op, &op->d.chunk[c]);
 	}
-	op->targets = calloc(op->to - op->from, sizeof *op->targets);
-	op->results = calloc(op->to - op->from, sizeof *op->results);
-	op->requests = calloc(1, out);
-	op->replies = malloc(in);
-	if (!op->targets || !op->results || !op->requests || !op->replies)
+	op->round_memory = psv_arena_get(&op->ps->arena,
+					 out + in + n * (sizeof *op->targets + sizeof *op->results) + lanes + 5 * 64);
+	char *at = op->round_memory.at;
+	if (!at)
 		return psv_op_no_room(op, err);
+	op->targets = psv_arena_part(&at, n * sizeof *op->targets);
+	op->results = psv_arena_part(&at, n * sizeof *op->results);
+	op->requests = psv_arena_part(&at, out);
+	op->lanes = lanes ? psv_arena_part(&at, lanes) : NULL;
+	op->replies = at;
+	memset(op->results, 0, n * sizeof *op->results);
 	return psv_has_numbers(op->kind) ? psv_op_numbers(op, err) : FAR_OK;
 }
 
@@ -278,12 +279,8 @@ static void finish(struct psv_op *op)
 
 static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far_err *err);
 
-static void on_round(struct far_future *f, void *user)
+void psv_round_over(struct psv_op *op)
 {
-	struct psv_op *op = user;
-	op->again = false;
-	for (uint32_t c = 0; c < op->to - op->from; c++)
-		psv_take(op, c);
 	if (op->out && op->kind != PSV_BAGS)
 		psv_scatter(op);
 	op->round = NULL;
@@ -296,22 +293,30 @@ static void on_round(struct far_future *f, void *user)
 	struct far_err err;
 	if (op->again || (op->to < op->d.n && (op->partial || !op->err.status))) {
 		round_free(op);
+		memset(op->row, 0, op->k.distinct * sizeof *op->row);
 		if (op->again)
 			division_free(op);
 		if (!begin_round(op, 0, &err))
-			op = NULL;
-		else if (!op->err.status)
+			return;
+		if (!op->err.status)
 			op->err = err;
 	}
+	finish(op);
+}
+
+static void on_round(struct far_future *f, void *user)
+{
+	struct psv_op *op = user;
+	for (uint32_t c = 0; c < op->to - op->from; c++)
+		psv_take(op, c);
+	psv_round_over(op);
 	far_future_free(f);
-	if (op)
-		finish(op);
 }
 
 /* Divides, unless a part is left of the last division; numbers and sends. On OK the operation belongs to on_round(). */
 static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far_err *err)
 {
-	uint64_t now = now_ns();
+	uint64_t now = psv_now_ns();
 	if (now >= op->deadline_ns)
 		return pst_fail(err, FAR_TIMEOUT, 0, "the deadline has passed");
 	enum far_status status = divide(op, err);
@@ -324,8 +329,15 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far
 	if (op->token && !again && !*op->token)
 		*op->token = op->first;
 	address(op);
+	op->again = false;
+	if (op->lanes) {
+		psv_lanes_begin(op, op->lanes);
+		return FAR_OK;
+	}
 	struct far_fanout_opts opts = {.timeout_ns =
-					       op->deadline_ns == UINT64_MAX ? FAR_FOREVER : op->deadline_ns - now,
+					       op->deadline_ns == UINT64_MAX
+						       ? FAR_FOREVER
+						       : (op->deadline_ns - now) * (PS_MUTANT(DEADLINE_LATE) ? 10 : 1),
 				       .partial = true,
 				       .errors = FAR_ERRORS_COLLECT};
 	status = far_msg_fanout(op->ps->agent, op->ps->message, NULL, 0, op->targets, op->to - op->from, &opts,
@@ -353,7 +365,7 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 		return status;
 	}
 	op->done = far_future_ref(done);
-	uint64_t timeout = op->timeout_ns ? op->timeout_ns : far_rpc_timeout_ns(op->ps->agent), now = now_ns();
+	uint64_t timeout = op->timeout_ns ? op->timeout_ns : far_rpc_timeout_ns(op->ps->agent), now = psv_now_ns();
 	op->deadline_ns = timeout >= UINT64_MAX - now ? UINT64_MAX : now + timeout;
 	if (op->kind >= PSV_PULL && op->n == 0) {
 		finish(op);

@@ -34,6 +34,18 @@ uint8_t psv_key_status(const struct psv_op *op, uint8_t status);
 void psv_scatter(struct psv_op *op);
 void psv_put_fallback(const struct psv_op *op, float *to);
 
+/* psv_op.c */
+
+/** All requests of the round have ended, and their answers are taken over: begins the next round or ends the operation.
+ */
+void psv_round_over(struct psv_op *op);
+
+/* psv_lanes.c */
+
+size_t psv_lanes_bytes(const struct psv_op *op);
+/** Sends the requests of a round, of each shard one after the other. `memory` has psv_lanes_bytes(). */
+void psv_lanes_begin(struct psv_op *op, void *memory);
+
 /* psv_bags.c */
 
 /** Numbers the bags of all positions, sets their rows to zeros. False: no memory. */

@@ -20,6 +20,7 @@ size_t psv_job_bytes(const struct psv_job *j, const struct psv_shard *s)
 		return sizeof(struct psv_reply);
 	case PSV_LIST:
 	case PSV_SCAN:
+	case PSV_HOT:
 		return sizeof(struct psv_reply) + j->made_len;
 	case PSV_BAGS:
 		return psv_bags_reply_bytes(j->q->bags, j->t->schema.dim, (enum pst_type)j->q->wire);

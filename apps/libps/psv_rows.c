@@ -28,6 +28,16 @@ enum far_status psv_rows_list(struct psv_shard *s, struct psv_job *j, struct far
 	return FAR_OK;
 }
 
+enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err)
+{
+	j->made = malloc(PSV_HOT_KEYS * sizeof(struct psv_hot_key));
+	if (!j->made)
+		return no_memory(err);
+	j->made_count = psv_hot_list(&j->t->hot, (struct psv_hot_key *)(void *)j->made);
+	j->made_len = j->made_count * sizeof(struct psv_hot_key);
+	return FAR_OK;
+}
+
 /* The rows of a partition, at most `most`, as a block; returns its bytes. */
 static size_t scan_partition(const struct psv_job *j, unsigned partition, uint32_t most, char *to)
 {

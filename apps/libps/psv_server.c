@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Servers: far_ps_serve() and its relatives, on the caller's thread; a thread that prepares the memory of tables. */
+#include "psv_env.h"
 #include "psv_shard.h"
 
 #include "pst_fail.h"
@@ -11,18 +12,44 @@
 #define AHEAD_NS 5000000L /* between looks at the tables */
 #define WAKE_NS  (10 * FAR_SEC)
 
+bool psv_server_look(struct far_ps_server *server)
+{
+	bool prepared = false;
+	for (unsigned s = 0; s < server->shards; s++) {
+		struct psv_shard *shard = &server->shard[s];
+		unsigned n = atomic_load_explicit(&shard->tables_n, memory_order_acquire);
+		for (unsigned i = 0; i < n; i++)
+			if (pst_table_ahead(atomic_load_explicit(&shard->table[i], memory_order_acquire)->rows))
+				prepared = true;
+		psv_shard_free_dropped(shard);
+	}
+	return prepared;
+}
+
+enum far_status psv_server_wake(struct far_ps_server *server, struct far_err *err)
+{
+	struct psv_request q = {.magic = PSV_MAGIC, .kind = PSV_WAKE, .service = server->service};
+	enum far_status status = FAR_OK;
+	for (unsigned i = 0; i < server->shards && !status; i++)
+		status = far_msg_call(server->agent, server->shard[i].self, server->message, &q, sizeof q,
+				      &(struct far_call_opts){.timeout_ns = WAKE_NS}, NULL, 0, NULL, err);
+	return status;
+}
+
+/* Tables that grow fast want the next slab soon. While requests wait, shards look for lost workers. */
 static void *run_ahead(void *user)
 {
 	struct far_ps_server *server = user;
+	uint64_t woken = psv_now_ns();
 	while (!atomic_load_explicit(&server->ahead_stop, memory_order_acquire)) {
-		for (unsigned s = 0; s < server->shards; s++) {
-			struct psv_shard *shard = &server->shard[s];
-			unsigned n = atomic_load_explicit(&shard->tables_n, memory_order_acquire);
-			for (unsigned i = 0; i < n; i++)
-				pst_table_ahead(atomic_load_explicit(&shard->table[i], memory_order_acquire)->rows);
-			psv_shard_free_dropped(shard);
+		bool prepared = psv_server_look(server);
+		if (atomic_load_explicit(&server->waiting, memory_order_relaxed) &&
+		    psv_now_ns() - woken >= PSV_WAKE_EVERY_NS) {
+			(void)psv_server_wake(server, NULL);
+			woken = psv_now_ns();
 		}
-		nanosleep(&(struct timespec){.tv_nsec = AHEAD_NS}, NULL);
+		if (!prepared)
+			nanosleep(&(struct timespec){.tv_nsec = AHEAD_NS}, NULL);
 	}
 	return NULL;
 }
@@ -103,12 +130,12 @@ enum far_status far_ps_serve(struct far_agent *agent, const char *name, const st
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for a server");
 	}
 	atomic_store(&server->view, view);
-	int rc = pthread_create(&server->ahead, NULL, run_ahead, server);
+	int rc = psv_env.threads ? pthread_create(&server->ahead, NULL, run_ahead, server) : 0;
 	if (rc) {
 		server_free(server);
 		return pst_fail(err, FAR_RESOURCE, rc, "no thread for a server: %s", strerror(rc));
 	}
-	server->ahead_runs = true;
+	server->ahead_runs = psv_env.threads;
 	struct far_msg_handler handler = {
 		.id = server->message, .kind = FAR_KIND_INLINE, .fn = psv_shard_serve, .user = server};
 	status = far_register_message(agent, &handler, err);
@@ -126,17 +153,6 @@ static void end_ahead(struct far_ps_server *server)
 	if (server->ahead_runs)
 		pthread_join(server->ahead, NULL);
 	server->ahead_runs = false;
-}
-
-/* Has each shard take over what changed. */
-static enum far_status wake_shards(struct far_ps_server *server, struct far_err *err)
-{
-	struct psv_request q = {.magic = PSV_MAGIC, .kind = PSV_WAKE, .service = server->service};
-	enum far_status status = FAR_OK;
-	for (unsigned i = 0; i < server->shards && !status; i++)
-		status = far_msg_call(server->agent, server->shard[i].self, server->message, &q, sizeof q,
-				      &(struct far_call_opts){.timeout_ns = WAKE_NS}, NULL, 0, NULL, err);
-	return status;
 }
 
 enum far_status far_ps_server_view(struct far_ps_server *server, const char *const *servers, size_t n, uint64_t epoch,
@@ -158,7 +174,7 @@ enum far_status far_ps_server_view(struct far_ps_server *server, const char *con
 	}
 	pthread_mutex_unlock(&server->lock);
 	if (later)
-		return wake_shards(server, err);
+		return psv_server_wake(server, err);
 	psv_views_free(view);
 	return pst_fail(err, FAR_INVALID, 0, "epoch %llu is not later than %llu", (unsigned long long)epoch,
 			(unsigned long long)had);
@@ -170,7 +186,7 @@ enum far_status far_ps_server_stop(struct far_ps_server *server, struct far_err 
 		return pst_fail(err, FAR_INVALID, 0, "server is NULL");
 	atomic_store_explicit(&server->stopping, true, memory_order_release);
 	end_ahead(server);
-	return wake_shards(server, err);
+	return psv_server_wake(server, err);
 }
 
 void far_ps_server_free(struct far_ps_server *server)

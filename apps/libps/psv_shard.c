@@ -2,23 +2,16 @@
 /** Serves requests: checks, changes, replies. The thread that polls the shard. */
 #include "psv_job.h"
 
+#include "ps_mutant.h"
 #include "pst_fail.h"
 #include <farcall/message.h>
 #include <farcall/rpc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define TOKENS_IDLE_S 600u
 #define EVICT_KEYS    64u /* that a change looks at for expired rows */
 #define ERASE_KEYS    1024u
-
-uint64_t psv_now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
 
 void psv_shard_init(struct psv_shard *s, struct far_ps_server *server, struct far_to self)
 {
@@ -49,6 +42,11 @@ void psv_shard_fini(struct psv_shard *s)
 {
 	for (unsigned i = 0; i < atomic_load(&s->tables_n); i++)
 		table_free(atomic_load(&s->table[i]));
+	while (s->waiters) {
+		struct psv_waiter *next = s->waiters->next;
+		free(s->waiters);
+		s->waiters = next;
+	}
 	psv_shard_free_dropped(s);
 	pst_tokens_fini(&s->tokens);
 }
@@ -185,7 +183,8 @@ static enum far_status check_token(struct psv_shard *s, const struct psv_job *j,
 	const struct psv_request *q = j->q;
 	if (q->token == 0 || q->token == UINT64_MAX)
 		return pst_fail(err, FAR_PROTOCOL, 0, "a change without a number");
-	switch (pst_tokens_check(&s->tokens, q->client, q->token, j->now_ms / 1000)) {
+	switch (PS_MUTANT(TOKEN_FORGOTTEN) ? PST_TOKEN_NEW
+					   : pst_tokens_check(&s->tokens, q->client, q->token, j->now_ms / 1000)) {
 	case PST_TOKEN_NEW:
 		*seen = false;
 		return FAR_OK;
@@ -216,6 +215,7 @@ static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struc
 		return pst_erase(j->t->rows, j->keys, q->n, s->status, err);
 	default:
 		j->t->keys_pushed += q->n;
+		psv_hot_use(&j->t->hot, j->keys, q->n);
 		return pst_push(j->t->rows, j->keys, q->n, &how, j->numbers, s->status, err);
 	}
 }
@@ -237,26 +237,12 @@ static enum far_status change(struct psv_shard *s, const struct psv_job *j, stru
 		j->t->duplicates++;
 		return look(s, j, PST_MISS_FALLBACK, err);
 	}
-	status = apply(s, j, err);
+	status = PS_MUTANT_ONE_IN(ACK_EARLY, 8) ? look(s, j, PST_MISS_FALLBACK, err) : apply(s, j, err);
 	if (status)
 		return status;
-	pst_tokens_done(&s->tokens, j->q->client, j->q->token, j->now_ms / 1000);
+	if (!PS_MUTANT(TOKEN_FORGOTTEN))
+		pst_tokens_done(&s->tokens, j->q->client, j->q->token, j->now_ms / 1000);
 	pst_evict(j->t->rows, j->now_ms, EVICT_KEYS);
-	return FAR_OK;
-}
-
-static enum far_status advance(const struct psv_job *j, struct far_err *err)
-{
-	struct psv_table *t = j->t;
-	if (j->q->worker >= t->schema.workers)
-		return pst_fail(err, FAR_INVALID, 0, "worker %u has no clock in table \"%s\", which has %u workers",
-				j->q->worker, t->name, t->schema.workers);
-	if (t->clocks[j->q->worker] < j->q->clock)
-		t->clocks[j->q->worker] = j->q->clock;
-	t->clock = UINT64_MAX;
-	for (uint32_t w = 0; w < t->schema.workers; w++)
-		if (t->clocks[w] < t->clock)
-			t->clock = t->clocks[w];
 	return FAR_OK;
 }
 
@@ -269,12 +255,13 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 	case PSV_CREATE:
 		return make_table(s, j, err);
 	case PSV_CLOCK:
-		return advance(j, err);
+		return psv_clock_advance(s, j, err);
 	case PSV_EXISTS:
 		return look(s, j, PST_MISS_FALLBACK, err);
 	case PSV_PULL:
 	case PSV_BAGS:
 		j->t->keys_pulled += j->q->n;
+		psv_hot_use(&j->t->hot, j->keys, j->q->n);
 		return j->q->miss == PST_MISS_MAKE ? look(s, j, PST_MISS_MAKE, err) : FAR_OK;
 	case PSV_OPEN:
 	case PSV_STATS:
@@ -284,6 +271,8 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		return FAR_OK;
 	case PSV_LIST:
 		return psv_rows_list(s, j, err);
+	case PSV_HOT:
+		return psv_rows_hot(j, err);
 	case PSV_SCAN:
 		return psv_rows_scan(s, j, err);
 	case PSV_RESTORE:
@@ -296,7 +285,7 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 /* Serves a request and answers it. True: it advanced a clock or dropped a table, so that others may go on. */
 bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct psv_reply_to *a)
 {
-	struct psv_job j = {.q = data, .now_ms = psv_now_ns() / 1000000};
+	struct psv_job j = {.q = data, .from = a->from, .now_ms = psv_now_ns() / 1000000};
 	struct far_err err;
 	void *reply;
 	enum far_status status = psv_check(s, &j, len, &err);
@@ -346,6 +335,7 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 	}
 	bool changed = refresh(s);
 	if (is_own_wake(s, req, q)) {
+		psv_clocks_look(s);
 		psv_wake(s);
 		far_reply(req, NULL, 0);
 		return;
@@ -357,7 +347,8 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 	else if (psv_must_wait(s, q))
 		psv_park(s, req, data, len);
 	else
-		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req}) || changed;
+		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req, .from = far_req_from(req)}) ||
+			  changed;
 	if (changed)
 		psv_wake(s);
 }

@@ -7,13 +7,23 @@
 #define PSV_SHARD_H
 
 #include "pst_tokens.h"
+#include "psv_hot.h"
 #include "psv_schema.h"
 #include "psv_view.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
+#define PSV_WAKE_EVERY_NS    (100 * FAR_MS)     /* while requests wait */
 #define PSV_WAITERS_MAX      4096u              /* requests that wait at a shard */
 #define PSV_WAITER_BYTES_MAX ((size_t)64 << 20) /* of these */
+
+/* The clock of a worker of the application. */
+struct psv_clock {
+	uint64_t step;
+	uint64_t incarnation; /* of the member that advanced it last; 0: none has */
+	int32_t rank;         /* of that member */
+	bool excused;         /* that member is lost, and nobody has advanced the clock since */
+};
 
 struct psv_table {
 	struct psv_table *next_dropped;
@@ -22,15 +32,17 @@ struct psv_table {
 	uint64_t id;
 	struct psv_schema schema;
 	struct psv_rows layout;
-	uint64_t *clocks; /* [schema.workers] */
-	uint64_t clock;   /* the least of them */
+	struct psv_clock *clocks; /* [schema.workers] */
+	uint64_t clock;           /* the least of those that are not excused */
 	uint64_t keys_pulled, keys_pushed, duplicates;
+	struct psv_hot hot;
 };
 
 /* A request that is kept until its clock or view has come. */
 struct psv_waiter {
 	struct psv_waiter *next;
 	struct far_deferred *reply;
+	struct far_to from;
 	uint64_t deadline_ns; /* UINT64_MAX: none */
 	size_t len;
 	_Alignas(8) unsigned char data[];
@@ -60,6 +72,7 @@ struct far_ps_server {
 	struct psv_shard *shard;         /* [shards] */
 	_Atomic(struct psv_view *) view; /* the newest, with the older ones behind it */
 	pthread_mutex_t lock;            /* of writers of `view` */
+	_Atomic unsigned waiting;        /* requests that wait, at all shards */
 	_Atomic bool stopping;           /* requests are refused */
 	_Atomic bool ahead_stop;         /* the thread ends */
 	bool ahead_runs;
@@ -73,6 +86,13 @@ void psv_shard_fini(struct psv_shard *shard);
 
 /** Frees the dropped tables. The thread that prepares memory, while it looks at no table. */
 void psv_shard_free_dropped(struct psv_shard *shard);
+
+/** One turn of the thread that prepares memory, or of what a simulation has in its place: prepares slabs and frees
+ * dropped tables. True: it prepared one. */
+bool psv_server_look(struct far_ps_server *server);
+/** Has each shard take over a new view, excuse workers that are lost, and answer requests that need not wait any more.
+ * Blocks until they have. */
+enum far_status psv_server_wake(struct far_ps_server *server, struct far_err *err);
 
 /** The message handler; `user` is the server. Inline. */
 void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *user);

@@ -2,6 +2,8 @@
 /** Takes the answers of an operation over. The thread that polls the shard. */
 #include "psv_op.h"
 
+#include "ps_mutant.h"
+#include "pst_copy.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -89,12 +91,14 @@ static void take_keys(struct psv_op *op, const struct psv_chunk *c, const char *
 		scales = rows + psv_numbers_bytes(c->n, op->dim, op->wire);
 		status = scales + (op->wire == PST_INT8 ? c->n * sizeof(float) : 0);
 	}
+	size_t row_bytes = op->dim * pst_type_bytes(op->wire);
+	op->some_answered = true;
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t key = op->k.order[c->from + i];
 		uint8_t s = (uint8_t)status[i];
 		op->key_status[key] = psv_key_status(op, s);
 		op->open[key] = false;
-		op->row[key] = rows + (size_t)i * op->dim * pst_type_bytes(op->wire);
+		op->row[key] = rows + i * row_bytes;
 		if (op->wire == PST_INT8 && psv_has_rows(op->kind))
 			memcpy(&op->scale[key], scales + i * sizeof(float), sizeof(float));
 	}
@@ -102,9 +106,10 @@ static void take_keys(struct psv_op *op, const struct psv_chunk *c, const char *
 
 static void lose(struct psv_op *op, const struct psv_chunk *c, bool late)
 {
+	op->some_answered = true;
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t key = op->k.order[c->from + i];
-		op->key_status[key] = late ? FAR_PS_LATE : FAR_PS_LOST;
+		op->key_status[key] = PS_MUTANT(PARTIAL_STATUS) ? FAR_PS_ROW : late ? FAR_PS_LATE : FAR_PS_LOST;
 		op->open[key] = false;
 	}
 }
@@ -155,7 +160,7 @@ static void scatter_at(const struct psv_op *op, const struct pst_kernels *kernel
 	if (op->key_status[key] == FAR_PS_MISSING && op->kind == PSV_PULL && op->miss == FAR_PS_FALLBACK)
 		psv_put_fallback(op, to);
 	else if (op->wire == PST_F32)
-		memcpy(to, op->row[key], op->dim * sizeof *to);
+		pst_copy_row(to, op->row[key], op->dim * sizeof *to);
 	else
 		kernels->widen(op->wire, to, op->row[key], op->dim, op->wire == PST_INT8 ? op->scale[key] : 0);
 }
@@ -164,14 +169,13 @@ static void scatter_at(const struct psv_op *op, const struct pst_kernels *kernel
 void psv_scatter(struct psv_op *op)
 {
 	const struct pst_kernels *kernels = pst_kernels_best();
-	bool merged = op->k.distinct < op->k.n; /* else the number of a key is its position */
-	for (uint32_t i = 0; merged && i < op->k.n; i++)
-		scatter_at(op, kernels, i);
+	if (op->k.distinct < op->k.n || (op->from == 0 && op->to == op->d.n && op->k.in_order)) {
+		for (uint32_t i = 0; i < op->k.n; i++)
+			scatter_at(op, kernels, i);
+		return;
+	}
+	/* The number of a key is its position. */
 	for (uint32_t c = op->from; c < op->to; c++)
-		for (uint32_t i = op->d.chunk[c].from; i < op->d.chunk[c].from + op->d.chunk[c].n; i++) {
-			uint32_t key = op->k.order[i];
-			if (!merged)
-				scatter_at(op, kernels, key);
-			op->row[key] = NULL;
-		}
+		for (uint32_t i = op->d.chunk[c].from; i < op->d.chunk[c].from + op->d.chunk[c].n; i++)
+			scatter_at(op, kernels, op->k.order[i]);
 }

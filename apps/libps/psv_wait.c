@@ -2,6 +2,7 @@
 /** Keeps requests until their clock or view has come. The thread that polls the shard. */
 #include "psv_job.h"
 
+#include "ps_mutant.h"
 #include <farcall/rpc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ bool psv_must_wait(struct psv_shard *s, const struct psv_request *q)
 	if (q->kind != PSV_PULL && q->kind != PSV_EXISTS && q->kind != PSV_BAGS)
 		return false;
 	struct psv_table *t = psv_find_table(s, q->table);
-	return t && t->schema.workers && q->clock > t->clock;
+	return t && t->schema.workers && q->clock > t->clock + (PS_MUTANT(CLOCK_BEHIND) ? 1 : 0);
 }
 
 /* Answers those that need not wait any more. True: others may go on by that. */
@@ -33,13 +34,16 @@ static bool wake_once(struct psv_shard *s)
 		}
 		*at = w->next;
 		s->waiters_n--;
+		atomic_fetch_sub_explicit(&s->server->waiting, 1, memory_order_relaxed);
 		s->waiters_bytes -= w->len;
 		if (stopping)
 			far_deferred_fail(w->reply, FAR_SHUTDOWN, 0, "service \"%s\" stops", s->server->name);
 		else if (late)
 			far_deferred_fail(w->reply, FAR_TIMEOUT, 0, "the request waited until its deadline");
 		else
-			again = psv_serve(s, w->data, w->len, &(struct psv_reply_to){.reply = w->reply}) || again;
+			again = psv_serve(s, w->data, w->len,
+					  &(struct psv_reply_to){.reply = w->reply, .from = w->from}) ||
+				again;
 		free(w);
 	}
 	return again;
@@ -65,6 +69,7 @@ void psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t
 	}
 	uint64_t left = far_req_time_left_ns(req);
 	w->next = NULL;
+	w->from = far_req_from(req);
 	w->deadline_ns = left == FAR_FOREVER ? UINT64_MAX : psv_now_ns() + left;
 	w->len = len;
 	memcpy(w->data, data, len);
@@ -73,5 +78,6 @@ void psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t
 		at = &(*at)->next;
 	*at = w;
 	s->waiters_n++;
+	atomic_fetch_add_explicit(&s->server->waiting, 1, memory_order_relaxed);
 	s->waiters_bytes += len;
 }

@@ -9,9 +9,10 @@
  *
  * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
  * `wire`, padded to 4 bytes, and scales [n] of int8; then status [n]. Of CREATE and OPEN: struct psv_schema. Of STATS:
- * struct psv_stats. Of LIST: names of PSV_NAME_BYTES each, `count` of them. Of SCAN: a block for each of `count`
- * partitions, from that of the request on. Of BAGS: rows [bags * dim], the sums, and scales as of PULL; [bags] sums of
- * the weights of keys for which FALLBACK stands (f32); then of each bag the highest status of a key [bags].
+ * struct psv_stats. Of HOT: struct psv_hot_key, `count` of them. Of LIST: names of PSV_NAME_BYTES each, `count` of
+ * them. Of SCAN: a block for each of `count` partitions, from that of the request on. Of BAGS: rows [bags * dim], the
+ * sums, and scales as of PULL; [bags] sums of the weights of keys for which FALLBACK stands (f32); then of each bag the
+ * highest status of a key [bags].
  *
  * A block, also of files: all rows of a partition. struct psv_block; keys[n]; rows [n * dim] of the stored type, padded
  * to 8 bytes; state [n * state floats], padded likewise; in tables with TTL the milliseconds since the last push (u64)
@@ -49,6 +50,7 @@ enum psv_kind {
 	PSV_RESTORE, /* not numbered: it sets rows */
 	PSV_WAKE,    /* of the server to its own shards */
 	PSV_BAGS,
+	PSV_HOT, /* of no keys */
 	PSV_KINDS
 };
 
@@ -73,7 +75,7 @@ enum psv_answer { PSV_DONE, PSV_STALE };
 struct psv_reply {
 	uint32_t magic;
 	uint32_t answer;
-	uint64_t count; /* LIST, SCAN; else 0 */
+	uint64_t count; /* LIST, SCAN, HOT; else 0 */
 };
 
 struct psv_block {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define KEYS_MAX 1024
+#define HOT_KEYS 20
 
 struct tables {
 	struct group g;
@@ -137,6 +138,22 @@ static enum far_status get(struct tables *o, struct far_err *err)
 	return status;
 }
 
+/* "KEY USES", most used first. */
+static enum far_status hot(struct tables *o, struct far_err *err)
+{
+	static struct far_ps_hot keys[KEYS_MAX];
+	size_t n = o->args_n > 1 ? (size_t)o->keys[0] : HOT_KEYS;
+	struct far_ps_table *table;
+	enum far_status status = far_ps_table_open(o->ps, o->args[0], o->timeout_ns, &table, err);
+	if (status)
+		return status;
+	status = far_ps_hot(table, o->timeout_ns, keys, &n, err);
+	for (size_t i = 0; i < n && !status; i++)
+		printf("%" PRIu64 " %" PRIu64 "\n", keys[i].key, keys[i].uses);
+	far_ps_table_free(table);
+	return status;
+}
+
 static enum far_status drop(struct tables *o, struct far_err *err)
 {
 	return far_ps_table_drop(o->ps, o->args[0], o->timeout_ns, err);
@@ -175,7 +192,7 @@ static const struct action {
 	int min, max; /* arguments */
 	enum far_status (*run)(struct tables *o, struct far_err *err);
 } actions[] = {
-	{"ls", 0, 0, list},   {"stats", 1, 1, show_stats}, {"get", 2, KEYS_MAX + 1, get},
+	{"ls", 0, 0, list},   {"stats", 1, 1, show_stats}, {"get", 2, KEYS_MAX + 1, get}, {"hot", 1, 2, hot},
 	{"drop", 1, 1, drop}, {"save", 1, 1, save},        {"load", 1, 1, load},
 };
 
@@ -230,10 +247,12 @@ int cmd_tables(int argc, char **argv)
 					     "TIME", "deadline of a request (default 10s)", NULL},
 					    {"", 0, OPTION_FLAG, NULL, 0, 0, NULL, NULL, NULL}};
 	const struct option_command command = {
-		o.g.program, "[OPTIONS] ls | stats TABLE | get TABLE KEY... | drop TABLE | save DIR | load DIR",
+		o.g.program,
+		"[OPTIONS] ls | stats TABLE | get TABLE KEY... | hot TABLE [N] | drop TABLE | save DIR | load DIR",
 		"Shows the tables of 'farcall pserver' or far_ps_serve(), as a client that has a rank of the group. ls "
 		"lists "
-		"them; stats prints a table's counters; get prints rows; drop removes a table; save writes all tables "
+		"them; stats prints a table's counters; get prints rows; hot prints the N (20) keys that were used "
+		"most of late, and about how often; drop removes a table; save writes all tables "
 		"to a "
 		"directory of this host while they are served; load restores what was saved, to any number of servers.",
 		specs};
@@ -242,15 +261,19 @@ int cmd_tables(int argc, char **argv)
 	if (result != OPTIONS_GO)
 		return result == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
 	if (rest == argc)
-		return options_wrong(o.g.program, "give it one of: ls, stats, get, drop, save, load");
+		return options_wrong(o.g.program, "give it one of: ls, stats, get, hot, drop, save, load");
 	const struct action *a = find_action(argv[rest]);
 	o.args = argv + rest + 1;
 	o.args_n = argc - rest - 1;
 	if (!a)
-		return options_wrong(o.g.program, "'%s' is none of: ls, stats, get, drop, save, load", argv[rest]);
+		return options_wrong(o.g.program, "'%s' is none of: ls, stats, get, hot, drop, save, load", argv[rest]);
 	if (o.args_n < a->min || o.args_n > a->max)
 		return options_wrong(o.g.program, "%s does not take %d arguments", a->name, o.args_n);
-	if ((a->run == get && read_keys(&o)) || group_identify(&o.g))
+	if ((a->run == get || a->run == hot) && read_keys(&o))
+		return OPTIONS_EXIT_USAGE;
+	if (a->run == hot && o.args_n > 1 && (o.keys[0] < 1 || o.keys[0] > KEYS_MAX))
+		return options_wrong(o.g.program, "hot prints 1 to %d keys, not '%s'", KEYS_MAX, o.args[1]);
+	if (group_identify(&o.g))
 		return OPTIONS_EXIT_USAGE;
 	return act(&o, a);
 }

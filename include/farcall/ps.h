@@ -23,8 +23,9 @@
  * Operations: each is one future over all shards. Keys come in any order and may repeat. Each distinct key travels
  * once, but for bags: a push adds the gradients of equal keys in f32, in the order of their positions; of equal keys in
  * an assignment the last position counts. An operation is cut into requests of about FAR_PS_CHUNK_BYTES, at most 8192
- * keys each; a shard has at most 64 of them at a time, so that requests of others pass. A request is applied at once:
- * no other request to that shard is applied in the middle of it. Different requests of one operation are not ordered.
+ * keys each. Up to four for a shard are sent at once; of more a shard has one at a time, so that a request of another
+ * operation waits for one at most. A request is applied at once: no other request to that shard is applied in the
+ * middle of it. Different requests of one operation are not ordered.
  *
  * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
  * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails
@@ -43,6 +44,12 @@
  * number as a token. A push that was not answered in full may be repeated with its token, the same keys and the same
  * gradients: requests that were applied are not applied again. A server keeps the last 1024 numbers of each of up to
  * 8192 clients; a client takes the place of another that was silent for ten minutes.
+ *
+ * Restarts: a program that writes checkpoints adds far_ps_client(), far_ps_next() and far_ps_epoch() to each. When it
+ * starts again it opens the service with these three (struct far_ps_open_opts) and makes the changes that followed the
+ * checkpoint once more: in the same order, each after the one before is complete, with the same keys and numbers.
+ * Changes get the numbers that they had, so those that were applied are not applied again. Changes that take more than
+ * 1024 numbers after the checkpoint fail with GONE. Clients that exist at the same time differ in far_ps_client().
  */
 #ifndef FARCALL_PS_H
 #define FARCALL_PS_H
@@ -199,13 +206,16 @@ void far_ps_server_free(struct far_ps_server *server);
 struct far_ps_open_opts {
 	uint64_t timeout_ns;  /* of the call; 0: the agent's default */
 	uint16_t message;     /* as in struct far_ps_serve_opts */
-	uint64_t reserved[4]; /* 0 */
+	uint64_t client;      /* of a program that has started again: its far_ps_client(); 0: a random number */
+	uint64_t next;        /* likewise its far_ps_next(); 0: 1. INVALID without `client` */
+	uint64_t epoch;       /* likewise its far_ps_epoch(); 0: any */
+	uint64_t reserved[1]; /* 0 */
 };
 
 /**
  * Opens a service: asks the members of the group for its view, then all its shards, until all have answered. `opts` may
  * be NULL. `*ps` is the caller's, for far_ps_close(), and refers to the agent. Errors: INVALID; TIMEOUT: no member
- * serves `name`, or not all servers answer; RESOURCE, SHUTDOWN.
+ * serves `name`, or not all servers answer; GONE: the view has another epoch than opts.epoch; RESOURCE, SHUTDOWN.
  */
 enum far_status far_ps_open(struct far_agent *agent, const char *name, const struct far_ps_open_opts *opts,
 			    struct far_ps **ps, struct far_err *err);
@@ -231,6 +241,19 @@ enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names
  * are still open fail with GONE. Errors: GONE: a shard has no such table (the others have dropped it); else as
  * far_ps_tables(). */
 enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err);
+
+/** A key and about how often it was used of late. */
+struct far_ps_hot {
+	uint64_t key;
+	uint64_t uses; /* requests with it, estimated from one in 61; older ones count half, a quarter, … */
+};
+
+/**
+ * Finds the keys of a table that were pulled or pushed most, and writes them to hot[0, *n), most used first. `*n` is
+ * the room before; a shard reports 512 keys at most. Errors: INVALID, GONE, RESOURCE, TIMEOUT, PEER_LOST, SHUTDOWN.
+ */
+enum far_status far_ps_hot(struct far_ps_table *table, uint64_t timeout_ns, struct far_ps_hot *hot, size_t *n,
+			   struct far_err *err);
 
 /** Rows of a scan. */
 struct far_ps_rows {
@@ -309,6 +332,11 @@ void far_ps_close(struct far_ps *ps);
 
 /** Epoch of the view that the client has. */
 uint64_t far_ps_epoch(const struct far_ps *ps);
+
+/** The client's name in the servers' records of changes, and the number of its next change: what a program keeps to go
+ * on after a restart. */
+uint64_t far_ps_client(const struct far_ps *ps);
+uint64_t far_ps_next(const struct far_ps *ps);
 
 /** What a pull does for a key without a row. In a table with admission FAR_PS_MAKE is as FAR_PS_INITIAL. */
 enum far_ps_miss {
@@ -432,6 +460,10 @@ enum far_status far_ps_exists(struct far_ps_table *table, const uint64_t *keys, 
  * pushes of the steps before. Call it when the futures of these are complete. Clocks begin at 0 and never go back; a
  * repeated call has no further effect. The future completes with the number of shards. Errors: INVALID (no such worker,
  * a table without a clock).
+ *
+ * Pulls do not wait for a worker whose member of the group is lost: a tenth of a second later at most it is excused.
+ * Its next far_ps_clock(), from whatever member, readmits it at that step, which may be an earlier one than it had. A
+ * worker that has not called this function yet is waited for.
  */
 enum far_status far_ps_clock(struct far_ps_table *table, unsigned worker, uint64_t step, uint64_t timeout_ns,
 			     struct far_future **future, struct far_err *err);

@@ -3,6 +3,7 @@
  * deadlines beside a stopped server, changes that are repeated, clocks, another view. */
 #include "api_ps.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -322,6 +323,39 @@ static void clocks(void)
 
 /* ---- A server that is stopped ---- */
 
+/* True: each thread of the process has stopped. */
+static bool has_stopped(int pid)
+{
+	char path[300], text[300];
+	snprintf(path, sizeof path, "/proc/%d/task", pid);
+	DIR *tasks = opendir(path);
+	bool all = true;
+	CHECK(tasks != NULL);
+	for (struct dirent *t; all && (t = readdir(tasks));) {
+		if (t->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof path, "/proc/%d/task/%.16s/stat", pid, t->d_name);
+		FILE *f = fopen(path, "r");
+		if (!f)
+			continue; /* it has ended */
+		size_t n = fread(text, 1, sizeof text - 1, f);
+		fclose(f);
+		text[n] = 0;
+		const char *behind_name = strrchr(text, ')');
+		all = behind_name && behind_name[1] == ' ' && behind_name[2] == 'T';
+	}
+	closedir(tasks);
+	return all;
+}
+
+/* The signal alone leaves its threads a moment to answer. */
+static void stop_process(int pid)
+{
+	CHECK(kill(pid, SIGSTOP) == 0);
+	while (!has_stopped(pid))
+		usleep(1000);
+}
+
 static void stopped(void)
 {
 	static const float fallback[DIM] = {1, 1, 1, 1};
@@ -336,7 +370,7 @@ static void stopped(void)
 	for (int i = 0; i < KEYS * DIM; i++)
 		grads[i] = -3;
 	DONE(far_ps_push(t, keys, KEYS, grads, NULL, NULL, &f, &err), KEYS);
-	CHECK(kill(atomic_load(&shared->pid[1]), SIGSTOP) == 0);
+	stop_process(atomic_load(&shared->pid[1]));
 	int64_t answered = done(far_ps_pull(t, keys, KEYS, &pull, rows, status, &f, &err), &f), rows_n = 0;
 	CHECK(answered > 0 && answered < KEYS);
 	for (int i = 0; i < KEYS; i++) {
@@ -446,6 +480,8 @@ static void use(void)
 		repeats();
 		pooled();
 		dense();
+		restarted();
+		used_most();
 		bad_requests();
 		stopped();
 	}

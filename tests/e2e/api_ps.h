@@ -47,6 +47,8 @@ void pooled(void);
 /** Keys of `t` have rows of 3; a server does not answer. */
 void pooled_stopped(struct far_ps_table *t);
 void dense(void);
+void restarted(void);
+void used_most(void);
 void bad_serves(struct far_ps_server *server);
 
 #endif

@@ -36,12 +36,14 @@ group '2 --shards 2' '
 	"$client" again >"$dir/fifo" & victim=$!
 	read -r line <"$dir/fifo"
 	kill -KILL "$victim"; wait "$victim"
-	"$farcall" tables ls && "$farcall" tables get counts 0 99 100 && "$farcall" tables save "$dir/saved"'
+	"$farcall" tables ls && "$farcall" tables get counts 0 99 100 && "$farcall" tables hot counts 3 >"$dir/hot" && "$farcall" tables save "$dir/saved"'
 killed=$rc
 [ "$killed" -eq 0 ] && has out '^counts  *2  *f32  *sgd  *100 ' && has out '^saved 1 tables, 100 rows, [0-9]* bytes$'
 ok "clients come, leave and are killed; the servers go on" $?
 awk '$2 == "ROW" && $3 == $4 && $3 >= 3 { n++ } $0 == "100 MISSING" { n++ } END { exit n != 3 }' "$dir/out"
 ok "rows have all pushes; a key without a row is missing" $?
+awk '$1 < 100 && $2 % 61 == 0 && $2 > 0 { n++ } END { exit n != 3 || NR != 3 }' "$dir/hot"
+ok "tables hot prints the keys that were used most" $?
 grep -E '^(0|99|100) ' "$dir/out" >"$dir/rows"
 grep -qx 'worker1 serves "default" with 2 shards' "$dir/server1"
 ok "a server prints what it serves" $?

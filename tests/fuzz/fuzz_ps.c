@@ -93,6 +93,15 @@ unsigned far_req_shard(const struct far_req *req)
 	return 0;
 }
 
+enum far_status far_worker_by_rank_sized(struct far_agent *agent, int rank, struct far_worker_info *out, size_t bytes,
+					 struct far_err *err)
+{
+	memset(out, 0, bytes);
+	out->alive = rank % 2 == 0;
+	out->incarnation = 1;
+	return FAR_OK;
+}
+
 struct far_to far_req_from(const struct far_req *req)
 {
 	(void)req;

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * Small pulls beside a large push of the same client, by the shipped library in a simulated world: between the moment
+ * when a pull begins and the moment when the server serves it, the server applies at most one request of the push. It
+ * counts requests, not time: a pull sees the first key of each request, and so how many were applied before it.
+ *
+ * usage: ps_lanes; exit status: 0; 1: a pull waited for more, or too few pulls met the push
+ */
+#include "apps/libps/psv_env.h"
+#include "apps/libps/psv_shard.h"
+#include "apps/sim/cluster.h"
+#include "base/must.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MS UINT64_C(1000000)
+
+enum { DIM = 16, REQUESTS = 64, ROUNDS = 2 };
+enum { KEY_BYTES = 8 + 4 * DIM, PER_REQUEST = FAR_PS_CHUNK_BYTES / KEY_BYTES, KEYS = REQUESTS * PER_REQUEST };
+
+static struct {
+	struct cluster *c;
+	struct far_ps_server *server;
+	struct far_ps_table *table[ROUNDS];
+	uint64_t keys[KEYS], first[REQUESTS];
+	float *grads, rows[REQUESTS * DIM];
+	uint8_t status[REQUESTS];
+	unsigned round;
+	bool pushed; /* the push of this round is complete */
+	unsigned met, most;
+} run;
+
+static uint64_t world_now(void)
+{
+	return cluster_now(run.c);
+}
+
+static void wrong(const char *what)
+{
+	cluster_fail(run.c, "%s", what);
+}
+
+/* Requests of the push that the server has applied. */
+static uint64_t applied(void)
+{
+	const struct psv_table *t = atomic_load(&run.server->shard[0].table[run.round]);
+	return t->keys_pushed / PER_REQUEST;
+}
+
+/* Waits for *f, which the call sets before this function reads it. */
+static void await(enum far_status status, struct far_future *const *f, int64_t n, struct far_err *err)
+{
+	struct far_val v;
+	if (status || far_future_wait(*f, FAR_FOREVER, &v, err))
+		wrong(err->text);
+	else if (v.u.i != n)
+		wrong("keys were not answered");
+	far_future_free(*f);
+}
+
+/* Pulls one after the other, until the push is complete. */
+static void pulls(struct cluster_worker *w, void *ctx)
+{
+	unsigned pulls_n = 0;
+	(void)w, (void)ctx;
+	while (!run.pushed && !cluster_failure(run.c)) {
+		struct far_future *f = NULL;
+		struct far_err err;
+		uint64_t before = applied(), served = 0;
+		await(far_ps_pull(run.table[run.round], run.first, REQUESTS, NULL, run.rows, run.status, &f, &err), &f,
+		      REQUESTS, &err);
+		for (unsigned i = 0; i < REQUESTS; i++)
+			served += run.status[i] == FAR_PS_ROW;
+		run.met += before > 0 && served < REQUESTS;
+		if (served > before && served - before > run.most)
+			run.most = (unsigned)(served - before);
+		if (++pulls_n % 3 == 0)
+			(void)cluster_sleep(1000 * pulls_n);
+	}
+}
+
+/* In the second round the operation has a token: its requests have their numbers from the start. */
+static void push(struct cluster_worker *w)
+{
+	struct far_future *f = NULL;
+	struct far_err err;
+	uint64_t token = 0;
+	struct far_ps_push_opts opts = {.token = run.round ? &token : NULL};
+	run.pushed = false;
+	enum far_status status = far_ps_push(run.table[run.round], run.keys, KEYS, run.grads, &opts, NULL, &f, &err);
+	cluster_spawn(w, 0, pulls, NULL);
+	await(status, &f, KEYS, &err);
+	run.pushed = true;
+	while (cluster_apps(w) > 1)
+		(void)cluster_sleep(MS);
+}
+
+static void serve(struct cluster_worker *w, void *ctx)
+{
+	struct far_err err;
+	(void)ctx;
+	if (far_ps_serve(cluster_agent(w), "sim", NULL, &run.server, &err))
+		wrong(err.text);
+}
+
+static void client(struct cluster_worker *w, void *ctx)
+{
+	static const char *const names[ROUNDS] = {"parts", "token"};
+	struct far_ps_open_opts opts = {.client = 1};
+	struct far_ps_schema schema = {.dim = DIM};
+	struct far_err err;
+	struct far_ps *ps;
+	(void)ctx;
+	far_ps_rule_defaults(&schema.rule, FAR_PS_ADAGRAD);
+	if (far_ps_open(cluster_agent(w), "sim", &opts, &ps, &err)) {
+		wrong(err.text);
+		return;
+	}
+	for (run.round = 0; run.round < ROUNDS && !cluster_failure(run.c); run.round++) {
+		if (far_ps_table_create(ps, names[run.round], &schema, 0, &run.table[run.round], &err))
+			wrong(err.text);
+		else
+			push(w);
+		far_ps_table_free(run.table[run.round]);
+	}
+	far_ps_close(ps);
+}
+
+static void work(void)
+{
+	cluster_start_all(run.c);
+	if (cluster_run_ready(run.c, 10000 * MS) != CLUSTER_RUN_DONE)
+		return;
+	cluster_spawn(cluster_worker(run.c, 0), 0, serve, NULL);
+	cluster_spawn(cluster_worker(run.c, 1), 0, client, NULL);
+	if (cluster_run_apps(run.c, 60000 * MS) != CLUSTER_RUN_DONE)
+		wrong("the push did not end");
+	if (run.met < REQUESTS / 4)
+		wrong("too few pulls met the push");
+	if (run.most > 1)
+		wrong("a small pull waited for more than one request of a large push");
+}
+
+int main(void)
+{
+	struct cluster_config config;
+	struct nic_err err;
+	psv_env = (struct psv_env){.now_ns = world_now};
+	run.grads = calloc((size_t)KEYS * DIM, sizeof *run.grads);
+	must(run.grads != NULL);
+	for (unsigned i = 0; i < KEYS; i++)
+		run.keys[i] = i + 1;
+	for (unsigned i = 0; i < REQUESTS; i++)
+		run.first[i] = run.keys[i * PER_REQUEST];
+	cluster_config_init(&config, 1);
+	run.c = cluster_create(&config, &err);
+	must(run.c != NULL);
+	work();
+	const char *failure = cluster_failure(run.c);
+	printf("%u pulls met the pushes; one waited for %u requests at most%s%s\n", run.met, run.most,
+	       failure ? ": " : "", failure ? failure : "");
+	int failed = failure != NULL;
+	cluster_destroy(run.c);
+	far_ps_server_free(run.server);
+	free(run.grads);
+	return failed;
+}

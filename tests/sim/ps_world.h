@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** A simulated parameter server: what the run (ps_service.c) and its clients (ps_clients.c) share. One thread. */
+#ifndef TESTS_SIM_PS_WORLD_H
+#define TESTS_SIM_PS_WORLD_H
+
+#include "apps/sim/cluster.h"
+#include "ps_history.h"
+
+#include <farcall/ps.h>
+
+#define MS UINT64_C(1000000)
+
+/* Rank 0 has the store and reads; then servers, then clients. */
+enum { FIRST_SERVER = 1, FIRST_CLIENT = FIRST_SERVER + PS_SERVERS, WORKERS = FIRST_CLIENT + PS_CLIENTS };
+enum { CHANGES = 14, READS = 24, KEYS_MAX = 60 };
+
+enum tables { SUMS, COUNTS, AGED, STEPS, TABLES };
+
+enum change { ADDS, COUNT, WRITES, STEP, CHANGE_KINDS };
+
+/** What a client has on its disk: it goes on from there after a restart. */
+struct disk {
+	unsigned done;  /* changes */
+	bool begun;     /* the change below; its events are in the history */
+	uint64_t next;  /* number of the change that is begun, or of the next one */
+	uint64_t steps; /* of its clock */
+	bool tried;     /* the change below was begun more than once */
+	enum change kind;
+	unsigned n;
+	unsigned number[KEYS_MAX]; /* of the keys; they may repeat */
+	float grads[KEYS_MAX * PS_CLIENTS];
+	size_t event[KEYS_MAX]; /* of each position */
+};
+
+/** A client's memory that operations use. */
+struct client {
+	struct disk disk;
+	uint64_t excused_from, excused_to; /* it was dead, until its clock was advanced again */
+	bool known;                        /* every shard has heard its clock */
+	bool leaves;                       /* the others need not wait for it any more */
+	bool ended;                        /* it has done all changes, or is dead for good */
+	uint64_t paused_to;
+	uint64_t keys[KEYS_MAX];
+	float rows[KEYS_MAX * PS_CLIENTS];
+	uint8_t status[KEYS_MAX];
+};
+
+/** Of a reader; it shares nothing with the client of its worker. */
+struct reader {
+	uint64_t keys[KEYS_MAX];
+	unsigned number[KEYS_MAX];
+	float rows[KEYS_MAX * PS_CLIENTS];
+	uint8_t status[KEYS_MAX];
+};
+
+struct ps_run {
+	uint64_t seed;
+	struct cluster *c;
+	struct sim_random random;
+	struct ps_history history;
+	bool calm;    /* nothing is disturbed */
+	bool forgets; /* servers end */
+	unsigned staleness;
+	struct client client[PS_CLIENTS];
+	struct reader reader[WORKERS + 1]; /* the last one: of final_app() */
+	struct far_ps_server *server[PS_SERVERS];
+	uint64_t changes, reads, unanswered, repeats, excused; /* of the run */
+};
+
+extern struct ps_run run;
+
+/** Ends the run as wrong, once. */
+__attribute__((format(printf, 1, 2))) void wrong(const char *format, ...);
+
+/** Applications: a client's changes; the reads of any worker; the last pull, of all sums. */
+void client_app(struct cluster_worker *w, void *ctx);
+void reader_app(struct cluster_worker *w, void *ctx);
+void final_app(struct cluster_worker *w, void *ctx);
+
+#endif
