@@ -366,11 +366,12 @@ static void put_trace(struct metrics_out *o, const struct far_agent *a, const st
 		put_ms(o, "age_ms", true, (int64_t)(now - e->at));
 		metrics_put(o, ",\"worker\":");
 		metrics_put_quoted(o, AGENT_NAME(a, e->worker));
-		if (failed) {
+		if (failed && (e->typed || e->function != UINT16_MAX)) {
 			metrics_put(o, ",\"function\":");
-			metrics_put_quoted(o, call_name(s, e->typed, e->function, name, sizeof name));
-			metrics_put(o, ",\"status\":\"%s\"", far_status_name((enum far_status)e->status));
+			metrics_put_quoted(o, call_name(s, e->typed, e->function, NULL, NULL, name, sizeof name));
 		}
+		if (failed)
+			metrics_put(o, ",\"status\":\"%s\"", far_status_name((enum far_status)e->status));
 		metrics_put(o, "}");
 	}
 	metrics_put(o, "]");

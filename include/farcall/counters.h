@@ -40,6 +40,7 @@ struct far_counters {
 	uint64_t rendezvous_active;                    /* rendezvous messages in transfer, both directions */
 	uint64_t hedges_sent;                          /* hedge calls of fan-outs */
 	uint64_t hedges_won;                           /* hedge calls that answered first */
+	uint64_t bytes_by_reference;                   /* received in memory of far_alloc_shared() of the sender */
 };
 
 /** The functions below with the caller's size of struct far_counters. */
