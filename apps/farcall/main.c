@@ -29,7 +29,7 @@ static const struct command commands[] = {
 	{"pserver", cmd_pserver, "serve tables of a parameter server"},
 	{"sim", cmd_sim, "run clusters on a simulated network and check every run"},
 	{"tables", cmd_tables, "show, save, load and drop tables of a parameter server"},
-	{"train", cmd_train, "train logistic regression on a parameter server"},
+	{"train", cmd_train, "train a model on a parameter server"},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

@@ -1,0 +1,128 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# `farcall train --service --model NAME`: each model learns data that the test makes from a seed to a stated quality, is
+# saved, and predicts the same when it is loaded.
+# usage: models.sh FARCALL
+set -u
+farcall=$1
+export farcall
+. "$(dirname "$0")/cases.sh"
+. "$(dirname "$0")/service.sh"
+
+export learn='"$farcall" train --service default --servers 2 --json'
+
+# The label is the product of a sign of the first feature and one of the second: without a pair there is nothing to see.
+# 3 % of the labels are wrong.
+awk -v dir="$dir" 'BEGIN {
+	srand(1)
+	for (i = 0; i < 60; i++) sign[i] = rand() < 0.5 ? -1 : 1
+	for (r = 0; r < 6000; r++) {
+		a = int(rand() * 30); b = 30 + int(rand() * 30)
+		y = sign[a] * sign[b] * (rand() < 0.03 ? -1 : 1) > 0
+		name = dir (r < 4500 ? "/pairs" : "/pairs.test")
+		print y, a ":1", b ":1" >name
+		print y "," "a" a ",b" b >(name ".csv")
+	}
+}'
+
+# Trains on $1, tests on $1.test: the options $2. `$out` has the report; then the model is saved and its tables dropped,
+# and a second service predicts.
+trains() { # data, its ending, options, model
+	# shellcheck disable=SC2016 # the inner shell's, here and below
+	data=$dir/$1$2 tested=$dir/$1.test$2 flags=$3 model=$4 group 2 '
+		rm -rf "$dir/model" "$dir/first" "$dir/same" "$dir/second"
+		eval "$learn" --model $model --data "$data" --test "$tested" $flags --save "$dir/model" --predict "$dir/first" &&
+			eval "$learn" --model $model --test "$tested" --predict "$dir/same" >"$dir/trained"'
+	[ $rc -eq 0 ] || return
+	cp "$dir/out" "$dir/report"
+	cp "$dir/err" "$dir/progress"
+	# shellcheck disable=SC2016
+	tested=$dir/$1.test$2 model=$4 group 1 'eval "$learn" --servers 1 --model $model --test "$tested" --load "$dir/model" --predict "$dir/second"'
+}
+predicts_the_same() {
+	[ "$(wc -l <"$dir/first")" -eq "$1" ] && [ "$(sort -u "$dir/first" | wc -l)" -gt "$2" ] &&
+		cmp "$dir/first" "$dir/same" && cmp "$dir/first" "$dir/second"
+}
+report() {
+	cp "$dir/report" "$dir/out"
+	json "$1"
+}
+
+trains pairs '' '--epochs 10 --optimizer adagrad' logistic
+report 'j["test_auc"] < 0.6'
+ok "pairs: logistic regression does not see them" $?
+for data in '' .csv; do
+	trains pairs "$data" '--epochs 10' fm
+	report 'j["test_auc"] > 0.95 and j["test_logloss"] < 0.2 and j["settings"]["model"] == "fm"'
+	ok "fm: AUC of 0.95 and log loss of 0.2 on pairs$data" $?
+	predicts_the_same 1500 500
+	ok "fm: the same predictions after save and load, by one server instead of two" $?
+done
+trains pairs '' '--epochs 1 --batch 4500' fm
+report 'abs(j["train_logloss"] - 0.693147181) > 1e-6'
+ok "fm: the first step sees the initial factors, which are not 0" $?
+for options in '--optimizer adam --lr 0.02' '--optimizer sgd --lr 10'; do
+	trains pairs '' "--epochs 20 --l2 1e-5 --dim 4 $options" 'fm --dim 4'
+	report 'j["test_auc"] > 0.95'
+	ok "fm: $options" $?
+done
+cp "$dir/first" "$dir/before"
+trains pairs '' "--epochs 20 --l2 1e-5 --dim 4 $options" 'fm --dim 4'
+cmp "$dir/first" "$dir/before"
+ok "fm: a second training gives the same bits" $?
+cp -r "$dir/model" "$dir/dim4"
+
+# Ratings: 3.5 plus the product of two factors of 100 users and 100 items, plus noise of deviation 0.2; 9000 of them.
+awk -v dir="$dir" '
+	function gauss() { return sqrt(-2 * log(1 - rand())) * cos(6.283185307 * rand()) }
+	BEGIN {
+		srand(2)
+		for (k = 0; k < 200; k++) for (f = 0; f < 2; f++) p[k, f] = gauss()
+		for (r = 0; r < 12000; r++) {
+			u = int(rand() * 100); i = int(rand() * 100)
+			y = 3.5 + p[u, 0] * p[100 + i, 0] + p[u, 1] * p[100 + i, 1] + 0.2 * gauss()
+			print u, i, y >(dir (r < 9000 ? "/ratings" : "/ratings.test"))
+		}
+	}'
+trains ratings '' '--epochs 20' mf
+report '0.19 < j["test_rmse"] < 0.24 and 0.15 < j["train_rmse"] < 0.24 and "test_auc" not in j' && has progress 'epoch 20/20  loss 0.0.*  test RMSE 0.2'
+ok "mf: RMSE within 0.04 of the noise" $?
+predicts_the_same 3000 2500
+ok "mf: the same predictions after save and load, by one server instead of two" $?
+# shellcheck disable=SC2016
+clients=2 group 2 '
+	RANK=3 eval "$learn" --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 20 >"$dir/second" & other=$!
+	eval "$learn" --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 20 && wait $other'
+[ $rc -eq 0 ] && json '0.19 < j["test_rmse"] < 0.25 and j["settings"]["workers"] == 2'
+ok "mf: two workers" $?
+# shellcheck disable=SC2016
+group 1 '"$farcall" train --service default --servers 1 --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 500 --patience 2'
+[ $rc -eq 0 ] && has out '^matrix factorisation, mode async, 1 workers, tested on 3000 rows' && has out '^  test RMSE  *0\.2' &&
+	! has out 'AUC' && ! has err 'epoch 500/500'
+ok "mf: a table at the end; --patience stops by the RMSE" $?
+
+# ---- Options that do not apply ----
+
+refuses() { # text, options
+	text=$1
+	shift
+	bounded env RANK=1 WORLD_SIZE=2 "$farcall" train --servers 1 "$@"
+	[ $rc -eq 2 ] && says "$text"
+	ok "refused: $*" $?
+}
+refuses '--model fm goes with --service NAME' --model fm
+refuses '--dim goes with --model fm or mf' --service default --dim 4
+refuses '--l2 goes with --model fm or mf' --service default --l2 0.1
+refuses "--l2 takes a number from 0 and up to 1000, not '-1'" --service default --model fm --l2 -1
+refuses '--optimizer ftrl sets new factors to 0' --service default --model fm --optimizer ftrl
+refuses '--model mf needs --data FILE and --test FILE' --service default --model mf
+refuses '--format does not go with --model mf' --service default --model mf --format csv --data /dev/null --test /dev/null
+# shellcheck disable=SC2016
+group 1 'eval "$learn" --servers 1 --model fm --test "$dir/pairs.test" --predict "$dir/none"; [ $? -eq 1 ] || echo accepted'
+says 'has no such table' && ! has out accepted
+ok "refused: to predict without a trained model" $?
+# shellcheck disable=SC2016
+group 1 'eval "$learn" --servers 1 --model fm --test "$dir/pairs.test" --load "$dir/dim4" --predict "$dir/none"'
+says 'has rows of 4 numbers, not of 8; give its --dim'
+ok "refused: to predict with factors of another length" $?
+finish
