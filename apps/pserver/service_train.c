@@ -3,7 +3,9 @@
  * `farcall train --service`: trains a model in tables of a running `farcall pserver`, as one or more of its clients.
  * The tables stay when the workers have left. Main thread.
  */
+#include "curves.h"
 #include "model.h"
+#include "perf/plot.h"
 #include "ps_clock.h"
 #include "ps_split.h"
 #include "service.h"
@@ -27,6 +29,7 @@ struct trainer {
 	uint64_t begin_ns, shown_ns;
 	uint64_t epochs; /* done */
 	double samples;  /* of this worker */
+	struct curves curves;
 	struct report report;
 };
 
@@ -101,7 +104,7 @@ static int epoch(struct trainer *t, size_t batches, size_t rows, uint64_t *rando
 	train_shuffle(t->order, t->data.train.rows, random);
 	for (size_t b = 0; b < batches; b++) {
 		struct far_err err;
-		double done = ((double)t->epochs * (double)batches + (double)b) / total;
+		double before = loss, done = ((double)t->epochs * (double)batches + (double)b) / total;
 		enum far_status status =
 			t->model->kind->step(t->model, t->order + b * rows, rows, rate_of(o, done), &loss, &err);
 		if (status || stop_signal())
@@ -110,6 +113,7 @@ static int epoch(struct trainer *t, size_t batches, size_t rows, uint64_t *rando
 			return train_complain(o, "the loss is not finite any more: training diverged, use a smaller "
 						 "--lr");
 		t->samples += (double)rows;
+		curves_step(&t->curves, loss - before, rows);
 		progress(t, done, loss / (double)((b + 1) * rows), false);
 	}
 	t->epochs++;
@@ -143,11 +147,14 @@ static int train(struct trainer *t)
 	double best = INFINITY;
 	int status = 0;
 	t->begin_ns = clock_ns();
+	curves_init(&t->curves, (double)batches * (double)o->epochs);
 	while (status == 0 && t->epochs < o->epochs && !(o->patience && since >= o->patience)) {
 		double *f = t->report.figures;
 		status = epoch(t, batches, rows, &random);
 		if (status == 0 && t->data.index == 0)
 			status = evaluate(t, false);
+		if (status == 0 && t->data.index == 0 && curves_test(&t->curves, f))
+			status = train_complain(o, "no memory for the curves");
 		since = quality(f) < best ? 0 : since + 1;
 		best = fmin(best, quality(f));
 		if (status == 0)
@@ -184,6 +191,9 @@ static int conclude(struct trainer *t)
 	int status = evaluate(t, true);
 	if (status == 0 && t->o->save && far_ps_save(t->ps, t->o->save, NULL, NULL, &err))
 		status = stop_or_complain(t, &err);
+	if (status == 0 && t->o->plot &&
+	    curves_draw(&t->curves, t->model->kind->title, t->o->model == MODEL_MF, t->o->plot))
+		status = train_complain(t->o, "gnuplot failed");
 	return status ? status : print(t);
 }
 
@@ -239,6 +249,7 @@ int train_service(struct train_options *o)
 	if (entered)
 		group_leave(&o->group, false, NULL); /* the servers stay */
 	train_unload(&t->data);
+	curves_fini(&t->curves);
 	free(t->order);
 	free(t);
 	return status;

@@ -3,6 +3,7 @@
 #include "train.h"
 #include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
+#include "perf/plot.h"
 #include "planted.h"
 #include "serve.h"
 #include <errno.h>
@@ -92,6 +93,10 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 NULL},
 		{"patience", 0, OPTION_COUNT, &o->patience, 1, 1000000, "N",
 		 "with --service and one worker: stop when the test loss has not fallen for N epochs", NULL},
+		{"plot", 0, OPTION_TEXT, &o->plot, 0, 0, "FILE.svg",
+		 "with --service: draw the loss, and the figures of the test after each epoch, over the steps (needs "
+		 "gnuplot)",
+		 NULL},
 		{"init-method", 0, OPTION_TEXT, &o->group.init_method, 0, 0, "URL",
 		 "with a rank: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"rank", 0, OPTION_COUNT, &o->group.rank_flag, 0, PS_WORLD_MAX - 1, "N",
@@ -181,6 +186,7 @@ static int check(struct train_options *o)
 			    : o->save     ? "save"
 			    : o->predict  ? "predict"
 			    : o->patience ? "patience"
+			    : o->plot     ? "plot"
 					  : NULL;
 	if (!o->service && (alone || o->optimizer > TRAIN_ADAGRAD))
 		return options_wrong(program, "--%s%s goes with --service NAME", alone ? alone : "optimizer ",
@@ -190,6 +196,11 @@ static int check(struct train_options *o)
 	if (!(o->service && o->predict && o->test) && (o->data == NULL) != (o->test == NULL))
 		return options_wrong(program, "%s: a model is tested on rows it has not seen",
 				     o->data ? "--data needs --test FILE" : "--test needs --data FILE");
+	if (o->plot && o->test && !o->data)
+		return options_wrong(program, "--plot draws a training; give --data FILE");
+	const char *wrong = o->plot ? plot_check(o->plot) : NULL;
+	if (wrong)
+		return options_wrong(program, "%s", wrong);
 	const char *files[] = {o->data, o->test};
 	for (int i = 0; i < 2; i++) {
 		if (!files[i] || access(files[i], R_OK) == 0)

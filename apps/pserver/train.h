@@ -35,9 +35,9 @@ struct train_options {
 	uint64_t rows, test_rows, features; /* of generated data */
 	uint64_t timeout_ns;
 	bool json;
-	const char *service;               /* NULL: the job has servers of its own */
-	const char *load, *save, *predict; /* with a service; NULL: not given */
-	uint64_t dim;                      /* of a factor; 0: not given */
+	const char *service;                      /* NULL: the job has servers of its own */
+	const char *load, *save, *predict, *plot; /* with a service; NULL: not given */
+	uint64_t dim;                             /* of a factor; 0: not given */
 	const char *l2_text;
 	double l2;         /* of factors */
 	uint64_t patience; /* with a service; epochs, 0: all */

@@ -101,6 +101,31 @@ group 1 '"$farcall" train --service default --servers 1 --model mf --data "$dir/
 	! has out 'AUC' && ! has err 'epoch 500/500'
 ok "mf: a table at the end; --patience stops by the RMSE" $?
 
+# ---- Curves ----
+
+if command -v gnuplot >/dev/null; then
+	for model in fm:pairs mf:ratings; do
+		rm -f "$dir/curves.svg"
+		trains "${model#*:}" '' "--epochs 5 --plot $dir/curves.svg" "${model%:*}"
+		python3 - "$dir/curves.svg" "${model%:*}" <<-'END'
+			import sys, xml.etree.ElementTree as tree
+			root = tree.parse(sys.argv[1]).getroot()
+			ns = "{http://www.w3.org/2000/svg}"
+			texts = ["".join(t.itertext()).strip() for t in root.iter(ns + "text")]
+			wanted = {"fm": ["Training, factorisation machine", "log loss", "AUC", "test AUC (right)"],
+			          "mf": ["Training, matrix factorisation", "RMSE"]}[sys.argv[2]] + ["training", "test", "steps"]
+			missing = [w for w in wanted if w not in texts]
+			marks = sum(1 for _ in root.iter(ns + "use"))
+			assert not missing and ("AUC" in texts) == (sys.argv[2] == "fm"), (missing, texts)
+			# A mark for each of the five tests and one in the key, for each curve of a test.
+			assert marks >= 6 * (2 if sys.argv[2] == "fm" else 1), marks
+		END
+		ok "${model%:*}: --plot draws the loss and the tests" $?
+	done
+else
+	skip_data "--plot" "no gnuplot"
+fi
+
 # ---- Options that do not apply ----
 
 refuses() { # text, options
@@ -117,6 +142,9 @@ refuses "--l2 takes a number from 0 and up to 1000, not '-1'" --service default 
 refuses '--optimizer ftrl sets new factors to 0' --service default --model fm --optimizer ftrl
 refuses '--model mf needs --data FILE and --test FILE' --service default --model mf
 refuses '--format does not go with --model mf' --service default --model mf --format csv --data /dev/null --test /dev/null
+refuses '--plot goes with --service NAME' --plot "$dir/x.svg"
+refuses '--plot draws a training; give --data FILE' --service default --test "$dir/pairs.test" --predict "$dir/none" --plot "$dir/x.svg"
+refuses 'cannot be written' --service default --plot "$dir/none/x.svg"
 # shellcheck disable=SC2016
 group 1 'eval "$learn" --servers 1 --model fm --test "$dir/pairs.test" --predict "$dir/none"; [ $? -eq 1 ] || echo accepted'
 says 'has no such table' && ! has out accepted
