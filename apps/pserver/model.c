@@ -85,6 +85,13 @@ enum far_status model_push(const struct model *m, struct far_ps_table *table, co
 	return status;
 }
 
+enum far_status model_cannot_write(const char *path, struct far_err *err)
+{
+	*err = (struct far_err){.status = FAR_SYSTEM, .code = errno};
+	snprintf(err->text, sizeof err->text, "%.160s: cannot write: %s", path, strerror(errno));
+	return FAR_SYSTEM;
+}
+
 enum far_status model_predictions(const char *path, const double *values, size_t n, struct far_err *err)
 {
 	FILE *f = fopen(path, "we");
@@ -93,9 +100,5 @@ enum far_status model_predictions(const char *path, const double *values, size_t
 	bool failed = f == NULL || ferror(f);
 	if (f && fclose(f))
 		failed = true;
-	if (!failed)
-		return FAR_OK;
-	*err = (struct far_err){.status = FAR_SYSTEM, .code = errno};
-	snprintf(err->text, sizeof err->text, "%.160s: cannot write: %s", path, strerror(errno));
-	return FAR_SYSTEM;
+	return failed ? model_cannot_write(path, err) : FAR_OK;
 }

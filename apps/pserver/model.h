@@ -31,6 +31,9 @@ struct model_kind {
 /** Logistic regression and the models with factors. NULL: no memory. */
 struct model *model_rows_new(const struct train_options *o);
 
+/** Vectors of words; `predict` gets a line "word v1 v2 ..." for each distinct word of the files. NULL: no memory. */
+struct model *model_word2vec_new(void);
+
 /** A table of the model, of the job's optimizer; `l2` as in struct far_ps_rule. */
 enum far_status model_table(const struct model *m, const char *name, struct far_ps_schema schema, double l2,
 			    struct far_ps_table **table, struct far_err *err);
@@ -46,6 +49,8 @@ enum far_status model_push(const struct model *m, struct far_ps_table *table, co
 			   const float *grads, float rate, struct far_err *err);
 /** Fills `err`. */
 enum far_status model_no_memory(struct far_err *err);
+/** A file cannot be written, for the reason in errno. */
+enum far_status model_cannot_write(const char *path, struct far_err *err);
 /** Writes n lines. */
 enum far_status model_predictions(const char *path, const double *values, size_t n, struct far_err *err);
 

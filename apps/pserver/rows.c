@@ -135,6 +135,8 @@ static rows_line_fn *line_fn(const char *path, enum rows_format format)
 		return rows_csv_line;
 	if (format == ROWS_CRITEO || (format == ROWS_AUTO && ends(path, ".tsv")))
 		return rows_criteo_line;
+	if (format == ROWS_TEXT)
+		return rows_text_line;
 	return format == ROWS_RATINGS ? rows_ratings_line : rows_libsvm_line;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Reads labelled rows from text files: libsvm, Criteo's tab-separated format, CSV, ratings. */
+/** Reads labelled rows from text files: libsvm, Criteo's tab-separated format, CSV, ratings, text. */
 #ifndef PSERVER_ROWS_H
 #define PSERVER_ROWS_H
 
@@ -11,6 +11,7 @@
 #define ROWS_KEY_MAX     (UINT64_MAX - 1)   /* of a feature */
 #define ROWS_ID_MAX      (UINT64_MAX / 2 - 1)
 #define ROWS_COLUMNS_MAX 65536u /* fields of a line of CSV */
+#define ROWS_BLANKS      " \t\v\f\r\n"
 #define ROWS_LABEL_TEXT  "+1, 1, -1 or 0"
 
 enum rows_format {
@@ -31,7 +32,10 @@ enum rows_format {
 	 * used. '#' begins a comment, and a first line whose third field is no number is a header. Users and items are
 	 * numbers from 0 to ROWS_ID_MAX, with the keys 2 * user and 2 * item + 1, values 1; the rating is the target of
 	 * the row. */
-	ROWS_RATINGS
+	ROWS_RATINGS,
+	/* Words with blanks between. The key is a hash of the word, see rows_word_key(), the value 1; a word may come
+	 * again. */
+	ROWS_TEXT
 };
 
 /**
@@ -42,6 +46,9 @@ enum rows_format {
  */
 int rows_read(const char *path, enum rows_format format, size_t part, size_t parts, struct dataset *d,
 	      size_t *rows_total, char text[ROWS_TEXT_MAX]);
+
+/** Key of a word of a text. */
+uint64_t rows_word_key(const char *word);
 
 /* ---- For the formats ---- */
 
@@ -64,7 +71,7 @@ struct rows_reader {
 
 /* Reads a line without its end into label and entries. 0; 1: it has no row; -errno with a text. */
 typedef int rows_line_fn(struct rows_reader *r, char *line);
-rows_line_fn rows_libsvm_line, rows_criteo_line, rows_csv_line, rows_ratings_line;
+rows_line_fn rows_libsvm_line, rows_criteo_line, rows_csv_line, rows_ratings_line, rows_text_line;
 
 /** Writes the text, with file and line; returns `rc`. */
 __attribute__((format(printf, 3, 4))) int rows_fault(struct rows_reader *r, int rc, const char *format, ...);

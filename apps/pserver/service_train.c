@@ -212,7 +212,7 @@ static int prepare(struct trainer *t)
 {
 	const struct train_data *d = &t->data;
 	t->order = calloc(d->train.rows + 1, sizeof *t->order);
-	t->model = model_rows_new(t->o);
+	t->model = t->o->model == MODEL_WORD2VEC ? model_word2vec_new() : model_rows_new(t->o);
 	if (!t->order || !t->model)
 		return train_complain(t->o, "no memory for the model");
 	t->model->o = t->o;

@@ -13,12 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ADAM_LR    0.002
-#define FACTOR_LR  0.1
-#define FACTOR_DIM 8
+#define ADAM_LR       0.002
+#define FACTOR_LR     0.1
+#define FACTOR_DIM    8
+#define VECTOR_DIM    64
+#define WORD_WINDOW   5
+#define WORD_NEGATIVE 5
 
 static const char *mode_words[] = {"async", "bsp", NULL};
-static const char *model_words[] = {"logistic", "fm", "mf", NULL};             /* as enum train_model */
+static const char *model_words[] = {"logistic", "fm", "mf", "word2vec", NULL}; /* as enum train_model */
 static const char *format_words[] = {"auto", "libsvm", "criteo", "csv", NULL}; /* as enum rows_format */
 
 static const char *optimizer_words[] = {"sgd", "adagrad", "adam", "ftrl", NULL}; /* as enum train_optimizer */
@@ -47,11 +50,18 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 mode_words},
 		{"model", 0, OPTION_CHOICE, &o->model, 0, 0, "NAME",
 		 "logistic: logistic regression (default); with --service also fm: factorisation machine; mf: matrix "
-		 "factorisation of ratings, lines of user, item and rating",
+		 "factorisation of ratings, lines of user, item and rating; word2vec: vectors of the words of a text "
+		 "by "
+		 "skip-grams with negative sampling",
 		 model_words},
-		{"dim", 0, OPTION_COUNT, &o->dim, 1, 1024, "N", "elements of a factor (default 8)", NULL},
+		{"dim", 0, OPTION_COUNT, &o->dim, 1, 1024, "N",
+		 "elements of a factor (default 8), or of a word's vector (default 64)", NULL},
 		{"l2", 0, OPTION_TEXT, &o->l2_text, 0, 0, "NUMBER",
 		 "of fm and mf: added to a factor's mean gradient of a batch, times the factor (default 0)", NULL},
+		{"window", 0, OPTION_COUNT, &o->window, 1, 100, "N",
+		 "of word2vec: words on either side that are near; each time drawn from 1 to N (default 5)", NULL},
+		{"negative", 0, OPTION_COUNT, &o->negative, 1, 100, "N",
+		 "of word2vec: samples for each pair of near words (default 5)", NULL},
 		{"servers", 0, OPTION_COUNT, &o->servers, 1, PS_WORLD_MAX - 1, "N", "servers (default 2)", NULL},
 		{"shards", 0, OPTION_COUNT, &o->shards, 1, PS_SHARDS_MAX, "N",
 		 "shards of each server; the keys are divided among them (default 1)", NULL},
@@ -89,7 +99,9 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"load", 0, OPTION_TEXT, &o->load, 0, 0, "DIR", "with --service: load its tables first", NULL},
 		{"save", 0, OPTION_TEXT, &o->save, 0, 0, "DIR", "with --service: save its tables at the end", NULL},
 		{"predict", 0, OPTION_TEXT, &o->predict, 0, 0, "FILE",
-		 "with --service: write the probability of each row of --test; without --data nothing is trained",
+		 "with --service: write the probability or rating of each row of --test, or each word of the files "
+		 "with "
+		 "its vector; without --data nothing is trained",
 		 NULL},
 		{"patience", 0, OPTION_COUNT, &o->patience, 1, 1000000, "N",
 		 "with --service and one worker: stop when the test loss has not fallen for N epochs", NULL},
@@ -144,23 +156,28 @@ static int number(const struct train_options *o, const char *flag, const char *t
 static int check_model(struct train_options *o)
 {
 	const char *program = o->group.program, *name = train_model_name(o->model);
-	bool factors = o->model != MODEL_LOGISTIC;
+	bool factors = o->model != MODEL_LOGISTIC, text = o->model == MODEL_WORD2VEC, pairs = factors && !text;
 	if (factors && !o->service)
 		return options_wrong(program, "--model %s goes with --service NAME", name);
-	if (!factors && (o->dim || o->l2_text))
-		return options_wrong(program, "--%s goes with --model fm or mf", o->dim ? "dim" : "l2");
-	if (o->model == MODEL_MF && (o->format || !o->test))
-		return options_wrong(
-			program, o->format ? "--format does not go with --model mf, whose files have lines of user, "
-					     "item and rating"
-					   : "--model mf needs --data FILE and --test FILE");
+	if ((!factors && o->dim) || (!pairs && o->l2_text))
+		return options_wrong(program, "--%s does not go with --model %s", o->dim && !factors ? "dim" : "l2",
+				     name);
+	if (!text && (o->window || o->negative))
+		return options_wrong(program, "--%s goes with --model word2vec", o->window ? "window" : "negative");
+	if ((text || o->model == MODEL_MF) && (o->format || !o->test))
+		return options_wrong(program,
+				     o->format ? "--format does not go with --model %s, which reads %s"
+					       : "--model %s needs --data FILE and --test FILE: %s",
+				     name, text ? "lines of words" : "lines of user, item and rating");
 	if (factors && o->optimizer == TRAIN_FTRL)
 		return options_wrong(program, "--optimizer ftrl sets new factors to 0, where their gradient is 0; "
 					      "give sgd, adagrad or adam");
 	if (o->optimizer == TRAIN_UNSET)
 		o->optimizer = factors ? TRAIN_ADAGRAD : TRAIN_SGD;
 	if (o->dim == 0)
-		o->dim = FACTOR_DIM;
+		o->dim = text ? VECTOR_DIM : FACTOR_DIM;
+	o->window = o->window ? o->window : WORD_WINDOW;
+	o->negative = o->negative ? o->negative : WORD_NEGATIVE;
 	if (o->optimizer == TRAIN_ADAM)
 		o->lr = ADAM_LR;
 	else if (factors)

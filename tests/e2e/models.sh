@@ -101,6 +101,38 @@ group 1 '"$farcall" train --service default --servers 1 --model mf --data "$dir/
 	! has out 'AUC' && ! has err 'epoch 500/500'
 ok "mf: a table at the end; --patience stops by the RMSE" $?
 
+# Each of 20 meanings has two words, which are never in one line but have the same four words beside them. Lines also
+# have words of no meaning.
+awk -v dir="$dir" 'BEGIN {
+	srand(3)
+	for (r = 0; r < 5000; r++) {
+		m = int(rand() * 20); word = (rand() < 0.5 ? "a" : "b") m; line = ""
+		for (k = 0; k < 6; k++) line = line (k == 3 ? word " " : "") (rand() < 0.3 ? "noise" int(rand() * 40) : "near" m "-" int(rand() * 4)) " "
+		print line >(dir (r < 4000 ? "/text" : "/text.test"))
+	}
+}'
+trains text '' '--epochs 10 --dim 16' 'word2vec --dim 16'
+report 'j["test_auc"] > 0.85 and j["settings"]["model"] == "word2vec" and j["train_logloss"] < 0.4'
+ok "word2vec: AUC of 0.85 for near words against samples" $?
+python3 - "$dir/first" <<-'END'
+	import sys
+	vectors = {w: [float(x) for x in v] for w, *v in map(str.split, open(sys.argv[1]))}
+	assert len(vectors) == 160 and all(len(v) == 16 for v in vectors.values()), len(vectors)
+	def cosine(a, b):
+	    dot = lambda x, y: sum(p * q for p, q in zip(vectors[x], vectors[y]))
+	    return dot(a, b) / (dot(a, a) * dot(b, b)) ** 0.5
+	words = [w for w in vectors if w[0] in "ab"]
+	found = sum(max((v for v in words if v != w), key=lambda v: cosine(w, v))[1:] == w[1:] for w in words)
+	assert len(words) == 40 and found >= 38, found
+END
+ok "word2vec: the nearest of 40 words is the other one with its meaning, for 38 of them" $?
+sort "$dir/first" >"$dir/sorted" && cmp "$dir/same" "$dir/second" && sort "$dir/same" | cmp "$dir/sorted" -
+ok "word2vec: the same vectors after save and load, by one server instead of two" $?
+cp "$dir/first" "$dir/before"
+trains text '' '--epochs 10 --dim 16' 'word2vec --dim 16'
+cmp "$dir/first" "$dir/before"
+ok "word2vec: a second training gives the same bits" $?
+
 # ---- Curves ----
 
 if command -v gnuplot >/dev/null; then
@@ -136,10 +168,13 @@ refuses() { # text, options
 	ok "refused: $*" $?
 }
 refuses '--model fm goes with --service NAME' --model fm
-refuses '--dim goes with --model fm or mf' --service default --dim 4
-refuses '--l2 goes with --model fm or mf' --service default --l2 0.1
+refuses '--dim does not go with --model logistic' --service default --dim 4
+refuses '--l2 does not go with --model logistic' --service default --l2 0.1
 refuses "--l2 takes a number from 0 and up to 1000, not '-1'" --service default --model fm --l2 -1
 refuses '--optimizer ftrl sets new factors to 0' --service default --model fm --optimizer ftrl
+refuses '--l2 does not go with --model word2vec' --service default --model word2vec --l2 0.1
+refuses '--window goes with --model word2vec' --service default --model fm --window 3
+refuses '--model word2vec needs --data FILE and --test FILE: lines of words' --service default --model word2vec
 refuses '--model mf needs --data FILE and --test FILE' --service default --model mf
 refuses '--format does not go with --model mf' --service default --model mf --format csv --data /dev/null --test /dev/null
 refuses '--plot goes with --service NAME' --plot "$dir/x.svg"

@@ -305,3 +305,17 @@ Test(rows, ratings_refuses)
 	refuses("1 2 3\nanna 2 3\n", "2", "user \"anna\"");
 	refuses("1 9223372036854775807 3\n", "1", "item \"9223372036854775807\"");
 }
+
+Test(rows, text)
+{
+	format = ROWS_TEXT;
+	cr_assert_eq(read_text("to be or\tnot to be\r\n\n \n# that\n"), 0, "%s", text);
+	cr_assert_eq(total, 2);
+	cr_assert_eq(d.entries, 8);
+	cr_assert_eq(d.columns, 6);
+	cr_assert_eq(d.column[4], 0);
+	cr_assert_eq(d.column[5], 1);
+	cr_assert_eq(d.start[1], 6);
+	cr_assert_eq(d.key[3], rows_word_key("not"));
+	cr_assert_neq(rows_word_key("not"), rows_word_key("ton"));
+}
