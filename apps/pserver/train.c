@@ -17,12 +17,13 @@
 #define FACTOR_LR     0.1
 #define FACTOR_DIM    8
 #define VECTOR_DIM    64
+#define HIDDEN_UNITS  32
 #define WORD_WINDOW   5
 #define WORD_NEGATIVE 5
 
 static const char *mode_words[] = {"async", "bsp", NULL};
-static const char *model_words[] = {"logistic", "fm", "mf", "word2vec", NULL}; /* as enum train_model */
-static const char *format_words[] = {"auto", "libsvm", "criteo", "csv", NULL}; /* as enum rows_format */
+static const char *model_words[] = {"logistic", "fm", "mf", "word2vec", "deepfm", NULL}; /* as enum train_model */
+static const char *format_words[] = {"auto", "libsvm", "criteo", "csv", NULL};           /* as enum rows_format */
 
 static const char *optimizer_words[] = {"sgd", "adagrad", "adam", "ftrl", NULL}; /* as enum train_optimizer */
 
@@ -52,12 +53,16 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 "logistic: logistic regression (default); with --service also fm: factorisation machine; mf: matrix "
 		 "factorisation of ratings, lines of user, item and rating; word2vec: vectors of the words of a text "
 		 "by "
-		 "skip-grams with negative sampling",
+		 "skip-grams with negative sampling; deepfm: fm and a hidden layer that reads the sum of a row's "
+		 "factors",
 		 model_words},
 		{"dim", 0, OPTION_COUNT, &o->dim, 1, 1024, "N",
 		 "elements of a factor (default 8), or of a word's vector (default 64)", NULL},
 		{"l2", 0, OPTION_TEXT, &o->l2_text, 0, 0, "NUMBER",
-		 "of fm and mf: added to a factor's mean gradient of a batch, times the factor (default 0)", NULL},
+		 "of fm, deepfm and mf: added to a factor's mean gradient of a batch, times the factor (default 0)",
+		 NULL},
+		{"hidden", 0, OPTION_COUNT, &o->hidden, 1, 4096, "N",
+		 "of deepfm: units of the layer above the factors (default 32)", NULL},
 		{"window", 0, OPTION_COUNT, &o->window, 1, 100, "N",
 		 "of word2vec: words on either side that are near; each time drawn from 1 to N (default 5)", NULL},
 		{"negative", 0, OPTION_COUNT, &o->negative, 1, 100, "N",
@@ -164,6 +169,8 @@ static int check_model(struct train_options *o)
 				     name);
 	if (!text && (o->window || o->negative))
 		return options_wrong(program, "--%s goes with --model word2vec", o->window ? "window" : "negative");
+	if (o->hidden && o->model != MODEL_DEEPFM)
+		return options_wrong(program, "--hidden goes with --model deepfm");
 	if ((text || o->model == MODEL_MF) && (o->format || !o->test))
 		return options_wrong(program,
 				     o->format ? "--format does not go with --model %s, which reads %s"
@@ -176,6 +183,7 @@ static int check_model(struct train_options *o)
 		o->optimizer = factors ? TRAIN_ADAGRAD : TRAIN_SGD;
 	if (o->dim == 0)
 		o->dim = text ? VECTOR_DIM : FACTOR_DIM;
+	o->hidden = o->hidden ? o->hidden : HIDDEN_UNITS;
 	o->window = o->window ? o->window : WORD_WINDOW;
 	o->negative = o->negative ? o->negative : WORD_NEGATIVE;
 	if (o->optimizer == TRAIN_ADAM)

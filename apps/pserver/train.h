@@ -11,7 +11,7 @@ enum train_mode { TRAIN_ASYNC, TRAIN_BSP };
 enum train_optimizer { TRAIN_SGD, TRAIN_ADAGRAD, TRAIN_ADAM, TRAIN_FTRL };
 
 /* The first one with servers of the job's own, too; the others with a service only. */
-enum train_model { MODEL_LOGISTIC, MODEL_FM, MODEL_MF, MODEL_WORD2VEC };
+enum train_model { MODEL_LOGISTIC, MODEL_FM, MODEL_MF, MODEL_WORD2VEC, MODEL_DEEPFM };
 #define TRAIN_UNSET (-1)
 
 /** Flags with their defaults: enough for a9a and for the generated data to come within 0.002 of the best AUC. */
@@ -39,6 +39,7 @@ struct train_options {
 	const char *load, *save, *predict, *plot; /* with a service; NULL: not given */
 	uint64_t dim;                             /* of a factor; 0: not given */
 	uint64_t window, negative;                /* of word2vec; 0: not given */
+	uint64_t hidden;                          /* units of DeepFM; 0: not given */
 	const char *l2_text;
 	double l2;         /* of factors */
 	uint64_t patience; /* with a service; epochs, 0: all */

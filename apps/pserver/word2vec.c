@@ -356,7 +356,8 @@ struct model *model_word2vec_new(void)
 {
 	static const struct model_kind kind = {"word2vec", w2v_open, w2v_step, w2v_test, w2v_free};
 	struct word2vec *v = calloc(1, sizeof *v);
-	if (v)
-		v->m.kind = &kind;
-	return v ? &v->m : NULL;
+	if (v == NULL)
+		return NULL;
+	v->m.kind = &kind;
+	return &v->m;
 }

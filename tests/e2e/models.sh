@@ -101,6 +101,33 @@ group 1 '"$farcall" train --service default --servers 1 --model mf --data "$dir/
 	! has out 'AUC' && ! has err 'epoch 500/500'
 ok "mf: a table at the end; --patience stops by the RMSE" $?
 
+# The label is the product of three signs: pairs show nothing of it either.
+awk -v dir="$dir" 'BEGIN {
+	srand(4)
+	for (r = 0; r < 12000; r++) {
+		a = int(rand() * 8); b = int(rand() * 8); c = int(rand() * 8)
+		y = (a + b + c) % 2 != (rand() < 0.03)
+		print y, a ":1", (20 + b) ":1", (40 + c) ":1" >(dir (r < 9000 ? "/threes" : "/threes.test"))
+	}
+}'
+trains threes '' '--epochs 20' fm
+report 'j["test_auc"] < 0.6'
+ok "threes: a factorisation machine does not see them" $?
+trains threes '' '--epochs 20' deepfm
+report 'j["test_auc"] > 0.95 and j["test_logloss"] < 0.2 and j["settings"]["model"] == "deepfm"'
+ok "deepfm: AUC of 0.95 and log loss of 0.2 on threes" $?
+predicts_the_same 3000 300
+ok "deepfm: the same predictions after save and load, by one server instead of two" $?
+cp "$dir/first" "$dir/before"
+trains threes '' '--epochs 20' deepfm
+cmp "$dir/first" "$dir/before"
+ok "deepfm: a second training gives the same bits" $?
+for seed in 2 3 4; do
+	trains threes '' "--epochs 20 --hidden 16 --seed $seed" 'deepfm'
+	report 'j["test_auc"] > 0.95'
+	ok "deepfm: 16 units, seed $seed" $?
+done
+
 # Each of 20 meanings has two words, which are never in one line but have the same four words beside them. Lines also
 # have words of no meaning.
 awk -v dir="$dir" 'BEGIN {
@@ -173,6 +200,7 @@ refuses '--l2 does not go with --model logistic' --service default --l2 0.1
 refuses "--l2 takes a number from 0 and up to 1000, not '-1'" --service default --model fm --l2 -1
 refuses '--optimizer ftrl sets new factors to 0' --service default --model fm --optimizer ftrl
 refuses '--l2 does not go with --model word2vec' --service default --model word2vec --l2 0.1
+refuses '--hidden goes with --model deepfm' --service default --model fm --hidden 3
 refuses '--window goes with --model word2vec' --service default --model fm --window 3
 refuses '--model word2vec needs --data FILE and --test FILE: lines of words' --service default --model word2vec
 refuses '--model mf needs --data FILE and --test FILE' --service default --model mf
