@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OPTIONS_MAX        32  /* of one command */
+#define OPTIONS_MAX        40  /* of one command */
 #define OPTIONS_TEXT_MAX   320 /* bytes of an error text with its NUL */
 #define OPTIONS_LIST_MAX   16  /* values of a list */
 #define OPTIONS_EXIT_USAGE 2   /* exit status after a mistake on the command line */

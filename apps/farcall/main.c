@@ -30,7 +30,7 @@ static const struct command commands[] = {
 	{"sign", cmd_sign, "sign plugins that workers send to each other"},
 	{"sim", cmd_sim, "run clusters on a simulated network and check every run"},
 	{"tables", cmd_tables, "show, save, load and drop tables of a parameter server"},
-	{"train", cmd_train, "train logistic regression on a parameter server"},
+	{"train", cmd_train, "train a model on a parameter server"},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

@@ -15,6 +15,7 @@ void dataset_free(struct dataset *d)
 {
 	free(d->start);
 	free(d->label);
+	free(d->target);
 	free(d->column);
 	free(d->value);
 	free(d->key);
@@ -43,6 +44,17 @@ int dataset_row(struct dataset *d, int label)
 	d->start[d->rows] = d->entries;
 	d->label[d->rows] = label > 0;
 	d->start[++d->rows] = d->entries;
+	return 0;
+}
+
+int dataset_target(struct dataset *d, float target)
+{
+	if (d->targets_cap < d->rows) {
+		if (grow((void **)&d->target, sizeof *d->target, d->rows_cap))
+			return -ENOMEM;
+		d->targets_cap = d->rows_cap;
+	}
+	d->target[d->rows - 1] = target;
 	return 0;
 }
 

@@ -18,11 +18,12 @@ struct dataset {
 	size_t columns;
 	size_t *start;    /* [rows + 1]: entries of row r are [start[r], start[r + 1]) */
 	uint8_t *label;   /* [rows]: 0 or 1 */
+	float *target;    /* [rows] of ratings, or NULL */
 	uint32_t *column; /* [entries] */
 	float *value;     /* [entries] */
 	uint64_t *key;    /* [columns]: the feature of a column */
 	/* what follows is the builder's */
-	size_t rows_cap, entries_cap, columns_cap;
+	size_t rows_cap, targets_cap, entries_cap, columns_cap;
 	uint32_t *map; /* open addressing, key → 1 + column; 0: free */
 	size_t map_mask;
 };
@@ -32,6 +33,8 @@ void dataset_free(struct dataset *d);
 
 /** Appends an empty row; entries that follow are its own. 0 or -ENOMEM. */
 int dataset_row(struct dataset *d, int label);
+/** Sets the target of the last row. Either every row has one or none. 0 or -ENOMEM. */
+int dataset_target(struct dataset *d, float target);
 /** Appends an entry to the last row. 0, -ENOMEM or -E2BIG (too many distinct features). */
 int dataset_entry(struct dataset *d, uint64_t key, float value);
 

@@ -20,7 +20,9 @@ static int load_files(struct train_data *d, const struct train_options *o)
 {
 	char text[ROWS_TEXT_MAX];
 	size_t test_rows;
-	enum rows_format format = (enum rows_format)o->format;
+	enum rows_format format = o->model == MODEL_MF         ? ROWS_RATINGS
+				  : o->model == MODEL_WORD2VEC ? ROWS_TEXT
+							       : (enum rows_format)o->format;
 	if (o->data && rows_read(o->data, format, d->index, o->workers, &d->train, &d->rows_total, text))
 		return train_complain(o, text);
 	if (d->index == 0 && rows_read(o->test, format, 0, 1, &d->test, &test_rows, text))

@@ -100,10 +100,15 @@ static void print_json(const struct report *r, FILE *f)
 {
 	const double *x = r->figures;
 	fprintf(f, "{");
-	json_number(f, "test_auc", x[REPORT_TEST_AUC]);
-	json_number(f, "test_logloss", x[REPORT_TEST_LOGLOSS]);
-	json_number(f, "test_accuracy", x[REPORT_TEST_ACCURACY]);
-	json_number(f, "train_logloss", x[REPORT_TRAIN_LOSS]);
+	if (!isnan(x[REPORT_TEST_RMSE])) {
+		json_number(f, "test_rmse", x[REPORT_TEST_RMSE]);
+		json_number(f, "train_rmse", sqrt(x[REPORT_TRAIN_LOSS]));
+	} else {
+		json_number(f, "test_auc", x[REPORT_TEST_AUC]);
+		json_number(f, "test_logloss", x[REPORT_TEST_LOGLOSS]);
+		json_number(f, "test_accuracy", x[REPORT_TEST_ACCURACY]);
+		json_number(f, "train_logloss", x[REPORT_TRAIN_LOSS]);
+	}
 	if (!isnan(x[REPORT_BAYES_AUC])) {
 		json_number(f, "bayes_auc", x[REPORT_BAYES_AUC]);
 		json_number(f, "bayes_logloss", x[REPORT_BAYES_LOGLOSS]);
@@ -138,12 +143,17 @@ static void print_latency(FILE *f, const char *name, const struct latency *l)
 static void print_table(const struct report *r, FILE *f)
 {
 	const double *x = r->figures;
-	fprintf(f, "logistic regression, mode %s, %d workers, tested on %.0f rows\n", r->mode, r->workers,
-		x[REPORT_TEST_ROWS]);
-	fprintf(f, "  %-14s %10.4f\n", "train loss", x[REPORT_TRAIN_LOSS]);
-	print_quality(f, "test loss", x[REPORT_TEST_LOGLOSS], x[REPORT_BAYES_LOGLOSS]);
-	print_quality(f, "test AUC", x[REPORT_TEST_AUC], x[REPORT_BAYES_AUC]);
-	print_quality(f, "test accuracy", x[REPORT_TEST_ACCURACY], NAN);
+	fprintf(f, "%s, mode %s, %d workers, tested on %.0f rows\n", r->title ? r->title : "logistic regression",
+		r->mode, r->workers, x[REPORT_TEST_ROWS]);
+	if (!isnan(x[REPORT_TEST_RMSE])) {
+		print_quality(f, "train RMSE", sqrt(x[REPORT_TRAIN_LOSS]), NAN);
+		print_quality(f, "test RMSE", x[REPORT_TEST_RMSE], NAN);
+	} else {
+		print_quality(f, "train loss", x[REPORT_TRAIN_LOSS], NAN);
+		print_quality(f, "test loss", x[REPORT_TEST_LOGLOSS], x[REPORT_BAYES_LOGLOSS]);
+		print_quality(f, "test AUC", x[REPORT_TEST_AUC], x[REPORT_BAYES_AUC]);
+		print_quality(f, "test accuracy", x[REPORT_TEST_ACCURACY], NAN);
+	}
 	fprintf(f, "  %-14s %10.0f   in %.2f s\n", "samples/s", samples_per_s(r), x[REPORT_SECONDS]);
 	print_latency(f, "pull", &r->pulls);
 	print_latency(f, "push", &r->pushes);

@@ -16,13 +16,14 @@
 
 /** Figures of one worker, an f64 tensor on the way. Those of the test are NAN but at the worker that tests. */
 enum report_figure {
-	REPORT_TRAIN_LOSS, /* mean log loss over the last epoch, before each update */
+	REPORT_TRAIN_LOSS, /* mean loss over the last epoch, before each update: log loss; of ratings squared error */
 	REPORT_SAMPLES,    /* rows trained on, all epochs */
 	REPORT_SECONDS,    /* of training: loading and testing not counted */
 	REPORT_TEST_ROWS,
 	REPORT_TEST_AUC,
 	REPORT_TEST_LOGLOSS,
 	REPORT_TEST_ACCURACY,
+	REPORT_TEST_RMSE, /* of ratings; NAN for labels, whose three are NAN for ratings */
 	REPORT_BAYES_AUC, /* best possible on this test set; NAN for data from a file */
 	REPORT_BAYES_LOGLOSS,
 	REPORT_FIGURES
@@ -34,6 +35,7 @@ struct report {
 	double figures[REPORT_FIGURES];
 	struct latency pulls, pushes;
 	struct latency batches; /* of an open loop; none of a closed one */
+	const char *title; /* NULL: "logistic regression" */
 	char mode[REPORT_MODE_MAX];
 	char settings[REPORT_SETTINGS_MAX]; /* a JSON object */
 };

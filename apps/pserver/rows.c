@@ -75,9 +75,11 @@ int rows_sort(struct rows_reader *r)
 	return 0;
 }
 
-static int keep(struct rows_reader *r, struct dataset *d)
+static int keep(struct rows_reader *r, struct dataset *d, bool target)
 {
 	int rc = dataset_row(d, r->label);
+	if (rc == 0 && target)
+		rc = dataset_target(d, r->target);
 	for (size_t i = 0; rc == 0 && i < r->n; i++)
 		rc = dataset_entry(d, r->entries[i].key, r->entries[i].value);
 	return rc ? rows_fault(r, rc, "no room for the data: %s", strerror(-rc)) : 0;
@@ -108,7 +110,7 @@ static int read_lines(struct rows_reader *r, FILE *f, rows_line_fn *parse, size_
 		if (rc == 0)
 			rc = parse(r, line);
 		if (rc == 0 && (*rows)++ % parts == part)
-			rc = keep(r, d);
+			rc = keep(r, d, parse == rows_ratings_line);
 		if (rc == 1)
 			rc = 0;
 	}
@@ -133,7 +135,9 @@ static rows_line_fn *line_fn(const char *path, enum rows_format format)
 		return rows_csv_line;
 	if (format == ROWS_CRITEO || (format == ROWS_AUTO && ends(path, ".tsv")))
 		return rows_criteo_line;
-	return rows_libsvm_line;
+	if (format == ROWS_TEXT)
+		return rows_text_line;
+	return format == ROWS_RATINGS ? rows_ratings_line : rows_libsvm_line;
 }
 
 int rows_read(const char *path, enum rows_format format, size_t part, size_t parts, struct dataset *d,

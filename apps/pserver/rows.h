@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Reads labelled rows from text files: libsvm, Criteo's tab-separated format, CSV. */
+/** Reads labelled rows from text files: libsvm, Criteo's tab-separated format, CSV, ratings, text. */
 #ifndef PSERVER_ROWS_H
 #define PSERVER_ROWS_H
 
@@ -9,7 +9,9 @@
 #define ROWS_TEXT_MAX    384
 #define ROWS_LINE_MAX    ((size_t)16 << 20) /* bytes of a line */
 #define ROWS_KEY_MAX     (UINT64_MAX - 1)   /* of a feature */
-#define ROWS_COLUMNS_MAX 65536u             /* fields of a line of CSV */
+#define ROWS_ID_MAX      (UINT64_MAX / 2 - 1)
+#define ROWS_COLUMNS_MAX 65536u /* fields of a line of CSV */
+#define ROWS_BLANKS      " \t\v\f\r\n"
 #define ROWS_LABEL_TEXT  "+1, 1, -1 or 0"
 
 enum rows_format {
@@ -25,7 +27,15 @@ enum rows_format {
 	 * label where the others do, it is a header; the label is in the column of that name, "label", else in the
 	 * first one. Each line has as many fields. A number in field c has the key c; other text is a category: the key
 	 * is a hash of field and text, the value 1. Empty fields are missing. */
-	ROWS_CSV
+	ROWS_CSV,
+	/* "user item rating", with spaces, tabs, commas, colons or semicolons between; what follows (a time) is not
+	 * used. '#' begins a comment, and a first line whose third field is no number is a header. Users and items are
+	 * numbers from 0 to ROWS_ID_MAX, with the keys 2 * user and 2 * item + 1, values 1; the rating is the target of
+	 * the row. */
+	ROWS_RATINGS,
+	/* Words with blanks between. The key is a hash of the word, see rows_word_key(), the value 1; a word may come
+	 * again. */
+	ROWS_TEXT
 };
 
 /**
@@ -36,6 +46,9 @@ enum rows_format {
  */
 int rows_read(const char *path, enum rows_format format, size_t part, size_t parts, struct dataset *d,
 	      size_t *rows_total, char text[ROWS_TEXT_MAX]);
+
+/** Key of a word of a text. */
+uint64_t rows_word_key(const char *word);
 
 /* ---- For the formats ---- */
 
@@ -48,7 +61,8 @@ struct rows_reader {
 	const char *path;
 	size_t line; /* from 1 */
 	char *text;
-	int label; /* of the present row: 0 or 1 */
+	int label;    /* of the present row: 0 or 1 */
+	float target; /* likewise, of ratings */
 	struct rows_entry *entries;
 	size_t n, room;
 	/* CSV: after the first line */
@@ -57,7 +71,7 @@ struct rows_reader {
 
 /* Reads a line without its end into label and entries. 0; 1: it has no row; -errno with a text. */
 typedef int rows_line_fn(struct rows_reader *r, char *line);
-rows_line_fn rows_libsvm_line, rows_criteo_line, rows_csv_line;
+rows_line_fn rows_libsvm_line, rows_criteo_line, rows_csv_line, rows_ratings_line, rows_text_line;
 
 /** Writes the text, with file and line; returns `rc`. */
 __attribute__((format(printf, 3, 4))) int rows_fault(struct rows_reader *r, int rc, const char *format, ...);

@@ -3,6 +3,7 @@
 #include "train.h"
 #include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
+#include "perf/plot.h"
 #include "planted.h"
 #include "serve.h"
 #include <errno.h>
@@ -12,12 +13,24 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ADAM_LR 0.002
+#define ADAM_LR       0.002
+#define FACTOR_LR     0.1
+#define FACTOR_DIM    8
+#define VECTOR_DIM    64
+#define HIDDEN_UNITS  32
+#define WORD_WINDOW   5
+#define WORD_NEGATIVE 5
 
 static const char *mode_words[] = {"async", "bsp", NULL};
-static const char *format_words[] = {"auto", "libsvm", "criteo", "csv", NULL}; /* as enum rows_format */
+static const char *model_words[] = {"logistic", "fm", "mf", "word2vec", "deepfm", NULL}; /* as enum train_model */
+static const char *format_words[] = {"auto", "libsvm", "criteo", "csv", NULL};           /* as enum rows_format */
 
 static const char *optimizer_words[] = {"sgd", "adagrad", "adam", "ftrl", NULL}; /* as enum train_optimizer */
+
+const char *train_model_name(int model)
+{
+	return model_words[model];
+}
 
 const char *train_optimizer_name(int optimizer)
 {
@@ -36,12 +49,30 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 "async (default): each push is applied on arrival; "
 		 "bsp: the workers advance in step",
 		 mode_words},
+		{"model", 0, OPTION_CHOICE, &o->model, 0, 0, "NAME",
+		 "logistic: logistic regression (default); with --service also fm: factorisation machine; mf: matrix "
+		 "factorisation of ratings, lines of user, item and rating; word2vec: vectors of the words of a text "
+		 "by "
+		 "skip-grams with negative sampling; deepfm: fm and a hidden layer that reads the sum of a row's "
+		 "factors",
+		 model_words},
+		{"dim", 0, OPTION_COUNT, &o->dim, 1, 1024, "N",
+		 "elements of a factor (default 8), or of a word's vector (default 64)", NULL},
+		{"l2", 0, OPTION_TEXT, &o->l2_text, 0, 0, "NUMBER",
+		 "of fm, deepfm and mf: added to a factor's mean gradient of a batch, times the factor (default 0)",
+		 NULL},
+		{"hidden", 0, OPTION_COUNT, &o->hidden, 1, 4096, "N",
+		 "of deepfm: units of the layer above the factors (default 32)", NULL},
+		{"window", 0, OPTION_COUNT, &o->window, 1, 100, "N",
+		 "of word2vec: words on either side that are near; each time drawn from 1 to N (default 5)", NULL},
+		{"negative", 0, OPTION_COUNT, &o->negative, 1, 100, "N",
+		 "of word2vec: samples for each pair of near words (default 5)", NULL},
 		{"servers", 0, OPTION_COUNT, &o->servers, 1, PS_WORLD_MAX - 1, "N", "servers (default 2)", NULL},
 		{"shards", 0, OPTION_COUNT, &o->shards, 1, PS_SHARDS_MAX, "N",
 		 "shards of each server; the keys are divided among them (default 1)", NULL},
 		{"optimizer", 0, OPTION_CHOICE, &o->optimizer, 0, 0, "NAME",
 		 "optimizer of the servers: sgd (default), or adagrad, which keeps the sum of squares of each "
-		 "coordinate; with --service also adam and ftrl",
+		 "coordinate (default of models with factors); with --service also adam and ftrl",
 		 optimizer_words},
 		{"epsilon", 0, OPTION_TEXT, &o->epsilon_text, 0, 0, "NUMBER",
 		 "added to the root that adagrad divides by (default 1e-10)", NULL},
@@ -59,7 +90,8 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 "(default: each begins when the one before it has ended)",
 		 NULL},
 		{"lr", 0, OPTION_TEXT, &o->lr_text, 0, 0, "RATE",
-		 "initial learning rate; of sgd and adagrad it decays to 0 (default 0.5; adam 0.002)", NULL},
+		 "initial learning rate; of sgd and adagrad it decays to 0 (default 0.5, with factors 0.1; adam 0.002)",
+		 NULL},
 		{"seed", 0, OPTION_COUNT, &o->seed, 0, UINT64_C(1) << 53, "N",
 		 "seed of shuffling and of generated data (default 1)", NULL},
 		{"rows", 0, OPTION_COUNT, &o->rows, 1, UINT32_MAX, "N", "generated rows (default 50000)", NULL},
@@ -76,10 +108,16 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"load", 0, OPTION_TEXT, &o->load, 0, 0, "DIR", "with --service: load its tables first", NULL},
 		{"save", 0, OPTION_TEXT, &o->save, 0, 0, "DIR", "with --service: save its tables at the end", NULL},
 		{"predict", 0, OPTION_TEXT, &o->predict, 0, 0, "FILE",
-		 "with --service: write the probability of each row of --test; without --data nothing is trained",
+		 "with --service: write the probability or rating of each row of --test, or each word of the files "
+		 "with "
+		 "its vector; without --data nothing is trained",
 		 NULL},
 		{"patience", 0, OPTION_COUNT, &o->patience, 1, 1000000, "N",
 		 "with --service and one worker: stop when the test loss has not fallen for N epochs", NULL},
+		{"plot", 0, OPTION_TEXT, &o->plot, 0, 0, "FILE.svg",
+		 "with --service: draw the loss, and the figures of the test after each epoch, over the steps (needs "
+		 "gnuplot)",
+		 NULL},
 		{"init-method", 0, OPTION_TEXT, &o->group.init_method, 0, 0, "URL",
 		 "with a rank: tcp://HOST:PORT, or env:// (default)", NULL},
 		{"rank", 0, OPTION_COUNT, &o->group.rank_flag, 0, PS_WORLD_MAX - 1, "N",
@@ -97,7 +135,7 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"", 0, OPTION_FLAG, NULL, 0, 0, NULL, NULL, NULL}};
 	const struct option_command command = {
 		o->group.program, "[OPTIONS]",
-		"Trains logistic regression by minibatches on a parameter server and tests the result. Without a rank\n"
+		"Trains a model by minibatches on a parameter server and tests the result. Without a rank\n"
 		"it starts servers and workers as processes on this host; under 'farcall run', or with --rank, it is\n"
 		"one of them.",
 		specs};
@@ -110,33 +148,74 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 	return result;
 }
 
+/* Reads a number from 0, with `positive` above 0, to `most`. 0, or an exit status. */
+static int number(const struct train_options *o, const char *flag, const char *text, bool positive, double most,
+		  double *out)
+{
+	char *end;
+	double v = strtod(text, &end);
+	if (end == text || *end || !isfinite(v) || v < 0.0 || (positive && (float)v <= 0.0f) || v > most)
+		return options_wrong(o->group.program, "--%s takes a number %s and up to %g, not '%s'", flag,
+				     positive ? "above 0" : "from 0", most, text);
+	*out = v;
+	return 0;
+}
+
+/* The flags of models and optimizers, and their defaults. */
+static int check_model(struct train_options *o)
+{
+	const char *program = o->group.program, *name = train_model_name(o->model);
+	bool factors = o->model != MODEL_LOGISTIC, text = o->model == MODEL_WORD2VEC, pairs = factors && !text;
+	if (factors && !o->service)
+		return options_wrong(program, "--model %s goes with --service NAME", name);
+	if ((!factors && o->dim) || (!pairs && o->l2_text))
+		return options_wrong(program, "--%s does not go with --model %s", o->dim && !factors ? "dim" : "l2",
+				     name);
+	if (!text && (o->window || o->negative))
+		return options_wrong(program, "--%s goes with --model word2vec", o->window ? "window" : "negative");
+	if (o->hidden && o->model != MODEL_DEEPFM)
+		return options_wrong(program, "--hidden goes with --model deepfm");
+	if ((text || o->model == MODEL_MF) && (o->format || !o->test))
+		return options_wrong(program,
+				     o->format ? "--format does not go with --model %s, which reads %s"
+					       : "--model %s needs --data FILE and --test FILE: %s",
+				     name, text ? "lines of words" : "lines of user, item and rating");
+	if (factors && o->optimizer == TRAIN_FTRL)
+		return options_wrong(program, "--optimizer ftrl sets new factors to 0, where their gradient is 0; "
+					      "give sgd, adagrad or adam");
+	if (o->optimizer == TRAIN_UNSET)
+		o->optimizer = factors ? TRAIN_ADAGRAD : TRAIN_SGD;
+	if (o->dim == 0)
+		o->dim = text ? VECTOR_DIM : FACTOR_DIM;
+	o->hidden = o->hidden ? o->hidden : HIDDEN_UNITS;
+	o->window = o->window ? o->window : WORD_WINDOW;
+	o->negative = o->negative ? o->negative : WORD_NEGATIVE;
+	if (o->optimizer == TRAIN_ADAM)
+		o->lr = ADAM_LR;
+	else if (factors)
+		o->lr = FACTOR_LR;
+	int status = o->lr_text ? number(o, "lr", o->lr_text, true, 1e6, &o->lr) : 0;
+	if (status == 0 && o->l2_text)
+		status = number(o, "l2", o->l2_text, false, 1e3, &o->l2);
+	if (status == 0 && o->epsilon_text)
+		status = number(o, "epsilon", o->epsilon_text, true, 1.0, &o->epsilon);
+	if (status == 0 && o->epsilon_text && o->optimizer != TRAIN_ADAGRAD)
+		return options_wrong(program, "--epsilon goes with --optimizer adagrad");
+	return status;
+}
+
 /* What no table of flags can say. 0 or an exit status after a message. */
 static int check(struct train_options *o)
 {
 	const char *program = o->group.program;
-	if (o->lr_text) {
-		char *end;
-		o->lr = strtod(o->lr_text, &end);
-		if (end == o->lr_text || *end || !isfinite(o->lr) || o->lr <= 0.0 || o->lr > 1e6)
-			return options_wrong(program, "--lr takes a number above 0 and up to 1e6, not '%s'",
-					     o->lr_text);
-	}
-	if (!o->lr_text && o->optimizer == TRAIN_ADAM)
-		o->lr = ADAM_LR;
-	if (o->epsilon_text) {
-		char *end;
-		o->epsilon = strtod(o->epsilon_text, &end);
-		if (end == o->epsilon_text || *end || !isfinite(o->epsilon) || (float)o->epsilon <= 0.0f ||
-		    o->epsilon > 1.0)
-			return options_wrong(program, "--epsilon takes a number above 0 and up to 1, not '%s'",
-					     o->epsilon_text);
-		if (o->optimizer != PS_ADAGRAD)
-			return options_wrong(program, "--epsilon goes with --optimizer adagrad");
-	}
+	int status = check_model(o);
+	if (status)
+		return status;
 	const char *alone = o->load       ? "load"
 			    : o->save     ? "save"
 			    : o->predict  ? "predict"
 			    : o->patience ? "patience"
+			    : o->plot     ? "plot"
 					  : NULL;
 	if (!o->service && (alone || o->optimizer > TRAIN_ADAGRAD))
 		return options_wrong(program, "--%s%s goes with --service NAME", alone ? alone : "optimizer ",
@@ -146,6 +225,11 @@ static int check(struct train_options *o)
 	if (!(o->service && o->predict && o->test) && (o->data == NULL) != (o->test == NULL))
 		return options_wrong(program, "%s: a model is tested on rows it has not seen",
 				     o->data ? "--data needs --test FILE" : "--test needs --data FILE");
+	if (o->plot && o->test && !o->data)
+		return options_wrong(program, "--plot draws a training; give --data FILE");
+	const char *wrong = o->plot ? plot_check(o->plot) : NULL;
+	if (wrong)
+		return options_wrong(program, "%s", wrong);
 	const char *files[] = {o->data, o->test};
 	for (int i = 0; i < 2; i++) {
 		if (!files[i] || access(files[i], R_OK) == 0)
@@ -189,7 +273,7 @@ int cmd_train(int argc, char **argv)
 	struct train_options o = {.mode = TRAIN_ASYNC,
 				  .servers = 2,
 				  .shards = 1,
-				  .optimizer = PS_SGD,
+				  .optimizer = TRAIN_UNSET,
 				  .epsilon = (double)PS_EPSILON,
 				  .epochs = 20,
 				  .batch = 100,

@@ -10,12 +10,17 @@ enum train_mode { TRAIN_ASYNC, TRAIN_BSP };
 /* The first two as enum ps_optimizer; the others with a service only. */
 enum train_optimizer { TRAIN_SGD, TRAIN_ADAGRAD, TRAIN_ADAM, TRAIN_FTRL };
 
+/* The first one with servers of the job's own, too; the others with a service only. */
+enum train_model { MODEL_LOGISTIC, MODEL_FM, MODEL_MF, MODEL_WORD2VEC, MODEL_DEEPFM };
+#define TRAIN_UNSET (-1)
+
 /** Flags with their defaults: enough for a9a and for the generated data to come within 0.002 of the best AUC. */
 struct train_options {
 	int mode;
+	int model; /* enum train_model */
 	uint64_t servers;
 	uint64_t shards; /* of each server */
-	int optimizer;   /* enum train_optimizer */
+	int optimizer;   /* enum train_optimizer; TRAIN_UNSET until the flags are checked */
 	const char *epsilon_text;
 	double epsilon;   /* Adagrad's */
 	uint64_t workers; /* 0: not given */
@@ -31,9 +36,14 @@ struct train_options {
 	uint64_t rows, test_rows, features; /* of generated data */
 	uint64_t timeout_ns;
 	bool json;
-	const char *service;               /* NULL: the job has servers of its own */
-	const char *load, *save, *predict; /* with a service; NULL: not given */
-	uint64_t patience;                 /* with a service; epochs, 0: all */
+	const char *service;                      /* NULL: the job has servers of its own */
+	const char *load, *save, *predict, *plot; /* with a service; NULL: not given */
+	uint64_t dim;                             /* of a factor; 0: not given */
+	uint64_t window, negative;                /* of word2vec; 0: not given */
+	uint64_t hidden;                          /* units of DeepFM; 0: not given */
+	const char *l2_text;
+	double l2;         /* of factors */
+	uint64_t patience; /* with a service; epochs, 0: all */
 	struct group group;
 };
 
@@ -43,6 +53,8 @@ struct train_options {
 const char *train_mode_name(int mode);
 /** "sgd", … */
 const char *train_optimizer_name(int optimizer);
+/** "logistic", … */
+const char *train_model_name(int model);
 /** One worker: loads, joins, trains; worker 0 tests. Returns the exit status as serve() does. */
 int train_worker(struct train_options *o);
 /** One worker that is a client of a running service. Returns the exit status. */

@@ -240,7 +240,7 @@ expect_bash "--bytes" farcall perf latency --nic udp --by
 expect_bash "readelf" farcall run -n 2 -- readel
 for command in train "perf rate" "perf sim mix" run; do
 	# shellcheck disable=SC2086 # words of a command
-	"$farcall" $command --help | sed -n 's/^  .\{4\}\(--[a-z-]*\).*/\1/p' | sort >"$dir/options"
+	"$farcall" $command --help | sed -n 's/^  .\{4\}\(--[a-z0-9-]*\).*/\1/p' | sort >"$dir/options"
 	# shellcheck disable=SC2086
 	complete_bash farcall $command --
 	[ "$(wc -l <"$dir/options")" -gt 3 ] && sort "$dir/out" | diff "$dir/options" - >"$dir/err"

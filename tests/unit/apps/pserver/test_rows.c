@@ -279,3 +279,44 @@ Test(rows, the_name_of_a_file_chooses_the_format)
 		dataset_free(&d);
 	}
 }
+
+Test(rows, ratings)
+{
+	format = ROWS_RATINGS;
+	cr_assert_eq(read_text("userId,movieId,rating,timestamp\n7,7,3.5,978\n# "
+			       "nothing\n0::9223372036854775806::-1::5\n7\t2\t4\n"),
+		     0, "%s", text);
+	cr_assert_eq(total, 3);
+	cr_assert_eq(d.columns, 5);
+	entry(0, 14, 1);
+	entry(1, 15, 1);
+	entry(3, UINT64_MAX - 2, 1);
+	entry(4, 14, 1);
+	cr_assert_eq(d.target[0], 3.5f);
+	cr_assert_eq(d.target[1], -1.0f);
+	cr_assert_eq(d.target[2], 4.0f);
+}
+
+Test(rows, ratings_refuses)
+{
+	format = ROWS_RATINGS;
+	refuses("1 2 3\n4 5\n", "2", "no user, item and rating");
+	refuses("1 2 3\n4 5 good\n", "2", "rating \"good\"");
+	refuses("1 2 1e39\n1 2 1e39\n", "2", "rating \"1e39\"");
+	refuses("1 2 3\nanna 2 3\n", "2", "user \"anna\"");
+	refuses("1 9223372036854775807 3\n", "1", "item \"9223372036854775807\"");
+}
+
+Test(rows, text)
+{
+	format = ROWS_TEXT;
+	cr_assert_eq(read_text("to be or\tnot to be\r\n\n \n# that\n"), 0, "%s", text);
+	cr_assert_eq(total, 2);
+	cr_assert_eq(d.entries, 8);
+	cr_assert_eq(d.columns, 6);
+	cr_assert_eq(d.column[4], 0);
+	cr_assert_eq(d.column[5], 1);
+	cr_assert_eq(d.start[1], 6);
+	cr_assert_eq(d.key[3], rows_word_key("not"));
+	cr_assert_neq(rows_word_key("not"), rows_word_key("ton"));
+}
