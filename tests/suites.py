@@ -223,7 +223,7 @@ class Line:
         self.all = len(tests)
         self.running = []
         self.cores = os.cpu_count() or 1
-        self.began = self.told = time.monotonic()
+        self.began = self.reported = time.monotonic()
 
     def fits(self, test):
         if test.alone or any(t.alone for t in self.running):
@@ -243,9 +243,9 @@ class Line:
 
     def progress(self):
         now = time.monotonic()
-        if now - self.told < PROGRESS_S:
+        if now - self.reported < PROGRESS_S:
             return
-        self.told = now
+        self.reported = now
         done = self.all - len(self.waiting) - len(self.running)
         names = ", ".join(f"{t.name} ({now - t.began:.0f} s)" for t in self.running)
         say(f"{done} of {self.all} tests done, {now - self.began:.0f} s; running: {names}")

@@ -879,7 +879,7 @@ function Packet:body(name, tvb)
 	return self:layout(name, tvb, true)
 end
 
--- Of the slots of callers, what was asked of the engine last. A packet that is looked at again later is told what was
+-- Of the slots of callers, what was asked of the engine last. A packet that is looked at again later gets what was
 -- found when it was first seen.
 local asked, answered = {}, {}
 

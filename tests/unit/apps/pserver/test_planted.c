@@ -40,7 +40,7 @@ Test(planted, a_row_is_a_set_of_known_features_and_its_margin_their_sum)
 	planted_fini(&p);
 }
 
-/* The workers' parts together are the whole: the same rows, whoever makes them. */
+/* The workers' parts together are the whole: the same rows, whichever of them makes them. */
 Test(planted, parts_make_the_whole)
 {
 	struct planted p;
