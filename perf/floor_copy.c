@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bulk floors: a plain copy on one core, and one copy whose every line the other core reads: made by the writer (push)
+/** Bulk floors: a plain copy on one core, and one copy whose every byte the other core reads: made by the writer (push)
  * or by the reader (pull); or none, and the other core reads it in place. */
 #include "floor_ring.h"
 #include <errno.h>
@@ -13,14 +13,17 @@ static unsigned char *block(struct floor_shared *s, uint64_t i)
 	return s->area + i % s->depth * s->block_bytes;
 }
 
-/* One word of every line. */
-static uint64_t read_lines(const unsigned char *p, uint64_t bytes)
+uint64_t floor_read(const void *data, size_t len)
 {
+	const unsigned char *p = data;
 	uint64_t sum = 0, w;
-	for (uint64_t at = 0; at + sizeof w <= bytes; at += FLOOR_LINE_BYTES) {
+	size_t at = 0;
+	for (; at + sizeof w <= len; at += sizeof w) {
 		memcpy(&w, p + at, sizeof w);
 		sum += w;
 	}
+	for (; at < len; at++)
+		sum += p[at];
 	return sum;
 }
 
@@ -56,7 +59,7 @@ int floor_copy_serve(struct floor_shared *s, uint64_t mode)
 			return rc < 0 ? rc : 0;
 		if (s->source && (rc = pull(s, n)))
 			return rc;
-		uint64_t sum = read_lines(block(s, n), s->block_bytes);
+		uint64_t sum = floor_read(block(s, n), s->block_bytes);
 		atomic_store_explicit(&s->sum.v, sum, memory_order_relaxed);
 		atomic_store_explicit(&s->tail.v, n + 1, memory_order_release); /* pairs with the writer's spin */
 	}

@@ -34,7 +34,7 @@ enum floor_mode {
 	FLOOR_LINE,   /* two lines, one written by each side */
 	FLOOR_RING,   /* round trips through the rings, one outstanding */
 	FLOOR_BURSTS, /* the rings, many outstanding */
-	FLOOR_COPY,   /* one copy, every line of it read by the other core */
+	FLOOR_COPY,   /* one copy, every byte of it read by the other core */
 	FLOOR_WAKE,   /* an eventfd wakes the other side */
 	FLOOR_REST,   /* the server sleeps: its core is free for others */
 	FLOOR_STOP,   /* the server ends */
@@ -140,7 +140,10 @@ int floor_round_trips(struct floor_shared *s, uint64_t ns, struct hist *h, doubl
 /** Prints why a floor failed. */
 void floor_explain(const char *what, int rc, double line_ns, double ring_ns);
 int floor_bursts(struct floor_shared *s, uint64_t ns, unsigned inflight, double *calls_per_s);
-/** How a block gets to the server, which reads every line of it. */
+/** Reads every byte of a message or block, as handlers and floors do; returns a sum. */
+uint64_t floor_read(const void *data, size_t len);
+
+/** How a block gets to the server, which reads every byte of it by floor_read(). */
 enum floor_way {
 	FLOOR_PUSH,     /* the client copies it from memory that does not change */
 	FLOOR_PULL,     /* the client writes it, the server copies it from there */

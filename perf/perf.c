@@ -46,7 +46,7 @@ static const struct measurement measurements[] = {
 	{"bandwidth", perf_bandwidth, BANDWIDTH, 2000, "bytes per second of large messages, by size and depth",
 	 "Starts a second process and sends messages of several sizes at several depths (messages in flight). The\n"
 	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of the\n"
-	 "same size and depth; the other core reads every line. --seconds applies to each size and depth.\n"
+	 "same size and depth; the other core reads every byte. --seconds applies to each size and depth.\n"
 	 "With --rate messages begin at fixed times, and their times count from when they should have begun; a "
 	 "message\n"
 	 "that finds --depth others in flight waits."},
