@@ -35,7 +35,7 @@ struct report {
 	double figures[REPORT_FIGURES];
 	struct latency pulls, pushes;
 	struct latency batches; /* of an open loop; none of a closed one */
-	const char *title; /* NULL: "logistic regression" */
+	const char *title;      /* NULL: "logistic regression" */
 	char mode[REPORT_MODE_MAX];
 	char settings[REPORT_SETTINGS_MAX]; /* a JSON object */
 };

@@ -198,17 +198,17 @@ struct group {
 	struct far_err refused;           /* copy of config.refused */
 	bool store_lost;                  /* the store client has failed for good */
 	struct group_reports reports;
-	uint64_t lease_ns;                /* 0: this member has no lease */
-	uint64_t lease_until;             /* as config.lease, as long as no shard has ended it; TIME_NEVER: none yet */
-	uint64_t join_at;                 /* when to try again to be a member, or to reach the store */
-	bool away;                        /* its lease is over; START to CONNECT: it joins as another incarnation */
-	bool client_is_over;              /* `client` is to be freed in the next step */
-	bool reclaiming, reclaim_sent;    /* `client` connects to the store again; its requests are under way */
-	bool store_is_new;                /* that store has begun anew */
-	uint8_t reclaims_n;               /* records that it has not confirmed */
-	uint32_t renewal_due;             /* bits of the shards that have not been sent the new incarnation */
-	bool accept_warned;               /* the present accept() error of the store was logged */
-	bool notifying;                   /* a write of "abort", or of "late", is under way */
+	uint64_t lease_ns;             /* 0: this member has no lease */
+	uint64_t lease_until;          /* as config.lease, as long as no shard has ended it; TIME_NEVER: none yet */
+	uint64_t join_at;              /* when to try again to be a member, or to reach the store */
+	bool away;                     /* its lease is over; START to CONNECT: it joins as another incarnation */
+	bool client_is_over;           /* `client` is to be freed in the next step */
+	bool reclaiming, reclaim_sent; /* `client` connects to the store again; its requests are under way */
+	bool store_is_new;             /* that store has begun anew */
+	uint8_t reclaims_n;            /* records that it has not confirmed */
+	uint32_t renewal_due;          /* bits of the shards that have not been sent the new incarnation */
+	bool accept_warned;            /* the present accept() error of the store was logged */
+	bool notifying;                /* a write of "abort", or of "late", is under way */
 
 	struct ctl_member *members; /* [0, world) */
 	struct peer *peers;         /* [0, world) */
