@@ -114,39 +114,40 @@ enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t 
 
 static int by_uses(const void *a, const void *b)
 {
-	const struct far_ps_hot *x = a, *y = b;
+	const struct far_ps_hot_key *x = a, *y = b;
 	if (x->uses != y->uses)
 		return x->uses < y->uses ? 1 : -1;
 	return (x->key > y->key) - (x->key < y->key);
 }
 
 /* Adds the keys of a shard to *all, of *n. */
-static enum far_status add_hot(const struct psv_buffer *reply, struct far_ps_hot **all, size_t *n, struct far_err *err)
+static enum far_status add_hot(const struct psv_buffer *reply, struct far_ps_hot_key **all, size_t *n,
+			       struct far_err *err)
 {
 	struct psv_reply head;
 	memcpy(&head, reply->data, sizeof head);
 	if (head.count > PSV_HOT_KEYS || reply->len != sizeof head + head.count * sizeof(struct psv_hot_key))
 		return pst_fail(err, FAR_PROTOCOL, 0, "a server sent a malformed list of keys");
-	struct far_ps_hot *more = realloc(*all, (*n + head.count + 1) * sizeof *more);
+	struct far_ps_hot_key *more = realloc(*all, (*n + head.count + 1) * sizeof *more);
 	if (!more)
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for %zu keys", *n + (size_t)head.count);
 	for (size_t i = 0; i < head.count; i++) {
 		struct psv_hot_key k;
 		memcpy(&k, reply->data + sizeof head + i * sizeof k, sizeof k);
-		more[(*n)++] = (struct far_ps_hot){.key = k.key, .uses = k.uses};
+		more[(*n)++] = (struct far_ps_hot_key){.key = k.key, .uses = k.uses};
 	}
 	*all = more;
 	return FAR_OK;
 }
 
-enum far_status far_ps_hot(struct far_ps_table *t, uint64_t timeout_ns, struct far_ps_hot *hot, size_t *n,
+enum far_status far_ps_hot(struct far_ps_table *t, uint64_t timeout_ns, struct far_ps_hot_key *hot, size_t *n,
 			   struct far_err *err)
 {
 	if (!t || !n || (*n && !hot))
 		return pst_fail(err, FAR_INVALID, 0, "the table or the place for keys is NULL");
 	struct psv_request q = request_of(t->ps, PSV_HOT);
 	struct psv_buffer reply = {0};
-	struct far_ps_hot *all = NULL;
+	struct far_ps_hot_key *all = NULL;
 	size_t all_n = 0;
 	enum far_status status = FAR_OK;
 	q.table = t->id;

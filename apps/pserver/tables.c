@@ -141,7 +141,7 @@ static enum far_status get(struct tables *o, struct far_err *err)
 /* "KEY USES", most used first. */
 static enum far_status hot(struct tables *o, struct far_err *err)
 {
-	static struct far_ps_hot keys[KEYS_MAX];
+	static struct far_ps_hot_key keys[KEYS_MAX];
 	size_t n = o->args_n > 1 ? (size_t)o->keys[0] : HOT_KEYS;
 	struct far_ps_table *table;
 	enum far_status status = far_ps_table_open(o->ps, o->args[0], o->timeout_ns, &table, err);

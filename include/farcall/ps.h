@@ -243,7 +243,7 @@ enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names
 enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err);
 
 /** A key and about how often it was used of late. */
-struct far_ps_hot {
+struct far_ps_hot_key {
 	uint64_t key;
 	uint64_t uses; /* requests with it, estimated from one in 61; older ones count half, a quarter, … */
 };
@@ -252,7 +252,7 @@ struct far_ps_hot {
  * Finds the keys of a table that were pulled or pushed most, and writes them to hot[0, *n), most used first. `*n` is
  * the room before; a shard reports 512 keys at most. Errors: INVALID, GONE, RESOURCE, TIMEOUT, PEER_LOST, SHUTDOWN.
  */
-enum far_status far_ps_hot(struct far_ps_table *table, uint64_t timeout_ns, struct far_ps_hot *hot, size_t *n,
+enum far_status far_ps_hot(struct far_ps_table *table, uint64_t timeout_ns, struct far_ps_hot_key *hot, size_t *n,
 			   struct far_err *err);
 
 /** Rows of a scan. */

@@ -64,7 +64,7 @@ void used_most(void)
 {
 	struct far_ps_schema schema = schema_of(FAR_PS_SGD);
 	struct far_ps_table *t = table("used", &schema);
-	struct far_ps_hot hot[4];
+	struct far_ps_hot_key hot[4];
 	struct far_future *f;
 	size_t n = 4;
 	CHECK_STATUS(far_ps_hot(t, 0, hot, &n, &err), FAR_OK, &err);
