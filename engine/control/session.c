@@ -469,19 +469,24 @@ static bool is_member_still(const struct pair *pair, int error)
 	       (!g->store_lost || g->lease_ns) && !group_joining(g);
 }
 
-/* The session has ended. The driver's diagnosis of the path is added to the reason. */
+/* The session has ended. The driver's diagnosis of the path is added to the reason. Without the store the member is
+ * connected again at once: what does not answer there may have left. */
 static void on_down(struct pair *pair, const struct nic_event *ev)
 {
 	struct peer *p = pair->peer;
+	unsigned local = pair->local, remote = pair->remote;
 	struct info info;
 	char text[2 * NIC_TEXT_BYTES_MAX], remark[NIC_TEXT_BYTES_MAX] = "";
 	if (!peer_is_self(p) && info_decode(p->info, p->bytes, &info) == 0)
 		route_diagnosis(p->group, pair->port, &info, remark, sizeof remark);
 	snprintf(text, sizeof text, "%s%s", ev->text ? ev->text : strerror(-ev->error), remark);
-	if (!is_member_still(pair, ev->error) || !pair_disconnect(pair, text))
+	if (!is_member_still(pair, ev->error) || !pair_disconnect(pair, text)) {
 		peer_lost(p, text);
-	else
-		group_report(p->group, p, "is not connected", text);
+		return;
+	}
+	group_report(p->group, p, "is not connected", text);
+	if (p->group->store_lost)
+		pair_set_up(pair_find(p, local, remote));
 }
 
 static int port_event(void *ctx, const struct nic_event *ev)

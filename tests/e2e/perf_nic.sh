@@ -32,13 +32,15 @@ bounded "$farcall" perf floor --nic udp --seconds 0.2
 [ $rc -eq 0 ] && has out '^round trip, 32 bytes ' && has out ' M round trips/s, 64 in flight'
 ok "floor --nic udp: text" $?
 bounded "$farcall" perf floor --nic shm --seconds 0.3 --json
-[ $rc -eq 0 ] && json 'positive(j, "ring_rtt_ns", "ring_calls_per_s")'
+# Status 75: figures are printed, but fewer than three rounds were undisturbed.
+{ [ $rc -eq 0 ] || { [ $rc -eq 75 ] && has err 'something else is running'; }; } &&
+	json 'positive(j, "ring_rtt_ns", "ring_calls_per_s")'
 ok "floor --nic shm: those of memory" $?
 
 # ---- first calls after a silence ----
 
 bounded "$farcall" perf wake --seconds 0.3 --json
-[ $rc -eq 0 ] && json 'positive(j, "p50_ns", "p90_ns", "p99_ns", "max_ns", "calls") and j["rounds"] == 1 and
+[ $rc -eq 0 ] && json 'positive(j, "p50_ns", "p90_ns", "p99_ns", "max_ns", "calls") and j["rounds"] == 7 and
 	j["nic"] == "shm" and "ratio_median" not in j' && has err '^farcall perf wake: message API, nic shm'
 ok "wake --json" $?
 bounded "$farcall" perf wake --seconds 0.3 --floor --json
