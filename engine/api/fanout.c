@@ -24,6 +24,7 @@ struct plan {
 	uint64_t hash;        /* chooses the shard of targets with shard −1 */
 	const char *what;     /* "far_rpc_fanout": prefix of error texts */
 	const char *function; /* NULL: a message, `id` */
+	const char *name;     /* the function's own, which stays */
 	uint16_t id;
 	const struct far_target *targets;
 	size_t n;
@@ -183,6 +184,8 @@ static enum far_status make_record(struct plan *p, const struct call_start *comm
 			      .future = p->future,
 			      .complete = agent_complete,
 			      .start = {.typed = p->function ? PACKET_TYPED : 0},
+			      .name = p->name,
+			      .message = p->id,
 			      .targets = p->targets,
 			      .results = p->results,
 			      .n = (uint32_t)p->n,
@@ -197,6 +200,7 @@ static enum far_status make_record(struct plan *p, const struct call_start *comm
 	} else {
 		agent_set_deadline(p->a, s, &p->call_opts, &fo->start);
 	}
+	fo->timeout = fo->start.left;
 	if (o->hedge_after_ns)
 		fo->hedge_at = time_after(clock_now(p->a->clock), o->hedge_after_ns);
 	fill_targets(fo, p);
@@ -369,6 +373,7 @@ enum far_status far_rpc_fanout(struct far_agent *a, const char *function, const 
 	if (!fn)
 		return FAR_NO_FUNCTION;
 	p.hash = fn->signature.name_hash;
+	p.name = fn->signature.name;
 	if (p.opts->hedge_after_ns && !common_wanted(&p) && !fn->idempotent)
 		return not_idempotent(&p, err);
 	if (common_wanted(&p))

@@ -255,6 +255,10 @@ static void k_and_deadlines(void)
 	opts = (struct far_fanout_opts){.partial = false};
 	by_deadline("t::hold", 1 << 3, 5, &opts, 4);
 	CHECK(results[2].status == FAR_TIMEOUT && results[2].executed == FAR_EXECUTED_MAYBE);
+	CHECK(strstr(results[2].text, "no answer to t::hold within the time-out of ") &&
+	      strstr(results[2].text, " ms"));
+	CHECK_TEXT(&err, "no answer to t::hold within the time-out of ");
+	CHECK_TEXT(&err, " ms: 4 of 5 targets had succeeded");
 	CHECK(results[1].status == FAR_OK);
 	opts.partial = true;
 	by_deadline("t::hold", 1 << 3 | 1 << 4, 5, &opts, 3);

@@ -71,6 +71,9 @@ struct fanout {
 	/* constant */
 	struct call_start start; /* what all calls share */
 	struct call_extra seen;  /* of kept requests that interceptors see */
+	const char *name;        /* of the function; NULL: it is `message` */
+	uint32_t message;
+	uint64_t timeout; /* ns, from the start on */
 	const struct far_target *targets;
 	struct far_target_result *results; /* NULL: not wanted */
 	uint32_t n, k;
@@ -130,6 +133,8 @@ void fanout_record_failure(struct fanout *fo, uint32_t i, const struct completio
 /** The error of the future of a failed fan-out: `status`, or OK for the first failure's. The text lies in
  * text[0, cap), which `o` points to. */
 void fanout_error(const struct fanout *fo, enum far_status status, char *text, size_t cap, struct completion *o);
+/** "no answer to NAME within the time-out of 250 ms", or the same of a message. */
+void fanout_write_timeout(const struct fanout *fo, char *text, size_t cap);
 /** Status of the completion. */
 void fanout_write_text(char *text, size_t cap, const struct completion *o);
 

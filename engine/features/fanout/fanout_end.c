@@ -68,9 +68,12 @@ static void abandon(struct fanout *fo, uint32_t i, enum far_status status)
 {
 	struct fanout_target *t = &fo->target[i];
 	bool sent = t->attempt[0].state == ATTEMPT_FLYING || t->attempt[1].state == ATTEMPT_FLYING;
-	const char *text = status == FAR_TIMEOUT    ? "no answer within the time-out"
-			   : status == FAR_SHUTDOWN ? FANOUT_STOPPED
-						    : "cancelled: it is not needed any more";
+	char late[FAR_ERR_TEXT_MAX];
+	const char *text = status == FAR_SHUTDOWN ? FANOUT_STOPPED : "cancelled: it is not needed any more";
+	if (status == FAR_TIMEOUT) {
+		fanout_write_timeout(fo, late, sizeof late);
+		text = late;
+	}
 	struct far_target_result *r = fanout_result_of(fo, i);
 	struct completion o = {.status = status,
 			       .executed = sent || (r && r->executed) ? FAR_EXECUTED_MAYBE : FAR_EXECUTED_NO,
