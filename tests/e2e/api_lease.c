@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Leases in a dynamic group: a member that is stopped for longer than its lease, one that is killed; over tcp rank 0
- * killed and started again, over a file the directory away for a while. Each case is a process that joins as "first",
+ * killed and started again, and every member restarted in turn under load; over a file the directory away for a while.
+ * Each case is a process that joins as "first",
  * and starts others before it has threads.
  */
 #include "api_spawn.h"
@@ -10,7 +11,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-enum { PROCESSES = 3, REFERENCES = 5, CALLS = 40 };
+enum { PROCESSES = 6, REFERENCES = 5, CALLS = 40, WAVE = 200 };
 
 #define LEASE  FAR_SEC
 #define ENDURE (60 * FAR_SEC) /* a lease that no test outlasts */
@@ -93,13 +94,31 @@ static struct lost {
 	char name[FAR_NAME_MAX], why[64];
 } lost;
 
+static _Atomic uint64_t joined[16]; /* incarnations, in the order of the callbacks */
+static _Atomic unsigned joined_n;
+
 static void on_member(struct far_agent *a, enum far_member_event event, const struct far_worker_info *w, void *user)
 {
-	if (event != FAR_MEMBER_LOST)
+	if (event == FAR_MEMBER_JOINED) {
+		atomic_store(&joined[atomic_fetch_add(&joined_n, 1) % 16], w->incarnation);
 		return;
+	}
 	memcpy(lost.name, w->name, sizeof lost.name);
 	memcpy(lost.why, w->lost_why, sizeof lost.why);
 	atomic_fetch_add(&lost.n, 1);
+}
+
+/* Waits until the callback has seen the member: one that is gone before is not reported. */
+static void await_seen(const char *name)
+{
+	struct far_worker_info w;
+	bool seen = false;
+	CHECK_STATUS(far_worker_by_name(agent, name, &w, &err), FAR_OK, &err);
+	while (!seen) {
+		for (unsigned i = 0; i < 16; i++)
+			seen |= atomic_load(&joined[i]) == w.incarnation;
+		nap();
+	}
 }
 
 static void await_lost(int n, const char *name, const char *why)
@@ -192,6 +211,7 @@ static int stopped(int rank)
 	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
 	let(l, 0);
 	CHECK(calls("worker") == 0);
+	await_seen("worker");
 	await_values(REFERENCES);
 	CHECK_STATUS(far_worker_by_name(agent, "worker", &before, &err), FAR_OK, &err);
 	const struct far_call_opts forever = {.timeout_ns = FAR_FOREVER};
@@ -214,6 +234,7 @@ static int stopped(int rank)
 	/* A replacement serves at once. */
 	let(l, 1);
 	CHECK(calls_again("worker") == 1);
+	await_seen("worker");
 	kill(l[0].pid, SIGCONT);
 	while (!atomic_load(&shared->logged))
 		nap();
@@ -223,6 +244,7 @@ static int stopped(int rank)
 	kill(l[1].pid, SIGTERM);
 	await_lost(2, "worker", "left");
 	CHECK(calls_again("worker") == 0);
+	await_seen("worker");
 	CHECK_STATUS(far_worker_by_name(agent, "worker", &after, &err), FAR_OK, &err);
 	CHECK(after.incarnation != before.incarnation);
 	kill(l[0].pid, SIGTERM);
@@ -253,6 +275,7 @@ static int killed(int rank)
 	for (int i = 0; i < 2; i++) {
 		let(l, i);
 		CHECK(calls_again("worker") == i);
+		await_seen("worker");
 		kill(l[i].pid, SIGKILL);
 		await_lost(i + 1, "worker", "process");
 	}
@@ -296,6 +319,8 @@ static int hosted(int rank)
 	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
 	struct far_agent *other = joins("second", FAR_RANK_ANY, LEASE);
 	CHECK_STATUS(far_worker_wait(agent, "second", FAR_FOREVER, &second, &err), FAR_OK, &err);
+	await_seen("second");
+	await_seen("host");
 	kill(l[0].pid, SIGKILL);
 	await_lost(1, "host", "");
 	/* Calls go on beyond the lease, and a join waits. */
@@ -310,6 +335,7 @@ static int hosted(int rank)
 	while (!atomic_load(&shared->joined[2]))
 		nap();
 	calls_again("third");
+	await_seen("third");
 	calls_again("host");
 	CHECK_STATUS(far_worker_by_name(agent, "second", &now, &err), FAR_OK, &err);
 	CHECK(now.incarnation == second.incarnation && atomic_load(&lost.n) == 1);
@@ -327,6 +353,83 @@ static int hosted(int rank)
 	return 0;
 }
 
+/* ---- all are restarted, one after the other, rank 0 too ---- */
+
+static const char *const rolled[] = {"host", "second", "third"};
+static _Atomic bool rolled_all;
+static _Atomic uint64_t answers; /* of the load */
+
+/* The process i of the first three, and the one that replaces it, i + 3. */
+static int rolls(int i)
+{
+	agent = joins(rolled[i % 3], i % 3 ? FAR_RANK_ANY : 0, LEASE);
+	atomic_fetch_add(&shared->joined[i], 1);
+	CHECK_STATUS(far_serve(agent, 0, &err), FAR_OK, &err);
+	leaves();
+	return 0;
+}
+
+/* Calls each name in turn, again until it answers. Returns the calls that may have run without an answer. */
+static void *load(void *arg)
+{
+	uint64_t *maybe = arg;
+	for (unsigned i = 0; !atomic_load(&rolled_all); i++) {
+		struct far_val out;
+		struct far_err e;
+		enum far_status status;
+		while ((status = far_rpc_sync(agent, rolled[i % 3], "t::tick", FAR_NOARGS, NULL, &out, &e))) {
+			CHECK(status == FAR_PEER_LOST || status == FAR_UNKNOWN_WORKER || status == FAR_UNREACHABLE);
+			*maybe += e.executed == FAR_EXECUTED_MAYBE;
+			nap();
+		}
+		atomic_fetch_add(&answers, 1);
+	}
+	return NULL;
+}
+
+static void await_answers(void)
+{
+	for (uint64_t from = atomic_load(&answers); atomic_load(&answers) < from + WAVE;)
+		nap();
+}
+
+static int rolling(int rank)
+{
+	struct later l[6];
+	pthread_t thread;
+	uint64_t maybe = 0;
+	int ran = 0;
+	later_begin(l, 6, rolls);
+	unsetenv("FAR_STORE_FD");
+	for (int i = 0; i < 3; i++)
+		let(l, i);
+	agent = joins("first", FAR_RANK_ANY, LEASE);
+	CHECK(pthread_create(&thread, NULL, load, &maybe) == 0);
+	await_answers();
+	for (int i = 2; i >= 0; i--) {
+		int status;
+		kill(l[i].pid, SIGTERM);
+		CHECK(waitpid(l[i].pid, &status, 0) == l[i].pid && status == 0);
+		let(l, i + 3);
+		await_answers();
+	}
+	atomic_store(&rolled_all, true);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 6; i++) {
+		CHECK(atomic_load(&shared->ticks[i]) > 0); /* each has served */
+		ran += atomic_load(&shared->ticks[i]);
+	}
+	/* No call was lost: each has run, and none twice but where the caller was warned. */
+	CHECK((uint64_t)ran >= atomic_load(&answers) && (uint64_t)ran <= atomic_load(&answers) + maybe);
+	leaves();
+	for (int i = 5; i >= 3; i--) {
+		int status;
+		kill(l[i].pid, SIGTERM);
+		CHECK(waitpid(l[i].pid, &status, 0) == l[i].pid && status == 0);
+	}
+	return 0;
+}
+
 /* ---- the directory of the store's file is not there for a while ---- */
 
 static int hidden(int rank)
@@ -338,6 +441,7 @@ static int hidden(int rank)
 	agent = joins("first", 0, LEASE);
 	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
 	let(l, 0);
+	await_seen("worker");
 	CHECK_STATUS(far_worker_by_name(agent, "worker", &before, &err), FAR_OK, &err);
 	snprintf(away, sizeof away, "%s.away", method + 7);
 	CHECK(rename(method + 7, away) == 0);
@@ -366,7 +470,7 @@ static void run(const char *what, spawn_main *body)
 {
 	struct spawned s = {.world = 1};
 	int listener = spawn_listen(&s.port);
-	bool inherits = body != hosted;
+	bool inherits = body != hosted && body != rolling;
 	if (!inherits)
 		close(listener);
 	s.pids[0] = spawn_one(&s, 0, inherits ? listener : -1, body);
@@ -384,6 +488,7 @@ int main(void)
 	run("stopped", stopped);
 	run("killed", killed);
 	run("hosted", hosted);
+	run("rolling", rolling);
 	char path[64] = "file:///tmp/farcall-lease-XXXXXX";
 	CHECK(mkdtemp(path + 7));
 	method = path;
