@@ -21,7 +21,8 @@
 #define FLOOR_SLOTS         1024 /* of a ring; more than are ever outstanding, so that it needs no fill check */
 #define FLOOR_SLOTS_RTT     1024 /* used in turn by the round trip */
 #define FLOOR_REPEATS_MAX   5
-#define FLOOR_RING_MAX      1.5 /* ring over cache line; above, something else ran on the cores */
+#define FLOOR_FAR_NS        5000 /* no round trip between two cores takes so long: one of them was lost */
+#define FLOOR_RING_MAX      1.5  /* ring over cache line; above, something else ran on the cores */
 #define FLOOR_BURST         16
 #define FLOOR_INFLIGHT_MAX  512
 #define FLOOR_AREA_BYTES    ((uint64_t)64 << 20) /* blocks of the copy floor; pages that nobody touches cost nothing */
@@ -135,7 +136,8 @@ int floor_rouse(struct floor_shared *s, enum floor_mode mode);
 /* Client, each in its own mode for about `ns`, leaving the server in FLOOR_IDLE. 0 or -errno. */
 int floor_line(struct floor_shared *s, uint64_t ns, struct hist *h);
 int floor_ring(struct floor_shared *s, uint64_t ns, struct hist *h);
-/** Both medians; a disturbed pair is measured again, FLOOR_REPEATS_MAX times at most, then -EBUSY. Uses up `h`. */
+/** Both medians; a disturbed pair is measured again, FLOOR_REPEATS_MAX times at most, then -EBUSY, unless all were
+ * alike. Uses up `h`. */
 int floor_round_trips(struct floor_shared *s, uint64_t ns, struct hist *h, double *line_ns, double *ring_ns);
 /** Prints why a floor failed. */
 void floor_explain(const char *what, int rc, double line_ns, double ring_ns);

@@ -44,6 +44,16 @@ static void read_thread(uint64_t *cpu_ns, uint64_t *switches)
 	*switches = (uint64_t)u.ru_nivcsw;
 }
 
+bool quiet_steady(const double *values, unsigned n)
+{
+	double least = values[0], most = values[0];
+	for (unsigned i = 1; i < n; i++) {
+		least = values[i] < least ? values[i] : least;
+		most = values[i] > most ? values[i] : most;
+	}
+	return most <= QUIET_SPREAD * least;
+}
+
 void quiet_begin(struct quiet *q)
 {
 	*q = (struct quiet){.n = 0};

@@ -42,6 +42,10 @@ struct quiet_verdict {
 /** Time of all CPUs since the start of the machine, and that taken by its host. Zeros without /proc/stat. */
 void quiet_machine(uint64_t *all_ns, uint64_t *stolen_ns);
 
+/** True if values[0, n) are within QUIET_SPREAD of each other: a state of the machine, for what disturbs does not
+ * repeat itself. */
+bool quiet_steady(const double *values, unsigned n);
+
 void quiet_begin(struct quiet *q);
 /** Around each round, on the thread that measures; `end` counts it, with its medians. */
 void quiet_round_begin(struct quiet *q);

@@ -31,6 +31,15 @@ Test(quiet, a_few_undisturbed_rounds_suffice)
 	cr_assert_eq(v.switches, 40u);
 }
 
+Test(quiet, steady)
+{
+	const double alike[] = {1054, 1070, 1040, 1062}, apart[] = {1054, 1070, 700, 1062};
+	cr_assert(quiet_steady(alike, 4));
+	cr_assert(!quiet_steady(apart, 4));
+	cr_assert(quiet_steady(apart, 2));
+	cr_assert(!quiet_steady(apart, 3));
+}
+
 /* Each sign of a disturbance by itself: the CPU was lost, one of the medians is far from the best, the ring is much
  * slower than the line. */
 Test(quiet, disturbed_rounds)
