@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A training step whose shapes occurred before allocates nothing: malloc and its relatives are counted. With OpenBLAS's
- * oldest kernels: those for AVX-512 allocate memory of their own in each small product. */
+/** A training step whose shapes occurred before allocates nothing: malloc and its relatives are counted. With
+ * OpenBLAS's oldest kernels: those for AVX-512 allocate memory of their own in each small product. */
 #include "train_fixture.h"
 
 #include <farcall/module.h>
