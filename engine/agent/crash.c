@@ -141,7 +141,7 @@ static void report_events(struct line *l, const struct shard *s)
 		const struct function *f = e->typed ? registry_at(s->config.registry, e->function) : NULL;
 		put(l, i ? "" : "farcall: the shard's last events, by time in microseconds:\n");
 		put(l, "farcall:   ");
-		put_number(l, (e->at - events[0].at) / 1000, 10);
+		put_number(l, e->at > events[0].at ? (e->at - events[0].at) / 1000 : 0, 10); /* of several threads */
 		put(l, " ");
 		put(l, trace_kind_text(e->kind));
 		if (f) {

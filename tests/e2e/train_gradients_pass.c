@@ -220,30 +220,29 @@ static enum far_status outlasts(void *user, struct far_var *var, struct far_grad
 	return FAR_OK;
 }
 
+/* Answers with the function of the argument. */
+static enum far_status apply(struct far_req *req, const struct far_val *x, const struct far_tape_function *function)
+{
+	struct step s;
+	struct far_var *y;
+	enum far_status status = received(req, x, &s);
+	if (status)
+		return status;
+	struct far_var *var = far_tape_recv(s.tape, s.context, x);
+	far_tape_apply(s.tape, function, &var, 1, &y, 1);
+	return answer(req, &s, y);
+}
+
 FAR_HANDLER(failing)
 {
 	static const struct far_tape_function function = {"test::fails_meanwhile", same, fails_meanwhile, NULL};
-	struct step s;
-	struct far_var *y;
-	enum far_status status = received(req, &args[0], &s);
-	if (status)
-		return status;
-	struct far_var *x = far_tape_recv(s.tape, s.context, &args[0]);
-	far_tape_apply(s.tape, &function, &x, 1, &y, 1);
-	return answer(req, &s, y);
+	return apply(req, &args[0], &function);
 }
 
 FAR_HANDLER(waiting)
 {
 	static const struct far_tape_function function = {"test::waits_for_others", same, waits_for_others, NULL};
-	struct step s;
-	struct far_var *y;
-	enum far_status status = received(req, &args[0], &s);
-	if (status)
-		return status;
-	struct far_var *x = far_tape_recv(s.tape, s.context, &args[0]);
-	far_tape_apply(s.tape, &function, &x, 1, &y, 1);
-	return answer(req, &s, y);
+	return apply(req, &args[0], &function);
 }
 
 /** waits(x) + 2 (a + b), for the list of a, b and x. */
