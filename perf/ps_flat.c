@@ -42,7 +42,7 @@ static inline void copy(const char *rows, const uint64_t *keys, uint32_t n, size
 	for (uint32_t i = 0; i < n; i++) {
 		if (i + AHEAD < n)
 			for (size_t line = 0; line < row_bytes; line += 64)
-				__builtin_prefetch(rows + keys[i + AHEAD] * row_bytes + line);
+				__builtin_prefetch(rows + keys[i + AHEAD] * row_bytes + line, 0, 2);
 		memcpy(out + i * row_bytes, rows + keys[i] * row_bytes, row_bytes);
 	}
 }

@@ -105,11 +105,11 @@ static void pull_indexed(const struct flat_entry *index, uint64_t mask, const fl
 			while (index[slot].key != key[j] || !index[slot].row)
 				slot = (slot + 1) & mask;
 			row[j % 64] = index[slot].row - 1;
-			__builtin_prefetch(&rows[row[j % 64] * DIM]);
+			__builtin_prefetch(&rows[row[j % 64] * DIM], 0, 2);
 		}
 		if (i < KEYS) {
 			at[i % 64] = pst_hash(key[i]) & mask;
-			__builtin_prefetch(&index[at[i % 64]]);
+			__builtin_prefetch(&index[at[i % 64]], 0, 2);
 		}
 	}
 }

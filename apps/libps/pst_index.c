@@ -46,7 +46,7 @@ void pst_index_fini(struct pst_index *x)
 
 uint32_t *pst_index_find(const struct pst_index *x, uint64_t hash, uint64_t key)
 {
-	const struct pst_segment *s = pst_index_segment(x, hash);
+	const struct pst_segment *s = pst_index_segment(x->part, hash);
 	uint32_t line = pst_index_home(s, hash);
 	for (uint32_t n = 0; n < s->lines; n++) {
 		struct pst_line *l = pst_index_line(x, s, line);
@@ -298,7 +298,7 @@ int pst_index_reserve(struct pst_index *x, uint64_t hash)
 	struct pst_part *p = &x->part[pst_partition(hash)];
 	x->work.moved_last = 0;
 	for (;;) {
-		struct pst_segment *s = pst_index_segment(x, hash);
+		struct pst_segment *s = pst_index_segment(x->part, hash);
 		int rc;
 		if (s->block[0] == x->empty)
 			rc = begin(x, s);
@@ -320,7 +320,7 @@ int pst_index_reserve(struct pst_index *x, uint64_t hash)
 
 void pst_index_put(struct pst_index *x, uint64_t hash, uint64_t key, uint32_t row)
 {
-	place(x, pst_index_segment(x, hash), hash, key, row);
+	place(x, pst_index_segment(x->part, hash), hash, key, row);
 	struct pst_part *p = &x->part[pst_partition(hash)];
 	if (!p->segment.lines)
 		p->directory.keys++;
@@ -329,7 +329,7 @@ void pst_index_put(struct pst_index *x, uint64_t hash, uint64_t key, uint32_t ro
 
 uint32_t pst_index_remove(struct pst_index *x, uint64_t hash, uint64_t key)
 {
-	struct pst_segment *s = pst_index_segment(x, hash);
+	struct pst_segment *s = pst_index_segment(x->part, hash);
 	uint32_t home = pst_index_home(s, hash), line = home;
 	unsigned equal = 0;
 	struct pst_line *l = NULL;
@@ -408,7 +408,7 @@ uint32_t pst_index_scan(struct pst_index *x, uint64_t *from, uint64_t last, stru
 		if (!pst_index_keys(x, pst_partition(*from))) {
 			end = *from | UINT64_MAX >> PST_PARTITION_BITS;
 		} else {
-			const struct pst_segment *s = pst_index_segment(x, *from);
+			const struct pst_segment *s = pst_index_segment(x->part, *from);
 			uint32_t home = pst_index_home(s, *from);
 			end = last_of(s, home, *from);
 			uint32_t found = of_home(x, s, home, *from, last);

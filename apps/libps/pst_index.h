@@ -106,9 +106,9 @@ uint32_t pst_index_scan(struct pst_index *x, uint64_t *from, uint64_t last, stru
 /** Bytes of memory held. */
 size_t pst_index_bytes(const struct pst_index *x);
 
-static inline struct pst_segment *pst_index_segment(const struct pst_index *x, uint64_t hash)
+static inline struct pst_segment *pst_index_segment(struct pst_part *part, uint64_t hash)
 {
-	struct pst_part *p = &x->part[pst_partition(hash)];
+	struct pst_part *p = &part[pst_partition(hash)];
 	if (__builtin_expect(p->segment.lines != 0, 1))
 		return &p->segment;
 	return p->directory.segment[(hash << PST_PARTITION_BITS) >> (64 - p->directory.depth)];
@@ -128,16 +128,22 @@ static inline uint32_t pst_index_home(const struct pst_segment *s, uint64_t hash
 	return (uint32_t)(place * s->lines >> 32);
 }
 
-static inline struct pst_line *pst_index_line(const struct pst_index *x, const struct pst_segment *s, uint32_t line)
+/** Number of a segment's line in the pool. */
+static inline uint32_t pst_index_number(const struct pst_segment *s, uint32_t line)
 {
-	return pst_lines_at(&x->lines, s->block[line >> s->shift] + (line & ((1u << s->shift) - 1)));
+	return s->block[line >> s->shift] + (line & ((1u << s->shift) - 1));
 }
 
-/** The home line of a hash, for a prefetch. */
-static inline const struct pst_line *pst_index_at(const struct pst_index *x, uint64_t hash)
+static inline struct pst_line *pst_index_line(const struct pst_index *x, const struct pst_segment *s, uint32_t line)
 {
-	const struct pst_segment *s = pst_index_segment(x, hash);
-	return pst_index_line(x, s, pst_index_home(s, hash));
+	return pst_lines_at(&x->lines, pst_index_number(s, line));
+}
+
+/** The home line of a hash, for a prefetch. `slabs` are those of the index's lines. */
+static inline const struct pst_line *pst_index_at(struct pst_part *part, char *const *slabs, uint64_t hash)
+{
+	const struct pst_segment *s = pst_index_segment(part, hash);
+	return pst_lines_in(slabs, pst_index_number(s, pst_index_home(s, hash)));
 }
 
 /** The row of a key whose home line is `home`, or PST_NO_ROW. */

@@ -96,13 +96,18 @@ void pst_undo(struct pst_table *t, const struct pst_change *c, const uint64_t *k
 /** Checks the number of keys, the table's kind, and that dense keys are in range. */
 enum far_status pst_keys_check(const struct pst_table *t, const uint64_t *keys, uint32_t n, struct far_err *err);
 
-/** Bytes of a line that a stage of the pipeline prefetches of a row at most. */
+/** Bytes of a row that a stage of the pipeline prefetches at most. */
 #define PST_PREFETCH_BYTES 512u
 
-static inline void pst_prefetch(const void *p, size_t bytes)
+/** To the second level, which has many more misses under way than the first. Where keys come again and again, as in
+ * bags, a line that the first level has is slowed down by that: there `repeats`. */
+PST_INLINE void pst_prefetch(const void *p, size_t bytes, bool repeats)
 {
 	for (size_t i = 0; i < bytes && i < PST_PREFETCH_BYTES; i += 64)
-		__builtin_prefetch((const char *)p + i);
+		if (repeats)
+			__builtin_prefetch((const char *)p + i);
+		else
+			__builtin_prefetch((const char *)p + i, 0, 2);
 }
 
 /* The stages of pst_walk. Each is PST_GROUP keys behind the one before it; a slot is a key's number modulo
@@ -115,56 +120,100 @@ struct pst_walk {
 	uint32_t id[PST_WALK_SLOTS];
 };
 
-PST_INLINE void pst_walk_row(const struct pst_table *t, uint32_t id, size_t row_bytes)
+/* What a walk reads for each key. A copy: whatever `visit` writes, the compiler need not read it again. */
+struct pst_walk_view {
+	struct pst_part *part;
+	char *const *lines;
+	char *const *rows;
+	uint32_t shift, stride; /* of the rows */
+	bool values, stamps;    /* the rows are values; they have stamps */
+};
+
+PST_INLINE struct pst_walk_view pst_walk_view(const struct pst_table *t)
+{
+	return (struct pst_walk_view){.part = t->index.part,
+				      .lines = t->index.lines.slabs.at,
+				      .rows = t->rows.at,
+				      .shift = t->rows.shift,
+				      .stride = t->rows.stride,
+				      .values = t->schema.kind == PST_VALUES,
+				      .stamps = t->has_touched || t->ttl_ticks};
+}
+
+/** The row of a table without values. */
+PST_INLINE const void *pst_walk_at(const struct pst_walk_view *v, uint32_t id)
+{
+	return v->rows[id >> v->shift] + (size_t)(id & ((UINT32_C(1) << v->shift) - 1)) * v->stride;
+}
+
+PST_INLINE void pst_walk_row(const struct pst_table *t, const struct pst_walk_view *v, uint32_t id, size_t row_bytes,
+			     bool repeats)
 {
 	if (id == PST_NO_ROW)
 		return;
-	if (t->schema.kind == PST_VALUES) {
-		pst_prefetch(pst_values_at(&t->values, id), row_bytes);
+	if (v->values) {
+		pst_prefetch(pst_values_at(&t->values, id), row_bytes, repeats);
 		return;
 	}
-	pst_prefetch(pst_slabs_at(&t->rows, id), row_bytes);
+	pst_prefetch(pst_walk_at(v, id), row_bytes, repeats);
+	if (!v->stamps)
+		return;
 	if (t->has_touched)
 		__builtin_prefetch(pst_slabs_at(&t->touched, id), 1);
 	if (t->ttl_ticks)
 		__builtin_prefetch(pst_slabs_at(&t->written, id), 1);
 }
 
+PST_INLINE uint32_t pst_least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
 /**
  * Visits the row number of each key (PST_NO_ROW: none) in order, in four stages: hash, and prefetch of the partition;
  * prefetch of the index line; match, and prefetch of the row (`row_bytes` of it) and its stamps; `visit`. `visit` must
- * not change the index.
+ * not change the index. `repeats`: keys may come again and again.
  */
-PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, size_t row_bytes,
+PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, size_t row_bytes, bool repeats,
 			 void (*visit)(struct pst_table *t, void *ctx, uint32_t i, uint32_t id), void *ctx)
 {
 	struct pst_walk w;
-	const struct pst_index *x = &t->index;
+	const struct pst_walk_view v = pst_walk_view(t);
 	if (t->dense_rows) {
 		for (uint32_t i = 0; i < n; i++) {
 			if (i + 2 * PST_GROUP < n)
-				pst_prefetch(pst_slabs_at(&t->rows, (uint32_t)keys[i + 2 * PST_GROUP]), row_bytes);
+				pst_prefetch(pst_walk_at(&v, (uint32_t)keys[i + 2 * PST_GROUP]), row_bytes, repeats);
 			visit(t, ctx, i, (uint32_t)keys[i]);
 		}
 		return;
 	}
 	for (uint32_t b = 0; b < n + 3 * PST_GROUP; b += PST_GROUP) {
-		for (uint32_t i = b; i < b + PST_GROUP && i < n; i++) {
+		uint32_t end = pst_least(b + PST_GROUP, n);
+		for (uint32_t i = b; i < end; i++) {
 			uint64_t hash = pst_hash(keys[i]);
 			w.hash[i % PST_WALK_SLOTS] = hash;
-			__builtin_prefetch(&x->part[pst_partition(hash)]);
+			__builtin_prefetch(&v.part[pst_partition(hash)]);
 		}
-		for (uint32_t i = b - PST_GROUP; b >= PST_GROUP && i < b && i < n; i++) {
+		if (b < PST_GROUP)
+			continue;
+		end = pst_least(b, n);
+		for (uint32_t i = b - PST_GROUP; i < end; i++) {
 			uint32_t slot = i % PST_WALK_SLOTS;
-			w.line[slot] = pst_index_at(x, w.hash[slot]);
-			__builtin_prefetch(w.line[slot]);
+			w.line[slot] = pst_index_at(v.part, v.lines, w.hash[slot]);
+			pst_prefetch(w.line[slot], sizeof *w.line[slot], repeats);
 		}
-		for (uint32_t i = b - 2 * PST_GROUP; b >= 2 * PST_GROUP && i < b - PST_GROUP && i < n; i++) {
+		if (b < 2 * PST_GROUP)
+			continue;
+		end = pst_least(b - PST_GROUP, n);
+		for (uint32_t i = b - 2 * PST_GROUP; i < end; i++) {
 			uint32_t slot = i % PST_WALK_SLOTS;
-			w.id[slot] = pst_index_row(x, w.line[slot], w.hash[slot], keys[i]);
-			pst_walk_row(t, w.id[slot], row_bytes);
+			w.id[slot] = pst_index_row(&t->index, w.line[slot], w.hash[slot], keys[i]);
+			pst_walk_row(t, &v, w.id[slot], row_bytes, repeats);
 		}
-		for (uint32_t i = b - 3 * PST_GROUP; b >= 3 * PST_GROUP && i < b - 2 * PST_GROUP && i < n; i++)
+		if (b < 3 * PST_GROUP)
+			continue;
+		end = pst_least(b - 2 * PST_GROUP, n);
+		for (uint32_t i = b - 3 * PST_GROUP; i < end; i++)
 			visit(t, ctx, i, w.id[i % PST_WALK_SLOTS]);
 	}
 }

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define AHEAD 12u /* rows prefetched before their turn */
+#define AHEAD 24u /* rows prefetched before their turn */
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
@@ -191,19 +191,19 @@ INLINE void apply_row(enum pst_rule_kind kind, bool plain, float *row, float *st
 		apply_block(kind, plain, row + i, state + i, state + dim + i, grad + i, dim - i, k);
 }
 
-/* Lines of a row ahead; longer rows bring the rest by themselves. */
+/* Lines of a row ahead, to the second level (pst_prefetch); longer rows bring the rest by themselves. */
 INLINE void prefetch(const struct pst_apply *a, uint32_t id, size_t row_bytes, size_t state_bytes)
 {
 	if (id == UINT32_MAX)
 		return;
 	const char *row = pst_slabs_at(a->rows, id);
 	for (size_t i = 0; i < row_bytes && i < 512; i += 64)
-		__builtin_prefetch(row + i, 1);
+		__builtin_prefetch(row + i, 0, 2);
 	if (!a->state)
 		return;
 	const char *state = pst_slabs_at(a->state, id);
 	for (size_t i = 0; i < state_bytes && i < 1024; i += 64)
-		__builtin_prefetch(state + i, 1);
+		__builtin_prefetch(state + i, 0, 2);
 }
 
 INLINE const float *gradient(const struct pst_apply *a, uint32_t i)

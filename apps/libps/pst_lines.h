@@ -32,9 +32,14 @@ uint32_t pst_lines_get(struct pst_lines *l, unsigned class);
 void pst_lines_put(struct pst_lines *l, uint32_t block, unsigned class);
 
 /** A slab has 2 MiB of lines. */
+static inline void *pst_lines_in(char *const *slabs, uint32_t line)
+{
+	return slabs[line >> PST_LINES_SHIFT] + (size_t)(line & ((1u << PST_LINES_SHIFT) - 1)) * PST_LINES_BYTES;
+}
+
 static inline void *pst_lines_at(const struct pst_lines *l, uint32_t line)
 {
-	return l->slabs.at[line >> PST_LINES_SHIFT] + (size_t)(line & ((1u << PST_LINES_SHIFT) - 1)) * PST_LINES_BYTES;
+	return pst_lines_in(l->slabs.at, line);
 }
 
 /** Bytes of memory held. */

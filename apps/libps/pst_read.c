@@ -82,16 +82,6 @@ PST_INLINE void visit_copy(struct pst_table *t, void *ctx, uint32_t i, uint32_t 
 		put_row(t, p, i, pst_slabs_at(&t->rows, id), NULL);
 }
 
-/* Rows of one line, as they are stored. */
-PST_INLINE void visit_line(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
-{
-	struct pull *p = ctx;
-	/* The line was read by another core: the receiver of the last reply. */
-	pst_prefetch_write(p->out + ((size_t)i + OUT_AHEAD) * 64);
-	if (is_row(t, p, i, id))
-		memcpy(p->out + (size_t)i * 64, pst_slabs_at(&t->rows, id), 64);
-}
-
 PST_INLINE void visit_check(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	is_row(t, ctx, i, id);
@@ -158,6 +148,37 @@ static struct pull pull_of(const struct pst_table *t, const uint64_t *keys, cons
 			     .stamps = t->ttl_ticks || t->has_touched};
 }
 
+/* A pull of rows of one line, as they are stored, without stamps: most are. Not shared, so it stays in registers. */
+struct lines {
+	struct pst_walk_view rows;
+	char *out;
+	uint8_t *status;
+	uint32_t *missed_at, missed;
+};
+
+PST_INLINE void visit_line(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+{
+	(void)t;
+	struct lines *l = ctx;
+	/* The line was read by another core: the receiver of the last reply. */
+	pst_prefetch_write(l->out + ((size_t)i + OUT_AHEAD) * 64);
+	if (__builtin_expect(id == PST_NO_ROW, 0)) {
+		l->missed_at[l->missed++] = i;
+		l->status[i] = PST_MISSING;
+		return;
+	}
+	l->status[i] = PST_ROW;
+	memcpy(l->out + (size_t)i * 64, pst_walk_at(&l->rows, id), 64);
+}
+
+static void pull_lines(struct pst_table *t, struct pull *p, uint32_t n)
+{
+	struct lines l = {.rows = pst_walk_view(t), .out = p->out, .status = t->status, .missed_at = t->missed};
+	l.rows.stride = 64;
+	pst_walk(t, p->keys, n, 64, false, visit_line, &l);
+	p->missed = l.missed;
+}
+
 enum far_status pst_pull(struct pst_table *t, const uint64_t *keys, uint32_t n, const struct pst_pull *how, void *out,
 			 float *scales, uint8_t *status, struct far_err *err)
 {
@@ -168,11 +189,11 @@ enum far_status pst_pull(struct pst_table *t, const uint64_t *keys, uint32_t n, 
 		return bad;
 	struct pull p = pull_of(t, keys, how, out, scales);
 	if (!out)
-		pst_walk(t, keys, n, 0, visit_check, &p);
-	else if (p.row_bytes == 64 && t->schema.stored == how->wire)
-		pst_walk(t, keys, n, 64, visit_line, &p);
+		pst_walk(t, keys, n, 0, false, visit_check, &p);
+	else if (p.row_bytes == 64 && t->schema.stored == how->wire && !p.stamps)
+		pull_lines(t, &p, n);
 	else
-		pst_walk(t, keys, n, t->row_bytes, visit_copy, &p);
+		pst_walk(t, keys, n, t->row_bytes, false, visit_copy, &p);
 	bad = make_rows(t, &p, err);
 	if (bad)
 		return bad;
@@ -260,7 +281,7 @@ enum far_status pst_pull_bags(struct pst_table *t, const uint64_t *keys, uint32_
 			 .sum = t->scratch + 2 * padded};
 	bool makes = how->miss == PST_MISS_MAKE && t->schema.admit <= 1 && t->schema.kind == PST_SPARSE;
 	if (makes) {
-		pst_walk(t, keys, n, 0, visit_check, &b.pull);
+		pst_walk(t, keys, n, 0, false, visit_check, &b.pull);
 		bad = make_rows(t, &b.pull, err);
 		if (bad)
 			return bad;
@@ -269,7 +290,7 @@ enum far_status pst_pull_bags(struct pst_table *t, const uint64_t *keys, uint32_
 		b.pull.missed = 0;
 	}
 	memset(b.sum, 0, t->schema.dim * sizeof *b.sum);
-	pst_walk(t, keys, n, t->row_bytes, visit_bag, &b);
+	pst_walk(t, keys, n, t->row_bytes, true, visit_bag, &b);
 	while (b.bag < bags)
 		end_bag(t, &b);
 	if (status && !makes)

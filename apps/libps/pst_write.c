@@ -63,7 +63,7 @@ static int resolve(struct pst_table *t, const uint64_t *keys, uint32_t n, bool c
 {
 	struct resolve r = {.tick = tick};
 	struct pst_change c = {.was = t->counts};
-	pst_walk(t, keys, n, 0, visit, &r);
+	pst_walk(t, keys, n, 0, false, visit, &r);
 	for (uint32_t m = 0; m < r.missed; m++) {
 		uint32_t i = t->missed[m];
 		uint64_t hash = pst_hash(keys[i]);
@@ -309,7 +309,7 @@ enum far_status pst_value_get(struct pst_table *t, const uint64_t *keys, uint32_
 	if (t->schema.kind != PST_VALUES)
 		return pst_fail(err, FAR_UNSUPPORTED, 0, "this table has rows, not values");
 	uint32_t tick = pst_tick(now_ms);
-	pst_walk(t, keys, n, PST_PREFETCH_BYTES, visit_value, &tick);
+	pst_walk(t, keys, n, PST_PREFETCH_BYTES, false, visit_value, &tick);
 	size_t all = 0;
 	for (uint32_t i = 0; i < n; i++)
 		all += t->ids[i] == PST_NO_ROW ? 0 : pst_values_at(&t->values, t->ids[i])->bytes;

@@ -84,6 +84,17 @@ uint8_t psv_key_status(const struct psv_op *op, uint8_t status)
 	return status <= FAR_PS_REFUSED ? status : (uint8_t)FAR_PS_LOST;
 }
 
+/* The rows of a reply are in the order of the result, and as wide: they need not wait for psv_scatter(). */
+static bool as_they_are(const struct psv_op *op)
+{
+	return op->out && op->wire == PST_F32 && op->k.in_order && op->k.distinct == op->k.n;
+}
+
+static bool wants_fallback(const struct psv_op *op, uint32_t key)
+{
+	return op->key_status[key] == FAR_PS_MISSING && op->kind == PSV_PULL && op->miss == FAR_PS_FALLBACK;
+}
+
 static void take_keys(struct psv_op *op, const struct psv_chunk *c, const char *body)
 {
 	const char *rows = body, *scales = rows, *status = rows;
@@ -92,12 +103,20 @@ static void take_keys(struct psv_op *op, const struct psv_chunk *c, const char *
 		status = scales + (op->wire == PST_INT8 ? c->n * sizeof(float) : 0);
 	}
 	size_t row_bytes = op->dim * pst_type_bytes(op->wire);
+	bool direct = as_they_are(op);
 	op->some_answered = true;
+	if (direct)
+		memcpy(op->out + (size_t)c->from * op->dim, rows, c->n * row_bytes);
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t key = op->k.order[c->from + i];
 		uint8_t s = (uint8_t)status[i];
 		op->key_status[key] = psv_key_status(op, s);
 		op->open[key] = false;
+		if (direct) {
+			if (wants_fallback(op, key))
+				psv_put_fallback(op, op->out + (size_t)key * op->dim);
+			continue;
+		}
 		op->row[key] = rows + i * row_bytes;
 		if (op->wire == PST_INT8 && psv_has_rows(op->kind))
 			memcpy(&op->scale[key], scales + i * sizeof(float), sizeof(float));
@@ -157,7 +176,7 @@ static void scatter_at(const struct psv_op *op, const struct pst_kernels *kernel
 	float *to = op->out + (size_t)position * op->dim;
 	if (!op->row[key])
 		return;
-	if (op->key_status[key] == FAR_PS_MISSING && op->kind == PSV_PULL && op->miss == FAR_PS_FALLBACK)
+	if (wants_fallback(op, key))
 		psv_put_fallback(op, to);
 	else if (op->wire == PST_F32)
 		pst_copy_row(to, op->row[key], op->dim * sizeof *to);
@@ -169,6 +188,8 @@ static void scatter_at(const struct psv_op *op, const struct pst_kernels *kernel
 void psv_scatter(struct psv_op *op)
 {
 	const struct pst_kernels *kernels = pst_kernels_best();
+	if (as_they_are(op))
+		return;
 	if (op->k.distinct < op->k.n || (op->from == 0 && op->to == op->d.n && op->k.in_order)) {
 		for (uint32_t i = 0; i < op->k.n; i++)
 			scatter_at(op, kernels, i);

@@ -19,7 +19,7 @@ static int insert(struct pst_index *x, uint64_t key, uint32_t row)
 static uint32_t lookup(const struct pst_index *x, uint64_t key)
 {
 	const uint32_t *row = pst_index_find(x, pst_hash(key), key);
-	uint32_t quick = pst_index_row(x, pst_index_at(x, pst_hash(key)), pst_hash(key), key);
+	uint32_t quick = pst_index_row(x, pst_index_at(x->part, x->lines.slabs.at, pst_hash(key)), pst_hash(key), key);
 	cr_assert_eq(quick, row ? *row : PST_NO_ROW);
 	return quick;
 }
