@@ -138,8 +138,8 @@ say "$(nproc) cores, Linux $(uname -r)"
 # ---- builds and suites ----
 
 # One test builds the product once more, as users do: its objects are those of the default build, out of the cache. The
-# compiler that compiles says which files it read: none is run to learn it.
-export CCACHE_DEPEND=1
+# compiler that compiles says which files it read: none is run to learn it. Objects of another clone will do.
+export CCACHE_DEPEND=1 CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$top"
 
 seconds() { echo $(($(date +%s) - began)); }
 

@@ -19,10 +19,12 @@ mkdir -p "$results"
 export FAR_CONFORM_NIC="$mode" FAR_CONFORM_RESULTS="$results" FAR_CONFORM_DIR="$dir" FAR_RUNTIME_DIR="$dir/runtime"
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 fewer=
+jobs=2
 if [ "$mode" = memif ]; then
+	jobs=4 # a worker's start waits more than it computes
 	# DPDK loads every driver that it finds, which takes half of a worker's start: here it finds what memif needs,
 	# where this process may mount.
 	[ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null && fewer="unshare -m sh $(dirname "$0")/fewer_pmds.sh $dir/pmds"
 fi
 # shellcheck disable=SC2086 # words of a command
-$fewer "$program" --tap -j2 "$@"
+$fewer "$program" --tap -j"$jobs" "$@"
