@@ -81,8 +81,6 @@ const void *figure_bytes(size_t n);
 /** Runs until no application is left. 1: not possible within the limit, with the reason on stderr. */
 int figure_run(struct figure_world *w);
 
-/** Bytes of messages in a full packet; what of the line's rate full packets leave to messages. */
-uint32_t figure_payload(const struct figure_opts *o);
 double figure_framing(const struct figure_opts *o);
 /** Bytes on the wire of a message of that length in one direction, acknowledgements not counted; `last`, which may be
  * NULL: those of its last packet. */

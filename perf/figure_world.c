@@ -153,7 +153,8 @@ int figure_run(struct figure_world *w)
 
 #define IP_UDP 28u
 
-uint32_t figure_payload(const struct figure_opts *o)
+/* Bytes of messages in a full packet; what of the line's rate full packets leave to messages. */
+static uint32_t figure_payload(const struct figure_opts *o)
 {
 	return (uint32_t)o->mtu - IP_UDP - (uint32_t)sizeof(struct wire_head);
 }

@@ -166,7 +166,7 @@ static struct far_context *context_new(struct far_train *train, uint64_t id, boo
 	return context;
 }
 
-struct far_context *context_ref(struct far_context *context)
+static struct far_context *context_ref(struct far_context *context)
 {
 	atomic_fetch_add_explicit(&context->refs, 1, memory_order_relaxed);
 	return context;

@@ -143,7 +143,8 @@ enum far_status grads_accumulate(struct far_grads *grads, struct far_var *leaf, 
 	return status;
 }
 
-struct far_gradient gradient_view(const struct gradient *g)
+/* The gradient as a hook sees it. */
+static struct far_gradient gradient_view(const struct gradient *g)
 {
 	struct far_gradient view = {g->values.t, g->index.t};
 	return view;

@@ -18,8 +18,6 @@ enum far_status grads_accumulate(struct far_grads *grads, struct far_var *leaf, 
 uint64_t grads_bytes_copied(struct far_grads *grads);
 struct far_pool *grads_pool(const struct far_grads *grads);
 
-/** The gradient as a hook sees it. */
-struct far_gradient gradient_view(const struct gradient *g);
 /** Runs the hooks of an output. `var`: the leaf, or NULL. */
 enum far_status hooks_run(const struct hook *hooks, enum far_hook_when when, unsigned output, struct far_var *var,
 			  struct gradient *g, struct far_err *err);

@@ -48,7 +48,6 @@ struct far_context {
 struct far_agent *train_agent(struct far_train *train, const struct far_req *req);
 /** A reference to the context if it is here. NULL: it is not. */
 struct far_context *context_here(struct far_train *train, uint64_t id);
-struct far_context *context_ref(struct far_context *context);
 enum far_status context_check(const struct far_context *context, struct far_err *err);
 
 /** Adds "error on node N (NAME): " to the text. */

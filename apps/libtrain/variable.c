@@ -24,7 +24,8 @@ static struct store *store_make(struct far_pool *pool, size_t bytes)
 	return store;
 }
 
-struct store *store_new(struct far_pool *pool, size_t bytes)
+/* `bytes` of memory behind the struct. NULL: no memory. */
+static struct store *store_new(struct far_pool *pool, size_t bytes)
 {
 	struct store *store = store_make(pool, bytes);
 	if (store)
@@ -32,13 +33,13 @@ struct store *store_new(struct far_pool *pool, size_t bytes)
 	return store;
 }
 
-void store_ref(struct store *store)
+static void store_ref(struct store *store)
 {
 	if (store)
 		atomic_fetch_add_explicit(&store->refs, 1, memory_order_relaxed);
 }
 
-void store_unref(struct store *store)
+static void store_unref(struct store *store)
 {
 	/* The last one sees the writes of all others before the memory is used again. */
 	if (!store || atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) != 1)

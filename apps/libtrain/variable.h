@@ -17,11 +17,6 @@ struct store {
 	void *user;
 };
 
-/** `bytes` of memory behind the struct. NULL: no memory. */
-struct store *store_new(struct far_pool *pool, size_t bytes);
-void store_ref(struct store *store);
-void store_unref(struct store *store);
-
 /* A tensor that keeps its memory. Not to be copied: `t.strides` may point to `strides`. All zero: none. */
 struct held {
 	struct far_tensor t;

@@ -15,7 +15,7 @@
 
 /* ---- what is drawn ---- */
 
-uint64_t load_between(struct sim_random *r, struct range range)
+static uint64_t load_between(struct sim_random *r, struct range range)
 {
 	return range.min + (range.max > range.min ? sim_random_below(r, range.max - range.min + 1) : 0);
 }
@@ -46,7 +46,8 @@ static enum load_kind draw_kind(struct load_worker *w)
 	return (enum load_kind)kind;
 }
 
-uint32_t load_other(struct load_worker *w)
+/* Any worker but this one. */
+static uint32_t load_other(struct load_worker *w)
 {
 	uint32_t n = w->load->scenario->workers;
 	return (w->rank + 1 + (uint32_t)sim_random_below(&w->random, n - 1)) % n;
@@ -95,7 +96,9 @@ struct far_to load_to(const struct load *load, size_t number)
 	return (struct far_to){(int32_t)c->to, c->to_shard};
 }
 
-size_t load_begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, uint64_t timeout_ns, uint32_t depth)
+/* A record of a call, with what it is made of; its number. */
+static size_t load_begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, uint64_t timeout_ns,
+			      uint32_t depth)
 {
 	struct load *load = w->load;
 	const struct workload *wl = &load->scenario->workload;
@@ -123,7 +126,8 @@ size_t load_begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, 
 	return number;
 }
 
-uint8_t *load_request(const struct load *load, size_t number, size_t *len)
+/* Its request, from malloc(). */
+static uint8_t *load_request(const struct load *load, size_t number, size_t *len)
 {
 	uint64_t n = number;
 	*len = LOAD_NUMBER + load->plans[number].request;

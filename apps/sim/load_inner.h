@@ -51,14 +51,7 @@ void load_forget_laters(struct load_worker *w);
 
 /* ---- load.c ---- */
 
-uint64_t load_between(struct sim_random *r, struct range range);
-/** Any worker but this one. */
-uint32_t load_other(struct load_worker *w);
 struct far_to load_to(const struct load *load, size_t number);
-/** A record of a call, with what it is made of; its number. */
-size_t load_begin_call(struct load_worker *w, enum load_kind kind, uint32_t to, uint64_t timeout_ns, uint32_t depth);
-/** Its request, from malloc(). */
-uint8_t *load_request(const struct load *load, size_t number, size_t *len);
 /** The process is gone, and its fibers are only being cleaned up. */
 bool load_over(const struct load_worker *w, uint32_t incarnation);
 void load_end_call(struct load_worker *w, uint32_t incarnation, size_t number, enum far_status status,

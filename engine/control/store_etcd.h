@@ -106,8 +106,6 @@ int etcd_store_key_apply(struct etcd_store *s, struct kv_bytes key, int64_t revi
 int etcd_store_kv_apply(struct etcd_store *s, const struct etcd_kv *kv);
 /** NULL: the reply does not have it. */
 const struct etcd_kv *etcd_store_reply_find(const struct etcd_reply *r, struct kv_bytes key);
-/** True if this client holds the key. */
-bool etcd_store_is_held(struct etcd_store *s, struct kv_bytes key);
 /** Reads the next page of all keys. */
 void etcd_store_load(struct etcd_store *s);
 /** Applies changes of the watch. */

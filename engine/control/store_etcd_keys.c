@@ -123,7 +123,7 @@ const struct etcd_kv *etcd_store_reply_find(const struct etcd_reply *r, struct k
 }
 
 /* True if the key is held by this client. */
-bool etcd_store_is_held(struct etcd_store *s, struct kv_bytes key)
+static bool etcd_store_is_held(struct etcd_store *s, struct kv_bytes key)
 {
 	const struct held *h = *store_held_find(&s->table, key);
 	return h &&

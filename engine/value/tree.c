@@ -247,7 +247,7 @@ int tree_hold(struct values_arena *arena, struct rref_base *r)
 }
 
 /* Only this process reads such a payload. */
-void tree_put_address(void *ctx, const struct far_rref *rref, uint8_t *dst)
+static void tree_put_address(void *ctx, const struct far_rref *rref, uint8_t *dst)
 {
 	(void)ctx;
 	memset(dst, 0, RREF_WIRE_BYTES);

@@ -49,9 +49,6 @@ void tree_release_memory(struct values_arena *arena);
 
 /** Moves the caller's reference to `r` to the arena. Returns 0, or -ENOMEM: still the caller's. */
 int tree_hold(struct values_arena *arena, struct rref_base *r);
-/** values_plan.put_rref and values_arena.rref for payloads inside the process: the address; reading takes a reference.
- */
-void tree_put_address(void *ctx, const struct far_rref *rref, uint8_t *dst);
 int tree_take_address(struct values_arena *arena, const uint8_t *src, struct far_val *v);
 
 /** For memory/buf.c: the end of a buffer of kind BUF_TREE or BUF_RREFS. */

@@ -422,9 +422,6 @@ socklen_t dpdk_memif_address(const struct dpdk_args *a, const char *suffix, stru
 /** Opens the socket that receives the kicks of queue `index`: the descriptor or -errno. */
 int dpdk_memif_kick_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_memif_kick_unlink(const struct dpdk_port *p, unsigned index);
-/** Writes the address where queue `index` of the server, or of the client, receives kicks; len 0: the path is too long.
- */
-void dpdk_memif_kick_address(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out);
 /** Writes the address where queue `index` of the peer receives kicks. */
 void dpdk_memif_peer_kick(struct dpdk_port *p, unsigned index, struct host_kick *out);
 

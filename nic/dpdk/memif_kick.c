@@ -22,7 +22,7 @@ socklen_t dpdk_memif_address(const struct dpdk_args *a, const char *suffix, stru
 
 /* The kick socket lies beside memif's socket, so a peer that reaches one reaches the other. The name is unique, since
  * an id has one server and one client. */
-void dpdk_memif_kick_address(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out)
+static void dpdk_memif_kick_address(const struct dpdk_args *a, bool server, unsigned index, struct host_kick *out)
 {
 	char suffix[32];
 	memset(out, 0, sizeof *out);

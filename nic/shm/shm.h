@@ -221,10 +221,6 @@ int shm_proof_take(const struct shm_port *p, struct shm_link *link, const struct
 
 /* shm_link.c: control thread */
 
-/** -1: all numbers are in use. */
-int shm_number_take(struct shm_numbers *n);
-void shm_number_free(struct shm_numbers *n, uint32_t number);
-
 /** Creates a pending link that belongs to no queue yet; NULL: SHM_PEERS_MAX links exist, or out of memory. */
 struct shm_link *shm_link_new(struct shm_port *p, enum shm_link_state state);
 /** Assigns the link to a queue and gives it a doorbell, before the peer learns of either. */

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-int shm_number_take(struct shm_numbers *n)
+/* -1: all numbers are in use. */
+static int shm_number_take(struct shm_numbers *n)
 {
 	for (uint32_t i = 0; i < SHM_PEERS_MAX / 64; i++) {
 		if (n->taken[i] == UINT64_MAX)
@@ -19,7 +20,7 @@ int shm_number_take(struct shm_numbers *n)
 	return -1;
 }
 
-void shm_number_free(struct shm_numbers *n, uint32_t number)
+static void shm_number_free(struct shm_numbers *n, uint32_t number)
 {
 	n->taken[number / 64] &= ~(UINT64_C(1) << number % 64);
 }

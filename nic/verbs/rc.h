@@ -306,8 +306,6 @@ bool verbs_rc_ended(const struct verbs_port *p);
 void verbs_rc_close(struct verbs_port *p);
 /** Frees the memory. */
 void verbs_rc_free(struct verbs_port *p);
-/** Processes rdma_cm's events. */
-void verbs_rc_events(struct verbs_port *p, uint64_t now);
 
 /* ---- rc_proof.c: control thread ---- */
 
@@ -341,8 +339,6 @@ void verbs_remotes_sweep(struct verbs_port *p);
 struct verbs_conn *verbs_conn_new(struct verbs_queue *q, struct verbs_remote *r, uint64_t now, uint64_t *next);
 /** Serves the queue's requests for connections. Returns the time of the next call. */
 uint64_t verbs_cache_step(struct verbs_queue *q, uint64_t now);
-/** Requests a connection: there is something to send. */
-void verbs_remote_want(struct verbs_remote *r, uint64_t now);
 /** The peer could not connect now: tries again; packets keep waiting. */
 void verbs_remote_retry(struct verbs_remote *r, uint64_t now);
 /** Gives up: the poller drops the packets that wait. */

@@ -83,7 +83,8 @@ static void enqueue(struct verbs_remote *r)
 	rcq->wanted_last = &r->next_wanted;
 }
 
-void verbs_remote_want(struct verbs_remote *r, uint64_t now)
+/* Requests a connection: there is something to send. */
+static void verbs_remote_want(struct verbs_remote *r, uint64_t now)
 {
 	/* While one is CONN_UP the poller uses that; when it ends, the poller requests again. */
 	if (r->wanted || r->connecting || r->ups)

@@ -280,7 +280,8 @@ static struct cm_event copy_event(const struct rdma_cm_event *event)
 	return h;
 }
 
-void verbs_rc_events(struct verbs_port *p, uint64_t now)
+/* Processes rdma_cm's events. */
+static void verbs_rc_events(struct verbs_port *p, uint64_t now)
 {
 	struct rdma_cm_event *event;
 	for (unsigned i = 0; i < EVENTS_PER_STEP && p->rc->channel; i++) {

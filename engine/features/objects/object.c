@@ -127,7 +127,8 @@ static void run_at_once(struct far_req *req, struct rref_record *r, const uint8_
 	s->rrefs->calling = NULL;
 }
 
-void object_request(struct far_req *req, const uint8_t *body, uint64_t len)
+/* A typed request of a method, or of a function that makes objects. */
+static void object_request(struct far_req *req, const uint8_t *body, uint64_t len)
 {
 	struct rref_id id;
 	if (!req->fn->method) {

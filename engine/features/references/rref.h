@@ -356,8 +356,6 @@ void rref_adopt_result(struct shard *s, struct session *se, const uint8_t *body,
 		       struct far_err *err);
 
 /* object.c: methods, and what a value is */
-/** A typed request of a method, or of a function that makes objects. */
-void object_request(struct far_req *req, const uint8_t *body, uint64_t len);
 /** A call of a method by a holder whose fork the owner has: the object must be there. */
 void object_called(struct far_req *req, struct rref_id id, const uint8_t *body, uint64_t len);
 void object_serve(struct far_req *req, uint16_t message, const uint8_t *body, uint64_t len);

@@ -112,7 +112,7 @@ static bool has_more(const struct rendezvous_peer *p)
  * One round over the peers that have something; one fragment is copied each way, for the first peer that has one. Peers
  * that still have something are listed again, behind those that come up meanwhile; the one that was served goes last.
  */
-unsigned rendezvous_pump(struct shard *s)
+static unsigned rendezvous_pump(struct shard *s)
 {
 	zero_copy_reap(s);
 	struct rendezvous_peer *list = rendezvous_of(s)->first, *p, *served = NULL;

@@ -337,7 +337,6 @@ void oneway_close(struct shard *s, struct rendezvous_peer *p);
 
 /** Handles a packet that is not about a call. true: the packet is kept. */
 bool rendezvous_receive(struct shard *s, struct session *se, const union packet_head *h, const struct nic_pkt *pkt);
-unsigned rendezvous_pump(struct shard *s);
 /** Lists the peer: it has something to do in the next passes. */
 void rendezvous_list(struct shard *s, struct rendezvous_peer *p);
 /** Sends a packet about a lane of the peer, GRANT or REFUSE, with the acknowledged packets. After GRANT with
