@@ -74,7 +74,8 @@ for page in $pages; do
 		bounded env -C "$work" sh -eu "$block"
 		status=$rc
 		text=$(printf '%s/%02d.text' "$work" $(($(basename "$block" .sh | sed 's/^0//') + 1)))
-		[ "$status" -eq 0 ] && { [ ! -e "$text" ] || shown "$text" "$dir/out"; }
+		# A floor is refused while something else is running.
+		if [ "$status" -eq 0 ]; then [ ! -e "$text" ] || shown "$text" "$dir/out"; else says 'something else is running on these cores'; fi
 		ok "$name: $(head -n 1 "$block")" $?
 	done
 	if [ -n "$hosts" ]; then

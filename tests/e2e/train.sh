@@ -46,7 +46,7 @@ for mode in async bsp; do
 	ok "$mode, generated data: close to the best there can be" $?
 	has err 'epoch '
 	ok "$mode: progress while training" $?
-	guard_s=60
+	guard_s=120
 done
 
 quickstart
