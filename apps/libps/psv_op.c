@@ -240,18 +240,21 @@ static bool was_answered(uint8_t status)
 	return status < FAR_PS_LATE;
 }
 
-/* Status of all positions, fallback rows of those that were not answered; returns the number of the others. */
+/* Status of all positions, fallback rows of those that were not answered; returns the number of the others. The locals
+ * need not be read again for each byte that is written. */
 static size_t settle(const struct psv_op *op)
 {
+	const uint32_t *at = op->k.at, n = op->k.n;
+	const uint8_t *of_key = op->key_status;
+	uint8_t *status = op->status;
 	size_t answered = 0;
-	for (uint32_t i = 0; i < op->k.n; i++) {
-		uint8_t status = op->key_status[op->k.at[i]];
-		answered += was_answered(status);
-		if (op->status)
-			op->status[i] = status;
-		if (!was_answered(status) && op->out)
+	for (uint32_t i = 0; i < n; i++)
+		answered += was_answered(of_key[at[i]]);
+	for (uint32_t i = 0; status && i < n; i++)
+		status[i] = of_key[at[i]];
+	for (uint32_t i = 0; op->out && answered < n && i < n; i++)
+		if (!was_answered(of_key[at[i]]))
 			psv_put_fallback(op, op->out + (size_t)i * op->dim);
-	}
 	return answered;
 }
 

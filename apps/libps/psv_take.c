@@ -95,32 +95,51 @@ static bool wants_fallback(const struct psv_op *op, uint32_t key)
 	return op->key_status[key] == FAR_PS_MISSING && op->kind == PSV_PULL && op->miss == FAR_PS_FALLBACK;
 }
 
-static void take_keys(struct psv_op *op, const struct psv_chunk *c, const char *body)
+static void take_statuses(struct psv_op *op, const struct psv_chunk *c, const uint8_t *status)
 {
-	const char *rows = body, *scales = rows, *status = rows;
-	if (psv_has_rows(op->kind)) {
-		scales = rows + psv_numbers_bytes(c->n, op->dim, op->wire);
-		status = scales + (op->wire == PST_INT8 ? c->n * sizeof(float) : 0);
+	const uint32_t *order = op->k.order + c->from;
+	uint8_t *key_status = op->key_status;
+	bool *open = op->open;
+	for (uint32_t i = 0, n = c->n; i < n; i++) {
+		key_status[order[i]] = psv_key_status(op, status[i]);
+		open[order[i]] = false;
 	}
+}
+
+/* Copies the rows of a chunk to the result in one piece. */
+static void take_in_order(struct psv_op *op, const struct psv_chunk *c, const char *rows)
+{
+	memcpy(op->out + (size_t)c->from * op->dim, rows, (size_t)c->n * op->dim * sizeof(float));
+	for (uint32_t key = c->from; key < c->from + c->n; key++)
+		if (wants_fallback(op, key))
+			psv_put_fallback(op, op->out + (size_t)key * op->dim);
+}
+
+/* Notes where each row is: psv_scatter() copies them. */
+static void take_rows(struct psv_op *op, const struct psv_chunk *c, const char *rows, const char *scales)
+{
 	size_t row_bytes = op->dim * pst_type_bytes(op->wire);
-	bool direct = as_they_are(op);
-	op->some_answered = true;
-	if (direct)
-		memcpy(op->out + (size_t)c->from * op->dim, rows, c->n * row_bytes);
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t key = op->k.order[c->from + i];
-		uint8_t s = (uint8_t)status[i];
-		op->key_status[key] = psv_key_status(op, s);
-		op->open[key] = false;
-		if (direct) {
-			if (wants_fallback(op, key))
-				psv_put_fallback(op, op->out + (size_t)key * op->dim);
-			continue;
-		}
 		op->row[key] = rows + i * row_bytes;
-		if (op->wire == PST_INT8 && psv_has_rows(op->kind))
+		if (op->wire == PST_INT8)
 			memcpy(&op->scale[key], scales + i * sizeof(float), sizeof(float));
 	}
+}
+
+static void take_keys(struct psv_op *op, const struct psv_chunk *c, const char *body)
+{
+	const char *status = body;
+	if (psv_has_rows(op->kind)) {
+		const char *scales = body + psv_numbers_bytes(c->n, op->dim, op->wire);
+		status = scales + (op->wire == PST_INT8 ? c->n * sizeof(float) : 0);
+		if (!as_they_are(op))
+			take_rows(op, c, body, scales);
+	}
+	op->some_answered = true;
+	take_statuses(op, c, (const uint8_t *)status);
+	if (as_they_are(op))
+		take_in_order(op, c, body);
 }
 
 static void lose(struct psv_op *op, const struct psv_chunk *c, bool late)
