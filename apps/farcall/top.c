@@ -261,7 +261,7 @@ static void put_view(struct screen *screen, const struct view *v)
 	struct tm tm;
 	localtime_r(&now, &tm);
 	strftime(clock, sizeof clock, "%H:%M:%S", &tm);
-	put_line(screen, "farcall top  %s  group %s  %u worker%s here", clock, v->group, v->now_n,
+	put_line(screen, "farcall top  %s  group %s, store %s: %u worker%s here", clock, v->group, v->store, v->now_n,
 		 v->now_n == 1 ? "" : "s");
 	put_line(screen, "calls/s  %-9s requests/s %-9s in flight %-8s serving %s", count_text(all.calls, a),
 		 count_text(all.requests, b), count_text((double)all.active, c), count_text((double)all.serving, d));
@@ -311,7 +311,8 @@ static void print_json(const struct view *v)
 	struct line all = total_of(v);
 	char nics[256];
 	sessions_text(v, true, nics, sizeof nics);
-	printf("{\"group\":\"%s\",\"workers_silent\":%u,\"sessions\":{%s},", v->group, v->stuck_n, nics);
+	printf("{\"group\":\"%s\",\"store\":\"%s\",\"workers_silent\":%u,\"sessions\":{%s},", v->group, v->store,
+	       v->stuck_n, nics);
 	json_line(&all);
 	printf(",\"workers\":[");
 	for (unsigned i = 0; i < v->now_n; i++) {
@@ -391,10 +392,9 @@ int cmd_top(int argc, char **argv)
 {
 	bool once = false, json = false;
 	uint64_t interval_ns = FAR_SEC;
-	const char *group = NULL;
+	struct view v = {0};
 	const struct option_spec specs[] = {
-		{"group", 'g', OPTION_TEXT, &group, 0, 0, "NAME", "the group (default: that of the first worker)",
-		 NULL},
+		ADMIN_CHOICE_OPTIONS(v.choice),
 		{"interval", 'i', OPTION_DURATION, &interval_ns, 100 * FAR_MS, 3600 * FAR_SEC, "TIME",
 		 "time between two looks (default 1s)", NULL},
 		{"once", 0, OPTION_FLAG, &once, 0, 0, NULL, "print one view, of one interval, and end", NULL},
@@ -402,14 +402,14 @@ int cmd_top(int argc, char **argv)
 		{.name = ""}};
 	const struct option_command command = {
 		TOP_NAME, "[OPTIONS]",
-		"Shows the workers of a group on this host, of this user: calls per second, latency percentiles, calls "
+		"Shows the workers of one group on this host, of this user: calls per second, latency percentiles, "
+		"calls "
 		"in\n"
 		"flight, errors and drops, sessions by NIC, references, CPU of each shard's poller. q ends it. "
 		"Latencies\n"
 		"are those of the calls of the interval that were measured, one in FAR_METRICS_SAMPLE.",
 		specs};
 	int rest;
-	struct view v = {0};
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);
 	if (parsed != OPTIONS_GO)
 		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
@@ -417,11 +417,8 @@ int cmd_top(int argc, char **argv)
 		return options_wrong(TOP_NAME, "%s: arguments are not expected", argv[rest]);
 	if (json && !once)
 		return options_wrong(TOP_NAME, "--json needs --once");
-	if (group && strlen(group) >= sizeof v.group)
-		return options_wrong(TOP_NAME, "--group: the name is too long");
 	if (!once && !isatty(STDOUT_FILENO))
 		return options_wrong(TOP_NAME, "the output is no terminal; give --once");
-	snprintf(v.group, sizeof v.group, "%s", group ? group : "");
 	int status = top_look(&v, true) ? 1 : 0;
 	struct timespec pause = {(time_t)(interval_ns / FAR_SEC), (long)(interval_ns % FAR_SEC)};
 	if (!status && once) {

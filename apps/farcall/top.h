@@ -3,6 +3,8 @@
 #ifndef FARCALL_TOP_H
 #define FARCALL_TOP_H
 
+#include "admin_group.h"
+
 #include <farcall/agent.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,11 +36,12 @@ struct view {
 	struct sample *now, *before;
 	unsigned now_n, before_n, stuck_n;
 	char stuck[256]; /* the first that do not answer */
-	char group[FAR_NAME_MAX];
+	struct admin_choice choice;
+	char group[FAR_NAME_MAX], store[ADMIN_STORE_MAX]; /* from the first sample on */
 	uint64_t at, before_at;
 };
 
-/** Takes a sample of the group. 0; −1 with a message on stderr. */
+/** Takes a sample of the group, which `first` finds by v->choice. 0; −1 with a message on stderr. */
 int top_look(struct view *v, bool first);
 
 #endif

@@ -2,7 +2,6 @@
 /** Takes the samples of `farcall top` from the admin sockets. Main thread. */
 #include "top.h"
 
-#include "admin_client.h"
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -70,12 +69,71 @@ static int by_rank(const void *a, const void *b)
 	return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
+static void note_stuck(struct view *v, const struct admin_worker *w)
+{
+	if (!w->text && !w->gone && !v->stuck_n++)
+		snprintf(v->stuck, sizeof v->stuck, "%s %s", strrchr(w->at.sun_path, '/') + 1, w->why);
+}
+
+/* Finds the one group of the choice. −1: there is none, or more than one. */
+static int choose(struct view *v, const struct admin_workers *w)
+{
+	char group[FAR_NAME_MAX], store[ADMIN_STORE_MAX];
+	unsigned live = 0;
+	for (unsigned i = 0; i < w->n; i++) {
+		live += w->of[i].text != NULL;
+		if (!admin_is_chosen(&w->of[i], &v->choice))
+			continue;
+		admin_group_of(&w->of[i], group, store);
+		if (!*v->group) {
+			snprintf(v->group, sizeof v->group, "%s", group);
+			snprintf(v->store, sizeof v->store, "%s", store);
+		} else if (strcmp(v->group, group) != 0 || strcmp(v->store, store) != 0) {
+			fprintf(stderr, TOP_NAME ": more than one group of this user is here; choose one:\n");
+			admin_groups_print(w, &v->choice);
+			return -1;
+		}
+	}
+	if (*v->group)
+		return 0;
+	if (live) {
+		fprintf(stderr, TOP_NAME ": no worker of this user has the group and the store given; there are:\n");
+		admin_groups_print(w, &(struct admin_choice){0});
+	} else {
+		fprintf(stderr, TOP_NAME ": no worker of this user answers in %s%s%s; `farcall workers` lists them\n",
+			w->dir, v->stuck_n ? ": " : "", v->stuck_n ? v->stuck : "");
+	}
+	return -1;
+}
+
+/* Leaves the workers of the group alone. */
+static void keep_group(const struct view *v, struct admin_workers *w)
+{
+	const struct admin_choice choice = {v->group, v->store};
+	unsigned n = 0;
+	for (unsigned i = 0; i < w->n; i++) {
+		if (admin_is_chosen(&w->of[i], &choice))
+			w->of[n++] = w->of[i];
+		else
+			free(w->of[i].text);
+	}
+	w->n = n;
+}
+
 int top_look(struct view *v, bool first)
 {
 	struct admin_workers w;
-	char group[FAR_NAME_MAX];
 	if (admin_find(&w, TOP_NAME))
 		return -1;
+	v->stuck_n = 0;
+	admin_ask(&w, "info");
+	for (unsigned i = 0; i < w.n; i++)
+		note_stuck(v, &w.of[i]);
+	if (first && choose(v, &w)) {
+		admin_free(&w);
+		return -1;
+	}
+	keep_group(v, &w);
 	struct sample *now = calloc(w.n + 1, sizeof *now);
 	if (!now) {
 		fprintf(stderr, TOP_NAME ": out of memory\n");
@@ -88,25 +146,14 @@ int top_look(struct view *v, bool first)
 	v->before_n = v->now_n;
 	v->before_at = v->at;
 	v->now = now;
-	v->now_n = v->stuck_n = 0;
+	v->now_n = 0;
 	v->at = clock_now(&clock_monotonic);
 	for (unsigned i = 0; i < w.n; i++) {
-		const struct admin_worker *one = &w.of[i];
-		if (!one->text && !one->gone && !v->stuck_n++)
-			snprintf(v->stuck, sizeof v->stuck, "%s %s", strrchr(one->at.sun_path, '/') + 1, one->why);
-		if (!one->text || !admin_string(one->text, "group", group, sizeof group))
-			continue;
-		if (!*v->group)
-			snprintf(v->group, sizeof v->group, "%s", group);
-		if (strcmp(v->group, group) == 0)
-			read_sample(one->text, &v->now[v->now_n++]);
+		note_stuck(v, &w.of[i]);
+		if (w.of[i].text)
+			read_sample(w.of[i].text, &v->now[v->now_n++]);
 	}
 	qsort(v->now, v->now_n, sizeof *v->now, by_rank);
-	if (first && !v->now_n)
-		fprintf(stderr,
-			TOP_NAME ": no worker%s%s%s of this user answers in %s%s%s; `farcall workers` lists them\n",
-			*v->group ? " of group \"" : "", v->group, *v->group ? "\"" : "", w.dir, v->stuck_n ? ": " : "",
-			v->stuck_n ? v->stuck : "");
 	admin_free(&w);
-	return first && !v->now_n ? -1 : 0;
+	return 0;
 }
