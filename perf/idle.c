@@ -18,6 +18,7 @@
 
 #define SETTLE_NS     (300 * FAR_MS) /* spinning and yielding are over by then */
 #define FIRST_CALLS   50
+#define FIRST_PARTS   5             /* of these calls, each with a median: their spread is the noise */
 #define SILENCE_NS    (12 * FAR_MS) /* before each of them */
 #define WARM_CALLS    10
 #define WAKE_SAMPLES  50
@@ -25,6 +26,7 @@
 
 struct idle_result {
 	double cpu_fraction, wakeups_per_s, ctl_wakeups_per_s;
+	double noise; /* of the first calls */
 	uint64_t first_call_p50_ns, rss_bytes, threads;
 };
 
@@ -123,13 +125,21 @@ static void idle_period(struct worker *w)
 static enum far_status first_calls(struct worker *w, struct far_err *err)
 {
 	static struct hist h; /* large for a stack */
+	double ns[FIRST_CALLS], medians[FIRST_PARTS];
 	enum far_status status = FAR_OK;
 	for (int i = 0; i < FIRST_CALLS && status == FAR_OK; i++) {
 		sleep_ns(SILENCE_NS);
 		uint64_t before = floor_now();
 		status = far_rpc_sync(w->agent, w->next, "far::identity", FAR_ARGS(i), NULL, NULL, err);
-		hist_record(&h, floor_now() - before);
+		uint64_t took = floor_now() - before;
+		hist_record(&h, took);
+		ns[i] = (double)took;
 	}
+	if (status != FAR_OK)
+		return status;
+	for (int k = 0; k < FIRST_PARTS; k++)
+		medians[k] = perf_median(&ns[k * (FIRST_CALLS / FIRST_PARTS)], FIRST_CALLS / FIRST_PARTS);
+	w->result.noise = perf_noise(medians, FIRST_PARTS);
 	w->result.first_call_p50_ns = hist_quantile(&h, 0.5);
 	return status;
 }
@@ -170,12 +180,12 @@ static enum far_status work(struct worker *w, struct far_err *err)
 static void report(const struct worker *w, const struct order *order, uint64_t wake_ns)
 {
 	FILE *out = perf_human(w->o);
-	fprintf(out, "%6s %8s %12s %12s %14s %10s %8s\n", "worker", "cpu", "wakeups/s", "control/s", "first call us",
-		"rss MiB", "threads");
+	fprintf(out, "%6s %8s %12s %12s %14s %8s %10s %8s\n", "worker", "cpu", "wakeups/s", "control/s",
+		"first call us", "noise", "rss MiB", "threads");
 	for (int i = 0; i < w->world; i++) {
 		const struct idle_result *r = &order->result[i];
-		fprintf(out, "%6d %7.2f%% %12.2f %12.2f %14.1f %10.1f %8" PRIu64 "\n", i, 100 * r->cpu_fraction,
-			r->wakeups_per_s, r->ctl_wakeups_per_s, (double)r->first_call_p50_ns / 1e3,
+		fprintf(out, "%6d %7.2f%% %12.2f %12.2f %14.1f %7.1f%% %10.1f %8" PRIu64 "\n", i, 100 * r->cpu_fraction,
+			r->wakeups_per_s, r->ctl_wakeups_per_s, (double)r->first_call_p50_ns / 1e3, 100 * r->noise,
 			(double)r->rss_bytes / 1048576, r->threads);
 	}
 	if (w->o->floor)
@@ -195,6 +205,7 @@ static void report(const struct worker *w, const struct order *order, uint64_t w
 		json_double(&j, "wakeups_per_s", r->wakeups_per_s);
 		json_double(&j, "ctl_wakeups_per_s", r->ctl_wakeups_per_s);
 		json_u64(&j, "first_call_p50_ns", r->first_call_p50_ns);
+		json_double(&j, "noise", r->noise);
 		json_u64(&j, "rss_bytes", r->rss_bytes);
 		json_u64(&j, "threads", r->threads);
 		json_close(&j);

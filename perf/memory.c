@@ -12,6 +12,7 @@
 #define WARM_CALLS 20000u        /* before the first look: rings and pools have been used from end to end */
 #define LARGE      65536u        /* every tenth slice is of calls of so many bytes */
 #define LARGE_TURN 10u
+#define READINGS   256u /* of resident memory before the last look, one each slice: their spread is the noise */
 
 struct memory_sample {
 	uint64_t calls, own, server; /* resident bytes of the two */
@@ -26,6 +27,8 @@ struct memory {
 	uint64_t calls, slices;
 	struct memory_sample looks[OPTIONS_LIST_MAX + 1];
 	unsigned looks_n;
+	double readings[READINGS]; /* the last ones, of both processes together */
+	uint64_t readings_n;
 };
 
 /* 0: it cannot be read. */
@@ -56,15 +59,25 @@ static int look(struct memory *m)
 	return 0;
 }
 
+/* Those before the last look, since the one before it. */
+static unsigned readings(const struct memory *m)
+{
+	return m->readings_n < READINGS ? (unsigned)m->readings_n : READINGS;
+}
+
 static int go_to(struct memory *m, uint64_t calls)
 {
 	uint64_t busy = 0;
+	if (m->calls < calls)
+		m->readings_n = 0;
 	while (m->calls < calls) {
 		bool large = m->slices++ % LARGE_TURN == LARGE_TURN - 1;
 		m->flow.bytes = large ? LARGE : m->o->bytes;
 		m->flow.inflight = large ? 4 : m->o->inflight;
 		if (flow_run(&m->flow, SLICE_NS, &m->calls, &busy))
 			return peer_complain(m->o, &m->flow.err);
+		m->readings[m->readings_n++ % READINGS] =
+			(double)resident(getpid()) + (double)resident(m->peer.pids[0]);
 	}
 	return look(m);
 }
@@ -90,14 +103,17 @@ static int64_t growth(const struct memory *m)
 	return (int64_t)(last->own + last->server) - (int64_t)(first->own + first->server);
 }
 
-static void report(const struct memory *m)
+static void report(struct memory *m)
 {
+	double noise = perf_noise(m->readings, readings(m));
 	struct far_worker_info info = {.nic = "?"};
 	int64_t grown = growth(m);
 	struct json j;
 	far_worker_by_rank(m->peer.agent, m->peer.to.worker, &info, NULL);
 	fprintf(perf_human(m->o), "nic %s: grown by %" PRId64 " KiB, both together, from %" PRIu64 " calls on\n",
 		info.nic, grown / 1024, m->looks[m->looks_n > 2].calls);
+	fprintf(perf_human(m->o), "noise %.2f %% (spread of %u readings before the last look)\n", 100 * noise,
+		readings(m));
 	if (!m->o->json)
 		return;
 	json_begin(&j, stdout);
@@ -106,6 +122,7 @@ static void report(const struct memory *m)
 	json_u64(&j, "bytes", m->o->bytes);
 	json_u64(&j, "inflight", m->o->inflight);
 	json_double(&j, "grown_bytes", (double)grown);
+	json_double(&j, "noise", noise);
 	json_array(&j, "looks");
 	for (unsigned i = 0; i < m->looks_n; i++) {
 		json_object(&j, NULL);

@@ -264,8 +264,9 @@ int main(int argc, char **argv)
 {
 	bool count = argc == 2 && strcmp(argv[1], "count") == 0;
 	if (argc > 1 && !count) {
-		fprintf(stderr, "usage: micro [count]\n");
-		return 2;
+		bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+		fprintf(help ? stdout : stderr, "usage: micro [count]\n");
+		return help ? 0 : 2;
 	}
 	prepare();
 	for (size_t k = 0; k < sizeof operations / sizeof *operations; k++) {

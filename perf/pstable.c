@@ -22,10 +22,11 @@
 #include <string.h>
 #include <time.h>
 
-#define KEYS    2000u
-#define DIM     16u
-#define ROUNDS  401u
-#define BATCHES 97u /* of keys, drawn before */
+#define KEYS     2000u
+#define DIM      16u
+#define ROUNDS   401u
+#define ROWS_MAX 4000000000ull
+#define BATCHES  97u /* of keys, drawn before */
 
 struct flat_entry {
 	uint64_t key;
@@ -286,15 +287,35 @@ static void grow(uint64_t rows)
 	pst_table_free(t);
 }
 
+/* A number of rows, with room for the keys of a pull. 0: it is none, with a message. */
+static uint64_t rows_of(const char *text)
+{
+	char *end;
+	unsigned long long n = strtoull(text, &end, 10);
+	if (*text >= '0' && *text <= '9' && !*end && n >= KEYS && n <= ROWS_MAX)
+		return n;
+	fprintf(stderr, "pstable: \"%s\" is no number of rows; give one from %u to %llu\n", text, KEYS, ROWS_MAX);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	bool help = argc == 2 && strcmp(argv[1], "--help") == 0, grows = argc > 1 && strcmp(argv[1], "grow") == 0;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc == 3 && strcmp(argv[1], "grow") == 0) {
-		grow(strtoull(argv[2], NULL, 10));
+	if (help || (grows && argc != 3)) {
+		fprintf(help ? stdout : stderr, "usage: pstable [ROWS]...   pulls and pushes\n"
+						"       pstable grow ROWS   each insert while a table grows\n");
+		return help ? 0 : 2;
+	}
+	for (int i = 1 + grows; i < argc; i++)
+		if (!rows_of(argv[i]))
+			return 2;
+	if (grows) {
+		grow(rows_of(argv[2]));
 		return 0;
 	}
 	for (int i = 1; i < argc; i++)
-		pulls(strtoull(argv[i], NULL, 10));
+		pulls(rows_of(argv[i]));
 	if (argc == 1) {
 		pulls(630000);
 		pulls(8000000);

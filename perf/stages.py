@@ -427,7 +427,9 @@ def readme(mode, file, tables):
 
 def main():
     a = sys.argv[1:]
-    if len(a) == 4 and a[0] == 'counts':
+    if a == ['--help']:
+        print(__doc__)
+    elif len(a) == 4 and a[0] == 'counts':
         print_counts(Program(a[1]), a[2], int(a[3]))
     elif len(a) == 4 and a[0] == 'functions':
         program = Program(a[1])

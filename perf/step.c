@@ -372,10 +372,12 @@ int main(int argc, char **argv)
 	unsigned long rounds = argc == 3 || sampled ? strtoul(argv[1], NULL, 10) : 0;
 	const struct api *api = rounds ? find(argv[2]) : NULL;
 	if (!api) {
-		fprintf(stderr, "usage: step ROUNDS "
-				"message|message_single|fiber|rpc|rpc_single|handle|fanout|method|method_single|rref "
-				"[samples], or step build\n");
-		return 2;
+		bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+		fprintf(help ? stdout : stderr,
+			"usage: step ROUNDS "
+			"message|message_single|fiber|rpc|rpc_single|handle|fanout|method|method_single|rref "
+			"[samples], or step build\n");
+		return help ? 0 : 2;
 	}
 	void (*step)(void) = api->step;
 	id = api->id;

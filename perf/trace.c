@@ -21,6 +21,7 @@
 #define IRQS_MAX  256
 #define KEPT_MAX  64 /* outliers in the object; the table has TABLE_MAX of them */
 #define TABLE_MAX 20
+#define PARTS     10 /* of the time, each with a median: their spread is the noise */
 
 enum side { CALLER, SERVER, SIDES };
 static const char *const side_names[] = {"caller", "server"};
@@ -55,7 +56,9 @@ struct outlier {
 struct trace {
 	const struct perf_opts *o;
 	struct peer peer;
-	struct hist calls;
+	struct hist calls, part; /* of all; of the present of PARTS parts of the time */
+	double medians[PARTS];
+	unsigned medians_n;
 	struct look last;
 	char irq_names[IRQS_MAX][16];
 	bool cpu[CPU_SETSIZE]; /* whose interrupts are counted */
@@ -326,28 +329,44 @@ static int look(struct trace *t, uint64_t before, uint64_t after)
 
 /* ---- the measurement ---- */
 
+static void end_part(struct trace *t)
+{
+	if (t->part.count && t->medians_n < PARTS)
+		t->medians[t->medians_n++] = (double)hist_quantile(&t->part, 0.5);
+	hist_reset(&t->part);
+}
+
 static int run(struct trace *t, uint64_t ns, bool recorded)
 {
 	const struct server_stamp_request plain = {0}, spinning = {.spin_ns = t->o->spin_ns};
 	uint64_t before, after = floor_now(), looked = 0;
+	uint64_t part_end = after + ns / PARTS;
 	t->begun_ns = after;
 	t->recorded = recorded;
 	if (look(t, 0, 0))
 		return 1;
 	while (after - t->begun_ns < ns) {
+		if (recorded && after >= part_end) {
+			end_part(t);
+			part_end = after + ns / PARTS;
+		}
 		bool spins = recorded && ++t->sent % SPIN_EACH == 0;
 		bool fresh = looked >= after; /* the look has emptied the caches: not recorded, if it is no outlier */
 		if (call(t, spins ? &spinning : &plain, &before, &after))
 			return 1;
 		bool outlier = after - before > t->o->limit_ns;
-		if (recorded && !outlier && !fresh)
+		if (recorded && !outlier && !fresh) {
 			hist_record(&t->calls, after - before);
+			hist_record(&t->part, after - before);
+		}
 		if (!outlier && after - looked < LOOK_NS)
 			continue;
 		if (look(t, before, after))
 			return 1;
 		looked = floor_now();
 	}
+	if (recorded)
+		end_part(t);
 	return 0;
 }
 
@@ -359,7 +378,7 @@ static uint64_t outliers(const struct trace *t)
 	return n;
 }
 
-static void print_table(const struct trace *t, const char *nic)
+static void print_table(const struct trace *t, const char *nic, double noise)
 {
 	FILE *out = perf_human(t->o);
 	const struct hist *h = &t->calls;
@@ -367,6 +386,7 @@ static void print_table(const struct trace *t, const char *nic)
 	fprintf(out, "%10s %10s %10s %10s us\n%10.2f %10.2f %10.2f %10.2f\n", "p50", "p99", "p99.9", "max",
 		(double)hist_quantile(h, 0.5) / 1e3, (double)hist_quantile(h, 0.99) / 1e3,
 		(double)hist_quantile(h, 0.999) / 1e3, (double)h->max / 1e3);
+	fprintf(out, "noise %.1f %% (spread of the medians of %u parts)\n", 100 * noise, t->medians_n);
 	fprintf(out, "%" PRIu64 " round trips above %.0f us\n", outliers(t), (double)t->o->limit_ns / 1e3);
 	if (!t->longest_n)
 		return;
@@ -385,7 +405,7 @@ static void print_table(const struct trace *t, const char *nic)
 	}
 }
 
-static void print_json(const struct trace *t, const char *nic)
+static void print_json(const struct trace *t, const char *nic, double noise)
 {
 	struct json j;
 	const struct hist *h = &t->calls;
@@ -396,6 +416,7 @@ static void print_json(const struct trace *t, const char *nic)
 	json_u64(&j, "p99_ns", hist_quantile(h, 0.99));
 	json_u64(&j, "p999_ns", hist_quantile(h, 0.999));
 	json_u64(&j, "max_ns", h->max);
+	json_double(&j, "noise", noise);
 	json_u64(&j, "calls", h->count);
 	json_double(&j, "seconds", (double)t->o->duration_ns / 1e9);
 	json_u64(&j, "limit_ns", t->o->limit_ns);
@@ -448,10 +469,11 @@ int perf_trace(const struct perf_opts *o)
 	if (rc == 0)
 		rc = run(&t, o->duration_ns, true);
 	if (rc == 0) {
+		double noise = perf_noise(t.medians, t.medians_n);
 		far_worker_by_rank(t.peer.agent, t.peer.to.worker, &info, NULL);
-		print_table(&t, info.nic);
+		print_table(&t, info.nic, noise);
 		if (o->json)
-			print_json(&t, info.nic);
+			print_json(&t, info.nic, noise);
 	}
 	int close_rc = peer_close(&t.peer, o);
 	return rc ? rc : close_rc;

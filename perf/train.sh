@@ -6,8 +6,13 @@
 # usage: train.sh BUILD [ROUNDS [SECONDS]]    rounds of all figures (5), seconds of each (1)
 # exit status: 0; 1: a program failed, or the losses differ; 2: usage
 set -u
+usage="usage: train.sh BUILD [ROUNDS [SECONDS]]; BUILD has apps/libtrain/train_step"
+if [ "${1:-}" = --help ]; then
+	echo "$usage"
+	exit 0
+fi
 if [ $# -lt 1 ] || [ $# -gt 3 ] || [ ! -x "$1/apps/libtrain/train_step" ]; then
-	echo "usage: train.sh BUILD [ROUNDS [SECONDS]]; BUILD has apps/libtrain/train_step" >&2
+	echo "$usage" >&2
 	exit 2
 fi
 build=$1

@@ -299,8 +299,10 @@ int main(int argc, char **argv)
 	double seconds = argc == 3 ? strtod(argv[2], NULL) : 0;
 	while (argc == 3 && figure < FIGURES && strcmp(argv[1], figures[figure]))
 		figure++;
-	if (!(seconds > 0) || figure == FIGURES)
-		return fprintf(stderr, "usage: train_step add|mlp|embedding|pipeline|hop SECONDS\n"), 2;
+	bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+	if (help || !(seconds > 0) || figure == FIGURES)
+		return fprintf(help ? stdout : stderr, "usage: train_step add|mlp|embedding|pipeline|hop SECONDS\n"),
+		       help ? 0 : 2;
 	check(far_pool_new(0, &pool, &err));
 	check(far_train_new(pool, &train, &err));
 	check(far_tape_new(pool, &tape, &err));

@@ -110,6 +110,9 @@ def serve(directory):
 
 
 def main():
+    if sys.argv[1:] == ["--help"]:
+        print(__doc__)
+        return 0
     if figure not in SHAPES:
         sys.exit("usage: train_torch.py add|mlp|embedding|pipeline|hop SECONDS")
     with tempfile.TemporaryDirectory() as directory:

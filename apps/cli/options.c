@@ -143,6 +143,11 @@ int options_read(const struct option_spec *spec, const char *value, char text[OP
 		*(bool *)spec->out = true;
 		return 0;
 	case OPTION_TEXT:
+		if (!*value) {
+			snprintf(text, OPTIONS_TEXT_MAX, "--%s: the value is empty; give %s, or leave the option out",
+				 spec->name, spec->value);
+			return -EINVAL;
+		}
 		*(const char **)spec->out = value;
 		return 0;
 	case OPTION_COUNTS:

@@ -40,7 +40,8 @@ static void print_help(FILE *f)
 		   "Remote procedure calls between polling cores that bypass the kernel.\n\ncommands:\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
-	fprintf(f, "\n'farcall COMMAND --help' describes one of them; 'farcall --version' prints the version.\n");
+	fprintf(f, "\n'farcall COMMAND --help' describes one of them; 'farcall --version' prints the version.\n"
+		   "The last value of an option that is given twice counts.\n");
 }
 
 static int run_command(int argc, char **argv)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall top`: the workers of a group on this host, as a live view of a terminal or once as text or JSON. Reads the
  * admin sockets. */
-#include "admin_client.h"
+#include "top.h"
+
 #include "apps/cli/options.h"
 #include "base/clock.h"
 #include "commands.h"
 
 #include <errno.h>
-#include <farcall/agent.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,147 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NAME        "farcall top"
-#define NICS_MAX    8u
-#define BUCKETS_MAX 512u
-
-struct bucket {
-	uint64_t end, n;
-};
-
-/* What a worker reports at one time. */
-struct sample {
-	char worker[FAR_NAME_MAX], state[16];
-	uint64_t rank, pid, uptime_ns;
-	uint64_t calls, requests, errors, sent, received, drops, busy;
-	uint64_t active, serving, owned, held, forks, unconfirmed, silent;
-	unsigned shards_n, nics_n, buckets_n;
-	uint64_t cpu_ns[FAR_SHARDS_MAX];
-	struct {
-		char nic[16];
-		uint64_t sessions;
-	} nics[NICS_MAX];
-	struct bucket buckets[BUCKETS_MAX]; /* by end */
-};
-
-struct view {
-	struct sample *now, *before;
-	unsigned now_n, before_n, stuck_n;
-	char stuck[256]; /* the first that do not answer */
-	char group[FAR_NAME_MAX];
-	uint64_t at, before_at;
-};
-
 static volatile sig_atomic_t stopped;
 
 static void on_stop(int number)
 {
 	(void)number;
 	stopped = 1;
-}
-
-/* ---- reading ---- */
-
-static uint64_t sum_of(const char *text, const char *const *names)
-{
-	uint64_t sum = 0, one;
-	for (; *names; names++)
-		sum += admin_number(text, *names, &one) ? one : 0;
-	return sum;
-}
-
-#define SUM(text, ...) sum_of(text, (const char *const[]){__VA_ARGS__, NULL})
-
-static void read_lists(const char *text, struct sample *s)
-{
-	const char *at = strstr(text, "\"buckets\":[");
-	unsigned long long end, n;
-	for (at = at ? at + 11 : NULL; at && s->buckets_n < BUCKETS_MAX && sscanf(at, "[%llu,%llu]", &end, &n) == 2;) {
-		s->buckets[s->buckets_n++] = (struct bucket){end, n};
-		at = strchr(at, ']') + 1;
-		at += *at == ',';
-	}
-	for (at = strstr(text, "{\"nic\":"); at && s->nics_n < NICS_MAX; at = strstr(at + 1, "{\"nic\":")) {
-		static const char *const drops[] = {"malformed",          "no_room",   "send_refused",      "checksum",
-						    "unknown_connection", "no_memory", "handshake_backlog", NULL};
-		admin_string(at, "nic", s->nics[s->nics_n].nic, sizeof s->nics[0].nic);
-		admin_number(at, "sessions_up", &s->nics[s->nics_n++].sessions);
-		s->drops += sum_of(at, drops);
-	}
-	for (at = strstr(text, "{\"shard\":"); at && s->shards_n < FAR_SHARDS_MAX; at = strstr(at + 1, "{\"shard\":"))
-		admin_number(at, "cpu_ns", &s->cpu_ns[s->shards_n++]);
-}
-
-static void read_sample(const char *text, struct sample *s)
-{
-	memset(s, 0, sizeof *s);
-	admin_string(text, "worker", s->worker, sizeof s->worker);
-	admin_string(text, "state", s->state, sizeof s->state);
-	s->rank = SUM(text, "rank");
-	s->pid = SUM(text, "pid");
-	s->uptime_ns = SUM(text, "uptime_ns");
-	s->calls = SUM(text, "calls_sent", "oneways_sent");
-	s->requests = SUM(text, "requests_received");
-	s->errors = SUM(text, "calls_failed");
-	s->sent = SUM(text, "bytes_sent");
-	s->received = SUM(text, "bytes_received");
-	s->drops = SUM(text, "invalid", "oneway");
-	s->busy = SUM(text, "busy");
-	s->active = SUM(text, "calls_active");
-	s->serving = SUM(text, "requests_active");
-	s->owned = SUM(text, "rrefs_owned");
-	s->held = SUM(text, "rrefs_held");
-	s->forks = SUM(text, "rrefs_forks");
-	s->unconfirmed = SUM(text, "rrefs_unconfirmed");
-	s->silent = SUM(text, "shards_silent");
-	read_lists(text, s);
-}
-
-static int by_rank(const void *a, const void *b)
-{
-	const struct sample *x = a, *y = b;
-	return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-/* Takes a sample of the group. 0; −1 with a message on stderr. */
-static int look(struct view *v, bool first)
-{
-	struct admin_workers w;
-	char group[FAR_NAME_MAX];
-	if (admin_find(&w, NAME))
-		return -1;
-	struct sample *now = calloc(w.n + 1, sizeof *now);
-	if (!now) {
-		fprintf(stderr, NAME ": out of memory\n");
-		admin_free(&w);
-		return -1;
-	}
-	admin_ask(&w, "metrics json");
-	free(v->before);
-	v->before = v->now;
-	v->before_n = v->now_n;
-	v->before_at = v->at;
-	v->now = now;
-	v->now_n = v->stuck_n = 0;
-	v->at = clock_now(&clock_monotonic);
-	for (unsigned i = 0; i < w.n; i++) {
-		const struct admin_worker *one = &w.of[i];
-		if (!one->text && !one->gone && !v->stuck_n++)
-			snprintf(v->stuck, sizeof v->stuck, "%s %s", strrchr(one->at.sun_path, '/') + 1, one->why);
-		if (!one->text || !admin_string(one->text, "group", group, sizeof group))
-			continue;
-		if (!*v->group)
-			snprintf(v->group, sizeof v->group, "%s", group);
-		if (strcmp(v->group, group) == 0)
-			read_sample(one->text, &v->now[v->now_n++]);
-	}
-	qsort(v->now, v->now_n, sizeof *v->now, by_rank);
-	if (first && !v->now_n)
-		fprintf(stderr, NAME ": no worker%s%s%s of this user answers in %s%s%s; `farcall workers` lists them\n",
-			*v->group ? " of group \"" : "", v->group, *v->group ? "\"" : "", w.dir, v->stuck_n ? ": " : "",
-			v->stuck_n ? v->stuck : "");
-	admin_free(&w);
-	return first && !v->now_n ? -1 : 0;
 }
 
 /* ---- rates ---- */
@@ -396,7 +261,7 @@ static void put_view(struct screen *screen, const struct view *v)
 	struct tm tm;
 	localtime_r(&now, &tm);
 	strftime(clock, sizeof clock, "%H:%M:%S", &tm);
-	put_line(screen, "farcall top  %s  group %s  %u worker%s here", clock, v->group, v->now_n,
+	put_line(screen, "farcall top  %s  group %s, store %s: %u worker%s here", clock, v->group, v->store, v->now_n,
 		 v->now_n == 1 ? "" : "s");
 	put_line(screen, "calls/s  %-9s requests/s %-9s in flight %-8s serving %s", count_text(all.calls, a),
 		 count_text(all.requests, b), count_text((double)all.active, c), count_text((double)all.serving, d));
@@ -446,7 +311,8 @@ static void print_json(const struct view *v)
 	struct line all = total_of(v);
 	char nics[256];
 	sessions_text(v, true, nics, sizeof nics);
-	printf("{\"group\":\"%s\",\"workers_silent\":%u,\"sessions\":{%s},", v->group, v->stuck_n, nics);
+	printf("{\"group\":\"%s\",\"store\":\"%s\",\"workers_silent\":%u,\"sessions\":{%s},", v->group, v->store,
+	       v->stuck_n, nics);
 	json_line(&all);
 	printf(",\"workers\":[");
 	for (unsigned i = 0; i < v->now_n; i++) {
@@ -512,7 +378,7 @@ static int watch(struct view *v, uint64_t interval_ns)
 		fflush(stdout);
 		if (wait_for_key(interval_ns))
 			break;
-		if ((status = look(v, false)))
+		if ((status = top_look(v, false)))
 			break;
 	}
 	fputs("\033[?25h\033[?1049l", stdout);
@@ -526,42 +392,38 @@ int cmd_top(int argc, char **argv)
 {
 	bool once = false, json = false;
 	uint64_t interval_ns = FAR_SEC;
-	const char *group = NULL;
+	struct view v = {0};
 	const struct option_spec specs[] = {
-		{"group", 'g', OPTION_TEXT, &group, 0, 0, "NAME", "the group (default: that of the first worker)",
-		 NULL},
+		ADMIN_CHOICE_OPTIONS(v.choice),
 		{"interval", 'i', OPTION_DURATION, &interval_ns, 100 * FAR_MS, 3600 * FAR_SEC, "TIME",
 		 "time between two looks (default 1s)", NULL},
 		{"once", 0, OPTION_FLAG, &once, 0, 0, NULL, "print one view, of one interval, and end", NULL},
 		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "with --once: print JSON", NULL},
 		{.name = ""}};
 	const struct option_command command = {
-		NAME, "[OPTIONS]",
-		"Shows the workers of a group on this host, of this user: calls per second, latency percentiles, calls "
+		TOP_NAME, "[OPTIONS]",
+		"Shows the workers of one group on this host, of this user: calls per second, latency percentiles, "
+		"calls "
 		"in\n"
 		"flight, errors and drops, sessions by NIC, references, CPU of each shard's poller. q ends it. "
 		"Latencies\n"
 		"are those of the calls of the interval that were measured, one in FAR_METRICS_SAMPLE.",
 		specs};
 	int rest;
-	struct view v = {0};
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);
 	if (parsed != OPTIONS_GO)
 		return parsed == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
 	if (rest < argc)
-		return options_wrong(NAME, "%s: arguments are not expected", argv[rest]);
+		return options_wrong(TOP_NAME, "%s: arguments are not expected", argv[rest]);
 	if (json && !once)
-		return options_wrong(NAME, "--json needs --once");
-	if (group && strlen(group) >= sizeof v.group)
-		return options_wrong(NAME, "--group: the name is too long");
+		return options_wrong(TOP_NAME, "--json needs --once");
 	if (!once && !isatty(STDOUT_FILENO))
-		return options_wrong(NAME, "the output is no terminal; give --once");
-	snprintf(v.group, sizeof v.group, "%s", group ? group : "");
-	int status = look(&v, true) ? 1 : 0;
+		return options_wrong(TOP_NAME, "the output is no terminal; give --once");
+	int status = top_look(&v, true) ? 1 : 0;
 	struct timespec pause = {(time_t)(interval_ns / FAR_SEC), (long)(interval_ns % FAR_SEC)};
 	if (!status && once) {
 		nanosleep(&pause, NULL);
-		status = look(&v, false) ? 1 : 0;
+		status = top_look(&v, false) ? 1 : 0;
 	}
 	if (!status && once && json) {
 		print_json(&v);

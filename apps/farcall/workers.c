@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall workers`, which lists this user's workers on this host, and `farcall debug`, which shows what one of them
  * waits for. Both read the admin sockets. */
-#include "admin_client.h"
+#include "admin_group.h"
 #include "apps/cli/options.h"
 #include "commands.h"
 #include "control/admin.h"
@@ -20,12 +20,12 @@ static int no_arguments(const char *name, int rest, int argc, char **argv)
 	return rest < argc ? options_wrong(name, "%s: arguments are not expected", argv[rest]) : 0;
 }
 
-static void print_worker(const struct admin_worker *w)
+static void print_worker(FILE *out, const struct admin_worker *w)
 {
-	char worker[FAR_NAME_MAX] = "", group[FAR_NAME_MAX] = "", state[16] = "", store[128] = "";
+	char worker[FAR_NAME_MAX] = "", group[FAR_NAME_MAX] = "", state[16] = "", store[ADMIN_STORE_MAX] = "";
 	uint64_t pid = 0, rank = 0, world = 0, shards = 0, uptime = 0, port = 0;
 	if (!w->text) {
-		printf("%-18s %s\n", strrchr(w->at.sun_path, '/') + 1, w->why);
+		fprintf(out, "%-18s %s\n", strrchr(w->at.sun_path, '/') + 1, w->why);
 		return;
 	}
 	admin_string(w->text, "worker", worker, sizeof worker);
@@ -38,18 +38,21 @@ static void print_worker(const struct admin_worker *w)
 	admin_number(w->text, "shards", &shards);
 	admin_number(w->text, "uptime_ns", &uptime);
 	admin_number(w->text, "metrics_port", &port);
-	printf("%-18s %-12s %4" PRIu64 "/%-4" PRIu64 " %8" PRIu64 " %-8s %6" PRIu64 " %8.0fs  %s", worker, group, rank,
-	       world, pid, state, shards, (double)uptime / 1e9, store);
+	fprintf(out, "%-18s %-12s %4" PRIu64 "/%-4" PRIu64 " %8" PRIu64 " %-8s %6" PRIu64 " %8.0fs  %s", worker, group,
+		rank, world, pid, state, shards, (double)uptime / 1e9, store);
 	if (port)
-		printf("  metrics on port %" PRIu64, port);
-	printf("\n");
+		fprintf(out, "  metrics on port %" PRIu64, port);
+	fprintf(out, "\n");
 }
 
 int cmd_workers(int argc, char **argv)
 {
 	bool json = false;
+	struct admin_choice choice = {0};
 	const struct option_spec specs[] = {
-		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "print an array of objects", NULL}, {.name = ""}};
+		ADMIN_CHOICE_OPTIONS(choice),
+		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "print an array of objects", NULL},
+		{.name = ""}};
 	const struct option_command command = {WORKERS, "[OPTIONS]",
 					       "Lists the workers of this user on this host: name, group, rank and "
 					       "world size, process, state, shards,\n"
@@ -73,7 +76,7 @@ int cmd_workers(int argc, char **argv)
 		printf("[");
 	for (unsigned i = 0; i < w.n; i++) {
 		const struct admin_worker *one = &w.of[i];
-		if (one->gone)
+		if (one->gone || (one->text && !admin_is_chosen(one, &choice)))
 			continue;
 		if (json && one->text)
 			printf("%s%.*s", live ? "," : "", (int)strcspn(one->text, "\n"), one->text);
@@ -83,46 +86,32 @@ int cmd_workers(int argc, char **argv)
 			printf("%-18s %-12s %9s %8s %-8s %6s %9s  %s\n", "WORKER", "GROUP", "RANK", "PID", "STATE",
 			       "SHARDS", "UPTIME", "STORE");
 		if (!json)
-			print_worker(one);
+			print_worker(stdout, one);
 		live++;
 	}
 	if (json)
 		printf("]\n");
 	else if (!live)
-		printf("no workers of this user in %s\n", w.dir);
+		printf("no workers of this user%s in %s\n",
+		       choice.group || choice.store ? " with the group and the store given" : "", w.dir);
 	admin_free(&w);
 	return 0;
 }
 
 /* ---- debug ---- */
 
-/* The worker of that name, process or socket; the number of matches in *n. */
-static struct admin_worker *choose(struct admin_workers *w, const char *which, unsigned *n)
+/* Is it the worker of that name, process or socket. One that does not answer is found by its socket, admin-PID-N. */
+static bool is_worker(const struct admin_worker *one, const char *which, const struct admin_choice *choice)
 {
-	struct admin_worker *found = NULL;
-	char worker[FAR_NAME_MAX], pid_text[24];
-	uint64_t pid;
-	*n = 0;
-	for (unsigned i = 0; i < w->n; i++) {
-		struct admin_worker *one = &w->of[i];
-		const char *socket = strrchr(one->at.sun_path, '/') + 1;
-		size_t digits = strspn(which, "0123456789");
-		/* A worker that does not answer is found by its socket: admin-PID-N. */
-		bool is = !one->gone &&
-			  (strcmp(socket, which) == 0 ||
-			   (!which[digits] && strncmp(socket + sizeof ADMIN_PREFIX - 1, which, digits) == 0 &&
-			    socket[sizeof ADMIN_PREFIX - 1 + digits] == '-'));
-		if (one->text && admin_number(one->text, "pid", &pid)) {
-			snprintf(pid_text, sizeof pid_text, "%" PRIu64, pid);
-			is |= strcmp(pid_text, which) == 0;
-			is |= admin_string(one->text, "worker", worker, sizeof worker) && strcmp(worker, which) == 0;
-		}
-		if (is) {
-			found = one;
-			++*n;
-		}
-	}
-	return found;
+	const char *socket = strrchr(one->at.sun_path, '/') + 1, *of_process = socket + sizeof ADMIN_PREFIX - 1;
+	char worker[FAR_NAME_MAX];
+	size_t digits = strspn(which, "0123456789");
+	if (one->gone || (one->text && !admin_is_chosen(one, choice)))
+		return false;
+	if (strcmp(socket, which) == 0 ||
+	    (!which[digits] && strncmp(of_process, which, digits) == 0 && of_process[digits] == '-'))
+		return true;
+	return one->text && admin_string(one->text, "worker", worker, sizeof worker) && strcmp(worker, which) == 0;
 }
 
 /* Indents JSON: one member of an object a line, innermost objects on one line. */
@@ -150,20 +139,32 @@ static void print_indented(const char *text)
 	}
 }
 
-static int debug_one(struct admin_workers *w, const char *which, const char *request, bool indent)
+static int debug_one(struct admin_workers *w, const char *which, const struct admin_choice *choice, const char *request,
+		     bool indent)
 {
-	unsigned n;
+	struct admin_worker *one = NULL;
+	unsigned n = 0;
 	admin_ask(w, "info");
-	struct admin_worker *one = choose(w, which, &n);
+	for (unsigned i = 0; i < w->n; i++)
+		if (is_worker(&w->of[i], which, choice)) {
+			one = &w->of[i];
+			n++;
+		}
 	if (!one) {
-		fprintf(stderr, DEBUG ": no worker \"%s\" of this user in %s; `" WORKERS "` lists them\n", which,
-			w->dir);
+		fprintf(stderr, DEBUG ": no worker \"%s\" of this user%s in %s; `" WORKERS "` lists them\n", which,
+			choice->group || choice->store ? " with the group and the store given" : "", w->dir);
 		return 1;
 	}
 	if (n > 1) {
 		fprintf(stderr,
-			DEBUG ": %u workers are called \"%s\"; give the process number of one (`" WORKERS "`)\n", n,
-			which);
+			DEBUG
+			": %u workers are \"%s\"; give --group, --store, or the process number or socket of one:\n",
+			n, which);
+		for (unsigned i = 0; i < w->n; i++)
+			if (is_worker(&w->of[i], which, choice)) {
+				fprintf(stderr, "  %-18s ", strrchr(w->of[i].at.sun_path, '/') + 1);
+				print_worker(stderr, &w->of[i]);
+			}
 		return 1;
 	}
 	struct admin_workers alone = {.of = one, .n = 1};
@@ -185,8 +186,10 @@ int cmd_debug(int argc, char **argv)
 	static const char *formats[] = {"text", "json", "prometheus", NULL};
 	int metrics = -1;
 	bool json = false;
+	struct admin_choice choice = {0};
 	char request[32] = "debug";
-	const struct option_spec specs[] = {{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "print JSON on one line", NULL},
+	const struct option_spec specs[] = {ADMIN_CHOICE_OPTIONS(choice),
+					    {"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "print JSON on one line", NULL},
 					    {"metrics", 0, OPTION_CHOICE, &metrics, 0, 0, "FORMAT",
 					     "print the worker's metrics instead: text, json or prometheus", formats},
 					    {.name = ""}};
@@ -209,7 +212,7 @@ int cmd_debug(int argc, char **argv)
 		snprintf(request, sizeof request, "metrics %s", formats[metrics]);
 	if (admin_find(&w, DEBUG))
 		return 1;
-	int status = debug_one(&w, argv[rest], request, metrics < 0 && !json);
+	int status = debug_one(&w, argv[rest], &choice, request, metrics < 0 && !json);
 	admin_free(&w);
 	return status;
 }

@@ -141,13 +141,6 @@ static const char *state_word(const struct far_agent *a)
 	return words[ctl_state(a->ctl)];
 }
 
-/* The group's name in "host:port/group/name". */
-static void group_of(const struct far_agent *a, char out[FAR_NAME_MAX])
-{
-	const char *from = strchr(a->identity, '/'), *to = from ? strchr(from + 1, '/') : NULL;
-	snprintf(out, FAR_NAME_MAX, "%.*s", to ? (int)(to - from - 1) : 0, to ? from + 1 : "");
-}
-
 static void add_counters(struct metrics_report *r, const struct far_agent *a)
 {
 	struct far_counters all = {0};
@@ -257,19 +250,17 @@ enum far_status agent_report(struct far_agent *a, struct metrics_report **out, s
 	struct collection c;
 	uint64_t on_fibers = 0;
 	size_t peers = (size_t)a->world * sizeof(struct far_peer_metrics);
-	struct metrics_report *r = calloc(1, sizeof *r + peers + FAR_NAME_MAX);
+	struct metrics_report *r = calloc(1, sizeof *r + peers);
 	if (!r)
 		return err_set(err, FAR_RESOURCE, "out of memory for the metrics of %d workers", a->world);
 	r->peers = (struct far_peer_metrics *)(void *)(r + 1);
-	char *group = (char *)r->peers + peers;
 	enum far_status status = collect(a, false, &c, err);
 	if (status) {
 		free(r);
 		return status;
 	}
-	group_of(a, group);
 	r->worker = a->name;
-	r->group = group;
+	r->group = ctl_group(a->ctl);
 	r->state = state_word(a);
 	r->rank = a->rank;
 	r->pid = (long)getpid();
@@ -404,15 +395,14 @@ static void put_shard(struct metrics_out *o, const struct far_agent *a, unsigned
 
 void agent_info_write(const struct far_agent *a, struct metrics_out *o)
 {
-	char group[FAR_NAME_MAX];
-	group_of(a, group);
 	metrics_put(o, "{\"version\":\"" FAR_VERSION "\",\"worker\":");
 	metrics_put_quoted(o, a->name);
 	metrics_put(o, ",\"group\":");
-	metrics_put_quoted(o, group);
-	metrics_put(o, ",\"store\":\"%.*s\",\"rank\":%d,\"world\":%d,\"pid\":%ld,\"state\":\"%s\",\"shards\":%u",
-		    (int)strcspn(a->identity, "/"), a->identity, a->rank, a->world, (long)getpid(), state_word(a),
-		    a->shards_n);
+	metrics_put_quoted(o, ctl_group(a->ctl));
+	metrics_put(o, ",\"store\":");
+	metrics_put_quoted(o, ctl_store_text(a->ctl));
+	metrics_put(o, ",\"rank\":%d,\"world\":%d,\"pid\":%ld,\"state\":\"%s\",\"shards\":%u", a->rank, a->world,
+		    (long)getpid(), state_word(a), a->shards_n);
 	metrics_put(o, ",\"uptime_ns\":%" PRIu64 ",\"metrics_port\":%u}\n", clock_now(a->clock) - a->started_ns,
 		    a->metrics_port);
 }

@@ -275,6 +275,16 @@ void ctl_store(const struct ctl *ctl, struct url *url, struct key_choice *key)
 		key->kind = KEY_GIVEN;
 }
 
+const char *ctl_group(const struct ctl *ctl)
+{
+	return ctl->group.group;
+}
+
+const char *ctl_store_text(const struct ctl *ctl)
+{
+	return ctl->group.store;
+}
+
 const char *ctl_identity(const struct ctl *ctl)
 {
 	return ctl->identity;

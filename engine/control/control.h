@@ -191,7 +191,10 @@ int ctl_rank(const struct ctl *ctl);
 unsigned ctl_sessions(const struct ctl *ctl);
 /** Address and key of the store; from READY on. The caller erases the key. */
 void ctl_store(const struct ctl *ctl, struct url *url, struct key_choice *key);
-/** "host:port/group/name": identifies this membership in the process, for "already initialized". */
+/** The group's name, and the address of its store for messages: url_text(). Both are constant. */
+const char *ctl_group(const struct ctl *ctl);
+const char *ctl_store_text(const struct ctl *ctl);
+/** "store/group/name": identifies this membership in the process, for "already initialized". */
 const char *ctl_identity(const struct ctl *ctl);
 
 /** Checks a worker name: 1 to 127 of A-Z a-z 0-9 - _ : */

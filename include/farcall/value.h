@@ -466,17 +466,45 @@ static inline far_val far_arg(const T &x)
 #define FAR_MAP_14(x, ...) far_arg(x), FAR_MAP_13(__VA_ARGS__)
 #define FAR_MAP_15(x, ...) far_arg(x), FAR_MAP_14(__VA_ARGS__)
 #define FAR_MAP_16(x, ...) far_arg(x), FAR_MAP_15(__VA_ARGS__)
-/* Number of arguments, [1, 16]; TOO_MANY from 17 to 48. */
+/* Number of arguments, [1, 16]; from 17 to 48 a name that is not declared, for the message of the compiler. */
 #define FAR_COUNT_N(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21,    \
 		    a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40,     \
 		    a41, a42, a43, a44, a45, a46, a47, a48, n, ...)                                                    \
 	n
 #define FAR_COUNT_ANY(...)                                                                                             \
-	FAR_COUNT_N(__VA_ARGS__, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY,       \
-		    TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY,          \
-		    TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY,          \
-		    TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7,   \
-		    6, 5, 4, 3, 2, 1, 0)
+	FAR_COUNT_N(__VA_ARGS__, FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                 \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most,                                              \
+		    FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5,   \
+		    4, 3, 2, 1, 0)
 #define FAR_CAT_(a, b) a##b
 #define FAR_CAT(a, b)  FAR_CAT_(a, b)
 /* ANY, or NONE for an empty argument: it has no comma, but has one behind FAR_COMMA and in front of (). */
@@ -490,11 +518,12 @@ static inline far_val far_arg(const T &x)
 #define FAR_EMPTY(...)                                                                                                 \
 	FAR_EMPTY_4(FAR_HAS_COMMA(__VA_ARGS__), FAR_HAS_COMMA(FAR_COMMA __VA_ARGS__), FAR_HAS_COMMA(__VA_ARGS__()),    \
 		    FAR_HAS_COMMA(FAR_COMMA __VA_ARGS__()))
-#define FAR_COUNT(...)        FAR_CAT(FAR_COUNT_, FAR_EMPTY(__VA_ARGS__))(__VA_ARGS__)
-#define FAR_COUNT_0(...)      FAR_COUNT_ANY(__VA_ARGS__)
-#define FAR_COUNT_1(...)      0
-#define FAR_MAP_TOO_MANY(...) FAR_ARGS_and_FAR_LIST_take_16_items_at_most
-#define FAR_MAP(...)          FAR_CAT(FAR_MAP_, FAR_COUNT_ANY(__VA_ARGS__))(__VA_ARGS__)
+#define FAR_COUNT(...)   FAR_CAT(FAR_COUNT_, FAR_EMPTY(__VA_ARGS__))(__VA_ARGS__)
+#define FAR_COUNT_0(...) FAR_COUNT_ANY(__VA_ARGS__)
+#define FAR_COUNT_1(...) 0
+#define FAR_MAP_FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most(...)                                              \
+	FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most
+#define FAR_MAP(...) FAR_CAT(FAR_MAP_, FAR_COUNT_ANY(__VA_ARGS__))(__VA_ARGS__)
 
 /**
  * The arguments of a typed call, 0 to 16: `far_rpc_sync(agent, "worker1", "far::add", FAR_ARGS(&t, 3), NULL, &out,

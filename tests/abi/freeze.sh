@@ -7,7 +7,7 @@
 # Run it when a version is released, and after a change of an interface that no release has yet.
 set -eu
 
-[ $# -eq 1 ] || {
+[ $# -eq 1 ] && [ -f "$1" ] || {
 	sed -n '3,7s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }

@@ -219,7 +219,7 @@ measured perf floor --seconds 0.2 --json
 ok "farcall perf floor --json" $?
 
 idle='all(positive(w, "first_call_p50_ns", "rss_bytes", "threads") and
-	w["cpu_fraction"] >= 0 and w["wakeups_per_s"] >= 0 and w["ctl_wakeups_per_s"] >= 0 for w in j["workers"])'
+	w["noise"] >= 0 and w["cpu_fraction"] >= 0 and w["wakeups_per_s"] >= 0 and w["ctl_wakeups_per_s"] >= 0 for w in j["workers"])'
 bounded "$farcall" perf idle --seconds 0.3 --json
 [ $rc -eq 0 ] && json "len(j['workers']) == 2 and $idle"
 ok "farcall perf idle --json" $?

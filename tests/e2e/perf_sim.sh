@@ -91,12 +91,12 @@ ok "sessions: text" $?
 
 bounded "$farcall" perf memory --nic shm --calls 30000,60000 --json
 [ $rc -eq 0 ] && json 'len(j["looks"]) == 3 and j["nic"] == "shm" and j["looks"][1]["calls"] >= 30000 and
-	j["looks"][2]["calls"] >= 60000 and
+	j["looks"][2]["calls"] >= 60000 and j["noise"] >= 0 and
 	j["grown_bytes"] == sum(j["looks"][2][k] - j["looks"][1][k] for k in ("resident_bytes", "server_resident_bytes")) and
 	all(positive(l, "resident_bytes", "server_resident_bytes") for l in j["looks"])'
 ok "memory --json" $?
 bounded "$farcall" perf memory --nic udp --calls 30000
-[ $rc -eq 0 ] && has out 'nic udp: grown by .* calls on$'
+[ $rc -eq 0 ] && has out 'nic udp: grown by .* calls on$' && has out '^noise .* readings'
 ok "memory: text" $?
 
 # A wrong row or status ends the measurement.

@@ -15,7 +15,7 @@ ok "a list without a host" $?
 bounded "$farcall" run --hosts a,-oProxyCommand=x -- true
 [ $rc -eq 2 ] && says "begins with a dash"
 ok "a host that ssh would take for an option" $?
-bounded "$farcall" run --hosts a --ssh "" -- true
+bounded "$farcall" run --hosts a --ssh " " -- true
 [ $rc -eq 2 ] && says "--ssh is empty"
 ok "an empty ssh command" $?
 bounded "$farcall" run --hosts a --ssh "$dir/none" -- true

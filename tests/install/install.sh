@@ -49,6 +49,22 @@ for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 	done
 	[ ! -s "$dir/err" ]
 	ok "$compiler: every header alone" $?
+	for macro in FAR_ARGS FAR_LIST FAR_DICT; do
+		for n in 16 17 48; do
+			[ $macro = FAR_DICT ] && item='FAR_ENTRY(&, &)' || item='&'
+			items=$(seq $n | sed "s/.*/$item/" | paste -sd , -)
+			printf '%s\n' '#include <farcall/farcall.h>' 'void take(const struct far_val *of, size_t n);' \
+				'void take_one(struct far_val v);' 'void use(void);' \
+				"void use(void) { $([ $macro = FAR_ARGS ] && echo take || echo take_one)($macro($items)); }" >"$dir/items"
+			bounded "$compiler" -x "$name" -std=$std $flags $(pkg-config --cflags farcall) -fsyntax-only "$dir/items"
+			if [ $n -eq 16 ]; then
+				[ $rc -eq 0 ]
+			else
+				[ $rc -ne 0 ] && says FAR_ARGS_FAR_LIST_and_FAR_DICT_take_16_items_at_most
+			fi
+			ok "$compiler: $macro of $n items" $?
+		done
+	done
 	[ "$name" = c ] && program=hello.c || program=headers.cc
 	for how in shared static; do
 		if [ $how = shared ]; then

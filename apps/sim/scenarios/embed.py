@@ -22,4 +22,9 @@ def main(out, folder, files):
         f.write("\t{0, 0}};\n")
 
 
-main(sys.argv[1], sys.argv[2], sys.argv[3:])
+if sys.argv[1:] == ["--help"]:
+    print(__doc__)
+elif len(sys.argv) < 3:
+    sys.exit(__doc__)
+else:
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -186,6 +186,22 @@ Test(options, missing_and_superfluous_values, .init = cr_redirect_stderr)
 				"farcall test: unknown option -x\nTry 'farcall test --help'.\n");
 }
 
+Test(options, the_last_of_two_values_counts)
+{
+	struct parsed p = PARSE("test", "-n", "3", "--workers=4");
+	cr_assert_eq(p.result, OPTIONS_GO);
+	cr_assert_eq(p.n, 4);
+}
+
+Test(options, an_empty_text)
+{
+	const char *value = "before";
+	struct option_spec spec = {.name = "flag", .type = OPTION_TEXT, .out = &value, .value = "FILE"};
+	cr_assert_eq(options_read(&spec, "", text), -EINVAL);
+	cr_assert_str_eq(text, "--flag: the value is empty; give FILE, or leave the option out");
+	cr_assert_str_eq(value, "before");
+}
+
 Test(options, help_and_version_end_it, .init = cr_redirect_stdout)
 {
 	cr_assert_eq(PARSE("test", "--help").result, OPTIONS_DONE);
