@@ -100,6 +100,8 @@ enum far_status psv_check(struct psv_shard *s, struct psv_job *j, size_t len, st
 	}
 	if (q->kind == PSV_CREATE)
 		return check_name(j, len, err);
+	if (q->kind == PSV_BARRIER)
+		return FAR_OK; /* checked when it came to the barrier */
 	if (q->kind == PSV_LIST)
 		return q->n || len != sizeof *q ? bad_length(q, len, err) : FAR_OK;
 	j->t = psv_find_table(s, q->table);

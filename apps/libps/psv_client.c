@@ -221,6 +221,26 @@ uint64_t far_ps_next(const struct far_ps *ps)
 	return next;
 }
 
+enum far_status far_ps_barrier(struct far_ps *ps, const char *name, unsigned member, unsigned members,
+			       uint64_t timeout_ns, struct far_future **future, struct far_err *err)
+{
+	if (!ps || !future || !psv_name_ok(name))
+		return pst_fail(err, FAR_INVALID, 0,
+				"a barrier needs a service, a place for the future and a name of 1 to %d bytes",
+				FAR_PS_NAME_MAX - 1);
+	if (!members || members > FAR_PS_WORKERS_MAX || member >= members)
+		return pst_fail(err, FAR_INVALID, 0, "member %u of %u; a barrier has 1 to %d members", member, members,
+				FAR_PS_WORKERS_MAX);
+	struct psv_op op = {.ps = ps,
+			    .kind = PSV_BARRIER,
+			    .table = psv_name_id(name),
+			    .timeout_ns = timeout_ns,
+			    .worker = member,
+			    .members = members};
+	strcpy(op.barrier, name);
+	return psv_op_start(&op, future, err);
+}
+
 /* ---- Tables ---- */
 
 static enum far_status get_table(struct far_ps *ps, const char *name, const struct far_ps_schema *schema,

@@ -48,8 +48,9 @@ struct psv_op {
 	float rate;
 	bool partial, dense;
 	uint64_t timeout_ns, clock;
-	uint32_t worker;
-	const uint64_t *keys; /* NULL: those from `first_key` on */
+	uint32_t worker, members;     /* members: of BARRIER */
+	char barrier[PSV_NAME_BYTES]; /* its name */
+	const uint64_t *keys;         /* NULL: those from `first_key` on */
 	uint64_t first_key;
 	size_t n;
 	const float *in;    /* gradients or rows */

@@ -74,8 +74,8 @@ void psv_reply_fail(const struct psv_reply_to *a, const struct far_err *err);
 
 /** True for a request that is to wait: its view is newer than this one, or a clock is behind. */
 bool psv_must_wait(struct psv_shard *s, const struct psv_request *q);
-/** Keeps a copy of a request. */
-void psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len);
+/** Keeps a copy of a request. True: it may end the wait of others. */
+bool psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len);
 /** Answers the requests that need not wait any more, and those whose time is over. */
 void psv_wake(struct psv_shard *s);
 

@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LANE_CHUNKS     4u                 /* of a slot; an operation of more sends one after the other */
-#define PART_DEPTH      64u                /* chunks of a slot in a round */
-#define LARGE_BYTES     ((size_t)64 << 20) /* operations of one round of more are cut into about LARGE_CHUNKS */
-#define LARGE_CHUNKS    1024u
-#define CHUNK_BYTES_MAX ((size_t)8 << 20)
+#define BARRIER_GRACE_NS (2 * FAR_SEC)      /* after the wait of a barrier, for the answer */
+#define LANE_CHUNKS      4u                 /* of a slot; an operation of more sends one after the other */
+#define PART_DEPTH       64u                /* chunks of a slot in a round */
+#define LARGE_BYTES      ((size_t)64 << 20) /* operations of one round of more are cut into about LARGE_CHUNKS */
+#define LARGE_CHUNKS     1024u
+#define CHUNK_BYTES_MAX  ((size_t)8 << 20)
 
 static_assert(LARGE_CHUNKS + FAR_PS_SHARDS_MAX <= FAR_FANOUT_MAX, "all chunks are one fan-out");
 
@@ -124,6 +125,12 @@ static void select_part(struct psv_op *op)
 		op->to++;
 }
 
+/* Shards of an operation without keys. Slot 0 has the barriers. */
+static uint32_t shards_of(const struct psv_op *op)
+{
+	return op->kind == PSV_BARRIER ? 1 : op->view->slots;
+}
+
 static enum far_status divide(struct psv_op *op, struct far_err *err)
 {
 	enum far_status status = FAR_OK;
@@ -132,7 +139,7 @@ static enum far_status divide(struct psv_op *op, struct far_err *err)
 		return FAR_OK;
 	}
 	op->view = atomic_load_explicit(&op->ps->view, memory_order_acquire);
-	if (op->kind >= PSV_PULL) {
+	if (psv_has_keys(op->kind)) {
 		status = divide_keys(op, err);
 		if (!status)
 			select_part(op);
@@ -140,10 +147,11 @@ static enum far_status divide(struct psv_op *op, struct far_err *err)
 			status = psv_op_check(op, err);
 		return status;
 	}
-	op->d.chunk = calloc(op->view->slots, sizeof *op->d.chunk);
+	uint32_t shards = shards_of(op);
+	op->d.chunk = calloc(shards, sizeof *op->d.chunk);
 	if (!op->d.chunk)
-		return pst_fail(err, FAR_RESOURCE, 0, "no memory for %u requests", op->view->slots);
-	for (uint32_t s = 0; s < op->view->slots; s++)
+		return pst_fail(err, FAR_RESOURCE, 0, "no memory for %u requests", shards);
+	for (uint32_t s = 0; s < shards; s++)
 		op->d.chunk[op->d.n++].slot = s;
 	op->to = op->d.n;
 	return FAR_OK;
@@ -177,7 +185,7 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 				.n = c->n,
 				.rate = op->rate,
 				.worker = op->worker,
-				.bags = op->kind == PSV_BAGS ? psv_bags_of(op, c) : 0};
+				.bags = op->kind == PSV_BAGS ? psv_bags_of(op, c) : op->members};
 	memcpy(to, &q, sizeof q);
 	to += sizeof q;
 	if (op->k.in_order)
@@ -186,9 +194,9 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 		memcpy(to + i * sizeof(uint64_t), &op->k.key[op->k.order[c->from + i]], sizeof(uint64_t));
 	if (op->kind == PSV_BAGS)
 		psv_bags_fill(op, c, to + c->n * sizeof(uint64_t));
-	if (op->kind != PSV_CREATE && op->kind != PSV_OPEN)
+	if (op->kind != PSV_CREATE && op->kind != PSV_OPEN && op->kind != PSV_BARRIER)
 		return;
-	memcpy(to, op->name, PSV_NAME_BYTES);
+	memcpy(to, op->kind == PSV_BARRIER ? op->barrier : op->name, PSV_NAME_BYTES);
 	struct psv_schema schema;
 	if (op->kind == PSV_CREATE) {
 		psv_schema_encode(op->schema, &schema);
@@ -260,10 +268,10 @@ static size_t settle(const struct psv_op *op)
 
 static void finish(struct psv_op *op)
 {
-	bool keys = op->kind >= PSV_PULL, bags = op->kind == PSV_BAGS;
+	bool keys = psv_has_keys(op->kind), bags = op->kind == PSV_BAGS;
 	size_t answered = bags ? psv_bags_settle(op) : keys ? settle(op) : op->answered;
 	size_t n = bags ? op->bags.n : op->n;
-	bool whole = keys ? answered == n : op->view && answered == op->view->slots;
+	bool whole = keys ? answered == n : op->view && answered == shards_of(op);
 	psv_number_end(op);
 	if (whole || (keys && op->partial)) {
 		struct far_val v = far_int((int64_t)answered);
@@ -271,7 +279,7 @@ static void finish(struct psv_op *op)
 	} else {
 		(void)far_future_set_error(op->done, op->err.status ? op->err.status : FAR_TIMEOUT, op->err.code,
 					   "%zu of %zu %s were answered: %s", answered,
-					   keys ? n : (size_t)op->view->slots,
+					   keys ? n : (size_t)shards_of(op),
 					   bags   ? "bags"
 					   : keys ? "keys"
 						  : "shards",
@@ -287,7 +295,7 @@ void psv_round_over(struct psv_op *op)
 	if (op->out && op->kind != PSV_BAGS)
 		psv_scatter(op);
 	op->round = NULL;
-	if (op->again && op->kind < PSV_PULL) { /* all shards of the new view */
+	if (op->again && !psv_has_keys(op->kind)) { /* all shards of the new view */
 		op->answered = 0;
 		op->err.status = FAR_OK;
 		if (op->stats)
@@ -322,6 +330,10 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far
 	uint64_t now = psv_now_ns();
 	if (now >= op->deadline_ns)
 		return pst_fail(err, FAR_TIMEOUT, 0, "the deadline has passed");
+	if (op->kind == PSV_BARRIER)
+		op->clock = op->deadline_ns == UINT64_MAX              ? UINT64_MAX
+			    : op->deadline_ns - now > BARRIER_GRACE_NS ? op->deadline_ns - now - BARRIER_GRACE_NS
+								       : 0;
 	enum far_status status = divide(op, err);
 	if (!status)
 		status = build(op, err);
@@ -369,8 +381,10 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 	}
 	op->done = far_future_ref(done);
 	uint64_t timeout = op->timeout_ns ? op->timeout_ns : far_rpc_timeout_ns(op->ps->agent), now = psv_now_ns();
+	if (op->kind == PSV_BARRIER && timeout < UINT64_MAX - BARRIER_GRACE_NS)
+		timeout += BARRIER_GRACE_NS;
 	op->deadline_ns = timeout >= UINT64_MAX - now ? UINT64_MAX : now + timeout;
-	if (op->kind >= PSV_PULL && op->n == 0) {
+	if (psv_has_keys(op->kind) && op->n == 0) {
 		finish(op);
 	} else {
 		status = begin_round(op, again, err);

@@ -17,6 +17,7 @@ size_t psv_job_bytes(const struct psv_job *j, const struct psv_shard *s)
 		return sizeof(struct psv_reply) + sizeof(struct psv_stats);
 	case PSV_CLOCK:
 	case PSV_DROP:
+	case PSV_BARRIER:
 		return sizeof(struct psv_reply);
 	case PSV_LIST:
 	case PSV_SCAN:

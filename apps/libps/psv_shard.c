@@ -48,6 +48,7 @@ void psv_shard_fini(struct psv_shard *s)
 		s->waiters = next;
 	}
 	psv_shard_free_dropped(s);
+	psv_barriers_free(s);
 	pst_tokens_fini(&s->tokens);
 }
 
@@ -265,6 +266,7 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		return j->q->miss == PST_MISS_MAKE ? look(s, j, PST_MISS_MAKE, err) : FAR_OK;
 	case PSV_OPEN:
 	case PSV_STATS:
+	case PSV_BARRIER:
 		return FAR_OK;
 	case PSV_DROP:
 		drop_table(s, j->t);
@@ -345,7 +347,7 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 	else if (atomic_load_explicit(&server->stopping, memory_order_acquire))
 		far_fail(req, FAR_SHUTDOWN, 0, "service \"%s\" stops", server->name);
 	else if (psv_must_wait(s, q))
-		psv_park(s, req, data, len);
+		changed = psv_park(s, req, data, len) || changed;
 	else
 		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req, .from = far_req_from(req)}) ||
 			  changed;

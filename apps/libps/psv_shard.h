@@ -7,6 +7,7 @@
 #define PSV_SHARD_H
 
 #include "pst_tokens.h"
+#include "psv_barrier.h"
 #include "psv_hot.h"
 #include "psv_schema.h"
 #include "psv_view.h"
@@ -60,6 +61,8 @@ struct psv_shard {
 	struct psv_waiter *waiters; /* in the order of their arrival */
 	unsigned waiters_n;
 	size_t waiters_bytes;
+	struct psv_barrier *barriers; /* at slot 0; the newest first */
+	unsigned barriers_n;
 	uint8_t status[PST_CHUNK_KEYS]; /* of the request that is being served */
 };
 

@@ -9,7 +9,7 @@
 
 size_t psv_op_request_bytes(const struct psv_op *op, const struct psv_chunk *c)
 {
-	if (op->kind == PSV_CREATE || op->kind == PSV_OPEN)
+	if (op->kind == PSV_CREATE || op->kind == PSV_OPEN || op->kind == PSV_BARRIER)
 		return sizeof(struct psv_request) + PSV_NAME_BYTES +
 		       (op->kind == PSV_CREATE ? sizeof(struct psv_schema) : 0);
 	if (op->kind == PSV_BAGS)
@@ -171,7 +171,7 @@ void psv_take(struct psv_op *op, uint32_t c)
 	    psv_adopt(op->ps, reply + sizeof head, r->len - sizeof head, op->view->epoch)) {
 		op->again = true;
 	} else if (head.magic == PSV_MAGIC && head.answer == PSV_DONE && r->len == psv_op_reply_bytes(op, chunk)) {
-		if (op->kind < PSV_PULL)
+		if (!psv_has_keys(op->kind))
 			take_shard(op, r, reply + sizeof head);
 		else
 			(op->kind == PSV_BAGS ? psv_take_bags : take_keys)(op, chunk, reply + sizeof head);

@@ -3,8 +3,8 @@
  * Requests and replies of the parameter server: little-endian, every field aligned to its size. Any thread.
  *
  * A request: struct psv_request, then keys[n]. PUSH, PUSH_PULL and ASSIGN: numbers [n * dim] of `wire`, padded to 4
- * bytes; scales [n] of int8; ASSIGN with PSV_STATE: state [n * state floats]. VIEW, CREATE, OPEN (n is 0): a name of
- * PSV_NAME_BYTES; CREATE: struct psv_schema. RESTORE: rows, state and ages as in a block. BAGS: offsets (u32)
+ * bytes; scales [n] of int8; ASSIGN with PSV_STATE: state [n * state floats]. VIEW, CREATE, OPEN, BARRIER (n is 0): a
+ * name of PSV_NAME_BYTES; CREATE: struct psv_schema. RESTORE: rows, state and ages as in a block. BAGS: offsets (u32)
  * [bags + 1]: bag b has the keys [offsets[b], offsets[b + 1]), at least one; with PSV_WEIGHTS: weights [n] (f32).
  *
  * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
@@ -50,7 +50,8 @@ enum psv_kind {
 	PSV_RESTORE, /* not numbered: it sets rows */
 	PSV_WAKE,    /* of the server to its own shards */
 	PSV_BAGS,
-	PSV_HOT, /* of no keys */
+	PSV_HOT,     /* of no keys */
+	PSV_BARRIER, /* of no table: `table` is the id of its name */
 	PSV_KINDS
 };
 
@@ -63,11 +64,12 @@ struct psv_request {
 	uint64_t service, table; /* psv_name_id() of their names */
 	uint64_t epoch;
 	uint64_t client, token; /* of numbered requests */
-	uint64_t clock;         /* CLOCK: the worker's step; PULL, EXISTS: least clock that the request waits for */
+	uint64_t clock; /* CLOCK: the worker's step; PULL, EXISTS: least clock that the request waits for; BARRIER:
+			   nanoseconds that it waits */
 	uint32_t n;
 	float rate;
-	uint32_t worker; /* CLOCK; SCAN: the first partition */
-	uint32_t bags;   /* BAGS; else 0 */
+	uint32_t worker; /* CLOCK; SCAN: the first partition; BARRIER: the member */
+	uint32_t bags;   /* BAGS; BARRIER: members; else 0 */
 };
 
 enum psv_answer { PSV_DONE, PSV_STALE };
@@ -122,6 +124,12 @@ static inline bool psv_name_ok(const char *name)
 static inline bool psv_is_change(unsigned kind)
 {
 	return kind >= PSV_PUSH && kind <= PSV_ERASE;
+}
+
+/** False for requests to shards as a whole. */
+static inline bool psv_has_keys(unsigned kind)
+{
+	return kind >= PSV_PULL && kind != PSV_BARRIER;
 }
 
 static inline bool psv_has_numbers(unsigned kind)

@@ -60,12 +60,13 @@
 extern "C" {
 #endif
 
-#define FAR_PS_PARTITIONS  4096
-#define FAR_PS_NAME_MAX    64                /* bytes of the name of a service or table with its NUL */
-#define FAR_PS_SHARDS_MAX  256               /* shards of a service, of all its servers together */
-#define FAR_PS_TABLES_MAX  64                /* tables of a service */
-#define FAR_PS_WORKERS_MAX 4096              /* workers with a clock in a table */
-#define FAR_PS_KEYS_MAX    ((size_t)1 << 26) /* keys of an operation */
+#define FAR_PS_PARTITIONS   4096
+#define FAR_PS_NAME_MAX     64                /* bytes of the name of a service or table with its NUL */
+#define FAR_PS_SHARDS_MAX   256               /* shards of a service, of all its servers together */
+#define FAR_PS_TABLES_MAX   64                /* tables of a service */
+#define FAR_PS_WORKERS_MAX  4096              /* workers with a clock in a table; members of a barrier */
+#define FAR_PS_BARRIERS_MAX 64                /* barriers of a service that clients wait at */
+#define FAR_PS_KEYS_MAX     ((size_t)1 << 26) /* keys of an operation */
 #define FAR_PS_CHUNK_BYTES                                                                                             \
 	((size_t)64 << 10)  /* of a request; more in pushes of more than 64 MiB with a token or repeated keys */
 #define FAR_PS_MESSAGE 1000 /* default id of the message handler of a service */
@@ -467,6 +468,23 @@ enum far_status far_ps_exists(struct far_ps_table *table, const uint64_t *keys, 
  */
 enum far_status far_ps_clock(struct far_ps_table *table, unsigned worker, uint64_t step, uint64_t timeout_ns,
 			     struct far_future **future, struct far_err *err);
+
+/**
+ * Waits at the barrier `name` of the service until all members of [0, members) have come. A member is a number that one
+ * client has at a time. The future completes with 1. A barrier needs no preparation and may be used again and again.
+ *
+ * A member is excused while the worker that came as this member last is lost: a tenth of a second after its loss at
+ * most, the others pass. A member that has not come yet is waited for, also by a barrier that was not used for long:
+ * of more than FAR_PS_BARRIERS_MAX names the service forgets one that nobody waits at, and who its members were. So
+ * does a new view that gives the first shard to another server; the clients that wait come again by themselves.
+ *
+ * `timeout_ns` 0: the agent's default. Errors: INVALID (the name; no such member; clients wait at it with another
+ * number of members); TIMEOUT, with the missing members in its text: others may have passed if this member's time was
+ * over just then. It comes at most 2 s later than `timeout_ns` if the server does not answer. RESOURCE, PEER_LOST,
+ * SHUTDOWN.
+ */
+enum far_status far_ps_barrier(struct far_ps *ps, const char *name, unsigned member, unsigned members,
+			       uint64_t timeout_ns, struct far_future **future, struct far_err *err);
 
 /** Statistics of a table, summed over its shards. */
 struct far_ps_stats {

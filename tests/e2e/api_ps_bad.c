@@ -132,6 +132,15 @@ static enum far_status send_head(struct head h, size_t len)
 			    &err);
 }
 
+static enum far_status send_barrier(struct head h, const char *name)
+{
+	char bytes[sizeof h + FAR_PS_NAME_MAX] = {0}, reply[64];
+	memcpy(bytes, &h, sizeof h);
+	strcpy(bytes + sizeof h, name);
+	return far_msg_call(agent, (struct far_to){0, 1}, FAR_PS_MESSAGE, bytes, sizeof bytes, NULL, reply,
+			    sizeof reply, NULL, &err);
+}
+
 /* What a peer can send. */
 static void bad_messages(void)
 {
@@ -156,6 +165,7 @@ static void bad_messages(void)
 			h.wire = field == 0 ? 4 : 0;
 			h.miss = field == 1 ? 3 : 0;
 			h.flags = field == 2 ? 2 : 0;
+			h.clock = kind == 18 ? UINT64_MAX : 0; /* the time of a barrier */
 			h.n = field == 3 ? UINT32_MAX : field == 4 ? 8193 : field == 5 ? 9 : 0;
 			enum far_status got = send_head(h, 73);
 			CHECK(got == FAR_PROTOCOL || (got == FAR_DENIED && kind == 15));
@@ -172,6 +182,15 @@ static void bad_messages(void)
 	CHECK_STATUS(send_head(h, 76), FAR_OK, &err);
 	h.bags = 1;
 	CHECK_STATUS(send_head(h, 80), FAR_PROTOCOL, &err);
+	/* A barrier: by its name, at the first shard of the view alone; the member in range. */
+	h = good;
+	h.kind = 18;
+	h.clock = UINT64_MAX;
+	h.bags = 1;
+	CHECK_STATUS(send_barrier(h, "other"), FAR_PROTOCOL, &err);
+	BAD(send_barrier(h, "sums"), FAR_INVALID, "shard 1 does not have the barriers");
+	h.worker = 1;
+	BAD(send_barrier(h, "sums"), FAR_INVALID, "member 1 of 1");
 	/* Key 0 is of the first partition, and this is the second shard. */
 	h = good;
 	h.kind = 9;
