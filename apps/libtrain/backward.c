@@ -189,6 +189,13 @@ static const struct far_tensor *present(const struct held *held)
 	return held->t.dtype == FAR_DTYPE_NONE ? NULL : &held->t;
 }
 
+/** Is it an operator such as x * x: twice the derivative of one input is that of both. */
+static bool is_doubled(const struct node *node)
+{
+	return node->op->even && node->n == 2 && node_wants(node, 0) && node->edges[0].node == node->edges[1].node &&
+	       node->edges[0].leaf == node->edges[1].leaf && node->edges[0].output == node->edges[1].output;
+}
+
 /** Runs op->backward with dense memory for the wanted gradients. */
 static enum far_status run_dense(struct node *node, const struct gradient *grads, struct gradient *dx,
 				 struct far_err *err)
@@ -198,13 +205,14 @@ static enum far_status run_dense(struct node *node, const struct gradient *grads
 	const struct far_tensor *out[NODE_OUTPUTS_MAX];
 	const void **ins = pointers_take(&in, node->pool, node->n);
 	const void **dxs = pointers_take(&to, node->pool, node->n);
+	bool doubled = is_doubled(node);
 	enum far_status status = FAR_OK;
 	if (!ins || !dxs)
 		status = fail_memory(err, node_name(node), node->n * sizeof *ins);
 	for (unsigned i = 0; i < node->n && !status; i++) {
 		const struct far_tensor *t = &node->in[i].t;
 		ins[i] = present(&node->in[i]);
-		dxs[i] = node_wants(node, i) ? &dx[i].values.t : NULL;
+		dxs[i] = node_wants(node, i) && !(doubled && i == 1) ? &dx[i].values.t : NULL;
 		if (dxs[i] && !held_new(&dx[i].values, node->pool, (enum far_dtype)t->dtype, t->ndim, t->shape))
 			status = fail_memory(err, node_name(node), far_tensor_bytes(t));
 		dx[i].set = dxs[i] && !status;
@@ -225,6 +233,8 @@ static enum far_status run_dense(struct node *node, const struct gradient *grads
 				    .work = &work};
 		status = call_with_work(node->pool, node_name(node), node->op->backward, &call, err);
 	}
+	if (!status && doubled) /* to the bit what the sum of two equal ones is */
+		status = far_op_add(&dx->values.t, &dx->values.t, &dx->values.t, err);
 	pointers_give(&in);
 	pointers_give(&to);
 	return status;

@@ -61,6 +61,7 @@ struct op {
 	/* Bits of the inputs and outputs whose values the derivative reads; of others it gets dtype and shape. */
 	uint16_t saves_in, saves_out;
 	bool view; /* the output shares the memory of input 0 */
+	bool even; /* of two inputs that are one variable, both have the same derivative */
 };
 
 /* To the maker of an input. All NULL: the input requires no gradient. */

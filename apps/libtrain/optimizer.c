@@ -152,12 +152,30 @@ static void save(const struct far_tensor *t, uint64_t at, size_t n, double *bloc
 	far_op_copy(&from, &to, NULL);
 }
 
+/** f32 by SGD without momentum and decay: to the bit what its rule does, in one pass. */
+static void update_plain(float *restrict w, const float *restrict g, uint64_t n, double lr)
+{
+	for (uint64_t i = 0; i < n; i++)
+		w[i] = (float)((double)w[i] - lr * (double)g[i]);
+}
+
+static bool is_plain(const struct far_optimizer_opts *opts, const struct far_tensor *w, const struct far_tensor *g)
+{
+	return opts->kind == FAR_OPTIMIZER_SGD && opts->momentum <= 0 && opts->weight_decay <= 0 &&
+	       w->dtype == FAR_F32 && g->dtype == FAR_F32;
+}
+
 /** Elements [at, at + n) of the parameter with those of the gradient from `from` on. */
 static void update(struct far_optimizer *o, struct parameter *param, const struct step *step, uint64_t at, uint64_t n,
 		   const struct far_tensor *gradient, uint64_t from)
 {
 	double w[BLOCK], g[BLOCK], states[RULE_STATES_MAX][BLOCK];
 	double *const state[RULE_STATES_MAX] = {states[0], states[1], states[2]};
+	const struct far_tensor *value = &param->var->value.t;
+	if (is_plain(&o->opts, value, gradient)) {
+		update_plain((float *)value->data + at, (const float *)gradient->data + from, n, o->opts.lr);
+		return;
+	}
 	for (uint64_t done = 0; done < n; done += BLOCK) {
 		size_t length = n - done < BLOCK ? (size_t)(n - done) : BLOCK;
 		load(&param->var->value.t, at + done, length, w);
@@ -212,6 +230,16 @@ static void step_dense(struct far_optimizer *o, struct parameter *param, const s
 		update_row(o, param, row, w->shape[1], gradient, row);
 }
 
+#define ROWS_AHEAD  8 /* of a table that is larger than the cache, and whose pages the processor has to look up */
+#define LINES_AHEAD 8 /* of each; it finds further ones by itself */
+
+static void prefetch_row(const struct far_tensor *w, uint64_t row)
+{
+	size_t bytes = w->shape[1] * far_dtype_size((enum far_dtype)w->dtype);
+	for (size_t at = 0; at < bytes && at < 64 * LINES_AHEAD; at += 64)
+		__builtin_prefetch((const char *)w->data + row * bytes + at, 1);
+}
+
 /** Updates rows, each index once. */
 static void update_rows(struct far_optimizer *o, struct parameter *param, const struct step *step,
 			const struct far_tensor *rows, const struct far_tensor *index)
@@ -219,6 +247,8 @@ static void update_rows(struct far_optimizer *o, struct parameter *param, const 
 	const int64_t *at = index->data;
 	uint64_t width = param->var->value.t.shape[1];
 	for (uint64_t i = 0; i < index->shape[0]; i++) {
+		if (i + ROWS_AHEAD < index->shape[0])
+			prefetch_row(&param->var->value.t, (uint64_t)at[i + ROWS_AHEAD]);
 		if (o->rule.apply)
 			update(o, param, step, (uint64_t)at[i] * width, width, rows, i * width);
 		else

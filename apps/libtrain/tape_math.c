@@ -33,7 +33,7 @@ static enum far_status share_sum(struct node *node, const struct gradient *grads
 	{                                                                                                              \
 		return far_op_##name(c->in[0], c->in[1], c->out[0], err);                                              \
 	}
-#define TWO(name, saves)                                                                                               \
+#define TWO(name, saves, even)                                                                                         \
 	TWO_FORWARD(name)                                                                                              \
 	static enum far_status name##_backward(const struct call *c, struct far_err *err)                              \
 	{                                                                                                              \
@@ -41,7 +41,7 @@ static enum far_status share_sum(struct node *node, const struct gradient *grads
 	}                                                                                                              \
 	struct far_var *far_tape_##name(struct far_tape *tape, struct far_var *a, struct far_var *b)                   \
 	{                                                                                                              \
-		static const struct op op = {#name, name##_forward, name##_backward, NULL, saves, 0, false};           \
+		static const struct op op = {#name, name##_forward, name##_backward, NULL, saves, 0, false, even};     \
 		return tape_one(tape, &op, &(struct params){0}, (struct far_var *[]){a, b}, 2);                        \
 	}
 #define SUM(name, sign)                                                                                                \
@@ -53,10 +53,10 @@ static enum far_status share_sum(struct node *node, const struct gradient *grads
 	}
 SUM(add, 1)
 SUM(sub, -1)
-TWO(mul, 3)
-TWO(div, 3)
-TWO(min, 3)
-TWO(max, 3)
+TWO(mul, 3, true)
+TWO(div, 3, false)
+TWO(min, 3, false)
+TWO(max, 3, false)
 
 /* ---- one operand ---- */
 

@@ -128,6 +128,28 @@ CASE(derivatives, same_operand_twice)
 	check_and_forget(build_square);
 }
 
+/* To the bit as with two variables of the same values, whose derivatives are added. */
+CASE(derivatives, square_is_a_product)
+{
+	static const enum far_dtype dtypes[] = {FAR_F32, FAR_F64, FAR_BF16};
+	for (size_t i = 0; i < 3; i++) {
+		struct far_var *x = leaf(SHAPE(dtypes[i], 37)), *other, *w = leaf(SHAPE(dtypes[i], 37));
+		double square[37], product[37];
+		OK(far_var_new(pool, far_var_tensor(x), true, &other, &err));
+		keep(other);
+		struct far_var *roots[] = {sum_of(far_tape_mul(tape, far_tape_mul(tape, x, x), w))};
+		OK(far_grads_backward(grads, roots, 1, NULL, &err));
+		gradient_of(x, square);
+		far_grads_clear(grads);
+		roots[0] = sum_of(far_tape_mul(tape, far_tape_mul(tape, x, other), w));
+		OK(far_grads_backward(grads, roots, 1, NULL, &err));
+		gradient_of(x, product);
+		for (int k = 0; k < 37; k++)
+			cr_assert(square[k] == 2 * product[k] && square[k] != 0);
+		far_grads_clear(grads);
+	}
+}
+
 /* ---- one operand ---- */
 
 #define ONE(name, low, high)                                                                                           \
@@ -302,7 +324,10 @@ static struct far_var *build_lstm(void)
 	struct far_cell cell = {leaves[3], leaves[4], leaves_n > 5 ? leaves[5] : NULL, leaves_n > 6 ? leaves[6] : NULL};
 	struct far_var *c;
 	struct far_var *h = far_tape_lstm_cell(tape, leaves[0], leaves[1], leaves[2], &cell, &c);
-	return which == 0 ? h : which == 1 ? c : far_tape_cat(tape, (struct far_var *[]){h, c}, 2, 1);
+	return which == 0   ? h
+	       : which == 1 ? c
+	       : which == 2 ? far_tape_mul(tape, h, c) /* of one node, but not the same variable */
+			    : far_tape_cat(tape, (struct far_var *[]){h, c}, 2, 1);
 }
 
 static struct far_var *build_gru(void)
@@ -313,7 +338,7 @@ static struct far_var *build_gru(void)
 
 CASE(derivatives, cells)
 {
-	for (which = 0; which < 3; which++)
+	for (which = 0; which < 4; which++)
 		for (int biases = 0; biases < 2; biases++) {
 			L(SHAPE(FAR_F64, 2, 3)), L(SHAPE(FAR_F64, 2, 4)), L(SHAPE(FAR_F64, 2, 4));
 			L(SHAPE(FAR_F64, 16, 3)), L(SHAPE(FAR_F64, 16, 4));

@@ -432,6 +432,26 @@ CASE(optimizer, parameters_without_a_gradient)
 	far_optimizer_free(o);
 }
 
+/* f32 is computed in f64 and rounded once. */
+CASE(optimizer, sgd_rounds_once)
+{
+	double g[N], before[N], after[N];
+	struct far_var *x = leaf(SHAPE(FAR_F32, N));
+	struct far_optimizer_opts opts = far_optimizer_defaults(FAR_OPTIMIZER_SGD);
+	struct far_optimizer *o;
+	opts.lr = 0.3;
+	for (int i = 0; i < N; i++)
+		g[i] = round_to(FAR_F32, random_in(-1, 1));
+	OK(far_optimizer_new(pool, &opts, &x, 1, &o, &err));
+	read_f64(far_var_tensor(x), before);
+	give_gradient(x, g);
+	OK(far_optimizer_step(o, grads, &err));
+	read_f64(far_var_tensor(x), after);
+	for (int i = 0; i < N; i++)
+		cr_assert_eq(after[i], round_to(FAR_F32, before[i] - opts.lr * g[i]), "element %d", i);
+	far_optimizer_free(o);
+}
+
 /* A graph that saved a parameter knows of the step. */
 CASE(optimizer, steps_change_parameters)
 {
