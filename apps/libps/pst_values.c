@@ -129,11 +129,6 @@ void pst_values_put(struct pst_values *v, uint32_t block)
 	}
 }
 
-bool pst_values_same(const struct pst_values *v, uint32_t block, uint32_t bytes)
-{
-	return v->slab[block / SLAB_UNITS].class == class_for(bytes);
-}
-
 size_t pst_values_bytes(const struct pst_values *v)
 {
 	return v->slab_max * sizeof *v->slab + pst_slabs_bytes(&v->slabs, (uint64_t)v->slabs.slabs << v->slabs.shift);

@@ -47,9 +47,6 @@ void pst_values_fini(struct pst_values *v);
 uint32_t pst_values_get(struct pst_values *v, uint32_t bytes);
 void pst_values_put(struct pst_values *v, uint32_t block);
 
-/** Whether a value of `bytes` fits into the block, and wastes no more than in one of its own. */
-bool pst_values_same(const struct pst_values *v, uint32_t block, uint32_t bytes);
-
 static inline struct pst_value *pst_values_at(const struct pst_values *v, uint32_t block)
 {
 	return pst_slabs_at(&v->slabs, block);

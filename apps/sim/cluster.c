@@ -105,11 +105,6 @@ struct sim *cluster_sim(struct cluster *c)
 	return c->sim;
 }
 
-struct sim_streams *cluster_streams(struct cluster *c)
-{
-	return c->streams;
-}
-
 unsigned cluster_workers(const struct cluster *c)
 {
 	return c->n;
@@ -123,11 +118,6 @@ struct cluster_worker *cluster_worker(struct cluster *c, unsigned rank)
 unsigned cluster_rank(const struct cluster_worker *w)
 {
 	return w->rank;
-}
-
-struct cluster *cluster_of(const struct cluster_worker *w)
-{
-	return w->cluster;
 }
 
 struct sim_host *cluster_host(const struct cluster_worker *w)
@@ -182,15 +172,6 @@ void cluster_partition(struct cluster_worker *from, struct cluster_worker *to, b
 {
 	sim_partition(from->host, to->host, cut);
 	sim_streams_cut(from->cluster->streams, from->host, to->host, cut);
-}
-
-void cluster_partition_set(struct cluster *c, const bool *in_set, bool cut)
-{
-	sim_partition_sets(c->sim, in_set, cut);
-	for (unsigned i = 0; i < c->n; i++)
-		for (unsigned j = 0; j < c->n; j++)
-			if (in_set[i] != in_set[j])
-				sim_streams_cut(c->streams, c->workers[i].host, c->workers[j].host, cut);
 }
 
 void cluster_heal(struct cluster *c)

@@ -84,7 +84,6 @@ struct cluster *cluster_create(const struct cluster_config *config, struct nic_e
 void cluster_destroy(struct cluster *c);
 
 struct sim *cluster_sim(struct cluster *c);
-struct sim_streams *cluster_streams(struct cluster *c);
 unsigned cluster_workers(const struct cluster *c);
 struct cluster_worker *cluster_worker(struct cluster *c, unsigned rank);
 /** Why the run cannot go on, the world's reasons included; NULL: it can. The first reason stays. */
@@ -95,7 +94,6 @@ __attribute__((format(printf, 2, 3))) void cluster_fail(struct cluster *c, const
 /* ---- workers ---- */
 
 unsigned cluster_rank(const struct cluster_worker *w);
-struct cluster *cluster_of(const struct cluster_worker *w);
 struct sim_host *cluster_host(const struct cluster_worker *w);
 enum cluster_state cluster_state(const struct cluster_worker *w);
 /** NULL unless it is JOINING, READY or LEAVING. Never to be shut down or kept over a crash. */
@@ -131,8 +129,6 @@ void cluster_leave_all(struct cluster *c, uint64_t timeout_ns);
 
 /** Packets and streams between the two hosts are cut, or not any more: one direction. */
 void cluster_partition(struct cluster_worker *from, struct cluster_worker *to, bool cut);
-/** Both directions, between those in the set and all others. */
-void cluster_partition_set(struct cluster *c, const bool *in_set, bool cut);
 void cluster_heal(struct cluster *c);
 
 /* ---- applications ---- */

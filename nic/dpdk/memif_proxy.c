@@ -197,13 +197,6 @@ int memif_proxy_fd(const struct memif_proxy *r)
 	return r->epoll;
 }
 
-bool memif_proxy_has_waiting(const struct memif_proxy *r)
-{
-	for (unsigned i = 0; i < MEMIF_PROXY_CLIENTS_MAX; i++)
-		if (r->pairs[i].used && r->pairs[i].server < 0)
-			return true;
-	return false;
-}
 
 /* ---- open and close ---- */
 

@@ -35,7 +35,5 @@ void memif_proxy_close(struct memif_proxy *r);
 bool memif_proxy_run(struct memif_proxy *r);
 /** A descriptor that polls readable when memif_proxy_run() has work. */
 int memif_proxy_fd(const struct memif_proxy *r);
-/** True if a client waits for a server that does not accept yet: call memif_proxy_run() again soon. */
-bool memif_proxy_has_waiting(const struct memif_proxy *r);
 
 #endif

@@ -173,8 +173,6 @@ struct sim_host *sim_host(const struct sim *sim, unsigned number); /* NULL: no s
 unsigned sim_hosts(const struct sim *sim);
 unsigned sim_host_number(const struct sim_host *host);
 const char *sim_host_name(const struct sim_host *host);
-struct sim *sim_host_world(const struct sim_host *host);
-void sim_host_set_hooks(struct sim_host *host, const struct sim_hooks *hooks);
 /** Returns the host's clock, valid as long as the world. */
 const struct clock_source *sim_host_clock(struct sim_host *host);
 /** Returns the earliest time of the world at which the host's clock shows `local` or more. TIME_NEVER: TIME_NEVER. */
@@ -224,8 +222,6 @@ struct sim_link *sim_uplink(struct sim_host *host, unsigned rail);
 struct sim_link *sim_downlink(struct sim_host *host, unsigned rail);
 /** Returns a link between leaf and spine; `down`: from the spine. NULL: none. */
 struct sim_link *sim_fabric_link(struct sim *sim, unsigned rail, unsigned leaf, unsigned spine, bool down);
-/** Name as in traces: "w3 -> switch". */
-const char *sim_link_name(const struct sim_link *link);
 void sim_link_shape(const struct sim_link *link, struct sim_shape *out);
 /** Changes the shape from the next frame on. -EINVAL: the MTU is out of range. A larger MTU than that of the topology's
  * host cables does not raise the packet limit of ports. */

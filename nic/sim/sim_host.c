@@ -147,16 +147,6 @@ const char *sim_host_name(const struct sim_host *host)
 	return host->config.name;
 }
 
-struct sim *sim_host_world(const struct sim_host *host)
-{
-	return host->sim;
-}
-
-void sim_host_set_hooks(struct sim_host *host, const struct sim_hooks *hooks)
-{
-	host->config.hooks = *hooks;
-}
-
 void sim_host_stats(const struct sim_host *host, struct sim_host_stats *out)
 {
 	*out = host->stats;

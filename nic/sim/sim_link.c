@@ -315,11 +315,6 @@ void sim_link_abandon(struct sim_link *link, enum sim_drop why)
 
 /* ---- properties ---- */
 
-const char *sim_link_name(const struct sim_link *link)
-{
-	return link->name;
-}
-
 void sim_link_shape(const struct sim_link *link, struct sim_shape *out)
 {
 	*out = link->shape;
