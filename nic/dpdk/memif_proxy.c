@@ -197,7 +197,6 @@ int memif_proxy_fd(const struct memif_proxy *r)
 	return r->epoll;
 }
 
-
 /* ---- open and close ---- */
 
 static int remove_stale_socket(const struct memif_proxy_address *at, struct nic_err *err)
