@@ -3,7 +3,11 @@
  * Set-up of sessions, one for each pair of shards. Control thread. At init the higher (rank, shard) connects to the
  * lower, and each worker to itself; on demand the side connects whose shard requests the session first. When both do,
  * the higher one's attempt becomes the session: it rejects the other's connect request, and the other side waits for
- * its attempt, and tries again in case that fails. PROTOCOL.md shows why there is never more than one session.
+ * its attempt, and tries again in case that fails.
+ *
+ * Never two sessions: the higher end H accepts only without an attempt of its own, and then refuses all. The lower end
+ * L accepts H's attempt; H refuses L's until it learns of its success, and afterwards because it is UP. No deadlock: L
+ * waits only for H's attempt. If that fails unseen, H is at NONE and accepts L's next attempt.
  */
 #include "control/group.h"
 

@@ -215,7 +215,7 @@ static void phase_run(struct etcd_store *s, bool *busy)
 {
 	if (s->asked || s->error)
 		return;
-	if (s->phase == PHASE_GRANT || s->phase == PHASE_REGRANT)
+	if (s->phase == PHASE_GRANT || s->phase == PHASE_NEW_LEASE)
 		etcd_store_grant(s);
 	else if (s->phase == PHASE_LOAD)
 		etcd_store_load(s);

@@ -36,8 +36,8 @@ enum phase {
 	PHASE_LOGIN, /* waits for the frame LOGIN, or for its transaction */
 	PHASE_LOAD,  /* reads all keys */
 	PHASE_READY,
-	PHASE_REGRANT, /* the lease ran out */
-	PHASE_REHOLD   /* holds its keys anew */
+	PHASE_NEW_LEASE, /* the lease ran out */
+	PHASE_REHOLD     /* holds its keys anew */
 };
 
 /** What the next transaction of a login expects. */

@@ -126,8 +126,8 @@ const struct etcd_kv *etcd_store_reply_find(const struct etcd_reply *r, struct k
 static bool etcd_store_is_held(struct etcd_store *s, struct kv_bytes key)
 {
 	const struct held *h = *store_held_find(&s->table, key);
-	return h &&
-	       (h->holder == (uint64_t)s->lease || (s->phase >= PHASE_REGRANT && h->holder == (uint64_t)s->old_lease));
+	return h && (h->holder == (uint64_t)s->lease ||
+		     (s->phase >= PHASE_NEW_LEASE && h->holder == (uint64_t)s->old_lease));
 }
 
 /* ---- all keys ---- */

@@ -49,7 +49,7 @@ void etcd_store_lease_lose(struct etcd_store *s)
 		if (h->holder == (uint64_t)s->lease)
 			h->holder = (uint64_t)s->old_lease;
 	s->knocked = 0; /* the knock has ended with the lease */
-	s->phase = PHASE_REGRANT;
+	s->phase = PHASE_NEW_LEASE;
 }
 
 static void granted(void *user, const struct etcd_reply *r)
@@ -80,7 +80,7 @@ static void kept(void *user, const struct etcd_reply *r)
 
 void etcd_store_keep(struct etcd_store *s)
 {
-	if (s->keeping || s->phase == PHASE_GRANT || s->phase == PHASE_REGRANT || s->now < s->keep_at)
+	if (s->keeping || s->phase == PHASE_GRANT || s->phase == PHASE_NEW_LEASE || s->now < s->keep_at)
 		return;
 	s->keeping = s->ops->lease(s->etcd, ETCD_KEEP, s->lease, 0, kept, s) == 0;
 	s->keep_at = s->now + KEEP_NS;

@@ -88,6 +88,6 @@ int call_submit_cancel(struct shard *s, struct far_future *f)
 	while (!atomic_compare_exchange_weak_explicit(&s->cancels, &head, msg, memory_order_release,
 						      memory_order_relaxed));
 	shard_notify(s);
-	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
+	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with agent_fini_pollers */
 	return 0;
 }

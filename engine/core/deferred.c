@@ -222,6 +222,6 @@ enum far_status deferred_finish(struct far_deferred *d)
 		status = FAR_CANCELLED;
 	deferred_push(s, d);
 	shard_notify(s);
-	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
+	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with agent_fini_pollers */
 	return status;
 }

@@ -337,7 +337,7 @@ static void on_future(struct future_listener *l, struct far_future *f)
 	while (!atomic_compare_exchange_weak_explicit(&s->resumed, &head, w, memory_order_release,
 						      memory_order_relaxed));
 	shard_notify(s);
-	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
+	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with agent_fini_pollers */
 }
 
 unsigned fiber_take_resumed(struct shard *s)

@@ -161,7 +161,8 @@ unsigned shard_take_cancels(struct shard *s)
 {
 	shard_own(s);
 	/* The call that is to end may have been handed over just before its cancel, so the ring is looked at after the
-	 * cancels are taken. A cell whose producer still fills it keeps those behind it back: it nudges when it has. */
+	 * cancels are taken. A cell whose producer still fills it keeps those behind it back: it notifies when it has.
+	 */
 	call_gather_cancels(s);
 	uint32_t waiting = submit_waiting(&s->submit), taken = 0, n = 1;
 	for (; n && taken < waiting; taken += n)

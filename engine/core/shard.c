@@ -314,5 +314,5 @@ void shard_add_task(struct shard *s, struct shard_task *task)
 	while (!atomic_compare_exchange_weak_explicit(&s->tasks, &head, task, memory_order_release,
 						      memory_order_relaxed));
 	shard_notify(s);
-	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with fini_keeper */
+	atomic_fetch_sub_explicit(&s->producers, 1, memory_order_release); /* pairs with agent_fini_pollers */
 }

@@ -85,7 +85,7 @@ static struct transport_peer *peer_answering(struct transport_port *p, unsigned 
 	bool room = (member ? p->half_open_n : p->stateless_n) < most;
 	struct transport_peer *peer = room ? transport_peer_new(p, queue, state) : NULL;
 	if (!peer) {
-		counter_bump(&p->crowded_n);
+		counter_bump(&p->backlog_drops_n);
 		return NULL;
 	}
 	*(member ? &peer->half_open : &peer->stateless) = true;

@@ -293,7 +293,7 @@ void transport_grants_run(struct transport_queue *q)
 		grant(q, old, most / FAR_TRANSPORT_GRANT_SHARE, most + most / FAR_TRANSPORT_GRANT_SHARE);
 }
 
-static uint64_t regrant_ns(const struct transport_queue *q, const struct transport_peer *p, uint64_t now)
+static uint64_t grant_repeat_ns(const struct transport_queue *q, const struct transport_peer *p, uint64_t now)
 {
 	const struct transport_grants *g = &q->grants;
 	uint64_t ns = g->rtt_ns ? 2 * g->rtt_ns + FAR_TRANSPORT_MARGIN_NS : rtt_timeout(&p->rings->rtt, now);
@@ -308,7 +308,7 @@ void transport_grants_timer(struct transport_queue *q, struct transport_peer *p,
 	if (p->rings->grant_at && now < p->rings->grant_at)
 		return;
 	bool first = p->rings->grant_at == 0;
-	p->rings->grant_at = now + regrant_ns(q, p, now);
+	p->rings->grant_at = now + grant_repeat_ns(q, p, now);
 	if (first)
 		return;
 	for (unsigned i = 0; i < FAR_TRANSPORT_ASSEMBLIES; i++) {

@@ -189,7 +189,7 @@ void transport_stats_read(const struct nic_port *port, struct transport_stats *o
 		out->refused += counted(&q->unproven);
 	}
 	out->refused += counted(&p->refused_n);
-	out->handshake_backlog_drops += counted(&p->crowded_n);
+	out->handshake_backlog_drops += counted(&p->backlog_drops_n);
 	out->unknown_connection_drops += counted(&p->unknown_n);
 	out->duplicates += counted(&p->repeated_n);
 }

@@ -47,7 +47,7 @@ struct transport_port {
 	uint32_t stateless_n; /* peers that send one stateless answer; at most FAR_TRANSPORT_STATELESS_MAX */
 	/* Counters: struct transport_stats. Any thread reads. `repeated_n` counts as duplicates. */
 	_Atomic uint64_t refused_n;
-	_Atomic uint64_t crowded_n;
+	_Atomic uint64_t backlog_drops_n;
 	_Atomic uint64_t unknown_n, repeated_n;
 	struct transport_port *siblings[FAR_PORTS_MAX - 1]; /* transport_join() */
 	uint32_t siblings_n;

@@ -345,7 +345,7 @@ static void *crowd_main(void *arg)
 }
 
 /* Several threads take whichever flow is free, so that each goes through many hands, from inside another flow too. */
-static void crowded(void)
+static void crowd(void)
 {
 	static struct crowd c = {.lock = PTHREAD_MUTEX_INITIALIZER};
 	pthread_t threads[3];
@@ -395,7 +395,7 @@ int main(void)
 		{"registers", registers}, {"the driver's registers", registers_of_the_driver},
 		{"rounding", rounding},   {"alignment", alignment},
 		{"recursion", recursion}, {"unwinding", unwinding},
-		{"migration", migration}, {"crowd", crowded},
+		{"migration", migration}, {"crowd", crowd},
 		{"nesting", nesting},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

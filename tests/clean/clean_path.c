@@ -67,8 +67,8 @@ static struct far_to own(unsigned shard)
 	return (struct far_to){calls.rank, (int32_t)shard};
 }
 
-/* The keeper runs the handler while the application sleeps on what no shard completes. */
-static void arm_keeper(void)
+/* The poller runs the handler while the application sleeps on what no shard completes. */
+static void arm_poller(void)
 {
 	struct far_err e;
 	struct far_future *f;
@@ -98,7 +98,7 @@ static void arm(void)
 {
 	struct far_err e;
 	if (progress == FAR_PROGRESS_SHARED) {
-		arm_keeper();
+		arm_poller();
 		watch_thread(true);
 	}
 	for (unsigned i = 0; i < shards && progress == FAR_PROGRESS_DEDICATED; i++)

@@ -271,11 +271,12 @@ static int contender(int rank)
 }
 
 /* Another name, or another number of shards. */
-static int impostor(int rank)
+static int second_of_a_name(int rank)
 {
 	struct far_opts opts = options();
 	alarm(HANG_GUARD_S);
-	CHECK_STATUS(check_init("impostor", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err), FAR_NOT_UNIQUE, &err);
+	CHECK_STATUS(check_init("second_of_a_name", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err), FAR_NOT_UNIQUE,
+		     &err);
 	CHECK_TEXT(&err, "rank 2 of group");
 	CHECK_TEXT(&err, "worker2");
 	opts.shards = 2;
@@ -322,7 +323,7 @@ static int one_wins(void)
 	bad |= ended_well(spawn_one(&s, VICTIM, -1, contender));
 	CHECK(atomic_load(&shared->losers) == 1);
 	killed(s.pids[VICTIM]);
-	bad |= ended_well(spawn_one(&s, VICTIM, -1, impostor));
+	bad |= ended_well(spawn_one(&s, VICTIM, -1, second_of_a_name));
 	pid_t two[2];
 	for (int i = 0; i < 2; i++)
 		two[i] = spawn_one(&s, VICTIM, -1, contender);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of the poller: fini_keeper() of engine/agent/agent.c against poller_shared() of engine/core/idle.c, while an
+ * The end of the poller: agent_fini_pollers() of engine/agent/pollers.c against poller_shared() of engine/core/idle.c, while an
  * application thread holds the token. It polls, or waits in shard_sleep() on the descriptor that the poller sleeps on.
  *
- * Holds: the poller ends, also when the holder never releases (HOLDER_STAYS: it waits without a limit), because fini_keeper()
+ * Holds: the poller ends, also when the holder never releases (HOLDER_STAYS: it waits without a limit), because agent_fini_pollers()
  * says wake() and progress_unpark() again until it has.
  * Broken: STOP_WITHOUT_WAKE; with HOLDER_STAYS: STOP_ONCE (the poller may miss the one wake() or the one progress_unpark()),
  * STOP_WITHOUT_UNPARK.

@@ -8,43 +8,21 @@
  *
  * usage: dynamic_members FROM SEEDS; exit status: 0; 1: a run failed; 2: usage
  */
-#include "apps/sim/cluster.h"
 #include "base/must.h"
+#include "members.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS = 6, ENDS = 8, CALLS = 8, KEPT_MAX = 256 };
+enum { WORKERS = 6, ENDS = 8, CALLS = 8 };
 
-#define MS       UINT64_C(1000000)
-#define LIMIT    (300 * MS) /* of a call */
-#define SLACK    (100 * MS) /* of a worker that is busy, and of timers */
-#define PATIENCE (300000 * MS)
-#define SETTLED  (30000 * MS) /* a host without power is given up after 10 s */
-
-static struct run {
-	uint64_t seed;
-	struct cluster *c;
-	struct sim_random random;
-	unsigned ends;  /* of workers, still to come */
-	bool finishing; /* who ends now is not started again */
-	struct far_rref *kept[KEPT_MAX];
-	unsigned kept_n;
-} run;
+#define MS      UINT64_C(1000000)
+#define LIMIT   (300 * MS)   /* of a call */
+#define SLACK   (100 * MS)   /* of a worker that is busy, and of timers */
+#define SETTLED (30000 * MS) /* a host without power is given up after 10 s */
 
 static uint64_t answered, lost, unknown, other, left, killed, powered;
-
-__attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
-{
-	char text[1024];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	cluster_fail(run.c, "%s", text);
-}
 
 FAR_HANDLER(who)
 {
@@ -85,15 +63,6 @@ static void call(struct far_agent *agent, unsigned rank)
 		wrong("a call of worker %u: %s", rank, err.text);
 }
 
-/* A reference that is given back only when the worker has gone, if at all. */
-static void keep(struct far_agent *agent)
-{
-	struct far_rref *r;
-	if (run.kept_n == KEPT_MAX || far_remote(agent, "w0", "t::who", FAR_NOARGS, NULL, &r, NULL))
-		return;
-	run.kept[run.kept_n++] = r;
-}
-
 static void app(struct cluster_worker *w, void *ctx)
 {
 	(void)ctx;
@@ -104,18 +73,13 @@ static void app(struct cluster_worker *w, void *ctx)
 		if (cluster_dead() || !agent)
 			return;
 		if (cluster_rank(w) && sim_random_below(&run.random, 4) == 0)
-			keep(agent);
+			run_keep(agent);
 		else
 			call(agent, (unsigned)sim_random_below(&run.random, WORKERS));
 	}
 }
 
 /* ---- members come and go ---- */
-
-static void start(void *ctx)
-{
-	cluster_start(ctx);
-}
 
 static void leave(struct cluster_worker *w)
 {
@@ -153,42 +117,8 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 		cluster_why(w, &err);
 		wrong("worker %u cannot join: %s", cluster_rank(w), err.text);
 	} else if ((state == CLUSTER_LEFT || state == CLUSTER_CRASHED) && !run.finishing) {
-		sim_at(cluster_sim(run.c), cluster_now(run.c) + sim_random_below(&run.random, 50 * MS), start, w);
+		sim_at(cluster_sim(run.c), cluster_now(run.c) + sim_random_below(&run.random, 50 * MS), run_start, w);
 	}
-}
-
-/* ---- views ---- */
-
-static void check_views(void)
-{
-	struct far_worker_info self, seen;
-	for (unsigned of = 0; of < WORKERS; of++) {
-		struct far_agent *a = cluster_agent(cluster_worker(run.c, of));
-		if (cluster_state(cluster_worker(run.c, of)) != CLUSTER_READY) {
-			wrong("worker %u is not there", of);
-			return;
-		}
-		if (far_world_size(a) != WORKERS)
-			wrong("worker %u sees %d members, not %d", of, far_world_size(a), WORKERS);
-		for (unsigned r = 0; r < WORKERS; r++) {
-			far_worker_self(cluster_agent(cluster_worker(run.c, r)), &self);
-			if (far_worker_by_rank(a, (int)r, &seen, NULL) || seen.incarnation != self.incarnation ||
-			    strcmp(seen.name, self.name) != 0)
-				wrong("worker %u does not see worker %u as it is", of, r);
-		}
-	}
-}
-
-static void check_host(void)
-{
-	struct far_agent *host = cluster_agent(cluster_worker(run.c, 0));
-	struct far_rref_counts counts;
-	far_rref_counts_read(host, &counts);
-	if (far_world_size(host) != 1)
-		wrong("worker 0 sees %d members after all others have gone", far_world_size(host));
-	if (counts.owned || counts.forks)
-		wrong("worker 0 keeps %llu values for %llu references of workers that have gone",
-		      (unsigned long long)counts.owned, (unsigned long long)counts.forks);
 }
 
 /* ---- a run ---- */
@@ -196,30 +126,11 @@ static void check_host(void)
 static void work(void)
 {
 	struct cluster *c = run.c;
-	uint64_t until = cluster_now(c) + PATIENCE;
 	cluster_start(cluster_worker(c, 0));
 	for (unsigned i = 1; i < WORKERS; i++)
-		sim_at(cluster_sim(c), cluster_now(c) + sim_random_below(&run.random, 20 * MS), start,
+		sim_at(cluster_sim(c), cluster_now(c) + sim_random_below(&run.random, 20 * MS), run_start,
 		       cluster_worker(c, i));
-	while (run.ends && !cluster_failure(c) && cluster_now(c) < until)
-		cluster_run_until(c, cluster_now(c) + 10 * MS);
-	if (run.ends)
-		wrong("%u ends of workers have not come", run.ends);
-	cluster_run_until(c, cluster_now(c) + SETTLED);
-	if (cluster_failure(c))
-		return;
-	check_views();
-	run.finishing = true;
-	for (unsigned i = 1; i < WORKERS && !cluster_failure(c); i++) {
-		if (sim_random_below(&run.random, 2))
-			leave(cluster_worker(c, i));
-		else
-			cluster_crash(cluster_worker(c, i), CLUSTER_KILL);
-	}
-	cluster_run_until(c, cluster_now(c) + SETTLED);
-	if (cluster_failure(c))
-		return;
-	check_host();
+	run_finish(SETTLED, leave);
 }
 
 static int run_seed(uint64_t seed)
@@ -227,7 +138,6 @@ static int run_seed(uint64_t seed)
 	struct cluster_config config;
 	struct nic_err why;
 	memset(&run, 0, sizeof run);
-	run.seed = seed;
 	run.ends = ENDS;
 	sim_random_init(&run.random, seed, "dynamic", 0);
 	cluster_config_init(&config, seed);
@@ -242,14 +152,7 @@ static int run_seed(uint64_t seed)
 	run.c = cluster_create(&config, &why);
 	must(run.c);
 	work();
-	const char *failure = cluster_failure(run.c);
-	if (failure)
-		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, failure);
-	int failed = failure != NULL;
-	cluster_destroy(run.c);
-	for (unsigned i = 0; i < run.kept_n; i++)
-		far_rref_free(run.kept[i]);
-	return failed;
+	return run_end(seed);
 }
 
 int main(int argc, char **argv)

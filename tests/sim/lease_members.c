@@ -12,50 +12,29 @@
  */
 #include "agent/agent.h"
 #include "agent/env.h"
-#include "apps/sim/cluster.h"
 #include "base/must.h"
 #include "base/mutant.h"
 #include "control/lease.h"
 #include "core/shard.h"
+#include "members.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS = 5, ENDS = 10, KEPT_MAX = 256 };
+enum { WORKERS = 5, ENDS = 10 };
 
-#define MS       UINT64_C(1000000)
-#define LEASE    (400 * MS)
-#define LIMIT    (300 * MS) /* of a call */
-#define SLACK    (100 * MS) /* of a host that is busy, and of its clock */
-#define PATIENCE (300000 * MS)
-#define SETTLED  (40000 * MS) /* a stream whose other end has no power is given up after 10 s */
+#define MS      UINT64_C(1000000)
+#define LEASE   (400 * MS)
+#define LIMIT   (300 * MS)   /* of a call */
+#define SLACK   (100 * MS)   /* of a host that is busy, and of its clock */
+#define SETTLED (40000 * MS) /* a stream whose other end has no power is given up after 10 s */
 
 enum disturbance { KILL, POWER, PAUSE, CUT_STORE, CUT_ALL, STORE_LOSS, LEAVE, DISTURBANCES };
 static const char *const names[] = {"killed",       "without power", "paused", "cut from the store",
 				    "cut from all", "store lost",    "left"};
 
-static struct run {
-	struct cluster *c;
-	struct sim_random random;
-	unsigned ends;  /* disturbances still to come */
-	bool finishing; /* who ends now is not started again */
-	struct far_rref *kept[KEPT_MAX];
-	unsigned kept_n;
-} run;
-
 static uint64_t answered, failed_calls, handled, evicted, happened[DISTURBANCES];
-
-__attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
-{
-	char text[512];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	cluster_fail(run.c, "%s", text);
-}
 
 static const struct ctl_member *seen_by_host(const struct cluster_worker *w)
 {
@@ -109,13 +88,6 @@ static void call(struct cluster_worker *w, unsigned rank)
 		wrong("a call of worker %u: %s", rank, err.text);
 }
 
-static void keep(struct cluster_worker *w)
-{
-	struct far_rref *r;
-	if (run.kept_n < KEPT_MAX && !far_remote(cluster_agent(w), "w0", "t::who", FAR_NOARGS, NULL, &r, NULL))
-		run.kept[run.kept_n++] = r;
-}
-
 static void app(struct cluster_worker *w, void *ctx)
 {
 	(void)ctx;
@@ -123,18 +95,13 @@ static void app(struct cluster_worker *w, void *ctx)
 		if (cluster_sleep(sim_random_below(&run.random, 40 * MS)) || cluster_dead() || !cluster_agent(w))
 			return;
 		if (cluster_rank(w) && sim_random_below(&run.random, 16) == 0)
-			keep(w);
+			run_keep(cluster_agent(w));
 		else
 			call(w, (unsigned)sim_random_below(&run.random, WORKERS));
 	}
 }
 
 /* ---- disturbances ---- */
-
-static void start(void *ctx)
-{
-	cluster_start(ctx);
-}
 
 static void cut(struct cluster_worker *w, bool all, bool is_cut)
 {
@@ -229,69 +196,23 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 			wrong("worker %u cannot join: %s", cluster_rank(w), err.text);
 	}
 	if ((state == CLUSTER_LEFT || state == CLUSTER_CRASHED || state == CLUSTER_FAILED) && !run.finishing)
-		later(sim_random_below(&run.random, cluster_rank(w) ? 50 * MS : 3 * LEASE), start, w);
-}
-
-/* ---- views ---- */
-
-static void check_views(void)
-{
-	struct far_worker_info self, seen;
-	for (unsigned of = 0; of < WORKERS; of++) {
-		struct far_agent *a = cluster_agent(cluster_worker(run.c, of));
-		if (cluster_state(cluster_worker(run.c, of)) != CLUSTER_READY) {
-			wrong("worker %u is not there", of);
-			return;
-		}
-		for (unsigned r = 0; r < WORKERS; r++) {
-			if (!cluster_agent(cluster_worker(run.c, r)))
-				continue;
-			far_worker_self(cluster_agent(cluster_worker(run.c, r)), &self);
-			if (far_worker_by_rank(a, (int)r, &seen, NULL) || seen.incarnation != self.incarnation)
-				wrong("worker %u does not see worker %u as it is", of, r);
-		}
-	}
-}
-
-static void check_host(void)
-{
-	struct far_agent *host = cluster_agent(cluster_worker(run.c, 0));
-	struct far_rref_counts counts;
-	far_rref_counts_read(host, &counts);
-	if (far_world_size(host) != 1)
-		wrong("worker 0 sees %d members after all others have gone", far_world_size(host));
-	if (counts.owned || counts.forks)
-		wrong("worker 0 keeps %llu values for %llu references of workers that have gone",
-		      (unsigned long long)counts.owned, (unsigned long long)counts.forks);
+		later(sim_random_below(&run.random, cluster_rank(w) ? 50 * MS : 3 * LEASE), run_start, w);
 }
 
 /* ---- a run ---- */
 
+static void leave(struct cluster_worker *w)
+{
+	cluster_leave(w, 5000 * MS);
+}
+
 static void work(void)
 {
 	struct cluster *c = run.c;
-	uint64_t until = cluster_now(c) + PATIENCE;
 	for (unsigned i = 0; i < WORKERS; i++)
-		later(i ? sim_random_below(&run.random, 20 * MS) : 0, start, cluster_worker(c, i));
+		later(i ? sim_random_below(&run.random, 20 * MS) : 0, run_start, cluster_worker(c, i));
 	later(100 * MS, disturb, NULL);
-	while (run.ends && !cluster_failure(c) && cluster_now(c) < until)
-		cluster_run_until(c, cluster_now(c) + 10 * MS);
-	if (run.ends)
-		wrong("%u disturbances have not come", run.ends);
-	cluster_run_until(c, cluster_now(c) + SETTLED);
-	if (cluster_failure(c))
-		return;
-	check_views();
-	run.finishing = true;
-	for (unsigned i = 1; i < WORKERS && !cluster_failure(c); i++) {
-		if (sim_random_below(&run.random, 2))
-			cluster_leave(cluster_worker(c, i), 5000 * MS);
-		else
-			cluster_crash(cluster_worker(c, i), CLUSTER_KILL);
-	}
-	cluster_run_until(c, cluster_now(c) + SETTLED);
-	if (!cluster_failure(c))
-		check_host();
+	run_finish(SETTLED, leave);
 }
 
 static void log_hook(enum far_log_level level, const char *text, const struct far_log_field *fields, size_t n,
@@ -325,14 +246,7 @@ static int run_seed(uint64_t seed)
 	run.c = cluster_create(&config, &why);
 	must(run.c);
 	work();
-	const char *failure = cluster_failure(run.c);
-	if (failure)
-		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, failure);
-	int failed = failure != NULL;
-	cluster_destroy(run.c);
-	for (unsigned i = 0; i < run.kept_n; i++)
-		far_rref_free(run.kept[i]);
-	return failed;
+	return run_end(seed);
 }
 
 #ifdef FAR_MUTANTS

@@ -119,7 +119,7 @@ static void *poller_main(void *arg)
 	return NULL;
 }
 
-static void *nudger_main(void *arg)
+static void *waker_main(void *arg)
 {
 	while (atomic_load(&producing)) {
 		struct far_future *f = future_alloc(NULL);
@@ -141,7 +141,7 @@ int main(void)
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&t[i], NULL, caller_main, (void *)i) == 0);
 	CHECK(pthread_create(&t[THREADS], NULL, poller_main, NULL) == 0);
-	CHECK(pthread_create(&t[THREADS + 1], NULL, nudger_main, NULL) == 0);
+	CHECK(pthread_create(&t[THREADS + 1], NULL, waker_main, NULL) == 0);
 	for (int i = 0; i < THREADS + 2; i++)
 		CHECK(pthread_join(t[i], NULL) == 0);
 	CHECK(taken == (uint64_t)THREADS * CALLS);

@@ -144,7 +144,7 @@ static void app_main(void *arg)
 	app->done = true;
 }
 
-static void app_errand(struct shard *s, struct shard_task *task)
+static void app_task(struct shard *s, struct shard_task *task)
 {
 	cr_assert_eq(fiber_spawn(s, app_main, task), 0);
 }
@@ -152,7 +152,7 @@ static void app_errand(struct shard *s, struct shard_task *task)
 static void spawn(struct app *app, struct far_agent *a)
 {
 	app->agent = a;
-	app->task.run = app_errand;
+	app->task.run = app_task;
 	shard_add_task(a->shards[0], &app->task);
 }
 
@@ -347,16 +347,16 @@ Test(agent_step, leaves_in_steps)
 	finish(&g);
 }
 
-static void note_errand(struct shard *s, struct shard_task *task)
+static void note_task(struct shard *s, struct shard_task *task)
 {
 	((struct app *)(void *)task)->done = true;
 }
 
-/* An errand, such as that of a reference which was given back, may lead to messages. */
-Test(agent_step, leaves_when_errands_are_run)
+/* A task, such as that of a released reference, may lead to messages. */
+Test(agent_step, leaves_when_tasks_are_run)
 {
 	struct group g;
-	struct app app = {.task.run = note_errand};
+	struct app app = {.task.run = note_task};
 	begin(&g, 2, NULL);
 	shard_add_task(g.agent[0]->shards[0], &app.task);
 	for (unsigned i = 0; i < 2; i++)

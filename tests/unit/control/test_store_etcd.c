@@ -99,7 +99,7 @@ Test(store_etcd, a_held_key_that_ends_is_held_anew)
 	change("farcall/g/rank/1", LEASE, false);
 	change("farcall/g/rank/1", 0, true);
 	take();
-	cr_assert_eq(store.phase, PHASE_REGRANT);
+	cr_assert_eq(store.phase, PHASE_NEW_LEASE);
 	cr_assert(has("g/rank/1"));
 }
 

@@ -187,7 +187,7 @@ static void listen_here(void)
 	future_listen(f[0], &heard[i].l);
 }
 
-/* ---- completion, waiters, nudges ---- */
+/* ---- completion, waiters, wakes ---- */
 
 static void t_complete(void)
 {
@@ -201,7 +201,7 @@ static void t_await(void)
 	buf_unref(&f[0]->head);
 }
 
-static void t_nudge(void)
+static void t_wake(void)
 {
 	future_wake(&f[0]->state);
 	buf_unref(&f[0]->head);
@@ -385,7 +385,7 @@ static void check_fail_fast(void)
 }
 
 static const struct scenario scenarios[] = {
-	{"complete, wait, nudge", setup_three, {t_complete, t_await, t_nudge}, check_three, -1},
+	{"complete, wait, wake", setup_three, {t_complete, t_await, t_wake}, check_three, -1},
 	{"complete, wait, wait", setup_three, {t_complete, t_await, t_await}, check_three, 4},
 	{"complete, listen, listen", setup_three, {t_complete, t_listen, t_listen}, check_listeners, -1},
 	{"complete, listen, wait", setup_three, {t_complete, t_await, t_listen}, check_three, -1},

@@ -109,7 +109,7 @@ Test(future, pool_hands_out_each_once)
 		buf_unref(&f[i]->head);
 }
 
-Test(future, a_nudge_completes_nothing)
+Test(future, a_wake_completes_nothing)
 {
 	struct far_future *f = future_alloc(NULL);
 	for (int i = 0; i < 1000; i++)
@@ -134,7 +134,7 @@ Test(future, sleep_ends_at_its_limit)
 }
 
 /* What happened since the state was read ends the sleep before it begins. */
-Test(future, sleep_does_not_miss_a_nudge, .timeout = 60)
+Test(future, sleep_does_not_miss_a_wake, .timeout = 60)
 {
 	struct far_future *f = future_alloc(NULL);
 	uint32_t seen = atomic_load(&f->state);

@@ -28,7 +28,7 @@ Test(progress, one_holder_at_a_time)
 	cr_assert_eq(atomic_load(&progress.epoch), 2u);
 }
 
-Test(progress, giving_back_nudges_one_sleeper)
+Test(progress, giving_back_wakes_one_sleeper)
 {
 	_Atomic uint32_t a = 0, b = 0;
 	cr_assert(progress_try(&progress));
@@ -43,7 +43,7 @@ Test(progress, giving_back_nudges_one_sleeper)
 	cr_assert_eq(atomic_load(&progress.sleepers_n), 0u);
 }
 
-Test(progress, who_does_not_need_the_token_passes_the_nudge_on)
+Test(progress, who_does_not_need_the_token_passes_the_wake_on)
 {
 	_Atomic uint32_t a = 0, b = 0;
 	cr_assert(progress_try(&progress));

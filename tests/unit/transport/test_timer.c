@@ -368,7 +368,7 @@ static void overtaken(unsigned from, uint32_t number, unsigned overtakers)
 }
 
 /* One packet overtaken by 1 to 5, each way. Expect it sent again from FAR_TRANSPORT_REORDER on, that to be recognised
- * as needless, and more to be needed after that. */
+ * as spurious, and more to be needed after that. */
 Test(transport_timer, reordering)
 {
 	for (unsigned from = 0; from < 2; from++)
