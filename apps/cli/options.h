@@ -55,7 +55,8 @@ enum options_result {
 	OPTIONS_WRONG /* the mistake was printed to stderr: exit OPTIONS_EXIT_USAGE */
 };
 
-/** Parses argv[1, argc), the last value of an option that is given twice counts; stops at the first argument that is no option, or behind "--". */
+/** Parses argv[1, argc), the last value of an option that is given twice counts; stops at the first argument that is no
+ * option, or behind "--". */
 enum options_result options_parse(const struct option_command *command, int argc, char **argv, int *rest);
 
 /** Reads one value. 0, or -EINVAL with the flag, the mistake and the remedy in `text`. */
