@@ -45,7 +45,6 @@
 	X(LEASE_NEVER, "lease-never", "the store keeps the records of a silent member")                                \
 	X(LEASE_UNMARGINED, "lease-unmargined", "the store ends a lease without a margin for slower clocks")           \
 	X(EVICTED_RECLAIMS, "evicted-reclaims", "a member whose lease the store has ended writes its records again")   \
-	X(LEASE_JOIN_SILENCE, "lease-join-silence", "a member that is silent while another one joins is lost for it")  \
 	X(EVICTED_SAME, "evicted-same", "an evicted worker comes back as the same incarnation")
 
 enum mutant {

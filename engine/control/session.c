@@ -467,8 +467,7 @@ static bool is_member_still(const struct pair *pair, int error)
 	const struct group *g = p->group;
 	bool silence = error == -ETIMEDOUT || error == -ECONNRESET || error == -ESTALE || error == -EMSGSIZE;
 	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unclaimed &&
-	       (!g->store_lost || g->lease_ns) &&
-	       ((g->url.dynamic && !MUTANT(LEASE_JOIN_SILENCE)) || !group_joining(g));
+	       (!g->store_lost || g->lease_ns) && (g->url.dynamic || !group_joining(g));
 }
 
 /* The session has ended. The driver's diagnosis of the path is added to the reason. Without the store the member is
