@@ -270,6 +270,7 @@ static pid_t start(int i, void (*body)(void))
 		AWAIT(atomic_load(&shared->wired[i]));
 		CHECK(ip("link set lo up") && ip("addr add 10.94.%d.2/24 dev far0", i + 1) && ip("link set far0 up") &&
 		      ip("route add default via 10.94.%d.1", i + 1));
+		AWAIT(system("ip link show far0 | grep -q LOWER_UP") == 0);
 		body();
 		_exit(0);
 	}
