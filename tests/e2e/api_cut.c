@@ -370,6 +370,7 @@ static void cut_store(void)
 	drop_both(HOST, SECOND, false);
 	drop_both(HOST, LATE, false);
 	atomic_store(&shared->healed, true);
+	AWAIT(atomic_load(&shared->joined[LATE]));
 	end(PROCESSES);
 }
 
