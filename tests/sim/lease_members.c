@@ -71,8 +71,10 @@ static const char *const names[] = {"killed",
 struct clock_state {
 	uint64_t moved;    /* when it last jumped, or the worker last went on */
 	uint64_t excepted; /* until then its clock may have shown too little */
-	uint64_t stopped;  /* since when its clock stands still */
-	uint64_t over;     /* when a handler has first found the lease over; 0: it is not */
+	/* The incarnation that this has happened to last, and when. */
+	uint64_t slow_incarnation, slow_since;
+	uint64_t stopped; /* since when its clock stands still */
+	uint64_t over;    /* when a handler has first found the lease over; 0: it is not */
 };
 
 /* Of a rank: the incarnation that has served last, and those before it. */
@@ -90,7 +92,7 @@ static struct run {
 	unsigned kept_n;
 	struct clock_state clocks[WORKERS];
 	struct serving serving[RANKS];
-	uint64_t store_began; /* when rank 0 has come back last */
+	uint64_t store_began, store_lost; /* when rank 0 has come back last, and when it has ended */
 } run;
 
 static uint64_t answered, failed_calls, handled, evicted, replaced, happened[DISTURBANCES];
@@ -127,9 +129,13 @@ static bool is_member(const struct cluster_worker *w)
 	return atomic_load(&m->alive) && atomic_load(&m->incarnation) == self.incarnation;
 }
 
+/* Where the store is lost before the worker has found out, the next one knows nothing of its end. */
 static bool is_excepted(const struct cluster_worker *w)
 {
-	return cluster_now(run.c) < run.clocks[cluster_rank(w)].excepted;
+	const struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	const struct shard *s = agent_shard_here();
+	return cluster_now(run.c) < clock->excepted ||
+	       (s && s->config.incarnation == clock->slow_incarnation && run.store_lost >= clock->slow_since);
 }
 
 /* True if the store has ended the incarnation in whose name the running shard works. The host's control thread sees it
@@ -322,6 +328,8 @@ static void except(struct cluster_worker *w, uint64_t ns)
 	struct clock_state *clock = &run.clocks[cluster_rank(w)];
 	uint64_t until = cluster_now(run.c) + ns + 2 * LEASE + SLACK;
 	clock->excepted = until > clock->excepted ? until : clock->excepted;
+	clock->slow_incarnation = agent_incarnation(cluster_agent(w));
+	clock->slow_since = cluster_now(run.c);
 }
 
 static void clock_jump(struct cluster_worker *w, uint64_t ns)
@@ -381,23 +389,21 @@ static void disturb_clock(enum disturbance what, struct cluster_worker *w, uint6
 	}
 }
 
-static bool is_at_host(enum disturbance what)
-{
-	return what == STORE_LOSS || what == HOST_STOP;
-}
-
 static void disturb(void *ctx)
 {
 	(void)ctx;
 	enum disturbance what = (enum disturbance)sim_random_below(&run.random, DISTURBANCES);
-	struct cluster_worker *w =
-		cluster_worker(run.c, is_at_host(what) ? 0 : 1 + (unsigned)sim_random_below(&run.random, WORKERS - 1));
+	struct cluster_worker *w = cluster_worker(
+		run.c,
+		what == STORE_LOSS || what == HOST_STOP ? 0 : 1 + (unsigned)sim_random_below(&run.random, WORKERS - 1));
 	uint64_t ns = LEASE / 2 + sim_random_below(&run.random, 4 * LEASE);
 	if (!run.ends)
 		return;
 	if (cluster_state(w) == CLUSTER_READY) {
 		run.ends--;
 		happened[what]++;
+		if (what == STORE_LOSS)
+			run.store_lost = cluster_now(run.c);
 		if (what == KILL || what == STORE_LOSS)
 			cluster_crash(w, CLUSTER_KILL);
 		else if (what == POWER)
@@ -416,12 +422,6 @@ static void disturb(void *ctx)
 	later(sim_random_below(&run.random, 3 * LEASE), disturb, w);
 }
 
-/* Another worker has its name or rank. */
-static bool waits_for_name(const struct cluster_worker *w)
-{
-	return rank_of(w) == STAND_BY - 1;
-}
-
 static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state state)
 {
 	struct far_err err;
@@ -434,7 +434,8 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 	} else if (state == CLUSTER_FAILED) {
 		/* The store may be lost while a worker joins. */
 		enum far_status why = cluster_why(w, &err);
-		if (why != FAR_PEER_LOST && why != FAR_TIMEOUT && !(why == FAR_NOT_UNIQUE && waits_for_name(w)))
+		if (why != FAR_PEER_LOST && why != FAR_TIMEOUT &&
+		    !(why == FAR_NOT_UNIQUE && rank_of(w) == STAND_BY - 1))
 			wrong("worker %u cannot join: %s", cluster_rank(w), err.text);
 	}
 	if ((state == CLUSTER_LEFT || state == CLUSTER_CRASHED || state == CLUSTER_FAILED) && !run.finishing)
