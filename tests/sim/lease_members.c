@@ -69,6 +69,7 @@ static const char *const names[] = {"killed",
 
 /* Of a worker, what checkers know of its clock; times of the world. */
 struct clock_state {
+	uint64_t healed;   /* when its cut ends: a renewal that was sent in it arrives then */
 	uint64_t moved;    /* when it last jumped, or the worker last went on */
 	uint64_t excepted; /* until then its clock may have shown too little */
 	/* The incarnation that this has happened to last, and when. */
@@ -311,7 +312,7 @@ static void pause_worker(struct cluster_worker *w, uint64_t ns)
 	cluster_pause(w, ns);
 	if (runs)
 		went_on(w, ns);
-	if (!runs || ns < ended || !m)
+	if (!runs || ns < ended || !m || cluster_now(run.c) < run.clocks[cluster_rank(w)].healed)
 		return;
 	struct paused *p = &paused[paused_n++];
 	*p = (struct paused){cluster_rank(w), cluster_incarnations(host), atomic_load(&m->incarnation),
@@ -416,8 +417,10 @@ static void disturb(void *ctx)
 			cut(w, what == CUT_ALL, true);
 		else
 			disturb_clock(what, w, ns);
-		if (what == CUT_STORE || what == CUT_ALL)
+		if (what == CUT_STORE || what == CUT_ALL) {
+			run.clocks[cluster_rank(w)].healed = cluster_now(run.c) + ns;
 			later(ns, heal, w);
+		}
 	}
 	later(sim_random_below(&run.random, 3 * LEASE), disturb, w);
 }
