@@ -90,6 +90,12 @@ static const struct measurement measurements[] = {
 	{"start", perf_start, START, 0, "how long groups take to form and to shut down",
 	 "Starts groups of new processes that meet before they join. Measures the time until the last far_init_rpc()\n"
 	 "has returned, the same for far_shutdown(), and the threads and resident memory of a worker."},
+	{"group", perf_group, GROUP, 500, "how fast a dynamic group notices ends, replaces and admits members",
+	 "Starts dynamic groups of new processes. Measures how long it takes to notice that a member was killed, "
+	 "stopped or\n"
+	 "cut off; until a replacement answers at the full rate; calls while another worker joins; and what samples, "
+	 "spans\n"
+	 "and readers of metrics add to a call. --seconds applies to each of the last six."},
 	{"floor", perf_floor, FLOOR, 2000, "the limits of this machine, without the engine",
 	 "Measures two processes that share memory: round trips of a cache line and of a ring, ring rate, copies, and\n"
 	 "an eventfd wake-up. With --nic: round trip, rate, one-way bytes and wake-up of raw packets instead."},
@@ -347,14 +353,14 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  NULL}},
 		{SERVE,
 		 {"listen", 0, OPTION_TEXT, &o.listen, 0, 0, "HOST:PORT", "where to wait; port 0: a free one", NULL}},
-		{SPAWNING | SERVE | PEER | IDLE | START | STARTING,
+		{SPAWNING | SERVE | PEER | IDLE | START | STARTING | GROUP,
 		 {"security", 0, OPTION_TEXT, &o.security, 0, 0, "NAME", "none: also beyond loopback and other users",
 		  NULL}},
 		{PAIRS | SERVE,
 		 {"timeout", 0, OPTION_DURATION, &o.timeout_ns, SECOND_NS / 10, HOUR_NS, "TIME",
 		  m->taker == SERVE ? "how long to wait for a client (300)" : "how long to wait for the listener (10)",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF | TRACE | PS,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF | TRACE | PS | GROUP,
 		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", seconds, NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
@@ -368,10 +374,10 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{TRACE,
 		 {"spin", 0, OPTION_DURATION, &o.spin_ns, 1000, SECOND_NS, "TIME",
 		  "have the handler of one call in 1024 take so long (none)", NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS | GROUP,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS | GROUP,
 		 {"csv", 0, OPTION_FLAG, &o.csv, 0, 0, NULL,
 		  "a table on stdout, with names in its first row; text to stderr", NULL}},
 		{LOADS,
@@ -390,8 +396,9 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{START,
 		 {"workers", 0, OPTION_COUNTS, &o.worlds, 1, SPAWN_WORLD_MAX, "N,...", "sizes of the groups (2,64)",
 		  NULL}},
-		{START,
-		 {"rounds", 0, OPTION_COUNT, &o.rounds, 1, PERF_ROUNDS_MAX, "N", "groups of each size (5)", NULL}},
+		{START | GROUP,
+		 {"rounds", 0, OPTION_COUNT, &o.rounds, 1, PERF_ROUNDS_MAX, "N",
+		  m->taker == GROUP ? "groups for each figure (5)" : "groups of each size (5)", NULL}},
 		{PEER | STARTING, {"peer-fd", 0, OPTION_COUNT, &o.peer_fd, 3, INT32_MAX, "FD", NULL, NULL}},
 		{PEER, {"peer-cpu", 0, OPTION_COUNT, &o.peer_cpu, 0, CPU_SETSIZE, "CPU", NULL, NULL}},
 		{PEER, {"peer-tables", 0, OPTION_FLAG, &o.peer_tables, 0, 0, NULL, NULL, NULL}},
@@ -414,7 +421,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 	if (!o.depths.n)
 		o.depths = o.rates.n ? (struct option_list){{16}, 1} : (struct option_list){{1, 4}, 2};
 	wrong = perf_check(&o, m->taker);
-	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING | PS) || o.rates.n
+	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING | PS | GROUP) || o.rates.n
 				 ? 0
 				 : progress_start(o.what, o.duration_ns);
 	int rc = wrong ? wrong : o.csv || o.plot ? run_table(&o, m) : m->run(&o);

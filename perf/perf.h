@@ -52,7 +52,7 @@ struct perf_opts {
 	struct option_list marks;         /* memory: numbers of calls */
 	struct option_list rates;         /* an open loop: calls that begin in a second, in turn; empty: a closed one */
 	struct option_list worlds;        /* start: numbers of workers */
-	uint64_t rounds;                  /* start: groups of each size, up to PERF_ROUNDS_MAX */
+	uint64_t rounds;                  /* start, group: groups of each kind, up to PERF_ROUNDS_MAX */
 	const char *connect, *listen;     /* HOST:PORT; NULL: the measurement starts its own processes */
 	const char *security;             /* NULL or "none" */
 	bool beyond_host;                 /* the group has a key that was given, or none */
@@ -86,6 +86,7 @@ int perf_idle(const struct perf_opts *o);
 int perf_wake(const struct perf_opts *o);
 int perf_memory(const struct perf_opts *o);
 int perf_start(const struct perf_opts *o);
+int perf_group(const struct perf_opts *o);
 /** A worker of those that perf_start() starts. */
 int starting_main(const struct perf_opts *o);
 int perf_floor(const struct perf_opts *o);

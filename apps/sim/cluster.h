@@ -62,6 +62,9 @@ struct cluster_config {
 	struct sim_streams_config streams;
 	unsigned workers; /* [1, 1024]; one on each host, spread over the leaves in order */
 	bool dynamic;     /* a dynamic group of so many at most: who is started joins, and waits for nobody */
+	/* The last so many workers have the names and ranks of those just before them: stand-bys, which join when these
+	 * are no members. Dynamic groups only. */
+	unsigned stand_bys;
 	/* Of every worker. Init method, key, nic and listen are the cluster's own; of fibers, unless it says, so
 	 * many that the process has mappings for them (vm.max_map_count). */
 	struct far_opts opts;
@@ -93,6 +96,7 @@ __attribute__((format(printf, 2, 3))) void cluster_fail(struct cluster *c, const
 
 /* ---- workers ---- */
 
+/** Number of the worker in the cluster; its rank, unless it is a stand-by. */
 unsigned cluster_rank(const struct cluster_worker *w);
 struct sim_host *cluster_host(const struct cluster_worker *w);
 enum cluster_state cluster_state(const struct cluster_worker *w);
@@ -123,6 +127,9 @@ void cluster_linger(struct cluster_worker *w, uint64_t ns);
 bool cluster_dead(void);
 /** It stands still, its network card does not. */
 void cluster_pause(struct cluster_worker *w, uint64_t ns);
+/** Moves its host's clock forward by `jump_ns`; from now on it runs so much faster (sim_host_set_clock()). Its cores
+ * look at the clock at once. */
+void cluster_set_clock(struct cluster_worker *w, uint64_t jump_ns, int64_t skew_ppb);
 /** As far_shutdown(): LEAVING, then LEFT. `timeout_ns` 0: 60 s. No effect unless it is READY. */
 void cluster_leave(struct cluster_worker *w, uint64_t timeout_ns);
 void cluster_leave_all(struct cluster *c, uint64_t timeout_ns);

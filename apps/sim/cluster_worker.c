@@ -109,10 +109,12 @@ static void begin(struct cluster_worker *w)
 				.ports_n = rails,
 				.ctl_due = worker_ctl_due,
 				.ctx = w};
+	/* A stand-by has another host, and the name and rank of the worker that it replaces. */
+	const struct cluster_worker *as = w->rank < c->n - c->config.stand_bys ? w : w - c->config.stand_bys;
 	w->incarnations++;
 	w->agent = NULL;
-	if (agent_create_stepped(w->name, (int)w->rank, c->config.dynamic ? FAR_WORLD_DYNAMIC : (int)c->n, &opts, &env,
-				 &w->agent, &err)) {
+	if (agent_create_stepped(as->name, (int)as->rank, c->config.dynamic ? FAR_WORLD_DYNAMIC : (int)c->n, &opts,
+				 &env, &w->agent, &err)) {
 		cluster_fail(c, "\"%s\" cannot be started: %s", w->name, err.text);
 		return;
 	}
@@ -226,6 +228,14 @@ void cluster_pause(struct cluster_worker *w, uint64_t ns)
 		return;
 	sim_host_pause(w->host);
 	w->resume_event = sim_at(w->cluster->sim, time_after(sim_now(w->cluster->sim), ns), wake_up, w);
+}
+
+void cluster_set_clock(struct cluster_worker *w, uint64_t jump_ns, int64_t skew_ppb)
+{
+	sim_host_set_clock(w->host, jump_ns, skew_ppb);
+	for (unsigned i = 0; i <= CTL_CORE && is_alive(w); i++)
+		if (i < w->shards || i == CTL_CORE)
+			core_schedule(&w->cores[i], sim_now(w->cluster->sim));
 }
 
 void cluster_leave(struct cluster_worker *w, uint64_t timeout_ns)

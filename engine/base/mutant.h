@@ -43,6 +43,8 @@
 	X(LEASE_IGNORED, "lease-ignored", "a shard serves on after the lease of its worker has run out")               \
 	X(LEASE_EARLY, "lease-early", "the store ends a lease after a quarter of its time")                            \
 	X(LEASE_NEVER, "lease-never", "the store keeps the records of a silent member")                                \
+	X(LEASE_UNMARGINED, "lease-unmargined", "the store ends a lease without a margin for slower clocks")           \
+	X(EVICTED_RECLAIMS, "evicted-reclaims", "a member whose lease the store has ended writes its records again")   \
 	X(EVICTED_SAME, "evicted-same", "an evicted worker comes back as the same incarnation")
 
 enum mutant {

@@ -132,7 +132,7 @@ struct peer {
 	bool querying;                /* a query of the store for its info is under way */
 	bool unclaimed;               /* nobody holds the claim of its rank */
 	bool evicted;                 /* ... because its lease ended in the store */
-	bool lost_without_store;      /* it is dead, by what its sessions have shown */
+	bool lost_without_store;      /* it is dead, and may come back as the same incarnation */
 	uint8_t bye;                  /* enum peer_bye, in the present wave */
 	bool active;                  /* its bye was "+" */
 	bool bye_before;              /* it sent a bye in the wave before */

@@ -76,7 +76,7 @@ void incarnation_seen(struct peer *p, const uint8_t *value, size_t value_len)
 	if (!tracks_incarnations(g) || (!p->known && !g->url.dynamic) || peer_is_self(p) ||
 	    join_info_decode(g, p->rank, value, value_len, &info))
 		return;
-	/* A member that was lost while there was no store has its records in the store again. */
+	/* A member that was lost while there was no store, or without records, has them in the store again. */
 	bool is_back = p->dead && p->lost_without_store && info.incarnation == m->incarnation;
 	if ((info.incarnation == m->incarnation && !is_back) || info.incarnation == p->former_incarnation ||
 	    (!g->url.dynamic && !is_same_member(m, &info)) || ctl_check_name(info.name, NULL))

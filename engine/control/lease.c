@@ -199,7 +199,7 @@ static void own_info_read(void *user, int result, const struct store_msg *reply)
 		return;
 	bool there = reply->status == STORE_OK && reply->value_len == self->bytes &&
 		     memcmp(reply->value, self->info, self->bytes) == 0;
-	if (!there && !g->store_is_new) {
+	if (!there && !g->store_is_new && !MUTANT(EVICTED_RECLAIMS)) {
 		lease_lose(g, "the store has ended its lease");
 		return;
 	}

@@ -8,13 +8,14 @@
 #define FAR_CONTROL_LEASE_H
 
 #include "base/limits.h"
+#include "base/mutant.h"
 
 #include <stdint.h>
 
 /** When the store ends a lease: its time and the margin. */
 static inline uint64_t lease_with_margin(uint64_t ns)
 {
-	return ns + ns / 8 + FAR_LEASE_MARGIN_NS;
+	return MUTANT(LEASE_UNMARGINED) ? ns : ns + ns / 8 + FAR_LEASE_MARGIN_NS;
 }
 
 /** Between two renewals: a lease survives two lost ones. */

@@ -278,7 +278,8 @@ void peer_lost(struct peer *p, const char *why)
 		return;
 	p->dead = true;
 	group_report(g, p, "is lost", why);
-	p->lost_without_store = g->store_lost;
+	/* Records that a store lacks may be those of a member that has not connected to it yet. */
+	p->lost_without_store = g->store_lost || (g->url.dynamic && p->unclaimed && !p->evicted);
 	struct ctl_member *m = &g->members[p->rank];
 	atomic_store_explicit(&m->lost_by_lease, p->evicted, memory_order_relaxed);
 	atomic_store_explicit(&m->lost_incarnation, atomic_load_explicit(&m->incarnation, memory_order_relaxed),

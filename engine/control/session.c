@@ -462,7 +462,8 @@ static void on_failed(const struct nic_event *ev)
 /*
  * True if the member stays one after its session ended with this error: it was silent, or has ended or lost the session
  * (PROTOCOL.md, "Membership"). Its claim of the rank decides; without the store it counts as lost. Drivers that are not
- * `silent` report the end of the process. After a protocol violation no session is made again.
+ * `silent` report the end of the process. After a protocol violation no session is made again. In a static group the
+ * end of a session ends the join.
  */
 static bool is_member_still(const struct pair *pair, int error)
 {
@@ -470,7 +471,7 @@ static bool is_member_still(const struct pair *pair, int error)
 	const struct group *g = p->group;
 	bool silence = error == -ETIMEDOUT || error == -ECONNRESET || error == -ESTALE || error == -EMSGSIZE;
 	return silence && g->config.silent >> pair->port & 1 && !peer_is_self(p) && !p->unclaimed &&
-	       (!g->store_lost || g->lease_ns) && !group_joining(g);
+	       (!g->store_lost || g->lease_ns) && (g->url.dynamic || !group_joining(g));
 }
 
 /* The session has ended. The driver's diagnosis of the path is added to the reason. Without the store the member is

@@ -177,6 +177,12 @@ const char *sim_host_name(const struct sim_host *host);
 const struct clock_source *sim_host_clock(struct sim_host *host);
 /** Returns the earliest time of the world at which the host's clock shows `local` or more. TIME_NEVER: TIME_NEVER. */
 uint64_t sim_host_when(const struct sim_host *host, uint64_t local);
+#define SIM_CLOCK_STOPPED INT64_C(-1000000000) /* a skew: the clock stands still */
+/** Moves the host's clock forward by `jump_ns`, and runs it so much faster from now on: [-5·10^8, 10^9] ppb or
+ * SIM_CLOCK_STOPPED. Events that the caller has scheduled by sim_host_when() stay where they are. */
+void sim_host_set_clock(struct sim_host *host, uint64_t jump_ns, int64_t skew_ppb);
+/** How much faster the host's clock runs now. */
+int64_t sim_host_skew(const struct sim_host *host);
 /** sim_at() for an event of the host, in the world's time: dropped when the host crashes, and deferred, in order, to
  * the end of a pause. */
 sim_event sim_host_at(struct sim_host *host, uint64_t when, sim_event_fn *fn, void *ctx);

@@ -14,29 +14,42 @@
 uint64_t sim_host_local(const struct sim_host *host, uint64_t when)
 {
 	/* In two parts, so that nothing overflows. */
-	int64_t elapsed = (int64_t)(when - host->born), skew = host->config.clock_skew_ppb;
+	int64_t elapsed = (int64_t)(when - host->clock_set), skew = host->skew_ppb;
 	int64_t more = elapsed / BILLION * skew + elapsed % BILLION * skew / BILLION;
-	return (uint64_t)((int64_t)when + host->config.clock_offset_ns + more);
+	return host->clock_local + (uint64_t)elapsed + (uint64_t)more;
 }
 
 uint64_t sim_host_when(const struct sim_host *host, uint64_t local)
 {
 	if (local == TIME_NEVER)
 		return TIME_NEVER;
-	if (local <= sim_host_local(host, host->born))
-		return host->born;
-	/* Its clock runs 0.9 to 1.1 times as fast, which bounds the search. */
-	uint64_t ahead = local - sim_host_local(host, host->born), low = 0, high = ahead + ahead / 8 + 2;
-	if (ahead > (uint64_t)INT64_MAX / 4)
+	if (local <= host->clock_local)
+		return host->clock_set;
+	/* Its clock runs at least half as fast, or stands still, which bounds the search. */
+	uint64_t ahead = local - host->clock_local, low = 0, high = 2 * ahead + 2;
+	if (ahead > (uint64_t)INT64_MAX / 4 || host->skew_ppb == SIM_CLOCK_STOPPED)
 		return TIME_NEVER;
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
-		if (sim_host_local(host, host->born + middle) >= local)
+		if (sim_host_local(host, host->clock_set + middle) >= local)
 			high = middle;
 		else
 			low = middle + 1;
 	}
-	return host->born + low;
+	return host->clock_set + low;
+}
+
+void sim_host_set_clock(struct sim_host *host, uint64_t jump_ns, int64_t skew_ppb)
+{
+	must(skew_ppb == SIM_CLOCK_STOPPED || (skew_ppb >= -BILLION / 2 && skew_ppb <= BILLION));
+	host->clock_local = sim_host_local(host, host->sim->now) + jump_ns;
+	host->clock_set = host->sim->now;
+	host->skew_ppb = skew_ppb;
+}
+
+int64_t sim_host_skew(const struct sim_host *host)
+{
+	return host->skew_ppb;
 }
 
 static uint64_t clock_of_host(void *ctx)
@@ -119,7 +132,9 @@ struct sim_host *sim_host_add(struct sim *sim, const struct sim_host_config *con
 	host->config = *config;
 	if (!host->config.name[0])
 		snprintf(host->config.name, sizeof host->config.name, "host%u", host->number);
-	host->born = sim->now;
+	host->clock_set = sim->now;
+	host->clock_local = (uint64_t)((int64_t)sim->now + config->clock_offset_ns);
+	host->skew_ppb = config->clock_skew_ppb;
 	host->clock = (struct clock_source){clock_of_host, host};
 	host->parked_first = host->parked_last = SIM_NONE;
 	sim_topology_cable(host);

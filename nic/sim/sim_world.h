@@ -144,7 +144,8 @@ struct sim_host {
 	uint32_t number, leaf, incarnations;
 	enum sim_host_state state;
 	struct sim_host_config config;
-	uint64_t born;
+	uint64_t clock_set, clock_local; /* world's time of the last change of the clock; what it showed then */
+	int64_t skew_ppb;
 	struct clock_source clock;
 	struct sim_rail rails[SIM_RAILS_MAX];
 	uint32_t open_ports;                /* dead ones included */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 24 */
+/* run: -n 24, or as many as there may be */
 /** More workers than one has shards, threads or bits of anything small: all join, call each other, hand a reference
  * round, and leave with nothing left. */
 #include "check.h"
 #include "handlers.h"
 
-enum { WORLD = 24 };
-
 static struct far_err err;
+static int world;
 
 /* Fetches it and adds its own rank, or has the next worker do so. */
 static enum far_status round_of(struct far_req *req, const struct far_val *args, size_t n, void *user)
@@ -18,9 +17,10 @@ static enum far_status round_of(struct far_req *req, const struct far_val *args,
 	struct far_err e;
 	far_worker_self(agent, &me);
 	int64_t left = args[1].u.i;
-	enum far_status status = left ? far_rpc_sync_to(agent, (struct far_to){(me.rank + 1) % WORLD, -1}, "m::round",
-							FAR_ARGS(args[0].u.rref, left - 1), NULL, &v, &e)
-				      : far_rref_to_here(args[0].u.rref, 0, &v, &e);
+	enum far_status status =
+		left ? far_rpc_sync_to(agent, (struct far_to){(me.rank + 1) % far_world_size(agent), -1}, "m::round",
+				       FAR_ARGS(args[0].u.rref, left - 1), NULL, &v, &e)
+		     : far_rref_to_here(args[0].u.rref, 0, &v, &e);
 	if (status)
 		return far_fail(req, status, e.code, "%s", e.text);
 	struct far_val sum = far_int(v.u.i + me.rank);
@@ -36,11 +36,12 @@ static const struct far_opts opts = {.functions = functions, .functions_n = 2};
 int main(void)
 {
 	struct far_agent *agent = check_join(&opts);
+	world = far_world_size(agent);
+	CHECK(world == atoi(getenv("WORLD_SIZE")));
 	int rank = check_rank();
 	struct far_val v;
 	struct far_rref *r;
-	CHECK(far_world_size(agent) == WORLD);
-	for (int to = 0; to < WORLD; to++) {
+	for (int to = 0; to < world; to++) {
 		struct far_worker_info w;
 		CHECK_STATUS(far_worker_by_rank(agent, to, &w, &err), FAR_OK, &err);
 		CHECK(w.alive && w.rank == to);
@@ -51,12 +52,12 @@ int main(void)
 	}
 	if (rank == 0) {
 		CHECK_STATUS(
-			far_remote_to(agent, (struct far_to){WORLD / 2, -1}, "m::echo", FAR_ARGS(1000), NULL, &r, &err),
+			far_remote_to(agent, (struct far_to){world / 2, -1}, "m::echo", FAR_ARGS(1000), NULL, &r, &err),
 			FAR_OK, &err);
-		CHECK_STATUS(far_rpc_sync_to(agent, (struct far_to){0, -1}, "m::round", FAR_ARGS(r, WORLD - 1), NULL,
+		CHECK_STATUS(far_rpc_sync_to(agent, (struct far_to){0, -1}, "m::round", FAR_ARGS(r, world - 1), NULL,
 					     &v, &err),
 			     FAR_OK, &err);
-		CHECK(v.u.i == 1000 + WORLD * (WORLD - 1) / 2);
+		CHECK(v.u.i == 1000 + world * (world - 1) / 2);
 		far_rref_free(r);
 	}
 	CHECK_STATUS(far_barrier(agent, NULL, 0, 0, &err), FAR_OK, &err);

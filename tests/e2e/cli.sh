@@ -47,10 +47,21 @@ bounded "$farcall" info --nic shm --security none --json
 [ $rc -eq 0 ] && json '[p["driver"] for p in j["ports"]] == ["shm"]'
 ok "farcall info --nic" $?
 
-bounded env SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=3 'SLURM_STEP_NODELIST=n[01-04]' "$farcall" info --json
-[ $rc -eq 0 ] && json 'j["launcher"] == "Slurm" and j["rank"] == "1" and j["world_size"] == "3" and
-	j["master_addr"] == "n01" and j["master_port"] == "29500"'
-ok "farcall info: the launcher" $?
+# What each launcher sets, for rank 1 of 3, and what is found. Of PMIx and Kubernetes the rank is all.
+launched() { # name, address, port, variables...
+	name=$1 addr=$2 port=$3
+	shift 3
+	bounded env "$@" "$farcall" info --json
+	[ $rc -eq 0 ] && json "j['launcher'] == '$name' and j['rank'] == '1' and j['world_size'] == '3' and
+		j['master_addr'] == '$addr' and j['master_port'] == '$port'"
+	ok "farcall info: the launcher $name" $?
+}
+launched torchrun h 7 TORCHELASTIC_RUN_ID=x RANK=1 WORLD_SIZE=3 MASTER_ADDR=h MASTER_PORT=7
+launched Slurm n01 29500 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=3 'SLURM_STEP_NODELIST=n[01-04]'
+launched 'Open MPI' 127.0.0.1 29500 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_SIZE=3 PMIX_RANK=2
+launched Paddle h 8 PADDLE_TRAINER_ID=1 PADDLE_TRAINERS_NUM=3 PADDLE_MASTER=h:8
+launched PMIx h 29500 PMIX_RANK=1 WORLD_SIZE=3 MASTER_ADDR=h
+launched Kubernetes h 29500 JOB_COMPLETION_INDEX=1 WORLD_SIZE=3 MASTER_ADDR=h
 
 # Two workers as mpirun starts them.
 ompi() { # rank

@@ -130,6 +130,21 @@ bounded "$farcall" perf start --workers 3 --rounds 1 --nic sloth
 [ $rc -eq 1 ] && says sloth && gone 'perf [s]tarting'
 ok "start: a worker fails, and none is left" $?
 
+# A cut is measured only with the right to make namespaces.
+unshare -n true 2>/dev/null && cuts=True || cuts=False
+bounded "$farcall" perf group --rounds 1 --seconds 0.1 --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && has err '^figure  *time' &&
+	json '[(r["figure"], r["time"]) for r in j["results"] if r["figure"] != "cut"] == [("kill", "call"), ("kill", "member"),
+		("stop", "call"), ("stop", "member"), ("restart", "answer"), ("restart", "full rate"), ("alone", "p99"),
+		("joins", "p99"), ("joins", "join")] + [(w, t) for w in ("nothing", "samples", "spans", "metrics")
+		for t in ("p50", "p99")] and all(positive(r, "rounds", "median_ns", "max_ns") for r in j["results"]) and
+		all(r["median_ns"] >= j["lease_ns"] for r in j["results"] if r["figure"] == "stop" and r["time"] == "member") and
+		any(r["figure"] == "cut" for r in j["results"]) == '$cuts
+ok "group --json: every figure, and a lease is waited for" $?
+bounded "$farcall" perf group --rounds 1 --nic sloth
+[ $rc -eq 1 ] && says sloth
+ok "group: a worker fails" $?
+
 # The helper's end is the end of its parent, however that comes.
 cp "$farcall" "$dir/farcall-killed"
 "$dir/farcall-killed" perf latency --peers 8 --seconds 50 >"$dir/out" 2>"$dir/err" </dev/null &

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Dynamic groups whose members join, leave, are killed, lose their power and come back, while all call all and keep
- * references to values of worker 0. One seed, one cluster.
+ * references to values of worker 0. Clocks show different times, and run up to 4 % faster or slower. One seed, one
+ * cluster.
  *
  * Every call ends within its limit, and with the answer of an incarnation that was there after it had begun. When
  * nothing happens any more, all have the same view of the members. When the others have gone, worker 0 keeps no value.
@@ -144,6 +145,8 @@ static int run_seed(uint64_t seed)
 	config.workers = WORKERS;
 	config.dynamic = true;
 	config.on_state = on_state;
+	config.clock_offset_ns_max = seed % 3 ? 1000000 * MS : 0;
+	config.clock_skew_ppb_max = seed % 4 ? 40000000 : 0;
 	config.opts = (struct far_opts){.functions = functions,
 					.functions_n = 1,
 					.leaks = FAR_LEAKS_IGNORE,

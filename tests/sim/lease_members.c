@@ -2,44 +2,141 @@
 /**
  * Leases of a dynamic group: workers are killed, lose their power, stand still beyond their lease, are cut off from the
  * store or from everybody, and rank 0 dies with the store and comes back, while all call all and keep references to
- * values of worker 0. Clocks show different times and run at different speeds. One seed, one cluster.
+ * values of worker 0. Clocks show different times and run at different speeds; they jump forward, run faster or slower
+ * for a while, and stand still while the machine does (a virtual machine that is stopped or migrated), rank 0's too.
+ * A stand-by on a host of its own tries all the time to join with the name and rank of the last worker. One seed, one
+ * cluster.
  *
- * A handler never starts at, and an answer never reaches, an incarnation that the store has ended. A worker that is
- * there joins again by itself: when nothing happens any more, all have the same view of the members. When the others
- * have gone, worker 0 keeps no value for their references.
+ * A handler never starts at a worker whose own clock shows that its lease has run out. A handler never starts at, and
+ * an answer never reaches, an incarnation that the store has ended; an incarnation never serves once another one of its
+ * name has. Excepted from these two is a worker whose clock ran at less than 8/9 of the store's speed, until it has had
+ * the time to find that out (PROTOCOL.md, "Leases"). A worker that is there joins again by itself: when nothing happens
+ * any more, all have the same view of the members. When the others have gone, worker 0 keeps no value for their
+ * references.
  *
  * usage: lease_members FROM SEEDS [MUTANT]; exit status: 0; 1: a run failed; 2: usage
  */
 #include "agent/agent.h"
 #include "agent/env.h"
+#include "apps/sim/cluster.h"
 #include "base/must.h"
 #include "base/mutant.h"
 #include "control/lease.h"
 #include "core/shard.h"
-#include "members.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS = 5, ENDS = 10 };
+enum { RANKS = 5, STAND_BY = RANKS, WORKERS, ENDS = 12, KEPT_MAX = 256, RETIRED_MAX = 256 };
 
-#define MS      UINT64_C(1000000)
-#define LEASE   (400 * MS)
-#define LIMIT   (300 * MS)   /* of a call */
-#define SLACK   (100 * MS)   /* of a host that is busy, and of its clock */
-#define SETTLED (40000 * MS) /* a stream whose other end has no power is given up after 10 s */
+#define MS       UINT64_C(1000000)
+#define LEASE    (400 * MS)
+#define LIMIT    (300 * MS) /* of a call */
+#define SLACK    (100 * MS) /* of a host that is busy, and of its clock */
+#define PATIENCE (300000 * MS)
+#define PASSES   (1 * MS)     /* in which a poller that was stopped looks at its timers */
+#define SETTLED  (40000 * MS) /* a stream whose other end has no power is given up after 10 s */
 
-enum disturbance { KILL, POWER, PAUSE, CUT_STORE, CUT_ALL, STORE_LOSS, LEAVE, DISTURBANCES };
-static const char *const names[] = {"killed",       "without power", "paused", "cut from the store",
-				    "cut from all", "store lost",    "left"};
+enum disturbance {
+	KILL,
+	POWER,
+	PAUSE,
+	CUT_STORE,
+	CUT_ALL,
+	STORE_LOSS,
+	LEAVE,
+	CLOCK_JUMP,
+	CLOCK_SPEED,
+	CLOCK_SLOW,
+	CLOCK_STOP,
+	HOST_STOP,
+	DISTURBANCES
+};
+static const char *const names[] = {"killed",
+				    "without power",
+				    "paused",
+				    "cut from the store",
+				    "cut from all",
+				    "store lost",
+				    "left",
+				    "clock jumped",
+				    "clock at another speed",
+				    "clock at half speed",
+				    "stopped with its clock",
+				    "host stopped with its clock"};
 
-static uint64_t answered, failed_calls, handled, evicted, happened[DISTURBANCES];
+/* Of a worker, what checkers know of its clock; times of the world. */
+struct clock_state {
+	uint64_t healed;   /* when its cut ends: a renewal that was sent in it arrives then */
+	uint64_t moved;    /* when it last jumped, or the worker last went on */
+	uint64_t excepted; /* until then its clock may have shown too little */
+	/* The incarnation that this has happened to last, and when. */
+	uint64_t slow_incarnation, slow_since;
+	uint64_t stopped; /* since when its clock stands still */
+	uint64_t over;    /* when a handler has first found the lease over; 0: it is not */
+};
+
+/* Of a rank: the incarnation that has served last, and those before it. */
+struct serving {
+	uint64_t now, retired[RETIRED_MAX];
+	unsigned retired_n;
+};
+
+static struct run {
+	struct cluster *c;
+	struct sim_random random;
+	unsigned ends;  /* disturbances still to come */
+	bool finishing; /* who ends now is not started again */
+	struct far_rref *kept[KEPT_MAX];
+	unsigned kept_n;
+	struct clock_state clocks[WORKERS];
+	struct serving serving[RANKS];
+	uint64_t store_began, store_lost; /* when rank 0 has come back last, and when it has ended */
+} run;
+
+static uint64_t answered, failed_calls, handled, evicted, replaced, happened[DISTURBANCES];
+
+__attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
+{
+	char text[512];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	cluster_fail(run.c, "%s", text);
+}
+
+static unsigned rank_of(const struct cluster_worker *w)
+{
+	return cluster_rank(w) == STAND_BY ? STAND_BY - 1 : cluster_rank(w);
+}
 
 static const struct ctl_member *seen_by_host(const struct cluster_worker *w)
 {
 	struct cluster_worker *host = cluster_worker(run.c, 0);
-	return cluster_state(host) == CLUSTER_READY ? &cluster_agent(host)->members[cluster_rank(w)] : NULL;
+	return cluster_state(host) == CLUSTER_READY ? &cluster_agent(host)->members[rank_of(w)] : NULL;
+}
+
+/* True if the store has the present incarnation of this worker. */
+static bool is_member(const struct cluster_worker *w)
+{
+	const struct ctl_member *m = seen_by_host(w);
+	struct far_worker_info self;
+	if (!m || cluster_state(w) != CLUSTER_READY)
+		return false;
+	far_worker_self(cluster_agent(w), &self);
+	return atomic_load(&m->alive) && atomic_load(&m->incarnation) == self.incarnation;
+}
+
+/* Where the store is lost before the worker has found out, the next one knows nothing of its end. */
+static bool is_excepted(const struct cluster_worker *w)
+{
+	const struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	const struct shard *s = agent_shard_here();
+	return cluster_now(run.c) < clock->excepted ||
+	       (s && s->config.incarnation == clock->slow_incarnation && run.store_lost >= clock->slow_since);
 }
 
 /* True if the store has ended the incarnation in whose name the running shard works. The host's control thread sees it
@@ -48,18 +145,62 @@ static bool is_evicted(struct cluster_worker *w)
 {
 	const struct ctl_member *m = seen_by_host(w);
 	const struct shard *s = agent_shard_here();
-	if (!m || !s || cluster_state(w) != CLUSTER_READY || cluster_rank(w) == 0)
+	if (!m || !s || cluster_state(w) != CLUSTER_READY || cluster_rank(w) == 0 || is_excepted(w))
 		return false;
 	return atomic_load(&m->incarnation) == s->config.incarnation && !atomic_load(&m->alive);
+}
+
+/* By the clock of its own host. A poller that was stopped, or whose clock has jumped, looks at it within some passes.
+ */
+static void check_own_clock(struct cluster_worker *w)
+{
+	const struct shard *s = agent_shard_here();
+	uint64_t until = s && s->config.lease ? atomic_load(s->config.lease) : TIME_NEVER;
+	struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	uint64_t now = cluster_now(run.c), since = sim_host_when(cluster_host(w), until);
+	if (until != LEASE_OVER && clock_now(sim_host_clock(cluster_host(w))) < until) {
+		clock->over = 0;
+		return;
+	}
+	if (until == LEASE_OVER && !clock->over)
+		clock->over = now;
+	if (until == LEASE_OVER)
+		since = clock->over;
+	if (now > time_after(since > clock->moved ? since : clock->moved, PASSES))
+		wrong("worker %u has started a handler after its own clock had ended its lease", cluster_rank(w));
+}
+
+/* One incarnation of a name serves. A store that rank 0 has begun anew knows of no lease: for one lease, a former
+ * member that has not come back yet may serve besides (PROTOCOL.md, "Leases"). */
+static void check_serving(struct cluster_worker *w)
+{
+	struct serving *v = &run.serving[rank_of(w)];
+	const struct shard *s = agent_shard_here();
+	if (!s || v->now == s->config.incarnation || is_excepted(w))
+		return;
+	bool retired = false;
+	for (unsigned i = 0; i < v->retired_n; i++)
+		retired |= v->retired[i] == s->config.incarnation;
+	if (retired && (!run.store_began || cluster_now(run.c) > run.store_began + LEASE + SLACK))
+		wrong("worker %u has started a handler after another incarnation of rank %u had served",
+		      cluster_rank(w), rank_of(w));
+	if (retired)
+		return;
+	if (v->now && v->retired_n < RETIRED_MAX)
+		v->retired[v->retired_n++] = v->now;
+	v->now = s->config.incarnation;
 }
 
 FAR_HANDLER(who)
 {
 	struct cluster_worker *w = cluster_here();
 	handled++;
+	replaced += cluster_rank(w) == STAND_BY;
+	check_own_clock(w);
+	check_serving(w);
 	if (is_evicted(w))
 		wrong("worker %u has started a handler after the store had ended its lease", cluster_rank(w));
-	return far_return_int(req, (int64_t)cluster_rank(w) << 32 | cluster_incarnations(w));
+	return far_return_int(req, (int64_t)rank_of(w) << 32 | cluster_incarnations(w));
 }
 
 static const struct far_function functions[] = {{"t::who() -> int", FAR_KIND_INLINE, who, NULL, 0}};
@@ -88,6 +229,13 @@ static void call(struct cluster_worker *w, unsigned rank)
 		wrong("a call of worker %u: %s", rank, err.text);
 }
 
+static void keep(struct cluster_worker *w)
+{
+	struct far_rref *r;
+	if (run.kept_n < KEPT_MAX && !far_remote(cluster_agent(w), "w0", "t::who", FAR_NOARGS, NULL, &r, NULL))
+		run.kept[run.kept_n++] = r;
+}
+
 static void app(struct cluster_worker *w, void *ctx)
 {
 	(void)ctx;
@@ -95,13 +243,19 @@ static void app(struct cluster_worker *w, void *ctx)
 		if (cluster_sleep(sim_random_below(&run.random, 40 * MS)) || cluster_dead() || !cluster_agent(w))
 			return;
 		if (cluster_rank(w) && sim_random_below(&run.random, 16) == 0)
-			run_keep(cluster_agent(w));
+			keep(w);
 		else
-			call(w, (unsigned)sim_random_below(&run.random, WORKERS));
+			call(w, (unsigned)sim_random_below(&run.random, RANKS));
 	}
 }
 
 /* ---- disturbances ---- */
+
+static void start(void *ctx)
+{
+	if (!run.finishing)
+		cluster_start(ctx);
+}
 
 static void cut(struct cluster_worker *w, bool all, bool is_cut)
 {
@@ -127,7 +281,7 @@ static void later(uint64_t ns, void (*fn)(void *ctx), struct cluster_worker *w)
 /* A worker that stands still is no member any more when the store's time for its lease has passed. */
 static struct paused {
 	unsigned rank, host_incarnations;
-	uint64_t incarnation;
+	uint64_t incarnation, since;
 } paused[ENDS];
 static unsigned paused_n;
 
@@ -136,23 +290,104 @@ static void check_paused(void *ctx)
 	const struct paused *p = ctx;
 	struct cluster_worker *host = cluster_worker(run.c, 0);
 	const struct ctl_member *m = seen_by_host(cluster_worker(run.c, p->rank));
+	if (run.clocks[0].moved >= p->since) /* the host's clock stood still */
+		return;
 	if (m && cluster_incarnations(host) == p->host_incarnations && atomic_load(&m->alive) &&
 	    atomic_load(&m->incarnation) == p->incarnation)
 		wrong("worker %u stands still beyond its lease and is still a member", p->rank);
+}
+
+static void went_on(struct cluster_worker *w, uint64_t ns)
+{
+	struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	clock->moved = cluster_now(run.c) + ns;
 }
 
 static void pause_worker(struct cluster_worker *w, uint64_t ns)
 {
 	struct cluster_worker *host = cluster_worker(run.c, 0);
 	uint64_t ended = lease_with_margin(LEASE) + SLACK;
-	const struct ctl_member *m = seen_by_host(w);
+	const struct ctl_member *m = is_member(w) ? seen_by_host(w) : NULL;
 	bool runs = sim_host_state(cluster_host(w)) == SIM_RUNNING;
 	cluster_pause(w, ns);
-	if (!runs || ns < ended || !m || !atomic_load(&m->alive))
+	if (runs)
+		went_on(w, ns);
+	if (!runs || ns < ended || !m || cluster_now(run.c) < run.clocks[cluster_rank(w)].healed)
 		return;
 	struct paused *p = &paused[paused_n++];
-	*p = (struct paused){cluster_rank(w), cluster_incarnations(host), atomic_load(&m->incarnation)};
+	*p = (struct paused){cluster_rank(w), cluster_incarnations(host), atomic_load(&m->incarnation),
+			     cluster_now(run.c)};
 	sim_at(cluster_sim(run.c), cluster_now(run.c) + ended, check_paused, p);
+}
+
+/* ---- clocks ---- */
+
+/* The clock may show too little until `ns` from now, and the worker needs two leases to find out: by its connection to
+ * the store, or by its clock. */
+static void except(struct cluster_worker *w, uint64_t ns)
+{
+	struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	uint64_t until = cluster_now(run.c) + ns + 2 * LEASE + SLACK;
+	clock->excepted = until > clock->excepted ? until : clock->excepted;
+	clock->slow_incarnation = agent_incarnation(cluster_agent(w));
+	clock->slow_since = cluster_now(run.c);
+}
+
+static void clock_jump(struct cluster_worker *w, uint64_t ns)
+{
+	cluster_set_clock(w, ns, sim_host_skew(cluster_host(w)));
+	went_on(w, 0);
+}
+
+static void usual_speed(void *ctx)
+{
+	cluster_set_clock(ctx, 0, 0);
+}
+
+static void clock_speed(struct cluster_worker *w, int64_t ppb, uint64_t ns)
+{
+	cluster_set_clock(w, 0, ppb);
+	later(ns, usual_speed, w);
+}
+
+/* After the stop, the clock has caught up all of it, a part, or nothing. */
+static void go_on_stopped(void *ctx)
+{
+	struct cluster_worker *w = ctx;
+	uint64_t stopped = cluster_now(run.c) - run.clocks[cluster_rank(w)].stopped;
+	cluster_set_clock(w, sim_random_below(&run.random, 2) ? stopped : sim_random_below(&run.random, stopped), 0);
+}
+
+static void clock_stop(struct cluster_worker *w, uint64_t ns)
+{
+	if (sim_host_state(cluster_host(w)) != SIM_RUNNING)
+		return;
+	run.clocks[cluster_rank(w)].stopped = cluster_now(run.c);
+	cluster_set_clock(w, 0, SIM_CLOCK_STOPPED);
+	later(ns, go_on_stopped, w); /* before the worker goes on */
+	cluster_pause(w, ns);
+	went_on(w, ns);
+}
+
+static void disturb_clock(enum disturbance what, struct cluster_worker *w, uint64_t ns)
+{
+	switch (what) {
+	case CLOCK_JUMP:
+		clock_jump(w, ns);
+		break;
+	case CLOCK_SPEED: /* from 8 % slower to half as fast again */
+		clock_speed(w, (int64_t)sim_random_below(&run.random, 580000000) - 80000000, 4 * ns);
+		break;
+	case CLOCK_SLOW:
+		except(w, 4 * ns);
+		clock_speed(w, -500000000, 4 * ns);
+		break;
+	default: /* where rank 0's has stood still, it ends leases late */
+		if (cluster_rank(w))
+			except(w, ns);
+		clock_stop(w, ns);
+		break;
+	}
 }
 
 static void disturb(void *ctx)
@@ -160,13 +395,16 @@ static void disturb(void *ctx)
 	(void)ctx;
 	enum disturbance what = (enum disturbance)sim_random_below(&run.random, DISTURBANCES);
 	struct cluster_worker *w = cluster_worker(
-		run.c, what == STORE_LOSS ? 0 : 1 + (unsigned)sim_random_below(&run.random, WORKERS - 1));
+		run.c,
+		what == STORE_LOSS || what == HOST_STOP ? 0 : 1 + (unsigned)sim_random_below(&run.random, WORKERS - 1));
 	uint64_t ns = LEASE / 2 + sim_random_below(&run.random, 4 * LEASE);
 	if (!run.ends)
 		return;
 	if (cluster_state(w) == CLUSTER_READY) {
 		run.ends--;
 		happened[what]++;
+		if (what == STORE_LOSS)
+			run.store_lost = cluster_now(run.c);
 		if (what == KILL || what == STORE_LOSS)
 			cluster_crash(w, CLUSTER_KILL);
 		else if (what == POWER)
@@ -175,10 +413,14 @@ static void disturb(void *ctx)
 			pause_worker(w, ns);
 		else if (what == LEAVE)
 			cluster_leave(w, 5000 * MS);
-		else
+		else if (what == CUT_STORE || what == CUT_ALL)
 			cut(w, what == CUT_ALL, true);
-		if (what == CUT_STORE || what == CUT_ALL)
+		else
+			disturb_clock(what, w, ns);
+		if (what == CUT_STORE || what == CUT_ALL) {
+			run.clocks[cluster_rank(w)].healed = cluster_now(run.c) + ns;
 			later(ns, heal, w);
+		}
 	}
 	later(sim_random_below(&run.random, 3 * LEASE), disturb, w);
 }
@@ -188,31 +430,88 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 	struct far_err err;
 	(void)ctx;
 	if (state == CLUSTER_READY) {
+		if (cluster_rank(w) == 0 && cluster_incarnations(w) > 1)
+			run.store_began = cluster_now(run.c);
 		for (int i = 0; i < 2; i++)
 			cluster_spawn(w, -1, app, NULL);
 	} else if (state == CLUSTER_FAILED) {
 		/* The store may be lost while a worker joins. */
-		if (cluster_why(w, &err) != FAR_PEER_LOST && err.status != FAR_TIMEOUT)
+		enum far_status why = cluster_why(w, &err);
+		if (why != FAR_PEER_LOST && why != FAR_TIMEOUT &&
+		    !(why == FAR_NOT_UNIQUE && rank_of(w) == STAND_BY - 1))
 			wrong("worker %u cannot join: %s", cluster_rank(w), err.text);
 	}
 	if ((state == CLUSTER_LEFT || state == CLUSTER_CRASHED || state == CLUSTER_FAILED) && !run.finishing)
-		later(sim_random_below(&run.random, cluster_rank(w) ? 50 * MS : 3 * LEASE), run_start, w);
+		later(sim_random_below(&run.random, cluster_rank(w) ? 50 * MS : 3 * LEASE), start, w);
+}
+
+/* ---- views ---- */
+
+/* Who has the rank; NULL: nobody. */
+static struct cluster_worker *member(unsigned rank)
+{
+	struct cluster_worker *w = cluster_worker(run.c, rank), *stand_by = cluster_worker(run.c, STAND_BY);
+	return rank == STAND_BY - 1 && is_member(stand_by) ? stand_by : cluster_state(w) == CLUSTER_READY ? w : NULL;
+}
+
+static void check_views(void)
+{
+	struct far_worker_info self, seen;
+	for (unsigned of = 0; of < RANKS; of++) {
+		if (!member(of)) {
+			wrong("worker %u is not there", of);
+			return;
+		}
+		for (unsigned r = 0; r < RANKS; r++) {
+			if (!member(r))
+				continue;
+			far_worker_self(cluster_agent(member(r)), &self);
+			if (far_worker_by_rank(cluster_agent(member(of)), (int)r, &seen, NULL) ||
+			    seen.incarnation != self.incarnation)
+				wrong("worker %u does not see worker %u as it is", of, r);
+		}
+	}
+}
+
+static void check_host(void)
+{
+	struct far_agent *host = cluster_agent(cluster_worker(run.c, 0));
+	struct far_rref_counts counts;
+	far_rref_counts_read(host, &counts);
+	if (far_world_size(host) != 1)
+		wrong("worker 0 sees %d members after all others have gone", far_world_size(host));
+	if (counts.owned || counts.forks)
+		wrong("worker 0 keeps %llu values for %llu references of workers that have gone",
+		      (unsigned long long)counts.owned, (unsigned long long)counts.forks);
 }
 
 /* ---- a run ---- */
 
-static void leave(struct cluster_worker *w)
-{
-	cluster_leave(w, 5000 * MS);
-}
-
 static void work(void)
 {
 	struct cluster *c = run.c;
+	uint64_t until = cluster_now(c) + PATIENCE;
 	for (unsigned i = 0; i < WORKERS; i++)
-		later(i ? sim_random_below(&run.random, 20 * MS) : 0, run_start, cluster_worker(c, i));
+		later(i ? sim_random_below(&run.random, 20 * MS) : 0, start, cluster_worker(c, i));
 	later(100 * MS, disturb, NULL);
-	run_finish(SETTLED, leave);
+	while (run.ends && !cluster_failure(c) && cluster_now(c) < until)
+		cluster_run_until(c, cluster_now(c) + 10 * MS);
+	if (run.ends)
+		wrong("%u disturbances have not come", run.ends);
+	cluster_run_until(c, cluster_now(c) + SETTLED);
+	if (cluster_failure(c))
+		return;
+	check_views();
+	run.finishing = true;
+	for (unsigned i = 1; i < WORKERS && !cluster_failure(c); i++) {
+		if (cluster_state(cluster_worker(c, i)) == CLUSTER_READY && sim_random_below(&run.random, 2))
+			cluster_leave(cluster_worker(c, i), 5000 * MS);
+		else
+			cluster_crash(cluster_worker(c, i), CLUSTER_KILL);
+	}
+	cluster_run_until(c, cluster_now(c) + SETTLED);
+	if (!cluster_failure(c))
+		check_host();
 }
 
 static void log_hook(enum far_log_level level, const char *text, const struct far_log_field *fields, size_t n,
@@ -233,6 +532,7 @@ static int run_seed(uint64_t seed)
 	cluster_config_init(&config, seed);
 	config.workers = WORKERS;
 	config.dynamic = true;
+	config.stand_bys = 1;
 	config.on_state = on_state;
 	config.clock_offset_ns_max = seed % 3 ? 1000000 * MS : 0;
 	config.clock_skew_ppb_max = seed % 4 ? 200000 : 0;
@@ -246,7 +546,14 @@ static int run_seed(uint64_t seed)
 	run.c = cluster_create(&config, &why);
 	must(run.c);
 	work();
-	return run_end(seed);
+	const char *failure = cluster_failure(run.c);
+	if (failure)
+		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, failure);
+	int failed = failure != NULL;
+	cluster_destroy(run.c);
+	for (unsigned i = 0; i < run.kept_n; i++)
+		far_rref_free(run.kept[i]);
+	return failed;
 }
 
 #ifdef FAR_MUTANTS
@@ -281,11 +588,12 @@ int main(int argc, char **argv)
 	far_log_set(log_hook, NULL);
 	for (uint64_t seed = from; seed < from + n; seed++)
 		failed += run_seed(seed);
-	printf("%llu seeds: %llu answers, %llu calls failed, %llu handlers; %llu leases lost;", (unsigned long long)n,
-	       (unsigned long long)answered, (unsigned long long)failed_calls, (unsigned long long)handled,
-	       (unsigned long long)evicted);
+	printf("%llu seeds: %llu answers, %llu calls failed, %llu handlers; %llu leases lost, %llu handlers of the "
+	       "stand-by;",
+	       (unsigned long long)n, (unsigned long long)answered, (unsigned long long)failed_calls,
+	       (unsigned long long)handled, (unsigned long long)evicted, (unsigned long long)replaced);
 	for (int i = 0; i < DISTURBANCES; i++)
 		printf(" %s %llu%s", names[i], (unsigned long long)happened[i], i + 1 < DISTURBANCES ? "," : ";");
 	printf(" failed %d\n", failed);
-	return failed || !answered || !evicted;
+	return failed || !answered || !evicted || !replaced;
 }

@@ -6,7 +6,7 @@ set -u
 program=$1
 seeds=${2:-200}
 failed=0
-for mutant in lease-ignored lease-early lease-never evicted-same; do
+for mutant in lease-ignored lease-early lease-never lease-unmargined evicted-same evicted-reclaims; do
 	caught=0
 	seed=1
 	while [ "$seed" -le "$seeds" ] && [ "$caught" -eq 0 ]; do
@@ -17,7 +17,7 @@ for mutant in lease-ignored lease-early lease-never evicted-same; do
 		seed=$((seed + 1))
 	done
 	if [ "$caught" -gt 0 ]; then
-		printf 'caught %-14s by seed %s: %s\n' "$mutant" "$caught" \
+		printf 'caught %-16s by seed %s: %s\n' "$mutant" "$caught" \
 			"$(printf '%s\n' "$out" | sed -n 's/^seed [0-9]*: //p' | cut -c1-90)"
 	else
 		echo "MISSED $mutant: $seeds runs passed"

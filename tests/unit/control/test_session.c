@@ -349,6 +349,30 @@ Test(control_session, silence_ends_a_session_and_no_membership)
 		result(i, FAR_OK, "");
 }
 
+/* One that joins a dynamic group loses its session with a member before it has met the next one, which stands still.
+ * Expect the member to stay one for it. */
+Test(control_session, silence_during_the_join_of_a_dynamic_group)
+{
+	silent = 1;
+	for (int i = 0; i < 3; i++)
+		sizes[i] = FAR_WORLD_DYNAMIC;
+	start(0, 0);
+	run(false);
+	start(1, 0);
+	run(false);
+	members[1].frozen = true;
+	start(2, 0);
+	for (int i = 0; i < 100 && !mails_of(&members[2], MAIL_PEER_UP); i++)
+		run_ticks(1);
+	cr_assert_eq(ctl_state(members[2].ctl), CTL_JOINING);
+	fake_port_cut(members[2].port, mail_last(&members[2], MAIL_PEER_UP)->peer);
+	run_ticks(5);
+	members[1].frozen = false;
+	run(false);
+	cr_assert_eq(ctl_state(members[2].ctl), CTL_READY);
+	cr_assert(alive(2, 0) && alive(2, 1) && alive(0, 2) && alive(1, 2));
+}
+
 /* It dies while they have no session. Expect the shard to be notified, for what the former session left there. */
 Test(control_session, death_after_silence)
 {

@@ -285,6 +285,30 @@ Test(sim_events, a_hosts_clock_has_offset_and_skew)
 	sim_destroy(sim);
 }
 
+Test(sim_events, a_hosts_clock_jumps_changes_its_speed_and_stands_still)
+{
+	struct sim *sim = world(0);
+	struct sim_host *host = host_with(sim, 0, 0);
+	const struct clock_source *clock = sim_host_clock(host);
+	sim_run_until(sim, SIM_START_NS + 1000);
+	sim_host_set_clock(host, 500, 1000000000);
+	cr_assert_eq(sim_host_skew(host), 1000000000);
+	cr_assert_eq(clock_now(clock), SIM_START_NS + 1500);
+	cr_assert_eq(sim_host_when(host, SIM_START_NS + 1200), SIM_START_NS + 1000, "the jump has passed it");
+	cr_assert_eq(sim_host_when(host, SIM_START_NS + 1700), SIM_START_NS + 1100);
+	sim_run_until(sim, SIM_START_NS + 2000);
+	cr_assert_eq(clock_now(clock), SIM_START_NS + 3500);
+	sim_host_set_clock(host, 0, SIM_CLOCK_STOPPED);
+	cr_assert_eq(sim_host_when(host, SIM_START_NS + 3501), TIME_NEVER);
+	sim_run_until(sim, SIM_START_NS + 9000);
+	cr_assert_eq(clock_now(clock), SIM_START_NS + 3500);
+	sim_host_set_clock(host, 0, -500000000);
+	cr_assert_eq(sim_host_when(host, SIM_START_NS + 4000), SIM_START_NS + 9999, "a part of a ns is rounded up");
+	sim_run_until(sim, SIM_START_NS + 10000);
+	cr_assert_eq(clock_now(clock), SIM_START_NS + 4000);
+	sim_destroy(sim);
+}
+
 /* ---- random numbers ---- */
 
 /* splitmix64 and xoshiro256++ as published: the first numbers of the state 1, 2, 3, 4. */
