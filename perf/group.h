@@ -11,12 +11,12 @@
 
 /** In memory that the processes of a run share. */
 struct group_shared {
-	_Atomic int joined[3];   /* incarnations of process i that have joined */
-	_Atomic bool go[3];      /* process i may join */
-	_Atomic bool wired;      /* the member's namespace has its cable */
-	_Atomic bool churn, end; /* the third process joins and leaves; all end */
+	_Atomic int joined[3];            /* incarnations of process i that have joined */
+	_Atomic bool go[3];               /* process i may join */
+	_Atomic bool wired;               /* the member's namespace has its cable */
+	_Atomic bool churn, end;          /* the third process joins and leaves; all end */
 	_Atomic uint64_t joins, joins_ns; /* of the third process: how many, and what they took */
-	double value[GROUP_VALUES_MAX]; /* what the run found, ns */
+	double value[GROUP_VALUES_MAX];   /* what the run found, ns */
 };
 
 struct group_figure {
