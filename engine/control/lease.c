@@ -32,11 +32,15 @@ static void lease_publish(struct group *g, uint64_t until)
 		g->lease_until = until;
 }
 
-/* Follows the acknowledged renewals, and refusals while there is no store. */
+/* Follows the acknowledged renewals, those that wait in the host of a store that does not run, and refusals while there
+ * is no store. */
 static void lease_follow(struct group *g)
 {
 	uint64_t from = g->client && !g->reclaiming ? store_client_kept(g->client) : 0;
+	uint64_t arrived = g->client && !g->reclaiming && g->now < g->lease_until ? store_client_arrived(g->client) : 0;
 	uint64_t refused = g->client ? store_client_refused(g->client) : 0;
+	if (arrived > from)
+		from = arrived;
 	if (refused > from)
 		from = refused;
 	uint64_t until = time_after(from, g->lease_ns);

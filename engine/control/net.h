@@ -26,6 +26,8 @@ struct ctl_net_ops {
 	long (*send)(struct ctl_net *net, int handle, const void *data, size_t len);
 	/** Receives: bytes read, 0 at the end of the stream, -EAGAIN, or -errno. */
 	long (*recv)(struct ctl_net *net, int handle, void *data, size_t len);
+	/** Bytes sent that the other host has not acknowledged, or -errno. NULL: these sockets do not show it. */
+	long (*unacknowledged)(struct ctl_net *net, int handle);
 	void (*close)(struct ctl_net *net, int handle);
 	/** Blocks until a handle is ready as set by want(), a watch() descriptor is readable, wake() was called, or the
 	 * absolute time `until` in ns. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -273,6 +275,13 @@ static long os_recv(struct ctl_net *net, int handle, void *data, size_t len)
 	return n >= 0 ? n : errno == EWOULDBLOCK ? -EAGAIN : -errno;
 }
 
+static long os_unacknowledged(struct ctl_net *net, int handle)
+{
+	int bytes;
+	(void)net;
+	return ioctl(handle, SIOCOUTQ, &bytes) ? -errno : bytes;
+}
+
 static void os_close(struct ctl_net *net, int handle)
 {
 	(void)net;
@@ -332,6 +341,7 @@ static const struct ctl_net_ops os_ops = {
 	.connect = os_connect,
 	.send = os_send,
 	.recv = os_recv,
+	.unacknowledged = os_unacknowledged,
 	.close = os_close,
 	.wait = os_wait,
 	.want = os_want,

@@ -118,6 +118,12 @@ int store_client_error(const struct store_client *c);
 const char *store_client_why(const struct store_client *c);
 /** When the last acknowledged renewal of the lease was sent; 0: none was acknowledged in this connection. */
 uint64_t store_client_kept(const struct store_client *c);
+/**
+ * When the last renewal was sent that has arrived at the store's host, without a reply of its process: that process is
+ * stopped or hangs, and reads the renewal before it ends the lease, if the lease was not over when this was seen. 0:
+ * none.
+ */
+uint64_t store_client_arrived(const struct store_client *c);
 /** When the last attempt began that has shown that there is no store: its host refuses connections, its file is not
  * there. 0: none. */
 uint64_t store_client_refused(const struct store_client *c);

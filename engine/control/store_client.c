@@ -35,6 +35,7 @@ struct store_client {
 	uint64_t keep_id;               /* of the renewal of the lease that is not acknowledged; 0: none */
 	uint64_t keep_at;               /* when the next renewal is due, or when that one was sent */
 	uint64_t kept_at;               /* when the last acknowledged one was sent; 0: none */
+	uint64_t arrived_at;            /* when the last one was sent that the store's host has received; 0: none */
 	uint64_t opened_at, refused_at; /* begin of the last attempt; of the last one that was refused */
 	unsigned pending_n;
 	struct pending *pending;
@@ -113,6 +114,11 @@ uint64_t store_client_kept(const struct store_client *c)
 	return c->kept_at;
 }
 
+uint64_t store_client_arrived(const struct store_client *c)
+{
+	return c->arrived_at;
+}
+
 uint64_t store_client_refused(const struct store_client *c)
 {
 	uint64_t absent_at = c->stream->absent_at;
@@ -133,7 +139,7 @@ static void link_lose(struct store_client *c, int error)
 	stream_close(c);
 	c->link = STORE_LOST;
 	c->error = error;
-	c->kept_at = 0;
+	c->kept_at = c->arrived_at = 0;
 	/* Terminates: a callback that submits again gets -ENOTCONN. */
 	while (c->pending)
 		pending_end(c, &c->pending, error, NULL);
@@ -183,17 +189,47 @@ static bool send_ping(struct store_client *c)
 	return send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame)) == 0;
 }
 
-/* Sends a renewal of the lease when it is time and the one before is acknowledged. Returns when to send the next. */
+/* True if the store's host has received all that was sent. */
+static bool all_arrived(const struct store_client *c)
+{
+	return !send_buffer_len(&c->tx) && c->stream->ops->unacknowledged &&
+	       c->stream->ops->unacknowledged(c->stream) == 0;
+}
+
+/* Between two checks whether a renewal without a reply has arrived. */
+static uint64_t check_interval(const struct store_client *c)
+{
+	return lease_interval(c->login.lease_ns) / 4;
+}
+
+/* Checks whether the renewal without a reply has arrived: then the next may follow. Returns when to check again. */
+static uint64_t keep_unanswered(struct store_client *c, uint64_t now)
+{
+	uint64_t check_at = time_after(c->keep_at, check_interval(c));
+	if (now < check_at)
+		return check_at;
+	if (!all_arrived(c))
+		return time_after(now, check_interval(c));
+	c->arrived_at = c->keep_at;
+	c->keep_at += lease_interval(c->login.lease_ns);
+	c->keep_id = 0;
+	return now;
+}
+
+/* Sends a renewal of the lease when it is time and the one before has arrived. Returns when to send the next. */
 static uint64_t keep(struct store_client *c, uint64_t now)
 {
-	if (!c->login.lease_ns || c->link != STORE_CONNECTED || c->keep_id)
+	if (!c->login.lease_ns || c->link != STORE_CONNECTED)
 		return TIME_NEVER;
+	uint64_t check_at = c->keep_id ? keep_unanswered(c, now) : now;
+	if (c->keep_id)
+		return check_at;
 	if (now >= c->keep_at) {
 		uint64_t id = c->id_next;
 		if (send_ping(c)) {
 			c->keep_id = id;
 			c->keep_at = now;
-			return TIME_NEVER;
+			return time_after(now, check_interval(c));
 		}
 		c->keep_at = now + lease_interval(c->login.lease_ns);
 	}

@@ -6,6 +6,7 @@
 #include "control/store.h"
 #include "control/url.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,6 +49,12 @@ static long tcp_recv(struct store_stream *s, void *data, size_t len)
 	return t->net->ops->recv(t->net, t->handle, data, len);
 }
 
+static long tcp_unacknowledged(struct store_stream *s)
+{
+	struct tcp *t = (struct tcp *)s;
+	return t->net->ops->unacknowledged ? t->net->ops->unacknowledged(t->net, t->handle) : -ENOTSUP;
+}
+
 static void tcp_want(struct store_stream *s, bool write)
 {
 	struct tcp *t = (struct tcp *)s;
@@ -74,6 +81,7 @@ struct store_stream *store_stream_tcp(struct ctl_net *net, const char *host, uin
 						    .close = tcp_close,
 						    .send = tcp_send,
 						    .recv = tcp_recv,
+						    .unacknowledged = tcp_unacknowledged,
 						    .want = tcp_want,
 						    .step = no_step,
 						    .destroy = stream_free};

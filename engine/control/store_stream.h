@@ -24,6 +24,8 @@ struct store_stream_ops {
 	/** Results as of send and recv of struct ctl_net. */
 	long (*send)(struct store_stream *s, const void *data, size_t len);
 	long (*recv)(struct store_stream *s, void *data, size_t len);
+	/** As unacknowledged of struct ctl_net. NULL: the stream does not show it. */
+	long (*unacknowledged)(struct store_stream *s);
 	/** Sets whether room to send ends a wait(). */
 	void (*want)(struct store_stream *s, bool write);
 	/** Does all that is ready within an attempt, as store_client_step(). */

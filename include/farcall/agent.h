@@ -346,7 +346,8 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  * by itself as another incarnation as soon as it can. Others lose it as one that has died (far_on_member() has the
  * reason); a replacement under its name serves at once, and the former worker waits until the name is free. References
  * to values of the former incarnation are lost. When rank 0 has died, calls among the others go on, and joins wait.
- * Rank 0 may be started again: members keep their incarnations, and keys of far_store_set() are lost.
+ * The same while its process is stopped or hangs and its host can be reached; no TCP proxy may be in between. Rank 0
+ * may be started again: members keep their incarnations, and keys of far_store_set() are lost.
  *
  * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
  */

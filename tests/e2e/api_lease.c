@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Leases in a dynamic group: a member that is stopped for longer than its lease, one that is killed; over tcp rank 0
- * killed and started again, and every member restarted in turn under load; over a file the directory away for a while.
- * Each case is a process that joins as "first",
- * and starts others before it has threads.
+ * killed and started again, or stopped for a while, and every member restarted in turn under load; over a file the
+ * directory away for a while. Each case is a process that joins as "first", and starts others before it has threads.
  */
 #include "api_spawn.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
 enum { PROCESSES = 6, REFERENCES = 5, CALLS = 40, WAVE = 200 };
 
-#define LEASE  FAR_SEC
-#define ENDURE (60 * FAR_SEC) /* a lease that no test outlasts */
+#define LEASE        FAR_SEC
+#define PAUSED_LEASE (2 * FAR_SEC)  /* members get the processor within it */
+#define ENDURE       (60 * FAR_SEC) /* a lease that no test outlasts */
 
 static struct far_err err;
 
@@ -201,6 +202,28 @@ static void await_values(uint64_t want)
 	while (counts.owned != want && usleep(1000) == 0);
 }
 
+/* Waits until no thread of the process runs: a poller that is stopped while it polls may run one more burst. */
+static void await_asleep(pid_t pid)
+{
+	char path[64];
+	int running;
+	snprintf(path, sizeof path, "/proc/%d/task", pid);
+	do {
+		DIR *tasks = opendir(path);
+		CHECK(tasks);
+		running = 0;
+		for (struct dirent *t; (t = readdir(tasks));) {
+			char stat[128], state = 'S';
+			snprintf(stat, sizeof stat, "%s/%.16s/stat", path, t->d_name);
+			FILE *f = t->d_name[0] == '.' ? NULL : fopen(stat, "r");
+			running += f && (fscanf(f, "%*d (%*[^)]) %c", &state) != 1 || state != 'S');
+			if (f)
+				fclose(f);
+		}
+		closedir(tasks);
+	} while (running && usleep(1000) == 0);
+}
+
 static int stopped(int rank)
 {
 	struct far_worker_info before, after;
@@ -217,9 +240,9 @@ static int stopped(int rank)
 	const struct far_call_opts forever = {.timeout_ns = FAR_FOREVER};
 	CHECK_STATUS(far_rpc_async(agent, "worker", "t::keep", FAR_NOARGS, &forever, &kept, &err), FAR_OK, &err);
 	CHECK(calls("worker") == 0);
-	usleep(100000); /* its poller sleeps */
 	int ticks = atomic_load(&shared->ticks[0]);
 	int status;
+	await_asleep(l[0].pid);
 	kill(l[0].pid, SIGSTOP);
 	CHECK(waitpid(l[0].pid, &status, WUNTRACED) == l[0].pid && WIFSTOPPED(status));
 	/* It arrives at the worker while that is stopped, and never runs. */
@@ -285,9 +308,11 @@ static int killed(int rank)
 
 /* ---- rank 0 is killed, and starts again ---- */
 
+static uint64_t lease = LEASE; /* of host, first, second and third */
+
 static int host(int i)
 {
-	agent = joins("host", 0, LEASE);
+	agent = joins("host", 0, lease);
 	atomic_fetch_add(&shared->joined[i], 1);
 	CHECK_STATUS(far_serve(agent, 0, &err), FAR_OK, &err);
 	leaves();
@@ -296,7 +321,7 @@ static int host(int i)
 
 static int third(int i)
 {
-	agent = joins("third", FAR_RANK_ANY, LEASE);
+	agent = joins("third", FAR_RANK_ANY, lease);
 	atomic_fetch_add(&shared->joined[i], 1);
 	CHECK_STATUS(far_serve(agent, 0, &err), FAR_OK, &err);
 	leaves();
@@ -350,6 +375,59 @@ static int hosted(int rank)
 		int status;
 		CHECK(waitpid(l[i].pid, &status, 0) == l[i].pid && status == 0);
 	}
+	return 0;
+}
+
+/* ---- rank 0 is stopped for longer than the lease, and goes on ---- */
+
+static void calls_for(uint64_t ns)
+{
+	for (uint64_t passed = 0; passed < ns; passed += ns / CALLS) {
+		calls("second");
+		usleep((useconds_t)(ns / CALLS / 1000));
+	}
+}
+
+static int paused(int rank)
+{
+	struct far_worker_info second, now;
+	struct later l[3];
+	int status;
+	lease = PAUSED_LEASE;
+	later_begin(l, 3, host_or_third);
+	unsetenv("FAR_STORE_FD");
+	let(l, 0);
+	agent = joins("first", FAR_RANK_ANY, lease);
+	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
+	struct far_agent *other = joins("second", FAR_RANK_ANY, lease);
+	CHECK_STATUS(far_worker_wait(agent, "second", FAR_FOREVER, &second, &err), FAR_OK, &err);
+	await_seen("second");
+	await_seen("host");
+	calls("host");
+	kill(l[0].pid, SIGSTOP);
+	CHECK(waitpid(l[0].pid, &status, WUNTRACED) == l[0].pid && WIFSTOPPED(status));
+	CHECK(write(l[2].go, "", 1) == 1);
+	calls_for(3 * lease / 2);
+	CHECK(!atomic_load(&shared->joined[2]) && atomic_load(&lost.n) == 0);
+	kill(l[0].pid, SIGCONT);
+	while (!atomic_load(&shared->joined[2]))
+		nap();
+	calls_again("third");
+	await_seen("third");
+	calls_again("host");
+	calls_for(3 * lease / 2);
+	CHECK_STATUS(far_worker_by_name(agent, "second", &now, &err), FAR_OK, &err);
+	CHECK(now.incarnation == second.incarnation && atomic_load(&lost.n) == 0);
+	kill(l[2].pid, SIGTERM);
+	await_lost(1, "third", "left");
+	CHECK_STATUS(far_shutdown(other, FAR_FOREVER, &err), FAR_OK, &err);
+	await_lost(2, "second", "left");
+	leaves();
+	kill(l[0].pid, SIGTERM);
+	kill(l[1].pid, SIGKILL); /* was never let */
+	CHECK(waitpid(l[0].pid, &status, 0) == l[0].pid && status == 0);
+	CHECK(waitpid(l[1].pid, NULL, 0) == l[1].pid);
+	CHECK(waitpid(l[2].pid, &status, 0) == l[2].pid && status == 0);
 	return 0;
 }
 
@@ -470,7 +548,7 @@ static void run(const char *what, spawn_main *body)
 {
 	struct spawned s = {.world = 1};
 	int listener = spawn_listen(&s.port);
-	bool inherits = body != hosted && body != rolling;
+	bool inherits = body != hosted && body != paused && body != rolling;
 	if (!inherits)
 		close(listener);
 	s.pids[0] = spawn_one(&s, 0, inherits ? listener : -1, body);
@@ -488,6 +566,7 @@ int main(void)
 	run("stopped", stopped);
 	run("killed", killed);
 	run("hosted", hosted);
+	run("paused", paused);
 	run("rolling", rolling);
 	char path[64] = "file:///tmp/farcall-lease-XXXXXX";
 	CHECK(mkdtemp(path + 7));

@@ -127,6 +127,38 @@ Test(store_lease, silence_ends_it)
 	cr_assert_eq(store_client_kept(member), 0u);
 }
 
+/* Renewals that wait in the host of a stopped store count for the member. */
+Test(store_lease, renewals_arrive_at_a_stopped_store)
+{
+	bool busy = false;
+	uint64_t kept = store_client_kept(member);
+	for (int i = 0; i < 500; i++) {
+		world->now += 10 * MS;
+		store_client_step(member, world->now, &busy);
+		if (i >= 50)
+			cr_assert_leq(world->now - store_client_arrived(member),
+				      lease_interval(LEASE) + LEASE / 16 + 20 * MS);
+	}
+	cr_assert_eq(store_client_kept(member), kept);
+	steps();
+	pass(LEASE);
+	cr_assert_leq(world->now - store_client_kept(member), lease_interval(LEASE) + 10 * MS);
+	cr_assert_eq(store_server_drops(server, STORE_DROP_LEASE), 0u);
+}
+
+/* Nothing is received any more: the last renewal that was received counts. */
+Test(store_lease, renewals_do_not_arrive)
+{
+	bool busy = false;
+	uint64_t arrived = store_client_arrived(member);
+	world->unacknowledged = 1;
+	for (int i = 0; i < 500; i++) {
+		world->now += 10 * MS;
+		store_client_step(member, world->now, &busy);
+	}
+	cr_assert_eq(store_client_arrived(member), arrived);
+}
+
 /* The store's process stands still: what has arrived meanwhile counts. */
 Test(store_lease, a_pause_of_the_store_ends_none)
 {
