@@ -92,6 +92,7 @@ static bool server_start(struct group *g)
 		g->config.net->ops->close(g->config.net, listener);
 		return true;
 	}
+	store_server_set_clock(g->server, g->config.clock);
 	if (!join_key_begin(g))
 		return false;
 	store_server_reserve(g->server, g->group, g->url.world);

@@ -38,6 +38,9 @@ enum store_drop {
 struct store_server *store_server_create(struct ctl_net *net, int listener);
 /** Sets the key that clients have to prove; NULL (the default): security=none. Copied; `random` outlives the server. */
 void store_server_set_key(struct store_server *s, const struct auth_key *key, const struct random_source *random);
+/** Sets the clock by which renewals are stamped after they were read: the process may have stood still since the step
+ * began. `clock` outlives the server. NULL (the default): they have the time of the step. */
+void store_server_set_clock(struct store_server *s, const struct clock_source *clock);
 void store_server_destroy(struct store_server *s);
 /** Reserves keys for what the members of a group, ranks [0, world), write about themselves, beyond FAR_STORE_KEYS_MAX.
  */

@@ -85,6 +85,7 @@ struct store_server {
 	bool keyed; /* clients prove `key` */
 	struct auth_key key;
 	const struct random_source *random;
+	const struct clock_source *clock; /* NULL: the time of the step */
 	int listener;          /* handle of `net`; LISTENER_NONE: only the local client */
 	bool shut;             /* store_server_shut() was called */
 	int accept_error;      /* -errno of the last accept(); 0: it succeeded, or -EAGAIN */

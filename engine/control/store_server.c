@@ -70,6 +70,11 @@ void store_server_set_key(struct store_server *s, const struct auth_key *key, co
 	s->random = random;
 }
 
+void store_server_set_clock(struct store_server *s, const struct clock_source *clock)
+{
+	s->clock = clock;
+}
+
 void store_server_destroy(struct store_server *s)
 {
 	if (!s)
@@ -308,7 +313,7 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 		break;
 	case STORE_PING: /* any other request may have been sent before the client died */
 		c->lease_ns = (uint64_t)m->number;
-		c->kept_at = now;
+		c->kept_at = s->clock ? clock_now(s->clock) : now;
 		holds_alive(s, c);
 		break;
 	case STORE_WATCH:

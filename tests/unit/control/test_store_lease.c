@@ -127,6 +127,28 @@ Test(store_lease, silence_ends_it)
 	cr_assert_eq(store_client_kept(member), 0u);
 }
 
+static uint64_t world_now(void *ctx)
+{
+	return world->now;
+}
+
+/* A store that is stopped when its step has begun, and before that reads. */
+Test(store_lease, a_renewal_counts_from_when_it_was_read)
+{
+	const struct clock_source clock = {world_now, NULL};
+	bool busy = false;
+	store_server_set_clock(server, &clock);
+	world->now += LEASE / 2;
+	uint64_t began = world->now;
+	store_client_step(member, world->now, &busy);
+	world->now += 2 * LEASE;
+	store_server_step(server, began, &busy);
+	store_server_step(server, world->now, &busy);
+	cr_assert_eq(store_server_drops(server, STORE_DROP_LEASE), 0u);
+	steps();
+	store_server_set_clock(server, NULL);
+}
+
 /* Renewals that wait in the host of a stopped store count for the member. */
 Test(store_lease, renewals_arrive_at_a_stopped_store)
 {
