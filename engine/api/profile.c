@@ -304,7 +304,7 @@ enum far_status far_range_begin(const char *name)
 			 .mode = FAR_CALL_SYNC,
 			 .parent = scope->parent,
 			 .parent_id = scope->span,
-			 .id = random_u64(),
+			 .id = random_id(),
 			 .begin = profile_now(),
 			 .at = scope->recording->at,
 			 .from = {-1, -1},
@@ -450,7 +450,7 @@ bool far_trace_get(char out[FAR_TRACEPARENT])
 	uint8_t parent[8];
 	if (!scope || scope->process)
 		return false;
-	uint64_t span = scope->span ? scope->span : random_u64();
+	uint64_t span = scope->span ? scope->span : random_id();
 	memcpy(parent, &span, sizeof parent);
 	char *at = out + snprintf(out, FAR_TRACEPARENT, "00-");
 	for (int i = 0; i < 16; i++)

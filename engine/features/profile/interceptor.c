@@ -120,7 +120,7 @@ static struct span span_of(const struct far_call_info *call, enum far_span_kind 
 			 .from = call->from,
 			 .to = call->to,
 			 .at = kind == FAR_SPAN_CALL ? call->from.worker : call->to.worker,
-			 .id = random_u64(),
+			 .id = random_id(),
 			 .parent = kind == FAR_SPAN_CALL ? scope->parent : 0,
 			 .parent_id = scope->span};
 	scope_trace(scope, s.trace);
@@ -230,7 +230,7 @@ static enum far_status request_in(const struct far_call_info *call, const struct
 	if (traced) {
 		memcpy(&trace, value, sizeof trace);
 	} else {
-		uint64_t id[2] = {random_u64(), random_u64()};
+		uint64_t id[2] = {random_id(), random_id()};
 		memcpy(trace.trace, id, sizeof id);
 	}
 	bool wanted = far_tlv_find(in, FIELD_PROFILE, &value, &len), server = server_wants(call->agent);

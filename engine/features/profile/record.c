@@ -201,8 +201,11 @@ struct scope *scope_present(void)
 
 void scope_trace(const struct scope *scope, uint8_t trace[16])
 {
-	uint64_t id[2] = {random_u64(), random_u64()}; /* never 0, as W3C wants it */
-	memcpy(trace, scope->process ? (const void *)id : scope->trace, sizeof id);
+	memcpy(trace, scope->trace, sizeof scope->trace);
+	if (!scope->process)
+		return;
+	uint64_t id[2] = {random_id(), random_id()}; /* never 0, as W3C wants it */
+	memcpy(trace, id, sizeof id);
 }
 
 enum far_status scope_enter(const struct scope *scope)
