@@ -44,24 +44,33 @@ struct load {
 	struct far_err err;
 	struct slot {
 		struct load *load;
-		struct slot *next; /* free ones */
+		struct slot *next; /* free ones, or those that this pass answered */
 		uint64_t due_ns;   /* when the call should have begun */
-	} slots[PEER_INFLIGHT_MAX], *free;
+	} slots[PEER_INFLIGHT_MAX], *free, *answered;
 };
 
 static void done(struct slot *slot, enum far_status status, const struct far_err *err)
 {
 	struct load *l = slot->load;
-	uint64_t now = floor_now();
-	hist_record(&l->part, now - slot->due_ns);
-	l->done++;
-	l->in_time += now < l->end_ns;
 	if (status != FAR_OK && !l->failed) {
 		l->err = *err;
 		l->failed = true;
 	}
-	slot->next = l->free;
-	l->free = slot;
+	slot->next = l->answered;
+	l->answered = slot;
+}
+
+/* Calls that were answered count until the end of the pass that answered them: one reading of the clock for all. */
+static void record_answered(struct load *l, uint64_t now)
+{
+	for (struct slot *slot; (slot = l->answered);) {
+		l->answered = slot->next;
+		hist_record(&l->part, now - slot->due_ns);
+		l->done++;
+		l->in_time += now < l->end_ns;
+		slot->next = l->free;
+		l->free = slot;
+	}
 }
 
 static void on_message(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
@@ -170,6 +179,7 @@ static int run(struct load *l, struct step *s, uint64_t ns)
 			break;
 		far_shard_poll(l->peer.agent);
 		now = floor_now();
+		record_answered(l, now);
 		if (now >= next && next < l->end_ns) {
 			end_part(l);
 			next += part_ns;
