@@ -86,9 +86,9 @@ struct store_server {
 	struct auth_key key;
 	const struct random_source *random;
 	const struct clock_source *clock; /* NULL: the time of the step */
-	int listener;          /* handle of `net`; LISTENER_NONE: only the local client */
-	bool shut;             /* store_server_shut() was called */
-	int accept_error;      /* -errno of the last accept(); 0: it succeeded, or -EAGAIN */
+	int listener;                     /* handle of `net`; LISTENER_NONE: only the local client */
+	bool shut;                        /* store_server_shut() was called */
+	int accept_error;                 /* -errno of the last accept(); 0: it succeeded, or -EAGAIN */
 	uint64_t accept_again; /* when to retry a failed accept(); TIME_NEVER: when the listener is readable */
 	struct kv *kv;
 	uint64_t accepted_n; /* connections accepted so far */
