@@ -516,8 +516,8 @@ const struct group_figure group_figures[] = {
 	 "the same while a third worker joins and leaves all the time, and what its join takes",
 	 run_joins,
 	 false},
-	{"nothing", {"p50", "p99"}, "calls of which no latency is sampled", run_nothing, false},
-	{"samples", {"p50", "p99"}, "calls of which one in 64 is sampled, the default", run_samples, false},
+	{"nothing", {"p50", "p99"}, "calls without samples of latency", run_nothing, false},
+	{"samples", {"p50", "p99"}, "calls with one in 64 sampled, the default", run_samples, false},
 	{"spans", {"p50", "p99"}, "calls with a span each", run_spans, false},
 	{"metrics", {"p50", "p99"}, "as samples, while metrics are read 100 times a second", run_metrics, false},
 };

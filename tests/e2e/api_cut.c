@@ -232,12 +232,9 @@ static void storeless_second(void)
 
 static const char *missing(void)
 {
-	if (!netns_enter_new())
-		return "no network namespace of our own";
-	if (system("command -v ip >/dev/null 2>&1"))
-		return "iproute2 is not installed";
-	if (!ip("link add probe type veth peer name eborp 2>/dev/null"))
-		return "no veth devices";
+	const char *lacks = netns_enter_for_veth();
+	if (lacks)
+		return lacks;
 	if (!ip("rule add pref 5 iif probe to 10.94.9.0/24 blackhole 2>/dev/null"))
 		return "no rules of routing";
 	if (!set("/proc/sys/net/ipv4/ip_forward", "1"))

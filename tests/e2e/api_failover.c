@@ -28,17 +28,6 @@ struct shared {
 static struct shared *shared;
 static struct far_err err;
 
-static const char *namespace_of_our_own(void)
-{
-	if (!netns_enter_new())
-		return "no network namespace of our own";
-	if (system("command -v ip >/dev/null 2>&1"))
-		return "iproute2 is not installed";
-	if (!ip("link add probe type veth peer name eborp 2>/dev/null"))
-		return "no veth devices";
-	return NULL;
-}
-
 static void nap(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -200,7 +189,7 @@ static void ended_well(pid_t pid)
 
 int main(void)
 {
-	const char *missing = namespace_of_our_own();
+	const char *missing = netns_enter_for_veth();
 	if (missing) {
 		printf("SKIP: api_failover: missing right: %s\n", missing);
 		return 77;

@@ -44,17 +44,6 @@ static void meet(unsigned step, unsigned all)
 	CHECK(atomic_load(&shared->came[step]) >= all);
 }
 
-static const char *namespace_of_our_own(void)
-{
-	if (!netns_enter_new())
-		return "no network namespace of our own";
-	if (system("command -v ip >/dev/null 2>&1"))
-		return "iproute2 is not installed";
-	if (!ip("link add probe type veth peer name eborp 2>/dev/null"))
-		return "no veth devices";
-	return NULL;
-}
-
 /* ---- the workers ---- */
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
@@ -183,7 +172,7 @@ static void ended_well(pid_t pid)
 
 int main(void)
 {
-	const char *missing = namespace_of_our_own();
+	const char *missing = netns_enter_for_veth();
 	if (missing) {
 		printf("SKIP: api_silence: missing right: %s\n", missing);
 		return 77;

@@ -56,4 +56,16 @@ static inline bool netns_enter_new(void)
 	return unshare(CLONE_NEWNET) == 0 || (as_root_of_a_new_user_namespace() && unshare(CLONE_NEWNET) == 0);
 }
 
+/** Enters one in which veth devices can be made. NULL, or what is missing. */
+static inline const char *netns_enter_for_veth(void)
+{
+	if (!netns_enter_new())
+		return "no network namespace of our own";
+	if (system("command -v ip >/dev/null 2>&1"))
+		return "iproute2 is not installed";
+	if (!ip("link add probe type veth peer name eborp 2>/dev/null"))
+		return "no veth devices";
+	return NULL;
+}
+
 #endif
