@@ -67,8 +67,11 @@ static void sizes(void)
 	for (unsigned i = 0; i < sizeof lens / sizeof *lens; i++)
 		one_size(lens[i], to);
 	one_size(17 * MIB, (struct far_to){0, 0}); /* to oneself */
+	/* The last acknowledgement may come after the answer. */
+	while (counters().rendezvous_active)
+		one_size(32, to);
 	struct far_counters c = counters();
-	CHECK(c.rendezvous_active == 0 && c.calls_active == 0 && c.rendezvous_sent > 0 && c.rendezvous_received > 0);
+	CHECK(c.calls_active == 0 && c.rendezvous_sent > 0 && c.rendezvous_received > 0);
 }
 
 static void replies(void)
@@ -403,8 +406,10 @@ static int main_worker(int rank)
 		typed();
 		set_placement();
 		one_way();
+		while (counters().rendezvous_active)
+			one_size(32, to);
 		struct far_counters c = counters();
-		CHECK(c.rendezvous_active == 0 && c.calls_active == 0 && c.packets_dropped == 0);
+		CHECK(c.calls_active == 0 && c.packets_dropped == 0);
 	}
 	/* What was accepted is delivered before a graceful leave ends. */
 	check_leave(agent);
