@@ -166,7 +166,7 @@ trains() { # more servers, workers
 }
 
 # Epochs without end, until a worker is killed.
-lives() {
+endless() {
 	MORE_SERVERS=1
 	WORKERS=2
 	TRAIN="--epochs 1000000"
@@ -220,12 +220,12 @@ waits() {
 profile=shm
 suffix=-shm
 waits
-lives
+endless
 trains 2 3 "--mode bsp"
 trains 0 1 ""
 profile=udp
 suffix=
-lives
+endless
 trains 1 2 ""
 
 docker rmi -f "$IMAGE" >"$dir/out" 2>&1

@@ -21,14 +21,14 @@
 
 struct peer {
 	struct spawn_group group;
-	struct floor_shared *shared;    /* with the first server; NULL: none */
-	struct far_agent *agent;        /* ours */
-	struct far_agent *handed;       /* ours as well, driven by a thread of its own; NULL: none */
-	struct far_to to;               /* where calls go */
-	char name[FAR_NAME_MAX];        /* that worker's */
-	char handed_name[FAR_NAME_MAX]; /* ours, as `handed` */
-	struct server_hello hello;      /* connected: what the server said */
-	struct attached attached;       /* the process of idle agents */
+	struct floor_shared *shared;      /* with the first server; NULL: none */
+	struct far_agent *agent;          /* ours */
+	struct far_agent *handed;         /* ours as well, driven by a thread of its own; NULL: none */
+	struct far_to to;                 /* where calls go */
+	char name[FAR_NAME_MAX];          /* that worker's */
+	char handed_name[FAR_NAME_MAX];   /* ours, as `handed` */
+	struct server_description server; /* connected: what the server said */
+	struct attached attached;         /* the process of idle agents */
 	struct far_msg_handler handlers[SERVER_HANDLERS];
 	unsigned servers; /* started */
 	struct floor_shared *shares[PEER_SERVERS_MAX];

@@ -173,7 +173,7 @@ static void receive(struct admin_worker *w)
 	}
 }
 
-void admin_ask(struct admin_workers *w, const char *request)
+void admin_request(struct admin_workers *w, const char *request)
 {
 	uint64_t until = clock_now(&clock_monotonic) + ADMIN_ANSWER_NS;
 	struct pollfd *on = calloc(w->n + 1, sizeof *on);

@@ -108,7 +108,7 @@ static int count(struct claim *c, struct store_client *client)
 }
 
 /* One connection, until it answers or is lost. 0 or -errno. */
-static int ask(struct claim *c)
+static int try_once(struct claim *c)
 {
 	struct store_client *client = store_client_create(store_stream_of(c->net, &c->url));
 	const struct store_login login = {.who = {.rank = STORE_RANK_NONE},
@@ -133,7 +133,7 @@ static int find_place(struct claim *c)
 {
 	int rc;
 	for (;;) {
-		rc = ask(c);
+		rc = try_once(c);
 		uint64_t now = clock_now(&clock_monotonic);
 		if (rc != -ENXIO || now >= c->deadline)
 			break;

@@ -157,7 +157,7 @@ static long net_recv(struct ctl_net *net, int handle, void *data, size_t len)
 	e->head += n;
 	if (from->want_room) {
 		from->want_room = false;
-		end_tell(from);
+		end_notify(from);
 	}
 	return (long)n;
 }

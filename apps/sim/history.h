@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HISTORY_TIME_NONE UINT64_MAX
-#define HISTORY_SAID      96
-#define HISTORY_RUNS      3 /* runs of one call that are remembered; more are counted */
+#define HISTORY_TIME_NONE   UINT64_MAX
+#define HISTORY_ERROR_BYTES 96
+#define HISTORY_RUNS        3 /* runs of one call that are remembered; more are counted */
 
 /** One run of a call's handler. */
 struct history_run {
@@ -47,7 +47,7 @@ struct history_call {
 	uint64_t work_ns;                /* that its handlers take */
 	bool wrong_function;             /* it called one, and another ran */
 	struct history_run runs[HISTORY_RUNS];
-	char said[HISTORY_SAID]; /* the beginning of its error's text */
+	char error_text[HISTORY_ERROR_BYTES]; /* the beginning of its error's text */
 };
 
 enum incident_kind {

@@ -129,7 +129,7 @@ struct sim_host *streams_host(const struct sim_streams *s, const char *name)
 
 /* ---- streams ---- */
 
-void end_tell(struct end *e)
+void end_notify(struct end *e)
 {
 	if (e->net && !e->net->cut_off)
 		e->net->wake(e->net->ctx);
@@ -201,7 +201,7 @@ void end_fail(struct end *e, int error)
 		return;
 	e->error = error;
 	e->unread = true;
-	end_tell(e);
+	end_notify(e);
 }
 
 /* ---- arrival ---- */
@@ -283,7 +283,7 @@ static void arrive(struct end *e, const struct piece *p)
 		e->eof = e->unread = true;
 	else if (!take_data(e, p))
 		end_fail(e, -ENOMEM);
-	end_tell(e);
+	end_notify(e);
 }
 
 /* The path is cut, or nobody answers at the other end of it: later once more, or never. */

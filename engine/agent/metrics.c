@@ -113,7 +113,7 @@ static enum far_status collect(const struct far_agent *a, bool debug, struct col
 	*c = (struct collection){0};
 	for (unsigned i = 0; i < a->shards_n; i++) {
 		bool here = a->stepped || shard_held(a->shards[i]);
-		c->of[i] = here ? metrics_collect_here(a->shards[i], debug) : metrics_ask(a->shards[i], debug);
+		c->of[i] = here ? metrics_collect_here(a->shards[i], debug) : metrics_request(a->shards[i], debug);
 		lacks |= !c->of[i];
 	}
 	for (unsigned i = 0; i < a->shards_n; i++) {

@@ -29,7 +29,7 @@ static void knocked(void *user, const struct etcd_reply *r)
 	struct store_msg m;
 	struct name n;
 	size_t len;
-	s->asked = false;
+	s->requested = false;
 	if (r->error == -ENOENT) {
 		etcd_store_lease_lose(s);
 		return;
@@ -50,7 +50,7 @@ void etcd_store_knock(struct etcd_store *s, int64_t holder)
 	struct name n;
 	etcd_store_name_knock(s, &n, holder);
 	struct etcd_txn t = {.then = {{.kind = ETCD_PUT, .of = of_name(&n), .lease = s->lease}}, .then_n = 1};
-	etcd_store_ask(s, s->ops->txn(s->etcd, &t, knocked, s));
+	etcd_store_request(s, s->ops->txn(s->etcd, &t, knocked, s));
 }
 
 bool etcd_store_knock_is_answered(struct etcd_store *s)

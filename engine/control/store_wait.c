@@ -167,7 +167,7 @@ static void wait_answer(struct store_server *s, struct wait *w, enum store_statu
 
 void store_written(struct store_server *s, struct kv_bytes key)
 {
-	struct wait_key asked = {.key = key}, **at = tfind(&asked, &s->waits.keys, key_compare), *k;
+	struct wait_key wanted = {.key = key}, **at = tfind(&wanted, &s->waits.keys, key_compare), *k;
 	struct kv_bytes value;
 	if (!at || kv_get(s->kv, key, &value))
 		return;

@@ -132,7 +132,7 @@ void transport_paths_verify(struct transport_peer *p)
 		path_probe(p, k);
 		w->probed = true;
 		/* The answer arrives by another path than the one in use, which is no sign of a failure. */
-		p->paths->ask_at = clock_now(p->queue->clock) + FAR_TRANSPORT_PATH_PROBE_NS;
+		p->paths->probe_at = clock_now(p->queue->clock) + FAR_TRANSPORT_PATH_PROBE_NS;
 	}
 }
 
@@ -179,7 +179,7 @@ void transport_paths_probe(struct transport_queue *q, struct transport_peer *p, 
 		return;
 	p->answered_paths = 0;
 	ways->decide_at = now + answer_ns(p, now);
-	ways->ask_at = now + FAR_TRANSPORT_PATH_PROBE_NS;
+	ways->probe_at = now + FAR_TRANSPORT_PATH_PROBE_NS;
 	ways->back_at = now + FAR_TRANSPORT_FAILBACK_NS;
 	transport_set_failover(q, p, true);
 	for (unsigned k = 0; k <= FAR_TRANSPORT_SECONDARY_PATHS_MAX; k++) {
@@ -203,7 +203,7 @@ void transport_path_observed(struct transport_queue *q, struct transport_peer *p
 	if (!p->secondary || p->probed_paths)
 		return;
 	uint64_t now = clock_now(q->clock);
-	if (now >= p->paths->ask_at)
+	if (now >= p->paths->probe_at)
 		transport_paths_probe(q, p, now);
 }
 

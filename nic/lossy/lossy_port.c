@@ -318,7 +318,7 @@ static int on_datagram_event(void *ctx, const struct nic_event *ev)
 	return ev->type == NIC_EVENT_UP ? report_up(above, ev, ev->user) : above->event(above->ctx, ev);
 }
 
-static int on_hello(const struct nic_event *ev)
+static int on_connect(const struct nic_event *ev)
 {
 	*ev->reply_len = 0;
 	return ev->handshake_len == sizeof GREETING && memcmp(ev->handshake, GREETING, sizeof GREETING) == 0 ? 0
@@ -330,7 +330,7 @@ static int on_connection_event(void *ctx, const struct nic_event *ev)
 	struct above *above = ctx;
 	struct lossy_port *p = above->port;
 	if (ev->type == NIC_EVENT_CONNECT)
-		return on_hello(ev);
+		return on_connect(ev);
 	if (ev->type == NIC_EVENT_FAILED) {
 		struct nic_event failed = *ev;
 		failed.user = connect_done(p, ev->user);

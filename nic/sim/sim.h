@@ -270,14 +270,14 @@ void sim_heal(struct sim *sim);
 /* ---- statistics ---- */
 
 #define SIM_DROPS(X)                                                                                                   \
-	X(LOSS, "loss")           /* by chance or burst */                                                             \
-	X(PARTITION, "partition") /* the hosts are partitioned, or cut_off */                                          \
-	X(CARRIER, "carrier")     /* the link is down, or no route */                                                  \
-	X(QUEUE, "queue")         /* the output queue, or its switch's buffer, is full */                              \
-	X(MTU, "mtu")             /* longer than the link's MTU */                                                     \
-	X(RING, "ring")           /* the receive ring is full */                                                       \
-	X(CRASHED, "crashed")     /* the host has crashed; with its receive rings */                                   \
-	X(FOREIGN, "foreign")     /* that NIC or queue is not open */
+	X(LOSS, "loss")             /* by chance or burst */                                                           \
+	X(PARTITION, "partition")   /* the hosts are partitioned, or cut_off */                                        \
+	X(CARRIER, "carrier")       /* the link is down, or no route */                                                \
+	X(QUEUE, "queue")           /* the output queue, or its switch's buffer, is full */                            \
+	X(MTU, "mtu")               /* longer than the link's MTU */                                                   \
+	X(RING, "ring")             /* the receive ring is full */                                                     \
+	X(CRASHED, "crashed")       /* the host has crashed; with its receive rings */                                 \
+	X(UNEXPECTED, "unexpected") /* that NIC or queue is not open */
 
 enum sim_drop {
 #define SIM_DROP_NAME(id, text) SIM_DROP_##id,

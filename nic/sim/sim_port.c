@@ -315,10 +315,10 @@ static void sim_drop(struct nic_port *nic_port, uint32_t peer)
 		place_free(port, peer);
 }
 
-void sim_nic_told_mtu(const struct sim_packet *p)
+void sim_nic_report_mtu(const struct sim_packet *p)
 {
 	struct sim_port *port = p->from->rails[p->rail].port;
-	uint32_t most = p->told_mtu - SIM_HEADERS;
+	uint32_t most = p->reported_mtu - SIM_HEADERS;
 	if (!port || port->dead || port->number != p->port || p->place >= port->places_n)
 		return;
 	struct sim_place *place = &port->places[p->place];

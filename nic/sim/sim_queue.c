@@ -139,7 +139,7 @@ void sim_nic_receive(struct sim_packet *p)
 	} else if (!q) {
 		if (host->rails[p->rail].port)
 			host->rails[p->rail].port->stats.rx_unexpected++;
-		sim_packet_drop(p, SIM_DROP_FOREIGN, NULL, host);
+		sim_packet_drop(p, SIM_DROP_UNEXPECTED, NULL, host);
 	} else if (p->kick) {
 		kicked(q, p);
 	} else if (q->rx_used >= q->port->nic.rx_slots) {

@@ -66,7 +66,7 @@ struct sim_packet {
 	uint32_t len, wire; /* bytes of the body; on the wire of its present link */
 	uint32_t port;      /* number of the port that sent it */
 	uint32_t place, place_incarnation;
-	uint32_t told_mtu;
+	uint32_t reported_mtu;
 	uint32_t cookie; /* index in the receiver's table of held packets */
 	uint16_t from_queue, to_queue, path;
 	uint8_t rail, priority, lane; /* lane: queue of the link that it waits in */
@@ -233,7 +233,7 @@ void sim_host_carrier(struct sim_host *host, uint32_t rail, bool up);
 void sim_nic_receive(struct sim_packet *p);
 /* The packet has left its transmit ring. */
 void sim_nic_sent(struct sim_packet *p, bool dropped);
-void sim_nic_told_mtu(const struct sim_packet *p);
+void sim_nic_report_mtu(const struct sim_packet *p);
 void sim_nic_crash(struct sim_host *host);
 
 /* sim_trace.c, sim_pcap.c */

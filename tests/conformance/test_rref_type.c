@@ -38,7 +38,7 @@ static void types(const char *to, bool blocking)
 
 /* The first look-up of a type sends a request. The next ten send none: it would fail. Kills: a look-up, blocking or
  * not, that does not keep the type. */
-static void asked_once(bool blocking)
+static void type_is_requested_once(bool blocking)
 {
 	const struct far_fault none_leaves = {.fail_sends = 1};
 	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(full(1, 2, 1), 1));
@@ -57,13 +57,13 @@ static void asked_once(bool blocking)
 CONFORM(I6, rref_type_blocking)
 {
 	types(peer(1), true);
-	asked_once(true);
+	type_is_requested_once(true);
 }
 
 CONFORM(I6, rref_type_non_blocking)
 {
 	types(peer(1), false);
-	asked_once(false);
+	type_is_requested_once(false);
 }
 
 CONFORM(I6, rref_type_owner_blocking)

@@ -181,7 +181,7 @@ static void errors(void)
 	expect(start("t::fail", 0, 5, &opts), FAR_OK, 4);
 	CHECK(results[2].status == FAR_BAD_ARGS && results[2].executed == FAR_EXECUTED_NO);
 	for (int w = 1; w < WORKERS; w++)
-		ask(w, "t::release");
+		query(w, "t::release");
 }
 
 static void refusals(void)
@@ -251,7 +251,7 @@ static void k_and_deadlines(void)
 	CHECK(results[0].status == FAR_CANCELLED && results[4].status == FAR_CANCELLED);
 	CHECK(results[1].status == FAR_OK && results[1].value.u.i == 2);
 	/* Their callees were notified. */
-	CHECK(ask(1, "t::release") == 1 && ask(5, "t::release") == 1);
+	CHECK(query(1, "t::release") == 1 && query(5, "t::release") == 1);
 	opts = (struct far_fanout_opts){.partial = false};
 	by_deadline("t::hold", 1 << 3, 5, &opts, 4);
 	CHECK(results[2].status == FAR_TIMEOUT && results[2].executed == FAR_EXECUTED_MAYBE);
@@ -270,7 +270,7 @@ static void k_and_deadlines(void)
 	expect(start("t::fail", 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, 5, &opts), FAR_OK, 1);
 	expect(start("t::fail", 0xff, 5, &opts), FAR_REMOTE, 0);
 	for (int w = 1; w < WORKERS; w++)
-		ask(w, "t::release");
+		query(w, "t::release");
 }
 
 static void many(size_t n)
@@ -344,8 +344,8 @@ static int calls(int r)
 		back_pressure();
 		held_shard();
 		for (int w = 0; w < WORKERS; w++) {
-			CHECK(ask(w, "t::nested") == 15);
-			CHECK(ask(w, "t::nested_blocking") == 15);
+			CHECK(query(w, "t::nested") == 15);
+			CHECK(query(w, "t::nested_blocking") == 15);
 		}
 		nothing_left();
 	}

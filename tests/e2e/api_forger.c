@@ -486,14 +486,14 @@ static bool shm_recv(int fd, struct shm_control_msg *note)
 	return got > 0;
 }
 
-/* Never a WELCOME; a challenge only for root's own user, and its proof is no answer. */
+/* Never an ACCEPT; a challenge only for root's own user, and its proof is no answer. */
 static void shm_forge(const struct sockaddr_un *at, bool own_user)
 {
 	uint8_t bytes[NIC_HANDSHAKE_BYTES_MAX];
 	struct shm_control_msg got;
 	unsigned len = below(sizeof bytes + 1);
 	enum shm_control_kind kind = (enum shm_control_kind)(SHM_CONTROL_CONNECT + below(SHM_CONTROL_RESPONSE));
-	if (below(2)) { /* a right ASK */
+	if (below(2)) { /* a right AUTH */
 		kind = SHM_CONTROL_AUTH;
 		len = 16;
 	}

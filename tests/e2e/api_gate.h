@@ -53,7 +53,7 @@ static inline enum far_status gate_count(struct far_req *req, const struct far_v
 	}
 
 /** An int from a function of a worker. */
-static inline int64_t ask(struct far_agent *a, const char *to, const char *fn, const struct far_val *args, size_t n)
+static inline int64_t query(struct far_agent *a, const char *to, const char *fn, const struct far_val *args, size_t n)
 {
 	struct far_val out = {0};
 	struct far_err e;
@@ -64,7 +64,7 @@ static inline int64_t ask(struct far_agent *a, const char *to, const char *fn, c
 /** Until so many wait at a worker's gate. The hang guard bounds it. */
 static inline void gate_await(struct far_agent *a, const char *to, int64_t n)
 {
-	while (ask(a, to, "gate::count", FAR_NOARGS) != n)
+	while (query(a, to, "gate::count", FAR_NOARGS) != n)
 		usleep(200);
 }
 

@@ -207,7 +207,7 @@ static int idle_death(int rank)
 }
 
 /* The callee does not wait for the caller, and its handler is notified all the same. */
-static _Atomic int told;
+static _Atomic int notified;
 
 static void waits(struct far_req *req, const void *data, size_t len, void *user)
 {
@@ -215,7 +215,7 @@ static void waits(struct far_req *req, const void *data, size_t len, void *user)
 	struct far_err e;
 	CHECK(far_future_create(&f, &e) == FAR_OK);
 	if (far_future_wait(f, FAR_FOREVER, NULL, &e) == FAR_CANCELLED)
-		told = 1;
+		notified = 1;
 	far_future_free(f);
 	far_reply(req, NULL, 0);
 }
@@ -237,7 +237,7 @@ static int death_of_a_caller(int rank)
 		far_msg_call(a, (struct far_to){0, 0}, 2, NULL, 0, NULL, got, sizeof got, &n, &err);
 		return 1;
 	}
-	while (!told)
+	while (!notified)
 		usleep(1000);
 	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	return 0;

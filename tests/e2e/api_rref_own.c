@@ -82,7 +82,7 @@ static void expect_is(struct far_rref *r, const char *name, const char *other)
 }
 
 /* Whoever gave a reference may have said anything of it. */
-static void told_wrongly(void)
+static void of_the_wrong_class(void)
 {
 	struct far_rref *box = make("w::Box", FAR_ARGS(5)), *p = make("w::Point", FAR_ARGS(5)),
 			*list = make("w::echo", FAR_ARGS(FAR_LIST(5)));
@@ -138,7 +138,7 @@ static void without_waiting(void)
 static int worker(int rank)
 {
 	agent = check_join(&opts);
-	told_wrongly();
+	of_the_wrong_class();
 	without_waiting();
 	check_leave(agent);
 	return 0;

@@ -364,7 +364,7 @@ static int mortal(int rank)
 	return 0;
 }
 
-static int life[2]; /* a pipe whose end tells that worker 1 is gone */
+static int end_pipe[2]; /* a pipe whose end tells that worker 1 is gone */
 
 /* Worker 1 dies before anybody has a session with it. Expect the callers and the leaving workers to be notified. */
 static int unseen(int rank)
@@ -373,12 +373,12 @@ static int unseen(int rank)
 	char byte;
 	/* The kernel closes a dead process's descriptors in their order: this one after its sockets. */
 	if (rank == 1)
-		CHECK(fcntl(life[1], F_DUPFD, 500) >= 500);
-	close(life[1]);
+		CHECK(fcntl(end_pipe[1], F_DUPFD, 500) >= 500);
+	close(end_pipe[1]);
 	agent = join(rank);
 	if (rank == 1)
 		raise(SIGKILL);
-	CHECK(read(life[0], &byte, 1) == 0);
+	CHECK(read(end_pipe[0], &byte, 1) == 0);
 	for (int k = 0; rank == 2 && k < 4; k++) {
 		CHECK_STATUS(far_rpc_sync_to(agent, (struct far_to){1, k}, "t::where", FAR_NOARGS, NULL, NULL, &err),
 			     FAR_PEER_LOST, &err);
@@ -411,12 +411,12 @@ int main(void)
 			continue; /* the others have sessions with it */
 		if (strcmp(check_nic(), "shm") != 0)
 			continue; /* over a network nobody tells a dead worker from one that is out of reach */
-		CHECK(pipe(life) == 0);
+		CHECK(pipe(end_pipe) == 0);
 		s = spawn(WORLD, unseen);
-		close(life[1]);
+		close(end_pipe[1]);
 		if (spawn_wait(&s, 1))
 			return 1;
-		close(life[0]);
+		close(end_pipe[0]);
 	}
 	return 0;
 }

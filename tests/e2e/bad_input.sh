@@ -143,10 +143,10 @@ refuses "group key: no digits" 1 "does not hold a key of 64 hexadecimal digits" 
 refuses "group key: in the environment, no digits" 1 "FAR_KEY is not a key" env FAR_KEY=1 "$farcall" run -n 2 -- "$refused" join
 refuses "group key: two" 1 "unset one of them" env FAR_KEY="$(cat "$dir/key")" FAR_KEY_FILE="$dir/key" "$farcall" run -n 2 -- "$refused" join
 if [ "$(id -u)" -eq 0 ]; then
-	cp "$dir/key" "$dir/foreign-key"
-	chmod 600 "$dir/foreign-key"
-	chown 65534 "$dir/foreign-key"
-	refuses "group key: another user's" 1 "belongs to user 65534" env FAR_KEY_FILE="$dir/foreign-key" "$farcall" run -n 2 -- "$refused" join
+	cp "$dir/key" "$dir/others-key"
+	chmod 600 "$dir/others-key"
+	chown 65534 "$dir/others-key"
+	refuses "group key: another user's" 1 "belongs to user 65534" env FAR_KEY_FILE="$dir/others-key" "$farcall" run -n 2 -- "$refused" join
 else
 	skip "group key: another user's" root
 fi

@@ -149,7 +149,7 @@ static inline void to_others(size_t n)
 		targets[i].to = (struct far_to){1 + (int)(i % (WORKERS - 1)), -1};
 }
 
-static inline int64_t ask(int worker, const char *function)
+static inline int64_t query(int worker, const char *function)
 {
 	struct far_val out = {0};
 	CHECK_STATUS(far_rpc_sync(agent, check_name(worker), function, FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
@@ -175,7 +175,7 @@ static inline void nothing_left(void)
 {
 	struct far_counters c;
 	do {
-		ask(1, "t::rank");
+		query(1, "t::rank");
 		far_counters_read(agent, &c);
 	} while (c.calls_active);
 	CHECK(c.packets_dropped == 0);

@@ -79,7 +79,7 @@ static void said(struct far_req *req, const void *data, size_t len, void *user)
 	CHECK(far_reply(req, answer, sizeof answer) == FAR_OK);
 }
 
-static void ask(uint64_t answer[3])
+static void query(uint64_t answer[3])
 {
 	size_t len;
 	CHECK_STATUS(far_msg_call(agent, to, SAID, NULL, 0, NULL, answer, 3 * sizeof *answer, &len, &err), FAR_OK,
@@ -226,7 +226,7 @@ static void contents(void)
 	many(true);
 	uint64_t there[3];
 	do
-		ask(there); /* far_shutdown() would wait for them, too */
+		query(there); /* far_shutdown() would wait for them, too */
 	while (there[2] < MANY);
 	take_back();
 }
@@ -237,7 +237,7 @@ static void count(uint64_t *here, uint64_t *other)
 	struct message m = {.at = memory, .len = LARGEST};
 	uint64_t there[3];
 	memset(memory, IN_PLACE_BYTE, LARGEST);
-	ask(there);
+	query(there);
 	in_place_copied_bytes();
 	struct far_part part = {memory, LARGEST};
 	CHECK_STATUS(far_msg_send_parts(agent, to, SAME, &part, 1, on_release, &m, NULL, on_done, &m, &err), FAR_OK,
@@ -245,7 +245,7 @@ static void count(uint64_t *here, uint64_t *other)
 	await(&m.done);
 	await(&m.released);
 	*here = in_place_copied_bytes();
-	ask(there);
+	query(there);
 	*other = there[0];
 }
 
@@ -270,7 +270,7 @@ static void copies(bool by_reads, bool by_places)
 	CHECK(by_reads || by_places || pulled || here >= LARGEST);
 	CHECK(by_reads || pulled || other >= (by_places ? LARGEST / 1024 : LARGEST));
 	uint64_t there[3];
-	ask(there);
+	query(there);
 	CHECK(!by_reads || there[1] >= LARGEST / 16 * 15);
 }
 

@@ -130,7 +130,7 @@ static void check_news(const uint8_t *frame, unsigned len, unsigned v6)
 	must(memcmp(again.ip, news.ip, v6 ? 16 : 4) == 0 && memcmp(again.mac, news.mac, 6) == 0);
 }
 
-static void check_narrow(const uint8_t *frame, unsigned len, unsigned v6)
+static void check_pmtu(const uint8_t *frame, unsigned len, unsigned v6)
 {
 	struct pmtu_report news;
 	unsigned heads = v6 ? 48 : 28;
@@ -159,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	check_answer(frame, len, v6);
 	check_news(frame, len, v6);
-	check_narrow(frame, len, v6);
+	check_pmtu(frame, len, v6);
 	free(frame);
 	return 0;
 }

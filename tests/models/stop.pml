@@ -123,7 +123,7 @@ ended:
 active proctype stopper()
 {
 #ifndef STOP_ONCE
-	byte tells;
+	byte timeouts;
 #endif
 	/* store(stop, true, release); wake(): write(); progress_unpark() */
 	STORE(STOPPER, STOP, 1);
@@ -143,7 +143,7 @@ active proctype stopper()
 		 * a poller that does not hear is seen as one that is left. */
 		if
 		:: poller_ended
-		:: tells < 3 -> timeout; tells++
+		:: timeouts < 3 -> timeout; timeouts++
 		fi
 #endif
 	od

@@ -39,7 +39,7 @@ static void wrong(struct far_req *req, const void *data, size_t len, void *user)
 	CHECK(far_reply(req, &bad, sizeof bad) == FAR_OK);
 }
 
-static void tell(struct far_agent *a, const char *dir, uint32_t calls)
+static void write_report(struct far_agent *a, const char *dir, uint32_t calls)
 {
 	struct far_worker_info info;
 	char path[256], fresh[264];
@@ -67,7 +67,7 @@ static uint32_t go_on(struct far_agent *a, const char *dir)
 			     FAR_OK, &err);
 		CHECK(n == sizeof sent && memcmp(sent, got, n) == 0);
 		if (calls % STATE_EVERY == 0)
-			tell(a, dir, calls);
+			write_report(a, dir, calls);
 	}
 	return calls;
 }

@@ -207,8 +207,8 @@ static void case_huge(void)
 	struct nic_addr to;
 	struct nic_err err;
 	char more[32] = "", line[512];
-	if (asked)
-		snprintf(more, sizeof more, ",huge=%s", asked);
+	if (pages)
+		snprintf(more, sizeof more, ",huge=%s", pages);
 	name_args(more);
 	int error = end_try(&s, server_args, 1, &err);
 	if (error) {

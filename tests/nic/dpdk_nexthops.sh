@@ -161,18 +161,18 @@ moves() { # case, NICs
 }
 
 # The router's ways are as narrow as that, 1500: as wide as the interfaces.
-narrow() { # MTU
+router_mtu() { # MTU
 	at "$r" ip route change 10.92.0.0/24 dev far0 proto kernel scope link src 10.92.0.9 mtu "$1" &&
 		at "$r" ip route change 10.92.1.0/24 dev far1 proto kernel scope link src 10.92.1.9 mtu "$1" &&
 		at "$r" ip -6 route replace fd92:0::/64 dev far0 proto kernel metric 256 mtu "$1" &&
 		at "$r" ip -6 route replace fd92:1::/64 dev far1 proto kernel metric 256 mtu "$1"
 }
-passes_narrow() { # case, NICs
-	narrow 1300
+passes_small_mtu() { # case, NICs
+	router_mtu 1300
 	both "$2" "$3" "$agents_net" 1 100000
 	finished && has out '^worker1 by dpdk'
 	ok "$1" $?
-	narrow 1500
+	router_mtu 1500
 }
 
 # shellcheck disable=SC2016 # for the worker
@@ -198,8 +198,8 @@ own_cases() {
 	both "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)" "$agents_net" 1 100000
 	finished
 	ok "calls through a router that is asked for by neighbour solicitation" $?
-	passes_narrow "calls through a router whose ways are narrow" "$nic0" "$nic1"
-	passes_narrow "the same with IPv6" "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)"
+	passes_small_mtu "calls through a router whose ways are narrow" "$nic0" "$nic1"
+	passes_small_mtu "the same with IPv6" "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)"
 	moves "a router's MAC address changes under calls" "$nic0" "$nic1"
 	moves "the same with IPv6" "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)"
 	fixed="neighbour=10.92.0.8/$(at "$r" ip -br link show far0 | tr -s ' ' | cut -d ' ' -f 3)"
@@ -302,7 +302,7 @@ kernel_cases() { # device, shards
 	[ "$rc" -eq 0 ] && says 'the link of far0 is down: see its cable'
 	ok "$1: a cable that is pulled under calls is told of" $?
 	# What goes to the kernel alone is not heard.
-	[ "$1" = net_af_xdp0 ] || passes_narrow "$1: calls by narrow ways" "$device" "$device"
+	[ "$1" = net_af_xdp0 ] || passes_small_mtu "$1: calls by narrow ways" "$device" "$device"
 	moves "$1: a router's MAC address changes under calls" "$device" "$device"
 }
 

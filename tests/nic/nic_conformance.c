@@ -16,12 +16,12 @@
 
 /* ---- connecting ---- */
 
-static void case_hello(void)
+static void case_connect(void)
 {
 	two();
 	REQUIRE(ends[0].last_user == &ends[0]);
 	REQUIRE(strcmp(ends[0].handshake, "reply") == 0);
-	REQUIRE(ends[1].hellos == 1);
+	REQUIRE(ends[1].connects == 1);
 	REQUIRE(strcmp(ends[1].handshake, "hello") == 0);
 	REQUIRE(ends[1].last_user == NULL);
 }
@@ -139,7 +139,7 @@ static const struct test_case connected_cases[] = {
 	{"several peers", case_several_peers},
 	{"fairness", case_fair},
 	{"self", case_self},
-	{"hello", case_hello},
+	{"connect", case_connect},
 	{"refused", case_refused},
 	{"nobody there", case_nobody},
 	{"down", case_down},
@@ -170,7 +170,7 @@ static const struct test_case datagram_cases[] = {
 	{"bulk", case_bulk},
 	{"bulk ranges", case_bulk_ranges},
 	{"several places to one address", case_places},
-	{"strangers and self", case_strangers},
+	{"unexpected peers and self", case_unexpected_peers},
 	{"several queues", case_place_queues},
 	{"counters", case_counters},
 	{"wake", case_datagram_wake},

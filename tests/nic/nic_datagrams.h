@@ -139,7 +139,7 @@ static uint32_t place_at(unsigned from, unsigned queue, unsigned to, unsigned ro
 	REQUIRE(error == 0);
 	REQUIRE(step_until(&ends[from].ups, ups + 1));
 	REQUIRE(ends[from].fails == fails && ends[from].ups == ups + 1);
-	REQUIRE(ends[from].hellos == 0 && ends[to].hellos == 0);
+	REQUIRE(ends[from].connects == 0 && ends[to].connects == 0);
 	REQUIRE(from == to || ends[to].ups == others);
 	REQUIRE(ends[from].last_user == &ends[from]);
 	REQUIRE(ends[from].handshake_len == 0);

@@ -42,9 +42,9 @@ struct end {
 	struct nic_queue *q;
 	const struct nic_queue_ops *ops;
 	int refuse;
-	unsigned ups, downs, fails, hellos, refusals;
+	unsigned ups, downs, fails, connects, refusals;
 	uint32_t refused;
-	uint32_t last_up, last_down, up_queue, hello_queue;
+	uint32_t last_up, last_down, up_queue, connect_queue;
 	uint32_t accepted; /* the last UP without a user */
 	char failed_text[NIC_TEXT_BYTES_MAX];
 	void *last_user;
@@ -114,8 +114,8 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	struct end *e = ctx;
 	switch (ev->type) {
 	case NIC_EVENT_CONNECT:
-		e->hellos++;
-		e->hello_queue = ev->queue;
+		e->connects++;
+		e->connect_queue = ev->queue;
 		memcpy(ev->reply, "reply", 5);
 		*ev->reply_len = 5;
 		return e->refuse;

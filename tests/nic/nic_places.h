@@ -48,7 +48,7 @@ static void case_places(void)
 }
 
 /* From somebody to whom we have no place, and from ourselves. */
-static void case_strangers(void)
+static void case_unexpected_peers(void)
 {
 	if (!places_n(2))
 		return;
@@ -58,12 +58,12 @@ static void case_strangers(void)
 	uint32_t self = place(0, 0);
 	REQUIRE(deliver(0, self, 0, 2, 88));
 	REQUIRE(deliver(0, self, 0, 3, 0));
-	REQUIRE(ends[0].ups == 1 && ends[1].ups == 1 && ends[0].hellos == 0);
+	REQUIRE(ends[0].ups == 1 && ends[1].ups == 1 && ends[0].connects == 0);
 	if (driver_args_n > 1) /* there is no third */
 		return;
 	end_open(2);
 	REQUIRE(deliver(2, place(2, 0), 0, 4, 99));
-	REQUIRE(ends[0].ups == 1 && ends[0].hellos == 0);
+	REQUIRE(ends[0].ups == 1 && ends[0].connects == 0);
 }
 
 /* Where a packet that is sent to the place arrives: the other end's queue, or -1. */
@@ -314,7 +314,7 @@ static void case_reach(void)
 
 static void case_nonsense(void)
 {
-	unsigned asked = 0;
+	unsigned started = 0;
 	two_places();
 	for (unsigned i = 0; i < 600; i++) {
 		struct nic_addr addr;
@@ -327,7 +327,7 @@ static void case_nonsense(void)
 		REQUIRE(error || len <= NIC_ADDR_BYTES_MAX);
 		if (error)
 			continue;
-		asked++;
+		started++;
 		unsigned settled = ends[0].fails + ends[0].ups;
 		uint64_t limit = patience_limit();
 		while (ends[0].fails + ends[0].ups == settled && now_ns() < limit)
@@ -338,7 +338,7 @@ static void case_nonsense(void)
 		else
 			REQUIRE(ends[0].failed_text[0]);
 	}
-	REQUIRE(asked < 600);
+	REQUIRE(started < 600);
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	ends[1].port_ops->address(ends[1].port, &addr);

@@ -452,7 +452,7 @@ static void case_two_sockets(void)
 
 /* ---- who else is there ---- */
 
-static void case_foreign(void)
+static void case_unexpected(void)
 {
 	static uint8_t junk[UDP_BYTES_MAX];
 	static const unsigned lens[] = {0, 1, 96, 1500, UDP_BYTES_MAX};
@@ -574,7 +574,7 @@ int main(void)
 		{"wake", case_wake},
 		{"threads in turn", case_threads},
 		{"two sockets", case_two_sockets},
-		{"foreign datagrams", case_foreign},
+		{"unexpected datagrams", case_unexpected},
 		{"receive buffer full", case_full},
 		{"refused", case_refused},
 		{"several queues", case_queues},

@@ -29,7 +29,7 @@ void trace_damage(void);
 extern bool trace_sample_values;
 void trace_every_value(void);
 void trace_every_message(void);
-void trace_every_ask(void);
+void trace_every_engine_call(void);
 /** Messages beyond a packet that one end exposes to the other. */
 void trace_exposed(void);
 

@@ -92,7 +92,7 @@ printf 'about mine\nworkload w\ndisturbance d\ncheckers c\nworkers 2\n' >mine.tx
 bounded "$farcall" sim --scenario ./mine.txt --campaign 100 --from 7 --state whole --json
 whole=$rc
 cp "$dir/out" "$dir/whole.json"
-[ $rc -eq 1 ] && json 'j["asked"] == j["runs"] == 100 and j["scenarios"][0]["runs"] == 100 and
+[ $rc -eq 1 ] && json 'j["requested"] == j["runs"] == 100 and j["scenarios"][0]["runs"] == 100 and
 	j["faults"]["losses"] > 30 and j["faults"]["duplicates"] > 30 and j["faults"]["crashes"] == 0 and
 	0 < j["failed"] == len(j["failures"]) < 100 and
 	"--from %d --seeds 1" % j["failures"][0]["seed"] in j["failures"][0]["repeat"]'

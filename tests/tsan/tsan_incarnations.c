@@ -46,7 +46,7 @@ static void served(void)
 	}
 }
 
-static void lives(const char *nic)
+static void restarts(const char *nic)
 {
 	pthread_t callers[CALLERS][WORLD - 1];
 	int ranks[] = {0, 1};
@@ -75,7 +75,7 @@ int main(void)
 {
 	alarm(HANG_GUARD_S);
 	together_listen();
-	lives("shm");
-	lives("udp");
+	restarts("shm");
+	restarts("udp");
 	return 0;
 }

@@ -42,7 +42,7 @@ static struct holder {
 static struct nic_port *ports[PORTS];
 static _Atomic bool stop;
 
-static void tell(struct holder *h, struct list *list, uint32_t peer)
+static void list_add(struct holder *h, struct list *list, uint32_t peer)
 {
 	pthread_mutex_lock(&h->mail);
 	REQUIRE(list->n < ROUNDS);
@@ -91,7 +91,7 @@ static void *hold(void *arg)
 		if (peer != NIC_PEER_NONE) {
 			if (h->held_n == HELD) {
 				ops->detach(h->q, h->held[0]);
-				tell(h, &h->gone, h->held[0]);
+				list_add(h, &h->gone, h->held[0]);
 				memmove(h->held, h->held + 1, --h->held_n * sizeof *h->held);
 			}
 			REQUIRE(ops->attach(h->q, peer) == 0);
@@ -112,7 +112,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 		return 0;
 	REQUIRE(ev->type == NIC_EVENT_UP);
 	struct holder *h = ev->user;
-	tell(h, &h->up, ev->peer);
+	list_add(h, &h->up, ev->peer);
 	return 0;
 }
 

@@ -22,8 +22,8 @@ failed=0
 rc=0
 
 # One line, whatever was written before it without an end.
-tell() { printf '\n@@ %s\n' "$*"; }
-log() { tell LOG "$*"; }
+emit() { printf '\n@@ %s\n' "$*"; }
+log() { emit LOG "$*"; }
 
 now_s() {
 	read -r uptime _ </proc/uptime
@@ -35,20 +35,20 @@ ok() { # name, the condition's status
 	since=$((since + took))
 	[ "$took" -lt 5 ] || log "$1: $took s"
 	if [ "$2" -eq 0 ]; then
-		tell PASS "$1"
+		emit PASS "$1"
 	else
 		failed=$((failed + 1))
 		echo "case $1, exit status $rc:"
 		tail -n 60 "$dir/out" 2>/dev/null | sed 's/^/  out: /'
 		tail -n 60 "$dir/err" 2>/dev/null | sed 's/^/  err: /'
-		tell FAIL "$1"
+		emit FAIL "$1"
 	fi
 }
-skip() { tell SKIP "$1: $2"; } # name, why
+skip() { emit SKIP "$1: $2"; } # name, why
 finish() {
 	if [ -n "$(ls -A "$reports")" ]; then
 		head -n 60 "$reports"/*
-		tell FAIL "what the sanitizers reported"
+		emit FAIL "what the sanitizers reported"
 		failed=$((failed + 1))
 	fi
 	exit $((failed > 0))

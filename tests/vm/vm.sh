@@ -355,13 +355,13 @@ for id in $ids; do
 	prefix=
 	[ -z "$pair" ] || prefix="$id: "
 	judge "$id" "$prefix"
-done >"$run/told"
-grep -v '^trouble ' "$run/told" >"$run/said"
-trouble="$trouble$(sed -n 's/^trouble/ /p' "$run/told" | tr -d '\n' | tr -s ' ')"
-cat "$run/said"
-passed=$(grep -c '^PASS ' "$run/said")
-failed=$(grep -c '^FAIL ' "$run/said")
-skipped=$(grep -c '^SKIP: ' "$run/said")
+done >"$run/report"
+grep -v '^trouble ' "$run/report" >"$run/shown"
+trouble="$trouble$(sed -n 's/^trouble/ /p' "$run/report" | tr -d '\n' | tr -s ' ')"
+cat "$run/shown"
+passed=$(grep -c '^PASS ' "$run/shown")
+failed=$(grep -c '^FAIL ' "$run/shown")
+skipped=$(grep -c '^SKIP: ' "$run/shown")
 if [ -n "$trouble" ]; then
 	echo "FAIL vm:${trouble%;}"
 	failed=$((failed + 1))

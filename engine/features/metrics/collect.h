@@ -49,7 +49,7 @@ struct metrics_peer {
 /** What a shard reports. `peers` by rank. */
 struct metrics_shard {
 	struct shard_task task;
-	_Atomic uint32_t state; /* METRICS_ASKED → METRICS_DONE, or ABANDONED; futex */
+	_Atomic uint32_t state; /* METRICS_REQUESTED → METRICS_DONE, or ABANDONED; futex */
 	bool debug;             /* lists `calls` and `requests` */
 	uint64_t now;
 	uint64_t sum_ns, n, bucket[LATENCY_BUCKETS];
@@ -64,10 +64,10 @@ struct metrics_shard {
 	struct metrics_peer peers[];
 };
 
-enum { METRICS_ASKED, METRICS_DONE, METRICS_ABANDONED };
+enum { METRICS_REQUESTED, METRICS_DONE, METRICS_ABANDONED };
 
 /** Begins a collection. NULL: no memory. */
-struct metrics_shard *metrics_ask(struct shard *s, bool debug);
+struct metrics_shard *metrics_request(struct shard *s, bool debug);
 /** Collects on the calling thread, which holds the shard or is the only one that runs it. NULL: no memory. */
 struct metrics_shard *metrics_collect_here(struct shard *s, bool debug);
 /** Waits until the collection has ended, or until `until`. False: the shard did not answer; `m` is not the caller's

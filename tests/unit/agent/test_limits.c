@@ -11,7 +11,7 @@
  *   peer_calls
  * - calls that wait for a session or a credit: limits: calls_that_wait, pending_calls, handed_over_without_room;
  *   core/waiting: the_list_is_bounded, for_a_credit; e2e/api_limits: peer_calls; e2e/api_busy: thousand
- * - sessions: nic/shm/shm_queues: all_peers_of_a_port; control/session: a_refusal_is_told_…
+ * - sessions: nic/shm/shm_queues: all_peers_of_a_port; control/session: a_refusal_is_reported_…
  * - call slots: limits: call_slots; e2e/api_limits: call_slots
  * - submission ring: limits: submissions, ring_of_two; sync/submit: full_is_eagain_…; e2e/api_limits: submissions;
  *   e2e/api_busy: ring_full
@@ -50,7 +50,7 @@
  * - mailboxes: limits: mailbox_of_one; core/waiting, control/session: a_full_mailbox_is_tried_again; e2e/api_limits: every
  *   agent there has mailboxes of one
  * - sleepers: sync/progress: places_are_bounded_and_come_back
- * - connections without HELLO: control/store_load: idle_connections_lock_nobody_out, without_hello_one_goes_…
+ * - connections without LOGIN: control/store_load: idle_connections_lock_nobody_out, without_login_one_goes_…
  * - keys beyond those: control/store_load: a_full_table_has_room_for_members; control/leave: of_a_full_store
  * - closing the store: control/leave: a_connection_left_open, the_store_ends_after_the_last_request
  * - a worker without a NIC: control/group: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh

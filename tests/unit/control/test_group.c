@@ -261,7 +261,7 @@ Test(control_group, taken_rank_names_its_holder)
 	cr_assert_lt(world->now, 1000000000 + INIT_NS);
 }
 
-Test(control_group, late_stranger_does_not_harm_a_ready_group)
+Test(control_group, late_non_member_does_not_harm_a_ready_group)
 {
 	join(2);
 	ranks[3] = 1;
@@ -490,13 +490,13 @@ static int rogue_event(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-/* What member 0 of 3, still joining, answers to a hello. */
-static int rogue_connect(struct nic_port *rogue, const struct handshake *hello, size_t len, size_t corrupt)
+/* What member 0 of 3, still joining, answers to a CONNECT. */
+static int rogue_connect(struct nic_port *rogue, const struct handshake *handshake, size_t len, size_t corrupt)
 {
 	struct nic_addr to;
 	uint8_t words[HANDSHAKE_BYTES];
 	int error = 1;
-	handshake_encode(hello, words);
+	handshake_encode(handshake, words);
 	if (corrupt < sizeof words)
 		words[corrupt] ^= 1;
 	members[0].port->ops->address(members[0].port, &to);
@@ -506,7 +506,7 @@ static int rogue_connect(struct nic_port *rogue, const struct handshake *hello, 
 	return error;
 }
 
-Test(control_group, receive_hello_while_joining)
+Test(control_group, receive_connect_while_joining)
 {
 	start(0, 3);
 	run_ticks(5);

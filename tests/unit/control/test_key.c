@@ -166,7 +166,7 @@ static struct key_auto made(struct auth_key *out)
 	return a;
 }
 
-Test(key, automatic_one_is_found_while_its_maker_lives)
+Test(key, automatic_one_is_found_while_its_maker_runs)
 {
 	struct auth_key first, second;
 	struct key_location at;

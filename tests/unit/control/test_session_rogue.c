@@ -34,13 +34,13 @@ static int rogue_connect(struct nic_port *rogue, const struct handshake *h, unsi
 	return error;
 }
 
-/* Receive HELLO of a member while a session with it is up. Expect that to be asked, and taken for over only when it has
- * ended: then the next HELLO is accepted. */
-Test(control_session_rogue, receive_hello_while_up)
+/* Receive CONNECT of a member while a session with it is up. Expect that to be asked, and taken for over only when it
+ * has ended: then the next CONNECT is accepted. */
+Test(control_session_rogue, receive_connect_while_up)
 {
 	silent = 1;
 	join_lazily(2);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	const struct ctl_member *m = ctl_members(members[0].ctl, NULL);
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
@@ -60,8 +60,8 @@ Test(control_session_rogue, receive_hello_while_up)
 	fake_port_destroy(rogue);
 }
 
-/* Receive HELLO when READY. Expect shards to be checked, and no second session. */
-Test(control_session_rogue, receive_hello_when_ready)
+/* Receive CONNECT when READY. Expect shards to be checked, and no second session. */
+Test(control_session_rogue, receive_connect_when_ready)
 {
 	shards[0] = 2;
 	shards[1] = 3;

@@ -128,9 +128,9 @@ static bool is_dropped(int h)
 	return n != -EAGAIN;
 }
 
-/* ---- before HELLO ---- */
+/* ---- before LOGIN ---- */
 
-Test(store_load, without_hello_one_goes_after_its_time)
+Test(store_load, without_login_one_goes_after_its_time)
 {
 	int h = net->ops->connect(net, "h", PORT);
 	uint64_t from = world->now;
@@ -146,7 +146,7 @@ Test(store_load, without_hello_one_goes_after_its_time)
 	served(far_away);
 }
 
-Test(store_load, half_a_hello_is_none)
+Test(store_load, half_a_login_is_none)
 {
 	static const uint8_t begin[] = {'F', 'C', 'S', 'T', STORE_VERSION};
 	int h = net->ops->connect(net, "h", PORT);

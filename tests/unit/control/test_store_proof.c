@@ -198,7 +198,7 @@ Test(store_proof, forged_repeated_and_reflected_proofs)
 	answer(dial(), value, &n);
 	teardown();
 	setup();
-	/* The same HELLO and proof once more: the server's nonce is another. */
+	/* The same LOGIN and proof once more: the server's nonce is another. */
 	again = g;
 	h = greet(&again);
 	cr_assert_neq(memcmp(again.server_nonce, g.server_nonce, sizeof g.server_nonce), 0);
@@ -245,7 +245,7 @@ Test(store_proof, nothing_is_done_before_the_proof)
 		cr_assert_eq(answer(h, value, &n), -1, "%zu", i);
 		cr_assert_eq(store_server_clients(server), 0u);
 	}
-	/* HELLO twice, PROVE first, PROVE twice, a HELLO of nobody. */
+	/* LOGIN twice, PROVE first, PROVE twice, a LOGIN of nobody. */
 	store_login_make(&g, &who, &random_kernel);
 	int h = greet(&g);
 	send_request(h, STORE_LOGIN, g.login, g.login_len);
@@ -259,7 +259,7 @@ Test(store_proof, nothing_is_done_before_the_proof)
 	cr_assert_eq(store_server_clients(server), 0u);
 }
 
-Test(store_proof, hello_is_checked)
+Test(store_proof, login_is_checked)
 {
 	struct store_auth g, out;
 	struct store_identity read;

@@ -157,7 +157,7 @@ Test(store_watch, of_one_key_or_of_all_that_begin_so)
 	HEARD(&heard[1], "k1=x", "k=y");
 }
 
-Test(store_watch, what_was_gone_before_is_not_told)
+Test(store_watch, earlier_deletions_are_not_reported)
 {
 	watch(here, "k", 0, &heard[1]); /* deleted keys are kept from now on */
 	request_once(c, STORE_SET, "k", "x", "0:");
@@ -199,7 +199,7 @@ Test(store_watch, slow_client_gets_the_latest)
 	}
 }
 
-Test(store_watch, a_deleted_key_is_told_to_the_slow_too)
+Test(store_watch, a_deleted_key_is_reported_to_slow_clients)
 {
 	static char value[FAR_STORE_VALUE_MAX];
 	memset(value, 'v', sizeof value - 1);
@@ -449,7 +449,7 @@ Test(store_watch, malformed_requests_drop_their_client)
 }
 
 /* What a process said before it died may arrive after the question whether it lives. */
-Test(store_watch, words_of_the_dead_are_no_sign_of_life)
+Test(store_watch, frames_of_a_dead_process_do_not_show_that_it_runs)
 {
 	uint8_t f[STORE_FRAME_MAX];
 	int h = net->ops->connect(net, "h", PORT);

@@ -122,7 +122,7 @@ Test(core_deferred, cancel_of_nothing)
 }
 
 /* Receive CANCEL with the right slot and another generation of it. Expect nothing. */
-Test(core_deferred, cancel_of_another_life)
+Test(core_deferred, cancel_of_another_generation)
 {
 	put_request(MSG_DEFER, 3, NULL, 0);
 	put(NIC_PEER, (union packet_head){.call = {.type = PACKET_CANCEL, .slot = 3, .generation = 104}}, NULL, 0);

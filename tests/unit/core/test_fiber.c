@@ -47,12 +47,12 @@ static void on_pause(struct far_req *req, const void *data, size_t len, void *us
 	far_reply(req, data, len);
 }
 
-/* Until it has been told so often. */
+/* Until it has been cancelled so often. */
 static void on_stubborn(struct far_req *req, const void *data, size_t len, void *user)
 {
-	unsigned told = 0;
-	while (told < 1000)
-		told += shard_wait(shard, future, TIME_NEVER) == -ECANCELED;
+	unsigned cancelled = 0;
+	while (cancelled < 1000)
+		cancelled += shard_wait(shard, future, TIME_NEVER) == -ECANCELED;
 	ended++;
 	far_reply(req, data, len);
 }
@@ -165,7 +165,7 @@ Test(core_fiber, a_wait_ends_with_its_future)
 	cr_assert_eq(armed(), 0u);
 }
 
-Test(core_fiber, a_foreign_thread_completes)
+Test(core_fiber, another_thread_completes)
 {
 	park(1);
 	complete_elsewhere();

@@ -158,7 +158,7 @@ Test(core_session, late_mail_about_a_former_incarnation)
 /* The control core does not read its mail while a session ends and the next incarnation is there. Expect the end to be
  * told of the peer that it was, before anything of the next, and what broke in the first not to be taken for the
  * second's. */
-Test(core_session, another_incarnation_waits_for_the_end_to_be_told)
+Test(core_session, another_incarnation_waits_until_the_end_is_reported)
 {
 	struct mail filler = {.type = MAIL_PROBE, .worker = OTHER}, m;
 	struct result r;

@@ -132,7 +132,7 @@ Test(mem, more_than_four_gib)
 	}
 }
 
-Test(mem, null_and_strangers)
+Test(mem, null_and_unknown_pointers)
 {
 	int here;
 	far_free(NULL);
@@ -141,7 +141,7 @@ Test(mem, null_and_strangers)
 	free(malloc(10));
 }
 
-Test(mem, freeing_a_stranger_ends_the_process, .signal = SIGABRT)
+Test(mem, freeing_an_unknown_pointer_ends_the_process, .signal = SIGABRT)
 {
 	static int here;
 	far_free(far_alloc(1, NULL));

@@ -188,7 +188,7 @@ Test(floor_nic, what_is_reordered_is_not_lost)
 	cr_assert_eq(client.lost, 0, "%lu", (unsigned long)client.lost);
 }
 
-Test(floor_nic, losses_are_told_and_end_nothing)
+Test(floor_nic, losses_are_reported_and_end_nothing)
 {
 	client_end.lose = 97;
 	server_end.lose = 131;
@@ -205,7 +205,7 @@ Test(floor_nic, what_comes_twice_is_no_harm)
 	all_of_them();
 }
 
-Test(floor_nic, a_link_that_is_not_up_is_told)
+Test(floor_nic, a_link_that_is_not_up_is_reported)
 {
 	client_end.dead = true;
 	cr_assert_eq(floor_nic_ping(shared, &client, 10 * NS), -ETIMEDOUT);

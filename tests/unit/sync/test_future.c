@@ -78,7 +78,7 @@ Test(future, completing_twice_aborts, .signal = SIGABRT)
 	future_complete(f, &o);
 }
 
-Test(future, lives_as_long_as_a_reference)
+Test(future, stays_as_long_as_a_reference)
 {
 	struct far_future *f = future_alloc(NULL);
 	buf_ref(&f->head);

@@ -321,7 +321,7 @@ Test(transport_hostile, acknowledges_the_future)
 
 /* Strangers ask for connections, with and without the port's identity, from everywhere. Expect a bounded number of
  * answers and places, and a member to be connected meanwhile. */
-Test(transport_hostile, flood_of_hellos)
+Test(transport_hostile, flood_of_connects)
 {
 	for (unsigned knows = 0; knows < 2; knows++) {
 		fixture_init();
@@ -377,7 +377,7 @@ Test(transport_hostile, half_open_ends)
 	fixture.fabric.unready = false;
 	uint32_t at_2, at_1_of_2;
 	fixture_pair(2, 1, &at_2, &at_1_of_2);
-	cr_assert_leq(fixture.ends[1].hellos, 2 + FAR_TRANSPORT_HALF_OPEN_MAX);
+	cr_assert_leq(fixture.ends[1].connects, 2 + FAR_TRANSPORT_HALF_OPEN_MAX);
 	fixture_fini();
 }
 

@@ -172,7 +172,7 @@ Test(transport_path, long_messages_go_on_where_they_were)
 Test(transport_path, the_other_may_be_narrower)
 {
 	fixture.fabric.packet_max = 9000;
-	fixture.fabric.narrow[2] = fixture.fabric.narrow[3] = 1300;
+	fixture.fabric.packet_max_of[2] = fixture.fabric.packet_max_of[3] = 1300;
 	two_rails();
 	cr_assert(both_ways(200, mixed, 40000, cut_at_50));
 	all_alive();

@@ -201,7 +201,7 @@ static struct fake_bulk_op *two_reads(struct fake_bulk_op **second)
 }
 
 /* The earlier one fails: nothing is said before the later one, which still writes, is over. */
-Test(transport_read, told_when_none_is_under_way)
+Test(transport_read, reported_when_none_is_under_way)
 {
 	struct fake_bulk_op *first, *second;
 	fixture_two(&at_0, &at_1);

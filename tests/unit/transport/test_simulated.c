@@ -14,7 +14,7 @@ struct over {
 	struct nic_port *port;
 	struct nic_queue *q;
 	uint32_t peer;
-	unsigned ups, downs, fails, hellos;
+	unsigned ups, downs, fails, connects;
 	uint64_t next; /* step() */
 	uint64_t sent, got, got_bytes;
 	bool bad;
@@ -26,7 +26,7 @@ TestSuite(transport_simulated, .init = sim_fixture_init, .timeout = 60);
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct over *o = ctx;
-	o->hellos += ev->type == NIC_EVENT_CONNECT;
+	o->connects += ev->type == NIC_EVENT_CONNECT;
 	o->ups += ev->type == NIC_EVENT_UP;
 	o->downs += ev->type == NIC_EVENT_DOWN;
 	o->fails += ev->type == NIC_EVENT_FAILED;

@@ -208,7 +208,7 @@ Test(transport_states, connection_set_up_packets)
 }
 
 /* The same CONNECT once more, in each state in which there is one. */
-Test(transport_states, hello_again)
+Test(transport_states, connect_again)
 {
 	static const struct {
 		enum state state;

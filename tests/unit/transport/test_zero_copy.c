@@ -20,7 +20,7 @@ static struct far_buf *owner;
 static alignas(64) uint8_t lent[MANY][LONG];
 /* Where messages go that end 1 has a place for. */
 static struct far_buf *room;
-static unsigned asked, given, refuse_from;
+static unsigned allocs, given, refuse_from;
 static uint8_t order; /* of what is lent */
 static unsigned lost;
 
@@ -33,7 +33,7 @@ static void begin(void)
 	fixture.fabric.crc = true;
 	owner = buf_alloc(64);
 	room = NULL;
-	asked = given = lost = 0;
+	allocs = given = lost = 0;
 	order = NIC_ORDER_ALL;
 	refuse_from = UINT32_MAX;
 }
@@ -89,7 +89,7 @@ static bool place(void *ctx, uint32_t peer, const uint8_t *head, uint64_t len, s
 	uint64_t seq;
 	cr_assert(ctx == &room && peer == at_1 && len == LONG);
 	memcpy(&seq, head, sizeof seq);
-	asked++;
+	allocs++;
 	if (seq >= refuse_from)
 		return false;
 	given++;
@@ -265,7 +265,7 @@ Test(transport_zero_copy, placed)
 		for (unsigned i = 0; i < MANY; i++)
 			cr_assert_eq(lend(0, at_0, i, LONG), 0);
 		cr_assert(came(1, MANY, 20000) && let_go(200));
-		cr_assert(asked == MANY && given == MANY - 1);
+		cr_assert(allocs == MANY && given == MANY - 1);
 		for (unsigned i = 0; i < MANY; i++)
 			cr_assert_eq(is_placed(i), i < MANY - 1, "message %u", i);
 		cr_assert_eq(bulk == 1, fake_bulk.reads > 0);
@@ -293,7 +293,7 @@ Test(transport_zero_copy, placed_in_a_bad_network)
 		unsigned n = 0;
 		for (unsigned i = 0; i < MANY; i++)
 			n += is_placed(i);
-		cr_assert(n == given && asked == given, "each is asked for once, and stays where it was put");
+		cr_assert(n == given && allocs == given, "each is allocated once and not moved");
 		all += n;
 		end();
 		begin();
@@ -319,15 +319,15 @@ Test(transport_zero_copy, before_its_turn)
 	for (unsigned i = 0; i < 20000 && fixture.ends[1].got < 2; i++)
 		fixture_turn();
 	cr_assert(fixture.ends[1].got == 2 && let_go(200));
-	cr_assert(asked == 0 && !is_placed(0) && !is_placed(1), "%u", asked);
+	cr_assert(allocs == 0 && !is_placed(0) && !is_placed(1), "%u", allocs);
 	order = NIC_ORDER_ALL;
 	cr_assert_eq(lend(0, at_0, 2, LONG), 0);
 	for (unsigned i = 0; i < 20000 && fixture.ends[1].got < 3; i++)
 		fixture_turn();
-	cr_assert(asked == 1 && is_placed(2) && let_go(200));
+	cr_assert(allocs == 1 && is_placed(2) && let_go(200));
 }
 
-/* What has no room yet is not asked for: it would be given a place that nothing comes to. */
+/* No memory is allocated for a message that has no room yet: nothing would arrive there. */
 Test(transport_zero_copy, no_room_at_first)
 {
 	fixture_two(&at_0, &at_1);
@@ -337,10 +337,10 @@ Test(transport_zero_copy, no_room_at_first)
 	cr_assert_eq(lend(0, at_0, 0, LONG), 0);
 	for (unsigned i = 0; i < 20; i++)
 		fixture_turn();
-	cr_assert(asked == 0 && transport_of(1)->no_memory > 0);
+	cr_assert(allocs == 0 && transport_of(1)->no_memory > 0);
 	transport_of(1)->in_bytes = before;
 	cr_assert(came(1, 1, 20000) && let_go(200));
-	cr_assert(asked == 1 && is_placed(0));
+	cr_assert(allocs == 1 && is_placed(0));
 }
 
 /* The memory stays as long as a device writes there, though nobody waits for the message any more. */

@@ -13,7 +13,7 @@
 unset FAR_MODULE_DIR
 farcall=$VM_BUILD/farcall
 info() { bounded "$farcall" info --security none; }
-tells() { info && has out "$1"; }
+shows_line() { info && has out "$1"; }
 
 if [ "$*" = workers ]; then
 	info
@@ -50,7 +50,7 @@ together() { # name, how many, program...
 
 workers() {
 	add rxe0 dummy0
-	within 60 tells 'rxe0 port 1 gid [0-9]*: fd00:9::1 '
+	within 60 shows_line 'rxe0 port 1 gid [0-9]*: fd00:9::1 '
 	shows "info: the device" out 'verbs  *rxe0: up to [0-9]* queue pairs'
 	shows "info: its port" out 'rxe0 port 1: Ethernet, active, MTU 1024'
 	shows "info: its IPv4 address" out 'rxe0 port 1 gid [0-9]*: 10.9.0.1 (RoCE v2, dummy0)'
@@ -103,11 +103,11 @@ workers() {
 	shows "a wrong argument" out 'rx_slots=1: receive buffers of a queue, 64 to 16384'
 	# The device hears of its interface a little later.
 	ip link set dummy0 down
-	within 60 tells 'verbs .*rxe0 port 1 is .*ip link set its interface up'
+	within 60 shows_line 'verbs .*rxe0 port 1 is .*ip link set its interface up'
 	ok "the port is down" $?
 	ip link set dummy0 up
 	ip addr flush dev dummy0
-	within 60 tells 'rxe0 port 1 has no GID of RoCE v2 with an address: .*ip addr add'
+	within 60 shows_line 'rxe0 port 1 has no GID of RoCE v2 with an address: .*ip addr add'
 	ok "no address" $?
 }
 
@@ -217,8 +217,8 @@ contract)
 		add rxe0 dummy0
 		# What an address family may break: sizes, who sends to whom, the set-up.
 		set -- --brief
-		for case in sizes bursts 'several places to one address' 'strangers and self' 'several queues' wake \
-			'address in words' reach 'connect to nonsense' 'somebody has gone' hello refused down 'two processes'; do
+		for case in sizes bursts 'several places to one address' 'unexpected peers and self' 'several queues' wake \
+			'address in words' reach 'connect to nonsense' 'somebody has gone' connect refused down 'two processes'; do
 			set -- "$@" --case "$case"
 		done
 		contract --open --args rxe0,gid=2 "$@"

@@ -34,7 +34,7 @@ struct problem {
 	void (*backward)(struct problem *p);
 };
 
-static inline bool asks(const struct far_tensor *out)
+static inline bool is_shape_query(const struct far_tensor *out)
 {
 	return out->dtype == FAR_DTYPE_NONE;
 }

@@ -291,7 +291,7 @@ Test(fault, answer_with_references_fails)
 }
 
 /* Making a value while answers fail. Expect the error, and the value there for who names it. */
-Test(fault, made_and_not_told)
+Test(fault, made_but_the_answer_failed)
 {
 	set(FAR_FAULT_REPLY, 1, 0, 1);
 	make(1, PEER, 7, 8, OUR_INCARNATION);

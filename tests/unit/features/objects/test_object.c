@@ -255,7 +255,7 @@ Test(object, made_too_late)
 }
 
 /* Its last fork is deleted while a method is deferred, of both forms. Expect it to live until the answer. */
-Test(object, lives_while_deferred)
+Test(object, stays_while_deferred)
 {
 	const uint8_t none[] = {0};
 	for (unsigned i = 0; i < 2; i++) {
@@ -278,7 +278,7 @@ Test(object, lives_while_deferred)
 }
 
 /* The same while a fiber is parked in one; and cancelled there. */
-Test(object, lives_while_parked)
+Test(object, stays_while_parked)
 {
 	const uint8_t none[] = {0};
 	union packet_head h;
@@ -435,7 +435,7 @@ Test(object, requests_that_cannot_be)
 }
 
 /* What it is, before it is there and after; and a fetch of what stays. */
-Test(object, type_asked)
+Test(object, type_requested)
 {
 	const uint8_t none[] = {0};
 	struct rref_fetch f = {OUR_INCARNATION, ID(PEER, 7)};

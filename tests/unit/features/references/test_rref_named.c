@@ -132,7 +132,7 @@ Test(rref_named, short_forms)
 }
 
 /* Send one to another incarnation of the callee than its reference says. Expect a refusal, and nothing sent. */
-Test(rref_named, another_life)
+Test(rref_named, another_incarnation)
 {
 	struct result r = {0};
 	struct rref_user of_before = {.rref.base.owner = INCARNATION_OF(PEER) - 1};

@@ -95,7 +95,7 @@ Test(rref_serve, deletes_of_others)
 }
 
 /* Receive control messages and requests about another incarnation, another shard, another's name. Expect refusals. */
-Test(rref_serve, strangers)
+Test(rref_serve, unknown_workers)
 {
 	struct rref_id id = ID(PEER, 7), elsewhere = rref_name(INCARNATION_OF(PEER), 0, 3, 7);
 	control(NIC_PEER, 1, RREF_FORK, 0, OUR_INCARNATION ^ 1, id, ID(PEER, 8));
@@ -255,7 +255,7 @@ Test(rref_serve, maker_lost_before)
 
 /* An incarnation of a worker is lost while another worker asks for a value that the next incarnation is to have made.
  * Expect the fetch to wait for that. */
-Test(rref_serve, maker_lives_again)
+Test(rref_serve, maker_restarts)
 {
 	struct rref_fetch f = {OUR_INCARNATION, rref_name(rref_incarnation(PEER, 6), 0, 0, 7)};
 	from(NIC_OTHER, RREF_FETCH, 1, &f, sizeof f);

@@ -31,7 +31,7 @@ static void heard(const struct frame_addr *who, bool has_mac, bool override)
 	cr_assert_eq(news.override, override);
 }
 
-Test(ask, arp)
+Test(dpdk_resolver, arp)
 {
 	static const uint8_t want[42] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0,  1, 8, 6,
 					 0,    1,    8,    0,    6,    4,    0, 1, 2, 0, 0,  0, 0, 1,
@@ -64,7 +64,7 @@ static void arp_reply(void)
 	responder_write(&them4, frame, 60, reply);
 }
 
-Test(ask, broken_arp)
+Test(dpdk_resolver, broken_arp)
 {
 	for (unsigned len = 0; len < 42; len++) {
 		arp_reply();
@@ -103,7 +103,7 @@ static unsigned advertisement(void)
 	return responder_write(&them6, frame, len, reply);
 }
 
-Test(ask, solicitation)
+Test(dpdk_resolver, solicitation)
 {
 	static const uint8_t group[6] = {0x33, 0x33, 0xff, 0xaa, 0xbb, 0xcc};
 	unsigned len = resolver_write_request(&me6, them6.ip, NULL, frame);
@@ -148,7 +148,7 @@ Test(ask, solicitation)
 	cr_assert_not(resolver_read(&me6, reply, len, &news), "as if all had asked");
 }
 
-Test(ask, broken_advertisement)
+Test(dpdk_resolver, broken_advertisement)
 {
 	for (unsigned len = 0; len < 86; len++) {
 		advertisement();

@@ -407,16 +407,16 @@ Test(lossy, not_one_of_us)
 	struct nic_err err = {""};
 	struct nic_addr addr = {.driver = "shm"};
 	struct nic_config config = {.runtime_dir = dir, .id = 3, .queues = 1, .head_bytes = 28};
-	struct nic_port *stranger;
+	struct nic_port *plain;
 	connect_with("over=shm", 0);
 	struct nic_addr lossy;
 	to->ops->address(to, &lossy);
 	addr.len = (uint16_t)(lossy.len - strlen("shm") - 1);
 	memcpy(addr.blob, lossy.blob + strlen("shm") + 1, addr.len);
-	cr_assert_eq(nic_shm_port_ops.open(&config, &stranger, &err), 0, "%s", err.text);
-	cr_assert_eq(stranger->ops->connect(stranger, 0, &addr, 0, "hello", 5, UINT64_MAX, NULL, &err), 0);
+	cr_assert_eq(nic_shm_port_ops.open(&config, &plain, &err), 0, "%s", err.text);
+	cr_assert_eq(plain->ops->connect(plain, 0, &addr, 0, "hello", 5, UINT64_MAX, NULL, &err), 0);
 	while (!seen.fails) {
-		stranger->ops->step(stranger, lossy_now(), on_event, NULL);
+		plain->ops->step(plain, lossy_now(), on_event, NULL);
 		step_both();
 	}
 	cr_assert_eq(seen.ups, 1u, "only ours");
@@ -425,7 +425,7 @@ Test(lossy, not_one_of_us)
 	memcpy(lossy.blob, "udp", 4);
 	cr_assert_eq(to->ops->reach(to, &lossy, &err), -EXDEV);
 	cr_assert(strstr(err.text, "over=shm"), "%s", err.text);
-	stranger->ops->close(stranger);
+	plain->ops->close(plain);
 }
 
 /* ---- arguments ---- */

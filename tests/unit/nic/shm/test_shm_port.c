@@ -75,7 +75,7 @@ static int connect_to(struct test_port *from, const struct nic_addr *addr, uint6
 	return from->port->ops->connect(from->port, 0, addr, 0, "hello", 5, deadline, from, &err);
 }
 
-Test(shm_port, hello_and_reply_are_carried)
+Test(shm_port, connect_and_reply_are_carried)
 {
 	uint32_t pa, pb;
 	test_ports_connect(&a, &b, &pa, &pb);
@@ -86,7 +86,7 @@ Test(shm_port, hello_and_reply_are_carried)
 	cr_assert_null(b.events[1].user);
 }
 
-Test(shm_port, hello_refused)
+Test(shm_port, connect_rejected)
 {
 	struct nic_addr addr;
 	b.refuse = -EACCES;

@@ -171,7 +171,7 @@ Test(sim_port, a_crash_ends_rings_and_a_restart_begins_anew)
 	sim_host_restart(sim_fixture.ends[1].host);
 	cr_assert_eq(sim_host_incarnation(sim_fixture.ends[1].host), 1);
 	send_many(0, at_1, 2);
-	cr_assert_eq(stats_of(1).dropped[SIM_DROP_FOREIGN], 2);
+	cr_assert_eq(stats_of(1).dropped[SIM_DROP_UNEXPECTED], 2);
 	sim_fixture_port_open(1);
 	send_many(0, at_1, 4);
 	cr_assert_eq(dead_q->ops->recv(dead_q, &pkt, 1), 0);
@@ -230,7 +230,7 @@ Test(sim_port, queues_are_steered_by_number)
 	sim_fixture_port_open(1);
 	cr_assert_eq(sim_fixture_send(0, place, 1, 64), 0);
 	sim_fixture_run(10000);
-	cr_assert_eq(stats_of(1).dropped[SIM_DROP_FOREIGN], 1);
+	cr_assert_eq(stats_of(1).dropped[SIM_DROP_UNEXPECTED], 1);
 }
 
 Test(sim_port, a_hash_steers_paths)

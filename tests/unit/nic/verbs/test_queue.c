@@ -151,7 +151,7 @@ Test(verbs_queue, infiniband)
 }
 
 /* Each queue has a key of its own, which others must know. */
-Test(verbs_queue, foreign_keys)
+Test(verbs_queue, unexpected_keys)
 {
 	uint64_t got[32], number = 5;
 	open_self(NULL);
@@ -198,7 +198,7 @@ static bool beyond_slots(struct ibv_wc *wc)
 	return true;
 }
 
-static bool other_life(struct ibv_wc *wc)
+static bool other_generation(struct ibv_wc *wc)
 {
 	wc->wr_id += UINT64_C(1) << 32;
 	return true;
@@ -257,7 +257,7 @@ Test(verbs_queue, completions_that_cannot_be)
 	spoilt(no_header, 0, 2, 0);
 	spoilt(too_long, 0, 2, 0);
 	spoilt(beyond_slots, 0, 2, 0);
-	spoilt(other_life, 0, 2, 0);
+	spoilt(other_generation, 0, 2, 0);
 	spoilt(twice, 1, 1, 0);
 	spoilt(with_immediate, 0, 0, 2);
 	fixture_close(p);

@@ -491,7 +491,7 @@ Test(verbs_rc, only_receives)
 }
 
 /* Names are keys: who does not know them is refused, and words that cannot be are. */
-Test(verbs_rc, strangers)
+Test(verbs_rc, unexpected_peers)
 {
 	struct verbs_port *a = open_one(RC), *b = open_one(RC);
 	struct verbs_blob blob;
