@@ -165,7 +165,7 @@ trains() { # more servers, workers
 	ok "$what: docker-compose down leaves nothing" $?
 }
 
-# Epochs without end, until a worker is killed.
+# Trains without end, until a worker is killed.
 endless() {
 	MORE_SERVERS=1
 	WORKERS=2

@@ -217,7 +217,7 @@ static bool print_grants(struct printer *p, const uint8_t *bytes, uint32_t len)
 	return true;
 }
 
-/* The engine's words, as the control core reads them. */
+/* The engine's words, as the control thread reads them. */
 static bool print_session(struct printer *p, const uint8_t *bytes, size_t len)
 {
 	struct handshake session;

@@ -13,8 +13,8 @@ struct check_failure {
 };
 
 /**
- * Has the checkers that `checks` names judge the history, in the order of enum checker. Each tells its first objection:
- * how many there are, of which the first `max` are in `out`.
+ * Runs the checkers in `checks` over the history, in the order of enum checker. Each reports its first objection.
+ * Returns the number of objections; the first `max` of them are in `out`.
  *
  *   once         a call that ended well ran once; none ran twice, on another worker, or was made up
  *   reply        the reply is the one that this call's handler made

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Clusters of whole workers in one thread under a virtual clock: the shipped agents (engine/agent/env.h), one on
- * each host of a simulated world, their control cores over simulated streams, applications on fibers of their shards.
+ * each host of a simulated world, their control threads over simulated streams, applications on fibers of their shards.
  * Everything follows from the seed.
  *
- * A worker has cores: its control core, and one for each shard. A core does its next turn when something has come for
- * it, or when it said; a turn takes time by a model of instructions, during which the core does nothing else. So a busy
- * worker is late. A shard that has had nothing to do for as long as a real one polls goes to sleep, and what comes
+ * A worker has a core for its control thread, and one for each shard. A core does its next turn when something has come
+ * for it, or when it said; a turn takes time by a model of instructions, during which the core does nothing else. So a
+ * busy worker is late. A shard that has had nothing to do for as long as a real one polls goes to sleep, and what comes
  * then must wake it through its queue: a packet that it sleeps over is a failure of the run.
  *
  * What is said of functions that wait or run an application holds inside cluster_spawn()'s functions and in handlers
@@ -32,7 +32,7 @@ struct cluster_cost {
 	uint32_t request;      /* one served, the answer included, the handler not */
 	uint32_t handler;      /* the application's part of a request */
 	uint32_t byte_1024;    /* for 1024 bytes of messages, in or out: copies and checksum */
-	uint32_t step;         /* of the control core */
+	uint32_t step;         /* of the control thread */
 	uint32_t wake;         /* from the wake-up of a sleeping core to its first pass */
 };
 extern const struct cluster_cost cluster_cost_default;
@@ -53,8 +53,8 @@ typedef void cluster_opts_fn(void *ctx, unsigned rank, struct far_opts *opts);
 /** A worker has entered a state. Outside of all fibers; may crash, start and spawn. */
 typedef void cluster_state_fn(void *ctx, struct cluster_worker *w, enum cluster_state state);
 
-/** Asked for each mail of a control core that ends a shard's session with a worker that is lost: returns after how long
- * the shard gets it once more; 0: never. */
+/** Asked for each mail of a control thread that ends a shard's session with a worker that is lost: returns after how
+ * long the shard gets it once more; 0: never. */
 typedef uint64_t cluster_again_fn(void *ctx);
 
 struct cluster_config {
@@ -182,7 +182,7 @@ enum cluster_run cluster_run_apps(struct cluster *c, uint64_t timeout_ns);
 enum cluster_run cluster_run_left(struct cluster *c, uint64_t timeout_ns);
 
 struct cluster_stats {
-	uint64_t turns, steps; /* of shards, of control cores */
+	uint64_t turns, steps; /* of shards, of control threads */
 	uint64_t sleeps;       /* of shards */
 	uint64_t busy_ns;      /* of shards, by the model */
 };

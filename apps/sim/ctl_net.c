@@ -226,7 +226,7 @@ static void net_wait(struct ctl_net *net, uint64_t until)
 {
 	(void)net;
 	(void)until;
-	must(!"a control core that is stepped waits for nothing");
+	must(!"a control thread that is stepped waits for nothing");
 }
 
 static void net_want(struct ctl_net *net, int handle, int read, int write)

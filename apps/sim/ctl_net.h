@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Simulated byte streams between the hosts of a world: the sockets of control cores, behind engine/control/net.h. They
- * are what a kernel's TCP is to a process: ordered, reliable, with windows; reads and writes are cut where the seed
- * says. They have a delay of their own and take no room on the simulated links.
+ * Simulated byte streams between the hosts of a world: the sockets of control threads, behind engine/control/net.h.
+ * They are what a kernel's TCP is to a process: ordered, reliable, with windows; reads and writes are cut where the
+ * seed says. They have a delay of their own and take no room on the simulated links.
  *
  * A path that is cut, either way, stalls a stream: it is tried again, and broken (-ETIMEDOUT) when that lasts too long.
  * A process that dies hangs up (its kernel does); a host that loses its power says nothing, and resets what comes for

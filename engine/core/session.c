@@ -358,8 +358,8 @@ void session_count_error(struct shard *s, const struct session *se, enum far_sta
 		[FAR_BUSY] = SESSION_ERROR_RESOURCE + 1,       [FAR_REMOTE] = SESSION_ERROR_HANDLER + 1,
 		[FAR_SHUTDOWN] = SESSION_ERROR_SHUTDOWN + 1,
 	};
-	unsigned place = class_of[status];
-	s->session_counters[se - s->sessions].errors[place ? place - 1 : SESSION_ERROR_OTHER]++;
+	unsigned class = class_of[status];
+	s->session_counters[se - s->sessions].errors[class ? class - 1 : SESSION_ERROR_OTHER]++;
 	trace_add(s->trace, &(struct trace_event){.at = clock_now(s->config.clock),
 						  .kind = TRACE_CALL_FAILED,
 						  .status = (uint8_t)status,

@@ -15,10 +15,10 @@ struct sim_addr {
 	bool hash;
 };
 
-enum sim_place_state { SIM_PLACE_FREE, SIM_PLACE_PENDING, SIM_PLACE_DROPPED, SIM_PLACE_UP };
+enum sim_dest_state { SIM_DEST_FREE, SIM_DEST_PENDING, SIM_DEST_DROPPED, SIM_DEST_UP };
 
-struct sim_place {
-	enum sim_place_state state;
+struct sim_dest {
+	enum sim_dest_state state;
 	struct sim_host *to;
 	uint32_t queue, route;
 	uint32_t bytes_max; /* path MTU as discovered so far */
@@ -57,8 +57,8 @@ struct sim_port {
 	uint32_t body_max;
 	uint32_t queues_n;
 	struct sim_queue *queues[SIM_QUEUES_MAX];
-	struct sim_place *places;
-	uint32_t places_n, places_cap, lowest_free;
+	struct sim_dest *dests;
+	uint32_t dests_n, dests_cap, lowest_free;
 	uint32_t pending_first, pending_last;
 	int event_fd; /* -1: not created yet */
 	struct nic_stats stats;

@@ -65,7 +65,7 @@ struct sim_packet {
 	uint64_t memory;    /* bytes of this block */
 	uint32_t len, wire; /* bytes of the body; on the wire of its present link */
 	uint32_t port;      /* number of the port that sent it */
-	uint32_t place, place_incarnation;
+	uint32_t dest, dest_incarnation;
 	uint32_t reported_mtu;
 	uint32_t cookie; /* index in the receiver's table of held packets */
 	uint16_t from_queue, to_queue, path;

@@ -33,7 +33,7 @@ enum far_status calls_arm(struct far_req *req, const struct far_val *args, size_
 	return far_return(req, NULL);
 }
 
-/* Any shard, any thread: whoever comes second answers. */
+/* Any shard, any thread: the second caller answers. */
 static void answer_end(void)
 {
 	struct far_deferred *d = atomic_load(&over) ? atomic_exchange(&deferred, NULL) : NULL;

@@ -27,7 +27,7 @@ bool watched(void);
 /** Writes to stderr, from a watched thread too. */
 __attribute__((format(printf, 1, 2))) void watch_print(const char *format, ...);
 
-/** For whoever replaces a function that the path must not call: ends the process if the thread is watched. */
+/** Called by replacements of functions that the path must not call: ends the process if the thread is watched. */
 void watch_refuse(const char *function, size_t bytes);
 
 /* Those of check.h, for watched threads. */

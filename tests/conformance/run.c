@@ -112,7 +112,7 @@ static bool went_well(const struct group *g, int r)
 	return WIFEXITED(g->status[r]) && WEXITSTATUS(g->status[r]) == 0;
 }
 
-/* Stops whoever is still there. */
+/* Stops the workers that still run. */
 static void stop(struct group *g)
 {
 	for (int r = 0; r < WORLD; r++) {

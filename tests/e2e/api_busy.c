@@ -165,7 +165,7 @@ static void ring_full(void)
 	far_shard_release(agent);
 }
 
-/* A thousand calls at once work with the options that nobody set, whoever drives the shard. */
+/* A thousand calls at once work with default options, if this thread runs the shard and if the poller does. */
 static void thousand(bool held)
 {
 	enum { N = 1000 };
@@ -216,7 +216,7 @@ static void on_looped(enum far_status status, const void *data, size_t len, cons
 	atomic_fetch_add(&looped_ok, 1);
 }
 
-/* A thread that does nothing but send, and try again when told to, gets on: trying again makes room. */
+/* A thread that only sends, and retries at FAR_BUSY, makes progress: a retry makes room. */
 static void retries_make_room(void)
 {
 	enum { SENDS = 5000 };

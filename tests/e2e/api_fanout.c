@@ -153,7 +153,7 @@ static void errors(void)
 	/* Two of five fail, three are enough. */
 	to_others(5);
 	expect(start("t::fail", 1 << 2 | 1 << 4, 5, &opts), FAR_OK, 3);
-	/* One too many: the first error's class and code, and counts. Whoever came first is not known. */
+	/* One failure too many: the class and code of the first error, and counts. Either error may be the first. */
 	opts.k = 4;
 	opts.errors = FAR_ERRORS_COLLECT;
 	expect(start("t::fail", 1 << 2 | 1 << 4, 5, &opts), FAR_REMOTE, 0);
@@ -161,7 +161,7 @@ static void errors(void)
 	CHECK((err.code == 42 && strcmp(err.origin, "worker2") == 0) ||
 	      (err.code == 44 && strcmp(err.origin, "worker4") == 0));
 	CHECK(results[1].status == FAR_REMOTE && results[1].code == 42 && results[1].executed == FAR_EXECUTED_YES);
-	CHECK(strcmp(results[3].text, "worker 4 was told to fail") == 0);
+	CHECK(strcmp(results[3].text, "worker 4 fails on request") == 0);
 	/* An answer that never comes does not keep a failed one waiting, but with COLLECT it would. */
 	targets[4].to.worker = 99;
 	for (int fast = 0; fast < 2; fast++) {

@@ -66,7 +66,7 @@ static void *cancel_main(void *f)
 	return NULL;
 }
 
-/* Whoever holds the shard has to go on driving it: the thread that gives the future up waits for that. */
+/* The holder of the shard must go on running it: the thread that frees the future waits for that. */
 static void in_thread(void *(*body)(void *), struct far_future *f)
 {
 	pthread_t thread;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Messages made to fail or to be late, by kind: who is notified of what, and that control messages about references
- * come through all the same. Time-outs of what makes, fetches and passes values on: told of the right reference, and
- * nothing left behind.
+ * come through all the same. Time-outs of calls that make, fetch and pass on values: each reports the right reference,
+ * and leaves nothing behind.
  */
 #include "api_spawn.h"
 #include "handlers.h"
@@ -252,7 +252,7 @@ static void control_messages(void)
 		CHECK_STATUS(call(rank, "f::clear", FAR_NOARGS, 0, &v), FAR_OK, &err);
 }
 
-/* Making takes too long: told of that one, whether anybody has heard of it or not, and nothing stays. */
+/* Making takes too long: that reference reports it, whether other workers have it or not, and nothing stays. */
 static void late_making(void)
 {
 	struct far_val v;

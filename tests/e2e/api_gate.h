@@ -26,7 +26,7 @@ static inline enum far_status gate_wait(struct far_req *req, const struct far_va
 	return FAR_OK;
 }
 
-/* Answers whoever waits, and says how many they were. */
+/* Answers all that wait, and returns their number. */
 static inline enum far_status gate_open(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	pthread_mutex_lock(&gate_lock);

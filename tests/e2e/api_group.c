@@ -182,7 +182,7 @@ static enum far_status meet_here(struct far_req *req, const struct far_val *args
 	return status;
 }
 
-/* A round of which no application thread knows: everybody comes on a fiber, asked to by worker 0. */
+/* A round without application threads: worker 0 calls a fiber handler of each worker, which joins in. */
 static void in_handlers(void)
 {
 	struct far_future *f[WORLD];

@@ -209,7 +209,7 @@ static void one_sync(struct client *c)
 	far_val_fini(&out);
 }
 
-/* Several at once, of which some are cancelled. */
+/* Several at once; some are cancelled. */
 static void group(struct client *c)
 {
 	struct op ops[GROUP];

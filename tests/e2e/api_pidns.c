@@ -45,7 +45,7 @@ static enum far_status return_namespace(struct far_req *req, const struct far_va
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	static struct far_deferred *kept; /* for as long as this worker lives */
+	static struct far_deferred *kept; /* as long as this worker runs */
 	return far_defer(req, &kept);
 }
 

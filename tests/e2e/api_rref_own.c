@@ -81,7 +81,7 @@ static void expect_is(struct far_rref *r, const char *name, const char *other)
 	CHECK(again == object);
 }
 
-/* Whoever gave a reference may have said anything of it. */
+/* The class in a reference comes from its sender and may be wrong. */
 static void of_the_wrong_class(void)
 {
 	struct far_rref *box = make("w::Box", FAR_ARGS(5)), *p = make("w::Point", FAR_ARGS(5)),

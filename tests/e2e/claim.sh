@@ -40,7 +40,7 @@ inside 'export WORLD_SIZE=3
 	kill $main; wait $main; true'
 [ $rc -eq 0 ] && [ "$(grep '^rank' "$dir/out" | sort | tr '\n' ';')" = "rank 1 of 3 free;rank 2 of 3 free;" ] &&
 	has out '^last: 1$' && has err 'ranks 1 to 2 are all claimed: this is number 3'
-ok "each rank once; one member too many is told" $?
+ok "each rank once; one member too many is refused" $?
 
 # shellcheck disable=SC2016
 inside 'export WORLD_SIZE=9

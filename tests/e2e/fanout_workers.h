@@ -39,7 +39,7 @@ static inline enum far_status on_row(struct far_req *req, const struct far_val *
 static inline enum far_status on_fail(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	if (args[0].u.i >> rank & 1)
-		return far_fail(req, FAR_REMOTE, 40 + rank, "worker %d was told to fail", rank);
+		return far_fail(req, FAR_REMOTE, 40 + rank, "worker %d fails on request", rank);
 	return on_rank(req, args, n, user);
 }
 

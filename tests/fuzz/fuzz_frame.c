@@ -106,7 +106,7 @@ static void check_answer(const uint8_t *frame, unsigned len, unsigned v6)
 	unsigned n = responder_write(&me[v6], frame, len, out);
 	must(n == 0 || (n >= CONTROL_FRAME_BYTES_MIN && n <= CONTROL_FRAME_BYTES_MAX));
 	must(n == 0 || (responder_wants(&me[v6], frame, len) && memcmp(out + 6, me[v6].mac, 6) == 0));
-	for (unsigned i = 0; n && i < 2; i++) /* whoever it is that asked */
+	for (unsigned i = 0; n && i < 2; i++) /* by either responder */
 		must(responder_write(&me[i], out, n, none) == 0);
 }
 

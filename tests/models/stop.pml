@@ -139,7 +139,7 @@ active proctype stopper()
 #ifdef STOP_ONCE
 		poller_ended
 #else
-		/* A timed join: told again only when nothing else moves, which is the worst; and not for ever, so that
+		/* A timed join: repeated only when nothing else moves, which is the worst; and not for ever, so that
 		 * a poller that does not hear is seen as one that is left. */
 		if
 		:: poller_ended

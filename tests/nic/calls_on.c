@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 				.peer_limit_ns = (argc > 2 ? (unsigned)atoi(argv[2]) : 60) * FAR_SEC};
 	CHECK(argc == 2 || argc == 3);
 	struct far_agent *a = check_join(&opts);
-	alarm(800); /* it goes on until it is told to end */
+	alarm(800); /* it goes on until a file ends it */
 	if (check_rank() == 1) {
 		uint32_t calls = go_on(a, argv[1]), bad = 1;
 		size_t n = 0;

@@ -93,7 +93,7 @@ static inline int end_on_event(void *ctx, const struct nic_event *event)
 	return 0;
 }
 
-/* Now and then, as a control core would: it costs system calls. */
+/* Now and then, as a control thread would: it costs system calls. */
 static inline void end_step(struct end *e)
 {
 	struct pollfd p = {.fd = e->ops->fd(e->port), .events = POLLIN};

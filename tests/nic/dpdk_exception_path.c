@@ -5,7 +5,7 @@
  *
  * usage: dpdk_exception_path CASE, each in a process of its own: MAC addresses are by the number of the device
  * - pmtu4, pmtu6: a router says what it has room for; others make it up
- * - events: the control core is woken once for all that waits
+ * - events: the control thread is woken once for all that waits
  * - rooms: answers do not take the room of packets that are reserved
  * - share: each of several queues on one ring may count on its share of it
  * - turns: who finds the ring taken at its last look does not sleep
@@ -153,7 +153,7 @@ static void step(struct end *e)
 	e->ops->step(e->port, now_ns(), end_on_event, e);
 }
 
-/* Takes so many frames, none of which is the engine's. */
+/* Receives up to `frames` frames; none of them is for the engine. */
 static void take(struct end *e, unsigned queue, unsigned frames)
 {
 	struct nic_pkt pkts[BURST];
@@ -198,7 +198,7 @@ static void case_pmtu(bool v6)
 		REQUIRE(most(&e, first) == body && most(&e, second) == body);
 	}
 	take(&e, 0, 1);
-	REQUIRE(most(&e, first) == body); /* the control core has not looked yet */
+	REQUIRE(most(&e, first) == body); /* the control thread has not looked yet */
 	step(&e);
 	REQUIRE(most(&e, first) == 1400 - heads && most(&e, second) == 1400 - heads && most(&e, third) == body);
 	REQUIRE(send_one(&e, 0, first, 1, 1400 - heads + 1) == -EMSGSIZE);

@@ -159,7 +159,7 @@ static void case_reach(void)
 	}
 	REQUIRE(c.ops->connect(c.port, 1, &to_s, 0, NULL, 0, now_ns(), NULL, &err) == -EINVAL);
 	REQUIRE(c.ops->connect(c.port, 0, &to_s, 1, NULL, 0, now_ns(), NULL, &err) == -EINVAL);
-	c.ops->close(c.port); /* with places that nobody was told of */
+	c.ops->close(c.port); /* with address handles that no event has reported */
 	s.ops->close(s.port);
 }
 
@@ -292,7 +292,7 @@ static void case_knock(void)
 	steps(&s, &c, 20);
 	exchange(&c, 0, peer, &s, 0, 1000, 100);
 	struct pollfd p = {.fd = s.ops->fd(s.port), .events = POLLIN};
-	for (uint64_t limit = now_ns() + HANG_NS; poll(&p, 1, 0) > 0;) { /* nor is the control core kept busy */
+	for (uint64_t limit = now_ns() + HANG_NS; poll(&p, 1, 0) > 0;) { /* nor is the control thread kept busy */
 		REQUIRE(now_ns() < limit);
 		steps(&s, &c, 20);
 	}

@@ -315,7 +315,7 @@ twice() { # name, device, text
 }
 
 # Neither notices the other: a connection of the kernel's stays open and moves data, pings are answered, frames for
-# others are counted and left alone, and nobody is told that our ports are unreachable.
+# others are counted and left alone, and no packet reports that our ports are unreachable.
 neighbours() { # name, device, address of b, where
 	new_run
 	device=$2
@@ -346,7 +346,7 @@ neighbours() { # name, device, address of b, where
 	net_af_xdp*) # what is broken in its headers, and what is not for us, is the kernel's
 		above 1 rx_malformed 9
 		;;
-	*) # 9 kinds of the latter, some of which may find a ring full; a busy machine sends few of each
+	*) # 9 kinds of the latter, some may find a ring full; a busy machine sends few of each
 		above 1 rx_malformed $((kinds * 10)) && above 1 rx_unexpected $((each * 2))
 		;;
 	esac

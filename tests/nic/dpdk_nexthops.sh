@@ -138,7 +138,7 @@ calls_end() { # case, what else must hold
 
 # ---- cases ----
 
-refused() { # text, the device's arguments: a worker alone is told so
+refused() { # text, the device's arguments: the start of a single worker fails with the text
 	text=$1
 	size=1
 	worker "$a" 0 "$(own "$2")" "$agents_net" 1 1000
@@ -260,7 +260,7 @@ vlan_cases() {
 	both "$(own ip=10.92.5.1/24,vlan=5,gw=10.92.5.9)" "$(own ip=10.92.1.1/24,gw=10.92.1.9)" "$agents_net" 1 100000
 	finished
 	ok "calls through a router that is in a VLAN" $?
-	# Worker 1 now lives at the router: net_af_packet on the kernel's interface of the VLAN.
+	# Worker 1 now runs at the router: net_af_packet on the kernel's interface of the VLAN.
 	at "$r" ip link add ctl1 type veth peer name ctl1 netns "$a"
 	at "$a" ip addr add 10.92.8.1/24 dev ctl1
 	at "$a" ip link set ctl1 up
@@ -300,9 +300,9 @@ kernel_cases() { # device, shards
 	both "$device" "$device" "$card_calls" lost "$down" "$up"
 	finished
 	[ "$rc" -eq 0 ] && says 'the link of far0 is down: see its cable'
-	ok "$1: a cable that is pulled under calls is told of" $?
-	# What goes to the kernel alone is not heard.
-	[ "$1" = net_af_xdp0 ] || passes_small_mtu "$1: calls by narrow ways" "$device" "$device"
+	ok "$1: a cable that is pulled under calls is reported" $?
+	# Packets that go to the kernel alone are not seen.
+	[ "$1" = net_af_xdp0 ] || passes_small_mtu "$1: calls through a router with a small MTU" "$device" "$device"
 	moves "$1: a router's MAC address changes under calls" "$device" "$device"
 }
 

@@ -10,7 +10,7 @@
 
 enum { BULK_BYTES = 4 << 20, BULK_CHUNK = 1 << 20, BULK_USERS = 64 };
 
-/* What this end was told, by `user`; since it was asked last. */
+/* Number of events of each kind that this end got, by `user`, since the last reset. */
 static unsigned bulk_events[2][BULK_USERS][NIC_BULK_READ_FAILED + 1];
 
 static bool bulk_is(unsigned e, uint64_t user, enum nic_bulk_event event)
@@ -174,7 +174,7 @@ static void bulk_case(void (*run)(void))
 	}
 	for (unsigned e = 0; e < 2; e++)
 		REQUIRE((bulk_memory[e] = aligned_alloc(4096, BULK_BYTES)));
-	two_places();
+	two_dests();
 	for (unsigned e = 0; e < 2; e++)
 		REQUIRE(ends[e].port_ops->mem_register(ends[e].port, bulk_memory[e], BULK_BYTES, &err) == 0);
 	run();

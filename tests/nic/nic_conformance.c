@@ -6,11 +6,11 @@
 #include "nic_bulk.h"
 #include "nic_datagrams.h"
 #include "nic_defects.h"
+#include "nic_dests.h"
 #include "nic_fixture.h"
 #include "nic_links.h"
 #include "nic_over_link.h"
 #include "nic_packets.h"
-#include "nic_places.h"
 #include "nic_processes.h"
 #include "nic_sim.h"
 
@@ -154,14 +154,14 @@ static const struct test_case connected_cases[] = {
 };
 
 static const struct test_case datagram_cases[] = {
-	{"up without words", two_places},
+	{"up without words", two_dests},
 	{"sizes", case_datagram_sizes},
 	{"too large", case_datagram_too_large},
 	{"not attached", case_datagram_not_attached},
 	{"bursts", case_datagram_bursts},
 	{"referred bytes", case_datagram_referred},
 	{"at once", case_datagram_at_once},
-	{"places", case_datagram_places},
+	{"places", case_datagram_dests},
 	{"priorities", case_datagram_priorities},
 	{"held packets", case_datagram_held},
 	{"ring full", case_datagram_full},
@@ -169,9 +169,9 @@ static const struct test_case datagram_cases[] = {
 	{"open side by side", case_datagram_side_by_side},
 	{"bulk", case_bulk},
 	{"bulk ranges", case_bulk_ranges},
-	{"several places to one address", case_places},
+	{"several handles of one address", case_dests},
 	{"unexpected peers and self", case_unexpected_peers},
-	{"several queues", case_place_queues},
+	{"several queues", case_dest_queues},
 	{"counters", case_counters},
 	{"wake", case_datagram_wake},
 	{"arm and look", case_datagram_arm_and_look},
@@ -181,7 +181,7 @@ static const struct test_case datagram_cases[] = {
 	{"connect to nonsense", case_nonsense},
 	{"bad configuration", case_bad_configuration},
 	{"somebody has gone", case_gone},
-	{"close with places left", case_close_with_places},
+	{"close with places left", case_close_with_dests},
 	{"two processes", case_datagram_processes},
 	{NULL, NULL},
 };

@@ -93,7 +93,7 @@ static void take_many(unsigned e)
 
 extern char **environ;
 
-/** What the other process is told first. */
+/** The first message to the other process. */
 struct facts {
 	struct nic_caps caps;
 	unsigned driver_head, case_head;

@@ -380,7 +380,7 @@ static void case_classes(void)
 	}
 }
 
-/* Whoever holds the shard uses the queue: threads, one after the other. */
+/* Threads use the queue one after the other, as the holders of a shard do. */
 static void *use_queue(void *arg)
 {
 	struct nic_pkt pkts[BURST];
@@ -530,7 +530,7 @@ static void case_refused(void)
 			struct nic_pkt pkts[BURST];
 			REQUIRE(take(0, pkts, BURST) == 0);
 		}
-		/* The control core hears of the place that nobody listens at, and of no other. */
+		/* The control thread hears of the place that nobody listens at, and of no other. */
 		expect_refusal(0);
 		REQUIRE(ends[0].refusals == 1 && ends[0].refused == at_2);
 		REQUIRE(send_one(0, at_2, 0, 100) == 0);
@@ -582,7 +582,7 @@ int main(void)
 		{"wrong configurations", case_wrong},
 		{"addresses", case_addresses},
 		{"all addresses", case_beyond},
-		{"many places", case_places},
+		{"many places", case_dests},
 	};
 	return run_cases(cases, sizeof cases / sizeof *cases);
 }

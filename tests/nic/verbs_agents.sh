@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Groups of workers over the verbs driver and a device of the tests' own, and what a machine without a device is told.
-# usage: verbs_agents.sh FARCALL AGENTS_NET DIRECTORY_OF_THE_MODULE_WITH_THE_DEVICE LENT
+# Groups of workers over the verbs driver and a device of the tests' own, and the error on a machine without a device.
+# usage: verbs_agents.sh FARCALL AGENTS_NET DIRECTORY_OF_THE_MODULE_WITH_THE_DEVICE ZERO_COPY
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 # shellcheck source=tests/e2e/cases.sh
@@ -34,8 +34,8 @@ read_it() { # bytes at least, how many workers
 no_keys() { # how many workers
 	cat "$dir/out" "$dir/err" >"$dir/said"
 	awk -v n="$1" '/fake: [0-9]+ times a key of a region in / {
-			for (i = 1; i < NF; i++) if ($i == "times") told += $(i - 1) <= 2 && $(i + 7) > 10000 }
-		END { exit told != n }' "$dir/said"
+			for (i = 1; i < NF; i++) if ($i == "times") seen += $(i - 1) <= 2 && $(i + 7) > 10000 }
+		END { exit seen != n }' "$dir/said"
 }
 # The first messages go by packets, while the connection is made: who gets no time for that may have sent the last one
 # by then, and tries again.

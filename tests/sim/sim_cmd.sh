@@ -50,10 +50,10 @@ bounded "$farcall" sim --scenario ./mine.txt --seeds 2
 	grep -q "repeat: farcall sim --scenario './mine.txt' --from 2 --seeds 1\$" "$dir/out" &&
 	grep -q '^2 of 2 runs done, 2 failed' "$dir/out" && grep -q 'farcall-sim-failures.txt' "$dir/out" &&
 	grep -q '^FAIL ./mine.txt, seed 2: ' farcall-sim-failures.txt
-ok "what fails is told, with what repeats it, and written" $?
+ok "failures are printed with the command that repeats them, and written" $?
 rm -f farcall-sim-failures.txt
 
-# What the message says to repeat it does.
+# The command of the message repeats the failure.
 command=$(sed -n 's/^  repeat: farcall //p' "$dir/out" | head -n 1)
 bounded sh -c "\"$farcall\" $command"
 [ $rc -eq 1 ] && grep -q '^FAIL ./mine.txt' "$dir/out"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Questions that go aside from a shard, and the control core's answers back, each on a thread of its own: all that were
- * put are answered, in order and whole; what found a full ring never was.
+ * Questions that go aside from a shard, and the control thread's answers back, each on a thread of its own: all that
+ * were put are answered, in order and whole; what found a full ring never was.
  */
 #include "../e2e/check.h"
 #include "nic/dpdk/exception_path.h"

@@ -13,7 +13,7 @@ export FAR_MODULE_DIR="$VM_BUILD/nic/dpdk"
 guard_s=240 # no command takes longer
 dir=$(mktemp -d /run/plan.XXXXXX)
 chmod 755 "$dir"
-# What sanitizers find ends the program, and fails the plan, whoever looks at the program's status.
+# A report of a sanitizer ends the program and fails the plan, also if no case checks the program's status.
 reports=$dir/reports
 mkdir -m 1777 "$reports"
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=1:log_path=$reports/report"
@@ -167,7 +167,7 @@ met_or_gone() { [ -e "$VM_RUN/met-$VM_PLAN_N-$1-$VM_OTHER" ] || [ -e "$VM_RUN/go
 
 # A command of QEMU's monitor protocol, as JSON; its answer goes to stdout. Fails when it does.
 monitor() { python3 "$VM_TOP/tests/vm/monitor.py" /dev/vport*p1 "$1"; }
-set_link() { # card, true or false: what the monitor is told
+set_link() { # card, true or false
 	printf '{"execute": "set_link", "arguments": {"name": "nic%d", "up": %s}}' "$(number "$1")" "$2"
 }
 link() { # card, up or down

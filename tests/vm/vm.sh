@@ -294,7 +294,7 @@ done
 
 # ---- the watchdog ----
 
-lines() { tr -d '\r' <"$run/$1.log" | sed -n 's/^@@ //p'; } # what a machine told
+lines() { tr -d '\r' <"$run/$1.log" | sed -n 's/^@@ //p'; } # the results that a machine printed
 alive() { kill -0 "$1" 2>/dev/null; }
 trouble=
 watch() { # id:pid; whether it goes on
@@ -332,8 +332,8 @@ processor_s=$(sed -n '2s/[ms]/ /gp' "$run/times" | awk '{ printf "%d", $1 * 60 +
 
 # ---- what came of it ----
 
-# What a machine told of its plans, for the reader; of those without a case, that failed and do not say what, or that
-# did not come to their end: a line of its own for "trouble".
+# Prints the results of a machine's plans. A plan without a case, one that failed without naming it, and one that did not
+# end have a line for "trouble".
 judge() { # id, prefix
 	lines "$1" | awk -v id="$1" -v prefix="$2" -v plans="$plans_n" '
 		{ rest = $0; sub(/^[A-Z]+ /, "", rest) }

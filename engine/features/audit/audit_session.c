@@ -174,7 +174,7 @@ static void audit_totals(const struct auditor *a, const struct totals *t)
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		ins += rendezvous_of(s)->ins[i].peer != NULL;
 	same(a, NULL, "sessions that wait for room", s->backpressured_n, t->backpressured);
-	same(a, NULL, "sessions with mail for the control core", t->unsent_mails, unsent_mails);
+	same(a, NULL, "sessions with mail for the control thread", t->unsent_mails, unsent_mails);
 	same(a, NULL, "sessions that may not open again yet", s->undetached_n, t->undetached);
 	same(a, NULL, "peers whose fragments are seen to", t->listed, listed);
 	same(a, NULL, "calls that are held back", fault_shard(s)->delayed_calls_n, held_back);

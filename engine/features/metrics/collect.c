@@ -29,7 +29,7 @@ static void list_add(struct metrics_pending *list, uint32_t *n, const struct met
 
 static void list_calls(struct metrics_shard *m, const struct shard *s)
 {
-	static const uint8_t places[] = {[CALL_SENT] = METRICS_CALL_SENT,
+	static const uint8_t states[] = {[CALL_SENT] = METRICS_CALL_SENT,
 					 [CALL_RENDEZVOUS] = METRICS_CALL_FRAGMENTS,
 					 [CALL_ENDED] = METRICS_CALL_ENDED};
 	for (uint32_t i = 0; i < s->calls_used; i++) {
@@ -44,7 +44,7 @@ static void list_calls(struct metrics_shard *m, const struct shard *s)
 							: NULL,
 					    .message = c->fn,
 					    .worker = s->sessions[c->session].worker,
-					    .place = places[c->state],
+					    .state = states[c->state],
 					    .since = s->latency.pending_since[i],
 					    .deadline = stamped ? c->timer.at : TIME_NEVER};
 		list_add(m->calls, &m->calls_n, &p);
@@ -60,7 +60,7 @@ static void list_requests(struct metrics_shard *m, const struct session *se)
 			continue;
 		struct metrics_pending p = {.name = d->fn ? d->fn->signature.name : NULL,
 					    .worker = se->worker,
-					    .place = state != DEFERRED_OPEN ? METRICS_REQUEST_ANSWERED
+					    .state = state != DEFERRED_OPEN ? METRICS_REQUEST_ANSWERED
 						     : d->fiber             ? METRICS_REQUEST_FIBER
 									    : METRICS_REQUEST_DEFERRED,
 					    .since = d->since,

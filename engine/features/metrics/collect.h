@@ -20,7 +20,7 @@
 #define METRICS_WAIT_NS     UINT64_C(100000000)
 
 /** Where a call or request is. */
-enum metrics_place {
+enum metrics_state {
 	METRICS_CALL_SENT,
 	METRICS_CALL_FRAGMENTS,   /* its request or reply is under way in fragments */
 	METRICS_CALL_ENDED,       /* ended here; the peer's last packet is due */
@@ -34,7 +34,7 @@ struct metrics_pending {
 	const char *name;  /* of the function or message handler; NULL: not known. Valid as long as the agent */
 	uint32_t message;  /* number of the message, if name is NULL */
 	uint32_t worker;   /* rank of the peer */
-	uint8_t place;     /* enum metrics_place */
+	uint8_t state;     /* enum metrics_state */
 	uint64_t since;    /* ns; 0: not known */
 	uint64_t deadline; /* ns; TIME_NEVER: none */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lives of members: how they end, how the next one takes its place, and how the others learn of it. */
+/* Incarnations of members: their end, their successors, and what the other members do then. */
 #include "base/hash.h"
 #include "control/info.h"
 #include "fake_member.h"
@@ -340,7 +340,7 @@ Test(control_incarnation, in_a_large_group)
 
 /* ---- who may not ---- */
 
-/* The holder lives. Expect the error of a rank that is taken, and the group not to notice. */
+/* The holder runs. Expect the error of a rank that is taken, and no change in the group. */
 Test(control_incarnation, the_rank_of_a_running_worker)
 {
 	join(3);

@@ -259,7 +259,7 @@ static void unmake(int n)
 	}
 }
 
-/* The fake ports are for one thread: all control cores are stepped by this one. */
+/* The fake ports are for one thread: all control threads are stepped by this one. */
 static void step_until(int n, enum ctl_state state)
 {
 	uint64_t limit = clock_now(&clock_monotonic) + 20 * FAR_SEC;

@@ -350,7 +350,7 @@ Test(store_proof, records_belong_to_who_wrote_them)
 	cr_assert_eq(request(1, STORE_DELETE, "g/bye/2", "", ""), STORE_DENIED);
 	cr_assert_eq(request(2, STORE_DELETE, "g/bye/2", "", ""), STORE_OK);
 	cr_assert_eq(request(1, STORE_SET, "g/bye3/2", "1", ""), STORE_DENIED);
-	/* Others of the group: whoever wrote them. */
+	/* Other records of the group: only their writer may change them. */
 	cr_assert_eq(request(0, STORE_SET, "g/list/1", "x", ""), STORE_OK);
 	cr_assert_eq(request(1, STORE_SET, "g/list/1", "y", ""), STORE_DENIED);
 	cr_assert_eq(request(3, STORE_DELETE, "g/list/1", "", ""), STORE_DENIED);

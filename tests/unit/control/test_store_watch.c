@@ -304,7 +304,7 @@ Test(store_watch, a_plain_key_cannot_be_held)
 	request_once(c, STORE_GET, "k", "", "0:c");
 }
 
-/* The holder's machine is gone without a word: whoever wants the key has it after a bound. */
+/* The holder's machine is gone without a packet: another client gets the key after a bound. */
 Test(store_watch, a_silent_holder_is_dropped)
 {
 	request_once(b, STORE_HOLD, "k", "b", "0:");
@@ -396,7 +396,7 @@ Test(store_watch, undecided_holds_of_a_client_are_bounded)
 	cr_assert_str_eq(heard[0].news[0], "4:");
 }
 
-/* While a group ends, that clients go is told to the one in the server's process alone. */
+/* While a group ends, the end of a client is reported to the one in the server's process alone. */
 Test(store_watch, goings_after_the_door_is_shut)
 {
 	request_once(b, STORE_HOLD, "k", "b", "0:");
@@ -448,7 +448,7 @@ Test(store_watch, malformed_requests_drop_their_client)
 	}
 }
 
-/* What a process said before it died may arrive after the question whether it lives. */
+/* Frames that a process sent before it died may arrive after the check whether it runs. */
 Test(store_watch, frames_of_a_dead_process_do_not_show_that_it_runs)
 {
 	uint8_t f[STORE_FRAME_MAX];

@@ -209,7 +209,7 @@ Test(core_audit, lists_of_sessions)
 	finds("are to be sent, and there are none");
 	se->draining = false;
 	PLANT(se->unsent_mails, 1u << MAIL_DETACHED, "sessions that may not open again yet: counted 0, found 1");
-	PLANT(se->unsent_mails, 1u << MAIL_CONNECT, "sessions with mail for the control core");
+	PLANT(se->unsent_mails, 1u << MAIL_CONNECT, "sessions with mail for the control thread");
 	se->has_rendezvous = false;
 	finds("what it says of its fragments");
 	se->has_rendezvous = true;
@@ -236,7 +236,7 @@ Test(core_audit, lists_of_sessions)
 	passes(2);
 }
 
-/* Whatever a session leaves behind is whoever's has its place next. */
+/* The next session in a slot finds what the former one left behind. */
 Test(core_audit, sessions_that_ended)
 {
 	static struct paused_requests paused;

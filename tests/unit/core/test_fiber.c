@@ -47,7 +47,7 @@ static void on_pause(struct far_req *req, const void *data, size_t len, void *us
 	far_reply(req, data, len);
 }
 
-/* Until it has been cancelled so often. */
+/* Waits until 1000 waits were cancelled. */
 static void on_stubborn(struct far_req *req, const void *data, size_t len, void *user)
 {
 	unsigned cancelled = 0;
@@ -489,7 +489,7 @@ static void *complete_in_time(void *arg)
 	return NULL;
 }
 
-/* The completer and the end of the shard meet at each record: whoever comes second frees it. */
+/* The completer and the end of the shard race for each record: the second one frees it. */
 Test(core_fiber, the_end_races_with_a_completion)
 {
 	for (unsigned round = 0; round < 300; round++) {

@@ -40,7 +40,7 @@ static struct session *far_session(void)
 	return &shard->sessions[session_index(shard, FAR_ONE, FAR_SHARD)];
 }
 
-/* How often the control core was asked; empties its mail. */
+/* How often the control thread was asked; empties its mail. */
 static unsigned connects(void)
 {
 	struct mail m;

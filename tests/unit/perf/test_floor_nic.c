@@ -220,5 +220,5 @@ Test(floor_nic, a_server_without_an_answer_is_taken_for_dead)
 	server_end.dead = true;
 	cr_assert_eq(floor_nic_rtt(shared, &client, NS, &h), -ETIMEDOUT);
 	cr_assert_eq(h.count, 0);
-	/* The floor was given up where it was: the server is told to stop all the same. */
+	/* The floor was given up before its end: the server gets its stop message all the same. */
 }

@@ -171,7 +171,7 @@ Test(transport_audit, what_is_sent)
 	PLANT(r->bulk_next->after, r->small_n, "a larger message has begun before small ones");
 	PLANT(r->bulk_next->done, r->bulk_next->len, "a larger message waits, and all of it is numbered");
 	PLANT(r->bulk_next->charged, 1, "charged with other bytes");
-	PLANT(r->out_next->lent, true, "a lent message has no owner");
+	PLANT(r->out_next->zero_copy, true, "a zero-copy message has no owner");
 	PLANT(r->bulk_next->onesided, 1, "an exposed message is not the owner");
 	PLANT(r->sent[p->una % FAR_TRANSPORT_WINDOW].message, NULL, "a packet that is not acknowledged has no message");
 	PLANT(p->next, p->next + FAR_TRANSPORT_WINDOW, "more packets are unacknowledged");

@@ -75,7 +75,7 @@ Test(transport_crc, both_do_without)
 	fixture_fini();
 }
 
-/* Expect what both have with checksums, whoever of them would do without. */
+/* Expect checksums at both ends, also if one of them permits none. */
 static void checked(bool unchecked_0, bool unchecked_1)
 {
 	begin(unchecked_0, unchecked_1);

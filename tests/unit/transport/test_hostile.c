@@ -224,7 +224,7 @@ Test(transport_hostile, too_many_at_once)
 	}
 }
 
-/* Whole ones, of which the middle one comes in pieces, between the fragments of another: they do not wait for it. */
+/* Eager messages between the fragments of a large one, the middle one itself in fragments: they do not wait for it. */
 Test(transport_hostile, pieces_within_a_message)
 {
 	begin(WIRE_MESSAGE);

@@ -103,7 +103,7 @@ Test(transport_many, kicks_wait_for_the_flush)
 {
 	enum { SLEEPERS = 50 };
 	static_assert(SLEEPERS > TRANSPORT_BURST && SLEEPERS <= FAR_TRANSPORT_AWAKE_MAX,
-		      "more than a burst, all of them told");
+		      "more than a burst, all of them woken");
 	struct nic_pkt pkts[16];
 	fixture.fabric.wake = false;
 	connect_many(SLEEPERS);

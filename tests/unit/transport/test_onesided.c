@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the driver below has of messages, over one that does as it is told: held until its event, let go of once. */
+/** Messages whose memory the driver below uses, over a fake driver: held until its event, released once. */
 #include "transport/onesided.h"
 
 #include <criterion/criterion.h>

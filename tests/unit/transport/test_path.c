@@ -204,7 +204,7 @@ Test(transport_path, one_direction_is_enough_to_fail)
 	cr_assert(both_ways(200, small, 5000, cut_there_at_50));
 	all_alive();
 	cr_assert(is_at(0, 2));
-	/* What does not arrive cannot be told from what is not answered: the other goes on by it too. */
+	/* A lost packet and a lost answer look alike to the sender: the other end uses this path, too. */
 	cr_assert(is_at(1, 3));
 }
 
@@ -480,7 +480,7 @@ Test(transport_path, a_question_at_another_queue_ends_nothing)
 	}
 	all_alive();
 	transport_stats_read(fixture.ends[3].port, &s);
-	cr_assert_eq(s.refused, 0, "nobody is told that there is no such connection");
+	cr_assert_eq(s.refused, 0, "no RESET is sent for an unknown connection");
 	cr_assert(both_ways(50, small, 1000, NULL));
 	cr_assert(is_at(0, 0) && is_at(1, 1));
 }

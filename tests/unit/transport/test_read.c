@@ -568,7 +568,7 @@ Test(transport_read, hostile)
 	}
 }
 
-/* Its sender is told that packets may come while it is read, and sends them: two would write to its memory. */
+/* A forged grant lets the sender send packets while the message is read: two would write to its memory. */
 static bool grant_forged(uint8_t *bytes, uint32_t *len)
 {
 	struct wire_message *h = (struct wire_message *)(void *)bytes;

@@ -206,7 +206,7 @@ Test(transport_simulated, undisturbed)
 	down();
 }
 
-/* A hundred million bytes through a network of which a hundredth of everything that can go wrong does. */
+/* A hundred million bytes through a network that disturbs a hundredth of the packets in each way. */
 Test(transport_simulated, a_hundred_megabytes_disturbed)
 {
 	const struct sim_disturbance some = {.loss = SIM_CERTAIN / 200,

@@ -13,7 +13,7 @@
 
 /* ---- connections that are not there ---- */
 
-/* Whoever does not know the token changes nothing, in no state. */
+/* Packets without the right token change nothing, in any state. */
 static const struct expect wrong[] = {
 	[WIRE_MESSAGE] = {.counter = UNKNOWN},
 	[WIRE_ACK] = {.counter = UNKNOWN},

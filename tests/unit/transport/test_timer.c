@@ -214,7 +214,7 @@ static bool lose_one_ack(unsigned from, const struct wire_message *head)
 	return from == 1 && head->kind == WIRE_ACK && lose_n && --lose_n == 0;
 }
 
-/* A gap, and what is there already, are told at once. */
+/* A gap and a duplicate are acknowledged at once. */
 Test(transport_timer, acknowledged_at_once)
 {
 	begin(0, S, 100);
@@ -381,7 +381,7 @@ Test(transport_timer, reordering)
 				overtaken(from, (uint32_t)seq + 3, n);
 				for (unsigned i = 0; i < 12; i++) {
 					cr_assert_eq(fixture_send(from, from ? at_1 : at_0, seq++, 32), 0);
-					fixture_turn(); /* so that each is told of at once */
+					fixture_turn(); /* so that each is acknowledged at once */
 				}
 				cr_assert(line_until_got(!from, seq, S));
 				line_run(MS);

@@ -19,7 +19,7 @@ static uint64_t dice(uint64_t n)
 static uint8_t bytes[4][256];
 static const int64_t stride[1] = {2};
 
-/* Arguments of which most have a form. */
+/* Arguments; most of them have a form. */
 static size_t arguments(struct far_val *v, struct far_tensor *t)
 {
 	size_t n = dice(4) ? 1 : 1 + dice(4);

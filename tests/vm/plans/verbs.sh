@@ -4,8 +4,8 @@
 # usage: verbs.sh contract lo|v4|v6    what every driver promises, by loopback, or a network's IPv4 or IPv6 address;
 #                                      "lo --brief": with fewer repetitions
 #        verbs.sh bulk                 what is exposed to a peer is read by it, and by nobody else
-#        verbs.sh workers [groups]     groups of workers; without "groups" also programs, and what bad configurations and
-#                                      missing rights are told
+#        verbs.sh workers [groups]     groups of workers; without "groups" also programs, and the errors of bad
+#                                      configurations and missing rights
 #        verbs.sh removed              the interface goes down and up, and the device is removed, while calls run, with the
 #                                      kernel's nodes and with others
 # shellcheck disable=SC2086,SC2317 # words of $as_user; functions that within calls
@@ -195,8 +195,8 @@ bulk_workers() {
 	test "$(cat "$dir/out" "$dir/err" | grep -c 'read_bytes=[1-9]')" -eq 2
 	ok "both have read where the other had it" $?
 	export FAR_SECURITY=none
-	FAR_NIC=verbs:rxe0,bulk=16384 together "registered memory, sent from where it lies" 2 "$VM_BUILD/tests/nic/lent"
-	FAR_NIC=verbs:rxe0,bulk=16384 together "read into its place, copied by nobody" 2 "$VM_BUILD/tests/nic/lent" --read
+	FAR_NIC=verbs:rxe0,bulk=16384 together "registered memory, sent from where it lies" 2 "$VM_BUILD/tests/nic/zero_copy"
+	FAR_NIC=verbs:rxe0,bulk=16384 together "read into its place, copied by nobody" 2 "$VM_BUILD/tests/nic/zero_copy" --read
 	log "$(cat "$dir/out" "$dir/err" | grep -o 'of [0-9]* bytes .*' | tail -n 1)"
 	unset FAR_SECURITY
 }
@@ -217,7 +217,7 @@ contract)
 		add rxe0 dummy0
 		# What an address family may break: sizes, who sends to whom, the set-up.
 		set -- --brief
-		for case in sizes bursts 'several places to one address' 'unexpected peers and self' 'several queues' wake \
+		for case in sizes bursts 'several handles of one address' 'unexpected peers and self' 'several queues' wake \
 			'address in words' reach 'connect to nonsense' 'somebody has gone' connect refused down 'two processes'; do
 			set -- "$@" --case "$case"
 		done

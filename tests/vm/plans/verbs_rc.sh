@@ -2,7 +2,7 @@
 # shellcheck shell=sh
 # The verbs driver's connections: on siw, the kernel's iWARP over TCP, and on soft-RoCE with rc=1.
 # usage: verbs_rc.sh contract          what every driver promises, on siw
-#        verbs_rc.sh workers siw|rxe   groups of workers, caches that are too small, and what is told of errors
+#        verbs_rc.sh workers siw|rxe   groups of workers, caches that are too small, and reports of errors
 # shellcheck disable=SC2317 # functions that within calls
 . "$VM_TOP/tests/vm/guest.sh"
 unset FAR_MODULE_DIR

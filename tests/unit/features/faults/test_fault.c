@@ -379,7 +379,7 @@ Test(fault, deleted_behind_the_request)
 	}
 }
 
-/* As long as it is held the owner keeps the failure, for whoever has heard of it. */
+/* The owner keeps the failure as long as the reference is held, for all workers that have it. */
 Test(fault, deleted_when_given_back)
 {
 	union packet_head h;

@@ -222,7 +222,7 @@ Test(object, calls_wait_for_it)
 	expect_empty();
 }
 
-/* Its constructor fails. Expect the error told to those that wait and to those that come. */
+/* The constructor fails. Expect the error for calls that wait and for later ones. */
 Test(object, never_made)
 {
 	uint8_t args[8];

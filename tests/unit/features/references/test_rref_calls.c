@@ -103,7 +103,7 @@ Test(rref_calls, cancelled_while_it_waits)
 	expect_empty();
 }
 
-/* Whoever sent it is lost while it waits. Expect nothing run, and the fork given back. */
+/* The sender is lost while the call waits. Expect nothing run, and the fork released. */
 Test(rref_calls, caller_lost_while_it_waits)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);

@@ -117,7 +117,7 @@ static void let_go(uint32_t number, uint64_t id)
 	expect_status(NIC_PEER, number, FAR_OK);
 }
 
-/* A name of which the session does not say the rest has no short form. */
+/* A name whose other fields differ from those of the session has no short form. */
 Test(rref_named, short_forms)
 {
 	struct rref_named named;

@@ -208,7 +208,7 @@ Test(rref_serve, making_failed_too_late)
 	expect_empty();
 }
 
-/* Whoever was to have it made is lost. Expect PEER_LOST to the fetch, and its forks gone. */
+/* The worker that was to request the value is lost. Expect PEER_LOST for the fetch, and its forks gone. */
 Test(rref_serve, maker_lost)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
@@ -221,7 +221,7 @@ Test(rref_serve, maker_lost)
 	union packet_head h;
 	sent_to(NIC_OTHER, &h, PACKET_ERROR);
 	cr_assert_eq(h.error.status, FAR_PEER_LOST);
-	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value lives on for the other");
+	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value stays for the other");
 	fetch(NIC_OTHER, 4, PEER, 9);
 	expect_seven(NIC_OTHER, 4);
 	control(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
@@ -229,7 +229,7 @@ Test(rref_serve, maker_lost)
 	expect_empty();
 }
 
-/* It was lost before. Expect PEER_LOST at once, a value that is there told all the same. */
+/* It was lost before. Expect PEER_LOST at once, but the value if it is there. */
 Test(rref_serve, maker_lost_before)
 {
 	make(1, PEER, 9, 10, OUR_INCARNATION);

@@ -582,7 +582,7 @@ Test(rendezvous_pull, short_ones_first_and_none_starves)
 Test(rendezvous_pull, a_driver_without_it)
 {
 	struct offered o = offered(PACKET_REQUEST, 0, 1, FAR_PULL_BYTES_MIN);
-	fake_queue_lends(queue);
+	fake_queue_takes_zero_copy(queue);
 	offer_request(&o);
 	passes(1);
 	expect_grant(0, 1, FAR_PULL_BYTES_MIN);

@@ -32,8 +32,7 @@ static int map_of_sockets(void)
 	return map;
 }
 
-/* Loads the filter with XDP_TX, not XDP_PASS, as what becomes of a frame for which there is no socket: so the two can
- * be told apart without one. */
+/* Loads the filter with XDP_TX, not XDP_PASS, for frames without a socket: so the two cases differ in the result. */
 static int load(const struct frame_addr *addr, unsigned ports)
 {
 	static char log[65536];

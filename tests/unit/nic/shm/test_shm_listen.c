@@ -66,7 +66,7 @@ static int connect_to(struct test_port *from, const struct nic_addr *addr, uint6
 	return from->port->ops->connect(from->port, 0, addr, 0, "hello", 5, deadline, from, &err);
 }
 
-/* ---- whoever talks to our socket ---- */
+/* ---- connections of any process to our socket ---- */
 
 static int dial(struct test_port *p)
 {
@@ -105,7 +105,7 @@ static struct message good_connect(void)
 	return (struct message){.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = CONNECT, .len = 3, .bytes = "abc"};
 }
 
-/* The port must have closed the connection, told nobody, and kept nothing. */
+/* The port must have closed the connection, reported no event, and kept nothing. */
 static void expect_refused(int fd, unsigned files)
 {
 	struct message answer;

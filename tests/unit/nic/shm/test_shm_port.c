@@ -132,7 +132,7 @@ Test(shm_port, removed_files_are_made_anew)
 			snprintf(command, sizeof command, "rm %s", path);
 		cr_assert_eq(system(command), 0);
 		cr_assert_neq(access(path, F_OK), 0);
-		/* Its descriptor is what wakes the control core. */
+		/* Its descriptor is what wakes the control thread. */
 		struct pollfd woken = {.fd = b.port->ops->fd(b.port), .events = POLLIN};
 		cr_assert_eq(poll(&woken, 1, 10000), 1);
 		test_ports_step(&b, 0, &a, 0);

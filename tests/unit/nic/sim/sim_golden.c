@@ -25,7 +25,7 @@ static void place_all(unsigned from)
 {
 	for (unsigned to = 0; to < HOSTS; to++)
 		places[from][to] =
-			sim_fixture_place(from, to % sim_fixture.queues, to, NIC_ROUTE(from % sim_fixture.queues, to));
+			sim_fixture_dest(from, to % sim_fixture.queues, to, NIC_ROUTE(from % sim_fixture.queues, to));
 }
 
 static unsigned priority_of(const uint8_t *body, uint32_t len)

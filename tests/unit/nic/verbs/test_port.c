@@ -401,7 +401,7 @@ Test(verbs_port, device_is_removed)
 {
 	struct verbs_port *p = fixture_open(NULL, 2);
 	struct nic_pkt pkts[4];
-	uint32_t peer = fixture_place(p, p, 0);
+	uint32_t peer = fixture_dest(p, p, 0);
 	fixture_commit(p, peer, 1, 100, 0);
 	fixture_flush(p);
 	fixture_commit(p, peer, 2, 100, 0); /* waits */

@@ -8,7 +8,7 @@ static uint32_t self;
 static void open_self(const char *args)
 {
 	p = fixture_open(args, 2);
-	self = fixture_place(p, p, 0);
+	self = fixture_dest(p, p, 0);
 }
 
 /* One packet goes round. */
@@ -34,7 +34,7 @@ static void comes_behind(uint64_t number)
 	cr_assert(here);
 }
 
-/* The control core sets a broken pair up, and its holder goes on. */
+/* The control thread sets a broken pair up, and its holder goes on. */
 static void is_repaired(unsigned queue)
 {
 	struct nic_pkt pkts[16];
@@ -131,7 +131,7 @@ Test(verbs_queue, infiniband)
 	struct nic_port *port;
 	cr_assert_eq(verbs_port_ops.open(&config, &port, &err), 0, "%s", err.text);
 	p = (struct verbs_port *)port;
-	self = fixture_place(p, p, 0);
+	self = fixture_dest(p, p, 0);
 	for (uint8_t i = 0; i < 8; i++)
 		cr_assert_eq(fixture_commit(p, self, i, 20, i), 0);
 	fixture_flush(p);
@@ -338,7 +338,7 @@ Test(verbs_queue, full_when_a_place_goes)
 	verbs_port_ops.drop(&p->base, self);
 	fake_verbs.post_send = NULL;
 	is_repaired(0);
-	self = fixture_place(p, p, 0);
+	self = fixture_dest(p, p, 0);
 	goes_round(4);
 	fixture_close(p);
 }

@@ -2,8 +2,8 @@
 /**
  * Memory that is registered, sent from where it lies, and written over as soon as it is released: what arrives is what
  * it was. Then how often its bytes are copied by either process.
- * usage: farcall run -n 2 -- lent [--copies | --places | --read]     --places: none by the sender, and by the receiver
- * only packets that it could not expect; --read: by devices alone, but for a packet of each fragment
+ * usage: farcall run -n 2 -- zero_copy [--copies | --places | --read]     --places: none by the sender, and by the
+ * receiver only packets that it could not expect; --read: by devices alone, but for a packet of each fragment
  */
 #include "check.h"
 #include "in_place.h"
@@ -30,7 +30,7 @@ __attribute__((weak)) unsigned long in_place_copied_bytes(void)
 
 /* ---- the other worker ---- */
 
-/* A header that says how many bytes follow, of which pattern. */
+/* Checks a message: a header with the length and the pattern of the bytes that follow, and these bytes. */
 static bool holds(const void *data, size_t len)
 {
 	uint64_t said[3];
