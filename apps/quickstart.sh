@@ -21,7 +21,7 @@ call over shm, memif and udp, each beside the floor of the machine (not with --j
   --mode async|bsp          apply each push at once (default), or advance in step
   --data FILE --test FILE   files (libsvm, .csv, or Criteo's .tsv) instead of generated data
   --json                    one JSON object on stdout, all else on stderr
-  --help                    this text; 'build/farcall train --help' tells the other options
+  --help                    this text; 'build/farcall train --help' lists the other options
 
 environment: FARCALL_BUILD  build directory (default: build/ beside apps/)
 END

@@ -12,7 +12,7 @@
  * - A connected driver (`caps.connected`) sets connections up: NIC_EVENT_CONNECT reports a connect request to the
  * acceptor, a handshake payload travels each way, each received packet names its peer, and the end of a peer is
  * reported.
- * - A datagram driver has address handles only: connect() makes one, its UP says that it exists, and the other port is
+ * - A datagram driver has address handles only: connect() makes one, its UP reports that it exists, and the other port is
  *   not involved. Received packets name no peer. NIC_EVENT_DOWN never occurs; NIC_EVENT_UNREACHABLE may.
  *
  * Whatever a driver does not promise in its caps, the caller adds above it.
@@ -477,7 +477,7 @@ struct nic_bulk_ops {
 };
 
 /** `remote_queue` of connect() for datagram drivers that steer by hash: a queue, and the number of a flow (a UDP source
- * port, say), [0, NIC_FLOWS). */
+ * port, for example), [0, NIC_FLOWS). */
 #define NIC_ROUTE(queue, flow) ((queue) | (flow) << 16)
 #define NIC_ROUTE_QUEUE(route) ((route)&0xffffu)
 #define NIC_ROUTE_FLOW(route)  ((route) >> 16)

@@ -17,7 +17,7 @@
 
 #define STACK_BYTES ((size_t)256 << 10) /* of the threads that join and leave */
 #define SERVER_RANK 1
-/* What an agent of the helper has when its link is up, with room for what is only there meanwhile; the report tells
+/* What an agent of the helper has when its link is up, with room for what is only there meanwhile; the report has
  * the sums (perf/NOTES.md, "peers"). */
 #define AGENT_FILES 10
 #define AGENT_MAPS  14

@@ -65,7 +65,7 @@ int floor_copy_serve(struct floor_shared *s, uint64_t mode)
 	}
 }
 
-/* Writes block `n` as the way says. */
+/* Writes block `n` by the method. */
 static void write_block(struct floor_shared *s, enum floor_way way, unsigned char *source, uint64_t n)
 {
 	if (way == FLOOR_PULL)

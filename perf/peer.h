@@ -27,7 +27,7 @@ struct peer {
 	struct far_to to;                 /* where calls go */
 	char name[FAR_NAME_MAX];          /* that worker's */
 	char handed_name[FAR_NAME_MAX];   /* ours, as `handed` */
-	struct server_description server; /* connected: what the server said */
+	struct server_description server; /* connected: from the server */
 	struct attached attached;         /* the process of idle agents */
 	struct far_msg_handler handlers[SERVER_HANDLERS];
 	unsigned servers; /* started */
@@ -52,7 +52,7 @@ static inline bool peer_can_hold(const struct peer *p, const struct perf_opts *o
 }
 
 /**
- * Opens the floor beside the peer's calls, when one is asked for and it is none of memory's; else `n->ops` is NULL.
+ * Opens the floor beside the peer's calls, if one is requested and it is none of memory's; else `n->ops` is NULL.
  * 0, or the exit status after printing.
  */
 int peer_floor(struct peer *p, const struct perf_opts *o, struct floor_nic *n);

@@ -30,7 +30,7 @@ struct quiet {
 	uint64_t wall_at, cpu_at, switches_at, stolen_at, machine_at;
 };
 
-/** What the rounds say. */
+/** Result of the rounds. */
 struct quiet_verdict {
 	double line_ns, ring_ns; /* the least medians */
 	unsigned rounds, quiet;  /* all; the undisturbed ones */

@@ -50,7 +50,7 @@ typedef double rounds_ratio_fn(const struct rounds *r, uint64_t calls, uint64_t 
  */
 int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_ratio_fn *ratio, void *ctx);
 
-/** Prints the table, and the object when asked for. */
+/** Prints the table, and the JSON object with --json. */
 void rounds_report(struct rounds *r, bool rate);
 
 /** Is a large message measured, whose floor is the copy. */
@@ -60,7 +60,7 @@ static inline bool rounds_bulk(const struct perf_opts *o)
 }
 
 /**
- * Before the floor of a NIC: this thread holds the shard if it can, and what the engine still has to say to the peer
+ * Before the floor of a NIC: this thread holds the shard if it can, and what the engine still has to send to the peer
  * has left.
  * 0, or an exit status after printing.
  */

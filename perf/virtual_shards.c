@@ -18,7 +18,7 @@
 #define ROOM   2048u
 #define PACKET 1500u
 #define NAME   "virtual"
-/* Of the port that all of them seem to have: the last bits tell its queues. */
+/* Of the port that all of them seem to have: the last bits are its queues − 1. */
 #define REMOTE_ID (UINT64_C(0x5ead0f5a7e11a000) | (VIRTUAL_SHARDS_EACH - 1))
 /* What it is called by is made of what it calls us, and so is found without a table. */
 #define TOKEN_OF(ours) ((ours) ^ UINT64_C(0x9b97c6a51e6fd35b))

@@ -121,7 +121,7 @@ static enum far_status learn(struct far_err *err)
 	}
 	write_texts(&texts);
 	far_tape_max_axis(tape, scores(&m, NULL, tape, &texts), 1, false, &found);
-	for (int i = TEXTS; found && i < TIME * TEXTS; i++) /* the first word alone does not tell the next one */
+	for (int i = TEXTS; found && i < TIME * TEXTS; i++) /* the first word alone does not determine the next one */
 		right += ((const int64_t *)far_var_tensor(found)->data)[i] == (&texts.next[0][0])[i];
 	printf("%d steps: perplexity %.3f, %.2f %% of the next words right\n", STEPS, exp(loss),
 	       100.0 * right / ((TIME - 1) * TEXTS));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Finds the admin sockets of this user and asks them. */
+/** Finds the admin sockets of this user and sends them requests. Main thread. */
 #include "admin_client.h"
 
 #include "base/clock.h"

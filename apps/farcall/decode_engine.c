@@ -29,10 +29,10 @@ static const struct message messages[] = {
 };
 static_assert(sizeof messages / sizeof *messages == RREF_LAST - RREF_CALL + 1, "each has a row");
 
-/* ---- what was asked ---- */
+/* ---- requests ---- */
 
-/* A slot of a caller towards somebody, by hash; gen is that of the last request seen. With three quarters of them in
- * use all are forgotten: of what was asked before, replies are bytes then. */
+/* Call slots of caller and callee, by hash; gen is that of the last request seen. With three quarters of them in use
+ * all are forgotten: replies to earlier requests are bytes then. */
 #define CALLS (1u << 16)
 struct decode_calls {
 	unsigned n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What engines ask each other, and the answers. A reply does not say what it answers: that is remembered. */
+/** Decodes the engine's own requests and replies. A reply does not name its request, so requests are remembered. Main
+ * thread. */
 #ifndef FARCALL_DECODE_ENGINE_H
 #define FARCALL_DECODE_ENGINE_H
 

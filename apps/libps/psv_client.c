@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define VIEW_NS  (200 * FAR_MS) /* of one question of far_ps_open() */
+#define VIEW_NS  (200 * FAR_MS) /* of one request of far_ps_open() */
 #define PAUSE_NS (10 * FAR_MS)  /* between two */
 
 void far_ps_rule_defaults(struct far_ps_rule *rule, enum far_ps_rule_kind kind)
@@ -64,7 +64,7 @@ bool psv_adopt(struct far_ps *ps, const void *bytes, size_t len, uint64_t than)
 	return true;
 }
 
-/* Asks `n` shards for the view. OK: `k` of them have answered; 0: all. */
+/* Requests the view from `n` shards. OK: `k` of them have answered; 0: all. */
 static enum far_status request_view(struct far_ps *ps, const char *name, const struct far_to *to, size_t n, size_t k,
 				    uint64_t timeout_ns, struct far_err *err)
 {
@@ -130,7 +130,7 @@ static void pause_for(uint64_t ns)
 	far_future_free(never);
 }
 
-/* Asks until all have answered. */
+/* Requests until all have answered. */
 static enum far_status find(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
 {
 	uint64_t begin = psv_now_ns(), gone = 0;

@@ -31,7 +31,7 @@ struct ps_seat {
 
 struct ps_step {
 	int64_t number;                     /* the step that is open */
-	unsigned workers;                   /* k, as the first push of the step said; 0: nothing has come */
+	unsigned workers;                   /* k, of the step's first push; 0: none has arrived */
 	unsigned arrived;                   /* seats done */
 	float rate;                         /* of the first push */
 	size_t bytes;                       /* held by parts */

@@ -204,7 +204,7 @@ static int check_model(struct train_options *o)
 	return status;
 }
 
-/* What no table of flags can say. 0 or an exit status after a message. */
+/* Checks what no table of flags expresses. 0 or an exit status after a message. */
 static int check(struct train_options *o)
 {
 	const char *program = o->group.program;

@@ -28,7 +28,7 @@ struct check_failure {
  * found) level        nothing is left allocated (likewise) no-death     no call ended with PEER_LOST or UNREACHABLE
  *   no-timeout   none with TIMEOUT
  *   resends      at most `checks->resends` packets were sent again
- *   quiet        the engines came to rest, and said nothing unexpected
+ *   quiet        the engines came to rest, and logged nothing unexpected
  *   late         a delivery took longer than its work, history.late_ns and the faults that touch it account for; or a
  *                worker that came back is still taken for dead
  *   orphans      a handler whose caller died went on, though it waits

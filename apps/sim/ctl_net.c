@@ -239,7 +239,7 @@ static void net_want(struct ctl_net *net, int handle, int read, int write)
 static int net_watch(struct ctl_net *net, int fd)
 {
 	(void)net;
-	(void)fd; /* ports tell by agent_env.ctl_due */
+	(void)fd; /* ports report by agent_env.ctl_due */
 	return 0;
 }
 

@@ -41,7 +41,7 @@ struct history_call {
 	uint32_t runs_n;
 	uint64_t begun, deadline, ended; /* ended: HISTORY_TIME_NONE: not */
 	uint64_t excused_from;           /* refs: when making one of its values may have timed out; 0: none of any */
-	uint64_t cancelled;              /* when the application asked; HISTORY_TIME_NONE: never */
+	uint64_t cancelled;              /* when the application cancelled it; HISTORY_TIME_NONE: never */
 	uint64_t sent;                   /* one-ways: when it was taken; HISTORY_TIME_NONE: never */
 	uint64_t left;                   /* when its handler was over, if it waits; HISTORY_TIME_NONE: it is not */
 	uint64_t work_ns;                /* that its handlers take */

@@ -86,7 +86,7 @@ void load_fini(struct load *load);
 void load_opts(struct load_worker *w, uint32_t incarnation, struct far_opts *opts);
 
 /** The worker has an agent that is ready. load_run() is to run with what is returned, on as many fibers of it as
- * load_callers() says. */
+ * load_callers() states. */
 struct load_incarnation *load_begin(struct load_worker *w, struct far_agent *agent, struct sim_host *host,
 				    uint32_t incarnation);
 unsigned load_callers(const struct load_worker *w);

@@ -318,7 +318,7 @@ static void share(const struct load_job *j)
 	if (status == FAR_OK && !load_over(w, j->alive->incarnation) && !as_made(w, &out, j->number))
 		w->load->history->calls[j->number].wrong_reply = true;
 	far_val_fini(&out);
-	/* What became of a reference is not said of the call's own handler. */
+	/* The fate of a reference is not that of the call's own handler. */
 	if (!none)
 		err.executed = FAR_EXECUTED_MAYBE;
 	load_end_call(w, j->alive->incarnation, j->number, status, &err);

@@ -10,7 +10,7 @@
 
 struct runner {
 	const struct scenario *scenarios;
-	const char *const *names; /* as they were asked for: what repeats a failure */
+	const char *const *names; /* as in the arguments, which repeat a failure */
 	unsigned scenarios_n;
 	uint64_t seeds, from;
 	unsigned jobs;             /* [1, RUNNER_JOBS_MAX] */

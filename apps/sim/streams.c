@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A stream is two ends. What one end says travels to the other in a queue of pieces, in order; the first of them has
+ * A stream has two ends. Bytes of one end go to the other in a queue of pieces, in order; the first of them has
  * an event. A piece that finds its path cut tries again later.
  */
 #include "apps/sim/streams.h"

@@ -31,7 +31,7 @@
 /* Packets per worker between two walks: a wrong acknowledgement is seen only while its packets are out. */
 #define LOOK_PACKETS    48u
 #define STEP_NS         (100 * FAR_US)
-#define FINDINGS_MAX    32 /* more of them tell nothing new */
+#define FINDINGS_MAX    32 /* more of them show nothing new */
 #define INCIDENTS_SHOWN 20 /* incidents */
 
 struct trial {
@@ -249,7 +249,7 @@ static bool parted(const struct trial *t)
 /* Handlers whose callers have given up go on for a while, and so do acknowledgements. */
 static void come_to_rest(struct trial *t)
 {
-	/* Calls that ended early leave handlers at work, and references words that are said again. */
+	/* Calls that ended early leave handlers at work, and references control messages that are repeated. */
 	const struct workload *w = &t->scenario->workload;
 	uint64_t began = cluster_now(t->cluster);
 	uint64_t bound = t->scenario->late_ns + 2 * t->scenario->peer_limit_ns + w->depth * w->work.max + ACKED_NS;

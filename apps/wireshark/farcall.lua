@@ -879,8 +879,8 @@ function Packet:body(name, tvb)
 	return self:layout(name, tvb, true)
 end
 
--- Of the slots of callers, what was asked of the engine last. A packet that is looked at again later gets what was
--- found when it was first seen.
+-- By call slot, the last request to the engine. A packet that is dissected again later gets the result of the first
+-- time.
 local requests, replies = {}, {}
 
 function farcall.init()

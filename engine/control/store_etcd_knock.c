@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asks in etcd whether a client is alive, since its lease outlasts it, and answers. Control thread of each member. */
+/* Queries through etcd whether a client is alive, since its lease outlasts it, and answers such queries. Control thread
+ * of each member. */
 #include "control/store_etcd.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ struct kv_bytes etcd_store_name_knock(const struct etcd_store *s, struct name *n
 				     (uint64_t)s->lease);
 }
 
-/* ---- the client that asks ---- */
+/* ---- the client that queries ---- */
 
 /* Its key in the store. */
 static struct kv_bytes knock_key(const struct etcd_store *s, struct name *n, int64_t holder)

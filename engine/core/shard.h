@@ -207,7 +207,7 @@ struct shard {
 	struct fiber **ready_tail;
 	uint32_t young[SHARD_YOUNG_MAX]; /* [0, young_n): slots of calls since the last reading of the clock */
 	struct aging_call *aging;
-	uint32_t *call_copies; /* by slot: of retry, the place of the call's copy */
+	uint32_t *call_copies; /* by slot: of retry, index of the call's copy */
 	unsigned queues_n;
 	uint32_t others_step;         /* value of others_left when it was set */
 	uint32_t draining_n;          /* of backpressured_n, sessions whose calls wait for room */

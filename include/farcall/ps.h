@@ -214,7 +214,7 @@ struct far_ps_open_opts {
 };
 
 /**
- * Opens a service: asks the members of the group for its view, then all its shards, until all have answered. `opts` may
+ * Opens a service: requests its view from the members of the group, then all its shards, until all have answered. `opts` may
  * be NULL. `*ps` is the caller's, for far_ps_close(), and refers to the agent. Errors: INVALID; TIMEOUT: no member
  * serves `name`, or not all servers answer; GONE: the view has another epoch than opts.epoch; RESOURCE, SHUTDOWN.
  */

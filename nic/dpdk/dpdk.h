@@ -2,7 +2,7 @@
 /** Declarations shared by the files of the dpdk driver. A port is one ethdev that no other port uses; its queues carry
  * UDP datagrams in Ethernet frames. Bodies are received and written in place, inside the mbuf. Each field of a queue
  * belongs to its poller (the thread that holds the queue's shard) and each field of a port to the control thread,
- * unless the comment says otherwise. */
+ * unless the comment names another thread. */
 #ifndef NIC_DPDK_DPDK_H
 #define NIC_DPDK_DPDK_H
 

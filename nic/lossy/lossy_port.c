@@ -42,7 +42,7 @@ static int find_lower(const struct nic_config *config, struct lossy_args *args, 
 	if (error)
 		return error;
 	if (strcmp(args->over, nic_lossy_port_ops.name) == 0)
-		return lossy_error(err, -EINVAL, "lossy: over=lossy: say the chances once, over another driver");
+		return lossy_error(err, -EINVAL, "lossy: over=lossy: give the chances once, over another driver");
 	*lower = nic_find(args->over, err);
 	if (!*lower)
 		return -ENOENT;

@@ -39,7 +39,7 @@ static int config_check(const struct sim_host *host, uint32_t rail, const struct
 	if (!config->queues || config->queues > nic->queues_max)
 		return sim_error(err, -EINVAL, "sim: %u queues; 1 to %u", config->queues, nic->queues_max);
 	if (config->head_bytes)
-		return sim_error(err, -EINVAL, "sim: packets have no heads; %u bytes were asked for",
+		return sim_error(err, -EINVAL, "sim: packets have no heads; %u bytes were requested",
 				 config->head_bytes);
 	if (host->state == SIM_CRASHED)
 		return sim_error(err, -EPIPE, "sim: %s has crashed; restart it first", host->config.name);

@@ -43,7 +43,7 @@ struct sim_queue {
 	bool armed;
 	bool woken;                 /* wake_fd is readable, or will be when it is created */
 	bool starved;               /* tx_reserve() returned -EAGAIN */
-	uint64_t tx_bytes, tx_most; /* bodies that wait for the wire; tx_waiting() is to be asked again when they are no
+	uint64_t tx_bytes, tx_most; /* bodies that wait for the wire; tx_waiting() is to be called again when they are no
 				       more than that. UINT64_MAX: it need not */
 	int wake_fd;                /* -1: not created yet */
 };

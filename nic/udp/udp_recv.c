@@ -241,7 +241,7 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 	if (q->batched && !placed)
 		q->full_reads = full ? q->full_reads + 1 : 0;
 	if (n > 0 && q->batched && !placed) {
-		/* The next call asks for as many messages as this one found, since a failed extra read costs half a
+		/* The next call requests as many messages as this one found, since a failed extra read costs half a
 		 * read; for twice as many if messages were left twice in a row; but for at most 64 KiB by the average
 		 * size. */
 		uint64_t fit = bytes ? UDP_RX_BUFFER * (uint64_t)n / bytes : UDP_READS;

@@ -102,7 +102,7 @@ struct verbs_last_request {
 	uint64_t number;
 };
 
-/** A mailbox entry: tells the other side that something of its owner has changed. Each entry is in its mailbox at most
+/** A mailbox entry: notifies the other side that something of its owner has changed. Each entry is in its mailbox at most
  * once. */
 struct verbs_mail {
 	struct verbs_mail *next;
@@ -299,7 +299,7 @@ struct sockaddr_storage verbs_rc_sockaddr(const uint8_t gid[16], uint16_t servic
 
 int verbs_rc_open(struct verbs_port *p, struct nic_err *err);
 uint64_t verbs_rc_step(struct verbs_port *p, uint64_t now);
-/** Asks the worker threads to end. */
+/** Stops the worker threads: they end after their present job. */
 void verbs_rc_stop(struct verbs_port *p);
 bool verbs_rc_ended(const struct verbs_port *p);
 /** Joins the worker threads and destroys all connections; buffers stay. */

@@ -148,7 +148,7 @@ static void audit_state(const struct auditor *a, const struct session *se, struc
 	audit_waiting(a, se, t);
 	if (se->rendezvous)
 		audit_rendezvous(a, se, t);
-	fits(a, se, se->has_rendezvous == (se->rendezvous != NULL), "what it says of its fragments is not so");
+	fits(a, se, se->has_rendezvous == (se->rendezvous != NULL), "its flag of fragments is wrong");
 	if (se->state != SESSION_UP) {
 		audit_ended(a, se);
 		return;
