@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `farcall perf sim`: its options, and the conditions that every figure states. */
+/* `farcall perf sim`: its options, and the conditions that every figure states. The thread of the simulated world. */
 #include "figure.h"
 
 #include "base/limits.h"

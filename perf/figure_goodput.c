@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Long messages from one worker to another over a cable that loses packets. */
+/* Long messages from one worker to another over a cable that loses packets. The thread of the simulated world. */
 #include "figure.h"
 
 #include <inttypes.h>

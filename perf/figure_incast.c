@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many workers send to one whose port is the narrow place, beside small calls of another one. */
+/* Many workers send to one whose port is the narrow place, beside small calls of another one.
+ * The thread of the simulated world. */
 #include "figure.h"
 
 #include "base/must.h"

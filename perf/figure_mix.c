@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All workers send to all, at random times, messages whose lengths are those of data centres. */
+/* All workers send to all, at random times, messages whose lengths are those of data centres.
+ * The thread of the simulated world. */
 #include "figure.h"
 
 #include "base/must.h"

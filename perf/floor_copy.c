@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Bulk floors: a plain copy on one core, and one copy whose every byte the other core reads: made by the writer (push)
- * or by the reader (pull); or none, and the other core reads it in place. */
+ * or by the reader (pull); or none, and the other core reads it in place. Main thread of each process. */
 #include "floor_ring.h"
 #include <errno.h>
 #include <stdlib.h>

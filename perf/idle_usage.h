@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What this process has used so far, as the kernel counts it. */
+/** What this process has used so far, as the kernel counts it. Main thread of each process. */
 #ifndef PERF_IDLE_USAGE_H
 #define PERF_IDLE_USAGE_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The other processes of a measurement: ranks from 1, which serve; the measuring process is rank 0. Floors are those
- * of rank 1. With --connect there is one, rank 0, that somebody else started, and the measuring process is rank 1. */
+ * of rank 1. With --connect there is one, rank 0, that somebody else started, and the measuring process is rank 1.
+ * Main thread of each process. */
 #ifndef PERF_PEER_H
 #define PERF_PEER_H
 

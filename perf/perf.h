@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Settings and output shared by all measurements of `farcall perf`. */
+/** Settings and output shared by all measurements of `farcall perf`. Main thread of each process. */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 

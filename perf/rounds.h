@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Measurements that alternate with the machine's floors, and with another measurement, in one pair of processes. */
+/** Measurements that alternate with the machine's floors, and with another measurement, in one pair of processes.
+ * Main thread of each process. */
 #ifndef PERF_ROUNDS_H
 #define PERF_ROUNDS_H
 

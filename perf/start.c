@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * `farcall perf start`: how long groups of processes take to come together and to part, and what a worker of them
- * holds.
+ * holds. Main thread of each process.
  *
  * The workers of a group are started first and wait at a gate; from when it opens to when the last far_init_rpc() has
  * returned is the start, and the end is likewise. Each round is a group of new processes.

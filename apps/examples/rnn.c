@@ -3,6 +3,7 @@
  * A recurrent network in three parts. The embedding table and the decoder are on worker 1; the LSTM and the texts are
  * on worker 0. It learns a language in which each word depends on the two words before. A forward pass goes from the
  * server to the trainer and back, a backward pass the other way, and each parameter is updated where it is.
+ * Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 2 -- ./rnn
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests to the admin sockets of this user's workers on this host (control/admin.h), and fields of their answers. */
+/** Requests to the admin sockets of this user's workers on this host (control/admin.h), and fields of their answers.
+ * Main thread. */
 #ifndef FARCALL_ADMIN_CLIENT_H
 #define FARCALL_ADMIN_CLIENT_H
 

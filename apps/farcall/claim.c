@@ -3,6 +3,7 @@
  * `farcall claim`: gives a program a rank that nobody else has, for members that do not know their own, such as the
  * replicas of a container. The store counts who has come; then the program takes this one's place. With tcp:// rank 0
  * hosts it; with file:// and etcd:// rank 0 has joined before anyone is counted, since it begins the group anew.
+ * Main thread.
  */
 #include "apps/cli/options.h"
 #include "base/clock.h"

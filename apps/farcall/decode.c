@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall decode`: what a capture holds of ours, a line for each packet. */
+/** `farcall decode`: what a capture holds of ours, a line for each packet. Main thread. */
 #include "decode.h"
 #include "apps/cli/options.h"
 #include "commands.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets of engine/transport in words, by the engine's own structures and checks. */
+/** Packets of engine/transport in words, by the engine's own structures and checks. Main thread. */
 #ifndef FARCALL_DECODE_H
 #define FARCALL_DECODE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets, messages and what they hold. */
+/** Packets, messages and what they hold. Main thread. */
 #include "base/crc32c.h"
 #include "control/info.h"
 #include "core/packet.h"

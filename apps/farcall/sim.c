@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall sim`: whole clusters under a simulated network, any number of seeds. */
+/** `farcall sim`: whole clusters under a simulated network, any number of seeds. Main thread. */
 #include "apps/cli/options.h"
 #include "base/mutant.h"
 #include "commands.h"

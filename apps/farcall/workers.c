@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall workers`, which lists this user's workers on this host, and `farcall debug`, which shows what one of them
- * waits for. Both read the admin sockets. */
+ * waits for. Both read the admin sockets. Main thread. */
 #include "admin_group.h"
 #include "apps/cli/options.h"
 #include "commands.h"

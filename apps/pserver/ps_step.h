@@ -2,7 +2,7 @@
 /**
  * One bulk-synchronous step of a table: the pushes of k workers are held until the last has come, then applied at once
  * in the order of their ranks, each gradient divided by k. The order makes a run repeatable to the bit, whichever
- * worker comes first; it is why the pushes are held instead of summed on arrival.
+ * worker comes first; it is why the pushes are held instead of summed on arrival. Shard thread.
  */
 #ifndef PSERVER_PS_STEP_H
 #define PSERVER_PS_STEP_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A hash table of rows of floats for one shard. The shard that owns it. */
+/** A hash table of rows of floats for one shard. The shard that owns it. Shard thread. */
 #include "ps_table.h"
 #include "ps_split.h"
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall train`: with a rank it is a server or a worker; without one it starts the whole job under `farcall run`. */
+/** `farcall train`: with a rank it is a server or a worker; without one it starts the whole job under `farcall run`.
+ * Main thread. */
 #include "train.h"
 #include "apps/cli/options.h"
 #include "apps/farcall/commands.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The checkers: was a run right. Pure functions of its history. */
+/** The checkers: was a run right. Pure functions of its history. Any thread. */
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
 

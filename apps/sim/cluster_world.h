@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The cluster's own structures. */
+/** The cluster's own structures. The thread of the simulated world. */
 #ifndef FAR_APPS_SIM_CLUSTER_WORLD_H
 #define FAR_APPS_SIM_CLUSTER_WORLD_H
 

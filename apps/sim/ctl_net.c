@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sockets of a process: handles, of listeners and of ends of streams. */
+/* The sockets of a process: handles, of listeners and of ends of streams. The thread of the simulated world. */
 #include "apps/sim/streams.h"
 #include "base/must.h"
 

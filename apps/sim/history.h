@@ -2,6 +2,7 @@
 /**
  * What happened in a run, as the applications and the one who disturbs them saw it: each call and how it ended, each
  * run of a handler, each incident. The checkers of check.h judge nothing else. Times are the world's.
+ * The thread of the simulated world.
  */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Files of lines "word value …", read by a table. '#' begins a comment. An error in a file is reported with its name,
- * the line and what is allowed there.
+ * the line and what is allowed there. Main thread.
  */
 #ifndef SIM_KEYWORDS_H
 #define SIM_KEYWORDS_H
@@ -46,8 +46,8 @@ struct word {
 };
 
 /**
- * Fills `out`, whose fields hold their defaults, from `text`; `what` names the kind of the file ("workload"), `file` how it
- * is called. 0, or -EINVAL with `err`.
+ * Fills `out`, whose fields hold their defaults, from `text`; `what` names the kind of the file ("workload"), `file`
+ * how it is called. 0, or -EINVAL with `err`.
  */
 int keywords_read(const char *what, const char *file, const char *text, const struct word *table, void *out,
 		  char err[KEYWORDS_ERR_MAX]);

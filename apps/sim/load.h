@@ -2,6 +2,7 @@
 /**
  * The applications of a simulated run: handlers that answer with bytes which follow from the number of the call, and
  * callers on fibers, which record what they did and what came of it. They use the public interface only.
+ * The thread of the simulated world.
  */
 #ifndef SIM_LOAD_H
 #define SIM_LOAD_H

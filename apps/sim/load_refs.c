@@ -5,7 +5,7 @@
  * object, or fetches a value, or calls an object's method, hands some on, nested in lists and dicts, to anybody, their
  * owners and itself included, who keeps some of them and hands others back, or gives some back. A value's bytes, and
  * those that an object answers with, follow from the number of the call that made it, which travels with each
- * reference to it.
+ * reference to it. The thread of the simulated world.
  */
 #include "base/must.h"
 #include "sim/load_bytes.h"

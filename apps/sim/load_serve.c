@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The handlers of a simulated application. */
+/** The handlers of a simulated application. The thread of the simulated world. */
 #include "base/must.h"
 #include "sim/load_bytes.h"
 #include "sim/load_inner.h"

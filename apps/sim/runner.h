@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Many runs, each in a process of its own, so that one that crashes or hangs is a failure like any other. */
+/** Many runs, each in a process of its own, so that one that crashes or hangs is a failure like any other.
+ * Main thread. */
 #ifndef SIM_RUNNER_H
 #define SIM_RUNNER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Scenario files: their words, and where they are found. */
+/** Scenario files: their words, and where they are found. Main thread. */
 #include "sim/scenario.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A stream has two ends. Bytes of one end go to the other in a queue of pieces, in order; the first of them has
- * an event. A piece that finds its path cut tries again later.
+ * an event. A piece that finds its path cut tries again later. The thread of the simulated world.
  */
 #include "apps/sim/streams.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The streams' own structures. */
+/** The streams' own structures. The thread of the simulated world. */
 #ifndef FAR_APPS_SIM_STREAMS_H
 #define FAR_APPS_SIM_STREAMS_H
 

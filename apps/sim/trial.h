@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** One run of a scenario with a seed: the cluster is made, its workers work, what disturbs them happens, it is judged.
- */
+ * The thread of the simulated world. */
 #ifndef SIM_TRIAL_H
 #define SIM_TRIAL_H
 

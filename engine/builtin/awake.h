@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The callee's side of far_keep_awake(). */
+/** The callee's side of far_keep_awake(). Shard thread. */
 #ifndef FAR_BUILTIN_AWAKE_H
 #define FAR_BUILTIN_AWAKE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The fibers of a shard, with their stacks. */
+/** The fibers of a shard, with their stacks. Shard thread. */
 #ifndef FAR_CORE_FIBER_POOL_H
 #define FAR_CORE_FIBER_POOL_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Futures: the result of an asynchronous operation, completed exactly once, with a value or an error.
+ * Any thread, unless a function names another one.
  *
  * A future is reference-counted. The reference that a function returns is the caller's; give it back with
  * far_future_free(), before or after completion, before or after shutdown. A NULL future is FAR_INVALID.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Several workers: barrier and all-gather; members that come and go. */
+/** Several workers: barrier and all-gather; members that come and go.
+ * Any thread, unless a function names another one. */
 #ifndef FARCALL_GROUP_H
 #define FARCALL_GROUP_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Training across workers: automatic differentiation through calls, optimizers and modules on other workers. Part of
- * libfarcall-train.
+ * libfarcall-train. Any thread, unless a function names another one.
  *
  * A worker makes a far_train and joins its group with far_train_init_rpc(). A context gathers the gradients of one
  * training step. Variables travel inside calls as values of the type far::Var, which far_context_send() makes and

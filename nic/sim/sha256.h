@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** SHA-256 (FIPS 180-4), for traces that are to be compared: not written against timing. */
+/** SHA-256 (FIPS 180-4), for traces that are to be compared: not written against timing. Any thread. */
 #ifndef FAR_NIC_SIM_SHA256_H
 #define FAR_NIC_SIM_SHA256_H
 

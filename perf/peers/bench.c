@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Runs one figure of a peer: the measuring process is the parent, the serving process its child. */
+/** Runs one figure of a peer: the measuring process is the parent, the serving process its child.
+ * Main thread of each process. */
 #include "bench.h"
 #include "clock.h"
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The mixed calls of the clean-path test, and their handlers. */
+/** The mixed calls of the clean-path test, and their handlers.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "calls.h"
 
 #include "watch.h"

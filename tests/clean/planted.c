@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Linked with --wrap for the two functions: calls of them come here. Each is called from another file of the engine. */
+/* Linked with --wrap for the two functions: calls of them come here. Each is called from another file of the engine.
+ * Main thread of each process. */
 #include "planted.h"
 
 #include "core/call.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Numbers that processes of several machines show each other, by files of a directory that all of them have. */
+/** Numbers that processes of several machines show each other, by files of a directory that all of them have.
+ * Main thread of each process. */
 #include "divided.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The workloads' functions: a parameter server that answers when all have come. */
+/** The workloads' functions: a parameter server that answers when all have come.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "functions.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Classes of the workloads, K0: an agent and its observers, and a parameter server that has a model. */
+/** Classes of the workloads, K0: an agent and its observers, and a parameter server that has a model.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "objects.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The test's side: starts four workers, waits for them with a deadline, and tells what became of each. */
+/** The test's side: starts four workers, waits for them with a deadline, and tells what became of each.
+ * Main thread of each process. */
 #include "run.h"
 #include "divided.h"
 

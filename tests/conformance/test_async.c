@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions that answer later: F1 but for methods on references, F2. */
+/** Functions that answer later: F1 but for methods on references, F2. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Who is who, and what names are: A1, A2. */
+/** Who is who, and what names are: A1, A2. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>

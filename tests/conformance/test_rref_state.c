@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a reference is, and what is left of it: I3, I4, I5. */
+/** What a reference is, and what is left of it: I3, I4, I5. Main thread of each process. */
 #include "functions.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a reference is to: I6, and the time-outs of asking, D2. */
+/** What a reference is to: I6, and the time-outs of asking, D2. Main thread of each process. */
 #include "objects.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A worker's incarnation around the body of its test. */
+/** A worker's incarnation around the body of its test. Main thread of each process. */
 #include "divided.h"
 #include "run.h"
 

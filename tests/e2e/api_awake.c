@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /** far_keep_awake(): pollers that sleep between two calls, and do not while they were asked to stay awake. */
 #include "check.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads; threads that it starts. */
 /** Back-pressure is seen by the caller, costs nothing but that call, and ends. */
 #include "check.h"
 

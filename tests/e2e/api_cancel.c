@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads; threads that it starts. */
 /** Calls that their caller cancels: what the caller gets, what the callee sees, and that nothing stays behind. */
 #include "check.h"
 #include "handlers.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two workers in one container of 96 MiB, which the starter has made: what does not fit is an error with the numbers,
- * both processes live on, and what fits goes through afterwards. */
+ * both processes live on, and what fits goes through afterwards.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "check.h"
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /** Deadlines: of a call, of a wait, of one nanosecond, and none. */
 #include "check.h"
 

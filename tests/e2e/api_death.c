@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A worker dies of SIGKILL. Its peers' calls end, and so do they. */
+/** A worker dies of SIGKILL. Its peers' calls end, and so do they.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 #include "handlers.h"
 

@@ -2,7 +2,7 @@
 /**
  * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have sent bye,
  * handlers of one-way messages that do, a member that dies meanwhile, values that refer to each other across workers;
- * and what is done about leaks.
+ * and what is done about leaks. Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "handlers.h"

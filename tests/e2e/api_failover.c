@@ -2,7 +2,7 @@
 /**
  * Two workers with two networks between them: cables that are pulled while calls run. Each in a network namespace that
  * this program makes, with a udp port at each of two cables; a third one is the store's. Skipped where namespaces are
- * not to be had, or iproute2 is not there.
+ * not to be had, or iproute2 is not there. Main thread of each process; handlers on shard threads.
  */
 #include "../nic/netns.h"
 #include "check.h"

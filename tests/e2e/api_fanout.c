@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fan-outs over six workers: order, scatter, k of n, partial results, errors, back-pressure, where they may start. */
+/** Fan-outs over six workers: order, scatter, k of n, partial results, errors, back-pressure, where they may start.
+ * Main thread of each process. */
 #include "fanout_workers.h"
 
 static void refused(const char *function, size_t n, const struct far_fanout_opts *opts, enum far_status want,

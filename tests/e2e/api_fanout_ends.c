@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fan-outs that end otherwise: hedged, given up, cancelled, with a worker killed, with the agent shut down. */
+/** Fan-outs that end otherwise: hedged, given up, cancelled, with a worker killed, with the agent shut down.
+ * Main thread of each process; threads that it starts. */
 #include "fanout_workers.h"
 
 #include <pthread.h>

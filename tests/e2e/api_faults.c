@@ -2,7 +2,7 @@
 /**
  * Messages made to fail or to be late, by kind: who is notified of what, and that control messages about references
  * come through all the same. Time-outs of calls that make, fetch and pass on values: each reports the right reference,
- * and leaves nothing behind.
+ * and leaves nothing behind. Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "handlers.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Handlers that wait while nobody waits for them any more: deadlines, callers that die, agents that are shut down. */
+/** Handlers that wait while nobody waits for them any more: deadlines, callers that die, agents that are shut down.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_gate.h"
 #include "handlers.h"
 

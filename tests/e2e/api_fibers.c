@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Handlers that wait, on fibers: for one another, 64 deep; for themselves; in every sort of wait; and where a wait is
- * refused. */
+ * refused. Main thread of each process; handlers on shard threads. */
 #include "agent/agent.h"
 #include "api_gate.h"
 #include "core/context.h"

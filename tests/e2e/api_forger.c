@@ -5,6 +5,7 @@
  * and ports, and of this one, while it joins, calls and leaves. No call fails, no session is made or ended, nothing is
  * sent to him, and no answer to a copy is longer than that. Then he connects to the sockets of a shm group, whose
  * directory this test opens to him. All in a network namespace of its own; skipped where that is not to be had.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "../nic/netns.h"
 #include "base/crc32c.h"

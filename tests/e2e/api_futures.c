@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Futures over real workers: callbacks, waits for several, scopes, user-made ones, with each way of driving. */
+/** Futures over real workers: callbacks, waits for several, scopes, user-made ones, with each way of driving.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "api_spawn.h"
 #include "handlers.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the tests of waiting handlers share: a gate, whose requests stay open until it is opened, and a group of workers
- * for every way of driving a shard.
+ * for every way of driving a shard. Handlers: shard threads, fibers and threads of the agent.
  */
 #ifndef API_GATE_H
 #define API_GATE_H

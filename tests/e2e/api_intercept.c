@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /** Interceptors: fields with calls of every mode and size, handlers of every kind, flows, refusals. */
 #include "check.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages in fragments, in parts, into memory of the caller's; one-way messages; between real workers. */
+/** Messages in fragments, in parts, into memory of the caller's; one-way messages; between real workers.
+ * Main thread of each process; threads that it starts. */
 #include "api_spawn.h"
 #include "large_handlers.h"
 

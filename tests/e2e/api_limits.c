@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads; threads that it starts. */
 /** An agent's own bounds: each is what far_limits_read() says, refuses exactly the one too many, and is used again. */
 #include "check.h"
 #include "handlers.h"

@@ -3,6 +3,7 @@
  * Requests of typed calls and methods whose lines are changed after they were written, as a peer may: the callee takes
  * none by the fast path that the general code would refuse, and answers as that does. Two agents in one process,
  * stepped by turns. And what a fan-out whose answers go straight into the application's memory must not write there.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_together.h"
 

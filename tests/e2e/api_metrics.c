@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Metrics of a worker and its peers after a known number of calls and errors, in all formats; the admin socket, with
  * mistakes of its clients, and while a shard does not answer. Two workers. With the argument "load": calls without end.
- */
+ * Main thread of each process; handlers on shard threads. */
 #include "base/runtime_dir.h"
 #include "check.h"
 

@@ -2,6 +2,7 @@
 /**
  * Objects when workers end: those of a dead owner report it, also to the next incarnation; what a dead holder kept
  * is ended by its owner; a shutdown ends the rest, after the methods that are still parked in them.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "counter_class.h"

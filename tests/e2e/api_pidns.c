@@ -3,6 +3,8 @@
  * Two workers over shm, each in a pid namespace of its own, as containers are.
  * traffic  calls of every size both ways, one-way messages, and a graceful end
  * death    worker 1 is killed amid calls: worker 0 learns it at once from the socket, where pids mean nothing
+ *
+ * Main thread of each process; handlers on shard threads.
  */
 #include "check.h"
 #include "handlers.h"

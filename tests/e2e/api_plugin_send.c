@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Plugins that are sent: what a worker without keys, an unknown key, a changed file and a bad list answer; a plugin
- * that replaces the one before. Two agents in one process: worker0 sends, worker1 loads. */
+ * that replaces the one before. Two agents in one process: worker0 sends, worker1 loads.
+ * Main thread of each process. */
 #include "api_together.h"
 
 #include <dirent.h>

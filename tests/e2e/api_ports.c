@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Workers of several ports, and of none in common: which driver a session takes, what is reported, listen and
- * advertise.
- */
+ * advertise. Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 
 #include <ftw.h>

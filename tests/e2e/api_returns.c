@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Answers in short forms, of a wrong type, and by a future; arguments that FAR_ARGS takes and refuses. Two workers. */
+/** Answers in short forms, of a wrong type, and by a future; arguments that FAR_ARGS takes and refuses. Two workers.
+ * Main thread of each process; handlers on shard threads. */
 #include "check.h"
 
 static struct far_agent *agent;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 4 */
+/* run: -n 4. Main thread of each process; handlers on shard threads. */
 /**
  * Remote references over real workers: every worker at once makes values on the others, shares, fetches, and gives
  * back. Each function is one behaviour that users of torch.distributed.rpc rely on. At the end every table is empty.

@@ -2,6 +2,7 @@
 /**
  * References when workers end: what a dead one held is released, references to its values say so; what is left at the
  * shutdown is named with its holder, and handles outlive the agent.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "handlers.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * References to what lies with who holds them: what they are is what their owner made, whatever was said of them on the
- * way here; and what waiting for them, and not waiting, give.
+ * way here; and what waiting for them, and not waiting, give. Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "features/references/rref.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Serving: until the group ends, far_stop(), a signal or a time limit; restarts and losses meanwhile; own references.
- */
+ * Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 #include "handlers.h"
 

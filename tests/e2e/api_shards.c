@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Workers of several shards, not all of the same number: ways of a call, who drives, death and shutdown. */
+/** Workers of several shards, not all of the same number: ways of a call, who drives, death and shutdown.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "api_spawn.h"
 #include "handlers.h"
 

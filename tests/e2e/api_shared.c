@@ -4,6 +4,8 @@
  * released, held by a receiver that reads on, freed early; ends of either process in each phase; a receiver without
  * descriptors.
  * usage: api_shared messages | hold | many | files | death0 | death1 | together
+ *
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_together.h"
 #include "pattern.h"

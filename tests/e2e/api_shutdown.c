@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Joining and leaving: together, one late, one not at all, again, twice, and two agents in one process. */
+/** Joining and leaving: together, one late, one not at all, again, twice, and two agents in one process.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "api_spawn.h"
 #include "handlers.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A group whose store is a file, or the one that is given: rank 0 is killed under traffic and started again, all
- * leave, and another group begins with the same store. A given store is disturbed meanwhile. */
+ * leave, and another group begins with the same store. A given store is disturbed meanwhile.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Classes of the tests of objects: a counter with methods of every kind, which counts its instances, and a point that
- * is sent as a copy. */
+ * is sent as a copy. Handlers: shard threads, fibers and threads of the agent. */
 #ifndef COUNTER_CLASS_H
 #define COUNTER_CLASS_H
 

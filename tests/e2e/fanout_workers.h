@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Six workers and what they serve, for the tests of fan-outs; rank 0 calls. */
+/** Six workers and what they serve, for the tests of fan-outs; rank 0 calls.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #ifndef FANOUT_WORKERS_H
 #define FANOUT_WORKERS_H
 

@@ -3,7 +3,7 @@
  * Messages of a single packet are received without a copy, but for those of a line over datagram drivers: what an
  * inline handler is given, bytes or a tensor, lies aligned in the packet's memory, and no function of the C library
  * that copies has seen any of its bytes. Of two workers the second calls the first, over the driver that FAR_NIC leads
- * to.
+ * to. Main thread of each process; handlers on shard threads.
  *
  * usage: in_place DRIVER LARGEST [PATIENCE]; the group is that of the environment. LARGEST: bytes that are still one
  * packet. PATIENCE: seconds that all may take, and that a silent worker is borne with

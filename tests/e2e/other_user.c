@@ -3,6 +3,7 @@
  * Another user of the host, nobody, against root's group: takes its empty seat, joins in place of a member that is
  * there, writes to its store, reads its key, reaches its sockets. All of it is refused, and the group's calls and its
  * end are as without him. Needs root; the exit status is 77 without.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "base/clock.h"
 #include "base/random.h"

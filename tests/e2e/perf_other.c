@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A listener of another version of `farcall perf serve`. usage: perf_other VERSION, as rank 0 of 2 by the environment.
- */
+ * Main thread of each process; handlers on shard threads. */
 #include "check.h"
 #include "perf/server.h"
 

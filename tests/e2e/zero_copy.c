@@ -4,6 +4,8 @@
  * it was. Then how often its bytes are copied by either process.
  * usage: farcall run -n 2 -- zero_copy [--copies | --places | --read]     --places: none by the sender, and by the
  * receiver only packets that it could not expect; --read: by devices alone, but for a packet of each fragment
+ *
+ * Main thread of each process; handlers on shard threads.
  */
 #include "check.h"
 #include "in_place.h"

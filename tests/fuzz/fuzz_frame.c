@@ -5,6 +5,7 @@
  * the same verdict; what is ours is written again and must be read as the same. As a question of a neighbour it gets an
  * answer, or none, and the answer gets none. What it says of a neighbour is of a station, and asking that one is
  * answered by it. What it says of a narrow way is of a packet that is larger, and leaves room for the engine's.
+ * Main thread.
  */
 #include "base/must.h"
 #include "nic/dpdk/frame.h"

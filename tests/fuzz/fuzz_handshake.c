@@ -4,6 +4,7 @@
  * hash of the path chooses. Then come records of four bytes: an operation (enum op) and its operands. Operations take a
  * packet that the ports sent or make a control message, change it, put a right or a wrong tag on it (the fuzzer has the
  * key), and give it to a port; others move the clock, connect, drop, lose packets, begin another incarnation.
+ * Main thread.
  *
  * Checked: the audit of the transport after each operation, the counts of half-open and unauthenticated peers; at the
  * end all peers can be freed, and a new connect request succeeds.

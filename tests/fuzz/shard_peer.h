@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The workers that fuzz_shard's packets come from: what each has sent and received, so that a packet is right unless
- * the input says otherwise. */
+ * the input says otherwise. Main thread. */
 #ifndef SHARD_PEER_H
 #define SHARD_PEER_H
 

@@ -2,7 +2,7 @@
 /**
  * Two workers of the group that the environment names: worker 1 calls worker 0, one call at a time, until DIR/stop is
  * there, and keeps DIR/state: how many calls have ended well, and by which address of worker 0. In the end every call
- * must have run once.
+ * must have run once. Main thread of each process; handlers on shard threads.
  *
  * usage: calls_on DIR [LIMIT], seconds that a silent worker is borne with, 60 unless given
  */

@@ -2,7 +2,7 @@
 /**
  * Ports of the dpdk driver for tests, by its tables alone, and a second process: the program itself, run as
  * `PROGRAM --echo ARGS QUEUES`, which sends back what its queues receive. It reads the other's address from its
- * standard input and writes its own to its standard output.
+ * standard input and writes its own to its standard output. Main thread of each process.
  */
 #ifndef DPDK_ENDS_H
 #define DPDK_ENDS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of opening and connecting: arguments, reach, what it asks of the machine, and strangers at the socket. */
+/** Cases of opening and connecting: arguments, reach, what it asks of the machine, and strangers at the socket.
+ * Main thread of each process. */
 #ifndef DPDK_MEMIF_SETUP_H
 #define DPDK_MEMIF_SETUP_H
 

@@ -3,6 +3,7 @@
  * Frames in files, by DPDK's net_pcap: what is written can be shown to tshark, and what is read may be anything.
  * `dpdk_pcap DIR write4` writes v4.pcap and leaves the address that it is for; `read4` reads it, `others` what is
  * unexpected and broken. Each in a process of its own, since the first device always has the same MAC address.
+ * Main thread of each process.
  */
 #include "dpdk_ends.h"
 

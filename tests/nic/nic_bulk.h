@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The cases of drivers that have bulk (struct nic_bulk_ops): what is exposed is read, by whom it was exposed to, while
- * packets go on beside it; afterwards it is not. nic_conformance.c includes it.
+ * packets go on beside it; afterwards it is not. nic_conformance.c includes it. Main thread of each process.
  */
 #ifndef NIC_BULK_H
 #define NIC_BULK_H

@@ -2,6 +2,7 @@
 /**
  * What nic/nic.h promises, checked against a driver by its tables alone: `nic_conformance --driver shm`. Each case
  * opens ports of its own. The last line is "N passed, N failed, N skipped"; the exit status is 1 when one failed.
+ * Main thread of each process.
  */
 #include "nic_bulk.h"
 #include "nic_datagrams.h"

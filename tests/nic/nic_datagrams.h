@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Cases of datagram drivers' queues; nic_conformance.c includes it. Nothing promises that a packet arrives, so each is
- * sent again until it does; but what arrives is what was sent.
+ * sent again until it does; but what arrives is what was sent. Main thread of each process.
  */
 #ifndef NIC_DATAGRAMS_H
 #define NIC_DATAGRAMS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of datagram drivers' ports: places, addresses, queues, sleep, processes; nic_conformance.c includes it. */
+/** Cases of datagram drivers' ports: places, addresses, queues, sleep, processes; nic_conformance.c includes it.
+ * Main thread of each process. */
 #ifndef NIC_DESTS_H
 #define NIC_DESTS_H
 

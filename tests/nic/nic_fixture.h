@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The fixture of nic_conformance.c and recv_cost.c: ports, connections, and packets whose contents can be checked. One
- * program includes it.
+ * program includes it. Main thread of each process.
  *
  * Each end is opened with arguments of its own where several are given. Over a network what was flushed is not there
  * at once, and comes only when both ends are polled: what the other queues receive while one is waited for is kept for

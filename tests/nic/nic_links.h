@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of several queues and of many links; nic_conformance.c includes it. */
+/** Cases of several queues and of many links; nic_conformance.c includes it. Main thread of each process. */
 #ifndef NIC_LINKS_H
 #define NIC_LINKS_H
 

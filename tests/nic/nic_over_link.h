@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A datagram driver with a link over it, which is held to what connected drivers promise; nic_conformance.c includes
- * it. */
+ * it. Main thread of each process. */
 #ifndef NIC_OVER_LINK_H
 #define NIC_OVER_LINK_H
 

@@ -3,7 +3,7 @@
  * One of several processes that exchange packets over a datagram driver, each maybe in a network namespace of its own:
  * every one sends requests of all lengths to every other, which sends them back, and compares what returns. Packets may
  * be lost: a request is repeated until its answer is there. They find each other by files in a directory that all of
- * them see.
+ * them see. Main thread of each process.
  *
  * usage: nic_peer --dir DIR --index I --peers N [--driver NAME] [--args ARGS] [--listen WHERE] [--queues Q]
  *                 [--calls C] [--until FILE] [--sleep] [--nap MS] [--shift S] [--again N] [--patience SECONDS]

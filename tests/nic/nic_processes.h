@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The case of two processes; nic_conformance.c includes it. */
+/** The case of two processes; nic_conformance.c includes it. Main thread of each process. */
 #ifndef NIC_PROCESSES_H
 #define NIC_PROCESSES_H
 

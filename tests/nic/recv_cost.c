@@ -3,6 +3,8 @@
  * One queue with many links, one of them active: the cost of a pass, and the memory of an idle link.
  * usage: recv_cost --driver NAME LINKS ROUNDS active|idle; a round is a packet, sent and received (active), or an empty
  * pass (idle). recv_cost.sh runs it under callgrind. Exit status 77: the machine has no room for so many links.
+ *
+ * Main thread of each process.
  */
 #include "nic_fixture.h"
 #include "nic_many.h"

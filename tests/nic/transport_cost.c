@@ -3,6 +3,8 @@
  * What a link adds to a message: two of them over a driver that does nothing but copy a packet from one to the other.
  * usage: transport_cost BYTES ROUNDS; a round is a message there and one back. transport_cost.sh runs it under
  * callgrind.
+ *
+ * Main thread of each process.
  */
 #include "transport/transport.h"
 

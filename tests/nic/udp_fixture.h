@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The fixture of udp_socket.c and udp_netns.c: ports of the udp driver, places, packets. One program includes it. */
+/** The fixture of udp_socket.c and udp_netns.c: ports of the udp driver, places, packets. One program includes it.
+ * Main thread of each process. */
 #ifndef UDP_FIXTURE_H
 #define UDP_FIXTURE_H
 

@@ -2,6 +2,7 @@
 /**
  * The udp driver across network namespaces, which this program makes: A and B with a router R between them. Towards A
  * packets of 9000 bytes fit, towards B of 1280. Skipped where namespaces are not to be had, or iproute2 is not there.
+ * Main thread of each process.
  */
 #include "netns.h"
 #include "udp_fixture.h"

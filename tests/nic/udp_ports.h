@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of ports, their addresses and places; udp_socket.c includes it. */
+/** Cases of ports, their addresses and places; udp_socket.c includes it. Main thread of each process. */
 #ifndef UDP_PORTS_H
 #define UDP_PORTS_H
 

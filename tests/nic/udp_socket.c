@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The udp driver through its tables, over loopback: ports of one process. The last line is "N passed, N failed, N
- * skipped"; the exit status is 1 when one failed.
+ * skipped"; the exit status is 1 when one failed. Main thread of each process; threads that it starts.
  */
 #include "udp_fixture.h"
 #include "udp_ports.h"

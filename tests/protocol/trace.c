@@ -2,6 +2,8 @@
 /**
  * Writes a capture of what two shards say to each other over a link, and then of what is seldom said: the same bytes
  * in every run. Ethernet, IPv4 and UDP around the packets are made up. usage: protocol_trace FILE.pcap [damaged]
+ *
+ * Main thread.
  */
 #include "trace.h"
 #include "base/must.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The parts of protocol_trace. */
+/** The parts of protocol_trace. Main thread. */
 #ifndef PROTOCOL_TRACE_H
 #define PROTOCOL_TRACE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What engines ask each other, and the answers; some of them wrong. */
+/** What engines ask each other, and the answers; some of them wrong. Main thread. */
 #include "trace.h"
 
 #include "base/must.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets of protocol_trace whose bytes are worth changing: the first of each kind that was sent. */
+/** Packets of protocol_trace whose bytes are worth changing: the first of each kind that was sent. Main thread. */
 #include "base/must.h"
 #include "features/references/wire.h"
 #include "trace.h"

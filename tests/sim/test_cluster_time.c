@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The time of a cluster: what sleeps, what computes, who waits, and who sleeps with work. */
+/* The time of a cluster: what sleeps, what computes, who waits, and who sleeps with work. The test's thread. */
 #include "apps/sim/cluster_world.h"
 #include "cluster_fixture.h"
 #include "nic/sim/sim_port.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Two workers over network cards, whose cable is pulled while they call.
+ * Main thread of each process; handlers on shard threads.
  *
  * usage: card_calls MODE [DOWN UP]
  *

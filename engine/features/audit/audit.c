@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Checks the counts of a shard, and the two ends of a session, against what they count. Simulator only, between two
- * passes.
+ * passes. Shard thread.
  */
 #include "features/audit/audit.h"
 

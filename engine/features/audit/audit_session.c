@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The part of the audit that checks sessions: their lists, the remains of those that have ended, and the totals of
- * the shard. Simulator only, between two passes.
+ * the shard. Simulator only, between two passes. Shard thread.
  */
 #include "features/audit/audit.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What "full" does: small bounds are filled to the brim, refuse beyond, and are used again.
+ * What "full" does: small bounds are filled to the brim, refuse beyond, and are used again. The test's thread.
  */
 /* clang-format off */
 /*

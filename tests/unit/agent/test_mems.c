@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Registered memory: which calls a device gets, what is undone when one of them refuses, where a message lies. */
+/** Registered memory: which calls a device gets, what is undone when one of them refuses, where a message lies.
+ * The test's thread. */
 #include "agent/mems.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a CPU quota changes: the verdict, and how a shard idles under it. */
+/* What a CPU quota changes: the verdict, and how a shard idles under it. The test's thread. */
 #include "agent/quota.h"
 #include "core/idle.h"
 #include "shard_fixture.h"

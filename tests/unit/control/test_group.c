@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way in, and the sessions. */
+/* The way in, and the sessions. The test's thread. */
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"

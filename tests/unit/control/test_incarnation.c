@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Incarnations of members: their end, their successors, and what the other members do then. */
+/* Incarnations of members: their end, their successors, and what the other members do then. The test's thread. */
 #include "base/hash.h"
 #include "control/info.h"
 #include "fake_member.h"

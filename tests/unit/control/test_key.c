@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Keys in files: what is taken, what is refused, and with which words; the one that a group of one host makes. */
+/** Keys in files: what is taken, what is refused, and with which words; the one that a group of one host makes.
+ * The test's thread. */
 #include "base/runtime_dir.h"
 #include "control/key_auto.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way out, and beginning anew. */
+/* The way out, and beginning anew. The test's thread. */
 #include "control/store.h"
 #include "fake_member.h"
 

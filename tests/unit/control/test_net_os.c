@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The operating system's sockets, and whole joins over them. */
+/* The operating system's sockets, and whole joins over them. The test's thread, and threads that it starts. */
 #include "base/clock.h"
 #include "control/control.h"
 #include "control/net.h"

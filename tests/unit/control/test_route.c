@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Members with several ports: which way a session takes, and what is reported. */
+/** Members with several ports: which way a session takes, and what is reported. The test's thread. */
 #include "fake_member.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several shards, and sessions that are set up on demand. */
+/* Several shards, and sessions that are set up on demand. The test's thread. */
 #include "base/hash.h"
 #include "base/limits.h"
 #include "control/info.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Set-ups by hand: connect requests that no agent would send, or at a time when none would. */
+/* Set-ups by hand: connect requests that no agent would send, or at a time when none would. The test's thread. */
 #include "base/hash.h"
 #include "base/limits.h"
 #include "control/info.h"

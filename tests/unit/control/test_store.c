@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The store over sockets in memory: operations, watches, malformed bytes. */
+/** The store over sockets in memory: operations, watches, malformed bytes. The test's thread. */
 #include "control/kv.h"
 #include "control/store.h"
 #include "fake_net.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's server under load and malice: what idle, greedy and deaf clients may cost, and that the others go on. */
+/* The store's server under load and malice: what idle, greedy and deaf clients may cost, and that the others go on.
+ * The test's thread. */
 #include "base/random.h"
 #include "control/store.h"
 #include "control/store_proof.h"

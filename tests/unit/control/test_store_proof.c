@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** How connections to the store begin, with keys that fit and keys that do not, and whose records are whose. */
+/** How connections to the store begin, with keys that fit and keys that do not, and whose records are whose.
+ * The test's thread. */
 #include "control/info.h"
 #include "control/store.h"
 #include "control/store_wire.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's watches, and keys that live as long as the client that holds them. */
+/* The store's watches, and keys that live as long as the client that holds them. The test's thread. */
 #include "base/hash.h"
 #include "control/kv.h"
 #include "control/store.h"

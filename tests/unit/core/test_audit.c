@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
+/** The walk over a shard: content with what is right in every state, and it finds each count that is not.
+ * The test's thread. */
 #include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"

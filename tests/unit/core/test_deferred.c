@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Answers that come later: deferred, cancelled, kept until bulk memory comes back. */
+/** Answers that come later: deferred, cancelled, kept until bulk memory comes back. The test's thread. */
 #include "core/deferred.h"
 #include "core/packet.h"
 #include "core/session.h"

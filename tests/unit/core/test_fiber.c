@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fibers on a fixture: how a wait ends, in every order of what can end it, and what is left behind. */
+/** Fibers on a fixture: how a wait ends, in every order of what can end it, and what is left behind.
+ * The test's thread, and threads that it starts. */
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/fiber.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A shard of two ports: PEER's session is at the first, OTHER's at the second. */
+/** A shard of two ports: PEER's session is at the first, OTHER's at the second. The test's thread. */
 #include "core/call.h"
 #include "core/idle.h"
 #include "core/loop.h"

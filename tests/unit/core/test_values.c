@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests whose arguments hold others, or objects of custom types: what they take is given back on every way out. */
+/** Requests whose arguments hold others, or objects of custom types: what they take is given back on every way out.
+ * The test's thread. */
 #include "core/packet.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls that wait, for their session to be set up or for a credit of it. */
+/** Calls that wait, for their session to be set up or for a credit of it. The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/idle.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The memory budget: its bound, and containers, whose files are a tree of the test's own. */
+/** The memory budget: its bound, and containers, whose files are a tree of the test's own. The test's thread. */
 #include "memory/budget.h"
 
 #include <criterion/criterion.h>

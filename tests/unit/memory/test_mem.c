@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** far_alloc and its kin, once over the page runs and, in a program of its own, over jemalloc. */
+/** far_alloc and its kin, once over the page runs and, in a program of its own, over jemalloc.
+ * The test's thread, and threads that it starts. */
 #include "memory/buf.h"
 #include "memory/region.h"
 #include "memory/runs.h"

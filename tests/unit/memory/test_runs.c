@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Page runs, also against a model of their owners. */
+/** Page runs, also against a model of their owners. The test's thread, and threads that it starts. */
 #include "base/limits.h"
 #include "memory/region.h"
 #include "memory/runs.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The floors over a NIC, over wires that lose, repeat, reorder and refuse: figures that are right, and an end. */
+/** The floors over a NIC, over wires that lose, repeat, reorder and refuse: figures that are right, and an end.
+ * The test's thread, and threads that it starts. */
 #include "perf/floor_nic.h"
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Futures: states, results, waits, listeners. */
+/** Futures: states, results, waits, listeners. The test's thread, and threads that it starts. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "sync/watch.h"

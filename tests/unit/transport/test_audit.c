@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The audit of the transport: it finds nothing while messages go both ways, and names whatever is planted. */
+/** The audit of the transport: it finds nothing while messages go both ways, and names whatever is planted.
+ * The test's thread. */
 #include "transport_fixture.h"
 
 #include "transport/audit.h"

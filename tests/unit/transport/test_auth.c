@@ -2,6 +2,7 @@
 /**
  * Senders without the group's key that have seen every packet: they send them again, to the same end and to others,
  * early and late, changed and reflected. Nothing of the members changes, and no more bytes leave than came.
+ * The test's thread.
  */
 #include "transport_fixture.h"
 

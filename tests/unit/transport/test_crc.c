@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Checksums, with and without: who does without is an agreement of both ends. */
+/** Checksums, with and without: who does without is an agreement of both ends. The test's thread. */
 #include "transport_fixture.h"
 
 #include "transport/wire.h"

@@ -2,6 +2,7 @@
 /**
  * Packets of the handshake with right tags and one thing wrong: the test holds the group's key, as another member does.
  * So what is checked behind the tag is seen: the cookie, its time, the length, the nonce, the session's key.
+ * The test's thread.
  */
 #include "transport_fixture.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Grants: who gets them, what becomes of those that are lost, what a peer that takes or gives wrong ones meets. */
+/** Grants: who gets them, what becomes of those that are lost, what a peer that takes or gives wrong ones meets.
+ * The test's thread. */
 #include "delay_line.h"
 #include "transport/grant.h"
 #include "transport/message.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** One end is killed and begins another incarnation at the same address. Every packet of the first incarnation comes
- * once more. */
+ * once more. The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/crc32c.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tens of thousands of connections of one queue: what each costs while nothing is under way, that all of them work,
- * and that what they had under way goes back to where it came from. */
+ * and that what they had under way goes back to where it came from. The test's thread. */
 #include "transport_fixture.h"
 
 #include "core/session.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages over a link: sizes, loss, windows, memory, acknowledgements. */
+/** Messages over a link: sizes, loss, windows, memory, acknowledgements. The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/limits.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages whose memory the driver below uses, over a fake driver: held until its event, released once. */
+/** Messages whose memory the driver below uses, over a fake driver: held until its event, released once.
+ * The test's thread. */
 #include "transport/onesided.h"
 
 #include <criterion/criterion.h>

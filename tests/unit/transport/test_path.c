@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Connections that have more than one way. Ends 0 and 1 are connected; 2 is a second port of the worker of 0, and 3 of
- * that of 1. */
+ * that of 1. The test's thread. */
 #include "base/crc32c.h"
 #include "transport/path.h"
 #include "transport/peer.h"

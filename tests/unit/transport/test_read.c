@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages that the other side reads where they lie: announced, read in the order of the grants, gone on with in
- * packets whatever fails; their memory let go of when nobody may read or write it any more. */
+ * packets whatever fails; their memory let go of when nobody may read or write it any more. The test's thread. */
 #include "fake_bulk.h"
 #include "transport/grant.h"
 #include "transport/message.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sets of what is under way pass from one peer to the next: a session closes in the midst of its messages, without its
- * peer being found dead, and the next peer takes its set. */
+ * peer being found dead, and the next peer takes its set. The test's thread. */
 #include "transport_fixture.h"
 
 #include "transport/peer.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Connections of a link: the handshake and what may go wrong with it, strangers, ends. */
+/** Connections of a link: the handshake and what may go wrong with it, strangers, ends. The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/limits.h"

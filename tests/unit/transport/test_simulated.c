@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Links over simulated networks: two ends that take turns at the virtual clock. */
+/** Links over simulated networks: two ends that take turns at the virtual clock. The test's thread. */
 #include "sim_fixture.h"
 
 #include "base/must.h"

@@ -2,7 +2,7 @@
 /**
  * Hand-built packets: every kind in every state of a peer, with the right and with wrong tokens and identities, of
  * past, expected and future numbers. What is sent back, counted, reported and delivered is in the tables; that nothing
- * else is, and that nothing is kept afterwards, is checked for every row.
+ * else is, and that nothing is kept afterwards, is checked for every row. The test's thread.
  */
 #include "transport/rings.h"
 #include "transport_states.h"

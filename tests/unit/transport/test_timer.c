@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** When a link sends: time-outs, probes and acknowledgements over a network with a length, by the clock of the test. */
+/** When a link sends: time-outs, probes and acknowledgements over a network with a length, by the clock of the test.
+ * The test's thread. */
 #include "base/limits.h"
 #include "delay_line.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Larger messages that go up when all of their bytes have come, whatever is missing in front of them. */
+/** Larger messages that go up when all of their bytes have come, whatever is missing in front of them.
+ * The test's thread. */
 #include "transport/assemble.h"
 #include "transport/audit.h"
 #include "transport/queue.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Bodies that are sent from where they lie, and go where the engine wants them: memory is let go of when nothing reads
- * or writes it any more, whatever becomes of the message. */
+ * or writes it any more, whatever becomes of the message. The test's thread. */
 #include "fake_bulk.h"
 #include "memory/buf.h"
 #include "transport/port.h"

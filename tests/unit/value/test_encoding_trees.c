@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Lists, dicts, custom types and views as bytes. */
+/** Lists, dicts, custom types and views as bytes. The test's thread. */
 #include "base/hash.h"
 #include "base/limits.h"
 #include "value_trees.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Forms of line payloads against the general encoder and reader. */
+/** Forms of line payloads against the general encoder and reader. The test's thread. */
 #include "value/encoding.h"
 #include "value/line.h"
 

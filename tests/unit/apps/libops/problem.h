@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** An operator of libfarcall-ops with its derivative, and the check of the one against central differences of the
- * other. */
+ * other. The test's thread. */
 #ifndef LIBOPS_PROBLEM_H
 #define LIBOPS_PROBLEM_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tensors of the tests of libfarcall-ops: random, dense or views, in memory of exactly their size. */
+/** Tensors of the tests of libfarcall-ops: random, dense or views, in memory of exactly their size.
+ * The test's thread. */
 #ifndef FAR_TESTS_LIBOPS_TENSORS_H
 #define FAR_TESTS_LIBOPS_TENSORS_H
 

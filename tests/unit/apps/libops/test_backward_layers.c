@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Derivatives of products, cells, embeddings and changes of shape against central differences, in f64. */
+/** Derivatives of products, cells, embeddings and changes of shape against central differences, in f64.
+ * The test's thread. */
 #include "problem.h"
 
 TestSuite(backward_layers, .init = problems_begin, .fini = tensors_free);

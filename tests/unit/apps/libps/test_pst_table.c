@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tables: schemas, and allocations that fail. */
+/** Tables: schemas, and allocations that fail. The test's thread. */
 #include "apps/libps/pst_table.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

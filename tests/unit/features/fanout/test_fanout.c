@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. */
+/** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/packet.h"

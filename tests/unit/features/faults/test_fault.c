@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages that fail or are late on purpose: "Set F, receive X. Expect Y." */
+/* Messages that fail or are late on purpose: "Set F, receive X. Expect Y.". The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/packet.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The owner of objects: "Receive X in state S. Expect Y." */
+/* The owner of objects: "Receive X in state S. Expect Y.". The test's thread. */
 #include "base/hash.h"
 #include "core/fiber.h"
 #include "core/fiber_pool.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests and results with references: "Receive X in state S. Expect Y." */
+/* Requests and results with references: "Receive X in state S. Expect Y.". The test's thread. */
 #include "core/packet.h"
 #include "rref_fixture.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests with NAMED, to the owner: "Receive X in state S. Expect Y." */
+/* Requests with NAMED, to the owner: "Receive X in state S. Expect Y.". The test's thread. */
 #include "base/hash.h"
 #include "core/call.h"
 #include "core/packet.h"

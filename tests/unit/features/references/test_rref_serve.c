@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The owner of references: "Receive X in state S. Expect Y." */
+/* The owner of references: "Receive X in state S. Expect Y.". The test's thread. */
 #include "core/packet.h"
 #include "core/session.h"
 #include "rref_fixture.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages that the receiver copies from the sender's memory: both ends, their memory in this process, packet by
- * packet; peers that lie, and ends in every phase. */
+ * packet; peers that lie, and ends in every phase. The test's thread. */
 #include "base/rref.h"
 #include "core/call_cancel.h"
 #include "core/packet.h"

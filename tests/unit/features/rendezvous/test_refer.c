@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages that are read in the sender's memory: both ends, packet by packet; who holds each byte until when; peers
- * that lie; ends in every phase. */
+ * that lie; ends in every phase. The test's thread. */
 #include "core/call_cancel.h"
 #include "core/packet.h"
 #include "core/request.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments that are sent from where they lie, and put where they belong while they arrive: who owns each
- * byte when. */
+ * byte when. The test's thread. */
 #include "core/packet.h"
 #include "core/session.h"
 #include "rendezvous_fixture.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls that may be repeated: what the callee makes of each number, and what repeats do to everything else. */
+/** Calls that may be repeated: what the callee makes of each number, and what repeats do to everything else.
+ * The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/deferred.h"

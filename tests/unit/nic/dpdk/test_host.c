@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** On a pair of interfaces in a network namespace of each test's own. */
+/** On a pair of interfaces in a network namespace of each test's own. The test's thread. */
 #include "nic/dpdk/host.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Next hops by a clock of the test's own: when they are asked, and when they are given up. */
+/** Next hops by a clock of the test's own: when they are asked, and when they are given up. The test's thread. */
 #include "nic/dpdk/nexthop.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What routers say of narrow ways, built by hand; and what others make up. */
+/** What routers say of narrow ways, built by hand; and what others make up. The test's thread. */
 #include "nic/dpdk/pmtu.h"
 
 #include <criterion/criterion.h>

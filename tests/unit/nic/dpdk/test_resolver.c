@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Questions for the MAC addresses of routers, and what is heard of them, built by hand. */
+/** Questions for the MAC addresses of routers, and what is heard of them, built by hand. The test's thread. */
 #include "nic/dpdk/resolver.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Questions of neighbours, built by hand, and their answers. */
+/** Questions of neighbours, built by hand, and their answers. The test's thread. */
 #include "nic/dpdk/responder.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The XDP filter takes the frames of its sockets and no others. */
+/** The XDP filter takes the frames of its sockets and no others. The test's thread. */
 #include "captured_frames.h"
 #include "nic/dpdk/xdp/xdp.h"
 

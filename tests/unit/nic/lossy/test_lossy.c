@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the lossy driver does to packets, each thing by itself and for certain; and what it takes as arguments. */
+/** What the lossy driver does to packets, each thing by itself and for certain; and what it takes as arguments.
+ * The test's thread. */
 #include "nic/lossy/lossy.h"
 
 #include <criterion/criterion.h>

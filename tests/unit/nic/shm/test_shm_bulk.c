@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bulk memory of a shm session, also against a hostile peer. */
+/** Bulk memory of a shm session, also against a hostile peer. The test's thread. */
 #include "nic/shm/shm_bulk.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Hot and cold links, their doorbells and sleep, with honest peers and with some that lie. */
+/** Hot and cold links, their doorbells and sleep, with honest peers and with some that lie. The test's thread. */
 #include "shm_pair.h"
 
 #include <criterion/criterion.h>

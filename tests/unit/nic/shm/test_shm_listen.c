@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Set-up of shm connections with somebody who breaks its rules, on either side. */
+/** Set-up of shm connections with somebody who breaks its rules, on either side. The test's thread. */
 #include "base/clock.h"
 #include "base/group_key.h"
 #include "shm_pair.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Set-up and end of shm connections. The refusal of another user's connection needs a second user id and is not tested
- * here.
+ * here. The test's thread.
  */
 #include "base/clock.h"
 #include "shm_pair.h"

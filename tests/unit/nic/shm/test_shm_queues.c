@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Ports with several queues, and with all the peers that a port can have. */
+/** Ports with several queues, and with all the peers that a port can have. The test's thread. */
 #include "base/clock.h"
 #include "shm_pair.h"
 

@@ -2,6 +2,7 @@
 /**
  * Is a run the same everywhere? A world with all that disturbs, its trace's SHA-256 against the one that is kept here,
  * whatever compiler built this; and in three processes, one of them with its addresses not randomised.
+ * The test's thread.
  *
  * After a change of what worlds do, `sim_golden print` says the new one.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What links and pairs do to packets by chance. Counts are exact: they follow from the seed. */
+/** What links and pairs do to packets by chance. Counts are exact: they follow from the seed. The test's thread. */
 #include "sim_fixture.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The event queue of the simulator, also against its definition. */
+/** The event queue of the simulator, also against its definition. The test's thread. */
 #include "nic/sim/sim.h"
 
 #include <criterion/criterion.h>

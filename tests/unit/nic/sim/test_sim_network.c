@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Links, switches and ways: what a packet costs in time and memory. */
+/** Links, switches and ways: what a packet costs in time and memory. The test's thread. */
 #include "sim_fixture.h"
 
 #include <criterion/criterion.h>

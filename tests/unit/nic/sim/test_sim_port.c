@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A host's NIC: rings, sleep, pause, crash and restart, addresses. */
+/** A host's NIC: rings, sleep, pause, crash and restart, addresses. The test's thread. */
 #include "sim_fixture.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Traces as text and as a capture file, and their hash. */
+/** Traces as text and as a capture file, and their hash. The test's thread. */
 #include "sim_fixture.h"
 
 #include <criterion/criterion.h>

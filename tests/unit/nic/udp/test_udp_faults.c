@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A queue whose system calls fail as a script says; the calls stand in front of the system's (ld --wrap). */
+/** A queue whose system calls fail as a script says; the calls stand in front of the system's (ld --wrap).
+ * The test's thread. */
 #include "nic/udp/udp.h"
 #include "nic/udp/udp_port.h"
 

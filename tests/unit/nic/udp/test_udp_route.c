@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Which of a peer's addresses is taken, among hosts that are made up. */
+/** Which of a peer's addresses is taken, among hosts that are made up. The test's thread. */
 #include "nic/udp/udp_route.h"
 #include "udp_fake.h"
 

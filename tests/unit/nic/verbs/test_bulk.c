@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bulk of the verbs driver over the fake device: what is exposed can be read by one peer, and by nobody afterwards. */
+/** Bulk of the verbs driver over the fake device: what is exposed can be read by one peer, and by nobody afterwards.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include "nic/verbs/bulk.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** bulk=auto over the fake device: on where windows' bounds are kept, off everywhere else, and nobody is harmed. */
+/** bulk=auto over the fake device: on where windows' bounds are kept, off everywhere else, and nobody is harmed.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include "nic/verbs/bulk.h"

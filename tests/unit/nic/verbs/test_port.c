@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The verbs driver's ports over the fake device: the choice of a device, errors and their remedies, events. */
+/** The verbs driver's ports over the fake device: the choice of a device, errors and their remedies, events.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The verbs driver's queues over a device that does what it should, and one that does not. */
+/** The verbs driver's queues over a device that does what it should, and one that does not. The test's thread. */
 #include "verbs_fixture.h"
 
 static struct verbs_port *p;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The verbs driver's connections over the fake device: making, ending, the cache, and what must not get lost of it. */
+/** The verbs driver's connections over the fake device: making, ending, the cache, and what must not get lost of it.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include "nic/verbs/rc.h"

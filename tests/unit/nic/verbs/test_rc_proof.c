@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Proofs of the group's key in the connections of the verbs driver, over the fake device: packets and bulk. */
+/** Proofs of the group's key in the connections of the verbs driver, over the fake device: packets and bulk.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include "nic/verbs/bulk.h"
