@@ -161,13 +161,13 @@ struct mail_queue {
 	struct pair *head, *tail;
 };
 
-/** All times are absolute, in ns; TIME_NEVER: none. */
 /* Rate of group_report(). */
 struct group_reports {
-	uint64_t window_end;
+	uint64_t window_end;  /* absolute, ns */
 	uint32_t n, left_out; /* lines of this window, and those that were not logged since the last one */
 };
 
+/** A group as its control thread sees it. All times are absolute, in ns; TIME_NEVER: none. */
 struct group {
 	struct ctl_config config; /* strings replaced by own copies */
 	struct url url;

@@ -51,8 +51,8 @@ struct worker_incarnation;
 
 /** A task of another thread for the shard: run once, in the next pass. The memory belongs to `run` from then on. */
 struct shard_task {
-	struct shard_task *next;
-	void (*run)(struct shard *s, struct shard_task *task);
+	struct shard_task *next;                               /* of the shard's list, once it is pushed */
+	void (*run)(struct shard *s, struct shard_task *task); /* set by the pushing thread */
 };
 
 /** Address space for one thing of each session. A page becomes memory when it is first used. */

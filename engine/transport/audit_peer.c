@@ -14,9 +14,10 @@
 
 /* ---- sending ---- */
 
+/* Counts of the messages that are sent to a peer, to compare with those that it keeps. */
 struct out_found {
-	uint32_t n, strict, open;
-	uint64_t bytes;
+	uint32_t n, strict, open; /* all; those that keep their order; those whose `done` is not 0 */
+	uint64_t bytes;           /* charged to the window */
 };
 
 /* Walks a list of messages; returns the last. */

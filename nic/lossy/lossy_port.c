@@ -14,8 +14,8 @@
 
 /** connect() of the port below in progress, as its `user`: distinguishes our connections from accepted ones. */
 struct lossy_connect {
-	struct lossy_connect *next;
-	void *user;
+	struct lossy_connect *next; /* of lossy_port.connecting */
+	void *user;                 /* of connect() above */
 };
 
 int lossy_error(struct nic_err *err, int error, const char *format, ...)
@@ -297,6 +297,7 @@ static void listen(struct lossy_port *p, uint32_t peer, enum lossy_listened list
 	q->lower->ops->wake(q->lower);
 }
 
+/* The event callback of the port's owner, for events of the port below. */
 struct above {
 	struct lossy_port *port;
 	nic_event_fn *event;

@@ -11,8 +11,8 @@
 
 struct sha256 {
 	uint32_t state[8];
-	uint64_t len;
-	uint8_t block[64];
+	uint64_t len;      /* bytes added so far */
+	uint8_t block[64]; /* the last len % 64 of them */
 };
 
 void sha256_init(struct sha256 *s);

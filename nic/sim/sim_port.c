@@ -214,7 +214,7 @@ static uint32_t place_new(struct sim_port *port)
 	return port->dests_n++;
 }
 
-static void place_free(struct sim_port *port, uint32_t i)
+static void dest_free(struct sim_port *port, uint32_t i)
 {
 	port->dests[i].state = SIM_DEST_FREE;
 	port->dests[i].attached = false;
@@ -222,7 +222,7 @@ static void place_free(struct sim_port *port, uint32_t i)
 		port->lowest_free = i;
 }
 
-static void place_pending(struct sim_port *port, uint32_t i)
+static void dest_pending(struct sim_port *port, uint32_t i)
 {
 	port->dests[i].state = SIM_DEST_PENDING;
 	port->dests[i].next = SIM_NONE;
@@ -260,7 +260,7 @@ static int sim_connect(struct nic_port *nic_port, unsigned queue, const struct n
 	dest->attached = false;
 	dest->no_such_queue = NIC_ROUTE_QUEUE(remote_queue) >= a.queues || (!a.hash && NIC_ROUTE_FLOW(remote_queue));
 	dest->user = user;
-	place_pending(port, i);
+	dest_pending(port, i);
 	return 0;
 }
 
@@ -278,7 +278,7 @@ static void report(struct sim_port *port, uint32_t i, nic_event_fn *event, void 
 					.queue = dest->queue,
 					.error = -ECHRNG,
 					.text = text};
-		place_free(port, i);
+		dest_free(port, i);
 	} else {
 		dest->state = SIM_DEST_UP;
 	}
@@ -297,7 +297,7 @@ static uint64_t sim_port_step(struct nic_port *nic_port, uint64_t now, nic_event
 		uint32_t i = port->pending_first;
 		port->pending_first = port->dests[i].next;
 		if (port->dests[i].state == SIM_DEST_DROPPED)
-			place_free(port, i);
+			dest_free(port, i);
 		else
 			report(port, i, event, ctx);
 	}
@@ -312,7 +312,7 @@ static void sim_drop(struct nic_port *nic_port, uint32_t peer)
 	if (port->dests[peer].state == SIM_DEST_PENDING)
 		port->dests[peer].state = SIM_DEST_DROPPED;
 	else if (port->dests[peer].state == SIM_DEST_UP)
-		place_free(port, peer);
+		dest_free(port, peer);
 }
 
 void sim_nic_report_mtu(const struct sim_packet *p)

@@ -8,19 +8,23 @@
 #define SIM_ADDR_BYTES  20u
 #define SIM_BYTES_LEAST 1024u /* smallest tx_bytes_max(): see nic/nic.h */
 
+/** A port's address, packed into SIM_ADDR_BYTES. */
 struct sim_addr {
-	uint64_t world;
-	uint32_t host;
+	uint64_t world; /* identity of the simulated world: addresses of another one are not valid here */
+	uint32_t host;  /* number */
 	uint8_t rail, queues;
-	bool hash;
+	bool hash; /* flows reach queues by a hash, as at a card with RSS */
 };
 
+/** FREE → PENDING (connect) → UP (step reports it) → FREE (drop); or PENDING → DROPPED → FREE (at the next step). */
 enum sim_dest_state { SIM_DEST_FREE, SIM_DEST_PENDING, SIM_DEST_DROPPED, SIM_DEST_UP };
 
+/** An address handle. */
 struct sim_dest {
 	enum sim_dest_state state;
 	struct sim_host *to;
-	uint32_t queue, route;
+	uint32_t queue;     /* of this port */
+	uint32_t route;     /* NIC_ROUTE(): queue and flow at the other port */
 	uint32_t bytes_max; /* path MTU as discovered so far */
 	uint32_t incarnations;
 	uint32_t next; /* pending */
@@ -43,8 +47,8 @@ struct sim_queue {
 	bool armed;
 	bool woken;                 /* wake_fd is readable, or will be when it is created */
 	bool starved;               /* tx_reserve() returned -EAGAIN */
-	uint64_t tx_bytes, tx_most; /* bodies that wait for the wire; tx_waiting() is to be called again when they are no
-				       more than that. UINT64_MAX: it need not */
+	uint64_t tx_bytes, tx_most; /* bodies that wait for the wire; tx_waiting() is to be called again when they are
+				       no more than that. UINT64_MAX: it need not */
 	int wake_fd;                /* -1: not created yet */
 };
 

@@ -41,12 +41,14 @@ struct sim_slot {
 	uint32_t next, prev; /* parked; next: free as well */
 };
 
+/** The events of a world: a heap by time and order, whose entries name slots; parked ones are in no heap. */
 struct sim_events {
 	struct sim_heap_entry *heap;
 	struct sim_slot *slots;
-	uint32_t heap_n, heap_cap, slots_n, slots_cap, pending, pending_max, limit;
-	uint32_t free_slot;
-	uint64_t order, done;
+	uint32_t heap_n, heap_cap, slots_n, slots_cap;
+	uint32_t pending, pending_max, limit; /* events now, at most so far, at most allowed */
+	uint32_t free_slot;                   /* first of the list of free slots; SIM_NONE: none */
+	uint64_t order, done;                 /* events ever scheduled, which orders those of one time; and ever run */
 };
 
 /* ---- packets ---- */
@@ -100,9 +102,10 @@ struct sim_fate {
 	struct sim_random *corrupt_by, *cut_by;
 };
 
+/** A switch's shared buffer. */
 struct sim_switch {
 	uint32_t number;
-	uint64_t used, used_max;
+	uint64_t used, used_max; /* bytes that wait in its queues, and the largest number so far */
 };
 
 struct sim_link {
@@ -129,6 +132,7 @@ struct sim_link {
 	uint64_t begun;
 };
 
+/** What is disturbed between two hosts, in one direction. */
 struct sim_pair {
 	uint32_t to;
 	struct sim_disturber disturber;

@@ -96,14 +96,15 @@ enum verbs_refusal {
 
 /** The number of the last request from a remote queue to one of ours. */
 struct verbs_last_request {
-	struct verbs_last_request *next, *later;
+	struct verbs_last_request *next;  /* of the hash bucket */
+	struct verbs_last_request *later; /* of all, by age: the oldest is forgotten first */
 	const struct verbs_queue *queue;
-	uint32_t qpn, qkey;
-	uint64_t number;
+	uint32_t qpn, qkey; /* name of the remote queue */
+	uint64_t number;    /* later requests have a higher one */
 };
 
-/** A mailbox entry: notifies the other side that something of its owner has changed. Each entry is in its mailbox at most
- * once. */
+/** A mailbox entry: notifies the other side that something of its owner has changed. Each entry is in its mailbox at
+ * most once. */
 struct verbs_mail {
 	struct verbs_mail *next;
 	_Atomic bool queued; /* 1: in a mailbox. Both sides exchange it: a sender that finds it set need not push; the
