@@ -16,7 +16,7 @@
 
 /* Counts of the messages that are sent to a peer, to compare with those that it keeps. */
 struct out_found {
-	uint32_t n, strict, open; /* all; those that keep their order; those whose `done` is not 0 */
+	uint32_t n, strict, open; /* all; those that keep their order; those with numbered packets */
 	uint64_t bytes;           /* charged to the window */
 };
 

@@ -122,7 +122,8 @@ struct far_allocator {
 	void *reserved[4];             /* NULL */
 };
 
-/** Installs allocator `a`, which must stay valid. ALREADY_INITIALIZED after the first allocation of the process. */
+/** Installs allocator `a`, which must stay valid. Errors: INVALID (no name, reason or function), ALREADY_INITIALIZED
+ * (after the first allocation of the process). */
 enum far_status far_memory_allocator(const struct far_allocator *a, struct far_err *err);
 
 /**
