@@ -27,7 +27,7 @@ static unsigned lost;
 static void begin(void)
 {
 	memset(&fake_bulk, 0, sizeof fake_bulk);
-	memset(bodies, 0, sizeof lent);
+	memset(bodies, 0, sizeof bodies);
 	fake_bulk.seed = 1;
 	fixture_init();
 	fixture.fabric.crc = true;
