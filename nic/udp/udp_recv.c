@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Receiving. Poller. At low load each read is one recv(): recvmmsg() with UDP_GRO costs a tenth more per packet. After
- * several successful reads in a row one recvmmsg() looks whether several packets wait. If so the queue becomes busy and
- * uses it, until reads find single packets again.
+ * The receive half of a queue: udp_recv() reads the sockets and returns a nic_pkt for each datagram. Poller.
+ *
+ * At low load each read is one recv(): recvmmsg() with UDP_GRO costs a tenth more per packet. After several successful
+ * reads in a row one recvmmsg() checks whether several packets wait. If so the queue becomes busy and uses it, until
+ * reads find single packets again.
  *
  * With several sockets, recently used ones are polled every time, the others now and then, and all before a sleep.
  *
