@@ -342,6 +342,7 @@ static void on_future(struct future_listener *l, struct far_future *f)
 
 unsigned fiber_take_resumed(struct shard *s)
 {
+	shard_own(s);
 	struct fiber_wait *w = atomic_exchange_explicit(&s->resumed, NULL, memory_order_acquire), *in_order = NULL;
 	unsigned n = 0;
 	while (w) {

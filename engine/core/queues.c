@@ -7,6 +7,7 @@
 
 #include "base/must.h"
 #include "base/probe.h"
+#include "core/context.h"
 #include "core/packet.h"
 #include "core/receive.h"
 #include "core/session.h"
@@ -93,6 +94,7 @@ static uint32_t poll_after(const struct shard *s, struct shard_queue *sq, unsign
 
 unsigned queues_receive(struct shard *s)
 {
+	shard_own(s);
 	uint32_t passed = s->others_step, next = UINT32_MAX;
 	unsigned n = 0;
 	for (unsigned i = 1; i < s->queues_n; i++) {
@@ -113,6 +115,7 @@ unsigned queues_receive(struct shard *s)
 
 void queues_flush(struct shard *s)
 {
+	shard_own(s);
 	for (unsigned i = 1; i < s->queues_n; i++) {
 		if (s->queues[i].q->lanes.dirty_n) /* by a lane */
 			queues_touched(s, i);
@@ -130,6 +133,7 @@ static void look_soon(struct shard *s)
 
 void queues_touched(struct shard *s, unsigned i)
 {
+	shard_own(s);
 	struct shard_queue *sq = &s->queues[i];
 	sq->hot = FAR_HOT_POLLS;
 	sq->left = 0;
@@ -139,6 +143,7 @@ void queues_touched(struct shard *s, unsigned i)
 
 void queues_poll_all(struct shard *s)
 {
+	shard_own(s);
 	for (unsigned i = 1; i < s->queues_n; i++)
 		s->queues[i].left = 0;
 	look_soon(s);
@@ -188,6 +193,7 @@ struct far_buf *queues_buf(struct shard *s, size_t bytes)
 
 void queues_arm(struct shard *s)
 {
+	shard_own(s);
 	if (unlikely(budget_is_short()))
 		queues_trim(s);
 	for (unsigned i = 0; i < s->queues_n; i++)
@@ -196,6 +202,7 @@ void queues_arm(struct shard *s)
 
 void queues_disarm(struct shard *s)
 {
+	shard_own(s);
 	for (unsigned i = 0; i < s->queues_n; i++)
 		s->queues[i].ops->disarm(s->queues[i].q);
 	queues_poll_all(s);

@@ -97,6 +97,7 @@ bool session_owes(const struct shard *s, const struct session *se)
 
 void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there)
 {
+	shard_own(s);
 	session_functions(s, se)[local] = (uint16_t)(there + 1);
 	s->incarnations[se->worker].learned = true;
 }
@@ -349,6 +350,7 @@ unsigned session_resume(struct shard *s)
 void session_count_error(struct shard *s, const struct session *se, enum far_status status, bool typed,
 			 uint16_t function)
 {
+	shard_own(s);
 	static const uint8_t class_of[FAR_STATUS_COUNT] = {
 		[FAR_TIMEOUT] = SESSION_ERROR_TIMEOUT + 1,     [FAR_PEER_LOST] = SESSION_ERROR_LOST + 1,
 		[FAR_UNREACHABLE] = SESSION_ERROR_LOST + 1,    [FAR_CANCELLED] = SESSION_ERROR_CANCELLED + 1,

@@ -203,7 +203,7 @@ static void case_affinity(void)
 /* With FAR_TEST_HUGE=0 or 1 it is asked for. */
 static void case_huge(void)
 {
-	const char *asked = getenv("FAR_TEST_HUGE");
+	const char *pages = getenv("FAR_TEST_HUGE");
 	struct end s, c;
 	struct nic_addr to;
 	struct nic_err err;

@@ -53,10 +53,10 @@ static void teardown(void)
 
 TestSuite(budget, .init = setup, .fini = teardown);
 
-static void expect_text(uint64_t asked, const char *a, const char *b)
+static void expect_text(uint64_t wanted, const char *a, const char *b)
 {
 	char text[BUDGET_TEXT_MAX];
-	budget_text(text, sizeof text, asked);
+	budget_text(text, sizeof text, wanted);
 	cr_assert(strstr(text, a) && strstr(text, b), "%s", text);
 	cr_assert_lt(strlen(text), sizeof text - 1);
 }

@@ -389,7 +389,7 @@ Test(transport_grant, beyond_grants)
 
 static uint32_t sent_unscheduled, sent_window;
 
-static bool tell(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+static bool set_window(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	struct wire_ack *h = (struct wire_ack *)(void *)bytes;
 	if (from == 1 && h->kind == WIRE_ACK) {
@@ -406,7 +406,7 @@ Test(transport_grant, any_window)
 	for (unsigned i = 0; i < 25; i++) {
 		fixture_init();
 		fixture.fabric.crc = true;
-		fixture.fabric.hook = tell;
+		fixture.fabric.hook = set_window;
 		sent_unscheduled = numbers[i % 5];
 		sent_window = numbers[i / 5];
 		memset(&got, 0, sizeof got);
