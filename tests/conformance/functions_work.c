@@ -52,7 +52,7 @@ HANDLER(ps_push)
 	return status;
 }
 
-/* What a trainer does, asked by the server: so many rounds of its gradient, which is that of its rank and round; the
+/* What a trainer does at the server's request: so many rounds of its gradient, which is that of its rank and round; the
  * sum of all trainers' comes back. `make` is what gradients look like. */
 HANDLER(ps_train)
 {

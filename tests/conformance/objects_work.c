@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- c::Agent, whom observers ask by methods ---- */
+/* ---- c::Agent, whose methods observers call ---- */
 
 enum { STATES = 4, EPISODE_STEPS = 10 };
 

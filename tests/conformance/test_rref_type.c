@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a reference is to: I6, and the time-outs of asking, D2. Main thread of each process. */
+/** The type of a reference: I6, and the time-outs of its request, D2. Main thread of each process. */
 #include "objects.h"
 
 #include <string.h>
@@ -116,7 +116,7 @@ CONFORM(D2, rref_get_type_timeout_blocking)
 	struct far_rref *r = REMOTE(peer(1), "c::slow_add", FAR_ARGS(1, 2, 1000));
 	FAILS(FAR_TIMEOUT, far_rref_type(r, FAR_MS, &name, &err));
 	HOLDS(!name);
-	type_is(HERE, r, true, "int"); /* the next asks anew */
+	type_is(HERE, r, true, "int"); /* the next one requests it anew */
 	far_rref_free(r);
 }
 

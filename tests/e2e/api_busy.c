@@ -28,7 +28,8 @@ static enum far_status on_stop(struct far_req *req, const struct far_val *args, 
 	return far_return(req, NULL);
 }
 
-/* Worker 1 answers what it kept now and then, by itself: the window towards it is full, so nobody could ask it to. */
+/* Worker 1 answers what it kept now and then, by itself: the window towards it is full, so no request could make it do
+ * so. */
 static void release_until_stopped(void)
 {
 	while (!atomic_load(&stop)) {
@@ -90,7 +91,7 @@ static void window_full(void)
 	far_shard_release(agent);
 }
 
-/* More bytes of answers than the peers' memory holds, asked for and not read: they wait at the callee. */
+/* More bytes of answers than the peers' memory holds, requested and not read: they wait at the callee. */
 static void answers_wait(void)
 {
 	char tags[BIGS];

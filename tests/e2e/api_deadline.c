@@ -277,7 +277,7 @@ static void every_kind(uint64_t timeout, enum far_status expected, bool held)
 		far_shard_release(agent);
 }
 
-/* One-way messages tell nobody: each is run, or dropped and counted, here or there. */
+/* One-way messages report nothing: each is run, or dropped and counted, here or there. */
 static void one_ways(uint64_t timeout)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout};

@@ -91,7 +91,7 @@ static int worker(int rank)
 	return 0;
 }
 
-/* Of the second who asks: both have joined then. The first is not answered either. */
+/* At the second request both have joined. The first is not answered either. */
 static enum far_status die_second(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	static struct far_deferred *kept;

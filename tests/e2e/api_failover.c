@@ -149,7 +149,7 @@ static void cable(int k, bool up)
 	CHECK(ip("link set f%d %s", k, up ? "up" : "down"));
 }
 
-/* The way that worker 1 has, as it tells, comes to lead over this cable. */
+/* Waits until the path that worker 1 reports leads over this cable. */
 static void leads_by(const char *address, const char *why)
 {
 	for (int i = 0; i < WAIT_MS && !strstr(shared->address, address); i++)

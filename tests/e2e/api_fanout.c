@@ -307,7 +307,7 @@ static void back_pressure(void)
 	opts.partial = true;
 	by_deadline("t::fail", 0, 5, &opts, 4);
 	CHECK(results[0].status == FAR_TIMEOUT && results[0].executed == FAR_EXECUTED_NO);
-	/* No answer of its own tells this one that there is room. */
+	/* No answer of its own shows this one that there is room. */
 	opts.timeout_ns = FAR_FOREVER;
 	struct far_future *f = start("t::fail", 0, 5, &opts);
 	CHECK_STATUS(far_rpc_sync(agent, "worker2", "t::relay", FAR_ARGS(1), NULL, NULL, &err), FAR_OK, &err);

@@ -33,7 +33,7 @@ static void hedges(void)
 	CHECK(results[0].hedged && results[0].from.worker == 1 && results[0].value.u.i == 1);
 	CHECK(after.hedges_sent == before.hedges_sent + 1 && after.hedges_won == before.hedges_won);
 	CHECK(query(5, "t::release") == 1);
-	/* The function's own error is an answer; the second choice is not asked, now or later. */
+	/* The function's own error is an answer; the second choice is not called, now or later. */
 	far_counters_read(agent, &before);
 	opts.hedge_after_ns = 60 * FAR_SEC;
 	expect(start("t::fail", 1 << 1, 1, &opts), FAR_REMOTE, 0);

@@ -68,7 +68,7 @@ static inline void gate_await(struct far_agent *a, const char *to, int64_t n)
 		usleep(200);
 }
 
-/** Until a worker has no open request left; `own`: it is asked in its own process. */
+/** Until a worker has no open request left; `own`: it is queried in its own process. */
 static inline void none_active(struct far_agent *own)
 {
 	struct far_counters c;

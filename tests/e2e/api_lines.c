@@ -553,7 +553,7 @@ int main(void)
 	CHECK_STATUS(far_remote_to(ends[0].agent, to, other_class, FAR_NOARGS, NULL, &other, &err), FAR_OK, &err);
 	for (int i = 0; i < 100; i++)
 		polls();
-	for (int i = 0; i < 2; i++) /* the first calls of a function tell its number */
+	for (int i = 0; i < 2; i++) /* the first calls of a function transfer its number */
 		CHECK(result(function("t::plain")) == ran);
 	methods();
 	requests();

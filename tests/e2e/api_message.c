@@ -27,7 +27,7 @@ static void silent(struct far_req *req, const void *data, size_t len, void *user
 {
 }
 
-/* Answers with as many bytes as it is asked for. */
+/* Answers with the requested number of bytes. */
 static void alloc(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t bytes;

@@ -188,7 +188,7 @@ static int with_lazy_sessions(int rank)
 	return two_over(rank, &opts, "udp", "runtime directory");
 }
 
-/* Worker 1 dies while nobody waits for anything of it, and udp does not tell. Who leaves finds out. */
+/* Worker 1 dies while nobody waits for anything of it, and udp does not report it. A worker that leaves finds out. */
 static int idle_death(int rank)
 {
 	struct far_opts opts = options("udp");

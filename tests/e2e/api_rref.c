@@ -445,7 +445,7 @@ static void creation_fails_for_all(void)
 	struct far_call_opts brief = {.timeout_ns = 30 * FAR_MS};
 	struct far_future *f = NULL, *mine = NULL;
 	struct far_val v;
-	/* On a busy machine it may have failed before all ask. */
+	/* On a busy machine it may have failed before all requests. */
 	for (; !mine && brief.timeout_ns < 10 * FAR_SEC; brief.timeout_ns *= 2) {
 		struct far_rref *r;
 		CHECK_STATUS(far_remote_to(agent, at(1), "r::slow", FAR_ARGS(20000), &brief, &r, &err), FAR_OK, &err);

@@ -365,7 +365,7 @@ static int mortal(int rank)
 	return 0;
 }
 
-static int end_pipe[2]; /* a pipe whose end tells that worker 1 is gone */
+static int end_pipe[2]; /* a pipe whose end shows that worker 1 is gone */
 
 /* Worker 1 dies before anybody has a session with it. Expect the callers and the leaving workers to be notified. */
 static int unseen(int rank)
@@ -411,7 +411,7 @@ int main(void)
 		if (base.connect != FAR_CONNECT_LAZY)
 			continue; /* the others have sessions with it */
 		if (strcmp(check_nic(), "shm") != 0)
-			continue; /* over a network nobody tells a dead worker from one that is out of reach */
+			continue; /* over a network a dead worker looks like one that is out of reach */
 		CHECK(pipe(end_pipe) == 0);
 		s = spawn(WORLD, unseen);
 		close(end_pipe[1]);

@@ -155,7 +155,7 @@ bounded env FAR_KEY_FILE="$dir/key" "$farcall" run -n 2 -- "$refused" join
 ok "(the same join, with a key)" $?
 bounded env FAR_KEY_FILE="$dir/key" "$farcall" info --json
 [ $rc -eq 0 ] && has err "$dir/key, id $(cat "$dir/id")" && ! grep -qF "$(cat "$dir/key")" "$dir/out" "$dir/err"
-ok "farcall info tells the key's path and id, and not the key" $?
+ok "farcall info shows the key's path and id, and not the key" $?
 # Two members with keys of their own: one hosts the store.
 env FAR_KEY_FILE="$dir/key" RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" timeout -k 3 "$guard_s" "$refused" patient >"$dir/rank0" 2>&1 &
 rank0=$!
@@ -204,6 +204,6 @@ refuses "runtime directory: perf says so too" 1 "set FAR_RUNTIME_DIR" \
 	env FAR_NIC=shm FAR_RUNTIME_DIR="$theirs" "$farcall" perf latency
 bounded env FAR_NIC=shm FAR_RUNTIME_DIR="$theirs" "$farcall" info
 [ $rc -eq 0 ] && has out '^ *shm  *not available: .*set FAR_RUNTIME_DIR' && has out 'nic "shm" cannot be opened: .*set FAR_RUNTIME_DIR'
-ok "runtime directory: farcall info tells" $?
+ok "runtime directory: farcall info shows it" $?
 
 finish

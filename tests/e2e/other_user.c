@@ -28,7 +28,7 @@
 static char dirs[] = "/tmp/farcall-users-XXXXXX";
 static char root_dir[64], nobody_dir[64];
 static uint16_t port;
-static int ready[2], go[2]; /* members tell that they have joined; they go on when the other end is closed */
+static int ready[2], go[2]; /* members report that they have joined; they go on when the other end is closed */
 
 static void store_socket(void)
 {

@@ -74,7 +74,7 @@ static uint64_t read_bytes(void)
 	return bytes;
 }
 
-/* What it has copied since it was asked last, what its devices have read, how many notes came. */
+/* Bytes that it has copied since the last query, bytes that its devices have read, number of notes that came. */
 static void said(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t answer[3] = {in_place_copied_bytes(), read_bytes(), atomic_load(&noted)};

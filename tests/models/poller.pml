@@ -197,7 +197,7 @@ inline leave(p)
 }
 
 /* go_to_sleep(): store(asleep, 1, relaxed); shm_arm(): store(rx_state, relaxed), fence; fence; full_pass().
- * n == 0: asleep. A fence and the load after it are one step: nobody else can tell when a fence was waited for. */
+ * n == 0: asleep. A fence and the load after it are one step: no other process can see when a fence was waited for. */
 inline go_to_sleep(p)
 {
 	atomic {

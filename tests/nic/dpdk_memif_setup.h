@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of opening and connecting: arguments, reach, what it asks of the machine, and strangers at the socket.
+/** Cases of opening and connecting: arguments, reach, what the machine must have, and unexpected peers at the socket.
  * Main thread of each process. */
 #ifndef DPDK_MEMIF_SETUP_H
 #define DPDK_MEMIF_SETUP_H
@@ -200,7 +200,7 @@ static void case_affinity(void)
 	e.ops->close(e.port);
 }
 
-/* With FAR_TEST_HUGE=0 or 1 it is asked for. */
+/* With FAR_TEST_HUGE=0 or 1 huge= is set. */
 static void case_huge(void)
 {
 	const char *pages = getenv("FAR_TEST_HUGE");

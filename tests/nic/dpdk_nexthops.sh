@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Ways of the dpdk driver beyond its own subnet: two workers in network namespaces of their own, and the kernel of a third
-# that routes between them. Devices that are ours alone (net_pcap on an interface without addresses) ask for the router
+# that routes between them. Devices that are ours alone (net_pcap on an interface without addresses) resolve the router
 # themselves; net_af_packet follows the kernel's routes. VLANs, against the kernel's interfaces of them.
 # usage: dpdk_nexthops.sh AGENTS_NET CALLS_ON CARD_CALLS own|vlan|kernel
 # vlan: in an emulated machine (tests/vm/plans/hops.sh), as the host's kernel may know none
@@ -194,10 +194,10 @@ own_cases() {
 	size=2
 	both "$nic0" "$nic1" "$agents_net" 2 100000
 	finished && has out '^worker1 by dpdk'
-	ok "calls through a router that is asked for by ARP" $?
+	ok "calls through a router that is resolved by ARP" $?
 	both "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)" "$agents_net" 1 100000
 	finished
-	ok "calls through a router that is asked for by neighbour solicitation" $?
+	ok "calls through a router that is resolved by neighbour solicitation" $?
 	passes_small_mtu "calls through a router whose ways are narrow" "$nic0" "$nic1"
 	passes_small_mtu "the same with IPv6" "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)"
 	moves "a router's MAC address changes under calls" "$nic0" "$nic1"

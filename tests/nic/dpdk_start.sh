@@ -93,7 +93,7 @@ if [ -w $pages ] && trap restore EXIT && echo $((before + 64)) >$pages 2>/dev/nu
 	[ "$(awk '/HugePages_Free/ {print $2}' /proc/meminfo)" -ge 64 ]; then
 	FAR_TEST_HUGE=1 bounded "$memif" huge
 	[ "$rc" -eq 0 ] && has out 'huge pages in use'
-	ok 'memif with huge pages, asked for' $?
+	ok 'memif with huge pages, by huge=' $?
 	bounded "$memif" huge
 	[ "$rc" -eq 0 ] && has out 'huge pages in use'
 	ok 'memif with huge pages, because there are some' $?

@@ -259,7 +259,7 @@ static void run_cases(const struct test_case *cases, const char *family)
 		run_case(c, family);
 }
 
-/* Opens one port and asks what it is; datagram drivers take no heads, the others no packets without. */
+/* Opens one port and reads its capabilities; datagram drivers take no heads, the others no packets without. */
 static int look_at_driver(void)
 {
 	struct nic_err err = {""};

@@ -18,7 +18,7 @@ static int wrap_in_link(struct nic_port *lower, unsigned queues, struct nic_port
 	return transport_open(lower, &config, up, err);
 }
 
-/* From now on ports have a link over them; their capabilities are asked for. */
+/* From now on ports have the transport over them; reads their capabilities. */
 static bool go_over_link(void)
 {
 	struct nic_err err = {""};

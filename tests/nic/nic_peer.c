@@ -39,7 +39,7 @@ enum { PEERS_MAX = 8, QUEUES_MAX = 16, BURST = 32, PATHS_TRIED = 64 };
 /** In front of every packet's body. */
 struct words {
 	uint32_t magic, number, len;
-	uint16_t from;      /* process that asked */
+	uint16_t from;      /* process that called */
 	uint8_t answer;     /* 0: a request */
 	uint8_t queue;      /* it was meant for */
 	uint8_t arrived_at; /* set by who answers */

@@ -55,7 +55,7 @@ ok "two workers, larger messages read where they lie" $?
 reading 100000 fake0,gid=3,bulk=65536,connections=2 4 2 1000000
 ok "four of two shards, of two connections for that" $?
 reading 1000000 fake0,gid=2 2 1 16000000
-ok "without being asked for, on a device that checks bounds" $?
+ok "without bulk=, on a device that checks bounds" $?
 over fake0,gid=2,bulk=off 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 100000 0 && no_keys 2
 ok "with bulk=off nothing is read" $?
@@ -66,7 +66,7 @@ FAKE_VERBS_LOOSE=1 over fake0,gid=2 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 100000 0
 ok "nor on a device that does not check bounds" $?
 FAKE_VERBS_LOOSE=1 reading 1000000 fake0,gid=2,bulk=65536 2 1 16000000
-ok "but when it is asked for" $?
+ok "but with bulk=" $?
 bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs:fake0,gid=2,bulk=16384 "$farcall" run -n 2 -- "$4"
 [ "$rc" -eq 0 ] && read_it 10000000 1 && no_keys 2
 ok "registered memory, read where it lies" $?

@@ -314,7 +314,7 @@ def lies(pcap):
         lines = file.read().split("\n")
     copy = os.path.join(work, "PROTOCOL.md")
     honest = decode.Decoder(PROTOCOL)
-    # What engines ask and answer, in its order, undamaged; then the others, short ones first.
+    # Requests between engines and their answers, in order, undamaged; then the others, short ones first.
     sent = dict.fromkeys((d[5], d[2], d[3]) for d in decode.datagrams(pcap))
     requests = [s for s in sent if "[engine]" in (line := honest.line(*s)) and "crc=00000000" not in line]
     sent = requests + sorted(sent.keys() - set(requests), key=lambda s: (len(s[0]), s))

@@ -210,7 +210,7 @@ class Values:
 class Decoder:
     def __init__(self, protocol):
         self.layouts, self.codes = tables.read(protocol)
-        self.requests = {}  # of the slots of callers, what was asked of the engine last: (gen, fn)
+        self.requests = {}  # by call slot, the last request to the engine: (gen, fn)
         self.ends = None, None
 
     def field_text(self, f, value, raw, message_type):

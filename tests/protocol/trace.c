@@ -306,7 +306,7 @@ static void call_large(uint16_t fn, size_t len, uint64_t timeout)
 	rendezvous_out_unref(o);
 }
 
-/* A value is made, asked for twice and given back, as the engine answers. */
+/* A value is made, fetched twice and released, with the engine's answers. */
 static void call_engine(void)
 {
 	uint64_t incarnation = rref_incarnation(0, 0);

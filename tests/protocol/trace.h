@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** One end says it to another by hand; the packet is captured. */
+/** Sends from one end to the other by hand; the packet is captured. */
 void trace_send(union packet_head h, const void *body, size_t len);
 
-/** The other says it to the one. */
+/** The same in the other direction. */
 void trace_answer(union packet_head h, const void *body, size_t len);
 /** Time passes. */
 void trace_turn(void);

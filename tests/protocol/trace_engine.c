@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What engines ask each other, and the answers; some of them wrong. Main thread. */
+/** Requests between engines, and the answers; some of them wrong. Main thread. */
 #include "trace.h"
 
 #include "base/must.h"
@@ -134,7 +134,7 @@ static void wrong_replies(void)
 	answer(CALL_FIRST + RREF_CONTROL - RREF_CALL, 9, NULL, 0);
 	reply_put(&b, RREF_CONTROL, RREF_OPS_MAX + 1);
 	answer(CALL_FIRST + RREF_CONTROL - RREF_CALL, 9, b.bytes, b.len);
-	/* Of another generation of the slot, of another slot, the wrong way: nobody asked. */
+	/* Of another generation of the slot, of another slot, in the wrong direction: no request has it. */
 	answer(CALL_FIRST + RREF_FETCH - RREF_CALL, 8, b.bytes, 3);
 	answer(CALL_FIRST - 1, 9, b.bytes, 3);
 	trace_send(head_of(PACKET_REPLY, CALL_FIRST, 9, 0), b.bytes, 3);

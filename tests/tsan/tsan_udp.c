@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Ports of the udp driver, of two queues each. Every queue is held by two threads in turn, which attach places, send,
- * receive and detach; meanwhile the control thread makes places and drops them, asks for ways and reads counters. Some
- * places lead to a port that is closed, so that errors come back. For a build with ThreadSanitizer.
+ * receive and detach; meanwhile the control thread makes address handles and drops them, computes paths and reads
+ * counters. Some places lead to a port that is closed, so that errors come back. For a build with ThreadSanitizer.
  */
 #include "nic/nic.h"
 
@@ -28,7 +28,7 @@ struct list {
 	unsigned n;
 };
 
-/* A queue, with what its holder and the control thread tell each other. */
+/* A queue, with the lists between its holder and the control thread. */
 static struct holder {
 	pthread_mutex_t token;
 	struct nic_queue *q;

@@ -70,7 +70,7 @@ threads() {
 		sed 's/^/	/' "$task/stack"
 	done 2>/dev/null
 }
-# Beside the plan: tells once of a command that is about to be ended by its guard.
+# Beside the plan: reports once a command that is about to be ended by its guard.
 look_on() { # the plan's shell
 	while [ -d "/proc/$1" ]; do
 		late=
@@ -213,7 +213,7 @@ interface() {
 	return 1
 }
 # A worker of its own that has a card, until it is let go; what it says goes to held. It closes the card then: one that
-# is left running may have an interrupt to come when its next driver asks for interrupts of another kind, and QEMU's
+# is left running may have an interrupt to come when its next driver requests interrupts of another kind, and QEMU's
 # e1000e ends the emulator for that.
 hold_card() { # what follows dpdk:
 	: >"$dir/held" # not the one before

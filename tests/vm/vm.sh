@@ -215,7 +215,7 @@ nic() { # id, number, description
 	mac=$(printf '52:54:00:0%s:00:0%d' "$(echo "$1" | tr AB ab)" "$2")
 	case $to in
 	@hub[0-9]) net="hubport,id=net$2,hubid=${to#@hub}" ;;
-	# Not datagrams: they wait for a card that nobody reads, and then the sender's emulator asks again without a pause.
+	# Not datagrams: they wait for a card that nobody reads, and then the sender's emulator resolves again without a pause.
 	@wire) net="stream,id=net$2,server=$(if [ "$1" = A ]; then echo on; else echo off; fi),addr.type=unix,addr.path=$run/wire.$2" ;;
 	@tap:*:*) net="tap,id=net$2,script=no,downscript=no,vhost=off,ifname=$(echo "$to" | cut -d: -f2),queues=$(echo "$to" | cut -d: -f3)" ;;
 	@tap:*) net="tap,id=net$2,script=no,downscript=no,vhost=off,ifname=$(echo "$to" | cut -d: -f2)" ;;
@@ -326,7 +326,7 @@ while [ -n "$running" ]; do
 done
 wait
 machines=
-# Of what has ended, the machines above all: user and system. A subshell would tell its own.
+# Of what has ended, the machines above all: user and system. A subshell would report its own.
 times >"$run/times"
 processor_s=$(sed -n '2s/[ms]/ /gp' "$run/times" | awk '{ printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }')
 

@@ -539,7 +539,7 @@ Test(limits_of_a_shard, an_answer_without_a_record)
 	expect_error(0, FAR_REMOTE, FAR_EXECUTED_YES, "");
 }
 
-/* More sessions are asked for than the mailbox holds. Expect each asked for once, in order. */
+/* More sessions are requested than the mailbox holds. Expect each requested once, in order. */
 Test(limits_of_a_shard, mailboxes)
 {
 	enum { SESSIONS = 7 };

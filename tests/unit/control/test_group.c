@@ -120,7 +120,7 @@ Test(control_group, duplicate_name_is_seen_by_all)
 		result(i, FAR_NOT_UNIQUE, "RPC worker name \"w1\" is not unique: ranks 1 and 2 share it");
 }
 
-/* Rank 0 is out of descriptors when the last member connects. Expect it to tell so, with the remedy, at once. */
+/* Rank 0 is out of descriptors when the last member connects. Expect its error at once, with the remedy. */
 static void out_of_descriptors(int error, const char *remedy)
 {
 	start(0, 3);

@@ -55,7 +55,7 @@ Test(control_incarnation, the_end_of_one_without_sessions)
 	const struct mail *m = mail_last(&members[3], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_PEER_LOST);
 	cr_assert_eq(m->worker, 2u);
-	cr_assert_eq(fabric.connects[0], tried, "nobody is asked who is gone");
+	cr_assert_eq(fabric.connects[0], tried, "no request to a dead worker");
 }
 
 /* It cannot reach the store any more, and has a session. Expect that to decide. */
@@ -154,7 +154,7 @@ Test(control_incarnation, sessions_on_demand_with_the_next_incarnation)
 	ready(2);
 	known_to_all(2, 3);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_RESTARTED, 1, to(2, 0)), 1u);
-	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u, "nobody has asked");
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u, "no other session was requested");
 	want_session(&members[0], 1, 2, 0);
 	want_session(&members[2], 0, 1, 0);
 	run_ticks(5);
@@ -436,7 +436,7 @@ Test(control_incarnation, receive_connect_of_an_incarnation)
 	h.from = incarnations[1];
 	cr_assert_eq(send_connect(rogue, &h), -ESTALE, "the incarnation before");
 	h.from = incarnations[0];
-	cr_assert_eq(send_connect(rogue, &h), -EINPROGRESS, "forgotten: the store is asked");
+	cr_assert_eq(send_connect(rogue, &h), -EINPROGRESS, "forgotten: the store is queried");
 	run_ticks(3);
 	cr_assert_eq(send_connect(rogue, &h), -ESTALE);
 	h.from = 12345;

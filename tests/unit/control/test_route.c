@@ -78,7 +78,7 @@ Test(control_route, what_is_out_of_reach_is_passed_over)
 	cr_assert_str_eq(way(1, 0)->nic, "other");
 	has(way(1, 0)->why, "other is the best that is left: fake: ");
 	has(way(1, 0)->why, "is out of reach");
-	cr_assert_eq(port_of(0, 0), 0u, "oneself is not asked whether it is in reach");
+	cr_assert_eq(port_of(0, 0), 0u, "no check whether oneself is in reach");
 }
 
 /* Who connects decides, also where the two see it differently. */

@@ -157,9 +157,8 @@ Test(control_session, the_group_decides_together)
 }
 
 /*
- * Both sides ask, each at its own time. A schedule has two bits a step: who runs, and whether it sees one event of its
- * port. Expect one session, known to
- * both shards once, and nothing left that asks to be called.
+ * Both sides request the session, each at its own time. A schedule has two bits a step: who runs, and whether it sees
+ * one event of its port. Expect one session, known to both shards once, and no step due.
  */
 enum { STEPS = 5, SCHEDULES = 1 << 2 * STEPS };
 
@@ -192,7 +191,7 @@ static void interleave(unsigned schedule, int ask_0, int ask_1, bool lose)
 		run_ticks(30);
 	}
 	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 1u, "schedule %x, asked at %d and %d: member %d",
+		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 1u, "schedule %x, requested at %d and %d: member %d",
 			     schedule, ask_0, ask_1, i);
 		cr_assert_eq(mails_of(&members[i], MAIL_PEER_DOWN), 0u);
 		cr_assert_eq(fake_port_peers(members[i].port), 1u);
@@ -224,7 +223,7 @@ Test(control_session, both_sides_at_once_and_one_attempt_is_lost, .timeout = 60)
 				interleave(schedule, a, b, true);
 }
 
-/* The two shards of one worker, each asking for the other. */
+/* The two shards of one worker, each requesting a session with the other. */
 Test(control_session, both_shards_of_one_worker)
 {
 	for (int who = 1; who < 4; who++) {
@@ -390,7 +389,7 @@ Test(control_session, death_after_silence)
 	cr_assert_not(alive(0, 1));
 }
 
-/* Somebody says that nobody has a member's port. Expect the store to be asked, and the session to stay while that knows
+/* An ICMP error reports a member's port as closed. Expect a query of the store, and the session to stay while that has
  * the member. */
 Test(control_session, a_refused_port_proves_nothing)
 {
@@ -488,7 +487,7 @@ Test(control_session, sessions_while_leaving)
 	result(1, FAR_OK, "");
 }
 
-/* Nobody has a session with the dead one. Expect rank 0 to find out, and to tell. */
+/* Nobody has a session with the dead one. Expect rank 0 to find out, and to publish it. */
 Test(control_session, a_member_that_nobody_saw_die)
 {
 	join_lazily(4);
@@ -503,7 +502,7 @@ Test(control_session, a_member_that_nobody_saw_die)
 }
 
 /* A one-way message waits for a session with a worker whose host loses its power while the group leaves, when the store
- * notifies rank 0 alone. Expect its sender to ask the store, and to leave. */
+ * notifies rank 0 alone. Expect its sender to query the store, and to leave. */
 Test(control_session, a_host_without_power_answers_nothing)
 {
 	join_lazily(3);

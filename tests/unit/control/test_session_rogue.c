@@ -34,7 +34,7 @@ static int rogue_connect(struct nic_port *rogue, const struct handshake *h, unsi
 	return error;
 }
 
-/* Receive CONNECT of a member while a session with it is up. Expect that to be asked, and taken for over only when it
+/* Receive CONNECT of a member while a session with it is up. Expect a probe of it, and its end only when it
  * has ended: then the next CONNECT is accepted. */
 Test(control_session_rogue, receive_connect_while_up)
 {
@@ -85,7 +85,7 @@ Test(control_session_rogue, receive_connect_when_ready)
 	cr_assert_eq(rogue_connect(rogue, &h, 1), -EPROTO, "it has three");
 	h = good;
 	h.from++;
-	cr_assert_eq(rogue_connect(rogue, &h, 1), -EINPROGRESS, "the store is asked");
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EINPROGRESS, "the store is queried");
 	run_ticks(5);
 	cr_assert_eq(rogue_connect(rogue, &h, 1), -ESTALE, "the store knows another");
 	h = good;
@@ -96,7 +96,7 @@ Test(control_session_rogue, receive_connect_when_ready)
 	h.from = m[0].incarnation;
 	h.name = hash64(m[0].name, strlen(m[0].name));
 	h.from_shard = 0;
-	cr_assert_eq(rogue_connect(rogue, &h, 1), -EACCES, "we did not ask ourselves");
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EACCES, "it is no request of ours");
 	cr_assert_eq(members[0].posted_n, 0u);
 	cr_assert_eq(rogue_connect(rogue, &good, 1), 0);
 	cr_assert_eq(rogue_connect(rogue, &good, 1), -EACCES, "a second session");

@@ -322,7 +322,7 @@ static size_t frame(uint8_t out[STORE_FRAME_MAX], enum store_op op, const char *
 	return store_msg_encode(&m, out);
 }
 
-/* A stranger sends LOGIN, when asked to, and the bytes: is it dropped, and for this reason alone. */
+/* A non-member sends LOGIN, if `login`, and the bytes. Expect it dropped, for this reason alone. */
 static void non_member(bool login, const uint8_t *bytes, size_t len, enum store_drop reason)
 {
 	uint8_t out[STORE_FRAME_MAX];

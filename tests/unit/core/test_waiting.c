@@ -40,7 +40,7 @@ static struct session *far_session(void)
 	return &shard->sessions[session_index(shard, FAR_ONE, FAR_SHARD)];
 }
 
-/* How often the control thread was asked; empties its mail. */
+/* Number of session requests to the control thread; empties its mail. */
 static unsigned connects(void)
 {
 	struct mail m;
@@ -268,13 +268,13 @@ Test(core_waiting, a_lost_worker_is_back_before_the_mail)
 	cr_assert_eq(r.status, FAR_OK);
 }
 
-/* Another incarnation of it has begun. Expect the next call to ask for a session, and nothing of the incarnation before
+/* Another incarnation of it has begun. Expect the next call to request a session, and nothing of the incarnation before
  * to matter. */
 Test(core_waiting, a_lost_worker_comes_back)
 {
 	struct result r;
 	mail_with(MAIL_PEER_RESTARTED, FAR_OK);
-	cr_assert_eq(far_session()->state, SESSION_CLOSED, "nobody had asked for it");
+	cr_assert_eq(far_session()->state, SESSION_CLOSED, "no call had requested it");
 	call_far(&r, FAR_FOREVER, "a", 1);
 	cr_assert_eq(connects(), 1u);
 	mail_with(MAIL_PEER_RESTARTED, FAR_OK);
@@ -512,7 +512,7 @@ Test(core_waiting, cancelled_while_they_wait)
 	cr_assert_eq(shard->counters.calls_waiting, 0u);
 }
 
-/* The mailbox is full when a session is wanted. Expect it to be asked for later. */
+/* The mailbox is full when a session is wanted. Expect it to be requested later. */
 Test(core_waiting, a_full_mailbox_is_tried_again)
 {
 	struct mail filler = {.type = MAIL_DETACHED}, m;

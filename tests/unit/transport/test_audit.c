@@ -361,7 +361,7 @@ Test(transport_audit, a_batch_that_is_taken_slowly)
 	cr_assert_eq(((struct transport_queue *)there)->peers[at_1]->owed, 0);
 }
 
-/* An acknowledgement is asked for while as many as may wait do, and the driver below takes nothing. */
+/* An acknowledgement is due while the backlog is full, and the driver below takes nothing. */
 Test(transport_audit, an_acknowledgement_that_finds_no_room)
 {
 	begin();

@@ -306,7 +306,7 @@ Test(transport_auth, forgotten_requests)
 		harmless(1, kept[i].bytes, kept[i].len, "CONNECT", i);
 		cr_assert_eq(alone_kinds, 1u << WIRE_CHALLENGE, "%#x", alone_kinds);
 	}
-	/* Who asks now is not kept out. */
+	/* A new request is not rejected. */
 	fixture.step_ns = 100000;
 	fixture_pair(0, 1, &a, &b);
 	end();

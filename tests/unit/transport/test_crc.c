@@ -67,7 +67,7 @@ Test(transport_crc, both_do_without)
 	cr_assert(fixture_stream(1, at_1, 0, MESSAGES, length, 1000));
 	cr_assert_gt(of_others, before);
 	cr_assert_eq(bare, of_others);
-	/* Nobody but the network can tell. */
+	/* Only the network can see it. */
 	to_damage = 1;
 	cr_assert_not(fixture_stream(0, at_0, 1, 1, length, 1000) && !fixture.ends[1].bad);
 	cr_assert_eq(damaged, 1u);

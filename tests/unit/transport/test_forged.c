@@ -84,7 +84,7 @@ static unsigned drawn(unsigned from, unsigned e, uint8_t *packet, uint32_t len)
 
 /* ---- cookies ---- */
 
-/* Such a CONNECT from another connect request: `token` tells it from others. Its cookie is of `issued`. */
+/* Such a CONNECT from another connect request: `token` distinguishes it from others. Its cookie is of `issued`. */
 static void make_connect(uint8_t *out, uint64_t token, uint64_t issued)
 {
 	struct wire_handshake *body = (struct wire_handshake *)(void *)(out + TRANSPORT_HEAD_BYTES);
@@ -211,8 +211,8 @@ Test(transport_forged, length_of_connect)
 
 /* ---- answers ---- */
 
-/* REFUSED of a connect request by another member than the one that was asked, and with another nonce. Expect nothing;
- * then the right one, and that it fails. */
+/* REFUSED of a connect request by another member than the one that got the request, and with another nonce. Expect
+ * nothing; then the right one, and that it fails. */
 Test(transport_forged, refused_by_another_member)
 {
 	uint8_t packet[TRANSPORT_MAIL_BYTES];

@@ -320,7 +320,7 @@ Test(transport_hostile, acknowledges_the_future)
 	fixture_fini();
 }
 
-/* Strangers ask for connections, with and without the port's identity, from everywhere. Expect a bounded number of
+/* Non-members send connect requests, with and without the port's identity, from everywhere. Expect a bounded number of
  * answers and places, and a member to be connected meanwhile. */
 Test(transport_hostile, flood_of_connects)
 {

@@ -122,7 +122,7 @@ Test(transport_message, numbers_wrap)
 	}
 }
 
-/* Nobody receives. Expect the slots to be used up, tx_room() to tell, and all to come when somebody does. */
+/* Nobody receives. Expect the slots to be used up, tx_room() to return 0, and all to come when somebody does. */
 Test(transport_message, slots_full)
 {
 	fixture_init();

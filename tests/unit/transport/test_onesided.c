@@ -101,7 +101,7 @@ Test(transport_onesided, exposed_until_withdrawn)
 	cr_assert(refs() == 1 && o.n == 0 && o.stray == 1);
 }
 
-/* The connection broke: nobody asked. The message hears of it. */
+/* The connection broke, without a request to end. The message gets the event. */
 Test(transport_onesided, withdrawn_before_exposed)
 {
 	uint32_t entry = 0;

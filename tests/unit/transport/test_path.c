@@ -233,7 +233,7 @@ static uint64_t nothing(uint64_t seq)
 	return 8;
 }
 
-/* A call whose answer comes long after the way went: who answers finds that out, who asked has nothing to send. */
+/* A call whose answer comes long after the path failed: the callee finds that out, the caller has nothing to send. */
 Test(transport_path, an_answer_comes_by_the_other)
 {
 	two_rails();

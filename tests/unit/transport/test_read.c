@@ -52,7 +52,7 @@ static void settle(void)
 		fixture_turn();
 }
 
-/* As the engine does when it hears of a connection's end, or asks for it. */
+/* As the engine does at a connection's end, or to end it. */
 static void leave(void)
 {
 	fixture.ends[0].q->ops->detach(fixture.ends[0].q, at_0);
@@ -265,7 +265,7 @@ Test(transport_read, no_memory_for_long)
 	nothing_left();
 }
 
-/* Connections end at any time: what was announced, what is being asked for, what is read. */
+/* Connections end at any time: messages that are announced, requested, read. */
 static void break_now(void)
 {
 	if (fixture.turns % 13 == 0)

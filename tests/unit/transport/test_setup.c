@@ -351,7 +351,7 @@ Test(transport_setup, steering_by_hash_with_slow_places)
 		hash_pairs(slow);
 }
 
-/* Before ACCEPT comes, tells who is connecting that its last CONNECT came to another queue. */
+/* Before ACCEPT, sends WRONG_QUEUE to the connecting side for its last CONNECT. */
 static bool contradict(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	static struct transport_handshake w;

@@ -36,7 +36,7 @@ else
 	info sh -c 'ulimit -l unlimited; exec "$@"' sh $as_user
 	shows "a user with the rights" out "^  dpdk 10.8.0.1:7471"
 fi
-# The text goes to stderr where JSON is asked for.
+# The text goes to stderr with --json.
 FAR_DPDK="$card" bounded "$farcall" info --security none --json --nic "dpdk:$card,ip=10.8.0.1/24"
 shows "the port" err "^  dpdk 10.8.0.1:7471"
 shows "the card" err "^  $card (.*, $driver): ready"

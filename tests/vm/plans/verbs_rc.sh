@@ -67,7 +67,7 @@ errors() {
 	export FAR_NIC="verbs:$device$keys"
 	if [ "$kind" = siw ]; then
 		FAR_NIC="verbs:$device,rc=0" info
-		shows "datagrams are asked for" out 'is iWARP, which has no datagrams: leave rc=0 out'
+		shows "datagrams are selected" out 'is iWARP, which has no datagrams: leave rc=0 out'
 		bounded prlimit --memlock=65536 "$farcall" info --security none
 		shows "little memory may be locked" out 'locking [0-9]* KiB of the [0-9]* .*RLIMIT_MEMLOCK is 64 KiB: raise it'
 	else

@@ -247,7 +247,7 @@ __attribute__((unused)) static void work_end(struct far_op_work *work)
 	free(work->data);
 }
 
-/* Likewise with a workspace `work` of the size asked for; only the question if `question`. */
+/* Likewise with a workspace `work` of the requested size; only the request for it if `question`. */
 #define WITH_WORK(question, call)                                                                                      \
 	do {                                                                                                           \
 		struct far_op_work work = {0};                                                                         \

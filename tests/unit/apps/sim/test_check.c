@@ -432,7 +432,7 @@ Test(sim_check, only_what_is_asked_for)
 {
 	h.resends = 4;
 	checks.check = 1u << CHECK_ONCE;
-	fine("nobody asked about resends");
+	fine("resends are not checked");
 }
 
 /* ---- late ---- */

@@ -324,7 +324,7 @@ Test(fanout, a_failure_before_the_function_ran_calls_the_second_at_once)
 	error_from(NIC_PEER, &calls[0], FAR_RESOURCE, FAR_EXECUTED_NO);
 	second = sent(NIC_OTHER);
 	cr_assert_eq(results[0].status, FAR_PENDING);
-	/* The function's own error is an answer: nobody else is asked. */
+	/* The function's own error is an answer: no other target is called. */
 	error_from(NIC_OTHER, &calls[1], FAR_REMOTE, FAR_EXECUTED_YES);
 	expect_nothing();
 	cr_assert_eq(results[1].status, FAR_REMOTE);

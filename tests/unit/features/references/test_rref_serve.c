@@ -61,7 +61,7 @@ Test(rref_serve, every_order)
 	}
 }
 
-/* Receive a fetch for what nobody has asked for, whose time passes. Expect CANCELLED, and the record gone. */
+/* Receive a fetch of a value without a request to make it, whose time passes. Expect CANCELLED, and the record gone. */
 Test(rref_serve, fetch_of_nothing)
 {
 	struct rref_fetch f = {OUR_INCARNATION, ID(PEER, 7)};
@@ -253,7 +253,7 @@ Test(rref_serve, maker_lost_before)
 	expect_empty();
 }
 
-/* An incarnation of a worker is lost while another worker asks for a value that the next incarnation is to have made.
+/* An incarnation of a worker is lost while another worker fetches a value that the next incarnation is to have made.
  * Expect the fetch to wait for that. */
 Test(rref_serve, maker_restarts)
 {
@@ -291,7 +291,7 @@ Test(rref_serve, forks_outlive_silence)
 	cr_assert_eq(shard->rrefs->forks.n, 1u);
 	fetch(NIC_OTHER, 2, PEER, 7);
 	expect_seven(NIC_OTHER, 2);
-	fetch(NIC_OTHER, 3, PEER, 9); /* which its maker may still ask for */
+	fetch(NIC_OTHER, 3, PEER, 9); /* whose maker may still request it */
 	expect_nothing();
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	make(4, PEER, 9, 10, OUR_INCARNATION);
@@ -462,7 +462,7 @@ Test(rref_serve, names_wrap)
 	expect_empty();
 }
 
-/* Results left with references, and their session ended. Expect the receiver asked about them: those are kept while it
+/* Results left with references, and their session ended. Expect RECALL to the receiver: those are kept while it
  * says BUSY, given back when it says OK, and one that was sent later stays. */
 Test(rref_serve, results_are_recalled)
 {

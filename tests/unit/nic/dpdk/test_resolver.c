@@ -111,7 +111,7 @@ Test(dpdk_resolver, solicitation)
 	cr_assert_arr_eq(frame, group, 6);
 	cr_assert_eq(frame[21], 255);
 	len = responder_write(&them6, frame, len, reply);
-	cr_assert_eq(len, 86, "the one who is asked finds nothing wrong with it");
+	cr_assert_eq(len, 86, "its receiver accepts it");
 	cr_assert(resolver_read(&me6, reply, len, &news));
 	heard(&them6, true, true);
 	len = resolver_write_request(&me6, them6.ip, them6.mac, frame);
@@ -122,7 +122,7 @@ Test(dpdk_resolver, solicitation)
 	len = resolver_write_request(&them6, me6.ip, me6.mac, frame);
 	cr_assert(resolver_read(&me6, frame, len, &news));
 	heard(&them6, true, true);
-	/* Without an option: it is there, as it was asked. */
+	/* Without an option: it is there, at the address that was solicited. */
 	len = advertisement();
 	frame_store16(reply + 18, frame_be16(24));
 	seal(reply);
@@ -145,7 +145,7 @@ Test(dpdk_resolver, solicitation)
 	heard(&them6, true, true);
 	reply[58] = 0x60;
 	seal(reply);
-	cr_assert_not(resolver_read(&me6, reply, len, &news), "as if all had asked");
+	cr_assert_not(resolver_read(&me6, reply, len, &news), "as if it answered all");
 }
 
 Test(dpdk_resolver, broken_advertisement)

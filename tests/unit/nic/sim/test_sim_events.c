@@ -84,7 +84,7 @@ static void again(void *ctx)
 		sim_at(c->sim, sim_now(c->sim), again, c);
 }
 
-/* What an event asks for now comes after what was asked for before. */
+/* An event that is scheduled for now runs after those that were scheduled before. */
 Test(sim_events, of_one_moment_wait_their_turn)
 {
 	struct sim *sim = world(0);

@@ -305,7 +305,7 @@ Test(sim_port, an_armed_queue_wakes)
 	cr_assert_null(q->ops->kick);
 	q->ops->arm(q);
 	cr_assert_not(sim_queue_is_woken(q));
-	send_many(0, at_1, 1); /* before anybody has asked for the descriptor */
+	send_many(0, at_1, 1); /* before the first use of the descriptor */
 	cr_assert(sim_queue_is_woken(q) && sim_queue_waiting(q) == 1);
 	cr_assert(is_readable(q->ops->wake_fd(q)));
 	q->ops->wake_clear(q);
@@ -487,7 +487,7 @@ static unsigned open_descriptors(void)
 	return n;
 }
 
-/* They cost no descriptors as long as nobody asks for any. */
+/* Ports have no descriptors before the first use. */
 Test(sim_port, a_thousand_hosts)
 {
 	enum { THOUSAND = 1000 };

@@ -237,7 +237,7 @@ Test(udp_faults, full_in_the_middle_of_a_batch)
 	cr_assert_eq(room(), UDP_SLOTS);
 }
 
-/* As long as the socket is full, commits do not ask it; a flush does so once. */
+/* As long as the socket is full, commits do not try it; a flush does so once. */
 Test(udp_faults, full_and_committed_to)
 {
 	int full[64];

@@ -31,7 +31,7 @@ static const struct nic_bulk_ops *ops(void)
 	return verbs_bulk_queue_ops.bulk;
 }
 
-/* Registered when it is asked for. */
+/* Registered on request. */
 static bool piece(const void *at, size_t len, void **base, size_t *bytes)
 {
 	for (unsigned i = 0; i < PORTS_MAX; i++) {

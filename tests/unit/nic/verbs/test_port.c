@@ -326,7 +326,7 @@ Test(verbs_port, neighbour_that_is_not_there)
 	cr_assert(strstr(failed_text, "127.0.0.1") && strstr(failed_text, "no host replies"), "%s", failed_text);
 	fake_verbs.ah_error = 0;
 	connect_self(p, 0);
-	cr_assert(fixture_until(p, &ups, 1)); /* it is asked again */
+	cr_assert(fixture_until(p, &ups, 1)); /* it is resolved again */
 	fixture_step(p);
 	cr_assert_eq(p->ah_sets_n, 1);
 	fixture_close(p);
@@ -436,7 +436,7 @@ Test(verbs_port, device_is_removed)
 	fixture_close(p);
 }
 
-/* While a neighbour is asked for, and a queue is broken. */
+/* While a neighbour is resolved, and a queue is broken. */
 Test(verbs_port, device_is_removed_in_the_middle)
 {
 	struct verbs_port *p = fixture_open(NULL, 1);
@@ -457,7 +457,7 @@ Test(verbs_port, device_is_removed_in_the_middle)
 	fixture_close(p);
 }
 
-/* It tells nothing, and its node stays; what is there now of the same name is another device. */
+/* It reports nothing, and its node stays; what is there now of the same name is another device. */
 Test(verbs_port, device_is_removed_in_silence)
 {
 	char dir[] = "/tmp/farcall-entry.XXXXXX", entry[64], other[64];

@@ -350,7 +350,7 @@ Test(verbs_rc, only_flushes)
 	each_kind(only_flushes);
 }
 
-/* A failure drops what waits; what comes afterwards is asked for again. */
+/* A failure drops what waits; later packets start another attempt. */
 static void fails_then_works(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
@@ -409,7 +409,7 @@ Test(verbs_rc, asked_for_again)
 	each_kind(fails_then_works);
 }
 
-/* What waits when the connection that it waits for goes as soon as it is made is asked for again, by nobody's commit.
+/* A connection ends as soon as it is made. Packets that wait for it start another attempt, without a further commit.
  */
 static void evicted_before_use(void)
 {
