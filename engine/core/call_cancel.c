@@ -35,7 +35,6 @@ bool call_cancel_future(struct shard *s, struct far_future *f)
 
 void call_gather_cancels(struct shard *s)
 {
-	shard_own(s);
 	struct call_cancel_msg *msg = atomic_exchange_explicit(&s->cancels, NULL, memory_order_acquire);
 	while (msg) {
 		struct call_cancel_msg *next = msg->next;

@@ -133,7 +133,6 @@ static void look_soon(struct shard *s)
 
 void queues_touched(struct shard *s, unsigned i)
 {
-	shard_own(s);
 	struct shard_queue *sq = &s->queues[i];
 	sq->hot = FAR_HOT_POLLS;
 	sq->left = 0;
@@ -143,7 +142,6 @@ void queues_touched(struct shard *s, unsigned i)
 
 void queues_poll_all(struct shard *s)
 {
-	shard_own(s);
 	for (unsigned i = 1; i < s->queues_n; i++)
 		s->queues[i].left = 0;
 	look_soon(s);
@@ -193,7 +191,6 @@ struct far_buf *queues_buf(struct shard *s, size_t bytes)
 
 void queues_arm(struct shard *s)
 {
-	shard_own(s);
 	if (unlikely(budget_is_short()))
 		queues_trim(s);
 	for (unsigned i = 0; i < s->queues_n; i++)
@@ -202,7 +199,6 @@ void queues_arm(struct shard *s)
 
 void queues_disarm(struct shard *s)
 {
-	shard_own(s);
 	for (unsigned i = 0; i < s->queues_n; i++)
 		s->queues[i].ops->disarm(s->queues[i].q);
 	queues_poll_all(s);

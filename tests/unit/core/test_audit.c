@@ -212,7 +212,7 @@ Test(core_audit, lists_of_sessions)
 	PLANT(se->unsent_mails, 1u << MAIL_DETACHED, "sessions that may not open again yet: counted 0, found 1");
 	PLANT(se->unsent_mails, 1u << MAIL_CONNECT, "sessions with mail for the control thread");
 	se->has_rendezvous = false;
-	finds("what it says of its fragments");
+	finds("its flag of fragments is wrong");
 	se->has_rendezvous = true;
 	PLANT(se->q, NULL, "what its peer sends is another session's");
 	PLANT(p->session, NULL, "what is kept of its fragments is another session's");

@@ -431,7 +431,7 @@ Test(sim_events, worlds_that_make_no_sense_are_refused)
 	HOST_REFUSED(host.nic.rx_slots = 0, "receive ring");
 	HOST_REFUSED(host.nic.tx_slots = 0, "transmit ring");
 	HOST_REFUSED(host.nic.body_align = 48, "aligned");
-	HOST_REFUSED(host.nic.peers_max = 0, "places");
+	HOST_REFUSED(host.nic.peers_max = 0, "address handles");
 	HOST_REFUSED(memset(host.name, 'x', sizeof host.name), "name");
 	cr_assert_eq(sim_hosts(sim), 0);
 	cr_assert_null(sim_host(sim, 0));
