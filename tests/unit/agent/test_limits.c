@@ -19,7 +19,7 @@
  * - ring slots: nic/shm/shm_queue: ring_full_and_recovery; core/deferred: no_slot_for_an_answer
  * - bulk memory: nic/shm/shm_bulk, nic/shm/shm_queue: bulk_full_and_recovery; core/call: calls_that_cannot_be_sent;
  *   core/deferred: answers_wait_for_bulk_memory_…; e2e/api_busy: answers_wait, requests_too_many_bytes
- * - paused requests: core/deferred: parking_is_bounded
+ * - paused requests: core/deferred: pausing_is_bounded
  * - one-way messages: rendezvous/send: the_window_of_one_ways; e2e/api_large: posts
  * - rendezvous messages of a session: rendezvous/send: fragments_stay_within_the_window
  * - rendezvous messages with memory: rendezvous/receive: lanes_wait_for_memory
@@ -55,7 +55,7 @@
  * - closing the store: control/leave: a_connection_left_open, the_store_ends_after_the_last_request
  * - a worker without a NIC: control/group: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh
  * - descriptors: control/store_load: without_descriptors; control/group: out_of_descriptors_…
- * - WAITs: control/store: too_many_parked_waits_drop_their_client; control/store_load: waits_of_all_are_bounded
+ * - WAITs: control/store: too_many_pending_waits_drop_their_client; control/store_load: waits_of_all_are_bounded
  * - replies that are not read: control/store_load: requests_wait_for_a_client_that_does_not_read,
  *   a_client_that_does_not_read_is_dropped, many_that_do_not_read_are_dropped
  * - store: limits_process: clients_of_the_store; control/store: limits_of_key_and_value, keys_are_bounded,

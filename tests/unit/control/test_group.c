@@ -83,7 +83,7 @@ Test(control_group, order_of_start_does_not_matter)
 Test(control_group, idle_members_ask_for_no_wake_up)
 {
 	join(3);
-	/* Requests parked for the join end with its deadline; afterwards nothing is left. */
+	/* Requests that wait for the join end with its deadline; afterwards nothing is left. */
 	run_ticks((int)(INIT_NS / TICK) + 5);
 	cr_assert_eq(round_robin(), TIME_NEVER);
 }

@@ -151,7 +151,7 @@ Test(store, wait_is_answered_by_each_kind_of_write)
 	cr_assert_eq(submit(a, STORE_WAIT, "w3", NULL, NULL, 0, &three), 0);
 	steps();
 	cr_assert_eq(one.calls + two.calls + three.calls, 0);
-	/* Other requests of the same client overtake a parked one. */
+	/* Other requests of the same client overtake a pending WAIT. */
 	request(b, STORE_SET, "other", "x", NULL, 0);
 	request(a, STORE_SET, "w1", "v", NULL, 0);
 	request(a, STORE_ADD, "w2", NULL, NULL, 3);
@@ -366,7 +366,7 @@ Test(store, malformed_frames_drop_their_client)
 	non_member(false, (const uint8_t *)"GET / HTTP/1.1\r\n\r\n", 18, STORE_DROP_MALFORMED);
 }
 
-Test(store, too_many_parked_waits_drop_their_client)
+Test(store, too_many_pending_waits_drop_their_client)
 {
 	uint8_t f[STORE_FRAME_MAX];
 	int h = net->ops->connect(net, "h", PORT);

@@ -230,13 +230,13 @@ Test(store_load, waits_end_without_a_walk_over_all, .timeout = 200)
 	cr_assert_eq(step(), TIME_NEVER);
 }
 
-/* What is parked, by the test's own book. */
-struct parked {
+/* Pending WAITs, by the test's own book. */
+struct pending {
 	int client;
 	unsigned key;
 	uint64_t deadline;
 };
-static struct parked book[8192];
+static struct pending book[8192];
 static unsigned book_n;
 
 /* Strikes those of a client, of a key (-1: any), or due by now; returns when the next is due. */
@@ -276,7 +276,7 @@ Test(store_load, waits_end_in_any_order)
 		} else if (r % 7) {
 			uint64_t timeout = r % 11 ? 1 + r % 10007 : UINT64_MAX;
 			send_request(h[c], STORE_WAIT, key, timeout);
-			book[book_n++] = (struct parked){c, k, time_after(world->now, timeout)};
+			book[book_n++] = (struct pending){c, k, time_after(world->now, timeout)};
 		} else {
 			submit(here, STORE_SET, key, "x", &ok);
 			submit(here, STORE_DELETE, key, "", &ok);

@@ -19,7 +19,7 @@ TestSuite(core_session, .init = shard_setup, .fini = shard_teardown);
 
 /* ---- sessions ---- */
 
-/* DOWN with everything pending: calls, an ended one, open requests, a kept answer, parked requests. */
+/* DOWN with everything pending: calls, an ended one, open requests, a cached answer, paused requests. */
 Test(core_session, session_down_with_everything_pending)
 {
 	static struct result r[3];

@@ -189,8 +189,8 @@ static void unblock(void)
 	expect(&h, PACKET_REPLY, 999);
 }
 
-/* Repeats have no credit: parked beside the first ones they would be more than there may be. */
-Test(retry, repeats_of_parked_ones_take_no_place)
+/* Repeats have no credit: paused beside the first ones they would be more than there may be. */
+Test(retry, repeats_of_paused_ones_take_no_place)
 {
 	enum { N = 200 };
 	block();
@@ -209,7 +209,7 @@ Test(retry, repeats_of_parked_ones_take_no_place)
 	cr_assert_eq(ran, (unsigned)N);
 }
 
-Test(retry, repeats_of_running_ones_are_not_parked)
+Test(retry, repeats_of_running_ones_are_not_paused)
 {
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
 	passes(1);
