@@ -96,7 +96,7 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 release:
 	if (pkt->cookie) {
 		sq->ops->release(sq->q, pkt->peer, pkt->cookie);
-		/* The answer to a long message does not wait for those behind it. */
+		/* The answer to a rendezvous message does not wait for those behind it. */
 		if (pkt->body_len >= ANSWER_AT_ONCE)
 			sq->ops->flush(sq->q);
 	}

@@ -233,7 +233,7 @@ void transport_audit_peer(struct transport_auditor *a, const struct transport_pe
 	fits(p->queue == a->q, "it is another queue's");
 	for (const struct transport_message *m = a->q->ready_first; m; m = m->next)
 		ready += m->peer == p;
-	same("whole messages that are to be handed up", p->ready_n, ready);
+	same("complete messages that are to be delivered", p->ready_n, ready);
 	audit_timers(a, p);
 	audit_ways(a, p);
 	fits(!p->dead || !p->begun_n, "it is dead, and messages of it are granted");

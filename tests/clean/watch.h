@@ -2,7 +2,7 @@
 /**
  * Watching a thread: from watch_thread() on it may make the declared system calls only, and neither allocate nor take
  * a lock. What it does all the same is reported on stderr, with a backtrace, and ends the process with WATCH_STATUS.
- * For the rest of the thread's life: a filter of system calls cannot be taken off.
+ * Until the thread ends: a filter of system calls cannot be taken off.
  */
 #ifndef WATCH_H
 #define WATCH_H

@@ -93,7 +93,7 @@ static void audit_rendezvous(const struct auditor *a, const struct session *se, 
 	while (*oneways_end)
 		oneways_end = &(*oneways_end)->next;
 	fits(a, se, p->queue_tail == queue_end && p->ready_tail == ready_end && p->oneways_tail == oneways_end,
-	     "a list of long or one-way messages ends elsewhere");
+	     "a list of rendezvous or one-way messages ends elsewhere");
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		oneways +=
 			rendezvous_of(a->s)->ins[i].peer == p && rendezvous_of(a->s)->ins[i].head.type == PACKET_ONEWAY;
@@ -140,7 +140,7 @@ static void audit_ended(const struct auditor *a, const struct session *se)
 	fits(a, se, p->oneways_sent == p->oneways_acked && p->packets_sent == p->packets_acked,
 	     "it is not up, and awaits acknowledgements");
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
-		fits(a, se, !p->in[lane].open && !p->in[lane].in, "it is not up, and has a long message that arrives");
+		fits(a, se, !p->in[lane].open && !p->in[lane].in, "it is not up, and has a rendezvous message that arrives");
 }
 
 static void audit_state(const struct auditor *a, const struct session *se, struct totals *t)

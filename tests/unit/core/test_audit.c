@@ -142,10 +142,10 @@ Test(core_audit, grants)
 	fine("announced");
 	cr_assert_eq(left(), 1);
 	l->accepted = TOTAL + 1;
-	finds("more of a long message has come than there is");
+	finds("more of a rendezvous message has come than there is");
 	l->granted = false;
 	l->accepted = 1;
-	finds("a long message has come that was not granted");
+	finds("a rendezvous message has come that was not granted");
 	l->accepted = 0;
 	l->granted = true;
 	put_about(PACKET_ABORT, 1, 1, 0, 0);
@@ -262,5 +262,5 @@ Test(core_audit, sessions_that_ended)
 	PLANT(p->oneways_n, 1, "and has fragments or one-way messages");
 	PLANT(p->oneways_sent, p->oneways_sent + 1, "and awaits acknowledgements");
 	PLANT(p->packets_sent, p->packets_sent + 1, "and awaits acknowledgements");
-	PLANT(p->in[2].open, true, "and has a long message that arrives");
+	PLANT(p->in[2].open, true, "and has a rendezvous message that arrives");
 }

@@ -194,8 +194,8 @@ Test(transport_audit, what_has_come)
 	PLANT(q->in_bytes, q->in_bytes + 1, "bytes of messages that arrived");
 	PLANT(q->handed_bytes, 1, "bytes of messages that arrived");
 	PLANT(m->charged, m->charged - 1, "bytes of messages that arrived");
-	PLANT(p->ready_n, 1, "whole messages that are to be handed up");
-	PLANT(q->ready_last, &m->next, "the list of whole messages ends elsewhere");
+	PLANT(p->ready_n, 1, "complete messages that are to be delivered");
+	PLANT(q->ready_last, &m->next, "the list of complete messages ends elsewhere");
 	PLANT(r->held_last, &m->next, "the list of messages that wait for their session ends elsewhere");
 	PLANT(r->arrived[p->rx_next % FAR_TRANSPORT_WINDOW].message, &transport_handed_up,
 	      "the packet that is due has come");

@@ -348,7 +348,7 @@ Test(lossy, everything)
 	cr_assert_geq(dropped(), 10u);
 }
 
-/* ---- the lower connection's life ---- */
+/* ---- the end of the lower connection ---- */
 
 /* Who has gone is not reported, and what is sent there is lost; there is room for it for ever. */
 Test(lossy, gone)

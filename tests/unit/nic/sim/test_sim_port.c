@@ -186,7 +186,7 @@ Test(sim_port, a_crash_ends_rings_and_a_restart_begins_anew)
 	cr_assert_eq(s.in_flight, 0);
 }
 
-/* What an earlier life has sent still arrives, in the later one too. */
+/* Packets that an earlier incarnation has sent still arrive, at a later one too. */
 Test(sim_port, packets_outlive_their_sender_and_their_receiver)
 {
 	sim_fixture.config.topology.host.delay_ns = 1000000;

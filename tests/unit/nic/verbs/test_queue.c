@@ -393,7 +393,7 @@ Test(verbs_queue, buffers_are_refused)
 	fixture_close(p);
 }
 
-/* The device gives up: all that was posted comes back, in this life and after it. */
+/* The device gives up: all that was posted comes back, in this generation and after it. */
 Test(verbs_queue, error_state)
 {
 	uint64_t got[32];
