@@ -69,7 +69,7 @@ struct floor_meeting {
 	struct sockaddr_storage from; /* SOCKET: its own */
 	struct sockaddr_storage to;   /* SOCKET: the server's, who fills in the port */
 	/* server */
-	struct nic_addr server; /* TELL */
+	struct nic_addr server; /* FLOOR_MEET_ADDRESS */
 	int32_t error;          /* 0 or -errno */
 	char text[FLOOR_TEXT_BYTES];
 };

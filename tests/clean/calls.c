@@ -60,7 +60,7 @@ MESSAGE(post_message)
 	CHECK(watched());
 }
 
-/* Asks the caller the same, one level less deep. */
+/* Calls the same function of the caller, one level less deep. */
 HANDLER(nest)
 {
 	struct far_val below = far_int(-1);

@@ -96,7 +96,7 @@ CONFORM(I6, rref_type_with_error_non_blocking)
 	far_rref_free(r);
 }
 
-/* Asked before it is there: waits. */
+/* Requested before the value is there: waits. */
 CONFORM(I6, rref_type_slow_init)
 {
 	objects_register(HERE);

@@ -66,7 +66,7 @@ FAR_HANDLER(last_refusal)
 	return far_return_int(req, refusal);
 }
 
-/* Asks rank 0, and answers with its future: no wait in an inline handler. */
+/* Calls rank 0, and answers with its future: no wait in an inline handler. */
 FAR_HANDLER(relay)
 {
 	struct far_future *f;

@@ -41,7 +41,7 @@ static void relayed(enum far_status status, const void *data, size_t len, const 
 	far_deferred_reply(user, data, len);
 }
 
-/* Asks where its own call comes from. Expect its shard, and no other to be allowed. */
+/* Reads the shard of its own call. Expect its shard, and no other to be allowed. */
 static void relay(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_deferred *d;

@@ -103,7 +103,7 @@ refuses "beyond loopback" 1 "pass --security none" \
 refuses "beyond loopback, permitted, and nobody there" 1 "the store at 192.0.2.1:1: " \
 	--first 1 --count 1 --world-size 2 --init-method tcp://192.0.2.1:1 --timeout 300ms --security none -- true
 
-# A stranger at the port: it says nothing, or something else.
+# An unexpected server at the port, which sends nothing or other bytes.
 cat >"$dir/unexpected.py" <<'END'
 import os, socket, subprocess, sys
 s = socket.socket()
@@ -124,7 +124,7 @@ Content-Length: 100000
 ................................................................................'; do
 	bounded python3 "$dir/unexpected.py" "$words"
 	[ $rc -eq 1 ] && has err '^farcall claim: the store at 127.0.0.1:[0-9]*: '
-	ok "a stranger at the port that says ${words:+other words}" $?
+	ok "an unexpected server at the port${words:+, other bytes}" $?
 done
 
 # shellcheck disable=SC2016

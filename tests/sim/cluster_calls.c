@@ -29,7 +29,7 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 	far_reply(req, &answer, sizeof answer);
 }
 
-/* Asks its own worker's inline handler before it answers. */
+/* Calls its own worker's inline handler before it answers. */
 static void by_fiber(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct cluster_worker *w = cluster_here();

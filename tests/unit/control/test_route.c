@@ -274,7 +274,7 @@ Test(control_route, no_way_is_left)
 	cr_assert_eq(m->status, FAR_UNREACHABLE);
 	has(m->text, strerror(ETIMEDOUT));
 	has(m->text, strerror(EMFILE));
-	/* Asked again, it begins with the best again. */
+	/* Another request begins with the best path again. */
 	fabric.deaf_driver = NULL;
 	want_session(&members[0], 0, 1, 0);
 	run_ticks(10);

@@ -118,7 +118,7 @@ Test(control_session, nothing_is_set_up_before_it_is_asked_for)
 	cr_assert_eq(members[0].posted_n, 1u);
 	cr_assert_eq(members[1].posted_n, 4u);
 	cr_assert_eq(members[2].posted_n, 1u);
-	/* Asked for what there is: nothing more. */
+	/* A request for a session that exists: nothing more. */
 	want_session(&members[1], 1, 0, 0);
 	run_ticks(5);
 	cr_assert_eq(members[1].posted_n, 4u);

@@ -173,7 +173,7 @@ Test(store_load, idle_connections_lock_nobody_out)
 	cr_assert_eq(store_server_drops(server, STORE_DROP_UNAUTHENTICATED), 40u);
 	for (int i = 0; i < IDLE; i++)
 		cr_assert_eq(is_dropped(idle[i]), i < 40, "%d", i);
-	int h = greet(); /* takes a stranger's place for as long as it is one */
+	int h = greet(); /* takes the room of a connection without LOGIN as long as it is one */
 	cr_assert(is_dropped(idle[40]));
 	cr_assert_not(is_dropped(h));
 	served(far_away);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets that nobody of the group would send: a stranger's, and those of a member that breaks the rules.
+/** Packets that no correct member would send: a non-member's, and those of a member that breaks the rules.
  * The test's thread. */
 #include "transport_fixture.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Connections of a link: the handshake and what may go wrong with it, strangers, ends. The test's thread. */
+/** Connections of the transport: the handshake and its failures, non-members, ends. The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/limits.h"
@@ -118,7 +118,7 @@ Test(transport_setup, refused)
 		cr_assert(fixture_until(&fixture.ends[0].fails, 1, 10000));
 		cr_assert_eq(fixture.ends[0].error, -EALREADY);
 		cr_assert(strstr(fixture.ends[0].text, "dgram 1"), "%s", fixture.ends[0].text);
-		/* Asked once, however often CONNECT was repeated. */
+		/* One event, however often CONNECT was repeated. */
 		cr_assert_eq(fixture.ends[1].connects, 1);
 		cr_assert_eq(fixture.ends[1].ups, 0);
 		/* And then again. */

@@ -65,7 +65,7 @@ if [ "$driver" = vfio-pci ]; then
 	group=$(readlink "/sys/bus/pci/devices/$card/iommu_group")
 	exec 9<>"/dev/vfio/${group##*/}" # as a program that knows of no claims
 	info env 9>&-
-	shows "a card that a stranger has" out "another process has it, and a card serves one: one card, or one virtual function"
+	shows "a card that another process has" out "another process has it, and a card serves one: one card, or one virtual function"
 	exec 9>&-
 	info env
 	shows "it has let it go" out "^  dpdk 10.8.0.1:7471"

@@ -518,7 +518,7 @@ static void proof(const char *label, const uint8_t *asker, const uint8_t *challe
 	auth_mac_end(&m, out);
 }
 
-/* Asks, and answers the challenge with what `forge` makes of the two nonces. */
+/* Sends AUTH, and answers the challenge with what `forge` makes of the two nonces. */
 static void answers(unsigned files, const struct message *answer)
 {
 	int fds[3], fd = dial(&b);

@@ -117,7 +117,7 @@ static bool connects(struct verbs_port *a, uint32_t to, struct verbs_port *b)
 	return ups_of(a) && ups_of(b);
 }
 
-/* Asks until `p` has refused one more for this reason; nothing comes up at `a`. */
+/* Connects until `p` has refused one more for this reason; nothing comes up at `a`. */
 static void is_refused(struct verbs_port *a, uint32_t to, struct verbs_port *p, enum verbs_refusal why)
 {
 	uint64_t before = refused(p, why), all = fixture_stats(p).refused, others = 0;
