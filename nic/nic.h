@@ -12,8 +12,8 @@
  * - A connected driver (`caps.connected`) sets connections up: NIC_EVENT_CONNECT reports a connect request to the
  * acceptor, a handshake payload travels each way, each received packet names its peer, and the end of a peer is
  * reported.
- * - A datagram driver has address handles only: connect() makes one, its UP reports that it exists, and the other port is
- *   not involved. Received packets name no peer. NIC_EVENT_DOWN never occurs; NIC_EVENT_UNREACHABLE may.
+ * - A datagram driver has address handles only: connect() makes one, its UP reports that it exists, and the other port
+ * is not involved. Received packets name no peer. NIC_EVENT_DOWN never occurs; NIC_EVENT_UNREACHABLE may.
  *
  * Whatever a driver does not promise in its caps, the caller adds above it.
  */

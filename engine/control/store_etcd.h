@@ -64,9 +64,9 @@ struct etcd_store {
 	int error; /* -errno that ends the attempt; 0: none */
 	int64_t lease, old_lease;
 	uint64_t now, keep_at, retry_at;
-	int64_t knocked;    /* lease that holds the key of the first frame, whose client got a query whether it is alive;
-			       0: none */
-	uint64_t op;        /* number of the last write */
+	int64_t knocked; /* lease that holds the key of the first frame, whose client got a query whether it is alive;
+			    0: none */
+	uint64_t op;     /* number of the last write */
 	enum effect effect; /* of the first frame's transaction */
 	int64_t put_lease;
 	uint64_t load;

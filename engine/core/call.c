@@ -68,14 +68,12 @@ static void arm_aged(struct shard *s, uint64_t before)
 
 void call_stamp(struct shard *s, uint64_t now)
 {
-	shard_own(s);
 	take_young(s, now);
 	arm_aged(s, now - CALL_NEAR_NS / 2);
 }
 
 void call_arm_all(struct shard *s, uint64_t now)
 {
-	shard_own(s);
 	take_young(s, now);
 	arm_aged(s, UINT64_MAX);
 }
@@ -517,7 +515,6 @@ bool call_await_rendezvous(struct shard *s, struct session *se, const struct pac
 
 void *call_place(struct shard *s, uint32_t slot, size_t len)
 {
-	shard_own(s);
 	const struct call *c = &s->calls[slot];
 	return s->config.place ? s->config.place(c->done, c->user, len) : NULL;
 }
@@ -540,7 +537,6 @@ void call_complete_rendezvous(struct shard *s, struct session *se, const struct 
 
 void call_request_sent(struct shard *s, uint32_t slot, uint32_t gen)
 {
-	shard_own(s);
 	struct call *c = &s->calls[slot];
 	if (c->gen == gen && c->state == CALL_RENDEZVOUS)
 		c->state = CALL_SENT;
@@ -550,7 +546,6 @@ void call_request_sent(struct shard *s, uint32_t slot, uint32_t gen)
  * the slot's next generation and the ring's credits stay true; the cancel makes that packet arrive soon. */
 void call_end_early(struct shard *s, struct call *c, enum far_status status, const char *text)
 {
-	shard_own(s);
 	if (unlikely(c->state == CALL_RENDEZVOUS)) {
 		end_rendezvous_early(s, c, status,
 				     status == FAR_TIMEOUT ? "the call's time-out passed"
@@ -573,7 +568,6 @@ void call_end_early(struct shard *s, struct call *c, enum far_status status, con
 
 void call_on_timer(struct shard *s, struct call *c)
 {
-	shard_own(s);
 	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
 	counter_add(&s->counters.calls_timed_out, 1);
 	snprintf(text, sizeof text, "no answer to %s within the call's time-out",

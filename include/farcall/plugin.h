@@ -120,7 +120,7 @@ enum far_status far_plugin_reload(struct far_agent *agent, const char *name, con
  *
  * FAR_PLUGIN_KEYS is an absolute path; the file and its directory must belong to the user of the process or to root,
  * and nobody else may be able to write to them. It is read for each plugin, so a key that is removed is trusted no
- * longer. A signature proves who made the file, not when: an older version with its signature is loaded, too. Blocks for
+ * longer. A signature has no date: an older version with its signature is loaded, too. Blocks for
  * at most `timeout_ns` (0: the agent's default timeout of calls). Errors here: SYSTEM, INVALID (a file; a signature's
  * size), RESOURCE, those of far_rpc_sync(). Errors of the receiver: DENIED (it lists no keys; none of them made the
  * signature; the owner or mode of its list), those of far_plugin_reload(). Not in an inline handler or fiber

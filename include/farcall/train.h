@@ -85,7 +85,8 @@ uint64_t far_context_id(const struct far_context *context);
  */
 enum far_status far_context_find(struct far_train *train, const struct far_req *req, uint64_t id,
 				 struct far_context **out, struct far_err *err);
-/** The context that a value of type far::Var came with. NULL: an error, as far_context_find(); INVALID: `v` has none. */
+/** The context that a value of type far::Var came with. NULL: an error, as far_context_find(); INVALID: `v` has none.
+ */
 struct far_context *far_context_of(struct far_train *train, const struct far_req *req, const struct far_val *v,
 				   struct far_err *err);
 /** Drops a reference of far_context_find() or far_context_of(). NULL: nothing. */
@@ -241,8 +242,8 @@ enum far_status far_dist_optimizer_set_lr(struct far_dist_optimizer *optimizer, 
  * may be passed on to any worker. Functions that block run on any thread but an inline handler or a callback.
  * `timeout_ns` is that of each call; 0: the agent's default. Errors include those of far_rpc_sync(). */
 
-/** Creates a module: far_remote() of a constructor, and waits for it. `args` are copied; `*out` is the caller's to free.
- * INVALID: the result is no far::Module. Blocks. */
+/** Creates a module: far_remote() of a constructor, and waits for it. `args` are copied; `*out` is the caller's to
+ * free. INVALID: the result is no far::Module. Blocks. */
 enum far_status far_remote_module_new(struct far_train *train, const char *to, const char *constructor,
 				      const struct far_val *args, size_t n, uint64_t timeout_ns, struct far_rref **out,
 				      struct far_err *err);
@@ -252,8 +253,8 @@ struct far_var *far_remote_module_forward(struct far_rref *module, struct far_co
 /** The same as a future, the caller's, of a value for far_tape_recv(). Never blocks. Errors: as far_rpc_async(). */
 enum far_status far_remote_module_forward_async(struct far_rref *module, struct far_context *context, struct far_var *x,
 						uint64_t timeout_ns, struct far_future **out, struct far_err *err);
-/** The same of a reference to a far::Var, on any worker; the result stays on the worker of the module, and `*out` is the
- * caller's to free. Never blocks. Errors: as far_remote(). */
+/** The same of a reference to a far::Var, on any worker; the result stays on the worker of the module, and `*out` is
+ * the caller's to free. Never blocks. Errors: as far_remote(). */
 enum far_status far_remote_module_forward_rref(struct far_rref *module, struct far_rref *x, uint64_t timeout_ns,
 					       struct far_rref **out, struct far_err *err);
 /** Forward through modules[0, n), n > 0, one after the other: the values go from worker to worker. The result is a

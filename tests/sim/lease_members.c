@@ -30,12 +30,12 @@
 
 enum { RANKS = 5, STAND_BY = RANKS, WORKERS, ENDS = 12, RETIRED_MAX = 256 };
 
-#define MS       UINT64_C(1000000)
-#define LEASE    (400 * MS)
-#define LIMIT    (300 * MS) /* of a call */
-#define SLACK    (100 * MS) /* of a host that is busy, and of its clock */
-#define PASSES   (1 * MS)     /* in which a poller that was stopped looks at its timers */
-#define SETTLED  (40000 * MS) /* a stream whose other end has no power is given up after 10 s */
+#define MS      UINT64_C(1000000)
+#define LEASE   (400 * MS)
+#define LIMIT   (300 * MS)   /* of a call */
+#define SLACK   (100 * MS)   /* of a host that is busy, and of its clock */
+#define PASSES  (1 * MS)     /* in which a poller that was stopped looks at its timers */
+#define SETTLED (40000 * MS) /* a stream whose other end has no power is given up after 10 s */
 
 enum disturbance {
 	KILL,

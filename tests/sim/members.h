@@ -37,8 +37,8 @@ struct cluster_worker *run_ready(unsigned rank);
 
 /**
  * Runs until no end is left, and `settle_ns` longer, checks that all members have the same view, ends all workers but
- * the first, by `leave` (a ready one) or a kill, and checks that worker 0 keeps nothing of them. Returns after the first
- * failure.
+ * the first, by `leave` (a ready one) or a kill, and checks that worker 0 keeps nothing of them. Returns after the
+ * first failure.
  */
 void run_finish(uint64_t settle_ns, void (*leave)(struct cluster_worker *w));
 /** Destroys the cluster. Returns 1 and prints the failure if there was one, else 0. */

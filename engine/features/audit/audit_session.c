@@ -140,7 +140,8 @@ static void audit_ended(const struct auditor *a, const struct session *se)
 	fits(a, se, p->oneways_sent == p->oneways_acked && p->packets_sent == p->packets_acked,
 	     "it is not up, and awaits acknowledgements");
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
-		fits(a, se, !p->in[lane].open && !p->in[lane].in, "it is not up, and has a rendezvous message that arrives");
+		fits(a, se, !p->in[lane].open && !p->in[lane].in,
+		     "it is not up, and has a rendezvous message that arrives");
 }
 
 static void audit_state(const struct auditor *a, const struct session *se, struct totals *t)
