@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Bulk floors: a plain copy on one core, and one copy whose every byte the other core reads: made by the writer (push)
- * or by the reader (pull); or none, and the other core reads it in place. Main thread of each process. */
+ * or by the reader (pull); or none, and the other core reads it in place. */
 #include "floor_ring.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ int floor_copy_serve(struct floor_shared *s, uint64_t mode)
 	}
 }
 
-/* Writes block `n` by the method. */
+/* Writes block `n` as the way says. */
 static void write_block(struct floor_shared *s, enum floor_way way, unsigned char *source, uint64_t n)
 {
 	if (way == FLOOR_PULL)

@@ -3,7 +3,6 @@
  * Reinforcement learning with batched observers: worker 0 learns to balance poles on carts, which the others simulate.
  * An observer sends the states of its poles, and the answer is a push for each, to the left or right. One forward pass
  * answers all observers. The reward of a pole is the number of steps until it falls.
- * Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 4 -- ./cartpole
  */

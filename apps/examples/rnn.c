@@ -3,7 +3,6 @@
  * A recurrent network in three parts. The embedding table and the decoder are on worker 1; the LSTM and the texts are
  * on worker 0. It learns a language in which each word depends on the two words before. A forward pass goes from the
  * server to the trainer and back, a backward pass the other way, and each parameter is updated where it is.
- * Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 2 -- ./rnn
  */
@@ -122,7 +121,7 @@ static enum far_status learn(struct far_err *err)
 	}
 	write_texts(&texts);
 	far_tape_max_axis(tape, scores(&m, NULL, tape, &texts), 1, false, &found);
-	for (int i = TEXTS; found && i < TIME * TEXTS; i++) /* the first word alone does not determine the next one */
+	for (int i = TEXTS; found && i < TIME * TEXTS; i++) /* the first word alone does not tell the next one */
 		right += ((const int64_t *)far_var_tensor(found)->data)[i] == (&texts.next[0][0])[i];
 	printf("%d steps: perplexity %.3f, %.2f %% of the next words right\n", STEPS, exp(loss),
 	       100.0 * right / ((TIME - 1) * TEXTS));

@@ -3,7 +3,6 @@
  * Training in a pipeline: the layers of a network are divided among 1, 2 or 4 workers, the stages, and learn the
  * colours of a chessboard of 2 x 2. A step has MICRO micro-batches. A stage runs one forward pass for each stage behind
  * it, then backward and forward passes in turn (1F1B), and updates its parameters after the last one.
- * Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 4 -- ./stages
  */

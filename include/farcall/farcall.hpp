@@ -62,7 +62,7 @@ namespace farcall
 
 // ---- errors ----
 
-/** The error of a C function that failed. what() is its text. */
+/** What a C function that failed has said. what() is its text. */
 class error : public std::runtime_error
 {
 	far_err err_;
@@ -629,7 +629,7 @@ template <> struct type_of<value> {
 /** A result: of a view it would be gone with the value that it refers to. */
 template <typename R> R result_of(value &&v)
 {
-	static_assert(!borrows<R>::value, "the bytes belong to the result: use farcall::value");
+	static_assert(!borrows<R>::value, "the bytes belong to the result: ask for farcall::value");
 	if constexpr (std::is_void_v<R>)
 		return;
 	else if constexpr (std::is_same_v<R, value>)
@@ -789,7 +789,7 @@ template <typename R = value> class future
 
       public:
 #ifdef FARCALL_COROUTINES
-	/** co_await: resumes where far_future_on_done() runs its callback, on the thread that polls the shard for a call. */
+	/** co_await: goes on where far_future_on_done() says, on the thread that polls the shard for a call. */
 	bool await_ready() const
 	{
 		return done();
