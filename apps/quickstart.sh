@@ -12,7 +12,7 @@ usage() {
 	cat <<'END'
 usage: sh apps/quickstart.sh [--minimal] [OPTIONS OF 'farcall train']
 
-Installs what the build needs (only what is missing; asks for sudo once), builds into build/, and trains logistic
+Installs what the build needs (only what is missing; uses sudo once), builds into build/, and trains logistic
 regression on a parameter server of 2 servers and 2 workers, each a process, over shared memory. Without --data the
 data are generated from a known model, so the result can be compared with the best possible one. Then it measures a
 call over shm, memif and udp, each beside the floor of the machine (not with --json).
@@ -21,7 +21,7 @@ call over shm, memif and udp, each beside the floor of the machine (not with --j
   --mode async|bsp          apply each push at once (default), or advance in step
   --data FILE --test FILE   files (libsvm, .csv, or Criteo's .tsv) instead of generated data
   --json                    one JSON object on stdout, all else on stderr
-  --help                    this text; 'build/farcall train --help' tells the other options
+  --help                    this text; 'build/farcall train --help' lists the other options
 
 environment: FARCALL_BUILD  build directory (default: build/ beside apps/)
 END
@@ -64,7 +64,7 @@ esac
 
 # A build by root inside a user's clone would leave files that the user cannot change.
 if [ "$(id -u)" -eq 0 ] && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ]; then
-	die "do not run this with sudo: it asks for sudo itself, for apt alone"
+	die "do not run this with sudo: it uses sudo itself, for apt alone"
 fi
 
 # Is a package there: by its name, or by what the build wants of it, wherever that came from.

@@ -99,7 +99,7 @@ run "$IMAGE" train --rows 2000 --test-rows 1000 --epochs 2 --json
 ok "one container, without a network: farcall train" $?
 run --cpus 0.5 --memory 512m "$IMAGE" info --json
 [ $rc -eq 0 ] && json 'j["cpu_quota"] == 0.5 and not j["busy_polling"] and j["memory_max"] == 256 << 20'
-ok "docker run --cpus and --memory: farcall info tells" $?
+ok "docker run --cpus and --memory: farcall info shows them" $?
 
 node() { # name, text on stderr, variables and role
 	name=$1
@@ -165,8 +165,8 @@ trains() { # more servers, workers
 	ok "$what: docker-compose down leaves nothing" $?
 }
 
-# Epochs without end, until a worker is killed.
-lives() {
+# Trains without end, until a worker is killed.
+endless() {
 	MORE_SERVERS=1
 	WORKERS=2
 	TRAIN="--epochs 1000000"
@@ -188,7 +188,7 @@ lives() {
 	ok "$profile: when a worker is killed, all others end" $?
 	logs >"$dir/err"
 	[ -z "$(ids --filter exited=0)" ] && says "before the job was done; see its last log lines"
-	ok "$profile: and say whom they lost" $?
+	ok "$profile: and name the worker that they lost" $?
 	up
 	healthy_in_time
 	ok "$profile: the same containers can be started again" $?
@@ -201,7 +201,7 @@ lives() {
 	ok "$profile: nothing is left of it" $?
 }
 
-# The first alone: it waits, and says so.
+# The first alone: it waits, and logs that.
 says_it_waits() {
 	bounded docker exec "$(service first)" farcall health
 	[ $rc -eq 1 ] && has out '^unhealthy: .*rank 0 has not joined yet: it waits for the other 3 members$'
@@ -220,12 +220,12 @@ waits() {
 profile=shm
 suffix=-shm
 waits
-lives
+endless
 trains 2 3 "--mode bsp"
 trains 0 1 ""
 profile=udp
 suffix=
-lives
+endless
 trains 1 2 ""
 
 docker rmi -f "$IMAGE" >"$dir/out" 2>&1

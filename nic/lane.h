@@ -43,9 +43,10 @@
 
 #define LANE_LINE_BYTES 60u /* of head and body in a line */
 
+/** A slot of a ring. The producer writes `bytes`, then `word` with release; the consumer reads `word` with acquire. */
 struct nic_line {
 	alignas(64) _Atomic uint32_t word;
-	uint8_t bytes[LANE_LINE_BYTES];
+	uint8_t bytes[LANE_LINE_BYTES]; /* head, then body */
 };
 static_assert(sizeof(struct nic_line) == 64, "a packet is one cache line");
 

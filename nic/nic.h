@@ -12,8 +12,8 @@
  * - A connected driver (`caps.connected`) sets connections up: NIC_EVENT_CONNECT reports a connect request to the
  * acceptor, a handshake payload travels each way, each received packet names its peer, and the end of a peer is
  * reported.
- * - A datagram driver has address handles only: connect() makes one, its UP says that it exists, and the other port is
- *   not involved. Received packets name no peer. NIC_EVENT_DOWN never occurs; NIC_EVENT_UNREACHABLE may.
+ * - A datagram driver has address handles only: connect() makes one, its UP reports that it exists, and the other port
+ * is not involved. Received packets name no peer. NIC_EVENT_DOWN never occurs; NIC_EVENT_UNREACHABLE may.
  *
  * Whatever a driver does not promise in its caps, the caller adds above it.
  */
@@ -153,11 +153,11 @@ enum nic_event_type {
 struct nic_event {
 	enum nic_event_type type;
 	uint32_t peer;         /* UP, DOWN: [0, caps.peers_max), unique until drop(). NIC_PEER_NONE otherwise */
-	uint32_t queue;        /* HELLO, UP, DOWN: queue of this port that the peer belongs to */
+	uint32_t queue;        /* CONNECT, UP, DOWN: queue of this port that the peer belongs to */
 	void *user;            /* connect()'s. NULL on the accepting side */
-	const void *handshake; /* HELLO, UP: handshake payload of the other side */
+	const void *handshake; /* CONNECT, UP: handshake payload of the other side */
 	size_t handshake_len;
-	void *reply; /* HELLO: buffer of NIC_HANDSHAKE_BYTES_MAX for the acceptor's handshake payload */
+	void *reply; /* CONNECT: buffer of NIC_HANDSHAKE_BYTES_MAX for the acceptor's handshake payload */
 	size_t *reply_len;
 	int error;        /* FAILED, DOWN: -errno */
 	const char *text; /* FAILED, DOWN: explanation */
@@ -196,8 +196,8 @@ struct nic_port_ops {
 	/**
 	 * Connected drivers: starts to connect queue `queue` to queue `remote_queue` of the port at `addr`. step()
 	 * reports UP or FAILED with `user` by `deadline` (absolute, CLOCK_MONOTONIC ns). The port's own address
-	 * connects a queue to itself as one peer (one UP, no HELLO), or two of its queues as two peers, with the
-	 * events of both sides: HELLO; UP at `remote_queue` without user; UP at `queue` with `user`.
+	 * connects a queue to itself as one peer (one UP, no CONNECT), or two of its queues as two peers, with the
+	 * events of both sides: CONNECT; UP at `remote_queue` without user; UP at `queue` with `user`.
 	 *
 	 * Datagram drivers: makes an address handle of queue `queue`. step() reports UP (without payload) or FAILED
 	 * with `user`. Each call makes a new handle, also for an address that has one. With NIC_STEER_HASH
@@ -477,7 +477,7 @@ struct nic_bulk_ops {
 };
 
 /** `remote_queue` of connect() for datagram drivers that steer by hash: a queue, and the number of a flow (a UDP source
- * port, say), [0, NIC_FLOWS). */
+ * port, for example), [0, NIC_FLOWS). */
 #define NIC_ROUTE(queue, flow) ((queue) | (flow) << 16)
 #define NIC_ROUTE_QUEUE(route) ((route)&0xffffu)
 #define NIC_ROUTE_FLOW(route)  ((route) >> 16)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** HOST:PORT of a command line. */
+/** HOST:PORT of a command line. Main thread of each process. */
 #ifndef PERF_ADDRESS_H
 #define PERF_ADDRESS_H
 

@@ -17,7 +17,7 @@
 
 #define STACK_BYTES ((size_t)256 << 10) /* of the threads that join and leave */
 #define SERVER_RANK 1
-/* What an agent of the helper has when its link is up, with room for what is only there meanwhile; the report tells
+/* What an agent of the helper has when its link is up, with room for what is only there meanwhile; the report has
  * the sums (perf/NOTES.md, "peers"). */
 #define AGENT_FILES 10
 #define AGENT_MAPS  14
@@ -281,7 +281,7 @@ static uint64_t lines(const char *path)
 	return n;
 }
 
-static int tell(uint64_t start, unsigned n)
+static int send_report(uint64_t start, unsigned n)
 {
 	struct idle_usage usage;
 	idle_usage_read(&usage);
@@ -309,7 +309,7 @@ int attached_main(const struct perf_opts *o)
 		return 1;
 	for (unsigned i = 0; i < n; i++)
 		agents[i] = (struct idle_agent){.o = o, .rank = (int)(o->peer_rank + i)};
-	if (!in_all(agents, n, join_main) || !attach(agents, n) || tell(start, n) < 0)
+	if (!in_all(agents, n, join_main) || !attach(agents, n) || send_report(start, n) < 0)
 		_exit(1); /* with a message; what is left goes with the process */
 	while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
 		;

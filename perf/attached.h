@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * `--peers N`: what it costs a server to have many links. All but one of its N peers are agents of one helper process:
- * each calls the server once, and then does nothing until the end.
+ * each calls the server once, and then does nothing until the end. Main thread of each process.
  */
 #ifndef PERF_ATTACHED_H
 #define PERF_ATTACHED_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf bandwidth`: large messages of each size, with each depth in flight. */
+/** `farcall perf bandwidth`: large messages of each size, with each depth in flight. Main thread of each process. */
 #include "flow.h"
 #include "load.h"
 #include "rounds.h"

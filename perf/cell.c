@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Registers the class whose method `farcall perf rref` calls. Handlers on the shard. */
+/** Registers the class whose method `farcall perf rref` calls. Handlers on the shard. Shard thread. */
 #include "cell.h"
 
 struct cell {

@@ -17,7 +17,7 @@ static int map_floor(struct peer *p, const struct perf_opts *o)
 {
 	char path[64];
 	struct stat st;
-	snprintf(path, sizeof path, "/proc/%d/fd/%d", p->hello.pid, p->hello.fd);
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", p->server.pid, p->server.fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	int rc = fd < 0 ? -errno : 0;
 	if (rc == 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof *p->shared))
@@ -26,7 +26,7 @@ static int map_floor(struct peer *p, const struct perf_opts *o)
 		rc = -errno;
 	if (fd >= 0)
 		close(fd);
-	if (rc == 0 && p->shared->cookie != p->hello.cookie) {
+	if (rc == 0 && p->shared->cookie != p->server.cookie) {
 		munmap(p->shared, sizeof *p->shared);
 		p->shared = NULL;
 		rc = -ENXIO;
@@ -46,18 +46,18 @@ static int greet(struct peer *p, const struct perf_opts *o)
 	struct far_err err;
 	size_t len = 0;
 	enum far_status status =
-		far_msg_call(p->agent, p->to, SERVER_HELLO, NULL, 0, NULL, &p->hello, sizeof p->hello, &len, &err);
+		far_msg_call(p->agent, p->to, SERVER_DESCRIBE, NULL, 0, NULL, &p->server, sizeof p->server, &len, &err);
 	if (status != FAR_OK && status != FAR_NO_FUNCTION && status != FAR_TOO_LARGE)
 		return peer_complain(o, &err);
-	p->hello.version[sizeof p->hello.version - 1] = 0;
-	if (status != FAR_OK || len != sizeof p->hello) {
+	p->server.version[sizeof p->server.version - 1] = 0;
+	if (status != FAR_OK || len != sizeof p->server) {
 		fprintf(stderr, "%s: what listens at %s is no 'farcall perf serve' of farcall %s\n", o->what,
 			o->connect, FAR_VERSION);
 		return 1;
 	}
-	if (strcmp(p->hello.version, FAR_VERSION) != 0 || p->hello.shared_bytes != sizeof *p->shared) {
+	if (strcmp(p->server.version, FAR_VERSION) != 0 || p->server.shared_bytes != sizeof *p->shared) {
 		fprintf(stderr, "%s: the listener at %s is farcall %s, this is %s; use the same build on both sides\n",
-			o->what, o->connect, p->hello.version, FAR_VERSION);
+			o->what, o->connect, p->server.version, FAR_VERSION);
 		return 1;
 	}
 	if (far_worker_by_rank(p->agent, 0, &server, &err) != FAR_OK)
@@ -72,12 +72,12 @@ static int greet(struct peer *p, const struct perf_opts *o)
 }
 
 /* Notifies the listener, unless its version is different. */
-static enum far_status leave(struct peer *p, bool tell, struct far_err *err)
+static enum far_status leave(struct peer *p, bool notify, struct far_err *err)
 {
 	enum far_status status = FAR_OK;
-	if (tell)
+	if (notify)
 		status = far_msg_call(p->agent, p->to, SERVER_BYE, NULL, 0, NULL, NULL, 0, NULL, err);
-	if (tell && status == FAR_OK)
+	if (notify && status == FAR_OK)
 		status = far_shutdown(p->agent, PEER_LEAVE_NS, err);
 	else
 		far_shutdown_local(p->agent, NULL);
@@ -108,7 +108,7 @@ int connect_open(struct peer *p, const struct perf_opts *o)
 	p->to = (struct far_to){.worker = 0, .shard = 0};
 	int rc = greet(p, o);
 	if (rc)
-		leave(p, p->hello.shared_bytes != 0, &err);
+		leave(p, p->server.shared_bytes != 0, &err);
 	return rc;
 }
 

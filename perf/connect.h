@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `--connect HOST:PORT`: the measuring process joins a `farcall perf serve` as rank 1 of 2. */
+/** `--connect HOST:PORT`: the measuring process joins a `farcall perf serve` as rank 1 of 2.
+ * Main thread of each process. */
 #ifndef PERF_CONNECT_H
 #define PERF_CONNECT_H
 

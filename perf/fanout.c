@@ -2,6 +2,7 @@
 /**
  * `farcall perf fanout`: far::add on many targets as one fan-out, and as separate calls that are waited for together.
  * The two alternate in rounds of one run, in the same processes; the ratio is the median of the rounds'.
+ * Main thread of each process.
  */
 #include "apps/cli/options.h"
 #include "load.h"

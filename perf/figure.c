@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `farcall perf sim`: its options, and the conditions that every figure states. */
+/* `farcall perf sim`: its options, and the conditions that every figure states. The thread of the simulated world. */
 #include "figure.h"
 
 #include "base/limits.h"
@@ -61,7 +61,7 @@ static const struct figure_kind kinds[] = {
 	 "one shard calls many others, at random",
 	 "One shard calls many others, over a session each: at random, and as few of them as calls are under way.\n"
 	 "Memory and time are this machine's, and vary; the others are virtual, and cost next to nothing.\n"
-	 "Not in it: what the control core knows of a session, and the driver below of a place."},
+	 "Not in it: what the control thread knows of a session, and the driver below of a place."},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
@@ -233,7 +233,7 @@ static int measure(const struct figure_kind *k, int argc, char **argv)
 		  "strict ones of the switch, a run with each (incast 1,8; mix 8)", NULL}},
 		{SWITCHED,
 		 {"buffer", 0, OPTION_SIZE, &o.buffer_bytes, 10000, 1 << 30, "SIZE",
-		  "of the switch, of which a queue may have 8 times what is free (incast 1000000, mix 12M)", NULL}},
+		  "of the switch; a queue may have 8 times what is free (incast 1000000, mix 12M)", NULL}},
 		{SWITCHED, {"workers", 0, OPTION_COUNT, &o.workers, 2, 1000, "N", "workers that send (100)", NULL}},
 		{GOODPUT | INCAST,
 		 {"bytes", 0, OPTION_SIZE, &o.bytes, 1, FAR_MSG_EAGER_MAX, "SIZE",

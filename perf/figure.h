@@ -2,7 +2,7 @@
 /**
  * `farcall perf sim`: what the transport does on networks that this machine does not have. Whole workers run on a
  * simulated network (nic/sim), so every figure but that of sessions follows from the options and the seed: the same
- * command prints the same numbers anywhere.
+ * command prints the same numbers anywhere. The thread of the simulated world.
  *
  * A figure may consist of several runs, each of a world of its own. Times are the world's, in ns.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Long messages from one worker to another over a cable that loses packets. */
+/* Long messages from one worker to another over a cable that loses packets. The thread of the simulated world. */
 #include "figure.h"
 
 #include <inttypes.h>
@@ -59,7 +59,7 @@ static void print_small(const struct goodput *g, struct json *j)
 	json_u64(j, "small_max_ns", g->calls.max);
 }
 
-static void tell(const struct goodput *g, uint64_t loss, struct json *j)
+static void write_json(const struct goodput *g, uint64_t loss, struct json *j)
 {
 	const struct figure_opts *o = g->w.o;
 	double seconds = g->until_ns ? (double)(g->until_ns - g->from_ns) / 1e9 : 0;
@@ -119,7 +119,7 @@ int figure_goodput(const struct figure_opts *o)
 			conditions(&r, &g.w);
 		bad = bad || run(&g, o->losses.value[i]);
 		if (!bad)
-			tell(&g, o->losses.value[i], &r.json);
+			write_json(&g, o->losses.value[i], &r.json);
 		figure_close(&g.w);
 	}
 	return figure_end(&r, bad);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many workers send to one whose port is the narrow place, beside small calls of another one. */
+/* Many workers send to one whose port is the narrow place, beside small calls of another one.
+ * The thread of the simulated world. */
 #include "figure.h"
 
 #include "base/must.h"
@@ -108,7 +109,7 @@ static struct incast_result result(const struct incast *in)
 	return r;
 }
 
-static void say(const struct incast *in, const struct incast_result *r)
+static void print(const struct incast *in, const struct incast_result *r)
 {
 	FILE *f = figure_human(in->w.o);
 	fprintf(f, "priorities %" PRIu64 ": %.3f of the line's rate less framing\n", in->w.priorities, r->share);
@@ -123,12 +124,12 @@ static void say(const struct incast *in, const struct incast_result *r)
 		(double)in->calls.max / 1e3);
 }
 
-static void tell(const struct incast *in, struct json *j)
+static void write_json(const struct incast *in, struct json *j)
 {
 	struct incast_result r = result(in);
 	uint64_t p99 = hist_quantile(&in->calls, 0.99);
 	bool whole = in->at_goal == in->senders && in->w.failed_n == 0;
-	say(in, &r);
+	print(in, &r);
 	json_object(j, NULL);
 	json_u64(j, "priorities", in->w.priorities);
 	json_bool(j, "finished", whole);
@@ -185,7 +186,7 @@ static int measure(const struct figure_opts *o, uint64_t priorities, struct figu
 	}
 	bad = bad || run(in);
 	if (!bad)
-		tell(in, &r->json);
+		write_json(in, &r->json);
 	figure_close(&in->w);
 	free(in->taken);
 	free(in);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All workers send to all, at random times, messages whose lengths are those of data centres. */
+/* All workers send to all, at random times, messages whose lengths are those of data centres.
+ * The thread of the simulated world. */
 #include "figure.h"
 
 #include "base/must.h"
@@ -183,7 +184,7 @@ static void print_tenth(struct mix *m, unsigned i, struct json *j)
 	json_close(j);
 }
 
-static void tell(struct mix *m, struct json *j)
+static void write_json(struct mix *m, struct json *j)
 {
 	fprintf(figure_human(m->w.o), "priorities %" PRIu64 ", %" PRIu64 " messages in %.3f ms:\n", m->w.priorities,
 		m->ended, (double)(m->until_ns - m->from_ns) / 1e6);
@@ -257,7 +258,7 @@ static int measure(const struct figure_opts *o, uint64_t priorities, struct figu
 		bad = run(&m);
 	}
 	if (!bad)
-		tell(&m, &r->json);
+		write_json(&m, &r->json);
 	figure_close(&m.w);
 	for (unsigned i = 0; i < TENTHS; i++)
 		free(m.tenths[i].slowdown);

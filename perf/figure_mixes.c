@@ -2,7 +2,7 @@
 /**
  * Lengths of messages in data centres, as the percentiles of the workloads W1 to W5 in: Montazeri, Li, Alizadeh,
  * Ousterhout, "Homa: A Receiver-Driven Low-Latency Transport Protocol Using Network Priorities", SIGCOMM 2018, figure
- * 1. Lengths below 8 bytes are taken as 8.
+ * 1. Lengths below 8 bytes are taken as 8. Any thread.
  */
 #include "figure.h"
 

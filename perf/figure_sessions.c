@@ -4,6 +4,7 @@
  * what is measured here, unlike in the other figures, is real: the memory that one end of a session needs while nothing
  * is under way, and the time of a core for a call, its answer made and taken. Calls go to sessions at random, and to as
  * few as there are calls under way: one packet each in both, so that the difference is what the caches do not hold.
+ * The thread of the simulated world.
  */
 #include "figure.h"
 

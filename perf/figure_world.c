@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The worlds of the figures: how they are made, what their applications do. */
+/* The worlds of the figures: how they are made, what their applications do. The thread of the simulated world. */
 #include "figure.h"
 
 #include "base/must.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf floor`: the machine's own limits. */
+/** `farcall perf floor`: the machine's own limits. Main thread of each process. */
 #include "floor_pair.h"
 #include "perf.h"
 #include "quiet.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The round trip of a cache line: two lines, one written by each side, the clock read on every trip. */
+/** The round trip of a cache line: two lines, one written by each side, the clock read on every trip.
+ * Main thread of each process. */
 #include "floor_ring.h"
 
 int floor_line_serve(struct floor_shared *s, uint64_t mode)

@@ -2,7 +2,8 @@
 /**
  * The floors of a NIC: numbered raw packets between two processes, without any engine. What carries them is a table of
  * two operations (nic/nic.h, struct nic_raw_ops): a driver's own, on the queue that the engine uses, or sockets
- * (floor_udp.h). As with all floors one word says what is running, the client measures and the server answers.
+ * (floor_udp.h). As with all floors one word is the present floor, the client measures and the server answers.
+ * Main thread of each process.
  */
 #ifndef PERF_FLOOR_NIC_H
 #define PERF_FLOOR_NIC_H

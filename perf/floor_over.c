@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf floor --nic SPEC`: what a NIC can do at best, without any engine. */
+/** `farcall perf floor --nic SPEC`: what a NIC can do at best, without any engine. Main thread of each process. */
 #include "floor_pair.h"
 #include "floor_port.h"
 #include "netns.h"

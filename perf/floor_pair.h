@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Two processes for floors alone: this one measures, a forked one serves. */
+/** Two processes for floors alone: this one measures, a forked one serves. Main thread of each process. */
 #ifndef PERF_FLOOR_PAIR_H
 #define PERF_FLOOR_PAIR_H
 

@@ -80,7 +80,7 @@ static int on_event(void *ctx, const struct nic_event *e)
 	return 0;
 }
 
-/* What the control core is to a port of an agent. */
+/* What the control thread is to a port of an agent. */
 static void *control_main(void *arg)
 {
 	struct floor_port *p = arg;

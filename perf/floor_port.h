@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Ports that a floor opens for itself, as an agent with the same --nic would: one in each of the two processes. They
- * must not move while they are open. */
+ * must not move while they are open. Main thread of each process. */
 #ifndef PERF_FLOOR_PORT_H
 #define PERF_FLOOR_PORT_H
 

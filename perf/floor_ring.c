@@ -2,6 +2,7 @@
 /**
  * The raw ring: slots of one line, the sequence in the slot, one producer each way. The round trip has one slot
  * outstanding; bursts fill up to FLOOR_BURST slots before the first of them is published, on both sides.
+ * Main thread of each process.
  */
 #include "floor_ring.h"
 #include "quiet.h"

@@ -3,6 +3,7 @@
  * The floors: what two cores of this machine can do at best, without any engine. The two sides share one mapping; the
  * client measures, the server echoes. Which floor is running is one word that the client writes and the server obeys,
  * so that a measurement of the engine and its floor can alternate in the same two processes.
+ * Main thread of each process.
  */
 #ifndef PERF_FLOOR_RING_H
 #define PERF_FLOOR_RING_H
@@ -69,7 +70,7 @@ struct floor_meeting {
 	struct sockaddr_storage from; /* SOCKET: its own */
 	struct sockaddr_storage to;   /* SOCKET: the server's, who fills in the port */
 	/* server */
-	struct nic_addr server; /* TELL */
+	struct nic_addr server; /* FLOOR_MEET_ADDRESS */
 	int32_t error;          /* 0 or -errno */
 	char text[FLOOR_TEXT_BYTES];
 };

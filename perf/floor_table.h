@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What memory alone takes of a call to any of many sessions: a plain loop over a table, beside its one hot line. */
+/** What memory alone takes of a call to any of many sessions: a plain loop over a table, beside its one hot line.
+ * Main thread of each process. */
 #ifndef PERF_FLOOR_TABLE_H
 #define PERF_FLOOR_TABLE_H
 

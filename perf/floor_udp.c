@@ -21,7 +21,7 @@
 
 #define BUFFER_BYTES  ((size_t)64 << 10) /* more than a datagram, or those of one operation together, can have */
 #define PAYLOAD_MAX   65487u             /* of a datagram with the longer one of the two headers */
-#define SOCKET_BYTES  (4 << 20)          /* asked for; the kernel may give less */
+#define SOCKET_BYTES  (4 << 20)          /* requested; the kernel may give less */
 #define HEADERS_V4    28u
 #define HEADERS_V6    48u
 #define PROBE_PORT    9u /* nothing is sent there */
@@ -186,7 +186,7 @@ static int open_end(struct floor_nic *n, struct sockaddr_storage *at, char text[
 	u->fd = socket(at->ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	int rc = u->fd < 0 ? -errno : bind_socket(u->fd, at, &bound);
 	*n = (struct floor_nic){.queue = &u->queue, .fd = u->fd, .gather = gather};
-	/* Asked for now: a kernel without it would say so in the middle of a round. */
+	/* Requested now: a kernel without it would fail in the middle of a round. */
 	if (rc == 0 && gather(n, false) < 0)
 		rc = -EOPNOTSUPP;
 	if (rc == 0) {

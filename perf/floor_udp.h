@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Raw packets through UDP sockets: connected, non-blocking, polled; many at once by segmentation offload (GSO, GRO).
- */
+ * Main thread of each process. */
 #ifndef PERF_FLOOR_UDP_H
 #define PERF_FLOOR_UDP_H
 

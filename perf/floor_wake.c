@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What it takes to wake a sleeping process through an eventfd, from before the write to behind the reader's poll. */
+/** What it takes to wake a sleeping process through an eventfd, from before the write to behind the reader's poll.
+ * Main thread of each process. */
 #include "floor_ring.h"
 #include <errno.h>
 #include <poll.h>

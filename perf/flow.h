@@ -54,7 +54,7 @@ struct flow {
 
 /**
  * Keeps `inflight` calls going for `ns`, then waits for those under way, 5 s at most. Adds what was completed within
- * the time to `*calls`, and the time to `*busy_ns`. 0; or 1, and `err` says why.
+ * the time to `*calls`, and the time to `*busy_ns`. 0; or 1, with the reason in `err`.
  */
 int flow_run(struct flow *f, uint64_t ns, uint64_t *calls, uint64_t *busy_ns);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf group`: what its processes share, and the figures that one run of them gives. */
+/** `farcall perf group`: what its processes share, and the figures that one run of them gives.
+ * Main thread of each process. */
 #ifndef PERF_GROUP_H
 #define PERF_GROUP_H
 

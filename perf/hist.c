@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Log-linear latency histogram. One writer. */
+/** Log-linear latency histogram. One writer. Any thread, one at a time. */
 #include "hist.h"
 #include <math.h>
 #include <string.h>

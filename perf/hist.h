@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Log-linear histogram of nanoseconds: exact below 512, within 1/256 above, up to 2^40 (18 minutes). One writer. */
+/** Log-linear histogram of nanoseconds: exact below 512, within 1/256 above, up to 2^40 (18 minutes). One writer.
+ * Any thread, one at a time. */
 #ifndef PERF_HIST_H
 #define PERF_HIST_H
 

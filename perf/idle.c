@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * `farcall perf idle`: what a worker costs while it does nothing, and its first call after that.
+ * Main thread of each process.
  *
  * Every worker of the group runs this. Rank 0 keeps order through two functions whose replies it defers: a barrier, and
  * a turn, so that first calls are made by one worker at a time. Results come back as one more call.

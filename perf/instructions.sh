@@ -63,7 +63,7 @@ command -v python3 >/dev/null || fail "needs the package python3"
 made=$("$step" build)
 case $made in
 *" release") ;;
-*) fail "$1 is a build of another kind than --buildtype=release, whose counts say nothing: $made" ;;
+*) fail "$1 is a build of another kind than --buildtype=release, whose counts do not compare: $made" ;;
 esac
 compiler=${made% release}
 
@@ -160,7 +160,7 @@ check)
 		}
 		END { exit bad }' "$expected" "$work/counts" || {
 		echo "instructions.sh: FAILED: more instructions than perf/instructions.expected. Take them back, or, when they" \
-			"are worth it, say so in the commit and run: sh perf/instructions.sh --update $1" >&2
+			"are worth it, give the reason in the commit and run: sh perf/instructions.sh --update $1" >&2
 		exit 1
 	}
 	if grep -qx "Compiler $compiler." "$readme"; then

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Writes one JSON object on one line. Keys are NULL inside an array. */
+/** Writes one JSON object on one line. Keys are NULL inside an array. Any thread. */
 #ifndef PERF_JSON_H
 #define PERF_JSON_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf latency`: one call at a time, the clock read before the call and after the wait. */
+/** `farcall perf latency`: one call at a time, the clock read before the call and after the wait.
+ * Main thread of each process. */
 #include "load.h"
 #include "rounds.h"
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `--nic memif`: DPDK's shared-memory device, which joins two processes, with one of its own for each measurement. */
+/** `--nic memif`: DPDK's shared-memory device, which joins two processes, with one of its own for each measurement.
+ * Main thread of each process. */
 #ifndef PERF_MEMIF_H
 #define PERF_MEMIF_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf memory`: what two workers hold after ever more calls between them. */
+/** `farcall perf memory`: what two workers hold after ever more calls between them. Main thread of each process. */
 #include "flow.h"
 #include "peer.h"
 

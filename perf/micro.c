@@ -118,7 +118,7 @@ OPERATION(decode)
 	used(v);
 }
 
-OPERATION(future_life)
+OPERATION(future_create_free)
 {
 	struct far_future *f = future_alloc(NULL);
 	(void)i;
@@ -219,7 +219,7 @@ static const struct operation {
 	{"overload", "overload, exact match", overload},
 	{"encode", "encode two tensors", encode},
 	{"decode", "decode two tensors", decode},
-	{"future_life", "future, allocate and free", future_life},
+	{"future_create_free", "future, allocate and free", future_create_free},
 	{"future_completed", "future, complete with 32 B", future_completed},
 	{"future_callback", "future, complete with callback", future_callback},
 	{"submission", "submission ring, put and take", submission},

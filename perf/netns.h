@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Network namespaces by the names that `ip netns` gives them. */
+/** Network namespaces by the names that `ip netns` gives them. Main thread. */
 #ifndef PERF_NETNS_H
 #define PERF_NETNS_H
 

@@ -196,7 +196,7 @@ static int start_one(struct peer *p, const struct perf_opts *o)
 	return 0;
 }
 
-/* Waits for a process's end, a few seconds when it was asked to; then kills it. */
+/* Waits for a process's end, a few seconds after a request to stop; then kills it. */
 static void reap(pid_t pid, bool patient)
 {
 	int status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The other processes of a measurement: ranks from 1, which serve; the measuring process is rank 0. Floors are those
- * of rank 1. With --connect there is one, rank 0, that somebody else started, and the measuring process is rank 1. */
+ * of rank 1. With --connect there is one, rank 0, that somebody else started, and the measuring process is rank 1.
+ * Main thread of each process. */
 #ifndef PERF_PEER_H
 #define PERF_PEER_H
 
@@ -21,14 +22,14 @@
 
 struct peer {
 	struct spawn_group group;
-	struct floor_shared *shared;    /* with the first server; NULL: none */
-	struct far_agent *agent;        /* ours */
-	struct far_agent *handed;       /* ours as well, driven by a thread of its own; NULL: none */
-	struct far_to to;               /* where calls go */
-	char name[FAR_NAME_MAX];        /* that worker's */
-	char handed_name[FAR_NAME_MAX]; /* ours, as `handed` */
-	struct server_hello hello;      /* connected: what the server said */
-	struct attached attached;       /* the process of idle agents */
+	struct floor_shared *shared;      /* with the first server; NULL: none */
+	struct far_agent *agent;          /* ours */
+	struct far_agent *handed;         /* ours as well, driven by a thread of its own; NULL: none */
+	struct far_to to;                 /* where calls go */
+	char name[FAR_NAME_MAX];          /* that worker's */
+	char handed_name[FAR_NAME_MAX];   /* ours, as `handed` */
+	struct server_description server; /* connected: from the server */
+	struct attached attached;         /* the process of idle agents */
 	struct far_msg_handler handlers[SERVER_HANDLERS];
 	unsigned servers; /* started */
 	struct floor_shared *shares[PEER_SERVERS_MAX];
@@ -52,7 +53,7 @@ static inline bool peer_can_hold(const struct peer *p, const struct perf_opts *o
 }
 
 /**
- * Opens the floor beside the peer's calls, when one is asked for and it is none of memory's; else `n->ops` is NULL.
+ * Opens the floor beside the peer's calls, if one is requested and it is none of memory's; else `n->ops` is NULL.
  * 0, or the exit status after printing.
  */
 int peer_floor(struct peer *p, const struct perf_opts *o, struct floor_nic *n);

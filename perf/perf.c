@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf`: finds what is to be measured. */
+/** `farcall perf`: finds what is to be measured. Main thread of each process. */
 #include "perf.h"
 #include "apps/cli/options.h"
 #include "apps/farcall/commands.h"

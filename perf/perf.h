@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Settings and output shared by all measurements of `farcall perf`. */
+/** Settings and output shared by all measurements of `farcall perf`. Main thread of each process. */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 
@@ -24,7 +24,7 @@ enum perf_handler { PERF_HANDLER_INLINE, PERF_HANDLER_FIBER, PERF_HANDLER_BLOCKI
 
 /** Memory that the messages of `bandwidth` are sent from. */
 enum perf_memory {
-	PERF_MEMORY_OWN,   /* malloc(), or as --release says */
+	PERF_MEMORY_OWN,   /* malloc(), or the value of --release */
 	PERF_MEMORY_REGION /* far_alloc_shared(), with a release callback */
 };
 

@@ -371,7 +371,7 @@ static int fork_owners(const struct perf_opts *o, unsigned owners, struct ps_res
 	return WEXITSTATUS(status);
 }
 
-/* ---- What is asked for ---- */
+/* ---- Options ---- */
 
 /* Bytes of memory that new processes can have; 0: unknown. */
 static uint64_t available(void)

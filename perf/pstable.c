@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Measures the table of a parameter server in one process, beside floors in the same run.
+ * Measures the table of a parameter server in one process, beside floors in the same run. Main thread of each process.
  *
  * usage: pstable [ROWS]...     pulls and pushes; default 630000 and 8000000 rows
  *        pstable grow ROWS     work and processor time of each insert while a table grows

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Is the machine quiet enough for a floor: short rounds, of which the undisturbed ones count. A round is disturbed when
- * its thread, which never sleeps, lost its CPU, or when it took longer than the best one by more than QUIET_SPREAD.
+ * Checks that the machine is quiet enough for a floor, by short rounds; the undisturbed ones count. A round is
+ * disturbed when its thread, which never sleeps, lost its CPU, or when it took longer than the best one by more than
+ * QUIET_SPREAD. Main thread.
  */
 #ifndef PERF_QUIET_H
 #define PERF_QUIET_H
@@ -29,7 +30,7 @@ struct quiet {
 	uint64_t wall_at, cpu_at, switches_at, stolen_at, machine_at;
 };
 
-/** What the rounds say. */
+/** Result of the rounds. */
 struct quiet_verdict {
 	double line_ns, ring_ns; /* the least medians */
 	unsigned rounds, quiet;  /* all; the undisturbed ones */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf rate`: as many calls in flight as asked for, sent again as they complete, on each shard. */
+/** `farcall perf rate`: a number of calls in flight, sent again as they complete, on each shard. The shards' threads.
+ */
 #include "flow.h"
 #include "load.h"
 #include "rounds.h"

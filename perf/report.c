@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the rounds of latency and rate came to. */
+/** What the rounds of latency and rate came to. Main thread of each process. */
 #include "rounds.h"
 #include <inttypes.h>
 

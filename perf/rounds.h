@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Measurements that alternate with the machine's floors, and with another measurement, in one pair of processes. */
+/** Measurements that alternate with the machine's floors, and with another measurement, in one pair of processes.
+ * Main thread of each process. */
 #ifndef PERF_ROUNDS_H
 #define PERF_ROUNDS_H
 
@@ -50,7 +51,7 @@ typedef double rounds_ratio_fn(const struct rounds *r, uint64_t calls, uint64_t 
  */
 int rounds_run(struct rounds *r, bool rate, rounds_measure_fn *measure, rounds_ratio_fn *ratio, void *ctx);
 
-/** Prints the table, and the object when asked for. */
+/** Prints the table, and the JSON object with --json. */
 void rounds_report(struct rounds *r, bool rate);
 
 /** Is a large message measured, whose floor is the copy. */
@@ -60,7 +61,7 @@ static inline bool rounds_bulk(const struct perf_opts *o)
 }
 
 /**
- * Before the floor of a NIC: this thread holds the shard if it can, and what the engine still has to say to the peer
+ * Before the floor of a NIC: this thread holds the shard if it can, and what the engine still has to send to the peer
  * has left.
  * 0, or an exit status after printing.
  */

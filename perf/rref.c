@@ -2,7 +2,7 @@
 /**
  * `farcall perf rref`: what references cost. A value made and fetched, a fetch alone, a method of an object, each
  * beside a typed call of the same two tensors, in rounds of one run and the same processes; ratios are medians of the
- * rounds'. Then many references, issued, fetched and given back.
+ * rounds'. Then many references, issued, fetched and given back. Main thread of each process.
  */
 #include "apps/cli/options.h"
 #include "cell.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf serve --listen HOST:PORT`: hosts the store as rank 0 of 2, and serves who comes until it leaves. */
+/** `farcall perf serve --listen HOST:PORT`: hosts the store as rank 0 of 2, and serves who comes until it leaves.
+ * Main thread of each process. */
 #include "address.h"
 #include "peer.h"
 #include <errno.h>

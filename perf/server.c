@@ -29,14 +29,14 @@ static void drain(struct far_req *req, const void *data, size_t len, void *user)
 	far_reply(req, NULL, 0);
 }
 
-static void hello(struct far_req *req, const void *data, size_t len, void *user)
+static void describe(struct far_req *req, const void *data, size_t len, void *user)
 {
 	const struct server *s = user;
-	struct server_hello h = {.version = FAR_VERSION,
-				 .shared_bytes = sizeof *s->shared,
-				 .pid = (int32_t)getpid(),
-				 .fd = s->shared_fd,
-				 .cookie = s->shared->cookie};
+	struct server_description h = {.version = FAR_VERSION,
+				       .shared_bytes = sizeof *s->shared,
+				       .pid = (int32_t)getpid(),
+				       .fd = s->shared_fd,
+				       .cookie = s->shared->cookie};
 	(void)data;
 	(void)len;
 	far_reply(req, &h, sizeof h);
@@ -102,7 +102,7 @@ void server_handlers(struct server *s, struct far_msg_handler out[SERVER_HANDLER
 		out[n++] = (struct far_msg_handler){(uint16_t)(SERVER_ECHO + 2 * i), kinds[i], echo, s};
 		out[n++] = (struct far_msg_handler){(uint16_t)(SERVER_SINK + 2 * i), kinds[i], drain, s};
 	}
-	out[n++] = (struct far_msg_handler){SERVER_HELLO, FAR_KIND_INLINE, hello, s};
+	out[n++] = (struct far_msg_handler){SERVER_DESCRIBE, FAR_KIND_INLINE, describe, s};
 	out[n++] = (struct far_msg_handler){SERVER_BYE, FAR_KIND_INLINE, bye, s};
 	out[n++] = (struct far_msg_handler){SERVER_SELF, FAR_KIND_INLINE, call_self, s};
 	out[n++] = (struct far_msg_handler){SERVER_STAMP, FAR_KIND_INLINE, stamp, s};

@@ -11,18 +11,18 @@
 #include <stdatomic.h>
 
 /* Message handlers. The first two come in each kind: add 2 × (enum perf_handler). */
-#define SERVER_ECHO  1  /* the request comes back */
-#define SERVER_SINK  2  /* every byte is read, the reply is empty */
-#define SERVER_HELLO 7  /* struct server_hello comes back */
-#define SERVER_BYE   8  /* the caller is about to leave */
-#define SERVER_SELF  9  /* has the server call itself once; one byte comes back: has that call been answered */
-#define SERVER_STAMP 10 /* struct server_stamp_request; struct server_stamp comes back */
+#define SERVER_ECHO     1  /* the request comes back */
+#define SERVER_SINK     2  /* every byte is read, the reply is empty */
+#define SERVER_DESCRIBE 7  /* struct server_description comes back */
+#define SERVER_BYE      8  /* the caller is about to leave */
+#define SERVER_SELF     9  /* has the server call itself once; one byte comes back: has that call been answered */
+#define SERVER_STAMP    10 /* struct server_stamp_request; struct server_stamp comes back */
 
 #define SERVER_BOTH_ENDS 6 /* the first of server_handlers(): what callers that call themselves serve, too */
 #define SERVER_HANDLERS  10
 
 /* What a process that was started by itself has to know of its server. */
-struct server_hello {
+struct server_description {
 	char version[32];
 	uint32_t shared_bytes; /* of struct floor_shared */
 	int32_t pid, fd;       /* where its memory is found; the pid as the server sees it */

@@ -119,25 +119,25 @@ class Program:
 def profile(program, file):
     """Instructions by function of a callgrind profile with the addresses of instructions."""
     counts = collections.Counter()
-    inside = foreign = call = False
+    inside = inner = call = False
     with open(file, encoding='utf-8') as f:
         for line in f:
             if line.startswith('ob='):
                 inside = line.rstrip().endswith('/perf/step')
             elif line.startswith('fn='):
-                foreign = False
+                inner = False
             elif line.startswith('cob='):
-                foreign = not line.rstrip().endswith('/perf/step')
+                inner = not line.rstrip().endswith('/perf/step')
             elif line.startswith('calls='):
                 call = True
             elif line.startswith('0x'):
                 at, _, n = line.split()
                 function = program.function(int(at, 16)) if inside else None
                 # The cost of a call belongs to the callee, unless the callee is of another library.
-                if function and (not call or foreign):
+                if function and (not call or inner):
                     counts[function] += int(n)
                 if call:
-                    call = foreign = False
+                    call = inner = False
     if not counts:
         fail('%s has no instructions of perf/step' % file)
     return counts

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * `farcall perf start`: how long groups of processes take to come together and to part, and what a worker of them
- * holds.
+ * holds. Main thread of each process.
  *
  * The workers of a group are started first and wait at a gate; from when it opens to when the last far_init_rpc() has
  * returned is the start, and the end is likewise. Each round is a group of new processes.
@@ -166,7 +166,7 @@ static int one_round(const struct perf_opts *o, struct start_result *r)
 
 /* ---- what came of it ---- */
 
-static void tell(const struct perf_opts *o, const struct start_result *r)
+static void print(const struct perf_opts *o, const struct start_result *r)
 {
 	fprintf(perf_human(o), "%7u %10.2f %10.2f %10.2f %10.2f %6.1f %% %8" PRIu64 " %10.2f %10.2f\n", r->workers,
 		r->start_median / 1e6, r->start_max / 1e6, r->stop_median / 1e6, r->stop_max / 1e6, 100 * r->noise,
@@ -205,7 +205,7 @@ int perf_start(const struct perf_opts *o)
 		r->start_median = perf_median(r->start_ns, r->rounds);
 		r->stop_median = perf_median(r->stop_ns, r->rounds);
 		r->noise = perf_noise(r->start_ns, r->rounds);
-		tell(o, r);
+		print(o, r);
 	}
 	if (!o->json)
 		return 0;

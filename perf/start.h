@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf start`: what its workers and who starts them share. */
+/** `farcall perf start`: what its workers and who starts them share. Main thread of each process. */
 #ifndef PERF_START_H
 #define PERF_START_H
 

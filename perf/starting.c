@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A worker of `farcall perf start`: comes in and leaves at the same moment as all the others. */
+/** A worker of `farcall perf start`: comes in and leaves at the same moment as all the others.
+ * Main thread of each process. */
 #include "floor_ring.h"
 #include "idle_usage.h"
 #include "peer.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Steps of training across two workers beside PyTorch's distributed autograd (Debian's python3-torch, which it installs),
-# by turns in one run: medians, ratios and noise. train_step.c and train_torch.py say what a step is; both must reach the
+# by turns in one run: medians, ratios and noise. train_step.c and train_torch.py define a step; both must reach the
 # same loss.
 # usage: train.sh BUILD [ROUNDS [SECONDS]]    rounds of all figures (5), seconds of each (1)
 # exit status: 0; 1: a program failed, or the losses differ; 2: usage

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * For train.sh: steps of training across two workers, and what one takes. Worker 0 trains, worker 1 has parameters.
- * train_torch.py does the same with torch.distributed.autograd: same values, same losses.
+ * train_torch.py does the same with torch.distributed.autograd: same values, same losses. Main thread of each process.
  *
  *	farcall run -n 2 -- train_step FIGURE SECONDS
  *

@@ -67,7 +67,7 @@ for ns in "$a" "$b"; do
 	ip -n "$ns" link set farcall0 up
 	n=$((n + 1))
 done
-# The kernel takes up to a second to say that there is a carrier.
+# The kernel takes up to a second to report a carrier.
 for ns in "$a" "$b"; do
 	for _ in $(seq 100); do
 		ip -n "$ns" -o link show farcall0 | grep -q ' state UP ' && break

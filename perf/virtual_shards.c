@@ -18,7 +18,7 @@
 #define ROOM   2048u
 #define PACKET 1500u
 #define NAME   "virtual"
-/* Of the port that all of them seem to have: the last bits tell its queues. */
+/* Of the port that all of them seem to have: the last bits are its queues − 1. */
 #define REMOTE_ID (UINT64_C(0x5ead0f5a7e11a000) | (VIRTUAL_SHARDS_EACH - 1))
 /* What it is called by is made of what it calls us, and so is found without a table. */
 #define TOKEN_OF(ours) ((ours) ^ UINT64_C(0x9b97c6a51e6fd35b))
@@ -27,8 +27,8 @@ struct virtual_port {
 	struct nic_port base;
 	struct nic_queue queue;
 	uint64_t our_id; /* of the link above */
-	void *asked[VIRTUAL_CONNECTS];
-	uint32_t asked_n, peers;
+	void *connecting[VIRTUAL_CONNECTS];
+	uint32_t connecting_n, peers;
 	uint32_t read, written, held; /* held: what was handed out by the last recv() begins there */
 	uint64_t acks;
 	uint32_t lens[RING];
@@ -54,7 +54,7 @@ static uint8_t *room(const struct virtual_port *p, uint32_t i)
 
 /* ---- the other side ---- */
 
-static void welcome(struct virtual_port *p, uint8_t *out, const uint8_t *in, uint32_t len)
+static void accept_connect(struct virtual_port *p, uint8_t *out, const uint8_t *in, uint32_t len)
 {
 	struct wire_control h;
 	struct wire_handshake w;
@@ -157,7 +157,7 @@ static int q_commit(struct nic_queue *q, struct nic_tx *tx)
 	const struct wire_head *h = (const struct wire_head *)(void *)tx->body;
 	uint32_t len = (uint32_t)tx->body_len;
 	if (h->kind == WIRE_CONNECT)
-		welcome(p, room(p, p->written), tx->body, len);
+		accept_connect(p, room(p, p->written), tx->body, len);
 	else if (h->kind == WIRE_MESSAGE)
 		answer(p, room(p, p->written), tx->body, len);
 	else {
@@ -237,11 +237,11 @@ static int p_connect(struct nic_port *port, unsigned queue, const struct nic_add
 	(void)handshake;
 	(void)handshake_len;
 	(void)deadline;
-	if (p->asked_n == VIRTUAL_CONNECTS) {
+	if (p->connecting_n == VIRTUAL_CONNECTS) {
 		snprintf(err->text, sizeof err->text, NAME ": more than %u connections at once", VIRTUAL_CONNECTS);
 		return -ENOSPC;
 	}
-	p->asked[p->asked_n++] = user;
+	p->connecting[p->connecting_n++] = user;
 	return 0;
 }
 
@@ -249,8 +249,8 @@ static uint64_t p_step(struct nic_port *port, uint64_t now, nic_event_fn *event,
 {
 	struct virtual_port *p = port_of(port);
 	(void)now;
-	for (uint32_t n = p->asked_n, i = p->asked_n = 0; i < n; i++) {
-		struct nic_event ev = {.type = NIC_EVENT_UP, .peer = p->peers++, .user = p->asked[i]};
+	for (uint32_t n = p->connecting_n, i = p->connecting_n = 0; i < n; i++) {
+		struct nic_event ev = {.type = NIC_EVENT_UP, .peer = p->peers++, .user = p->connecting[i]};
 		event(ctx, &ev);
 	}
 	return UINT64_MAX;

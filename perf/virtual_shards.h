@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Any number of remote shards without memory: a datagram driver whose other side welcomes every connection and answers
+ * Any number of remote shards without memory: a datagram driver whose other side accepts every connection and answers
  * every request at once, with its own bytes. All that an answer needs is in the request, or follows from it, so what is
- * measured over it is one end alone.
+ * measured over it is one end alone. The thread of the simulated world.
  */
 #ifndef PERF_VIRTUAL_SHARDS_H
 #define PERF_VIRTUAL_SHARDS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf wake`: the first call to a sleeping worker, beside a raw eventfd wake-up. */
+/** `farcall perf wake`: the first call to a sleeping worker, beside a raw eventfd wake-up.
+ * Main thread of each process. */
 #include "floor_agent.h"
 #include "rounds.h"
 #include <errno.h>

@@ -253,7 +253,7 @@ static void wrong_flag(const struct option_command *command, int c, char **argv)
 enum options_result options_parse(const struct option_command *command, int argc, char **argv, int *rest)
 {
 	struct option table[OPTIONS_MAX + TABLE_EXTRA] = {{0}};
-	char letters[2 * OPTIONS_MAX + 8] = "+:hV"; /* stop at the first argument; tell ':' when a value is missing */
+	char letters[2 * OPTIONS_MAX + 8] = "+:hV"; /* stop at the first argument; ':' for a missing value */
 	const struct option_spec *specs = command->specs;
 	size_t n = 0, l = strlen(letters);
 	for (; n < OPTIONS_MAX && specs[n].name[0]; n++) {

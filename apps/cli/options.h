@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Command lines as tables. One table gives the parser, the help and the errors, each of which names the flag and what
- * it takes. --help and --version are understood everywhere.
+ * Command lines as tables. One table gives the parser, the help and the errors; each error names the flag and its
+ * values. Every program accepts --help and --version. Main thread.
  */
 #ifndef FAR_APPS_CLI_OPTIONS_H
 #define FAR_APPS_CLI_OPTIONS_H

@@ -2,6 +2,7 @@
 /**
  * Leaves no process running. The death signal of a worker does not reach the processes that it started. This process
  * adopts them and kills them at its end. If it is killed itself, a reaper process kills their process groups.
+ * Main thread.
  */
 #ifndef FAR_APPS_CLI_ORPHANS_H
 #define FAR_APPS_CLI_ORPHANS_H

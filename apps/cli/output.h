@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Lines of many workers on one stderr, each with the rank in front, and the last lines of each kept. */
+/** Lines of many workers on one stderr, each with the rank in front, and the last lines of each kept. Main thread. */
 #ifndef FAR_APPS_CLI_OUTPUT_H
 #define FAR_APPS_CLI_OUTPUT_H
 

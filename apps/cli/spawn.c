@@ -80,7 +80,7 @@ static int redirect(int in, int out, int err)
 _Noreturn static void child_main(const struct spawn_child *child, pid_t parent, int report)
 {
 	setpgid(0, 0);
-	/* The death signal is lost when the parent died before it was asked for; the child then has another parent. */
+	/* The death signal is lost if the parent died before it was requested; the child then has another parent. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(127);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Starting the workers of one host. The starter binds the listener of the group's store and hands it down, so that
- * nobody races for a free port.
+ * nobody races for a free port. Main thread.
  */
 #ifndef FAR_APPS_CLI_SPAWN_H
 #define FAR_APPS_CLI_SPAWN_H

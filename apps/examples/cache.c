@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A cache of strings on two servers. One server dies and is started again without its keys; the client puts a key again
- * when it misses it.
+ * when it misses it. Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 3 --max-restarts 1 -- ./cache
  */

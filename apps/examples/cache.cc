@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /**
- * cache.c in C++: a cache of strings on two servers, one of which dies and is started again.
+ * cache.c in C++: a cache of strings on two servers. One of them dies and is started again. Main thread of each worker.
  *
  *	farcall run -n 3 --max-restarts 1 -- ./cache_cpp
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Local training: a network of two layers learns handwritten digits, images of 8 × 8 pixels. The file has a line for
- * each image: 64 pixels of 0 to 16 and the digit, separated by commas.
+ * each image: 64 pixels of 0 to 16 and the digit, separated by commas. Main thread of each worker.
  *
  *	zcat /usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz >digits.csv
  *	./digits digits.csv digits.safetensors

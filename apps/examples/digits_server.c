@@ -2,6 +2,7 @@
 /**
  * Training with a parameter server: the network is on worker 1, the images and the loss on worker 0. Each step is a
  * forward pass through the remote module, a backward pass through the call, and a step of the optimizer on the server.
+ * Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 2 -- ./digits_server digits.csv
  */

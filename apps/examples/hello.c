@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A group, a synchronous call, asynchronous calls, and errors.
+ * Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 3 -- ./hello
  */

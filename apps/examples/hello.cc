@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /**
- * hello.c in C++: a group, a synchronous call, asynchronous calls, and errors.
+ * hello.c in C++: a group, a synchronous call, asynchronous calls, and errors. Main thread of each worker.
  *
  *	farcall run -n 3 -- ./hello_cpp
  */

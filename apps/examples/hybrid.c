@@ -4,6 +4,7 @@
  * with a copy of the dense layers and with data of its own: bags of ids. Each id has a hidden value, and a bag is good
  * if their sum is positive. A trainer looks the vectors of its bags up by a call. The gradients of the dense layers are
  * summed over the trainers by an all-reduce; those of the table go back through the call.
+ * Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 5 -- ./hybrid
  */

@@ -2,7 +2,7 @@
 /**
  * Reinforcement learning. Each observer has a world of its own. At every step it sends the reward of the step before to
  * an agent, which answers with the next action. Both are objects: worker0 calls the observers by reference and passes
- * them a reference to the agent.
+ * them a reference to the agent. Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 4 -- ./observers
  *

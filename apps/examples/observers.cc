@@ -2,6 +2,7 @@
 /**
  * observers.c in C++: reinforcement learning. Each observer has a world of its own, a corridor. At every step it sends
  * the reward of the step before to an agent, which answers with the next action. Both are objects.
+ * Main thread of each worker.
  *
  *	farcall run -n 4 -- ./observers_cpp
  */

@@ -2,7 +2,7 @@
 /**
  * An open-loop client: requests arrive at random at a given rate, whatever the answers do, and the latency of each is
  * counted from the time at which it was due. A client that waits for each answer sends nothing while the server is
- * slow, and so does not see how slow it is.
+ * slow, and so does not see how slow it is. Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 2 -- ./open_loop [calls/s [seconds]]
  */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /**
  * open_loop.c in C++: requests arrive at random at a given rate, and latency is counted from the time due.
+ * Main thread of each worker.
  *
  *	farcall run -n 2 -- ./open_loop_cpp [calls/s [seconds]]
  */

@@ -2,6 +2,8 @@
 /**
  * A model in two stages, objects on two workers, with micro-batches passing through both. The master holds references
  * only: stage 2 fetches the output of stage 1 directly from it. `farcall run -n 3 -- ./pipeline`
+ *
+ * Main thread of each worker; handlers run on shard threads.
  */
 #include <farcall/farcall.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /**
  * pipeline.c in C++: a model in two stages, objects on two workers, with micro-batches passing through both. The master
- * holds references only: stage 2 fetches the output of stage 1 directly from it.
+ * holds references only: stage 2 fetches the output of stage 1 directly from it. Main thread of each worker.
  *
  *	farcall run -n 3 -- ./pipeline_cpp
  */

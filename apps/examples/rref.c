@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Remote references: a value stays on its owner, and messages carry references to it.
+ * Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 3 -- ./rref
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /**
- * rref.c in C++: a value stays on its owner, and messages carry references to it.
+ * rref.c in C++: a value stays on its owner, and messages carry references to it. Main thread of each worker.
  *
  *	farcall run -n 3 -- ./rref_cpp
  */

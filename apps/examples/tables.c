@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A client of a parameter server in few lines. Worker 0 is the client, all others serve.
+ * A client of a parameter server in few lines. Worker 0 is the client, all others serve. Main thread of each worker.
  *
  *	farcall run -n 3 -- ./tables
  */

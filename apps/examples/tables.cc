@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /**
  * tables.c in C++: a client of a parameter server. Its interface is that of C; agents and futures are those of C++.
+ * Main thread of each worker.
  *
  *	farcall run -n 3 -- ./tables_cpp
  */

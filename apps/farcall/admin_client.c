@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Finds the admin sockets of this user and asks them. */
+/** Finds the admin sockets of this user and sends them requests. Main thread. */
 #include "admin_client.h"
 
 #include "base/clock.h"
@@ -173,7 +173,7 @@ static void receive(struct admin_worker *w)
 	}
 }
 
-void admin_ask(struct admin_workers *w, const char *request)
+void admin_request(struct admin_workers *w, const char *request)
 {
 	uint64_t until = clock_now(&clock_monotonic) + ADMIN_ANSWER_NS;
 	struct pollfd *on = calloc(w->n + 1, sizeof *on);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests to the admin sockets of this user's workers on this host (control/admin.h), and fields of their answers. */
+/** Requests to the admin sockets of this user's workers on this host (control/admin.h), and fields of their answers.
+ * Main thread. */
 #ifndef FARCALL_ADMIN_CLIENT_H
 #define FARCALL_ADMIN_CLIENT_H
 
@@ -34,7 +35,7 @@ struct admin_workers {
 int admin_find(struct admin_workers *w, const char *name);
 /** Sends a request, without its newline, to all at once and reads the answers, for ADMIN_ANSWER_NS at most. Sockets
  * without a process are marked `gone`. */
-void admin_ask(struct admin_workers *w, const char *request);
+void admin_request(struct admin_workers *w, const char *request);
 void admin_free(struct admin_workers *w);
 
 /** First member `name` of a JSON object in `text`: its number, or its string in out[0, cap). Texts of this version's

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tells the groups of this user on this host apart, by name and store. Main thread. */
+/** Lists the groups of this user on this host, by name and store. Main thread. */
 #include "admin_group.h"
 
 #include <stdio.h>

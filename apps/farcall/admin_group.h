@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Which group a command is about. Groups of one user may have the same name; the store's address tells them apart. */
+/** Selects the group of a command. Groups of one user may have the same name; then the store's address decides. Main
+ * thread. */
 #ifndef FARCALL_ADMIN_GROUP_H
 #define FARCALL_ADMIN_GROUP_H
 

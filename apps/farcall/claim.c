@@ -3,6 +3,7 @@
  * `farcall claim`: gives a program a rank that nobody else has, for members that do not know their own, such as the
  * replicas of a container. The store counts who has come; then the program takes this one's place. With tcp:// rank 0
  * hosts it; with file:// and etcd:// rank 0 has joined before anyone is counted, since it begins the group anew.
+ * Main thread.
  */
 #include "apps/cli/options.h"
 #include "base/clock.h"
@@ -108,7 +109,7 @@ static int count(struct claim *c, struct store_client *client)
 }
 
 /* One connection, until it answers or is lost. 0 or -errno. */
-static int ask(struct claim *c)
+static int try_once(struct claim *c)
 {
 	struct store_client *client = store_client_create(store_stream_of(c->net, &c->url));
 	const struct store_login login = {.who = {.rank = STORE_RANK_NONE},
@@ -133,7 +134,7 @@ static int find_place(struct claim *c)
 {
 	int rc;
 	for (;;) {
-		rc = ask(c);
+		rc = try_once(c);
 		uint64_t now = clock_now(&clock_monotonic);
 		if (rc != -ENXIO || now >= c->deadline)
 			break;
@@ -149,7 +150,7 @@ static int find_place(struct claim *c)
 		return complain(c, strerror(-rc), "give a file, or a directory, that belongs to this user alone");
 	if (rc == -ENXIO)
 		return complain(c, "its name did not resolve in time", "correct MASTER_ADDR, or start rank 0 there");
-	if (rc == -EHOSTUNREACH) /* what the sockets say of a name service without an answer, too */
+	if (rc == -EHOSTUNREACH) /* also the sockets' error of a name service without an answer */
 		return complain(c, "its name is not known now, or no way leads there",
 				"start rank 0 there, or correct MASTER_ADDR");
 	if (rc == -EACCES && c->key_err.status)
@@ -170,7 +171,7 @@ static int find_place(struct claim *c)
 	if (c->place >= 1 && (uint64_t)c->place <= c->count)
 		return 0;
 	fprintf(stderr,
-		NAME ": ranks %d to %d are all claimed: this is number %lld to ask; start %d such members, and the "
+		NAME ": ranks %d to %d are all claimed: this is number %lld; start %d such members, and the "
 		     "whole group again when one has died\n",
 		(int)c->first, (int)(c->first + c->count - 1), (long long)c->place, (int)c->count);
 	return 1;
@@ -182,7 +183,7 @@ static int check_permitted(struct claim *c)
 	if (c->key.kind != KEY_AUTO || c->url.scheme != URL_TCP || c->net->ops->loopback(c->net, c->url.host, -1) != 0)
 		return 0;
 	return complain(
-		c, "is beyond loopback, where there is no group key to keep strangers out",
+		c, "is beyond loopback, where there is no group key to keep non-members out",
 		"give a key to every member (FAR_KEY_FILE; `farcall key` makes one), or pass --security none when "
 		"the network is private");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The subcommands. argv[0] is the subcommand's name; what they return is the exit status of the program. */
+/** The subcommands. argv[0] is the subcommand's name; what they return is the exit status of the program.
+ * Main thread. */
 #ifndef FARCALL_COMMANDS_H
 #define FARCALL_COMMANDS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall decode`: what a capture holds of ours, a line for each packet. */
+/** `farcall decode`: what a capture holds of ours, a line for each packet. Main thread. */
 #include "decode.h"
 #include "apps/cli/options.h"
 #include "commands.h"
@@ -46,7 +46,7 @@ static int decode_file(const char *path, FILE *file, uint64_t port, bool summary
 	struct pcap_frame frame;
 	struct pcap *p = malloc(sizeof *p);
 	if (!p || !counts.calls || !counts.out || (summary && !counts.summary)) {
-		fprintf(stderr, NAME ": no memory for a frame, or for what is asked in them\n");
+		fprintf(stderr, NAME ": no memory for a frame, or for the requests in them\n");
 		decode_calls_free(counts.calls);
 		free(p);
 		return 1;

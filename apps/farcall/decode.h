@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets of engine/transport in words, by the engine's own structures and checks. */
+/** Packets of engine/transport in words, by the engine's own structures and checks. Main thread. */
 #ifndef FARCALL_DECODE_H
 #define FARCALL_DECODE_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/** What was asked in the packets so far, so that replies are known for what they answer. NULL: no memory. */
+/** Requests in the packets so far, which decide how replies are decoded. NULL: no memory. */
 struct decode_calls *decode_calls_new(void);
 void decode_calls_free(struct decode_calls *calls);
 

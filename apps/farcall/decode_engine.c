@@ -29,18 +29,18 @@ static const struct message messages[] = {
 };
 static_assert(sizeof messages / sizeof *messages == RREF_LAST - RREF_CALL + 1, "each has a row");
 
-/* ---- what was asked ---- */
+/* ---- requests ---- */
 
-/* A slot of a caller towards somebody, by hash; gen is that of the last request seen. With three quarters of them in
- * use all are forgotten: of what was asked before, replies are bytes then. */
+/* Call slots of caller and callee, by hash; gen is that of the last request seen. With three quarters of them in use
+ * all are forgotten: replies to earlier requests are bytes then. */
 #define CALLS (1u << 16)
 struct decode_calls {
 	unsigned n;
-	struct asked {
+	struct engine_call {
 		uint64_t key; /* 0: free */
 		uint32_t gen;
 		uint16_t fn;
-	} asked[CALLS];
+	} of[CALLS];
 };
 
 struct decode_calls *decode_calls_new(void)
@@ -54,20 +54,20 @@ void decode_calls_free(struct decode_calls *calls)
 }
 
 /* Its place, or the free one where it belongs. */
-static struct asked *asked_find(struct decode_calls *c, const char *caller, const char *callee, uint32_t call,
-				uint64_t *key_out)
+static struct engine_call *call_find(struct decode_calls *c, const char *caller, const char *callee, uint32_t call,
+				     uint64_t *key_out)
 {
 	char text[160];
 	int n = snprintf(text, sizeof text, "%s>%s/%u", caller, callee, call);
 	uint64_t key = hash64(text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1) | 1;
 	uint32_t at = (uint32_t)(key >> 1) % CALLS;
-	while (c->asked[at].key && c->asked[at].key != key)
+	while (c->of[at].key && c->of[at].key != key)
 		at = (at + 1) % CALLS;
 	*key_out = key;
-	return &c->asked[at];
+	return &c->of[at];
 }
 
-bool engine_asks(const union packet_head *h)
+bool engine_is_request(const union packet_head *h)
 {
 	return !(h->flags & PACKET_TYPED) && h->request.handler >= RREF_CALL && h->request.handler <= RREF_LAST;
 }
@@ -79,22 +79,22 @@ const char *engine_name(uint16_t fn)
 
 void engine_note(const struct printer *p, const union packet_head *h)
 {
-	if (h->type != PACKET_REQUEST || !engine_asks(h))
+	if (h->type != PACKET_REQUEST || !engine_is_request(h))
 		return;
 	uint64_t key;
-	struct asked *a = asked_find(p->calls, p->from, p->to, h->call.slot, &key);
+	struct engine_call *a = call_find(p->calls, p->from, p->to, h->call.slot, &key);
 	if (!a->key && p->calls->n >= CALLS / 4 * 3) {
 		memset(p->calls, 0, sizeof *p->calls);
-		a = asked_find(p->calls, p->from, p->to, h->call.slot, &key);
+		a = call_find(p->calls, p->from, p->to, h->call.slot, &key);
 	}
 	p->calls->n += !a->key;
-	*a = (struct asked){key, h->call.generation, h->request.handler};
+	*a = (struct engine_call){key, h->call.generation, h->request.handler};
 }
 
 uint16_t engine_answered(const struct printer *p, const union packet_head *h)
 {
 	uint64_t key;
-	const struct asked *a = asked_find(p->calls, p->to, p->from, h->call.slot, &key);
+	const struct engine_call *a = call_find(p->calls, p->to, p->from, h->call.slot, &key);
 	return a->key && a->gen == h->call.generation ? a->fn : 0;
 }
 

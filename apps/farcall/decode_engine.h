@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What engines ask each other, and the answers. A reply does not say what it answers: that is remembered. */
+/** Decodes the engine's own requests and replies. A reply does not name its request, so requests are remembered. Main
+ * thread. */
 #ifndef FARCALL_DECODE_ENGINE_H
 #define FARCALL_DECODE_ENGINE_H
 
@@ -9,7 +10,7 @@
 /** Remembers an engine request by its header, so that its reply can be decoded. */
 void engine_note(const struct printer *p, const union packet_head *h);
 /** Does the function of this head of a REQUEST belong to the engine. */
-bool engine_asks(const union packet_head *h);
+bool engine_is_request(const union packet_head *h);
 /** Its name. */
 const char *engine_name(uint16_t fn);
 /** The body of such a REQUEST, without what its flags put at the end. */

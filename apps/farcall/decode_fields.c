@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Each structure of engine/transport/wire.h and engine/core/packet.h as a list of its fields, in their order;
- * engine/PROTOCOL.md tables the same. */
+ * engine/PROTOCOL.md tables the same. Main thread. */
 #include "decode_fields.h"
 #include "base/rref.h"
 #include "core/packet.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The structures that travel, field by field. */
+/** The structures that travel, field by field. Main thread. */
 #ifndef FARCALL_DECODE_FIELDS_H
 #define FARCALL_DECODE_FIELDS_H
 

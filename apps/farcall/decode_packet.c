@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets, messages and what they hold. */
+/** Packets, messages and what they hold. Main thread. */
 #include "base/crc32c.h"
 #include "control/info.h"
 #include "core/packet.h"
@@ -75,7 +75,7 @@ static bool print_request(struct printer *p, const union packet_head *h, const u
 		if (!print_layout(p, &layout_object, bytes + len, sizeof(struct rref_id), 0))
 			return false;
 	}
-	if (engine_asks(h))
+	if (engine_is_request(h))
 		return engine_request(p, h, bytes, len);
 	if (!(bits & PACKET_TYPED))
 		return print_payload(p, bytes, len);
@@ -217,19 +217,19 @@ static bool print_grants(struct printer *p, const uint8_t *bytes, uint32_t len)
 	return true;
 }
 
-/* The engine's words, as the control core reads them. */
-static bool print_hello(struct printer *p, const uint8_t *bytes, size_t len)
+/* The engine's words, as the control thread reads them. */
+static bool print_session(struct printer *p, const uint8_t *bytes, size_t len)
 {
-	struct handshake hello;
+	struct handshake session;
 	if (len == 0)
 		return true;
-	if (handshake_decode(bytes, len, &hello))
-		return wrong(p, "hello", NULL);
+	if (handshake_decode(bytes, len, &session))
+		return wrong(p, "session", NULL);
 	fprintf(p->out,
-		" [hello] magic=%08x version=%u from_shard=%u to_shard=%u group=%016" PRIx64 " world=%" PRIu32
+		" [session] magic=%08x version=%u from_shard=%u to_shard=%u group=%016" PRIx64 " world=%" PRIu32
 		" rank=%" PRIu32 " from=%016" PRIx64 " to=%016" PRIx64 " name=%016" PRIx64,
-		0x4643484cu, bytes[5] << 8 | bytes[4], hello.from_shard, hello.to_shard, hello.group, hello.world,
-		hello.rank, hello.from, hello.to, hello.name);
+		0x4643484cu, bytes[5] << 8 | bytes[4], session.from_shard, session.to_shard, session.group,
+		session.world, session.rank, session.from, session.to, session.name);
 	return true;
 }
 
@@ -245,7 +245,7 @@ static bool print_handshake(struct printer *p, const uint8_t *bytes, uint32_t le
 	bool good = print_layout(p, &layout_handshake, bytes, len, 0);
 	if (payload_len > rest)
 		return good && wrong(p, "handshake", "size");
-	fputs(" hello=", p->out);
+	fputs(" session=", p->out);
 	decode_data(p->out, bytes + sizeof w, payload_len);
 	if (addr_len > rest - payload_len)
 		return good && wrong(p, "handshake", "size");
@@ -257,7 +257,7 @@ static bool print_handshake(struct printer *p, const uint8_t *bytes, uint32_t le
 		return false;
 	if (!transport_handshake_read(bytes, len, &handshake))
 		return wrong(p, "handshake", "size");
-	return print_hello(p, handshake.payload, handshake.payload_len);
+	return print_session(p, handshake.payload, handshake.payload_len);
 }
 
 static bool crc_fits(const struct wire_head *h, const uint8_t *bytes, uint32_t len)

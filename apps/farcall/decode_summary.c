@@ -91,10 +91,10 @@ void summary_packet(struct summary *s, const char *from, const char *to, uint64_
 
 static struct calls *calls_of(struct summary *s, const union packet_head *h, unsigned *index)
 {
-	enum target target = h->type == PACKET_REQUEST && engine_asks(h) ? ENGINE
-			     : h->flags & PACKET_HASHED                  ? HASHED
-			     : h->flags & PACKET_TYPED                   ? FUNCTION
-									 : MESSAGE;
+	enum target target = h->type == PACKET_REQUEST && engine_is_request(h) ? ENGINE
+			     : h->flags & PACKET_HASHED                        ? HASHED
+			     : h->flags & PACKET_TYPED                         ? FUNCTION
+									       : MESSAGE;
 	for (unsigned i = 0; i < s->functions; i++) {
 		struct calls *c = s->calls[i];
 		*index = i;
@@ -119,7 +119,7 @@ static struct pending *pending_of(struct summary *s, const char *caller, const c
 	return &s->pending[(*key >> 1) % PENDING];
 }
 
-static void asked(struct summary *s, const union packet_head *h)
+static void count_request(struct summary *s, const union packet_head *h)
 {
 	uint64_t key;
 	unsigned index;
@@ -154,7 +154,7 @@ void summary_message(struct summary *s, const union packet_head *h)
 		return;
 	switch ((enum packet_type)h->type) {
 	case PACKET_REQUEST:
-		asked(s, h);
+		count_request(s, h);
 		break;
 	case PACKET_REPLY:
 	case PACKET_ERROR:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall health`: what a container's health check runs. The other side, and the format, is apps/pserver/health.h. */
+/** `farcall health`: what a container's health check runs. The other side, and the format, is apps/pserver/health.h.
+ * Main thread. */
 #include "apps/pserver/health.h"
 #include "apps/cli/options.h"
 #include "apps/pserver/ps_clock.h"

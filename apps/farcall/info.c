@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. */
+/** `farcall info`: what this machine offers to a worker, and why the rest is out of reach. Main thread. */
 #include "apps/cli/options.h"
 #include "base/cgroup.h"
 #include "base/runtime_dir.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The part of `farcall info` about network cards that DPDK could take over. */
+/** The part of `farcall info` about network cards that DPDK could take over. Main thread. */
 #ifndef FARCALL_INFO_CARDS_H
 #define FARCALL_INFO_CARDS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The part of `farcall info` about NICs: drivers, ports, addresses. */
+/** The part of `farcall info` about NICs: drivers, ports, addresses. Main thread. */
 #ifndef FARCALL_INFO_NICS_H
 #define FARCALL_INFO_NICS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall key`: makes a group's key, or prints the id of the key in a file. The key itself is never printed. */
+/** `farcall key`: makes a group's key, or prints the id of the key in a file. The key itself is never printed.
+ * Main thread. */
 #include "control/key.h"
 #include "apps/cli/options.h"
 #include "commands.h"

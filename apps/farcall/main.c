@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The program `farcall`: finds the subcommand and runs it. */
+/** The program `farcall`: finds the subcommand and runs it. Main thread. */
 #include "apps/cli/options.h"
 #include "commands.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Captures: classic pcap files, and the UDP datagrams in them. Nothing in a capture is trusted. */
+/** Captures: classic pcap files, and the UDP datagrams in them. Nothing in a capture is trusted. Main thread. */
 #ifndef FARCALL_PCAP_H
 #define FARCALL_PCAP_H
 

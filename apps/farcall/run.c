@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall run`: starts the workers of a static group on this host or over ssh on several, passes their output on,
- * starts those that die again where that is asked for, and ends all of them when one fails. Main thread. */
+ * restarts those that die with --restart, and ends all of them when one fails. Main thread. */
 #include "apps/cli/options.h"
 #include "apps/cli/orphans.h"
 #include "apps/cli/output.h"
@@ -193,7 +193,7 @@ static void signalled(struct run *r)
 {
 	struct signalfd_siginfo info;
 	while (read(r->stop_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-		if (r->signal) { /* asked twice: no more patience */
+		if (r->signal) { /* the second signal: no more patience */
 			r->kill_at = now_ns();
 			continue;
 		}
@@ -468,7 +468,7 @@ int cmd_run(int argc, char **argv)
 		"With --hosts, each worker runs in this directory's path on its host, with the environment of this\n"
 		"process but for what belongs to the login (HOME, SSH_*, XDG_* ...). The group's key is that of\n"
 		"FAR_KEY_FILE or FAR_KEY, else a new one, and goes through the standard input of ssh. MASTER_ADDR is\n"
-		"the first host and MASTER_PORT 29500 unless they are set here. ssh must not ask for a password.",
+		"the first host and MASTER_PORT 29500 unless they are set here. ssh must work without a password.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);

@@ -2,7 +2,7 @@
 /**
  * Workers on other hosts, each started by an ssh process of its own. A worker's environment, the group's key included,
  * goes through the standard input of ssh; no argument and no file has it. Afterwards the same input carries names of
- * signals, one a line. Its end kills the worker, so no worker outlives its ssh.
+ * signals, one a line. Its end kills the worker, so no worker outlives its ssh. Main thread.
  */
 #ifndef FARCALL_RUN_HOSTS_H
 #define FARCALL_RUN_HOSTS_H

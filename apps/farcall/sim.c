@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall sim`: whole clusters under a simulated network, any number of seeds. */
+/** `farcall sim`: whole clusters under a simulated network, any number of seeds. Main thread. */
 #include "apps/cli/options.h"
 #include "base/mutant.h"
 #include "commands.h"
@@ -40,7 +40,7 @@ static void list(void)
 	}
 }
 
-/* Those that are asked for, read. Their number; 0: the mistake was printed. */
+/* Reads the scenarios of the arguments. Returns their number; 0: the mistake was printed. */
 static unsigned load(const char *which, struct scenario *scenarios, char (*names)[KEYWORDS_NAME_MAX],
 		     const char **pointers)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall top`: the workers of a group on this host, as a live view of a terminal or once as text or JSON. Reads the
- * admin sockets. */
+ * admin sockets. Main thread. */
 #include "top.h"
 
 #include "apps/cli/options.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What `farcall top` shows: samples of the workers of a group. */
+/** What `farcall top` shows: samples of the workers of a group. Main thread. */
 #ifndef FARCALL_TOP_H
 #define FARCALL_TOP_H
 

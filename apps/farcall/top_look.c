@@ -126,7 +126,7 @@ int top_look(struct view *v, bool first)
 	if (admin_find(&w, TOP_NAME))
 		return -1;
 	v->stuck_n = 0;
-	admin_ask(&w, "info");
+	admin_request(&w, "info");
 	for (unsigned i = 0; i < w.n; i++)
 		note_stuck(v, &w.of[i]);
 	if (first && choose(v, &w)) {
@@ -140,7 +140,7 @@ int top_look(struct view *v, bool first)
 		admin_free(&w);
 		return -1;
 	}
-	admin_ask(&w, "metrics json");
+	admin_request(&w, "metrics json");
 	free(v->before);
 	v->before = v->now;
 	v->before_n = v->now_n;

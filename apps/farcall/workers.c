@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** `farcall workers`, which lists this user's workers on this host, and `farcall debug`, which shows what one of them
- * waits for. Both read the admin sockets. */
+ * waits for. Both read the admin sockets. Main thread. */
 #include "admin_group.h"
 #include "apps/cli/options.h"
 #include "commands.h"
@@ -71,7 +71,7 @@ int cmd_workers(int argc, char **argv)
 		return wrong;
 	if (admin_find(&w, WORKERS))
 		return 1;
-	admin_ask(&w, "info");
+	admin_request(&w, "info");
 	if (json)
 		printf("[");
 	for (unsigned i = 0; i < w.n; i++) {
@@ -144,7 +144,7 @@ static int debug_one(struct admin_workers *w, const char *which, const struct ad
 {
 	struct admin_worker *one = NULL;
 	unsigned n = 0;
-	admin_ask(w, "info");
+	admin_request(w, "info");
 	for (unsigned i = 0; i < w->n; i++)
 		if (is_worker(&w->of[i], which, choice)) {
 			one = &w->of[i];
@@ -169,7 +169,7 @@ static int debug_one(struct admin_workers *w, const char *which, const struct ad
 	}
 	struct admin_workers alone = {.of = one, .n = 1};
 	if (one->text)
-		admin_ask(&alone, request);
+		admin_request(&alone, request);
 	if (!one->text) {
 		fprintf(stderr, DEBUG ": worker \"%s\" %s\n", which, one->why);
 		return 1;

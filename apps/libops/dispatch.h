@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Instruction sets that the kernels were compiled for. meson picks the file that lists them. Constant. */
+/** Instruction sets that the kernels were compiled for. meson picks the file that lists them. Constant. Any thread. */
 #ifndef FAR_LIBOPS_DISPATCH_H
 #define FAR_LIBOPS_DISPATCH_H
 

@@ -11,7 +11,7 @@
 
 #define CAT_MAX 256 /* tensors of far::cat */
 
-/* An operator: asks for the result's shape and `work`, then computes, as ops.h says. */
+/* An operator: computes the result's shape and `work`, then the result (ops.h). */
 typedef enum far_status operator(const struct far_val *args, size_t n, struct far_tensor *out, struct far_op_work *work,
 				 struct far_err *err);
 

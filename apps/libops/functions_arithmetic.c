@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * far::add, sub, mul, div, min and max of tensors and scalars, and element-wise functions of one tensor. Inline on a
- * shard.
+ * shard. Shard thread.
  *
  * dtype of the result of two tensors (symmetric):
  *

@@ -2,7 +2,7 @@
 /**
  * far::nonzero: the indexes of a tensor's elements that are not 0, as an i64 tensor with one row per element and one
  * column per dimension, in row-major order. NaN is not 0, -0.0 is. A scalar tensor has 1 or 0 rows without columns.
- * Inline on a shard.
+ * Inline on a shard. Shard thread.
  */
 #include "functions.h"
 

@@ -3,7 +3,7 @@
  * Workspaces, copies of operands in them, and matrix products. Any thread.
  *
  * An operator plans twice: ops_take() first counts bytes, then gives memory. Both plans are the same code, so that the
- * size asked for is the size used.
+ * requested size is the size used.
  */
 #ifndef FAR_LIBOPS_WORK_H
 #define FAR_LIBOPS_WORK_H

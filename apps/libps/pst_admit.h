@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Admission: counts the pushes to keys that have no row yet; a key gets its row with the n-th.
+ * The shard thread that owns the table.
  *
  * A set of eight candidates takes one line. A candidate is the lower 56 bits of the key's hash, whose upper bits choose
  * the set, and the count: no two keys share one. A key is admitted exactly at its n-th push as long as its set has

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Initial values of rows: a function of the seed, the key and the element's index alone, so a row that is made on
- * another server, or made again, begins with the same values.
+ * another server, or made again, begins with the same values. Any thread.
  */
 #ifndef PST_INIT_H
 #define PST_INIT_H

@@ -53,7 +53,7 @@ struct pst_change {
 
 uint32_t pst_tick(uint64_t now_ms);
 
-/** Stamps of a row or value; of rows NULL is not returned: ask has_touched and ttl_ticks first. */
+/** Stamps of a row or value; of rows NULL is not returned: check has_touched and ttl_ticks first. */
 static inline uint32_t *pst_touched(const struct pst_table *t, uint32_t id)
 {
 	return t->schema.kind == PST_VALUES ? &pst_values_at(&t->values, id)->touched : pst_slabs_at(&t->touched, id);

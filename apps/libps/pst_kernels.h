@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The vectorised inner loops: conversions, the check of gradients, optimizers. One set for each instruction set that
- * the compiler can generate; pst_kernels_best chooses by the processor. All sets give the same bits.
+ * the compiler can generate; pst_kernels_best chooses by the processor. All sets give the same bits. Any thread.
  */
 #ifndef PST_KERNELS_H
 #define PST_KERNELS_H

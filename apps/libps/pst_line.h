@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * One line of the index: five whole keys and the numbers of their rows.
+ * One line of the index: five whole keys and the numbers of their rows. The shard thread that owns the table.
  *
  * The keys are in the line itself, so a lookup costs two cache misses: this line and the row. With tags of eight bits
  * in the line and the keys apart, a lookup has to compare the key in a third line.

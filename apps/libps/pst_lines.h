@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A pool of 64-byte lines: blocks of 1, 2, 4, 8, 16, 32 or 64 lines, aligned to their size, by the buddy method.
+ * The shard thread that owns the table.
  *
  * A block is named by the number of its first line. The first 64 lines of each slab hold a bitmap of its free lines: a
  * block's buddy is free if all its bits are set, because free buddies merge at once. Links of the free lists are in the

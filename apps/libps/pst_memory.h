@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The allocator of a table. A table allocates through this interface alone, so a test or a process with a memory bound
- * can replace it.
+ * can replace it. Any thread, one table at a time.
  */
 #ifndef PST_MEMORY_H
 #define PST_MEMORY_H

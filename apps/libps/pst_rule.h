@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Optimizers: what a gradient does to a row and to its state.
+ * Optimizers: what a gradient does to a row and to its state. Any thread.
  *
  * All arithmetic is f32, one operation after the other as written below, each rounded to nearest; a row stored in 16
  * bits is widened first and rounded once (to nearest, ties to even) at the end. No operation is fused, so every

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define ASK_NS   (200 * FAR_MS) /* of one question of far_ps_open() */
+#define VIEW_NS  (200 * FAR_MS) /* of one request of far_ps_open() */
 #define PAUSE_NS (10 * FAR_MS)  /* between two */
 
 void far_ps_rule_defaults(struct far_ps_rule *rule, enum far_ps_rule_kind kind)
@@ -64,9 +64,9 @@ bool psv_adopt(struct far_ps *ps, const void *bytes, size_t len, uint64_t than)
 	return true;
 }
 
-/* Asks `n` shards for the view. OK: `k` of them have answered; 0: all. */
-static enum far_status ask(struct far_ps *ps, const char *name, const struct far_to *to, size_t n, size_t k,
-			   uint64_t timeout_ns, struct far_err *err)
+/* Requests the view from `n` shards. OK: `k` of them have answered; 0: all. */
+static enum far_status request_view(struct far_ps *ps, const char *name, const struct far_to *to, size_t n, size_t k,
+				    uint64_t timeout_ns, struct far_err *err)
 {
 	struct {
 		struct psv_request head;
@@ -80,7 +80,7 @@ static enum far_status ask(struct far_ps *ps, const char *name, const struct far
 	enum far_status status = FAR_OK;
 	struct far_future *f = NULL;
 	if (!targets || !results || !replies)
-		status = pst_fail(err, FAR_RESOURCE, 0, "no memory to ask %zu shards", n);
+		status = pst_fail(err, FAR_RESOURCE, 0, "no memory for requests to %zu shards", n);
 	for (size_t i = 0; i < n && !status; i++)
 		targets[i] = (struct far_target){.to = to[i], .recv_buf = replies + i * ROOM, .cap = ROOM};
 	struct far_fanout_opts opts = {.timeout_ns = timeout_ns, .k = k};
@@ -100,22 +100,22 @@ static enum far_status ask(struct far_ps *ps, const char *name, const struct far
 }
 
 /* First one member that knows the view, then all shards of the view. */
-static enum far_status ask_next(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
+static enum far_status request_views(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
 {
 	const struct psv_view *view = atomic_load(&ps->view);
 	if (view)
-		return ask(ps, name, view->slot, view->slots, 0, timeout_ns, err);
+		return request_view(ps, name, view->slot, view->slots, 0, timeout_ns, err);
 	int world = far_world_size(ps->agent);
 	struct far_to *to = calloc((size_t)world, sizeof *to);
 	if (!to)
-		return pst_fail(err, FAR_RESOURCE, 0, "no memory to ask %d members", world);
+		return pst_fail(err, FAR_RESOURCE, 0, "no memory for requests to %d members", world);
 	size_t n = 0;
 	for (int i = 0; i < world; i++) {
 		struct far_worker_info info;
 		if (far_worker_by_rank(ps->agent, i, &info, NULL) == FAR_OK && info.alive)
 			to[n++] = (struct far_to){i, 0};
 	}
-	enum far_status status = ask(ps, name, to, n, 1, timeout_ns, err);
+	enum far_status status = request_view(ps, name, to, n, 1, timeout_ns, err);
 	free(to);
 	return status;
 }
@@ -130,7 +130,7 @@ static void pause_for(uint64_t ns)
 	far_future_free(never);
 }
 
-/* Asks until all have answered. */
+/* Requests until all have answered. */
 static enum far_status find(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
 {
 	uint64_t begin = psv_now_ns(), gone = 0;
@@ -138,7 +138,7 @@ static enum far_status find(struct far_ps *ps, const char *name, uint64_t timeou
 	while (gone < timeout_ns) {
 		uint64_t left = timeout_ns - gone;
 		bool known = atomic_load(&ps->view);
-		enum far_status status = ask_next(ps, name, left < ASK_NS ? left : ASK_NS, &last);
+		enum far_status status = request_views(ps, name, left < VIEW_NS ? left : VIEW_NS, &last);
 		if (status == FAR_OK && known)
 			return FAR_OK;
 		if (status == FAR_SHUTDOWN || status == FAR_RESOURCE || status == FAR_WOULD_DEADLOCK ||

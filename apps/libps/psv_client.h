@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the files of the client share: services, tables, operations. */
+/** What the files of the client share: services, tables, operations. Any thread. */
 #ifndef PSV_CLIENT_H
 #define PSV_CLIENT_H
 

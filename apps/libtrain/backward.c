@@ -124,20 +124,20 @@ static uint64_t weight_of(const struct node *node)
 	return weight;
 }
 
-static bool is_foreign(const struct node *node)
+static bool runs_user_code(const struct node *node)
 {
 	return node->hooks || node->p.function;
 }
 
 static void weigh(struct pass *p, const struct entry *entry)
 {
-	p->foreign |= entry->node ? is_foreign(entry->node) : entry->leaf->hooks != NULL;
+	p->user_code |= entry->node ? runs_user_code(entry->node) : entry->leaf->hooks != NULL;
 	p->weight += weight_of(entry->node);
 }
 
 bool pass_is_light(const struct pass *p)
 {
-	return !p->foreign && p->weight <= WEIGHT_LIGHT;
+	return !p->user_code && p->weight <= WEIGHT_LIGHT;
 }
 
 enum far_status pass_discover(struct pass *p, struct far_err *err)
@@ -322,7 +322,7 @@ static enum far_status before(struct pass *p, const struct node *node, struct fa
 		return FAR_OK;
 	uint64_t weight = weight_of(node);
 	p->delayed += weight;
-	if (node && !is_foreign(node) && p->delayed <= WEIGHT_LIGHT)
+	if (node && !runs_user_code(node) && p->delayed <= WEIGHT_LIGHT)
 		return FAR_OK;
 	p->delayed = weight;
 	return p->flush(p->user, err);

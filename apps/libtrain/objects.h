@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Classes of this library. */
+/** Classes of this library. Shard thread, and threads of blocking handlers. */
 #ifndef FAR_LIBTRAIN_OBJECTS_H
 #define FAR_LIBTRAIN_OBJECTS_H
 

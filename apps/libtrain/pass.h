@@ -49,7 +49,7 @@ struct pass {
 	size_t n, capacity;
 	size_t left;     /* entries that have not run */
 	uint64_t weight; /* elements of the operators' values, and of what else they cost */
-	bool foreign;    /* functions or hooks of the application are in it */
+	bool user_code;  /* functions or hooks of the application are in it */
 	uint32_t *table; /* entry + 1, by key; 0: free */
 	size_t table_capacity;
 	uint32_t *ready; /* a stack of nodes */

@@ -154,7 +154,7 @@ void *pool_take(struct far_pool *pool, size_t bytes)
 	pthread_mutex_unlock(&pool->lock);
 	if (!block)
 		return NULL;
-	/* What the caller did not ask for stays poisoned. */
+	/* Bytes beyond the requested size stay poisoned. */
 	ASAN_POISON_MEMORY_REGION((char *)block + HEADER, block->bytes);
 	ASAN_UNPOISON_MEMORY_REGION((char *)block + HEADER, bytes);
 	return (char *)block + HEADER;

@@ -2,7 +2,7 @@
 /** Sums of gradients, dense and sparse. Any thread. */
 #include "rows.h"
 
-/** A workspace of the size that an operator asked for. False: no memory. */
+/** A workspace of the size that an operator needs. False: no memory. */
 static bool work_take(struct far_pool *pool, struct far_op_work *work)
 {
 	work->data = pool_take(pool, work->bytes);

@@ -189,7 +189,7 @@ static enum far_status read_dtype(struct reader *r, struct safetensor *t)
 
 static enum far_status read_shape(struct reader *r, struct safetensor *t)
 {
-	uint64_t shape[64]; /* to tell many dimensions from a malformed header */
+	uint64_t shape[64]; /* more than are supported, to distinguish many dimensions from a malformed header */
 	size_t n;
 	TRY(read_numbers(r, shape, 64, &n));
 	if (n > FAR_DIMS_MAX)

@@ -101,7 +101,7 @@ struct results {
 	struct far_tensor *t[NODE_OUTPUTS_MAX];
 };
 
-/** Asks for the shapes, gives memory, computes. */
+/** Computes the shapes, allocates, computes the values. */
 static enum far_status compute(struct far_tape *tape, const struct op *op, struct call *call,
 			       struct far_var *const *inputs, struct results *results, struct far_err *err)
 {

@@ -27,7 +27,7 @@ struct pointers {
 const void **pointers_take(struct pointers *p, struct far_pool *pool, size_t n);
 void pointers_give(struct pointers *p);
 
-/** Runs `fn` with the workspace that it asks for, in `*call->work`. `name`: of the operator. */
+/** Runs `fn` with the workspace that it needs, in `*call->work`. `name`: of the operator. */
 enum far_status call_with_work(struct far_pool *pool, const char *name, call_fn *fn, const struct call *call,
 			       struct far_err *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Contexts, and the state of an agent. */
+/** Contexts, and the state of an agent. Any thread. */
 #ifndef FAR_LIBTRAIN_TRAIN_H
 #define FAR_LIBTRAIN_TRAIN_H
 

@@ -2,7 +2,7 @@
 /**
  * A sparse labelled data set in memory: rows of (column, value) pairs in one array, as a reader or a generator appends
  * them. Feature identifiers are arbitrary 64-bit keys; they are numbered densely as columns on arrival, so that a batch
- * can use plain arrays for what it knows of a feature.
+ * can use plain arrays for what it knows of a feature. Any thread.
  */
 #ifndef PSERVER_DATASET_H
 #define PSERVER_DATASET_H

@@ -2,6 +2,7 @@
 /**
  * Factorisation machine (Rendle 2010): the margin of a row is w0 + sum of w_c x_c + sum over pairs of <v_c, v_d> x_c
  * x_d. The sum over pairs is half of the difference of the squared sum and the sum of squares, so a row costs one pass.
+ * Any thread.
  */
 #ifndef PSERVER_FM_H
 #define PSERVER_FM_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Joining the group: who this process is, from flags or the environment, and the agent with the functions of all. */
+/** Joining the group: who this process is, from flags or the environment, and the agent with the functions of all.
+ * Main thread. */
 #ifndef PSERVER_GROUP_H
 #define PSERVER_GROUP_H
 

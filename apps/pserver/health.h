@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A file that tells others whether this worker runs and has joined. It is locked as long as the process runs (an open
+ * A file that shows whether this worker runs and has joined. It is locked as long as the process runs (an open
  * file description lock: it ends with the process, whatever ends it, and is seen from other pid namespaces), and holds
  * one record that a thread renews every second, after a call to each of the worker's own shards.
  */

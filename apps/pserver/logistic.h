@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Logistic regression by minibatches: which weights a batch needs, and its gradient. The weights themselves live at the
- * parameter servers, one row of dimension 1 per feature.
+ * parameter servers, one row of dimension 1 per feature. Any thread.
  */
 #ifndef PSERVER_LOGISTIC_H
 #define PSERVER_LOGISTIC_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Quality of a binary classifier, and a histogram of latencies. */
+/** Quality of a binary classifier, and a histogram of latencies. Any thread. */
 #ifndef PSERVER_METRICS_H
 #define PSERVER_METRICS_H
 

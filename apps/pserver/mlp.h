@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A perceptron with one hidden layer of rectified units and one output. */
+/** A perceptron with one hidden layer of rectified units and one output. Any thread. */
 #ifndef PSERVER_MLP_H
 #define PSERVER_MLP_H
 

@@ -5,7 +5,7 @@
 #include "stop.h"
 
 #define NAP_NS  UINT64_C(100000000) /* at most: a signal may reach another thread */
-#define SPIN_NS UINT64_C(100000)    /* a sleep may end so much later than asked for */
+#define SPIN_NS UINT64_C(100000)    /* a sleep may end so much late */
 
 void pace_wait(struct pace *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Data from a planted logistic model: the best possible result is known, so a training run can be judged by itself.
- * A row depends on (seed, row number) alone, so each worker makes just its own and any run can be repeated.
+ * A row depends on (seed, row number) alone, so each worker makes just its own and any run can be repeated. Any thread.
  */
 #ifndef PSERVER_PLANTED_H
 #define PSERVER_PLANTED_H

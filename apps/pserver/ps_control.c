@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The client's calls that carry no keys: tables, barriers, leaving. One after the other: none is on a training path. */
+/* The client's calls that carry no keys: tables, barriers, leaving. One after the other: none is on a training path.
+ * The thread of the client. */
 #include "ps_client.h"
 #include "ps_clock.h"
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Applies gradients to rows: SGD and Adagrad. The shard that owns the rows. */
+/** Applies gradients to rows: SGD and Adagrad. The shard that owns the rows. Shard thread. */
 #include "ps_optimizer.h"
 #include <math.h>
 

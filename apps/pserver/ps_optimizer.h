@@ -2,7 +2,7 @@
 /**
  * What a push does to rows. SGD: row −= rate × gradient. Adagrad, for each coordinate: a += g², row −= rate × g /
  * (√a + epsilon), a starting at 0; g is the sum of the gradients that one push (of a bulk-synchronous step: the mean of
- * the workers') has for the row.
+ * the workers') has for the row. Shard thread.
  */
 #ifndef PSERVER_PS_OPTIMIZER_H
 #define PSERVER_PS_OPTIMIZER_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The functions of the parameter server: create, pull, push, clock, statistics. Handlers on the shards of the server.
+ * Shard thread.
  */
 #include "ps_server.h"
 #include <errno.h>

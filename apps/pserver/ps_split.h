@@ -2,6 +2,7 @@
 /**
  * Which part of a table a key belongs to, and the grouping of a list of keys by part. Every client must agree on it.
  * There are servers × shards parts: those of server 0 first, one for each of its shards, then those of server 1.
+ * Any thread.
  */
 #ifndef PSERVER_PS_SPLIT_H
 #define PSERVER_PS_SPLIT_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Collects the pushes of a bulk-synchronous step until all workers have sent theirs. The shard that owns the rows. */
+/** Collects the pushes of a bulk-synchronous step until all workers have sent theirs. The shard that owns the rows.
+ * Shard thread. */
 #include "ps_step.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /**
  * One bulk-synchronous step of a table: the pushes of k workers are held until the last has come, then applied at once
  * in the order of their ranks, each gradient divided by k. The order makes a run repeatable to the bit, whichever
- * worker comes first; it is why the pushes are held instead of summed on arrival.
+ * worker comes first; it is why the pushes are held instead of summed on arrival. Shard thread.
  */
 #ifndef PSERVER_PS_STEP_H
 #define PSERVER_PS_STEP_H
@@ -31,7 +31,7 @@ struct ps_seat {
 
 struct ps_step {
 	int64_t number;                     /* the step that is open */
-	unsigned workers;                   /* k, as the first push of the step said; 0: nothing has come */
+	unsigned workers;                   /* k, of the step's first push; 0: none has arrived */
 	unsigned arrived;                   /* seats done */
 	float rate;                         /* of the first push */
 	size_t bytes;                       /* held by parts */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A hash table of rows of floats for one shard. The shard that owns it. */
+/** A hash table of rows of floats for one shard. The shard that owns it. Shard thread. */
 #include "ps_table.h"
 #include "ps_split.h"
 #include <errno.h>
@@ -69,7 +69,7 @@ float *ps_table_find(const struct ps_table *t, uint64_t key)
 	return s->row ? row_at(t, s->row - 1) : NULL;
 }
 
-/* Moved slots stay in the old index: they say the same as their copies, and removing them would break its chains. */
+/* Moved slots stay in the old index: they are equal to their copies, and removing them would break its chains. */
 static void migrate(struct ps_table *t)
 {
 	for (unsigned i = 0; i < PS_MIGRATE && t->moved <= t->old.mask; i++, t->moved++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The result of a run: each worker sends its figures to rank 0, whose standard output is the run's, and rank 0 prints
- * them as one table or one JSON object.
+ * them as one table or one JSON object. Main thread.
  */
 #ifndef PSERVER_REPORT_H
 #define PSERVER_REPORT_H

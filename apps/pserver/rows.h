@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Reads labelled rows from text files: libsvm, Criteo's tab-separated format, CSV, ratings, text. */
+/** Reads labelled rows from text files: libsvm, Criteo's tab-separated format, CSV, ratings, text. Any thread. */
 #ifndef PSERVER_ROWS_H
 #define PSERVER_ROWS_H
 

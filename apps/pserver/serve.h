@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A server rank: joins, serves until every worker has left, prints the report at rank 0. */
+/** A server rank: joins, serves until every worker has left, prints the report at rank 0. Main thread. */
 #ifndef PSERVER_SERVE_H
 #define PSERVER_SERVE_H
 

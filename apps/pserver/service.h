@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What `farcall pserver` and `farcall tables` have in common. */
+/** What `farcall pserver` and `farcall tables` have in common. Main thread. */
 #ifndef PSERVER_SERVICE_H
 #define PSERVER_SERVICE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** SIGINT and SIGTERM as a flag that loops look at. A second signal, or one outside the loops, kills as usual. */
+/** SIGINT and SIGTERM as a flag that loops look at. A second signal, or one outside the loops, kills as usual.
+ * Signal handlers set it, the main thread reads it. */
 #ifndef PSERVER_STOP_H
 #define PSERVER_STOP_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall train`: with a rank it is a server or a worker; without one it starts the whole job under `farcall run`. */
+/** `farcall train`: with a rank it is a server or a worker; without one it starts the whole job under `farcall run`.
+ * Main thread. */
 #include "train.h"
 #include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
@@ -204,7 +205,7 @@ static int check_model(struct train_options *o)
 	return status;
 }
 
-/* What no table of flags can say. 0 or an exit status after a message. */
+/* Checks what no table of flags expresses. 0 or an exit status after a message. */
 static int check(struct train_options *o)
 {
 	const char *program = o->group.program;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A training job as its flags describe it, and the two halves that run it. */
+/** A training job as its flags describe it, and the two halves that run it. Main thread. */
 #ifndef PSERVER_TRAIN_H
 #define PSERVER_TRAIN_H
 

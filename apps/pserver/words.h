@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The distinct words of text files, in the order of their first occurrence. */
+/** The distinct words of text files, in the order of their first occurrence. Any thread. */
 #ifndef PSERVER_WORDS_H
 #define PSERVER_WORDS_H
 

@@ -458,8 +458,8 @@ void campaign_print_json(const struct campaign *c, FILE *out, const char *more, 
 {
 	struct campaign_total all;
 	sum(c, &all);
-	fprintf(out, "{\"asked\":%" PRIu64 ",\"from\":%" PRIu64 ",\"seconds\":%.3f,\"signal\":%d,", c->runs, c->from,
-		seconds, signal);
+	fprintf(out, "{\"requested\":%" PRIu64 ",\"from\":%" PRIu64 ",\"seconds\":%.3f,\"signal\":%d,", c->runs,
+		c->from, seconds, signal);
 	json_total(out, &all);
 	fprintf(out, ",\"scenarios\":[");
 	for (unsigned i = 0; i < c->scenarios_n; i++) {

@@ -34,8 +34,8 @@ bool check_object(struct judge *j, const struct history_call *c, const char *for
 	if (n > 0 && n < CHECK_TEXT_MAX)
 		n += vsnprintf(j->text + n, (size_t)(CHECK_TEXT_MAX - n), format, args);
 	va_end(args);
-	if (n > 0 && n < CHECK_TEXT_MAX && c->said[0])
-		snprintf(j->text + n, (size_t)(CHECK_TEXT_MAX - n), " (\"%s\")", c->said);
+	if (n > 0 && n < CHECK_TEXT_MAX && c->error_text[0])
+		snprintf(j->text + n, (size_t)(CHECK_TEXT_MAX - n), " (\"%s\")", c->error_text);
 	return false;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The checkers: was a run right. Pure functions of its history. */
+/** The checkers: was a run right. Pure functions of its history. Any thread. */
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
 
@@ -13,8 +13,8 @@ struct check_failure {
 };
 
 /**
- * Has the checkers that `checks` names judge the history, in the order of enum checker. Each tells its first objection:
- * how many there are, of which the first `max` are in `out`.
+ * Runs the checkers in `checks` over the history, in the order of enum checker. Each reports its first objection.
+ * Returns the number of objections; the first `max` of them are in `out`.
  *
  *   once         a call that ended well ran once; none ran twice, on another worker, or was made up
  *   reply        the reply is the one that this call's handler made
@@ -28,7 +28,7 @@ struct check_failure {
  * found) level        nothing is left allocated (likewise) no-death     no call ended with PEER_LOST or UNREACHABLE
  *   no-timeout   none with TIMEOUT
  *   resends      at most `checks->resends` packets were sent again
- *   quiet        the engines came to rest, and said nothing unexpected
+ *   quiet        the engines came to rest, and logged nothing unexpected
  *   late         a delivery took longer than its work, history.late_ns and the faults that touch it account for; or a
  *                worker that came back is still taken for dead
  *   orphans      a handler whose caller died went on, though it waits

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the checkers share. */
+/** What the checkers share. Any thread. */
 #ifndef SIM_CHECK_INNER_H
 #define SIM_CHECK_INNER_H
 

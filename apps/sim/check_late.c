@@ -2,7 +2,7 @@
 /**
  * Is every delivery in time. Its bound follows from the run's own faults: time that a fault of one of its workers
  * covers, with what the protocol needs to recover from it, does not count; of the rest there is the work of its
- * handlers and history.late_ns.
+ * handlers and history.late_ns. Any thread.
  */
 #include "sim/check_inner.h"
 

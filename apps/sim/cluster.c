@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The cluster: its world, and how it is run. */
+/* The cluster: its world, and how it is run. The thread of the simulated world. */
 #include "apps/sim/cluster.h"
 
 #include "apps/sim/cluster_world.h"

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Clusters of whole workers in one thread under a virtual clock: the shipped agents (engine/agent/env.h), one on
- * each host of a simulated world, their control cores over simulated streams, applications on fibers of their shards.
+ * each host of a simulated world, their control threads over simulated streams, applications on fibers of their shards.
  * Everything follows from the seed.
  *
- * A worker has cores: its control core, and one for each shard. A core does its next turn when something has come for
- * it, or when it said; a turn takes time by a model of instructions, during which the core does nothing else. So a busy
- * worker is late. A shard that has had nothing to do for as long as a real one polls goes to sleep, and what comes
+ * A worker has a core for its control thread, and one for each shard. A core does its next turn when something has come
+ * for it, or when it said; a turn takes time by a model of instructions, during which the core does nothing else. So a
+ * busy worker is late. A shard that has had nothing to do for as long as a real one polls goes to sleep, and what comes
  * then must wake it through its queue: a packet that it sleeps over is a failure of the run.
  *
- * What is said of functions that wait or run an application holds inside cluster_spawn()'s functions and in handlers
+ * Functions that wait or run an application may be called inside cluster_spawn()'s functions and in handlers
  * of kind fiber. All others are called outside of them, or anywhere. Times are in ns.
  */
 #ifndef FAR_APPS_SIM_CLUSTER_H
@@ -23,7 +23,7 @@
 struct cluster;
 struct cluster_worker;
 
-/** What work costs, in instructions. The default's numbers say where they are from (cluster_cost.c). */
+/** What work costs, in instructions. cluster_cost.c has the sources of the default. */
 struct cluster_cost {
 	uint32_t per_us;       /* instructions that a core does in a microsecond */
 	uint32_t pass;         /* a pass of the loop */
@@ -32,7 +32,7 @@ struct cluster_cost {
 	uint32_t request;      /* one served, the answer included, the handler not */
 	uint32_t handler;      /* the application's part of a request */
 	uint32_t byte_1024;    /* for 1024 bytes of messages, in or out: copies and checksum */
-	uint32_t step;         /* of the control core */
+	uint32_t step;         /* of the control thread */
 	uint32_t wake;         /* from the wake-up of a sleeping core to its first pass */
 };
 extern const struct cluster_cost cluster_cost_default;
@@ -53,8 +53,8 @@ typedef void cluster_opts_fn(void *ctx, unsigned rank, struct far_opts *opts);
 /** A worker has entered a state. Outside of all fibers; may crash, start and spawn. */
 typedef void cluster_state_fn(void *ctx, struct cluster_worker *w, enum cluster_state state);
 
-/** Asked for each mail of a control core that ends a shard's session with a worker that is lost: returns after how long
- * the shard gets it once more; 0: never. */
+/** Called for each mail of a control thread that ends a shard's session with a lost worker. Returns the time after
+ * which the shard gets it once more; 0: never. */
 typedef uint64_t cluster_again_fn(void *ctx);
 
 struct cluster_config {
@@ -65,7 +65,7 @@ struct cluster_config {
 	/* The last so many workers have the names and ranks of those just before them: stand-bys, which join when these
 	 * are no members. Dynamic groups only. */
 	unsigned stand_bys;
-	/* Of every worker. Init method, key, nic and listen are the cluster's own; of fibers, unless it says, so
+	/* Of every worker. Init method, key, nic and listen are the cluster's own; of fibers, unless it is set, so
 	 * many that the process has mappings for them (vm.max_map_count). */
 	struct far_opts opts;
 	cluster_opts_fn *opts_of;   /* NULL: the same for all */
@@ -117,7 +117,7 @@ enum cluster_end {
 	CLUSTER_KILL, /* the process dies; its kernel hangs up its streams */
 	CLUSTER_POWER /* the host too: no peer receives a notice */
 };
-/** From one moment to the next: what it had to say stays unsaid. Its waits return FAR_CANCELLED or FAR_SHUTDOWN and
+/** Stops the worker at once: unsent packets stay unsent. Its waits return FAR_CANCELLED or FAR_SHUTDOWN and
  * its fibers run to their ends, so that what they hold is freed; a crashed process's results are not to be counted
  * (cluster_dead()). From a fiber of its own: at the end of the turn. */
 void cluster_crash(struct cluster_worker *w, enum cluster_end how);
@@ -168,7 +168,7 @@ uint64_t cluster_now(const struct cluster *c);
 
 /** What ended a run. */
 enum cluster_run {
-	CLUSTER_RUN_DONE,  /* what was asked for */
+	CLUSTER_RUN_DONE,  /* the condition holds */
 	CLUSTER_RUN_TIME,  /* the time has come first */
 	CLUSTER_RUN_FAILED /* cluster_failure() */
 };
@@ -182,7 +182,7 @@ enum cluster_run cluster_run_apps(struct cluster *c, uint64_t timeout_ns);
 enum cluster_run cluster_run_left(struct cluster *c, uint64_t timeout_ns);
 
 struct cluster_stats {
-	uint64_t turns, steps; /* of shards, of control cores */
+	uint64_t turns, steps; /* of shards, of control threads */
 	uint64_t sleeps;       /* of shards */
 	uint64_t busy_ns;      /* of shards, by the model */
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Applications: each on a fiber of a shard, where the public interface is used as it is. */
+/* Applications: each on a fiber of a shard, where the public interface is used as it is.
+ * The thread of the simulated world. */
 #include "apps/sim/cluster_world.h"
 
 #include "base/must.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What work costs in instructions, and where the numbers are from: callgrind's counts of the release build by gcc 12
  * (perf/instructions.expected: message; tests/nic/transport_cost.sh: checksums by the link). They are of both sides
- * together; halves are taken where the parts are not counted apart. */
+ * together; halves are taken where the parts are not counted apart. The thread of the simulated world. */
 #include "apps/sim/cluster.h"
 
 const struct cluster_cost cluster_cost_default = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mails from control cores to shards that come once more, late. Runs in the world's thread, between turns. */
+/* Mails from control threads to shards that come once more, late. Runs in the world's thread, between turns. */
 #include "apps/sim/cluster_world.h"
 
 #include "base/must.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Turns: when a core has one, what it does, and how long that takes. */
+/* Turns: when a core has one, what it does, and how long that takes. The thread of the simulated world. */
 #include "apps/sim/cluster_world.h"
 #include "core/shard.h"
 #include "nic/sim/sim_port.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Workers: they are started, looked at, and come to one of their ends. */
+/* Workers: they are started, looked at, and come to one of their ends. The thread of the simulated world. */
 #include "apps/sim/cluster_world.h"
 
 #include "base/error.h"

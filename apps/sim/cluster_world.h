@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The cluster's own structures. */
+/** The cluster's own structures. The thread of the simulated world. */
 #ifndef FAR_APPS_SIM_CLUSTER_WORLD_H
 #define FAR_APPS_SIM_CLUSTER_WORLD_H
 
@@ -7,10 +7,10 @@
 #include "agent/env.h"
 #include "apps/sim/cluster.h"
 
-#define CTL_CORE FAR_SHARDS_MAX /* index of the control core */
+#define CTL_CORE FAR_SHARDS_MAX /* index of the control thread */
 #define TEXT_MAX 512
 
-/** A core of a worker: a shard's, or the control core. */
+/** A core of a worker: a shard's, or the control thread. */
 struct core {
 	struct cluster_worker *worker;
 	unsigned index;
@@ -76,7 +76,7 @@ struct cluster {
 void core_schedule(struct core *core, uint64_t when);
 /** The host's hook: something has come. */
 void worker_woken(void *ctx, struct sim_host *host);
-/** The control core is to be stepped. */
+/** The control thread is to be stepped. */
 void worker_ctl_due(void *ctx);
 void worker_start_cores(struct cluster_worker *w);
 void worker_stop_cores(struct cluster_worker *w);
@@ -88,7 +88,7 @@ void worker_look(struct cluster_worker *w);
 /* cluster_mail.c */
 /** The ends of the worker's mailboxes. */
 void mails_mark(const struct cluster_worker *w, uint32_t tails[FAR_SHARDS_MAX]);
-/** Offers what a turn of the control core has posted since mails_mark() to cluster_config.mail_again. */
+/** Offers what a turn of the control thread has posted since mails_mark() to cluster_config.mail_again. */
 void mails_look(struct cluster_worker *w, const uint32_t tails[FAR_SHARDS_MAX]);
 /** Drops those that have not come. */
 void mails_free(struct cluster *c);

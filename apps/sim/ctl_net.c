@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sockets of a process: handles, of listeners and of ends of streams. */
+/* The sockets of a process: handles, of listeners and of ends of streams. The thread of the simulated world. */
 #include "apps/sim/streams.h"
 #include "base/must.h"
 
@@ -157,7 +157,7 @@ static long net_recv(struct ctl_net *net, int handle, void *data, size_t len)
 	e->head += n;
 	if (from->want_room) {
 		from->want_room = false;
-		end_tell(from);
+		end_notify(from);
 	}
 	return (long)n;
 }
@@ -226,7 +226,7 @@ static void net_wait(struct ctl_net *net, uint64_t until)
 {
 	(void)net;
 	(void)until;
-	must(!"a control core that is stepped waits for nothing");
+	must(!"a control thread that is stepped waits for nothing");
 }
 
 static void net_want(struct ctl_net *net, int handle, int read, int write)
@@ -239,7 +239,7 @@ static void net_want(struct ctl_net *net, int handle, int read, int write)
 static int net_watch(struct ctl_net *net, int fd)
 {
 	(void)net;
-	(void)fd; /* ports tell by agent_env.ctl_due */
+	(void)fd; /* ports report by agent_env.ctl_due */
 	return 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Simulated byte streams between the hosts of a world: the sockets of control cores, behind engine/control/net.h. They
- * are what a kernel's TCP is to a process: ordered, reliable, with windows; reads and writes are cut where the seed
- * says. They have a delay of their own and take no room on the simulated links.
+ * Simulated byte streams between the hosts of a world: the sockets of control threads, behind engine/control/net.h.
+ * They are what a kernel's TCP is to a process: ordered, reliable, with windows; reads and writes are cut by the
+ * seed. They have a delay of their own and take no room on the simulated links.
  *
  * A path that is cut, either way, stalls a stream: it is tried again, and broken (-ETIMEDOUT) when that lasts too long.
  * A process that dies hangs up (its kernel does); a host that loses its power says nothing, and resets what comes for
@@ -43,7 +43,7 @@ void sim_streams_heal(struct sim_streams *s);
  * memory.
  */
 struct ctl_net *sim_ctl_net_create(struct sim_streams *s, struct sim_host *host, void (*wake)(void *ctx), void *ctx);
-/** Has some handle something that is not read yet: its owner is to step again, as poll() would tell. */
+/** True if some handle has unread data: its owner must step again, as after poll(). */
 bool sim_ctl_net_ready(const struct ctl_net *net);
 /** The process is killed: the other ends are notified that much later, as if the packets were lost that close its
  * streams. */

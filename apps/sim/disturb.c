@@ -111,7 +111,7 @@ uint64_t disturb_again(void *ctx, const uint8_t *body, uint32_t len)
 	uint32_t chance = connect ? what->stale_connects : down ? what->stale_downs : 0;
 	if (!chance || sim_random_below(&d->stale, KEYWORDS_CHANCE) >= chance)
 		return 0;
-	/* It is the next that disturb_lose() is asked about. */
+	/* disturb_lose() is called for it next. */
 	d->late = sim_random_below(&d->stale, 2);
 	*(connect ? &d->history->stale_connects : &d->history->stale_downs) += 1;
 	return between(&d->stale, what->stale_by);

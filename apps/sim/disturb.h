@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What happens to the packets and workers of a run, drawn from its seed, and noted in its history. */
+/** What happens to the packets and workers of a run, drawn from its seed, and noted in its history.
+ * The thread of the simulated world. */
 #ifndef SIM_DISTURB_H
 #define SIM_DISTURB_H
 

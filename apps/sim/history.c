@@ -61,7 +61,7 @@ void history_end(struct history *h, size_t number, uint64_t now, enum far_status
 	c->ended = now;
 	c->status = (uint8_t)status;
 	c->executed = (uint8_t)executed;
-	snprintf(c->said, sizeof c->said, "%s", text ? text : "");
+	snprintf(c->error_text, sizeof c->error_text, "%s", text ? text : "");
 }
 
 void history_orphan(struct history *h, uint32_t worker, uint32_t incarnation)

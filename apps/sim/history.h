@@ -2,6 +2,7 @@
 /**
  * What happened in a run, as the applications and the one who disturbs them saw it: each call and how it ended, each
  * run of a handler, each incident. The checkers of check.h judge nothing else. Times are the world's.
+ * The thread of the simulated world.
  */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
@@ -13,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HISTORY_TIME_NONE UINT64_MAX
-#define HISTORY_SAID      96
-#define HISTORY_RUNS      3 /* runs of one call that are remembered; more are counted */
+#define HISTORY_TIME_NONE   UINT64_MAX
+#define HISTORY_ERROR_BYTES 96
+#define HISTORY_RUNS        3 /* runs of one call that are remembered; more are counted */
 
 /** One run of a call's handler. */
 struct history_run {
@@ -41,13 +42,13 @@ struct history_call {
 	uint32_t runs_n;
 	uint64_t begun, deadline, ended; /* ended: HISTORY_TIME_NONE: not */
 	uint64_t excused_from;           /* refs: when making one of its values may have timed out; 0: none of any */
-	uint64_t cancelled;              /* when the application asked; HISTORY_TIME_NONE: never */
+	uint64_t cancelled;              /* when the application cancelled it; HISTORY_TIME_NONE: never */
 	uint64_t sent;                   /* one-ways: when it was taken; HISTORY_TIME_NONE: never */
 	uint64_t left;                   /* when its handler was over, if it waits; HISTORY_TIME_NONE: it is not */
 	uint64_t work_ns;                /* that its handlers take */
 	bool wrong_function;             /* it called one, and another ran */
 	struct history_run runs[HISTORY_RUNS];
-	char said[HISTORY_SAID]; /* the beginning of its error's text */
+	char error_text[HISTORY_ERROR_BYTES]; /* the beginning of its error's text */
 };
 
 enum incident_kind {

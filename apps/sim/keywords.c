@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The reader of scenario files. Numbers are read by hand: strtod() knows locales. */
+/** The reader of scenario files. Numbers are read by hand: strtod() knows locales. Main thread. */
 #include "sim/keywords.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Files of lines "word value …", read by a table. '#' begins a comment. An error in a file is reported with its name,
- * the line and what is allowed there.
+ * the line and what is allowed there. Main thread.
  */
 #ifndef SIM_KEYWORDS_H
 #define SIM_KEYWORDS_H
@@ -32,8 +32,8 @@ enum keyword_type {
 	KEYWORD_RATE,   /* uint64_t: bits per second, with M or G in powers of 1000 */
 	KEYWORD_CHANCE, /* uint32_t: "0.01" or "1%", in units of 1 / KEYWORDS_CHANCE */
 	KEYWORD_CHOICE, /* uint32_t: index into `choices` */
-	KEYWORD_PICK,   /* uint32_t[]: "choice count", written at the choice's index; may be said for each */
-	KEYWORD_SET     /* uint32_t: "choice", sets the choice's bit; may be said for each */
+	KEYWORD_PICK,   /* uint32_t[]: "choice count", written at the choice's index; may be given for each */
+	KEYWORD_SET     /* uint32_t: "choice", sets the choice's bit; may be given for each */
 };
 
 struct word {
@@ -46,8 +46,8 @@ struct word {
 };
 
 /**
- * Fills `out`, whose fields hold their defaults, from `text`; `what` says what the file is ("workload"), `file` how it
- * is called. 0, or -EINVAL with `err`.
+ * Fills `out`, whose fields hold their defaults, from `text`; `what` names the kind of the file ("workload"), `file`
+ * how it is called. 0, or -EINVAL with `err`.
  */
 int keywords_read(const char *what, const char *file, const char *text, const struct word *table, void *out,
 		  char err[KEYWORDS_ERR_MAX]);

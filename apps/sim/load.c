@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The callers of a simulated application. */
+/** The callers of a simulated application. The thread of the simulated world. */
 #include "sim/load.h"
 
 #include "agent/env.h"

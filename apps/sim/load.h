@@ -2,6 +2,7 @@
 /**
  * The applications of a simulated run: handlers that answer with bytes which follow from the number of the call, and
  * callers on fibers, which record what they did and what came of it. They use the public interface only.
+ * The thread of the simulated world.
  */
 #ifndef SIM_LOAD_H
 #define SIM_LOAD_H
@@ -86,7 +87,7 @@ void load_fini(struct load *load);
 void load_opts(struct load_worker *w, uint32_t incarnation, struct far_opts *opts);
 
 /** The worker has an agent that is ready. load_run() is to run with what is returned, on as many fibers of it as
- * load_callers() says. */
+ * load_callers() states. */
 struct load_incarnation *load_begin(struct load_worker *w, struct far_agent *agent, struct sim_host *host,
 				    uint32_t incarnation);
 unsigned load_callers(const struct load_worker *w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bytes that follow from a number, to be written and to be recognised. */
+/** Bytes that follow from a number, to be written and to be recognised. The thread of the simulated world. */
 #ifndef SIM_LOAD_BYTES_H
 #define SIM_LOAD_BYTES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the two halves of the application share. */
+/** What the two halves of the application share. The thread of the simulated world. */
 #ifndef SIM_LOAD_INNER_H
 #define SIM_LOAD_INNER_H
 

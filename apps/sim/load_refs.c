@@ -5,7 +5,7 @@
  * object, or fetches a value, or calls an object's method, hands some on, nested in lists and dicts, to anybody, their
  * owners and itself included, who keeps some of them and hands others back, or gives some back. A value's bytes, and
  * those that an object answers with, follow from the number of the call that made it, which travels with each
- * reference to it.
+ * reference to it. The thread of the simulated world.
  */
 #include "base/must.h"
 #include "sim/load_bytes.h"
@@ -318,7 +318,7 @@ static void share(const struct load_job *j)
 	if (status == FAR_OK && !load_over(w, j->alive->incarnation) && !as_made(w, &out, j->number))
 		w->load->history->calls[j->number].wrong_reply = true;
 	far_val_fini(&out);
-	/* What became of a reference is not said of the call's own handler. */
+	/* The fate of a reference is not that of the call's own handler. */
 	if (!none)
 		err.executed = FAR_EXECUTED_MAYBE;
 	load_end_call(w, j->alive->incarnation, j->number, status, &err);

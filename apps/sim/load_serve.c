@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The handlers of a simulated application. */
+/** The handlers of a simulated application. The thread of the simulated world. */
 #include "base/must.h"
 #include "sim/load_bytes.h"
 #include "sim/load_inner.h"
@@ -58,7 +58,7 @@ static void on_fail(struct far_req *req, const void *data, size_t len, void *use
 {
 	uint64_t number;
 	if (load_arrived(user, data, len, &number))
-		far_fail(req, FAR_REMOTE, LOAD_CODE(number), "it was asked to fail");
+		far_fail(req, FAR_REMOTE, LOAD_CODE(number), "it fails on request");
 }
 
 static void on_oneway(struct far_req *req, const void *data, size_t len, void *user)

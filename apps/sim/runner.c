@@ -23,7 +23,7 @@
 #define SAVE_NS     UINT64_C(1000000000) /* between two states of a campaign */
 /* A look at a child accounts for no more: what is beyond, this process stood still itself. */
 #define LOOK_NS        UINT64_C(1000000000)
-#define KEYWORDS_SHOWN 1500 /* bytes of what a run said last on stderr */
+#define KEYWORDS_SHOWN 1500 /* last bytes of a run's stderr */
 #define STATUS_BEGIN   3    /* exit status of a run that could not be begun */
 
 /* The report of a child process: one write, which a pipe takes atomically. */
@@ -150,7 +150,7 @@ static void print_repeat_command(FILE *f, const struct runner *r, const struct c
 		c->seed, r->repeat_more);
 }
 
-/* What the run said, indented. */
+/* The stderr of the run, indented. */
 static void say_words(FILE *f, const struct child *c)
 {
 	char words[KEYWORDS_SHOWN + 1];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Many runs, each in a process of its own, so that one that crashes or hangs is a failure like any other. */
+/** Many runs, each in a process of its own, so that one that crashes or hangs is a failure like any other.
+ * Main thread. */
 #ifndef SIM_RUNNER_H
 #define SIM_RUNNER_H
 
@@ -10,7 +11,7 @@
 
 struct runner {
 	const struct scenario *scenarios;
-	const char *const *names; /* as they were asked for: what repeats a failure */
+	const char *const *names; /* as in the arguments, which repeat a failure */
 	unsigned scenarios_n;
 	uint64_t seeds, from;
 	unsigned jobs;             /* [1, RUNNER_JOBS_MAX] */

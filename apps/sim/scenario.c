@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Scenario files: their words, and where they are found. */
+/** Scenario files: their words, and where they are found. Main thread. */
 #include "sim/scenario.h"
 
 #include <errno.h>
@@ -12,9 +12,9 @@
 const char *const load_kind_names[LOAD_KINDS + 1] = {"echo",   "fiber", "slow",  "deferred", "nested",
 						     "oneway", "typed", "retry", "fanout",   "cancel",
 						     "fail",   "rref",  "refs",  "some",     NULL};
-const char *const disturb_drop_names[DISTURB_DROPS + 1] = {"request", "reply",  "error", "cancel", "cancelled",
-							   "oneway",  "credit", "ask",   "large",  "data",
-							   "grant",   "refuse", "abort", NULL};
+const char *const disturb_drop_names[DISTURB_DROPS + 1] = {
+	"request",        "reply",      "error", "cancel", "cancelled", "oneway", "credit",
+	"credit-request", "rendezvous", "data",  "grant",  "refuse",    "abort",  NULL};
 const char *const checker_names[CHECKS + 1] = {
 	[CHECK_ONCE] = "once",
 	[CHECK_REPLY] = "reply",

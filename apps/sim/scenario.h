@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What a simulated run is made of: a workload, disturbances and checkers, each a file of its own, and a scenario that
- * names one of each. apps/sim/scenarios/README.md tables the words.
+ * names one of each. apps/sim/scenarios/README.md tables the words. Main thread.
  */
 #ifndef SIM_SCENARIO_H
 #define SIM_SCENARIO_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A stream is two ends. What one end says travels to the other in a queue of pieces, in order; the first of them has
- * an event. A piece that finds its path cut tries again later.
+ * A stream has two ends. Bytes of one end go to the other in a queue of pieces, in order; the first of them has
+ * an event. A piece that finds its path cut tries again later. The thread of the simulated world.
  */
 #include "apps/sim/streams.h"
 
@@ -129,7 +129,7 @@ struct sim_host *streams_host(const struct sim_streams *s, const char *name)
 
 /* ---- streams ---- */
 
-void end_tell(struct end *e)
+void end_notify(struct end *e)
 {
 	if (e->net && !e->net->cut_off)
 		e->net->wake(e->net->ctx);
@@ -201,7 +201,7 @@ void end_fail(struct end *e, int error)
 		return;
 	e->error = error;
 	e->unread = true;
-	end_tell(e);
+	end_notify(e);
 }
 
 /* ---- arrival ---- */
@@ -283,7 +283,7 @@ static void arrive(struct end *e, const struct piece *p)
 		e->eof = e->unread = true;
 	else if (!take_data(e, p))
 		end_fail(e, -ENOMEM);
-	end_tell(e);
+	end_notify(e);
 }
 
 /* The path is cut, or nobody answers at the other end of it: later once more, or never. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The streams' own structures. */
+/** The streams' own structures. The thread of the simulated world. */
 #ifndef FAR_APPS_SIM_STREAMS_H
 #define FAR_APPS_SIM_STREAMS_H
 
@@ -111,7 +111,7 @@ static inline struct end *end_other(struct end *e)
 	return &e->stream->end[e == &e->stream->end[0]];
 }
 /** Has its owner look. */
-void end_tell(struct end *e);
+void end_notify(struct end *e);
 /** A piece on its way to an end; false: no memory. */
 bool end_send(struct end *to, enum piece_kind kind, int error, const void *bytes, size_t len);
 /** Forgets what is on its way. */

@@ -29,10 +29,10 @@
 /* When that is: most workloads are done soon, if nothing disturbs them. */
 #define QUIET_WITHIN_NS (2 * FAR_MS)
 /* Packets per worker between two walks: a wrong acknowledgement is seen only while its packets are out. */
-#define LOOK_PACKETS 48u
-#define STEP_NS      (100 * FAR_US)
-#define FINDINGS_MAX 32 /* more of them tell nothing new */
-#define TOLD_MAX     20 /* incidents */
+#define LOOK_PACKETS    48u
+#define STEP_NS         (100 * FAR_US)
+#define FINDINGS_MAX    32 /* more of them show nothing new */
+#define INCIDENTS_SHOWN 20 /* incidents */
 
 struct trial {
 	const struct scenario *scenario;
@@ -170,7 +170,7 @@ static uint64_t in_use(const struct trial *t)
 	return sum;
 }
 
-static void tell_level(struct trial *t, unsigned rank, const struct audit_level *l)
+static void print_level(struct trial *t, unsigned rank, const struct audit_level *l)
 {
 	char text[288];
 	if (level_sum(l) == 0)
@@ -204,7 +204,7 @@ static void look_at_levels(struct trial *t)
 		for (unsigned k = 0; a && k < a->shards_n; k++) {
 			struct audit_level l;
 			audit_level_read(a->shards[k], &l);
-			tell_level(t, i, &l);
+			print_level(t, i, &l);
 		}
 	}
 }
@@ -249,7 +249,7 @@ static bool parted(const struct trial *t)
 /* Handlers whose callers have given up go on for a while, and so do acknowledgements. */
 static void come_to_rest(struct trial *t)
 {
-	/* Calls that ended early leave handlers at work, and references words that are said again. */
+	/* Calls that ended early leave handlers at work, and references control messages that are repeated. */
 	const struct workload *w = &t->scenario->workload;
 	uint64_t began = cluster_now(t->cluster);
 	uint64_t bound = t->scenario->late_ns + 2 * t->scenario->peer_limit_ns + w->depth * w->work.max + ACKED_NS;
@@ -517,7 +517,7 @@ static void print_incidents(const struct history *h)
 					    [INCIDENT_PAUSE] = "pause",
 					    [INCIDENT_CUT] = "cut",
 					    [INCIDENT_OUTAGE] = "outage of a cable"};
-	for (size_t k = 0; k < h->incidents_n && k < TOLD_MAX; k++) {
+	for (size_t k = 0; k < h->incidents_n && k < INCIDENTS_SHOWN; k++) {
 		const struct history_incident *i = &h->incidents[k];
 		fprintf(stderr, "%s of worker %" PRIu32, kinds[i->kind], i->a);
 		if (i->kind == INCIDENT_CUT)

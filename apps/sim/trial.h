@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** One run of a scenario with a seed: the cluster is made, its workers work, what disturbs them happens, it is judged.
- */
+ * The thread of the simulated world. */
 #ifndef SIM_TRIAL_H
 #define SIM_TRIAL_H
 
@@ -51,7 +51,7 @@ struct trial_verdict {
 /**
  * Runs it, once in a process: what the engine keeps for the process decides where memory lies. Deterministic: the same
  * scenario and seed give the same verdict. `trace`: a line for each packet; NULL: none. `hash`: the packets are
- * hashed. false: it could not be begun, `err` says why.
+ * hashed. false: it could not be begun, with the reason in `err`.
  */
 bool trial_run(const struct scenario *scenario, uint64_t seed, FILE *trace, bool hash, struct trial_verdict *out,
 	       char err[KEYWORDS_ERR_MAX]);

@@ -74,7 +74,7 @@ local layouts = {
 		{ name = "proof", bytes = 16, as = "bytes" },
 		{ name = "issued", bytes = 8, as = "number" },
 		{ name = "public_key", bytes = 32, as = "bytes" },
-		{ name = "hello", bytes = "payload_bytes", as = "hello" },
+		{ name = "session", bytes = "payload_bytes", as = "session" },
 		{ name = "address", bytes = "address_bytes", as = "bytes" },
 		{ name = "padding", bytes = "rest", as = "bytes" },
 	} },
@@ -84,7 +84,7 @@ local layouts = {
 		{ name = "path", bytes = 4, as = "number" },
 		{ name = "nonce", bytes = 16, as = "bytes" },
 	} },
-	hello = { size = 48, little = true, fields = {
+	session = { size = 48, little = true, fields = {
 		{ name = "magic", bytes = 4, as = "id", low = "1178814540", high = "1178814540" },
 		{ name = "version", bytes = 2, as = "number", low = "3", high = "3" },
 		{ name = "from_shard", bytes = 1, as = "number" },
@@ -453,7 +453,7 @@ local of_every_message = { type = true, flags = true, slot = true, generation = 
 local function declare(layout, f)
 	local shared = layout == "head" or layout == "message" or of_every_message[f.name] and layouts[layout].fields[1].name == "type"
 	local abbrev = shared and "farcall." .. f.name or "farcall." .. layout .. "." .. f.name
-	if f.as == "bytes" or f.as == "hello" or f.as == "head" then
+	if f.as == "bytes" or f.as == "session" or f.as == "head" then
 		return ProtoField.bytes(abbrev, f.name)
 	end
 	local base = f.as == "id" and base.HEX or base.DEC
@@ -817,7 +817,7 @@ function Packet:layout(name, tvb, exact)
 		end
 		if f.as == "head" then
 			values[f.name] = tvb:range(at, size):tvb()
-		elseif f.as == "bytes" or f.as == "hello" then
+		elseif f.as == "bytes" or f.as == "session" then
 			local raw = size > 0 and tvb(at, size):raw() or ""
 			if size > 0 then
 				tree:add(f.proto, tvb(at, size))
@@ -879,22 +879,22 @@ function Packet:body(name, tvb)
 	return self:layout(name, tvb, true)
 end
 
--- Of the slots of callers, what was asked of the engine last. A packet that is looked at again later gets what was
--- found when it was first seen.
-local asked, answered = {}, {}
+-- By call slot, the last request to the engine. A packet that is dissected again later gets the result of the first
+-- time.
+local requests, replies = {}, {}
 
 function farcall.init()
-	asked, answered = {}, {}
+	requests, replies = {}, {}
 end
 
-local function asks(head)
+local function engine_row(head)
 	return not has(head.flags, "flag", "TYPED") and code_row("engine_fn", head.handler) or nil
 end
 
 -- If it is a request to the engine, its reply will be known.
 function Packet:note(head)
-	if not self.again and code_name("type", head.type) == "REQUEST" and asks(head) then
-		asked[self.from .. ">" .. self.to .. "/" .. head.slot] = { generation = head.generation, row = asks(head) }
+	if not self.again and code_name("type", head.type) == "REQUEST" and engine_row(head) then
+		requests[self.from .. ">" .. self.to .. "/" .. head.slot] = { generation = head.generation, row = engine_row(head) }
 	end
 end
 
@@ -951,10 +951,10 @@ end
 function Packet:reply(head, tvb)
 	local key = self.number .. "/" .. head.slot .. "/" .. head.generation
 	if not self.again then
-		local a = asked[self.to .. ">" .. self.from .. "/" .. head.slot]
-		answered[key] = a and a.generation == head.generation and a.row or nil
+		local a = requests[self.to .. ">" .. self.from .. "/" .. head.slot]
+		replies[key] = a and a.generation == head.generation and a.row or nil
 	end
-	local row = answered[key]
+	local row = replies[key]
 	if not row then
 		self:data("payload", tvb)
 		return
@@ -1025,7 +1025,7 @@ function Packet:request(head, tvb)
 			end
 		end
 	end
-	local row = asks(head)
+	local row = engine_row(head)
 	if row then
 		self:engine_request(row, tvb)
 	elseif has(flags, "flag", "TYPED") then
@@ -1143,22 +1143,22 @@ function Packet:grants(tvb)
 end
 
 function Packet:handshake(tvb)
-	local words = self:body("handshake", tvb).hello
+	local words = self:body("handshake", tvb).session
 	if #words.raw == 0 then
 		return
 	end
-	local layout = layouts.hello
+	local layout = layouts.session
 	if #words.raw < layout.size then
-		bad("hello")
+		bad("session")
 	end
-	local at, hello = 0, part(tvb, words.at, #words.raw)
+	local at, session = 0, part(tvb, words.at, #words.raw)
 	for _, f in ipairs(layout.fields) do
-		if out_of_range(f, whole(layout, hello(at, f.bytes), f)) then
-			bad("hello")
+		if out_of_range(f, whole(layout, session(at, f.bytes), f)) then
+			bad("session")
 		end
 		at = at + f.bytes
 	end
-	self:layout("hello", hello, false)
+	self:layout("session", session, false)
 end
 
 function Packet:dissect(tvb)

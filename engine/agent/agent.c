@@ -81,7 +81,7 @@ static void fini_ports(struct far_agent *a)
 	ports_close(&a->ports);
 	a->world = 0; /* a release callback that sends gets an error */
 	atomic_store_explicit(&a->plain_world, 0, memory_order_relaxed);
-	zero_copy_end(a->lent);
+	zero_copy_end(a->zero_copies);
 	mems_fini(&a->mems);
 }
 
@@ -116,7 +116,7 @@ static void fini_shards(struct far_agent *a)
 {
 	while (a->shards_n) {
 		struct shard *s = a->shards[--a->shards_n];
-		a->lent = zero_copy_hand_to_agent(s, a->lent);
+		a->zero_copies = zero_copy_hand_to_agent(s, a->zero_copies);
 		shard_destroy(s);
 	}
 }

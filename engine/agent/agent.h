@@ -71,7 +71,7 @@ struct far_agent {
 	struct ports ports;
 	struct mems mems;
 	struct rendezvous_out
-		*lent; /* zero-copy sends of ended shards: memory that devices use until the ports are closed */
+		*zero_copies; /* zero-copy sends of ended shards: memory that devices use until the ports are closed */
 	_Atomic(struct serving *) serving; /* a thread is in far_serve(); serve.c */
 	_Atomic bool stopped;              /* far_stop() was called */
 	_Atomic bool has_work; /* between far_serve() and far_shutdown(); from far_stop() on, so that the group

@@ -113,7 +113,7 @@ static enum far_status collect(const struct far_agent *a, bool debug, struct col
 	*c = (struct collection){0};
 	for (unsigned i = 0; i < a->shards_n; i++) {
 		bool here = a->stepped || shard_held(a->shards[i]);
-		c->of[i] = here ? metrics_collect_here(a->shards[i], debug) : metrics_ask(a->shards[i], debug);
+		c->of[i] = here ? metrics_collect_here(a->shards[i], debug) : metrics_request(a->shards[i], debug);
 		lacks |= !c->of[i];
 	}
 	for (unsigned i = 0; i < a->shards_n; i++) {
@@ -319,7 +319,7 @@ static void put_ms(struct metrics_out *o, const char *name, bool known, int64_t 
 static void put_pending(struct metrics_out *o, const struct far_agent *a, const struct metrics_shard *of,
 			const char *peer, const struct metrics_pending *p, uint32_t n)
 {
-	static const char *const places[] = {[METRICS_CALL_SENT] = "sent",
+	static const char *const states[] = {[METRICS_CALL_SENT] = "sent",
 					     [METRICS_CALL_FRAGMENTS] = "in fragments",
 					     [METRICS_CALL_ENDED] = "ended, last packet due",
 					     [METRICS_REQUEST_FIBER] = "fiber",
@@ -329,13 +329,13 @@ static void put_pending(struct metrics_out *o, const struct far_agent *a, const 
 		metrics_put(o, "%s{\"function\":", i ? "," : "");
 		if (p->name)
 			metrics_put_quoted(o, p->name);
-		else if (p->place <= METRICS_CALL_ENDED)
+		else if (p->state <= METRICS_CALL_ENDED)
 			metrics_put(o, "\"message %" PRIu32 "\"", p->message);
 		else
 			metrics_put(o, "null");
 		metrics_put(o, ",\"%s\":", peer);
 		metrics_put_quoted(o, AGENT_NAME(a, p->worker));
-		metrics_put(o, ",\"at\":\"%s\"", places[p->place]);
+		metrics_put(o, ",\"at\":\"%s\"", states[p->state]);
 		put_ms(o, "age_ms", p->since != 0, (int64_t)(of->now - p->since));
 		put_ms(o, "left_ms", p->deadline != TIME_NEVER, (int64_t)(p->deadline - of->now));
 		metrics_put(o, "}");

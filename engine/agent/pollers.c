@@ -18,7 +18,7 @@
 #include <time.h>
 
 /* Limit of a shutdown's wait for threads that still hold a shard, against the contract of the API. */
-#define LAST_VISITS_NS FAR_SEC
+#define LAST_PASSES_NS FAR_SEC
 
 static int poller_start(struct far_agent *a, unsigned i, const struct far_opts *opts)
 {
@@ -59,7 +59,7 @@ static void poller_stop(struct shard *s, pthread_t poller)
 
 uint32_t agent_shard_end(struct far_agent *a, struct shard *s, bool crash)
 {
-	uint64_t give_up = clock_now(a->clock) + LAST_VISITS_NS;
+	uint64_t give_up = clock_now(a->clock) + LAST_PASSES_NS;
 	bool entered;
 	while (!(entered = shard_enter(s)) && clock_now(a->clock) < give_up)
 		sched_yield();

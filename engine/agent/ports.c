@@ -208,13 +208,13 @@ static enum far_status none_opened(const struct ports *ports, bool quiet, struct
 }
 
 /* Rejects `listen` and `advertise` when no port has a network address. */
-static enum far_status check_addresses(const struct ports_config *config, const struct ports_config *asked,
+static enum far_status check_addresses(const struct ports_config *config, const struct ports_config *given,
 				       const struct nic_spec *spec, const struct ports *ports, struct far_err *err)
 {
 	const char *what = config->listen ? "listen" : "advertise";
 	const char *stated = config->listen ? config->listen : config->advertise;
 	/* From the environment they are ignored, since that may be shared by groups on one host. */
-	bool matters = spec->automatic || asked->listen || asked->advertise;
+	bool matters = spec->automatic || given->listen || given->advertise;
 	if (!stated || !matters)
 		return FAR_OK;
 	for (unsigned i = 0; i < ports->n; i++)
@@ -247,14 +247,14 @@ static enum far_status add_self(const struct ports_config *config, struct ports 
 
 static_assert(NIC_SPEC_ENTRIES + 1 <= FAR_PORTS_MAX, "room for one more");
 
-enum far_status ports_open(const struct ports_config *asked, struct ports *out, struct far_err *err)
+enum far_status ports_open(const struct ports_config *given, struct ports *out, struct far_err *err)
 {
-	struct ports_config config = *asked;
+	struct ports_config config = *given;
 	struct nic_spec spec;
-	config.nic = from_env(asked->nic, "FAR_NIC");
-	config.listen = from_env(asked->listen, "FAR_LISTEN");
-	config.advertise = from_env(asked->advertise, "FAR_ADVERTISE");
-	config.checksum = from_env(asked->checksum, "FAR_CHECKSUM");
+	config.nic = from_env(given->nic, "FAR_NIC");
+	config.listen = from_env(given->listen, "FAR_LISTEN");
+	config.advertise = from_env(given->advertise, "FAR_ADVERTISE");
+	config.checksum = from_env(given->checksum, "FAR_CHECKSUM");
 	memset(out, 0, sizeof *out);
 	enum far_status status = ports_check_checksum(config.checksum, err);
 	if (!status)
@@ -265,7 +265,7 @@ enum far_status ports_open(const struct ports_config *asked, struct ports *out, 
 		automatic(&spec);
 	status = open_all(&config, &spec, out, err);
 	if (!status)
-		status = check_addresses(&config, asked, &spec, out, err);
+		status = check_addresses(&config, given, &spec, out, err);
 	if (!status && out->n == 0)
 		status = none_opened(out, config.quiet, err);
 	if (!status)

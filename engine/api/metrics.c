@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** <farcall/metrics.h>. Any thread but handlers. */
+/** <farcall/metrics.h>: reads the metrics of an agent, which a task on each shard collects
+ * (features/metrics/collect.c). Any thread but handlers. */
 #include "agent/metrics.h"
 #include "base/error.h"
 #include "base/sized.h"

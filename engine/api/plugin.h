@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Plugins of an agent: api/plugin.c loads them, api/plugin_send.c sends and receives them. Threads: as each says. */
+/** Plugins of an agent: api/plugin.c loads them, api/plugin_send.c sends and receives them. Each function names its
+ * threads. */
 #ifndef FAR_API_PLUGIN_H
 #define FAR_API_PLUGIN_H
 

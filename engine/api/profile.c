@@ -348,14 +348,14 @@ enum far_status far_range_end(void)
 }
 
 /* A range that ends with a future. */
-struct ending {
+struct scope_end {
 	struct recording *recording;
 	uint32_t number;
 };
 
 static void on_done(struct far_future *f, void *user)
 {
-	struct ending *e = user;
+	struct scope_end *e = user;
 	recording_end(e->recording, e->number, far_future_value(f, NULL, NULL), true);
 	recording_unref(e->recording);
 	free(e);
@@ -368,10 +368,10 @@ enum far_status far_range_end_with(struct far_future *f, struct far_err *err)
 		return FAR_OK;
 	if (!scope)
 		return err_set(err, FAR_INVALID, "far_range_end_with: no range is open; each can end only once");
-	struct ending *e = malloc(sizeof *e);
+	struct scope_end *e = malloc(sizeof *e);
 	if (!e)
 		return no_memory(err);
-	*e = (struct ending){scope->recording, scope->parent};
+	*e = (struct scope_end){scope->recording, scope->parent};
 	recording_ref(e->recording);
 	recording_hold(e->recording);
 	scope_leave(); /* the callback is not part of the range */

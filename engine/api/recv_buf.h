@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Receive buffers of calls (far_call_opts.recv_buf). While the future of such a call is pending its bytes hold the
- * struct far_recv_buf. */
+ * struct far_recv_buf. Application threads and the shard thread. */
 #ifndef FAR_API_RECV_BUF_H
 #define FAR_API_RECV_BUF_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Learns call sites. Application threads that hold the shard; site_set(): any thread. */
+/** Learns call sites, so that the next call by the same name or handle takes the fast path (site.h). Application
+ * threads that hold the shard; site_set(): any thread. */
 #include "api/site.h"
 
 #include "value/classes.h"

@@ -11,7 +11,7 @@
 
 struct far_store_watcher {
 	struct access access;
-	struct kv *changes; /* keys, without marks, that have changed; locked as `access` */
+	struct kv *changes; /* keys that have changed; locked as `access` */
 	uint64_t read;      /* number of the last change that was returned */
 	int error;          /* -errno that ended the watch; 0: none */
 	bool begun;         /* the store has answered */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Changes of the shards of an agent from outside. Any thread. */
+/** Changes that <farcall/testing.h> makes on the shards of an agent: each is a task that the shard runs, and the caller
+ * waits for all. Any thread. */
 #ifndef FAR_API_TESTING_H
 #define FAR_API_TESTING_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Every bound of the engine, with its reason. Constants. */
+/** Every bound of the engine, with its reason. Constants. Any thread. */
 #ifndef FAR_BASE_LIMITS_H
 #define FAR_BASE_LIMITS_H
 

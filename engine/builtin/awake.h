@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The callee's side of far_keep_awake(). */
+/** Registers far::keep_awake, the function that far_keep_awake() calls on the worker to be kept awake. Start; it runs
+ * on the shard thread. */
 #ifndef FAR_BUILTIN_AWAKE_H
 #define FAR_BUILTIN_AWAKE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Registers the functions that every worker has; far::identity, which runs inline on a shard. */
+/** Registers the functions that every worker has; far::identity, which runs inline on a shard.
+ * Shard thread; registration at the start. */
 #include "builtin/builtin.h"
 
 #include "builtin/awake.h"

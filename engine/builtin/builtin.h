@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions that every worker has, with names in `far::`. At start. */
+/** Functions that every worker has, with names in `far::`. At start. Called by the thread that starts the agent. */
 #ifndef FAR_BUILTIN_BUILTIN_H
 #define FAR_BUILTIN_BUILTIN_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rounds of far_all_gather() and far_barrier(): the gathering side. On shard 0; gathers_create() at start. */
+/** Rounds of far_all_gather() and far_barrier(): the gathering side. On shard 0; gathers_create() at start.
+ * Shard thread of shard 0. */
 #include "builtin/gather.h"
 
 #include "agent/agent.h"

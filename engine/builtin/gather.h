@@ -3,7 +3,7 @@
  * Rounds of far_all_gather() and far_barrier(), on shard 0 of the gathering worker, the one with the lowest rank. Each
  * member calls far::gather with its value; the reply is deferred until all have called. A round thus takes one message
  * each way per member, and one shard has its state. A member that gave up a round before its request was sent adds it
- * to `skipped` of its next request, so that the round numbers stay equal.
+ * to `skipped` of its next request, so that the round numbers stay equal. Shard thread of shard 0.
  */
 #ifndef FAR_BUILTIN_GATHER_H
 #define FAR_BUILTIN_GATHER_H

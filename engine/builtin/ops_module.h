@@ -2,7 +2,7 @@
 /**
  * The functions of far:: on tensors: libfarcall-ops has them, and an agent registers them when it starts. That library
  * needs no symbol of libfarcall: its handlers call the agent's side through struct ops_host, and it exports one symbol
- * for this, `far_ops_module`. Loading: any thread but a poller. Handlers: as their kind says.
+ * for this, `far_ops_module`. Loading: any thread but a poller. Handlers: by their kind.
  */
 #ifndef FAR_BUILTIN_OPS_MODULE_H
 #define FAR_BUILTIN_OPS_MODULE_H

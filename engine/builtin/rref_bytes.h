@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** References that were written as bytes: each is kept here until a worker claims it. */
+/** References that were written as bytes: each is kept here until a worker claims it. Any thread. */
 #ifndef FAR_BUILTIN_RREF_BYTES_H
 #define FAR_BUILTIN_RREF_BYTES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions on the values of references: the owner's side of far_rref_call(). */
+/** Functions on the values of references: the owner's side of far_rref_call(). Shard thread. */
 #ifndef FAR_BUILTIN_RREF_CALL_H
 #define FAR_BUILTIN_RREF_CALL_H
 

@@ -25,11 +25,13 @@
 #define NUMBERS_MAX 4096u /* admin sockets of a process */
 #define STACK_BYTES ((size_t)256 << 10)
 
+/* Constant from admin_start() to admin_stop(). */
 struct admin {
-	admin_answer_fn *answer;
-	void *ctx;
-	int fd, stop_fd;
-	struct sockaddr_un at;
+	admin_answer_fn *answer; /* called on the thread */
+	void *ctx;               /* of `answer` */
+	int fd;                  /* listens */
+	int stop_fd;             /* eventfd; readable: the thread is to end */
+	struct sockaddr_un at;   /* removed at the stop */
 	pthread_t thread;
 };
 

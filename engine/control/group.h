@@ -161,13 +161,13 @@ struct mail_queue {
 	struct pair *head, *tail;
 };
 
-/** All times are absolute, in ns; TIME_NEVER: none. */
 /* Rate of group_report(). */
 struct group_reports {
-	uint64_t window_end;
+	uint64_t window_end;  /* absolute, ns */
 	uint32_t n, left_out; /* lines of this window, and those that were not logged since the last one */
 };
 
+/** A group as its control thread sees it. All times are absolute, in ns; TIME_NEVER: none. */
 struct group {
 	struct ctl_config config; /* strings replaced by own copies */
 	struct url url;
@@ -306,7 +306,7 @@ bool join_reply_counts(struct group *g, int result, const struct store_msg *repl
 /* ---- join_key.c ---- */
 /** Rank 0, which listens already: makes or sets the key before the first client is served. false: the join failed. */
 bool join_key_begin(struct group *g);
-/** Tells the store client who this worker is and how to find the key. */
+/** Gives the store client this worker's identity and the key's callback. */
 void join_login(struct group *g);
 /** The store has proven the key, or holds it: binds it to the group's name, and shares it with transports and drivers.
  */

@@ -124,18 +124,18 @@ int info_decode(const uint8_t *data, size_t len, struct info *out)
 	return p == end ? 0 : -EPROTO;
 }
 
-void handshake_encode(const struct handshake *hello, uint8_t out[HANDSHAKE_BYTES])
+void handshake_encode(const struct handshake *handshake, uint8_t out[HANDSHAKE_BYTES])
 {
 	uint8_t *p = le_put(out, HANDSHAKE_MAGIC, 4);
 	p = le_put(p, HANDSHAKE_VERSION, 2);
-	p = le_put(p, hello->from_shard, 1);
-	p = le_put(p, hello->to_shard, 1);
-	p = le_put(p, hello->group, 8);
-	p = le_put(p, hello->world, 4);
-	p = le_put(p, hello->rank, 4);
-	p = le_put(p, hello->from, 8);
-	p = le_put(p, hello->to, 8);
-	le_put(p, hello->name, 8);
+	p = le_put(p, handshake->from_shard, 1);
+	p = le_put(p, handshake->to_shard, 1);
+	p = le_put(p, handshake->group, 8);
+	p = le_put(p, handshake->world, 4);
+	p = le_put(p, handshake->rank, 4);
+	p = le_put(p, handshake->from, 8);
+	p = le_put(p, handshake->to, 8);
+	le_put(p, handshake->name, 8);
 }
 
 int handshake_decode(const void *data, size_t len, struct handshake *out)

@@ -53,7 +53,7 @@ void info_seal(uint8_t *data, size_t len, const struct auth_key *key, int rank);
 /** Verifies the proof for this rank; any `len`. */
 bool info_is_sealed(const uint8_t *data, size_t len, const struct auth_key *key, int rank);
 
-void handshake_encode(const struct handshake *hello, uint8_t out[HANDSHAKE_BYTES]);
+void handshake_encode(const struct handshake *handshake, uint8_t out[HANDSHAKE_BYTES]);
 /** Decodes a handshake payload: 0 or -EPROTO. */
 int handshake_decode(const void *data, size_t len, struct handshake *out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Times of a lease. Its holder counts from the moment at which it sent the last acknowledged renewal, the store from
- * the arrival of that renewal, each by its own monotonic clock. So the holder is first to see the end by the way of
- * the renewal, and by a margin for clocks that run at different speeds. Control thread; no state.
+ * the arrival of that renewal, each by its own monotonic clock. So the holder is first to see the end, by the transit
+ * of the renewal, and by a margin for clocks that run at different speeds. Control thread; no state.
  */
 #ifndef FAR_CONTROL_LEASE_H
 #define FAR_CONTROL_LEASE_H

@@ -344,7 +344,7 @@ static void finish_late(struct group *g)
 		return;
 	if (list_used(g) && g->url.rank != 0)
 		err_set(&g->err, FAR_TIMEOUT,
-			"the shutdown's deadline passed before rank 0, which hears from all, published who has "
+			"the shutdown's deadline passed before rank 0, which all notify, published who has "
 			"left");
 	else
 		err_set(&g->err, FAR_TIMEOUT, "the shutdown's deadline passed before the store at %s answered",

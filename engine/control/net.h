@@ -41,6 +41,7 @@ struct ctl_net_ops {
 	void (*destroy)(struct ctl_net *net);
 };
 
+/** Sockets of a control thread: begins the structure of an implementation. */
 struct ctl_net {
 	const struct ctl_net_ops *ops;
 };

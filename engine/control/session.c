@@ -150,13 +150,13 @@ static void pair_connect(struct pair *pair)
 {
 	struct peer *p = pair->peer;
 	struct group *g = p->group;
-	uint8_t hello[HANDSHAKE_BYTES];
+	uint8_t payload[HANDSHAKE_BYTES];
 	struct route route;
 	struct info info;
 	if (info_decode(p->info, p->bytes, &info))
 		info.addrs_n = 0;
 	struct handshake h = handshake_to(pair, g->members[p->rank].incarnation);
-	handshake_encode(&h, hello);
+	handshake_encode(&h, payload);
 	g->busy = true;
 	while (pair_route(pair, &info, pair->tried, &route)) {
 		struct nic_port *nic = g->config.ports[route.port];
@@ -164,11 +164,11 @@ static void pair_connect(struct pair *pair)
 		pair->tried = route.number + 1;
 		pair->state = PAIR_CONNECTING;
 		pair->attempt = true;
-		int rc = nic->ops->connect(nic, pair->local, &route.addr, pair->remote, hello, sizeof hello,
+		int rc = nic->ops->connect(nic, pair->local, &route.addr, pair->remote, payload, sizeof payload,
 					   try_until(pair, &info, &route), pair, &err);
 		if (rc == 0) {
-			uint64_t ask_at = time_after(g->now, UNANSWERED_NS);
-			g->unanswered_at = ask_at < g->unanswered_at ? ask_at : g->unanswered_at;
+			uint64_t check_at = time_after(g->now, UNANSWERED_NS);
+			g->unanswered_at = check_at < g->unanswered_at ? check_at : g->unanswered_at;
 			return;
 		}
 		pair->attempt = false;

@@ -45,7 +45,7 @@ struct conn {
 	uint64_t lease_ns;         /* of its holds, by its last PING; 0: they last as long as the connection */
 	uint64_t kept_at;          /* when that PING arrived */
 	bool broken;               /* with a lease: the network has ended the connection, and `handle` is closed */
-	struct store_identity who; /* as LOGIN says; proven once admitted, when the store has a key */
+	struct store_identity who; /* from LOGIN; proven once admitted, if the store has a key */
 	struct store_auth greeting;
 	size_t rx_len;         /* received bytes in `rx`, less than one frame after each step */
 	struct send_buffer tx; /* replies */

@@ -86,7 +86,7 @@ static void attempt_end(struct store_stream *base)
 	kv_destroy(s->scratch);
 	s->scratch = NULL;
 	send_buffer_fini(&s->in);
-	s->asked = s->keeping = s->fresh = s->was_ready = false;
+	s->requested = s->keeping = s->fresh = s->was_ready = false;
 	s->phase = PHASE_GRANT;
 	s->page = 0;
 	s->retry_at = 0;
@@ -213,7 +213,7 @@ static const char *etcd_why(const struct store_stream *base)
 
 static void phase_run(struct etcd_store *s, bool *busy)
 {
-	if (s->asked || s->error)
+	if (s->requested || s->error)
 		return;
 	if (s->phase == PHASE_GRANT || s->phase == PHASE_NEW_LEASE)
 		etcd_store_grant(s);
@@ -221,7 +221,7 @@ static void phase_run(struct etcd_store *s, bool *busy)
 		etcd_store_load(s);
 	else if (s->phase == PHASE_REHOLD)
 		etcd_store_rehold(s);
-	*busy |= s->asked;
+	*busy |= s->requested;
 }
 
 static uint64_t etcd_store_step(struct store_stream *base, uint64_t now, bool *busy)

@@ -56,17 +56,17 @@ struct etcd_store {
 	const struct etcd_ops *ops;
 	struct etcd *etcd;
 	enum phase phase;
-	bool asked;   /* a request of the frame, or of the phase, is under way */
-	bool keeping; /* a keep-alive is under way */
+	bool requested; /* a request of the frame, or of the phase, is under way */
+	bool keeping;   /* a keep-alive is under way */
 	bool was_ready, left;
 	bool fresh; /* the key of the first frame was read since it came */
 	enum login login;
 	int error; /* -errno that ends the attempt; 0: none */
 	int64_t lease, old_lease;
 	uint64_t now, keep_at, retry_at;
-	int64_t knocked;    /* lease that holds the key of the first frame, whose client was asked whether it is alive;
-			       0: none */
-	uint64_t op;        /* number of the last write */
+	int64_t knocked; /* lease that holds the key of the first frame, whose client got a query whether it is alive;
+			    0: none */
+	uint64_t op;     /* number of the last write */
 	enum effect effect; /* of the first frame's transaction */
 	int64_t put_lease;
 	uint64_t load;
@@ -111,7 +111,7 @@ void etcd_store_load(struct etcd_store *s);
 /** Applies changes of the watch. */
 void etcd_store_changes_take(struct etcd_store *s, bool *busy);
 /** A request of the frame, or of the phase, was made with this result. */
-void etcd_store_ask(struct etcd_store *s, int rc);
+void etcd_store_request(struct etcd_store *s, int rc);
 /** True if the reply ends the attempt. */
 bool etcd_store_is_refused(struct etcd_store *s, const struct etcd_reply *r);
 /** The lease ran out. */

@@ -44,7 +44,7 @@ static void refreshed(void *user, const struct etcd_reply *r)
 	struct store_msg m;
 	struct name n;
 	size_t len;
-	s->asked = false;
+	s->requested = false;
 	if (etcd_store_is_refused(s, r) || !etcd_store_frame_first(s, &m, &len))
 		return;
 	s->fresh = true;
@@ -58,7 +58,7 @@ static void refresh(struct etcd_store *s, struct kv_bytes key)
 {
 	struct name n;
 	struct etcd_txn t = {.then = {{.kind = ETCD_GET, .of = {.key = etcd_store_name_key(&n, key)}}}, .then_n = 1};
-	etcd_store_ask(s, s->ops->txn(s->etcd, &t, refreshed, s));
+	etcd_store_request(s, s->ops->txn(s->etcd, &t, refreshed, s));
 }
 
 static void commit_end(struct etcd_store *s, const struct store_msg *m, size_t len, int64_t revision)
@@ -79,7 +79,7 @@ static void committed(void *user, const struct etcd_reply *r)
 	struct store_msg m;
 	struct name n, op_name, number;
 	size_t len;
-	s->asked = false;
+	s->requested = false;
 	if (!etcd_store_frame_first(s, &m, &len))
 		return;
 	struct kv_bytes key = {m.key, m.key_len};
@@ -129,7 +129,7 @@ static void commit(struct etcd_store *s, struct kv_bytes key, struct kv_bytes va
 		.then_n = 2,
 		.otherwise = {{.kind = ETCD_GET, .of = of}, {.kind = ETCD_GET, .of = of_name(&op_name)}},
 		.otherwise_n = 2};
-	etcd_store_ask(s, s->ops->txn(s->etcd, &t, committed, s));
+	etcd_store_request(s, s->ops->txn(s->etcd, &t, committed, s));
 }
 
 /* What a frame changes, found by trying it on a table of one key. */
@@ -188,7 +188,7 @@ static void frame_run(struct etcd_store *s, const struct store_msg *m, size_t le
 		refresh(s, key);
 	if (writes)
 		kv_delete(s->scratch, key);
-	if (!s->asked && !s->error)
+	if (!s->requested && !s->error)
 		frame_answer(s, len);
 }
 
@@ -196,7 +196,7 @@ void etcd_store_frames_run(struct etcd_store *s, bool *busy)
 {
 	struct store_msg m;
 	size_t len;
-	while (!s->asked && !s->error && send_buffer_len(&s->in) && etcd_store_frame_first(s, &m, &len)) {
+	while (!s->requested && !s->error && send_buffer_len(&s->in) && etcd_store_frame_first(s, &m, &len)) {
 		size_t before = send_buffer_len(&s->in);
 		if (m.op == STORE_LOGIN && s->phase == PHASE_LOGIN)
 			etcd_store_login_begin(s, &m);
@@ -204,7 +204,7 @@ void etcd_store_frames_run(struct etcd_store *s, bool *busy)
 			frame_run(s, &m, len);
 		else
 			return;
-		*busy |= s->asked;
+		*busy |= s->requested;
 		if (send_buffer_len(&s->in) == before)
 			return;
 		*busy = true;

@@ -158,7 +158,7 @@ static void loaded(void *user, const struct etcd_reply *r)
 {
 	struct etcd_store *s = user;
 	int rc = 0;
-	s->asked = false;
+	s->requested = false;
 	if (r->error == -ESTALE) { /* compacted meanwhile: from the beginning */
 		s->page = 0;
 		return;
@@ -192,7 +192,7 @@ void etcd_store_load(struct etcd_store *s)
 				       .revision = s->load_revision,
 				       .limit = PAGE_KEYS}},
 			     .then_n = 1};
-	etcd_store_ask(s, s->ops->txn(s->etcd, &t, loaded, s));
+	etcd_store_request(s, s->ops->txn(s->etcd, &t, loaded, s));
 }
 
 /* ---- changes by other clients ---- */
@@ -203,7 +203,7 @@ void etcd_store_changes_take(struct etcd_store *s, bool *busy)
 	int64_t upto = 0;
 	int rc = 0;
 	bool any = false;
-	while (!s->asked && s->phase == PHASE_READY && (rc = s->ops->change(s->etcd, &kv, &upto)) > 0) {
+	while (!s->requested && s->phase == PHASE_READY && (rc = s->ops->change(s->etcd, &kv, &upto)) > 0) {
 		struct kv_bytes key = key_of(&kv);
 		any = *busy = true;
 		const struct known *k = kv.deleted && key.len ? *etcd_store_known_find(s, key) : NULL;

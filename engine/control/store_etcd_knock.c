@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asks in etcd whether a client is alive, since its lease outlasts it, and answers. Control thread of each member. */
+/* Queries through etcd whether a client is alive, since its lease outlasts it, and answers such queries. Control thread
+ * of each member. */
 #include "control/store_etcd.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ struct kv_bytes etcd_store_name_knock(const struct etcd_store *s, struct name *n
 				     (uint64_t)s->lease);
 }
 
-/* ---- the client that asks ---- */
+/* ---- the client that queries ---- */
 
 /* Its key in the store. */
 static struct kv_bytes knock_key(const struct etcd_store *s, struct name *n, int64_t holder)
@@ -29,7 +30,7 @@ static void knocked(void *user, const struct etcd_reply *r)
 	struct store_msg m;
 	struct name n;
 	size_t len;
-	s->asked = false;
+	s->requested = false;
 	if (r->error == -ENOENT) {
 		etcd_store_lease_lose(s);
 		return;
@@ -50,7 +51,7 @@ void etcd_store_knock(struct etcd_store *s, int64_t holder)
 	struct name n;
 	etcd_store_name_knock(s, &n, holder);
 	struct etcd_txn t = {.then = {{.kind = ETCD_PUT, .of = of_name(&n), .lease = s->lease}}, .then_n = 1};
-	etcd_store_ask(s, s->ops->txn(s->etcd, &t, knocked, s));
+	etcd_store_request(s, s->ops->txn(s->etcd, &t, knocked, s));
 }
 
 bool etcd_store_knock_is_answered(struct etcd_store *s)

@@ -11,9 +11,9 @@
 
 /* ---- requests ---- */
 
-void etcd_store_ask(struct etcd_store *s, int rc)
+void etcd_store_request(struct etcd_store *s, int rc)
 {
-	s->asked = rc == 0;
+	s->requested = rc == 0;
 	if (rc)
 		etcd_store_fail(s, rc, "no memory for a request to etcd");
 }
@@ -55,7 +55,7 @@ void etcd_store_lease_lose(struct etcd_store *s)
 static void granted(void *user, const struct etcd_reply *r)
 {
 	struct etcd_store *s = user;
-	s->asked = false;
+	s->requested = false;
 	if (r->error != -EEXIST && etcd_store_is_refused(s, r)) /* repeated, or by another client in 2^62 */
 		return;
 	s->phase = s->phase == PHASE_GRANT ? PHASE_LOGIN : PHASE_REHOLD;
@@ -66,7 +66,7 @@ static void granted(void *user, const struct etcd_reply *r)
 void etcd_store_grant(struct etcd_store *s)
 {
 	s->lease = (int64_t)(random_u64() >> 2 | 1);
-	etcd_store_ask(s, s->ops->lease(s->etcd, ETCD_GRANT, s->lease, LEASE_S, granted, s));
+	etcd_store_request(s, s->ops->lease(s->etcd, ETCD_GRANT, s->lease, LEASE_S, granted, s));
 }
 
 static void kept(void *user, const struct etcd_reply *r)
@@ -101,7 +101,7 @@ static void reheld(void *user, const struct etcd_reply *r)
 	struct etcd_store *s = user;
 	struct held *h = held_before(s);
 	struct name n;
-	s->asked = false;
+	s->requested = false;
 	if (r->error == -ENOENT)
 		etcd_store_lease_lose(s);
 	if (r->error == -ENOENT || etcd_store_is_refused(s, r) || !h)
@@ -136,7 +136,7 @@ void etcd_store_rehold(struct etcd_store *s)
 			     .then_n = 1,
 			     .otherwise = {{.kind = ETCD_GET, .of = of}},
 			     .otherwise_n = 1};
-	etcd_store_ask(s, s->ops->txn(s->etcd, &t, reheld, s));
+	etcd_store_request(s, s->ops->txn(s->etcd, &t, reheld, s));
 }
 
 /* ---- login ---- */
@@ -190,7 +190,7 @@ static void logged_in(void *user, const struct etcd_reply *r)
 {
 	struct etcd_store *s = user;
 	struct group_names g;
-	s->asked = false;
+	s->requested = false;
 	if (r->error == -ENOENT) {
 		s->phase = PHASE_GRANT;
 		return;
@@ -257,7 +257,7 @@ static void login(struct etcd_store *s)
 		t.compares_n = 3;
 		t.otherwise[3] = (struct etcd_op){.kind = ETCD_GET, .of = g.clients, .limit = 1};
 	}
-	etcd_store_ask(s, s->ops->txn(s->etcd, &t, logged_in, s));
+	etcd_store_request(s, s->ops->txn(s->etcd, &t, logged_in, s));
 }
 
 /* Runs LOGIN up to its answer. */

@@ -50,7 +50,7 @@ struct store_stream *store_stream_file(struct ctl_net *net, const char *path);
 
 /** A store in etcd, at "host:port[,host:port…]" (store_etcd.c). NULL: no memory. */
 struct store_stream *store_stream_etcd(struct ctl_net *net, const char *endpoints);
-/** True if etcd is configured to tell who reads a key, and others cannot read it on the way: a store for secrets. */
+/** True if etcd authenticates readers and encrypts connections: a store for secrets. */
 bool store_etcd_is_private(void);
 /** The stream of a URL. NULL: no memory. */
 struct store_stream *store_stream_of(struct ctl_net *net, const struct url *url);

@@ -13,18 +13,19 @@
 
 /* A key with pending WAITs: a record of the tree. */
 struct wait_key {
-	struct kv_bytes key;
-	struct wait *first;
+	struct kv_bytes key; /* in `bytes` */
+	struct wait *first;  /* never NULL: the record goes with its last WAIT */
 	uint8_t bytes[];
 };
 
 /* A pending WAIT. */
 struct wait {
 	struct wait_key *of;
-	struct wait *next, **at; /* list of the same key: next, and the pointer to this one */
-	struct wait *conn_next, **conn_at;
+	struct wait *next, **at;           /* list of the same key: next, and the pointer to this one */
+	struct wait *conn_next, **conn_at; /* the same in the list of its connection */
 	struct conn *conn;
-	uint64_t id, deadline;
+	uint64_t id;       /* of the request */
+	uint64_t deadline; /* absolute, ns */
 	size_t heap_i;
 };
 
@@ -167,7 +168,7 @@ static void wait_answer(struct store_server *s, struct wait *w, enum store_statu
 
 void store_written(struct store_server *s, struct kv_bytes key)
 {
-	struct wait_key asked = {.key = key}, **at = tfind(&asked, &s->waits.keys, key_compare), *k;
+	struct wait_key wanted = {.key = key}, **at = tfind(&wanted, &s->waits.keys, key_compare), *k;
 	struct kv_bytes value;
 	if (!at || kv_get(s->kv, key, &value))
 		return;

@@ -5,7 +5,7 @@
  *
  *   offset bytes field
  *    0     4     magic "FCST"
- *    4     1     version, 4
+ *    4     1     version, STORE_VERSION
  *    5     1     operation; a reply has bit 7 set
  *    6     1     status; 0 in a request
  *    7     1     0
@@ -98,11 +98,11 @@ enum store_status {
 struct store_msg {
 	enum store_op op;
 	bool reply;
-	enum store_status status;
-	uint64_t id;
-	uint64_t timeout_ns;
-	int64_t number;
-	const uint8_t *key, *value, *expected;
+	enum store_status status;              /* of a reply; else STORE_OK */
+	uint64_t id;                           /* of the request, returned in its reply */
+	uint64_t timeout_ns;                   /* left of a request; UINT64_MAX: no limit; 0 in a reply */
+	int64_t number;                        /* of ADD, WATCH, PING; else 0 */
+	const uint8_t *key, *value, *expected; /* NULL if the length is 0 */
 	size_t key_len, value_len, expected_len;
 };
 

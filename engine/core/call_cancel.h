@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cancels calls. Shard thread, but where a function says otherwise. */
+/** Cancels calls. Shard thread, except functions that name another one. */
 #ifndef FAR_CORE_CALL_CANCEL_H
 #define FAR_CORE_CALL_CANCEL_H
 

@@ -47,6 +47,7 @@ const char *call_name(const struct shard *s, bool typed, uint16_t fn, call_done_
 
 void call_unsent_late(struct shard *s, const struct call_start *start, const char *why)
 {
+	shard_own(s);
 	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
 	snprintf(text, sizeof text, "%s%s was not sent within the call's time-out", why,
 		 call_name(s, start->typed, start->fn, start->done, start->user, name, sizeof name));
@@ -63,6 +64,7 @@ static void call_unsent_memory(struct shard *s, const struct call_start *start)
 
 void call_unsent_error(struct shard *s, const struct call_start *start, int error)
 {
+	shard_own(s);
 	switch (error) {
 	case -ESHUTDOWN:
 		call_unsent(s, start, FAR_SHUTDOWN, "the agent is shut down");

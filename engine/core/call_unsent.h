@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Ends calls that were never sent. Shard thread. */
+/** Ends calls that were never sent, with the error of their cause: a lost or closed session, a deadline that passed in
+ * the submission ring or in the list of waiting calls, the end of the shard. Shard thread. */
 #ifndef FAR_CORE_CALL_UNSENT_H
 #define FAR_CORE_CALL_UNSENT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Records of open requests. Shard thread, but where a function or a field says otherwise. */
+/** Records of open requests. Shard thread, except functions and fields that name another one. */
 #ifndef FAR_CORE_DEFERRED_H
 #define FAR_CORE_DEFERRED_H
 

@@ -244,7 +244,8 @@ static bool bind_arguments(const struct signature *sig, struct far_val *args, si
 	return true;
 }
 
-/** Decodes arguments of custom types, unless `error` says that they could not be read. false: the request was refused.
+/** Decodes arguments of custom types, unless `error` is set because they could not be read. false: the request was
+ * refused.
  */
 static __attribute__((noinline, cold)) bool finish_arguments(struct far_req *req, int error, struct far_val *args,
 							     size_t *n, struct values_arena *arena)

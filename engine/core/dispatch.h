@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Runs the handlers of requests. Shard thread, but where a function says otherwise. */
+/** Runs the handlers of requests. Shard thread, except functions that name another one. */
 #ifndef FAR_CORE_DISPATCH_H
 #define FAR_CORE_DISPATCH_H
 

@@ -6,6 +6,7 @@
 #include "base/must.h"
 #include "core/call.h"
 #include "core/call_cancel.h"
+#include "core/context.h"
 #include "core/deferred.h"
 #include "core/shard.h"
 
@@ -81,41 +82,49 @@ __attribute__((noinline)) unsigned features_poll_idle(struct shard *s)
 
 void features_session_up(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	CALL_EACH(s, session_up, s, se);
 }
 
 void features_session_settled(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	CALL_EACH(s, session_settled, s, se);
 }
 
 void features_session_detach(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	CALL_EACH(s, session_detach, s, se);
 }
 
 void features_session_lost(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	CALL_EACH(s, session_lost, s, se);
 }
 
 void features_worker_lost(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	CALL_EACH(s, worker_lost, s, se);
 }
 
 void features_session_down(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	CALL_EACH(s, session_down, s, se);
 }
 
 void features_session_fail(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
+	shard_own(s);
 	CALL_EACH(s, session_fail, s, se, status, text);
 }
 
 bool features_call_cancel(struct shard *s, const struct call_id *id)
 {
+	shard_own(s);
 	for (const struct shard_feature *const *f = s->config.features; *f; f++)
 		if ((*f)->call_cancel && (*f)->call_cancel(s, id))
 			return true;
@@ -124,6 +133,7 @@ bool features_call_cancel(struct shard *s, const struct call_id *id)
 
 bool features_group_cancel(struct shard *s, const void *future)
 {
+	shard_own(s);
 	for (const struct shard_feature *const *f = s->config.features; *f; f++)
 		if ((*f)->group_cancel && (*f)->group_cancel(s, future))
 			return true;

@@ -329,7 +329,7 @@ static void on_future(struct future_listener *l, struct far_future *f)
 		buf_unref(w->buf);
 		return;
 	}
-	/* The shard's end waits for the record, and then for the visitor. */
+	/* The shard's end waits for the record, and then for the thread that is inside. */
 	atomic_fetch_add_explicit(&s->producers, 1, memory_order_acquire);
 	struct fiber_wait *head = atomic_load_explicit(&s->resumed, memory_order_relaxed);
 	do
@@ -342,6 +342,7 @@ static void on_future(struct future_listener *l, struct far_future *f)
 
 unsigned fiber_take_resumed(struct shard *s)
 {
+	shard_own(s);
 	struct fiber_wait *w = atomic_exchange_explicit(&s->resumed, NULL, memory_order_acquire), *in_order = NULL;
 	unsigned n = 0;
 	while (w) {

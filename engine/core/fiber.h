@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Fibers: handlers that may wait. Shard thread, but where a function says otherwise.
+ * Fibers: handlers that may wait. Shard thread, except functions that name another one.
  *
  * A fiber has a stack of its own out of a pool. The shard's loop runs it until it ends or waits, and does other work
  * meanwhile. A fiber may resume on another thread than the one that it left: the thread that holds the shard then.

@@ -49,7 +49,7 @@ enum far_status fiber_pool_add(struct shard *s, uint32_t n, size_t stack_bytes, 
 		return err_set(err, FAR_RESOURCE, "out of memory for %u fibers", n);
 	p->bytes = bytes;
 	p->n = n;
-	p->asked_bytes = stack_bytes;
+	p->wanted_bytes = stack_bytes;
 	p->guard_bytes = page;
 	p->stack_bytes = (stack_bytes + FIBER_COLOURS * FIBER_COLOUR_BYTES + page - 1) & ~(page - 1);
 	int error = pool_map(p);
@@ -89,7 +89,7 @@ void fiber_pool_free(struct shard *s)
 
 size_t fiber_stack_bytes(const struct fiber *fb)
 {
-	return fiber_pool_of(fb->shard)->asked_bytes;
+	return fiber_pool_of(fb->shard)->wanted_bytes;
 }
 
 bool fiber_in_guard(const struct fiber *fb, const void *address)

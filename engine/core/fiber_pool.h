@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The fibers of a shard, with their stacks. */
+/** The fibers of a shard, with their stacks. Shard thread. */
 #ifndef FAR_CORE_FIBER_POOL_H
 #define FAR_CORE_FIBER_POOL_H
 
@@ -19,8 +19,8 @@ struct fiber_pool {
 	uint32_t n, used; /* ever used: [0, used) have been made */
 	uint32_t live;    /* in use now */
 	size_t stack_bytes, guard_bytes;
-	size_t asked_bytes; /* of a stack; it has a few more */
-	size_t bytes;       /* of this structure */
+	size_t wanted_bytes; /* of a stack; it has a few more */
+	size_t bytes;        /* of this structure */
 	struct fiber *free;
 	struct fiber_wait *waits, *waits_free;
 	uint8_t *stacks; /* n times (a guard page, a stack) */

@@ -10,10 +10,11 @@
 
 _Atomic bool flow_enabled;
 
+/* By id, how a pointer of a flow is counted. Written by flow_define() before a flow has such a pointer. */
 static struct {
 	void (*ref)(void *pointer, void *user);
 	void (*unref)(void *pointer, void *user);
-	void *user;
+	void *user; /* of both */
 } counted[FLOW_POINTERS];
 
 /* Of a thread. Not kept across a wait, after which a fiber may be on another thread. */

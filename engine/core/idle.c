@@ -230,11 +230,11 @@ static bool stopping(const struct shard *s)
 	return atomic_load_explicit(&s->stop, memory_order_acquire);
 }
 
-/* `lent`: gives up when the shard is to stop, though the future is pending; the end of the shard completes it. */
-static void drive_until(struct shard *s, struct far_future *f, uint64_t until, bool lent)
+/* `stoppable`: gives up when the shard is to stop, though the future is pending; the end of the shard completes it. */
+static void drive_until(struct shard *s, struct far_future *f, uint64_t until, bool stoppable)
 {
 	struct idler idler = {0};
-	for (unsigned passes = 1; !future_done(f) && !(lent && stopping(s)); passes++) {
+	for (unsigned passes = 1; !future_done(f) && !(stoppable && stopping(s)); passes++) {
 		if (passes % PASSES_PER_LOOK == 0 && until != TIME_NEVER && clock_now(s->config.clock) >= until)
 			return;
 		if (shard_pass(s))
@@ -248,17 +248,17 @@ static void sleep_on_future(struct shard *s, struct far_future *f, uint64_t unti
 {
 	/* Read before the token: a wake from now on changes it, and the sleep below is refused. */
 	uint32_t state = atomic_load_explicit(&f->state, memory_order_acquire);
-	int place = progress_sleeper_add(&s->progress, &f->state);
+	int index = progress_sleeper_add(&s->progress, &f->state);
 	bool token_free = !atomic_load_explicit(&s->progress.token, memory_order_seq_cst);
 	if (s->config.progress == FAR_PROGRESS_DEDICATED || !token_free || stopping(s)) {
 		uint64_t limit = until;
-		if (place < 0) { /* no thread can hand over the token */
+		if (index < 0) { /* no thread can hand over the token */
 			uint64_t soon = clock_now(s->config.clock) + FAR_NAP_NS;
 			limit = soon < until ? soon : until;
 		}
 		future_sleep(f, state, limit);
 	}
-	progress_sleeper_remove(&s->progress, place);
+	progress_sleeper_remove(&s->progress, index);
 }
 
 /* The thread holds other shards, which no other thread polls meanwhile, and which its future may need. So it polls all

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** One pass of a shard, and its parts. Shard thread. */
+/** One pass of a shard, the only loop of the engine: every thread that holds a shard calls shard_pass(). Shard thread.
+ */
 #ifndef FAR_CORE_LOOP_H
 #define FAR_CORE_LOOP_H
 

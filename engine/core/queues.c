@@ -7,6 +7,7 @@
 
 #include "base/must.h"
 #include "base/probe.h"
+#include "core/context.h"
 #include "core/packet.h"
 #include "core/receive.h"
 #include "core/session.h"
@@ -93,6 +94,7 @@ static uint32_t poll_after(const struct shard *s, struct shard_queue *sq, unsign
 
 unsigned queues_receive(struct shard *s)
 {
+	shard_own(s);
 	uint32_t passed = s->others_step, next = UINT32_MAX;
 	unsigned n = 0;
 	for (unsigned i = 1; i < s->queues_n; i++) {
@@ -113,6 +115,7 @@ unsigned queues_receive(struct shard *s)
 
 void queues_flush(struct shard *s)
 {
+	shard_own(s);
 	for (unsigned i = 1; i < s->queues_n; i++) {
 		if (s->queues[i].q->lanes.dirty_n) /* by a lane */
 			queues_touched(s, i);

@@ -4,6 +4,7 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/context.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
 #include "core/fast.h"
@@ -95,7 +96,7 @@ static __attribute__((always_inline)) inline void receive_one(struct shard *s, c
 release:
 	if (pkt->cookie) {
 		sq->ops->release(sq->q, pkt->peer, pkt->cookie);
-		/* The answer to a long message does not wait for those behind it. */
+		/* The answer to a rendezvous message does not wait for those behind it. */
 		if (pkt->body_len >= ANSWER_AT_ONCE)
 			sq->ops->flush(sq->q);
 	}
@@ -449,6 +450,7 @@ static bool another_burst(const struct shard *s, const struct shard_queue *sq, c
 
 unsigned receive_queue(struct shard *s, const struct shard_queue *sq)
 {
+	shard_own(s);
 	struct nic_pkt pkts[FAR_BURST];
 	unsigned n, all = 0, left = sq->bursts;
 	struct burst b = {NULL, 0, 0, 0};
@@ -476,6 +478,7 @@ static inline bool lanes_are_quiet(const struct nic_lanes *lanes)
 
 unsigned receive_first(struct shard *s)
 {
+	shard_own(s);
 	const struct shard_queue *sq = &s->queues[0];
 	if (unlikely(!sq->q->lanes.hot))
 		return receive_queue(s, sq);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Receives bursts of packets. Shard thread. */
+/** First step of a pass (core/loop.c): polls the queues and hands each packet to dispatch.h (requests), call.h
+ * (answers) or a feature. Shard thread. */
 #ifndef FAR_CORE_RECEIVE_H
 #define FAR_CORE_RECEIVE_H
 

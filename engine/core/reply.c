@@ -68,6 +68,7 @@ void answer_fill_head(uint8_t *head, const struct far_req *req)
 
 void answer_no_room(struct shard *s, struct session *se)
 {
+	shard_own(s);
 	counter_add(&s->counters.packets_dropped, 1);
 	session_protocol_error(s, se);
 }
@@ -106,6 +107,7 @@ int answer_packet(struct shard *s, struct session *se, const union packet_head *
 void answer_cancelled(struct shard *s, struct session *se, enum far_executed executed, uint32_t slot,
 		      uint32_t generation)
 {
+	shard_own(s);
 	const struct packet_cancelled h = {
 		.type = PACKET_CANCELLED, .slot = slot, .generation = generation, .executed = executed};
 	if (se->state == SESSION_UP && answer_packet(s, se, &(union packet_head){.cancelled = h}, NULL, 0))
@@ -180,6 +182,7 @@ __attribute__((noinline, cold)) static int send_failed_record(struct shard *s, s
 
 int answer_send_record(struct shard *s, struct session *se, const struct far_deferred *d, unsigned flags)
 {
+	shard_own(s);
 	const struct function *learned = d->hashed ? d->fn : NULL;
 	struct nic_tx tx;
 	if (unlikely(d->status != FAR_OK))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests, the callee's side, from arrival to answer. Shard thread, but where a field says otherwise. */
+/** Requests, the callee's side, from arrival to answer. Shard thread, except fields that name another one. */
 #ifndef FAR_CORE_REQUEST_H
 #define FAR_CORE_REQUEST_H
 

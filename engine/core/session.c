@@ -97,6 +97,7 @@ bool session_owes(const struct shard *s, const struct session *se)
 
 void session_learn(struct shard *s, const struct session *se, uint32_t local, uint32_t there)
 {
+	shard_own(s);
 	session_functions(s, se)[local] = (uint16_t)(there + 1);
 	s->incarnations[se->worker].learned = true;
 }
@@ -349,6 +350,7 @@ unsigned session_resume(struct shard *s)
 void session_count_error(struct shard *s, const struct session *se, enum far_status status, bool typed,
 			 uint16_t function)
 {
+	shard_own(s);
 	static const uint8_t class_of[FAR_STATUS_COUNT] = {
 		[FAR_TIMEOUT] = SESSION_ERROR_TIMEOUT + 1,     [FAR_PEER_LOST] = SESSION_ERROR_LOST + 1,
 		[FAR_UNREACHABLE] = SESSION_ERROR_LOST + 1,    [FAR_CANCELLED] = SESSION_ERROR_CANCELLED + 1,
@@ -358,8 +360,8 @@ void session_count_error(struct shard *s, const struct session *se, enum far_sta
 		[FAR_BUSY] = SESSION_ERROR_RESOURCE + 1,       [FAR_REMOTE] = SESSION_ERROR_HANDLER + 1,
 		[FAR_SHUTDOWN] = SESSION_ERROR_SHUTDOWN + 1,
 	};
-	unsigned place = class_of[status];
-	s->session_counters[se - s->sessions].errors[place ? place - 1 : SESSION_ERROR_OTHER]++;
+	unsigned class = class_of[status];
+	s->session_counters[se - s->sessions].errors[class ? class - 1 : SESSION_ERROR_OTHER]++;
 	trace_add(s->trace, &(struct trace_event){.at = clock_now(s->config.clock),
 						  .kind = TRACE_CALL_FAILED,
 						  .status = (uint8_t)status,

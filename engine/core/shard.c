@@ -120,7 +120,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->functions = shard_zeroed(c->world, sizeof *s->functions);
 	s->incarnations = shard_zeroed(c->world, sizeof *s->incarnations);
 	s->calls = shard_zeroed(s->calls_n, sizeof *s->calls);
-	s->call_places = shard_zeroed(s->calls_n, sizeof *s->call_places);
+	s->call_copies = shard_zeroed(s->calls_n, sizeof *s->call_copies);
 	s->aging = shard_zeroed(s->calls_n, sizeof *s->aging);
 	bool measures = latency_init(&s->latency, c->sample_every, s->calls_n);
 	s->trace = shard_zeroed(1, sizeof *s->trace);
@@ -131,7 +131,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->oneways_queued = shard_zeroed(sessions, sizeof *s->oneways_queued);
 	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls &&
-	       s->call_places && s->aging && measures && s->trace && s->sites && s->plans && s->deferred &&
+	       s->call_copies && s->aging && measures && s->trace && s->sites && s->plans && s->deferred &&
 	       s->strings && s->oneways_queued && s->calls_queued && s->session_counters && s->functions &&
 	       s->incarnations && shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) &&
 	       features_init(s);
@@ -175,7 +175,7 @@ void shard_destroy(struct shard *s)
 	shard_pool_fini(&s->paused);
 	queues_free(s);
 	shard_zeroed_free(s->calls);
-	shard_zeroed_free(s->call_places);
+	shard_zeroed_free(s->call_copies);
 	shard_zeroed_free(s->aging);
 	latency_free(&s->latency);
 	shard_zeroed_free(s->trace);

@@ -51,8 +51,8 @@ struct worker_incarnation;
 
 /** A task of another thread for the shard: run once, in the next pass. The memory belongs to `run` from then on. */
 struct shard_task {
-	struct shard_task *next;
-	void (*run)(struct shard *s, struct shard_task *task);
+	struct shard_task *next;                               /* of the shard's list, once it is pushed */
+	void (*run)(struct shard *s, struct shard_task *task); /* set by the pushing thread */
 };
 
 /** Address space for one thing of each session. A page becomes memory when it is first used. */
@@ -207,7 +207,7 @@ struct shard {
 	struct fiber **ready_tail;
 	uint32_t young[SHARD_YOUNG_MAX]; /* [0, young_n): slots of calls since the last reading of the clock */
 	struct aging_call *aging;
-	uint32_t *call_places; /* by slot: of retry, the place of the call's copy */
+	uint32_t *call_copies; /* by slot: of retry, index of the call's copy */
 	unsigned queues_n;
 	uint32_t others_step;         /* value of others_left when it was set */
 	uint32_t draining_n;          /* of backpressured_n, sessions whose calls wait for room */

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 
+/* The body of the message whose handler the fiber runs. */
 struct spawned {
 	void (*fn)(void *arg);
 	void *arg;

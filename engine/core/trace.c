@@ -20,9 +20,9 @@ static struct trace_event unpack(uint64_t at, uint64_t what)
 
 void trace_add(struct shard_trace *t, const struct trace_event *e)
 {
-	uint32_t place = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed) % TRACE_EVENTS;
-	atomic_store_explicit(&t->of[place].what, pack(e), memory_order_relaxed);
-	atomic_store_explicit(&t->of[place].at, e->at, memory_order_release);
+	uint32_t slot = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed) % TRACE_EVENTS;
+	atomic_store_explicit(&t->of[slot].what, pack(e), memory_order_relaxed);
+	atomic_store_explicit(&t->of[slot].at, e->at, memory_order_release);
 }
 
 uint32_t trace_read(const struct shard_trace *t, struct trace_event *out, uint32_t max)

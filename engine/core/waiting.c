@@ -57,7 +57,7 @@ int waiting_copy(const struct shard *s, const struct call_start *start, size_t o
 	*copy = *start;
 	copy->data = payload;
 	copy->write = NULL;
-	if (start->ready) /* a long message lies ready: a reference of our own */
+	if (start->ready) /* a rendezvous message lies ready: a reference of our own */
 		s->hooks.ready_hold(start->ready);
 	else if (start->write)
 		start->write(start->data, payload, len);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Calls that wait for a credit of their session, or for its set-up. Shard thread, but where a function says otherwise.
+ * Calls that wait for a credit of their session, or for its set-up. Shard thread, except functions that name another
+ * one.
  */
 #ifndef FAR_CORE_WAITING_H
 #define FAR_CORE_WAITING_H

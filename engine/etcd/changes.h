@@ -22,9 +22,9 @@ struct changes {
 
 /** Takes received bytes: 1; 0: CHANGES_UNREAD_MAX are not read yet; -ENOMEM. */
 int changes_put(struct changes *c, const char *data, size_t len);
-/** The next change, valid until the next call: 1; 0: none is complete. An error ends the watch, and `text` says why:
- * -ESTALE: etcd has compacted changes; -EACCES; -EKEYEXPIRED: the login has ended; -EAGAIN: another error of etcd;
- * -EPROTO: not what etcd sends; -ENOMEM. */
+/** The next change, valid until the next call: 1; 0: none is complete. An error ends the watch, with the reason in
+ * `text`: -ESTALE: etcd has compacted changes; -EACCES; -EKEYEXPIRED: the login has ended; -EAGAIN: another error of
+ * etcd; -EPROTO: not what etcd sends; -ENOMEM. */
 int changes_next(struct changes *c, struct etcd_kv *out);
 /** Forgets what was received, but for the revisions. */
 void changes_reset(struct changes *c);

@@ -189,12 +189,12 @@ static void request_start(struct etcd *e, struct request *r)
 
 static void requests_start(struct etcd *e)
 {
-	bool login = e->user && !e->token, asked = false;
+	bool login = e->user && !e->token, login_pending = false;
 	if (e->now < e->retry_at)
 		return;
 	for (const struct request *r = e->requests; r; r = r->next)
-		asked |= r->kind == REQUEST_LOGIN;
-	if (login && !asked)
+		login_pending |= r->kind == REQUEST_LOGIN;
+	if (login && !login_pending)
 		request_add(e, REQUEST_LOGIN, "/v3/auth/authenticate", message_login(e->user, e->password), NULL, NULL);
 	for (struct request *r = e->requests; r; r = r->next)
 		if (!r->easy && (!login || r->kind == REQUEST_LOGIN))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The table of features, constant. */
+/** The table of features, constant. Any thread. */
 #include "features/features.h"
 
 #include "core/feature.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The features of the engine: their indices in the table of a shard. */
+/** The features of the engine: their indices in the table of a shard. Any thread. */
 #ifndef FAR_FEATURES_FEATURES_H
 #define FAR_FEATURES_FEATURES_H
 

@@ -202,14 +202,14 @@ void budget_begin(uint64_t most, const char *self, const char *root)
 
 /* ---- texts ---- */
 
-void budget_text(char *out, size_t cap, uint64_t asked)
+void budget_text(char *out, size_t cap, uint64_t wanted)
 {
 	uint64_t limit = atomic_load_explicit(&seen_limit, memory_order_relaxed), tenth = (1u << 20) / 10;
-	unsigned long long tenths = (asked + tenth / 2) / tenth;
+	unsigned long long tenths = (wanted + tenth / 2) / tenth;
 	bool by_container =
 		atomic_load_explicit(&refused_by_container, memory_order_relaxed) && limit != CONTAINER_UNLIMITED;
 	uint64_t in_use = by_container ? atomic_load_explicit(&seen_used, memory_order_relaxed) : budget_used();
-	snprintf(out, cap, "%llu.%llu MiB asked for, %llu of %s %llu MiB are in use; free some, or raise %s",
+	snprintf(out, cap, "%llu.%llu MiB requested, %llu of %s %llu MiB are in use; free some, or raise %s",
 		 tenths / 10, tenths % 10, (unsigned long long)(in_use >> 20),
 		 by_container ? "the container's" : "at most",
 		 (unsigned long long)((by_container ? limit : bound) >> 20),

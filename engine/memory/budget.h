@@ -55,8 +55,8 @@ uint64_t budget_retained_max(void);
 /** Bytes counted. */
 uint64_t budget_used(void);
 
-/** Writes the text of a refusal with the remedy: "64.0 MiB asked for, 12 of at most 48 MiB are in use; ...". */
-void budget_text(char *out, size_t cap, uint64_t asked);
+/** Writes the text of a refusal with the remedy: "64.0 MiB requested, 12 of at most 48 MiB are in use; ...". */
+void budget_text(char *out, size_t cap, uint64_t wanted);
 #define BUDGET_TEXT_MAX 192
 
 #endif

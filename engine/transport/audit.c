@@ -78,9 +78,9 @@ static void audit_ready(struct transport_auditor *a)
 	for (; *end; end = &(*end)->next) {
 		const struct transport_peer *p = (*end)->peer;
 		bytes += (*end)->own ? (*end)->charged : 0;
-		fits(p && q->peers[p->index] == p, "a whole message is of a peer that is gone");
+		fits(p && q->peers[p->index] == p, "a complete message is of a peer that is gone");
 	}
-	fits(q->ready_last == end, "the list of whole messages ends elsewhere");
+	fits(q->ready_last == end, "the list of complete messages ends elsewhere");
 	for (const struct transport_message *m = q->burst; m; m = m->next)
 		bytes += m->own ? m->charged : 0;
 	same("bytes of messages that arrived", q->in_bytes, bytes);

@@ -14,9 +14,10 @@
 
 /* ---- sending ---- */
 
+/* Counts of the messages that are sent to a peer, to compare with those that it keeps. */
 struct out_found {
-	uint32_t n, strict, open;
-	uint64_t bytes;
+	uint32_t n, strict, open; /* all; those that keep their order; those with numbered packets */
+	uint64_t bytes;           /* charged to the window */
 };
 
 /* Walks a list of messages; returns the last. */
@@ -30,7 +31,7 @@ static const struct transport_message *out_list(struct transport_auditor *a, con
 		found->strict += m->order != NIC_ORDER_NONE;
 		found->open += m->done != 0;
 		fits(m->charged == (m->buf ? m->len : 0), "a message is charged with other bytes than its body's");
-		fits(!m->lent || m->buf, "a lent message has no owner");
+		fits(!m->zero_copy || m->buf, "a zero-copy message has no owner");
 		fits(!m->onesided || a->q->onesided.entry[m->onesided - 1].owner == m,
 		     "an exposed message is not the owner of its entry");
 	}
@@ -213,16 +214,16 @@ static void audit_timers(struct transport_auditor *a, const struct transport_pee
 
 static void audit_ways(struct transport_auditor *a, const struct transport_peer *p)
 {
-	const struct transport_paths *ways = p->paths;
-	if (!ways) {
+	const struct transport_paths *paths = p->paths;
+	if (!paths) {
 		fits(p->via == p->queue && !p->secondary && !p->current_path,
 		     "it goes by a path that it does not have");
 		return;
 	}
 	for (unsigned k = 1; k <= FAR_TRANSPORT_SECONDARY_PATHS_MAX; k++)
-		fits((p->secondary >> k & 1) == (ways->path[k].via && ways->path[k].attached),
+		fits((p->secondary >> k & 1) == (paths->path[k].via && paths->path[k].attached),
 		     "a path is among those that can be used and is not attached, or the reverse");
-	fits(p->via == ways->path[p->current_path].via && p->lower_peer == ways->path[p->current_path].lower_peer,
+	fits(p->via == paths->path[p->current_path].via && p->lower_peer == paths->path[p->current_path].lower_peer,
 	     "what it is sent by is not the path that is taken");
 }
 
@@ -232,7 +233,7 @@ void transport_audit_peer(struct transport_auditor *a, const struct transport_pe
 	fits(p->queue == a->q, "it is another queue's");
 	for (const struct transport_message *m = a->q->ready_first; m; m = m->next)
 		ready += m->peer == p;
-	same("whole messages that are to be handed up", p->ready_n, ready);
+	same("complete messages that are to be delivered", p->ready_n, ready);
 	audit_timers(a, p);
 	audit_ways(a, p);
 	fits(!p->dead || !p->begun_n, "it is dead, and messages of it are granted");

@@ -145,16 +145,16 @@ bool transport_session_begin(const struct transport_port *p, struct transport_pe
 {
 	struct transport_setup *s = peer->setup;
 	struct transport_secret *secret = transport_secret_of(peer);
-	uint8_t said[AUTH_PROOF_BYTES];
+	uint8_t own_transcript[AUTH_PROOF_BYTES];
 	struct auth_mac m;
 	memset(confirm, 0, AUTH_PROOF_BYTES);
 	if (!p->config.key)
 		return true;
-	transcript(p, peer, said);
-	if (!auth_session_key(&secret->key, &p->transport, &s->pair, s->remote_public, said))
+	transcript(p, peer, own_transcript);
+	if (!auth_session_key(&secret->key, &p->transport, &s->pair, s->remote_public, own_transcript))
 		return false;
 	auth_mac_begin(&m, &secret->key, "farcall confirm");
-	auth_mac_add(&m, said, sizeof said);
+	auth_mac_add(&m, own_transcript, sizeof own_transcript);
 	auth_mac_end(&m, confirm);
 	return true;
 }

@@ -19,7 +19,7 @@ struct transport_secret {
 	uint8_t to[AUTH_PROOF_BYTES]; /* transport_auth_address() of the primary path */
 	uint64_t issued;              /* no cookie for this peer is newer: transport_refused_keep() */
 	/* Poller. */
-	uint64_t heard_bits;    /* bit i: PING number heard - i has arrived */
+	uint64_t heard_bits;    /* bit i: PING number `heard` - i has arrived */
 	uint32_t heard;         /* highest number of a PING that arrived */
 	_Atomic uint32_t pings; /* number of the last PING sent; control reads it */
 };

@@ -211,11 +211,11 @@ int transport_address_make(struct transport_port *p, struct transport_peer *peer
 	return error;
 }
 
-void transport_address_drop(struct transport_port *p, uint32_t *way)
+void transport_address_drop(struct transport_port *p, uint32_t *handle)
 {
-	if (*way != NIC_PEER_NONE)
-		p->lower->ops->drop(p->lower, *way);
-	*way = NIC_PEER_NONE;
+	if (*handle != NIC_PEER_NONE)
+		p->lower->ops->drop(p->lower, *handle);
+	*handle = NIC_PEER_NONE;
 }
 
 void transport_peer_release(struct transport_port *p, struct transport_peer *peer)

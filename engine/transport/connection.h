@@ -34,7 +34,7 @@ void transport_refused_keep(struct transport_port *p, const struct transport_pee
 int transport_address_make(struct transport_port *p, struct transport_peer *peer, uint64_t deadline,
 			   struct nic_err *err);
 /** Drops an address handle of the driver below; NIC_PEER_NONE: no effect. */
-void transport_address_drop(struct transport_port *p, uint32_t *way);
+void transport_address_drop(struct transport_port *p, uint32_t *handle);
 /** Posts orders, enum transport_order, to the poller. */
 void transport_order_post(struct transport_peer *peer, uint32_t due);
 /** Makes step() process the set-ups at this time, ns. */

@@ -51,7 +51,7 @@ void transport_receive_ping(struct transport_queue *q, struct transport_peer *p,
 }
 
 /* Returns true for a RESET that answers ACCEPT, which the control thread checks. */
-static bool answers_welcome(const struct nic_pkt *lp)
+static bool answers_accept(const struct nic_pkt *lp)
 {
 	struct transport_reject no;
 	return lp->body[offsetof(struct wire_head, kind)] == WIRE_RESET &&
@@ -64,7 +64,7 @@ void transport_receive_end(struct transport_queue *q, struct transport_peer *p, 
 {
 	if (p->dead)
 		counter_bump(&q->closed_connection_drops);
-	else if (answers_welcome(lp))
+	else if (answers_accept(lp))
 		transport_mail_forward(q, via, lp);
 	else if (lp->body_len > TRANSPORT_MAIL_BYTES ||
 		 (!transport_end_authentic(p, via->port, lp->body, (uint32_t)lp->body_len) && !MUTANT(STALE_DOWN)))

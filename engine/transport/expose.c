@@ -29,7 +29,7 @@ bool transport_offer(struct transport_queue *q, struct transport_peer *p, struct
 		return false;
 	m->transfer = TRANSPORT_TX_PACKETS;
 	/* A zero-copy body is part of a larger message, so bulk_bytes_min does not apply. */
-	if ((m->len < q->port->lower_caps.bulk_bytes_min && !m->lent) ||
+	if ((m->len < q->port->lower_caps.bulk_bytes_min && !m->zero_copy) ||
 	    m->len < 2 * p->payload_max + TRANSPORT_TAIL_BYTES || p->via != q)
 		return false;
 	struct transport_onesided_request request = {q->lower, p->lower_peer, m->len, m->buf, m->body, m};

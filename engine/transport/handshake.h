@@ -32,9 +32,9 @@ struct transport_handshake {
 
 /** A decoded struct wire_reject; pointer into the packet. */
 struct transport_reject {
-	int error;
-	uint32_t flow, path;
-	const uint8_t *nonce;
+	int error;            /* positive errno; 0 in CLOSE */
+	uint32_t flow, path;  /* WRONG_QUEUE: of the packet that it answers; else 0 */
+	const uint8_t *nonce; /* of the packet that it answers */
 };
 
 /** Writes a packet with a body of struct wire_handshake, without tag and CRC; `via` is the queue that will send it. Of

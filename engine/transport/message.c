@@ -52,7 +52,7 @@ struct transport_message *transport_message_zero_copy(struct transport_queue *q,
 		return NULL;
 	buf_ref(owner);
 	m->buf = owner;
-	m->lent = true;
+	m->zero_copy = true;
 	m->body = (uint8_t *)(uintptr_t)body;
 	m->charged = len;
 	p->out_bytes += len;
@@ -92,7 +92,7 @@ void transport_message_out_drop(struct transport_peer *p, struct transport_messa
 	if (m->onesided)
 		transport_offer_end(p->queue, m);
 	m->transfer = TRANSPORT_TX_UNDECIDED;
-	m->lent = m->borrowed = false;
+	m->zero_copy = m->borrowed = false;
 	body_drop(m);
 }
 

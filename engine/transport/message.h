@@ -65,7 +65,7 @@ struct transport_message {
 	/* expose.c and read.c; 0 in a message without a buffer */
 	uint8_t transfer; /* enum transport_transfer */
 	uint8_t onesided; /* entry + 1, sent: in queue->onesided.entry; received: in .reading. 0: none */
-	bool lent;        /* sent: zero-copy; `body` lies inside the memory that `buf` counts */
+	bool zero_copy;   /* sent: zero-copy; `body` lies inside the memory that `buf` counts */
 	bool borrowed;    /* sent: `body` is the caller's memory until tx_commit() returns, and `buf` has room for it */
 	struct wire_call head;
 	alignas(64) uint8_t room[TRANSPORT_INLINE_BYTES];

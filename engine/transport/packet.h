@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/** What a packet's head says of its message: head, bytes, and the number of its first packet. */
+/** The message that a packet belongs to, from its head: head, bytes, and the number of its first packet. */
 struct packet_text {
 	const uint8_t *head;
 	uint32_t len, first;

@@ -132,7 +132,7 @@ void transport_paths_verify(struct transport_peer *p)
 		path_probe(p, k);
 		w->probed = true;
 		/* The answer arrives by another path than the one in use, which is no sign of a failure. */
-		p->paths->ask_at = clock_now(p->queue->clock) + FAR_TRANSPORT_PATH_PROBE_NS;
+		p->paths->probe_at = clock_now(p->queue->clock) + FAR_TRANSPORT_PATH_PROBE_NS;
 	}
 }
 
@@ -140,10 +140,10 @@ void transport_path_report_misrouted(struct transport_peer *p, uint32_t due)
 {
 	uint8_t bytes[TRANSPORT_HEAD_BYTES + sizeof(struct wire_reject)], nonce[AUTH_NONCE_BYTES];
 	struct transport_secret *s = transport_secret_of(p);
-	struct transport_paths *ways = p->paths_made; /* published by an order: complete when seen */
+	struct transport_paths *paths = p->paths_made; /* published by an order: complete when seen */
 	for (unsigned k = 1; k <= FAR_TRANSPORT_SECONDARY_PATHS_MAX; k++) {
 		/* Pairs with on_ping(): visible by the order's acquire. */
-		uint32_t number = atomic_load_explicit(&ways->misrouted[k], memory_order_relaxed);
+		uint32_t number = atomic_load_explicit(&paths->misrouted[k], memory_order_relaxed);
 		if (!(due / TRANSPORT_ORDER_MISROUTED >> k & 1) || !transport_ping_fresh(s, number))
 			continue;
 		transport_ping_nonce(number, nonce);
@@ -174,16 +174,16 @@ static uint64_t answer_ns(const struct transport_peer *p, uint64_t now)
 
 void transport_paths_probe(struct transport_queue *q, struct transport_peer *p, uint64_t now)
 {
-	struct transport_paths *ways = p->paths;
-	if (p->probed_paths || p->dead || !ways || !p->confirmed)
+	struct transport_paths *paths = p->paths;
+	if (p->probed_paths || p->dead || !paths || !p->confirmed)
 		return;
 	p->answered_paths = 0;
-	ways->decide_at = now + answer_ns(p, now);
-	ways->ask_at = now + FAR_TRANSPORT_PATH_PROBE_NS;
-	ways->back_at = now + FAR_TRANSPORT_FAILBACK_NS;
+	paths->decide_at = now + answer_ns(p, now);
+	paths->probe_at = now + FAR_TRANSPORT_PATH_PROBE_NS;
+	paths->back_at = now + FAR_TRANSPORT_FAILBACK_NS;
 	transport_set_failover(q, p, true);
 	for (unsigned k = 0; k <= FAR_TRANSPORT_SECONDARY_PATHS_MAX; k++) {
-		if (!ways->path[k].attached)
+		if (!paths->path[k].attached)
 			continue;
 		p->probed_paths |= (uint8_t)(1u << k);
 		path_probe(p, k);
@@ -203,7 +203,7 @@ void transport_path_observed(struct transport_queue *q, struct transport_peer *p
 	if (!p->secondary || p->probed_paths)
 		return;
 	uint64_t now = clock_now(q->clock);
-	if (now >= p->paths->ask_at)
+	if (now >= p->paths->probe_at)
 		transport_paths_probe(q, p, now);
 }
 

@@ -43,7 +43,7 @@ struct transport_paths {
 	/* Poller. */
 	struct transport_path path[1 + FAR_TRANSPORT_SECONDARY_PATHS_MAX];
 	uint64_t decide_at; /* end of a probe of all paths, ns; valid while peer->probed_paths is not 0 */
-	uint64_t ask_at;    /* no probe before, after a packet arrived by another path than ours, ns */
+	uint64_t probe_at;  /* no probe before, after a packet arrived by another path than ours, ns */
 	uint64_t back_at;   /* no probe of better paths before, ns */
 	/* Control. Entry 0 is not used. */
 	struct transport_path_setup setup[1 + FAR_TRANSPORT_SECONDARY_PATHS_MAX];

@@ -111,7 +111,7 @@ struct transport_rings {
 	struct nic_line lines[TRANSPORT_LINES];
 };
 
-/** Address space of a queue, reserved with its connections. */
+/** Address space of a queue, reserved with its connections: rings and messages of TRANSPORT_SEGMENT_PEERS peers. */
 struct transport_segment {
 	struct transport_rings rings[TRANSPORT_SEGMENT_PEERS];
 	struct transport_message messages[TRANSPORT_SEGMENT_PEERS * TRANSPORT_MESSAGES];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Round-trip estimate and time-outs: rtt.h. Poller. */
+/** Round-trip estimate of a peer, updated from acknowledgements (recv.c), and the time-outs that timer.c arms. Poller.
+ */
 #include "transport/rtt.h"
 
 #include "base/limits.h"

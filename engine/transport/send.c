@@ -37,7 +37,8 @@ __attribute__((noinline)) void transport_awake_add(struct transport_queue *q, st
 /* A packet of a message: its number; offset and length of its bytes, with WIRE_UNORDERED see there. */
 struct packet {
 	uint32_t number, offset, len;
-	unsigned flags, priority;
+	unsigned flags;    /* enum wire_flag */
+	unsigned priority; /* [0, NIC_PRIORITY_MAX] */
 };
 
 /* Sends one packet of a message. 0 or -errno of the driver below. */

@@ -20,13 +20,13 @@
 
 #include <errno.h>
 
-#define LOOK_NS        UINT64_C(32000)   /* between two scans, unless the caller sleeps */
-#define LOOK_PEER_NS   UINT64_C(64)      /* and for each active peer: scanning one takes some 15 ns */
-#define FULL_NS        UINT64_C(100000)  /* retry after the driver below was full */
-#define STALL_NS       UINT64_C(1000000) /* between two scans: this thread was descheduled or busy elsewhere */
-#define NARROW_RESENDS 5u                /* consecutive time-outs after which the path MTU is assumed to have shrunk */
-#define AUDIT_EVERY    61u               /* one scan in so many is audited in debug builds */
-#define AHEAD          6u                /* peers of the list that are prefetched ahead */
+#define LOOK_NS      UINT64_C(32000)   /* between two scans, unless the caller sleeps */
+#define LOOK_PEER_NS UINT64_C(64)      /* and for each active peer: scanning one takes some 15 ns */
+#define FULL_NS      UINT64_C(100000)  /* retry after the driver below was full */
+#define STALL_NS     UINT64_C(1000000) /* between two scans: this thread was descheduled or busy elsewhere */
+#define PMTU_RESENDS 5u                /* consecutive time-outs after which the path MTU is assumed to have shrunk */
+#define AUDIT_EVERY  61u               /* one scan in so many is audited in debug builds */
+#define AHEAD        6u                /* peers of the list that are prefetched ahead */
 /* An ACK leaves by FAR_TRANSPORT_ACK_NS: one scan sets its time, and the second after that may be the first to find it
  * due.
  */
@@ -121,10 +121,10 @@ static void late_begin(struct transport_peer *p, uint32_t number)
 /* ---- unacknowledged packets ---- */
 
 /* Large packets are lost and small ones are not: assume that the path MTU shrank, without an ICMP error. */
-static void narrow(struct transport_peer *p)
+static void assume_smaller_pmtu(struct transport_peer *p)
 {
 	const struct transport_rings *r = p->rings;
-	if (r->resends == NARROW_RESENDS && r->answers > 1 && p->payload_max > FAR_TRANSPORT_MTU_MIN &&
+	if (r->resends == PMTU_RESENDS && r->answers > 1 && p->payload_max > FAR_TRANSPORT_MTU_MIN &&
 	    r->sent[p->una % FAR_TRANSPORT_WINDOW].len > FAR_TRANSPORT_MTU_MIN)
 		p->payload_max = FAR_TRANSPORT_MTU_MIN;
 }
@@ -166,7 +166,7 @@ static void time_out(struct transport_queue *q, struct transport_peer *p, uint64
 	counter_bump(&q->timeouts);
 	if (r->resends == 2)
 		transport_ack_bits_forget(p);
-	narrow(p);
+	assume_smaller_pmtu(p);
 	rtt_back_off(&r->rtt, now);
 	r->resend_at = now + rtt_timeout(&r->rtt, now);
 	transport_retransmit(q, p, true);

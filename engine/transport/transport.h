@@ -5,8 +5,8 @@
  *
  * The port below may lose, duplicate, reorder or damage packets and has address handles only. The port above has what
  * the engine requires of every port: connected peers, reliable and ordered delivery, bodies up to 16 MiB, and a report
- * when a peer ends. The shard and the control core use both kinds by nic/nic.h alone; this header has what nic.h lacks.
- * Packets are a struct wire_head (transport/wire.h) and bytes of messages.
+ * when a peer ends. The shard and the control thread use both kinds by nic/nic.h alone; this header has what nic.h
+ * lacks. Packets are a struct wire_head (transport/wire.h) and bytes of messages.
  *
  * Owners of memory (nic_queue_ops.tx_zero_copy, nic_placement.owner) are struct far_buf (memory/buf.h).
  */

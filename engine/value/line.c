@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Learns the forms of line.h. The thread that owns the form. */
+/** Learns and compares forms of the arguments of small calls, which need no general encoding then (line.h). The thread
+ * that owns the form. */
 #include "value/line.h"
 
 /* Adds a tensor to the form: its descriptor, and where its elements lie. false: it is not of VALUES_LINE. */

@@ -2,6 +2,7 @@
 /**
  * Custom types of the process by hash of their name. Append-only and never freed, because a result may be decoded, and
  * its object destroyed, after the agent that received it was freed. A name means one type. Lookups take no lock.
+ * Any thread.
  */
 #ifndef FAR_VALUE_TYPES_H
 #define FAR_VALUE_TYPES_H

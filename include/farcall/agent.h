@@ -301,7 +301,7 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
 /**
  * Joins a group. In a static group it returns when every member has joined and is connected (with FAR_CONNECT_LAZY: has
  * joined).
- * Blocks at most `opts->init_timeout_ns`; a line is logged after 2 s and then every 10 s that says what it waits for
+ * Blocks at most `opts->init_timeout_ns`; after 2 s and then every 10 s a line is logged that names what it waits for
  * (<farcall/log.h>).
  *
  * `name`: 1 to 127 of `A-Z a-z 0-9 - _ :`, unique in the group; "%d" in it stands for the rank, as in "worker%d".

@@ -215,7 +215,7 @@ struct far_var *far_tape_dropout(struct far_tape *tape, struct far_var *x, doubl
 struct far_tape_function {
 	const char *name;
 	/**
-	 * Computes out[0, m) of in[0, n). out[i]->dtype of FAR_DTYPE_NONE asks for dtypes and shapes of all outputs, as
+	 * Computes out[0, m) of in[0, n). out[i]->dtype of FAR_DTYPE_NONE requests dtypes and shapes of all outputs, as
 	 * in <farcall/ops.h>. An input may be NULL if the caller passed NULL. Any status but FAR_OK fails the tape.
 	 */
 	enum far_status (*forward)(void *user, const struct far_tensor *const *in, size_t n,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Counters of an agent, of its shards and of its NIC ports, and the bounds in use. <farcall/metrics.h> has sums over
- * them with latencies, peers and references. */
+ * them with latencies, peers and references. Any thread, unless a function names another one. */
 #ifndef FARCALL_COUNTERS_H
 #define FARCALL_COUNTERS_H
 

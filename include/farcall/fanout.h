@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Fan-out: one future over calls to many targets. Each target may have its own arguments. Replies are written straight
- * into the caller's memory, in the order of the targets.
+ * into the caller's memory, in the order of the targets. Any thread, unless a function names another one.
  *
  *	struct far_target targets[8] = {{.to = {1, -1}}, {.to = {2, -1}}, ...};
  *	struct far_fanout_opts opts = {.recv_buf = rows, .slice_bytes = sizeof rows[0]};

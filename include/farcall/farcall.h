@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Includes every public header. */
+/** Includes every public header. Any thread, unless a function names another one. */
 #ifndef FARCALL_FARCALL_H
 #define FARCALL_FARCALL_H
 

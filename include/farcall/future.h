@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Futures: the result of an asynchronous operation, completed exactly once, with a value or an error.
+ * Any thread, unless a function names another one.
  *
  * A future is reference-counted. The reference that a function returns is the caller's; give it back with
  * far_future_free(), before or after completion, before or after shutdown. A NULL future is FAR_INVALID.
@@ -85,7 +86,7 @@ enum far_status far_future_wait_any(struct far_future *const *f, size_t n, uint6
 /** True if it is complete, with a value or an error. Does not poll. */
 bool far_future_done(const struct far_future *f);
 
-/** As far_future_wait() on a complete future. FAR_PENDING on a pending one. */
+/** As far_future_wait() on a complete future; `*out` (may be NULL) is the caller's. Errors: PENDING; else its own. */
 enum far_status far_future_value(struct far_future *f, struct far_val *out, struct far_err *err);
 
 /**
@@ -170,7 +171,7 @@ enum far_status far_future_collect_any(struct far_future *const *f, size_t n, st
 
 /* ---- User-made futures: any thread; these never block ---- */
 
-/** Makes a pending future with one reference. FAR_RESOURCE. */
+/** Makes a pending future with one reference, the caller's. Errors: RESOURCE. */
 enum far_status far_future_create(struct far_future **out, struct far_err *err);
 
 /**

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Several workers: barrier and all-gather; members that come and go. */
+/** Several workers: barrier and all-gather; members that come and go.
+ * Any thread, unless a function names another one. */
 #ifndef FARCALL_GROUP_H
 #define FARCALL_GROUP_H
 
@@ -36,7 +37,7 @@ enum far_status far_all_gather(struct far_agent *agent, const char *const *worke
 			       const struct far_val *value, uint64_t timeout_ns, struct far_val *out,
 			       struct far_err *err);
 
-/** far_all_gather() without values; both count the same rounds. */
+/** far_all_gather() without values, with its time-out and errors; both count the same rounds. */
 enum far_status far_barrier(struct far_agent *agent, const char *const *workers, size_t workers_n, uint64_t timeout_ns,
 			    struct far_err *err);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Log lines of the library: where they go and which of them are written. */
+/** Log lines of the library: where they go and which of them are written.
+ * Any thread, unless a function names another one. */
 #ifndef FARCALL_LOG_H
 #define FARCALL_LOG_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Memory of the engine: one region of reserved address space per process. The system provides its pages on first
- * access.
+ * access. Any thread, unless a function names another one.
  *
  * The engine's small buffers are slabs of the region. far_alloc() and the engine's copies of rendezvous messages use an
  * allocator over the region: jemalloc in programs that link it (pkg-config module farcall-jemalloc), else the library's
@@ -122,7 +122,8 @@ struct far_allocator {
 	void *reserved[4];             /* NULL */
 };
 
-/** Installs allocator `a`, which must stay valid. ALREADY_INITIALIZED after the first allocation of the process. */
+/** Installs allocator `a`, which must stay valid. Errors: INVALID (no name, reason or function), ALREADY_INITIALIZED
+ * (after the first allocation of the process). */
 enum far_status far_memory_allocator(const struct far_allocator *a, struct far_err *err);
 
 /**

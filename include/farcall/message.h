@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Messages: numbered handlers and raw bytes, with a reply (far_msg_send(), far_msg_call()) or one-way
- * (far_msg_oneway()).
+ * (far_msg_oneway()). Any thread, unless a function names another one.
  *
  * A message of up to FAR_MSG_EAGER_MAX bytes is eager: it travels in one piece, and the handler reads it where it
  * arrives. Over nic=shm that, and far_alloc_shared(), is memory that the sender can write: copy what you check first. A

@@ -32,7 +32,8 @@ struct far_init {
 
 /* ---- Making ----
  *
- * Errors: INVALID (a size of 0 or out of range, a dtype that is not F), TOO_LARGE, RESOURCE. */
+ * `*module` is the caller's: far_module_free(). It is made from `pool`, which may be freed first. Errors: INVALID (a
+ * size of 0 or out of range, a dtype that is not F), TOO_LARGE, RESOURCE. */
 
 /** weight [out, in] and bias [out], uniform in ±1/√in. */
 enum far_status far_module_linear(struct far_pool *pool, struct far_init *init, uint64_t in, uint64_t out, bool bias,
@@ -90,7 +91,8 @@ void far_module_free(struct far_module *module);
 
 /* ---- Using ---- */
 
-/** The result, or NULL after an error, which the tape keeps. A recurrent module begins with a zero state. */
+/** The result, a variable of the tape, or NULL after an error, which the tape keeps. A recurrent module begins with a
+ * zero state. */
 struct far_var *far_module_forward(struct far_module *module, struct far_tape *tape, struct far_var *x);
 /**
  * The same of an LSTM (state[0]: h, state[1]: c, both [n, hidden]) or GRU (state[0]). NULL in `state`: zero. Replaces
@@ -103,13 +105,14 @@ struct far_var *far_module_forward_state(struct far_module *module, struct far_t
 void far_module_train(struct far_module *module, bool training);
 bool far_module_training(const struct far_module *module);
 
-/** "linear", … or the name of its class. */
+/** "linear", … or the name of its class; valid as long as the module. */
 const char *far_module_kind(const struct far_module *module);
-/** A module inside, by full name: "1.encoder". NULL: there is none. */
+/** A module inside, by full name: "1.encoder"; owned by `module`. NULL: there is none. */
 struct far_module *far_module_child(struct far_module *module, const char *name);
 /** A parameter by full name, valid as long as the module. NULL: there is none. */
 struct far_var *far_module_parameter(struct far_module *module, const char *name);
-/** Writes the first `capacity` parameters, in the order of their names' making, and returns how many there are. */
+/** Writes the first `capacity` parameters, in the order in which they were made, valid as long as the module. Returns
+ * their number. */
 size_t far_module_parameters(struct far_module *module, struct far_var **vars, size_t capacity);
 /** Calls `each` with every parameter and its full name, until it returns a status other than FAR_OK, which it returns.
  */

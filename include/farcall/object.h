@@ -134,7 +134,7 @@ enum far_status far_rref_rpc_sync(struct far_rref *rref, const char *method, con
 				  const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
 enum far_status far_rref_rpc_async(struct far_rref *rref, const char *method, const struct far_val *args, size_t args_n,
 				   const struct far_call_opts *opts, struct far_future **out, struct far_err *err);
-/** Keeps the method's result on the owner: as far_remote() to it. */
+/** Keeps the method's result on the owner: as far_remote() to it, with its errors. */
 enum far_status far_rref_remote(struct far_rref *rref, const char *method, const struct far_val *args, size_t args_n,
 				const struct far_call_opts *opts, struct far_rref **out, struct far_err *err);
 

@@ -8,7 +8,7 @@
  * Memory: the caller gives the memory of outputs and workspaces; no function allocates. (OpenBLAS, where it is
  * installed, keeps buffers of its own from the first matrix product on.)
  *
- * Outputs: `out->dtype` of FAR_DTYPE_NONE asks for the shape. The function then checks its inputs, makes `*out` a dense
+ * Outputs: `out->dtype` of FAR_DTYPE_NONE requests the shape. The function then checks its inputs, makes `*out` a dense
  * tensor of the result's dtype and shape without data, and computes nothing. Otherwise `*out` must have this dtype and
  * shape, be dense unless the function allows a view, and have memory. An output must not overlap an input. Element-wise
  * functions allow exactly the same elements: the same data, dtype and shape of a dense tensor.
@@ -68,7 +68,7 @@ extern "C" {
 
 /** Memory for intermediate results. */
 struct far_op_work {
-	void *data;   /* NULL: asks for `bytes` */
+	void *data;   /* NULL: requests `bytes` */
 	size_t bytes; /* size of `data`, or what is needed */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Plugins: functions, classes and custom types of a shared object that is loaded into a running worker.
+ * Plugins: functions, classes and custom types of a shared object that is loaded into a running worker. Any thread,
+ * unless a function names another one.
  *
  * A plugin exports one symbol, a struct far_plugin. Everything in it has the plugin's name as its first word, so two
  * plugins cannot disturb each other:
@@ -119,7 +120,7 @@ enum far_status far_plugin_reload(struct far_agent *agent, const char *name, con
  *
  * FAR_PLUGIN_KEYS is an absolute path; the file and its directory must belong to the user of the process or to root,
  * and nobody else may be able to write to them. It is read for each plugin, so a key that is removed is trusted no
- * longer. A signature says who made the file, not when: an older version with its signature is loaded, too. Blocks for
+ * longer. A signature has no date: an older version with its signature is loaded, too. Blocks for
  * at most `timeout_ns` (0: the agent's default timeout of calls). Errors here: SYSTEM, INVALID (a file; a signature's
  * size), RESOURCE, those of far_rpc_sync(). Errors of the receiver: DENIED (it lists no keys; none of them made the
  * signature; the owner or mode of its list), those of far_plugin_reload(). Not in an inline handler or fiber

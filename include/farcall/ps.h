@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The parameter server: tables of rows of numbers under 64-bit keys, spread over the shards of several workers. Part of
- * libfarcall-ps.
+ * libfarcall-ps. Any thread, unless a function names another one.
  *
  * Servers: each worker that serves calls far_ps_serve() with the same name, list of servers and epoch.
  *
@@ -214,9 +214,10 @@ struct far_ps_open_opts {
 };
 
 /**
- * Opens a service: asks the members of the group for its view, then all its shards, until all have answered. `opts` may
- * be NULL. `*ps` is the caller's, for far_ps_close(), and refers to the agent. Errors: INVALID; TIMEOUT: no member
- * serves `name`, or not all servers answer; GONE: the view has another epoch than opts.epoch; RESOURCE, SHUTDOWN.
+ * Opens a service: requests its view from the members of the group, then all its shards, until all have answered.
+ * `opts` may be NULL. `*ps` is the caller's, for far_ps_close(), and refers to the agent. Errors: INVALID; TIMEOUT: no
+ * member serves `name`, or not all servers answer; GONE: the view has another epoch than opts.epoch; RESOURCE,
+ * SHUTDOWN.
  */
 enum far_status far_ps_open(struct far_agent *agent, const char *name, const struct far_ps_open_opts *opts,
 			    struct far_ps **ps, struct far_err *err);

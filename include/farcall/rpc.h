@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Typed calls: a function is registered under a qualified name with a signature, and called on a named worker.
+ * Any thread, unless a function names another one.
  *
  * Signature: `name(Type a, Type b=1) -> Type`. A name has `A-Z a-z 0-9 _ :` and dots. At most 16 parameters. Types:
  * none, bool, int, float, str, bytes, Tensor, Scalar (bool, int or float), List, Dict, rref, Any, and registered custom

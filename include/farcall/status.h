@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Status codes and error details of every public function and of every call.
+ * Any thread, unless a function names another one.
  *
  * A function returns `enum far_status` and fills the `struct far_err` that the caller passed. It writes the struct only
  * when it fails. The pointer may be NULL; the struct owns nothing.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * For tests: injection of send failures and delays by kind of message, a wait for quiet references, all counters of an
- * agent by name. An agent without faults has no cost.
+ * agent by name. An agent without faults has no cost. Any thread, unless a function names another one.
  */
 #ifndef FARCALL_TESTING_H
 #define FARCALL_TESTING_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Training across workers: automatic differentiation through calls, optimizers and modules on other workers. Part of
- * libfarcall-train.
+ * libfarcall-train. Any thread, unless a function names another one.
  *
  * A worker makes a far_train and joins its group with far_train_init_rpc(). A context gathers the gradients of one
  * training step. Variables travel inside calls as values of the type far::Var, which far_context_send() makes and
@@ -85,7 +85,8 @@ uint64_t far_context_id(const struct far_context *context);
  */
 enum far_status far_context_find(struct far_train *train, const struct far_req *req, uint64_t id,
 				 struct far_context **out, struct far_err *err);
-/** The context that a value of type far::Var came with: far_context_find(). NULL: `err`; `v` has none. */
+/** The context that a value of type far::Var came with. NULL: an error, as far_context_find(); INVALID: `v` has none.
+ */
 struct far_context *far_context_of(struct far_train *train, const struct far_req *req, const struct far_val *v,
 				   struct far_err *err);
 /** Drops a reference of far_context_find() or far_context_of(). NULL: nothing. */
@@ -206,14 +207,18 @@ enum far_status far_var_compress(struct far_var *var, struct far_compressor *com
  * answer with far_return_object() of a variable, whose reference the object takes. Methods: "get(int context) ->
  * far::Var", with the context's id, and "value() -> Tensor". */
 
-/** A reference to a variable of this worker. Never blocks. Errors: as far_remote(). */
+/** A reference to a variable of this worker, which it keeps; `*out` is the caller's to free. Never blocks. Errors: as
+ * far_remote(). */
 enum far_status far_var_rref(struct far_train *train, struct far_var *var, struct far_rref **out, struct far_err *err);
 
-/* ---- Optimizers of parameters on several workers: these block, as far_rpc_sync() ---- */
+/* ---- Optimizers of parameters on several workers: any thread but an inline handler or a callback; these block ----
+ *
+ * `timeout_ns` is that of each call; 0: the agent's default. Errors include those of far_rpc_sync(). */
 
 /**
- * Makes an optimizer of params[0, n), references to far::Parameter: one on each owner, all at once. Errors, with the
- * worker: as far_optimizer_new(), TOO_LARGE (FAR_PARAMETERS_MAX), INVALID (a reference to something else).
+ * Makes an optimizer of params[0, n), references to far::Parameter: one on each owner, all at once. It keeps references
+ * of its own. `*out` is the caller's: far_dist_optimizer_free(). Errors, with the worker: as far_optimizer_new(),
+ * TOO_LARGE (FAR_PARAMETERS_MAX), INVALID (a reference to something else).
  */
 enum far_status far_dist_optimizer_new(struct far_train *train, const struct far_optimizer_opts *opts,
 				       struct far_rref *const *params, size_t n, uint64_t timeout_ns,
@@ -226,7 +231,7 @@ void far_dist_optimizer_free(struct far_dist_optimizer *optimizer);
  */
 enum far_status far_dist_optimizer_step(struct far_dist_optimizer *optimizer, struct far_context *context,
 					uint64_t timeout_ns, struct far_err *err);
-/** far_optimizer_set_lr() on each owner. */
+/** far_optimizer_set_lr() on each owner. Errors: as far_dist_optimizer_step(). */
 enum far_status far_dist_optimizer_set_lr(struct far_dist_optimizer *optimizer, double lr, uint64_t timeout_ns,
 					  struct far_err *err);
 
@@ -234,30 +239,33 @@ enum far_status far_dist_optimizer_set_lr(struct far_dist_optimizer *optimizer, 
  *
  * A remote module is an object of the class far::Module: a far_module. Functions of the application with this result
  * type answer with far_return_object() of a module, which the object then owns. A reference to it is the handle, and
- * may be passed on to any worker. */
+ * may be passed on to any worker. Functions that block run on any thread but an inline handler or a callback.
+ * `timeout_ns` is that of each call; 0: the agent's default. Errors include those of far_rpc_sync(). */
 
-/** Creates a module: far_remote() of a constructor, which waits for it. INVALID: the result is no far::Module. Blocks.
- */
+/** Creates a module: far_remote() of a constructor, and waits for it. `args` are copied; `*out` is the caller's to
+ * free. INVALID: the result is no far::Module. Blocks. */
 enum far_status far_remote_module_new(struct far_train *train, const char *to, const char *constructor,
 				      const struct far_val *args, size_t n, uint64_t timeout_ns, struct far_rref **out,
 				      struct far_err *err);
 /** far_module_forward() of a remote module. NULL: an error, which the tape keeps. Blocks. */
 struct far_var *far_remote_module_forward(struct far_rref *module, struct far_context *context, struct far_tape *tape,
 					  struct far_var *x, uint64_t timeout_ns);
-/** The same as a future of a value for far_tape_recv(). Never blocks. */
+/** The same as a future, the caller's, of a value for far_tape_recv(). Never blocks. Errors: as far_rpc_async(). */
 enum far_status far_remote_module_forward_async(struct far_rref *module, struct far_context *context, struct far_var *x,
 						uint64_t timeout_ns, struct far_future **out, struct far_err *err);
-/** The same of a reference to a far::Var, on any worker; the result stays on the worker of the module. Never blocks. */
+/** The same of a reference to a far::Var, on any worker; the result stays on the worker of the module, and `*out` is
+ * the caller's to free. Never blocks. Errors: as far_remote(). */
 enum far_status far_remote_module_forward_rref(struct far_rref *module, struct far_rref *x, uint64_t timeout_ns,
 					       struct far_rref **out, struct far_err *err);
-/** One module of modules[0, n), n > 0, one after the other: the values go from worker to worker. Blocks. */
+/** Forward through modules[0, n), n > 0, one after the other: the values go from worker to worker. The result is a
+ * variable of the tape; NULL: an error, which the tape keeps. Blocks. */
 struct far_var *far_remote_module_chain(struct far_rref *const *modules, size_t n, struct far_context *context,
 					struct far_tape *tape, struct far_var *x, uint64_t timeout_ns);
 /** References to the parameters, in their order. Writes the first `capacity`, the caller's to free, and sets `*n` to
- * how many there are. Blocks. */
+ * their number. Blocks. Errors: as far_rpc_sync(), RESOURCE. */
 enum far_status far_remote_module_parameters(struct far_train *train, struct far_rref *module, uint64_t timeout_ns,
 					     struct far_rref **out, size_t capacity, size_t *n, struct far_err *err);
-/** far_module_train(). Blocks. */
+/** far_module_train() of a remote module. Blocks. Errors: as far_rpc_sync(). */
 enum far_status far_remote_module_train(struct far_rref *module, bool training, uint64_t timeout_ns,
 					struct far_err *err);
 

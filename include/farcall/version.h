@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Version of the headers and of the loaded library, and how the interface grows.
+ * Any thread, unless a function names another one.
  *
  * A program that was built with these headers runs with every later library of the same major version. A library that
  * is older than the headers refuses the program in far_init_rpc(): UNSUPPORTED, with both versions. Before 1.0 the

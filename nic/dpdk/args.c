@@ -30,7 +30,7 @@ static int number(const char *text, unsigned long min, unsigned long max, unsign
 	return 0;
 }
 
-/* Parses an IP address without prefix; *v6 tells its version. */
+/* Parses an IP address without prefix; *v6: it is IPv6. */
 static int read_ip(const char *text, uint8_t *v6, uint8_t ip[16])
 {
 	*v6 = strchr(text, ':') != NULL;

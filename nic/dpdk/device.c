@@ -32,7 +32,7 @@ static bool needs_shared_pool(const struct dpdk_port *p)
 }
 
 /* True for memory shared with a process or a virtual machine: a ring delivers to the ring of the same index, whatever
- * the headers say. */
+ * the headers state. */
 static bool steers_by_ring(const struct dpdk_port *p)
 {
 	return strcmp(p->info.driver_name, "net_vhost") == 0 || strcmp(p->info.driver_name, "net_virtio_user") == 0;

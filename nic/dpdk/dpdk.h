@@ -2,7 +2,7 @@
 /** Declarations shared by the files of the dpdk driver. A port is one ethdev that no other port uses; its queues carry
  * UDP datagrams in Ethernet frames. Bodies are received and written in place, inside the mbuf. Each field of a queue
  * belongs to its poller (the thread that holds the queue's shard) and each field of a port to the control thread,
- * unless the comment says otherwise. */
+ * unless the comment names another thread. */
 #ifndef NIC_DPDK_DPDK_H
 #define NIC_DPDK_DPDK_H
 
@@ -63,8 +63,8 @@ enum dpdk_class {
 
 /** A neighbour=IP/MAC entry: this address is never solicited. */
 struct dpdk_static_neighbour {
-	uint8_t v6;
-	uint8_t ip[16];
+	uint8_t v6;     /* 0: IPv4, in the first 4 bytes of `ip` */
+	uint8_t ip[16]; /* network order */
 	uint8_t mac[6];
 };
 
@@ -128,8 +128,8 @@ static_assert(sizeof(struct dpdk_blob) <= 208, "engine/transport adds to it");
 
 /** Frames that wait for one transmit ring of the device. */
 struct dpdk_tx_queue {
-	uint16_t ring;
-	uint16_t n;
+	uint16_t ring; /* of the device */
+	uint16_t n;    /* frames in m[0, n); owned until the device takes them */
 	struct rte_mbuf *m[DPDK_TX_MAX + DPDK_TX_URGENT];
 };
 

@@ -26,9 +26,10 @@
 
 /* ---- DPDK's log messages ---- */
 
+/* Messages of DPDK during a call of EAL, for our error texts. Any thread, under the mutex. */
 static struct {
 	pthread_mutex_t mutex;
-	bool capturing, quiet, verbose;
+	bool capturing, quiet, verbose; /* capturing: text[0, len) gets the messages; quiet: none is printed */
 	size_t len;
 	char text[200];
 } log_capture = {.mutex = PTHREAD_MUTEX_INITIALIZER};

@@ -11,6 +11,7 @@
 
 #define LIMIT_S 5
 
+/* Stops EAL's interrupt thread: requested (our thread) → paused (the interrupt thread, which waits) → both false. */
 static struct {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;

@@ -10,6 +10,7 @@
 
 #define EXCEPTION_SLOTS 16u /* a power of two; a burst of unsolicited requests fills it, and the rest is dropped */
 
+/** A received frame that is for the control thread, or its reply. */
 struct exception_frame {
 	uint32_t len;
 	uint8_t bytes[CONTROL_FRAME_BYTES_MAX];

@@ -49,11 +49,11 @@ enum frame_sum {
 	FRAME_SUM_PSEUDO /* the sum of the pseudo header, for a device that adds the rest */
 };
 
-/** The result of parsing a frame. FOREIGN: not addressed to us, which takes our MAC address, IP version, IP address,
+/** The result of parsing a frame. UNEXPECTED: not addressed to us, which takes our MAC address, IP version, IP address,
  * UDP, and one of our ports. Frames to other addresses (a promiscuous device), broadcast, multicast, VLAN tags, other
- * protocols, IPv6 extension headers, later fragments (they carry no port) and frames too short to tell are FOREIGN.
- * MALFORMED: addressed to us, but truncated, with IPv4 options, a first fragment, with contradictory lengths, or with a
- * wrong checksum. */
+ * protocols, IPv6 extension headers, later fragments (they carry no port) and frames without a complete header are
+ * UNEXPECTED. MALFORMED: addressed to us, but truncated, with IPv4 options, a first fragment, with contradictory
+ * lengths, or with a wrong checksum. */
 enum frame_verdict { FRAME_OURS, FRAME_UNEXPECTED, FRAME_MALFORMED };
 
 /** A parsed frame of ours. */

@@ -23,6 +23,7 @@ struct request {
 	uint8_t more[64];
 };
 
+/* Messages of a netlink reply. */
 struct reply {
 	_Alignas(struct nlmsghdr) uint8_t bytes[REPLY_BYTES];
 };

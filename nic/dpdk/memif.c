@@ -82,6 +82,7 @@ struct found {
 	socklen_t len;
 };
 
+/* Sockets of this process: at[0, n) of `room` allocated. */
 struct sockets {
 	struct found *at;
 	size_t n, room;
@@ -180,7 +181,7 @@ static ino_t new_control(const struct dpdk_memif *m, const struct sockets *befor
 
 /* ---- connecting a client ---- */
 
-static bool is_foreign(const struct dpdk_memif *m, const struct sockets *now)
+static bool is_of_another_user(const struct dpdk_memif *m, const struct sockets *now)
 {
 	for (size_t i = 0; i < now->n && !m->any_user; i++)
 		if (now->at[i].inode == m->control && memif_proxy_is_other_user(now->at[i].fd))
@@ -208,7 +209,7 @@ static void try_connect(struct dpdk_memif *m, uint64_t now)
 		find_sockets(m, true, &after);
 		m->control = error ? 0 : new_control(m, &before, &after);
 		/* The interrupt thread is paused, so no message was exchanged yet. */
-		if (m->control && is_foreign(m, &after)) {
+		if (m->control && is_of_another_user(m, &after)) {
 			rte_eth_dev_stop(m->port->ethdev);
 			m->control = 0;
 		}

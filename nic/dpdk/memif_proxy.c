@@ -46,6 +46,7 @@ static void epoll_add(const struct memif_proxy *r, int fd)
 
 /* ---- forwarding ---- */
 
+/* A message of memif's control socket with its descriptors, and the headers for recvmsg() and sendmsg(). */
 struct message {
 	struct msghdr head;
 	struct iovec part;

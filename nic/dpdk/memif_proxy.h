@@ -14,9 +14,10 @@
 /* Clients of one socket at a time, one per server id; further ones wait to be accepted. */
 #define MEMIF_PROXY_CLIENTS_MAX 64u
 
+/** A unix socket: a path, or (abstract) a name that begins with a zero byte. */
 struct memif_proxy_address {
 	struct sockaddr_un un;
-	socklen_t len;
+	socklen_t len; /* used bytes of `un` */
 	bool abstract;
 };
 

@@ -39,6 +39,7 @@ struct nexthop {
 	uint64_t solicit_at, confirmed_at;
 };
 
+/** The table of a port; entries without users are free. */
 struct nexthops {
 	struct nexthop of[NEXTHOPS_MAX];
 };

@@ -10,6 +10,7 @@
 
 #define STACK_OPS "farcall_stack"
 
+/* The free objects of a pool: at[0, n); the last one is taken first. */
 struct stack {
 	unsigned n, room;
 	void *at[];

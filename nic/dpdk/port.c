@@ -59,7 +59,7 @@ static int check(const struct nic_config *config, struct dpdk_args *args, struct
 	bool is_device = args->bus || rte_eth_dev_get_port_by_name(args->name, &id) == 0;
 	if (is_device && args->beyond_host && !config->beyond_host)
 		return dpdk_error(err, -EPERM,
-				  "dpdk: %s leads to other hosts: give the group a key (FAR_KEY_FILE) or say "
+				  "dpdk: %s leads to other hosts: give the group a key (FAR_KEY_FILE) or set "
 				  "security=none, or use "
 				  "shm",
 				  args->class == DPDK_IFACE ? args->iface : args->name);

@@ -185,7 +185,7 @@ int lossy_args_parse(const char *text, struct lossy_args *out, struct nic_err *e
 		at = *end ? end + 1 : end;
 	}
 	if (!(seen & 1u << KEY_OVER))
-		return lossy_error(err, -EINVAL, "lossy: over which driver? Say over=NAME, as in over=udp,drop=0.01");
+		return lossy_error(err, -EINVAL, "lossy: over which driver? Give over=NAME, as in over=udp,drop=0.01");
 	*out = a;
 	return 0;
 }

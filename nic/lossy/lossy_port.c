@@ -14,8 +14,8 @@
 
 /** connect() of the port below in progress, as its `user`: distinguishes our connections from accepted ones. */
 struct lossy_connect {
-	struct lossy_connect *next;
-	void *user;
+	struct lossy_connect *next; /* of lossy_port.connecting */
+	void *user;                 /* of connect() above */
 };
 
 int lossy_error(struct nic_err *err, int error, const char *format, ...)
@@ -42,7 +42,7 @@ static int find_lower(const struct nic_config *config, struct lossy_args *args, 
 	if (error)
 		return error;
 	if (strcmp(args->over, nic_lossy_port_ops.name) == 0)
-		return lossy_error(err, -EINVAL, "lossy: over=lossy: say the chances once, over another driver");
+		return lossy_error(err, -EINVAL, "lossy: over=lossy: give the chances once, over another driver");
 	*lower = nic_find(args->over, err);
 	if (!*lower)
 		return -ENOENT;
@@ -297,6 +297,7 @@ static void listen(struct lossy_port *p, uint32_t peer, enum lossy_listened list
 	q->lower->ops->wake(q->lower);
 }
 
+/* The event callback of the port's owner, for events of the port below. */
 struct above {
 	struct lossy_port *port;
 	nic_event_fn *event;
@@ -318,7 +319,7 @@ static int on_datagram_event(void *ctx, const struct nic_event *ev)
 	return ev->type == NIC_EVENT_UP ? report_up(above, ev, ev->user) : above->event(above->ctx, ev);
 }
 
-static int on_hello(const struct nic_event *ev)
+static int on_connect(const struct nic_event *ev)
 {
 	*ev->reply_len = 0;
 	return ev->handshake_len == sizeof GREETING && memcmp(ev->handshake, GREETING, sizeof GREETING) == 0 ? 0
@@ -330,7 +331,7 @@ static int on_connection_event(void *ctx, const struct nic_event *ev)
 	struct above *above = ctx;
 	struct lossy_port *p = above->port;
 	if (ev->type == NIC_EVENT_CONNECT)
-		return on_hello(ev);
+		return on_connect(ev);
 	if (ev->type == NIC_EVENT_FAILED) {
 		struct nic_event failed = *ev;
 		failed.user = connect_done(p, ev->user);

@@ -77,7 +77,7 @@ struct shm_link {
 
 /** Allocates numbers in [0, SHM_PEERS_MAX), the lowest free one first, so that used ones stay dense. */
 struct shm_numbers {
-	uint64_t taken[SHM_PEERS_MAX / 64];
+	uint64_t taken[SHM_PEERS_MAX / 64]; /* bit i of word w: number 64 w + i is in use */
 };
 
 /** A queue, in memory of its own, so that only the used pages of its tables become resident. An attached link is either

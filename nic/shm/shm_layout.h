@@ -94,21 +94,23 @@ struct shm_doorbells {
 	};
 };
 
+/** Written by the connecting side before it sends the memory; checked once by the accepting side. */
 struct shm_header {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t slots;
-	uint64_t bulk_bytes;
-	uint64_t total_bytes;
+	uint32_t slots;       /* of each direction */
+	uint64_t bulk_bytes;  /* of each direction */
+	uint64_t total_bytes; /* of the memory */
 };
 
 /** Proof of the process of one end: these bytes are at this address of its memory. Written at set-up, before the
  * message that the other end reads it upon. */
 struct shm_process {
-	uint64_t at;
+	uint64_t at; /* address in the process of that end */
 	uint8_t nonce[16];
 };
 
+/** The shared memory of a pair of queues, less the two bulk areas that follow it. */
 struct shm_pair {
 	alignas(4096) struct shm_header header;
 	alignas(64) struct shm_process process[2]; /* of the connecting side, of the accepting side */

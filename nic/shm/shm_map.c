@@ -130,6 +130,7 @@ int shm_pair_map(int fd, void **map)
 	return map_shared(fd, SHM_TOTAL_BYTES, &st, map);
 }
 
+/* The first fields of struct shm_doorbells. */
 struct bells_header {
 	uint64_t magic;
 	uint32_t version, bells;

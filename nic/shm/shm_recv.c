@@ -237,10 +237,11 @@ static inline __attribute__((always_inline)) unsigned recv_hot(struct shm_queue 
 	return n;
 }
 
-/* State of a sweep: packets so far, and the links that had some. */
+/* State of a sweep over the doorbells. */
 struct sweep {
-	struct nic_pkt *pkts;
-	unsigned max, n, turned_hot_n, words;
+	struct nic_pkt *pkts; /* pkts[0, n) are received, of at most `max` */
+	unsigned max, n;
+	unsigned turned_hot_n, words; /* links in turned_hot; doorbell words with rung bells so far */
 	struct shm_link *turned_hot[BELLS_PER_WORD * SWEEP_RUNG_MAX];
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** SHA-256 (FIPS 180-4), for traces that are to be compared: not written against timing. */
+/** SHA-256 (FIPS 180-4), for traces that are to be compared: not written against timing. Any thread. */
 #ifndef FAR_NIC_SIM_SHA256_H
 #define FAR_NIC_SIM_SHA256_H
 
@@ -11,8 +11,8 @@
 
 struct sha256 {
 	uint32_t state[8];
-	uint64_t len;
-	uint8_t block[64];
+	uint64_t len;      /* bytes added so far */
+	uint8_t block[64]; /* the last len % 64 of them */
 };
 
 void sha256_init(struct sha256 *s);

@@ -205,7 +205,7 @@ uint32_t sim_host_incarnation(const struct sim_host *host);
 
 /**
  * Opens the NIC of that rail [0, rails), as a datagram driver; config->args: "rx=N,tx=N,align=N,queues=N,peers=N,
- * hash,copy,hold,kick", each changing what struct sim_nic says. Its ops->name is "sim" at rail 0, "sim1" at rail 1 and
+ * hash,copy,hold,kick", each changing a field of struct sim_nic. Its ops->name is "sim" at rail 0, "sim1" at rail 1 and
  * so on. One port at a time for each rail of a host: -EBUSY. -EPIPE: the host has crashed. Deadlines and now of
  * its operations are of the host's clock. Belongs to the caller until ops->close().
  */
@@ -270,14 +270,14 @@ void sim_heal(struct sim *sim);
 /* ---- statistics ---- */
 
 #define SIM_DROPS(X)                                                                                                   \
-	X(LOSS, "loss")           /* by chance or burst */                                                             \
-	X(PARTITION, "partition") /* the hosts are partitioned, or cut_off */                                          \
-	X(CARRIER, "carrier")     /* the link is down, or no route */                                                  \
-	X(QUEUE, "queue")         /* the output queue, or its switch's buffer, is full */                              \
-	X(MTU, "mtu")             /* longer than the link's MTU */                                                     \
-	X(RING, "ring")           /* the receive ring is full */                                                       \
-	X(CRASHED, "crashed")     /* the host has crashed; with its receive rings */                                   \
-	X(FOREIGN, "foreign")     /* that NIC or queue is not open */
+	X(LOSS, "loss")             /* by chance or burst */                                                           \
+	X(PARTITION, "partition")   /* the hosts are partitioned, or cut_off */                                        \
+	X(CARRIER, "carrier")       /* the link is down, or no route */                                                \
+	X(QUEUE, "queue")           /* the output queue, or its switch's buffer, is full */                            \
+	X(MTU, "mtu")               /* longer than the link's MTU */                                                   \
+	X(RING, "ring")             /* the receive ring is full */                                                     \
+	X(CRASHED, "crashed")       /* the host has crashed; with its receive rings */                                 \
+	X(UNEXPECTED, "unexpected") /* that NIC or queue is not open */
 
 enum sim_drop {
 #define SIM_DROP_NAME(id, text) SIM_DROP_##id,

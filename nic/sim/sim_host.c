@@ -87,7 +87,7 @@ static int nic_check(const struct sim_nic *n, struct nic_err *err)
 	if (!n->body_align || n->body_align > 64 || (n->body_align & (n->body_align - 1)))
 		return sim_error(err, -EINVAL, "sim: bodies aligned to %u; a power of two up to 64", n->body_align);
 	if (n->peers_max < 1 || n->peers_max > 1u << 20)
-		return sim_error(err, -EINVAL, "sim: %u places; 1 to 1048576", n->peers_max);
+		return sim_error(err, -EINVAL, "sim: %u address handles; 1 to 1048576", n->peers_max);
 	return 0;
 }
 

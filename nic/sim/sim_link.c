@@ -247,10 +247,10 @@ static void sent(void *ctx)
 }
 
 /* Sends ICMP "fragmentation needed", which takes as long back as the packet took. */
-static void tell_mtu(void *ctx)
+static void report_mtu(void *ctx)
 {
 	struct sim_packet *p = ctx;
-	sim_nic_told_mtu(p);
+	sim_nic_report_mtu(p);
 	sim_packet_free(p);
 }
 
@@ -263,8 +263,8 @@ static void too_long(struct sim_link *link, struct sim_packet *p)
 	sim_packet_drop(p, SIM_DROP_MTU, link, NULL);
 	if (!message)
 		return;
-	message->told_mtu = link->shape.mtu;
-	if (!sim_schedule(sim, NULL, time_after(sim->now, took), tell_mtu, message))
+	message->reported_mtu = link->shape.mtu;
+	if (!sim_schedule(sim, NULL, time_after(sim->now, took), report_mtu, message))
 		sim_packet_free(message);
 }
 

@@ -13,6 +13,7 @@
 #define PORT_BASE     47000u
 #define PATH_BASE     16384u
 
+/* The formats of libpcap with times in ns, native-endian. */
 struct pcap_file_head {
 	uint32_t magic;
 	uint16_t major, minor;

@@ -39,7 +39,7 @@ static int config_check(const struct sim_host *host, uint32_t rail, const struct
 	if (!config->queues || config->queues > nic->queues_max)
 		return sim_error(err, -EINVAL, "sim: %u queues; 1 to %u", config->queues, nic->queues_max);
 	if (config->head_bytes)
-		return sim_error(err, -EINVAL, "sim: packets have no heads; %u bytes were asked for",
+		return sim_error(err, -EINVAL, "sim: packets have no heads; %u bytes were requested",
 				 config->head_bytes);
 	if (host->state == SIM_CRASHED)
 		return sim_error(err, -EPIPE, "sim: %s has crashed; restart it first", host->config.name);
@@ -87,7 +87,7 @@ static void sim_close(struct nic_port *nic_port)
 		sim_queue_free(port->queues[i]);
 	if (port->event_fd >= 0)
 		close(port->event_fd);
-	free(port->places);
+	free(port->dests);
 	free(port);
 }
 
@@ -199,37 +199,37 @@ static int sim_fd(const struct nic_port *nic_port)
 /* Takes an address handle. SIM_NONE: none is free. */
 static uint32_t place_new(struct sim_port *port)
 {
-	while (port->lowest_free < port->places_n && port->places[port->lowest_free].state != SIM_PLACE_FREE)
+	while (port->lowest_free < port->dests_n && port->dests[port->lowest_free].state != SIM_DEST_FREE)
 		port->lowest_free++;
-	if (port->lowest_free < port->places_n)
+	if (port->lowest_free < port->dests_n)
 		return port->lowest_free;
-	if (port->places_n == port->nic.peers_max)
+	if (port->dests_n == port->nic.peers_max)
 		return SIM_NONE;
-	if (port->places_n == port->places_cap) {
-		port->places_cap = port->places_cap ? 2 * port->places_cap : 16;
-		port->places = realloc(port->places, port->places_cap * sizeof *port->places);
-		must(port->places);
+	if (port->dests_n == port->dests_cap) {
+		port->dests_cap = port->dests_cap ? 2 * port->dests_cap : 16;
+		port->dests = realloc(port->dests, port->dests_cap * sizeof *port->dests);
+		must(port->dests);
 	}
-	memset(&port->places[port->places_n], 0, sizeof *port->places);
-	return port->places_n++;
+	memset(&port->dests[port->dests_n], 0, sizeof *port->dests);
+	return port->dests_n++;
 }
 
-static void place_free(struct sim_port *port, uint32_t i)
+static void dest_free(struct sim_port *port, uint32_t i)
 {
-	port->places[i].state = SIM_PLACE_FREE;
-	port->places[i].attached = false;
+	port->dests[i].state = SIM_DEST_FREE;
+	port->dests[i].attached = false;
 	if (i < port->lowest_free)
 		port->lowest_free = i;
 }
 
-static void place_pending(struct sim_port *port, uint32_t i)
+static void dest_pending(struct sim_port *port, uint32_t i)
 {
-	port->places[i].state = SIM_PLACE_PENDING;
-	port->places[i].next = SIM_NONE;
+	port->dests[i].state = SIM_DEST_PENDING;
+	port->dests[i].next = SIM_NONE;
 	if (port->pending_first == SIM_NONE)
 		port->pending_first = i;
 	else
-		port->places[port->pending_last].next = i;
+		port->dests[port->pending_last].next = i;
 	port->pending_last = i;
 	sim_fd_poke(port->event_fd);
 	sim_host_wake(port->host);
@@ -250,37 +250,37 @@ static int sim_connect(struct nic_port *nic_port, unsigned queue, const struct n
 		return error;
 	uint32_t i = place_new(port);
 	if (i == SIM_NONE)
-		return sim_error(err, -ENOSPC, "sim: more than %u places", port->nic.peers_max);
-	struct sim_place *place = &port->places[i];
-	place->to = port->host->sim->hosts[a.host];
-	place->queue = queue;
-	place->route = remote_queue;
-	place->bytes_max = port->body_max;
-	place->incarnations++;
-	place->attached = false;
-	place->no_such_queue = NIC_ROUTE_QUEUE(remote_queue) >= a.queues || (!a.hash && NIC_ROUTE_FLOW(remote_queue));
-	place->user = user;
-	place_pending(port, i);
+		return sim_error(err, -ENOSPC, "sim: more than %u address handles", port->nic.peers_max);
+	struct sim_dest *dest = &port->dests[i];
+	dest->to = port->host->sim->hosts[a.host];
+	dest->queue = queue;
+	dest->route = remote_queue;
+	dest->bytes_max = port->body_max;
+	dest->incarnations++;
+	dest->attached = false;
+	dest->no_such_queue = NIC_ROUTE_QUEUE(remote_queue) >= a.queues || (!a.hash && NIC_ROUTE_FLOW(remote_queue));
+	dest->user = user;
+	dest_pending(port, i);
 	return 0;
 }
 
 static void report(struct sim_port *port, uint32_t i, nic_event_fn *event, void *ctx)
 {
-	struct sim_place *place = &port->places[i];
-	struct nic_event ev = {.type = NIC_EVENT_UP, .peer = i, .queue = place->queue, .user = place->user};
+	struct sim_dest *dest = &port->dests[i];
+	struct nic_event ev = {.type = NIC_EVENT_UP, .peer = i, .queue = dest->queue, .user = dest->user};
 	char text[96];
-	if (place->no_such_queue) {
+	if (dest->no_such_queue) {
 		snprintf(text, sizeof text, "sim: the peer has no queue %u, or no path %u",
-			 NIC_ROUTE_QUEUE(place->route), NIC_ROUTE_FLOW(place->route));
+			 NIC_ROUTE_QUEUE(dest->route), NIC_ROUTE_FLOW(dest->route));
 		ev = (struct nic_event){.type = NIC_EVENT_FAILED,
-					.user = place->user,
+					.user = dest->user,
 					.peer = NIC_PEER_NONE,
-					.queue = place->queue,
+					.queue = dest->queue,
 					.error = -ECHRNG,
 					.text = text};
-		place_free(port, i);
+		dest_free(port, i);
 	} else {
-		place->state = SIM_PLACE_UP;
+		dest->state = SIM_DEST_UP;
 	}
 	event(ctx, &ev);
 }
@@ -295,9 +295,9 @@ static uint64_t sim_port_step(struct nic_port *nic_port, uint64_t now, nic_event
 		sim_fd_clear(port->event_fd);
 	while (port->pending_first != SIM_NONE) {
 		uint32_t i = port->pending_first;
-		port->pending_first = port->places[i].next;
-		if (port->places[i].state == SIM_PLACE_DROPPED)
-			place_free(port, i);
+		port->pending_first = port->dests[i].next;
+		if (port->dests[i].state == SIM_DEST_DROPPED)
+			dest_free(port, i);
 		else
 			report(port, i, event, ctx);
 	}
@@ -307,23 +307,23 @@ static uint64_t sim_port_step(struct nic_port *nic_port, uint64_t now, nic_event
 static void sim_drop(struct nic_port *nic_port, uint32_t peer)
 {
 	struct sim_port *port = sim_port_of(nic_port);
-	if (peer >= port->places_n)
+	if (peer >= port->dests_n)
 		return;
-	if (port->places[peer].state == SIM_PLACE_PENDING)
-		port->places[peer].state = SIM_PLACE_DROPPED;
-	else if (port->places[peer].state == SIM_PLACE_UP)
-		place_free(port, peer);
+	if (port->dests[peer].state == SIM_DEST_PENDING)
+		port->dests[peer].state = SIM_DEST_DROPPED;
+	else if (port->dests[peer].state == SIM_DEST_UP)
+		dest_free(port, peer);
 }
 
-void sim_nic_told_mtu(const struct sim_packet *p)
+void sim_nic_report_mtu(const struct sim_packet *p)
 {
 	struct sim_port *port = p->from->rails[p->rail].port;
-	uint32_t most = p->told_mtu - SIM_HEADERS;
-	if (!port || port->dead || port->number != p->port || p->place >= port->places_n)
+	uint32_t most = p->reported_mtu - SIM_HEADERS;
+	if (!port || port->dead || port->number != p->port || p->dest >= port->dests_n)
 		return;
-	struct sim_place *place = &port->places[p->place];
-	if (place->state == SIM_PLACE_UP && place->incarnations == p->place_incarnation && most < place->bytes_max)
-		place->bytes_max = most;
+	struct sim_dest *dest = &port->dests[p->dest];
+	if (dest->state == SIM_DEST_UP && dest->incarnations == p->dest_incarnation && most < dest->bytes_max)
+		dest->bytes_max = most;
 }
 
 #define PORT_OPS(text)                                                                                                 \

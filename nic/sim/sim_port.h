@@ -8,19 +8,23 @@
 #define SIM_ADDR_BYTES  20u
 #define SIM_BYTES_LEAST 1024u /* smallest tx_bytes_max(): see nic/nic.h */
 
+/** A port's address, packed into SIM_ADDR_BYTES. */
 struct sim_addr {
-	uint64_t world;
-	uint32_t host;
+	uint64_t world; /* identity of the simulated world: addresses of another one are not valid here */
+	uint32_t host;  /* number */
 	uint8_t rail, queues;
-	bool hash;
+	bool hash; /* flows reach queues by a hash, as at a card with RSS */
 };
 
-enum sim_place_state { SIM_PLACE_FREE, SIM_PLACE_PENDING, SIM_PLACE_DROPPED, SIM_PLACE_UP };
+/** FREE → PENDING (connect) → UP (step reports it) → FREE (drop); or PENDING → DROPPED → FREE (at the next step). */
+enum sim_dest_state { SIM_DEST_FREE, SIM_DEST_PENDING, SIM_DEST_DROPPED, SIM_DEST_UP };
 
-struct sim_place {
-	enum sim_place_state state;
+/** An address handle. */
+struct sim_dest {
+	enum sim_dest_state state;
 	struct sim_host *to;
-	uint32_t queue, route;
+	uint32_t queue;     /* of this port */
+	uint32_t route;     /* NIC_ROUTE(): queue and flow at the other port */
 	uint32_t bytes_max; /* path MTU as discovered so far */
 	uint32_t incarnations;
 	uint32_t next; /* pending */
@@ -43,8 +47,8 @@ struct sim_queue {
 	bool armed;
 	bool woken;                 /* wake_fd is readable, or will be when it is created */
 	bool starved;               /* tx_reserve() returned -EAGAIN */
-	uint64_t tx_bytes, tx_most; /* bodies that wait for the wire; tx_waiting() is to be asked again when they are no
-				       more than that. UINT64_MAX: it need not */
+	uint64_t tx_bytes, tx_most; /* bodies that wait for the wire; tx_waiting() is to be called again when they are
+				       no more than that. UINT64_MAX: it need not */
 	int wake_fd;                /* -1: not created yet */
 };
 
@@ -57,8 +61,8 @@ struct sim_port {
 	uint32_t body_max;
 	uint32_t queues_n;
 	struct sim_queue *queues[SIM_QUEUES_MAX];
-	struct sim_place *places;
-	uint32_t places_n, places_cap, lowest_free;
+	struct sim_dest *dests;
+	uint32_t dests_n, dests_cap, lowest_free;
 	uint32_t pending_first, pending_last;
 	int event_fd; /* -1: not created yet */
 	struct nic_stats stats;

@@ -43,32 +43,32 @@ static void rouse(struct sim_queue *q)
 
 /* ---- address handles ---- */
 
-static struct sim_place *place_of(const struct sim_queue *q, uint32_t peer)
+static struct sim_dest *dest_of(const struct sim_queue *q, uint32_t peer)
 {
-	struct sim_place *place = peer < q->port->places_n ? &q->port->places[peer] : NULL;
-	return place && place->state == SIM_PLACE_UP && place->queue == q->index ? place : NULL;
+	struct sim_dest *dest = peer < q->port->dests_n ? &q->port->dests[peer] : NULL;
+	return dest && dest->state == SIM_DEST_UP && dest->queue == q->index ? dest : NULL;
 }
 
-static struct sim_place *attached(const struct sim_queue *q, uint32_t peer)
+static struct sim_dest *attached(const struct sim_queue *q, uint32_t peer)
 {
-	struct sim_place *place = place_of(q, peer);
-	return place && place->attached ? place : NULL;
+	struct sim_dest *dest = dest_of(q, peer);
+	return dest && dest->attached ? dest : NULL;
 }
 
 static int sim_attach(struct nic_queue *nq, uint32_t peer)
 {
-	struct sim_place *place = place_of(sim_queue_of(nq), peer);
-	if (!place || place->attached)
+	struct sim_dest *dest = dest_of(sim_queue_of(nq), peer);
+	if (!dest || dest->attached)
 		return -EINVAL;
-	place->attached = true;
+	dest->attached = true;
 	return 0;
 }
 
 static void sim_detach(struct nic_queue *nq, uint32_t peer)
 {
-	struct sim_place *place = place_of(sim_queue_of(nq), peer);
-	if (place)
-		place->attached = false;
+	struct sim_dest *dest = dest_of(sim_queue_of(nq), peer);
+	if (dest)
+		dest->attached = false;
 }
 
 /* ---- receiving ---- */
@@ -139,7 +139,7 @@ void sim_nic_receive(struct sim_packet *p)
 	} else if (!q) {
 		if (host->rails[p->rail].port)
 			host->rails[p->rail].port->stats.rx_unexpected++;
-		sim_packet_drop(p, SIM_DROP_FOREIGN, NULL, host);
+		sim_packet_drop(p, SIM_DROP_UNEXPECTED, NULL, host);
 	} else if (p->kick) {
 		kicked(q, p);
 	} else if (q->rx_used >= q->port->nic.rx_slots) {
@@ -203,16 +203,16 @@ static void sim_release(struct nic_queue *nq, uint32_t peer, uint64_t cookie)
 /* ---- sending ---- */
 
 /* Path MTU as discovered so far. */
-static uint32_t eager_max(const struct sim_port *port, const struct sim_place *place)
+static uint32_t eager_max(const struct sim_port *port, const struct sim_dest *dest)
 {
 	uint32_t link = port->host->rails[port->rail].up->shape.mtu - SIM_HEADERS;
-	return place->bytes_max < link ? place->bytes_max : link;
+	return dest->bytes_max < link ? dest->bytes_max : link;
 }
 
 /* Not below the minimum of nic.h: such packets are fragmented by IP if necessary. */
-static uint32_t bytes_max(const struct sim_port *port, const struct sim_place *place)
+static uint32_t bytes_max(const struct sim_port *port, const struct sim_dest *dest)
 {
-	uint32_t most = eager_max(port, place);
+	uint32_t most = eager_max(port, dest);
 	most = most < SIM_BYTES_LEAST ? SIM_BYTES_LEAST : most;
 	return most < port->body_max ? most : port->body_max;
 }
@@ -265,25 +265,25 @@ static uint64_t sim_tx_waiting(struct nic_queue *nq, uint64_t most)
 static uint64_t sim_tx_bytes_max(struct nic_queue *nq, uint32_t peer)
 {
 	const struct sim_queue *q = sim_queue_of(nq);
-	const struct sim_place *place = attached(q, peer);
-	return place ? bytes_max(q->port, place) : 0;
+	const struct sim_dest *dest = attached(q, peer);
+	return dest ? bytes_max(q->port, dest) : 0;
 }
 
 static void aim(struct sim_queue *q, struct sim_packet *p, uint32_t peer)
 {
 	struct sim_port *port = q->port;
-	const struct sim_place *place = &port->places[peer];
+	const struct sim_dest *dest = &port->dests[peer];
 	p->from = port->host;
-	p->to = place->to;
+	p->to = dest->to;
 	p->port = port->number;
-	p->place = peer;
-	p->place_incarnation = place->incarnations;
+	p->dest = peer;
+	p->dest_incarnation = dest->incarnations;
 	p->rail = (uint8_t)port->rail;
 	p->from_queue = (uint16_t)q->index;
-	p->to_queue = (uint16_t)NIC_ROUTE_QUEUE(place->route);
-	p->path = (uint16_t)NIC_ROUTE_FLOW(place->route);
-	p->fragments = p->len > eager_max(port, place);
-	p->flow = flow_of(p, place->route);
+	p->to_queue = (uint16_t)NIC_ROUTE_QUEUE(dest->route);
+	p->path = (uint16_t)NIC_ROUTE_FLOW(dest->route);
+	p->fragments = p->len > eager_max(port, dest);
+	p->flow = flow_of(p, dest->route);
 }
 
 static void launch(struct sim_queue *q, struct sim_packet *p)

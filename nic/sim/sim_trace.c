@@ -6,6 +6,7 @@
 
 enum { TRACE_BYTES = 64, TRACE_NOTE = 0xff };
 
+/* A record of a trace as it is hashed: bytes[0, n). */
 struct record {
 	uint8_t bytes[TRACE_BYTES];
 	unsigned n;

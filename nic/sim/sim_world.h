@@ -41,12 +41,14 @@ struct sim_slot {
 	uint32_t next, prev; /* parked; next: free as well */
 };
 
+/** The events of a world: a heap by time and order, whose entries name slots; parked ones are in no heap. */
 struct sim_events {
 	struct sim_heap_entry *heap;
 	struct sim_slot *slots;
-	uint32_t heap_n, heap_cap, slots_n, slots_cap, pending, pending_max, limit;
-	uint32_t free_slot;
-	uint64_t order, done;
+	uint32_t heap_n, heap_cap, slots_n, slots_cap;
+	uint32_t pending, pending_max, limit; /* events now, at most so far, at most allowed */
+	uint32_t free_slot;                   /* first of the list of free slots; SIM_NONE: none */
+	uint64_t order, done;                 /* events ever scheduled, which orders those of one time; and ever run */
 };
 
 /* ---- packets ---- */
@@ -65,8 +67,8 @@ struct sim_packet {
 	uint64_t memory;    /* bytes of this block */
 	uint32_t len, wire; /* bytes of the body; on the wire of its present link */
 	uint32_t port;      /* number of the port that sent it */
-	uint32_t place, place_incarnation;
-	uint32_t told_mtu;
+	uint32_t dest, dest_incarnation;
+	uint32_t reported_mtu;
 	uint32_t cookie; /* index in the receiver's table of held packets */
 	uint16_t from_queue, to_queue, path;
 	uint8_t rail, priority, lane; /* lane: queue of the link that it waits in */
@@ -100,9 +102,10 @@ struct sim_fate {
 	struct sim_random *corrupt_by, *cut_by;
 };
 
+/** A switch's shared buffer. */
 struct sim_switch {
 	uint32_t number;
-	uint64_t used, used_max;
+	uint64_t used, used_max; /* bytes that wait in its queues, and the largest number so far */
 };
 
 struct sim_link {
@@ -129,6 +132,7 @@ struct sim_link {
 	uint64_t begun;
 };
 
+/** What is disturbed between two hosts, in one direction. */
 struct sim_pair {
 	uint32_t to;
 	struct sim_disturber disturber;
@@ -233,7 +237,7 @@ void sim_host_carrier(struct sim_host *host, uint32_t rail, bool up);
 void sim_nic_receive(struct sim_packet *p);
 /* The packet has left its transmit ring. */
 void sim_nic_sent(struct sim_packet *p, bool dropped);
-void sim_nic_told_mtu(const struct sim_packet *p);
+void sim_nic_report_mtu(const struct sim_packet *p);
 void sim_nic_crash(struct sim_host *host);
 
 /* sim_trace.c, sim_pcap.c */

@@ -37,6 +37,7 @@ struct udp_iface {
 	bool preferred; /* source address of the default route */
 };
 
+/** The host's addresses that are up: at[0, n). */
 struct udp_ifaces {
 	unsigned n;
 	struct udp_iface at[UDP_IFACES_MAX];

@@ -2,7 +2,7 @@
 /** The port, its destinations and its queues. A queue has one socket for all addresses of both families, or one for
  * each address if it listens at certain ones only. It sends a batch of packets at the flush, and receives into a few
  * buffers of the largest datagram. Fields of a queue belong to its poller (the thread that holds the queue's shard),
- * fields of a port to the control thread, unless the comment says otherwise. */
+ * fields of a port to the control thread, unless the comment names another thread. */
 #ifndef NIC_UDP_PORT_H
 #define NIC_UDP_PORT_H
 

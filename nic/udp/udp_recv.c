@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Receiving. Poller. At low load each read is one recv(): recvmmsg() with UDP_GRO costs a tenth more per packet. After
- * several successful reads in a row one recvmmsg() looks whether several packets wait. If so the queue becomes busy and
- * uses it, until reads find single packets again.
+ * The receive half of a queue: udp_recv() reads the sockets and returns a nic_pkt for each datagram. Poller.
+ *
+ * At low load each read is one recv(): recvmmsg() with UDP_GRO costs a tenth more per packet. After several successful
+ * reads in a row one recvmmsg() checks whether several packets wait. If so the queue becomes busy and uses it, until
+ * reads find single packets again.
  *
  * With several sockets, recently used ones are polled every time, the others now and then, and all before a sleep.
  *
@@ -241,7 +243,7 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 	if (q->batched && !placed)
 		q->full_reads = full ? q->full_reads + 1 : 0;
 	if (n > 0 && q->batched && !placed) {
-		/* The next call asks for as many messages as this one found, since a failed extra read costs half a
+		/* The next call requests as many messages as this one found, since a failed extra read costs half a
 		 * read; for twice as many if messages were left twice in a row; but for at most 64 KiB by the average
 		 * size. */
 		uint64_t fit = bytes ? UDP_RX_BUFFER * (uint64_t)n / bytes : UDP_READS;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sending. Poller. Packets are written into the arena and sent at the flush: a single one by sendto(), equal ones to
- * the same destination as a run that the kernel segments (UDP_SEGMENT), several messages by one sendmmsg(). The
- * socket's TOS is that of the highest priority; other priorities set theirs by a cmsg, so a small urgent message still
- * costs one sendto(). Packets for which the socket buffer has no room stay and are retried by the next flush or recv;
- * refused packets are dropped and counted. */
+/** The send half of a queue. Poller. Packets are written into the arena and sent at the flush: a single one by
+ * sendto(), equal ones to the same destination as a run that the kernel segments (UDP_SEGMENT), several messages by one
+ * sendmmsg(). The socket's TOS is that of the highest priority; other priorities set theirs by a cmsg, so a small
+ * urgent message still costs one sendto(). Packets for which the socket buffer has no room stay and are retried by the
+ * next flush or recv; refused packets are dropped and counted. */
 #include "nic/udp/udp_port.h"
 
 #include <errno.h>

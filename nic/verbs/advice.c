@@ -14,6 +14,7 @@
 /* GIDs printed of each port: an interface may have many addresses. */
 #define GIDS_PRINTED 8
 
+/* A text being written: the next byte, and the bytes that are left behind it. */
 struct page {
 	char *at;
 	size_t left;

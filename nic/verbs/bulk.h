@@ -98,7 +98,7 @@ void verbs_bulk_conn_destroyed(struct verbs_conn *c);
 /** True if the device has enough memory windows of type 2 for a connection. Without windows the peer could read more
  * than the message. */
 bool verbs_has_windows(const struct ibv_device_attr *limits);
-/** Checks that the device supports what bulk= asks for. */
+/** Checks that the device supports the value of bulk=. */
 int verbs_bulk_check(const struct verbs_port *p, struct nic_err *err);
 int verbs_bulk_open(struct verbs_queue *q, struct nic_err *err);
 /** Frees what belongs to the device. */
@@ -110,7 +110,7 @@ void verbs_bulk_release(struct verbs_conn *c);
 
 /* ---- bulk_probe.c: control thread ---- */
 
-/** 0 if bulk is safe on this device without being asked for, or -errno with the reason, worded to follow "PORT: ".
+/** 0 if bulk is safe on this device without bulk=, or -errno with the reason, worded to follow "PORT: ".
  * Probes the device's memory windows for some milliseconds, VERBS_PROBE_NS at most. */
 int verbs_bulk_probe(const struct verbs_choice *on, const struct ibv_device_attr *limits, struct nic_err *why);
 

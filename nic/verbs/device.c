@@ -55,7 +55,7 @@ static unsigned rank_gid(struct search *s, const char *device, const struct ibv_
 		return RANK_NONE;
 	if (!s->config->beyond_host && !loopback) {
 		record_defect(s, DEFECT_NETWORK, -EPERM,
-			      "verbs: %s, %s, leads to other hosts: give the group a key (FAR_KEY_FILE) or say "
+			      "verbs: %s, %s, leads to other hosts: give the group a key (FAR_KEY_FILE) or set "
 			      "security=none, "
 			      "or use "
 			      "shm",

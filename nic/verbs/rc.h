@@ -96,14 +96,15 @@ enum verbs_refusal {
 
 /** The number of the last request from a remote queue to one of ours. */
 struct verbs_last_request {
-	struct verbs_last_request *next, *later;
+	struct verbs_last_request *next;  /* of the hash bucket */
+	struct verbs_last_request *later; /* of all, by age: the oldest is forgotten first */
 	const struct verbs_queue *queue;
-	uint32_t qpn, qkey;
-	uint64_t number;
+	uint32_t qpn, qkey; /* name of the remote queue */
+	uint64_t number;    /* later requests have a higher one */
 };
 
-/** A mailbox entry: tells the other side that something of its owner has changed. Each entry is in its mailbox at most
- * once. */
+/** A mailbox entry: notifies the other side that something of its owner has changed. Each entry is in its mailbox at
+ * most once. */
 struct verbs_mail {
 	struct verbs_mail *next;
 	_Atomic bool queued; /* 1: in a mailbox. Both sides exchange it: a sender that finds it set need not push; the
@@ -299,7 +300,7 @@ struct sockaddr_storage verbs_rc_sockaddr(const uint8_t gid[16], uint16_t servic
 
 int verbs_rc_open(struct verbs_port *p, struct nic_err *err);
 uint64_t verbs_rc_step(struct verbs_port *p, uint64_t now);
-/** Asks the worker threads to end. */
+/** Stops the worker threads: they end after their present job. */
 void verbs_rc_stop(struct verbs_port *p);
 bool verbs_rc_ended(const struct verbs_port *p);
 /** Joins the worker threads and destroys all connections; buffers stay. */
@@ -412,13 +413,13 @@ void verbs_rc_drop_all(struct verbs_queue *q);
 /* ---- mailboxes ---- */
 
 /** True if the entry was not in the mailbox. */
-static inline bool verbs_mail_push(_Atomic(struct verbs_mail *) *to, struct verbs_mail *note)
+static inline bool verbs_mail_push(_Atomic(struct verbs_mail *) *to, struct verbs_mail *mail)
 {
-	if (atomic_exchange_explicit(&note->queued, true, memory_order_acq_rel))
+	if (atomic_exchange_explicit(&mail->queued, true, memory_order_acq_rel))
 		return false;
-	note->next = atomic_load_explicit(to, memory_order_relaxed);
+	mail->next = atomic_load_explicit(to, memory_order_relaxed);
 	/* Pairs with the exchange in verbs_mail_take(). */
-	while (!atomic_compare_exchange_weak_explicit(to, &note->next, note, memory_order_release,
+	while (!atomic_compare_exchange_weak_explicit(to, &mail->next, mail, memory_order_release,
 						      memory_order_relaxed))
 		;
 	return true;
@@ -430,9 +431,9 @@ static inline struct verbs_mail *verbs_mail_take(_Atomic(struct verbs_mail *) *f
 	return atomic_exchange_explicit(from, NULL, memory_order_acquire);
 }
 
-static inline void verbs_mail_clear(struct verbs_mail *note)
+static inline void verbs_mail_clear(struct verbs_mail *mail)
 {
-	atomic_exchange_explicit(&note->queued, false, memory_order_acq_rel);
+	atomic_exchange_explicit(&mail->queued, false, memory_order_acq_rel);
 }
 
 static inline enum verbs_conn_phase verbs_phase(const struct verbs_conn *c)
@@ -446,16 +447,16 @@ static inline void verbs_phase_set(struct verbs_conn *c, enum verbs_conn_phase p
 }
 
 /** Control thread and worker threads: notifies the poller. */
-static inline void verbs_notify_poller(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_mail *note)
+static inline void verbs_notify_poller(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_mail *mail)
 {
-	verbs_mail_push(&rcq->to_poller, note);
+	verbs_mail_push(&rcq->to_poller, mail);
 	verbs_signal(q->event_fd);
 }
 
 /** Poller: notifies the control thread. */
-static inline void verbs_notify_control(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_mail *note)
+static inline void verbs_notify_control(struct verbs_queue *q, struct verbs_rcq *rcq, struct verbs_mail *mail)
 {
-	if (verbs_mail_push(&rcq->to_control, note))
+	if (verbs_mail_push(&rcq->to_control, mail))
 		verbs_signal(q->port->event_fd);
 }
 

@@ -45,9 +45,9 @@ void verbs_remote_put(struct verbs_queue *q, struct verbs_remote *r)
 		q->port->rc->unreferenced++;
 }
 
-static bool is_queued(struct verbs_mail *note)
+static bool is_queued(struct verbs_mail *mail)
 {
-	return atomic_load_explicit(&note->queued, memory_order_acquire);
+	return atomic_load_explicit(&mail->queued, memory_order_acquire);
 }
 
 /* Without destinations the poller only accesses remote queues whose mail it is reading. */

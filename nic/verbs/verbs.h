@@ -2,7 +2,7 @@
 /** Declarations shared by the files of the verbs driver. A port is one port of an RDMA device; each of its queues is an
  * unreliable-datagram (UD) queue pair with completion queues of its own. Packets are received and written in registered
  * memory of the queue. Fields of a queue belong to its poller (the thread that holds the queue's shard), fields of a
- * port to the control thread, unless the comment says otherwise. */
+ * port to the control thread, unless the comment names another thread. */
 #ifndef NIC_VERBS_VERBS_H
 #define NIC_VERBS_VERBS_H
 
@@ -339,7 +339,7 @@ int verbs_blob_read(const struct nic_addr *addr, struct verbs_blob *out, struct 
 /* ---- address_handle.c: control thread, and the resolver thread ---- */
 
 int verbs_resolver_open(struct verbs_port *p, struct nic_err *err);
-/** Asks the resolver thread to end, which takes as long as the kernel resolves one address. May be called several
+/** Stops the resolver thread, which ends once the kernel has resolved its present address. May be called several
  * times. */
 void verbs_resolver_stop(struct verbs_port *p);
 /** Joins the resolver thread. */
@@ -408,7 +408,7 @@ int verbs_events_open(struct verbs_port *p, struct nic_err *err);
 uint64_t verbs_events_step(struct verbs_port *p, uint64_t now);
 /** Adds the descriptor to the port's epoll, so that step() is called. */
 bool verbs_epoll_add(struct verbs_port *p, int fd);
-/** Asks the pollers of all queues to stop using the device: it was removed or has failed. */
+/** Requests that the pollers of all queues stop using the device: it was removed or has failed. */
 void verbs_release_device(struct verbs_port *p);
 /** Returns -errno and describes in `err` why the port is down; 0: it is up. */
 int verbs_down_error(const struct verbs_port *p, struct nic_err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Runs one figure of a peer: the measuring process is the parent, the serving process its child. */
+/** Runs one figure of a peer: the measuring process is the parent, the serving process its child.
+ * Main thread of each process. */
 #include "bench.h"
 #include "clock.h"
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LEAVE_S   20 /* until a server that was asked to stop is killed */
+#define LEAVE_S   20 /* from the request to stop until the server is killed */
 #define GUARD_S   50 /* beyond the time of the measurement, until the processes end by SIGALRM */
 #define FINE      7  /* bits of a histogram's bucket below the highest one: 0.8 % */
 #define BUCKETS   ((65 - FINE) << FINE)

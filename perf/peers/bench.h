@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The part that all programs of this folder share: two pinned processes, the clock, the messages, and one figure.
+ * Main thread of each process.
  *
  * A program measures one figure: `bytes` per request, `depth` requests in flight, echo or sink. bench_main() forks the
  * serving process before the library of the peer is touched; both sides exchange addresses over a socket pair.

@@ -3,6 +3,7 @@
  * Cap'n Proto RPC over a Unix socket, by capnp/rpc-twoparty.h and the event loop of KJ ("Using the RPC system",
  * capnproto.org/cxxrpc.html). The server answers with setReply(), a copy into the message; the client builds each
  * request in a message of the size it needs (sizeHint, capnp/capability.h). Promise::wait() blocks in poll(2).
+ * Main thread of each process.
  */
 #include "bench.h"
 #include "call.capnp.h"

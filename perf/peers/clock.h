@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The clock of all figures: the TSC where it is invariant (CPUID 80000007h, EDX bit 8), else CLOCK_MONOTONIC. */
+/** The clock of all figures: the TSC where it is invariant (CPUID 80000007h, EDX bit 8), else CLOCK_MONOTONIC.
+ * Main thread of each process. */
 #ifndef PEERS_CLOCK_H
 #define PEERS_CLOCK_H
 

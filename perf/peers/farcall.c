@@ -3,6 +3,7 @@
  * Farcall, through its public headers and libfarcall.so. Each process holds its shard and polls it
  * (far_shard_acquire()). shm, udp: messages to an inline handler, far_msg_send() and far_reply(). typed: far::add of
  * two tensors of two floats over shm; far_rpc_sync() alone, far_rpc_async() and futures with several in flight.
+ * Main thread of each process.
  */
 #include "bench.h"
 #include <arpa/inet.h>

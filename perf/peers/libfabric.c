@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * libfabric: messages of a reliable datagram endpoint, as fi_pingpong -e rdm -m msg sends them (fi_pingpong(1)).
+ * Main thread of each process.
  *
  * Providers: shm (fi_shm(7)), and tcp under ofi_rxm (fi_rxm(7): RDM over the message endpoints of fi_tcp(7)). Receives
  * are posted ahead for all requests in flight; requests below inject_size go by fi_inject() (fi_msg(3)), longer ones by

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The round trip of a cache line between two CPUs: two lines, one written by each process. */
+/** The round trip of a cache line between two CPUs: two lines, one written by each process.
+ * Main thread of each process. */
 #include "bench.h"
 #include "clock.h"
 #include <sched.h>

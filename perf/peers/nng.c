@@ -3,7 +3,7 @@
  * nng over ipc. Settings by the manual pages of nng 1.5: a pair of sockets, because one context of nng_req(7) keeps one
  * request in flight (nng_pair(7)); ipc (nng_ipc(7)); no limit of a message (nng_options(5), NNG_OPT_RECVMAXSZ); room
  * for all that is in flight (NNG_OPT_SENDBUF, NNG_OPT_RECVBUF). nng_recvmsg(3) blocks. Messages are built by
- * nng_msg_append(3), which copies.
+ * nng_msg_append(3), which copies. Main thread of each process.
  */
 #include "bench.h"
 #include <nng/nng.h>

@@ -2,7 +2,7 @@
 /**
  * The floor of the loopback: sockets without a protocol of requests. Non-blocking, polled by recv(2), as in
  * tcp(7) (TCP_NODELAY), udp(7), send(2) and recv(2) with MSG_DONTWAIT. A datagram holds at most 65507 bytes, so udp
- * has the small figures alone.
+ * has the small figures alone. Main thread of each process.
  */
 #include "bench.h"
 #include <arpa/inet.h>

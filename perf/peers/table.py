@@ -55,7 +55,7 @@ def head():
 
 
 def lines_of(row, result):
-    """Two lines: the medians; noise and ratio. Or one that says why there are none."""
+    """Two lines: the medians; noise and ratio. Or one with the reason why there are none."""
     if result["state"] != "measured":
         label = {"invalid": "INVALID", "failed": "FAILED", "absent": "absent"}[result["state"]]
         lines = textwrap.wrap("%s: %s" % (label, result["why"]), WIDTH - NAME)

@@ -22,7 +22,7 @@ def ucx_perftest(output):
 
 
 def fi_pingpong(output):
-    """Round trip of `fi_pingpong -S N`, ns: twice the mean of one direction, of which it prints two digits."""
+    """Round trip of `fi_pingpong -S N`, ns: twice the mean of one direction, which is printed with two digits."""
     lines = [line.split() for line in output.splitlines() if line.strip()]
     for head, line in zip(lines, lines[1:]):
         if "usec/xfer" not in head:

@@ -2,6 +2,7 @@
 /**
  * Flows on stacks of their own: what a switch keeps, on every machine that it is written for. Plain C without the rest
  * of the library, since it is also compiled for machines that are only emulated (stack_switch.sh).
+ * The test's thread, and threads that it starts.
  */
 #include "base/stack_switch.h"
 

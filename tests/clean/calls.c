@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The mixed calls of the clean-path test, and their handlers. */
+/** The mixed calls of the clean-path test, and their handlers.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "calls.h"
 
 #include "watch.h"
@@ -59,7 +60,7 @@ MESSAGE(post_message)
 	CHECK(watched());
 }
 
-/* Asks the caller the same, one level less deep. */
+/* Calls the same function of the caller, one level less deep. */
 HANDLER(nest)
 {
 	struct far_val below = far_int(-1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The mixed calls of the clean-path test: what is called, and the handlers that call it. */
+/** The mixed calls of the clean-path test: what is called, and the handlers that call it.
+ * Main thread of each process. */
 #ifndef CALLS_H
 #define CALLS_H
 

@@ -19,7 +19,7 @@ static enum far_progress progress;
 static unsigned shards;
 static struct far_future *arming;
 /* The other worker's question whether this one is done. */
-static _Atomic(struct far_deferred *) asked;
+static _Atomic(struct far_deferred *) deferred;
 static _Atomic bool over;
 /* A handler may be called before far_init_rpc() has returned here, and before all threads are watched. */
 enum stage { STARTED, JOINED, ARMED };
@@ -33,10 +33,10 @@ enum far_status calls_arm(struct far_req *req, const struct far_val *args, size_
 	return far_return(req, NULL);
 }
 
-/* Any shard, any thread: whoever comes second answers. */
+/* Any shard, any thread: the second caller answers. */
 static void answer_end(void)
 {
-	struct far_deferred *d = atomic_load(&over) ? atomic_exchange(&asked, NULL) : NULL;
+	struct far_deferred *d = atomic_load(&over) ? atomic_exchange(&deferred, NULL) : NULL;
 	if (d)
 		far_deferred_return(d, NULL);
 }
@@ -51,7 +51,7 @@ enum far_status calls_end(struct far_req *req, const struct far_val *args, size_
 {
 	struct far_deferred *d;
 	CHECK(far_defer(req, &d) == FAR_OK);
-	atomic_store(&asked, d);
+	atomic_store(&deferred, d);
 	answer_end();
 	return FAR_OK;
 }

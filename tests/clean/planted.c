@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Linked with --wrap for the two functions: calls of them come here. Each is called from another file of the engine. */
+/* Linked with --wrap for the two functions: calls of them come here. Each is called from another file of the engine.
+ * Main thread of each process. */
 #include "planted.h"
 
 #include "core/call.h"
@@ -26,7 +27,7 @@ static void give_back(void)
 	free(p);
 }
 
-static void ask_system(void)
+static void query_system(void)
 {
 	syscall(SYS_getpid);
 }
@@ -50,12 +51,13 @@ struct planted {
 static const struct planted all[] = {
 	{"malloc(16) where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, allocate, "called malloc(16)", 0},
 	{"free() where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, give_back, "called free(0)", 0},
-	{"getpid() where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, ask_system, "made system call", SYS_getpid},
+	{"getpid() where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, query_system, "made system call", SYS_getpid},
 	{"a lock where answers arrive", CALLER, FAR_PROGRESS_DEDICATED, lock, "called pthread_mutex_lock", 0},
 	{"malloc(16) where requests arrive", CALLEE, FAR_PROGRESS_DEDICATED, allocate, "called malloc(16)", 0},
-	{"getpid() where requests arrive", CALLEE, FAR_PROGRESS_DEDICATED, ask_system, "made system call", SYS_getpid},
+	{"getpid() where requests arrive", CALLEE, FAR_PROGRESS_DEDICATED, query_system, "made system call",
+	 SYS_getpid},
 	{"malloc(16) on a thread that waits", CALLER, FAR_PROGRESS_SHARED, allocate, "called malloc(16)", 0},
-	{"getpid() on a thread that waits", CALLEE, FAR_PROGRESS_SHARED, ask_system, "made system call", SYS_getpid},
+	{"getpid() on a thread that waits", CALLEE, FAR_PROGRESS_SHARED, query_system, "made system call", SYS_getpid},
 };
 const unsigned planted_n = sizeof all / sizeof *all;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Faults that the test must find, planted by the linker into functions of the path; in a program of its own. */
+/** Faults that the test must find, planted by the linker into functions of the path; in a program of its own.
+ * Main thread of each process. */
 #ifndef PLANTED_H
 #define PLANTED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The clean-path test without planted defects. */
+/** The clean-path test without planted defects. Main thread of each process. */
 #include "planted.h"
 
 const unsigned planted_n = 0;

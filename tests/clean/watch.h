@@ -2,7 +2,7 @@
 /**
  * Watching a thread: from watch_thread() on it may make the declared system calls only, and neither allocate nor take
  * a lock. What it does all the same is reported on stderr, with a backtrace, and ends the process with WATCH_STATUS.
- * For the rest of the thread's life: a filter of system calls cannot be taken off.
+ * Until the thread ends: a filter of system calls cannot be taken off.
  */
 #ifndef WATCH_H
 #define WATCH_H
@@ -27,7 +27,7 @@ bool watched(void);
 /** Writes to stderr, from a watched thread too. */
 __attribute__((format(printf, 1, 2))) void watch_print(const char *format, ...);
 
-/** For whoever replaces a function that the path must not call: ends the process if the thread is watched. */
+/** Called by replacements of functions that the path must not call: ends the process if the thread is watched. */
 void watch_refuse(const char *function, size_t bytes);
 
 /* Those of check.h, for watched threads. */

@@ -48,7 +48,7 @@ extern int rank;
 /** What a worker offers to the others, and the options that it joins with. Bodies of CONFORM_BARE may change these. */
 extern struct far_opts conform_opts;
 
-/** "worker<rank>", of the one so many places on. Lives as long as the process. */
+/** "worker<rank>"; peer(): of the rank `distance` further on. Valid as long as the process runs. */
 const char *conform_name(int of);
 const char *peer(int distance);
 int peer_rank(int distance);

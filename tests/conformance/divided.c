@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Numbers that processes of several machines show each other, by files of a directory that all of them have. */
+/** Numbers that processes of several machines show each other, by files of a directory that all of them have.
+ * Main thread of each process. */
 #include "divided.h"
 
 #include <stdio.h>
@@ -47,15 +48,15 @@ static void path_of(char *out, const char *what, int rank)
 /* Under another name at first: who reads sees all of it, or nothing. */
 bool divided_write(const char *what, int rank, int64_t number)
 {
-	char path[PATH_BYTES], aside[PATH_BYTES + 8];
+	char path[PATH_BYTES], new_path[PATH_BYTES + 8];
 	path_of(path, what, rank);
-	snprintf(aside, sizeof aside, "%s.new", path);
-	FILE *f = fopen(aside, "w");
+	snprintf(new_path, sizeof new_path, "%s.new", path);
+	FILE *f = fopen(new_path, "w");
 	if (!f)
 		return false;
 	bool written = fprintf(f, "%lld\n", (long long)number) > 0;
 	written = fclose(f) == 0 && written;
-	return written && rename(aside, path) == 0;
+	return written && rename(new_path, path) == 0;
 }
 
 int64_t divided_read(const char *what, int rank)

@@ -2,6 +2,7 @@
 /**
  * A group whose workers are divided between machines: each runs this program with the same tests one after the other,
  * and starts those ranks that FAR_CONFORM_RANKS has, as "02". Without it all four are here.
+ * Main thread of each process.
  *
  * FAR_CONFORM_MEET is a directory that all of them see, empty at first, and FAR_CONFORM_HOST the address at which the
  * machine of rank 0 has the store of each test.

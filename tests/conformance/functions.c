@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What every worker offers to the others: the functions of the reference's tests, in C. */
+/** What every worker offers to the others: the functions of the reference's tests, in C.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "functions.h"
 
 #include <stdio.h>

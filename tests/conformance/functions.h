@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions that the workers of a test offer, and what their bodies see of them. */
+/** Functions that the workers of a test offer, and what their bodies see of them.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #ifndef CONFORM_FUNCTIONS_H
 #define CONFORM_FUNCTIONS_H
 

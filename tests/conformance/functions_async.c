@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Handlers that answer after they have returned: when another call ends, from its callback. */
+/** Handlers that answer after they have returned: when another call ends, from its callback.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "functions.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Handlers that call others. */
+/** Handlers that call others. Handlers: shard threads, fibers and threads of the agent. */
 #include "functions.h"
 
 #include <stdlib.h>

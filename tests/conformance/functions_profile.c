@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Handlers with ranges, and the profile of a server. */
+/** Handlers with ranges, and the profile of a server. Handlers: shard threads, fibers and threads of the agent. */
 #include "functions.h"
 
 enum { SERVERS = 8 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Handlers that are given references, and that return some. */
+/** Handlers that are given references, and that return some.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "functions.h"
 
 HANDLER(rref_sum)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The workloads' functions: a parameter server that answers when all have come. */
+/** The workloads' functions: a parameter server that answers when all have come.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "functions.h"
 
 #include <pthread.h>
@@ -51,7 +52,7 @@ HANDLER(ps_push)
 	return status;
 }
 
-/* What a trainer does, asked by the server: so many rounds of its gradient, which is that of its rank and round; the
+/* What a trainer does at the server's request: so many rounds of its gradient, which is that of its rank and round; the
  * sum of all trainers' comes back. `make` is what gradients look like. */
 HANDLER(ps_train)
 {

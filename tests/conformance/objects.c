@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A counter with methods of every kind, and a matrix that is asked about itself. */
+/** A counter with methods of every kind, and a matrix whose methods describe it.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "objects.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Classes that the tests of methods use. */
+/** Classes that the tests of methods use. Main thread of each process. */
 #ifndef CONFORM_OBJECTS_H
 #define CONFORM_OBJECTS_H
 

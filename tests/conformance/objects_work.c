@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Classes of the workloads, K0: an agent and its observers, and a parameter server that has a model. */
+/** Classes of the workloads, K0: an agent and its observers, and a parameter server that has a model.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "objects.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- c::Agent, whom observers ask by methods ---- */
+/* ---- c::Agent, whose methods observers call ---- */
 
 enum { STATES = 4, EPISODE_STEPS = 10 };
 
@@ -14,7 +15,7 @@ struct policy {
 	float weights[STATES][STATES]; /* [action][state] */
 	double rewards[WORLD];         /* of the episode, by observer */
 	double running;
-	int64_t asked;
+	int64_t requested;
 };
 
 static enum far_status agent_new(struct far_req *req, const struct far_val *args, size_t n, void *user)
@@ -45,7 +46,7 @@ static enum far_status select_action(struct far_req *req, void *object, const st
 	int64_t action = 0;
 	if (args[0].u.i < 1 || args[0].u.i >= WORLD || far_tensor_count(state) != STATES)
 		return far_fail(req, FAR_BAD_ARGS, 0, "neither an observer nor its state");
-	p->asked++;
+	p->requested++;
 	for (int a = 0; a < STATES; a++) {
 		float score = 0;
 		for (int i = 0; i < STATES; i++)
@@ -67,7 +68,8 @@ static enum far_status report_reward(struct far_req *req, void *object, const st
 	return far_return(req, NULL);
 }
 
-/* The least of the observers' rewards goes into the running one, which is the answer, beside how often it was asked. */
+/* The least of the observers' rewards goes into the running one, which is the answer, beside how often it was
+ * requested. */
 static enum far_status finish_episode(struct far_req *req, void *object, const struct far_val *args, size_t n,
 				      void *user)
 {
@@ -78,7 +80,7 @@ static enum far_status finish_episode(struct far_req *req, void *object, const s
 		p->rewards[i] = 0;
 	}
 	p->running = 0.05 * least + 0.95 * p->running;
-	struct far_val v = FAR_LIST(p->running, p->asked);
+	struct far_val v = FAR_LIST(p->running, p->requested);
 	return far_return(req, &v);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The test's side: starts four workers, waits for them with a deadline, and tells what became of each. */
+/** The test's side: starts four workers, waits for them with a deadline, and reports what became of each.
+ * Main thread of each process. */
 #include "run.h"
 #include "divided.h"
 
@@ -68,7 +69,7 @@ static int store(int *port)
 		return -1;
 	}
 	int listener = listen_somewhere(port);
-	cr_assert(!divided() || divided_write("store", 0, *port), "cannot tell other machines of the store: %s",
+	cr_assert(!divided() || divided_write("store", 0, *port), "cannot publish the store to other machines: %s",
 		  strerror(errno));
 	return listener;
 }
@@ -112,7 +113,7 @@ static bool went_well(const struct group *g, int r)
 	return WIFEXITED(g->status[r]) && WEXITSTATUS(g->status[r]) == 0;
 }
 
-/* Stops whoever is still there. */
+/* Stops the workers that still run. */
 static void stop(struct group *g)
 {
 	for (int r = 0; r < WORLD; r++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Between the test's side and the workers'. */
+/** Between the test's side and the workers'. Handlers: shard threads, fibers and threads of the agent. */
 #ifndef CONFORM_RUN_H
 #define CONFORM_RUN_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions that answer later: F1 but for methods on references, F2. */
+/** Functions that answer later: F1 but for methods on references, F2. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>
@@ -171,7 +171,7 @@ CONFORM(F2, async_function_raise_remote)
 	raise_by(REMOTE_CALL);
 }
 
-/* Neither an answer nor a promise of one, and a promise that is given up: told at once, never waited for. */
+/* Neither an answer nor a promise of one, and a promise that is given up: both fail at once, without a time-out. */
 static void wrong_by(enum way way)
 {
 	fails_by(way, "c::async_no_answer", FAR_REMOTE);

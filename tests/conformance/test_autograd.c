@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Distributed autograd: contexts, graphs, clean-up. K4, L1 to L4. */
+/** Distributed autograd: contexts, graphs, clean-up. K4, L1 to L4.
+ * Main thread of each process; threads that it starts. */
 #include "train.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Errors of backward passes, and sparse gradients. L7, X5b. */
+/** Errors of backward passes, and sparse gradients. L7, X5b. Main thread of each process. */
 #include "train.h"
 
 #include <signal.h>

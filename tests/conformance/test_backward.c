@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Distributed autograd: backward passes and their gradients. I8, L5, L6, L8, L9, X4e. */
+/** Distributed autograd: backward passes and their gradients. I8, L5, L6, L8, L9, X4e.
+ * Main thread of each process; threads that it starts. */
 #include "train.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls with plain values, user's functions, arguments of all shapes: B1, B3, B4. */
+/** Calls with plain values, user's functions, arguments of all shapes: B1, B3, B4.
+ * Main thread of each process; handlers on shard threads. */
 #include "functions.h"
 
 #include <string.h>

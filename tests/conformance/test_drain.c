@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** An end that waits for what calls have called: B5. */
+/** An end that waits for what calls have called: B5. Main thread of each process. */
 #include "functions.h"
 
 enum { TTL = 20, LAYER_MS = 10 };

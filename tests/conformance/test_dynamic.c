@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Dynamic groups: members that join later, with and without a rank, and groups that would mix. */
+/** Dynamic groups: members that join later, with and without a rank, and groups that would mix.
+ * Main thread of each process. */
 #include "conform.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Errors of functions, and of the way to them: C1, C2. */
+/** Errors of functions, and of the way to them: C1, C2. Main thread of each process; handlers on shard threads. */
 #include "functions.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages that fail on purpose: K1, K2. */
+/** Messages that fail on purpose: K1, K2. Main thread of each process. */
 #include "functions.h"
 
 #include <farcall/testing.h>

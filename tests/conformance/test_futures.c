@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Futures: E1. */
+/** Futures: E1. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>

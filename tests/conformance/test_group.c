@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tools for a group: G1. */
+/** Tools for a group: G1. Main thread of each process; threads that it starts. */
 #include "functions.h"
 
 #include <pthread.h>

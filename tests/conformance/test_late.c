@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages that are late on purpose: K3. */
+/** Messages that are late on purpose: K3. Main thread of each process. */
 #include "functions.h"
 
 #include <farcall/testing.h>

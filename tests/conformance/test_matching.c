@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Arguments by position, keyword and default: X4b. */
+/** Arguments by position, keyword and default: X4b. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>

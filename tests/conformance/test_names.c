@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Who is who, and what names are: A1, A2. */
+/** Who is who, and what names are: A1, A2. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>
@@ -96,7 +96,7 @@ CONFORM(A1, add_with_id)
 	IS_INT(v, peer_rank(1));
 }
 
-/* The callee is told who calls. */
+/* The callee receives the caller's rank. */
 CONFORM(A1, expected_src)
 {
 	IS_NONE(CALL(peer(1), "c::set_value", FAR_ARGS(rank)));

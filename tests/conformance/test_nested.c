@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls within handlers, and many calls: B5, with the sparse variants. */
+/** Calls within handlers, and many calls: B5, with the sparse variants.
+ * Main thread of each process; handlers on shard threads. */
 #include "functions.h"
 
 #include <stdlib.h>

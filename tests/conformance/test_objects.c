@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Methods on references: I7, and what of F1, I2, D2 and X4c is about them. */
+/** Methods on references: I7, and what of F1, I2, D2 and X4c is about them. Main thread of each process. */
 #include "objects.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the tests of paddle.distributed.rpc show. */
+/** What the tests of paddle.distributed.rpc show. Main thread of each process. */
 #include "functions.h"
 
 #include <stdio.h>

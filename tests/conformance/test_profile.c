@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Profiles of calls and of servers: J2, J3. */
+/** Profiles of calls and of servers: J2, J3. Main thread of each process; threads that it starts. */
 #include "functions.h"
 #include "train.h"
 

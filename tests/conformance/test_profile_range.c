@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Ranges of the application: those of J2 and X4c that end with a future, and calls of scripts under a profile. */
+/** Ranges of the application: those of J2 and X4c that end with a future, and calls of scripts under a profile.
+ * Main thread of each process; threads that it starts. */
 #include "functions.h"
 
 #include <pthread.h>

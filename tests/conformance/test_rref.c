@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** References made, fetched, shared: I1, I2, with the sparse variants. */
+/** References made, fetched, shared: I1, I2, with the sparse variants. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>

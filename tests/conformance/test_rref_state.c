@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a reference is, and what is left of it: I3, I4, I5. */
+/** What a reference is, and what is left of it: I3, I4, I5. Main thread of each process. */
 #include "functions.h"
 
 #include <stdio.h>
@@ -131,7 +131,7 @@ CONFORM_BARE(I5, rref_leak)
 	far_rref_free(r);
 }
 
-/* With FAR_LEAKS_IGNORE the shutdown succeeds and prints nothing. Kills: IGNORE taken for TELL, or for FAIL. */
+/* With FAR_LEAKS_IGNORE the shutdown succeeds and prints nothing. Kills: IGNORE taken for REPORT, or for FAIL. */
 CONFORM_BARE(I5, ignore_rref_leak)
 {
 	conform_may_leak();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a reference is to: I6, and the time-outs of asking, D2. */
+/** The type of a reference: I6, and the time-outs of its request, D2. Main thread of each process. */
 #include "objects.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ static void types(const char *to, bool blocking)
 
 /* The first look-up of a type sends a request. The next ten send none: it would fail. Kills: a look-up, blocking or
  * not, that does not keep the type. */
-static void asked_once(bool blocking)
+static void type_is_requested_once(bool blocking)
 {
 	const struct far_fault none_leaves = {.fail_sends = 1};
 	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(full(1, 2, 1), 1));
@@ -57,13 +57,13 @@ static void asked_once(bool blocking)
 CONFORM(I6, rref_type_blocking)
 {
 	types(peer(1), true);
-	asked_once(true);
+	type_is_requested_once(true);
 }
 
 CONFORM(I6, rref_type_non_blocking)
 {
 	types(peer(1), false);
-	asked_once(false);
+	type_is_requested_once(false);
 }
 
 CONFORM(I6, rref_type_owner_blocking)
@@ -96,7 +96,7 @@ CONFORM(I6, rref_type_with_error_non_blocking)
 	far_rref_free(r);
 }
 
-/* Asked before it is there: waits. */
+/* Requested before the value is there: waits. */
 CONFORM(I6, rref_type_slow_init)
 {
 	objects_register(HERE);
@@ -116,7 +116,7 @@ CONFORM(D2, rref_get_type_timeout_blocking)
 	struct far_rref *r = REMOTE(peer(1), "c::slow_add", FAR_ARGS(1, 2, 1000));
 	FAILS(FAR_TIMEOUT, far_rref_type(r, FAR_MS, &name, &err));
 	HOLDS(!name);
-	type_is(HERE, r, true, "int"); /* the next asks anew */
+	type_is(HERE, r, true, "int"); /* the next one requests it anew */
 	far_rref_free(r);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the reference does with compiled functions, called by name and typed by signature: X4c, X4d. */
+/** What the reference does with compiled functions, called by name and typed by signature: X4c, X4d.
+ * Main thread of each process; handlers on shard threads. */
 #include "functions.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls to oneself, and references to values of one's own: B2, with the sparse variants. */
+/** Calls to oneself, and references to values of one's own: B2, with the sparse variants.
+ * Main thread of each process. */
 #include "functions.h"
 
 CONFORM(B2, self_add)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Ends: H1, H2. */
+/** Ends: H1, H2. Main thread of each process. */
 #include "functions.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Starting: A3. */
+/** Starting: A3. Main thread of each process; handlers on shard threads. */
 #include "functions.h"
 
 #include <stdio.h>

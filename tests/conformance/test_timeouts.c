@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Time-outs of calls and of the making of references: D1, D2. */
+/** Time-outs of calls and of the making of references: D1, D2. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Optimizers and modules on other workers; data-parallel training beside them. M1, N1, N2, N3. */
+/** Optimizers and modules on other workers; data-parallel training beside them. M1, N1, N2, N3.
+ * Main thread of each process. */
 #include "train.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Waiting for many: scopes, and lists that fail fast: E2. */
+/** Waiting for many: scopes, and lists that fail fast: E2. Main thread of each process. */
 #include "functions.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Values as bytes: O2. What a malformed payload is, its own parser says; the rest is seen in what travels. */
+/** Values as bytes: O2. What a malformed payload is, its own parser says; the rest is seen in what travels.
+ * Main thread of each process. */
 #include "functions.h"
 #include "value/encoding.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Small models of what people run: K0, O1. */
+/** Small models of what people run: K0, O1. Main thread of each process. */
 #include "objects.h"
 
-/* Worker 0 serves; it asks the others to train, and they push to it. */
+/* Worker 0 serves; it requests that the others train, and they push to it. */
 static void parameter_server(const char *kind, int rounds)
 {
 	struct far_future *f[WORLD];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What workers that train offer to each other, and how a test uses it. */
+/** What workers that train offer to each other, and how a test uses it.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #include "train.h"
 
 #include <math.h>

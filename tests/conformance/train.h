@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Workers that train: a test joins with a far_train, and what it holds is gone everywhere at its end. */
+/** Workers that train: a test joins with a far_train, and what it holds is gone everywhere at its end.
+ * Main thread of each process. */
 #ifndef CONFORM_TRAIN_H
 #define CONFORM_TRAIN_H
 

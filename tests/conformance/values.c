@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls that must succeed, and what values must be. */
+/** Calls that must succeed, and what values must be. Main thread of each process. */
 #include "conform.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A worker's incarnation around the body of its test. */
+/** A worker's incarnation around the body of its test. Main thread of each process. */
 #include "divided.h"
 #include "run.h"
 
@@ -220,7 +220,7 @@ const char *conform_own_url(const char *here)
 
 static int group; /* a number that all workers of the test have */
 
-/* One memif for each pair of workers, of which the one with the lower rank is the server. */
+/* One memif for each pair of workers; the one with the lower rank is the server. */
 static void memif_text(char *out, size_t cap)
 {
 	const char *dir = getenv("FAR_CONFORM_DIR");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
-/** far_keep_awake(): pollers that sleep between two calls, and do not while they were asked to stay awake. */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
+/** far_keep_awake(): pollers that sleep between two calls, and do not while they are kept awake. */
 #include "check.h"
 
 enum { CALLS = 50, NAP_US = 2000, PATIENCE = 5000, SHARDS = 2 };

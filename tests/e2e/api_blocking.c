@@ -43,7 +43,7 @@ static void set_let_go(bool go)
 
 static void await(const char *fn, int64_t n)
 {
-	while (ask(agent, "worker1", fn, FAR_NOARGS) != n)
+	while (query(agent, "worker1", fn, FAR_NOARGS) != n)
 		usleep(500);
 }
 
@@ -79,7 +79,7 @@ static void full(void)
 			CHECK(err.executed == FAR_EXECUTED_NO && strcmp(err.origin, "worker1") == 0);
 			CHECK_TEXT(&err, "opts.blocking_queue");
 		}
-		CHECK(ask(agent, "worker1", "far::add", FAR_ARGS(1, 1)) == 2); /* the shard goes on */
+		CHECK(query(agent, "worker1", "far::add", FAR_ARGS(1, 1)) == 2); /* the shard goes on */
 		set_let_go(true);
 		expect_all(busy, THREADS);
 		expect_all(queued, QUEUE);
@@ -90,7 +90,7 @@ static void full(void)
 static void late(void)
 {
 	struct far_future *busy[THREADS], *queued[QUEUE];
-	int64_t before = ask(agent, "worker1", "t::ran", FAR_NOARGS);
+	int64_t before = query(agent, "worker1", "t::ran", FAR_NOARGS);
 	set_let_go(false);
 	start(busy, THREADS, FAR_FOREVER);
 	await("t::running", THREADS);
@@ -106,7 +106,7 @@ static void late(void)
 	/* One more, which comes after them in the queue. */
 	start(busy, 1, FAR_FOREVER);
 	expect_all(busy, 1);
-	CHECK(ask(agent, "worker1", "t::ran", FAR_NOARGS) == before + THREADS + 1);
+	CHECK(query(agent, "worker1", "t::ran", FAR_NOARGS) == before + THREADS + 1);
 	await("t::active", 0);
 }
 
@@ -207,8 +207,8 @@ static int late_comers(int rank)
 		while (status == FAR_NO_FUNCTION);
 		CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::below", FAR_ARGS(0), NULL, NULL, &err), FAR_OK, &err);
 		for (int i = 0; i < 100; i++) {
-			ask(agent, "worker1", "t::below", FAR_ARGS(0));
-			ask(agent, "worker1", "t::below_thread", FAR_ARGS(0));
+			query(agent, "worker1", "t::below", FAR_ARGS(0));
+			query(agent, "worker1", "t::below_thread", FAR_ARGS(0));
 		}
 	}
 	check_leave(agent);

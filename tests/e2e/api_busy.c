@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads; threads that it starts. */
 /** Back-pressure is seen by the caller, costs nothing but that call, and ends. */
 #include "check.h"
 
@@ -28,7 +28,8 @@ static enum far_status on_stop(struct far_req *req, const struct far_val *args, 
 	return far_return(req, NULL);
 }
 
-/* Worker 1 answers what it kept now and then, by itself: the window towards it is full, so nobody could ask it to. */
+/* Worker 1 answers what it kept now and then, by itself: the window towards it is full, so no request could make it do
+ * so. */
 static void release_until_stopped(void)
 {
 	while (!atomic_load(&stop)) {
@@ -90,7 +91,7 @@ static void window_full(void)
 	far_shard_release(agent);
 }
 
-/* More bytes of answers than the peers' memory holds, asked for and not read: they wait at the callee. */
+/* More bytes of answers than the peers' memory holds, requested and not read: they wait at the callee. */
 static void answers_wait(void)
 {
 	char tags[BIGS];
@@ -165,7 +166,7 @@ static void ring_full(void)
 	far_shard_release(agent);
 }
 
-/* A thousand calls at once work with the options that nobody set, whoever drives the shard. */
+/* A thousand calls at once work with default options, if this thread runs the shard and if the poller does. */
 static void thousand(bool held)
 {
 	enum { N = 1000 };
@@ -216,7 +217,7 @@ static void on_looped(enum far_status status, const void *data, size_t len, cons
 	atomic_fetch_add(&looped_ok, 1);
 }
 
-/* A thread that does nothing but send, and try again when told to, gets on: trying again makes room. */
+/* A thread that only sends, and retries at FAR_BUSY, makes progress: a retry makes room. */
 static void retries_make_room(void)
 {
 	enum { SENDS = 5000 };

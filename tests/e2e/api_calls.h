@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls of every worker to the next one, and what they must end with. */
+/** Calls of every worker to the next one, and what they must end with. Main thread of each process. */
 #ifndef API_CALLS_H
 #define API_CALLS_H
 

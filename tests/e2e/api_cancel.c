@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads; threads that it starts. */
 /** Calls that their caller cancels: what the caller gets, what the callee sees, and that nothing stays behind. */
 #include "check.h"
 #include "handlers.h"
@@ -102,7 +102,7 @@ static enum far_status there_and_back(struct far_req *req, const struct far_val 
 	return far_return(req, &v);
 }
 
-static int64_t ask(const char *worker, const char *function, bool what)
+static int64_t query(const char *worker, const char *function, bool what)
 {
 	struct far_val out = {0};
 	if (strcmp(function, "test::parked") == 0)
@@ -138,7 +138,7 @@ static void deferred(void)
 		CHECK_STATUS(far_future_cancel(f[i], &err), FAR_OK, &err);
 	for (int i = 0; i < MANY; i += 2)
 		expect_cancelled(f[i]);
-	CHECK(ask("worker1", "test::release_all", false) == MANY / 2);
+	CHECK(query("worker1", "test::release_all", false) == MANY / 2);
 	for (int i = 1; i < MANY; i += 2) {
 		CHECK_STATUS(far_future_wait(f[i], 0, NULL, &err), FAR_OK, &err);
 		CHECK_STATUS(far_future_cancel(f[i], &err), FAR_OK, &err); /* too late: nothing changes */
@@ -166,7 +166,7 @@ static void by_other_threads(void)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 		expect_cancelled(f[i]);
 	}
-	CHECK(ask("worker1", "test::release_all", false) == 8);
+	CHECK(query("worker1", "test::release_all", false) == 8);
 }
 
 static void waiting_handlers(void)
@@ -176,17 +176,17 @@ static void waiting_handlers(void)
 		f[i] = start(i % 4 ? "test::park" : "test::grind");
 	/* They are parked once their calls have come here. */
 	while (kept_n < 12)
-		ask("worker1", "test::parked", false);
+		query("worker1", "test::parked", false);
 	for (int i = 0; i < 16; i++)
 		CHECK_STATUS(far_future_cancel(f[i], &err), FAR_OK, &err);
 	for (int i = 0; i < 16; i++)
 		expect_cancelled(f[i]);
-	while (ask("worker1", "test::parked", true) < 12)
+	while (query("worker1", "test::parked", true) < 12)
 		;
-	CHECK(ask("worker1", "test::parked", false) == 0);
+	CHECK(query("worker1", "test::parked", false) == 0);
 	/* Their own calls were cancelled with them. */
-	ask("worker1", "test::there_and_back", false);
-	CHECK(ask("worker0", "test::release_all", false) == 12);
+	query("worker1", "test::there_and_back", false);
+	CHECK(query("worker0", "test::release_all", false) == 12);
 }
 
 static enum far_status follow(struct far_future *parent, struct far_val *out, struct far_err *why, void *user)
@@ -214,7 +214,7 @@ static void children(void)
 	for (int i = 0; i < 4; i++)
 		far_future_free(no_calls[i]);
 	expect_cancelled(f);
-	CHECK(ask("worker1", "test::release_all", false) == 1);
+	CHECK(query("worker1", "test::release_all", false) == 1);
 }
 
 static struct far_counters counters(void)
@@ -260,7 +260,7 @@ static void in_the_submission_ring(void)
 		expect_cancelled(f);
 		far_shard_release(agent);
 	}
-	ask("worker1", "test::release_all", false);
+	query("worker1", "test::release_all", false);
 }
 
 /* Inline handlers hear nothing: their answer comes late, and is dropped and counted. */
@@ -289,19 +289,19 @@ static void while_queued_for_a_thread(void)
 		busy[i] = start("test::grind");
 	for (int i = 0; i < BLOCKED_MAX; i++)
 		queued[i] = start("test::mark");
-	while (ask("worker1", "test::under_way", false) < THREADS + BLOCKED_MAX)
+	while (query("worker1", "test::under_way", false) < THREADS + BLOCKED_MAX)
 		;
 	for (int i = 0; i < BLOCKED_MAX; i++) {
 		cancel(queued[i]);
 		expect_cancelled(queued[i]);
 	}
 	/* The cancels go before the threads are free. */
-	ask("worker1", "test::under_way", false);
+	query("worker1", "test::under_way", false);
 	for (int i = 0; i < THREADS; i++) {
 		cancel(busy[i]);
 		expect_cancelled(busy[i]);
 	}
-	CHECK(ask("worker1", "test::mark", false) == 0);
+	CHECK(query("worker1", "test::mark", false) == 0);
 }
 
 static void in_fragments(void)
@@ -354,7 +354,7 @@ static void answered_already(void)
 
 static void nothing_left(void)
 {
-	while (ask("worker1", "test::under_way", false))
+	while (query("worker1", "test::under_way", false))
 		;
 	struct far_counters c;
 	do

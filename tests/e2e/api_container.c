@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two workers in one container of 96 MiB, which the starter has made: what does not fit is an error with the numbers,
- * both processes live on, and what fits goes through afterwards. */
+ * both processes live on, and what fits goes through afterwards.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "check.h"
 #include <pthread.h>
 
@@ -30,7 +31,7 @@ static bool is_refusal(enum far_status status)
 	return status == FAR_RESOURCE || status == FAR_BUSY;
 }
 
-static enum far_status ask(size_t bytes, struct far_val *out, struct far_err *err)
+static enum far_status query(size_t bytes, struct far_val *out, struct far_err *err)
 {
 	enum far_status status =
 		far_rpc_sync(agent, check_name(1), "c::make", FAR_ARGS((int64_t)bytes), NULL, out, err);
@@ -46,8 +47,8 @@ static void a_reply_beyond_the_bound(void)
 {
 	struct far_val v;
 	struct far_err err;
-	CHECK_STATUS(ask(64 * MIB, &v, &err), FAR_RESOURCE, &err);
-	CHECK_TEXT(&err, "64.0 MiB asked for");
+	CHECK_STATUS(query(64 * MIB, &v, &err), FAR_RESOURCE, &err);
+	CHECK_TEXT(&err, "64.0 MiB requested");
 	CHECK_TEXT(&err, "of at most 48 MiB");
 	CHECK_TEXT(&err, "FAR_MEMORY_MAX");
 	CHECK(err.executed == FAR_EXECUTED_YES);
@@ -62,9 +63,9 @@ static void a_reply_beyond_the_container(void)
 	CHECK(own);
 	for (size_t i = 0; i < APPLICATION; i += 512)
 		own[i] = (uint8_t)(i >> 9 | 1);
-	enum far_status status = ask(32 * MIB, &v, &err);
+	enum far_status status = query(32 * MIB, &v, &err);
 	CHECK_STATUS(status, FAR_RESOURCE, &err);
-	CHECK_TEXT(&err, "32.0 MiB asked for");
+	CHECK_TEXT(&err, "32.0 MiB requested");
 	CHECK_TEXT(&err, "of the container's 96 MiB");
 	CHECK(own[APPLICATION / 2] & 1);
 	free(own);
@@ -76,7 +77,7 @@ static void results_are_held(size_t bytes)
 	struct far_err err;
 	enum far_status status = FAR_OK;
 	size_t n = 0;
-	while (n < HELD && (status = ask(bytes, &held[n], &err)) == FAR_OK)
+	while (n < HELD && (status = query(bytes, &held[n], &err)) == FAR_OK)
 		n++;
 	CHECK_STATUS(status, FAR_RESOURCE, &err);
 	fprintf(stderr, "%zu results of %zu KiB were held: %s\n", n, bytes >> 10, err.text);
@@ -92,7 +93,7 @@ static void *many(void *arg)
 	for (int i = 0; i < ROUNDS; i++) {
 		struct far_val v;
 		struct far_err err;
-		enum far_status status = ask(bytes, &v, &err);
+		enum far_status status = query(bytes, &v, &err);
 		if (status == FAR_OK)
 			far_val_fini(&v);
 		else
@@ -116,7 +117,7 @@ static void what_fits_goes_through(void)
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		struct far_val v;
 		struct far_err err;
-		CHECK_STATUS(ask(sizes[i], &v, &err), FAR_OK, &err);
+		CHECK_STATUS(query(sizes[i], &v, &err), FAR_OK, &err);
 		far_val_fini(&v);
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* <farcall/farcall.hpp> between two workers: values of every type, errors both ways, futures, coroutines (in C++20),
- * references and objects, registration. Compiled as C++17 and as C++20. */
+ * references and objects, registration. Compiled as C++17 and as C++20. Main thread of each process. */
 #include <farcall/farcall.hpp>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The crash report: workers that crash in every kind of handler, and what they say; and those that did not ask for it.
- */
+/** The crash report: workers that crash in every kind of handler, and their reports; and workers without it.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_gate.h"
 
 #include <sys/resource.h>

@@ -2,6 +2,7 @@
 /**
  * Cuts of the network in a dynamic group over udp. Three workers in network namespaces of their own, between them a
  * router that drops what a cut names: rank 0, which has the store, and two that call each other.
+ * Main thread of each process; handlers on shard threads.
  *
  * One worker is cut off from everybody: it serves nobody once its lease has run out, logs that, and is a member again
  * as another incarnation when the cut ends. Two are cut off from each other: calls between them fail, nobody is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /** Deadlines: of a call, of a wait, of one nanosecond, and none. */
 #include "check.h"
 
@@ -57,7 +57,7 @@ static enum far_status slow(struct far_req *req, const struct far_val *args, siz
 	return far_return(req, NULL);
 }
 
-static int64_t ask(const char *fn)
+static int64_t query(const char *fn)
 {
 	struct far_val out;
 	CHECK_STATUS(far_rpc_sync(agent, "worker1", fn, FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
@@ -88,7 +88,7 @@ static void kept_times_out(enum far_status (*call)(uint64_t timeout))
 		CHECK(timeout < 20 * FAR_SEC);
 		CHECK_STATUS(call(timeout), FAR_TIMEOUT, &err);
 		executed = err.executed;
-	} while (ask("t::release") != FAR_CANCELLED);
+	} while (query("t::release") != FAR_CANCELLED);
 	CHECK(executed == FAR_EXECUTED_MAYBE);
 }
 
@@ -114,10 +114,10 @@ static void late_reply(void)
 	do {
 		timeout *= 2;
 		CHECK(timeout < FAR_SEC);
-		before = ask("t::count");
+		before = query("t::count");
 		status = call_for(timeout, "t::slow", FAR_ARGS((int64_t)(timeout * 15 / 1000)));
 		CHECK(status == FAR_OK || status == FAR_TIMEOUT);
-	} while (status == FAR_OK || ask("t::count") == before);
+	} while (status == FAR_OK || query("t::count") == before);
 	CHECK(counters().replies_late == late + 1);
 	CHECK(counters().calls_active == 0);
 }
@@ -149,7 +149,7 @@ static void for_ever(void)
 	CHECK_STATUS(far_future_value(f, &out, &err), FAR_PENDING, &err);
 	CHECK_STATUS(far_future_wait_all(&f, 1, 1, &err), FAR_PENDING, &err);
 	CHECK(!far_future_done(f));
-	CHECK(ask("t::release") == FAR_OK);
+	CHECK(query("t::release") == FAR_OK);
 	CHECK_STATUS(far_future_wait(f, FAR_FOREVER, &out, &err), FAR_OK, &err);
 	CHECK(out.u.i == 5);
 	far_future_free(f);
@@ -277,18 +277,18 @@ static void every_kind(uint64_t timeout, enum far_status expected, bool held)
 		far_shard_release(agent);
 }
 
-/* One-way messages tell nobody: each is run, or dropped and counted, here or there. */
+/* One-way messages report nothing: each is run, or dropped and counted, here or there. */
 static void one_ways(uint64_t timeout)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout};
-	int64_t noted = ask("t::noted"), dropped = ask("t::dropped") + (int64_t)counters().oneways_dropped, sum;
+	int64_t noted = query("t::noted"), dropped = query("t::dropped") + (int64_t)counters().oneways_dropped, sum;
 	for (unsigned i = 0; i < TIMES; i++)
 		CHECK_STATUS(far_msg_oneway(agent, peer, NOTE, long_one, i ? 8 : LONG, &opts, &err), FAR_OK, &err);
 	do
-		sum = ask("t::noted") + ask("t::dropped") + (int64_t)counters().oneways_dropped - noted - dropped;
+		sum = query("t::noted") + query("t::dropped") + (int64_t)counters().oneways_dropped - noted - dropped;
 	while (sum < TIMES);
 	CHECK(sum == TIMES);
-	CHECK(ask("t::noted") - noted == (timeout == FAR_FOREVER ? TIMES : 0));
+	CHECK(query("t::noted") - noted == (timeout == FAR_FOREVER ? TIMES : 0));
 }
 
 static void at_both_ends(void)
@@ -301,8 +301,8 @@ static void at_both_ends(void)
 		ended_by_time, ended_in_time);
 	one_ways(1);
 	one_ways(FAR_FOREVER);
-	ask("t::release");
-	while (ask("t::open") || counters().calls_active || counters().rendezvous_active)
+	query("t::release");
+	while (query("t::open") || counters().calls_active || counters().rendezvous_active)
 		;
 }
 
@@ -452,7 +452,7 @@ static void texts(void)
 	CHECK_STATUS(far_rref_to_here_async(r, 20 * FAR_MS, &f, &err), FAR_OK, &err);
 	names_both(f, "the fetch of a reference");
 	texts_of_waits(r);
-	ask("t::release");
+	query("t::release");
 	far_rref_free(r);
 	CHECK_STATUS(far_set_rpc_timeout_ns(agent, 20 * FAR_MS), FAR_OK, &err);
 	for (int i = 0; i < 3; i++) {
@@ -500,7 +500,7 @@ int main(void)
 		far_shard_release(agent);
 		for_ever();
 		one_nanosecond();
-		ask("t::release");
+		query("t::release");
 		at_both_ends();
 		nearly_for_ever();
 		CHECK_STATUS(far_shard_acquire(agent, 0, &err), FAR_OK, &err);
@@ -508,9 +508,9 @@ int main(void)
 		texts();
 		far_shard_release(agent);
 		texts();
-		ask("t::release");
+		query("t::release");
 		message_deadline();
-		ask("t::release");
+		query("t::release");
 		CHECK(counters().calls_sent == counters().calls_completed + counters().calls_failed);
 	}
 	check_leave(agent);

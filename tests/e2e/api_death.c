@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A worker dies of SIGKILL. Its peers' calls end, and so do they. */
+/** A worker dies of SIGKILL. Its peers' calls end, and so do they.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 #include "handlers.h"
 
@@ -10,7 +11,7 @@ static struct far_err err;
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	static struct far_deferred *kept; /* for as long as this worker lives */
+	static struct far_deferred *kept; /* as long as this worker runs */
 	return far_defer(req, &kept);
 }
 
@@ -90,7 +91,7 @@ static int worker(int rank)
 	return 0;
 }
 
-/* Of the second who asks: both have joined then. The first is not answered either. */
+/* At the second request both have joined. The first is not answered either. */
 static enum far_status die_second(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	static struct far_deferred *kept;

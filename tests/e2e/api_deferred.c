@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 3 */
+/* run: -n 3. Main thread of each process; handlers on shard threads; threads that it starts. */
 /** Answers that come later: by another thread, by another call, by a third worker's answer, or not at all. */
 #include "check.h"
 

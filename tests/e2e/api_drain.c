@@ -2,7 +2,7 @@
 /**
  * Shutdowns that have something to wait for, or must not wait: calls that lead to others when all have sent bye,
  * handlers of one-way messages that do, a member that dies meanwhile, values that refer to each other across workers;
- * and what is done about leaks.
+ * and what is done about leaks. Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "handlers.h"
@@ -65,7 +65,7 @@ static const struct far_function functions[] = {
 
 enum { NOTE_FIBER = 7, NOTE_BLOCKING };
 
-/* A one-way message that takes its time, and then has the next worker called: once more, whoever waits for that. */
+/* A one-way message whose handler is slow, and then calls the next worker. */
 static void record_message(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_agent *agent = far_req_agent(req);

@@ -3,6 +3,8 @@
  * A dynamic group: members that join without a world size, leave alone, come back and die; references of those that
  * have gone; mixtures with static members; the bound of members. Each case is a process with several agents, and has a
  * group of its own. usage: api_dynamic [INIT_METHOD], by default a store of rank 0, and then a file.
+ *
+ * Main thread of each process; handlers on shard threads; threads that it starts.
  */
 #include "api_spawn.h"
 

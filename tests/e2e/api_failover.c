@@ -2,7 +2,7 @@
 /**
  * Two workers with two networks between them: cables that are pulled while calls run. Each in a network namespace that
  * this program makes, with a udp port at each of two cables; a third one is the store's. Skipped where namespaces are
- * not to be had, or iproute2 is not there.
+ * not to be had, or iproute2 is not there. Main thread of each process; handlers on shard threads.
  */
 #include "../nic/netns.h"
 #include "check.h"
@@ -149,7 +149,7 @@ static void cable(int k, bool up)
 	CHECK(ip("link set f%d %s", k, up ? "up" : "down"));
 }
 
-/* The way that worker 1 has, as it tells, comes to lead over this cable. */
+/* Waits until the path that worker 1 reports leads over this cable. */
 static void leads_by(const char *address, const char *why)
 {
 	for (int i = 0; i < WAIT_MS && !strstr(shared->address, address); i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fan-outs over six workers: order, scatter, k of n, partial results, errors, back-pressure, where they may start. */
+/** Fan-outs over six workers: order, scatter, k of n, partial results, errors, back-pressure, where they may start.
+ * Main thread of each process. */
 #include "fanout_workers.h"
 
 static void refused(const char *function, size_t n, const struct far_fanout_opts *opts, enum far_status want,
@@ -153,7 +154,7 @@ static void errors(void)
 	/* Two of five fail, three are enough. */
 	to_others(5);
 	expect(start("t::fail", 1 << 2 | 1 << 4, 5, &opts), FAR_OK, 3);
-	/* One too many: the first error's class and code, and counts. Whoever came first is not known. */
+	/* One failure too many: the class and code of the first error, and counts. Either error may be the first. */
 	opts.k = 4;
 	opts.errors = FAR_ERRORS_COLLECT;
 	expect(start("t::fail", 1 << 2 | 1 << 4, 5, &opts), FAR_REMOTE, 0);
@@ -161,7 +162,7 @@ static void errors(void)
 	CHECK((err.code == 42 && strcmp(err.origin, "worker2") == 0) ||
 	      (err.code == 44 && strcmp(err.origin, "worker4") == 0));
 	CHECK(results[1].status == FAR_REMOTE && results[1].code == 42 && results[1].executed == FAR_EXECUTED_YES);
-	CHECK(strcmp(results[3].text, "worker 4 was told to fail") == 0);
+	CHECK(strcmp(results[3].text, "worker 4 fails on request") == 0);
 	/* An answer that never comes does not keep a failed one waiting, but with COLLECT it would. */
 	targets[4].to.worker = 99;
 	for (int fast = 0; fast < 2; fast++) {
@@ -181,7 +182,7 @@ static void errors(void)
 	expect(start("t::fail", 0, 5, &opts), FAR_OK, 4);
 	CHECK(results[2].status == FAR_BAD_ARGS && results[2].executed == FAR_EXECUTED_NO);
 	for (int w = 1; w < WORKERS; w++)
-		ask(w, "t::release");
+		query(w, "t::release");
 }
 
 static void refusals(void)
@@ -251,7 +252,7 @@ static void k_and_deadlines(void)
 	CHECK(results[0].status == FAR_CANCELLED && results[4].status == FAR_CANCELLED);
 	CHECK(results[1].status == FAR_OK && results[1].value.u.i == 2);
 	/* Their callees were notified. */
-	CHECK(ask(1, "t::release") == 1 && ask(5, "t::release") == 1);
+	CHECK(query(1, "t::release") == 1 && query(5, "t::release") == 1);
 	opts = (struct far_fanout_opts){.partial = false};
 	by_deadline("t::hold", 1 << 3, 5, &opts, 4);
 	CHECK(results[2].status == FAR_TIMEOUT && results[2].executed == FAR_EXECUTED_MAYBE);
@@ -270,7 +271,7 @@ static void k_and_deadlines(void)
 	expect(start("t::fail", 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4, 5, &opts), FAR_OK, 1);
 	expect(start("t::fail", 0xff, 5, &opts), FAR_REMOTE, 0);
 	for (int w = 1; w < WORKERS; w++)
-		ask(w, "t::release");
+		query(w, "t::release");
 }
 
 static void many(size_t n)
@@ -306,7 +307,7 @@ static void back_pressure(void)
 	opts.partial = true;
 	by_deadline("t::fail", 0, 5, &opts, 4);
 	CHECK(results[0].status == FAR_TIMEOUT && results[0].executed == FAR_EXECUTED_NO);
-	/* No answer of its own tells this one that there is room. */
+	/* No answer of its own shows this one that there is room. */
 	opts.timeout_ns = FAR_FOREVER;
 	struct far_future *f = start("t::fail", 0, 5, &opts);
 	CHECK_STATUS(far_rpc_sync(agent, "worker2", "t::relay", FAR_ARGS(1), NULL, NULL, &err), FAR_OK, &err);
@@ -344,8 +345,8 @@ static int calls(int r)
 		back_pressure();
 		held_shard();
 		for (int w = 0; w < WORKERS; w++) {
-			CHECK(ask(w, "t::nested") == 15);
-			CHECK(ask(w, "t::nested_blocking") == 15);
+			CHECK(query(w, "t::nested") == 15);
+			CHECK(query(w, "t::nested_blocking") == 15);
 		}
 		nothing_left();
 	}

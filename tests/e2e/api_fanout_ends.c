@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fan-outs that end otherwise: hedged, given up, cancelled, with a worker killed, with the agent shut down. */
+/** Fan-outs that end otherwise: hedged, given up, cancelled, with a worker killed, with the agent shut down.
+ * Main thread of each process; threads that it starts. */
 #include "fanout_workers.h"
 
 #include <pthread.h>
@@ -20,19 +21,19 @@ static void hedges(void)
 	/* Who is late on a busy machine has a second choice as well. */
 	CHECK(after.hedges_won > before.hedges_won && after.hedges_sent > before.hedges_sent);
 	CHECK(!results[2].hedged);
-	CHECK(ask(1, "t::release") == 1); /* the loser was cancelled */
+	CHECK(query(1, "t::release") == 1); /* the loser was cancelled */
 	/* The second choice is called, and loses. */
 	far_counters_read(agent, &before);
 	struct far_future *f = start("t::hold", 1 << 1 | 1 << 5, 1, &opts);
-	while (ask(5, "t::kept") == 0)
+	while (query(5, "t::kept") == 0)
 		;
-	CHECK(ask(1, "t::release") == 0);
+	CHECK(query(1, "t::release") == 0);
 	expect(f, FAR_OK, 1);
 	far_counters_read(agent, &after);
 	CHECK(results[0].hedged && results[0].from.worker == 1 && results[0].value.u.i == 1);
 	CHECK(after.hedges_sent == before.hedges_sent + 1 && after.hedges_won == before.hedges_won);
-	CHECK(ask(5, "t::release") == 1);
-	/* The function's own error is an answer; the second choice is not asked, now or later. */
+	CHECK(query(5, "t::release") == 1);
+	/* The function's own error is an answer; the second choice is not called, now or later. */
 	far_counters_read(agent, &before);
 	opts.hedge_after_ns = 60 * FAR_SEC;
 	expect(start("t::fail", 1 << 1, 1, &opts), FAR_REMOTE, 0);
@@ -43,7 +44,7 @@ static void hedges(void)
 	to_others(3);
 	expect(start("t::hold", 1 << 3, 3, &opts), FAR_OK, 3);
 	CHECK(results[2].hedged && results[2].from.worker == 1 && results[2].value.u.i == 1);
-	CHECK(ask(3, "t::release") >= 1);
+	CHECK(query(3, "t::release") >= 1);
 	/* Messages too, if both ends say so. */
 	char reply[3][4];
 	opts = (struct far_fanout_opts){.hedge_after_ns = FAR_MS, .recv_buf = reply, .slice_bytes = 4};
@@ -66,7 +67,7 @@ static void *cancel_main(void *f)
 	return NULL;
 }
 
-/* Whoever holds the shard has to go on driving it: the thread that gives the future up waits for that. */
+/* The holder of the shard must go on running it: the thread that frees the future waits for that. */
 static void in_thread(void *(*body)(void *), struct far_future *f)
 {
 	pthread_t thread;
@@ -109,7 +110,7 @@ static void early_ends(void)
 		free(ranks); /* a write from now on is the sanitizer's */
 		free(own);
 		for (int w = 1; w < WORKERS; w++)
-			ask(w, "t::release");
+			query(w, "t::release");
 	}
 }
 
@@ -152,9 +153,9 @@ static int deaths(int r)
 			targets[i].to.worker = 5;
 	/* A worker that still joins fails when another one dies. */
 	for (int w = 1; w < WORKERS; w++)
-		while (!ask(w, "t::joined"))
+		while (!query(w, "t::joined"))
 			;
-	int64_t pid5 = ask(5, "t::pid");
+	int64_t pid5 = query(5, "t::pid");
 	struct far_future *f = start("t::hold", 1 << 5, MANY, &opts);
 	CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::rank", FAR_NOARGS, NULL, NULL, &err), FAR_OK, &err);
 	CHECK(!far_future_done(f));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Messages made to fail or to be late, by kind: who is notified of what, and that control messages about references
- * come through all the same. Time-outs of what makes, fetches and passes values on: told of the right reference, and
- * nothing left behind.
+ * come through all the same. Time-outs of calls that make, fetch and pass on values: each reports the right reference,
+ * and leaves nothing behind. Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "handlers.h"
@@ -193,7 +193,7 @@ static void making(void)
 	fault(FAR_FAULT_FETCH, 0, 10 * FAR_SEC, 1); /* it is given up with its fetch */
 	CHECK_STATUS(far_rref_to_here(r[0], FAR_MS, &v, &err), FAR_TIMEOUT, &err);
 	clear();
-	/* What a value is is asked as the value is. */
+	/* A request for the type fails as a request for the value does. */
 	const char *type;
 	fault(FAR_FAULT_METHOD, 1, 0, 0);
 	fault(FAR_FAULT_FETCH, 1, 0, 1);
@@ -252,7 +252,7 @@ static void control_messages(void)
 		CHECK_STATUS(call(rank, "f::clear", FAR_NOARGS, 0, &v), FAR_OK, &err);
 }
 
-/* Making takes too long: told of that one, whether anybody has heard of it or not, and nothing stays. */
+/* Making takes too long: that reference reports it, whether other workers have it or not, and nothing stays. */
 static void late_making(void)
 {
 	struct far_val v;
@@ -260,11 +260,11 @@ static void late_making(void)
 	struct far_rref *good = make(1, "f::slow", FAR_ARGS(1), 0);
 	struct far_future *fetched;
 	/* On a busy machine it has failed before it is fetched. */
-	enum far_status asked = far_rref_to_here_async(slow_one, FAR_FOREVER, &fetched, &err);
-	CHECK(asked == FAR_OK || asked == FAR_TIMEOUT);
+	enum far_status sent = far_rref_to_here_async(slow_one, FAR_FOREVER, &fetched, &err);
+	CHECK(sent == FAR_OK || sent == FAR_TIMEOUT);
 	CHECK_STATUS(far_rref_wait(slow_one, 0, &err), FAR_TIMEOUT, &err);
 	CHECK_TEXT(&err, "was never made");
-	if (asked == FAR_OK) {
+	if (sent == FAR_OK) {
 		CHECK_STATUS(far_future_wait(fetched, 0, &v, &err), FAR_TIMEOUT, &err);
 		far_future_free(fetched);
 	}

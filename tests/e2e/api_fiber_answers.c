@@ -152,7 +152,7 @@ static void early(void)
 	for (int i = 0; i < CROWD; i++)
 		far_future_free(f[i]);
 	gate_await(agent, "worker1", CROWD);
-	CHECK(ask(agent, "worker1", "gate::open", FAR_ARGS(0)) == CROWD);
+	CHECK(query(agent, "worker1", "gate::open", FAR_ARGS(0)) == CROWD);
 	gate_await(agent, "worker1", 0);
 }
 
@@ -189,7 +189,7 @@ static void big(const char *fn)
 			FAR_OK, &err);
 	}
 	gate_await(agent, "worker1", 4);
-	ask(agent, "worker1", "gate::open", FAR_ARGS(0));
+	query(agent, "worker1", "gate::open", FAR_ARGS(0));
 	for (int k = 0; k < 4; k++) {
 		struct far_val out = {0};
 		CHECK_STATUS(far_future_wait(f[k], 0, &out, &err), FAR_OK, &err);
@@ -263,7 +263,7 @@ static int worker(int rank)
 		big("t::blocking_scale");
 		sizes(MSG_FIBER);
 		sizes(MSG_BLOCKING);
-		ask(agent, "worker1", "gate::open", FAR_ARGS(0));
+		query(agent, "worker1", "gate::open", FAR_ARGS(0));
 	}
 	struct far_counters c;
 	far_counters_read(agent, &c);

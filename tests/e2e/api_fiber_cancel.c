@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Handlers that wait while nobody waits for them any more: deadlines, callers that die, agents that are shut down. */
+/** Handlers that wait while nobody waits for them any more: deadlines, callers that die, agents that are shut down.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_gate.h"
 #include "handlers.h"
 
@@ -146,18 +147,18 @@ static void join(int rank)
  * has seen that it was cancelled. Returns how many there were. */
 static int64_t all_over(void)
 {
-	while (ask(agent, "worker1", "t::active", FAR_NOARGS)) {
-		ask(agent, "worker1", "gate::open", FAR_ARGS(0));
+	while (query(agent, "worker1", "t::active", FAR_NOARGS)) {
+		query(agent, "worker1", "gate::open", FAR_ARGS(0));
 		usleep(500);
 	}
-	int64_t n = ask(agent, "worker1", "t::started", FAR_NOARGS);
-	CHECK(ask(agent, "worker1", "t::seen", FAR_NOARGS) == n);
+	int64_t n = query(agent, "worker1", "t::started", FAR_NOARGS);
+	CHECK(query(agent, "worker1", "t::seen", FAR_NOARGS) == n);
 	return n;
 }
 
 static void await(const char *to, const char *fn, int64_t n)
 {
-	while (ask(agent, to, fn, FAR_NOARGS) != n)
+	while (query(agent, to, fn, FAR_NOARGS) != n)
 		usleep(500);
 }
 
@@ -227,7 +228,7 @@ static int dies(int rank)
 	if (rank == 1) {
 		while (atomic_load(&cancelled) != 3 * CALLS)
 			usleep(500);
-		CHECK(ask(agent, "worker1", "gate::open", FAR_ARGS(0)) == 2 * CALLS);
+		CHECK(query(agent, "worker1", "gate::open", FAR_ARGS(0)) == 2 * CALLS);
 		none_active(agent);
 		CHECK_STATUS(far_rpc_sync(agent, "worker0", "t::let_go", FAR_NOARGS, NULL, NULL, &err), FAR_OK, &err);
 	}
@@ -312,7 +313,7 @@ static int caller_leaves(int rank)
 	}
 	while (atomic_load(&cancelled) != 2 * CALLS)
 		usleep(500);
-	CHECK(ask(agent, "worker1", "gate::open", FAR_ARGS(0)) == CALLS);
+	CHECK(query(agent, "worker1", "gate::open", FAR_ARGS(0)) == CALLS);
 	none_active(agent);
 	CHECK_STATUS(far_shutdown_local(agent, &err), FAR_OK, &err);
 	return 0;

@@ -2,6 +2,8 @@
 /**
  * Very many handlers parked at once on one worker, called by as many agents of one process as it takes, since a session
  * takes 202 pending calls; then all go on, and each answers right. usage: api_fiber_many [HANDLERS]
+ *
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_together.h"
 

@@ -104,7 +104,7 @@ static void *caller_main(void *arg)
 }
 
 /* Handlers of agent 1 that wait for a call of agent 0, completed by a thread that has nothing to do with either. */
-static void foreign_completion(void)
+static void completion_by_another_thread(void)
 {
 	enum { WAITERS = 20 };
 	struct far_future *f[WAITERS];
@@ -164,7 +164,7 @@ static void run(enum far_progress progress, enum far_idle idle)
 	}
 	for (int i = 0; i < 2 * CALLERS; i++)
 		CHECK(pthread_join(callers[i].thread, NULL) == 0);
-	foreign_completion();
+	completion_by_another_thread();
 	none_open();
 	far_future_free(f);
 	together_all(both, 2, together_leave);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Handlers that wait, on fibers: for one another, 64 deep; for themselves; in every sort of wait; and where a wait is
- * refused. */
+ * refused. Main thread of each process; handlers on shard threads. */
 #include "agent/agent.h"
 #include "api_gate.h"
 #include "core/context.h"
@@ -67,13 +67,13 @@ static void one_another(void)
 	/* Two that never yield take turns by time slices where cores are few. */
 	int rounds = drive_mode->idle == FAR_IDLE_BUSY ? 3 : 50;
 	for (int i = 0; i < rounds; i++) {
-		CHECK(ask(agent, other, "t::fiber", FAR_ARGS(DEPTH)) == DEPTH);
+		CHECK(query(agent, other, "t::fiber", FAR_ARGS(DEPTH)) == DEPTH);
 		CHECK(message(MSG_FIBER, DEPTH) == DEPTH);
 	}
-	CHECK(ask(agent, other, "t::blocking", FAR_ARGS(3)) == 3);
+	CHECK(query(agent, other, "t::blocking", FAR_ARGS(3)) == 3);
 	CHECK(message(MSG_BLOCKING, 3) == 3);
 	/* From the worker to itself, and the other way round. */
-	CHECK(ask(agent, me, "t::fiber", FAR_ARGS(DEPTH)) == DEPTH);
+	CHECK(query(agent, me, "t::fiber", FAR_ARGS(DEPTH)) == DEPTH);
 }
 
 /* ---- every sort of wait ---- */
@@ -216,7 +216,7 @@ static void refused(void)
 	CHECK_STATUS(far_msg_send(agent, (struct far_to){1, -1}, MSG_ECHO, &byte, 1, NULL, on_done, &done, &err),
 		     FAR_OK, &err);
 	while (!atomic_load(&done))
-		ask(agent, other, "far::add", FAR_ARGS(1, 1));
+		query(agent, other, "far::add", FAR_ARGS(1, 1));
 }
 
 /* ---- as many as there are fibers ---- */
@@ -249,9 +249,9 @@ static void bound(void)
 			CHECK(strcmp(err.origin, other) == 0);
 		}
 		/* Other kinds are served meanwhile. */
-		CHECK(ask(agent, other, "far::add", FAR_ARGS(2, 3)) == 5);
-		CHECK(ask(agent, other, "t::blocking", FAR_ARGS(0)) == 0);
-		CHECK(ask(agent, other, "gate::open", FAR_ARGS(100)) == FIBERS);
+		CHECK(query(agent, other, "far::add", FAR_ARGS(2, 3)) == 5);
+		CHECK(query(agent, other, "t::blocking", FAR_ARGS(0)) == 0);
+		CHECK(query(agent, other, "gate::open", FAR_ARGS(100)) == FIBERS);
 		for (int i = 0; i < FIBERS; i++) {
 			CHECK_STATUS(far_future_wait(f[i], 0, &out, &err), FAR_OK, &err);
 			CHECK(out.u.i == 100 + i);

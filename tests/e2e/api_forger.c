@@ -5,6 +5,7 @@
  * and ports, and of this one, while it joins, calls and leaves. No call fails, no session is made or ended, nothing is
  * sent to him, and no answer to a copy is longer than that. Then he connects to the sockets of a shm group, whose
  * directory this test opens to him. All in a network namespace of its own; skipped where that is not to be had.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "../nic/netns.h"
 #include "base/crc32c.h"
@@ -486,14 +487,14 @@ static bool shm_recv(int fd, struct shm_control_msg *note)
 	return got > 0;
 }
 
-/* Never a WELCOME; a challenge only for root's own user, and its proof is no answer. */
+/* Never an ACCEPT; a challenge only for root's own user, and its proof is no answer. */
 static void shm_forge(const struct sockaddr_un *at, bool own_user)
 {
 	uint8_t bytes[NIC_HANDSHAKE_BYTES_MAX];
 	struct shm_control_msg got;
 	unsigned len = below(sizeof bytes + 1);
 	enum shm_control_kind kind = (enum shm_control_kind)(SHM_CONTROL_CONNECT + below(SHM_CONTROL_RESPONSE));
-	if (below(2)) { /* a right ASK */
+	if (below(2)) { /* a right AUTH */
 		kind = SHM_CONTROL_AUTH;
 		len = 16;
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Futures over real workers: callbacks, waits for several, scopes, user-made ones, with each way of driving. */
+/** Futures over real workers: callbacks, waits for several, scopes, user-made ones, with each way of driving.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "api_spawn.h"
 #include "handlers.h"
 
@@ -439,15 +440,15 @@ static void threads(void)
 
 /* ---- shutdown ---- */
 
-static _Atomic int told;
+static _Atomic int notified;
 
-static enum far_status tell(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
+static enum far_status on_end(struct far_future *parent, struct far_val *out, struct far_err *e, void *user)
 {
 	enum far_status status = far_future_value(parent, out, e);
 	CHECK(status == FAR_SHUTDOWN || status == FAR_PEER_LOST);
 	struct far_future *f;
 	CHECK(far_rpc_async(agent, "worker1", "t::keep", FAR_NOARGS, NULL, &f, NULL) != FAR_OK);
-	atomic_fetch_add(&told, 1);
+	atomic_fetch_add(&notified, 1);
 	return status;
 }
 
@@ -458,7 +459,7 @@ static int pending_at_the_end(int rank)
 		struct far_future *f[NEVER_MAX], *c[NEVER_MAX], *all;
 		for (int i = 0; i < NEVER_MAX; i++) {
 			f[i] = start("worker1", "t::keep", 0);
-			c[i] = then(f[i], tell, NULL);
+			c[i] = then(f[i], on_end, NULL);
 			far_future_free(f[i]);
 		}
 		CHECK_STATUS(far_future_collect(c, NEVER_MAX, &all, &err), FAR_OK, &err);
@@ -470,7 +471,7 @@ static int pending_at_the_end(int rank)
 		CHECK_STATUS(far_future_set_value(own, NULL, &err), FAR_OK, &err);
 		far_future_free(own);
 		far_future_free(waits);
-		CHECK(atomic_load(&told) == NEVER_MAX);
+		CHECK(atomic_load(&notified) == NEVER_MAX);
 		CHECK(far_future_done(all));
 		CHECK(far_future_value(all, NULL, &err) != FAR_OK);
 		for (int i = 0; i < NEVER_MAX; i++) {

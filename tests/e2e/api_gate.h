@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the tests of waiting handlers share: a gate, whose requests stay open until it is opened, and a group of workers
- * for every way of driving a shard.
+ * for every way of driving a shard. Handlers: shard threads, fibers and threads of the agent.
  */
 #ifndef API_GATE_H
 #define API_GATE_H
@@ -26,7 +26,7 @@ static inline enum far_status gate_wait(struct far_req *req, const struct far_va
 	return FAR_OK;
 }
 
-/* Answers whoever waits, and says how many they were. */
+/* Answers all that wait, and returns their number. */
 static inline enum far_status gate_open(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	pthread_mutex_lock(&gate_lock);
@@ -53,7 +53,7 @@ static inline enum far_status gate_count(struct far_req *req, const struct far_v
 	}
 
 /** An int from a function of a worker. */
-static inline int64_t ask(struct far_agent *a, const char *to, const char *fn, const struct far_val *args, size_t n)
+static inline int64_t query(struct far_agent *a, const char *to, const char *fn, const struct far_val *args, size_t n)
 {
 	struct far_val out = {0};
 	struct far_err e;
@@ -64,11 +64,11 @@ static inline int64_t ask(struct far_agent *a, const char *to, const char *fn, c
 /** Until so many wait at a worker's gate. The hang guard bounds it. */
 static inline void gate_await(struct far_agent *a, const char *to, int64_t n)
 {
-	while (ask(a, to, "gate::count", FAR_NOARGS) != n)
+	while (query(a, to, "gate::count", FAR_NOARGS) != n)
 		usleep(200);
 }
 
-/** Until a worker has no open request left; `own`: it is asked in its own process. */
+/** Until a worker has no open request left; `own`: it is queried in its own process. */
 static inline void none_active(struct far_agent *own)
 {
 	struct far_counters c;

@@ -119,7 +119,7 @@ static void values(void)
 
 static void mistakes(void)
 {
-	const char *const twice[] = {check_name(self), check_name(self)}, *const stranger[] = {"nobody"};
+	const char *const twice[] = {check_name(self), check_name(self)}, *const unknown[] = {"nobody"};
 	struct far_val out = {0};
 	CHECK_STATUS(far_barrier(NULL, NULL, 0, 0, &err), FAR_SHUTDOWN, &err);
 	CHECK_STATUS(far_barrier(agent, twice, 0, 0, &err), FAR_INVALID, &err);
@@ -127,7 +127,7 @@ static void mistakes(void)
 	CHECK_TEXT(&err, "twice");
 	CHECK_STATUS(far_barrier(agent, self % 2 ? evens : odds, 2, 0, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "itself is not among");
-	CHECK_STATUS(far_barrier(agent, stranger, 1, 0, &err), FAR_UNKNOWN_WORKER, &err);
+	CHECK_STATUS(far_barrier(agent, unknown, 1, 0, &err), FAR_UNKNOWN_WORKER, &err);
 	CHECK_TEXT(&err, "nobody");
 	CHECK_STATUS(far_barrier(agent, behind, WORLD + 1, 0, &err), FAR_INVALID, &err);
 	/* Who calls the function by itself must say it right. */
@@ -182,7 +182,7 @@ static enum far_status meet_here(struct far_req *req, const struct far_val *args
 	return status;
 }
 
-/* A round of which no application thread knows: everybody comes on a fiber, asked to by worker 0. */
+/* A round without application threads: worker 0 calls a fiber handler of each worker, which joins in. */
 static void in_handlers(void)
 {
 	struct far_future *f[WORLD];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /**
  * A million calls, with those among them that end early, and references made, fetched and given back: what either
  * worker has resident grows no more once it has done half of it.

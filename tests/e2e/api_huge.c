@@ -2,6 +2,7 @@
 /**
  * A message of 4 GiB and 1 byte, from two parts in place into memory of the receiver's: nothing in between may count
  * with 32 bits. Needs 12 GiB; with less it reports it and is skipped.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "pattern.h"

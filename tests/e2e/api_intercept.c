@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /** Interceptors: fields with calls of every mode and size, handlers of every kind, flows, refusals. */
 #include "check.h"
 
@@ -152,7 +152,7 @@ static enum far_status echo(struct far_req *req, const struct far_val *args, siz
 
 static enum far_status fails(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	return far_fail(req, FAR_BAD_ARGS, 3, "as asked");
+	return far_fail(req, FAR_BAD_ARGS, 3, "on request");
 }
 
 static enum far_status counts(struct far_req *req, const struct far_val *args, size_t n, void *user)

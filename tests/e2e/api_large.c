@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages in fragments, in parts, into memory of the caller's; one-way messages; between real workers. */
+/** Messages in fragments, in parts, into memory of the caller's; one-way messages; between real workers.
+ * Main thread of each process; threads that it starts. */
 #include "api_spawn.h"
 #include "large_handlers.h"
 
@@ -501,9 +502,9 @@ static int death_worker(int rank)
 		CHECK_STATUS(
 			far_msg_send_parts(agent, to, CHECKED, &p, 1, on_release, &released, NULL, on_done, NULL, &err),
 			FAR_OK, &err);
-	int asked = 0; /* the other may have died already */
+	int sent_n = 0; /* the other may have died already */
 	for (int i = 0; i < 4 && rank == 1 && killed_rank == 0; i++)
-		asked += may_be_lost(
+		sent_n += may_be_lost(
 			far_msg_send(agent, (struct far_to){0, -1}, MAKE, &len, sizeof len, NULL, on_done, NULL, &err));
 	while (rank == killed_rank && counters().bytes_sent + counters().bytes_received < 30 * MIB)
 		usleep(100);
@@ -515,7 +516,7 @@ static int death_worker(int rank)
 		CHECK(done_status == FAR_PEER_LOST);
 		CHECK(far_msg_oneway(agent, to, NOTE, sent, 8, NULL, &err) == FAR_PEER_LOST);
 	} else {
-		while (atomic_load(&done_n) < asked)
+		while (atomic_load(&done_n) < sent_n)
 			usleep(1000);
 	}
 	CHECK(counters().rendezvous_active == 0 && counters().calls_active == 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads; threads that it starts. */
 /** An agent's own bounds: each is what far_limits_read() says, refuses exactly the one too many, and is used again. */
 #include "check.h"
 #include "handlers.h"
@@ -237,7 +237,7 @@ static enum far_status count_running(struct far_req *req, const struct far_val *
 	return far_return(req, &v);
 }
 
-static int64_t ask(const char *fn, const struct far_val *args, size_t n)
+static int64_t query(const char *fn, const struct far_val *args, size_t n)
 {
 	struct far_val out = {0};
 	CHECK_STATUS(far_rpc_sync(agent, "worker1", fn, args, n, NULL, &out, &err), FAR_OK, &err);
@@ -269,15 +269,15 @@ static void deferred(void)
 		expect_refused(far_rpc_sync(agent, "worker1", "t::block", FAR_ARGS(1), NULL, NULL, &err),
 			       FAR_EXECUTED_NO);
 		CHECK_TEXT(&err, "opts.deferred");
-		CHECK(ask("t::wait", FAR_NOARGS) == FAR_RESOURCE);
-		CHECK(ask("t::open", FAR_NOARGS) == RECORDS);
-		ask("t::release", FAR_NOARGS);
+		CHECK(query("t::wait", FAR_NOARGS) == FAR_RESOURCE);
+		CHECK(query("t::open", FAR_NOARGS) == RECORDS);
+		query("t::release", FAR_NOARGS);
 		for (int i = 0; i < RECORDS; i++) {
 			CHECK_STATUS(far_future_wait(f[i], 0, NULL, &err), FAR_OK, &err);
 			far_future_free(f[i]);
 		}
-		CHECK(ask("t::wait", FAR_NOARGS) == FAR_OK);
-		CHECK(ask("t::open", FAR_NOARGS) == 0);
+		CHECK(query("t::wait", FAR_NOARGS) == FAR_OK);
+		CHECK(query("t::open", FAR_NOARGS) == 0);
 	}
 }
 
@@ -287,23 +287,23 @@ static void one_place_for_a_blocking_request(void)
 	struct far_future *f[THREADS + QUEUED];
 	struct far_val out;
 	for (int round = 0; round < ROUNDS; round++) {
-		ask("t::running", FAR_ARGS(far_bool(true)));
+		query("t::running", FAR_ARGS(far_bool(true)));
 		for (int i = 0; i < THREADS; i++)
 			start("t::block", i, &f[i]);
-		while (ask("t::running", FAR_ARGS(far_bool(false))) < THREADS)
+		while (query("t::running", FAR_ARGS(far_bool(false))) < THREADS)
 			usleep(200);
 		for (int i = THREADS; i < THREADS + QUEUED; i++)
 			start("t::block", i, &f[i]);
 		expect_refused(far_rpc_sync(agent, "worker1", "t::block", FAR_ARGS(9), NULL, NULL, &err),
 			       FAR_EXECUTED_NO);
 		CHECK_TEXT(&err, "opts.blocking_queue");
-		ask("t::release", FAR_NOARGS);
+		query("t::release", FAR_NOARGS);
 		for (int i = 0; i < THREADS + QUEUED; i++) {
 			CHECK_STATUS(far_future_wait(f[i], 0, &out, &err), FAR_OK, &err);
 			CHECK(out.u.i == i);
 			far_future_free(f[i]);
 		}
-		CHECK(ask("t::open", FAR_NOARGS) == 0);
+		CHECK(query("t::open", FAR_NOARGS) == 0);
 	}
 }
 

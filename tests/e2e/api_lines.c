@@ -3,6 +3,7 @@
  * Requests of typed calls and methods whose lines are changed after they were written, as a peer may: the callee takes
  * none by the fast path that the general code would refuse, and answers as that does. Two agents in one process,
  * stepped by turns. And what a fan-out whose answers go straight into the application's memory must not write there.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_together.h"
 
@@ -552,7 +553,7 @@ int main(void)
 	CHECK_STATUS(far_remote_to(ends[0].agent, to, other_class, FAR_NOARGS, NULL, &other, &err), FAR_OK, &err);
 	for (int i = 0; i < 100; i++)
 		polls();
-	for (int i = 0; i < 2; i++) /* the first calls of a function tell its number */
+	for (int i = 0; i < 2; i++) /* the first calls of a function transfer its number */
 		CHECK(result(function("t::plain")) == ran);
 	methods();
 	requests();

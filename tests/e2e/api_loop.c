@@ -2,6 +2,7 @@
 /**
  * An agent in an event loop (FAR_PROGRESS_CALLER): far_agent_fd(), far_agent_poll(). A wake-up that is lost leaves a
  * call unanswered, and the loop asleep, until its deadline.
+ * Main thread of each process; handlers on shard threads; threads that it starts.
  */
 #include "api_spawn.h"
 #include "loop.h"

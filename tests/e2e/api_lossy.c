@@ -177,7 +177,7 @@ static struct far_future *start(struct client *c, struct op *op, unsigned place)
 	return f;
 }
 
-/* It ends by its deadline, which the future need not be asked for. */
+/* It ends by its deadline, without a wait for the future. */
 static void finish(const struct op *op, struct far_future *f)
 {
 	struct far_val out = {0};
@@ -209,7 +209,7 @@ static void one_sync(struct client *c)
 	far_val_fini(&out);
 }
 
-/* Several at once, of which some are cancelled. */
+/* Several at once; some are cancelled. */
 static void group(struct client *c)
 {
 	struct op ops[GROUP];
@@ -297,7 +297,7 @@ static void all_noted(void)
 	CHECK(out.u.i == atomic_load(&next_note));
 }
 
-/* What it took; without a driver that disturbs, nothing is asked of it. */
+/* The time that it took; without a driver that disturbs, nothing is checked. */
 static void report(int rank)
 {
 	struct far_nic_stats sum = {0};

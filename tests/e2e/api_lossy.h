@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What api_lossy calls: handlers of all kinds, which check every byte that they are given. */
+/** What api_lossy calls: handlers of all kinds, which check every byte that they are given.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #ifndef API_LOSSY_H
 #define API_LOSSY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 24, or as many as there may be */
+/* run: -n 24, or as many as there may be. Main thread of each process; handlers on shard threads. */
 /** More workers than one has shards, threads or bits of anything small: all join, call each other, hand a reference
  * round, and leave with nothing left. */
 #include "check.h"

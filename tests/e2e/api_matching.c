@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 4 */
+/* run: -n 4. Main thread of each process; handlers on shard threads. */
 /**
  * Matching of arguments, defaults, keywords and overloads. Every worker calls the next one, all at once; each function
  * is one behaviour that users of torch.distributed.rpc rely on and is named for it.

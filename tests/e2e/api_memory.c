@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /** Large messages and the memory they take: rank 0 calls, rank 1 answers; both in a small region. Built once over the
  * page runs and once over jemalloc. */
 #include "check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /** The message API: rank 0 calls, rank 1 answers. */
 #include "check.h"
 
@@ -27,7 +27,7 @@ static void silent(struct far_req *req, const void *data, size_t len, void *user
 {
 }
 
-/* Answers with as many bytes as it is asked for. */
+/* Answers with the requested number of bytes. */
 static void alloc(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Metrics of a worker and its peers after a known number of calls and errors, in all formats; the admin socket, with
  * mistakes of its clients, and while a shard does not answer. Two workers. With the argument "load": calls without end.
- */
+ * Main thread of each process; handlers on shard threads. */
 #include "base/runtime_dir.h"
 #include "check.h"
 
@@ -158,7 +158,7 @@ static void formats(void)
 /* ---- the admin socket ---- */
 
 /* A request to this process's socket, sent as it is. The answer is static. */
-static const char *ask(const char *request, size_t len)
+static const char *query(const char *request, size_t len)
 {
 	static char answer[1 << 17];
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -178,24 +178,24 @@ static const char *ask(const char *request, size_t len)
 	return answer;
 }
 
-static const char *ask_line(const char *line)
+static const char *want_line(const char *line)
 {
-	return ask(line, strlen(line));
+	return query(line, strlen(line));
 }
 
 static void mistakes(void)
 {
 	char longest[100];
 	memset(longest, 'x', sizeof longest);
-	CHECK(strncmp(ask_line("nonsense\n"), "error the request is not known", 30) == 0);
-	CHECK(strncmp(ask_line("metrics xml\n"), "error the request is not known", 30) == 0);
-	CHECK(strncmp(ask_line("\n"), "error the request is not known", 30) == 0);
-	CHECK(strcmp(ask("in\0fo\n", 6), "error the request has a NUL\n") == 0);
-	CHECK(strcmp(ask(longest, 64), "error the request is too long\n") == 0);
-	CHECK(strcmp(ask_line("info"), "error no request came in time\n") == 0);
-	CHECK(strncmp(ask_line("info\n"), "ok ", 3) == 0 && strstr(ask_line("info\n"), "\"state\":\"ready\""));
-	CHECK(strstr(ask_line("metrics json\n"), "\"worker\":\"worker0\""));
-	CHECK(strstr(ask_line("metrics text\n"), "\nfarcall_members 2\n"));
+	CHECK(strncmp(want_line("nonsense\n"), "error the request is not known", 30) == 0);
+	CHECK(strncmp(want_line("metrics xml\n"), "error the request is not known", 30) == 0);
+	CHECK(strncmp(want_line("\n"), "error the request is not known", 30) == 0);
+	CHECK(strcmp(query("in\0fo\n", 6), "error the request has a NUL\n") == 0);
+	CHECK(strcmp(query(longest, 64), "error the request is too long\n") == 0);
+	CHECK(strcmp(want_line("info"), "error no request came in time\n") == 0);
+	CHECK(strncmp(want_line("info\n"), "ok ", 3) == 0 && strstr(want_line("info\n"), "\"state\":\"ready\""));
+	CHECK(strstr(want_line("metrics json\n"), "\"worker\":\"worker0\""));
+	CHECK(strstr(want_line("metrics text\n"), "\nfarcall_members 2\n"));
 }
 
 /* A call that is under way is listed with its age; a shard whose handler does not return is named with it. */
@@ -205,7 +205,7 @@ static void under_way(void)
 	const char *text;
 	CHECK_STATUS(far_rpc_async(agent, other, "t::wait", NULL, 0, NULL, &f, &err), FAR_OK, &err);
 	do {
-		text = ask_line("debug\n");
+		text = want_line("debug\n");
 		usleep(1000);
 	} while (!strstr(text, "\"function\":\"t::wait\",\"to\":\"worker1\",\"at\":\"sent\",\"age_ms\":"));
 	CHECK(strstr(text, "\"answers\":true") && !strstr(text, "\"age_ms\":null"));
@@ -214,9 +214,9 @@ static void under_way(void)
 	CHECK_STATUS(far_rpc_async(agent, check_name(0), "t::hold", NULL, 0, NULL, &g, &err), FAR_OK, &err);
 	while (!atomic_load(&held))
 		usleep(1000);
-	text = ask_line("debug\n");
+	text = want_line("debug\n");
 	CHECK(strstr(text, "\"answers\":false,\"held\":true,\"runs\":\"t::hold\""));
-	CHECK(strstr(ask_line("metrics text\n"), "\nfarcall_shards_silent 1\n"));
+	CHECK(strstr(want_line("metrics text\n"), "\nfarcall_shards_silent 1\n"));
 	atomic_store(&free_now, true);
 	CHECK_STATUS(far_future_wait(g, 0, NULL, &err), FAR_OK, &err);
 	far_future_free(g);

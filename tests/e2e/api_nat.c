@@ -5,7 +5,7 @@
  * have bound, and all packets reach their receiver from an address and a port of the router's. Worker 0 is outside,
  * worker 1 and worker 2, which has two shards, are inside, so that what they send each other turns round at the router.
  * All call all, and leave with OK. No proof may cover an address that was bound or observed. Skipped where network
- * namespaces or the kernel's NAT are not to be had.
+ * namespaces or the kernel's NAT are not to be had. Main thread of each process; handlers on shard threads.
  */
 #include "../nic/netns.h"
 #include "check.h"

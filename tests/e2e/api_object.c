@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 4 */
+/* run: -n 4. Main thread of each process; handlers on shard threads; threads that it starts. */
 /**
  * Objects over real workers: every worker at once makes some on the others, calls their methods from here and from
  * there, and gives them back. At the end every object that was made has been ended, once, by its owner.

@@ -2,6 +2,7 @@
 /**
  * Objects when workers end: those of a dead owner report it, also to the next incarnation; what a dead holder kept
  * is ended by its owner; a shutdown ends the rest, after the methods that are still parked in them.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "counter_class.h"
@@ -74,7 +75,7 @@ static void another_incarnation(struct far_agent *agent, struct far_rref *r, uin
 	far_rref_free(r);
 }
 
-static int first_life(int rank)
+static int first_incarnation(int rank)
 {
 	struct far_agent *agent = check_join(&opts);
 	struct far_worker_info info;
@@ -103,7 +104,7 @@ static int first_life(int rank)
 	return 0;
 }
 
-static int next_life(int rank)
+static int next_incarnation(int rank)
 {
 	struct far_agent *agent = check_join(&opts);
 	CHECK_STATUS(far_shutdown(agent, FAR_FOREVER, &err), FAR_OK, &err);
@@ -144,11 +145,11 @@ static int stopped(int rank)
 
 int main(void)
 {
-	struct spawned s = spawn(WORLD, first_life);
+	struct spawned s = spawn(WORLD, first_incarnation);
 	int status;
 	CHECK(waitpid(s.pids[OWNER], &status, 0) == s.pids[OWNER]);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-	s.pids[OWNER] = spawn_one(&s, OWNER, -1, next_life);
+	s.pids[OWNER] = spawn_one(&s, OWNER, -1, next_incarnation);
 	int bad = spawn_wait(&s, -1);
 	s = spawn(2, stopped);
 	return bad | spawn_wait(&s, -1);

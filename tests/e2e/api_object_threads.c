@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Objects of agents in one process, of one shard and of several, with every way of driving a shard: many threads call
- * the methods of the same objects, make others, ask what they are, hand them on, and leave some to the shutdown. Each
+ * the methods of the same objects, make others, request their types, hand them on, and leave some to the shutdown. Each
  * is ended once, after its last method.
  */
 #include "api_together.h"
@@ -27,7 +27,7 @@ static void expect_alive(struct far_rref *r, const char *method, const struct fa
 	far_val_fini(&v);
 }
 
-/* One of its own: called before it is there, asked, shared, given back while calls are under way. */
+/* One of its own: called before it is there, its type requested, shared, released while calls are under way. */
 static void one_of_its_own(struct far_agent *a, int round)
 {
 	static const char *const names[] = {"slow", "blocking", "add"};

@@ -3,6 +3,8 @@
  * Two workers over shm, each in a pid namespace of its own, as containers are.
  * traffic  calls of every size both ways, one-way messages, and a graceful end
  * death    worker 1 is killed amid calls: worker 0 learns it at once from the socket, where pids mean nothing
+ *
+ * Main thread of each process; handlers on shard threads.
  */
 #include "check.h"
 #include "handlers.h"
@@ -45,7 +47,7 @@ static enum far_status return_namespace(struct far_req *req, const struct far_va
 
 static enum far_status keep(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	static struct far_deferred *kept; /* for as long as this worker lives */
+	static struct far_deferred *kept; /* as long as this worker runs */
 	return far_defer(req, &kept);
 }
 

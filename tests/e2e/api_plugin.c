@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Plugins: which files are loaded, calls of their functions and methods before, during and after, what refuses to let
- * them go, and what replaces them. Two agents in one process: worker0 calls, worker1 loads. */
+ * them go, and what replaces them. Two agents in one process: worker0 calls, worker1 loads.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "api_together.h"
 
 #include <errno.h>

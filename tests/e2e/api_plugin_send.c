@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Plugins that are sent: what a worker without keys, an unknown key, a changed file and a bad list answer; a plugin
- * that replaces the one before. Two agents in one process: worker0 sends, worker1 loads. */
+ * that replaces the one before. Two agents in one process: worker0 sends, worker1 loads.
+ * Main thread of each process. */
 #include "api_together.h"
 
 #include <dirent.h>
@@ -65,10 +66,10 @@ static void prepare(void)
 	shell("farcall key signer.key >/dev/null && farcall key other.key >/dev/null");
 	shell("cp $built/plugin_demo1.so one.so && cp $built/plugin_demo2.so two.so && cp $built/plugin_demo6.so "
 	      "six.so");
-	shell("cp one.so changed.so && cp one.so stranger.so && cp one.so bare.so && cp one.so short.so");
+	shell("cp one.so changed.so && cp one.so unlisted.so && cp one.so bare.so && cp one.so short.so");
 	shell("cp $built/plugin_none.so none.so");
 	shell("farcall sign signer.key one.so two.so six.so changed.so short.so none.so >/dev/null");
-	shell("farcall sign other.key stranger.so >/dev/null && printf x >>changed.so && truncate -s 63 short.so.sig");
+	shell("farcall sign other.key unlisted.so >/dev/null && printf x >>changed.so && truncate -s 63 short.so.sig");
 	shell("{ echo '# signers'; echo; farcall sign --public signer.key | sed 's/$/ # ours/'; } >keys && chmod 644 "
 	      "keys");
 }
@@ -103,7 +104,7 @@ static void signatures(void)
 {
 	const struct far_val args[] = {far_bytes("x", 1), far_bytes("y", 1)};
 	struct far_val v;
-	refused("stranger.so", FAR_DENIED, "none of the 1 keys");
+	refused("unlisted.so", FAR_DENIED, "none of the 1 keys");
 	refused("changed.so", FAR_DENIED, "none of the 1 keys");
 	CHECK_STATUS(far_rpc_sync_unchecked(t[0].agent, "worker1", "far::plugin_load", args, 2, NULL, &v, &err),
 		     FAR_DENIED, &err);
@@ -117,7 +118,7 @@ static void lists(void)
 {
 	shell("cp keys kept");
 	shell("echo 12ab >>keys");
-	refused("stranger.so", FAR_DENIED, "line 4 of the list");
+	refused("unlisted.so", FAR_DENIED, "line 4 of the list");
 	shell(": >keys");
 	refused("one.so", FAR_DENIED, "none of the 0 keys");
 	shell("cp kept keys && chmod 664 keys");
@@ -139,7 +140,7 @@ static void sent(void)
 	CHECK(add(1, 2) == 3);
 	CHECK_STATUS(send_to("worker1", "two.so"), FAR_OK, &err); /* replaces it */
 	CHECK(add(1, 2) == 1003);
-	refused("stranger.so", FAR_DENIED, "none of the 1 keys");
+	refused("unlisted.so", FAR_DENIED, "none of the 1 keys");
 	CHECK(add(1, 2) == 1003); /* untouched */
 	CHECK_STATUS(far_plugin_reload(t[1].agent, "demo", NULL, 0, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "sent by worker \"worker0\"");

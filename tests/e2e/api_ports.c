@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Workers of several ports, and of none in common: which driver a session takes, what is reported, listen and
- * advertise.
- */
+ * advertise. Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 
 #include <ftw.h>
@@ -189,7 +188,7 @@ static int with_lazy_sessions(int rank)
 	return two_over(rank, &opts, "udp", "runtime directory");
 }
 
-/* Worker 1 dies while nobody waits for anything of it, and udp does not tell. Who leaves finds out. */
+/* Worker 1 dies while nobody waits for anything of it, and udp does not report it. A worker that leaves finds out. */
 static int idle_death(int rank)
 {
 	struct far_opts opts = options("udp");
@@ -207,7 +206,7 @@ static int idle_death(int rank)
 }
 
 /* The callee does not wait for the caller, and its handler is notified all the same. */
-static _Atomic int told;
+static _Atomic int notified;
 
 static void waits(struct far_req *req, const void *data, size_t len, void *user)
 {
@@ -215,7 +214,7 @@ static void waits(struct far_req *req, const void *data, size_t len, void *user)
 	struct far_err e;
 	CHECK(far_future_create(&f, &e) == FAR_OK);
 	if (far_future_wait(f, FAR_FOREVER, NULL, &e) == FAR_CANCELLED)
-		told = 1;
+		notified = 1;
 	far_future_free(f);
 	far_reply(req, NULL, 0);
 }
@@ -237,7 +236,7 @@ static int death_of_a_caller(int rank)
 		far_msg_call(a, (struct far_to){0, 0}, 2, NULL, 0, NULL, got, sizeof got, &n, &err);
 		return 1;
 	}
-	while (!told)
+	while (!notified)
 		usleep(1000);
 	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 3 */
+/* run: -n 3. Main thread of each process; handlers on shard threads. */
 /** Trace contexts through calls, profiles below them, ranges without a profile. profile.py runs it with --profile, too:
  * with FAR_PROFILE every call has a span, and a trace of its own if it has no other. */
 #include "check.h"

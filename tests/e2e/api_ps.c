@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Two servers, one with two shards, and two clients of a parameter server: exact sums, repeats, status of keys,
- * deadlines beside a stopped server, changes that are repeated, clocks, another view. */
+ * deadlines beside a stopped server, changes that are repeated, clocks, another view. Main thread of each process. */
 #include "api_ps.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the files of api_ps share: two servers, one with two shards, and two clients. */
+/** What the files of api_ps share: two servers, one with two shards, and two clients. Main thread of each process. */
 #ifndef API_PS_H
 #define API_PS_H
 

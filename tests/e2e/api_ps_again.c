@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Changes that a client makes once more after a restart count once; the keys that are used most. */
+/** Changes that a client makes once more after a restart count once; the keys that are used most.
+ * Main thread of each process. */
 #include "api_ps.h"
 
 enum { CLIENT = 4711, USED = 61 * 8 };

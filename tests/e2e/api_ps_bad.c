@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bad input of each call of a parameter server, and of its message handler. */
+/** Bad input of each call of a parameter server, and of its message handler. Main thread of each process. */
 #include "api_ps.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bags of a parameter server: sums, means and weights over all shards, the status of a bag, keys without a row. */
+/** Bags of a parameter server: sums, means and weights over all shards, the status of a bag, keys without a row.
+ * Main thread of each process. */
 #include "api_ps.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Barriers of a parameter server: rounds, missing and lost members, another view, as many as there can be, bad input.
- * One server with two shards, three clients. */
+ * One server with two shards, three clients. Main thread of each process. */
 #include "api_spawn.h"
 
 #include <farcall/ps.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Dense tables of a parameter server: ranges of several rounds of requests, single rows, refusals. */
+/** Dense tables of a parameter server: ranges of several rounds of requests, single rows, refusals.
+ * Main thread of each process. */
 #include "api_ps.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Saves, loads, scans and drops of a parameter server: saved = loaded to the bit on 3, 1 and 7 servers; partitions are
- * cut between requests; damaged files and a full disk; a client that is killed while it saves. */
+ * cut between requests; damaged files and a full disk; a client that is killed while it saves.
+ * Main thread of each process. */
 #include "api_spawn.h"
 
 #include <dirent.h>

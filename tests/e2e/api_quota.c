@@ -4,6 +4,8 @@
  * busy    FAR_IDLE_BUSY without a quota: the shards never sleep
  * scarce  FAR_IDLE_BUSY with less than a CPU: they do, and calls still work
  * memory  worker 1 has 256 MiB: what it could not hold is refused where it would be sent
+ *
+ * Main thread of each process.
  */
 #include "check.h"
 #include <time.h>

@@ -2,7 +2,7 @@
 /**
  * A worker over udp is killed, and nobody waits for silence: its host refuses its port, and the store has lost its
  * claim of the rank. The limit of silence is an hour here. One worker has calls under way, the other one has not spoken
- * for a while.
+ * for a while. Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "handlers.h"

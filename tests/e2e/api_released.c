@@ -5,6 +5,8 @@
  * other traffic goes on; results that are complete, or that nobody waits for any more, too. Over drivers that lose and
  * repeat packets.
  * usage: api_released NIC
+ *
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "pattern.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A worker dies of SIGKILL and is started again under the same name and rank, under traffic, again and again. */
+/** A worker dies of SIGKILL and is started again under the same name and rank, under traffic, again and again.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 
 #include <dirent.h>

@@ -2,6 +2,7 @@
 /**
  * Calls with opts.retry over a link that drops requests and answers: every call ends well, and no function runs twice.
  * Two agents in one process; the first one's queue, and the second one's, are wrapped by one that drops.
+ * Main thread of each process; handlers on shard threads; threads that it starts.
  */
 #include "agent/agent.h"
 #include "check.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Answers in short forms, of a wrong type, and by a future; arguments that FAR_ARGS takes and refuses. Two workers. */
+/** Answers in short forms, of a wrong type, and by a future; arguments that FAR_ARGS takes and refuses. Two workers.
+ * Main thread of each process; handlers on shard threads. */
 #include "check.h"
 
 static struct far_agent *agent;
@@ -65,7 +66,7 @@ FAR_HANDLER(last_refusal)
 	return far_return_int(req, refusal);
 }
 
-/* Asks rank 0, and answers with its future: no wait in an inline handler. */
+/* Calls rank 0, and answers with its future: no wait in an inline handler. */
 FAR_HANDLER(relay)
 {
 	struct far_future *f;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 4 */
+/* run: -n 4. Main thread of each process; handlers on shard threads. */
 /**
  * Remote references over real workers: every worker at once makes values on the others, shares, fetches, and gives
  * back. Each function is one behaviour that users of torch.distributed.rpc rely on. At the end every table is empty.
@@ -445,15 +445,15 @@ static void creation_fails_for_all(void)
 	struct far_call_opts brief = {.timeout_ns = 30 * FAR_MS};
 	struct far_future *f = NULL, *mine = NULL;
 	struct far_val v;
-	/* On a busy machine it may have failed before all ask. */
+	/* On a busy machine it may have failed before all requests. */
 	for (; !mine && brief.timeout_ns < 10 * FAR_SEC; brief.timeout_ns *= 2) {
 		struct far_rref *r;
 		CHECK_STATUS(far_remote_to(agent, at(1), "r::slow", FAR_ARGS(20000), &brief, &r, &err), FAR_OK, &err);
-		enum far_status asked = far_rpc_async_to(agent, at(2), "r::fetch", FAR_ARGS(r), NULL, &f, &err);
-		CHECK(asked == FAR_OK || asked == FAR_TIMEOUT);
-		if (!asked) {
-			asked = far_rref_to_here_async(r, 0, &mine, &err);
-			CHECK(asked == FAR_OK || asked == FAR_TIMEOUT);
+		enum far_status sent = far_rpc_async_to(agent, at(2), "r::fetch", FAR_ARGS(r), NULL, &f, &err);
+		CHECK(sent == FAR_OK || sent == FAR_TIMEOUT);
+		if (!sent) {
+			sent = far_rref_to_here_async(r, 0, &mine, &err);
+			CHECK(sent == FAR_OK || sent == FAR_TIMEOUT);
 			CHECK_STATUS(far_future_wait(f, 0, &v, &err), FAR_TIMEOUT, &err);
 			far_future_free(f);
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** References that travel as bytes: to the owner, to a third worker, more than once, revoked, damaged. No leak is left.
- */
+ * Main thread of each process; handlers on shard threads. */
 #include "check.h"
 
 static struct far_agent *agent;

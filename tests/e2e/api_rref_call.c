@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions on values of references: of every kind, on values that are made later, that failed, that nobody knows. */
+/** Functions on values of references: of every kind, on values that are made later, that failed, that nobody knows.
+ * Main thread of each process; handlers on shard threads. */
 #include "check.h"
 
 static struct far_agent *agent;

@@ -2,6 +2,7 @@
 /**
  * References when workers end: what a dead one held is released, references to its values say so; what is left at the
  * shutdown is named with its holder, and handles outlive the agent.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "handlers.h"
@@ -96,7 +97,7 @@ static int dying(int rank)
 		CHECK_STATUS(
 			far_rpc_sync_to(agent, (struct far_to){1, -1}, "d::fetch", FAR_ARGS(on_dead), NULL, &v, &err),
 			FAR_PEER_LOST, &err);
-		/* What the dead one had made lives on while it is held. */
+		/* A value that the dead worker had made stays while it is held. */
 		CHECK(kept);
 		CHECK_STATUS(far_rref_to_here(kept, 0, &v, &err), FAR_OK, &err);
 		CHECK(v.u.i == 1);

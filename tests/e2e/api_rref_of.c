@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** References to values and objects that are there already, used here and by the other worker; their state as a future.
- */
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * References to what lies with who holds them: what they are is what their owner made, whatever was said of them on the
- * way here; and what waiting for them, and not waiting, give.
+ * way here; and what waiting for them, and not waiting, give. Main thread of each process; handlers on shard threads.
  */
 #include "api_spawn.h"
 #include "features/references/rref.h"
@@ -81,8 +81,8 @@ static void expect_is(struct far_rref *r, const char *name, const char *other)
 	CHECK(again == object);
 }
 
-/* Whoever gave a reference may have said anything of it. */
-static void told_wrongly(void)
+/* The class in a reference comes from its sender and may be wrong. */
+static void of_the_wrong_class(void)
 {
 	struct far_rref *box = make("w::Box", FAR_ARGS(5)), *p = make("w::Point", FAR_ARGS(5)),
 			*list = make("w::echo", FAR_ARGS(FAR_LIST(5)));
@@ -138,7 +138,7 @@ static void without_waiting(void)
 static int worker(int rank)
 {
 	agent = check_join(&opts);
-	told_wrongly();
+	of_the_wrong_class();
 	without_waiting();
 	check_leave(agent);
 	return 0;

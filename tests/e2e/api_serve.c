@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Serving: until the group ends, far_stop(), a signal or a time limit; restarts and losses meanwhile; own references.
- */
+ * Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 #include "handlers.h"
 
@@ -42,7 +42,7 @@ static const struct far_function table[] = {{"t::pid() -> int", FAR_KIND_INLINE,
 					    {"t::serves() -> bool", FAR_KIND_INLINE, serves, NULL}};
 static const struct far_opts opts = {.functions = table, .functions_n = 4, .leaks = FAR_LEAKS_FAIL};
 
-static int64_t ask(struct far_agent *a, const char *to, const char *function)
+static int64_t query(struct far_agent *a, const char *to, const char *function)
 {
 	struct far_val out;
 	CHECK_STATUS(far_rpc_sync(a, to, function, FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
@@ -62,7 +62,7 @@ static int until_the_end(int rank)
 	if (rank == 1) {
 		usleep(100000);
 		for (int i = 0; i < 1000; i++)
-			CHECK(ask(a, check_name(i % 2 * 2), "t::pid") > 0);
+			CHECK(query(a, check_name(i % 2 * 2), "t::pid") > 0);
 	} else {
 		CHECK_STATUS(far_remote(a, check_name(rank), "far::identity", FAR_ARGS(1), NULL, &own, &err), FAR_OK,
 			     &err);
@@ -89,11 +89,11 @@ static int until_stopped(int rank)
 {
 	struct far_agent *a = check_join(&opts);
 	if (rank == 0) {
-		ask(a, "worker1", "t::stop");
-		ask(a, "worker2", "t::stop");
+		query(a, "worker1", "t::stop");
+		query(a, "worker2", "t::stop");
 	} else {
 		serve(a);
-		CHECK(ask(a, "worker0", "t::pid") > 0);
+		CHECK(query(a, "worker0", "t::pid") > 0);
 	}
 	check_leave(a);
 	return 0;
@@ -108,7 +108,7 @@ static int by_a_signal(int rank)
 			CHECK_STATUS(far_rpc_sync(a, check_name(i), "t::serves", FAR_NOARGS, NULL, &out, &err), FAR_OK,
 				     &err);
 		while (!out.u.b);
-		CHECK(kill((pid_t)ask(a, check_name(i), "t::pid"), i == 1 ? SIGTERM : SIGINT) == 0);
+		CHECK(kill((pid_t)query(a, check_name(i), "t::pid"), i == 1 ? SIGTERM : SIGINT) == 0);
 	}
 	if (rank) {
 		serve(a);
@@ -149,7 +149,7 @@ static int all_serve(int rank)
 	struct far_agent *a = check_join(&opts);
 	if (rank == 2) {
 		CHECK_STATUS(far_serve(a, 200 * FAR_MS, &err), FAR_TIMEOUT, &err);
-		CHECK(ask(a, "worker0", "t::pid") > 0 && ask(a, "worker1", "t::pid") > 0);
+		CHECK(query(a, "worker0", "t::pid") > 0 && query(a, "worker1", "t::pid") > 0);
 	} else {
 		serve(a);
 	}
@@ -162,7 +162,7 @@ static int worker_dies(int rank)
 {
 	struct far_agent *a = check_join(&opts);
 	if (rank == 1) {
-		CHECK(ask(a, "worker0", "t::pid") > 0 && ask(a, "worker2", "t::pid") > 0);
+		CHECK(query(a, "worker0", "t::pid") > 0 && query(a, "worker2", "t::pid") > 0);
 		while (atomic_load(joins) < 2) /* they answer before their far_init() has ended, which would fail */
 			usleep(1000);
 		CHECK(kill(getpid(), SIGKILL) == 0);
@@ -187,7 +187,7 @@ static int with_restart(int rank)
 		while (far_rpc_sync(a, "worker2", "t::incarnation", FAR_NOARGS, NULL, &out, &err) != FAR_OK)
 			usleep(1000);
 		CHECK(out.u.i >= 101); /* the new incarnation counts itself about now */
-		CHECK(ask(a, "worker0", "t::pid") > 0);
+		CHECK(query(a, "worker0", "t::pid") > 0);
 	} else {
 		if (rank == 2)
 			atomic_fetch_add(joins, 1);

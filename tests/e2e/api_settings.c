@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Options from the environment, names by pattern, the list of workers, log lines and their hook. */
+/** Options from the environment, names by pattern, the list of workers, log lines and their hook.
+ * Main thread of each process. */
 #include "api_spawn.h"
 
 #include <stdatomic.h>

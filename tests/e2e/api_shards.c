@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Workers of several shards, not all of the same number: ways of a call, who drives, death and shutdown. */
+/** Workers of several shards, not all of the same number: ways of a call, who drives, death and shutdown.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "api_spawn.h"
 #include "handlers.h"
 
@@ -40,7 +41,7 @@ static void relayed(enum far_status status, const void *data, size_t len, const 
 	far_deferred_reply(user, data, len);
 }
 
-/* Asks where its own call comes from. Expect its shard, and no other to be allowed. */
+/* Reads the shard of its own call. Expect its shard, and no other to be allowed. */
 static void relay(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_deferred *d;
@@ -364,7 +365,7 @@ static int mortal(int rank)
 	return 0;
 }
 
-static int life[2]; /* a pipe whose end tells that worker 1 is gone */
+static int end_pipe[2]; /* a pipe whose end shows that worker 1 is gone */
 
 /* Worker 1 dies before anybody has a session with it. Expect the callers and the leaving workers to be notified. */
 static int unseen(int rank)
@@ -373,12 +374,12 @@ static int unseen(int rank)
 	char byte;
 	/* The kernel closes a dead process's descriptors in their order: this one after its sockets. */
 	if (rank == 1)
-		CHECK(fcntl(life[1], F_DUPFD, 500) >= 500);
-	close(life[1]);
+		CHECK(fcntl(end_pipe[1], F_DUPFD, 500) >= 500);
+	close(end_pipe[1]);
 	agent = join(rank);
 	if (rank == 1)
 		raise(SIGKILL);
-	CHECK(read(life[0], &byte, 1) == 0);
+	CHECK(read(end_pipe[0], &byte, 1) == 0);
 	for (int k = 0; rank == 2 && k < 4; k++) {
 		CHECK_STATUS(far_rpc_sync_to(agent, (struct far_to){1, k}, "t::where", FAR_NOARGS, NULL, NULL, &err),
 			     FAR_PEER_LOST, &err);
@@ -410,13 +411,13 @@ int main(void)
 		if (base.connect != FAR_CONNECT_LAZY)
 			continue; /* the others have sessions with it */
 		if (strcmp(check_nic(), "shm") != 0)
-			continue; /* over a network nobody tells a dead worker from one that is out of reach */
-		CHECK(pipe(life) == 0);
+			continue; /* over a network a dead worker looks like one that is out of reach */
+		CHECK(pipe(end_pipe) == 0);
 		s = spawn(WORLD, unseen);
-		close(life[1]);
+		close(end_pipe[1]);
 		if (spawn_wait(&s, 1))
 			return 1;
-		close(life[0]);
+		close(end_pipe[0]);
 	}
 	return 0;
 }

@@ -4,6 +4,8 @@
  * released, held by a receiver that reads on, freed early; ends of either process in each phase; a receiver without
  * descriptors.
  * usage: api_shared messages | hold | many | files | death0 | death1 | together
+ *
+ * Main thread of each process; handlers on shard threads.
  */
 #include "api_together.h"
 #include "pattern.h"
@@ -177,7 +179,7 @@ static void send_one(uint16_t id, uint8_t *at, size_t len)
 	await(&m.released);
 }
 
-static void ask(uint64_t answer[3])
+static void query(uint64_t answer[3])
 {
 	CHECK_STATUS(far_msg_call(agent, to, READ, NULL, 0, NULL, answer, 3 * sizeof *answer, NULL, &err), FAR_OK,
 		     &err);
@@ -186,7 +188,7 @@ static void ask(uint64_t answer[3])
 static uint64_t by_reference(void)
 {
 	uint64_t answer[3];
-	ask(answer);
+	query(answer);
 	return answer[0];
 }
 
@@ -199,7 +201,7 @@ static void await_held(uint64_t n)
 {
 	uint64_t answer[3];
 	do
-		ask(answer);
+		query(answer);
 	while (answer[1] != n);
 }
 
@@ -265,7 +267,7 @@ static void oneways(uint8_t *at)
 	for (int i = 0; i < 8; i++)
 		await(&m[i].released);
 	do
-		ask(answer);
+		query(answer);
 	while (answer[2] < 8);
 }
 

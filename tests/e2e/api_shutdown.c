@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Joining and leaving: together, one late, one not at all, again, twice, and two agents in one process. */
+/** Joining and leaving: together, one late, one not at all, again, twice, and two agents in one process.
+ * Main thread of each process; handlers on shard threads; threads that it starts. */
 #include "api_spawn.h"
 #include "handlers.h"
 
@@ -10,7 +11,7 @@ static struct far_err err;
 static const struct far_function table[] = {{"t::pid() -> int", FAR_KIND_INLINE, handler_pid, NULL}};
 static const struct far_opts opts = {.functions = table, .functions_n = 1};
 
-static int64_t ask(struct far_agent *a, const char *to)
+static int64_t query(struct far_agent *a, const char *to)
 {
 	struct far_val out;
 	CHECK_STATUS(far_rpc_sync(a, to, "t::pid", FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
@@ -24,7 +25,7 @@ static int serves_meanwhile(int rank)
 	if (rank) {
 		usleep(100000);
 		for (int i = 0; i < 1000; i++)
-			CHECK(ask(a, "worker0") > 0);
+			CHECK(query(a, "worker0") > 0);
 	}
 	check_leave(a);
 	return 0;
@@ -64,7 +65,7 @@ static int again_and_again(int rank)
 {
 	for (int i = 0; i < 5; i++) {
 		struct far_agent *a = check_join(&opts);
-		CHECK(ask(a, check_name(1 - rank)) != getpid());
+		CHECK(query(a, check_name(1 - rank)) != getpid());
 		check_leave(a);
 	}
 	return 0;
@@ -77,7 +78,7 @@ static int twice(int rank)
 		     FAR_ALREADY_INITIALIZED, &err);
 	CHECK_TEXT(&err, "already initialized");
 	CHECK(!second);
-	CHECK(ask(a, check_name(1 - rank)) != getpid());
+	CHECK(query(a, check_name(1 - rank)) != getpid());
 	check_leave(a);
 	CHECK_STATUS(far_shutdown(NULL, 0, &err), FAR_SHUTDOWN, &err);
 	CHECK_STATUS(far_shutdown_local(NULL, &err), FAR_SHUTDOWN, &err);
@@ -89,7 +90,7 @@ static int locally(int rank)
 {
 	struct far_agent *a = check_join(&opts);
 	if (rank == 1) {
-		ask(a, "worker0");
+		query(a, "worker0");
 		CHECK_STATUS(far_shutdown_local(a, &err), FAR_OK, &err);
 		return 0;
 	}

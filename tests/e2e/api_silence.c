@@ -4,7 +4,7 @@
  * carries the store's connection, too: first worker 1 stands still for 5 s, then the cable is down for 3 s, both beyond
  * peer_limit. Calls under way fail with PEER_LOST, executed MAYBE; calls made afterwards go through; references that
  * both hold of each other's values keep them, and one that is given back meanwhile is gone; both leave with OK. Skipped
- * where namespaces are not to be had, or iproute2 is not there.
+ * where namespaces are not to be had, or iproute2 is not there. Main thread of each process; handlers on shard threads.
  */
 #include "../nic/netns.h"
 #include "check.h"

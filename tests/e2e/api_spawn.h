@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A group of workers as child processes of the test, which may end as they like: what `farcall run` would take for a
- * failure. */
+ * failure. Main thread of each process. */
 #ifndef API_SPAWN_H
 #define API_SPAWN_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A group whose store is a file, or the one that is given: rank 0 is killed under traffic and started again, all
- * leave, and another group begins with the same store. A given store is disturbed meanwhile. */
+ * leave, and another group begins with the same store. A given store is disturbed meanwhile.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 
 #include <stdatomic.h>
@@ -10,19 +11,19 @@
 enum { WORLD = 4, ROUNDS = 3, INIT_S = 120 };
 
 static struct shared {
-	_Atomic int life;           /* of rank 0, that the parent has begun last */
+	_Atomic int incarnation;    /* of rank 0, that the parent has begun last */
 	_Atomic int joined;         /* workers that have joined in this group */
-	_Atomic int reached[WORLD]; /* life of rank 0 that each worker has had an answer from */
+	_Atomic int reached[WORLD]; /* incarnation of rank 0 that each worker has had an answer from */
 	_Atomic long calls[WORLD];  /* that each worker has made to others than rank 0 */
 	_Atomic bool stop;
 } * shared;
 
 static struct far_err err;
-static int life;
+static int incarnation;
 
 static enum far_status which(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	struct far_val out = far_int(life);
+	struct far_val out = far_int(incarnation);
 	return far_return(req, &out);
 }
 
@@ -32,7 +33,7 @@ static int worker(int rank)
 {
 	struct far_opts opts = {.functions = table, .functions_n = 1, .init_timeout_ns = INIT_S * FAR_SEC};
 	struct far_val out;
-	life = atomic_load(&shared->life);
+	incarnation = atomic_load(&shared->incarnation);
 	struct far_agent *agent = check_join(&opts);
 	atomic_fetch_add(&shared->joined, 1);
 	while (!atomic_load(&shared->stop)) {
@@ -57,7 +58,7 @@ static void wait_joined(int n)
 static void wait_reached(void)
 {
 	for (int r = 1; r < WORLD; r++)
-		while (atomic_load(&shared->reached[r]) != atomic_load(&shared->life))
+		while (atomic_load(&shared->reached[r]) != atomic_load(&shared->incarnation))
 			usleep(1000);
 }
 
@@ -93,7 +94,7 @@ static void group_run(int restarts)
 		CHECK(waitpid(s.pids[0], &status, 0) == s.pids[0] && WIFSIGNALED(status));
 		disturb_run("fail", i);
 		wait_calls();
-		atomic_fetch_add(&shared->life, 1);
+		atomic_fetch_add(&shared->incarnation, 1);
 		s.pids[0] = spawn_one(&s, 0, -1, worker);
 		wait_calls();
 		disturb_run("serve", i);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The storm's workload: handlers of all kinds, and calls drawn at random with the results that they may have. */
+/** The storm's workload: handlers of all kinds, and calls drawn at random with the results that they may have.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #ifndef API_STORM_H
 #define API_STORM_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Several agents in one process, joining and leaving together. */
+/** Several agents in one process, joining and leaving together. Main thread of each process; threads that it starts. */
 #ifndef API_TOGETHER_H
 #define API_TOGETHER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Functions that the callee alone has registered: overloads, conversions and defaults are chosen there, and so are the
- * errors. */
+ * errors. Main thread of each process; handlers on shard threads. */
 #include "check.h"
 
 static struct far_agent *agent;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 4 */
+/* run: -n 4. Main thread of each process; handlers on shard threads. */
 /**
  * Values of every kind over real workers. Every worker calls the next one, all at once; each function is one
  * behaviour that users of torch.distributed.rpc rely on and is named for it.
@@ -56,8 +56,8 @@ static const struct far_custom_type types[] = {
 	{"geo::Polygon", polygon_size, polygon_encode, polygon_decode, polygon_destroy, NULL},
 };
 /* Its name is known to no worker. */
-static const struct far_custom_type stranger = {"geo::Stranger", polygon_size,    polygon_encode,
-						polygon_decode,  polygon_destroy, NULL};
+static const struct far_custom_type unregistered = {"geo::Unregistered", polygon_size,    polygon_encode,
+						    polygon_decode,      polygon_destroy, NULL};
 
 /* ---- functions ---- */
 
@@ -372,9 +372,9 @@ static void custom_types(void)
 	CHECK(err.executed == FAR_EXECUTED_NO && strcmp(err.origin, to) == 0);
 	expect_mistake("geo::area", FAR_ARGS(far_custom(&types[0], &none)), FAR_INVALID, "geo::Polygon",
 		       "cannot be sent");
-	expect_mistake("geo::area", FAR_ARGS(far_custom(&stranger, &p)), FAR_BAD_ARGS, "is a geo::Stranger, wanted",
-		       "geo::area(geo::Polygon p) -> float");
-	expect_mistake("v::echo", FAR_ARGS(FAR_LIST(far_custom(&stranger, &p))), FAR_BAD_ARGS, "geo::Stranger",
+	expect_mistake("geo::area", FAR_ARGS(far_custom(&unregistered, &p)), FAR_BAD_ARGS,
+		       "is a geo::Unregistered, wanted", "geo::area(geo::Polygon p) -> float");
+	expect_mistake("v::echo", FAR_ARGS(FAR_LIST(far_custom(&unregistered, &p))), FAR_BAD_ARGS, "geo::Unregistered",
 		       "far_register_type");
 	expect_mistake("geo::area", FAR_ARGS(1), FAR_BAD_ARGS, "is an int, wanted geo::Polygon", "geo::area(");
 	/* What handlers were given has ended. */

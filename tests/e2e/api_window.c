@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A worker dies while as much is under way to it as may be, and messages wait. What its peers send to the others
- * afterwards arrives, whether it is started again at once or stays dead. */
+ * afterwards arrives, whether it is started again at once or stays dead.
+ * Main thread of each process; handlers on shard threads. */
 #include "api_spawn.h"
 
 #include <stdatomic.h>

@@ -143,10 +143,10 @@ refuses "group key: no digits" 1 "does not hold a key of 64 hexadecimal digits" 
 refuses "group key: in the environment, no digits" 1 "FAR_KEY is not a key" env FAR_KEY=1 "$farcall" run -n 2 -- "$refused" join
 refuses "group key: two" 1 "unset one of them" env FAR_KEY="$(cat "$dir/key")" FAR_KEY_FILE="$dir/key" "$farcall" run -n 2 -- "$refused" join
 if [ "$(id -u)" -eq 0 ]; then
-	cp "$dir/key" "$dir/foreign-key"
-	chmod 600 "$dir/foreign-key"
-	chown 65534 "$dir/foreign-key"
-	refuses "group key: another user's" 1 "belongs to user 65534" env FAR_KEY_FILE="$dir/foreign-key" "$farcall" run -n 2 -- "$refused" join
+	cp "$dir/key" "$dir/others-key"
+	chmod 600 "$dir/others-key"
+	chown 65534 "$dir/others-key"
+	refuses "group key: another user's" 1 "belongs to user 65534" env FAR_KEY_FILE="$dir/others-key" "$farcall" run -n 2 -- "$refused" join
 else
 	skip "group key: another user's" root
 fi
@@ -155,7 +155,7 @@ bounded env FAR_KEY_FILE="$dir/key" "$farcall" run -n 2 -- "$refused" join
 ok "(the same join, with a key)" $?
 bounded env FAR_KEY_FILE="$dir/key" "$farcall" info --json
 [ $rc -eq 0 ] && has err "$dir/key, id $(cat "$dir/id")" && ! grep -qF "$(cat "$dir/key")" "$dir/out" "$dir/err"
-ok "farcall info tells the key's path and id, and not the key" $?
+ok "farcall info shows the key's path and id, and not the key" $?
 # Two members with keys of their own: one hosts the store.
 env FAR_KEY_FILE="$dir/key" RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" timeout -k 3 "$guard_s" "$refused" patient >"$dir/rank0" 2>&1 &
 rank0=$!
@@ -204,6 +204,6 @@ refuses "runtime directory: perf says so too" 1 "set FAR_RUNTIME_DIR" \
 	env FAR_NIC=shm FAR_RUNTIME_DIR="$theirs" "$farcall" perf latency
 bounded env FAR_NIC=shm FAR_RUNTIME_DIR="$theirs" "$farcall" info
 [ $rc -eq 0 ] && has out '^ *shm  *not available: .*set FAR_RUNTIME_DIR' && has out 'nic "shm" cannot be opened: .*set FAR_RUNTIME_DIR'
-ok "runtime directory: farcall info tells" $?
+ok "runtime directory: farcall info shows it" $?
 
 finish

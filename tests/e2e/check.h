@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What the programs of this folder share: checks that end the process, and joining the group that the environment
- * names. */
+ * names. Main thread of each process. */
 #ifndef CHECK_H
 #define CHECK_H
 

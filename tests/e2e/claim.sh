@@ -40,7 +40,7 @@ inside 'export WORLD_SIZE=3
 	kill $main; wait $main; true'
 [ $rc -eq 0 ] && [ "$(grep '^rank' "$dir/out" | sort | tr '\n' ';')" = "rank 1 of 3 free;rank 2 of 3 free;" ] &&
 	has out '^last: 1$' && has err 'ranks 1 to 2 are all claimed: this is number 3'
-ok "each rank once; one member too many is told" $?
+ok "each rank once; one member too many is refused" $?
 
 # shellcheck disable=SC2016
 inside 'export WORLD_SIZE=9
@@ -103,8 +103,8 @@ refuses "beyond loopback" 1 "pass --security none" \
 refuses "beyond loopback, permitted, and nobody there" 1 "the store at 192.0.2.1:1: " \
 	--first 1 --count 1 --world-size 2 --init-method tcp://192.0.2.1:1 --timeout 300ms --security none -- true
 
-# A stranger at the port: it says nothing, or something else.
-cat >"$dir/stranger.py" <<'END'
+# An unexpected server at the port, which sends nothing or other bytes.
+cat >"$dir/unexpected.py" <<'END'
 import os, socket, subprocess, sys
 s = socket.socket()
 s.bind(("127.0.0.1", 0))
@@ -122,9 +122,9 @@ for words in '' 'HTTP/1.1 400 Bad Request
 Content-Length: 100000
 
 ................................................................................'; do
-	bounded python3 "$dir/stranger.py" "$words"
+	bounded python3 "$dir/unexpected.py" "$words"
 	[ $rc -eq 1 ] && has err '^farcall claim: the store at 127.0.0.1:[0-9]*: '
-	ok "a stranger at the port that says ${words:+other words}" $?
+	ok "an unexpected server at the port${words:+, other bytes}" $?
 done
 
 # shellcheck disable=SC2016

@@ -64,7 +64,7 @@ warning="farcall: the cgroup's quota is"
 bounded "$farcall" info --json
 free=false
 [ $rc -eq 0 ] && json '(j["cpu_quota"] is None or j["cpu_quota"] > 0) and j["busy_polling"] in (True, False)'
-ok "farcall info tells the quota that there is" $?
+ok "farcall info shows the quota" $?
 json 'j["busy_polling"]' 2>/dev/null && free=true
 
 if [ $free = true ]; then

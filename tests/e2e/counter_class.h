@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Classes of the tests of objects: a counter with methods of every kind, that knows how many of it live, and a point
- * of which copies travel. */
+/** Classes of the tests of objects: a counter with methods of every kind, which counts its instances, and a point that
+ * is sent as a copy. Handlers: shard threads, fibers and threads of the agent. */
 #ifndef COUNTER_CLASS_H
 #define COUNTER_CLASS_H
 
@@ -148,7 +148,7 @@ static enum far_status counter_self(struct far_req *req, void *object, const str
 	return far_return(req, &v);
 }
 
-/* Keeps a reference to another one, also to itself: until it is told to forget it. */
+/* Keeps a reference to another object or to itself, until a call releases it. */
 static enum far_status counter_befriend(struct far_req *req, void *object, const struct far_val *args, size_t n,
 					void *user)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 1 -- dlopen_host LIBRARY */
+/* run: -n 1 -- dlopen_host LIBRARY. Main thread of each process; handlers on shard threads; threads that it starts. */
 /** A host program of many threads that loads the library when they run, uses it from all of them, unloads it and loads
  * it again. */
 #include <dlfcn.h>

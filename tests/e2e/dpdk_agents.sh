@@ -37,5 +37,5 @@ ok 'a wrong argument is named' $?
 bounded "$farcall" run -n 2 -- sh -c 'FAR_NIC="dpdk:net_memif0,role=server,id=$RANK,socket=$SOCKET/m$RANK" \
 	exec "$@"' worker "$2"
 [ "$rc" -ne 0 ] && says 'dpdk'
-ok 'two that do not fit together are told so' $?
+ok 'the error of two that do not fit together names the cause' $?
 finish

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls of any size, both ways, between every two shards of two workers, over the driver that FAR_NIC leads to:
- * `dpdk_calls DRIVER [SHARDS]`. */
+ * `dpdk_calls DRIVER [SHARDS]`. Main thread of each process; handlers on shard threads. */
 #include "check.h"
 
 #include <time.h>

@@ -22,7 +22,7 @@ UNASKED = [(8192, 6), (65536, 5), (1 << 62, 4)]  # the longest, and its priority
 GRANTED_MAX = 3
 URGENT = 7
 AGAIN_LEAST = 6
-LEAST = {"small": 20, "other": 3, "grants": 5, "unasked 6": 5, "unasked 5": 5, "unasked 4": 1, "granted": 50}
+LEAST = {"small": 20, "other": 3, "grants": 5, "unsolicited 6": 5, "unsolicited 5": 5, "unsolicited 4": 1, "granted": 50}
 
 
 class Reader:
@@ -78,11 +78,11 @@ def expected(reader, granted, sender, payload, length):
     body = length - reader.head_bytes
     if "BATCH" in flags or (head("length") == body and body <= SMALL_MAX):
         return "small", {URGENT}
-    unasked = next(p for most, p in UNASKED if head("length") <= most)
+    unsolicited = next(p for most, p in UNASKED if head("length") <= most)
     # The grant was on the cable when this packet left; whether it was heard by then nobody can see.
     other = next((s for s, _ in granted if s != sender), None)
     by_grant = granted.get((other, head("first")), set())
-    return f"unasked {unasked}" if not by_grant else "granted", {unasked} | by_grant | again
+    return f"unsolicited {unsolicited}" if not by_grant else "granted", {unsolicited} | by_grant | again
 
 
 def main():

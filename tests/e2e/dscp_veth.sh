@@ -58,7 +58,7 @@ settled() {
 
 # Calls of all lengths from a to b, with what is on the cable in $dir/pcap.*. Segmentation is left to the sender: the kernel
 # would show what it has not cut yet.
-look() { # nic, listen, 4 or 6, what dscp_seen.py is told beside
+look() { # nic, listen, 4 or 6, further arguments of dscp_seen.py
 	captures=
 	rm -f "$dir"/tcpdump.* "$dir/serve"
 	capture a "$a"
@@ -88,7 +88,7 @@ look() { # nic, listen, 4 or 6, what dscp_seen.py is told beside
 }
 
 
-# Whoever keeps the cores busy may keep a capture from all that was there: then it says so, and there is another one.
+# On a busy machine a capture may lose packets. tcpdump reports that, and the capture is repeated.
 all_captured() { ! grep -h 'dropped by' "$dir"/tcpdump.* | grep -qv '^0 '; }
 seen() { # case, and as of look
 	name=$1

@@ -41,7 +41,7 @@ run_as() { # suffix
 		set -- "$@" "$word"
 	done
 	bounded "$@"
-	# farcall run tells of restarts.
+	# farcall run reports restarts.
 	[ $rc -eq 0 ] && ! grep -qv '^farcall run: .*restart' "$dir/err" && shown "$dir/shown.${run##*.}" "$dir/out"
 }
 

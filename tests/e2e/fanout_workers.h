@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Six workers and what they serve, for the tests of fan-outs; rank 0 calls. */
+/** Six workers and what they serve, for the tests of fan-outs; rank 0 calls.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #ifndef FANOUT_WORKERS_H
 #define FANOUT_WORKERS_H
 
@@ -39,7 +40,7 @@ static inline enum far_status on_row(struct far_req *req, const struct far_val *
 static inline enum far_status on_fail(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	if (args[0].u.i >> rank & 1)
-		return far_fail(req, FAR_REMOTE, 40 + rank, "worker %d was told to fail", rank);
+		return far_fail(req, FAR_REMOTE, 40 + rank, "worker %d fails on request", rank);
 	return on_rank(req, args, n, user);
 }
 
@@ -149,7 +150,7 @@ static inline void to_others(size_t n)
 		targets[i].to = (struct far_to){1 + (int)(i % (WORKERS - 1)), -1};
 }
 
-static inline int64_t ask(int worker, const char *function)
+static inline int64_t query(int worker, const char *function)
 {
 	struct far_val out = {0};
 	CHECK_STATUS(far_rpc_sync(agent, check_name(worker), function, FAR_NOARGS, NULL, &out, &err), FAR_OK, &err);
@@ -175,7 +176,7 @@ static inline void nothing_left(void)
 {
 	struct far_counters c;
 	do {
-		ask(1, "t::rank");
+		query(1, "t::rank");
 		far_counters_read(agent, &c);
 	} while (c.calls_active);
 	CHECK(c.packets_dropped == 0);

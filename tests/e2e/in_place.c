@@ -3,7 +3,7 @@
  * Messages of a single packet are received without a copy, but for those of a line over datagram drivers: what an
  * inline handler is given, bytes or a tensor, lies aligned in the packet's memory, and no function of the C library
  * that copies has seen any of its bytes. Of two workers the second calls the first, over the driver that FAR_NIC leads
- * to.
+ * to. Main thread of each process; handlers on shard threads.
  *
  * usage: in_place DRIVER LARGEST [PATIENCE]; the group is that of the environment. LARGEST: bytes that are still one
  * packet. PATIENCE: seconds that all may take, and that a silent worker is borne with
@@ -38,11 +38,11 @@ static void record_message(struct far_req *req, const void *data, size_t len, vo
 static enum far_status where(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	CHECK(n == 1 && args[0].type == FAR_TYPE_TENSOR);
-	struct far_val told = far_int(lies(args[0].u.t.data));
+	struct far_val offset = far_int(lies(args[0].u.t.data));
 	const uint8_t *data = args[0].u.t.data;
 	for (size_t i = 0; i < far_len(&args[0]) * sizeof(double); i++)
 		CHECK(data[i] == IN_PLACE_BYTE);
-	return far_return(req, &told);
+	return far_return(req, &offset);
 }
 
 /* ---- worker 1 calls ---- */
@@ -71,12 +71,12 @@ static unsigned tensor_lies(size_t len)
 
 /* A packet that another has overtaken, or that came twice, is put together elsewhere; so are those of a set-up that is
  * being changed. So each size may be tried a few times. */
-static void try_sizes(const char *what, unsigned (*ask)(size_t), size_t least, size_t largest)
+static void try_sizes(const char *what, unsigned (*query)(size_t), size_t least, size_t largest)
 {
 	for (size_t len = least; len <= largest; len += 56) {
 		unsigned lay = 0;
 		for (unsigned tries = 0; tries < TRIES && lay != ALL_WELL; tries++)
-			lay = ask(len);
+			lay = query(len);
 		if (lay != ALL_WELL)
 			fprintf(stderr, "in_place: a %s of %zu bytes is %s, %s, and was %scopied\n", what, len,
 				lay & 4 ? "in the packet" : "elsewhere", lay & 2 ? "aligned" : "not aligned",

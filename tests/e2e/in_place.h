@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What in_place.c asks of the others: where packets are, and what was copied. */
+/** What in_place.c needs of its other files: where packets are, and what was copied. Main thread of each process. */
 #ifndef IN_PLACE_H
 #define IN_PLACE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A defect, for in_place.c to find: requests are copied before they are run, by the C library or by a loop of our own.
- * The engine's own dispatch() is compiled once more for it, as dispatch_where_it_lies().
+ * The engine's own dispatch() is compiled once more for it, as dispatch_where_it_lies(). Main thread of each process.
  */
 
 #include "core/dispatch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The C library's functions that copy, in place of its own: also for libraries that are loaded later. Compiled such
- * that the compiler makes no call of them out of their loops. */
+ * that the compiler makes no call of them out of their loops. Main thread of each process. */
 #include "in_place.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets are in the mbufs of the dpdk driver's pools. */
+/** Packets are in the mbufs of the dpdk driver's pools. Main thread of each process. */
 #include "in_place.h"
 
 #include <rte_mempool.h>

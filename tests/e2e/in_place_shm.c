@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets are in memory that is shared with who sent them: a memfd's, of the shm driver. */
+/** Packets are in memory that is shared with who sent them: a memfd's, of the shm driver.
+ * Main thread of each process. */
 #include "in_place.h"
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The file with the key that rank 0 has made is removed, as by a cleaner of /tmp, and so is the one that it makes in
- * its place. Members that start afterwards join. */
+ * its place. Members that start afterwards join. Main thread of each process. */
 #include "api_spawn.h"
 
 #include <dirent.h>

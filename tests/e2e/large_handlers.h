@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The handlers that api_large calls, and what they noted. */
+/** The handlers that api_large calls, and what they noted. Handlers: shard threads, fibers and threads of the agent. */
 #ifndef LARGE_HANDLERS_H
 #define LARGE_HANDLERS_H
 

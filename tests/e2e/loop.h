@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** An event loop that watches one descriptor: of epoll, libevent or libuv, as the build picks. */
+/** An event loop that watches one descriptor: of epoll, libevent or libuv, as the build picks.
+ * Main thread of each process. */
 #ifndef LOOP_H
 #define LOOP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The loop of libevent. */
+/* The loop of libevent. Main thread of each process. */
 #include "loop.h"
 
 #include "check.h"

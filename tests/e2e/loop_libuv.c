@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The loop of libuv. */
+/* The loop of libuv. Main thread of each process. */
 #include "loop.h"
 
 #include "check.h"

@@ -2,6 +2,8 @@
 /**
  * Many agents in one process, sessions on demand: they join, each calls its neighbour and one far away, and they leave.
  * usage: many_agents N; prints the seconds and the resident memory of it.
+ *
+ * Main thread of each process; threads that it starts.
  */
 #include "api_spawn.h"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Each role of a training job is killed in turn: within a bound no process is left, and the status and the text tell
+# Each role of a training job is killed in turn: within a bound no process is left, and the status and the text name
 # what happened.
 # usage: no_orphans.sh FARCALL
 set -u

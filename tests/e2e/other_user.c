@@ -3,6 +3,7 @@
  * Another user of the host, nobody, against root's group: takes its empty seat, joins in place of a member that is
  * there, writes to its store, reads its key, reaches its sockets. All of it is refused, and the group's calls and its
  * end are as without him. Needs root; the exit status is 77 without.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "base/clock.h"
 #include "base/random.h"
@@ -27,7 +28,7 @@
 static char dirs[] = "/tmp/farcall-users-XXXXXX";
 static char root_dir[64], nobody_dir[64];
 static uint16_t port;
-static int ready[2], go[2]; /* members tell that they have joined; they go on when the other end is closed */
+static int ready[2], go[2]; /* members report that they have joined; they go on when the other end is closed */
 
 static void store_socket(void)
 {
@@ -117,8 +118,8 @@ static int own_key(void *ctx, struct auth_key *out)
 
 static void store_answered(void *user, int result, const struct store_msg *reply)
 {
-	int *told = user;
-	*told = result ? result : reply->status == STORE_DENIED ? -EACCES : 1;
+	int *answer = user;
+	*answer = result ? result : reply->status == STORE_DENIED ? -EACCES : 1;
 }
 
 /* One request on a connection of its own. */
@@ -133,17 +134,17 @@ static void store_refuses(enum store_op op, const char *key, bool with_key)
 			      .key_len = strlen(key),
 			      .value = (const uint8_t *)"x",
 			      .value_len = op == STORE_SET};
-	int told = 0;
+	int answer = 0;
 	uint64_t now = clock_now(&clock_monotonic), until = now + JOIN_NS;
 	store_client_login(c, &login);
-	CHECK(store_client_submit(c, &m, now, until, store_answered, &told) == 0);
-	while (!told && clock_now(&clock_monotonic) < until + FAR_SEC) {
+	CHECK(store_client_submit(c, &m, now, until, store_answered, &answer) == 0);
+	while (!answer && clock_now(&clock_monotonic) < until + FAR_SEC) {
 		bool busy = false;
 		uint64_t next = store_client_step(c, clock_now(&clock_monotonic), &busy);
 		if (!busy)
 			net->ops->wait(net, next);
 	}
-	CHECK(told == (with_key ? -EKEYREJECTED : -ENOKEY));
+	CHECK(answer == (with_key ? -EKEYREJECTED : -ENOKEY));
 	store_client_destroy(c);
 	net->ops->destroy(net);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: -n 2 */
+/* run: -n 2. Main thread of each process; handlers on shard threads. */
 /**
  * An application with its own malloc, which counts what it gives and poisons what it gives and gets back. The library,
  * with or without jemalloc, neither replaces it nor takes payload memory from it.

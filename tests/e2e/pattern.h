@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Bytes that depend on their position and on a seed, made and checked a word at a time: long messages are full of them.
- * Two seeds have no run of four bytes in common but by chance.
+ * Two seeds have no run of four bytes in common but by chance. Main thread of each process.
  */
 #ifndef PATTERN_H
 #define PATTERN_H

@@ -216,6 +216,6 @@ done
 refuses "memif with two servers" "leave --servers out" fanout --nic memif --servers 2
 bounded env FAR_RUNTIME_DIR="$dir/a,b" "$farcall" perf floor --nic memif
 [ $rc -eq 1 ] && says "cannot be passed to DPDK; set FAR_RUNTIME_DIR to a path without commas and semicolons"
-ok "memif: a socket that DPDK could not be told of" $?
+ok "memif: a socket path that DPDK cannot take" $?
 
 finish

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A listener of another version of `farcall perf serve`. usage: perf_other VERSION, as rank 0 of 2 by the environment.
- */
+ * Main thread of each process; handlers on shard threads. */
 #include "check.h"
 #include "perf/server.h"
 
-static void hello(struct far_req *req, const void *data, size_t len, void *user)
+static void describe(struct far_req *req, const void *data, size_t len, void *user)
 {
-	far_reply(req, user, sizeof(struct server_hello));
+	far_reply(req, user, sizeof(struct server_description));
 }
 
 int main(int argc, char **argv)
 {
-	static struct server_hello h = {.shared_bytes = sizeof(struct floor_shared), .fd = -1};
-	const struct far_msg_handler handler = {SERVER_HELLO, FAR_KIND_INLINE, hello, &h};
+	static struct server_description h = {.shared_bytes = sizeof(struct floor_shared), .fd = -1};
+	const struct far_msg_handler handler = {SERVER_DESCRIBE, FAR_KIND_INLINE, describe, &h};
 	struct far_opts opts = {.messages = &handler, .messages_n = 1};
 	struct far_agent *agent;
 	struct far_err err;

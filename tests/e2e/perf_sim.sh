@@ -6,7 +6,7 @@
 set -u
 farcall=$1
 . "$(dirname "$0")/cases.sh"
-# Tables of which little is used: a malloc that fills its memory would touch them all.
+# Large tables that are hardly used: a malloc that fills its memory would touch them all.
 unset MALLOC_PERTURB_
 
 conditions='positive(j, "simulator", "mtu", "rate_bits_per_s", "delay_ns", "base_rtt_ns", "framing_limit") and

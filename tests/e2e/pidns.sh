@@ -58,12 +58,12 @@ other='setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --boun
 bounded $other true
 if [ "$(id -u)" -eq 0 ] && [ $rc -eq 0 ]; then
 	# shellcheck disable=SC2016
-	strangers='[ "$RANK" -eq 0 ] && exec "$0" "$@"; exec '"$other"' "$0" "$@"'
-	bounded env FAR_NIC=shm "$farcall" run -n 2 -- unshare $flags --mount-proc --kill-child sh -c "$strangers" "$dir/bin/refused" join
+	non_members='[ "$RANK" -eq 0 ] && exec "$0" "$@"; exec '"$other"' "$0" "$@"'
+	bounded env FAR_NIC=shm "$farcall" run -n 2 -- unshare $flags --mount-proc --kill-child sh -c "$non_members" "$dir/bin/refused" join
 	[ $rc -eq 1 ] && says "$dir/runtime"
 	ok "another user is refused the runtime directory" $?
 	chmod 711 "$dir/runtime"
-	bounded env FAR_NIC=shm "$farcall" run -n 2 -- unshare $flags --mount-proc --kill-child sh -c "$strangers" "$dir/bin/refused" join
+	bounded env FAR_NIC=shm "$farcall" run -n 2 -- unshare $flags --mount-proc --kill-child sh -c "$non_members" "$dir/bin/refused" join
 	[ $rc -eq 1 ] && says "must be yours with mode 700"
 	ok "a runtime directory that lets others in is refused" $?
 	chmod 700 "$dir/runtime"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Two agents in one process, for those that look at its static probes: 20 calls that end well, 5 that fail, and one so
- * slow that shards sleep meanwhile. */
+ * slow that shards sleep meanwhile. Main thread of each process; handlers on shard threads. */
 #include "api_together.h"
 #include "handlers.h"
 

@@ -25,7 +25,7 @@ def fail(text):
     sys.exit('prometheus.py: ' + text)
 
 
-def ask(port, path, method='GET'):
+def query(port, path, method='GET'):
     connection = http.client.HTTPConnection('127.0.0.1', port, timeout=100)
     connection.request(method, path)
     answer = connection.getresponse()
@@ -50,7 +50,7 @@ def ports(environment):
 
 
 def check_server(port):
-    status, body, headers = ask(port, '/metrics')
+    status, body, headers = query(port, '/metrics')
     if status != 200 or not headers['Content-Type'].startswith('text/plain; version=0.0.4'):
         fail(f'/metrics: {status} {headers}')
     if 'farcall_info{group="default",worker="worker' not in body:
@@ -64,7 +64,7 @@ def check_server(port):
     if len(heads) != len(set(heads)) or len(heads) < 70:
         fail(f'{len(heads)} families, {len(set(heads))} names')
     for path, method, want in (('/', 'GET', 404), ('/metrics', 'POST', 405), ('/metrics', 'HEAD', 200)):
-        if ask(port, path, method)[0] != want:
+        if query(port, path, method)[0] != want:
             fail(f'{method} {path} is not {want}')
 
 
@@ -91,7 +91,7 @@ def queries():
 
 
 def has_data(server, query):
-    status, body, _ = ask(server, '/api/v1/query?' + urllib.parse.urlencode({'query': query}))
+    status, body, _ = query(server, '/api/v1/query?' + urllib.parse.urlencode({'query': query}))
     if status == 503:  # it listens before it is ready
         return None
     if status != 200:

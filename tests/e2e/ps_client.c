@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A client of `farcall pserver`, for pserver.sh: adds 1 to both elements of keys 0 to 99 of table "counts".
  *
- * usage: ps_client once | again     again: adds until it is killed, and prints a line when it has begun
- */
+ * usage: ps_client once | again     again: adds until it is killed, and prints a line when it has begun.
+ * Main thread of each process. */
 #include "check.h"
 
 #include <farcall/ps.h>

@@ -2,7 +2,7 @@
 /**
  * Exact sums through the parameter server: `farcall run -n 5 -- ps_sums [SHARDS]` makes ranks 0 and 1 servers and the
  * others workers. Gradients are small integers, so float sums are exact in any order, and every row has one right
- * value. Exit status 0 when every worker found all of them.
+ * value. Exit status 0 when every worker found all of them. Main thread of each process.
  */
 #include "apps/pserver/ps_client.h"
 #include "apps/pserver/serve.h"

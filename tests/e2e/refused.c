@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * `refused CASE`: asks the library for what it must refuse and prints its answer. Exit status 1 when it refused, 0 when
- * it did not. The address of the group comes from the environment.
+ * `refused CASE`: makes a request that the library must refuse and prints its answer. Exit status 1 when it refused, 0
+ * when it did not. The address of the group comes from the environment. Main thread of each process.
  */
 #include <farcall/farcall.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@ port_free() {
 	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# Connects COUNT times, says HELLO, sends WAITS requests by each, prints "ready", and stays until its stdin ends. Stops
+# Connects COUNT times, sends LOGIN, sends WAITS requests by each, prints "ready", and stays until its stdin ends. Stops
 # connecting when it is hung up on.
 cat >"$dir/clients.py" <<'END'
 import socket, struct, sys, time

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The main job as a stranger starts it: apps/quickstart.sh builds and trains, on generated data and on a9a.
+# The main job as a new user starts it: apps/quickstart.sh builds and trains, on generated data and on a9a.
 # usage: train.sh SOURCE_TOP BUILD
 set -u
 top=$1

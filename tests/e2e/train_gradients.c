@@ -2,6 +2,7 @@
 /**
  * Gradients between three workers in one process: hooks that make calls, which the pass that runs them does not
  * disturb; messages and copies, by their counts; compression, and a worker without it.
+ * Main thread of each process; handlers on shard threads.
  */
 #include "train_gradients.h"
 #include "api_together.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Three workers that train in one process, and what tests of their gradients share. */
+/** Three workers that train in one process, and what tests of their gradients share.
+ * Handlers: shard threads, fibers and threads of the agent. */
 #ifndef TRAIN_GRADIENTS_H
 #define TRAIN_GRADIENTS_H
 

@@ -48,7 +48,7 @@ FAR_HANDLER(uses)
 }
 
 /** Has worker args[1] do that. */
-FAR_HANDLER(asks)
+FAR_HANDLER(forwards)
 {
 	struct far_err err;
 	struct far_val out;
@@ -71,7 +71,7 @@ static enum far_status calls(void *user, struct far_var *var, struct far_gradien
 	struct hook *h = user;
 	const struct far_call_opts opts = {.timeout_ns = WAIT_NS};
 	h->runs++;
-	return far_rpc_sync(agent_of(h->rank), name_of(OLD), "g::asks",
+	return far_rpc_sync(agent_of(h->rank), name_of(OLD), "g::forwards",
 			    FAR_ARGS((int64_t)far_context_id(h->context), h->rank), &opts, NULL, err);
 }
 
@@ -492,7 +492,7 @@ const struct far_function *gradient_functions(size_t *n)
 {
 	static const struct far_function functions[] = {
 		{"g::uses(int context) -> int", FAR_KIND_BLOCKING, uses, NULL, 0},
-		{"g::asks(int context, int to) -> int", FAR_KIND_BLOCKING, asks, NULL, 0},
+		{"g::forwards(int context, int to) -> int", FAR_KIND_BLOCKING, forwards, NULL, 0},
 		{"g::hooked(far::Var x) -> far::Var", FAR_KIND_FIBER, hooked, NULL, 0},
 		{"g::doubled(List xs) -> far::Var", FAR_KIND_FIBER, doubled, NULL, 0},
 		{"g::turned(List xs) -> far::Var", FAR_KIND_FIBER, turned, NULL, 0},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** main() of a fuzzer without libFuzzer: runs LLVMFuzzerTestOneInput() on each file that it is given, or finds in a
  * directory that it is given, then on the file cut at every length and with every bit flipped. Included once, at the
- * end of the fuzzer. */
+ * end of the fuzzer. Main thread. */
 #ifndef FAR_FUZZ_CORPUS_MAIN_H
 #define FAR_FUZZ_CORPUS_MAIN_H
 

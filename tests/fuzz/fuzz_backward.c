@@ -2,7 +2,7 @@
 /**
  * Reads the input as what other workers send to a backward pass: numbers of variables and gradients, in any order. A
  * request is done or refused with a text; a pass ends with the first that is refused. Whatever came, no more nodes run
- * than the graph has, and nothing of the pool is left.
+ * than the graph has, and nothing of the pool is left. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

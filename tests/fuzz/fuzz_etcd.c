@@ -2,6 +2,7 @@
 /**
  * What the store etcd:// reads from a server. The first byte of the input chooses: 0 a reply, 1 an error, 2 a token, 3
  * base64, else a watch, which comes in parts of that many bytes less 3. The rest is what comes, in a block of its own.
+ * Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

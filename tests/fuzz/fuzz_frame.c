@@ -5,6 +5,7 @@
  * the same verdict; what is ours is written again and must be read as the same. As a question of a neighbour it gets an
  * answer, or none, and the answer gets none. What it says of a neighbour is of a station, and asking that one is
  * answered by it. What it says of a narrow way is of a packet that is larger, and leaves room for the engine's.
+ * Main thread.
  */
 #include "base/must.h"
 #include "nic/dpdk/frame.h"
@@ -106,7 +107,7 @@ static void check_answer(const uint8_t *frame, unsigned len, unsigned v6)
 	unsigned n = responder_write(&me[v6], frame, len, out);
 	must(n == 0 || (n >= CONTROL_FRAME_BYTES_MIN && n <= CONTROL_FRAME_BYTES_MAX));
 	must(n == 0 || (responder_wants(&me[v6], frame, len) && memcmp(out + 6, me[v6].mac, 6) == 0));
-	for (unsigned i = 0; n && i < 2; i++) /* whoever it is that asked */
+	for (unsigned i = 0; n && i < 2; i++) /* by either responder */
 		must(responder_write(&me[i], out, n, none) == 0);
 }
 
@@ -130,7 +131,7 @@ static void check_news(const uint8_t *frame, unsigned len, unsigned v6)
 	must(memcmp(again.ip, news.ip, v6 ? 16 : 4) == 0 && memcmp(again.mac, news.mac, 6) == 0);
 }
 
-static void check_narrow(const uint8_t *frame, unsigned len, unsigned v6)
+static void check_pmtu(const uint8_t *frame, unsigned len, unsigned v6)
 {
 	struct pmtu_report news;
 	unsigned heads = v6 ? 48 : 28;
@@ -159,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	check_answer(frame, len, v6);
 	check_news(frame, len, v6);
-	check_narrow(frame, len, v6);
+	check_pmtu(frame, len, v6);
 	free(frame);
 	return 0;
 }

@@ -4,6 +4,7 @@
  * hash of the path chooses. Then come records of four bytes: an operation (enum op) and its operands. Operations take a
  * packet that the ports sent or make a control message, change it, put a right or a wrong tag on it (the fuzzer has the
  * key), and give it to a port; others move the clock, connect, drop, lose packets, begin another incarnation.
+ * Main thread.
  *
  * Checked: the audit of the transport after each operation, the counts of half-open and unauthenticated peers; at the
  * end all peers can be freed, and a new connect request succeeds.
@@ -126,16 +127,16 @@ static void check(void)
 {
 	for (unsigned e = 0; e < 2; e++) {
 		const struct transport_port *p = port_at(e);
-		uint32_t half_open = 0, strangers = 0;
+		uint32_t half_open = 0, stateless = 0;
 		for (uint32_t i = 0; i < p->peers_n; i++) {
 			const struct transport_peer *peer = p->peers[i];
 			bool used = peer->state != TRANSPORT_FREE;
 			half_open += used && peer->half_open;
-			strangers += used && peer->stateless;
+			stateless += used && peer->stateless;
 			must(!used || !peer->listed || transport_accepted_find(p, peer->remote_id, peer->remote_token));
 		}
 		must(p->half_open_n == half_open && half_open <= FAR_TRANSPORT_HALF_OPEN_MAX);
-		must(p->stateless_n == strangers && strangers <= FAR_TRANSPORT_STATELESS_MAX);
+		must(p->stateless_n == stateless && stateless <= FAR_TRANSPORT_STATELESS_MAX);
 		transport_audit_port(fixture.ends[e].port, disagrees, NULL);
 	}
 }

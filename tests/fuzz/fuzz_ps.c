@@ -2,7 +2,7 @@
 /**
  * Reads the input as what the parameter server gets from files and peers. The first byte chooses: a manifest of saved
  * tables, a data file, a view, or requests to a shard with one table. What reads well is the same when it is written
- * and read again; each request is answered once.
+ * and read again; each request is answered once. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Reads the input as a file of labelled rows. The first byte chooses the format. A fault is named with the file; what
- * reads well is sound, and two parts of it are the whole.
+ * reads well is sound, and two parts of it are the whole. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Reads the input as a safetensors file: the length of the header, the header, data. What reads well covers the data
- * exactly, and is the same when it is written and read again.
+ * exactly, and is the same when it is written and read again. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

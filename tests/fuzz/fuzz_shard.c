@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Feeds packets of two workers to a live shard, between calls, time and the control core's messages. The input is a row
- * of operations: a byte, whose low 5 bits choose from the table below, and the operands, a byte each; an input that
+ * Feeds packets of two workers to a live shard, between calls, time and the control thread's messages. The input is a
+ * row of operations: a byte, whose low 5 bits choose from the table below, and the operands, a byte each; an input that
  * ends early reads as zeros. Bit 7 of the first byte: of the second worker. Bit 6: no pass of the shard follows, so the
  * next operation is in the same burst. Bit 5, for packets: a byte of faults follows the operands: bits 0-1 choose what
  * is wrong with the packet (body cut, a byte of it, a field of its head, longer), the rest how.
@@ -357,7 +357,7 @@ static void op_data(void)
 		peer->out[lane].open = false;
 	if (how & 8)
 		data_astray(&h);
-	if (how & 32 && !faulty && len > FAKE_INLINE && app.queue->placed_n < FAKE_LENT && app.queue->place &&
+	if (how & 32 && !faulty && len > FAKE_INLINE && app.queue->placed_n < FAKE_ZERO_COPIES && app.queue->place &&
 	    app.shard->sessions[peer->worker].state == SESSION_UP) {
 		if (!fake_queue_place(app.queue, PEER_NIC + peer->worker, &h, body, len))
 			send_packet(h);
@@ -493,7 +493,7 @@ static void (*const ops[])(void) = {op_passes,  op_time,  op_message, op_typed, 
 				    op_data,    op_abort, op_grant,   op_local_call, op_local_oneway, op_local,
 				    op_session, op_queue};
 
-/* The control core ends the session of whoever broke the protocol. */
+/* The control thread ends the session of a peer that broke the protocol. */
 static void take_down(void)
 {
 	for (unsigned i = 0; i < APP_PEERS; i++)

@@ -2,7 +2,7 @@
 /**
  * What the two ends of a connection to the store read from each other, from the first byte on: the first byte of the
  * input chooses who reads, and whether there is a key; the rest is what comes. Nonces are drawn from a counter, so that
- * the corpus holds handshakes that succeed: what admitted clients send is read, too.
+ * the corpus holds handshakes that succeed: what admitted clients send is read, too. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

@@ -2,6 +2,7 @@
 /**
  * What a client reads from the file of a store: the input is the file, but for its first byte. If that is odd, the
  * records get right sums, so that their contents are read, too. A client that accepts the file sets a key and reads it.
+ * Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

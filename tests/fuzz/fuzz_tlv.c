@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Feeds the reader of interceptors' fields. Checked: it accepts exactly what a second reader, written apart, accepts,
- * takes the fields in order, each inside of the input, and ends where the input ends.
+ * takes the fields in order, each inside of the input, and ends where the input ends. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */

@@ -4,7 +4,7 @@
  * of the packet. Flags: 1 puts the token of the connection into it, 2 the identity of the port, 4 the version, 8
  * makes `first` the number of the packet, 16 moves the clock by 10 ms, 32 makes it the number that is due. What goes up
  * is read to its last byte; an own message goes the other way. Some messages have a place before they are whole, of
- * exactly their size.
+ * exactly their size. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: see corpus_main.h.
  */

@@ -2,7 +2,7 @@
 /**
  * What the udp driver reads from others: the first byte of the input chooses a published address, or what a user may
  * write after nic=udp:, listen= and advertise=. An address that reads well is written again and read again, and must
- * be the same.
+ * be the same. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

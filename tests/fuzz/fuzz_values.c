@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Reads the input as a payload of typed values. What reads well is written again and read again, and must be the same.
+ * Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: a program that runs the files and
  * directories it is given, each file also cut short and with each bit flipped.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Reads the input as a value of the type far::Var from a peer. What reads well is in memory of its own, becomes a
- * variable, and is the same bytes when it is written again.
+ * variable, and is the same bytes when it is written again. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */

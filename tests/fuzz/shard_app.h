@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The application of fuzz_shard: a shard over a queue in memory, with handlers of each kind that keep what they are
- * given until the fuzzer says otherwise, a class, and the calls that it makes itself. */
+ * given until the fuzzer says otherwise, a class, and the calls that it makes itself. Main thread. */
 #ifndef SHARD_APP_H
 #define SHARD_APP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Makes the packets of fuzz_shard: headers, values, names of references, and faults. */
+/** Makes the packets of fuzz_shard: headers, values, names of references, and faults. Main thread. */
 #include "shard_packet.h"
 
 #include "base/must.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The input of fuzz_shard, and the packet that is made of it. */
+/** The input of fuzz_shard, and the packet that is made of it. Main thread. */
 #ifndef SHARD_PACKET_H
 #define SHARD_PACKET_H
 

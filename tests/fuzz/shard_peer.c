@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The peers of fuzz_shard, which follow what the shard sends, and the control core. */
+/** The peers of fuzz_shard, which follow what the shard sends, and the control thread. */
 #include "shard_peer.h"
 
 #include "base/must.h"

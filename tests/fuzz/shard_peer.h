@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The workers that fuzz_shard's packets come from: what each has sent and received, so that a packet is right unless
- * the input says otherwise. */
+ * the input says otherwise. Main thread. */
 #ifndef SHARD_PEER_H
 #define SHARD_PEER_H
 
@@ -12,7 +12,7 @@ enum { PEER_NIC = 4, PEER_SENT = 32, PEER_BODY_MAX = 700000 };
 struct peer {
 	uint32_t worker;
 	uint64_t incarnation;
-	bool detached, protocol_error; /* messages of the shard to the control core, not answered yet */
+	bool detached, protocol_error; /* messages of the shard to the control thread, not answered yet */
 	union packet_head
 		sent[PEER_SENT]; /* requests of this worker, the last PEER_SENT; [sent_n % PEER_SENT] is next */
 	uint32_t sent_n;
@@ -37,7 +37,7 @@ void peers_start(void);
 bool peers_read(void);
 /** A packet of the worker arrives. */
 void peer_put(struct peer *p, const union packet_head *h, const void *body, size_t len);
-/** The control core's message about the session with the worker. */
+/** The control thread's message about the session with the worker. */
 void peer_mail(const struct peer *p, enum mail_type type, enum far_status status);
 /** Body of the last packet, `last_len` bytes. */
 const uint8_t *peer_last(const struct peer *p);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The headers as C++17: every kind of argument that FAR_ARGS takes, through the library. */
+/* The headers as C++17: every kind of argument that FAR_ARGS takes, through the library.
+ * Main thread of each process. */
 #include <array>
 #include <cstdio>
 #include <cstring>

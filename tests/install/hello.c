@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** An application outside the tree: each worker greets the next one through a function of its own. */
+/** An application outside the tree: each worker greets the next one through a function of its own.
+ * Main thread of each process; handlers on shard threads. */
 #include <farcall/farcall.h>
 #include <inttypes.h>
 #include <stdio.h>

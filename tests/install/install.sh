@@ -19,7 +19,7 @@ lib=$(dirname "$PKG_CONFIG_LIBDIR")
 farcall=$(find "$dir/root" -path '*/bin/farcall')
 [ -n "$pc" ] && bounded pkg-config --modversion farcall && "$farcall" --version >"$dir/err" &&
 	[ "farcall $(cat "$dir/out")" = "$(cat "$dir/err")" ]
-ok "pkg-config finds it, and tells the version of the program" $?
+ok "pkg-config finds it, with the version of the program" $?
 
 for header in agent farcall future memory message rpc status value version; do
 	find "$dir/root" -path "*/include/farcall/$header.h" | grep -q . || echo "$header.h is missing"
@@ -78,7 +78,7 @@ for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 		ok "$compiler, $how: $program builds" $?
 		readelf -d "$dir/app" >"$dir/out" 2>"$dir/err"
 		[ "$(grep -c 'NEEDED.*libfarcall\.so\.' "$dir/out")" -eq "$([ $how = shared ] && echo 1 || echo 0)" ]
-		ok "$compiler, $how: is what was asked for" $?
+		ok "$compiler, $how: is the requested one" $?
 		if [ $program = hello.c ]; then
 			bounded "$farcall" run -n 2 -- sh -c 'exec "$0" "member$RANK"' "$dir/app"
 			[ $rc -eq 0 ] && [ "$(cat "$dir/out")" = "hello, worker number 0" ] &&

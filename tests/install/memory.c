@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** An application outside the tree: which allocator serves it, a payload of that, and its own malloc beside it. */
+/** An application outside the tree: which allocator serves it, a payload of that, and its own malloc beside it.
+ * Main thread of each process. */
 #include <farcall/farcall.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * Holds: every packet is received, though the consumer sleeps without a limit; so no packet lies in the ring of a cold
  * link whose bell is lost.
  * Holds, too: RUNG_BY_STORE, with the fence behind it. Broken: NO_FLUSH_FENCE, NO_SWEEP_FENCE, NO_ARM_FENCE,
- * NO_OWN_RING, CLEAR_AFTER_LOOK, NO_SECOND_LOOK, ASLEEP_NOT_TOLD, RUNG_FIRST, RUNG_CLEARED_LAST; with RUNG_BY_STORE
+ * NO_OWN_RING, CLEAR_AFTER_LOOK, NO_SECOND_LOOK, ASLEEP_NOT_STORED, RUNG_FIRST, RUNG_CLEARED_LAST; with RUNG_BY_STORE
  * also NO_BELL_FENCE.
  */
 #define CONSUMER 0
@@ -181,7 +181,7 @@ active proctype consumer()
 		:: hot[1] -> STORE(CONSUMER, RX(1), RX_ASLEEP)
 		:: else
 		fi;
-#ifndef ASLEEP_NOT_TOLD
+#ifndef ASLEEP_NOT_STORED
 		if
 		:: !(hot[0] && hot[1]) -> STORE(CONSUMER, ASLEEP, 1)
 		:: else

@@ -7,20 +7,20 @@
  * A tag is a tuple: key, kind, receiver, request, cookie or connection. It comes with the packet that it was made for,
  * since the forger cannot make another: a variant that does not cover a field lets the forger change that field.
  * Request r stands for A's token, nonce and X25519 pair; cookie c for the time of its CHALLENGE; connection (r, c) for
- * the session's key of the request that B accepted with that cookie. Sets of packets are bits: HAS(hello[r], c).
+ * the session's key of the request that B accepted with that cookie. Sets of packets are bits: HAS(connect[r], c).
  *
  * Holds:
  * - B accepts a request only if A made it, returned the cookie in time, and took that CHALLENGE after B accepted the
  *   request last: no copy begins a second connection, also when B has forgotten the first.
- * - A is up only with a connection that B accepted for this request. REFUSED ends a request only if B refused it, or
+ * - A is up only with a connection that B accepted for this request. REJECT ends a request only if B refused it, or
  *   the incarnation that it names is gone.
- * - A connection ends by RESET or BYE only if the other end does not have it; by RESET only in answer to a PING of it
- *   or to the WELCOME of a request that has ended.
- * - Nothing is sent upon a packet without a tag; no answer is longer than what it answers, but for the HELLO that a
+ * - A connection ends by RESET or CLOSE only if the other end does not have it; by RESET only in answer to a PING of it
+ *   or to the ACCEPT of a request that has ended.
+ * - Nothing is sent upon a packet without a tag; no answer is longer than what it answers, but for the CONNECT that a
  *   CHALLENGE draws, once; a PING is answered once.
  * - Whatever has happened: when the forger stops, A's request comes up at both ends or is refused, and a new one comes
  *   up.
- * Cases: -DENDS adds PING, RESET, BYE and, once, a new incarnation of B at its address; there TIMES is 1.
+ * Cases: -DENDS adds PING, RESET, CLOSE and, once, a new incarnation of B at its address; there TIMES is 1.
  * Broken: NO_TAG, NO_LABEL, NO_RECEIVER, NO_NONCE, NO_COOKIE, NO_TIME, NO_FLOOR, FLOOR_OF_ITS_COOKIE, FLOOR_INCLUDED,
  * CHALLENGE_AGAIN, ONE_CHALLENGE, NO_PADDING; with ENDS: NO_TAG_OF_RESET, NO_RECEIVER, NO_CONNECTION, NO_NUMBER.
  * REACH=n is rejected, too: the model does come there.
@@ -35,14 +35,14 @@
 
 /* Bytes of a packet: the fewest of one that is answered, the most of an answer. */
 #ifdef NO_PADDING
-#define HANDSHAKE_BYTES 240 /* with a short address, which WELCOME need not have */
+#define HANDSHAKE_BYTES 240 /* with a short address, which ACCEPT need not have */
 #else
 #define HANDSHAKE_BYTES 576
 #endif
 #define CHALLENGE_BYTES   200
-#define WELCOME_BYTES     552
-#define WELCOME_BYTES_MIN 200
-#define NO_BYTES          120 /* REFUSED, RESET */
+#define ACCEPT_BYTES     552
+#define ACCEPT_BYTES_MIN 200
+#define REJECT_BYTES          120 /* REJECT, RESET */
 #define PING_BYTES        200
 #define ACK_BYTES         96
 
@@ -52,10 +52,10 @@
 #define HAS(set, c) ((set) >> (c) & 1)
 #define ADD(set, c) set = set | 1 << (c)
 
-/* What was sent, of each request, by cookie; 0: none. WELCOME: by that with which the request was accepted. */
-byte hello[ALL], challenge[ALL], welcome[ALL];
+/* What was sent, of each request, by cookie; 0: none. ACCEPT: by that with which the request was accepted. */
+byte connect[ALL], challenge[ALL], accepted[ALL];
 bool refused[ALL];
-byte ping[ALL], reset[ALL], bye[ALL], bye_back[ALL], gone[ALL]; /* gone: RESET, by A, in answer to WELCOME */
+byte ping[ALL], reset[ALL], closed[ALL], close_back[ALL], gone[ALL]; /* gone: RESET, by A, in answer to ACCEPT */
 
 /* A, by request. */
 #define IDLE    0
@@ -122,7 +122,7 @@ inline answer(out, in)
 
 inline b_take(r, c)
 {
-	assert(HAS(hello[r], c) && a[r] != IDLE);
+	assert(HAS(connect[r], c) && a[r] != IDLE);
 	assert(c == 0 || now - (c) < 2);
 	assert(b_at[r] == 0 || c > b_at[r]);
 	if
@@ -134,18 +134,18 @@ inline b_take(r, c)
 	heard[r] = false
 }
 
-/* on_hello(). `agrees`: decide() */
-inline b_hello(r, c, agrees)
+/* b_connect(). `agrees`: decide() */
+inline b_connect(r, c, agrees)
 {
 	if
 	:: !(SEALED)
 	:: else ->
 		if
-		:: to[r] != incarnation -> answer(NO_BYTES, HANDSHAKE_BYTES); refused[r] = true
+		:: to[r] != incarnation -> answer(REJECT_BYTES, HANDSHAKE_BYTES); refused[r] = true
 		:: else ->
 			if
-			:: b[r] == ACCEPTED -> answer(WELCOME_BYTES, HANDSHAKE_BYTES)
-			:: b[r] == REMEMBERED -> answer(NO_BYTES, HANDSHAKE_BYTES); refused[r] = true
+			:: b[r] == ACCEPTED -> answer(ACCEPT_BYTES, HANDSHAKE_BYTES)
+			:: b[r] == REMEMBERED -> answer(REJECT_BYTES, HANDSHAKE_BYTES); refused[r] = true
 			:: b[r] == NONE && !(HOLDS(c)) ->
 				answer(CHALLENGE_BYTES, HANDSHAKE_BYTES);
 				ADD(challenge[r], now);
@@ -157,8 +157,8 @@ inline b_hello(r, c, agrees)
 			:: b[r] == NONE && HOLDS(c) ->
 				b_take(r, c);
 				if
-				:: agrees -> answer(WELCOME_BYTES, HANDSHAKE_BYTES); b[r] = ACCEPTED; ADD(welcome[r], c)
-				:: else -> answer(NO_BYTES, HANDSHAKE_BYTES); b[r] = REMEMBERED; b_ended[r] = true; refused[r] = true
+				:: agrees -> answer(ACCEPT_BYTES, HANDSHAKE_BYTES); b[r] = ACCEPTED; ADD(accepted[r], c)
+				:: else -> answer(REJECT_BYTES, HANDSHAKE_BYTES); b[r] = REMEMBERED; b_ended[r] = true; refused[r] = true
 				fi
 			fi
 		fi
@@ -187,7 +187,7 @@ inline b_ping(r, c)
 {
 	if
 	:: !(SEALED)
-	:: SEALED && !KNOWN(r, c) -> answer(NO_BYTES, PING_BYTES); ADD(reset[r], c)
+	:: SEALED && !KNOWN(r, c) -> answer(REJECT_BYTES, PING_BYTES); ADD(reset[r], c)
 #ifdef NO_NUMBER
 	:: SEALED && KNOWN(r, c) -> answer(ACK_BYTES, PING_BYTES); assert(!heard[r]); heard[r] = true
 #else
@@ -197,7 +197,7 @@ inline b_ping(r, c)
 	fi
 }
 
-/* BYE of a connection, or RESET in answer to its WELCOME: transport_end_authentic(), no_proven() */
+/* CLOSE of a connection, or RESET in answer to its ACCEPT: transport_end_authentic(), no_proven() */
 inline b_over(r, c, sealed)
 {
 	if
@@ -212,34 +212,34 @@ inline b_over(r, c, sealed)
 #if defined(CHALLENGE_AGAIN)
 #define NEWER(r, c) true
 #elif defined(ONE_CHALLENGE)
-#define NEWER(r, c) (hello[r] == 1)
+#define NEWER(r, c) (connect[r] == 1)
 #else
-#define NEWER(r, c) (hello[r] >> (c) == 0)
+#define NEWER(r, c) (connect[r] >> (c) == 0)
 #endif
 
 inline a_challenge(r, c)
 {
 	if
 	:: SEALED && a[r] == WAITING && NEWER(r, c) ->
-		assert(tagged && !HAS(hello[r], c));
-		ADD(hello[r], c)
+		assert(tagged && !HAS(connect[r], c));
+		ADD(connect[r], c)
 	:: else
 	fi
 }
 
-/* on_welcome() by request r, of the connection (maker, c) */
-inline a_welcome(r, maker, c)
+/* on_accept() by request r, of the connection (maker, c) */
+inline a_accept(r, maker, c)
 {
 	if
 	:: SEALED && a[r] == WAITING ->
-		assert(tagged && maker == r && HAS(welcome[r], c));
+		assert(tagged && maker == r && HAS(accepted[r], c));
 		a[r] = UP;
 		a_with[r] = c;
 		if
 		:: r == 1 -> REACHED(1)
 		:: else
 		fi
-	:: SEALED && a[r] == OVER -> answer(NO_BYTES, WELCOME_BYTES_MIN); ADD(gone[r], c)
+	:: SEALED && a[r] == OVER -> answer(REJECT_BYTES, ACCEPT_BYTES_MIN); ADD(gone[r], c)
 	:: else
 	fi
 }
@@ -267,7 +267,7 @@ inline a_reset(r, c)
 	fi
 }
 
-inline a_bye(r, c)
+inline a_close(r, c)
 {
 	if
 	:: SEALED && a[r] == UP && a_with[r] == c -> assert(tagged && !KNOWN(r, c)); a[r] = OVER
@@ -284,11 +284,11 @@ inline settle(r)
 	do
 	:: a[r] == WAITING && turns < 3 ->
 		turns++;
-		newest = (HAS(hello[r], 4) -> 4 : (HAS(hello[r], 3) -> 3 : (HAS(hello[r], 2) -> 2 : HAS(hello[r], 1))));
-		b_hello(r, newest, true);
+		newest = (HAS(connect[r], 4) -> 4 : (HAS(connect[r], 3) -> 3 : (HAS(connect[r], 2) -> 2 : HAS(connect[r], 1))));
+		b_connect(r, newest, true);
 		if
 		:: to[r] != incarnation || b[r] == REMEMBERED -> a_refused(r)
-		:: to[r] == incarnation && b[r] == ACCEPTED -> a_welcome(r, r, b_with[r])
+		:: to[r] == incarnation && b[r] == ACCEPTED -> a_accept(r, r, b_with[r])
 		:: else -> a_challenge(r, now)
 		fi
 	:: a[r] == UP && !KNOWN(r, a_with[r]) -> ADD(ping[r], a_with[r]); b_ping(r, a_with[r]); a_reset(r, a_with[r])
@@ -309,15 +309,15 @@ inline settle(r)
 #define OF_LATER(ARRIVES)
 #endif
 
-#define FIRST_HELLO_ARRIVES(r) \
-	:: d_step { a[r] != IDLE -> b_hello(r, 0, true) }
-#define HELLO_ARRIVES(r, c) \
-	:: d_step { HAS(hello[r], c) -> b_hello(r, c, true) } \
-	:: d_step { HAS(hello[r], c) && b[r] == NONE -> b_hello(r, c, false) }
+#define FIRST_CONNECT_ARRIVES(r) \
+	:: d_step { a[r] != IDLE -> b_connect(r, 0, true) }
+#define CONNECT_ARRIVES(r, c) \
+	:: d_step { HAS(connect[r], c) -> b_connect(r, c, true) } \
+	:: d_step { HAS(connect[r], c) && b[r] == NONE -> b_connect(r, c, false) }
 #define CHALLENGE_ARRIVES(r, c) \
 	:: d_step { HAS(challenge[r], c) -> a_challenge(r, c) }
-#define WELCOME_ARRIVES(r, c) \
-	:: d_step { HAS(welcome[r], c) -> a_welcome(r, r, c) }
+#define ACCEPT_ARRIVES(r, c) \
+	:: d_step { HAS(accepted[r], c) -> a_accept(r, r, c) }
 #define REFUSED_ARRIVES(r) \
 	:: d_step { refused[r] -> a_refused(r) }
 #define PING_ARRIVES(r, c) \
@@ -326,8 +326,8 @@ inline settle(r)
 	:: d_step { HAS(reset[r], c) -> a_reset(r, c) } \
 	:: d_step { HAS(gone[r], c) -> b_over(r, c, SEALED_RESET) }
 #define BYE_ARRIVES(r, c) \
-	:: d_step { HAS(bye[r], c) -> b_over(r, c, SEALED) } \
-	:: d_step { HAS(bye_back[r], c) -> a_bye(r, c) }
+	:: d_step { HAS(closed[r], c) -> b_over(r, c, SEALED) } \
+	:: d_step { HAS(close_back[r], c) -> a_close(r, c) }
 
 #define GIVES_UP(r) \
 	:: d_step { a[r] == WAITING -> a[r] = OVER }
@@ -338,41 +338,41 @@ inline settle(r)
 #define A_PINGS(r) \
 	:: d_step { a[r] == UP -> ADD(ping[r], a_with[r]) }
 #define A_LEAVES(r) \
-	:: d_step { a[r] == UP -> a[r] = OVER; ADD(bye[r], a_with[r]) }
+	:: d_step { a[r] == UP -> a[r] = OVER; ADD(closed[r], a_with[r]) }
 #define B_LEAVES(r) \
-	:: d_step { to[r] == incarnation && b[r] == ACCEPTED -> b_end(r); ADD(bye_back[r], b_with[r]) }
+	:: d_step { to[r] == incarnation && b[r] == ACCEPTED -> b_end(r); ADD(close_back[r], b_with[r]) }
 
 /* A packet that A sent to B, come to A or to a third member: B's identity is not theirs, which they say. */
 #define SENT_ELSEWHERE(r) \
-	:: d_step { a[r] != IDLE -> answer(NO_BYTES, HANDSHAKE_BYTES); refused[r] = true }
+	:: d_step { a[r] != IDLE -> answer(REJECT_BYTES, HANDSHAKE_BYTES); refused[r] = true }
 #define PING_ELSEWHERE(r, c) \
-	:: d_step { HAS(ping[r], c) -> answer(NO_BYTES, PING_BYTES); ADD(reset[r], c) }
+	:: d_step { HAS(ping[r], c) -> answer(REJECT_BYTES, PING_BYTES); ADD(reset[r], c) }
 /* Made a packet of another kind, or sent back. */
 #define OTHER_KIND(r, c) \
-	:: d_step { HAS(hello[r], c) || HAS(challenge[r], c) -> a_welcome(r, r, c) } \
-	:: d_step { HAS(hello[r], c) || HAS(challenge[r], c) || HAS(welcome[r], c) -> a_refused(r) }
+	:: d_step { HAS(connect[r], c) || HAS(challenge[r], c) -> a_accept(r, r, c) } \
+	:: d_step { HAS(connect[r], c) || HAS(challenge[r], c) || HAS(accepted[r], c) -> a_refused(r) }
 /* Of another request, of another connection. */
 #define OTHER_REQUEST(r, c) \
-	:: d_step { HAS(welcome[r], c) -> a_welcome(1 - r, r, c) }
+	:: d_step { HAS(accepted[r], c) -> a_accept(1 - r, r, c) }
 #define OTHER_CONNECTION(r, c) \
-	:: d_step { HAS(bye[r], c) && b[1 - r] == ACCEPTED -> b_over(1 - r, b_with[1 - r], SEALED) }
+	:: d_step { HAS(closed[r], c) && b[1 - r] == ACCEPTED -> b_over(1 - r, b_with[1 - r], SEALED) }
 
 active proctype world()
 {
 	byte turns, newest;
 	do
 	/* A: transport_connect(), giving up. The address that it has may be of B's incarnation before. */
-	:: d_step { a[0] == IDLE -> a[0] = WAITING; to[0] = incarnation; hello[0] = 1 }
-	:: d_step { a[0] == OVER && a[1] == IDLE -> a[1] = WAITING; to[1] = incarnation; hello[1] = 1 }
-	:: d_step { a[0] == OVER && a[1] == IDLE && incarnation -> a[1] = WAITING; hello[1] = 1 }
+	:: d_step { a[0] == IDLE -> a[0] = WAITING; to[0] = incarnation; connect[0] = 1 }
+	:: d_step { a[0] == OVER && a[1] == IDLE -> a[1] = WAITING; to[1] = incarnation; connect[1] = 1 }
+	:: d_step { a[0] == OVER && a[1] == IDLE && incarnation -> a[1] = WAITING; connect[1] = 1 }
 	OF_EACH(GIVES_UP)
 	:: d_step { now < TIMES -> now++ }
 	OF_EACH(B_ENDS)
 	OF_EACH(B_FORGETS)
-	OF_EACH(FIRST_HELLO_ARRIVES)
-	OF_ALL(HELLO_ARRIVES)
+	OF_EACH(FIRST_CONNECT_ARRIVES)
+	OF_ALL(CONNECT_ARRIVES)
 	OF_ALL(CHALLENGE_ARRIVES)
-	OF_ALL(WELCOME_ARRIVES)
+	OF_ALL(ACCEPT_ARRIVES)
 	OF_EACH(REFUSED_ARRIVES)
 #ifdef ENDS
 	:: d_step { incarnation == 0 -> incarnation = 1; b[0] = NONE; b[1] = NONE; floor = 0 }
@@ -388,14 +388,14 @@ active proctype world()
 	/* Packets of its own. */
 	:: d_step {
 		tagged = false;
-		b_hello(0, 0, true);
-		b_hello(0, now, true);
+		b_connect(0, 0, true);
+		b_connect(0, now, true);
 		a_challenge(0, now);
-		a_welcome(0, 0, 1);
+		a_accept(0, 0, 1);
 		a_refused(0);
 		b_ping(0, 1);
 		a_reset(0, a_with[0]);
-		a_bye(0, a_with[0]);
+		a_close(0, a_with[0]);
 		b_over(0, b_with[0], SEALED);
 		tagged = true
 	}
@@ -417,7 +417,7 @@ active proctype world()
 		settle(0);
 		settle(1);
 		if
-		:: a[0] != UP && a[1] != UP -> a[2] = WAITING; to[2] = incarnation; hello[2] = 1; settle(2); assert(a[2] == UP)
+		:: a[0] != UP && a[1] != UP -> a[2] = WAITING; to[2] = incarnation; connect[2] = 1; settle(2); assert(a[2] == UP)
 		:: else
 		fi
 	} break

@@ -6,7 +6,7 @@
  *
  * Callers call the peer and wait; a call that finds the token taken is handed over. A submitter hands one item over
  * and does not wait (far_reply on a deferred request): of what it finds it does what runs no application code, and calls
- * the poller for the rest (shard_leave_quietly(), progress_wake_poller()). The peer answers each call and sends one packet unasked.
+ * the poller for the rest (shard_leave_quietly(), progress_wake_poller()). The peer answers each call and sends one packet unsolicited.
  *
  * Wake-ups by futures are left out (progress.pml has them): a waiter's sleep may end once without a reason, and otherwise
  * only when its future is done. So what is shown here is shown of the poller alone.
@@ -39,7 +39,7 @@
 #define RX      1             /* consumer.rx_state, 1: SHM_RX_ASLEEP */
 #define KASLEEP 2             /* poller_asleep */
 #define PARKED  3             /* driver.parked */
-#define PACKET  4             /* slots of the ring: an answer for each caller, and one unasked */
+#define PACKET  4             /* slots of the ring: an answer for each caller, and one unsolicited */
 #define PACKETS (CALLERS + UNASKED)
 #define ITEM    (PACKET + PACKETS) /* cells of the submission ring, one for each thread, and `answers` */
 #define ITEMS   (CALLERS + SUBMITTERS)
@@ -53,7 +53,7 @@ bool readable;          /* the eventfd's counter is not 0 */
 bool in_park;           /* in the kernel's queue of `parked` */
 bool behind;           /* driver.left: only ever exchanged */
 bool taken[NVAR];       /* what of the packets and items was handled; the holder's */
-bool asked[2];    /* the request is with the peer */
+bool called[2];    /* the request is with the peer */
 bool completed[2];     /* the future */
 bool early[2];    /* its sleep ended once without a reason */
 byte callers_ended, submitters_ended;
@@ -83,7 +83,7 @@ inline pass(p)
 				n = 1;
 				if
 				:: w < PACKET + CALLERS -> completed[w - PACKET] = true
-				:: w >= ITEM && w < ITEM + CALLERS -> asked[w - ITEM] = true
+				:: w >= ITEM && w < ITEM + CALLERS -> called[w - ITEM] = true
 				:: else
 				fi
 			:: else
@@ -197,7 +197,7 @@ inline leave(p)
 }
 
 /* go_to_sleep(): store(asleep, 1, relaxed); shm_arm(): store(rx_state, relaxed), fence; fence; full_pass().
- * n == 0: asleep. A fence and the load after it are one step: nobody else can tell when a fence was waited for. */
+ * n == 0: asleep. A fence and the load after it are one step: no other process can see when a fence was waited for. */
 inline go_to_sleep(p)
 {
 	atomic {
@@ -433,7 +433,7 @@ active [CALLERS] proctype caller()
 	/* agent_start(): shard_call() when the token is free, else submit_put(): store(cell.turn, release) */
 	enter(CALLER(me));
 	if
-	:: ok -> ok = false; asked[me] = true; drive(CALLER(me)); leave(CALLER(me))
+	:: ok -> ok = false; called[me] = true; drive(CALLER(me)); leave(CALLER(me))
 	:: else -> STORE(CALLER(me), ITEM + me, 1); notify(CALLER(me))
 	fi;
 	/* shard_wait() */
@@ -494,19 +494,19 @@ active proctype peer()
 {
 	bool answered[2];
 #if UNASKED
-	bool unasked;
+	bool unsolicited;
 #else
-	bool unasked = true;
+	bool unsolicited = true;
 #endif
 	do
-	:: !unasked -> unasked = true; send(PACKET + CALLERS)
+	:: !unsolicited -> unsolicited = true; send(PACKET + CALLERS)
 #if CALLERS > 0
-	:: asked[0] && !answered[0] -> answered[0] = true; send(PACKET)
+	:: called[0] && !answered[0] -> answered[0] = true; send(PACKET)
 #endif
 #if CALLERS > 1
-	:: asked[1] && !answered[1] -> answered[1] = true; send(PACKET + 1)
+	:: called[1] && !answered[1] -> answered[1] = true; send(PACKET + 1)
 #endif
-	:: ALL_ENDED && unasked -> break
+	:: ALL_ENDED && unsolicited -> break
 	od;
 #ifdef NO_POLLER
 	DRAINED(SUBMITTER) && DRAINED(SUBMITTER + SUBMITTERS - 1) -> assert(!HAS_WORK(PEER))

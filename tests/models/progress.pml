@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The driver token and who sleeps without it: engine/sync/progress.{h,c}, shard_wait() and sleep_on_future() of
- * engine/core/idle.c, progress_park(). Application threads each wait for their own future; whoever holds the token
+ * engine/core/idle.c, progress_park(). Application threads each wait for their own future; the holder of the token
  * completes what has arrived. The poller parks and never drives, so that nobody makes good for a lost wake-up.
  *
  * The future is what future.pml proves of it: a sleep ends when the word differs from what was seen. How the holder

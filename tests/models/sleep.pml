@@ -2,7 +2,7 @@
 /*
  * A shard that its own thread drives for ever (FAR_PROGRESS_DEDICATED): poller_dedicated(), shard_sleep() and go_to_sleep() of
  * engine/core/idle.c against a peer's flush (nic/shm/shm_queue.c), a submitter's shard_notify() (engine/core/shard.c)
- * and the control core's mail (engine/agent/agent.c: post).
+ * and the control thread's mail (engine/agent/agent.c: post).
  *
  * Two fences stand between the stores of go_to_sleep() and its last look: arm()'s, which is the driver's, and its own.
  * Over shm either one is enough (both cases are run); a driver whose arm() is a system call has only the second.

@@ -123,7 +123,7 @@ ended:
 active proctype stopper()
 {
 #ifndef STOP_ONCE
-	byte tells;
+	byte timeouts;
 #endif
 	/* store(stop, true, release); wake(): write(); progress_unpark() */
 	STORE(STOPPER, STOP, 1);
@@ -139,11 +139,11 @@ active proctype stopper()
 #ifdef STOP_ONCE
 		poller_ended
 #else
-		/* A timed join: told again only when nothing else moves, which is the worst; and not for ever, so that
+		/* A timed join: repeated only when nothing else moves, which is the worst; and not for ever, so that
 		 * a poller that does not hear is seen as one that is left. */
 		if
 		:: poller_ended
-		:: tells < 3 -> timeout; tells++
+		:: timeouts < 3 -> timeout; timeouts++
 		fi
 #endif
 	od

@@ -2,7 +2,7 @@
 /**
  * A worker in a network namespace of its own, over the driver that FAR_NIC names: calls every shard of every other
  * worker with messages of all sizes and with typed calls, with many at once, sends one-way messages, and after a while
- * of doing nothing is woken, and wakes, by a call.
+ * of doing nothing is woken, and wakes, by a call. Main thread of each process; handlers on shard threads.
  *
  * usage: agents_net SHARDS LARGEST [PATIENCE]; the group is that of the environment. PATIENCE: seconds that all of it
  * may take, and that a silent worker is borne with, where the machine is slow

@@ -2,7 +2,7 @@
 /**
  * Two workers of the group that the environment names: worker 1 calls worker 0, one call at a time, until DIR/stop is
  * there, and keeps DIR/state: how many calls have ended well, and by which address of worker 0. In the end every call
- * must have run once.
+ * must have run once. Main thread of each process; handlers on shard threads.
  *
  * usage: calls_on DIR [LIMIT], seconds that a silent worker is borne with, 60 unless given
  */
@@ -39,7 +39,7 @@ static void wrong(struct far_req *req, const void *data, size_t len, void *user)
 	CHECK(far_reply(req, &bad, sizeof bad) == FAR_OK);
 }
 
-static void tell(struct far_agent *a, const char *dir, uint32_t calls)
+static void write_report(struct far_agent *a, const char *dir, uint32_t calls)
 {
 	struct far_worker_info info;
 	char path[256], fresh[264];
@@ -67,7 +67,7 @@ static uint32_t go_on(struct far_agent *a, const char *dir)
 			     FAR_OK, &err);
 		CHECK(n == sizeof sent && memcmp(sent, got, n) == 0);
 		if (calls % STATE_EVERY == 0)
-			tell(a, dir, calls);
+			write_report(a, dir, calls);
 	}
 	return calls;
 }
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 				.peer_limit_ns = (argc > 2 ? (unsigned)atoi(argv[2]) : 60) * FAR_SEC};
 	CHECK(argc == 2 || argc == 3);
 	struct far_agent *a = check_join(&opts);
-	alarm(800); /* it goes on until it is told to end */
+	alarm(800); /* it goes on until a file ends it */
 	if (check_rank() == 1) {
 		uint32_t calls = go_on(a, argv[1]), bad = 1;
 		size_t n = 0;

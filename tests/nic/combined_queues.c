@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Preloaded: the queues of an interface, which veth calls "rx" and "tx" though they go together, are called "combined",
- * as network cards do. So DPDK's net_af_xdp serves more than one of them.
+ * as network cards do. So DPDK's net_af_xdp serves more than one of them. Main thread of each process.
  */
 #include <dlfcn.h>
 #include <linux/ethtool.h>

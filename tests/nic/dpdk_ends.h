@@ -2,7 +2,7 @@
 /**
  * Ports of the dpdk driver for tests, by its tables alone, and a second process: the program itself, run as
  * `PROGRAM --echo ARGS QUEUES`, which sends back what its queues receive. It reads the other's address from its
- * standard input and writes its own to its standard output.
+ * standard input and writes its own to its standard output. Main thread of each process.
  */
 #ifndef DPDK_ENDS_H
 #define DPDK_ENDS_H
@@ -93,7 +93,7 @@ static inline int end_on_event(void *ctx, const struct nic_event *event)
 	return 0;
 }
 
-/* Now and then, as a control core would: it costs system calls. */
+/* Now and then, as a control thread would: it costs system calls. */
 static inline void end_step(struct end *e)
 {
 	struct pollfd p = {.fd = e->ops->fd(e->port), .events = POLLIN};

@@ -4,8 +4,8 @@
  * other, with frames from a file by DPDK's net_pcap.
  *
  * usage: dpdk_exception_path CASE, each in a process of its own: MAC addresses are by the number of the device
- * - narrow4, narrow6: a router says what it has room for; others make it up
- * - events: the control core is woken once for all that waits
+ * - pmtu4, pmtu6: a router says what it has room for; others make it up
+ * - events: the control thread is woken once for all that waits
  * - rooms: answers do not take the room of packets that are reserved
  * - share: each of several queues on one ring may count on its share of it
  * - turns: who finds the ring taken at its last look does not sleep
@@ -19,7 +19,7 @@
 #define BODY_V4 1472u
 #define BODY_V6 1452u
 
-static char dir[] = "/tmp/farcall-aside.XXXXXX";
+static char dir[] = "/tmp/farcall-exception.XXXXXX";
 static struct frame_addr me, them;
 static struct nic_addr there;
 
@@ -82,7 +82,7 @@ static void icmp_end(const uint8_t *frame, uint8_t *icmp, unsigned icmp_len)
 }
 
 /* A router had room for `mtu` only, and got a packet of 1500 from us to `to`. */
-static void put_narrow(FILE *f, unsigned mtu, const struct frame_addr *to, bool broken)
+static void put_pmtu(FILE *f, unsigned mtu, const struct frame_addr *to, bool broken)
 {
 	static uint8_t packet[2048];
 	uint8_t frame[128] = {0};
@@ -153,7 +153,7 @@ static void step(struct end *e)
 	e->ops->step(e->port, now_ns(), end_on_event, e);
 }
 
-/* Takes so many frames, none of which is the engine's. */
+/* Receives up to `frames` frames; none of them is for the engine. */
 static void take(struct end *e, unsigned queue, unsigned frames)
 {
 	struct nic_pkt pkts[BURST];
@@ -167,26 +167,26 @@ static uint64_t most(struct end *e, uint32_t peer)
 
 /* ---- cases ---- */
 
-static void case_narrow(bool v6)
+static void case_pmtu(bool v6)
 {
 	struct end other, e;
 	unsigned body = v6 ? BODY_V6 : BODY_V4, heads = v6 ? 48 : 28;
 	begin(&other, v6);
-	struct frame_addr stranger = them, elsewhere = them;
+	struct frame_addr other_port = them, elsewhere = them;
 	struct nic_addr far = there;
 	struct dpdk_blob blob;
-	stranger.port++;
+	other_port.port++;
 	elsewhere.ip[v6 ? 15 : 3] = 7; /* nobody is sent to there */
 	memcpy(&blob, there.blob, sizeof blob);
 	blob.ip[v6 ? 15 : 3] = 3;
 	memcpy(far.blob, &blob, sizeof blob);
 	FILE *f = file_begin("in.pcap");
-	put_narrow(f, 1300, &elsewhere, false);
-	put_narrow(f, 1300, &stranger, false);
-	put_narrow(f, 1300, &them, true);
-	put_narrow(f, 1400, &them, false);
-	put_narrow(f, 1450, &them, false);
-	put_narrow(f, 100, &them, false);
+	put_pmtu(f, 1300, &elsewhere, false);
+	put_pmtu(f, 1300, &other_port, false);
+	put_pmtu(f, 1300, &them, true);
+	put_pmtu(f, 1400, &them, false);
+	put_pmtu(f, 1450, &them, false);
+	put_pmtu(f, 100, &them, false);
 	REQUIRE(fclose(f) == 0);
 	open_here(&e, 1);
 	/* The second has ports of its own to the same address, the third leads elsewhere. */
@@ -198,7 +198,7 @@ static void case_narrow(bool v6)
 		REQUIRE(most(&e, first) == body && most(&e, second) == body);
 	}
 	take(&e, 0, 1);
-	REQUIRE(most(&e, first) == body); /* the control core has not looked yet */
+	REQUIRE(most(&e, first) == body); /* the control thread has not looked yet */
 	step(&e);
 	REQUIRE(most(&e, first) == 1400 - heads && most(&e, second) == 1400 - heads && most(&e, third) == body);
 	REQUIRE(send_one(&e, 0, first, 1, 1400 - heads + 1) == -EMSGSIZE);
@@ -360,13 +360,13 @@ int main(int argc, char **argv)
 	char command[64];
 	bool ran = false;
 	alarm(55);
-	if (argc == 2 && strncmp(argv[1], "narrow", 6) == 0)
-		case_narrow(argv[1][6] == '6'), ran = true;
+	if (argc == 2 && strncmp(argv[1], "pmtu", 4) == 0)
+		case_pmtu(argv[1][4] == '6'), ran = true;
 	for (unsigned i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
 		if (strcmp(argv[1], cases[i].name) == 0)
 			cases[i].run(), ran = true;
 	if (!ran) {
-		fprintf(stderr, "usage: %s narrow4|narrow6|events|rooms|share|turns\n", argv[0]);
+		fprintf(stderr, "usage: %s pmtu4|pmtu6|events|rooms|share|turns\n", argv[0]);
 		return 2;
 	}
 	snprintf(command, sizeof command, "rm -rf %s", dir);

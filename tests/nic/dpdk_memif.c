@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The dpdk driver over memif: two processes, or two ports of one; `dpdk_memif CASE`. Exits with 77 without the module.
- */
+ * Main thread of each process. */
 #include "dpdk_memif_users.h"
 
 static void disconnect(struct end *e, unsigned queue, uint32_t peer)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the cases of the dpdk driver over memif have in common. */
+/** What the cases of the dpdk driver over memif have in common. Main thread of each process. */
 #ifndef DPDK_MEMIF_H
 #define DPDK_MEMIF_H
 

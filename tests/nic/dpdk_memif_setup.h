@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of opening and connecting: arguments, reach, what it asks of the machine, and strangers at the socket. */
+/** Cases of opening and connecting: arguments, reach, what the machine must have, and unexpected peers at the socket.
+ * Main thread of each process. */
 #ifndef DPDK_MEMIF_SETUP_H
 #define DPDK_MEMIF_SETUP_H
 
@@ -159,7 +160,7 @@ static void case_reach(void)
 	}
 	REQUIRE(c.ops->connect(c.port, 1, &to_s, 0, NULL, 0, now_ns(), NULL, &err) == -EINVAL);
 	REQUIRE(c.ops->connect(c.port, 0, &to_s, 1, NULL, 0, now_ns(), NULL, &err) == -EINVAL);
-	c.ops->close(c.port); /* with places that nobody was told of */
+	c.ops->close(c.port); /* with address handles that no event has reported */
 	s.ops->close(s.port);
 }
 
@@ -199,16 +200,16 @@ static void case_affinity(void)
 	e.ops->close(e.port);
 }
 
-/* With FAR_TEST_HUGE=0 or 1 it is asked for. */
+/* With FAR_TEST_HUGE=0 or 1 huge= is set. */
 static void case_huge(void)
 {
-	const char *asked = getenv("FAR_TEST_HUGE");
+	const char *pages = getenv("FAR_TEST_HUGE");
 	struct end s, c;
 	struct nic_addr to;
 	struct nic_err err;
 	char more[32] = "", line[512];
-	if (asked)
-		snprintf(more, sizeof more, ",huge=%s", asked);
+	if (pages)
+		snprintf(more, sizeof more, ",huge=%s", pages);
 	name_args(more);
 	int error = end_try(&s, server_args, 1, &err);
 	if (error) {
@@ -292,7 +293,7 @@ static void case_knock(void)
 	steps(&s, &c, 20);
 	exchange(&c, 0, peer, &s, 0, 1000, 100);
 	struct pollfd p = {.fd = s.ops->fd(s.port), .events = POLLIN};
-	for (uint64_t limit = now_ns() + HANG_NS; poll(&p, 1, 0) > 0;) { /* nor is the control core kept busy */
+	for (uint64_t limit = now_ns() + HANG_NS; poll(&p, 1, 0) > 0;) { /* nor is the control thread kept busy */
 		REQUIRE(now_ns() < limit);
 		steps(&s, &c, 20);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Another user of the host, nobody, at memif's sockets: as a client, as the server, at those for kicks. Needs root. */
+/** Another user of the host, nobody, at memif's sockets: as a client, as the server, at those for kicks. Needs root.
+ * Main thread of each process. */
 #ifndef DPDK_MEMIF_USERS_H
 #define DPDK_MEMIF_USERS_H
 

@@ -315,7 +315,7 @@ twice() { # name, device, text
 }
 
 # Neither notices the other: a connection of the kernel's stays open and moves data, pings are answered, frames for
-# others are counted and left alone, and nobody is told that our ports are unreachable.
+# others are counted and left alone, and no packet reports that our ports are unreachable.
 neighbours() { # name, device, address of b, where
 	new_run
 	device=$2
@@ -327,8 +327,8 @@ neighbours() { # name, device, address of b, where
 	worker "$a" 0 2 --args "$device,iface=far0" --listen "$4" --until "$stop"
 	worker "$b" 1 2 --args "$device,iface=far0" --listen "$4" --until "$stop"
 	eventually knows_port 1
-	beside foreign "$a" python3 "$(traffic)" foreign far0 "$(mac 2)" "$3" "$stop"
-	foreign=$last
+	beside unexpected "$a" python3 "$(traffic)" unexpected far0 "$(mac 2)" "$3" "$stop"
+	unexpected=$last
 	sleep 1.5
 	at "$a" python3 "$(traffic)" malformed far0 "$(mac 2)" "$3" "$(port_of 1)" >"$run/malformed"
 	captured # while both are there: who ends leaves its port to the kernel, which refuses what comes later
@@ -336,21 +336,21 @@ neighbours() { # name, device, address of b, where
 	finished
 	good=$?
 	wait "$client" || good=1
-	wait "$foreign" || good=1
-	cat "$run/client" "$run/foreign" "$run/malformed" >>"$dir/err"
-	[ $good -eq 0 ] && grep -q 'moved [1-9]' "$run/client" && grep -q 'of each' "$run/foreign"
+	wait "$unexpected" || good=1
+	cat "$run/client" "$run/unexpected" "$run/malformed" >>"$dir/err"
+	[ $good -eq 0 ] && grep -q 'moved [1-9]' "$run/client" && grep -q 'of each' "$run/unexpected"
 	ok "$1: the kernel's own traffic goes on" $?
-	each=$(sed -n 's/^sent \([0-9]*\) of each.*/\1/p' "$run/foreign")
+	each=$(sed -n 's/^sent \([0-9]*\) of each.*/\1/p' "$run/unexpected")
 	kinds=$(sed -n 's/^sent \([0-9]*\) kinds$/\1/p' "$run/malformed")
 	case $device in
 	net_af_xdp*) # what is broken in its headers, and what is not for us, is the kernel's
 		above 1 rx_malformed 9
 		;;
-	*) # 9 kinds of the latter, some of which may find a ring full; a busy machine sends few of each
+	*) # 9 kinds of the latter, some may find a ring full; a busy machine sends few of each
 		above 1 rx_malformed $((kinds * 10)) && above 1 rx_unexpected $((each * 2))
 		;;
 	esac
-	ok "$1: foreign and malformed frames are counted" $?
+	ok "$1: unexpected and malformed frames are counted" $?
 	uncaptured "$1: none of our frames is refused" && return
 	# The generator sends to a port that nobody has, so that it is certain that refusals are seen.
 	[ $good -eq 0 ] && none_refused a "$(port_of 0)" "$(port_of 1)" && [ "$heard" -gt 0 ]

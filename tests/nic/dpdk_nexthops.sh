@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Ways of the dpdk driver beyond its own subnet: two workers in network namespaces of their own, and the kernel of a third
-# that routes between them. Devices that are ours alone (net_pcap on an interface without addresses) ask for the router
+# that routes between them. Devices that are ours alone (net_pcap on an interface without addresses) resolve the router
 # themselves; net_af_packet follows the kernel's routes. VLANs, against the kernel's interfaces of them.
 # usage: dpdk_nexthops.sh AGENTS_NET CALLS_ON CARD_CALLS own|vlan|kernel
 # vlan: in an emulated machine (tests/vm/plans/hops.sh), as the host's kernel may know none
@@ -138,7 +138,7 @@ calls_end() { # case, what else must hold
 
 # ---- cases ----
 
-refused() { # text, the device's arguments: a worker alone is told so
+refused() { # text, the device's arguments: the start of a single worker fails with the text
 	text=$1
 	size=1
 	worker "$a" 0 "$(own "$2")" "$agents_net" 1 1000
@@ -161,18 +161,18 @@ moves() { # case, NICs
 }
 
 # The router's ways are as narrow as that, 1500: as wide as the interfaces.
-narrow() { # MTU
+router_mtu() { # MTU
 	at "$r" ip route change 10.92.0.0/24 dev far0 proto kernel scope link src 10.92.0.9 mtu "$1" &&
 		at "$r" ip route change 10.92.1.0/24 dev far1 proto kernel scope link src 10.92.1.9 mtu "$1" &&
 		at "$r" ip -6 route replace fd92:0::/64 dev far0 proto kernel metric 256 mtu "$1" &&
 		at "$r" ip -6 route replace fd92:1::/64 dev far1 proto kernel metric 256 mtu "$1"
 }
-passes_narrow() { # case, NICs
-	narrow 1300
+passes_small_mtu() { # case, NICs
+	router_mtu 1300
 	both "$2" "$3" "$agents_net" 1 100000
 	finished && has out '^worker1 by dpdk'
 	ok "$1" $?
-	narrow 1500
+	router_mtu 1500
 }
 
 # shellcheck disable=SC2016 # for the worker
@@ -194,12 +194,12 @@ own_cases() {
 	size=2
 	both "$nic0" "$nic1" "$agents_net" 2 100000
 	finished && has out '^worker1 by dpdk'
-	ok "calls through a router that is asked for by ARP" $?
+	ok "calls through a router that is resolved by ARP" $?
 	both "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)" "$agents_net" 1 100000
 	finished
-	ok "calls through a router that is asked for by neighbour solicitation" $?
-	passes_narrow "calls through a router whose ways are narrow" "$nic0" "$nic1"
-	passes_narrow "the same with IPv6" "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)"
+	ok "calls through a router that is resolved by neighbour solicitation" $?
+	passes_small_mtu "calls through a router whose ways are narrow" "$nic0" "$nic1"
+	passes_small_mtu "the same with IPv6" "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)"
 	moves "a router's MAC address changes under calls" "$nic0" "$nic1"
 	moves "the same with IPv6" "$(own ip=fd92:0::1/64,gw=fd92:0::9)" "$(own ip=fd92:1::1/64,gw=fd92:1::9)"
 	fixed="neighbour=10.92.0.8/$(at "$r" ip -br link show far0 | tr -s ' ' | cut -d ' ' -f 3)"
@@ -260,7 +260,7 @@ vlan_cases() {
 	both "$(own ip=10.92.5.1/24,vlan=5,gw=10.92.5.9)" "$(own ip=10.92.1.1/24,gw=10.92.1.9)" "$agents_net" 1 100000
 	finished
 	ok "calls through a router that is in a VLAN" $?
-	# Worker 1 now lives at the router: net_af_packet on the kernel's interface of the VLAN.
+	# Worker 1 now runs at the router: net_af_packet on the kernel's interface of the VLAN.
 	at "$r" ip link add ctl1 type veth peer name ctl1 netns "$a"
 	at "$a" ip addr add 10.92.8.1/24 dev ctl1
 	at "$a" ip link set ctl1 up
@@ -300,9 +300,9 @@ kernel_cases() { # device, shards
 	both "$device" "$device" "$card_calls" lost "$down" "$up"
 	finished
 	[ "$rc" -eq 0 ] && says 'the link of far0 is down: see its cable'
-	ok "$1: a cable that is pulled under calls is told of" $?
-	# What goes to the kernel alone is not heard.
-	[ "$1" = net_af_xdp0 ] || passes_narrow "$1: calls by narrow ways" "$device" "$device"
+	ok "$1: a cable that is pulled under calls is reported" $?
+	# Packets that go to the kernel alone are not seen.
+	[ "$1" = net_af_xdp0 ] || passes_small_mtu "$1: calls through a router with a small MTU" "$device" "$device"
 	moves "$1: a router's MAC address changes under calls" "$device" "$device"
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** An application that uses DPDK itself: EAL is its own, and a port that it made is taken by its name, and left there.
- */
+ * Main thread of each process. */
 #include "dpdk_ends.h"
 
 #include <rte_eal.h>

@@ -2,7 +2,8 @@
 /**
  * Frames in files, by DPDK's net_pcap: what is written can be shown to tshark, and what is read may be anything.
  * `dpdk_pcap DIR write4` writes v4.pcap and leaves the address that it is for; `read4` reads it, `others` what is
- * foreign and broken. Each in a process of its own, since the first device always has the same MAC address.
+ * unexpected and broken. Each in a process of its own, since the first device always has the same MAC address.
+ * Main thread of each process.
  */
 #include "dpdk_ends.h"
 
@@ -101,10 +102,10 @@ static void read_others(const char *file, const struct nic_addr *reader)
 	FILE *f = fopen(path, "wb");
 	REQUIRE(f && fwrite(&head, sizeof head, 1, f) == 1);
 	put(f, good, len);
-	unsigned foreign = 0, malformed = 0;
+	unsigned unexpected = 0, malformed = 0;
 	for (uint32_t cut = 1; cut < len; cut++) { /* too short to be ours, then too short for what it says */
 		put(f, good, cut);
-		foreign += cut < at - 4;
+		unexpected += cut < at - 4;
 		malformed += cut >= at - 4;
 	}
 	static const struct {
@@ -116,7 +117,7 @@ static void read_others(const char *file, const struct nic_addr *reader)
 		memcpy(frame, good, sizeof frame);
 		frame[changes[i].byte] ^= 0xff;
 		put(f, frame, len);
-		foreign += !changes[i].broken;
+		unexpected += !changes[i].broken;
 		malformed += changes[i].broken;
 	}
 	put(f, good, len);
@@ -133,10 +134,10 @@ static void read_others(const char *file, const struct nic_addr *reader)
 		ours += n;
 	}
 	r.ops->stats(r.port, &stats);
-	if (stats.rx_unexpected != foreign || stats.rx_malformed != malformed)
-		fprintf(stderr, "%lu foreign of %u, %lu malformed of %u\n", (unsigned long)stats.rx_unexpected, foreign,
-			(unsigned long)stats.rx_malformed, malformed);
-	REQUIRE(stats.rx_packets == 2 && stats.rx_unexpected == foreign && stats.rx_malformed == malformed);
+	if (stats.rx_unexpected != unexpected || stats.rx_malformed != malformed)
+		fprintf(stderr, "%lu unexpected of %u, %lu malformed of %u\n", (unsigned long)stats.rx_unexpected,
+			unexpected, (unsigned long)stats.rx_malformed, malformed);
+	REQUIRE(stats.rx_packets == 2 && stats.rx_unexpected == unexpected && stats.rx_malformed == malformed);
 	r.ops->close(r.port);
 }
 

@@ -93,7 +93,7 @@ if [ -w $pages ] && trap restore EXIT && echo $((before + 64)) >$pages 2>/dev/nu
 	[ "$(awk '/HugePages_Free/ {print $2}' /proc/meminfo)" -ge 64 ]; then
 	FAR_TEST_HUGE=1 bounded "$memif" huge
 	[ "$rc" -eq 0 ] && has out 'huge pages in use'
-	ok 'memif with huge pages, asked for' $?
+	ok 'memif with huge pages, by huge=' $?
 	bounded "$memif" huge
 	[ "$rc" -eq 0 ] && has out 'huge pages in use'
 	ok 'memif with huge pages, because there are some' $?
@@ -114,7 +114,7 @@ for v in 6 4; do
 	ok "frames of IPv$v are read as they were written" "$rc"
 done
 bounded "$pcap" "$dir" others
-ok 'frames of others, and broken ones, are told apart and counted' "$rc"
+ok 'unexpected frames and broken ones are counted apart' "$rc"
 decode() {
 	tshark -r "$dir/$1" -o ip.check_checksum:TRUE -o udp.check_checksum:TRUE -T fields -E separator=';' -d udp.port==7471,data \
 		-e frame.protocols -e udp.dstport -e ip.checksum.status -e udp.checksum.status -e _ws.malformed \

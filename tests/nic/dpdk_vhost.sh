@@ -54,7 +54,7 @@ ok "three shards on one ring" "$rc"
 over 1 ',huge=0' "$in_place" dpdk 1300
 ok "received in place" "$rc"
 
-# Who is left is told of it, and goes on.
+# The other worker gets an error, and goes on.
 begin() { # rank
 	RANK=$1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -k 3 "$guard_s" sh -c "$worker" worker \
 		"$calls_on" "$dir" 2 >"$dir/out" 2>"$dir/err.$1" </dev/null &

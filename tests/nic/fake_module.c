@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A module of another Farcall: FAKE_ABI and FAKE_VERSION say which; without them no module at all. */
+/** A module of another Farcall: FAKE_ABI and FAKE_VERSION say which; without them no module at all.
+ * Main thread of each process. */
 #include "nic/module.h"
 
 #ifdef FAKE_ABI

@@ -4,7 +4,7 @@
 
 usage: net_traffic.py tcp-server ADDRESS PORT STOP
        net_traffic.py tcp-client ADDRESS PORT STOP       prints how many bytes came back, and that nothing was lost
-       net_traffic.py foreign IFACE MAC ADDRESS STOP     ping, ARP, broadcast, UDP to other ports, by the kernel and raw
+       net_traffic.py unexpected IFACE MAC ADDRESS STOP     ping, ARP, broadcast, UDP to other ports, by the kernel and raw
        net_traffic.py malformed IFACE MAC ADDRESS PORT   datagrams for that port that are broken, each in its own way, 20 times
 
 It gives up after a minute.
@@ -124,7 +124,7 @@ def malformed(iface, mac, address, port):
     print(f"sent {len(frames)} kinds")
 
 
-def foreign(iface, mac, address, stop):
+def unexpected(iface, mac, address, stop):
     v6 = ":" in address
     to_mac = mac_bytes(mac)
     kernel = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM)
@@ -145,7 +145,7 @@ def foreign(iface, mac, address, stop):
     n = 0
     while going(stop):
         n += 1
-        kernel.sendto(b"foreign", (address, 9))
+        kernel.sendto(b"unexpected", (address, 9))
         everybody.sendto(b"to all", ("255.255.255.255", 7000))
         echo = struct.pack(">BBHHH", 128 if v6 else 8, 0, 0, os.getpid() & 0xFFFF, n & 0xFFFF) + b"ping"
         if not v6:
@@ -158,7 +158,7 @@ def foreign(iface, mac, address, stop):
 
 
 if __name__ == "__main__":
-    what = {"tcp-server": tcp_server, "tcp-client": tcp_client, "foreign": foreign, "malformed": malformed}
+    what = {"tcp-server": tcp_server, "tcp-client": tcp_client, "unexpected": unexpected, "malformed": malformed}
     if len(sys.argv) != 6 and not (len(sys.argv) == 5 and sys.argv[1].startswith("tcp")) or sys.argv[1] not in what:
         sys.exit(__doc__)
     what[sys.argv[1]](*sys.argv[2:])

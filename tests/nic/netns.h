@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Network namespaces of a test's own: iproute2, and how who is not root gets one. */
+/** Network namespaces of a test's own: iproute2, and how who is not root gets one. Main thread of each process. */
 #ifndef NETNS_H
 #define NETNS_H
 

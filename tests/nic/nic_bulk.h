@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The cases of drivers that have bulk (struct nic_bulk_ops): what is exposed is read, by whom it was exposed to, while
- * packets go on beside it; afterwards it is not. nic_conformance.c includes it.
+ * packets go on beside it; afterwards it is not. nic_conformance.c includes it. Main thread of each process.
  */
 #ifndef NIC_BULK_H
 #define NIC_BULK_H
@@ -10,12 +10,12 @@
 
 enum { BULK_BYTES = 4 << 20, BULK_CHUNK = 1 << 20, BULK_USERS = 64 };
 
-/* What this end was told, by `user`; since it was asked last. */
-static unsigned bulk_told[2][BULK_USERS][NIC_BULK_READ_FAILED + 1];
+/* Number of events of each kind that this end got, by `user`, since the last reset. */
+static unsigned bulk_events[2][BULK_USERS][NIC_BULK_READ_FAILED + 1];
 
 static bool bulk_is(unsigned e, uint64_t user, enum nic_bulk_event event)
 {
-	return bulk_told[e][user][event];
+	return bulk_events[e][user][event];
 }
 
 /* Both ends, one pass. Packets must be sound. */
@@ -33,7 +33,7 @@ static void bulk_turn(void)
 			}
 			REQUIRE(!pkts[i].head && !pkts[i].body && pkts[i].cookie < BULK_USERS);
 			REQUIRE(pkts[i].body_len >= NIC_BULK_EXPOSED && pkts[i].body_len <= NIC_BULK_READ_FAILED);
-			bulk_told[e][pkts[i].cookie][pkts[i].body_len]++;
+			bulk_events[e][pkts[i].cookie][pkts[i].body_len]++;
 		}
 		flush(e);
 	}
@@ -45,11 +45,11 @@ static struct nic_bulk_key bulk_expose(uint8_t *at, uint64_t len, uint64_t user,
 	struct nic_bulk_key key = {0, 0};
 	uint64_t limit = patience_limit();
 	int error = -EAGAIN;
-	memset(bulk_told[0][user], 0, sizeof bulk_told[0][user]);
+	memset(bulk_events[0][user], 0, sizeof bulk_events[0][user]);
 	while (!bulk_is(0, user, NIC_BULK_EXPOSED)) {
 		REQUIRE(now_ns() < limit);
 		if (error || bulk_is(0, user, NIC_BULK_WITHDRAWN)) { /* of a connection that was found broken */
-			bulk_told[0][user][NIC_BULK_WITHDRAWN] = 0;
+			bulk_events[0][user][NIC_BULK_WITHDRAWN] = 0;
 			error = ends[0].ops->bulk->expose(ends[0].q, at_1, at, len, user, handle, &key);
 		}
 		REQUIRE(error == 0 || error == -EAGAIN);
@@ -66,7 +66,7 @@ static void bulk_withdraw(uint32_t handle, uint64_t user)
 		REQUIRE(now_ns() < limit);
 		bulk_turn();
 	}
-	REQUIRE(bulk_told[0][user][NIC_BULK_WITHDRAWN] == 1);
+	REQUIRE(bulk_events[0][user][NIC_BULK_WITHDRAWN] == 1);
 }
 
 /* READ or READ_FAILED; 0: it was refused. */
@@ -74,7 +74,7 @@ static enum nic_bulk_event bulk_read(struct nic_bulk_key key, uint64_t offset, u
 {
 	uint64_t limit = patience_limit();
 	int error;
-	memset(bulk_told[1][user], 0, sizeof bulk_told[1][user]);
+	memset(bulk_events[1][user], 0, sizeof bulk_events[1][user]);
 	while ((error = ends[1].ops->bulk->read(ends[1].q, at_0, &key, offset, to, len, user)) == -EAGAIN) {
 		REQUIRE(now_ns() < limit);
 		bulk_turn();
@@ -94,7 +94,7 @@ static void bulk_read_all(struct nic_bulk_key key, uint8_t *to)
 	const struct nic_bulk_ops *ops = ends[1].ops->bulk;
 	uint64_t limit = patience_limit();
 	unsigned n = BULK_BYTES / BULK_CHUNK, done = 0;
-	memset(bulk_told[1], 0, sizeof bulk_told[1]);
+	memset(bulk_events[1], 0, sizeof bulk_events[1]);
 	for (unsigned i = 0; i < n; i++)
 		REQUIRE(ops->read(ends[1].q, at_0, &key, (uint64_t)i * BULK_CHUNK, to + (size_t)i * BULK_CHUNK,
 				  BULK_CHUNK, i) == 0);
@@ -174,7 +174,7 @@ static void bulk_case(void (*run)(void))
 	}
 	for (unsigned e = 0; e < 2; e++)
 		REQUIRE((bulk_memory[e] = aligned_alloc(4096, BULK_BYTES)));
-	two_places();
+	two_dests();
 	for (unsigned e = 0; e < 2; e++)
 		REQUIRE(ends[e].port_ops->mem_register(ends[e].port, bulk_memory[e], BULK_BYTES, &err) == 0);
 	run();

@@ -2,26 +2,27 @@
 /**
  * What nic/nic.h promises, checked against a driver by its tables alone: `nic_conformance --driver shm`. Each case
  * opens ports of its own. The last line is "N passed, N failed, N skipped"; the exit status is 1 when one failed.
+ * Main thread of each process.
  */
 #include "nic_bulk.h"
 #include "nic_datagrams.h"
 #include "nic_defects.h"
+#include "nic_dests.h"
 #include "nic_fixture.h"
 #include "nic_links.h"
 #include "nic_over_link.h"
 #include "nic_packets.h"
-#include "nic_places.h"
 #include "nic_processes.h"
 #include "nic_sim.h"
 
 /* ---- connecting ---- */
 
-static void case_hello(void)
+static void case_connect(void)
 {
 	two();
 	REQUIRE(ends[0].last_user == &ends[0]);
 	REQUIRE(strcmp(ends[0].handshake, "reply") == 0);
-	REQUIRE(ends[1].hellos == 1);
+	REQUIRE(ends[1].connects == 1);
 	REQUIRE(strcmp(ends[1].handshake, "hello") == 0);
 	REQUIRE(ends[1].last_user == NULL);
 }
@@ -139,7 +140,7 @@ static const struct test_case connected_cases[] = {
 	{"several peers", case_several_peers},
 	{"fairness", case_fair},
 	{"self", case_self},
-	{"hello", case_hello},
+	{"connect", case_connect},
 	{"refused", case_refused},
 	{"nobody there", case_nobody},
 	{"down", case_down},
@@ -154,14 +155,14 @@ static const struct test_case connected_cases[] = {
 };
 
 static const struct test_case datagram_cases[] = {
-	{"up without words", two_places},
+	{"up without words", two_dests},
 	{"sizes", case_datagram_sizes},
 	{"too large", case_datagram_too_large},
 	{"not attached", case_datagram_not_attached},
 	{"bursts", case_datagram_bursts},
 	{"referred bytes", case_datagram_referred},
 	{"at once", case_datagram_at_once},
-	{"places", case_datagram_places},
+	{"places", case_datagram_dests},
 	{"priorities", case_datagram_priorities},
 	{"held packets", case_datagram_held},
 	{"ring full", case_datagram_full},
@@ -169,9 +170,9 @@ static const struct test_case datagram_cases[] = {
 	{"open side by side", case_datagram_side_by_side},
 	{"bulk", case_bulk},
 	{"bulk ranges", case_bulk_ranges},
-	{"several places to one address", case_places},
-	{"strangers and self", case_strangers},
-	{"several queues", case_place_queues},
+	{"several handles of one address", case_dests},
+	{"unexpected peers and self", case_unexpected_peers},
+	{"several queues", case_dest_queues},
 	{"counters", case_counters},
 	{"wake", case_datagram_wake},
 	{"arm and look", case_datagram_arm_and_look},
@@ -181,7 +182,7 @@ static const struct test_case datagram_cases[] = {
 	{"connect to nonsense", case_nonsense},
 	{"bad configuration", case_bad_configuration},
 	{"somebody has gone", case_gone},
-	{"close with places left", case_close_with_places},
+	{"close with places left", case_close_with_dests},
 	{"two processes", case_datagram_processes},
 	{NULL, NULL},
 };
@@ -258,7 +259,7 @@ static void run_cases(const struct test_case *cases, const char *family)
 		run_case(c, family);
 }
 
-/* Opens one port and asks what it is; datagram drivers take no heads, the others no packets without. */
+/* Opens one port and reads its capabilities; datagram drivers take no heads, the others no packets without. */
 static int look_at_driver(void)
 {
 	struct nic_err err = {""};

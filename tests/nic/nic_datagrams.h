@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Cases of datagram drivers' queues; nic_conformance.c includes it. Nothing promises that a packet arrives, so each is
- * sent again until it does; but what arrives is what was sent.
+ * sent again until it does; but what arrives is what was sent. Main thread of each process.
  */
 #ifndef NIC_DATAGRAMS_H
 #define NIC_DATAGRAMS_H
@@ -124,7 +124,7 @@ static bool deliver(unsigned from, uint32_t peer, unsigned to, uint64_t seq, uin
 }
 
 /* A place, by the number of an end, its queue and the other's. */
-static uint32_t place_at(unsigned from, unsigned queue, unsigned to, unsigned route)
+static uint32_t dest_at(unsigned from, unsigned queue, unsigned to, unsigned route)
 {
 	struct nic_addr addr;
 	struct nic_err err = {""};
@@ -139,7 +139,7 @@ static uint32_t place_at(unsigned from, unsigned queue, unsigned to, unsigned ro
 	REQUIRE(error == 0);
 	REQUIRE(step_until(&ends[from].ups, ups + 1));
 	REQUIRE(ends[from].fails == fails && ends[from].ups == ups + 1);
-	REQUIRE(ends[from].hellos == 0 && ends[to].hellos == 0);
+	REQUIRE(ends[from].connects == 0 && ends[to].connects == 0);
 	REQUIRE(from == to || ends[to].ups == others);
 	REQUIRE(ends[from].last_user == &ends[from]);
 	REQUIRE(ends[from].handshake_len == 0);
@@ -150,12 +150,12 @@ static uint32_t place_at(unsigned from, unsigned queue, unsigned to, unsigned ro
 
 static uint32_t place(unsigned from, unsigned to)
 {
-	uint32_t peer = place_at(from, 0, to, 0);
+	uint32_t peer = dest_at(from, 0, to, 0);
 	REQUIRE(ends[from].ops->attach(ends[from].q, peer) == 0);
 	return peer;
 }
 
-static void two_places(void)
+static void two_dests(void)
 {
 	end_open(0);
 	end_open(1);
@@ -167,7 +167,7 @@ static void two_places(void)
 
 static void case_datagram_sizes(void)
 {
-	two_places();
+	two_dests();
 	uint64_t max = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
 	uint64_t in_line = caps.inline_bytes_max;
 	uint64_t sizes[] = {0,    1,    2,    7,    8,    15,   16,      17,          45,      46,      47,
@@ -187,7 +187,7 @@ static void case_datagram_sizes(void)
 
 static void case_datagram_too_large(void)
 {
-	two_places();
+	two_dests();
 	uint64_t max = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
 	REQUIRE(datagram_send(0, at_1, 0, max + 1) == -EMSGSIZE);
 	REQUIRE(datagram_send(0, at_1, 0, caps.body_bytes_max + 1) == -EMSGSIZE);
@@ -199,7 +199,7 @@ static void case_datagram_too_large(void)
 static void case_datagram_not_attached(void)
 {
 	struct nic_queue *q;
-	two_places();
+	two_dests();
 	q = ends[0].q;
 	REQUIRE(datagram_send(0, at_1 + 1, 0, 1) == -EPIPE);
 	REQUIRE(datagram_send(0, NIC_PEER_NONE, 0, 1) == -EPIPE);
@@ -222,7 +222,7 @@ static void case_datagram_bursts(void)
 {
 	uint64_t limit = patience_limit(), got = 0, seq = 0;
 	unsigned largest = 0;
-	two_places();
+	two_dests();
 	uint64_t max = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
 	while (got < repeats(20000)) {
 		unsigned n = (unsigned)(seq % 40) + 1;
@@ -254,7 +254,7 @@ static void case_datagram_referred(void)
 	enum { PACKETS = 40, MEMORY = 65536 };
 	static uint8_t memory[PACKETS][MEMORY];
 	uint64_t limit = patience_limit(), got = 0, seq = 0;
-	two_places();
+	two_dests();
 	if (!ends[0].ops->tx_refer) {
 		unfit_reason = "it copies what it sends";
 		return;
@@ -300,7 +300,7 @@ static void case_datagram_at_once(void)
 	static uint8_t memory[65536];
 	uint64_t limit = patience_limit(), got = 0, seq = 0;
 	struct nic_tx tx;
-	two_places();
+	two_dests();
 	if (!ends[0].ops->tx_now) {
 		unfit_reason = "it sends at the flush";
 		return;
@@ -350,12 +350,12 @@ static bool take_from_place(struct nic_pkt *pkt, unsigned i, uint8_t *at, uint32
 }
 
 /* Packets as expected, shorter, longer, and other ones between them; places for fewer packets than arrive, and more. */
-static void case_datagram_places(void)
+static void case_datagram_dests(void)
 {
 	enum { ROOM = 1 << 20, GUARD = 4096 };
 	static uint8_t memory[GUARD + ROOM + GUARD], guard[GUARD];
 	uint64_t limit = patience_limit(), got = 0, seq = 0, placed = 0;
-	two_places();
+	two_dests();
 	if (!ends[1].ops->rx_place) {
 		unfit_reason = "it writes packets into memory of its own";
 		return;
@@ -397,7 +397,7 @@ static void case_datagram_places(void)
 static void case_datagram_priorities(void)
 {
 	enum { PRIORITIES = NIC_PRIORITY_MAX + 1, ROUNDS = 30 };
-	two_places();
+	two_dests();
 	for (unsigned round = 0; round < repeats(ROUNDS); round++) {
 		uint64_t limit = patience_limit(), first = 1000 + round * PRIORITIES, got;
 		unsigned came = 0, n;
@@ -428,7 +428,7 @@ static void case_datagram_held(void)
 	struct nic_pkt held[HELD], pkt;
 	uint64_t seqs[HELD], limit = patience_limit();
 	unsigned n = 0;
-	two_places();
+	two_dests();
 	for (uint64_t seq = 0; seq < 4 * caps.slots + 1000; seq++) {
 		datagram_send(0, at_1, seq, 64 + seq % 900);
 		flush(0);
@@ -458,7 +458,7 @@ static void case_datagram_held(void)
 /* As much as is promised fits, whatever the other side does; a full ring says so, and has room again. */
 static void case_datagram_full(void)
 {
-	two_places();
+	two_dests();
 	REQUIRE(caps.slots > 0);
 	for (unsigned round = 0; round < 3; round++) {
 		uint64_t limit = patience_limit(), sent = 0;
@@ -494,7 +494,7 @@ static void case_datagram_cancel(void)
 	enum { OPEN = 1024 };
 	static struct nic_tx tx[OPEN];
 	unsigned first = 0;
-	two_places();
+	two_dests();
 	uint64_t len = ends[0].ops->tx_bytes_max(ends[0].q, at_1);
 	REQUIRE(deliver(0, at_1, 1, 1, 40));
 	for (unsigned round = 0; round < 5; round++) {
@@ -539,7 +539,7 @@ static void case_datagram_side_by_side(void)
 	enum { OPEN = 8 };
 	struct nic_tx tx[OPEN];
 	uint64_t limit = patience_limit();
-	two_places();
+	two_dests();
 	uint64_t len = ends[0].ops->tx_bytes_max(ends[0].q, at_1) - OPEN;
 	unsigned missing = (1u << OPEN) - 1;
 	REQUIRE(len > caps.inline_bytes_max);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A driver that breaks one promise: a shim over one that keeps them. `nic_conformance --driver NAME --defects` runs the
- * cases against each of them; every one must be found. nic_conformance.c includes it.
+ * cases against each of them; every one must be found. nic_conformance.c includes it. Main thread of each process.
  */
 #ifndef NIC_DEFECTS_H
 #define NIC_DEFECTS_H

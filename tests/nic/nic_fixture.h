@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The fixture of nic_conformance.c and recv_cost.c: ports, connections, and packets whose contents can be checked. One
- * program includes it.
+ * program includes it. Main thread of each process.
  *
  * Each end is opened with arguments of its own where several are given. Over a network what was flushed is not there
  * at once, and comes only when both ends are polled: what the other queues receive while one is waited for is kept for
@@ -42,9 +42,9 @@ struct end {
 	struct nic_queue *q;
 	const struct nic_queue_ops *ops;
 	int refuse;
-	unsigned ups, downs, fails, hellos, refusals;
+	unsigned ups, downs, fails, connects, refusals;
 	uint32_t refused;
-	uint32_t last_up, last_down, up_queue, hello_queue;
+	uint32_t last_up, last_down, up_queue, connect_queue;
 	uint32_t accepted; /* the last UP without a user */
 	char failed_text[NIC_TEXT_BYTES_MAX];
 	void *last_user;
@@ -114,8 +114,8 @@ static int on_event(void *ctx, const struct nic_event *ev)
 	struct end *e = ctx;
 	switch (ev->type) {
 	case NIC_EVENT_CONNECT:
-		e->hellos++;
-		e->hello_queue = ev->queue;
+		e->connects++;
+		e->connect_queue = ev->queue;
 		memcpy(ev->reply, "reply", 5);
 		*ev->reply_len = 5;
 		return e->refuse;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of several queues and of many links; nic_conformance.c includes it. */
+/** Cases of several queues and of many links; nic_conformance.c includes it. Main thread of each process. */
 #ifndef NIC_LINKS_H
 #define NIC_LINKS_H
 
@@ -47,7 +47,7 @@ static void case_several_queues(void)
 			unsigned ups = ends[1].ups;
 			connect_queues(0, i, 1, j);
 			REQUIRE(step_until(&ends[0].ups, i * QUEUES + j + 1) && step_until(&ends[1].ups, ups + 1));
-			REQUIRE(ends[0].up_queue == i && ends[1].up_queue == j && ends[1].hello_queue == j);
+			REQUIRE(ends[0].up_queue == i && ends[1].up_queue == j && ends[1].connect_queue == j);
 			there[i][j] = ends[0].last_up;
 			here[i][j] = ends[1].last_up;
 			use_queue(0, (i + 1) % QUEUES);
@@ -84,10 +84,10 @@ static void case_own_queues(void)
 		return;
 	for (unsigned i = 0; i < QUEUES; i++)
 		for (unsigned j = 0; j < QUEUES; j++) {
-			unsigned ups = ends[0].ups, hellos = ends[0].hellos;
+			unsigned ups = ends[0].ups, connects = ends[0].connects;
 			connect_queues(0, i, 0, j);
 			REQUIRE(step_until(&ends[0].ups, ups + (i == j ? 1 : 2)));
-			REQUIRE(ends[0].hellos == hellos + (i != j));
+			REQUIRE(ends[0].connects == connects + (i != j));
 			uint32_t at_i = ends[0].last_up, at_j = i == j ? at_i : ends[0].accepted;
 			REQUIRE((at_i == at_j) == (i == j));
 			REQUIRE(ends[0].up_queue == i);

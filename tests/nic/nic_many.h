@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Many links between two ports of one process. */
+/** Many links between two ports of one process. Main thread of each process. */
 #ifndef NIC_MANY_H
 #define NIC_MANY_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A datagram driver with a link over it, which is held to what connected drivers promise; nic_conformance.c includes
- * it. */
+ * it. Main thread of each process. */
 #ifndef NIC_OVER_LINK_H
 #define NIC_OVER_LINK_H
 
@@ -18,7 +18,7 @@ static int wrap_in_link(struct nic_port *lower, unsigned queues, struct nic_port
 	return transport_open(lower, &config, up, err);
 }
 
-/* From now on ports have a link over them; their capabilities are asked for. */
+/* From now on ports have the transport over them; reads their capabilities. */
 static bool go_over_link(void)
 {
 	struct nic_err err = {""};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of the queue operations; nic_conformance.c includes it. */
+/** Cases of the queue operations; nic_conformance.c includes it. Main thread of each process. */
 #ifndef NIC_PACKETS_H
 #define NIC_PACKETS_H
 

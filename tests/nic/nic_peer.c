@@ -3,7 +3,7 @@
  * One of several processes that exchange packets over a datagram driver, each maybe in a network namespace of its own:
  * every one sends requests of all lengths to every other, which sends them back, and compares what returns. Packets may
  * be lost: a request is repeated until its answer is there. They find each other by files in a directory that all of
- * them see.
+ * them see. Main thread of each process.
  *
  * usage: nic_peer --dir DIR --index I --peers N [--driver NAME] [--args ARGS] [--listen WHERE] [--queues Q]
  *                 [--calls C] [--until FILE] [--sleep] [--nap MS] [--shift S] [--again N] [--patience SECONDS]
@@ -39,7 +39,7 @@ enum { PEERS_MAX = 8, QUEUES_MAX = 16, BURST = 32, PATHS_TRIED = 64 };
 /** In front of every packet's body. */
 struct words {
 	uint32_t magic, number, len;
-	uint16_t from;      /* process that asked */
+	uint16_t from;      /* process that called */
 	uint8_t answer;     /* 0: a request */
 	uint8_t queue;      /* it was meant for */
 	uint8_t arrived_at; /* set by who answers */
@@ -56,7 +56,7 @@ static struct nic_port *port;
 static struct nic_caps caps;
 static struct nic_queue *queues[QUEUES_MAX];
 /* Places to send to, by local queue and process; what is sent there arrives at queue target(). */
-static uint32_t places[QUEUES_MAX][PEERS_MAX];
+static uint32_t dests[QUEUES_MAX][PEERS_MAX];
 static uint32_t last_up;
 static bool failed;
 static uint64_t repeated, wakes, quiet_since;
@@ -131,11 +131,11 @@ static void fill(uint8_t *body, const struct words *w)
 }
 
 /* As a datagram: when there is no room it is lost. */
-static void send_to(unsigned q, uint32_t place, const struct words *w)
+static void send_to(unsigned q, uint32_t dest, const struct words *w)
 {
 	const struct nic_queue_ops *ops = queues[q]->ops;
 	struct nic_tx tx;
-	int rc = ops->tx_reserve(queues[q], place, sizeof *w + w->len, &tx);
+	int rc = ops->tx_reserve(queues[q], dest, sizeof *w + w->len, &tx);
 	if (rc == 0) {
 		fill(tx.body, w);
 		rc = ops->tx_commit(queues[q], &tx);
@@ -171,7 +171,7 @@ static void handle(unsigned q, const struct nic_pkt *pkt)
 	}
 	w.answer = 1;
 	w.arrived_at = (uint8_t)q;
-	send_to(w.queue < opt.queues ? w.queue : 0, places[w.queue < opt.queues ? w.queue : 0][w.from], &w);
+	send_to(w.queue < opt.queues ? w.queue : 0, dests[w.queue < opt.queues ? w.queue : 0][w.from], &w);
 }
 
 /* Nothing came for a while: sleeps on the first queue, as a worker of one shard does. */
@@ -215,7 +215,7 @@ static void turn(bool may_sleep)
 }
 
 /* Whether the answer came within `limit`. */
-static bool call(unsigned q, uint32_t place, uint32_t len, uint64_t limit)
+static bool call(unsigned q, uint32_t dest, uint32_t len, uint64_t limit)
 {
 	static uint32_t number;
 	struct words w = {MAGIC, ++number, len, (uint16_t)opt.index, 0, (uint8_t)q, 0, {0}};
@@ -223,18 +223,18 @@ static bool call(unsigned q, uint32_t place, uint32_t len, uint64_t limit)
 	const struct nic_queue_ops *ops = queues[q]->ops;
 	awaited = number;
 	is_answered = false;
-	send_to(q, place, &w);
+	send_to(q, dest, &w);
 	while (!is_answered) {
 		turn(false);
 		uint64_t now = now_ns();
 		if (now - begin > limit)
 			return false;
 		if (ops->kick && now - kicked > KICK_NS) {
-			ops->kick(queues[q], place);
+			ops->kick(queues[q], dest);
 			kicked = now;
 		}
 		if (now - sent > REPEAT_NS) {
-			send_to(q, place, &w);
+			send_to(q, dest, &w);
 			sent = now;
 			repeated++;
 		}
@@ -287,11 +287,11 @@ static struct nic_addr addr_of(unsigned i)
 static void find_path(unsigned q, unsigned i, const struct nic_addr *addr)
 {
 	for (unsigned path = 1; path < PATHS_TRIED; path++) {
-		if (call(q, places[q][i], 0, GIVE_UP_NS) && answered_at == target(q))
+		if (call(q, dests[q][i], 0, GIVE_UP_NS) && answered_at == target(q))
 			return;
-		queues[q]->ops->detach(queues[q], places[q][i]);
-		port->ops->drop(port, places[q][i]);
-		places[q][i] = connect_to(q, i, addr, NIC_ROUTE(target(q), path));
+		queues[q]->ops->detach(queues[q], dests[q][i]);
+		port->ops->drop(port, dests[q][i]);
+		dests[q][i] = connect_to(q, i, addr, NIC_ROUTE(target(q), path));
 	}
 	die("no path leads to queue %u of worker %u", target(q), i);
 }
@@ -307,7 +307,7 @@ static void meet(unsigned i)
 		die("reach %s: %s: %s", text, strerror(-rc), err.text);
 	printf("worker %u is at %s\n", i, text);
 	for (unsigned q = 0; q < opt.queues; q++)
-		places[q][i] = connect_to(q, i, &addr, NIC_ROUTE(target(q), 0));
+		dests[q][i] = connect_to(q, i, &addr, NIC_ROUTE(target(q), 0));
 }
 
 static bool all(const char *what)
@@ -337,13 +337,13 @@ static void call_all(void)
 			for (unsigned i = 0; i < opt.peers; i++) {
 				if (i == opt.index)
 					continue;
-				uint64_t max = queues[q]->ops->tx_bytes_max(queues[q], places[q][i]);
+				uint64_t max = queues[q]->ops->tx_bytes_max(queues[q], dests[q][i]);
 				if (max <= sizeof(struct words))
 					die("packets of %llu bytes at most", (unsigned long long)max);
 				max -= sizeof(struct words);
 				/* All lengths, and the largest ones again and again. */
 				uint32_t len = (uint32_t)(n % 4 == 3 ? max - n % 16 / 4 : n * 7 % max);
-				if (!call(q, places[q][i], len, GIVE_UP_NS))
+				if (!call(q, dests[q][i], len, GIVE_UP_NS))
 					die("worker %u does not answer", i);
 				if (answered_at != target(q))
 					die("sent to queue %u, arrived at %u", target(q), answered_at);
@@ -360,8 +360,8 @@ static void close_all(void)
 		for (unsigned i = 0; i < opt.peers; i++) {
 			if (i == opt.index)
 				continue;
-			queues[q]->ops->detach(queues[q], places[q][i]);
-			port->ops->drop(port, places[q][i]);
+			queues[q]->ops->detach(queues[q], dests[q][i]);
+			port->ops->drop(port, dests[q][i]);
 		}
 	}
 	port->ops->close(port);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The case of two processes; nic_conformance.c includes it. */
+/** The case of two processes; nic_conformance.c includes it. Main thread of each process. */
 #ifndef NIC_PROCESSES_H
 #define NIC_PROCESSES_H
 
@@ -93,7 +93,7 @@ static void take_many(unsigned e)
 
 extern char **environ;
 
-/** What the other process is told first. */
+/** The first message to the other process. */
 struct facts {
 	struct nic_caps caps;
 	unsigned driver_head, case_head;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The driver `sim`: each port is a host's of one simulated world, whose time passes as somebody looks at the clock or
- * waits. nic_conformance.c includes it. */
+ * waits. nic_conformance.c includes it. Main thread of each process. */
 #ifndef NIC_SIM_H
 #define NIC_SIM_H
 

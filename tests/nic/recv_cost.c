@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * One queue with many links, of which one is active: what a pass costs, and what an idle link costs in memory.
+ * One queue with many links, one of them active: the cost of a pass, and the memory of an idle link.
  * usage: recv_cost --driver NAME LINKS ROUNDS active|idle; a round is a packet, sent and received (active), or an empty
  * pass (idle). recv_cost.sh runs it under callgrind. Exit status 77: the machine has no room for so many links.
+ *
+ * Main thread of each process.
  */
 #include "nic_fixture.h"
 #include "nic_many.h"

@@ -3,6 +3,8 @@
  * What a link adds to a message: two of them over a driver that does nothing but copy a packet from one to the other.
  * usage: transport_cost BYTES ROUNDS; a round is a message there and one back. transport_cost.sh runs it under
  * callgrind.
+ *
+ * Main thread of each process.
  */
 #include "transport/transport.h"
 
@@ -24,7 +26,7 @@ struct pipe {
 struct tiny_port {
 	struct nic_port base;
 	struct pipe pipe;
-	void *asked; /* connect()'s user, until step() */
+	void *user; /* connect()'s user, until step() */
 	uint32_t peers;
 	uint8_t name;
 };
@@ -131,16 +133,16 @@ static struct nic_queue *p_queue(struct nic_port *port, unsigned i)
 static int p_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
 		     const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
 {
-	((struct tiny_port *)port)->asked = user;
+	((struct tiny_port *)port)->user = user;
 	return 0;
 }
 
 static uint64_t p_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx)
 {
 	struct tiny_port *p = (struct tiny_port *)port;
-	struct nic_event ev = {.type = NIC_EVENT_UP, .peer = p->peers, .user = p->asked};
-	if (p->asked) {
-		p->asked = NULL;
+	struct nic_event ev = {.type = NIC_EVENT_UP, .peer = p->peers, .user = p->user};
+	if (p->user) {
+		p->user = NULL;
 		p->peers++;
 		event(ctx, &ev);
 	}

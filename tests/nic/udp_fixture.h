@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The fixture of udp_socket.c and udp_netns.c: ports of the udp driver, places, packets. One program includes it. */
+/** The fixture of udp_socket.c and udp_netns.c: ports of the udp driver, places, packets. One program includes it.
+ * Main thread of each process. */
 #ifndef UDP_FIXTURE_H
 #define UDP_FIXTURE_H
 
@@ -87,7 +88,7 @@ static void end_close(unsigned i)
 	ends[i].port = NULL;
 }
 
-static inline uint32_t place_up(unsigned from, const struct nic_addr *addr, unsigned queue, unsigned remote_queue)
+static inline uint32_t dest_up(unsigned from, const struct nic_addr *addr, unsigned queue, unsigned remote_queue)
 {
 	struct end *e = &ends[from];
 	struct nic_err err = {""};
@@ -107,7 +108,7 @@ static inline uint32_t connect_attach(unsigned from, unsigned to)
 {
 	struct nic_addr addr;
 	driver->address(ends[to].port, &addr);
-	uint32_t peer = place_up(from, &addr, 0, 0);
+	uint32_t peer = dest_up(from, &addr, 0, 0);
 	REQUIRE(ends[from].ops->attach(ends[from].q, peer) == 0);
 	return peer;
 }

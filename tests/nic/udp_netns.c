@@ -2,6 +2,7 @@
 /**
  * The udp driver across network namespaces, which this program makes: A and B with a router R between them. Towards A
  * packets of 9000 bytes fit, towards B of 1280. Skipped where namespaces are not to be had, or iproute2 is not there.
+ * Main thread of each process.
  */
 #include "netns.h"
 #include "udp_fixture.h"
@@ -15,7 +16,7 @@ static void enter(int space)
 	REQUIRE(setns(spaces[space], CLONE_NEWNET) == 0);
 }
 
-/* Who is at the other end is said, not asked: a resolver that gives up loses a packet that a test waits for. */
+/* Neighbours are static, not resolved: a resolver that gives up loses a packet that a test waits for. */
 static bool neighbour(unsigned net, unsigned host, const char *dev, unsigned mac)
 {
 	return ip("neigh replace 10.91.%u.%u lladdr 02:00:00:00:%02x:%02x dev %s nud permanent", net, host, net, mac,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of ports, their addresses and places; udp_socket.c includes it. */
+/** Cases of ports, their addresses and places; udp_socket.c includes it. Main thread of each process. */
 #ifndef UDP_PORTS_H
 #define UDP_PORTS_H
 
@@ -17,7 +17,7 @@ static void case_queues(void)
 	REQUIRE(addr.len <= UDP_BLOB_MAX);
 	for (unsigned i = 0; i < 3; i++)
 		for (unsigned k = 0; k < UDP_QUEUES_MAX; k++) {
-			uint32_t peer = place_up(0, &addr, i, k);
+			uint32_t peer = dest_up(0, &addr, i, k);
 			ends[0].q = driver->queue(ends[0].port, (i + 1) % 3);
 			REQUIRE(ends[0].ops->attach(ends[0].q, peer) == -EINVAL);
 			ends[0].q = driver->queue(ends[0].port, i);
@@ -153,7 +153,7 @@ static void case_beyond(void)
 	REQUIRE(strcmp(text, "udp 192.0.2.77:7000") == 0);
 }
 
-static void case_places(void)
+static void case_dests(void)
 {
 	struct nic_addr addr;
 	struct nic_err err = {""};
@@ -162,7 +162,7 @@ static void case_places(void)
 	two("127.0.0.1", NULL);
 	driver->address(ends[1].port, &addr);
 	for (unsigned i = 0; i < MANY; i++)
-		peers[i] = place_up(0, &addr, 0, 0);
+		peers[i] = dest_up(0, &addr, 0, 0);
 	for (unsigned i = 0; i < MANY; i += 2)
 		driver->drop(ends[0].port, peers[i]);
 	for (unsigned i = 1; i < MANY; i += 2)
@@ -182,7 +182,7 @@ static void case_places(void)
 			driver->drop(ends[0].port, i);
 	driver->step(ends[0].port, 0, on_event, &ends[0]);
 	REQUIRE(ends[0].ups == ups);
-	(void)place_up(0, &addr, 0, 0);
+	(void)dest_up(0, &addr, 0, 0);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The udp driver through its tables, over loopback: ports of one process. The last line is "N passed, N failed, N
- * skipped"; the exit status is 1 when one failed.
+ * skipped"; the exit status is 1 when one failed. Main thread of each process; threads that it starts.
  */
 #include "udp_fixture.h"
 #include "udp_ports.h"
@@ -380,7 +380,7 @@ static void case_classes(void)
 	}
 }
 
-/* Whoever holds the shard uses the queue: threads, one after the other. */
+/* Threads use the queue one after the other, as the holders of a shard do. */
 static void *use_queue(void *arg)
 {
 	struct nic_pkt pkts[BURST];
@@ -452,7 +452,7 @@ static void case_two_sockets(void)
 
 /* ---- who else is there ---- */
 
-static void case_foreign(void)
+static void case_unexpected(void)
 {
 	static uint8_t junk[UDP_BYTES_MAX];
 	static const unsigned lens[] = {0, 1, 96, 1500, UDP_BYTES_MAX};
@@ -530,7 +530,7 @@ static void case_refused(void)
 			struct nic_pkt pkts[BURST];
 			REQUIRE(take(0, pkts, BURST) == 0);
 		}
-		/* The control core hears of the place that nobody listens at, and of no other. */
+		/* The control thread hears of the place that nobody listens at, and of no other. */
 		expect_refusal(0);
 		REQUIRE(ends[0].refusals == 1 && ends[0].refused == at_2);
 		REQUIRE(send_one(0, at_2, 0, 100) == 0);
@@ -574,7 +574,7 @@ int main(void)
 		{"wake", case_wake},
 		{"threads in turn", case_threads},
 		{"two sockets", case_two_sockets},
-		{"foreign datagrams", case_foreign},
+		{"unexpected datagrams", case_unexpected},
 		{"receive buffer full", case_full},
 		{"refused", case_refused},
 		{"several queues", case_queues},
@@ -582,7 +582,7 @@ int main(void)
 		{"wrong configurations", case_wrong},
 		{"addresses", case_addresses},
 		{"all addresses", case_beyond},
-		{"many places", case_places},
+		{"many places", case_dests},
 	};
 	return run_cases(cases, sizeof cases / sizeof *cases);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Groups of workers over the verbs driver and a device of the tests' own, and what a machine without a device is told.
-# usage: verbs_agents.sh FARCALL AGENTS_NET DIRECTORY_OF_THE_MODULE_WITH_THE_DEVICE LENT
+# Groups of workers over the verbs driver and a device of the tests' own, and the error on a machine without a device.
+# usage: verbs_agents.sh FARCALL AGENTS_NET DIRECTORY_OF_THE_MODULE_WITH_THE_DEVICE ZERO_COPY
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 # shellcheck source=tests/e2e/cases.sh
@@ -34,8 +34,8 @@ read_it() { # bytes at least, how many workers
 no_keys() { # how many workers
 	cat "$dir/out" "$dir/err" >"$dir/said"
 	awk -v n="$1" '/fake: [0-9]+ times a key of a region in / {
-			for (i = 1; i < NF; i++) if ($i == "times") told += $(i - 1) <= 2 && $(i + 7) > 10000 }
-		END { exit told != n }' "$dir/said"
+			for (i = 1; i < NF; i++) if ($i == "times") seen += $(i - 1) <= 2 && $(i + 7) > 10000 }
+		END { exit seen != n }' "$dir/said"
 }
 # The first messages go by packets, while the connection is made: who gets no time for that may have sent the last one
 # by then, and tries again.
@@ -55,7 +55,7 @@ ok "two workers, larger messages read where they lie" $?
 reading 100000 fake0,gid=3,bulk=65536,connections=2 4 2 1000000
 ok "four of two shards, of two connections for that" $?
 reading 1000000 fake0,gid=2 2 1 16000000
-ok "without being asked for, on a device that checks bounds" $?
+ok "without bulk=, on a device that checks bounds" $?
 over fake0,gid=2,bulk=off 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 100000 0 && no_keys 2
 ok "with bulk=off nothing is read" $?
@@ -66,7 +66,7 @@ FAKE_VERBS_LOOSE=1 over fake0,gid=2 2 1 1000000
 [ "$rc" -eq 0 ] && read_it 100000 0
 ok "nor on a device that does not check bounds" $?
 FAKE_VERBS_LOOSE=1 reading 1000000 fake0,gid=2,bulk=65536 2 1 16000000
-ok "but when it is asked for" $?
+ok "but with bulk=" $?
 bounded env FAR_MODULE_DIR="$fake" FAR_NIC=verbs:fake0,gid=2,bulk=16384 "$farcall" run -n 2 -- "$4"
 [ "$rc" -eq 0 ] && read_it 10000000 1 && no_keys 2
 ok "registered memory, read where it lies" $?

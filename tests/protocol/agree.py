@@ -262,7 +262,7 @@ def layout_lies(lines, name):
         field = cells[2]
         yield f"{field}: its name", with_cells(lines, row, c2=field + "x")
         other = {"number": "id", "id": "number"}.get(cells[3], "number")
-        if cells[3] not in ("bytes", "hello", "head"):
+        if cells[3] not in ("bytes", "session", "head"):
             yield f"{field}: its encoding", with_cells(lines, row, c3=other)
         if cells[4] != "-" and field not in ("packet_max",):
             yield f"{field}: what it must be", with_cells(lines, row, c4="77")
@@ -314,10 +314,10 @@ def lies(pcap):
         lines = file.read().split("\n")
     copy = os.path.join(work, "PROTOCOL.md")
     honest = decode.Decoder(PROTOCOL)
-    # What engines ask and answer, in its order, undamaged; then the others, short ones first.
+    # Requests between engines and their answers, in order, undamaged; then the others, short ones first.
     sent = dict.fromkeys((d[5], d[2], d[3]) for d in decode.datagrams(pcap))
-    asked = [s for s in sent if "[engine]" in (line := honest.line(*s)) and "crc=00000000" not in line]
-    sent = asked + sorted(sent.keys() - set(asked), key=lambda s: (len(s[0]), s))
+    requests = [s for s in sent if "[engine]" in (line := honest.line(*s)) and "crc=00000000" not in line]
+    sent = requests + sorted(sent.keys() - set(requests), key=lambda s: (len(s[0]), s))
     honest = decode.Decoder(PROTOCOL)
     wanted = [honest.line(*s) for s in sent]
     block = lua_tables.block(PROTOCOL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A classic pcap file, whose Ethernet, IPv4 and UDP headers are made up: end i is 10.0.0.(i + 1), port 7000. */
+/** A classic pcap file, whose Ethernet, IPv4 and UDP headers are made up: end i is 10.0.0.(i + 1), port 7000.
+ * Main thread. */
 #ifndef PROTOCOL_CAPTURE_H
 #define PROTOCOL_CAPTURE_H
 

@@ -210,7 +210,7 @@ class Values:
 class Decoder:
     def __init__(self, protocol):
         self.layouts, self.codes = tables.read(protocol)
-        self.asked = {}  # of the slots of callers, what was asked of the engine last: (gen, fn)
+        self.requests = {}  # by call slot, the last request to the engine: (gen, fn)
         self.ends = None, None
 
     def field_text(self, f, value, raw, message_type):
@@ -243,7 +243,7 @@ class Decoder:
             if f.encoding == "head":
                 values[f.name] = raw
                 continue
-            if f.encoding in ("bytes", "text", "hello"):
+            if f.encoding in ("bytes", "text", "session"):
                 values[f.name] = raw
                 self.out.append(f"{f.name}={string_text(raw) if f.encoding == 'text' else data_text(raw)}")
                 continue
@@ -265,8 +265,8 @@ class Decoder:
 
     def note(self, head):
         """If it is a request to the engine, its reply will be known."""
-        if self.codes["type"].name_of(head["type"]) == "REQUEST" and self.asks(head):
-            self.asked[(*self.ends, head["slot"])] = head["generation"], head["handler"]
+        if self.codes["type"].name_of(head["type"]) == "REQUEST" and self.is_engine_request(head):
+            self.requests[(*self.ends, head["slot"])] = head["generation"], head["handler"]
 
     def announced(self, data):
         if len(data) != self.layouts["request"].size:
@@ -275,7 +275,7 @@ class Decoder:
             raise Bad("announced.type")
         self.note(self.message_head(data))
 
-    def asks(self, head):
+    def is_engine_request(self, head):
         typed = head["flags"] & (self.codes["flag"].value_of("TYPED") or 0)
         return None if typed else self.codes["engine_fn"].row(head["handler"])
 
@@ -297,7 +297,7 @@ class Decoder:
             self.values(data[:len(data) - size])
 
     def reply(self, head, data):
-        gen, fn = self.asked.get((*self.ends[::-1], head["slot"]), (None, None))
+        gen, fn = self.requests.get((*self.ends[::-1], head["slot"]), (None, None))
         if gen != head["generation"]:
             self.payload(data)
             return
@@ -351,7 +351,7 @@ class Decoder:
             data = data[:len(data) - size]
             if name == "retry" and not values["floor"] <= values["seq"] < values["floor"] + 1024:
                 raise Bad("retry.window")
-        row = self.asks(head)
+        row = self.is_engine_request(head)
         if row:
             self.engine_request(row, data)
         elif flags & (flag.value_of("TYPED") or 0):
@@ -446,14 +446,14 @@ class Decoder:
             self.read("grant", data[at:at + size])
 
     def handshake(self, data):
-        words = self.read("handshake", data)["hello"]
-        hello = self.layouts["hello"]
-        order = "big" if hello.order == "big" else "little"
-        if words and (len(words) < hello.size or any(
-                not f.low <= int.from_bytes(words[f.at:f.at + f.size], order) <= f.high for f in hello.fields)):
-            raise Bad("hello")
+        words = self.read("handshake", data)["session"]
+        session = self.layouts["session"]
+        order = "big" if session.order == "big" else "little"
+        if words and (len(words) < session.size or any(
+                not f.low <= int.from_bytes(words[f.at:f.at + f.size], order) <= f.high for f in session.fields)):
+            raise Bad("session")
         if words:
-            self.read("hello", words, exact=False)
+            self.read("session", words, exact=False)
 
     def checked(self, packet):
         layout = self.layouts["head"]

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Prints what travels on no datagram, as the engine writes it: a name and hexadecimal digits on each line. */
+/** Prints what travels on no datagram, as the engine writes it: a name and hexadecimal digits on each line.
+ * Main thread. */
 #include "control/info.h"
 #include "control/store_wire.h"
 #include "nic/udp/udp_addr.h"

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tables  # noqa: E402
 
 # What travels in packets; the other tables are of the store and of shared memory.
-LAYOUTS = ["head", "message", "ack", "control", "sub", "grant", "exposed", "handshake", "reject", "hello", "request", "reply", "error", "cancel",
+LAYOUTS = ["head", "message", "ack", "control", "sub", "grant", "exposed", "handshake", "reject", "session", "request", "reply", "error", "cancel",
            "cancelled", "oneway", "credit", "rendezvous", "data", "lane_grant", "lane", "acked", "hash", "named", "object", "retry",
            "rref_remote", "rref_fetch", "rref_method", "rref_method_remote", "rref_op"]
 CODES = ["kind", "wire_flag", "type", "flag", "status", "executed", "value_type", "dtype", "engine_fn", "rref_kind"]

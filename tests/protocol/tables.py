@@ -66,7 +66,7 @@ class Layout:
 
 
 class Codes:
-    """Rows by value; `flag` and its like have several of one value, told apart by the types that they are for."""
+    """Rows by value; `flag` and its like have several of one value, each for other types."""
 
     def __init__(self, name, header, rows):
         self.name = name

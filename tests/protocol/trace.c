@@ -2,6 +2,8 @@
 /**
  * Writes a capture of what two shards say to each other over a link, and then of what is seldom said: the same bytes
  * in every run. Ethernet, IPv4 and UDP around the packets are made up. usage: protocol_trace FILE.pcap [damaged]
+ *
+ * Main thread.
  */
 #include "trace.h"
 #include "base/must.h"
@@ -128,15 +130,15 @@ static void ctl_wake(void *ctx)
 
 static void handshake_of(const struct end *e, unsigned to, uint8_t out[HANDSHAKE_BYTES])
 {
-	struct handshake hello = {.group = UINT64_C(0x1122334455667788),
-				  .world = SHARDS,
-				  .rank = e->index,
-				  .from = 0xa0 + e->index,
-				  .to = 0xa0 + to,
-				  .name = UINT64_C(0xabad1dea00) + e->index,
-				  .from_shard = 1,
-				  .to_shard = 2};
-	handshake_encode(&hello, out);
+	struct handshake handshake = {.group = UINT64_C(0x1122334455667788),
+				      .world = SHARDS,
+				      .rank = e->index,
+				      .from = 0xa0 + e->index,
+				      .to = 0xa0 + to,
+				      .name = UINT64_C(0xabad1dea00) + e->index,
+				      .from_shard = 1,
+				      .to_shard = 2};
+	handshake_encode(&handshake, out);
 }
 
 static int on_event(void *ctx, const struct nic_event *ev)
@@ -304,7 +306,7 @@ static void call_large(uint16_t fn, size_t len, uint64_t timeout)
 	rendezvous_out_unref(o);
 }
 
-/* A value is made, asked for twice and given back, as the engine answers. */
+/* A value is made, fetched twice and released, with the engine's answers. */
 static void call_engine(void)
 {
 	uint64_t incarnation = rref_incarnation(0, 0);
@@ -582,7 +584,7 @@ int main(int argc, char **argv)
 	     ends[4].q->ops->attach(ends[4].q, ends[4].peer) == 0);
 	trace_every_value();
 	trace_every_message();
-	trace_every_ask();
+	trace_every_engine_call();
 	long_ones();
 	trace_exposed();
 	every_no();

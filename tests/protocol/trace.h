@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The parts of protocol_trace. */
+/** The parts of protocol_trace. Main thread. */
 #ifndef PROTOCOL_TRACE_H
 #define PROTOCOL_TRACE_H
 
@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** One end says it to another by hand; the packet is captured. */
+/** Sends from one end to the other by hand; the packet is captured. */
 void trace_send(union packet_head h, const void *body, size_t len);
 
-/** The other says it to the one. */
+/** The same in the other direction. */
 void trace_answer(union packet_head h, const void *body, size_t len);
 /** Time passes. */
 void trace_turn(void);
@@ -29,7 +29,7 @@ void trace_damage(void);
 extern bool trace_sample_values;
 void trace_every_value(void);
 void trace_every_message(void);
-void trace_every_ask(void);
+void trace_every_engine_call(void);
 /** Messages beyond a packet that one end exposes to the other. */
 void trace_exposed(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets of protocol_trace whose bytes are worth changing: the first of each kind that was sent. */
+/** Packets of protocol_trace whose bytes are worth changing: the first of each kind that was sent. Main thread. */
 #include "base/must.h"
 #include "features/references/wire.h"
 #include "trace.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum sample_of {
-	SAMPLE_HELLO,
+	SAMPLE_CONNECT,
 	SAMPLE_BATCH,
 	SAMPLE_HASHED,
 	SAMPLE_LARGE,
@@ -40,7 +40,7 @@ void trace_sample(const uint8_t *bytes, uint32_t len)
 	memcpy(&call, h.call, sizeof call);
 	enum sample_of of = SAMPLES;
 	if (h.kind == WIRE_CONNECT)
-		of = SAMPLE_HELLO;
+		of = SAMPLE_CONNECT;
 	else if (h.kind == WIRE_MESSAGE && h.flags & WIRE_UNORDERED && le32_get(h.offset))
 		of = le32_get(h.packet) == le32_get(h.first) ? SAMPLE_LOOSE : SAMPLE_LOOSE_PART;
 	else if (h.kind == WIRE_MESSAGE && h.flags & WIRE_BATCH)

@@ -14,7 +14,7 @@ static uint32_t mixed(const struct question *q, uint32_t by)
 	return (q->from * 2654435761u) ^ (q->to << 20) ^ (q->round << 8) ^ q->salt ^ (by << 3);
 }
 
-/* The answer tells who has computed it. */
+/* The answer has the rank of the worker that computed it. */
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct calls *calls = user;
@@ -29,7 +29,7 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 	far_reply(req, &answer, sizeof answer);
 }
 
-/* Asks its own worker's inline handler before it answers. */
+/* Calls its own worker's inline handler before it answers. */
 static void by_fiber(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct cluster_worker *w = cluster_here();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A workload for clusters: all call all, messages and typed functions, every answer checked. */
+/** A workload for clusters: all call all, messages and typed functions, every answer checked. The test's thread. */
 #ifndef CLUSTER_CALLS_H
 #define CLUSTER_CALLS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Clusters for Criterion: what fails on the way fails the test. */
+/** Clusters for Criterion: what fails on the way fails the test. The test's thread. */
 #ifndef CLUSTER_FIXTURE_H
 #define CLUSTER_FIXTURE_H
 

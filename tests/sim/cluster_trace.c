@@ -4,6 +4,8 @@
  * every compiler.
  * usage: cluster_trace [--measure] [--restart] WORKERS SEED [ROUNDS [LOSS [PEERS]]]; ROUNDS 0: nobody calls; LOSS in
  * parts of 10^9; PEERS that each calls, 0: all. exit status: 0; 1: the run failed, or an answer was wrong; 2: usage.
+ *
+ * The test's thread.
  */
 #include "cluster_calls.h"
 

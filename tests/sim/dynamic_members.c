@@ -2,7 +2,7 @@
 /**
  * Dynamic groups whose members join, leave, are killed, lose their power and come back, while all call all and keep
  * references to values of worker 0. Clocks show different times, and run up to 4 % faster or slower. One seed, one
- * cluster.
+ * cluster. The test's thread.
  *
  * Every call ends within its limit, and with the answer of an incarnation that was there after it had begun. When
  * nothing happens any more, all have the same view of the members. When the others have gone, worker 0 keeps no value.
@@ -140,6 +140,8 @@ static int run_seed(uint64_t seed)
 	struct nic_err why;
 	memset(&run, 0, sizeof run);
 	run.ends = ENDS;
+	run.ranks = WORKERS;
+	run.member = run_ready;
 	sim_random_init(&run.random, seed, "dynamic", 0);
 	cluster_config_init(&config, seed);
 	config.workers = WORKERS;

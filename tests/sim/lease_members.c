@@ -5,7 +5,7 @@
  * values of worker 0. Clocks show different times and run at different speeds; they jump forward, run faster or slower
  * for a while, and stand still while the machine does (a virtual machine that is stopped or migrated), rank 0's too.
  * A stand-by on a host of its own tries all the time to join with the name and rank of the last worker. One seed, one
- * cluster.
+ * cluster. The test's thread.
  *
  * A handler never starts at a worker whose own clock shows that its lease has run out. A handler never starts at, and
  * an answer never reaches, an incarnation that the store has ended; an incarnation never serves once another one of its
@@ -18,26 +18,24 @@
  */
 #include "agent/agent.h"
 #include "agent/env.h"
-#include "apps/sim/cluster.h"
 #include "base/must.h"
 #include "base/mutant.h"
 #include "control/lease.h"
 #include "core/shard.h"
+#include "members.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 5, STAND_BY = RANKS, WORKERS, ENDS = 12, KEPT_MAX = 256, RETIRED_MAX = 256 };
+enum { RANKS = 5, STAND_BY = RANKS, WORKERS, ENDS = 12, RETIRED_MAX = 256 };
 
-#define MS       UINT64_C(1000000)
-#define LEASE    (400 * MS)
-#define LIMIT    (300 * MS) /* of a call */
-#define SLACK    (100 * MS) /* of a host that is busy, and of its clock */
-#define PATIENCE (300000 * MS)
-#define PASSES   (1 * MS)     /* in which a poller that was stopped looks at its timers */
-#define SETTLED  (40000 * MS) /* a stream whose other end has no power is given up after 10 s */
+#define MS      UINT64_C(1000000)
+#define LEASE   (400 * MS)
+#define LIMIT   (300 * MS)   /* of a call */
+#define SLACK   (100 * MS)   /* of a host that is busy, and of its clock */
+#define PASSES  (1 * MS)     /* in which a poller that was stopped looks at its timers */
+#define SETTLED (40000 * MS) /* a stream whose other end has no power is given up after 10 s */
 
 enum disturbance {
 	KILL,
@@ -84,29 +82,14 @@ struct serving {
 	unsigned retired_n;
 };
 
-static struct run {
-	struct cluster *c;
-	struct sim_random random;
-	unsigned ends;  /* disturbances still to come */
-	bool finishing; /* who ends now is not started again */
-	struct far_rref *kept[KEPT_MAX];
-	unsigned kept_n;
+/* The checkers' state of a run. */
+static struct {
 	struct clock_state clocks[WORKERS];
 	struct serving serving[RANKS];
 	uint64_t store_began, store_lost; /* when rank 0 has come back last, and when it has ended */
-} run;
+} seen;
 
 static uint64_t answered, failed_calls, handled, evicted, replaced, happened[DISTURBANCES];
-
-__attribute__((format(printf, 1, 2))) static void wrong(const char *format, ...)
-{
-	char text[512];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	cluster_fail(run.c, "%s", text);
-}
 
 static unsigned rank_of(const struct cluster_worker *w)
 {
@@ -133,10 +116,10 @@ static bool is_member(const struct cluster_worker *w)
 /* Where the store is lost before the worker has found out, the next one knows nothing of its end. */
 static bool is_excepted(const struct cluster_worker *w)
 {
-	const struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	const struct clock_state *clock = &seen.clocks[cluster_rank(w)];
 	const struct shard *s = agent_shard_here();
 	return cluster_now(run.c) < clock->excepted ||
-	       (s && s->config.incarnation == clock->slow_incarnation && run.store_lost >= clock->slow_since);
+	       (s && s->config.incarnation == clock->slow_incarnation && seen.store_lost >= clock->slow_since);
 }
 
 /* True if the store has ended the incarnation in whose name the running shard works. The host's control thread sees it
@@ -156,7 +139,7 @@ static void check_own_clock(struct cluster_worker *w)
 {
 	const struct shard *s = agent_shard_here();
 	uint64_t until = s && s->config.lease ? atomic_load(s->config.lease) : TIME_NEVER;
-	struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	struct clock_state *clock = &seen.clocks[cluster_rank(w)];
 	uint64_t now = cluster_now(run.c), since = sim_host_when(cluster_host(w), until);
 	if (until != LEASE_OVER && clock_now(sim_host_clock(cluster_host(w))) < until) {
 		clock->over = 0;
@@ -174,14 +157,14 @@ static void check_own_clock(struct cluster_worker *w)
  * member that has not come back yet may serve besides (PROTOCOL.md, "Leases"). */
 static void check_serving(struct cluster_worker *w)
 {
-	struct serving *v = &run.serving[rank_of(w)];
+	struct serving *v = &seen.serving[rank_of(w)];
 	const struct shard *s = agent_shard_here();
 	if (!s || v->now == s->config.incarnation || is_excepted(w))
 		return;
 	bool retired = false;
 	for (unsigned i = 0; i < v->retired_n; i++)
 		retired |= v->retired[i] == s->config.incarnation;
-	if (retired && (!run.store_began || cluster_now(run.c) > run.store_began + LEASE + SLACK))
+	if (retired && (!seen.store_began || cluster_now(run.c) > seen.store_began + LEASE + SLACK))
 		wrong("worker %u has started a handler after another incarnation of rank %u had served",
 		      cluster_rank(w), rank_of(w));
 	if (retired)
@@ -229,13 +212,6 @@ static void call(struct cluster_worker *w, unsigned rank)
 		wrong("a call of worker %u: %s", rank, err.text);
 }
 
-static void keep(struct cluster_worker *w)
-{
-	struct far_rref *r;
-	if (run.kept_n < KEPT_MAX && !far_remote(cluster_agent(w), "w0", "t::who", FAR_NOARGS, NULL, &r, NULL))
-		run.kept[run.kept_n++] = r;
-}
-
 static void app(struct cluster_worker *w, void *ctx)
 {
 	(void)ctx;
@@ -243,19 +219,13 @@ static void app(struct cluster_worker *w, void *ctx)
 		if (cluster_sleep(sim_random_below(&run.random, 40 * MS)) || cluster_dead() || !cluster_agent(w))
 			return;
 		if (cluster_rank(w) && sim_random_below(&run.random, 16) == 0)
-			keep(w);
+			run_keep(cluster_agent(w));
 		else
 			call(w, (unsigned)sim_random_below(&run.random, RANKS));
 	}
 }
 
 /* ---- disturbances ---- */
-
-static void start(void *ctx)
-{
-	if (!run.finishing)
-		cluster_start(ctx);
-}
 
 static void cut(struct cluster_worker *w, bool all, bool is_cut)
 {
@@ -278,6 +248,11 @@ static void later(uint64_t ns, void (*fn)(void *ctx), struct cluster_worker *w)
 	sim_at(cluster_sim(run.c), cluster_now(run.c) + ns, fn, w);
 }
 
+static void leave(struct cluster_worker *w)
+{
+	cluster_leave(w, 5000 * MS);
+}
+
 /* A worker that stands still is no member any more when the store's time for its lease has passed. */
 static struct paused {
 	unsigned rank, host_incarnations;
@@ -290,7 +265,7 @@ static void check_paused(void *ctx)
 	const struct paused *p = ctx;
 	struct cluster_worker *host = cluster_worker(run.c, 0);
 	const struct ctl_member *m = seen_by_host(cluster_worker(run.c, p->rank));
-	if (run.clocks[0].moved >= p->since) /* the host's clock stood still */
+	if (seen.clocks[0].moved >= p->since) /* the host's clock stood still */
 		return;
 	if (m && cluster_incarnations(host) == p->host_incarnations && atomic_load(&m->alive) &&
 	    atomic_load(&m->incarnation) == p->incarnation)
@@ -299,7 +274,7 @@ static void check_paused(void *ctx)
 
 static void went_on(struct cluster_worker *w, uint64_t ns)
 {
-	struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	struct clock_state *clock = &seen.clocks[cluster_rank(w)];
 	clock->moved = cluster_now(run.c) + ns;
 }
 
@@ -312,7 +287,7 @@ static void pause_worker(struct cluster_worker *w, uint64_t ns)
 	cluster_pause(w, ns);
 	if (runs)
 		went_on(w, ns);
-	if (!runs || ns < ended || !m || cluster_now(run.c) < run.clocks[cluster_rank(w)].healed)
+	if (!runs || ns < ended || !m || cluster_now(run.c) < seen.clocks[cluster_rank(w)].healed)
 		return;
 	struct paused *p = &paused[paused_n++];
 	*p = (struct paused){cluster_rank(w), cluster_incarnations(host), atomic_load(&m->incarnation),
@@ -326,7 +301,7 @@ static void pause_worker(struct cluster_worker *w, uint64_t ns)
  * the store, or by its clock. */
 static void except(struct cluster_worker *w, uint64_t ns)
 {
-	struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	struct clock_state *clock = &seen.clocks[cluster_rank(w)];
 	uint64_t until = cluster_now(run.c) + ns + 2 * LEASE + SLACK;
 	clock->excepted = until > clock->excepted ? until : clock->excepted;
 	clock->slow_incarnation = agent_incarnation(cluster_agent(w));
@@ -354,7 +329,7 @@ static void clock_speed(struct cluster_worker *w, int64_t ppb, uint64_t ns)
 static void go_on_stopped(void *ctx)
 {
 	struct cluster_worker *w = ctx;
-	uint64_t stopped = cluster_now(run.c) - run.clocks[cluster_rank(w)].stopped;
+	uint64_t stopped = cluster_now(run.c) - seen.clocks[cluster_rank(w)].stopped;
 	cluster_set_clock(w, sim_random_below(&run.random, 2) ? stopped : sim_random_below(&run.random, stopped), 0);
 }
 
@@ -362,7 +337,7 @@ static void clock_stop(struct cluster_worker *w, uint64_t ns)
 {
 	if (sim_host_state(cluster_host(w)) != SIM_RUNNING)
 		return;
-	run.clocks[cluster_rank(w)].stopped = cluster_now(run.c);
+	seen.clocks[cluster_rank(w)].stopped = cluster_now(run.c);
 	cluster_set_clock(w, 0, SIM_CLOCK_STOPPED);
 	later(ns, go_on_stopped, w); /* before the worker goes on */
 	cluster_pause(w, ns);
@@ -404,7 +379,7 @@ static void disturb(void *ctx)
 		run.ends--;
 		happened[what]++;
 		if (what == STORE_LOSS)
-			run.store_lost = cluster_now(run.c);
+			seen.store_lost = cluster_now(run.c);
 		if (what == KILL || what == STORE_LOSS)
 			cluster_crash(w, CLUSTER_KILL);
 		else if (what == POWER)
@@ -412,13 +387,13 @@ static void disturb(void *ctx)
 		else if (what == PAUSE)
 			pause_worker(w, ns);
 		else if (what == LEAVE)
-			cluster_leave(w, 5000 * MS);
+			leave(w);
 		else if (what == CUT_STORE || what == CUT_ALL)
 			cut(w, what == CUT_ALL, true);
 		else
 			disturb_clock(what, w, ns);
 		if (what == CUT_STORE || what == CUT_ALL) {
-			run.clocks[cluster_rank(w)].healed = cluster_now(run.c) + ns;
+			seen.clocks[cluster_rank(w)].healed = cluster_now(run.c) + ns;
 			later(ns, heal, w);
 		}
 	}
@@ -431,7 +406,7 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 	(void)ctx;
 	if (state == CLUSTER_READY) {
 		if (cluster_rank(w) == 0 && cluster_incarnations(w) > 1)
-			run.store_began = cluster_now(run.c);
+			seen.store_began = cluster_now(run.c);
 		for (int i = 0; i < 2; i++)
 			cluster_spawn(w, -1, app, NULL);
 	} else if (state == CLUSTER_FAILED) {
@@ -442,76 +417,24 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 			wrong("worker %u cannot join: %s", cluster_rank(w), err.text);
 	}
 	if ((state == CLUSTER_LEFT || state == CLUSTER_CRASHED || state == CLUSTER_FAILED) && !run.finishing)
-		later(sim_random_below(&run.random, cluster_rank(w) ? 50 * MS : 3 * LEASE), start, w);
-}
-
-/* ---- views ---- */
-
-/* Who has the rank; NULL: nobody. */
-static struct cluster_worker *member(unsigned rank)
-{
-	struct cluster_worker *w = cluster_worker(run.c, rank), *stand_by = cluster_worker(run.c, STAND_BY);
-	return rank == STAND_BY - 1 && is_member(stand_by) ? stand_by : cluster_state(w) == CLUSTER_READY ? w : NULL;
-}
-
-static void check_views(void)
-{
-	struct far_worker_info self, seen;
-	for (unsigned of = 0; of < RANKS; of++) {
-		if (!member(of)) {
-			wrong("worker %u is not there", of);
-			return;
-		}
-		for (unsigned r = 0; r < RANKS; r++) {
-			if (!member(r))
-				continue;
-			far_worker_self(cluster_agent(member(r)), &self);
-			if (far_worker_by_rank(cluster_agent(member(of)), (int)r, &seen, NULL) ||
-			    seen.incarnation != self.incarnation)
-				wrong("worker %u does not see worker %u as it is", of, r);
-		}
-	}
-}
-
-static void check_host(void)
-{
-	struct far_agent *host = cluster_agent(cluster_worker(run.c, 0));
-	struct far_rref_counts counts;
-	far_rref_counts_read(host, &counts);
-	if (far_world_size(host) != 1)
-		wrong("worker 0 sees %d members after all others have gone", far_world_size(host));
-	if (counts.owned || counts.forks)
-		wrong("worker 0 keeps %llu values for %llu references of workers that have gone",
-		      (unsigned long long)counts.owned, (unsigned long long)counts.forks);
+		later(sim_random_below(&run.random, cluster_rank(w) ? 50 * MS : 3 * LEASE), run_start, w);
 }
 
 /* ---- a run ---- */
 
+/* A stand-by may have the last rank. */
+static struct cluster_worker *member(unsigned rank)
+{
+	struct cluster_worker *stand_by = cluster_worker(run.c, STAND_BY);
+	return rank == STAND_BY - 1 && is_member(stand_by) ? stand_by : run_ready(rank);
+}
+
 static void work(void)
 {
-	struct cluster *c = run.c;
-	uint64_t until = cluster_now(c) + PATIENCE;
 	for (unsigned i = 0; i < WORKERS; i++)
-		later(i ? sim_random_below(&run.random, 20 * MS) : 0, start, cluster_worker(c, i));
+		later(i ? sim_random_below(&run.random, 20 * MS) : 0, run_start, cluster_worker(run.c, i));
 	later(100 * MS, disturb, NULL);
-	while (run.ends && !cluster_failure(c) && cluster_now(c) < until)
-		cluster_run_until(c, cluster_now(c) + 10 * MS);
-	if (run.ends)
-		wrong("%u disturbances have not come", run.ends);
-	cluster_run_until(c, cluster_now(c) + SETTLED);
-	if (cluster_failure(c))
-		return;
-	check_views();
-	run.finishing = true;
-	for (unsigned i = 1; i < WORKERS && !cluster_failure(c); i++) {
-		if (cluster_state(cluster_worker(c, i)) == CLUSTER_READY && sim_random_below(&run.random, 2))
-			cluster_leave(cluster_worker(c, i), 5000 * MS);
-		else
-			cluster_crash(cluster_worker(c, i), CLUSTER_KILL);
-	}
-	cluster_run_until(c, cluster_now(c) + SETTLED);
-	if (!cluster_failure(c))
-		check_host();
+	run_finish(SETTLED, leave);
 }
 
 static void log_hook(enum far_log_level level, const char *text, const struct far_log_field *fields, size_t n,
@@ -526,7 +449,10 @@ static int run_seed(uint64_t seed)
 	struct cluster_config config;
 	struct nic_err why;
 	memset(&run, 0, sizeof run);
+	memset(&seen, 0, sizeof seen);
 	run.ends = ENDS;
+	run.ranks = RANKS;
+	run.member = member;
 	paused_n = 0;
 	sim_random_init(&run.random, seed, "lease", 0);
 	cluster_config_init(&config, seed);
@@ -546,14 +472,7 @@ static int run_seed(uint64_t seed)
 	run.c = cluster_create(&config, &why);
 	must(run.c);
 	work();
-	const char *failure = cluster_failure(run.c);
-	if (failure)
-		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, failure);
-	int failed = failure != NULL;
-	cluster_destroy(run.c);
-	for (unsigned i = 0; i < run.kept_n; i++)
-		far_rref_free(run.kept[i]);
-	return failed;
+	return run_end(seed);
 }
 
 #ifdef FAR_MUTANTS

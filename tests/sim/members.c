@@ -23,7 +23,8 @@ void wrong(const char *format, ...)
 
 void run_start(void *worker)
 {
-	cluster_start(worker);
+	if (!run.finishing)
+		cluster_start(worker);
 }
 
 void run_keep(struct far_agent *agent)
@@ -33,14 +34,19 @@ void run_keep(struct far_agent *agent)
 		run.kept[run.kept_n++] = r;
 }
 
+struct cluster_worker *run_ready(unsigned rank)
+{
+	struct cluster_worker *w = cluster_worker(run.c, rank);
+	return cluster_state(w) == CLUSTER_READY ? w : NULL;
+}
+
 static void check_view(struct far_agent *a, unsigned of)
 {
 	struct far_worker_info self, seen;
-	unsigned n = cluster_workers(run.c);
-	if ((unsigned)far_world_size(a) != n)
-		wrong("worker %u sees %d members, not %u", of, far_world_size(a), n);
-	for (unsigned r = 0; r < n; r++) {
-		far_worker_self(cluster_agent(cluster_worker(run.c, r)), &self);
+	if ((unsigned)far_world_size(a) != run.ranks)
+		wrong("worker %u sees %d members, not %u", of, far_world_size(a), run.ranks);
+	for (unsigned r = 0; r < run.ranks; r++) {
+		far_worker_self(cluster_agent(run.member(r)), &self);
 		if (far_worker_by_rank(a, (int)r, &seen, NULL) || seen.incarnation != self.incarnation ||
 		    strcmp(seen.name, self.name) != 0)
 			wrong("worker %u does not see worker %u as it is", of, r);
@@ -49,14 +55,13 @@ static void check_view(struct far_agent *a, unsigned of)
 
 static void check_views(void)
 {
-	unsigned n = cluster_workers(run.c);
-	for (unsigned r = 0; r < n; r++)
-		if (cluster_state(cluster_worker(run.c, r)) != CLUSTER_READY) {
+	for (unsigned r = 0; r < run.ranks; r++)
+		if (!run.member(r)) {
 			wrong("worker %u is not there", r);
 			return;
 		}
-	for (unsigned r = 0; r < n; r++)
-		check_view(cluster_agent(cluster_worker(run.c, r)), r);
+	for (unsigned r = 0; r < run.ranks; r++)
+		check_view(cluster_agent(run.member(r)), r);
 }
 
 static void check_host(void)
@@ -85,7 +90,7 @@ void run_finish(uint64_t settle_ns, void (*leave)(struct cluster_worker *w))
 	check_views();
 	run.finishing = true;
 	for (unsigned i = 1; i < cluster_workers(c) && !cluster_failure(c); i++) {
-		if (sim_random_below(&run.random, 2))
+		if (run_ready(i) && sim_random_below(&run.random, 2))
 			leave(cluster_worker(c, i));
 		else
 			cluster_crash(cluster_worker(c, i), CLUSTER_KILL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Clients of a simulated parameter server: changes that are repeated until they are answered, also after a restart of
- * the client, and pulls with deadlines. On fibers. */
+ * the client, and pulls with deadlines. On fibers. The test's thread. */
 #include "ps_world.h"
 
 #include <math.h>

@@ -3,6 +3,7 @@
  * Small pulls beside a large push of the same client, by the shipped library in a simulated world: between the moment
  * when a pull begins and the moment when the server serves it, the server applies at most one request of the push. It
  * counts requests, not time: a pull sees the first key of each request, and so how many were applied before it.
+ * The test's thread.
  *
  * usage: ps_lanes; exit status: 0; 1: a pull waited for more, or too few pulls met the push
  */

@@ -2,7 +2,7 @@
 /**
  * A parameter server of two servers and three clients in a simulated world, by the shipped library: packets are lost or
  * come twice, clients are killed and come back, servers begin anew, hosts lose their power or stand still. One seed,
- * one cluster.
+ * one cluster. The test's thread.
  *
  * Each push counts once, also when it is repeated after a timeout or a restart of its client; counters are
  * linearizable; rows expire neither early nor late; each pull is answered by its deadline with the right status per

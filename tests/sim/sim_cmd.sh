@@ -50,10 +50,10 @@ bounded "$farcall" sim --scenario ./mine.txt --seeds 2
 	grep -q "repeat: farcall sim --scenario './mine.txt' --from 2 --seeds 1\$" "$dir/out" &&
 	grep -q '^2 of 2 runs done, 2 failed' "$dir/out" && grep -q 'farcall-sim-failures.txt' "$dir/out" &&
 	grep -q '^FAIL ./mine.txt, seed 2: ' farcall-sim-failures.txt
-ok "what fails is told, with what repeats it, and written" $?
+ok "failures are printed with the command that repeats them, and written" $?
 rm -f farcall-sim-failures.txt
 
-# What the message says to repeat it does.
+# The command of the message repeats the failure.
 command=$(sed -n 's/^  repeat: farcall //p' "$dir/out" | head -n 1)
 bounded sh -c "\"$farcall\" $command"
 [ $rc -eq 1 ] && grep -q '^FAIL ./mine.txt' "$dir/out"
@@ -92,7 +92,7 @@ printf 'about mine\nworkload w\ndisturbance d\ncheckers c\nworkers 2\n' >mine.tx
 bounded "$farcall" sim --scenario ./mine.txt --campaign 100 --from 7 --state whole --json
 whole=$rc
 cp "$dir/out" "$dir/whole.json"
-[ $rc -eq 1 ] && json 'j["asked"] == j["runs"] == 100 and j["scenarios"][0]["runs"] == 100 and
+[ $rc -eq 1 ] && json 'j["requested"] == j["runs"] == 100 and j["scenarios"][0]["runs"] == 100 and
 	j["faults"]["losses"] > 30 and j["faults"]["duplicates"] > 30 and j["faults"]["crashes"] == 0 and
 	0 < j["failed"] == len(j["failures"]) < 100 and
 	"--from %d --seeds 1" % j["failures"][0]["seed"] in j["failures"][0]["repeat"]'

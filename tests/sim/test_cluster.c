@@ -108,7 +108,7 @@ Test(cluster, a_fan_out_is_given_up_from_outside)
 	fixture_leave(c);
 }
 
-/* ---- lives ---- */
+/* ---- incarnations ---- */
 
 static void hanging(struct cluster_worker *w, void *ctx)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The time of a cluster: what sleeps, what computes, who waits, and who sleeps with work. */
+/* The time of a cluster: what sleeps, what computes, who waits, and who sleeps with work. The test's thread. */
 #include "apps/sim/cluster_world.h"
 #include "cluster_fixture.h"
 #include "nic/sim/sim_port.h"
@@ -43,7 +43,7 @@ Test(cluster_time, who_computes_for_ever_dies_with_its_worker)
 }
 
 /* What comes meanwhile waits. */
-static void ask_the_busy(struct cluster_worker *w, void *ctx)
+static void query_the_busy(struct cluster_worker *w, void *ctx)
 {
 	struct calls *calls = ctx;
 	uint64_t began, question[2] = {0};
@@ -62,7 +62,7 @@ Test(cluster_time, computing_makes_a_core_late_and_sleeping_does_not)
 	struct calls calls = {.rounds = 0};
 	struct cluster *c = fixture_ready(2, 22, &calls, 1);
 	cluster_spawn(cluster_worker(c, 0), -1, keep_time, &calls);
-	cluster_spawn(cluster_worker(c, 1), -1, ask_the_busy, &calls);
+	cluster_spawn(cluster_worker(c, 1), -1, query_the_busy, &calls);
 	fixture_apps_end(c);
 	cr_assert_eq(calls.ok, 2);
 	fixture_leave(c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Simulated byte streams between hosts. */
+/* Simulated byte streams between hosts. The test's thread. */
 #include "apps/sim/ctl_net.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
 /**
  * Clusters whose workers train while one of them is killed, loses its power or stands still, in each phase of a step:
  * forward, backward, clean-up. A killed one may come back. Workers have hooks that call others in half of the steps.
- * One seed, one cluster.
+ * One seed, one cluster. The test's thread.
  *
  * Every step that does not touch this worker succeeds, with the right gradient. Every other one ends within its limit.
  * In the end no worker holds a context, nothing is left in the pools, and all workers that are there train together.

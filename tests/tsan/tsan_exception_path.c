@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Questions that go aside from a shard, and the control core's answers back, each on a thread of its own: all that were
- * put are answered, in order and whole; what found a full ring never was.
+ * Questions that go aside from a shard, and the control thread's answers back, each on a thread of its own: all that
+ * were put are answered, in order and whole; what found a full ring never was.
  */
 #include "../e2e/check.h"
 #include "nic/dpdk/exception_path.h"
@@ -33,11 +33,11 @@ static unsigned question(uint8_t *frame, uint32_t number)
 
 static void *control(void *unused)
 {
-	const struct exception_frame *asked;
+	const struct exception_frame *request;
 	while (!atomic_load(&over)) {
 		struct exception_frame *to;
-		while ((asked = exception_next(&exception_path.in)) && (to = exception_room(&exception_path.out))) {
-			to->len = responder_write(&me, asked->bytes, asked->len, to->bytes);
+		while ((request = exception_next(&exception_path.in)) && (to = exception_room(&exception_path.out))) {
+			to->len = responder_write(&me, request->bytes, request->len, to->bytes);
 			CHECK(to->len == 60);
 			exception_put(&exception_path.out);
 			exception_release(&exception_path.in);

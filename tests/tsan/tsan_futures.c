@@ -137,7 +137,7 @@ static void *complete_handed(void *arg)
 	return NULL;
 }
 
-/* The other one stays pending: whoever sleeps on it, since it is the only pending one, does so for ever. */
+/* The other future stays pending: a thread that sleeps on it, as the only pending one, would sleep for ever. */
 static void first_of_two(void)
 {
 	struct far_future *f[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Three agents in one process, one of which ends and begins again while threads of the others call it and look at its
- * row. For a build with ThreadSanitizer: what the control core changes is what these threads read.
+ * Three agents in one process. One of them ends and begins again while threads of the others call it and read its row.
+ * For a build with ThreadSanitizer: these threads read what the control thread changes.
  */
 #include "../e2e/api_together.h"
 
@@ -46,7 +46,7 @@ static void served(void)
 	}
 }
 
-static void lives(const char *nic)
+static void restarts(const char *nic)
 {
 	pthread_t callers[CALLERS][WORLD - 1];
 	int ranks[] = {0, 1};
@@ -75,7 +75,7 @@ int main(void)
 {
 	alarm(HANG_GUARD_S);
 	together_listen();
-	lives("shm");
-	lives("udp");
+	restarts("shm");
+	restarts("udp");
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The lossy driver over shm, disturbed: at either side a control core and a shard, each a thread. Places come and go,
+ * The lossy driver over shm, disturbed: at either side a control thread and a shard, each a thread. Places come and go,
  * so that the connections below, which the other side is only listened to by, are attached, left and dropped while
  * packets arrive. For a build with ThreadSanitizer; without it, it still checks what arrives.
  */
@@ -19,7 +19,7 @@ struct side {
 	struct nic_port *port;
 	struct nic_queue *q;
 	struct nic_addr to;
-	_Atomic uint32_t up;       /* peer + 1 that the shard is to send to, from its control core */
+	_Atomic uint32_t up;       /* peer + 1 that the shard is to send to, from its control thread */
 	_Atomic uint32_t finished; /* peer + 1 that the shard has detached, from it */
 	_Atomic bool stop;
 	uint32_t ups;
@@ -97,7 +97,7 @@ static void *shard_main(void *arg)
 	return NULL;
 }
 
-/* ---- the control core ---- */
+/* ---- the control thread ---- */
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions, overloads and types are registered while others look them up; trees are copied and given back by all. */
+/** Functions, overloads and types are registered while others look them up; trees are copied and given back by all.
+ * Threads that the test starts. */
 #include "../e2e/check.h"
 #include "value/registry.h"
 #include "value/types.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Queues of shm driven by a thread each, over more links than are hot, with sleeps; the control core meanwhile sets up
- * links and drops them. For a build with ThreadSanitizer; without it, it still checks order and that nobody sleeps over
- * a packet. */
+/** Queues of shm driven by a thread each, over more links than are hot, with sleeps; the control thread meanwhile sets
+ * up links and drops them. For a build with ThreadSanitizer; without it, it still checks order and that nobody sleeps
+ * over a packet. */
 #include "../e2e/check.h"
 #include "base/clock.h"
 #include "nic/nic.h"

@@ -31,7 +31,7 @@ static void fill(struct far_future *f, const struct submit_cell *cell)
 	buf_unref(&f->head);
 }
 
-/* One pass by whoever holds the token. */
+/* One pass by the holder of the token. */
 static unsigned pass(void)
 {
 	struct submit_cell *cell;

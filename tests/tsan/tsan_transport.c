@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Links over a datagram driver in memory, which loses packets: a control core and a shard at either side, each a
+/** Links over a datagram driver in memory, which loses packets: a control thread and a shard at either side, each a
  * thread, with sleeps; connections come up, carry messages, and are dropped, again and again. For a build with
  * ThreadSanitizer; without it, it still checks order, and that nobody sleeps for ever. */
 #include "../e2e/check.h"
@@ -15,11 +15,11 @@ enum { ROUNDS = 12, MESSAGES = 300, HEAD = 28, BURST = 16 };
 struct side {
 	struct nic_port *port;
 	struct nic_queue *q;
-	_Atomic uint32_t up; /* peer + 1 that the shard is to attach, from its control core */
+	_Atomic uint32_t up; /* peer + 1 that the shard is to attach, from its control thread */
 	_Atomic bool down;   /* it is to let go of it */
 	_Atomic unsigned let_go;
 	_Atomic bool stop;
-	_Atomic unsigned ended; /* peers that the control core has dropped */
+	_Atomic unsigned ended; /* peers that the control thread has dropped */
 	bool connects;
 	uint32_t peer;
 	pthread_t shard, core;
@@ -118,7 +118,7 @@ static void *shard_main(void *arg)
 	return NULL;
 }
 
-/* ---- the control core ---- */
+/* ---- the control thread ---- */
 
 static int on_event(void *ctx, const struct nic_event *ev)
 {

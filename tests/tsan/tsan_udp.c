@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Ports of the udp driver, of two queues each. Every queue is held by two threads in turn, which attach places, send,
- * receive and detach; meanwhile the control thread makes places and drops them, asks for ways and reads counters. Some
- * places lead to a port that is closed, so that errors come back. For a build with ThreadSanitizer.
+ * receive and detach; meanwhile the control thread makes address handles and drops them, computes paths and reads
+ * counters. Some places lead to a port that is closed, so that errors come back. For a build with ThreadSanitizer.
  */
 #include "nic/nic.h"
 
@@ -28,7 +28,7 @@ struct list {
 	unsigned n;
 };
 
-/* A queue, with what its holder and the control thread tell each other. */
+/* A queue, with the lists between its holder and the control thread. */
 static struct holder {
 	pthread_mutex_t token;
 	struct nic_queue *q;
@@ -42,7 +42,7 @@ static struct holder {
 static struct nic_port *ports[PORTS];
 static _Atomic bool stop;
 
-static void tell(struct holder *h, struct list *list, uint32_t peer)
+static void list_add(struct holder *h, struct list *list, uint32_t peer)
 {
 	pthread_mutex_lock(&h->mail);
 	REQUIRE(list->n < ROUNDS);
@@ -91,7 +91,7 @@ static void *hold(void *arg)
 		if (peer != NIC_PEER_NONE) {
 			if (h->held_n == HELD) {
 				ops->detach(h->q, h->held[0]);
-				tell(h, &h->gone, h->held[0]);
+				list_add(h, &h->gone, h->held[0]);
 				memmove(h->held, h->held + 1, --h->held_n * sizeof *h->held);
 			}
 			REQUIRE(ops->attach(h->q, peer) == 0);
@@ -112,7 +112,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 		return 0;
 	REQUIRE(ev->type == NIC_EVENT_UP);
 	struct holder *h = ev->user;
-	tell(h, &h->up, ev->peer);
+	list_add(h, &h->up, ev->peer);
 	return 0;
 }
 

@@ -2,7 +2,7 @@
 /**
  * Bulk of the verbs driver over the fake device: two ports of two queues, whose holders, a thread each, expose memory
  * to each other, read it, and write it anew as soon as it is withdrawn; connections break meanwhile, and in the end a
- * device is removed. For a build with ThreadSanitizer, which sees whoever reads what is not exposed any more.
+ * device is removed. For a build with ThreadSanitizer, which sees reads of memory that is no longer exposed.
  */
 #include "fake_verbs.h"
 #include "nic/verbs/bulk.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Two workers over network cards, whose cable is pulled while they call.
+ * Main thread of each process; handlers on shard threads.
  *
  * usage: card_calls MODE [DOWN UP]
  *
@@ -12,7 +13,7 @@
  * - joins: there is no other, and the cable is out from the start: who sees it says so, and nobody joins.
  * - lost: the cable is out for longer than the limit: a call ends with an error that says so, and once the cable is
  *   back calls go through again.
- * - hold: nobody calls: a group of one has the card until it is told to end (SIGTERM), and closes it.
+ * - hold: no calls: a group of one has the card until SIGTERM, and closes it.
  */
 #include "../e2e/check.h"
 

@@ -13,7 +13,7 @@ export FAR_MODULE_DIR="$VM_BUILD/nic/dpdk"
 guard_s=240 # no command takes longer
 dir=$(mktemp -d /run/plan.XXXXXX)
 chmod 755 "$dir"
-# What sanitizers find ends the program, and fails the plan, whoever looks at the program's status.
+# A report of a sanitizer ends the program and fails the plan, also if no case checks the program's status.
 reports=$dir/reports
 mkdir -m 1777 "$reports"
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=1:log_path=$reports/report"
@@ -22,8 +22,8 @@ failed=0
 rc=0
 
 # One line, whatever was written before it without an end.
-tell() { printf '\n@@ %s\n' "$*"; }
-log() { tell LOG "$*"; }
+emit() { printf '\n@@ %s\n' "$*"; }
+log() { emit LOG "$*"; }
 
 now_s() {
 	read -r uptime _ </proc/uptime
@@ -35,20 +35,20 @@ ok() { # name, the condition's status
 	since=$((since + took))
 	[ "$took" -lt 5 ] || log "$1: $took s"
 	if [ "$2" -eq 0 ]; then
-		tell PASS "$1"
+		emit PASS "$1"
 	else
 		failed=$((failed + 1))
 		echo "case $1, exit status $rc:"
 		tail -n 60 "$dir/out" 2>/dev/null | sed 's/^/  out: /'
 		tail -n 60 "$dir/err" 2>/dev/null | sed 's/^/  err: /'
-		tell FAIL "$1"
+		emit FAIL "$1"
 	fi
 }
-skip() { tell SKIP "$1: $2"; } # name, why
+skip() { emit SKIP "$1: $2"; } # name, why
 finish() {
 	if [ -n "$(ls -A "$reports")" ]; then
 		head -n 60 "$reports"/*
-		tell FAIL "what the sanitizers reported"
+		emit FAIL "what the sanitizers reported"
 		failed=$((failed + 1))
 	fi
 	exit $((failed > 0))
@@ -70,7 +70,7 @@ threads() {
 		sed 's/^/	/' "$task/stack"
 	done 2>/dev/null
 }
-# Beside the plan: tells once of a command that is about to be ended by its guard.
+# Beside the plan: reports once a command that is about to be ended by its guard.
 look_on() { # the plan's shell
 	while [ -d "/proc/$1" ]; do
 		late=
@@ -167,7 +167,7 @@ met_or_gone() { [ -e "$VM_RUN/met-$VM_PLAN_N-$1-$VM_OTHER" ] || [ -e "$VM_RUN/go
 
 # A command of QEMU's monitor protocol, as JSON; its answer goes to stdout. Fails when it does.
 monitor() { python3 "$VM_TOP/tests/vm/monitor.py" /dev/vport*p1 "$1"; }
-set_link() { # card, true or false: what the monitor is told
+set_link() { # card, true or false
 	printf '{"execute": "set_link", "arguments": {"name": "nic%d", "up": %s}}' "$(number "$1")" "$2"
 }
 link() { # card, up or down
@@ -213,7 +213,7 @@ interface() {
 	return 1
 }
 # A worker of its own that has a card, until it is let go; what it says goes to held. It closes the card then: one that
-# is left running may have an interrupt to come when its next driver asks for interrupts of another kind, and QEMU's
+# is left running may have an interrupt to come when its next driver requests interrupts of another kind, and QEMU's
 # e1000e ends the emulator for that.
 hold_card() { # what follows dpdk:
 	: >"$dir/held" # not the one before

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Has Debian's stock kernel in a directory, unpacked and never installed, with an initramfs that finds the host's root:
-# downloaded and made once, by whoever comes first. Prints the directory: vmlinux, initrd.gz, version, lib/modules.
+# downloaded and made once, by the first that needs it. Prints the directory: vmlinux, initrd.gz, version, lib/modules.
 # When the kernel of today cannot be had, one of an earlier day is taken, and said to be.
 # With --siw also the module siw, which Debian's kernel lacks, built from Debian's own sources.
 # usage: kernel.sh [--siw] CACHE

@@ -52,7 +52,7 @@ class Monitor:
             except BlockingIOError:
                 pass
 
-    def ask(self, command, number):
+    def execute(self, command, number):
         """The answer to it: greetings, events and answers that an earlier run left are passed over."""
         for _ in range(TRIES):
             self.tries += 1
@@ -80,8 +80,8 @@ class Monitor:
 def main():
     device, text = sys.argv[1:]
     monitor = Monitor(device)
-    monitor.ask({"execute": "qmp_capabilities"}, 1)  # refused from the second time on
-    answer = monitor.ask(json.loads(text), 2)
+    monitor.execute({"execute": "qmp_capabilities"}, 1)  # refused from the second time on
+    answer = monitor.execute(json.loads(text), 2)
     print(json.dumps(answer.get("return", answer.get("error"))))
     sys.exit("error" in answer)
 

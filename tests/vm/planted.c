@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What UBSan must find, in a program whose status nobody looks at: for harness.sh. */
+/** What UBSan must find, in a program whose status nobody looks at: for harness.sh. Main thread. */
 #include <limits.h>
 #include <stdio.h>
 

@@ -36,7 +36,7 @@ for t in tap0 tap1; do
 done
 ip link set both up
 # Where Debian's emulator hashes itself (its eBPF program does not load), it stops to read an interface's queue when a
-# packet finds the ring of another one full, and goes on when the guest tells of the first, which is not short of
+# packet finds the ring of another one full, and goes on when the guest notifies it of the first, which is not short of
 # buffers: never. Rings of 1024 have room for all that peers may send unasked; those of 256, the default, have not.
 nics=
 for t in tap0 tap1; do

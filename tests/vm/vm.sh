@@ -215,7 +215,7 @@ nic() { # id, number, description
 	mac=$(printf '52:54:00:0%s:00:0%d' "$(echo "$1" | tr AB ab)" "$2")
 	case $to in
 	@hub[0-9]) net="hubport,id=net$2,hubid=${to#@hub}" ;;
-	# Not datagrams: they wait for a card that nobody reads, and then the sender's emulator asks again without a pause.
+	# Not datagrams: they wait for a card that nobody reads, and then the sender's emulator resolves again without a pause.
 	@wire) net="stream,id=net$2,server=$(if [ "$1" = A ]; then echo on; else echo off; fi),addr.type=unix,addr.path=$run/wire.$2" ;;
 	@tap:*:*) net="tap,id=net$2,script=no,downscript=no,vhost=off,ifname=$(echo "$to" | cut -d: -f2),queues=$(echo "$to" | cut -d: -f3)" ;;
 	@tap:*) net="tap,id=net$2,script=no,downscript=no,vhost=off,ifname=$(echo "$to" | cut -d: -f2)" ;;
@@ -294,7 +294,7 @@ done
 
 # ---- the watchdog ----
 
-lines() { tr -d '\r' <"$run/$1.log" | sed -n 's/^@@ //p'; } # what a machine told
+lines() { tr -d '\r' <"$run/$1.log" | sed -n 's/^@@ //p'; } # the results that a machine printed
 alive() { kill -0 "$1" 2>/dev/null; }
 trouble=
 watch() { # id:pid; whether it goes on
@@ -326,14 +326,14 @@ while [ -n "$running" ]; do
 done
 wait
 machines=
-# Of what has ended, the machines above all: user and system. A subshell would tell its own.
+# Of what has ended, the machines above all: user and system. A subshell would report its own.
 times >"$run/times"
 processor_s=$(sed -n '2s/[ms]/ /gp' "$run/times" | awk '{ printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }')
 
 # ---- what came of it ----
 
-# What a machine told of its plans, for the reader; of those without a case, that failed and do not say what, or that
-# did not come to their end: a line of its own for "trouble".
+# Prints the results of a machine's plans. A plan without a case, one that failed without naming it, and one that did not
+# end have a line for "trouble".
 judge() { # id, prefix
 	lines "$1" | awk -v id="$1" -v prefix="$2" -v plans="$plans_n" '
 		{ rest = $0; sub(/^[A-Z]+ /, "", rest) }
@@ -355,13 +355,13 @@ for id in $ids; do
 	prefix=
 	[ -z "$pair" ] || prefix="$id: "
 	judge "$id" "$prefix"
-done >"$run/told"
-grep -v '^trouble ' "$run/told" >"$run/said"
-trouble="$trouble$(sed -n 's/^trouble/ /p' "$run/told" | tr -d '\n' | tr -s ' ')"
-cat "$run/said"
-passed=$(grep -c '^PASS ' "$run/said")
-failed=$(grep -c '^FAIL ' "$run/said")
-skipped=$(grep -c '^SKIP: ' "$run/said")
+done >"$run/report"
+grep -v '^trouble ' "$run/report" >"$run/shown"
+trouble="$trouble$(sed -n 's/^trouble/ /p' "$run/report" | tr -d '\n' | tr -s ' ')"
+cat "$run/shown"
+passed=$(grep -c '^PASS ' "$run/shown")
+failed=$(grep -c '^FAIL ' "$run/shown")
+skipped=$(grep -c '^SKIP: ' "$run/shown")
 if [ -n "$trouble" ]; then
 	echo "FAIL vm:${trouble%;}"
 	failed=$((failed + 1))

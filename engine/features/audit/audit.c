@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Checks the counts of a shard, and the two ends of a session, against what they count. Simulator only, between two
- * passes.
+ * passes. Shard thread.
  */
 #include "features/audit/audit.h"
 
@@ -131,19 +131,19 @@ static void audit_lane_in(const struct auditor *a, const struct session *se, con
 {
 	if (!l->open)
 		return;
-	fits(a, se, !l->accepted || l->granted, "a long message has come that was not granted");
-	fits(a, se, l->accepted <= l->total, "more of a long message has come than there is");
+	fits(a, se, !l->accepted || l->granted, "a rendezvous message has come that was not granted");
+	fits(a, se, l->accepted <= l->total, "more of a rendezvous message has come than there is");
 	fits(a, se, !l->in || l->in->peer == se->rendezvous, "a lane's memory is another session's");
 	fits(a, se, !l->in || l->parts_n || l->in->copied <= l->accepted,
-	     "more of a long message was copied than has come");
+	     "more of a rendezvous message was copied than has come");
 }
 
 static void audit_lane_out(const struct auditor *a, const struct session *se, const struct rendezvous_out *o)
 {
 	if (!o)
 		return;
-	fits(a, se, !o->sent || o->granted, "a long message was sent that was not granted");
-	fits(a, se, o->sent <= o->total, "more of a long message was sent than there is");
+	fits(a, se, !o->sent || o->granted, "a rendezvous message was sent that was not granted");
+	fits(a, se, o->sent <= o->total, "more of a rendezvous message was sent than there is");
 }
 
 static void audit_windows(const struct auditor *a, const struct session *se)
@@ -300,14 +300,14 @@ static void audit_lanes(const struct auditor *a, const struct session *here, con
 		const struct rendezvous_out *o = p->out[lane].out;
 		const struct rendezvous_lane *l = &q->in[lane];
 		if (!o && !p->out[lane].aborting) {
-			fits(a, here, !l->open, "the peer awaits a long message on a lane that is free");
+			fits(a, here, !l->open, "the peer awaits a rendezvous message on a lane that is free");
 			continue;
 		}
-		fits(a, here, l->open, "a long message is being sent that the peer does not know of");
+		fits(a, here, l->open, "a rendezvous message is being sent that the peer does not know of");
 		if (!o || !l->open || !l->in)
 			continue;
-		same_of(a, here, "grants of a long message", o->granted, l->granted);
-		same_of(a, here, "bytes sent of a long message", o->sent, l->accepted);
+		same_of(a, here, "grants of a rendezvous message", o->granted, l->granted);
+		same_of(a, here, "bytes sent of a rendezvous message", o->sent, l->accepted);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Checks of what a shard has handed out: slots, credits, grants, records, and whether its counts agree. For the
- * simulator, between two passes; no part of the library. It uses nothing but the structures.
+ * simulator, between two passes; no part of the library. It uses nothing but the structures. Shard thread.
  */
 #ifndef FAR_AUDIT_AUDIT_H
 #define FAR_AUDIT_AUDIT_H

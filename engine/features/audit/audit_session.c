@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The part of the audit that checks sessions: their lists, the remains of those that have ended, and the totals of
- * the shard. Simulator only, between two passes.
+ * the shard. Simulator only, between two passes. Shard thread.
  */
 #include "features/audit/audit.h"
 
@@ -93,7 +93,7 @@ static void audit_rendezvous(const struct auditor *a, const struct session *se, 
 	while (*oneways_end)
 		oneways_end = &(*oneways_end)->next;
 	fits(a, se, p->queue_tail == queue_end && p->ready_tail == ready_end && p->oneways_tail == oneways_end,
-	     "a list of long or one-way messages ends elsewhere");
+	     "a list of rendezvous or one-way messages ends elsewhere");
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		oneways +=
 			rendezvous_of(a->s)->ins[i].peer == p && rendezvous_of(a->s)->ins[i].head.type == PACKET_ONEWAY;
@@ -140,7 +140,8 @@ static void audit_ended(const struct auditor *a, const struct session *se)
 	fits(a, se, p->oneways_sent == p->oneways_acked && p->packets_sent == p->packets_acked,
 	     "it is not up, and awaits acknowledgements");
 	for (unsigned lane = 0; lane < FAR_RENDEZVOUS_LANES; lane++)
-		fits(a, se, !p->in[lane].open && !p->in[lane].in, "it is not up, and has a long message that arrives");
+		fits(a, se, !p->in[lane].open && !p->in[lane].in,
+		     "it is not up, and has a rendezvous message that arrives");
 }
 
 static void audit_state(const struct auditor *a, const struct session *se, struct totals *t)
@@ -148,7 +149,7 @@ static void audit_state(const struct auditor *a, const struct session *se, struc
 	audit_waiting(a, se, t);
 	if (se->rendezvous)
 		audit_rendezvous(a, se, t);
-	fits(a, se, se->has_rendezvous == (se->rendezvous != NULL), "what it says of its fragments is not so");
+	fits(a, se, se->has_rendezvous == (se->rendezvous != NULL), "its flag of fragments is wrong");
 	if (se->state != SESSION_UP) {
 		audit_ended(a, se);
 		return;
@@ -174,7 +175,7 @@ static void audit_totals(const struct auditor *a, const struct totals *t)
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_IN_MAX; i++)
 		ins += rendezvous_of(s)->ins[i].peer != NULL;
 	same(a, NULL, "sessions that wait for room", s->backpressured_n, t->backpressured);
-	same(a, NULL, "sessions with mail for the control core", t->unsent_mails, unsent_mails);
+	same(a, NULL, "sessions with mail for the control thread", t->unsent_mails, unsent_mails);
 	same(a, NULL, "sessions that may not open again yet", s->undetached_n, t->undetached);
 	same(a, NULL, "peers whose fragments are seen to", t->listed, listed);
 	same(a, NULL, "calls that are held back", fault_shard(s)->delayed_calls_n, held_back);

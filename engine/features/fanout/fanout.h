@@ -92,8 +92,8 @@ struct fanout {
 	struct fanout_target target[];
 };
 
-/** Keeps a request for later: start->data, or what start->write writes. `common`: the same for all that say so. 0 or
- * -ENOMEM. Before fanout_begin(): any thread; then on the shard. */
+/** Keeps a request for later: start->data, or what start->write writes. `common`: one copy for all targets of this
+ * value. 0 or -ENOMEM. Before fanout_begin(): any thread; then on the shard. */
 int fanout_keep(struct fanout *fo, uint32_t i, const struct call_start *start, bool common);
 
 /** Takes the record over. */

@@ -67,7 +67,7 @@ static inline void intercept_inner(call_done_fn **done, void **user)
 
 /* ---- callee.c ---- */
 
-/** Requests of the shard's sessions are shown as `intercept_every` says. Shard thread. */
+/** Requests of the shard's sessions are shown according to `intercept_every`. Shard thread. */
 void intercept_apply(struct shard *s);
 /** The result that a handler gives, before it is encoded: of a record with `extra`. The thread that answers. */
 void intercept_return(struct far_deferred *d, const struct far_val *value);

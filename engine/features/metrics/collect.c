@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Collects the metrics of a shard: metrics_ask(), metrics_await(): any thread that may block; the rest: shard thread.
+/** Collects the metrics of a shard: metrics_request(), metrics_await(): any thread that may block; the rest: shard
+ * thread.
  */
 #include "features/metrics/collect.h"
 
@@ -28,7 +29,7 @@ static void list_add(struct metrics_pending *list, uint32_t *n, const struct met
 
 static void list_calls(struct metrics_shard *m, const struct shard *s)
 {
-	static const uint8_t places[] = {[CALL_SENT] = METRICS_CALL_SENT,
+	static const uint8_t states[] = {[CALL_SENT] = METRICS_CALL_SENT,
 					 [CALL_RENDEZVOUS] = METRICS_CALL_FRAGMENTS,
 					 [CALL_ENDED] = METRICS_CALL_ENDED};
 	for (uint32_t i = 0; i < s->calls_used; i++) {
@@ -43,7 +44,7 @@ static void list_calls(struct metrics_shard *m, const struct shard *s)
 							: NULL,
 					    .message = c->fn,
 					    .worker = s->sessions[c->session].worker,
-					    .place = places[c->state],
+					    .state = states[c->state],
 					    .since = s->latency.pending_since[i],
 					    .deadline = stamped ? c->timer.at : TIME_NEVER};
 		list_add(m->calls, &m->calls_n, &p);
@@ -59,7 +60,7 @@ static void list_requests(struct metrics_shard *m, const struct session *se)
 			continue;
 		struct metrics_pending p = {.name = d->fn ? d->fn->signature.name : NULL,
 					    .worker = se->worker,
-					    .place = state != DEFERRED_OPEN ? METRICS_REQUEST_ANSWERED
+					    .state = state != DEFERRED_OPEN ? METRICS_REQUEST_ANSWERED
 						     : d->fiber             ? METRICS_REQUEST_FIBER
 									    : METRICS_REQUEST_DEFERRED,
 					    .since = d->since,
@@ -110,11 +111,11 @@ static void collect(struct metrics_shard *m, struct shard *s)
 static void run(struct shard *s, struct shard_task *task)
 {
 	struct metrics_shard *m = (struct metrics_shard *)(void *)task;
-	uint32_t asked = METRICS_ASKED;
-	if (atomic_load_explicit(&m->state, memory_order_acquire) == METRICS_ASKED)
+	uint32_t expected = METRICS_REQUESTED;
+	if (atomic_load_explicit(&m->state, memory_order_acquire) == METRICS_REQUESTED)
 		collect(m, s);
 	/* acq_rel: the second of the two threads owns the memory. */
-	if (atomic_compare_exchange_strong_explicit(&m->state, &asked, METRICS_DONE, memory_order_acq_rel,
+	if (atomic_compare_exchange_strong_explicit(&m->state, &expected, METRICS_DONE, memory_order_acq_rel,
 						    memory_order_acquire))
 		futex_wake(&m->state, 1); /* it may be freed by now: the address is not read */
 	else
@@ -132,7 +133,7 @@ static struct metrics_shard *create(const struct shard *s, bool debug)
 	return m;
 }
 
-struct metrics_shard *metrics_ask(struct shard *s, bool debug)
+struct metrics_shard *metrics_request(struct shard *s, bool debug)
 {
 	struct metrics_shard *m = create(s, debug);
 	if (m)
@@ -150,11 +151,11 @@ struct metrics_shard *metrics_collect_here(struct shard *s, bool debug)
 
 bool metrics_await(struct metrics_shard *m, uint64_t until)
 {
-	uint32_t asked = METRICS_ASKED;
-	while (atomic_load_explicit(&m->state, memory_order_acquire) == METRICS_ASKED &&
+	uint32_t expected = METRICS_REQUESTED;
+	while (atomic_load_explicit(&m->state, memory_order_acquire) == METRICS_REQUESTED &&
 	       clock_now(&clock_monotonic) < until)
-		futex_wait(&m->state, METRICS_ASKED, until);
-	return !atomic_compare_exchange_strong_explicit(&m->state, &asked, METRICS_ABANDONED, memory_order_acq_rel,
+		futex_wait(&m->state, METRICS_REQUESTED, until);
+	return !atomic_compare_exchange_strong_explicit(&m->state, &expected, METRICS_ABANDONED, memory_order_acq_rel,
 							memory_order_acquire);
 }
 

@@ -20,7 +20,7 @@
 #define METRICS_WAIT_NS     UINT64_C(100000000)
 
 /** Where a call or request is. */
-enum metrics_place {
+enum metrics_state {
 	METRICS_CALL_SENT,
 	METRICS_CALL_FRAGMENTS,   /* its request or reply is under way in fragments */
 	METRICS_CALL_ENDED,       /* ended here; the peer's last packet is due */
@@ -34,7 +34,7 @@ struct metrics_pending {
 	const char *name;  /* of the function or message handler; NULL: not known. Valid as long as the agent */
 	uint32_t message;  /* number of the message, if name is NULL */
 	uint32_t worker;   /* rank of the peer */
-	uint8_t place;     /* enum metrics_place */
+	uint8_t state;     /* enum metrics_state */
 	uint64_t since;    /* ns; 0: not known */
 	uint64_t deadline; /* ns; TIME_NEVER: none */
 };
@@ -49,7 +49,7 @@ struct metrics_peer {
 /** What a shard reports. `peers` by rank. */
 struct metrics_shard {
 	struct shard_task task;
-	_Atomic uint32_t state; /* METRICS_ASKED → METRICS_DONE, or ABANDONED; futex */
+	_Atomic uint32_t state; /* METRICS_REQUESTED → METRICS_DONE, or ABANDONED; futex */
 	bool debug;             /* lists `calls` and `requests` */
 	uint64_t now;
 	uint64_t sum_ns, n, bucket[LATENCY_BUCKETS];
@@ -64,10 +64,10 @@ struct metrics_shard {
 	struct metrics_peer peers[];
 };
 
-enum { METRICS_ASKED, METRICS_DONE, METRICS_ABANDONED };
+enum { METRICS_REQUESTED, METRICS_DONE, METRICS_ABANDONED };
 
 /** Begins a collection. NULL: no memory. */
-struct metrics_shard *metrics_ask(struct shard *s, bool debug);
+struct metrics_shard *metrics_request(struct shard *s, bool debug);
 /** Collects on the calling thread, which holds the shard or is the only one that runs it. NULL: no memory. */
 struct metrics_shard *metrics_collect_here(struct shard *s, bool debug);
 /** Waits until the collection has ended, or until `until`. False: the shard did not answer; `m` is not the caller's

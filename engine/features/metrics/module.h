@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Interface between the library and libfarcall-metrics, which serves metrics over HTTP and is loaded on demand. */
+/** Interface between the library and libfarcall-metrics, which serves metrics over HTTP and is loaded on demand.
+ * Its server has a thread of its own. */
 #ifndef FAR_FEATURES_METRICS_MODULE_H
 #define FAR_FEATURES_METRICS_MODULE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The names of all metrics. engine/METRICS.md describes the same ones, which a test compares. Constant.
+ * The names of all metrics. engine/METRICS.md describes the same ones, which a test compares. Constant. Any thread.
  *
  * METRICS_SCALARS(X): X(field of struct far_metrics, name, kind, divisor from the field's unit, help).
  * METRICS_PEER, METRICS_NIC: the same of struct far_peer_metrics and far_nic_stats.

@@ -278,7 +278,7 @@ enum far_status far_return_object(struct far_req *req, void *object)
 
 enum far_status far_deferred_return_object(struct far_deferred *d, void *object)
 {
-	static const char none[] = "the function answered with an object, which its signature does not say",
+	static const char none[] = "the function answered with an object, which its signature does not declare",
 			  memory[] = "no memory for another object";
 	enum far_status status = d->fn && d->fn->makes && d->makes ? FAR_OK : FAR_INVALID;
 	struct far_buf *box = status ? NULL : object_box(d->fn->makes, object);

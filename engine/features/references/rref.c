@@ -299,7 +299,7 @@ static bool creator_lost(const struct shard *s, struct rref_id id)
 
 static void settle_lost(struct shard *s, struct rref_record *r)
 {
-	static const char text[] = "the worker that was to have the value made was lost before it asked for it";
+	static const char text[] = "the worker that was to request the value was lost before its request";
 	rref_settle(s, r, &(struct completion){.status = FAR_PEER_LOST, .data = text, .len = sizeof text - 1}, false);
 }
 

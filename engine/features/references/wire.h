@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What travels of remote references: in typed values, and between the engines. Little-endian, as typed values are;
- * tabled in engine/PROTOCOL.md. */
+ * tabled in engine/PROTOCOL.md. Any thread. */
 #ifndef FAR_REFERENCES_WIRE_H
 #define FAR_REFERENCES_WIRE_H
 

@@ -259,7 +259,7 @@ void oneway_on_packet(struct shard *s, struct session *se, const union packet_he
 		session_protocol_error(s, se);
 		return;
 	}
-	if (unlikely(p->oneways_n)) /* a long one that was sent before */
+	if (unlikely(p->oneways_n)) /* a rendezvous one that was sent before */
 		rendezvous_finish_oneways(s, p);
 	if (unlikely(s->shown))
 		dispatch_shown(s, se, h, pkt->body, pkt->body_len, 0);

@@ -19,7 +19,7 @@ bool rendezvous_refer(const struct rendezvous_peer *p, const struct rendezvous_o
 	const struct session *se = p->session;
 	unsigned n = 0;
 	/* Memory that goes back to the application at a deadline cannot wait for a reader. */
-	if (!o->released || !se->q->ops->refer || p->lent_n >= FAR_REFERRED_MAX)
+	if (!o->released || !se->q->ops->refer || p->referred_n >= FAR_REFERRED_MAX)
 		return false;
 	for (unsigned i = 0; i < o->parts_n; i++) {
 		const struct far_part *part = &o->parts[i];
@@ -37,19 +37,19 @@ bool rendezvous_refer(const struct rendezvous_peer *p, const struct rendezvous_o
 
 void rendezvous_lend(struct rendezvous_peer *p, struct rendezvous_out *o)
 {
-	o->next = p->lent;
-	p->lent = o;
-	p->lent_n++;
+	o->next = p->referred;
+	p->referred = o;
+	p->referred_n++;
 }
 
-void rendezvous_lent_end(struct shard *s, struct rendezvous_peer *p, unsigned lane, uint32_t epoch)
+void rendezvous_referred_end(struct shard *s, struct rendezvous_peer *p, unsigned lane, uint32_t epoch)
 {
-	for (struct rendezvous_out **at = &p->lent; *at; at = &(*at)->next) {
+	for (struct rendezvous_out **at = &p->referred; *at; at = &(*at)->next) {
 		struct rendezvous_out *o = *at;
 		if (o->lane != lane || o->epoch != epoch)
 			continue;
 		*at = o->next;
-		p->lent_n--;
+		p->referred_n--;
 		rendezvous_out_drop(s, o);
 		return;
 	}
@@ -57,8 +57,8 @@ void rendezvous_lent_end(struct shard *s, struct rendezvous_peer *p, unsigned la
 
 void rendezvous_lent_close(struct shard *s, struct rendezvous_peer *p)
 {
-	while (p->lent)
-		rendezvous_lent_end(s, p, p->lent->lane, p->lent->epoch);
+	while (p->referred)
+		rendezvous_referred_end(s, p, p->referred->lane, p->referred->epoch);
 }
 
 /* ---- the receiver ---- */

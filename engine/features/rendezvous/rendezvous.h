@@ -165,8 +165,8 @@ struct rendezvous_peer {
 	unsigned turn; /* the lane that sends next */
 	uint64_t packets_sent, packets_acked;
 	struct rendezvous_out
-		*lent; /* referred messages that have left their lane, and that the receiver still reads */
-	unsigned lent_n;
+		*referred; /* referred messages that have left their lane, and that the receiver still reads */
+	unsigned referred_n;
 	/* receiving */
 	struct rendezvous_view *views[FAR_REFERRED_MAX]; /* [0, views_n) */
 	unsigned views_n;
@@ -257,8 +257,8 @@ void rendezvous_out_close(struct shard *s, struct rendezvous_peer *p);
 bool rendezvous_refer(const struct rendezvous_peer *p, const struct rendezvous_out *o, struct packet_announced *a);
 /** Keeps a referred message that leaves its lane; takes the shard's reference. */
 void rendezvous_lend(struct rendezvous_peer *p, struct rendezvous_out *o);
-/** The receiver reads the message of this epoch no more: drops it, if it is lent. */
-void rendezvous_lent_end(struct shard *s, struct rendezvous_peer *p, unsigned lane, uint32_t epoch);
+/** The receiver reads the message of this epoch no more: drops it, if it is a referred one. */
+void rendezvous_referred_end(struct shard *s, struct rendezvous_peer *p, unsigned lane, uint32_t epoch);
 void rendezvous_lent_close(struct shard *s, struct rendezvous_peer *p);
 /** Begins to read the lane's message in the sender's memory: `in->view` and `in->buf`. false: it is to be copied. */
 bool rendezvous_view(struct rendezvous_peer *p, unsigned lane, struct rendezvous_in *in);

@@ -454,7 +454,7 @@ bool rendezvous_on_grant(struct shard *s, struct rendezvous_peer *p, const struc
 	struct rendezvous_out *o = p->out[h->lane].out;
 	if (!o || p->out[h->lane].epoch != h->epoch) { /* it crossed the last packet, or ends a view */
 		if (!(h->flags & PACKET_KEPT))
-			rendezvous_lent_end(s, p, h->lane, h->epoch);
+			rendezvous_referred_end(s, p, h->lane, h->epoch);
 		return true;
 	}
 	if (o->granted || h->granted != o->total || (h->flags & PACKET_PULLED && !o->offered))
@@ -476,7 +476,7 @@ bool rendezvous_on_refuse(struct shard *s, struct rendezvous_peer *p, const stru
 		return false;
 	struct rendezvous_out *o = p->out[h->lane].out;
 	if (!o || p->out[h->lane].epoch != h->epoch) {
-		rendezvous_lent_end(s, p, h->lane, h->epoch);
+		rendezvous_referred_end(s, p, h->lane, h->epoch);
 		return true;
 	}
 	if (o->head.type == PACKET_REQUEST) /* the call has its answer, or gets it */

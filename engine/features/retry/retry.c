@@ -185,7 +185,7 @@ static void sent(struct shard *s, void *copy, struct call *c)
 	w->next++;
 	c->retry = 1;
 	c->features |= FEATURE_BIT(FEATURE_RETRY);
-	s->call_places[c->slot] = copy_slot;
+	s->call_copies[c->slot] = copy_slot;
 	r->slot = c->slot;
 	r->gen = c->gen;
 	r->timer.fn = on_retry;
@@ -196,17 +196,17 @@ static void sent(struct shard *s, void *copy, struct call *c)
 static void ended(struct shard *s, struct call *c)
 {
 	if (c->retry)
-		s->sessions[c->session].retry_caller->at[s->call_places[c->slot]]->ended = true;
+		s->sessions[c->session].retry_caller->at[s->call_copies[c->slot]]->ended = true;
 }
 
 static void over(struct shard *s, struct call *c)
 {
 	struct retry_caller *w = s->sessions[c->session].retry_caller;
-	uint32_t place = s->call_places[c->slot];
-	struct retry *r = w->at[place];
+	uint32_t index = s->call_copies[c->slot];
+	struct retry *r = w->at[index];
 	timer_disarm(&s->wheel, &r->timer.timer);
 	abandon(r);
-	w->at[place] = NULL;
+	w->at[index] = NULL;
 	while (w->floor < w->next && !w->at[w->floor % FAR_RETRY_WINDOW])
 		w->floor++;
 }

@@ -7,6 +7,7 @@
 
 /* Registers: r6 the context, r2 the frame, r3 its end, r0 the compared value. */
 
+/* A program being written: out[0, n). */
 struct code {
 	struct bpf_insn *out;
 	unsigned n;

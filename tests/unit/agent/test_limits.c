@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What "full" does: small bounds are filled to the brim, refuse beyond, and are used again.
+ * What "full" does: small bounds are filled to the brim, refuse beyond, and are used again. The test's thread.
  */
 /* clang-format off */
 /*
@@ -11,7 +11,7 @@
  *   peer_calls
  * - calls that wait for a session or a credit: limits: calls_that_wait, pending_calls, handed_over_without_room;
  *   core/waiting: the_list_is_bounded, for_a_credit; e2e/api_limits: peer_calls; e2e/api_busy: thousand
- * - sessions: nic/shm/shm_queues: all_peers_of_a_port; control/session: a_refusal_is_told_…
+ * - sessions: nic/shm/shm_queues: all_peers_of_a_port; control/session: a_refusal_is_reported_…
  * - call slots: limits: call_slots; e2e/api_limits: call_slots
  * - submission ring: limits: submissions, ring_of_two; sync/submit: full_is_eagain_…; e2e/api_limits: submissions;
  *   e2e/api_busy: ring_full
@@ -19,7 +19,7 @@
  * - ring slots: nic/shm/shm_queue: ring_full_and_recovery; core/deferred: no_slot_for_an_answer
  * - bulk memory: nic/shm/shm_bulk, nic/shm/shm_queue: bulk_full_and_recovery; core/call: calls_that_cannot_be_sent;
  *   core/deferred: answers_wait_for_bulk_memory_…; e2e/api_busy: answers_wait, requests_too_many_bytes
- * - paused requests: core/deferred: parking_is_bounded
+ * - paused requests: core/deferred: pausing_is_bounded
  * - one-way messages: rendezvous/send: the_window_of_one_ways; e2e/api_large: posts
  * - rendezvous messages of a session: rendezvous/send: fragments_stay_within_the_window
  * - rendezvous messages with memory: rendezvous/receive: lanes_wait_for_memory
@@ -50,12 +50,12 @@
  * - mailboxes: limits: mailbox_of_one; core/waiting, control/session: a_full_mailbox_is_tried_again; e2e/api_limits: every
  *   agent there has mailboxes of one
  * - sleepers: sync/progress: places_are_bounded_and_come_back
- * - connections without HELLO: control/store_load: idle_connections_lock_nobody_out, without_hello_one_goes_…
+ * - connections without LOGIN: control/store_load: idle_connections_lock_nobody_out, without_login_one_goes_…
  * - keys beyond those: control/store_load: a_full_table_has_room_for_members; control/leave: of_a_full_store
  * - closing the store: control/leave: a_connection_left_open, the_store_ends_after_the_last_request
  * - a worker without a NIC: control/group: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh
  * - descriptors: control/store_load: without_descriptors; control/group: out_of_descriptors_…
- * - WAITs: control/store: too_many_parked_waits_drop_their_client; control/store_load: waits_of_all_are_bounded
+ * - WAITs: control/store: too_many_pending_waits_drop_their_client; control/store_load: waits_of_all_are_bounded
  * - replies that are not read: control/store_load: requests_wait_for_a_client_that_does_not_read,
  *   a_client_that_does_not_read_is_dropped, many_that_do_not_read_are_dropped
  * - store: limits_process: clients_of_the_store; control/store: limits_of_key_and_value, keys_are_bounded,
@@ -539,7 +539,7 @@ Test(limits_of_a_shard, an_answer_without_a_record)
 	expect_error(0, FAR_REMOTE, FAR_EXECUTED_YES, "");
 }
 
-/* More sessions are asked for than the mailbox holds. Expect each asked for once, in order. */
+/* More sessions are requested than the mailbox holds. Expect each requested once, in order. */
 Test(limits_of_a_shard, mailboxes)
 {
 	enum { SESSIONS = 7 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What "full" does in a process, and in the store: test_limits.c has the table. */
+/* What "full" does in a process, and in the store: test_limits.c has the table. The test's thread. */
 #include "agent/agent.h"
 #include "base/limits.h"
 #include "control/store.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Registered memory: which calls a device gets, what is undone when one of them refuses, where a message lies. */
+/** Registered memory: which calls a device gets, what is undone when one of them refuses, where a message lies.
+ * The test's thread. */
 #include "agent/mems.h"
 
 #include <criterion/criterion.h>
@@ -14,7 +15,7 @@ enum { PORTS = 3, DEVICE_MEMS = 8 };
 struct device {
 	struct nic_port base;
 	int error, busy;
-	unsigned n, asked;
+	unsigned n, requests;
 	struct {
 		void *base;
 		size_t bytes;
@@ -30,7 +31,7 @@ static char memory[1 << 16];
 static int learn(struct nic_port *port, void *base, size_t bytes, struct nic_err *why)
 {
 	struct device *d = (struct device *)(void *)port;
-	d->asked++;
+	d->requests++;
 	if (d->error) {
 		snprintf(why->text, sizeof why->text, "%s", d->error == -ENOMEM ? "raise ulimit -l" : "");
 		return d->error;
@@ -149,7 +150,7 @@ Test(mems, refused)
 		devices[2].error = cases[i].error;
 		cr_assert_eq(add(0, 100), cases[i].status);
 		cr_assert(strstr(err.text, cases[i].text), "%s", err.text);
-		cr_assert(devices[0].asked == i + 1 && devices[0].n == 0 && !holds(0, 1));
+		cr_assert(devices[0].requests == i + 1 && devices[0].n == 0 && !holds(0, 1));
 	}
 	static const int copies[] = {-EOPNOTSUPP, -ENODEV};
 	for (unsigned i = 0; i < 2; i++) {
@@ -159,7 +160,7 @@ Test(mems, refused)
 	}
 }
 
-/* Kept until no device uses it; those that have let go of it are not asked to twice. */
+/* Kept until no device uses it; those that have let go of it are not called twice. */
 Test(mems, busy)
 {
 	cr_assert_eq(add(0, 100), FAR_OK);
@@ -176,7 +177,7 @@ Test(mems, of_the_engine)
 {
 	char *p = far_alloc(1000, &err);
 	cr_assert(p && !mems_register(mems, ports, PORTS, p, 1000, &err));
-	cr_assert(devices[0].asked == 0 && mems_hold(mems, p, 1000));
+	cr_assert(devices[0].requests == 0 && mems_hold(mems, p, 1000));
 	cr_assert(!mems_unregister(mems, ports, PORTS, p, &err) && !mems_hold(mems, p, 1));
 	far_free(p);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What far_opts.nic says. */
+/** What far_opts.nic says. The test's thread. */
 #include "agent/nic_spec.h"
 
 #include <criterion/criterion.h>

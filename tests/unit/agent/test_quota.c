@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a CPU quota changes: the verdict, and how a shard idles under it. */
+/* What a CPU quota changes: the verdict, and how a shard idles under it. The test's thread. */
 #include "agent/quota.h"
 #include "core/idle.h"
 #include "shard_fixture.h"
@@ -90,7 +90,7 @@ Test(quota, a_shard_under_it_sleeps_soon, .init = shard_setup, .fini = shard_tea
 	shard->config.cpu_scarce = true;
 	unsigned scarce = steps_to_sleep(false, 100000);
 	cr_expect_leq(scarce * 3, usual, "%u steps under a quota, %u without", scarce, usual);
-	cr_expect_eq(steps_to_sleep(true, 100000), scarce, "whoever waits for an answer spins no longer");
+	cr_expect_eq(steps_to_sleep(true, 100000), scarce, "a thread that waits for an answer spins no longer");
 	cr_expect_geq((uint64_t)scarce * 100, FAR_SPIN_SCARCE_NS, "an answer that comes at once is still polled for");
 	shard->config.cpu_scarce = false;
 	shard->config.idle = FAR_IDLE_BUSY;

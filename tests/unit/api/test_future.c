@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** User-made futures, without any agent. */
+/** User-made futures, without any agent. The test's thread, and threads that it starts. */
 #include "user_futures.h"
 
 #include <pthread.h>

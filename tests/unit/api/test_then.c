@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Futures without any agent: callbacks, collections, waits for several, and bad input. */
+/** Futures without any agent: callbacks, collections, waits for several, and bad input.
+ * The test's thread, and threads that it starts. */
 #include "agent/agent.h"
 #include "base/clock.h"
 #include "base/limits.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Proofs of keys: every input counts, X25519, session keys. */
+/** Proofs of keys: every input counts, X25519, session keys. The test's thread. */
 #include "base/auth.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Quotas as both versions of cgroups tell them, in trees of our own. */
+/* Quotas in the files of both versions of cgroups, in trees of our own. The test's thread. */
 #include "base/cgroup.h"
 
 #include <criterion/criterion.h>

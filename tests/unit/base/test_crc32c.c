@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** CRC32C by table and by instruction. */
+/** CRC32C by table and by instruction. The test's thread. */
 #include "base/crc32c.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Memories that peers may map: what the table finds, what the seals forbid, what the kernel refuses. */
+/** Memories that peers may map: what the table finds, what the seals forbid, what the kernel refuses.
+ * The test's thread. */
 #include "base/shared.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Signatures of plugins: what each input changes, and a key that never signs the same way for a group. */
+/** Signatures of plugins: what each input changes, and a key that never signs the same way for a group.
+ * The test's thread. */
 #include "base/sign.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Names and texts of statuses, and errors. */
+/** Names and texts of statuses, and errors. The test's thread. */
 #include "base/error.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Texts of errors that are cut. */
+/** Texts of errors that are cut. The test's thread. */
 #include "base/text.h"
 
 #include "base/error.h"

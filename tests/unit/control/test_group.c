@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way in, and the sessions. */
+/* The way in, and the sessions. The test's thread. */
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -83,7 +83,7 @@ Test(control_group, order_of_start_does_not_matter)
 Test(control_group, idle_members_ask_for_no_wake_up)
 {
 	join(3);
-	/* Requests parked for the join end with its deadline; afterwards nothing is left. */
+	/* Requests that wait for the join end with its deadline; afterwards nothing is left. */
 	run_ticks((int)(INIT_NS / TICK) + 5);
 	cr_assert_eq(round_robin(), TIME_NEVER);
 }
@@ -120,7 +120,7 @@ Test(control_group, duplicate_name_is_seen_by_all)
 		result(i, FAR_NOT_UNIQUE, "RPC worker name \"w1\" is not unique: ranks 1 and 2 share it");
 }
 
-/* Rank 0 is out of descriptors when the last member connects. Expect it to tell so, with the remedy, at once. */
+/* Rank 0 is out of descriptors when the last member connects. Expect its error at once, with the remedy. */
 static void out_of_descriptors(int error, const char *remedy)
 {
 	start(0, 3);
@@ -261,7 +261,7 @@ Test(control_group, taken_rank_names_its_holder)
 	cr_assert_lt(world->now, 1000000000 + INIT_NS);
 }
 
-Test(control_group, late_stranger_does_not_harm_a_ready_group)
+Test(control_group, late_non_member_does_not_harm_a_ready_group)
 {
 	join(2);
 	ranks[3] = 1;
@@ -490,13 +490,13 @@ static int rogue_event(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-/* What member 0 of 3, still joining, answers to a hello. */
-static int rogue_connect(struct nic_port *rogue, const struct handshake *hello, size_t len, size_t corrupt)
+/* What member 0 of 3, still joining, answers to a CONNECT. */
+static int rogue_connect(struct nic_port *rogue, const struct handshake *handshake, size_t len, size_t corrupt)
 {
 	struct nic_addr to;
 	uint8_t words[HANDSHAKE_BYTES];
 	int error = 1;
-	handshake_encode(hello, words);
+	handshake_encode(handshake, words);
 	if (corrupt < sizeof words)
 		words[corrupt] ^= 1;
 	members[0].port->ops->address(members[0].port, &to);
@@ -506,7 +506,7 @@ static int rogue_connect(struct nic_port *rogue, const struct handshake *hello, 
 	return error;
 }
 
-Test(control_group, receive_hello_while_joining)
+Test(control_group, receive_connect_while_joining)
 {
 	start(0, 3);
 	run_ticks(5);

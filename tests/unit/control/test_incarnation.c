@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lives of members: how they end, how the next one takes its place, and how the others learn of it. */
+/* Incarnations of members: their end, their successors, and what the other members do then. The test's thread. */
 #include "base/hash.h"
 #include "control/info.h"
 #include "fake_member.h"
@@ -50,19 +50,19 @@ Test(control_incarnation, the_end_of_one_without_sessions)
 		if (i != 2)
 			cr_assert_not(row(i, 2)->alive, "at %d", i);
 	unsigned tried = fabric.connects[0];
-	ask(&members[3], 0, 2, 0);
+	want_session(&members[3], 0, 2, 0);
 	run_ticks(3);
 	const struct mail *m = mail_last(&members[3], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_PEER_LOST);
 	cr_assert_eq(m->worker, 2u);
-	cr_assert_eq(fabric.connects[0], tried, "nobody is asked who is gone");
+	cr_assert_eq(fabric.connects[0], tried, "no request to a dead worker");
 }
 
 /* It cannot reach the store any more, and has a session. Expect that to decide. */
 Test(control_incarnation, a_session_outlives_the_store)
 {
 	join_lazily(3);
-	ask(&members[1], 0, 2, 0);
+	want_session(&members[1], 0, 2, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_of(&members[1], MAIL_PEER_UP), 1u);
 	/* The store takes it for gone: somebody wanted its rank, waited, and went. */
@@ -105,7 +105,7 @@ Test(control_incarnation, a_silent_incarnation_makes_room)
 		cr_assert_eq(row(i, 2)->incarnation, row(3, 2)->incarnation);
 	/* The first wakes up: its sessions are refused. */
 	members[2].frozen = false;
-	ask(&members[2], 0, 1, 0);
+	want_session(&members[2], 0, 1, 0);
 	run_ticks(10);
 	cr_assert_eq(mail_last(&members[2], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 	cr_assert_eq(mails_of(&members[2], MAIL_PEER_UP), 0u);
@@ -147,16 +147,16 @@ Test(control_incarnation, sessions_on_demand_with_the_next_incarnation)
 {
 	shards[0] = shards[2] = 2;
 	join_lazily(3);
-	ask(&members[0], 1, 2, 0);
+	want_session(&members[0], 1, 2, 0);
 	run_ticks(5);
 	again(2, 3);
 	run_ticks(10);
 	ready(2);
 	known_to_all(2, 3);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_RESTARTED, 1, to(2, 0)), 1u);
-	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u, "nobody has asked");
-	ask(&members[0], 1, 2, 0);
-	ask(&members[2], 0, 1, 0);
+	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u, "no other session was requested");
+	want_session(&members[0], 1, 2, 0);
+	want_session(&members[2], 0, 1, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 1, to(2, 0)), 2u);
 	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 0, to(2, 0)), 1u);
@@ -263,7 +263,7 @@ Test(control_incarnation, an_attempt_to_the_incarnation_before)
 {
 	join_lazily(3);
 	fabric.stepwise = true;
-	ask(&members[2], 0, 1, 0);
+	want_session(&members[2], 0, 1, 0);
 	run_ticks(3);
 	cr_assert_eq(mails_of(&members[2], MAIL_PEER_UP), 0u);
 	again(1, 3);
@@ -272,7 +272,7 @@ Test(control_incarnation, an_attempt_to_the_incarnation_before)
 	ready(1);
 	known_to_all(1, 3);
 	cr_assert_eq(mail_last(&members[2], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
-	ask(&members[1], 0, 2, 0);
+	want_session(&members[1], 0, 2, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 0, to(2, 0)), 1u);
 	cr_assert_eq(mails_about(&members[2], MAIL_PEER_UP, 0, to(1, 0)), 1u);
@@ -328,8 +328,8 @@ Test(control_incarnation, in_a_large_group)
 	known_to_all(69, 70);
 	for (int i = 0; i < 70; i++)
 		cr_assert_eq(row(69, i)->incarnation, row(i, i)->incarnation);
-	ask(&members[69], 0, 33, 0);
-	ask(&members[12], 0, 69, 0);
+	want_session(&members[69], 0, 33, 0);
+	want_session(&members[12], 0, 69, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_of(&members[69], MAIL_PEER_UP), 2u);
 	leave_all(70, 10 * FAR_SEC);
@@ -340,8 +340,8 @@ Test(control_incarnation, in_a_large_group)
 
 /* ---- who may not ---- */
 
-/* The holder lives. Expect the error of a rank that is taken, and the group not to notice. */
-Test(control_incarnation, the_rank_of_one_who_lives)
+/* The holder runs. Expect the error of a rank that is taken, and no change in the group. */
+Test(control_incarnation, the_rank_of_a_running_worker)
 {
 	join(3);
 	ranks[3] = 2;
@@ -406,7 +406,7 @@ static int refused_with(void *ctx, const struct nic_event *ev)
 	return 0;
 }
 
-static int hello(struct nic_port *rogue, const struct handshake *h)
+static int send_connect(struct nic_port *rogue, const struct handshake *h)
 {
 	struct nic_addr at;
 	uint8_t handshake[HANDSHAKE_BYTES];
@@ -419,8 +419,8 @@ static int hello(struct nic_port *rogue, const struct handshake *h)
 	return error;
 }
 
-/* Receive HELLO of any incarnation, when there have been three. Expect the present one to be taken and no other. */
-Test(control_incarnation, receive_hello_of_an_incarnation)
+/* Receive CONNECT of any incarnation, when there have been three. Expect the present one to be taken and no other. */
+Test(control_incarnation, receive_connect_of_an_incarnation)
 {
 	join_lazily(2);
 	uint64_t incarnations[3];
@@ -434,24 +434,24 @@ Test(control_incarnation, receive_hello_of_an_incarnation)
 	struct handshake h = {.group = hash64("default", 7), .world = 2, .rank = 1, .to = row(0, 0)->incarnation};
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
 	h.from = incarnations[1];
-	cr_assert_eq(hello(rogue, &h), -ESTALE, "the incarnation before");
+	cr_assert_eq(send_connect(rogue, &h), -ESTALE, "the incarnation before");
 	h.from = incarnations[0];
-	cr_assert_eq(hello(rogue, &h), -EINPROGRESS, "forgotten: the store is asked");
+	cr_assert_eq(send_connect(rogue, &h), -EINPROGRESS, "forgotten: the store is queried");
 	run_ticks(3);
-	cr_assert_eq(hello(rogue, &h), -ESTALE);
+	cr_assert_eq(send_connect(rogue, &h), -ESTALE);
 	h.from = 12345;
-	cr_assert_eq(hello(rogue, &h), -EINPROGRESS);
+	cr_assert_eq(send_connect(rogue, &h), -EINPROGRESS);
 	run_ticks(3);
-	cr_assert_eq(hello(rogue, &h), -ESTALE);
+	cr_assert_eq(send_connect(rogue, &h), -ESTALE);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 0u);
 	cr_assert(row(0, 1)->alive);
 	h.to++;
 	h.from = incarnations[2];
-	cr_assert_eq(hello(rogue, &h), -ESTALE, "not for this incarnation of ours");
+	cr_assert_eq(send_connect(rogue, &h), -ESTALE, "not for this incarnation of ours");
 	h.to--;
-	cr_assert_eq(hello(rogue, &h), -EACCES, "without its name");
+	cr_assert_eq(send_connect(rogue, &h), -EACCES, "without its name");
 	h.name = hash64(row(0, 1)->name, strlen(row(0, 1)->name));
-	cr_assert_eq(hello(rogue, &h), 0);
+	cr_assert_eq(send_connect(rogue, &h), 0);
 	fake_port_destroy(rogue);
 }
 

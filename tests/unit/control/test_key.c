@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Keys in files: what is taken, what is refused, and with which words; the one that a group of one host makes. */
+/** Keys in files: what is taken, what is refused, and with which words; the one that a group of one host makes.
+ * The test's thread. */
 #include "base/runtime_dir.h"
 #include "control/key_auto.h"
 
@@ -166,7 +167,7 @@ static struct key_auto made(struct auth_key *out)
 	return a;
 }
 
-Test(key, automatic_one_is_found_while_its_maker_lives)
+Test(key, automatic_one_is_found_while_its_maker_runs)
 {
 	struct auth_key first, second;
 	struct key_location at;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The way out, and beginning anew. */
+/* The way out, and beginning anew. The test's thread. */
 #include "control/store.h"
 #include "fake_member.h"
 
@@ -386,7 +386,7 @@ Test(control_leave, begin_anew_while_the_old_store_is_held)
 }
 
 /* A frame of somebody's who is no member. */
-static void foreign(struct ctl_net *net, int h, enum store_op op, const char *key)
+static void request_by_a_non_member(struct ctl_net *net, int h, enum store_op op, const char *key)
 {
 	uint8_t f[STORE_FRAME_MAX];
 	struct store_msg m = {.op = op, .id = 1, .key = (const uint8_t *)key, .key_len = strlen(key)};
@@ -403,7 +403,7 @@ Test(control_leave, a_connection_left_open)
 	join(3);
 	int h = net->ops->connect(net, "127.0.0.1", 29500);
 	cr_assert_geq(h, 0);
-	foreign(net, h, STORE_LOGIN, "");
+	request_by_a_non_member(net, h, STORE_LOGIN, "");
 	run_ticks(5);
 	uint64_t from = world->now;
 	leave_all(3, 60 * FAR_SEC);
@@ -448,10 +448,10 @@ Test(control_leave, of_a_full_store)
 	security = KEY_NONE;
 	join(3);
 	int h = net->ops->connect(net, "127.0.0.1", 29500);
-	foreign(net, h, STORE_LOGIN, "");
+	request_by_a_non_member(net, h, STORE_LOGIN, "");
 	for (int i = 0; i < FAR_STORE_KEYS_MAX + 1; i++) {
 		snprintf(key, sizeof key, "junk%d", i);
-		foreign(net, h, STORE_SET, key);
+		request_by_a_non_member(net, h, STORE_SET, key);
 		if (i % 64 == 0)
 			round_robin();
 		while (net->ops->recv(net, h, replies, sizeof replies) > 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The operating system's sockets, and whole joins over them. */
+/* The operating system's sockets, and whole joins over them. The test's thread, and threads that it starts. */
 #include "base/clock.h"
 #include "control/control.h"
 #include "control/net.h"
@@ -259,7 +259,7 @@ static void unmake(int n)
 	}
 }
 
-/* The fake ports are for one thread: all control cores are stepped by this one. */
+/* The fake ports are for one thread: all control threads are stepped by this one. */
 static void step_until(int n, enum ctl_state state)
 {
 	uint64_t limit = clock_now(&clock_monotonic) + 20 * FAR_SEC;

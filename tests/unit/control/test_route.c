@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Members with several ports: which way a session takes, and what is reported. */
+/** Members with several ports: which way a session takes, and what is reported. The test's thread. */
 #include "fake_member.h"
 
 #include <criterion/criterion.h>
@@ -78,7 +78,7 @@ Test(control_route, what_is_out_of_reach_is_passed_over)
 	cr_assert_str_eq(way(1, 0)->nic, "other");
 	has(way(1, 0)->why, "other is the best that is left: fake: ");
 	has(way(1, 0)->why, "is out of reach");
-	cr_assert_eq(port_of(0, 0), 0u, "oneself is not asked whether it is in reach");
+	cr_assert_eq(port_of(0, 0), 0u, "no check whether oneself is in reach");
 }
 
 /* Who connects decides, also where the two see it differently. */
@@ -211,7 +211,7 @@ Test(control_route, the_next_way_after_a_failure)
 	ready_lazily("fake,other", "fake,other");
 	fabric.deaf_driver = "fake";
 	fabric.deaf = -ETIMEDOUT;
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	uint64_t from = world->now;
 	run_ticks(10);
 	for (int i = 0; i < 2; i++) {
@@ -231,7 +231,7 @@ Test(control_route, the_next_way_after_a_refusal_at_once)
 	ready_lazily("fake,other", "fake,other");
 	fabric.refuse_driver = "fake";
 	fabric.refuse = fabric.refuse_next = -EMFILE;
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(10);
 	cr_assert_eq(port_of(0, 1), 1u);
 	has(way(0, 1)->why, strerror(EMFILE));
@@ -246,7 +246,7 @@ Test(control_route, gone_is_believed_when_no_way_is_left)
 	fabric.refuse_driver = "other";
 	fabric.refuse = fabric.refuse_next = -ETIMEDOUT;
 	uint64_t from = world->now;
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(1);
 	cr_assert_leq(fabric.deadline[1], from + 10 * TICK + FAR_SEC);
 	/* It holds its rank: it is there, and tried again. */
@@ -268,15 +268,15 @@ Test(control_route, no_way_is_left)
 	fabric.deaf = -ETIMEDOUT;
 	fabric.refuse_driver = "other";
 	fabric.refuse = -EMFILE;
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(10);
 	const struct mail *m = mail_last(&members[0], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_UNREACHABLE);
 	has(m->text, strerror(ETIMEDOUT));
 	has(m->text, strerror(EMFILE));
-	/* Asked again, it begins with the best again. */
+	/* Another request begins with the best path again. */
 	fabric.deaf_driver = NULL;
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(10);
 	cr_assert_eq(port_of(0, 1), 0u);
 	has(way(0, 1)->why, "the best that both have");
@@ -286,8 +286,8 @@ Test(control_route, no_way_is_left)
 Test(control_route, both_at_once)
 {
 	ready_lazily("fake,other", "other,fake");
-	ask(&members[0], 0, 1, 0);
-	ask(&members[1], 0, 0, 0);
+	want_session(&members[0], 0, 1, 0);
+	want_session(&members[1], 0, 0, 0);
 	run_ticks(50);
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 1u);
@@ -296,11 +296,11 @@ Test(control_route, both_at_once)
 	cr_assert_eq(fake_port_peers(members[1].ports[0]) + fake_port_peers(members[1].ports[1]), 1u);
 }
 
-Test(control_route, told_by_the_call)
+Test(control_route, reported_by_the_call)
 {
 	fabric.unreachable_driver = "other";
 	ready_lazily("other", "other");
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	const struct mail *m = mail_last(&members[0], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_UNREACHABLE);

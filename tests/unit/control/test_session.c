@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several shards, and sessions that are set up on demand. */
+/* Several shards, and sessions that are set up on demand. The test's thread. */
 #include "base/hash.h"
 #include "base/limits.h"
 #include "control/info.h"
@@ -81,8 +81,8 @@ Test(control_session, mails_of_the_wrong_shard)
 			members[0].protocol_error = members[0].posted[k];
 	members[0].protocol_error.type = MAIL_PROTOCOL_ERROR;
 	members[0].poison = true; /* shard 0 reports it */
-	ask(&members[0], 1, 1, 7);
-	ask(&members[0], 0, 9, 0);
+	want_session(&members[0], 1, 1, 7);
+	want_session(&members[0], 0, 9, 0);
 	run_ticks(10);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 0u);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UNREACHABLE), 0u);
@@ -106,9 +106,9 @@ Test(control_session, nothing_is_set_up_before_it_is_asked_for)
 		}
 	}
 	/* Upwards, downwards, and to oneself. */
-	ask(&members[0], 0, 1, 1);
-	ask(&members[2], 0, 1, 1);
-	ask(&members[1], 0, 1, 1);
+	want_session(&members[0], 0, 1, 1);
+	want_session(&members[2], 0, 1, 1);
+	want_session(&members[1], 0, 1, 1);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(1, 1)), 1u);
 	cr_assert_eq(mails_about(&members[1], MAIL_PEER_UP, 1, to(0, 0)), 1u);
@@ -118,8 +118,8 @@ Test(control_session, nothing_is_set_up_before_it_is_asked_for)
 	cr_assert_eq(members[0].posted_n, 1u);
 	cr_assert_eq(members[1].posted_n, 4u);
 	cr_assert_eq(members[2].posted_n, 1u);
-	/* Asked for what there is: nothing more. */
-	ask(&members[1], 1, 0, 0);
+	/* A request for a session that exists: nothing more. */
+	want_session(&members[1], 1, 0, 0);
 	run_ticks(5);
 	cr_assert_eq(members[1].posted_n, 4u);
 	cr_assert_eq(fake_port_peers(members[0].port), 1u);
@@ -128,7 +128,7 @@ Test(control_session, nothing_is_set_up_before_it_is_asked_for)
 Test(control_session, a_shard_to_itself)
 {
 	join_lazily(1);
-	ask(&members[0], 0, 0, 0);
+	want_session(&members[0], 0, 0, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(0, 0)), 1u);
 	cr_assert_eq(fake_port_peers(members[0].port), 1u);
@@ -157,9 +157,8 @@ Test(control_session, the_group_decides_together)
 }
 
 /*
- * Both sides ask, each at its own time. A schedule has two bits a step: who runs, and whether it sees one event of its
- * port. Expect one session, known to
- * both shards once, and nothing left that asks to be called.
+ * Both sides request the session, each at its own time. A schedule has two bits a step: who runs, and whether it sees
+ * one event of its port. Expect one session, known to both shards once, and no step due.
  */
 enum { STEPS = 5, SCHEDULES = 1 << 2 * STEPS };
 
@@ -172,9 +171,9 @@ static void interleave(unsigned schedule, int ask_0, int ask_1, bool lose)
 	for (int at = 0; at < STEPS; at++) {
 		int who = schedule >> 2 * at & 1;
 		if (at == ask_0)
-			ask(&members[0], 0, 1, 0);
+			want_session(&members[0], 0, 1, 0);
 		if (at == ask_1)
-			ask(&members[1], 0, 0, 0);
+			want_session(&members[1], 0, 0, 0);
 		fabric.lose_next |= lose && at == ask_1;
 		if (schedule >> 2 * at & 2)
 			fake_port_allow(members[who].port);
@@ -187,12 +186,12 @@ static void interleave(unsigned schedule, int ask_0, int ask_1, bool lose)
 		mails_of(&members[0], MAIL_PEER_UNREACHABLE) + mails_of(&members[1], MAIL_PEER_UNREACHABLE);
 	if (lose && unreached) { /* the attempt that got lost was one's own */
 		cr_assert_eq(unreached, 1u);
-		ask(&members[mails_of(&members[1], MAIL_PEER_UNREACHABLE)], 0,
-		    mails_of(&members[0], MAIL_PEER_UNREACHABLE) ? 1 : 0, 0);
+		want_session(&members[mails_of(&members[1], MAIL_PEER_UNREACHABLE)], 0,
+			     mails_of(&members[0], MAIL_PEER_UNREACHABLE) ? 1 : 0, 0);
 		run_ticks(30);
 	}
 	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 1u, "schedule %x, asked at %d and %d: member %d",
+		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 1u, "schedule %x, requested at %d and %d: member %d",
 			     schedule, ask_0, ask_1, i);
 		cr_assert_eq(mails_of(&members[i], MAIL_PEER_DOWN), 0u);
 		cr_assert_eq(fake_port_peers(members[i].port), 1u);
@@ -224,7 +223,7 @@ Test(control_session, both_sides_at_once_and_one_attempt_is_lost, .timeout = 60)
 				interleave(schedule, a, b, true);
 }
 
-/* The two shards of one worker, each asking for the other. */
+/* The two shards of one worker, each requesting a session with the other. */
 Test(control_session, both_shards_of_one_worker)
 {
 	for (int who = 1; who < 4; who++) {
@@ -233,9 +232,9 @@ Test(control_session, both_shards_of_one_worker)
 		shards[0] = 2;
 		join_lazily(1);
 		if (who & 1)
-			ask(&members[0], 0, 0, 1);
+			want_session(&members[0], 0, 0, 1);
 		if (who & 2)
-			ask(&members[0], 1, 0, 0);
+			want_session(&members[0], 1, 0, 0);
 		run_ticks(10);
 		cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(0, 1)), 1u);
 		cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 1, to(0, 0)), 1u);
@@ -253,7 +252,7 @@ Test(control_session, dead_before_it_was_ever_connected)
 	run_ticks(5);
 	cr_assert_not(alive(0, 2), "its connection to the store has ended");
 	cr_assert_not(alive(1, 2));
-	ask(&members[0], 0, 2, 0);
+	want_session(&members[0], 0, 2, 0);
 	run_ticks(5);
 	const struct mail *m = mail_last(&members[0], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->worker, 2u);
@@ -261,23 +260,23 @@ Test(control_session, dead_before_it_was_ever_connected)
 	cr_assert(strstr(m->text, "gone"), "%s", m->text);
 	cr_assert_not(alive(0, 2));
 	/* Now it is known. */
-	ask(&members[0], 1, 2, 0);
+	want_session(&members[0], 1, 2, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UNREACHABLE, 1, to(2, 0)), 1u);
 	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 }
 
-Test(control_session, a_refusal_is_told_and_the_next_call_asks_again)
+Test(control_session, a_refusal_is_reported_and_the_next_call_connects_again)
 {
 	join_lazily(2);
 	fabric.refuse = -EMFILE;
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	const struct mail *m = mail_last(&members[0], MAIL_PEER_UNREACHABLE);
 	cr_assert_eq(m->status, FAR_UNREACHABLE);
 	cr_assert_str_eq(m->text, strerror(EMFILE));
 	cr_assert(alive(0, 1));
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u);
 	cr_assert_eq(mails_of(&members[1], MAIL_PEER_UP), 1u);
@@ -289,21 +288,21 @@ Test(control_session, a_refusal_among_own_shards)
 	shards[0] = 2;
 	join_lazily(1);
 	fabric.refuse = -EMFILE;
-	ask(&members[0], 0, 0, 1);
+	want_session(&members[0], 0, 0, 1);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UNREACHABLE, 0, to(0, 1)), 1u);
 	cr_assert(alive(0, 0));
-	ask(&members[0], 0, 0, 1);
+	want_session(&members[0], 0, 0, 1);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(0, 1)), 1u);
 }
 
-Test(control_session, no_common_driver_is_told_by_the_call)
+Test(control_session, no_common_driver_is_reported_by_the_call)
 {
 	drivers[1] = "other";
 	join_lazily(2);
 	cr_assert_str_eq(ctl_members(members[0].ctl, NULL)[1].route->nic, "");
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_UNREACHABLE);
 	cr_assert(strstr(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->text, "no NIC driver is shared"));
@@ -312,13 +311,13 @@ Test(control_session, no_common_driver_is_told_by_the_call)
 Test(control_session, a_session_on_demand_that_ends)
 {
 	join_lazily(2);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	member_end(&members[1]);
 	run_ticks(5);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 1u);
 	cr_assert_eq(fake_port_peers(members[0].port), 0u);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	cr_assert_eq(mail_last(&members[0], MAIL_PEER_UNREACHABLE)->status, FAR_PEER_LOST);
 }
@@ -328,7 +327,7 @@ Test(control_session, silence_ends_a_session_and_no_membership)
 {
 	silent = 1;
 	join_lazily(2);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	fake_port_cut(members[0].port, mail_last(&members[0], MAIL_PEER_UP)->peer);
 	run_ticks(5);
@@ -338,7 +337,7 @@ Test(control_session, silence_ends_a_session_and_no_membership)
 		cr_assert_eq(fake_port_peers(members[i].port), 0u);
 		cr_assert(alive(i, !i));
 	}
-	ask(&members[1], 0, 0, 0);
+	want_session(&members[1], 0, 0, 0);
 	run_ticks(10);
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 2u);
@@ -378,7 +377,7 @@ Test(control_session, death_after_silence)
 {
 	silent = 1;
 	join_lazily(2);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	fake_port_cut(members[0].port, mail_last(&members[0], MAIL_PEER_UP)->peer);
 	run_ticks(5);
@@ -390,13 +389,13 @@ Test(control_session, death_after_silence)
 	cr_assert_not(alive(0, 1));
 }
 
-/* Somebody says that nobody has a member's port. Expect the store to be asked, and the session to stay while that knows
+/* An ICMP error reports a member's port as closed. Expect a query of the store, and the session to stay while that has
  * the member. */
 Test(control_session, a_refused_port_proves_nothing)
 {
 	silent = 1;
 	join_lazily(2);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	uint32_t peer = mail_last(&members[0], MAIL_PEER_UP)->peer;
 	for (int i = 0; i < 3; i++) {
@@ -413,7 +412,7 @@ Test(control_session, a_refused_port_of_one_without_a_claim)
 	for (int first = 0; first < 2; first++) {
 		silent = 1;
 		join_lazily(3);
-		ask(&members[0], 0, 1, 0);
+		want_session(&members[0], 0, 1, 0);
 		run_ticks(5);
 		uint32_t peer = mail_last(&members[0], MAIL_PEER_UP)->peer;
 		/* The store takes it for gone: somebody wanted its rank, waited, and went. */
@@ -445,7 +444,7 @@ Test(control_session, silence_of_one_without_a_claim)
 {
 	silent = 1;
 	join_lazily(2);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	member_end(&members[1]);
 	run_ticks(5);
@@ -457,7 +456,7 @@ Test(control_session, silence_of_one_without_a_claim)
 Test(control_session, a_full_mailbox_is_tried_again)
 {
 	join_lazily(2);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	members[0].full = true;
 	run_ticks(5);
 	cr_assert_eq(mails_of(&members[1], MAIL_PEER_UP), 1u);
@@ -478,7 +477,7 @@ Test(control_session, sessions_while_leaving)
 	members[0].calls = 1;
 	leave_all(1, 5 * FAR_SEC);
 	run_ticks(5);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UP), 1u);
 	members[0].calls = 0;
@@ -488,7 +487,7 @@ Test(control_session, sessions_while_leaving)
 	result(1, FAR_OK, "");
 }
 
-/* Nobody has a session with the dead one. Expect rank 0 to find out, and to tell. */
+/* Nobody has a session with the dead one. Expect rank 0 to find out, and to publish it. */
 Test(control_session, a_member_that_nobody_saw_die)
 {
 	join_lazily(4);
@@ -503,13 +502,13 @@ Test(control_session, a_member_that_nobody_saw_die)
 }
 
 /* A one-way message waits for a session with a worker whose host loses its power while the group leaves, when the store
- * notifies rank 0 alone. Expect its sender to ask the store, and to leave. */
+ * notifies rank 0 alone. Expect its sender to query the store, and to leave. */
 Test(control_session, a_host_without_power_answers_nothing)
 {
 	join_lazily(3);
 	fabric.mute = true;
 	members[1].calls = 1;
-	ask(&members[1], 0, 2, 0);
+	want_session(&members[1], 0, 2, 0);
 	leave_all(2, 60 * FAR_SEC);
 	for (int second = 0; second < 3; second++) {
 		world->now += FAR_SEC;
@@ -567,7 +566,7 @@ Test(control_session, a_large_group_joins_and_leaves)
 			cr_assert_eq(m->incarnation, ctl_members(members[r].ctl, NULL)[r].incarnation);
 		}
 	}
-	ask(&members[69], 0, 3, 4);
+	want_session(&members[69], 0, 3, 4);
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[3], MAIL_PEER_UP, 4, to(69, 0)), 1u);
 	member_end(&members[50]);

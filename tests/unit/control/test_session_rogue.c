@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Set-ups by hand: connect requests that no agent would send, or at a time when none would. */
+/* Set-ups by hand: connect requests that no agent would send, or at a time when none would. The test's thread. */
 #include "base/hash.h"
 #include "base/limits.h"
 #include "control/info.h"
@@ -34,13 +34,13 @@ static int rogue_connect(struct nic_port *rogue, const struct handshake *h, unsi
 	return error;
 }
 
-/* Receive HELLO of a member while a session with it is up. Expect that to be asked, and taken for over only when it has
- * ended: then the next HELLO is accepted. */
-Test(control_session_rogue, receive_hello_while_up)
+/* Receive CONNECT of a member while a session with it is up. Expect a probe of it, and its end only when it
+ * has ended: then the next CONNECT is accepted. */
+Test(control_session_rogue, receive_connect_while_up)
 {
 	silent = 1;
 	join_lazily(2);
-	ask(&members[0], 0, 1, 0);
+	want_session(&members[0], 0, 1, 0);
 	run_ticks(5);
 	const struct ctl_member *m = ctl_members(members[0].ctl, NULL);
 	struct nic_port *rogue = fake_port_create(&fabric, "fake", 1000);
@@ -60,8 +60,8 @@ Test(control_session_rogue, receive_hello_while_up)
 	fake_port_destroy(rogue);
 }
 
-/* Receive HELLO when READY. Expect shards to be checked, and no second session. */
-Test(control_session_rogue, receive_hello_when_ready)
+/* Receive CONNECT when READY. Expect shards to be checked, and no second session. */
+Test(control_session_rogue, receive_connect_when_ready)
 {
 	shards[0] = 2;
 	shards[1] = 3;
@@ -85,7 +85,7 @@ Test(control_session_rogue, receive_hello_when_ready)
 	cr_assert_eq(rogue_connect(rogue, &h, 1), -EPROTO, "it has three");
 	h = good;
 	h.from++;
-	cr_assert_eq(rogue_connect(rogue, &h, 1), -EINPROGRESS, "the store is asked");
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EINPROGRESS, "the store is queried");
 	run_ticks(5);
 	cr_assert_eq(rogue_connect(rogue, &h, 1), -ESTALE, "the store knows another");
 	h = good;
@@ -96,7 +96,7 @@ Test(control_session_rogue, receive_hello_when_ready)
 	h.from = m[0].incarnation;
 	h.name = hash64(m[0].name, strlen(m[0].name));
 	h.from_shard = 0;
-	cr_assert_eq(rogue_connect(rogue, &h, 1), -EACCES, "we did not ask ourselves");
+	cr_assert_eq(rogue_connect(rogue, &h, 1), -EACCES, "it is no request of ours");
 	cr_assert_eq(members[0].posted_n, 0u);
 	cr_assert_eq(rogue_connect(rogue, &good, 1), 0);
 	cr_assert_eq(rogue_connect(rogue, &good, 1), -EACCES, "a second session");

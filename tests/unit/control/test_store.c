@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The store over sockets in memory: operations, watches, malformed bytes. */
+/** The store over sockets in memory: operations, watches, malformed bytes. The test's thread. */
 #include "control/kv.h"
 #include "control/store.h"
 #include "fake_net.h"
@@ -151,7 +151,7 @@ Test(store, wait_is_answered_by_each_kind_of_write)
 	cr_assert_eq(submit(a, STORE_WAIT, "w3", NULL, NULL, 0, &three), 0);
 	steps();
 	cr_assert_eq(one.calls + two.calls + three.calls, 0);
-	/* Other requests of the same client overtake a parked one. */
+	/* Other requests of the same client overtake a pending WAIT. */
 	request(b, STORE_SET, "other", "x", NULL, 0);
 	request(a, STORE_SET, "w1", "v", NULL, 0);
 	request(a, STORE_ADD, "w2", NULL, NULL, 3);
@@ -322,8 +322,8 @@ static size_t frame(uint8_t out[STORE_FRAME_MAX], enum store_op op, const char *
 	return store_msg_encode(&m, out);
 }
 
-/* A stranger sends HELLO, when asked to, and the bytes: is it dropped, and for this reason alone. */
-static void stranger(bool login, const uint8_t *bytes, size_t len, enum store_drop reason)
+/* A non-member sends LOGIN, if `login`, and the bytes. Expect it dropped, for this reason alone. */
+static void non_member(bool login, const uint8_t *bytes, size_t len, enum store_drop reason)
 {
 	uint8_t out[STORE_FRAME_MAX];
 	uint64_t before = store_server_drops(server, reason);
@@ -359,14 +359,14 @@ Test(store, malformed_frames_drop_their_client)
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		memcpy(f, good, len);
 		f[cases[i].at] = cases[i].value;
-		stranger(true, f, len, cases[i].reason);
+		non_member(true, f, len, cases[i].reason);
 	}
-	stranger(false, good, len, STORE_DROP_MALFORMED);
-	stranger(true, good, frame(good, STORE_LOGIN, ""), STORE_DROP_MALFORMED);
-	stranger(false, (const uint8_t *)"GET / HTTP/1.1\r\n\r\n", 18, STORE_DROP_MALFORMED);
+	non_member(false, good, len, STORE_DROP_MALFORMED);
+	non_member(true, good, frame(good, STORE_LOGIN, ""), STORE_DROP_MALFORMED);
+	non_member(false, (const uint8_t *)"GET / HTTP/1.1\r\n\r\n", 18, STORE_DROP_MALFORMED);
 }
 
-Test(store, too_many_parked_waits_drop_their_client)
+Test(store, too_many_pending_waits_drop_their_client)
 {
 	uint8_t f[STORE_FRAME_MAX];
 	int h = net->ops->connect(net, "h", PORT);
@@ -383,7 +383,7 @@ Test(store, too_many_parked_waits_drop_their_client)
 	net->ops->close(net, h);
 }
 
-Test(store, a_stranger_at_the_port_is_told_apart)
+Test(store, an_unexpected_server_at_the_port_is_recognised)
 {
 	int l = net->ops->listen(net, "h", PORT + 1, -1);
 	struct store_client *c = store_client_create(store_stream_tcp(net, "h", PORT + 1));

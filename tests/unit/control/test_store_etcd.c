@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store etcd:// with a module of the test's: keys that are none of a store's, and knocks. */
+/* The store etcd:// with a module of the test's: keys that are none of a store's, and knocks. The test's thread. */
 #include "control/store_etcd.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store in a file: what its clients see of each other, of clients that die, and of files that are no store. */
+/* The store in a file: what its clients see of each other, of clients that die, and of files that are no store.
+ * The test's thread. */
 #include "base/byteorder.h"
 #include "base/crc32c.h"
 #include "control/store.h"

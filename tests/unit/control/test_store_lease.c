@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Leases of the store's clients: renewed while both ends run, ended by silence, kept over a broken network. */
+/* Leases of the store's clients: renewed while both ends run, ended by silence, kept over a broken network.
+ * The test's thread. */
 #include "control/lease.h"
 #include "control/store.h"
 #include "fake_net.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's server under load and malice: what idle, greedy and deaf clients may cost, and that the others go on. */
+/* The store's server under load and malice: what idle, greedy and deaf clients may cost, and that the others go on.
+ * The test's thread. */
 #include "base/random.h"
 #include "control/store.h"
 #include "control/store_proof.h"
@@ -128,9 +129,9 @@ static bool is_dropped(int h)
 	return n != -EAGAIN;
 }
 
-/* ---- before HELLO ---- */
+/* ---- before LOGIN ---- */
 
-Test(store_load, without_hello_one_goes_after_its_time)
+Test(store_load, without_login_one_goes_after_its_time)
 {
 	int h = net->ops->connect(net, "h", PORT);
 	uint64_t from = world->now;
@@ -146,7 +147,7 @@ Test(store_load, without_hello_one_goes_after_its_time)
 	served(far_away);
 }
 
-Test(store_load, half_a_hello_is_none)
+Test(store_load, half_a_login_is_none)
 {
 	static const uint8_t begin[] = {'F', 'C', 'S', 'T', STORE_VERSION};
 	int h = net->ops->connect(net, "h", PORT);
@@ -172,7 +173,7 @@ Test(store_load, idle_connections_lock_nobody_out)
 	cr_assert_eq(store_server_drops(server, STORE_DROP_UNAUTHENTICATED), 40u);
 	for (int i = 0; i < IDLE; i++)
 		cr_assert_eq(is_dropped(idle[i]), i < 40, "%d", i);
-	int h = greet(); /* takes a stranger's place for as long as it is one */
+	int h = greet(); /* takes the room of a connection without LOGIN as long as it is one */
 	cr_assert(is_dropped(idle[40]));
 	cr_assert_not(is_dropped(h));
 	served(far_away);
@@ -229,13 +230,13 @@ Test(store_load, waits_end_without_a_walk_over_all, .timeout = 200)
 	cr_assert_eq(step(), TIME_NEVER);
 }
 
-/* What is parked, by the test's own book. */
-struct parked {
+/* Pending WAITs, by the test's own book. */
+struct pending {
 	int client;
 	unsigned key;
 	uint64_t deadline;
 };
-static struct parked book[8192];
+static struct pending book[8192];
 static unsigned book_n;
 
 /* Strikes those of a client, of a key (-1: any), or due by now; returns when the next is due. */
@@ -275,7 +276,7 @@ Test(store_load, waits_end_in_any_order)
 		} else if (r % 7) {
 			uint64_t timeout = r % 11 ? 1 + r % 10007 : UINT64_MAX;
 			send_request(h[c], STORE_WAIT, key, timeout);
-			book[book_n++] = (struct parked){c, k, time_after(world->now, timeout)};
+			book[book_n++] = (struct pending){c, k, time_after(world->now, timeout)};
 		} else {
 			submit(here, STORE_SET, key, "x", &ok);
 			submit(here, STORE_DELETE, key, "", &ok);

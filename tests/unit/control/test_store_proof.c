@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** How connections to the store begin, with keys that fit and keys that do not, and whose records are whose. */
+/** How connections to the store begin, with keys that fit and keys that do not, and whose records are whose.
+ * The test's thread. */
 #include "control/info.h"
 #include "control/store.h"
 #include "control/store_wire.h"
@@ -198,7 +199,7 @@ Test(store_proof, forged_repeated_and_reflected_proofs)
 	answer(dial(), value, &n);
 	teardown();
 	setup();
-	/* The same HELLO and proof once more: the server's nonce is another. */
+	/* The same LOGIN and proof once more: the server's nonce is another. */
 	again = g;
 	h = greet(&again);
 	cr_assert_neq(memcmp(again.server_nonce, g.server_nonce, sizeof g.server_nonce), 0);
@@ -245,7 +246,7 @@ Test(store_proof, nothing_is_done_before_the_proof)
 		cr_assert_eq(answer(h, value, &n), -1, "%zu", i);
 		cr_assert_eq(store_server_clients(server), 0u);
 	}
-	/* HELLO twice, PROVE first, PROVE twice, a HELLO of nobody. */
+	/* LOGIN twice, PROVE first, PROVE twice, a LOGIN of nobody. */
 	store_login_make(&g, &who, &random_kernel);
 	int h = greet(&g);
 	send_request(h, STORE_LOGIN, g.login, g.login_len);
@@ -259,7 +260,7 @@ Test(store_proof, nothing_is_done_before_the_proof)
 	cr_assert_eq(store_server_clients(server), 0u);
 }
 
-Test(store_proof, hello_is_checked)
+Test(store_proof, login_is_checked)
 {
 	struct store_auth g, out;
 	struct store_identity read;
@@ -350,7 +351,7 @@ Test(store_proof, records_belong_to_who_wrote_them)
 	cr_assert_eq(request(1, STORE_DELETE, "g/bye/2", "", ""), STORE_DENIED);
 	cr_assert_eq(request(2, STORE_DELETE, "g/bye/2", "", ""), STORE_OK);
 	cr_assert_eq(request(1, STORE_SET, "g/bye3/2", "1", ""), STORE_DENIED);
-	/* Others of the group: whoever wrote them. */
+	/* Other records of the group: only their writer may change them. */
 	cr_assert_eq(request(0, STORE_SET, "g/list/1", "x", ""), STORE_OK);
 	cr_assert_eq(request(1, STORE_SET, "g/list/1", "y", ""), STORE_DENIED);
 	cr_assert_eq(request(3, STORE_DELETE, "g/list/1", "", ""), STORE_DENIED);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's watches, and keys that live as long as the client that holds them. */
+/* The store's watches, and keys that live as long as the client that holds them. The test's thread. */
 #include "base/hash.h"
 #include "control/kv.h"
 #include "control/store.h"
@@ -157,7 +157,7 @@ Test(store_watch, of_one_key_or_of_all_that_begin_so)
 	HEARD(&heard[1], "k1=x", "k=y");
 }
 
-Test(store_watch, what_was_gone_before_is_not_told)
+Test(store_watch, earlier_deletions_are_not_reported)
 {
 	watch(here, "k", 0, &heard[1]); /* deleted keys are kept from now on */
 	request_once(c, STORE_SET, "k", "x", "0:");
@@ -199,7 +199,7 @@ Test(store_watch, slow_client_gets_the_latest)
 	}
 }
 
-Test(store_watch, a_deleted_key_is_told_to_the_slow_too)
+Test(store_watch, a_deleted_key_is_reported_to_slow_clients)
 {
 	static char value[FAR_STORE_VALUE_MAX];
 	memset(value, 'v', sizeof value - 1);
@@ -304,7 +304,7 @@ Test(store_watch, a_plain_key_cannot_be_held)
 	request_once(c, STORE_GET, "k", "", "0:c");
 }
 
-/* The holder's machine is gone without a word: whoever wants the key has it after a bound. */
+/* The holder's machine is gone without a packet: another client gets the key after a bound. */
 Test(store_watch, a_silent_holder_is_dropped)
 {
 	request_once(b, STORE_HOLD, "k", "b", "0:");
@@ -396,7 +396,7 @@ Test(store_watch, undecided_holds_of_a_client_are_bounded)
 	cr_assert_str_eq(heard[0].news[0], "4:");
 }
 
-/* While a group ends, that clients go is told to the one in the server's process alone. */
+/* While a group ends, the end of a client is reported to the one in the server's process alone. */
 Test(store_watch, goings_after_the_door_is_shut)
 {
 	request_once(b, STORE_HOLD, "k", "b", "0:");
@@ -448,8 +448,8 @@ Test(store_watch, malformed_requests_drop_their_client)
 	}
 }
 
-/* What a process said before it died may arrive after the question whether it lives. */
-Test(store_watch, words_of_the_dead_are_no_sign_of_life)
+/* Frames that a process sent before it died may arrive after the check whether it runs. */
+Test(store_watch, frames_of_a_dead_process_do_not_show_that_it_runs)
 {
 	uint8_t f[STORE_FRAME_MAX];
 	int h = net->ops->connect(net, "h", PORT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** URLs of stores, and the environment of launchers. */
+/** URLs of stores, and the environment of launchers. The test's thread. */
 #include "control/url.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The walk over a shard: content with what is right in every state, and it finds each count that is not. */
+/** The walk over a shard: content with what is right in every state, and it finds each count that is not.
+ * The test's thread. */
 #include "core/packet.h"
 #include "core/reply.h"
 #include "core/session.h"
@@ -141,10 +142,10 @@ Test(core_audit, grants)
 	fine("announced");
 	cr_assert_eq(left(), 1);
 	l->accepted = TOTAL + 1;
-	finds("more of a long message has come than there is");
+	finds("more of a rendezvous message has come than there is");
 	l->granted = false;
 	l->accepted = 1;
-	finds("a long message has come that was not granted");
+	finds("a rendezvous message has come that was not granted");
 	l->accepted = 0;
 	l->granted = true;
 	put_about(PACKET_ABORT, 1, 1, 0, 0);
@@ -209,9 +210,9 @@ Test(core_audit, lists_of_sessions)
 	finds("are to be sent, and there are none");
 	se->draining = false;
 	PLANT(se->unsent_mails, 1u << MAIL_DETACHED, "sessions that may not open again yet: counted 0, found 1");
-	PLANT(se->unsent_mails, 1u << MAIL_CONNECT, "sessions with mail for the control core");
+	PLANT(se->unsent_mails, 1u << MAIL_CONNECT, "sessions with mail for the control thread");
 	se->has_rendezvous = false;
-	finds("what it says of its fragments");
+	finds("its flag of fragments is wrong");
 	se->has_rendezvous = true;
 	PLANT(se->q, NULL, "what its peer sends is another session's");
 	PLANT(p->session, NULL, "what is kept of its fragments is another session's");
@@ -236,7 +237,7 @@ Test(core_audit, lists_of_sessions)
 	passes(2);
 }
 
-/* Whatever a session leaves behind is whoever's has its place next. */
+/* The next session in a slot finds what the former one left behind. */
 Test(core_audit, sessions_that_ended)
 {
 	static struct paused_requests paused;
@@ -261,5 +262,5 @@ Test(core_audit, sessions_that_ended)
 	PLANT(p->oneways_n, 1, "and has fragments or one-way messages");
 	PLANT(p->oneways_sent, p->oneways_sent + 1, "and awaits acknowledgements");
 	PLANT(p->packets_sent, p->packets_sent + 1, "and awaits acknowledgements");
-	PLANT(p->in[2].open, true, "and has a long message that arrives");
+	PLANT(p->in[2].open, true, "and has a rendezvous message that arrives");
 }

@@ -24,7 +24,7 @@ int clock_gettime(clockid_t id, struct timespec *out)
 	return rc;
 }
 
-/* No handler runs: nobody is to be told of one. */
+/* No handler runs. Expect no report. */
 Test(blocking, a_clock_that_is_set_makes_no_handler_late)
 {
 	char path[] = "/tmp/farcall-blocking-XXXXXX", text[256] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls: what the caller does with answers, deadlines and credits. */
+/** Calls: what the caller does with answers, deadlines and credits. The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/loop.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Answers that come later: deferred, cancelled, kept until bulk memory comes back. */
+/** Answers that come later: deferred, cancelled, kept until bulk memory comes back. The test's thread. */
 #include "core/deferred.h"
 #include "core/packet.h"
 #include "core/session.h"
@@ -122,7 +122,7 @@ Test(core_deferred, cancel_of_nothing)
 }
 
 /* Receive CANCEL with the right slot and another generation of it. Expect nothing. */
-Test(core_deferred, cancel_of_another_life)
+Test(core_deferred, cancel_of_another_generation)
 {
 	put_request(MSG_DEFER, 3, NULL, 0);
 	put(NIC_PEER, (union packet_head){.call = {.type = PACKET_CANCEL, .slot = 3, .generation = 104}}, NULL, 0);
@@ -150,8 +150,8 @@ Test(core_deferred, cancel_crosses_the_answer)
 
 /* ---- bulk memory runs out ---- */
 
-/* Receive a REQUEST whose answer finds no bulk memory. Expect it kept, later requests parked, and all in order. */
-Test(core_deferred, answers_wait_for_bulk_memory_and_requests_are_parked)
+/* Receive a REQUEST whose answer finds no bulk memory. Expect it kept, later requests paused, and all in order. */
+Test(core_deferred, answers_wait_for_bulk_memory_and_requests_are_paused)
 {
 	union packet_head h;
 	uint32_t tag;
@@ -167,7 +167,7 @@ Test(core_deferred, answers_wait_for_bulk_memory_and_requests_are_parked)
 	expect_nothing();
 	cr_assert_eq(ran, 1u, "the first one blocks the session");
 	cr_assert_eq(shard->sessions[PEER].paused_n, 4u);
-	cr_assert_eq(queue->in_held, 0u, "a parked request is copied: the peer gets its memory back");
+	cr_assert_eq(queue->in_held, 0u, "a paused request is copied: the peer gets its memory back");
 	queue->no_bulk = false;
 	passes(3);
 	for (tag = 0; tag < 2; tag++) {
@@ -213,8 +213,8 @@ Test(core_deferred, answers_to_our_calls_pass_a_blocked_session)
 	cr_assert_eq(r.status, FAR_OK);
 }
 
-/* Receive CANCEL for a parked request. Expect CANCELLED, and that it never runs. */
-Test(core_deferred, cancel_while_parked)
+/* Receive CANCEL for a paused request. Expect CANCELLED, and that it never runs. */
+Test(core_deferred, cancel_while_paused)
 {
 	union packet_head h;
 	static char body[100];
@@ -251,8 +251,8 @@ Test(core_deferred, cancel_of_a_kept_answer)
 	cr_assert_not(shard->sessions[PEER].backpressured, "nothing waits any more");
 }
 
-/* A parked request's deadline passes. Expect TIMEOUT, not run. */
-Test(core_deferred, deadline_while_parked)
+/* A paused request's deadline passes. Expect TIMEOUT, not run. */
+Test(core_deferred, deadline_while_paused)
 {
 	union packet_head h;
 	queue->no_bulk = true;
@@ -268,7 +268,7 @@ Test(core_deferred, deadline_while_parked)
 }
 
 /* More requests than credits while blocked. Expect the peer reported, nothing overwritten. */
-Test(core_deferred, parking_is_bounded)
+Test(core_deferred, pausing_is_bounded)
 {
 	queue->no_bulk = true;
 	put_request(MSG_BIG, 0, NULL, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests: "Receive X in state S. Expect Y." */
+/** Requests: "Receive X in state S. Expect Y.". The test's thread, and threads that it starts. */
 #include "core/call.h"
 #include "core/packet.h"
 #include "shard_fixture.h"

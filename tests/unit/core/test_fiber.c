@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fibers on a fixture: how a wait ends, in every order of what can end it, and what is left behind. */
+/** Fibers on a fixture: how a wait ends, in every order of what can end it, and what is left behind.
+ * The test's thread, and threads that it starts. */
 #include "core/context.h"
 #include "core/deferred.h"
 #include "core/fiber.h"
@@ -47,12 +48,12 @@ static void on_pause(struct far_req *req, const void *data, size_t len, void *us
 	far_reply(req, data, len);
 }
 
-/* Until it has been told so often. */
+/* Waits until 1000 waits were cancelled. */
 static void on_stubborn(struct far_req *req, const void *data, size_t len, void *user)
 {
-	unsigned told = 0;
-	while (told < 1000)
-		told += shard_wait(shard, future, TIME_NEVER) == -ECANCELED;
+	unsigned cancelled = 0;
+	while (cancelled < 1000)
+		cancelled += shard_wait(shard, future, TIME_NEVER) == -ECANCELED;
 	ended++;
 	far_reply(req, data, len);
 }
@@ -165,7 +166,7 @@ Test(core_fiber, a_wait_ends_with_its_future)
 	cr_assert_eq(armed(), 0u);
 }
 
-Test(core_fiber, a_foreign_thread_completes)
+Test(core_fiber, another_thread_completes)
 {
 	park(1);
 	complete_elsewhere();
@@ -489,7 +490,7 @@ static void *complete_in_time(void *arg)
 	return NULL;
 }
 
-/* The completer and the end of the shard meet at each record: whoever comes second frees it. */
+/* The completer and the end of the shard race for each record: the second one frees it. */
 Test(core_fiber, the_end_races_with_a_completion)
 {
 	for (unsigned round = 0; round < 300; round++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Buckets of latencies, the calls that are measured, and how often. */
+/** Buckets of latencies, the calls that are measured, and how often. The test's thread. */
 #include "core/latency.h"
 
 #include <criterion/criterion.h>

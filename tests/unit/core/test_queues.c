@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A shard of two ports: PEER's session is at the first, OTHER's at the second. */
+/** A shard of two ports: PEER's session is at the first, OTHER's at the second. The test's thread. */
 #include "core/call.h"
 #include "core/idle.h"
 #include "core/loop.h"
@@ -320,7 +320,7 @@ Test(core_queues, peers_are_numbered_by_port)
 	cr_assert_eq(fake_queue_sent(queue, &h)->peer, (uint32_t)NIC_PEER);
 }
 
-Test(core_queues, a_broken_packet_is_told_with_its_port)
+Test(core_queues, a_broken_packet_is_reported_with_its_port)
 {
 	union packet_head h = request(MSG_ECHO, 9, UINT64_MAX);
 	struct mail m;

@@ -19,7 +19,7 @@ TestSuite(core_session, .init = shard_setup, .fini = shard_teardown);
 
 /* ---- sessions ---- */
 
-/* DOWN with everything pending: calls, an ended one, open requests, a kept answer, parked requests. */
+/* DOWN with everything pending: calls, an ended one, open requests, a cached answer, paused requests. */
 Test(core_session, session_down_with_everything_pending)
 {
 	static struct result r[3];
@@ -100,8 +100,7 @@ Test(core_session, another_incarnation)
 		cr_assert(posted(MAIL_DETACHED));
 		cr_assert_eq(call(&after, FAR_SEC, NULL, 0), -EPIPE);
 		mail(MAIL_PEER_UP, PEER, NIC_PEER);
-		cr_assert_eq(shard->sessions[PEER].state, SESSION_DEAD,
-			     "it was not told that there is another incarnation");
+		cr_assert_eq(shard->sessions[PEER].state, SESSION_DEAD, "the other incarnation was not reported to it");
 		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
 		mail(MAIL_PEER_UP, PEER, NIC_PEER);
 		cr_assert_eq(session_functions(shard, &shard->sessions[PEER])[3], 0u);
@@ -155,10 +154,10 @@ Test(core_session, late_mail_about_a_former_incarnation)
 	cr_assert_eq(r.status, FAR_PEER_LOST);
 }
 
-/* The control core does not read its mail while a session ends and the next incarnation is there. Expect the end to be
- * told of the peer that it was, before anything of the next, and what broke in the first not to be taken for the
- * second's. */
-Test(core_session, another_incarnation_waits_for_the_end_to_be_told)
+/* The control thread does not read its mail while a session ends and the next incarnation is there. Expect the end to
+ * be reported for the former peer, before any event of the next one, and errors of the first not to count for the
+ * second. */
+Test(core_session, another_incarnation_waits_until_the_end_is_reported)
 {
 	struct mail filler = {.type = MAIL_PROBE, .worker = OTHER}, m;
 	struct result r;
@@ -370,7 +369,7 @@ Test(core_session, the_context_is_restored)
 	cr_assert_null(shard_in_handler());
 }
 
-/* The control core's mail was still in the box when the shard ended. */
+/* The control thread's mail was still in the box when the shard ended. */
 Test(core_session, none_opens_after_the_end)
 {
 	session_close_all(shard);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The timer wheel, also against a list. */
+/** The timer wheel, also against a list. The test's thread. */
 #include "core/timer.h"
 
 #include <criterion/criterion.h>

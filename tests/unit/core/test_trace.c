@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The ring of rare events: order, the oldest that is left, several writers. */
+/** The ring of rare events: order, the oldest that is left, several writers.
+ * The test's thread, and threads that it starts. */
 #include "core/trace.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Requests whose arguments hold others, or objects of custom types: what they take is given back on every way out. */
+/** Requests whose arguments hold others, or objects of custom types: what they take is given back on every way out.
+ * The test's thread. */
 #include "core/packet.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
@@ -85,8 +86,8 @@ Test(core_values, a_tree_reaches_its_handler)
 Test(core_values, what_is_refused_is_given_back)
 {
 	struct test_object o = {2, {1, 2}};
-	struct far_custom_type stranger = test_custom;
-	stranger.name = "test::Stranger";
+	struct far_custom_type unregistered = test_custom;
+	unregistered.name = "test::Unregistered";
 	/* A list where an int is taken: its items were read already. */
 	size_t len = encode(FAR_LIST(1, 2, 3));
 	put_typed(over->index, body, len);
@@ -94,12 +95,12 @@ Test(core_values, what_is_refused_is_given_back)
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments for t::over(int)->int");
 	cr_expect_null(shard->arena.held);
 	/* A type that is not registered here, after one that is. */
-	len = encode(FAR_LIST(far_custom(&test_custom, &o), far_custom(&stranger, &o)));
+	len = encode(FAR_LIST(far_custom(&test_custom, &o), far_custom(&unregistered, &o)));
 	put_typed(any->index, body, len);
 	passes(1);
 	expect_error(1, FAR_UNSUPPORTED, FAR_EXECUTED_NO, "t::any: an argument holds a value of a custom type (hash ");
 	/* At the top the signature refuses it. */
-	len = encode(far_custom(&stranger, &o));
+	len = encode(far_custom(&unregistered, &o));
 	put_typed(any->index, body, len);
 	passes(1);
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed arguments for t::any");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls that wait, for their session to be set up or for a credit of it. */
+/** Calls that wait, for their session to be set up or for a credit of it. The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/idle.h"
@@ -40,7 +40,7 @@ static struct session *far_session(void)
 	return &shard->sessions[session_index(shard, FAR_ONE, FAR_SHARD)];
 }
 
-/* How often the control core was asked; empties its mail. */
+/* Number of session requests to the control thread; empties its mail. */
 static unsigned connects(void)
 {
 	struct mail m;
@@ -54,7 +54,7 @@ static unsigned connects(void)
 	return n;
 }
 
-static void tell(enum mail_type type, enum far_status status)
+static void mail_with(enum mail_type type, enum far_status status)
 {
 	struct mail m = {
 		.type = type, .worker = FAR_ONE, .shard = FAR_SHARD, .peer = NIC_FAR_ONE, .status = (uint8_t)status};
@@ -103,7 +103,7 @@ Test(core_waiting, they_go_out_in_order_when_the_session_is_up)
 	cr_assert_eq(shard->counters.calls_waiting, 3u);
 	cr_assert_eq(shard->counters.calls_sent, 0u);
 	now_ns += 1000;
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	cr_assert_eq(call_far(&r[3], FAR_SEC, "last", 4), 0);
 	large[0] = 'l';
 	sent_and_answered("one", 3);
@@ -126,7 +126,7 @@ Test(core_waiting, the_time_they_waited_is_gone)
 	union packet_head h;
 	call_far(&r, 1000, "x", 1);
 	now_ns += 400;
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
 	cr_assert_eq(h.request.time_left, 600u);
 	put(NIC_FAR_ONE,
@@ -149,7 +149,7 @@ Test(core_waiting, deadlines_end_them_unsent)
 	cr_assert_eq(r[2].n, 0u);
 	/* The last one is due when the session comes up: it is not sent. */
 	now_ns += 200;
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	ended(&r[2], FAR_TIMEOUT, "the session with the worker was not set up");
 	sent_and_answered("b", 1);
 	expect_nothing();
@@ -209,18 +209,18 @@ Test(core_waiting, unreachable_and_again)
 	call_far(&r[0], FAR_FOREVER, "a", 1);
 	call_far(&r[1], FAR_SEC, "b", 1);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_PEER_UNREACHABLE, FAR_UNREACHABLE);
+	mail_with(MAIL_PEER_UNREACHABLE, FAR_UNREACHABLE);
 	ended(&r[0], FAR_UNREACHABLE, "no session with worker 3, shard 2: of a reason");
 	ended(&r[1], FAR_UNREACHABLE, "of a reason");
 	cr_assert_eq(r[0].origin, FAR_ONE);
 	cr_assert_eq(call_far(&r[2], FAR_FOREVER, "c", 1), 0);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	sent_and_answered("c", 1);
 	passes(1);
 	cr_assert_eq(r[2].status, FAR_OK);
 	/* Late news change nothing. */
-	tell(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
+	mail_with(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
 	cr_assert_eq(far_session()->state, SESSION_UP);
 }
 
@@ -228,10 +228,10 @@ Test(core_waiting, a_lost_worker_stays_lost)
 {
 	struct result r;
 	call_far(&r, FAR_FOREVER, "a", 1);
-	tell(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
+	mail_with(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
 	ended(&r, FAR_PEER_LOST, "of a reason");
 	cr_assert_eq(call_far(&r, FAR_FOREVER, "a", 1), -EPIPE);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	cr_assert_eq(far_session()->state, SESSION_DEAD);
 	cr_assert_not(queue->attached[NIC_FAR_ONE]);
 	connects();
@@ -254,42 +254,42 @@ Test(core_waiting, a_lost_worker_is_back_before_the_mail)
 	struct result r;
 	call_far(&r, FAR_FOREVER, "a", 1);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
+	mail_with(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
 	shard->config.renewed = not_renewed;
 	cr_assert_eq(call_far(&r, FAR_FOREVER, "a", 1), -EPIPE);
 	shard->config.renewed = renewed;
 	cr_assert_eq(call_far(&r, FAR_FOREVER, "b", 1), 0);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_PEER_RESTARTED, FAR_OK);
+	mail_with(MAIL_PEER_RESTARTED, FAR_OK);
 	cr_assert_eq(far_session()->state, SESSION_CONNECTING);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	sent_and_answered("b", 1);
 	passes(1);
 	cr_assert_eq(r.status, FAR_OK);
 }
 
-/* Another incarnation of it has begun. Expect the next call to ask for a session, and nothing of the incarnation before
+/* Another incarnation of it has begun. Expect the next call to request a session, and nothing of the incarnation before
  * to matter. */
 Test(core_waiting, a_lost_worker_comes_back)
 {
 	struct result r;
-	tell(MAIL_PEER_RESTARTED, FAR_OK);
-	cr_assert_eq(far_session()->state, SESSION_CLOSED, "nobody had asked for it");
+	mail_with(MAIL_PEER_RESTARTED, FAR_OK);
+	cr_assert_eq(far_session()->state, SESSION_CLOSED, "no call had requested it");
 	call_far(&r, FAR_FOREVER, "a", 1);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_PEER_RESTARTED, FAR_OK);
+	mail_with(MAIL_PEER_RESTARTED, FAR_OK);
 	cr_assert_eq(far_session()->state, SESSION_CONNECTING);
-	tell(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
+	mail_with(MAIL_PEER_UNREACHABLE, FAR_PEER_LOST);
 	cr_assert_eq(r.executed, FAR_EXECUTED_NO);
 	cr_assert_eq(call_far(&r, FAR_FOREVER, "a", 1), -EPIPE);
-	tell(MAIL_PEER_RESTARTED, FAR_OK);
+	mail_with(MAIL_PEER_RESTARTED, FAR_OK);
 	cr_assert_eq(call_far(&r, FAR_FOREVER, "b", 1), 0);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	sent_and_answered("b", 1);
 	passes(1);
 	cr_assert_eq(r.status, FAR_OK);
-	tell(MAIL_PEER_RESTARTED, FAR_OK);
+	mail_with(MAIL_PEER_RESTARTED, FAR_OK);
 	cr_assert_eq(far_session()->state, SESSION_UP);
 }
 
@@ -302,7 +302,7 @@ Test(core_waiting, the_list_is_bounded)
 		cr_assert_eq(call_far(&r[i], FAR_FOREVER, &i, sizeof i), 0);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), -EAGAIN);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, NULL, FAR_MSG_EAGER_MAX + 1), -EMSGSIZE);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	cr_assert_eq(call_far(&r[FAR_SESSION_CALLS_MAX], FAR_FOREVER, "x", 1), 0, "no credit is left: it waits");
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		sent_and_answered(&i, sizeof i);
@@ -322,7 +322,7 @@ Test(core_waiting, for_a_credit)
 	enum { MORE = 6 };
 	static struct result r[FAR_SESSION_CALLS_MAX], more[MORE], last;
 	shard->config.limits.peer_waiting = MORE;
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	for (unsigned i = 0; i < FAR_SESSION_CALLS_MAX; i++)
 		cr_assert_eq(call_far(&r[i], FAR_FOREVER, "r", 1), 0);
 	for (unsigned i = 0; i < MORE; i++)
@@ -360,7 +360,7 @@ Test(core_waiting, those_without_room_go_later_and_keep_their_place)
 	call_far(&r[0], FAR_FOREVER, "a", 1);
 	call_far(&r[1], FAR_FOREVER, "b", 1);
 	queue->no_slots = true;
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	expect_nothing();
 	cr_assert_eq(shard->backpressured_n, 1u);
 	cr_assert_eq(call_far(&r[2], FAR_FOREVER, "c", 1), 0);
@@ -384,7 +384,7 @@ Test(core_waiting, the_worker_dies_while_some_wait_for_room)
 	struct result r[2];
 	union packet_head h;
 	call_far(&r[0], FAR_FOREVER, "a", 1);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	cr_assert_not_null(fake_queue_sent(queue, &h));
 	queue->no_slots = true;
 	far_session()->calls_max = 0; /* as while flushing */
@@ -395,7 +395,7 @@ Test(core_waiting, the_worker_dies_while_some_wait_for_room)
 						      .done = take_result,
 						      .user = memset(&r[1], 0, sizeof r[1])}),
 		     0);
-	tell(MAIL_PEER_DOWN, FAR_OK);
+	mail_with(MAIL_PEER_DOWN, FAR_OK);
 	cr_assert_eq(r[0].status, FAR_PEER_LOST);
 	cr_assert_eq(r[0].executed, FAR_EXECUTED_MAYBE);
 	ended(&r[1], FAR_PEER_LOST, "connection to the worker lost: of a reason");
@@ -417,7 +417,7 @@ Test(core_waiting, typed)
 				   .done = take_result,
 				   .user = memset(&r, 0, sizeof r)};
 	cr_assert_eq(shard_call(shard, &start), 0);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	const struct fake_packet *p = fake_queue_sent(queue, &h);
 	cr_assert_eq(h.flags, PACKET_TYPED | PACKET_HASHED);
 	cr_assert_eq(p->body_len, sizeof(struct packet_hash));
@@ -455,7 +455,7 @@ Test(core_waiting, submissions_wait_too)
 	passes(1);
 	cr_assert_eq(submit_waiting(&shard->submit), 0u);
 	cr_assert_eq(shard->counters.calls_waiting, 1u);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	sent_and_answered("s", 1);
 	passes(1);
 	cr_assert_eq(r.status, FAR_OK);
@@ -482,7 +482,7 @@ Test(core_waiting, callbacks_may_call)
 	again(NULL, &o);
 	again(NULL, &o);
 	cr_assert_eq(connects(), 1u);
-	tell(MAIL_PEER_UNREACHABLE, FAR_UNREACHABLE);
+	mail_with(MAIL_PEER_UNREACHABLE, FAR_UNREACHABLE);
 	cr_assert_eq(again_n, 4u);
 	cr_assert_eq(far_session()->waiting_n, 2u);
 	cr_assert_eq(connects(), 1u);
@@ -504,7 +504,7 @@ Test(core_waiting, cancelled_while_they_wait)
 	}
 	cr_assert_eq(call_far(&late, FAR_FOREVER, &(uint32_t){9}, sizeof(uint32_t)), 0);
 	cr_assert_eq(shard->counters.calls_waiting, 3u);
-	tell(MAIL_PEER_UP, FAR_OK);
+	mail_with(MAIL_PEER_UP, FAR_OK);
 	static const uint32_t left[] = {1, 3, 9};
 	for (unsigned i = 0; i < 3; i++)
 		sent_and_answered(&left[i], sizeof left[i]);
@@ -512,7 +512,7 @@ Test(core_waiting, cancelled_while_they_wait)
 	cr_assert_eq(shard->counters.calls_waiting, 0u);
 }
 
-/* The mailbox is full when a session is wanted. Expect it to be asked for later. */
+/* The mailbox is full when a session is wanted. Expect it to be requested later. */
 Test(core_waiting, a_full_mailbox_is_tried_again)
 {
 	struct mail filler = {.type = MAIL_DETACHED}, m;

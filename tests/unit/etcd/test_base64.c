@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Base64: what is written is read again, and what others write is checked. */
+/* Base64: what is written is read again, and what others write is checked. The test's thread. */
 #include "etcd/base64.h"
 
 #include <criterion/criterion.h>

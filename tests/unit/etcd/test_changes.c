@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stream of a watch: split at every byte, with errors, malformed, without an end. */
+/* The stream of a watch: split at every byte, with errors, malformed, without an end. The test's thread. */
 #include "etcd/changes.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Replies of etcd's gateway: well-formed, cut, of wrong types, with numbers out of range. */
+/* Replies of etcd's gateway: well-formed, cut, of wrong types, with numbers out of range. The test's thread. */
 #include "etcd/message.h"
 
 #include <criterion/criterion.h>

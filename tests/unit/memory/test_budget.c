@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The memory budget: its bound, and containers, whose files are a tree of the test's own. */
+/** The memory budget: its bound, and containers, whose files are a tree of the test's own. The test's thread. */
 #include "memory/budget.h"
 
 #include <criterion/criterion.h>
@@ -53,10 +53,10 @@ static void teardown(void)
 
 TestSuite(budget, .init = setup, .fini = teardown);
 
-static void expect_text(uint64_t asked, const char *a, const char *b)
+static void expect_text(uint64_t wanted, const char *a, const char *b)
 {
 	char text[BUDGET_TEXT_MAX];
-	budget_text(text, sizeof text, asked);
+	budget_text(text, sizeof text, wanted);
 	cr_assert(strstr(text, a) && strstr(text, b), "%s", text);
 	cr_assert_lt(strlen(text), sizeof text - 1);
 }
@@ -67,7 +67,7 @@ Test(budget, the_bound_is_never_exceeded)
 	cr_assert(budget_take(60 * MIB));
 	cr_assert_not(budget_take(41 * MIB));
 	cr_assert(budget_is_short());
-	expect_text(41 * MIB, "41.0 MiB asked for, 60 of at most 100 MiB are in use", "FAR_MEMORY_MAX");
+	expect_text(41 * MIB, "41.0 MiB requested, 60 of at most 100 MiB are in use", "FAR_MEMORY_MAX");
 	cr_assert(budget_take(40 * MIB));
 	cr_assert_not(budget_take(1));
 	cr_assert_not(budget_take(UINT64_MAX));
@@ -97,14 +97,14 @@ Test(budget, the_container_has_less)
 	put_mib("a/b/memory.current", 90);
 	budget_begin(48 * MIB, self, top);
 	cr_assert_not(budget_take(4 * MIB));
-	expect_text(4 * MIB, "4.0 MiB asked for, 90 of the container's 96 MiB are in use",
+	expect_text(4 * MIB, "4.0 MiB requested, 90 of the container's 96 MiB are in use",
 		    "the container's memory limit");
 	cr_assert_eq(budget_used(), 0u, "what was refused is not counted");
 	cr_assert(budget_take(2 * MIB));
 	put_mib("a/b/memory.current", 30);
 	cr_assert(budget_take(40 * MIB));
 	cr_assert_not(budget_take(10 * MIB));
-	expect_text(10 * MIB, "10.0 MiB asked for, 42 of at most 48 MiB are in use", "FAR_MEMORY_MAX");
+	expect_text(10 * MIB, "10.0 MiB requested, 42 of at most 48 MiB are in use", "FAR_MEMORY_MAX");
 }
 
 Test(budget, a_limit_that_changes_is_followed)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Buffers: sizes, slabs, limits. */
+/** Buffers: sizes, slabs, limits. The test's thread, and threads that it starts. */
 #include "memory/buf.h"
 #include "memory/region.h"
 #include "memory/runs.h"

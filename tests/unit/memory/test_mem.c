@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** far_alloc and its kin, once over the page runs and, in a program of its own, over jemalloc. */
+/** far_alloc and its kin, once over the page runs and, in a program of its own, over jemalloc.
+ * The test's thread, and threads that it starts. */
 #include "memory/buf.h"
 #include "memory/region.h"
 #include "memory/runs.h"
@@ -132,7 +133,7 @@ Test(mem, more_than_four_gib)
 	}
 }
 
-Test(mem, null_and_strangers)
+Test(mem, null_and_unknown_pointers)
 {
 	int here;
 	far_free(NULL);
@@ -141,7 +142,7 @@ Test(mem, null_and_strangers)
 	free(malloc(10));
 }
 
-Test(mem, freeing_a_stranger_ends_the_process, .signal = SIGABRT)
+Test(mem, freeing_an_unknown_pointer_ends_the_process, .signal = SIGABRT)
 {
 	static int here;
 	far_free(far_alloc(1, NULL));

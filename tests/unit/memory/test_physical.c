@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The memory of the machine and of its containers. */
+/** The memory of the machine and of its containers. The test's thread. */
 #include "memory/physical.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Page runs, also against a model of their owners. */
+/** Page runs, also against a model of their owners. The test's thread, and threads that it starts. */
 #include "base/limits.h"
 #include "memory/region.h"
 #include "memory/runs.h"
@@ -296,7 +296,7 @@ Test(runs, pieces_that_devices_know_are_kept)
 	uint8_t *other = runs_alloc(page, page, NULL);
 	cr_assert(!region_purge_begin(q, page));
 	cr_assert(region_purge_begin(region.base + region.bytes / 2, page));
-	cr_assert(!region_piece(other, page, &base, &bytes), "to be asked again");
+	cr_assert(!region_piece(other, page, &base, &bytes), "the caller retries");
 	region_purge_end();
 	cr_assert(region_piece(other, page, &base, &bytes));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** HOST:PORT of `farcall perf`. */
+/** HOST:PORT of `farcall perf`. The test's thread. */
 #include "perf/address.h"
 #include <criterion/criterion.h>
 #include <errno.h>

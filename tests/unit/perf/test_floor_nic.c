@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The floors over a NIC, over wires that lose, repeat, reorder and refuse: figures that are right, and an end. */
+/** The floors over a NIC, over wires that lose, repeat, reorder and refuse: figures that are right, and an end.
+ * The test's thread, and threads that it starts. */
 #include "perf/floor_nic.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -188,7 +189,7 @@ Test(floor_nic, what_is_reordered_is_not_lost)
 	cr_assert_eq(client.lost, 0, "%lu", (unsigned long)client.lost);
 }
 
-Test(floor_nic, losses_are_told_and_end_nothing)
+Test(floor_nic, losses_are_reported_and_end_nothing)
 {
 	client_end.lose = 97;
 	server_end.lose = 131;
@@ -205,7 +206,7 @@ Test(floor_nic, what_comes_twice_is_no_harm)
 	all_of_them();
 }
 
-Test(floor_nic, a_link_that_is_not_up_is_told)
+Test(floor_nic, a_link_that_is_not_up_is_reported)
 {
 	client_end.dead = true;
 	cr_assert_eq(floor_nic_ping(shared, &client, 10 * NS), -ETIMEDOUT);
@@ -220,5 +221,5 @@ Test(floor_nic, a_server_without_an_answer_is_taken_for_dead)
 	server_end.dead = true;
 	cr_assert_eq(floor_nic_rtt(shared, &client, NS, &h), -ETIMEDOUT);
 	cr_assert_eq(h.count, 0);
-	/* The floor was given up where it was: the server is told to stop all the same. */
+	/* The floor was given up before its end: the server gets its stop message all the same. */
 }

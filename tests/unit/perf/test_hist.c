@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Histograms: buckets and quantiles. */
+/** Histograms: buckets and quantiles. The test's thread. */
 #include "perf/hist.h"
 #include <criterion/criterion.h>
 

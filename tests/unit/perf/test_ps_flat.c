@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The flat table that `farcall perf ps` compares with. */
+/** The flat table that `farcall perf ps` compares with. The test's thread. */
 #include "perf/ps_flat.h"
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Keys of `farcall perf ps`: uniform and Zipf. */
+/** Keys of `farcall perf ps`: uniform and Zipf. The test's thread. */
 #include "perf/ps_keys.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>

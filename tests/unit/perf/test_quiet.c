@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Which rounds of a floor count. */
+/** Which rounds of a floor count. The test's thread. */
 #include "perf/quiet.h"
 
 #include <criterion/criterion.h>

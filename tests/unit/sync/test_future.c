@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Futures: states, results, waits, listeners. */
+/** Futures: states, results, waits, listeners. The test's thread, and threads that it starts. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "sync/watch.h"
@@ -78,7 +78,7 @@ Test(future, completing_twice_aborts, .signal = SIGABRT)
 	future_complete(f, &o);
 }
 
-Test(future, lives_as_long_as_a_reference)
+Test(future, stays_as_long_as_a_reference)
 {
 	struct far_future *f = future_alloc(NULL);
 	buf_ref(&f->head);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Mailboxes: order, room, wrapping indices. */
+/** Mailboxes: order, room, wrapping indices. The test's thread, and threads that it starts. */
 #include "sync/mailbox.h"
 
 #include <criterion/criterion.h>

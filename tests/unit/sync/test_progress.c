@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The progress token: one holder, sleepers, places. */
+/** The progress token: one holder, sleepers, places. The test's thread, and threads that it starts. */
 #include "base/clock.h"
 #include "sync/future.h"
 #include "sync/progress.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The submission ring: order, room, writing in place. */
+/** The submission ring: order, room, writing in place. The test's thread, and threads that it starts. */
 #include "sync/submit.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The audit of the transport: it finds nothing while messages go both ways, and names whatever is planted. */
+/** The audit of the transport: it finds nothing while messages go both ways, and names whatever is planted.
+ * The test's thread. */
 #include "transport_fixture.h"
 
 #include "transport/audit.h"
@@ -171,7 +172,7 @@ Test(transport_audit, what_is_sent)
 	PLANT(r->bulk_next->after, r->small_n, "a larger message has begun before small ones");
 	PLANT(r->bulk_next->done, r->bulk_next->len, "a larger message waits, and all of it is numbered");
 	PLANT(r->bulk_next->charged, 1, "charged with other bytes");
-	PLANT(r->out_next->lent, true, "a lent message has no owner");
+	PLANT(r->out_next->zero_copy, true, "a zero-copy message has no owner");
 	PLANT(r->bulk_next->onesided, 1, "an exposed message is not the owner");
 	PLANT(r->sent[p->una % FAR_TRANSPORT_WINDOW].message, NULL, "a packet that is not acknowledged has no message");
 	PLANT(p->next, p->next + FAR_TRANSPORT_WINDOW, "more packets are unacknowledged");
@@ -193,8 +194,8 @@ Test(transport_audit, what_has_come)
 	PLANT(q->in_bytes, q->in_bytes + 1, "bytes of messages that arrived");
 	PLANT(q->handed_bytes, 1, "bytes of messages that arrived");
 	PLANT(m->charged, m->charged - 1, "bytes of messages that arrived");
-	PLANT(p->ready_n, 1, "whole messages that are to be handed up");
-	PLANT(q->ready_last, &m->next, "the list of whole messages ends elsewhere");
+	PLANT(p->ready_n, 1, "complete messages that are to be delivered");
+	PLANT(q->ready_last, &m->next, "the list of complete messages ends elsewhere");
 	PLANT(r->held_last, &m->next, "the list of messages that wait for their session ends elsewhere");
 	PLANT(r->arrived[p->rx_next % FAR_TRANSPORT_WINDOW].message, &transport_handed_up,
 	      "the packet that is due has come");
@@ -360,7 +361,7 @@ Test(transport_audit, a_batch_that_is_taken_slowly)
 	cr_assert_eq(((struct transport_queue *)there)->peers[at_1]->owed, 0);
 }
 
-/* An acknowledgement is asked for while as many as may wait do, and the driver below takes nothing. */
+/* An acknowledgement is due while the backlog is full, and the driver below takes nothing. */
 Test(transport_audit, an_acknowledgement_that_finds_no_room)
 {
 	begin();

@@ -2,6 +2,7 @@
 /**
  * Senders without the group's key that have seen every packet: they send them again, to the same end and to others,
  * early and late, changed and reflected. Nothing of the members changes, and no more bytes leave than came.
+ * The test's thread.
  */
 #include "transport_fixture.h"
 
@@ -105,7 +106,7 @@ static void drop(unsigned e, uint32_t peer)
 }
 
 /* A connection that pings, one that is refused, one that ends: all control messages but those about paths. */
-static void watched_life(void)
+static void watched_session(void)
 {
 	uint32_t a, b;
 	begin();
@@ -159,8 +160,8 @@ static void harmless(unsigned e, const uint8_t *bytes, uint32_t len, const char 
 	const struct transport_end *is = &fixture.ends[e];
 	cr_expect_leq(alone_bytes, len, "%s %u, kind %u: %u bytes drew %u", what, i, bytes[1], len,
 		      (unsigned)alone_bytes);
-	cr_expect(is->ups == was.ups && is->downs == was.downs && is->fails == was.fails && is->hellos == was.hellos &&
-			  is->got == was.got,
+	cr_expect(is->ups == was.ups && is->downs == was.downs && is->fails == was.fails &&
+			  is->connects == was.connects && is->got == was.got,
 		  "%s %u, kind %u: reported", what, i, bytes[1]);
 	cr_expect_eq(peers_of(e), peers, "%s %u, kind %u: kept", what, i, bytes[1]);
 }
@@ -192,7 +193,7 @@ static void alive(void)
  * cookies are old, and when one end of it has begun another incarnation at the same address. */
 Test(transport_auth, every_packet_again)
 {
-	watched_life();
+	watched_session();
 	again(true, "at once");
 	alive();
 	fixture.now += 2 * FAR_TRANSPORT_COOKIE_NS;
@@ -210,7 +211,7 @@ Test(transport_auth, every_packet_again)
 /* What is drawn by what: copies of PING nothing, copies of CONNECT at most CHALLENGE or REFUSED. */
 Test(transport_auth, what_copies_draw)
 {
-	watched_life();
+	watched_session();
 	fixture.step_ns = 0;
 	for (unsigned i = 0; i < kept_n; i++) {
 		uint8_t kind = kept[i].bytes[1];
@@ -241,7 +242,7 @@ static const struct kept *last_of(uint8_t kind, unsigned from)
 Test(transport_auth, every_bit)
 {
 	static const uint8_t kinds[] = {WIRE_PING, WIRE_CONNECT, WIRE_CHALLENGE, WIRE_ACCEPT, WIRE_REJECT, WIRE_CLOSE};
-	watched_life();
+	watched_session();
 	fixture.step_ns = 0;
 	for (unsigned i = 0; i < sizeof kinds; i++) {
 		bool back = kinds[i] == WIRE_CHALLENGE || kinds[i] == WIRE_ACCEPT || kinds[i] == WIRE_REJECT ||
@@ -267,7 +268,7 @@ Test(transport_auth, every_bit)
 /* A CLOSE of one connection, made one of another: its head has all that this one's has. */
 Test(transport_auth, bye_of_another_connection)
 {
-	watched_life();
+	watched_session();
 	const struct kept *k = last_of(WIRE_CLOSE, 1);
 	uint8_t copy[TRANSPORT_MAIL_BYTES];
 	memcpy(copy, k->bytes, k->len);
@@ -279,8 +280,8 @@ Test(transport_auth, bye_of_another_connection)
 	end();
 }
 
-/* HELLOs with cookies that still hold, of connect requests that nobody remembers any more. Expect a CHALLENGE at most:
- * the cookies were issued before the first that was forgotten. */
+/* CONNECTs with cookies that still hold, of connect requests that nobody remembers any more. Expect a CHALLENGE at
+ * most: the cookies were issued before the first that was forgotten. */
 Test(transport_auth, forgotten_requests)
 {
 	uint32_t a, b;
@@ -305,7 +306,7 @@ Test(transport_auth, forgotten_requests)
 		harmless(1, kept[i].bytes, kept[i].len, "CONNECT", i);
 		cr_assert_eq(alone_kinds, 1u << WIRE_CHALLENGE, "%#x", alone_kinds);
 	}
-	/* Who asks now is not kept out. */
+	/* A new request is not rejected. */
 	fixture.step_ns = 100000;
 	fixture_pair(0, 1, &a, &b);
 	end();
@@ -383,7 +384,7 @@ static bool replace_key(void *ctx, unsigned from, unsigned to, unsigned queue, u
 }
 
 /* Somebody with the group's key puts another public key into ACCEPT. Expect that no connection comes of it. */
-Test(transport_auth, welcome_without_the_key_of_the_session)
+Test(transport_auth, accept_without_the_key_of_the_session)
 {
 	unsigned seen = 0;
 	begin();
@@ -427,10 +428,10 @@ Test(transport_auth, ping_numbers)
 		  !transport_ping_fresh(&s, 1));
 }
 
-/* As many HELLOs without a cookie as come, from members' addresses. Expect no state, and a member to be connected. */
+/* As many CONNECTs without a cookie as come, from members' addresses. Expect no state, and a member to be connected. */
 Test(transport_auth, no_state_without_a_cookie)
 {
-	watched_life();
+	watched_session();
 	const struct kept *k = last_of(WIRE_CONNECT, 0);
 	for (unsigned i = 0; i < kept_n; i++)
 		if (kept[i].bytes[1] == WIRE_CONNECT && kept[i].from == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Several messages in one packet: how they lie in it, how they are taken, and packets of them that nobody would send.
- */
+ * The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/limits.h"

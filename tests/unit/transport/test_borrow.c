@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Larger messages that are sent from the caller's memory while tx_commit() runs: with a peer that takes them
  * meanwhile, with one that does not, in a bad network, and when the connection ends on the way. The memory is
- * overwritten as soon as tx_commit() has returned. */
+ * overwritten as soon as tx_commit() has returned. The test's thread. */
 #include "transport/queue.h"
 #include "transport/rings.h"
 #include "transport/send.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Checksums, with and without: who does without is an agreement of both ends. */
+/** Checksums, with and without: who does without is an agreement of both ends. The test's thread. */
 #include "transport_fixture.h"
 
 #include "transport/wire.h"
@@ -67,7 +67,7 @@ Test(transport_crc, both_do_without)
 	cr_assert(fixture_stream(1, at_1, 0, MESSAGES, length, 1000));
 	cr_assert_gt(of_others, before);
 	cr_assert_eq(bare, of_others);
-	/* Nobody but the network can tell. */
+	/* Only the network can see it. */
 	to_damage = 1;
 	cr_assert_not(fixture_stream(0, at_0, 1, 1, length, 1000) && !fixture.ends[1].bad);
 	cr_assert_eq(damaged, 1u);
@@ -75,7 +75,7 @@ Test(transport_crc, both_do_without)
 	fixture_fini();
 }
 
-/* Expect what both have with checksums, whoever of them would do without. */
+/* Expect checksums at both ends, also if one of them permits none. */
 static void checked(bool unchecked_0, bool unchecked_1)
 {
 	begin(unchecked_0, unchecked_1);

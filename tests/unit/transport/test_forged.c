@@ -2,6 +2,7 @@
 /**
  * Packets of the handshake with right tags and one thing wrong: the test holds the group's key, as another member does.
  * So what is checked behind the tag is seen: the cookie, its time, the length, the nonce, the session's key.
+ * The test's thread.
  */
 #include "transport_fixture.h"
 
@@ -19,7 +20,7 @@
 #include <string.h>
 
 static uint8_t handshake[TRANSPORT_MAIL_BYTES]; /* the last one with a cookie from end 0 to end 1 */
-static bool hello_kept;
+static bool connect_kept;
 static unsigned cut;      /* bits of ends: what they send is lost */
 static unsigned kinds[2]; /* bits of kinds that such an end sent */
 
@@ -29,7 +30,7 @@ static bool hook(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t 
 	if (from == 0 && to == 1 && bytes[1] == WIRE_CONNECT &&
 	    transport_handshake_read(bytes + TRANSPORT_HEAD_BYTES, *len - TRANSPORT_HEAD_BYTES, &w) && w.issued) {
 		memcpy(handshake, bytes, sizeof handshake);
-		hello_kept = true;
+		connect_kept = true;
 	}
 	if (!(cut >> from & 1))
 		return true;
@@ -42,7 +43,7 @@ static void begin(void)
 	fixture_init();
 	fixture.fabric.crc = true;
 	fixture.fabric.hook = hook;
-	hello_kept = false;
+	connect_kept = false;
 	cut = 0;
 	end_open(0, 1);
 	end_open(1, 1);
@@ -83,8 +84,8 @@ static unsigned drawn(unsigned from, unsigned e, uint8_t *packet, uint32_t len)
 
 /* ---- cookies ---- */
 
-/* Such a CONNECT from another connect request: `token` tells it from others. Its cookie is of `issued`. */
-static void make_hello(uint8_t *out, uint64_t token, uint64_t issued)
+/* Such a CONNECT from another connect request: `token` distinguishes it from others. Its cookie is of `issued`. */
+static void make_connect(uint8_t *out, uint64_t token, uint64_t issued)
 {
 	struct wire_handshake *body = (struct wire_handshake *)(void *)(out + TRANSPORT_HEAD_BYTES);
 	struct transport_handshake w;
@@ -96,20 +97,20 @@ static void make_hello(uint8_t *out, uint64_t token, uint64_t issued)
 }
 
 /* A connect request whose every packet is known and which is over. */
-static void begin_with_hello(void)
+static void begin_with_connect(void)
 {
 	uint32_t a, b;
 	begin();
 	fixture_pair(0, 1, &a, &b);
 	drop(0, a);
 	drop(1, b);
-	cr_assert(hello_kept);
+	cr_assert(connect_kept);
 }
 
 /* CONNECT with cookies of several ages. Expect ACCEPT for those that hold, CHALLENGE for others. */
 Test(transport_forged, time_of_a_cookie)
 {
-	begin_with_hello();
+	begin_with_connect();
 	fixture.now += 2 * FAR_TRANSPORT_COOKIE_NS;
 	const struct {
 		uint64_t issued;
@@ -122,10 +123,10 @@ Test(transport_forged, time_of_a_cookie)
 		     {UINT64_MAX, WIRE_CHALLENGE}};
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		uint8_t packet[TRANSPORT_MAIL_BYTES];
-		make_hello(packet, 1000 + i, cases[i].issued);
-		unsigned hellos = fixture.ends[1].hellos;
+		make_connect(packet, 1000 + i, cases[i].issued);
+		unsigned connects = fixture.ends[1].connects;
 		cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << cases[i].answer, "case %u: %#x", i, kinds[1]);
-		cr_expect_eq(fixture.ends[1].hellos - hellos, cases[i].answer == WIRE_ACCEPT, "case %u", i);
+		cr_expect_eq(fixture.ends[1].connects - connects, cases[i].answer == WIRE_ACCEPT, "case %u", i);
 	}
 	fixture_fini();
 }
@@ -138,25 +139,25 @@ Test(transport_forged, cookie_of_something_else)
 					  offsetof(struct wire_handshake, nonce),
 					  offsetof(struct wire_handshake, issued) + 7};
 	uint8_t packet[TRANSPORT_MAIL_BYTES];
-	begin_with_hello();
+	begin_with_connect();
 	for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
-		make_hello(packet, 1000, fixture.now - 8);
+		make_connect(packet, 1000, fixture.now - 8);
 		packet[TRANSPORT_HEAD_BYTES + places[i]] ^= 1;
 		cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "place %u: %#x", i, kinds[1]);
 	}
 	for (unsigned bit = 0; bit < AUTH_PROOF_BYTES * 8; bit++) {
-		make_hello(packet, 1000, fixture.now);
+		make_connect(packet, 1000, fixture.now);
 		packet[TRANSPORT_HEAD_BYTES + offsetof(struct wire_handshake, cookie) + bit / 8] ^=
 			(uint8_t)(1u << bit % 8);
 		cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "bit %u: %#x", bit, kinds[1]);
 	}
 	end_open(2, 1); /* the address of another member */
-	make_hello(packet, 1000, fixture.now);
+	make_connect(packet, 1000, fixture.now);
 	struct transport_handshake w;
 	cr_assert(transport_handshake_read(packet + TRANSPORT_HEAD_BYTES, sizeof packet - TRANSPORT_HEAD_BYTES, &w));
 	memcpy(packet + (w.addr - packet), port_at(2)->own.blob, w.addr_len);
 	cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "address: %#x", kinds[1]);
-	make_hello(packet, 1000, fixture.now);
+	make_connect(packet, 1000, fixture.now);
 	cr_expect_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_ACCEPT, "%#x", kinds[1]);
 	fixture_fini();
 }
@@ -168,10 +169,10 @@ Test(transport_forged, later_cookie_of_a_forgotten_request)
 	uint8_t packet[TRANSPORT_MAIL_BYTES];
 	struct transport_handshake w;
 	uint32_t a, b;
-	begin_with_hello();
+	begin_with_connect();
 	cr_assert(transport_handshake_read(handshake + TRANSPORT_HEAD_BYTES, sizeof handshake - TRANSPORT_HEAD_BYTES,
 					   &w));
-	make_hello(packet, w.token, w.issued + 1);
+	make_connect(packet, w.token, w.issued + 1);
 	uint64_t issued = w.issued;
 	fixture.step_ns = 1000; /* so that the cookie still holds */
 	for (unsigned i = 0; i < FAR_TRANSPORT_REFUSED_KEPT; i++) {
@@ -182,21 +183,21 @@ Test(transport_forged, later_cookie_of_a_forgotten_request)
 		drop(1, b);
 	}
 	cr_assert_lt(fixture.now - issued, FAR_TRANSPORT_COOKIE_NS / 2);
-	unsigned hellos = fixture.ends[1].hellos;
+	unsigned connects = fixture.ends[1].connects;
 	cr_assert_eq(drawn(0, 1, packet, sizeof packet), 1u << WIRE_CHALLENGE, "%#x", kinds[1]);
-	cr_assert_eq(fixture.ends[1].hellos, hellos);
+	cr_assert_eq(fixture.ends[1].connects, connects);
 	fixture_fini();
 }
 
 /* ---- length ---- */
 
 /* CONNECT of every length but its own that its fields fit in. Expect nothing: an answer may be longer. */
-Test(transport_forged, length_of_hello)
+Test(transport_forged, length_of_connect)
 {
 	uint8_t packet[TRANSPORT_MAIL_BYTES + 64] = {0};
 	struct transport_handshake w;
-	begin_with_hello();
-	make_hello(packet, 1000, fixture.now);
+	begin_with_connect();
+	make_connect(packet, 1000, fixture.now);
 	cr_assert(transport_handshake_read(packet + TRANSPORT_HEAD_BYTES, TRANSPORT_MAIL_BYTES - TRANSPORT_HEAD_BYTES,
 					   &w));
 	uint32_t least = (uint32_t)(w.addr + w.addr_len - packet);
@@ -210,8 +211,8 @@ Test(transport_forged, length_of_hello)
 
 /* ---- answers ---- */
 
-/* REFUSED of a connect request by another member than the one that was asked, and with another nonce. Expect nothing;
- * then the right one, and that it fails. */
+/* REFUSED of a connect request by another member than the one that got the request, and with another nonce. Expect
+ * nothing; then the right one, and that it fails. */
 Test(transport_forged, refused_by_another_member)
 {
 	uint8_t packet[TRANSPORT_MAIL_BYTES];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Grants: who gets them, what becomes of those that are lost, what a peer that takes or gives wrong ones meets. */
+/** Grants: who gets them, what becomes of those that are lost, what a peer that takes or gives wrong ones meets.
+ * The test's thread. */
 #include "delay_line.h"
 #include "transport/grant.h"
 #include "transport/message.h"
@@ -386,33 +387,33 @@ Test(transport_grant, beyond_grants)
 	fixture_fini();
 }
 
-static uint32_t told_unscheduled, told_window;
+static uint32_t sent_unscheduled, sent_window;
 
-static bool tell(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
+static bool set_window(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	struct wire_ack *h = (struct wire_ack *)(void *)bytes;
 	if (from == 1 && h->kind == WIRE_ACK) {
-		h->unscheduled_bytes = le32_of(told_unscheduled);
-		h->window = le32_of(told_window);
+		h->unscheduled_bytes = le32_of(sent_unscheduled);
+		h->window = le32_of(sent_window);
 	}
 	return true;
 }
 
 /* Windows that were never said, and absurd ones. Expect messages to come all the same. */
-Test(transport_grant, told_anything)
+Test(transport_grant, any_window)
 {
 	static const uint32_t numbers[] = {0, 1, 2, 5, UINT32_MAX};
 	for (unsigned i = 0; i < 25; i++) {
 		fixture_init();
 		fixture.fabric.crc = true;
-		fixture.fabric.hook = tell;
-		told_unscheduled = numbers[i % 5];
-		told_window = numbers[i / 5];
+		fixture.fabric.hook = set_window;
+		sent_unscheduled = numbers[i % 5];
+		sent_window = numbers[i / 5];
 		memset(&got, 0, sizeof got);
 		fixture_two(&at_0, &at_1);
 		for (uint64_t k = 0; k < 10; k++)
 			cr_assert_eq(commit(0, at_0, k, k % 2 ? 60000 : 100, NIC_ORDER_NONE), 0);
-		cr_assert(until(10, 5000 * FIXTURE_MS), "%u, %u: %u", told_unscheduled, told_window, got.n);
+		cr_assert(until(10, 5000 * FIXTURE_MS), "%u, %u: %u", sent_unscheduled, sent_window, got.n);
 		nothing_left(1);
 		fixture_fini();
 	}

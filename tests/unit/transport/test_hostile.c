@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Packets that nobody of the group would send: a stranger's, and those of a member that breaks the rules. */
+/** Packets that no correct member would send: a non-member's, and those of a member that breaks the rules.
+ * The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/limits.h"
@@ -224,7 +225,7 @@ Test(transport_hostile, too_many_at_once)
 	}
 }
 
-/* Whole ones, of which the middle one comes in pieces, between the fragments of another: they do not wait for it. */
+/* Eager messages between the fragments of a large one, the middle one itself in fragments: they do not wait for it. */
 Test(transport_hostile, pieces_within_a_message)
 {
 	begin(WIRE_MESSAGE);
@@ -319,9 +320,9 @@ Test(transport_hostile, acknowledges_the_future)
 	fixture_fini();
 }
 
-/* Strangers ask for connections, with and without the port's identity, from everywhere. Expect a bounded number of
+/* Non-members send connect requests, with and without the port's identity, from everywhere. Expect a bounded number of
  * answers and places, and a member to be connected meanwhile. */
-Test(transport_hostile, flood_of_hellos)
+Test(transport_hostile, flood_of_connects)
 {
 	for (unsigned knows = 0; knows < 2; knows++) {
 		fixture_init();
@@ -377,7 +378,7 @@ Test(transport_hostile, half_open_ends)
 	fixture.fabric.unready = false;
 	uint32_t at_2, at_1_of_2;
 	fixture_pair(2, 1, &at_2, &at_1_of_2);
-	cr_assert_leq(fixture.ends[1].hellos, 2 + FAR_TRANSPORT_HALF_OPEN_MAX);
+	cr_assert_leq(fixture.ends[1].connects, 2 + FAR_TRANSPORT_HALF_OPEN_MAX);
 	fixture_fini();
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** One end is killed and begins another incarnation at the same address. Every packet of the first incarnation comes
- * once more. */
+ * once more. The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/crc32c.h"
@@ -141,7 +141,7 @@ static void replay(unsigned from, unsigned *kinds)
 		kinds[k->bytes[1]]++;
 		for (unsigned e = 0; e < 2; e++) {
 			cr_assert_eq(fixture.ends[e].got, was[e].got, "packet %u of kind %u", i, k->bytes[1]);
-			cr_assert_eq(fixture.ends[e].hellos, was[e].hellos, "packet %u of kind %u", i, k->bytes[1]);
+			cr_assert_eq(fixture.ends[e].connects, was[e].connects, "packet %u of kind %u", i, k->bytes[1]);
 			cr_assert_eq(fixture.ends[e].ups, was[e].ups);
 			cr_assert_eq(fixture.ends[e].downs, was[e].downs, "packet %u of kind %u", i, k->bytes[1]);
 			cr_assert_eq(fixture.ends[e].fails, was[e].fails);
@@ -156,7 +156,7 @@ static void replay(unsigned from, unsigned *kinds)
 	for (unsigned e = 0; e < 2; e++) {
 		cr_assert_eq(fixture.ends[e].downs, was[e].downs);
 		cr_assert_eq(fixture.ends[e].ups, was[e].ups);
-		cr_assert_eq(fixture.ends[e].hellos, was[e].hellos);
+		cr_assert_eq(fixture.ends[e].connects, was[e].connects);
 	}
 	forget();
 }

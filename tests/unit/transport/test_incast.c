@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Many senders of larger messages and one receiver, over a simulated switch whose port holds less than they have. */
+/** Many senders of larger messages and one receiver, over a simulated switch whose port holds less than they have.
+ * The test's thread. */
 #include "nic/sim/sim.h"
 #include "transport/grant.h"
 #include "transport/message.h"

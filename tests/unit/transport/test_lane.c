@@ -89,7 +89,7 @@ static void expect_all(void)
 }
 
 /* A lane is there while the peer has something in flight. */
-Test(transport_lane, lent)
+Test(transport_lane, zero_copy)
 {
 	begin();
 	cr_assert(lane != &none && lane->room == TRANSPORT_LINES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tens of thousands of connections of one queue: what each costs while nothing is under way, that all of them work,
- * and that what they had under way goes back to where it came from. */
+ * and that what they had under way goes back to where it came from. The test's thread. */
 #include "transport_fixture.h"
 
 #include "core/session.h"
@@ -103,7 +103,7 @@ Test(transport_many, kicks_wait_for_the_flush)
 {
 	enum { SLEEPERS = 50 };
 	static_assert(SLEEPERS > TRANSPORT_BURST && SLEEPERS <= FAR_TRANSPORT_AWAKE_MAX,
-		      "more than a burst, all of them told");
+		      "more than a burst, all of them woken");
 	struct nic_pkt pkts[16];
 	fixture.fabric.wake = false;
 	connect_many(SLEEPERS);
@@ -135,7 +135,7 @@ struct word {
 	uint64_t len;
 };
 
-static uint32_t asked[MANY], answered[MANY], served[MANY];
+static uint32_t called[MANY], answered[MANY], served[MANY];
 static unsigned under_way, done;
 
 static void say(unsigned e, uint32_t connection, uint32_t number, uint64_t len)
@@ -198,7 +198,7 @@ static void calls(unsigned n, unsigned depth, unsigned of)
 		for (; begun < n && under_way < depth; begun++, under_way++) {
 			uint32_t i = chance(of);
 			uint64_t len = chance(LARGE_EVERY) ? chance(200) : LARGE;
-			say(0, i, ++asked[i], len);
+			say(0, i, ++called[i], len);
 		}
 		fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 		for (unsigned e = 0; e < 2; e++) {
@@ -212,7 +212,7 @@ static void calls(unsigned n, unsigned depth, unsigned of)
 
 static void forget_calls(void)
 {
-	memset(asked, 0, sizeof asked);
+	memset(called, 0, sizeof called);
 	memset(answered, 0, sizeof answered);
 	memset(served, 0, sizeof served);
 	under_way = 0;
@@ -334,7 +334,7 @@ Test(transport_many, ends_and_beginnings)
 			cr_assert_lt(at[0][i], (uint32_t)N, "a place that was free");
 			cr_assert_lt(at[1][i], (uint32_t)N);
 			index_of[0][at[0][i]] = index_of[1][at[1][i]] = (int32_t)i;
-			asked[i] = answered[i] = served[i] = 0;
+			called[i] = answered[i] = served[i] = 0;
 		}
 		settle();
 		expect_idle(N);

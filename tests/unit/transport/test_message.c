@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages over a link: sizes, loss, windows, memory, acknowledgements. */
+/** Messages over a link: sizes, loss, windows, memory, acknowledgements. The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/limits.h"
@@ -122,7 +122,7 @@ Test(transport_message, numbers_wrap)
 	}
 }
 
-/* Nobody receives. Expect the slots to be used up, tx_room() to tell, and all to come when somebody does. */
+/* Nobody receives. Expect the slots to be used up, tx_room() to return 0, and all to come when somebody does. */
 Test(transport_message, slots_full)
 {
 	fixture_init();

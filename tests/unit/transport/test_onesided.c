@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the driver below has of messages, over one that does as it is told: held until its event, let go of once. */
+/** Messages whose memory the driver below uses, over a fake driver: held until its event, released once.
+ * The test's thread. */
 #include "transport/onesided.h"
 
 #include <criterion/criterion.h>
@@ -100,7 +101,7 @@ Test(transport_onesided, exposed_until_withdrawn)
 	cr_assert(refs() == 1 && o.n == 0 && o.stray == 1);
 }
 
-/* The connection broke: nobody asked. The message hears of it. */
+/* The connection broke, without a request to end. The message gets the event. */
 Test(transport_onesided, withdrawn_before_exposed)
 {
 	uint32_t entry = 0;

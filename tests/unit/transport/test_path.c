@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Connections that have more than one way. Ends 0 and 1 are connected; 2 is a second port of the worker of 0, and 3 of
- * that of 1. */
+ * that of 1. The test's thread. */
 #include "base/crc32c.h"
 #include "transport/path.h"
 #include "transport/peer.h"
@@ -172,7 +172,7 @@ Test(transport_path, long_messages_go_on_where_they_were)
 Test(transport_path, the_other_may_be_narrower)
 {
 	fixture.fabric.packet_max = 9000;
-	fixture.fabric.narrow[2] = fixture.fabric.narrow[3] = 1300;
+	fixture.fabric.packet_max_of[2] = fixture.fabric.packet_max_of[3] = 1300;
 	two_rails();
 	cr_assert(both_ways(200, mixed, 40000, cut_at_50));
 	all_alive();
@@ -204,7 +204,7 @@ Test(transport_path, one_direction_is_enough_to_fail)
 	cr_assert(both_ways(200, small, 5000, cut_there_at_50));
 	all_alive();
 	cr_assert(is_at(0, 2));
-	/* What does not arrive cannot be told from what is not answered: the other goes on by it too. */
+	/* A lost packet and a lost answer look alike to the sender: the other end uses this path, too. */
 	cr_assert(is_at(1, 3));
 }
 
@@ -233,7 +233,7 @@ static uint64_t nothing(uint64_t seq)
 	return 8;
 }
 
-/* A call whose answer comes long after the way went: who answers finds that out, who asked has nothing to send. */
+/* A call whose answer comes long after the path failed: the callee finds that out, the caller has nothing to send. */
 Test(transport_path, an_answer_comes_by_the_other)
 {
 	two_rails();
@@ -480,7 +480,7 @@ Test(transport_path, a_question_at_another_queue_ends_nothing)
 	}
 	all_alive();
 	transport_stats_read(fixture.ends[3].port, &s);
-	cr_assert_eq(s.refused, 0, "nobody is told that there is no such connection");
+	cr_assert_eq(s.refused, 0, "no RESET is sent for an unknown connection");
 	cr_assert(both_ways(50, small, 1000, NULL));
 	cr_assert(is_at(0, 0) && is_at(1, 1));
 }

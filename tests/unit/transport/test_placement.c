@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Larger messages over a driver that sends them from where they lie, and writes them where they belong: with what
- * comes in between, in a bad network, and when the message ends on the way. */
+ * comes in between, in a bad network, and when the message ends on the way. The test's thread. */
 #include "transport/placement.h"
 #include "transport_fixture.h"
 

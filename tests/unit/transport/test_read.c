@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages that the other side reads where they lie: announced, read in the order of the grants, gone on with in
- * packets whatever fails; their memory let go of when nobody may read or write it any more. */
+ * packets whatever fails; their memory let go of when nobody may read or write it any more. The test's thread. */
 #include "fake_bulk.h"
 #include "transport/grant.h"
 #include "transport/message.h"
@@ -52,7 +52,7 @@ static void settle(void)
 		fixture_turn();
 }
 
-/* As the engine does when it hears of a connection's end, or asks for it. */
+/* As the engine does at a connection's end, or to end it. */
 static void leave(void)
 {
 	fixture.ends[0].q->ops->detach(fixture.ends[0].q, at_0);
@@ -201,7 +201,7 @@ static struct fake_bulk_op *two_reads(struct fake_bulk_op **second)
 }
 
 /* The earlier one fails: nothing is said before the later one, which still writes, is over. */
-Test(transport_read, told_when_none_is_under_way)
+Test(transport_read, reported_when_none_is_under_way)
 {
 	struct fake_bulk_op *first, *second;
 	fixture_two(&at_0, &at_1);
@@ -265,7 +265,7 @@ Test(transport_read, no_memory_for_long)
 	nothing_left();
 }
 
-/* Connections end at any time: what was announced, what is being asked for, what is read. */
+/* Connections end at any time: messages that are announced, requested, read. */
 static void break_now(void)
 {
 	if (fixture.turns % 13 == 0)
@@ -568,7 +568,7 @@ Test(transport_read, hostile)
 	}
 }
 
-/* Its sender is told that packets may come while it is read, and sends them: two would write to its memory. */
+/* A forged grant lets the sender send packets while the message is read: two would write to its memory. */
 static bool grant_forged(uint8_t *bytes, uint32_t *len)
 {
 	struct wire_message *h = (struct wire_message *)(void *)bytes;

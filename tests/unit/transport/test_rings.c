@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sets of what is under way pass from one peer to the next: a session closes in the midst of its messages, without its
- * peer being found dead, and the next peer takes its set. */
+ * peer being found dead, and the next peer takes its set. The test's thread. */
 #include "transport_fixture.h"
 
 #include "transport/peer.h"
@@ -65,7 +65,7 @@ static void send_larger(unsigned n, uint64_t len)
 	fixture.ends[0].q->ops->flush(fixture.ends[0].q);
 }
 
-/* The session with end 2 ends as it does when the control core is told that the worker is gone. */
+/* Ends the session with end 2 as the control thread does when the worker is gone. */
 static void close_2(unsigned between)
 {
 	struct transport_peer *p = queue_of(0)->peers[to_2];
@@ -93,7 +93,7 @@ static void next_peer(const struct transport_rings *set)
 	cr_assert(!fixture.ends[1].bad);
 }
 
-/* The window is full and small messages wait, of which as many are dropped as never were sent. */
+/* The window is full and small messages wait. Expect those dropped that were never sent. */
 Test(transport_rings, small_ones_waited)
 {
 	for (unsigned between = 0; between <= 500; between += 250) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Time-outs from round trips, by the numbers alone. */
+/** Time-outs from round trips, by the numbers alone. The test's thread. */
 #include "transport/rtt.h"
 
 #include "base/limits.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What passes what: small messages and large ones that leave at the same time. */
+/** What passes what: small messages and large ones that leave at the same time. The test's thread. */
 #include "transport_fixture.h"
 
 #include "transport/message.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Connections of a link: the handshake and what may go wrong with it, strangers, ends. */
+/** Connections of the transport: the handshake and its failures, non-members, ends. The test's thread. */
 #include "transport_fixture.h"
 
 #include "base/limits.h"
@@ -58,7 +58,7 @@ Test(transport_setup, words_travel)
 	fixture_two(&at_0, &at_1);
 	cr_assert_str_eq(fixture.ends[0].words, "reply");
 	cr_assert_str_eq(fixture.ends[1].words, "hello");
-	cr_assert_eq(fixture.ends[1].hellos, 1);
+	cr_assert_eq(fixture.ends[1].connects, 1);
 	fixture_fini();
 }
 
@@ -72,7 +72,7 @@ Test(transport_setup, lost_packets)
 		fixture_two(&at_0, &at_1);
 		cr_assert(fixture_stream(0, at_0, 1, 10, some, 10000));
 		cr_assert(fixture_stream(1, at_1, 0, 10, some, 10000));
-		cr_assert_eq(fixture.ends[1].hellos, 1, "kind %u", kind);
+		cr_assert_eq(fixture.ends[1].connects, 1, "kind %u", kind);
 		cr_assert_eq(fixture.ends[0].ups + fixture.ends[1].ups, 2, "kind %u", kind);
 		cr_assert_eq(fixture.ends[0].downs + fixture.ends[1].downs, 0, "kind %u", kind);
 		fixture_fini();
@@ -118,8 +118,8 @@ Test(transport_setup, refused)
 		cr_assert(fixture_until(&fixture.ends[0].fails, 1, 10000));
 		cr_assert_eq(fixture.ends[0].error, -EALREADY);
 		cr_assert(strstr(fixture.ends[0].text, "dgram 1"), "%s", fixture.ends[0].text);
-		/* Asked once, however often CONNECT was repeated. */
-		cr_assert_eq(fixture.ends[1].hellos, 1);
+		/* One event, however often CONNECT was repeated. */
+		cr_assert_eq(fixture.ends[1].connects, 1);
 		cr_assert_eq(fixture.ends[1].ups, 0);
 		/* And then again. */
 		fixture.ends[1].refuse = 0;
@@ -129,7 +129,7 @@ Test(transport_setup, refused)
 }
 
 /* A CONNECT of a refused set-up comes late. Expect it not to be taken for a new one. */
-Test(transport_setup, late_hello_of_a_refused_one)
+Test(transport_setup, late_connect_of_a_rejected_one)
 {
 	struct sieve s;
 	fixture_init();
@@ -143,7 +143,7 @@ Test(transport_setup, late_hello_of_a_refused_one)
 	turns(100);
 	dgram_inject(&fixture.fabric, 1, 0, s.copy, s.copy_len);
 	turns(1000);
-	cr_assert_eq(fixture.ends[1].hellos, 1);
+	cr_assert_eq(fixture.ends[1].connects, 1);
 	cr_assert_eq(fixture.ends[1].ups, 0);
 	fixture_fini();
 }
@@ -169,7 +169,7 @@ Test(transport_setup, nobody_there)
 		     0);
 	cr_assert(fixture_until(&fixture.ends[0].fails, 2, 100));
 	cr_assert_eq(fixture.ends[0].error, -ESTALE);
-	cr_assert_eq(fixture.ends[1].hellos, 0);
+	cr_assert_eq(fixture.ends[1].connects, 0);
 	fixture_fini();
 }
 
@@ -213,7 +213,7 @@ Test(transport_setup, self)
 	end_open(0, 2);
 	cr_assert_eq(fixture_connect(0, 0, 0, 0, 1000 * FIXTURE_MS), 0);
 	cr_assert(fixture_until(&fixture.ends[0].ups, 1, 10));
-	cr_assert_eq(fixture.ends[0].hellos, 0);
+	cr_assert_eq(fixture.ends[0].connects, 0);
 	cr_assert_eq(fixture.ends[0].q->ops->attach(fixture.ends[0].q, fixture.ends[0].up), 0);
 	uint64_t before = fixture.fabric.sent;
 	cr_assert(fixture_stream(0, fixture.ends[0].up, 0, 3000, some, 10000));
@@ -221,7 +221,7 @@ Test(transport_setup, self)
 	/* Another queue of the same port is another peer. */
 	cr_assert_eq(fixture_connect(0, 0, 0, 1, 1000 * FIXTURE_MS), 0);
 	cr_assert(fixture_until(&fixture.ends[0].ups, 3, 1000));
-	cr_assert_eq(fixture.ends[0].hellos, 1);
+	cr_assert_eq(fixture.ends[0].connects, 1);
 	cr_assert_neq(fixture.ends[0].up, fixture.ends[0].accepted);
 	struct nic_queue *q1 = fixture.ends[0].port->ops->queue(fixture.ends[0].port, 1);
 	cr_assert_eq(q1->ops->attach(q1, fixture.ends[0].accepted), 0);
@@ -351,7 +351,7 @@ Test(transport_setup, steering_by_hash_with_slow_places)
 		hash_pairs(slow);
 }
 
-/* Before ACCEPT comes, tells who is connecting that its last CONNECT came to another queue. */
+/* Before ACCEPT, sends WRONG_QUEUE to the connecting side for its last CONNECT. */
 static bool contradict(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
 {
 	static struct transport_handshake w;

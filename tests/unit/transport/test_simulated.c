@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Links over simulated networks: two ends that take turns at the virtual clock. */
+/** Links over simulated networks: two ends that take turns at the virtual clock. The test's thread. */
 #include "sim_fixture.h"
 
 #include "base/must.h"
@@ -14,7 +14,7 @@ struct over {
 	struct nic_port *port;
 	struct nic_queue *q;
 	uint32_t peer;
-	unsigned ups, downs, fails, hellos;
+	unsigned ups, downs, fails, connects;
 	uint64_t next; /* step() */
 	uint64_t sent, got, got_bytes;
 	bool bad;
@@ -26,7 +26,7 @@ TestSuite(transport_simulated, .init = sim_fixture_init, .timeout = 60);
 static int on_event(void *ctx, const struct nic_event *ev)
 {
 	struct over *o = ctx;
-	o->hellos += ev->type == NIC_EVENT_CONNECT;
+	o->connects += ev->type == NIC_EVENT_CONNECT;
 	o->ups += ev->type == NIC_EVENT_UP;
 	o->downs += ev->type == NIC_EVENT_DOWN;
 	o->fails += ev->type == NIC_EVENT_FAILED;
@@ -206,7 +206,7 @@ Test(transport_simulated, undisturbed)
 	down();
 }
 
-/* A hundred million bytes through a network of which a hundredth of everything that can go wrong does. */
+/* A hundred million bytes through a network that disturbs a hundredth of the packets in each way. */
 Test(transport_simulated, a_hundred_megabytes_disturbed)
 {
 	const struct sim_disturbance some = {.loss = SIM_CERTAIN / 200,

@@ -2,7 +2,7 @@
 /**
  * Hand-built packets: every kind in every state of a peer, with the right and with wrong tokens and identities, of
  * past, expected and future numbers. What is sent back, counted, reported and delivered is in the tables; that nothing
- * else is, and that nothing is kept afterwards, is checked for every row.
+ * else is, and that nothing is kept afterwards, is checked for every row. The test's thread.
  */
 #include "transport/rings.h"
 #include "transport_states.h"
@@ -13,7 +13,7 @@
 
 /* ---- connections that are not there ---- */
 
-/* Whoever does not know the token changes nothing, in no state. */
+/* Packets without the right token change nothing, in any state. */
 static const struct expect wrong[] = {
 	[WIRE_MESSAGE] = {.counter = UNKNOWN},
 	[WIRE_ACK] = {.counter = UNKNOWN},
@@ -208,7 +208,7 @@ Test(transport_states, connection_set_up_packets)
 }
 
 /* The same CONNECT once more, in each state in which there is one. */
-Test(transport_states, hello_again)
+Test(transport_states, connect_again)
 {
 	static const struct {
 		enum state state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** When a link sends: time-outs, probes and acknowledgements over a network with a length, by the clock of the test. */
+/** When a link sends: time-outs, probes and acknowledgements over a network with a length, by the clock of the test.
+ * The test's thread. */
 #include "base/limits.h"
 #include "delay_line.h"
 
@@ -214,7 +215,7 @@ static bool lose_one_ack(unsigned from, const struct wire_message *head)
 	return from == 1 && head->kind == WIRE_ACK && lose_n && --lose_n == 0;
 }
 
-/* A gap, and what is there already, are told at once. */
+/* A gap and a duplicate are acknowledged at once. */
 Test(transport_timer, acknowledged_at_once)
 {
 	begin(0, S, 100);
@@ -381,7 +382,7 @@ Test(transport_timer, reordering)
 				overtaken(from, (uint32_t)seq + 3, n);
 				for (unsigned i = 0; i < 12; i++) {
 					cr_assert_eq(fixture_send(from, from ? at_1 : at_0, seq++, 32), 0);
-					fixture_turn(); /* so that each is told of at once */
+					fixture_turn(); /* so that each is acknowledged at once */
 				}
 				cr_assert(line_until_got(!from, seq, S));
 				line_run(MS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Small messages and packets of larger ones that are missing in front of them. */
+/** Small messages and packets of larger ones that are missing in front of them. The test's thread. */
 #include "transport/audit.h"
 #include "transport/peer.h"
 #include "transport/queue.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Larger messages that go up when all of their bytes have come, whatever is missing in front of them. */
+/** Larger messages that go up when all of their bytes have come, whatever is missing in front of them.
+ * The test's thread. */
 #include "transport/assemble.h"
 #include "transport/audit.h"
 #include "transport/queue.h"
@@ -123,7 +124,7 @@ Test(transport_unordered_large, begun)
 		for (unsigned i = 0; i < 3; i++) {
 			unsigned part = orders[k][i];
 			struct expect want = i == 2 ? up : kept;
-			if (part == 0) /* in turn: it need not be told at once, but for what is to be granted */
+			if (part == 0) /* in order: not acknowledged at once, except for a grant */
 				want.sent = 0;
 			next_part(due + part + (part > 0), due, part, WIRE_UNORDERED, want, what);
 			if (part == 0 && i < 2)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Classes: what is taken, what is refused and why, what is found. */
+/* Classes: what is taken, what is refused and why, what is found. The test's thread. */
 #include "base/hash.h"
 #include "memory/buf.h"
 #include "value/classes.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Dictionaries: keys, faults, accessors. */
+/** Dictionaries: keys, faults, accessors. The test's thread. */
 #include "value/dict.h"
 
 #include <criterion/criterion.h>

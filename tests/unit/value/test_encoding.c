@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The encoding of values against its documented bytes. */
+/** The encoding of values against its documented bytes. The test's thread. */
 #include "base/limits.h"
 #include "value/encoding.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Lists, dicts, custom types and views as bytes. */
+/** Lists, dicts, custom types and views as bytes. The test's thread. */
 #include "base/hash.h"
 #include "base/limits.h"
 #include "value_trees.h"
@@ -260,7 +260,7 @@ Test(encoding_trees, a_short_payload_cannot_ask_for_much_memory)
 	static const uint8_t three[] = {0x21, 3, 7, 3, 0, 0, 0};
 	test_arena_init(&arena, true);
 	arena.bytes_max = 0;
-	cr_expect_eq(decode(many, sizeof many, v, &arena), -EBADMSG, "refused before memory is asked for");
+	cr_expect_eq(decode(many, sizeof many, v, &arena), -EBADMSG, "refused before memory is allocated");
 	cr_expect_eq(decode(three, sizeof three, v, &arena), -ENOMEM);
 	arena.bytes_max = 3 * sizeof v[0];
 	cr_expect_eq(decode(three, sizeof three, v, &arena), 0);

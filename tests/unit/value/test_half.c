@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Half-precision floats: conversion and rounding. */
+/** Half-precision floats: conversion and rounding. The test's thread. */
 #include "value/half.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Forms of line payloads against the general encoder and reader. */
+/** Forms of line payloads against the general encoder and reader. The test's thread. */
 #include "value/encoding.h"
 #include "value/line.h"
 
@@ -19,7 +19,7 @@ static uint64_t dice(uint64_t n)
 static uint8_t bytes[4][256];
 static const int64_t stride[1] = {2};
 
-/* Arguments of which most have a form. */
+/* Arguments; most of them have a form. */
 static size_t arguments(struct far_val *v, struct far_tensor *t)
 {
 	size_t n = dice(4) ? 1 : 1 + dice(4);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The registry of functions: names, overloads, plugins. */
+/** The registry of functions: names, overloads, plugins. The test's thread, and threads that it starts. */
 #include "base/hash.h"
 #include "value/plugin.h"
 #include "value/registry.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Signatures: parts, canonical texts, matching. */
+/** Signatures: parts, canonical texts, matching. The test's thread. */
 #include "base/hash.h"
 #include "value/signature.h"
 

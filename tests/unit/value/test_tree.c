@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Trees of values: copies, parts, ends. */
+/** Trees of values: copies, parts, ends. The test's thread. */
 #include "value/encoding.h"
 #include "value/tree.h"
 #include "value/types.h"

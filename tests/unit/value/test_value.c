@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Values: types, counts, texts. */
+/** Values: types, counts, texts. The test's thread. */
 #include <criterion/criterion.h>
 #include <farcall/value.h>
 #include <math.h>

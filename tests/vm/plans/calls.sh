@@ -3,7 +3,7 @@
 # Two workers, each with a network card of its own, which DPDK takes over; the cards are joined. Calls, cables that are
 # pulled, training.
 # usage: calls.sh [--brief|--lost] DRIVER [KEY=VALUE]...    uio_pci_generic or vfio-pci; keys of both ports
-# --brief: only what another card or driver may make different; --lost: only that a pulled cable is told of
+# --brief: only what another card or driver may make different; --lost: only the report of a pulled cable
 . "$VM_TOP/tests/vm/guest.sh"
 brief= lost=
 if [ "$1" = --brief ]; then

@@ -5,7 +5,7 @@
 #        conformance.sh iwarp [WHICH]          by siw, with vm.sh's --siw
 #        conformance.sh cards DRIVER [WHICH]   a card for each worker, 0 to 3, of uio_pci_generic or vfio-pci
 # WHICH: "all", 3 to 5 minutes by RDMA devices and about 10 over cards; or a pattern of Criterion's, '@(A*|B*)/*'. Else those
-# of CI. What each test has come to is in $VM_RUN, so that a run that is ended has told what it did.
+# of CI. The result of each test is written to $VM_RUN at once, so that a run that is ended leaves its results.
 . "$VM_TOP/tests/vm/guest.sh"
 kind=$1
 shift

@@ -8,7 +8,7 @@ modprobe rdma_rxe && rdma link add rxe0 type rxe netdev lo
 ok "soft-RoCE on loopback" $?
 listens() { ss -ltn | grep -q ":$1 "; }
 
-# Two ends of a program: the second is told of the first, which is bounded as it is.
+# Two ends of a program: the second gets the address of the first; both are bounded.
 ends() { # port, program and arguments...
 	port=$1
 	shift

@@ -36,7 +36,7 @@ else
 	info sh -c 'ulimit -l unlimited; exec "$@"' sh $as_user
 	shows "a user with the rights" out "^  dpdk 10.8.0.1:7471"
 fi
-# The text goes to stderr where JSON is asked for.
+# The text goes to stderr with --json.
 FAR_DPDK="$card" bounded "$farcall" info --security none --json --nic "dpdk:$card,ip=10.8.0.1/24"
 shows "the port" err "^  dpdk 10.8.0.1:7471"
 shows "the card" err "^  $card (.*, $driver): ready"
@@ -65,7 +65,7 @@ if [ "$driver" = vfio-pci ]; then
 	group=$(readlink "/sys/bus/pci/devices/$card/iommu_group")
 	exec 9<>"/dev/vfio/${group##*/}" # as a program that knows of no claims
 	info env 9>&-
-	shows "a card that a stranger has" out "another process has it, and a card serves one: one card, or one virtual function"
+	shows "a card that another process has" out "another process has it, and a card serves one: one card, or one virtual function"
 	exec 9>&-
 	info env
 	shows "it has let it go" out "^  dpdk 10.8.0.1:7471"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=sh
-# The kernel asks for the address of a network card that DPDK has, pings it, and routes between two of them. Cards 0 and
+# The kernel resolves the address of a network card that DPDK has, pings it, and routes between two of them. Cards 0 and
 # 1 are DPDK's, 2 and 3 the kernel's, joined with them.
 # usage: neighbours.sh DRIVER
 . "$VM_TOP/tests/vm/guest.sh"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=sh
 # Two machines joined by card 0, which DPDK takes over in both, and by card 1, the kernel's, where the store is: packets of
-# all sizes, a group of two workers, and the other machine's kernel, which asks for the address and pings.
+# all sizes, a group of two workers, and the other machine's kernel, which resolves the address and pings.
 # usage: pair_cards.sh DRIVER [KEY=VALUE]...    keys of both ports
 . "$VM_TOP/tests/vm/guest.sh"
 driver=$1

@@ -10,7 +10,7 @@ bind 0 uio_pci_generic && bind 1 uio_pci_generic
 ok "cards" $?
 # shellcheck disable=SC3045 # dash has it
 ulimit -n 8192
-guard_s=390 # before the workers' own alarm: what their threads do is told
+guard_s=390 # before the workers' own alarm, so that the stacks of their threads are printed
 bounded "$VM_BUILD/tests/nic/nic_conformance" --open --slow 6 --case 'several queues' \
 	--case 'several queues of one port' --driver dpdk --args "$(card 0),ip=10.8.0.1/24" --args "$(card 1),ip=10.8.0.2/24"
 did "several queues, of two ports and of one"

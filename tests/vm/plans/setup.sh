@@ -23,7 +23,7 @@ bounded python3 "$VM_TOP/tests/vm/setup_page.py" "$dir/SETUP.md" "$1" "eth0=$(in
 [ "$rc" -ne 0 ] && has err 'has not printed'
 ok "another page is refused" $?
 if [ "$1" != soft-roce ]; then
-	# The second worker of a card is told of the ways out.
+	# The error of a card's second worker names the remedies.
 	bind 0 "$(if [ "$1" = vfio ]; then echo vfio-pci; else echo uio_pci_generic; fi)" && huge_pages 64
 	hold_card "$(card 0),ip=10.0.0.5/24"
 	FAR_KEY_FILE=/run/group.key bounded farcall info --nic "dpdk:$(card 0),ip=10.0.0.6/24"

@@ -4,8 +4,8 @@
 # usage: verbs.sh contract lo|v4|v6    what every driver promises, by loopback, or a network's IPv4 or IPv6 address;
 #                                      "lo --brief": with fewer repetitions
 #        verbs.sh bulk                 what is exposed to a peer is read by it, and by nobody else
-#        verbs.sh workers [groups]     groups of workers; without "groups" also programs, and what bad configurations and
-#                                      missing rights are told
+#        verbs.sh workers [groups]     groups of workers; without "groups" also programs, and the errors of bad
+#                                      configurations and missing rights
 #        verbs.sh removed              the interface goes down and up, and the device is removed, while calls run, with the
 #                                      kernel's nodes and with others
 # shellcheck disable=SC2086,SC2317 # words of $as_user; functions that within calls
@@ -13,7 +13,7 @@
 unset FAR_MODULE_DIR
 farcall=$VM_BUILD/farcall
 info() { bounded "$farcall" info --security none; }
-tells() { info && has out "$1"; }
+shows_line() { info && has out "$1"; }
 
 if [ "$*" = workers ]; then
 	info
@@ -50,7 +50,7 @@ together() { # name, how many, program...
 
 workers() {
 	add rxe0 dummy0
-	within 60 tells 'rxe0 port 1 gid [0-9]*: fd00:9::1 '
+	within 60 shows_line 'rxe0 port 1 gid [0-9]*: fd00:9::1 '
 	shows "info: the device" out 'verbs  *rxe0: up to [0-9]* queue pairs'
 	shows "info: its port" out 'rxe0 port 1: Ethernet, active, MTU 1024'
 	shows "info: its IPv4 address" out 'rxe0 port 1 gid [0-9]*: 10.9.0.1 (RoCE v2, dummy0)'
@@ -103,11 +103,11 @@ workers() {
 	shows "a wrong argument" out 'rx_slots=1: receive buffers of a queue, 64 to 16384'
 	# The device hears of its interface a little later.
 	ip link set dummy0 down
-	within 60 tells 'verbs .*rxe0 port 1 is .*ip link set its interface up'
+	within 60 shows_line 'verbs .*rxe0 port 1 is .*ip link set its interface up'
 	ok "the port is down" $?
 	ip link set dummy0 up
 	ip addr flush dev dummy0
-	within 60 tells 'rxe0 port 1 has no GID of RoCE v2 with an address: .*ip addr add'
+	within 60 shows_line 'rxe0 port 1 has no GID of RoCE v2 with an address: .*ip addr add'
 	ok "no address" $?
 }
 
@@ -195,8 +195,8 @@ bulk_workers() {
 	test "$(cat "$dir/out" "$dir/err" | grep -c 'read_bytes=[1-9]')" -eq 2
 	ok "both have read where the other had it" $?
 	export FAR_SECURITY=none
-	FAR_NIC=verbs:rxe0,bulk=16384 together "registered memory, sent from where it lies" 2 "$VM_BUILD/tests/nic/lent"
-	FAR_NIC=verbs:rxe0,bulk=16384 together "read into its place, copied by nobody" 2 "$VM_BUILD/tests/nic/lent" --read
+	FAR_NIC=verbs:rxe0,bulk=16384 together "registered memory, sent from where it lies" 2 "$VM_BUILD/tests/nic/zero_copy"
+	FAR_NIC=verbs:rxe0,bulk=16384 together "read into its place, copied by nobody" 2 "$VM_BUILD/tests/nic/zero_copy" --read
 	log "$(cat "$dir/out" "$dir/err" | grep -o 'of [0-9]* bytes .*' | tail -n 1)"
 	unset FAR_SECURITY
 }
@@ -217,8 +217,8 @@ contract)
 		add rxe0 dummy0
 		# What an address family may break: sizes, who sends to whom, the set-up.
 		set -- --brief
-		for case in sizes bursts 'several places to one address' 'strangers and self' 'several queues' wake \
-			'address in words' reach 'connect to nonsense' 'somebody has gone' hello refused down 'two processes'; do
+		for case in sizes bursts 'several handles of one address' 'unexpected peers and self' 'several queues' wake \
+			'address in words' reach 'connect to nonsense' 'somebody has gone' connect refused down 'two processes'; do
 			set -- "$@" --case "$case"
 		done
 		contract --open --args rxe0,gid=2 "$@"

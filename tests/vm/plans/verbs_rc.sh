@@ -2,7 +2,7 @@
 # shellcheck shell=sh
 # The verbs driver's connections: on siw, the kernel's iWARP over TCP, and on soft-RoCE with rc=1.
 # usage: verbs_rc.sh contract          what every driver promises, on siw
-#        verbs_rc.sh workers siw|rxe   groups of workers, caches that are too small, and what is told of errors
+#        verbs_rc.sh workers siw|rxe   groups of workers, caches that are too small, and reports of errors
 # shellcheck disable=SC2317 # functions that within calls
 . "$VM_TOP/tests/vm/guest.sh"
 unset FAR_MODULE_DIR
@@ -67,7 +67,7 @@ errors() {
 	export FAR_NIC="verbs:$device$keys"
 	if [ "$kind" = siw ]; then
 		FAR_NIC="verbs:$device,rc=0" info
-		shows "datagrams are asked for" out 'is iWARP, which has no datagrams: leave rc=0 out'
+		shows "datagrams are selected" out 'is iWARP, which has no datagrams: leave rc=0 out'
 		bounded prlimit --memlock=65536 "$farcall" info --security none
 		shows "little memory may be locked" out 'locking [0-9]* KiB of the [0-9]* .*RLIMIT_MEMLOCK is 64 KiB: raise it'
 	else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Command lines as tables: sizes, durations, lists, mistakes. */
+/** Command lines as tables: sizes, durations, lists, mistakes. The test's thread. */
 #include "apps/cli/options.h"
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls of functions of libfarcall-ops by name, without an engine, and what they must answer. */
+/** Calls of functions of libfarcall-ops by name, without an engine, and what they must answer. The test's thread. */
 #ifndef LIBOPS_BY_NAME_H
 #define LIBOPS_BY_NAME_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** An operator of libfarcall-ops with its derivative, and the check of the one against central differences of the
- * other. */
+ * other. The test's thread. */
 #ifndef LIBOPS_PROBLEM_H
 #define LIBOPS_PROBLEM_H
 
@@ -34,7 +34,7 @@ struct problem {
 	void (*backward)(struct problem *p);
 };
 
-static inline bool asks(const struct far_tensor *out)
+static inline bool is_shape_query(const struct far_tensor *out)
 {
 	return out->dtype == FAR_DTYPE_NONE;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tensors of the tests of libfarcall-ops: random, dense or views, in memory of exactly their size. */
+/** Tensors of the tests of libfarcall-ops: random, dense or views, in memory of exactly their size.
+ * The test's thread. */
 #ifndef FAR_TESTS_LIBOPS_TENSORS_H
 #define FAR_TESTS_LIBOPS_TENSORS_H
 
@@ -246,7 +247,7 @@ __attribute__((unused)) static void work_end(struct far_op_work *work)
 	free(work->data);
 }
 
-/* Likewise with a workspace `work` of the size asked for; only the question if `question`. */
+/* Likewise with a workspace `work` of the requested size; only the request for it if `question`. */
 #define WITH_WORK(question, call)                                                                                      \
 	do {                                                                                                           \
 		struct far_op_work work = {0};                                                                         \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Derivatives of element-wise operators, reductions and losses against central differences, in f64, over random and
- * odd shapes. */
+ * odd shapes. The test's thread. */
 #include "problem.h"
 
 TestSuite(backward, .init = problems_begin, .fini = tensors_free);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Derivatives of products, cells, embeddings and changes of shape against central differences, in f64. */
+/** Derivatives of products, cells, embeddings and changes of shape against central differences, in f64.
+ * The test's thread. */
 #include "problem.h"
 
 TestSuite(backward_layers, .init = problems_begin, .fini = tensors_free);
@@ -8,12 +9,12 @@ TestSuite(backward_layers, .init = problems_begin, .fini = tensors_free);
 
 static void matmul_forward(struct problem *p)
 {
-	WITH_WORK(asks(&p->out[0]), far_op_matmul(&p->in[0], &p->in[1], &p->out[0], &work, &err));
+	WITH_WORK(is_shape_query(&p->out[0]), far_op_matmul(&p->in[0], &p->in[1], &p->out[0], &work, &err));
 }
 
 static void matmul_derive(struct problem *p)
 {
-	WITH_WORK(asks(&p->din[0]),
+	WITH_WORK(is_shape_query(&p->din[0]),
 		  far_op_matmul_backward(&p->grad[0], &p->in[0], &p->in[1], &p->din[0], &p->din[1], &work, &err));
 }
 
@@ -45,14 +46,15 @@ Test(backward_layers, matmul)
 
 static void linear_forward(struct problem *p)
 {
-	WITH_WORK(asks(&p->out[0]),
+	WITH_WORK(is_shape_query(&p->out[0]),
 		  far_op_linear(&p->in[0], &p->in[1], p->bias ? &p->in[2] : NULL, &p->out[0], &work, &err));
 }
 
 static void linear_derive(struct problem *p)
 {
-	WITH_WORK(asks(&p->din[0]), far_op_linear_backward(&p->grad[0], &p->in[0], &p->in[1], &p->din[0], &p->din[1],
-							   p->bias ? &p->din[2] : NULL, &work, &err));
+	WITH_WORK(is_shape_query(&p->din[0]),
+		  far_op_linear_backward(&p->grad[0], &p->in[0], &p->in[1], &p->din[0], &p->din[1],
+					 p->bias ? &p->din[2] : NULL, &work, &err));
 }
 
 Test(backward_layers, linear)
@@ -73,13 +75,15 @@ Test(backward_layers, linear)
 static void conv2d_forward(struct problem *p)
 {
 	const struct far_tensor *bias = p->bias ? &p->in[2] : NULL;
-	WITH_WORK(asks(&p->out[0]), far_op_conv2d(&p->in[0], &p->in[1], bias, &p->conv, &p->out[0], &work, &err));
+	WITH_WORK(is_shape_query(&p->out[0]),
+		  far_op_conv2d(&p->in[0], &p->in[1], bias, &p->conv, &p->out[0], &work, &err));
 }
 
 static void conv2d_derive(struct problem *p)
 {
-	WITH_WORK(asks(&p->din[0]), far_op_conv2d_backward(&p->grad[0], &p->in[0], &p->in[1], &p->conv, &p->din[0],
-							   &p->din[1], p->bias ? &p->din[2] : NULL, &work, &err));
+	WITH_WORK(is_shape_query(&p->din[0]),
+		  far_op_conv2d_backward(&p->grad[0], &p->in[0], &p->in[1], &p->conv, &p->din[0], &p->din[1],
+					 p->bias ? &p->din[2] : NULL, &work, &err));
 }
 
 Test(backward_layers, conv2d)
@@ -132,15 +136,15 @@ static struct far_op_cell_gradients gradients_of(struct problem *p, unsigned fir
 static void lstm_forward(struct problem *p)
 {
 	struct far_op_cell cell = cell_of(p, 3);
-	WITH_WORK(asks(&p->out[0]), far_op_lstm_cell(&p->in[0], &p->in[1], &p->in[2], &cell, &p->out[0], &p->out[1],
-						     &p->out[2], &work, &err));
+	WITH_WORK(is_shape_query(&p->out[0]), far_op_lstm_cell(&p->in[0], &p->in[1], &p->in[2], &cell, &p->out[0],
+							       &p->out[1], &p->out[2], &work, &err));
 }
 
 static void lstm_derive(struct problem *p)
 {
 	struct far_op_cell cell = cell_of(p, 3);
 	struct far_op_cell_gradients g = gradients_of(p, 3);
-	WITH_WORK(asks(&p->din[0]),
+	WITH_WORK(is_shape_query(&p->din[0]),
 		  far_op_lstm_cell_backward(p->no_grad[0] ? NULL : &p->grad[0], p->no_grad[1] ? NULL : &p->grad[1],
 					    &p->in[0], &p->in[1], &p->in[2], &cell, &p->out[1], &p->out[2], &g, &work,
 					    &err));
@@ -149,14 +153,15 @@ static void lstm_derive(struct problem *p)
 static void gru_forward(struct problem *p)
 {
 	struct far_op_cell cell = cell_of(p, 2);
-	WITH_WORK(asks(&p->out[0]), far_op_gru_cell(&p->in[0], &p->in[1], &cell, &p->out[0], &p->out[1], &work, &err));
+	WITH_WORK(is_shape_query(&p->out[0]),
+		  far_op_gru_cell(&p->in[0], &p->in[1], &cell, &p->out[0], &p->out[1], &work, &err));
 }
 
 static void gru_derive(struct problem *p)
 {
 	struct far_op_cell cell = cell_of(p, 2);
 	struct far_op_cell_gradients g = gradients_of(p, 2);
-	WITH_WORK(asks(&p->din[0]),
+	WITH_WORK(is_shape_query(&p->din[0]),
 		  far_op_gru_cell_backward(&p->grad[0], &p->in[0], &p->in[1], &cell, &p->out[1], &g, &work, &err));
 }
 
@@ -197,7 +202,7 @@ static void embedding_forward(struct problem *p)
 
 static void embedding_derive(struct problem *p)
 {
-	WITH_WORK(asks(&p->din[0]),
+	WITH_WORK(is_shape_query(&p->din[0]),
 		  far_op_embedding_backward(&p->grad[0], &p->in[0], &p->extra, &p->din[0], &work, &err));
 }
 

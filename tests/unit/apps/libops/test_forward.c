@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Results of libfarcall-ops against naive loops in f64, for each dtype, over views and broadcasts. */
+/** Results of libfarcall-ops against naive loops in f64, for each dtype, over views and broadcasts.
+ * The test's thread. */
 #include "tensors.h"
 
 static void begin(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Products, cells and embeddings of libfarcall-ops against the plainest loops there are. */
+/** Products, cells and embeddings of libfarcall-ops against the plainest loops there are. The test's thread. */
 #include "tensors.h"
 
 static void begin(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The functions of far:: on tensors, called by their handlers. */
+/** The functions of far:: on tensors, called by their handlers. The test's thread. */
 #include "by_name.h"
 #include "value/half.h"
 #include "value/signature.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions of libfarcall-ops by name, one operator each: what they return, and what they refuse. */
+/** Functions of libfarcall-ops by name, one operator each: what they return, and what they refuse.
+ * The test's thread. */
 #include "by_name.h"
 
 #include <math.h>

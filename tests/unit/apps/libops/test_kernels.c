@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Kernels: the same bits on every instruction set, errors of the functions, conversions of half types. */
+/** Kernels: the same bits on every instruction set, errors of the functions, conversions of half types.
+ * The test's thread. */
 #include "dispatch.h"
 #include "tensors.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Matrix products: the loops of every instruction set and OpenBLAS against a naive product. */
+/** Matrix products: the loops of every instruction set and OpenBLAS against a naive product. The test's thread. */
 #include "dispatch.h"
 #include "tensors.h"
 #include "work.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Random numbers: Philox against its published vectors, and the numbers made of it. */
+/** Random numbers: Philox against its published vectors, and the numbers made of it. The test's thread. */
 #include "tensors.h"
 
 TestSuite(random_numbers, .fini = tensors_free);

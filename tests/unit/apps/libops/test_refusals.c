@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What libfarcall-ops refuses: with which status and text, and that outputs stay as they were. */
+/** What libfarcall-ops refuses: with which status and text, and that outputs stay as they were. The test's thread. */
 #include "tensors.h"
 
 TestSuite(refusals, .fini = tensors_free);

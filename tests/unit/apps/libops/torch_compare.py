@@ -64,7 +64,7 @@ def view(t):
 
 
 def call(name, *args, work=False):
-    """Calls an operator; tensors are passed by reference, and the workspace is what it asks for."""
+    """Calls an operator; tensors are passed by reference, and the workspace has the size that it needs."""
     err = Err()
     views = [view(a) if isinstance(a, torch.Tensor) else a for a in args]
     passed = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else a for a in views]

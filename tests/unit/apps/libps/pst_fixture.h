@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** An allocator that counts, and fails when it is told to; a generator of numbers. */
+/** An allocator that counts, and fails on request; a generator of numbers. The test's thread. */
 #ifndef PST_FIXTURE_H
 #define PST_FIXTURE_H
 

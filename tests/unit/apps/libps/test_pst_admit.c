@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Keys are admitted to a table at their n-th push. */
+/** Keys are admitted to a table at their n-th push. The test's thread. */
 #include "apps/libps/pst_admit.h"
 #include "apps/libps/pst_hash.h"
 #include "pst_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The index of a table: lookups, growth, the bound of each insert. */
+/** The index of a table: lookups, growth, the bound of each insert. The test's thread. */
 #include "apps/libps/pst_index.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

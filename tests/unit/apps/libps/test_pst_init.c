@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Initial values of rows depend on seed, key and element. */
+/** Initial values of rows depend on seed, key and element. The test's thread. */
 #include "apps/libps/pst_init.h"
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The inner loops of every instruction set of this processor against plain scalar code. */
+/* The inner loops of every instruction set of this processor against plain scalar code. The test's thread. */
 #include "apps/libps/pst_kernels.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The allocator of blocks of cache lines. */
+/** The allocator of blocks of cache lines. The test's thread. */
 #include "apps/libps/pst_lines.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

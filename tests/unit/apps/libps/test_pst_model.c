@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tables against a plain model: every operation at random, every result and every row compared. */
+/* Tables against a plain model: every operation at random, every result and every row compared. The test's thread. */
 #include "apps/libps/pst_table.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pulls from a table: types on the wire, missing keys, dense tables, bags. */
+/** Pulls from a table: types on the wire, missing keys, dense tables, bags. The test's thread. */
 #include "apps/libps/pst_table.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Arrays that grow by slabs and never move. */
+/** Arrays that grow by slabs and never move. The test's thread. */
 #include "apps/libps/pst_slabs.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tables: schemas, and allocations that fail. */
+/** Tables: schemas, and allocations that fail. The test's thread. */
 #include "apps/libps/pst_table.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>
@@ -403,7 +403,7 @@ Test(pst_table, lfu_forgets_what_is_silent_for_long)
 	pst_table_free(t);
 }
 
-Test(pst_table, a_row_lives_as_long_as_its_ttl_after_its_last_push)
+Test(pst_table, a_row_stays_as_long_as_its_ttl_after_its_last_push)
 {
 	struct pst_schema s = sparse(2, PST_RULE_SGD);
 	s.ttl_ms = 1000;

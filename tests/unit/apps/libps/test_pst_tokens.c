@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Tokens of requests count once within a window. */
+/** Tokens of requests count once within a window. The test's thread. */
 #include "apps/libps/pst_tokens.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The allocator of values: waste and reuse. */
+/** The allocator of values: waste and reuse. The test's thread. */
 #include "apps/libps/pst_values.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pushes to a table, scans, assignments. */
+/** Pushes to a table, scans, assignments. The test's thread. */
 #include "apps/libps/pst_table.h"
 #include "pst_fixture.h"
 #include <criterion/criterion.h>

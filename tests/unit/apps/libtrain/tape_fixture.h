@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Leaves of two elements, their gradients, and local passes. */
+/** Leaves of two elements, their gradients, and local passes. The test's thread. */
 #ifndef FAR_TESTS_TAPE_FIXTURE_H
 #define FAR_TESTS_TAPE_FIXTURE_H
 

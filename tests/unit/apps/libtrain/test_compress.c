@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Compressed gradients as they come from other workers: what is one, and what is refused. */
+/** Compressed gradients as they come from other workers: what is one, and what is refused. The test's thread. */
 #include "compress.h"
 #include "train_fixture.h"
 

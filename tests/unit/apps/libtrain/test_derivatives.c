@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The derivative of every operator on the tape against central differences in f64. */
+/** The derivative of every operator on the tape against central differences in f64. The test's thread. */
 #include "train_fixture.h"
 
 #define LEAVES_MAX   8

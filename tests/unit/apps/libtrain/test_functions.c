@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Functions of the application, and hooks. */
+/** Functions of the application, and hooks. The test's thread. */
 #include "tape_fixture.h"
 
 /* ---- functions ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A training step whose shapes occurred before allocates nothing: malloc and its relatives are counted. With
- * OpenBLAS's oldest kernels: those for AVX-512 allocate memory of their own in each small product. */
+ * OpenBLAS's oldest kernels: those for AVX-512 allocate memory of their own in each small product.
+ * The test's thread. */
 #include "train_fixture.h"
 
 #include <farcall/module.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Modules: results and derivatives, names, initial values, training and use. */
+/** Modules: results and derivatives, names, initial values, training and use. The test's thread. */
 #define BEGIN begin
 #include "train_fixture.h"
 

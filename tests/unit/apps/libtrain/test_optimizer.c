@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Optimizers against rules written down here once more, element by element in f64. */
+/** Optimizers against rules written down here once more, element by element in f64. The test's thread. */
 #include "train_fixture.h"
 
 #include <farcall/optim.h>

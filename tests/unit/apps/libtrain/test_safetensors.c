@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The state of modules in safetensors files: what is written, read back, and refused. */
+/** The state of modules in safetensors files: what is written, read back, and refused. The test's thread. */
 #define BEGIN begin
 #define END   end
 #include "train_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Variables and tapes: what requires a gradient, errors, references, pools. */
+/** Variables and tapes: what requires a gradient, errors, references, pools. The test's thread. */
 #include "tape_fixture.h"
 
 /* ---- what requires a gradient ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A pool and a tape for each test, and variables with random elements. */
+/** A pool and a tape for each test, and variables with random elements. The test's thread. */
 #ifndef FAR_TESTS_TRAIN_FIXTURE_H
 #define FAR_TESTS_TRAIN_FIXTURE_H
 

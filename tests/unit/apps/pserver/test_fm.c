@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The margin of the factorisation machine and its gradient, against sums over pairs and differences. The test's
+ * thread. */
 #include "apps/pserver/fm.h"
 #include "apps/pserver/planted.h"
 #include <criterion/criterion.h>

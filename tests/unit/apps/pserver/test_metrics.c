@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** AUC and loss of predictions. */
+/** AUC and loss of predictions. The test's thread. */
 #include "apps/pserver/metrics.h"
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/** The output of the perceptron and its gradient, against differences. The test's thread. */
 #include "apps/pserver/mlp.h"
 #include <criterion/criterion.h>
 

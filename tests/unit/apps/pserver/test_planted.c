@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Data that are made from a planted model. */
+/** Data that are made from a planted model. The test's thread. */
 #include "apps/pserver/metrics.h"
 #include "apps/pserver/planted.h"
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** SGD and Adagrad on the rows of a table. */
+/** SGD and Adagrad on the rows of a table. The test's thread. */
 #include "apps/pserver/ps_optimizer.h"
 #include <criterion/criterion.h>
 #include <math.h>

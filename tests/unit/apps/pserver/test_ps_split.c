@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Keys are divided among servers. */
+/** Keys are divided among servers. The test's thread. */
 #include "apps/pserver/ps_split.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>

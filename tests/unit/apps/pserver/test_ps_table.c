@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The table of a server: rows keep their addresses while it grows. */
+/** The table of a server: rows keep their addresses while it grows. The test's thread. */
 #include "apps/pserver/ps_table.h"
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Files of rows: libsvm, Criteo, CSV, and their mistakes. */
+/** Files of rows: libsvm, Criteo, CSV, and their mistakes. The test's thread. */
 #include "apps/pserver/rows.h"
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The checkers: each accepts what is right, and refuses the history that is wrong in the one thing it looks at. */
+/** The checkers: each accepts what is right, and refuses the history that is wrong in the one thing it looks at.
+ * The test's thread. */
 #include "sim/check.h"
 
 #include <criterion/criterion.h>
@@ -431,7 +432,7 @@ Test(sim_check, only_what_is_asked_for)
 {
 	h.resends = 4;
 	checks.check = 1u << CHECK_ONCE;
-	fine("nobody asked about resends");
+	fine("resends are not checked");
 }
 
 /* ---- late ---- */

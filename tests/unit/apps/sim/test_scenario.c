@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Scenario files: what is taken, and that errors are reported with file, line and remedy. */
+/** Scenario files: what is taken, and that errors are reported with file, line and remedy. The test's thread. */
 #include "sim/scenario.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. */
+/** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/packet.h"
@@ -324,7 +324,7 @@ Test(fanout, a_failure_before_the_function_ran_calls_the_second_at_once)
 	error_from(NIC_PEER, &calls[0], FAR_RESOURCE, FAR_EXECUTED_NO);
 	second = sent(NIC_OTHER);
 	cr_assert_eq(results[0].status, FAR_PENDING);
-	/* The function's own error is an answer: nobody else is asked. */
+	/* The function's own error is an answer: no other target is called. */
 	error_from(NIC_OTHER, &calls[1], FAR_REMOTE, FAR_EXECUTED_YES);
 	expect_nothing();
 	cr_assert_eq(results[1].status, FAR_REMOTE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages that fail or are late on purpose: "Set F, receive X. Expect Y." */
+/* Messages that fail or are late on purpose: "Set F, receive X. Expect Y.". The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/packet.h"
@@ -291,7 +291,7 @@ Test(fault, answer_with_references_fails)
 }
 
 /* Making a value while answers fail. Expect the error, and the value there for who names it. */
-Test(fault, made_and_not_told)
+Test(fault, made_but_the_answer_failed)
 {
 	set(FAR_FAULT_REPLY, 1, 0, 1);
 	make(1, PEER, 7, 8, OUR_INCARNATION);
@@ -379,7 +379,7 @@ Test(fault, deleted_behind_the_request)
 	}
 }
 
-/* As long as it is held the owner keeps the failure, for whoever has heard of it. */
+/* The owner keeps the failure as long as the reference is held, for all workers that have it. */
 Test(fault, deleted_when_given_back)
 {
 	union packet_head h;

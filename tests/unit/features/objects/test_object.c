@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The owner of objects: "Receive X in state S. Expect Y." */
+/* The owner of objects: "Receive X in state S. Expect Y.". The test's thread. */
 #include "base/hash.h"
 #include "core/fiber.h"
 #include "core/fiber_pool.h"
@@ -222,7 +222,7 @@ Test(object, calls_wait_for_it)
 	expect_empty();
 }
 
-/* Its constructor fails. Expect the error told to those that wait and to those that come. */
+/* The constructor fails. Expect the error for calls that wait and for later ones. */
 Test(object, never_made)
 {
 	uint8_t args[8];
@@ -255,7 +255,7 @@ Test(object, made_too_late)
 }
 
 /* Its last fork is deleted while a method is deferred, of both forms. Expect it to live until the answer. */
-Test(object, lives_while_deferred)
+Test(object, stays_while_deferred)
 {
 	const uint8_t none[] = {0};
 	for (unsigned i = 0; i < 2; i++) {
@@ -278,7 +278,7 @@ Test(object, lives_while_deferred)
 }
 
 /* The same while a fiber is parked in one; and cancelled there. */
-Test(object, lives_while_parked)
+Test(object, stays_while_parked)
 {
 	const uint8_t none[] = {0};
 	union packet_head h;
@@ -435,7 +435,7 @@ Test(object, requests_that_cannot_be)
 }
 
 /* What it is, before it is there and after; and a fetch of what stays. */
-Test(object, type_asked)
+Test(object, type_requested)
 {
 	const uint8_t none[] = {0};
 	struct rref_fetch f = {OUR_INCARNATION, ID(PEER, 7)};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The field with the spans of a served request: as written, cut, and with other bytes. */
+/** The field with the spans of a served request: as written, cut, and with other bytes. The test's thread. */
 #include "features/profile/profile.h"
 
 #include <criterion/criterion.h>

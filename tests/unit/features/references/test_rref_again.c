@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Control messages about references that fail or are late: sent again, when it is their time. "Set F, receive X. Expect
- * Y." */
+ * Y.". The test's thread. */
 #include "core/packet.h"
 #include "features/faults/fault.h"
 #include "rref_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests and results with references: "Receive X in state S. Expect Y." */
+/* Requests and results with references: "Receive X in state S. Expect Y.". The test's thread. */
 #include "core/packet.h"
 #include "rref_fixture.h"
 
@@ -54,7 +54,7 @@ Test(rref_calls, owner_says_no)
 	expect_empty();
 }
 
-/* The owner says less than it was asked, or nonsense. Expect PROTOCOL. */
+/* The owner answers fewer entries than were sent, or nonsense. Expect PROTOCOL. */
 Test(rref_calls, owner_says_nonsense)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
@@ -103,7 +103,7 @@ Test(rref_calls, cancelled_while_it_waits)
 	expect_empty();
 }
 
-/* Whoever sent it is lost while it waits. Expect nothing run, and the fork given back. */
+/* The sender is lost while the call waits. Expect nothing run, and the fork released. */
 Test(rref_calls, caller_lost_while_it_waits)
 {
 	struct rref_wire w = wire(OTHER, 7, 8);
@@ -238,7 +238,7 @@ Test(rref_calls, words_outlive_silence)
 	mail_silent(OTHER, NIC_OTHER);
 	advance(FAR_MS);
 	passes(2);
-	expect_nothing(); /* a session was asked for: mail_out */
+	expect_nothing(); /* a session was requested: mail_out */
 	mail(MAIL_PEER_UP, OTHER, NIC_OTHER);
 	expect_control(NIC_OTHER, RREF_FORK, w.fork, FAR_OK);
 	expect_control(NIC_PEER, RREF_ACCEPT, w.fork, FAR_OK);
@@ -246,7 +246,7 @@ Test(rref_calls, words_outlive_silence)
 	expect_empty();
 }
 
-/* The sender of a result asks what became of it, after its session has ended. Expect BUSY as long as the owner has not
+/* The sender of a result sends RECALL, after its session has ended. Expect BUSY as long as the owner has not
  * answered, of names before the one in question only; then OK. */
 Test(rref_calls, recalled_while_the_owner_is_asked)
 {

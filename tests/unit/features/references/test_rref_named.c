@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests with NAMED, to the owner: "Receive X in state S. Expect Y." */
+/* Requests with NAMED, to the owner: "Receive X in state S. Expect Y.". The test's thread. */
 #include "base/hash.h"
 #include "core/call.h"
 #include "core/packet.h"
@@ -117,7 +117,7 @@ static void let_go(uint32_t number, uint64_t id)
 	expect_status(NIC_PEER, number, FAR_OK);
 }
 
-/* A name of which the session does not say the rest has no short form. */
+/* A name whose other fields differ from those of the session has no short form. */
 Test(rref_named, short_forms)
 {
 	struct rref_named named;
@@ -132,7 +132,7 @@ Test(rref_named, short_forms)
 }
 
 /* Send one to another incarnation of the callee than its reference says. Expect a refusal, and nothing sent. */
-Test(rref_named, another_life)
+Test(rref_named, another_incarnation)
 {
 	struct result r = {0};
 	struct rref_user of_before = {.rref.base.owner = INCARNATION_OF(PEER) - 1};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The owner of references: "Receive X in state S. Expect Y." */
+/* The owner of references: "Receive X in state S. Expect Y.". The test's thread. */
 #include "core/packet.h"
 #include "core/session.h"
 #include "rref_fixture.h"
@@ -61,7 +61,7 @@ Test(rref_serve, every_order)
 	}
 }
 
-/* Receive a fetch for what nobody has asked for, whose time passes. Expect CANCELLED, and the record gone. */
+/* Receive a fetch of a value without a request to make it, whose time passes. Expect CANCELLED, and the record gone. */
 Test(rref_serve, fetch_of_nothing)
 {
 	struct rref_fetch f = {OUR_INCARNATION, ID(PEER, 7)};
@@ -95,7 +95,7 @@ Test(rref_serve, deletes_of_others)
 }
 
 /* Receive control messages and requests about another incarnation, another shard, another's name. Expect refusals. */
-Test(rref_serve, strangers)
+Test(rref_serve, unknown_workers)
 {
 	struct rref_id id = ID(PEER, 7), elsewhere = rref_name(INCARNATION_OF(PEER), 0, 3, 7);
 	control(NIC_PEER, 1, RREF_FORK, 0, OUR_INCARNATION ^ 1, id, ID(PEER, 8));
@@ -208,7 +208,7 @@ Test(rref_serve, making_failed_too_late)
 	expect_empty();
 }
 
-/* Whoever was to have it made is lost. Expect PEER_LOST to the fetch, and its forks gone. */
+/* The worker that was to request the value is lost. Expect PEER_LOST for the fetch, and its forks gone. */
 Test(rref_serve, maker_lost)
 {
 	fetch(NIC_OTHER, 1, PEER, 7);
@@ -221,7 +221,7 @@ Test(rref_serve, maker_lost)
 	union packet_head h;
 	sent_to(NIC_OTHER, &h, PACKET_ERROR);
 	cr_assert_eq(h.error.status, FAR_PEER_LOST);
-	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value lives on for the other");
+	cr_assert_eq(shard->rrefs->forks.n, 1u, "the value stays for the other");
 	fetch(NIC_OTHER, 4, PEER, 9);
 	expect_seven(NIC_OTHER, 4);
 	control(NIC_OTHER, 5, RREF_DELETE, 0, OUR_INCARNATION, ID(PEER, 9), ID(PEER, 11));
@@ -229,7 +229,7 @@ Test(rref_serve, maker_lost)
 	expect_empty();
 }
 
-/* It was lost before. Expect PEER_LOST at once, a value that is there told all the same. */
+/* It was lost before. Expect PEER_LOST at once, but the value if it is there. */
 Test(rref_serve, maker_lost_before)
 {
 	make(1, PEER, 9, 10, OUR_INCARNATION);
@@ -253,9 +253,9 @@ Test(rref_serve, maker_lost_before)
 	expect_empty();
 }
 
-/* An incarnation of a worker is lost while another worker asks for a value that the next incarnation is to have made.
+/* An incarnation of a worker is lost while another worker fetches a value that the next incarnation is to have made.
  * Expect the fetch to wait for that. */
-Test(rref_serve, maker_lives_again)
+Test(rref_serve, maker_restarts)
 {
 	struct rref_fetch f = {OUR_INCARNATION, rref_name(rref_incarnation(PEER, 6), 0, 0, 7)};
 	from(NIC_OTHER, RREF_FETCH, 1, &f, sizeof f);
@@ -291,7 +291,7 @@ Test(rref_serve, forks_outlive_silence)
 	cr_assert_eq(shard->rrefs->forks.n, 1u);
 	fetch(NIC_OTHER, 2, PEER, 7);
 	expect_seven(NIC_OTHER, 2);
-	fetch(NIC_OTHER, 3, PEER, 9); /* which its maker may still ask for */
+	fetch(NIC_OTHER, 3, PEER, 9); /* whose maker may still request it */
 	expect_nothing();
 	mail(MAIL_PEER_UP, PEER, NIC_PEER);
 	make(4, PEER, 9, 10, OUR_INCARNATION);
@@ -462,7 +462,7 @@ Test(rref_serve, names_wrap)
 	expect_empty();
 }
 
-/* Results left with references, and their session ended. Expect the receiver asked about them: those are kept while it
+/* Results left with references, and their session ended. Expect RECALL to the receiver: those are kept while it
  * says BUSY, given back when it says OK, and one that was sent later stays. */
 Test(rref_serve, results_are_recalled)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The table of references, against a list. */
+/** The table of references, against a list. The test's thread. */
 #include "features/references/rref.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages that the receiver copies from the sender's memory: both ends, their memory in this process, packet by
- * packet; peers that lie, and ends in every phase. */
+ * packet; peers that lie, and ends in every phase. The test's thread. */
 #include "base/rref.h"
 #include "core/call_cancel.h"
 #include "core/packet.h"
@@ -582,7 +582,7 @@ Test(rendezvous_pull, short_ones_first_and_none_starves)
 Test(rendezvous_pull, a_driver_without_it)
 {
 	struct offered o = offered(PACKET_REQUEST, 0, 1, FAR_PULL_BYTES_MIN);
-	fake_queue_lends(queue);
+	fake_queue_takes_zero_copy(queue);
 	offer_request(&o);
 	passes(1);
 	expect_grant(0, 1, FAR_PULL_BYTES_MIN);

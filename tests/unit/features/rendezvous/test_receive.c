@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages in fragments, received packet by packet, from peers that keep the rules and from others. */
+/** Messages in fragments, received packet by packet, from peers that keep the rules and from others.
+ * The test's thread. */
 #include "core/packet.h"
 #include "core/session.h"
 #include "rendezvous_fixture.h"

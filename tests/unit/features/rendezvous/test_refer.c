@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages that are read in the sender's memory: both ends, packet by packet; who holds each byte until when; peers
- * that lie; ends in every phase. */
+ * that lie; ends in every phase. The test's thread. */
 #include "core/call_cancel.h"
 #include "core/packet.h"
 #include "core/request.h"
@@ -46,7 +46,7 @@ static void teardown_refer(void)
 {
 	struct rendezvous_peer *p = shard->sessions[PEER].rendezvous;
 	session_close_all(shard);
-	cr_assert(!p || (!p->lent && !p->lent_n && !p->views_n));
+	cr_assert(!p || (!p->referred && !p->referred_n && !p->views_n));
 	cr_assert_eq(queue->maps_n, 0u, "a mapping is held");
 	teardown();
 }
@@ -283,7 +283,7 @@ Test(rendezvous_refer, a_receiver_that_keeps_all)
 	put_end(&first, PACKET_PULLED, FAR_REFERRED_MAX);
 	passes(1);
 	cr_assert_eq(released, 1);
-	cr_assert_eq(shard->sessions[PEER].rendezvous->lent_n, (unsigned)FAR_REFERRED_MAX - 1);
+	cr_assert_eq(shard->sessions[PEER].rendezvous->referred_n, (unsigned)FAR_REFERRED_MAX - 1);
 }
 
 /* ---- receiving ---- */

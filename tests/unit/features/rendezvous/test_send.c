@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages in fragments and one-way messages, sent packet by packet; replies; any packets in any order. */
+/** Messages in fragments, one-way messages, replies; packets in any order. The test's thread. */
 #include "core/call.h"
 #include "core/packet.h"
 #include "core/session.h"

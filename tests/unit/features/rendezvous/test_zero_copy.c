@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Messages in fragments that are sent from where they lie, and put where they belong while they arrive: who owns each
- * byte when. */
+ * byte when. The test's thread. */
 #include "core/packet.h"
 #include "core/session.h"
 #include "rendezvous_fixture.h"
@@ -9,15 +9,15 @@ enum { BIG = 1 << 20, HEADER = 100 };
 
 static uint8_t big[BIG + 2 * HEADER];
 
-static void setup_lend(void)
+static void setup_zero_copy(void)
 {
 	setup();
-	fake_queue_lends(queue);
+	fake_queue_takes_zero_copy(queue);
 	for (unsigned i = 0; i < sizeof big; i++)
 		big[i] = (uint8_t)(i * 5 + i / 256);
 }
 
-static void teardown_lend(void)
+static void teardown_zero_copy(void)
 {
 	session_close_all(shard);
 	fake_queue_let_go(queue);
@@ -26,7 +26,7 @@ static void teardown_lend(void)
 	teardown();
 }
 
-TestSuite(rendezvous_zero_copy, .init = setup_lend, .fini = teardown_lend);
+TestSuite(rendezvous_zero_copy, .init = setup_zero_copy, .fini = teardown_zero_copy);
 
 /* ---- sending ---- */
 
@@ -89,15 +89,15 @@ Test(rendezvous_zero_copy, released_when_nothing_reads_it)
 	union packet_head h;
 	send(&r, message(true), FAR_SEC);
 	cr_assert_eq(take_all(&h), 2 + BIG / FAR_CHUNK_BYTES);
-	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
-	for (unsigned i = 0; i < queue->lent_n; i++)
+	cr_assert_eq(queue->zero_copy_n, BIG / FAR_CHUNK_BYTES);
+	for (unsigned i = 0; i < queue->zero_copy_n; i++)
 		cr_assert(queue->zero_copy[i].body == big + HEADER + i * FAR_CHUNK_BYTES);
 	answer(h, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 	passes(100);
 	cr_assert_eq(released, 0, "it was released while it was read");
-	while (queue->lent_n > 1)
-		buf_unref(queue->zero_copy[--queue->lent_n].owner);
+	while (queue->zero_copy_n > 1)
+		buf_unref(queue->zero_copy[--queue->zero_copy_n].owner);
 	passes(1);
 	cr_assert_eq(released, 0);
 	fake_queue_let_go(queue);
@@ -113,7 +113,7 @@ Test(rendezvous_zero_copy, shorter_than_what_goes_whole)
 	shard->sessions[PEER].eager_max = 2 * BIG;
 	send(&r, message(true), FAR_SEC);
 	take_all(&h);
-	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
+	cr_assert_eq(queue->zero_copy_n, BIG / FAR_CHUNK_BYTES);
 	answer(h, PACKET_REPLY, 0, 0, "fine");
 	cr_assert_eq(r.n, 1u);
 }
@@ -127,13 +127,13 @@ Test(rendezvous_zero_copy, copies_stay)
 	struct far_buf *copy = o->copy;
 	send(&r, o, FAR_SEC);
 	cr_assert_eq(take_all(&h), 1 + BIG / FAR_CHUNK_BYTES);
-	cr_assert_eq(queue->lent_n, BIG / FAR_CHUNK_BYTES);
+	cr_assert_eq(queue->zero_copy_n, BIG / FAR_CHUNK_BYTES);
 	cr_assert_eq(released, 1);
-	cr_assert(copy->refs == queue->lent_n && memcmp(buf_data(copy), big, sizeof big) == 0);
+	cr_assert(copy->refs == queue->zero_copy_n && memcmp(buf_data(copy), big, sizeof big) == 0);
 	answer(h, PACKET_REPLY, 0, 0, "fine");
 }
 
-/* Whoever only borrowed it may take it back at any time. */
+/* Borrowed memory may be revoked at any time. */
 Test(rendezvous_zero_copy, what_may_be_revoked_is_copied)
 {
 	static struct result r;
@@ -141,7 +141,7 @@ Test(rendezvous_zero_copy, what_may_be_revoked_is_copied)
 	struct rendezvous_out *o = message(false);
 	send(&r, o, FAR_SEC);
 	take_all(&h);
-	cr_assert(queue->lent_n == 0 && released == 1);
+	cr_assert(queue->zero_copy_n == 0 && released == 1);
 	answer(h, PACKET_REPLY, 0, 0, "fine");
 }
 
@@ -162,7 +162,7 @@ Test(rendezvous_zero_copy, short_parts_are_gathered)
 	passes(2);
 	const struct fake_packet *p = sent(&h, PACKET_DATA);
 	cr_assert(p->body_len == (uint64_t)FAR_PARTS_MAX * 1000 && memcmp(fake_body(p), big, p->body_len) == 0);
-	cr_assert(queue->lent_n == 0 && released == 1);
+	cr_assert(queue->zero_copy_n == 0 && released == 1);
 }
 
 Test(rendezvous_zero_copy, no_room)
@@ -202,7 +202,7 @@ Test(rendezvous_zero_copy, ended_early)
 		passes(5);
 		while (fake_queue_sent(queue, &h))
 			;
-		cr_assert_gt(queue->lent_n, 0u);
+		cr_assert_gt(queue->zero_copy_n, 0u);
 		if (way == 0) {
 			now_ns += 2 * FAR_SEC;
 			passes(200);
@@ -317,7 +317,7 @@ Test(rendezvous_zero_copy, no_place)
 	cr_assert(!place_at(0, 1000), "it is whole");
 }
 
-/* Memory of the application's is not ours to lend: it may be taken back while a device writes. */
+/* Memory of the application's is not exposed: it may be taken back while a device writes. */
 Test(rendezvous_zero_copy, not_into_placements)
 {
 	announce_big();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Calls that may be repeated: what the callee makes of each number, and what repeats do to everything else. */
+/** Calls that may be repeated: what the callee makes of each number, and what repeats do to everything else.
+ * The test's thread. */
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/deferred.h"
@@ -188,8 +189,8 @@ static void unblock(void)
 	expect(&h, PACKET_REPLY, 999);
 }
 
-/* Repeats have no credit: parked beside the first ones they would be more than there may be. */
-Test(retry, repeats_of_parked_ones_take_no_place)
+/* Repeats have no credit: paused beside the first ones they would be more than there may be. */
+Test(retry, repeats_of_paused_ones_take_no_place)
 {
 	enum { N = 200 };
 	block();
@@ -208,7 +209,7 @@ Test(retry, repeats_of_parked_ones_take_no_place)
 	cr_assert_eq(ran, (unsigned)N);
 }
 
-Test(retry, repeats_of_running_ones_are_not_parked)
+Test(retry, repeats_of_running_ones_are_not_paused)
 {
 	put_numbered(MSG_DEFER, 1, 1, NULL, 0);
 	passes(1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Frames of Ethernet, IP and UDP against those of the kernel. */
+/** Frames of Ethernet, IP and UDP against those of the kernel. The test's thread. */
 #include "captured_frames.h"
 #include "nic/dpdk/frame.h"
 

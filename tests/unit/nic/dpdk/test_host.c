@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** On a pair of interfaces in a network namespace of each test's own. */
+/** On a pair of interfaces in a network namespace of each test's own. The test's thread. */
 #include "nic/dpdk/host.h"
 
 #include <arpa/inet.h>
@@ -256,10 +256,10 @@ Test(host, held_ports, .init = setup)
 Test(host, ports_that_cannot_be_held, .init = setup)
 {
 	struct host_iface iface = read_far0();
-	struct host_ip stranger = {.prefix = 24, .usable = true, .bytes = {10, 77, 1, 99}};
+	struct host_ip unassigned = {.prefix = 24, .usable = true, .bytes = {10, 77, 1, 99}};
 	struct host_sockets held;
 	struct nic_err err;
-	cr_assert_eq(host_reserve_ports(&held, &iface, &stranger, 7000, 1, &err), -EADDRNOTAVAIL);
+	cr_assert_eq(host_reserve_ports(&held, &iface, &unassigned, 7000, 1, &err), -EADDRNOTAVAIL);
 	cr_assert(strstr(err.text, "10.77.1.99"), "%s", err.text);
 	cr_assert_eq(host_reserve_ports(&held, &iface, &iface.ips[0], 65535, 2, &err), -EINVAL);
 	cr_assert_eq(host_reserve_ports(&held, &iface, &iface.ips[0], 7000, 0, &err), -EINVAL);

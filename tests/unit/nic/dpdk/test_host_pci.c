@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the host says of network cards, over trees of files like the kernel's. */
+/** What the host says of network cards, over trees of files like the kernel's. The test's thread. */
 #include "nic/dpdk/host_pci.h"
 
 #include <criterion/criterion.h>

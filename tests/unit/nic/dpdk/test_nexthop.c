@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Next hops by a clock of the test's own: when they are asked, and when they are given up. */
+/** Next hops by a clock of the test's own: when they are solicited, and when they are given up. The test's thread. */
 #include "nic/dpdk/nexthop.h"
 
 #include <criterion/criterion.h>
@@ -51,7 +51,7 @@ Test(nexthop, nobody_answers)
 	}
 	cr_assert(nexthop_is_unreachable(h));
 	cr_assert_eq(nexthop_solicit_due(h, now, true), NEXTHOP_SOLICIT_GROUP, "it may come back");
-	cr_assert_eq(nexthops_deadline(&nexthops), now + NEXTHOP_UNREACHABLE_NS, "but it is asked slowly");
+	cr_assert_eq(nexthops_deadline(&nexthops), now + NEXTHOP_UNREACHABLE_NS, "but it is solicited slowly");
 	cr_assert_eq(h->unanswered, NEXTHOP_SOLICITS_MAX);
 	nexthop_confirm(h, mac, true, now);
 	cr_assert(!nexthop_is_unreachable(h) && lies_at(h, mac));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What routers say of narrow ways, built by hand; and what others make up. */
+/** What routers say of narrow ways, built by hand; and what others make up. The test's thread. */
 #include "nic/dpdk/pmtu.h"
 
 #include <criterion/criterion.h>
@@ -91,7 +91,7 @@ static bool reads(unsigned v6)
 	return pmtu_read(&me[v6], frame, frame_len, &news);
 }
 
-Test(narrow, says_what_fits)
+Test(dpdk_pmtu, says_what_fits)
 {
 	for (unsigned v6 = 0; v6 <= V6; v6++) {
 		unsigned heads = v6 ? 48 : 28;
@@ -118,7 +118,7 @@ Test(narrow, says_what_fits)
 }
 
 /* However narrow a way is said to be, a least size is kept: what IPv6 promises, and what the engine's packets need. */
-Test(narrow, has_a_least)
+Test(dpdk_pmtu, has_a_least)
 {
 	for (uint32_t mtu = 0; mtu <= 1052; mtu += 263) {
 		say(0, mtu, 1440);
@@ -136,7 +136,7 @@ Test(narrow, has_a_least)
 	}
 }
 
-Test(narrow, of_a_packet_that_fits)
+Test(dpdk_pmtu, of_a_packet_that_fits)
 {
 	say(0, 1400, 1400 - 28);
 	cr_assert_not(reads(0));
@@ -149,7 +149,7 @@ Test(narrow, of_a_packet_that_fits)
 }
 
 /* Of another's packet, or of one that we do not send. */
-Test(narrow, of_foreign_packets)
+Test(dpdk_pmtu, of_unexpected_packets)
 {
 	static const struct {
 		unsigned v6, at; /* in the quoted packet */
@@ -185,7 +185,7 @@ Test(narrow, of_foreign_packets)
 	}
 }
 
-Test(narrow, broken)
+Test(dpdk_pmtu, broken)
 {
 	static const struct {
 		unsigned v6, at;

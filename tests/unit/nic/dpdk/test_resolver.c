@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Questions for the MAC addresses of routers, and what is heard of them, built by hand. */
+/** Questions for the MAC addresses of routers, and what is heard of them, built by hand. The test's thread. */
 #include "nic/dpdk/resolver.h"
 
 #include <criterion/criterion.h>
@@ -31,7 +31,7 @@ static void heard(const struct frame_addr *who, bool has_mac, bool override)
 	cr_assert_eq(news.override, override);
 }
 
-Test(ask, arp)
+Test(dpdk_resolver, arp)
 {
 	static const uint8_t want[42] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0,  1, 8, 6,
 					 0,    1,    8,    0,    6,    4,    0, 1, 2, 0, 0,  0, 0, 1,
@@ -64,7 +64,7 @@ static void arp_reply(void)
 	responder_write(&them4, frame, 60, reply);
 }
 
-Test(ask, broken_arp)
+Test(dpdk_resolver, broken_arp)
 {
 	for (unsigned len = 0; len < 42; len++) {
 		arp_reply();
@@ -103,7 +103,7 @@ static unsigned advertisement(void)
 	return responder_write(&them6, frame, len, reply);
 }
 
-Test(ask, solicitation)
+Test(dpdk_resolver, solicitation)
 {
 	static const uint8_t group[6] = {0x33, 0x33, 0xff, 0xaa, 0xbb, 0xcc};
 	unsigned len = resolver_write_request(&me6, them6.ip, NULL, frame);
@@ -111,7 +111,7 @@ Test(ask, solicitation)
 	cr_assert_arr_eq(frame, group, 6);
 	cr_assert_eq(frame[21], 255);
 	len = responder_write(&them6, frame, len, reply);
-	cr_assert_eq(len, 86, "the one who is asked finds nothing wrong with it");
+	cr_assert_eq(len, 86, "its receiver accepts it");
 	cr_assert(resolver_read(&me6, reply, len, &news));
 	heard(&them6, true, true);
 	len = resolver_write_request(&me6, them6.ip, them6.mac, frame);
@@ -122,7 +122,7 @@ Test(ask, solicitation)
 	len = resolver_write_request(&them6, me6.ip, me6.mac, frame);
 	cr_assert(resolver_read(&me6, frame, len, &news));
 	heard(&them6, true, true);
-	/* Without an option: it is there, as it was asked. */
+	/* Without an option: it is there, at the address that was solicited. */
 	len = advertisement();
 	frame_store16(reply + 18, frame_be16(24));
 	seal(reply);
@@ -145,10 +145,10 @@ Test(ask, solicitation)
 	heard(&them6, true, true);
 	reply[58] = 0x60;
 	seal(reply);
-	cr_assert_not(resolver_read(&me6, reply, len, &news), "as if all had asked");
+	cr_assert_not(resolver_read(&me6, reply, len, &news), "as if it answered all");
 }
 
-Test(ask, broken_advertisement)
+Test(dpdk_resolver, broken_advertisement)
 {
 	for (unsigned len = 0; len < 86; len++) {
 		advertisement();

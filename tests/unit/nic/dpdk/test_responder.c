@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Questions of neighbours, built by hand, and their answers. */
+/** Questions of neighbours, built by hand, and their answers. The test's thread. */
 #include "nic/dpdk/responder.h"
 
 #include <criterion/criterion.h>
@@ -94,7 +94,7 @@ static unsigned solicitation(const uint8_t *from)
 	return len;
 }
 
-Test(answer, arp)
+Test(dpdk_responder, arp)
 {
 	static const uint8_t want[42] = {2, 0, 0, 0, 0, 9, 2, 0,  0, 0, 0, 1, 8, 6, 0, 1, 8, 0,  6, 4, 0,
 					 2, 2, 0, 0, 0, 0, 1, 10, 8, 0, 1, 2, 0, 0, 0, 0, 9, 10, 8, 0, 9};
@@ -115,7 +115,7 @@ Test(answer, arp)
 	cr_assert_eq(responder_write(&me4, frame, len, out), 0, "from a group");
 }
 
-Test(answer, ping)
+Test(dpdk_responder, ping)
 {
 	static const unsigned sizes[] = {0, 1, 10, 17, 18, 19, 56, 1000, 1472, CONTROL_FRAME_BYTES_MAX - 42};
 	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -133,7 +133,7 @@ Test(answer, ping)
 	}
 }
 
-Test(answer, broken_pings)
+Test(dpdk_responder, broken_pings)
 {
 	static const struct {
 		unsigned at;
@@ -156,7 +156,7 @@ Test(answer, broken_pings)
 	cr_assert_eq(responder_write(&me4, frame, CONTROL_FRAME_BYTES_MAX + 1, out), 0, "longer than any answer");
 }
 
-Test(answer, solicitation)
+Test(dpdk_responder, solicitation)
 {
 	static const uint8_t nobody[16] = {0}, all[16] = {0xff, 2, [15] = 1}, all_mac[6] = {0x33, 0x33, [5] = 1};
 	unsigned len = solicitation(them6);
@@ -190,7 +190,7 @@ Test(answer, solicitation)
 		cr_assert_eq(responder_write(&me6, frame, cut, out), 0, "%u bytes", cut);
 }
 
-Test(answer, ping6)
+Test(dpdk_responder, ping6)
 {
 	unsigned len = v6(me6.mac, them6, me6.ip, 128, 64);
 	seal6(64);
@@ -208,7 +208,7 @@ Test(answer, ping6)
 	cr_assert_eq(responder_write(&me6, frame, len, out), 0, "from a group");
 }
 
-Test(answer, anything)
+Test(dpdk_responder, anything)
 {
 	uint32_t x = 1;
 	for (unsigned round = 0; round < 200000; round++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The XDP filter takes the frames of its sockets and no others. */
+/** The XDP filter takes the frames of its sockets and no others. The test's thread. */
 #include "captured_frames.h"
 #include "nic/dpdk/xdp/xdp.h"
 
@@ -32,8 +32,7 @@ static int map_of_sockets(void)
 	return map;
 }
 
-/* Loads the filter with XDP_TX, not XDP_PASS, as what becomes of a frame for which there is no socket: so the two can
- * be told apart without one. */
+/* Loads the filter with XDP_TX, not XDP_PASS, for frames without a socket: so the two cases differ in the result. */
 static int load(const struct frame_addr *addr, unsigned ports)
 {
 	static char log[65536];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What the lossy driver does to packets, each thing by itself and for certain; and what it takes as arguments. */
+/** What the lossy driver does to packets, each thing by itself and for certain; and what it takes as arguments.
+ * The test's thread. */
 #include "nic/lossy/lossy.h"
 
 #include <criterion/criterion.h>
@@ -347,7 +348,7 @@ Test(lossy, everything)
 	cr_assert_geq(dropped(), 10u);
 }
 
-/* ---- the lower connection's life ---- */
+/* ---- the end of the lower connection ---- */
 
 /* Who has gone is not reported, and what is sent there is lost; there is room for it for ever. */
 Test(lossy, gone)
@@ -407,16 +408,16 @@ Test(lossy, not_one_of_us)
 	struct nic_err err = {""};
 	struct nic_addr addr = {.driver = "shm"};
 	struct nic_config config = {.runtime_dir = dir, .id = 3, .queues = 1, .head_bytes = 28};
-	struct nic_port *stranger;
+	struct nic_port *plain;
 	connect_with("over=shm", 0);
 	struct nic_addr lossy;
 	to->ops->address(to, &lossy);
 	addr.len = (uint16_t)(lossy.len - strlen("shm") - 1);
 	memcpy(addr.blob, lossy.blob + strlen("shm") + 1, addr.len);
-	cr_assert_eq(nic_shm_port_ops.open(&config, &stranger, &err), 0, "%s", err.text);
-	cr_assert_eq(stranger->ops->connect(stranger, 0, &addr, 0, "hello", 5, UINT64_MAX, NULL, &err), 0);
+	cr_assert_eq(nic_shm_port_ops.open(&config, &plain, &err), 0, "%s", err.text);
+	cr_assert_eq(plain->ops->connect(plain, 0, &addr, 0, "hello", 5, UINT64_MAX, NULL, &err), 0);
 	while (!seen.fails) {
-		stranger->ops->step(stranger, lossy_now(), on_event, NULL);
+		plain->ops->step(plain, lossy_now(), on_event, NULL);
 		step_both();
 	}
 	cr_assert_eq(seen.ups, 1u, "only ours");
@@ -425,7 +426,7 @@ Test(lossy, not_one_of_us)
 	memcpy(lossy.blob, "udp", 4);
 	cr_assert_eq(to->ops->reach(to, &lossy, &err), -EXDEV);
 	cr_assert(strstr(err.text, "over=shm"), "%s", err.text);
-	stranger->ops->close(stranger);
+	plain->ops->close(plain);
 }
 
 /* ---- arguments ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bulk memory of a shm session, also against a hostile peer. */
+/** Bulk memory of a shm session, also against a hostile peer. The test's thread. */
 #include "nic/shm/shm_bulk.h"
 
 #include <criterion/criterion.h>
@@ -192,7 +192,7 @@ Test(shm_bulk, without_room_a_piece_is_left)
 {
 	with_budget(0);
 	cr_assert_eq(shm_bulk_alloc(&bulk, SHM_PIECE + 1), SHM_NIL);
-	cr_assert_eq(bulk.in_use, 0u, "which tells that none will come back");
+	cr_assert_eq(bulk.in_use, 0u, "which shows that none will come back");
 	uint32_t at = shm_bulk_alloc(&bulk, SHM_PIECE);
 	cr_assert_eq(at, 0u);
 	cr_assert_eq(shm_bulk_alloc(&bulk, 1), SHM_NIL);

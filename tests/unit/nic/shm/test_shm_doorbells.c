@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Hot and cold links, their doorbells and sleep, with honest peers and with some that lie. */
+/** Hot and cold links, their doorbells and sleep, with honest peers and with some that lie. The test's thread. */
 #include "shm_pair.h"
 
 #include <criterion/criterion.h>
@@ -213,14 +213,14 @@ Test(shm_doorbells, turnover, .timeout = 60)
 
 /* ---- sleep ---- */
 
-Test(shm_doorbells, sleep_is_told_in_few_words)
+Test(shm_doorbells, sleep_writes_few_words)
 {
 	settle();
 	a.q->ops->arm(a.q);
-	unsigned told = 0;
+	unsigned asleep = 0;
 	for (unsigned i = 0; i < LINKS; i++)
-		told += rx_state(i) == SHM_RX_ASLEEP;
-	cr_assert_eq(told, qa->base.lanes.hot_n);
+		asleep += rx_state(i) == SHM_RX_ASLEEP;
+	cr_assert_eq(asleep, qa->base.lanes.hot_n);
 	cr_assert_eq(atomic_load(&qa->bells->asleep), 1u);
 	a.q->ops->disarm(a.q);
 	cr_assert_eq(atomic_load(&qa->bells->asleep), 0u);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Set-up of shm connections with somebody who breaks its rules, on either side. */
+/** Set-up of shm connections with somebody who breaks its rules, on either side. The test's thread. */
 #include "base/clock.h"
 #include "base/group_key.h"
 #include "shm_pair.h"
@@ -25,7 +25,7 @@ struct message {
 	uint16_t queue, doorbell;
 	uint8_t bytes[NIC_HANDSHAKE_BYTES_MAX];
 };
-enum { HELLO = 1, WELCOME = 2 };
+enum { CONNECT = 1, REPLY = 2 };
 
 static struct test_port a, b;
 
@@ -66,7 +66,7 @@ static int connect_to(struct test_port *from, const struct nic_addr *addr, uint6
 	return from->port->ops->connect(from->port, 0, addr, 0, "hello", 5, deadline, from, &err);
 }
 
-/* ---- whoever talks to our socket ---- */
+/* ---- connections of any process to our socket ---- */
 
 static int dial(struct test_port *p)
 {
@@ -100,12 +100,12 @@ static void say(int fd, const void *bytes, size_t len, const int *fds, unsigned 
 	cr_assert_eq(sendmsg(fd, &msg, MSG_NOSIGNAL), (ssize_t)len);
 }
 
-static struct message good_hello(void)
+static struct message good_connect(void)
 {
-	return (struct message){.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = HELLO, .len = 3, .bytes = "abc"};
+	return (struct message){.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = CONNECT, .len = 3, .bytes = "abc"};
 }
 
-/* The port must have closed the connection, told nobody, and kept nothing. */
+/* The port must have closed the connection, reported no event, and kept nothing. */
 static void expect_refused(int fd, unsigned files)
 {
 	struct message answer;
@@ -116,7 +116,7 @@ static void expect_refused(int fd, unsigned files)
 		if (n == 0 || (n < 0 && errno != EAGAIN))
 			break;
 		if (n > 0)
-			cr_assert(n != (ssize_t)sizeof answer || answer.status < 0, "it was welcomed");
+			cr_assert(n != (ssize_t)sizeof answer || answer.status < 0, "it was accepted");
 	}
 	cr_assert_leq(n, 0);
 	close(fd);
@@ -148,8 +148,8 @@ static void close_fds(int fds[3])
 		close(fds[i]);
 }
 
-/* Welcomed, up, and down again. */
-static void expect_welcome(struct message message, const int fds[3])
+/* Accepted, up, and down again. */
+static void expect_accepted(struct message message, const int fds[3])
 {
 	int fd = dial(&b);
 	b.events_n = 0;
@@ -167,39 +167,39 @@ Test(shm_listen, garbage_on_the_socket)
 {
 	int fds[3];
 	make_fds(fds);
-	struct message message = good_hello(), garbage;
-	expect_welcome(message, fds);
+	struct message message = good_connect(), garbage;
+	expect_accepted(message, fds);
 	memset(&garbage, 0xa5, sizeof garbage);
 	refuse_note(garbage, sizeof garbage, fds, 3);
 	refuse_note(garbage, 1, NULL, 0);
 	refuse_note(message, sizeof message - 1, fds, 3);
 	message.magic++;
 	refuse_note(message, sizeof message, fds, 3);
-	message = good_hello();
+	message = good_connect();
 	message.version++;
 	refuse_note(message, sizeof message, fds, 3);
-	message = good_hello();
-	message.kind = WELCOME;
+	message = good_connect();
+	message.kind = REPLY;
 	refuse_note(message, sizeof message, fds, 3);
-	message = good_hello();
+	message = good_connect();
 	message.len = NIC_HANDSHAKE_BYTES_MAX + 1;
 	refuse_note(message, sizeof message, fds, 3);
 	/* Queues that the port does not have, bells beyond the page. */
 	static const uint16_t queues[] = {1, SHM_QUEUES_MAX - 1, SHM_QUEUES_MAX, UINT16_MAX};
 	for (unsigned i = 0; i < 4; i++) {
-		message = good_hello();
+		message = good_connect();
 		message.queue = queues[i];
 		refuse_note(message, sizeof message, fds, 3);
 	}
 	static const uint16_t bells[] = {SHM_BELLS, SHM_BELLS + 1, UINT16_MAX};
 	for (unsigned i = 0; i < 3; i++) {
-		message = good_hello();
+		message = good_connect();
 		message.doorbell = bells[i];
 		refuse_note(message, sizeof message, fds, 3);
 	}
-	message = good_hello();
+	message = good_connect();
 	message.doorbell = SHM_BELLS - 1;
-	expect_welcome(message, fds);
+	expect_accepted(message, fds);
 	close_fds(fds);
 }
 
@@ -208,7 +208,7 @@ Test(shm_listen, descriptors_that_are_missing_or_wrong)
 	int fds[3], blocking = eventfd(0, 0), null = open("/dev/null", O_RDWR | O_NONBLOCK), many[20];
 	make_fds(fds);
 	const int pair = fds[0], event = fds[1], bells = fds[2];
-	struct message message = good_hello();
+	struct message message = good_connect();
 	refuse_note(message, sizeof message, NULL, 0);
 	refuse_note(message, sizeof message, &pair, 1);
 	refuse_note(message, sizeof message, fds, 2);
@@ -267,14 +267,14 @@ Test(shm_listen, memory_that_is_not_a_pair)
 	fds[n++] = memfd_with(size + 4096, &good, head, seals);
 	fds[n++] = memfd_with(10, NULL, 0, seals);
 	for (int i = 0; i < n; i++) {
-		refuse_note(good_hello(), sizeof(struct message), (int[]){fds[i], other[1], other[2]}, 3);
+		refuse_note(good_connect(), sizeof(struct message), (int[]){fds[i], other[1], other[2]}, 3);
 		void *map;
 		cr_assert_eq(shm_pair_map(fds[i], &map), -EPROTO);
 		close(fds[i]);
 	}
-	/* And the same with nothing wrong is welcomed, so that the test says something. */
+	/* And the same with nothing wrong is accepted, so that the test says something. */
 	int pair = memfd_with(size, &good, head, seals);
-	expect_welcome(good_hello(), (int[]){pair, other[1], other[2]});
+	expect_accepted(good_connect(), (int[]){pair, other[1], other[2]});
 	close(pair);
 	close_fds(other);
 }
@@ -301,13 +301,13 @@ Test(shm_listen, memory_that_is_not_doorbells)
 	fds[n++] = memfd_with(size + 4096, &good, sizeof good, seals);
 	fds[n++] = memfd_with(10, NULL, 0, seals);
 	for (int i = 0; i < n; i++) {
-		refuse_note(good_hello(), sizeof(struct message), (int[]){other[0], other[1], fds[i]}, 3);
+		refuse_note(good_connect(), sizeof(struct message), (int[]){other[0], other[1], fds[i]}, 3);
 		struct shm_doorbells *bells;
 		cr_assert_eq(shm_bells_map(fds[i], &bells), -EPROTO);
 		close(fds[i]);
 	}
 	int bells = memfd_with(size, &good, sizeof good, seals);
-	expect_welcome(good_hello(), (int[]){other[0], other[1], bells});
+	expect_accepted(good_connect(), (int[]){other[0], other[1], bells});
 	close(bells);
 	close_fds(other);
 }
@@ -340,7 +340,7 @@ static void rogue_answer(const struct message *answer, size_t len, const int *fd
 
 Test(shm_listen, answers_that_are_not_believed)
 {
-	struct message message = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = WELCOME};
+	struct message message = {.magic = SHM_MAGIC, .version = SHM_VERSION, .kind = REPLY};
 	int fds[3], blocking = eventfd(0, 0);
 	make_fds(fds);
 	const int event = fds[1], bells = fds[2];
@@ -355,9 +355,9 @@ Test(shm_listen, answers_that_are_not_believed)
 	message.doorbell = SHM_BELLS;
 	rogue_answer(&message, sizeof message, (int[]){event, bells}, 2);
 	message.doorbell = 0;
-	message.kind = HELLO;
+	message.kind = CONNECT;
 	rogue_answer(&message, sizeof message, (int[]){event, bells}, 2);
-	message.kind = WELCOME;
+	message.kind = REPLY;
 	message.status = 5;
 	rogue_answer(&message, sizeof message, (int[]){event, bells}, 2);
 	message.status = INT_MIN;
@@ -385,9 +385,9 @@ static struct rlimit no_more_files(void)
 	return old;
 }
 
-Test(shm_listen, no_descriptor_for_what_came_with_hello)
+Test(shm_listen, no_descriptor_for_what_came_with_connect)
 {
-	struct message message = good_hello(), answer;
+	struct message message = good_connect(), answer;
 	int fds[3], fd = dial(&b);
 	make_fds(fds);
 	test_ports_step(&b, 0, NULL, 0);
@@ -406,7 +406,7 @@ Test(shm_listen, no_descriptor_for_what_came_with_hello)
 	test_ports_connect(&a, &b, &pa, &pb);
 }
 
-Test(shm_listen, no_descriptor_for_what_came_with_welcome)
+Test(shm_listen, no_descriptor_for_what_came_with_reply)
 {
 	struct nic_addr addr;
 	b.port->ops->address(b.port, &addr);
@@ -424,7 +424,7 @@ Test(shm_listen, no_descriptor_for_what_came_with_welcome)
 
 /* ---- ports with a key ---- */
 
-enum { ASK = 3, CHALLENGE = 4, ANSWER = 5 };
+enum { AUTH = 3, CHALLENGE = 4, RESPONSE = 5 };
 
 static struct group_key here, there;
 
@@ -518,17 +518,18 @@ static void proof(const char *label, const uint8_t *asker, const uint8_t *challe
 	auth_mac_end(&m, out);
 }
 
-/* Asks, and answers the challenge with what `forge` makes of the two nonces. */
+/* Sends AUTH, and answers the challenge with what `forge` makes of the two nonces. */
 static void answers(unsigned files, const struct message *answer)
 {
 	int fds[3], fd = dial(&b);
 	make_fds(fds);
-	struct message ask = made(ASK, "0123456789abcdef", 16), handshake = good_hello();
-	say(fd, &ask, sizeof ask, NULL, 0);
+	struct message auth = made(AUTH, "0123456789abcdef", 16), handshake = good_connect();
+	say(fd, &auth, sizeof auth, NULL, 0);
 	struct message challenge = heard(fd);
 	cr_assert_eq(challenge.kind, CHALLENGE);
 	cr_assert_eq(challenge.len, 32);
-	struct message own = answer ? *answer : made(ANSWER, challenge.bytes + 16, 16); /* its own proof, turned back */
+	struct message own =
+		answer ? *answer : made(RESPONSE, challenge.bytes + 16, 16); /* its own proof, turned back */
 	say(fd, &own, sizeof own, NULL, 0);
 	say(fd, &handshake, sizeof handshake, fds, 3);
 	close_fds(fds);
@@ -543,13 +544,13 @@ Test(shm_listen, descriptors_follow_the_proof)
 	unsigned files = open_files();
 	int fds[3];
 	make_fds(fds);
-	refuse_note(good_hello(), sizeof(struct message), fds, 3);
-	refuse_note(made(ASK, "0123456789abcdef", 15), sizeof(struct message), fds, 3);
-	refuse_note(made(ANSWER, "0123456789abcdef", 16), sizeof(struct message), fds, 3);
+	refuse_note(good_connect(), sizeof(struct message), fds, 3);
+	refuse_note(made(AUTH, "0123456789abcdef", 15), sizeof(struct message), fds, 3);
+	refuse_note(made(RESPONSE, "0123456789abcdef", 16), sizeof(struct message), fds, 3);
 	refuse_note(made(CHALLENGE, "0123456789abcdef0123456789abcdef", 32), sizeof(struct message), fds, 3);
 	close_fds(fds);
 	answers(files, NULL);
-	struct message again = made(ASK, "0123456789abcdef", 16), handshake = good_hello();
+	struct message again = made(AUTH, "0123456789abcdef", 16), handshake = good_connect();
 	answers(files, &again);
 	answers(files, &handshake);
 	/* A proof that held in another connection. */
@@ -561,15 +562,15 @@ Test(shm_listen, descriptors_follow_the_proof)
 	proof("connector", again.bytes, challenge.bytes, 0, right);
 	close(fd);
 	test_ports_step(&b, 0, NULL, 0);
-	struct message kept = made(ANSWER, right, 16);
+	struct message kept = made(RESPONSE, right, 16);
 	answers(files, &kept);
-	/* The right one is welcomed, so that the others say something. */
+	/* The right one is accepted, so that the others say something. */
 	fd = dial(&b);
 	make_fds(fds);
 	say(fd, &again, sizeof again, NULL, 0);
 	challenge = heard(fd);
 	proof("connector", again.bytes, challenge.bytes, 0, right);
-	kept = made(ANSWER, right, 16);
+	kept = made(RESPONSE, right, 16);
 	say(fd, &kept, sizeof kept, NULL, 0);
 	say(fd, &handshake, sizeof handshake, fds, 3);
 	b.events_n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Memories by reference: how a peer gets one, every field of a reference and of a message that a hostile peer writes,
- * and the ends of memory, link and port in each order. */
+ * and the ends of memory, link and port in each order. The test's thread. */
 #include "nic/shm/shm_control.h"
 #include "shm_pair.h"
 

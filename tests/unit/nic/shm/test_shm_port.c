@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Set-up and end of shm connections. The refusal of another user's connection needs a second user id and is not tested
- * here.
+ * here. The test's thread.
  */
 #include "base/clock.h"
 #include "shm_pair.h"
@@ -75,7 +75,7 @@ static int connect_to(struct test_port *from, const struct nic_addr *addr, uint6
 	return from->port->ops->connect(from->port, 0, addr, 0, "hello", 5, deadline, from, &err);
 }
 
-Test(shm_port, hello_and_reply_are_carried)
+Test(shm_port, connect_and_reply_are_carried)
 {
 	uint32_t pa, pb;
 	test_ports_connect(&a, &b, &pa, &pb);
@@ -86,7 +86,7 @@ Test(shm_port, hello_and_reply_are_carried)
 	cr_assert_null(b.events[1].user);
 }
 
-Test(shm_port, hello_refused)
+Test(shm_port, connect_rejected)
 {
 	struct nic_addr addr;
 	b.refuse = -EACCES;
@@ -132,7 +132,7 @@ Test(shm_port, removed_files_are_made_anew)
 			snprintf(command, sizeof command, "rm %s", path);
 		cr_assert_eq(system(command), 0);
 		cr_assert_neq(access(path, F_OK), 0);
-		/* Its descriptor is what wakes the control core. */
+		/* Its descriptor is what wakes the control thread. */
 		struct pollfd woken = {.fd = b.port->ops->fd(b.port), .events = POLLIN};
 		cr_assert_eq(poll(&woken, 1, 10000), 1);
 		test_ports_step(&b, 0, &a, 0);

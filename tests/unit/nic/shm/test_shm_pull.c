@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Pulls of the shm driver: what both ends find out at set-up, where the kernel permits it, where it refuses, and where
- * the process is not the peer's. */
+ * the process is not the peer's. The test's thread. */
 #include "shm_pair.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The fast path of shm, and what a hostile peer can write into the shared memory: nothing it does may lead out of it.
- */
+ * The test's thread, and threads that it starts. */
 #include "shm_pair.h"
 
 #include <criterion/criterion.h>

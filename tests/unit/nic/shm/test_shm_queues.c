@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Ports with several queues, and with all the peers that a port can have. */
+/** Ports with several queues, and with all the peers that a port can have. The test's thread. */
 #include "base/clock.h"
 #include "shm_pair.h"
 
@@ -189,7 +189,7 @@ Test(shm_queues, one_that_is_not_there)
 	test_ports_step(&b, 1, &a, 0);
 	cr_assert_eq(b.events[0].type, NIC_EVENT_FAILED);
 	cr_assert(strstr(b.events[0].text, "no queue 3"), "%s", b.events[0].text);
-	cr_assert_eq(a.events_n, 0u, "the engine was asked");
+	cr_assert_eq(a.events_n, 0u, "the engine got an event");
 	/* Itself, from one that is there to one that is not. */
 	b.events_n = 0;
 	cr_assert_eq(a.port->ops->connect(a.port, 0, &addr, 3, NULL, 0, soon, &a, &err), 0);

@@ -2,6 +2,7 @@
 /**
  * Is a run the same everywhere? A world with all that disturbs, its trace's SHA-256 against the one that is kept here,
  * whatever compiler built this; and in three processes, one of them with its addresses not randomised.
+ * The test's thread.
  *
  * After a change of what worlds do, `sim_golden print` says the new one.
  */
@@ -25,7 +26,7 @@ static void place_all(unsigned from)
 {
 	for (unsigned to = 0; to < HOSTS; to++)
 		places[from][to] =
-			sim_fixture_place(from, to % sim_fixture.queues, to, NIC_ROUTE(from % sim_fixture.queues, to));
+			sim_fixture_dest(from, to % sim_fixture.queues, to, NIC_ROUTE(from % sim_fixture.queues, to));
 }
 
 static unsigned priority_of(const uint8_t *body, uint32_t len)
@@ -134,7 +135,7 @@ static void check_mixture(void)
 	sim_stats(sim_fixture.sim, &s);
 	must(s.duplicated && s.corrupted && s.reordered && s.arrived > SENDS / 4 && !s.in_flight);
 	for (unsigned i = 0; i < SIM_DROP_N; i++) {
-		if (s.dropped[i] || i == SIM_DROP_FOREIGN) /* all ports are open, with as many queues */
+		if (s.dropped[i] || i == SIM_DROP_UNEXPECTED) /* all ports are open, with as many queues */
 			continue;
 		fprintf(stderr, "nothing was dropped by: %s\n", sim_drop_text((enum sim_drop)i));
 		must(false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What links and pairs do to packets by chance. Counts are exact: they follow from the seed. */
+/** What links and pairs do to packets by chance. Counts are exact: they follow from the seed. The test's thread. */
 #include "sim_fixture.h"
 
 #include <criterion/criterion.h>
@@ -63,7 +63,7 @@ static struct seen stream(uint32_t at_1)
 static struct seen stream_with(const struct sim_disturbance *what)
 {
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(up_of(0), what), 0);
 	return stream(at_1);
 }
@@ -131,7 +131,7 @@ Test(sim_disturb, a_burst_ends_by_time)
 	uint64_t seq;
 	bool intact;
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(up_of(0), &endless), 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 0, 64), 0);
 	/* Begins with this packet; none begins any more. */
@@ -207,7 +207,7 @@ Test(sim_disturb, corruption_reaches_every_byte)
 	bool hit[40] = {false};
 	unsigned bits = 0;
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(up_of(0), &broken), 0);
 	for (unsigned n = 0; n < 2000; n++) {
 		struct nic_pkt pkt;
@@ -250,7 +250,7 @@ Test(sim_disturb, at_every_link_and_nothing_is_left)
 					    .corrupt = 50 * PERCENT,
 					    .cut = 50 * PERCENT};
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(up_of(0), &all), 0);
 	cr_assert_eq(sim_link_disturb(sim_downlink(sim_fixture.ends[1].host, 0), &all), 0);
 	cr_assert_eq(sim_pair_disturb(sim_fixture.ends[0].host, sim_fixture.ends[1].host, &all), 0);
@@ -278,7 +278,7 @@ Test(sim_disturb, kinds_draw_from_streams_of_their_own)
 	for (unsigned round = 0; round < 2; round++) {
 		sim_fixture_init();
 		sim_fixture_open(3);
-		uint32_t at_1 = sim_fixture_place(0, 0, 1, 0), other = sim_fixture_place(2, 0, 1, 0);
+		uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0), other = sim_fixture_dest(2, 0, 1, 0);
 		struct sim_disturbance what = {.loss = 10 * PERCENT};
 		if (round == 1) {
 			what.duplicate = what.corrupt = what.reorder = what.cut = 20 * PERCENT;
@@ -324,8 +324,8 @@ Test(sim_disturb, of_a_pair_is_one_way_and_of_no_one_else)
 {
 	const struct sim_disturbance all = {.loss = SIM_CERTAIN}, none = {0};
 	sim_fixture_open(3);
-	uint32_t to_1 = sim_fixture_place(0, 0, 1, 0), to_2 = sim_fixture_place(0, 0, 2, 0),
-		 back = sim_fixture_place(1, 0, 0, 0);
+	uint32_t to_1 = sim_fixture_dest(0, 0, 1, 0), to_2 = sim_fixture_dest(0, 0, 2, 0),
+		 back = sim_fixture_dest(1, 0, 0, 0);
 	cr_assert_eq(sim_pair_disturb(sim_fixture.ends[0].host, sim_fixture.ends[1].host, &all), 0);
 	for (unsigned i = 0; i < 10; i++) {
 		cr_assert_eq(sim_fixture_send(0, to_1, i, 64), 0);
@@ -347,7 +347,7 @@ Test(sim_disturb, partitions_are_of_one_direction)
 	uint32_t places[4][4];
 	for (unsigned i = 0; i < 4; i++)
 		for (unsigned k = 0; k < 4; k++)
-			places[i][k] = sim_fixture_place(i, 0, k, 0);
+			places[i][k] = sim_fixture_dest(i, 0, k, 0);
 	struct sim_host *h[4];
 	for (unsigned i = 0; i < 4; i++)
 		h[i] = sim_fixture.ends[i].host;
@@ -380,7 +380,7 @@ Test(sim_disturb, a_link_can_be_cut_off)
 {
 	const struct sim_disturbance off = {.cut_off = true}, none = {0};
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_link_disturb(sim_downlink(sim_fixture.ends[1].host, 0), &off), 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 1, 64), 0);
 	sim_fixture_run(10000);
@@ -399,7 +399,7 @@ Test(sim_disturb, a_packet_in_fragments_needs_them_all)
 	struct sim_shape narrow = {.rate_bps = UINT64_C(100000000000), .delay_ns = 1000, .mtu = 600};
 	sim_fixture.config.topology.host.mtu = 9000;
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	struct sim_link *down = sim_downlink(sim_fixture.ends[1].host, 0);
 	cr_assert_eq(sim_link_reshape(down, &narrow), 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 0, 5700), 0); /* it learns of it */
@@ -426,7 +426,7 @@ Test(sim_disturb, chances_above_certainty_are_refused)
 		cr_assert_eq(sim_link_disturb(up_of(0), &what[i]), -EINVAL);
 		cr_assert_eq(sim_pair_disturb(sim_fixture.ends[0].host, sim_fixture.ends[1].host, &what[i]), -EINVAL);
 	}
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(stream(at_1).intact, MANY);
 }
 
@@ -436,7 +436,7 @@ Test(sim_disturb, a_link_without_carrier_loses_what_waits)
 {
 	sim_fixture.config.topology.host.rate_bps = 1000000000;
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	for (unsigned i = 0; i < 10; i++)
 		cr_assert_eq(sim_fixture_send(0, at_1, i, 1184), 0); /* 10 us each */
 	sim_fixture_run(35000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The event queue of the simulator, also against its definition. */
+/** The event queue of the simulator, also against its definition. The test's thread. */
 #include "nic/sim/sim.h"
 
 #include <criterion/criterion.h>
@@ -84,7 +84,7 @@ static void again(void *ctx)
 		sim_at(c->sim, sim_now(c->sim), again, c);
 }
 
-/* What an event asks for now comes after what was asked for before. */
+/* An event that is scheduled for now runs after those that were scheduled before. */
 Test(sim_events, of_one_moment_wait_their_turn)
 {
 	struct sim *sim = world(0);
@@ -431,7 +431,7 @@ Test(sim_events, worlds_that_make_no_sense_are_refused)
 	HOST_REFUSED(host.nic.rx_slots = 0, "receive ring");
 	HOST_REFUSED(host.nic.tx_slots = 0, "transmit ring");
 	HOST_REFUSED(host.nic.body_align = 48, "aligned");
-	HOST_REFUSED(host.nic.peers_max = 0, "places");
+	HOST_REFUSED(host.nic.peers_max = 0, "address handles");
 	HOST_REFUSED(memset(host.name, 'x', sizeof host.name), "name");
 	cr_assert_eq(sim_hosts(sim), 0);
 	cr_assert_null(sim_host(sim, 0));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Links, switches and ways: what a packet costs in time and memory. */
+/** Links, switches and ways: what a packet costs in time and memory. The test's thread. */
 #include "sim_fixture.h"
 
 #include <criterion/criterion.h>
@@ -52,12 +52,12 @@ Test(sim_network, a_pair_costs_serialisation_and_delay)
 	sim_fixture.config.topology.kind = SIM_PAIR;
 	sim_fixture.config.topology.host = shape_of(UINT64_C(10000000000), 700);
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 1, 1000), 0);
 	/* 1066 bytes at 0.8 ns. */
 	cr_assert_eq(until_arrival(1), 852 + 700);
 	/* To itself it is the same cable. */
-	uint32_t self = sim_fixture_place(1, 0, 1, 0);
+	uint32_t self = sim_fixture_dest(1, 0, 1, 0);
 	cr_assert_eq(sim_fixture_send(1, self, 2, 1472), 0);
 	cr_assert_eq(until_arrival(1), 1230 + 700);
 	cr_assert_eq(sim_downlink(sim_fixture.ends[0].host, 0), sim_uplink(sim_fixture.ends[1].host, 0));
@@ -69,7 +69,7 @@ Test(sim_network, a_star_stores_and_forwards)
 	sim_fixture.config.topology.host = shape_of(UINT64_C(100000000000), 500);
 	sim_fixture.config.topology.switch_ns = 300;
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 1, 1472), 0);
 	/* 1538 bytes at 0.08 ns are 123.04 ns, twice. */
 	cr_assert_eq(until_arrival(1), 2 * 123 + 2 * 500 + 300);
@@ -81,7 +81,7 @@ Test(sim_network, a_leaf_and_spine_way_has_four_links)
 	sim_fixture.config.topology.host = shape_of(UINT64_C(100000000000), 500);
 	sim_fixture.config.topology.fabric = shape_of(UINT64_C(400000000000), 200);
 	sim_fixture_open(4);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0), at_2 = sim_fixture_place(0, 0, 2, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0), at_2 = sim_fixture_dest(0, 0, 2, 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 1, 1472), 0);
 	cr_assert_eq(until_arrival(1), 2 * 123 + 2 * 500 + 2 * 30 + 2 * 200);
 	/* Within a leaf two. */
@@ -94,7 +94,7 @@ Test(sim_network, without_a_rate_only_delay_counts)
 	sim_fixture.config.topology.kind = SIM_PAIR;
 	sim_fixture.config.topology.host = shape_of(0, 250);
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	for (unsigned i = 0; i < 100; i++)
 		cr_assert_eq(sim_fixture_send(0, at_1, i, 1472), 0);
 	cr_assert_eq(until_arrival(1), 250);
@@ -109,7 +109,7 @@ Test(sim_network, a_busy_link_keeps_its_rate)
 	sim_fixture.config.topology.kind = SIM_PAIR;
 	sim_fixture.config.topology.host = shape_of(UINT64_C(100000000000), 0);
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	uint64_t begin = sim_now(sim_fixture.sim), seq;
 	bool intact;
 	for (unsigned i = 0; i < PACKETS; i++)
@@ -138,7 +138,7 @@ Test(sim_network, a_full_transmit_ring_says_so_and_when)
 	sim_fixture.args = "tx=4";
 	sim_fixture_open(2);
 	struct nic_queue *q = sim_fixture.ends[0].q;
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	struct nic_caps caps;
 	sim_fixture.ends[0].port->ops->caps(sim_fixture.ends[0].port, &caps);
 	cr_assert_eq(caps.slots, 4);
@@ -175,7 +175,7 @@ Test(sim_network, transmit_rings_take_turns)
 	sim_fixture_open(2);
 	uint32_t places[3];
 	for (unsigned i = 0; i < 3; i++)
-		places[i] = sim_fixture_place(0, i, 1, 0);
+		places[i] = sim_fixture_dest(0, i, 1, 0);
 	for (unsigned n = 0; n < 30; n++)
 		cr_assert_eq(sim_fixture_send_from(0, 0, places[0], n, 100), 0);
 	for (unsigned n = 0; n < 5; n++) {
@@ -198,7 +198,7 @@ Test(sim_network, transmit_rings_take_turns)
 static void incast(unsigned senders, unsigned each, uint32_t len)
 {
 	for (unsigned s = 0; s < senders; s++) {
-		uint32_t place = sim_fixture_place(s + 1, 0, 0, 0);
+		uint32_t place = sim_fixture_dest(s + 1, 0, 0, 0);
 		for (unsigned i = 0; i < each; i++)
 			cr_assert_eq(sim_fixture_send(s + 1, place, s * 1000 + i, len), 0);
 	}
@@ -239,7 +239,7 @@ Test(sim_network, a_shared_buffer_has_dynamic_thresholds)
 	cr_assert_leq(max, 51 * 1538);
 	/* A second queue beside a full one gets half of what is left of its share. */
 	for (unsigned s = 0; s < 8; s++) {
-		uint32_t to_0 = sim_fixture_place(s + 1, 0, 0, 0), to_9 = sim_fixture_place(s + 1, 0, 9, 0);
+		uint32_t to_0 = sim_fixture_dest(s + 1, 0, 0, 0), to_9 = sim_fixture_dest(s + 1, 0, 9, 0);
 		for (unsigned i = 0; i < 60; i++) {
 			cr_assert_eq(sim_fixture_send(s + 1, to_0, i, 1472), 0);
 			cr_assert_eq(sim_fixture_send(s + 1, to_9, i, 1472), 0);
@@ -280,7 +280,7 @@ Test(sim_network, priorities_are_strict)
 	uint64_t seq, number = 0, last[8] = {0}, taken = 0, before = 7;
 	bool intact;
 	for (unsigned s = 0; s < 3; s++)
-		places[s] = sim_fixture_place(s + 1, 0, 0, 0);
+		places[s] = sim_fixture_dest(s + 1, 0, 0, 0);
 	/* So slow that all of it waits at the switch. */
 	struct sim_shape slow = shape_of(1000000000, 1000);
 	cr_assert_eq(sim_link_reshape(sim_downlink(sim_fixture.ends[0].host, 0), &slow), 0);
@@ -309,8 +309,8 @@ Test(sim_network, an_urgent_packet_waits_for_one_frame_at_most)
 		sim_fixture.config.topology.priorities = priorities;
 		sim_fixture.priority_of = by_first_byte;
 		sim_fixture_open(4);
-		uint32_t bulk_1 = sim_fixture_place(1, 0, 0, 0), bulk_2 = sim_fixture_place(2, 0, 0, 0),
-			 urgent = sim_fixture_place(3, 0, 0, 0);
+		uint32_t bulk_1 = sim_fixture_dest(1, 0, 0, 0), bulk_2 = sim_fixture_dest(2, 0, 0, 0),
+			 urgent = sim_fixture_dest(3, 0, 0, 0);
 		for (unsigned i = 0; i < 400; i++) {
 			cr_assert_eq(sim_fixture_send(1, bulk_1, 8 * i, 1472), 0);
 			cr_assert_eq(sim_fixture_send(2, bulk_2, 8 * i, 1472), 0);
@@ -354,7 +354,7 @@ Test(sim_network, flows_are_spread_and_stay)
 	fabric(4, false, 2);
 	uint32_t places[64];
 	for (unsigned i = 0; i < 64; i++)
-		places[i] = sim_fixture_place(0, i % 8, 1, i / 8);
+		places[i] = sim_fixture_dest(0, i % 8, 1, i / 8);
 	uint64_t before[4] = {0};
 	unsigned flows[4] = {0};
 	for (unsigned i = 0; i < 64; i++) {
@@ -382,7 +382,7 @@ Test(sim_network, flows_are_spread_and_stay)
 Test(sim_network, sprayed_packets_take_turns)
 {
 	fabric(4, true, 2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	for (unsigned n = 0; n < 400; n++)
 		cr_assert_eq(sim_fixture_send(0, at_1, n, 64), 0);
 	sim_fixture_run(1000000);
@@ -397,7 +397,7 @@ Test(sim_network, flows_leave_a_spine_that_is_down)
 	uint32_t places[64];
 	unsigned way[3][64];
 	for (unsigned i = 0; i < 64; i++)
-		places[i] = sim_fixture_place(0, i % 8, 1, i / 8);
+		places[i] = sim_fixture_dest(0, i % 8, 1, i / 8);
 	for (unsigned round = 0; round < 3; round++) {
 		/* Either half of the way counts. */
 		sim_link_set_up(sim_fabric_link(sim_fixture.sim, 0, 1, 2, true), round != 1);
@@ -440,7 +440,7 @@ Test(sim_network, a_narrow_path_is_learned)
 {
 	sim_fixture_open(2);
 	struct nic_queue *q = sim_fixture.ends[0].q;
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(q->ops->tx_bytes_max(q, at_1), 1472);
 	cr_assert_eq(sim_fixture_send(0, at_1, 1, 1473), -EMSGSIZE);
 	struct sim_shape narrow = shape_of(UINT64_C(100000000000), 1000);
@@ -479,7 +479,7 @@ Test(sim_network, a_narrow_path_may_be_silent)
 	sim_fixture.config.topology.mtu_silent = true;
 	sim_fixture_open(2);
 	struct nic_queue *q = sim_fixture.ends[0].q;
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	struct sim_shape narrow = shape_of(0, 1000);
 	narrow.mtu = 1400;
 	cr_assert_eq(sim_link_reshape(sim_downlink(sim_fixture.ends[1].host, 0), &narrow), 0);
@@ -517,7 +517,7 @@ Test(sim_network, rails_are_networks_of_their_own)
 	sim_fixture.ends[0].port = ports[0];
 	struct nic_port *first_there = sim_fixture.ends[1].port;
 	sim_fixture.ends[1].port = ports[1];
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 3, 100), 0);
 	sim_fixture_run(10000);
 	cr_assert_eq(sim_fixture_drain(1), 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A host's NIC: rings, sleep, pause, crash and restart, addresses. */
+/** A host's NIC: rings, sleep, pause, crash and restart, addresses. The test's thread. */
 #include "sim_fixture.h"
 
 #include <criterion/criterion.h>
@@ -35,7 +35,7 @@ Test(sim_port, a_receive_ring_overflows)
 {
 	sim_fixture.args = "rx=8";
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	send_many(0, at_1, 20);
 	cr_assert_eq(stats_of(1).dropped[SIM_DROP_RING], 12);
 	cr_assert_eq(stats_of(1).rx_packets, 8);
@@ -62,7 +62,7 @@ Test(sim_port, held_packets_keep_their_slots)
 {
 	sim_fixture.args = "rx=8,hold";
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	struct nic_queue *q = sim_fixture.ends[1].q;
 	struct nic_pkt pkts[16], more[16];
 	struct nic_caps caps;
@@ -95,7 +95,7 @@ Test(sim_port, bodies_are_no_more_aligned_than_promised)
 		sim_fixture_init();
 		sim_fixture.args = args[i];
 		sim_fixture_open(2);
-		uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+		uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 		struct nic_pkt pkt;
 		for (unsigned len = 8; len < 80; len++) {
 			uint64_t seq;
@@ -119,7 +119,7 @@ Test(sim_port, a_paused_host_is_still_and_its_nic_is_not)
 {
 	sim_fixture.args = "rx=8";
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0), at_0 = sim_fixture_place(1, 0, 0, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0), at_0 = sim_fixture_dest(1, 0, 0, 0);
 	for (unsigned i = 0; i < 3; i++)
 		cr_assert_eq(sim_fixture_send(1, at_0, i, 64), 0);
 	sim_host_pause(sim_fixture.ends[1].host);
@@ -148,7 +148,7 @@ Test(sim_port, a_crash_ends_rings_and_a_restart_begins_anew)
 	struct nic_port *dead = sim_fixture.ends[1].port, *refused = NULL;
 	struct nic_queue *dead_q = sim_fixture.ends[1].q;
 	const struct nic_config config = {.queues = 1};
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0), at_0 = sim_fixture_place(1, 0, 0, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0), at_0 = sim_fixture_dest(1, 0, 0, 0);
 	send_many(0, at_1, 3);
 	for (unsigned i = 0; i < 10; i++)
 		cr_assert_eq(sim_fixture_send(1, at_0, i, 1184), 0); /* 10 us each, and as much to come */
@@ -171,13 +171,13 @@ Test(sim_port, a_crash_ends_rings_and_a_restart_begins_anew)
 	sim_host_restart(sim_fixture.ends[1].host);
 	cr_assert_eq(sim_host_incarnation(sim_fixture.ends[1].host), 1);
 	send_many(0, at_1, 2);
-	cr_assert_eq(stats_of(1).dropped[SIM_DROP_FOREIGN], 2);
+	cr_assert_eq(stats_of(1).dropped[SIM_DROP_UNEXPECTED], 2);
 	sim_fixture_port_open(1);
 	send_many(0, at_1, 4);
 	cr_assert_eq(dead_q->ops->recv(dead_q, &pkt, 1), 0);
 	cr_assert_eq(sim_fixture_drain(1), 4);
 	dead->ops->close(dead);
-	at_0 = sim_fixture_place(1, 0, 0, 0);
+	at_0 = sim_fixture_dest(1, 0, 0, 0);
 	send_many(1, at_0, 4);
 	cr_assert_eq(sim_fixture_drain(0), 4);
 	cr_assert_eq(sim_port_open(sim_fixture.ends[1].host, 0, &config, &refused, &err), -EBUSY);
@@ -186,12 +186,12 @@ Test(sim_port, a_crash_ends_rings_and_a_restart_begins_anew)
 	cr_assert_eq(s.in_flight, 0);
 }
 
-/* What an earlier life has sent still arrives, in the later one too. */
+/* Packets that an earlier incarnation has sent still arrive, at a later one too. */
 Test(sim_port, packets_outlive_their_sender_and_their_receiver)
 {
 	sim_fixture.config.topology.host.delay_ns = 1000000;
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 7, 64), 0);
 	sim_fixture_run(1000);
 	sim_host_crash(sim_fixture.ends[0].host);
@@ -211,7 +211,7 @@ Test(sim_port, queues_are_steered_by_number)
 	sim_fixture_open(2);
 	for (unsigned i = 0; i < 4; i++)
 		for (unsigned k = 0; k < 4; k++) {
-			uint32_t place = sim_fixture_place(0, i, 1, k);
+			uint32_t place = sim_fixture_dest(0, i, 1, k);
 			uint64_t seq;
 			bool intact;
 			cr_assert_eq(sim_fixture_send_from(0, i, place, i * 4 + k, 64), 0);
@@ -220,17 +220,17 @@ Test(sim_port, queues_are_steered_by_number)
 			cr_assert_eq(seq, i * 4 + k);
 		}
 	cr_assert_eq(sim_fixture_drain(1), 0);
-	cr_assert_eq(sim_fixture_place(0, 0, 1, 4), NIC_PEER_NONE);
+	cr_assert_eq(sim_fixture_dest(0, 0, 1, 4), NIC_PEER_NONE);
 	cr_assert(strstr(sim_fixture.ends[0].text, "no queue 4"), "%s", sim_fixture.ends[0].text);
-	cr_assert_eq(sim_fixture_place(0, 0, 1, NIC_ROUTE(1, 3)), NIC_PEER_NONE);
+	cr_assert_eq(sim_fixture_dest(0, 0, 1, NIC_ROUTE(1, 3)), NIC_PEER_NONE);
 	/* A port that came back with fewer. */
-	uint32_t place = sim_fixture_place(0, 0, 1, 3);
+	uint32_t place = sim_fixture_dest(0, 0, 1, 3);
 	sim_fixture_port_close(1);
 	sim_fixture.queues = 2;
 	sim_fixture_port_open(1);
 	cr_assert_eq(sim_fixture_send(0, place, 1, 64), 0);
 	sim_fixture_run(10000);
-	cr_assert_eq(stats_of(1).dropped[SIM_DROP_FOREIGN], 1);
+	cr_assert_eq(stats_of(1).dropped[SIM_DROP_UNEXPECTED], 1);
 }
 
 Test(sim_port, a_hash_steers_paths)
@@ -240,7 +240,7 @@ Test(sim_port, a_hash_steers_paths)
 	sim_fixture.args = "hash";
 	sim_fixture_open(2);
 	for (unsigned path = 0; path < 200; path++) {
-		uint32_t place = sim_fixture_place(0, 0, 1, NIC_ROUTE(2, path));
+		uint32_t place = sim_fixture_dest(0, 0, 1, NIC_ROUTE(2, path));
 		uint64_t seq;
 		bool intact;
 		unsigned at = 4;
@@ -262,14 +262,14 @@ Test(sim_port, a_hash_steers_paths)
 
 /* ---- sleep ---- */
 
-/* What is committed waits until its last bit is on the wire. Expect to be told so, to the byte, and when to ask again.
- */
+/* A committed packet waits until its last bit is on the wire. Expect the number of bytes that wait, and the time of the
+ * next check. */
 Test(sim_port, says_what_waits_for_the_wire)
 {
 	sim_fixture.config.topology.host.rate_bps = UINT64_C(8000000000); /* a byte in a nanosecond */
 	sim_fixture_open(2);
 	struct nic_queue *q = sim_fixture.ends[0].q;
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(q->ops->tx_waiting(q, 0), 0);
 	cr_assert_eq(q->ops->deadline(q), UINT64_MAX);
 	for (unsigned i = 0; i < 5; i++)
@@ -300,12 +300,12 @@ Test(sim_port, says_what_waits_for_the_wire)
 Test(sim_port, an_armed_queue_wakes)
 {
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	struct nic_queue *q = sim_fixture.ends[1].q;
 	cr_assert_null(q->ops->kick);
 	q->ops->arm(q);
 	cr_assert_not(sim_queue_is_woken(q));
-	send_many(0, at_1, 1); /* before anybody has asked for the descriptor */
+	send_many(0, at_1, 1); /* before the first use of the descriptor */
 	cr_assert(sim_queue_is_woken(q) && sim_queue_waiting(q) == 1);
 	cr_assert(is_readable(q->ops->wake_fd(q)));
 	q->ops->wake_clear(q);
@@ -329,7 +329,7 @@ Test(sim_port, without_wake_kicks_do)
 {
 	sim_fixture.args = "kick";
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	struct nic_queue *q = sim_fixture.ends[1].q;
 	struct nic_caps caps;
 	sim_fixture.ends[1].port->ops->caps(sim_fixture.ends[1].port, &caps);
@@ -442,7 +442,7 @@ Test(sim_port, places_are_numbered_from_the_lowest)
 	struct nic_port *port = sim_fixture.ends[0].port;
 	struct nic_queue *q = sim_fixture.ends[0].q;
 	for (uint32_t i = 0; i < 40; i++)
-		cr_assert_eq(sim_fixture_place(0, 0, 1, 0), i);
+		cr_assert_eq(sim_fixture_dest(0, 0, 1, 0), i);
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	sim_fixture.ends[1].port->ops->address(sim_fixture.ends[1].port, &addr);
@@ -453,9 +453,9 @@ Test(sim_port, places_are_numbered_from_the_lowest)
 		q->ops->detach(q, dropped[i]);
 		port->ops->drop(port, dropped[i]);
 	}
-	cr_assert_eq(sim_fixture_place(0, 0, 1, 0), 7);
-	cr_assert_eq(sim_fixture_place(0, 0, 1, 0), 12);
-	cr_assert_eq(sim_fixture_place(0, 0, 1, 0), 30);
+	cr_assert_eq(sim_fixture_dest(0, 0, 1, 0), 7);
+	cr_assert_eq(sim_fixture_dest(0, 0, 1, 0), 12);
+	cr_assert_eq(sim_fixture_dest(0, 0, 1, 0), 30);
 	cr_assert_eq(sim_fixture_send(0, 40, 0, 64), -EPIPE);
 	cr_assert_eq(sim_fixture_send(0, NIC_PEER_NONE, 0, 64), -EPIPE);
 }
@@ -465,7 +465,7 @@ Test(sim_port, packets_are_bounded)
 {
 	sim_fixture.config.packet_bytes_max = 100000;
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	int error = 0;
 	unsigned n = 0;
 	for (; n < 200 && !error; n++)
@@ -487,7 +487,7 @@ static unsigned open_descriptors(void)
 	return n;
 }
 
-/* They cost no descriptors as long as nobody asks for any. */
+/* Ports have no descriptors before the first use. */
 Test(sim_port, a_thousand_hosts)
 {
 	enum { THOUSAND = 1000 };
@@ -505,7 +505,7 @@ Test(sim_port, a_thousand_hosts)
 	/* All of them send to the first. */
 	for (unsigned i = 1; i < THOUSAND; i++) {
 		sim_fixture.ends[1] = (struct sim_end){.host = sim_host(sim_fixture.sim, i), .port = ports[i]};
-		uint32_t place = sim_fixture_place(1, 3, 0, 0);
+		uint32_t place = sim_fixture_dest(1, 3, 0, 0);
 		cr_assert_eq(sim_fixture_send_from(1, 3, place, i, 1000), 0);
 	}
 	sim_fixture.ends[1] = (struct sim_end){0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Traces as text and as a capture file, and their hash. */
+/** Traces as text and as a capture file, and their hash. The test's thread. */
 #include "sim_fixture.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@ static void hash_of(char out[SHA256_TEXT_BYTES])
 static void one_packet(char hash[SHA256_TEXT_BYTES], uint32_t len, uint64_t seq, uint64_t wait)
 {
 	sim_fixture_open(2);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	sim_fixture_run(wait);
 	cr_assert_eq(sim_fixture_send(0, at_1, seq, len), 0);
 	sim_fixture_run(100000);
@@ -64,7 +64,7 @@ Test(sim_trace, watching_changes_nothing)
 		}
 		if (round == 2)
 			sim_trace_note(sim_fixture.sim, "a word");
-		uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+		uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 		for (unsigned i = 0; i < 100; i++)
 			cr_assert_eq(sim_fixture_send(0, at_1, i, 64), 0);
 		sim_fixture_run(1000000);
@@ -86,7 +86,7 @@ Test(sim_trace, text_has_a_line_for_each_event)
 	sim_fixture.config.topology.rails = 2;
 	sim_fixture_open(2);
 	sim_trace_text(sim_fixture.sim, out);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 7, 64), 0);
 	sim_fixture_run(100000);
 	cr_assert_eq(sim_link_disturb(sim_uplink(sim_fixture.ends[0].host, 0), &all), 0);
@@ -135,7 +135,7 @@ Test(sim_trace, a_capture_is_what_wireshark_reads)
 	sim_fixture.queues = 3;
 	sim_fixture_open(2);
 	cr_assert_eq(sim_trace_pcap(sim_fixture.sim, out, true), 0);
-	uint32_t at_1 = sim_fixture_place(0, 1, 1, 2);
+	uint32_t at_1 = sim_fixture_dest(0, 1, 1, 2);
 	cr_assert_eq(sim_fixture_send_from(0, 1, at_1, 0x1122334455667788, 100), 0);
 	sim_fixture_run(100000);
 	fclose(out);
@@ -179,7 +179,7 @@ Test(sim_trace, a_capture_that_cannot_be_written_ends_the_run)
 	FILE *small = fmemopen(room, sizeof room, "w");
 	setvbuf(small, NULL, _IONBF, 0);
 	cr_assert_eq(sim_trace_pcap(sim_fixture.sim, small, false), 0);
-	uint32_t at_1 = sim_fixture_place(0, 0, 1, 0);
+	uint32_t at_1 = sim_fixture_dest(0, 0, 1, 0);
 	cr_assert_eq(sim_fixture_send(0, at_1, 1, 64), 0);
 	cr_assert(strstr(sim_failure(sim_fixture.sim), "capture"));
 	fclose(small);
@@ -203,7 +203,7 @@ static void lossy_world(uint64_t seed)
 	sim_fixture.config.seed = seed;
 	sim_fixture_open(4);
 	for (unsigned i = 0; i < 4; i++) {
-		cr_assert_eq(sim_fixture_place(i, 0, (i + 1) % 4, 0), 0);
+		cr_assert_eq(sim_fixture_dest(i, 0, (i + 1) % 4, 0), 0);
 		cr_assert_eq(sim_link_disturb(sim_uplink(sim_fixture.ends[i].host, 0), &some), 0);
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Addresses in words and bytes, and what a hostile store may hold in their place. */
+/** Addresses in words and bytes, and what a hostile store may hold in their place. The test's thread. */
 #include "udp_fake.h"
 
 #include <stdlib.h>

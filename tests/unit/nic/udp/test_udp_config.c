@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What nic=udp:..., listen= and advertise= may say, on a host that is made up. */
+/** What nic=udp:..., listen= and advertise= may say, on a host that is made up. The test's thread. */
 #include "nic/udp/udp_config.h"
 #include "udp_fake.h"
 

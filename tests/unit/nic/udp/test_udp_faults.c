@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A queue whose system calls fail as a script says; the calls stand in front of the system's (ld --wrap). */
+/** A queue whose system calls fail as a script says; the calls stand in front of the system's (ld --wrap).
+ * The test's thread. */
 #include "nic/udp/udp.h"
 #include "nic/udp/udp_port.h"
 
@@ -236,7 +237,7 @@ Test(udp_faults, full_in_the_middle_of_a_batch)
 	cr_assert_eq(room(), UDP_SLOTS);
 }
 
-/* As long as the socket is full, commits do not ask it; a flush does so once. */
+/* As long as the socket is full, commits do not try it; a flush does so once. */
 Test(udp_faults, full_and_committed_to)
 {
 	int full[64];

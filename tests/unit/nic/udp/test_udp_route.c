@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Which of a peer's addresses is taken, among hosts that are made up. */
+/** Which of a peer's addresses is taken, among hosts that are made up. The test's thread. */
 #include "nic/udp/udp_route.h"
 #include "udp_fake.h"
 
@@ -9,14 +9,14 @@
 enum { HERE = 100, THERE = 200, NETNS = 7, OTHER_NETNS = 8 };
 
 static struct nic_err err;
-static char asked[256];
+static char addressed[256];
 static const char *refuse; /* addresses that begin with it have no route */
 
 static int query(void *ctx, struct udp_route *route)
 {
 	char text[UDP_IP_TEXT_MAX];
 	udp_ip_text(&route->ip, text);
-	udp_append(asked, sizeof asked, "%s%s", *asked ? " " : "", text);
+	udp_append(addressed, sizeof addressed, "%s%s", *addressed ? " " : "", text);
 	if (refuse && strncmp(text, refuse, strlen(refuse)) == 0)
 		return -ENETUNREACH;
 	route->mtu = 1500;
@@ -39,7 +39,7 @@ static const char *way(uint64_t host, uint64_t netns, const char *const *ips, bo
 		p->host_only = **ips == '!';
 		p->ip = fake_ip(*ips + p->host_only);
 	}
-	asked[0] = err.text[0] = 0;
+	addressed[0] = err.text[0] = 0;
 	int error = udp_route_choose(&self, &peer, query, NULL, &route, &err);
 	if (error) {
 		cr_assert(strstr(err.text, "192.0.2.7"), "our side is named: %s", err.text);
@@ -62,7 +62,7 @@ Test(udp_route, no_loopback_elsewhere)
 {
 	cr_assert(strstr(way(THERE, NETNS, IPS("127.0.0.1", "::1"), false), "loopback of another host"));
 	cr_assert(strstr(err.text, "127.0.0.1, ::1"));
-	cr_assert_str_eq(asked, "");
+	cr_assert_str_eq(addressed, "");
 	cr_assert(strstr(way(HERE, OTHER_NETNS, IPS("127.0.0.1"), false), "loopback of another network namespace"));
 	cr_assert(strstr(way(0, 0, IPS("127.0.0.1"), false), "loopback of another host"));
 }
@@ -80,11 +80,11 @@ Test(udp_route, next_when_there_is_no_route)
 {
 	refuse = "192.0.2";
 	cr_assert_str_eq(way(THERE, 1, IPS("203.0.113.5", "192.0.2.5", "10.1.0.5"), false), "10.1.0.5");
-	cr_assert_str_eq(asked, "192.0.2.5 10.1.0.5");
+	cr_assert_str_eq(addressed, "192.0.2.5 10.1.0.5");
 	refuse = "";
 	cr_assert(strstr(way(THERE, 1, IPS("203.0.113.5", "192.0.2.5"), false), strerror(ENETUNREACH)));
 	cr_assert(strstr(err.text, "203.0.113.5, 192.0.2.5"));
-	cr_assert_str_eq(asked, "192.0.2.5 203.0.113.5");
+	cr_assert_str_eq(addressed, "192.0.2.5 203.0.113.5");
 }
 
 /* Every host of containers has the same bridge: of another host it leads to our own. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bulk of the verbs driver over the fake device: what is exposed can be read by one peer, and by nobody afterwards. */
+/** Bulk of the verbs driver over the fake device: what is exposed can be read by one peer, and by nobody afterwards.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include "nic/verbs/bulk.h"
@@ -15,7 +16,7 @@ static struct verbs_port *ports[PORTS_MAX];
 static unsigned ports_n;
 static uint8_t *memory[PORTS_MAX]; /* 2 × BYTES each, the engine's of that port */
 
-/* What a queue was told, by `user`. */
+/* Events of a queue, by `user`. */
 static struct to_poller {
 	unsigned exposed, withdrawn, read, failed;
 } to_poller[PORTS_MAX][64];
@@ -30,7 +31,7 @@ static const struct nic_bulk_ops *ops(void)
 	return verbs_bulk_queue_ops.bulk;
 }
 
-/* Registered when it is asked for. */
+/* Registered on request. */
 static bool piece(const void *at, size_t len, void **base, size_t *bytes)
 {
 	for (unsigned i = 0; i < PORTS_MAX; i++) {
@@ -162,7 +163,7 @@ Test(verbs_bulk, a_window_for_each_message)
 	unsigned a = open_with(BULK), b = open_with(BULK);
 	verbs_port_ops.caps(&ports[a]->base, &caps);
 	cr_assert(caps.one_sided && caps.bulk_bytes_min == 65536 && caps.rx_slots == 512);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h1, h2;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), to_a = fixture_dest(ports[b], ports[a], 0), h1, h2;
 	struct nic_bulk_key one = expose(a, to_b, memory[a], BYTES / 2, 1, &h1);
 	struct nic_bulk_key two = expose(a, to_b, memory[a] + BYTES / 2, BYTES / 2, 2, &h2);
 	cr_assert_neq((uint32_t)one.key, (uint32_t)two.key, "a key is of one message");
@@ -190,7 +191,7 @@ Test(verbs_bulk, keys_change)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), to_a = fixture_dest(ports[b], ports[a], 0), h;
 	uint64_t before = 0;
 	for (unsigned i = 1; i <= 40; i++) {
 		bool there = i % 2;
@@ -210,7 +211,7 @@ Test(verbs_bulk, wakes_who_sleeps)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), to_a = fixture_dest(ports[b], ports[a], 0), h;
 	struct nic_bulk_key key = expose(a, to_b, memory[a], BYTES, 1, &h);
 	cr_assert(reads(b, to_a, key, 0, 1, 2), "its memory is registered");
 	fake_verbs.reads_held = true;
@@ -248,7 +249,7 @@ Test(verbs_bulk, keys_of_regions_stay_here)
 	begin();
 	fake_verbs.keys_watched = true;
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), to_a = fixture_dest(ports[b], ports[a], 0), h;
 	for (unsigned i = 1; i <= 40; i++) {
 		struct nic_bulk_key key = expose(a, to_b, memory[a] + i, 65536, i, &h);
 		if (i == 1)
@@ -271,7 +272,7 @@ Test(verbs_bulk, nothing_after_it_was_withdrawn)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), to_a = fixture_dest(ports[b], ports[a], 0), h;
 	struct nic_bulk_key key = expose(a, to_b, memory[a], BYTES, 1, &h);
 	cr_assert(reads(b, to_a, key, 0, BYTES, 2));
 	ops()->withdraw(queue_of(a), h);
@@ -301,8 +302,8 @@ Test(verbs_bulk, only_what_was_handed_out)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK), c = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h, hc;
-	uint32_t to_c = fixture_place(ports[a], ports[c], 0), c_to_a = fixture_place(ports[c], ports[a], 0);
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), to_a = fixture_dest(ports[b], ports[a], 0), h, hc;
+	uint32_t to_c = fixture_dest(ports[a], ports[c], 0), c_to_a = fixture_dest(ports[c], ports[a], 0);
 	for (unsigned i = 0; i < 5; i++) {
 		struct nic_bulk_key key = expose(a, to_b, memory[a] + 4096, 65536, 10 + i, &h), bad = key;
 		struct nic_bulk_key other = expose(a, to_c, memory[a], 4096, 20 + i, &hc);
@@ -349,7 +350,7 @@ Test(verbs_bulk, who_has_none)
 	begin();
 	unsigned a = open_with(BULK), b = open_with("fake0,gid=2,bulk=off");
 	struct nic_bulk_key key;
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), h;
 	cr_assert_null(queue_of(b)->ops->bulk);
 	cr_assert_eq(ops()->expose(queue_of(a), to_b, memory[a], 65536, 1, &h, &key), -EOPNOTSUPP);
 	cr_assert_eq(verbs_port_ops.mem_register(&ports[b]->base, memory[b], 4096, &err), -EOPNOTSUPP);
@@ -359,12 +360,12 @@ Test(verbs_bulk, who_has_none)
 
 /* ---- ways out ---- */
 
-/* Connections break: both sides are told, and have their memory back. */
+/* Connections break: both sides get an event, and their memory back. */
 Test(verbs_bulk, broken_connections)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), to_a = fixture_place(ports[b], ports[a], 0), h, h2;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), to_a = fixture_dest(ports[b], ports[a], 0), h, h2;
 	for (unsigned i = 1; i <= 3; i++) {
 		struct nic_bulk_key key = expose(a, to_b, memory[a], BYTES, i, &h);
 		expose(a, to_b, memory[a] + BYTES, BYTES, 20 + i, &h2);
@@ -391,7 +392,7 @@ Test(verbs_bulk, the_other_end_goes)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), h;
 	expose(a, to_b, memory[a], BYTES, 1, &h);
 	verbs_port_ops.close(&ports[b]->base);
 	ports_n = 1;
@@ -403,7 +404,7 @@ Test(verbs_bulk, the_device_goes)
 {
 	begin();
 	unsigned a = open_with(BULK);
-	uint32_t to = fixture_place(ports[a], ports[a], 0), h;
+	uint32_t to = fixture_dest(ports[a], ports[a], 0), h;
 	struct nic_bulk_key key = expose(a, to, memory[a], 65536, 1, &h);
 	fake_verbs.reads_held = true;
 	cr_assert_eq(read_it(a, to, key, 0, 65536, 2), 0);
@@ -425,7 +426,7 @@ Test(verbs_bulk, as_many_windows_as_there_are)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), handles[VERBS_WINDOWS], h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), handles[VERBS_WINDOWS], h;
 	struct nic_bulk_key key;
 	for (unsigned i = 0; i < VERBS_WINDOWS; i++)
 		expose(a, to_b, memory[a], 65536, i, &handles[i]);
@@ -445,7 +446,7 @@ Test(verbs_bulk, busy_ones_are_kept)
 	struct nic_bulk_key key[3] = {{0, 0}};
 	for (unsigned i = 0; i < 3; i++) {
 		b[i] = open_with(BULK);
-		to[i] = fixture_place(ports[a], ports[b[i]], 0);
+		to[i] = fixture_dest(ports[a], ports[b[i]], 0);
 	}
 	for (unsigned i = 0; i < 2; i++)
 		key[i] = expose(a, to[i], memory[a], 65536, i, &h[i]);
@@ -454,7 +455,7 @@ Test(verbs_bulk, busy_ones_are_kept)
 		turn();
 	}
 	cr_assert(!to_poller[a][0].withdrawn && !to_poller[a][1].withdrawn);
-	back = fixture_place(ports[b[0]], ports[a], 0);
+	back = fixture_dest(ports[b[0]], ports[a], 0);
 	cr_assert(reads(b[0], back, key[0], 0, 65536, 5));
 	ops()->withdraw(queue_of(a), h[0]);
 	cr_assert(until(&to_poller[a][0].withdrawn, 1));
@@ -468,7 +469,7 @@ Test(verbs_bulk, memory_that_cannot_be_registered)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), h;
 	struct nic_bulk_key key;
 	static uint8_t stack[65536];
 	fake_verbs.reg_most = BYTES;
@@ -512,7 +513,7 @@ Test(verbs_bulk, no_windows_left)
 {
 	begin();
 	unsigned a = open_with(BULK), b = open_with(BULK);
-	uint32_t to_b = fixture_place(ports[a], ports[b], 0), h;
+	uint32_t to_b = fixture_dest(ports[a], ports[b], 0), h;
 	struct nic_bulk_key key;
 	uint64_t got[16];
 	fake_verbs.mw_error = ENOMEM;

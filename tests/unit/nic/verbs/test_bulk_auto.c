@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** bulk=auto over the fake device: on where windows' bounds are kept, off everywhere else, and nobody is harmed. */
+/** bulk=auto over the fake device: on where windows' bounds are kept, off everywhere else, and nobody is harmed.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include "nic/verbs/bulk.h"
@@ -31,7 +32,7 @@ static void opens(const char *args, unsigned least)
 	cr_assert(!p->rc == !least && !p->mems == !least && !p->blob.bulk == !least);
 	cr_assert_eq(fake_cm.ids, least ? 1 : 0);
 	cr_assert_eq(fake_cm.channels, least ? 1 : 0);
-	uint32_t self = fixture_place(p, p, 0);
+	uint32_t self = fixture_dest(p, p, 0);
 	cr_assert_eq(fixture_commit(p, self, 7, 100, 0), 0);
 	fixture_flush(p);
 	cr_assert_eq(fixture_take_all(p, 0, 1, got), 1);

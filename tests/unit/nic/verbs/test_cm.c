@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** librdmacm is loaded when it is wanted; where there is none that is said, with the remedy. */
+/** librdmacm is loaded when it is wanted; where there is none that is said, with the remedy. The test's thread. */
 #include "nic/verbs/cm.h"
 
 #include <criterion/criterion.h>

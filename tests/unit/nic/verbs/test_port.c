@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The verbs driver's ports over the fake device: the choice of a device, errors and their remedies, events. */
+/** The verbs driver's ports over the fake device: the choice of a device, errors and their remedies, events.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include <arpa/inet.h>
@@ -325,7 +326,7 @@ Test(verbs_port, neighbour_that_is_not_there)
 	cr_assert(strstr(failed_text, "127.0.0.1") && strstr(failed_text, "no host replies"), "%s", failed_text);
 	fake_verbs.ah_error = 0;
 	connect_self(p, 0);
-	cr_assert(fixture_until(p, &ups, 1)); /* it is asked again */
+	cr_assert(fixture_until(p, &ups, 1)); /* it is resolved again */
 	fixture_step(p);
 	cr_assert_eq(p->ah_sets_n, 1);
 	fixture_close(p);
@@ -401,7 +402,7 @@ Test(verbs_port, device_is_removed)
 {
 	struct verbs_port *p = fixture_open(NULL, 2);
 	struct nic_pkt pkts[4];
-	uint32_t peer = fixture_place(p, p, 0);
+	uint32_t peer = fixture_dest(p, p, 0);
 	fixture_commit(p, peer, 1, 100, 0);
 	fixture_flush(p);
 	fixture_commit(p, peer, 2, 100, 0); /* waits */
@@ -435,7 +436,7 @@ Test(verbs_port, device_is_removed)
 	fixture_close(p);
 }
 
-/* While a neighbour is asked for, and a queue is broken. */
+/* While a neighbour is resolved, and a queue is broken. */
 Test(verbs_port, device_is_removed_in_the_middle)
 {
 	struct verbs_port *p = fixture_open(NULL, 1);
@@ -456,7 +457,7 @@ Test(verbs_port, device_is_removed_in_the_middle)
 	fixture_close(p);
 }
 
-/* It tells nothing, and its node stays; what is there now of the same name is another device. */
+/* It reports nothing, and its node stays; what is there now of the same name is another device. */
 Test(verbs_port, device_is_removed_in_silence)
 {
 	char dir[] = "/tmp/farcall-entry.XXXXXX", entry[64], other[64];

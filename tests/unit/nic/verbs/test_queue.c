@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The verbs driver's queues over a device that does what it should, and one that does not. */
+/** The verbs driver's queues over a device that does what it should, and one that does not. The test's thread. */
 #include "verbs_fixture.h"
 
 static struct verbs_port *p;
@@ -8,7 +8,7 @@ static uint32_t self;
 static void open_self(const char *args)
 {
 	p = fixture_open(args, 2);
-	self = fixture_place(p, p, 0);
+	self = fixture_dest(p, p, 0);
 }
 
 /* One packet goes round. */
@@ -34,7 +34,7 @@ static void comes_behind(uint64_t number)
 	cr_assert(here);
 }
 
-/* The control core sets a broken pair up, and its holder goes on. */
+/* The control thread sets a broken pair up, and its holder goes on. */
 static void is_repaired(unsigned queue)
 {
 	struct nic_pkt pkts[16];
@@ -131,7 +131,7 @@ Test(verbs_queue, infiniband)
 	struct nic_port *port;
 	cr_assert_eq(verbs_port_ops.open(&config, &port, &err), 0, "%s", err.text);
 	p = (struct verbs_port *)port;
-	self = fixture_place(p, p, 0);
+	self = fixture_dest(p, p, 0);
 	for (uint8_t i = 0; i < 8; i++)
 		cr_assert_eq(fixture_commit(p, self, i, 20, i), 0);
 	fixture_flush(p);
@@ -151,7 +151,7 @@ Test(verbs_queue, infiniband)
 }
 
 /* Each queue has a key of its own, which others must know. */
-Test(verbs_queue, foreign_keys)
+Test(verbs_queue, unexpected_keys)
 {
 	uint64_t got[32], number = 5;
 	open_self(NULL);
@@ -198,7 +198,7 @@ static bool beyond_slots(struct ibv_wc *wc)
 	return true;
 }
 
-static bool other_life(struct ibv_wc *wc)
+static bool other_generation(struct ibv_wc *wc)
 {
 	wc->wr_id += UINT64_C(1) << 32;
 	return true;
@@ -257,7 +257,7 @@ Test(verbs_queue, completions_that_cannot_be)
 	spoilt(no_header, 0, 2, 0);
 	spoilt(too_long, 0, 2, 0);
 	spoilt(beyond_slots, 0, 2, 0);
-	spoilt(other_life, 0, 2, 0);
+	spoilt(other_generation, 0, 2, 0);
 	spoilt(twice, 1, 1, 0);
 	spoilt(with_immediate, 0, 0, 2);
 	fixture_close(p);
@@ -338,7 +338,7 @@ Test(verbs_queue, full_when_a_place_goes)
 	verbs_port_ops.drop(&p->base, self);
 	fake_verbs.post_send = NULL;
 	is_repaired(0);
-	self = fixture_place(p, p, 0);
+	self = fixture_dest(p, p, 0);
 	goes_round(4);
 	fixture_close(p);
 }
@@ -393,7 +393,7 @@ Test(verbs_queue, buffers_are_refused)
 	fixture_close(p);
 }
 
-/* The device gives up: all that was posted comes back, in this life and after it. */
+/* The device gives up: all that was posted comes back, in this generation and after it. */
 Test(verbs_queue, error_state)
 {
 	uint64_t got[32];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The verbs driver's connections over the fake device: making, ending, the cache, and what must not get lost of it. */
+/** The verbs driver's connections over the fake device: making, ending, the cache, and what must not get lost of it.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include "nic/verbs/rc.h"
@@ -19,7 +20,7 @@ static void turn_of(struct verbs_port *p)
 	fixture_flush(p);
 }
 
-/* The control cores and the holders, in turn. */
+/* The control threads and the holders, in turn. */
 static void turn(void)
 {
 	for (unsigned i = 0; i < ports_n; i++)
@@ -90,7 +91,7 @@ static void both_ways(void)
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
 	verbs_port_ops.caps(&a->base, &caps);
 	cr_assert(!caps.reliable && !caps.connected && !caps.ordered && caps.wake);
-	uint32_t to_b = fixture_place(a, b, 0), to_a = fixture_place(b, a, 0);
+	uint32_t to_b = fixture_dest(a, b, 0), to_a = fixture_dest(b, a, 0);
 	cr_assert(gets_there(a, to_b, b, 1));
 	cr_assert(gets_there(b, to_a, a, 2));
 	cr_assert_eq(fake_cm.connects, 1, "the answer takes the same connection");
@@ -137,7 +138,7 @@ Test(verbs_rc, broken_pipe)
 	fake_verbs.transport = IBV_TRANSPORT_IWARP;
 	fake_verbs.limits.vendor_id = VERBS_VENDOR_SIW;
 	struct verbs_port *a = open_one("fake0"), *b = open_one("fake0");
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	fake_verbs.post_send = pipe_breaks;
 	cr_assert(gets_there(a, to, b, 1));
 	fake_verbs.post_send = NULL;
@@ -151,7 +152,7 @@ Test(verbs_rc, broken_pipe)
 static void self(void)
 {
 	struct verbs_port *a = open_one(args_of(",connections=2"));
-	uint32_t to = fixture_place(a, a, 0);
+	uint32_t to = fixture_dest(a, a, 0);
 	for (uint64_t i = 0; i < 10; i++)
 		cr_assert(gets_there(a, to, a, i));
 	close_all();
@@ -166,7 +167,7 @@ Test(verbs_rc, to_oneself)
 static void crossed(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to_b = fixture_place(a, b, 0), to_a = fixture_place(b, a, 0);
+	uint32_t to_b = fixture_dest(a, b, 0), to_a = fixture_dest(b, a, 0);
 	uint64_t got[16];
 	unsigned at_a = 0, at_b = 0;
 	fixture_commit(a, to_b, 1, 100, 0);
@@ -195,7 +196,7 @@ static void five_peers(void)
 		open_one(args_of(",connections=2"));
 	for (unsigned i = 0; i < PORTS_MAX; i++)
 		for (unsigned k = 0; k < PORTS_MAX; k++)
-			to[i][k] = i == k ? 0 : fixture_place(ports[i], ports[k], 0);
+			to[i][k] = i == k ? 0 : fixture_dest(ports[i], ports[k], 0);
 	for (unsigned round = 0; round < 2; round++)
 		for (unsigned k = 1; k < PORTS_MAX; k++) {
 			/* Packets are under way to all others while this one is reached. */
@@ -281,7 +282,7 @@ static void held_up(void)
 	uint32_t to[N];
 	uint64_t got[16];
 	for (unsigned i = 0; i < N; i++)
-		to[i] = fixture_place(a, b, i);
+		to[i] = fixture_dest(a, b, i);
 	fake_cm.connect_delay_ms = 600000;
 	for (unsigned i = 0; i < N; i++)
 		fixture_commit(a, to[i], i, 100, 0);
@@ -329,7 +330,7 @@ Test(verbs_rc, held_up)
 static void only_flushes(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	cr_assert(gets_there(a, to, b, 1));
 	fake_verbs_break_all(IBV_QPT_RC);
 	for (unsigned i = 0; i < VERBS_TX_RING; i++)
@@ -349,11 +350,11 @@ Test(verbs_rc, only_flushes)
 	each_kind(only_flushes);
 }
 
-/* A failure drops what waits; what comes afterwards is asked for again. */
+/* A failure drops what waits; later packets start another attempt. */
 static void fails_then_works(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	for (unsigned how = 0; how < 4; how++) {
 		uint64_t dropped = fixture_stats(a).tx_dropped;
 		fake_cm.addr_error = how == 0;
@@ -408,14 +409,14 @@ Test(verbs_rc, asked_for_again)
 	each_kind(fails_then_works);
 }
 
-/* What waits when the connection that it waits for goes as soon as it is made is asked for again, by nobody's commit.
+/* A connection ends as soon as it is made. Packets that wait for it start another attempt, without a further commit.
  */
 static void evicted_before_use(void)
 {
 	uint64_t got[16] = {0};
 	unsigned n = 0;
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	struct verbs_queue *q = a->queues[0];
 	fixture_commit(a, to, 7, 100, 0);
 	/* The holder of `a` looks at nothing while it is made, and ended. */
@@ -445,7 +446,7 @@ static void the_other_takes_over(void)
 {
 	uint64_t next = UINT64_MAX;
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to_b = fixture_place(a, b, 0), to_a = fixture_place(b, a, 0);
+	uint32_t to_b = fixture_dest(a, b, 0), to_a = fixture_dest(b, a, 0);
 	cr_assert(gets_there(a, to_b, b, 1));
 	struct verbs_remote *r = a->dests[to_b]->remote;
 	struct verbs_conn *second = verbs_conn_new(a->queues[0], r, verbs_now(), &next);
@@ -472,7 +473,7 @@ static void only_receives(void)
 	uint64_t got[16] = {0};
 	unsigned n = 0;
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	fixture_commit(a, to, 8, 100, 0);
 	fixture_flush(a);
 	for (unsigned i = 0; i < PATIENCE && !n; i++, usleep(200)) {
@@ -491,7 +492,7 @@ Test(verbs_rc, only_receives)
 }
 
 /* Names are keys: who does not know them is refused, and words that cannot be are. */
-Test(verbs_rc, strangers)
+Test(verbs_rc, unexpected_peers)
 {
 	struct verbs_port *a = open_one(RC), *b = open_one(RC);
 	struct verbs_blob blob;
@@ -523,7 +524,7 @@ Test(verbs_rc, strangers)
 static void removed(void)
 {
 	struct verbs_port *a = open_one(args_of("")), *b = open_one(args_of(""));
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	cr_assert(gets_there(a, to, b, 1));
 	fixture_commit(a, to, 2, 100, 0);
 	verbs_release_device(a);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Proofs of the group's key in the connections of the verbs driver, over the fake device: packets and bulk. */
+/** Proofs of the group's key in the connections of the verbs driver, over the fake device: packets and bulk.
+ * The test's thread. */
 #include "verbs_fixture.h"
 
 #include "nic/verbs/bulk.h"
@@ -116,7 +117,7 @@ static bool connects(struct verbs_port *a, uint32_t to, struct verbs_port *b)
 	return ups_of(a) && ups_of(b);
 }
 
-/* Asks until `p` has refused one more for this reason; nothing comes up at `a`. */
+/* Connects until `p` has refused one more for this reason; nothing comes up at `a`. */
 static void is_refused(struct verbs_port *a, uint32_t to, struct verbs_port *p, enum verbs_refusal why)
 {
 	uint64_t before = refused(p, why), all = fixture_stats(p).refused, others = 0;
@@ -178,7 +179,7 @@ static void same_key(void)
 	static const uint8_t none[AUTH_PROOF_BYTES];
 	hook_begin();
 	struct verbs_port *a = open_with(&ours), *b = open_with(&ours);
-	cr_assert(connects(a, fixture_place(a, b, 0), b));
+	cr_assert(connects(a, fixture_dest(a, b, 0), b));
 	cr_assert(seen_len[1] == REQUEST_BYTES && seen_len[0] == sizeof(struct verbs_accept));
 	cr_assert(memcmp(seen_request().proof, none, sizeof none) != 0);
 	cr_assert(fixture_stats(a).refused == 0 && fixture_stats(b).refused == 0);
@@ -189,7 +190,7 @@ static void same_key(void)
 	b = open_with(NULL);
 	memset(put, 0xff, sizeof put);
 	is_put[0] = true;
-	cr_assert(connects(a, fixture_place(a, b, 0), b));
+	cr_assert(connects(a, fixture_dest(a, b, 0), b));
 	cr_assert(memcmp(seen_request().proof, none, sizeof none) == 0);
 	close_all();
 }
@@ -203,11 +204,11 @@ Test(verbs_rc_proof, same_key)
 static void without_the_key(void)
 {
 	struct verbs_port *b = open_with(&ours), *none = open_with(NULL), *other = open_with(&theirs);
-	is_refused(none, fixture_place(none, b, 0), b, VERBS_REFUSED_PROOF);
-	is_refused(other, fixture_place(other, b, 0), b, VERBS_REFUSED_PROOF);
+	is_refused(none, fixture_dest(none, b, 0), b, VERBS_REFUSED_PROOF);
+	is_refused(other, fixture_dest(other, b, 0), b, VERBS_REFUSED_PROOF);
 	cr_assert(other->rc->logged[VERBS_REFUSED_BY_PEER] && b->rc->logged[VERBS_REFUSED_PROOF]);
 	/* One without a key takes the request, and cannot answer it. */
-	is_refused(b, fixture_place(b, none, 0), b, VERBS_REFUSED_ACCEPT);
+	is_refused(b, fixture_dest(b, none, 0), b, VERBS_REFUSED_ACCEPT);
 	cr_assert(b->rc->logged[VERBS_REFUSED_ACCEPT]);
 	close_all();
 }
@@ -222,7 +223,7 @@ static void key_comes_late(void)
 {
 	struct group_key deferred = {.key = ours.key};
 	struct verbs_port *a = open_with(&ours), *b = open_with(&deferred);
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	is_refused(a, to, b, VERBS_REFUSED_PROOF);
 	atomic_store(&deferred.known, true);
 	cr_assert(connects(a, to, b));
@@ -239,7 +240,7 @@ static void every_bit(void)
 {
 	hook_begin();
 	struct verbs_port *a = open_with(&ours), *b = open_with(&ours);
-	cr_assert(connects(a, fixture_place(a, b, 0), b));
+	cr_assert(connects(a, fixture_dest(a, b, 0), b));
 	struct verbs_connect_request w = seen_request();
 	struct verbs_accept reply;
 	struct verbs_conn *c = &a->queues[0]->rc->conns[0];
@@ -271,7 +272,7 @@ static void copies(void)
 {
 	hook_begin();
 	struct verbs_port *a = open_with(&ours), *b = open_with(&ours), *c = open_with(&ours), *x = open_with(NULL);
-	cr_assert(connects(a, fixture_place(a, b, 0), b));
+	cr_assert(connects(a, fixture_dest(a, b, 0), b));
 	struct verbs_connect_request w = seen_request();
 	verbs_port_ops.close(&a->base); /* what is left at `b` is closed */
 	memmove(ports, ports + 1, sizeof ports - sizeof *ports);
@@ -279,17 +280,17 @@ static void copies(void)
 	for (unsigned i = 0; i < PATIENCE && b->rc->conns_n; i++)
 		turn();
 	put_request(&w);
-	is_refused(x, fixture_place(x, b, 0), b, VERBS_REFUSED_REPEATED);
-	is_refused(x, fixture_place(x, c, 0), c, VERBS_REFUSED_NAME);
+	is_refused(x, fixture_dest(x, b, 0), b, VERBS_REFUSED_REPEATED);
+	is_refused(x, fixture_dest(x, c, 0), c, VERBS_REFUSED_NAME);
 	struct verbs_connect_request forged = w;
 	forged.to_qpn = c->queues[0]->rc_qpn;
 	forged.to_qkey = c->queues[0]->qkey;
 	put_request(&forged);
-	is_refused(x, fixture_place(x, c, 0), c, VERBS_REFUSED_PROOF);
+	is_refused(x, fixture_dest(x, c, 0), c, VERBS_REFUSED_PROOF);
 	forged = w;
 	forged.number += UINT64_C(1) << 40;
 	put_request(&forged);
-	is_refused(x, fixture_place(x, b, 0), b, VERBS_REFUSED_PROOF);
+	is_refused(x, fixture_dest(x, b, 0), b, VERBS_REFUSED_PROOF);
 	close_all();
 }
 
@@ -307,13 +308,13 @@ static void reflections(void)
 	is_put[0] = true;
 	struct verbs_accept reply = {.magic = VERBS_ACCEPT_MAGIC};
 	memcpy(put[0], &reply, sizeof reply);
-	uint32_t to_x = fixture_place(a, x, 0);
+	uint32_t to_x = fixture_dest(a, x, 0);
 	is_refused(a, to_x, a, VERBS_REFUSED_ACCEPT);
 	struct verbs_connect_request w = seen_request();
 	memcpy(reply.proof, w.proof, sizeof reply.proof);
 	cr_assert(!verbs_accept_proven(&(struct verbs_conn){.queue = a->queues[0], .request = w}, &reply));
 	put_request(&w);
-	uint32_t to_a = fixture_place(x, a, 0);
+	uint32_t to_a = fixture_dest(x, a, 0);
 	is_refused(x, to_a, a, VERBS_REFUSED_NAME);
 	struct verbs_connect_request back = w;
 	back.to_qpn = w.from_qpn;
@@ -324,7 +325,7 @@ static void reflections(void)
 	is_refused(x, to_a, a, VERBS_REFUSED_PROOF);
 	/* The honest two go on. */
 	is_put[0] = is_put[1] = false;
-	cr_assert(connects(a, fixture_place(a, b, 0), b));
+	cr_assert(connects(a, fixture_dest(a, b, 0), b));
 	close_all();
 }
 
@@ -338,7 +339,7 @@ static void false_accepts(void)
 {
 	hook_begin();
 	struct verbs_port *a = open_with(&ours), *b = open_with(&ours);
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	is_put[0] = true;
 	is_refused(a, to, a, VERBS_REFUSED_ACCEPT);
 	memcpy(put[0], seen[0], sizeof put[0]); /* what `b` said to an earlier request */
@@ -358,13 +359,13 @@ static void other_words(void)
 {
 	hook_begin();
 	struct verbs_port *a = open_with(NULL), *b = open_with(NULL);
-	uint32_t to = fixture_place(a, b, 0);
+	uint32_t to = fixture_dest(a, b, 0);
 	cr_assert(connects(a, to, b));
 	struct verbs_connect_request w = seen_request(), other = w;
 	close_all();
 	a = open_with(NULL);
 	b = open_with(NULL);
-	to = fixture_place(a, b, 0);
+	to = fixture_dest(a, b, 0);
 	w.to_qpn = other.to_qpn = b->queues[0]->rc_qpn;
 	w.to_qkey = other.to_qkey = b->queues[0]->qkey;
 	other.kind = w.kind == VERBS_KIND_BULK ? VERBS_KIND_PACKETS : VERBS_KIND_BULK;

@@ -2,8 +2,10 @@
 /**
  * Memory that is registered, sent from where it lies, and written over as soon as it is released: what arrives is what
  * it was. Then how often its bytes are copied by either process.
- * usage: farcall run -n 2 -- lent [--copies | --places | --read]     --places: none by the sender, and by the receiver
- * only packets that it could not expect; --read: by devices alone, but for a packet of each fragment
+ * usage: farcall run -n 2 -- zero_copy [--copies | --places | --read]     --places: none by the sender, and by the
+ * receiver only packets that it could not expect; --read: by devices alone, but for a packet of each fragment
+ *
+ * Main thread of each process; handlers on shard threads.
  */
 #include "check.h"
 #include "in_place.h"
@@ -30,7 +32,7 @@ __attribute__((weak)) unsigned long in_place_copied_bytes(void)
 
 /* ---- the other worker ---- */
 
-/* A header that says how many bytes follow, of which pattern. */
+/* Checks a message: a header with the length and the pattern of the bytes that follow, and these bytes. */
 static bool holds(const void *data, size_t len)
 {
 	uint64_t said[3];
@@ -72,14 +74,14 @@ static uint64_t read_bytes(void)
 	return bytes;
 }
 
-/* What it has copied since it was asked last, what its devices have read, how many notes came. */
+/* Bytes that it has copied since the last query, bytes that its devices have read, number of notes that came. */
 static void said(struct far_req *req, const void *data, size_t len, void *user)
 {
 	uint64_t answer[3] = {in_place_copied_bytes(), read_bytes(), atomic_load(&noted)};
 	CHECK(far_reply(req, answer, sizeof answer) == FAR_OK);
 }
 
-static void ask(uint64_t answer[3])
+static void query(uint64_t answer[3])
 {
 	size_t len;
 	CHECK_STATUS(far_msg_call(agent, to, SAID, NULL, 0, NULL, answer, 3 * sizeof *answer, &len, &err), FAR_OK,
@@ -226,7 +228,7 @@ static void contents(void)
 	many(true);
 	uint64_t there[3];
 	do
-		ask(there); /* far_shutdown() would wait for them, too */
+		query(there); /* far_shutdown() would wait for them, too */
 	while (there[2] < MANY);
 	take_back();
 }
@@ -237,7 +239,7 @@ static void count(uint64_t *here, uint64_t *other)
 	struct message m = {.at = memory, .len = LARGEST};
 	uint64_t there[3];
 	memset(memory, IN_PLACE_BYTE, LARGEST);
-	ask(there);
+	query(there);
 	in_place_copied_bytes();
 	struct far_part part = {memory, LARGEST};
 	CHECK_STATUS(far_msg_send_parts(agent, to, SAME, &part, 1, on_release, &m, NULL, on_done, &m, &err), FAR_OK,
@@ -245,7 +247,7 @@ static void count(uint64_t *here, uint64_t *other)
 	await(&m.done);
 	await(&m.released);
 	*here = in_place_copied_bytes();
-	ask(there);
+	query(there);
 	*other = there[0];
 }
 
@@ -270,7 +272,7 @@ static void copies(bool by_reads, bool by_places)
 	CHECK(by_reads || by_places || pulled || here >= LARGEST);
 	CHECK(by_reads || pulled || other >= (by_places ? LARGEST / 1024 : LARGEST));
 	uint64_t there[3];
-	ask(there);
+	query(there);
 	CHECK(!by_reads || there[1] >= LARGEST / 16 * 15);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What is seldom said: each kind of value and of message, some of them wrong. */
+/** Rare packets: each kind of value and of message, some of them wrong. Main thread. */
 #include "fake_bulk.h"
 #include "trace.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Cases of datagram drivers' ports: places, addresses, queues, sleep, processes; nic_conformance.c includes it. */
-#ifndef NIC_PLACES_H
-#define NIC_PLACES_H
+/** Cases of datagram drivers' ports: places, addresses, queues, sleep, processes; nic_conformance.c includes it.
+ * Main thread of each process. */
+#ifndef NIC_DESTS_H
+#define NIC_DESTS_H
 
 #include "nic_datagrams.h"
 #include "nic_processes.h"
 
-enum { PLACE_QUEUES = 3, PLACES = 3, PATHS_TRIED = 1024, PING_PONGS = 5000 };
+enum { DEST_QUEUES = 3, DESTS = 3, PATHS_TRIED = 1024, PING_PONGS = 5000 };
 
 static bool places_n(unsigned n)
 {
@@ -21,19 +22,19 @@ static void unplace(unsigned e, uint32_t peer)
 	ends[e].port_ops->drop(ends[e].port, peer);
 }
 
-static void case_places(void)
+static void case_dests(void)
 {
-	uint32_t peers[PLACES];
-	if (!places_n(PLACES))
+	uint32_t peers[DESTS];
+	if (!places_n(DESTS))
 		return;
 	end_open(0);
 	end_open(1);
-	for (unsigned i = 0; i < PLACES; i++) {
+	for (unsigned i = 0; i < DESTS; i++) {
 		peers[i] = place(0, 1);
 		for (unsigned k = 0; k < i; k++)
 			REQUIRE(peers[k] != peers[i]);
 	}
-	for (unsigned i = 0; i < PLACES; i++)
+	for (unsigned i = 0; i < DESTS; i++)
 		REQUIRE(deliver(0, peers[i], 1, i, 100 + i));
 	unplace(0, peers[1]);
 	REQUIRE(datagram_send(0, peers[1], 0, 1) == -EPIPE);
@@ -43,12 +44,12 @@ static void case_places(void)
 		unplace(0, place(0, 1));
 	REQUIRE(deliver(0, place(0, 1), 1, 13, 100));
 	/* Dropped without having been attached. */
-	ends[0].port_ops->drop(ends[0].port, place_at(0, 0, 1, 0));
+	ends[0].port_ops->drop(ends[0].port, dest_at(0, 0, 1, 0));
 	REQUIRE(ends[1].ups == 0 && ends[1].downs == 0 && ends[0].downs == 0);
 }
 
 /* From somebody to whom we have no place, and from ourselves. */
-static void case_strangers(void)
+static void case_unexpected_peers(void)
 {
 	if (!places_n(2))
 		return;
@@ -58,12 +59,12 @@ static void case_strangers(void)
 	uint32_t self = place(0, 0);
 	REQUIRE(deliver(0, self, 0, 2, 88));
 	REQUIRE(deliver(0, self, 0, 3, 0));
-	REQUIRE(ends[0].ups == 1 && ends[1].ups == 1 && ends[0].hellos == 0);
+	REQUIRE(ends[0].ups == 1 && ends[1].ups == 1 && ends[0].connects == 0);
 	if (driver_args_n > 1) /* there is no third */
 		return;
 	end_open(2);
 	REQUIRE(deliver(2, place(2, 0), 0, 4, 99));
-	REQUIRE(ends[0].ups == 1 && ends[0].hellos == 0);
+	REQUIRE(ends[0].ups == 1 && ends[0].connects == 0);
 }
 
 /* Where a packet that is sent to the place arrives: the other end's queue, or -1. */
@@ -76,7 +77,7 @@ static int arrives_at(uint32_t peer, uint64_t seq)
 		flush(0);
 		uint64_t until = now_ns() + (UINT64_C(500000) << (tries < 8 ? tries : 8));
 		do {
-			for (unsigned i = 0; i < PLACE_QUEUES; i++) {
+			for (unsigned i = 0; i < DEST_QUEUES; i++) {
 				ends[1].q = ends[1].port_ops->queue(ends[1].port, i);
 				if (datagram_take(1, seq, 64))
 					return (int)i;
@@ -92,7 +93,7 @@ static uint32_t place_to_queue(unsigned i, unsigned j, uint64_t *seq)
 {
 	unsigned paths = caps.steering == NIC_STEER_HASH ? PATHS_TRIED : 1;
 	for (unsigned path = 0; path < paths; path++) {
-		uint32_t peer = place_at(0, i, 1, NIC_ROUTE(j, path));
+		uint32_t peer = dest_at(0, i, 1, NIC_ROUTE(j, path));
 		REQUIRE(ends[0].ops->attach(ends[0].q, peer) == 0);
 		int at = arrives_at(peer, (*seq)++);
 		REQUIRE(at >= 0);
@@ -105,21 +106,21 @@ static uint32_t place_to_queue(unsigned i, unsigned j, uint64_t *seq)
 	return NIC_PEER_NONE;
 }
 
-static void case_place_queues(void)
+static void case_dest_queues(void)
 {
 	uint64_t seq = 1;
-	if (caps.queues_max < PLACE_QUEUES) {
+	if (caps.queues_max < DEST_QUEUES) {
 		unfit_reason = "it has fewer queues";
 		return;
 	}
-	REQUIRE(end_open_queues(0, PLACE_QUEUES) == 0);
-	REQUIRE(end_open_queues(1, PLACE_QUEUES) == 0);
-	REQUIRE(ends[0].port_ops->queue(ends[0].port, PLACE_QUEUES) == NULL);
-	for (unsigned i = 0; i < PLACE_QUEUES; i++)
-		for (unsigned j = 0; j < PLACE_QUEUES; j++) {
+	REQUIRE(end_open_queues(0, DEST_QUEUES) == 0);
+	REQUIRE(end_open_queues(1, DEST_QUEUES) == 0);
+	REQUIRE(ends[0].port_ops->queue(ends[0].port, DEST_QUEUES) == NULL);
+	for (unsigned i = 0; i < DEST_QUEUES; i++)
+		for (unsigned j = 0; j < DEST_QUEUES; j++) {
 			ends[0].q = ends[0].port_ops->queue(ends[0].port, i);
 			uint32_t peer = place_to_queue(i, j, &seq);
-			struct nic_queue *other = ends[0].port_ops->queue(ends[0].port, (i + 1) % PLACE_QUEUES);
+			struct nic_queue *other = ends[0].port_ops->queue(ends[0].port, (i + 1) % DEST_QUEUES);
 			REQUIRE(other->ops->attach(other, peer) == -EINVAL);
 			for (unsigned k = 0; k < 20; k++)
 				REQUIRE(arrives_at(peer, seq++) == (int)j);
@@ -130,7 +131,7 @@ static void case_place_queues(void)
 static void case_counters(void)
 {
 	struct nic_stats before[2], after[2];
-	two_places();
+	two_dests();
 	for (unsigned i = 0; i < 2; i++)
 		ends[i].port_ops->stats(ends[i].port, &before[i]);
 	for (unsigned i = 0; i < 10; i++)
@@ -171,7 +172,7 @@ static bool rouse(uint64_t seq)
 
 static void case_datagram_wake(void)
 {
-	two_places();
+	two_dests();
 	const struct nic_queue_ops *ops = ends[1].ops;
 	REQUIRE(!ops->kick == caps.wake);
 	REQUIRE(deliver(0, at_1, 1, 1, 64));
@@ -204,7 +205,7 @@ static void case_datagram_wake(void)
 /* What came between the last look and arm() is found by the look after arm(), or wakes. */
 static void case_datagram_arm_and_look(void)
 {
-	two_places();
+	two_dests();
 	REQUIRE(deliver(0, at_1, 1, 1, 64));
 	for (uint64_t round = 0; round < repeats(50); round++) {
 		uint64_t limit = patience_limit();
@@ -228,7 +229,7 @@ static void case_datagram_arm_and_look(void)
 /* A deadline that has come is over when recv() was called: it does not make a sleeper spin. */
 static void case_deadline(void)
 {
-	two_places();
+	two_dests();
 	for (unsigned i = 0; i < 40; i++)
 		REQUIRE(deliver(0, at_1, 1, i, 50 + i));
 	for (unsigned e = 0; e < 2; e++) {
@@ -314,8 +315,8 @@ static void case_reach(void)
 
 static void case_nonsense(void)
 {
-	unsigned asked = 0;
-	two_places();
+	unsigned started = 0;
+	two_dests();
 	for (unsigned i = 0; i < 600; i++) {
 		struct nic_addr addr;
 		struct nic_err err = {""};
@@ -327,7 +328,7 @@ static void case_nonsense(void)
 		REQUIRE(error || len <= NIC_ADDR_BYTES_MAX);
 		if (error)
 			continue;
-		asked++;
+		started++;
 		unsigned settled = ends[0].fails + ends[0].ups;
 		uint64_t limit = patience_limit();
 		while (ends[0].fails + ends[0].ups == settled && now_ns() < limit)
@@ -338,7 +339,7 @@ static void case_nonsense(void)
 		else
 			REQUIRE(ends[0].failed_text[0]);
 	}
-	REQUIRE(asked < 600);
+	REQUIRE(started < 600);
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	ends[1].port_ops->address(ends[1].port, &addr);
@@ -411,12 +412,12 @@ static void case_gone(void)
 	REQUIRE(deliver(0, place(0, 1), 1, 2, 100));
 }
 
-static void case_close_with_places(void)
+static void case_close_with_dests(void)
 {
 	for (unsigned round = 0; round < repeats(5); round++) {
 		struct nic_addr addr;
 		struct nic_err err = {""};
-		two_places();
+		two_dests();
 		REQUIRE(deliver(0, at_1, 1, round, 100));
 		/* One that was never stepped, packets on their way, and one in hand. */
 		ends[1].port_ops->address(ends[1].port, &addr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What engines ask each other, and the answers; some of them wrong. */
+/** Requests between engines, and the answers; some of them wrong. Main thread. */
 #include "trace.h"
 
 #include "base/must.h"
@@ -95,7 +95,7 @@ static union packet_head head_of(unsigned type, unsigned call, unsigned gen, uin
 	return (union packet_head){.request = {.type = (uint8_t)type, .slot = call, .generation = gen, .handler = fn}};
 }
 
-static void ask(unsigned call, uint16_t fn, const struct body *b)
+static void request(unsigned call, uint16_t fn, const struct body *b)
 {
 	trace_send(head_of(PACKET_REQUEST, call, 9, fn), b->bytes, b->len);
 }
@@ -111,15 +111,15 @@ static void wrong_lengths(uint16_t fn, unsigned words)
 	static struct body b;
 	request_put(&b, fn, words);
 	bytes_put(&b, "", 1);
-	ask(CALL_FIRST, fn, &b);
+	request(CALL_FIRST, fn, &b);
 	for (unsigned k = 0; k < 2; k++) {
 		request_put(&b, fn, words);
 		size_t cut = k ? b.len : 1;
 		memmove(b.bytes, b.bytes + cut, b.len -= cut);
-		ask(CALL_FIRST, fn, &b);
+		request(CALL_FIRST, fn, &b);
 	}
 	b.len = 15;
-	ask(CALL_FIRST, fn, &b);
+	request(CALL_FIRST, fn, &b);
 }
 
 static void wrong_replies(void)
@@ -134,19 +134,19 @@ static void wrong_replies(void)
 	answer(CALL_FIRST + RREF_CONTROL - RREF_CALL, 9, NULL, 0);
 	reply_put(&b, RREF_CONTROL, RREF_OPS_MAX + 1);
 	answer(CALL_FIRST + RREF_CONTROL - RREF_CALL, 9, b.bytes, b.len);
-	/* Of another generation of the slot, of another slot, the wrong way: nobody asked. */
+	/* Of another generation of the slot, of another slot, in the wrong direction: no request has it. */
 	answer(CALL_FIRST + RREF_FETCH - RREF_CALL, 8, b.bytes, 3);
 	answer(CALL_FIRST - 1, 9, b.bytes, 3);
 	trace_send(head_of(PACKET_REPLY, CALL_FIRST, 9, 0), b.bytes, 3);
 }
 
-void trace_every_ask(void)
+void trace_every_engine_call(void)
 {
 	static struct body b;
 	for (unsigned fn = RREF_CALL; fn <= RREF_LAST; fn++) {
 		unsigned call = CALL_FIRST + fn - RREF_CALL;
 		request_put(&b, (uint16_t)fn, 5);
-		ask(call, (uint16_t)fn, &b);
+		request(call, (uint16_t)fn, &b);
 		reply_put(&b, (uint16_t)fn, 4);
 		answer(call, 9, b.bytes, b.len);
 	}
@@ -155,9 +155,9 @@ void trace_every_ask(void)
 		wrong_lengths((uint16_t)fn, 2);
 	request_put(&b, RREF_CONTROL, 1);
 	b.bytes[0] = RREF_RECALL + 1;
-	ask(CALL_FIRST, RREF_CONTROL, &b);
+	request(CALL_FIRST, RREF_CONTROL, &b);
 	request_put(&b, RREF_CONTROL, RREF_OPS_MAX); /* in fragments: their heads say what it is */
-	ask(CALL_FIRST + 20, RREF_CONTROL, &b);
+	request(CALL_FIRST + 20, RREF_CONTROL, &b);
 	for (unsigned i = 0; i < 20; i++)
 		trace_turn();
 	reply_put(&b, RREF_CONTROL, RREF_OPS_MAX);
@@ -171,7 +171,7 @@ void trace_every_ask(void)
 	reply_put(&b, RREF_METHOD, 0);
 	answer(CALL_FIRST + 21, 9, b.bytes, b.len);
 	request_put(&b, RREF_FETCH, 0);
-	ask(CALL_FIRST + 22, RREF_LAST + 1, &b);
+	request(CALL_FIRST + 22, RREF_LAST + 1, &b);
 	answer(CALL_FIRST + 22, 9, b.bytes, 3);
 	union packet_head h = head_of(PACKET_REQUEST, CALL_FIRST + 23, 9, RREF_TYPE);
 	h.flags = PACKET_RETRY;
