@@ -15,14 +15,14 @@
 
 /* ---- parts ---- */
 
-static void write_parts(const void *data, void *dst, size_t len)
+static void write_parts(const void *data, void *dst, size_t len, copy_fn *copy)
 {
 	const struct parts *parts = data;
 	uint8_t *at = dst;
 	(void)len;
 	for (size_t i = 0; i < parts->n; i++) {
-		if (parts->part[i].len)
-			memcpy(at, parts->part[i].data, parts->part[i].len);
+		copy_by(parts->part[i].len < FAR_STREAM_BYTES_MIN ? NULL : copy, at, parts->part[i].data,
+			parts->part[i].len);
 		at += parts->part[i].len;
 	}
 }
@@ -64,7 +64,7 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 	} else {
 		o = rendezvous_out_alloc(start->len, &at);
 		if (o)
-			write_parts(parts, at, start->len);
+			write_parts(parts, at, start->len, NULL);
 	}
 	if (!o) {
 		char why[BUDGET_TEXT_MAX];

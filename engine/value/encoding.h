@@ -49,6 +49,7 @@
 #ifndef FAR_VALUE_ENCODING_H
 #define FAR_VALUE_ENCODING_H
 
+#include "base/copy.h"
 #include <farcall/value.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,6 +87,8 @@ size_t values_size(const struct far_val *v, size_t n, struct values_plan *plan, 
 
 /** Writes the payload to dst[0, plan->size). Never reads `dst`. */
 void values_write(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst);
+/** The same; data of FAR_STREAM_BYTES_MIN and more by `copy`, unless that is NULL. */
+void values_write_by(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst, copy_fn *copy);
 
 /** Memory that values_read() needs besides the payload. A shard's comes from pools. */
 struct values_arena {
