@@ -86,6 +86,9 @@
 /* Least message with a part in registered memory that is sent so, too; below this a copy takes less time than the
  * announcement. */
 #define FAR_REGISTERED_BYTES (UINT64_C(256) << 10)
+/* Least message with a part in memory of far_alloc_shared() that is sent by reference: below this a copy of memory that
+ * is written anew is faster (perf/NOTES.md, 74). */
+#define FAR_REFERRED_BYTES (UINT64_C(64) << 10)
 /* Memories of far_alloc_shared() of a process, with a descriptor each and a bit of a word for each peer; and those of
  * peers that it has mapped. */
 #define FAR_SHARED_MAX        64
