@@ -271,11 +271,6 @@ void values_write_by(const struct far_val *v, size_t n, const struct values_plan
 		general_write(v, n, plan, dst, copy);
 }
 
-void values_write(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst)
-{
-	values_write_by(v, n, plan, dst, NULL);
-}
-
 /* ---- one tensor, its elements written in place ---- */
 
 size_t values_tensor_size(enum far_dtype dtype, unsigned ndim, const uint64_t *shape, size_t *data_offset)
