@@ -20,6 +20,7 @@
 #ifndef FAR_NIC_H
 #define FAR_NIC_H
 
+#include "base/copy.h"
 #include "nic/lane.h"
 
 #include <stdalign.h>
@@ -177,8 +178,8 @@ struct nic_port_ops {
 	void (*close)(struct nic_port *port);
 	void (*caps)(const struct nic_port *port, struct nic_caps *out);
 	void (*address)(const struct nic_port *port, struct nic_addr *out);
-	/** Returns true if packets to this address handle, UP, do not leave the host: its address is a loopback
-	 * address. The caller may omit its checksum. NULL: false. */
+	/** Returns true if packets to this address handle, UP, stay in the memory of this host: its address is a
+	 * loopback address, or the device is memory. The caller may omit its checksum. NULL: false. */
 	bool (*is_loopback)(const struct nic_port *port, uint32_t peer);
 	/** Formats a published address for messages: "udp 10.0.0.5:7000", printable, one line. Loads nothing, sends
 	 * nothing. Any thread. */
@@ -329,6 +330,9 @@ struct nic_queue_ops {
 	 * returned by the next recv(). -EOPNOTSUPP: not this body; use tx_reserve(). NULL: none.
 	 */
 	int (*tx_borrow)(struct nic_queue *q, uint32_t peer, const void *body, uint64_t body_len, struct nic_tx *tx);
+	/** Copies to the body of a reserved packet, faster than memcpy() for FAR_STREAM_BYTES_MIN and more. NULL: it is
+	 * not. */
+	copy_fn *tx_copy;
 	/** The last `len` bytes of the body are sent from `bytes`, which must not change before the next flush() has
 	 * returned; the caller does not write them to tx->body. Between tx_reserve() and tx_commit(). NULL: it must. */
 	void (*tx_refer)(struct nic_queue *q, struct nic_tx *tx, const void *bytes, uint32_t len);
@@ -429,8 +433,9 @@ struct nic_queue_ops {
 };
 
 /**
- * Raw packets on the device below a queue, without what the driver adds: the baseline of `farcall perf`. Called by the
- * thread that holds the shard of the queue, which neither sends nor receives anything else meanwhile.
+ * Raw packets on the device below a queue, without what the driver adds: the baseline of `farcall perf`. All of their
+ * bytes are written, and read by the receiver. Called by the thread that holds the shard of the queue, which neither
+ * sends nor receives anything else meanwhile.
  */
 struct nic_raw_ops {
 	/** Sends up to `n` packets of `bytes` bytes (network headers not counted, at least 16) to the address of

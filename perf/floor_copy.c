@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bulk floors: a plain copy on one core, and one copy whose every byte the other core reads: made by the writer (push)
- * or by the reader (pull); or none, and the other core reads it in place. */
+/** Bulk floors: a plain copy on one core, and one copy whose every byte the other core reads: made by the writer
+ * (push), past the caches and into blocks that take turns, as by the shm driver, or by the reader (pull); or none, and
+ * the other core reads it in place. */
+#include "base/limits.h"
 #include "floor_ring.h"
+#include "nic/shm/shm.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +75,18 @@ static void write_block(struct floor_shared *s, enum floor_way way, unsigned cha
 		memset(source + n % s->depth * s->block_bytes, (int)n, s->block_bytes);
 	else if (way == FLOOR_IN_PLACE || (way == FLOOR_UNCHANGED && n < s->depth))
 		memset(block(s, n), (int)n, s->block_bytes);
+	else if (way == FLOOR_PUSH && s->block_bytes >= FAR_STREAM_BYTES_MIN)
+		shm_tx_copy(block(s, n), source, s->block_bytes);
 	else if (way == FLOOR_PUSH)
 		memcpy(block(s, n), source, s->block_bytes);
+}
+
+/* Blocks that are written in turn, of those that fit: as many as are in flight, pushed ones more. */
+static uint64_t turns(enum floor_way way, uint64_t block_bytes, uint64_t depth, uint64_t fit)
+{
+	uint64_t n = way == FLOOR_PUSH && block_bytes >= FAR_STREAM_BYTES_MIN ? SHM_TURN_BYTES / block_bytes : 0;
+	n = n > depth ? n : depth;
+	return n < fit ? n : fit;
 }
 
 int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsigned depth, enum floor_way way,
@@ -84,7 +97,7 @@ int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsign
 		return -EINVAL;
 	uint64_t fit = FLOOR_AREA_BYTES / block_bytes;
 	s->block_bytes = block_bytes;
-	s->depth = depth < fit ? depth : fit;
+	s->depth = turns(way, block_bytes, depth, fit);
 	unsigned char *source = malloc(block_bytes * (pulled ? s->depth : 1));
 	if (!source)
 		return -ENOMEM;
@@ -97,8 +110,9 @@ int floor_copy(struct floor_shared *s, uint64_t ns, uint64_t block_bytes, unsign
 	uint64_t mode = atomic_load_explicit(&s->mode.v, memory_order_relaxed);
 	uint64_t n = 0, warm = 0, start = 0, now = 0;
 	while (rc == 0 && (warm == 0 || now - start < ns)) {
-		if (n >= s->depth)
-			rc = spin_until(s, mode, &s->tail.v, n - s->depth + 1);
+		uint64_t most = depth < s->depth ? depth : s->depth;
+		if (n >= most)
+			rc = spin_until(s, mode, &s->tail.v, n - most + 1);
 		write_block(s, way, source, n++);
 		atomic_store_explicit(&s->head.v, n, memory_order_release); /* pairs with the reader's spin */
 		now = floor_now();

@@ -38,10 +38,10 @@ struct method_args {
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
-static void write_method(const void *data, void *dst, size_t len)
+static void write_method(const void *data, void *dst, size_t len, copy_fn *copy)
 {
 	const struct method_args *args = data;
-	values_write(args->v, args->n, &args->plan, dst);
+	values_write_by(args->v, args->n, &args->plan, dst, copy);
 	if (args->named)
 		memcpy((uint8_t *)dst + len - sizeof args->short_id, &args->short_id, sizeof args->short_id);
 	else

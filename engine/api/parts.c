@@ -15,14 +15,14 @@
 
 /* ---- parts ---- */
 
-static void write_parts(const void *data, void *dst, size_t len)
+static void write_parts(const void *data, void *dst, size_t len, copy_fn *copy)
 {
 	const struct parts *parts = data;
 	uint8_t *at = dst;
 	(void)len;
 	for (size_t i = 0; i < parts->n; i++) {
-		if (parts->part[i].len)
-			memcpy(at, parts->part[i].data, parts->part[i].len);
+		copy_by(parts->part[i].len < FAR_STREAM_BYTES_MIN ? NULL : copy, at, parts->part[i].data,
+			parts->part[i].len);
 		at += parts->part[i].len;
 	}
 }
@@ -64,7 +64,7 @@ static enum far_status large_start(struct shard *s, struct call_start *start, co
 	} else {
 		o = rendezvous_out_alloc(start->len, &at);
 		if (o)
-			write_parts(parts, at, start->len);
+			write_parts(parts, at, start->len, NULL);
 	}
 	if (!o) {
 		char why[BUDGET_TEXT_MAX];
@@ -83,15 +83,25 @@ static bool is_shared(const struct far_part *part)
 	return shared_find(part->data, part->len, &key, &offset);
 }
 
+/* The least message that is sent without a copy. A session that changes its driver meanwhile sends it in another way.
+ */
+static size_t least(const struct shard *s, const struct call_start *start)
+{
+	return atomic_load_explicit(&s->refers[session_index(s, start->worker, start->shard)], memory_order_relaxed)
+		       ? FAR_REFERRED_BYTES
+		       : FAR_REGISTERED_BYTES;
+}
+
 /* True if a part that is long enough for a zero-copy send is in registered or shared memory. */
-static bool registered(const struct shard *s, const struct parts *parts, size_t len)
+static bool registered(const struct shard *s, const struct call_start *start, const struct parts *parts)
 {
 	struct far_agent *a = s->config.agent;
-	if (len < FAR_REGISTERED_BYTES)
+	if (start->len < least(s, start))
 		return false;
 	for (size_t i = 0; i < parts->n; i++)
 		if (parts->part[i].len >= FAR_ZERO_COPY_BYTES_MIN &&
-		    (is_shared(&parts->part[i]) || mems_hold(&a->mems, parts->part[i].data, parts->part[i].len)))
+		    (is_shared(&parts->part[i]) || (start->len >= FAR_REGISTERED_BYTES &&
+						    mems_hold(&a->mems, parts->part[i].data, parts->part[i].len))))
 			return true;
 	return false;
 }
@@ -104,8 +114,7 @@ enum far_status parts_start(struct shard *s, struct call_start *start, const str
 		return status;
 	start->data = parts;
 	start->write = write_parts;
-	bool rendezvous =
-		start->len > FAR_MSG_EAGER_MAX || (owner == PARTS_RELEASED && registered(s, parts, start->len));
+	bool rendezvous = start->len > FAR_MSG_EAGER_MAX || (owner == PARTS_RELEASED && registered(s, start, parts));
 	return rendezvous ? large_start(s, start, parts, owner, err) : FAR_OK;
 }
 

@@ -76,7 +76,9 @@ __attribute__((noinline)) static enum far_status reply_alloc(struct far_req *req
 {
 	void *at;
 	enum far_status status = far_reply_alloc(req, len, &at);
-	if (likely(!status) && len)
+	if (likely(!status) && req->answer == ANSWER_RESERVED)
+		session_copy(req->session, at, data, len);
+	else if (!status && len)
 		memcpy(at, data, len);
 	return status;
 }
@@ -139,7 +141,8 @@ enum far_status far_return(struct far_req *req, const struct far_val *value)
 		return return_rrefs(req, value, &plan);
 	enum far_status status = room(req, len, &at);
 	if (likely(!status))
-		values_write(value, 1, &plan, at);
+		values_write_by(value, 1, &plan, at,
+				req->answer == ANSWER_RESERVED ? session_copier(req->session, len) : NULL);
 	return status;
 }
 

@@ -26,11 +26,11 @@ struct arguments {
 	struct far_val converted[FAR_ARGS_MAX];
 };
 
-static void write_arguments(const void *data, void *dst, size_t len)
+static void write_arguments(const void *data, void *dst, size_t len, copy_fn *copy)
 {
 	const struct arguments *args = data;
 	(void)len;
-	values_write(args->v, args->n, &args->plan, dst);
+	values_write_by(args->v, args->n, &args->plan, dst, copy);
 }
 
 /* Writes the arguments of a rendezvous message to memory of their own. */
@@ -46,7 +46,7 @@ __attribute__((noinline, cold)) static enum far_status write_large(struct shard 
 		budget_text(why, sizeof why, start->len);
 		return err_set(err, FAR_RESOURCE, "no memory for %zu bytes of arguments: %s", start->len, why);
 	}
-	start->write(start->data, at, start->len);
+	start->write(start->data, at, start->len, NULL);
 	start->write = NULL;
 	start->ready = o->self;
 	return FAR_OK;

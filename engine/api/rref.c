@@ -97,12 +97,12 @@ static enum far_status no_memory(struct far_err *err)
 	return err_set(err, FAR_RESOURCE, "no memory for a call with references");
 }
 
-static void write_request(const void *data, void *dst, size_t len)
+static void write_request(const void *data, void *dst, size_t len, copy_fn *copy)
 {
 	const struct rref_request *q = data;
 	uint8_t *at = dst;
 	(void)len;
-	values_write(q->v, q->n, &q->plan, at);
+	values_write_by(q->v, q->n, &q->plan, at, copy);
 	memcpy(at + q->plan.size, &q->trailer, q->trailer_bytes);
 }
 
@@ -129,7 +129,7 @@ static enum far_status write_now(const struct far_agent *a, struct rref_request 
 			return no_memory(err);
 		q->pins = sharing.pins;
 	}
-	write_request(q, at, start->len);
+	write_request(q, at, start->len, NULL);
 	start->data = q->payload ? at : NULL;
 	start->write = NULL;
 	return FAR_OK;

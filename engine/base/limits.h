@@ -80,9 +80,15 @@
 /* Bytes of an eager request from which on it is sent from the caller's memory while the call is made, where the driver
  * can: two of the largest packets, so that some of it is acknowledged by then. */
 #define FAR_BORROW_BYTES_MIN (UINT64_C(128) << 10)
+/* Bytes from which on a driver copies into its packets (nic_queue_ops.tx_copy): with less, plain copies are as fast
+ * between cores that share a cache. */
+#define FAR_STREAM_BYTES_MIN (UINT64_C(8) << 10)
 /* Least message with a part in registered memory that is sent so, too; below this a copy takes less time than the
  * announcement. */
 #define FAR_REGISTERED_BYTES (UINT64_C(256) << 10)
+/* Least message with a part in memory of far_alloc_shared() that is sent by reference: below this a copy of memory that
+ * is written anew is faster (perf/NOTES.md, 74). */
+#define FAR_REFERRED_BYTES (UINT64_C(64) << 10)
 /* Memories of far_alloc_shared() of a process, with a descriptor each and a bit of a word for each peer; and those of
  * peers that it has mapped. */
 #define FAR_SHARED_MAX        64

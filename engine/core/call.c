@@ -315,9 +315,9 @@ int shard_call(struct shard *s, const struct call_start *start)
 	h->request.handler = (uint16_t)fn;
 	h->request.time_left = start->left;
 	if (start->write)
-		start->write(start->data, tx.body, start->len);
+		start->write(start->data, tx.body, start->len, session_copier(se, start->len));
 	else if (likely(tx.body != start->data))
-		copy_body(tx.body, start->data, start->len);
+		session_copy(se, tx.body, start->data, start->len);
 	if (unlikely(trailer))
 		call_write_trailer(s, h, start->fn, fields, tx.body + start->len);
 	if (unlikely(copy != NULL))

@@ -161,7 +161,7 @@ __attribute__((noinline, cold)) static int send_rare(struct shard *s, struct ses
 	if (unlikely(error))
 		return error;
 	memcpy(tx.head, h, sizeof *h);
-	copy_body(tx.body, d->buf ? buf_data(d->buf) : NULL, d->len);
+	session_copy(se, tx.body, d->buf ? buf_data(d->buf) : NULL, d->len);
 	if (fields)
 		memcpy((uint8_t *)tx.body + d->len, fields->data, more);
 	return commit_answer(s, se, &tx, d->len + more);
@@ -197,7 +197,7 @@ int answer_send_record(struct shard *s, struct session *se, const struct far_def
 	if (unlikely(error))
 		return error;
 	fill_reply(tx.head, flags, learned, d->call, d->gen);
-	copy_body(tx.body, d->buf ? buf_data(d->buf) : NULL, d->len);
+	session_copy(se, tx.body, d->buf ? buf_data(d->buf) : NULL, d->len);
 	return commit_answer(s, se, &tx, d->len);
 }
 

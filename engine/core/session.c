@@ -140,6 +140,7 @@ static void session_open(struct shard *s, const struct mail *mail)
 	se->peer = mail->peer;
 	se->port = (uint8_t)mail->port;
 	se->q = sq->q;
+	atomic_store_explicit(&s->refers[index], sq->ops->refer != NULL, memory_order_relaxed);
 	se->lane = &session_no_lane;
 	if (sq->ops->lane)
 		sq->ops->lane(sq->q, se->peer, &se->lane);

@@ -3,8 +3,10 @@
 #ifndef FAR_CORE_SESSION_H
 #define FAR_CORE_SESSION_H
 
+#include "base/copy.h"
 #include "base/limits.h"
 #include "base/must.h"
+#include "core/packet.h"
 #include "core/queues.h"
 #include "core/shard.h"
 #include "nic/nic.h"
@@ -182,6 +184,20 @@ static inline int session_reserve(const struct session *se, const void *body, si
 	if (unlikely(len >= FAR_BORROW_BYTES_MIN) && body && ops->tx_borrow)
 		error = ops->tx_borrow(se->q, se->peer, body, len, tx);
 	return likely(error == -EOPNOTSUPP) ? ops->tx_reserve(se->q, se->peer, len, tx) : error;
+}
+/** How `len` bytes are copied into a packet of the session. */
+static inline copy_fn *session_copier(const struct session *se, size_t len)
+{
+	return unlikely(len >= FAR_STREAM_BYTES_MIN) ? se->q->ops->tx_copy : NULL;
+}
+/** Copies bytes into a reserved packet. */
+static inline void session_copy(const struct session *se, void *to, const void *from, size_t len)
+{
+	copy_fn *copy = session_copier(se, len);
+	if (unlikely(copy != NULL))
+		copy(to, from, len);
+	else
+		copy_body(to, from, len);
 }
 /** Hands a packet to the session's queue, as its tx_commit(). */
 static inline int session_commit(struct shard *s, const struct session *se, struct nic_tx *tx)

@@ -129,10 +129,11 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->deferred = shard_zeroed(s->deferred_n, sizeof *s->deferred);
 	s->strings = shard_zeroed(1, FAR_STRINGS_BYTES_MAX);
 	s->oneways_queued = shard_zeroed(sessions, sizeof *s->oneways_queued);
+	s->refers = shard_zeroed(sessions, sizeof *s->refers);
 	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls &&
 	       s->call_copies && s->aging && measures && s->trace && s->sites && s->plans && s->deferred &&
-	       s->strings && s->oneways_queued && s->calls_queued && s->session_counters && s->functions &&
+	       s->strings && s->oneways_queued && s->refers && s->calls_queued && s->session_counters && s->functions &&
 	       s->incarnations && shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) &&
 	       features_init(s);
 }
@@ -186,6 +187,7 @@ void shard_destroy(struct shard *s)
 	shard_zeroed_free(s->strings);
 	features_fini(s);
 	shard_zeroed_free(s->oneways_queued);
+	shard_zeroed_free(s->refers);
 	shard_zeroed_free(s->calls_queued);
 	shard_zeroed_free(s->submit.cells);
 	shard_zeroed_free(s->mail_in.slots);

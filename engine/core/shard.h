@@ -216,6 +216,7 @@ struct shard {
 	struct session *unsent_mails; /* sessions with mails that found the mailbox full, oldest first */
 	_Atomic uint32_t
 		*oneways_queued;        /* by session; any thread: one-way messages on the way to its queue, or in it */
+	_Atomic uint8_t *refers;        /* by session; any thread: its driver has references; writer: the shard */
 	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`;
 					 * checked against limits.peer_waiting before it rises */
 	uint64_t awake_until;           /* ns; until then the thread that polls does not sleep: shard_keep_awake() */

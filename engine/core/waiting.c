@@ -60,7 +60,7 @@ int waiting_copy(const struct shard *s, const struct call_start *start, size_t o
 	if (start->ready) /* a rendezvous message lies ready: a reference of our own */
 		s->hooks.ready_hold(start->ready);
 	else if (start->write)
-		start->write(start->data, payload, len);
+		start->write(start->data, payload, len, NULL);
 	else if (len)
 		memcpy(payload, start->data, len);
 	return 0;

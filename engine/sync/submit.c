@@ -20,7 +20,7 @@ void submit_init(struct submit_ring *r, struct submit_cell *cells, uint32_t n)
 static void fill(const struct call_start *c, void *dst)
 {
 	if (c->write)
-		c->write(c->data, dst, c->len);
+		c->write(c->data, dst, c->len, NULL);
 	else
 		memcpy(dst, c->data, c->len);
 }

@@ -11,6 +11,7 @@
 #ifndef FAR_SYNC_SUBMIT_H
 #define FAR_SYNC_SUBMIT_H
 
+#include "base/copy.h"
 #include "base/limits.h"
 #include "sync/future.h"
 
@@ -51,7 +52,8 @@ struct call_start {
 	void (*app)(void);  /* the application's callback for `done`, which casts it to its type; NULL: none */
 	const void *data;   /* payload; read before shard_call() or submit_put() returns */
 	size_t len;         /* bytes of the payload */
-	void (*write)(const void *data, void *dst, size_t len); /* writes the payload in place; NULL: copy `data` */
+	/* Writes the payload in place; larger pieces by `copy`, unless that is NULL. NULL: copy `data`. */
+	void (*write)(const void *data, void *dst, size_t len, copy_fn *copy);
 	struct far_buf
 		*ready; /* not NULL: holds a struct rendezvous_out (without `done`: a struct post) instead of `data` */
 	struct call_extra *extra; /* NULL: no interceptor sees the call */

@@ -49,6 +49,7 @@
 #ifndef FAR_VALUE_ENCODING_H
 #define FAR_VALUE_ENCODING_H
 
+#include "base/copy.h"
 #include <farcall/value.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,8 +85,13 @@ struct values_plan {
  */
 size_t values_size(const struct far_val *v, size_t n, struct values_plan *plan, struct far_err *err);
 
-/** Writes the payload to dst[0, plan->size). Never reads `dst`. */
-void values_write(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst);
+/** Writes the payload to dst[0, plan->size); data of FAR_STREAM_BYTES_MIN and more by `copy`, unless that is NULL.
+ * Never reads `dst`. */
+void values_write_by(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst, copy_fn *copy);
+static inline void values_write(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst)
+{
+	values_write_by(v, n, plan, dst, NULL);
+}
 
 /** Memory that values_read() needs besides the payload. A shard's comes from pools. */
 struct values_arena {

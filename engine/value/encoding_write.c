@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** values_write(): writes the payload of checked values. Any thread. */
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/must.h"
 #include "value/encoding.h"
 #include "value/encoding_layout.h"
@@ -112,6 +113,7 @@ struct section {
 	uint8_t *base;
 	size_t pos;
 	const struct values_plan *plan;
+	copy_fn *copy;
 	uint32_t custom;
 	bool wide;
 };
@@ -141,6 +143,14 @@ static inline void copy_data(uint8_t *dst, const uint8_t *src, size_t n)
 	}
 }
 
+static inline void copy_data_by(copy_fn *copy, uint8_t *dst, const uint8_t *src, size_t n)
+{
+	if (unlikely(n >= FAR_STREAM_BYTES_MIN) && copy)
+		copy(dst, src, n);
+	else
+		copy_data(dst, src, n);
+}
+
 /** Takes room for an item of `bytes`, at least one. */
 static inline uint8_t *section_take(struct section *s, size_t align, size_t bytes)
 {
@@ -159,7 +169,7 @@ static void put_elements(struct section *s, const struct far_tensor *t)
 	if (unlikely(t->strides != NULL))
 		view_gather(t, element, to);
 	else
-		copy_data(to, t->data, bytes);
+		copy_data_by(s->copy, to, t->data, bytes);
 }
 
 static void put_data(struct section *s, const struct far_val *v)
@@ -172,7 +182,7 @@ static void put_data(struct section *s, const struct far_val *v)
 		break;
 	case FAR_TYPE_BYTES:
 		if (v->u.s.len > 0)
-			copy_data(section_take(s, 1, v->u.s.len), v->u.s.data, v->u.s.len);
+			copy_data_by(s->copy, section_take(s, 1, v->u.s.len), v->u.s.data, v->u.s.len);
 		break;
 	case FAR_TYPE_LIST:
 		for (size_t k = 0; k < v->u.list.n; k++)
@@ -213,7 +223,8 @@ static inline void line_write(const struct far_val *v, size_t n, uint8_t *base, 
 	debug_must(pos == size);
 }
 
-static __attribute__((noinline)) void plain_write(const struct far_val *v, size_t n, uint8_t *base, size_t size)
+static __attribute__((noinline)) void plain_write(const struct far_val *v, size_t n, uint8_t *base, size_t size,
+						  copy_fn *copy)
 {
 	bool wide = size > FAR_LINE_PAYLOAD;
 	uint8_t *p = base;
@@ -228,14 +239,14 @@ static __attribute__((noinline)) void plain_write(const struct far_val *v, size_
 		if (unlikely(bytes == 0))
 			continue;
 		pos = pad(base, pos, wide ? WIRE_WIDE_ALIGN : align, size);
-		copy_data(base + pos, t->data, bytes);
+		copy_data_by(copy, base + pos, t->data, bytes);
 		pos += bytes;
 	}
 	debug_must(pos == size);
 }
 
 static __attribute__((noinline)) void general_write(const struct far_val *v, size_t n, const struct values_plan *plan,
-						    uint8_t *base)
+						    uint8_t *base, copy_fn *copy)
 {
 	bool wide = plan->size > FAR_LINE_PAYLOAD;
 	struct stream stream = {base, plan, 0};
@@ -244,20 +255,20 @@ static __attribute__((noinline)) void general_write(const struct far_val *v, siz
 		stream.p = put_varint(stream.p, plan->items);
 	for (size_t i = 0; i < n; i++)
 		put_value(&stream, &v[i]);
-	struct section section = {base, (size_t)(stream.p - base), plan, 0, wide};
+	struct section section = {base, (size_t)(stream.p - base), plan, copy, 0, wide};
 	for (size_t i = 0; i < n; i++)
 		put_data(&section, &v[i]);
 	debug_must(section.pos == plan->size);
 }
 
-void values_write(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst)
+void values_write_by(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst, copy_fn *copy)
 {
 	if (likely(plan->form == VALUES_LINE))
 		line_write(v, n, dst, plan->size);
 	else if (plan->form == VALUES_PLAIN)
-		plain_write(v, n, dst, plan->size);
+		plain_write(v, n, dst, plan->size, copy);
 	else
-		general_write(v, n, plan, dst);
+		general_write(v, n, plan, dst, copy);
 }
 
 /* ---- one tensor, its elements written in place ---- */

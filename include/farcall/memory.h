@@ -39,7 +39,7 @@ void *far_alloc_aligned(size_t align, size_t bytes, struct far_err *err);
 
 /**
  * Allocates memory that workers on this host may map read-only, each allocation by itself: at least `bytes`, whole
- * pages, aligned to a page, zeroed. A message of 256 KiB or more that lies in it and has a release callback is not
+ * pages, aligned to a page, zeroed. A message of 64 KiB or more that lies in it and has a release callback is not
  * copied over nic=shm: the receiver's handler reads it in place (far_msg_send_parts(), far_msg_oneway_parts()). The
  * first messages to a worker travel as others, until that worker has mapped the memory.
  *

@@ -76,10 +76,10 @@ enum far_status far_msg_oneway(struct far_agent *agent, struct far_to to, uint16
  * array is read before the function returns.
  *
  * With `release`, a rendezvous message, or one of 256 KiB and more with a part in memory of far_mem_register() or
- * far_alloc_shared(), is sent without a copy: the parts must not change until `release` runs. In one part in memory of
- * far_alloc_shared() the handler of a worker of the same host reads it there; `release` runs once its handler has
- * returned, also when the call has ended before, or the session has ended. Without it (NULL) a rendezvous message is
- * copied first; RESOURCE without memory for the copy.
+ * far_alloc_shared() (64 KiB over nic=shm), is sent without a copy: the parts must not change until `release` runs. In
+ * one part in memory of far_alloc_shared() the handler of a worker of the same host reads it there; `release` runs once
+ * its handler has returned, also when the call has ended before, or the session has ended. Without it (NULL) a
+ * rendezvous message is copied first; RESOURCE without memory for the copy.
  */
 enum far_status far_msg_send_parts(struct far_agent *agent, struct far_to to, uint16_t id, const struct far_part *parts,
 				   size_t n, far_msg_release_fn *release, void *release_user,

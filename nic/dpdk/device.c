@@ -202,6 +202,9 @@ static struct rte_mempool *pool_of(struct dpdk_port *p, unsigned slots)
 	     xdp = dpdk_is_xdp(&p->args);
 	if (p->args.class == DPDK_IFACE)
 		room = dpdk_iface_room(p);
+	/* memif joins the segments of a frame if an mbuf has more room than its buffers (queue_refer.c). */
+	if (p->args.class == DPDK_MEMIF && room < p->args.bsize)
+		room = p->args.bsize;
 	/* Cards of this family use buffers of powers of two only, and round down. */
 	if (strcmp(p->info.driver_name, "net_e1000_em") == 0)
 		for (room = frame + TAIL_BYTES > room ? frame + TAIL_BYTES : room; room & (room - 1);)

@@ -180,7 +180,9 @@ struct dpdk_queue {
 	uint64_t tx_flags;      /* ol_flags of transmitted mbufs */
 	uint64_t tx_offload;    /* tx_offload of transmitted mbufs: header lengths */
 	struct rte_mempool *pool;
-	struct frame_addr me; /* own address, with the port of queue 0 */
+	struct rte_mempool *tails; /* mbufs for bytes that lie elsewhere; memif only */
+	bool referred;             /* a frame in the transmit queues refers to such bytes */
+	struct frame_addr me;      /* own address, with the port of queue 0 */
 	unsigned queues_n;
 	_Atomic uint32_t busy;           /* 1 inside a burst; partner: the port's `shut`, in dpdk_shut() */
 	struct dpdk_tx_queue *tx_queues; /* [tx_queues_n] */
@@ -188,6 +190,7 @@ struct dpdk_queue {
 	_Atomic uint32_t forward_rings_n; /* entries of loops[] to scan; written by the control thread */
 	struct forward_ring *_Atomic forward_rings[DPDK_QUEUES_MAX]; /* by the index of the sending queue; NULL: none */
 	struct dpdk_counters counters;
+	uint64_t raw_sum;                      /* of the words of raw packets, so that they are read */
 	uint32_t tag;                          /* VLAN tag as the 4 wire bytes, in host order; 0: untagged */
 	struct exception_path *exception_path; /* ARP, ND and ICMP frames to and from the control thread; NULL: none */
 	bool responds; /* the driver answers ARP, ND and pings; false where the kernel owns the address */
@@ -430,6 +433,7 @@ void dpdk_memif_peer_kick(struct dpdk_port *p, unsigned index, struct host_kick 
 extern const struct nic_queue_ops dpdk_queue_ops;
 /** Queue operations of devices without kicks: a sleeping queue wakes by timer. */
 extern const struct nic_queue_ops dpdk_timer_queue_ops;
+extern const struct nic_queue_ops dpdk_memif_queue_ops;
 int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err);
 void dpdk_queue_close(struct dpdk_queue *q);
 /** Makes each queue forward packets of other queues. Call when all queues are open. */
@@ -439,6 +443,13 @@ struct forward_ring *dpdk_queue_forward_ring(struct dpdk_queue *q, unsigned from
 /** Keeps all queues of the port out of the device, and waits until none is inside, at most 1 s. -ETIMEDOUT: a poller
  * inside a burst got no CPU. */
 int dpdk_shut(struct dpdk_port *p, enum dpdk_shut how);
+
+/* ---- queue_refer.c: poller; dpdk_refer_open(): control thread ---- */
+
+int dpdk_refer_open(struct dpdk_queue *q, struct nic_err *err);
+void dpdk_tx_refer(struct nic_queue *queue, struct nic_tx *tx, const void *bytes, uint32_t len);
+/** Copies what frames in the transmit queues refer to. */
+void dpdk_refer_end(struct dpdk_queue *q);
 
 /* ---- port.c: control thread ---- */
 

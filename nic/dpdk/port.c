@@ -204,6 +204,13 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 	};
 }
 
+/* Frames of memif are copied from process to process in memory. */
+static bool dpdk_is_loopback(const struct nic_port *port, uint32_t peer)
+{
+	(void)peer;
+	return port_of(port)->args.class == DPDK_MEMIF;
+}
+
 static void dpdk_address(const struct nic_port *port, struct nic_addr *out)
 {
 	memset(out, 0, sizeof *out);
@@ -415,6 +422,7 @@ const struct nic_port_ops dpdk_port_ops = {
 	.close = dpdk_close,
 	.caps = dpdk_caps,
 	.address = dpdk_address,
+	.is_loopback = dpdk_is_loopback,
 	.address_text = dpdk_address_text,
 	.reach = dpdk_reach,
 	.stats = dpdk_stats,

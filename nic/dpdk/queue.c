@@ -85,6 +85,8 @@ static void dpdk_flush(struct nic_queue *queue)
 	} else if (atomic_load_explicit(&q->port->shut, memory_order_relaxed) == DPDK_DOWN) {
 		drop_backlog(q);
 	}
+	if (q->referred)
+		dpdk_refer_end(q);
 }
 
 /* Free entries of the destination's transmit queue; `kept` of them are withheld, for urgent packets. */
@@ -187,6 +189,10 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	m->data_len = (uint16_t)(head + len);
 	m->pkt_len = head + len;
 	m->tx_offload = q->tx_offload;
+	if (m->next) {
+		m->data_len = (uint16_t)(m->data_len - m->next->data_len);
+		q->referred = true;
+	}
 	dest->tx_queue->m[dest->tx_queue->n++] = m;
 	q->waiting++;
 	count_sent(q, len);
@@ -197,7 +203,7 @@ static void dpdk_tx_cancel(struct nic_queue *queue, struct nic_tx *tx)
 {
 	struct dpdk_queue *q = queue_of(queue);
 	q->open--;
-	rte_mbuf_raw_free((struct rte_mbuf *)(uintptr_t)tx->cookie);
+	rte_pktmbuf_free((struct rte_mbuf *)(uintptr_t)tx->cookie);
 }
 
 /* ---- receive ---- */
@@ -428,6 +434,16 @@ static uint64_t dpdk_deadline(const struct nic_queue *queue)
 
 /* ---- raw packets ---- */
 
+static uint64_t sum_words(const uint8_t *bytes, unsigned len)
+{
+	uint64_t sum = 0, word;
+	for (; len >= sizeof word; bytes += sizeof word, len -= (unsigned)sizeof word) {
+		memcpy(&word, bytes, sizeof word);
+		sum += word;
+	}
+	return sum;
+}
+
 static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, unsigned n, unsigned bytes)
 {
 	struct dpdk_queue *q = queue_of(queue);
@@ -446,6 +462,7 @@ static unsigned raw_tx(struct nic_queue *queue, uint32_t peer, uint64_t first, u
 		uint64_t payload[2] = {RAW_MAGIC, first + i};
 		memcpy(at - head_len, head, head_len);
 		memcpy(at, payload, sizeof payload);
+		memset(at + sizeof payload, (int)(first + i), bytes - sizeof payload);
 		m->ol_flags = 0;
 		m->data_off = (uint16_t)(q->body_at - head_len);
 		m->data_len = (uint16_t)(head_len + bytes);
@@ -476,6 +493,8 @@ static unsigned raw_rx(struct nic_queue *queue, unsigned max, uint64_t *last)
 			memcpy(payload, rte_pktmbuf_mtod_offset(q->rx[i], uint8_t *, head_len), sizeof payload);
 		if (payload[0] == RAW_MAGIC) {
 			*last = payload[1];
+			q->raw_sum += sum_words(rte_pktmbuf_mtod_offset(q->rx[i], uint8_t *, head_len),
+						q->rx[i]->data_len - head_len);
 			raw++;
 		}
 		rte_pktmbuf_free(q->rx[i]);
@@ -485,15 +504,16 @@ static unsigned raw_rx(struct nic_queue *queue, unsigned max, uint64_t *last)
 
 static const struct nic_raw_ops raw_ops = {.tx = raw_tx, .rx = raw_rx};
 
-/* With and without kicks. */
-#define QUEUE_OPS(how)                                                                                                 \
+/* With and without kicks; `refer`: the device copies within its burst. */
+#define QUEUE_OPS(how, refer)                                                                                          \
 	{                                                                                                              \
 		.attach = dpdk_attach, .detach = dpdk_detach, .recv = dpdk_recv, .release = dpdk_release,              \
 		.tx_reserve = dpdk_tx_reserve, .tx_room = dpdk_tx_room, .tx_bytes_max = dpdk_tx_bytes_max,             \
 		.tx_commit = dpdk_tx_commit, .tx_cancel = dpdk_tx_cancel, .flush = dpdk_flush, .arm = dpdk_arm,        \
 		.disarm = dpdk_disarm, .wake_fd = dpdk_wake_fd, .wake_clear = dpdk_wake_clear, .wake = dpdk_wake,      \
-		.kick = how, .deadline = dpdk_deadline, .raw = &raw_ops,                                               \
+		.kick = how, .deadline = dpdk_deadline, .raw = &raw_ops, .tx_refer = refer,                            \
 	}
 
-const struct nic_queue_ops dpdk_queue_ops = QUEUE_OPS(dpdk_kick);
-const struct nic_queue_ops dpdk_timer_queue_ops = QUEUE_OPS(NULL);
+const struct nic_queue_ops dpdk_queue_ops = QUEUE_OPS(dpdk_kick, NULL);
+const struct nic_queue_ops dpdk_timer_queue_ops = QUEUE_OPS(NULL, NULL);
+const struct nic_queue_ops dpdk_memif_queue_ops = QUEUE_OPS(dpdk_kick, dpdk_tx_refer);

@@ -44,7 +44,9 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
 	memset(q, 0, sizeof *q);
 	p->queues[index] = q;
-	q->base.ops = p->args.class == DPDK_OWN ? &dpdk_timer_queue_ops : &dpdk_queue_ops;
+	q->base.ops = p->args.class == DPDK_OWN     ? &dpdk_timer_queue_ops
+		      : p->args.class == DPDK_MEMIF ? &dpdk_memif_queue_ops
+						    : &dpdk_queue_ops;
 	q->port = p;
 	q->ethdev = p->ethdev;
 	q->index = (uint16_t)index;
@@ -57,6 +59,9 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	q->tx_queues = calloc(q->tx_queues_n, sizeof *q->tx_queues);
 	if (!q->tx_queues)
 		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
+	int error = p->args.class == DPDK_MEMIF ? dpdk_refer_open(q, err) : 0;
+	if (error)
+		return error;
 	queue_lanes(q);
 	unsigned tag_len = p->args.vlan ? DPDK_TAG_BYTES : 0;
 	unsigned least = RTE_PKTMBUF_HEADROOM + tag_len + p->head_len + p->rx_shift;
@@ -76,7 +81,7 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	int kick = open_kick(p, index, err);
 	if (kick < -1)
 		return kick;
-	int error = host_wake_open(&q->wake, kick, err);
+	error = host_wake_open(&q->wake, kick, err);
 	if (error && kick >= 0)
 		close(kick);
 	if (!error && p->args.class == DPDK_OWN && host_wake_timer_open(&q->wake))
@@ -94,6 +99,7 @@ void dpdk_queue_close(struct dpdk_queue *q)
 		close(q->sender);
 	for (unsigned i = 0; i < DPDK_QUEUES_MAX; i++)
 		free(atomic_load_explicit(&q->forward_rings[i], memory_order_relaxed));
+	rte_mempool_free(q->tails);
 	free(q->tx_queues);
 	free(q->exception_path);
 	free(q);

@@ -251,6 +251,10 @@ bool shm_peer_pulls(struct nic_queue *nq, uint32_t peer);
 int shm_pull(struct nic_queue *nq, uint32_t peer, const struct iovec *to, unsigned to_n, const struct iovec *from,
 	     unsigned from_n);
 
+/* shm_copy.c: poller */
+
+copy_fn shm_tx_copy;
+
 /* shm_memory.c: memories by reference */
 
 /* Control thread */

@@ -28,10 +28,10 @@ int shm_bulk_init(struct shm_bulk *b, uint8_t *area, const struct nic_budget *bu
 		b->free_head[i] = SHM_NIL;
 	for (unsigned i = 0; i <= SHM_QUICK_ORDER; i++) {
 		b->quick_head[i] = SHM_NIL;
-		b->quick_n[i] = 0;
+		b->quick_n[i] = b->used_n[i] = 0;
 	}
 	b->in_use = 0;
-	b->started = false;
+	b->started = b->refused = false;
 	return 0;
 }
 
@@ -153,6 +153,7 @@ void shm_bulk_trim(struct shm_bulk *b)
 {
 	if (b->in_use || !b->started)
 		return;
+	b->refused = false;
 	quick_flush(b);
 	uint64_t first = b->counted[0] & 1, rest = counted_bytes(b) - first * SHM_PIECE;
 	if (rest == 0)
@@ -165,34 +166,86 @@ void shm_bulk_trim(struct shm_bulk *b)
 	b->counted[0] = first;
 }
 
-static uint32_t take(struct shm_bulk *b, unsigned order)
+static bool takes_turns(unsigned order)
 {
-	uint32_t block;
-	if (order <= SHM_QUICK_ORDER && (block = b->quick_head[order]) != SHM_NIL) {
+	return order >= SHM_TURN_ORDER && order <= SHM_QUICK_ORDER;
+}
+
+/* True if another block is to join those that take turns. */
+static bool turn_is_short(const struct shm_bulk *b, unsigned order)
+{
+	uint32_t most = (uint32_t)(SHM_TURN_BYTES / SHM_BLOCK) >> order;
+	return takes_turns(order) && !b->refused &&
+	       b->quick_n[order] + b->used_n[order] < (most < SHM_QUICK_MAX ? most : SHM_QUICK_MAX);
+}
+
+static uint32_t quick_take(struct shm_bulk *b, unsigned order)
+{
+	uint32_t block = order <= SHM_QUICK_ORDER ? b->quick_head[order] : SHM_NIL;
+	if (block != SHM_NIL) {
 		b->quick_head[order] = b->next[block];
 		b->quick_n[order]--;
-	} else {
-		block = split(b, order);
-		if (block == SHM_NIL) {
-			quick_flush(b);
-			block = split(b, order);
-			if (block == SHM_NIL)
-				return SHM_NIL;
-		}
 	}
-	b->state[block] = STATE(BULK_USED, order);
 	return block;
 }
 
-/* The budget has no room for the pieces of the block. If no block is in use, returns all counted pieces and allocates
- * from the beginning of the area. */
+static void quick_put(struct shm_bulk *b, uint32_t block, unsigned order)
+{
+	bool last = takes_turns(order) && b->quick_head[order] != SHM_NIL;
+	b->next[block] = last ? SHM_NIL : b->quick_head[order];
+	if (last)
+		b->next[b->quick_tail[order]] = block;
+	else
+		b->quick_head[order] = block;
+	b->quick_tail[order] = block;
+	b->quick_n[order]++;
+	b->state[block] = STATE(BULK_QUICK, order);
+}
+
+static uint32_t used(struct shm_bulk *b, uint32_t block, unsigned order)
+{
+	if (block == SHM_NIL)
+		return SHM_NIL;
+	b->state[block] = STATE(BULK_USED, order);
+	if (order <= SHM_QUICK_ORDER)
+		b->used_n[order]++;
+	return block;
+}
+
+static void unused(struct shm_bulk *b, unsigned order)
+{
+	if (order <= SHM_QUICK_ORDER)
+		b->used_n[order]--;
+}
+
+static uint32_t take(struct shm_bulk *b, unsigned order)
+{
+	uint32_t block = turn_is_short(b, order) ? split(b, order) : SHM_NIL;
+	if (block == SHM_NIL)
+		block = quick_take(b, order);
+	if (block == SHM_NIL)
+		block = split(b, order);
+	if (block == SHM_NIL) {
+		quick_flush(b);
+		block = split(b, order);
+	}
+	return used(b, block, order);
+}
+
+/* The budget has no room for the pieces of the block. Takes one that was used before; if no block is in use, returns
+ * all counted pieces and allocates from the beginning of the area. */
 __attribute__((noinline, cold)) static uint32_t take_again(struct shm_bulk *b, uint32_t block, unsigned order,
 							   uint32_t blocks)
 {
+	unused(b, order);
 	merge(b, block, order);
+	b->refused = true;
+	if ((block = quick_take(b, order)) != SHM_NIL)
+		return used(b, block, order);
 	shm_bulk_trim(b);
 	if (b->in_use || (block = take(b, order)) == SHM_NIL || is_counted(b, block, blocks))
 		return b->in_use ? SHM_NIL : block;
+	unused(b, order);
 	merge(b, block, order);
 	return SHM_NIL;
 }
@@ -218,13 +271,10 @@ bool shm_bulk_free(struct shm_bulk *b, uint32_t block)
 		return false;
 	unsigned order = ORDER_OF(b->state[block]);
 	b->in_use--;
-	if (order <= SHM_QUICK_ORDER && b->quick_n[order] < SHM_QUICK_MAX) {
-		b->next[block] = b->quick_head[order];
-		b->quick_head[order] = block;
-		b->quick_n[order]++;
-		b->state[block] = STATE(BULK_QUICK, order);
-	} else {
+	unused(b, order);
+	if (order <= SHM_QUICK_ORDER && b->quick_n[order] < SHM_QUICK_MAX)
+		quick_put(b, block, order);
+	else
 		merge(b, block, order);
-	}
 	return true;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A buddy allocator for the bulk area of one direction, with its state in the producer's private memory. Blocks of up
- * to SHM_QUICK_ORDER go to quick lists (last in, first out) instead of being merged at once, so that a steady flow of
- * messages reuses cached memory and needs no splitting. Pages stay resident once a body was written to them; the
- * process's budget counts them by the piece, when a piece is first used. Poller of the producing queue. */
+ * to SHM_QUICK_ORDER go to quick lists instead of being merged at once, so that a steady flow of messages needs no
+ * splitting. Small blocks are reused last in, first out, while they are cached. Blocks of SHM_TURN_ORDER and more take
+ * turns, first in, first out, as many as fill SHM_TURN_BYTES: a block that the peer has just read is slow to write, and
+ * a non-temporal store waits for an earlier one to the same line. Pages stay resident once a body was written to them;
+ * the process's budget counts them by the piece, when a piece is first used. Poller of the producing queue. */
 #ifndef NIC_SHM_BULK_H
 #define NIC_SHM_BULK_H
 
@@ -14,6 +16,8 @@
 #define SHM_ORDERS      19u /* 256 B … 64 MiB */
 #define SHM_QUICK_ORDER 12u /* 1 MiB */
 #define SHM_QUICK_MAX   64u /* blocks per quick list */
+#define SHM_TURN_ORDER  5u  /* 8 KiB, FAR_STREAM_BYTES_MIN */
+#define SHM_TURN_BYTES  (UINT64_C(1) << 20)
 #define SHM_NIL         UINT32_MAX
 /* Unit of the budget, and a fragment of a rendezvous message: each direction can always have one (engine's limits.h,
  * FAR_CHUNK_BYTES). */
@@ -24,13 +28,15 @@ struct shm_bulk {
 	uint8_t *state; /* of the first block of a run: enum bulk_state << 5 | order */
 	uint32_t *next, *prev;
 	uint32_t free_head[SHM_ORDERS];
-	uint32_t quick_head[SHM_QUICK_ORDER + 1];
+	uint32_t quick_head[SHM_QUICK_ORDER + 1], quick_tail[SHM_QUICK_ORDER + 1];
 	uint32_t quick_n[SHM_QUICK_ORDER + 1];
-	uint32_t in_use; /* allocated runs, at most SHM_RETURNS */
+	uint32_t used_n[SHM_QUICK_ORDER + 1]; /* allocated blocks of an order */
+	uint32_t in_use;                      /* allocated runs, at most SHM_RETURNS */
 	size_t map_bytes;
 	uint8_t *area; /* first byte of the area; NULL in tests */
 	const struct nic_budget *budget;
 	uint64_t counted[SHM_PIECES / 64]; /* a bit per piece that is counted in the budget */
+	bool refused; /* by the budget, since the last trim: no block joins those that take turns */
 	bool started; /* the table is initialised; done at the first body, so that an idle link touches no page of it */
 };
 

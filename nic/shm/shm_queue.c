@@ -279,6 +279,7 @@ const struct nic_queue_ops shm_queue_ops = {
 	.tx_room = shm_tx_room,
 	.tx_commit = shm_tx_commit,
 	.tx_cancel = shm_tx_cancel,
+	.tx_copy = shm_tx_copy,
 	.flush = shm_flush,
 	.arm = shm_arm,
 	.disarm = shm_disarm,

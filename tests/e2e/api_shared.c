@@ -222,13 +222,13 @@ static void introduce(uint8_t *at)
 
 static void sizes(uint8_t *at)
 {
-	static const size_t lens[] = {1,   32,       256 * 1024 - 1, 256 * 1024,  256 * 1024 + 1,
-				      MIB, 16 * MIB, 16 * MIB + 1,   LARGEST - 9, LARGEST};
+	static const size_t lens[] = {1,   32,       64 * 1024 - 1, 64 * 1024,   64 * 1024 + 1, 256 * 1024,
+				      MIB, 16 * MIB, 16 * MIB + 1,  LARGEST - 9, LARGEST};
 	for (unsigned i = 0; i < sizeof lens / sizeof *lens; i++)
 		for (uint16_t id = INLINE; id <= BLOCKING; id++) {
 			uint64_t before = by_reference();
 			send_one(id, at + (LARGEST - lens[i] < 7 ? 0 : 7), lens[i]);
-			CHECK(by_reference() - before == (lens[i] < 256 * 1024 ? 0 : lens[i]));
+			CHECK(by_reference() - before == (lens[i] < 64 * 1024 ? 0 : lens[i]));
 		}
 }
 
@@ -414,6 +414,29 @@ static int files_worker(int rank)
 	return 0;
 }
 
+/* A driver without references: below 256 KiB a message is copied during the call. */
+static int udp_worker(int rank)
+{
+	static const size_t lens[] = {64 * 1024, 256 * 1024 - 1};
+	setenv("FAR_NIC", "udp", 1);
+	join();
+	if (rank == 0) {
+		static struct message m;
+		uint8_t *at = memory_of(MIB);
+		send_one(INLINE, at, MIB);
+		for (unsigned i = 0; i < sizeof lens / sizeof *lens; i++) {
+			start(&m, INLINE, at, lens[i], 0);
+			CHECK(atomic_load(&m.released));
+			await(&m.done);
+			CHECK(m.status == FAR_OK && m.ok == 1);
+		}
+		CHECK(by_reference() == 0);
+		far_free(at);
+	}
+	check_leave(agent);
+	return 0;
+}
+
 /* Worker 0 sends without end, and has some held; one of the two dies meanwhile. */
 static int death_worker(int rank)
 {
@@ -452,8 +475,9 @@ int main(int argc, char **argv)
 		const char *name;
 		spawn_main *body;
 		int killed;
-	} groups[] = {{"messages", messages_worker, -1}, {"hold", hold_worker, -1},   {"many", many_worker, -1},
-		      {"files", files_worker, -1},       {"death0", death_worker, 0}, {"death1", death_worker, 1}};
+	} groups[] = {{"messages", messages_worker, -1}, {"hold", hold_worker, -1}, {"many", many_worker, -1},
+		      {"files", files_worker, -1},       {"udp", udp_worker, -1},   {"death0", death_worker, 0},
+		      {"death1", death_worker, 1}};
 	for (unsigned i = 0; i < sizeof groups / sizeof *groups; i++)
 		if (strcmp(what, groups[i].name) == 0) {
 			killed_rank = groups[i].killed;

@@ -265,6 +265,71 @@ static void case_full(void)
 	c.ops->close(c.port);
 }
 
+/* As send_one(), two of three with their end elsewhere, in memory that is written over once the flush has returned. */
+static int send_referred(struct end *e, uint32_t peer, uint64_t seq, size_t len)
+{
+	static uint8_t elsewhere[65536];
+	struct nic_queue *q = e->q[0];
+	struct nic_tx tx;
+	size_t at = 16 + seq % (len - 16);
+	int error = q->ops->tx_reserve(q, peer, len, &tx);
+	if (error)
+		return error;
+	q->ops->tx_refer(q, &tx, elsewhere, (uint32_t)len - 1);
+	q->ops->tx_cancel(q, &tx);
+	REQUIRE(q->ops->tx_reserve(q, peer, len, &tx) == 0);
+	uint64_t head[2] = {seq, 0};
+	memcpy(tx.body, head, sizeof head);
+	for (size_t i = sizeof head; i < len; i++)
+		*(i < at ? tx.body + i : elsewhere + i - at) = pattern(seq, i);
+	if (seq % 3)
+		q->ops->tx_refer(q, &tx, elsewhere, (uint32_t)(len - at));
+	else
+		memcpy(tx.body + at, elsewhere, len - at);
+	error = q->ops->tx_commit(q, &tx);
+	if (error)
+		q->ops->tx_cancel(q, &tx);
+	flush(e, 0);
+	memset(elsewhere, 0x77, sizeof elsewhere);
+	return error;
+}
+
+/* Also of frames that find the ring full, and those that are sent while there is no peer. */
+static void case_referred(void)
+{
+	struct end s, c;
+	struct nic_addr to;
+	uint64_t seq = 0, got, expected = 0, limit = now_ns() + HANG_NS;
+	name_args(",rsize=6,bsize=4096,mtu=2000");
+	end_open(&s, server_args, 1);
+	end_open(&c, client_args, 1);
+	s.ops->address(s.port, &to);
+	uint32_t peer = end_connect(&c, 0, &to, 0);
+	exchange(&c, 0, peer, &s, 0, UINT64_MAX, 16);
+	while (send_referred(&c, peer, seq, 1024 + seq % (c.caps.body_bytes_max - 1023)) == 0) {
+		REQUIRE(now_ns() < limit);
+		seq++;
+	}
+	REQUIRE(seq >= c.caps.slots);
+	while (expected < seq) {
+		struct nic_pkt pkts[BURST];
+		REQUIRE(now_ns() < limit);
+		unsigned n = s.q[0]->ops->recv(s.q[0], pkts, BURST);
+		for (unsigned i = 0; i < n; i++) {
+			REQUIRE(is_whole(&pkts[i], &got));
+			REQUIRE(got == expected || (got == UINT64_MAX && expected == 0));
+			expected += got != UINT64_MAX;
+		}
+		c.q[0]->ops->recv(c.q[0], pkts, BURST);
+	}
+	s.ops->close(s.port);
+	for (seq = 0; seq < 2000; seq++) { /* more than there are mbufs */
+		REQUIRE(now_ns() < limit && send_referred(&c, peer, seq, 1024) == 0);
+		end_step(&c);
+	}
+	c.ops->close(c.port);
+}
+
 /* One message, then nothing: its memory is back without any further traffic, reception or flush. */
 static void case_released(void)
 {
@@ -333,9 +398,9 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {{"echo", case_echo},         {"restart", case_restart},   {"again", case_again},
 		     {"queues", case_queues},     {"sleep", case_sleep},       {"full", case_full},
-		     {"released", case_released}, {"raw", case_raw},           {"args", case_args},
-		     {"reach", case_reach},       {"affinity", case_affinity}, {"huge", case_huge},
-		     {"knock", case_knock},       {"users", case_users}};
+		     {"released", case_released}, {"referred", case_referred}, {"raw", case_raw},
+		     {"args", case_args},         {"reach", case_reach},       {"affinity", case_affinity},
+		     {"huge", case_huge},         {"knock", case_knock},       {"users", case_users}};
 	alarm(55);
 	if (argc == 4 && strcmp(argv[1], "--echo") == 0)
 		return echo_main(argv[2], (unsigned)atoi(argv[3]));

@@ -359,7 +359,7 @@ int fanout_keep(struct fanout *fo, uint32_t i, const struct call_start *start, b
 		if (!buf)
 			return -ENOMEM;
 		if (start->write)
-			start->write(start->data, buf_data(buf), start->len);
+			start->write(start->data, buf_data(buf), start->len, NULL);
 		else if (start->len)
 			memcpy(buf_data(buf), start->data, start->len);
 		if (common) {
@@ -435,7 +435,7 @@ bool fanout_line(const struct fanout *fo, const struct call_start *start, struct
 					      .left = left},
 				     .len = start->len};
 	if (start->write)
-		start->write(start->data, line->bytes, start->len);
+		start->write(start->data, line->bytes, start->len, NULL);
 	else if (start->len)
 		memcpy(line->bytes, start->data, start->len);
 	return true;

@@ -58,7 +58,7 @@ static bool fits(struct call_start *start, const struct tlv_block *fields)
 	if (!o)
 		return false;
 	if (start->write)
-		start->write(start->data, at, start->len);
+		start->write(start->data, at, start->len, NULL);
 	else
 		memcpy(at, start->data, start->len);
 	start->write = NULL;

@@ -40,7 +40,7 @@ struct oneway *oneway_new(const struct call_start *start, struct rendezvous_out 
 	if (rendezvous)
 		rendezvous_out_ref(rendezvous);
 	else if (start->write)
-		start->write(start->data, oneway->bytes, start->len);
+		start->write(start->data, oneway->bytes, start->len, NULL);
 	else if (start->len)
 		memcpy(oneway->bytes, start->data, start->len);
 	return oneway;
@@ -74,9 +74,9 @@ static int send_oneway(struct shard *s, struct rendezvous_peer *p, const struct 
 	h->oneway.handler = start->fn;
 	h->oneway.time_left = start->left;
 	if (start->write)
-		start->write(start->data, tx.body, start->len);
+		start->write(start->data, tx.body, start->len, session_copier(se, start->len));
 	else
-		copy_body(tx.body, start->data, start->len);
+		session_copy(se, tx.body, start->data, start->len);
 	call_write_trailer(s, h, 0, fields, (uint8_t *)tx.body + start->len);
 	tx.order = NIC_ORDER_STREAM;
 	if (session_commit(s, se, &tx)) {

@@ -299,7 +299,7 @@ unsigned rendezvous_announce(struct shard *s, struct rendezvous_peer *p)
 
 /* ---- fragments ---- */
 
-static void gather(struct rendezvous_out *o, uint8_t *at, uint64_t len)
+static void gather(const struct session *se, struct rendezvous_out *o, uint8_t *at, uint64_t len)
 {
 	while (len) {
 		const struct far_part *part = &o->parts[o->part];
@@ -307,7 +307,7 @@ static void gather(struct rendezvous_out *o, uint8_t *at, uint64_t len)
 		if (n > len)
 			n = len;
 		if (n)
-			memcpy(at, (const uint8_t *)part->data + o->part_at, n);
+			session_copy(se, at, (const uint8_t *)part->data + o->part_at, n);
 		at += n;
 		len -= n;
 		o->part_at += n;
@@ -318,11 +318,11 @@ static void gather(struct rendezvous_out *o, uint8_t *at, uint64_t len)
 	}
 }
 
-static bool read_parts(struct rendezvous_out *o, uint8_t *at, uint64_t len)
+static bool read_parts(const struct session *se, struct rendezvous_out *o, uint8_t *at, uint64_t len)
 {
 	if (!rendezvous_source_take(o))
 		return false;
-	gather(o, at, len);
+	gather(se, o, at, len);
 	rendezvous_source_give(o);
 	return true;
 }
@@ -378,7 +378,7 @@ static int chunk_reserve(const struct session *se, struct rendezvous_out *o, uin
 		return error;
 	}
 	int error = se->q->ops->tx_reserve(se->q, se->peer, *len, tx);
-	if (error || read_parts(o, tx->body, *len))
+	if (error || read_parts(se, o, tx->body, *len))
 		return error;
 	se->q->ops->tx_cancel(se->q, tx);
 	return -ECANCELED;

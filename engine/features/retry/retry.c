@@ -106,7 +106,7 @@ static void resend(struct shard *s, struct retry *r)
 	packet_begin(h, PACKET_REQUEST, flags, r->slot, r->gen);
 	h->request.handler = (uint16_t)fn;
 	h->request.time_left = left;
-	copy_body(tx.body, r->bytes, r->len);
+	session_copy(se, tx.body, r->bytes, r->len);
 	call_write_trailer(s, h, r->fn, fields, tx.body + r->len);
 	memcpy(tx.body + r->len + trailer, &repeat, sizeof repeat);
 	tx.order = NIC_ORDER_NONE;
@@ -159,7 +159,7 @@ static int keep(const struct shard *s, struct session *se, const struct call_sta
 		buf_ref(r->tlv);
 	r->len = start->len;
 	if (start->write)
-		start->write(start->data, r->bytes, start->len);
+		start->write(start->data, r->bytes, start->len, NULL);
 	else
 		copy_body(r->bytes, start->data, start->len);
 	*trailer = (struct packet_retry){.seq = r->seq, .floor = w->floor};

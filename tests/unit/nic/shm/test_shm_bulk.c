@@ -108,6 +108,30 @@ Test(shm_bulk, freed_memory_is_warm)
 	cr_assert_eq(shm_bulk_alloc(&bulk, 1000), a);
 }
 
+/* A block that is written while the peer's core has its lines is slow: so the next one is another. */
+Test(shm_bulk, larger_blocks_take_turns)
+{
+	enum { BYTES = 64 << 10, N = SHM_TURN_BYTES / BYTES };
+	uint32_t at[N];
+	for (int i = 0; i < N; i++) {
+		cr_assert_neq(at[i] = shm_bulk_alloc(&bulk, BYTES), SHM_NIL);
+		for (int k = 0; k < i; k++)
+			cr_assert_neq(at[i], at[k]);
+		cr_assert(shm_bulk_free(&bulk, at[i]));
+	}
+	for (int i = 0; i < 3 * N; i++) {
+		cr_assert_eq(shm_bulk_alloc(&bulk, BYTES), at[i % N], "the one that was freed first");
+		cr_assert(shm_bulk_free(&bulk, at[i % N]));
+	}
+	uint32_t a = shm_bulk_alloc(&bulk, BYTES), b = shm_bulk_alloc(&bulk, BYTES);
+	cr_assert(shm_bulk_free(&bulk, b));
+	cr_assert(shm_bulk_free(&bulk, a));
+	for (int i = 2; i < N; i++)
+		cr_assert(shm_bulk_free(&bulk, shm_bulk_alloc(&bulk, BYTES)));
+	cr_assert_eq(shm_bulk_alloc(&bulk, BYTES), b);
+	cr_assert_eq(shm_bulk_alloc(&bulk, BYTES), a);
+}
+
 /* Random sizes against a map of what is taken: nothing overlaps, and an empty area is whole. */
 Test(shm_bulk, never_overlaps)
 {
@@ -199,6 +223,30 @@ Test(shm_bulk, without_room_a_piece_is_left)
 	cr_assert_eq(bulk.in_use, 1u);
 	cr_assert(shm_bulk_free(&bulk, at));
 	cr_assert_eq(shm_bulk_alloc(&bulk, 1), 0u);
+}
+
+/* Blocks that would be new memory do not take turns, and one that was used is enough. */
+Test(shm_bulk, without_room_no_block_joins_a_turn)
+{
+	enum { BYTES = 128 << 10 };
+	with_budget(SHM_PIECE);
+	uint32_t small = shm_bulk_alloc(&bulk, 1);
+	for (int i = 0; i < 32; i++) {
+		uint32_t at = shm_bulk_alloc(&bulk, BYTES);
+		cr_assert_neq(at, SHM_NIL);
+		cr_assert(shm_bulk_free(&bulk, at));
+	}
+	cr_assert_eq(room, 0);
+	cr_assert(shm_bulk_free(&bulk, small));
+	room_give(SHM_BULK_BYTES);
+	uint32_t first = shm_bulk_alloc(&bulk, BYTES);
+	cr_assert(shm_bulk_free(&bulk, first));
+	cr_assert_eq(shm_bulk_alloc(&bulk, BYTES), first, "not before a trim");
+	cr_assert(shm_bulk_free(&bulk, first));
+	shm_bulk_trim(&bulk);
+	first = shm_bulk_alloc(&bulk, BYTES);
+	cr_assert(shm_bulk_free(&bulk, first));
+	cr_assert_neq(shm_bulk_alloc(&bulk, BYTES), first);
 }
 
 /* The pages that it holds somewhere else go back for a body that needs as many in one place. */
