@@ -147,7 +147,7 @@ ok "libfarcall-train exports its own names and nothing else" $?
 # shellcheck disable=SC2046 # words of a command
 bounded cc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags farcall-train) "$2/apps/examples/digits.c" -o "$dir/app" \
 	$(pkg-config --libs farcall-train) "-Wl,-rpath,$lib" && [ $rc -eq 0 ] && bounded "$dir/app" && [ $rc -eq 2 ] &&
-	says "usage:"
+	says "DIGITS.CSV is missing"
 ok "a program builds with pkg-config's farcall-train, and runs" $?
 rm -f "$dir/app"
 
