@@ -5,7 +5,7 @@
 usage: functions.py HEADERS VERSION DEPFILE MAN3 MAN7
 
 One page of section 3 for each function, exported or inline; one page of section 7 for each header, with its opening
-comment, its functions, types and macros. MAN3 and MAN7 are directories and made anew. Every function needs a comment:
+comment, its functions, types and macros; one for the C++ header. MAN3 and MAN7 are directories and made anew. Every function needs a comment:
 a `/** … */` above it or above the declarations before it without an empty line between. A comment `/* ---- … ---- */`
 names the threads that may call the functions below it."""
 import pathlib
@@ -13,6 +13,8 @@ import re
 import shutil
 import sys
 import textwrap
+
+import cpp
 
 PUBLISHED = "Farcall"
 WIDTH = 84  # of prototypes and types in a page
@@ -327,11 +329,38 @@ def header_page(header, version):
     return out + [".SH SEE ALSO", "\\fBfarcall\\fP(7)"]
 
 
+def cpp_page(text, version):
+    """The page of <farcall/farcall.hpp>: its opening comment, then each class with its public members."""
+    about, entries = cpp.read(text)
+    first = sentences(about)[0].rstrip(".")
+    out = title("farcall.hpp", "7", version)
+    out += [".SH NAME", "farcall.hpp \\- %s" % escape(first), ".SH SYNOPSIS", "\\fB#include <farcall/farcall.hpp>\\fP",
+            ".SH DESCRIPTION"] + prose(about)
+
+    def lines(entry, depth):
+        indent = "    " * depth
+        if depth and entry.doc:
+            yield from textwrap.wrap("/* %s */" % entry.doc, WIDTH, initial_indent=indent, subsequent_indent=indent + "   ")
+        code = entry.code + (" {" if entry.members else "" if entry.code.endswith((";", "*/")) or "//" in entry.code else ";")
+        yield from textwrap.wrap(code, WIDTH, initial_indent=indent, subsequent_indent=indent + "        ")
+        for member in entry.members:
+            yield from lines(member, depth + 1)
+        if entry.members:
+            yield indent + "};"
+
+    for entry in entries:
+        name = re.search(r"(?:class|struct) (\w+)|(\w+)(?:\(| =)", re.sub(r"^template <.*?> (?=class|struct|void)", "", entry.code))
+        out += [".SS " + (name[1] or name[2])] + prose(entry.doc)
+        out += [".PP", ".nf"] + ["\\&" + escape(line) for line in lines(entry, 0)] + [".fi"]
+    return out + [".SH SEE ALSO", "\\fBfarcall\\fP(7)"]
+
+
 def index_page(headers, version):
     out = title("farcall", "7", version)
     out += [".SH NAME", "farcall \\- RPC engine for low\\-latency networks: the interface in C", ".SH DESCRIPTION",
             "Each header has a page here, each function one in section 3. \\fB<farcall/farcall.h>\\fP includes every "
-            "header of \\fBlibfarcall\\fP; the others belong to libraries of their own."]
+            "header of \\fBlibfarcall\\fP; the others belong to libraries of their own. \\fBfarcall.hpp\\fP(7) describes "
+            "the interface in C++."]
     for header in headers:
         out += [".TP", "\\fBfarcall_%s.h\\fP(7)" % header.name, inline(sentences(header.about)[0])]
         names = [i.name for i in header.functions()]
@@ -364,6 +393,8 @@ def main(headers, version, depfile, man3, man7):
             write(folders[0], item.name + ".3", function_page(item, header, types, version))
         write(folders[1], f"farcall_{header.name}.h.7", header_page(header, version))
     write(folders[1], "farcall.7", index_page(all_headers, version))
+    paths.append(pathlib.Path(headers) / "farcall.hpp")
+    write(folders[1], "farcall.hpp.7", cpp_page(paths[-1].read_text(encoding="utf-8"), version))
     depends = " ".join(str(p).replace(" ", "\\ ") for p in [*paths, pathlib.Path(headers)])
     pathlib.Path(depfile).write_text(f"{man3} {man7}: {depends}\n", encoding="utf-8")
 

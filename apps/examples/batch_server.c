@@ -3,15 +3,13 @@
  * A parameter server that updates in batches. A trainer pushes its gradient and gets the new weights as the answer. The
  * server defers the answers of a batch until its k-th gradient has arrived; a deferred request takes no thread.
  *
- *	farcall run -n 4 -- ./batch_server        three trainers, a batch is one gradient of each
- *	farcall run -n 4 -- ./batch_server 2      a batch is any two gradients
+ *	farcall run -n 4 -- ./batch_server 2      three trainers; a batch is any two gradients
  *
  * The model is y = w · x with three weights, on data without noise, so the result is known.
  */
-#include <farcall/farcall.h>
+#include "args.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <farcall/farcall.h>
 
 #define WEIGHTS      3
 #define TRAINERS_MAX 64
@@ -121,17 +119,19 @@ static enum far_status train(struct far_agent *agent, int rank, struct far_err *
 
 int main(int argc, char **argv)
 {
-	struct server s = {.batch = argc > 1 ? (unsigned)atoi(argv[1]) : TRAINERS_MAX};
+	struct server s = {.batch = TRAINERS_MAX};
+	const struct arg k = {"K", "gradients of a batch; at most one of each trainer", &s.batch, 1, TRAINERS_MAX};
 	const struct far_function functions[] = {{"ps::push(Tensor gradient) -> Tensor", FAR_KIND_INLINE, push, &s},
 						 {"ps::leave() -> none", FAR_KIND_INLINE, leave, &s}};
 	struct far_opts opts = {.functions = functions, .functions_n = 2};
 	struct far_agent *agent;
 	struct far_err err;
+	args_read(argc, argv, "farcall run -n 4 -- ", "A parameter server that updates in batches.", &k, 1);
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
 	int rank = far_self(agent).worker, trainers = far_world_size(agent) - 1;
-	if (trainers < 1 || trainers > TRAINERS_MAX || s.batch == 0) {
-		fprintf(stderr, "usage: farcall run -n 2..%d -- batch_server [K]\n", TRAINERS_MAX + 1);
+	if (trainers < 1 || trainers > TRAINERS_MAX) {
+		fprintf(stderr, "batch_server: give it 2 to %d workers (farcall run)\n", TRAINERS_MAX + 1);
 		far_shutdown(agent, 0, NULL);
 		return FAR_INVALID;
 	}

@@ -3,9 +3,10 @@
  * batch_server.c in C++: a parameter server that updates in batches. The server keeps the requests of a batch open
  * until its k-th gradient has arrived; an open request takes no thread.
  *
- *	farcall run -n 4 -- ./batch_server_cpp        three trainers, a batch is one gradient of each
- *	farcall run -n 4 -- ./batch_server_cpp 2      a batch is any two gradients
+ *	farcall run -n 4 -- ./batch_server_cpp 2      three trainers; a batch is any two gradients
  */
+#include "args.h"
+
 #include <farcall/farcall.hpp>
 
 #include <algorithm>
@@ -96,11 +97,15 @@ void train(const farcall::agent &agent)
 
 int main(int argc, char **argv)
 {
+	unsigned k = 64;
+	const arg args = {"K", "gradients of a batch; at most one of each trainer", &k, 1, 64};
+	args_read(argc, argv, "farcall run -n 4 -- ", "A parameter server that updates in batches.", &args, 1);
 	const char *world = std::getenv("WORLD_SIZE"); // farcall run sets it
 	std::size_t trainers = world && std::atoi(world) > 1 ? static_cast<std::size_t>(std::atoi(world) - 1) : 0;
-	std::size_t batch = argc > 1 ? static_cast<std::size_t>(std::atoi(argv[1])) : trainers;
-	if (trainers == 0 || batch == 0) {
-		std::fprintf(stderr, "usage: farcall run -n 2 -- batch_server_cpp [K]\n");
+	std::size_t batch = std::min<std::size_t>(k, trainers);
+	if (trainers == 0) {
+		std::fprintf(stderr,
+			     "batch_server_cpp: it needs two workers: farcall run -n 4 -- ./batch_server_cpp\n");
 		return 2;
 	}
 	try {

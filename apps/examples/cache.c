@@ -5,9 +5,9 @@
  *
  *	farcall run -n 3 --max-restarts 1 -- ./cache
  */
-#include <farcall/farcall.h>
+#include "args.h"
 
-#include <stdio.h>
+#include <farcall/farcall.h>
 #include <unistd.h>
 
 #define SERVERS 2
@@ -126,11 +126,12 @@ static enum far_status client(struct far_agent *agent, struct far_err *err)
 	return FAR_OK;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	struct far_agent *agent;
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 3 --max-restarts 1 -- ", "A cache, and a server that dies.", NULL, 0);
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
 	if (far_world_size(agent) != 1 + SERVERS) {

@@ -4,6 +4,8 @@
  *
  *	farcall run -n 3 --max-restarts 1 -- ./cache_cpp
  */
+#include "args.h"
+
 #include <farcall/farcall.hpp>
 
 #include <cstdio>
@@ -85,8 +87,9 @@ void client(const farcall::agent &agent)
 
 } // namespace
 
-int main()
+int main(int argc, char **argv)
 {
+	args_read(argc, argv, "farcall run -n 3 --max-restarts 1 -- ", "A cache, and a server that dies.", nullptr, 0);
 	try {
 		farcall::registry functions;
 		add_functions(functions);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Reinforcement learning with batched observers: worker 0 learns to balance poles on carts, which the others simulate.
- * An observer sends the states of its poles, and the answer is a push for each, to the left or right. One forward pass
- * answers all observers. The reward of a pole is the number of steps until it falls.
+ * An observer sends the states of its poles and gets a push for each. One forward pass answers all observers.
  *
  *	farcall run -n 4 -- ./cartpole
  */
+#include "args.h"
 #include <farcall/farcall.h>
 #include <farcall/module.h>
 #include <farcall/optim.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { OBSERVERS = 3, POLES = 10, ALL = OBSERVERS * POLES, STATE = 4, LIMIT = 200, GOAL = 195, ROUNDS = 500 };
 
@@ -122,7 +121,7 @@ static void run(struct far_err *err)
 	printf("%d rounds of %d episodes: running mean reward %.1f\n", round, ALL, reward);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct far_function functions[] = {
 		{"rl::act(int observer, Tensor states) -> bytes", FAR_KIND_INLINE, act, NULL, 0},
@@ -134,6 +133,7 @@ int main(void)
 	struct far_var *params[4];
 	struct far_pool *pool;
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 4 -- ", "A policy learns to balance poles.", NULL, 0);
 	if (far_pool_new(0, &pool, &err) || far_tape_new(pool, &tape, &err) || far_grads_new(pool, &grads, &err) ||
 	    far_module_linear(pool, &init, STATE, 64, true, &l[0], &err) ||
 	    far_module_map(pool, FAR_MODULE_RELU, &l[1], &err) ||

@@ -6,11 +6,11 @@
  *	zcat /usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz >digits.csv
  *	./digits digits.csv digits.safetensors
  */
+#include "args.h"
+
 #include <farcall/farcall.h>
 #include <farcall/module.h>
 #include <farcall/optim.h>
-
-#include <stdlib.h>
 
 #define PIXELS     64
 #define UNITS      512
@@ -122,9 +122,12 @@ int main(int argc, char **argv)
 	struct far_pool *pool;
 	struct far_err err = {0};
 	struct trainer t = {0};
-	size_t n = argc == 3 ? read_images(argv[1]) : 0, learned = n * 4 / 5; /* the others are for the test */
+	const struct arg args[] = {{"DIGITS.CSV", "images of 8 x 8 pixels", NULL, 0, 0},
+				   {"STATE.SAFETENSORS", "file to write: the parameters", NULL, 0, 0}};
+	args_read(argc, argv, "", "A network of two layers learns handwritten digits.", args, 2);
+	size_t n = read_images(argv[1]), learned = n * 4 / 5; /* the others are for the test */
 	if (n < 100)
-		return fprintf(stderr, "usage: %s DIGITS.CSV STATE.SAFETENSORS\n", argv[0]), 2;
+		args_wrong(argv[0], "%s: has not 100 images", argv[1]);
 	if (far_pool_new(0, &pool, &err) || make_trainer(pool, &t, &err))
 		return far_err_print(stderr, &err);
 	for (int epoch = 1; epoch <= EPOCHS; epoch++) {

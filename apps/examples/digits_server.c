@@ -6,10 +6,10 @@
  *
  *	farcall run -n 2 -- ./digits_server digits.csv
  */
+#include "args.h"
+
 #include <farcall/farcall.h>
 #include <farcall/train.h>
-
-#include <stdlib.h>
 
 #define PIXELS     64
 #define UNITS      512
@@ -134,9 +134,11 @@ int main(int argc, char **argv)
 	struct far_opts opts = {.functions = functions, .functions_n = 1};
 	struct far_agent *agent;
 	struct far_err err = {0};
-	size_t n = argc == 2 ? read_images(argv[1]) : 0;
+	const struct arg file = {"DIGITS.CSV", "images of 8 x 8 pixels", NULL, 0, 0};
+	args_read(argc, argv, "farcall run -n 2 -- ", "A network on a server learns digits.", &file, 1);
+	size_t n = read_images(argv[1]);
 	if (n < 100)
-		return fprintf(stderr, "usage: farcall run -n 2 -- %s DIGITS.CSV\n", argv[0]), 2;
+		args_wrong(argv[0], "%s: has not 100 images", argv[1]);
 	if (far_pool_new(0, &pool, &err) || far_train_new(pool, &train, &err) ||
 	    far_train_init_rpc(train, "worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);

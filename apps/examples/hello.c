@@ -5,9 +5,9 @@
  *
  *	farcall run -n 3 -- ./hello
  */
-#include <farcall/farcall.h>
+#include "args.h"
 
-#include <stdio.h>
+#include <farcall/farcall.h>
 
 #define CALLS 3
 
@@ -94,11 +94,12 @@ static void errors(struct far_agent *agent)
 		printf("error: %s, executed %s\n", far_status_name(err.status), far_executed_name(err.executed));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	struct far_agent *agent;
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 3 -- ", "A group, calls, and errors.", NULL, 0);
 	/* Rank, size and store address come from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: farcall run sets them.
 	 */
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))

@@ -4,6 +4,8 @@
  *
  *	farcall run -n 3 -- ./hello_cpp
  */
+#include "args.h"
+
 #include <farcall/farcall.hpp>
 
 #include <cstdio>
@@ -56,8 +58,9 @@ template <typename Argument> void wrong(const farcall::agent &agent, const char 
 
 } // namespace
 
-int main()
+int main(int argc, char **argv)
 {
+	args_read(argc, argv, "farcall run -n 3 -- ", "A group, calls, and errors.", nullptr, 0);
 	try {
 		farcall::registry functions;
 		add_functions(functions);

@@ -9,6 +9,7 @@
  *	farcall run -n 5 -- ./hybrid
  */
 #include "allreduce.h"
+#include "args.h"
 #include <farcall/train.h>
 
 enum {
@@ -19,9 +20,7 @@ enum {
 	BAG = 8,
 	STEPS = 300,
 	PARAMS = 4,
-	REPEAT = 50,
-	FLOATS = WIDTH * HIDDEN + HIDDEN + HIDDEN + 1,
-	LONG = 1 << 16
+	FLOATS = WIDTH * HIDDEN + HIDDEN + HIDDEN + 1
 };
 
 static struct far_pool *pool;
@@ -122,7 +121,7 @@ static enum far_status learn(struct far_err *err)
 	return err->status;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct far_function functions[] = {
 		INBOX_FUNCTION,
@@ -133,6 +132,7 @@ int main(void)
 	struct far_module *l[3];
 	struct far_tensor zeros = far_tensor_2d(FAR_F32, NULL, IDS, WIDTH);
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 5 -- ", "Data-parallel trainers, and a table on a server.", NULL, 0);
 	if (inbox_init(&err) || far_pool_new(0, &pool, &err) || far_train_new(pool, &train, &err) ||
 	    far_tape_new(pool, &tape, &err) || far_var_new(pool, &zeros, true, &table, &err) ||
 	    far_module_linear(pool, &init, WIDTH, HIDDEN, true, &l[0], &err) ||

@@ -8,10 +8,9 @@
  *
  * The world is a corridor. Each step costs 1, and the last cell ends the episode. The best walk is straight to it.
  */
-#include <farcall/farcall.h>
+#include "args.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <farcall/farcall.h>
 
 enum { CELLS = 10, EPISODES = 40, STEPS_MAX = 1000, OBSERVERS_MAX = 32 };
 
@@ -128,11 +127,12 @@ static enum far_status run(struct far_agent *agent, int n, struct far_err *err)
 	return status;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct far_opts opts = {.classes = classes, .classes_n = 2};
 	struct far_agent *agent;
 	struct far_err err = {0}; /* written on failure only */
+	args_read(argc, argv, "farcall run -n 4 -- ", "Observers call an agent that learns.", NULL, 0);
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
 	int observers = far_world_size(agent) - 1;

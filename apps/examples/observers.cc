@@ -6,6 +6,8 @@
  *
  *	farcall run -n 4 -- ./observers_cpp
  */
+#include "args.h"
+
 #include <farcall/farcall.hpp>
 
 #include <algorithm>
@@ -94,8 +96,9 @@ void run(const farcall::agent &agent)
 
 } // namespace
 
-int main()
+int main(int argc, char **argv)
 {
+	args_read(argc, argv, "farcall run -n 4 -- ", "Observers call an agent that learns.", nullptr, 0);
 	try {
 		farcall::registry classes;
 		add_classes(classes);

@@ -4,14 +4,14 @@
  * counted from the time at which it was due. A client that waits for each answer sends nothing while the server is
  * slow, and so does not see how slow it is. Main thread of each worker; handlers run on shard threads.
  *
- *	farcall run -n 2 -- ./open_loop [calls/s [seconds]]
+ *	farcall run -n 2 -- ./open_loop [RATE] [SECONDS]
  */
+#include "args.h"
+
 #include <farcall/farcall.h>
 
 #include <math.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define CALLS_MAX 1000000
@@ -101,14 +101,13 @@ static enum far_status client(struct far_agent *agent, double rate, double secon
 
 int main(int argc, char **argv)
 {
-	double rate = argc > 1 ? atof(argv[1]) : 5000, seconds = argc > 2 ? atof(argv[2]) : 1;
+	unsigned rate = 5000, seconds = 1;
+	const struct arg args[] = {{"RATE", "calls per second", &rate, 1, 100000},
+				   {"SECONDS", "for so long", &seconds, 1, 10}};
 	struct far_opts opts = {.functions = functions, .functions_n = 1};
 	struct far_agent *agent;
 	struct far_err err = {0};
-	if (rate <= 0 || seconds <= 0) {
-		fprintf(stderr, "usage: open_loop [calls/s [seconds]]\n");
-		return 2;
-	}
+	args_read(argc, argv, "farcall run -n 2 -- ", "Latency of requests that arrive at random.", args, 2);
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
 	if (far_world_size(agent) < 2) {

@@ -3,15 +3,16 @@
  * open_loop.c in C++: requests arrive at random at a given rate, and latency is counted from the time due.
  * Main thread of each worker.
  *
- *	farcall run -n 2 -- ./open_loop_cpp [calls/s [seconds]]
+ *	farcall run -n 2 -- ./open_loop_cpp [RATE] [SECONDS]
  */
+#include "args.h"
+
 #include <farcall/farcall.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 
 namespace
@@ -77,10 +78,11 @@ void client(const farcall::agent &agent, double rate, double seconds)
 
 int main(int argc, char **argv)
 {
-	double rate = argc > 1 ? std::atof(argv[1]) : 5000, seconds = argc > 2 ? std::atof(argv[2]) : 1;
+	unsigned rate = 5000, seconds = 1;
+	const arg args[] = {{"RATE", "calls per second", &rate, 1, 100000},
+			    {"SECONDS", "for so long", &seconds, 1, 10}};
+	args_read(argc, argv, "farcall run -n 2 -- ", "Latency of requests that arrive at random.", args, 2);
 	try {
-		if (rate <= 0 || seconds <= 0)
-			throw std::runtime_error("usage: open_loop_cpp [calls/s [seconds]]");
 		farcall::registry functions;
 		functions.add("demo::work(x)", work);
 		farcall::agent agent("worker%d", functions);

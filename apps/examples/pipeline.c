@@ -5,10 +5,9 @@
  *
  * Main thread of each worker; handlers run on shard threads.
  */
-#include <farcall/farcall.h>
+#include "args.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <farcall/farcall.h>
 
 enum { IN = 8, HIDDEN = 2048, OUT = 2, ROWS = 4, MICRO = 8 }; /* ROWS of each of MICRO micro-batches */
 
@@ -132,11 +131,12 @@ static enum far_status run(struct far_agent *agent, struct far_err *err)
 	return status;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct far_opts opts = {.classes = &stage_class, .classes_n = 1};
 	struct far_agent *agent;
 	struct far_err err = {0}; /* written on failure only */
+	args_read(argc, argv, "farcall run -n 3 -- ", "Micro-batches through a model in two stages.", NULL, 0);
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
 	if (far_self(agent).worker == 0 ? run(agent, &err) : far_serve(agent, 0, &err))

@@ -5,6 +5,8 @@
  *
  *	farcall run -n 3 -- ./pipeline_cpp
  */
+#include "args.h"
+
 #include <farcall/farcall.hpp>
 
 #include <algorithm>
@@ -73,8 +75,9 @@ void run(const farcall::agent &agent)
 
 } // namespace
 
-int main()
+int main(int argc, char **argv)
 {
+	args_read(argc, argv, "farcall run -n 3 -- ", "Micro-batches through a model in two stages.", nullptr, 0);
 	try {
 		farcall::registry classes;
 		// A fiber, because it waits for its input: the stage serves other micro-batches meanwhile.

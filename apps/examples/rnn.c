@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A recurrent network in three parts. The embedding table and the decoder are on worker 1; the LSTM and the texts are
- * on worker 0. It learns a language in which each word depends on the two words before. A forward pass goes from the
- * server to the trainer and back, a backward pass the other way, and each parameter is updated where it is.
+ * A recurrent network in three parts: the embedding table and the decoder on worker 1, the LSTM on worker 0. It learns
+ *a language in which each word depends on the two words before. Each parameter is updated on its own worker.
  *
  *	farcall run -n 2 -- ./rnn
  */
+#include "args.h"
 #include <farcall/farcall.h>
 #include <farcall/train.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { WORDS = 12, WIDTH = 24, HIDDEN = 64, TIME = 20, TEXTS = 32, STEPS = 150, PARAMS = 16 };
 
@@ -132,13 +131,14 @@ static enum far_status learn(struct far_err *err)
 	return err->status;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct far_function functions[] = {
 		{"net::Part(bool embedding) -> far::Module", FAR_KIND_FIBER, make_part, NULL, 0}};
 	struct far_opts opts = {.functions = functions, .functions_n = 1};
 	struct far_agent *agent;
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 2 -- ", "An LSTM whose embedding and decoder are on a server.", NULL, 0);
 	if (far_pool_new(0, &pool, &err) || far_train_new(pool, &train, &err) ||
 	    far_train_init_rpc(train, "worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);

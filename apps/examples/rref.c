@@ -5,9 +5,9 @@
  *
  *	farcall run -n 3 -- ./rref
  */
-#include <farcall/farcall.h>
+#include "args.h"
 
-#include <stdio.h>
+#include <farcall/farcall.h>
 
 #define ROWS 1000
 
@@ -113,11 +113,12 @@ static enum far_status work(struct far_agent *agent, struct far_err *err)
 	return FAR_OK;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct far_opts opts = {.functions = functions, .functions_n = sizeof functions / sizeof *functions};
 	struct far_agent *agent;
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 3 -- ", "Values that stay on their owner, by reference.", NULL, 0);
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
 	enum far_status status = far_self(agent).worker == 0 ? work(agent, &err) : far_serve(agent, 0, &err);

@@ -4,6 +4,8 @@
  *
  *	farcall run -n 3 -- ./rref_cpp
  */
+#include "args.h"
+
 #include <farcall/farcall.hpp>
 
 #include <cstdio>
@@ -65,8 +67,9 @@ void work(const farcall::agent &agent)
 
 } // namespace
 
-int main()
+int main(int argc, char **argv)
 {
+	args_read(argc, argv, "farcall run -n 3 -- ", "Values that stay on their owner, by reference.", nullptr, 0);
 	try {
 		farcall::registry functions;
 		add_functions(functions);

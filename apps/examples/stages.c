@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Training in a pipeline: the layers of a network are divided among 1, 2 or 4 workers, the stages, and learn the
- * colours of a chessboard of 2 x 2. A step has MICRO micro-batches. A stage runs one forward pass for each stage behind
- * it, then backward and forward passes in turn (1F1B), and updates its parameters after the last one.
+ * Training in a pipeline: 1, 2 or 4 workers share the layers of a network that learns the colours of a chessboard. A
+ * stage runs a forward pass for each stage behind it, then backward and forward passes in turn (1F1B), MICRO per step.
  *
  *	farcall run -n 4 -- ./stages
  */
+#include "args.h"
 #include "inbox.h"
-
 #include <farcall/module.h>
 #include <farcall/optim.h>
 
@@ -133,16 +132,17 @@ static enum far_status report(struct far_err *err)
 	return err->status;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct far_opts opts = {.functions = (struct far_function[]){INBOX_FUNCTION}, .functions_n = 1};
 	struct far_pool *pool;
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 4 -- ", "Training in a pipeline of 1, 2 or 4 stages.", NULL, 0);
 	if (inbox_init(&err) || far_init_rpc("stage%d", FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err))
 		return far_err_print(stderr, &err);
 	rank = far_self(agent).worker, stages = far_world_size(agent);
 	if (LAYERS % stages)
-		return fprintf(stderr, "usage: farcall run -n 1, 2 or 4 -- stages\n"), 2;
+		args_wrong(argv[0], "give it 1, 2 or 4 workers, not %d", stages);
 	if (!far_pool_new(0, &pool, &err) && !make(pool, &err) && !learn(&err) && !report(&err))
 		far_shutdown(agent, 0, &err);
 	return err.status ? (int)far_err_print(stderr, &err) : 0;

@@ -4,6 +4,8 @@
  *
  *	farcall run -n 3 -- ./tables
  */
+#include "args.h"
+
 #include <farcall/farcall.h>
 #include <farcall/ps.h>
 
@@ -59,11 +61,12 @@ static enum far_status server(struct far_agent *agent, int servers, struct far_p
 	return s ? s : far_ps_server_stop(*out, err);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct far_agent *agent;
 	struct far_ps_server *served = NULL;
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 3 -- ", "A client of a parameter server.", NULL, 0);
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, NULL, &agent, &err))
 		return far_err_print(stderr, &err);
 	int servers = far_world_size(agent) - 1;

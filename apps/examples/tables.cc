@@ -5,6 +5,8 @@
  *
  *	farcall run -n 3 -- ./tables_cpp
  */
+#include "args.h"
+
 #include <farcall/farcall.hpp>
 #include <farcall/ps.h>
 
@@ -73,8 +75,9 @@ far_ps_server *server(farcall::agent &agent)
 
 } // namespace
 
-int main()
+int main(int argc, char **argv)
 {
+	args_read(argc, argv, "farcall run -n 3 -- ", "A client of a parameter server.", nullptr, 0);
 	try {
 		farcall::registry none;
 		owned<far_ps_server> served(nullptr, far_ps_server_free);

@@ -302,6 +302,27 @@ enum far_status far_future_set_value(struct far_future *f, const struct far_val 
 	return FAR_OK;
 }
 
+/* Completes it with an error, for one of several racing threads. */
+static enum far_status set_error(const char *what, struct far_future *f, const struct far_err *err)
+{
+	if (claim(f, what, NULL))
+		return FAR_INVALID;
+	buf_ref(&f->head);
+	agent_complete_error(NULL, f, err);
+	buf_unref(&f->head);
+	return FAR_OK;
+}
+
+enum far_status far_future_pass_error(struct far_future *f, const struct far_err *err)
+{
+	struct far_err copy;
+	if (!f || !err || err->status == FAR_OK || (unsigned)err->status >= FAR_STATUS_COUNT)
+		return FAR_INVALID;
+	copy = *err;
+	copy.text[sizeof copy.text - 1] = copy.origin[sizeof copy.origin - 1] = '\0';
+	return set_error("far_future_pass_error", f, &copy);
+}
+
 enum far_status far_future_set_error(struct far_future *f, enum far_status status, int32_t code, const char *format,
 				     ...)
 {
@@ -317,10 +338,5 @@ enum far_status far_future_set_error(struct far_future *f, enum far_status statu
 		err_set(&err, status, "%s", far_status_text(status));
 	}
 	err.code = code;
-	if (claim(f, "far_future_set_error", NULL))
-		return FAR_INVALID;
-	buf_ref(&f->head);
-	agent_complete_error(NULL, f, &err);
-	buf_unref(&f->head);
-	return FAR_OK;
+	return set_error("far_future_set_error", f, &err);
 }

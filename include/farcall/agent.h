@@ -18,8 +18,9 @@
  * | far_future_free, last reference of a pending fan-out: it waits    | as the waits                               |
  * | far_init_rpc, far_shard_poll*, far_agent_poll, far_shutdown,      | any                                        |
  * |   far_shutdown_local; far_serve with FAR_PROGRESS_CALLER          |                                            |
- * | far_future_set_value, far_future_set_error; far_future_free, last | the callbacks of that future and of the    |
- * |   reference of a pending user-made future                         |   futures derived from it                  |
+ * | far_future_set_value, far_future_set_error,                       | the callbacks of that future and of the    |
+ * |   far_future_pass_error; far_future_free, last reference of a     |   futures derived from it                  |
+ * |   pending user-made future                                        |                                            |
  * | far_future_then, far_future_on_done of a complete future          | the callback that is being added           |
  * | far_msg_send_parts, far_msg_oneway_parts                          | their `release` argument                   |
  * | far_shard_release, far_rref_free, far_deferred_*, far_return*,    | none                                       |

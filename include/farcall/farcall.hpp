@@ -18,9 +18,9 @@
  *	value, far_val "Any" · void "none"
  *
  * A handler's parameters of type std::string_view, bytes, tensor_view, std::span and far_val refer to the request, and
- *are valid until it returns. Its exceptions become the error of the call: farcall::error with its status and code, any
- *other std::exception as FAR_REMOTE with its text. A fiber handler must not wait inside a catch block: the fiber may go
- *on in another thread, and the exception is the first one's.
+ * are valid until it returns. Its exceptions become the error of the call: farcall::error with its status and code, any
+ * other std::exception as FAR_REMOTE with its text. A fiber handler must not wait inside a catch block: the fiber may
+ * continue in another thread, and the exception belongs to the first one.
  */
 #ifndef FARCALL_FARCALL_HPP
 #define FARCALL_FARCALL_HPP
@@ -682,7 +682,13 @@ struct call_options {
 
 // ---- futures ----
 
-/** The result of a call, of type R. Copies share it. far_future_wait(), far_future_then(). */
+/**
+ * The result of a call, of type R. Copies share it. far_future_wait(), far_future_then().
+ *
+ * With C++20 a coroutine may return it and `co_await` it. The coroutine begins at once. After `co_await` it goes on
+ * where far_future_on_done() says: for a call on the thread that polls the shard, where it must not wait otherwise.
+ * Its exceptions become the error of its future.
+ */
 template <typename R = value> class future
 {
 	far_future *f_ = nullptr;
@@ -789,7 +795,6 @@ template <typename R = value> class future
 
       public:
 #ifdef FARCALL_COROUTINES
-	/** co_await: goes on where far_future_on_done() says, on the thread that polls the shard for a call. */
 	bool await_ready() const
 	{
 		return done();
@@ -838,7 +843,7 @@ template <typename R = value> class future
 			try {
 				throw;
 			} catch (const error &e) {
-				far_future_set_error(f, e.status(), e.code(), "%s", e.what());
+				far_future_pass_error(f, &e.details());
 			} catch (const std::exception &e) {
 				far_future_set_error(f, FAR_REMOTE, 0, "%s", e.what());
 			} catch (...) {
@@ -861,7 +866,6 @@ template <typename R = value> class future
 			detail::check(far_future_set_value(this->f, &v, &err), err);
 		}
 	};
-	/** A coroutine may return a future; it begins at once. */
 	using promise_type = std::conditional_t<std::is_void_v<R>, promise_of_none, promise_of_value>;
 #endif
 };
@@ -1145,6 +1149,7 @@ class request
 	}
 };
 
+/** Where a handler runs: enum far_kind. */
 enum class kind { on_shard = FAR_KIND_INLINE, fiber = FAR_KIND_FIBER, blocking = FAR_KIND_BLOCKING };
 
 namespace detail
@@ -1496,7 +1501,7 @@ class agent
 		return far_agent_poll(a_);
 	}
 
-	/** far_serve(), far_stop(), far_shutdown(), far_barrier() of all. */
+	/** far_serve(), far_stop(), far_shutdown(). */
 	void serve(std::chrono::nanoseconds timeout = default_timeout)
 	{
 		far_err err{};

@@ -186,6 +186,9 @@ __attribute__((format(printf, 4, 5)))
 #endif
 enum far_status
 far_future_set_error(struct far_future *f, enum far_status status, int32_t code, const char *format, ...);
+/** far_future_set_error() with the error of another call as it is: status, code, text, origin and executed. Errors:
+ * INVALID (complete; not user-made; `err` is NULL or its status is OK). */
+enum far_status far_future_pass_error(struct far_future *f, const struct far_err *err);
 
 /* ---- Scopes: the thread that began the scope ---- */
 

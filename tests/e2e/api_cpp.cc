@@ -288,7 +288,9 @@ void coroutines(const farcall::agent &a)
 {
 	CHECK(sum_of_triples(a, 100).get() == 3 * 5050);
 	CHECK(recovers(a).get() == "9");
-	CHECK(contains(thrown(FAR_REMOTE, [&] { fails(a).get(); }).what(), "past the end"));
+	farcall::error e = thrown(FAR_REMOTE, [&] { fails(a).get(); });
+	CHECK(contains(e.what(), "past the end") && e.executed() == FAR_EXECUTED_YES &&
+	      std::string(e.origin()) == "worker1");
 }
 #endif
 

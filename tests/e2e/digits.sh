@@ -11,11 +11,11 @@ farcall=$3
 export FAR_LOG=warning # a join that takes long on a busy machine is no error
 
 bounded "$program"
-[ $rc -eq 2 ] && says "usage:"
-ok "without arguments: the usage" $?
+[ $rc -eq 2 ] && says "DIGITS.CSV is missing"
+ok "without arguments: an error that names the first" $?
 bounded "$program" "$dir/none" "$dir/state"
-[ $rc -eq 2 ] && [ ! -e "$dir/state" ]
-ok "no images: the usage" $?
+[ $rc -eq 2 ] && says "$dir/none: has not 100 images" && [ ! -e "$dir/state" ]
+ok "no images: an error that names the file" $?
 
 for found in "$top/../shared/data/digits/digits.csv" "$top/../shared/data/digits/digits.csv.gz" \
 	/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz; do

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Walks over every program and subcommand: --help prints on stdout and returns 0; each flag of a help text refuses what
-it cannot take with status 2 and a message that names it.
-usage: flags.py FARCALL PROGRAM..."""
+it cannot take with status 2 and a message that names it. So do the arguments of the examples.
+usage: flags.py FARCALL PROGRAM... --examples PROGRAM..."""
+import os
 import re
 import subprocess
 import sys
@@ -75,7 +76,24 @@ def walk(words):
             refuses(words + [flag + "=x"], flag + "=x takes no value")
 
 
-def main(farcall, programs):
+def walk_example(program):
+    text = help_of([program])
+    name = os.path.basename(program)
+    check(name + ": usage", re.match(r"usage: (farcall run .*-- )?\S*/%s( |$)" % name, text.split("\n")[0]), text)
+    refuses([program, "--frobnicate"], "unknown option --frobnicate")
+    refuses([program, "-Z"], "unknown option -Z")
+    arguments = re.findall(r"^  ([A-Z][A-Z.]*)  .*?(?:\(default: (\d+)\))?$", text, re.M)
+    given = [default or "x" for _, default in arguments]
+    refuses([program] + given + ["more"], "unexpected argument 'more'")
+    for i, (argument, default) in enumerate(arguments):
+        if default:
+            for wrong in WRONG + ["", "0.5"]:
+                refuses([program] + given[:i] + [wrong], argument + ": '")
+        else:
+            refuses([program] + given[:i], argument + " is missing")
+
+
+def main(farcall, programs, examples):
     top = help_of([farcall])
     for word in listed(top):
         if word == "perf":
@@ -89,9 +107,12 @@ def main(farcall, programs):
             walk([farcall, word])
     for program in programs:
         help_of(command(program))
+    for program in examples:
+        walk_example(program)
     print("%d checks, %d failed" % (checks, len(failures)))
     return bool(failures)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    at = sys.argv.index("--examples")
+    sys.exit(main(sys.argv[1], sys.argv[2:at], sys.argv[at + 1:]))

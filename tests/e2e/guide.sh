@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The guide: every program in its pages builds without a warning, every command runs, and prints what is shown.
 #
-# In a page, a block of C begins with its file's name; blocks of sh run in order in one directory, and a block of text
+# In a page, a block of C or C++ begins with its file's name; blocks of sh run in order in one directory, and a block of text
 # behind one is what it prints, with … for anything. Blocks of sh that begin with "# host N" run side by side, each in a
 # network namespace with the address 10.80.0.N.
 # usage: guide.sh FARCALL SOURCE_TOP BUILD_TOP
@@ -17,15 +17,17 @@ interface() { at "$1" ip address add 10.80.0.$2/24 dev far0; }
 
 # What the commands use, as if it were installed.
 mkdir "$dir/bin"
-compiler=
-for word in ${CC:-cc}; do # perhaps behind ccache
-	compiler="$compiler $(command -v "$word")"
-done
 ln -s "$farcall" "$dir/bin/farcall"
-cat >"$dir/bin/cc" <<END
-#!/bin/sh
-exec ${compiler} -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror "\$@"
-END
+compiler() { # name, standard, command
+	words=
+	for word in $3; do # perhaps behind ccache
+		words="$words $(command -v "$word")"
+	done
+	printf '#!/bin/sh\nexec%s -std=%s -O1 -Wall -Wextra -Wpedantic -Werror "$@"\n' "$words" "$2" >"$dir/bin/$1"
+	chmod +x "$dir/bin/$1"
+}
+compiler cc c11 "${CC:-cc}"
+compiler c++ c++17 "${CXX:-c++}"
 cat >"$dir/bin/farcall.pc" <<END
 Name: farcall
 Description: the build tree
@@ -33,15 +35,14 @@ Version: 0
 Cflags: -I$top/include
 Libs: -L$build/engine -lfarcall -Wl,-rpath,$build/engine
 END
-chmod +x "$dir/bin/cc"
 export PATH="$dir/bin:$PATH" PKG_CONFIG_PATH="$dir/bin"
 
 # Splits a page into NUMBER.KIND files, and writes the programs to their files.
 split() { # page, directory
 	awk -v dir="$2" '
-		/^```(c|sh|text)$/ { to = sprintf("%s/%02d.%s", dir, ++n, substr($0, 4)); first = 1; printf "" >to; next }
+		/^```(c|cpp|sh|text)$/ { to = sprintf("%s/%02d.%s", dir, ++n, substr($0, 4)); first = 1; printf "" >to; next }
 		/^```/ { to = ""; next }
-		to { if (first && $0 ~ /^\/\* [a-z_]*\.c \*\/$/) { to = dir "/" $2 } first = 0; print >to }
+		to { if (first && $0 ~ /^\/\* [a-z_]*\.cc? \*\/$/) { to = dir "/" $2 } first = 0; print >to }
 	' "$1"
 }
 
@@ -96,7 +97,7 @@ done
 
 # Every page is reached from the one before it, and names only what the headers have.
 for page in $pages; do
-	grep -o '](\([^)]*\))' "$top/$page" | sed 's/^](//; s/)$//' | while read -r link; do
+	sed '/^```/,/^```/d' "$top/$page" | grep -o '](\([^)]*\))' | sed 's/^](//; s/)$//' | while read -r link; do
 		[ -e "$(dirname "$top/$page")/${link%%#*}" ] || echo "$page: no $link"
 	done
 done >"$dir/err"

@@ -32,8 +32,8 @@ done
 [ -s "$dir/quality.1" ] && cmp -s "$dir/quality.1" "$dir/quality.2" && cmp -s "$dir/quality.1" "$dir/quality.4"
 ok "the same loss whatever the number of stages" $?
 bounded "$farcall" run -n 3 -- "$programs/stages"
-[ $rc -ne 0 ] && says "usage:"
-ok "3 stages: the usage" $?
+[ $rc -ne 0 ] && says "give it 1, 2 or 4 workers, not 3"
+ok "3 stages: an error that says how many" $?
 
 trained 2 rnn '^150 steps: ' && field ', \([0-9.]*\) % of the next words' '>=' 99 &&
 	field 'perplexity \([0-9.]*\),' '<=' 1.3

@@ -147,7 +147,7 @@ ok "libfarcall-train exports its own names and nothing else" $?
 # shellcheck disable=SC2046 # words of a command
 bounded cc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags farcall-train) "$2/apps/examples/digits.c" -o "$dir/app" \
 	$(pkg-config --libs farcall-train) "-Wl,-rpath,$lib" && [ $rc -eq 0 ] && bounded "$dir/app" && [ $rc -eq 2 ] &&
-	says "usage:"
+	says "DIGITS.CSV is missing"
 ok "a program builds with pkg-config's farcall-train, and runs" $?
 rm -f "$dir/app"
 
@@ -204,6 +204,15 @@ for command in $("$farcall" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p') perf-lat
 done >>"$dir/err"
 [ ! -s "$dir/err" ]
 ok "every header and command has a manual page" $?
+# The C++ header: its classes, with their members, and nothing that is inside.
+for word in call_with async_with to_here_async class_builder co_await ranked_view; do
+	grep -q "$word" "$man/man7/farcall.hpp.7" || echo "farcall.hpp.7 lacks $word"
+done >"$dir/err" 2>&1
+for word in detail:: promise_ await_ far_rref_free type_of; do
+	! grep -q "$word" "$man/man7/farcall.hpp.7" || echo "farcall.hpp.7 has $word"
+done >>"$dir/err"
+[ ! -s "$dir/err" ]
+ok "the manual page of the C++ header" $?
 for command in lexgrog groff man cmake zsh; do
 	command -v $command >/dev/null || echo "$command"
 done >"$dir/missing"

@@ -73,6 +73,28 @@ Test(api_future, a_user_made_future_takes_an_error_once)
 	far_future_free(f);
 }
 
+Test(api_future, a_user_made_future_takes_the_error_of_another_call_as_it_is)
+{
+	struct far_future *f = make();
+	struct far_err given = {.status = FAR_OK, .executed = FAR_EXECUTED_YES, .code = 7, .origin = "worker3"};
+	memset(given.text, 'y', sizeof given.text); /* without a NUL */
+	cr_assert_eq(far_future_pass_error(f, &given), FAR_INVALID);
+	given.status = FAR_STATUS_COUNT;
+	cr_assert_eq(far_future_pass_error(f, &given), FAR_INVALID);
+	given.status = FAR_DENIED;
+	cr_assert_eq(far_future_pass_error(NULL, &given), FAR_INVALID);
+	cr_assert_eq(far_future_pass_error(f, NULL), FAR_INVALID);
+	cr_assert_not(far_future_done(f));
+	cr_assert_eq(far_future_pass_error(f, &given), FAR_OK);
+	cr_assert_eq(far_future_wait(f, 0, NULL, &err), FAR_DENIED);
+	cr_assert_eq(err.executed, FAR_EXECUTED_YES);
+	cr_assert_eq(err.code, 7);
+	cr_assert_str_eq(err.origin, "worker3");
+	cr_assert_eq(strlen(err.text), (size_t)FAR_ERR_TEXT_MAX - 1);
+	cr_assert_eq(far_future_pass_error(f, &given), FAR_INVALID);
+	far_future_free(f);
+}
+
 Test(api_future, a_value_that_is_wrong_leaves_the_future_pending)
 {
 	struct far_future *f = make();
