@@ -115,8 +115,16 @@ struct store_server {
  */
 int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes key,
 		struct kv_bytes value, int64_t number);
+/** As send_buffer_flush(), with the sum of all clients. */
+long conn_flush(struct store_server *s, struct conn *c);
 /** Drops the client at the end of the step, and its send buffer now. */
 void conn_drop_later(struct conn *c, enum store_drop reason);
+
+/* ---- store_admit.c ---- */
+
+/** Take a LOGIN and a PROVE: 0, or reason + 1 to drop the client. */
+int login_take(struct store_server *s, struct conn *c, const struct store_msg *m);
+int proof_take(struct store_server *s, struct conn *c, const struct store_msg *m);
 
 /* ---- store_room.c ---- */
 

@@ -205,62 +205,12 @@ static enum store_status status_of(int rc)
 	}
 }
 
-/* As send_buffer_flush(), with the sum of all clients. */
-static long conn_flush(struct store_server *s, struct conn *c)
+long conn_flush(struct store_server *s, struct conn *c)
 {
 	size_t before = send_buffer_len(&c->tx);
 	long n = send_buffer_flush(&c->tx, s->net, c->handle);
 	s->out_bytes -= before - send_buffer_len(&c->tx);
 	return n;
-}
-
-/* Admitted clients that are members as `c` is, or are none as `c`. */
-static unsigned admitted_like(const struct store_server *s, const struct conn *c)
-{
-	unsigned n = 0;
-	for (unsigned i = 0; i < s->conns_n; i++)
-		n += s->conns[i]->admitted && (s->conns[i]->who.rank < 0) == (c->who.rank < 0);
-	return n;
-}
-
-/* Admits a client: 0, or reason + 1 to drop it. Clients that are no members leave room for members. */
-static int admit(struct store_server *s, struct conn *c)
-{
-	if (c != &s->local && admitted_like(s, c) == FAR_STORE_CLIENTS_MAX)
-		return STORE_DROP_CLIENTS + 1;
-	s->unauthenticated_n -= c != &s->local;
-	c->admitted = true;
-	return 0;
-}
-
-static int login_run(struct store_server *s, struct conn *c, const struct store_msg *m)
-{
-	uint8_t challenge[STORE_CHALLENGE_BYTES];
-	if (m->value_len && store_login_read(m->value, m->value_len, &c->greeting, &c->who))
-		return STORE_DROP_MALFORMED + 1;
-	if (!m->value_len)
-		c->who.rank = STORE_RANK_NONE;
-	int drop = s->keyed ? 0 : admit(s, c);
-	if (drop)
-		return drop;
-	if (s->keyed && !m->value_len)
-		return STORE_DROP_MALFORMED + 1;
-	if (s->keyed)
-		store_challenge_make(&c->greeting, &s->key, s->random, challenge);
-	c->proof_awaited = s->keyed;
-	struct kv_bytes value = {challenge, s->keyed ? sizeof challenge : 0};
-	return conn_reply(c, STORE_LOGIN, m->id, STORE_OK, value, 0) ? STORE_DROP_BACKLOG + 1 : 0;
-}
-
-static int prove_run(struct store_server *s, struct conn *c, const struct store_msg *m)
-{
-	bool holds = store_proof_verify(&c->greeting, &s->key, m->value, m->value_len);
-	int drop = holds ? admit(s, c) : STORE_DROP_DENIED + 1;
-	c->proof_awaited = false;
-	conn_reply(c, STORE_PROVE, m->id, holds ? STORE_OK : STORE_DENIED, (struct kv_bytes){0}, 0);
-	if (!holds && c != &s->local)
-		conn_flush(s, c);
-	return drop;
 }
 
 /* As wait_add(); beyond the bound of all clients together the one with the most WAITs is dropped. */
@@ -362,7 +312,7 @@ static int frame_run(struct store_server *s, struct conn *c, const struct store_
 	bool prove = m->op == STORE_PROVE && c->proof_awaited;
 	if (m->reply || (!login && !prove && (!c->admitted || m->op == STORE_LOGIN || m->op == STORE_PROVE)))
 		return STORE_DROP_MALFORMED + 1;
-	return login ? login_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
+	return login ? login_take(s, c, m) : prove ? proof_take(s, c, m) : request_run(s, c, m, now);
 }
 
 static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
