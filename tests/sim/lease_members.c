@@ -74,7 +74,7 @@ struct clock_state {
 	uint64_t excepted; /* until then its clock may have shown too little */
 	/* The incarnation that this has happened to last, and when. */
 	uint64_t slow_incarnation, slow_since;
-	uint64_t stopped; /* since when its clock stands still */
+	uint64_t stopped; /* since when its clock stands still; 0: it does not */
 	uint64_t over;    /* when a handler has first found the lease over; 0: it is not */
 };
 
@@ -251,10 +251,16 @@ static void app(struct cluster_worker *w, void *ctx)
 
 /* ---- disturbances ---- */
 
+/* A machine that stood still goes on before a process is started on it, which sees no jump. */
 static void start(void *ctx)
 {
-	if (!run.finishing)
-		cluster_start(ctx);
+	struct clock_state *clock = &run.clocks[cluster_rank(ctx)];
+	if (run.finishing)
+		return;
+	if (clock->stopped)
+		cluster_set_clock(ctx, 0, 0);
+	clock->stopped = 0;
+	cluster_start(ctx);
 }
 
 static void cut(struct cluster_worker *w, bool all, bool is_cut)
@@ -354,7 +360,11 @@ static void clock_speed(struct cluster_worker *w, int64_t ppb, uint64_t ns)
 static void go_on_stopped(void *ctx)
 {
 	struct cluster_worker *w = ctx;
-	uint64_t stopped = cluster_now(run.c) - run.clocks[cluster_rank(w)].stopped;
+	struct clock_state *clock = &run.clocks[cluster_rank(w)];
+	uint64_t stopped = cluster_now(run.c) - clock->stopped;
+	if (!clock->stopped)
+		return;
+	clock->stopped = 0;
 	cluster_set_clock(w, sim_random_below(&run.random, 2) ? stopped : sim_random_below(&run.random, stopped), 0);
 }
 
