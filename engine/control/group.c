@@ -85,6 +85,7 @@ void group_destroy(struct group *g)
 {
 	group_close(g);
 	session_free(g);
+	store_copy_free(&g->copy);
 	for (int r = 0; g->peers && g->members && r < g->url.world; r++) {
 		route_free(&g->peers[r]);
 		free(g->peers[r].info);

@@ -96,6 +96,8 @@ static bool server_start(struct group *g)
 	if (!join_key_begin(g))
 		return false;
 	store_server_reserve(g->server, g->group, g->url.world);
+	if (g->url.dynamic)
+		store_server_rebuild(g->server, g->now, g->config.lease_ns);
 	return true;
 }
 
