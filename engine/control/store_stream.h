@@ -37,6 +37,7 @@ struct store_stream_ops {
 
 struct store_stream {
 	const struct store_stream_ops *ops;
+	uint64_t lease_ns;  /* of the client's keys, in a store that has leases of its own; 0: its default */
 	uint64_t absent_at; /* when the store was last found not to exist; 0: never */
 };
 
