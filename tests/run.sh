@@ -272,7 +272,7 @@ done
 # The table of conformance-net has a column of the suite conformance.
 [ "$only" != conformance-net ] || of_build="conformance conformance-net"
 case "$of_build" in
-*sim-long*) targets="all tests/sim/farcall-mutants tests/sim/lease-mutants" ;;
+*sim-long*) targets="all tests/sim/farcall-mutants tests/sim/lease-mutants tests/sim/keys-mutants" ;;
 esac
 if [ -n "$of_build" ] && build build "ccache gcc" --buildtype=release -Dwerror=$strict; then
 	# shellcheck disable=SC2086 # words

@@ -138,8 +138,6 @@ enum far_status agent_init_options(struct init *in)
 	in->a->progress = o->progress;
 	atomic_init(&in->a->incarnation, random_next(in->env ? in->env->random : &random_kernel));
 	atomic_init(&in->a->lease, TIME_NEVER);
-	if (o->lease_ns == 0)
-		o->lease_ns = FAR_LEASE_NS;
 	agent_set_timeout(in->a, o->rpc_timeout_ns);
 	return FAR_OK;
 }

@@ -380,6 +380,8 @@
 /* Time that the members of a dynamic group have to write their records into a store that has begun anew, before a
  * worker that waited for it takes a free rank: they try to connect every 50 ms at least. */
 #define FAR_STORE_REBUILD_NS 300000000
+/* Time for the backup of the application's keys to acknowledge a change, before another member takes its place. */
+#define FAR_STORE_COPY_NS UINT64_C(1000000000)
 /* Payload of a packet when large ones are lost and small ones are not, and of messages that must be able to fail over
  * to any port: with its head 1024 bytes, the largest packet of RDMA devices on Ethernet of the usual MTU. */
 #define FAR_TRANSPORT_MTU_MIN 928u

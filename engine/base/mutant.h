@@ -45,7 +45,9 @@
 	X(LEASE_NEVER, "lease-never", "the store keeps the records of a silent member")                                \
 	X(LEASE_UNMARGINED, "lease-unmargined", "the store ends a lease without a margin for slower clocks")           \
 	X(EVICTED_RECLAIMS, "evicted-reclaims", "a member whose lease the store has ended writes its records again")   \
-	X(EVICTED_SAME, "evicted-same", "an evicted worker comes back as the same incarnation")
+	X(EVICTED_SAME, "evicted-same", "an evicted worker comes back as the same incarnation")                        \
+	X(COPY_UNAWAITED, "copy-unawaited", "a key is acknowledged before a second member holds it")                   \
+	X(COPY_OLDER, "copy-older", "a store that begins anew takes an older copy of the keys")
 
 enum mutant {
 	MUTANT_NONE,

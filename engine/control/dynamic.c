@@ -7,6 +7,7 @@
  */
 #include "control/group.h"
 
+#include "base/byteorder.h"
 #include "base/hash.h"
 
 #include <errno.h>
@@ -86,6 +87,47 @@ static void name_claim(struct group *g, uint64_t deadline, store_done_fn *done)
 void dynamic_claimed(struct group *g)
 {
 	name_claim(g, g->init_deadline, name_claimed);
+}
+
+static void reported(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	g->busy = true;
+	if (result == 0 && reply->status == STORE_OK && g->client)
+		store_client_send_copy(g->client);
+}
+
+/* Appends an incarnation that has ended; 0: none. A full frame is sent first. */
+static size_t report_add(struct group *g, struct store_msg *m, uint8_t value[FAR_STORE_VALUE_MAX], int rank,
+			 uint64_t incarnation)
+{
+	if (!incarnation)
+		return m->value_len;
+	if (m->value_len + 12 > FAR_STORE_VALUE_MAX) {
+		store_client_submit(g->client, m, g->now, TIME_NEVER, reported, g);
+		m->number = 0; /* the copy is reported */
+		m->value_len = 4;
+	}
+	le_put(value + m->value_len, (uint64_t)rank, 4);
+	le_put(value + m->value_len + 4, incarnation, 8);
+	return m->value_len + 12;
+}
+
+void dynamic_report(struct group *g)
+{
+	uint8_t value[FAR_STORE_VALUE_MAX];
+	if (g->url.scheme != URL_TCP)
+		return;
+	struct store_msg m = {.op = STORE_REPORT, .number = (int64_t)g->copy.version, .value = value, .value_len = 4};
+	le_put(value, g->copy.version ? kv_count(g->copy.kv) : 0, 4);
+	for (int r = 0; r < g->url.world; r++) {
+		const struct peer *p = &g->peers[r];
+		bool ended = p->dead && p->evicted && !p->lost_without_store;
+		m.value_len = report_add(g, &m, value, r, ended ? g->members[r].incarnation : 0);
+		m.value_len = report_add(g, &m, value, r, p->former_incarnation);
+	}
+	if (store_client_submit(g->client, &m, g->now, TIME_NEVER, reported, g))
+		g->store_lost = true;
 }
 
 void dynamic_reclaim(struct group *g, store_done_fn *done)

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "control/lease.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -46,9 +47,11 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->introduced_by = TIME_NEVER;
 	g->leave_deadline = TIME_NEVER;
 	g->lease_until = TIME_NEVER;
+	if (!config->lease_ns)
+		g->config.lease_ns = url->scheme == URL_ETCD ? LEASE_ETCD_NS : FAR_LEASE_NS;
 	/* Nobody but rank 0 ends a lease in the store that it hosts; etcd has leases of its own. */
 	if (url->dynamic && url->scheme != URL_ETCD && !group_hosts_store(g) && config->lease)
-		g->lease_ns = config->lease_ns;
+		g->lease_ns = g->config.lease_ns;
 	g->members = calloc(world, sizeof *g->members);
 	g->peers = calloc(world, sizeof *g->peers);
 	if (!g->members || !g->peers) {
@@ -85,6 +88,7 @@ void group_destroy(struct group *g)
 {
 	group_close(g);
 	session_free(g);
+	store_copy_free(&g->copy);
 	for (int r = 0; g->peers && g->members && r < g->url.world; r++) {
 		route_free(&g->peers[r]);
 		free(g->peers[r].info);

@@ -193,6 +193,7 @@ struct group {
 	struct auth_key key;              /* bound to the group's name, from CLAIM on; unused with security=none */
 	struct store_server *server;      /* rank 0; NULL: none */
 	struct store_client *client;      /* NULL: before START and after the end */
+	struct store_copy copy;           /* of the application's keys, if this member is the store's backup */
 	uint64_t store_next;              /* when server and client are to be stepped again */
 	bool is_refused;                  /* this worker has no NIC port: `refused` has the reason */
 	struct far_err refused;           /* copy of config.refused */
@@ -340,6 +341,8 @@ void dynamic_settle(struct peer *p);
 
 /** Watches the infos of the members. */
 void dynamic_watch(struct group *g);
+/** Reports to a store that may have begun anew: the version of the copy, and incarnations that have ended. */
+void dynamic_report(struct group *g);
 /** Writes this member's records again: `done` is called for its claim, its name and its info. */
 void dynamic_reclaim(struct group *g, store_done_fn *done);
 

@@ -96,7 +96,17 @@ static bool server_start(struct group *g)
 	if (!join_key_begin(g))
 		return false;
 	store_server_reserve(g->server, g->group, g->url.world);
+	if (g->url.dynamic)
+		store_server_rebuild(g->server, g->now, g->config.lease_ns);
 	return true;
+}
+
+static struct store_client *client_start(struct group *g)
+{
+	struct store_stream *stream = store_stream_of(g->config.net, &g->url);
+	if (stream && g->url.dynamic)
+		stream->lease_ns = g->config.lease_ns;
+	return store_client_create(stream);
 }
 
 void join_start(struct group *g)
@@ -116,7 +126,7 @@ void join_start(struct group *g)
 	if (g->server)
 		g->client = store_client_create(store_stream_local(g->server));
 	else if (!group_hosts_store(g))
-		g->client = store_client_create(store_stream_of(g->config.net, &g->url));
+		g->client = client_start(g);
 	if (g->client)
 		join_login(g);
 	else

@@ -44,6 +44,7 @@ void join_login(struct group *g)
 	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
 				    .random = random_of(g),
 				    .lease_ns = g->lease_ns,
+				    .copy = g->lease_ns && g->url.scheme == URL_TCP ? &g->copy : NULL,
 				    .key = g->config.key.kind == KEY_NONE || g->url.scheme != URL_TCP ? NULL
 												      : key_provide,
 				    .ctx = g,

@@ -12,6 +12,10 @@
 
 #include <stdint.h>
 
+/* Default over etcd, and the lease of a static group there: etcd may be stopped for 10 s, and a client be late by 8 s.
+ */
+#define LEASE_ETCD_NS UINT64_C(20000000000)
+
 /** When the store ends a lease: its time and the margin. */
 static inline uint64_t lease_with_margin(uint64_t ns)
 {

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "control/net.h"
+#include "control/store_copy.h"
 #include "control/store_proof.h"
 #include "control/store_stream.h"
 #include "control/store_wire.h"
@@ -42,6 +43,9 @@ void store_server_set_key(struct store_server *s, const struct auth_key *key, co
  * began. `clock` outlives the server. NULL (the default): they have the time of the step. */
 void store_server_set_clock(struct store_server *s, const struct clock_source *clock);
 void store_server_destroy(struct store_server *s);
+/** Has requests for keys of the application wait until members of the same group have reported what a former store had
+ * (store_backup.c). Before the first step, of a dynamic group whose leases last `lease_ns`. */
+void store_server_rebuild(struct store_server *s, uint64_t now, uint64_t lease_ns);
 /** Reserves keys for what the members of a group, ranks [0, world), write about themselves, beyond FAR_STORE_KEYS_MAX.
  */
 void store_server_reserve(struct store_server *s, const char *group, int world);
@@ -82,8 +86,9 @@ struct store_login {
 	 */
 	int (*key)(void *ctx, struct auth_key *out);
 	void *ctx;
-	uint64_t lease_ns; /* of the client's holds, which it renews; 0: they last as long as its connection */
-	bool patient;      /* a missing or wrong key is retried, since rank 0 may not have made it yet */
+	uint64_t lease_ns;       /* of the client's holds, which it renews; 0: they last as long as its connection */
+	struct store_copy *copy; /* that it holds as the store's backup; NULL: it is none. Outlives the client */
+	bool patient;            /* a missing or wrong key is retried, since rank 0 may not have made it yet */
 };
 
 /** CONNECTING → CONNECTED → LOST, or CONNECTING → LOST. */
@@ -130,6 +135,8 @@ uint64_t store_client_arrived(const struct store_client *c);
 /** When the last attempt began that has shown that there is no store: its host refuses connections, its file is not
  * there. 0: none. */
 uint64_t store_client_refused(const struct store_client *c);
+/** Sends the client's copy, which the store has requested by its reply to REPORT. */
+void store_client_send_copy(struct store_client *c);
 /**
  * Sends a request, with id and timeout filled in, that ends by the absolute time `deadline`. 0, or -errno and no
  * callback: -EINVAL, -EMSGSIZE (limits of key and value), -ENOBUFS (STORE_REQUESTS_MAX outstanding), -ENOTCONN (lost),

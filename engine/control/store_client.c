@@ -31,11 +31,13 @@ struct store_client {
 	bool wants_write;
 	bool was_connected;
 	uint64_t retry_at, retry_ns;
-	uint64_t id_next;               /* 0 is LOGIN's */
-	uint64_t keep_id;               /* of the renewal of the lease that is not acknowledged; 0: none */
-	uint64_t keep_at;               /* when the next renewal is due, or when that one was sent */
-	uint64_t kept_at;               /* when the last acknowledged one was sent; 0: none */
-	uint64_t arrived_at;            /* when the last one was sent that the store's host has received; 0: none */
+	uint64_t id_next;    /* 0 is LOGIN's */
+	uint64_t keep_id;    /* of the renewal of the lease that is not acknowledged; 0: none */
+	uint64_t keep_at;    /* when the next renewal is due, or when that one was sent */
+	uint64_t kept_at;    /* when the last acknowledged one was sent; 0: none */
+	uint64_t arrived_at; /* when the last one was sent that the store's host has received; 0: none */
+	bool sends_copy;
+	uint64_t copied;                /* number of the last change of the copy that was sent */
 	uint64_t opened_at, refused_at; /* begin of the last attempt; of the last one that was refused */
 	unsigned pending_n;
 	struct pending *pending;
@@ -282,10 +284,55 @@ static int greeting_take(struct store_client *c, const struct store_msg *m)
 	return 0;
 }
 
+/* Without memory for the acknowledgement the store finds another backup. */
+static void copy_take(struct store_client *c, const struct store_msg *m)
+{
+	uint8_t frame[STORE_FRAME_MAX];
+	uint64_t version = c->login.copy ? store_copy_take(c->login.copy, m) : 0;
+	struct store_msg ack = {
+		.op = STORE_COPY, .id = c->id_next, .timeout_ns = UINT64_MAX, .number = (int64_t)version};
+	c->sends_copy &= !version;
+	if (version && send_buffer_put(&c->tx, frame, store_msg_encode(&ack, frame)) == 0)
+		c->id_next++;
+}
+
+void store_client_send_copy(struct store_client *c)
+{
+	c->sends_copy = c->login.copy && c->login.copy->kv;
+	c->copied = 0;
+}
+
+/* Sends more of the copy while there is room. */
+static void copy_send(struct store_client *c, bool *busy)
+{
+	uint8_t frame[STORE_FRAME_MAX];
+	struct kv_change change;
+	const struct kv *kv = c->login.copy->kv;
+	const struct kv_entry *e = kv ? kv_changes_after(kv, c->copied) : NULL;
+	for (; e && send_buffer_len(&c->tx) < FAR_STORE_WATCH_BYTES; c->copied = change.number) {
+		e = kv_change_read(e, &change);
+		struct store_msg m = {.op = STORE_COPY,
+				      .id = c->id_next++,
+				      .timeout_ns = UINT64_MAX,
+				      .key = change.key.data,
+				      .key_len = change.key.len,
+				      .value = change.value.data,
+				      .value_len = change.value.len};
+		if (send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame)))
+			return;
+		*busy = true;
+	}
+	c->sends_copy = e != NULL;
+}
+
 static void reply_take(struct store_client *c, const struct store_msg *m)
 {
 	if (m->id == 0 && m->op == STORE_PING) {
 		send_ping(c);
+		return;
+	}
+	if (m->id == 0 && m->op == STORE_COPY) {
+		copy_take(c, m);
 		return;
 	}
 	if (c->keep_id && m->id == c->keep_id) {
@@ -402,6 +449,8 @@ uint64_t store_client_step(struct store_client *c, uint64_t now, bool *busy)
 	if (c->opened) {
 		rc = stream_read(c, busy);
 		uint64_t keep_at = rc ? TIME_NEVER : keep(c, now);
+		if (rc == 0 && c->sends_copy && c->link == STORE_CONNECTED)
+			copy_send(c, busy);
 		if (rc == 0)
 			rc = stream_write(c, c->link == STORE_CONNECTED ? &c->tx : &c->login_tx, busy);
 		if (rc == 0)
@@ -428,7 +477,7 @@ int store_client_submit(struct store_client *c, const struct store_msg *request,
 	m.reply = false;
 	m.id = c->id_next;
 	m.timeout_ns = deadline == TIME_NEVER ? UINT64_MAX : deadline > now ? deadline - now : 0;
-	bool own = m.op == STORE_LOGIN || m.op == STORE_PROVE || m.op == STORE_PING;
+	bool own = m.op == STORE_LOGIN || m.op == STORE_PROVE || m.op == STORE_PING || m.op == STORE_COPY;
 	int rc = own ? -EINVAL : store_msg_check(&m);
 	if (rc)
 		return rc;

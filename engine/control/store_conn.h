@@ -9,6 +9,7 @@
 #include "control/lease.h"
 #include "control/send_buffer.h"
 #include "control/store.h"
+#include "control/store_backup.h"
 
 #include <farcall/status.h>
 
@@ -19,25 +20,29 @@ struct watch {
 	uint64_t checked; /* number of the last change checked for this watch */
 	uint64_t since;   /* number of the last change when the watch began */
 	size_t key_len;
-	bool exact; /* matches this key only, not longer ones */
+	bool exact;   /* matches this key only, not longer ones */
+	bool is_copy; /* of the backup: reports by COPY */
 	uint8_t key[FAR_STORE_KEY_MAX];
 };
 
 /** A client's connection. Times are absolute, in ns. */
 struct conn {
 	struct store_server *server;
-	int handle;           /* of `net`; HANDLE_LOCAL: the client in this process */
-	bool admitted;        /* LOGIN, and with a key its proof, was accepted: requests are served */
-	bool proof_awaited;   /* the challenge was sent, PROVE has not arrived */
-	bool wants_write;     /* wait() watches for room to send */
-	bool pinged;          /* a PING was sent at pinged_at and is not answered */
-	bool paused;          /* requests are not read: FAR_STORE_WATCH_BYTES of replies wait */
-	bool unread;          /* wait() does not watch for bytes to read */
-	uint8_t drop_pending; /* reason + 1 to drop it at the end of the step; 0: none */
-	uint64_t accepted_at; /* ascends with `number` */
-	uint64_t number;      /* counts accepted connections */
-	uint64_t stalled_at;  /* since when no waiting byte was sent */
-	unsigned waits_n;     /* entries of `waits` */
+	int handle;            /* of `net`; HANDLE_LOCAL: the client in this process */
+	bool admitted;         /* LOGIN, and with a key its proof, was accepted: requests are served */
+	bool proof_awaited;    /* the challenge was sent, PROVE has not arrived */
+	bool wants_write;      /* wait() watches for room to send */
+	bool pinged;           /* a PING was sent at pinged_at and is not answered */
+	bool paused;           /* requests are not read: FAR_STORE_WATCH_BYTES of replies wait */
+	bool unread;           /* wait() does not watch for bytes to read */
+	bool held_back;        /* paused until the store is rebuilt */
+	bool is_late;          /* as backup it has owed an acknowledgement for too long */
+	uint8_t drop_pending;  /* reason + 1 to drop it at the end of the step; 0: none */
+	uint64_t accepted_at;  /* ascends with `number` */
+	uint64_t number;       /* counts accepted connections */
+	uint64_t stalled_at;   /* since when no waiting byte was sent */
+	size_t deferred_bytes; /* of replies that wait for the backup */
+	unsigned waits_n;      /* entries of `waits` */
 	struct wait *waits;
 	unsigned contests_n, watches_n;
 	unsigned reserved_n; /* keys that it has made beyond FAR_STORE_KEYS_MAX */
@@ -103,7 +108,8 @@ struct store_server {
 	struct contest *contests;
 	char prefix[FAR_NAME_MAX + 1]; /* "GROUP/", the group with reserved keys (store_room.c); "": none */
 	size_t prefix_len;
-	int world;          /* ranks of that group */
+	int world; /* ranks of that group */
+	struct backup backup;
 	unsigned watches_n; /* of all clients */
 	uint64_t checked;   /* number of the last change checked for all watches */
 	uint64_t drops[STORE_DROP_COUNT];
@@ -115,8 +121,16 @@ struct store_server {
  */
 int store_reply(struct conn *c, enum store_op op, uint64_t id, enum store_status status, struct kv_bytes key,
 		struct kv_bytes value, int64_t number);
+/** As send_buffer_flush(), with the sum of all clients. */
+long conn_flush(struct store_server *s, struct conn *c);
 /** Drops the client at the end of the step, and its send buffer now. */
 void conn_drop_later(struct conn *c, enum store_drop reason);
+
+/* ---- store_admit.c ---- */
+
+/** Take a LOGIN and a PROVE: 0, or reason + 1 to drop the client. */
+int login_take(struct store_server *s, struct conn *c, const struct store_msg *m);
+int proof_take(struct store_server *s, struct conn *c, const struct store_msg *m);
 
 /* ---- store_room.c ---- */
 
@@ -129,8 +143,10 @@ void room_give(struct store_server *s, struct conn *c, const struct store_msg *m
 
 /** Adds a pending WAIT: 0, -ENOMEM. */
 int wait_add(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now);
-/** The key was written: replies to its pending WAITs. */
+/** The key was written: replies to its pending WAITs, unless the backup is to have it first. */
 void store_written(struct store_server *s, struct kv_bytes key);
+/** Replies to the pending WAITs of the key. */
+void waits_answer(struct store_server *s, struct kv_bytes key);
 /** Ends WAITs at their deadlines. */
 void waits_expire(struct store_server *s, uint64_t now, bool *busy);
 /** Earliest deadline of a WAIT; TIME_NEVER: there is none. */
@@ -145,6 +161,10 @@ int watch_begin(struct store_server *s, struct conn *c, const struct store_msg *
 /** Sends new changes to the watches, as far as their clients have room. Returns a client that is too slow; NULL: none.
  */
 struct conn *watches_report(struct store_server *s);
+/** Ends the watch by which the backup gets its copy. */
+void watch_end_copy(struct store_server *s, struct conn *c);
+/** True if that watch has reported every change. */
+bool watch_copy_is_complete(const struct store_server *s, const struct conn *c);
 /** Ends the client's watches. */
 void watches_forget(struct store_server *s, struct conn *c);
 /** True if changes wait for the client and its send buffer has room again. */

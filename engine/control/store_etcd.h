@@ -11,8 +11,7 @@
 
 #define PREFIX       "farcall/"
 #define PREFIX_END   "farcall0"
-#define LEASE_S      20                   /* etcd may be stopped for 10 s, and a client be late by 8 s */
-#define KEEP_NS      UINT64_C(2000000000) /* between keep-alives */
+#define KEEPS        10                   /* keep-alives in the time of a lease */
 #define TIMEOUT_NS   UINT64_C(3000000000) /* of one attempt of a request */
 #define AGAIN_NS     UINT64_C(200000000)  /* until a group that is closed, or does not answer, is tried again */
 #define LEAVE_MS     2000                 /* that the end of a client may block */
@@ -63,6 +62,7 @@ struct etcd_store {
 	enum login login;
 	int error; /* -errno that ends the attempt; 0: none */
 	int64_t lease, old_lease;
+	int64_t lease_s; /* time of `lease`: as requested, until etcd has granted another one */
 	uint64_t now, keep_at, retry_at;
 	int64_t knocked; /* lease that holds the key of the first frame, whose client got a query whether it is alive;
 			    0: none */

@@ -3,11 +3,14 @@
  * each member. */
 #include "base/log.h"
 #include "base/random.h"
+#include "control/lease.h"
 #include "control/store_etcd.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+
+#define SECOND UINT64_C(1000000000)
 
 /* ---- requests ---- */
 
@@ -33,6 +36,11 @@ bool etcd_store_is_refused(struct etcd_store *s, const struct etcd_reply *r)
 	return r->error != 0;
 }
 
+static uint64_t keep_interval(const struct etcd_store *s)
+{
+	return (uint64_t)s->lease_s * SECOND / KEEPS;
+}
+
 /* The lease ran out. Keys that were held anew meanwhile are lost again. */
 void etcd_store_lease_lose(struct etcd_store *s)
 {
@@ -41,10 +49,10 @@ void etcd_store_lease_lose(struct etcd_store *s)
 	else if (s->phase != PHASE_REHOLD)
 		return;
 	log_line(FAR_LOG_WARNING,
-		 "worker \"%s\": its lease in etcd has ended, of %d s, kept alive every %d s; it takes another one. "
+		 "worker \"%s\": its lease in etcd has ended, of %d s, kept alive every %.3g s; it takes another one. "
 		 "Give this "
 		 "host and etcd more time on their CPUs, and etcd a faster disk",
-		 s->who.name, LEASE_S, (int)(KEEP_NS / 1000000000));
+		 s->who.name, (int)s->lease_s, (double)keep_interval(s) / (double)SECOND);
 	for (struct held *h = s->table.held; h; h = h->next)
 		if (h->holder == (uint64_t)s->lease)
 			h->holder = (uint64_t)s->old_lease;
@@ -60,20 +68,23 @@ static void granted(void *user, const struct etcd_reply *r)
 		return;
 	s->phase = s->phase == PHASE_GRANT ? PHASE_LOGIN : PHASE_REHOLD;
 	s->login = LOGIN_FIRST;
-	s->keep_at = s->now + KEEP_NS;
+	s->lease_s = r->ttl_s > s->lease_s ? r->ttl_s : s->lease_s;
+	s->keep_at = s->now + keep_interval(s);
 }
 
 void etcd_store_grant(struct etcd_store *s)
 {
 	s->lease = (int64_t)(random_u64() >> 2 | 1);
-	etcd_store_request(s, s->ops->lease(s->etcd, ETCD_GRANT, s->lease, LEASE_S, granted, s));
+	uint64_t ns = s->base.lease_ns ? s->base.lease_ns : LEASE_ETCD_NS;
+	s->lease_s = (int64_t)((ns + SECOND - 1) / SECOND);
+	etcd_store_request(s, s->ops->lease(s->etcd, ETCD_GRANT, s->lease, s->lease_s, granted, s));
 }
 
 static void kept(void *user, const struct etcd_reply *r)
 {
 	struct etcd_store *s = user;
 	s->keeping = false;
-	s->keep_at = s->now + KEEP_NS;
+	s->keep_at = s->now + keep_interval(s);
 	if (r->error == -ENOENT || (!r->error && r->ttl_s <= 0))
 		etcd_store_lease_lose(s);
 }
@@ -83,7 +94,7 @@ void etcd_store_keep(struct etcd_store *s)
 	if (s->keeping || s->phase == PHASE_GRANT || s->phase == PHASE_NEW_LEASE || s->now < s->keep_at)
 		return;
 	s->keeping = s->ops->lease(s->etcd, ETCD_KEEP, s->lease, 0, kept, s) == 0;
-	s->keep_at = s->now + KEEP_NS;
+	s->keep_at = s->now + keep_interval(s);
 }
 
 /* ---- a lease that ran out ---- */
@@ -173,7 +184,7 @@ static enum login login_next(struct etcd_store *s, const struct etcd_reply *r, c
 	else if (unanswered)
 		snprintf(s->text, sizeof s->text,
 			 "members of a former group \"%s\" do not answer; their leases end within %d s", s->who.group,
-			 LEASE_S);
+			 (int)s->lease_s);
 	switch (s->login) {
 	case LOGIN_FIRST:
 		return LOGIN_NEXT;

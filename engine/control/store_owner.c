@@ -93,6 +93,8 @@ bool owner_permits(struct store_server *s, const struct conn *c, const struct st
 	enum named named = named_by(key, &group, &rank);
 	uint64_t owner = kv_owner(s->kv, key);
 	bool own = owner == 0 || owner == owner_of(s, &c->who);
+	if (backup_has_ended(s, &c->who))
+		return false;
 	if (named == NAMED_NOT) /* a held key passes only when its holder has ended, and would be deleted then */
 		return own || (m->op == STORE_HOLD && hold_exists(s, key));
 	if (!is_word(group, c->who.group) || (c->who.rank != rank && !(named == NAMED_BYE && c->who.rank == 0)))

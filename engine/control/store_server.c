@@ -28,6 +28,7 @@ struct store_server *store_server_create(struct ctl_net *net, int listener)
 	s->local.server = s;
 	s->local.who.rank = STORE_RANK_NONE;
 	s->local.handle = HANDLE_LOCAL;
+	backup_init(s);
 	return s;
 }
 
@@ -43,6 +44,7 @@ static void conn_drop(struct store_server *s, unsigned i, enum store_drop reason
 	waits_forget(s, c);
 	watches_forget(s, c);
 	holds_release(s, c);
+	backup_forget(s, c);
 	if (!c->broken)
 		s->net->ops->close(s->net, c->handle);
 	free(c);
@@ -87,6 +89,8 @@ void store_server_destroy(struct store_server *s)
 	watches_forget(s, &s->local);
 	holds_release(s, &s->local);
 	send_buffer_fini(&s->local.tx);
+	backup_forget(s, &s->local);
+	backup_fini(s);
 	kv_destroy(s->kv);
 	free(s);
 }
@@ -205,62 +209,12 @@ static enum store_status status_of(int rc)
 	}
 }
 
-/* As send_buffer_flush(), with the sum of all clients. */
-static long conn_flush(struct store_server *s, struct conn *c)
+long conn_flush(struct store_server *s, struct conn *c)
 {
 	size_t before = send_buffer_len(&c->tx);
 	long n = send_buffer_flush(&c->tx, s->net, c->handle);
 	s->out_bytes -= before - send_buffer_len(&c->tx);
 	return n;
-}
-
-/* Admitted clients that are members as `c` is, or are none as `c`. */
-static unsigned admitted_like(const struct store_server *s, const struct conn *c)
-{
-	unsigned n = 0;
-	for (unsigned i = 0; i < s->conns_n; i++)
-		n += s->conns[i]->admitted && (s->conns[i]->who.rank < 0) == (c->who.rank < 0);
-	return n;
-}
-
-/* Admits a client: 0, or reason + 1 to drop it. Clients that are no members leave room for members. */
-static int admit(struct store_server *s, struct conn *c)
-{
-	if (c != &s->local && admitted_like(s, c) == FAR_STORE_CLIENTS_MAX)
-		return STORE_DROP_CLIENTS + 1;
-	s->unauthenticated_n -= c != &s->local;
-	c->admitted = true;
-	return 0;
-}
-
-static int login_run(struct store_server *s, struct conn *c, const struct store_msg *m)
-{
-	uint8_t challenge[STORE_CHALLENGE_BYTES];
-	if (m->value_len && store_login_read(m->value, m->value_len, &c->greeting, &c->who))
-		return STORE_DROP_MALFORMED + 1;
-	if (!m->value_len)
-		c->who.rank = STORE_RANK_NONE;
-	int drop = s->keyed ? 0 : admit(s, c);
-	if (drop)
-		return drop;
-	if (s->keyed && !m->value_len)
-		return STORE_DROP_MALFORMED + 1;
-	if (s->keyed)
-		store_challenge_make(&c->greeting, &s->key, s->random, challenge);
-	c->proof_awaited = s->keyed;
-	struct kv_bytes value = {challenge, s->keyed ? sizeof challenge : 0};
-	return conn_reply(c, STORE_LOGIN, m->id, STORE_OK, value, 0) ? STORE_DROP_BACKLOG + 1 : 0;
-}
-
-static int prove_run(struct store_server *s, struct conn *c, const struct store_msg *m)
-{
-	bool holds = store_proof_verify(&c->greeting, &s->key, m->value, m->value_len);
-	int drop = holds ? admit(s, c) : STORE_DROP_DENIED + 1;
-	c->proof_awaited = false;
-	conn_reply(c, STORE_PROVE, m->id, holds ? STORE_OK : STORE_DENIED, (struct kv_bytes){0}, 0);
-	if (!holds && c != &s->local)
-		conn_flush(s, c);
-	return drop;
 }
 
 /* As wait_add(); beyond the bound of all clients together the one with the most WAITs is dropped. */
@@ -284,6 +238,11 @@ static bool writes(const struct store_msg *m)
 	       (m->op == STORE_CAS && !m->expected_len);
 }
 
+static bool changes(const struct store_msg *m)
+{
+	return m->op == STORE_SET || m->op == STORE_ADD || m->op == STORE_CAS || m->op == STORE_DELETE;
+}
+
 /* Runs a request of an admitted client: 0, or reason + 1 to drop the client. */
 static int request_run(struct store_server *s, struct conn *c, const struct store_msg *m, uint64_t now)
 {
@@ -292,6 +251,8 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 	enum store_status status;
 	int64_t number = 0;
 	int rc = 0;
+	if (m->op == STORE_COPY || m->op == STORE_REPORT)
+		return backup_take(s, c, m);
 	if (!owner_permits(s, c, m))
 		return conn_reply(c, m->op, m->id, STORE_DENIED, out, 0) ? STORE_DROP_BACKLOG + 1 : 0;
 	if (writes(m) && !room_take(s, c, m))
@@ -346,7 +307,9 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 			return 0;
 		break;
 	}
-	if (conn_reply(c, m->op, m->id, status_of(rc), out, number))
+	if (rc == 0 && changes(m))
+		backup_changed(s, m);
+	if (backup_reply(s, c, m, status_of(rc), out, number))
 		return STORE_DROP_BACKLOG + 1;
 	if (rc == 0 && (m->op == STORE_SET || m->op == STORE_ADD || m->op == STORE_CAS)) {
 		owner_set(s, c, key);
@@ -362,22 +325,28 @@ static int frame_run(struct store_server *s, struct conn *c, const struct store_
 	bool prove = m->op == STORE_PROVE && c->proof_awaited;
 	if (m->reply || (!login && !prove && (!c->admitted || m->op == STORE_LOGIN || m->op == STORE_PROVE)))
 		return STORE_DROP_MALFORMED + 1;
-	return login ? login_run(s, c, m) : prove ? prove_run(s, c, m) : request_run(s, c, m, now);
+	return login ? login_take(s, c, m) : prove ? proof_take(s, c, m) : request_run(s, c, m, now);
+}
+
+/* True if so much waits for the client that further requests wait in the stream. */
+static bool conn_is_full(const struct conn *c)
+{
+	return send_buffer_len(&c->tx) + c->deferred_bytes >= FAR_STORE_WATCH_BYTES;
 }
 
 static int frames_run(struct store_server *s, struct conn *c, uint64_t now)
 {
 	size_t used = 0;
 	int drop = 0;
-	c->paused = false;
+	c->paused = c->held_back = false;
 	while (!drop && !c->drop_pending) {
 		struct store_msg m;
-		/* Replies never fill the send buffer: further requests wait in the stream. */
-		c->paused = c != &s->local && send_buffer_len(&c->tx) >= FAR_STORE_WATCH_BYTES;
+		c->paused = c != &s->local && conn_is_full(c);
 		if (c->paused)
 			break;
 		long n = store_msg_decode(c->rx + used, c->rx_len - used, &m);
-		if (n == 0)
+		c->paused = c->held_back = n > 0 && backup_holds_back(s, &m);
+		if (n == 0 || c->paused)
 			break;
 		if (n == -EPROTONOSUPPORT) {
 			/* The reply has this server's version, for the client's error text; then the connection ends.
@@ -452,7 +421,7 @@ static int conn_write(struct store_server *s, struct conn *c, uint64_t now, uint
 		c->stalled_at = now;
 	if (want && now - c->stalled_at >= FAR_STORE_STALLED_NS)
 		return STORE_DROP_BACKLOG + 1;
-	*busy |= watches_wait(s, c) || (c->paused && send_buffer_len(&c->tx) < FAR_STORE_WATCH_BYTES);
+	*busy |= watches_wait(s, c) || (c->paused && !c->held_back && !conn_is_full(c));
 	if (want != c->wants_write || c->paused != c->unread)
 		s->net->ops->want(s->net, c->handle, !c->paused, want);
 	c->wants_write = want;
@@ -554,9 +523,11 @@ uint64_t store_server_step(struct store_server *s, uint64_t now, bool *busy)
 		if (drop)
 			conn_drop(s, i, (enum store_drop)(drop - 1));
 	}
+	backup_step(s, now, &until, busy);
 	/* After all reads, since a request of one client may complete WAITs of others. */
 	while ((c = watches_report(s)))
 		conn_drop_it(s, c, STORE_DROP_BACKLOG);
+	backup_complete(s);
 	for (unsigned i = s->conns_n; i-- > 0;) {
 		int drop = conn_check(s->conns[i], now, &until);
 		if (!drop)

@@ -148,6 +148,6 @@ struct store_stream *store_stream_local(struct store_server *server)
 struct store_stream *store_stream_of(struct ctl_net *net, const struct url *url)
 {
 	return url->scheme == URL_TCP    ? store_stream_tcp(net, url->host, url->port)
-	       : url->scheme == URL_FILE ? store_stream_file(net, url->path)
+	       : url->scheme == URL_FILE ? store_stream_threaded_file(net, url->path)
 					 : store_stream_etcd(net, url->path);
 }

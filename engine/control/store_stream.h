@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Where the frames of a store's client go: a stream of bytes to a server, or a backend in this process that answers
- * frames itself. Stepped; nothing blocks but name resolution and the file system. Control thread.
+ * frames itself. Stepped; nothing blocks but name resolution, and the file system in store_stream_file(). Control
+ * thread.
  */
 #ifndef FAR_CONTROL_STORE_STREAM_H
 #define FAR_CONTROL_STORE_STREAM_H
@@ -37,6 +38,7 @@ struct store_stream_ops {
 
 struct store_stream {
 	const struct store_stream_ops *ops;
+	uint64_t lease_ns;  /* of the client's keys, in a store that has leases of its own; 0: its default */
 	uint64_t absent_at; /* when the store was last found not to exist; 0: never */
 };
 
@@ -47,6 +49,8 @@ struct store_stream *store_stream_local(struct store_server *server);
 /** A store in the file `path`, shared by all processes that open it (store_file.c). `net` wakes the thread when the
  * file changes. NULL: no memory. */
 struct store_stream *store_stream_file(struct ctl_net *net, const char *path);
+/** The same on a thread of its own, since the file system may hang (store_thread.c). */
+struct store_stream *store_stream_threaded_file(struct ctl_net *net, const char *path);
 
 /** A store in etcd, at "host:port[,host:port…]" (store_etcd.c). NULL: no memory. */
 struct store_stream *store_stream_etcd(struct ctl_net *net, const char *endpoints);

@@ -166,7 +166,7 @@ static void wait_answer(struct store_server *s, struct wait *w, enum store_statu
 	wait_end(s, w);
 }
 
-void store_written(struct store_server *s, struct kv_bytes key)
+void waits_answer(struct store_server *s, struct kv_bytes key)
 {
 	struct wait_key wanted = {.key = key}, **at = tfind(&wanted, &s->waits.keys, key_compare), *k;
 	struct kv_bytes value;
@@ -176,6 +176,14 @@ void store_written(struct store_server *s, struct kv_bytes key)
 	while (k->first)
 		wait_answer(s, k->first, STORE_OK, value);
 	key_settle(&s->waits, k);
+}
+
+void store_written(struct store_server *s, struct kv_bytes key)
+{
+	if (backup_concerns(key.data, key.len) && backup_is_awaited(s))
+		s->backup.is_unsettled = true;
+	else
+		waits_answer(s, key);
 }
 
 void waits_expire(struct store_server *s, uint64_t now, bool *busy)

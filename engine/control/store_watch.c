@@ -18,6 +18,7 @@ int watch_begin(struct store_server *s, struct conn *c, const struct store_msg *
 	w->since = kv_changes(s->kv);
 	w->checked = m->number & STORE_WATCH_FROM_NOW ? w->since : 0;
 	w->exact = m->number & STORE_WATCH_EXACT;
+	w->is_copy = m->op == STORE_COPY;
 	w->key_len = m->key_len;
 	memcpy(w->key, m->key, m->key_len);
 	if (s->watches_n++ == 0)
@@ -26,11 +27,40 @@ int watch_begin(struct store_server *s, struct conn *c, const struct store_msg *
 	return 0;
 }
 
+static void watches_uncount(struct store_server *s, struct conn *c, unsigned n)
+{
+	c->watches_n -= n;
+	s->watches_n -= n;
+	if (n && s->watches_n == 0)
+		kv_deleted_keep(s->kv, false);
+}
+
 void watches_forget(struct store_server *s, struct conn *c)
 {
-	if (c->watches_n && (s->watches_n -= c->watches_n) == 0)
-		kv_deleted_keep(s->kv, false);
-	c->watches_n = 0;
+	watches_uncount(s, c, c->watches_n);
+}
+
+static const struct watch *copy_find(const struct conn *c)
+{
+	const struct watch *w = c->watches;
+	while (w < c->watches + c->watches_n && !w->is_copy)
+		w++;
+	return w < c->watches + c->watches_n ? w : NULL;
+}
+
+void watch_end_copy(struct store_server *s, struct conn *c)
+{
+	const struct watch *w = copy_find(c);
+	if (!w)
+		return;
+	c->watches[w - c->watches] = c->watches[c->watches_n - 1];
+	watches_uncount(s, c, 1);
+}
+
+bool watch_copy_is_complete(const struct store_server *s, const struct conn *c)
+{
+	const struct watch *w = copy_find(c);
+	return w && w->checked == kv_changes(s->kv);
 }
 
 static bool concerns(const struct store_server *s, const struct conn *c, const struct watch *w,
@@ -51,18 +81,22 @@ static bool has_room(const struct conn *c)
 
 static void watch_report(struct store_server *s, struct conn *c, struct watch *w)
 {
-	const struct kv_entry *at = w->checked < kv_changes(s->kv) ? kv_changes_after(s->kv, w->checked) : NULL;
+	enum store_op op = w->is_copy ? STORE_COPY : STORE_WATCH;
+	uint64_t shown = backup_shown(s, w);
+	const struct kv_entry *at = w->checked < shown ? kv_changes_after(s->kv, w->checked) : NULL;
 	while (at && has_room(c)) {
 		struct kv_change change;
 		at = kv_change_read(at, &change);
+		if (change.number > shown)
+			return;
 		if (concerns(s, c, w, &change) &&
-		    store_reply(c, STORE_WATCH, w->id, change.deleted ? STORE_MISSING : STORE_OK, change.key,
-				change.value, change.deleted ? (int64_t)change.why : 0))
+		    store_reply(c, op, w->id, change.deleted ? STORE_MISSING : STORE_OK, change.key, change.value,
+				change.deleted ? (int64_t)change.why : 0))
 			return; /* no room or no memory: the next step tries again */
 		w->checked = change.number;
 	}
-	if (!at)
-		w->checked = kv_changes(s->kv);
+	if (!at && w->checked < shown)
+		w->checked = shown;
 }
 
 static uint64_t conn_report(struct store_server *s, struct conn *c, uint64_t least)
@@ -98,6 +132,6 @@ bool watches_wait(const struct store_server *s, const struct conn *c)
 {
 	bool behind = false;
 	for (unsigned i = 0; i < c->watches_n; i++)
-		behind |= c->watches[i].checked != kv_changes(s->kv);
+		behind |= c->watches[i].checked < backup_shown(s, &c->watches[i]);
 	return behind && has_room(c);
 }

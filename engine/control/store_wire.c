@@ -13,6 +13,8 @@ static bool number_fits(const struct store_msg *msg)
 		return (msg->number & ~(int64_t)(STORE_WATCH_FROM_NOW | STORE_WATCH_EXACT)) == 0;
 	if (msg->op == STORE_PING && msg->number)
 		return msg->number >= (int64_t)FAR_LEASE_NS_MIN && msg->number <= (int64_t)FAR_LEASE_NS_MAX;
+	if (msg->op == STORE_COPY || msg->op == STORE_REPORT)
+		return msg->number >= 0;
 	return msg->number == 0 || msg->op == STORE_ADD;
 }
 
@@ -23,15 +25,18 @@ int store_msg_check(const struct store_msg *msg)
 	if (msg->key_len > FAR_STORE_KEY_MAX || msg->value_len > FAR_STORE_VALUE_MAX ||
 	    msg->expected_len > FAR_STORE_VALUE_MAX)
 		return -EMSGSIZE;
-	bool greets = msg->op == STORE_LOGIN || msg->op == STORE_PROVE, keyless = greets || msg->op == STORE_PING;
-	if (msg->reply ? msg->key_len != 0 && msg->op != STORE_WATCH : (msg->key_len == 0) != keyless)
+	bool greets = msg->op == STORE_LOGIN || msg->op == STORE_PROVE,
+	     keyless = greets || msg->op == STORE_PING || msg->op == STORE_REPORT;
+	bool copies = msg->op == STORE_COPY;
+	if (msg->reply ? msg->key_len != 0 && msg->op != STORE_WATCH && !copies
+		       : !copies && (msg->key_len == 0) != keyless)
 		return -EINVAL;
 	if (msg->expected_len && (msg->reply || msg->op != STORE_CAS))
 		return -EINVAL;
 	if (!msg->reply && (msg->status != STORE_OK || !number_fits(msg)))
 		return -EINVAL;
 	if (!msg->reply && msg->value_len && !greets && msg->op != STORE_SET && msg->op != STORE_CAS &&
-	    msg->op != STORE_HOLD)
+	    msg->op != STORE_HOLD && !copies && msg->op != STORE_REPORT)
 		return -EINVAL;
 	return 0;
 }

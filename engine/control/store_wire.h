@@ -11,8 +11,9 @@
  *    7     1     0
  *    8     8     id: chosen by the client, repeated in the reply; not reused while the request is outstanding
  *   16     8     remaining time of the request in ns, 2^64-1 for none; 0 in a reply
- *   24     8     number: what ADD adds, and in its reply the sum, two's complement; of WATCH, below; 0 otherwise
- *   32     2     key bytes [1, 255]; 0 in LOGIN, PROVE and PING, and in replies but those of WATCH
+ *   24     8     number: what ADD adds, and in its reply the sum, two's complement; of WATCH, COPY, REPORT, below; 0
+ *                otherwise
+ *   32     2     key bytes [1, 255]; 0 in LOGIN, PROVE, PING and REPORT, and in replies but those of WATCH and COPY
  *   34     2     value bytes [0, 4096]
  *   36     2     expected bytes [0, 4096]; 0 but in CAS
  *   38     2     0
@@ -42,6 +43,15 @@
  *                  value: a slow client misses those in between. Number: 1 leaves out
  *                  keys that exist already, 2 watches this key alone; 3 both
  *   PING           keep-alive. A PING reply with id 0 is the server's request of one OK
+ *   COPY key value a reply with id 0, a key of the application for the member that    OK, MISSING,
+ *                  has a copy of them (store_backup.c). Without a key, MISSING: a     DIFFERS
+ *                  copy begins; OK: it is complete, and has `number` as version;
+ *                  DIFFERS: the member's copy is out of date. The member answers OK
+ *                  with COPY and that number, and no reply follows
+ *   REPORT value   a member connects again. Number: version of its copy, 0: it has     OK, DIFFERS
+ *          number  none; value: keys of the copy (4 bytes), then for each incarnation
+ *                  that has ended its rank (4) and number (8). OK: the store begins
+ *                  anew, and the member sends COPY with key and value for each key
  *
  * A request that would change a record of another member (store_owner.c) is answered DENIED.
  */
@@ -55,7 +65,7 @@
 #include <stdint.h>
 
 #define STORE_MAGIC      UINT32_C(0x54534346)
-#define STORE_VERSION    5
+#define STORE_VERSION    6
 #define STORE_HEAD_BYTES 40
 #define STORE_FRAME_MAX  (STORE_HEAD_BYTES + FAR_STORE_KEY_MAX + 2 * FAR_STORE_VALUE_MAX)
 
@@ -80,6 +90,8 @@ enum store_op {
 	STORE_WATCH,
 	STORE_PING,
 	STORE_PROVE,
+	STORE_COPY,
+	STORE_REPORT,
 	STORE_OP_COUNT
 };
 

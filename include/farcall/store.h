@@ -3,8 +3,10 @@
  * The store: keys and values that processes share. A group has one (`init_method`), and a process that belongs to no
  * group can open it by its address. Keys of the application and records of the engine do not collide.
  *
- * With tcp:// the store is in rank 0 and ends with it. With file:// and etcd:// it is in the file, or in
- * etcd (far_init_rpc() has its settings), until its keys are deleted.
+ * With tcp:// the store is in rank 0. In a dynamic group another member has a copy of the application's keys, and calls
+ * return after both have a change. When rank 0 dies, calls under way end with PEER_LOST, and later ones wait for the
+ * next rank 0, which has the keys from the copy. In a static group the store ends with rank 0. With file:// and etcd://
+ * it is in the file, or in etcd (far_init_rpc() has its settings), until its keys are deleted.
  *
  * `timeout_ns` is the time for the whole call; 0: FAR_STORE_TIMEOUT_NS; FAR_FOREVER: no limit. Several threads may use
  * one store, and wait in it, at once. Each call copies its arguments.

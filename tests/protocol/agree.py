@@ -163,7 +163,8 @@ def frames():
     text = frames_text(PROTOCOL, lines)
     for op, fields in {"LOGIN": "", "SET": "key=3:6b6579 value=5:76616c7565 expected=0:", "GET": "", "ADD": "number=7",
                        "CAS": "key=3:6b6579 value=5:76616c7565 expected=300:6f6c64", "WAIT": "timeout=5000", "DELETE": "",
-                       "HOLD": "value=5:76616c7565", "WATCH": "key=3:6b6579", "PING": "key=0:"}.items():
+                       "HOLD": "value=5:76616c7565", "WATCH": "key=3:6b6579", "PING": "key=0:", "COPY": "value=5:76616c7565",
+                       "REPORT": "number=9"}.items():
         before = text.split(f" {op} OK")[0].split("[store]")[-1]
         check(f"a {op} of the store", f" {op} OK" in text and fields in before and "magic=54534346" in before, before)
     for status in ("OK", "MISSING", "DIFFERS", "TIMEOUT", "FULL", "BAD"):

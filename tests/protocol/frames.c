@@ -35,17 +35,20 @@ int main(void)
 						.ips = {{{.family = AF_INET, .bytes = {10, 0, 0, 1}}, false},
 							{{.family = AF_INET6, .bytes = {0xfd, [15] = 9}}, true}}};
 	for (unsigned op = STORE_LOGIN; op < STORE_OP_COUNT; op++) {
-		bool keyless = op == STORE_LOGIN || op == STORE_PING || op == STORE_PROVE;
-		struct store_msg m = {.op = (enum store_op)op,
-				      .id = 1000 + op,
-				      .timeout_ns = 5000,
-				      .number = op == STORE_ADD ? 7 : 0,
-				      .key = (const uint8_t *)"key",
-				      .key_len = keyless ? 0 : 3,
-				      .value = (const uint8_t *)"value",
-				      .value_len = op == STORE_SET || op == STORE_CAS || op == STORE_HOLD ? 5 : 0,
-				      .expected = old,
-				      .expected_len = op == STORE_CAS ? sizeof old : 0};
+		bool keyless = op == STORE_LOGIN || op == STORE_PING || op == STORE_PROVE || op == STORE_REPORT;
+		struct store_msg m = {
+			.op = (enum store_op)op,
+			.id = 1000 + op,
+			.timeout_ns = 5000,
+			.number = op == STORE_ADD      ? 7
+				  : op == STORE_REPORT ? 9
+						       : 0,
+			.key = (const uint8_t *)"key",
+			.key_len = keyless ? 0 : 3,
+			.value = (const uint8_t *)"value",
+			.value_len = op == STORE_SET || op == STORE_CAS || op == STORE_HOLD || op == STORE_COPY ? 5 : 0,
+			.expected = old,
+			.expected_len = op == STORE_CAS ? sizeof old : 0};
 		print_hex("store", out, store_msg_encode(&m, out));
 	}
 	for (unsigned status = STORE_OK; status < STORE_STATUS_COUNT; status++) {

@@ -72,7 +72,7 @@ struct clock_state {
 	uint64_t excepted; /* until then its clock may have shown too little */
 	/* The incarnation that this has happened to last, and when. */
 	uint64_t slow_incarnation, slow_since;
-	uint64_t stopped; /* since when its clock stands still */
+	uint64_t stopped; /* since when its clock stands still; 0: it does not */
 	uint64_t over;    /* when a handler has first found the lease over; 0: it is not */
 };
 
@@ -227,6 +227,17 @@ static void app(struct cluster_worker *w, void *ctx)
 
 /* ---- disturbances ---- */
 
+/* A machine that stood still goes on before a process is started on it, which sees no jump. */
+static void start(void *ctx)
+{
+	struct clock_state *clock = &seen.clocks[cluster_rank(ctx)];
+	if (!run.finishing && clock->stopped) {
+		cluster_set_clock(ctx, 0, 0);
+		clock->stopped = 0;
+	}
+	run_start(ctx);
+}
+
 static void cut(struct cluster_worker *w, bool all, bool is_cut)
 {
 	for (unsigned r = 0; r < (all ? WORKERS : 1); r++) {
@@ -329,7 +340,11 @@ static void clock_speed(struct cluster_worker *w, int64_t ppb, uint64_t ns)
 static void go_on_stopped(void *ctx)
 {
 	struct cluster_worker *w = ctx;
-	uint64_t stopped = cluster_now(run.c) - seen.clocks[cluster_rank(w)].stopped;
+	struct clock_state *clock = &seen.clocks[cluster_rank(w)];
+	uint64_t stopped = cluster_now(run.c) - clock->stopped;
+	if (!clock->stopped)
+		return;
+	clock->stopped = 0;
 	cluster_set_clock(w, sim_random_below(&run.random, 2) ? stopped : sim_random_below(&run.random, stopped), 0);
 }
 
@@ -417,7 +432,7 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 			wrong("worker %u cannot join: %s", cluster_rank(w), err.text);
 	}
 	if ((state == CLUSTER_LEFT || state == CLUSTER_CRASHED || state == CLUSTER_FAILED) && !run.finishing)
-		later(sim_random_below(&run.random, cluster_rank(w) ? 50 * MS : 3 * LEASE), run_start, w);
+		later(sim_random_below(&run.random, cluster_rank(w) ? 50 * MS : 3 * LEASE), start, w);
 }
 
 /* ---- a run ---- */
@@ -432,7 +447,7 @@ static struct cluster_worker *member(unsigned rank)
 static void work(void)
 {
 	for (unsigned i = 0; i < WORKERS; i++)
-		later(i ? sim_random_below(&run.random, 20 * MS) : 0, run_start, cluster_worker(run.c, i));
+		later(i ? sim_random_below(&run.random, 20 * MS) : 0, start, cluster_worker(run.c, i));
 	later(100 * MS, disturb, NULL);
 	run_finish(SETTLED, leave);
 }

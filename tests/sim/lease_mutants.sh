@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Each defect of the rules about leases (engine/base/mutant.h) must be found by lease_members within SEEDS runs.
-# usage: lease_mutants.sh LEASE_MUTANTS [SEEDS]
+# Each of these defects of the rules about leases, or about keys (engine/base/mutant.h), must be found by the program
+# within SEEDS runs.
+# usage: [SEEDS=N] lease_mutants.sh LEASE_MUTANTS|KEYS_MUTANTS MUTANT...
 set -u
 program=$1
-seeds=${2:-200}
+shift
+seeds=${SEEDS:-200}
 failed=0
-for mutant in lease-ignored lease-early lease-never lease-unmargined evicted-same evicted-reclaims; do
+for mutant; do
 	caught=0
 	seed=1
 	while [ "$seed" -le "$seeds" ] && [ "$caught" -eq 0 ]; do

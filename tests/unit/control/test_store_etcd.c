@@ -29,7 +29,17 @@ static int fake_txn(struct etcd *e, const struct etcd_txn *t, etcd_done_fn *done
 	return 0;
 }
 
-static const struct etcd_ops fake = {.change = fake_change, .txn = fake_txn};
+static int64_t granted_s, requested_s; /* what the server grants at least; what was requested */
+
+static int fake_lease(struct etcd *e, enum etcd_lease what, int64_t id, int64_t ttl_s, etcd_done_fn *done, void *user)
+{
+	if (what == ETCD_GRANT)
+		requested_s = ttl_s;
+	done(user, &(struct etcd_reply){.ttl_s = ttl_s > granted_s ? ttl_s : granted_s});
+	return 0;
+}
+
+static const struct etcd_ops fake = {.change = fake_change, .txn = fake_txn, .lease = fake_lease};
 static struct etcd_store store = {.ops = &fake, .phase = PHASE_READY, .lease = LEASE, .who = {.group = "g"}};
 
 static void setup(void)
@@ -127,4 +137,22 @@ Test(store_etcd, answers_no_end_of_a_knock)
 	deleted[0] = 0;
 	take();
 	cr_assert_str_eq(deleted, "");
+}
+
+/* What the application has set, in seconds; 20 s without; no less than the server grants. */
+Test(store_etcd, the_time_of_a_lease)
+{
+	static const struct {
+		uint64_t ns;
+		int64_t granted_s, requested_s, lease_s;
+	} cases[] = {{0, 0, 20, 20}, {5000000000, 2, 5, 5}, {5000000001, 2, 6, 6}, {100000000, 2, 1, 2}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		store.phase = PHASE_GRANT;
+		store.base.lease_ns = cases[i].ns;
+		granted_s = cases[i].granted_s;
+		etcd_store_grant(&store);
+		cr_assert_eq(requested_s, cases[i].requested_s);
+		cr_assert_eq(store.lease_s, cases[i].lease_s);
+		cr_assert_eq(store.keep_at - store.now, (uint64_t)cases[i].lease_s * 100000000);
+	}
 }
