@@ -95,6 +95,8 @@ static inline const float *gradient_of(struct step *s, struct far_var *leaf)
 far_fn compressed_handler;
 
 void hooks_make_calls(void);
+void a_hop_is_one_call(void);
+void copies_count(void);
 void gradients_share_messages(void);
 void views_are_sent(void);
 void gradients_wait_for_no_function(void);
