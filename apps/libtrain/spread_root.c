@@ -37,14 +37,6 @@ static enum far_status start(struct spread *s, struct sending *to, const struct 
 	return spread_run(s, to, err);
 }
 
-/** The second part where only the root has anything left. */
-static enum far_status start_here(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
-{
-	(void)args;
-	TRY(pass_start(&s->pass, err));
-	return spread_run(s, to, err);
-}
-
 /** A new pass with its roots. `*out` has one user. */
 static enum far_status begin(struct far_context *context, struct far_var *const *roots, size_t n,
 			     const struct far_backward_opts *opts, struct spread **out, struct far_err *err)
@@ -96,13 +88,21 @@ static void finish(struct spread *s, enum far_status status)
 	pthread_mutex_unlock(&context->lock);
 }
 
-static bool has_left(const struct spread *s)
+/** The second part where only the root has anything left: it calls no other worker. */
+static enum far_status start_here(struct spread *s, struct far_err *err)
 {
-	struct far_context *context = s->context;
-	pthread_mutex_lock(&context->lock);
-	bool left = s->pass.left > 0;
-	pthread_mutex_unlock(&context->lock);
-	return left;
+	enum far_status status = FAR_OK;
+	pthread_mutex_lock(&s->context->lock);
+	s->running = true;
+	if (s->pass.ended)
+		status = fail(err, FAR_INVALID, "backward: the pass has ended");
+	else if (s->pass.left > 0)
+		status = pass_start(&s->pass, err);
+	if (!status)
+		status = pass_run(&s->pass, err);
+	s->running = false;
+	pthread_mutex_unlock(&s->context->lock);
+	return status;
 }
 
 enum far_status far_backward(struct far_context *context, struct far_var *const *roots, size_t n,
@@ -127,9 +127,10 @@ enum far_status far_backward(struct far_context *context, struct far_var *const 
 	uint64_t used = context->train->now_ns() - started;
 	if (!status && limit != FAR_FOREVER && used >= limit)
 		status = fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");
-	if (!status && (held || has_left(s)))
-		status =
-			run_part(s, held ? start : start_here, limit == FAR_FOREVER ? limit : limit - used, &held, err);
+	if (!status && held)
+		status = run_part(s, start, limit == FAR_FOREVER ? limit : limit - used, &held, err);
+	else if (!status)
+		status = start_here(s, err);
 	finish(s, status);
 	return status;
 }

@@ -119,7 +119,8 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	if (!child)
 		return fail_memory(err, "backward", sizeof *child);
 	enum far_status status;
-	while ((status = far_rpc_async_to(task->agent, to, function, args, n, &opts, &f, err)) == FAR_BUSY)
+	const struct far_call_opts *given = timeout_ns == far_rpc_timeout_ns(task->agent) ? NULL : &opts;
+	while ((status = far_rpc_async_to(task->agent, to, function, args, n, given, &f, err)) == FAR_BUSY)
 		if ((status = task_nap(err)))
 			break;
 	if (status) {
