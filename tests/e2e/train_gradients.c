@@ -69,6 +69,7 @@ int main(void)
 	hooks_make_calls();
 	a_hop_is_one_call();
 	copies_count();
+	second_part_passes_through();
 	gradients_share_messages();
 	views_are_sent();
 	gradients_wait_for_no_function();

@@ -21,7 +21,7 @@ static enum far_status received(struct far_req *req, const struct far_val *v, st
 	return FAR_OK;
 }
 
-static enum far_status answer(struct far_req *req, struct step *s, struct far_var *y)
+enum far_status answer(struct far_req *req, struct step *s, struct far_var *y)
 {
 	enum far_status status = far_tape_return(s->tape, s->context, y, req);
 	far_tape_free(s->tape);
@@ -172,7 +172,7 @@ static enum far_status waits(void *user, const struct far_tensor *const *grads, 
 }
 
 /** The counts of the step's context on a worker. */
-static struct far_context_counts counts_on(const struct step *s, int rank)
+struct far_context_counts counts_on(const struct step *s, int rank)
 {
 	struct far_err err;
 	struct far_context *context;
@@ -319,78 +319,6 @@ static void passed_on_copies(size_t n, uint64_t bytes)
 	CHECK(c.messages_sent == 2 && c.gradients_sent == 2 && c.bytes_sent == 2 * n * sizeof(float));
 	CHECK(c.bytes_copied == bytes);
 	step_end(&s);
-	far_var_free(x);
-}
-
-static uint64_t calls_of(int rank)
-{
-	struct far_counters c;
-	far_counters_read(agent_of(rank), &c);
-	return c.calls_sent;
-}
-
-/** Runs a pass from `y`, and counts the calls of the trainer and of the server. */
-static void pass_takes(struct step *s, struct far_var *y, uint64_t of_trainer, uint64_t of_server)
-{
-	struct far_err err;
-	uint64_t trainer = calls_of(TRAINER), server = calls_of(SERVER);
-	OK(backward_of(s, y, &err));
-	trainer = calls_of(TRAINER) - trainer;
-	server = calls_of(SERVER) - server;
-	if (trainer != of_trainer || server != of_server)
-		fprintf(stderr, "calls: %d of the trainer, %d of the server\n", (int)trainer, (int)server);
-	CHECK(trainer == of_trainer && server == of_server);
-}
-
-/* A gradient goes with the number of its variable, where no other edge can lead to what it is for. */
-void a_hop_is_one_call(void)
-{
-	const float one = 1;
-	struct step s = step_begin(TRAINER);
-	struct far_var *x = leaf_of(&one, 1, true);
-	struct far_val v = send_var(&s, x), list = far_list(&v, 1);
-	pass_takes(&s, call_var(&s, SERVER, "g::doubled", &list, 1), 1, 1);
-	CHECK(gradient_of(&s, x)[0] == 2);
-	/* The result of the first call is here, so the server cannot know that nothing else comes. */
-	pass_takes(&s, call_var(&s, SERVER, "g::doubled", &list, 1), 2, 2);
-	CHECK(gradient_of(&s, x)[0] == 4);
-	step_end(&s);
-	far_var_free(x);
-}
-
-/* Variables that are in more places than where they were sent to: all gradients count, once each. */
-void copies_count(void)
-{
-	struct far_err err;
-	const float one = 1;
-	struct far_val first, again;
-	struct far_future *f = NULL;
-	struct step s = step_begin(TRAINER);
-	struct far_var *x = leaf_of(&one, 1, true);
-	struct far_val v = send_var(&s, x), list = far_list(&v, 1);
-	/* One result, read twice. */
-	OK(far_rpc_async(agent_of(TRAINER), name_of(SERVER), "g::doubled", &list, 1, NULL, &f, &err));
-	OK(far_future_wait(f, WAIT_NS, &first, &err));
-	OK(far_future_wait(f, WAIT_NS, &again, &err));
-	far_future_free(f);
-	struct far_var *y = far_tape_recv(s.tape, s.context, &first), *z = far_tape_recv(s.tape, s.context, &again);
-	OK(backward_of(&s, far_tape_add(s.tape, y, far_tape_scale(s.tape, z, 4)), &err));
-	CHECK(gradient_of(&s, x)[0] == 10);
-	step_end(&s);
-
-	/* One result, read here and passed on to a third worker as it came. */
-	s = step_begin(TRAINER);
-	v = send_var(&s, x);
-	far_val_fini(&first);
-	OK(far_rpc_sync(agent_of(TRAINER), name_of(SERVER), "g::doubled", &list, 1, NULL, &first, &err));
-	y = far_tape_recv(s.tape, s.context, &first);
-	list = far_list(&first, 1);
-	z = call_var(&s, OLD, "g::doubled", &list, 1);
-	OK(backward_of(&s, far_tape_add(s.tape, y, z), &err));
-	CHECK(gradient_of(&s, x)[0] == 2 + 4);
-	step_end(&s);
-	far_val_fini(&first);
-	far_val_fini(&again);
 	far_var_free(x);
 }
 
@@ -585,6 +513,8 @@ const struct far_function *gradient_functions(size_t *n)
 		{"g::waiting(far::Var x) -> far::Var", FAR_KIND_FIBER, waiting, NULL, 0},
 		{"g::failing(far::Var x) -> far::Var", FAR_KIND_FIBER, failing, NULL, 0},
 		{"g::slow(List xs) -> far::Var", FAR_KIND_FIBER, slow, NULL, 0},
+		{"g::holds(int context) -> far::Var", FAR_KIND_FIBER, holds_handler, NULL, 0},
+		{"g::relays(int context) -> far::Var", FAR_KIND_FIBER, relays_handler, NULL, 0},
 		{"g::compressed(far::Var x, Tensor w, int how) -> far::Var", FAR_KIND_FIBER, compressed_handler, NULL,
 		 0},
 	};
