@@ -153,9 +153,7 @@ static void operations(struct far_context *c)
 			s = spread_new(c, 1, what >> 4 & 3);
 		must(s);
 		err = (struct far_err){0};
-		enum far_status status = what % 3 == 0   ? expect(s)
-					 : what % 3 == 1 ? deliver(s, what & 0x80)
-							 : run(s);
+		enum far_status status = what % 3 == 0 ? expect(s) : what % 3 == 1 ? deliver(s, what & 0x80) : run(s);
 		must(status == FAR_OK || (status == FAR_INVALID && err.text[0]));
 		must(s->pass.left <= s->pass.n);
 		outboxes_free(s->outboxes); /* in place of sending them */
