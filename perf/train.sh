@@ -83,7 +83,12 @@ awk '
 		loss[$2 "/" $3] = $6
 	}
 	$2 == "torch" { ratios[$3] = ratios[$3] " " $4 / last["farcall/" $3] }
-	$3 == "call" { ratios["call"] = ratios["call"] " " last["farcall/hop"] / $4 }
+	$3 == "call" {
+		ratios["call"] = ratios["call"] " " last["farcall/hop"] / $4
+		hops = (last["farcall/hop"] - last["farcall/local"]) / 2
+		ns["farcall/one"] = ns["farcall/one"] " " hops
+		ratios["one"] = ratios["one"] " " hops / $4
+	}
 	END {
 		printf "%-34s %10s %16s %10s %16s %8s %16s\n", "us, medians of rounds", "farcall", "rounds", "torch", \
 			"rounds", "ratio", "rounds"
@@ -99,5 +104,6 @@ awk '
 			}
 		}
 		row("that, and a typed call", "call", ns["farcall/hop"], ns["farcall/call"])
+		row("one of its two hops, and the call", "one", ns["farcall/one"], ns["farcall/call"])
 		exit bad
 	}' "$dir/figures"

@@ -6,7 +6,8 @@
  *	farcall run -n 2 -- train_step FIGURE SECONDS
  *
  * Prints "FIGURE MEDIAN_NS STEPS LOSS", with the loss of step CHECKED. `hop` prints the backward pass of an empty graph
- * on the other worker; then "call", a typed call of two floats, which it takes by turns with it.
+ * on the other worker, there and back; then, by turns with it, "local", the pass of the same graph here alone, and
+ * "call", a typed call of two floats.
  */
 #include <farcall/train.h>
 
@@ -228,6 +229,22 @@ static uint64_t step(double *loss)
 	return (figure == HOP ? backward_over : now_ns()) - started - forward_ns;
 }
 
+/** The backward pass of `hop` without its hops. */
+static uint64_t local(double *loss)
+{
+	struct far_context *context;
+	check(far_context_begin(train, &context, &err));
+	struct far_var *root = mean_square(here[0]);
+	check(far_tape_status(tape, &err));
+	*loss = far_var_scalar(root);
+	uint64_t started = now_ns();
+	check(far_backward(context, &root, 1, NULL, 0, &err));
+	uint64_t ns = now_ns() - started;
+	far_context_end(context);
+	far_tape_reset(tape);
+	return ns;
+}
+
 static uint64_t call(double *last)
 {
 	float two[2] = {1, 2};
@@ -246,11 +263,17 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static void print(const char *what, uint64_t *ns, size_t n, double loss)
+{
+	qsort(ns, n, sizeof *ns, compare);
+	printf("%s %llu %zu %.6g\n", what, (unsigned long long)ns[n / 2], n, loss);
+}
+
 /** Measures steps, and `hop` by turns with typed calls: both then find the other worker alike. */
 static void measure(double seconds)
 {
-	static uint64_t ns[SAMPLES], call_ns[SAMPLES];
-	double loss = 0, checked = 0, last = 0;
+	static uint64_t ns[SAMPLES], local_ns[SAMPLES], call_ns[SAMPLES];
+	double loss = 0, checked = 0, last = 0, here_loss = 0;
 	size_t n = 0;
 	for (int i = 0; i <= CHECKED; i++) {
 		step(&loss);
@@ -258,15 +281,16 @@ static void measure(double seconds)
 	}
 	for (uint64_t until = now_ns() + (uint64_t)(seconds * 1e9); n < SAMPLES && (n < 3 || now_ns() < until); n++) {
 		ns[n] = step(&loss);
-		if (figure == HOP)
-			call_ns[n] = call(&last);
+		if (figure != HOP)
+			continue;
+		local_ns[n] = local(&here_loss);
+		call_ns[n] = call(&last);
 	}
-	qsort(ns, n, sizeof *ns, compare);
-	printf("%s %llu %zu %.6g\n", figures[figure], (unsigned long long)ns[n / 2], n, checked);
+	print(figures[figure], ns, n, checked);
 	if (figure != HOP)
 		return;
-	qsort(call_ns, n, sizeof *call_ns, compare);
-	printf("call %llu %zu %.6g\n", (unsigned long long)call_ns[n / 2], n, last);
+	print("local", local_ns, n, here_loss);
+	print("call", call_ns, n, last);
 }
 
 static void make_here(void)

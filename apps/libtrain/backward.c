@@ -42,6 +42,7 @@ static bool push_ready(struct pass *p, uint32_t entry)
 static bool make_ready(struct pass *p, uint32_t at)
 {
 	struct entry *entry = &p->entries[at];
+	entry->ready = true;
 	if (entry->node)
 		return push_ready(p, at);
 	entry->next = p->leaves;
@@ -92,7 +93,7 @@ static bool reach(struct pass *p, struct node *node, struct far_var *leaf, uint3
 	struct gradient *slots = slots_make(p, node ? node->m : 1);
 	if (!slots)
 		return false;
-	p->entries[p->n] = (struct entry){key, node, leaf, slots, 0, 0, false};
+	p->entries[p->n] = (struct entry){.key = key, .node = node, .leaf = leaf, .slots = slots};
 	*entry = (uint32_t)p->n++;
 	p->left++;
 	*slot = *entry + 1;
@@ -109,6 +110,7 @@ static enum far_status expect(struct pass *p, uint32_t entry, struct far_err *er
 {
 	if (p->entries[entry].run)
 		return fail(err, FAR_INVALID, "backward: a gradient is to come for what has run");
+	p->entries[entry].edges++;
 	p->entries[entry].pending++;
 	return FAR_OK;
 }
@@ -254,6 +256,29 @@ static enum far_status derive(struct pass *p, struct node *node, const struct gr
 
 /* ---- the pass ---- */
 
+struct entry *pass_entry(const struct pass *p, const struct far_var *var)
+{
+	uint32_t at = p->n ? *table_find(p, var->node ? (const void *)var->node : (const void *)var) : 0;
+	return at ? &p->entries[at - 1] : NULL;
+}
+
+bool pass_is_closed(const struct pass *p, const struct entry *entry)
+{
+	const _Atomic unsigned *made = entry->node ? &entry->node->edges_in : &entry->leaf->edges_in;
+	return p->known || (!entry->open && entry->edges >= atomic_load_explicit(made, memory_order_relaxed));
+}
+
+/** May an entry run once its known edges have delivered. */
+static bool may_run(const struct pass *p, uint32_t at)
+{
+	const struct entry *entry = &p->entries[at];
+	if (!p->runs || p->started)
+		return p->runs;
+	if (!entry->node)
+		return p->early ? p->early(p->user, at) : p->known;
+	return pass_is_closed(p, entry);
+}
+
 /** Adds `g` (none: the derivative is zero) to the end of an edge. */
 static enum far_status deliver(struct pass *p, const struct edge *edge, const struct held *of, struct gradient *g,
 			       struct far_err *err)
@@ -262,7 +287,7 @@ static enum far_status deliver(struct pass *p, const struct edge *edge, const st
 	struct entry *to = &p->entries[at];
 	if (g->set)
 		TRY(gradient_add(p->pool, &of->t, &to->slots[edge->output], g, err));
-	if (--to->pending == 0 && !make_ready(p, at))
+	if (--to->pending == 0 && may_run(p, at) && !make_ready(p, at))
 		return fail_memory(err, "backward", p->ready_capacity * sizeof *p->ready);
 	return FAR_OK;
 }
@@ -270,8 +295,8 @@ static enum far_status deliver(struct pass *p, const struct edge *edge, const st
 enum far_status pass_deliver(struct pass *p, struct far_var *var, struct gradient *g, struct far_err *err)
 {
 	struct edge edge = {var->node, var->node ? NULL : var, var->output};
-	uint32_t at = p->n ? *table_find(p, var->node ? (const void *)var->node : (const void *)var) : 0;
-	if (at == 0 || p->entries[at - 1].pending == 0)
+	const struct entry *entry = pass_entry(p, var);
+	if (!entry || entry->pending == 0)
 		return fail(err, FAR_INVALID, "backward: a gradient arrived that this pass does not expect");
 	return deliver(p, &edge, &var->value, g, err);
 }
@@ -388,12 +413,27 @@ static enum far_status run_node(struct pass *p, struct node *node, struct gradie
 	return status;
 }
 
-enum far_status pass_start(struct pass *p, struct far_err *err)
+static enum far_status release(struct pass *p, struct far_err *err)
 {
-	for (size_t i = 0; i < p->n; i++)
-		if (p->entries[i].pending == 0 && !make_ready(p, (uint32_t)i))
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->entries[i].pending == 0 && !p->entries[i].ready && may_run(p, i) && !make_ready(p, i))
 			return fail_memory(err, "backward", p->ready_capacity * sizeof *p->ready);
 	return FAR_OK;
+}
+
+enum far_status pass_early(struct pass *p, struct far_err *err)
+{
+	p->runs = true;
+	TRY(release(p, err));
+	TRY(pass_run(p, err));
+	p->runs = false;
+	return FAR_OK;
+}
+
+enum far_status pass_start(struct pass *p, struct far_err *err)
+{
+	p->runs = p->started = true;
+	return release(p, err);
 }
 
 /** Takes what runs next off the ready ones. */

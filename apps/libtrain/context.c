@@ -62,8 +62,9 @@ enum far_status train_opts_make(struct far_train *train, const struct far_opts *
 {
 	const struct far_function functions[] = {
 		{"far::context::hold(int context) -> none", FAR_KIND_INLINE, context_hold_handler, train, 0},
-		{"far::backward::expect(int context, int pass, int flags, Tensor ids) -> none", FAR_KIND_FIBER,
-		 pass_expect_handler, train, 0},
+		{"far::backward::expect(int context, int pass, int flags, Tensor ids, List gradients) -> bool",
+		 FAR_KIND_FIBER, pass_expect_handler, train, 0},
+		{"far::backward::finish(int context, int pass) -> none", FAR_KIND_FIBER, pass_finish_handler, train, 0},
 		{"far::backward::gradient(int context, int pass, List gradients) -> none", FAR_KIND_FIBER,
 		 pass_gradient_handler, train, 0},
 		{"far::backward::large(int context, int pass, List gradients) -> none", FAR_KIND_BLOCKING,
@@ -161,12 +162,13 @@ static struct far_context *context_new(struct far_train *train, uint64_t id, boo
 	context->train = train;
 	context->id = id;
 	context->owned = owned;
+	context->forwards = wire_forwards();
 	atomic_init(&context->refs, 2); /* the list's, the caller's */
 	pthread_mutex_init(&context->lock, NULL);
 	return context;
 }
 
-static struct far_context *context_ref(struct far_context *context)
+struct far_context *context_ref(struct far_context *context)
 {
 	atomic_fetch_add_explicit(&context->refs, 1, memory_order_relaxed);
 	return context;
@@ -180,6 +182,11 @@ static void context_unref(struct far_context *context)
 	for (size_t i = 0; i < context->sent_n; i++)
 		wire_unref(context->sent[i]);
 	pool_give(context->sent);
+	while (context->origins) {
+		struct origin *origin = context->origins;
+		context->origins = origin->next;
+		pool_give(origin);
+	}
 	far_compressor_free(context->compressor);
 	far_grads_free(context->grads);
 	pthread_mutex_destroy(&context->lock);
@@ -465,7 +472,8 @@ static enum far_status number(struct far_context *context, struct wire *wire, st
 	return room ? FAR_OK : fail_memory(err, "context", context->sent_n * sizeof *context->sent);
 }
 
-struct far_val far_context_send(struct far_context *context, struct far_var *var, struct far_err *err)
+/** `to`: the only worker that gets it; WIRE_ANYONE. */
+static struct far_val send_to(struct far_context *context, struct far_var *var, int32_t to, struct far_err *err)
 {
 	if (!var) {
 		fail(err, FAR_INVALID, "far_context_send: the variable is NULL");
@@ -482,11 +490,45 @@ struct far_val far_context_send(struct far_context *context, struct far_var *var
 	}
 	wire->context = context->id;
 	wire->rank = far_self(train_agent(context->train, NULL)).worker;
+	wire->answer_to = to;
 	if (number(context, wire, err)) {
 		wire_unref(wire);
 		return far_none();
 	}
 	return far_custom(&wire_type, wire);
+}
+
+struct far_val far_context_send(struct far_context *context, struct far_var *var, struct far_err *err)
+{
+	return send_to(context, var, WIRE_ANYONE, err);
+}
+
+uint64_t context_received(const struct far_context *context, int32_t rank)
+{
+	const struct origin *origin = context->origins;
+	while (origin && origin->rank != rank)
+		origin = origin->next;
+	return origin ? origin->received : 0;
+}
+
+/** Counts a received variable. False: no memory. */
+static bool count_received(struct far_context *context, const struct wire *wire)
+{
+	struct origin *origin = context->origins;
+	while (origin && origin->rank != wire->rank)
+		origin = origin->next;
+	if (!origin) {
+		origin = pool_take(context->train->pool, sizeof *origin);
+		if (!origin)
+			return false;
+		*origin = (struct origin){context->origins, wire->rank, 0};
+		context->origins = origin;
+	}
+	origin->received++;
+	context->received++;
+	if (!wire->var && wire->forwards < context->forwards)
+		context->forwards = wire->forwards;
+	return true;
 }
 
 /** A variable of a received value. */
@@ -513,9 +555,16 @@ static struct far_var *received(struct far_pool *pool, struct far_context *conte
 		var->sent_context = wire->context;
 		var->sent_id = wire->id;
 		var->sent_rank = wire->rank;
+		if (wire->var)
+			atomic_fetch_add_explicit(&wire->copies, 1, memory_order_relaxed);
 		pthread_mutex_lock(&context->lock);
-		context->received++;
+		bool counted = count_received(context, wire);
 		pthread_mutex_unlock(&context->lock);
+		if (!counted) {
+			far_var_free(var);
+			fail_memory(err, "variable", sizeof(struct origin));
+			return NULL;
+		}
 	}
 	return var;
 }
@@ -537,7 +586,7 @@ enum far_status far_tape_return(struct far_tape *tape, struct far_context *conte
 	struct far_err err;
 	enum far_status status = far_tape_status(tape, &err);
 	if (!status) {
-		struct far_val v = far_context_send(context, var, &err);
+		struct far_val v = send_to(context, var, far_req_from(req).worker, &err);
 		status = v.type == FAR_TYPE_NONE ? err.status : FAR_OK;
 		if (!status)
 			return far_return(req, &v);

@@ -90,8 +90,11 @@ void node_link(struct node *node, unsigned input, struct far_var *var)
 	if (var->node) {
 		edge->node = var->node;
 		node_ref(edge->node);
+		atomic_fetch_add_explicit(&edge->node->edges_in, 1, memory_order_relaxed);
 	} else {
 		edge->leaf = far_var_ref(var);
+		if (var->sent_id > 0)
+			atomic_fetch_add_explicit(&var->edges_in, 1, memory_order_relaxed);
 	}
 }
 

@@ -73,9 +73,10 @@ struct edge {
 
 struct node {
 	_Atomic unsigned refs;
-	_Atomic unsigned use; /* passes in it, and NODE_FREED */
-	unsigned n, m;        /* inputs, outputs */
-	struct node *next;    /* of those to be freed */
+	_Atomic unsigned use;      /* passes in it, and NODE_FREED */
+	_Atomic unsigned edges_in; /* that were ever made to it */
+	unsigned n, m;             /* inputs, outputs */
+	struct node *next;         /* of those to be freed */
 	const struct op *op;
 	struct far_pool *pool;
 	struct hook *hooks;

@@ -20,9 +20,12 @@ struct entry {
 	struct node *node;      /* NULL: a leaf */
 	struct far_var *leaf;   /* NULL: a node */
 	struct gradient *slots; /* one for each output */
-	uint64_t pending;       /* edges that have not delivered */
+	uint64_t edges;         /* that lead to it, as far as they are known */
+	uint64_t pending;       /* of these: that have not delivered */
 	uint32_t next;          /* entry + 1, of leaves that are ready; 0: the last */
-	bool run;               /* all have, and it has run */
+	bool open;              /* variables of it are elsewhere that may get a gradient yet */
+	bool ready;             /* all have, and it runs next */
+	bool run;               /* it has run */
 };
 
 #define PASS_FEW       4  /* nodes and leaves */
@@ -37,6 +40,8 @@ struct pass {
 	 */
 	enum far_status (*leaf)(void *user, struct far_var *leaf, struct gradient *sum, bool *taken,
 				struct far_err *err);
+	/** May a leaf run before all edges of the graph are known. NULL: no. */
+	bool (*early)(void *user, uint32_t entry);
 	/** Sends what `leaf` has taken, before a computation delays it. With the lock, which it drops meanwhile. NULL:
 	 * nothing to call. */
 	enum far_status (*flush)(void *user, struct far_err *err);
@@ -45,6 +50,9 @@ struct pass {
 	 * the application may wait. NULL: none. */
 	pthread_mutex_t *lock;
 	bool ended; /* by another thread, while the lock was dropped */
+	bool known; /* all edges to entries are known; false: those that `open` entries do not have */
+	bool runs;  /* what becomes ready does run: in pass_early(), and after pass_start() */
+	bool started;
 	struct entry *entries;
 	size_t n, capacity;
 	size_t left;     /* entries that have not run */
@@ -72,7 +80,13 @@ enum far_status pass_expect(struct pass *p, struct far_var *var, struct far_err 
 enum far_status pass_discover(struct pass *p, struct far_err *err);
 /** What is discovered has little to compute, and runs no code of the application. */
 bool pass_is_light(const struct pass *p);
-/** Makes entries ready that no edge leads to: the roots. Once. */
+/** The entry of a variable's node or leaf. NULL: the pass has none. */
+struct entry *pass_entry(const struct pass *p, const struct far_var *var);
+/** Has an entry no edges but the known ones, though those of others may be unknown. */
+bool pass_is_closed(const struct pass *p, const struct entry *entry);
+/** Runs entries, before others are known, to which no unknown edge can lead. The pass is light. */
+enum far_status pass_early(struct pass *p, struct far_err *err);
+/** All edges are known: makes entries ready that have all of their gradients. Once. */
 enum far_status pass_start(struct pass *p, struct far_err *err);
 /** Delivers `g` (none: zero). INVALID: nothing was expected. */
 enum far_status pass_deliver(struct pass *p, struct far_var *var, struct gradient *g, struct far_err *err);

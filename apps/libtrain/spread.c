@@ -22,24 +22,32 @@ struct parcel {
 struct outbox {
 	struct outbox *next;
 	int32_t rank;
+	bool finish;   /* it has gradients of the first part, and is to begin its second */
+	bool complete; /* `ids` are the last ones that there can be, and all in one call */
 	uint64_t *ids; /* of the first part */
 	size_t ids_n, ids_capacity;
-	struct parcel *parcels; /* of the second part */
+	struct parcel *parcels; /* with `ids`: of these; else of the second part */
 	size_t parcels_n, parcels_capacity;
 	uint64_t few_ids[FEW];
 	struct parcel few_parcels[FEW];
 };
 
-/* Workers that a pass has reached from here. */
-struct reached {
-	struct reached *next;
+/* A worker that the pass has reached from here, or that has reached this one. */
+struct peer {
+	struct peer *next;
 	int32_t rank;
+	bool reached;
+	bool complete;             /* it has announced all of its variables that are from here */
+	uint64_t announced, taken; /* variables from there; of these, whose gradients were written to its outbox */
 };
 
-#define FLAG_RETAIN  1
-#define FLAG_CHANGED 2
-#define IDS_MAX      4096  /* variables of one call */
-#define LARGE        65536 /* bytes of gradients whose receiver does not copy them on a fiber */
+#define FLAG_RETAIN   1
+#define FLAG_CHANGED  2
+#define FLAG_COMPLETE 4     /* no other variables from there are here */
+#define IDS_MAX       4096  /* variables of one call */
+#define LARGE         65536 /* bytes of gradients whose receiver does not copy them on a fiber */
+#define SENT_FEW      256   /* variables sent in a context, to look at in each request */
+#define EARLY_MAX     4096  /* bytes of a gradient of the first part, which its receiver may have to copy */
 
 void outboxes_free(struct outbox *list)
 {
@@ -60,9 +68,9 @@ void outboxes_free(struct outbox *list)
 
 void spread_free(struct spread *s)
 {
-	while (s->reached) {
-		struct reached *last = s->reached;
-		s->reached = last->next;
+	while (s->peers) {
+		struct peer *last = s->peers;
+		s->peers = last->next;
 		pool_give(last);
 	}
 	outboxes_free(s->outboxes);
@@ -116,6 +124,7 @@ static struct outbox *outbox_for(struct spread *s, int32_t rank)
 	if (box || !(box = pool_take(s->pass.pool, sizeof *box)))
 		return box;
 	box->rank = rank;
+	box->finish = box->complete = false;
 	box->ids = box->few_ids;
 	box->parcels = box->few_parcels;
 	box->ids_capacity = box->parcels_capacity = FEW;
@@ -123,6 +132,19 @@ static struct outbox *outbox_for(struct spread *s, int32_t rank)
 	box->next = s->outboxes;
 	s->outboxes = box;
 	return box;
+}
+
+/** NULL: no memory. */
+static struct peer *peer_of(struct spread *s, int32_t rank)
+{
+	struct peer *peer = s->peers;
+	while (peer && peer->rank != rank)
+		peer = peer->next;
+	if (peer || !(peer = pool_take(s->pass.pool, sizeof *peer)))
+		return peer;
+	*peer = (struct peer){.next = s->peers, .rank = rank};
+	s->peers = peer;
+	return peer;
 }
 
 /** Its gradient goes to the worker that sent the variable. */
@@ -140,12 +162,15 @@ static enum far_status take_leaf(void *user, struct far_var *leaf, struct gradie
 		return FAR_OK;
 	*taken = true;
 	struct outbox *box = outbox_for(s, leaf->sent_rank);
-	if (!box || !pool_grow_few(s->pass.pool, (void **)&box->parcels, &box->parcels_capacity, box->parcels_n,
-				   sizeof *box->parcels, box->few_parcels))
+	struct peer *peer = peer_of(s, leaf->sent_rank);
+	if (!box || !peer ||
+	    !pool_grow_few(s->pass.pool, (void **)&box->parcels, &box->parcels_capacity, box->parcels_n,
+			   sizeof *box->parcels, box->few_parcels))
 		return fail_memory(err, "backward", sizeof *box);
 	struct parcel *parcel = &box->parcels[box->parcels_n++];
 	*parcel = (struct parcel){.id = leaf->sent_id, .slot = leaf->sent_id};
 	gradient_move(&parcel->g, sum);
+	peer->taken++;
 	if (leaf->compressor) {
 		parcel->compressor = compressor_ref(leaf->compressor);
 		parcel->slot = leaf->compressor_slot;
@@ -153,6 +178,23 @@ static enum far_status take_leaf(void *user, struct far_var *leaf, struct gradie
 		parcel->compressor = compressor_ref(s->context->compressor);
 	}
 	return FAR_OK;
+}
+
+/**
+ * May a leaf run in the first part. Its gradient then goes with its number, so that it cannot come before; what is long
+ * or compressed goes in the second part.
+ */
+static bool is_early(void *user, uint32_t at)
+{
+	const struct spread *s = user;
+	const struct entry *entry = &s->pass.entries[at];
+	const struct far_var *leaf = entry->leaf;
+	if (!has_sender(s, leaf))
+		return s->pass.known;
+	if (at < s->announced || leaf->compressor || s->context->compressor ||
+	    far_tensor_bytes(&leaf->value.t) > EARLY_MAX)
+		return false;
+	return pass_is_closed(&s->pass, entry);
 }
 
 static enum far_status flush(void *user, struct far_err *err)
@@ -174,11 +216,13 @@ struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flag
 		return NULL;
 	s->context = context;
 	s->id = id;
+	s->serial = context->spreads_made++;
 	s->pass.pool = context->train->pool;
 	s->pass.grads = context->grads;
 	s->pass.opts.retain_graph = flags & FLAG_RETAIN;
 	s->pass.opts.allow_changed = flags & FLAG_CHANGED;
 	s->pass.leaf = take_leaf;
+	s->pass.early = is_early;
 	s->pass.flush = flush;
 	s->pass.user = s;
 	s->pass.lock = &context->lock;
@@ -194,36 +238,122 @@ int64_t spread_flags(const struct pass *pass)
 	return (pass->opts.retain_graph ? FLAG_RETAIN : 0) | (pass->opts.allow_changed ? FLAG_CHANGED : 0);
 }
 
-static bool reach(struct spread *s, int32_t rank)
+/** Went a variable to one worker alone, which has announced all that it has. */
+static bool is_settled(const struct spread *s, const struct wire *wire)
 {
-	struct reached *r = s->reached;
-	while (r && r->rank != rank)
-		r = r->next;
-	if (r)
-		return true;
-	r = pool_take(s->pass.pool, sizeof *r);
-	if (!r)
-		return false;
-	*r = (struct reached){s->reached, rank};
-	s->reached = r;
-	return true;
+	const struct peer *peer = s->peers;
+	while (peer && peer->rank != wire->answer_to)
+		peer = peer->next;
+	return peer && peer->complete && atomic_load_explicit(&wire->copies, memory_order_relaxed) <= 1;
+}
+
+/** Finds out whether edges from other workers may be unknown, and to which entries. */
+static void settle(struct spread *s)
+{
+	const struct far_context *context = s->context;
+	bool sees = context->forwards == wire_forwards() && context->sent_n <= SENT_FEW;
+	s->pass.known = sees;
+	for (size_t i = 0; i < s->pass.n; i++)
+		s->pass.entries[i].open = !sees;
+	for (size_t i = 0; i < context->sent_n && sees; i++) {
+		const struct wire *wire = context->sent[i];
+		if (wire->id == 0 || is_settled(s, wire))
+			continue;
+		struct entry *entry = pass_entry(&s->pass, wire->var);
+		s->pass.known = false;
+		if (entry)
+			entry->open = true;
+	}
+}
+
+enum far_status spread_complete(struct spread *s, int32_t from, int64_t flags, struct far_err *err)
+{
+	struct peer *peer = flags & FLAG_COMPLETE ? peer_of(s, from) : NULL;
+	if (flags & FLAG_COMPLETE && !peer)
+		return fail_memory(err, "backward", sizeof *peer);
+	if (peer)
+		peer->complete = true;
+	return FAR_OK;
 }
 
 enum far_status spread_follow(struct spread *s, struct far_err *err)
 {
 	TRY(pass_discover(&s->pass, err));
+	if (pass_is_light(&s->pass)) {
+		settle(s);
+		TRY(pass_early(&s->pass, err));
+	}
 	for (; s->announced < s->pass.n; s->announced++) {
 		const struct far_var *leaf = s->pass.entries[s->announced].leaf;
 		if (!leaf || !has_sender(s, leaf))
 			continue;
 		struct outbox *box = outbox_for(s, leaf->sent_rank);
-		if (!box || !reach(s, leaf->sent_rank) ||
+		struct peer *peer = peer_of(s, leaf->sent_rank);
+		if (!box || !peer ||
 		    !pool_grow_few(s->pass.pool, (void **)&box->ids, &box->ids_capacity, box->ids_n, sizeof *box->ids,
 				   box->few_ids))
 			return fail_memory(err, "backward", sizeof *box);
 		box->ids[box->ids_n++] = leaf->sent_id;
+		peer->reached = true;
+		peer->announced++;
+		box->complete = box->ids_n == peer->announced && box->ids_n <= IDS_MAX &&
+				s->context->forwards == wire_forwards() &&
+				peer->announced == context_received(s->context, peer->rank);
 	}
 	return FAR_OK;
+}
+
+enum far_status spread_start(struct spread *s, struct far_err *err)
+{
+	if (s->pass.started)
+		return FAR_OK;
+	TRY(pass_start(&s->pass, err));
+	for (const struct peer *peer = s->peers; peer; peer = peer->next) {
+		if (peer->taken == 0)
+			continue;
+		struct outbox *box = outbox_for(s, peer->rank);
+		if (!box)
+			return fail_memory(err, "backward", sizeof *box);
+		box->finish = true;
+	}
+	return FAR_OK;
+}
+
+/* ---- the end of the first part ---- */
+
+void spread_engage(struct spread *s, struct task *task)
+{
+	s->open++;
+	if (!s->root && !s->engaged)
+		s->engaged = task;
+	task->context = context_ref(s->context);
+	task->pass = s->id;
+	task->serial = s->serial;
+}
+
+static bool is_over(const struct spread *s)
+{
+	return s->pass.left == 0 && !s->root && s->users == 0 && s->open == 0 && (s->pass.started || !s->held);
+}
+
+bool spread_answer(const struct task *task)
+{
+	struct far_context *context = task->context;
+	bool held = task->held;
+	pthread_mutex_lock(&context->lock);
+	struct spread *s = spread_find(context, task->pass);
+	if (s && s->serial == task->serial) {
+		s->open--;
+		s->held |= held;
+		if (s->engaged == task) {
+			s->engaged = NULL;
+			held |= s->pass.left > 0;
+		}
+		if (is_over(s))
+			spread_remove(s);
+	}
+	pthread_mutex_unlock(&context->lock);
+	return held;
 }
 
 /* ---- sending: without the lock ---- */
@@ -235,18 +365,6 @@ static uint64_t time_left(const struct sending *to, const struct far_train *trai
 		return to->timeout_ns;
 	uint64_t used = train->now_ns() - to->started_ns;
 	return used < to->timeout_ns ? to->timeout_ns - used : 1;
-}
-
-static enum far_status send_ids(const struct sending *to, const struct outbox *box, uint64_t timeout_ns,
-				struct far_err *err)
-{
-	for (size_t at = 0; at < box->ids_n; at += IDS_MAX) {
-		size_t n = box->ids_n - at < IDS_MAX ? box->ids_n - at : IDS_MAX;
-		struct far_tensor ids = far_tensor_1d(FAR_U64, box->ids + at, n);
-		TRY(task_call(to->task, box->rank, "far::backward::expect",
-			      FAR_ARGS((int64_t)to->context, (int64_t)to->pass, to->flags, &ids), timeout_ns, err));
-	}
-	return FAR_OK;
 }
 
 /* Gradients of a call. */
@@ -293,38 +411,74 @@ static void count(struct far_context *context, const struct batch *batch, size_t
 	atomic_fetch_add_explicit(&context->bytes_sent, batch->bytes, memory_order_relaxed);
 }
 
-static enum far_status send_some(struct far_context *context, const struct sending *to, const struct outbox *box,
-				 size_t at, size_t n, uint64_t timeout_ns, struct far_err *err)
+/* A part of what is in an outbox. */
+struct part {
+	size_t ids_at, ids_n; /* 0: of the second part of the pass */
+	size_t parcels_at, parcels_n;
+	bool complete; /* the receiver gets FLAG_COMPLETE */
+};
+
+static enum far_status send_part(struct far_context *context, const struct sending *to, const struct outbox *box,
+				 const struct part *part, uint64_t timeout_ns, struct far_err *err)
 {
 	struct far_val few[3 * FEW];
+	size_t n = part->parcels_n;
 	struct batch batch = {.list = n <= FEW ? few : pool_take(to->task->pool, n * 3 * sizeof *batch.list)};
 	if (!batch.list)
 		return fail_memory(err, "backward", n * 3 * sizeof *batch.list);
 	enum far_status status = FAR_OK;
 	memset(batch.list, 0, n * 3 * sizeof *batch.list);
 	for (size_t i = 0; i < n && !status; i++)
-		status = pack(&batch, batch.list + 3 * i, &box->parcels[at + i], box->rank, err);
+		status = pack(&batch, batch.list + 3 * i, &box->parcels[part->parcels_at + i], box->rank, err);
 	struct far_val list = far_list(batch.list, 3 * n);
-	if (!status) {
+	struct far_tensor ids = far_tensor_1d(FAR_U64, box->ids + part->ids_at, part->ids_n);
+	if (!status && n > 0)
 		count(context, &batch, n);
+	if (!status && part->ids_n > 0)
+		status = task_call(to->task, box->rank, "far::backward::expect",
+				   FAR_ARGS((int64_t)to->context, (int64_t)to->pass,
+					    to->flags | (part->complete ? FLAG_COMPLETE : 0), &ids, list),
+				   timeout_ns, err);
+	else if (!status)
 		status = task_call(to->task, box->rank, receiver_of(&batch),
 				   FAR_ARGS((int64_t)to->context, (int64_t)to->pass, list), timeout_ns, err);
-	}
 	if (batch.list != few)
 		pool_give(batch.list);
 	return status;
+}
+
+static size_t next_part(size_t at, size_t n)
+{
+	return n - at < IDS_MAX ? n - at : IDS_MAX;
+}
+
+/** Gradients of the first part are few, and go with the first numbers: those are all. */
+static enum far_status send_box(struct far_context *context, const struct sending *to, const struct outbox *box,
+				uint64_t timeout_ns, struct far_err *err)
+{
+	struct part part = {.parcels_n = box->ids_n > 0 ? box->parcels_n : 0, .complete = box->complete};
+	for (; part.ids_at < box->ids_n; part.ids_at += part.ids_n, part.parcels_n = 0) {
+		part.ids_n = next_part(part.ids_at, box->ids_n);
+		TRY(send_part(context, to, box, &part, timeout_ns, err));
+	}
+	if (box->ids_n > 0)
+		return FAR_OK;
+	if (box->finish)
+		TRY(task_call(to->task, box->rank, "far::backward::finish",
+			      FAR_ARGS((int64_t)to->context, (int64_t)to->pass), timeout_ns, err));
+	for (; part.parcels_at < box->parcels_n; part.parcels_at += part.parcels_n) {
+		part.parcels_n = next_part(part.parcels_at, box->parcels_n);
+		TRY(send_part(context, to, box, &part, timeout_ns, err));
+	}
+	return FAR_OK;
 }
 
 static enum far_status send_all(struct far_context *context, const struct sending *to, struct outbox *list,
 				struct far_err *err)
 {
 	uint64_t timeout_ns = time_left(to, context->train);
-	for (struct outbox *box = list; box; box = box->next) {
-		TRY(send_ids(to, box, timeout_ns, err));
-		for (size_t at = 0; at < box->parcels_n; at += IDS_MAX)
-			TRY(send_some(context, to, box, at,
-				      box->parcels_n - at < IDS_MAX ? box->parcels_n - at : IDS_MAX, timeout_ns, err));
-	}
+	for (struct outbox *box = list; box; box = box->next)
+		TRY(send_box(context, to, box, timeout_ns, err));
 	return FAR_OK;
 }
 
@@ -338,16 +492,17 @@ void spread_abort(struct spread *s, struct far_agent *agent)
 {
 	struct far_context *context = s->context;
 	uint64_t id = s->id;
-	struct reached *list = s->reached;
-	s->reached = NULL;
+	struct peer *list = s->peers;
+	s->peers = NULL;
 	spread_remove(s);
 	pthread_mutex_unlock(&context->lock);
 	while (list) {
-		struct reached *to = list;
+		struct peer *to = list;
 		struct far_future *f = NULL;
 		list = to->next;
 		/* Where it does not arrive, the end of the context frees the pass. */
-		if (far_rpc_async_to(agent, (struct far_to){to->rank, -1}, "far::backward::abort",
+		if (to->reached &&
+		    far_rpc_async_to(agent, (struct far_to){to->rank, -1}, "far::backward::abort",
 				     FAR_ARGS((int64_t)context->id, (int64_t)id), NULL, &f, NULL) == FAR_OK)
 			far_future_on_done(f, ignore, NULL, NULL);
 		far_future_free(f);
@@ -406,12 +561,12 @@ enum far_status spread_run_elsewhere(struct spread *s, const struct sending *to,
 }
 
 void spread_step(struct spread *s, struct task *task, uint64_t timeout_ns, spread_step_fn *step,
-		 const struct far_val *args)
+		 const struct far_val *args, int32_t from)
 {
 	struct far_context *context = s->context;
 	struct far_agent *agent = task->agent;
 	struct far_err err = {0};
-	struct sending to = {task, context->id, s->id, timeout_ns, 0, spread_flags(&s->pass)};
+	struct sending to = {task, context->id, s->id, timeout_ns, 0, spread_flags(&s->pass), from};
 	s->users++;
 	enum far_status status = step(s, &to, args, &err);
 	s->users--;
@@ -422,7 +577,7 @@ void spread_step(struct spread *s, struct task *task, uint64_t timeout_ns, sprea
 	} else if (status) {
 		spread_abort(s, agent);
 	} else {
-		if (s->pass.left == 0 && !s->root && !s->running)
+		if (is_over(s))
 			spread_remove(s);
 		pthread_mutex_unlock(&context->lock);
 	}

@@ -3,7 +3,8 @@
 #include "spread.h"
 
 /** Runs one part of the pass at the root: a step, then all calls that it makes necessary. */
-static enum far_status run_part(struct spread *s, spread_step_fn *step, uint64_t timeout_ns, struct far_err *err)
+static enum far_status run_part(struct spread *s, spread_step_fn *step, uint64_t timeout_ns, bool *held,
+				struct far_err *err)
 {
 	struct far_context *context = s->context;
 	struct far_future *root = NULL;
@@ -12,8 +13,11 @@ static enum far_status run_part(struct spread *s, spread_step_fn *step, uint64_t
 	enum far_status status = task ? FAR_OK : fail_memory(err, "backward", sizeof *task);
 	if (task) {
 		pthread_mutex_lock(&context->lock);
-		spread_step(s, task, timeout_ns, step, NULL);
-		status = far_future_wait(root, FAR_FOREVER, NULL, err);
+		spread_step(s, task, timeout_ns, step, NULL, WIRE_ANYONE);
+		struct far_val v = far_none();
+		status = far_future_wait(root, FAR_FOREVER, &v, err);
+		*held = !status && v.u.b;
+		far_val_fini(&v);
 	}
 	far_future_free(root);
 	return status;
@@ -29,7 +33,7 @@ static enum far_status follow(struct spread *s, struct sending *to, const struct
 static enum far_status start(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
 {
 	(void)args;
-	TRY(pass_start(&s->pass, err));
+	TRY(spread_start(s, err));
 	return spread_run(s, to, err);
 }
 
@@ -84,6 +88,23 @@ static void finish(struct spread *s, enum far_status status)
 	pthread_mutex_unlock(&context->lock);
 }
 
+/** The second part where only the root has anything left: it calls no other worker. */
+static enum far_status start_here(struct spread *s, struct far_err *err)
+{
+	enum far_status status = FAR_OK;
+	pthread_mutex_lock(&s->context->lock);
+	s->running = true;
+	if (s->pass.ended)
+		status = fail(err, FAR_INVALID, "backward: the pass has ended");
+	else if (s->pass.left > 0)
+		status = pass_start(&s->pass, err);
+	if (!status)
+		status = pass_run(&s->pass, err);
+	s->running = false;
+	pthread_mutex_unlock(&s->context->lock);
+	return status;
+}
+
 enum far_status far_backward(struct far_context *context, struct far_var *const *roots, size_t n,
 			     const struct far_backward_opts *opts, uint64_t timeout_ns, struct far_err *err)
 {
@@ -97,16 +118,19 @@ enum far_status far_backward(struct far_context *context, struct far_var *const 
 	TRY(context_check(context, err));
 	uint64_t limit = timeout_ns ? timeout_ns : far_rpc_timeout_ns(train_agent(context->train, NULL));
 	uint64_t started = context->train->now_ns();
+	bool held = false;
 	enum far_status status = begin(context, roots, n, opts, &s, err);
 	if (!s)
 		return status;
 	if (!status)
-		status = run_part(s, follow, limit, err);
+		status = run_part(s, follow, limit, &held, err);
 	uint64_t used = context->train->now_ns() - started;
 	if (!status && limit != FAR_FOREVER && used >= limit)
 		status = fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");
-	if (!status)
-		status = run_part(s, start, limit == FAR_FOREVER ? limit : limit - used, err);
+	if (!status && held)
+		status = run_part(s, start, limit == FAR_FOREVER ? limit : limit - used, &held, err);
+	else if (!status)
+		status = start_here(s, err);
 	finish(s, status);
 	return status;
 }

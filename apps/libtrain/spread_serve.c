@@ -41,11 +41,11 @@ static struct far_var *sent(struct far_context *context, uint64_t id, struct far
 	return var;
 }
 
-enum far_status spread_expect(struct spread *s, const struct far_val *args, struct far_err *err)
+enum far_status spread_expect(struct spread *s, const struct far_val *args, int32_t from, struct far_err *err)
 {
 	const struct far_tensor *ids = far_val_tensor(&args[3]);
-	if (s->running)
-		return fail(err, FAR_INVALID, "backward: the pass has begun to run");
+	if (s->pass.started)
+		return fail(err, FAR_INVALID, "backward: the pass has begun its second part");
 	if (ids->dtype != FAR_U64 || ids->ndim != 1)
 		return fail(err, FAR_INVALID, "backward: numbers of variables are u64");
 	for (uint64_t i = 0; i < ids->shape[0]; i++) {
@@ -54,7 +54,7 @@ enum far_status spread_expect(struct spread *s, const struct far_val *args, stru
 			return FAR_INVALID;
 		TRY(pass_expect(&s->pass, var, err));
 	}
-	return spread_follow(s, err);
+	return spread_complete(s, from, args[2].u.i, err);
 }
 
 static enum far_status check_rows(const struct far_tensor *index, uint64_t rows, struct far_err *err)
@@ -137,10 +137,9 @@ static enum far_status deliver(struct spread *s, const struct far_val *item[3], 
 	return status;
 }
 
-enum far_status spread_deliver(struct spread *s, const struct far_val *args, bool packed, struct store *loan,
+enum far_status spread_deliver(struct spread *s, const struct far_val *list, bool packed, struct store *loan,
 			       struct far_err *err)
 {
-	const struct far_val *list = &args[2];
 	if (far_len(list) % 3)
 		return fail(err, FAR_INVALID, "backward: gradients are number, values, index");
 	for (size_t i = 0; i < far_len(list); i += 3) {
@@ -174,7 +173,8 @@ static enum far_status deliver_and_run(struct spread *s, struct sending *to, con
 				       struct far_err *err)
 {
 	struct store *loan = s->running ? NULL : &s->loan;
-	TRY(spread_deliver(s, args, packed, loan, err));
+	TRY(spread_start(s, err));
+	TRY(spread_deliver(s, &args[2], packed, loan, err));
 	TRY(spread_run(s, to, err));
 	return loan ? spread_return(s, err) : FAR_OK;
 }
@@ -184,7 +184,11 @@ static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, co
 {
 	if (pass_is_light(&s->pass))
 		return deliver_and_run(s, to, args, packed, err);
-	TRY(spread_deliver(s, args, packed, NULL, err));
+	bool first = !s->pass.started;
+	TRY(spread_start(s, err));
+	TRY(spread_deliver(s, &args[2], packed, NULL, err));
+	if (first)
+		TRY(spread_send(s, to, err));
 	return spread_run_elsewhere(s, to, err);
 }
 
@@ -193,8 +197,11 @@ static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, co
 static enum far_status expect_step(struct spread *s, struct sending *to, const struct far_val *args,
 				   struct far_err *err)
 {
-	TRY(spread_expect(s, args, err));
-	return spread_send(s, to, err);
+	TRY(spread_expect(s, args, to->from, err));
+	TRY(spread_deliver(s, &args[4], false, &s->loan, err));
+	TRY(spread_follow(s, err));
+	TRY(spread_send(s, to, err));
+	return spread_return(s, err);
 }
 
 static enum far_status gradient_step(struct spread *s, struct sending *to, const struct far_val *args,
@@ -223,7 +230,18 @@ static enum far_status packed_large_step(struct spread *s, struct sending *to, c
 static enum far_status run_step(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
 {
 	(void)args;
+	TRY(spread_start(s, err));
 	return spread_run(s, to, err);
+}
+
+static enum far_status finish_step(struct spread *s, struct sending *to, const struct far_val *args,
+				   struct far_err *err)
+{
+	if (pass_is_light(&s->pass))
+		return run_step(s, to, args, err);
+	TRY(spread_start(s, err));
+	TRY(spread_send(s, to, err));
+	return spread_run_elsewhere(s, to, err);
 }
 
 /** Locks. A fiber does not block its shard while another thread computes. */
@@ -235,7 +253,7 @@ static enum far_status lock(struct far_context *context, struct far_err *err)
 }
 
 /** Serves a request for the pass args[1] of the context args[0] with a step of it. `flags`: of a pass that begins with
- * this request if it has not begun; NULL: it has ended then, with which run_step() is content. */
+ * this request if it has not begun; NULL: it has ended then, with which run_step() and finish_step() are content. */
 static enum far_status serve(struct far_train *train, struct far_req *req, const struct far_val *args,
 			     const struct far_val *flags, spread_step_fn *step)
 {
@@ -254,11 +272,13 @@ static enum far_status serve(struct far_train *train, struct far_req *req, const
 	struct spread *s = spread_find(context, id);
 	if (!s && flags)
 		s = spread_new(context, id, flags->u.i);
+	if (s && flags)
+		spread_engage(s, task);
 	if (s) {
-		spread_step(s, task, left, step, args);
+		spread_step(s, task, left, step, args, far_req_from(req).worker);
 	} else {
 		pthread_mutex_unlock(&context->lock);
-		if (step != run_step)
+		if (step != run_step && step != finish_step)
 			status = flags ? fail_memory(&err, "backward", sizeof *s)
 				       : fail(&err, FAR_INVALID, "backward: the pass has ended");
 		task_done(task, status, &err);
@@ -301,6 +321,12 @@ enum far_status pass_run_handler(struct far_req *req, const struct far_val *args
 {
 	(void)n;
 	return serve(user, req, args, NULL, run_step);
+}
+
+enum far_status pass_finish_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	(void)n;
+	return serve(user, req, args, NULL, finish_step);
 }
 
 enum far_status pass_abort_handler(struct far_req *req, const struct far_val *args, size_t n, void *user)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls that one call makes necessary, and its answer after them. Any thread; completions run on the poller. */
-#include "task.h"
+#include "spread.h"
 
 static struct child *child_make(struct task *task, int32_t rank, const char *function)
 {
@@ -44,14 +44,19 @@ struct task *task_new(struct far_pool *pool, struct far_agent *agent, struct far
 
 static void task_answer(struct task *task, enum far_status status, const struct far_err *err)
 {
+	struct far_val held = far_bool(task->held);
+	if (task->context) {
+		held = far_bool(spread_answer(task));
+		far_context_free(task->context);
+	}
 	if (task->request && status)
 		far_deferred_fail(task->request, status, err->code, "%s", err->text);
 	else if (task->request)
-		far_deferred_return(task->request, NULL);
+		far_deferred_return(task->request, task->context ? &held : NULL);
 	else if (status)
 		far_future_set_error(task->root, status, err->code, "%s", err->text);
 	else
-		far_future_set_value(task->root, NULL, NULL);
+		far_future_set_value(task->root, &held, NULL);
 }
 
 void task_done(struct task *task, enum far_status status, const struct far_err *err)
@@ -70,14 +75,25 @@ void task_done(struct task *task, enum far_status status, const struct far_err *
 	pool_give(task);
 }
 
+static void task_hold(struct task *task)
+{
+	pthread_mutex_lock(&task->lock);
+	task->held = true;
+	pthread_mutex_unlock(&task->lock);
+}
+
 static void on_child(struct far_future *f, void *user)
 {
 	struct child *child = user;
 	struct far_err err;
-	enum far_status status = far_future_value(f, NULL, &err);
+	struct far_val held = far_none();
+	struct task *task = child->task;
+	enum far_status status = far_future_value(f, &held, &err);
 	if (status)
 		explain(child, status, &err);
-	struct task *task = child->task;
+	if (held.type == FAR_TYPE_BOOL && held.u.b)
+		task_hold(task);
+	far_val_fini(&held);
 	child_give(child);
 	task_done(task, status, &err);
 }
@@ -103,7 +119,8 @@ enum far_status task_call(struct task *task, int32_t rank, const char *function,
 	if (!child)
 		return fail_memory(err, "backward", sizeof *child);
 	enum far_status status;
-	while ((status = far_rpc_async_to(task->agent, to, function, args, n, &opts, &f, err)) == FAR_BUSY)
+	const struct far_call_opts *given = timeout_ns == far_rpc_timeout_ns(task->agent) ? NULL : &opts;
+	while ((status = far_rpc_async_to(task->agent, to, function, args, n, given, &f, err)) == FAR_BUSY)
 		if ((status = task_nap(err)))
 			break;
 	if (status) {

@@ -24,6 +24,10 @@ struct task {
 	bool answered;
 	struct far_deferred *request; /* of a handler; NULL: the root's future */
 	struct far_future *root;
+	bool held; /* a call was answered so: something waits for the second part of the pass */
+	/* Of a request of the first part, whose answer is whether something waits; NULL: another. */
+	struct far_context *context;
+	uint64_t pass, serial;
 	struct child first; /* most tasks have no other; `task` NULL: none yet */
 };
 

@@ -22,6 +22,13 @@ struct far_train {
 	int64_t tokens_made;
 };
 
+/* Received variables that require a gradient, of one worker. */
+struct origin {
+	struct origin *next;
+	int32_t rank;
+	uint64_t received;
+};
+
 struct far_context {
 	struct far_train *train;
 	struct far_context *next; /* in train->contexts */
@@ -36,9 +43,12 @@ struct far_context {
 	struct wire **sent;   /* variables by their numbers - 1; those without a gradient too */
 	size_t sent_n, sent_capacity;
 	uint64_t sent_grad, received;      /* of those that require a gradient */
+	struct origin *origins;            /* what `received` came from */
+	uint64_t forwards;                 /* wire_forwards() before the first of them */
 	struct far_compressor *compressor; /* of gradients that are sent; NULL: none */
 	struct spread *spreads;            /* passes in progress */
 	uint64_t passes_begun;
+	uint64_t spreads_made;
 
 	/* Of all passes, for far_context_counts. */
 	_Atomic uint64_t messages_sent, gradients_sent, bytes_sent, bytes_copied;
@@ -46,6 +56,7 @@ struct far_context {
 
 /** The agent, in a handler. */
 struct far_agent *train_agent(struct far_train *train, const struct far_req *req);
+struct far_context *context_ref(struct far_context *context);
 /** A reference to the context if it is here. NULL: it is not. */
 struct far_context *context_here(struct far_train *train, uint64_t id);
 enum far_status context_check(const struct far_context *context, struct far_err *err);
@@ -55,8 +66,10 @@ void error_on_node(struct far_agent *agent, int32_t rank, struct far_err *err);
 
 /* Handlers of this library. */
 far_fn context_hold_handler, pass_expect_handler, pass_gradient_handler, pass_large_handler, pass_packed_handler,
-	pass_packed_large_handler, pass_run_handler, pass_abort_handler;
+	pass_packed_large_handler, pass_run_handler, pass_finish_handler, pass_abort_handler;
 
+/** Received variables of a worker that require a gradient; with context->lock. */
+uint64_t context_received(const struct far_context *context, int32_t rank);
 /** Passes in progress; with context->lock. */
 uint64_t spreads_count(const struct far_context *context);
 /** Frees the passes of a context. */

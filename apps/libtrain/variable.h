@@ -63,6 +63,7 @@ struct far_var {
 	uint64_t sent_context; /* id of the context */
 	uint64_t sent_id;      /* number of the sender; 0: it did not arrive so */
 	int32_t sent_rank;
+	_Atomic unsigned edges_in;         /* that were ever made to it */
 	struct far_compressor *compressor; /* of that gradient; NULL: the context's */
 	uint64_t compressor_slot;
 };

@@ -19,6 +19,12 @@ struct head {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both below */
 static struct far_pool *received;                        /* NULL without users */
 static unsigned users;
+static _Atomic uint64_t forwards;
+
+uint64_t wire_forwards(void)
+{
+	return atomic_load_explicit(&forwards, memory_order_relaxed);
+}
 
 bool wire_start(void)
 {
@@ -56,6 +62,7 @@ struct wire *wire_new(struct far_var *var)
 	atomic_init(&w->refs, 1);
 	w->var = far_var_ref(var);
 	w->t = var->value.t;
+	w->answer_to = WIRE_ANYONE;
 	return w;
 }
 
@@ -77,12 +84,16 @@ static size_t wire_size(const void *object, void *user)
 
 static void wire_encode(const void *object, void *dst, size_t len, void *user)
 {
-	const struct wire *w = object;
+	struct wire *w = (struct wire *)(uintptr_t)object; /* its count alone changes */
 	struct head head = {w->context, w->id, w->rank, w->t.dtype, w->t.ndim, 0};
 	size_t shape_bytes = w->t.ndim * sizeof w->t.shape[0];
 	char *at = dst;
 	(void)user;
 	(void)len;
+	if (w->var)
+		atomic_fetch_add_explicit(&w->copies, 1, memory_order_relaxed);
+	else
+		atomic_fetch_add_explicit(&forwards, 1, memory_order_relaxed);
 	memcpy(at, &head, sizeof head);
 	memcpy(at + sizeof head, w->t.shape, shape_bytes);
 	struct far_tensor to =
@@ -126,6 +137,8 @@ static enum far_status wire_decode(const void *src, size_t len, void **object, v
 	w->context = head.context;
 	w->id = head.id;
 	w->rank = head.rank;
+	w->answer_to = WIRE_ANYONE;
+	w->forwards = wire_forwards();
 	w->t = t;
 	w->t.data = (char *)w + data_at;
 	memcpy(w->t.data, (const char *)src + len - bytes, bytes);

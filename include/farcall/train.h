@@ -127,19 +127,21 @@ enum far_status far_tape_return(struct far_tape *tape, struct far_context *conte
 
 /**
  * Adds the gradients of the sum of roots[0, n) to the context, on each worker that the graph leads to. First each of
- * them receives the numbers of the variables whose gradients will come, then the gradients flow: a worker that is
- * reached costs two calls, and results that no root depends on cost nothing. `timeout_ns`: as of a call, of the whole
- * pass. Other workers run it on fibers; parts with long computation, functions or hooks of the application run on
- * their threads for blocking handlers. Functions and hooks may make calls, also with variables of the context, and keep
- * their thread meanwhile; one that runs here when the pass ends with an error is awaited.
+ * them receives the numbers of the variables whose gradients will come, and with them the short gradients for which no
+ * other edge of the graph can be missing; then the other gradients flow. So a worker that is reached costs one call if
+ * every variable that it sent was a result, and all that its caller received from it is in the pass; else two. Results
+ * that no root depends on cost no more than that. `timeout_ns`: as of a call, of the whole pass. Other workers run it
+ * on fibers; parts with long computation, functions or hooks of the application run on their threads for blocking
+ * handlers. Functions and hooks may make calls, also with variables of the context, and keep their thread meanwhile;
+ * one that runs here when the pass ends with an error is awaited.
  *
  * A gradient is sent before any long computation, function or hook that could delay it. Those for one worker that are
  * ready by then share a call. A received gradient is read where the request has it, and copied if it is kept: in the
  * gradients of a leaf, or until others arrive.
  *
- * Errors: as far_grads_backward(); the error of another worker, with "error on node N (NAME)" for each worker on the
- * way; PEER_LOST, with the node; TIMEOUT. The pass then ends on all workers, and some leaves have their gradients and
- * others do not. Another pass of the same context may follow.
+ * Errors: as far_grads_backward(); the error of another worker, with "error on node N (NAME)" for each worker that its
+ * call went through; PEER_LOST, with the node; TIMEOUT. The pass then ends on all workers, and some leaves have their
+ * gradients and others do not. Another pass of the same context may follow.
  */
 enum far_status far_backward(struct far_context *context, struct far_var *const *roots, size_t n,
 			     const struct far_backward_opts *opts, uint64_t timeout_ns, struct far_err *err);

@@ -3,6 +3,7 @@
  * Main thread of each process; threads that it starts. */
 #include "train.h"
 
+#include <farcall/testing.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -324,6 +325,52 @@ TRAIN(L4, error_in_context)
 	conform_refused(HERE, FAR_INVALID, peer(1), "t::matmul", bad, 2);
 	far_context_end(c);
 	GONE();
+}
+
+static bool nothing_held(void *user)
+{
+	(void)user;
+	return far_train_contexts(train) == 0;
+}
+
+static uint64_t replies_failed(void)
+{
+	struct far_fault_counts k;
+	far_fault_counts_read(agent, &k);
+	return k.of[FAR_FAULT_REPLY].failed;
+}
+
+static bool all_failed(void *user)
+{
+	(void)user;
+	return replies_failed() == WORLD - 1;
+}
+
+/* The end of a context is the answer to a call of each worker that has it: these answers fail. */
+TRAIN(K4, context_cleanup_tensor_with_grad)
+{
+	const struct far_fault fault = {.fail_sends = 3, .messages = WORLD - 1};
+	struct far_context *c = begin();
+	struct far_var *a = leaf_of(2, 2, 1, true), *b = leaf_of(2, 2, 2, true);
+	for (int i = 1; i < WORLD; i++)
+		CALL_VAR(c, peer(i), "t::add", PAIR(c, a, b));
+	conform_meet(HERE); /* without calls: each answer that comes now is such an end */
+	OK(far_fault_set(agent, FAR_FAULT_REPLY, &fault, &err));
+	far_context_end(c);
+	UNTIL(nothing_held, NULL);
+	UNTIL(all_failed, NULL);
+	OK(far_faults_clear(agent, &err));
+}
+
+TRAIN(K4, verify_backend_options)
+{
+	const struct far_fault fault = {.fail_sends = 3};
+	FAILS(FAR_INVALID, far_fault_set(agent, FAR_FAULT_COUNT, &fault, &err));
+	OK(far_fault_set(agent, FAR_FAULT_REPLY, &fault, &err));
+	OK(far_fault_set(agent, FAR_FAULT_REPLY, NULL, &err));
+	conform_meet(HERE);
+	cleanup(true, false);
+	HOLDS(replies_failed() == 0);
 }
 
 static void *end_context(void *user)

@@ -364,6 +364,25 @@ TRAIN(J2, profiler_with_autograd_context_single_threaded)
 	with_context();
 }
 
+/* ---- L9 ---- */
+
+/* The calls of a backward pass have spans, here and where they run. */
+TRAIN(L9, dist_autograd_profiling)
+{
+	static const char expect[] = "far::backward::expect";
+	struct far_context *c = begin();
+	struct far_var *a = leaf_of(2, 2, 3, true), *b = leaf_of(2, 2, 5, true);
+	struct far_var *root = total(CALL_VAR(c, peer(1), "t::mul", PAIR(c, a, b)));
+	struct seen p = begin_profile();
+	BACKWARD(c, root);
+	end_profile(&p);
+	const char *call = key(FAR_CALL_ASYNC, expect, peer(0), peer(1));
+	HOLDS(only(&p, call)->at == rank);
+	HOLDS(only(&p, joined(call, expect))->at == peer_rank(1));
+	far_profile_free(p.profile);
+	far_context_end(c);
+}
+
 /* ---- J3 ---- */
 
 static void events_are(int64_t profile, int adds, int subs)

@@ -362,6 +362,29 @@ TRAIN(N2, create_remote_module_from_module_rref)
 	far_rref_free(again);
 }
 
+/* A handle is a reference, which goes into calls of its own agent alone. */
+static void not_elsewhere(const char *to)
+{
+	struct far_opts opts = {.init_method = conform_own_url(HERE)};
+	struct far_agent *lone;
+	struct far_rref *m = module_on(to);
+	OK(far_init_rpc("lone", 0, 1, &opts, &lone, &err));
+	FAILS(FAR_INVALID, far_rpc_sync(lone, "lone", "far::identity", FAR_ARGS(m), NULL, NULL, &err));
+	SAYS("another agent");
+	OK(far_shutdown(lone, FAR_FOREVER, &err));
+	far_rref_free(m);
+}
+
+TRAIN(N2, remote_module_py_pickle_not_supported)
+{
+	not_elsewhere(peer(1));
+}
+
+TRAIN(N2, remote_module_py_pickle_not_supported_script)
+{
+	not_elsewhere(peer(0));
+}
+
 /* ---- N3 ---- */
 
 /* Modules on three workers as one, trained: every parameter has its gradient, and the loss falls. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** What workers that train offer to each other, and how a test uses it.
  * Handlers: shard threads, fibers and threads of the agent. */
-#include "train.h"
+#include "train_sparse.h"
 
 #include <math.h>
 #include <string.h>
@@ -293,6 +293,11 @@ static const struct far_function functions[] = {
 	{"t::contexts() -> int", FAR_KIND_INLINE, contexts, NULL, 0},
 	{"t::add_rref(far::Var x, rref r) -> far::Var", FAR_KIND_FIBER, add_rref, NULL, 0},
 	{"t::weight(int distance=0) -> far::Parameter", FAR_KIND_FIBER, weight, NULL, 0},
+	{"s::sum(List terms) -> List", FAR_KIND_FIBER, sparse_sum, NULL, 0},
+	{"s::sum_blocking(List terms) -> List", FAR_KIND_BLOCKING, sparse_sum, NULL, 0},
+	{"s::nested(List a, List b, str to) -> List", FAR_KIND_FIBER, sparse_nested, NULL, 0},
+	{"s::bounce(List a, int left) -> List", FAR_KIND_FIBER, sparse_bounce, NULL, 0},
+	{"s::add_rref(List a, rref r) -> List", FAR_KIND_FIBER, sparse_add_rref, NULL, 0},
 	{"t::linear(int inputs, int outputs, int seed=1) -> far::Module", FAR_KIND_FIBER, linear, NULL, 0},
 };
 

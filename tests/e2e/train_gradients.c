@@ -68,6 +68,9 @@ int main(void)
 	together_listen();
 	join();
 	hooks_make_calls();
+	a_hop_is_one_call();
+	copies_count();
+	second_part_passes_through();
 	gradients_share_messages();
 	views_are_sent();
 	gradients_wait_for_no_function();

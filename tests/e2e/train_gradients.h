@@ -93,9 +93,17 @@ static inline const float *gradient_of(struct step *s, struct far_var *leaf)
 	return g.values.data;
 }
 
-far_fn compressed_handler;
+far_fn compressed_handler, holds_handler, relays_handler;
+
+/** Answers with `y`, and ends the step of a handler. */
+enum far_status answer(struct far_req *req, struct step *s, struct far_var *y);
+/** The counts of the step's context on a worker. */
+struct far_context_counts counts_on(const struct step *s, int rank);
 
 void hooks_make_calls(void);
+void a_hop_is_one_call(void);
+void copies_count(void);
+void second_part_passes_through(void);
 void gradients_share_messages(void);
 void views_are_sent(void);
 void gradients_wait_for_no_function(void);

@@ -107,8 +107,9 @@ static enum far_status expect(struct spread *s)
 	struct far_tensor ids = far_tensor_1d(type == 255 ? FAR_I64 : FAR_U64, numbers, n);
 	for (uint64_t i = 0; i < ids.shape[0]; i++)
 		numbers[i] = number();
-	struct far_val args[] = {far_int(CONTEXT), far_int(1), far_int(0), far_tensor_val(&ids)};
-	return spread_expect(s, args, &err);
+	struct far_val args[] = {far_int(CONTEXT), far_int(1), far_int(type % 8), far_tensor_val(&ids)};
+	enum far_status status = spread_expect(s, args, 1, &err);
+	return status ? status : spread_follow(s, &err);
 }
 
 /** `packed`: some may be compressed. */
@@ -128,13 +129,19 @@ static enum far_status deliver(struct spread *s, bool packed)
 		tensors[i] = tensor(elements[i]);
 		items[i] = far_tensor_val(&tensors[i]);
 	}
-	struct far_val args[] = {far_int(CONTEXT), far_int(1), far_list(items, n)};
-	enum far_status status = spread_deliver(s, args, packed, &s->loan, &err);
+	const struct far_val list = far_list(items, n);
+	enum far_status status = spread_deliver(s, &list, packed, &s->loan, &err);
 	if (!status) {
 		must(spread_return(s, &err) == FAR_OK);
 		must(s->loan.refs == 1); /* the memory of the request ends */
 	}
-	return status;
+	return status || s->pass.started ? status : spread_follow(s, &err);
+}
+
+static enum far_status run(struct spread *s)
+{
+	enum far_status status = spread_start(s, &err);
+	return status ? status : pass_run(&s->pass, &err);
 }
 
 static void operations(struct far_context *c)
@@ -146,9 +153,7 @@ static void operations(struct far_context *c)
 			s = spread_new(c, 1, what >> 4 & 3);
 		must(s);
 		err = (struct far_err){0};
-		enum far_status status = what % 3 == 0   ? expect(s)
-					 : what % 3 == 1 ? deliver(s, what & 0x80)
-							 : pass_run(&s->pass, &err);
+		enum far_status status = what % 3 == 0 ? expect(s) : what % 3 == 1 ? deliver(s, what & 0x80) : run(s);
 		must(status == FAR_OK || (status == FAR_INVALID && err.text[0]));
 		must(s->pass.left <= s->pass.n);
 		outboxes_free(s->outboxes); /* in place of sending them */

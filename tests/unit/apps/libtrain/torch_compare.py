@@ -60,6 +60,7 @@ for name in ("var_free", "tape_free", "tape_reset", "grads_free", "grads_clear",
     getattr(library, "far_" + name).restype = None
 library.far_grads_get.restype = ctypes.c_bool
 counts = {"passed": 0, "failed": 0}
+KEPT = []  # tensors that the tape refers to
 
 
 def call(name, *args):
@@ -106,6 +107,130 @@ def same(name, found, expected, tolerance):
 pool = make("pool_new", ctypes.c_size_t(0))
 tape = make("tape_new", pool)
 grads = make("grads_new", pool)
+
+
+# ---- operators ----
+
+SIZE = ctypes.c_size_t
+NONE, MEAN, SUM = 0, 1, 2  # reductions
+BAG_SUM, BAG_MEAN = 0, 1
+
+
+def op(name, *args):
+    """A variable of an operator; pointers to variables are integers."""
+    function = getattr(library, "far_tape_" + name)
+    function.restype = ctypes.c_void_p
+    return function(tape, *(ctypes.c_void_p(a) if isinstance(a, int) and not isinstance(a, bool) else a for a in args))
+
+
+def number(n):
+    return ctypes.c_int(n)
+
+
+def shape(*dims):
+    return (ctypes.c_uint64 * len(dims))(*dims)
+
+
+def cell(a):
+    return ctypes.byref((ctypes.c_void_p * 4)(*a))
+
+
+def no_gradient(t):
+    """A variable without a gradient; the tensor is kept."""
+    x = tensor(t)
+    KEPT.append(x)
+    return op("input", ctypes.byref(x))
+
+
+def compare(name, theirs, ours, inputs, dtype=torch.float64):
+    """Result and gradients of a weighed sum of it; inputs are shapes, or (shape, low, high)."""
+    library.far_tape_reset(tape)
+    library.far_grads_clear(grads)
+    KEPT.clear()
+    mine, leaves = [], []
+    for spec in inputs:
+        dims, low, high = spec if isinstance(spec[0], tuple) else (spec, -1, 1)
+        leaves.append((low + (high - low) * torch.rand(dims, dtype=torch.float64)).to(dtype).requires_grad_())
+        mine.append(make("var_new", pool, ctypes.byref(tensor(leaves[-1])), True))
+    expected = theirs(*leaves)
+    y = ours(*(leaf.value for leaf in mine))
+    call("tape_status", tape)
+    tolerance = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 3e-2}[dtype]
+    copy = op("scale", y, ctypes.c_double(1))  # dense, if the result is a view
+    same(f"{name} {dtype}", var_value(copy, expected.dtype), expected, tolerance)
+    weights = torch.rand(expected.shape, dtype=torch.float64).to(expected.dtype)
+    (expected * weights).sum().backward()
+    root = ctypes.c_void_p(op("sum", op("mul", y, no_gradient(weights)), None, SIZE(0), False))
+    call("grads_backward", grads, ctypes.byref(root), SIZE(1), None)
+    for i, (leaf, var) in enumerate(zip(leaves, mine)):
+        gradient = Gradient()
+        if not library.far_grads_get(grads, var, ctypes.byref(gradient)):
+            raise RuntimeError(f"{name}: input {i} has no gradient")
+        same(f"{name} {dtype}, gradient {i}", value(gradient.values, dtype), leaf.grad, tolerance)
+        library.far_var_free(var)
+
+
+def operators():
+    f = torch.nn.functional
+    ids, starts = torch.tensor([1, 4, 1, 0, 2]), torch.tensor([0, 2])
+    classes = torch.tensor([0, 2, 1])
+    axis = (ctypes.c_int * 1)(1)
+    cases = []
+    for name in ("add", "sub", "mul", "div", "min", "max"):
+        theirs = {"min": torch.minimum, "max": torch.maximum}.get(name, getattr(torch, name))
+        for a, b in (((3, 4), (4,)), ((2, 3, 1), (3, 4)), ((), (2, 2))):
+            cases.append((name, theirs, lambda x, y, name=name: op(name, x, y), [(a, -1, 1), (b, 0.5, 2)]))
+    for name, low in (("neg", -1), ("relu", -1), ("sigmoid", -3), ("tanh", -2), ("exp", -2), ("log", 0.5), ("sqrt", 0.5)):
+        cases.append((name, getattr(torch, name), lambda x, name=name: op(name, x), [((5, 7), low, 3)]))
+    for name in ("sum", "mean"):
+        theirs = getattr(torch, name)
+        cases.append((name, theirs, lambda x, name=name: op(name, x, None, SIZE(0), False), [(3, 4)]))
+        cases.append((name + " of an axis", lambda x, f=theirs: f(x, 1, keepdim=True),
+                      lambda x, name=name: op(name, x, axis, SIZE(1), True), [(3, 4, 2)]))
+    for name in ("min", "max"):
+        cases.append((name + " of an axis", lambda x, name=name: getattr(torch, name)(x, 1)[0],
+                      lambda x, name=name: op(name + "_axis", x, number(1), False, None), [(3, 4, 2)]))
+    for name in ("softmax", "log_softmax"):
+        cases.append((name, lambda x, name=name: getattr(f, name)(x, 1),
+                      lambda x, name=name: op(name, x, number(1)), [(3, 5, 2)]))
+    for reduction, word in ((NONE, "none"), (MEAN, "mean"), (SUM, "sum")):
+        cases += [
+            ("cross_entropy " + word, lambda x, w=word: f.cross_entropy(x, classes, reduction=w),
+             lambda x, r=reduction: op("cross_entropy", x, no_gradient(classes), number(r)), [(3, 4)]),
+            ("bce " + word, lambda x, t, w=word: f.binary_cross_entropy_with_logits(x, t, reduction=w),
+             lambda x, t, r=reduction: op("bce_with_logits", x, t, number(r)), [(5, 3), ((5, 3), 0, 1)]),
+            ("mse " + word, lambda a, b, w=word: f.mse_loss(a, b, reduction=w),
+             lambda a, b, r=reduction: op("mse", a, b, number(r)), [(5, 3), (5, 3)]),
+        ]
+    for mode, word in ((BAG_SUM, "sum"), (BAG_MEAN, "mean")):
+        cases.append(("embedding_bag " + word, lambda w, m=word: f.embedding_bag(ids, w, starts, mode=m),
+                      lambda w, m=mode: op("embedding_bag", w, no_gradient(ids), no_gradient(starts), number(m), False),
+                      [(6, 3)]))
+    lstm, gru = torch._VF.lstm_cell, torch._VF.gru_cell
+    cases += [
+        ("scale", lambda x: x * -2.5, lambda x: op("scale", x, ctypes.c_double(-2.5)), [(5, 7)]),
+        ("matmul", torch.matmul, lambda a, b: op("matmul", a, b), [(2, 3, 4), (4, 5)]),
+        ("linear", f.linear, lambda x, w, b: op("linear", x, w, b), [(2, 3, 4), (5, 4), (5,)]),
+        ("conv2d", f.conv2d, lambda x, w, b: op("conv2d", x, w, b, None), [(2, 2, 5, 4), (3, 2, 3, 2), (3,)]),
+        ("embedding", lambda w: f.embedding(ids, w), lambda w: op("embedding", w, no_gradient(ids), False), [(6, 3)]),
+        ("reshape", lambda x: x.reshape(6, 2), lambda x: op("reshape", x, ctypes.c_uint(2), shape(6, 2)), [(3, 4)]),
+        ("transpose", lambda x: x.transpose(0, 2), lambda x: op("transpose", x, number(0), number(2)), [(2, 3, 4)]),
+        ("slice", lambda x: x[:, 1:6:2], lambda x: op("slice", x, number(1), *map(ctypes.c_uint64, (1, 6, 2))), [(3, 7)]),
+        ("expand", lambda x: x.expand(2, 3, 4), lambda x: op("expand", x, ctypes.c_uint(3), shape(2, 3, 4)), [(3, 1)]),
+        ("cat", lambda a, b: torch.cat((a, b), 1),
+         lambda a, b: op("cat", (ctypes.c_void_p * 2)(a, b), SIZE(2), number(1)), [(3, 2), (3, 4)]),
+        ("lstm_cell", lambda x, h, c, *p: lstm(x, (h, c), *p)[0],
+         lambda x, h, c, *p: op("lstm_cell", x, h, c, cell(p), None), [(2, 3), (2, 4), (2, 4), (16, 3), (16, 4), (16,), (16,)]),
+        ("gru_cell", gru, lambda x, h, *p: op("gru_cell", x, h, cell(p)),
+         [(2, 3), (2, 4), (12, 3), (12, 4), (12,), (12,)]),
+    ]
+    for name, theirs, ours, inputs in cases:
+        for dtype in (torch.float64, torch.float32):
+            compare(name, theirs, ours, inputs, dtype)
+    for name, theirs, ours, inputs in cases:
+        if name in ("add", "mul", "sigmoid", "tanh", "softmax", "matmul", "linear", "sum", "cat"):
+            compare(name, theirs, ours, inputs, torch.bfloat16)
+    compare("cast", lambda x: x.float(), lambda x: op("cast", x, number(DTYPES[torch.float32])), [(3, 4)])
 
 
 # ---- optimizers ----
@@ -223,6 +348,7 @@ def modules():
                    make("module_sequential", pool, parts, ctypes.c_size_t(3)), torch.rand(4, 5).double())
 
 
+operators()
 optimizers()
 modules()
 library.far_tape_free(tape)
