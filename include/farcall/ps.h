@@ -297,9 +297,11 @@ struct far_ps_saved {
  * schemas, keys, rows and optimizer state bit for bit, and ages of tables with TTL; not the counts of admission, LRU
  * and LFU, the clocks, and the numbers of changes.
  *
- * Data goes to new files, with a CRC32C each; when all are on disk a new manifest takes the place of the old one in one
- * step, and then the old files are removed. After an error or a crash the directory has what was saved before. `opts`
- * and `saved` may be NULL. Errors: INVALID; BUSY: the directory is in use by another save or load; RESOURCE: the disk
+ * The calling thread compresses and writes: the shards only read rows, one request at a time. A file has one partition,
+ * or as many as make a MiB, in frames of at most a MiB with a CRC32C each, compressed by zstd if the library was built
+ * with it. Some files are written at a time, by io_uring where the kernel permits it. When all are on disk a new
+ * manifest takes the place of the old one in one step, and then the old files are removed. After an error or a crash
+ * the directory has what was saved before. `opts` and `saved` may be NULL. Errors: INVALID; BUSY: the directory is in use by another save or load; RESOURCE: the disk
  * is full, or no memory; SYSTEM: another error of the disk, with its number in err.code; GONE: the view has changed, or
  * a table was dropped; TIMEOUT, PEER_LOST, SHUTDOWN.
  */
@@ -312,7 +314,8 @@ enum far_status far_ps_save(struct far_ps *ps, const char *directory, const stru
  * client change these tables meanwhile. `opts` and `loaded` may be NULL.
  *
  * Errors, with no row loaded: INVALID: a file is missing a part, damaged or malformed, by its name; a table exists with
- * another schema or with rows; UNSUPPORTED: another version of the files; BUSY: a save to this directory; SYSTEM: no
+ * another schema or with rows; UNSUPPORTED: another version of the files, or they are compressed and this library was
+ * built without zstd; BUSY: a save to this directory; SYSTEM: no
  * such file or directory. Errors that may leave a part of the rows: GONE: the view has changed; RESOURCE, TIMEOUT,
  * PEER_LOST, SHUTDOWN. Drop the tables then, and load again.
  */
