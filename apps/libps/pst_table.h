@@ -105,6 +105,10 @@ const struct pst_schema *pst_table_schema(const struct pst_table *table);
 
 void pst_table_stats(const struct pst_table *table, struct pst_stats *stats);
 
+uint64_t pst_table_rows(const struct pst_table *table);
+/** Bounds the table by `room` rows more than it has, beside the schema's rows_max. UINT64_MAX: by that alone. */
+void pst_table_bound(struct pst_table *table, uint64_t room);
+
 /** Keys in a partition, in [0, PST_PARTITIONS). Not for dense tables: 0. */
 uint32_t pst_table_partition_keys(const struct pst_table *table, unsigned partition);
 

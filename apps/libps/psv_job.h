@@ -21,7 +21,7 @@ struct psv_job {
 	const char *name;
 	const struct psv_schema *schema;
 	const char *rows; /* of RESTORE; state and ages follow */
-	uint64_t now_ms;
+	uint64_t now_ns, now_ms;
 	bool stale; /* the answer is the view */
 	char *made; /* of LIST and SCAN: the reply without its head */
 	size_t made_len;

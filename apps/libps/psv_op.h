@@ -28,6 +28,8 @@ size_t psv_op_request_bytes(const struct psv_op *op, const struct psv_chunk *c);
 size_t psv_op_reply_bytes(const struct psv_op *op, const struct psv_chunk *c);
 /** Takes the answer to chunk c over. The keys of an answer with a newer view stay open. */
 void psv_take(struct psv_op *op, uint32_t c);
+/** Adds the statistics of a shard. */
+void psv_stats_add(struct far_ps_stats *to, const struct psv_stats *s);
 /** The status of a key by what a server sent. */
 uint8_t psv_key_status(const struct psv_op *op, uint8_t status);
 /** Copies the rows of this round to all their positions. */

@@ -48,7 +48,12 @@ static void put_stats(const struct psv_table *t, void *to)
 				.keys_pulled = t->keys_pulled,
 				.keys_pushed = t->keys_pushed,
 				.duplicates = t->duplicates,
-				.clock = t->clock};
+				.clock = t->clock,
+				.pulls = t->pulls,
+				.pushes = t->pushes,
+				.scans = t->scans,
+				.served = t->served,
+				.served_ns = t->served_ns};
 	memcpy(to, &out, sizeof out);
 }
 

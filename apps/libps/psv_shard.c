@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Serves requests: checks, changes, replies. The thread that polls the shard. */
 #include "psv_job.h"
+#include "psv_tenant.h"
 
 #include "ps_mutant.h"
 #include "pst_fail.h"
@@ -12,6 +13,7 @@
 #define TOKENS_IDLE_S 600u
 #define EVICT_KEYS    64u /* that a change looks at for expired rows */
 #define ERASE_KEYS    1024u
+#define MEASURE_EVERY 64u
 
 void psv_shard_init(struct psv_shard *s, struct far_ps_server *server, struct far_to self)
 {
@@ -89,6 +91,9 @@ static enum far_status add_table(struct psv_shard *s, const struct psv_job *j, s
 	unsigned n = atomic_load_explicit(&s->tables_n, memory_order_relaxed);
 	if (n == FAR_PS_TABLES_MAX)
 		return pst_fail(err, FAR_RESOURCE, 0, "the service has %d tables already", FAR_PS_TABLES_MAX);
+	status = psv_tenants_check(s, j->name, err);
+	if (status)
+		return status;
 	struct pst_schema of_shard = psv_schema_table(&schema, s->view->slots);
 	struct psv_table *t = calloc(1, sizeof *t);
 	if (!t)
@@ -243,6 +248,7 @@ static enum far_status change(struct psv_shard *s, const struct psv_job *j, stru
 		return status;
 	if (!PS_MUTANT(TOKEN_FORGOTTEN))
 		pst_tokens_done(&s->tokens, j->q->client, j->q->token, j->now_ms / 1000);
+	j->t->pushes++;
 	pst_evict(j->t->rows, j->now_ms, EVICT_KEYS);
 	return FAR_OK;
 }
@@ -252,6 +258,8 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 {
 	if (j->stale)
 		return FAR_OK;
+	if (s->server->tenants_n && psv_has_keys(j->q->kind))
+		psv_tenants_bound(s, j->t);
 	switch (j->q->kind) {
 	case PSV_CREATE:
 		return make_table(s, j, err);
@@ -261,6 +269,7 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		return look(s, j, PST_MISS_FALLBACK, err);
 	case PSV_PULL:
 	case PSV_BAGS:
+		j->t->pulls++;
 		j->t->keys_pulled += j->q->n;
 		psv_hot_use(&j->t->hot, j->keys, j->q->n);
 		return j->q->miss == PST_MISS_MAKE ? look(s, j, PST_MISS_MAKE, err) : FAR_OK;
@@ -284,10 +293,20 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 	}
 }
 
+/* Adds the time of one request in MEASURE_EVERY. */
+static void measure(const struct psv_job *j)
+{
+	if (j->stale || !psv_has_keys(j->q->kind) || ++j->t->requests % MEASURE_EVERY)
+		return;
+	j->t->served++;
+	j->t->served_ns += psv_now_ns() - j->now_ns;
+}
+
 /* Serves a request and answers it. True: it advanced a clock or dropped a table, so that others may go on. */
 bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct psv_reply_to *a)
 {
-	struct psv_job j = {.q = data, .from = a->from, .now_ms = psv_now_ns() / 1000000};
+	uint64_t now = psv_now_ns();
+	struct psv_job j = {.q = data, .from = a->from, .now_ns = now, .now_ms = now / 1000000};
 	struct far_err err;
 	void *reply;
 	enum far_status status = psv_check(s, &j, len, &err);
@@ -312,6 +331,7 @@ bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct p
 		far_deferred_fail(a->reply, FAR_RESOURCE, 0, "no memory for a reply of %zu bytes", bytes);
 	}
 	free(j.made);
+	measure(&j);
 	return !j.stale && (j.q->kind == PSV_CLOCK || j.q->kind == PSV_DROP);
 }
 

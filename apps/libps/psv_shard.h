@@ -14,6 +14,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct psv_tenant;
+
 #define PSV_WAKE_EVERY_NS    (100 * FAR_MS)     /* while requests wait */
 #define PSV_WAITERS_MAX      4096u              /* requests that wait at a shard */
 #define PSV_WAITER_BYTES_MAX ((size_t)64 << 20) /* of these */
@@ -36,6 +38,8 @@ struct psv_table {
 	struct psv_clock *clocks; /* [schema.workers] */
 	uint64_t clock;           /* the least of those that are not excused */
 	uint64_t keys_pulled, keys_pushed, duplicates;
+	uint64_t pulls, pushes, scans;        /* requests; partitions */
+	uint64_t requests, served, served_ns; /* with keys; those of them that were measured, and their time */
 	struct psv_hot hot;
 };
 
@@ -75,9 +79,11 @@ struct far_ps_server {
 	struct psv_shard *shard;         /* [shards] */
 	_Atomic(struct psv_view *) view; /* the newest, with the older ones behind it */
 	pthread_mutex_t lock;            /* of writers of `view` */
-	_Atomic unsigned waiting;        /* requests that wait, at all shards */
-	_Atomic bool stopping;           /* requests are refused */
-	_Atomic bool ahead_stop;         /* the thread ends */
+	struct psv_tenant *tenants;      /* [tenants_n]; psv_tenant.h */
+	size_t tenants_n;
+	_Atomic unsigned waiting; /* requests that wait, at all shards */
+	_Atomic bool stopping;    /* requests are refused */
+	_Atomic bool ahead_stop;  /* the thread ends */
 	bool ahead_runs;
 	pthread_t ahead; /* prepares memory */
 };

@@ -38,7 +38,7 @@ static void note_error(struct psv_op *op, enum far_status status, const struct f
 		 text);
 }
 
-static void add_stats(struct far_ps_stats *to, const struct psv_stats *s)
+void psv_stats_add(struct far_ps_stats *to, const struct psv_stats *s)
 {
 	to->rows += s->rows;
 	to->bytes += s->bytes;
@@ -54,6 +54,11 @@ static void add_stats(struct far_ps_stats *to, const struct psv_stats *s)
 	to->keys_pulled += s->keys_pulled;
 	to->keys_pushed += s->keys_pushed;
 	to->duplicates += s->duplicates;
+	to->pulls += s->pulls;
+	to->pushes += s->pushes;
+	to->scans += s->scans;
+	to->served += s->served;
+	to->served_ns += s->served_ns;
 	to->clock = s->clock < to->clock ? s->clock : to->clock;
 }
 
@@ -63,7 +68,7 @@ static void take_shard(struct psv_op *op, const struct far_target_result *r, con
 	if (op->kind == PSV_STATS) {
 		struct psv_stats stats;
 		memcpy(&stats, body, sizeof stats);
-		add_stats(op->stats, &stats);
+		psv_stats_add(op->stats, &stats);
 	} else if (op->kind == PSV_CREATE || op->kind == PSV_OPEN) {
 		struct psv_schema schema;
 		struct far_err err;

@@ -98,6 +98,7 @@ struct psv_stats {
 	uint64_t rows, bytes, row_bytes, state_bytes, index_bytes;
 	uint64_t made, erased, evicted, expired, refused, waited;
 	uint64_t keys_pulled, keys_pushed, duplicates, clock;
+	uint64_t pulls, pushes, scans, served, served_ns;
 };
 
 static_assert(sizeof(struct psv_request) == 72 && sizeof(struct psv_reply) == 16 && sizeof(struct psv_schema) == 104,

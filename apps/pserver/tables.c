@@ -97,7 +97,11 @@ static enum far_status show_stats(struct tables *o, struct far_err *err)
 		     {"keys_pulled", s.keys_pulled},
 		     {"keys_pushed", s.keys_pushed},
 		     {"duplicates", s.duplicates},
-		     {"clock", s.clock}};
+		     {"clock", s.clock},
+		     {"pulls", s.pulls},
+		     {"pushes", s.pushes},
+		     {"scans", s.scans},
+		     {"served_ns", s.served ? s.served_ns / s.served : 0}};
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
 		printf("%-12s %" PRIu64 "\n", lines[i].name, lines[i].value);
 	return FAR_OK;

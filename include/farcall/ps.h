@@ -65,6 +65,7 @@ extern "C" {
 #define FAR_PS_SHARDS_MAX   256               /* shards of a service, of all its servers together */
 #define FAR_PS_TABLES_MAX   64                /* tables of a service */
 #define FAR_PS_WORKERS_MAX  4096              /* workers with a clock in a table; members of a barrier */
+#define FAR_PS_TENANTS_MAX  64                /* of a service */
 #define FAR_PS_BARRIERS_MAX 64                /* barriers of a service that clients wait at */
 #define FAR_PS_KEYS_MAX     ((size_t)1 << 26) /* keys of an operation */
 #define FAR_PS_CHUNK_BYTES                                                                                             \
@@ -164,20 +165,36 @@ const char *far_ps_status_name(enum far_ps_status status);
 
 /* ---- Servers: any thread but handlers and callbacks; these take locks for a moment ---- */
 
+/**
+ * Bounds of the tables whose names begin with a prefix. `rows_max` and `bytes_max` are of all these tables together,
+ * and divided equally over the shards of the service, rounded up. A table at a bound behaves as one with rows_max: it
+ * refuses new keys, or evicts its own rows. A table counts for each tenant whose prefix its name has.
+ */
+struct far_ps_tenant {
+	const char *prefix;   /* "": all tables */
+	uint64_t rows_max;    /* 0: no bound */
+	uint64_t bytes_max;   /* of keys, rows and optimizer state; 0: no bound */
+	unsigned tables_max;  /* more are RESOURCE; 0: no bound */
+	uint64_t reserved[2]; /* 0 */
+};
+
 /** Options of a server. A zeroed field has its default. */
 struct far_ps_serve_opts {
 	const char *const *servers; /* names of the workers that serve, in the same order at each; default: this one */
 	size_t servers_n;
-	uint64_t epoch;       /* of the view; 0: 1 */
-	uint16_t message;     /* id of the message handler, the same at all servers and clients; 0: FAR_PS_MESSAGE */
-	uint64_t reserved[4]; /* 0 */
+	uint64_t epoch;   /* of the view; 0: 1 */
+	uint16_t message; /* id of the message handler, the same at all servers and clients; 0: FAR_PS_MESSAGE */
+	const struct far_ps_tenant *tenants; /* the same at all servers; copied */
+	size_t tenants_n;                    /* at most FAR_PS_TENANTS_MAX */
+	uint64_t reserved[2];                /* 0 */
 };
 
 /**
  * Serves `name` with all shards of this worker, by an inline message handler, and starts a thread that prepares memory.
  * Partitions are divided equally over the shards of all servers, in the order of the list. `*server` is the caller's:
  * far_ps_server_stop() before the agent is shut down, far_ps_server_free() afterwards. Errors: INVALID (a name, a list
- * without this worker or with a name twice, the handler id is in use, more than FAR_PS_SHARDS_MAX shards, `reserved`),
+ * without this worker or with a name twice, the handler id is in use, more than FAR_PS_SHARDS_MAX shards, a tenant,
+ * `reserved`),
  * UNKNOWN_WORKER, RESOURCE.
  */
 enum far_status far_ps_serve(struct far_agent *agent, const char *name, const struct far_ps_serve_opts *opts,
@@ -301,9 +318,9 @@ struct far_ps_saved {
  * or as many as make a MiB, in frames of at most a MiB with a CRC32C each, compressed by zstd if the library was built
  * with it. Some files are written at a time, by io_uring where the kernel permits it. When all are on disk a new
  * manifest takes the place of the old one in one step, and then the old files are removed. After an error or a crash
- * the directory has what was saved before. `opts` and `saved` may be NULL. Errors: INVALID; BUSY: the directory is in use by another save or load; RESOURCE: the disk
- * is full, or no memory; SYSTEM: another error of the disk, with its number in err.code; GONE: the view has changed, or
- * a table was dropped; TIMEOUT, PEER_LOST, SHUTDOWN.
+ * the directory has what was saved before. `opts` and `saved` may be NULL. Errors: INVALID; BUSY: the directory is in
+ * use by another save or load; RESOURCE: the disk is full, or no memory; SYSTEM: another error of the disk, with its
+ * number in err.code; GONE: the view has changed, or a table was dropped; TIMEOUT, PEER_LOST, SHUTDOWN.
  */
 enum far_status far_ps_save(struct far_ps *ps, const char *directory, const struct far_ps_save_opts *opts,
 			    struct far_ps_saved *saved, struct far_err *err);
@@ -496,9 +513,12 @@ struct far_ps_stats {
 	uint64_t row_bytes, state_bytes, index_bytes;             /* parts of it */
 	uint64_t made, erased, evicted, expired, refused, waited; /* keys so far */
 	uint64_t keys_pulled, keys_pushed;                        /* distinct keys of requests so far */
-	uint64_t duplicates; /* requests that were applied before, by their number */
-	uint64_t clock;      /* the least clock of a worker on a shard */
-	uint64_t reserved[8];
+	uint64_t duplicates;        /* requests that were applied before, by their number */
+	uint64_t clock;             /* the least clock of a worker on a shard */
+	uint64_t pulls, pushes;     /* requests so far; pushes: all changes that were applied */
+	uint64_t scans;             /* partitions that saves and scans have read */
+	uint64_t served, served_ns; /* one request in 64, and the time of these at their shards */
+	uint64_t reserved[3];
 };
 
 /** Reads the statistics into `*stats`, which belongs to the operation until the future is complete. The future
