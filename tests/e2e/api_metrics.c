@@ -222,6 +222,8 @@ static void application(void)
 	CHECK_STATUS(far_metrics_add(agent, two, 2, jobs, b, &err), FAR_OK, &err);
 	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_TEXT, &text, &err), FAR_OK, &err);
 	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_JSON, &json, &err), FAR_OK, &err);
+	const char *once = strstr(json, "\"app_jobs_total\"");
+	CHECK(once && !strstr(once + 1, "\"app_jobs_total\""));
 	CHECK(strstr(text, "app_jobs_total{queue=\"a\",of=\"a \\\"b\\\"\"} 7\n"
 			   "app_jobs_total{queue=\"b\",of=\"a \\\"b\\\"\"} 7\n"
 			   "app_wait_seconds 0.25\napp_wait_seconds 0.25\n"));
