@@ -155,10 +155,10 @@ enum far_status metrics_added_add(struct metrics_added **list, const struct far_
 
 bool metrics_added_remove(struct metrics_added **list, far_metrics_reader *read, void *user)
 {
-	struct metrics_added *found;
 	pthread_mutex_lock(&lock);
-	while ((found = *list) && (found->read != read || found->user != user))
-		list = &found->next;
+	while (*list && ((*list)->read != read || (*list)->user != user))
+		list = &(*list)->next;
+	struct metrics_added *found = *list;
 	if (found)
 		*list = found->next;
 	pthread_mutex_unlock(&lock);
@@ -210,7 +210,7 @@ static void put_json(struct metrics_out *o, double value, const char *const *lab
 static void put_prometheus(struct metrics_out *o, const struct metrics_report *r, const char *name, double value,
 			   const char *const *labels)
 {
-	metrics_put_labels(o, r, name, NULL, NULL);
+	metrics_put_labels(o, r, name);
 	for (size_t i = 0; labels && labels[i]; i += 2) {
 		metrics_put(o, ",%s=", labels[i]);
 		metrics_put_quoted(o, labels[i + 1]);

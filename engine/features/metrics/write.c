@@ -169,22 +169,26 @@ static void put_other(struct metrics_out *o, unsigned i)
 	put_head(o, others[i].name, others[i].kind, others[i].help);
 }
 
-void metrics_put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name, const char *label,
-			const char *value)
+void metrics_put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name)
 {
 	metrics_put(o, "%s{group=", name);
 	metrics_put_quoted(o, r->group);
 	metrics_put(o, ",worker=");
 	metrics_put_quoted(o, r->worker);
-	if (label) {
-		metrics_put(o, ",%s=", label);
-		metrics_put_quoted(o, value);
-	}
+}
+
+/* The labels that every sample has, and the first that is its own; the closing brace is the caller's. */
+static void put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name, const char *label,
+		       const char *value)
+{
+	metrics_put_labels(o, r, name);
+	metrics_put(o, ",%s=", label);
+	metrics_put_quoted(o, value);
 }
 
 static void put_nic_labels(struct metrics_out *o, const struct metrics_report *r, const char *name, unsigned i)
 {
-	metrics_put_labels(o, r, name, "nic", r->nics[i].driver);
+	put_labels(o, r, name, "nic", r->nics[i].driver);
 	metrics_put(o, ",address=");
 	metrics_put_quoted(o, r->nics[i].address);
 }
@@ -219,7 +223,7 @@ static void prometheus_peers(const struct metrics_report *r, struct metrics_out 
 	for (size_t k = 0; k < N(peer_scalars); k++) {
 		put_head(o, peer_scalars[k].name, peer_scalars[k].kind, peer_scalars[k].help);
 		for (unsigned i = 0; i < r->peers_n; i++) {
-			metrics_put_labels(o, r, peer_scalars[k].name, "peer", r->peers[i].name);
+			put_labels(o, r, peer_scalars[k].name, "peer", r->peers[i].name);
 			metrics_put(o, "} ");
 			put_field(o, &r->peers[i], &peer_scalars[k]);
 			metrics_put(o, "\n");
@@ -228,7 +232,7 @@ static void prometheus_peers(const struct metrics_report *r, struct metrics_out 
 	put_other(o, PEER_ERRORS);
 	for (unsigned i = 0; i < r->peers_n; i++)
 		for (unsigned k = 0; k < FAR_ERROR_CLASSES; k++) {
-			metrics_put_labels(o, r, other_names[PEER_ERRORS], "peer", r->peers[i].name);
+			put_labels(o, r, other_names[PEER_ERRORS], "peer", r->peers[i].name);
 			metrics_put(o, ",class=\"%s\"} %" PRIu64 "\n", error_words[k], r->peers[i].errors[k]);
 		}
 }
@@ -240,7 +244,7 @@ static void prometheus_shards(const struct metrics_report *r, struct metrics_out
 		put_other(o, families[k]);
 		for (unsigned i = 0; i < r->shards_n; i++) {
 			const struct far_counters *c = &r->shards[i].counters;
-			metrics_put_labels(o, r, other_names[families[k]], NULL, NULL);
+			metrics_put_labels(o, r, other_names[families[k]]);
 			metrics_put(o, ",shard=\"%u\"} ", i);
 			put_value(o,
 				  families[k] == SHARD_CALLS      ? c->calls_sent
@@ -261,34 +265,34 @@ static void prometheus_latency(const struct metrics_report *r, struct metrics_ou
 		uint64_t end = UINT64_C(1) << power;
 		while (next < LATENCY_BUCKETS && latency_bucket_end((unsigned)next) <= end)
 			below += r->latency[next++];
-		metrics_put_labels(o, r, "farcall_call_latency_seconds_bucket", NULL, NULL);
+		metrics_put_labels(o, r, "farcall_call_latency_seconds_bucket");
 		metrics_put(o, ",le=\"%.9g\"} %" PRIu64 "\n", (double)end / METRICS_NS, below);
 	}
-	metrics_put_labels(o, r, "farcall_call_latency_seconds_bucket", NULL, NULL);
+	metrics_put_labels(o, r, "farcall_call_latency_seconds_bucket");
 	metrics_put(o, ",le=\"+Inf\"} %" PRIu64 "\n", r->sum.latency_n);
-	metrics_put_labels(o, r, "farcall_call_latency_seconds_sum", NULL, NULL);
+	metrics_put_labels(o, r, "farcall_call_latency_seconds_sum");
 	metrics_put(o, "} ");
 	put_value(o, r->sum.latency_sum_ns, METRICS_NS);
 	metrics_put(o, "\n");
-	metrics_put_labels(o, r, "farcall_call_latency_seconds_count", NULL, NULL);
+	metrics_put_labels(o, r, "farcall_call_latency_seconds_count");
 	metrics_put(o, "} %" PRIu64 "\n", r->sum.latency_n);
 }
 
 static void write_prometheus(const struct metrics_report *r, struct metrics_out *o)
 {
 	put_other(o, INFO);
-	metrics_put_labels(o, r, other_names[INFO], "version", FAR_VERSION);
+	put_labels(o, r, other_names[INFO], "version", FAR_VERSION);
 	metrics_put(o, "} 1\n");
 	for (size_t k = 0; k < N(scalars); k++) {
 		put_head(o, scalars[k].name, scalars[k].kind, scalars[k].help);
-		metrics_put_labels(o, r, scalars[k].name, NULL, NULL);
+		metrics_put_labels(o, r, scalars[k].name);
 		metrics_put(o, "} ");
 		put_field(o, &r->sum, &scalars[k]);
 		metrics_put(o, "\n");
 	}
 	put_other(o, DROPS);
 	for (size_t k = 0; k < N(drops); k++) {
-		metrics_put_labels(o, r, other_names[DROPS], "reason", drops[k].reason);
+		put_labels(o, r, other_names[DROPS], "reason", drops[k].reason);
 		metrics_put(o, "} %" PRIu64 "\n", read_field(&r->sum, drops[k].at, sizeof(uint64_t)));
 	}
 	prometheus_nics(r, o);

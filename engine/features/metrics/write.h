@@ -23,10 +23,9 @@ void metrics_put_quoted(struct metrics_out *o, const char *text);
 
 /** The first two lines of a metric in Prometheus' format. */
 void metrics_put_head(struct metrics_out *o, const char *name, const char *kind, const char *help);
-/** Name and labels that every sample has, and the first that is its own; the closing brace is the caller's. */
+/** Name and labels that every sample has; the closing brace is the caller's. */
 struct metrics_report;
-void metrics_put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name, const char *label,
-			const char *value);
+void metrics_put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name);
 /** True if it is the name of one of Farcall's metrics. */
 bool metrics_name_taken(const char *name);
 
