@@ -18,6 +18,7 @@ static uint8_t status[KEYS];
 
 static const struct far_ps_tenant tenants[] = {
 	{.prefix = "a/", .rows_max = ROWS, .tables_max = 2},
+	{.prefix = "a/q", .rows_max = 1, .tables_max = 1}, /* of no table */
 	/* Adagrad: a key, a row, as much state. */
 	{.prefix = "cache", .bytes_max = (uint64_t)CACHED * (8 + 2 * DIM * sizeof(float))},
 	{.prefix = "", .bytes_max = (uint64_t)1 << 30},
