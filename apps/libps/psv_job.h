@@ -74,9 +74,12 @@ void psv_reply_fail(const struct psv_reply_to *a, const struct far_err *err);
 
 /** True for a request that is to wait: its view is newer than this one, or a clock is behind. */
 bool psv_must_wait(struct psv_shard *s, const struct psv_request *q);
-/** Keeps a copy of a request. True: it may end the wait of others. */
-bool psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len);
+/** Keeps a copy of a request; one that comes to a barrier may end the wait of others there. */
+void psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len);
 /** Answers the requests that need not wait any more, and those whose time is over. */
 void psv_wake(struct psv_shard *s);
+/** Answer a request that has waited, and free it. True: others may go on. */
+bool psv_waiter_serve(struct psv_shard *s, struct psv_waiter *w);
+void psv_waiter_fail(struct psv_shard *s, struct psv_waiter *w, const struct far_err *err);
 
 #endif

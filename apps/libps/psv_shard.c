@@ -18,6 +18,7 @@ void psv_shard_init(struct psv_shard *s, struct far_ps_server *server, struct fa
 	s->server = server;
 	s->self = self;
 	s->slot = -1;
+	s->waiters_end = &s->waiters;
 	pst_tokens_init(&s->tokens, PST_TOKENS_CLIENTS_MAX, TOKENS_IDLE_S, &pst_memory_default);
 }
 
@@ -335,7 +336,9 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 		far_fail(req, FAR_NO_FUNCTION, 0, "this worker serves \"%s\", another service", server->name);
 		return;
 	}
-	bool changed = refresh(s);
+	if (refresh(s))
+		psv_wake(s); /* first: those that wait with the older view do not count at a barrier any more */
+	bool changed = false;
 	if (is_own_wake(s, req, q)) {
 		psv_clocks_look(s);
 		psv_wake(s);
@@ -347,10 +350,9 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 	else if (atomic_load_explicit(&server->stopping, memory_order_acquire))
 		far_fail(req, FAR_SHUTDOWN, 0, "service \"%s\" stops", server->name);
 	else if (psv_must_wait(s, q))
-		changed = psv_park(s, req, data, len) || changed;
+		psv_park(s, req, data, len);
 	else
-		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req, .from = far_req_from(req)}) ||
-			  changed;
+		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req, .from = far_req_from(req)});
 	if (changed)
 		psv_wake(s);
 }

@@ -58,11 +58,10 @@ struct psv_shard {
 	_Atomic unsigned tables_n;
 	_Atomic(struct psv_table *) dropped; /* freed by the thread that prepares memory */
 	struct pst_tokens tokens;
-	struct psv_waiter *waiters; /* in the order of their arrival */
-	unsigned waiters_n;
-	size_t waiters_bytes;
-	struct psv_barrier *barriers; /* at slot 0; the newest first */
-	unsigned barriers_n;
+	struct psv_waiter *waiters, **waiters_end; /* for a clock or a view, in the order of their arrival */
+	unsigned waiters_n;                        /* those at barriers, too */
+	size_t waiters_bytes;                      /* likewise */
+	struct psv_barriers barriers;              /* at slot 0 */
 	uint8_t status[PST_CHUNK_KEYS]; /* of the request that is being served */
 };
 
