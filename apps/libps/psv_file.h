@@ -15,7 +15,7 @@
 
 #define PSV_MANIFEST         "manifest"
 #define PSV_MANIFEST_NEW     "manifest.new"
-#define PSV_FILE_VERSION     1u
+#define PSV_FILE_VERSION     2u
 #define PSV_FILE_BYTES       ((uint64_t)64 << 20) /* of a data file, after which the next one begins */
 #define PSV_MANIFEST_MAX     ((size_t)16 << 20)
 #define PSV_FILE_MAGIC       "FARPSSAV"
@@ -40,7 +40,7 @@ struct psv_saved_file {
 	uint32_t crc, zero;
 };
 
-static_assert(sizeof(struct psv_manifest_head) == 32 && sizeof(struct psv_saved_table) == 184 &&
+static_assert(sizeof(struct psv_manifest_head) == 32 && sizeof(struct psv_saved_table) == 256 &&
 		      sizeof(struct psv_saved_file) == 24,
 	      "layout of files");
 

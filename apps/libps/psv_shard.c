@@ -95,8 +95,10 @@ static enum far_status add_table(struct psv_shard *s, const struct psv_job *j, s
 	if (!t)
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for table \"%s\"", j->name);
 	t->clocks = calloc(schema.workers + 1, sizeof *t->clocks);
-	status = t->clocks ? pst_table_new(&of_shard, NULL, &t->rows, err)
+	status = t->clocks ? psv_rule_bind(s, t, &schema, &of_shard.rule, err)
 			   : pst_fail(err, FAR_RESOURCE, 0, "no memory for table \"%s\"", j->name);
+	if (!status)
+		status = pst_table_new(&of_shard, NULL, &t->rows, err);
 	if (status) {
 		table_free(t);
 		return status;
@@ -205,9 +207,24 @@ static enum far_status check_token(struct psv_shard *s, const struct psv_job *j,
 	}
 }
 
-static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
+static enum far_status push(struct psv_shard *s, const struct psv_job *j, const struct pst_push *how,
+			    struct far_err *err)
+{
+	enum far_status status = psv_rule_hold(s, j->t, err);
+	if (status)
+		return status;
+	j->t->keys_pushed += j->q->n;
+	psv_hot_use(&j->t->hot, j->keys, j->q->n);
+	status = pst_push(j->t->rows, j->keys, j->q->n, how, j->numbers, s->status, err);
+	psv_rule_release(j->t);
+	return status;
+}
+
+static enum far_status apply(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
 	const struct psv_request *q = j->q;
+	if (q->kind == PSV_CALL)
+		return psv_run(s, j, err);
 	struct pst_push how = {
 		.wire = (enum pst_type)q->wire, .scales = j->scales, .rate = q->rate, .now_ms = j->now_ms};
 	switch (q->kind) {
@@ -216,9 +233,7 @@ static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struc
 	case PSV_ERASE:
 		return pst_erase(j->t->rows, j->keys, q->n, s->status, err);
 	default:
-		j->t->keys_pushed += q->n;
-		psv_hot_use(&j->t->hot, j->keys, q->n);
-		return pst_push(j->t->rows, j->keys, q->n, &how, j->numbers, s->status, err);
+		return push(s, j, &how, err);
 	}
 }
 
@@ -229,17 +244,17 @@ static enum far_status look(struct psv_shard *s, const struct psv_job *j, enum p
 	return pst_pull(j->t->rows, j->keys, j->q->n, &how, NULL, NULL, s->status, err);
 }
 
-static enum far_status change(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
+static enum far_status change(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
-	bool seen = false;
+	bool seen = false, calls = j->q->kind == PSV_CALL;
 	enum far_status status = check_token(s, j, &seen, err);
 	if (status)
 		return status;
-	if (seen) {
+	if (seen && !(calls && PS_MUTANT(CALL_TWICE))) {
 		j->t->duplicates++;
-		return look(s, j, PST_MISS_FALLBACK, err);
+		return calls ? psv_run_again(s, j, err) : look(s, j, PST_MISS_FALLBACK, err);
 	}
-	status = PS_MUTANT_ONE_IN(ACK_EARLY, 8) ? look(s, j, PST_MISS_FALLBACK, err) : apply(s, j, err);
+	status = !calls && PS_MUTANT_ONE_IN(ACK_EARLY, 8) ? look(s, j, PST_MISS_FALLBACK, err) : apply(s, j, err);
 	if (status)
 		return status;
 	if (!PS_MUTANT(TOKEN_FORGOTTEN))
@@ -280,6 +295,8 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		return psv_rows_scan(s, j, err);
 	case PSV_RESTORE:
 		return psv_rows_restore(s, j, err);
+	case PSV_CALL_READ:
+		return psv_run(s, j, err);
 	default:
 		return change(s, j, err);
 	}

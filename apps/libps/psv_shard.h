@@ -26,6 +26,14 @@ struct psv_clock {
 	bool excused;         /* that member is lost, and nobody has advanced the clock since */
 };
 
+struct psv_function;
+
+/* The optimizer of a table of the user's rule. */
+struct psv_user_rule {
+	struct psv_function *function; /* NULL: the table has another rule */
+	struct far_ps_rule rule;
+};
+
 struct psv_table {
 	struct psv_table *next_dropped;
 	struct pst_table *rows;
@@ -37,6 +45,8 @@ struct psv_table {
 	uint64_t clock;           /* the least of those that are not excused */
 	uint64_t keys_pulled, keys_pushed, duplicates;
 	struct psv_hot hot;
+	struct psv_user_rule user;
+	struct far_ps_schema of_user; /* the schema as functions see it */
 };
 
 /* A request that is kept until its clock or view has come. */
@@ -62,7 +72,7 @@ struct psv_shard {
 	unsigned waiters_n;                        /* those at barriers, too */
 	size_t waiters_bytes;                      /* likewise */
 	struct psv_barriers barriers;              /* at slot 0 */
-	uint8_t status[PST_CHUNK_KEYS]; /* of the request that is being served */
+	uint8_t status[PST_CHUNK_KEYS];            /* of the request that is being served */
 };
 
 struct far_ps_server {

@@ -3,6 +3,7 @@
 #include "apps/farcall/commands.h"
 #include "service.h"
 #include <errno.h>
+#include <farcall/plugin.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 struct service {
 	struct group g;
-	const char *name, *load;
+	const char *name, *load, *functions;
 	uint64_t servers, shards;
 	struct far_ps_server *server;
 };
@@ -116,7 +117,9 @@ static int serve_tables(struct service *s)
 	if (group_enter(&s->g, (unsigned)s->shards, NULL, 0))
 		return 1;
 	catch_signals();
-	enum far_status status = run(s, &err);
+	enum far_status status = s->functions ? far_plugin_load(s->g.agent, s->functions, &err) : FAR_OK;
+	if (!status)
+		status = run(s, &err);
 	if (status == FAR_CANCELLED)
 		status = FAR_OK;
 	if (status)
@@ -144,6 +147,11 @@ int cmd_pserver(int argc, char **argv)
 		{"load", 0, OPTION_TEXT, &s.load, 0, 0, "DIR",
 		 "rank 0 loads the tables of this directory, for all servers, before it prints that it serves; let "
 		 "clients come then",
+		 NULL},
+		{"functions", 0, OPTION_TEXT, &s.functions, 0, 0, "FILE.so",
+		 "plugin that registers functions for far_ps_call() and optimizers for tables; FAR_PLUGIN_PATH must "
+		 "list it "
+		 "or its directory",
 		 NULL},
 		SERVICE_GROUP_OPTIONS(s.g),
 		{"health", 0, OPTION_TEXT, &s.g.health_file, 0, 0, "FILE",
