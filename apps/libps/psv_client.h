@@ -43,7 +43,7 @@ struct psv_op {
 	enum psv_kind kind;
 	uint64_t table;
 	char table_name[PSV_NAME_BYTES]; /* for errors; "": an operation on no table */
-	unsigned dim, state_floats; /* state of ASSIGN; 0: none */
+	unsigned dim, state_floats;      /* state of ASSIGN; 0: none */
 	enum pst_type wire;
 	enum far_ps_miss miss;
 	float rate;
