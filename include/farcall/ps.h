@@ -73,7 +73,7 @@ extern "C" {
 #define FAR_PS_CHUNK_BYTES                                                                                             \
 	((size_t)64 << 10)    /* of a request; more in pushes of more than 64 MiB with a token or repeated keys */
 #define FAR_PS_MESSAGE   1000 /* default id of the message handler of a service */
-#define FAR_PS_FNS_MAX   64   /* functions of a process; likewise optimizers */
+#define FAR_PS_FNS_MAX   64   /* names of functions of a process, ever; likewise of optimizers */
 #define FAR_PS_WIDTH_MAX 4096 /* numbers that a function returns for a key */
 #define FAR_PS_ARG_MAX   ((size_t)16 << 10) /* bytes of the argument of a function */
 
