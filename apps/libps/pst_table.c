@@ -70,8 +70,6 @@ enum far_status pst_schema_check(const struct pst_schema *s, struct far_err *err
 	if (!dense && s->dense_rows)
 		return pst_fail(err, FAR_INVALID, 0, "dense_rows is %llu in a table that is not dense",
 				(unsigned long long)s->dense_rows);
-	if (!dense && s->rule.kind == PST_RULE_LAMB)
-		return pst_fail(err, FAR_INVALID, 0, "lamb is for dense tables: a row is a layer");
 	enum far_status status = pst_init_check(&s->init, err);
 	return status ? status : pst_rule_check(&s->rule, err);
 }

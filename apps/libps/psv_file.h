@@ -41,7 +41,7 @@ struct psv_saved_file {
 	uint32_t crc, zero;          /* of the frames' heads */
 };
 
-static_assert(sizeof(struct psv_manifest_head) == 32 && sizeof(struct psv_saved_table) == 184 &&
+static_assert(sizeof(struct psv_manifest_head) == 32 && sizeof(struct psv_saved_table) == 256 &&
 		      sizeof(struct psv_saved_file) == 32,
 	      "layout of files");
 

@@ -48,6 +48,19 @@ size_t psv_lanes_bytes(const struct psv_op *op);
 /** Sends the requests of a round, of each shard one after the other. `memory` has psv_lanes_bytes(). */
 void psv_lanes_begin(struct psv_op *op, void *memory);
 
+/* psv_call.c */
+
+/** Begins the results of CALL. */
+void psv_call_init(struct psv_op *op);
+/** Writes the function's name and the argument. */
+void psv_call_fill(const struct psv_op *op, char *to);
+/** Takes the statuses of a chunk over, and its values or their reduction. */
+void psv_take_call(struct psv_op *op, const struct psv_chunk *c, const char *body);
+/** Copies the values of this round to all their positions. */
+void psv_call_scatter(struct psv_op *op);
+/** Sets the errors of all positions. */
+void psv_call_settle(const struct psv_op *op);
+
 /* psv_bags.c */
 
 /** Numbers the bags of all positions, sets their rows to zeros. False: no memory. */

@@ -20,6 +20,7 @@ void psv_shard_init(struct psv_shard *s, struct far_ps_server *server, struct fa
 	s->server = server;
 	s->self = self;
 	s->slot = -1;
+	s->waiters_end = &s->waiters;
 	pst_tokens_init(&s->tokens, PST_TOKENS_CLIENTS_MAX, TOKENS_IDLE_S, &pst_memory_default);
 }
 
@@ -99,8 +100,10 @@ static enum far_status add_table(struct psv_shard *s, const struct psv_job *j, s
 	if (!t)
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for table \"%s\"", j->name);
 	t->clocks = calloc(schema.workers + 1, sizeof *t->clocks);
-	status = t->clocks ? pst_table_new(&of_shard, NULL, &t->rows, err)
+	status = t->clocks ? psv_rule_bind(s, t, &schema, &of_shard.rule, err)
 			   : pst_fail(err, FAR_RESOURCE, 0, "no memory for table \"%s\"", j->name);
+	if (!status)
+		status = pst_table_new(&of_shard, NULL, &t->rows, err);
 	if (status) {
 		table_free(t);
 		return status;
@@ -209,9 +212,24 @@ static enum far_status check_token(struct psv_shard *s, const struct psv_job *j,
 	}
 }
 
-static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
+static enum far_status push(struct psv_shard *s, const struct psv_job *j, const struct pst_push *how,
+			    struct far_err *err)
+{
+	enum far_status status = psv_rule_hold(s, j->t, err);
+	if (status)
+		return status;
+	j->t->keys_pushed += j->q->n;
+	psv_hot_use(&j->t->hot, j->keys, j->q->n);
+	status = pst_push(j->t->rows, j->keys, j->q->n, how, j->numbers, s->status, err);
+	psv_rule_release(j->t);
+	return status;
+}
+
+static enum far_status apply(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
 	const struct psv_request *q = j->q;
+	if (q->kind == PSV_CALL)
+		return psv_run(s, j, err);
 	struct pst_push how = {
 		.wire = (enum pst_type)q->wire, .scales = j->scales, .rate = q->rate, .now_ms = j->now_ms};
 	switch (q->kind) {
@@ -220,9 +238,7 @@ static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struc
 	case PSV_ERASE:
 		return pst_erase(j->t->rows, j->keys, q->n, s->status, err);
 	default:
-		j->t->keys_pushed += q->n;
-		psv_hot_use(&j->t->hot, j->keys, q->n);
-		return pst_push(j->t->rows, j->keys, q->n, &how, j->numbers, s->status, err);
+		return push(s, j, &how, err);
 	}
 }
 
@@ -233,17 +249,17 @@ static enum far_status look(struct psv_shard *s, const struct psv_job *j, enum p
 	return pst_pull(j->t->rows, j->keys, j->q->n, &how, NULL, NULL, s->status, err);
 }
 
-static enum far_status change(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
+static enum far_status change(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
-	bool seen = false;
+	bool seen = false, calls = j->q->kind == PSV_CALL;
 	enum far_status status = check_token(s, j, &seen, err);
 	if (status)
 		return status;
-	if (seen) {
+	if (seen && !(calls && PS_MUTANT(CALL_TWICE))) {
 		j->t->duplicates++;
-		return look(s, j, PST_MISS_FALLBACK, err);
+		return calls ? psv_run_again(s, j, err) : look(s, j, PST_MISS_FALLBACK, err);
 	}
-	status = PS_MUTANT_ONE_IN(ACK_EARLY, 8) ? look(s, j, PST_MISS_FALLBACK, err) : apply(s, j, err);
+	status = !calls && PS_MUTANT_ONE_IN(ACK_EARLY, 8) ? look(s, j, PST_MISS_FALLBACK, err) : apply(s, j, err);
 	if (status)
 		return status;
 	if (!PS_MUTANT(TOKEN_FORGOTTEN))
@@ -288,6 +304,8 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		return psv_rows_scan(s, j, err);
 	case PSV_RESTORE:
 		return psv_rows_restore(s, j, err);
+	case PSV_CALL_READ:
+		return psv_run(s, j, err);
 	default:
 		return change(s, j, err);
 	}
@@ -355,7 +373,9 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 		far_fail(req, FAR_NO_FUNCTION, 0, "this worker serves \"%s\", another service", server->name);
 		return;
 	}
-	bool changed = refresh(s);
+	if (refresh(s))
+		psv_wake(s); /* first: those that wait with the older view do not count at a barrier any more */
+	bool changed = false;
 	if (is_own_wake(s, req, q)) {
 		psv_clocks_look(s);
 		psv_wake(s);
@@ -367,10 +387,9 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 	else if (atomic_load_explicit(&server->stopping, memory_order_acquire))
 		far_fail(req, FAR_SHUTDOWN, 0, "service \"%s\" stops", server->name);
 	else if (psv_must_wait(s, q))
-		changed = psv_park(s, req, data, len) || changed;
+		psv_park(s, req, data, len);
 	else
-		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req, .from = far_req_from(req)}) ||
-			  changed;
+		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req, .from = far_req_from(req)});
 	if (changed)
 		psv_wake(s);
 }

@@ -28,6 +28,14 @@ struct psv_clock {
 	bool excused;         /* that member is lost, and nobody has advanced the clock since */
 };
 
+struct psv_function;
+
+/* The optimizer of a table of the user's rule. */
+struct psv_user_rule {
+	struct psv_function *function; /* NULL: the table has another rule */
+	struct far_ps_rule rule;
+};
+
 struct psv_table {
 	struct psv_table *next_dropped;
 	struct pst_table *rows;
@@ -41,6 +49,8 @@ struct psv_table {
 	uint64_t pulls, pushes, scans;        /* requests; partitions */
 	uint64_t requests, served, served_ns; /* with keys; those of them that were measured, and their time */
 	struct psv_hot hot;
+	struct psv_user_rule user;
+	struct far_ps_schema of_user; /* the schema as functions see it */
 };
 
 /* A request that is kept until its clock or view has come. */
@@ -62,12 +72,11 @@ struct psv_shard {
 	_Atomic unsigned tables_n;
 	_Atomic(struct psv_table *) dropped; /* freed by the thread that prepares memory */
 	struct pst_tokens tokens;
-	struct psv_waiter *waiters; /* in the order of their arrival */
-	unsigned waiters_n;
-	size_t waiters_bytes;
-	struct psv_barrier *barriers; /* at slot 0; the newest first */
-	unsigned barriers_n;
-	uint8_t status[PST_CHUNK_KEYS]; /* of the request that is being served */
+	struct psv_waiter *waiters, **waiters_end; /* for a clock or a view, in the order of their arrival */
+	unsigned waiters_n;                        /* those at barriers, too */
+	size_t waiters_bytes;                      /* likewise */
+	struct psv_barriers barriers;              /* at slot 0 */
+	uint8_t status[PST_CHUNK_KEYS];            /* of the request that is being served */
 };
 
 struct far_ps_server {

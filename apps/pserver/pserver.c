@@ -4,6 +4,7 @@
 #include "service.h"
 #include "tenants.h"
 #include <errno.h>
+#include <farcall/plugin.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 struct service {
 	struct group g;
-	const char *name, *load;
+	const char *name, *load, *functions;
 	const char *tenants_text;
 	uint64_t servers, shards, memory;
 	struct tenants tenants;
@@ -120,7 +121,9 @@ static int serve_tables(struct service *s)
 	if (group_enter(&s->g, (unsigned)s->shards, NULL, 0))
 		return 1;
 	catch_signals();
-	enum far_status status = run(s, &err);
+	enum far_status status = s->functions ? far_plugin_load(s->g.agent, s->functions, &err) : FAR_OK;
+	if (!status)
+		status = run(s, &err);
 	if (status == FAR_CANCELLED)
 		status = FAR_OK;
 	if (status)
@@ -156,6 +159,11 @@ int cmd_pserver(int argc, char **argv)
 		 "bounds of the tables whose names begin with a prefix: PREFIX:rows=N:bytes=SIZE:tables=N, of these "
 		 "one "
 		 "or more, with commas between the prefixes",
+		 NULL},
+		{"functions", 0, OPTION_TEXT, &s.functions, 0, 0, "FILE.so",
+		 "plugin that registers functions for far_ps_call() and optimizers for tables; FAR_PLUGIN_PATH must "
+		 "list it "
+		 "or its directory",
 		 NULL},
 		SERVICE_GROUP_OPTIONS(s.g),
 		{"health", 0, OPTION_TEXT, &s.g.health_file, 0, 0, "FILE",

@@ -3,7 +3,7 @@
 # `farcall pserver` serves until it is stopped, while clients come, leave and are killed; `farcall tables` looks at the
 # tables, saves, drops and loads them; a service of another size begins with what was saved. `farcall train --service`
 # trains in its tables.
-# usage: pserver.sh FARCALL PS_CLIENT
+# usage: pserver.sh FARCALL PS_CLIENT PLUGIN
 set -u
 farcall=$1
 export farcall
@@ -107,6 +107,17 @@ bounded env -u RANK WORLD_SIZE=dynamic "$farcall" pserver
 [ $rc -eq 2 ] && says 'needs its number'
 ok "dynamic: a server without a number is refused" $?
 
+# ---- functions of a plugin ----
+
+mkdir "$dir/plugins" && chmod 755 "$dir/plugins" && install -m 644 "$3" "$dir/plugins/fn.so"
+# shellcheck disable=SC2016
+FAR_PLUGIN_PATH=$dir/plugins group "2 --functions $dir/plugins/fn.so" '"$client" call && "$farcall" tables ls'
+[ $rc -eq 0 ] && has out '^halves  *2  *f32  *halve  *100 '
+ok "pserver --functions: a function and an optimizer of a plugin" $?
+bounded "$farcall" run -n 1 -- "$farcall" pserver --functions "$dir/plugins/fn.so"
+[ $rc -eq 1 ] && says 'FAR_PLUGIN_PATH'
+ok "pserver --functions: a plugin that is not permitted is refused" $?
+
 cut -b 1-50 "$dir/saved/manifest" >"$dir/torn"
 mv "$dir/torn" "$dir/saved/manifest"
 bounded "$farcall" run -n 1 -- "$farcall" pserver --load "$dir/saved"
@@ -153,6 +164,16 @@ clients=2 group 2 '
 [ $rc -eq 0 ] && json 'j["bayes_auc"] - 0.1 < j["test_auc"] and j["settings"]["workers"] == 2' && [ -e "$dir/both" ] &&
 	[ ! -s "$dir/second" ]
 ok "train --service: two workers; the first one reports" $?
+# shellcheck disable=SC2016
+clients=3 group 2 '
+	for RANK in 3 4; do
+		eval "$learns" --mode bsp --rows 3000 --test-rows 2000 --epochs 2 --json >"$dir/second" & others="$others $!"
+	done
+	RANK=2
+	eval "$learns" --mode bsp --rows 3000 --test-rows 2000 --epochs 2 --json && wait $others && touch "$dir/three"'
+[ $rc -eq 0 ] && json 'j["bayes_auc"] - 0.1 < j["test_auc"] and j["settings"]["workers"] == 3 and j["mode"] == "bsp"' &&
+	[ -e "$dir/three" ]
+ok "train --service --mode bsp: three workers in step" $?
 # shellcheck disable=SC2016
 group 2 'eval "$learns" --rows 100 --test-rows 10 --epochs 1 --json >/dev/null &&
 	eval "$learns" --rows 100 --test-rows 10 --epochs 1 --optimizer adagrad'

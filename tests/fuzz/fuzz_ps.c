@@ -108,6 +108,36 @@ struct far_to far_req_from(const struct far_req *req)
 	return (struct far_to){1, 0};
 }
 
+void far_worker_self_sized(struct far_agent *agent, struct far_worker_info *out, size_t bytes)
+{
+	(void)agent;
+	memset(out, 0, bytes);
+}
+
+/* Functions that a request may call. */
+static enum far_status run(const struct far_ps_fn_args *args, void *user)
+{
+	(void)user;
+	must(args->arg_len <= FAR_PS_ARG_MAX && (args->arg_len == 0 || args->arg));
+	for (unsigned d = 0; d < args->schema->dim; d++)
+		args->row[d] += 1;
+	for (unsigned i = 0; i < args->state_floats; i++)
+		args->state[i] += 1;
+	args->values[0] = args->values[1] = (double)args->row[0];
+	return args->key % 3 ? FAR_OK : FAR_DENIED;
+}
+
+static void register_functions(void)
+{
+	static bool done;
+	if (!done) {
+		must(far_ps_fn_register(&(struct far_ps_fn){.name = "f", .run = run, .width = 2}, NULL) == FAR_OK);
+		must(far_ps_fn_register(&(struct far_ps_fn){.name = "r", .run = run, .width = 2, .reads = true},
+					NULL) == FAR_OK);
+	}
+	done = true;
+}
+
 /* Of servers that are made by name: not called. */
 enum far_status far_worker_by_name_sized(struct far_agent *agent, const char *name, struct far_worker_info *out,
 					 size_t bytes, struct far_err *err)
@@ -147,7 +177,8 @@ static void read_manifest(const char *bytes, size_t size)
 		must(psv_name_ok(m.table[i].name) && psv_schema_decode(&m.table[i].schema, &schema, &err) == FAR_OK);
 		files += m.table[i].files;
 	}
-	must(files == m.files_n && size == 32 + 184 * (size_t)m.tables_n + 32 * files + 8);
+	must(files == m.files_n &&
+	     size == sizeof(struct psv_manifest_head) + sizeof *m.table * m.tables_n + sizeof *m.file * files + 8);
 	free(m.file);
 }
 
@@ -306,6 +337,7 @@ static void fuzz_requests(const uint8_t *data, size_t size)
 	memset(&shard, 0, sizeof shard);
 	atomic_init(&server.view, own_view());
 	psv_shard_init(&shard, &server, (struct far_to){0, 0});
+	register_functions();
 	make_table(&server);
 	must(atomic_load(&shard.tables_n) == 1);
 	while (size > 0) {
