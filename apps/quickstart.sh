@@ -5,8 +5,8 @@
 set -eu
 
 packages="meson ninja-build gcc pkg-config libc6-dev libsodium-dev"
-# Of the drivers for DPDK and RDMA devices, of jemalloc, of the store etcd://, and of static probes.
-drivers="libdpdk-dev libibverbs-dev librdmacm-dev libjemalloc-dev libcurl4-openssl-dev libjansson-dev systemtap-sdt-dev"
+# Of the drivers for DPDK and RDMA devices, of jemalloc, of the store etcd://, of compressed saves, and of static probes.
+drivers="libdpdk-dev libibverbs-dev librdmacm-dev libjemalloc-dev libcurl4-openssl-dev libjansson-dev libzstd-dev systemtap-sdt-dev"
 
 usage() {
 	cat <<'END'
@@ -77,6 +77,7 @@ present() {
 	libsodium-dev | libibverbs-dev | librdmacm-dev | libdpdk-dev) pkg-config --exists "${1%-dev}" 2>/dev/null ;;
 	libcurl4-openssl-dev) pkg-config --exists libcurl 2>/dev/null ;;
 	libjansson-dev) pkg-config --exists jansson 2>/dev/null ;;
+	libzstd-dev) pkg-config --exists libzstd 2>/dev/null ;;
 	systemtap-sdt-dev) echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 ;;
 	libjemalloc-dev) [ -e /usr/include/jemalloc/jemalloc.h ] ;;
 	ninja-build) command -v ninja >/dev/null 2>&1 ;;
@@ -118,7 +119,7 @@ run_logged() {
 if [ ! -f "$build/build.ninja" ]; then
 	say "configuring $build"
 	off=
-	[ -z "$minimal" ] || off="-Ddpdk=disabled -Dverbs=disabled -Djemalloc=disabled -Detcd=disabled"
+	[ -z "$minimal" ] || off="-Ddpdk=disabled -Dverbs=disabled -Djemalloc=disabled -Detcd=disabled -Dzstd=disabled"
 	# shellcheck disable=SC2086 # words of a command line
 	run_logged meson setup --buildtype=release -Dtests=false $off "$build" "$root"
 elif [ -n "$need" ]; then

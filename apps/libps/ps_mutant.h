@@ -17,6 +17,10 @@
 	X(DEAD_WAITED, "dead-waited", "the clock of a lost worker is not excused")                                     \
 	X(EXCUSE_KEPT, "excuse-kept", "a worker that has come back stays excused")                                     \
 	X(REPEAT_NUMBERED, "repeat-numbered", "a change that is repeated gets new numbers")                            \
+	X(READ_KEPT, "read-kept", "a function that reads changes its rows")                                            \
+	X(FAILED_KEPT, "failed-kept", "a function that fails changes its row")                                         \
+	X(CALL_TWICE, "call-twice", "a function runs again when its call is repeated")                                 \
+	X(BARRIER_EARLY, "barrier-early", "a barrier does not wait for its last member")                               \
 	X(DEADLINE_LATE, "deadline-late", "the requests of an operation have ten times its time")
 
 enum ps_mutant {

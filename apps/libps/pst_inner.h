@@ -37,8 +37,9 @@ struct pst_table {
 
 	/* Of one call, [PST_CHUNK_KEYS] each. */
 	uint32_t *ids;
-	uint32_t *missed; /* positions of keys without a row */
-	uint32_t *made;   /* positions of keys whose rows this call made */
+	uint32_t *missed; /* positions of keys without a row; of pst_call: whose function failed at a new row */
+	uint32_t failed_n;
+	uint32_t *made; /* positions of keys whose rows this call made */
 	uint8_t *status;
 	struct pst_admit_undo *undo; /* with admission */
 	float *scratch;              /* [4 * (dim rounded up to 16)] */
@@ -92,6 +93,10 @@ void pst_trim(struct pst_table *t, uint32_t tick);
 int pst_make(struct pst_table *t, struct pst_change *c, const uint64_t *keys, uint32_t i, bool counts, uint32_t tick,
 	     uint32_t *id);
 void pst_undo(struct pst_table *t, const struct pst_change *c, const uint64_t *keys);
+
+/** Fills table->ids and table->status; makes rows. -ENOMEM: nothing was changed. `counts`: for admission. A row that
+ * expired is removed: for callers it was gone before. */
+int pst_resolve(struct pst_table *t, const uint64_t *keys, uint32_t n, bool counts, uint32_t tick);
 
 /** Checks the number of keys, the table's kind, and that dense keys are in range. */
 enum far_status pst_keys_check(const struct pst_table *t, const uint64_t *keys, uint32_t n, struct far_err *err);

@@ -20,7 +20,7 @@
  * each row: p = beta1 * p + (1 - beta1); t counts the pushes to this row FTRL             n' = n + g * g; z += g -
  * (sqrt(n') - sqrt(n)) / rate * w; n = n'; w = |z| <= l1 ? 0 : (sign(z) * l1 - z) / ((beta1 + sqrt(n)) / rate + l2)
  *   LAMB             m, v, p, q as Adam; u = m / p / (sqrt(v / q) + epsilon) + decay * w;
- *                    w -= rate * |w| / |u| * u (the ratio is 1 if either is 0); dense tables only: a row is a layer
+ *                    w -= rate * |w| / |u| * u (the ratio is 1 if either is 0); a row is a layer
  *   user             the caller's function
  *
  * Sums over a row (|g|, |w|, |u|, row-wise Adagrad) add element i to lane i mod 16 and then lanes 8 apart, 4, 2, 1.

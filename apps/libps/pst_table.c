@@ -70,8 +70,6 @@ enum far_status pst_schema_check(const struct pst_schema *s, struct far_err *err
 	if (!dense && s->dense_rows)
 		return pst_fail(err, FAR_INVALID, 0, "dense_rows is %llu in a table that is not dense",
 				(unsigned long long)s->dense_rows);
-	if (!dense && s->rule.kind == PST_RULE_LAMB)
-		return pst_fail(err, FAR_INVALID, 0, "lamb is for dense tables: a row is a layer");
 	enum far_status status = pst_init_check(&s->init, err);
 	return status ? status : pst_rule_check(&s->rule, err);
 }
@@ -132,7 +130,7 @@ enum far_status pst_table_new(const struct pst_schema *schema, const struct pst_
 	t->memory = memory;
 	t->kernels = pst_kernels_best();
 	t->rows_free = PST_NO_ROW;
-	t->rows_max = schema->rows_max ? schema->rows_max : PST_ROWS_MAX;
+	pst_table_bound(t, UINT64_MAX);
 	t->random = schema->init.seed;
 	t->has_touched = schema->full != PST_FULL_REFUSE;
 	t->ttl_ticks = (uint32_t)((schema->ttl_ms + PST_TICK_MS - 1) / PST_TICK_MS);
@@ -204,6 +202,17 @@ const struct pst_schema *pst_table_schema(const struct pst_table *t)
 unsigned pst_table_state(const struct pst_table *t)
 {
 	return t->state_floats;
+}
+
+uint64_t pst_table_rows(const struct pst_table *t)
+{
+	return t->rows_n;
+}
+
+void pst_table_bound(struct pst_table *t, uint64_t room)
+{
+	uint64_t most = t->schema.rows_max ? t->schema.rows_max : PST_ROWS_MAX;
+	t->rows_max = room < most && t->rows_n + room < most ? t->rows_n + room : most;
 }
 
 uint32_t pst_table_partition_keys(const struct pst_table *t, unsigned partition)

@@ -46,7 +46,8 @@ enum pst_key_status {
 	PST_NEW,     /* its row was made by this call */
 	PST_MISSING, /* it has no row: the fallback was returned, nothing was erased */
 	PST_WAITING, /* a push to a key that is not admitted yet: counted, the gradient dropped */
-	PST_REFUSED  /* the table is full: the gradient or value dropped; a pull returns what a new row would have */
+	PST_REFUSED, /* the table is full: the gradient or value dropped; a pull returns what a new row would have */
+	PST_FAILED = 128 /* pst_call: + the status of the function, which is not OK */
 };
 
 struct pst_schema {
@@ -104,6 +105,10 @@ const struct pst_schema *pst_table_schema(const struct pst_table *table);
 /* ---- The owner's thread ---- */
 
 void pst_table_stats(const struct pst_table *table, struct pst_stats *stats);
+
+uint64_t pst_table_rows(const struct pst_table *table);
+/** Bounds the table by `room` rows more than it has, beside the schema's rows_max. UINT64_MAX: by that alone. */
+void pst_table_bound(struct pst_table *table, uint64_t room);
 
 /** Keys in a partition, in [0, PST_PARTITIONS). Not for dense tables: 0. */
 uint32_t pst_table_partition_keys(const struct pst_table *table, unsigned partition);
@@ -173,6 +178,26 @@ enum far_status pst_assign(struct pst_table *table, const uint64_t *keys, uint32
 enum far_status pst_restore(struct pst_table *table, const uint64_t *keys, uint32_t n, const void *rows,
 			    const float *state, const uint64_t *ages_ms, uint64_t now_ms, uint8_t *status,
 			    struct far_err *err);
+
+/* A function at rows. */
+struct pst_call {
+	/** Runs for key i of the call, on copies; `made`: the row has initial values. `state` NULL: the table has none.
+	 */
+	enum far_status (*run)(void *ctx, uint32_t i, uint64_t key, bool made, float *row, float *state);
+	/** Its end: OK, the status that it returned, or INVALID: it left a number that is not finite. */
+	void (*ended)(void *ctx, uint32_t i, enum far_status status);
+	void *ctx;
+	bool make;    /* keys without a row get one, without admission; it is removed if the function fails */
+	bool initial; /* else it runs for these on what a new row would have, which is dropped */
+	bool changes; /* the copies take the place of row and state */
+	uint64_t now_ms;
+};
+
+/** Runs a function for n keys, one after the other. A key without a row for which it did not run is PST_MISSING, or
+ * PST_REFUSED: the table is full. Fails with INVALID (a dense key out of range) or RESOURCE, and it did not run then.
+ */
+enum far_status pst_call(struct pst_table *table, const uint64_t *keys, uint32_t n, const struct pst_call *how,
+			 uint8_t *status, struct far_err *err);
 
 /** Floats of optimizer state of a row. */
 unsigned pst_table_state(const struct pst_table *table);

@@ -58,8 +58,7 @@ static void visit(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 		t->missed[r->missed++] = i;
 }
 
-/* Fills table->ids. A row that expired is removed: for callers it was gone before. */
-static int resolve(struct pst_table *t, const uint64_t *keys, uint32_t n, bool counts, uint32_t tick)
+int pst_resolve(struct pst_table *t, const uint64_t *keys, uint32_t n, bool counts, uint32_t tick)
 {
 	struct resolve r = {.tick = tick};
 	struct pst_change c = {.was = t->counts};
@@ -114,7 +113,7 @@ enum far_status pst_push(struct pst_table *t, const uint64_t *keys, uint32_t n, 
 	if (bad)
 		return bad;
 	uint32_t tick = pst_tick(push->now_ms);
-	if (resolve(t, keys, n, true, tick))
+	if (pst_resolve(t, keys, n, true, tick))
 		return no_memory(t, err);
 	struct pst_apply a = {.rule = &t->schema.rule,
 			      .rate = push->rate > 0 ? push->rate : t->schema.rule.rate,
@@ -147,7 +146,7 @@ enum far_status pst_assign(struct pst_table *t, const uint64_t *keys, uint32_t n
 					at % t->state_floats, (unsigned long long)keys[at / t->state_floats]);
 	}
 	uint32_t tick = pst_tick(how->now_ms);
-	if (resolve(t, keys, n, false, tick))
+	if (pst_resolve(t, keys, n, false, tick))
 		return no_memory(t, err);
 	unsigned dim = t->schema.dim;
 	for (uint32_t i = 0; i < n; i++) {
@@ -182,7 +181,7 @@ enum far_status pst_restore(struct pst_table *t, const uint64_t *keys, uint32_t 
 	enum far_status bad = pst_keys_check(t, keys, n, err);
 	if (bad)
 		return bad;
-	if (resolve(t, keys, n, false, tick))
+	if (pst_resolve(t, keys, n, false, tick))
 		return no_memory(t, err);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t id = t->ids[i];

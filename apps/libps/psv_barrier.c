@@ -3,48 +3,61 @@
  */
 #include "psv_barrier.h"
 
+#include "ps_mutant.h"
 #include "pst_fail.h"
 #include "psv_job.h"
+#include <farcall/rpc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NAMED_MAX 8u /* missing members that an error names */
 
+struct psv_member {
+	uint64_t incarnation; /* of the worker that came last as this member; 0: none has come */
+	int32_t rank;         /* of that worker */
+	uint32_t waiting;     /* requests of this member that wait */
+	bool lost;            /* that worker was lost at the last look, and nobody has come since */
+};
+
+struct psv_barrier {
+	struct psv_barrier *next; /* in its chain */
+	char name[FAR_PS_NAME_MAX];
+	uint64_t id;                /* psv_name_id() */
+	uint64_t made;              /* its number */
+	struct psv_waiter *waiters; /* of this round; the last one first */
+	uint32_t members, here;     /* here: members with a request that waits */
+	uint32_t lost;              /* members that are lost and not here */
+	struct psv_member member[];
+};
+
 static struct psv_request *request_of(const struct psv_waiter *w)
 {
 	return (struct psv_request *)(void *)(uintptr_t)w->data;
 }
 
-/* `q->token` is the round that the request waits for; 0: it has not joined. */
-static bool is_in_round(const struct psv_request *q, const struct psv_barrier *b)
+/* ---- Names ---- */
+
+static struct psv_barrier **chain_of(struct psv_shard *s, uint64_t id)
 {
-	return q->kind == PSV_BARRIER && q->table == b->id && q->token == b->round;
+	return &s->barriers.chain[id % PSV_BARRIER_CHAINS];
 }
 
 static struct psv_barrier *find(struct psv_shard *s, uint64_t id)
 {
-	struct psv_barrier *b = s->barriers;
+	struct psv_barrier *b = *chain_of(s, id);
 	while (b && b->id != id)
 		b = b->next;
 	return b;
 }
 
-static bool has_waiter(const struct psv_shard *s, const struct psv_barrier *b)
-{
-	for (const struct psv_waiter *w = s->waiters; w; w = w->next)
-		if (is_in_round(request_of(w), b))
-			return true;
-	return false;
-}
-
 static void remove_barrier(struct psv_shard *s, struct psv_barrier *b)
 {
-	struct psv_barrier **at = &s->barriers;
+	struct psv_barrier **at = chain_of(s, b->id);
 	while (*at != b)
 		at = &(*at)->next;
 	*at = b->next;
-	s->barriers_n--;
+	s->barriers.n--;
 	free(b);
 }
 
@@ -52,11 +65,12 @@ static void remove_barrier(struct psv_shard *s, struct psv_barrier *b)
 static bool make_room(struct psv_shard *s)
 {
 	struct psv_barrier *oldest = NULL;
-	if (s->barriers_n < FAR_PS_BARRIERS_MAX)
+	if (s->barriers.n < FAR_PS_BARRIERS_MAX)
 		return true;
-	for (struct psv_barrier *b = s->barriers; b; b = b->next)
-		if (!has_waiter(s, b))
-			oldest = b;
+	for (unsigned i = 0; i < PSV_BARRIER_CHAINS; i++)
+		for (struct psv_barrier *b = s->barriers.chain[i]; b; b = b->next)
+			if (!b->waiters && (!oldest || b->made < oldest->made))
+				oldest = b;
 	if (oldest)
 		remove_barrier(s, oldest);
 	return oldest != NULL;
@@ -73,14 +87,16 @@ static enum far_status make(struct psv_shard *s, const struct psv_request *q, co
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for a barrier of %u members", q->bags);
 	memcpy(b->name, name, sizeof b->name);
 	b->id = q->table;
-	b->round = 1;
+	b->made = ++s->barriers.made;
 	b->members = q->bags;
-	b->next = s->barriers;
-	s->barriers = b;
-	s->barriers_n++;
+	b->next = *chain_of(s, b->id);
+	*chain_of(s, b->id) = b;
+	s->barriers.n++;
 	*out = b;
 	return FAR_OK;
 }
+
+/* ---- Arrivals ---- */
 
 static enum far_status check(const struct psv_shard *s, const struct psv_request *q, size_t len, struct far_err *err)
 {
@@ -96,40 +112,69 @@ static enum far_status check(const struct psv_shard *s, const struct psv_request
 	return FAR_OK;
 }
 
-static enum far_status join(struct psv_shard *s, struct psv_waiter *w, struct far_err *err)
+/* The barrier of a request, which was made if there was none. */
+static enum far_status barrier_of(struct psv_shard *s, const struct psv_waiter *w, struct psv_barrier **out,
+				  struct far_err *err)
 {
-	struct psv_request *q = request_of(w);
+	const struct psv_request *q = request_of(w);
 	enum far_status status = check(s, q, w->len, err);
 	if (status)
 		return status;
 	struct psv_barrier *b = find(s, q->table);
-	if (b && b->members != q->bags && !has_waiter(s, b)) {
+	if (b && b->members != q->bags && !b->waiters) {
 		remove_barrier(s, b);
 		b = NULL;
 	}
-	status = b ? FAR_OK : make(s, q, (const char *)(q + 1), &b, err);
-	if (status)
-		return status;
-	if (b->members != q->bags)
+	if (b && b->members != q->bags)
 		return pst_fail(err, FAR_INVALID, 0, "barrier \"%s\" has %u members, not %u", b->name, b->members,
 				q->bags);
-	struct far_worker_info info;
-	struct psv_member *m = &b->member[q->worker];
-	m->rank = w->from.worker;
-	m->incarnation = far_worker_by_rank(s->server->agent, m->rank, &info, NULL) ? 0 : info.incarnation;
-	q->token = b->round;
-	return FAR_OK;
+	*out = b;
+	return b ? FAR_OK : make(s, q, (const char *)(q + 1), out, err);
 }
 
-bool psv_barrier_waits(struct psv_shard *s, struct psv_waiter *w, enum far_status *status, struct far_err *err)
+static void join(struct psv_shard *s, struct psv_barrier *b, struct psv_waiter *w)
 {
-	const struct psv_request *q = request_of(w);
-	*status = q->token ? FAR_OK : join(s, w, err);
-	if (*status)
-		return false;
-	const struct psv_barrier *b = find(s, q->table);
-	return b && is_in_round(q, b);
+	struct far_worker_info info;
+	struct psv_member *m = &b->member[request_of(w)->worker];
+	m->rank = w->from.worker;
+	m->incarnation = far_worker_by_rank(s->server->agent, m->rank, &info, NULL) ? 0 : info.incarnation;
+	b->here += m->waiting++ == 0;
+	b->lost -= m->lost;
+	m->lost = false;
+	w->next = b->waiters;
+	b->waiters = w;
 }
+
+/* A round needs one member that is here. */
+static void end_if_over(struct psv_shard *s, struct psv_barrier *b)
+{
+	if (!b->here || b->here + b->lost + (PS_MUTANT(BARRIER_EARLY) ? 1 : 0) < b->members)
+		return;
+	struct psv_waiter *w = b->waiters;
+	b->waiters = NULL;
+	b->here = 0;
+	for (uint32_t m = 0; m < b->members; m++)
+		b->member[m].waiting = 0;
+	while (w) {
+		struct psv_waiter *next = w->next;
+		psv_waiter_serve(s, w);
+		w = next;
+	}
+}
+
+void psv_barrier_arrive(struct psv_shard *s, struct psv_waiter *w)
+{
+	struct psv_barrier *b = NULL;
+	struct far_err err;
+	if (barrier_of(s, w, &b, &err)) {
+		psv_waiter_fail(s, w, &err);
+		return;
+	}
+	join(s, b, w);
+	end_if_over(s, b);
+}
+
+/* ---- Looks ---- */
 
 static bool is_lost(struct far_agent *agent, const struct psv_member *m)
 {
@@ -138,70 +183,81 @@ static bool is_lost(struct far_agent *agent, const struct psv_member *m)
 	       (far_worker_by_rank(agent, m->rank, &info, NULL) || !info.alive || info.incarnation != m->incarnation);
 }
 
-static void see_members(struct psv_shard *s, struct psv_barrier *b)
-{
-	for (uint32_t m = 0; m < b->members; m++)
-		b->member[m].here = false;
-	for (const struct psv_waiter *w = s->waiters; w; w = w->next)
-		if (is_in_round(request_of(w), b))
-			b->member[request_of(w)->worker].here = true;
-}
-
-static bool is_missing(const struct psv_shard *s, const struct psv_member *m)
-{
-	return !m->here && !is_lost(s->server->agent, m);
-}
-
-/* A round needs one member that is not lost. */
-static bool is_over(const struct psv_shard *s, const struct psv_barrier *b)
-{
-	bool some = false;
-	for (uint32_t m = 0; m < b->members; m++) {
-		if (is_missing(s, &b->member[m]))
-			return false;
-		some = some || b->member[m].here;
-	}
-	return some;
-}
-
-bool psv_barriers_look(struct psv_shard *s)
-{
-	bool ended = false;
-	for (struct psv_barrier *b = s->barriers; b; b = b->next) {
-		see_members(s, b);
-		if (!is_over(s, b))
-			continue;
-		b->round++;
-		ended = true;
-	}
-	return ended;
-}
-
 static size_t put(char *text, size_t size, size_t at, const char *format, uint32_t number)
 {
 	int n = at < size ? snprintf(text + at, size - at, format, number) : 0;
 	return at + (n > 0 ? (size_t)n : 0);
 }
 
-void psv_barrier_late(struct psv_shard *s, const struct psv_waiter *w, char *text, size_t size)
+/* The error of a request that has waited until its deadline: the members that are missing. */
+static void late(const struct psv_shard *s, const struct psv_barrier *b, struct far_err *err)
 {
-	struct psv_barrier *b = find(s, request_of(w)->table);
 	uint32_t missing = 0;
-	snprintf(text, size, "the request waited until its deadline");
-	if (!b || !request_of(w)->token)
-		return;
-	see_members(s, b);
-	b->member[request_of(w)->worker].here = true;
-	size_t at = (size_t)snprintf(text, size, "barrier \"%s\" of %u members lacks", b->name, b->members);
+	size_t size = sizeof err->text;
+	*err = (struct far_err){.status = FAR_TIMEOUT};
+	size_t at = (size_t)snprintf(err->text, size, "barrier \"%s\" of %u members lacks", b->name, b->members);
 	for (uint32_t m = 0; m < b->members; m++)
-		if (is_missing(s, &b->member[m]) && ++missing <= NAMED_MAX)
-			at = put(text, size, at, missing == 1 ? " %u" : ", %u", m);
+		if (!b->member[m].waiting && !is_lost(s->server->agent, &b->member[m]) && ++missing <= NAMED_MAX)
+			at = put(err->text, size, at, missing == 1 ? " %u" : ", %u", m);
 	if (missing > NAMED_MAX)
-		(void)put(text, size, at, " and %u more", missing - NAMED_MAX);
+		(void)put(err->text, size, at, " and %u more", missing - NAMED_MAX);
+}
+
+/* Takes a request off its barrier and answers it, if its time or its view has passed. False: it goes on waiting. */
+static bool look_at(struct psv_shard *s, struct psv_barrier *b, struct psv_waiter **at, uint64_t now, bool stopping)
+{
+	struct psv_waiter *w = *at;
+	struct psv_member *m = &b->member[request_of(w)->worker];
+	bool stale = request_of(w)->epoch != s->view->epoch;
+	struct far_err err;
+	if (!stopping && !stale && now < w->deadline_ns)
+		return false;
+	if (stopping)
+		(void)pst_fail(&err, FAR_SHUTDOWN, 0, "service \"%s\" stops", s->server->name);
+	else if (!stale)
+		late(s, b, &err);
+	*at = w->next;
+	b->here -= --m->waiting == 0;
+	if (stopping || !stale)
+		psv_waiter_fail(s, w, &err);
+	else
+		psv_waiter_serve(s, w);
+	return true;
+}
+
+static void look(struct psv_shard *s, struct psv_barrier *b, bool stopping)
+{
+	uint64_t now = psv_now_ns();
+	for (struct psv_waiter **at = &b->waiters; *at;)
+		if (!look_at(s, b, at, now, stopping))
+			at = &(*at)->next;
+	b->lost = 0;
+	for (uint32_t i = 0; b->here && i < b->members; i++) {
+		struct psv_member *m = &b->member[i];
+		m->lost = !m->waiting && is_lost(s->server->agent, m);
+		b->lost += m->lost;
+	}
+	end_if_over(s, b);
+}
+
+void psv_barriers_look(struct psv_shard *s, bool stopping)
+{
+	for (unsigned i = 0; s->barriers.n && i < PSV_BARRIER_CHAINS; i++)
+		for (struct psv_barrier *b = s->barriers.chain[i]; b; b = b->next)
+			if (b->waiters)
+				look(s, b, stopping);
 }
 
 void psv_barriers_free(struct psv_shard *s)
 {
-	while (s->barriers)
-		remove_barrier(s, s->barriers);
+	for (unsigned i = 0; i < PSV_BARRIER_CHAINS; i++)
+		while (s->barriers.chain[i]) {
+			struct psv_waiter *w = s->barriers.chain[i]->waiters;
+			while (w) {
+				struct psv_waiter *next = w->next;
+				free(w);
+				w = next;
+			}
+			remove_barrier(s, s->barriers.chain[i]);
+		}
 }

@@ -4,6 +4,7 @@
 
 #include "pst_fail.h"
 #include <math.h>
+#include <string.h>
 
 static enum far_status check_wire(enum far_dtype wire, enum pst_type *type, struct far_err *err)
 {
@@ -25,12 +26,13 @@ static enum far_status no_partial(struct far_err *err)
 	return pst_fail(err, FAR_INVALID, 0, "a range has no status of keys: partial is not possible");
 }
 
-/* Begins an operation; `keys` are the caller's, unless the operation is on a range. */
-static enum far_status op_of(struct psv_op *op, const struct far_ps_table *t, enum psv_kind kind, const uint64_t *keys,
-			     size_t n, struct far_future **future, struct far_err *err)
+enum far_status psv_op_of(struct psv_op *op, const struct far_ps_table *t, enum psv_kind kind, const uint64_t *keys,
+			  size_t n, struct far_future **future, struct far_err *err)
 {
-	if (!t || !future || (n && !keys))
-		return pst_fail(err, FAR_INVALID, 0, "the table, the keys or the place for the future is NULL");
+	if (!t || !future)
+		return pst_fail(err, FAR_INVALID, 0, "%s is NULL", t ? "the place for the future" : "the table");
+	if (n && !keys)
+		return pst_fail(err, FAR_INVALID, 0, "keys is NULL, and n is %zu", n);
 	if (n > FAR_PS_KEYS_MAX)
 		return pst_fail(err, FAR_INVALID, 0, "%zu keys; an operation has at most %zu", n, FAR_PS_KEYS_MAX);
 	for (size_t i = 0; t->schema.dense_rows && i < n; i++)
@@ -44,13 +46,14 @@ static enum far_status op_of(struct psv_op *op, const struct far_ps_table *t, en
 			      .dense = t->schema.dense_rows > 0,
 			      .keys = keys,
 			      .n = n};
+	memcpy(op->table_name, t->name, sizeof op->table_name);
 	return FAR_OK;
 }
 
 static enum far_status op_of_range(struct psv_op *op, const struct far_ps_table *t, enum psv_kind kind, uint64_t first,
 				   size_t n, struct far_future **future, struct far_err *err)
 {
-	enum far_status status = op_of(op, t, kind, NULL, 0, future, err);
+	enum far_status status = psv_op_of(op, t, kind, NULL, 0, future, err);
 	if (status)
 		return status;
 	uint64_t rows = t->schema.dense_rows;
@@ -96,7 +99,7 @@ enum far_status far_ps_pull(struct far_ps_table *t, const uint64_t *keys, size_t
 			    float *rows, uint8_t *statuses, struct far_future **future, struct far_err *err)
 {
 	struct psv_op op;
-	enum far_status status = op_of(&op, t, PSV_PULL, keys, n, future, err);
+	enum far_status status = psv_op_of(&op, t, PSV_PULL, keys, n, future, err);
 	return status ? status : read_op(t, &op, opts, rows, statuses, future, err);
 }
 
@@ -116,7 +119,7 @@ enum far_status far_ps_exists(struct far_ps_table *t, const uint64_t *keys, size
 			      struct far_err *err)
 {
 	struct psv_op op;
-	enum far_status status = op_of(&op, t, PSV_EXISTS, keys, n, future, err);
+	enum far_status status = psv_op_of(&op, t, PSV_EXISTS, keys, n, future, err);
 	return status ? status : read_op(t, &op, opts, NULL, statuses, future, err);
 }
 
@@ -147,7 +150,7 @@ enum far_status far_ps_pull_bags(struct far_ps_table *t, const uint64_t *keys, c
 	if (status)
 		return status;
 	uint64_t n = bags->n ? bags->offsets[bags->n] : 0;
-	status = op_of(&op, t, PSV_BAGS, keys, n, future, err);
+	status = psv_op_of(&op, t, PSV_BAGS, keys, n, future, err);
 	for (uint64_t i = 0; bags->weights && i < n && !status; i++)
 		if (!isfinite(bags->weights[i]))
 			status = pst_fail(err, FAR_INVALID, 0, "weight %llu is not finite", (unsigned long long)i);
@@ -187,7 +190,7 @@ enum far_status far_ps_push(struct far_ps_table *t, const uint64_t *keys, size_t
 			    struct far_err *err)
 {
 	struct psv_op op;
-	enum far_status status = op_of(&op, t, PSV_PUSH, keys, n, future, err);
+	enum far_status status = psv_op_of(&op, t, PSV_PUSH, keys, n, future, err);
 	op.in = grads;
 	return status ? status : change_op(&op, opts, statuses, future, err);
 }
@@ -208,7 +211,7 @@ enum far_status far_ps_push_pull(struct far_ps_table *t, const uint64_t *keys, s
 				 struct far_future **future, struct far_err *err)
 {
 	struct psv_op op;
-	enum far_status status = op_of(&op, t, PSV_PUSH_PULL, keys, n, future, err);
+	enum far_status status = psv_op_of(&op, t, PSV_PUSH_PULL, keys, n, future, err);
 	if (!status && n && !rows)
 		status = pst_fail(err, FAR_INVALID, 0, "rows is NULL");
 	op.in = grads;
@@ -221,7 +224,7 @@ enum far_status far_ps_assign(struct far_ps_table *t, const uint64_t *keys, size
 			      struct far_future **future, struct far_err *err)
 {
 	struct psv_op op;
-	enum far_status status = op_of(&op, t, PSV_ASSIGN, keys, n, future, err);
+	enum far_status status = psv_op_of(&op, t, PSV_ASSIGN, keys, n, future, err);
 	if (status)
 		return status;
 	op.in = rows;
@@ -235,7 +238,7 @@ enum far_status far_ps_erase(struct far_ps_table *t, const uint64_t *keys, size_
 			     struct far_err *err)
 {
 	struct psv_op op;
-	enum far_status status = op_of(&op, t, PSV_ERASE, keys, n, future, err);
+	enum far_status status = psv_op_of(&op, t, PSV_ERASE, keys, n, future, err);
 	return status ? status : change_op(&op, opts, statuses, future, err);
 }
 
@@ -243,7 +246,7 @@ enum far_status far_ps_clock(struct far_ps_table *t, unsigned worker, uint64_t s
 			     struct far_future **future, struct far_err *err)
 {
 	struct psv_op op;
-	enum far_status status = op_of(&op, t, PSV_CLOCK, NULL, 0, future, err);
+	enum far_status status = psv_op_of(&op, t, PSV_CLOCK, NULL, 0, future, err);
 	if (status)
 		return status;
 	if (worker >= t->schema.workers)
@@ -259,7 +262,7 @@ enum far_status far_ps_table_stats(struct far_ps_table *t, uint64_t timeout_ns, 
 				   struct far_future **future, struct far_err *err)
 {
 	struct psv_op op;
-	enum far_status status = op_of(&op, t, PSV_STATS, NULL, 0, future, err);
+	enum far_status status = psv_op_of(&op, t, PSV_STATS, NULL, 0, future, err);
 	if (!status && !stats)
 		status = pst_fail(err, FAR_INVALID, 0, "stats is NULL");
 	if (status)

@@ -55,25 +55,42 @@ static enum far_status check_keys(const struct psv_shard *s, const struct psv_jo
 	return FAR_OK;
 }
 
+static enum far_status check_call(struct psv_job *j, size_t len, struct far_err *err)
+{
+	const struct psv_request *q = j->q;
+	if (q->bags > FAR_PS_ARG_MAX || len != psv_call_request_bytes(q->n, q->bags))
+		return bad_length(q, len, err);
+	j->name = j->rows;
+	j->arg = j->rows + PSV_NAME_BYTES;
+	if (!psv_name_ok(j->name) || q->worker > FAR_PS_WIDTH_MAX ||
+	    psv_call_values(q->n, q->worker, q->wire) > PSV_VALUES_MAX)
+		return pst_fail(err, FAR_PROTOCOL, 0, "a call of a function without a name, or of %u numbers for a key",
+				q->worker);
+	return FAR_OK;
+}
+
 /* Keys, numbers, scales and state are where the lengths put them. */
 static enum far_status check_arrays(const struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err)
 {
 	const struct psv_request *q = j->q;
 	unsigned dim = j->t->schema.dim;
 	size_t state = q->flags & PSV_STATE ? pst_table_state(j->t->rows) : 0;
-	unsigned flags = q->kind == PSV_ASSIGN ? PSV_STATE : q->kind == PSV_BAGS ? PSV_WEIGHTS : 0;
+	unsigned flags = q->kind == PSV_ASSIGN ? PSV_STATE
+			 : q->kind == PSV_BAGS ? PSV_WEIGHTS
+			 : q->kind == PSV_CALL ? PSV_MAKE
+					       : 0;
 	if (q->wire >= PST_TYPES || q->miss > PST_MISS_MAKE || (q->flags & ~flags) || q->n > PST_CHUNK_KEYS ||
 	    (q->n && (q->kind < PSV_PULL || q->kind == PSV_HOT)))
 		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with a field out of range", q->kind);
 	size_t want = q->kind == PSV_RESTORE ? sizeof *q + psv_rows_bytes(&j->t->layout, q->n)
 					     : psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state);
-	if (q->kind != PSV_BAGS && len != want)
+	if (q->kind != PSV_BAGS && !psv_is_call(q->kind) && len != want)
 		return bad_length(q, len, err);
 	j->keys = (const uint64_t *)(q + 1);
 	const char *at = (const char *)(j->keys + q->n);
 	j->rows = at;
-	if (q->kind == PSV_BAGS) {
-		enum far_status status = check_bags(j, len, err);
+	if (q->kind == PSV_BAGS || psv_is_call(q->kind)) {
+		enum far_status status = (q->kind == PSV_BAGS ? check_bags : check_call)(j, len, err);
 		if (status)
 			return status;
 	}

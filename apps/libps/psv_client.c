@@ -15,14 +15,15 @@
 void far_ps_rule_defaults(struct far_ps_rule *rule, enum far_ps_rule_kind kind)
 {
 	struct pst_rule r = {0};
-	pst_rule_defaults(&r, (unsigned)kind <= FAR_PS_FTRL ? (enum pst_rule_kind)kind : PST_RULE_SGD);
+	pst_rule_defaults(&r, (unsigned)kind <= FAR_PS_USER ? (enum pst_rule_kind)kind : PST_RULE_SGD);
 	*rule = (struct far_ps_rule){
 		.kind = kind, .rate = r.rate, .beta1 = r.beta1, .beta2 = r.beta2, .epsilon = r.epsilon};
 }
 
 const char *far_ps_status_name(enum far_ps_status status)
 {
-	static const char *const names[] = {"ROW", "NEW", "MISSING", "WAITING", "REFUSED", "LATE", "LOST"};
+	static const char *const names[] = {"ROW",  "NEW",  "MISSING", "WAITING", "REFUSED",
+					    "LATE", "LOST", "FAILED",  "APPLIED"};
 	return (unsigned)status < sizeof names / sizeof *names ? names[status] : "?";
 }
 
@@ -266,6 +267,7 @@ static enum far_status get_table(struct far_ps *ps, const char *name, const stru
 			    .timeout_ns = timeout_ns,
 			    .name = t->name,
 			    .schema = &t->schema};
+	memcpy(op.table_name, t->name, sizeof op.table_name);
 	struct far_future *f;
 	status = psv_op_start(&op, &f, err);
 	if (!status) {

@@ -42,14 +42,15 @@ struct psv_op {
 	struct far_ps *ps;
 	enum psv_kind kind;
 	uint64_t table;
-	unsigned dim, state_floats; /* state of ASSIGN; 0: none */
+	char table_name[PSV_NAME_BYTES]; /* for errors; "": an operation on no table */
+	unsigned dim, state_floats;      /* state of ASSIGN; 0: none */
 	enum pst_type wire;
 	enum far_ps_miss miss;
 	float rate;
 	bool partial, dense;
 	uint64_t timeout_ns, clock;
 	uint32_t worker, members;     /* members: of BARRIER */
-	char barrier[PSV_NAME_BYTES]; /* its name */
+	char barrier[PSV_NAME_BYTES]; /* its name; of CALL: the function's */
 	const uint64_t *keys;         /* NULL: those from `first_key` on */
 	uint64_t first_key;
 	size_t n;
@@ -63,6 +64,12 @@ struct psv_op {
 	struct far_ps_schema *schema; /* CREATE: sent; CREATE and OPEN: set */
 	const char *name;             /* CREATE, OPEN; [PSV_NAME_BYTES] */
 	struct far_ps_stats *stats;
+	const void *arg;    /* of CALL, as all to `errors` */
+	uint32_t arg_bytes; /* `members` is the width */
+	enum far_ps_reduce reduce;
+	bool make;
+	double *values;
+	uint8_t *errors;
 
 	/* From here on psv_op.c's. */
 	struct psv_op *next, **link; /* in ps->changes */
@@ -73,6 +80,7 @@ struct psv_op {
 	struct psv_block_memory memory; /* of the arrays of keys */
 	struct psv_keys k;
 	uint8_t *key_status; /* [n] of the distinct keys, as those below */
+	uint8_t *key_error;  /* of CALL */
 	bool *open;          /* not answered yet, and to be sent */
 	bool some_answered;  /* else all are open */
 	const char **row;    /* in the replies of this round; NULL: none */
@@ -95,6 +103,9 @@ struct psv_op {
 	struct far_err err;          /* first error of a server; status OK: none */
 };
 
+/** Begins an operation; `keys` are the caller's, unless the operation is on a range. INVALID. */
+enum far_status psv_op_of(struct psv_op *op, const struct far_ps_table *t, enum psv_kind kind, const uint64_t *keys,
+			  size_t n, struct far_future **future, struct far_err *err);
 /** Starts an operation. `*future` is the caller's. Errors, with nothing sent: as the public functions. */
 enum far_status psv_op_start(const struct psv_op *op, struct far_future **future, struct far_err *err);
 

@@ -3,6 +3,7 @@
 #include "psv_file.h"
 
 #include "pst_fail.h"
+#include "psv_disk.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -103,14 +104,11 @@ enum far_status psv_manifest_parse(const void *bytes, size_t len, struct psv_man
 	return status;
 }
 
-enum far_status psv_data_check(const char *bytes, const struct psv_saved_file *file, const struct psv_rows *layout,
+enum far_status psv_data_check(const char *plain, const struct psv_saved_file *file, const struct psv_rows *layout,
 			       uint32_t *partition, struct far_err *err)
 {
-	const char *at = bytes, *end = bytes + file->bytes;
+	const char *at = plain, *end = plain + file->plain;
 	uint64_t rows = 0;
-	uint32_t crc = psv_crc32c(0, bytes, file->bytes);
-	if (crc != file->crc)
-		return pst_fail(err, FAR_INVALID, 0, "it is damaged: its CRC32C is %08x, not %08x", crc, file->crc);
 	while (at < end) {
 		struct psv_block_rows block;
 		if (!psv_block_read(layout, &at, end, &block) || block.n == 0 ||
@@ -126,43 +124,37 @@ enum far_status psv_data_check(const char *bytes, const struct psv_saved_file *f
 
 /* ---- Directories ---- */
 
-static enum far_status failed(const char *what, const char *name, struct far_err *err)
-{
-	int code = errno;
-	enum far_status status = code == ENOSPC || code == EDQUOT || code == EFBIG ? FAR_RESOURCE : FAR_SYSTEM;
-	return pst_fail(err, status, code, "cannot %s %.200s: %s", what, name, strerror(code));
-}
-
 enum far_status psv_dir_open(const char *path, bool saves, int *fd, struct far_err *err)
 {
 	if (saves && mkdir(path, 0777) && errno != EEXIST)
-		return failed("make the directory", path, err);
+		return psv_disk_failed("make the directory", path, err);
 	*fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*fd < 0)
-		return failed("open the directory", path, err);
+		return psv_disk_failed("open the directory", path, err);
 	if (flock(*fd, (saves ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0)
 		return FAR_OK;
 	enum far_status status = errno == EWOULDBLOCK
 					 ? pst_fail(err, FAR_BUSY, 0, "another one saves to or loads from %.200s", path)
-					 : failed("lock the directory", path, err);
+					 : psv_disk_failed("lock the directory", path, err);
 	close(*fd);
 	return status;
 }
 
-static void data_name(uint64_t generation, uint32_t table, uint32_t file, char name[64])
+void psv_data_name(uint64_t generation, uint32_t table, uint32_t file, char name[64])
 {
 	snprintf(name, 64, "%016" PRIx64 "-%02" PRIx32 "-%06" PRIx32 ".rows", generation, table, file);
 }
 
-/* Whether it is the name of a data file. */
+/* Whether it is the name of a data file, or of one that is being written. */
 static bool is_data_name(const char *name, uint64_t *generation)
 {
 	uint32_t table, file;
 	char again[64];
 	if (sscanf(name, "%16" SCNx64 "-%" SCNx32 "-%" SCNx32 ".rows", generation, &table, &file) != 3)
 		return false;
-	data_name(*generation, table, file, again);
-	return strcmp(name, again) == 0;
+	psv_data_name(*generation, table, file, again);
+	size_t len = strlen(again);
+	return strncmp(name, again, len) == 0 && (!name[len] || strcmp(name + len, PSV_DISK_SUFFIX) == 0);
 }
 
 void psv_dir_clean(int fd, uint64_t generation, bool others)
@@ -189,8 +181,8 @@ static enum far_status read_file(int dir, const char *name, uint64_t most, char 
 	struct stat st;
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return failed("open", name, err);
-	enum far_status status = fstat(fd, &st) ? failed("read", name, err) : FAR_OK;
+		return psv_disk_failed("open", name, err);
+	enum far_status status = fstat(fd, &st) ? psv_disk_failed("read", name, err) : FAR_OK;
 	*len = 0;
 	*out = NULL;
 	if (!status && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > most))
@@ -203,7 +195,7 @@ static enum far_status read_file(int dir, const char *name, uint64_t most, char 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			status = failed("read", name, err);
+			status = psv_disk_failed("read", name, err);
 		if (n <= 0)
 			break;
 		*len += (size_t)n;
@@ -230,67 +222,29 @@ enum far_status psv_manifest_read(int dir, struct psv_manifest *m, struct far_er
 }
 
 enum far_status psv_data_read(int dir, const struct psv_manifest *m, uint32_t table, uint32_t file, uint32_t index,
-			      char **bytes, struct far_err *err)
+			      char **plain, struct far_err *err)
 {
 	const struct psv_saved_file *saved = &m->file[index];
-	char name[64];
+	struct far_err why;
+	char name[64], *bytes;
 	size_t len;
-	data_name(m->generation, table, file, name);
-	enum far_status status = read_file(dir, name, saved->bytes, bytes, &len, err);
-	if (!status && len != saved->bytes) {
-		free(*bytes);
-		*bytes = NULL;
+	psv_data_name(m->generation, table, file, name);
+	enum far_status status = read_file(dir, name, saved->bytes, &bytes, &len, err);
+	if (status)
+		return status;
+	if (len != saved->bytes) {
 		status = pst_fail(err, FAR_INVALID, 0, "%s is torn: it has %zu bytes, not %" PRIu64, name, len,
 				  saved->bytes);
+	} else {
+		status = psv_unpack(bytes, len, saved->crc, saved->plain, plain, &why);
+		if (status)
+			status = pst_fail(err, status, 0, "%s: %.200s", name, why.text);
 	}
+	free(bytes);
 	return status;
 }
 
 /* ---- Writing ---- */
-
-static enum far_status open_new(int dir, const char *name, int *fd, struct far_err *err)
-{
-	*fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-	return *fd < 0 ? failed("make", name, err) : FAR_OK;
-}
-
-enum far_status psv_writer_begin(struct psv_writer *w, int dir, uint64_t generation, uint32_t table, uint32_t file,
-				 struct far_err *err)
-{
-	*w = (struct psv_writer){.dir = dir};
-	data_name(generation, table, file, w->name);
-	return open_new(dir, w->name, &w->fd, err);
-}
-
-static enum far_status write_all(int fd, const char *name, const char *data, size_t len, struct far_err *err)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return failed("write", name, err);
-		data += n;
-		len -= (size_t)n;
-	}
-	return FAR_OK;
-}
-
-enum far_status psv_writer_put(struct psv_writer *w, const void *data, size_t len, struct far_err *err)
-{
-	w->saved.crc = psv_crc32c(w->saved.crc, data, len);
-	w->saved.bytes += len;
-	return write_all(w->fd, w->name, data, len, err);
-}
-
-enum far_status psv_writer_end(struct psv_writer *w, enum far_status status, struct far_err *err)
-{
-	if (!status && fsync(w->fd))
-		status = failed("write", w->name, err);
-	if (close(w->fd) && !status)
-		status = failed("write", w->name, err);
-	return status;
-}
 
 static char *encode(const struct psv_manifest *m, size_t *len)
 {
@@ -316,21 +270,14 @@ enum far_status psv_manifest_write(int dir, const struct psv_manifest *m, struct
 {
 	size_t len;
 	char *bytes = encode(m, &len);
-	struct psv_writer w = {.dir = dir, .name = PSV_MANIFEST_NEW};
 	if (!bytes)
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for a manifest");
 	/* The data files' names first: a manifest never names a file that a crash could take back. */
-	enum far_status status = fsync(dir) ? failed("write", "the directory", err) : FAR_OK;
+	enum far_status status = fsync(dir) ? psv_disk_failed("write", "the directory", err) : FAR_OK;
 	if (!status)
-		status = open_new(dir, w.name, &w.fd, err);
-	if (!status)
-		status = psv_writer_end(&w, psv_writer_put(&w, bytes, len, err), err);
-	if (!status && renameat(dir, PSV_MANIFEST_NEW, dir, PSV_MANIFEST))
-		status = failed("rename", PSV_MANIFEST_NEW, err);
-	if (status)
-		unlinkat(dir, PSV_MANIFEST_NEW, 0);
-	else if (fsync(dir))
-		status = failed("write", "the directory", err);
+		status = psv_disk_write(dir, PSV_MANIFEST, bytes, len, err);
+	if (!status && fsync(dir))
+		status = psv_disk_failed("write", "the directory", err);
 	free(bytes);
 	return status;
 }

@@ -18,12 +18,13 @@ struct psv_job {
 	const float *state;
 	const uint32_t *offsets; /* of BAGS */
 	const float *weights;    /* of BAGS; NULL: 1 */
-	const char *name;
+	const char *name;        /* of a table, barrier or function */
+	const void *arg;         /* of CALL */
 	const struct psv_schema *schema;
 	const char *rows; /* of RESTORE; state and ages follow */
-	uint64_t now_ms;
+	uint64_t now_ns, now_ms;
 	bool stale; /* the answer is the view */
-	char *made; /* of LIST and SCAN: the reply without its head */
+	char *made; /* of LIST, SCAN, HOT, CALL: the reply without its head and statuses */
 	size_t made_len;
 	uint64_t made_count;
 };
@@ -63,6 +64,18 @@ enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_restore(struct psv_shard *s, const struct psv_job *j, struct far_err *err);
 
+/* psv_run.c */
+
+/** Serve CALL and CALL_READ: set `j->made` and the statuses. The second one: of a request that was applied before. */
+enum far_status psv_run(struct psv_shard *s, struct psv_job *j, struct far_err *err);
+enum far_status psv_run_again(struct psv_shard *s, struct psv_job *j, struct far_err *err);
+/** Finds the optimizer of a table of the user's rule, and puts it into `*rule`. NO_FUNCTION, INVALID. */
+enum far_status psv_rule_bind(const struct psv_shard *s, struct psv_table *t, const struct far_ps_schema *schema,
+			      struct pst_rule *rule, struct far_err *err);
+/** Holds it for a push. NO_FUNCTION, INVALID. */
+enum far_status psv_rule_hold(const struct psv_shard *s, const struct psv_table *t, struct far_err *err);
+void psv_rule_release(const struct psv_table *t);
+
 /* psv_reply.c */
 
 size_t psv_job_bytes(const struct psv_job *j, const struct psv_shard *s);
@@ -74,9 +87,12 @@ void psv_reply_fail(const struct psv_reply_to *a, const struct far_err *err);
 
 /** True for a request that is to wait: its view is newer than this one, or a clock is behind. */
 bool psv_must_wait(struct psv_shard *s, const struct psv_request *q);
-/** Keeps a copy of a request. True: it may end the wait of others. */
-bool psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len);
+/** Keeps a copy of a request; one that comes to a barrier may end the wait of others there. */
+void psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len);
 /** Answers the requests that need not wait any more, and those whose time is over. */
 void psv_wake(struct psv_shard *s);
+/** Answer a request that has waited, and free it. True: others may go on. */
+bool psv_waiter_serve(struct psv_shard *s, struct psv_waiter *w);
+void psv_waiter_fail(struct psv_shard *s, struct psv_waiter *w, const struct far_err *err);
 
 #endif

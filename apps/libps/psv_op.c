@@ -63,7 +63,7 @@ static struct psv_op *op_new(const struct psv_op *from)
 	psv_ref(op->ps);
 	pthread_mutex_init(&op->lanes_lock, NULL);
 	size_t n = op->n, keys = psv_keys_bytes(n, op->kind != PSV_BAGS && op->keys);
-	op->memory = psv_arena_get(&op->ps->arena, keys + n * (2 + sizeof *op->row + sizeof *op->scale) + 4 * 64);
+	op->memory = psv_arena_get(&op->ps->arena, keys + n * (3 + sizeof *op->row + sizeof *op->scale) + 5 * 64);
 	if (!op->memory.at || (op->kind == PSV_BAGS && !psv_bags_init(op))) {
 		op_free(op);
 		return NULL;
@@ -71,11 +71,14 @@ static struct psv_op *op_new(const struct psv_op *from)
 	char *at = (char *)op->memory.at + keys / 64 * 64 + 64;
 	psv_keys_init(&op->k, op->memory.at, op->keys, op->first_key, n, op->kind != PSV_BAGS);
 	op->key_status = psv_arena_part(&at, n);
+	op->key_error = psv_arena_part(&at, n);
 	op->open = psv_arena_part(&at, n);
 	op->row = psv_arena_part(&at, n * sizeof *op->row);
 	op->scale = (float *)(void *)at;
 	memset(op->key_status, FAR_PS_LATE, op->k.distinct);
 	memset(op->open, true, op->k.distinct);
+	if (psv_is_call(op->kind))
+		psv_call_init(op);
 	memset(op->row, 0, op->k.distinct * sizeof *op->row);
 	return op;
 }
@@ -85,13 +88,17 @@ static struct psv_op *op_new(const struct psv_op *from)
 /* Keys of a chunk. */
 static uint32_t chunk_keys(const struct psv_op *op)
 {
-	bool bags = op->kind == PSV_BAGS;
+	bool bags = op->kind == PSV_BAGS, call = psv_is_call(op->kind);
 	size_t request = bags ? psv_bags_request_bytes(1, 1, op->bags.weights)
 			      : psv_request_bytes(op->kind, 1, op->dim, op->wire, op->state_floats);
 	size_t reply =
 		bags ? psv_bags_reply_bytes(1, op->dim, op->wire) : psv_reply_bytes(op->kind, 1, op->dim, op->wire);
 	request -= sizeof(struct psv_request);
 	reply -= sizeof(struct psv_reply);
+	if (call)
+		reply = 1 + psv_call_values(1, op->members, op->reduce) * sizeof(double);
+	if (call && op->reduce != FAR_PS_EACH)
+		reply = 1;
 	size_t per = request > reply ? request : reply, bytes = FAR_PS_CHUNK_BYTES, all = per * op->k.distinct;
 	if (all > LARGE_BYTES && !op->parts)
 		bytes = all / LARGE_CHUNKS + per;
@@ -170,9 +177,10 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 {
 	struct psv_request q = {.magic = PSV_MAGIC,
 				.kind = (uint8_t)op->kind,
-				.wire = (uint8_t)op->wire,
+				.wire = (uint8_t)(psv_is_call(op->kind) ? (unsigned)op->reduce : (unsigned)op->wire),
 				.miss = (uint8_t)op->miss,
-				.flags = op->state_floats   ? PSV_STATE
+				.flags = op->make           ? PSV_MAKE
+					 : op->state_floats ? PSV_STATE
 					 : op->bags.weights ? PSV_WEIGHTS
 							    : 0,
 				.service = op->ps->service,
@@ -184,8 +192,10 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 				.clock = op->clock,
 				.n = c->n,
 				.rate = op->rate,
-				.worker = op->worker,
-				.bags = op->kind == PSV_BAGS ? psv_bags_of(op, c) : op->members};
+				.worker = psv_is_call(op->kind) ? op->members : op->worker,
+				.bags = op->kind == PSV_BAGS    ? psv_bags_of(op, c)
+					: psv_is_call(op->kind) ? op->arg_bytes
+								: op->members};
 	memcpy(to, &q, sizeof q);
 	to += sizeof q;
 	if (op->k.in_order)
@@ -194,6 +204,8 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 		memcpy(to + i * sizeof(uint64_t), &op->k.key[op->k.order[c->from + i]], sizeof(uint64_t));
 	if (op->kind == PSV_BAGS)
 		psv_bags_fill(op, c, to + c->n * sizeof(uint64_t));
+	if (psv_is_call(op->kind))
+		psv_call_fill(op, to + c->n * sizeof(uint64_t));
 	if (op->kind != PSV_CREATE && op->kind != PSV_OPEN && op->kind != PSV_BARRIER)
 		return;
 	memcpy(to, op->kind == PSV_BARRIER ? op->barrier : op->name, PSV_NAME_BYTES);
@@ -245,7 +257,7 @@ static void address(struct psv_op *op)
 
 static bool was_answered(uint8_t status)
 {
-	return status < FAR_PS_LATE;
+	return status != FAR_PS_LATE && status != FAR_PS_LOST;
 }
 
 /* Status of all positions, fallback rows of those that were not answered; returns the number of the others. The locals
@@ -260,6 +272,8 @@ static size_t settle(const struct psv_op *op)
 		answered += was_answered(of_key[at[i]]);
 	for (uint32_t i = 0; status && i < n; i++)
 		status[i] = of_key[at[i]];
+	if (psv_is_call(op->kind))
+		psv_call_settle(op);
 	for (uint32_t i = 0; op->out && answered < n && i < n; i++)
 		if (!was_answered(of_key[at[i]]))
 			psv_put_fallback(op, op->out + (size_t)i * op->dim);
@@ -278,7 +292,8 @@ static void finish(struct psv_op *op)
 		(void)far_future_set_value(op->done, &v, NULL);
 	} else {
 		(void)far_future_set_error(op->done, op->err.status ? op->err.status : FAR_TIMEOUT, op->err.code,
-					   "%zu of %zu %s were answered: %s", answered,
+					   "%s%s%s%zu of %zu %s were answered: %s", *op->table_name ? "table \"" : "",
+					   op->table_name, *op->table_name ? "\": " : "", answered,
 					   keys ? n : (size_t)shards_of(op),
 					   bags   ? "bags"
 					   : keys ? "keys"
@@ -294,6 +309,8 @@ void psv_round_over(struct psv_op *op)
 {
 	if (op->out && op->kind != PSV_BAGS)
 		psv_scatter(op);
+	if (psv_is_call(op->kind))
+		psv_call_scatter(op);
 	op->round = NULL;
 	if (op->again && !psv_has_keys(op->kind)) { /* all shards of the new view */
 		op->answered = 0;
@@ -384,11 +401,14 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 	if (op->kind == PSV_BARRIER && timeout < UINT64_MAX - BARRIER_GRACE_NS)
 		timeout += BARRIER_GRACE_NS;
 	op->deadline_ns = timeout >= UINT64_MAX - now ? UINT64_MAX : now + timeout;
+	op->view = atomic_load_explicit(&op->ps->view, memory_order_acquire);
 	if (psv_has_keys(op->kind) && op->n == 0) {
 		finish(op);
 	} else {
 		status = begin_round(op, again, err);
-		if (status) {
+		if (status == FAR_TIMEOUT) { /* it had next to no time: its keys are LATE */
+			finish(op);
+		} else if (status) {
 			psv_number_end(op);
 			op_free(op);
 			far_future_free(done);

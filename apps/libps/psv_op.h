@@ -28,6 +28,8 @@ size_t psv_op_request_bytes(const struct psv_op *op, const struct psv_chunk *c);
 size_t psv_op_reply_bytes(const struct psv_op *op, const struct psv_chunk *c);
 /** Takes the answer to chunk c over. The keys of an answer with a newer view stay open. */
 void psv_take(struct psv_op *op, uint32_t c);
+/** Adds the statistics of a shard. */
+void psv_stats_add(struct far_ps_stats *to, const struct psv_stats *s);
 /** The status of a key by what a server sent. */
 uint8_t psv_key_status(const struct psv_op *op, uint8_t status);
 /** Copies the rows of this round to all their positions. */
@@ -45,6 +47,19 @@ void psv_round_over(struct psv_op *op);
 size_t psv_lanes_bytes(const struct psv_op *op);
 /** Sends the requests of a round, of each shard one after the other. `memory` has psv_lanes_bytes(). */
 void psv_lanes_begin(struct psv_op *op, void *memory);
+
+/* psv_call.c */
+
+/** Begins the results of CALL. */
+void psv_call_init(struct psv_op *op);
+/** Writes the function's name and the argument. */
+void psv_call_fill(const struct psv_op *op, char *to);
+/** Takes the statuses of a chunk over, and its values or their reduction. */
+void psv_take_call(struct psv_op *op, const struct psv_chunk *c, const char *body);
+/** Copies the values of this round to all their positions. */
+void psv_call_scatter(struct psv_op *op);
+/** Sets the errors of all positions. */
+void psv_call_settle(const struct psv_op *op);
 
 /* psv_bags.c */
 

@@ -23,6 +23,9 @@ size_t psv_job_bytes(const struct psv_job *j, const struct psv_shard *s)
 	case PSV_SCAN:
 	case PSV_HOT:
 		return sizeof(struct psv_reply) + j->made_len;
+	case PSV_CALL:
+	case PSV_CALL_READ:
+		return sizeof(struct psv_reply) + j->made_len + j->q->n;
 	case PSV_BAGS:
 		return psv_bags_reply_bytes(j->q->bags, j->t->schema.dim, (enum pst_type)j->q->wire);
 	default:
@@ -48,7 +51,12 @@ static void put_stats(const struct psv_table *t, void *to)
 				.keys_pulled = t->keys_pulled,
 				.keys_pushed = t->keys_pushed,
 				.duplicates = t->duplicates,
-				.clock = t->clock};
+				.clock = t->clock,
+				.pulls = t->pulls,
+				.pushes = t->pushes,
+				.scans = t->scans,
+				.served = t->served,
+				.served_ns = t->served_ns};
 	memcpy(to, &out, sizeof out);
 }
 
@@ -113,9 +121,10 @@ void psv_job_fill(struct psv_shard *s, const struct psv_job *j, void *reply)
 		memcpy(to, &j->t->schema, sizeof j->t->schema);
 	else if (j->q->kind == PSV_STATS)
 		put_stats(j->t, to);
-	else if (j->made)
+	else if (j->made) {
 		memcpy(to, j->made, j->made_len);
-	else if (j->q->kind == PSV_BAGS) {
+		to += j->made_len;
+	} else if (j->q->kind == PSV_BAGS) {
 		put_bags(s, j, to);
 		return;
 	} else if (psv_has_rows(j->q->kind))

@@ -85,6 +85,7 @@ enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far
 		j->made_len += (scan_partition(j, p++, most, j->made + j->made_len) + 7) / 8 * 8;
 	}
 	j->made_count = p - first;
+	j->t->scans += p - first;
 	return FAR_OK;
 }
 

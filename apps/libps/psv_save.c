@@ -3,6 +3,7 @@
 #include "psv_file.h"
 
 #include "pst_fail.h"
+#include "psv_disk.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,6 +31,8 @@ struct saving {
 	uint32_t files_room;
 	struct psv_manifest m;
 	struct psv_buffer buffer;
+	struct psv_packer packer;
+	struct psv_disk *disk;
 };
 
 static enum far_status add_file(struct saving *s, const struct psv_saved_file *file, struct far_err *err)
@@ -49,9 +52,9 @@ static enum far_status add_file(struct saving *s, const struct psv_saved_file *f
 	return FAR_OK;
 }
 
-/* Writes the blocks that have rows. */
-static enum far_status put_blocks(struct psv_writer *w, const struct psv_rows *layout, const char *at, const char *end,
-				  struct far_err *err)
+/* Packs the blocks that have rows. */
+static enum far_status put_blocks(struct psv_packer *p, const struct psv_rows *layout, const char *at, const char *end,
+				  uint64_t *rows, struct far_err *err)
 {
 	struct psv_block_rows block;
 	enum far_status status = FAR_OK;
@@ -61,34 +64,43 @@ static enum far_status put_blocks(struct psv_writer *w, const struct psv_rows *l
 			return pst_fail(err, FAR_PROTOCOL, 0, "a server sent malformed rows");
 		if (block.n == 0)
 			continue;
-		status = psv_writer_put(w, from, (size_t)(at - from), err);
-		w->saved.rows += block.n;
+		status = psv_packer_put(p, from, (size_t)(at - from), err);
+		*rows += block.n;
 	}
 	return status;
+}
+
+/* Hands the packed file over to the disk. */
+static enum far_status put_file(struct saving *s, uint64_t rows, struct far_err *err)
+{
+	struct psv_packer *p = &s->packer;
+	struct psv_saved_file file = {.bytes = p->out_n, .plain = p->bytes, .rows = rows, .crc = p->crc};
+	char name[64], *bytes = p->out;
+	psv_data_name(s->m.generation, s->m.tables_n, s->m.table[s->m.tables_n].files, name);
+	enum far_status status = add_file(s, &file, err);
+	if (status)
+		return status;
+	p->out = NULL;
+	return psv_disk_put(s->disk, name, bytes, file.bytes, err);
 }
 
 /* Partitions from *partition on, until the file is full or all are done. */
 static enum far_status save_file(struct saving *s, struct far_ps_table *t, uint32_t *partition, struct far_err *err)
 {
 	struct psv_rows layout = psv_schema_rows(&t->schema);
-	struct psv_writer w;
-	enum far_status status =
-		psv_writer_begin(&w, s->dir, s->m.generation, s->m.tables_n, s->m.table[s->m.tables_n].files, err);
-	if (status)
-		return status;
-	while (!status && *partition < FAR_PS_PARTITIONS && w.saved.bytes < PSV_FILE_BYTES) {
+	uint64_t rows = 0;
+	enum far_status status = psv_packer_begin(&s->packer, err);
+	while (!status && *partition < FAR_PS_PARTITIONS && s->packer.bytes < PSV_FILE_BYTES) {
 		const char *blocks;
 		uint32_t n = 0;
 		status = psv_scan(t, *partition, s->timeout_ns, &s->buffer, &blocks, &n, err);
 		if (!status)
-			status = put_blocks(&w, &layout, blocks, s->buffer.data + s->buffer.len, err);
+			status = put_blocks(&s->packer, &layout, blocks, s->buffer.data + s->buffer.len, &rows, err);
 		*partition += n;
 	}
-	status = psv_writer_end(&w, status, err);
-	if (!status && w.saved.rows)
-		return add_file(s, &w.saved, err);
-	unlinkat(s->dir, w.name, 0);
-	return status;
+	if (!status)
+		status = psv_packer_end(&s->packer, err);
+	return !status && rows ? put_file(s, rows, err) : status;
 }
 
 static enum far_status save_table(struct saving *s, const char *name, struct far_err *err)
@@ -121,6 +133,8 @@ static enum far_status save_all(struct saving *s, struct far_err *err)
 		status = save_table(s, names[i], err);
 	if (!status && far_ps_epoch(s->ps) != epoch)
 		status = pst_fail(err, FAR_GONE, 0, "%s", changed);
+	if (!status)
+		status = psv_disk_finish(s->disk, err);
 	if (!status)
 		status = psv_manifest_write(s->dir, &s->m, err);
 	free(names);
@@ -163,15 +177,20 @@ enum far_status far_ps_save(struct far_ps *ps, const char *path, const struct fa
 	s->timeout_ns = o.timeout_ns;
 	status = psv_dir_open(path, true, &s->dir, err);
 	if (!status) {
-		if (getrandom(&s->m.generation, sizeof s->m.generation, 0) != sizeof s->m.generation)
+		s->disk = psv_disk_open(s->dir);
+		if (!s->disk)
+			status = pst_fail(err, FAR_RESOURCE, 0, "no memory to save tables");
+		else if (getrandom(&s->m.generation, sizeof s->m.generation, 0) != sizeof s->m.generation)
 			status = pst_fail(err, FAR_SYSTEM, errno, "no random number: %s", strerror(errno));
 		else
 			status = save_all(s, err);
+		psv_disk_close(s->disk);
 		clean(s);
 		close(s->dir);
 	}
 	if (!status && saved)
 		count(&s->m, saved);
+	psv_packer_free(&s->packer);
 	free(s->buffer.data);
 	free(s->m.file);
 	free(s);
@@ -290,7 +309,7 @@ static enum far_status walk_table(struct loading *l, uint32_t table, uint32_t fi
 			status = pst_fail(err, status, 0, "file %u of table \"%s\": %.200s", i, l->m.table[table].name,
 					  why.text);
 		struct psv_block_rows block;
-		for (const char *at = bytes, *end = bytes + file->bytes; restores && !status && at < end;)
+		for (const char *at = bytes, *end = bytes + file->plain; restores && !status && at < end;)
 			if (psv_block_read(&l->layout, &at, end, &block))
 				status = put_block(l, &block, err);
 		free(bytes);

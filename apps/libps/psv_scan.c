@@ -102,6 +102,7 @@ enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t 
 				FAR_PS_NAME_MAX - 1);
 	struct psv_op op = {.ps = ps, .kind = PSV_DROP, .table = psv_name_id(name), .timeout_ns = timeout_ns};
 	struct far_future *f;
+	strcpy(op.table_name, name);
 	enum far_status status = psv_op_start(&op, &f, err);
 	if (status)
 		return status;

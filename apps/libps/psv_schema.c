@@ -5,7 +5,8 @@
 #include "pst_fail.h"
 #include <string.h>
 
-static_assert((int)FAR_PS_FTRL == PST_RULE_FTRL && (int)FAR_PS_ADAM == PST_RULE_ADAM &&
+static_assert((int)FAR_PS_FTRL == PST_RULE_FTRL && (int)FAR_PS_LAMB == PST_RULE_LAMB &&
+		      (int)FAR_PS_USER == PST_RULE_USER && (int)FAR_PS_ADAM == PST_RULE_ADAM &&
 		      (int)FAR_PS_ROWWISE_ADAGRAD == PST_RULE_ROWWISE_ADAGRAD &&
 		      (int)FAR_PS_INIT_NORMAL == PST_INIT_NORMAL && (int)FAR_PS_FULL_LFU == PST_FULL_LFU &&
 		      (int)FAR_PS_REFUSED == PST_REFUSED && (int)FAR_PS_MISSING == PST_MISSING &&
@@ -33,6 +34,12 @@ bool psv_type(enum far_dtype dtype, enum pst_type *type)
 	}
 }
 
+/* Of a schema alone; a shard has the registered function in its place. */
+static void no_function(void *ctx, float *row, float *state, const float *grad, unsigned dim, float rate)
+{
+	(void)ctx, (void)row, (void)state, (void)grad, (void)dim, (void)rate;
+}
+
 static struct pst_rule rule_of(const struct far_ps_rule *r)
 {
 	return (struct pst_rule){.kind = (enum pst_rule_kind)r->kind,
@@ -40,6 +47,9 @@ static struct pst_rule rule_of(const struct far_ps_rule *r)
 				 .beta1 = r->beta1,
 				 .beta2 = r->beta2,
 				 .epsilon = r->epsilon,
+				 .decay = r->decay,
+				 .user = no_function,
+				 .user_state = r->state,
 				 .l1 = r->l1,
 				 .l2 = r->l2,
 				 .clip_value = r->clip_value,
@@ -78,6 +88,23 @@ struct psv_rows psv_schema_rows(const struct far_ps_schema *s)
 				 .age = s->ttl_ms ? sizeof(uint64_t) : 0};
 }
 
+static enum far_status check_rule(const struct far_ps_schema *s, struct far_err *err)
+{
+	const struct far_ps_rule *r = &s->rule;
+	bool named = memchr(r->name, 0, sizeof r->name) != r->name;
+	if ((unsigned)r->kind > FAR_PS_USER)
+		return pst_fail(err, FAR_INVALID, 0, "no rule has the number %d", (int)r->kind);
+	if (r->kind == FAR_PS_LAMB && !s->dense_rows)
+		return pst_fail(err, FAR_INVALID, 0, "rule LAMB is for dense tables, a row is a layer: set dense_rows");
+	if (r->kind == FAR_PS_USER && !psv_name_ok(r->name))
+		return pst_fail(err, FAR_INVALID, 0, "rule.name of the user's rule needs 1 to %d bytes",
+				FAR_PS_NAME_MAX - 1);
+	if (r->kind != FAR_PS_USER && (named || r->state))
+		return pst_fail(err, FAR_INVALID, 0, "rule.name and rule.state go with kind FAR_PS_USER, not with %s",
+				pst_rule_name((enum pst_rule_kind)r->kind));
+	return FAR_OK;
+}
+
 enum far_status psv_schema_check(const struct far_ps_schema *s, struct far_err *err)
 {
 	enum pst_type stored;
@@ -90,8 +117,9 @@ enum far_status psv_schema_check(const struct far_ps_schema *s, struct far_err *
 			return pst_fail(err, FAR_INVALID, 0, "a reserved word of the schema is not 0");
 	if (!psv_type(s->stored, &stored) || stored == PST_INT8)
 		return pst_fail(err, FAR_INVALID, 0, "stored is dtype %d; f32, bf16 or f16", (int)s->stored);
-	if ((unsigned)s->rule.kind > FAR_PS_FTRL)
-		return pst_fail(err, FAR_INVALID, 0, "no rule has the number %d", (int)s->rule.kind);
+	enum far_status status = check_rule(s, err);
+	if (status)
+		return status;
 	if (s->dense_rows > PSV_DENSE_MAX ||
 	    (s->dense_rows && (s->rows_max || s->full || s->admit > 1 || s->admit_candidates || s->ttl_ms)))
 		return pst_fail(err, FAR_INVALID, 0,
@@ -129,13 +157,17 @@ void psv_schema_encode(const struct far_ps_schema *s, struct psv_schema *to)
 				  .seed = s->init.seed,
 				  .rows_max = s->dense_rows ? s->dense_rows : s->rows_max,
 				  .candidates = s->admit_candidates,
-				  .ttl_ms = s->ttl_ms};
+				  .ttl_ms = s->ttl_ms,
+				  .decay = s->rule.decay,
+				  .state = s->rule.state};
+	for (size_t i = 0; i < sizeof to->rule_name && s->rule.name[i]; i++)
+		to->rule_name[i] = s->rule.name[i];
 }
 
 enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_schema *s, struct far_err *err)
 {
 	static const enum far_dtype dtypes[] = {FAR_F32, FAR_BF16, FAR_F16};
-	if (f->stored > PST_F16 || f->rule > FAR_PS_FTRL || f->init > FAR_PS_INIT_NORMAL || f->full > PSV_DENSE)
+	if (f->stored > PST_F16 || f->rule > FAR_PS_USER || f->init > FAR_PS_INIT_NORMAL || f->full > PSV_DENSE)
 		return pst_fail(err, FAR_PROTOCOL, 0, "a schema with a type, rule or method that does not exist");
 	bool dense = f->full == PSV_DENSE;
 	*s = (struct far_ps_schema){.dim = f->dim,
@@ -147,8 +179,10 @@ enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_sche
 					     .epsilon = f->epsilon,
 					     .l1 = f->l1,
 					     .l2 = f->l2,
+					     .decay = f->decay,
 					     .clip_value = f->clip_value,
-					     .clip_norm = f->clip_norm},
+					     .clip_norm = f->clip_norm,
+					     .state = f->state},
 				    .init = {(enum far_ps_init_kind)f->init, f->a, f->b, f->seed},
 				    .rows_max = dense ? 0 : f->rows_max,
 				    .dense_rows = dense ? f->rows_max : 0,
@@ -158,6 +192,7 @@ enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_sche
 				    .ttl_ms = f->ttl_ms,
 				    .workers = f->workers,
 				    .staleness = f->staleness};
+	memcpy(s->rule.name, f->rule_name, sizeof s->rule.name);
 	if (dense && !s->dense_rows)
 		return pst_fail(err, FAR_PROTOCOL, 0, "a schema of a dense table without rows");
 	return psv_schema_check(s, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Servers: far_ps_serve() and its relatives, on the caller's thread; a thread that prepares the memory of tables. */
 #include "psv_env.h"
-#include "psv_shard.h"
+#include "psv_metrics.h"
+#include "psv_tenant.h"
 
 #include "pst_fail.h"
 #include <farcall/message.h>
@@ -63,6 +64,7 @@ static void server_free(struct far_ps_server *server)
 	free(server->shard);
 	psv_views_free(atomic_load(&server->view));
 	pthread_mutex_destroy(&server->lock);
+	free(server->tenants);
 	free(server);
 }
 
@@ -97,7 +99,7 @@ static enum far_status check_serve(struct far_agent *agent, const char *name, co
 		return pst_fail(err, FAR_INVALID, 0,
 				"far_ps_serve needs an agent, a place for the server and a name of 1 to %d bytes",
 				FAR_PS_NAME_MAX - 1);
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 2; i++)
 		if (o->reserved[i])
 			return pst_fail(err, FAR_INVALID, 0, "a reserved word of far_ps_serve_opts is not 0");
 	if (!o->servers != !o->servers_n)
@@ -130,16 +132,26 @@ enum far_status far_ps_serve(struct far_agent *agent, const char *name, const st
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for a server");
 	}
 	atomic_store(&server->view, view);
+	status = psv_tenants_copy(o.tenants, o.tenants_n, &server->tenants, err);
+	if (status) {
+		server_free(server);
+		return status;
+	}
+	server->tenants_n = o.tenants_n;
 	int rc = psv_env.threads ? pthread_create(&server->ahead, NULL, run_ahead, server) : 0;
 	if (rc) {
 		server_free(server);
 		return pst_fail(err, FAR_RESOURCE, rc, "no thread for a server: %s", strerror(rc));
 	}
 	server->ahead_runs = psv_env.threads;
+	if (psv_env.threads) /* a simulation does not read them */
+		status = psv_metrics_add(server, err);
 	struct far_msg_handler handler = {
 		.id = server->message, .kind = FAR_KIND_INLINE, .fn = psv_shard_serve, .user = server};
-	status = far_register_message(agent, &handler, err);
+	if (!status)
+		status = far_register_message(agent, &handler, err);
 	if (status) {
+		psv_metrics_remove(server);
 		far_ps_server_free(server);
 		return status;
 	}
@@ -184,6 +196,7 @@ enum far_status far_ps_server_stop(struct far_ps_server *server, struct far_err 
 {
 	if (!server)
 		return pst_fail(err, FAR_INVALID, 0, "server is NULL");
+	psv_metrics_remove(server);
 	atomic_store_explicit(&server->stopping, true, memory_order_release);
 	end_ahead(server);
 	return psv_server_wake(server, err);

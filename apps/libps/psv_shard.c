@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Serves requests: checks, changes, replies. The thread that polls the shard. */
 #include "psv_job.h"
+#include "psv_tenant.h"
 
 #include "ps_mutant.h"
 #include "pst_fail.h"
@@ -12,12 +13,14 @@
 #define TOKENS_IDLE_S 600u
 #define EVICT_KEYS    64u /* that a change looks at for expired rows */
 #define ERASE_KEYS    1024u
+#define MEASURE_EVERY 64u
 
 void psv_shard_init(struct psv_shard *s, struct far_ps_server *server, struct far_to self)
 {
 	s->server = server;
 	s->self = self;
 	s->slot = -1;
+	s->waiters_end = &s->waiters;
 	pst_tokens_init(&s->tokens, PST_TOKENS_CLIENTS_MAX, TOKENS_IDLE_S, &pst_memory_default);
 }
 
@@ -89,13 +92,18 @@ static enum far_status add_table(struct psv_shard *s, const struct psv_job *j, s
 	unsigned n = atomic_load_explicit(&s->tables_n, memory_order_relaxed);
 	if (n == FAR_PS_TABLES_MAX)
 		return pst_fail(err, FAR_RESOURCE, 0, "the service has %d tables already", FAR_PS_TABLES_MAX);
+	status = psv_tenants_check(s, j->name, err);
+	if (status)
+		return status;
 	struct pst_schema of_shard = psv_schema_table(&schema, s->view->slots);
 	struct psv_table *t = calloc(1, sizeof *t);
 	if (!t)
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for table \"%s\"", j->name);
 	t->clocks = calloc(schema.workers + 1, sizeof *t->clocks);
-	status = t->clocks ? pst_table_new(&of_shard, NULL, &t->rows, err)
+	status = t->clocks ? psv_rule_bind(s, t, &schema, &of_shard.rule, err)
 			   : pst_fail(err, FAR_RESOURCE, 0, "no memory for table \"%s\"", j->name);
+	if (!status)
+		status = pst_table_new(&of_shard, NULL, &t->rows, err);
 	if (status) {
 		table_free(t);
 		return status;
@@ -204,9 +212,24 @@ static enum far_status check_token(struct psv_shard *s, const struct psv_job *j,
 	}
 }
 
-static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
+static enum far_status push(struct psv_shard *s, const struct psv_job *j, const struct pst_push *how,
+			    struct far_err *err)
+{
+	enum far_status status = psv_rule_hold(s, j->t, err);
+	if (status)
+		return status;
+	j->t->keys_pushed += j->q->n;
+	psv_hot_use(&j->t->hot, j->keys, j->q->n);
+	status = pst_push(j->t->rows, j->keys, j->q->n, how, j->numbers, s->status, err);
+	psv_rule_release(j->t);
+	return status;
+}
+
+static enum far_status apply(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
 	const struct psv_request *q = j->q;
+	if (q->kind == PSV_CALL)
+		return psv_run(s, j, err);
 	struct pst_push how = {
 		.wire = (enum pst_type)q->wire, .scales = j->scales, .rate = q->rate, .now_ms = j->now_ms};
 	switch (q->kind) {
@@ -215,9 +238,7 @@ static enum far_status apply(struct psv_shard *s, const struct psv_job *j, struc
 	case PSV_ERASE:
 		return pst_erase(j->t->rows, j->keys, q->n, s->status, err);
 	default:
-		j->t->keys_pushed += q->n;
-		psv_hot_use(&j->t->hot, j->keys, q->n);
-		return pst_push(j->t->rows, j->keys, q->n, &how, j->numbers, s->status, err);
+		return push(s, j, &how, err);
 	}
 }
 
@@ -228,21 +249,22 @@ static enum far_status look(struct psv_shard *s, const struct psv_job *j, enum p
 	return pst_pull(j->t->rows, j->keys, j->q->n, &how, NULL, NULL, s->status, err);
 }
 
-static enum far_status change(struct psv_shard *s, const struct psv_job *j, struct far_err *err)
+static enum far_status change(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
-	bool seen = false;
+	bool seen = false, calls = j->q->kind == PSV_CALL;
 	enum far_status status = check_token(s, j, &seen, err);
 	if (status)
 		return status;
-	if (seen) {
+	if (seen && !(calls && PS_MUTANT(CALL_TWICE))) {
 		j->t->duplicates++;
-		return look(s, j, PST_MISS_FALLBACK, err);
+		return calls ? psv_run_again(s, j, err) : look(s, j, PST_MISS_FALLBACK, err);
 	}
-	status = PS_MUTANT_ONE_IN(ACK_EARLY, 8) ? look(s, j, PST_MISS_FALLBACK, err) : apply(s, j, err);
+	status = !calls && PS_MUTANT_ONE_IN(ACK_EARLY, 8) ? look(s, j, PST_MISS_FALLBACK, err) : apply(s, j, err);
 	if (status)
 		return status;
 	if (!PS_MUTANT(TOKEN_FORGOTTEN))
 		pst_tokens_done(&s->tokens, j->q->client, j->q->token, j->now_ms / 1000);
+	j->t->pushes++;
 	pst_evict(j->t->rows, j->now_ms, EVICT_KEYS);
 	return FAR_OK;
 }
@@ -252,6 +274,8 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 {
 	if (j->stale)
 		return FAR_OK;
+	if (s->server->tenants_n && psv_has_keys(j->q->kind))
+		psv_tenants_bound(s, j->t);
 	switch (j->q->kind) {
 	case PSV_CREATE:
 		return make_table(s, j, err);
@@ -261,6 +285,7 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		return look(s, j, PST_MISS_FALLBACK, err);
 	case PSV_PULL:
 	case PSV_BAGS:
+		j->t->pulls++;
 		j->t->keys_pulled += j->q->n;
 		psv_hot_use(&j->t->hot, j->keys, j->q->n);
 		return j->q->miss == PST_MISS_MAKE ? look(s, j, PST_MISS_MAKE, err) : FAR_OK;
@@ -279,15 +304,27 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		return psv_rows_scan(s, j, err);
 	case PSV_RESTORE:
 		return psv_rows_restore(s, j, err);
+	case PSV_CALL_READ:
+		return psv_run(s, j, err);
 	default:
 		return change(s, j, err);
 	}
 }
 
+/* Adds the time of one request in MEASURE_EVERY. */
+static void measure(const struct psv_job *j)
+{
+	if (j->stale || !psv_has_keys(j->q->kind) || ++j->t->requests % MEASURE_EVERY)
+		return;
+	j->t->served++;
+	j->t->served_ns += psv_now_ns() - j->now_ns;
+}
+
 /* Serves a request and answers it. True: it advanced a clock or dropped a table, so that others may go on. */
 bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct psv_reply_to *a)
 {
-	struct psv_job j = {.q = data, .from = a->from, .now_ms = psv_now_ns() / 1000000};
+	uint64_t now = psv_now_ns();
+	struct psv_job j = {.q = data, .from = a->from, .now_ns = now, .now_ms = now / 1000000};
 	struct far_err err;
 	void *reply;
 	enum far_status status = psv_check(s, &j, len, &err);
@@ -312,6 +349,7 @@ bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct p
 		far_deferred_fail(a->reply, FAR_RESOURCE, 0, "no memory for a reply of %zu bytes", bytes);
 	}
 	free(j.made);
+	measure(&j);
 	return !j.stale && (j.q->kind == PSV_CLOCK || j.q->kind == PSV_DROP);
 }
 
@@ -335,7 +373,9 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 		far_fail(req, FAR_NO_FUNCTION, 0, "this worker serves \"%s\", another service", server->name);
 		return;
 	}
-	bool changed = refresh(s);
+	if (refresh(s))
+		psv_wake(s); /* first: those that wait with the older view do not count at a barrier any more */
+	bool changed = false;
 	if (is_own_wake(s, req, q)) {
 		psv_clocks_look(s);
 		psv_wake(s);
@@ -347,10 +387,9 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 	else if (atomic_load_explicit(&server->stopping, memory_order_acquire))
 		far_fail(req, FAR_SHUTDOWN, 0, "service \"%s\" stops", server->name);
 	else if (psv_must_wait(s, q))
-		changed = psv_park(s, req, data, len) || changed;
+		psv_park(s, req, data, len);
 	else
-		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req, .from = far_req_from(req)}) ||
-			  changed;
+		changed = psv_serve(s, data, len, &(struct psv_reply_to){.req = req, .from = far_req_from(req)});
 	if (changed)
 		psv_wake(s);
 }

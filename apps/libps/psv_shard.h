@@ -14,6 +14,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct psv_tenant;
+
 #define PSV_WAKE_EVERY_NS    (100 * FAR_MS)     /* while requests wait */
 #define PSV_WAITERS_MAX      4096u              /* requests that wait at a shard */
 #define PSV_WAITER_BYTES_MAX ((size_t)64 << 20) /* of these */
@@ -26,6 +28,14 @@ struct psv_clock {
 	bool excused;         /* that member is lost, and nobody has advanced the clock since */
 };
 
+struct psv_function;
+
+/* The optimizer of a table of the user's rule. */
+struct psv_user_rule {
+	struct psv_function *function; /* NULL: the table has another rule */
+	struct far_ps_rule rule;
+};
+
 struct psv_table {
 	struct psv_table *next_dropped;
 	struct pst_table *rows;
@@ -36,7 +46,11 @@ struct psv_table {
 	struct psv_clock *clocks; /* [schema.workers] */
 	uint64_t clock;           /* the least of those that are not excused */
 	uint64_t keys_pulled, keys_pushed, duplicates;
+	uint64_t pulls, pushes, scans;        /* requests; partitions */
+	uint64_t requests, served, served_ns; /* with keys; those of them that were measured, and their time */
 	struct psv_hot hot;
+	struct psv_user_rule user;
+	struct far_ps_schema of_user; /* the schema as functions see it */
 };
 
 /* A request that is kept until its clock or view has come. */
@@ -58,12 +72,11 @@ struct psv_shard {
 	_Atomic unsigned tables_n;
 	_Atomic(struct psv_table *) dropped; /* freed by the thread that prepares memory */
 	struct pst_tokens tokens;
-	struct psv_waiter *waiters; /* in the order of their arrival */
-	unsigned waiters_n;
-	size_t waiters_bytes;
-	struct psv_barrier *barriers; /* at slot 0; the newest first */
-	unsigned barriers_n;
-	uint8_t status[PST_CHUNK_KEYS]; /* of the request that is being served */
+	struct psv_waiter *waiters, **waiters_end; /* for a clock or a view, in the order of their arrival */
+	unsigned waiters_n;                        /* those at barriers, too */
+	size_t waiters_bytes;                      /* likewise */
+	struct psv_barriers barriers;              /* at slot 0 */
+	uint8_t status[PST_CHUNK_KEYS];            /* of the request that is being served */
 };
 
 struct far_ps_server {
@@ -75,9 +88,11 @@ struct far_ps_server {
 	struct psv_shard *shard;         /* [shards] */
 	_Atomic(struct psv_view *) view; /* the newest, with the older ones behind it */
 	pthread_mutex_t lock;            /* of writers of `view` */
-	_Atomic unsigned waiting;        /* requests that wait, at all shards */
-	_Atomic bool stopping;           /* requests are refused */
-	_Atomic bool ahead_stop;         /* the thread ends */
+	struct psv_tenant *tenants;      /* [tenants_n]; psv_tenant.h */
+	size_t tenants_n;
+	_Atomic unsigned waiting; /* requests that wait, at all shards */
+	_Atomic bool stopping;    /* requests are refused */
+	_Atomic bool ahead_stop;  /* the thread ends */
 	bool ahead_runs;
 	pthread_t ahead; /* prepares memory */
 };

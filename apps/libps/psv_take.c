@@ -14,6 +14,8 @@ size_t psv_op_request_bytes(const struct psv_op *op, const struct psv_chunk *c)
 		       (op->kind == PSV_CREATE ? sizeof(struct psv_schema) : 0);
 	if (op->kind == PSV_BAGS)
 		return psv_bags_request_bytes(c->n, psv_bags_of(op, c), op->bags.weights);
+	if (psv_is_call(op->kind))
+		return psv_call_request_bytes(c->n, op->arg_bytes);
 	return psv_request_bytes(op->kind, c->n, op->dim, op->wire, op->state_floats);
 }
 
@@ -26,6 +28,8 @@ size_t psv_op_reply_bytes(const struct psv_op *op, const struct psv_chunk *c)
 		return sizeof(struct psv_reply) + sizeof(struct psv_stats);
 	if (op->kind == PSV_BAGS)
 		return psv_bags_reply_bytes(psv_bags_of(op, c), op->dim, op->wire);
+	if (psv_is_call(op->kind))
+		return psv_call_reply_bytes(c->n, op->members, op->reduce);
 	return psv_reply_bytes(op->kind, c->n, op->dim, op->wire);
 }
 
@@ -38,7 +42,7 @@ static void note_error(struct psv_op *op, enum far_status status, const struct f
 		 text);
 }
 
-static void add_stats(struct far_ps_stats *to, const struct psv_stats *s)
+void psv_stats_add(struct far_ps_stats *to, const struct psv_stats *s)
 {
 	to->rows += s->rows;
 	to->bytes += s->bytes;
@@ -54,6 +58,11 @@ static void add_stats(struct far_ps_stats *to, const struct psv_stats *s)
 	to->keys_pulled += s->keys_pulled;
 	to->keys_pushed += s->keys_pushed;
 	to->duplicates += s->duplicates;
+	to->pulls += s->pulls;
+	to->pushes += s->pushes;
+	to->scans += s->scans;
+	to->served += s->served;
+	to->served_ns += s->served_ns;
 	to->clock = s->clock < to->clock ? s->clock : to->clock;
 }
 
@@ -63,7 +72,7 @@ static void take_shard(struct psv_op *op, const struct far_target_result *r, con
 	if (op->kind == PSV_STATS) {
 		struct psv_stats stats;
 		memcpy(&stats, body, sizeof stats);
-		add_stats(op->stats, &stats);
+		psv_stats_add(op->stats, &stats);
 	} else if (op->kind == PSV_CREATE || op->kind == PSV_OPEN) {
 		struct psv_schema schema;
 		struct far_err err;
@@ -174,7 +183,9 @@ void psv_take(struct psv_op *op, uint32_t c)
 		if (!psv_has_keys(op->kind))
 			take_shard(op, r, reply + sizeof head);
 		else
-			(op->kind == PSV_BAGS ? psv_take_bags : take_keys)(op, chunk, reply + sizeof head);
+			(op->kind == PSV_BAGS    ? psv_take_bags
+			 : psv_is_call(op->kind) ? psv_take_call
+						 : take_keys)(op, chunk, reply + sizeof head);
 	} else {
 		note_error(op, FAR_PROTOCOL, r, "the reply is malformed");
 		lose(op, chunk, false);

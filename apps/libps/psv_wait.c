@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Keeps requests until their clock or view has come. The thread that polls the shard. */
+/** Keeps requests until their clock or view has come; those of barriers wait there. The thread that polls the shard. */
 #include "psv_job.h"
 
 #include "ps_mutant.h"
+#include "pst_fail.h"
 #include <farcall/rpc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,64 +21,86 @@ bool psv_must_wait(struct psv_shard *s, const struct psv_request *q)
 	return t && t->schema.workers && q->clock > t->clock + (PS_MUTANT(CLOCK_BEHIND) ? 1 : 0);
 }
 
-/* Likewise of one that waits. */
-static bool must_go_on_waiting(struct psv_shard *s, struct psv_waiter *w, enum far_status *status, struct far_err *err)
+/* ---- Answers ---- */
+
+static void release(struct psv_shard *s, struct psv_waiter *w)
+{
+	s->waiters_n--;
+	s->waiters_bytes -= w->len;
+	atomic_fetch_sub_explicit(&s->server->waiting, 1, memory_order_relaxed);
+	free(w);
+}
+
+bool psv_waiter_serve(struct psv_shard *s, struct psv_waiter *w)
+{
+	bool again = psv_serve(s, w->data, w->len, &(struct psv_reply_to){.reply = w->reply, .from = w->from});
+	release(s, w);
+	return again;
+}
+
+void psv_waiter_fail(struct psv_shard *s, struct psv_waiter *w, const struct far_err *err)
+{
+	far_deferred_fail(w->reply, err->status, err->code, "%s", err->text);
+	release(s, w);
+}
+
+/* ---- Waits for a clock or a view ---- */
+
+static bool is_barrier(const struct psv_shard *s, const struct psv_request *q)
+{
+	return q->kind == PSV_BARRIER && q->epoch == s->view->epoch;
+}
+
+/* Takes a request out of the list that need not wait any more, and answers it, or brings it to its barrier. True:
+ * others may go on by that. */
+static bool go_on(struct psv_shard *s, struct psv_waiter *w, bool stopping, bool late)
 {
 	const struct psv_request *q = (const struct psv_request *)(const void *)w->data;
-	*status = FAR_OK;
-	if (q->kind == PSV_BARRIER && q->epoch == s->view->epoch)
-		return psv_barrier_waits(s, w, status, err);
-	return psv_must_wait(s, q);
-}
-
-static void fail_late(struct psv_shard *s, const struct psv_waiter *w)
-{
-	char text[256] = "the request waited until its deadline";
-	if (((const struct psv_request *)(const void *)w->data)->kind == PSV_BARRIER)
-		psv_barrier_late(s, w, text, sizeof text);
-	far_deferred_fail(w->reply, FAR_TIMEOUT, 0, "%s", text);
-}
-
-/* Answers those that need not wait any more. True: others may go on by that. */
-static bool wake_once(struct psv_shard *s)
-{
-	bool stopping = atomic_load_explicit(&s->server->stopping, memory_order_acquire), again = false;
-	uint64_t now = psv_now_ns();
-	enum far_status status;
 	struct far_err err;
+	if (stopping)
+		(void)pst_fail(&err, FAR_SHUTDOWN, 0, "service \"%s\" stops", s->server->name);
+	else if (late)
+		(void)pst_fail(&err, FAR_TIMEOUT, 0, "the request waited until its deadline");
+	if (stopping || late)
+		psv_waiter_fail(s, w, &err);
+	else if (is_barrier(s, q))
+		psv_barrier_arrive(s, w);
+	else
+		return psv_waiter_serve(s, w);
+	return false;
+}
+
+/* True: others may go on. */
+static bool wake_once(struct psv_shard *s, bool stopping)
+{
+	bool again = false;
+	uint64_t now = psv_now_ns();
 	for (struct psv_waiter **at = &s->waiters; *at;) {
 		struct psv_waiter *w = *at;
+		const struct psv_request *q = (const struct psv_request *)(const void *)w->data;
 		bool late = now >= w->deadline_ns;
-		if (!stopping && !late && must_go_on_waiting(s, w, &status, &err)) {
+		if (!stopping && !late && !is_barrier(s, q) && psv_must_wait(s, q)) {
 			at = &w->next;
 			continue;
 		}
 		*at = w->next;
-		s->waiters_n--;
-		atomic_fetch_sub_explicit(&s->server->waiting, 1, memory_order_relaxed);
-		s->waiters_bytes -= w->len;
-		if (stopping)
-			far_deferred_fail(w->reply, FAR_SHUTDOWN, 0, "service \"%s\" stops", s->server->name);
-		else if (late)
-			fail_late(s, w);
-		else if (status)
-			far_deferred_fail(w->reply, status, err.code, "%s", err.text);
-		else
-			again = psv_serve(s, w->data, w->len,
-					  &(struct psv_reply_to){.reply = w->reply, .from = w->from}) ||
-				again;
-		free(w);
+		if (!w->next)
+			s->waiters_end = at;
+		again = go_on(s, w, stopping, late) || again;
 	}
-	return psv_barriers_look(s) || again;
+	return again;
 }
 
 void psv_wake(struct psv_shard *s)
 {
-	while (wake_once(s))
+	bool stopping = atomic_load_explicit(&s->server->stopping, memory_order_acquire);
+	psv_barriers_look(s, stopping);
+	while (wake_once(s, stopping))
 		;
 }
 
-bool psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len)
+/* A copy of a request. NULL: there is no room. */
+static struct psv_waiter *copy_of(struct psv_shard *s, struct far_req *req, const void *data, size_t len)
 {
 	if (s->waiters_n >= PSV_WAITERS_MAX || s->waiters_bytes + len > PSV_WAITER_BYTES_MAX)
 		psv_wake(s); /* removes late ones */
@@ -86,8 +109,7 @@ bool psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t
 		w = malloc(sizeof *w + len);
 	if (!w || far_defer(req, &w->reply)) {
 		free(w);
-		far_fail(req, FAR_RESOURCE, 0, "%u requests wait for a clock or a view", s->waiters_n);
-		return false;
+		return NULL;
 	}
 	const struct psv_request *q = data;
 	uint64_t left = far_req_time_left_ns(req);
@@ -98,14 +120,21 @@ bool psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t
 	w->deadline_ns = left == FAR_FOREVER ? UINT64_MAX : psv_now_ns() + left;
 	w->len = len;
 	memcpy(w->data, data, len);
-	if (q->kind == PSV_BARRIER)
-		((struct psv_request *)(void *)w->data)->token = 0;
-	struct psv_waiter **at = &s->waiters;
-	while (*at)
-		at = &(*at)->next;
-	*at = w;
 	s->waiters_n++;
-	atomic_fetch_add_explicit(&s->server->waiting, 1, memory_order_relaxed);
 	s->waiters_bytes += len;
-	return q->kind == PSV_BARRIER;
+	atomic_fetch_add_explicit(&s->server->waiting, 1, memory_order_relaxed);
+	return w;
+}
+
+void psv_park(struct psv_shard *s, struct far_req *req, const void *data, size_t len)
+{
+	struct psv_waiter *w = copy_of(s, req, data, len);
+	if (!w) {
+		far_fail(req, FAR_RESOURCE, 0, "%u requests wait for a clock, a view or a barrier", s->waiters_n);
+	} else if (is_barrier(s, data)) {
+		psv_barrier_arrive(s, w);
+	} else {
+		*s->waiters_end = w;
+		s->waiters_end = &w->next;
+	}
 }

@@ -5,14 +5,16 @@
  * A request: struct psv_request, then keys[n]. PUSH, PUSH_PULL and ASSIGN: numbers [n * dim] of `wire`, padded to 4
  * bytes; scales [n] of int8; ASSIGN with PSV_STATE: state [n * state floats]. VIEW, CREATE, OPEN, BARRIER (n is 0): a
  * name of PSV_NAME_BYTES; CREATE: struct psv_schema. RESTORE: rows, state and ages as in a block. BAGS: offsets (u32)
- * [bags + 1]: bag b has the keys [offsets[b], offsets[b + 1]), at least one; with PSV_WEIGHTS: weights [n] (f32).
+ * [bags + 1]: bag b has the keys [offsets[b], offsets[b + 1]), at least one; with PSV_WEIGHTS: weights [n] (f32). CALL
+ * and CALL_READ: the function's name of PSV_NAME_BYTES and its argument, padded to 8 bytes.
  *
  * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
  * `wire`, padded to 4 bytes, and scales [n] of int8; then status [n]. Of CREATE and OPEN: struct psv_schema. Of STATS:
  * struct psv_stats. Of HOT: struct psv_hot_key, `count` of them. Of LIST: names of PSV_NAME_BYTES each, `count` of
  * them. Of SCAN: a block for each of `count` partitions, from that of the request on. Of BAGS: rows [bags * dim], the
  * sums, and scales as of PULL; [bags] sums of the weights of keys for which FALLBACK stands (f32); then of each bag the
- * highest status of a key [bags].
+ * highest status of a key [bags]. Of CALL and CALL_READ: values (f64) [n * width], of a reduction [width]; then status
+ * [n]: PST_FAILED + enum far_status of keys whose function failed, FAR_PS_APPLIED of all keys of a repeated request.
  *
  * A block, also of files: all rows of a partition. struct psv_block; keys[n]; rows [n * dim] of the stored type, padded
  * to 8 bytes; state [n * state floats], padded likewise; in tables with TTL the milliseconds since the last push (u64)
@@ -27,8 +29,10 @@
 
 #define PSV_MAGIC      UINT32_C(0x31535046) /* "FPS1" */
 #define PSV_NAME_BYTES FAR_PS_NAME_MAX
-#define PSV_STATE      1u /* flag of ASSIGN */
-#define PSV_WEIGHTS    2u /* flag of BAGS */
+#define PSV_STATE      1u                  /* flag of ASSIGN */
+#define PSV_WEIGHTS    2u                  /* flag of BAGS */
+#define PSV_MAKE       4u                  /* flag of CALL: keys without a row get one */
+#define PSV_VALUES_MAX (UINT32_C(1) << 20) /* of a reply to CALL */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers travel as they are in memory");
 
@@ -52,13 +56,15 @@ enum psv_kind {
 	PSV_BAGS,
 	PSV_HOT,     /* of no keys */
 	PSV_BARRIER, /* of no table: `table` is the id of its name */
+	PSV_CALL,    /* numbered */
+	PSV_CALL_READ,
 	PSV_KINDS
 };
 
 struct psv_request {
 	uint32_t magic;
 	uint8_t kind;
-	uint8_t wire; /* enum pst_type, of numbers and rows */
+	uint8_t wire; /* enum pst_type, of numbers and rows; CALL: enum far_ps_reduce */
 	uint8_t miss; /* enum pst_miss */
 	uint8_t flags;
 	uint64_t service, table; /* psv_name_id() of their names */
@@ -68,8 +74,8 @@ struct psv_request {
 			   nanoseconds that it waits */
 	uint32_t n;
 	float rate;
-	uint32_t worker; /* CLOCK; SCAN: the first partition; BARRIER: the member */
-	uint32_t bags;   /* BAGS; BARRIER: members; else 0 */
+	uint32_t worker; /* CLOCK; SCAN: the first partition; BARRIER: the member; CALL: width */
+	uint32_t bags;   /* BAGS; BARRIER: members; CALL: bytes of the argument; else 0 */
 };
 
 enum psv_answer { PSV_DONE, PSV_STALE };
@@ -89,6 +95,9 @@ struct psv_schema {
 	float rate, beta1, beta2, epsilon, l1, l2, clip_value, clip_norm;
 	float a, b;
 	uint64_t seed, rows_max, candidates, ttl_ms;
+	float decay;
+	uint32_t state;                 /* of the user's rule */
+	char rule_name[PSV_NAME_BYTES]; /* likewise */
 };
 
 #define PSV_DENSE     3u /* psv_schema.full: a dense table of rows_max rows */
@@ -98,9 +107,10 @@ struct psv_stats {
 	uint64_t rows, bytes, row_bytes, state_bytes, index_bytes;
 	uint64_t made, erased, evicted, expired, refused, waited;
 	uint64_t keys_pulled, keys_pushed, duplicates, clock;
+	uint64_t pulls, pushes, scans, served, served_ns;
 };
 
-static_assert(sizeof(struct psv_request) == 72 && sizeof(struct psv_reply) == 16 && sizeof(struct psv_schema) == 104,
+static_assert(sizeof(struct psv_request) == 72 && sizeof(struct psv_reply) == 16 && sizeof(struct psv_schema) == 176,
 	      "layout of the wire");
 
 /** FNV-1a of a name. */
@@ -123,13 +133,18 @@ static inline bool psv_name_ok(const char *name)
 
 static inline bool psv_is_change(unsigned kind)
 {
-	return kind >= PSV_PUSH && kind <= PSV_ERASE;
+	return (kind >= PSV_PUSH && kind <= PSV_ERASE) || kind == PSV_CALL;
 }
 
 /** False for requests to shards as a whole. */
 static inline bool psv_has_keys(unsigned kind)
 {
 	return kind >= PSV_PULL && kind != PSV_BARRIER;
+}
+
+static inline bool psv_is_call(unsigned kind)
+{
+	return kind == PSV_CALL || kind == PSV_CALL_READ;
 }
 
 static inline bool psv_has_numbers(unsigned kind)
@@ -195,6 +210,22 @@ static inline size_t psv_bags_request_bytes(size_t n, size_t bags, bool weights)
 {
 	return sizeof(struct psv_request) + n * sizeof(uint64_t) + (bags + 1) * sizeof(uint32_t) +
 	       (weights ? n * sizeof(float) : 0);
+}
+
+/** Likewise of CALL and CALL_READ. */
+static inline size_t psv_call_request_bytes(size_t n, size_t arg)
+{
+	return sizeof(struct psv_request) + n * sizeof(uint64_t) + PSV_NAME_BYTES + (arg + 7) / 8 * 8;
+}
+
+static inline size_t psv_call_values(size_t n, unsigned width, unsigned reduce)
+{
+	return reduce == FAR_PS_EACH ? n * width : width;
+}
+
+static inline size_t psv_call_reply_bytes(size_t n, unsigned width, unsigned reduce)
+{
+	return sizeof(struct psv_reply) + psv_call_values(n, width, reduce) * sizeof(double) + n;
 }
 
 static inline size_t psv_bags_reply_bytes(size_t bags, unsigned dim, enum pst_type wire)

@@ -34,7 +34,7 @@ enum far_status model_table(const struct model *m, const char *name, struct far_
 		return open_trained(m, name, schema.dim, table, err);
 	far_ps_rule_defaults(&schema.rule, kinds[o->optimizer]);
 	schema.rule.rate = (float)o->lr;
-	schema.rule.l2 = (float)l2;
+	schema.rule.l2 = (float)(l2 * m->share); /* added to each push */
 	if (o->optimizer == TRAIN_ADAGRAD)
 		schema.rule.epsilon = (float)o->epsilon;
 	return far_ps_table_create(m->ps, name, &schema, 0, table, err);

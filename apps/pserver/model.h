@@ -12,15 +12,19 @@ struct model {
 	const struct train_data *data;
 	struct far_ps *ps;
 	struct latency *pulls, *pushes; /* of batches */
+	double share;                   /* of a worker's gradient in a step: 1, in mode bsp 1 / workers */
 };
 
 struct model_kind {
 	const char *title; /* of the report */
 	/* Opens the tables and takes memory for a batch. Without rows to train on the tables must exist. */
 	enum far_status (*open)(struct model *m, struct far_err *err);
-	/* Trains on the rows rows[0, n) of data.train, and adds their losses to *loss. `rate` 0: that of the tables. */
-	enum far_status (*step)(struct model *m, const uint32_t *rows, size_t n, float rate, double *loss,
-				struct far_err *err);
+	/* Pulls what the rows rows[0, n) of data.train need, computes their gradients, and adds their losses to *loss.
+	 */
+	enum far_status (*gradients)(struct model *m, const uint32_t *rows, size_t n, double *loss,
+				     struct far_err *err);
+	/* Pushes these gradients. `rate` 0: that of the tables. */
+	enum far_status (*push)(struct model *m, float rate, struct far_err *err);
 	/* Of the first worker: sets the figures of the test. `predict`: the file that gets a line for each row, or
 	 * NULL. */
 	enum far_status (*test)(struct model *m, double figures[REPORT_FIGURES], const char *predict,

@@ -116,8 +116,9 @@ static enum far_status pull_batch(struct rows_model *r, struct far_err *err)
 	return status ? status : pull_units(r, err);
 }
 
-static enum far_status push_batch(struct rows_model *r, float rate, struct far_err *err)
+static enum far_status rows_push(struct model *m, float rate, struct far_err *err)
 {
+	struct rows_model *r = of(m);
 	const struct logistic *b = &r->batch;
 	enum far_status status = model_push(&r->m, r->linear, b->keys, b->n, r->grad_w, rate, err);
 	if (status || r->dim == 0)
@@ -164,7 +165,7 @@ static double gradient(struct rows_model *r, const uint32_t *rows, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		double slope, margin = margin_of(r, &fm, d, rows[i]);
 		loss += loss_of(&r->m, d, rows[i], margin, &slope);
-		slope /= (double)n;
+		slope *= r->m.share / (double)n;
 		if (r->units)
 			mlp_gradient(&mlp, r->sum, r->active, (float)slope, r->grad_units, r->grad_sum);
 		fm_gradient(&fm, d, rows[i], r->sum, (float)slope, r->units ? r->grad_sum : NULL, r->grad_w, r->grad_v);
@@ -172,16 +173,15 @@ static double gradient(struct rows_model *r, const uint32_t *rows, size_t n)
 	return loss;
 }
 
-static enum far_status rows_step(struct model *m, const uint32_t *rows, size_t n, float rate, double *loss,
-				 struct far_err *err)
+static enum far_status rows_gradients(struct model *m, const uint32_t *rows, size_t n, double *loss,
+				      struct far_err *err)
 {
 	struct rows_model *r = of(m);
 	logistic_batch(&r->batch, rows, n);
 	enum far_status status = pull_batch(r, err);
-	if (status)
-		return status;
-	*loss += gradient(r, rows, n);
-	return isfinite(*loss) ? push_batch(r, rate, err) : FAR_OK; /* the caller refuses such a loss */
+	if (!status)
+		*loss += gradient(r, rows, n);
+	return status;
 }
 
 /* ---- The test ---- */
@@ -260,10 +260,10 @@ static void rows_free(struct model *m)
 struct model *model_rows_new(const struct train_options *o)
 {
 	static const struct model_kind kinds[] = {
-		[MODEL_LOGISTIC] = {"logistic regression", rows_open, rows_step, rows_test, rows_free},
-		[MODEL_FM] = {"factorisation machine", rows_open, rows_step, rows_test, rows_free},
-		[MODEL_DEEPFM] = {"DeepFM", rows_open, rows_step, rows_test, rows_free},
-		[MODEL_MF] = {"matrix factorisation", rows_open, rows_step, rows_test, rows_free}};
+		[MODEL_LOGISTIC] = {"logistic regression", rows_open, rows_gradients, rows_push, rows_test, rows_free},
+		[MODEL_FM] = {"factorisation machine", rows_open, rows_gradients, rows_push, rows_test, rows_free},
+		[MODEL_DEEPFM] = {"DeepFM", rows_open, rows_gradients, rows_push, rows_test, rows_free},
+		[MODEL_MF] = {"matrix factorisation", rows_open, rows_gradients, rows_push, rows_test, rows_free}};
 	struct rows_model *r = calloc(1, sizeof *r);
 	if (r == NULL)
 		return NULL;

@@ -2,7 +2,9 @@
 /** `farcall pserver`: a server of a parameter server, which runs until it is stopped. Main thread. */
 #include "apps/farcall/commands.h"
 #include "service.h"
+#include "tenants.h"
 #include <errno.h>
+#include <farcall/plugin.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,8 +14,10 @@
 
 struct service {
 	struct group g;
-	const char *name, *load;
-	uint64_t servers, shards;
+	const char *name, *load, *functions;
+	const char *tenants_text;
+	uint64_t servers, shards, memory;
+	struct tenants tenants;
 	struct far_ps_server *server;
 };
 
@@ -69,7 +73,8 @@ static enum far_status start(struct service *s, struct far_err *err)
 		names[i] = text[i];
 		status = await_server(s, names[i], err);
 	}
-	struct far_ps_serve_opts opts = {.servers = names, .servers_n = s->servers};
+	struct far_ps_serve_opts opts = {
+		.servers = names, .servers_n = s->servers, .tenants = s->tenants.at, .tenants_n = s->tenants.n};
 	if (!status)
 		status = far_ps_serve(s->g.agent, s->name, &opts, &s->server, err);
 	free(names);
@@ -116,7 +121,9 @@ static int serve_tables(struct service *s)
 	if (group_enter(&s->g, (unsigned)s->shards, NULL, 0))
 		return 1;
 	catch_signals();
-	enum far_status status = run(s, &err);
+	enum far_status status = s->functions ? far_plugin_load(s->g.agent, s->functions, &err) : FAR_OK;
+	if (!status)
+		status = run(s, &err);
 	if (status == FAR_CANCELLED)
 		status = FAR_OK;
 	if (status)
@@ -130,10 +137,11 @@ static int serve_tables(struct service *s)
 
 int cmd_pserver(int argc, char **argv)
 {
-	struct service s = {.g = {.program = "farcall pserver", .rank_flag = GROUP_RANK_UNSET},
-			    .name = SERVICE_NAME,
-			    .servers = 1,
-			    .shards = 1};
+	static struct service s;
+	s = (struct service){.g = {.program = "farcall pserver", .rank_flag = GROUP_RANK_UNSET},
+			     .name = SERVICE_NAME,
+			     .servers = 1,
+			     .shards = 1};
 	const struct option_spec specs[] = {
 		{"servers", 0, OPTION_COUNT, &s.servers, 1, PS_WORLD_MAX - 1, "N",
 		 "ranks 0 to N-1 of the group are servers, the others clients (default 1)", NULL},
@@ -144,6 +152,18 @@ int cmd_pserver(int argc, char **argv)
 		{"load", 0, OPTION_TEXT, &s.load, 0, 0, "DIR",
 		 "rank 0 loads the tables of this directory, for all servers, before it prints that it serves; let "
 		 "clients come then",
+		 NULL},
+		{"memory", 0, OPTION_SIZE, &s.memory, 1, UINT64_MAX, "SIZE",
+		 "bound of the keys, rows and optimizer state of all tables on all servers (default: none)", NULL},
+		{"tenants", 0, OPTION_TEXT, &s.tenants_text, 0, 0, "LIST",
+		 "bounds of the tables whose names begin with a prefix: PREFIX:rows=N:bytes=SIZE:tables=N, of these "
+		 "one "
+		 "or more, with commas between the prefixes",
+		 NULL},
+		{"functions", 0, OPTION_TEXT, &s.functions, 0, 0, "FILE.so",
+		 "plugin that registers functions for far_ps_call() and optimizers for tables; FAR_PLUGIN_PATH must "
+		 "list it "
+		 "or its directory",
 		 NULL},
 		SERVICE_GROUP_OPTIONS(s.g),
 		{"health", 0, OPTION_TEXT, &s.g.health_file, 0, 0, "FILE",
@@ -156,7 +176,10 @@ int cmd_pserver(int argc, char **argv)
 		"group. "
 		"They make tables with far_ps_table_create(); 'farcall tables' shows, saves, loads and drops them. "
 		"Every "
-		"server must be given the same --servers and --name. With WORLD_SIZE=dynamic clients join at any time, "
+		"server must be given the same --servers, --name, --memory and --tenants. A full table refuses new "
+		"keys, "
+		"or evicts rows. FAR_IDLE=busy keeps the shards awake, FAR_PIN_CPU pins them, FAR_METRICS serves the "
+		"tables' metrics. With WORLD_SIZE=dynamic clients join at any time, "
 		"without a rank, and the servers go on when all of them have left; else all members of the group join "
 		"once before it serves.",
 		specs};
@@ -166,6 +189,9 @@ int cmd_pserver(int argc, char **argv)
 		return result == OPTIONS_DONE ? 0 : OPTIONS_EXIT_USAGE;
 	if (rest < argc)
 		return options_wrong(s.g.program, "unexpected argument '%s'", argv[rest]);
+	int status = tenants_read(s.g.program, s.tenants_text, s.memory, &s.tenants);
+	if (status)
+		return status;
 	if (group_identify(&s.g))
 		return OPTIONS_EXIT_USAGE;
 	if (s.g.rank < 0)

@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #define PROGRESS_NS (200 * FAR_MS) /* between two states of the line on a terminal */
+#define LOOK_NS     (200 * FAR_MS) /* between looks at the signals at a barrier */
+#define STEP_CALLS  60u            /* deadlines of a call that a worker waits for the others: the first one tests */
 
 struct trainer {
 	const struct train_options *o;
@@ -28,8 +30,9 @@ struct trainer {
 	struct model *model;
 	uint32_t *order; /* [train.rows], shuffled each epoch */
 	uint64_t begin_ns, shown_ns;
-	uint64_t epochs; /* done */
-	double samples;  /* of this worker */
+	uint64_t epochs;               /* done */
+	char barrier[FAR_PS_NAME_MAX]; /* of mode bsp */
+	double samples;                /* of this worker */
 	struct pace pace;
 	struct curves curves;
 	struct report report;
@@ -55,6 +58,16 @@ static enum far_status meet(const struct trainer *t, struct far_err *err)
 	return status;
 }
 
+/* The name is the job's own: its first worker's incarnation. Of another job's barrier the members are lost. */
+static enum far_status name_barrier(struct trainer *t, struct far_err *err)
+{
+	struct far_worker_info first;
+	enum far_status status = far_worker_by_rank(t->o->group.agent, (int)t->o->servers, &first, err);
+	if (!status)
+		snprintf(t->barrier, sizeof t->barrier, "train-%016" PRIx64, first.incarnation);
+	return status;
+}
+
 static enum far_status open_model(struct trainer *t, struct far_err *err)
 {
 	const struct train_options *o = t->o;
@@ -63,6 +76,8 @@ static enum far_status open_model(struct trainer *t, struct far_err *err)
 		status = far_ps_load(t->ps, o->load, NULL, NULL, err);
 	if (!status)
 		status = meet(t, err); /* loaded, before the others make the tables */
+	if (!status)
+		status = name_barrier(t, err);
 	t->model->ps = t->ps;
 	return status ? status : t->model->kind->open(t->model, err);
 }
@@ -99,6 +114,36 @@ static int stop_or_complain(const struct trainer *t, const struct far_err *err)
 	return stop_signal() ? 128 + stop_signal() : group_complain(&t->o->group, err);
 }
 
+/* In mode bsp all workers come here twice in a step: no push precedes a pull of its step, nor a pull a push of the step
+ * before. A worker that is lost is excused. */
+static enum far_status keep_step(const struct trainer *t, struct far_err *err)
+{
+	struct far_future *f = NULL;
+	if (t->o->mode != TRAIN_BSP)
+		return FAR_OK;
+	enum far_status status = far_ps_barrier(t->ps, t->barrier, (unsigned)t->data.index, (unsigned)t->o->workers,
+						STEP_CALLS * t->o->timeout_ns, &f, err);
+	if (status)
+		return status;
+	do
+		status = far_future_wait(f, LOOK_NS, NULL, err);
+	while (status == FAR_TIMEOUT && !far_future_done(f) && !stop_signal());
+	far_future_free(f);
+	return status;
+}
+
+/* A non-finite loss is the caller's to refuse, before it is pushed. */
+static enum far_status step(struct trainer *t, const uint32_t *rows, size_t n, float rate, double *loss,
+			    struct far_err *err)
+{
+	enum far_status status = t->model->kind->gradients(t->model, rows, n, loss, err);
+	if (!status)
+		status = keep_step(t, err);
+	if (!status && isfinite(*loss))
+		status = t->model->kind->push(t->model, rate, err);
+	return status || !isfinite(*loss) ? status : keep_step(t, err);
+}
+
 static int epoch(struct trainer *t, size_t batches, size_t rows, uint64_t *random)
 {
 	const struct train_options *o = t->o;
@@ -108,8 +153,7 @@ static int epoch(struct trainer *t, size_t batches, size_t rows, uint64_t *rando
 		struct far_err err;
 		double before = loss, done = ((double)t->epochs * (double)batches + (double)b) / total;
 		pace_wait(&t->pace);
-		enum far_status status =
-			t->model->kind->step(t->model, t->order + b * rows, rows, rate_of(o, done), &loss, &err);
+		enum far_status status = step(t, t->order + b * rows, rows, rate_of(o, done), &loss, &err);
 		if (status || stop_signal())
 			return stop_or_complain(t, &err);
 		pace_ended(&t->pace);
@@ -177,7 +221,7 @@ static int print(struct trainer *t)
 	struct report *r = &t->report;
 	r->workers = (int)o->workers;
 	r->title = t->model->kind->title;
-	snprintf(r->mode, sizeof r->mode, "async");
+	snprintf(r->mode, sizeof r->mode, "%s", train_mode_name(o->mode));
 	snprintf(r->settings, sizeof r->settings,
 		 "{\"service\": true, \"model\": \"%s\", \"optimizer\": \"%s\", \"workers\": %" PRIu64
 		 ", \"epochs\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"lr\": %g, \"seed\": %" PRIu64
@@ -222,6 +266,7 @@ static int prepare(struct trainer *t)
 		return train_complain(t->o, "no memory for the model");
 	t->model->o = t->o;
 	t->model->data = d;
+	t->model->share = t->o->mode == TRAIN_BSP ? 1.0 / (double)t->o->workers : 1.0;
 	t->model->pulls = &t->report.pulls;
 	t->model->pushes = &t->report.pushes;
 	for (size_t i = 0; i < d->train.rows; i++)

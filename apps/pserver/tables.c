@@ -21,7 +21,12 @@ struct tables {
 	uint64_t keys[KEYS_MAX]; /* of get: args[1, args_n) */
 };
 
-static const char *const rules[] = {"sgd", "momentum", "adagrad", "rowwise-adagrad", "rmsprop", "adam", "ftrl"};
+static const char *const rules[] = {"sgd", "momentum", "adagrad", "rowwise-adagrad", "rmsprop", "adam", "ftrl", "lamb"};
+
+static const char *rule_name(const struct far_ps_rule *rule)
+{
+	return rule->kind == FAR_PS_USER ? rule->name : rules[rule->kind];
+}
 
 static const char *stored_name(enum far_dtype dtype)
 {
@@ -62,7 +67,7 @@ static enum far_status list(struct tables *o, struct far_err *err)
 		status = stats_of(o, table, &stats, err);
 		if (!status)
 			printf("%-32s %6u %6s %-16s %12" PRIu64 " %14" PRIu64 "\n", names[i], schema->dim,
-			       stored_name(schema->stored), rules[schema->rule.kind], stats.rows, stats.bytes);
+			       stored_name(schema->stored), rule_name(&schema->rule), stats.rows, stats.bytes);
 		far_ps_table_free(table);
 	}
 	free(names);
@@ -97,7 +102,11 @@ static enum far_status show_stats(struct tables *o, struct far_err *err)
 		     {"keys_pulled", s.keys_pulled},
 		     {"keys_pushed", s.keys_pushed},
 		     {"duplicates", s.duplicates},
-		     {"clock", s.clock}};
+		     {"clock", s.clock},
+		     {"pulls", s.pulls},
+		     {"pushes", s.pushes},
+		     {"scans", s.scans},
+		     {"served_ns", s.served ? s.served_ns / s.served : 0}};
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
 		printf("%-12s %" PRIu64 "\n", lines[i].name, lines[i].value);
 	return FAR_OK;

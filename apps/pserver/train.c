@@ -48,7 +48,7 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 	const struct option_spec specs[] = {
 		{"mode", 0, OPTION_CHOICE, &o->mode, 0, 0, "MODE",
 		 "async (default): each push is applied on arrival; "
-		 "bsp: the workers advance in step",
+		 "bsp: the workers advance in step, each with its share of the gradient",
 		 mode_words},
 		{"model", 0, OPTION_CHOICE, &o->model, 0, 0, "NAME",
 		 "logistic: logistic regression (default); with --service also fm: factorisation machine; mf: matrix "
@@ -221,8 +221,6 @@ static int check(struct train_options *o)
 	if (!o->service && (alone || o->optimizer > TRAIN_ADAGRAD))
 		return options_wrong(program, "--%s%s goes with --service NAME", alone ? alone : "optimizer ",
 				     alone ? "" : train_optimizer_name(o->optimizer));
-	if (o->service && o->mode != TRAIN_ASYNC)
-		return options_wrong(program, "--mode bsp goes with servers of its own; leave --service or it out");
 	if (!(o->service && o->predict && o->test) && (o->data == NULL) != (o->test == NULL))
 		return options_wrong(program, "%s: a model is tested on rows it has not seen",
 				     o->data ? "--data needs --test FILE" : "--test needs --data FILE");

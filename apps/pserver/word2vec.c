@@ -238,7 +238,7 @@ static double gradient(struct word2vec *v)
 		size_t a = (v->in.place[p->center] - 1) * v->dim, b = (v->out.place[p->other] - 1) * v->dim;
 		double margin = margin_of(v, p);
 		loss += metrics_logloss(margin, p->near);
-		float slope = (float)((metrics_sigmoid(margin) - p->near) / (double)v->pairs_n);
+		float slope = (float)((metrics_sigmoid(margin) - p->near) * v->m.share / (double)v->pairs_n);
 		for (size_t f = 0; f < v->dim; f++) {
 			v->in.grads[a + f] += slope * v->out.rows[b + f];
 			v->out.grads[b + f] += slope * v->in.rows[a + f];
@@ -247,8 +247,7 @@ static double gradient(struct word2vec *v)
 	return loss / (double)v->pairs_n;
 }
 
-static enum far_status w2v_step(struct model *m, const uint32_t *rows, size_t n, float rate, double *loss,
-				struct far_err *err)
+static enum far_status w2v_gradients(struct model *m, const uint32_t *rows, size_t n, double *loss, struct far_err *err)
 {
 	struct word2vec *v = of(m);
 	enum far_status status = FAR_OK;
@@ -260,12 +259,17 @@ static enum far_status w2v_step(struct model *m, const uint32_t *rows, size_t n,
 	status = model_pull(m, v->centers, v->in.keys, v->in.n, v->in.rows, err);
 	if (!status)
 		status = model_pull(m, v->contexts, v->out.keys, v->out.n, v->out.rows, err);
-	if (status)
-		return status;
-	*loss += gradient(v) * (double)n;
-	if (!isfinite(*loss)) /* the caller refuses it */
+	if (!status)
+		*loss += gradient(v) * (double)n;
+	return status;
+}
+
+static enum far_status w2v_push(struct model *m, float rate, struct far_err *err)
+{
+	struct word2vec *v = of(m);
+	if (v->pairs_n == 0)
 		return FAR_OK;
-	status = model_push(m, v->centers, v->in.keys, v->in.n, v->in.grads, rate, err);
+	enum far_status status = model_push(m, v->centers, v->in.keys, v->in.n, v->in.grads, rate, err);
 	return status ? status : model_push(m, v->contexts, v->out.keys, v->out.n, v->out.grads, rate, err);
 }
 
@@ -354,7 +358,7 @@ static enum far_status w2v_test(struct model *m, double figures[REPORT_FIGURES],
 
 struct model *model_word2vec_new(void)
 {
-	static const struct model_kind kind = {"word2vec", w2v_open, w2v_step, w2v_test, w2v_free};
+	static const struct model_kind kind = {"word2vec", w2v_open, w2v_gradients, w2v_push, w2v_test, w2v_free};
 	struct word2vec *v = calloc(1, sizeof *v);
 	if (v == NULL)
 		return NULL;

@@ -16,6 +16,7 @@
 #include "core/shard.h"
 #include "features/faults/fault.h"
 #include "features/features.h"
+#include "features/metrics/added.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
 
@@ -349,6 +350,7 @@ static void undo(struct far_agent *a, size_t done)
 	while (done)
 		if (steps[--done].fini)
 			steps[done].fini(a);
+	metrics_added_free(&a->added);
 	free(a);
 }
 

@@ -22,6 +22,7 @@ struct admin;
 struct faults;
 struct gathers;
 struct membership;
+struct metrics_added;
 struct metrics_http;
 struct rref_keep;
 
@@ -47,6 +48,7 @@ struct far_agent {
 	struct admin *admin;                      /* admin socket; NULL: none */
 	struct metrics_http *http;                /* exporter over HTTP; NULL: none */
 	unsigned metrics_port;                    /* its TCP port; 0: none */
+	struct metrics_added *added;              /* metrics of the application, under the lock of added.c */
 	struct group_key key;                     /* unused with security=none */
 	enum far_progress progress;               /* who polls the shards */
 	bool cpu_scarce;                          /* less than one CPU for each shard: agent/quota.h */

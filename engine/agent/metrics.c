@@ -259,6 +259,7 @@ enum far_status agent_report(struct far_agent *a, struct metrics_report **out, s
 		free(r);
 		return status;
 	}
+	r->added = &a->added;
 	r->worker = a->name;
 	r->group = ctl_group(a->ctl);
 	r->state = state_word(a);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "core/context.h"
+#include "features/metrics/added.h"
 
 #include <farcall/metrics.h>
 #include <stdlib.h>
@@ -60,6 +61,30 @@ enum far_status far_metrics_text(struct far_agent *a, enum far_metrics_format fo
 	}
 	*text = o.text;
 	return FAR_OK;
+}
+
+static enum far_status may_change(const char *what, struct far_err *err)
+{
+	if (!shard_serving())
+		return FAR_OK;
+	return err_set(err, FAR_WOULD_DEADLOCK,
+		       "%s in a handler or callback would wait for a reading of the metrics; call it on another thread",
+		       what);
+}
+
+enum far_status far_metrics_add_sized(struct far_agent *a, const struct far_metric *metrics, size_t n, size_t bytes,
+				      far_metrics_reader *read, void *user, struct far_err *err)
+{
+	enum far_status status = may_change("far_metrics_add", err);
+	return status ? status : metrics_added_add(&a->added, metrics, n, bytes, read, user, err);
+}
+
+enum far_status far_metrics_remove(struct far_agent *a, far_metrics_reader *read, void *user, struct far_err *err)
+{
+	enum far_status status = may_change("far_metrics_remove", err);
+	if (status || metrics_added_remove(&a->added, read, user))
+		return status;
+	return err_set(err, FAR_INVALID, "this reader has no metrics: it was not added, or removed before");
 }
 
 void far_metrics_free(char *text)

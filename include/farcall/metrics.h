@@ -123,6 +123,55 @@ enum far_status far_metrics_text(struct far_agent *agent, enum far_metrics_forma
 /** NULL is ignored. Any thread; never blocks. */
 void far_metrics_free(char *text);
 
+/* ---- Metrics of the application ---- */
+
+#define FAR_METRICS_ADD_MAX 1024u /* metrics of one reader */
+
+enum far_metric_kind {
+	FAR_METRIC_COUNTER, /* never falls while the process runs */
+	FAR_METRIC_GAUGE
+};
+
+/** A metric of the application, which is written beside those of Farcall. The strings are copied. */
+struct far_metric {
+	const char *name; /* letters, digits and '_', at most 127; a counter's ends in "_total". Begin it with the name
+			     of the application: "farcall_" is that of Farcall's libraries */
+	const char *unit; /* "seconds", "bytes", …: the name ends in it, but for "_total". NULL or "": a number */
+	const char *help; /* one line without its full stop, at most 255 bytes */
+	enum far_metric_kind kind;
+};
+
+/** Where a reader puts its samples; valid until it returns. */
+struct far_metrics_sink;
+
+/** Puts the samples of its metrics. Runs on the thread that reads the metrics: that of far_metrics_text(), of the admin
+ * socket, or of HTTP; never two at a time. It returns within a tenth of a second, and calls no function of this header
+ * but far_metrics_put(). It may make calls with a timeout. */
+typedef void far_metrics_reader(struct far_metrics_sink *sink, void *user);
+
+/** far_metrics_add() with the caller's size of struct far_metric. */
+enum far_status far_metrics_add_sized(struct far_agent *agent, const struct far_metric *metrics, size_t n, size_t bytes,
+				      far_metrics_reader *read, void *user, struct far_err *err);
+
+/**
+ * Adds metrics[0, n) to those of far_metrics_text(), the admin socket and HTTP. `read` with `user` is added once.
+ * Readers may have metrics in common, with the same kind, unit and help. They stay until far_metrics_remove(), or until
+ * the agent is shut down. Errors: INVALID: the metric, and what is wrong with it; WOULD_DEADLOCK (handler or callback);
+ * RESOURCE.
+ */
+static inline enum far_status far_metrics_add(struct far_agent *agent, const struct far_metric *metrics, size_t n,
+					      far_metrics_reader *read, void *user, struct far_err *err)
+{
+	return far_metrics_add_sized(agent, metrics, n, sizeof *metrics, read, user, err);
+}
+
+/** Removes a reader with its metrics, after it has returned. Errors: INVALID: it was not added; WOULD_DEADLOCK. */
+enum far_status far_metrics_remove(struct far_agent *agent, far_metrics_reader *read, void *user, struct far_err *err);
+
+/** Puts a sample of metrics[metric]. `labels`: name, value, …, NULL; or NULL. A sample with a malformed name of a label
+ * is left out. In a reader. */
+void far_metrics_put(struct far_metrics_sink *sink, size_t metric, double value, const char *const *labels);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

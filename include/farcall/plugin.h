@@ -55,7 +55,8 @@ struct far_plugin {
 	const struct far_custom_type *types; /* "name::…"; codecs of classes are not repeated here */
 	size_t types_n;
 	/** Runs in far_plugin_load(), on its thread, before anything can be called. A status other than FAR_OK, with
-	 * its text in `err`, refuses the load. Must not load or unload plugins, nor register anything itself. */
+	 * its text in `err`, refuses the load. Must not load or unload plugins, nor register
+	 * anything with the agent itself. It may register functions of a parameter server (<farcall/ps.h>). */
 	enum far_status (*start)(struct far_agent *agent, struct far_err *err);
 	/** Runs in far_plugin_unload(), on its thread, after the last call, and in far_shutdown(). The agent has ended
 	 * then: NULL. Must end the plugin's threads and wait for the requests that it has deferred and for the

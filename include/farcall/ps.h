@@ -40,6 +40,9 @@
  * that follow each other, without keys. To erase a row of a dense table gives it its initial values again. Scans, files
  * and statistics have the rows that were changed. A row travels and is found as one: let it have a KiB or more.
  *
+ * Functions at the rows: far_ps_call() runs a function that the servers have registered for each key of a batch, where
+ * its row is.
+ *
  * Exactly once: a client numbers its changes, and a server applies a numbered request once. far_ps_push() returns the
  * number as a token. A push that was not answered in full may be repeated with its token, the same keys and the same
  * gradients: requests that were applied are not applied again. A server keeps the last 1024 numbers of each of up to
@@ -65,11 +68,15 @@ extern "C" {
 #define FAR_PS_SHARDS_MAX   256               /* shards of a service, of all its servers together */
 #define FAR_PS_TABLES_MAX   64                /* tables of a service */
 #define FAR_PS_WORKERS_MAX  4096              /* workers with a clock in a table; members of a barrier */
+#define FAR_PS_TENANTS_MAX  64                /* of a service */
 #define FAR_PS_BARRIERS_MAX 64                /* barriers of a service that clients wait at */
 #define FAR_PS_KEYS_MAX     ((size_t)1 << 26) /* keys of an operation */
 #define FAR_PS_CHUNK_BYTES                                                                                             \
-	((size_t)64 << 10)  /* of a request; more in pushes of more than 64 MiB with a token or repeated keys */
-#define FAR_PS_MESSAGE 1000 /* default id of the message handler of a service */
+	((size_t)64 << 10)    /* of a request; more in pushes of more than 64 MiB with a token or repeated keys */
+#define FAR_PS_MESSAGE   1000 /* default id of the message handler of a service */
+#define FAR_PS_FNS_MAX   64   /* names of functions of a process, ever; likewise of optimizers */
+#define FAR_PS_WIDTH_MAX 4096 /* numbers that a function returns for a key */
+#define FAR_PS_ARG_MAX   ((size_t)16 << 10) /* bytes of the argument of a function */
 
 struct far_ps;        /* a service, at a client */
 struct far_ps_table;  /* a table, at a client */
@@ -84,7 +91,9 @@ enum far_ps_status {
 	FAR_PS_REFUSED, /* the table is full: the gradient or row was dropped; a pull returns what a new row would have
 			 */
 	FAR_PS_LATE,    /* no answer by the deadline. A change may have been applied or not */
-	FAR_PS_LOST     /* its server failed the request or was lost. A change may have been applied or not */
+	FAR_PS_LOST,    /* its server failed the request or was lost. A change may have been applied or not */
+	FAR_PS_FAILED,  /* far_ps_call(): the function failed for it, and its row is as it was */
+	FAR_PS_APPLIED  /* far_ps_call(), repeated: the function ran for it before; its numbers are not known */
 };
 
 /* ---- Schema ---- */
@@ -97,20 +106,32 @@ enum far_ps_rule_kind {
 	FAR_PS_ROWWISE_ADAGRAD, /* one a for the row: a += sum(g * g) / dim */
 	FAR_PS_RMSPROP,         /* a = beta2 * a + (1 - beta2) * g * g; w as Adagrad */
 	FAR_PS_ADAM,            /* with the bias correction of the row's own number of pushes */
-	FAR_PS_FTRL             /* FTRL-Proximal; beta1 is its beta */
+	FAR_PS_FTRL,            /* FTRL-Proximal; beta1 is its beta */
+	FAR_PS_LAMB,            /* of dense tables: u = Adam's step of rate 1, + decay * w; w -= rate * |w| / |u| * u.
+				   The ratio is 1 if either length is 0 */
+	FAR_PS_USER             /* the servers' function `name`, see far_ps_rule_register() */
 };
 
-/** An optimizer. far_ps_rule_defaults() fills it. */
+/**
+ * An optimizer. far_ps_rule_defaults() fills it. Before the rule, in this order: clip_norm, clip_value; l2 * w and
+ * l1 * sign(w) are added to the gradient. FTRL has l1 and l2 in its own formula.
+ *
+ * LAMB: a row is a layer. Lengths are of a row, which one shard has as a whole, so the result does not depend on the
+ * number of servers. A tensor of up to 65536 elements may be one row; a larger one is rows that each have a ratio.
+ */
 struct far_ps_rule {
 	enum far_ps_rule_kind kind;
-	float rate;           /* of pushes that have none of their own; > 0 */
-	float beta1;          /* momentum, Adam: [0, 1); FTRL: >= 0 */
-	float beta2;          /* RMSprop, Adam: [0, 1) */
-	float epsilon;        /* Adagrad (both), RMSprop, Adam: > 0 */
-	float l1, l2;         /* >= 0 */
-	float clip_value;     /* bound of each element of a gradient; 0: none */
-	float clip_norm;      /* bound of the length of a row's gradient, applied first; 0: none */
-	uint64_t reserved[2]; /* 0 */
+	float rate;                 /* of pushes that have none of their own; > 0 */
+	float beta1;                /* momentum, Adam, LAMB: [0, 1); FTRL: >= 0; USER: its function's */
+	float beta2;                /* RMSprop, Adam, LAMB: [0, 1); USER: its function's */
+	float epsilon;              /* Adagrad (both), RMSprop, Adam, LAMB: > 0; USER: its function's */
+	float decay;                /* LAMB: weight decay >= 0 */
+	float l1, l2;               /* >= 0 */
+	float clip_value;           /* bound of each element of a gradient; 0: none */
+	float clip_norm;            /* bound of the length of a row's gradient, applied first; 0: none */
+	unsigned state;             /* USER: floats of state of a row, at most 262144; else 0 */
+	char name[FAR_PS_NAME_MAX]; /* USER; else empty */
+	uint64_t reserved[2];       /* 0 */
 };
 
 /** Values of a new row: a function of seed, key and element, the same on every server. */
@@ -164,20 +185,36 @@ const char *far_ps_status_name(enum far_ps_status status);
 
 /* ---- Servers: any thread but handlers and callbacks; these take locks for a moment ---- */
 
+/**
+ * Bounds of the tables whose names begin with a prefix. `rows_max` and `bytes_max` are of all these tables together,
+ * and divided equally over the shards of the service, rounded up. A table at a bound behaves as one with rows_max: it
+ * refuses new keys, or evicts its own rows. A table counts for each tenant whose prefix its name has.
+ */
+struct far_ps_tenant {
+	const char *prefix;   /* "": all tables */
+	uint64_t rows_max;    /* 0: no bound */
+	uint64_t bytes_max;   /* of keys, rows and optimizer state; 0: no bound */
+	unsigned tables_max;  /* more are RESOURCE; 0: no bound */
+	uint64_t reserved[2]; /* 0 */
+};
+
 /** Options of a server. A zeroed field has its default. */
 struct far_ps_serve_opts {
 	const char *const *servers; /* names of the workers that serve, in the same order at each; default: this one */
 	size_t servers_n;
-	uint64_t epoch;       /* of the view; 0: 1 */
-	uint16_t message;     /* id of the message handler, the same at all servers and clients; 0: FAR_PS_MESSAGE */
-	uint64_t reserved[4]; /* 0 */
+	uint64_t epoch;   /* of the view; 0: 1 */
+	uint16_t message; /* id of the message handler, the same at all servers and clients; 0: FAR_PS_MESSAGE */
+	const struct far_ps_tenant *tenants; /* the same at all servers; copied */
+	size_t tenants_n;                    /* at most FAR_PS_TENANTS_MAX */
+	uint64_t reserved[2];                /* 0 */
 };
 
 /**
  * Serves `name` with all shards of this worker, by an inline message handler, and starts a thread that prepares memory.
  * Partitions are divided equally over the shards of all servers, in the order of the list. `*server` is the caller's:
  * far_ps_server_stop() before the agent is shut down, far_ps_server_free() afterwards. Errors: INVALID (a name, a list
- * without this worker or with a name twice, the handler id is in use, more than FAR_PS_SHARDS_MAX shards, `reserved`),
+ * without this worker or with a name twice, the handler id is in use, more than FAR_PS_SHARDS_MAX shards, a tenant,
+ * `reserved`),
  * UNKNOWN_WORKER, RESOURCE.
  */
 enum far_status far_ps_serve(struct far_agent *agent, const char *name, const struct far_ps_serve_opts *opts,
@@ -200,6 +237,63 @@ enum far_status far_ps_server_stop(struct far_ps_server *server, struct far_err 
 
 /** Frees the tables, after the agent was shut down. NULL: nothing. */
 void far_ps_server_free(struct far_ps_server *server);
+
+/* ---- Servers: functions that run at the rows, and optimizers. Any thread; unregistering may block ----
+ *
+ * They belong to the process, and serve all its servers. A program registers them before far_ps_serve(), or a plugin
+ * (<farcall/plugin.h>) in its `start`; its `stop` unregisters them. `farcall pserver --functions FILE.so` loads such a
+ * plugin, which FAR_PLUGIN_PATH must permit. Each server of a service needs them. */
+
+/** What a function gets for one key. Valid while it runs. */
+struct far_ps_fn_args {
+	const struct far_ps_schema *schema; /* of the table */
+	uint64_t key;
+	bool made;    /* the row had initial values until now */
+	float *row;   /* [schema->dim], whatever type it is stored in */
+	float *state; /* [state_floats], of the optimizer; NULL: there is none */
+	unsigned state_floats;
+	const void *arg; /* the caller's, [arg_len]; aligned to 8 bytes */
+	size_t arg_len;
+	double *values; /* [width] numbers for the caller; 0 at first */
+};
+
+/** A function that runs at the rows. A zeroed field has its default. */
+struct far_ps_fn {
+	const char *name; /* 1 to FAR_PS_NAME_MAX - 1 bytes; copied */
+	/** Runs for one key, on the thread of the key's shard: no other request to that shard is applied meanwhile, so
+	 * it must not block, and should take microseconds. It may change row and state. Another status than OK: they
+	 * stay as they were, the key is FAR_PS_FAILED, and the caller gets the status. So does INVALID if it leaves a
+	 * number that is NaN or infinite. */
+	enum far_status (*run)(const struct far_ps_fn_args *args, void *user);
+	void *user;
+	unsigned width;       /* numbers that it returns for a key, at most FAR_PS_WIDTH_MAX */
+	bool reads;           /* it changes nothing: what it writes to row and state is dropped */
+	uint64_t reserved[3]; /* 0 */
+};
+
+/** Registers a function. Errors: INVALID (a field; the name is registered), RESOURCE (FAR_PS_FNS_MAX of them). */
+enum far_status far_ps_fn_register(const struct far_ps_fn *fn, struct far_err *err);
+/** Removes it, and waits until it does not run any more. Not within itself. Errors: GONE: no such function. */
+enum far_status far_ps_fn_unregister(const char *name, struct far_err *err);
+
+/** An optimizer of the application. A zeroed field has its default. */
+struct far_ps_rule_fn {
+	const char *name; /* as of struct far_ps_fn */
+	/** Changes a row [dim] and its state by a gradient, which was clipped and has l1 and l2. On the thread of the
+	 * row's shard, as struct far_ps_fn.run. `rule` is that of the schema; `rate` that of the push. Must not fail.
+	 */
+	void (*apply)(const struct far_ps_rule *rule, float *row, float *state, const float *grad, unsigned dim,
+		      float rate, void *user);
+	void *user;
+	unsigned state_each, state_more; /* floats of state of a row: state_each * dim + state_more */
+	uint64_t reserved[3];            /* 0 */
+};
+
+/** Registers an optimizer for tables of rule FAR_PS_USER. Errors as far_ps_fn_register(). */
+enum far_status far_ps_rule_register(const struct far_ps_rule_fn *rule, struct far_err *err);
+/** Removes it, and waits until it does not run any more. Pushes to tables of this rule fail with NO_FUNCTION until one
+ * of its name and state is registered again. Errors: GONE: no such rule. */
+enum far_status far_ps_rule_unregister(const char *name, struct far_err *err);
 
 /* ---- Clients: any thread but handlers and callbacks; these block ---- */
 
@@ -225,7 +319,9 @@ enum far_status far_ps_open(struct far_agent *agent, const char *name, const str
 /**
  * Makes a table on every shard, or opens it if it exists with the same schema. `timeout_ns` 0: the agent's default.
  * `*table` is the caller's, for far_ps_table_free(). Errors: INVALID (the schema, by its field; the name; the table
- * exists with another schema), UNSUPPORTED (replicas, hedge_after_ns), RESOURCE, TIMEOUT, PEER_LOST.
+ * exists with another schema; a server's optimizer `rule.name` has other state), NO_FUNCTION (a server lacks it, by the
+ * names of both), UNSUPPORTED (replicas, hedge_after_ns), RESOURCE, TIMEOUT, PEER_LOST. After an error of one server
+ * the others may have the table.
  */
 enum far_status far_ps_table_create(struct far_ps *ps, const char *name, const struct far_ps_schema *schema,
 				    uint64_t timeout_ns, struct far_ps_table **table, struct far_err *err);
@@ -298,11 +394,13 @@ struct far_ps_saved {
  * schemas, keys, rows and optimizer state bit for bit, and ages of tables with TTL; not the counts of admission, LRU
  * and LFU, the clocks, and the numbers of changes.
  *
- * Data goes to new files, with a CRC32C each; when all are on disk a new manifest takes the place of the old one in one
- * step, and then the old files are removed. After an error or a crash the directory has what was saved before. `opts`
- * and `saved` may be NULL. Errors: INVALID; BUSY: the directory is in use by another save or load; RESOURCE: the disk
- * is full, or no memory; SYSTEM: another error of the disk, with its number in err.code; GONE: the view has changed, or
- * a table was dropped; TIMEOUT, PEER_LOST, SHUTDOWN.
+ * The calling thread compresses and writes: the shards only read rows, one request at a time. A file has one partition,
+ * or as many as make a MiB, in frames of at most a MiB with a CRC32C each, compressed by zstd if the library was built
+ * with it. Some files are written at a time, by io_uring where the kernel permits it. When all are on disk a new
+ * manifest takes the place of the old one in one step, and then the old files are removed. After an error or a crash
+ * the directory has what was saved before. `opts` and `saved` may be NULL. Errors: INVALID; BUSY: the directory is in
+ * use by another save or load; RESOURCE: the disk is full, or no memory; SYSTEM: another error of the disk, with its
+ * number in err.code; GONE: the view has changed, or a table was dropped; TIMEOUT, PEER_LOST, SHUTDOWN.
  */
 enum far_status far_ps_save(struct far_ps *ps, const char *directory, const struct far_ps_save_opts *opts,
 			    struct far_ps_saved *saved, struct far_err *err);
@@ -313,7 +411,8 @@ enum far_status far_ps_save(struct far_ps *ps, const char *directory, const stru
  * client change these tables meanwhile. `opts` and `loaded` may be NULL.
  *
  * Errors, with no row loaded: INVALID: a file is missing a part, damaged or malformed, by its name; a table exists with
- * another schema or with rows; UNSUPPORTED: another version of the files; BUSY: a save to this directory; SYSTEM: no
+ * another schema or with rows; UNSUPPORTED: another version of the files, or they are compressed and this library was
+ * built without zstd; BUSY: a save to this directory; SYSTEM: no
  * such file or directory. Errors that may leave a part of the rows: GONE: the view has changed; RESOURCE, TIMEOUT,
  * PEER_LOST, SHUTDOWN. Drop the tables then, and load again.
  */
@@ -457,6 +556,46 @@ enum far_status far_ps_exists(struct far_ps_table *table, const uint64_t *keys, 
 			      const struct far_ps_pull_opts *opts, uint8_t *status, struct far_future **future,
 			      struct far_err *err);
 
+/** What far_ps_call() makes of the numbers of its keys. */
+enum far_ps_reduce {
+	FAR_PS_EACH, /* values[n * width]: of each key */
+	FAR_PS_ADD,  /* values[width]: the sum over all keys; 0 if there are none */
+	FAR_PS_MIN,  /* the least one; INFINITY */
+	FAR_PS_MAX   /* the greatest one; -INFINITY */
+};
+
+/** Options of far_ps_call(). A zeroed field has its default. */
+struct far_ps_call_opts {
+	uint64_t timeout_ns; /* 0: the agent's default */
+	bool partial;
+	bool read;       /* the function is one that reads; the call has no number then */
+	bool make;       /* keys without a row get one, without admission; else the function does not run for them. Not
+			    with `read` */
+	const void *arg; /* [arg_len] bytes, at most FAR_PS_ARG_MAX; belong to the operation */
+	size_t arg_len;
+	unsigned width; /* of the function; 0: it returns nothing */
+	enum far_ps_reduce reduce;
+	uint8_t *errors;      /* [n]: the enum far_status of keys that are FAR_PS_FAILED, else 0; NULL */
+	uint64_t *token;      /* as in struct far_ps_push_opts. NULL with `read` */
+	uint64_t reserved[4]; /* 0 */
+};
+
+/**
+ * Runs the servers' function `name` (far_ps_fn_register()) for each distinct key, at its row. It is atomic for the row,
+ * and counts once, as a push does; other operations go on between the requests. Values of equal keys are the same; a
+ * reduction has each distinct key once. `values` [n * opts.width], of a reduction [opts.width]; NULL if the width is 0.
+ *
+ * The status of a key: FAR_PS_ROW or FAR_PS_NEW: it ran. FAR_PS_MISSING: there is no row, and it did not run; in dense
+ * tables it runs. FAR_PS_REFUSED: the table is full. FAR_PS_FAILED: see opts.errors. FAR_PS_APPLIED: the call was
+ * repeated by its token, and the function had run for the key. Keys with the last four statuses have zeros, and are not
+ * part of a reduction. The future completes with the number of positions that have an answer, whichever it is. Errors
+ * of the call, and the order of its requests, as far_ps_push(). Errors of the future: NO_FUNCTION: a server has no such
+ * function; INVALID: it has another width, or changes rows and opts.read is set, or the reverse.
+ */
+enum far_status far_ps_call(struct far_ps_table *table, const char *name, const uint64_t *keys, size_t n,
+			    const struct far_ps_call_opts *opts, double *values, uint8_t *status,
+			    struct far_future **future, struct far_err *err);
+
 /**
  * Advances the clock of worker `worker`, in [0, schema.workers), to `step`, on all shards: the worker has done its
  * pushes of the steps before. Call it when the futures of these are complete. Clocks begin at 0 and never go back; a
@@ -494,9 +633,12 @@ struct far_ps_stats {
 	uint64_t row_bytes, state_bytes, index_bytes;             /* parts of it */
 	uint64_t made, erased, evicted, expired, refused, waited; /* keys so far */
 	uint64_t keys_pulled, keys_pushed;                        /* distinct keys of requests so far */
-	uint64_t duplicates; /* requests that were applied before, by their number */
-	uint64_t clock;      /* the least clock of a worker on a shard */
-	uint64_t reserved[8];
+	uint64_t duplicates;        /* requests that were applied before, by their number */
+	uint64_t clock;             /* the least clock of a worker on a shard */
+	uint64_t pulls, pushes;     /* requests so far; pushes: all changes that were applied */
+	uint64_t scans;             /* partitions that saves and scans have read */
+	uint64_t served, served_ns; /* one request in 64, and the time of these at their shards */
+	uint64_t reserved[3];
 };
 
 /** Reads the statistics into `*stats`, which belongs to the operation until the future is complete. The future

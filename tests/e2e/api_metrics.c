@@ -183,6 +183,83 @@ static const char *want_line(const char *line)
 	return query(line, strlen(line));
 }
 
+/* ---- metrics of the application ---- */
+
+static void jobs(struct far_metrics_sink *sink, void *user)
+{
+	const char *const labels[] = {"queue", user, "of", "a \"b\"", NULL};
+	far_metrics_put(sink, 0, 7, labels);
+	far_metrics_put(sink, 1, 0.25, NULL);
+	far_metrics_put(sink, 2, 1, NULL);                                        /* there is no such metric */
+	far_metrics_put(sink, 1, 1, (const char *const[]){"no-name", "x", NULL}); /* left out */
+}
+
+static void refused_metric(const char *name, const char *unit, const char *help, enum far_metric_kind kind,
+			   const char *text)
+{
+	struct far_metric m = {name, unit, help, kind};
+	CHECK_STATUS(far_metrics_add(agent, &m, 1, jobs, (void *)(uintptr_t) "bad", &err), FAR_INVALID, &err);
+	CHECK_TEXT(&err, text);
+}
+
+static bool prometheus_has(const char *want)
+{
+	char *text;
+	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_PROMETHEUS, &text, &err), FAR_OK, &err);
+	bool has = strstr(text, want) != NULL;
+	far_metrics_free(text);
+	return has;
+}
+
+static void application(void)
+{
+	static const struct far_metric two[] = {{"app_jobs_total", NULL, "Jobs done", FAR_METRIC_COUNTER},
+						{"app_wait_seconds", "seconds", "Longest wait", FAR_METRIC_GAUGE}};
+	char *text, *json, want[500];
+	void *a = (void *)(uintptr_t) "a", *b = (void *)(uintptr_t) "b";
+	CHECK_STATUS(far_metrics_add(agent, two, 2, jobs, a, &err), FAR_OK, &err);
+	CHECK_STATUS(far_metrics_add(agent, two, 2, jobs, a, &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_metrics_add(agent, two, 2, jobs, b, &err), FAR_OK, &err);
+	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_TEXT, &text, &err), FAR_OK, &err);
+	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_JSON, &json, &err), FAR_OK, &err);
+	const char *once = strstr(json, "\"app_jobs_total\"");
+	CHECK(once && !strstr(once + 1, "\"app_jobs_total\""));
+	CHECK(strstr(text, "app_jobs_total{queue=\"a\",of=\"a \\\"b\\\"\"} 7\n"
+			   "app_jobs_total{queue=\"b\",of=\"a \\\"b\\\"\"} 7\n"
+			   "app_wait_seconds 0.25\napp_wait_seconds 0.25\n"));
+	CHECK(!strstr(text, "no-name"));
+	CHECK(strstr(json, "\"added\":[{\"name\":\"app_jobs_total\",\"kind\":\"counter\",\"unit\":\"\",\"samples\":["
+			   "{\"labels\":{\"queue\":\"a\",\"of\":\"a \\\"b\\\"\"},\"value\":7},"));
+	far_metrics_free(text);
+	far_metrics_free(json);
+	snprintf(want, sizeof want,
+		 "# HELP app_wait_seconds Longest wait.\n# TYPE app_wait_seconds gauge\n"
+		 "app_wait_seconds{group=\"default\",worker=\"%s\"} 0.25\n",
+		 check_name(0));
+	CHECK(prometheus_has(want) && strstr(ask_line("metrics text\n"), "\napp_wait_seconds 0.25\n"));
+	refused_metric("app-jobs", NULL, "x", FAR_METRIC_GAUGE, "is no name of a metric");
+	refused_metric("9jobs", NULL, "x", FAR_METRIC_GAUGE, "is no name of a metric");
+	refused_metric("app_jobs", NULL, "x", FAR_METRIC_COUNTER, "ends in \"_total\"");
+	refused_metric("app_x_total", NULL, "x", FAR_METRIC_GAUGE, "ends in \"_total\"");
+	refused_metric("app_wait", "seconds", "x", FAR_METRIC_GAUGE, "does not end in its unit");
+	refused_metric("app_x", NULL, "", FAR_METRIC_GAUGE, "one line");
+	refused_metric("app_x", NULL, "a\nb", FAR_METRIC_GAUGE, "one line");
+	refused_metric("app_x", NULL, "x", (enum far_metric_kind)2, "2 is no kind");
+	refused_metric("farcall_members", NULL, "x", FAR_METRIC_GAUGE, "Farcall has a metric");
+	refused_metric("farcall_peer_calls_total", NULL, "x", FAR_METRIC_COUNTER, "Farcall has a metric");
+	refused_metric("farcall_info", NULL, "x", FAR_METRIC_GAUGE, "Farcall has a metric");
+	refused_metric("app_jobs_total", NULL, "Other jobs", FAR_METRIC_COUNTER, "another kind, unit or help");
+	CHECK_STATUS(far_metrics_add(agent, two, 0, jobs, b, &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_metrics_remove(agent, jobs, a, &err), FAR_OK, &err);
+	CHECK_STATUS(far_metrics_remove(agent, jobs, a, &err), FAR_INVALID, &err);
+	CHECK(!prometheus_has("queue=\"a\"") && prometheus_has("queue=\"b\""));
+	CHECK_STATUS(far_metrics_remove(agent, jobs, b, &err), FAR_OK, &err);
+	CHECK(!prometheus_has("app_jobs"));
+	CHECK_STATUS(far_metrics_add(agent, two, 2, jobs, a, &err), FAR_OK, &err); /* stays until the shutdown */
+}
+
+/* ---- both ---- */
+
 static void mistakes(void)
 {
 	char longest[100];
@@ -230,6 +307,7 @@ static enum far_status let_go(struct far_req *req, const struct far_val *args, s
 {
 	struct far_metrics m;
 	CHECK_STATUS(far_metrics_read(far_req_agent(req), &m, &err), FAR_WOULD_DEADLOCK, &err);
+	CHECK_STATUS(far_metrics_remove(far_req_agent(req), jobs, NULL, &err), FAR_WOULD_DEADLOCK, &err);
 	atomic_store(&free_now, true);
 	return far_return_none(req);
 }
@@ -267,6 +345,7 @@ int main(int argc, char **argv)
 	} else if (rank == 0) {
 		counts();
 		formats();
+		application();
 		mistakes();
 		under_way();
 	}

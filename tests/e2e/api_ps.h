@@ -43,6 +43,8 @@ void meet(void);
 
 /** By one client. */
 void bad_requests(void);
+/** A table of calls. */
+void bad_input(void);
 void pooled(void);
 /** Keys of `t` have rows of 3; a server does not answer. */
 void pooled_stopped(struct far_ps_table *t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Bad input of each call of a parameter server, and of its message handler. Main thread of each process. */
+/** Bad schemas, numbers, messages and lists of servers of a parameter server. Main thread of each process. */
 #include "api_ps.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static void bad_schemas(void)
 	BAD_FIELD(dim, 0, FAR_INVALID, "dim is 0");
 	BAD_FIELD(dim, 65537, FAR_INVALID, "dim is 65537");
 	BAD_FIELD(stored, FAR_I8, FAR_INVALID, "stored is");
-	BAD_FIELD(rule.kind, (enum far_ps_rule_kind)7, FAR_INVALID, "no rule has the number 7");
+	BAD_FIELD(rule.kind, (enum far_ps_rule_kind)9, FAR_INVALID, "no rule has the number 9");
 	BAD_FIELD(rule.rate, 0, FAR_INVALID, "rate");
 	BAD_FIELD(init.kind, (enum far_ps_init_kind)9, FAR_INVALID, "");
 	BAD_FIELD(full, (enum far_ps_full)9, FAR_INVALID, "method 9");
@@ -36,58 +36,14 @@ static void bad_schemas(void)
 	BAD_FIELD(reserved[2], 1, FAR_INVALID, "reserved");
 }
 
-static void bad_opens(void)
-{
-	char name[FAR_PS_NAME_MAX + 1];
-	struct far_ps *other;
-	struct far_ps_table *t;
-	memset(name, 'x', FAR_PS_NAME_MAX);
-	name[FAR_PS_NAME_MAX] = 0;
-	struct far_ps_open_opts quick = {.timeout_ns = 50 * FAR_MS};
-	BAD(far_ps_open(agent, "other", &quick, &other, &err), FAR_TIMEOUT, "no member of the group serves \"other\"");
-	quick.message = 5;
-	BAD(far_ps_open(agent, "ads", &quick, &other, &err), FAR_TIMEOUT, "by message 5");
-	quick.reserved[0] = 1;
-	BAD(far_ps_open(agent, "ads", &quick, &other, &err), FAR_INVALID, "reserved");
-	BAD(far_ps_open(agent, name, NULL, &other, &err), FAR_INVALID, "name");
-	BAD(far_ps_open(NULL, "ads", NULL, &other, &err), FAR_INVALID, "agent");
-	struct far_ps_schema s = schema_of(FAR_PS_SGD);
-	BAD(far_ps_table_create(ps, "", &s, 0, &t, &err), FAR_INVALID, "name");
-	BAD(far_ps_table_create(ps, name, &s, 0, &t, &err), FAR_INVALID, "name");
-	BAD(far_ps_table_create(ps, "t", NULL, 0, &t, &err), FAR_INVALID, "schema");
-	BAD(far_ps_table_open(ps, "none", 0, &t, &err), FAR_GONE, "no such table");
-	s.dim = 5;
-	BAD(far_ps_table_create(ps, "sums", &s, 0, &t, &err), FAR_INVALID, "exists with another schema: its dim is 4");
-}
-
-static void bad_calls(void)
+static void not_finite(void)
 {
 	struct far_ps_schema schema = schema_of(FAR_PS_SGD);
 	struct far_ps_table *t = table("calls", &schema);
 	struct far_future *f;
 	struct far_ps_stats stats;
-	struct far_ps_pull_opts pull = {0};
-	struct far_ps_push_opts push = {0};
+	struct far_ps_push_opts push = {.wire = FAR_F16};
 	keys[0] = 11, keys[1] = 12;
-	BAD(far_ps_pull(NULL, keys, 1, NULL, rows, NULL, &f, &err), FAR_INVALID, "NULL");
-	BAD(far_ps_pull(t, NULL, 1, NULL, rows, NULL, &f, &err), FAR_INVALID, "NULL");
-	BAD(far_ps_pull(t, keys, 1, NULL, NULL, NULL, &f, &err), FAR_INVALID, "rows is NULL");
-	BAD(far_ps_pull(t, keys, FAR_PS_KEYS_MAX + 1, NULL, rows, NULL, &f, &err), FAR_INVALID, "67108865 keys");
-	BAD(far_ps_pull(t, keys, 1, (pull.wire = FAR_I64, &pull), rows, NULL, &f, &err), FAR_INVALID, "wire");
-	pull = (struct far_ps_pull_opts){.miss = (enum far_ps_miss)3};
-	BAD(far_ps_pull(t, keys, 1, &pull, rows, NULL, &f, &err), FAR_INVALID, "miss is 3");
-	pull = (struct far_ps_pull_opts){.clock = 1};
-	BAD(far_ps_exists(t, keys, 1, &pull, NULL, &f, &err), FAR_INVALID, "has no clock");
-	pull = (struct far_ps_pull_opts){.reserved = {1}};
-	BAD(far_ps_exists(t, keys, 1, &pull, NULL, &f, &err), FAR_INVALID, "reserved");
-	BAD(far_ps_push(t, keys, 1, NULL, NULL, NULL, &f, &err), FAR_INVALID, "NULL");
-	BAD(far_ps_push(t, keys, 1, grads, (push.rate = -1, &push), NULL, &f, &err), FAR_INVALID, "rate is -1");
-	push = (struct far_ps_push_opts){.wire = FAR_BOOL};
-	BAD(far_ps_assign(t, keys, 1, rows, NULL, &push, NULL, &f, &err), FAR_INVALID, "wire");
-	BAD(far_ps_push_pull(t, keys, 1, grads, NULL, NULL, NULL, &f, &err), FAR_INVALID, "rows is NULL");
-	BAD(far_ps_erase(t, NULL, 1, NULL, NULL, &f, &err), FAR_INVALID, "NULL");
-	BAD(far_ps_clock(t, 0, 1, 0, &f, &err), FAR_INVALID, "worker is 0");
-	BAD(far_ps_table_stats(t, 0, NULL, &f, &err), FAR_INVALID, "stats is NULL");
 	/* Not finite: as it is, as a sum, in the type of the wire. */
 	memset(grads, 0, sizeof grads);
 	grads[DIM + 2] = NAN;
@@ -99,12 +55,11 @@ static void bad_calls(void)
 	grads[DIM + 2] = 0;
 	BAD(far_ps_push(t, keys, 2, grads, NULL, NULL, &f, &err), FAR_INVALID, "element 1 of the gradient of key 12");
 	grads[1] = 70000;
-	push = (struct far_ps_push_opts){.wire = FAR_F16};
 	BAD(far_ps_push(t, keys, 1, grads, &push, NULL, &f, &err), FAR_INVALID, "element 1 of the gradient of key 12");
 	stats = stats_of(t);
 	CHECK(stats.rows == 0 && stats.keys_pushed == 0);
 	CHECK(!strcmp(far_ps_status_name(FAR_PS_LATE), "LATE") &&
-	      !strcmp(far_ps_status_name((enum far_ps_status)7), "?"));
+	      !strcmp(far_ps_status_name((enum far_ps_status)9), "?"));
 	far_ps_table_free(t);
 }
 
@@ -201,8 +156,8 @@ static void bad_messages(void)
 void bad_requests(void)
 {
 	bad_schemas();
-	bad_opens();
-	bad_calls();
+	bad_input();
+	not_finite();
 	bad_messages();
 }
 

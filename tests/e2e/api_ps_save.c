@@ -1,21 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Saves, loads, scans and drops of a parameter server: saved = loaded to the bit on 3, 1 and 7 servers; partitions are
- * cut between requests; damaged files and a full disk; a client that is killed while it saves.
- * Main thread of each process. */
+/** Saves, loads, scans and drops of a parameter server: saved = loaded to the bit on 3, 1, 7 and 16 servers, by
+ * io_uring and without; partitions are cut between requests; damaged files and a full disk; a client that is killed
+ * while it saves. Main thread of each process. */
 #include "api_spawn.h"
+#include "no_io_uring.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <farcall/ps.h>
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-enum { KEYS = 3000, DIM = 5, CUTS = 200, TABLES = 3, STATE_MAX = 32 };
+enum {
+	KEYS = 3000,
+	DIM = 5,
+	CUTS = 200,
+	TABLES = 4,
+	STATE_MAX = 32,
+	WIDE = 600,
+	WIDE_DIM = 1024,
+	FILES = 5,
+	SERVERS = 16
+};
 
 /* All of a table, in the order of the scan. */
 struct dump {
@@ -30,13 +43,14 @@ struct shared {
 	int servers; /* of the present group */
 	char dir[64];
 	struct dump dump[2];
+	float wide[WIDE * WIDE_DIM];
 };
 static struct shared *shared;
 static struct far_agent *agent;
 static struct far_err err;
 static struct far_ps *ps;
 
-static const char *const names[] = {"a/adagrad", "adam", "empty"};
+static const char *const names[] = {"a/adagrad", "adam", "empty", "wide"};
 
 static void step_reached(int step)
 {
@@ -67,6 +81,10 @@ static struct far_ps_schema schema_of(int table)
 	}
 	if (table == 2)
 		s.dense_rows = 9;
+	if (table == 3) {
+		s.dim = WIDE_DIM;
+		far_ps_rule_defaults(&s.rule, FAR_PS_SGD);
+	}
 	return s;
 }
 
@@ -96,6 +114,11 @@ static void fill(void)
 		if (table < 2)
 			for (int i = 0; i < 2; i++)
 				done(far_ps_push(t, keys, KEYS, grads, NULL, NULL, &f, &err), &f);
+		if (table == 3) {
+			memset(shared->wide, 0, sizeof shared->wide);
+			done(far_ps_push(t, keys, WIDE, shared->wide, NULL, NULL, &f, &err), &f);
+			done(far_ps_pull(t, keys, WIDE, NULL, shared->wide, NULL, &f, &err), &f);
+		}
 		far_ps_table_free(t);
 	}
 }
@@ -148,6 +171,16 @@ static void check_pulls(void)
 			CHECK(status[i] == FAR_PS_ROW);
 		far_ps_table_free(t);
 	}
+	static float wide[WIDE * WIDE_DIM];
+	static uint64_t keys[WIDE];
+	for (int i = 0; i < WIDE; i++)
+		keys[i] = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
+	struct far_ps_table *t = open_table(3);
+	done(far_ps_pull(t, keys, WIDE, NULL, wide, status, &f, &err), &f);
+	for (int i = 0; i < WIDE; i++)
+		CHECK(status[i] == FAR_PS_ROW);
+	CHECK(memcmp(wide, shared->wide, sizeof wide) == 0);
+	far_ps_table_free(t);
 }
 
 /* Two keys of a partition are pushed together: no scan has one of them alone. */
@@ -211,7 +244,7 @@ static void drops(void)
 	size_t n;
 	CHECK_STATUS(far_ps_tables(ps, 0, list, &n, &err), FAR_OK, &err);
 	CHECK(n == TABLES + 1 && !strcmp(list[0], names[0]) && !strcmp(list[1], names[1]) && !strcmp(list[2], "cuts") &&
-	      !strcmp(list[3], names[2]));
+	      !strcmp(list[3], names[2]) && !strcmp(list[4], names[3]));
 	CHECK_STATUS(far_ps_table_open(ps, "cuts", 0, &t, &err), FAR_OK, &err);
 	CHECK_STATUS(far_ps_table_drop(ps, "cuts", 0, &err), FAR_OK, &err);
 	CHECK_STATUS(far_ps_table_drop(ps, "cuts", 0, &err), FAR_GONE, &err);
@@ -281,8 +314,9 @@ static void save(void)
 	struct far_ps_saved saved;
 	char found[8][256];
 	CHECK_STATUS(far_ps_save(ps, shared->dir, NULL, &saved, &err), FAR_OK, &err);
-	CHECK(saved.tables == TABLES && saved.rows == 2 * KEYS && saved.bytes > 2 * KEYS * DIM && !saved.refused);
-	CHECK(data_files(found) == 2 && access(in_dir("manifest.new"), F_OK) != 0);
+	CHECK(saved.tables == TABLES && saved.rows == 2 * KEYS + WIDE && saved.bytes > 2 * KEYS * DIM &&
+	      !saved.refused);
+	CHECK(data_files(found) == FILES && access(in_dir("manifest.new"), F_OK) != 0);
 }
 
 /* The bytes [at, at + n) of a file, changed and brought back. */
@@ -323,9 +357,9 @@ static void torn(const char *name, const char *text)
 static void bad_files(void)
 {
 	char found[8][256];
-	CHECK(data_files(found) == 2);
+	CHECK(data_files(found) == FILES);
 	damaged("manifest", 0, FAR_INVALID, "none of saved tables");
-	damaged("manifest", 8, FAR_UNSUPPORTED, "this library reads version 1");
+	damaged("manifest", 8, FAR_UNSUPPORTED, "this library reads version 2");
 	damaged("manifest", 24, FAR_INVALID, "torn");
 	damaged("manifest", 40, FAR_INVALID, "CRC32C");
 	damaged(found[0], 8, FAR_INVALID, "CRC32C");
@@ -350,7 +384,7 @@ static void full_disk(void)
 {
 	char before[8][256], after[8][256];
 	struct rlimit all, few;
-	CHECK(data_files(before) == 2 && getrlimit(RLIMIT_FSIZE, &all) == 0);
+	CHECK(data_files(before) == FILES && getrlimit(RLIMIT_FSIZE, &all) == 0);
 	signal(SIGXFSZ, SIG_IGN);
 	static const rlim_t limits[] = {30000, 100};
 	for (int i = 0; i < 2; i++) {
@@ -359,10 +393,14 @@ static void full_disk(void)
 		CHECK(setrlimit(RLIMIT_FSIZE, &few) == 0);
 		BAD(far_ps_save(ps, shared->dir, NULL, NULL, &err), FAR_RESOURCE, "cannot write");
 		CHECK(err.code == EFBIG && setrlimit(RLIMIT_FSIZE, &all) == 0);
-		CHECK(data_files(after) == 2);
+		CHECK(data_files(after) == FILES);
 	}
-	for (int i = 0; i < 2; i++)
-		CHECK(!strcmp(after[i], before[0]) || !strcmp(after[i], before[1]));
+	for (int i = 0; i < FILES; i++) {
+		bool there = false;
+		for (int k = 0; k < FILES; k++)
+			there = there || !strcmp(after[i], before[k]);
+		CHECK(there);
+	}
 	CHECK(access(in_dir("manifest.new"), F_OK) != 0);
 }
 
@@ -370,8 +408,47 @@ static void load(void)
 {
 	struct far_ps_saved loaded;
 	CHECK_STATUS(far_ps_load(ps, shared->dir, NULL, &loaded, &err), FAR_OK, &err);
-	CHECK(loaded.tables == TABLES && loaded.rows == 2 * KEYS && loaded.refused == 0);
+	CHECK(loaded.tables == TABLES && loaded.rows == 2 * KEYS + WIDE && loaded.refused == 0);
 	BAD(far_ps_load(ps, shared->dir, NULL, NULL, &err), FAR_INVALID, "has 3000 rows already: drop it first");
+}
+
+static void drop_all(void)
+{
+	for (int table = 0; table < TABLES; table++)
+		CHECK_STATUS(far_ps_table_drop(ps, names[table], 0, &err), FAR_OK, &err);
+}
+
+/* A file system with room for one save, not for a second one beside it. */
+static void full_file_system(void)
+{
+	char all[64], small[80];
+	struct stat st;
+	snprintf(small, sizeof small, "%s/small", shared->dir);
+	CHECK(mkdir(small, 0700) == 0);
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("farcall-ps", small, "tmpfs", 0, "size=4m")) {
+		fprintf(stderr, "no file system of its own for a full one: %s\n", strerror(errno));
+		CHECK(rmdir(small) == 0);
+		return;
+	}
+	memcpy(all, shared->dir, sizeof all);
+	snprintf(shared->dir, sizeof shared->dir, "%.63s", small);
+	save();
+	CHECK(stat(in_dir("manifest"), &st) == 0);
+	ino_t manifest = st.st_ino;
+	for (int i = 0; i < 2; i++) {
+		char found[8][256];
+		BAD(far_ps_save(ps, shared->dir, NULL, NULL, &err), FAR_RESOURCE, "cannot write");
+		CHECK(err.code == ENOSPC && data_files(found) == FILES);
+		CHECK(stat(in_dir("manifest"), &st) == 0 && st.st_ino == manifest);
+		CHECK(access(in_dir("manifest.new"), F_OK) != 0);
+	}
+	drop_all();
+	load();
+	check_scan();
+	check_pulls();
+	memcpy(shared->dir, all, sizeof all);
+	CHECK(umount2(small, MNT_DETACH) == 0 && rmdir(small) == 0);
 }
 
 /* ---- Groups ---- */
@@ -379,8 +456,8 @@ static void load(void)
 static void serve(int servers)
 {
 	struct far_ps_server *server;
-	const char *list[8];
-	char text[8][16];
+	const char *list[SERVERS];
+	char text[SERVERS][16];
 	for (int i = 0; i < servers; i++) {
 		snprintf(text[i], sizeof text[i], "worker%d", i);
 		list[i] = text[i];
@@ -409,6 +486,7 @@ static void first_group(void)
 	save();
 	save();
 	full_disk();
+	full_file_system();
 }
 
 static void next_group(void)
@@ -417,6 +495,8 @@ static void next_group(void)
 	load();
 	check_scan();
 	check_pulls();
+	if (shared->servers == 7 && !no_io_uring())
+		fprintf(stderr, "io_uring could not be taken away\n");
 	save();
 }
 
@@ -463,8 +543,7 @@ static int with_killed(int rank)
 		s = far_ps_save(ps, shared->dir, NULL, NULL, &err);
 		CHECK(s == FAR_OK || s == FAR_BUSY);
 	}
-	for (int table = 0; table < TABLES; table++)
-		CHECK_STATUS(far_ps_table_drop(ps, names[table], 0, &err), FAR_OK, &err);
+	drop_all();
 	load();
 	check_scan();
 	far_ps_close(ps);
@@ -475,14 +554,14 @@ static int with_killed(int rank)
 
 int main(void)
 {
-	static const int groups[] = {3, 1, 7};
+	static const int groups[] = {3, 1, 7, SERVERS};
 	const char *tmp = getenv("TMPDIR");
 	int bad = 0;
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
 	snprintf(shared->dir, sizeof shared->dir, "%.40s/farcall-ps-XXXXXX", tmp ? tmp : "/tmp");
 	CHECK(mkdtemp(shared->dir));
-	for (int g = 0; g < 3 && !bad; g++) {
+	for (int g = 0; g < 4 && !bad; g++) {
 		shared->servers = groups[g];
 		atomic_store(&shared->step, 0);
 		struct spawned s = spawn(groups[g] + 1, together);

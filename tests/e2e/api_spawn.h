@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { SPAWN_MAX = 8 };
+enum { SPAWN_MAX = 20 };
 
 struct spawned {
 	int world, port;

@@ -47,8 +47,6 @@ refuses "missing test file" 1 "$dir/none: cannot open" "$farcall" train --data "
 refuses "save without a service" 2 "--save goes with --service NAME" "$farcall" train --save "$dir/model"
 refuses "an optimizer of services" 2 "--optimizer ftrl goes with --service NAME" "$farcall" train --optimizer ftrl
 refuses "a service without a group" 2 "--service needs --rank and --world-size" "$farcall" train --service default
-refuses "bsp with a service" 2 "--mode bsp goes with servers of its own" \
-	"$farcall" train --service default --mode bsp
 refuses "a server's rank" 2 "rank 1 is a server when there are 2" \
 	"$farcall" train --service default --rank 1 --world-size 3
 refuses "patience of two workers" 2 "--patience goes with one worker, here are 2" \

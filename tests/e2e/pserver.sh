@@ -3,7 +3,7 @@
 # `farcall pserver` serves until it is stopped, while clients come, leave and are killed; `farcall tables` looks at the
 # tables, saves, drops and loads them; a service of another size begins with what was saved. `farcall train --service`
 # trains in its tables.
-# usage: pserver.sh FARCALL PS_CLIENT
+# usage: pserver.sh FARCALL PS_CLIENT PLUGIN
 set -u
 farcall=$1
 export farcall
@@ -47,6 +47,32 @@ group '1' '"$farcall" tables get nothing 1; [ $? -eq 1 ] && "$farcall" tables --
 [ $rc -eq 0 ] && says 'has no such table' && says 'no member of the group serves "other"'
 ok "a table and a service that are not there" $?
 
+# The metrics of the servers, and bounds of tenants. The client pushes the keys 0 to 99 of the table "counts" twice.
+export FAR_RUNTIME_DIR="$dir/run"
+mkdir -m 700 "$FAR_RUNTIME_DIR"
+# shellcheck disable=SC2016
+group '2 --shards 2' '
+	"$client" once >/dev/null && "$client" once >/dev/null || exit 1
+	for pid in $pids; do "$farcall" debug --metrics prometheus "$pid" >"$dir/metrics.$pid" || exit 2; done
+	cat "$dir"/metrics.* >"$dir/metrics"; "$farcall" tables stats counts'
+value() { awk -v name="$1" 'index($1, name "{") == 1 && $1 ~ /service="default",table="counts"}$/ { n += $2 } END { print n }' "$dir/metrics"; }
+[ $rc -eq 0 ] && [ "$(value farcall_ps_rows)" -eq 100 ] && [ "$(value farcall_ps_keys_pushed_total)" -eq 200 ] &&
+	[ "$(value farcall_ps_rows_made_total)" -eq 100 ] && [ "$(value farcall_ps_bytes)" -gt 800 ] &&
+	[ "$(grep -c '^# TYPE farcall_ps_rows gauge$' "$dir/metrics")" -eq 2 ] && has out '^pushes  *[1-9]'
+ok "the metrics of the tables, of each server" $?
+unset FAR_RUNTIME_DIR
+
+# shellcheck disable=SC2016
+group '2 --tenants other:tables=1,cou:rows=40:bytes=1M --memory 1G' '
+	"$client" once >/dev/null; "$farcall" tables ls; "$farcall" tables stats counts'
+[ $rc -eq 0 ] && awk '$1 == "rows" && $2 <= 40 { n++ } $1 == "refused" && $2 >= 60 { n++ } END { exit n != 2 }' "$dir/out"
+ok "a tenant's tables have as many rows as it may have" $?
+for wrong in a: a:row=1 :rows=1 a:rows=x a a:rows=0; do
+	bounded env RANK=0 WORLD_SIZE=1 "$farcall" pserver --tenants "$wrong"
+	[ $rc -eq 2 ] && says '--tenants' || break
+done
+ok "malformed tenants are refused" $?
+
 # In a dynamic group. The servers are there before the first client, and after the last one.
 # shellcheck disable=SC2016
 bounded "$farcall" run -n 1 -- sh -c '
@@ -80,6 +106,17 @@ ok "dynamic: training is refused" $?
 bounded env -u RANK WORLD_SIZE=dynamic "$farcall" pserver
 [ $rc -eq 2 ] && says 'needs its number'
 ok "dynamic: a server without a number is refused" $?
+
+# ---- functions of a plugin ----
+
+mkdir "$dir/plugins" && chmod 755 "$dir/plugins" && install -m 644 "$3" "$dir/plugins/fn.so"
+# shellcheck disable=SC2016
+FAR_PLUGIN_PATH=$dir/plugins group "2 --functions $dir/plugins/fn.so" '"$client" call && "$farcall" tables ls'
+[ $rc -eq 0 ] && has out '^halves  *2  *f32  *halve  *100 '
+ok "pserver --functions: a function and an optimizer of a plugin" $?
+bounded "$farcall" run -n 1 -- "$farcall" pserver --functions "$dir/plugins/fn.so"
+[ $rc -eq 1 ] && says 'FAR_PLUGIN_PATH'
+ok "pserver --functions: a plugin that is not permitted is refused" $?
 
 cut -b 1-50 "$dir/saved/manifest" >"$dir/torn"
 mv "$dir/torn" "$dir/saved/manifest"
@@ -127,6 +164,16 @@ clients=2 group 2 '
 [ $rc -eq 0 ] && json 'j["bayes_auc"] - 0.1 < j["test_auc"] and j["settings"]["workers"] == 2' && [ -e "$dir/both" ] &&
 	[ ! -s "$dir/second" ]
 ok "train --service: two workers; the first one reports" $?
+# shellcheck disable=SC2016
+clients=3 group 2 '
+	for RANK in 3 4; do
+		eval "$learns" --mode bsp --rows 3000 --test-rows 2000 --epochs 2 --json >"$dir/second" & others="$others $!"
+	done
+	RANK=2
+	eval "$learns" --mode bsp --rows 3000 --test-rows 2000 --epochs 2 --json && wait $others && touch "$dir/three"'
+[ $rc -eq 0 ] && json 'j["bayes_auc"] - 0.1 < j["test_auc"] and j["settings"]["workers"] == 3 and j["mode"] == "bsp"' &&
+	[ -e "$dir/three" ]
+ok "train --service --mode bsp: three workers in step" $?
 # shellcheck disable=SC2016
 group 2 'eval "$learns" --rows 100 --test-rows 10 --epochs 1 --json >/dev/null &&
 	eval "$learns" --rows 100 --test-rows 10 --epochs 1 --optimizer adagrad'

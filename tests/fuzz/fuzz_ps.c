@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Reads the input as what the parameter server gets from files and peers. The first byte chooses: a manifest of saved
- * tables, a data file, a view, or requests to a shard with one table. What reads well is the same when it is written
- * and read again; each request is answered once. Main thread.
+ * tables, a data file unpacked, its frames, a view, or requests to a shard with one table. What reads well is the same
+ * when it is written and read again; each request is answered once. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */
@@ -108,6 +108,36 @@ struct far_to far_req_from(const struct far_req *req)
 	return (struct far_to){1, 0};
 }
 
+void far_worker_self_sized(struct far_agent *agent, struct far_worker_info *out, size_t bytes)
+{
+	(void)agent;
+	memset(out, 0, bytes);
+}
+
+/* Functions that a request may call. */
+static enum far_status run(const struct far_ps_fn_args *args, void *user)
+{
+	(void)user;
+	must(args->arg_len <= FAR_PS_ARG_MAX && (args->arg_len == 0 || args->arg));
+	for (unsigned d = 0; d < args->schema->dim; d++)
+		args->row[d] += 1;
+	for (unsigned i = 0; i < args->state_floats; i++)
+		args->state[i] += 1;
+	args->values[0] = args->values[1] = (double)args->row[0];
+	return args->key % 3 ? FAR_OK : FAR_DENIED;
+}
+
+static void register_functions(void)
+{
+	static bool done;
+	if (!done) {
+		must(far_ps_fn_register(&(struct far_ps_fn){.name = "f", .run = run, .width = 2}, NULL) == FAR_OK);
+		must(far_ps_fn_register(&(struct far_ps_fn){.name = "r", .run = run, .width = 2, .reads = true},
+					NULL) == FAR_OK);
+	}
+	done = true;
+}
+
 /* Of servers that are made by name: not called. */
 enum far_status far_worker_by_name_sized(struct far_agent *agent, const char *name, struct far_worker_info *out,
 					 size_t bytes, struct far_err *err)
@@ -147,7 +177,8 @@ static void read_manifest(const char *bytes, size_t size)
 		must(psv_name_ok(m.table[i].name) && psv_schema_decode(&m.table[i].schema, &schema, &err) == FAR_OK);
 		files += m.table[i].files;
 	}
-	must(files == m.files_n && size == 32 + 184 * (size_t)m.tables_n + 24 * files + 8);
+	must(files == m.files_n &&
+	     size == sizeof(struct psv_manifest_head) + sizeof *m.table * m.tables_n + sizeof *m.file * files + 8);
 	free(m.file);
 }
 
@@ -171,7 +202,7 @@ static void fuzz_data(const uint8_t *data, size_t size)
 	struct psv_rows layout = {
 		.row = 2 * (size_t)(data[0] % 5 + 1), .state = data[0] & 0x40 ? 12 : 0, .age = data[0] & 0x80 ? 8 : 0};
 	char *bytes = copy_of(data + 1, size - 1);
-	struct psv_saved_file file = {.bytes = size - 1, .crc = psv_crc32c(0, bytes, size - 1)};
+	struct psv_saved_file file = {.plain = size - 1};
 	const char *at = bytes, *end = bytes + size - 1;
 	struct psv_block_rows block;
 	uint64_t rows = 0;
@@ -194,6 +225,49 @@ static void fuzz_data(const uint8_t *data, size_t size)
 	partition = UINT32_MAX;
 	file.rows++;
 	must(psv_data_check(bytes, &file, &layout, &partition, NULL) == FAR_INVALID);
+	free(bytes);
+}
+
+static void read_frames(const char *bytes, size_t size, uint32_t crc, uint64_t plain_n)
+{
+	struct far_err err = {0};
+	char *plain, *again;
+	enum far_status status = psv_unpack(bytes, size, crc, plain_n, &plain, &err);
+	must(status == FAR_OK || status == FAR_INVALID || status == FAR_UNSUPPORTED);
+	must(status == err.status && (status == FAR_OK) == (plain != NULL));
+	if (status)
+		return;
+	struct psv_packer p = {0};
+	must(psv_packer_begin(&p, NULL) == FAR_OK && psv_packer_put(&p, plain, plain_n, NULL) == FAR_OK &&
+	     psv_packer_end(&p, NULL) == FAR_OK && p.bytes == plain_n);
+	must(psv_unpack(p.out ? p.out : "", p.out_n, p.crc, plain_n, &again, NULL) == FAR_OK);
+	must(memcmp(plain, again, plain_n) == 0);
+	free(again);
+	must(psv_unpack(bytes, size, crc, plain_n + 1, &again, NULL) == FAR_INVALID);
+	must(psv_unpack(bytes, size, ~crc, plain_n, &again, NULL) == FAR_INVALID);
+	psv_packer_free(&p);
+	free(plain);
+}
+
+/* As they are, and with their CRCs repaired. */
+static void fuzz_frames(const uint8_t *data, size_t size)
+{
+	char *bytes = copy_of(data, size);
+	uint32_t heads = 0;
+	uint64_t plain = 0;
+	read_frames(bytes, size, 0, size);
+	for (size_t at = 0; size - at >= sizeof(struct psv_frame);) {
+		struct psv_frame f;
+		memcpy(&f, bytes + at, sizeof f);
+		if (f.bytes > size - at - sizeof f)
+			break;
+		f.crc = psv_crc32c(psv_crc32c(0, &f, 12), bytes + at + sizeof f, f.bytes);
+		memcpy(bytes + at, &f, sizeof f);
+		heads = psv_crc32c(heads, &f, sizeof f);
+		plain += f.plain;
+		at += sizeof f + f.bytes;
+	}
+	read_frames(bytes, size, heads, plain);
 	free(bytes);
 }
 
@@ -263,6 +337,7 @@ static void fuzz_requests(const uint8_t *data, size_t size)
 	memset(&shard, 0, sizeof shard);
 	atomic_init(&server.view, own_view());
 	psv_shard_init(&shard, &server, (struct far_to){0, 0});
+	register_functions();
 	make_table(&server);
 	must(atomic_load(&shard.tables_n) == 1);
 	while (size > 0) {
@@ -299,7 +374,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size < 2)
 		return 0;
-	switch (data[0] & 3) {
+	switch (data[0] & 7) {
 	case 0:
 		fuzz_manifest(data + 1, size - 1);
 		break;
@@ -308,6 +383,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 2:
 		fuzz_view(data + 1, size - 1);
+		break;
+	case 4:
+		fuzz_frames(data + 1, size - 1);
 		break;
 	default:
 		fuzz_requests(data + 1, size - 1);

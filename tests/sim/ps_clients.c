@@ -134,9 +134,49 @@ static void draw_change(unsigned c)
 			d->grads[i] = -1;
 		}
 	}
+	d->calls = sim_random_below(&run.random, 2);
 	d->tried = false;
 	d->begun = true;
 	note_change(c);
+}
+
+/* Adds 1 by a function. */
+static enum far_status begin_count(unsigned c, struct far_ps_table *t, const struct far_ps_push_opts *opts,
+				   struct far_future **f, struct far_err *err)
+{
+	struct client *me = &run.client[c];
+	struct far_ps_call_opts call = {.timeout_ns = opts->timeout_ns,
+					.partial = opts->partial,
+					.token = opts->token,
+					.make = true,
+					.width = 1};
+	return far_ps_call(t, "count", me->keys, 1, &call, &me->value, me->status, f, err);
+}
+
+/* The count that a function has returned. */
+static void take_count(unsigned c)
+{
+	struct client *me = &run.client[c];
+	if (me->status[0] == FAR_PS_APPLIED && !me->disk.tried)
+		wrong("a call of client %u that was not repeated had been applied", c);
+	me->rows[0] = (float)me->value;
+}
+
+/* A function that fails changes nothing: neither a counter, nor whether it is there. */
+static void try_refused(unsigned c, struct handles *h)
+{
+	struct client *me = &run.client[c];
+	struct far_ps_call_opts opts = {.timeout_ns = 50 * MS, .make = sim_random_below(&run.random, 2), .width = 1};
+	struct far_err err;
+	struct far_future *f;
+	me->disk.next = far_ps_next(h->ps) + 1; /* its number, which a restart must not use again */
+	me->keys[0] = ps_key((unsigned)sim_random_below(&run.random, PS_COUNT_KEYS));
+	if (far_ps_call(h->table[COUNTS], "refuse", me->keys, 1, &opts, &me->value, me->status, &f, &err) ||
+	    wait_for(f, &err) < 0)
+		return;
+	if (!cluster_dead() && me->status[0] != FAR_PS_FAILED && (opts.make || me->status[0] != FAR_PS_MISSING))
+		wrong("a key whose function fails has the status %s",
+		      far_ps_status_name((enum far_ps_status)me->status[0]));
 }
 
 /* One attempt; false: a key was not answered. */
@@ -157,6 +197,8 @@ static bool attempt(unsigned c, struct handles *h, uint64_t *token, struct far_e
 		me->keys[i] = ps_key(d->number[i]);
 	if (d->kind == WRITES)
 		status = far_ps_assign(t, me->keys, d->n, d->grads, NULL, &opts, me->status, &f, err);
+	else if (d->kind == COUNT && d->calls)
+		status = begin_count(c, t, &opts, &f, err);
 	else if (d->kind == COUNT)
 		status = far_ps_push_pull(t, me->keys, d->n, d->grads, &opts, me->rows, me->status, &f, err);
 	else
@@ -168,8 +210,10 @@ static bool attempt(unsigned c, struct handles *h, uint64_t *token, struct far_e
 		return false;
 	/* A repeated write may find that its row has expired since. */
 	for (unsigned i = 0; i < d->n; i++)
-		if (me->status[i] >= FAR_PS_LATE)
+		if (me->status[i] == FAR_PS_LATE || me->status[i] == FAR_PS_LOST)
 			return false;
+	if (d->kind == COUNT && d->calls)
+		take_count(c);
 	return answered == (int64_t)d->n;
 }
 
@@ -288,7 +332,9 @@ void client_app(struct cluster_worker *w, void *ctx)
 		d->next = far_ps_next(h.ps);
 		d->done++;
 		run.changes++;
-		ok = cluster_sleep(sim_random_below(&run.random, 20 * MS)) == FAR_OK;
+		if (sim_random_below(&run.random, 4) == 0)
+			try_refused(c, &h);
+		ok = !cluster_dead() && cluster_sleep(sim_random_below(&run.random, 20 * MS)) == FAR_OK;
 	}
 	run.client[c].leaves = ok;
 	/* The others do not wait for it; a server that begins anew forgets that. */
@@ -300,6 +346,19 @@ void client_app(struct cluster_worker *w, void *ctx)
 			ok = make_tables(&h);
 		ok = ok && !all_ended() && cluster_sleep(50 * MS) == FAR_OK;
 	}
+	handles_free(&h);
+}
+
+/* ---- Barriers ---- */
+
+void meet_app(struct cluster_worker *w, void *ctx)
+{
+	struct handles h;
+	(void)ctx;
+	bool ok = open_all(w, &h, 400 + cluster_rank(w), 0);
+	for (int i = 0; ok && i < MEETS; i++)
+		ok = meet(cluster_rank(w) - FIRST_CLIENT, h.ps) &&
+		     cluster_sleep(sim_random_below(&run.random, 80 * MS)) == FAR_OK;
 	handles_free(&h);
 }
 
@@ -375,7 +434,10 @@ static bool read_once(unsigned rank, struct handles *h)
 	for (unsigned i = 0; i < n * dims[t]; i++)
 		r->rows[i] = NAN;
 	uint64_t begin = cluster_now(run.c);
-	if (far_ps_pull(h->table[t], r->keys, n, &opts, r->rows, r->status, &f, &err)) {
+	bool calls = t == COUNTS && sim_random_below(&run.random, 2);
+	struct far_ps_call_opts call = {.timeout_ns = opts.timeout_ns, .partial = true, .read = true, .width = 1};
+	if (calls ? far_ps_call(h->table[t], "peek", r->keys, n, &call, r->values, r->status, &f, &err)
+		  : far_ps_pull(h->table[t], r->keys, n, &opts, r->rows, r->status, &f, &err)) {
 		if (!cluster_dead())
 			wrong("a pull: %s", err.text);
 		return false;
@@ -384,6 +446,8 @@ static bool read_once(unsigned rank, struct handles *h)
 	if (cluster_dead())
 		return false;
 	uint64_t took = cluster_now(run.c) - begin;
+	for (unsigned i = 0; calls && i < n; i++)
+		r->rows[i] = r->status[i] == FAR_PS_ROW ? (float)r->values[i] : FALLBACK;
 	if (answered < 0)
 		wrong("a partial pull failed: %s", err.text);
 	else

@@ -6,7 +6,8 @@
  *
  * Each push counts once, also when it is repeated after a timeout or a restart of its client; counters are
  * linearizable; rows expire neither early nor late; each pull is answered by its deadline with the right status per
- * key; no step begins before its time, and none waits for a dead worker.
+ * key; no step begins before its time, and none waits for a dead worker. Functions count once, or fail and change
+ * nothing; no client passes a barrier without another one that is not lost.
  *
  * usage: ps_service FROM SEEDS; with mutants: ps_service MUTANT FROM SEEDS, ps_service list
  * exit status: 0; 1: a run failed; 2: usage
@@ -30,7 +31,7 @@
 struct ps_run run;
 
 static uint64_t total_changes, total_reads, total_unanswered, total_repeats, total_excused, total_kills, total_restarts,
-	total_pauses;
+	total_pauses, total_meetings;
 
 void wrong(const char *format, ...)
 {
@@ -135,8 +136,10 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 	if (state == CLUSTER_READY) {
 		if (is_server)
 			cluster_spawn(w, 0, serve_app, NULL);
-		if (is_client)
+		if (is_client) {
 			cluster_spawn(w, -1, client_app, NULL);
+			cluster_spawn(w, -1, meet_app, NULL);
+		}
 		if (!is_server)
 			cluster_spawn(w, -1, reader_app, NULL);
 	}
@@ -149,6 +152,7 @@ static void on_state(void *ctx, struct cluster_worker *w, enum cluster_state sta
 	if (is_client) {
 		run.client[rank - FIRST_CLIENT].excused_from = cluster_now(run.c);
 		run.client[rank - FIRST_CLIENT].excused_to = PS_NEVER;
+		meetings_died(rank - FIRST_CLIENT);
 	}
 	if (comes_back(rank))
 		sim_at(cluster_sim(run.c), cluster_now(run.c) + draw(200) * MS, start, w);
@@ -218,6 +222,7 @@ static void final_reads(void)
 		cluster_run_until(run.c, cluster_now(run.c) + 20 * MS);
 	if (cluster_apps(w))
 		wrong("the last pull did not end; %u applications before", apps);
+	meetings_check();
 	if (!cluster_failure(run.c) && !ps_history_check(&run.history))
 		wrong("%s", run.history.failure);
 }
@@ -268,6 +273,7 @@ static bool one(uint64_t seed)
 	total_unanswered += run.unanswered;
 	total_repeats += run.repeats;
 	total_excused += run.excused;
+	total_meetings += run.meetings;
 	cluster_destroy(run.c);
 	for (unsigned s = 0; s < PS_SERVERS; s++)
 		far_ps_server_free(run.server[s]);
@@ -315,15 +321,16 @@ int main(int argc, char **argv)
 	if (argc == 2)
 		return 0;
 	psv_env = (struct psv_env){.now_ns = world_now};
+	must(functions_register());
 	uint64_t from = strtoull(argv[argc - 2], NULL, 0), n = strtoull(argv[argc - 1], NULL, 0), bad = 0;
 	for (uint64_t i = 0; i < n && (argc == 3 || !bad); i++)
 		bad += !one(from + i);
 	printf("%llu changes, %llu of them repeated, %llu pulls, %llu keys unanswered; %llu clients killed, %llu "
 	       "servers; "
-	       "%llu pauses; %llu steps beside an excused client; %llu runs of %llu were wrong\n",
+	       "%llu pauses; %llu steps beside an excused client; %llu barriers passed; %llu runs of %llu were wrong\n",
 	       (unsigned long long)total_changes, (unsigned long long)total_repeats, (unsigned long long)total_reads,
 	       (unsigned long long)total_unanswered, (unsigned long long)total_kills,
 	       (unsigned long long)total_restarts, (unsigned long long)total_pauses, (unsigned long long)total_excused,
-	       (unsigned long long)bad, (unsigned long long)n);
+	       (unsigned long long)total_meetings, (unsigned long long)bad, (unsigned long long)n);
 	return bad > 0;
 }

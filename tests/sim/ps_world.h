@@ -12,7 +12,7 @@
 
 /* Rank 0 has the store and reads; then servers, then clients. */
 enum { FIRST_SERVER = 1, FIRST_CLIENT = FIRST_SERVER + PS_SERVERS, WORKERS = FIRST_CLIENT + PS_CLIENTS };
-enum { CHANGES = 14, READS = 24, KEYS_MAX = 60 };
+enum { CHANGES = 14, READS = 24, KEYS_MAX = 60, MEETS = 4, MEETINGS_MAX = 96, DEATHS_MAX = 8 };
 
 enum tables { SUMS, COUNTS, AGED, STEPS, TABLES };
 
@@ -25,11 +25,24 @@ struct disk {
 	uint64_t next;  /* number of the change that is begun, or of the next one */
 	uint64_t steps; /* of its clock */
 	bool tried;     /* the change below was begun more than once */
+	bool calls;     /* it counts by a function */
 	enum change kind;
 	unsigned n;
 	unsigned number[KEYS_MAX]; /* of the keys; they may repeat */
 	float grads[KEYS_MAX * PS_CLIENTS];
 	size_t event[KEYS_MAX]; /* of each position */
+};
+
+/** A wait at the barrier of the clients. */
+struct meeting {
+	uint64_t begin, end; /* PS_NEVER: it waits */
+	bool passed;
+};
+
+struct meetings {
+	struct meeting meeting[MEETINGS_MAX];
+	unsigned n, deaths;
+	uint64_t death[DEATHS_MAX]; /* times when the client died */
 };
 
 /** A client's memory that operations use. */
@@ -40,6 +53,8 @@ struct client {
 	bool leaves;                       /* the others need not wait for it any more */
 	bool ended;                        /* it has done all changes, or is dead for good */
 	uint64_t paused_to;
+	struct meetings meetings;
+	double value; /* of a function */
 	uint64_t keys[KEYS_MAX];
 	float rows[KEYS_MAX * PS_CLIENTS];
 	uint8_t status[KEYS_MAX];
@@ -51,6 +66,7 @@ struct reader {
 	unsigned number[KEYS_MAX];
 	float rows[KEYS_MAX * PS_CLIENTS];
 	uint8_t status[KEYS_MAX];
+	double values[KEYS_MAX];
 };
 
 struct ps_run {
@@ -64,7 +80,7 @@ struct ps_run {
 	struct client client[PS_CLIENTS];
 	struct reader reader[WORKERS + 1]; /* the last one: of final_app() */
 	struct far_ps_server *server[PS_SERVERS];
-	uint64_t changes, reads, unanswered, repeats, excused; /* of the run */
+	uint64_t changes, reads, unanswered, repeats, excused, meetings; /* of the run */
 };
 
 extern struct ps_run run;
@@ -72,9 +88,18 @@ extern struct ps_run run;
 /** Ends the run as wrong, once. */
 __attribute__((format(printf, 1, 2))) void wrong(const char *format, ...);
 
-/** Applications: a client's changes; the reads of any worker; the last pull, of all sums. */
+/** Applications: a client's changes; its waits at a barrier; the reads of any worker; the last pull, of all sums. */
 void client_app(struct cluster_worker *w, void *ctx);
+void meet_app(struct cluster_worker *w, void *ctx);
 void reader_app(struct cluster_worker *w, void *ctx);
 void final_app(struct cluster_worker *w, void *ctx);
+
+/** Registers count, refuse and peek, functions of a counter. */
+bool functions_register(void);
+/** Brings a client to the barrier, in several attempts. False: it is dead. */
+bool meet(unsigned c, struct far_ps *ps);
+void meetings_died(unsigned c);
+/** No client has passed without another one that was neither there nor lost. */
+void meetings_check(void);
 
 #endif

@@ -2,6 +2,7 @@
 /** Writes metrics in the three formats, from the table of names. Any thread. */
 #include "features/metrics/write.h"
 
+#include "features/metrics/added.h"
 #include "features/metrics/table.h"
 
 #include <farcall/version.h>
@@ -135,11 +136,32 @@ uint64_t metrics_percentile(const uint64_t bucket[LATENCY_BUCKETS], uint64_t n, 
 	return 0;
 }
 
+bool metrics_name_taken(const char *name)
+{
+	static const struct {
+		const struct scalar *of;
+		size_t n;
+	} tables[] = {{scalars, N(scalars)}, {peer_scalars, N(peer_scalars)}, {nic_scalars, N(nic_scalars)}};
+	for (size_t i = 0; i < N(other_names); i++)
+		if (strcmp(other_names[i], name) == 0)
+			return true;
+	for (size_t t = 0; t < N(tables); t++)
+		for (size_t i = 0; i < tables[t].n; i++)
+			if (strcmp(tables[t].of[i].name, name) == 0)
+				return true;
+	return false;
+}
+
 /* ---- Prometheus ---- */
+
+void metrics_put_head(struct metrics_out *o, const char *name, const char *kind, const char *help)
+{
+	metrics_put(o, "# HELP %s %s.\n# TYPE %s %s\n", name, help, name, kind);
+}
 
 static void put_head(struct metrics_out *o, const char *name, enum kind kind, const char *help)
 {
-	metrics_put(o, "# HELP %s %s.\n# TYPE %s %s\n", name, help, name, kind_word[kind]);
+	metrics_put_head(o, name, kind_word[kind], help);
 }
 
 static void put_other(struct metrics_out *o, unsigned i)
@@ -147,18 +169,21 @@ static void put_other(struct metrics_out *o, unsigned i)
 	put_head(o, others[i].name, others[i].kind, others[i].help);
 }
 
-/* The labels that every sample has, and the first that is its own; the closing brace is the caller's. */
-static void put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name, const char *label,
-		       const char *value)
+void metrics_put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name)
 {
 	metrics_put(o, "%s{group=", name);
 	metrics_put_quoted(o, r->group);
 	metrics_put(o, ",worker=");
 	metrics_put_quoted(o, r->worker);
-	if (label) {
-		metrics_put(o, ",%s=", label);
-		metrics_put_quoted(o, value);
-	}
+}
+
+/* The labels that every sample has, and the first that is its own; the closing brace is the caller's. */
+static void put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name, const char *label,
+		       const char *value)
+{
+	metrics_put_labels(o, r, name);
+	metrics_put(o, ",%s=", label);
+	metrics_put_quoted(o, value);
 }
 
 static void put_nic_labels(struct metrics_out *o, const struct metrics_report *r, const char *name, unsigned i)
@@ -219,7 +244,7 @@ static void prometheus_shards(const struct metrics_report *r, struct metrics_out
 		put_other(o, families[k]);
 		for (unsigned i = 0; i < r->shards_n; i++) {
 			const struct far_counters *c = &r->shards[i].counters;
-			put_labels(o, r, other_names[families[k]], NULL, NULL);
+			metrics_put_labels(o, r, other_names[families[k]]);
 			metrics_put(o, ",shard=\"%u\"} ", i);
 			put_value(o,
 				  families[k] == SHARD_CALLS      ? c->calls_sent
@@ -240,16 +265,16 @@ static void prometheus_latency(const struct metrics_report *r, struct metrics_ou
 		uint64_t end = UINT64_C(1) << power;
 		while (next < LATENCY_BUCKETS && latency_bucket_end((unsigned)next) <= end)
 			below += r->latency[next++];
-		put_labels(o, r, "farcall_call_latency_seconds_bucket", NULL, NULL);
+		metrics_put_labels(o, r, "farcall_call_latency_seconds_bucket");
 		metrics_put(o, ",le=\"%.9g\"} %" PRIu64 "\n", (double)end / METRICS_NS, below);
 	}
-	put_labels(o, r, "farcall_call_latency_seconds_bucket", NULL, NULL);
+	metrics_put_labels(o, r, "farcall_call_latency_seconds_bucket");
 	metrics_put(o, ",le=\"+Inf\"} %" PRIu64 "\n", r->sum.latency_n);
-	put_labels(o, r, "farcall_call_latency_seconds_sum", NULL, NULL);
+	metrics_put_labels(o, r, "farcall_call_latency_seconds_sum");
 	metrics_put(o, "} ");
 	put_value(o, r->sum.latency_sum_ns, METRICS_NS);
 	metrics_put(o, "\n");
-	put_labels(o, r, "farcall_call_latency_seconds_count", NULL, NULL);
+	metrics_put_labels(o, r, "farcall_call_latency_seconds_count");
 	metrics_put(o, "} %" PRIu64 "\n", r->sum.latency_n);
 }
 
@@ -260,7 +285,7 @@ static void write_prometheus(const struct metrics_report *r, struct metrics_out 
 	metrics_put(o, "} 1\n");
 	for (size_t k = 0; k < N(scalars); k++) {
 		put_head(o, scalars[k].name, scalars[k].kind, scalars[k].help);
-		put_labels(o, r, scalars[k].name, NULL, NULL);
+		metrics_put_labels(o, r, scalars[k].name);
 		metrics_put(o, "} ");
 		put_field(o, &r->sum, &scalars[k]);
 		metrics_put(o, "\n");
@@ -274,6 +299,7 @@ static void write_prometheus(const struct metrics_report *r, struct metrics_out 
 	prometheus_peers(r, o);
 	prometheus_shards(r, o);
 	prometheus_latency(r, o);
+	metrics_added_write(r->added, r, FAR_METRICS_PROMETHEUS, o);
 }
 
 /* ---- JSON: names of the fields, integers in the fields' units ---- */
@@ -356,6 +382,8 @@ static void write_json(const struct metrics_report *r, struct metrics_out *o)
 			    ",\"cpu_ns\":%" PRIu64 "}",
 			    i ? "," : "", i, r->shards[i].counters.calls_sent, r->shards[i].counters.requests_received,
 			    r->shards[i].cpu_ns);
+	metrics_put(o, "],\"added\":[");
+	metrics_added_write(r->added, r, FAR_METRICS_JSON, o);
 	metrics_put(o, "]}\n");
 }
 

@@ -21,6 +21,16 @@ __attribute__((format(printf, 2, 3))) void metrics_put(struct metrics_out *o, co
 /** A text within quotes, escaped for JSON; Prometheus' labels have the same escapes for what names contain. */
 void metrics_put_quoted(struct metrics_out *o, const char *text);
 
+/** The first two lines of a metric in Prometheus' format. */
+void metrics_put_head(struct metrics_out *o, const char *name, const char *kind, const char *help);
+/** Name and labels that every sample has; the closing brace is the caller's. */
+struct metrics_report;
+void metrics_put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name);
+/** True if it is the name of one of Farcall's metrics. */
+bool metrics_name_taken(const char *name);
+
+struct metrics_added;
+
 /** What is written. */
 struct metrics_report {
 	const char *worker, *group, *state; /* of the control thread, in words */
@@ -37,6 +47,7 @@ struct metrics_report {
 	} shards[FAR_SHARDS_MAX];
 	unsigned peers_n;
 	struct far_peer_metrics *peers;
+	struct metrics_added *const *added; /* features/metrics/added.h */
 };
 
 void metrics_write(const struct metrics_report *r, enum far_metrics_format format, struct metrics_out *o);

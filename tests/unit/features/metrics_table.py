@@ -11,7 +11,8 @@ import sys
 
 root = sys.argv[1]
 PAGE = root + '/engine/METRICS.md'
-LABELS = {'METRICS_SCALARS': '', 'METRICS_PEERS': 'peer', 'METRICS_NICS': 'nic, address'}
+SOURCES = '/engine/features/metrics/table.h', '/apps/libps/psv_metrics.h'
+LABELS = {'METRICS_SCALARS': '', 'METRICS_PEERS': 'peer', 'METRICS_NICS': 'nic, address', 'METRICS_PS': 'service, table'}
 
 
 def entries(text):
@@ -26,15 +27,17 @@ def entries(text):
                 yield name, kind.lower(), LABELS[macro], about
 
 
-with open(root + '/engine/features/metrics/table.h', encoding='utf-8') as f:
-    source = f.read()
+source = ''
+for name in SOURCES:
+    with open(root + name, encoding='utf-8') as f:
+        source += f.read()
 wanted = list(entries(source))
 # Every X() of these lists was read.
 lists = source.replace('\\\n', ' ')
 count = sum(body.count('X(') for macro, body in re.findall(r'#define (METRICS_\w+)\(X\)(.*)', lists)
             if macro in LABELS or macro == 'METRICS_OTHER')
 if len(wanted) != count:
-    sys.exit(f'metrics_table.py: read {len(wanted)} of {count} entries of table.h')
+    sys.exit(f'metrics_table.py: read {len(wanted)} of {count} entries of the tables')
 rows = ['| `%s` | %s | %s | %s |' % row for row in wanted]
 if '--print' in sys.argv:
     print('\n'.join(rows))

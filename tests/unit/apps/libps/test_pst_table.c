@@ -66,7 +66,7 @@ Test(pst_table, bad_schemas_are_refused_with_the_field)
 	REFUSED(s.admit = 256, "256");
 	REFUSED(s.rows_max = UINT64_C(1) << 33, "rows_max");
 	REFUSED(s.dense_rows = 5, "dense_rows");
-	REFUSED(s.rule.kind = PST_RULE_LAMB, "lamb");
+	REFUSED(s.rule.kind = PST_RULE_LAMB; s.rule.decay = -1, "decay");
 	REFUSED(s.rule.rate = 0, "rate");
 	REFUSED(s.rule.rate = NAN, "rate");
 	REFUSED(s.rule.epsilon = 0, "epsilon");
