@@ -6,7 +6,7 @@
 #include <math.h>
 #include <sys/mman.h>
 
-enum { KEYS = 50, ROUNDS = 100, WIDE = 3 };
+enum { KEYS = 50, ROUNDS = 30, WIDE = 3 };
 
 struct shared *shared;
 struct far_agent *agent;
