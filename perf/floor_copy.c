@@ -33,12 +33,12 @@ uint64_t floor_read(const void *data, size_t len)
 /* At least `want` in a counter that only grows. */
 static int spin_until(struct floor_shared *s, uint64_t mode, _Atomic uint64_t *word, uint64_t want)
 {
-	struct floor_silence silence = {0};
+	uint64_t since = 0;
 	for (;;) {
 		for (unsigned i = 0; i < FLOOR_SPINS; i++)
 			if (atomic_load_explicit(word, memory_order_acquire) >= want)
 				return 0;
-		int rc = floor_poll_mode(s, mode, &silence);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc;
 	}

@@ -28,7 +28,6 @@
 #define FLOOR_INFLIGHT_MAX  512
 #define FLOOR_AREA_BYTES    ((uint64_t)64 << 20) /* blocks of the copy floor; pages that nobody touches cost nothing */
 #define FLOOR_LOST_NS       UINT64_C(5000000000) /* a partner silent for that long is taken for dead */
-#define FLOOR_GAP_NS        UINT64_C(1000000000) /* between two looks; if longer, the whole machine stood still */
 #define FLOOR_REST_NS       1000000              /* between two looks of a server that rests */
 #define FLOOR_SPINS         1024                 /* looks at a word between two looks at everything else */
 
@@ -185,24 +184,18 @@ int floor_rows_close(struct floor_shared *s);
 /** The server of FLOOR_ROWS, for hosts: returns when `mode` changes. */
 int floor_rows_serve(struct floor_shared *s, uint64_t mode);
 
-/** How long the partner has been silent. All zero: no look yet. Written by the thread that waits. */
-struct floor_silence {
-	uint64_t since, looked; /* ns of floor_now(); 0: no look yet */
-};
-
-/** One look at everything else: 1 when the mode has changed, -ETIMEDOUT after FLOOR_LOST_NS of silence, else 0. Of the
- * time between two looks FLOOR_GAP_NS count at most: the partner is not at fault when nobody ran. */
-int floor_poll_mode(const struct floor_shared *s, uint64_t mode, struct floor_silence *silence);
+/** One look at everything else: 1 when the mode has changed, -ETIMEDOUT when `since` is too long ago, else 0. */
+int floor_poll_mode(const struct floor_shared *s, uint64_t mode, uint64_t *since);
 
 /** Spins until `*word` is `want`: 0, 1 when the mode changed, -ETIMEDOUT. The usual case is one load per look. */
 static inline int floor_spin(const struct floor_shared *s, uint64_t mode, const _Atomic uint64_t *word, uint64_t want)
 {
-	struct floor_silence silence = {0};
+	uint64_t since = 0;
 	for (;;) {
 		for (unsigned i = 0; i < FLOOR_SPINS; i++)
 			if (atomic_load_explicit(word, memory_order_acquire) == want)
 				return 0;
-		int rc = floor_poll_mode(s, mode, &silence);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc;
 	}

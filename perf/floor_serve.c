@@ -4,18 +4,15 @@
 #include <errno.h>
 #include <sched.h>
 
-int floor_poll_mode(const struct floor_shared *s, uint64_t mode, struct floor_silence *silence)
+int floor_poll_mode(const struct floor_shared *s, uint64_t mode, uint64_t *since)
 {
 	if (atomic_load_explicit(&s->mode.v, memory_order_acquire) != mode)
 		return 1;
 	uint64_t now = floor_now();
-	if (silence->since == 0)
-		silence->since = now;
-	else if (now - silence->looked > FLOOR_GAP_NS)
-		silence->since += now - silence->looked - FLOOR_GAP_NS;
-	silence->looked = now;
+	if (*since == 0)
+		*since = now;
 	sched_yield(); /* costs little by now, and with a single core it is what lets the other side go on */
-	return now - silence->since > FLOOR_LOST_NS ? -ETIMEDOUT : 0;
+	return now - *since > FLOOR_LOST_NS ? -ETIMEDOUT : 0;
 }
 
 static int serve_mode(struct floor_shared *s, const struct floor_host *host, uint64_t mode)

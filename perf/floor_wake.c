@@ -10,7 +10,7 @@
 
 int floor_wake_serve(struct floor_shared *s, uint64_t mode)
 {
-	struct floor_silence silence = {0};
+	uint64_t since = floor_now();
 	for (;;) {
 		struct pollfd p = {.fd = s->wake_fd, .events = POLLIN};
 		uint64_t value;
@@ -19,9 +19,9 @@ int floor_wake_serve(struct floor_shared *s, uint64_t mode)
 		if (n > 0 && read(s->wake_fd, &value, sizeof value) == (ssize_t)sizeof value) {
 			atomic_store_explicit(&s->stamp.v, now,
 					      memory_order_release); /* pairs with the client's spin */
-			silence.since = 0;
+			since = now;
 		}
-		int rc = floor_poll_mode(s, mode, &silence);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
@@ -29,8 +29,7 @@ int floor_wake_serve(struct floor_shared *s, uint64_t mode)
 
 static int wake_once(struct floor_shared *s, uint64_t mode, struct hist *h)
 {
-	struct floor_silence silence = {0};
-	uint64_t stamp, one = 1;
+	uint64_t since = 0, stamp, one = 1;
 	struct timespec nap = {.tv_nsec = SILENCE_NS};
 	nanosleep(&nap, NULL);
 	atomic_store_explicit(&s->stamp.v, 0, memory_order_relaxed);
@@ -38,7 +37,7 @@ static int wake_once(struct floor_shared *s, uint64_t mode, struct hist *h)
 	if (write(s->wake_fd, &one, sizeof one) < 0)
 		return -errno;
 	while ((stamp = atomic_load_explicit(&s->stamp.v, memory_order_acquire)) == 0) {
-		int rc = floor_poll_mode(s, mode, &silence);
+		int rc = floor_poll_mode(s, mode, &since);
 		if (rc)
 			return rc < 0 ? rc : -ECANCELED;
 	}

@@ -145,6 +145,7 @@ static int serve_idle(void *ctx)
 static int let_sleep(struct server *s, uint64_t mode)
 {
 	struct far_err err;
+	uint64_t since = floor_now();
 	int rc = 0;
 	far_shard_release(s->agent);
 	while (rc == 0) {
@@ -153,8 +154,8 @@ static int let_sleep(struct server *s, uint64_t mode)
 		if (poll(&p, 1, SLEEP_MS) > 0 && read(p.fd, &value, sizeof value) < 0)
 			rc = -errno;
 		/* The parent process dies with this one; a long silence is not its death. */
-		struct floor_silence silence = {0};
-		rc = rc ? rc : floor_poll_mode(s->shared, mode, &silence);
+		since = floor_now();
+		rc = rc ? rc : floor_poll_mode(s->shared, mode, &since);
 	}
 	if (far_shard_acquire(s->agent, 0, &err) == FAR_OK)
 		return rc < 0 ? rc : 0;

@@ -50,6 +50,13 @@ static void one_size(size_t len, struct far_to dest)
 	CHECK(got[len] == 0xee && got[len + 7] == 0xee);
 }
 
+/* The acknowledgement of a message may come after its answer. */
+static void wait_acknowledged(void)
+{
+	while (counters().rendezvous_active)
+		one_size(32, to);
+}
+
 static void sizes(void)
 {
 	static const size_t lens[] = {0,
@@ -68,9 +75,7 @@ static void sizes(void)
 	for (unsigned i = 0; i < sizeof lens / sizeof *lens; i++)
 		one_size(lens[i], to);
 	one_size(17 * MIB, (struct far_to){0, 0}); /* to oneself */
-	/* The last acknowledgement may come after the answer. */
-	while (counters().rendezvous_active)
-		one_size(32, to);
+	wait_acknowledged();
 	struct far_counters c = counters();
 	CHECK(c.calls_active == 0 && c.rendezvous_sent > 0 && c.rendezvous_received > 0);
 }
@@ -407,8 +412,7 @@ static int main_worker(int rank)
 		typed();
 		set_placement();
 		one_way();
-		while (counters().rendezvous_active)
-			one_size(32, to);
+		wait_acknowledged();
 		struct far_counters c = counters();
 		CHECK(c.calls_active == 0 && c.packets_dropped == 0);
 	}

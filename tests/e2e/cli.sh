@@ -107,7 +107,7 @@ bounded "$farcall" $job --rate 100
 ok "farcall train --rate: batches begin at fixed times" $?
 # shellcheck disable=SC2086 # words of a command line
 bounded "$farcall" $job --rate 10000000
-# The p99 of 40 batches is the last one's: it should have begun with the job, and ended with it.
+# The p99 of 40 batches is the longest one: the last, which should have begun with the job.
 [ $rc -eq 0 ] && json 'j["seconds"] * 1e9 / 2 < j["batch_p99_ns"] <= j["seconds"] * 1.1e9'
 ok "farcall train --rate: their times count from when they should have begun" $?
 

@@ -206,6 +206,14 @@ Test(floor_nic, what_comes_twice_is_no_harm)
 	all_of_them();
 }
 
+Test(floor_nic, a_floors_first_packet_may_come_twice)
+{
+	patient();
+	client_end.twice = 1;
+	for (unsigned i = 0; i < 200; i++)
+		cr_assert_eq(floor_nic_ping(shared, &client, 10 * NS), 0, "ping %u", i);
+}
+
 Test(floor_nic, a_link_that_is_not_up_is_reported)
 {
 	client_end.dead = true;
