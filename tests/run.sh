@@ -142,6 +142,20 @@ say "$(nproc) cores, Linux $(uname -r)"
 export CCACHE_DEPEND=1 CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$top"
 
 seconds() { echo $(($(date +%s) - began)); }
+# Processor seconds of the children that have ended; a subshell would have its own.
+processor() {
+	times >"$counts.times"
+	used=$(sed -n '2s/[ms]/ /gp' "$counts.times" | awk '{ printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }')
+}
+begin() {
+	from=$(seconds)
+	processor
+	used_before=$used
+}
+spent() {
+	processor
+	took="$(($(seconds) - from)) s, $((used - used_before)) s of processors"
+}
 
 failed_build() {
 	tail -n 100 "$counts.log"
@@ -155,7 +169,7 @@ build() { # directory, compiler, meson options...
 	label=$1
 	compiler=$2
 	shift 2
-	from=$(seconds)
+	begin
 	say "$label: building with $compiler"
 	if [ ! -f "$where/build.ninja" ]; then
 		cxx=$(echo "$compiler" | sed 's/gcc/g++/; s/clang/clang++/')
@@ -174,7 +188,8 @@ build() { # directory, compiler, meson options...
 		failed_build "$label"
 		return 1
 	}
-	say "$label: built with $compiler in $(($(seconds) - from)) s"
+	spent
+	say "$label: built with $compiler, $took"
 }
 
 # Reports of the sanitizers in this run are printed, and count as one failure. They go to files, because Criterion hides
@@ -206,8 +221,9 @@ run() { # directory, suites...
 wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
 chosen() { if [ -n "$only" ]; then [ "$only" = "$1" ]; else [ -n "$all" ]; fi; }
 
-ended() { # name, the time when it began
-	say "$1: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}'), $(($(seconds) - $2)) s"
+ended() { # name
+	spent
+	say "$1: $(tail -n 1 "$counts" | awk '{print $1 " passed, " $2 " failed, " $3 " skipped"}'), $took"
 }
 
 strict=false
@@ -215,7 +231,7 @@ strict=false
 
 # The instructions of a call, against their bounds.
 gate() { # directory
-	from=$(seconds)
+	begin
 	say "$1, instructions: begins"
 	sh "$top/perf/instructions.sh" --check "$builds/$1"
 	case $? in
@@ -223,19 +239,19 @@ gate() { # directory
 	77) echo "0 0 1" >>"$counts" ;;
 	*) echo "0 1 0" >>"$counts" ;;
 	esac
-	ended "$1, instructions" "$from"
+	ended "$1, instructions"
 }
 
 # The code of both compilers sends the same packets in the simulator's clusters.
 same() {
-	from=$(seconds)
+	begin
 	say "gcc and clang, simulated packets: begins"
 	if sh "$top/tests/sim/cluster_same.sh" "$builds/build/tests/sim/cluster_trace" "$builds/build-clang/tests/sim/cluster_trace"; then
 		echo "1 0 0" >>"$counts"
 	else
 		echo "0 1 0" >>"$counts"
 	fi
-	ended "gcc and clang, simulated packets" "$from"
+	ended "gcc and clang, simulated packets"
 }
 
 # The image and the groups of containers: beside the builds of the sanitizers, because they mostly wait. With counts and
@@ -243,7 +259,7 @@ same() {
 containers_run=
 containers() {
 	counts=$counts.docker
-	from=$(seconds)
+	begin
 	say "docker: begins"
 	FAR_TESTS_BUILD=$builds sh "$top/docker/test.sh" >"$counts.log" 2>&1 </dev/null &
 	trap 'kill $!' TERM
@@ -254,7 +270,7 @@ containers() {
 		strict == "true" { print $1, $3 + $5, 0; exit }
 		{ print $1, $3, $5 }' >>"$counts"
 	if grep -q '^FAIL' "$counts.log" || ! grep -q '^[0-9]* passed' "$counts.log"; then cat "$counts.log"; fi
-	ended docker "$from"
+	ended docker
 }
 
 # ---- the default build ----

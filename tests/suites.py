@@ -195,8 +195,8 @@ class Suite:
         slow = sorted(((t.duration, t.name) for t in self.tests if t.duration >= SLOW_S), reverse=True)[:SLOW]
         if slow:
             say(f"{self.label}: longest: {', '.join(f'{name} {s:.0f} s' for s, name in slow)}")
-        say("{}: {} passed, {} failed, {} skipped, {:.0f} s".format(
-            self.label, *self.counts, time.monotonic() - self.began))
+        say("{}: {} passed, {} failed, {} skipped, {:.0f} s, {:.0f} s of processors".format(
+            self.label, *self.counts, time.monotonic() - self.began, sum(t.processor for t in self.tests)))
 
 
 def read_suites(build, label, names):
