@@ -163,7 +163,16 @@ failed_build() {
 	echo "0 1 0" >>"$counts"
 }
 
-targets=all # of ninja; nothing: what the suites in $of_build need
+targets=all # of ninja; nothing: what the suites in $of_build need, $also, and the objects of all programs but of $no_objects
+also=
+no_objects=all
+wanted_targets() {
+	# shellcheck disable=SC2086 # words
+	python3 "$top/tests/suites.py" --targets "$where" $of_build
+	# shellcheck disable=SC2086
+	[ "$no_objects" = all ] || python3 "$top/tests/suites.py" --objects "$where" $no_objects
+	echo "$also"
+}
 build() { # directory, compiler, meson options...
 	where=$builds/$1
 	label=$1
@@ -184,7 +193,7 @@ build() { # directory, compiler, meson options...
 		}
 	fi
 	# shellcheck disable=SC2046,SC2086 # words
-	ninja -k 0 -C "$where" ${targets:-$(python3 "$top/tests/suites.py" --targets "$where" $of_build)} >"$counts.log" 2>&1 || {
+	ninja -k 0 -C "$where" ${targets:-$(wanted_targets)} >"$counts.log" 2>&1 || {
 		failed_build "$label"
 		return 1
 	}
@@ -299,6 +308,12 @@ targets=all
 
 # ---- the other builds ----
 
+# What neither this build's tests run nor the sanitizers' build compiles, with the same compiler, is compiled and not linked.
+targets=
+also="perf/step tests/sim/cluster_trace"
+of_build="unit clang"
+no_objects=$of_build
+if [ -n "$sanitizers" ] && chosen asan; then no_objects="$no_objects sanitize vm-sanitize"; fi
 if chosen clang && build build-clang "ccache clang" --buildtype=release -Dwerror=$strict; then
 	run build-clang unit clang # fuzz: by clang, too, in build-asan
 	gate build-clang
@@ -309,9 +324,11 @@ if [ -n "$docker" ] && chosen docker; then
 	containers >"$counts.containers" &
 	containers_run=$!
 fi
+also=
+no_objects=all
 # Reports name lines and nothing else. lld links such a program in less than half of the processor time.
 export CC_LD=lld CXX_LD=lld
-sanitized="--buildtype=debugoptimized -Dc_args=-gline-tables-only -Dcpp_args=-gline-tables-only -Db_lundef=false"
+sanitized="--buildtype=debugoptimized -Dwerror=$strict -Dc_args=-gline-tables-only -Dcpp_args=-gline-tables-only -Db_lundef=false"
 of_build=
 if [ -n "$sanitizers" ]; then
 	! chosen asan || of_build="$of_build sanitize"

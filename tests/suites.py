@@ -4,6 +4,7 @@
 
 usage: suites.py BUILD LABEL COUNTS SUITE...
        suites.py --targets BUILD SUITE...    what ninja has to build for these suites
+       suites.py --objects BUILD SUITE...    the objects of all other programs and libraries
        suites.py --times BUILD/tests-LABEL.json...    seconds and processor seconds of a former run, by suite and test
 
 Tests of all these suites run side by side: as many as there are cores, and beside them as many of the suite "sleeps",
@@ -283,20 +284,37 @@ def times(path):
             ", ".join(f"{t['name']} {t['processor']:.0f}" for t in of[:SLOW])))
 
 
+def described(build, name):
+    with open(os.path.join(build, "meson-info", f"intro-{name}.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def needed(build, names):
+    """Targets that the tests of these suites name, and all shared objects: programs load them when they need them."""
+    named = {d for t in described(build, "tests") if set(names) & {s.split(":")[-1] for s in t["suite"]} for d in t["depends"]}
+    return [t for t in described(build, "targets") if t["id"] in named or
+            (t["type"] in ("shared library", "shared module") and t["build_by_default"])]
+
+
 def targets(build, names):
-    """Programs that the tests of these suites name, and all shared objects: programs load them when they need them."""
-    def described(name):
-        with open(os.path.join(build, "meson-info", f"intro-{name}.json"), encoding="utf-8") as f:
-            return json.load(f)
-    needed = {d for t in described("tests") if set(names) & {s.split(":")[-1] for s in t["suite"]} for d in t["depends"]}
-    for t in described("targets"):
-        if t["id"] in needed or (t["type"] in ("shared library", "shared module") and t["build_by_default"]):
-            print(*(os.path.relpath(name, build) for name in t["filename"]))
+    for t in needed(build, names):
+        print(*(os.path.relpath(name, build) for name in t["filename"]))
+
+
+def objects(build, names):
+    """Each belongs to a target FILE, and is below FILE.p/."""
+    left = {t["id"] for t in needed(build, names)}
+    of = tuple(os.path.relpath(name, build) + ".p/" for t in described(build, "targets")
+               if t["build_by_default"] and t["id"] not in left for name in t["filename"])
+    for rule in "c_COMPILER", "cpp_COMPILER":
+        listed = subprocess.run(["ninja", "-C", build, "-t", "targets", "rule", rule], check=True, text=True,
+                                stdout=subprocess.PIPE).stdout.splitlines()
+        print(*(name for name in listed if name.startswith(of)))
 
 
 def main():
-    if sys.argv[1] == "--targets":
-        targets(os.path.realpath(sys.argv[2]), sys.argv[3:])
+    if sys.argv[1] in ("--targets", "--objects"):
+        (targets if sys.argv[1] == "--targets" else objects)(os.path.realpath(sys.argv[2]), sys.argv[3:])
         return
     if sys.argv[1] == "--times":
         for path in sys.argv[2:]:
