@@ -203,50 +203,45 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* What took most of `x`, and how long, by times that the system has measured: none above `limit`. */
-static uint64_t longest_part(struct outlier *x, const struct look *was, const struct look *is, uint64_t limit)
+static uint64_t at_most(uint64_t a, uint64_t b)
 {
+	return a < b ? a : b;
+}
+
+/*
+ * Does one part, as the system has measured it, take at least half of `excess`: the one that took most of `x`. Some of
+ * it may have been in a look. While the handler runs it does not matter where the caller is.
+ */
+static bool measured_cause(struct outlier *x, const struct look *was, const struct look *is, uint64_t excess)
+{
+	const uint64_t limits[SIDES] = {[CALLER] = less(x->ns, x->handler_ns), [SERVER] = x->ns};
 	uint64_t most = 0, away = 0;
 	for (enum side i = CALLER; i < SIDES; i++) {
 		const struct thread_look *a = &was->begin[i], *b = &is->end[i];
 		uint64_t wait = less(b->wait_ns, a->wait_ns);
-		uint64_t off = less(b->at_ns - a->at_ns, b->run_ns - a->run_ns + wait);
-		if (off > most && off <= limit) {
+		uint64_t off = at_most(less(b->at_ns - a->at_ns, b->run_ns - a->run_ns + wait), limits[i]);
+		wait = at_most(wait, limits[i]);
+		if (off > most) {
 			most = off;
 			/* Who neither runs nor waits for a CPU has left it, or had a CPU that the host had taken. */
 			x->cause = b->sleeps > a->sleeps ? STOPPED : STEAL;
 			snprintf(x->evidence, sizeof x->evidence, "%s did not run for %.1f us", side_names[i],
 				 (double)off / 1e3);
 		}
-		if (wait > most && wait <= limit) {
+		if (wait > most) {
 			most = wait;
 			x->cause = SWITCHED;
 			snprintf(x->evidence, sizeof x->evidence, "%s ready for %.1f us, %" PRIu64 " involuntary",
 				 side_names[i], (double)wait / 1e3, b->switches - a->switches);
 		}
-		away = wait + off <= limit ? wait + off : 0; /* of SERVER, behind the loop */
+		away = wait + off; /* of SERVER, behind the loop */
 	}
 	if (less(x->handler_ns, away) > most) {
 		most = less(x->handler_ns, away);
 		x->cause = HANDLER;
 		snprintf(x->evidence, sizeof x->evidence, "the handler ran for %.1f us", (double)most / 1e3);
 	}
-	return most;
-}
-
-/*
- * Is one of those at least half of `excess`. What is longer than the round trip was in part in a look: it counts when
- * nothing else does.
- */
-static bool measured_cause(struct outlier *x, const struct look *was, const struct look *is, uint64_t excess)
-{
-	const uint64_t limits[] = {x->ns, UINT64_MAX};
-	for (unsigned i = 0; i < 2; i++) {
-		uint64_t most = longest_part(x, was, is, limits[i]);
-		if (most && 2 * most >= excess)
-			return true;
-	}
-	return false;
+	return most && 2 * most >= excess;
 }
 
 /* What happened meanwhile, without a time of its own. */
