@@ -236,7 +236,7 @@ static void application(void)
 		 "# HELP app_wait_seconds Longest wait.\n# TYPE app_wait_seconds gauge\n"
 		 "app_wait_seconds{group=\"default\",worker=\"%s\"} 0.25\n",
 		 check_name(0));
-	CHECK(prometheus_has(want) && strstr(ask_line("metrics text\n"), "\napp_wait_seconds 0.25\n"));
+	CHECK(prometheus_has(want) && strstr(want_line("metrics text\n"), "\napp_wait_seconds 0.25\n"));
 	refused_metric("app-jobs", NULL, "x", FAR_METRIC_GAUGE, "is no name of a metric");
 	refused_metric("9jobs", NULL, "x", FAR_METRIC_GAUGE, "is no name of a metric");
 	refused_metric("app_jobs", NULL, "x", FAR_METRIC_COUNTER, "ends in \"_total\"");
