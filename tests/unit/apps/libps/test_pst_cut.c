@@ -179,9 +179,9 @@ Test(pst_cut, a_cut_is_the_table_at_one_moment)
 {
 	for (uint64_t seed = 1; seed <= 12; seed++) {
 		overlapping_cuts(PST_SPARSE, 0, seed);
-		overlapping_cuts(PST_SPARSE, 1500, seed);
+		overlapping_cuts(PST_SPARSE, 700, seed);
 		overlapping_cuts(PST_VALUES, 0, seed);
-		overlapping_cuts(PST_VALUES, 1500, seed);
+		overlapping_cuts(PST_VALUES, 700, seed);
 	}
 }
 
