@@ -303,9 +303,11 @@ struct nic_queue_ops {
 	 * Offers places for the bytes behind the first `head` of the next recv()'s packets: of packet i, at + i *
 	 * `each`, `each` bytes long; the last one ends at at + `bytes`. It may write all of them. A packet in its place
 	 * has nic_pkt.head there and not equal to nic_pkt.body, which has room for them behind its head: the caller may
-	 * copy them there. Datagram drivers. NULL: no packet gets a place.
+	 * copy them there. `before` bytes in front of `at` are the caller's, too: the driver may write to them while
+	 * recv() runs, and restores them. Datagram drivers. NULL: no packet gets a place.
 	 */
-	void (*rx_place)(struct nic_queue *q, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each);
+	void (*rx_place)(struct nic_queue *q, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each,
+			 uint32_t before);
 	/** Returns a packet with a cookie to the driver: exactly once, in any order. */
 	void (*release)(struct nic_queue *q, uint32_t peer, uint64_t cookie);
 	/**

@@ -22,7 +22,8 @@ uint32_t transport_placement_offer(struct transport_queue *q, uint32_t most)
 	/* Packets that begin below `granted` may come. */
 	uint32_t left = m->len - m->done, may = (m->granted > m->done ? m->granted - m->done : 0) + q->expected_each;
 	q->placed = true;
-	q->ops->rx_place(q->lower, TRANSPORT_HEAD_BYTES, m->body + m->done, left < may ? left : may, q->expected_each);
+	q->ops->rx_place(q->lower, TRANSPORT_HEAD_BYTES, m->body + m->done, left < may ? left : may, q->expected_each,
+			 m->done);
 	return TRANSPORT_LOWER_BURST;
 }
 

@@ -180,9 +180,10 @@ struct dpdk_queue {
 	uint64_t tx_flags;      /* ol_flags of transmitted mbufs */
 	uint64_t tx_offload;    /* tx_offload of transmitted mbufs: header lengths */
 	struct rte_mempool *pool;
-	struct rte_mempool *tails; /* mbufs for bytes that lie elsewhere; memif only */
-	bool referred;             /* a frame in the transmit queues refers to such bytes */
-	struct frame_addr me;      /* own address, with the port of queue 0 */
+	struct rte_mempool *tails;  /* mbufs for bytes that lie elsewhere; memif only */
+	bool referred;              /* a frame in the transmit queues refers to such bytes */
+	struct dpdk_places *places; /* receive placement; memif only, NULL: none */
+	struct frame_addr me;       /* own address, with the port of queue 0 */
 	unsigned queues_n;
 	_Atomic uint32_t busy;           /* 1 inside a burst; partner: the port's `shut`, in dpdk_shut() */
 	struct dpdk_tx_queue *tx_queues; /* [tx_queues_n] */
@@ -292,6 +293,11 @@ struct rte_mempool *dpdk_pool_create(const char *name, unsigned n, unsigned room
 
 /** Bytes of all mbufs of the pool. */
 uint64_t dpdk_pool_bytes(const struct rte_mempool *mp);
+/** True for the stack of dpdk_pool_create(); DPDK may have no room for another kind of pool. */
+bool dpdk_pool_is_stack(const struct rte_mempool *mp);
+typedef void dpdk_pool_taken_fn(void *ctx, struct rte_mbuf *m);
+/** Poller: calls `taken` for each mbuf that is taken out of a stack by itself, not several at once. NULL: no more. */
+void dpdk_pool_watch(struct rte_mempool *mp, dpdk_pool_taken_fn *taken, void *ctx);
 
 /* ---- args.c: control thread ---- */
 
@@ -450,6 +456,17 @@ int dpdk_refer_open(struct dpdk_queue *q, struct nic_err *err);
 void dpdk_tx_refer(struct nic_queue *queue, struct nic_tx *tx, const void *bytes, uint32_t len);
 /** Copies what frames in the transmit queues refer to. */
 void dpdk_refer_end(struct dpdk_queue *q);
+
+/* ---- queue_place.c: poller; dpdk_places_open(): control thread ---- */
+
+int dpdk_places_open(struct dpdk_queue *q, struct nic_err *err);
+void dpdk_rx_place(struct nic_queue *queue, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each, uint32_t before);
+/** Before a receive burst. False: no place was offered. */
+bool dpdk_places_begin(struct dpdk_queue *q);
+/** After it: the mbufs are in memory of their own again. */
+void dpdk_places_end(struct dpdk_queue *q);
+/** Completes packet `number` of the recv(), which is in the mbuf rx[mbuf]. */
+void dpdk_place_packet(const struct dpdk_queue *q, uint32_t mbuf, uint32_t number, struct nic_pkt *pkt);
 
 /* ---- port.c: control thread ---- */
 

@@ -13,6 +13,8 @@
 /* The free objects of a pool: at[0, n); the last one is taken first. */
 struct stack {
 	unsigned n, room;
+	dpdk_pool_taken_fn *taken; /* NULL: nobody watches */
+	void *ctx;
 	void *at[];
 };
 
@@ -22,6 +24,7 @@ static int stack_alloc(struct rte_mempool *mp)
 	if (!s)
 		return -ENOMEM;
 	s->n = 0;
+	s->taken = NULL;
 	s->room = mp->size;
 	mp->pool_data = s;
 	return 0;
@@ -51,6 +54,8 @@ static int stack_get(struct rte_mempool *mp, void **objects, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		objects[i] = s->at[s->n - 1 - i];
 	s->n -= n;
+	if (__builtin_expect(s->taken != NULL, 0) && n == 1)
+		s->taken(s->ctx, objects[0]);
 	return 0;
 }
 
@@ -136,6 +141,18 @@ struct rte_mempool *dpdk_pool_create(const char *name, unsigned n, unsigned room
 fail:
 	rte_mempool_free(mp);
 	return NULL;
+}
+
+bool dpdk_pool_is_stack(const struct rte_mempool *mp)
+{
+	return rte_mempool_get_ops(mp->ops_index)->get_count == stack_count;
+}
+
+void dpdk_pool_watch(struct rte_mempool *mp, dpdk_pool_taken_fn *taken, void *ctx)
+{
+	struct stack *s = mp->pool_data;
+	s->taken = taken;
+	s->ctx = ctx;
 }
 
 uint64_t dpdk_pool_bytes(const struct rte_mempool *mp)

@@ -340,6 +340,7 @@ static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigne
 	if (__builtin_expect(forward_rings, 0))
 		n = recv_forwarded(q, forward_rings, pkts, max);
 	unsigned end = 0;
+	bool placing = q->places && dpdk_places_begin(q);
 	if (q->exception_path && exception_next(&q->exception_path->out))
 		dpdk_neighbour_send(q);
 	if (__builtin_expect(dpdk_enter(q), 1)) {
@@ -352,11 +353,17 @@ static unsigned dpdk_recv(struct nic_queue *queue, struct nic_pkt *pkts, unsigne
 		if (q->turn)
 			rearm(q);
 	}
+	if (__builtin_expect(placing, 0))
+		dpdk_places_end(q);
 	q->held = (uint16_t)end;
 	for (unsigned i = 0; i < end; i++) {
 		if (i + 1 < end)
 			rte_prefetch0(rte_pktmbuf_mtod(q->rx[i + 1], void *));
-		n += read_frame(q, q->rx[i], &pkts[n]);
+		if (!read_frame(q, q->rx[i], &pkts[n]))
+			continue;
+		if (__builtin_expect(placing, 0))
+			dpdk_place_packet(q, i, n, &pkts[n]);
+		n++;
 	}
 	if (n)
 		dpdk_count(&q->counters.rx_packets, n);
@@ -504,16 +511,16 @@ static unsigned raw_rx(struct nic_queue *queue, unsigned max, uint64_t *last)
 
 static const struct nic_raw_ops raw_ops = {.tx = raw_tx, .rx = raw_rx};
 
-/* With and without kicks; `refer`: the device copies within its burst. */
-#define QUEUE_OPS(how, refer)                                                                                          \
+/* With and without kicks; `refer`, `place`: the device copies within its burst. */
+#define QUEUE_OPS(how, refer, place)                                                                                   \
 	{                                                                                                              \
 		.attach = dpdk_attach, .detach = dpdk_detach, .recv = dpdk_recv, .release = dpdk_release,              \
 		.tx_reserve = dpdk_tx_reserve, .tx_room = dpdk_tx_room, .tx_bytes_max = dpdk_tx_bytes_max,             \
 		.tx_commit = dpdk_tx_commit, .tx_cancel = dpdk_tx_cancel, .flush = dpdk_flush, .arm = dpdk_arm,        \
 		.disarm = dpdk_disarm, .wake_fd = dpdk_wake_fd, .wake_clear = dpdk_wake_clear, .wake = dpdk_wake,      \
-		.kick = how, .deadline = dpdk_deadline, .raw = &raw_ops, .tx_refer = refer,                            \
+		.kick = how, .deadline = dpdk_deadline, .raw = &raw_ops, .tx_refer = refer, .rx_place = place,         \
 	}
 
-const struct nic_queue_ops dpdk_queue_ops = QUEUE_OPS(dpdk_kick, NULL);
-const struct nic_queue_ops dpdk_timer_queue_ops = QUEUE_OPS(NULL, NULL);
-const struct nic_queue_ops dpdk_memif_queue_ops = QUEUE_OPS(dpdk_kick, dpdk_tx_refer);
+const struct nic_queue_ops dpdk_queue_ops = QUEUE_OPS(dpdk_kick, NULL, NULL);
+const struct nic_queue_ops dpdk_timer_queue_ops = QUEUE_OPS(NULL, NULL, NULL);
+const struct nic_queue_ops dpdk_memif_queue_ops = QUEUE_OPS(dpdk_kick, dpdk_tx_refer, dpdk_rx_place);

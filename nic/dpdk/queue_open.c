@@ -59,9 +59,6 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 	q->tx_queues = calloc(q->tx_queues_n, sizeof *q->tx_queues);
 	if (!q->tx_queues)
 		return dpdk_error(err, -ENOMEM, "dpdk: out of memory");
-	int error = p->args.class == DPDK_MEMIF ? dpdk_refer_open(q, err) : 0;
-	if (error)
-		return error;
 	queue_lanes(q);
 	unsigned tag_len = p->args.vlan ? DPDK_TAG_BYTES : 0;
 	unsigned least = RTE_PKTMBUF_HEADROOM + tag_len + p->head_len + p->rx_shift;
@@ -77,6 +74,11 @@ int dpdk_queue_open(struct dpdk_port *p, unsigned index, struct nic_err *err)
 		uint8_t tag[DPDK_TAG_BYTES] = {0x81, 0, (uint8_t)(p->args.vlan >> 8), (uint8_t)p->args.vlan};
 		memcpy(&q->tag, tag, sizeof tag);
 	}
+	int error = p->args.class == DPDK_MEMIF ? dpdk_refer_open(q, err) : 0;
+	if (!error && p->args.class == DPDK_MEMIF)
+		error = dpdk_places_open(q, err);
+	if (error)
+		return error;
 	q->fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 	int kick = open_kick(p, index, err);
 	if (kick < -1)
@@ -100,6 +102,7 @@ void dpdk_queue_close(struct dpdk_queue *q)
 	for (unsigned i = 0; i < DPDK_QUEUES_MAX; i++)
 		free(atomic_load_explicit(&q->forward_rings[i], memory_order_relaxed));
 	rte_mempool_free(q->tails);
+	free(q->places);
 	free(q->tx_queues);
 	free(q->exception_path);
 	free(q);

@@ -252,7 +252,7 @@ void udp_send_drop(struct udp_queue *q, uint32_t peer);
 /* udp_recv.c: poller */
 
 unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max);
-void udp_rx_place(struct nic_queue *nq, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each);
+void udp_rx_place(struct nic_queue *nq, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each, uint32_t before);
 /** Control thread: prepares the receive arguments, once. */
 void udp_reads_prepare(struct udp_queue *q);
 /** Switches between single reads and batched reads. */

@@ -118,9 +118,10 @@ void udp_reads_prepare(struct udp_queue *q)
 
 /* ---- places: the packets of a read lie as without them, but for the bytes that have places ---- */
 
-void udp_rx_place(struct nic_queue *nq, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each)
+void udp_rx_place(struct nic_queue *nq, uint32_t head, uint8_t *at, uint32_t bytes, uint32_t each, uint32_t before)
 {
 	struct udp_places *w = &udp_queue_of(nq)->places;
+	(void)before;
 	uint32_t n = (bytes + each - 1) / each;
 	w->n = head + each > UDP_RX_BUFFER ? 0 : n < UDP_PLACES_MAX ? n : UDP_PLACES_MAX;
 	w->head = head;
