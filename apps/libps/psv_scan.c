@@ -24,18 +24,18 @@ static enum far_status make_room(struct psv_buffer *b, size_t bytes, struct far_
 	return b->data ? FAR_OK : pst_fail(err, FAR_RESOURCE, 0, "no memory for a reply of %zu bytes", bytes);
 }
 
-enum far_status psv_call(struct far_ps *ps, struct psv_request *q, size_t len, uint32_t partition, uint64_t timeout_ns,
-			 bool fixed, struct psv_buffer *reply, struct far_err *err)
+enum far_status psv_call(struct far_ps *ps, const struct psv_call *c, uint64_t timeout_ns, struct psv_buffer *reply,
+			 struct far_err *err)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	enum far_status status = make_room(reply, ROOM_FIRST, err);
 	while (!status) {
 		const struct psv_view *view = atomic_load_explicit(&ps->view, memory_order_acquire);
 		struct psv_reply head = {0};
-		q->epoch = view->epoch;
+		c->q->epoch = view->epoch;
 		reply->len = 0;
-		status = far_msg_call(ps->agent, view->slot[view->owner[partition]], ps->message, q, len, &opts,
-				      reply->data, reply->room, &reply->len, err);
+		status = far_msg_call(ps->agent, view->slot[view->owner[c->partition]], ps->message, c->q, c->len,
+				      &opts, reply->data, reply->room, &reply->len, err);
 		if (status == FAR_TOO_LARGE && reply->len > reply->room) {
 			status = make_room(reply, reply->len + reply->len / 4, err);
 			continue;
@@ -50,7 +50,7 @@ enum far_status psv_call(struct far_ps *ps, struct psv_request *q, size_t len, u
 		    !psv_adopt(ps, reply->data + sizeof head, reply->len - sizeof head, view->epoch))
 			return pst_fail(err, FAR_PROTOCOL, 0, "a server sent a malformed reply of %zu bytes",
 					reply->len);
-		if (fixed)
+		if (c->fixed)
 			return pst_fail(err, FAR_GONE, 0, "the view of the service has changed meanwhile");
 	}
 	return status;
@@ -76,7 +76,7 @@ enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names
 	struct psv_buffer reply = {0};
 	struct psv_request q = request_of(ps, PSV_LIST);
 	struct psv_reply head;
-	enum far_status status = psv_call(ps, &q, sizeof q, 0, timeout_ns, false, &reply, err);
+	enum far_status status = psv_call(ps, &(struct psv_call){&q, sizeof q, 0, false}, timeout_ns, &reply, err);
 	if (!status) {
 		memcpy(&head, reply.data, sizeof head);
 		if (head.count > FAR_PS_TABLES_MAX || reply.len != sizeof head + head.count * PSV_NAME_BYTES)
@@ -153,7 +153,7 @@ enum far_status far_ps_hot(struct far_ps_table *t, uint64_t timeout_ns, struct f
 	enum far_status status = FAR_OK;
 	q.table = t->id;
 	for (uint32_t p = 0; !status && p < FAR_PS_PARTITIONS;) {
-		status = psv_call(t->ps, &q, sizeof q, p, timeout_ns, false, &reply, err);
+		status = psv_call(t->ps, &(struct psv_call){&q, sizeof q, p, false}, timeout_ns, &reply, err);
 		if (!status)
 			status = add_hot(&reply, &all, &all_n, err);
 		const struct psv_view *view = atomic_load_explicit(&t->ps->view, memory_order_acquire);
@@ -182,7 +182,8 @@ enum far_status psv_scan(struct far_ps_table *t, uint32_t first, uint64_t timeou
 	struct psv_reply head;
 	q.table = t->id;
 	q.worker = first;
-	enum far_status status = psv_call(t->ps, &q, sizeof q, first, timeout_ns, false, buffer, err);
+	enum far_status status =
+		psv_call(t->ps, &(struct psv_call){&q, sizeof q, first, false}, timeout_ns, buffer, err);
 	if (status)
 		return status;
 	memcpy(&head, buffer->data, sizeof head);
