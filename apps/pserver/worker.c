@@ -52,9 +52,9 @@ static enum far_status push(struct worker *w, float rate, int64_t step, struct f
 {
 	const struct logistic *m = &w->model;
 	if (w->o->mode == TRAIN_ASYNC)
-		return ps_push(&w->ps, TRAIN_TABLE, m->keys, m->n, w->grads, rate, err);
+		return ps_push(&w->ps, &(struct ps_push){TRAIN_TABLE, m->keys, m->n, w->grads, rate}, err);
 	struct ps_bsp bsp = {.step = step, .workers = (int64_t)w->o->workers};
-	return ps_push_bsp(&w->ps, TRAIN_TABLE, m->keys, m->n, w->grads, rate, bsp, err);
+	return ps_push_bsp(&w->ps, &(struct ps_push){TRAIN_TABLE, m->keys, m->n, w->grads, rate}, bsp, err);
 }
 
 /* One batch: pull its weights, push its gradient. */
