@@ -52,6 +52,7 @@ void spawn_env(const struct spawn_group *group, int rank)
 	if (group->port == 0) /* the store is on another host */
 		return;
 	env_int("MASTER_PORT", group->port);
+	unsetenv("TORCHELASTIC_USE_AGENT_STORE"); /* that port is ours, not torchrun's */
 	setenv("MASTER_ADDR", "127.0.0.1", 1);
 	if (rank == 0)
 		env_int("FAR_STORE_FD", group->listen_fd);

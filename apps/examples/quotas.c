@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A function that runs at the rows of a parameter server: each user may make three requests. Worker 0 is the client,
- *all others serve.
+ * all others serve. Main thread of each worker.
  *
  *	farcall run -n 3 -- ./quotas
  */
+#include "args.h"
+
 #include <farcall/farcall.h>
 #include <farcall/ps.h>
 
@@ -102,11 +104,12 @@ static enum far_status server(struct far_agent *agent, struct far_ps_server **ou
 	return s ? s : far_ps_server_stop(*out, err);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct far_agent *agent;
 	struct far_ps_server *served = NULL;
 	struct far_err err = {0};
+	args_read(argc, argv, "farcall run -n 3 -- ", "Functions that run at the rows of a parameter server.", NULL, 0);
 	if (far_init_rpc("worker%d", FAR_RANK_ENV, FAR_WORLD_ENV, NULL, &agent, &err))
 		return far_err_print(stderr, &err);
 	if (far_world_size(agent) != 3) {

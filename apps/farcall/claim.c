@@ -234,6 +234,7 @@ static int become(const struct claim *c, char **argv)
 	env_int("WORLD_SIZE", c->url.world);
 	if (c->url.scheme == URL_TCP) {
 		env_int("MASTER_PORT", c->url.port);
+		unsetenv("TORCHELASTIC_USE_AGENT_STORE"); /* that port is ours, not torchrun's */
 		setenv("MASTER_ADDR", c->url.host, 1);
 	} else {
 		setenv("FAR_INIT_METHOD", c->init_method, 1);

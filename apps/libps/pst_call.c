@@ -32,8 +32,11 @@ static void copy_row(const struct pst_table *t, uint32_t id, uint64_t key, float
 		memcpy(state, pst_slabs_at(&t->state, id), t->state_floats * sizeof *state);
 }
 
-static void keep_row(struct pst_table *t, uint32_t id, const float *row, const float *state, uint32_t tick)
+static void keep_row(struct pst_table *t, uint64_t key, uint32_t id, const float *row, const float *state,
+		     uint32_t tick)
 {
+	if (t->cuts)
+		pst_cuts_keep(t, pst_hash(key), key, id);
 	if (t->schema.stored == PST_F32)
 		memcpy(pst_slabs_at(&t->rows, id), row, t->row_bytes);
 	else
@@ -71,7 +74,7 @@ static void call_one(struct pst_table *t, const struct pst_call *how, uint32_t i
 	how->ended(how->ctx, i, status);
 	if (status != FAR_OK) {
 		if (PS_MUTANT(FAILED_KEPT) && id != PST_NO_ROW)
-			keep_row(t, id, row, state, tick);
+			keep_row(t, key, id, row, state, tick);
 		if (t->status[i] == PST_NEW)
 			t->missed[t->failed_n++] = i;
 		t->status[i] = (uint8_t)(PST_FAILED + status);
@@ -80,7 +83,7 @@ static void call_one(struct pst_table *t, const struct pst_call *how, uint32_t i
 	if (id == PST_NO_ROW)
 		return;
 	if (how->changes || PS_MUTANT(READ_KEPT))
-		keep_row(t, id, row, state, tick);
+		keep_row(t, key, id, row, state, tick);
 	if (t->has_touched)
 		pst_touch(t, id, tick);
 }

@@ -403,7 +403,7 @@ uint32_t pst_index_scan(struct pst_index *x, uint64_t *from, uint64_t last, stru
 {
 	uint32_t out = 0;
 	*done = *from > last;
-	while (out < n && !*done) {
+	for (uint32_t lines = n + PST_SCAN_LINES; out < n && lines > 0 && !*done; lines--) {
 		uint64_t end; /* of what this step covers */
 		if (!pst_index_keys(x, pst_partition(*from))) {
 			end = *from | UINT64_MAX >> PST_PARTITION_BITS;

@@ -26,7 +26,8 @@
 #define PST_SEGMENT_BLOCKS  14u
 #define PST_SEGMENT_LINES   (PST_SEGMENT_BLOCKS * PST_LINES_BLOCK)
 #define PST_SEGMENT_KEYS    (4 * PST_SEGMENT_LINES) /* keys of a segment at most: four a line */
-#define PST_DIRECTORY_DEPTH 16u                     /* at most; only keys chosen to collide come there */
+#define PST_SCAN_LINES      128u
+#define PST_DIRECTORY_DEPTH 16u /* at most; only keys chosen to collide come there */
 
 struct pst_segment {
 	uint16_t lines; /* above 0 */
@@ -96,9 +97,10 @@ void pst_index_put(struct pst_index *x, uint64_t hash, uint64_t key, uint32_t ro
 uint32_t pst_index_remove(struct pst_index *x, uint64_t hash, uint64_t key);
 
 /**
- * Entries with a hash in [*from, last], in the order of hashes, at most `n` of them. Sets *from to where the next call
- * goes on and *done when nothing is left. A key that is there from the first call to the last is reported exactly
- * once, whatever was added, removed or moved in between. Returns the number of entries.
+ * Entries with a hash in [*from, last], in the order of hashes, at most `n` of them, from at most n +
+ * PST_SCAN_LINES lines. Sets *from to where the next call goes on and *done when nothing is left. A key that is there
+ * from the first call to the last is reported exactly once, whatever was added, removed or moved in between. Returns
+ * the number of entries.
  */
 uint32_t pst_index_scan(struct pst_index *x, uint64_t *from, uint64_t last, struct pst_entry *entries, uint32_t n,
 			bool *done);

@@ -5,6 +5,7 @@
 
 #include "ps_mutant.h"
 #include "pst_admit.h"
+#include "pst_cut.h"
 #include "pst_table.h"
 
 #define PST_TICK_MS   64u
@@ -33,6 +34,7 @@ struct pst_table {
 	uint64_t rows_max;
 	uint64_t random;     /* state of the eviction's choices */
 	uint64_t evict_from; /* hash where pst_evict goes on */
+	struct pst_cut *cuts;
 	struct pst_stats counts;
 
 	/* Of one call, [PST_CHUNK_KEYS] each. */

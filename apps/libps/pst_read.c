@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Pulls, pooled pulls, scans. The thread that owns the table. */
+/** Pulls and pooled pulls. The thread that owns the table. */
 #include "pst_inner.h"
 
 #include "pst_copy.h"
@@ -297,53 +297,4 @@ enum far_status pst_pull_bags(struct pst_table *t, const uint64_t *keys, uint32_
 		memcpy(status, t->status, n);
 	pst_trim(t, b.pull.tick);
 	return FAR_OK;
-}
-
-/* ---- Scan ---- */
-
-void pst_scan_all(const struct pst_table *t, struct pst_cursor *cursor)
-{
-	*cursor = (struct pst_cursor){.last = t->schema.kind == PST_DENSE ? t->dense_rows - 1 : UINT64_MAX};
-}
-
-static void scan_row(const struct pst_table *t, uint32_t id, uint32_t to, void *rows, float *state)
-{
-	if (rows)
-		memcpy((char *)rows + (size_t)to * t->row_bytes, pst_slabs_at(&t->rows, id), t->row_bytes);
-	if (state && t->state_floats)
-		memcpy(state + (size_t)to * t->state_floats, pst_slabs_at(&t->state, id),
-		       t->state_floats * sizeof *state);
-}
-
-uint32_t pst_scan(struct pst_table *t, struct pst_cursor *c, uint64_t now_ms, uint32_t n, uint64_t *keys, void *rows,
-		  float *state, uint64_t *ages_ms)
-{
-	uint32_t tick = pst_tick(now_ms), out = 0;
-	if (t->schema.kind == PST_DENSE) {
-		for (; out < n && c->from <= c->last && c->from < t->dense_rows; out++) {
-			keys[out] = c->from;
-			scan_row(t, (uint32_t)c->from++, out, rows, state);
-			if (ages_ms)
-				ages_ms[out] = 0;
-		}
-		c->done = c->from > c->last || c->from >= t->dense_rows;
-		return out;
-	}
-	struct pst_entry entries[64];
-	while (out < n && !c->done) {
-		uint32_t want = n - out < 64 ? n - out : 64;
-		uint32_t got = pst_index_scan(&t->index, &c->from, c->last, entries, want, &c->done);
-		for (uint32_t i = 0; i < got; i++) {
-			uint32_t id = entries[i].row;
-			if (pst_expired(t, id, tick))
-				continue;
-			keys[out] = entries[i].key;
-			if (t->schema.kind != PST_VALUES)
-				scan_row(t, id, out, rows, state);
-			if (ages_ms)
-				ages_ms[out] = t->ttl_ticks ? (uint64_t)(tick - *pst_written(t, id)) * PST_TICK_MS : 0;
-			out++;
-		}
-	}
-	return out;
 }

@@ -162,6 +162,8 @@ void pst_table_free(struct pst_table *t)
 {
 	if (!t)
 		return;
+	while (t->cuts)
+		pst_cut_end(t, t->cuts);
 	if (t->schema.kind != PST_DENSE && t->index.part)
 		pst_index_fini(&t->index);
 	if (t->schema.kind != PST_VALUES) {
@@ -339,6 +341,8 @@ void pst_row_begin(struct pst_table *t, uint32_t id, uint64_t key)
 void pst_remove(struct pst_table *t, uint64_t hash, uint64_t key)
 {
 	uint32_t id = pst_index_remove(&t->index, hash, key);
+	if (t->cuts)
+		pst_cuts_keep(t, hash, key, id);
 	if (t->schema.kind == PST_VALUES) {
 		pst_values_put(&t->values, id);
 		t->rows_n--;
@@ -368,6 +372,8 @@ int pst_make(struct pst_table *t, struct pst_change *c, const uint64_t *keys, ui
 	uint32_t row = pst_row_get(t);
 	if (row == PST_NO_ROW)
 		return -ENOMEM;
+	if (t->cuts)
+		pst_cuts_keep(t, hash, keys[i], PST_NO_ROW);
 	pst_row_begin(t, row, keys[i]);
 	pst_stamp_new(t, row, tick);
 	pst_index_put(&t->index, hash, keys[i], row);
@@ -443,16 +449,15 @@ uint32_t pst_evict(struct pst_table *t, uint64_t now_ms, uint32_t keys)
 	if (keys > PST_CHUNK_KEYS)
 		keys = PST_CHUNK_KEYS;
 	struct pst_entry entries[64];
-	while (keys) {
+	for (uint32_t want; keys; keys -= want) {
 		bool done;
-		uint32_t want = keys < 64 ? keys : 64;
+		want = keys < 64 ? keys : 64;
 		uint32_t n = pst_index_scan(&t->index, &t->evict_from, UINT64_MAX, entries, want, &done);
 		for (uint32_t i = 0; i < n; i++)
 			if (pst_expired(t, entries[i].row, tick)) {
 				pst_remove(t, pst_hash(entries[i].key), entries[i].key);
 				removed++;
 			}
-		keys -= n;
 		if (done) {
 			t->evict_from = 0;
 			break;

@@ -215,13 +215,34 @@ struct pst_cursor {
 void pst_scan_all(const struct pst_table *table, struct pst_cursor *cursor);
 
 /**
- * Up to n keys of the cursor's range, in the order of their hashes (dense: of keys), with their rows (raw, `stored`
- * type, [n * dim]; NULL: none), state ([n * state floats] or NULL) and milliseconds since the last push, in steps of 64
- * (`ages_ms` or NULL; 0 without TTL). A key that is there during the whole scan is reported once, whatever else changes
- * in between. Expired rows are left out. Returns the number of keys, which may be 0 before cursor->done.
+ * Looks at up to n keys of the cursor's range, and a few hundred lines of the index, in the order of hashes (dense: of
+ * keys), and reports them with their rows (raw, `stored` type, [n * dim]; NULL: none), state ([n * state floats] or
+ * NULL) and milliseconds since the last push, in steps of 64 (`ages_ms` or NULL; 0 without TTL). A key that is there
+ * during the whole scan is reported once, whatever else changes in between. Expired rows are left out. Returns the
+ * number of keys, which may be 0 before cursor->done.
  */
 uint32_t pst_scan(struct pst_table *table, struct pst_cursor *cursor, uint64_t now_ms, uint32_t n, uint64_t *keys,
 		  void *rows, float *state, uint64_t *ages_ms);
+
+/* Where the keys of a slice go; NULL: nowhere, but for keys. */
+struct pst_slice {
+	uint64_t *keys, *ages_ms;
+	void *rows;
+	float *state;
+	uint32_t *lens;   /* of values, in bytes */
+	char *bytes;      /* values, one behind the other */
+	size_t bytes_max; /* after which it ends; one value is reported in any case */
+	size_t bytes_n;
+};
+
+struct pst_cut;
+
+/**
+ * As pst_scan(), also of values. Of a cut (pst_cut.h; NULL: none) what the range was when the cut began, with the ages
+ * of that moment; the cursor never goes back then, but a slice may be read again.
+ */
+uint32_t pst_slice(struct pst_table *table, struct pst_cut *cut, struct pst_cursor *cursor, uint64_t now_ms, uint32_t n,
+		   struct pst_slice *slice);
 
 /** Removes expired rows among up to `keys` keys (at most PST_CHUNK_KEYS), going round the table. Returns how many it
  * removed. */

@@ -80,6 +80,9 @@ int pst_resolve(struct pst_table *t, const uint64_t *keys, uint32_t n, bool coun
 			return -ENOMEM;
 		}
 	}
+	for (uint32_t i = 0; t->cuts && i < n; i++)
+		if (t->ids[i] != PST_NO_ROW)
+			pst_cuts_keep(t, pst_hash(keys[i]), keys[i], t->ids[i]);
 	return 0;
 }
 
@@ -251,6 +254,8 @@ enum far_status pst_value_put(struct pst_table *t, const uint64_t *keys, uint32_
 		t->ids[got] = block;
 		if (slot)
 			continue;
+		if (t->cuts)
+			pst_cuts_keep(t, hash, keys[got], PST_NO_ROW);
 		/* The index owns this block; a key that comes again gets a further one. */
 		pst_stamp_new(t, block, tick);
 		pst_index_put(&t->index, hash, keys[got], block);
@@ -276,6 +281,8 @@ enum far_status pst_value_put(struct pst_table *t, const uint64_t *keys, uint32_
 		struct pst_value *v = pst_values_at(&t->values, t->ids[i]);
 		memcpy(v->data, (const char *)bytes + offsets[i], v->bytes);
 		if (*slot != t->ids[i]) {
+			if (t->cuts)
+				pst_cuts_keep(t, pst_hash(keys[i]), keys[i], *slot);
 			v->touched = pst_values_at(&t->values, *slot)->touched;
 			pst_values_put(&t->values, *slot);
 			*slot = t->ids[i];

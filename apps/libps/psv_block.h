@@ -23,10 +23,11 @@ struct psv_buffer {
 	size_t len, room;
 };
 
-/** Scans the partitions from `first` on into the buffer; `*blocks` [0, *blocks_n) are theirs, in order. At least one.
- * `ps` may get a new view. Blocks. */
+/** Scans the partitions from `first` on into the buffer, at least one: blocks, aligned to 8, from *blocks on, of
+ * `*parts` partitions. A large partition takes several requests, and has several blocks. `ps` may get a new view.
+ * Blocks. */
 enum far_status psv_scan(struct far_ps_table *t, uint32_t first, uint64_t timeout_ns, struct psv_buffer *buffer,
-			 const char **blocks, uint32_t *blocks_n, struct far_err *err);
+			 const char **blocks, uint32_t *parts, struct far_err *err);
 
 /** A request on a partition. */
 struct psv_call {

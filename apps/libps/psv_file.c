@@ -112,7 +112,7 @@ enum far_status psv_data_check(const char *plain, const struct psv_saved_file *f
 	while (at < end) {
 		struct psv_block_rows block;
 		if (!psv_block_read(layout, &at, end, &block) || block.n == 0 ||
-		    (*partition != UINT32_MAX && block.partition <= *partition))
+		    (*partition != UINT32_MAX && block.partition < *partition))
 			return pst_fail(err, FAR_INVALID, 0, "it has a malformed block behind %" PRIu64 " rows", rows);
 		*partition = block.partition;
 		rows += block.n;

@@ -16,7 +16,7 @@
 #include "psv_frame.h"
 
 #define PSV_MANIFEST         "manifest"
-#define PSV_FILE_VERSION     2u
+#define PSV_FILE_VERSION     3u
 #define PSV_FILE_BYTES       ((uint64_t)1 << 20) /* of a data file unpacked, after which the next one begins */
 #define PSV_MANIFEST_MAX     ((size_t)16 << 20)
 #define PSV_FILE_MAGIC       "FARPSSAV"

@@ -62,6 +62,10 @@ void psv_clocks_look(struct psv_shard *s);
 enum far_status psv_rows_list(struct psv_shard *s, struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err);
+/** Ends the cuts of a table that were not read since a time (UINT64_MAX: all). */
+void psv_cuts_end(struct psv_shard *s, struct psv_table *t, uint64_t used_before_ns);
+/** Ends the cuts whose readers are silent. */
+void psv_cuts_look(struct psv_shard *s);
 enum far_status psv_rows_restore(struct psv_shard *s, const struct psv_job *j, struct far_err *err);
 
 /* psv_run.c */

@@ -2,12 +2,10 @@
 /** Lists tables, scans partitions and restores their rows. The thread that polls the shard. */
 #include "psv_job.h"
 
+#include "pst_cut.h"
 #include "pst_fail.h"
 #include <stdlib.h>
 #include <string.h>
-
-#define SCAN_PARTS 256u               /* partitions that a scan looks at */
-#define SCAN_BYTES FAR_PS_CHUNK_BYTES /* after which it ends */
 
 static enum far_status no_memory(struct far_err *err)
 {
@@ -38,55 +36,154 @@ enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err)
 	return FAR_OK;
 }
 
-/* The rows of a partition, at most `most`, as a block; returns its bytes. */
-static size_t scan_partition(const struct psv_job *j, unsigned partition, uint32_t most, char *to)
+/* ---- Scans ---- */
+
+static struct pst_cursor cursor_of(unsigned partition)
+{
+	const unsigned shift = 64 - PST_PARTITION_BITS;
+	return (struct pst_cursor){.from = (uint64_t)partition << shift,
+				   .last = ((uint64_t)partition << shift) + (UINT64_MAX >> PST_PARTITION_BITS)};
+}
+
+/* A slice of a partition, at most `most` rows, as a block behind `j->made`; returns its rows. */
+static uint32_t put_block(struct psv_job *j, struct pst_cut *cut, struct pst_cursor *c, unsigned partition,
+			  uint32_t most)
 {
 	const struct psv_rows *layout = &j->t->layout;
-	struct psv_block block = {.partition = partition};
-	const unsigned shift = 64 - PST_PARTITION_BITS;
-	struct pst_cursor c = {.from = (uint64_t)partition << shift,
-			       .last = ((uint64_t)partition << shift) + (UINT64_MAX >> PST_PARTITION_BITS)};
-	uint64_t *keys = (uint64_t *)(void *)(to + sizeof block);
+	char *to = j->made + j->made_len;
+	uint64_t *keys = (uint64_t *)(void *)(to + sizeof(struct psv_block));
 	char *rows = (char *)(keys + most);
-	size_t state, ages;
+	size_t state, ages, state_to, ages_to;
 	(void)psv_rows_layout(layout, most, &state, &ages);
-	while (!c.done && block.n < most)
-		block.n += pst_scan(j->t->rows, &c, j->now_ms, most - block.n, keys + block.n,
-				    rows + block.n * layout->row,
-				    layout->state ? (float *)(void *)(rows + state + block.n * layout->state) : NULL,
-				    layout->age ? (uint64_t *)(void *)(rows + ages) + block.n : NULL);
+	memset(to, 0, psv_block_bytes(layout, most));
+	struct pst_slice slice = {.keys = keys,
+				  .rows = rows,
+				  .state = layout->state ? (float *)(void *)(rows + state) : NULL,
+				  .ages_ms = layout->age ? (uint64_t *)(void *)(rows + ages) : NULL};
+	struct psv_block block = {.partition = partition};
+	block.n = pst_slice(j->t->rows, cut, c, j->now_ms, most, &slice);
 	memcpy(to, &block, sizeof block);
-	if (block.n == most)
-		return psv_block_bytes(layout, most);
-	/* Expired rows left a gap behind each array. */
-	size_t state_to, ages_to;
+	/* Rows that are fewer leave a gap behind each array. */
 	(void)psv_rows_layout(layout, block.n, &state_to, &ages_to);
 	char *packed = (char *)(keys + block.n);
 	memmove(packed, rows, block.n * layout->row);
 	memmove(packed + state_to, rows + state, block.n * layout->state);
 	memmove(packed + ages_to, rows + ages, block.n * layout->age);
-	return psv_block_bytes(layout, block.n);
+	j->made_len += (psv_block_bytes(layout, block.n) + 7) / 8 * 8;
+	return block.n;
 }
 
-/* Blocks of partitions from that of the request on, until SCAN_BYTES are full or another shard owns the next one. */
-enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err)
+/* The rest of the partition is to be read as it is now. */
+static enum far_status begin_cut(struct psv_shard *s, struct psv_job *j, struct pst_cursor *rest,
+				 struct psv_scan_head *head, struct far_err *err)
+{
+	if (s->cuts_n >= PSV_CUTS_MAX)
+		return pst_fail(err, FAR_BUSY, 0, "%u scans and saves read large partitions of shard %d: try again",
+				s->cuts_n, s->self.shard);
+	struct pst_cut *cut = pst_cut_begin(j->t->rows, rest, j->now_ms);
+	if (!cut)
+		return no_memory(err);
+	cut->id = j->now_ns > s->cut_last ? j->now_ns : s->cut_last + 1;
+	cut->used_ns = j->now_ns;
+	s->cut_last = cut->id;
+	s->cuts_n++;
+	atomic_fetch_add_explicit(&s->server->waiting, 1, memory_order_relaxed);
+	*head = (struct psv_scan_head){cut->id, rest->from};
+	return FAR_OK;
+}
+
+static void end_cut(struct psv_shard *s, struct psv_table *t, struct pst_cut *cut)
+{
+	pst_cut_end(t->rows, cut);
+	s->cuts_n--;
+	atomic_fetch_sub_explicit(&s->server->waiting, 1, memory_order_relaxed);
+}
+
+void psv_cuts_end(struct psv_shard *s, struct psv_table *t, uint64_t used_before_ns)
+{
+	for (struct pst_cut *cut = pst_cuts(t->rows), *next; cut; cut = next) {
+		next = cut->next;
+		if (cut->used_ns < used_before_ns)
+			end_cut(s, t, cut);
+	}
+}
+
+void psv_cuts_look(struct psv_shard *s)
+{
+	uint64_t now = psv_now_ns();
+	for (unsigned i = 0; i < atomic_load_explicit(&s->tables_n, memory_order_relaxed); i++)
+		psv_cuts_end(s, atomic_load_explicit(&s->table[i], memory_order_relaxed),
+			     now > PSV_CUT_IDLE_NS ? now - PSV_CUT_IDLE_NS : 0);
+}
+
+/* The next slice of a partition that is being read. */
+static enum far_status go_on(struct psv_shard *s, struct psv_job *j, struct psv_scan_head *head, struct far_err *err)
+{
+	const struct psv_request *q = j->q;
+	struct pst_cut *cut = pst_cuts(j->t->rows);
+	while (cut && cut->id != q->clock)
+		cut = cut->next;
+	if (!cut || q->token < cut->from || q->token > cut->last)
+		return pst_fail(err, FAR_GONE, 0, "the reader of partition %u was silent for too long: read it again",
+				q->worker);
+	if (cut->torn) {
+		end_cut(s, j->t, cut);
+		return pst_fail(err, FAR_RESOURCE, 0, "no memory for rows that change while partition %u is read",
+				q->worker);
+	}
+	struct pst_cursor c = {.from = q->token, .last = cut->last};
+	(void)put_block(j, cut, &c, q->worker, psv_slice_rows(&j->t->layout));
+	cut->used_ns = j->now_ns;
+	if (!c.done) {
+		*head = (struct psv_scan_head){cut->id, c.from};
+		return FAR_OK;
+	}
+	j->made_count = 1;
+	end_cut(s, j->t, cut);
+	return FAR_OK;
+}
+
+/* Blocks of partitions from that of the request on, until a slice is full or another shard owns the next one. Of a
+ * first partition that is larger than a slice a part. */
+static enum far_status begin(struct psv_shard *s, struct psv_job *j, struct psv_scan_head *head, struct far_err *err)
 {
 	unsigned first = j->q->worker, p = first;
-	if (first >= FAR_PS_PARTITIONS || s->view->owner[first] != s->slot)
-		return pst_fail(err, FAR_INVALID, 0, "partition %u does not belong to shard %d", first, s->self.shard);
-	while (p < FAR_PS_PARTITIONS && p < first + SCAN_PARTS && s->view->owner[p] == s->slot &&
-	       (p == first || j->made_len < SCAN_BYTES)) {
-		uint32_t most = pst_table_partition_keys(j->t->rows, p);
-		char *more = realloc(j->made, j->made_len + psv_block_bytes(&j->t->layout, most) + 8);
-		if (!more)
-			return no_memory(err);
-		j->made = more;
-		memset(j->made + j->made_len, 0, psv_block_bytes(&j->t->layout, most));
-		j->made_len += (scan_partition(j, p++, most, j->made + j->made_len) + 7) / 8 * 8;
+	uint32_t left = psv_slice_rows(&j->t->layout);
+	enum far_status status = FAR_OK;
+	while (p < FAR_PS_PARTITIONS && p < first + PSV_SCAN_PARTS && s->view->owner[p] == s->slot && left &&
+	       j->made_len < PSV_SLICE_BYTES) {
+		size_t before = j->made_len;
+		struct pst_cursor c = cursor_of(p);
+		uint32_t keys = pst_table_partition_keys(j->t->rows, p);
+		if (p > first && keys > left)
+			break;
+		left -= put_block(j, NULL, &c, p, keys < left ? keys + 1 : left); /* one more: its end is seen */
+		if (!c.done && p > first)
+			j->made_len = before;
+		if (!c.done && p == first)
+			status = begin_cut(s, j, &c, head, err);
+		if (!c.done)
+			break;
+		p++;
 	}
 	j->made_count = p - first;
-	j->t->scans += p - first;
-	return FAR_OK;
+	return status;
+}
+
+enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err)
+{
+	unsigned first = j->q->worker;
+	struct psv_scan_head head = {0};
+	if (first >= FAR_PS_PARTITIONS || s->view->owner[first] != s->slot)
+		return pst_fail(err, FAR_INVALID, 0, "partition %u does not belong to shard %d", first, s->self.shard);
+	j->made = malloc(psv_scan_bytes(&j->t->layout));
+	if (!j->made)
+		return no_memory(err);
+	j->made_len = sizeof head;
+	enum far_status status = (j->q->clock ? go_on : begin)(s, j, &head, err);
+	memcpy(j->made, &head, sizeof head);
+	j->t->scans += j->made_count;
+	return status;
 }
 
 enum far_status psv_rows_restore(struct psv_shard *s, const struct psv_job *j, struct far_err *err)

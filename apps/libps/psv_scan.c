@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define ROOM_FIRST ((size_t)128 << 10)
+#define SCAN_TRIES 3 /* of a partition: a new view, or a pause of this process, ends its cut */
 
 static_assert(sizeof(struct psv_reply) + PSV_VIEW_BYTES_MAX < ROOM_FIRST, "a view fits");
 
@@ -173,29 +174,84 @@ enum far_status far_ps_hot(struct far_ps_table *t, uint64_t timeout_ns, struct f
 
 /* ---- Scans ---- */
 
-enum far_status psv_scan(struct far_ps_table *t, uint32_t first, uint64_t timeout_ns, struct psv_buffer *buffer,
-			 const char **blocks, uint32_t *blocks_n, struct far_err *err)
+/* Where the blocks of a slice begin in a reply. */
+#define SLICE_AT (sizeof(struct psv_reply) + sizeof(struct psv_scan_head))
+
+/* Requests a slice. */
+static enum far_status scan_slice(struct far_ps_table *t, uint32_t first, struct psv_scan_head *head, uint32_t *parts,
+				  uint64_t timeout_ns, struct psv_buffer *reply, struct far_err *err)
 {
 	struct psv_request q = request_of(t->ps, PSV_SCAN);
 	struct psv_rows layout = psv_schema_rows(&t->schema);
-	struct psv_block_rows block;
-	struct psv_reply head;
+	bool goes_on = head->cut != 0;
 	q.table = t->id;
 	q.worker = first;
-	enum far_status status =
-		psv_call(t->ps, &(struct psv_call){&q, sizeof q, first, false}, timeout_ns, buffer, err);
+	q.clock = head->cut;
+	q.token = head->next;
+	enum far_status status = make_room(reply, sizeof(struct psv_reply) + psv_scan_bytes(&layout), err);
+	if (!status)
+		status = psv_call(t->ps, &(struct psv_call){&q, sizeof q, first, false}, timeout_ns, reply, err);
 	if (status)
 		return status;
-	memcpy(&head, buffer->data, sizeof head);
-	const char *at = buffer->data + sizeof head, *end = buffer->data + buffer->len;
-	bool ok = head.count > 0 && head.count <= FAR_PS_PARTITIONS - first;
-	for (uint32_t i = 0; ok && i < head.count; i++)
+	struct psv_block_rows block;
+	struct psv_reply r;
+	memcpy(&r, reply->data, sizeof r);
+	bool ok = reply->len >= SLICE_AT;
+	if (ok)
+		memcpy(head, reply->data + sizeof r, sizeof *head);
+	const char *at = reply->data + (ok ? SLICE_AT : sizeof r);
+	const char *end = reply->data + reply->len;
+	uint32_t n = head->cut || goes_on ? 1 : (uint32_t)r.count;
+	ok = ok && r.count == (head->cut ? 0 : n) && n > 0 && n <= FAR_PS_PARTITIONS - first;
+	for (uint32_t i = 0; ok && i < n; i++)
 		ok = psv_block_read(&layout, &at, end, &block) && block.partition == first + i;
 	if (!ok || at != end)
 		return pst_fail(err, FAR_PROTOCOL, 0, "a server sent malformed rows of partition %u", first);
-	*blocks = buffer->data + sizeof head;
-	*blocks_n = (uint32_t)head.count;
+	*parts = (uint32_t)r.count;
 	return FAR_OK;
+}
+
+/* Adds blocks to those in the buffer. */
+static enum far_status append(struct psv_buffer *b, const char *blocks, size_t bytes, struct far_err *err)
+{
+	if (b->len + bytes > b->room) {
+		size_t room = 2 * (b->len + bytes);
+		char *more = realloc(b->data, room);
+		if (!more)
+			return pst_fail(err, FAR_RESOURCE, 0, "no memory for %zu bytes of a partition", room);
+		b->data = more;
+		b->room = room;
+	}
+	memcpy(b->data + b->len, blocks, bytes);
+	b->len += bytes;
+	return FAR_OK;
+}
+
+/* All slices from the first on. */
+static enum far_status scan_once(struct far_ps_table *t, uint32_t first, uint64_t timeout_ns, struct psv_buffer *reply,
+				 struct psv_buffer *buffer, uint32_t *parts, struct far_err *err)
+{
+	struct psv_scan_head head = {0};
+	enum far_status status;
+	buffer->len = 0;
+	do {
+		status = scan_slice(t, first, &head, parts, timeout_ns, reply, err);
+		if (!status)
+			status = append(buffer, reply->data + SLICE_AT, reply->len - SLICE_AT, err);
+	} while (!status && head.cut);
+	return status;
+}
+
+enum far_status psv_scan(struct far_ps_table *t, uint32_t first, uint64_t timeout_ns, struct psv_buffer *buffer,
+			 const char **blocks, uint32_t *parts, struct far_err *err)
+{
+	struct psv_buffer reply = {0};
+	enum far_status status = FAR_GONE;
+	for (int i = 0; i < SCAN_TRIES && status == FAR_GONE; i++)
+		status = scan_once(t, first, timeout_ns, &reply, buffer, parts, err);
+	free(reply.data);
+	*blocks = buffer->data;
+	return status;
 }
 
 void far_ps_rows_free(struct far_ps_rows *rows)
@@ -248,24 +304,24 @@ enum far_status far_ps_scan(struct far_ps_table *t, unsigned *partition, uint64_
 		return pst_fail(err, FAR_INVALID, 0, "partition is %u; there are %d", *partition, FAR_PS_PARTITIONS);
 	struct psv_buffer buffer = {0};
 	const char *blocks = NULL;
-	uint32_t blocks_n = 0;
-	enum far_status status = psv_scan(t, *partition, timeout_ns, &buffer, &blocks, &blocks_n, err);
+	uint32_t parts = 0;
+	enum far_status status = psv_scan(t, *partition, timeout_ns, &buffer, &blocks, &parts, err);
 	struct psv_rows layout = psv_schema_rows(&t->schema);
 	struct psv_block_rows block;
 	const char *at = blocks, *end = buffer.data + buffer.len;
 	size_t n = 0;
-	for (uint32_t i = 0; !status && i < blocks_n && psv_block_read(&layout, &at, end, &block); i++)
+	while (!status && psv_block_read(&layout, &at, end, &block))
 		n += block.n;
 	if (!status)
 		status = rows_new(t, n, out, err);
 	at = blocks;
 	n = 0;
-	for (uint32_t i = 0; !status && i < blocks_n && psv_block_read(&layout, &at, end, &block); i++) {
+	while (!status && psv_block_read(&layout, &at, end, &block)) {
 		put_block(t, &block, n, out);
 		n += block.n;
 	}
 	free(buffer.data);
 	if (!status)
-		*partition += blocks_n;
+		*partition += parts;
 	return status;
 }

@@ -31,9 +31,17 @@ enum far_status psv_server_wake(struct far_ps_server *server, struct far_err *er
 {
 	struct psv_request q = {.magic = PSV_MAGIC, .kind = PSV_WAKE, .service = server->service};
 	enum far_status status = FAR_OK;
-	for (unsigned i = 0; i < server->shards && !status; i++)
-		status = far_msg_call(server->agent, server->shard[i].self, server->message, &q, sizeof q,
-				      &(struct far_call_opts){.timeout_ns = WAKE_NS}, NULL, 0, NULL, err);
+	for (unsigned i = 0; i < server->shards && !status; i++) {
+		uint64_t end = psv_now_ns() + WAKE_NS;
+		size_t more = 1;
+		for (char byte; more && !status;)
+			status = psv_now_ns() >= end
+					 ? pst_fail(err, FAR_TIMEOUT, 0,
+						    "shard %u erases rows of a new view, and goes on", i)
+					 : far_msg_call(server->agent, server->shard[i].self, server->message, &q,
+							sizeof q, &(struct far_call_opts){.timeout_ns = WAKE_NS}, &byte,
+							1, &more, err);
+	}
 	return status;
 }
 

@@ -12,7 +12,8 @@
 
 #define TOKENS_IDLE_S 600u
 #define EVICT_KEYS    64u /* that a change looks at for expired rows */
-#define ERASE_KEYS    1024u
+#define ERASE_KEYS    512u
+#define CLEAR_PARTS   64u
 #define MEASURE_EVERY 64u
 
 void psv_shard_init(struct psv_shard *s, struct far_ps_server *server, struct far_to self)
@@ -71,6 +72,9 @@ struct psv_table *psv_find_table(struct psv_shard *s, uint64_t id)
 /* The last table takes the place. The thread that prepares memory may see it twice, or not at all once. */
 static void drop_table(struct psv_shard *s, struct psv_table *t)
 {
+	psv_cuts_end(s, t, UINT64_MAX);
+	s->clear_table = 0; /* its place may be that of another table */
+	s->clear_from = 0;
 	unsigned n = atomic_load_explicit(&s->tables_n, memory_order_relaxed), i = 0;
 	while (atomic_load_explicit(&s->table[i], memory_order_relaxed) != t)
 		i++;
@@ -135,19 +139,6 @@ static enum far_status make_table(struct psv_shard *s, struct psv_job *j, struct
 
 /* ---- The view ---- */
 
-/* Erases the rows of partitions [from, to). */
-static void erase_partitions(struct psv_table *t, unsigned from, unsigned to)
-{
-	uint64_t keys[ERASE_KEYS];
-	const unsigned shift = 64 - PST_PARTITION_BITS;
-	struct pst_cursor c = {.from = (uint64_t)from << shift,
-			       .last = ((uint64_t)(to - 1) << shift) + (UINT64_MAX >> PST_PARTITION_BITS)};
-	while (!c.done) {
-		uint32_t n = pst_scan(t->rows, &c, 0, ERASE_KEYS, keys, NULL, NULL, NULL);
-		(void)pst_erase(t->rows, keys, n, NULL, NULL);
-	}
-}
-
 /* Clears the partitions that this shard did not own all the time since its view. Of an epoch that the server skipped
  * nothing is known. */
 static void keep_owned(const struct psv_shard *s, const struct psv_view *newest, bool *kept)
@@ -159,17 +150,62 @@ static void keep_owned(const struct psv_shard *s, const struct psv_view *newest,
 	}
 }
 
-static void erase_lost(struct psv_shard *s, const struct psv_view *newest)
+/* Begins to erase the rows of partitions that were lost, and ends all cuts. */
+static void lose_partitions(struct psv_shard *s, const struct psv_view *newest)
 {
 	bool kept[FAR_PS_PARTITIONS];
 	memset(kept, true, sizeof kept);
 	keep_owned(s, newest, kept);
-	for (unsigned from = 0, to; from < FAR_PS_PARTITIONS; from = to) {
-		for (to = from + 1; to < FAR_PS_PARTITIONS && kept[to] == kept[from]; to++)
-			;
-		for (unsigned i = 0; !kept[from] && i < atomic_load(&s->tables_n); i++)
-			erase_partitions(atomic_load(&s->table[i]), from, to);
+	for (unsigned p = 0; p < FAR_PS_PARTITIONS; p++)
+		s->lost[p] = s->lost[p] || !kept[p];
+	for (unsigned i = 0; i < atomic_load(&s->tables_n); i++)
+		psv_cuts_end(s, atomic_load(&s->table[i]), UINT64_MAX);
+	s->clear_partition = s->clear_table = 0;
+	s->clear_from = 0;
+	if (!s->clearing)
+		atomic_fetch_add_explicit(&s->server->waiting, 1, memory_order_relaxed);
+	s->clearing = true;
+}
+
+/* Erases some rows of a lost partition. True: it has no more in this table. */
+static bool clear_some(struct psv_shard *s, struct psv_table *t)
+{
+	uint64_t keys[ERASE_KEYS];
+	const unsigned shift = 64 - PST_PARTITION_BITS;
+	uint64_t first = (uint64_t)s->clear_partition << shift;
+	struct pst_cursor c = {.from = s->clear_from > first ? s->clear_from : first,
+			       .last = first + (UINT64_MAX >> PST_PARTITION_BITS)};
+	if (!pst_table_partition_keys(t->rows, s->clear_partition))
+		return true;
+	uint32_t n = pst_scan(t->rows, &c, 0, ERASE_KEYS, keys, NULL, NULL, NULL);
+	(void)pst_erase(t->rows, keys, n, NULL, NULL);
+	s->clear_from = c.from;
+	return c.done;
+}
+
+/* Goes on with that, for one call of pst_scan() or CLEAR_PARTS partitions. */
+static void clear_lost(struct psv_shard *s)
+{
+	for (unsigned parts = 0; s->clear_partition < FAR_PS_PARTITIONS; s->clear_partition++) {
+		if (parts++ == CLEAR_PARTS)
+			return;
+		unsigned n = s->lost[s->clear_partition] ? atomic_load(&s->tables_n) : 0;
+		for (; s->clear_table < n; s->clear_table++) {
+			struct psv_table *t = atomic_load(&s->table[s->clear_table]);
+			bool had = pst_table_partition_keys(t->rows, s->clear_partition) > 0;
+			if (!clear_some(s, t))
+				return;
+			s->clear_from = 0;
+			if (had) {
+				s->clear_table++;
+				return;
+			}
+		}
+		s->lost[s->clear_partition] = false;
+		s->clear_table = 0;
 	}
+	s->clearing = false;
+	atomic_fetch_sub_explicit(&s->server->waiting, 1, memory_order_relaxed);
 }
 
 /* Takes the server's newest view over. True: it is another one. */
@@ -179,7 +215,7 @@ static bool refresh(struct psv_shard *s)
 	if (view == s->view)
 		return false;
 	if (s->view)
-		erase_lost(s, view);
+		lose_partitions(s, view);
 	s->view = view;
 	s->slot = psv_view_slot(view, s->self);
 	return true;
@@ -378,8 +414,11 @@ void psv_shard_serve(struct far_req *req, const void *data, size_t len, void *us
 	bool changed = false;
 	if (is_own_wake(s, req, q)) {
 		psv_clocks_look(s);
+		psv_cuts_look(s);
+		if (s->clearing)
+			clear_lost(s);
 		psv_wake(s);
-		far_reply(req, NULL, 0);
+		far_reply(req, "", s->clearing); /* a byte: there is more to erase */
 		return;
 	}
 	if (q->kind == PSV_WAKE)

@@ -19,6 +19,8 @@ struct psv_tenant;
 #define PSV_WAKE_EVERY_NS    (100 * FAR_MS)     /* while requests wait */
 #define PSV_WAITERS_MAX      4096u              /* requests that wait at a shard */
 #define PSV_WAITER_BYTES_MAX ((size_t)64 << 20) /* of these */
+#define PSV_CUTS_MAX         64u                /* large partitions of a shard that are being read */
+#define PSV_CUT_IDLE_NS      (10 * FAR_SEC)     /* after which a reader has gone */
 
 /* The clock of a worker of the application. */
 struct psv_clock {
@@ -76,6 +78,12 @@ struct psv_shard {
 	unsigned waiters_n;                        /* those at barriers, too */
 	size_t waiters_bytes;                      /* likewise */
 	struct psv_barriers barriers;              /* at slot 0 */
+	unsigned cuts_n;                           /* of all tables */
+	uint64_t cut_last;                         /* id of the last cut */
+	bool lost[FAR_PS_PARTITIONS];              /* partitions whose rows are being erased, for a new view */
+	bool clearing;                             /* there are such */
+	unsigned clear_partition, clear_table;     /* where that goes on */
+	uint64_t clear_from;                       /* likewise, a hash; 0: the partition's first */
 	uint8_t status[PST_CHUNK_KEYS];            /* of the request that is being served */
 };
 
@@ -90,7 +98,7 @@ struct far_ps_server {
 	pthread_mutex_t lock;            /* of writers of `view` */
 	struct psv_tenant *tenants;      /* [tenants_n]; psv_tenant.h */
 	size_t tenants_n;
-	_Atomic unsigned waiting; /* requests that wait, at all shards */
+	_Atomic unsigned waiting; /* requests that wait, cuts, and shards that erase rows */
 	_Atomic bool stopping;    /* requests are refused */
 	_Atomic bool ahead_stop;  /* the thread ends */
 	bool ahead_runs;
@@ -108,8 +116,8 @@ void psv_shard_free_dropped(struct psv_shard *shard);
 /** One turn of the thread that prepares memory, or of what a simulation has in its place: prepares slabs and frees
  * dropped tables. True: it prepared one. */
 bool psv_server_look(struct far_ps_server *server);
-/** Has each shard take over a new view, excuse workers that are lost, and answer requests that need not wait any more.
- * Blocks until they have. */
+/** Has each shard take over a new view and erase the rows that it lost, excuse workers that are lost, and answer
+ * requests that need not wait any more. Blocks until they have. */
 enum far_status psv_server_wake(struct far_ps_server *server, struct far_err *err);
 
 /** The message handler; `user` is the server. Inline. */

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* True for a request that is to wait: its view is newer than this one, or a clock is behind. */
+/* True for a request that is to wait: its view is newer than this one, rows are being erased, or a clock is behind. */
 bool psv_must_wait(struct psv_shard *s, const struct psv_request *q)
 {
 	if (q->kind == PSV_VIEW || q->epoch < s->view->epoch)
 		return false;
 	if (q->epoch > s->view->epoch || q->kind == PSV_BARRIER)
+		return true;
+	if (s->clearing && (psv_has_keys(q->kind) || q->kind == PSV_SCAN || q->kind == PSV_STATS))
 		return true;
 	if (q->kind != PSV_PULL && q->kind != PSV_EXISTS && q->kind != PSV_BAGS)
 		return false;

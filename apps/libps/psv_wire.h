@@ -11,14 +11,16 @@
  * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
  * `wire`, padded to 4 bytes, and scales [n] of int8; then status [n]. Of CREATE and OPEN: struct psv_schema. Of STATS:
  * struct psv_stats. Of HOT: struct psv_hot_key, `count` of them. Of LIST: names of PSV_NAME_BYTES each, `count` of
- * them. Of SCAN: a block for each of `count` partitions, from that of the request on. Of BAGS: rows [bags * dim], the
- * sums, and scales as of PULL; [bags] sums of the weights of keys for which FALLBACK stands (f32); then of each bag the
- * highest status of a key [bags]. Of CALL and CALL_READ: values (f64) [n * width], of a reduction [width]; then status
- * [n]: PST_FAILED + enum far_status of keys whose function failed, FAR_PS_APPLIED of all keys of a repeated request.
+ * them. Of SCAN: struct psv_scan_head, and a block for each of `count` partitions, from that of the request
+ * on; with `cut` one block, of a partition that has more (count is 0) or ends with it (1). Of BAGS: rows [bags * dim],
+ * the sums, and scales as of PULL; [bags] sums of the weights of keys for which FALLBACK stands (f32); then of each bag
+ * the highest status of a key [bags]. Of CALL and CALL_READ: values (f64) [n * width], of a reduction [width]; then
+ * status [n]: PST_FAILED + enum far_status of keys whose function failed, FAR_PS_APPLIED of all keys of a repeated
+ * request.
  *
- * A block, also of files: all rows of a partition. struct psv_block; keys[n]; rows [n * dim] of the stored type, padded
- * to 8 bytes; state [n * state floats], padded likewise; in tables with TTL the milliseconds since the last push (u64)
- * [n].
+ * A block, also of files: rows of a partition; those of a large one are in several blocks. struct psv_block; keys[n];
+ * rows [n * dim] of the stored type, padded to 8 bytes; state [n * state floats], padded likewise; in tables with TTL
+ * the milliseconds since the last push (u64) [n].
  */
 #ifndef PSV_WIRE_H
 #define PSV_WIRE_H
@@ -71,7 +73,7 @@ struct psv_request {
 	uint64_t epoch;
 	uint64_t client, token; /* of numbered requests */
 	uint64_t clock; /* CLOCK: the worker's step; PULL, EXISTS: least clock that the request waits for; BARRIER:
-			   nanoseconds that it waits */
+			   nanoseconds that it waits; SCAN: see struct psv_scan_head, as `token` */
 	uint32_t n;
 	float rate;
 	uint32_t worker; /* CLOCK; SCAN: the first partition; BARRIER: the member; CALL: width */
@@ -86,9 +88,20 @@ struct psv_reply {
 	uint64_t count; /* LIST, SCAN, HOT; else 0 */
 };
 
+/* Of a scan. The rest of a large partition is read as it was with its first rows: by requests with `clock` = cut and
+ * `token` = next. */
+struct psv_scan_head {
+	uint64_t cut;  /* 0: the last partition has no more */
+	uint64_t next; /* hash */
+};
+
 struct psv_block {
 	uint32_t partition, n;
 };
+
+#define PSV_SCAN_PARTS  256u               /* partitions that a request to scan looks at */
+#define PSV_SLICE_ROWS  1024u              /* rows that it looks at: some 100 us */
+#define PSV_SLICE_BYTES FAR_PS_CHUNK_BYTES /* of these, or one row */
 
 struct psv_schema {
 	uint32_t dim, stored, rule, init, full, admit, workers, staleness;
@@ -185,6 +198,19 @@ static inline size_t psv_rows_bytes(const struct psv_rows *r, size_t n)
 static inline size_t psv_block_bytes(const struct psv_rows *r, size_t n)
 {
 	return sizeof(struct psv_block) + psv_rows_bytes(r, n);
+}
+
+/** Rows of a slice of a scan. */
+static inline uint32_t psv_slice_rows(const struct psv_rows *r)
+{
+	size_t n = PSV_SLICE_BYTES / psv_rows_bytes(r, 1);
+	return n < 1 ? 1 : n > PSV_SLICE_ROWS ? PSV_SLICE_ROWS : (uint32_t)n;
+}
+/** Bytes of a reply to a scan without struct psv_reply, at most: each block has a head and three paddings. */
+static inline size_t psv_scan_bytes(const struct psv_rows *r)
+{
+	return sizeof(struct psv_scan_head) + PSV_SCAN_PARTS * (sizeof(struct psv_block) + 24) +
+	       2 * psv_rows_bytes(r, psv_slice_rows(r) + (size_t)1);
 }
 
 /** Bytes of a request on n keys. */

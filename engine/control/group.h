@@ -15,8 +15,8 @@
  *   leaving      "1": a member leaves, so members that serve leave too as soon as nothing is outstanding
  *   bye/<r>      "1": member r has nothing outstanding and leaves; "lost": it died before that; "late": it leaves at
  *                the deadline of its shutdown
- *   bye<w>/<r>   the same in wave w, from 2 on: "1": it has begun nothing since the wave before (for a member that died
- *                since, rank 0 writes it); "+": it has begun something
+ *   bye<w>/<r>   the same in wave w, from 2 on: "1": it has begun nothing since the wave before; "+": it has
+ *   late         tcp: "1": rank 0 leaves at the deadline of its shutdown, and the store ends
  *   byes, byes<w>  by rank 0, in groups with lists: a byte for each rank: '1', '+', 'l' (lost), 't' (late),
  *                '?' (no bye yet)
  *
@@ -71,8 +71,8 @@ enum group_phase {
  */
 enum peer_bye {
 	BYE_UNKNOWN,
-	BYE_SENT, /* its value is "1" or "+", or it died after a bye of the wave before */
-	BYE_LOST, /* it died before its first bye */
+	BYE_SENT, /* its value is "1" or "+" */
+	BYE_LOST, /* it died before its bye of this wave or a former one */
 	BYE_LATE  /* it left at the deadline of its own shutdown */
 };
 
@@ -233,6 +233,7 @@ struct group {
 	bool others_leave;            /* serves, and another member leaves or is lost */
 	bool store_shut;              /* the store admits no more members: rank 0, or the key "closed" */
 	bool closing;                 /* a write of "closed" is under way */
+	bool host_is_late;            /* tcp: rank 0 has left at its own deadline */
 	bool bye_sent, bye_is_stored; /* this worker's bye, in this wave */
 	unsigned wave;                /* of byes, from 1 */
 	uint64_t begun;               /* begun_drained of the wave before */

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,11 +137,31 @@ const char *launcher_name(void)
 	return l ? l->name : from_env("RANK") && from_env("TORCHELASTIC_RUN_ID") ? "torchrun" : NULL;
 }
 
+/* Unless its rendezvous has a port of its own, torchrun hosts a store of torch at MASTER_PORT, and sets this. */
+static bool torch_has_port(void)
+{
+	const char *agent_store = from_env("TORCHELASTIC_USE_AGENT_STORE");
+	return from_env("RANK") && agent_store && strcmp(agent_store, "True") == 0;
+}
+
+/* The port after `port`, before it for the last one; what is no port is left as it is. */
+static const char *port_beside(const char *port, char text[LAUNCHER_TEXT_MAX])
+{
+	char *end;
+	unsigned long n = strtoul(port, &end, 10);
+	if (*end || n == 0 || n > UINT16_MAX)
+		return port;
+	snprintf(text, LAUNCHER_TEXT_MAX, "%lu", n == UINT16_MAX ? n - 1 : n + 1);
+	return text;
+}
+
 const char *launcher_env(const char *name, char text[LAUNCHER_TEXT_MAX])
 {
 	static const char *const names[PARTS] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 	const char *value = from_env(name);
 	const struct launcher *l = value ? NULL : find();
+	if (value && strcmp(name, names[PORT]) == 0 && torch_has_port())
+		return port_beside(value, text);
 	for (unsigned i = 0; l && !value && i < PARTS; i++)
 		if (strcmp(names[i], name) == 0)
 			value = l->part((enum part)i, text);

@@ -11,7 +11,8 @@ const char *launcher_name(void);
 
 /**
  * Value of RANK, WORLD_SIZE, MASTER_ADDR or MASTER_PORT: of that variable where it is set, else of the launcher. NULL:
- * neither has it. Points to the environment, to a constant or into `text`.
+ * neither has it. Where torchrun hosts its own store at MASTER_PORT, the port is the one beside it. Points to the
+ * environment, to a constant or into `text`.
  */
 const char *launcher_env(const char *name, char text[LAUNCHER_TEXT_MAX]);
 

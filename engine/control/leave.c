@@ -7,7 +7,7 @@
  * not enough: byes are repeated in waves, until in one wave no member has begun anything since the wave before. At the
  * end of the former wave nobody had anything outstanding, and until the latter nobody has begun anything that could
  * have led to more (Mattern 1987, the four-counter method). All members read the same values, so all agree on the last
- * wave. Rank 0 closes the store last.
+ * wave. Rank 0 closes the store last. A member that dies before the last wave is lost, whatever byes it has written.
  *
  * A member that reaches its own deadline writes "late" in the first wave in which it has no bye yet, so that the others
  * do not count it as finished. A bye that is written never changes.
@@ -118,13 +118,12 @@ static void bye_queried(void *user, int result, const struct store_msg *reply)
 	bye_read(user, result, reply);
 	if (result || reply->status != STORE_MISSING || !p->dead)
 		return;
-	/* A member with a bye in the wave before has left in order, and begins nothing any more. */
+	/* Calls of others may have led to it since a bye of a former wave. */
 	if (p->bye == BYE_UNKNOWN)
-		p->bye = p->bye_before ? BYE_SENT : BYE_LOST;
+		p->bye = BYE_LOST;
 	/* Members without a session with it wait for its key, which rank 0 writes. */
-	const char *value = p->bye_before ? "1" : lost_value;
 	if (p->group->url.rank == 0)
-		wave_submit(p->group, store_request(STORE_CAS, value, strlen(value)), "bye", p->rank,
+		wave_submit(p->group, store_request(STORE_CAS, lost_value, strlen(lost_value)), "bye", p->rank,
 			    group_ignore_reply, p->group);
 }
 
@@ -196,6 +195,14 @@ static void byes_wait(struct group *g)
 	wave_submit(g, store_request(STORE_WAIT, NULL, 0), "byes", -1, byes_read, g);
 }
 
+/* `done` of the WAIT for rank 0's end at its own deadline. */
+static void host_late_read(void *user, int result, const struct store_msg *reply)
+{
+	struct group *g = user;
+	g->host_is_late |= result == 0 && reply->status == STORE_OK;
+	g->busy = true;
+}
+
 static void leaving_read(void *user, int result, const struct store_msg *reply)
 {
 	struct group *g = user;
@@ -237,6 +244,8 @@ void leave_begin(struct group *g)
 		group_submit(g, store_request(STORE_SET, "1", 1), "leaving", -1, g->leave_deadline, group_ignore_reply,
 			     g);
 	bool reads_list = list_used(g) && g->url.rank != 0;
+	if (g->url.scheme == URL_TCP && g->url.rank != 0 && !g->store_lost)
+		group_request(g, STORE_WAIT, "late", -1, TIME_NEVER, host_late_read, g);
 	if (reads_list && !g->store_lost)
 		byes_wait(g);
 	for (int r = 0; r < g->url.world && !g->store_lost; r++)
@@ -361,20 +370,16 @@ static void finish_without_store(struct group *g)
 	if (g->url.scheme != URL_TCP)
 		err_set(&g->err, FAR_UNREACHABLE, "the store at %s was lost before the shutdown%s%s", g->store,
 			missing.n ? "; until then did not come: " : "", missing.n ? names_end(&missing) : "");
-	else if (g->peers[0].bye == BYE_LATE)
+	else if (g->host_is_late || g->peers[0].bye == BYE_LATE)
 		err_set(&g->err, FAR_TIMEOUT,
-			"worker \"%s\" (rank 0), which hosts the store at %s, left at the deadline of its own shutdown",
-			g->members[0].name, g->store);
-	else if (g->peers[0].bye != BYE_SENT && !g->peers[0].bye_before)
+			"worker \"%s\" (rank 0), which hosts the store at %s, left at the deadline of its own "
+			"shutdown%s%s",
+			g->members[0].name, g->store, missing.n ? "; until then did not come: " : "",
+			missing.n ? names_end(&missing) : "");
+	else /* a complete last wave would have ended in CLOSE, before the store */
 		err_set(&g->err, FAR_PEER_LOST,
 			"worker \"%s\" (rank 0), which hosts the store at %s, was lost before the shutdown",
 			g->members[0].name, g->store);
-	else if (missing.n)
-		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store; until then did not come: %s",
-			names_end(&missing));
-	else /* a complete last wave would have ended in CLOSE, before the store */
-		err_set(&g->err, FAR_TIMEOUT, "rank 0 has closed the store while %s",
-			g->bye_is_stored ? "calls still led to others" : "this worker still had calls");
 }
 
 /* ---- steps ---- */
@@ -471,6 +476,8 @@ static void late_begin(struct group *g)
 	g->grace = time_after(g->now, LATE_GRACE_NS);
 	if (g->store_lost || g->url.dynamic)
 		return;
+	if (group_hosts_store(g)) /* the others may have read a bye in this wave */
+		group_submit(g, store_request(STORE_SET, "1", 1), "late", -1, g->grace, group_ignore_reply, g);
 	g->notifying = true;
 	group_submit(g, store_request(STORE_SET, late_value, sizeof late_value - 1),
 		     key_of("bye", g->wave + g->bye_sent, key, sizeof key), g->url.rank, g->grace, late_stored, g);
@@ -511,6 +518,9 @@ uint64_t leave_step(struct group *g)
 		next = probe_step(g);
 	if (g->phase == PHASE_BYE && g->store_lost) {
 		finish_without_store(g);
+		left(g);
+	} else if (g->phase == PHASE_BYE && list_used(g) && g->peers[0].bye == BYE_LOST) {
+		finish(g); /* nobody publishes the byes any more */
 		left(g);
 	} else if (g->phase == PHASE_CLOSE) {
 		next = close_step(g);

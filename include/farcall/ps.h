@@ -223,8 +223,8 @@ enum far_status far_ps_serve(struct far_agent *agent, const char *name, const st
 /**
  * Gives a server a view of a later epoch, with another list of servers, which may be one without this worker. Each
  * server of both lists gets each epoch. Rows do not move: a shard erases those of partitions that it did not own all
- * the time, or all rows if its epochs are not consecutive; this function waits for it, and the shard serves nothing
- * else meanwhile. New owners begin without rows and, if they are new servers, without tables: far_ps_table_create()
+ * the time, or all rows if its epochs are not consecutive, some 500 at a time; this function waits for it, and so do
+ * requests to the shard's rows. New owners begin without rows and, if they are new servers, without tables: far_ps_table_create()
  * makes these there. Errors: INVALID (the epoch is not later; else as far_ps_serve()), UNKNOWN_WORKER, RESOURCE;
  * TIMEOUT: a shard erases rows for more than 10 s, and goes on.
  */
@@ -366,9 +366,10 @@ struct far_ps_rows {
  * Reads all rows of some partitions, of `*partition` and those behind it, in the order of their keys' hashes, and sets
  * `*partition` to the next one: begin with 0, and go on below FAR_PS_PARTITIONS. The rows of a partition are those
  * between two requests of others; partitions are read one after the other. A step reads partitions of about
- * FAR_PS_CHUNK_BYTES, but at least one, and its shard serves nothing else meanwhile: about 0.1 us a row. No use of the
- * rows is counted. `*rows` is the caller's, for far_ps_rows_free(). Errors: INVALID, GONE (the table was dropped),
- * RESOURCE, TIMEOUT, PEER_LOST, SHUTDOWN.
+ * FAR_PS_CHUNK_BYTES, but at least one. It takes requests of at most 1024 rows, about 0.1 us a row; a shard serves
+ * others in between, and copies the rows of the partition that these change. No use of the rows is counted. `*rows` is
+ * the caller's, for far_ps_rows_free(). Errors: INVALID, GONE (the table was dropped), BUSY (64 large partitions of a
+ * shard are being read), RESOURCE, TIMEOUT, PEER_LOST, SHUTDOWN.
  */
 enum far_status far_ps_scan(struct far_ps_table *table, unsigned *partition, uint64_t timeout_ns,
 			    struct far_ps_rows *rows, struct far_err *err);

@@ -55,10 +55,8 @@ static unsigned rank_gid(struct search *s, const char *device, const struct ibv_
 		return RANK_NONE;
 	if (!s->config->beyond_host && !loopback) {
 		record_defect(s, DEFECT_NETWORK, -EPERM,
-			      "verbs: %s, %s, leads to other hosts: give the group a key (FAR_KEY_FILE) or set "
-			      "security=none, "
-			      "or use "
-			      "shm",
+			      "verbs: %s, %s, leads to other hosts: give the group a key (FAR_KEY_FILE), or set "
+			      "security=none, or use shm",
 			      device, verbs_gid_text(raw, text));
 		return RANK_NONE;
 	}

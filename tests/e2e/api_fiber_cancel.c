@@ -114,7 +114,7 @@ static enum far_status seen(struct far_req *req, const struct far_val *args, siz
 
 static enum far_status lets_go(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
-	atomic_store(&let_go, true);
+	atomic_store(&let_go, args[0].u.b);
 	return far_return(req, NULL);
 }
 
@@ -130,7 +130,7 @@ static void join(int rank)
 		{"t::started() -> int", FAR_KIND_INLINE, seen, &started},
 		{"t::seen() -> int", FAR_KIND_INLINE, seen, &cancelled},
 		{"t::active() -> int", FAR_KIND_INLINE, handler_active, NULL},
-		{"t::let_go() -> none", FAR_KIND_INLINE, lets_go, NULL},
+		{"t::let_go(bool yes) -> none", FAR_KIND_INLINE, lets_go, NULL},
 		GATE_FUNCTIONS,
 	};
 	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, gate_message, NULL}};
@@ -180,6 +180,12 @@ static void expect_all(struct far_future **f, enum far_status want)
 	}
 }
 
+static void let_them_go(bool yes)
+{
+	CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::let_go", FAR_ARGS(far_bool(yes)), NULL, NULL, &err), FAR_OK,
+		     &err);
+}
+
 /* On a slow machine no handler may come to run within the first of the deadlines. */
 static void deadline(const char *fn, const struct far_val *args, size_t n)
 {
@@ -187,11 +193,10 @@ static void deadline(const char *fn, const struct far_val *args, size_t n)
 	uint64_t timeout = 20 * FAR_MS;
 	do {
 		struct far_future *f[CALLS];
+		let_them_go(false);
 		start("worker1", fn, args, n, timeout, f);
 		expect_all(f, FAR_TIMEOUT);
-		if (strcmp(fn, "t::stubborn") == 0)
-			CHECK_STATUS(far_rpc_sync(agent, "worker1", "t::let_go", FAR_NOARGS, NULL, NULL, &err), FAR_OK,
-				     &err);
+		let_them_go(true);
 		timeout *= 2;
 	} while (all_over() == before);
 }
@@ -230,7 +235,8 @@ static int dies(int rank)
 			usleep(500);
 		CHECK(query(agent, "worker1", "gate::open", FAR_ARGS(0)) == 2 * CALLS);
 		none_active(agent);
-		CHECK_STATUS(far_rpc_sync(agent, "worker0", "t::let_go", FAR_NOARGS, NULL, NULL, &err), FAR_OK, &err);
+		CHECK_STATUS(far_rpc_sync(agent, "worker0", "t::let_go", FAR_ARGS(far_bool(true)), NULL, NULL, &err),
+			     FAR_OK, &err);
 	}
 	while (rank == 0 && !atomic_load(&let_go))
 		usleep(500);
@@ -263,7 +269,7 @@ static int threads_leave(int rank)
 	start("worker1", "t::sits", FAR_ARGS(far_bool(true)), FAR_FOREVER, f);
 	start("worker1", "t::sits", FAR_ARGS(far_bool(false)), FAR_FOREVER, g);
 	gate_await(agent, "worker1", 2 * CALLS);
-	(void)far_rpc_sync(agent, "worker1", "t::let_go", FAR_NOARGS, NULL, NULL, &err);
+	(void)far_rpc_sync(agent, "worker1", "t::let_go", FAR_ARGS(far_bool(true)), NULL, NULL, &err);
 	expect_all(f, FAR_PEER_LOST);
 	expect_all(g, FAR_PEER_LOST);
 	CHECK_STATUS(far_shutdown_local(agent, &err), FAR_OK, &err);
@@ -288,7 +294,7 @@ static int callee_leaves(int rank)
 	gate_await(agent, "worker1", 2 * CALLS);
 	await("worker1", "t::started", 3 * CALLS);
 	/* It may be gone before it has answered. */
-	(void)far_rpc_sync(agent, "worker1", "t::let_go", FAR_NOARGS, NULL, NULL, &err);
+	(void)far_rpc_sync(agent, "worker1", "t::let_go", FAR_ARGS(far_bool(true)), NULL, NULL, &err);
 	expect_all(f, FAR_PEER_LOST);
 	expect_all(g, FAR_PEER_LOST);
 	expect_all(h, FAR_PEER_LOST);

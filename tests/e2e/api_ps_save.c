@@ -359,7 +359,7 @@ static void bad_files(void)
 	char found[8][256];
 	CHECK(data_files(found) == FILES);
 	damaged("manifest", 0, FAR_INVALID, "none of saved tables");
-	damaged("manifest", 8, FAR_UNSUPPORTED, "this library reads version 2");
+	damaged("manifest", 8, FAR_UNSUPPORTED, "this library reads version 3");
 	damaged("manifest", 24, FAR_INVALID, "torn");
 	damaged("manifest", 40, FAR_INVALID, "CRC32C");
 	damaged(found[0], 8, FAR_INVALID, "CRC32C");

@@ -57,11 +57,18 @@ launched() { # name, address, port, variables...
 	ok "farcall info: the launcher $name" $?
 }
 launched torchrun h 7 TORCHELASTIC_RUN_ID=x RANK=1 WORLD_SIZE=3 MASTER_ADDR=h MASTER_PORT=7
+launched torchrun h 8 TORCHELASTIC_RUN_ID=x RANK=1 WORLD_SIZE=3 MASTER_ADDR=h MASTER_PORT=7 TORCHELASTIC_USE_AGENT_STORE=True
 launched Slurm n01 29500 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=3 'SLURM_STEP_NODELIST=n[01-04]'
 launched 'Open MPI' 127.0.0.1 29500 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_SIZE=3 PMIX_RANK=2
 launched Paddle h 8 PADDLE_TRAINER_ID=1 PADDLE_TRAINERS_NUM=3 PADDLE_MASTER=h:8
 launched PMIx h 29500 PMIX_RANK=1 WORLD_SIZE=3 MASTER_ADDR=h
 launched Kubernetes h 29500 JOB_COMPLETION_INDEX=1 WORLD_SIZE=3 MASTER_ADDR=h
+
+# The port of `farcall run` is the group's own, under torchrun too.
+# shellcheck disable=SC2016 # the inner shell's
+bounded env TORCHELASTIC_USE_AGENT_STORE=True "$farcall" run -n 1 -- sh -c '
+	"$0" info --json 2>/dev/null | tr , "\n" | grep -q "\"master_port\": *\"$MASTER_PORT\""' "$farcall"
+ok "farcall run beside the store of torchrun" $rc
 
 # Two workers as mpirun starts them.
 ompi() { # rank

@@ -28,13 +28,19 @@ compiler() { # name, standard, command
 }
 compiler cc c11 "${CC:-cc}"
 compiler c++ c++17 "${CXX:-c++}"
-cat >"$dir/bin/farcall.pc" <<END
-Name: farcall
-Description: the build tree
-Version: 0
-Cflags: -I$top/include
-Libs: -L$build/engine -lfarcall -Wl,-rpath,$build/engine
-END
+package() { # name, directory of its library, what it requires
+	cat >"$dir/bin/$1.pc" <<-END
+		Name: $1
+		Description: the build tree
+		Version: 0
+		Requires: $3
+		Cflags: -I$top/include
+		Libs: -L$build/$2 -l$1 -Wl,-rpath,$build/$2
+	END
+}
+package farcall engine ''
+package farcall-ops apps/libops farcall
+package farcall-train apps/libtrain farcall-ops
 export PATH="$dir/bin:$PATH" PKG_CONFIG_PATH="$dir/bin"
 
 # Splits a page into NUMBER.KIND files, and writes the programs to their files.
@@ -55,8 +61,8 @@ PYTHON
 }
 
 pages=$(sed -n '/^| page |/,/^$/s/^| \[[^]]*\](\([^)]*\)).*/\1/p' "$top/README.md")
-[ "$(echo "$pages" | wc -l)" -eq 10 ]
-ok "README.md has the ten pages of the guide" $?
+[ "$(echo "$pages" | wc -l)" -eq 11 ]
+ok "README.md has the eleven pages of the guide" $?
 
 for page in $pages; do
 	name=$(basename "$page" .md)

@@ -90,12 +90,12 @@ def queries():
     return found
 
 
-def has_data(server, query):
-    status, body, _ = query(server, '/api/v1/query?' + urllib.parse.urlencode({'query': query}))
+def has_data(server, wanted):
+    status, body, _ = query(server, '/api/v1/query?' + urllib.parse.urlencode({'query': wanted}))
     if status == 503:  # it listens before it is ready
         return None
     if status != 200:
-        fail(f'{query}: {body}')
+        fail(f'{wanted}: {body}')
     values = [float(r['value'][1]) for r in json.loads(body)['data']['result']]
     return values and all(v == v for v in values)  # not NaN, which a quantile of nothing is
 
@@ -142,9 +142,9 @@ def main():
             check_server(targets[0])
             process, server = serve(work, targets)
             started.append(process)
-            for query in queries():
-                until(f'data for {query}', lambda q=query: has_data(server, q))
-                print('data:', query)
+            for wanted in queries():
+                until(f'data for {wanted}', lambda q=wanted: has_data(server, q))
+                print('data:', wanted)
             # What is not there has none: the check can fail.
             if has_data(server, 'farcall_no_such_metric'):
                 fail('a metric that does not exist has data')

@@ -53,7 +53,8 @@ def limits(top):
         macros[name] = text.strip()
     for name in re.findall(r"#define (FAR_\w+_MAX)\b", public):
         found[name] = (value(macros[name], macros),)
-    for name in ("FAR_WORLD_MAX", "FAR_MEM_REGIONS_MAX", "FAR_SHARED_MAX", "FAR_SHARED_MAPPED_MAX", "FAR_REFERRED_MAX"):
+    for name in ("FAR_WORLD_MAX", "FAR_MEM_REGIONS_MAX", "FAR_SHARED_MAX", "FAR_SHARED_MAPPED_MAX", "FAR_REFERRED_MAX",
+                 "FAR_REFERRED_BYTES"):
         found[name] = (value(macros[name], macros),)
     bounds = (top / "engine/agent/limits.c").read_text(encoding="utf-8")
     for name, default, largest in re.findall(r"BOUND\((\w+), (\w+), (\w+),", bounds):

@@ -18,7 +18,7 @@ cat >"$dir/clients.py" <<'END'
 import socket, struct, sys, time
 port, count, waits = map(int, sys.argv[1:])
 def frame(op, id, key):
-    return struct.pack("<4sBBBBQQQHHHH", b"FCST", 5, op, 0, 0, id, 2**64 - 1 if op == 6 else 0, 0, len(key), 0, 0, 0) + key
+    return struct.pack("<4sBBBBQQQHHHH", b"FCST", 6, op, 0, 0, id, 2**64 - 1 if op == 6 else 0, 0, len(key), 0, 0, 0) + key
 def connect():
     for _ in range(500): # until rank 0 listens
         try:

@@ -213,7 +213,7 @@ static void fuzz_data(const uint8_t *data, size_t size)
 		ok = psv_block_read(&layout, &at, end, &block);
 		must(ok ? at > from && at <= end : at == from);
 		rows += ok ? block.n : 0;
-		rising = rising && ok && block.n && (last == UINT32_MAX || block.partition > last);
+		rising = rising && ok && block.n && (last == UINT32_MAX || block.partition >= last);
 		last = ok ? block.partition : last;
 		for (uint32_t i = 0; ok && i < block.n; i++)
 			must(pst_partition(pst_hash(block.keys[i])) == block.partition);

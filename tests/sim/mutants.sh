@@ -50,8 +50,8 @@ found() {
 	[ $? -eq 1 ]
 }
 
-# Those of leases have a workload of their own (lease_mutants.sh).
-for mutant in $("$program" sim --mutant list | grep -v -e ^lease- -e ^evicted-); do
+# Those of leases and of copies of keys have workloads of their own (lease_mutants.sh).
+for mutant in $("$program" sim --mutant list | grep -v -e ^lease- -e ^evicted- -e ^copy-); do
 	scenario=$(scenario_of "$mutant")
 	from=1
 	step=8

@@ -31,7 +31,7 @@ engine/features/metrics/http.c on_request: the type of the callback is libmicroh
 apps/libps/pst_kernels.c apply_block: inlined into loops over rows: pointers stay in registers
 apps/libps/pst_read.c pst_pull: as far_ps_pull(), which it serves: keys, options, and an array for each result
 apps/libps/pst_read.c pst_pull_bags: likewise
-apps/libps/pst_read.c pst_scan: likewise
+apps/libps/pst_scan.c pst_scan: likewise
 apps/libps/pst_write.c pst_assign: likewise
 apps/libps/pst_write.c pst_restore: likewise
 apps/libps/pst_write.c pst_value_put: likewise

@@ -33,7 +33,8 @@ static void launched(const char *const *set)
 					  "SLURM_STEP_NUM_TASKS",
 					  "SLURM_STEP_NODELIST",
 					  "PMIX_RANK",
-					  "JOB_COMPLETION_INDEX"};
+					  "JOB_COMPLETION_INDEX",
+					  "TORCHELASTIC_USE_AGENT_STORE"};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		unsetenv(all[i]);
 	for (; *set; set += 2)
@@ -175,6 +176,27 @@ Test(control_url, launcher_paddle)
 	/* RANK excludes every launcher. */
 	setenv("RANK", "1", 1);
 	expect(NULL, -1, 0, FAR_INVALID, "MASTER_ADDR expected, but not set; set it");
+}
+
+/* Where torchrun has a store of its own at MASTER_PORT, ours is beside it. */
+Test(control_url, launcher_torchrun)
+{
+	launched((const char *[]){"RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "29500",
+				  "TORCHELASTIC_USE_AGENT_STORE", "False", NULL});
+	expect_url("h", 29500, 1, 2);
+	setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+	expect_url("h", 29501, 1, 2);
+	setenv("MASTER_PORT", "65535", 1);
+	expect_url("h", 65534, 1, 2);
+	setenv("MASTER_PORT", "0", 1);
+	expect(NULL, -1, 0, FAR_INVALID, "MASTER_PORT is \"0\"");
+	setenv("MASTER_PORT", "7x", 1);
+	expect(NULL, -1, 0, FAR_INVALID, "MASTER_PORT is \"7x\"");
+	unsetenv("RANK");
+	setenv("MASTER_PORT", "29500", 1);
+	setenv("SLURM_PROCID", "1", 1);
+	setenv("SLURM_STEP_NODELIST", "n1", 1);
+	expect_url("h", 29500, 1, 2);
 }
 
 Test(control_url, launcher_of_a_rank_alone)

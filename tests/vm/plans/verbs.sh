@@ -57,7 +57,7 @@ workers() {
 	shows "info: its IPv6 address" out 'rxe0 port 1 gid [0-9]*: fd00:9::1 (RoCE v2, dummy0)'
 	shows "info: the port of a worker" out '^  verbs 10.9.0.1:[0-9]'
 	bounded "$farcall" info
-	shows "closed, without security=none" out 'verbs is left out: .*say security=none'
+	shows "closed, without security=none" out 'verbs is left out: .*set security=none'
 
 	export FAR_NIC=verbs
 	together "two workers" 2 "$VM_BUILD/tests/nic/agents_net" 1 3000000 400
