@@ -165,6 +165,17 @@ struct nic_event {
 };
 typedef int nic_event_fn(void *ctx, const struct nic_event *event);
 
+/** A peer to connect to. */
+struct nic_connect {
+	unsigned queue; /* of this port */
+	const struct nic_addr *addr;
+	unsigned remote_queue; /* with NIC_STEER_HASH NIC_ROUTE(queue, flow): each flow may arrive at another queue */
+	const void *handshake; /* payload; NULL if the length is 0 */
+	size_t handshake_len;
+	uint64_t deadline; /* absolute, CLOCK_MONOTONIC ns */
+	void *user;        /* for UP or FAILED */
+};
+
 /** Port operations. Called by the control thread, except where noted. They may make system calls and never wait for a
  * peer. They return 0 or -errno. */
 struct nic_port_ops {
@@ -195,17 +206,17 @@ struct nic_port_ops {
 	/** Returns queue i of [0, queues), which exists until close(). */
 	struct nic_queue *(*queue)(struct nic_port *port, unsigned i);
 	/**
-	 * Connected drivers: starts to connect queue `queue` to queue `remote_queue` of the port at `addr`. step()
-	 * reports UP or FAILED with `user` by `deadline` (absolute, CLOCK_MONOTONIC ns). The port's own address
-	 * connects a queue to itself as one peer (one UP, no CONNECT), or two of its queues as two peers, with the
-	 * events of both sides: CONNECT; UP at `remote_queue` without user; UP at `queue` with `user`.
+	 * Connected drivers: starts to connect `queue` to `remote_queue` of the port at `addr`. step() reports UP or
+	 * FAILED with `user` by `deadline`. The port's own address connects a queue to itself as one peer (one UP, no
+	 * CONNECT), or two of its queues as two peers, with the events of both sides: CONNECT; UP at `remote_queue`
+	 * without user; UP at `queue` with `user`.
 	 *
-	 * Datagram drivers: makes an address handle of queue `queue`. step() reports UP (without payload) or FAILED
-	 * with `user`. Each call makes a new handle, also for an address that has one. With NIC_STEER_HASH
-	 * `remote_queue` is NIC_ROUTE(queue, flow): each flow may arrive at another queue. `handshake` is not sent.
+	 * Datagram drivers: makes an address handle of `queue`. step() reports UP (without payload) or FAILED with
+	 * `user`. Each call makes a new handle, also for an address that has one. The handshake payload is not sent.
+	 *
+	 * Copies what `c` points to.
 	 */
-	int (*connect)(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		       const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err);
+	int (*connect)(struct nic_port *port, const struct nic_connect *c, struct nic_err *err);
 	/** Does pending work and reports events. Returns the absolute time by which to call it again; UINT64_MAX: no
 	 * such time. */
 	uint64_t (*step)(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);

@@ -98,8 +98,10 @@ static int connect_some(struct sessions *s, uint32_t n)
 	struct nic_err err = {""};
 	virtual_shards_address(&addr);
 	for (uint32_t i = 0; i < n; i++)
-		if (s->port->ops->connect(s->port, 0, &addr, (s->up_n + i) % VIRTUAL_SHARDS_EACH, NULL, 0, UINT64_MAX,
-					  s, &err)) {
+		if (s->port->ops->connect(s->port,
+					  &(struct nic_connect){0, &addr, (s->up_n + i) % VIRTUAL_SHARDS_EACH, NULL, 0,
+								UINT64_MAX, s},
+					  &err)) {
 			snprintf(s->text, sizeof s->text, "%s", err.text);
 			return -1;
 		}

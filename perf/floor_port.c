@@ -143,7 +143,7 @@ static int connect_queue(struct floor_port *p, const struct nic_addr *to, char t
 			 ops->name);
 		return -EOPNOTSUPP;
 	}
-	int rc = ops->connect(p->port, 0, to, 0, NULL, 0, until, p, &why);
+	int rc = ops->connect(p->port, &(struct nic_connect){0, to, 0, NULL, 0, until, p}, &why);
 	if (rc == 0)
 		rc = control_start(p);
 	if (rc < 0) {

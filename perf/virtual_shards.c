@@ -227,21 +227,14 @@ static struct nic_queue *p_queue(struct nic_port *port, unsigned i)
 	return i == 0 ? &port_of(port)->queue : NULL;
 }
 
-static int p_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		     const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
+static int p_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err)
 {
 	struct virtual_port *p = port_of(port);
-	(void)queue;
-	(void)addr;
-	(void)remote_queue;
-	(void)handshake;
-	(void)handshake_len;
-	(void)deadline;
 	if (p->connecting_n == VIRTUAL_CONNECTS) {
 		snprintf(err->text, sizeof err->text, NAME ": more than %u connections at once", VIRTUAL_CONNECTS);
 		return -ENOSPC;
 	}
-	p->connecting[p->connecting_n++] = user;
+	p->connecting[p->connecting_n++] = c->user;
 	return 0;
 }
 

@@ -15,9 +15,7 @@
 struct counts {
 	uint64_t shown, others, cut;
 	uint64_t first_ns;
-	struct decode_calls *calls;
-	struct summary *summary; /* NULL: a line for each packet */
-	FILE *out;
+	struct decode decode; /* without a summary: a line for each packet */
 };
 
 static void decode_frame(const struct pcap *p, const struct pcap_frame *frame, uint64_t port, struct counts *counts)
@@ -31,23 +29,23 @@ static void decode_frame(const struct pcap *p, const struct pcap_frame *frame, u
 		return;
 	}
 	double seconds = (double)(int64_t)(frame->time_ns - counts->first_ns) / 1e9;
-	fprintf(counts->out, "%" PRIu64 " %.6f %s > %s %" PRIu32, frame->number, seconds, d.from, d.to, d.len);
-	decode_packet(counts->out, counts->calls, counts->summary, frame->time_ns, d.from, d.to, d.bytes, d.len);
-	putc('\n', counts->out);
+	fprintf(counts->decode.out, "%" PRIu64 " %.6f %s > %s %" PRIu32, frame->number, seconds, d.from, d.to, d.len);
+	decode_packet(&counts->decode, &(struct decode_frame){frame->time_ns, d.from, d.to, d.bytes, d.len});
+	putc('\n', counts->decode.out);
 	counts->shown++;
 	counts->cut += d.cut;
 }
 
 static int decode_file(const char *path, FILE *file, uint64_t port, bool summary)
 {
-	struct counts counts = {.calls = decode_calls_new(),
-				.summary = summary ? summary_new() : NULL,
-				.out = summary ? fopen("/dev/null", "we") : stdout};
+	struct counts counts = {.decode = {.calls = decode_calls_new(),
+					   .summary = summary ? summary_new() : NULL,
+					   .out = summary ? fopen("/dev/null", "we") : stdout}};
 	struct pcap_frame frame;
 	struct pcap *p = malloc(sizeof *p);
-	if (!p || !counts.calls || !counts.out || (summary && !counts.summary)) {
+	if (!p || !counts.decode.calls || !counts.decode.out || (summary && !counts.decode.summary)) {
 		fprintf(stderr, NAME ": no memory for a frame, or for the requests in them\n");
-		decode_calls_free(counts.calls);
+		decode_calls_free(counts.decode.calls);
 		free(p);
 		return 1;
 	}
@@ -58,8 +56,8 @@ static int decode_file(const char *path, FILE *file, uint64_t port, bool summary
 		if (file == stdin)
 			fflush(stdout);
 	}
-	if (counts.summary && counts.shown)
-		summary_print(counts.summary, stdout);
+	if (counts.decode.summary && counts.shown)
+		summary_print(counts.decode.summary, stdout);
 	fflush(stdout);
 	if (rc < 0 && !ferror(stdout))
 		fprintf(stderr, NAME ": %s %s\n", path, p->text);
@@ -72,9 +70,9 @@ static int decode_file(const char *path, FILE *file, uint64_t port, bool summary
 		fprintf(stderr, NAME ": %s holds no packet of ours among %" PRIu64 " frames%s\n", path, counts.others,
 			port ? "" : "; --port shows all datagrams of a port");
 	if (summary)
-		fclose(counts.out);
-	summary_free(counts.summary);
-	decode_calls_free(counts.calls);
+		fclose(counts.decode.out);
+	summary_free(counts.decode.summary);
+	decode_calls_free(counts.decode.calls);
 	free(p);
 	return rc < 0 ? 1 : 0;
 }

@@ -14,11 +14,23 @@ void decode_calls_free(struct decode_calls *calls);
 
 struct summary;
 
-/** Prints the fields of a packet, then "ok" or "bad=" and what is wrong. The bytes may be anything. `from` and `to`:
- * whose it is, in any words that are the same for the same end. It is counted in `summary`, too, unless that is NULL.
- */
-void decode_packet(FILE *out, struct decode_calls *calls, struct summary *summary, uint64_t time_ns, const char *from,
-		   const char *to, const uint8_t *bytes, uint32_t len);
+/** Where packets are printed, and what is kept between them. */
+struct decode {
+	FILE *out;
+	struct decode_calls *calls;
+	struct summary *summary; /* counts the packets; NULL: none */
+};
+
+/** A packet of a capture. The bytes may be anything. */
+struct decode_frame {
+	uint64_t time_ns;
+	const char *from, *to; /* any names of the two ends, the same in each packet */
+	const uint8_t *bytes;
+	uint32_t len;
+};
+
+/** Prints the fields of a packet, then "ok" or "bad=" and what is wrong. */
+void decode_packet(const struct decode *d, const struct decode_frame *f);
 /** May it be one: length, version, kind and the tag of no key. Others' datagrams seldom are like that. */
 bool decode_likely(const uint8_t *bytes, uint32_t len);
 

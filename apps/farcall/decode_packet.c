@@ -304,14 +304,18 @@ static bool print_packet(struct printer *p, const uint8_t *bytes, uint32_t len)
 	return true;
 }
 
-void decode_packet(FILE *out, struct decode_calls *calls, struct summary *summary, uint64_t time_ns, const char *from,
-		   const char *to, const uint8_t *bytes, uint32_t len)
+void decode_packet(const struct decode *d, const struct decode_frame *f)
 {
-	struct printer p = {.out = out, .calls = calls, .summary = summary, .from = from, .to = to, .time_ns = time_ns};
-	if (print_packet(&p, bytes, len))
-		fputs(" ok", out);
+	struct printer p = {.out = d->out,
+			    .calls = d->calls,
+			    .summary = d->summary,
+			    .from = f->from,
+			    .to = f->to,
+			    .time_ns = f->time_ns};
+	if (print_packet(&p, f->bytes, f->len))
+		fputs(" ok", d->out);
 	else
-		fprintf(out, " bad=%s%s%s", p.bad, p.bad_field ? "." : "", p.bad_field ? p.bad_field : "");
+		fprintf(d->out, " bad=%s%s%s", p.bad, p.bad_field ? "." : "", p.bad_field ? p.bad_field : "");
 }
 
 bool decode_likely(const uint8_t *bytes, uint32_t len)

@@ -29,10 +29,16 @@ struct psv_buffer {
 enum far_status psv_scan(struct far_ps_table *t, uint32_t first, uint64_t timeout_ns, struct psv_buffer *buffer,
 			 const char **blocks, uint32_t *parts, struct far_err *err);
 
-/** Sends a request on a partition to its owner and waits; the reply, without its head, is in the buffer behind
- * struct psv_reply. `q` is followed by the rest of the request. A later view of the server is adopted, and the request
- * sent again, unless `fixed`: then GONE. */
-enum far_status psv_call(struct far_ps *ps, struct psv_request *q, size_t len, uint32_t partition, uint64_t timeout_ns,
-			 bool fixed, struct psv_buffer *reply, struct far_err *err);
+/** A request on a partition. */
+struct psv_call {
+	struct psv_request *q; /* followed by the rest of the request */
+	size_t len;            /* bytes of all */
+	uint32_t partition;
+	bool fixed; /* GONE when the server has a later view; else it is adopted and the request sent again */
+};
+/** Sends a request to the owner of its partition and waits; the reply, without its head, is in the buffer behind
+ * struct psv_reply. */
+enum far_status psv_call(struct far_ps *ps, const struct psv_call *c, uint64_t timeout_ns, struct psv_buffer *reply,
+			 struct far_err *err);
 
 #endif

@@ -258,8 +258,8 @@ static enum far_status flush(struct loading *l, struct far_err *err)
 	memcpy(rows, l->rows, l->n * l->layout.row);
 	memcpy(rows + state, l->state, l->n * l->layout.state);
 	memcpy(rows + ages, l->ages, l->n * l->layout.age);
-	enum far_status status = psv_call(l->ps, (struct psv_request *)(void *)l->request, len, l->partition,
-					  l->timeout_ns, true, &l->reply, err);
+	const struct psv_call call = {(struct psv_request *)(void *)l->request, len, l->partition, true};
+	enum far_status status = psv_call(l->ps, &call, l->timeout_ns, &l->reply, err);
 	if (status)
 		return status;
 	if (l->reply.len != sizeof(struct psv_reply) + l->n)

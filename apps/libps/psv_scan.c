@@ -25,18 +25,18 @@ static enum far_status make_room(struct psv_buffer *b, size_t bytes, struct far_
 	return b->data ? FAR_OK : pst_fail(err, FAR_RESOURCE, 0, "no memory for a reply of %zu bytes", bytes);
 }
 
-enum far_status psv_call(struct far_ps *ps, struct psv_request *q, size_t len, uint32_t partition, uint64_t timeout_ns,
-			 bool fixed, struct psv_buffer *reply, struct far_err *err)
+enum far_status psv_call(struct far_ps *ps, const struct psv_call *c, uint64_t timeout_ns, struct psv_buffer *reply,
+			 struct far_err *err)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	enum far_status status = make_room(reply, ROOM_FIRST, err);
 	while (!status) {
 		const struct psv_view *view = atomic_load_explicit(&ps->view, memory_order_acquire);
 		struct psv_reply head = {0};
-		q->epoch = view->epoch;
+		c->q->epoch = view->epoch;
 		reply->len = 0;
-		status = far_msg_call(ps->agent, view->slot[view->owner[partition]], ps->message, q, len, &opts,
-				      reply->data, reply->room, &reply->len, err);
+		status = far_msg_call(ps->agent, view->slot[view->owner[c->partition]], ps->message, c->q, c->len,
+				      &opts, reply->data, reply->room, &reply->len, err);
 		if (status == FAR_TOO_LARGE && reply->len > reply->room) {
 			status = make_room(reply, reply->len + reply->len / 4, err);
 			continue;
@@ -51,7 +51,7 @@ enum far_status psv_call(struct far_ps *ps, struct psv_request *q, size_t len, u
 		    !psv_adopt(ps, reply->data + sizeof head, reply->len - sizeof head, view->epoch))
 			return pst_fail(err, FAR_PROTOCOL, 0, "a server sent a malformed reply of %zu bytes",
 					reply->len);
-		if (fixed)
+		if (c->fixed)
 			return pst_fail(err, FAR_GONE, 0, "the view of the service has changed meanwhile");
 	}
 	return status;
@@ -77,7 +77,7 @@ enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names
 	struct psv_buffer reply = {0};
 	struct psv_request q = request_of(ps, PSV_LIST);
 	struct psv_reply head;
-	enum far_status status = psv_call(ps, &q, sizeof q, 0, timeout_ns, false, &reply, err);
+	enum far_status status = psv_call(ps, &(struct psv_call){&q, sizeof q, 0, false}, timeout_ns, &reply, err);
 	if (!status) {
 		memcpy(&head, reply.data, sizeof head);
 		if (head.count > FAR_PS_TABLES_MAX || reply.len != sizeof head + head.count * PSV_NAME_BYTES)
@@ -154,7 +154,7 @@ enum far_status far_ps_hot(struct far_ps_table *t, uint64_t timeout_ns, struct f
 	enum far_status status = FAR_OK;
 	q.table = t->id;
 	for (uint32_t p = 0; !status && p < FAR_PS_PARTITIONS;) {
-		status = psv_call(t->ps, &q, sizeof q, p, timeout_ns, false, &reply, err);
+		status = psv_call(t->ps, &(struct psv_call){&q, sizeof q, p, false}, timeout_ns, &reply, err);
 		if (!status)
 			status = add_hot(&reply, &all, &all_n, err);
 		const struct psv_view *view = atomic_load_explicit(&t->ps->view, memory_order_acquire);
@@ -174,10 +174,12 @@ enum far_status far_ps_hot(struct far_ps_table *t, uint64_t timeout_ns, struct f
 
 /* ---- Scans ---- */
 
-/* Requests a slice; *blocks to the end of `reply` are its blocks. */
+/* Where the blocks of a slice begin in a reply. */
+#define SLICE_AT (sizeof(struct psv_reply) + sizeof(struct psv_scan_head))
+
+/* Requests a slice. */
 static enum far_status scan_slice(struct far_ps_table *t, uint32_t first, struct psv_scan_head *head, uint32_t *parts,
-				  uint64_t timeout_ns, struct psv_buffer *reply, const char **blocks,
-				  struct far_err *err)
+				  uint64_t timeout_ns, struct psv_buffer *reply, struct far_err *err)
 {
 	struct psv_request q = request_of(t->ps, PSV_SCAN);
 	struct psv_rows layout = psv_schema_rows(&t->schema);
@@ -188,16 +190,16 @@ static enum far_status scan_slice(struct far_ps_table *t, uint32_t first, struct
 	q.token = head->next;
 	enum far_status status = make_room(reply, sizeof(struct psv_reply) + psv_scan_bytes(&layout), err);
 	if (!status)
-		status = psv_call(t->ps, &q, sizeof q, first, timeout_ns, false, reply, err);
+		status = psv_call(t->ps, &(struct psv_call){&q, sizeof q, first, false}, timeout_ns, reply, err);
 	if (status)
 		return status;
 	struct psv_block_rows block;
 	struct psv_reply r;
 	memcpy(&r, reply->data, sizeof r);
-	bool ok = reply->len >= sizeof r + sizeof *head;
+	bool ok = reply->len >= SLICE_AT;
 	if (ok)
 		memcpy(head, reply->data + sizeof r, sizeof *head);
-	const char *at = *blocks = reply->data + sizeof r + (ok ? sizeof *head : 0);
+	const char *at = reply->data + (ok ? SLICE_AT : sizeof r);
 	const char *end = reply->data + reply->len;
 	uint32_t n = head->cut || goes_on ? 1 : (uint32_t)r.count;
 	ok = ok && r.count == (head->cut ? 0 : n) && n > 0 && n <= FAR_PS_PARTITIONS - first;
@@ -233,10 +235,9 @@ static enum far_status scan_once(struct far_ps_table *t, uint32_t first, uint64_
 	enum far_status status;
 	buffer->len = 0;
 	do {
-		const char *blocks;
-		status = scan_slice(t, first, &head, parts, timeout_ns, reply, &blocks, err);
+		status = scan_slice(t, first, &head, parts, timeout_ns, reply, err);
 		if (!status)
-			status = append(buffer, blocks, (size_t)(reply->data + reply->len - blocks), err);
+			status = append(buffer, reply->data + SLICE_AT, reply->len - SLICE_AT, err);
 	} while (!status && head.cut);
 	return status;
 }

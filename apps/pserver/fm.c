@@ -28,17 +28,17 @@ double fm_margin(const struct fm *m, const struct dataset *d, size_t row, float 
 	return margin - 0.5 * squares;
 }
 
-void fm_gradient(const struct fm *m, const struct dataset *d, size_t row, const float *sum, float slope,
-		 const float *outer, float *gw, float *gv)
+void fm_gradient(const struct fm *m, const struct dataset *d, size_t row, const struct fm_slope *s, float *gw,
+		 float *gv)
 {
-	gw[0] += slope;
+	gw[0] += s->margin;
 	for (size_t e = d->start[row]; e < d->start[row + 1]; e++) {
 		size_t i = index_of(m, d->column[e]);
 		float x = d->value[e];
-		gw[i] += slope * x;
+		gw[i] += s->margin * x;
 		const float *v = m->v + (i - 1) * m->dim;
 		float *g = gv + (i - 1) * m->dim;
 		for (unsigned f = 0; f < m->dim; f++)
-			g[f] += x * (slope * (sum[f] - v[f] * x) + (outer ? outer[f] : 0.0f));
+			g[f] += x * (s->margin * (s->sum[f] - v[f] * x) + (s->outer ? s->outer[f] : 0.0f));
 	}
 }

@@ -20,9 +20,14 @@ struct fm {
 /** The margin of a row; `sum` [dim] is the sum of v_c x_c. */
 double fm_margin(const struct fm *m, const struct dataset *d, size_t row, float *sum);
 
-/** Adds the gradient of a row to gw and gv, which are as w and v. `slope` is d loss / d margin; `outer` [dim] or NULL
- * is the part of d loss / d sum that a layer above adds. */
-void fm_gradient(const struct fm *m, const struct dataset *d, size_t row, const float *sum, float slope,
-		 const float *outer, float *gw, float *gv);
+/** The derivative of the loss at a row. */
+struct fm_slope {
+	const float *sum;   /* [dim], of fm_margin() */
+	float margin;       /* d loss / d margin */
+	const float *outer; /* [dim]: what a layer above adds to d loss / d sum; NULL: none */
+};
+/** Adds the gradient of a row to gw and gv, which are as w and v. */
+void fm_gradient(const struct fm *m, const struct dataset *d, size_t row, const struct fm_slope *s, float *gw,
+		 float *gv);
 
 #endif

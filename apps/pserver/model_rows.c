@@ -168,7 +168,8 @@ static double gradient(struct rows_model *r, const uint32_t *rows, size_t n)
 		slope *= r->m.share / (double)n;
 		if (r->units)
 			mlp_gradient(&mlp, r->sum, r->active, (float)slope, r->grad_units, r->grad_sum);
-		fm_gradient(&fm, d, rows[i], r->sum, (float)slope, r->units ? r->grad_sum : NULL, r->grad_w, r->grad_v);
+		fm_gradient(&fm, d, rows[i], &(struct fm_slope){r->sum, (float)slope, r->units ? r->grad_sum : NULL},
+			    r->grad_w, r->grad_v);
 	}
 	return loss;
 }

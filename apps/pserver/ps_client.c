@@ -292,11 +292,15 @@ enum far_status ps_pull(struct ps_client *c, int table, const uint64_t *keys, si
 	return run(c, (struct op){.function = "ps::pull", .table = table, .rows = rows, .err = err}, keys, n);
 }
 
-enum far_status ps_push(struct ps_client *c, int table, const uint64_t *keys, size_t n, const float *grads, float rate,
-			struct far_err *err)
+enum far_status ps_push(struct ps_client *c, const struct ps_push *p, struct far_err *err)
 {
-	struct op op = {.function = "ps::push", .table = table, .push = true, .grads = grads, .rate = rate, .err = err};
-	return run(c, op, keys, n);
+	struct op op = {.function = "ps::push",
+			.table = p->table,
+			.push = true,
+			.grads = p->grads,
+			.rate = p->rate,
+			.err = err};
+	return run(c, op, p->keys, p->n);
 }
 
 /* Otherwise an answer in parts would show a key's row before its gradients of a later part: then the rows are pulled
@@ -306,51 +310,49 @@ static bool fits_one_part(const struct ps_client *c, int table, size_t n)
 	return table < 0 || table >= PS_TABLES || n <= chunk_rows(c, c->dims[table]);
 }
 
-enum far_status ps_push_pull(struct ps_client *c, int table, const uint64_t *keys, size_t n, const float *grads,
-			     float rate, float *rows, struct far_err *err)
+enum far_status ps_push_pull(struct ps_client *c, const struct ps_push *p, float *rows, struct far_err *err)
 {
-	if (!fits_one_part(c, table, n)) {
-		enum far_status status = ps_push(c, table, keys, n, grads, rate, err);
-		return status == FAR_OK ? ps_pull(c, table, keys, n, rows, err) : status;
+	if (!fits_one_part(c, p->table, p->n)) {
+		enum far_status status = ps_push(c, p, err);
+		return status == FAR_OK ? ps_pull(c, p->table, p->keys, p->n, rows, err) : status;
 	}
 	struct op op = {.function = "ps::push_pull",
-			.table = table,
+			.table = p->table,
 			.push = true,
-			.grads = grads,
+			.grads = p->grads,
 			.rows = rows,
-			.rate = rate,
+			.rate = p->rate,
 			.err = err};
-	return run(c, op, keys, n);
+	return run(c, op, p->keys, p->n);
 }
 
-enum far_status ps_push_bsp(struct ps_client *c, int table, const uint64_t *keys, size_t n, const float *grads,
-			    float rate, struct ps_bsp bsp, struct far_err *err)
+enum far_status ps_push_bsp(struct ps_client *c, const struct ps_push *p, struct ps_bsp bsp, struct far_err *err)
 {
 	struct op op = {.function = "ps::push_bsp",
-			.table = table,
+			.table = p->table,
 			.push = true,
-			.grads = grads,
-			.rate = rate,
+			.grads = p->grads,
+			.rate = p->rate,
 			.bsp = &bsp,
 			.err = err};
-	return run(c, op, keys, n);
+	return run(c, op, p->keys, p->n);
 }
 
-enum far_status ps_push_pull_bsp(struct ps_client *c, int table, const uint64_t *keys, size_t n, const float *grads,
-				 float rate, struct ps_bsp bsp, float *rows, struct far_err *err)
+enum far_status ps_push_pull_bsp(struct ps_client *c, const struct ps_push *p, struct ps_bsp bsp, float *rows,
+				 struct far_err *err)
 {
-	if (!fits_one_part(c, table, n)) {
+	if (!fits_one_part(c, p->table, p->n)) {
 		/* No row changes between the two: the next step needs this worker's push. */
-		enum far_status status = ps_push_bsp(c, table, keys, n, grads, rate, bsp, err);
-		return status == FAR_OK ? ps_pull(c, table, keys, n, rows, err) : status;
+		enum far_status status = ps_push_bsp(c, p, bsp, err);
+		return status == FAR_OK ? ps_pull(c, p->table, p->keys, p->n, rows, err) : status;
 	}
 	struct op op = {.function = "ps::push_pull_bsp",
-			.table = table,
+			.table = p->table,
 			.push = true,
-			.grads = grads,
+			.grads = p->grads,
 			.rows = rows,
-			.rate = rate,
+			.rate = p->rate,
 			.bsp = &bsp,
 			.err = err};
-	return run(c, op, keys, n);
+	return run(c, op, p->keys, p->n);
 }

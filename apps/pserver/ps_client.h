@@ -52,6 +52,15 @@ struct ps_bsp {
 	int64_t workers; /* that push each step */
 };
 
+/** Gradients to push. */
+struct ps_push {
+	int table;
+	const uint64_t *keys; /* [n] */
+	size_t n;
+	const float *grads; /* [n][dim] */
+	float rate;
+};
+
 int ps_client_init(struct ps_client *c, struct far_agent *agent, unsigned servers, unsigned shards,
 		   uint64_t timeout_ns);
 void ps_client_fini(struct ps_client *c);
@@ -62,17 +71,14 @@ enum far_status ps_create_with(struct ps_client *c, int table, unsigned dim, flo
 enum far_status ps_create(struct ps_client *c, int table, unsigned dim, float init, struct far_err *err);
 enum far_status ps_pull(struct ps_client *c, int table, const uint64_t *keys, size_t n, float *rows,
 			struct far_err *err);
-enum far_status ps_push(struct ps_client *c, int table, const uint64_t *keys, size_t n, const float *grads, float rate,
-			struct far_err *err);
+enum far_status ps_push(struct ps_client *c, const struct ps_push *p, struct far_err *err);
 /** Pushes and returns the rows as they are after it (others' pushes may be seen too). */
-enum far_status ps_push_pull(struct ps_client *c, int table, const uint64_t *keys, size_t n, const float *grads,
-			     float rate, float *rows, struct far_err *err);
+enum far_status ps_push_pull(struct ps_client *c, const struct ps_push *p, float *rows, struct far_err *err);
 
 /** The bulk-synchronous ones return when all workers have pushed this step and their mean is applied; n may be 0. */
-enum far_status ps_push_bsp(struct ps_client *c, int table, const uint64_t *keys, size_t n, const float *grads,
-			    float rate, struct ps_bsp bsp, struct far_err *err);
-enum far_status ps_push_pull_bsp(struct ps_client *c, int table, const uint64_t *keys, size_t n, const float *grads,
-				 float rate, struct ps_bsp bsp, float *rows, struct far_err *err);
+enum far_status ps_push_bsp(struct ps_client *c, const struct ps_push *p, struct ps_bsp bsp, struct far_err *err);
+enum far_status ps_push_pull_bsp(struct ps_client *c, const struct ps_push *p, struct ps_bsp bsp, float *rows,
+				 struct far_err *err);
 
 /**
  * Waits until `workers` workers have come to this barrier (each number is used once). Ends with FAR_TIMEOUT when for

@@ -64,17 +64,17 @@ struct far_function report_function(struct report *r)
 				     FAR_KIND_INLINE, on_report, r};
 }
 
-enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const char *mode, const char *settings,
-			    const double figures[REPORT_FIGURES], const struct latency *pulls,
-			    const struct latency *pushes, const struct latency *batches, struct far_err *err)
+enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const struct report_part *part,
+			    struct far_err *err)
 {
-	struct far_tensor f = far_tensor_1d(FAR_F64, figures, REPORT_FIGURES);
-	struct far_tensor l = far_tensor_1d(FAR_U64, pulls->count, LATENCY_BUCKETS);
-	struct far_tensor s = far_tensor_1d(FAR_U64, pushes->count, LATENCY_BUCKETS);
-	struct far_tensor b = far_tensor_1d(FAR_U64, batches->count, LATENCY_BUCKETS);
+	struct far_tensor f = far_tensor_1d(FAR_F64, part->figures, REPORT_FIGURES);
+	struct far_tensor l = far_tensor_1d(FAR_U64, part->pulls->count, LATENCY_BUCKETS);
+	struct far_tensor s = far_tensor_1d(FAR_U64, part->pushes->count, LATENCY_BUCKETS);
+	struct far_tensor b = far_tensor_1d(FAR_U64, part->batches->count, LATENCY_BUCKETS);
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	struct far_to to = {.worker = 0, .shard = 0};
-	return far_rpc_sync_to(agent, to, REPORT_FUNCTION, FAR_ARGS(mode, settings, &f, &l, &s, &b), &opts, NULL, err);
+	return far_rpc_sync_to(agent, to, REPORT_FUNCTION, FAR_ARGS(part->mode, part->settings, &f, &l, &s, &b), &opts,
+			       NULL, err);
 }
 
 /* JSON has no NaN. */

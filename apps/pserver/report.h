@@ -43,10 +43,15 @@ struct report {
 /** The function to register; `r` is NULL everywhere but at rank 0. */
 struct far_function report_function(struct report *r);
 
+/** What one worker sends. */
+struct report_part {
+	const char *mode, *settings;
+	const double *figures; /* [REPORT_FIGURES] */
+	const struct latency *pulls, *pushes, *batches;
+};
 /** Sends a worker's part to rank 0. */
-enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const char *mode, const char *settings,
-			    const double figures[REPORT_FIGURES], const struct latency *pulls,
-			    const struct latency *pushes, const struct latency *batches, struct far_err *err);
+enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const struct report_part *part,
+			    struct far_err *err);
 
 /** Prints what was collected. 0, or -EIO when it could not be written. */
 int report_print(const struct report *r, FILE *f, bool json);

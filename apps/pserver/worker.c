@@ -52,9 +52,9 @@ static enum far_status push(struct worker *w, float rate, int64_t step, struct f
 {
 	const struct logistic *m = &w->model;
 	if (w->o->mode == TRAIN_ASYNC)
-		return ps_push(&w->ps, TRAIN_TABLE, m->keys, m->n, w->grads, rate, err);
+		return ps_push(&w->ps, &(struct ps_push){TRAIN_TABLE, m->keys, m->n, w->grads, rate}, err);
 	struct ps_bsp bsp = {.step = step, .workers = (int64_t)w->o->workers};
-	return ps_push_bsp(&w->ps, TRAIN_TABLE, m->keys, m->n, w->grads, rate, bsp, err);
+	return ps_push_bsp(&w->ps, &(struct ps_push){TRAIN_TABLE, m->keys, m->n, w->grads, rate}, bsp, err);
 }
 
 /* One batch: pull its weights, push its gradient. */
@@ -185,14 +185,19 @@ static enum far_status finish(struct worker *w, struct far_err *err)
 {
 	char settings[REPORT_SETTINGS_MAX];
 	settings_of(w->o, settings);
+	const struct report_part part = {.mode = train_mode_name(w->o->mode),
+					 .settings = settings,
+					 .figures = w->figures,
+					 .pulls = &w->pulls,
+					 .pushes = &w->pushes,
+					 .batches = &w->batches};
 	/* In mode async the workers may be far apart. They wait here, where progress is seen, rather than in the
 	 * shutdown, whose deadline knows nothing of it. */
 	enum far_status status = ps_barrier(&w->ps, BARRIER_END, (int)w->o->workers, err);
 	if (status == FAR_OK && w->data.index == 0)
 		status = evaluate(w, err);
 	if (status == FAR_OK)
-		status = report_send(w->group->agent, w->o->timeout_ns, train_mode_name(w->o->mode), settings,
-				     w->figures, &w->pulls, &w->pushes, &w->batches, err);
+		status = report_send(w->group->agent, w->o->timeout_ns, &part, err);
 	return status == FAR_OK ? ps_leave(&w->ps, err) : status;
 }
 

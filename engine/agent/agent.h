@@ -210,14 +210,22 @@ enum far_status agent_start(struct shard *s, struct call_start *start, struct fa
  * it, until the call's deadline (FAR_TIMEOUT, executed NO).
  */
 enum far_status agent_start_waiting(struct shard *s, struct call_start *start, struct far_err *err);
+/** A call of a function or method, as the application makes it; the arguments are the application's. */
+struct typed_call {
+	struct far_agent *agent;
+	const struct function *fn; /* the first overload; NULL: agent_find_function() found none */
+	struct far_rref *object;   /* of a method; NULL: a function */
+	struct far_to to;
+	const struct far_val *args;
+	size_t args_n;
+	const struct far_call_opts *opts; /* NULL: the defaults */
+};
 /**
  * Checks a typed call with its arguments, and calls `take`, for which `start` and its memory are valid. Other than
  * FAR_OK: `take` was not called. FAR_PENDING: the arguments hold references, see rref_prepare().
  */
 typedef void agent_take_call(void *ctx, const struct call_start *start);
-enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const char *function,
-				  const struct far_val *args, size_t n, const struct far_call_opts *opts,
-				  agent_take_call *take, void *ctx, struct far_err *err);
+enum far_status agent_prepare_rpc(const struct typed_call *c, agent_take_call *take, void *ctx, struct far_err *err);
 /** Status and text for an error of shard_wait() or fiber_pause(). */
 enum far_status agent_wait_error(int error, enum far_executed executed, struct far_err *err);
 /** Status and text for an error of shard_call() or submit_put(). */

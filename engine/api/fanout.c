@@ -24,7 +24,7 @@ struct plan {
 	uint64_t hash;        /* chooses the shard of targets with shard −1 */
 	const char *what;     /* "far_rpc_fanout": prefix of error texts */
 	const char *function; /* NULL: a message, `id` */
-	const char *name;     /* the function's own, which stays */
+	const struct function *fn;
 	uint16_t id;
 	const struct far_target *targets;
 	size_t n;
@@ -184,7 +184,7 @@ static enum far_status make_record(struct plan *p, const struct call_start *comm
 			      .future = p->future,
 			      .complete = agent_complete,
 			      .start = {.typed = p->function ? PACKET_TYPED : 0},
-			      .name = p->name,
+			      .name = p->fn ? p->fn->signature.name : NULL,
 			      .message = p->id,
 			      .targets = p->targets,
 			      .results = p->results,
@@ -239,17 +239,22 @@ static enum far_status resolve(const struct plan *p, struct far_to *to, struct f
 	return status;
 }
 
-/* Every request carries forks of its own, so there is no common request. For the same reason none can be hedged. */
-static enum far_status start_with_references(struct plan *p, const struct far_val *args, size_t n, struct far_err *err)
+static struct typed_call call_of(const struct plan *p, struct far_to to, const struct far_val *args, size_t n)
 {
-	struct fanout_target *t = &p->fo->target[p->i];
-	struct rref_pins **pins = &t->pins;
+	return (struct typed_call){
+		.agent = p->a, .fn = p->fn, .to = to, .args = args, .args_n = n, .opts = &p->call_opts};
+}
+
+/* Every request carries forks of its own, so there is no common request. For the same reason none can be hedged. */
+static enum far_status start_with_references(struct plan *p, const struct typed_call *c, struct far_err *err)
+{
+	struct rref_pins **pins = &p->fo->target[p->i].pins;
 	if (p->opts->hedge_after_ns)
 		return err_set(
 			err, FAR_UNSUPPORTED,
 			"%s: calls with references among their arguments cannot be hedged; leave hedge_after_ns 0",
 			p->what);
-	return rref_prepare(p->a, p->s, t->to, p->function, args, n, &p->call_opts, pins, take_own, p, err);
+	return rref_prepare(c, p->s, pins, take_own, p, err);
 }
 
 static void start_target(struct plan *p, uint32_t i)
@@ -263,12 +268,13 @@ static void start_target(struct plan *p, uint32_t i)
 		status = resolve(p, second, &err);
 	if (likely(!status)) {
 		if (t->args) {
-			status = agent_prepare_rpc(p->a, t->to, p->function, t->args, t->args_n, &p->call_opts,
-						   take_own, p, &err);
+			const struct typed_call c = call_of(p, p->fo->target[i].to, t->args, t->args_n);
+			status = agent_prepare_rpc(&c, take_own, p, &err);
 			if (status == FAR_PENDING)
-				status = start_with_references(p, t->args, t->args_n, &err);
+				status = start_with_references(p, &c, &err);
 		} else if (unlikely(p->common_args != NULL)) {
-			status = start_with_references(p, p->common_args, p->common_n, &err);
+			const struct typed_call c = call_of(p, p->fo->target[i].to, p->common_args, p->common_n);
+			status = start_with_references(p, &c, &err);
 		} else if (t->data) {
 			struct call_extra seen;
 			struct call_start own = {.fn = p->id, .data = t->data, .len = t->len};
@@ -373,14 +379,15 @@ enum far_status far_rpc_fanout(struct far_agent *a, const char *function, const 
 	if (!fn)
 		return FAR_NO_FUNCTION;
 	p.hash = fn->signature.name_hash;
-	p.name = fn->signature.name;
+	p.fn = fn;
 	if (p.opts->hedge_after_ns && !common_wanted(&p) && !fn->idempotent)
 		return not_idempotent(&p, err);
-	if (common_wanted(&p))
-		status = agent_prepare_rpc(a, (struct far_to){a->rank, -1}, function, args, args_n, &p.call_opts,
-					   start_all, &p, err);
-	else
+	if (common_wanted(&p)) {
+		const struct typed_call c = call_of(&p, (struct far_to){a->rank, -1}, args, args_n);
+		status = agent_prepare_rpc(&c, start_all, &p, err);
+	} else {
 		start_all(&p, NULL);
+	}
 	if (unlikely(status == FAR_PENDING)) { /* the arguments hold references */
 		p.common_args = args;
 		p.common_n = args_n;

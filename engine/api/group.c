@@ -14,6 +14,7 @@
 #define SLACK_NS (500 * FAR_MS)
 
 struct workers {
+	const char *what; /* the function, for error texts */
 	uint32_t n;
 	int32_t ranks[FAR_WORLD_MAX];     /* ascending */
 	uint8_t bytes[2 * FAR_WORLD_MAX]; /* the same, as an argument: 16 bits each, little-endian */
@@ -74,6 +75,9 @@ static enum far_status find_workers(const struct far_agent *a, const char *const
 				    struct workers *w, struct far_err *err)
 {
 	bool self = !names;
+	if (!a)
+		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
+	w->what = what;
 	if (names && n == 0)
 		return err_set(err, FAR_INVALID, "%s: no workers; NULL stands for the whole group", what);
 	if (self && a->dynamic)
@@ -100,32 +104,27 @@ static enum far_status find_workers(const struct far_agent *a, const char *const
 	return FAR_OK;
 }
 
-static enum far_status meet(struct far_agent *a, const char *const *names, size_t n, const struct far_val *value,
-			    uint64_t timeout_ns, const char *what, struct far_val *out, struct far_err *err)
+static enum far_status meet(struct far_agent *a, const struct workers *w, const struct far_val *value,
+			    uint64_t timeout_ns, struct far_val *out, struct far_err *err)
 {
-	struct workers w;
 	struct far_err own = {0};
-	if (!a)
-		return err_set(err, FAR_SHUTDOWN, "RPC has not been initialized: the agent is NULL");
-	enum far_status status = find_workers(a, names, n, what, &w, err);
-	if (status)
-		return status;
 	if (timeout_ns == 0)
 		timeout_ns = atomic_load(&a->rpc_timeout_ns);
 	bool limited = timeout_ns != 0 && timeout_ns < INT64_MAX - SLACK_NS;
 	struct far_call_opts opts = {.timeout_ns = limited ? timeout_ns + SLACK_NS : FAR_FOREVER};
-	uint64_t skipped = skips_take(a->gathers, &w);
-	const struct far_val args[] = {far_bytes(w.bytes, 2 * (size_t)w.n), far_int((int64_t)skipped),
+	uint64_t skipped = skips_take(a->gathers, w);
+	const struct far_val args[] = {far_bytes(w->bytes, 2 * (size_t)w->n), far_int((int64_t)skipped),
 				       far_int(limited ? (int64_t)timeout_ns : 0), value ? *value : far_none()};
-	status = far_rpc_sync_to(a, (struct far_to){w.ranks[0], 0}, gather_function_name, args, 4, &opts, out, &own);
+	enum far_status status =
+		far_rpc_sync_to(a, (struct far_to){w->ranks[0], 0}, gather_function_name, args, 4, &opts, out, &own);
 	if (status == FAR_OK)
 		return FAR_OK;
 	if (own.executed == FAR_EXECUTED_NO)
-		skips_add(a->gathers, &w, skipped + 1);
+		skips_add(a->gathers, w, skipped + 1);
 	if (err) {
 		*err = own;
-		snprintf(err->text, sizeof err->text, "%s: %.*s", what, (int)(sizeof err->text - strlen(what) - 3),
-			 own.text);
+		snprintf(err->text, sizeof err->text, "%s: %.*s", w->what,
+			 (int)(sizeof err->text - strlen(w->what) - 3), own.text);
 	}
 	return status;
 }
@@ -134,11 +133,15 @@ enum far_status far_all_gather(struct far_agent *agent, const char *const *worke
 			       const struct far_val *value, uint64_t timeout_ns, struct far_val *out,
 			       struct far_err *err)
 {
-	return meet(agent, workers, workers_n, value, timeout_ns, "far_all_gather", out, err);
+	struct workers w;
+	enum far_status status = find_workers(agent, workers, workers_n, "far_all_gather", &w, err);
+	return status ? status : meet(agent, &w, value, timeout_ns, out, err);
 }
 
 enum far_status far_barrier(struct far_agent *agent, const char *const *workers, size_t workers_n, uint64_t timeout_ns,
 			    struct far_err *err)
 {
-	return meet(agent, workers, workers_n, NULL, timeout_ns, "far_barrier", NULL, err);
+	struct workers w;
+	enum far_status status = find_workers(agent, workers, workers_n, "far_barrier", &w, err);
+	return status ? status : meet(agent, &w, NULL, timeout_ns, NULL, err);
 }

@@ -84,37 +84,42 @@ send_recv_buf(struct shard *s, struct call_start *start, const struct far_recv_b
 	return status;
 }
 
-__attribute__((noinline)) static enum far_status send_general(struct far_agent *a, struct far_to to, uint16_t id,
-							      const void *data, size_t len,
-							      const struct far_call_opts *opts, far_msg_done_fn *done,
+/* A request as the application makes it. */
+struct message_call {
+	struct far_agent *agent;
+	struct far_to to;
+	uint16_t id;
+	struct far_part part;
+	const struct far_call_opts *opts; /* NULL: the defaults */
+};
+
+__attribute__((noinline)) static enum far_status send_general(const struct message_call *c, far_msg_done_fn *done,
 							      void *user, struct far_err *err)
 {
-	if (unlikely(len > FAR_MSG_EAGER_MAX)) {
-		struct far_part part = {data, len};
-		return far_msg_send_parts(a, to, id, &part, 1, NULL, NULL, opts, done, user, err);
-	}
+	if (unlikely(c->part.len > FAR_MSG_EAGER_MAX))
+		return far_msg_send_parts(c->agent, c->to, c->id, &c->part, 1, NULL, NULL, c->opts, done, user, err);
 	struct call_route route;
-	enum far_status status = agent_route(a, to, opts, id, &route, err);
+	enum far_status status = agent_route(c->agent, c->to, c->opts, c->id, &route, err);
 	if (unlikely(status))
 		return status;
-	if (unlikely(!done || id >= FAR_MSG_HANDLERS_MAX))
+	if (unlikely(!done || c->id >= FAR_MSG_HANDLERS_MAX))
 		return send_refused(err);
 	struct call_extra seen;
-	struct call_start start = {.worker = (uint32_t)to.worker,
+	struct call_start start = {.worker = (uint32_t)c->to.worker,
 				   .shard = route.shard,
-				   .fn = id,
+				   .fn = c->id,
 				   .typed = 0,
 				   .done = send_done,
 				   .user = user,
 				   .app = (void (*)(void))done,
-				   .data = data,
-				   .len = len,
+				   .data = c->part.data,
+				   .len = c->part.len,
 				   .write = NULL,
 				   CALL_START_REST};
-	agent_set_deadline(a, route.via, opts, &start);
+	agent_set_deadline(c->agent, route.via, c->opts, &start);
 	agent_show(&start, &seen, FAR_CALL_MESSAGE, NULL, NULL, 0);
-	if (unlikely(recv_buf_given(opts)))
-		return send_recv_buf(route.via, &start, &opts->recv_buf, err);
+	if (unlikely(recv_buf_given(c->opts)))
+		return send_recv_buf(route.via, &start, &c->opts->recv_buf, err);
 	return agent_start(route.via, &start, err);
 }
 
@@ -129,7 +134,7 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 		   (s = agent_fast_shard(a, &call.left))))
 		se = agent_fast_session(a, s, to, id);
 	if (unlikely(!se))
-		return send_general(a, to, id, data, len, opts, done, user, err);
+		return send_general(&(struct message_call){a, to, id, {data, len}, opts}, done, user, err);
 	call.word = FAST_WORD(PACKET_REQUEST, 0, id);
 	fast_copy(fast_body(se->lane->tx_next), data, len);
 	fast_send(s, se, &call, len);
@@ -311,36 +316,32 @@ static enum far_status call_and_wait(struct shard *s, struct call_start *start, 
 	return call_handed(s, start, reply, cap, reply_len, err);
 }
 
-__attribute__((noinline)) static enum far_status call_general(struct far_agent *a, struct far_to to, uint16_t id,
-							      const void *data, size_t len,
-							      const struct far_call_opts *opts, void *reply, size_t cap,
+__attribute__((noinline)) static enum far_status call_general(const struct message_call *c, void *reply, size_t cap,
 							      size_t *reply_len, struct far_err *err)
 {
-	if (unlikely(len > FAR_MSG_EAGER_MAX || recv_buf_given(opts))) {
-		struct far_part part = {data, len};
-		return far_msg_call_parts(a, to, id, &part, 1, opts, reply, cap, reply_len, err);
-	}
+	if (unlikely(c->part.len > FAR_MSG_EAGER_MAX || recv_buf_given(c->opts)))
+		return far_msg_call_parts(c->agent, c->to, c->id, &c->part, 1, c->opts, reply, cap, reply_len, err);
 	struct call_route route;
-	enum far_status status = agent_route(a, to, opts, id, &route, err);
+	enum far_status status = agent_route(c->agent, c->to, c->opts, c->id, &route, err);
 	if (likely(!status))
 		status = agent_may_wait("far_msg_call", err);
 	if (unlikely(status))
 		return status;
-	if (unlikely(id >= FAR_MSG_HANDLERS_MAX))
+	if (unlikely(c->id >= FAR_MSG_HANDLERS_MAX))
 		return err_set(err, FAR_INVALID, "message ids are in [0, %d)", FAR_MSG_HANDLERS_MAX);
 	struct call_extra seen;
-	struct call_start start = {.worker = (uint32_t)to.worker,
+	struct call_start start = {.worker = (uint32_t)c->to.worker,
 				   .shard = route.shard,
-				   .fn = id,
+				   .fn = c->id,
 				   .typed = 0,
 				   .done = NULL, /* and the next two: set by the kind of wait */
 				   .user = NULL,
 				   .app = NULL,
-				   .data = data,
-				   .len = len,
+				   .data = c->part.data,
+				   .len = c->part.len,
 				   .write = NULL,
 				   CALL_START_REST};
-	agent_set_deadline(a, route.via, opts, &start);
+	agent_set_deadline(c->agent, route.via, c->opts, &start);
 	agent_show(&start, &seen, FAR_CALL_MESSAGE, NULL, NULL, 0);
 	return call_and_wait(route.via, &start, reply, cap, reply_len, err);
 }
@@ -358,7 +359,7 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 		   (s = agent_fast_shard(a, &call.left)) && agent_may_wait_fast(s)))
 		se = agent_fast_session(a, s, to, id);
 	if (unlikely(!se))
-		return call_general(a, to, id, data, len, opts, reply, cap, reply_len, err);
+		return call_general(&(struct message_call){a, to, id, {data, len}, opts}, reply, cap, reply_len, err);
 	h.done = false;
 	h.reply = reply;
 	h.cap = cap;

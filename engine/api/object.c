@@ -61,28 +61,28 @@ __attribute__((cold)) static enum far_status no_class(const struct far_rref *r, 
 }
 
 /* Finds the first overload of the method, and the destination of the call. */
-static enum far_status find_method(struct far_rref *r, const char *method, struct far_agent **a, struct rref_target *t,
-				   struct far_err *err)
+static enum far_status find_method(struct far_rref *r, const char *method, struct typed_call *c, struct far_err *err)
 {
 	if (unlikely(!r || !method))
 		return rref_null("a method call, or its method's name", err);
 	const struct shard *home = rref_home(r, err);
 	if (unlikely(!home))
 		return FAR_SHUTDOWN;
-	*a = home->config.agent;
+	struct far_agent *a = home->config.agent;
 	enum far_status status = rref_failed(r, err);
 	if (unlikely(status))
 		return status;
 	uint64_t hash = rref_class(r);
-	const struct object_class *cls = hash ? registry_find_class(&(*a)->registry, hash) : NULL;
+	const struct object_class *cls = hash ? registry_find_class(&a->registry, hash) : NULL;
 	if (unlikely(!cls))
 		return no_class(r, method, err);
-	t->fn = registry_find_method(&(*a)->registry, cls, method);
-	if (unlikely(!t->fn))
+	c->agent = a;
+	c->fn = registry_find_method(&a->registry, cls, method);
+	if (unlikely(!c->fn))
 		return err_set(err, FAR_NO_FUNCTION, "%s has no method '%.128s'", cls->name, method);
-	t->object = r;
-	t->to = (struct far_to){(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
-	if (unlikely(atomic_load_explicit(&(*a)->members[t->to.worker].incarnation, memory_order_relaxed) << 16 !=
+	c->object = r;
+	c->to = (struct far_to){(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
+	if (unlikely(atomic_load_explicit(&a->members[c->to.worker].incarnation, memory_order_relaxed) << 16 !=
 		     r->base.owner << 16))
 		return err_set(err, FAR_PEER_LOST, "the object was lost with the former incarnation of worker \"%s\"",
 			       r->owner_name);
@@ -90,17 +90,17 @@ static enum far_status find_method(struct far_rref *r, const char *method, struc
 }
 
 /* FAR_PENDING: send it as a request of api/rref.c instead. */
-static enum far_status prepare(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
-			       const struct far_call_opts *opts, struct method_args *m, struct call_start *start,
+static enum far_status prepare(const struct typed_call *c, struct method_args *m, struct call_start *start,
 			       struct call_route *route, struct far_err *err)
 {
-	const struct function *fn = t->fn;
-	if (unlikely(!far_rref_confirmed_by_owner(t->object) || recv_buf_given(opts)))
+	const struct far_agent *a = c->agent;
+	const struct function *fn = c->fn;
+	if (unlikely(!far_rref_confirmed_by_owner(c->object) || recv_buf_given(c->opts)))
 		return FAR_PENDING;
-	enum far_status status = agent_route(a, t->to, opts, fn->signature.name_hash, route, err);
+	enum far_status status = agent_route(a, c->to, c->opts, fn->signature.name_hash, route, err);
 	if (unlikely(status))
 		return status;
-	status = registry_fit(&fn, args, n, m->converted, &m->v, err);
+	status = registry_fit(&fn, c->args, c->args_n, m->converted, &m->v, err);
 	if (unlikely(status))
 		return status;
 	m->n = fn->signature.params_n;
@@ -109,10 +109,10 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 		return err ? err->status : FAR_BAD_ARGS;
 	if (unlikely(m->plan.customs | m->plan.rrefs) || len + sizeof m->object > FAR_MSG_EAGER_MAX)
 		return FAR_PENDING;
-	m->object = t->object->base.id;
+	m->object = c->object->base.id;
 	m->named = rref_named_of(m->object, rref_incarnation((uint32_t)a->rank, agent_incarnation(a)),
 				 route->via->config.index, route->shard, &m->short_id);
-	*start = (struct call_start){.worker = (uint32_t)t->to.worker,
+	*start = (struct call_start){.worker = (uint32_t)c->to.worker,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
 				     .typed = PACKET_TYPED | PACKET_METHOD | (m->named ? PACKET_NAMED : 0),
@@ -123,8 +123,8 @@ static enum far_status prepare(struct far_agent *a, const struct rref_target *t,
 				     .len = len + (m->named ? sizeof m->short_id : sizeof m->object),
 				     .write = write_method,
 				     CALL_START_REST};
-	agent_set_deadline(a, route->via, opts, start);
-	agent_show(start, &m->seen, FAR_CALL_ASYNC, fn->signature.name, args, n);
+	agent_set_deadline(a, route->via, c->opts, start);
+	agent_show(start, &m->seen, FAR_CALL_ASYNC, fn->signature.name, c->args, c->args_n);
 	return FAR_OK;
 }
 
@@ -202,19 +202,18 @@ enum far_status far_rref_rpc_sync(struct far_rref *r, const char *method, const 
 static enum far_status sync_general(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
 				    const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
 {
-	struct rref_target t;
+	struct typed_call c = {.args = args, .args_n = args_n, .opts = opts};
 	struct method_args m;
 	struct call_start start;
 	struct call_route route;
-	struct far_agent *a = NULL;
-	enum far_status status = find_method(r, method, &a, &t, err);
+	enum far_status status = find_method(r, method, &c, err);
 	if (likely(!status))
 		status = agent_may_wait("far_rref_rpc_sync", err);
 	if (unlikely(status))
 		return status;
-	status = prepare(a, &t, args, args_n, opts, &m, &start, &route, err);
+	status = prepare(&c, &m, &start, &route, err);
 	if (unlikely(status))
-		return status == FAR_PENDING ? rref_target_sync(a, &t, args, args_n, opts, out, err) : status;
+		return status == FAR_PENDING ? typed_call_sync(&c, out, err) : status;
 	if (unlikely(start.extra != NULL))
 		start.extra->mode = FAR_CALL_SYNC;
 	struct far_future *f = future_alloc(route.via);
@@ -228,19 +227,18 @@ __attribute__((noinline)) static enum far_status async_general(struct far_rref *
 							       const struct far_call_opts *opts,
 							       struct far_future **out, struct far_err *err)
 {
-	struct rref_target t;
+	struct typed_call c = {.args = args, .args_n = args_n, .opts = opts};
 	struct method_args m;
 	struct call_start start;
 	struct call_route route;
-	struct far_agent *a = NULL;
 	if (!out)
 		return err_set(err, FAR_INVALID, "far_rref_rpc_async: `out`, for the future, must not be NULL");
-	enum far_status status = find_method(r, method, &a, &t, err);
+	enum far_status status = find_method(r, method, &c, err);
 	if (unlikely(status))
 		return status;
-	status = prepare(a, &t, args, args_n, opts, &m, &start, &route, err);
+	status = prepare(&c, &m, &start, &route, err);
 	if (unlikely(status))
-		return status == FAR_PENDING ? rref_target_async(a, &t, args, args_n, opts, out, err) : status;
+		return status == FAR_PENDING ? typed_call_async(&c, out, err) : status;
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return agent_no_future(err);
@@ -265,10 +263,9 @@ enum far_status far_rref_rpc_async(struct far_rref *r, const char *method, const
 enum far_status far_rref_remote(struct far_rref *r, const char *method, const struct far_val *args, size_t args_n,
 				const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
 {
-	struct rref_target t;
-	struct far_agent *a = NULL;
-	enum far_status status = find_method(r, method, &a, &t, err);
-	return status ? status : rref_target_make(a, &t, args, args_n, opts, out, err);
+	struct typed_call c = {.args = args, .args_n = args_n, .opts = opts};
+	enum far_status status = find_method(r, method, &c, err);
+	return status ? status : typed_call_make(&c, out, err);
 }
 
 /* ---- class ---- */
@@ -324,11 +321,7 @@ static enum far_status own_type(struct rref_record *r, uint64_t timeout_ns, cons
 
 enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const char **name, struct far_err *err)
 {
-	struct call_start start;
-	struct call_extra seen;
-	struct rref_fetch fetch;
-	struct shard *s;
-	struct far_future *f;
+	struct fetch_call c;
 	struct far_val v;
 	if (!r || !name)
 		return rref_null("far_rref_type, or `name`", err);
@@ -342,10 +335,10 @@ enum far_status far_rref_type(struct far_rref *r, uint64_t timeout_ns, const cha
 		return own_type(record, timeout_ns, name, err);
 	enum far_status status = agent_may_wait("far_rref_type", err);
 	if (!status)
-		status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &seen, &fetch, &s, &f, err);
+		status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &c, err);
 	if (status)
 		return status;
-	status = agent_call_and_take(s, &start, f, &v, err);
+	status = agent_call_and_take(c.shard, &c.start, c.future, &v, err);
 	if (status)
 		return status;
 	if (v.type == FAR_TYPE_STRING)
@@ -383,21 +376,17 @@ static enum far_status known_type(const char *name, struct far_future **out, str
 enum far_status far_rref_type_async(struct far_rref *r, uint64_t timeout_ns, struct far_future **out,
 				    struct far_err *err)
 {
-	struct call_start start;
-	struct call_extra seen;
-	struct rref_fetch fetch;
-	struct shard *s;
-	struct far_future *f;
+	struct fetch_call c;
 	if (!r || !out)
 		return rref_null("far_rref_type_async, or `out`", err);
 	const char *known = kept_name(r);
 	if (known)
 		return known_type(known, out, err);
-	enum far_status status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &start, &seen, &fetch, &s, &f, err);
+	enum far_status status = rref_fetch_start(r, RREF_TYPE, timeout_ns, &c, err);
 	if (status)
 		return status;
-	future_mark_timed(f, FUTURE_CALL, start.left);
-	return agent_started(rref_start_holding(s, &start, r, on_type, f, err), f, out);
+	future_mark_timed(c.future, FUTURE_CALL, c.start.left);
+	return agent_started(rref_start_holding(c.shard, &c.start, r, on_type, c.future, err), c.future, out);
 }
 
 /* ---- the object itself ---- */

@@ -52,17 +52,16 @@ __attribute__((noinline, cold)) static enum far_status write_large(struct shard 
 	return FAR_OK;
 }
 
-static enum far_status prepare(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
-			       size_t n, const struct far_call_opts *opts, struct arguments *checked,
-			       struct call_start *start, struct call_route *route, struct far_err *err)
+static enum far_status prepare(const struct typed_call *c, struct arguments *checked, struct call_start *start,
+			       struct call_route *route, struct far_err *err)
 {
-	const struct function *fn = agent_find_function(a, function, err);
+	const struct function *fn = c->fn;
 	if (unlikely(!fn))
 		return FAR_NO_FUNCTION;
-	enum far_status status = agent_route(a, to, opts, fn->signature.name_hash, route, err);
+	enum far_status status = agent_route(c->agent, c->to, c->opts, fn->signature.name_hash, route, err);
 	if (unlikely(status))
 		return status;
-	status = registry_fit(&fn, args, n, checked->converted, &checked->v, err);
+	status = registry_fit(&fn, c->args, c->args_n, checked->converted, &checked->v, err);
 	if (unlikely(status))
 		return status;
 	checked->n = fn->signature.params_n;
@@ -72,11 +71,11 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 	if (unlikely(checked->plan.customs | checked->plan.rrefs)) {
 		if (checked->plan.rrefs) /* a request of api/rref.c */
 			return FAR_PENDING;
-		status = registry_check_customs(&a->registry, checked->v, checked->n, err);
+		status = registry_check_customs(&c->agent->registry, checked->v, checked->n, err);
 		if (status)
 			return status;
 	}
-	*start = (struct call_start){.worker = (uint32_t)to.worker,
+	*start = (struct call_start){.worker = (uint32_t)c->to.worker,
 				     .shard = route->shard,
 				     .fn = (uint16_t)fn->index,
 				     .typed = PACKET_TYPED,
@@ -87,8 +86,8 @@ static enum far_status prepare(struct far_agent *a, struct far_to to, const char
 				     .len = len,
 				     .write = write_arguments,
 				     CALL_START_REST};
-	agent_set_deadline(a, route->via, opts, start);
-	agent_show(start, &checked->seen, FAR_CALL_ASYNC, fn->signature.name, args, n);
+	agent_set_deadline(c->agent, route->via, c->opts, start);
+	agent_show(start, &checked->seen, FAR_CALL_ASYNC, fn->signature.name, c->args, c->args_n);
 	return unlikely(len > FAR_MSG_EAGER_MAX) ? write_large(route->via, start, err) : FAR_OK;
 }
 
@@ -130,14 +129,12 @@ __attribute__((noinline, cold)) static enum far_status async_apart(struct shard 
 	return FAR_OK;
 }
 
-enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const char *function,
-				  const struct far_val *args, size_t n, const struct far_call_opts *opts,
-				  agent_take_call *take, void *ctx, struct far_err *err)
+enum far_status agent_prepare_rpc(const struct typed_call *c, agent_take_call *take, void *ctx, struct far_err *err)
 {
 	struct arguments checked;
 	struct call_start start;
 	struct call_route route;
-	enum far_status status = prepare(a, to, function, args, n, opts, &checked, &start, &route, err);
+	enum far_status status = prepare(c, &checked, &start, &route, err);
 	if (likely(!status)) {
 		take(ctx, &start);
 		written_large(&start);
@@ -145,9 +142,8 @@ enum far_status agent_prepare_rpc(struct far_agent *a, struct far_to to, const c
 	return status;
 }
 
-__attribute__((noinline)) static enum far_status async_general(struct far_agent *a, struct far_to to,
-							       const char *function, const struct far_val *args,
-							       size_t args_n, const struct far_call_opts *opts,
+/* `function` becomes `c->fn`. */
+__attribute__((noinline)) static enum far_status async_general(struct typed_call *c, const char *function,
 							       struct far_future **out, struct far_err *err)
 {
 	struct arguments checked;
@@ -155,11 +151,12 @@ __attribute__((noinline)) static enum far_status async_general(struct far_agent 
 	if (unlikely(!out))
 		return err_set(err, FAR_INVALID, "far_rpc_async: `out`, for the future, must not be NULL");
 	struct call_route route;
-	enum far_status status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
+	c->fn = agent_find_function(c->agent, function, err);
+	enum far_status status = prepare(c, &checked, &start, &route, err);
 	if (unlikely(status))
-		return status == FAR_PENDING ? rref_rpc_async(a, to, function, args, args_n, opts, out, err) : status;
-	if (unlikely(start.ready || recv_buf_given(opts)))
-		return async_apart(route.via, &start, opts, out, err);
+		return status == FAR_PENDING ? typed_call_async(c, out, err) : status;
+	if (unlikely(start.ready || recv_buf_given(c->opts)))
+		return async_apart(route.via, &start, c->opts, out, err);
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);
@@ -174,13 +171,13 @@ __attribute__((noinline)) static enum far_status async_general(struct far_agent 
 
 /* Sends a typed call and returns its future, and its session; NULL: the general code decides. */
 static inline __attribute__((always_inline)) struct far_future *
-call_fast(const struct far_agent *a, struct shard *s, struct far_to to, uint64_t left, const char *function,
-	  const struct far_val *args, size_t n, struct session **out)
+call_fast(const struct typed_call *c, const char *function, struct shard *s, uint64_t left, struct session **out)
 {
-	struct call_site *site = site_of(a, s, function, 0);
-	struct session *se = likely(site) ? agent_fast_session(a, s, to, site->fn->signature.name_hash) : NULL;
+	struct call_site *site = site_of(c->agent, s, function, 0);
+	struct session *se =
+		likely(site) ? agent_fast_session(c->agent, s, c->to, site->fn->signature.name_hash) : NULL;
 	*out = se;
-	return likely(se) ? site_call(s, se, site, left, 0, args, n) : NULL;
+	return likely(se) ? site_call(s, se, site, left, 0, c->args, c->args_n) : NULL;
 }
 
 enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const char *function,
@@ -189,12 +186,13 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 {
 	uint64_t left;
 	struct session *se;
+	struct typed_call c = {.agent = a, .to = to, .args = args, .args_n = args_n, .opts = opts};
 	struct shard *s = likely(!opts && out) ? agent_fast_shard(a, &left) : NULL;
 	struct far_future *f = NULL;
 	if (likely(s != NULL))
-		f = call_fast(a, s, to, left, function, args, args_n, &se);
+		f = call_fast(&c, function, s, left, &se);
 	if (unlikely(!f))
-		return async_general(a, to, function, args, args_n, opts, out, err);
+		return async_general(&c, function, out, err);
 	scope_gather(f);
 	*out = f;
 	return FAR_OK;
@@ -233,59 +231,59 @@ __attribute__((noinline, cold)) static enum far_status sync_apart(struct shard *
 
 /* Calls and waits, holding the shard; the thread has no context, or may wait with its shard. NULL: the general code
  * decides. */
-static struct far_future *call_and_wait_fast(struct far_agent *a, struct far_to to, const char *function,
-					     const struct far_val *args, size_t n)
+static struct far_future *call_and_wait_fast(const struct typed_call *c, const char *function)
 {
 	uint64_t left;
 	bool entered;
 	struct session *se;
 	struct far_future *f = NULL;
-	if (unlikely(!site_enter(a, &entered)))
+	if (unlikely(!site_enter(c->agent, &entered)))
 		return NULL;
-	struct shard *s = agent_fast_shard(a, &left);
+	struct shard *s = agent_fast_shard(c->agent, &left);
 	if (likely(s && agent_may_wait_fast(s)))
-		f = call_fast(a, s, to, left, function, args, n, &se);
+		f = call_fast(c, function, s, left, &se);
 	if (likely(f != NULL))
 		site_await(s, se, f);
 	if (entered)
-		shard_leave(a->shards[0]);
+		shard_leave(c->agent->shards[0]);
 	return f;
 }
 
-__attribute__((noinline)) static enum far_status sync_general(struct far_agent *a, struct far_to to,
-							      const char *function, const struct far_val *args,
-							      size_t args_n, const struct far_call_opts *opts,
+/* `function` becomes `c->fn`. */
+__attribute__((noinline)) static enum far_status sync_general(struct typed_call *c, const char *function,
 							      struct far_val *out, struct far_err *err);
 
 enum far_status far_rpc_sync_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 				size_t args_n, const struct far_call_opts *opts, struct far_val *out,
 				struct far_err *err)
 {
-	struct far_future *f = likely(!opts) ? call_and_wait_fast(a, to, function, args, args_n) : NULL;
+	struct typed_call c = {.agent = a, .to = to, .args = args, .args_n = args_n, .opts = opts};
+	struct far_future *f = likely(!opts) ? call_and_wait_fast(&c, function) : NULL;
 	if (unlikely(!f))
-		return sync_general(a, to, function, args, args_n, opts, out, err);
+		return sync_general(&c, function, out, err);
 	return agent_result_last(f, out, err);
 }
 
-static enum far_status sync_general(struct far_agent *a, struct far_to to, const char *function,
-				    const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
-				    struct far_val *out, struct far_err *err)
+static enum far_status sync_general(struct typed_call *c, const char *function, struct far_val *out,
+				    struct far_err *err)
 {
 	struct arguments checked;
 	struct call_start start;
 	struct call_route route;
 	enum far_status status = agent_may_wait("far_rpc_sync", err);
-	if (likely(!status))
-		status = prepare(a, to, function, args, args_n, opts, &checked, &start, &route, err);
 	if (unlikely(status))
-		return status == FAR_PENDING ? rref_rpc_sync(a, to, function, args, args_n, opts, out, err) : status;
+		return status;
+	c->fn = agent_find_function(c->agent, function, err);
+	status = prepare(c, &checked, &start, &route, err);
+	if (unlikely(status))
+		return status == FAR_PENDING ? typed_call_sync(c, out, err) : status;
 	if (unlikely(start.extra != NULL))
 		start.extra->mode = FAR_CALL_SYNC;
 	struct far_future *f = future_alloc(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);
-	if (unlikely(start.ready || recv_buf_given(opts)))
-		return sync_apart(route.via, &start, f, opts, out, err);
+	if (unlikely(start.ready || recv_buf_given(c->opts)))
+		return sync_apart(route.via, &start, f, c->opts, out, err);
 	return agent_call_and_take(route.via, &start, f, out, err);
 }
 

@@ -142,22 +142,22 @@ static void function_hashes(const struct function *fn, struct rref_function *f)
 
 /* Sets the bytes behind the arguments. `made`: the value is kept under this name; NULL: it is returned. Without an
  * object the call is one of a function. */
-static void prepare_trailer(const struct far_agent *a, struct rref_request *q, const struct rref_target *t,
-			    struct rref_wire *made)
+static void prepare_trailer(const struct typed_call *c, struct rref_request *q, struct rref_wire *made)
 {
 	static_assert(offsetof(struct rref_method_remote, remote) == sizeof(struct rref_id),
 		      "the other trailers are parts of this one");
+	const struct far_agent *a = c->agent;
 	const struct function *fn = q->fn;
 	struct rref_method_remote *m = &q->trailer;
-	if (t->object)
-		m->object = t->object->base.id;
-	if (!made && !t->object) {
+	if (c->object)
+		m->object = c->object->base.id;
+	if (!made && !c->object) {
 		function_hashes(fn, (struct rref_function *)(void *)m);
 		q->trailer_bytes = sizeof(struct rref_function);
 		return;
 	}
 	if (!made) {
-		struct rref_method call = {.owner = t->object->base.owner, .object = t->object->base.id};
+		struct rref_method call = {.owner = c->object->base.owner, .object = c->object->base.id};
 		function_hashes(fn, &call.function);
 		memcpy(m, &call, sizeof call);
 		q->trailer_bytes = sizeof call;
@@ -165,9 +165,9 @@ static void prepare_trailer(const struct far_agent *a, struct rref_request *q, c
 	}
 	struct shard *s = q->route.via;
 	uint64_t self = rref_incarnation((uint32_t)a->rank, agent_incarnation(a)), names = rref_names(s, 2);
-	made->owner = t->object ? t->object->base.owner
-				: rref_incarnation((uint32_t)t->to.worker,
-						   atomic_load_explicit(&a->members[t->to.worker].incarnation,
+	made->owner = c->object ? c->object->base.owner
+				: rref_incarnation((uint32_t)c->to.worker,
+						   atomic_load_explicit(&a->members[c->to.worker].incarnation,
 									memory_order_relaxed));
 	made->id = rref_name(self, s->config.index, q->route.shard, names);
 	made->fork = rref_name(self, s->config.index, 0, names + 1);
@@ -178,7 +178,7 @@ static void prepare_trailer(const struct far_agent *a, struct rref_request *q, c
 	m->remote.fork = made->fork;
 	function_hashes(fn, &m->remote.function);
 	q->trailer_bytes = sizeof *m;
-	if (t->object)
+	if (c->object)
 		return;
 	memmove(m, &m->remote, sizeof m->remote);
 	q->trailer_bytes = sizeof m->remote;
@@ -202,18 +202,18 @@ static const uint16_t messages[2][2] = {{RREF_CALL, RREF_REMOTE}, {RREF_METHOD, 
 /* Prepares a call or, with `made`, a request to keep the value under that name. request_end() is due whatever it
  * returns.
  */
-static enum far_status prepare_request(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
-				       size_t n, const struct far_call_opts *opts, struct rref_request *q,
-				       struct rref_wire *made, struct far_err *err)
+static enum far_status prepare_request(const struct typed_call *c, struct rref_request *q, struct rref_wire *made,
+				       struct far_err *err)
 {
-	const struct function *fn = t->fn;
+	struct far_agent *a = c->agent;
+	const struct function *fn = c->fn;
 	q->start.ready = NULL;
 	q->payload = NULL;
 	q->pins = NULL;
-	enum far_status status = agent_route(a, t->to, opts, fn->signature.name_hash, &q->route, err);
+	enum far_status status = agent_route(a, c->to, c->opts, fn->signature.name_hash, &q->route, err);
 	if (unlikely(status))
 		return status;
-	status = registry_fit(&fn, args, n, q->converted, &q->v, err);
+	status = registry_fit(&fn, c->args, c->args_n, q->converted, &q->v, err);
 	if (unlikely(status))
 		return status;
 	q->fn = fn;
@@ -226,10 +226,10 @@ static enum far_status prepare_request(struct far_agent *a, const struct rref_ta
 		status = check_references(q->v, q->n, a, err);
 	if (unlikely(status))
 		return status;
-	prepare_trailer(a, q, t, made);
-	q->start = (struct call_start){.worker = (uint32_t)t->to.worker,
+	prepare_trailer(c, q, made);
+	q->start = (struct call_start){.worker = (uint32_t)c->to.worker,
 				       .shard = q->route.shard,
-				       .fn = messages[t->object != NULL][made != NULL],
+				       .fn = messages[c->object != NULL][made != NULL],
 				       .typed = 0,
 				       .done = NULL, /* and the next two: start_request() */
 				       .user = NULL,
@@ -238,19 +238,20 @@ static enum far_status prepare_request(struct far_agent *a, const struct rref_ta
 				       .len = 0,
 				       .write = write_request,
 				       CALL_START_REST};
-	if (made && !t->object && fn->signature.canonical_hash && !q->plan.rrefs &&
+	if (made && !c->object && fn->signature.canonical_hash && !q->plan.rrefs &&
 	    q->plan.size <= FAR_MSG_EAGER_MAX - sizeof(struct rref_named))
 		prepare_short(q, made);
 	q->start.len = q->plan.size + q->trailer_bytes;
-	agent_set_deadline(a, q->route.via, opts, &q->start);
-	agent_show(&q->start, &q->seen, made ? FAR_CALL_REMOTE : FAR_CALL_ASYNC, fn->signature.name, args, n);
+	agent_set_deadline(a, q->route.via, c->opts, &q->start);
+	agent_show(&q->start, &q->seen, made ? FAR_CALL_REMOTE : FAR_CALL_ASYNC, fn->signature.name, c->args,
+		   c->args_n);
 	return unlikely(q->plan.rrefs || q->start.len > FAR_MSG_EAGER_MAX) ? write_now(a, q, err) : FAR_OK;
 }
 
 /* Starts the request. Its completion is wrapped, which keeps the references until then. `waits`: wait for room under
  * back-pressure. */
-static enum far_status start_request(struct rref_request *q, const struct rref_target *t, call_done_fn *done,
-				     void *user, struct rref_user *makes, bool waits, struct far_err *err)
+static enum far_status start_request(struct rref_request *q, struct far_rref *object, call_done_fn *done, void *user,
+				     struct rref_user *makes, bool waits, struct far_err *err)
 {
 	struct far_buf *buf = makes ? NULL : buf_alloc(sizeof(struct rref_call));
 	if (!makes && !buf) {
@@ -258,15 +259,10 @@ static enum far_status start_request(struct rref_request *q, const struct rref_t
 		return no_memory(err);
 	}
 	struct rref_call *c = makes ? &makes->making : buf_data(buf);
-	*c = (struct rref_call){.done = done,
-				.user = user,
-				.pins = q->pins,
-				.object = t->object,
-				.buf = buf,
-				.makes = makes,
-				.fn = q->fn};
-	if (t->object)
-		rref_ref(&t->object->base);
+	*c = (struct rref_call){
+		.done = done, .user = user, .pins = q->pins, .object = object, .buf = buf, .makes = makes, .fn = q->fn};
+	if (object)
+		rref_ref(&object->base);
 	q->start.done = rref_call_done;
 	q->start.user = c;
 	q->start.id = makes ? NULL : &((struct far_future *)user)->call;
@@ -276,19 +272,17 @@ static enum far_status start_request(struct rref_request *q, const struct rref_t
 		waits ? agent_start_waiting(q->route.via, &q->start, err) : agent_start(q->route.via, &q->start, err);
 	if (status) {
 		rref_pins_release(q->pins);
-		if (t->object)
-			rref_unref(&t->object->base);
+		if (object)
+			rref_unref(&object->base);
 		buf_unref(buf);
 	}
 	return status;
 }
 
-static enum far_status call_async(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
-				  size_t n, const struct far_call_opts *opts, bool waits, struct far_future **out,
-				  struct far_err *err)
+static enum far_status call_async(const struct typed_call *c, bool waits, struct far_future **out, struct far_err *err)
 {
 	struct rref_request q;
-	enum far_status status = prepare_request(a, t, args, n, opts, &q, NULL, err);
+	enum far_status status = prepare_request(c, &q, NULL, err);
 	struct far_future *f = status ? NULL : future_alloc(q.route.via);
 	if (!status && !f)
 		status = agent_no_future(err);
@@ -298,10 +292,10 @@ static enum far_status call_async(struct far_agent *a, const struct rref_target 
 		return status;
 	}
 	future_mark_timed(f, FUTURE_CALL, q.start.left);
-	bool recv_buf = recv_buf_given(opts);
+	bool recv_buf = recv_buf_given(c->opts);
 	if (recv_buf)
-		recv_buf_set(f, &opts->recv_buf);
-	status = start_request(&q, t, recv_buf ? recv_buf_done : agent_done_future, f, NULL, waits, err);
+		recv_buf_set(f, &c->opts->recv_buf);
+	status = start_request(&q, c->object, recv_buf ? recv_buf_done : agent_done_future, f, NULL, waits, err);
 	request_end(&q);
 	if (status) {
 		future_drop(f);
@@ -311,38 +305,21 @@ static enum far_status call_async(struct far_agent *a, const struct rref_target 
 	return FAR_OK;
 }
 
-enum far_status rref_target_async(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
-				  size_t n, const struct far_call_opts *opts, struct far_future **out,
-				  struct far_err *err)
+enum far_status typed_call_async(const struct typed_call *c, struct far_future **out, struct far_err *err)
 {
-	enum far_status status = call_async(a, t, args, n, opts, false, out, err);
+	enum far_status status = call_async(c, false, out, err);
 	if (!status)
 		scope_gather(*out);
 	return status;
 }
 
-enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
-			       size_t n, const struct far_call_opts *opts, struct far_future **out, struct far_err *err)
-{
-	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
-	return t.fn ? rref_target_async(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
-}
-
-enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
-			      size_t n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
-{
-	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
-	return t.fn ? rref_target_sync(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
-}
-
-enum far_status rref_target_sync(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
-				 const struct far_call_opts *opts, struct far_val *out, struct far_err *err)
+enum far_status typed_call_sync(const struct typed_call *c, struct far_val *out, struct far_err *err)
 {
 	struct far_future *f;
 	struct far_err own;
 	if (!err)
 		err = &own;
-	enum far_status status = call_async(a, t, args, n, opts, true, &f, err);
+	enum far_status status = call_async(c, true, &f, err);
 	if (status)
 		return status;
 	status = far_future_wait(f, 0, out, err);
@@ -352,17 +329,15 @@ enum far_status rref_target_sync(struct far_agent *a, const struct rref_target *
 	return status;
 }
 
-enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struct far_to to, const char *function,
-			     const struct far_val *args, size_t n, const struct far_call_opts *opts,
-			     struct rref_pins **pins, agent_take_call *take, void *ctx, struct far_err *err)
+enum far_status rref_prepare(const struct typed_call *c, const struct shard *via, struct rref_pins **pins,
+			     agent_take_call *take, void *ctx, struct far_err *err)
 {
-	struct far_call_opts through = *opts;
+	struct far_call_opts opts = *c->opts;
+	struct typed_call through = *c;
 	struct rref_request q;
-	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
-	if (!t.fn)
-		return FAR_NO_FUNCTION;
-	through.via = FAR_VIA(via->config.index);
-	enum far_status status = prepare_request(a, &t, args, n, &through, &q, NULL, err);
+	opts.via = FAR_VIA(via->config.index);
+	through.opts = &opts;
+	enum far_status status = prepare_request(&through, &q, NULL, err);
 	if (!status && q.start.ready)
 		status = err_set(err, FAR_TOO_LARGE, "a request of %zu bytes; in a fan-out %zu is the maximum",
 				 q.start.len, FAR_MSG_EAGER_MAX);
@@ -390,21 +365,20 @@ static void made(void *user, const struct completion *o)
 enum far_status far_remote_to(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
 			      size_t n, const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
 {
-	struct rref_target t = {agent_find_function(a, function, err), NULL, to};
-	return t.fn ? rref_target_make(a, &t, args, n, opts, out, err) : FAR_NO_FUNCTION;
+	const struct typed_call c = {a, agent_find_function(a, function, err), NULL, to, args, n, opts};
+	return c.fn ? typed_call_make(&c, out, err) : FAR_NO_FUNCTION;
 }
 
-enum far_status rref_target_make(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
-				 const struct far_call_opts *opts, struct far_rref **out, struct far_err *err)
+enum far_status typed_call_make(const struct typed_call *c, struct far_rref **out, struct far_err *err)
 {
 	struct rref_request q;
 	struct rref_wire w;
 	if (!out)
 		return err_set(err, FAR_INVALID, "far_remote: `out`, for the reference, must not be NULL");
-	if (recv_buf_given(opts))
+	if (recv_buf_given(c->opts))
 		return err_set(err, FAR_UNSUPPORTED,
 			       "far_remote: the value stays on its owner; leave opts->recv_buf empty");
-	enum far_status status = prepare_request(a, t, args, n, opts, &q, &w, err);
+	enum far_status status = prepare_request(c, &q, &w, err);
 	struct rref_user *u = status ? NULL : rref_new(q.route.via, &w);
 	if (!status && !u)
 		status = no_memory(err);
@@ -414,10 +388,10 @@ enum far_status rref_target_make(struct far_agent *a, const struct rref_target *
 		return status;
 	}
 	struct far_rref *r = &u->rref;
-	rref_owner_is(r, AGENT_NAME(a, t->to.worker));
+	rref_owner_is(r, AGENT_NAME(c->agent, c->to.worker));
 	rref_enter(r);
 	rref_ref(&r->base); /* of the call */
-	status = start_request(&q, t, made, u, u, false, err);
+	status = start_request(&q, c->object, made, u, u, false, err);
 	request_end(&q);
 	if (status) {
 		rref_unref(&r->base);
@@ -440,26 +414,26 @@ enum far_status far_remote(struct far_agent *a, const char *to, const char *func
 /* ---- fetching ---- */
 
 enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, uint64_t timeout_ns,
-				 struct call_start *start, struct call_extra *seen, struct rref_fetch *fetch,
-				 struct shard **s, struct far_future **f, struct far_err *err)
+				 struct fetch_call *c, struct far_err *err)
 {
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
-	*s = rref_home(r, err);
-	if (!*s)
+	struct shard *s = rref_home(r, err);
+	if (!s)
 		return FAR_SHUTDOWN;
 	enum far_status status = rref_failed(r, err);
 	if (status)
 		return status;
-	*fetch = (struct rref_fetch){r->base.owner, r->base.id};
-	*start = (struct call_start){.worker = rref_rank(r->base.owner),
-				     .shard = (uint8_t)rref_owner_shard(r->base.id),
-				     .fn = (uint16_t)message,
-				     .data = fetch,
-				     .len = sizeof *fetch};
-	agent_set_deadline((*s)->config.agent, *s, &opts, start);
-	agent_show(start, seen, FAR_CALL_FETCH, NULL, NULL, 0);
-	*f = future_alloc(*s);
-	return *f ? FAR_OK : agent_no_future(err);
+	c->shard = s;
+	c->fetch = (struct rref_fetch){r->base.owner, r->base.id};
+	c->start = (struct call_start){.worker = rref_rank(r->base.owner),
+				       .shard = (uint8_t)rref_owner_shard(r->base.id),
+				       .fn = (uint16_t)message,
+				       .data = &c->fetch,
+				       .len = sizeof c->fetch};
+	agent_set_deadline(s->config.agent, s, &opts, &c->start);
+	agent_show(&c->start, &c->seen, FAR_CALL_FETCH, NULL, NULL, 0);
+	c->future = future_alloc(s);
+	return c->future ? FAR_OK : agent_no_future(err);
 }
 
 enum far_status rref_start_holding(struct shard *s, struct call_start *start, struct far_rref *r,
@@ -486,18 +460,14 @@ enum far_status rref_start_holding(struct shard *s, struct call_start *start, st
 enum far_status far_rref_to_here_async(struct far_rref *r, uint64_t timeout_ns, struct far_future **out,
 				       struct far_err *err)
 {
-	struct call_start start;
-	struct call_extra seen;
-	struct rref_fetch fetch;
-	struct shard *s;
-	struct far_future *f;
+	struct fetch_call c;
 	if (!r || !out)
 		return rref_null("far_rref_to_here_async, or `out`", err);
-	enum far_status status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &seen, &fetch, &s, &f, err);
+	enum far_status status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &c, err);
 	if (status)
 		return status;
-	future_mark_timed(f, FUTURE_CALL, start.left);
-	return agent_started(rref_start_holding(s, &start, r, NULL, f, err), f, out);
+	future_mark_timed(c.future, FUTURE_CALL, c.start.left);
+	return agent_started(rref_start_holding(c.shard, &c.start, r, NULL, c.future, err), c.future, out);
 }
 
 enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
@@ -522,11 +492,7 @@ enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struc
 
 enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)
 {
-	struct call_start start;
-	struct call_extra seen;
-	struct rref_fetch fetch;
-	struct shard *s;
-	struct far_future *f;
+	struct fetch_call c;
 	if (!r)
 		return rref_null("far_rref_to_here", err);
 	struct rref_record *record = rref_as_record(r);
@@ -541,8 +507,8 @@ enum far_status far_rref_to_here(struct far_rref *r, uint64_t timeout_ns, struct
 		return status;
 	status = agent_may_wait("far_rref_to_here", err);
 	if (!status)
-		status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &start, &seen, &fetch, &s, &f, err);
-	return status ? status : agent_call_and_take(s, &start, f, out, err);
+		status = rref_fetch_start(r, RREF_FETCH, timeout_ns, &c, err);
+	return status ? status : agent_call_and_take(c.shard, &c.start, c.future, out, err);
 }
 
 enum far_status far_rref_local_value(struct far_rref *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err)

@@ -7,13 +7,6 @@
 #include "agent/agent.h"
 #include "features/references/rref.h"
 
-/** Target of a call: a function, or the first overload of a method and its object. */
-struct rref_target {
-	const struct function *fn;
-	struct far_rref *object; /* NULL: a function */
-	struct far_to to;
-};
-
 /** The shard of the handle; NULL, with `err` filled: its agent is shut down. */
 struct shard *rref_home(const struct far_rref *r, struct far_err *err);
 /** The error of a failed reference; FAR_OK: confirmed or pending. */
@@ -25,37 +18,31 @@ enum far_status object_local_value(struct far_rref *r, uint64_t timeout_ns, stru
 /** The value of an owner's record. */
 enum far_status rref_own_value(struct rref_record *r, uint64_t timeout_ns, struct far_val *out, struct far_err *err);
 /** Prepares a request to the owner, RREF_FETCH or RREF_TYPE, with a future for its reply. */
+struct fetch_call {
+	struct call_start start;
+	struct call_extra seen;
+	struct rref_fetch fetch;
+	struct shard *shard; /* home of the handle */
+	struct far_future *future;
+};
 enum far_status rref_fetch_start(struct far_rref *r, enum rref_message message, uint64_t timeout_ns,
-				 struct call_start *start, struct call_extra *seen, struct rref_fetch *fetch,
-				 struct shard **s, struct far_future **f, struct far_err *err);
+				 struct fetch_call *c, struct far_err *err);
 /** Starts a call that keeps a reference to the handle until it has ended: the application may free its own meanwhile,
  * and a DELETE must not arrive before the request. `look`: called with the reply first; NULL: none. */
 enum far_status rref_start_holding(struct shard *s, struct call_start *start, struct far_rref *r,
 				   void (*look)(struct far_rref *, const struct completion *), struct far_future *f,
 				   struct far_err *err);
-/** Calls in the general form: any arguments, an object that may not be made yet. */
-enum far_status rref_target_async(struct far_agent *a, const struct rref_target *t, const struct far_val *args,
-				  size_t n, const struct far_call_opts *opts, struct far_future **out,
-				  struct far_err *err);
-enum far_status rref_target_sync(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
-				 const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
-enum far_status rref_target_make(struct far_agent *a, const struct rref_target *t, const struct far_val *args, size_t n,
-				 const struct far_call_opts *opts, struct far_rref **out, struct far_err *err);
-
-/** far_rpc_async_to() and far_rpc_sync_to() with references among the arguments. */
-enum far_status rref_rpc_async(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
-			       size_t n, const struct far_call_opts *opts, struct far_future **out,
-			       struct far_err *err);
-enum far_status rref_rpc_sync(struct far_agent *a, struct far_to to, const char *function, const struct far_val *args,
-			      size_t n, const struct far_call_opts *opts, struct far_val *out, struct far_err *err);
+/** Calls in the general form: any arguments, references among them, an object that may not be made yet. */
+enum far_status typed_call_async(const struct typed_call *c, struct far_future **out, struct far_err *err);
+enum far_status typed_call_sync(const struct typed_call *c, struct far_val *out, struct far_err *err);
+enum far_status typed_call_make(const struct typed_call *c, struct far_rref **out, struct far_err *err);
 
 struct rref_pins;
 /**
  * The same for a target of a fan-out: prepares the request through shard `via` and passes it to `take`, where it is
  * valid. On FAR_OK `*pins` are the caller's; keep them until the call has ended.
  */
-enum far_status rref_prepare(struct far_agent *a, const struct shard *via, struct far_to to, const char *function,
-			     const struct far_val *args, size_t n, const struct far_call_opts *opts,
-			     struct rref_pins **pins, agent_take_call *take, void *ctx, struct far_err *err);
+enum far_status rref_prepare(const struct typed_call *c, const struct shard *via, struct rref_pins **pins,
+			     agent_take_call *take, void *ctx, struct far_err *err);
 
 #endif

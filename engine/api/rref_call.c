@@ -8,13 +8,12 @@
 #include <stdio.h>
 
 struct on_value {
-	struct far_agent *agent;
-	struct rref_target target;
+	struct typed_call call;
 	struct far_val args[3];
 };
 
 static enum far_status prepare(struct far_rref *r, const char *function, const struct far_val *args, size_t n,
-			       struct on_value *c, struct far_err *err)
+			       const struct far_call_opts *opts, struct on_value *c, struct far_err *err)
 {
 	if (!r || !function)
 		return rref_null("far_rref_call, or the function's name", err);
@@ -30,8 +29,13 @@ static enum far_status prepare(struct far_rref *r, const char *function, const s
 				       "%s: argument %zu has the keyword '%.64s', but the owner chooses the overload; "
 				       "pass it by position",
 				       function, i + 2, args[i].kw);
-	c->agent = home->config.agent;
-	c->target = (struct rref_target){agent_find_function(c->agent, rref_call_name, err), NULL, far_rref_owner(r)};
+	struct far_agent *a = home->config.agent;
+	c->call = (struct typed_call){.agent = a,
+				      .fn = agent_find_function(a, rref_call_name, err),
+				      .to = far_rref_owner(r),
+				      .args = c->args,
+				      .args_n = 3,
+				      .opts = opts};
 	c->args[0] = far_rref_val(r);
 	c->args[1] = far_str(function);
 	c->args[2] = far_list(args, n);
@@ -44,8 +48,8 @@ enum far_status far_rref_call(struct far_rref *r, const char *function, const st
 	struct on_value c;
 	enum far_status status = agent_may_wait("far_rref_call", err);
 	if (!status)
-		status = prepare(r, function, args, args_n, &c, err);
-	return status ? status : rref_target_sync(c.agent, &c.target, c.args, 3, opts, out, err);
+		status = prepare(r, function, args, args_n, opts, &c, err);
+	return status ? status : typed_call_sync(&c.call, out, err);
 }
 
 enum far_status far_rref_call_async(struct far_rref *r, const char *function, const struct far_val *args, size_t args_n,
@@ -54,8 +58,8 @@ enum far_status far_rref_call_async(struct far_rref *r, const char *function, co
 	struct on_value c;
 	if (!out)
 		return err_set(err, FAR_INVALID, "far_rref_call_async: `out`, for the future, must not be NULL");
-	enum far_status status = prepare(r, function, args, args_n, &c, err);
-	return status ? status : rref_target_async(c.agent, &c.target, c.args, 3, opts, out, err);
+	enum far_status status = prepare(r, function, args, args_n, opts, &c, err);
+	return status ? status : typed_call_async(&c.call, out, err);
 }
 
 enum far_status far_rref_call_remote(struct far_rref *r, const char *function, const struct far_val *args,
@@ -63,6 +67,6 @@ enum far_status far_rref_call_remote(struct far_rref *r, const char *function, c
 				     struct far_err *err)
 {
 	struct on_value c;
-	enum far_status status = prepare(r, function, args, args_n, &c, err);
-	return status ? status : rref_target_make(c.agent, &c.target, c.args, 3, opts, out, err);
+	enum far_status status = prepare(r, function, args, args_n, opts, &c, err);
+	return status ? status : typed_call_make(&c.call, out, err);
 }

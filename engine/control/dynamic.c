@@ -73,7 +73,7 @@ static void name_claimed(void *user, int result, const struct store_msg *reply)
 void dynamic_watch(struct group *g)
 {
 	const struct store_msg watch = {.op = STORE_WATCH};
-	group_submit(g, &watch, "info/", -1, TIME_NEVER, info_news, g);
+	group_submit(g, watch, "info/", -1, TIME_NEVER, info_news, g);
 }
 
 static void name_claim(struct group *g, uint64_t deadline, store_done_fn *done)
@@ -81,7 +81,7 @@ static void name_claim(struct group *g, uint64_t deadline, store_done_fn *done)
 	char what[24], value[16];
 	snprintf(what, sizeof what, "name/%016" PRIx64, hash64(g->name, strlen(g->name)));
 	int len = snprintf(value, sizeof value, "%d", g->url.rank);
-	group_request(g, STORE_HOLD, what, -1, value, (size_t)len, deadline, done, g);
+	group_submit(g, store_request(STORE_HOLD, value, (size_t)len), what, -1, deadline, done, g);
 }
 
 void dynamic_claimed(struct group *g)
@@ -134,10 +134,12 @@ void dynamic_reclaim(struct group *g, store_done_fn *done)
 {
 	const struct peer *self = &g->peers[g->url.rank];
 	char world[JOIN_WORLD_TEXT], claim[JOIN_CLAIM_TEXT];
-	group_request(g, STORE_CAS, "world", -1, world, join_world_text(g, world), TIME_NEVER, group_ignore_reply, g);
-	group_request(g, STORE_HOLD, "rank", g->url.rank, claim, join_claim_text(g, claim), TIME_NEVER, done, g);
+	group_submit(g, store_request(STORE_CAS, world, join_world_text(g, world)), "world", -1, TIME_NEVER,
+		     group_ignore_reply, g);
+	group_submit(g, store_request(STORE_HOLD, claim, join_claim_text(g, claim)), "rank", g->url.rank, TIME_NEVER,
+		     done, g);
 	name_claim(g, TIME_NEVER, done);
-	group_request(g, STORE_HOLD, "info", g->url.rank, self->info, self->bytes, TIME_NEVER, done, g);
+	group_submit(g, store_request(STORE_HOLD, self->info, self->bytes), "info", g->url.rank, TIME_NEVER, done, g);
 }
 
 void dynamic_introduce(struct group *g)

@@ -153,7 +153,7 @@ static void abort_publish(struct group *g)
 	value[0] = (uint8_t)g->err.status;
 	memcpy(value + 1, g->err.text, len);
 	g->notifying = true;
-	group_request(g, STORE_CAS, "abort", -1, value, 1 + len, g->grace, abort_stored, g);
+	group_submit(g, store_request(STORE_CAS, value, 1 + len), "abort", -1, g->grace, abort_stored, g);
 }
 
 void group_fail(struct group *g, bool publish, enum far_status status, const char *format, ...)
@@ -174,16 +174,15 @@ void group_fail(struct group *g, bool publish, enum far_status status, const cha
 		abort_publish(g);
 }
 
-void group_submit(struct group *g, const struct store_msg *request, const char *what, int rank, uint64_t deadline,
+void group_submit(struct group *g, struct store_msg request, const char *what, int rank, uint64_t deadline,
 		  store_done_fn *done, void *user)
 {
 	char key[FAR_STORE_KEY_MAX + 1];
 	int len = rank < 0 ? snprintf(key, sizeof key, "%s/%s", g->group, what)
 			   : snprintf(key, sizeof key, "%s/%s/%d", g->group, what, rank);
-	struct store_msg m = *request;
-	m.key = (const uint8_t *)key;
-	m.key_len = (size_t)len;
-	int rc = g->client ? store_client_submit(g->client, &m, g->now, deadline, done, user) : -ENOTCONN;
+	request.key = (const uint8_t *)key;
+	request.key_len = (size_t)len;
+	int rc = g->client ? store_client_submit(g->client, &request, g->now, deadline, done, user) : -ENOTCONN;
 	g->busy = true;
 	if (rc == 0)
 		return;
@@ -194,11 +193,10 @@ void group_submit(struct group *g, const struct store_msg *request, const char *
 		group_fail(g, false, FAR_RESOURCE, "a request to the store at %s failed: %s", g->store, strerror(-rc));
 }
 
-void group_request(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
-		   uint64_t deadline, store_done_fn *done, void *user)
+void group_request(struct group *g, enum store_op op, const char *what, int rank, uint64_t deadline,
+		   store_done_fn *done, void *user)
 {
-	struct store_msg m = {.op = op, .value = value, .value_len = value_len};
-	group_submit(g, &m, what, rank, deadline, done, user);
+	group_submit(g, store_request(op, NULL, 0), what, rank, deadline, done, user);
 }
 
 void group_ignore_reply(void *user, int result, const struct store_msg *reply)

@@ -261,13 +261,13 @@ __attribute__((format(printf, 4, 5))) void group_fail(struct group *g, bool publ
 						      const char *format, ...);
 /** Makes the content of the abort key, written by another member, the result. */
 void group_abort_read(struct group *g, const struct store_msg *reply);
-/** Submits a request for key "<group>/<what>[/rank]"; rank −1: without. If that fails, the join fails or the store
+/** Submits `request` for key "<group>/<what>[/rank]"; rank −1: without. If that fails, the join fails or the store
  * counts as lost. */
-void group_request(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t value_len,
-		   uint64_t deadline, store_done_fn *done, void *user);
-/** Submits `request` with the key as above. */
-void group_submit(struct group *g, const struct store_msg *request, const char *what, int rank, uint64_t deadline,
+void group_submit(struct group *g, struct store_msg request, const char *what, int rank, uint64_t deadline,
 		  store_done_fn *done, void *user);
+/** The same for a request without a value. */
+void group_request(struct group *g, enum store_op op, const char *what, int rank, uint64_t deadline,
+		   store_done_fn *done, void *user);
 /** `done` of a request whose reply does not matter; `user` is the group. */
 void group_ignore_reply(void *user, int result, const struct store_msg *reply);
 /** True if this worker hosts the store. */

@@ -124,7 +124,7 @@ static void rank_news(void *user, int result, const struct store_msg *reply)
 static void watch(struct group *g, const char *what, bool from_now, store_done_fn *news)
 {
 	struct store_msg m = {.op = STORE_WATCH, .number = from_now ? STORE_WATCH_FROM_NOW : 0};
-	group_submit(g, &m, what, -1, TIME_NEVER, news, g);
+	group_submit(g, m, what, -1, TIME_NEVER, news, g);
 }
 
 /* In a large group a watch from the start would report every join to every member: there the watches begin when all
@@ -190,8 +190,7 @@ void peer_suspect(struct peer *p, const char *why)
 		return;
 	}
 	p->suspected = true;
-	group_request(g, STORE_GET, "rank", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), claim_read,
-		      p);
+	group_request(g, STORE_GET, "rank", p->rank, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), claim_read, p);
 }
 
 void incarnation_query(struct peer *p)
@@ -200,8 +199,7 @@ void incarnation_query(struct peer *p)
 	if (p->querying || g->store_lost || !tracks_incarnations(g) || (group_joining(g) && !g->url.dynamic))
 		return;
 	p->querying = true;
-	group_request(g, STORE_GET, "info", p->rank, NULL, 0, time_after(g->now, FAR_CONNECT_TIMEOUT_NS),
-		      incarnation_read, p);
+	group_request(g, STORE_GET, "info", p->rank, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), incarnation_read, p);
 }
 
 int incarnation_unknown(struct peer *p, uint64_t incarnation)

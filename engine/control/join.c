@@ -220,7 +220,7 @@ static void rank_claimed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	for (int r = 0; r < g->url.world; r++)
-		group_request(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+		group_request(g, STORE_WAIT, "info", r, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
 /* The deadline has passed without rank 0's list: reads the infos themselves, to name the missing members. */
@@ -229,7 +229,7 @@ static void missing_read(struct group *g)
 	g->naming_missing = true;
 	g->init_deadline = time_after(g->now, MISSING_NS);
 	for (int r = 0; r < g->url.world; r++)
-		group_request(g, STORE_GET, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
+		group_request(g, STORE_GET, "info", r, g->init_deadline, join_info_read, &g->peers[r]);
 }
 
 size_t join_world_text(const struct group *g, char out[JOIN_WORLD_TEXT])
@@ -277,7 +277,7 @@ static void world_agreed(void *user, int result, const struct store_msg *reply)
 		return;
 	}
 	len = join_claim_text(g, value);
-	group_request(g, STORE_HOLD, "rank", g->url.rank, value, len, g->init_deadline, rank_claimed, g);
+	group_submit(g, store_request(STORE_HOLD, value, len), "rank", g->url.rank, g->init_deadline, rank_claimed, g);
 }
 
 /* A worker without a NIC port connects only to publish the reason. A running group ignores it. */
@@ -296,9 +296,9 @@ void join_claim(struct group *g)
 	join_key_proven(g);
 	if (!g->url.dynamic) {
 		rejoin_query(g); /* first: replies come in order */
-		group_request(g, STORE_WAIT, "abort", -1, NULL, 0, g->init_deadline, aborted, g);
+		group_request(g, STORE_WAIT, "abort", -1, g->init_deadline, aborted, g);
 	}
-	group_request(g, STORE_CAS, "world", -1, value, len, g->init_deadline, world_agreed, g);
+	group_submit(g, store_request(STORE_CAS, value, len), "world", -1, g->init_deadline, world_agreed, g);
 }
 
 static void store_answered(struct group *g)

@@ -154,6 +154,6 @@ void join_info_publish(struct group *g)
 	size_t len = info_encode(&info, value);
 	if (g->config.key.kind != KEY_NONE)
 		info_seal(value, len, &g->key, g->url.rank);
-	group_request(g, g->url.dynamic ? STORE_HOLD : STORE_SET, "info", g->url.rank, value, len, g->init_deadline,
-		      info_set, g);
+	group_submit(g, store_request(g->url.dynamic ? STORE_HOLD : STORE_SET, value, len), "info", g->url.rank,
+		     g->init_deadline, info_set, g);
 }

@@ -84,6 +84,6 @@ void join_key_agree(struct group *g)
 	char text[KEY_TEXT_BYTES + 1];
 	auth_random(g->config.key.key.bytes, sizeof g->config.key.key.bytes, random_of(g));
 	key_print(&g->config.key.key, text);
-	group_request(g, STORE_CAS, "key", -1, text, KEY_TEXT_BYTES, g->init_deadline, key_agreed, g);
+	group_submit(g, store_request(STORE_CAS, text, KEY_TEXT_BYTES), "key", -1, g->init_deadline, key_agreed, g);
 	auth_erase(text, sizeof text);
 }

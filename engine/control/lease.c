@@ -246,8 +246,8 @@ static void reclaim_step(struct group *g)
 	} else if (store_client_connection(g->client) == STORE_CONNECTED && !g->reclaim_sent) {
 		g->reclaim_sent = true;
 		dynamic_report(g);
-		group_request(g, STORE_GET, "rank", 0, NULL, 0, TIME_NEVER, host_read, g);
-		group_request(g, STORE_GET, "info", g->url.rank, NULL, 0, TIME_NEVER, own_info_read, g);
+		group_request(g, STORE_GET, "rank", 0, TIME_NEVER, host_read, g);
+		group_request(g, STORE_GET, "info", g->url.rank, TIME_NEVER, own_info_read, g);
 	}
 }
 

@@ -57,17 +57,17 @@ static const char *key_of(const char *what, unsigned wave, char *buf, size_t len
 	return buf;
 }
 
-static void wave_request(struct group *g, enum store_op op, const char *what, int rank, const void *value, size_t len,
-			 store_done_fn *done, void *user)
+static void wave_submit(struct group *g, struct store_msg request, const char *what, int rank, store_done_fn *done,
+			void *user)
 {
 	char key[24];
-	group_request(g, op, key_of(what, g->wave, key, sizeof key), rank, value, len, g->leave_deadline, done, user);
+	group_submit(g, request, key_of(what, g->wave, key, sizeof key), rank, g->leave_deadline, done, user);
 }
 
 static void wave_delete(struct group *g, const char *what, int rank)
 {
 	char key[24];
-	group_request(g, STORE_DELETE, key_of(what, g->wave - 1, key, sizeof key), rank, NULL, 0, g->leave_deadline,
+	group_request(g, STORE_DELETE, key_of(what, g->wave - 1, key, sizeof key), rank, g->leave_deadline,
 		      group_ignore_reply, g);
 }
 
@@ -107,7 +107,7 @@ static void store_shut(struct group *g)
 		store_server_shut(g->server);
 	if (g->url.scheme != URL_TCP && !g->store_shut && !g->store_lost) {
 		g->closing = true;
-		group_request(g, STORE_SET, "closed", -1, "1", 1, g->leave_deadline, closed_stored, g);
+		group_submit(g, store_request(STORE_SET, "1", 1), "closed", -1, g->leave_deadline, closed_stored, g);
 	}
 	g->store_shut = true;
 }
@@ -123,14 +123,14 @@ static void bye_queried(void *user, int result, const struct store_msg *reply)
 		p->bye = BYE_LOST;
 	/* Members without a session with it wait for its key, which rank 0 writes. */
 	if (p->group->url.rank == 0)
-		wave_request(p->group, STORE_CAS, "bye", p->rank, lost_value, strlen(lost_value), group_ignore_reply,
-			     p->group);
+		wave_submit(p->group, store_request(STORE_CAS, lost_value, strlen(lost_value)), "bye", p->rank,
+			    group_ignore_reply, p->group);
 }
 
 void leave_query_bye(struct peer *p)
 {
 	if (p->bye == BYE_UNKNOWN && p->rank != p->group->url.rank && !p->group->url.dynamic)
-		wave_request(p->group, STORE_GET, "bye", p->rank, NULL, 0, bye_queried, p);
+		wave_submit(p->group, store_request(STORE_GET, NULL, 0), "bye", p->rank, bye_queried, p);
 }
 
 void leave_peer_restarted(struct peer *p)
@@ -173,7 +173,7 @@ static void byes_publish(struct group *g)
 			  : g->peers[r].bye == BYE_LOST         ? 'l'
 			  : g->peers[r].bye == BYE_LATE         ? 't'
 								: '?';
-	wave_request(g, STORE_SET, "byes", -1, byes, (size_t)g->url.world, group_ignore_reply, g);
+	wave_submit(g, store_request(STORE_SET, byes, (size_t)g->url.world), "byes", -1, group_ignore_reply, g);
 }
 
 static void bye_stored(void *user, int result, const struct store_msg *reply)
@@ -187,12 +187,12 @@ static void bye_stored(void *user, int result, const struct store_msg *reply)
 
 static void bye_wait(struct peer *p)
 {
-	wave_request(p->group, STORE_WAIT, "bye", p->rank, NULL, 0, bye_read, p);
+	wave_submit(p->group, store_request(STORE_WAIT, NULL, 0), "bye", p->rank, bye_read, p);
 }
 
 static void byes_wait(struct group *g)
 {
-	wave_request(g, STORE_WAIT, "byes", -1, NULL, 0, byes_read, g);
+	wave_submit(g, store_request(STORE_WAIT, NULL, 0), "byes", -1, byes_read, g);
 }
 
 /* `done` of the WAIT for rank 0's end at its own deadline. */
@@ -216,7 +216,7 @@ bool leave_due(struct group *g)
 		return g->leave_requested;
 	if (g->serves && !g->serving && !g->store_lost) {
 		g->serving = true;
-		group_request(g, STORE_WAIT, "leaving", -1, NULL, 0, TIME_NEVER, leaving_read, g);
+		group_request(g, STORE_WAIT, "leaving", -1, TIME_NEVER, leaving_read, g);
 	}
 	for (int r = 0; r < g->url.world && g->serves; r++)
 		g->others_leave |= g->peers[r].dead;
@@ -241,10 +241,11 @@ void leave_begin(struct group *g)
 	if (g->url.dynamic)
 		return;
 	if (!g->store_lost)
-		group_request(g, STORE_SET, "leaving", -1, "1", 1, g->leave_deadline, group_ignore_reply, g);
+		group_submit(g, store_request(STORE_SET, "1", 1), "leaving", -1, g->leave_deadline, group_ignore_reply,
+			     g);
 	bool reads_list = list_used(g) && g->url.rank != 0;
 	if (g->url.scheme == URL_TCP && g->url.rank != 0 && !g->store_lost)
-		group_request(g, STORE_WAIT, "late", -1, NULL, 0, TIME_NEVER, host_late_read, g);
+		group_request(g, STORE_WAIT, "late", -1, TIME_NEVER, host_late_read, g);
 	if (reads_list && !g->store_lost)
 		byes_wait(g);
 	for (int r = 0; r < g->url.world && !g->store_lost; r++)
@@ -430,7 +431,8 @@ static void bye_step(struct group *g)
 		struct peer *self = &g->peers[g->url.rank];
 		self->active = g->wave > 1 && g->begun_drained != g->begun;
 		g->begun = g->begun_drained;
-		wave_request(g, STORE_SET, "bye", g->url.rank, self->active ? active_value : "1", 1, bye_stored, g);
+		wave_submit(g, store_request(STORE_SET, self->active ? active_value : "1", 1), "bye", g->url.rank,
+			    bye_stored, g);
 	}
 	if (!byes_complete(g))
 		return;
@@ -475,10 +477,10 @@ static void late_begin(struct group *g)
 	if (g->store_lost || g->url.dynamic)
 		return;
 	if (group_hosts_store(g)) /* the others may have read a bye in this wave */
-		group_request(g, STORE_SET, "late", -1, "1", 1, g->grace, group_ignore_reply, g);
+		group_submit(g, store_request(STORE_SET, "1", 1), "late", -1, g->grace, group_ignore_reply, g);
 	g->notifying = true;
-	group_request(g, STORE_SET, key_of("bye", g->wave + g->bye_sent, key, sizeof key), g->url.rank, late_value,
-		      sizeof late_value - 1, g->grace, late_stored, g);
+	group_submit(g, store_request(STORE_SET, late_value, sizeof late_value - 1),
+		     key_of("bye", g->wave + g->bye_sent, key, sizeof key), g->url.rank, g->grace, late_stored, g);
 }
 
 static uint64_t late_step(struct group *g)

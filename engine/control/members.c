@@ -56,7 +56,7 @@ void list_publish(struct group *g)
 		le_put(value + 2, chunks, 2);
 		le_put(value + 4, (unsigned)r, 2);
 		le_put(value + 6, (unsigned)(end - r), 2);
-		group_request(g, STORE_SET, "list", k, value, len, g->init_deadline, chunk_set, g);
+		group_submit(g, store_request(STORE_SET, value, len), "list", k, g->init_deadline, chunk_set, g);
 		r = end;
 	}
 }
@@ -104,10 +104,10 @@ static void first_chunk_read(void *user, int result, const struct store_msg *rep
 		return;
 	unsigned chunks = (unsigned)le_get(reply->value + 2, 2);
 	for (unsigned k = 1; k < chunks && k < FAR_WORLD_MAX && group_joining(g); k++)
-		group_request(g, STORE_WAIT, "list", (int)k, NULL, 0, g->init_deadline, later_chunk_read, g);
+		group_request(g, STORE_WAIT, "list", (int)k, g->init_deadline, later_chunk_read, g);
 }
 
 void list_read(struct group *g)
 {
-	group_request(g, STORE_WAIT, "list", 0, NULL, 0, g->init_deadline, first_chunk_read, g);
+	group_request(g, STORE_WAIT, "list", 0, g->init_deadline, first_chunk_read, g);
 }

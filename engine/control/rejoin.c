@@ -20,7 +20,7 @@ static void running_read(void *user, int result, const struct store_msg *reply)
 void rejoin_query(struct group *g)
 {
 	if (!group_hosts_store(g)) /* a store that this worker has just made: the group is not running */
-		group_request(g, STORE_GET, "running", -1, NULL, 0, g->init_deadline, running_read, g);
+		group_request(g, STORE_GET, "running", -1, g->init_deadline, running_read, g);
 }
 
 /* `done` of the GET for a member's claim: without a claim its process has ended, and its info is a former one. */
@@ -57,29 +57,28 @@ static void former_read(void *user, int result, const struct store_msg *reply)
 	    !same_as_before(g, &before))
 		return;
 	/* The bye of the former incarnation does not count for this one. */
-	group_request(g, STORE_DELETE, "bye", g->url.rank, NULL, 0, g->init_deadline, group_ignore_reply, g);
+	group_request(g, STORE_DELETE, "bye", g->url.rank, g->init_deadline, group_ignore_reply, g);
 	join_info_publish(g);
 	/* Each claim after the info, so that a member that joins in between does not count as dead; this worker's own
 	 * info last, since the last info completes the table. */
 	for (int r = 0; r < g->url.world; r++) {
 		if (r == g->url.rank)
 			continue;
-		group_request(g, STORE_WAIT, "info", r, NULL, 0, g->init_deadline, join_info_read, &g->peers[r]);
-		group_request(g, STORE_GET, "rank", r, NULL, 0, g->init_deadline, holder_read, &g->peers[r]);
+		group_request(g, STORE_WAIT, "info", r, g->init_deadline, join_info_read, &g->peers[r]);
+		group_request(g, STORE_GET, "rank", r, g->init_deadline, holder_read, &g->peers[r]);
 	}
-	group_request(g, STORE_WAIT, "info", g->url.rank, NULL, 0, g->init_deadline, join_info_read,
-		      &g->peers[g->url.rank]);
+	group_request(g, STORE_WAIT, "info", g->url.rank, g->init_deadline, join_info_read, &g->peers[g->url.rank]);
 }
 
 void rejoin_claimed(struct group *g)
 {
-	group_request(g, STORE_GET, "info", g->url.rank, NULL, 0, g->init_deadline, former_read, g);
+	group_request(g, STORE_GET, "info", g->url.rank, g->init_deadline, former_read, g);
 }
 
 void rejoin_connect(struct group *g)
 {
 	if (g->url.rank == 0 && !g->url.dynamic)
-		group_request(g, STORE_SET, "running", -1, "1", 1, TIME_NEVER, group_ignore_reply, g);
+		group_submit(g, store_request(STORE_SET, "1", 1), "running", -1, TIME_NEVER, group_ignore_reply, g);
 	for (int r = 0; r < g->url.world && g->eager_rejoin; r++) {
 		for (unsigned local = 0; local < g->config.shards && r != g->url.rank; local++)
 			for (unsigned remote = 0; remote < g->members[r].shards; remote++)

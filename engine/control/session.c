@@ -164,8 +164,10 @@ static void pair_connect(struct pair *pair)
 		pair->tried = route.number + 1;
 		pair->state = PAIR_CONNECTING;
 		pair->attempt = true;
-		int rc = nic->ops->connect(nic, pair->local, &route.addr, pair->remote, payload, sizeof payload,
-					   try_until(pair, &info, &route), pair, &err);
+		int rc = nic->ops->connect(nic,
+					   &(struct nic_connect){pair->local, &route.addr, pair->remote, payload,
+								 sizeof payload, try_until(pair, &info, &route), pair},
+					   &err);
 		if (rc == 0) {
 			uint64_t check_at = time_after(g->now, UNANSWERED_NS);
 			g->unanswered_at = check_at < g->unanswered_at ? check_at : g->unanswered_at;

@@ -118,6 +118,12 @@ struct store_msg {
 	size_t key_len, value_len, expected_len;
 };
 
+/** A request whose key is still to be set. `value`: NULL with `len` 0: none. */
+static inline struct store_msg store_request(enum store_op op, const void *value, size_t len)
+{
+	return (struct store_msg){.op = op, .value = value, .value_len = len};
+}
+
 /** Checks the fields of a message: 0, -EINVAL or -EMSGSIZE. */
 int store_msg_check(const struct store_msg *msg);
 /** Writes a message that store_msg_check() accepts; returns its bytes, [STORE_HEAD_BYTES, STORE_FRAME_MAX]. */

@@ -29,24 +29,23 @@ static void request_begin(struct transport_port *p, struct transport_peer *peer)
 	memcpy(s->proofs.public, s->pair.public, sizeof s->proofs.public);
 }
 
-int transport_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		      const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
+int transport_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err)
 {
 	struct transport_port *p = (struct transport_port *)port;
 	struct nic_addr lower;
 	uint64_t id;
-	if (queue >= p->queues_n)
-		return transport_error(err, -EINVAL, "%s: there is no queue %u; the port has %u", p->ops.name, queue,
+	if (c->queue >= p->queues_n)
+		return transport_error(err, -EINVAL, "%s: there is no queue %u; the port has %u", p->ops.name, c->queue,
 				       p->queues_n);
-	if (remote_queue >= FAR_TRANSPORT_QUEUES_MAX)
-		return transport_error(err, -EINVAL, "%s: no port has a queue %u; [0, %u)", p->ops.name, remote_queue,
-				       FAR_TRANSPORT_QUEUES_MAX);
-	if (handshake_len > NIC_HANDSHAKE_BYTES_MAX)
+	if (c->remote_queue >= FAR_TRANSPORT_QUEUES_MAX)
+		return transport_error(err, -EINVAL, "%s: no port has a queue %u; [0, %u)", p->ops.name,
+				       c->remote_queue, FAR_TRANSPORT_QUEUES_MAX);
+	if (c->handshake_len > NIC_HANDSHAKE_BYTES_MAX)
 		return transport_error(err, -EINVAL, "%s: handshake payload of %zu bytes; at most %u", p->ops.name,
-				       handshake_len, NIC_HANDSHAKE_BYTES_MAX);
-	if (!transport_addr_split(addr, &lower, &id) || id == 0 || strcmp(addr->driver, p->ops.name))
+				       c->handshake_len, NIC_HANDSHAKE_BYTES_MAX);
+	if (!transport_addr_split(c->addr, &lower, &id) || id == 0 || strcmp(c->addr->driver, p->ops.name))
 		return transport_error(err, -EINVAL, "%s: malformed address", p->ops.name);
-	struct transport_peer *peer = transport_peer_new(p, queue, TRANSPORT_CONNECTING);
+	struct transport_peer *peer = transport_peer_new(p, c->queue, TRANSPORT_CONNECTING);
 	if (!peer || !transport_rings_reserve(peer->queue, peer)) {
 		if (peer)
 			transport_peer_free(p, peer);
@@ -56,34 +55,34 @@ int transport_connect(struct nic_port *port, unsigned queue, const struct nic_ad
 	}
 	struct transport_setup *s = peer->setup;
 	s->addr = lower;
-	s->wanted_queue = remote_queue;
-	s->deadline = deadline;
-	s->payload_len = (uint16_t)handshake_len;
-	if (handshake_len)
-		memcpy(s->payload, handshake, handshake_len);
+	s->wanted_queue = c->remote_queue;
+	s->deadline = c->deadline;
+	s->payload_len = (uint16_t)c->handshake_len;
+	if (c->handshake_len)
+		memcpy(s->payload, c->handshake, c->handshake_len);
 	peer->remote_id = id;
-	peer->remote_queue = (uint8_t)remote_queue;
-	peer->user = user;
+	peer->remote_queue = (uint8_t)c->remote_queue;
+	peer->user = c->user;
 	request_begin(p, peer);
-	transport_step_by(p, deadline);
-	if (id == p->id && queue == remote_queue) {
+	transport_step_by(p, c->deadline);
+	if (id == p->id && c->queue == c->remote_queue) {
 		peer->loop = true;
 		peer->state = TRANSPORT_LOOPBACK;
 		s->handshake_len = s->payload_len;
-		memcpy(s->handshake, s->payload, handshake_len);
+		memcpy(s->handshake, s->payload, c->handshake_len);
 		transport_order_post(peer, TRANSPORT_ORDER_OPEN | TRANSPORT_ORDER_START);
 		transport_step_by(p, 0);
 		transport_port_signal(p);
 		return 0;
 	}
 	int error = 0;
-	if (remote_queue >= TRANSPORT_ID_QUEUES(id)) { /* the peer has no such queue */
+	if (c->remote_queue >= TRANSPORT_ID_QUEUES(id)) { /* the peer has no such queue */
 		s->refuse = -ECHRNG;
 		s->deadline = 0;
 		transport_step_by(p, 0);
 		transport_port_signal(p);
 	} else {
-		error = transport_address_make(p, peer, deadline, err);
+		error = transport_address_make(p, peer, c->deadline, err);
 	}
 	if (error)
 		transport_peer_free(p, peer);

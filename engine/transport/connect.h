@@ -10,8 +10,7 @@
 
 struct transport_peer;
 
-int transport_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		      const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err);
+int transport_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err);
 /** CHALLENGE: stores the cookie for the next CONNECT. */
 void transport_receive_challenge(struct transport_port *p, const struct wire_control *h,
 				 const struct transport_handshake *w, uint64_t now);

@@ -204,8 +204,11 @@ int transport_address_make(struct transport_port *p, struct transport_peer *peer
 	struct transport_setup *s = peer->setup;
 	peer->lower_pending = true;
 	s->flows_tried++;
-	int error = p->lower->ops->connect(p->lower, peer->owner, &s->addr, NIC_ROUTE(peer->remote_queue, s->flow),
-					   NULL, 0, deadline, &s->primary, err);
+	int error = p->lower->ops->connect(p->lower,
+					   &(struct nic_connect){peer->owner, &s->addr,
+								 NIC_ROUTE(peer->remote_queue, s->flow), NULL, 0,
+								 deadline, &s->primary},
+					   err);
 	if (error)
 		peer->lower_pending = false;
 	return error;

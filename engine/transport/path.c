@@ -317,9 +317,11 @@ static int path_setup_connect(struct transport_path_setup *side, uint64_t now, s
 {
 	struct nic_port *lower = side->port->lower;
 	side->pending = true;
-	int error = lower->ops->connect(lower, side->peer->owner, &side->addr,
-					NIC_ROUTE((uint32_t)side->peer->remote_queue, side->flow), NULL, 0,
-					now + FAR_TRANSPORT_HALF_OPEN_NS, side, err);
+	int error = lower->ops->connect(lower,
+					&(struct nic_connect){side->peer->owner, &side->addr,
+							      NIC_ROUTE((uint32_t)side->peer->remote_queue, side->flow),
+							      NULL, 0, now + FAR_TRANSPORT_HALF_OPEN_NS, side},
+					err);
 	if (error)
 		side->pending = false;
 	return error;

@@ -334,35 +334,31 @@ static void dpdk_drop(struct nic_port *port, uint32_t peer)
 	p->dests[peer] = NULL;
 }
 
-static int dpdk_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
-			const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
+static int dpdk_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err)
 {
 	struct dpdk_port *p = port_of(port);
 	struct dpdk_blob to;
-	(void)handshake;
-	(void)handshake_len;
-	(void)deadline;
-	int error = dpdk_reach(port, addr, err);
+	int error = dpdk_reach(port, c->addr, err);
 	if (!error)
-		error = dpdk_blob_read(addr, &to, err);
+		error = dpdk_blob_read(c->addr, &to, err);
 	if (error)
 		return error;
-	if (queue >= p->queues_n)
-		return dpdk_error(err, -EINVAL, "dpdk: there is no queue %u; the port has %u", queue, p->queues_n);
-	if (NIC_ROUTE_QUEUE(remote) >= to.queues)
-		return dpdk_error(err, -EINVAL, "dpdk: %s has no queue %u, only %u", to.name, NIC_ROUTE_QUEUE(remote),
-				  to.queues);
+	if (c->queue >= p->queues_n)
+		return dpdk_error(err, -EINVAL, "dpdk: there is no queue %u; the port has %u", c->queue, p->queues_n);
+	if (NIC_ROUTE_QUEUE(c->remote_queue) >= to.queues)
+		return dpdk_error(err, -EINVAL, "dpdk: %s has no queue %u, only %u", to.name,
+				  NIC_ROUTE_QUEUE(c->remote_queue), to.queues);
 	if (to.v6 != p->blob.v6)
 		return dpdk_error(err, -EINVAL, "dpdk: one side has an IPv4 address, the other IPv6");
 	struct dpdk_dest *dest = dest_new(p);
-	if (dest && (error = dest_init(p, dest, p->queues[queue], &to, remote, err))) {
+	if (dest && (error = dest_init(p, dest, p->queues[c->queue], &to, c->remote_queue, err))) {
 		dpdk_drop(port, dest->number);
 		return error;
 	}
 	if (!dest)
 		return dpdk_error(err, -ENOSPC, "dpdk: cannot create a destination: more than %u, or out of memory",
 				  DPDK_DESTS_MAX);
-	dest->user = user;
+	dest->user = c->user;
 	*p->pending_last = dest;
 	p->pending_last = &dest->next;
 	eventfd_write(p->event_fd, 1);

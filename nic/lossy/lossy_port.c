@@ -248,29 +248,31 @@ static struct nic_queue *lossy_queue_at(struct nic_port *port, unsigned i)
 
 /* ---- peers ---- */
 
-static int lossy_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-			 const void *handshake, size_t handshake_len, uint64_t deadline, void *user,
-			 struct nic_err *err)
+static int lossy_connect(struct nic_port *port, const struct nic_connect *wanted, struct nic_err *err)
 {
 	struct lossy_port *p = port_of(port);
 	struct nic_port *lower = p->lower;
 	struct nic_addr at;
-	(void)handshake;
-	(void)handshake_len;
-	int error = match_address(p, addr, &at, err);
+	int error = match_address(p, wanted->addr, &at, err);
 	if (error)
 		return error;
 	if (!p->connected)
-		return lower->ops->connect(lower, queue, &at, remote_queue, NULL, 0, deadline, user, err);
+		return lower->ops->connect(lower,
+					   &(struct nic_connect){wanted->queue, &at, wanted->remote_queue, NULL, 0,
+								 wanted->deadline, wanted->user},
+					   err);
 	struct lossy_connect *c = malloc(sizeof *c);
 	if (!c)
 		return lossy_error(err, -ENOMEM, "lossy: out of memory");
-	error = lower->ops->connect(lower, queue, &at, remote_queue, GREETING, sizeof GREETING, deadline, c, err);
+	error = lower->ops->connect(lower,
+				    &(struct nic_connect){wanted->queue, &at, wanted->remote_queue, GREETING,
+							  sizeof GREETING, wanted->deadline, c},
+				    err);
 	if (error) {
 		free(c);
 		return error;
 	}
-	*c = (struct lossy_connect){.next = p->connecting, .user = user};
+	*c = (struct lossy_connect){.next = p->connecting, .user = wanted->user};
 	p->connecting = c;
 	return 0;
 }

@@ -235,8 +235,7 @@ int shm_link_bells(struct shm_link *link, int bells_fd, uint32_t bell);
 
 /* shm_connect.c: nic_port_ops */
 
-int shm_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err);
+int shm_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err);
 uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void *ctx);
 
 /* shm_pull.c */

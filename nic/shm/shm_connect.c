@@ -172,10 +172,9 @@ static int accept_one(struct shm_port *p, int fd, uint64_t now)
 	return 0;
 }
 
-/* Checks and takes the contents of a connect request, and notifies the engine: 0, or -errno, which becomes the reject.
- */
+/* Checks and takes the contents of a connect request: 0, or -errno, which becomes the reject. */
 static int accept_connect(struct shm_port *p, struct shm_link *link, const struct shm_control_msg *message,
-			  int fds[SHM_CONTROL_FDS], void *reply, size_t *reply_len, nic_event_fn *event, void *ctx)
+			  int fds[SHM_CONTROL_FDS])
 {
 	if (message->kind != SHM_CONTROL_CONNECT || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 || !is_wake_fd(fds[1]))
 		return -EPROTO;
@@ -191,14 +190,7 @@ static int accept_connect(struct shm_port *p, struct shm_link *link, const struc
 	shm_pull_offer(p, link);
 	shm_pull_probe(link);
 	shm_link_own(link, p->queues[message->queue]);
-	struct nic_event ev = {.type = NIC_EVENT_CONNECT,
-			       .peer = NIC_PEER_NONE,
-			       .queue = message->queue,
-			       .handshake = message->bytes,
-			       .handshake_len = message->len,
-			       .reply = reply,
-			       .reply_len = reply_len};
-	return event(ctx, &ev);
+	return 0;
 }
 
 static void on_connect_request(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
@@ -221,7 +213,16 @@ static void on_connect_request(struct shm_port *p, struct shm_link *link, nic_ev
 	size_t reply_len = 0;
 
 	if (got > 0) {
-		status = accept_connect(p, link, &message, fds, reply, &reply_len, event, ctx);
+		const struct nic_event ev = {.type = NIC_EVENT_CONNECT,
+					     .peer = NIC_PEER_NONE,
+					     .queue = message.queue,
+					     .handshake = message.bytes,
+					     .handshake_len = message.len,
+					     .reply = reply,
+					     .reply_len = &reply_len};
+		status = accept_connect(p, link, &message, fds);
+		if (!status)
+			status = event(ctx, &ev);
 		shm_control_close_fds(fds);
 	}
 	if (got > 0 || got == -EMFILE) {
@@ -340,33 +341,33 @@ static int connect_prepare(struct shm_port *p, struct shm_link *link, bool loopb
 	return error == -EAGAIN ? 0 : error;
 }
 
-int shm_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
+int shm_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err)
 {
 	struct shm_port *p = shm_port_of(port);
-	if (queue >= p->queues_n)
-		return shm_error(err, -EINVAL, "shm: there is no queue %u; the port has %u", queue, p->queues_n);
-	if (remote_queue >= SHM_QUEUES_MAX)
-		return shm_error(err, -EINVAL, "shm: queue %u is out of range [0, %u)", remote_queue, SHM_QUEUES_MAX);
-	if (handshake_len > NIC_HANDSHAKE_BYTES_MAX)
-		return shm_error(err, -EINVAL, "shm: a handshake payload of %zu bytes exceeds %u", handshake_len,
+	if (c->queue >= p->queues_n)
+		return shm_error(err, -EINVAL, "shm: there is no queue %u; the port has %u", c->queue, p->queues_n);
+	if (c->remote_queue >= SHM_QUEUES_MAX)
+		return shm_error(err, -EINVAL, "shm: queue %u is out of range [0, %u)", c->remote_queue,
+				 SHM_QUEUES_MAX);
+	if (c->handshake_len > NIC_HANDSHAKE_BYTES_MAX)
+		return shm_error(err, -EINVAL, "shm: a handshake payload of %zu bytes exceeds %u", c->handshake_len,
 				 NIC_HANDSHAKE_BYTES_MAX);
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	if (!shm_address_path(addr, path, sizeof path))
+	if (!shm_address_path(c->addr, path, sizeof path))
 		return shm_error(err, -EINVAL, "shm: malformed address");
 	struct shm_link *link = shm_link_new(p, SHM_LINK_CONNECTING);
 	if (!link)
 		return shm_error(err, -ENOSPC, "shm: more than %u peers, or no memory for one more", SHM_PEERS_MAX);
-	shm_link_own(link, p->queues[queue]);
+	shm_link_own(link, p->queues[c->queue]);
 	link->to.sun_family = AF_UNIX;
 	memcpy(link->to.sun_path, path, sizeof path);
-	link->user = user;
-	link->deadline = deadline;
-	link->remote_queue = (uint16_t)remote_queue;
-	link->handshake_len = (uint16_t)handshake_len;
-	if (handshake_len)
-		memcpy(link->handshake, handshake, handshake_len);
-	int error = connect_prepare(p, link, queue == remote_queue && strcmp(link->to.sun_path, p->path) == 0);
+	link->user = c->user;
+	link->deadline = c->deadline;
+	link->remote_queue = (uint16_t)c->remote_queue;
+	link->handshake_len = (uint16_t)c->handshake_len;
+	if (c->handshake_len)
+		memcpy(link->handshake, c->handshake, c->handshake_len);
+	int error = connect_prepare(p, link, c->queue == c->remote_queue && strcmp(link->to.sun_path, p->path) == 0);
 	if (error) {
 		shm_error(err, error, "shm: cannot connect to %s: %s%s", link->to.sun_path, strerror(-error),
 			  remedy(error));

@@ -235,17 +235,13 @@ static void dest_pending(struct sim_port *port, uint32_t i)
 	sim_host_wake(port->host);
 }
 
-static int sim_connect(struct nic_port *nic_port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		       const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
+static int sim_connect(struct nic_port *nic_port, const struct nic_connect *c, struct nic_err *err)
 {
 	struct sim_port *port = sim_port_of(nic_port);
 	struct sim_addr a;
-	(void)handshake;
-	(void)handshake_len;
-	(void)deadline;
-	if (queue >= port->queues_n)
-		return sim_error(err, -EINVAL, "sim: there is no queue %u; the port has %u", queue, port->queues_n);
-	int error = look_up(port, addr, &a, err);
+	if (c->queue >= port->queues_n)
+		return sim_error(err, -EINVAL, "sim: there is no queue %u; the port has %u", c->queue, port->queues_n);
+	int error = look_up(port, c->addr, &a, err);
 	if (error)
 		return error;
 	uint32_t i = place_new(port);
@@ -253,13 +249,14 @@ static int sim_connect(struct nic_port *nic_port, unsigned queue, const struct n
 		return sim_error(err, -ENOSPC, "sim: more than %u address handles", port->nic.peers_max);
 	struct sim_dest *dest = &port->dests[i];
 	dest->to = port->host->sim->hosts[a.host];
-	dest->queue = queue;
-	dest->route = remote_queue;
+	dest->queue = c->queue;
+	dest->route = c->remote_queue;
 	dest->bytes_max = port->body_max;
 	dest->incarnations++;
 	dest->attached = false;
-	dest->no_such_queue = NIC_ROUTE_QUEUE(remote_queue) >= a.queues || (!a.hash && NIC_ROUTE_FLOW(remote_queue));
-	dest->user = user;
+	dest->no_such_queue =
+		NIC_ROUTE_QUEUE(c->remote_queue) >= a.queues || (!a.hash && NIC_ROUTE_FLOW(c->remote_queue));
+	dest->user = c->user;
 	dest_pending(port, i);
 	return 0;
 }

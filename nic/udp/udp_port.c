@@ -371,31 +371,28 @@ static void dest_init(struct udp_port *p, struct udp_dest *dest, const struct ud
 	atomic_init(&dest->port_unreachable, false);
 }
 
-static int udp_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		       const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
+static int udp_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err)
 {
 	struct udp_port *p = port_of(port);
 	struct udp_addr peer;
 	struct udp_route route;
-	(void)handshake;
-	(void)handshake_len;
-	(void)deadline;
-	if (queue >= p->queues_n)
-		return udp_error(err, -EINVAL, "udp: there is no queue %u; the port has %u", queue, p->queues_n);
-	if (remote_queue >= UDP_QUEUES_MAX)
-		return udp_error(err, -EINVAL, "udp: queue %u is out of range [0, %u)", remote_queue, UDP_QUEUES_MAX);
-	int error = route_to(p, addr, &peer, &route, err);
+	if (c->queue >= p->queues_n)
+		return udp_error(err, -EINVAL, "udp: there is no queue %u; the port has %u", c->queue, p->queues_n);
+	if (c->remote_queue >= UDP_QUEUES_MAX)
+		return udp_error(err, -EINVAL, "udp: queue %u is out of range [0, %u)", c->remote_queue,
+				 UDP_QUEUES_MAX);
+	int error = route_to(p, c->addr, &peer, &route, err);
 	if (error)
 		return error;
 	uint32_t i = dest_new(p);
 	if (i == NIC_PEER_NONE)
 		return udp_error(err, -ENOSPC, "udp: more than %u peers", UDP_DESTS_MAX);
 	struct udp_dest *dest = &p->dests[i];
-	dest->no_such_queue = remote_queue >= peer.queues;
-	dest_init(p, dest, &route, dest->no_such_queue ? peer.ports[0] : peer.ports[remote_queue]);
-	dest->queue = p->queues[queue];
-	dest->remote_queue = (uint16_t)remote_queue;
-	dest->user = user;
+	dest->no_such_queue = c->remote_queue >= peer.queues;
+	dest_init(p, dest, &route, dest->no_such_queue ? peer.ports[0] : peer.ports[c->remote_queue]);
+	dest->queue = p->queues[c->queue];
+	dest->remote_queue = (uint16_t)c->remote_queue;
+	dest->user = c->user;
 	dest_pending(p, i);
 	return 0;
 }

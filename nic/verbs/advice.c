@@ -50,11 +50,21 @@ static const char *gid_use(const struct ibv_gid_entry *gid, bool ethernet, bool 
 	return verbs_gid_is_link_local(gid->gid.raw) ? "RoCE v2, link-local: only by gid=" : "RoCE v2";
 }
 
-static unsigned print_gids(struct page *page, const char *device, unsigned port, bool ethernet, bool iwarp,
-			   const struct ibv_gid_entry *gids, int n)
+/* A device that opened, and its addresses on all ports. */
+struct device {
+	struct ibv_context *context;
+	const char *name;
+	struct ibv_device_attr limits;
+	bool iwarp;
+	struct ibv_gid_entry *gids;
+	int gids_n;
+};
+
+static unsigned print_gids(struct page *page, const struct device *d, unsigned port, bool ethernet)
 {
+	const struct ibv_gid_entry *gids = d->gids;
 	unsigned printed = 0, usable = 0;
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < d->gids_n; i++) {
 		char text[VERBS_GID_TEXT_MAX], name[IF_NAMESIZE] = "";
 		if (gids[i].port_num != port)
 			continue;
@@ -65,51 +75,50 @@ static unsigned print_gids(struct page *page, const char *device, unsigned port,
 		if (gids[i].ndev_ifindex)
 			if_indextoname(gids[i].ndev_ifindex, name);
 		char index[24] = ""; /* iWARP's addresses are in no table that gid= could refer to */
-		if (!iwarp)
+		if (!d->iwarp)
 			snprintf(index, sizeof index, " gid %u", gids[i].gid_index);
-		print_line(page, "%s port %u%s: %s (%s%s%s)", device, port, index,
-			   verbs_gid_text(gids[i].gid.raw, text), gid_use(&gids[i], ethernet, iwarp), *name ? ", " : "",
-			   name);
+		print_line(page, "%s port %u%s: %s (%s%s%s)", d->name, port, index,
+			   verbs_gid_text(gids[i].gid.raw, text), gid_use(&gids[i], ethernet, d->iwarp),
+			   *name ? ", " : "", name);
 	}
 	if (printed > GIDS_PRINTED)
-		print_line(page, "%s port %u has %u more GIDs", device, port, printed - GIDS_PRINTED);
+		print_line(page, "%s port %u has %u more GIDs", d->name, port, printed - GIDS_PRINTED);
 	return usable;
 }
 
 /* Reports bulk=auto for the first address that a port would choose. */
-static void print_bulk(struct page *page, struct ibv_context *context, const char *device, unsigned port,
-		       const struct ibv_port_attr *attr, const struct ibv_device_attr *limits, bool iwarp,
-		       const struct ibv_gid_entry *gids, int n)
+static void print_bulk(struct page *page, const struct device *d, unsigned port, const struct ibv_port_attr *attr)
 {
-	struct verbs_choice on = {.context = context,
+	const struct ibv_gid_entry *gids = d->gids;
+	struct verbs_choice on = {.context = d->context,
 				  .port = (uint8_t)port,
 				  .attr = *attr,
 				  .ethernet = attr->link_layer == IBV_LINK_LAYER_ETHERNET,
-				  .rc = iwarp,
-				  .iwarp = iwarp};
+				  .rc = d->iwarp,
+				  .iwarp = d->iwarp};
 	const struct ibv_gid_entry *gid = NULL;
 	struct nic_err why;
-	for (int i = 0; i < n && !gid; i++)
+	for (int i = 0; i < d->gids_n && !gid; i++)
 		if (gids[i].port_num == port && gids[i].gid_type == IBV_GID_TYPE_ROCE_V2 &&
 		    !verbs_gid_is_link_local(gids[i].gid.raw))
 			gid = &gids[i];
-	if (attr->state != IBV_PORT_ACTIVE || (!gid && on.ethernet && !iwarp))
+	if (attr->state != IBV_PORT_ACTIVE || (!gid && on.ethernet && !d->iwarp))
 		return; /* other lines report that */
-	snprintf(on.device, sizeof on.device, "%s", device);
+	snprintf(on.device, sizeof on.device, "%s", d->name);
 	if (gid)
 		on.gid = *gid;
-	if (verbs_bulk_probe(&on, limits, &why))
-		print_line(page, "%s port %u: bulk=auto is off: %s", device, port, why.text);
+	if (verbs_bulk_probe(&on, &d->limits, &why))
+		print_line(page, "%s port %u: bulk=auto is off: %s", d->name, port, why.text);
 	else
-		print_line(page, "%s port %u: bulk=auto is on: messages of %u bytes and more are read by RDMA", device,
+		print_line(page, "%s port %u: bulk=auto is on: messages of %u bytes and more are read by RDMA", d->name,
 			   port, VERBS_BULK_AUTO_BYTES);
 }
 
-static void print_port(struct page *page, struct ibv_context *context, const char *device, unsigned port,
-		       const struct ibv_device_attr *limits, bool iwarp, const struct ibv_gid_entry *gids, int n)
+static void print_port(struct page *page, const struct device *d, unsigned port)
 {
+	const char *device = d->name;
 	struct ibv_port_attr attr;
-	if (ibv_query_port(context, (uint8_t)port, &attr)) {
+	if (ibv_query_port(d->context, (uint8_t)port, &attr)) {
 		print_line(page, "%s port %u: cannot be queried", device, port);
 		return;
 	}
@@ -119,48 +128,46 @@ static void print_port(struct page *page, struct ibv_context *context, const cha
 		   attr.state == IBV_PORT_ACTIVE ? ""
 		   : ethernet                    ? "; ip link set its interface up, and check its cable"
 						 : "; check its cable and the subnet manager (opensm)");
-	if (print_gids(page, device, port, ethernet, iwarp, gids, n) == 0)
+	if (print_gids(page, d, port, ethernet) == 0)
 		print_line(page, "%s port %u: no address to use; give its interface an IP address", device, port);
-	print_bulk(page, context, device, port, &attr, limits, iwarp, gids, n);
+	print_bulk(page, d, port, &attr);
 }
 
 static void print_device(struct page *page, struct ibv_device *device)
 {
-	const char *name = ibv_get_device_name(device);
-	struct ibv_device_attr limits;
-	struct ibv_gid_entry *gids = NULL;
-	bool iwarp = device->transport_type == IBV_TRANSPORT_IWARP;
-	if (device->transport_type != IBV_TRANSPORT_IB && !iwarp) {
-		print_line(page, "%s: neither InfiniBand, RoCE nor iWARP; use udp over its interface", name);
+	struct device d = {.name = ibv_get_device_name(device), .iwarp = device->transport_type == IBV_TRANSPORT_IWARP};
+	if (device->transport_type != IBV_TRANSPORT_IB && !d.iwarp) {
+		print_line(page, "%s: neither InfiniBand, RoCE nor iWARP; use udp over its interface", d.name);
 		return;
 	}
 	errno = 0;
-	struct ibv_context *context = ibv_open_device(device);
-	if (!context) {
+	d.context = ibv_open_device(device);
+	if (!d.context) {
 		struct nic_err err;
-		verbs_cannot_open(name, device->dev_name, errno ? errno : EIO, &err);
+		verbs_cannot_open(d.name, device->dev_name, errno ? errno : EIO, &err);
 		print_line(page, "%s", err.text);
 		return;
 	}
 	struct nic_err why = {""};
-	int n = ibv_query_device(context, &limits) ? -EIO
-		: iwarp                            ? verbs_rc_addresses(name, &gids, &why)
-						   : verbs_gid_table(context, &gids);
-	if (n < 0) {
-		print_line(page, "%s: its ports cannot be queried%s%s", name, why.text[0] ? "; " : "", why.text);
+	d.gids_n = ibv_query_device(d.context, &d.limits) ? -EIO
+		   : d.iwarp                              ? verbs_rc_addresses(d.name, &d.gids, &why)
+							  : verbs_gid_table(d.context, &d.gids);
+	if (d.gids_n < 0) {
+		print_line(page, "%s: its ports cannot be queried%s%s", d.name, why.text[0] ? "; " : "", why.text);
 	} else {
-		print_line(page, "%s: up to %d queue pairs of %d packets, %d address handles, firmware %.40s", name,
-			   limits.max_qp, limits.max_qp_wr, limits.max_ah, limits.fw_ver[0] ? limits.fw_ver : "none");
+		print_line(page, "%s: up to %d queue pairs of %d packets, %d address handles, firmware %.40s", d.name,
+			   d.limits.max_qp, d.limits.max_qp_wr, d.limits.max_ah,
+			   d.limits.fw_ver[0] ? d.limits.fw_ver : "none");
 		print_line(page,
-			   verbs_has_windows(&limits)
+			   verbs_has_windows(&d.limits)
 				   ? "%s: memory windows of type 2; bulk= lets peers read messages by RDMA"
 				   : "%s: no memory windows of type 2; messages go in packets",
-			   name);
-		for (unsigned port = 1; port <= limits.phys_port_cnt; port++)
-			print_port(page, context, name, port, &limits, iwarp, gids, n);
+			   d.name);
+		for (unsigned port = 1; port <= d.limits.phys_port_cnt; port++)
+			print_port(page, &d, port);
 	}
-	free(gids);
-	ibv_close_device(context);
+	free(d.gids);
+	ibv_close_device(d.context);
 }
 
 void verbs_advice(char *out, size_t cap)

@@ -396,28 +396,23 @@ static bool dest_init(struct verbs_port *p, struct verbs_dest *dest, struct verb
 	return r != NULL;
 }
 
-static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote,
-			 const void *handshake, size_t handshake_len, uint64_t deadline, void *user,
-			 struct nic_err *err)
+static int verbs_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err)
 {
 	struct verbs_port *p = port_of(port);
 	struct verbs_blob to;
-	(void)handshake;
-	(void)handshake_len;
-	(void)deadline;
-	int error = verbs_reach(port, addr, err);
+	int error = verbs_reach(port, c->addr, err);
 	if (!error)
-		error = verbs_blob_read(addr, &to, err);
+		error = verbs_blob_read(c->addr, &to, err);
 	if (error)
 		return error;
-	unsigned remote_queue = NIC_ROUTE_QUEUE(remote);
-	if (queue >= p->queues_n)
-		return verbs_error(err, -EINVAL, "verbs: there is no queue %u; the port has %u", queue, p->queues_n);
+	unsigned remote_queue = NIC_ROUTE_QUEUE(c->remote_queue);
+	if (c->queue >= p->queues_n)
+		return verbs_error(err, -EINVAL, "verbs: there is no queue %u; the port has %u", c->queue, p->queues_n);
 	if (remote_queue >= to.queues)
 		return verbs_error(err, -EINVAL, "verbs: %s has no queue %u, only %u", to.name, remote_queue,
 				   to.queues);
 	struct verbs_dest *dest = dest_new(p);
-	if (!dest || !dest_init(p, dest, p->queues[queue], &to, remote_queue)) {
+	if (!dest || !dest_init(p, dest, p->queues[c->queue], &to, remote_queue)) {
 		if (dest)
 			verbs_drop(port, dest->number);
 		return verbs_error(err, -ENOSPC,
@@ -428,7 +423,7 @@ static int verbs_connect(struct nic_port *port, unsigned queue, const struct nic
 	dest->qpn = to.queue[remote_queue].qpn;
 	dest->qkey = to.queue[remote_queue].qkey;
 	dest->body_max = to.mtu < p->mtu ? to.mtu : p->mtu;
-	dest->user = user;
+	dest->user = c->user;
 	*p->pending_last = dest;
 	p->pending_last = &dest->next;
 	verbs_signal(p->event_fd);

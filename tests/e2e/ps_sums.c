@@ -100,9 +100,10 @@ static enum far_status push_async(struct sums *s, struct far_err *err)
 	for (int p = 0; p < PUSHES && status == FAR_OK; p++) {
 		fill(s, p);
 		if (p % 10 == 9) /* its answer shows others' pushes too: only that it comes is checked */
-			status = ps_push_pull(&s->ps, ASYNC, s->keys, KEYS + TWICE, s->grads, -1.0f, s->rows, err);
+			status = ps_push_pull(&s->ps, &(struct ps_push){ASYNC, s->keys, KEYS + TWICE, s->grads, -1.0f},
+					      s->rows, err);
 		else
-			status = ps_push(&s->ps, ASYNC, s->keys, KEYS + TWICE, s->grads, -1.0f, err);
+			status = ps_push(&s->ps, &(struct ps_push){ASYNC, s->keys, KEYS + TWICE, s->grads, -1.0f}, err);
 	}
 	return status;
 }
@@ -117,10 +118,12 @@ static enum far_status push_bsp(struct sums *s, int *wrong, struct far_err *err)
 		struct ps_bsp bsp = {.step = p, .workers = s->workers};
 		fill(s, p);
 		if (p % 10 != 9) {
-			status = ps_push_bsp(&s->ps, BSP, s->keys, KEYS + TWICE, s->grads, rate, bsp, err);
+			status = ps_push_bsp(&s->ps, &(struct ps_push){BSP, s->keys, KEYS + TWICE, s->grads, rate}, bsp,
+					     err);
 			continue;
 		}
-		status = ps_push_pull_bsp(&s->ps, BSP, s->keys, KEYS + TWICE, s->grads, rate, bsp, s->rows, err);
+		status = ps_push_pull_bsp(&s->ps, &(struct ps_push){BSP, s->keys, KEYS + TWICE, s->grads, rate}, bsp,
+					  s->rows, err);
 		for (size_t i = KEYS; i < KEYS + TWICE && status == FAR_OK; i++)
 			*wrong |= s->rows[i * DIM] != expected(s, (i - KEYS) * 97, p + 1, 0);
 	}
@@ -142,17 +145,18 @@ static enum far_status wide(struct sums *s, int *wrong, struct far_err *err)
 		s->keys[i] = key_of(i);
 	for (int step = 0; step < 2; step++) {
 		struct ps_bsp bsp = {.step = step, .workers = s->workers};
-		status = ps_push_pull_bsp(&s->ps, WIDE, s->keys, WIDE_KEYS, grads, -(float)s->workers, bsp, rows, err);
+		status = ps_push_pull_bsp(
+			&s->ps, &(struct ps_push){WIDE, s->keys, WIDE_KEYS, grads, -(float)s->workers}, bsp, rows, err);
 		if (status != FAR_OK)
 			goto out;
 		for (size_t i = 0; i < floats; i++)
 			*wrong |= rows[i] != (float)((step + 1) * s->workers) * (float)(i % 11);
 	}
 	struct ps_bsp bsp = {.step = 2, .workers = s->workers};
-	status = ps_push_bsp(&s->ps, WIDE, s->keys, 1, grads, 0.0f, bsp, err);
+	status = ps_push_bsp(&s->ps, &(struct ps_push){WIDE, s->keys, 1, grads, 0.0f}, bsp, err);
 	bsp.step = 3;
 	if (status == FAR_OK)
-		status = ps_push_bsp(&s->ps, WIDE, s->keys, 0, NULL, 0.0f, bsp, err);
+		status = ps_push_bsp(&s->ps, &(struct ps_push){WIDE, s->keys, 0, NULL, 0.0f}, bsp, err);
 	if (status == FAR_OK)
 		status = ps_pull(&s->ps, WIDE, s->keys, 1, rows, err);
 	*wrong |= rows[10] != (float)(2 * s->workers) * 10.0f;
@@ -203,7 +207,7 @@ static enum far_status push_adagrad(struct sums *s, int *wrong, struct far_err *
 	for (int p = 0; p < PUSHES && status == FAR_OK; p++) {
 		struct ps_bsp bsp = {.step = p, .workers = s->workers};
 		fill(s, p);
-		status = ps_push_bsp(&s->ps, ADA, s->keys, KEYS + TWICE, s->grads, rate, bsp, err);
+		status = ps_push_bsp(&s->ps, &(struct ps_push){ADA, s->keys, KEYS + TWICE, s->grads, rate}, bsp, err);
 	}
 	if (status == FAR_OK)
 		status = check_adagrad(s, ADA, rate, wrong, err);
@@ -216,7 +220,7 @@ static enum far_status push_adagrad(struct sums *s, int *wrong, struct far_err *
 		s->index = 0;
 		fill(s, p);
 		s->index = index;
-		status = ps_push(&s->ps, table, s->keys, KEYS + TWICE, s->grads, rate, err);
+		status = ps_push(&s->ps, &(struct ps_push){table, s->keys, KEYS + TWICE, s->grads, rate}, err);
 	}
 	s->workers = 1;
 	if (status == FAR_OK)

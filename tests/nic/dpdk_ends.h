@@ -110,7 +110,8 @@ static inline uint32_t end_connect(struct end *e, unsigned queue, const struct n
 {
 	struct nic_err err = {""};
 	unsigned before = e->ups;
-	int error = e->ops->connect(e->port, queue, addr, remote, NULL, 0, now_ns() + HANG_NS, NULL, &err);
+	int error = e->ops->connect(
+		e->port, &(struct nic_connect){queue, addr, remote, NULL, 0, now_ns() + HANG_NS, NULL}, &err);
 	if (error)
 		fprintf(stderr, "connect: %s\n", err.text);
 	REQUIRE(!error);

@@ -154,12 +154,12 @@ static void case_reach(void)
 		to = to_s;
 		to.blob[i] = (uint8_t)~to.blob[i];
 		c.ops->address_text(&to, at, sizeof at);
-		if (c.ops->connect(c.port, 0, &to, 0, NULL, 0, now_ns(), NULL, &err) == 0)
+		if (c.ops->connect(c.port, &(struct nic_connect){0, &to, 0, NULL, 0, now_ns(), NULL}, &err) == 0)
 			continue;
 		REQUIRE(err.text[0]);
 	}
-	REQUIRE(c.ops->connect(c.port, 1, &to_s, 0, NULL, 0, now_ns(), NULL, &err) == -EINVAL);
-	REQUIRE(c.ops->connect(c.port, 0, &to_s, 1, NULL, 0, now_ns(), NULL, &err) == -EINVAL);
+	REQUIRE(c.ops->connect(c.port, &(struct nic_connect){1, &to_s, 0, NULL, 0, now_ns(), NULL}, &err) == -EINVAL);
+	REQUIRE(c.ops->connect(c.port, &(struct nic_connect){0, &to_s, 1, NULL, 0, now_ns(), NULL}, &err) == -EINVAL);
 	c.ops->close(c.port); /* with address handles that no event has reported */
 	s.ops->close(s.port);
 }

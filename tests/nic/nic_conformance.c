@@ -49,8 +49,8 @@ static void case_nobody(void)
 	end_open(1);
 	ends[1].port_ops->address(ends[1].port, &addr);
 	end_close(1);
-	int error =
-		ends[0].port_ops->connect(ends[0].port, 0, &addr, 0, "hello", 5, now_ns() + 50000000, &ends[0], &err);
+	int error = ends[0].port_ops->connect(
+		ends[0].port, &(struct nic_connect){0, &addr, 0, "hello", 5, now_ns() + 50000000, &ends[0]}, &err);
 	if (error)
 		REQUIRE(err.text[0]);
 	else

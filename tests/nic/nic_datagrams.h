@@ -135,8 +135,9 @@ static uint32_t dest_at(unsigned from, unsigned queue, unsigned to, unsigned rou
 	ends[to].port_ops->address(ends[to].port, &addr);
 	REQUIRE(strcmp(addr.driver, driver->name) == 0);
 	REQUIRE(addr.len <= NIC_ADDR_BYTES_MAX);
-	int error = ends[from].port_ops->connect(ends[from].port, queue, &addr, route, "hello", 5,
-						 now_ns() + CONNECT_NS, &ends[from], &err);
+	int error = ends[from].port_ops->connect(
+		ends[from].port,
+		&(struct nic_connect){queue, &addr, route, "hello", 5, now_ns() + CONNECT_NS, &ends[from]}, &err);
 	if (error)
 		fprintf(stderr, "connect: %s\n", err.text);
 	REQUIRE(error == 0);

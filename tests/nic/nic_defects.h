@@ -369,12 +369,13 @@ static struct nic_queue *broken_queue_at(struct nic_port *port, unsigned i)
 	return i < p->queues_n ? &p->queues[i].base : NULL;
 }
 
-static int broken_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-			  const void *handshake, size_t handshake_len, uint64_t deadline, void *user,
-			  struct nic_err *err)
+static int broken_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err)
 {
-	int error = sound->connect(below(port), queue, addr, defect == DEFECT_STEERS_WRONG ? 0 : remote_queue,
-				   handshake, handshake_len, deadline, user, err);
+	int error = sound->connect(below(port),
+				   &(struct nic_connect){c->queue, c->addr,
+							 defect == DEFECT_STEERS_WRONG ? 0 : c->remote_queue,
+							 c->handshake, c->handshake_len, c->deadline, c->user},
+				   err);
 	if (defect == DEFECT_FAILED_MUTE)
 		err->text[0] = 0;
 	return defect == DEFECT_CONNECTS_TO_ANYTHING ? 0 : error;

@@ -322,8 +322,8 @@ static void case_nonsense(void)
 		struct nic_err err = {""};
 		nonsense_address(&addr, i);
 		unsigned len = addr.len, ups = ends[0].ups;
-		int error =
-			ends[0].port_ops->connect(ends[0].port, 0, &addr, 0, NULL, 0, now_ns() + 50000000, NULL, &err);
+		int error = ends[0].port_ops->connect(
+			ends[0].port, &(struct nic_connect){0, &addr, 0, NULL, 0, now_ns() + 50000000, NULL}, &err);
 		REQUIRE(!error || err.text[0]);
 		REQUIRE(error || len <= NIC_ADDR_BYTES_MAX);
 		if (error)
@@ -343,7 +343,8 @@ static void case_nonsense(void)
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	ends[1].port_ops->address(ends[1].port, &addr);
-	REQUIRE(ends[0].port_ops->connect(ends[0].port, 1, &addr, 0, NULL, 0, patience_limit(), NULL, &err) < 0);
+	REQUIRE(ends[0].port_ops->connect(
+			ends[0].port, &(struct nic_connect){1, &addr, 0, NULL, 0, patience_limit(), NULL}, &err) < 0);
 	REQUIRE(err.text[0]);
 	REQUIRE(deliver(0, at_1, 1, 1, 100));
 }
@@ -422,8 +423,10 @@ static void case_close_with_dests(void)
 		/* One that was never stepped, packets on their way, and one in hand. */
 		ends[1].port_ops->address(ends[1].port, &addr);
 		if (caps.peers_max > 1)
-			REQUIRE(ends[0].port_ops->connect(ends[0].port, 0, &addr, 0, NULL, 0, patience_limit(), NULL,
-							  &err) == 0);
+			REQUIRE(ends[0].port_ops->connect(
+					ends[0].port,
+					&(struct nic_connect){0, &addr, 0, NULL, 0, patience_limit(), NULL},
+					&err) == 0);
 		for (unsigned i = 0; i < 5; i++)
 			datagram_send(0, at_1, i, 64);
 		if (round % 2)
@@ -500,7 +503,8 @@ static void play_end(unsigned e, int socket, bool begins)
 	ends[e].port_ops->address(ends[e].port, &addr);
 	REQUIRE(write(socket, &addr, sizeof addr) == (ssize_t)sizeof addr);
 	REQUIRE(recv(socket, &addr, sizeof addr, MSG_WAITALL) == (ssize_t)sizeof addr);
-	REQUIRE(ends[e].port_ops->connect(ends[e].port, 0, &addr, 0, NULL, 0, patience_limit(), NULL, &err) == 0);
+	REQUIRE(ends[e].port_ops->connect(
+			ends[e].port, &(struct nic_connect){0, &addr, 0, NULL, 0, patience_limit(), NULL}, &err) == 0);
 	REQUIRE(step_until(&ends[e].ups, 1));
 	uint32_t peer = ends[e].last_up;
 	REQUIRE(ends[e].ops->attach(ends[e].q, peer) == 0);

@@ -307,8 +307,9 @@ static void start_connect(unsigned from, unsigned to, uint64_t deadline)
 	ends[to].port_ops->address(ends[to].port, &addr);
 	REQUIRE(strcmp(addr.driver, driver->name) == 0);
 	REQUIRE(addr.len <= NIC_ADDR_BYTES_MAX);
-	REQUIRE(ends[from].port_ops->connect(ends[from].port, 0, &addr, 0, "hello", 5, deadline, &ends[from], &err) ==
-		0);
+	REQUIRE(ends[from].port_ops->connect(ends[from].port,
+					     &(struct nic_connect){0, &addr, 0, "hello", 5, deadline, &ends[from]},
+					     &err) == 0);
 }
 
 /* Connects and attaches both; what each end calls the other. */

@@ -22,8 +22,9 @@ static void connect_queues(unsigned from, unsigned i, unsigned to, unsigned j)
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	ends[to].port_ops->address(ends[to].port, &addr);
-	REQUIRE(ends[from].port_ops->connect(ends[from].port, i, &addr, j, "hello", 5, now_ns() + CONNECT_NS,
-					     &ends[from], &err) == 0);
+	REQUIRE(ends[from].port_ops->connect(
+			ends[from].port,
+			&(struct nic_connect){i, &addr, j, "hello", 5, now_ns() + CONNECT_NS, &ends[from]}, &err) == 0);
 }
 
 static bool queues_open(unsigned ports)

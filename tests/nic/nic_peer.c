@@ -252,7 +252,7 @@ static uint32_t connect_to(unsigned q, unsigned i, const struct nic_addr *addr, 
 	struct nic_err err = {""};
 	uint64_t deadline = now_ns() + GIVE_UP_NS;
 	last_up = NIC_PEER_NONE;
-	int rc = port->ops->connect(port, q, addr, route, NULL, 0, deadline, NULL, &err);
+	int rc = port->ops->connect(port, &(struct nic_connect){q, addr, route, NULL, 0, deadline, NULL}, &err);
 	if (rc)
 		die("connect to %u: %s: %s", i, strerror(-rc), err.text);
 	while (last_up == NIC_PEER_NONE && !failed && now_ns() < deadline)

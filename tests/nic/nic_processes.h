@@ -161,8 +161,9 @@ static void sender_main(int socket)
 	struct nic_err err = {""};
 	end_open(1);
 	REQUIRE(recv(socket, &addr, sizeof addr, MSG_WAITALL) == (ssize_t)sizeof addr);
-	REQUIRE(ends[1].port_ops->connect(ends[1].port, 0, &addr, 0, "hello", 5, now_ns() + CONNECT_NS, NULL, &err) ==
-		0);
+	REQUIRE(ends[1].port_ops->connect(ends[1].port,
+					  &(struct nic_connect){0, &addr, 0, "hello", 5, now_ns() + CONNECT_NS, NULL},
+					  &err) == 0);
 	REQUIRE(step_until(&ends[1].ups, 1));
 	uint32_t peer = ends[1].last_up;
 	REQUIRE(ends[1].ops->attach(ends[1].q, peer) == 0);

@@ -130,10 +130,9 @@ static struct nic_queue *p_queue(struct nic_port *port, unsigned i)
 	return i == 0 ? &((struct tiny_port *)port)->pipe.base : NULL;
 }
 
-static int p_connect(struct nic_port *port, unsigned queue, const struct nic_addr *addr, unsigned remote_queue,
-		     const void *handshake, size_t handshake_len, uint64_t deadline, void *user, struct nic_err *err)
+static int p_connect(struct nic_port *port, const struct nic_connect *c, struct nic_err *err)
 {
-	((struct tiny_port *)port)->user = user;
+	((struct tiny_port *)port)->user = c->user;
 	return 0;
 }
 
@@ -186,7 +185,7 @@ static void connect_both(void)
 	struct nic_err err = {""};
 	struct nic_pkt pkt;
 	links[1]->ops->address(links[1], &addr);
-	if (links[0]->ops->connect(links[0], 0, &addr, 0, NULL, 0, UINT64_MAX, &ups, &err))
+	if (links[0]->ops->connect(links[0], &(struct nic_connect){0, &addr, 0, NULL, 0, UINT64_MAX, &ups}, &err))
 		abort();
 	while (!ups[0] || !ups[1])
 		for (unsigned i = 0; i < 2; i++) {

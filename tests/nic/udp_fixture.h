@@ -93,7 +93,8 @@ static inline uint32_t dest_up(unsigned from, const struct nic_addr *addr, unsig
 	struct end *e = &ends[from];
 	struct nic_err err = {""};
 	unsigned ups = e->ups;
-	int error = driver->connect(e->port, queue, addr, remote_queue, NULL, 0, UINT64_MAX, e, &err);
+	int error = driver->connect(e->port, &(struct nic_connect){queue, addr, remote_queue, NULL, 0, UINT64_MAX, e},
+				    &err);
 	if (error)
 		fprintf(stderr, "connect: %s\n", err.text);
 	REQUIRE(error == 0);

@@ -228,7 +228,7 @@ static void case_loopback_of_others(void)
 	driver->address(ends[1].port, &addr);
 	enter(A);
 	REQUIRE(driver->reach(ends[0].port, &addr, &err) < 0 && strstr(err.text, "another network namespace"));
-	REQUIRE(driver->connect(ends[0].port, 0, &addr, 0, NULL, 0, 0, NULL, &err) < 0);
+	REQUIRE(driver->connect(ends[0].port, &(struct nic_connect){0, &addr, 0, NULL, 0, 0, NULL}, &err) < 0);
 	end_close(1);
 	end_in(1, B, "10.91.2.2", true);
 	driver->address(ends[1].port, &addr);

@@ -29,10 +29,12 @@ static void case_queues(void)
 			ends[1].q = driver->queue(ends[1].port, k);
 			expect_one(1, i * 100 + k, 64);
 		}
-	REQUIRE(driver->connect(ends[0].port, 3, &addr, 0, NULL, 0, 0, NULL, &err) == -EINVAL && err.text[0]);
-	REQUIRE(driver->connect(ends[0].port, 0, &addr, UDP_QUEUES_MAX, NULL, 0, 0, NULL, &err) == -EINVAL);
+	REQUIRE(driver->connect(ends[0].port, &(struct nic_connect){3, &addr, 0, NULL, 0, 0, NULL}, &err) == -EINVAL &&
+		err.text[0]);
+	REQUIRE(driver->connect(ends[0].port, &(struct nic_connect){0, &addr, UDP_QUEUES_MAX, NULL, 0, 0, NULL},
+				&err) == -EINVAL);
 	driver->address(ends[0].port, &addr);
-	REQUIRE(driver->connect(ends[1].port, 0, &addr, 3, NULL, 0, 0, &ends[1], &err) == 0);
+	REQUIRE(driver->connect(ends[1].port, &(struct nic_connect){0, &addr, 3, NULL, 0, 0, &ends[1]}, &err) == 0);
 	driver->step(ends[1].port, 0, on_event, &ends[1]);
 	REQUIRE(ends[1].fails == 1 && ends[1].failed_text[0] && ends[1].last_user == &ends[1]);
 }
@@ -112,7 +114,8 @@ static void case_addresses(void)
 		struct nic_addr cut = addr;
 		cut.len = len;
 		REQUIRE(driver->reach(ends[1].port, &cut, &err) == -EINVAL && strstr(err.text, "malformed"));
-		REQUIRE(driver->connect(ends[1].port, 0, &cut, 0, NULL, 0, 0, NULL, &err) == -EINVAL);
+		REQUIRE(driver->connect(ends[1].port, &(struct nic_connect){0, &cut, 0, NULL, 0, 0, NULL}, &err) ==
+			-EINVAL);
 		driver->address_text(&cut, text, sizeof text);
 		REQUIRE(strcmp(text, "udp (malformed)") == 0);
 	}
@@ -176,7 +179,7 @@ static void case_dests(void)
 	}
 	/* Dropped before it was reported: it never is. */
 	unsigned ups = ends[0].ups;
-	REQUIRE(driver->connect(ends[0].port, 0, &addr, 0, NULL, 0, 0, NULL, &err) == 0);
+	REQUIRE(driver->connect(ends[0].port, &(struct nic_connect){0, &addr, 0, NULL, 0, 0, NULL}, &err) == 0);
 	for (uint32_t i = 0; i < MANY + 8; i++)
 		if (i != at_1)
 			driver->drop(ends[0].port, i);

@@ -238,8 +238,10 @@ static void ends_connect(unsigned from, unsigned to)
 	struct nic_err err = {""};
 	ends[to].port->ops->address(ends[to].port, &addr);
 	handshake_of(&ends[from], to, words);
-	must(ends[from].port->ops->connect(ends[from].port, 0, &addr, 0, words, sizeof words,
-					   now_ns + UINT64_C(1000000000), &ends[from], &err) == 0);
+	must(ends[from].port->ops->connect(ends[from].port,
+					   &(struct nic_connect){0, &addr, 0, words, sizeof words,
+								 now_ns + UINT64_C(1000000000), &ends[from]},
+					   &err) == 0);
 	turns(20);
 }
 

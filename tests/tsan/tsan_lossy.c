@@ -116,7 +116,8 @@ static void *core_main(void *arg)
 	unsigned begun = 0, done = 0;
 	while (atomic_load(&cores_done) < 2) {
 		if (begun == done && begun < PLACES) {
-			int error = s->port->ops->connect(s->port, 0, &s->to, 0, NULL, 0, UINT64_MAX, s, &err);
+			int error = s->port->ops->connect(
+				s->port, &(struct nic_connect){0, &s->to, 0, NULL, 0, UINT64_MAX, s}, &err);
 			if (error)
 				fprintf(stderr, "%s\n", err.text);
 			CHECK(error == 0);

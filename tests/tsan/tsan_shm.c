@@ -53,7 +53,8 @@ static void start(unsigned from, unsigned qf, unsigned to, unsigned qt)
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	ports[to]->ops->address(ports[to], &addr);
-	CHECK(ports[from]->ops->connect(ports[from], qf, &addr, qt, NULL, 0, UINT64_MAX, drivers, &err) == 0);
+	CHECK(ports[from]->ops->connect(ports[from], &(struct nic_connect){qf, &addr, qt, NULL, 0, UINT64_MAX, drivers},
+					&err) == 0);
 }
 
 static void attach(struct driver *d, uint32_t peer)

@@ -145,7 +145,9 @@ static void connect_once(struct side *s)
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	sides[0].port->ops->address(sides[0].port, &addr);
-	CHECK(s->port->ops->connect(s->port, 0, &addr, 0, NULL, 0, now_ns() + UINT64_C(30000000000), s, &err) == 0);
+	CHECK(s->port->ops->connect(s->port,
+				    &(struct nic_connect){0, &addr, 0, NULL, 0, now_ns() + UINT64_C(30000000000), s},
+				    &err) == 0);
 }
 
 static void *core_main(void *arg)

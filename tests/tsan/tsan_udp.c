@@ -135,8 +135,9 @@ static void control_round(unsigned round, const struct nic_addr *addrs, const st
 	struct nic_stats stats;
 	const struct nic_addr *to = round % 3 ? &addrs[1 - from] : closed;
 	REQUIRE(nic_udp_port_ops.reach(ports[from], to, &err) == 0);
-	REQUIRE(nic_udp_port_ops.connect(ports[from], queue, to, round / (PORTS * QUEUES) % QUEUES, NULL, 0, 0, h,
-					 &err) == 0);
+	REQUIRE(nic_udp_port_ops.connect(
+			ports[from], &(struct nic_connect){queue, to, round / (PORTS * QUEUES) % QUEUES, NULL, 0, 0, h},
+			&err) == 0);
 	nic_udp_port_ops.step(ports[from], 0, on_event, NULL);
 	for (uint32_t peer; (peer = hear(h, &h->gone)) != NIC_PEER_NONE;)
 		nic_udp_port_ops.drop(ports[from], peer);

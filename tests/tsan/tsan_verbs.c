@@ -88,7 +88,7 @@ static void dest(unsigned from, unsigned to, void *user)
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	verbs_port_ops.address(port, &addr);
-	int error = verbs_port_ops.connect(port, from, &addr, to, NULL, 0, 0, user, &err);
+	int error = verbs_port_ops.connect(port, &(struct nic_connect){from, &addr, to, NULL, 0, 0, user}, &err);
 	REQUIRE(error == 0 || error == -ENETDOWN);
 }
 

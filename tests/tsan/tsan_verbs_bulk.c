@@ -187,7 +187,8 @@ static void open_all(void)
 		REQUIRE(pthread_mutex_init(&h->post.lock, NULL) == 0);
 		REQUIRE(verbs_port_ops.mem_register(ports[i / QUEUES], h->from, (size_t)2 * BYTES, &err) == 0);
 		verbs_port_ops.address(ports[1 - i / QUEUES], &addr);
-		REQUIRE(verbs_port_ops.connect(ports[i / QUEUES], i % QUEUES, &addr, i % QUEUES, NULL, 0, 0, &h->up,
+		REQUIRE(verbs_port_ops.connect(ports[i / QUEUES],
+					       &(struct nic_connect){i % QUEUES, &addr, i % QUEUES, NULL, 0, 0, &h->up},
 					       &err) == 0);
 	}
 }

@@ -89,8 +89,10 @@ static void open_all(const char *args)
 		struct nic_addr addr;
 		h->q = verbs_port_ops.queue(ports[i / PLACES / QUEUES], i / PLACES % QUEUES);
 		verbs_port_ops.address(ports[to / QUEUES], &addr);
-		REQUIRE(verbs_port_ops.connect(ports[i / PLACES / QUEUES], i / PLACES % QUEUES, &addr, to % QUEUES,
-					       NULL, 0, 0, &h->up[to], &err) == 0);
+		REQUIRE(verbs_port_ops.connect(
+				ports[i / PLACES / QUEUES],
+				&(struct nic_connect){i / PLACES % QUEUES, &addr, to % QUEUES, NULL, 0, 0, &h->up[to]},
+				&err) == 0);
 	}
 }
 

@@ -500,7 +500,8 @@ static int rogue_connect(struct nic_port *rogue, const struct handshake *handsha
 	if (corrupt < sizeof words)
 		words[corrupt] ^= 1;
 	members[0].port->ops->address(members[0].port, &to);
-	cr_assert_eq(rogue->ops->connect(rogue, 0, &to, 0, words, len, TIME_NEVER, NULL, NULL), 0);
+	cr_assert_eq(rogue->ops->connect(rogue, &(struct nic_connect){0, &to, 0, words, len, TIME_NEVER, NULL}, NULL),
+		     0);
 	run_ticks(2);
 	rogue->ops->step(rogue, world->now, rogue_event, &error);
 	return error;

@@ -413,7 +413,10 @@ static int send_connect(struct nic_port *rogue, const struct handshake *h)
 	int error = 1;
 	handshake_encode(h, handshake);
 	members[0].port->ops->address(members[0].port, &at);
-	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, 0, handshake, sizeof handshake, TIME_NEVER, NULL, NULL), 0);
+	cr_assert_eq(
+		rogue->ops->connect(
+			rogue, &(struct nic_connect){0, &at, 0, handshake, sizeof handshake, TIME_NEVER, NULL}, NULL),
+		0);
 	run_ticks(2);
 	rogue->ops->step(rogue, world->now, refused_with, &error);
 	return error;

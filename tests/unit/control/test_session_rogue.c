@@ -28,7 +28,9 @@ static int rogue_connect(struct nic_port *rogue, const struct handshake *h, unsi
 	int error = 1;
 	handshake_encode(h, words);
 	members[0].port->ops->address(members[0].port, &at);
-	cr_assert_eq(rogue->ops->connect(rogue, 0, &at, queue, words, sizeof words, TIME_NEVER, NULL, NULL), 0);
+	cr_assert_eq(rogue->ops->connect(
+			     rogue, &(struct nic_connect){0, &at, queue, words, sizeof words, TIME_NEVER, NULL}, NULL),
+		     0);
 	run_ticks(2);
 	rogue->ops->step(rogue, world->now, rogue_event, &error);
 	return error;

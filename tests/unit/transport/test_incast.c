@@ -156,7 +156,8 @@ static void open_net(unsigned senders, uint32_t len, uint64_t queue_bytes, const
 	for (unsigned i = 0; i < senders; i++) {
 		struct host *h = &net.hosts[i];
 		host_open(i);
-		must(h->port->ops->connect(h->port, 0, &addr, 0, NULL, 0, UINT64_MAX, h, &err) == 0);
+		must(h->port->ops->connect(h->port, &(struct nic_connect){0, &addr, 0, NULL, 0, UINT64_MAX, h}, &err) ==
+		     0);
 		for (unsigned k = 0; k < 10000 && !h->ups; k++)
 			tick(true);
 		must(h->ups == 1);

@@ -158,14 +158,20 @@ Test(transport_setup, nobody_there)
 	fixture.ends[1].port->ops->address(fixture.ends[1].port, &addr);
 	end_close(1);
 	struct nic_port *port = fixture.ends[0].port;
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, fixture.now + 50 * FIXTURE_MS, &fixture, &err), 0);
+	cr_assert_eq(port->ops->connect(
+			     port, &(struct nic_connect){0, &addr, 0, "x", 1, fixture.now + 50 * FIXTURE_MS, &fixture},
+			     &err),
+		     0);
 	cr_assert(fixture_until(&fixture.ends[0].fails, 1, 1000));
 	cr_assert_eq(fixture.ends[0].error, -ETIMEDOUT);
 	cr_assert(strstr(fixture.ends[0].text, "dgram 1"));
 	cr_assert_eq(fixture.ends[0].ups, 0);
 	/* Another incarnation of the address says so at once. */
 	end_open(1, 1);
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 1, fixture.now + 10000 * FIXTURE_MS, &fixture, &err),
+	cr_assert_eq(port->ops->connect(
+			     port,
+			     &(struct nic_connect){0, &addr, 0, "x", 1, fixture.now + 10000 * FIXTURE_MS, &fixture},
+			     &err),
 		     0);
 	cr_assert(fixture_until(&fixture.ends[0].fails, 2, 100));
 	cr_assert_eq(fixture.ends[0].error, -ESTALE);
@@ -181,18 +187,24 @@ Test(transport_setup, bad_arguments)
 	end_open(0, 1);
 	struct nic_port *port = fixture.ends[0].port;
 	port->ops->address(port, &addr);
-	cr_assert_eq(port->ops->connect(port, 1, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 16, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, "x", 200, UINT64_MAX, NULL, &err), -EINVAL);
+	cr_assert_eq(port->ops->connect(port, &(struct nic_connect){1, &addr, 0, NULL, 0, UINT64_MAX, NULL}, &err),
+		     -EINVAL);
+	cr_assert_eq(port->ops->connect(port, &(struct nic_connect){0, &addr, 16, NULL, 0, UINT64_MAX, NULL}, &err),
+		     -EINVAL);
+	cr_assert_eq(port->ops->connect(port, &(struct nic_connect){0, &addr, 0, "x", 200, UINT64_MAX, NULL}, &err),
+		     -EINVAL);
 	addr.len = 5;
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
+	cr_assert_eq(port->ops->connect(port, &(struct nic_connect){0, &addr, 0, NULL, 0, UINT64_MAX, NULL}, &err),
+		     -EINVAL);
 	cr_assert(err.text[0]);
 	addr.len = 10;
 	addr.blob[0] = 1;  /* below */
 	addr.blob[5] ^= 1; /* another identity */
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
+	cr_assert_eq(port->ops->connect(port, &(struct nic_connect){0, &addr, 0, NULL, 0, UINT64_MAX, NULL}, &err),
+		     -EINVAL);
 	strcpy(addr.driver, "other");
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -EINVAL);
+	cr_assert_eq(port->ops->connect(port, &(struct nic_connect){0, &addr, 0, NULL, 0, UINT64_MAX, NULL}, &err),
+		     -EINVAL);
 	fixture_fini();
 }
 

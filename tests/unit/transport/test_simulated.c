@@ -152,9 +152,12 @@ static void up(void)
 	open_over(0);
 	open_over(1);
 	overs[1].port->ops->address(overs[1].port, &addr);
-	must(overs[0].port->ops->connect(overs[0].port, 0, &addr, 0, "", 0,
-					 clock_now(sim_host_clock(sim_fixture.ends[0].host)) + UINT64_C(10000000000),
-					 &overs[0], &err) == 0);
+	must(overs[0].port->ops->connect(
+		     overs[0].port,
+		     &(struct nic_connect){0, &addr, 0, "", 0,
+					   clock_now(sim_host_clock(sim_fixture.ends[0].host)) + UINT64_C(10000000000),
+					   &overs[0]},
+		     &err) == 0);
 	uint64_t limit = sim_now(sim_fixture.sim) + UINT64_C(10000000000);
 	while ((!overs[0].ups || !overs[1].ups) && sim_now(sim_fixture.sim) < limit)
 		turn();

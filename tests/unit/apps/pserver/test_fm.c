@@ -95,7 +95,7 @@ Test(fm, the_gradient_is_that_of_differences)
 	const float outer[DIM] = {0.3f, -0.2f, 0.1f};
 	float gw[COLUMNS + 1] = {0}, gv[COLUMNS * DIM] = {0};
 	fm_margin(&fm, &d, 0, sum);
-	fm_gradient(&fm, &d, 0, sum, 0.7f, outer, gw, gv);
+	fm_gradient(&fm, &d, 0, &(struct fm_slope){sum, 0.7f, outer}, gw, gv);
 	for (size_t i = 0; i <= COLUMNS; i++)
 		check(&w[i], gw[i], outer);
 	for (size_t i = 0; i < COLUMNS * DIM; i++)

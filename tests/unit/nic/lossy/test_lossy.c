@@ -60,9 +60,11 @@ static void connect_with(const char *args, unsigned queue)
 	q = from->ops->queue(from, queue);
 	to_q = to->ops->queue(to, 0);
 	to->ops->address(to, &addr);
-	cr_assert_eq(
-		from->ops->connect(from, queue, &addr, 0, NULL, 0, lossy_now() + UINT64_C(10000000000), &peer, &err), 0,
-		"%s", err.text);
+	cr_assert_eq(from->ops->connect(from,
+					&(struct nic_connect){queue, &addr, 0, NULL, 0,
+							      lossy_now() + UINT64_C(10000000000), &peer},
+					&err),
+		     0, "%s", err.text);
 	while (!seen.ups && !seen.fails)
 		step_both();
 	cr_assert_eq(seen.ups, 1u);
@@ -392,7 +394,9 @@ Test(lossy, others_come_and_go)
 		while (!take_number(&number, &whole))
 			to->ops->step(to, lossy_now(), on_event, NULL);
 		cr_assert(whole && number == round);
-		cr_assert_eq(from->ops->connect(from, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), 0);
+		cr_assert_eq(
+			from->ops->connect(from, &(struct nic_connect){0, &addr, 0, NULL, 0, UINT64_MAX, NULL}, &err),
+			0);
 		while (seen.ups == ups)
 			step_both();
 		peer = seen.peer;
@@ -415,7 +419,8 @@ Test(lossy, not_one_of_us)
 	addr.len = (uint16_t)(lossy.len - strlen("shm") - 1);
 	memcpy(addr.blob, lossy.blob + strlen("shm") + 1, addr.len);
 	cr_assert_eq(nic_shm_port_ops.open(&config, &plain, &err), 0, "%s", err.text);
-	cr_assert_eq(plain->ops->connect(plain, 0, &addr, 0, "hello", 5, UINT64_MAX, NULL, &err), 0);
+	cr_assert_eq(plain->ops->connect(plain, &(struct nic_connect){0, &addr, 0, "hello", 5, UINT64_MAX, NULL}, &err),
+		     0);
 	while (!seen.fails) {
 		plain->ops->step(plain, lossy_now(), on_event, NULL);
 		step_both();

@@ -63,7 +63,8 @@ static uint64_t soon(uint64_t ns)
 static int connect_to(struct test_port *from, const struct nic_addr *addr, uint64_t deadline)
 {
 	struct nic_err err = {""};
-	return from->port->ops->connect(from->port, 0, addr, 0, "hello", 5, deadline, from, &err);
+	return from->port->ops->connect(from->port, &(struct nic_connect){0, addr, 0, "hello", 5, deadline, from},
+					&err);
 }
 
 /* ---- connections of any process to our socket ---- */

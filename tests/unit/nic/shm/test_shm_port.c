@@ -72,7 +72,8 @@ static int no_event(void *ctx, const struct nic_event *ev)
 static int connect_to(struct test_port *from, const struct nic_addr *addr, uint64_t deadline)
 {
 	struct nic_err err = {""};
-	return from->port->ops->connect(from->port, 0, addr, 0, "hello", 5, deadline, from, &err);
+	return from->port->ops->connect(from->port, &(struct nic_connect){0, addr, 0, "hello", 5, deadline, from},
+					&err);
 }
 
 Test(shm_port, connect_and_reply_are_carried)

@@ -150,10 +150,11 @@ Test(shm_queues, a_private_port)
 	config.args = "private";
 	cr_assert_eq(nic_shm_port_ops.open(&config, &a.port, &err), 0, "%s", err.text);
 	b.port->ops->address(b.port, &addr);
-	cr_assert_eq(a.port->ops->connect(a.port, 0, &addr, 1, NULL, 0, soon, &a, &err), -ECONNREFUSED);
+	cr_assert_eq(a.port->ops->connect(a.port, &(struct nic_connect){0, &addr, 1, NULL, 0, soon, &a}, &err),
+		     -ECONNREFUSED);
 	a.port->ops->address(a.port, &addr);
 	cr_assert_lt(b.port->ops->reach(b.port, &addr, &err), 0);
-	cr_assert_lt(b.port->ops->connect(b.port, 0, &addr, 1, NULL, 0, soon, &b, &err), 0);
+	cr_assert_lt(b.port->ops->connect(b.port, &(struct nic_connect){0, &addr, 1, NULL, 0, soon, &b}, &err), 0);
 	expect_self_connections();
 }
 
@@ -181,18 +182,22 @@ Test(shm_queues, one_that_is_not_there)
 	struct nic_err err = {""};
 	uint64_t soon = clock_now(&clock_monotonic) + UINT64_C(10000000000);
 	a.port->ops->address(a.port, &addr);
-	cr_assert_eq(b.port->ops->connect(b.port, SHM_QUEUES_MAX, &addr, 0, NULL, 0, soon, &b, &err), -EINVAL);
+	cr_assert_eq(
+		b.port->ops->connect(b.port, &(struct nic_connect){SHM_QUEUES_MAX, &addr, 0, NULL, 0, soon, &b}, &err),
+		-EINVAL);
 	cr_assert(strstr(err.text, "queue 16"), "%s", err.text);
-	cr_assert_eq(b.port->ops->connect(b.port, 0, &addr, SHM_QUEUES_MAX, NULL, 0, soon, &b, &err), -EINVAL);
+	cr_assert_eq(
+		b.port->ops->connect(b.port, &(struct nic_connect){0, &addr, SHM_QUEUES_MAX, NULL, 0, soon, &b}, &err),
+		-EINVAL);
 	cr_assert(strstr(err.text, "queue 16"), "%s", err.text);
-	cr_assert_eq(b.port->ops->connect(b.port, 0, &addr, 3, NULL, 0, soon, &b, &err), 0);
+	cr_assert_eq(b.port->ops->connect(b.port, &(struct nic_connect){0, &addr, 3, NULL, 0, soon, &b}, &err), 0);
 	test_ports_step(&b, 1, &a, 0);
 	cr_assert_eq(b.events[0].type, NIC_EVENT_FAILED);
 	cr_assert(strstr(b.events[0].text, "no queue 3"), "%s", b.events[0].text);
 	cr_assert_eq(a.events_n, 0u, "the engine got an event");
 	/* Itself, from one that is there to one that is not. */
 	b.events_n = 0;
-	cr_assert_eq(a.port->ops->connect(a.port, 0, &addr, 3, NULL, 0, soon, &a, &err), 0);
+	cr_assert_eq(a.port->ops->connect(a.port, &(struct nic_connect){0, &addr, 3, NULL, 0, soon, &a}, &err), 0);
 	test_ports_step(&a, 1, NULL, 0);
 	cr_assert_eq(a.events[0].type, NIC_EVENT_FAILED);
 }
@@ -206,7 +211,8 @@ Test(shm_queues, all_peers_of_a_port, .timeout = 60)
 	struct nic_pkt pkts[16];
 	a.port->ops->address(a.port, &addr);
 	for (unsigned i = 0; i < SHM_PEERS_MAX; i++) {
-		int error = a.port->ops->connect(a.port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err);
+		int error = a.port->ops->connect(a.port, &(struct nic_connect){0, &addr, 0, NULL, 0, UINT64_MAX, NULL},
+						 &err);
 		if (error == -ENOMEM)
 			cr_skip_test("no address space for %u links: %s", i, err.text);
 		cr_assert_eq(error, 0, "%s", err.text);
@@ -215,7 +221,8 @@ Test(shm_queues, all_peers_of_a_port, .timeout = 60)
 		cr_assert_eq(a.events[0].peer, i);
 		cr_assert_eq(q->ops->attach(q, i), 0);
 	}
-	cr_assert_eq(a.port->ops->connect(a.port, 0, &addr, 0, NULL, 0, UINT64_MAX, NULL, &err), -ENOSPC);
+	cr_assert_eq(a.port->ops->connect(a.port, &(struct nic_connect){0, &addr, 0, NULL, 0, UINT64_MAX, NULL}, &err),
+		     -ENOSPC);
 	cr_assert(strstr(err.text, "4096 peers"), "%s", err.text);
 	static uint8_t got[SHM_PEERS_MAX];
 	for (unsigned i = 0; i < SHM_PEERS_MAX; i++)
@@ -234,7 +241,8 @@ Test(shm_queues, all_peers_of_a_port, .timeout = 60)
 	q->ops->detach(q, 4000);
 	a.port->ops->drop(a.port, 4000);
 	a.events_n = 0;
-	cr_assert_eq(a.port->ops->connect(a.port, 1, &addr, 1, NULL, 0, UINT64_MAX, NULL, &err), 0);
+	cr_assert_eq(a.port->ops->connect(a.port, &(struct nic_connect){1, &addr, 1, NULL, 0, UINT64_MAX, NULL}, &err),
+		     0);
 	test_ports_step(&a, 1, NULL, 0);
 	cr_assert_eq(a.events[0].peer, 4000u);
 	cr_assert_eq(q->ops->attach(q, 4000), -EINVAL);

@@ -446,7 +446,7 @@ Test(sim_port, places_are_numbered_from_the_lowest)
 	struct nic_addr addr;
 	struct nic_err err = {""};
 	sim_fixture.ends[1].port->ops->address(sim_fixture.ends[1].port, &addr);
-	cr_assert_eq(port->ops->connect(port, 0, &addr, 0, NULL, 0, 0, NULL, &err), -ENOSPC);
+	cr_assert_eq(port->ops->connect(port, &(struct nic_connect){0, &addr, 0, NULL, 0, 0, NULL}, &err), -ENOSPC);
 	cr_assert(strstr(err.text, "40"));
 	const uint32_t dropped[] = {30, 7, 12};
 	for (unsigned i = 0; i < 3; i++) {

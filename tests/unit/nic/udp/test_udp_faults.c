@@ -121,7 +121,8 @@ static uint32_t dest(void)
 {
 	struct nic_err err = {""};
 	uint32_t i = NIC_PEER_NONE;
-	cr_assert_eq(nic_udp_port_ops.connect(a, 0, &to_b, 0, NULL, 0, 0, NULL, &err), 0, "%s", err.text);
+	cr_assert_eq(nic_udp_port_ops.connect(a, &(struct nic_connect){0, &to_b, 0, NULL, 0, 0, NULL}, &err), 0, "%s",
+		     err.text);
 	nic_udp_port_ops.step(a, 0, on_event, &i);
 	cr_assert_eq(udp_queue_ops.attach(qa, i), 0);
 	return i;

@@ -257,7 +257,8 @@ static void connect_self(struct verbs_port *p, int expected)
 {
 	struct nic_addr addr;
 	verbs_port_ops.address(&p->base, &addr);
-	cr_assert_eq(verbs_port_ops.connect(&p->base, 0, &addr, 0, NULL, 0, 0, NULL, &err), expected, "%s", err.text);
+	cr_assert_eq(verbs_port_ops.connect(&p->base, &(struct nic_connect){0, &addr, 0, NULL, 0, 0, NULL}, &err),
+		     expected, "%s", err.text);
 }
 
 /* To 127.1.0.1 + n. */
@@ -270,7 +271,8 @@ static void connect_elsewhere(struct verbs_port *p, unsigned n, int expected)
 	b.gid[14] = (uint8_t)((n + 1) >> 8);
 	b.gid[15] = (uint8_t)(n + 1);
 	memcpy(addr.blob, &b, sizeof b);
-	cr_assert_eq(verbs_port_ops.connect(&p->base, 0, &addr, 0, NULL, 0, 0, NULL, &err), expected, "%s", err.text);
+	cr_assert_eq(verbs_port_ops.connect(&p->base, &(struct nic_connect){0, &addr, 0, NULL, 0, 0, NULL}, &err),
+		     expected, "%s", err.text);
 }
 
 /* Of several that wait for the thread, it makes no handle for those that were dropped, and one for those alike. */

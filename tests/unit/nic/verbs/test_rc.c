@@ -236,7 +236,9 @@ Test(verbs_rc, many_at_once)
 	struct nic_addr addr;
 	verbs_port_ops.address(&b->base, &addr);
 	for (unsigned i = 0; i < N; i++) {
-		cr_assert_eq(verbs_port_ops.connect(&a->base, i % 2, &addr, i / 2, NULL, 0, 0, NULL, &err), 0);
+		cr_assert_eq(verbs_port_ops.connect(&a->base,
+						    &(struct nic_connect){i % 2, &addr, i / 2, NULL, 0, 0, NULL}, &err),
+			     0);
 		cr_assert(fixture_until(a, &ups, ups + 1));
 		cr_assert_eq(verbs_rc_queue_ops.attach(&a->queues[i % 2]->base, last_up), 0);
 		to[i] = last_up;
@@ -502,7 +504,8 @@ Test(verbs_rc, unexpected_peers)
 	memcpy(&blob, addr.blob, sizeof blob);
 	blob.queue[0].qkey ^= 1;
 	memcpy(addr.blob, &blob, sizeof blob);
-	cr_assert_eq(verbs_port_ops.connect(&a->base, 0, &addr, 0, NULL, 0, 0, NULL, &err), 0, "%s", err.text);
+	cr_assert_eq(verbs_port_ops.connect(&a->base, &(struct nic_connect){0, &addr, 0, NULL, 0, 0, NULL}, &err), 0,
+		     "%s", err.text);
 	cr_assert(fixture_until(a, &ups, ups + 1));
 	verbs_rc_queue_ops.attach(&a->queues[0]->base, last_up);
 	fixture_commit(a, last_up, 1, 100, 0);

@@ -10,7 +10,7 @@
 #include "features/references/rref.h"
 #include "rendezvous_fixture.h"
 
-TestSuite(core_audit, .init = setup, .fini = teardown);
+TestSuite(audit, .init = setup, .fini = teardown);
 
 static unsigned found_n;
 static char found[4096]; /* all of it */
@@ -44,7 +44,7 @@ static uint64_t left(void)
 	return l.calls + l.waiting + l.deferred + l.fibers + l.paused + l.rendezvous_in + l.rendezvous_out + l.oneways;
 }
 
-Test(core_audit, calls_in_every_state)
+Test(audit, calls_in_every_state)
 {
 	static struct result r[3]; /* one ends with the session */
 	fine("new");
@@ -64,7 +64,7 @@ Test(core_audit, calls_in_every_state)
 	cr_assert_eq(r[2].n, 0);
 }
 
-Test(core_audit, a_leaked_slot)
+Test(audit, a_leaked_slot)
 {
 	static struct result r; /* it ends with the session */
 	called(&r, 1000000);
@@ -82,7 +82,7 @@ Test(core_audit, a_leaked_slot)
 	shard->calls_free = first;
 }
 
-Test(core_audit, a_slot_that_no_list_has)
+Test(audit, a_slot_that_no_list_has)
 {
 	static struct result r[2];
 	union packet_head a = called(&r[0], 1000000), b = called(&r[1], 1000000);
@@ -95,7 +95,7 @@ Test(core_audit, a_slot_that_no_list_has)
 	shard->calls_free = first;
 }
 
-Test(core_audit, open_requests)
+Test(audit, open_requests)
 {
 	put_request(MSG_DEFER, 1, NULL, 0);
 	put_request(MSG_DEFER, 2, NULL, 0);
@@ -115,7 +115,7 @@ Test(core_audit, open_requests)
 	cr_assert_eq(left(), 0);
 }
 
-Test(core_audit, windows)
+Test(audit, windows)
 {
 	struct rendezvous_peer *p = rendezvous_peer_of(shard, &shard->sessions[PEER]);
 	fine("nothing sent");
@@ -133,7 +133,7 @@ Test(core_audit, windows)
 	p->packets_sent = 0;
 }
 
-Test(core_audit, grants)
+Test(audit, grants)
 {
 	struct rendezvous_lane *l = &rendezvous_peer_of(shard, &shard->sessions[PEER])->in[1];
 	announce(PACKET_REQUEST, MSG_ECHO, 9, 1, 1, TOTAL);
@@ -155,7 +155,7 @@ Test(core_audit, grants)
 }
 
 /* The other end is this shard's own session with somebody else, as if it were the peer's with us. */
-Test(core_audit, both_ends)
+Test(audit, both_ends)
 {
 	struct rendezvous_peer *here = rendezvous_peer_of(shard, &shard->sessions[PEER]);
 	struct rendezvous_peer *there = rendezvous_peer_of(shard, &shard->sessions[OTHER]);
@@ -197,7 +197,7 @@ Test(core_audit, both_ends)
 		fine(words);                                                                                           \
 	} while (0)
 
-Test(core_audit, lists_of_sessions)
+Test(audit, lists_of_sessions)
 {
 	struct session *se = &shard->sessions[PEER];
 	struct rendezvous_peer *p = rendezvous_peer_of(shard, se);
@@ -238,7 +238,7 @@ Test(core_audit, lists_of_sessions)
 }
 
 /* The next session in a slot finds what the former one left behind. */
-Test(core_audit, sessions_that_ended)
+Test(audit, sessions_that_ended)
 {
 	static struct paused_requests paused;
 	static struct rref_fork fork;
