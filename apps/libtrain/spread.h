@@ -73,12 +73,6 @@ enum far_status spread_follow(struct spread *s, struct far_err *err);
 /** The numbers of variables args[3], whose gradients will come, with flags args[2], from worker `from`, which may send
  * anything. */
 enum far_status spread_expect(struct spread *s, const struct far_val *args, int32_t from, struct far_err *err);
-/**
- * The gradients of `list`, likewise. `packed`: some may be compressed. `loan`: gradients refer to the memory of the
- * request until spread_return(); NULL: they are copied. Runs nothing.
- */
-enum far_status spread_deliver(struct spread *s, const struct far_val *list, bool packed, struct store *loan,
-			       struct far_err *err);
 /** Copies what still refers to s->loan, the memory of the request. */
 enum far_status spread_return(struct spread *s, struct far_err *err);
 
@@ -90,7 +84,7 @@ struct sending {
 	uint64_t context, pass;
 	uint64_t timeout_ns, started_ns; /* 0: the step is short */
 	int64_t flags;
-	int32_t from; /* of the request */
+	const struct far_req *req; /* that is served; NULL: of the root */
 };
 
 /** Sends what is in the outboxes. INVALID: the pass has ended meanwhile. */
@@ -116,6 +110,6 @@ typedef enum far_status spread_step_fn(struct spread *s, struct sending *to, con
 				       struct far_err *err);
 /** Does a step of the pass. The task's own part is done then. */
 void spread_step(struct spread *s, struct task *task, uint64_t timeout_ns, spread_step_fn *step,
-		 const struct far_val *args, int32_t from);
+		 const struct far_val *args, const struct far_req *req);
 
 #endif

@@ -13,7 +13,7 @@ static enum far_status run_part(struct spread *s, spread_step_fn *step, uint64_t
 	enum far_status status = task ? FAR_OK : fail_memory(err, "backward", sizeof *task);
 	if (task) {
 		pthread_mutex_lock(&context->lock);
-		spread_step(s, task, timeout_ns, step, NULL, WIRE_ANYONE);
+		spread_step(s, task, timeout_ns, step, NULL, NULL);
 		struct far_val v = far_none();
 		status = far_future_wait(root, FAR_FOREVER, &v, err);
 		*held = !status && v.u.b;
