@@ -73,6 +73,15 @@ enum far_status spread_follow(struct spread *s, struct far_err *err);
 /** The numbers of variables args[3], whose gradients will come, with flags args[2], from worker `from`, which may send
  * anything. */
 enum far_status spread_expect(struct spread *s, const struct far_val *args, int32_t from, struct far_err *err);
+/* The request that gradients come in. */
+struct delivery {
+	const struct far_req *req;
+	bool packed;        /* some may be compressed */
+	struct store *loan; /* short ones refer to the memory of the request until spread_return(); NULL: none does */
+};
+/** The gradients of `list`, likewise. Runs nothing. */
+enum far_status spread_deliver(struct spread *s, const struct far_val *list, const struct delivery *d,
+			       struct far_err *err);
 /** Copies what still refers to s->loan, the memory of the request. */
 enum far_status spread_return(struct spread *s, struct far_err *err);
 

@@ -121,13 +121,6 @@ struct received {
 	const struct far_tensor *index;  /* NULL: dense */
 };
 
-/* The request that gradients come in. */
-struct delivery {
-	const struct far_req *req;
-	bool packed;        /* some may be compressed */
-	struct store *loan; /* short ones refer to the memory of the request until spread_return(); NULL: none does */
-};
-
 static enum far_status take(struct spread *s, const struct received *r, const struct delivery *d, struct gradient *g,
 			    struct far_err *err)
 {
@@ -165,9 +158,8 @@ static enum far_status deliver(struct spread *s, const struct far_val *item[3], 
 	return status;
 }
 
-/** The gradients of `list`, from a worker that may send anything. Runs nothing. */
-static enum far_status deliver_all(struct spread *s, const struct far_val *list, const struct delivery *d,
-				   struct far_err *err)
+enum far_status spread_deliver(struct spread *s, const struct far_val *list, const struct delivery *d,
+			       struct far_err *err)
 {
 	if (far_len(list) % 3)
 		return fail(err, FAR_INVALID, "backward: gradients are number, values, index");
@@ -204,7 +196,7 @@ static enum far_status deliver_and_run(struct spread *s, struct sending *to, con
 {
 	struct store *loan = s->running ? NULL : &s->loan;
 	TRY(spread_start(s, err));
-	TRY(deliver_all(s, &args[2], &(struct delivery){to->req, packed, loan}, err));
+	TRY(spread_deliver(s, &args[2], &(struct delivery){to->req, packed, loan}, err));
 	TRY(spread_run(s, to, err));
 	return loan ? spread_return(s, err) : FAR_OK;
 }
@@ -216,7 +208,7 @@ static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, co
 		return deliver_and_run(s, to, args, packed, err);
 	bool first = !s->pass.started;
 	TRY(spread_start(s, err));
-	TRY(deliver_all(s, &args[2], &(struct delivery){to->req, packed, NULL}, err));
+	TRY(spread_deliver(s, &args[2], &(struct delivery){to->req, packed, NULL}, err));
 	if (first)
 		TRY(spread_send(s, to, err));
 	return spread_run_elsewhere(s, to, err);
@@ -228,7 +220,7 @@ static enum far_status expect_step(struct spread *s, struct sending *to, const s
 				   struct far_err *err)
 {
 	TRY(spread_expect(s, args, far_req_from(to->req).worker, err));
-	TRY(deliver_all(s, &args[4], &(struct delivery){to->req, false, &s->loan}, err));
+	TRY(spread_deliver(s, &args[4], &(struct delivery){to->req, false, &s->loan}, err));
 	TRY(spread_follow(s, err));
 	TRY(spread_send(s, to, err));
 	return spread_return(s, err);
