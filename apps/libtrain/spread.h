@@ -35,7 +35,8 @@ struct spread {
 	uint64_t id;     /* rank of the root << 48, plus a number */
 	uint64_t serial; /* of the context's, unlike `id` never again */
 	bool root;
-	unsigned users; /* threads in it */
+	bool calls_self; /* of a root: its second part calls its own worker */
+	unsigned users;  /* threads in it */
 	/* First part: requests that are not answered; the one whose answer says whether anything waits here; whether a
 	 * call from here was answered so. */
 	unsigned open;

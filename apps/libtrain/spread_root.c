@@ -124,6 +124,9 @@ enum far_status far_backward(struct far_context *context, struct far_var *const 
 		return status;
 	if (!status)
 		status = run_part(s, follow, limit, &held, err);
+	pthread_mutex_lock(&context->lock);
+	held |= s->calls_self;
+	pthread_mutex_unlock(&context->lock);
 	uint64_t used = context->train->now_ns() - started;
 	if (!status && limit != FAR_FOREVER && used >= limit)
 		status = fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");

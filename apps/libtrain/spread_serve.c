@@ -219,7 +219,9 @@ static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, co
 static enum far_status expect_step(struct spread *s, struct sending *to, const struct far_val *args,
 				   struct far_err *err)
 {
-	TRY(spread_expect(s, args, far_req_from(to->req).worker, err));
+	int32_t from = far_req_from(to->req).worker;
+	s->calls_self |= s->root && from == far_self(to->task->agent).worker;
+	TRY(spread_expect(s, args, from, err));
 	TRY(spread_deliver(s, &args[4], &(struct delivery){to->req, false, &s->loan}, err));
 	TRY(spread_follow(s, err));
 	TRY(spread_send(s, to, err));
