@@ -277,6 +277,7 @@ void far_context_counts_read(struct far_context *context, struct far_context_cou
 	out->messages_sent = atomic_load_explicit(&context->messages_sent, memory_order_relaxed);
 	out->gradients_sent = atomic_load_explicit(&context->gradients_sent, memory_order_relaxed);
 	out->bytes_sent = atomic_load_explicit(&context->bytes_sent, memory_order_relaxed);
+	out->bytes_kept = atomic_load_explicit(&context->bytes_kept, memory_order_relaxed);
 	out->bytes_copied =
 		atomic_load_explicit(&context->bytes_copied, memory_order_relaxed) + grads_bytes_copied(context->grads);
 }

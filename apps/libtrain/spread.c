@@ -203,12 +203,6 @@ static enum far_status flush(void *user, struct far_err *err)
 	return spread_send(s, s->to, err);
 }
 
-/** Of the memory of a request: it is neither written nor kept. */
-static void kept(void *user)
-{
-	(void)user;
-}
-
 struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flags)
 {
 	struct spread *s = pool_zero(context->train->pool, sizeof *s);
@@ -227,7 +221,7 @@ struct spread *spread_new(struct far_context *context, uint64_t id, int64_t flag
 	s->pass.user = s;
 	s->pass.lock = &context->lock;
 	atomic_init(&s->loan.refs, 1); /* of the struct: it is never given to the pool */
-	s->loan.release = kept;
+	s->loan.borrowed = true;
 	s->next = context->spreads;
 	context->spreads = s;
 	return s;
@@ -561,12 +555,12 @@ enum far_status spread_run_elsewhere(struct spread *s, const struct sending *to,
 }
 
 void spread_step(struct spread *s, struct task *task, uint64_t timeout_ns, spread_step_fn *step,
-		 const struct far_val *args, int32_t from)
+		 const struct far_val *args, const struct far_req *req)
 {
 	struct far_context *context = s->context;
 	struct far_agent *agent = task->agent;
 	struct far_err err = {0};
-	struct sending to = {task, context->id, s->id, timeout_ns, 0, spread_flags(&s->pass), from};
+	struct sending to = {task, context->id, s->id, timeout_ns, 0, spread_flags(&s->pass), req};
 	s->users++;
 	enum far_status status = step(s, &to, args, &err);
 	s->users--;

@@ -35,7 +35,8 @@ struct spread {
 	uint64_t id;     /* rank of the root << 48, plus a number */
 	uint64_t serial; /* of the context's, unlike `id` never again */
 	bool root;
-	unsigned users; /* threads in it */
+	bool calls_self; /* of a root: its second part calls its own worker */
+	unsigned users;  /* threads in it */
 	/* First part: requests that are not answered; the one whose answer says whether anything waits here; whether a
 	 * call from here was answered so. */
 	unsigned open;
@@ -73,11 +74,14 @@ enum far_status spread_follow(struct spread *s, struct far_err *err);
 /** The numbers of variables args[3], whose gradients will come, with flags args[2], from worker `from`, which may send
  * anything. */
 enum far_status spread_expect(struct spread *s, const struct far_val *args, int32_t from, struct far_err *err);
-/**
- * The gradients of `list`, likewise. `packed`: some may be compressed. `loan`: gradients refer to the memory of the
- * request until spread_return(); NULL: they are copied. Runs nothing.
- */
-enum far_status spread_deliver(struct spread *s, const struct far_val *list, bool packed, struct store *loan,
+/* The request that gradients come in. */
+struct delivery {
+	const struct far_req *req;
+	bool packed;        /* some may be compressed */
+	struct store *loan; /* short ones refer to the memory of the request until spread_return(); NULL: none does */
+};
+/** The gradients of `list`, likewise. Runs nothing. */
+enum far_status spread_deliver(struct spread *s, const struct far_val *list, const struct delivery *d,
 			       struct far_err *err);
 /** Copies what still refers to s->loan, the memory of the request. */
 enum far_status spread_return(struct spread *s, struct far_err *err);
@@ -90,7 +94,7 @@ struct sending {
 	uint64_t context, pass;
 	uint64_t timeout_ns, started_ns; /* 0: the step is short */
 	int64_t flags;
-	int32_t from; /* of the request */
+	const struct far_req *req; /* that is served; NULL: of the root */
 };
 
 /** Sends what is in the outboxes. INVALID: the pass has ended meanwhile. */
@@ -116,6 +120,6 @@ typedef enum far_status spread_step_fn(struct spread *s, struct sending *to, con
 				       struct far_err *err);
 /** Does a step of the pass. The task's own part is done then. */
 void spread_step(struct spread *s, struct task *task, uint64_t timeout_ns, spread_step_fn *step,
-		 const struct far_val *args, int32_t from);
+		 const struct far_val *args, const struct far_req *req);
 
 #endif

@@ -13,7 +13,7 @@ static enum far_status run_part(struct spread *s, spread_step_fn *step, uint64_t
 	enum far_status status = task ? FAR_OK : fail_memory(err, "backward", sizeof *task);
 	if (task) {
 		pthread_mutex_lock(&context->lock);
-		spread_step(s, task, timeout_ns, step, NULL, WIRE_ANYONE);
+		spread_step(s, task, timeout_ns, step, NULL, NULL);
 		struct far_val v = far_none();
 		status = far_future_wait(root, FAR_FOREVER, &v, err);
 		*held = !status && v.u.b;
@@ -124,6 +124,9 @@ enum far_status far_backward(struct far_context *context, struct far_var *const 
 		return status;
 	if (!status)
 		status = run_part(s, follow, limit, &held, err);
+	pthread_mutex_lock(&context->lock);
+	held |= s->calls_self;
+	pthread_mutex_unlock(&context->lock);
 	uint64_t used = context->train->now_ns() - started;
 	if (!status && limit != FAR_FOREVER && used >= limit)
 		status = fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");

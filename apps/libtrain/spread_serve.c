@@ -84,12 +84,34 @@ enum far_status check_gradient(const struct far_tensor *of, const struct far_ten
 	return index ? check_rows(index, of->shape[0], err) : FAR_OK;
 }
 
-static enum far_status copy(struct spread *s, const struct far_tensor *t, struct held *out, struct far_err *err)
+#define KEPT_MIN 4096 /* bytes that stay in the memory of their request; fewer are copied for less */
+
+/** Keeps a tensor of the request in its memory. */
+static enum far_status keep(struct spread *s, const struct far_req *req, const struct far_tensor *t, struct held *out,
+			    struct far_err *err)
 {
+	struct far_val v = far_tensor_val(t), kept;
+	TRY(far_req_keep(req, &v, &kept, err));
+	bool copied = kept.u.t.data != t->data;
+	atomic_fetch_add_explicit(copied ? &s->context->bytes_copied : &s->context->bytes_kept, far_tensor_bytes(t),
+				  memory_order_relaxed);
+	if (held_take(out, s->pass.pool, &kept))
+		return FAR_OK;
+	far_val_fini(&kept);
+	return fail_memory(err, "gradient", sizeof kept);
+}
+
+/** A tensor that stays after the request. */
+static enum far_status own(struct spread *s, const struct far_req *req, const struct far_tensor *t, struct held *out,
+			   struct far_err *err)
+{
+	size_t bytes = far_tensor_bytes(t);
+	if (bytes >= KEPT_MIN)
+		return keep(s, req, t, out, err);
 	if (!held_new(out, s->pass.pool, (enum far_dtype)t->dtype, t->ndim, t->shape))
-		return fail_memory(err, "gradient", far_tensor_bytes(t));
-	atomic_fetch_add_explicit(&s->context->bytes_copied, far_tensor_bytes(t), memory_order_relaxed);
-	return far_tensor_count(t) == 0 ? FAR_OK : far_op_copy(t, &out->t, err);
+		return fail_memory(err, "gradient", bytes);
+	atomic_fetch_add_explicit(&s->context->bytes_copied, bytes, memory_order_relaxed);
+	return bytes == 0 ? FAR_OK : far_op_copy(t, &out->t, err);
 }
 
 /* What a received gradient comes as. */
@@ -97,27 +119,26 @@ struct received {
 	const struct far_tensor *of;     /* of the variable */
 	const struct far_tensor *values; /* NULL: zero */
 	const struct far_tensor *index;  /* NULL: dense */
-	bool packed;
 };
 
-static enum far_status take(struct spread *s, const struct received *r, struct store *loan, struct gradient *g,
+static enum far_status take(struct spread *s, const struct received *r, const struct delivery *d, struct gradient *g,
 			    struct far_err *err)
 {
-	if (r->packed && is_compressed(r->of, r->values, r->index))
+	if (d->packed && is_compressed(r->of, r->values, r->index))
 		return decompress(s->pass.pool, r->of, r->values, r->index, g, err);
 	TRY(check_gradient(r->of, r->values, r->index, err));
-	if (loan)
-		held_set(&g->values, r->values, loan);
+	if (d->loan && far_tensor_bytes(r->values) < KEPT_MIN)
+		held_set(&g->values, r->values, d->loan);
 	else
-		TRY(copy(s, r->values, &g->values, err));
+		TRY(own(s, d->req, r->values, &g->values, err));
 	if (r->index)
-		TRY(copy(s, r->index, &g->index, err));
+		TRY(own(s, d->req, r->index, &g->index, err));
 	g->set = true;
 	return FAR_OK;
 }
 
 /** Delivers a gradient: number, values, index. */
-static enum far_status deliver(struct spread *s, const struct far_val *item[3], bool packed, struct store *loan,
+static enum far_status deliver(struct spread *s, const struct far_val *item[3], const struct delivery *d,
 			       struct far_err *err)
 {
 	struct gradient g = {0};
@@ -127,8 +148,8 @@ static enum far_status deliver(struct spread *s, const struct far_val *item[3], 
 	if (!var)
 		return FAR_INVALID;
 	const struct received r = {&var->value.t, item[1]->type == FAR_TYPE_TENSOR ? far_val_tensor(item[1]) : NULL,
-				   item[2]->type == FAR_TYPE_TENSOR ? far_val_tensor(item[2]) : NULL, packed};
-	enum far_status status = r.values ? take(s, &r, loan, &g, err) : FAR_OK;
+				   item[2]->type == FAR_TYPE_TENSOR ? far_val_tensor(item[2]) : NULL};
+	enum far_status status = r.values ? take(s, &r, d, &g, err) : FAR_OK;
 	if (!status && g.set && g.index.t.dtype != FAR_DTYPE_NONE && var->node)
 		status = rows_to_dense(s->pass.pool, "backward", &g, &var->value.t, err);
 	if (!status)
@@ -137,7 +158,7 @@ static enum far_status deliver(struct spread *s, const struct far_val *item[3], 
 	return status;
 }
 
-enum far_status spread_deliver(struct spread *s, const struct far_val *list, bool packed, struct store *loan,
+enum far_status spread_deliver(struct spread *s, const struct far_val *list, const struct delivery *d,
 			       struct far_err *err)
 {
 	if (far_len(list) % 3)
@@ -145,7 +166,7 @@ enum far_status spread_deliver(struct spread *s, const struct far_val *list, boo
 	for (size_t i = 0; i < far_len(list); i += 3) {
 		const struct far_val *item[3] = {far_list_get(list, i), far_list_get(list, i + 1),
 						 far_list_get(list, i + 2)};
-		TRY(deliver(s, item, packed, loan, err));
+		TRY(deliver(s, item, d, err));
 	}
 	return FAR_OK;
 }
@@ -168,13 +189,14 @@ enum far_status spread_return(struct spread *s, struct far_err *err)
 	return FAR_OK;
 }
 
-/** Delivers gradients and runs what that makes ready. They stay in the memory of the request, until this returns. */
+/** Delivers gradients and runs what that makes ready. Short ones stay in the memory of the request until this returns.
+ */
 static enum far_status deliver_and_run(struct spread *s, struct sending *to, const struct far_val *args, bool packed,
 				       struct far_err *err)
 {
 	struct store *loan = s->running ? NULL : &s->loan;
 	TRY(spread_start(s, err));
-	TRY(spread_deliver(s, &args[2], packed, loan, err));
+	TRY(spread_deliver(s, &args[2], &(struct delivery){to->req, packed, loan}, err));
 	TRY(spread_run(s, to, err));
 	return loan ? spread_return(s, err) : FAR_OK;
 }
@@ -186,7 +208,7 @@ static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, co
 		return deliver_and_run(s, to, args, packed, err);
 	bool first = !s->pass.started;
 	TRY(spread_start(s, err));
-	TRY(spread_deliver(s, &args[2], packed, NULL, err));
+	TRY(spread_deliver(s, &args[2], &(struct delivery){to->req, packed, NULL}, err));
 	if (first)
 		TRY(spread_send(s, to, err));
 	return spread_run_elsewhere(s, to, err);
@@ -197,8 +219,10 @@ static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, co
 static enum far_status expect_step(struct spread *s, struct sending *to, const struct far_val *args,
 				   struct far_err *err)
 {
-	TRY(spread_expect(s, args, to->from, err));
-	TRY(spread_deliver(s, &args[4], false, &s->loan, err));
+	int32_t from = far_req_from(to->req).worker;
+	s->calls_self |= s->root && from == far_self(to->task->agent).worker;
+	TRY(spread_expect(s, args, from, err));
+	TRY(spread_deliver(s, &args[4], &(struct delivery){to->req, false, &s->loan}, err));
 	TRY(spread_follow(s, err));
 	TRY(spread_send(s, to, err));
 	return spread_return(s, err);
@@ -275,7 +299,7 @@ static enum far_status serve(struct far_train *train, struct far_req *req, const
 	if (s && flags)
 		spread_engage(s, task);
 	if (s) {
-		spread_step(s, task, left, step, args, far_req_from(req).worker);
+		spread_step(s, task, left, step, args, req);
 	} else {
 		pthread_mutex_unlock(&context->lock);
 		if (step != run_step && step != finish_step)

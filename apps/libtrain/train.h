@@ -51,7 +51,7 @@ struct far_context {
 	uint64_t spreads_made;
 
 	/* Of all passes, for far_context_counts. */
-	_Atomic uint64_t messages_sent, gradients_sent, bytes_sent, bytes_copied;
+	_Atomic uint64_t messages_sent, gradients_sent, bytes_sent, bytes_copied, bytes_kept;
 };
 
 /** The agent, in a handler. */

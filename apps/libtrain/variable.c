@@ -19,6 +19,7 @@ static struct store *store_make(struct far_pool *pool, size_t bytes)
 		return NULL;
 	atomic_init(&store->refs, 1);
 	atomic_init(&store->version, 0);
+	store->borrowed = false;
 	store->release = NULL;
 	store->user = NULL;
 	return store;
@@ -84,6 +85,27 @@ bool held_new(struct held *held, struct far_pool *pool, enum far_dtype dtype, un
 	return true;
 }
 
+static void finish_value(void *value)
+{
+	far_val_fini(value);
+}
+
+bool held_take(struct held *held, struct far_pool *pool, struct far_val *value)
+{
+	struct store *store = store_make(pool, sizeof *value);
+	if (!store)
+		return false;
+	struct far_val *own = (struct far_val *)(void *)((char *)store + STORE_HEADER);
+	*own = *value;
+	*value = far_none();
+	store->data = own->u.t.data;
+	store->release = finish_value;
+	store->user = own;
+	held_set(held, &own->u.t, store);
+	store_unref(store);
+	return true;
+}
+
 void held_move(struct held *to, struct held *from)
 {
 	*to = *from;
@@ -102,7 +124,7 @@ void held_drop(struct held *held)
 
 bool held_is_own(const struct held *held)
 {
-	return held->store && !held->store->release &&
+	return held->store && !held->store->borrowed &&
 	       atomic_load_explicit(&held->store->refs, memory_order_acquire) == 1 && tensor_is_dense(&held->t);
 }
 
@@ -219,6 +241,7 @@ enum far_status far_var_borrow(struct far_pool *pool, const struct far_tensor *t
 	held_set(&value, t, store);
 	store_unref(store);
 	TRY(leaf_new(pool, &value, requires_grad, out, err));
+	store->borrowed = true;
 	store->release = release;
 	store->user = user;
 	return FAR_OK;

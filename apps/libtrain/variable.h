@@ -13,7 +13,8 @@ struct store {
 	_Atomic unsigned refs;
 	_Atomic unsigned version; /* counts far_var_edit() and steps of optimizers */
 	void *data;
-	void (*release)(void *user); /* of borrowed memory; NULL: nothing to call */
+	bool borrowed;               /* others may use it: it is not changed */
+	void (*release)(void *user); /* of memory that is not of the pool; NULL: nothing to call */
 	void *user;
 };
 
@@ -31,6 +32,8 @@ void held_set(struct held *held, const struct far_tensor *t, struct store *store
 void held_shape(struct held *held, const struct far_tensor *t);
 /** A new dense tensor. False: no memory. */
 bool held_new(struct held *held, struct far_pool *pool, enum far_dtype dtype, unsigned ndim, const uint64_t *shape);
+/** A tensor whose memory `value` owns, and nothing else uses; takes `value`. False: no memory. */
+bool held_take(struct held *held, struct far_pool *pool, struct far_val *value);
 void held_move(struct held *to, struct held *from);
 void held_drop(struct held *held);
 /** Nothing else refers to the memory, and it is dense: it may be changed or given away. */

@@ -4,9 +4,12 @@
 #include "agent/agent.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "core/blocking.h"
+#include "core/context.h"
 #include "core/deferred.h"
 #include "core/dispatch.h"
 #include "core/fast.h"
+#include "core/fiber.h"
 #include "core/queues.h"
 #include "core/reply.h"
 #include "core/shard.h"
@@ -225,6 +228,38 @@ uint64_t far_req_time_left_ns(const struct far_req *req)
 bool far_req_cancelled(const struct far_req *req)
 {
 	return req->record && atomic_load_explicit(&req->record->state, memory_order_acquire) == DEFERRED_GONE;
+}
+
+/* The buffer with the body of a typed request, if data[0, len) is in it; else NULL. */
+static struct far_buf *buf_with(const struct far_req *req, const void *data, size_t len)
+{
+	const struct fiber *fb = shard_in_fiber();
+	struct kept_body body = {0};
+	if (!req->fn)
+		return NULL; /* the bytes of a message may be its sender's */
+	if (fb && &fb->req == req)
+		fiber_body(fb, &body);
+	else if (shard_request() == req)
+		blocking_body(req, &body);
+	size_t at = (uintptr_t)data - (uintptr_t)body.at;
+	return at <= body.len && len <= body.len - at ? body.buf : NULL;
+}
+
+enum far_status far_req_keep(const struct far_req *req, const struct far_val *v, struct far_val *out,
+			     struct far_err *err)
+{
+	struct far_buf *buf = NULL;
+	if (v->type == FAR_TYPE_TENSOR && !v->by_ref && !v->u.t.strides)
+		buf = buf_with(req, v->u.t.data, far_tensor_bytes(&v->u.t));
+	else if (v->type == FAR_TYPE_BYTES)
+		buf = buf_with(req, v->u.s.data, v->u.s.len);
+	if (!buf)
+		return far_val_dup(v, out, err);
+	buf_ref(buf);
+	*out = *v;
+	out->kw = NULL;
+	out->own = buf;
+	return FAR_OK;
 }
 
 /* ---- later, from any thread ---- */

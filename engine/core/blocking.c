@@ -177,6 +177,7 @@ static void job_run(struct blocking_thread *me, const struct job *job)
 			      .from = job->from,
 			      .from_shard = job->from_shard,
 			      .deadline = job->deadline,
+			      .job = job,
 			      .answer = job->record ? ANSWER_NONE : ANSWER_ONEWAY};
 	struct shard_context context = {.outer = shard_context_top(), .req = &req};
 	shard_context_set(&context);
@@ -191,6 +192,12 @@ static void job_run(struct blocking_thread *me, const struct job *job)
 		flow_thread_end();
 	atomic_store_explicit(&me->handler, NULL, memory_order_relaxed);
 	shard_context_set(context.outer);
+}
+
+void blocking_body(const struct far_req *req, struct kept_body *out)
+{
+	const struct job *job = req->job;
+	*out = (struct kept_body){job->at, job->body_len, job->at == job->bytes ? job->buf : job->whole};
 }
 
 static void *thread_main(void *arg)

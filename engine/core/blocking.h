@@ -19,6 +19,7 @@
 
 struct blocking_pool;
 struct far_req;
+struct kept_body;
 struct message_handler;
 
 /** Starts `threads` workers with room for `queue` waiting jobs (a power of two). Slow. */
@@ -30,6 +31,9 @@ void blocking_destroy(struct blocking_pool *w);
 
 /** Its threads, those without work, and the jobs that wait, as of a moment. Any thread. */
 void blocking_counts(struct blocking_pool *w, uint64_t *threads, uint64_t *idle, uint64_t *queued);
+
+/** The body of a request whose handler the calling thread runs. */
+void blocking_body(const struct far_req *req, struct kept_body *out);
 
 /** Hands a request to a worker. On the shard. */
 void blocking_start(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len);

@@ -92,6 +92,11 @@ unsigned fiber_run_ready(struct shard *s);
 unsigned fiber_take_resumed(struct shard *s);
 /** Nobody waits for its answer any more: its wait ends, and so will those that follow. */
 void fiber_cancel(struct fiber *fb);
+/** The body of its request. */
+static inline void fiber_body(const struct fiber *fb, struct kept_body *out)
+{
+	*out = (struct kept_body){fb->body, fb->body_len, fb->buf};
+}
 /** shard_wait() on a fiber. */
 int fiber_wait(struct fiber *fb, struct far_future *f, uint64_t until);
 /** Parks for `ns`; 0: until other work has had its turn. */

@@ -14,6 +14,7 @@
 struct far_buf;
 struct far_deferred;
 struct function;
+struct job;
 struct session;
 struct shard;
 
@@ -42,8 +43,9 @@ struct far_req {
 	uint64_t deadline;         /* absolute, since the handler left the burst; 0: it has not */
 	bool hashed;
 	enum answer answer;
-	size_t len;          /* RESERVED, SCRATCH */
-	struct far_buf *buf; /* BUFFER, RENDEZVOUS */
+	size_t len;            /* RESERVED, SCRATCH */
+	struct far_buf *buf;   /* BUFFER, RENDEZVOUS */
+	const struct job *job; /* of a blocking handler; not set elsewhere */
 	struct nic_tx tx;
 	alignas(64) uint8_t scratch[64];
 };
@@ -51,6 +53,13 @@ struct far_req {
 /** What interceptors add to the answer of a request; at the beginning of what they keep of it. */
 struct request_extra {
 	struct far_buf *tlv; /* holds a struct tlv_block; NULL: nothing */
+};
+
+/** The body of a request whose handler left the burst. */
+struct kept_body {
+	const uint8_t *at;
+	uint64_t len;
+	struct far_buf *buf; /* that has it; NULL: it is in the fiber, or in the application's memory */
 };
 
 /** The body of a message that came in fragments: it lies in memory of its own, which a handler may keep. */

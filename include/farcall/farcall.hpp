@@ -1143,6 +1143,14 @@ class request
 	{
 		return far_req_time_left_ns(req_);
 	}
+	/** Keeps an argument beyond the handler, without a copy where it can. far_req_keep(). */
+	value keep(const far_val &v) const
+	{
+		far_val out = far_none();
+		far_err err{};
+		detail::check(far_req_keep(req_, &v, &out, &err), err);
+		return value(out);
+	}
 	far_req *native() const
 	{
 		return req_;

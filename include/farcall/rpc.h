@@ -237,8 +237,17 @@ uint64_t far_req_time_left_ns(const struct far_req *req);
 bool far_req_cancelled(const struct far_req *req);
 
 /**
+ * Keeps an argument beyond the handler, or a value inside one: `*out` owns its bytes, which nothing else reads or
+ * writes, and is the caller's to finish on any thread. A tensor or a bytes value of a fiber or blocking handler is not
+ * copied, unless the request is a short one: `*out` then keeps the memory of the whole request. Any other value is
+ * copied, as by far_val_dup(). Errors: as far_val_dup(), without effect.
+ */
+enum far_status far_req_keep(const struct far_req *req, const struct far_val *v, struct far_val *out,
+			     struct far_err *err);
+
+/**
  * Keeps the request open beyond the handler. `*out` must be answered exactly once, from any thread, before the agent is
- * shut down. The arguments are not kept: copy them. Errors: INVALID (answered already), RESOURCE (opts.deferred
+ * shut down. The arguments are not kept: far_req_keep(). Errors: INVALID (answered already), RESOURCE (opts.deferred
  * requests are open).
  */
 struct far_deferred;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Distributed autograd: backward passes and their gradients. I8, L5, L6, L8, L9, X4e.
+/** Distributed autograd: backward passes and their gradients. I8, L5, L6, L8, L9, O1, X4e.
  * Main thread of each process; threads that it starts. */
 #include "train.h"
 
@@ -300,6 +300,31 @@ TRAIN(L5, trainer_ps)
 TRAIN(L5, trainer_ps_torchscript_functions)
 {
 	trainer_ps();
+}
+
+/* ---- O1 ---- */
+
+/* Remote sums, one on oneself, and a backward pass through all of them, repeated. */
+TRAIN(O1, TestE2ETensorPipe_TestTrainingLoop)
+{
+	enum { ROUNDS = 10, SUMS = 6 };
+	struct far_var *a = leaf_of(5, 5, 1, true), *b = leaf_of(5, 5, 2, true);
+	for (int round = 0; round < ROUNDS; round++) {
+		struct far_context *c = begin();
+		struct far_var *y = a;
+		for (int i = 0; i < SUMS; i++)
+			y = CALL_VAR(c, peer(1 + i % 3), "t::add", PAIR(c, y, b));
+		struct far_rref *own = REMOTE(peer(0), "t::add", PAIR(c, y, a));
+		y = FETCH_VAR(c, own);
+		far_rref_free(own);
+		HOLDS(((float *)far_var_tensor(y)->data)[24] == 2 * 1 + SUMS * 2);
+		BACKWARD(c, total(y));
+		GRADIENT_IS(c, a, 2);
+		GRADIENT_IS(c, b, SUMS);
+		far_context_end(c);
+		far_tape_reset(tape);
+	}
+	GONE();
 }
 
 /* ---- L6 ---- */

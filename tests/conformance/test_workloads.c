@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Small models of what people run: K0, O1. Main thread of each process. */
+/** Small models of what people run: K0. Main thread of each process. */
 #include "objects.h"
 
 /* Worker 0 serves; it requests that the others train, and they push to it. */
@@ -73,29 +73,4 @@ CONFORM(K0, rl_rpc)
 	far_rref_free(self);
 	for (int r = 1; r < WORLD; r++)
 		far_rref_free(observer[r]);
-}
-
-/* An exception: the backward pass is what the reference is about. The calls that it makes: remote sums, one on oneself,
- * and their sum, repeated. */
-CONFORM(O1, TestE2ETensorPipe_TestTrainingLoop)
-{
-	enum { ROUNDS = 10, SUMS = 6 };
-	for (int round = 0; round < ROUNDS; round++) {
-		struct far_future *f[SUMS];
-		struct far_rref *r[SUMS], *own;
-		double x = round + rank, total = 0;
-		for (int i = 0; i < SUMS; i++)
-			f[i] = ASYNC(peer(1 + i % 3), "far::add", FAR_ARGS(full(1, 1, x), full(1, 1, i)));
-		for (int i = 0; i < SUMS; i++) {
-			struct far_val v = TAKE(f[i]);
-			HOLDS(v.type == FAR_TYPE_TENSOR && far_tensor_count(&v.u.t) == 1);
-			total += ((const float *)v.u.t.data)[0];
-			r[i] = REMOTE(peer(1 + i % 3), "far::mul", FAR_ARGS(v, 2));
-			far_val_fini(&v);
-		}
-		own = REMOTE(peer(0), "far::add", FAR_ARGS(full(1, 1, total), full(1, 1, 1)));
-		IS_FULL(FETCH_LAST(own), 1, 1, SUMS * x + 15 + 1);
-		for (int i = 0; i < SUMS; i++)
-			IS_FULL(FETCH_LAST(r[i]), 1, 1, 2 * (x + i));
-	}
 }

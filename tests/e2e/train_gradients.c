@@ -72,6 +72,7 @@ int main(void)
 	copies_count();
 	second_part_passes_through();
 	gradients_share_messages();
+	leaves_keep_requests();
 	views_are_sent();
 	gradients_wait_for_no_function();
 	gradients_arrive_while_others_run();

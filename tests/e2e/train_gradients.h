@@ -105,6 +105,7 @@ void a_hop_is_one_call(void);
 void copies_count(void);
 void second_part_passes_through(void);
 void gradients_share_messages(void);
+void leaves_keep_requests(void);
 void views_are_sent(void);
 void gradients_wait_for_no_function(void);
 void gradients_arrive_while_others_run(void);

@@ -2,6 +2,8 @@
 /** Calls that a pass takes, and what waits for its second part. Threads of the test and of its agents. */
 #include "train_gradients.h"
 
+enum { LEAF_LONG = 40000 };
+
 static struct far_var *held_leaf; /* of the third worker */
 
 /** Twice the leaf, which is also sent to whom this worker does not know: its gradient waits for the second part. */
@@ -99,6 +101,41 @@ void copies_count(void)
 	far_val_fini(&first);
 	far_val_fini(&again);
 	far_var_free(x);
+}
+
+/** Two leaves of `n` elements that do not copy their gradients, which a second pass adds to. */
+static void leaves_keep(size_t n)
+{
+	static float ones[LEAF_LONG];
+	struct far_err err;
+	struct far_context_counts c;
+	struct far_var *x[2];
+	struct far_val items[2];
+	struct step s = step_begin(TRAINER);
+	for (size_t i = 0; i < n; i++)
+		ones[i] = 1;
+	for (int i = 0; i < 2; i++) {
+		x[i] = leaf_of(ones, n, true);
+		items[i] = send_var(&s, x[i]);
+	}
+	struct far_val list = far_list(items, 2);
+	for (int pass = 1; pass <= 2; pass++) {
+		OK(backward_of(&s, call_var(&s, SERVER, "g::doubled", &list, 1), &err));
+		c = counts_on(&s, TRAINER);
+		CHECK(c.bytes_copied == 0 && c.bytes_kept == (uint64_t)pass * 2 * n * sizeof(float));
+		for (int i = 0; i < 2; i++)
+			for (size_t k = 0; k < n; k++)
+				CHECK(gradient_of(&s, x[i])[k] == (float)(2 * pass));
+	}
+	step_end(&s);
+	for (int i = 0; i < 2; i++)
+		far_var_free(x[i]);
+}
+
+void leaves_keep_requests(void)
+{
+	leaves_keep(LEAF_LONG / 32); /* received on a fiber */
+	leaves_keep(LEAF_LONG);      /* on a thread for blocking handlers */
 }
 
 /* A worker whose own part is done passes the second part on to one where something waits. */

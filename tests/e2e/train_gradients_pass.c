@@ -183,14 +183,14 @@ struct far_context_counts counts_on(const struct step *s, int rank)
 	return counts;
 }
 
-/** Returns when the server has received another gradient, and has copied it: this one runs. */
+/** Returns when the server has received another gradient, and has kept it: this one runs. */
 static enum far_status waits_for_others(void *user, const struct far_tensor *const *grads, size_t m,
 					const struct far_tensor *const *in, size_t n,
 					const struct far_tensor *const *out, struct far_tensor *const *dx,
 					struct far_err *err)
 {
 	for (int i = 0; i < (int)(WAIT_NS / FAR_MS); i++) {
-		if (counts_on(waited_for, SERVER).bytes_copied >= (N + LONG) * sizeof(float))
+		if (counts_on(waited_for, SERVER).bytes_kept >= LONG * sizeof(float))
 			return far_op_copy(grads[0], dx[0], err);
 		usleep(1000);
 	}
@@ -403,7 +403,7 @@ void gradients_wait_for_no_function(void)
 		far_var_free(x[i]);
 }
 
-/* The server runs a function of the pass while a long gradient comes from a third worker: it keeps its own copy. */
+/* The server runs a function of the pass while a long gradient comes from a third worker: it keeps its request. */
 void gradients_arrive_while_others_run(void)
 {
 	static float ones[LONG];

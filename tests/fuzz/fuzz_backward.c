@@ -112,7 +112,7 @@ static enum far_status expect(struct spread *s)
 	return status ? status : spread_follow(s, &err);
 }
 
-/** `packed`: some may be compressed. */
+/** `packed`: some may be compressed. All are too short to be kept with their request. */
 static enum far_status deliver(struct spread *s, bool packed)
 {
 	static int64_t elements[8][DATA / 8];
@@ -130,7 +130,7 @@ static enum far_status deliver(struct spread *s, bool packed)
 		items[i] = far_tensor_val(&tensors[i]);
 	}
 	const struct far_val list = far_list(items, n);
-	enum far_status status = spread_deliver(s, &list, packed, &s->loan, &err);
+	enum far_status status = spread_deliver(s, &list, &(struct delivery){NULL, packed, &s->loan}, &err);
 	if (!status) {
 		must(spread_return(s, &err) == FAR_OK);
 		must(s->loan.refs == 1); /* the memory of the request ends */
