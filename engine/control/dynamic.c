@@ -22,6 +22,7 @@ static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
 {
 	struct group *g = p->group;
 	p->unclaimed = false;
+	p->evict_at = 0;
 	if (g->phase != PHASE_GATHER) {
 		incarnation_seen(p, value, value_len);
 		return;

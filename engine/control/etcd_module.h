@@ -14,7 +14,7 @@
 #include <farcall/status.h>
 
 /* Raised with every change of what this header declares. */
-#define ETCD_MODULE_ABI 1u
+#define ETCD_MODULE_ABI 2u
 
 #define ETCD_CLAUSES_MAX 4 /* comparisons, operations of a transaction's branch */
 
@@ -25,6 +25,7 @@ struct etcd_config {
 	const char *user, *password; /* NULL: no authentication */
 	const char *ca, *cert,
 		*key; /* files, PEM; `ca` NULL: without TLS; `cert` and `key` NULL: no client certificate */
+	uint64_t lease_timeout_ns;   /* the same of requests about leases, and the longest rest after failures */
 	uint64_t request_timeout_ns; /* after which the next endpoint is tried */
 };
 
@@ -108,6 +109,11 @@ struct etcd_ops {
 	 * gateway of v3: likewise), another -errno. `text` names endpoint, cause and remedy; valid until the next call.
 	 */
 	int (*trouble)(const struct etcd *e, const char **text);
+	/** When the last round of attempts began in which every endpoint refused its connection; 0: there was none. */
+	uint64_t (*absent)(const struct etcd *e);
+	/** When the last request about a lease was sent whose bytes the only endpoint's host has received, unanswered;
+	 * 0: none. Of several endpoints another one may serve. */
+	uint64_t (*arrived)(const struct etcd *e);
 };
 
 /** Content of `far_etcd_module`. */

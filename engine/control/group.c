@@ -47,10 +47,11 @@ int group_create(struct group *g, const struct ctl_config *config, const struct 
 	g->introduced_by = TIME_NEVER;
 	g->leave_deadline = TIME_NEVER;
 	g->lease_until = TIME_NEVER;
+	g->evict_at = TIME_NEVER;
 	if (!config->lease_ns)
-		g->config.lease_ns = url->scheme == URL_ETCD ? LEASE_ETCD_NS : FAR_LEASE_NS;
-	/* Nobody but rank 0 ends a lease in the store that it hosts; etcd has leases of its own. */
-	if (url->dynamic && url->scheme != URL_ETCD && !group_hosts_store(g) && config->lease)
+		g->config.lease_ns = FAR_LEASE_NS;
+	/* Nobody but rank 0 ends a lease in the store that it hosts. */
+	if (url->dynamic && !group_hosts_store(g) && config->lease)
 		g->lease_ns = g->config.lease_ns;
 	g->members = calloc(world, sizeof *g->members);
 	g->peers = calloc(world, sizeof *g->peers);
@@ -261,6 +262,8 @@ static uint64_t pass(struct group *g)
 	uint64_t next = store_step(g), at = session_step(g);
 	next = at < next ? at : next;
 	at = lease_step(g);
+	next = at < next ? at : next;
+	at = incarnation_evict(g);
 	next = at < next ? at : next;
 	if (g->phase == PHASE_START)
 		return next; /* away, and not joining yet */

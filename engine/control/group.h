@@ -133,6 +133,7 @@ struct peer {
 	bool unclaimed;               /* nobody holds the claim of its rank */
 	bool evicted;                 /* ... because its lease ended in the store */
 	bool lost_without_store;      /* it is dead, and may come back as the same incarnation */
+	uint64_t evict_at;            /* etcd: its records are gone; when it is lost without them. 0: never */
 	uint8_t bye;                  /* enum peer_bye, in the present wave */
 	bool active;                  /* its bye was "+" */
 	bool bye_before;              /* it sent a bye in the wave before */
@@ -207,6 +208,7 @@ struct group {
 	bool reclaiming, reclaim_sent; /* `client` connects to the store again; its requests are under way */
 	bool store_is_new;             /* that store has begun anew */
 	uint8_t reclaims_n;            /* records that it has not confirmed */
+	uint64_t evict_at;             /* the first evict_at of its members; TIME_NEVER: none */
 	uint32_t renewal_due;          /* bits of the shards that have not been sent the new incarnation */
 	bool accept_warned;            /* the present accept() error of the store was logged */
 	bool notifying;                /* a write of "abort", or of "late", is under way */
@@ -291,6 +293,8 @@ void group_report(struct group *g, const struct peer *p, const char *event, cons
 /* ---- join.c ---- */
 /** Starts the store (rank 0) and connects to it. */
 void join_start(struct group *g);
+/** A client of the group's store, which another process hosts. NULL: no memory. */
+struct store_client *join_client(struct group *g);
 /** Runs a join up to CONNECT: store connection, deadlines. */
 void join_step(struct group *g);
 
@@ -381,6 +385,8 @@ void incarnation_ready(struct group *g);
 void incarnation_seen(struct peer *p, const uint8_t *value, size_t value_len);
 /** The claim of the member's rank has ended. */
 void incarnation_claim_ended(struct peer *p);
+/** Ends the membership of those whose records have been gone for too long. Returns when to call it again. */
+uint64_t incarnation_evict(struct group *g);
 /** The member whose rank a watched key "<what>/<rank>" names; NULL: none. */
 struct peer *incarnation_peer_of(struct group *g, const struct store_msg *reply, const char *what);
 /** Queries the store for a new incarnation of the member. */

@@ -11,6 +11,7 @@
  */
 #include "base/hash.h"
 #include "control/group.h"
+#include "control/lease.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -22,6 +23,40 @@ static bool tracks_incarnations(const struct group *g)
 	return g->phase >= PHASE_CONNECT && g->phase <= PHASE_BYE;
 }
 
+/* Its session is up, and etcd has ended its lease: it may do so after a time in which it did not run, and then the
+ * member holds its records anew (lease.c gives it half of this time). */
+static void evict_later(struct peer *p)
+{
+	struct group *g = p->group;
+	session_probe_silent(p);
+	if (!g->url.dynamic)
+		return;
+	p->evict_at = time_after(g->now, 2 * lease_interval(g->config.lease_ns));
+	g->evict_at = p->evict_at < g->evict_at ? p->evict_at : g->evict_at;
+}
+
+uint64_t incarnation_evict(struct group *g)
+{
+	uint64_t next = TIME_NEVER;
+	if (g->now < g->evict_at)
+		return g->evict_at;
+	for (int r = 0; r < g->url.world; r++) {
+		struct peer *p = &g->peers[r];
+		if (p->evict_at > g->now && p->evict_at < next)
+			next = p->evict_at;
+		if (!p->evict_at || p->evict_at > g->now)
+			continue;
+		p->evict_at = 0;
+		if (p->dead || !p->unclaimed)
+			continue;
+		p->evicted = true;
+		peer_lost(p, "its lease has run out");
+		p->lost_without_store = true; /* it holds its records again if its own clock allows that */
+	}
+	g->evict_at = next;
+	return next;
+}
+
 void incarnation_claim_ended(struct peer *p)
 {
 	struct group *g = p->group;
@@ -31,7 +66,7 @@ void incarnation_claim_ended(struct peer *p)
 	if (g->url.dynamic && g->url.scheme != URL_ETCD)
 		peer_lost(p, p->evicted ? "its lease has run out" : "its process is gone, or it has left the group");
 	else if (p->up_n)
-		session_probe_silent(p);
+		evict_later(p);
 	else
 		peer_lost(p, "its process is gone, or its connection to the store");
 }

@@ -101,7 +101,7 @@ static bool server_start(struct group *g)
 	return true;
 }
 
-static struct store_client *client_start(struct group *g)
+struct store_client *join_client(struct group *g)
 {
 	struct store_stream *stream = store_stream_of(g->config.net, &g->url);
 	if (stream && g->url.dynamic)
@@ -126,7 +126,7 @@ void join_start(struct group *g)
 	if (g->server)
 		g->client = store_client_create(store_stream_local(g->server));
 	else if (!group_hosts_store(g))
-		g->client = client_start(g);
+		g->client = join_client(g);
 	if (g->client)
 		join_login(g);
 	else

@@ -43,7 +43,7 @@ void join_login(struct group *g)
 {
 	struct store_login login = {.who = {.rank = g->url.rank, .incarnation = g->config.incarnation},
 				    .random = random_of(g),
-				    .lease_ns = g->lease_ns,
+				    .lease_ns = g->url.scheme == URL_ETCD ? 0 : g->lease_ns, /* it renews its own */
 				    .copy = g->lease_ns && g->url.scheme == URL_TCP ? &g->copy : NULL,
 				    .key = g->config.key.kind == KEY_NONE || g->url.scheme != URL_TCP ? NULL
 												      : key_provide,

@@ -7,11 +7,13 @@
  * again, and gives a store that has begun anew its records; a store that has ended its lease makes it come back as
  * another incarnation. A refused connection shows that there is no store, so nobody can end the lease meanwhile.
  */
+#include "control/lease.h"
 #include "base/log.h"
 #include "base/mutant.h"
 #include "base/random.h"
 #include "control/group.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +41,9 @@ static void lease_follow(struct group *g)
 	uint64_t from = g->client && !g->reclaiming ? store_client_kept(g->client) : 0;
 	uint64_t arrived = g->client && !g->reclaiming && g->now < g->lease_until ? store_client_arrived(g->client) : 0;
 	uint64_t refused = g->client ? store_client_refused(g->client) : 0;
+	uint64_t own = g->client ? store_client_own_lease(g->client) : 0;
+	if (own)
+		g->lease_ns = own;
 	if (arrived > from)
 		from = arrived;
 	if (refused > from)
@@ -72,6 +77,7 @@ static void peers_forget(struct group *g, const char *why)
 		peer_end_sessions(p, why);
 		peer_restarted(p);
 		p->known = p->dead = p->suspected = p->querying = p->unclaimed = false;
+		p->evict_at = 0;
 		p->former_incarnation = 0;
 		if (!self) /* the same incarnation is a new one for this one */
 			atomic_store_explicit(&g->members[r].incarnation, 0, memory_order_relaxed);
@@ -239,7 +245,7 @@ static void reclaim_step(struct group *g)
 		g->join_at = time_after(g->now, RETRY_NS);
 		client_end(g);
 		g->reclaiming = g->store_lost = true;
-		g->client = store_client_create(store_stream_of(g->config.net, &g->url));
+		g->client = join_client(g);
 		if (g->client)
 			join_login(g);
 		g->busy = true;
@@ -251,8 +257,18 @@ static void reclaim_step(struct group *g)
 	}
 }
 
+/* Over etcd: true once another client has taken the records of a lease that is over, or they are not held anew in time.
+ * Sets *until to the end of that time. */
+static bool records_are_lost(const struct group *g, uint64_t *until)
+{
+	uint64_t lost_at = g->client ? store_client_lease_lost(g->client) : 0;
+	*until = lost_at ? time_after(lost_at, lease_interval(g->lease_ns)) : TIME_NEVER;
+	return g->now >= *until || (g->store_lost && g->client && store_client_error(g->client) == -ESTALE);
+}
+
 uint64_t lease_step(struct group *g)
 {
+	uint64_t until;
 	if (!g->lease_ns)
 		return TIME_NEVER;
 	if (g->phase == PHASE_GATHER || g->phase == PHASE_CONNECT || g->phase == PHASE_READY || g->phase == PHASE_DRAIN)
@@ -265,7 +281,12 @@ uint64_t lease_step(struct group *g)
 		lease_lose(g, run_out);
 		return g->now;
 	}
+	if (records_are_lost(g, &until)) {
+		lease_lose(g, "the store has ended its lease");
+		return g->now;
+	}
 	if (g->store_lost)
 		reclaim_step(g);
-	return g->store_lost && g->join_at > g->now && g->join_at < g->lease_until ? g->join_at : g->lease_until;
+	until = g->lease_until < until ? g->lease_until : until;
+	return g->store_lost && g->join_at > g->now && g->join_at < until ? g->join_at : until;
 }

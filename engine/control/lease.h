@@ -12,14 +12,20 @@
 
 #include <stdint.h>
 
-/* Default over etcd, and the lease of a static group there: etcd may be stopped for 10 s, and a client be late by 8 s.
- */
+/* The lease of a static group over etcd, whose members do not end with it: etcd may be stopped for 10 s, and a client
+ * be late by 8 s. */
 #define LEASE_ETCD_NS UINT64_C(20000000000)
 
 /** When the store ends a lease: its time and the margin. */
 static inline uint64_t lease_with_margin(uint64_t ns)
 {
 	return MUTANT(LEASE_UNMARGINED) ? ns : ns + ns / 8 + FAR_LEASE_MARGIN_NS;
+}
+
+/** How long the holder of a lease that ends after `ns` may serve: lease_with_margin() of it is no longer. */
+static inline uint64_t lease_without_margin(uint64_t ns)
+{
+	return (ns - FAR_LEASE_MARGIN_NS) * 8 / 9;
 }
 
 /** Between two renewals: a lease survives two lost ones. */

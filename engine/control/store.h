@@ -132,6 +132,10 @@ uint64_t store_client_kept(const struct store_client *c);
  * none.
  */
 uint64_t store_client_arrived(const struct store_client *c);
+/** In a store that has leases of its own: how long this client may serve after a renewal; 0: as long as the lease. */
+uint64_t store_client_own_lease(const struct store_client *c);
+/** Likewise: since when the lease is over and its keys are not held anew; 0: it is not. */
+uint64_t store_client_lease_lost(const struct store_client *c);
 /** When the last attempt began that has shown that there is no store: its host refuses connections, its file is not
  * there. 0: none. */
 uint64_t store_client_refused(const struct store_client *c);

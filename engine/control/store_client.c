@@ -113,12 +113,22 @@ const char *store_client_why(const struct store_client *c)
 
 uint64_t store_client_kept(const struct store_client *c)
 {
-	return c->kept_at;
+	return c->kept_at ? c->kept_at : c->stream->kept_at;
 }
 
 uint64_t store_client_arrived(const struct store_client *c)
 {
-	return c->arrived_at;
+	return c->arrived_at ? c->arrived_at : c->stream->arrived_at;
+}
+
+uint64_t store_client_own_lease(const struct store_client *c)
+{
+	return c->stream->own_ns;
+}
+
+uint64_t store_client_lease_lost(const struct store_client *c)
+{
+	return c->stream->lost_at;
 }
 
 uint64_t store_client_refused(const struct store_client *c)

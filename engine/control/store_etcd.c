@@ -92,6 +92,7 @@ static void attempt_end(struct store_stream *base)
 	s->retry_at = 0;
 	s->knocked = 0;
 	s->error = 0;
+	base->kept_at = base->arrived_at = base->lost_at = 0;
 }
 
 static int attempt_begin(struct store_stream *base)
@@ -99,12 +100,16 @@ static int attempt_begin(struct store_stream *base)
 	struct etcd_store *s = (struct etcd_store *)base;
 	char password[PASSWORD_MAX];
 	struct far_err err = {.status = FAR_OK};
+	/* Within a lease some attempts to renew it end. */
+	uint64_t quarter = s->base.lease_ns > LEASE_GRANTED_NS ? s->base.lease_ns / 4 : LEASE_GRANTED_NS / 4;
+	bool ends_with_it = s->base.lease_ns && quarter < TIMEOUT_NS;
 	struct etcd_config config = {.endpoints = s->endpoints,
 				     .user = filled(secure_getenv("FAR_ETCD_USER")),
 				     .password = password,
 				     .ca = filled(secure_getenv("FAR_ETCD_CA")),
 				     .cert = filled(secure_getenv("FAR_ETCD_CERT")),
 				     .key = filled(secure_getenv("FAR_ETCD_KEY")),
+				     .lease_timeout_ns = ends_with_it ? quarter : TIMEOUT_NS,
 				     .request_timeout_ns = TIMEOUT_NS};
 	s->text[0] = 0;
 	s->ops = etcd_module_load(&err);
@@ -231,6 +236,8 @@ static uint64_t etcd_store_step(struct store_stream *base, uint64_t now, bool *b
 		return TIME_NEVER;
 	s->now = now;
 	uint64_t until = s->ops->step(s->etcd, now, busy);
+	s->base.absent_at = s->ops->absent(s->etcd);
+	s->base.arrived_at = s->phase == PHASE_READY ? s->ops->arrived(s->etcd) : 0;
 	trouble_check(s);
 	etcd_store_changes_take(s, busy);
 	etcd_store_keep(s);

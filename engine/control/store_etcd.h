@@ -9,15 +9,16 @@
 
 #include <farcall/status.h>
 
-#define PREFIX       "farcall/"
-#define PREFIX_END   "farcall0"
-#define KEEPS        10                   /* keep-alives in the time of a lease */
-#define TIMEOUT_NS   UINT64_C(3000000000) /* of one attempt of a request */
-#define AGAIN_NS     UINT64_C(200000000)  /* until a group that is closed, or does not answer, is tried again */
-#define LEAVE_MS     2000                 /* that the end of a client may block */
-#define PAGE_KEYS    1000                 /* keys of one reply */
-#define PASSWORD_MAX 256
-#define KEY_BYTES    (sizeof PREFIX - 1 + FAR_STORE_KEY_MAX)
+#define PREFIX           "farcall/"
+#define PREFIX_END       "farcall0"
+#define KEEPS            10                   /* keep-alives in the time of a lease */
+#define TIMEOUT_NS       UINT64_C(3000000000) /* of one attempt of a request */
+#define LEASE_GRANTED_NS UINT64_C(1600000000) /* etcd's shortest lease, 2 s, serves its holder longer than that */
+#define AGAIN_NS         UINT64_C(200000000)  /* until a group that is closed, or does not answer, is tried again */
+#define LEAVE_MS         2000                 /* that the end of a client may block */
+#define PAGE_KEYS        1000                 /* keys of one reply */
+#define PASSWORD_MAX     256
+#define KEY_BYTES        (sizeof PREFIX - 1 + FAR_STORE_KEY_MAX)
 
 /** State of a key in etcd. A missing key stays until the watch has reached its revision. */
 struct known {
@@ -64,6 +65,7 @@ struct etcd_store {
 	int64_t lease, old_lease;
 	int64_t lease_s; /* time of `lease`: as requested, until etcd has granted another one */
 	uint64_t now, keep_at, retry_at;
+	uint64_t renewing_at, renewed_at; /* when the last renewal was requested; the last one that is acknowledged */
 	int64_t knocked; /* lease that holds the key of the first frame, whose client got a query whether it is alive;
 			    0: none */
 	uint64_t op;     /* number of the last write */

@@ -41,6 +41,16 @@ static uint64_t keep_interval(const struct etcd_store *s)
 	return (uint64_t)s->lease_s * SECOND / KEEPS;
 }
 
+/* Shows the client how long it may serve: from the last renewal on, once all keys are held with this lease. */
+static void lease_show(struct etcd_store *s)
+{
+	if (!s->base.lease_ns || s->phase == PHASE_NEW_LEASE || s->phase == PHASE_REHOLD)
+		return;
+	s->base.own_ns = lease_without_margin((uint64_t)s->lease_s * SECOND);
+	s->base.kept_at = s->renewed_at;
+	s->base.lost_at = 0;
+}
+
 /* The lease ran out. Keys that were held anew meanwhile are lost again. */
 void etcd_store_lease_lose(struct etcd_store *s)
 {
@@ -58,6 +68,8 @@ void etcd_store_lease_lose(struct etcd_store *s)
 			h->holder = (uint64_t)s->old_lease;
 	s->knocked = 0; /* the knock has ended with the lease */
 	s->phase = PHASE_NEW_LEASE;
+	if (s->base.lease_ns && !s->base.lost_at)
+		s->base.lost_at = s->now;
 }
 
 static void granted(void *user, const struct etcd_reply *r)
@@ -70,12 +82,15 @@ static void granted(void *user, const struct etcd_reply *r)
 	s->login = LOGIN_FIRST;
 	s->lease_s = r->ttl_s > s->lease_s ? r->ttl_s : s->lease_s;
 	s->keep_at = s->now + keep_interval(s);
+	s->renewed_at = s->renewing_at;
+	lease_show(s);
 }
 
 void etcd_store_grant(struct etcd_store *s)
 {
 	s->lease = (int64_t)(random_u64() >> 2 | 1);
-	uint64_t ns = s->base.lease_ns ? s->base.lease_ns : LEASE_ETCD_NS;
+	uint64_t ns = s->base.lease_ns ? lease_with_margin(s->base.lease_ns) : LEASE_ETCD_NS;
+	s->renewing_at = s->now;
 	s->lease_s = (int64_t)((ns + SECOND - 1) / SECOND);
 	etcd_store_request(s, s->ops->lease(s->etcd, ETCD_GRANT, s->lease, s->lease_s, granted, s));
 }
@@ -85,14 +100,19 @@ static void kept(void *user, const struct etcd_reply *r)
 	struct etcd_store *s = user;
 	s->keeping = false;
 	s->keep_at = s->now + keep_interval(s);
-	if (r->error == -ENOENT || (!r->error && r->ttl_s <= 0))
+	if (r->error == -ENOENT || (!r->error && r->ttl_s <= 0)) {
 		etcd_store_lease_lose(s);
+	} else if (!r->error) {
+		s->renewed_at = s->renewing_at;
+		lease_show(s);
+	}
 }
 
 void etcd_store_keep(struct etcd_store *s)
 {
 	if (s->keeping || s->phase == PHASE_GRANT || s->phase == PHASE_NEW_LEASE || s->now < s->keep_at)
 		return;
+	s->renewing_at = s->now;
 	s->keeping = s->ops->lease(s->etcd, ETCD_KEEP, s->lease, 0, kept, s) == 0;
 	s->keep_at = s->now + keep_interval(s);
 }
@@ -136,6 +156,7 @@ void etcd_store_rehold(struct etcd_store *s)
 	struct name n;
 	if (!h) {
 		s->phase = PHASE_READY;
+		lease_show(s);
 		return;
 	}
 	key = (struct kv_bytes){h->key, h->key_len};

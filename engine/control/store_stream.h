@@ -38,8 +38,13 @@ struct store_stream_ops {
 
 struct store_stream {
 	const struct store_stream_ops *ops;
-	uint64_t lease_ns;  /* of the client's keys, in a store that has leases of its own; 0: its default */
 	uint64_t absent_at; /* when the store was last found not to exist; 0: never */
+	/* Of a store that has leases of its own; all 0 else. Times are absolute, in ns. */
+	uint64_t lease_ns;   /* requested for the client's keys; 0: its default */
+	uint64_t own_ns;     /* how long the client may serve after it has sent a renewal */
+	uint64_t kept_at;    /* when the last acknowledged renewal was sent; 0: none */
+	uint64_t arrived_at; /* when the last one was sent that the store's host has received; 0: none */
+	uint64_t lost_at;    /* since when the lease is over and its keys are not held anew; 0: it is not */
 };
 
 /** A stream to the server at host:port. NULL: no memory. */

@@ -6,12 +6,14 @@
 
 #include <errno.h>
 #include <farcall/version.h>
+#include <linux/sockios.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,12 +36,12 @@ void endpoint_failed(struct etcd *e, uint64_t epoch, int error, const char *form
 	if (e->failures % e->endpoints_n)
 		return;
 	e->retry_at = time_after(e->now, e->retry_ns);
-	e->retry_ns = 2 * e->retry_ns < ETCD_RETRY_MAX_NS ? 2 * e->retry_ns : ETCD_RETRY_MAX_NS;
+	e->retry_ns = 2 * e->retry_ns < e->retry_ns_max ? 2 * e->retry_ns : e->retry_ns_max;
 }
 
 static void endpoint_answered(struct etcd *e)
 {
-	e->failures = 0;
+	e->failures = e->refused_n = 0;
 	e->trouble = 0;
 	e->retry_ns = ETCD_RETRY_MIN_NS;
 }
@@ -78,11 +80,31 @@ static const char *remedy_of(const struct etcd *e, CURLcode result, int *error)
 	}
 }
 
+/* Counts endpoints that refuse connections: all of them in turn show that there is no etcd. */
+static void refusal_count(struct etcd *e, uint64_t epoch, CURL *easy, CURLcode result)
+{
+	long error = 0;
+	curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &error);
+	if (epoch != e->endpoint_epoch)
+		return; /* another request has reported it */
+	if (result != CURLE_COULDNT_CONNECT || error != ECONNREFUSED) {
+		e->refused_n = 0;
+		return;
+	}
+	if (e->refused_n++ == 0)
+		e->refused_from = e->attempt_at;
+	if (e->refused_n < e->endpoints_n)
+		return;
+	e->refused_n = 0;
+	e->absent_at = e->refused_from;
+}
+
 void transfer_failed(struct etcd *e, uint64_t epoch, CURL *easy, CURLcode result, const struct buffer *in)
 {
 	char text[ETCD_TEXT_MAX];
 	long status = 0;
 	int error;
+	refusal_count(e, epoch, easy, result);
 	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
 	if (result != CURLE_OK) {
 		const char *remedy = remedy_of(e, result, &error);
@@ -113,6 +135,9 @@ CURL *transfer_make(struct etcd *e, const char *path, const char *body, struct c
 		curl_easy_cleanup(easy);
 		return NULL;
 	}
+	if (e->attempt_epoch != e->endpoint_epoch)
+		e->attempt_at = e->now;
+	e->attempt_epoch = e->endpoint_epoch;
 	snprintf(url, sizeof url, "%s%s", e->endpoints[e->endpoint], path);
 	curl_easy_setopt(easy, CURLOPT_URL, url);
 	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -152,6 +177,7 @@ static void request_stop(struct etcd *e, struct request *r)
 	buffer_free(&r->in);
 	r->easy = NULL;
 	r->headers = NULL;
+	r->fd = -1;
 }
 
 static void request_free(struct etcd *e, struct request *r)
@@ -169,7 +195,7 @@ static int request_add(struct etcd *e, enum request_kind kind, const char *path,
 		free(body);
 		return -ENOMEM;
 	}
-	*r = (struct request){.kind = kind, .path = path, .body = body, .done = done, .user = user};
+	*r = (struct request){.kind = kind, .path = path, .body = body, .fd = -1, .done = done, .user = user};
 	while (*at)
 		at = &(*at)->next;
 	*at = r;
@@ -182,6 +208,10 @@ static void request_start(struct etcd *e, struct request *r)
 	if (!r->easy)
 		return;
 	r->endpoint_epoch = e->endpoint_epoch;
+	r->sent_at = e->now;
+	if (r->kind == REQUEST_LEASE)
+		curl_easy_setopt(r->easy, CURLOPT_TIMEOUT_MS, e->lease_timeout_ms);
+	curl_easy_setopt(r->easy, CURLOPT_PRIVATE, r);
 	curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, received);
 	curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
 	curl_multi_add_handle(e->multi, r->easy);
@@ -303,8 +333,11 @@ static int socket_watch(CURL *easy, curl_socket_t fd, int what, void *user, void
 	struct etcd *e = user;
 	struct epoll_event ev = {
 		.events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u), .data.fd = fd};
-	(void)easy;
+	struct request *r = NULL;
 	(void)known;
+	curl_easy_getinfo(easy, CURLINFO_PRIVATE, &r);
+	if (r) /* all was sent when only the answer is awaited */
+		r->fd = what == CURL_POLL_IN ? fd : -1;
 	if (what == CURL_POLL_REMOVE)
 		epoll_ctl(e->epoll, EPOLL_CTL_DEL, fd, NULL);
 	else if (epoll_ctl(e->epoll, EPOLL_CTL_MOD, fd, &ev) < 0 && epoll_ctl(e->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
@@ -388,6 +421,21 @@ static int etcd_trouble(const struct etcd *e, const char **text)
 	return !e->trouble || all ? e->trouble : -EAGAIN;
 }
 
+static uint64_t etcd_absent(const struct etcd *e)
+{
+	return e->absent_at;
+}
+
+static uint64_t etcd_arrived(const struct etcd *e)
+{
+	uint64_t at = 0;
+	int bytes;
+	for (const struct request *r = e->requests; r && e->endpoints_n == 1; r = r->next)
+		if (r->kind == REQUEST_LEASE && r->fd >= 0 && ioctl(r->fd, SIOCOUTQ, &bytes) == 0 && bytes == 0)
+			at = r->sent_at;
+	return at;
+}
+
 /* ---- create and destroy ---- */
 
 static void etcd_destroy(struct etcd *e)
@@ -461,8 +509,11 @@ static struct etcd *etcd_create(const struct etcd_config *c, struct far_err *err
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	e->now = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 	e->timer_at = TIME_NEVER;
+	e->endpoint_epoch = 1;
 	e->retry_ns = ETCD_RETRY_MIN_NS;
 	e->timeout_ms = (long)(c->request_timeout_ns / 1000000);
+	e->lease_timeout_ms = (long)(c->lease_timeout_ns / 1000000);
+	e->retry_ns_max = c->lease_timeout_ns < ETCD_RETRY_MAX_NS ? c->lease_timeout_ns : ETCD_RETRY_MAX_NS;
 	e->epoll = epoll_create1(EPOLL_CLOEXEC);
 	e->multi = curl_multi_init();
 	bool copied = text_copy(&e->user, c->user) && text_copy(&e->password, c->password) &&
@@ -486,7 +537,9 @@ static const struct etcd_ops ops = {.create = etcd_create,
 				    .lease = etcd_lease,
 				    .watch = etcd_watch,
 				    .change = etcd_change,
-				    .trouble = etcd_trouble};
+				    .trouble = etcd_trouble,
+				    .absent = etcd_absent,
+				    .arrived = etcd_arrived};
 
 extern const struct etcd_module far_etcd_module;
 __attribute__((visibility("default")))

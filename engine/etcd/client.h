@@ -24,6 +24,8 @@ struct request {
 	CURL *easy;
 	struct curl_slist *headers;
 	uint64_t endpoint_epoch; /* of the attempt */
+	uint64_t sent_at;        /* when the attempt began */
+	int fd;                  /* socket on which its answer is awaited; −1: none */
 	struct buffer in;
 	etcd_done_fn *done;
 	void *user;
@@ -51,11 +53,15 @@ struct etcd {
 	unsigned endpoints_n, endpoint;                   /* the present one */
 	uint64_t endpoint_epoch;                          /* counts its changes */
 	uint64_t retry_at, retry_ns;
-	unsigned failures; /* attempts since the last answer */
-	int trouble;       /* -errno of the last attempt; 0: etcd answers */
+	unsigned failures;                  /* attempts since the last answer */
+	unsigned refused_n;                 /* endpoints that have refused a connection, one after the other */
+	uint64_t attempt_epoch, attempt_at; /* begin of the first attempt of an epoch */
+	uint64_t refused_from, absent_at;   /* begin of the first of those attempts; that of a round of all */
+	int trouble;                        /* -errno of the last attempt; 0: etcd answers */
 	char trouble_text[ETCD_TEXT_MAX], trouble_out[ETCD_TEXT_MAX];
 	char *user, *password, *ca, *cert, *key, *token;
-	long timeout_ms;
+	long timeout_ms, lease_timeout_ms;
+	uint64_t retry_ns_max;
 	struct request *requests;
 	struct watch_stream watch;
 };

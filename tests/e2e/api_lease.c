@@ -2,7 +2,8 @@
 /**
  * Leases in a dynamic group: a member that is stopped for longer than its lease, one that is killed; over tcp rank 0
  * killed and started again, or stopped for a while, and every member restarted in turn under load; over a file the
- * directory away for a while. Each case is a process that joins as "first", and starts others before it has threads.
+ * directory away for a while; over etcd (ETCD_URL DISTURB CUT_URL CUT_PID) etcd down and hanging, and a member that is
+ * cut off from it. Each case is a process that joins as "first", and starts others before it has threads.
  */
 #include "api_spawn.h"
 
@@ -542,6 +543,8 @@ static int hidden(int rank)
 	return 0;
 }
 
+#include "api_lease_etcd.h"
+
 /* ---- the cases, each in a process ---- */
 
 static void run(const char *what, spawn_main *body)
@@ -560,9 +563,20 @@ static void run(const char *what, spawn_main *body)
 	}
 }
 
-int main(void)
+/* Without arguments: tcp and file. */
+int main(int argc, char **argv)
 {
 	alarm(HANG_GUARD_S);
+	if (argc == 5) {
+		method = argv[1];
+		disturb = argv[2];
+		cut_method = argv[3];
+		cut_pid = atoi(argv[4]);
+		run("stopped", stopped);
+		run("unreachable", unreachable);
+		run("cut", cut);
+		return 0;
+	}
 	run("stopped", stopped);
 	run("killed", killed);
 	run("hosted", hosted);

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The store etcd:// with Debian's etcd, which is unpacked, not installed: operations, a group whose etcd is killed and
 # started again with its data, stopped for 10 s, and a cluster of three that loses one; TLS, user and password; errors.
-# usage: etcd.sh API_STORE API_STORE_FILE API_DYNAMIC [CASES: all, or errors operations group cluster]
+# usage: etcd.sh API_STORE API_STORE_FILE API_DYNAMIC API_LEASE [CASES: all, or errors operations group leases cluster]
 set -u
 api_store=$1
 api_group=$2
 api_dynamic=$3
-cases=${4:-all}
+api_lease=$4
+cases=${5:-all}
 . "$(dirname "$0")/cases.sh"
 guard_s=540
 export FAR_HANG_GUARD_S=530
@@ -58,7 +59,8 @@ restart-serve) # again if its port was taken meanwhile
 		runs || start
 	done
 	;;
-stop-fail) kill -STOP "$(cat "$dir/$m.pid")" ;;
+stop-fail | hang-fail) kill -STOP "$(cat "$dir/$m.pid")" ;;
+hang-serve) kill -CONT "$(cat "$dir/$m.pid")" ;;
 leases-fail)
 	for lease in $(ctl lease list | grep -v found); do ctl lease revoke "$lease"; done
 	until [ "$(ctl get --prefix --keys-only farcall/default/rank/ | grep -c rank)" = 3 ]; do sleep 0.1; done
@@ -171,6 +173,51 @@ if wants group; then
 	ok "rank 0 is replaced while etcd is down, and while it is stopped for 10 s" $rc
 	bounded env FAR_KEY_FILE="$dir/key" "$api_dynamic" "etcd://$endpoints"
 	ok "dynamic groups" $rc
+	all_end
+fi
+
+# Two ports of one process that passes connections on to etcd: with several endpoints a client takes none that hangs for
+# all of etcd.
+passes() { # port of etcd
+	python3 - "$1" >"$dir/ports" 2>"$dir/passes" <<'PY' &
+import os, select, socket, sys
+ends, listeners = {}, [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+os.write(1, (" ".join(str(s.getsockname()[1]) for s in listeners) + "\n").encode())
+while True:
+    for s in select.select(listeners + list(ends), [], [])[0]:
+        if s in listeners:
+            a = s.accept()[0]
+            try:
+                b = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+            except OSError:
+                a.close()
+                continue
+            ends[a], ends[b] = b, a
+        elif s in ends:
+            try:
+                data = s.recv(65536)
+                data and ends[s].sendall(data)
+            except OSError:
+                data = b""
+            if not data:
+                other = ends.pop(s)
+                ends.pop(other)
+                s.close()
+                other.close()
+PY
+	passes_pid=$!
+}
+
+if wants leases; then
+	serve a
+	passes "$client_port"
+	eventually test -s "$dir/ports"
+	read -r p q <"$dir/ports"
+	bounded env FAR_KEY_FILE="$dir/key" "$api_lease" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a" \
+		"etcd://127.0.0.1:$p,127.0.0.1:$q" "$passes_pid"
+	ok "leases: a member that is stopped, one that is cut off, etcd down and hanging" $rc
+	[ $rc -eq 0 ] || cat "$dir/err"
+	kill -KILL "$passes_pid"
 	all_end
 fi
 

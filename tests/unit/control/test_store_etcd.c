@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store etcd:// with a module of the test's: keys that are none of a store's, and knocks. The test's thread. */
+#include "control/lease.h"
 #include "control/store_etcd.h"
 
 #include <criterion/criterion.h>
@@ -139,13 +140,18 @@ Test(store_etcd, answers_no_end_of_a_knock)
 	cr_assert_str_eq(deleted, "");
 }
 
-/* What the application has set, in seconds; 20 s without; no less than the server grants. */
+/* What the application has set and a margin, in seconds; 20 s without; no less than the server grants. Its holder
+ * counts by its own clock, to the end of the margin before. */
 Test(store_etcd, the_time_of_a_lease)
 {
 	static const struct {
 		uint64_t ns;
 		int64_t granted_s, requested_s, lease_s;
-	} cases[] = {{0, 0, 20, 20}, {5000000000, 2, 5, 5}, {5000000001, 2, 6, 6}, {100000000, 2, 1, 2}};
+	} cases[] = {{0, 0, 20, 20},
+		     {FAR_LEASE_NS, 2, 12, 12},
+		     {4426666666, 2, 5, 5},
+		     {4426666667 + 9, 2, 6, 6},
+		     {100000000, 2, 1, 2}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		store.phase = PHASE_GRANT;
 		store.base.lease_ns = cases[i].ns;
@@ -154,5 +160,41 @@ Test(store_etcd, the_time_of_a_lease)
 		cr_assert_eq(requested_s, cases[i].requested_s);
 		cr_assert_eq(store.lease_s, cases[i].lease_s);
 		cr_assert_eq(store.keep_at - store.now, (uint64_t)cases[i].lease_s * 100000000);
+		if (!cases[i].ns)
+			continue;
+		cr_assert_eq(store.base.kept_at, store.now);
+		cr_assert_geq(store.base.own_ns, cases[i].ns);
+		cr_assert_leq(lease_with_margin(store.base.own_ns), (uint64_t)cases[i].lease_s * 1000000000);
 	}
+}
+
+static void keep_at(uint64_t now)
+{
+	store.now = store.keep_at = now;
+	store.keeping = false; /* the module of the test answers at once */
+	etcd_store_keep(&store);
+}
+
+/* A renewal counts from when it was sent, and only while the keys are held with this lease. */
+Test(store_etcd, a_renewal_counts_from_when_it_was_sent)
+{
+	store.base.lease_ns = FAR_LEASE_NS;
+	store.lease_s = granted_s = 12;
+	keep_at(1000);
+	cr_assert_eq(store.base.kept_at, 1000);
+	granted_s = 0; /* the lease has ended */
+	keep_at(2000);
+	cr_assert_eq(store.phase, PHASE_NEW_LEASE);
+	cr_assert_eq(store.base.kept_at, 1000);
+	cr_assert_eq(store.base.lost_at, 2000);
+	store.now = 3000;
+	granted_s = 12;
+	etcd_store_grant(&store);
+	cr_assert_eq(store.phase, PHASE_REHOLD);
+	cr_assert_eq(store.base.kept_at, 1000);
+	store.now = 4000;
+	etcd_store_rehold(&store); /* it holds none */
+	cr_assert_eq(store.phase, PHASE_READY);
+	cr_assert_eq(store.base.kept_at, 3000);
+	cr_assert_eq(store.base.lost_at, 0);
 }
