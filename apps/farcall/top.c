@@ -20,12 +20,17 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stopped;
+#define FIRST_LOOK_NS (200 * FAR_MS) /* rates need two looks: a terminal is drawn after this time */
+#define NAME_COLUMNS  12             /* of a terminal of 80 */
 
-static void on_stop(int number)
+static volatile sig_atomic_t stopped, resized;
+
+static void on_signal(int number)
 {
-	(void)number;
-	stopped = 1;
+	if (number == SIGWINCH)
+		resized = 1;
+	else
+		stopped = 1;
 }
 
 /* ---- rates ---- */
@@ -41,7 +46,9 @@ static const struct sample *before(const struct view *v, const struct sample *s)
 
 static double rate(const struct view *v, uint64_t now, uint64_t then)
 {
-	return v->at > v->before_at && now >= then ? (double)(now - then) * 1e9 / (double)(v->at - v->before_at) : 0;
+	return v->before_n && v->at > v->before_at && now >= then
+		       ? (double)(now - then) * 1e9 / (double)(v->at - v->before_at)
+		       : 0;
 }
 
 /* Adds the calls of `s` that `then` (may be NULL) had not. */
@@ -220,7 +227,9 @@ static const char *time_text(uint64_t ns, char out[16])
 struct screen {
 	FILE *out;
 	int columns, rows, row;
-	bool live; /* a terminal: each line is erased to its end */
+	int names;      /* columns of a worker's name */
+	unsigned first; /* worker that is shown first */
+	bool live;      /* a terminal: each line is erased to its end */
 };
 
 __attribute__((format(printf, 2, 3))) static void put_line(struct screen *s, const char *format, ...)
@@ -239,30 +248,84 @@ __attribute__((format(printf, 2, 3))) static void put_line(struct screen *s, con
 		fputs(s->live ? "\r\n" : "\n", s->out);
 }
 
+/* Cuts the middle out of a longer name: names of a group differ at their end. */
+static const char *name_text(const char *name, int columns, char out[FAR_NAME_MAX + 1])
+{
+	size_t len = strlen(name), room = (size_t)columns, head = (room - 1) / 2;
+	if (len <= room)
+		return name;
+	snprintf(out, FAR_NAME_MAX + 1, "%.*s~%s", (int)head, name, name + len - (room - 1 - head));
+	return out;
+}
+
 static void put_worker(struct screen *screen, const struct view *v, const struct sample *s)
 {
 	struct line l = line_of(v, s);
 	char calls[16], requests[16], active[16], p50[16], p99[16], drops[16], refs[16], cpu[96] = "";
+	char name[FAR_NAME_MAX + 1];
 	size_t len = 0;
 	for (unsigned i = 0; i < s->shards_n && len < sizeof cpu; i++)
 		len += (size_t)snprintf(cpu + len, sizeof cpu - len, "%s%.0f", i ? " " : "", cpu_share(v, s, i));
-	put_line(screen, "%4" PRIu64 " %-12.12s %-7.7s%8s%7s%7s%7s%7s%7s%6s  %s%s", s->rank, s->worker,
-		 s->silent ? "STUCK" : s->state, count_text(l.calls, calls), count_text(l.requests, requests),
-		 count_text((double)l.active, active), time_text(l.latency.p50, p50), time_text(l.latency.p99, p99),
-		 count_text(l.drops + l.errors, drops), count_text((double)(l.owned + l.held), refs), cpu,
-		 s->shards_n ? "%" : "");
+	put_line(screen, "%4" PRIu64 " %-*s %-7.7s%8s%7s%7s%7s%7s%7s%6s  %s%s", s->rank, screen->names,
+		 name_text(s->worker, screen->names, name), s->silent ? "STUCK" : s->state, count_text(l.calls, calls),
+		 count_text(l.requests, requests), count_text((double)l.active, active), time_text(l.latency.p50, p50),
+		 time_text(l.latency.p99, p99), count_text(l.drops + l.errors, drops),
+		 count_text((double)(l.owned + l.held), refs), cpu, s->shards_n ? "%" : "");
+}
+
+/* Of all members, as the worker that knows the most of them sees them. */
+static void members_text(const struct view *v, char *out, size_t cap)
+{
+	uint64_t members = 0, alive = 0;
+	for (unsigned i = 0; i < v->now_n; i++)
+		if (v->now[i].members >= members) {
+			alive = v->now[i].members > members || v->now[i].alive < alive ? v->now[i].alive : alive;
+			members = v->now[i].members;
+		}
+	int len = snprintf(out, cap, "%u", v->now_n);
+	if (members > v->now_n)
+		len += snprintf(out + len, cap - (size_t)len, " of %" PRIu64, members);
+	len += snprintf(out + len, cap - (size_t)len, " worker%s here", members > 1 || v->now_n != 1 ? "s" : "");
+	if (alive < members)
+		snprintf(out + len, cap - (size_t)len, ", %" PRIu64 " lost", members - alive);
+}
+
+/* As many as fit, from the first one that is chosen. */
+static void put_workers(struct screen *screen, const struct view *v)
+{
+	unsigned left =
+		screen->rows > screen->row + screen->live ? (unsigned)(screen->rows - screen->row - screen->live) : 0;
+	unsigned most = v->now_n > left ? v->now_n - left + 1 : 0; /* the last line counts the others */
+	unsigned first = screen->first = screen->first < most ? screen->first : most;
+	unsigned shown = most ? left - 1 : v->now_n;
+	for (unsigned i = first; left && i < first + shown; i++)
+		put_worker(screen, v, &v->now[i]);
+	if (left && most)
+		put_line(screen, "     and %u more worker%s: j, k or arrows move", v->now_n - shown,
+			 v->now_n - shown == 1 ? "" : "s");
+}
+
+/* Columns for names: what a line of 80 has, and what the screen has beyond. */
+static int name_columns(const struct view *v, int columns)
+{
+	int longest = NAME_COLUMNS, room = NAME_COLUMNS + (columns > 80 ? columns - 80 : 0);
+	for (unsigned i = 0; i < v->now_n; i++)
+		if ((int)strlen(v->now[i].worker) > longest)
+			longest = (int)strlen(v->now[i].worker);
+	return longest < room ? longest : room;
 }
 
 static void put_view(struct screen *screen, const struct view *v)
 {
 	struct line all = total_of(v);
-	char a[16], b[16], c[16], d[16], e[16], nics[160], clock[16];
+	char a[16], b[16], c[16], d[16], e[16], nics[160], clock[16], members[64];
 	time_t now = time(NULL);
 	struct tm tm;
+	screen->names = name_columns(v, screen->columns);
 	localtime_r(&now, &tm);
 	strftime(clock, sizeof clock, "%H:%M:%S", &tm);
-	put_line(screen, "farcall top  %s  group %s, store %s: %u worker%s here", clock, v->group, v->store, v->now_n,
-		 v->now_n == 1 ? "" : "s");
+	members_text(v, members, sizeof members);
+	put_line(screen, "farcall top  %s  %s  group %s, store %s", clock, members, v->group, v->store);
 	put_line(screen, "calls/s  %-9s requests/s %-9s in flight %-8s serving %s", count_text(all.calls, a),
 		 count_text(all.requests, b), count_text((double)all.active, c), count_text((double)all.serving, d));
 	put_line(screen, "latency  p50 %-8s p90 %-8s p99 %-8s p99.9 %-8s (%s measured)", time_text(all.latency.p50, a),
@@ -278,17 +341,9 @@ static void put_view(struct screen *screen, const struct view *v)
 	put_line(screen, "sessions %s", nics);
 	put_line(screen, "%s%s%.*s", v->stuck_n ? "! " : "", v->stuck_n ? v->stuck : "", v->stuck_n > 1 ? 20 : 0,
 		 ", and others");
-	put_line(screen, "%4s %-12s %-7s%8s%7s%7s%7s%7s%7s%6s  %s", "RANK", "WORKER", "STATE", "CALLS/s", "REQ/s",
-		 "FLIGHT", "P50", "P99", "LOST/s", "REFS", "CPU");
-	int left = screen->rows - screen->row - screen->live;
-	for (unsigned i = 0; i < v->now_n; i++) {
-		bool more = (int)v->now_n > left && (int)i == left - 1;
-		if (more) {
-			put_line(screen, "     and %u more workers", v->now_n - i);
-			break;
-		}
-		put_worker(screen, v, &v->now[i]);
-	}
+	put_line(screen, "%4s %-*s %-7s%8s%7s%7s%7s%7s%7s%6s  %s", "RANK", screen->names, "WORKER", "STATE", "CALLS/s",
+		 "REQ/s", "FLIGHT", "P50", "P99", "LOST/s", "REFS", "CPU");
+	put_workers(screen, v);
 }
 
 /* ---- JSON ---- */
@@ -332,60 +387,102 @@ static void print_json(const struct view *v)
 
 /* ---- the terminal ---- */
 
-/* Waits for the interval, or until q is pressed or a signal comes: true. */
-static bool wait_for_key(uint64_t interval_ns)
+/* What a key asks for; CONTINUE: nothing. */
+enum wish { CONTINUE, LOOK, REDRAW, UP, DOWN, QUIT };
+
+static enum wish wish_of(const char *key, ssize_t n)
 {
-	uint64_t until = clock_now(&clock_monotonic) + interval_ns;
+	if (*key == 'q' || *key == 'Q')
+		return QUIT;
+	bool arrow = n >= 3 && key[0] == '\033' && (key[1] == '[' || key[1] == 'O');
+	if (*key == 'j' || (arrow && key[2] == 'B'))
+		return DOWN;
+	return *key == 'k' || (arrow && key[2] == 'A') ? UP : CONTINUE;
+}
+
+/* Waits until a time (LOOK), a key, a signal or another size of the terminal. */
+static enum wish wait_for_key(uint64_t until)
+{
 	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
 	for (;;) {
 		uint64_t now = clock_now(&clock_monotonic);
-		char key;
+		char key[8];
+		enum wish wish;
 		if (stopped)
-			return true;
+			return QUIT;
+		if (resized) {
+			resized = 0;
+			return REDRAW;
+		}
 		if (now >= until)
-			return false;
+			return LOOK;
 		if (poll(&in, 1, (int)((until - now) / 1000000 + 1)) <= 0)
 			continue;
-		if (read(STDIN_FILENO, &key, 1) <= 0)
+		ssize_t n = read(STDIN_FILENO, key, sizeof key);
+		if (n <= 0)
 			in.fd = -1;
-		else if (key == 'q' || key == 'Q')
-			return true;
+		else if ((wish = wish_of(key, n)) != CONTINUE)
+			return wish;
+	}
+}
+
+static void draw(const struct view *v, unsigned *first)
+{
+	struct winsize size = {.ws_row = 24, .ws_col = 80};
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row < 2 || size.ws_col < 2)
+		size = (struct winsize){.ws_row = 24, .ws_col = 80};
+	struct screen screen = {
+		.out = stdout, .columns = size.ws_col, .rows = size.ws_row, .first = *first, .live = true};
+	fputs("\033[H", stdout);
+	put_view(&screen, v);
+	fputs("\033[J", stdout);
+	fflush(stdout);
+	*first = screen.first;
+}
+
+/* Draws until the user ends it, or the group is gone: −1. */
+static int show(struct view *v, uint64_t interval_ns)
+{
+	uint64_t wait_ns = interval_ns < FIRST_LOOK_NS ? interval_ns : FIRST_LOOK_NS;
+	unsigned first = 0;
+	for (;; wait_ns = interval_ns) {
+		uint64_t until = clock_now(&clock_monotonic) + wait_ns;
+		enum wish wish;
+		while ((wish = wait_for_key(until)) != LOOK) {
+			if (wish == QUIT)
+				return 0;
+			if (wish == DOWN)
+				first++;
+			else if (wish == UP && first)
+				first--;
+			draw(v, &first);
+		}
+		if (top_look(v, false))
+			return -1;
+		draw(v, &first);
 	}
 }
 
 static int watch(struct view *v, uint64_t interval_ns)
 {
 	struct termios before_raw, raw;
-	struct sigaction stop = {.sa_handler = on_stop};
+	struct sigaction on = {.sa_handler = on_signal};
 	bool tty = tcgetattr(STDIN_FILENO, &before_raw) == 0;
-	int status = 0;
-	sigaction(SIGINT, &stop, NULL);
-	sigaction(SIGTERM, &stop, NULL);
+	sigaction(SIGINT, &on, NULL);
+	sigaction(SIGTERM, &on, NULL);
+	sigaction(SIGWINCH, &on, NULL);
 	if (tty) {
 		raw = before_raw;
 		raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
 		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
 	}
 	fputs("\033[?1049h\033[?25l", stdout); /* the other screen; no cursor */
-	while (!stopped) {
-		struct winsize size = {.ws_row = 24, .ws_col = 80};
-		if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row < 2 || size.ws_col < 2)
-			size = (struct winsize){.ws_row = 24, .ws_col = 80};
-		struct screen screen = {stdout, size.ws_col, size.ws_row, 0, true};
-		fputs("\033[H", stdout);
-		put_view(&screen, v);
-		fputs("\033[J", stdout);
-		fflush(stdout);
-		if (wait_for_key(interval_ns))
-			break;
-		if ((status = top_look(v, false)))
-			break;
-	}
+	int rc = show(v, interval_ns);
 	fputs("\033[?25h\033[?1049l", stdout);
 	fflush(stdout);
 	if (tty)
 		tcsetattr(STDIN_FILENO, TCSANOW, &before_raw);
-	return status ? 1 : 0;
+	return rc ? 1 : 0;
 }
 
 int cmd_top(int argc, char **argv)
@@ -403,11 +500,11 @@ int cmd_top(int argc, char **argv)
 	const struct option_command command = {
 		TOP_NAME, "[OPTIONS]",
 		"Shows the workers of one group on this host, of this user: calls per second, latency percentiles, "
-		"calls "
-		"in\n"
-		"flight, errors and drops, sessions by NIC, references, CPU of each shard's poller. q ends it. "
-		"Latencies\n"
-		"are those of the calls of the interval that were measured, one in FAR_METRICS_SAMPLE.",
+		"calls\n"
+		"in flight, errors and drops, sessions by NIC, references, CPU of each shard's poller. Latencies are\n"
+		"those of the calls of the interval that were measured, one in FAR_METRICS_SAMPLE. q ends it; j, k "
+		"and\n"
+		"arrows move through the workers.",
 		specs};
 	int rest;
 	enum options_result parsed = options_parse(&command, argc, argv, &rest);
@@ -428,7 +525,7 @@ int cmd_top(int argc, char **argv)
 	if (!status && once && json) {
 		print_json(&v);
 	} else if (!status && once) {
-		struct screen screen = {stdout, 512, 4096, 0, false};
+		struct screen screen = {.out = stdout, .columns = 512, .rows = 4096};
 		put_view(&screen, &v);
 	} else if (!status) {
 		status = watch(&v, interval_ns);

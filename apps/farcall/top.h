@@ -22,7 +22,7 @@ struct sample {
 	char worker[FAR_NAME_MAX], state[16];
 	uint64_t rank, pid, uptime_ns;
 	uint64_t calls, requests, errors, sent, received, drops, busy;
-	uint64_t active, serving, owned, held, forks, unconfirmed, silent;
+	uint64_t active, serving, owned, held, forks, unconfirmed, silent, members, alive;
 	unsigned shards_n, nics_n, buckets_n;
 	uint64_t cpu_ns[FAR_SHARDS_MAX];
 	struct {

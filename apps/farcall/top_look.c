@@ -60,6 +60,8 @@ static void read_sample(const char *text, struct sample *s)
 	s->forks = SUM(text, "rrefs_forks");
 	s->unconfirmed = SUM(text, "rrefs_unconfirmed");
 	s->silent = SUM(text, "shards_silent");
+	s->members = SUM(text, "members");
+	s->alive = SUM(text, "members_alive");
 	read_lists(text, s);
 }
 

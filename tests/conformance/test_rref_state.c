@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** What a reference is, and what is left of it: I3, I4, I5. Main thread of each process. */
+/** What a reference is, and what is left of it: I3, I4, I5; J1. Main thread of each process. */
 #include "functions.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- I3 ---- */
@@ -175,6 +176,56 @@ CONFORM(I5, rref_context_debug_info)
 	far_rref_free(r);
 	settle(1, 1, 1);
 	IS_NONE(CALL(peer(2), "c::clear_global", FAR_NOARGS));
+	settle(0, 0, 0);
+}
+
+/* ---- J1 ---- */
+
+#define PAIRS_MAX 128
+static struct far_debug_pair pairs[PAIRS_MAX];
+
+/* Value of a counter of far_debug_info(), whose names differ from each other. */
+static uint64_t debug_value(const char *name)
+{
+	size_t n = far_debug_info(agent, pairs, PAIRS_MAX), found = n;
+	HOLDS(n > 30 && n <= PAIRS_MAX);
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < i; k++)
+			HOLDS(strcmp(pairs[i].name, pairs[k].name) != 0);
+		if (strcmp(pairs[i].name, name) == 0)
+			found = i;
+	}
+	HOLDS(found < n);
+	return strtoull(pairs[found].value, NULL, 10);
+}
+
+static bool is_deferred(void *user)
+{
+	struct far_metrics m;
+	(void)user;
+	OK(far_metrics_read(agent, &m, &err));
+	return m.requests_deferred >= 1 && m.threads_idle == m.threads; /* others wait for a barrier */
+}
+
+/* Each counter of the reference, with a known number of references, and a call and a request that wait. */
+CONFORM(J1, debug_info)
+{
+	settle(0, 0, 0);
+	struct far_rref *r = REMOTE(peer(1), "far::add", FAR_ARGS(1, 2));
+	OK(far_rref_wait(r, 0, &err));
+	settle(1, 1, 1);
+	HOLDS(debug_value("rref.owned") == 1 && debug_value("rref.held") == 1 && debug_value("rref.forks") == 1);
+	HOLDS(debug_value("rref.unconfirmed") == 0 && debug_value("rref.pending") == 0);
+	uint64_t sent = debug_value("agent.calls_sent");
+	struct far_future *f = ASYNC(peer(1), "c::ps_push", FAR_ARGS(1, 2)); /* answered with the second one */
+	UNTIL(is_deferred, NULL);                                            /* that of another worker, here */
+	HOLDS(debug_value("agent.calls_active") >= 1 && debug_value("agent.requests_active") >= 1);
+	HOLDS(debug_value("agent.calls_sent") > sent && debug_value("agent.calls_failed") == 0);
+	OK(far_barrier(agent, NULL, 0, 0, &err));
+	IS_INT(CALL(peer(1), "c::ps_push", FAR_ARGS(1, 2)), 2);
+	struct far_val v = TAKE(f);
+	IS_INT(v, 2);
+	far_rref_free(r);
 	settle(0, 0, 0);
 }
 

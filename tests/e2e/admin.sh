@@ -50,13 +50,49 @@ for of in "$store:3" "$other:2" "file://$dir/a store:2"; do
 	ok "farcall top --store: the ${of##*:} workers of one group" $?
 done
 bounded "$farcall" top --once --interval 100ms --store "$store" --group default
-[ $rc -eq 0 ] && has out "group default, store $store: 3 workers here" && has out '^   2 worker2 '
+[ $rc -eq 0 ] && has out " 3 workers here  group default, store $store$" && has out '^   2 worker2 '
 ok "farcall top: text" $?
 # A terminal of 80 columns and 24 lines.
 bounded python3 "$(dirname "$0")/screen.py" "$farcall" top --store "$store" --interval 100ms
-[ $rc -eq 0 ] && has out "^farcall top  .* store $store: 3 workers here$" && has out '^RANK WORKER .* CPU$' &&
+[ $rc -eq 0 ] && has out "^farcall top  .*  3 workers here  .* store $store$" && has out '^RANK WORKER .* CPU$' &&
 	has out '^   2 worker2  ' && [ "$(lines_of_out)" -le 24 ] && ! grep -q '.\{81\}' "$dir/out"
 ok "farcall top on a terminal: within 80 columns and 24 lines; q ends it" $?
+
+# Without another look: the interval is an hour.
+bounded python3 "$(dirname "$0")/screen.py" --rows 12 --press j "$farcall" top --store "$store" --interval 3600
+[ $rc -eq 0 ] && has out '^   1 worker1 ' && ! has out '^   [02] worker' && has out '^     and 2 more workers: j, k ' &&
+	[ "$(lines_of_out)" -le 12 ]
+ok "farcall top: j moves through the workers" $?
+bounded python3 "$(dirname "$0")/screen.py" --rows 12 --resize 14 "$farcall" top --store "$store" --interval 3600
+[ $rc -eq 0 ] && has out '^   0 worker0 ' && has out '^   2 worker2 ' && ! has out more
+ok "farcall top: another size of the terminal is drawn at once" $?
+
+# Names of a length that 80 columns have no room for; a worker that is killed.
+long=the-longest-name-of-a-worker
+for rank in 0 1 2; do
+	RANK=$rank WORLD_SIZE=3 FAR_INIT_METHOD="file://$dir/long" timeout -k 3 "$guard_s" "$program" load $long- \
+		>"$dir/long$rank" 2>&1 </dev/null &
+	groups="$groups $!"
+done
+long_store() {
+	"$farcall" workers --json >"$dir/out" 2>"$dir/err" && long_at=$(python3 -c '
+import json, sys
+found = [w for w in json.load(open(sys.argv[1])) if w["worker"].startswith("the-longest") and w["state"] == "ready"]
+print(found[0]["store"] if len(found) == 3 else "", *(w["pid"] for w in found if w["rank"] == 2))' "$dir/out") &&
+		[ -n "${long_at%% *}" ]
+}
+eventually long_store
+ok "three workers of long names" $?
+bounded python3 "$(dirname "$0")/screen.py" "$farcall" top --store "${long_at%% *}" --interval 100ms
+[ $rc -eq 0 ] && has out '^   1 the-l~rker-1 ready' && ! grep -q '.\{81\}' "$dir/out"
+ok "farcall top: of a long name its begin and its end" $?
+bounded "$farcall" top --once --interval 100ms --store "${long_at%% *}"
+[ $rc -eq 0 ] && has out "^   1 $long-1 ready"
+ok "farcall top: the whole name where there is room" $?
+kill -KILL "${long_at##* }"
+lost() { bounded "$farcall" top --once --interval 100ms --store "${long_at%% *}"; has out '  2 of 3 workers here, 1 lost  ' && ! has out "$long-2"; }
+eventually lost
+ok "farcall top: a worker that was killed is lost" $?
 
 bounded "$farcall" debug worker0
 [ $rc -eq 1 ] && says '3 workers are "worker0"' && says "$store" && says "$other" && has err '^  admin-[0-9]*-0 '

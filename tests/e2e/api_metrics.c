@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Metrics of a worker and its peers after a known number of calls and errors, in all formats; the admin socket, with
- * mistakes of its clients, and while a shard does not answer. Two workers. With the argument "load": calls without end.
- * Main thread of each process; handlers on shard threads. */
+ * mistakes of its clients, and while a shard does not answer. Two workers. With the arguments "load [PREFIX]": calls
+ * without end, by workers whose names begin so. Main thread of each process; handlers on shard threads. */
 #include "base/runtime_dir.h"
 #include "check.h"
 
@@ -312,6 +312,13 @@ static enum far_status let_go(struct far_req *req, const struct far_val *args, s
 	return far_return_none(req);
 }
 
+static const char *name_of(const char *prefix, int rank)
+{
+	static char names[2][64];
+	snprintf(names[rank & 1], sizeof names[0], "%s%d", prefix, rank);
+	return names[rank & 1];
+}
+
 /* Calls until a signal ends the process: for tests of what reads the metrics. */
 static void load(void)
 {
@@ -334,9 +341,10 @@ int main(int argc, char **argv)
 	all[4] = (struct far_function){"t::release() -> none", FAR_KIND_INLINE, let_go, NULL};
 	int rank = check_rank();
 	static const struct far_msg_handler handler = {1, FAR_KIND_INLINE, echo_message, NULL};
-	agent = check_join(
-		&(struct far_opts){.functions = all, .functions_n = 5, .messages = &handler, .messages_n = 1});
-	other = check_name(1);
+	const struct far_opts opts = {.functions = all, .functions_n = 5, .messages = &handler, .messages_n = 1};
+	const char *prefix = argc > 2 ? argv[2] : "worker";
+	CHECK_STATUS(check_init(name_of(prefix, rank), FAR_RANK_ENV, FAR_WORLD_ENV, &opts, &agent, &err), FAR_OK, &err);
+	other = name_of(prefix, 1);
 	if (argc > 1 && strcmp(argv[1], "load") == 0) {
 		alarm(10 * HANG_GUARD_S);
 		if (rank == 0 && far_world_size(agent) > 1)

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a program on a terminal of 80 x 24 until it has drawn two screens, presses q, and prints the second screen.
-usage: screen.py PROGRAM ARGUMENT..."""
+"""Runs a program on a terminal of 80 columns until it has drawn two screens, presses q, and prints the second screen.
+usage: screen.py [--rows N] [--press KEYS] [--resize N] PROGRAM ARGUMENT...
+It has 24 rows unless --rows states others; after the first screen it presses KEYS, or makes the terminal N rows high."""
+import argparse
 import fcntl
 import os
 import pty
@@ -9,29 +11,47 @@ import struct
 import sys
 import termios
 
-HOME = b"\x1b[H"  # a screen begins with it
+HOME, END = b"\x1b[H", b"\x1b[J"  # a screen begins and ends with them
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", type=int, default=24)
+parser.add_argument("--press", default="")
+parser.add_argument("--resize", type=int, default=0)
+parser.add_argument("command", nargs=argparse.REMAINDER)
+given = parser.parse_args()
+
+
+def size(fd, rows):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 80, 0, 0))
+
 
 pid, terminal = pty.fork()
 if pid == 0:
-    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    os.execv(sys.argv[1], sys.argv[1:])
+    size(0, given.rows)
+    os.execv(given.command[0], given.command)
 seen = b""
+
+
+def screens(n):
+    global seen
+    while seen.count(END) < n:
+        seen += os.read(terminal, 65536)
+
+
 try:
-    while seen.count(HOME) < 3:
-        some = os.read(terminal, 65536)
-        if not some:
-            break
-        seen += some
+    screens(1)
+    if given.resize:
+        size(terminal, given.resize)
+    os.write(terminal, given.press.encode())
+    screens(2)
     os.write(terminal, b"q")
     while os.read(terminal, 65536):
         pass
 except OSError:  # the program has ended
     pass
 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-screens = seen.split(HOME)
-if len(screens) < 4:
+if seen.count(END) < 2:
     sys.exit("screen.py: no two screens: %r" % seen[-500:])
-for escape in (b"\x1b[K", b"\x1b[J"):
-    screens[2] = screens[2].replace(escape, b"")
-print(screens[2].decode().replace("\r", "").rstrip("\n"))
+screen = seen.split(HOME)[2].split(END)[0].replace(b"\x1b[K", b"")
+print(screen.decode().replace("\r", "").rstrip("\n"))
 sys.exit(status)
