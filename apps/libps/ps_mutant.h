@@ -20,7 +20,6 @@
 	X(READ_KEPT, "read-kept", "a function that reads changes its rows")                                            \
 	X(FAILED_KEPT, "failed-kept", "a function that fails changes its row")                                         \
 	X(CALL_TWICE, "call-twice", "a function runs again when its call is repeated")                                 \
-	X(CUT_CHANGED, "cut-changed", "a cut lacks the rows that change while it is read")                             \
 	X(BARRIER_EARLY, "barrier-early", "a barrier does not wait for its last member")                               \
 	X(DEADLINE_LATE, "deadline-late", "the requests of an operation have ten times its time")
 

@@ -112,7 +112,7 @@ static int make_missed(struct pst_table *t, struct pull *p, struct pst_change *c
 static enum far_status check_pull(const struct pst_table *t, const struct pst_pull *how, const float *scales,
 				  bool copies, struct far_err *err)
 {
-	if (t->schema.kind == PST_VALUES)
+	if (t->schema.kind == PST_VALUES && (copies || how->miss == PST_MISS_MAKE))
 		return pst_fail(err, FAR_UNSUPPORTED, 0, "a table of values has no rows to pull");
 	if ((unsigned)how->wire >= PST_TYPES || (unsigned)how->miss > PST_MISS_MAKE)
 		return pst_fail(err, FAR_INVALID, 0, "no pull of type %d with rule %d for missing rows", (int)how->wire,

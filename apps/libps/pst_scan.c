@@ -83,7 +83,7 @@ static void keep(const struct pst_table *t, struct pst_cut *cut, uint64_t hash, 
 	if (pst_index_find(&cut->before, hash, key))
 		return;
 	bool there = id != PST_NO_ROW && !pst_expired(t, id, pst_tick(cut->now_ms));
-	if (there && !PS_MUTANT(CUT_CHANGED))
+	if (there)
 		copy = t->schema.kind == PST_VALUES ? copy_value(t, cut, id) : copy_row(t, cut, id);
 	if ((there && copy == PST_NO_ROW) || pst_index_reserve(&cut->before, hash))
 		cut->torn = true;

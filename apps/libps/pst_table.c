@@ -211,6 +211,11 @@ uint64_t pst_table_rows(const struct pst_table *t)
 	return t->rows_n;
 }
 
+uint64_t pst_table_value_bytes(const struct pst_table *t)
+{
+	return t->values.bytes;
+}
+
 void pst_table_bound(struct pst_table *t, uint64_t room)
 {
 	uint64_t most = t->schema.rows_max ? t->schema.rows_max : PST_ROWS_MAX;

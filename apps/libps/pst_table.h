@@ -107,6 +107,8 @@ const struct pst_schema *pst_table_schema(const struct pst_table *table);
 void pst_table_stats(const struct pst_table *table, struct pst_stats *stats);
 
 uint64_t pst_table_rows(const struct pst_table *table);
+/** Bytes of the blocks of a table of values. */
+uint64_t pst_table_value_bytes(const struct pst_table *table);
 /** Bounds the table by `room` rows more than it has, beside the schema's rows_max. UINT64_MAX: by that alone. */
 void pst_table_bound(struct pst_table *table, uint64_t room);
 
@@ -254,6 +256,11 @@ uint32_t pst_evict(struct pst_table *table, uint64_t now_ms, uint32_t keys);
  * key); RESOURCE: no memory; nothing changed then. A refused key (table full) has status PST_REFUSED. */
 enum far_status pst_value_put(struct pst_table *table, const uint64_t *keys, uint32_t n, const uint32_t *offsets,
 			      const void *bytes, uint64_t now_ms, uint8_t *status, struct far_err *err);
+
+/** Likewise, as pst_slice() reported them: with ages (NULL without TTL). */
+enum far_status pst_value_restore(struct pst_table *table, const uint64_t *keys, uint32_t n, const uint32_t *offsets,
+				  const void *bytes, const uint64_t *ages_ms, uint64_t now_ms, uint8_t *status,
+				  struct far_err *err);
 
 /**
  * Copies the values of n keys one behind the other to bytes[bytes_max]; value i is bytes[offsets[i], offsets[i + 1]),

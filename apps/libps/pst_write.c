@@ -297,6 +297,19 @@ enum far_status pst_value_put(struct pst_table *t, const uint64_t *keys, uint32_
 	return FAR_OK;
 }
 
+enum far_status pst_value_restore(struct pst_table *t, const uint64_t *keys, uint32_t n, const uint32_t *offsets,
+				  const void *bytes, const uint64_t *ages_ms, uint64_t now_ms, uint8_t *status,
+				  struct far_err *err)
+{
+	enum far_status bad = pst_value_put(t, keys, n, offsets, bytes, now_ms, status, err);
+	for (uint32_t i = 0; !bad && t->ttl_ticks && i < n; i++) {
+		const uint32_t *slot = pst_index_find(&t->index, pst_hash(keys[i]), keys[i]);
+		if (slot) /* else it is refused or evicted */
+			*pst_written(t, *slot) = pst_tick(now_ms) - (uint32_t)(ages_ms[i] / PST_TICK_MS);
+	}
+	return bad;
+}
+
 static void visit_value(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	const uint32_t *tick = ctx;

@@ -11,11 +11,15 @@ struct psv_block_rows {
 	const char *rows;
 	const float *state;   /* NULL: the table has none */
 	const uint64_t *ages; /* NULL: no TTL */
+	const char *values;   /* one behind the other; `rows` are their lengths. NULL: a table of rows */
 };
 
 /** Reads the block at *at, aligned to 8, which ends before `end`, and moves *at behind it. False: it is too long, a key
  * is of another partition, or the keys are not in the order of their hashes. */
 bool psv_block_read(const struct psv_rows *layout, const char **at, const char *end, struct psv_block_rows *out);
+
+/** Adds the bytes of n values, padded, to *bytes. False: one is too long, or they are more than `room`. */
+bool psv_values_bytes(const struct psv_rows *layout, const void *lens, uint32_t n, size_t room, size_t *bytes);
 
 /** Memory for replies; zeroed: none. */
 struct psv_buffer {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The public functions on rows, and what each operation is made of. Any thread. */
-#include "psv_client.h"
+#include "psv_op.h"
 
 #include "pst_fail.h"
 #include <math.h>
@@ -35,6 +35,11 @@ enum far_status psv_op_of(struct psv_op *op, const struct far_ps_table *t, enum 
 		return pst_fail(err, FAR_INVALID, 0, "keys is NULL, and n is %zu", n);
 	if (n > FAR_PS_KEYS_MAX)
 		return pst_fail(err, FAR_INVALID, 0, "%zu keys; an operation has at most %zu", n, FAR_PS_KEYS_MAX);
+	bool values = t->schema.value_max > 0;
+	if (psv_has_keys(kind) && kind != PSV_EXISTS && kind != PSV_ERASE && values != psv_is_values(kind))
+		return pst_fail(err, FAR_INVALID, 0, "table \"%s\" has %s", t->name,
+				values ? "values of bytes: far_ps_pull_values() and far_ps_assign_values() are for it"
+				       : "rows, not values of bytes");
 	for (size_t i = 0; t->schema.dense_rows && i < n; i++)
 		if (keys[i] >= t->schema.dense_rows)
 			return pst_fail(err, FAR_INVALID, 0, "key %llu; table \"%s\" has the keys [0, %llu)",
@@ -73,14 +78,15 @@ static enum far_status read_op(const struct far_ps_table *t, struct psv_op *op, 
 	if (status)
 		return status;
 	size_t n = op->kind == PSV_BAGS ? op->bags.n : op->n;
-	if (op->kind != PSV_EXISTS && n && !rows)
+	bool numbers = op->kind != PSV_EXISTS && op->kind != PSV_GET_VALUES;
+	if (numbers && n && !rows)
 		return pst_fail(err, FAR_INVALID, 0, "rows is NULL");
 	if ((unsigned)o.miss > FAR_PS_MAKE)
 		return pst_fail(err, FAR_INVALID, 0, "miss is %d; there is no such rule for missing rows", (int)o.miss);
 	if (o.clock && !t->schema.workers)
 		return pst_fail(err, FAR_INVALID, 0, "clock is %llu, and table \"%s\" has no clock",
 				(unsigned long long)o.clock, t->name);
-	if (op->kind != PSV_EXISTS) {
+	if (numbers) {
 		status = check_wire(o.wire, &op->wire, err);
 		op->miss = op->dense ? FAR_PS_INITIAL : o.miss;
 		op->fallback = o.fallback;
@@ -112,6 +118,23 @@ enum far_status far_ps_pull_range(struct far_ps_table *t, uint64_t first, size_t
 	if (!status && o.partial)
 		status = no_partial(err);
 	return status ? status : read_op(t, &op, &o, rows, NULL, future, err);
+}
+
+enum far_status far_ps_pull_values(struct far_ps_table *t, const uint64_t *keys, size_t n,
+				   const struct far_ps_pull_opts *opts, void *values, size_t stride, uint32_t *lens,
+				   uint8_t *statuses, struct far_future **future, struct far_err *err)
+{
+	struct psv_op op;
+	enum far_status status = psv_op_of(&op, t, PSV_GET_VALUES, keys, n, future, err);
+	if (!status && n && (!lens || (stride && !values)))
+		status = pst_fail(err, FAR_INVALID, 0, "%s is NULL", lens ? "values" : "lens");
+	if (status)
+		return status;
+	op.value_max = (uint32_t)t->schema.value_max;
+	op.value_out = values;
+	op.value_stride = stride;
+	op.value_lens = lens;
+	return read_op(t, &op, opts, NULL, statuses, future, err);
 }
 
 enum far_status far_ps_exists(struct far_ps_table *t, const uint64_t *keys, size_t n,
@@ -230,6 +253,30 @@ enum far_status far_ps_assign(struct far_ps_table *t, const uint64_t *keys, size
 	op.in = rows;
 	op.state = state;
 	op.state_floats = state ? t->state_floats : 0;
+	return change_op(&op, opts, statuses, future, err);
+}
+
+enum far_status far_ps_assign_values(struct far_ps_table *t, const uint64_t *keys, size_t n, const void *bytes,
+				     const uint64_t *offsets, const struct far_ps_push_opts *opts, uint8_t *statuses,
+				     struct far_future **future, struct far_err *err)
+{
+	struct psv_op op;
+	enum far_status status = psv_op_of(&op, t, PSV_PUT_VALUES, keys, n, future, err);
+	if (!status && n && (!offsets || (offsets[n] > offsets[0] && !bytes)))
+		status = pst_fail(err, FAR_INVALID, 0, "%s is NULL", offsets ? "bytes" : "offsets");
+	for (size_t i = 0; i < n && !status; i++)
+		if (offsets[i] > offsets[i + 1] || offsets[i + 1] - offsets[i] > t->schema.value_max)
+			status = pst_fail(err, FAR_INVALID, 0,
+					  "the value of key %llu has the offsets %llu and %llu; at most %llu bytes are "
+					  "possible in table \"%s\"",
+					  (unsigned long long)keys[i], (unsigned long long)offsets[i],
+					  (unsigned long long)offsets[i + 1], (unsigned long long)t->schema.value_max,
+					  t->name);
+	if (status)
+		return status;
+	op.value_max = (uint32_t)t->schema.value_max;
+	op.arg = bytes;
+	op.value_offsets = offsets;
 	return change_op(&op, opts, statuses, future, err);
 }
 

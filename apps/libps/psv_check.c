@@ -69,8 +69,56 @@ static enum far_status check_call(struct psv_job *j, size_t len, struct far_err 
 	return FAR_OK;
 }
 
+/* Lengths at `lens` and the bytes of the values, the last of the request. */
+static enum far_status check_values(struct psv_shard *s, struct psv_job *j, const char *lens, size_t room,
+				    struct far_err *err)
+{
+	uint32_t n = j->q->n, max = j->t->layout.value_max;
+	const uint32_t *len = (const uint32_t *)(const void *)lens;
+	uint64_t all = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		s->value_at[i] = (uint32_t)all;
+		all += len[i];
+		if (len[i] > max)
+			return pst_fail(err, FAR_INVALID, 0,
+					"the value of key %llu has %u bytes; at most %u are possible in table \"%s\"",
+					(unsigned long long)j->keys[i], len[i], max, j->t->name);
+	}
+	s->value_at[n] = (uint32_t)all;
+	j->value_at = s->value_at;
+	return (all + 7) / 8 * 8 == room && all <= UINT32_MAX
+		       ? FAR_OK
+		       : pst_fail(err, FAR_PROTOCOL, 0, "%llu bytes of values do not take %zu", (unsigned long long)all,
+				  room);
+}
+
+/* What a request to a table of values has behind its keys. */
+static enum far_status check_of_values(struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err)
+{
+	const struct psv_request *q = j->q;
+	const struct psv_rows *layout = &j->t->layout;
+	size_t fixed = sizeof *q + q->n * sizeof *j->keys;
+	bool sends = q->kind == PSV_PUT_VALUES || q->kind == PSV_RESTORE;
+	if (q->kind == PSV_PUT_VALUES)
+		fixed += q->n * sizeof(uint32_t);
+	if (q->kind == PSV_RESTORE)
+		fixed = sizeof *q + psv_rows_bytes(layout, q->n);
+	if (sends ? len < fixed : len != fixed)
+		return bad_length(q, len, err);
+	if (q->kind == PSV_GET_VALUES && (q->bags < layout->value_max || q->bags > psv_values_room(layout->value_max)))
+		return pst_fail(err, FAR_PROTOCOL, 0, "a reply with room for %u bytes of values of up to %u", q->bags,
+				layout->value_max);
+	j->values = (const char *)q + fixed;
+	return sends ? check_values(s, j, j->rows, len - fixed, err) : FAR_OK;
+}
+
+static bool is_of_values(unsigned kind)
+{
+	return kind == PSV_GET_VALUES || kind == PSV_PUT_VALUES;
+}
+
 /* Keys, numbers, scales and state are where the lengths put them. */
-static enum far_status check_arrays(const struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err)
+static enum far_status check_arrays(struct psv_shard *s, struct psv_job *j, size_t len, struct far_err *err)
 {
 	const struct psv_request *q = j->q;
 	unsigned dim = j->t->schema.dim;
@@ -82,6 +130,18 @@ static enum far_status check_arrays(const struct psv_shard *s, struct psv_job *j
 	if (q->wire >= PST_TYPES || q->miss > PST_MISS_MAKE || (q->flags & ~flags) || q->n > PST_CHUNK_KEYS ||
 	    (q->n && (q->kind < PSV_PULL || q->kind == PSV_HOT)))
 		return pst_fail(err, FAR_PROTOCOL, 0, "a request of kind %u with a field out of range", q->kind);
+	bool values = j->t->layout.value_max > 0;
+	if (psv_has_keys(q->kind) &&
+	    (values ? !is_of_values(q->kind) && q->kind != PSV_ERASE && q->kind != PSV_EXISTS && q->kind != PSV_RESTORE
+		    : is_of_values(q->kind)))
+		return pst_fail(err, FAR_INVALID, 0, "table \"%s\" has %s", j->t->name,
+				values ? "values of bytes, not rows" : "rows, not values of bytes");
+	if (values && psv_has_keys(q->kind)) {
+		j->keys = (const uint64_t *)(q + 1);
+		j->rows = (const char *)(j->keys + q->n);
+		enum far_status status = check_of_values(s, j, len, err);
+		return status ? status : check_keys(s, j, err);
+	}
 	size_t want = q->kind == PSV_RESTORE ? sizeof *q + psv_rows_bytes(&j->t->layout, q->n)
 					     : psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state);
 	if (q->kind != PSV_BAGS && !psv_is_call(q->kind) && len != want)

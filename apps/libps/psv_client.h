@@ -70,6 +70,11 @@ struct psv_op {
 	bool make;
 	double *values;
 	uint8_t *errors;
+	uint32_t value_max;            /* of GET_VALUES and PUT_VALUES, as all below: of the table */
+	const uint64_t *value_offsets; /* PUT_VALUES: [n + 1], of `arg` */
+	char *value_out;               /* GET_VALUES: [n * stride] */
+	size_t value_stride;
+	uint32_t *value_lens; /* GET_VALUES: [n] */
 
 	/* From here on psv_op.c's. */
 	struct psv_op *next, **link; /* in ps->changes */
@@ -85,7 +90,8 @@ struct psv_op {
 	bool some_answered;  /* else all are open */
 	const char **row;    /* in the replies of this round; NULL: none */
 	float *scale;        /* of int8 */
-	uint32_t *bag;       /* of BAGS; [n]: bag of a position */
+	uint32_t *bag;       /* of BAGS; [n]: bag of a position. GET_VALUES: length of a key's value. PUT_VALUES: its
+				last position */
 	float *missing;      /* of BAGS; [bags]: weight of keys without a row */
 	float *wide;         /* of BAGS; [dim]: a row of a reply */
 	struct psv_division d;
@@ -97,6 +103,7 @@ struct psv_op {
 	char *requests, *replies;
 	uint32_t answered;           /* shards, of operations without keys */
 	bool again;                  /* an answer was a newer view */
+	bool more;                   /* an answer lacks values that found no room in it */
 	void *lanes;                 /* in round_memory; NULL: the round is one fan-out */
 	pthread_mutex_t lanes_lock;  /* of psv_take() */
 	_Atomic uint32_t lanes_left; /* that have not ended */

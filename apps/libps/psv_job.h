@@ -21,10 +21,12 @@ struct psv_job {
 	const char *name;        /* of a table, barrier or function */
 	const void *arg;         /* of CALL */
 	const struct psv_schema *schema;
-	const char *rows; /* of RESTORE; state and ages follow */
+	const char *rows;         /* of RESTORE; state and ages follow */
+	const uint32_t *value_at; /* of PUT_VALUES and RESTORE of values: [n + 1] offsets of the values */
+	const char *values;       /* of PUT_VALUES */
 	uint64_t now_ns, now_ms;
 	bool stale; /* the answer is the view */
-	char *made; /* of LIST, SCAN, HOT, CALL: the reply without its head and statuses */
+	char *made; /* of LIST, SCAN, HOT, CALL, GET_VALUES: the reply without its head and statuses */
 	size_t made_len;
 	uint64_t made_count;
 };
@@ -60,6 +62,7 @@ void psv_clocks_look(struct psv_shard *s);
 
 /** Set `j->made`, which is free()d by the caller. */
 enum far_status psv_rows_list(struct psv_shard *s, struct psv_job *j, struct far_err *err);
+enum far_status psv_rows_get(struct psv_shard *s, struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err);
 /** Ends the cuts of a table that were not read since a time (UINT64_MAX: all). */

@@ -15,6 +15,7 @@
 #define BARRIER_GRACE_NS (2 * FAR_SEC)      /* after the wait of a barrier, for the answer */
 #define LANE_CHUNKS      4u                 /* of a slot; an operation of more sends one after the other */
 #define PART_DEPTH       64u                /* chunks of a slot in a round */
+#define VALUES_DEPTH     8u                 /* likewise of values, each with room for the longest one */
 #define LARGE_BYTES      ((size_t)64 << 20) /* operations of one round of more are cut into about LARGE_CHUNKS */
 #define LARGE_CHUNKS     1024u
 #define CHUNK_BYTES_MAX  ((size_t)8 << 20)
@@ -80,6 +81,10 @@ static struct psv_op *op_new(const struct psv_op *from)
 	if (psv_is_call(op->kind))
 		psv_call_init(op);
 	memset(op->row, 0, op->k.distinct * sizeof *op->row);
+	if (psv_is_values(op->kind) && !psv_values_init(op)) {
+		op_free(op);
+		return NULL;
+	}
 	return op;
 }
 
@@ -89,6 +94,8 @@ static struct psv_op *op_new(const struct psv_op *from)
 static uint32_t chunk_keys(const struct psv_op *op)
 {
 	bool bags = op->kind == PSV_BAGS, call = psv_is_call(op->kind);
+	if (psv_is_values(op->kind))
+		return psv_values_keys(op);
 	size_t request = bags ? psv_bags_request_bytes(1, 1, op->bags.weights)
 			      : psv_request_bytes(op->kind, 1, op->dim, op->wire, op->state_floats);
 	size_t reply =
@@ -125,10 +132,11 @@ static enum far_status divide_keys(struct psv_op *op, struct far_err *err)
 static void select_part(struct psv_op *op)
 {
 	const struct psv_chunk *chunk = op->d.chunk;
+	uint32_t depth = op->kind == PSV_GET_VALUES ? VALUES_DEPTH : PART_DEPTH;
 	op->from = op->to;
 	op->to = op->parts ? op->from : op->d.n;
 	while (op->to < op->d.n && op->to - op->from < LARGE_CHUNKS &&
-	       chunk[op->to].index - chunk[op->from].index < PART_DEPTH)
+	       chunk[op->to].index - chunk[op->from].index < depth)
 		op->to++;
 }
 
@@ -193,9 +201,10 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 				.n = c->n,
 				.rate = op->rate,
 				.worker = psv_is_call(op->kind) ? op->members : op->worker,
-				.bags = op->kind == PSV_BAGS    ? psv_bags_of(op, c)
-					: psv_is_call(op->kind) ? op->arg_bytes
-								: op->members};
+				.bags = op->kind == PSV_BAGS         ? psv_bags_of(op, c)
+					: op->kind == PSV_GET_VALUES ? psv_values_room(op->value_max)
+					: psv_is_call(op->kind)      ? op->arg_bytes
+								     : op->members};
 	memcpy(to, &q, sizeof q);
 	to += sizeof q;
 	if (op->k.in_order)
@@ -206,6 +215,8 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 		psv_bags_fill(op, c, to + c->n * sizeof(uint64_t));
 	if (psv_is_call(op->kind))
 		psv_call_fill(op, to + c->n * sizeof(uint64_t));
+	if (op->kind == PSV_PUT_VALUES)
+		psv_values_fill(op, c, to + c->n * sizeof(uint64_t));
 	if (op->kind != PSV_CREATE && op->kind != PSV_OPEN && op->kind != PSV_BARRIER)
 		return;
 	memcpy(to, op->kind == PSV_BARRIER ? op->barrier : op->name, PSV_NAME_BYTES);
@@ -311,6 +322,8 @@ void psv_round_over(struct psv_op *op)
 		psv_scatter(op);
 	if (psv_is_call(op->kind))
 		psv_call_scatter(op);
+	if (op->kind == PSV_GET_VALUES)
+		psv_values_scatter(op);
 	op->round = NULL;
 	if (op->again && !psv_has_keys(op->kind)) { /* all shards of the new view */
 		op->answered = 0;
@@ -319,11 +332,13 @@ void psv_round_over(struct psv_op *op)
 			*op->stats = (struct far_ps_stats){.clock = UINT64_MAX};
 	}
 	struct far_err err;
-	if (op->again || (op->to < op->d.n && (op->partial || !op->err.status))) {
+	if (op->again || ((op->more || op->to < op->d.n) && (op->partial || !op->err.status))) {
 		round_free(op);
 		memset(op->row, 0, op->k.distinct * sizeof *op->row);
-		if (op->again)
+		if (op->again || op->to == op->d.n) {
 			division_free(op);
+			op->more = false;
+		}
 		if (!begin_round(op, 0, &err))
 			return;
 		if (!op->err.status)

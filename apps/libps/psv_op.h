@@ -61,6 +61,21 @@ void psv_call_scatter(struct psv_op *op);
 /** Sets the errors of all positions. */
 void psv_call_settle(const struct psv_op *op);
 
+/* psv_values.c */
+
+/** Begins the results of GET_VALUES, or finds the last position of each key. False: no memory. */
+bool psv_values_init(struct psv_op *op);
+bool psv_is_values(unsigned kind);
+/** Keys of a chunk. */
+uint32_t psv_values_keys(const struct psv_op *op);
+size_t psv_values_request_bytes(const struct psv_op *op, const struct psv_chunk *c);
+/** Writes the lengths and values of a chunk. */
+void psv_values_fill(const struct psv_op *op, const struct psv_chunk *c, char *to);
+/** Takes an answer to GET_VALUES over. False: it is malformed. */
+bool psv_take_values(struct psv_op *op, const struct psv_chunk *c, const char *body, size_t len);
+/** Copies the values of this round to all their positions. */
+void psv_values_scatter(const struct psv_op *op);
+
 /* psv_bags.c */
 
 /** Numbers the bags of all positions, sets their rows to zeros. False: no memory. */

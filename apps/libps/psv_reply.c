@@ -25,6 +25,7 @@ size_t psv_job_bytes(const struct psv_job *j, const struct psv_shard *s)
 		return sizeof(struct psv_reply) + j->made_len;
 	case PSV_CALL:
 	case PSV_CALL_READ:
+	case PSV_GET_VALUES:
 		return sizeof(struct psv_reply) + j->made_len + j->q->n;
 	case PSV_BAGS:
 		return psv_bags_reply_bytes(j->q->bags, j->t->schema.dim, (enum pst_type)j->q->wire);
@@ -39,7 +40,7 @@ static void put_stats(const struct psv_table *t, void *to)
 	pst_table_stats(t->rows, &s);
 	struct psv_stats out = {.rows = s.rows,
 				.bytes = s.bytes,
-				.row_bytes = s.row_bytes,
+				.row_bytes = s.row_bytes + s.value_bytes,
 				.state_bytes = s.state_bytes,
 				.index_bytes = s.index_bytes,
 				.made = s.made,

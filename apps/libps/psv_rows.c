@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GET_GROUP 64u /* values that are looked up together */
+
 static enum far_status no_memory(struct far_err *err)
 {
 	return pst_fail(err, FAR_RESOURCE, 0, "no memory for a reply");
@@ -36,6 +38,43 @@ enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err)
 	return FAR_OK;
 }
 
+/* ---- Values ---- */
+
+/* As many as fit; the others are PSV_LATER. Groups first, whose memory is prefetched, then one by one. */
+enum far_status psv_rows_get(struct psv_shard *s, struct psv_job *j, struct far_err *err)
+{
+	uint32_t n = j->q->n, at[GET_GROUP + 1], done = 0;
+	uint32_t group = GET_GROUP;
+	size_t used = 0, needed;
+	j->made = malloc((size_t)n * sizeof(uint32_t) + j->q->bags + 1);
+	if (!j->made)
+		return no_memory(err);
+	char *bytes = j->made + (size_t)n * sizeof(uint32_t);
+	memset(j->made, 0, (size_t)n * sizeof(uint32_t));
+	memset(s->status, PSV_LATER, n);
+	while (done < n) {
+		uint32_t of_group = n - done < group ? n - done : group;
+		enum far_status status = pst_value_get(j->t->rows, j->keys + done, of_group, at, bytes + used,
+						       j->q->bags - used, &needed, j->now_ms, s->status + done, err);
+		if (status == FAR_TOO_LARGE && group > 1) {
+			group = 1;
+			continue;
+		}
+		if (status == FAR_TOO_LARGE)
+			break;
+		if (status)
+			return status;
+		for (uint32_t i = 0; i < of_group; i++) {
+			uint32_t len = at[i + 1] - at[i];
+			memcpy(j->made + (done + i) * sizeof len, &len, sizeof len);
+		}
+		used += needed;
+		done += of_group;
+	}
+	j->made_len = (size_t)n * sizeof(uint32_t) + used;
+	return FAR_OK;
+}
+
 /* ---- Scans ---- */
 
 static struct pst_cursor cursor_of(unsigned partition)
@@ -56,8 +95,12 @@ static uint32_t put_block(struct psv_job *j, struct pst_cut *cut, struct pst_cur
 	size_t state, ages, state_to, ages_to;
 	(void)psv_rows_layout(layout, most, &state, &ages);
 	memset(to, 0, psv_block_bytes(layout, most));
+	bool values = layout->value_max > 0;
 	struct pst_slice slice = {.keys = keys,
-				  .rows = rows,
+				  .rows = values ? NULL : rows,
+				  .lens = values ? (uint32_t *)(void *)rows : NULL,
+				  .bytes = values ? to + psv_block_bytes(layout, most) : NULL,
+				  .bytes_max = j->made_len < PSV_SLICE_BYTES ? PSV_SLICE_BYTES - j->made_len : 0,
 				  .state = layout->state ? (float *)(void *)(rows + state) : NULL,
 				  .ages_ms = layout->age ? (uint64_t *)(void *)(rows + ages) : NULL};
 	struct psv_block block = {.partition = partition};
@@ -69,7 +112,12 @@ static uint32_t put_block(struct psv_job *j, struct pst_cut *cut, struct pst_cur
 	memmove(packed, rows, block.n * layout->row);
 	memmove(packed + state_to, rows + state, block.n * layout->state);
 	memmove(packed + ages_to, rows + ages, block.n * layout->age);
-	j->made_len += (psv_block_bytes(layout, block.n) + 7) / 8 * 8;
+	size_t bytes = psv_block_bytes(layout, block.n), padded = (slice.bytes_n + 7) / 8 * 8;
+	if (values) {
+		memmove(to + bytes, slice.bytes, slice.bytes_n);
+		memset(to + bytes + slice.bytes_n, 0, padded - slice.bytes_n);
+	}
+	j->made_len += (bytes + padded + 7) / 8 * 8;
 	return block.n;
 }
 
@@ -191,6 +239,10 @@ enum far_status psv_rows_restore(struct psv_shard *s, const struct psv_job *j, s
 	const struct psv_rows *layout = &j->t->layout;
 	size_t state, ages;
 	(void)psv_rows_layout(layout, j->q->n, &state, &ages);
+	if (layout->value_max)
+		return pst_value_restore(j->t->rows, j->keys, j->q->n, j->value_at,
+					 j->rows + psv_rows_bytes(layout, j->q->n) - j->q->n * sizeof *j->keys,
+					 (const uint64_t *)(const void *)(j->rows + ages), j->now_ms, s->status, err);
 	return pst_restore(j->t->rows, j->keys, j->q->n, j->rows, (const float *)(const void *)(j->rows + state),
 			   (const uint64_t *)(const void *)(j->rows + ages), j->now_ms, s->status, err);
 }

@@ -213,6 +213,8 @@ struct loading {
 	uint64_t *keys;
 	char *rows, *state, *request;
 	uint64_t *ages;
+	char *values; /* of tables of values: PSV_SLICE_BYTES and one value at most */
+	size_t values_n;
 };
 
 static void batch_free(struct loading *l)
@@ -221,9 +223,10 @@ static void batch_free(struct loading *l)
 	free(l->rows);
 	free(l->state);
 	free(l->ages);
+	free(l->values);
 	free(l->request);
 	l->keys = l->ages = NULL;
-	l->rows = l->state = l->request = NULL;
+	l->rows = l->state = l->values = l->request = NULL;
 }
 
 static enum far_status batch_new(struct loading *l, struct far_err *err)
@@ -231,12 +234,15 @@ static enum far_status batch_new(struct loading *l, struct far_err *err)
 	size_t one = psv_rows_bytes(&l->layout, 1), room = FAR_PS_CHUNK_BYTES / one;
 	l->room = room < 1 ? 1 : room > PST_CHUNK_KEYS ? PST_CHUNK_KEYS : (uint32_t)room;
 	l->n = 0;
+	l->values_n = 0;
 	l->keys = malloc(l->room * sizeof *l->keys);
 	l->rows = malloc(l->room * l->layout.row);
 	l->state = malloc(l->room * l->layout.state + 1);
 	l->ages = malloc(l->room * sizeof *l->ages);
-	l->request = malloc(sizeof(struct psv_request) + psv_rows_bytes(&l->layout, l->room));
-	if (l->keys && l->rows && l->state && l->ages && l->request)
+	size_t values = l->layout.value_max ? PSV_SLICE_BYTES + l->layout.value_max + 8 : 1;
+	l->values = malloc(values);
+	l->request = malloc(sizeof(struct psv_request) + psv_rows_bytes(&l->layout, l->room) + values);
+	if (l->keys && l->rows && l->state && l->ages && l->values && l->request)
 		return FAR_OK;
 	batch_free(l);
 	return pst_fail(err, FAR_RESOURCE, 0, "no memory for %u rows", l->room);
@@ -247,7 +253,8 @@ static enum far_status flush(struct loading *l, struct far_err *err)
 {
 	struct psv_request q = {
 		.magic = PSV_MAGIC, .kind = PSV_RESTORE, .service = l->ps->service, .table = l->table->id, .n = l->n};
-	size_t state, ages, len = sizeof q + psv_rows_bytes(&l->layout, l->n);
+	size_t state, ages, rows_bytes = psv_rows_bytes(&l->layout, l->n);
+	size_t len = sizeof q + rows_bytes + (l->values_n + 7) / 8 * 8;
 	if (l->n == 0)
 		return FAR_OK;
 	(void)psv_rows_layout(&l->layout, l->n, &state, &ages);
@@ -258,6 +265,8 @@ static enum far_status flush(struct loading *l, struct far_err *err)
 	memcpy(rows, l->rows, l->n * l->layout.row);
 	memcpy(rows + state, l->state, l->n * l->layout.state);
 	memcpy(rows + ages, l->ages, l->n * l->layout.age);
+	memcpy(l->request + sizeof q + rows_bytes, l->values, l->values_n);
+	l->values_n = 0;
 	const struct psv_call call = {(struct psv_request *)(void *)l->request, len, l->partition, true};
 	enum far_status status = psv_call(l->ps, &call, l->timeout_ns, &l->reply, err);
 	if (status)
@@ -277,9 +286,16 @@ static enum far_status put_block(struct loading *l, const struct psv_block_rows 
 	if (l->n && view->owner[l->partition] != view->owner[b->partition])
 		status = flush(l, err);
 	l->partition = b->partition;
+	const char *value = b->values;
 	for (uint32_t i = 0; i < b->n && !status; i++) {
-		if (l->n == l->room && (status = flush(l, err)))
+		uint32_t len = value ? ((const uint32_t *)(const void *)b->rows)[i] : 0;
+		if ((l->n == l->room || l->values_n > PSV_SLICE_BYTES) && (status = flush(l, err)))
 			break;
+		if (value) {
+			memcpy(l->values + l->values_n, value, len);
+			l->values_n += len;
+			value += len;
+		}
 		l->keys[l->n] = b->keys[i];
 		memcpy(l->rows + l->n * l->layout.row, b->rows + i * l->layout.row, l->layout.row);
 		if (b->state)

@@ -260,17 +260,25 @@ void far_ps_rows_free(struct far_ps_rows *rows)
 	free(rows->rows);
 	free(rows->state);
 	free(rows->ages_ms);
+	free(rows->offsets);
+	free(rows->values);
 	*rows = (struct far_ps_rows){0};
 }
 
-static enum far_status rows_new(const struct far_ps_table *t, size_t n, struct far_ps_rows *out, struct far_err *err)
+static enum far_status rows_new(const struct far_ps_table *t, size_t n, size_t bytes, struct far_ps_rows *out,
+				struct far_err *err)
 {
 	*out = (struct far_ps_rows){.n = n,
 				    .keys = malloc(n * sizeof *out->keys + 1),
 				    .rows = malloc(n * t->schema.dim * sizeof *out->rows + 1),
 				    .state = malloc(n * t->state_floats * sizeof *out->state + 1),
 				    .ages_ms = calloc(n + 1, sizeof *out->ages_ms)};
-	if (out->keys && out->rows && out->state && out->ages_ms)
+	if (t->schema.value_max) {
+		out->offsets = calloc(n + 1, sizeof *out->offsets);
+		out->values = malloc(bytes + 1);
+	}
+	if (out->keys && out->rows && out->state && out->ages_ms &&
+	    (!t->schema.value_max || (out->offsets && out->values)))
 		return FAR_OK;
 	far_ps_rows_free(out);
 	return pst_fail(err, FAR_RESOURCE, 0, "no memory for %zu rows", n);
@@ -282,7 +290,14 @@ static void put_block(const struct far_ps_table *t, const struct psv_block_rows 
 	enum pst_type stored = PST_F32;
 	(void)psv_type(t->schema.stored, &stored);
 	memcpy(out->keys + to, b->keys, b->n * sizeof *b->keys);
-	for (uint32_t i = 0; i < b->n; i++) {
+	const char *value = b->values;
+	for (uint32_t i = 0; value && i < b->n; i++) {
+		uint32_t len = ((const uint32_t *)(const void *)b->rows)[i];
+		memcpy(out->values + out->offsets[to + i], value, len);
+		out->offsets[to + i + 1] = out->offsets[to + i] + len;
+		value += len;
+	}
+	for (uint32_t i = 0; !value && i < b->n; i++) {
 		const char *row = b->rows + (size_t)i * dim * pst_type_bytes(stored);
 		if (stored == PST_F32)
 			memcpy(out->rows + (to + i) * dim, row, dim * sizeof(float));
@@ -313,7 +328,7 @@ enum far_status far_ps_scan(struct far_ps_table *t, unsigned *partition, uint64_
 	while (!status && psv_block_read(&layout, &at, end, &block))
 		n += block.n;
 	if (!status)
-		status = rows_new(t, n, out, err);
+		status = rows_new(t, n, buffer.len, out, err);
 	at = blocks;
 	n = 0;
 	while (!status && psv_block_read(&layout, &at, end, &block)) {

@@ -67,6 +67,10 @@ struct pst_schema psv_schema_table(const struct far_ps_schema *s, uint32_t slots
 			       .admit = s->admit,
 			       .candidates = s->admit_candidates,
 			       .ttl_ms = s->ttl_ms};
+	if (s->value_max) {
+		t.kind = PST_VALUES;
+		t.value_max = (uint32_t)s->value_max;
+	}
 	(void)psv_type(s->stored, &t.stored);
 	if (t.rows_max > PST_ROWS_MAX)
 		t.rows_max = 0;
@@ -76,6 +80,8 @@ struct pst_schema psv_schema_table(const struct far_ps_schema *s, uint32_t slots
 unsigned psv_schema_state(const struct far_ps_schema *s)
 {
 	struct pst_rule rule = rule_of(&s->rule);
+	if (s->value_max)
+		return 0;
 	return pst_rule_state(&rule, s->dim);
 }
 
@@ -83,6 +89,10 @@ struct psv_rows psv_schema_rows(const struct far_ps_schema *s)
 {
 	enum pst_type stored = PST_F32;
 	(void)psv_type(s->stored, &stored);
+	if (s->value_max)
+		return (struct psv_rows){.row = sizeof(uint32_t),
+					 .age = s->ttl_ms ? sizeof(uint64_t) : 0,
+					 .value_max = (uint32_t)s->value_max};
 	return (struct psv_rows){.row = s->dim * pst_type_bytes(stored),
 				 .state = psv_schema_state(s) * sizeof(float),
 				 .age = s->ttl_ms ? sizeof(uint64_t) : 0};
@@ -105,6 +115,19 @@ static enum far_status check_rule(const struct far_ps_schema *s, struct far_err 
 	return FAR_OK;
 }
 
+/* Of a table of values all that is about numbers is zero. */
+static enum far_status check_values(const struct far_ps_schema *s, struct far_err *err)
+{
+	static const struct far_ps_rule rule;
+	static const struct far_ps_init init;
+	if (s->value_max > FAR_PS_VALUE_MAX || s->dim || s->stored || s->dense_rows || s->admit ||
+	    s->admit_candidates || memcmp(&s->rule, &rule, sizeof rule) || memcmp(&s->init, &init, sizeof init))
+		return pst_fail(err, FAR_INVALID, 0,
+				"value_max is %llu; at most %zu, without dim, stored, rule, init, dense_rows and admit",
+				(unsigned long long)s->value_max, FAR_PS_VALUE_MAX);
+	return FAR_OK;
+}
+
 enum far_status psv_schema_check(const struct far_ps_schema *s, struct far_err *err)
 {
 	enum pst_type stored;
@@ -112,12 +135,12 @@ enum far_status psv_schema_check(const struct far_ps_schema *s, struct far_err *
 		return pst_fail(err, FAR_UNSUPPORTED, 0, "replicas is %u; a row has one copy", s->replicas);
 	if (s->hedge_after_ns)
 		return pst_fail(err, FAR_UNSUPPORTED, 0, "hedge_after_ns is set; a row has one copy");
-	for (unsigned i = 0; i < 3; i++)
-		if (s->reserved[i] || (i < 2 && s->rule.reserved[i]))
+	for (unsigned i = 0; i < 2; i++)
+		if (s->reserved[i] || s->rule.reserved[i])
 			return pst_fail(err, FAR_INVALID, 0, "a reserved word of the schema is not 0");
 	if (!psv_type(s->stored, &stored) || stored == PST_INT8)
 		return pst_fail(err, FAR_INVALID, 0, "stored is dtype %d; f32, bf16 or f16", (int)s->stored);
-	enum far_status status = check_rule(s, err);
+	enum far_status status = s->value_max ? check_values(s, err) : check_rule(s, err);
 	if (status)
 		return status;
 	if (s->dense_rows > PSV_DENSE_MAX ||
@@ -136,8 +159,8 @@ void psv_schema_encode(const struct far_ps_schema *s, struct psv_schema *to)
 {
 	enum pst_type stored = PST_F32;
 	(void)psv_type(s->stored, &stored);
-	*to = (struct psv_schema){.dim = s->dim,
-				  .stored = stored,
+	*to = (struct psv_schema){.dim = s->value_max ? (uint32_t)s->value_max : s->dim,
+				  .stored = s->value_max ? PSV_VALUES : stored,
 				  .rule = s->rule.kind,
 				  .init = s->init.kind,
 				  .full = s->dense_rows ? PSV_DENSE : (uint32_t)s->full,
@@ -167,11 +190,14 @@ void psv_schema_encode(const struct far_ps_schema *s, struct psv_schema *to)
 enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_schema *s, struct far_err *err)
 {
 	static const enum far_dtype dtypes[] = {FAR_F32, FAR_BF16, FAR_F16};
-	if (f->stored > PST_F16 || f->rule > FAR_PS_USER || f->init > FAR_PS_INIT_NORMAL || f->full > PSV_DENSE)
+	bool values = f->stored == PSV_VALUES;
+	if ((f->stored > PST_F16 && !values) || f->rule > FAR_PS_USER || f->init > FAR_PS_INIT_NORMAL ||
+	    f->full > PSV_DENSE)
 		return pst_fail(err, FAR_PROTOCOL, 0, "a schema with a type, rule or method that does not exist");
 	bool dense = f->full == PSV_DENSE;
-	*s = (struct far_ps_schema){.dim = f->dim,
-				    .stored = dtypes[f->stored],
+	*s = (struct far_ps_schema){.dim = values ? 0 : f->dim,
+				    .value_max = values ? f->dim : 0,
+				    .stored = values ? FAR_DTYPE_NONE : dtypes[f->stored],
 				    .rule = {.kind = (enum far_ps_rule_kind)f->rule,
 					     .rate = f->rate,
 					     .beta1 = f->beta1,
@@ -193,6 +219,8 @@ enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_sche
 				    .workers = f->workers,
 				    .staleness = f->staleness};
 	memcpy(s->rule.name, f->rule_name, sizeof s->rule.name);
+	if (values && !f->dim)
+		return pst_fail(err, FAR_PROTOCOL, 0, "a schema of a table of values without bytes");
 	if (dense && !s->dense_rows)
 		return pst_fail(err, FAR_PROTOCOL, 0, "a schema of a dense table without rows");
 	return psv_schema_check(s, err);

@@ -271,6 +271,8 @@ static enum far_status apply(struct psv_shard *s, struct psv_job *j, struct far_
 	switch (q->kind) {
 	case PSV_ASSIGN:
 		return pst_assign(j->t->rows, j->keys, q->n, &how, j->numbers, j->state, s->status, err);
+	case PSV_PUT_VALUES:
+		return pst_value_put(j->t->rows, j->keys, q->n, j->value_at, j->values, j->now_ms, s->status, err);
 	case PSV_ERASE:
 		return pst_erase(j->t->rows, j->keys, q->n, s->status, err);
 	default:
@@ -325,6 +327,11 @@ static enum far_status prepare(struct psv_shard *s, struct psv_job *j, struct fa
 		j->t->keys_pulled += j->q->n;
 		psv_hot_use(&j->t->hot, j->keys, j->q->n);
 		return j->q->miss == PST_MISS_MAKE ? look(s, j, PST_MISS_MAKE, err) : FAR_OK;
+	case PSV_GET_VALUES:
+		j->t->pulls++;
+		j->t->keys_pulled += j->q->n;
+		psv_hot_use(&j->t->hot, j->keys, j->q->n);
+		return psv_rows_get(s, j, err);
 	case PSV_OPEN:
 	case PSV_STATS:
 	case PSV_BARRIER:

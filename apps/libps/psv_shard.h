@@ -85,6 +85,7 @@ struct psv_shard {
 	unsigned clear_partition, clear_table;     /* where that goes on */
 	uint64_t clear_from;                       /* likewise, a hash; 0: the partition's first */
 	uint8_t status[PST_CHUNK_KEYS];            /* of the request that is being served */
+	uint32_t value_at[PST_CHUNK_KEYS + 1];     /* likewise, of values */
 };
 
 struct far_ps_server {

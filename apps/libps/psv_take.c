@@ -16,6 +16,8 @@ size_t psv_op_request_bytes(const struct psv_op *op, const struct psv_chunk *c)
 		return psv_bags_request_bytes(c->n, psv_bags_of(op, c), op->bags.weights);
 	if (psv_is_call(op->kind))
 		return psv_call_request_bytes(c->n, op->arg_bytes);
+	if (psv_is_values(op->kind))
+		return psv_values_request_bytes(op, c);
 	return psv_request_bytes(op->kind, c->n, op->dim, op->wire, op->state_floats);
 }
 
@@ -30,6 +32,8 @@ size_t psv_op_reply_bytes(const struct psv_op *op, const struct psv_chunk *c)
 		return psv_bags_reply_bytes(psv_bags_of(op, c), op->dim, op->wire);
 	if (psv_is_call(op->kind))
 		return psv_call_reply_bytes(c->n, op->members, op->reduce);
+	if (op->kind == PSV_GET_VALUES) /* at most */
+		return sizeof(struct psv_reply) + c->n * (sizeof(uint32_t) + 1) + psv_values_room(op->value_max);
 	return psv_reply_bytes(op->kind, c->n, op->dim, op->wire);
 }
 
@@ -179,7 +183,11 @@ void psv_take(struct psv_op *op, uint32_t c)
 	if (head.magic == PSV_MAGIC && head.answer == PSV_STALE &&
 	    psv_adopt(op->ps, reply + sizeof head, r->len - sizeof head, op->view->epoch)) {
 		op->again = true;
-	} else if (head.magic == PSV_MAGIC && head.answer == PSV_DONE && r->len == psv_op_reply_bytes(op, chunk)) {
+	} else if (head.magic == PSV_MAGIC && head.answer == PSV_DONE && op->kind == PSV_GET_VALUES &&
+		   psv_take_values(op, chunk, reply + sizeof head, r->len - sizeof head)) {
+		op->some_answered = true;
+	} else if (head.magic == PSV_MAGIC && head.answer == PSV_DONE && op->kind != PSV_GET_VALUES &&
+		   r->len == psv_op_reply_bytes(op, chunk)) {
 		if (!psv_has_keys(op->kind))
 			take_shard(op, r, reply + sizeof head);
 		else

@@ -46,9 +46,11 @@ static bool has_prefix(const char *name, const struct psv_tenant *tenant)
 	return strncmp(name, tenant->prefix, strlen(tenant->prefix)) == 0;
 }
 
-/* Bytes of a row as bounds count them: key, row and state. */
+/* Bytes of a new row as bounds count them: key, row and state, or the longest value. */
 static uint64_t row_bytes(const struct psv_table *t)
 {
+	if (t->layout.value_max)
+		return sizeof(uint64_t) + t->layout.value_max;
 	return sizeof(uint64_t) + t->layout.row + t->layout.state;
 }
 
@@ -69,7 +71,8 @@ static struct usage usage_of(const struct psv_shard *s, const struct psv_tenant 
 		uint64_t rows = pst_table_rows(t->rows);
 		u.tables++;
 		u.rows += rows;
-		u.bytes += rows * row_bytes(t);
+		u.bytes += t->layout.value_max ? rows * sizeof(uint64_t) + pst_table_value_bytes(t->rows)
+					       : rows * row_bytes(t);
 	}
 	return u;
 }

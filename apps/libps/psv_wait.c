@@ -17,7 +17,7 @@ bool psv_must_wait(struct psv_shard *s, const struct psv_request *q)
 		return true;
 	if (s->clearing && (psv_has_keys(q->kind) || q->kind == PSV_SCAN || q->kind == PSV_STATS))
 		return true;
-	if (q->kind != PSV_PULL && q->kind != PSV_EXISTS && q->kind != PSV_BAGS)
+	if (q->kind != PSV_PULL && q->kind != PSV_EXISTS && q->kind != PSV_BAGS && q->kind != PSV_GET_VALUES)
 		return false;
 	struct psv_table *t = psv_find_table(s, q->table);
 	return t && t->schema.workers && q->clock > t->clock + (PS_MUTANT(CLOCK_BEHIND) ? 1 : 0);

@@ -6,21 +6,25 @@
  * bytes; scales [n] of int8; ASSIGN with PSV_STATE: state [n * state floats]. VIEW, CREATE, OPEN, BARRIER (n is 0): a
  * name of PSV_NAME_BYTES; CREATE: struct psv_schema. RESTORE: rows, state and ages as in a block. BAGS: offsets (u32)
  * [bags + 1]: bag b has the keys [offsets[b], offsets[b + 1]), at least one; with PSV_WEIGHTS: weights [n] (f32). CALL
- * and CALL_READ: the function's name of PSV_NAME_BYTES and its argument, padded to 8 bytes.
+ * and CALL_READ: the function's name of PSV_NAME_BYTES and its argument, padded to 8 bytes. PUT_VALUES: lengths (u32)
+ * [n], then the values, one behind the other.
  *
  * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
  * `wire`, padded to 4 bytes, and scales [n] of int8; then status [n]. Of CREATE and OPEN: struct psv_schema. Of STATS:
- * struct psv_stats. Of HOT: struct psv_hot_key, `count` of them. Of LIST: names of PSV_NAME_BYTES each, `count` of
- * them. Of SCAN: struct psv_scan_head, and a block for each of `count` partitions, from that of the request
- * on; with `cut` one block, of a partition that has more (count is 0) or ends with it (1). Of BAGS: rows [bags * dim],
- * the sums, and scales as of PULL; [bags] sums of the weights of keys for which FALLBACK stands (f32); then of each bag
- * the highest status of a key [bags]. Of CALL and CALL_READ: values (f64) [n * width], of a reduction [width]; then
- * status [n]: PST_FAILED + enum far_status of keys whose function failed, FAR_PS_APPLIED of all keys of a repeated
- * request.
+ * struct psv_stats. Of GET_VALUES: lengths (u32) [n], the values one behind the other, status [n], of which PSV_LATER
+ * is that of a key whose value found no room. Of HOT: struct psv_hot_key, `count` of them. Of LIST: names of
+ * PSV_NAME_BYTES each, `count` of them. Of SCAN: struct psv_scan_head, and a block for each of `count` partitions, from
+ * that of the request on; with `cut` one block, of a partition that has more (count is 0) or ends with it (1). Of BAGS:
+ * rows [bags * dim], the sums, and scales as of PULL; [bags] sums of the weights of keys for which FALLBACK stands
+ * (f32); then of each bag the highest status of a key [bags]. Of CALL and CALL_READ: values (f64) [n * width], of a
+ * reduction [width]; then status [n]: PST_FAILED + enum far_status of keys whose function failed, FAR_PS_APPLIED of all
+ * keys of a repeated request.
  *
  * A block, also of files: rows of a partition; those of a large one are in several blocks. struct psv_block; keys[n];
  * rows [n * dim] of the stored type, padded to 8 bytes; state [n * state floats], padded likewise; in tables with TTL
  * the milliseconds since the last push (u64) [n].
+ * In tables of values a row is the value's length (u32), and the values follow at the end, one behind the other, padded
+ * to 8 bytes; in RESTORE, too.
  */
 #ifndef PSV_WIRE_H
 #define PSV_WIRE_H
@@ -60,6 +64,8 @@ enum psv_kind {
 	PSV_BARRIER, /* of no table: `table` is the id of its name */
 	PSV_CALL,    /* numbered */
 	PSV_CALL_READ,
+	PSV_GET_VALUES,
+	PSV_PUT_VALUES, /* numbered */
 	PSV_KINDS
 };
 
@@ -77,7 +83,8 @@ struct psv_request {
 	uint32_t n;
 	float rate;
 	uint32_t worker; /* CLOCK; SCAN: the first partition; BARRIER: the member; CALL: width */
-	uint32_t bags;   /* BAGS; BARRIER: members; CALL: bytes of the argument; else 0 */
+	uint32_t bags;   /* BAGS; BARRIER: members; CALL: bytes of the argument; GET_VALUES: most bytes of
+			    values in the reply; else 0 */
 };
 
 enum psv_answer { PSV_DONE, PSV_STALE };
@@ -113,6 +120,8 @@ struct psv_schema {
 	char rule_name[PSV_NAME_BYTES]; /* likewise */
 };
 
+#define PSV_VALUES    4u /* psv_schema.stored: a table of values of at most `dim` bytes */
+#define PSV_LATER     127u
 #define PSV_DENSE     3u /* psv_schema.full: a dense table of rows_max rows */
 #define PSV_DENSE_MAX (UINT64_C(1) << 32)
 
@@ -146,7 +155,7 @@ static inline bool psv_name_ok(const char *name)
 
 static inline bool psv_is_change(unsigned kind)
 {
-	return (kind >= PSV_PUSH && kind <= PSV_ERASE) || kind == PSV_CALL;
+	return (kind >= PSV_PUSH && kind <= PSV_ERASE) || kind == PSV_CALL || kind == PSV_PUT_VALUES;
 }
 
 /** False for requests to shards as a whole. */
@@ -179,6 +188,7 @@ static inline size_t psv_numbers_bytes(size_t n, unsigned dim, enum pst_type wir
 /** Layout of n rows with their state and ages, in blocks and in RESTORE. */
 struct psv_rows {
 	size_t row, state, age; /* bytes of one */
+	uint32_t value_max;     /* of tables of values; else 0 */
 };
 
 /** Offsets behind the keys of n rows; returns the end of all. */
@@ -210,7 +220,14 @@ static inline uint32_t psv_slice_rows(const struct psv_rows *r)
 static inline size_t psv_scan_bytes(const struct psv_rows *r)
 {
 	return sizeof(struct psv_scan_head) + PSV_SCAN_PARTS * (sizeof(struct psv_block) + 24) +
-	       2 * psv_rows_bytes(r, psv_slice_rows(r) + (size_t)1);
+	       2 * psv_rows_bytes(r, psv_slice_rows(r) + (size_t)1) +
+	       (r->value_max ? PSV_SLICE_BYTES + r->value_max : 0);
+}
+
+/** Bytes of values in a reply to GET_VALUES, at most; any one fits. */
+static inline uint32_t psv_values_room(uint32_t value_max)
+{
+	return value_max > FAR_PS_CHUNK_BYTES ? value_max : (uint32_t)FAR_PS_CHUNK_BYTES;
 }
 
 /** Bytes of a request on n keys. */

@@ -67,7 +67,8 @@ static enum far_status list(struct tables *o, struct far_err *err)
 		status = stats_of(o, table, &stats, err);
 		if (!status)
 			printf("%-32s %6u %6s %-16s %12" PRIu64 " %14" PRIu64 "\n", names[i], schema->dim,
-			       stored_name(schema->stored), rule_name(&schema->rule), stats.rows, stats.bytes);
+			       schema->value_max ? "bytes" : stored_name(schema->stored),
+			       schema->value_max ? "-" : rule_name(&schema->rule), stats.rows, stats.bytes);
 		far_ps_table_free(table);
 	}
 	free(names);
@@ -112,6 +113,45 @@ static enum far_status show_stats(struct tables *o, struct far_err *err)
 	return FAR_OK;
 }
 
+/* In quotes; other bytes than printable ones, and quotes, as in C. */
+static void print_value(const unsigned char *value, uint32_t len)
+{
+	printf(" \"");
+	for (uint32_t i = 0; i < len; i++)
+		printf(value[i] < ' ' || value[i] > '~' || value[i] == '"' || value[i] == '\\' ? "\\%03o" : "%c",
+		       value[i]);
+	putchar('"');
+}
+
+/* "KEY STATUS "VALUE"", a line for each key, whose values are read one by one. */
+static enum far_status get_values(struct tables *o, struct far_ps_table *table, size_t n, struct far_err *err)
+{
+	size_t room = far_ps_table_schema(table)->value_max;
+	unsigned char *value = malloc(room);
+	struct far_ps_pull_opts opts = {.timeout_ns = o->timeout_ns};
+	enum far_status status = value ? FAR_OK : FAR_RESOURCE;
+	if (!value)
+		*err = (struct far_err){.status = FAR_RESOURCE, .text = "no memory for a value"};
+	for (size_t i = 0; i < n && !status; i++) {
+		struct far_future *f;
+		uint32_t len;
+		uint8_t found;
+		status = far_ps_pull_values(table, &o->keys[i], 1, &opts, value, room, &len, &found, &f, err);
+		if (status)
+			break;
+		status = far_future_wait(f, FAR_FOREVER, NULL, err); /* ends by its own deadline */
+		far_future_free(f);
+		if (status)
+			break;
+		printf("%" PRIu64 " %s", o->keys[i], far_ps_status_name((enum far_ps_status)found));
+		if (found == FAR_PS_ROW)
+			print_value(value, len);
+		putchar('\n');
+	}
+	free(value);
+	return status;
+}
+
 /* "KEY STATUS ELEMENT…", a line for each key. */
 static enum far_status get(struct tables *o, struct far_err *err)
 {
@@ -121,6 +161,11 @@ static enum far_status get(struct tables *o, struct far_err *err)
 	enum far_status status = far_ps_table_open(o->ps, o->args[0], o->timeout_ns, &table, err);
 	if (status)
 		return status;
+	if (far_ps_table_schema(table)->value_max) {
+		status = get_values(o, table, n, err);
+		far_ps_table_free(table);
+		return status;
+	}
 	unsigned dim = far_ps_table_schema(table)->dim;
 	float *rows = calloc(n, dim * sizeof *rows);
 	uint8_t *found = calloc(n, 1);

@@ -40,6 +40,10 @@
  * that follow each other, without keys. To erase a row of a dense table gives it its initial values again. Scans, files
  * and statistics have the rows that were changed. A row travels and is found as one: let it have a KiB or more.
  *
+ * Tables of values: `value_max` in the schema. A key has a string of bytes in place of a row.
+ * far_ps_assign_values() sets values and far_ps_pull_values() reads them; far_ps_erase(), far_ps_exists(), scans,
+ * files, bounds of rows, LRU, LFU, TTL and clocks are as of rows. Other operations on such a table are INVALID.
+ *
  * Functions at the rows: far_ps_call() runs a function that the servers have registered for each key of a batch, where
  * its row is.
  *
@@ -77,6 +81,7 @@ extern "C" {
 #define FAR_PS_FNS_MAX   64   /* names of functions of a process, ever; likewise of optimizers */
 #define FAR_PS_WIDTH_MAX 4096 /* numbers that a function returns for a key */
 #define FAR_PS_ARG_MAX   ((size_t)16 << 10) /* bytes of the argument of a function */
+#define FAR_PS_VALUE_MAX ((size_t)1 << 20)  /* bytes of a value */
 
 struct far_ps;        /* a service, at a client */
 struct far_ps_table;  /* a table, at a client */
@@ -156,7 +161,7 @@ enum far_ps_full {
 
 /** Schema of a table. A zeroed field has its default; `dim` and `rule` have none. */
 struct far_ps_schema {
-	unsigned dim;          /* elements of a row, [1, 65536] */
+	unsigned dim;          /* elements of a row, [1, 65536]; 0 in tables of values */
 	enum far_dtype stored; /* of rows: FAR_F32 (default), FAR_BF16, FAR_F16 */
 	struct far_ps_rule rule;
 	struct far_ps_init init;
@@ -169,9 +174,11 @@ struct far_ps_schema {
 	unsigned staleness; /* steps that a pull may lack, see far_ps_pull_opts.clock; 0: bulk-synchronous */
 	unsigned replicas;  /* copies of a row: 0 or 1; more is UNSUPPORTED */
 	uint64_t hedge_after_ns; /* 0; else UNSUPPORTED */
-	uint64_t dense_rows;  /* 0; or the table is dense: it has the keys [0, dense_rows), at most 2^32, each of them
-				 with a row from the start. Without rows_max, full, admit and ttl_ms */
-	uint64_t reserved[3]; /* 0 */
+	uint64_t dense_rows; /* 0; or the table is dense: it has the keys [0, dense_rows), at most 2^32, each of them
+				with a row from the start. Without rows_max, full, admit and ttl_ms */
+	uint64_t value_max;  /* 0; or the table has values: strings of bytes, of at most so many, [1, FAR_PS_VALUE_MAX].
+				Without dim, stored, rule, init, dense_rows and admit */
+	uint64_t reserved[2]; /* 0 */
 };
 
 /* ---- Any thread; never blocks ---- */
@@ -191,9 +198,10 @@ const char *far_ps_status_name(enum far_ps_status status);
  * refuses new keys, or evicts its own rows. A table counts for each tenant whose prefix its name has.
  */
 struct far_ps_tenant {
-	const char *prefix;   /* "": all tables */
-	uint64_t rows_max;    /* 0: no bound */
-	uint64_t bytes_max;   /* of keys, rows and optimizer state; 0: no bound */
+	const char *prefix; /* "": all tables */
+	uint64_t rows_max;  /* 0: no bound */
+	uint64_t bytes_max; /* of keys, rows and optimizer state, and blocks of values, a new one as long as the longest
+			       possible; 0: no bound */
 	unsigned tables_max;  /* more are RESOURCE; 0: no bound */
 	uint64_t reserved[2]; /* 0 */
 };
@@ -224,9 +232,9 @@ enum far_status far_ps_serve(struct far_agent *agent, const char *name, const st
  * Gives a server a view of a later epoch, with another list of servers, which may be one without this worker. Each
  * server of both lists gets each epoch. Rows do not move: a shard erases those of partitions that it did not own all
  * the time, or all rows if its epochs are not consecutive, some 500 at a time; this function waits for it, and so do
- * requests to the shard's rows. New owners begin without rows and, if they are new servers, without tables: far_ps_table_create()
- * makes these there. Errors: INVALID (the epoch is not later; else as far_ps_serve()), UNKNOWN_WORKER, RESOURCE;
- * TIMEOUT: a shard erases rows for more than 10 s, and goes on.
+ * requests to the shard's rows. New owners begin without rows and, if they are new servers, without tables:
+ * far_ps_table_create() makes these there. Errors: INVALID (the epoch is not later; else as far_ps_serve()),
+ * UNKNOWN_WORKER, RESOURCE; TIMEOUT: a shard erases rows for more than 10 s, and goes on.
  */
 enum far_status far_ps_server_view(struct far_ps_server *server, const char *const *servers, size_t servers_n,
 				   uint64_t epoch, struct far_err *err);
@@ -360,6 +368,8 @@ struct far_ps_rows {
 	float *rows;       /* [n * dim] */
 	float *state;      /* [n * far_ps_table_state()] */
 	uint64_t *ages_ms; /* milliseconds since the last push or assignment, in steps of 64; 0 in tables without TTL */
+	uint64_t *offsets; /* [n + 1] in a table of values: value i is values[offsets[i], offsets[i + 1]); else NULL */
+	char *values;
 };
 
 /**
@@ -545,6 +555,22 @@ enum far_status far_ps_push_range(struct far_ps_table *table, uint64_t first, si
 enum far_status far_ps_assign(struct far_ps_table *table, const uint64_t *keys, size_t n, const float *rows,
 			      const float *state, const struct far_ps_push_opts *opts, uint8_t *status,
 			      struct far_future **future, struct far_err *err);
+
+/**
+ * Reads the values of n keys: value i is copied to values[i * stride], and lens[i] is its length; of one longer than
+ * `stride` the first `stride` bytes are copied. A key without a value is FAR_PS_MISSING and has length 0, as one that
+ * was not answered. Counts as a use for LRU and LFU. Of the options: timeout_ns, partial, clock. Else as far_ps_pull().
+ */
+enum far_status far_ps_pull_values(struct far_ps_table *table, const uint64_t *keys, size_t n,
+				   const struct far_ps_pull_opts *opts, void *values, size_t stride, uint32_t *lens,
+				   uint8_t *status, struct far_future **future, struct far_err *err);
+
+/** Sets the values of n keys: value i is bytes[offsets[i], offsets[i + 1]), `offsets` [n + 1]. Of equal keys the last
+ * position counts. INVALID also: a value longer than schema.value_max, by its key, and nothing was sent. Errors,
+ * numbers and repetition as far_ps_push(); opts.rate and opts.wire are not used. */
+enum far_status far_ps_assign_values(struct far_ps_table *table, const uint64_t *keys, size_t n, const void *bytes,
+				     const uint64_t *offsets, const struct far_ps_push_opts *opts, uint8_t *status,
+				     struct far_future **future, struct far_err *err);
 
 /** Removes n keys. Numbered as a push; opts.wire and opts.rate are not used. */
 enum far_status far_ps_erase(struct far_ps_table *table, const uint64_t *keys, size_t n,

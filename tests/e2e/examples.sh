@@ -68,10 +68,15 @@ for suffix in "" _cpp; do
 done
 echo tables >>"$dir/ran"
 bounded "$farcall" run -n 3 -- "$programs/quotas"
-sed -n '/^## quotas/,/^## digits/p' "$documents/README.md" | grep -E '^(user|all)' >"$dir/want"
+sed -n '/^## quotas/,/^## names/p' "$documents/README.md" | grep -E '^(user|all)' >"$dir/want"
 [ $rc -eq 0 ] && [ "$(wc -l <"$dir/want")" -eq 9 ] && cmp "$dir/want" "$dir/out"
 ok "quotas: a function at the rows prints what README shows" $?
 echo quotas >>"$dir/ran"
+bounded "$farcall" run -n 3 -- "$programs/names"
+sed -n '/^## names/,/^## digits/p' "$documents/README.md" | grep '^user' >"$dir/want"
+[ $rc -eq 0 ] && [ "$(wc -l <"$dir/want")" -eq 3 ] && cmp "$dir/want" "$dir/out"
+ok "names: a table of values prints what README shows" $?
+echo names >>"$dir/ran"
 
 # None is left out, and none is long. digits.sh and training.sh run these.
 printf '%s\n' digits digits_server stages rnn hybrid cartpole >>"$dir/ran"

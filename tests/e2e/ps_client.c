@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A client of `farcall pserver`, for pserver.sh: adds 1 to both elements of keys 0 to 99 of table "counts".
  *
- * usage: ps_client once | again | call     again: adds until it is killed, and prints a line when it has begun; call:
- * by the servers' function "plus", in a table of their optimizer "halve", which then halves one row.
- * Main thread of each process. */
+ * usage: ps_client once | again | call | values     values: puts a value into the table "names". again: adds until it
+ * is killed, and prints a line when it has begun; call: by the servers' function "plus", in a table of their optimizer
+ * "halve", which then halves one row. Main thread of each process. */
 #include "check.h"
 
 #include <farcall/ps.h>
@@ -38,6 +38,21 @@ static void call(struct far_ps *ps, const uint64_t *keys, const float *grads)
 	far_ps_table_free(table);
 }
 
+static void put_value(struct far_ps *ps)
+{
+	struct far_ps_schema schema = {.value_max = 16};
+	struct far_ps_table *table;
+	struct far_future *f;
+	struct far_err err;
+	CHECK_STATUS(far_ps_table_create(ps, "names", &schema, 0, &table, &err), FAR_OK, &err);
+	CHECK_STATUS(
+		far_ps_assign_values(table, (uint64_t[]){7}, 1, "A\"da\n", (uint64_t[]){0, 5}, NULL, NULL, &f, &err),
+		FAR_OK, &err);
+	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_OK, &err);
+	far_future_free(f);
+	far_ps_table_free(table);
+}
+
 int main(int argc, char **argv)
 {
 	struct far_ps_schema schema = {.dim = 2};
@@ -58,6 +73,8 @@ int main(int argc, char **argv)
 	CHECK_STATUS(far_ps_open(agent, "default", NULL, &ps, &err), FAR_OK, &err);
 	if (!strcmp(argv[1], "call"))
 		call(ps, keys, grads);
+	if (!strcmp(argv[1], "values"))
+		put_value(ps);
 	CHECK_STATUS(far_ps_table_create(ps, "counts", &schema, 0, &table, &err), FAR_OK, &err);
 	for (int pushes = 0; pushes == 0 || strcmp(argv[1], "again") == 0; pushes++) {
 		CHECK_STATUS(far_ps_push(table, keys, KEYS, grads, NULL, NULL, &f, &err), FAR_OK, &err);

@@ -47,6 +47,11 @@ group '1' '"$farcall" tables get nothing 1; [ $? -eq 1 ] && "$farcall" tables --
 [ $rc -eq 0 ] && says 'has no such table' && says 'no member of the group serves "other"'
 ok "a table and a service that are not there" $?
 
+# shellcheck disable=SC2016
+group '2' '"$client" values >/dev/null && "$farcall" tables ls && "$farcall" tables get names 7 8'
+[ $rc -eq 0 ] && has out '^names  *0  *bytes  *-  *1 ' && has out '^7 ROW "A\\042da\\012"$' && has out '^8 MISSING$'
+ok "tables ls and get show a table of values" $?
+
 # The metrics of the servers, and bounds of tenants. The client pushes the keys 0 to 99 of the table "counts" twice.
 export FAR_RUNTIME_DIR="$dir/run"
 mkdir -m 700 "$FAR_RUNTIME_DIR"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Reads the input as what the parameter server gets from files and peers. The first byte chooses: a manifest of saved
- * tables, a data file unpacked, its frames, a view, or requests to a shard with one table. What reads well is the same
- * when it is written and read again; each request is answered once. Main thread.
+ * tables, a data file unpacked, its frames, a view, or requests to a shard with a table of rows and one of values. What
+ * reads well is the same when it is written and read again; each request is answered once. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */
@@ -201,6 +201,8 @@ static void fuzz_data(const uint8_t *data, size_t size)
 {
 	struct psv_rows layout = {
 		.row = 2 * (size_t)(data[0] % 5 + 1), .state = data[0] & 0x40 ? 12 : 0, .age = data[0] & 0x80 ? 8 : 0};
+	if (data[0] & 0x20)
+		layout = (struct psv_rows){.row = 4, .age = layout.age, .value_max = 40};
 	char *bytes = copy_of(data + 1, size - 1);
 	struct psv_saved_file file = {.plain = size - 1};
 	const char *at = bytes, *end = bytes + size - 1;
@@ -217,6 +219,10 @@ static void fuzz_data(const uint8_t *data, size_t size)
 		last = ok ? block.partition : last;
 		for (uint32_t i = 0; ok && i < block.n; i++)
 			must(pst_partition(pst_hash(block.keys[i])) == block.partition);
+		const uint32_t *lens = ok ? (const uint32_t *)(const void *)block.rows : NULL;
+		must(!ok || (block.values != NULL) == (layout.value_max > 0));
+		for (uint32_t i = 0, sum = 0; ok && block.values && i < block.n; i++)
+			must(lens[i] <= layout.value_max && (sum += lens[i]) <= (size_t)(at - block.values));
 	}
 	uint32_t partition = UINT32_MAX;
 	file.rows = rows;
@@ -310,7 +316,7 @@ static void send(struct far_ps_server *server, const void *bytes, size_t len)
 	free(copy);
 }
 
-static void make_table(struct far_ps_server *server)
+static void make_tables(struct far_ps_server *server)
 {
 	struct {
 		struct psv_request head;
@@ -326,6 +332,11 @@ static void make_table(struct far_ps_server *server)
 	schema.rule = (struct far_ps_rule){.kind = FAR_PS_ADAGRAD, .rate = 0.1f, .epsilon = 1e-8f};
 	psv_schema_encode(&schema, &q.schema);
 	send(server, &q, sizeof q);
+	q.head.table = psv_name_id("v");
+	q.name[0] = 'v';
+	schema = (struct far_ps_schema){.value_max = 40, .rows_max = 64, .ttl_ms = 1000, .workers = 2};
+	psv_schema_encode(&schema, &q.schema);
+	send(server, &q, sizeof q);
 }
 
 /* Records: the length of a request (1 byte, in words of 4), and the request. Its magic and ids are set, unless the
@@ -338,8 +349,8 @@ static void fuzz_requests(const uint8_t *data, size_t size)
 	atomic_init(&server.view, own_view());
 	psv_shard_init(&shard, &server, (struct far_to){0, 0});
 	register_functions();
-	make_table(&server);
-	must(atomic_load(&shard.tables_n) == 1);
+	make_tables(&server);
+	must(atomic_load(&shard.tables_n) == 2);
 	while (size > 0) {
 		size_t len = (size_t)(data[0] & 0x7f) * 4;
 		bool whole = len >= sizeof(struct psv_request);
@@ -351,7 +362,7 @@ static void fuzz_requests(const uint8_t *data, size_t size)
 			memcpy(&q, bytes, sizeof q);
 			q.magic = PSV_MAGIC;
 			q.service = server.service;
-			q.table = psv_name_id("t");
+			q.table = psv_name_id(q.epoch & 0x10000 ? "v" : "t");
 			q.epoch = 1 + (q.epoch & 1);
 			memcpy(bytes, &q, sizeof q);
 		}

@@ -151,7 +151,7 @@ static void overlapping_cuts(enum pst_kind kind, uint64_t ttl_ms, uint64_t seed)
 	was.bytes_n = cut_of.bytes_n = second.bytes_n = 0;
 	while (!all.done)
 		slice(t, NULL, &all, now, &was, false);
-	cr_assert(was.n > 10 * SLICE);
+	cr_assert(was.n > 3 * SLICE, "%u rows", was.n);
 	struct pst_cut *cut = pst_cut_begin(t, &first, now), *later = NULL;
 	cr_assert(cut && pst_cuts(t) == cut);
 	unsigned slices = 0;
@@ -179,9 +179,9 @@ Test(pst_cut, a_cut_is_the_table_at_one_moment)
 {
 	for (uint64_t seed = 1; seed <= 12; seed++) {
 		overlapping_cuts(PST_SPARSE, 0, seed);
-		overlapping_cuts(PST_SPARSE, 700, seed);
+		overlapping_cuts(PST_SPARSE, 900, seed);
 		overlapping_cuts(PST_VALUES, 0, seed);
-		overlapping_cuts(PST_VALUES, 700, seed);
+		overlapping_cuts(PST_VALUES, 900, seed);
 	}
 }
 
