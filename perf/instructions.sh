@@ -79,45 +79,68 @@ count() { # API
 	udp) nic=udp of=message ;;
 	udp_alone) nic=udp of=message_single ;;
 	esac
-	FAR_NIC=$nic valgrind --tool=callgrind --callgrind-out-file="$work/profile" --dump-instr=yes --compress-pos=no \
-		--compress-strings=no --collect-atstart=no --toggle-collect=measured "$step" "$rounds" "$of" >"$work/log" 2>&1 || {
-		cat "$work/log" >&2
+	FAR_NIC=$nic valgrind --tool=callgrind --callgrind-out-file="$work/$1.profile" --dump-instr=yes --compress-pos=no \
+		--compress-strings=no --collect-atstart=no --toggle-collect=measured "$step" "$rounds" "$of" >"$work/$1.log" 2>&1 || {
+		cat "$work/$1.log" >&2
 		fail "$step $rounds $of failed under callgrind"
 	}
-	total=$(sed -n 's/.*Collected : //p' "$work/log")
+	total=$(sed -n 's/.*Collected : //p' "$work/$1.log")
 	[ "${total:-0}" -gt 0 ] || fail "callgrind counted nothing in measured()"
 	if [ "$mode" = functions ]; then
-		stages functions "$build" "$work/profile" "$calls" | sed "s/^/$1 /"
+		stages functions "$build" "$work/$1.profile" "$calls" | sed "s/^/$1 /"
 		return
 	fi
 	echo "$compiler $1 total $((total / calls))"
-	stages counts "$build" "$work/profile" "$calls" >"$work/stages" || exit 1
-	sed "s/^/$compiler $1 /" "$work/stages"
+	stages counts "$build" "$work/$1.profile" "$calls" >"$work/$1.stages" || exit 1
+	sed "s/^/$compiler $1 /" "$work/$1.stages"
+}
+
+# Two commands side by side, a core each: both have ended when it returns, and one that failed ends this program.
+beside() {
+	# shellcheck disable=SC2086 # words of a command
+	$1 &
+	one=$!
+	# shellcheck disable=SC2086
+	$2 &
+	other=$!
+	status=0
+	wait "$one" || status=1
+	wait "$other" || status=1
+	[ "$status" -eq 0 ] || exit 1
 }
 
 # The instructions and memory accesses of a few calls of an API, one after the other.
 trace() { # API, FILE
 	from=$(stages address "$build" measured)
 	to=$(stages address "$build" end_of_measurement)
-	mkfifo "$work/pipe"
-	sed -n "/^I *0*$from,/,/^I *0*$to,/p" <"$work/pipe" >"$2" &
-	valgrind --tool=lackey --trace-mem=yes --vgdb=no --log-fd=9 "$step" 1 "$1" 9>"$work/pipe" >"$work/log" 2>&1 || {
-		cat "$work/log" >&2
+	mkfifo "$2.pipe"
+	sed -n "/^I *0*$from,/,/^I *0*$to,/p" <"$2.pipe" >"$2" &
+	valgrind --tool=lackey --trace-mem=yes --vgdb=no --log-fd=9 "$step" 1 "$1" 9>"$2.pipe" >"$2.log" 2>&1 || {
+		cat "$2.log" >&2
 		fail "$step 1 $1 failed under lackey"
 	}
 	wait
-	rm "$work/pipe"
-	grep '^map ' "$work/log" >>"$2"
+	grep '^map ' "$2.log" >>"$2"
 }
 
 tables() {
-	trace message_single "$work/message"
-	trace rpc_single "$work/rpc"
+	beside "trace message_single $work/message" "trace rpc_single $work/rpc"
 	stages tables "$build" "$work/counts" "$compiler" "$work/message" "$work/rpc" >"$work/tables"
 }
 
-for api in message fiber rpc handle fanout method method_single rref udp udp_alone; do
-	count $api >>"$work/counts"
+count_each() {
+	for api; do
+		count "$api" >"$work/$api.counts"
+	done
+}
+first="message fiber rpc handle fanout"
+second="method method_single rref"
+clocked="udp udp_alone" # their timers run by the clock: nothing is beside them
+beside "count_each $first" "count_each $second"
+# shellcheck disable=SC2086 # words
+count_each $clocked
+for api in $first $second $clocked; do
+	cat "$work/$api.counts" >>"$work/counts"
 done
 
 case $mode in

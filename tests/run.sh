@@ -370,7 +370,7 @@ elif [ -z "$only" ]; then
 	leave "--suite models" "the models of the protocols and of the lock-free structures, and their broken variants"
 	leave "--suite arm64" "fibers on arm64, emulated"
 	leave "--suite e2e-udp" "the programs of e2e once more, over udp"
-	leave "--suite conformance-net" "the reference's tests over udp, over a lossy network and over memif"
+	leave "--suite conformance-net" "the reference's tests over udp, over a lossy network, over memif, and without the fast path"
 	leave "--suite sim-long" "thousands of seeds of references in the simulator, and the planted defects that it must find"
 	leave "--suite clang" "the unit tests and a part of the others, compiled by clang"
 	leave "--suite asan" "the address and undefined-behaviour sanitizers"

@@ -8,9 +8,9 @@ usage: suites.py BUILD LABEL COUNTS SUITE...
        suites.py --times BUILD/tests-LABEL.json...    seconds and processor seconds of a former run, by suite and test
 
 Tests of all these suites run side by side: as many as there are cores, and beside them as many of the suite "sleeps",
-which wait most of the time. A test with `is_parallel: false` runs alone, after the others. The test with the highest
-priority starts first. A test runs as `meson test` runs it: in a session of its own, with the time limit that
-meson.build gives it, and with MALLOC_PERTURB_.
+which wait most of the time. While cores are idle, more start, one a second, up to twice as many as there are cores. A
+test with `is_parallel: false` runs alone, after the others. The test with the highest priority starts first. A test runs
+as `meson test` runs it: in a session of its own, with the time limit that meson.build gives it, and with MALLOC_PERTURB_.
 
 A test that prints TAP (Criterion) counts by its cases. One whose last line is "N passed, N failed, N skipped" counts as
 this line says. Any other is one case; exit status 77 is a skip. The lines "SKIP: ..." name what was skipped (with
@@ -43,6 +43,8 @@ SLOW = 6  # tests that are named
 SLOW_S = 10.0  # if they took this long
 PROGRESS_S = 20.0  # between two lines of progress
 KILL_S = 5.0  # from SIGTERM to SIGKILL, when the time limit of a test is over
+IDLE_S = 1.0  # the time over which idle cores are counted
+IDLE_CORES = 0.6  # as many idle start one more test
 TICK_S = 1.0  # a longer gap between two looks at the tests is time in which the machine stood still
 SKIPPED = 77
 
@@ -214,6 +216,13 @@ def read_suites(build, label, names):
     return suites
 
 
+def idle_s():
+    """Seconds that all cores together were idle, since the machine started."""
+    with open("/proc/stat", encoding="ascii") as f:
+        counts = f.readline().split()
+    return (int(counts[4]) + int(counts[5])) / os.sysconf("SC_CLK_TCK")  # idle, and idle while a disk is busy
+
+
 class Line:
     """Tests that wait and tests that run."""
 
@@ -225,11 +234,22 @@ class Line:
         self.running = []
         self.cores = os.cpu_count() or 1
         self.began = self.reported = time.monotonic()
+        self.counted = (self.began, idle_s())
+        self.more = False
+
+    def count_idle(self):
+        """Allows one test more than there are cores, if cores were idle since the last time."""
+        (then, idle_then), now = self.counted, time.monotonic()
+        if now - then < IDLE_S:
+            return
+        self.counted = (now, idle_s())
+        self.more = self.counted[1] - idle_then > IDLE_CORES * (now - then)
 
     def fits(self, test):
         if test.alone or any(t.alone for t in self.running):
             return not self.running
-        return sum(t.sleeps == test.sleeps for t in self.running) < self.cores
+        beside = sum(t.sleeps == test.sleeps for t in self.running)
+        return beside < self.cores or (self.more and not test.sleeps and beside < 2 * self.cores)
 
     def start(self):
         # The next test that runs alone lets no other one pass.
@@ -239,6 +259,7 @@ class Line:
                 test.suite.started()
                 test.start(self.build)
                 self.running.append(test)
+                self.more = False
             elif test.alone:
                 break
 
@@ -254,6 +275,7 @@ class Line:
     def run(self):
         polled = time.monotonic()
         while self.waiting or self.running:
+            self.count_idle()
             self.start()
             now = time.monotonic()
             if now - polled > 10 * TICK_S:

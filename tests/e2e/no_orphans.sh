@@ -29,15 +29,20 @@ pid_of() {
 	done
 }
 
-# Has a rank worked for as many ticks: data of this size and the way into the group take fewer.
+# The process of a rank, once it has one: to $pid.
+is_there() {
+	pid=$(pid_of "$1")
+	[ -n "$pid" ]
+}
+# Has $pid worked for as many ticks: data of this size and the way into the group take fewer.
 has_worked() {
-	p=$(pid_of "$1")
-	[ -n "$p" ] && read -r stat <"/proc/$p/stat" || return 1
+	read -r stat <"/proc/$pid/stat" || return 1
 	# shellcheck disable=SC2086 # words; the name, in parentheses, has none
-	set -- "$2" $stat
+	set -- "$1" $stat
 	[ $((${15} + ${16})) -ge "$1" ]
 }
-training() { eventually has_worked 1 10 && eventually has_worked 2 20; }
+works() { eventually is_there "$1" && eventually has_worked "$2"; }
+training() { works 1 10 && works 2 20; }
 
 ended() { ! kill -0 "$job" 2>/dev/null; }
 
