@@ -8,10 +8,10 @@ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind abigail-tools pyt
 libdpdk-dev dpdk libibverbs-dev librdmacm-dev librdmacm1 ibverbs-providers tshark tcpdump ethtool iputils-ping
 qemu-system-x86 seabios busybox-static kmod cpio gzip make xz-utils gnuplot-nox
 libopenblas0-serial ccache lld man-db groff-base cmake zsh libevent-dev libuv1-dev systemtap-sdt-dev bpftrace openssh-client libwrap0
-libmicrohttpd-dev"
+libmicrohttpd-dev debhelper dpkg-dev lintian"
 # What runs in the default build: in both tiers, and in --all alone.
 quick_suites="unit fuzz nic sim e2e conformance install"
-long_suites="models arm64 e2e-udp sim-long conformance-net vm"
+long_suites="models arm64 e2e-udp sim-long conformance-net debian vm"
 builds_of_all="clang asan tsan docker"
 
 usage() {
@@ -28,7 +28,7 @@ cases. The exit status is 0 if none failed.
   --all            every suite in every build: also build-clang/, build-asan/ and build-tsan/, the emulated machines and
                    the containers (aim: 35 minutes on two cores)
   --suite NAME     only this suite: unit, fuzz, nic, sim, e2e, conformance, install, models, arm64, e2e-udp, sim-long,
-                   conformance-net or vm; the tests of one build: clang, asan or tsan; or docker (docker/test.sh)
+                   conformance-net, debian or vm; the tests of one build: clang, asan or tsan; or docker (docker/test.sh)
   --no-sanitizers  --all without build-asan/ and build-tsan/
   --no-docker      --all without docker/test.sh
   --no-vm          --all without the emulated machines
@@ -372,6 +372,7 @@ elif [ -z "$only" ]; then
 	leave "--suite e2e-udp" "the programs of e2e once more, over udp"
 	leave "--suite conformance-net" "the reference's tests over udp, over a lossy network, over memif, and without the fast path"
 	leave "--suite sim-long" "thousands of seeds of references in the simulator, and the planted defects that it must find"
+	leave "--suite debian" "the packages of Debian: built, checked by lintian, unpacked, used"
 	leave "--suite clang" "the unit tests and a part of the others, compiled by clang"
 	leave "--suite asan" "the address and undefined-behaviour sanitizers"
 	leave "--suite tsan" "the thread sanitizer"

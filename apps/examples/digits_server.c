@@ -7,8 +7,6 @@
  *	farcall run -n 2 -- ./digits_server digits.csv
  */
 #include "args.h"
-
-#include <farcall/farcall.h>
 #include <farcall/train.h>
 
 #define PIXELS     64

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Data-parallel training with a remote embedding: the last worker has a table of vectors, the others are trainers, each
- * with a copy of the dense layers and with data of its own: bags of ids. Each id has a hidden value, and a bag is good
- * if their sum is positive. A trainer looks the vectors of its bags up by a call. The gradients of the dense layers are
- * summed over the trainers by an all-reduce; those of the table go back through the call.
- * Main thread of each worker; handlers run on shard threads.
+ * with a copy of the dense layers and data of its own: bags of ids. Each id has a hidden value; a bag is good if their
+ * sum is positive. A trainer looks up the vectors of its bags by a call. An all-reduce sums the gradients of the dense
+ * layers; those of the table go back through the call. Main thread of each worker; handlers run on shard threads.
  *
  *	farcall run -n 5 -- ./hybrid
  */

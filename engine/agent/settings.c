@@ -7,6 +7,7 @@
 #include "agent/settings.h"
 
 #include "base/error.h"
+#include "base/log.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -150,5 +151,10 @@ enum far_status settings_read(struct far_opts *o, struct far_err *err)
 			       words[1] ? words[1] : "", words[1] && words[2] ? ", " : "",
 			       words[1] && words[2] ? words[2] : "");
 	}
+	const char *level = getenv("FAR_LOG");
+	if (level && *level && log_level_of(level) < 0)
+		return err_set(err, FAR_INVALID,
+			       "environment variable FAR_LOG is \"%.64s\", expected none, error, warning, info, debug",
+			       level);
 	return FAR_OK;
 }

@@ -16,17 +16,24 @@ static far_log_fn *hook;
 static void *hook_user;
 static _Atomic int limit = -1; /* enum far_log_level; −1: FAR_LOG is not read yet. Relaxed: it orders no data */
 
-static int limit_read(void)
+int log_level_of(const char *name)
 {
 	static const char *const names[] = {"none", "error", "warning", "info", "debug"};
+	for (int i = FAR_LOG_NONE; i <= FAR_LOG_DEBUG; i++)
+		if (strcmp(name, names[i]) == 0)
+			return i;
+	return -1;
+}
+
+static int limit_read(void)
+{
 	int level = atomic_load_explicit(&limit, memory_order_relaxed);
 	if (level >= 0)
 		return level;
 	const char *env = getenv("FAR_LOG");
-	level = FAR_LOG_INFO;
-	for (int i = FAR_LOG_NONE; i <= FAR_LOG_DEBUG; i++)
-		if (env && strcmp(env, names[i]) == 0)
-			level = i;
+	level = env ? log_level_of(env) : -1;
+	if (level < 0) /* far_init_rpc() refuses another word */
+		level = FAR_LOG_INFO;
 	int unread = -1; /* far_log_level_set() wins */
 	return atomic_compare_exchange_strong_explicit(&limit, &unread, level, memory_order_relaxed,
 						       memory_order_relaxed)

@@ -10,4 +10,7 @@ __attribute__((format(printf, 4, 5))) void log_fields(enum far_log_level level, 
 						      size_t n, const char *format, ...);
 #define log_line(level, ...) log_fields(level, NULL, 0, __VA_ARGS__)
 
+/** The level of a word as FAR_LOG has it. −1: there is none. */
+int log_level_of(const char *name);
+
 #endif

@@ -122,8 +122,8 @@ inline void check(far_status status)
 
 [[noreturn]] inline void mismatch(const far_val &v, const char *wanted)
 {
-	throw error(FAR_BAD_ARGS, std::string("the value is a ") + far_type_name(static_cast<far_type>(v.type)) +
-					  ", not a " + wanted);
+	throw error(FAR_BAD_ARGS, std::string("the value is of type ") + far_type_name(static_cast<far_type>(v.type)) +
+					  ", not " + wanted);
 }
 
 inline uint64_t nanoseconds(std::chrono::nanoseconds t)

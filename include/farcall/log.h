@@ -43,7 +43,7 @@ typedef void far_log_fn(enum far_log_level level, const char *text, const struct
 void far_log_set(far_log_fn *fn, void *user);
 
 /** Sets the least severe level that is written. Default: FAR_LOG in the environment ("none", "error", "warning",
- * "info", "debug"), read once, else FAR_LOG_INFO. */
+ * "info", "debug"), read once, else FAR_LOG_INFO. far_init_rpc() refuses another word with INVALID. */
 void far_log_level_set(enum far_log_level level);
 
 #ifdef __GNUC__

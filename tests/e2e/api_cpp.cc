@@ -221,7 +221,7 @@ void errors(const farcall::agent &a)
 	CHECK(a.call<int>("worker1", "t::small", -128) == -128);
 	thrown(FAR_BAD_ARGS, [&] { a.call("worker1", "t::scale", std::vector<double>{1}, 1.0); });
 	CHECK(contains(thrown(FAR_BAD_ARGS, [&] { a.call<std::string>("worker1", "t::triple", 1); }).what(),
-		       "not a str"));
+		       "the value is of type int, not str"));
 	thrown(FAR_UNKNOWN_WORKER, [&] { a.call("nobody", "t::triple", 1); });
 	farcall::call_options soon;
 	soon.timeout = std::chrono::milliseconds(20);

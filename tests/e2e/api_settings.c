@@ -36,6 +36,8 @@ static int from_environment(int rank)
 	refused("FAR_CALLS", "-1", "expected a whole number");
 	refused("FAR_FIBERS", "4294967296", "expected a whole number");
 	refused("FAR_IDLE", "lazy", "environment variable FAR_IDLE is \"lazy\", expected adaptive, busy");
+	refused("FAR_LOG", "loud",
+		"environment variable FAR_LOG is \"loud\", expected none, error, warning, info, debug");
 	refused("FAR_LEAKS", "1", "expected report, ignore, fail");
 	refused("FAR_SECURITY", "some", "security is \"some\"");
 	refused("FAR_PEER_CALLS", "203", "peer_calls is 203"); /* checked as the option is */
