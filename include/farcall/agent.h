@@ -278,8 +278,8 @@ struct far_opts {
 				   [1, 1024], default FAR_MEMBERS_MAX. Ignored in a static group */
 	/** Time without contact to the store after which a member of a dynamic group is none any more: [100 ms, 1 h],
 	 * default 10 s. With etcd:// it is as long as the shortest lease of etcd, in whole seconds, allows: 1.76 s at
-	 * least, 10.6 s by default. Rank 0, which hosts the store of tcp://, has none. far_init_rpc() has the rules under
-	 * "Lease". Ignored in a static group.
+	 * least, 10.6 s by default. Rank 0, which hosts the store of tcp://, has none. far_init_rpc() has the rules
+	 * under "Lease". Ignored in a static group.
 	 */
 	uint64_t lease_ns;
 };
