@@ -20,7 +20,7 @@ far_rpc_sync far_rpc_async far_rpc_sync_to far_rpc_async_to far_rpc_fanout far_r
 far_rpc_sync_unchecked far_rpc_async_unchecked far_remote_unchecked far_remote_module_new
 far_msg_send far_msg_send_parts far_msg_call far_msg_call_parts far_msg_oneway_parts far_msg_fanout
 far_store_compare_set
-far_ps_pull far_ps_pull_bags far_ps_push far_ps_push_pull far_ps_assign far_ps_call
+far_ps_pull far_ps_pull_bags far_ps_push far_ps_push_pull far_ps_assign far_ps_call far_ps_pull_values far_ps_assign_values
 far_op_lstm_cell far_op_lstm_cell_backward far_op_gru_cell_backward far_op_conv2d_backward far_op_linear_backward
 far_op_sparse_sum far_op_slice far_op_slice_backward far_module_conv2d
 """.split()
@@ -35,6 +35,7 @@ apps/libps/pst_scan.c pst_scan: likewise
 apps/libps/pst_write.c pst_assign: likewise
 apps/libps/pst_write.c pst_restore: likewise
 apps/libps/pst_write.c pst_value_put: likewise
+apps/libps/pst_write.c pst_value_restore: likewise
 apps/libps/pst_write.c pst_value_get: likewise
 apps/libtrain/layers.c recurrent_make: the parameters of far_module_lstm(), and what differs for a GRU
 apps/libops/cells.c output: operands of a public operator, with their names for error texts
