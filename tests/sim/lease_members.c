@@ -259,6 +259,13 @@ static void later(uint64_t ns, void (*fn)(void *ctx), struct cluster_worker *w)
 	sim_at(cluster_sim(run.c), cluster_now(run.c) + ns, fn, w);
 }
 
+static void cut_for(struct cluster_worker *w, bool all, uint64_t ns)
+{
+	cut(w, all, true);
+	seen.clocks[cluster_rank(w)].healed = cluster_now(run.c) + ns;
+	later(ns, heal, w);
+}
+
 static void leave(struct cluster_worker *w)
 {
 	cluster_leave(w, 5000 * MS);
@@ -365,8 +372,14 @@ static void disturb_clock(enum disturbance what, struct cluster_worker *w, uint6
 	case CLOCK_JUMP:
 		clock_jump(w, ns);
 		break;
-	case CLOCK_SPEED: /* from 8 % slower to half as fast again */
-		clock_speed(w, (int64_t)sim_random_below(&run.random, 580000000) - 80000000, 4 * ns);
+	case CLOCK_SPEED: /* up to half as fast again; or 8 % slower, which the store's margin covers, and cut off from
+			     it */
+		if (sim_random_below(&run.random, 2)) {
+			clock_speed(w, (int64_t)sim_random_below(&run.random, 580000000) - 80000000, 4 * ns);
+			break;
+		}
+		clock_speed(w, -80000000, 4 * ns);
+		cut_for(w, false, ns);
 		break;
 	case CLOCK_SLOW:
 		except(w, 4 * ns);
@@ -404,13 +417,9 @@ static void disturb(void *ctx)
 		else if (what == LEAVE)
 			leave(w);
 		else if (what == CUT_STORE || what == CUT_ALL)
-			cut(w, what == CUT_ALL, true);
+			cut_for(w, what == CUT_ALL, ns);
 		else
 			disturb_clock(what, w, ns);
-		if (what == CUT_STORE || what == CUT_ALL) {
-			seen.clocks[cluster_rank(w)].healed = cluster_now(run.c) + ns;
-			later(ns, heal, w);
-		}
 	}
 	later(sim_random_below(&run.random, 3 * LEASE), disturb, w);
 }
