@@ -117,7 +117,7 @@ serve() {
 		echo "$endpoints" >"$dir/endpoints"
 		health_options=$([ "$scheme" = https ] && echo "--cacert $dir/ca.pem")
 		# shellcheck disable=SC2086
-		eventually healthy "$(echo "$endpoints" | sed "s,127,$scheme://127,g")" $health_options && return 0
+		eventually healthy "$(echo "$endpoints" | sed "s,127[.]0,$scheme://127.0,g")" $health_options && return 0
 		all_end
 	done
 	return 1
