@@ -348,7 +348,7 @@ sed -n '/^| page |/,/^$/s/^| \[[^]]*\](\([^)]*\)).*/\1/p' "$2/README.md" >"$dir/
 for file in LICENSE README.md CHANGELOG.md SECURITY.md nic/SETUP.md $(cat "$dir/pages"); do
 	cmp "$2/$file" "$doc/$file" || echo "$file"
 done >"$dir/err" 2>&1
-[ "$(wc -l <"$dir/pages")" -eq 10 ] && [ ! -s "$dir/err" ]
+[ "$(wc -l <"$dir/pages")" -eq 11 ] && [ ! -s "$dir/err" ]
 ok "README, licence, SETUP and the guide are installed" $?
 
 # The packages of Debian: each installed file is in one of them, each pattern has a file, version and soname agree.
