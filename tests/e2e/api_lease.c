@@ -311,7 +311,6 @@ static int killed(int rank)
 
 /* ---- rank 0 is killed, and starts again ---- */
 
-
 static int host(int i)
 {
 	agent = joins("host", 0, lease);
