@@ -118,10 +118,13 @@ static enum far_status check_rule(const struct far_ps_schema *s, struct far_err 
 /* Of a table of values all that is about numbers is zero. */
 static enum far_status check_values(const struct far_ps_schema *s, struct far_err *err)
 {
-	static const struct far_ps_rule rule;
-	static const struct far_ps_init init;
+	const struct far_ps_rule *r = &s->rule;
+	const struct far_ps_init *i = &s->init;
+	bool rule = r->kind || r->rate || r->beta1 || r->beta2 || r->epsilon || r->decay || r->l1 || r->l2 ||
+		    r->clip_value || r->clip_norm || r->state || r->name[0];
+	bool init = i->kind || i->a || i->b || i->seed;
 	if (s->value_max > FAR_PS_VALUE_MAX || s->dim || s->stored || s->dense_rows || s->admit ||
-	    s->admit_candidates || memcmp(&s->rule, &rule, sizeof rule) || memcmp(&s->init, &init, sizeof init))
+	    s->admit_candidates || rule || init)
 		return pst_fail(err, FAR_INVALID, 0,
 				"value_max is %llu; at most %zu, without dim, stored, rule, init, dense_rows and admit",
 				(unsigned long long)s->value_max, FAR_PS_VALUE_MAX);
