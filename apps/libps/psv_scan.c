@@ -323,7 +323,7 @@ enum far_status far_ps_scan(struct far_ps_table *t, unsigned *partition, uint64_
 	enum far_status status = psv_scan(t, *partition, timeout_ns, &buffer, &blocks, &parts, err);
 	struct psv_rows layout = psv_schema_rows(&t->schema);
 	struct psv_block_rows block;
-	const char *at = blocks, *end = buffer.data + buffer.len;
+	const char *at = blocks, *end = buffer.len ? buffer.data + buffer.len : NULL;
 	size_t n = 0;
 	while (!status && psv_block_read(&layout, &at, end, &block))
 		n += block.n;
