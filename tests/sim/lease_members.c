@@ -23,6 +23,7 @@
 #include "control/lease.h"
 #include "core/shard.h"
 #include "members.h"
+#include "planted.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -498,27 +499,6 @@ static int run_seed(uint64_t seed)
 	work();
 	return run_end(seed);
 }
-
-#ifdef FAR_MUTANTS
-static bool plant(const char *name)
-{
-	static const char *const all[] = {"",
-#define MUTANT_NAME(id, name, text) name,
-					  MUTANT_LIST(MUTANT_NAME)
-#undef MUTANT_NAME
-	};
-	for (int i = 1; i < MUTANT_COUNT; i++)
-		if (strcmp(all[i], name) == 0)
-			mutant_planted = (enum mutant)i;
-	return mutant_planted != MUTANT_NONE;
-}
-#else
-static bool plant(const char *name)
-{
-	(void)name;
-	return false;
-}
-#endif
 
 int main(int argc, char **argv)
 {

@@ -14,6 +14,7 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "control/store.h"
+#include "planted.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -380,27 +381,6 @@ static int run_seed(uint64_t seed)
 	cluster_destroy(run.c);
 	return failed;
 }
-
-#ifdef FAR_MUTANTS
-static bool plant(const char *name)
-{
-	static const char *const all[] = {"",
-#define MUTANT_NAME(id, name, text) name,
-					  MUTANT_LIST(MUTANT_NAME)
-#undef MUTANT_NAME
-	};
-	for (int i = 1; i < MUTANT_COUNT; i++)
-		if (strcmp(all[i], name) == 0)
-			mutant_planted = (enum mutant)i;
-	return mutant_planted != MUTANT_NONE;
-}
-#else
-static bool plant(const char *name)
-{
-	(void)name;
-	return false;
-}
-#endif
 
 int main(int argc, char **argv)
 {
