@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -87,8 +88,12 @@ static void stamp(struct far_req *req, const void *data, size_t len, void *user)
 	struct server_stamp r = {.begun_ns = floor_now()};
 	if (len == sizeof q)
 		memcpy(&q, data, len);
-	if (q.look)
+	if (q.look) {
+		struct rusage used;
 		r.run_ns = floor_clock(CLOCK_THREAD_CPUTIME_ID);
+		getrusage(RUSAGE_THREAD, &used);
+		r.sleeps = (uint64_t)used.ru_nvcsw;
+	}
 	for (r.ended_ns = r.begun_ns; r.ended_ns - r.begun_ns < q.spin_ns;)
 		r.ended_ns = floor_now();
 	far_reply(req, &r, sizeof r);

@@ -31,13 +31,14 @@ struct server_description {
 
 struct server_stamp_request {
 	uint64_t spin_ns; /* what the handler takes */
-	uint64_t look;    /* 1: `run_ns` is wanted, a system call */
+	uint64_t look;    /* 1: `run_ns` and `sleeps` are wanted, system calls */
 };
 
 /* Of one execution of the handler; CLOCK_MONOTONIC. */
 struct server_stamp {
 	uint64_t begun_ns, ended_ns;
 	uint64_t run_ns; /* CPU time of the thread, at `begun_ns` */
+	uint64_t sleeps; /* its voluntary context switches */
 };
 
 enum server_end {

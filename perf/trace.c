@@ -113,7 +113,8 @@ static void look_at_thread(const struct trace *t, enum side side, struct thread_
 	snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, pid);
 	if (read_file(path, text, sizeof text) > 0) {
 		l->switches = number_after(text, "\nnonvoluntary_ctxt_switches:");
-		l->sleeps = number_after(text, "\nvoluntary_ctxt_switches:");
+		/* The server's own count: it may have been stopped since its stamp. */
+		l->sleeps = side == SERVER ? t->stamp.sleeps : number_after(text, "\nvoluntary_ctxt_switches:");
 	}
 	snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, pid);
 	const char *end = read_file(path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;

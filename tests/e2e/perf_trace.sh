@@ -42,7 +42,7 @@ stopped 8 0.25
 rc=0
 wait $pid || rc=$?
 cp "$dir/stopped" "$dir/out"
-[ $rc -eq 0 ] && json "$whole and any(x['cause'] == 'stopped' and x['ns'] > 100000000 and
+[ $rc -eq 0 ] && json "$whole and any(x['cause'] == 'stopped' and x['ns'] > 20000000 and
 	x['evidence'].startswith('server did not run') for x in j['longest'])"
 ok "trace, the server was stopped: stopped" $?
 
