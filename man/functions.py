@@ -20,7 +20,8 @@ PUBLISHED = "Farcall"
 WIDTH = 84  # of prototypes and types in a page
 NAME_MAX = 150  # bytes of a page's one-line description
 NEAR_MAX = 12  # functions under the same heading that a page refers to
-LIBRARIES = {"ops": "ops", "ps": "ps", "autograd": "train", "module": "train", "optim": "train", "train": "train"}
+LIBRARIES = {"ops": "ops", "ps": "ps", "ps_schema": "ps", "autograd": "train", "module": "train", "optim": "train",
+             "train": "train"}
 CORE = ("status", "value")  # types of these headers are explained in the header's page alone
 
 TOKEN = re.compile(r"""

@@ -11,8 +11,8 @@
  *
  * A reply: struct psv_reply. STALE, and of VIEW: a view (psv_view.h). DONE: of PULL and PUSH_PULL rows [n * dim] of
  * `wire`, padded to 4 bytes, and scales [n] of int8; then status [n]. Of CREATE and OPEN: struct psv_schema. Of STATS:
- * struct psv_stats. Of GET_VALUES: lengths (u32) [n], the values one behind the other, status [n], of which PSV_LATER
- * is that of a key whose value found no room. Of HOT: struct psv_hot_key, `count` of them. Of LIST: names of
+ * struct psv_stats. Of GET_VALUES: lengths (u32) [n], the values one behind the other, status [n]: PSV_LATER of a
+ * key whose value found no room. Of HOT: struct psv_hot_key, `count` of them. Of LIST: names of
  * PSV_NAME_BYTES each, `count` of them. Of SCAN: struct psv_scan_head, and a block for each of `count` partitions, from
  * that of the request on; with `cut` one block, of a partition that has more (count is 0) or ends with it (1). Of BAGS:
  * rows [bags * dim], the sums, and scales as of PULL; [bags] sums of the weights of keys for which FALLBACK stands

@@ -17,7 +17,7 @@ version=$(sed -n 's/^#define FAR_VERSION *"\([0-9]*\.[0-9]*\).*/\1/p' "$headers/
 mkdir -p "$here/$version/farcall"
 for header in "$headers"/*.h; do
 	case ${header##*/} in # those of the other libraries, which promise nothing yet
-	ops.h | ps.h | autograd.h | optim.h | module.h | train.h) continue ;;
+	ops.h | ps.h | ps_schema.h | autograd.h | optim.h | module.h | train.h) continue ;;
 	esac
 	cp "$header" "$here/$version/farcall/"
 done

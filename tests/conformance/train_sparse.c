@@ -128,7 +128,7 @@ enum far_status sparse_nested(struct far_req *req, const struct far_val *args, s
 	return work_end(&w, req, &sum);
 }
 
-/** Back and forth between two workers, each of which doubles the matrix and adds its own. */
+/** Back and forth between two workers. Each doubles the matrix and adds its own. */
 enum far_status sparse_bounce(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	const struct far_val *one = &args[0];

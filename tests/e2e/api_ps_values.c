@@ -76,7 +76,7 @@ static void is_value(uint64_t key, const char *value, uint32_t len, int version)
 		CHECK(value[i] == byte_of(key, i, version));
 }
 
-/* Keys [0, n), of which those below `erased` have none. */
+/* Keys [0, n). Those below `erased` have no value. */
 static void check_pulls(struct far_ps_table *t, size_t n, size_t erased, int version)
 {
 	struct far_future *f;
