@@ -5,8 +5,9 @@
 set -eu
 
 packages="meson ninja-build gcc pkg-config libc6-dev libsodium-dev"
-# Of the drivers for DPDK and RDMA devices, of jemalloc, of the store etcd://, of compressed saves, and of static probes.
-drivers="libdpdk-dev libibverbs-dev librdmacm-dev libjemalloc-dev libcurl4-openssl-dev libjansson-dev libzstd-dev systemtap-sdt-dev"
+# Of the drivers for DPDK and RDMA devices, of jemalloc, of the store etcd://, of compressed saves, of metrics over HTTP,
+# and of static probes.
+drivers="libdpdk-dev libibverbs-dev librdmacm-dev libjemalloc-dev libcurl4-openssl-dev libjansson-dev libzstd-dev libmicrohttpd-dev systemtap-sdt-dev"
 
 usage() {
 	cat <<'END'
@@ -17,7 +18,8 @@ regression on a parameter server of 2 servers and 2 workers, each a process, ove
 data are generated from a known model, so the result can be compared with the best possible one. Then it measures a
 call over shm, memif and udp, each beside the floor of the machine (not with --json).
 
-  --minimal                 neither install nor build what DPDK and RDMA devices and jemalloc need
+  --minimal                 leave out what DPDK and RDMA devices, jemalloc, etcd://, compressed saves, metrics over HTTP
+                            and static probes need
   --mode async|bsp          apply each push at once (default), or advance in step
   --data FILE --test FILE   files (libsvm, .csv, or Criteo's .tsv) instead of generated data
   --json                    one JSON object on stdout, all else on stderr
@@ -78,6 +80,7 @@ present() {
 	libcurl4-openssl-dev) pkg-config --exists libcurl 2>/dev/null ;;
 	libjansson-dev) pkg-config --exists jansson 2>/dev/null ;;
 	libzstd-dev) pkg-config --exists libzstd 2>/dev/null ;;
+	libmicrohttpd-dev) pkg-config --exists libmicrohttpd 2>/dev/null ;;
 	systemtap-sdt-dev) echo '#include <sys/sdt.h>' | cc -E - >/dev/null 2>&1 ;;
 	libjemalloc-dev) [ -e /usr/include/jemalloc/jemalloc.h ] ;;
 	ninja-build) command -v ninja >/dev/null 2>&1 ;;
@@ -96,13 +99,15 @@ if [ -n "$need" ]; then
 	command -v apt-get >/dev/null 2>&1 || die "these are missing, under the names Debian has for them:$need"
 	sudo=
 	[ "$(id -u)" -eq 0 ] || sudo="sudo "
-	install="${sudo}apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends$need"
+	apt="${sudo}apt-get -o DPkg::Lock::Timeout=300"
+	install="$apt install -y --no-install-recommends$need"
 	say "the build needs these packages; running: $install"
 	if [ -n "$sudo" ] && ! command -v sudo >/dev/null 2>&1; then
 		die "there is no sudo here: have an administrator run: apt-get install$need"
 	fi
+	# A fresh system has no lists of packages yet, an old one has lists of packages that are gone.
 	# shellcheck disable=SC2086 # words of a command line
-	$install >&2 || die "installing failed; 'apt-get update' first may help, then run this again"
+	$install >&2 || { say "updating the lists of packages" && $apt update >&2 && $install >&2; } || die "installing failed"
 fi
 log=$(mktemp "${TMPDIR:-/tmp}/farcall-quickstart.XXXXXX")
 trap 'rm -f "$log"' EXIT
@@ -116,20 +121,31 @@ run_logged() {
 	fi
 }
 
+# Where Debian's linker, pkg-config and CMake look; without the package dpkg-dev meson would choose lib64.
+multiarch=$(${CC:-cc} -print-multiarch 2>/dev/null) || multiarch=
+[ -z "$minimal" ] && feature=auto || feature=disabled
+options="-Ddpdk=$feature -Dverbs=$feature -Djemalloc=$feature -Detcd=$feature -Dzstd=$feature -Dmetrics=$feature ${multiarch:+-Dlibdir=lib/$multiarch}"
 if [ ! -f "$build/build.ninja" ]; then
 	say "configuring $build"
-	off=
-	[ -z "$minimal" ] || off="-Ddpdk=disabled -Dverbs=disabled -Djemalloc=disabled -Detcd=disabled -Dzstd=disabled"
 	# shellcheck disable=SC2086 # words of a command line
-	run_logged meson setup --buildtype=release -Dtests=false $off "$build" "$root"
+	run_logged meson setup --buildtype=release -Dtests=false $options "$build" "$root"
 elif [ -n "$need" ]; then
 	say "configuring $build again, for what was installed"
-	run_logged meson setup --reconfigure --clearcache "$build" "$root"
+	# shellcheck disable=SC2086
+	run_logged meson setup --reconfigure --clearcache $options "$build" "$root"
+else # --minimal may be gone, or new
+	# shellcheck disable=SC2086
+	run_logged meson configure "$build" $options
+	run_logged ninja -C "$build" build.ninja
 fi
 # What is built and what is not, and why, as meson found it.
-sed -n '/^ *Drivers$/,/^ *$/p' "$build/meson-logs/meson-log.txt" >&2
+sed -n '/^ *Drivers$/,/^ *static probes/p' "$build/meson-logs/meson-log.txt" >&2
 say "building"
-run_logged ninja -C "$build"
+if [ -t 2 ]; then # one line that ninja rewrites
+	ninja -C "$build" >&2 || die "this failed: ninja -C $build"
+else
+	run_logged ninja -C "$build"
+fi
 
 farcall=
 for f in "$build/farcall" "$build/apps/farcall" "$build/apps/farcall/farcall"; do
@@ -160,5 +176,9 @@ say "measuring"
 echo
 echo "round trip of 32 bytes, median; floor of the machine; ratio"
 measure shm
-FAR_MODULE_DIR="$build/nic/dpdk" measure memif
+if [ -e "$build/nic/dpdk/libfarcall-nic-dpdk.so" ]; then
+	FAR_MODULE_DIR="$build/nic/dpdk" measure memif
+else
+	echo "  memif: not measured: the driver dpdk is not built"
+fi
 measure udp

@@ -166,34 +166,41 @@ static inline void lane_publish(struct nic_lane *l)
 	}
 }
 
+/* A field of the lane, from memory: a usual packet has no register to spare for what a rare one needs of it. */
+static inline uint32_t lane_reload(const uint32_t *field)
+{
+	return *(const volatile uint32_t *)field;
+}
+
 /* Requests the ownership of as many lines from tx_next on as the burst before had behind its first. A store to a line
  * that the consumer has read waits for its ownership, and a core has few such stores under way; here they wait together
  * (perf/NOTES.md, "claims"). */
 static inline void lane_claim(const struct nic_lane *l)
 {
-	uint32_t n = l->burst_before - 1u < l->room ? l->burst_before - 1u : l->room;
+	uint32_t n = l->burst_before - 1u, room = lane_reload(&l->room);
+	n = n < room ? n : room;
 	struct nic_line *line = l->tx_next, *end = line + (n < l->tx_left ? n : l->tx_left);
 	for (; line < end; line++)
 		*(volatile uint32_t *)(void *)(line->bytes + 4) = 0;
 }
 
-/** Ends the packet at tx_next: the lane has room, head and body are written, `word` has bits 0–6. */
-static inline void lane_put(struct nic_lanes *lanes, struct nic_lane *l, uint32_t word)
+/** Ends the packet at `line`, which is tx_next: the lane has room, head and body are written, `word` has bits 0–6.
+ * true: the lane is not in lanes.dirty, and lane_mark() is due. */
+static inline bool lane_write(struct nic_lane *l, struct nic_line *line, uint32_t word)
 {
-	struct nic_line *line = l->tx_next;
 	word |= l->tx_lap;
 	l->room--;
 	l->tx_next = line + 1;
 	if (__builtin_expect(--l->tx_left == 0, 0)) {
 		l->tx_next = l->tx;
 		l->tx_left = LANE_LINES;
-		l->tx_lap += LANE_LAP_ONE;
+		l->tx_lap = lane_reload(&l->tx_lap) + LANE_LAP_ONE;
 	}
 	if (l->withheld) {
 		atomic_store_explicit(&line->word, word, memory_order_release);
 		if (__builtin_expect(++l->burst == LANE_BURST_MAX, 0))
 			lane_publish(l);
-		return;
+		return false;
 	}
 	l->withheld = line;
 	l->withheld_word = word;
@@ -202,12 +209,23 @@ static inline void lane_put(struct nic_lanes *lanes, struct nic_lane *l, uint32_
 		lane_claim(l);
 	if (!FACTOR(BURSTS))
 		lane_publish(l);
-	if (__builtin_expect(!l->dirty, 0)) {
-		l->dirty = true;
-		lanes->dirty[lanes->dirty_n++] = l;
-		if (lanes->written)
-			*lanes->written = true;
-	}
+	return !l->dirty;
+}
+
+/** Has the next flush() publish what lane_write() wrote. */
+static inline void lane_mark(struct nic_lanes *lanes, struct nic_lane *l)
+{
+	l->dirty = true;
+	lanes->dirty[lanes->dirty_n++] = l;
+	if (lanes->written)
+		*lanes->written = true;
+}
+
+/** Both, of the packet at tx_next. */
+static inline void lane_put(struct nic_lanes *lanes, struct nic_lane *l, uint32_t word)
+{
+	if (__builtin_expect(lane_write(l, l->tx_next, word), 0))
+		lane_mark(lanes, l);
 }
 
 #endif

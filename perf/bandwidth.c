@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** `farcall perf bandwidth`: large messages of each size, with each depth in flight. Main thread of each process. */
+/**
+ * `farcall perf bandwidth`: large messages, or typed calls, of each size, with each depth in flight. Main thread of
+ * each process.
+ */
 #include "flow.h"
 #include "load.h"
 #include "rounds.h"
@@ -7,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WARM_NS UINT64_C(100000000)
+#define WARM_NS  UINT64_C(100000000)
+#define WARM_MAX 50
 
 /* One size and depth. */
 struct cell {
@@ -17,6 +21,12 @@ struct cell {
 	double bytes_each[ROUNDS], floor_bytes_per_s[ROUNDS], ratio[ROUNDS]; /* bytes/s, floors, ratios by round */
 	unsigned n;                                                          /* rounds done */
 	double bytes_per_s, floor, ratio_median, noise;
+	/* Typed calls in shared memory: what of the bytes was read in place, in [0, 1]; the same with copies, by turns.
+	 */
+	struct hist copied_calls;
+	double in_place, copied_in_place;
+	double copied_each[ROUNDS], to_copied[ROUNDS];
+	double copied_per_s, to_copied_median;
 };
 
 struct bandwidth {
@@ -70,6 +80,12 @@ static const char *floor_name(const struct bandwidth *b, bool json)
 	return json ? "floor_copy1_bytes_per_s" : "one copy MB/s";
 }
 
+/* Typed calls whose arguments stay in place, and which are copied, by turns. */
+static bool compares_copies(const struct bandwidth *b)
+{
+	return b->o->api == PERF_API_RPC && in_region(b);
+}
+
 static int floor_of(struct bandwidth *b, const struct cell *c, uint64_t ns, double *bytes_per_s)
 {
 	int rc;
@@ -85,18 +101,64 @@ static int floor_of(struct bandwidth *b, const struct cell *c, uint64_t ns, doub
 	return rc < 0;
 }
 
+/* The peer's count of bytes that it has read in place. */
+static int bytes_in_place(const struct bandwidth *b, uint64_t *bytes)
+{
+	struct far_val v;
+	struct far_err err;
+	if (far_rpc_sync_to(b->peer.agent, b->flow.to, SERVER_IN_PLACE, NULL, 0, NULL, &v, &err) != FAR_OK)
+		return peer_complain(b->o, &err);
+	*bytes = (uint64_t)v.u.i;
+	return 0;
+}
+
+/* run(), and what of the bytes was read in place. */
+static int run_counted(struct bandwidth *b, uint64_t ns, uint64_t *calls, uint64_t *busy_ns, double *in_place)
+{
+	uint64_t first = 0, last = 0, sent = b->flow.sent;
+	int rc = bytes_in_place(b, &first);
+	rc = rc ? rc : run(b, ns, calls, busy_ns);
+	rc = rc ? rc : bytes_in_place(b, &last);
+	sent = (b->flow.sent - sent) * b->flow.bytes;
+	*in_place = last - first < sent ? (double)(last - first) / (double)sent : 1; /* counts descriptors, too */
+	return rc;
+}
+
+/* The calls of a round that are copied. */
+static int round_copied(struct bandwidth *b, struct cell *c, uint64_t ns)
+{
+	uint64_t calls = 0, busy = 0;
+	double in_place;
+	b->flow.copied = true;
+	b->flow.samples = &c->copied_calls;
+	int rc = run_counted(b, ns, &calls, &busy, &in_place);
+	b->flow.copied = false;
+	b->flow.samples = &c->calls;
+	c->copied_each[c->n] = busy ? (double)(calls * c->bytes) * 1e9 / (double)busy : 0;
+	c->copied_in_place = in_place > c->copied_in_place ? in_place : c->copied_in_place;
+	return rc;
+}
+
 static int round_of(struct bandwidth *b, struct cell *c, uint64_t ns)
 {
 	uint64_t calls = 0, busy = 0, floor_ns = b->o->floor ? ns / 3 : 0;
-	double *floor = &c->floor_bytes_per_s[c->n];
+	double *floor = &c->floor_bytes_per_s[c->n], in_place = 0;
 	if (b->o->floor && floor_of(b, c, floor_ns, floor))
 		return 1;
-	int rc = run(b, ns - floor_ns, &calls, &busy);
+	int rc;
+	if (compares_copies(b)) {
+		rc = round_copied(b, c, (ns - floor_ns) / 2);
+		rc = rc ? rc : run_counted(b, (ns - floor_ns) / 2, &calls, &busy, &in_place);
+		c->in_place = c->n && c->in_place < in_place ? c->in_place : in_place;
+	} else {
+		rc = run(b, ns - floor_ns, &calls, &busy);
+	}
 	c->calls_n += calls;
 	c->busy_ns += busy;
 	c->bytes_each[c->n] = busy ? (double)(calls * c->bytes) * 1e9 / (double)busy : 0;
 	if (b->o->floor)
 		c->ratio[c->n] = (double)(calls * c->bytes) * 1e9 / (double)busy / *floor;
+	c->to_copied[c->n] = c->copied_each[c->n] > 0 ? c->bytes_each[c->n] / c->copied_each[c->n] : 0;
 	c->n++;
 	return rc;
 }
@@ -109,6 +171,10 @@ static int measure(struct bandwidth *b, struct cell *c)
 	f->inflight = c->depth;
 	f->samples = &c->calls;
 	int rc = run(b, WARM_NS, &unused, &unused);
+	/* Until the peer has mapped the memory, calls are copied. */
+	double in_place = compares_copies(b) ? 0 : 1;
+	for (int i = 0; rc == 0 && in_place < 1 && i < WARM_MAX; i++)
+		rc = run_counted(b, WARM_NS / WARM_MAX, &unused, &unused, &in_place);
 	hist_reset(&c->calls);
 	while (rc == 0 && c->n < ROUNDS)
 		rc = round_of(b, c, b->o->duration_ns / ROUNDS);
@@ -116,6 +182,8 @@ static int measure(struct bandwidth *b, struct cell *c)
 	c->floor = perf_median(c->floor_bytes_per_s, c->n);
 	c->noise = perf_noise(c->bytes_each, c->n);
 	c->ratio_median = perf_median(c->ratio, c->n);
+	c->copied_per_s = perf_median(c->copied_each, c->n);
+	c->to_copied_median = perf_median(c->to_copied, c->n);
 	return rc;
 }
 
@@ -132,12 +200,14 @@ void perf_print_size(FILE *out, uint64_t bytes)
 static void print_head(const struct bandwidth *b)
 {
 	FILE *out = perf_human(b->o);
-	fprintf(out, "%s: message API, nic %s%s; %sthe receiver reads every byte, the reply is empty\n", b->o->what,
-		b->driver, in_region(b) ? ", shared memory" : "",
+	fprintf(out, "%s: %s API, nic %s%s; %sthe receiver reads every byte, the reply is empty\n", b->o->what,
+		perf_api_name(b->o->api), b->driver, in_region(b) ? ", shared memory" : "",
 		b->o->release ? "each message is written anew and released, " : "");
 	fprintf(out, "%10s %6s %10s %12s %8s", "size", "depth", "MB/s", "p50 us", "noise");
 	if (b->o->floor)
 		fprintf(out, " %14s %8s", floor_name(b, false), "ratio");
+	if (compares_copies(b))
+		fprintf(out, " %9s %12s %12s %8s", "in place", "copied MB/s", "p50 us", "ratio");
 	fputc('\n', out);
 }
 
@@ -145,10 +215,13 @@ static void print_cell(const struct bandwidth *b, const struct cell *c)
 {
 	FILE *out = perf_human(b->o);
 	perf_print_size(out, c->bytes);
-	fprintf(out, " %6" PRIu64 " %10.1f %12.1f %6.1f %%", c->depth, c->bytes_per_s / 1e6,
-		(double)hist_quantile(&c->calls, 0.5) / 1e3, 100 * c->noise);
+	fprintf(out, " %6" PRIu64 " %10.1f %12.1f %8s", c->depth, c->bytes_per_s / 1e6,
+		(double)hist_quantile(&c->calls, 0.5) / 1e3, perf_noise_text(c->noise).text);
 	if (b->o->floor)
 		fprintf(out, " %14.1f %8.3f", c->floor / 1e6, c->ratio_median);
+	if (compares_copies(b))
+		fprintf(out, " %8.1f%% %12.1f %12.1f %8.3f", c->in_place * 100, c->copied_per_s / 1e6,
+			(double)hist_quantile(&c->copied_calls, 0.5) / 1e3, c->to_copied_median);
 	fputc('\n', out);
 	fflush(out);
 }
@@ -167,6 +240,13 @@ static void json_cell(struct json *j, const struct bandwidth *b, const struct ce
 	if (b->o->floor) {
 		json_double(j, floor_name(b, true), c->floor);
 		json_double(j, "ratio_median", c->ratio_median);
+	}
+	if (compares_copies(b)) {
+		json_double(j, "in_place", c->in_place);
+		json_double(j, "copied_in_place", c->copied_in_place);
+		json_double(j, "copied_bytes_per_s", c->copied_per_s);
+		json_u64(j, "copied_p50_ns", hist_quantile(&c->copied_calls, 0.5));
+		json_double(j, "to_copied_median", c->to_copied_median);
 	}
 }
 
@@ -191,8 +271,9 @@ static void print_json(const struct bandwidth *b)
 }
 
 /* A buffer for each message in flight. */
-static int prepare_buffers(struct bandwidth *b, uint64_t depth, uint64_t bytes)
+static int prepare_buffers(struct bandwidth *b, uint64_t depth, uint64_t largest)
 {
+	uint64_t bytes = (largest + 63) / 64 * 64; /* each begins at a multiple of 64: else arguments are copied */
 	b->buffers = calloc(depth, sizeof *b->buffers);
 	if (in_region(b) && !(b->region = far_alloc_shared(depth * bytes, NULL)))
 		return 1;
@@ -247,6 +328,7 @@ static int measure_all(struct bandwidth *b)
 				.to = peer_to(&b->peer, 0),
 				.held = true,
 				.id = SERVER_SINK,
+				.function = b->o->api == PERF_API_RPC ? SERVER_READ : NULL,
 				.request = b->request,
 				.released = is_released(b->o),
 				.written = b->o->release,

@@ -99,6 +99,10 @@ static int check(const struct perf_opts *o, enum taker taker)
 				     : o->target     ? "to self"
 				     : o->release    ? "release"
 						     : "floor");
+	if (taker == BANDWIDTH && o->api == PERF_API_RPC && (o->rates.n || (o->release && !o->memory)))
+		return options_wrong(o->what, "--api rpc: %s",
+				     o->rates.n ? "--rate sends messages; leave one of them out"
+						: "--release goes with --memory region; add that, or leave it out");
 	if (o->peers > 1 && (o->target || o->via == PERF_VIA_THREAD))
 		return options_wrong(o->what, "--peers measures the usual call; leave --via thread and --to self out");
 	return 0;

@@ -24,12 +24,13 @@ enum taker {
 	TRACE = 16384,
 	PS = 32768,
 	GROUP = 65536,
+	SHARE = 131072,
 	CALLS = LATENCY | RATE, /* those that measure calls, one by one */
 	PAIRS = CALLS | BANDWIDTH,
 	LOADS = PAIRS | FANOUT | RREF, /* those with --rate: an open loop */
 	SPAWNING = PAIRS | FANOUT | WAKE | MEMORY | RREF | FLOOR | TRACE |
 		   PS, /* those that start the other process themselves */
-	ALL = 131071
+	ALL = 262143
 };
 
 /** Checks the options of a measurement, and fills in what follows from them. 0, or the exit status after printing. */

@@ -101,7 +101,9 @@ int connect_open(struct peer *p, const struct perf_opts *o)
 				.progress = o->via == PERF_VIA_DIRECT ? FAR_PROGRESS_SHARED : FAR_PROGRESS_DEDICATED,
 				.shards = (unsigned)o->shards,
 				.init_timeout_ns = o->timeout_ns ? o->timeout_ns : TIMEOUT_NS,
-				.peer_limit_ns = PEER_LIMIT_NS};
+				.peer_limit_ns = PEER_LIMIT_NS,
+				.functions = server_functions,
+				.functions_n = SERVER_FUNCTIONS};
 	if (far_init_rpc("measurer", 1, 2, &opts, &p->agent, &err) != FAR_OK)
 		return peer_complain(o, &err);
 	p->connected = true;

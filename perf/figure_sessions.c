@@ -318,7 +318,8 @@ static struct rate compare(struct sessions *s, uint64_t depth)
 /* ---- output ---- */
 
 struct memory {
-	double heap, resident; /* of each session: by the allocator's count; by the kernel's, tables and all */
+	double heap, resident; /* of each session: by the allocator's count, with its entry in the table of connections;
+				  by the kernel's, tables and all */
 };
 
 static void print_memory(const struct sessions *s, const struct memory *m, struct json *j)
@@ -386,7 +387,8 @@ static int measure(struct sessions *s)
 		return 1;
 	double bytes = heap() - at;
 	idle_usage_read(&after);
-	const struct memory m = {bytes / s->n, (double)(after.rss_bytes - before.rss_bytes) / s->n};
+	const struct memory m = {bytes / s->n + (double)sizeof(struct transport_peer),
+				 (double)(after.rss_bytes - before.rss_bytes) / s->n};
 	struct rate one = compare(s, 1), deep = compare(s, s->o->depth);
 	if (s->failed_n) {
 		fprintf(stderr, "%s: %" PRIu64 " calls failed\n", s->o->what, s->failed_n);

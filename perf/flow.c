@@ -57,14 +57,63 @@ static void on_release(void *user)
 	b->flow->free = b;
 }
 
-static enum far_status send_released(struct flow *f, struct flow_mark *m, struct far_err *err)
+/* NULL: the receiver may still read all of them. */
+static struct flow_buffer *take_buffer(struct flow *f)
 {
 	struct flow_buffer *b = f->free;
 	if (!b)
-		return FAR_BUSY;
+		return NULL;
 	f->free = b->next;
 	if (f->written)
 		memset(b->at, (int)f->sent, f->bytes);
+	return b;
+}
+
+static void on_answer(struct far_future *future, void *user)
+{
+	struct far_val v = {.type = FAR_TYPE_NONE};
+	struct far_err err;
+	enum far_status status = far_future_value(future, &v, &err);
+	far_val_fini(&v);
+	on_done(status, NULL, 0, &err, user);
+}
+
+static enum far_status send_typed(struct flow *f, struct flow_mark *m, struct far_err *err)
+{
+	struct flow_buffer *b = f->released ? take_buffer(f) : NULL;
+	if (f->released && !b)
+		return FAR_BUSY;
+	struct far_tensor x = far_tensor_1d(FAR_U8, b ? b->at : f->request, f->bytes);
+	const struct far_val arg = far_tensor_val(&x);
+	const struct far_call_opts *opts = f->held ? NULL : &f->opts;
+	struct far_future *future;
+	enum far_status status;
+	if (b && !f->copied) {
+		const struct far_zero_copy_call call = {.to = f->to,
+							.function = f->function,
+							.args = &arg,
+							.args_n = 1,
+							.release = on_release,
+							.release_user = b,
+							.opts = opts};
+		status = far_rpc_async_zero_copy(f->agent, &call, &future, err);
+	} else {
+		status = far_rpc_async_to(f->agent, f->to, f->function, &arg, 1, opts, &future, err);
+		if (b)
+			on_release(b);
+	}
+	if (status == FAR_OK) {
+		status = far_future_on_done(future, on_answer, m, err);
+		far_future_free(future);
+	}
+	return status;
+}
+
+static enum far_status send_released(struct flow *f, struct flow_mark *m, struct far_err *err)
+{
+	struct flow_buffer *b = take_buffer(f);
+	if (!b)
+		return FAR_BUSY;
 	struct far_part part = {b->at, f->bytes};
 	return far_msg_send_parts(f->agent, f->to, f->id, &part, 1, on_release, b, f->held ? NULL : &f->opts, on_done,
 				  m, err);
@@ -80,9 +129,10 @@ static bool send_one(struct flow *f)
 		m->sent_at = floor_now();
 		atomic_store_explicit(&f->sampling, true, memory_order_relaxed);
 	}
-	enum far_status status = f->released ? send_released(f, m, &err)
-					     : far_msg_send(f->agent, f->to, f->id, f->request, f->bytes,
-							    f->held ? NULL : &f->opts, on_done, m, &err);
+	enum far_status status = f->function   ? send_typed(f, m, &err)
+				 : f->released ? send_released(f, m, &err)
+					       : far_msg_send(f->agent, f->to, f->id, f->request, f->bytes,
+							      f->held ? NULL : &f->opts, on_done, m, &err);
 	if (status == FAR_OK) {
 		f->sent++;
 		return true;

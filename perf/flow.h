@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Messages towards one shard of the peer, a fixed number in flight: sent again as they complete. One thread runs a
- * flow; when it holds the shard, completions send the next one, else the shard's own thread completes them.
+ * Messages, or typed calls, towards one shard of the peer, a fixed number in flight: sent again as they complete. One
+ * thread runs a flow; when it holds the shard, completions send the next one, else the shard's own thread completes
+ * them.
  */
 #ifndef PERF_FLOW_H
 #define PERF_FLOW_H
@@ -30,12 +31,14 @@ struct flow {
 	/* Set by the user, who may change them between two runs. */
 	struct far_agent *agent;
 	struct far_to to;
-	unsigned shard; /* ours, that it goes through */
-	bool held;      /* by the thread that runs the flow */
-	uint16_t id;    /* of the handler */
+	unsigned shard;       /* ours, that it goes through */
+	bool held;            /* by the thread that runs the flow */
+	uint16_t id;          /* of the handler */
+	const char *function; /* that is called with one tensor, in place of messages; NULL: none */
 	const void *request;
 	bool released;            /* in place of `request` each message is sent from a buffer of `free` */
 	bool written;             /* `released`: each is written anew */
+	bool copied;              /* `released` and `function`: the arguments are copied from there */
 	struct flow_buffer *free; /* `inflight` of them at least */
 	uint64_t bytes, inflight;
 	struct hist *samples; /* what single calls took */

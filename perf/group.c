@@ -79,8 +79,8 @@ static double worst(const double *ns, unsigned n)
 static void print_value(const struct perf_opts *o, const struct group_figure *f, unsigned v, struct result *r)
 {
 	double max = worst(r->ns[v], (unsigned)o->rounds), noise = perf_noise(r->ns[v], (unsigned)o->rounds);
-	fprintf(perf_human(o), "%-10s %-16s %14.1f %14.1f %6.1f %%\n", f->name, f->value[v],
-		perf_median(r->ns[v], (unsigned)o->rounds) / 1e3, max / 1e3, 100 * noise);
+	fprintf(perf_human(o), "%-10s %-16s %14.1f %14.1f %8s\n", f->name, f->value[v],
+		perf_median(r->ns[v], (unsigned)o->rounds) / 1e3, max / 1e3, perf_noise_text(noise).text);
 }
 
 static void print(const struct perf_opts *o, struct result *results)

@@ -185,9 +185,9 @@ static void report(const struct worker *w, const struct order *order, uint64_t w
 		"first call us", "noise", "rss MiB", "threads");
 	for (int i = 0; i < w->world; i++) {
 		const struct idle_result *r = &order->result[i];
-		fprintf(out, "%6d %7.2f%% %12.2f %12.2f %14.1f %7.1f%% %10.1f %8" PRIu64 "\n", i, 100 * r->cpu_fraction,
-			r->wakeups_per_s, r->ctl_wakeups_per_s, (double)r->first_call_p50_ns / 1e3, 100 * r->noise,
-			(double)r->rss_bytes / 1048576, r->threads);
+		fprintf(out, "%6d %7.2f%% %12.2f %12.2f %14.1f %8s %10.1f %8" PRIu64 "\n", i, 100 * r->cpu_fraction,
+			r->wakeups_per_s, r->ctl_wakeups_per_s, (double)r->first_call_p50_ns / 1e3,
+			perf_noise_text(r->noise).text, (double)r->rss_bytes / 1048576, r->threads);
 	}
 	if (w->o->floor)
 		fprintf(out, "floor: eventfd wake-up %.1f us\n", (double)wake_ns / 1e3);

@@ -83,6 +83,12 @@ void json_u64(struct json *j, const char *key, uint64_t value)
 	fprintf(j->f, "%" PRIu64, value);
 }
 
+void json_i64(struct json *j, const char *key, int64_t value)
+{
+	item(j, key);
+	fprintf(j->f, "%" PRId64, value);
+}
+
 void json_bool(struct json *j, const char *key, bool value)
 {
 	item(j, key);

@@ -26,6 +26,7 @@ void json_end(struct json *j);
 
 void json_string(struct json *j, const char *key, const char *value);
 void json_u64(struct json *j, const char *key, uint64_t value);
+void json_i64(struct json *j, const char *key, int64_t value);
 void json_bool(struct json *j, const char *key, bool value);
 /** null when it is not finite. */
 void json_double(struct json *j, const char *key, double value);

@@ -220,9 +220,9 @@ static void print_step(const struct load *l, const struct step *s)
 		perf_print_size(out, s->bytes);
 		fprintf(out, " %6" PRIu64 " ", s->depth);
 	}
-	fprintf(out, "%12" PRIu64 " %12.0f %10.2f %10.2f %10.2f %10.2f %10.2f %6.1f %%", s->rate, s->calls_per_s,
+	fprintf(out, "%12" PRIu64 " %12.0f %10.2f %10.2f %10.2f %10.2f %10.2f %8s", s->rate, s->calls_per_s,
 		(double)s->p50 / 1e3, (double)s->p90 / 1e3, (double)s->p99 / 1e3, (double)s->p999 / 1e3,
-		(double)s->max / 1e3, 100 * s->noise);
+		(double)s->max / 1e3, perf_noise_text(s->noise).text);
 	if (l->kind == LOAD_LARGE)
 		fprintf(out, " %10.1f", s->calls_per_s * (double)s->bytes / 1e6);
 	fprintf(out, "%s\n", s->unsent ? "  saturated" : "");

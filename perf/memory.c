@@ -112,8 +112,8 @@ static void report(struct memory *m)
 	far_worker_by_rank(m->peer.agent, m->peer.to.worker, &info, NULL);
 	fprintf(perf_human(m->o), "nic %s: grown by %" PRId64 " KiB, both together, from %" PRIu64 " calls on\n",
 		info.nic, grown / 1024, m->looks[m->looks_n > 2].calls);
-	fprintf(perf_human(m->o), "noise %.2f %% (spread of %u readings before the last look)\n", 100 * noise,
-		readings(m));
+	fprintf(perf_human(m->o), "noise %s (spread of %u readings before the last look)\n",
+		perf_noise_text(noise).text, readings(m));
 	if (!m->o->json)
 		return;
 	json_begin(&j, stdout);
@@ -121,7 +121,7 @@ static void report(struct memory *m)
 	json_string(&j, "nic", info.nic);
 	json_u64(&j, "bytes", m->o->bytes);
 	json_u64(&j, "inflight", m->o->inflight);
-	json_double(&j, "grown_bytes", (double)grown);
+	json_i64(&j, "grown_bytes", grown);
 	json_double(&j, "noise", noise);
 	json_array(&j, "looks");
 	for (unsigned i = 0; i < m->looks_n; i++) {

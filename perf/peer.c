@@ -56,11 +56,18 @@ static uint64_t join_ns(const struct perf_opts *o)
 	return PEER_JOIN_NS + o->peers * ATTACHED_JOIN_NS;
 }
 
-/* The service of `farcall perf ps`, while the server runs. */
-static enum server_end serve_tables(struct server *s, struct far_ps_server **tables)
+/* The service of `farcall perf ps`, of all servers, while this one runs. */
+static enum server_end serve_tables(const struct perf_opts *o, struct server *s, struct far_ps_server **tables)
 {
+	char names[PEER_SERVERS_MAX][16];
+	const char *servers[PEER_SERVERS_MAX];
+	struct far_ps_serve_opts opts = {.servers = servers, .servers_n = (size_t)o->peer_world - 1};
 	struct far_err err;
-	if (far_ps_serve(s->agent, PS_SERVICE, NULL, tables, &err) != FAR_OK) {
+	for (size_t i = 0; i < opts.servers_n && i < PEER_SERVERS_MAX; i++) {
+		snprintf(names[i], sizeof names[i], "worker%zu", i + 1);
+		servers[i] = names[i];
+	}
+	if (far_ps_serve(s->agent, PS_SERVICE, &opts, tables, &err) != FAR_OK) {
 		far_err_print(stderr, &err);
 		return SERVER_FAILED;
 	}
@@ -94,6 +101,8 @@ int peer_main(const struct perf_opts *o)
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
 				.messages = handlers,
+				.functions = server_functions,
+				.functions_n = SERVER_FUNCTIONS,
 				.messages_n = SERVER_HANDLERS,
 				.classes = &perf_cell,
 				.classes_n = 1};
@@ -105,7 +114,7 @@ int peer_main(const struct perf_opts *o)
 		return 1;
 	}
 	struct far_ps_server *tables = NULL;
-	enum server_end end = o->peer_tables ? serve_tables(&s, &tables) : server_run(&s);
+	enum server_end end = o->peer_tables ? serve_tables(o, &s, &tables) : server_run(&s);
 	if (far_shutdown(s.agent, PEER_LEAVE_NS + o->peers * ATTACHED_JOIN_NS, &err) != FAR_OK)
 		far_err_print(stderr, &err);
 	far_ps_server_free(tables);
@@ -164,7 +173,7 @@ static int start_one(struct peer *p, const struct perf_opts *o)
 	shared->wake_fd = eventfd(0, 0); /* inherited, with the same number */
 	int rc = shared->wake_fd < 0 ? -errno : 0;
 	snprintf(fd_text, sizeof fd_text, "%d", fd);
-	snprintf(cpu_text, sizeof cpu_text, "%d", perf_cpu((unsigned)rank) + 1);
+	snprintf(cpu_text, sizeof cpu_text, "%d", o->roam ? 0 : perf_cpu((unsigned)rank) + 1);
 	snprintf(rank_text, sizeof rank_text, "%d", rank);
 	snprintf(world_text, sizeof world_text, "%d", world_of(o));
 	snprintf(shards_text, sizeof shards_text, "%u", (unsigned)(o->server_shards ? o->server_shards : o->shards));
@@ -271,6 +280,8 @@ static void *join_handed(void *arg)
 				.peer_limit_ns = PEER_LIMIT_NS,
 				.fibers = PEER_FIBERS,
 				.messages = p->handlers,
+				.functions = server_functions,
+				.functions_n = SERVER_FUNCTIONS,
 				.messages_n = SERVER_BOTH_ENDS,
 				.classes = &perf_cell,
 				.classes_n = 1};
@@ -292,6 +303,8 @@ static enum far_status join(struct peer *p, const struct perf_opts *o, struct fa
 				.shards = (unsigned)o->shards,
 				.fibers = PEER_FIBERS,
 				.messages = p->handlers,
+				.functions = server_functions,
+				.functions_n = SERVER_FUNCTIONS,
 				.messages_n = SERVER_BOTH_ENDS,
 				.classes = &perf_cell,
 				.classes_n = 1};
@@ -410,7 +423,8 @@ int peer_open(struct peer *p, const struct perf_opts *o)
 	int rc = o->connect ? connect_open(p, o) : own_group(p, o);
 	if (rc)
 		return rc;
-	perf_pin(perf_cpu(0));
+	if (!o->roam)
+		perf_pin(perf_cpu(0));
 	rc = peer_can_hold(p, o) ? peer_hold(p, o, true) : 0;
 	if (rc && o->connect)
 		connect_close(p, o);

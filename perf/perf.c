@@ -47,6 +47,7 @@ static const struct measurement measurements[] = {
 	 "Starts a second process and sends messages of several sizes at several depths (messages in flight). The\n"
 	 "receiver reads every byte, the reply is empty, bytes_per_s counts requests. The floor is one copy of the\n"
 	 "same size and depth; the other core reads every byte. --seconds applies to each size and depth.\n"
+	 "With --api rpc --memory region typed calls leave their argument in place, by turns with calls that copy it.\n"
 	 "With --rate messages begin at fixed times, and their times count from when they should have begun; a "
 	 "message\n"
 	 "that finds --depth others in flight waits."},
@@ -72,7 +73,13 @@ static const struct measurement measurements[] = {
 	 "uniform.\nFloors of the same run: an exchange of the same keys and rows through shared memory with a flat "
 	 "array, one pass\nof Adagrad over such an array, memcpy. With --rate operations begin at fixed times, "
 	 "answered "
-	 "or not, and their\ntime counts from then. --seconds applies to each workload, distribution and rate."},
+	 "or not, and their\ntime counts from then. --seconds applies to each workload, distribution and rate. With "
+	 "--stop "
+	 "pulls have a\ndeadline, and one of two servers is stopped again and again: how long after it they are "
+	 "complete; a "
+	 "wrong status or\nrow of a key ends the measurement. With --beside other threads push 100000 keys at a time "
+	 "and "
+	 "save the table to\n$TMPDIR meanwhile."},
 	{"trace", perf_trace, TRACE, 3000, "what the time of slow round trips went into",
 	 "Starts a second process, makes one call at a time and explains each round trip above --limit: a thread that\n"
 	 "was stopped or had to leave its CPU, the handler, time that the host of a virtual machine took, page "
@@ -96,6 +103,10 @@ static const struct measurement measurements[] = {
 	 "cut off; until a replacement answers at the full rate; calls while another worker joins; and what samples, "
 	 "spans\n"
 	 "and readers of metrics add to a call. --seconds applies to each of the last six."},
+	{"share", perf_share, SHARE, 3000, "workers that share two CPUs, against two workers alone",
+	 "Starts pairs of workers, a caller and a server each, on two CPUs, none pinned, and measures the calls of "
+	 "all\n"
+	 "pairs together and of one pair alone by turns. Threads that wait must leave the CPUs to those that work."},
 	{"floor", perf_floor, FLOOR, 2000, "the limits of this machine, without the engine",
 	 "Measures two processes that share memory: round trips of a cache line and of a ring, ring rate, copies, and\n"
 	 "an eventfd wake-up. With --nic: round trip, rate, one-way bytes and wake-up of raw packets instead."},
@@ -108,7 +119,7 @@ static const struct measurement measurements[] = {
 static const char *api_names[] = {"message", "rpc", NULL};
 static const char *via_names[] = {"direct", "thread", NULL};
 static const char *handler_names[] = {"inline", "fiber", "blocking", NULL};
-static const char *workload_names[] = {"all", "pull", "push", "get", "step", NULL};
+static const char *workload_names[] = {"all", "pull", "push", "get", "step", "dense", NULL};
 static const char *memory_names[] = {"own", "region", NULL};
 static const char *keys_names[] = {"both", "uniform", "zipf", NULL};
 static const char *target_names[] = {"peer", "self", NULL};
@@ -259,6 +270,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 			      .peers_each = {{1}, 1},
 			      .worlds = {{2, 64}, 2},
 			      .rounds = 5,
+			      .pairs = 2,
 			      .rows = 630000,
 			      .owners = {{1}, 1},
 			      .limit_ns = m->taker == PS ? 300000 : 20000,
@@ -304,7 +316,7 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  "own (default), or region: far_alloc_shared(), sent from there; workers of one\n"
 		  "                                 host read it in place, which is the floor",
 		  memory_names}},
-		{RATE | FLOOR | MEMORY,
+		{RATE | FLOOR | MEMORY | SHARE,
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
 		{LOADS,
 		 {"rate", 0, OPTION_COUNTS, &o.rates, 1, UINT64_C(100000000), "N,...",
@@ -319,14 +331,32 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  "operations that begin in a second, several in turn (one after the other)", NULL}},
 		{PS, {"rows", 0, OPTION_COUNT, &o.rows, 1, UINT64_C(1) << 30, "N", "rows of 16 floats (630000)", NULL}},
 		{PS,
+		 {"memory", 0, OPTION_SIZE, &o.memory_bytes, 1 << 20, UINT64_C(1) << 40, "SIZE",
+		  "instead: as many rows as this holds, with state, index and floors; bytes of the dense table (100 "
+		  "MB)",
+		  NULL}},
+		{PS,
 		 {"owners", 0, OPTION_COUNTS, &o.owners, 1, FAR_SHARDS_MAX, "N,...",
 		  "shards that own the partitions, several numbers in turn (1)", NULL}},
 		{PS,
-		 {"workload", 0, OPTION_CHOICE, &o.workload, 0, 0, "NAME", "all (default), pull, push, get or step",
-		  workload_names}},
+		 {"workload", 0, OPTION_CHOICE, &o.workload, 0, 0, "NAME",
+		  "all (default: the next four), pull, push, get, step; or dense, a table of 100 MB", workload_names}},
 		{PS, {"keys", 0, OPTION_CHOICE, &o.keys, 0, 0, "HOW", "both (default), uniform or zipf", keys_names}},
+		{PS,
+		 {"stop", 0, OPTION_DURATION, &o.stop_ns, SECOND_NS / 100, HOUR_NS, "TIME",
+		  "measure pulls of 26 keys with the deadline --limit, while one of two servers is\n"
+		  "                                 stopped for so long again and again",
+		  NULL}},
+		{PS,
+		 {"beside", 0, OPTION_FLAG, &o.beside, 0, 0, NULL,
+		  "measure pulls of 26 keys alone, beside large pushes, beside saves, and beside both", NULL}},
 		{CALLS,
 		 {"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API", "message (default), or rpc: far::add of two tensors",
+		  api_names}},
+		{BANDWIDTH,
+		 {"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API",
+		  "message (default), or rpc: calls with one tensor; with --memory region by\n"
+		  "                                 far_rpc_async_zero_copy()",
 		  api_names}},
 		{CALLS | FANOUT,
 		 {"via", 0, OPTION_CHOICE, &o.via, 0, 0, "HOW",
@@ -353,14 +383,14 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  NULL}},
 		{SERVE,
 		 {"listen", 0, OPTION_TEXT, &o.listen, 0, 0, "HOST:PORT", "where to wait; port 0: a free one", NULL}},
-		{SPAWNING | SERVE | PEER | IDLE | START | STARTING | GROUP,
+		{SPAWNING | SERVE | PEER | IDLE | START | STARTING | GROUP | SHARE,
 		 {"security", 0, OPTION_TEXT, &o.security, 0, 0, "NAME", "none: also beyond loopback and other users",
 		  NULL}},
 		{PAIRS | SERVE,
 		 {"timeout", 0, OPTION_DURATION, &o.timeout_ns, SECOND_NS / 10, HOUR_NS, "TIME",
 		  m->taker == SERVE ? "how long to wait for a client (300)" : "how long to wait for the listener (10)",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF | TRACE | PS | GROUP,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | RREF | TRACE | PS | GROUP | SHARE,
 		 {"seconds", 0, OPTION_DURATION, &o.duration_ns, SECOND_NS / 10, HOUR_NS, "TIME", seconds, NULL}},
 		{PAIRS | IDLE | FLOOR | FANOUT | WAKE,
 		 {"floor", 0, OPTION_FLAG, &o.floor, 0, 0, NULL,
@@ -374,10 +404,10 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{TRACE,
 		 {"spin", 0, OPTION_DURATION, &o.spin_ns, 1000, SECOND_NS, "TIME",
 		  "have the handler of one call in 1024 take so long (none)", NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS | GROUP,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS | GROUP | SHARE,
 		 {"json", 0, OPTION_FLAG, &o.json, 0, 0, NULL, "one object, the last line of stdout; text to stderr",
 		  NULL}},
-		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS | GROUP,
+		{PAIRS | IDLE | FLOOR | FANOUT | WAKE | MEMORY | RREF | START | TRACE | PS | GROUP | SHARE,
 		 {"csv", 0, OPTION_FLAG, &o.csv, 0, 0, NULL,
 		  "a table on stdout, with names in its first row; text to stderr", NULL}},
 		{LOADS,
@@ -391,6 +421,9 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{FANOUT,
 		 {"targets", 0, OPTION_COUNT, &o.targets, 1, PERF_TARGETS_MAX, "N",
 		  "targets of a fan-out (1, 8 and 64 in turn)", NULL}},
+		{SHARE,
+		 {"pairs", 0, OPTION_COUNT, &o.pairs, 2, SHARE_PAIRS_MAX, "N", "pairs of workers (2: four workers)",
+		  NULL}},
 		{FANOUT,
 		 {"servers", 0, OPTION_COUNT, &o.servers, 1, PEER_SERVERS_MAX, "N", "server processes (1)", NULL}},
 		{START,
@@ -421,9 +454,11 @@ static int measure(const struct measurement *m, int argc, char **argv)
 	if (!o.depths.n)
 		o.depths = o.rates.n ? (struct option_list){{16}, 1} : (struct option_list){{1, 4}, 2};
 	wrong = perf_check(&o, m->taker);
-	pid_t progress = wrong || m->taker & (BANDWIDTH | SERVE | PEER | ATTACHED | STARTING | PS | GROUP) || o.rates.n
+	/* --seconds is the whole time of those that print one row. */
+	bool is_part = m->taker & (BANDWIDTH | PS | GROUP) || o.rates.n;
+	pid_t progress = wrong || m->taker & (SERVE | PEER | ATTACHED | STARTING)
 				 ? 0
-				 : progress_start(o.what, o.duration_ns);
+				 : progress_start(o.what, is_part ? 0 : o.duration_ns);
 	int rc = wrong ? wrong : o.csv || o.plot ? run_table(&o, m) : m->run(&o);
 	progress_end(progress);
 	memif_clear();
@@ -464,6 +499,6 @@ int cmd_perf(int argc, char **argv)
 		return options_wrong("farcall perf", "unknown measurement '%s'; did you mean '%s'?", argv[1], near);
 	return options_wrong("farcall perf",
 			     "unknown measurement '%s'; give latency, rate, bandwidth, serve, "
-			     "fanout, rref, ps, trace, idle, wake, memory, start, floor or sim",
+			     "fanout, rref, ps, trace, idle, wake, memory, start, group, share, floor or sim",
 			     argv[1]);
 }

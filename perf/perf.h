@@ -13,6 +13,7 @@
 #define PERF_TARGETS_MAX 200 /* of a fan-out: as many calls can be pending towards one server */
 
 #define PERF_ROUNDS_MAX 100
+#define SHARE_PAIRS_MAX 8 /* of perf_share() */
 
 enum perf_api { PERF_API_MESSAGE, PERF_API_RPC };
 enum perf_via {
@@ -57,18 +58,23 @@ struct perf_opts {
 	const char *security;             /* NULL or "none" */
 	bool beyond_host;                 /* the group has a key that was given, or none */
 	uint64_t timeout_ns;              /* with the two above; 0: each its default */
-	uint64_t servers;                 /* peer processes; 0: one. Fan-out only */
+	uint64_t servers;                 /* peer processes; 0: one. Fan-out, ps */
+	uint64_t pairs;                   /* share: of workers, on the same two CPUs */
 	uint64_t targets;                 /* 0: several numbers in turn. Likewise */
 	uint64_t rows;                    /* ps: of 16 floats */
 	struct option_list owners;        /* ps: numbers of shards that serve, in turn */
 	int workload;                     /* ps: 0: all; 1 + enum ps_workload */
 	int keys;                         /* ps: 0: both distributions; 1: uniform; 2: Zipf */
+	uint64_t stop_ns;                 /* ps: how long a server is stopped; 0: it is not */
+	uint64_t memory_bytes;            /* ps: as many rows as these hold; 0: `rows` */
+	bool beside;                      /* ps: small pulls beside pushes and saves */
 	/* Derived. */
 	bool to_self;           /* calls go to this worker itself: no third core is needed to measure a hand-over */
 	bool compare_via;       /* handed over and not, by turns */
 	uint64_t server_shards; /* of the processes that serve; 0: `shards` */
 	bool tables;            /* they serve tables, too */
 	bool asleep;            /* servers serve from their agents' own threads, on the servers' cores */
+	bool roam;              /* no thread is pinned to one CPU */
 	/* Hidden options that select the role of a peer process. */
 	uint64_t peer_fd, peer_cpu, peer_rank, peer_world;
 	bool peer_asleep, peer_tables;
@@ -87,6 +93,7 @@ int perf_wake(const struct perf_opts *o);
 int perf_memory(const struct perf_opts *o);
 int perf_start(const struct perf_opts *o);
 int perf_group(const struct perf_opts *o);
+int perf_share(const struct perf_opts *o);
 /** A worker of those that perf_start() starts. */
 int starting_main(const struct perf_opts *o);
 int perf_floor(const struct perf_opts *o);
@@ -128,9 +135,14 @@ const char *perf_handler_name(int handler);
 
 /** The median of `n` values; sorts them. */
 double perf_median(double *values, unsigned n);
-/** How much repeated measurements differ: the middle five of seven, or as many of another number, over their median. 0
- * for fewer than three. Sorts them. */
+/** How much repeated measurements differ: the middle five of seven, or as many of another number, over their median.
+ * NAN for fewer than three. Sorts them. */
 double perf_noise(double *values, unsigned n);
+/** A noise for people: "12.3 %", or "-" where there is none. */
+struct perf_noise_text {
+	char text[24];
+};
+struct perf_noise_text perf_noise_text(double noise);
 
 /** The i-th CPU that this process may use, or -1 when it may use fewer than two: nothing is pinned then. */
 int perf_cpu(unsigned i);

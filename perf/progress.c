@@ -15,15 +15,19 @@ _Noreturn static void progress_main(const char *what, uint64_t ns, pid_t parent)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(0);
+	char of[32] = "";
+	if (ns)
+		snprintf(of, sizeof of, " of %.0f s", (double)ns / 1e9);
 	for (unsigned s = 1;; s++) {
 		nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-		dprintf(STDERR_FILENO, "\r\033[K%s: %u s of %.0f s", what, s, (double)ns / 1e9);
+		if (ns || s >= 2)
+			dprintf(STDERR_FILENO, "\r\033[K%s: %u s%s\r", what, s, of);
 	}
 }
 
 pid_t progress_start(const char *what, uint64_t ns)
 {
-	if (ns <= WORTH_NS || !isatty(STDERR_FILENO))
+	if ((ns && ns <= WORTH_NS) || !isatty(STDERR_FILENO))
 		return 0;
 	fflush(NULL);
 	pid_t parent = getpid(), pid = fork();

@@ -7,6 +7,7 @@
 #include "ps.h"
 
 #include "ps_keys.h"
+#include "ps_small.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static int complain(const struct ps_run *r, const char *what)
 
 /* ---- Loading ---- */
 
-static int load(struct ps_run *r, struct far_ps_table *table, uint64_t rows, unsigned dim)
+int ps_load(const struct perf_opts *o, struct far_ps_table *table, uint64_t rows, unsigned dim)
 {
 	static uint64_t keys[LOAD_KEYS];
 	static float values[LOAD_KEYS * 128];
@@ -55,7 +56,7 @@ static int load(struct ps_run *r, struct far_ps_table *table, uint64_t rows, uns
 			far_future_free(f);
 		}
 		if (status)
-			return peer_complain(r->o, &err);
+			return peer_complain(o, &err);
 	}
 	return 0;
 }
@@ -71,7 +72,7 @@ static int make_table(struct ps_run *r, int i, const char *name, const struct ps
 	struct far_err err;
 	far_ps_rule_defaults(&schema.rule, i ? FAR_PS_SGD : FAR_PS_ADAGRAD);
 	enum far_status status = far_ps_table_create(r->ps, name, &schema, 0, &r->tables[i], &err);
-	return status ? peer_complain(r->o, &err) : load(r, r->tables[i], ps_rows(r->o, k), k->dim);
+	return status ? peer_complain(r->o, &err) : ps_load(r->o, r->tables[i], ps_rows(r->o, k), k->dim);
 }
 
 static int make_tables(struct ps_run *r)
@@ -390,24 +391,45 @@ static uint64_t available(void)
 static int check_options(const struct perf_opts *o)
 {
 	uint64_t have = available();
-	if (o->rates.n && o->workload == 1 + PS_STEP)
-		return options_wrong(o->what, "--rate measures single operations; leave --workload step out");
-	if (have && o->rows > have / BYTES_A_ROW)
+	if (o->rates.n && o->workload > PS_STEP)
+		return options_wrong(o->what, "--rate measures single operations; leave --workload %s out",
+				     o->workload == 1 + PS_STEP ? "step" : "dense");
+	uint64_t dense = o->memory_bytes ? o->memory_bytes : PS_DENSE_BYTES;
+	if (have && o->workload == 1 + PS_WORKLOADS && dense > have / PS_DENSE_TIMES)
+		return options_wrong(o->what,
+				     "--memory: a dense table of %.1f GiB is in memory %u times, %.1f GiB are "
+				     "available; give less",
+				     (double)dense / 0x1p30, PS_DENSE_TIMES, (double)have / 0x1p30);
+	if (have && o->workload != 1 + PS_WORKLOADS && o->rows > have / BYTES_A_ROW)
 		return options_wrong(o->what,
 				     "--rows: %" PRIu64 " rows and their floors take some %.1f GiB, %.1f GiB are "
 				     "available; give at most %" PRIu64,
 				     o->rows, (double)o->rows * BYTES_A_ROW / 0x1p30, (double)have / 0x1p30,
 				     have / BYTES_A_ROW);
+	if ((o->stop_ns || o->beside) && (o->rates.n || o->workload || o->keys || (o->stop_ns && o->beside)))
+		return options_wrong(o->what, "--%s measures pulls of its own; leave %s out",
+				     o->stop_ns ? "stop" : "beside",
+				     o->rates.n    ? "--rate"
+				     : o->workload ? "--workload"
+				     : o->keys     ? "--keys"
+						   : "--beside");
 	if ((uint64_t)o->owners.n * (o->rates.n ? o->rates.n : 1) * PS_WORKLOADS * 2 > PS_RESULTS_MAX)
 		return options_wrong(o->what, "more than %u results; give fewer of --owners or --rate", PS_RESULTS_MAX);
 	return 0;
 }
 
-int perf_ps(const struct perf_opts *o)
+int perf_ps(const struct perf_opts *given)
 {
+	struct perf_opts rows = *given, *o = &rows;
+	if (o->memory_bytes)
+		o->rows = o->memory_bytes / BYTES_A_ROW;
 	int rc = check_options(o);
 	if (rc)
 		return rc;
+	if (o->stop_ns || o->beside)
+		return (o->stop_ns ? ps_stop : ps_beside)(o);
+	if (o->workload == 1 + PS_WORKLOADS)
+		return ps_dense(o);
 	struct ps_results *results =
 		mmap(NULL, sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (results == MAP_FAILED) {

@@ -15,7 +15,10 @@
 #define PS_BATCHES     61u    /* of keys, drawn before the clock starts */
 #define PS_RESULTS_MAX 1024u
 
-enum ps_workload { PS_PULL, PS_PUSH, PS_GET, PS_STEP, PS_WORKLOADS };
+#define PS_DENSE_BYTES 100000000u /* of the table of --workload dense */
+#define PS_DENSE_TIMES 3u         /* it is in memory: at its server, as rows and as gradients here */
+
+enum ps_workload { PS_PULL, PS_PUSH, PS_GET, PS_STEP, PS_WORKLOADS }; /* behind them: dense, of ps_dense.c */
 
 struct ps_kind {
 	const char *name, *text;
@@ -41,9 +44,9 @@ struct ps_result {
 	double within;        /* share that was answered within the limit, of those that should have begun */
 	double ops_per_s;
 	uint64_t p50_ns, p99_ns, max_ns;
+	double noise; /* of the p50 of the rounds; with a rate, of parts of the time */
 	/* Without a rate: medians of the rounds. */
 	double exchange_ns, ratio; /* the floor, and p50 over it */
-	double noise;              /* of the p50 of the rounds */
 	double copy_ns;
 	double apply_ns, apply_ratio; /* of workloads that write; else 0 */
 };
@@ -88,6 +91,9 @@ static inline float ps_value(uint64_t key, unsigned d)
 {
 	return (float)(key % 1021) + (float)d / 128;
 }
+
+/** Sets the rows of keys [0, rows) to ps_value(). 0, or an exit status after printing. */
+int ps_load(const struct perf_opts *o, struct far_ps_table *table, uint64_t rows, unsigned dim);
 
 /** Counts an operation that took `ns`. */
 void ps_took(struct ps_run *r, struct hist *h, uint64_t ns);

@@ -20,6 +20,8 @@ struct open_loop {
 	struct slot slots[PENDING_MAX], *free;
 	unsigned pending;
 	uint64_t end_ns, in_time; /* of the time; operations answered before it */
+	double medians[ROUNDS];   /* ns, of each part of the time */
+	unsigned parts;           /* that have ended */
 	struct far_err err;
 	bool failed;
 };
@@ -77,7 +79,7 @@ static void collect(struct open_loop *l)
 			fail(l, &err);
 		far_future_free(slot->future);
 		slot->future = NULL;
-		ps_took(l->r, &l->r->all, slot->done_ns - slot->due_ns);
+		ps_took(l->r, &l->r->round, slot->done_ns - slot->due_ns);
 		l->in_time += slot->done_ns < l->end_ns;
 		slot->next = l->free;
 		l->free = slot;
@@ -85,10 +87,19 @@ static void collect(struct open_loop *l)
 	}
 }
 
+static void end_part(struct open_loop *l)
+{
+	struct hist *part = &l->r->round;
+	if (part->count && l->parts < ROUNDS)
+		l->medians[l->parts++] = (double)hist_quantile(part, 0.5);
+	hist_merge(&l->r->all, part);
+	hist_reset(part);
+}
+
 /* Returns the operations that found no room in twice the time. */
 static uint64_t run(struct open_loop *l, uint64_t rate, uint64_t due, uint64_t ns)
 {
-	uint64_t start = floor_now(), now = start, sent = 0;
+	uint64_t start = floor_now(), now = start, sent = 0, part_ns = ns / ROUNDS, next = start + part_ns;
 	double each = 1e9 / (double)rate;
 	l->end_ns = start + ns;
 	while (!l->failed && sent < due && now < l->end_ns + ns) {
@@ -97,13 +108,18 @@ static uint64_t run(struct open_loop *l, uint64_t rate, uint64_t due, uint64_t n
 			sent++;
 		collect(l);
 		now = floor_now();
+		if (now >= next && next < l->end_ns) {
+			end_part(l);
+			next += part_ns;
+		}
 	}
 	while (l->pending && now < l->end_ns + ns + DRAIN_NS) {
 		collect(l);
 		now = floor_now();
 	}
 	for (uint64_t i = sent; !l->failed && i < due; i++) /* at least so long */
-		ps_took(l->r, &l->r->all, now - start - (uint64_t)((double)i * each));
+		ps_took(l->r, &l->r->round, now - start - (uint64_t)((double)i * each));
+	end_part(l);
 	return due - sent;
 }
 
@@ -114,6 +130,7 @@ static int loop(struct open_loop *l, struct ps_result *result)
 	if (due == 0)
 		due = 1;
 	hist_reset(&r->all);
+	hist_reset(&r->round);
 	r->late = 0;
 	result->unsent = run(l, result->rate, due, ns);
 	if (l->pending) {
@@ -128,6 +145,7 @@ static int loop(struct open_loop *l, struct ps_result *result)
 	result->p50_ns = hist_quantile(&r->all, 0.5);
 	result->p99_ns = hist_quantile(&r->all, 0.99);
 	result->max_ns = r->all.max;
+	result->noise = perf_noise(l->medians, l->parts);
 	return 0;
 }
 

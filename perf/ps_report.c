@@ -15,10 +15,10 @@ void ps_print_head(const struct perf_opts *o, const char *nic)
 	fprintf(f, "%s: nic %s, %" PRIu64 " rows of 16 floats, %" PRIu64 " of 128; limit %.0f us\n", o->what, nic,
 		o->rows, ps_rows(o, &ps_kinds[PS_GET]), (double)o->limit_ns / 1e3);
 	if (o->rates.n)
-		fprintf(f, "%6s %-8s %-8s %9s %11s %9s %9s %9s %8s\n", "owners", "workload", "keys", "ops/s",
-			"answered/s", "p50 us", "p99 us", "max us", "within");
+		fprintf(f, "%6s %-8s %-8s %9s %11s %9s %9s %9s %8s %8s\n", "owners", "workload", "keys", "ops/s",
+			"answered/s", "p50 us", "p99 us", "max us", "within", "noise");
 	else
-		fprintf(f, "%6s %-8s %-8s %9s %9s %8s %11s %7s %6s %9s %9s\n", "owners", "workload", "keys", "p50 us",
+		fprintf(f, "%6s %-8s %-8s %9s %9s %8s %11s %7s %8s %9s %9s\n", "owners", "workload", "keys", "p50 us",
 			"p99 us", "within", "exchange us", "ratio", "noise", "memcpy us", "apply us");
 	fflush(f);
 }
@@ -26,14 +26,16 @@ void ps_print_head(const struct perf_opts *o, const char *nic)
 void ps_print(const struct perf_opts *o, const struct ps_result *r)
 {
 	FILE *f = perf_human(o);
+	struct perf_noise_text noise = perf_noise_text(r->noise);
 	fprintf(f, "%6u %-8s %-8s ", r->owners, ps_kinds[r->workload].name, keys_name(r));
 	if (r->rate)
-		fprintf(f, "%9" PRIu64 " %11.0f %9.1f %9.1f %9.1f %8.4f", r->rate, r->ops_per_s,
-			(double)r->p50_ns / 1e3, (double)r->p99_ns / 1e3, (double)r->max_ns / 1e3, r->within);
+		fprintf(f, "%9" PRIu64 " %11.0f %9.1f %9.1f %9.1f %8.4f %8s", r->rate, r->ops_per_s,
+			(double)r->p50_ns / 1e3, (double)r->p99_ns / 1e3, (double)r->max_ns / 1e3, r->within,
+			noise.text);
 	else
-		fprintf(f, "%9.1f %9.1f %8.4f %11.1f %7.2f %6.2f %9.1f %9.1f", (double)r->p50_ns / 1e3,
-			(double)r->p99_ns / 1e3, r->within, r->exchange_ns / 1e3, r->ratio, r->noise, r->copy_ns / 1e3,
-			r->apply_ns / 1e3);
+		fprintf(f, "%9.1f %9.1f %8.4f %11.1f %7.2f %8s %9.1f %9.1f", (double)r->p50_ns / 1e3,
+			(double)r->p99_ns / 1e3, r->within, r->exchange_ns / 1e3, r->ratio, noise.text,
+			r->copy_ns / 1e3, r->apply_ns / 1e3);
 	fprintf(f, "%s\n", r->unsent ? "  saturated" : "");
 	fflush(f);
 }
@@ -41,7 +43,6 @@ void ps_print(const struct perf_opts *o, const struct ps_result *r)
 static void print_floors(struct json *j, const struct ps_result *r)
 {
 	const struct ps_kind *k = &ps_kinds[r->workload];
-	json_double(j, "noise", r->noise);
 	json_double(j, "floor_exchange_ns", r->exchange_ns);
 	json_double(j, "ratio_median", r->ratio);
 	json_double(j, "floor_memcpy_ns", r->copy_ns);
@@ -69,6 +70,7 @@ static void print_row(struct json *j, const struct ps_result *r)
 	json_u64(j, "p99_ns", r->p99_ns);
 	json_u64(j, "max_ns", r->max_ns);
 	json_double(j, "within_limit", r->within);
+	json_double(j, "noise", r->noise);
 	if (r->rate) {
 		json_u64(j, "rate", r->rate);
 		json_u64(j, "unsent", r->unsent);

@@ -4,6 +4,7 @@
  *
  * usage: pstable [ROWS]...     pulls and pushes; default 630000 and 8000000 rows
  *        pstable grow ROWS     work and processor time of each insert while a table grows
+ *        pstable slice ROWS    processor time of each operation while partitions are read in slices and change
  *
  * A pull reads 2000 keys of 16 floats, a push applies Adagrad to them. Keys are drawn before the clock starts, uniform
  * or Zipf 1.2 (the same keys for the table and its floors). A dense table, which has no index, is pulled as well. The
@@ -12,10 +13,13 @@
  * many bytes in one piece; one pass of Adagrad over a flat array of rows and state with prefetch. Rounds of the table
  * and the floors alternate; printed is the median of the rounds and its ratio to the floor.
  */
-#include "apps/libps/pst_table.h"
+#include "apps/libps/pst_cut.h"
+#include "apps/libps/psv_wire.h"
 
+#include "hist.h"
 #include "ps_flat.h"
 #include "ps_keys.h"
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,7 +186,7 @@ static void measure(uint64_t rows, bool is_zipf, struct pst_table *t, struct pst
 	printf("%24s  push %6.1f us: %.2f x one pass %.1f\n", "", m[PUSH], m[PUSH] / m[APPLY], m[APPLY]);
 }
 
-static void pulls(uint64_t rows)
+static struct pst_table *filled(uint64_t rows)
 {
 	struct pst_table *t = new_table(DIM, PST_RULE_ADAGRAD, 0);
 	struct far_err err;
@@ -196,6 +200,12 @@ static void pulls(uint64_t rows)
 		while (pst_table_ahead(t))
 			;
 	}
+	return t;
+}
+
+static void pulls(uint64_t rows)
+{
+	struct pst_table *t = filled(rows);
 	struct pst_stats s;
 	pst_table_stats(t, &s);
 	printf("%llu rows: %.1f bytes a row (rows %.1f, state %.1f, index %.1f), bound %.1f; %s\n",
@@ -237,7 +247,36 @@ static void pulls(uint64_t rows)
 
 /* ---- Growth ---- */
 
-#define BUCKETS 24u
+#define LIMIT_US 200.0 /* of an operation */
+
+struct times {
+	struct hist ns;
+	uint64_t over, most_at;
+	double total_us;
+};
+
+/* An operation that began at `start` of now_us(). */
+static void took(struct times *t, double start)
+{
+	double us = now_us() - start;
+	uint64_t ns = (uint64_t)(us * 1e3);
+	t->total_us += us;
+	t->over += us > LIMIT_US;
+	if (ns > t->ns.max)
+		t->most_at = t->ns.count;
+	hist_record(&t->ns, ns);
+}
+
+static void print_times(const struct times *t, const char *what)
+{
+	const struct hist *h = &t->ns;
+	printf("%llu %s: %.3f us each; p50 %.1f, p99 %.1f, p99.9 %.1f, most %.1f us (number %llu), over %.0f us: "
+	       "%llu\n",
+	       (unsigned long long)h->count, what, h->count ? t->total_us / (double)h->count : 0,
+	       (double)hist_quantile(h, 0.5) / 1e3, (double)hist_quantile(h, 0.99) / 1e3,
+	       (double)hist_quantile(h, 0.999) / 1e3, (double)h->max / 1e3, (unsigned long long)t->most_at, LIMIT_US,
+	       (unsigned long long)t->over);
+}
 
 /* Each insert alone: processor time, and the entries that the index moved. */
 static void grow(uint64_t rows)
@@ -249,41 +288,105 @@ static void grow(uint64_t rows)
 		fprintf(stderr, "pstable: no thread\n");
 		exit(1);
 	}
-	uint64_t by_us[BUCKETS] = {0}, most_key = 0, over = 0;
-	double most = 0, total = 0;
+	static struct times inserts;
 	struct far_err err;
 	struct pst_pull make = {.miss = PST_MISS_MAKE};
 	struct pst_stats s;
 	for (uint64_t i = 0; i < rows; i++) {
 		double start = now_us();
 		must_ok(pst_pull(t, &i, 1, &make, NULL, NULL, NULL, &err), &err);
-		double us = now_us() - start;
-		total += us;
-		over += us > 200;
-		if (us > most) {
-			most = us;
-			most_key = i;
-		}
-		unsigned bucket = 0;
-		for (double limit = 0.25; us > limit && bucket < BUCKETS - 1; limit *= 2)
-			bucket++;
-		by_us[bucket]++;
+		took(&inserts, start);
 	}
 	atomic_store(&a.stop, true);
 	pthread_join(thread, NULL);
 	pst_table_stats(t, &s);
-	printf("%llu inserts: %.3f us each, most %.1f us (insert %llu), over 200 us: %llu\n", (unsigned long long)rows,
-	       total / (double)rows, most, (unsigned long long)most_key, (unsigned long long)over);
+	print_times(&inserts, "inserts");
 	printf("index: %llu segments grown, %llu split, %llu directories doubled; %.2f entries moved for each insert, "
 	       "at most %u by one, "
 	       "at most %u pointers copied by one; %.1f bytes a key\n",
 	       (unsigned long long)s.index.grown, (unsigned long long)s.index.split,
 	       (unsigned long long)s.index.doubled, (double)s.index.moved / (double)rows, s.index.moved_most,
 	       s.index.copied_most, (double)s.index_bytes / (double)rows);
-	double limit = 0.25;
-	for (unsigned b = 0; b < BUCKETS; b++, limit *= 2)
-		if (by_us[b])
-			printf("  <= %10.2f us  %llu\n", limit, (unsigned long long)by_us[b]);
+	pst_table_free(t);
+}
+
+/* ---- Slices ---- */
+
+#define CHANGED (FAR_PS_CHUNK_BYTES / (sizeof(uint64_t) + DIM * sizeof(float))) /* keys of one request of a push */
+
+#define SLICE_ROWS (PSV_SLICE_BYTES / (sizeof(uint64_t) + 2 * DIM * sizeof(float))) /* with the state of Adagrad */
+static_assert(SLICE_ROWS <= PSV_SLICE_ROWS, "rows of a slice");
+
+static struct {
+	uint64_t keys[SLICE_ROWS];
+	float rows[SLICE_ROWS * DIM], state[SLICE_ROWS * DIM];
+} sliced;
+
+/* The keys at the end of a partition, which are read last: [CHANGED], repeated if there are fewer. */
+static void last_keys(struct pst_table *t, struct pst_cursor c, uint64_t *key)
+{
+	struct pst_slice slice = {.keys = sliced.keys};
+	uint64_t n = 0;
+	while (!c.done) {
+		uint32_t got = pst_slice(t, NULL, &c, 1, SLICE_ROWS, &slice);
+		for (uint32_t i = 0; i < got; i++)
+			key[n++ % CHANGED] = sliced.keys[i];
+	}
+	for (uint64_t i = n; n && i < CHANGED; i++)
+		key[i] = key[i % n];
+}
+
+static void push_timed(struct pst_table *t, const uint64_t *key, struct times *times)
+{
+	struct pst_push push = {.wire = PST_F32, .now_ms = 1};
+	struct far_err err;
+	double start = now_us();
+	must_ok(pst_push(t, key, CHANGED, &push, grads, NULL, &err), &err);
+	took(times, start);
+}
+
+/* Each partition as a save reads it; beside it pushes change rows: of the whole table, and all rows of the partition,
+ * which are still to be read, so that each is copied. */
+static void slices(uint64_t rows)
+{
+	static struct times begins, reads, uniform, copied, after, ends;
+	struct pst_table *t = filled(rows);
+	uint64_t seed = 7, rows_n = 0;
+	for (unsigned p = 0; p < FAR_PS_PARTITIONS; p++) {
+		struct pst_cursor c = {.from = (uint64_t)p << 52, .last = ((uint64_t)(p + 1) << 52) - 1};
+		last_keys(t, c, keys[0]);
+		ps_keys_draw(&seed, rows, false, keys[1], CHANGED);
+		double start = now_us();
+		struct pst_cut *cut = pst_cut_begin(t, &c, 1);
+		took(&begins, start);
+		struct pst_slice slice = {.keys = sliced.keys, .rows = sliced.rows, .state = sliced.state};
+		push_timed(t, keys[1], &uniform);
+		push_timed(t, keys[0], &copied);
+		while (cut && !c.done) {
+			start = now_us();
+			rows_n += pst_slice(t, cut, &c, 1, SLICE_ROWS, &slice);
+			took(&reads, start);
+		}
+		if (!cut || cut->torn) {
+			fprintf(stderr, "pstable: no memory for a cut\n");
+			exit(1);
+		}
+		start = now_us();
+		pst_cut_end(t, cut);
+		took(&ends, start);
+		push_timed(t, keys[0], &after);
+	}
+	if (rows_n != rows) {
+		fprintf(stderr, "pstable: %llu of %llu rows were read\n", (unsigned long long)rows_n,
+			(unsigned long long)rows);
+		exit(1);
+	}
+	print_times(&begins, "cuts begun");
+	print_times(&reads, "slices of 64 KiB");
+	print_times(&uniform, "pushes of 64 KiB beside cuts, keys of the whole table");
+	print_times(&copied, "pushes of 64 KiB beside cuts, each row copied");
+	print_times(&after, "pushes of 64 KiB of the same keys, without a cut");
+	print_times(&ends, "cuts ended");
 	pst_table_free(t);
 }
 
@@ -300,18 +403,21 @@ static uint64_t rows_of(const char *text)
 
 int main(int argc, char **argv)
 {
-	bool help = argc == 2 && strcmp(argv[1], "--help") == 0, grows = argc > 1 && strcmp(argv[1], "grow") == 0;
+	bool help = argc == 2 && strcmp(argv[1], "--help") == 0, grows = argc > 1 && strcmp(argv[1], "grow") == 0,
+	     cuts = argc > 1 && strcmp(argv[1], "slice") == 0;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (help || (grows && argc != 3)) {
-		fprintf(help ? stdout : stderr, "usage: pstable [ROWS]...   pulls and pushes\n"
-						"       pstable grow ROWS   each insert while a table grows\n");
+	if (help || ((grows || cuts) && argc != 3)) {
+		fprintf(help ? stdout : stderr,
+			"usage: pstable [ROWS]...   pulls and pushes\n"
+			"       pstable grow ROWS   each insert while a table grows\n"
+			"       pstable slice ROWS  each operation while partitions are read\n");
 		return help ? 0 : 2;
 	}
-	for (int i = 1 + grows; i < argc; i++)
+	for (int i = 1 + (grows || cuts); i < argc; i++)
 		if (!rows_of(argv[i]))
 			return 2;
-	if (grows) {
-		grow(rows_of(argv[2]));
+	if (grows || cuts) {
+		(grows ? grow : slices)(rows_of(argv[2]));
 		return 0;
 	}
 	for (int i = 1; i < argc; i++)

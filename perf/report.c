@@ -63,8 +63,8 @@ static void print_table(const struct rounds *r, bool rate, const struct figures 
 		"\n",
 		"p50", "p90", "p99", "p99.9", "max", hist_quantile(h, 0.5), hist_quantile(h, 0.9),
 		hist_quantile(h, 0.99), hist_quantile(h, 0.999), h->max);
-	fprintf(out, "%.0f calls/s, %.1f MB/s; noise %.1f %% (spread of %u rounds)\n", f->calls_per_s,
-		f->bytes_per_s / 1e6, 100 * f->noise, r->n);
+	fprintf(out, "%.0f calls/s, %.1f MB/s; noise %s (spread of %u rounds)\n", f->calls_per_s, f->bytes_per_s / 1e6,
+		perf_noise_text(f->noise).text, r->n);
 	if (r->base)
 		print_base(r, rate, f, out);
 	if (!o->floor)

@@ -75,6 +75,8 @@ static enum far_status join(struct server *s, const struct perf_opts *o, const s
 				.init_timeout_ns = now + FAR_SEC < until ? until - now : FAR_SEC,
 				.peer_limit_ns = PEER_LIMIT_NS,
 				.messages = handlers,
+				.functions = server_functions,
+				.functions_n = SERVER_FUNCTIONS,
 				.messages_n = SERVER_HANDLERS};
 	return far_init_rpc("server", 0, 2, &opts, &s->agent, err);
 }

@@ -22,13 +22,36 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 	far_reply(req, data, len);
 }
 
-static void drain(struct far_req *req, const void *data, size_t len, void *user)
+static void read_all(const void *data, size_t len)
 {
 	static _Atomic uint64_t kept; /* keeps the compiler from dropping the reads */
-	(void)user;
 	atomic_store_explicit(&kept, floor_read(data, len), memory_order_relaxed);
+}
+
+static void drain(struct far_req *req, const void *data, size_t len, void *user)
+{
+	(void)user;
+	read_all(data, len);
 	far_reply(req, NULL, 0);
 }
+
+FAR_HANDLER(read_tensor)
+{
+	read_all(args[0].u.t.data, far_tensor_count(&args[0].u.t));
+	return far_return(req, NULL);
+}
+
+FAR_HANDLER(in_place)
+{
+	struct far_counters c;
+	far_counters_read(far_req_agent(req), &c);
+	return far_return_int(req, (int64_t)c.bytes_by_reference);
+}
+
+const struct far_function server_functions[SERVER_FUNCTIONS] = {
+	{SERVER_READ "(Tensor<u8,1> bytes) -> none", FAR_KIND_INLINE, read_tensor, NULL, 0},
+	{SERVER_IN_PLACE "() -> int", FAR_KIND_INLINE, in_place, NULL, 0},
+};
 
 static void describe(struct far_req *req, const void *data, size_t len, void *user)
 {

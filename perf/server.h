@@ -21,6 +21,12 @@
 #define SERVER_BOTH_ENDS 6 /* the first of server_handlers(): what callers that call themselves serve, too */
 #define SERVER_HANDLERS  10
 
+/* Functions, which callers register, too. */
+#define SERVER_READ      "perf::read"     /* every byte of a tensor is read, the value is none */
+#define SERVER_IN_PLACE  "perf::in_place" /* far_counters.bytes_by_reference of the server comes back */
+#define SERVER_FUNCTIONS 2
+extern const struct far_function server_functions[SERVER_FUNCTIONS];
+
 /* What a process that was started by itself has to know of its server. */
 struct server_description {
 	char version[32];

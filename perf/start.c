@@ -168,9 +168,10 @@ static int one_round(const struct perf_opts *o, struct start_result *r)
 
 static void print(const struct perf_opts *o, const struct start_result *r)
 {
-	fprintf(perf_human(o), "%7u %10.2f %10.2f %10.2f %10.2f %6.1f %% %8" PRIu64 " %10.2f %10.2f\n", r->workers,
-		r->start_median / 1e6, r->start_max / 1e6, r->stop_median / 1e6, r->stop_max / 1e6, 100 * r->noise,
-		r->threads, (double)r->rss_bytes / (1 << 20), (double)r->bare_rss_bytes / (1 << 20));
+	fprintf(perf_human(o), "%7u %10.2f %10.2f %10.2f %10.2f %8s %8" PRIu64 " %10.2f %10.2f\n", r->workers,
+		r->start_median / 1e6, r->start_max / 1e6, r->stop_median / 1e6, r->stop_max / 1e6,
+		perf_noise_text(r->noise).text, r->threads, (double)r->rss_bytes / (1 << 20),
+		(double)r->bare_rss_bytes / (1 << 20));
 }
 
 static void write_result(struct json *j, const struct start_result *r)

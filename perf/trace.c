@@ -382,7 +382,7 @@ static void print_table(const struct trace *t, const char *nic, double noise)
 	fprintf(out, "%10s %10s %10s %10s us\n%10.2f %10.2f %10.2f %10.2f\n", "p50", "p99", "p99.9", "max",
 		(double)hist_quantile(h, 0.5) / 1e3, (double)hist_quantile(h, 0.99) / 1e3,
 		(double)hist_quantile(h, 0.999) / 1e3, (double)h->max / 1e3);
-	fprintf(out, "noise %.1f %% (spread of the medians of %u parts)\n", 100 * noise, t->medians_n);
+	fprintf(out, "noise %s (spread of the medians of %u parts)\n", perf_noise_text(noise).text, t->medians_n);
 	fprintf(out, "%" PRIu64 " round trips above %.0f us\n", outliers(t), (double)t->o->limit_ns / 1e3);
 	if (!t->longest_n)
 		return;

@@ -114,7 +114,7 @@ static void report(struct wake *w)
 	fprintf(out, "%10s %10s %10s %10s us\n%10.1f %10.1f %10.1f %10.1f\n", "p50", "p90", "p99", "max",
 		(double)hist_quantile(h, 0.5) / 1e3, (double)hist_quantile(h, 0.9) / 1e3,
 		(double)hist_quantile(h, 0.99) / 1e3, (double)h->max / 1e3);
-	fprintf(out, "noise %.1f %% (spread of %u rounds)\n", 100 * noise, w->n);
+	fprintf(out, "noise %s (spread of %u rounds)\n", perf_noise_text(noise).text, w->n);
 	if (w->o->floor) {
 		fprintf(out, "floor, medians of %u rounds: eventfd wake-up %.1f us", w->n, floor_ns / 1e3);
 		if (w->nic.fd >= 0)

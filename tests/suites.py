@@ -8,17 +8,19 @@ usage: suites.py BUILD LABEL COUNTS SUITE...
        suites.py --times BUILD/tests-LABEL.json...    seconds and processor seconds of a former run, by suite and test
 
 Tests of all these suites run side by side: as many as there are cores, and beside them as many of the suite "sleeps",
-which wait most of the time. While cores are idle, more start, one a second, up to twice as many as there are cores. A
-test with `is_parallel: false` runs alone, after the others. The test with the highest priority starts first. A test runs
-as `meson test` runs it: in a session of its own, with the time limit that meson.build gives it, and with MALLOC_PERTURB_.
+which wait most of the time. While cores are idle, more start, four a second at most, up to twice as many as there are
+cores; but no more tests with emulated machines than cores. A test with `is_parallel: false` runs alone, after the
+others. The test with the highest priority starts first. A test runs as `meson test` runs it: in a session of its own,
+with the time limit that meson.build gives it, and with MALLOC_PERTURB_. SUITE!OTHER: the tests of SUITE that are not of
+OTHER.
 
 A test that prints TAP (Criterion) counts by its cases. One whose last line is "N passed, N failed, N skipped" counts as
 this line says. Any other is one case; exit status 77 is a skip. The lines "SKIP: ..." name what was skipped (with
 FAR_TESTS_STRICT=1 such skips count as failures), and "SKIP-DATA: ..." names missing external data. Lines
 "SCRIPT.sh: WARNING: ..." are printed, once.
 
-One line of counts per suite is appended to the file COUNTS. BUILD/tests-LABEL.json keeps, for each test, its result,
-seconds, processor seconds and output.
+One line of counts per suite is appended to the file COUNTS, and what failed to COUNTS.failed. BUILD/tests-LABEL.json
+keeps, for each test, its result, seconds, processor seconds and output.
 """
 import json
 import os
@@ -34,17 +36,18 @@ STRICT = os.environ.get("FAR_TESTS_STRICT") == "1"
 OWN_COUNT = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped$")
 WARNING = re.compile(r"[\w-]+\.sh: WARNING: ")
 TAP_CASE = re.compile(r"(not )?ok\b(.*)$")
-FAILURE = re.compile(r"(FAIL|not ok)\b")
+FAILURE = re.compile(r"FAIL\b|not ok\b|SKIP:")
 # What is printed of a failed test: the end of its output comes first, because a reader may see only the beginning.
 FAILURE_LINES = 12
+AGAIN_LINES = 6  # of the end of its output, in COUNTS.failed
 END_LINES = 40
 OUTPUT_LINES = 80  # before the end
 SLOW = 6  # tests that are named
 SLOW_S = 10.0  # if they took this long
 PROGRESS_S = 20.0  # between two lines of progress
 KILL_S = 5.0  # from SIGTERM to SIGKILL, when the time limit of a test is over
-IDLE_S = 1.0  # the time over which idle cores are counted
-IDLE_CORES = 0.6  # as many idle start one more test
+IDLE_S = 0.25  # the time over which idle cores are counted
+IDLE_CORES = 0.3  # as many idle start one more test
 TICK_S = 1.0  # a longer gap between two looks at the tests is time in which the machine stood still
 SKIPPED = 77
 
@@ -58,7 +61,9 @@ class Test:
         self.limit = t["timeout"] or None
         self.alone = not t["is_parallel"]
         self.priority = t["priority"]
-        self.sleeps = "sleeps" in {s.split(":")[-1] for s in t["suite"]}
+        suites = {s.split(":")[-1] for s in t["suite"]}
+        self.sleeps = "sleeps" in suites
+        self.emulates = bool(suites & {"vm", "vm-sanitize"})
         self.process = None
         self.out = self.err = None
         self.began = self.duration = self.processor = 0.0
@@ -160,8 +165,9 @@ def say(*words):
 class Suite:
     """The tests of one suite, and what came of them."""
 
-    def __init__(self, name, label):
+    def __init__(self, name, label, failed):
         self.name = name
+        self.failed = failed  # a file
         self.label = f"{label}, {name}"
         self.tests = []
         self.left = 0
@@ -184,9 +190,11 @@ class Suite:
             self.warnings.add(warning)
             print(warning, flush=True)
         if counts[1]:
-            print(f"FAILED: {self.label}: {test.name} ({test.result}, {test.duration:.1f} s)")
-            for text in list(filter(FAILURE.match, lines))[:FAILURE_LINES]:
-                print(f"  {text}")
+            begin = [f"FAILED: {self.label}: {test.name} ({test.result}, {test.duration:.1f} s)"]
+            begin += [f"  {text}" for text in filter(FAILURE.match, lines)][:FAILURE_LINES]
+            print("\n".join(begin))
+            with open(self.failed, "a", encoding="utf-8") as f:
+                f.writelines(f"{text}\n" for text in begin + [f"  ... {text}" for text in lines[-AGAIN_LINES:]])
             for text in lines[-END_LINES:] + ["before that:"] + lines[-OUTPUT_LINES - END_LINES:-END_LINES]:
                 print(f"  {text}")
             sys.stdout.flush()
@@ -202,25 +210,32 @@ class Suite:
             self.label, *self.counts, time.monotonic() - self.began, sum(t.processor for t in self.tests)))
 
 
-def read_suites(build, label, names):
+def suite_of(t, names):
+    """The first of these suites that a test belongs to, or None."""
+    of = {s.split(":")[-1] for s in t["suite"]}
+    for name in names:
+        wanted, _, other = name.partition("!")
+        if wanted in of and other not in of:
+            return wanted
+    return None
+
+
+def read_suites(build, label, names, failed):
     """The suites, each with its tests; a test of several belongs to the first."""
-    with open(os.path.join(build, "meson-info", "intro-tests.json"), encoding="utf-8") as f:
-        described = json.load(f)
-    suites = [Suite(name, label) for name in names]
-    for t in described:
-        of = [s.split(":")[-1] for s in t["suite"]]
-        for suite in suites:
-            if suite.name in of:
-                suite.tests.append(Test(t, suite))
-                break
-    return suites
+    suites = {name: Suite(name, label, failed) for name in (n.partition("!")[0] for n in names)}
+    for t in described(build, "tests"):
+        name = suite_of(t, names)
+        if name:
+            suites[name].tests.append(Test(t, suites[name]))
+    return list(suites.values())
 
 
 def idle_s():
-    """Seconds that all cores together were idle, since the machine started."""
+    """Seconds that all cores together were idle, or busy at a low priority, since the machine started."""
     with open("/proc/stat", encoding="ascii") as f:
         counts = f.readline().split()
-    return (int(counts[4]) + int(counts[5])) / os.sysconf("SC_CLK_TCK")  # idle, and idle while a disk is busy
+    # Of niced processes, idle, and idle while a disk is busy.
+    return sum(int(counts[i]) for i in (2, 4, 5)) / os.sysconf("SC_CLK_TCK")
 
 
 class Line:
@@ -248,6 +263,8 @@ class Line:
     def fits(self, test):
         if test.alone or any(t.alone for t in self.running):
             return not self.running
+        if test.emulates and sum(t.emulates for t in self.running) >= self.cores:
+            return False
         beside = sum(t.sleeps == test.sleeps for t in self.running)
         return beside < self.cores or (self.more and not test.sleeps and beside < 2 * self.cores)
 
@@ -313,7 +330,7 @@ def described(build, name):
 
 def needed(build, names):
     """Targets that the tests of these suites name, and all shared objects: programs load them when they need them."""
-    named = {d for t in described(build, "tests") if set(names) & {s.split(":")[-1] for s in t["suite"]} for d in t["depends"]}
+    named = {d for t in described(build, "tests") if suite_of(t, names) for d in t["depends"]}
     return [t for t in described(build, "targets") if t["id"] in named or
             (t["type"] in ("shared library", "shared module") and t["build_by_default"])]
 
@@ -344,11 +361,13 @@ def main():
         return
     build, label, counts, *names = sys.argv[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    suites = read_suites(build, label, names)
+    suites = read_suites(build, label, names, counts + ".failed")
     for suite in suites:
         suite.left = len(suite.tests)
         if not suite.tests:
             say(f"FAILED: {suite.label}: it has no test")
+            with open(suite.failed, "a", encoding="utf-8") as f:
+                print(f"FAILED: {suite.label}: it has no test", file=f)
             suite.counts[1] = 1
     line = Line(build, suites)
     kept = os.path.join(build, "tests-" + re.sub(r"\W+", "-", label) + ".json")

@@ -183,16 +183,17 @@ static int debug_one(struct admin_workers *w, const char *which, const struct ad
 
 int cmd_debug(int argc, char **argv)
 {
-	static const char *formats[] = {"text", "json", "prometheus", NULL};
+	static const char *formats[] = {"text", "json", "prometheus", "openmetrics", NULL};
 	int metrics = -1;
 	bool json = false;
 	struct admin_choice choice = {0};
 	char request[32] = "debug";
-	const struct option_spec specs[] = {ADMIN_CHOICE_OPTIONS(choice),
-					    {"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "print JSON on one line", NULL},
-					    {"metrics", 0, OPTION_CHOICE, &metrics, 0, 0, "FORMAT",
-					     "print the worker's metrics instead: text, json or prometheus", formats},
-					    {.name = ""}};
+	const struct option_spec specs[] = {
+		ADMIN_CHOICE_OPTIONS(choice),
+		{"json", 0, OPTION_FLAG, &json, 0, 0, NULL, "print JSON on one line", NULL},
+		{"metrics", 0, OPTION_CHOICE, &metrics, 0, 0, "FORMAT",
+		 "print the worker's metrics instead: text, json, prometheus or openmetrics", formats},
+		{.name = ""}};
 	const struct option_command command = {
 		DEBUG, "[OPTIONS] WORKER",
 		"Shows what a worker of this user on this host waits for: for each shard its oldest calls and open\n"

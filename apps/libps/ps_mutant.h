@@ -21,6 +21,9 @@
 	X(FAILED_KEPT, "failed-kept", "a function that fails changes its row")                                         \
 	X(CALL_TWICE, "call-twice", "a function runs again when its call is repeated")                                 \
 	X(BARRIER_EARLY, "barrier-early", "a barrier does not wait for its last member")                               \
+	X(VALUE_SHORT, "value-short", "a value is as long as a shorter one that it replaces")                          \
+	X(VALUE_FIRST, "value-first", "of the values of equal keys the first one counts")                              \
+	X(VALUE_LATER, "value-later", "a value that has no room in a reply is not requested again")                    \
 	X(DEADLINE_LATE, "deadline-late", "the requests of an operation have ten times its time")
 
 enum ps_mutant {

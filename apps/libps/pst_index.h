@@ -148,17 +148,4 @@ static inline const struct pst_line *pst_index_at(struct pst_part *part, char *c
 	return pst_lines_in(slabs, pst_index_number(s, pst_index_home(s, hash)));
 }
 
-/** The row of a key whose home line is `home`, or PST_NO_ROW. */
-static inline uint32_t pst_index_row(const struct pst_index *x, const struct pst_line *home, uint64_t hash,
-				     uint64_t key)
-{
-	unsigned equal = pst_line_match(home, key);
-	if (__builtin_expect(equal != 0, 1))
-		return home->row[pst_line_first(equal)];
-	if (!home->over)
-		return PST_NO_ROW;
-	const uint32_t *row = pst_index_find(x, hash, key);
-	return row ? *row : PST_NO_ROW;
-}
-
 #endif

@@ -10,7 +10,7 @@
 
 #define PST_TICK_MS   64u
 #define PST_LFU_BEGIN 5u
-#define PST_GROUP     16u /* keys of a stage of the pipeline */
+#define PST_GROUP     32u /* keys of a stage of the pipeline */
 #define PST_INLINE    static inline __attribute__((always_inline))
 
 struct pst_table {
@@ -35,6 +35,7 @@ struct pst_table {
 	uint64_t random;     /* state of the eviction's choices */
 	uint64_t evict_from; /* hash where pst_evict goes on */
 	struct pst_cut *cuts;
+	struct pst_cut *cut_spare; /* memory of a cut that has ended; NULL: none */
 	struct pst_stats counts;
 
 	/* Of one call, [PST_CHUNK_KEYS] each. */
@@ -125,10 +126,12 @@ struct pst_walk {
 	uint64_t hash[PST_WALK_SLOTS];
 	const struct pst_line *line[PST_WALK_SLOTS];
 	uint32_t id[PST_WALK_SLOTS];
+	uint32_t far[PST_GROUP], far_n; /* positions of keys of one group that may be behind their home lines */
 };
 
 /* What a walk reads for each key. A copy: whatever `visit` writes, the compiler need not read it again. */
 struct pst_walk_view {
+	const uint64_t *keys; /* set by pst_walk() */
 	struct pst_part *part;
 	char *const *lines;
 	char *const *rows;
@@ -176,16 +179,56 @@ PST_INLINE uint32_t pst_least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+/* Looks for the keys [from, end) in their home lines. */
+PST_INLINE void pst_walk_home(const struct pst_table *t, const struct pst_walk_view *v, struct pst_walk *w,
+			      uint32_t from, uint32_t end, size_t row_bytes, bool repeats)
+{
+	for (uint32_t i = from; i < end; i++) {
+		uint32_t slot = i % PST_WALK_SLOTS;
+		const struct pst_line *home = w->line[slot];
+		unsigned equal = pst_line_match(home, v->keys[i]);
+		if (__builtin_expect(equal != 0, 1)) {
+			w->id[slot] = home->row[pst_line_first(equal)];
+			pst_walk_row(t, v, w->id[slot], row_bytes, repeats);
+			continue;
+		}
+		w->id[slot] = PST_NO_ROW;
+		if (!home->over)
+			continue;
+		__builtin_prefetch(home + 1);
+		__builtin_prefetch(home + 2);
+		w->far[w->far_n++] = i;
+	}
+}
+
+/* Looks for the keys that have waited for the lines behind. */
+PST_INLINE void pst_walk_far(const struct pst_table *t, const struct pst_walk_view *v, struct pst_walk *w,
+			     size_t row_bytes, bool repeats)
+{
+	for (uint32_t f = 0; f < w->far_n; f++) {
+		uint32_t i = w->far[f], slot = i % PST_WALK_SLOTS;
+		const uint32_t *row = pst_index_find(&t->index, w->hash[slot], v->keys[i]);
+		if (row) {
+			w->id[slot] = *row;
+			pst_walk_row(t, v, *row, row_bytes, repeats);
+		}
+	}
+	w->far_n = 0;
+}
+
 /**
  * Visits the row number of each key (PST_NO_ROW: none) in order, in four stages: hash, and prefetch of the partition;
- * prefetch of the index line; match, and prefetch of the row (`row_bytes` of it) and its stamps; `visit`. `visit` must
- * not change the index. `repeats`: keys may come again and again.
+ * prefetch of the index line; match, and prefetch of the row (`row_bytes` of it) and its stamps; `visit`. A key that is
+ * not in its home line is found one group later, when the lines behind have come (perf/NOTES.md, 87). `visit` must not
+ * change the index. `repeats`: keys may come again and again.
  */
 PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, size_t row_bytes, bool repeats,
 			 void (*visit)(struct pst_table *t, void *ctx, uint32_t i, uint32_t id), void *ctx)
 {
 	struct pst_walk w;
-	const struct pst_walk_view v = pst_walk_view(t);
+	struct pst_walk_view v = pst_walk_view(t);
+	v.keys = keys;
+	w.far_n = 0;
 	if (t->dense_rows) {
 		for (uint32_t i = 0; i < n; i++) {
 			if (i + 2 * PST_GROUP < n)
@@ -195,6 +238,7 @@ PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, 
 		return;
 	}
 	for (uint32_t b = 0; b < n + 3 * PST_GROUP; b += PST_GROUP) {
+		pst_walk_far(t, &v, &w, row_bytes, repeats);
 		uint32_t end = pst_least(b + PST_GROUP, n);
 		for (uint32_t i = b; i < end; i++) {
 			uint64_t hash = pst_hash(keys[i]);
@@ -212,11 +256,7 @@ PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, 
 		if (b < 2 * PST_GROUP)
 			continue;
 		end = pst_least(b - PST_GROUP, n);
-		for (uint32_t i = b - 2 * PST_GROUP; i < end; i++) {
-			uint32_t slot = i % PST_WALK_SLOTS;
-			w.id[slot] = pst_index_row(&t->index, w.line[slot], w.hash[slot], keys[i]);
-			pst_walk_row(t, &v, w.id[slot], row_bytes, repeats);
-		}
+		pst_walk_home(t, &v, &w, b - 2 * PST_GROUP, end, row_bytes, repeats);
 		if (b < 3 * PST_GROUP)
 			continue;
 		end = pst_least(b - 2 * PST_GROUP, n);

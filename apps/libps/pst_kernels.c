@@ -246,12 +246,12 @@ INLINE const float *penalised(const struct pst_apply *a, const float *row, const
 	return x;
 }
 
-INLINE void apply_rows(const struct pst_apply *a, enum pst_rule_kind kind, bool plain)
+INLINE void apply_rows(const struct pst_apply *a, enum pst_rule_kind kind, bool plain, unsigned dim)
 {
 	struct shared k = shared_of(a);
-	size_t row_bytes = (size_t)a->dim * pst_type_bytes(a->stored);
-	size_t state_bytes = pst_rule_state(a->rule, a->dim) * sizeof(float);
-	float *wide = a->scratch + (a->dim + LANES - 1) / LANES * LANES;
+	size_t row_bytes = (size_t)dim * pst_type_bytes(a->stored);
+	size_t state_bytes = pst_rule_state(a->rule, dim) * sizeof(float);
+	float *wide = a->scratch + (dim + LANES - 1) / LANES * LANES;
 	for (uint32_t i = 0; i < a->n && i < AHEAD; i++)
 		prefetch(a, a->ids[i], row_bytes, state_bytes);
 	for (uint32_t i = 0; i < a->n; i++) {
@@ -264,16 +264,16 @@ INLINE void apply_rows(const struct pst_apply *a, enum pst_rule_kind kind, bool 
 		float *row = a->stored == PST_F32 ? stored : wide;
 		float *state = a->state ? pst_slabs_at(a->state, a->ids[i]) : row; /* the rule does not use it then */
 		if (a->stored != PST_F32)
-			widen(a->stored, row, stored, a->dim, 0);
+			widen(a->stored, row, stored, dim, 0);
 		if (!plain)
-			k.clip = clip_factor(a->rule, g, a->dim);
+			k.clip = clip_factor(a->rule, g, dim);
 		bool done = !plain && kind == PST_RULE_ROWWISE_ADAGRAD;
 		if (done)
 			g = penalised(a, row, g, &k);
-		begin_row(kind, &k, state, g, a->dim);
-		apply_row(kind, plain || done, row, state, g, a->dim, &k);
+		begin_row(kind, &k, state, g, dim);
+		apply_row(kind, plain || done, row, state, g, dim, &k);
 		if (a->stored != PST_F32)
-			narrow(a->stored, stored, row, a->dim);
+			narrow(a->stored, stored, row, dim);
 	}
 }
 
@@ -321,14 +321,16 @@ static void apply_whole(const struct pst_apply *a)
 	}
 }
 
-/* A function of its own for each rule. */
+/* A function of its own for each rule, and in it a loop for rows of one number: models have many. */
 #define APPLY(rule)                                                                                                    \
 	static void apply_##rule(const struct pst_apply *a, bool plain)                                                \
 	{                                                                                                              \
-		if (plain)                                                                                             \
-			apply_rows(a, PST_RULE_##rule, true);                                                          \
+		if (plain && a->dim == 1)                                                                              \
+			apply_rows(a, PST_RULE_##rule, true, 1);                                                       \
+		else if (plain)                                                                                        \
+			apply_rows(a, PST_RULE_##rule, true, a->dim);                                                  \
 		else                                                                                                   \
-			apply_rows(a, PST_RULE_##rule, false);                                                         \
+			apply_rows(a, PST_RULE_##rule, false, a->dim);                                                 \
 	}
 APPLY(SGD)
 APPLY(MOMENTUM)

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define OUT_AHEAD 16u /* lines */
-
 /* ---- Pull ---- */
 
 struct pull {
@@ -20,12 +18,17 @@ struct pull {
 	uint32_t missed;    /* entries of table->missed */
 	uint32_t tick;
 	bool stamps; /* the table has a TTL, LRU or LFU */
+	bool lines;  /* rows are whole lines as they are stored, `out` is aligned to 16 */
 };
 
 /* A stored row, or one of f32 if `stored` is NULL, to place i of the result. */
 static void put_row(const struct pst_table *t, const struct pull *p, uint32_t i, const void *stored, const float *wide)
 {
 	char *to = p->out + (size_t)i * p->row_bytes;
+	if (stored && p->lines) {
+		pst_stream_lines(to, stored, p->row_bytes);
+		return;
+	}
 	if (stored && t->schema.stored == p->how->wire) {
 		pst_copy_row(to, stored, p->row_bytes);
 		return;
@@ -145,38 +148,54 @@ static struct pull pull_of(const struct pst_table *t, const uint64_t *keys, cons
 			     .scales = scales,
 			     .row_bytes = t->schema.dim * pst_type_bytes(how->wire),
 			     .tick = pst_tick(how->now_ms),
-			     .stamps = t->ttl_ticks || t->has_touched};
+			     .stamps = t->ttl_ticks || t->has_touched,
+			     .lines = t->schema.stored == how->wire && t->row_bytes % 64 == 0 &&
+				      (uintptr_t)out % 16 == 0};
 }
 
-/* A pull of rows of one line, as they are stored, without stamps: most are. Not shared, so it stays in registers. */
-struct lines {
+/* A pull of rows as they are stored, without stamps, of a size that the compiler knows: most are of one line, or of one
+ * number. Not shared, so it stays in registers. */
+struct rows {
 	struct pst_walk_view rows;
 	char *out;
 	uint8_t *status;
 	uint32_t *missed_at, missed;
 };
 
+PST_INLINE void visit_row(void *ctx, uint32_t i, uint32_t id, size_t bytes)
+{
+	struct rows *r = ctx;
+	if (__builtin_expect(id == PST_NO_ROW, 0)) {
+		r->missed_at[r->missed++] = i;
+		r->status[i] = PST_MISSING;
+		return;
+	}
+	r->status[i] = PST_ROW;
+	if (bytes == 64)
+		pst_stream_lines(r->out + (size_t)i * 64, pst_walk_at(&r->rows, id), 64);
+	else
+		memcpy(r->out + i * bytes, pst_walk_at(&r->rows, id), bytes);
+}
+
 PST_INLINE void visit_line(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	(void)t;
-	struct lines *l = ctx;
-	/* The line was read by another core: the receiver of the last reply. */
-	pst_prefetch_write(l->out + ((size_t)i + OUT_AHEAD) * 64);
-	if (__builtin_expect(id == PST_NO_ROW, 0)) {
-		l->missed_at[l->missed++] = i;
-		l->status[i] = PST_MISSING;
-		return;
-	}
-	l->status[i] = PST_ROW;
-	memcpy(l->out + (size_t)i * 64, pst_walk_at(&l->rows, id), 64);
+	visit_row(ctx, i, id, 64);
 }
 
-static void pull_lines(struct pst_table *t, struct pull *p, uint32_t n)
+PST_INLINE void visit_number(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
-	struct lines l = {.rows = pst_walk_view(t), .out = p->out, .status = t->status, .missed_at = t->missed};
-	l.rows.stride = 64;
-	pst_walk(t, p->keys, n, 64, false, visit_line, &l);
-	p->missed = l.missed;
+	(void)t;
+	visit_row(ctx, i, id, sizeof(float));
+}
+
+PST_INLINE void pull_rows(struct pst_table *t, struct pull *p, uint32_t n, uint32_t bytes,
+			  void (*visit)(struct pst_table *, void *, uint32_t, uint32_t))
+{
+	struct rows r = {.rows = pst_walk_view(t), .out = p->out, .status = t->status, .missed_at = t->missed};
+	r.rows.stride = bytes;
+	pst_walk(t, p->keys, n, bytes, false, visit, &r);
+	p->missed = r.missed;
 }
 
 enum far_status pst_pull(struct pst_table *t, const uint64_t *keys, uint32_t n, const struct pst_pull *how, void *out,
@@ -190,8 +209,10 @@ enum far_status pst_pull(struct pst_table *t, const uint64_t *keys, uint32_t n, 
 	struct pull p = pull_of(t, keys, how, out, scales);
 	if (!out)
 		pst_walk(t, keys, n, 0, false, visit_check, &p);
-	else if (p.row_bytes == 64 && t->schema.stored == how->wire && !p.stamps)
-		pull_lines(t, &p, n);
+	else if (p.row_bytes == 64 && p.lines && !p.stamps)
+		pull_rows(t, &p, n, 64, visit_line);
+	else if (p.row_bytes == sizeof(float) && t->schema.stored == how->wire && !p.stamps)
+		pull_rows(t, &p, n, sizeof(float), visit_number);
 	else
 		pst_walk(t, keys, n, t->row_bytes, false, visit_copy, &p);
 	bad = make_rows(t, &p, err);
@@ -199,6 +220,7 @@ enum far_status pst_pull(struct pst_table *t, const uint64_t *keys, uint32_t n, 
 		return bad;
 	for (uint32_t m = 0; out && m < p.missed; m++)
 		put_miss(t, &p, t->missed[m]);
+	pst_stream_end();
 	if (status)
 		memcpy(status, t->status, n);
 	pst_trim(t, p.tick);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define STEP_KEYS 64u /* that a step of a scan looks at */
+#define PARTS_MIN 64u /* of a cut's range */
+#define PARTS_MAX 65536u
 
 /* ---- Cuts ---- */
 
@@ -24,21 +26,80 @@ static uint32_t stamp_at(const struct pst_table *t)
 	return state_at(t) + t->state_floats * (uint32_t)sizeof(float);
 }
 
-struct pst_cut *pst_cut_begin(struct pst_table *t, const struct pst_cursor *range, uint64_t now_ms)
+/* Parts for a range: one for two keys that it may have now. The range of a scan is of one partition. */
+static uint32_t parts_for(const struct pst_table *t, const struct pst_cursor *range)
+{
+	bool one = pst_partition(range->from) == pst_partition(range->last);
+	uint64_t keys = one ? pst_index_keys(&t->index, pst_partition(range->from)) : t->index.keys;
+	uint32_t parts = PARTS_MIN;
+	while (parts < PARTS_MAX && parts < keys / 2)
+		parts *= 2;
+	return parts;
+}
+
+static void free_cut(const struct pst_table *t, struct pst_cut *cut)
+{
+	const struct pst_memory *m = t->memory;
+	if (cut->part)
+		m->put(m->ctx, cut->part, cut->parts_max * sizeof *cut->part, PST_PAGES_HEAP);
+	pst_slabs_fini(&cut->changed);
+	pst_slabs_fini(&cut->copies);
+	pst_values_fini(&cut->values);
+	m->put(m->ctx, cut, sizeof *cut, PST_PAGES_HEAP);
+}
+
+static struct pst_cut *new_cut(const struct pst_table *t)
 {
 	const struct pst_memory *m = t->memory;
 	struct pst_cut *cut = m->get(m->ctx, sizeof *cut, PST_PAGES_HEAP);
 	if (!cut)
 		return NULL;
-	*cut = (struct pst_cut){.next = t->cuts, .from = range->from, .last = range->last, .now_ms = now_ms};
-	if (pst_index_init(&cut->before, m)) {
-		m->put(m->ctx, cut, sizeof *cut, PST_PAGES_HEAP);
-		return NULL;
-	}
+	*cut = (struct pst_cut){0};
+	pst_slabs_init(&cut->changed, sizeof(struct pst_changed), m);
 	pst_slabs_init(&cut->copies, stamp_at(t) + (uint32_t)sizeof(uint32_t), m);
 	pst_values_init(&cut->values, m);
+	return cut;
+}
+
+struct pst_cut *pst_cut_begin(struct pst_table *t, const struct pst_cursor *range, uint64_t now_ms)
+{
+	const struct pst_memory *m = t->memory;
+	struct pst_cut *cut = t->cut_spare ? t->cut_spare : new_cut(t);
+	uint32_t parts = parts_for(t, range);
+	t->cut_spare = NULL;
+	if (!cut)
+		return NULL;
+	if (cut->parts_max < parts) {
+		if (cut->part)
+			m->put(m->ctx, cut->part, cut->parts_max * sizeof *cut->part, PST_PAGES_HEAP);
+		cut->parts_max = parts;
+		cut->part = m->get(m->ctx, parts * sizeof *cut->part, PST_PAGES_HEAP);
+		if (!cut->part) {
+			free_cut(t, cut);
+			return NULL;
+		}
+	}
+	memset(cut->part, 0xff, parts * sizeof *cut->part); /* PST_NO_ROW */
+	unsigned bits = (unsigned)__builtin_ctz(parts),
+		 width = 64 - (unsigned)__builtin_clzll((range->last - range->from) | 1);
+	cut->shift = width > bits ? width - bits : 0;
+	cut->first = cut->from = range->from;
+	cut->last = range->last;
+	cut->now_ms = now_ms;
+	cut->torn = false;
+	cut->changed_n = cut->copies_n = 0;
+	cut->next = t->cuts;
 	t->cuts = cut;
 	return cut;
+}
+
+/* Notes how much of the cut's memory was touched. */
+static void note_most(struct pst_cut *cut)
+{
+	if (cut->changed_n > cut->changed_most)
+		cut->changed_most = cut->changed_n;
+	if (cut->copies_n > cut->copies_most)
+		cut->copies_most = cut->copies_n;
 }
 
 void pst_cut_end(struct pst_table *t, struct pst_cut *cut)
@@ -47,10 +108,49 @@ void pst_cut_end(struct pst_table *t, struct pst_cut *cut)
 	while (*at != cut)
 		at = &(*at)->next;
 	*at = cut->next;
-	pst_index_fini(&cut->before);
-	pst_slabs_fini(&cut->copies);
+	if (t->cut_spare) {
+		free_cut(t, cut);
+		return;
+	}
+	note_most(cut);
 	pst_values_fini(&cut->values);
-	t->memory->put(t->memory->ctx, cut, sizeof *cut, PST_PAGES_HEAP);
+	pst_values_init(&cut->values, t->memory);
+	t->cut_spare = cut;
+}
+
+void pst_cuts_free(struct pst_table *t)
+{
+	while (t->cuts)
+		pst_cut_end(t, t->cuts);
+	if (t->cut_spare)
+		free_cut(t, t->cut_spare);
+	t->cut_spare = NULL;
+}
+
+static size_t cut_bytes(const struct pst_cut *cut)
+{
+	uint32_t changed = cut->changed_n > cut->changed_most ? cut->changed_n : cut->changed_most;
+	uint32_t copies = cut->copies_n > cut->copies_most ? cut->copies_n : cut->copies_most;
+	return sizeof *cut + cut->parts_max * sizeof *cut->part + pst_slabs_bytes(&cut->changed, changed) +
+	       pst_slabs_bytes(&cut->copies, copies) + pst_values_bytes(&cut->values);
+}
+
+size_t pst_cuts_bytes(const struct pst_table *t)
+{
+	size_t bytes = t->cut_spare ? cut_bytes(t->cut_spare) : 0;
+	for (const struct pst_cut *cut = t->cuts; cut; cut = cut->next)
+		bytes += cut_bytes(cut);
+	return bytes;
+}
+
+static uint32_t *part_of(const struct pst_cut *cut, uint64_t hash)
+{
+	return &cut->part[(hash - cut->first) >> cut->shift];
+}
+
+static struct pst_changed *changed_at(const struct pst_cut *cut, uint32_t i)
+{
+	return pst_slabs_at(&cut->changed, i);
 }
 
 /* Number of the copy of a row, or PST_NO_ROW: no memory. */
@@ -79,16 +179,19 @@ static uint32_t copy_value(const struct pst_table *t, struct pst_cut *cut, uint3
 /* Keeps what the key has, once. */
 static void keep(const struct pst_table *t, struct pst_cut *cut, uint64_t hash, uint64_t key, uint32_t id)
 {
-	uint32_t copy = PST_NO_ROW;
-	if (pst_index_find(&cut->before, hash, key))
-		return;
+	uint32_t *part = part_of(cut, hash), copy = PST_NO_ROW;
+	for (uint32_t i = *part; i != PST_NO_ROW; i = changed_at(cut, i)->next)
+		if (changed_at(cut, i)->key == key)
+			return;
 	bool there = id != PST_NO_ROW && !pst_expired(t, id, pst_tick(cut->now_ms));
 	if (there)
 		copy = t->schema.kind == PST_VALUES ? copy_value(t, cut, id) : copy_row(t, cut, id);
-	if ((there && copy == PST_NO_ROW) || pst_index_reserve(&cut->before, hash))
+	if ((there && copy == PST_NO_ROW) || pst_slabs_reserve(&cut->changed, (uint64_t)cut->changed_n + 1)) {
 		cut->torn = true;
-	else
-		pst_index_put(&cut->before, hash, key, copy);
+		return;
+	}
+	*changed_at(cut, cut->changed_n) = (struct pst_changed){.key = key, .next = *part, .copy = copy};
+	*part = cut->changed_n++;
 }
 
 void pst_cuts_keep(struct pst_table *t, uint64_t hash, uint64_t key, uint32_t id)
@@ -167,6 +270,38 @@ static void look(struct pst_index *x, uint64_t from, uint64_t last, uint32_t wan
 	s->end = done ? last : from - 1;
 }
 
+/* Adds a changed key to those of its part, which begin at `first`: in the order of hashes, at most `want` in all. */
+static void add(struct step *s, uint32_t first, uint32_t want, const struct pst_changed *c, uint64_t hash)
+{
+	uint32_t at = s->n;
+	while (at > first && pst_hash(s->entry[at - 1].key) > hash)
+		at--;
+	if (at == want)
+		return;
+	if (s->n == want)
+		s->n--;
+	memmove(&s->entry[at + 1], &s->entry[at], (s->n - at) * sizeof *s->entry);
+	s->entry[at] = (struct pst_entry){c->key, c->copy};
+	s->n++;
+}
+
+/* The same of the keys that have changed. */
+static void look_changed(const struct pst_cut *cut, uint64_t from, uint64_t last, uint32_t want, struct step *s)
+{
+	s->i = s->n = 0;
+	const uint32_t *end = part_of(cut, last);
+	for (const uint32_t *part = part_of(cut, from); part <= end && s->n < want; part++) {
+		uint32_t first = s->n;
+		for (uint32_t i = *part; i != PST_NO_ROW; i = changed_at(cut, i)->next) {
+			const struct pst_changed *c = changed_at(cut, i);
+			uint64_t hash = pst_hash(c->key);
+			if (hash >= from && hash <= last)
+				add(s, first, want, c, hash);
+		}
+	}
+	s->end = s->n == want ? pst_hash(s->entry[want - 1].key) : last;
+}
+
 static uint64_t hash_at(const struct step *s)
 {
 	return pst_hash(s->entry[s->i].key);
@@ -212,7 +347,7 @@ uint32_t pst_slice(struct pst_table *t, struct pst_cut *cut, struct pst_cursor *
 		look(&t->index, c->from, c->last, want, &now);
 		before = (struct step){.end = now.end};
 		if (cut)
-			look(&cut->before, c->from, now.end, want, &before);
+			look_changed(cut, c->from, now.end, want, &before);
 		uint64_t end = before.end;
 		bool copy;
 		for (const struct pst_entry *e; (e = next_entry(&now, &before, end, &copy));) {

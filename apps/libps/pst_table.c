@@ -162,8 +162,7 @@ void pst_table_free(struct pst_table *t)
 {
 	if (!t)
 		return;
-	while (t->cuts)
-		pst_cut_end(t, t->cuts);
+	pst_cuts_free(t);
 	if (t->schema.kind != PST_DENSE && t->index.part)
 		pst_index_fini(&t->index);
 	if (t->schema.kind != PST_VALUES) {
@@ -244,7 +243,8 @@ void pst_table_stats(const struct pst_table *t, struct pst_stats *s)
 		s->index = t->index.work;
 	}
 	s->bytes = s->value_bytes + s->row_bytes + s->state_bytes + s->stamp_bytes + s->index_bytes + t->admit.bytes +
-		   sizeof *t + PST_CHUNK_KEYS * (3 * sizeof *t->ids + 1 + (t->undo ? sizeof *t->undo : 0)) +
+		   pst_cuts_bytes(t) + sizeof *t +
+		   PST_CHUNK_KEYS * (3 * sizeof *t->ids + 1 + (t->undo ? sizeof *t->undo : 0)) +
 		   (4 * padded + 16) * sizeof(float);
 }
 

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PST_TOKENS_WINDOW      1024u
+#define PST_TOKENS_WINDOW      8192u
 #define PST_TOKENS_CLIENTS_MAX 8192u
 
 enum pst_token {

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#define KEEP_AHEAD 16u /* rows prefetched before a cut copies them */
+
 static enum far_status check_numbers(const struct pst_table *t, const uint64_t *keys, uint32_t n,
 				     const struct pst_push *how, const void *numbers, const char *what,
 				     struct far_err *err)
@@ -43,25 +45,42 @@ static enum far_status check_numbers(const struct pst_table *t, const uint64_t *
 
 /* ---- Rows of all keys ---- */
 
+/* Not shared, so it stays in registers. */
 struct resolve {
-	uint32_t missed, tick;
+	uint32_t *ids, *missed_at, missed, tick;
+	bool expire; /* the table has a TTL */
 };
 
-static void visit(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
+PST_INLINE void visit(struct pst_table *t, void *ctx, uint32_t i, uint32_t id)
 {
 	struct resolve *r = ctx;
-	if (id != PST_NO_ROW && pst_expired(t, id, r->tick))
+	if (r->expire && id != PST_NO_ROW && pst_expired(t, id, r->tick))
 		id = PST_NO_ROW;
-	t->ids[i] = id;
-	t->status[i] = PST_ROW;
-	if (id == PST_NO_ROW)
-		t->missed[r->missed++] = i;
+	r->ids[i] = id;
+	if (__builtin_expect(id == PST_NO_ROW, 0))
+		r->missed_at[r->missed++] = i;
+}
+
+/* For the cuts, before they change. */
+static void keep_rows(struct pst_table *t, const uint64_t *keys, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t ahead = i + KEEP_AHEAD < n ? t->ids[i + KEEP_AHEAD] : PST_NO_ROW;
+		if (ahead != PST_NO_ROW) {
+			pst_prefetch(pst_slabs_at(&t->rows, ahead), t->row_bytes, false);
+			if (t->state_floats)
+				pst_prefetch(pst_slabs_at(&t->state, ahead), t->state_floats * sizeof(float), false);
+		}
+		if (t->ids[i] != PST_NO_ROW)
+			pst_cuts_keep(t, pst_hash(keys[i]), keys[i], t->ids[i]);
+	}
 }
 
 int pst_resolve(struct pst_table *t, const uint64_t *keys, uint32_t n, bool counts, uint32_t tick)
 {
-	struct resolve r = {.tick = tick};
+	struct resolve r = {.ids = t->ids, .missed_at = t->missed, .tick = tick, .expire = t->ttl_ticks > 0};
 	struct pst_change c = {.was = t->counts};
+	memset(t->status, PST_ROW, n);
 	pst_walk(t, keys, n, 0, false, visit, &r);
 	for (uint32_t m = 0; m < r.missed; m++) {
 		uint32_t i = t->missed[m];
@@ -80,9 +99,8 @@ int pst_resolve(struct pst_table *t, const uint64_t *keys, uint32_t n, bool coun
 			return -ENOMEM;
 		}
 	}
-	for (uint32_t i = 0; t->cuts && i < n; i++)
-		if (t->ids[i] != PST_NO_ROW)
-			pst_cuts_keep(t, pst_hash(keys[i]), keys[i], t->ids[i]);
+	if (t->cuts)
+		keep_rows(t, keys, n);
 	return 0;
 }
 
@@ -284,6 +302,8 @@ enum far_status pst_value_put(struct pst_table *t, const uint64_t *keys, uint32_
 			if (t->cuts)
 				pst_cuts_keep(t, pst_hash(keys[i]), keys[i], *slot);
 			v->touched = pst_values_at(&t->values, *slot)->touched;
+			if (PS_MUTANT(VALUE_SHORT) && pst_values_at(&t->values, *slot)->bytes < v->bytes)
+				v->bytes = pst_values_at(&t->values, *slot)->bytes;
 			pst_values_put(&t->values, *slot);
 			*slot = t->ids[i];
 		}

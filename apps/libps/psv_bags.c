@@ -83,7 +83,7 @@ void psv_take_bags(struct psv_op *op, const struct psv_chunk *c, const char *bod
 		add_row(op, bag, body + (size_t)b * op->dim * pst_type_bytes(op->wire), scale, op->wide);
 		op->missing[bag] += weight;
 		for (; i < end; i++) {
-			op->key_status[op->k.order[i]] = psv_key_status(op, s);
+			op->key_status[op->k.order[i]] = psv_key_status(op->dense, s);
 			op->open[op->k.order[i]] = false;
 		}
 	}

@@ -35,7 +35,7 @@ static void take_status(struct psv_op *op, uint32_t key, uint8_t status)
 		op->key_status[key] = FAR_PS_FAILED;
 		op->key_error[key] = (uint8_t)(status - PST_FAILED);
 	} else {
-		op->key_status[key] = status == FAR_PS_APPLIED ? status : psv_key_status(op, status);
+		op->key_status[key] = status == FAR_PS_APPLIED ? status : psv_key_status(op->dense, status);
 	}
 }
 

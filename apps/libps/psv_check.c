@@ -142,6 +142,11 @@ static enum far_status check_arrays(struct psv_shard *s, struct psv_job *j, size
 		enum far_status status = check_of_values(s, j, len, err);
 		return status ? status : check_keys(s, j, err);
 	}
+	if (psv_has_keys(q->kind) && !psv_is_call(q->kind) && q->worker && q->worker != dim)
+		return pst_fail(
+			err, FAR_GONE, 0,
+			"table \"%s\" has rows of %u numbers, not of %u: it was dropped and made anew; open it again",
+			j->t->name, dim, q->worker);
 	size_t want = q->kind == PSV_RESTORE ? sizeof *q + psv_rows_bytes(&j->t->layout, q->n)
 					     : psv_request_bytes(q->kind, q->n, dim, (enum pst_type)q->wire, state);
 	if (q->kind != PSV_BAGS && !psv_is_call(q->kind) && len != want)

@@ -65,6 +65,34 @@ bool psv_adopt(struct far_ps *ps, const void *bytes, size_t len, uint64_t than)
 	return true;
 }
 
+/* True if a server sent another view of the epoch that the client has. */
+static bool contradicts(struct far_ps *ps, const char *bytes, size_t len)
+{
+	const struct psv_view *view = atomic_load(&ps->view);
+	char known[PSV_VIEW_BYTES_MAX];
+	return view && len >= sizeof view->epoch && memcmp(bytes, &view->epoch, sizeof view->epoch) == 0 &&
+	       (psv_view_encode(view, known) != len || memcmp(known, bytes, len) != 0);
+}
+
+/* Adopts the views in the replies to `n` requests. INVALID: two servers have different lists of servers. */
+static enum far_status adopt_views(struct far_ps *ps, const char *name, const struct far_target *targets,
+				   const struct far_target_result *results, size_t n, struct far_err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (results[i].status != FAR_OK || results[i].len <= sizeof(struct psv_reply))
+			continue;
+		const char *view = (const char *)targets[i].recv_buf + sizeof(struct psv_reply);
+		size_t len = results[i].len - sizeof(struct psv_reply);
+		(void)psv_adopt(ps, view, len, 0);
+		if (contradicts(ps, view, len))
+			return pst_fail(err, FAR_INVALID, 0,
+					"worker %d serves \"%s\" with another list of servers, or of their shards, "
+					"than another server of epoch %llu: give all servers the same list",
+					targets[i].to.worker, name, (unsigned long long)far_ps_epoch(ps));
+	}
+	return FAR_OK;
+}
+
 /* Requests the view from `n` shards. OK: `k` of them have answered; 0: all. */
 static enum far_status request_view(struct far_ps *ps, const char *name, const struct far_to *to, size_t n, size_t k,
 				    uint64_t timeout_ns, struct far_err *err)
@@ -87,17 +115,18 @@ static enum far_status request_view(struct far_ps *ps, const char *name, const s
 	struct far_fanout_opts opts = {.timeout_ns = timeout_ns, .k = k};
 	if (!status)
 		status = far_msg_fanout(ps->agent, ps->message, &q, sizeof q, targets, n, &opts, results, &f, err);
-	if (!status)
+	bool started = !status;
+	if (started)
 		status = far_future_wait(f, timeout_ns + FAR_SEC, NULL, err);
 	far_future_free(f); /* then nothing is written to the arrays any more */
-	for (size_t i = 0; i < n && !status; i++)
-		if (results[i].status == FAR_OK && results[i].len > sizeof(struct psv_reply))
-			(void)psv_adopt(ps, (const char *)targets[i].recv_buf + sizeof(struct psv_reply),
-					results[i].len - sizeof(struct psv_reply), 0);
+	struct far_err split;
+	enum far_status agreed = started ? adopt_views(ps, name, targets, results, n, &split) : FAR_OK;
 	free(targets);
 	free(results);
 	free(replies);
-	return status;
+	if (agreed && err)
+		*err = split;
+	return agreed ? agreed : status;
 }
 
 /* First one member that knows the view, then all shards of the view. */
@@ -248,9 +277,11 @@ static enum far_status get_table(struct far_ps *ps, const char *name, const stru
 				 uint64_t timeout_ns, struct far_ps_table **out, struct far_err *err)
 {
 	struct far_ps_table *t;
-	if (!ps || !out || !psv_name_ok(name))
-		return pst_fail(err, FAR_INVALID, 0, "a table needs a service, a place and a name of 1 to %d bytes",
-				FAR_PS_NAME_MAX - 1);
+	if (!ps || !out || !name)
+		return pst_fail(err, FAR_INVALID, 0, "the service, the name or the table is NULL");
+	if (!psv_name_ok(name))
+		return pst_fail(err, FAR_INVALID, 0, "the name of a table has 1 to %d bytes; \"%.80s\" has %zu",
+				FAR_PS_NAME_MAX - 1, name, strlen(name));
 	enum far_status status = schema ? psv_schema_check(schema, err) : FAR_OK;
 	if (status)
 		return status;

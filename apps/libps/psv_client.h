@@ -9,8 +9,8 @@
 #include <farcall/fanout.h>
 #include <stdatomic.h>
 
-#define PSV_SPAN_MAX 1024u /* numbers between the oldest pending change and the next: the servers' windows */
-#define PSV_AGAIN    512u  /* numbers after which a change cannot be repeated; most chunks of a slot */
+#define PSV_SPAN_MAX 8192u /* numbers between the oldest pending change and the next: the servers' windows */
+#define PSV_AGAIN    4096u /* numbers after which a change cannot be repeated */
 
 struct psv_op;
 
@@ -80,7 +80,7 @@ struct psv_op {
 	struct psv_op *next, **link; /* in ps->changes */
 	uint64_t first;              /* number of the first change of this round */
 	uint64_t deadline_ns;        /* UINT64_MAX: none */
-	struct far_future *done, *round;
+	struct far_future *done;
 	const struct psv_view *view;    /* of this round */
 	struct psv_block_memory memory; /* of the arrays of keys */
 	struct psv_keys k;
@@ -88,13 +88,13 @@ struct psv_op {
 	uint8_t *key_error;  /* of CALL */
 	bool *open;          /* not answered yet, and to be sent */
 	bool some_answered;  /* else all are open */
-	const char **row;    /* in the replies of this round; NULL: none */
-	float *scale;        /* of int8 */
+	const char **row;    /* of values and CALL: in the replies of this round; NULL: none */
 	uint32_t *bag;       /* of BAGS; [n]: bag of a position. GET_VALUES: length of a key's value. PUT_VALUES: its
 				last position */
 	float *missing;      /* of BAGS; [bags]: weight of keys without a row */
 	float *wide;         /* of BAGS; [dim]: a row of a reply */
 	struct psv_division d;
+	bool large;                           /* the chunks are small, and each slot has one at a time */
 	bool parts;                           /* the chunks may be sent in several rounds */
 	uint32_t from, to;                    /* chunks of this round */
 	struct psv_block_memory round_memory; /* of the four below */
@@ -104,7 +104,7 @@ struct psv_op {
 	uint32_t answered;           /* shards, of operations without keys */
 	bool again;                  /* an answer was a newer view */
 	bool more;                   /* an answer lacks values that found no room in it */
-	void *lanes;                 /* in round_memory; NULL: the round is one fan-out */
+	void *lanes;                 /* in round_memory */
 	pthread_mutex_t lanes_lock;  /* of psv_take() */
 	_Atomic uint32_t lanes_left; /* that have not ended */
 	struct far_err err;          /* first error of a server; status OK: none */

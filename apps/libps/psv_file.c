@@ -31,7 +31,7 @@ static enum far_status check_head(const char *bytes, size_t len, struct psv_mani
 	if (head->version != PSV_FILE_VERSION)
 		return pst_fail(err, FAR_UNSUPPORTED, 0, "the manifest has version %u; this library reads version %u",
 				head->version, PSV_FILE_VERSION);
-	uint32_t crc;
+	uint64_t crc; /* with the zeros behind it */
 	if (head->bytes != len || len < sizeof *head + 8 || len % 8)
 		return bad_manifest("is torn: it has another length than its head", err);
 	memcpy(&crc, bytes + len - 8, sizeof crc);
@@ -179,13 +179,15 @@ void psv_dir_clean(int fd, uint64_t generation, bool others)
 static enum far_status read_file(int dir, const char *name, uint64_t most, char **out, size_t *len, struct far_err *err)
 {
 	struct stat st;
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below */
 	if (fd < 0)
 		return psv_disk_failed("open", name, err);
 	enum far_status status = fstat(fd, &st) ? psv_disk_failed("read", name, err) : FAR_OK;
 	*len = 0;
 	*out = NULL;
-	if (!status && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > most))
+	if (!status && !S_ISREG(st.st_mode))
+		status = pst_fail(err, FAR_INVALID, 0, "%s is no regular file", name);
+	if (!status && (uint64_t)st.st_size > most)
 		status = pst_fail(err, FAR_INVALID, 0, "%s has %lld bytes; at most %" PRIu64 " are possible", name,
 				  (long long)st.st_size, most);
 	if (!status && !(*out = malloc((size_t)st.st_size + 1)))

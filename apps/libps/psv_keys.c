@@ -10,30 +10,34 @@
 static uint32_t slots_for(size_t n)
 {
 	uint32_t size = 16;
-	while (size < 4 * n)
+	while (size < 8 * n)
 		size *= 2;
 	return size;
 }
 
-/* Numbers of keys in an open-addressing table, + 1; 0: free. Sparse, and without a branch on whether a key is new: what
- * is mispredicted costs more than all else. */
+/* Finds an earlier position of each key in an open-addressing table of positions + 1; 0: free. Sparse, and without a
+ * branch on whether a key is new, which is mispredicted: then the key is compared with itself. */
 static void number(struct psv_keys *k, const uint64_t *keys, uint32_t *slots, uint32_t mask)
 {
 	uint32_t distinct = 0;
 	uint64_t *restrict key_of = k->key, *restrict hash_of = k->hash;
-	uint32_t *restrict at = k->at;
+	uint32_t *restrict first_of = k->first, *restrict again = k->again, *restrict at = k->at;
 	for (uint32_t i = 0; i < k->n; i++) {
 		uint64_t key = keys[i], hash = pst_hash(key);
-		uint32_t s = (uint32_t)hash & mask, number = slots[s];
-		while (__builtin_expect(number && key_of[number - 1] != key, 0))
-			number = slots[s = (s + 1) & mask];
-		uint32_t is_new = number == 0;
+		uint32_t s = (uint32_t)hash & mask, earlier = slots[s] - 1;
+		earlier = earlier < i ? earlier : i;
+		while (__builtin_expect(keys[earlier] != key, 0)) {
+			earlier = slots[s = (s + 1) & mask] - 1;
+			earlier = earlier < i ? earlier : i;
+		}
+		slots[s] = earlier + 1;
 		key_of[distinct] = key;
 		hash_of[distinct] = hash;
-		distinct += is_new;
-		number = is_new ? distinct : number;
-		slots[s] = number;
-		at[i] = number - 1;
+		first_of[distinct] = i;
+		again[i - distinct] = i;
+		at[i] = distinct;
+		at[i] = at[earlier];
+		distinct += earlier == i;
 	}
 	k->distinct = distinct;
 }
@@ -44,15 +48,15 @@ static void number_all(struct psv_keys *k, const uint64_t *keys, uint64_t first)
 	for (uint32_t i = 0; i < k->n; i++) {
 		k->key[i] = keys ? keys[i] : first + i;
 		k->hash[i] = pst_hash(k->key[i]);
-		k->at[i] = i;
+		k->at[i] = k->first[i] = i;
 	}
 	k->distinct = k->n;
 }
 
 size_t psv_keys_bytes(size_t n, bool merge)
 {
-	return n * (2 * sizeof(uint32_t) + 2 * sizeof(uint64_t)) + (merge ? slots_for(n) * sizeof(uint32_t) : 0) +
-	       5 * 64;
+	return n * (4 * sizeof(uint32_t) + 2 * sizeof(uint64_t)) + (merge ? slots_for(n) * sizeof(uint32_t) : 0) +
+	       7 * 64;
 }
 
 void psv_keys_init(struct psv_keys *k, void *memory, const uint64_t *keys, uint64_t first, size_t n, bool merge)
@@ -60,6 +64,8 @@ void psv_keys_init(struct psv_keys *k, void *memory, const uint64_t *keys, uint6
 	char *at = memory;
 	*k = (struct psv_keys){.n = (uint32_t)n};
 	k->at = psv_arena_part(&at, n * sizeof *k->at);
+	k->first = psv_arena_part(&at, n * sizeof *k->first);
+	k->again = psv_arena_part(&at, n * sizeof *k->again);
 	k->key = psv_arena_part(&at, n * sizeof *k->key);
 	k->hash = psv_arena_part(&at, n * sizeof *k->hash);
 	k->order = psv_arena_part(&at, n * sizeof *k->order);

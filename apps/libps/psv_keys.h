@@ -15,6 +15,8 @@ struct psv_keys {
 	uint32_t n, distinct;
 	bool in_order;   /* `order` is that of the numbers: all keys have one slot, or equal keys were not looked for */
 	uint32_t *at;    /* [n]: number of the key at a position, in [0, distinct) */
+	uint32_t *first; /* [distinct]: first position of a key */
+	uint32_t *again; /* [n - distinct]: the other positions, in order */
 	uint64_t *key;   /* [distinct], in the order of their first positions */
 	uint64_t *hash;  /* [distinct] */
 	uint32_t *order; /* [distinct]: numbers of the keys that a division has, grouped by slot */

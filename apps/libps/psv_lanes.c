@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Sends the requests of a large operation to each shard one after the other: a request of another operation waits for
- * one of them at most. Each shard has a lane, which goes on by itself. Started by any thread; continued by the thread
- * that polls the shard.
+ * Sends the requests of a round and takes the answers over where they arrive, without a copy. A lane sends one request
+ * after the other: of a small operation each request is a lane, of a large one each shard has one, so that a request of
+ * another operation waits for one of them at most. Started by any thread; continued by the thread that polls the shard.
  */
 #include "psv_op.h"
 
+#include "ps_mutant.h"
 #include "psv_env.h"
+#include <farcall/message.h>
 #include <stdio.h>
 
 struct psv_lane {
 	struct psv_op *op;
 	uint32_t chunk; /* of this round: the one that is sent */
+	bool alone;     /* the lane has no other */
 	struct far_future *sent;
 };
 
@@ -23,11 +26,20 @@ static bool must_stop(struct psv_op *op)
 	return stop;
 }
 
-static void take(struct psv_lane *l)
+static void take(struct psv_lane *l, const char *reply)
 {
 	pthread_mutex_lock(&l->op->lanes_lock);
-	psv_take(l->op, l->chunk);
+	psv_take(l->op, l->chunk, reply);
 	pthread_mutex_unlock(&l->op->lanes_lock);
+}
+
+static void take_error(struct psv_lane *l, enum far_status status, const struct far_err *err)
+{
+	struct far_target_result *r = &l->op->results[l->chunk];
+	*r = (struct far_target_result){
+		.status = status, .executed = err->executed, .code = err->code, .from = l->op->targets[l->chunk].to};
+	snprintf(r->text, sizeof r->text, "%.*s", (int)sizeof r->text - 1, err->text);
+	take(l, NULL);
 }
 
 /* The round is over with the last lane. */
@@ -42,6 +54,8 @@ static bool next_chunk(struct psv_lane *l)
 {
 	const struct psv_op *op = l->op;
 	uint32_t n = op->to - op->from, c = l->chunk + 1;
+	if (l->alone)
+		return false;
 	while (c < n && op->d.chunk[op->from + c].slot != op->d.chunk[op->from + l->chunk].slot)
 		c++;
 	if (c < n)
@@ -51,20 +65,36 @@ static bool next_chunk(struct psv_lane *l)
 
 static void go(struct psv_lane *l);
 
-static void on_sent(struct far_future *f, void *user)
+static void go_on(struct psv_lane *l)
 {
-	struct psv_lane *l = user;
-	struct psv_op *op = l->op;
-	take(l);
-	if (must_stop(op) || !next_chunk(l))
-		end(op);
+	if (must_stop(l->op) || !next_chunk(l))
+		end(l->op);
 	else
 		go(l);
+}
+
+static void on_reply(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
+{
+	struct psv_lane *l = user;
+	if (status) {
+		take_error(l, status, err);
+	} else {
+		l->op->results[l->chunk] = (struct far_target_result){.len = len, .from = l->op->targets[l->chunk].to};
+		take(l, data);
+	}
+	go_on(l);
+}
+
+static void on_waited(struct far_future *f, void *user)
+{
+	struct psv_lane *l = user;
+	take(l, l->op->targets[l->chunk].recv_buf);
+	go_on(l);
 	far_future_free(f);
 }
 
-/* Sends the lane's chunk. */
-static enum far_status send_chunk(struct psv_lane *l, uint64_t left_ns, struct far_err *err)
+/* Sends the lane's chunk once the shard has room for it. */
+static enum far_status send_later(struct psv_lane *l, uint64_t left_ns, struct far_err *err)
 {
 	struct psv_op *op = l->op;
 	struct far_fanout_opts opts = {.timeout_ns = left_ns, .partial = true, .errors = FAR_ERRORS_COLLECT};
@@ -73,10 +103,23 @@ static enum far_status send_chunk(struct psv_lane *l, uint64_t left_ns, struct f
 	if (status)
 		return status;
 	struct far_future *sent = l->sent;
-	status = far_future_on_done(sent, on_sent, l, err); /* which may run here, and end the operation */
+	status = far_future_on_done(sent, on_waited, l, err); /* which may run here, and end the operation */
 	if (status)
 		far_future_free(sent);
 	return status;
+}
+
+/* Sends the lane's chunk. Values, and those of functions, are read after the answer was taken over: they are copied. */
+static enum far_status send_chunk(struct psv_lane *l, uint64_t left_ns, struct far_err *err)
+{
+	const struct psv_op *op = l->op;
+	const struct far_target *t = &op->targets[l->chunk];
+	struct far_call_opts opts = {.timeout_ns = left_ns};
+	if (op->kind == PSV_GET_VALUES || psv_is_call(op->kind))
+		opts.recv_buf = (struct far_recv_buf){.data = t->recv_buf, .cap = t->cap};
+	enum far_status status =
+		far_msg_send(op->ps->agent, t->to, op->ps->message, t->data, t->len, &opts, on_reply, l, err);
+	return status == FAR_BUSY ? send_later(l, left_ns, err) : status;
 }
 
 /* Sends the lane's chunk, or ends the lane. */
@@ -85,34 +128,33 @@ static void go(struct psv_lane *l)
 	struct psv_op *op = l->op;
 	struct far_err err;
 	uint64_t now = psv_now_ns(), end_ns = op->deadline_ns;
-	if (now >= end_ns) {
-		end(op);
-		return;
+	if (now < end_ns) {
+		uint64_t left =
+			end_ns == UINT64_MAX ? FAR_FOREVER : (end_ns - now) * (PS_MUTANT(DEADLINE_LATE) ? 10 : 1);
+		enum far_status status = psv_op_fill(op, l->chunk, &err);
+		if (!status)
+			status = send_chunk(l, left, &err);
+		if (!status)
+			return;
+		take_error(l, status, &err);
 	}
-	enum far_status status = send_chunk(l, end_ns == UINT64_MAX ? FAR_FOREVER : end_ns - now, &err);
-	if (!status)
-		return;
-	struct far_target_result *r = &op->results[l->chunk];
-	*r = (struct far_target_result){.status = status, .code = err.code, .from = op->targets[l->chunk].to};
-	snprintf(r->text, sizeof r->text, "%.*s", (int)sizeof r->text - 1, err.text);
-	take(l);
 	end(op);
 }
 
 size_t psv_lanes_bytes(const struct psv_op *op)
 {
-	return op->view->slots * sizeof(struct psv_lane);
+	return (op->large ? op->view->slots : op->to - op->from) * sizeof(struct psv_lane);
 }
 
 void psv_lanes_begin(struct psv_op *op, void *memory)
 {
 	struct psv_lane *lanes = memory;
-	bool has_lane[FAR_PS_SHARDS_MAX] = {false};
+	bool has_lane[FAR_PS_SHARDS_MAX] = {false}, alone = !op->large;
 	uint32_t n = 0;
-	for (uint32_t c = 0; op->from + c < op->to && n < op->view->slots; c++) {
+	for (uint32_t c = 0; op->from + c < op->to; c++) {
 		bool *has = &has_lane[op->d.chunk[op->from + c].slot];
-		if (!*has)
-			lanes[n++] = (struct psv_lane){.op = op, .chunk = c};
+		if (alone || !*has)
+			lanes[n++] = (struct psv_lane){.op = op, .chunk = c, .alone = alone};
 		*has = true;
 	}
 	/* One more, so that the operation exists until all are begun. */

@@ -9,15 +9,15 @@
 #include "ps_mutant.h"
 #include "pst_fail.h"
 #include "psv_env.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BARRIER_GRACE_NS (2 * FAR_SEC)      /* after the wait of a barrier, for the answer */
-#define LANE_CHUNKS      4u                 /* of a slot; an operation of more sends one after the other */
-#define PART_DEPTH       64u                /* chunks of a slot in a round */
-#define VALUES_DEPTH     8u                 /* likewise of values, each with room for the longest one */
-#define LARGE_BYTES      ((size_t)64 << 20) /* operations of one round of more are cut into about LARGE_CHUNKS */
-#define LARGE_CHUNKS     1024u
+#define BARRIER_GRACE_NS (2 * FAR_SEC) /* after the wait of a barrier, for the answer */
+#define LANE_CHUNKS      4u            /* of a slot, sent at once; an operation of more is large */
+#define PART_DEPTH       64u           /* chunks of a slot in a round */
+#define VALUES_DEPTH     8u            /* likewise of values, each with room for the longest one */
+#define LARGE_CHUNKS     1024u         /* most of an operation of one round */
 #define CHUNK_BYTES_MAX  ((size_t)8 << 20)
 
 static_assert(LARGE_CHUNKS + FAR_PS_SHARDS_MAX <= FAR_FANOUT_MAX, "all chunks are one fan-out");
@@ -54,6 +54,13 @@ static void op_free(struct psv_op *op)
 	free(op);
 }
 
+/* Of the kinds whose results wait for the end of a round. */
+static void forget_rows(const struct psv_op *op)
+{
+	if (psv_is_call(op->kind) || psv_is_values(op->kind))
+		memset(op->row, 0, op->k.distinct * sizeof *op->row);
+}
+
 /* The operation with its keys. */
 static struct psv_op *op_new(const struct psv_op *from)
 {
@@ -64,7 +71,7 @@ static struct psv_op *op_new(const struct psv_op *from)
 	psv_ref(op->ps);
 	pthread_mutex_init(&op->lanes_lock, NULL);
 	size_t n = op->n, keys = psv_keys_bytes(n, op->kind != PSV_BAGS && op->keys);
-	op->memory = psv_arena_get(&op->ps->arena, keys + n * (3 + sizeof *op->row + sizeof *op->scale) + 5 * 64);
+	op->memory = psv_arena_get(&op->ps->arena, keys + n * (3 + sizeof *op->row) + 5 * 64);
 	if (!op->memory.at || (op->kind == PSV_BAGS && !psv_bags_init(op))) {
 		op_free(op);
 		return NULL;
@@ -74,13 +81,12 @@ static struct psv_op *op_new(const struct psv_op *from)
 	op->key_status = psv_arena_part(&at, n);
 	op->key_error = psv_arena_part(&at, n);
 	op->open = psv_arena_part(&at, n);
-	op->row = psv_arena_part(&at, n * sizeof *op->row);
-	op->scale = (float *)(void *)at;
+	op->row = (const char **)(void *)at;
 	memset(op->key_status, FAR_PS_LATE, op->k.distinct);
 	memset(op->open, true, op->k.distinct);
 	if (psv_is_call(op->kind))
 		psv_call_init(op);
-	memset(op->row, 0, op->k.distinct * sizeof *op->row);
+	forget_rows(op);
 	if (psv_is_values(op->kind) && !psv_values_init(op)) {
 		op_free(op);
 		return NULL;
@@ -90,8 +96,20 @@ static struct psv_op *op_new(const struct psv_op *from)
 
 /* ---- Division ---- */
 
+/* Keys of a chunk of an operation in which a key takes `bytes`. */
+static size_t chunk_keys_by(struct psv_op *op, size_t bytes)
+{
+	size_t keys = FAR_PS_CHUNK_BYTES / bytes, least = op->parts ? 0 : op->k.distinct / LARGE_CHUNKS + 1;
+	op->large = op->large || bytes * op->k.distinct > op->view->slots * LANE_CHUNKS * FAR_PS_CHUNK_BYTES;
+	if (op->large && keys > FAR_PS_PART_KEYS)
+		keys = FAR_PS_PART_KEYS;
+	if (keys < least)
+		keys = least < CHUNK_BYTES_MAX / bytes ? least : CHUNK_BYTES_MAX / bytes;
+	return keys;
+}
+
 /* Keys of a chunk. */
-static uint32_t chunk_keys(const struct psv_op *op)
+static uint32_t chunk_keys(struct psv_op *op)
 {
 	bool bags = op->kind == PSV_BAGS, call = psv_is_call(op->kind);
 	if (psv_is_values(op->kind))
@@ -106,25 +124,34 @@ static uint32_t chunk_keys(const struct psv_op *op)
 		reply = 1 + psv_call_values(1, op->members, op->reduce) * sizeof(double);
 	if (call && op->reduce != FAR_PS_EACH)
 		reply = 1;
-	size_t per = request > reply ? request : reply, bytes = FAR_PS_CHUNK_BYTES, all = per * op->k.distinct;
-	if (all > LARGE_BYTES && !op->parts)
-		bytes = all / LARGE_CHUNKS + per;
-	if (bytes > CHUNK_BYTES_MAX)
-		bytes = CHUNK_BYTES_MAX;
-	size_t keys = bytes / per;
+	size_t per = request > reply ? request : reply, keys = chunk_keys_by(op, per);
 	return keys < 1 ? 1 : keys > PST_CHUNK_KEYS ? PST_CHUNK_KEYS : (uint32_t)keys;
+}
+
+static enum far_status divide_by(struct psv_op *op, uint32_t keys, struct far_err *err)
+{
+	if (psv_keys_divide(&op->k, op->open, !op->some_answered, op->view, keys, &op->d))
+		return FAR_OK;
+	return pst_fail(err, FAR_RESOURCE, 0, "no memory for an operation on %zu keys", op->n);
 }
 
 static enum far_status divide_keys(struct psv_op *op, struct far_err *err)
 {
 	op->parts = !psv_is_change(op->kind) || (!op->token && op->k.distinct == op->k.n);
-	if (!psv_keys_divide(&op->k, op->open, !op->some_answered, op->view, chunk_keys(op), &op->d))
-		return pst_fail(err, FAR_RESOURCE, 0, "no memory for an operation on %zu keys", op->n);
-	if (!op->parts && (op->d.n > LARGE_CHUNKS + FAR_PS_SHARDS_MAX || op->d.deepest > PSV_AGAIN))
+	op->large = false;
+	enum far_status status = divide_by(op, chunk_keys(op), err);
+	if (!status && !op->large && op->d.deepest > LANE_CHUNKS) { /* for one shard, if not for all */
+		division_free(op);
+		op->large = true;
+		status = divide_by(op, chunk_keys(op), err);
+	}
+	if (status)
+		return status;
+	if (!op->parts && op->d.n > LARGE_CHUNKS + FAR_PS_SHARDS_MAX)
 		return pst_fail(err, FAR_TOO_LARGE, 0,
-				"%u distinct keys take %u requests, %u to one shard; at most %u and %u are possible "
-				"with a token or repeated keys",
-				op->k.distinct, op->d.n, op->d.deepest, LARGE_CHUNKS, PSV_AGAIN);
+				"%u distinct keys take %u requests; at most %u are possible with a token or repeated "
+				"keys",
+				op->k.distinct, op->d.n, LARGE_CHUNKS);
 	return FAR_OK;
 }
 
@@ -146,6 +173,14 @@ static uint32_t shards_of(const struct psv_op *op)
 	return op->kind == PSV_BARRIER ? 1 : op->view->slots;
 }
 
+/* The numbers of each request are filled when it is sent: no keys are equal, and to check all before is no conversion,
+ * or is needed for later rounds. */
+static bool fills_late(const struct psv_op *op)
+{
+	return psv_has_numbers(op->kind) && op->k.distinct == op->k.n &&
+	       (psv_is_plain(op) || op->d.n > op->to - op->from);
+}
+
 static enum far_status divide(struct psv_op *op, struct far_err *err)
 {
 	enum far_status status = FAR_OK;
@@ -158,7 +193,7 @@ static enum far_status divide(struct psv_op *op, struct far_err *err)
 		status = divide_keys(op, err);
 		if (!status)
 			select_part(op);
-		if (!status && op->to < op->d.n && psv_has_numbers(op->kind))
+		if (!status && fills_late(op))
 			status = psv_op_check(op, err);
 		return status;
 	}
@@ -200,7 +235,9 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 				.clock = op->clock,
 				.n = c->n,
 				.rate = op->rate,
-				.worker = psv_is_call(op->kind) ? op->members : op->worker,
+				.worker = psv_is_call(op->kind)    ? op->members
+					  : psv_has_keys(op->kind) ? op->dim
+								   : op->worker,
 				.bags = op->kind == PSV_BAGS         ? psv_bags_of(op, c)
 					: op->kind == PSV_GET_VALUES ? psv_values_room(op->value_max)
 					: psv_is_call(op->kind)      ? op->arg_bytes
@@ -227,11 +264,19 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 	}
 }
 
-/* Memory of the round, and the requests but for their heads, which need the numbers of the changes. */
+enum far_status psv_op_fill(struct psv_op *op, uint32_t c, struct far_err *err)
+{
+	const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
+	char *to = op->requests + ((const char *)op->targets[c].data - op->requests); /* not const */
+	put_head(op, chunk, to);
+	return fills_late(op) ? psv_op_numbers_once(op, chunk, to, err) : FAR_OK;
+}
+
+/* Memory of the round, and the sums of its requests. */
 static enum far_status build(struct psv_op *op, struct far_err *err)
 {
 	size_t out = 0, in = 0, n = op->to - op->from;
-	size_t lanes = op->d.deepest > LANE_CHUNKS ? psv_lanes_bytes(op) : 0;
+	size_t lanes = psv_lanes_bytes(op);
 	for (uint32_t c = op->from; c < op->to; c++) {
 		out += (psv_op_request_bytes(op, &op->d.chunk[c]) + 7) / 8 * 8;
 		in += reply_room(op, &op->d.chunk[c]);
@@ -244,10 +289,10 @@ static enum far_status build(struct psv_op *op, struct far_err *err)
 	op->targets = psv_arena_part(&at, n * sizeof *op->targets);
 	op->results = psv_arena_part(&at, n * sizeof *op->results);
 	op->requests = psv_arena_part(&at, out);
-	op->lanes = lanes ? psv_arena_part(&at, lanes) : NULL;
+	op->lanes = psv_arena_part(&at, lanes);
 	op->replies = at;
 	memset(op->results, 0, n * sizeof *op->results);
-	return psv_has_numbers(op->kind) ? psv_op_numbers(op, err) : FAR_OK;
+	return psv_has_numbers(op->kind) && !fills_late(op) ? psv_op_numbers(op, err) : FAR_OK;
 }
 
 static void address(struct psv_op *op)
@@ -256,7 +301,6 @@ static void address(struct psv_op *op)
 	for (uint32_t c = 0; c < op->to - op->from; c++) {
 		const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
 		size_t bytes = psv_op_request_bytes(op, chunk), room = reply_room(op, chunk);
-		put_head(op, chunk, out);
 		op->targets[c] = (struct far_target){
 			.to = op->view->slot[chunk->slot], .data = out, .len = bytes, .recv_buf = in, .cap = room};
 		out += (bytes + 7) / 8 * 8;
@@ -271,6 +315,14 @@ static bool was_answered(uint8_t status)
 	return status != FAR_PS_LATE && status != FAR_PS_LOST;
 }
 
+static bool all_answered(const struct psv_op *op)
+{
+	bool all = true;
+	for (uint32_t key = 0; key < op->k.distinct; key++)
+		all &= was_answered(op->key_status[key]);
+	return all;
+}
+
 /* Status of all positions, fallback rows of those that were not answered; returns the number of the others. The locals
  * need not be read again for each byte that is written. */
 static size_t settle(const struct psv_op *op)
@@ -278,13 +330,16 @@ static size_t settle(const struct psv_op *op)
 	const uint32_t *at = op->k.at, n = op->k.n;
 	const uint8_t *of_key = op->key_status;
 	uint8_t *status = op->status;
-	size_t answered = 0;
-	for (uint32_t i = 0; i < n; i++)
+	bool all = all_answered(op);
+	size_t answered = all ? n : 0;
+	for (uint32_t i = 0; !all && i < n; i++)
 		answered += was_answered(of_key[at[i]]);
 	for (uint32_t i = 0; status && i < n; i++)
 		status[i] = of_key[at[i]];
 	if (psv_is_call(op->kind))
 		psv_call_settle(op);
+	if (psv_has_rows(op->kind))
+		psv_repeat(op);
 	for (uint32_t i = 0; op->out && answered < n && i < n; i++)
 		if (!was_answered(of_key[at[i]]))
 			psv_put_fallback(op, op->out + (size_t)i * op->dim);
@@ -302,14 +357,18 @@ static void finish(struct psv_op *op)
 		struct far_val v = far_int((int64_t)answered);
 		(void)far_future_set_value(op->done, &v, NULL);
 	} else {
+		char clock[96] = "";
+		if (keys && op->clock && (!op->err.status || op->err.status == FAR_TIMEOUT))
+			snprintf(clock, sizeof clock, "; it waits until the clock of each worker is at step %llu",
+				 (unsigned long long)op->clock);
 		(void)far_future_set_error(op->done, op->err.status ? op->err.status : FAR_TIMEOUT, op->err.code,
-					   "%s%s%s%zu of %zu %s were answered: %s", *op->table_name ? "table \"" : "",
+					   "%s%s%s%zu of %zu %s were answered: %s%s", *op->table_name ? "table \"" : "",
 					   op->table_name, *op->table_name ? "\": " : "", answered,
 					   keys ? n : (size_t)shards_of(op),
 					   bags   ? "bags"
 					   : keys ? "keys"
 						  : "shards",
-					   op->err.status ? op->err.text : "the deadline has passed");
+					   op->err.status ? op->err.text : "the deadline has passed", clock);
 	}
 	op_free(op);
 }
@@ -318,13 +377,10 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far
 
 void psv_round_over(struct psv_op *op)
 {
-	if (op->out && op->kind != PSV_BAGS)
-		psv_scatter(op);
 	if (psv_is_call(op->kind))
 		psv_call_scatter(op);
 	if (op->kind == PSV_GET_VALUES)
 		psv_values_scatter(op);
-	op->round = NULL;
 	if (op->again && !psv_has_keys(op->kind)) { /* all shards of the new view */
 		op->answered = 0;
 		op->err.status = FAR_OK;
@@ -334,7 +390,7 @@ void psv_round_over(struct psv_op *op)
 	struct far_err err;
 	if (op->again || ((op->more || op->to < op->d.n) && (op->partial || !op->err.status))) {
 		round_free(op);
-		memset(op->row, 0, op->k.distinct * sizeof *op->row);
+		forget_rows(op);
 		if (op->again || op->to == op->d.n) {
 			division_free(op);
 			op->more = false;
@@ -347,16 +403,8 @@ void psv_round_over(struct psv_op *op)
 	finish(op);
 }
 
-static void on_round(struct far_future *f, void *user)
-{
-	struct psv_op *op = user;
-	for (uint32_t c = 0; c < op->to - op->from; c++)
-		psv_take(op, c);
-	psv_round_over(op);
-	far_future_free(f);
-}
-
-/* Divides, unless a part is left of the last division; numbers and sends. On OK the operation belongs to on_round(). */
+/* Divides, unless a part is left of the last division; numbers and sends. On OK the operation belongs to its
+ * lanes. */
 static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far_err *err)
 {
 	uint64_t now = psv_now_ns();
@@ -377,26 +425,8 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far
 		*op->token = op->first;
 	address(op);
 	op->again = false;
-	if (op->lanes) {
-		psv_lanes_begin(op, op->lanes);
-		return FAR_OK;
-	}
-	struct far_fanout_opts opts = {.timeout_ns =
-					       op->deadline_ns == UINT64_MAX
-						       ? FAR_FOREVER
-						       : (op->deadline_ns - now) * (PS_MUTANT(DEADLINE_LATE) ? 10 : 1),
-				       .partial = true,
-				       .errors = FAR_ERRORS_COLLECT};
-	status = far_msg_fanout(op->ps->agent, op->ps->message, NULL, 0, op->targets, op->to - op->from, &opts,
-				op->results, &op->round, err);
-	if (status)
-		return status;
-	/* The callback frees the operation, and may run here. */
-	struct far_future *round = op->round;
-	status = far_future_on_done(round, on_round, op, err);
-	if (status)
-		far_future_free(round); /* cancels it: nothing refers to the operation afterwards */
-	return status;
+	psv_lanes_begin(op, op->lanes); /* which may end the operation */
+	return FAR_OK;
 }
 
 enum far_status psv_op_start(const struct psv_op *from, struct far_future **future, struct far_err *err)

@@ -14,10 +14,17 @@ void psv_number_end(struct psv_op *op);
 
 /* psv_fill.c */
 
-/** Fills the gradients or rows of all requests. INVALID: one that is not finite; RESOURCE. */
+/** True for numbers of f32 alone: they travel as they are. */
+static inline bool psv_is_plain(const struct psv_op *op)
+{
+	return op->wire == PST_F32 && !op->state_floats;
+}
+/** Fills the gradients or rows of all requests: sums of equal keys. INVALID: one that is not finite; RESOURCE. */
 enum far_status psv_op_numbers(const struct psv_op *op, struct far_err *err);
-/** Checks all numbers and state of an operation whose keys differ, which is sent in several rounds. INVALID, RESOURCE.
- */
+/** Fills those of a chunk of an operation whose keys differ, which psv_op_check() has checked. INVALID. */
+enum far_status psv_op_numbers_once(const struct psv_op *op, const struct psv_chunk *c, char *request,
+				    struct far_err *err);
+/** Checks all numbers and state of an operation whose keys differ. INVALID, RESOURCE. */
 enum far_status psv_op_check(const struct psv_op *op, struct far_err *err);
 enum far_status psv_op_no_room(const struct psv_op *op, struct far_err *err);
 
@@ -26,17 +33,26 @@ enum far_status psv_op_no_room(const struct psv_op *op, struct far_err *err);
 /** Bytes of the request of a chunk, and of a reply to it that is no view. */
 size_t psv_op_request_bytes(const struct psv_op *op, const struct psv_chunk *c);
 size_t psv_op_reply_bytes(const struct psv_op *op, const struct psv_chunk *c);
-/** Takes the answer to chunk c over. The keys of an answer with a newer view stay open. */
-void psv_take(struct psv_op *op, uint32_t c);
+/** Takes the answer to chunk c over, by its result. The keys of an answer with a newer view stay open. Of values and
+ * CALL `reply` must remain until the round is over. */
+void psv_take(struct psv_op *op, uint32_t c, const char *reply);
 /** Adds the statistics of a shard. */
 void psv_stats_add(struct far_ps_stats *to, const struct psv_stats *s);
-/** The status of a key by what a server sent. */
-uint8_t psv_key_status(const struct psv_op *op, uint8_t status);
-/** Copies the rows of this round to all their positions. */
-void psv_scatter(struct psv_op *op);
+/** The status of a key by what a server sent. Every row of a dense table was there. */
+static inline uint8_t psv_key_status(bool dense, uint8_t status)
+{
+	if (dense && status <= FAR_PS_MISSING)
+		return FAR_PS_ROW;
+	return status <= FAR_PS_REFUSED ? status : (uint8_t)FAR_PS_LOST;
+}
+/** Copies the rows of keys that come more than once. */
+void psv_repeat(const struct psv_op *op);
 void psv_put_fallback(const struct psv_op *op, float *to);
 
 /* psv_op.c */
+
+/** Fills the request of chunk c of the round, so that it can be sent. INVALID. */
+enum far_status psv_op_fill(struct psv_op *op, uint32_t c, struct far_err *err);
 
 /** All requests of the round have ended, and their answers are taken over: begins the next round or ends the operation.
  */
@@ -45,7 +61,8 @@ void psv_round_over(struct psv_op *op);
 /* psv_lanes.c */
 
 size_t psv_lanes_bytes(const struct psv_op *op);
-/** Sends the requests of a round, of each shard one after the other. `memory` has psv_lanes_bytes(). */
+/** Sends the requests of a round, of a large operation one after the other to each shard. `memory` has
+ * psv_lanes_bytes(). */
 void psv_lanes_begin(struct psv_op *op, void *memory);
 
 /* psv_call.c */

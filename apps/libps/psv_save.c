@@ -22,6 +22,16 @@ static enum far_status check_call(const struct far_ps *ps, const char *path, con
 	return FAR_OK;
 }
 
+/* Puts the directory in front of an error. */
+static enum far_status in_directory(const char *path, enum far_status status, struct far_err *err)
+{
+	if (!status || !err)
+		return status;
+	struct far_err why = *err;
+	snprintf(err->text, sizeof err->text, "%.100s: %.270s", path, why.text);
+	return status;
+}
+
 /* ---- Saving ---- */
 
 struct saving {
@@ -185,6 +195,7 @@ enum far_status far_ps_save(struct far_ps *ps, const char *path, const struct fa
 		else
 			status = save_all(s, err);
 		psv_disk_close(s->disk);
+		status = in_directory(path, status, err);
 		clean(s);
 		close(s->dir);
 	}
@@ -429,10 +440,13 @@ enum far_status far_ps_load(struct far_ps *ps, const char *path, const struct fa
 	status = psv_dir_open(path, false, &l->dir, err);
 	if (!status) {
 		status = psv_manifest_read(l->dir, &l->m, err);
+		if (status == FAR_SYSTEM && err && err->code == ENOENT)
+			(void)pst_fail(err, status, ENOENT, "no tables are saved there: it has no file manifest");
 		if (!status)
 			status = check_all(l, err);
 		if (!status)
 			status = restore_all(l, err);
+		status = in_directory(path, status, err);
 		close(l->dir);
 	}
 	if (!status && loaded) {

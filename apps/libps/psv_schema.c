@@ -3,6 +3,8 @@
 #include "psv_schema.h"
 
 #include "pst_fail.h"
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static_assert((int)FAR_PS_FTRL == PST_RULE_FTRL && (int)FAR_PS_LAMB == PST_RULE_LAMB &&
@@ -227,4 +229,88 @@ enum far_status psv_schema_decode(const struct psv_schema *f, struct far_ps_sche
 	if (dense && !s->dense_rows)
 		return pst_fail(err, FAR_PROTOCOL, 0, "a schema of a dense table without rows");
 	return psv_schema_check(s, err);
+}
+
+/* ---- Differences ---- */
+
+enum field_type { FIELD_COUNT, FIELD_WORD, FIELD_NUMBER, FIELD_RULE, FIELD_NAME };
+
+static const char *const stored_words[] = {"f32", "bf16", "f16", "int8", "values"};
+static const char *const init_words[] = {"constant", "uniform", "normal"};
+static const char *const full_words[] = {"refuse", "lru", "lfu", "dense"};
+
+#define FIELD(name, of, type, words)                                                                                   \
+	{                                                                                                              \
+		name, offsetof(struct psv_schema, of), sizeof((struct psv_schema){0}.of), type, words                  \
+	}
+
+static const struct field {
+	const char *name;
+	size_t at, bytes;
+	enum field_type type;
+	const char *const *words; /* of FIELD_WORD */
+} fields[] = {FIELD("stored", stored, FIELD_WORD, stored_words),
+	      FIELD("dim", dim, FIELD_COUNT, NULL),
+	      FIELD("rule.kind", rule, FIELD_RULE, NULL),
+	      FIELD("rule.name", rule_name, FIELD_NAME, NULL),
+	      FIELD("rule.state", state, FIELD_COUNT, NULL),
+	      FIELD("rule.rate", rate, FIELD_NUMBER, NULL),
+	      FIELD("rule.beta1", beta1, FIELD_NUMBER, NULL),
+	      FIELD("rule.beta2", beta2, FIELD_NUMBER, NULL),
+	      FIELD("rule.epsilon", epsilon, FIELD_NUMBER, NULL),
+	      FIELD("rule.decay", decay, FIELD_NUMBER, NULL),
+	      FIELD("rule.l1", l1, FIELD_NUMBER, NULL),
+	      FIELD("rule.l2", l2, FIELD_NUMBER, NULL),
+	      FIELD("rule.clip_value", clip_value, FIELD_NUMBER, NULL),
+	      FIELD("rule.clip_norm", clip_norm, FIELD_NUMBER, NULL),
+	      FIELD("init.kind", init, FIELD_WORD, init_words),
+	      FIELD("init.a", a, FIELD_NUMBER, NULL),
+	      FIELD("init.b", b, FIELD_NUMBER, NULL),
+	      FIELD("init.seed", seed, FIELD_COUNT, NULL),
+	      FIELD("full", full, FIELD_WORD, full_words),
+	      FIELD("rows_max", rows_max, FIELD_COUNT, NULL),
+	      FIELD("admit", admit, FIELD_COUNT, NULL),
+	      FIELD("admit_candidates", candidates, FIELD_COUNT, NULL),
+	      FIELD("ttl_ms", ttl_ms, FIELD_COUNT, NULL),
+	      FIELD("workers", workers, FIELD_COUNT, NULL),
+	      FIELD("staleness", staleness, FIELD_COUNT, NULL)};
+
+static void put_field(const struct field *f, const struct psv_schema *s, char text[PSV_NAME_BYTES])
+{
+	const char *at = (const char *)s + f->at;
+	uint64_t count = 0;
+	float number = 0;
+	if (f->type == FIELD_NUMBER)
+		memcpy(&number, at, sizeof number);
+	else if (f->type != FIELD_NAME)
+		memcpy(&count, at, f->bytes);
+	if (f->type == FIELD_NAME)
+		snprintf(text, PSV_NAME_BYTES, "%s", at);
+	else if (f->type == FIELD_WORD)
+		snprintf(text, PSV_NAME_BYTES, "%s", f->words[count]);
+	else if (f->type == FIELD_RULE)
+		snprintf(text, PSV_NAME_BYTES, "%s", pst_rule_name((enum pst_rule_kind)count));
+	else if (f->type == FIELD_NUMBER)
+		snprintf(text, PSV_NAME_BYTES, "%.9g", (double)number);
+	else
+		snprintf(text, PSV_NAME_BYTES, "%llu", (unsigned long long)count);
+}
+
+enum far_status psv_schema_differs(const char *table, const struct psv_schema *has, const struct psv_schema *wants,
+				   struct far_err *err)
+{
+	const struct field *f = fields;
+	char a[PSV_NAME_BYTES], b[PSV_NAME_BYTES];
+	while (f < fields + sizeof fields / sizeof *fields - 1 &&
+	       memcmp((const char *)has + f->at, (const char *)wants + f->at, f->bytes) == 0)
+		f++;
+	const char *name = f->name;
+	if (f->at == offsetof(struct psv_schema, dim) && has->stored == PSV_VALUES)
+		name = "value_max";
+	if (f->at == offsetof(struct psv_schema, rows_max) && has->full == PSV_DENSE)
+		name = "dense_rows";
+	put_field(f, has, a);
+	put_field(f, wants, b);
+	return pst_fail(err, FAR_INVALID, 0, "table \"%s\" exists with another schema: its %s is %s, not %s", table,
+			name, a, b);
 }

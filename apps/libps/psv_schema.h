@@ -12,6 +12,11 @@ void psv_schema_encode(const struct far_ps_schema *schema, struct psv_schema *to
 /** Checks what a peer sent. */
 enum far_status psv_schema_decode(const struct psv_schema *from, struct far_ps_schema *schema, struct far_err *err);
 
+/** INVALID: names the first field in which the schema of a table differs from the one that is wanted. Both are valid.
+ */
+enum far_status psv_schema_differs(const char *table, const struct psv_schema *has, const struct psv_schema *wants,
+				   struct far_err *err);
+
 /** The table of one of `slots` shards. */
 struct pst_schema psv_schema_table(const struct far_ps_schema *schema, uint32_t slots);
 

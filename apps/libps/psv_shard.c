@@ -131,10 +131,13 @@ static enum far_status make_table(struct psv_shard *s, struct psv_job *j, struct
 		t = psv_find_table(s, j->q->table);
 	}
 	j->t = t;
-	if (memcmp(&t->schema, j->schema, sizeof t->schema))
-		return pst_fail(err, FAR_INVALID, 0, "table \"%s\" exists with another schema: its dim is %u", t->name,
-				t->schema.dim);
-	return FAR_OK;
+	struct far_ps_schema wanted;
+	if (memcmp(&t->schema, j->schema, sizeof t->schema) == 0)
+		return FAR_OK;
+	enum far_status status = psv_schema_decode(j->schema, &wanted, err);
+	if (!status)
+		status = psv_schema_differs(t->name, &t->schema, j->schema, err);
+	return status;
 }
 
 /* ---- The view ---- */

@@ -89,70 +89,70 @@ static void take_shard(struct psv_op *op, const struct far_target_result *r, con
 	op->answered++;
 }
 
-/* Every row of a dense table was there. */
-uint8_t psv_key_status(const struct psv_op *op, uint8_t status)
-{
-	if (op->dense && status <= FAR_PS_MISSING)
-		return FAR_PS_ROW;
-	return status <= FAR_PS_REFUSED ? status : (uint8_t)FAR_PS_LOST;
-}
-
-/* The rows of a reply are in the order of the result, and as wide: they need not wait for psv_scatter(). */
-static bool as_they_are(const struct psv_op *op)
-{
-	return op->out && op->wire == PST_F32 && op->k.in_order && op->k.distinct == op->k.n;
-}
-
-static bool wants_fallback(const struct psv_op *op, uint32_t key)
-{
-	return op->key_status[key] == FAR_PS_MISSING && op->kind == PSV_PULL && op->miss == FAR_PS_FALLBACK;
-}
-
 static void take_statuses(struct psv_op *op, const struct psv_chunk *c, const uint8_t *status)
 {
 	const uint32_t *order = op->k.order + c->from;
+	const bool dense = op->dense;
+	const uint32_t n = c->n;
 	uint8_t *key_status = op->key_status;
 	bool *open = op->open;
-	for (uint32_t i = 0, n = c->n; i < n; i++) {
-		key_status[order[i]] = psv_key_status(op, status[i]);
+	if (op->k.in_order) {
+		uint8_t *restrict to = key_status + c->from;
+		for (uint32_t i = 0; i < n; i++)
+			to[i] = psv_key_status(dense, status[i]);
+		memset(open + c->from, false, n * sizeof *open);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		key_status[order[i]] = psv_key_status(dense, status[i]);
 		open[order[i]] = false;
 	}
 }
 
-/* Copies the rows of a chunk to the result in one piece. */
-static void take_in_order(struct psv_op *op, const struct psv_chunk *c, const char *rows)
-{
-	memcpy(op->out + (size_t)c->from * op->dim, rows, (size_t)c->n * op->dim * sizeof(float));
-	for (uint32_t key = c->from; key < c->from + c->n; key++)
-		if (wants_fallback(op, key))
-			psv_put_fallback(op, op->out + (size_t)key * op->dim);
-}
-
-/* Notes where each row is: psv_scatter() copies them. */
+/* Copies the row of each key to its first position; psv_repeat() copies it to the others. */
 static void take_rows(struct psv_op *op, const struct psv_chunk *c, const char *rows, const char *scales)
 {
-	size_t row_bytes = op->dim * pst_type_bytes(op->wire);
-	for (uint32_t i = 0; i < c->n; i++) {
-		uint32_t key = op->k.order[c->from + i];
-		op->row[key] = rows + i * row_bytes;
-		if (op->wire == PST_INT8)
-			memcpy(&op->scale[key], scales + i * sizeof(float), sizeof(float));
+	const struct pst_kernels *kernels = pst_kernels_best();
+	const uint32_t *order = op->k.order + c->from, *first = op->k.first;
+	const enum pst_type wire = op->wire;
+	const size_t dim = op->dim, row_bytes = dim * pst_type_bytes(wire);
+	float *out = op->out, scale = 0;
+	if (wire == PST_F32) {
+		for (uint32_t i = 0, n = c->n; i < n; i++, rows += row_bytes)
+			pst_copy_row(out + first[order[i]] * dim, rows, row_bytes);
+		return;
 	}
+	for (uint32_t i = 0, n = c->n; i < n; i++, rows += row_bytes) {
+		if (wire == PST_INT8)
+			memcpy(&scale, scales + i * sizeof scale, sizeof scale);
+		kernels->widen(wire, out + first[order[i]] * dim, rows, dim, scale);
+	}
+}
+
+/* The caller's row, which the server does not have; it sent zeros. */
+static void take_fallbacks(const struct psv_op *op, const struct psv_chunk *c)
+{
+	const uint32_t *order = op->k.order + c->from;
+	if (op->kind != PSV_PULL || op->miss != FAR_PS_FALLBACK || !op->fallback)
+		return;
+	for (uint32_t i = 0; i < c->n; i++)
+		if (op->key_status[order[i]] == FAR_PS_MISSING)
+			psv_put_fallback(op, op->out + (size_t)op->k.first[order[i]] * op->dim);
 }
 
 static void take_keys(struct psv_op *op, const struct psv_chunk *c, const char *body)
 {
-	const char *status = body;
+	const char *status = body, *scales = body;
 	if (psv_has_rows(op->kind)) {
-		const char *scales = body + psv_numbers_bytes(c->n, op->dim, op->wire);
+		scales = body + psv_numbers_bytes(c->n, op->dim, op->wire);
 		status = scales + (op->wire == PST_INT8 ? c->n * sizeof(float) : 0);
-		if (!as_they_are(op))
-			take_rows(op, c, body, scales);
 	}
 	op->some_answered = true;
 	take_statuses(op, c, (const uint8_t *)status);
-	if (as_they_are(op))
-		take_in_order(op, c, body);
+	if (psv_has_rows(op->kind)) {
+		take_rows(op, c, body, scales);
+		take_fallbacks(op, c);
+	}
 }
 
 static void lose(struct psv_op *op, const struct psv_chunk *c, bool late)
@@ -166,11 +166,10 @@ static void lose(struct psv_op *op, const struct psv_chunk *c, bool late)
 }
 
 /* The keys of an answer with a newer view stay open. */
-void psv_take(struct psv_op *op, uint32_t c)
+void psv_take(struct psv_op *op, uint32_t c, const char *reply)
 {
 	const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
 	const struct far_target_result *r = &op->results[c];
-	const char *reply = op->targets[c].recv_buf;
 	struct psv_reply head = {0};
 	if (r->status) {
 		bool late = r->status == FAR_TIMEOUT || r->status == FAR_PENDING || r->status == FAR_CANCELLED;
@@ -208,33 +207,12 @@ void psv_put_fallback(const struct psv_op *op, float *to)
 		memset(to, 0, op->dim * sizeof *to);
 }
 
-static void scatter_at(const struct psv_op *op, const struct pst_kernels *kernels, uint32_t position)
+/* Copies rows from the first positions of their keys to the others. */
+void psv_repeat(const struct psv_op *op)
 {
-	uint32_t key = op->k.at[position];
-	float *to = op->out + (size_t)position * op->dim;
-	if (!op->row[key])
-		return;
-	if (wants_fallback(op, key))
-		psv_put_fallback(op, to);
-	else if (op->wire == PST_F32)
-		pst_copy_row(to, op->row[key], op->dim * sizeof *to);
-	else
-		kernels->widen(op->wire, to, op->row[key], op->dim, op->wire == PST_INT8 ? op->scale[key] : 0);
-}
-
-/* Copies the rows of this round to all their positions. */
-void psv_scatter(struct psv_op *op)
-{
-	const struct pst_kernels *kernels = pst_kernels_best();
-	if (as_they_are(op))
-		return;
-	if (op->k.distinct < op->k.n || (op->from == 0 && op->to == op->d.n && op->k.in_order)) {
-		for (uint32_t i = 0; i < op->k.n; i++)
-			scatter_at(op, kernels, i);
-		return;
-	}
-	/* The number of a key is its position. */
-	for (uint32_t c = op->from; c < op->to; c++)
-		for (uint32_t i = op->d.chunk[c].from; i < op->d.chunk[c].from + op->d.chunk[c].n; i++)
-			scatter_at(op, kernels, op->k.order[i]);
+	const uint32_t *first = op->k.first, *again = op->k.again, *at = op->k.at, n = op->k.n - op->k.distinct;
+	const size_t dim = op->dim;
+	float *out = op->out;
+	for (uint32_t i = 0; i < n; i++)
+		pst_copy_row(out + again[i] * dim, out + first[at[again[i]]] * dim, dim * sizeof *out);
 }

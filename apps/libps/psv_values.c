@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Operations on values of bytes: requests, answers, results. The thread that has the operation. */
+#include "ps_mutant.h"
 #include "psv_op.h"
 
 #include <stdlib.h>
@@ -18,7 +19,8 @@ bool psv_values_init(struct psv_op *op)
 	if (!op->bag)
 		return false;
 	for (uint32_t i = 0; op->kind == PSV_PUT_VALUES && i < op->k.n; i++)
-		op->bag[op->k.at[i]] = i;
+		op->bag[op->k.at[PS_MUTANT(VALUE_FIRST) ? op->k.n - 1 - i : i]] =
+			PS_MUTANT(VALUE_FIRST) ? op->k.n - 1 - i : i;
 	if (op->value_lens && op->k.n)
 		memset(op->value_lens, 0, op->k.n * sizeof *op->value_lens);
 	return true;
@@ -86,11 +88,11 @@ bool psv_take_values(struct psv_op *op, const struct psv_chunk *c, const char *b
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t key = op->k.order[c->from + i];
 		if (status[i] == PSV_LATER) {
-			op->more = true;
+			op->more = op->more || !PS_MUTANT(VALUE_LATER);
 			continue;
 		}
 		op->open[key] = false;
-		op->key_status[key] = psv_key_status(op, status[i]);
+		op->key_status[key] = psv_key_status(op->dense, status[i]);
 		op->bag[key] = lens[i];
 		op->row[key] = value;
 		value += lens[i];

@@ -82,7 +82,8 @@ struct psv_request {
 			   nanoseconds that it waits; SCAN: see struct psv_scan_head, as `token` */
 	uint32_t n;
 	float rate;
-	uint32_t worker; /* CLOCK; SCAN: the first partition; BARRIER: the member; CALL: width */
+	uint32_t worker; /* CLOCK; SCAN: the first partition; BARRIER: the member; CALL: width; of other requests with
+			    keys: elements of a row as the client knows the table, 0: unknown */
 	uint32_t bags;   /* BAGS; BARRIER: members; CALL: bytes of the argument; GET_VALUES: most bytes of
 			    values in the reply; else 0 */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Sparse labelled rows in one array, with 64-bit feature keys mapped to dense columns. One thread at a time. */
 #include "dataset.h"
-#include "ps_split.h"
+#include "mix.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

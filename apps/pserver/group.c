@@ -61,14 +61,6 @@ int group_identify(struct group *g)
 	return -EINVAL;
 }
 
-int group_join(struct group *g, struct ps_service *server, unsigned shards, struct report *report)
-{
-	struct far_function functions[PS_FUNCTIONS + 1];
-	ps_functions(server, functions);
-	functions[PS_FUNCTIONS] = report_function(report);
-	return group_enter(g, server ? shards : 1, functions, PS_FUNCTIONS + 1);
-}
-
 int group_enter(struct group *g, unsigned shards, const struct far_function *functions, size_t n)
 {
 	struct far_opts opts = {.init_method = g->init_method,
@@ -131,7 +123,7 @@ int group_complain(const struct group *g, const struct far_err *err)
 {
 	fprintf(stderr, "%s: %s: ", g->program, g->name);
 	far_err_print(stderr, err);
-	if (err->status != FAR_PEER_LOST)
+	if (err->status != FAR_PEER_LOST && err->status != FAR_SHUTDOWN) /* a server that stops leaves */
 		return 1;
 	if (g->agent)
 		complain_lost(g);

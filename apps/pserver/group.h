@@ -5,10 +5,10 @@
 #define PSERVER_GROUP_H
 
 #include "health.h"
-#include "ps_server.h"
-#include "report.h"
 #include <farcall/farcall.h>
 
+#define PS_WORLD_MAX     256 /* members of a group: what the engine allows */
+#define PS_SHARDS_MAX    16  /* of a server */
 #define GROUP_RANK_UNSET UINT64_MAX
 
 /* --security: its words, the library's default first. */
@@ -26,8 +26,8 @@ struct group {
 	int rank, world;         /* group_identify()'s; dynamic: a member without a number has FAR_RANK_ANY */
 	bool dynamic;            /* members join and leave at any time */
 	char name[FAR_NAME_MAX]; /* group_enter()'s */
-	struct health *health;   /* group_join()'s */
-	struct far_agent *agent; /* group_join()'s */
+	struct health *health;   /* group_enter()'s */
+	struct far_agent *agent; /* group_enter()'s */
 };
 
 /** True if a flag or the environment gives the rank of this process. */
@@ -35,16 +35,13 @@ bool group_has_rank(const struct group *g);
 /** Reads rank and world size. WORLD_SIZE=dynamic, without a flag: a dynamic group, where a client needs no rank. 0, or
  * -EINVAL after a message. */
 int group_identify(struct group *g);
-/** Joins as "worker<rank>" with the parameter server's functions and the report's; the two are NULL where this member
- * does not serve them; a server has `shards`. 0, or -EIO after a message. */
-int group_join(struct group *g, struct ps_service *server, unsigned shards, struct report *report);
 /** Joins as "worker<rank>" with n functions. In a dynamic group `rank` is the number in the name alone, and without one
  * the name is "client<N>". 0, or -EIO after a message. */
 int group_enter(struct group *g, unsigned shards, const struct far_function *functions, size_t n);
 /** Leaves with everybody else, or at once. */
 enum far_status group_leave(struct group *g, bool gracefully, struct far_err *err);
-/** Prints "program: worker1: " and the error; when a member was lost, all that are, since one of them began it. Returns
- * the exit status: EXIT_PEER_LOST, else 1. Before group_leave(). */
+/** Prints "program: worker1: " and the error; when a member was lost or a server stops, all that are lost, since one of
+ * them began it. Returns the exit status: EXIT_PEER_LOST then, else 1. Before group_leave(). */
 int group_complain(const struct group *g, const struct far_err *err);
 
 #endif

@@ -17,6 +17,10 @@ static enum far_status open_trained(const struct model *m, const char *name, uns
 				    struct far_err *err)
 {
 	enum far_status status = far_ps_table_open(m->ps, name, 0, table, err);
+	if (status == FAR_GONE)
+		snprintf(err->text, sizeof err->text,
+			 "there is no table \"%s\" of this model; give --load DIR, or the --model that was trained",
+			 name);
 	if (status || far_ps_table_schema(*table)->dim == dim)
 		return status;
 	*err = (struct far_err){.status = FAR_INVALID};
@@ -40,11 +44,15 @@ enum far_status model_table(const struct model *m, const char *name, struct far_
 	return far_ps_table_create(m->ps, name, &schema, 0, table, err);
 }
 
-enum far_status model_wait(enum far_status begun, struct far_future *future, struct far_err *err)
+enum far_status model_wait(const struct model *m, enum far_status begun, struct far_future *future, struct far_err *err)
 {
 	if (begun)
 		return begun;
+	/* Polls itself, so that no other thread has to wake it. */
+	bool held = !far_shard_acquire(m->o->group.agent, 0, NULL);
 	enum far_status status = far_future_wait(future, 0, NULL, err);
+	if (held)
+		far_shard_release(m->o->group.agent);
 	far_future_free(future);
 	return status;
 }
@@ -55,7 +63,7 @@ static enum far_status pull(const struct model *m, struct far_ps_table *table, c
 	struct far_ps_pull_opts opts = {.timeout_ns = m->o->timeout_ns, .miss = miss};
 	struct far_future *f = NULL;
 	enum far_status status = far_ps_pull(table, keys, n, &opts, rows, NULL, &f, err);
-	return model_wait(status, f, err);
+	return model_wait(m, status, f, err);
 }
 
 enum far_status model_pull(const struct model *m, struct far_ps_table *table, const uint64_t *keys, size_t n,
@@ -80,7 +88,7 @@ enum far_status model_push(const struct model *m, struct far_ps_table *table, co
 	struct far_future *f = NULL;
 	uint64_t start = clock_ns();
 	enum far_status status = far_ps_push(table, keys, n, grads, &opts, NULL, &f, err);
-	status = model_wait(status, f, err);
+	status = model_wait(m, status, f, err);
 	latency_record(m->pushes, clock_ns() - start);
 	return status;
 }

@@ -41,8 +41,10 @@ struct model *model_word2vec_new(void);
 /** A table of the model, of the job's optimizer; `l2` as in struct far_ps_rule. */
 enum far_status model_table(const struct model *m, const char *name, struct far_ps_schema schema, double l2,
 			    struct far_ps_table **table, struct far_err *err);
-/** Waits for a future of `begun`, the status of the call that made it, and frees it. */
-enum far_status model_wait(enum far_status begun, struct far_future *future, struct far_err *err);
+/** Waits for a future of `begun`, the status of the call that made it, and frees it. Polls meanwhile: no other thread
+ * has to wake this one. */
+enum far_status model_wait(const struct model *m, enum far_status begun, struct far_future *future,
+			   struct far_err *err);
 /** Pulls rows for a step: a key without a row has its initial values. */
 enum far_status model_pull(const struct model *m, struct far_ps_table *table, const uint64_t *keys, size_t n,
 			   float *rows, struct far_err *err);

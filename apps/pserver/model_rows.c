@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Models of labelled rows: logistic regression, factorisation machine, DeepFM, matrix factorisation. Main thread. */
+#include "batch.h"
 #include "fm.h"
-#include "logistic.h"
 #include "mlp.h"
 #include "model.h"
 
@@ -18,7 +18,7 @@ struct rows_model {
 	struct model m;
 	unsigned dim; /* elements of a factor; 0: logistic regression */
 	struct far_ps_table *linear, *factors;
-	struct logistic batch;
+	struct batch batch;
 	float *w, *grad_w; /* [columns + 1] */
 	float *v, *grad_v; /* [columns][dim] */
 	float *sum;        /* [dim] */
@@ -51,7 +51,7 @@ static enum far_status allocate(struct rows_model *r, struct far_err *err)
 	r->v = calloc(columns + 1, sizeof *r->v * (r->dim + 1));
 	r->grad_v = calloc(columns + 1, sizeof *r->grad_v * (r->dim + 1));
 	r->sum = calloc(r->dim + 1, sizeof *r->sum);
-	if (!r->w || !r->grad_w || !r->v || !r->grad_v || !r->sum || logistic_init(&r->batch, &d->train))
+	if (!r->w || !r->grad_w || !r->v || !r->grad_v || !r->sum || batch_init(&r->batch, &d->train))
 		return model_no_memory(err);
 	return FAR_OK;
 }
@@ -102,13 +102,13 @@ static enum far_status pull_units(struct rows_model *r, struct far_err *err)
 	struct far_ps_pull_opts opts = {.timeout_ns = r->m.o->timeout_ns};
 	struct far_future *f = NULL;
 	enum far_status status = far_ps_pull_range(r->layer, 0, r->units, &opts, r->units_v, &f, err);
-	return model_wait(status, f, err);
+	return model_wait(&r->m, status, f, err);
 }
 
 /* Both of the last batch; the bias has no factor. */
 static enum far_status pull_batch(struct rows_model *r, struct far_err *err)
 {
-	const struct logistic *b = &r->batch;
+	const struct batch *b = &r->batch;
 	enum far_status status = model_pull(&r->m, r->linear, b->keys, b->n, r->w, err);
 	if (status || r->dim == 0)
 		return status;
@@ -119,7 +119,7 @@ static enum far_status pull_batch(struct rows_model *r, struct far_err *err)
 static enum far_status rows_push(struct model *m, float rate, struct far_err *err)
 {
 	struct rows_model *r = of(m);
-	const struct logistic *b = &r->batch;
+	const struct batch *b = &r->batch;
 	enum far_status status = model_push(&r->m, r->linear, b->keys, b->n, r->grad_w, rate, err);
 	if (status || r->dim == 0)
 		return status;
@@ -129,7 +129,7 @@ static enum far_status rows_push(struct model *m, float rate, struct far_err *er
 	struct far_ps_push_opts opts = {.timeout_ns = r->m.o->timeout_ns, .rate = rate};
 	struct far_future *f = NULL;
 	status = far_ps_push_range(r->layer, 0, r->units, r->grad_units, &opts, &f, err);
-	return model_wait(status, f, err);
+	return model_wait(&r->m, status, f, err);
 }
 
 /* The loss of a row; *slope is its derivative. */
@@ -178,7 +178,7 @@ static enum far_status rows_gradients(struct model *m, const uint32_t *rows, siz
 				      struct far_err *err)
 {
 	struct rows_model *r = of(m);
-	logistic_batch(&r->batch, rows, n);
+	batch_begin(&r->batch, rows, n);
 	enum far_status status = pull_batch(r, err);
 	if (!status)
 		*loss += gradient(r, rows, n);
@@ -192,7 +192,7 @@ static enum far_status read_all(struct rows_model *r, const struct dataset *d, s
 	uint64_t *keys = calloc(d->columns + 1, sizeof *keys);
 	if (keys == NULL)
 		return model_no_memory(err);
-	keys[0] = LOGISTIC_BIAS_KEY;
+	keys[0] = BATCH_BIAS_KEY;
 	memcpy(keys + 1, d->key, d->columns * sizeof *keys);
 	enum far_status status = model_read(&r->m, r->linear, keys, d->columns + 1, r->w, err);
 	if (!status && r->dim)
@@ -245,7 +245,7 @@ static void rows_free(struct model *m)
 	far_ps_table_free(r->linear);
 	far_ps_table_free(r->factors);
 	far_ps_table_free(r->layer);
-	logistic_fini(&r->batch);
+	batch_fini(&r->batch);
 	free(r->w);
 	free(r->grad_w);
 	free(r->v);

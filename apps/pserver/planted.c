@@ -2,7 +2,7 @@
 /** Generates rows of a planted logistic model as a function of seed and row number. One thread at a time. */
 #include "planted.h"
 #include "metrics.h"
-#include "ps_split.h"
+#include "mix.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Gathers the results of all ranks and prints them as a table or as JSON. Main thread. */
+/** Collects the results of all workers and prints them as a table or as JSON. Main thread. */
 #include "report.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -18,14 +18,14 @@ static void copy_text(char *to, size_t room, const struct far_val *v)
 	to[n] = '\0';
 }
 
-static void merge(struct report *r, const double *f)
+/* `before`: workers that have reported. */
+static void merge(struct report *r, unsigned before, const double *f)
 {
 	double *to = r->figures;
-	if (r->workers == 0)
+	if (before == 0)
 		for (int i = 0; i < REPORT_FIGURES; i++)
 			to[i] = i < REPORT_TEST_ROWS ? 0.0 : NAN;
-	r->workers++;
-	to[REPORT_TRAIN_LOSS] += (f[REPORT_TRAIN_LOSS] - to[REPORT_TRAIN_LOSS]) / r->workers;
+	to[REPORT_TRAIN_LOSS] += (f[REPORT_TRAIN_LOSS] - to[REPORT_TRAIN_LOSS]) / (before + 1);
 	to[REPORT_SAMPLES] += f[REPORT_SAMPLES];
 	to[REPORT_SECONDS] = fmax(to[REPORT_SECONDS], f[REPORT_SECONDS]);
 	for (int i = REPORT_TEST_ROWS; i < REPORT_FIGURES; i++)
@@ -37,19 +37,19 @@ static enum far_status on_report(struct far_req *req, const struct far_val *args
 {
 	(void)n;
 	struct report *r = user;
-	if (r == NULL)
-		return far_fail(req, FAR_INVALID, 0, "this member collects no reports; rank 0 does");
-	bool sound = is_array(&args[2], FAR_F64, REPORT_FIGURES);
-	for (int i = 3; i <= 5; i++)
+	bool sound = is_array(&args[3], FAR_F64, REPORT_FIGURES);
+	for (int i = 4; i <= 6; i++)
 		sound &= is_array(&args[i], FAR_U64, LATENCY_BUCKETS);
 	if (!sound)
 		return far_fail(req, FAR_BAD_ARGS, 0, "a report has other shapes: are all workers of one version?");
-	copy_text(r->mode, sizeof r->mode, &args[0]);
-	copy_text(r->settings, sizeof r->settings, &args[1]);
-	merge(r, args[2].u.t.data);
-	latency_merge(&r->pulls, args[3].u.t.data);
-	latency_merge(&r->pushes, args[4].u.t.data);
-	latency_merge(&r->batches, args[5].u.t.data);
+	copy_text(r->title, sizeof r->title, &args[0]);
+	copy_text(r->mode, sizeof r->mode, &args[1]);
+	copy_text(r->settings, sizeof r->settings, &args[2]);
+	merge(r, report_workers(r), args[3].u.t.data);
+	latency_merge(&r->pulls, args[4].u.t.data);
+	latency_merge(&r->pushes, args[5].u.t.data);
+	latency_merge(&r->batches, args[6].u.t.data);
+	atomic_fetch_add_explicit(&r->workers, 1, memory_order_release); /* partner: report_workers() */
 	struct far_val none = far_none();
 	return far_return(req, &none);
 }
@@ -59,12 +59,12 @@ static enum far_status on_report(struct far_req *req, const struct far_val *args
 struct far_function report_function(struct report *r)
 {
 	return (struct far_function){REPORT_FUNCTION
-				     "(str mode, str settings, Tensor figures, Tensor pulls, Tensor pushes, "
+				     "(str title, str mode, str settings, Tensor figures, Tensor pulls, Tensor pushes, "
 				     "Tensor batches) -> none",
 				     FAR_KIND_INLINE, on_report, r};
 }
 
-enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const struct report_part *part,
+enum far_status report_send(struct far_agent *agent, int rank, uint64_t timeout_ns, const struct report_part *part,
 			    struct far_err *err)
 {
 	struct far_tensor f = far_tensor_1d(FAR_F64, part->figures, REPORT_FIGURES);
@@ -72,9 +72,14 @@ enum far_status report_send(struct far_agent *agent, uint64_t timeout_ns, const 
 	struct far_tensor s = far_tensor_1d(FAR_U64, part->pushes->count, LATENCY_BUCKETS);
 	struct far_tensor b = far_tensor_1d(FAR_U64, part->batches->count, LATENCY_BUCKETS);
 	struct far_call_opts opts = {.timeout_ns = timeout_ns};
-	struct far_to to = {.worker = 0, .shard = 0};
-	return far_rpc_sync_to(agent, to, REPORT_FUNCTION, FAR_ARGS(part->mode, part->settings, &f, &l, &s, &b), &opts,
-			       NULL, err);
+	struct far_to to = {.worker = rank, .shard = 0};
+	return far_rpc_sync_to(agent, to, REPORT_FUNCTION,
+			       FAR_ARGS(part->title, part->mode, part->settings, &f, &l, &s, &b), &opts, NULL, err);
+}
+
+unsigned report_workers(const struct report *r)
+{
+	return atomic_load_explicit(&r->workers, memory_order_acquire); /* partner: on_report() */
 }
 
 /* JSON has no NaN. */
@@ -143,17 +148,22 @@ static void print_latency(FILE *f, const char *name, const struct latency *l)
 static void print_table(const struct report *r, FILE *f)
 {
 	const double *x = r->figures;
-	fprintf(f, "%s, mode %s, %d workers, tested on %.0f rows\n", r->title ? r->title : "logistic regression",
-		r->mode, r->workers, x[REPORT_TEST_ROWS]);
+	fprintf(f, "%s, mode %s, %u workers, tested on %.0f rows\n", r->title, r->mode, report_workers(r),
+		x[REPORT_TEST_ROWS]);
+	bool trained = x[REPORT_SAMPLES] > 0.0; /* else it has only predicted */
 	if (!isnan(x[REPORT_TEST_RMSE])) {
-		print_quality(f, "train RMSE", sqrt(x[REPORT_TRAIN_LOSS]), NAN);
+		if (trained)
+			print_quality(f, "train RMSE", sqrt(x[REPORT_TRAIN_LOSS]), NAN);
 		print_quality(f, "test RMSE", x[REPORT_TEST_RMSE], NAN);
 	} else {
-		print_quality(f, "train loss", x[REPORT_TRAIN_LOSS], NAN);
+		if (trained)
+			print_quality(f, "train loss", x[REPORT_TRAIN_LOSS], NAN);
 		print_quality(f, "test loss", x[REPORT_TEST_LOGLOSS], x[REPORT_BAYES_LOGLOSS]);
 		print_quality(f, "test AUC", x[REPORT_TEST_AUC], x[REPORT_BAYES_AUC]);
 		print_quality(f, "test accuracy", x[REPORT_TEST_ACCURACY], NAN);
 	}
+	if (!trained)
+		return;
 	fprintf(f, "  %-14s %10.0f   in %.2f s\n", "samples/s", samples_per_s(r), x[REPORT_SECONDS]);
 	print_latency(f, "pull", &r->pulls);
 	print_latency(f, "push", &r->pushes);

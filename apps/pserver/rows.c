@@ -94,6 +94,17 @@ static int check_line(struct rows_reader *r, const char *line, size_t len)
 	return 0;
 }
 
+/* Some editors begin a file with a byte order mark in UTF-8. Returns its length. */
+static ssize_t remove_mark(char *line, ssize_t len)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+	ssize_t n = sizeof mark - 1;
+	if (len < n || memcmp(line, mark, (size_t)n) != 0)
+		return 0;
+	memmove(line, line + n, (size_t)(len - n) + 1);
+	return n;
+}
+
 static int read_lines(struct rows_reader *r, FILE *f, rows_line_fn *parse, size_t part, size_t parts, struct dataset *d,
 		      size_t *rows)
 {
@@ -105,6 +116,8 @@ static int read_lines(struct rows_reader *r, FILE *f, rows_line_fn *parse, size_
 		r->line++;
 		r->n = 0;
 		rc = check_line(r, line, (size_t)len);
+		if (rc == 0 && r->line == 1)
+			len -= remove_mark(line, len);
 		while (rc == 0 && len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r'))
 			line[--len] = '\0';
 		if (rc == 0)
@@ -155,7 +168,7 @@ int rows_read(const char *path, enum rows_format format, size_t part, size_t par
 	fclose(f);
 	free(r.entries);
 	if (rc == 0 && rows == 0) {
-		snprintf(text, ROWS_TEXT_MAX, "%.160s: the file is empty", path);
+		snprintf(text, ROWS_TEXT_MAX, "%.160s: the file has no rows", path);
 		return -EINVAL;
 	}
 	if (rc == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Reads a line of CSV. One thread at a time. */
-#include "ps_split.h"
+#include "mix.h"
 #include "rows.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -40,7 +40,4 @@
 			group_security_words                                                                           \
 	}
 
-/** Prints an error; returns 1. */
-int service_complain(const struct group *g, const struct far_err *err);
-
 #endif

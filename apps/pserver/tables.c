@@ -45,6 +45,15 @@ static enum far_status stats_of(struct tables *o, struct far_ps_table *table, st
 	return status;
 }
 
+/* A name with control characters stays in its line: these become '?', as of ls(1). */
+static void show_name(const char *name, char shown[FAR_PS_NAME_MAX])
+{
+	size_t i = 0;
+	for (; name[i]; i++)
+		shown[i] = (unsigned char)name[i] < ' ' || name[i] == 127 ? '?' : name[i];
+	shown[i] = 0;
+}
+
 /* One line for each table. */
 static enum far_status list(struct tables *o, struct far_err *err)
 {
@@ -58,15 +67,17 @@ static enum far_status list(struct tables *o, struct far_err *err)
 	if (!status)
 		printf("%-32s %6s %6s %-16s %12s %14s\n", "table", "dim", "stored", "rule", "rows", "bytes");
 	for (size_t i = 0; i < n && !status; i++) {
+		char shown[FAR_PS_NAME_MAX];
 		struct far_ps_table *table;
 		struct far_ps_stats stats;
+		show_name(names[i], shown);
 		status = far_ps_table_open(o->ps, names[i], o->timeout_ns, &table, err);
 		if (status)
 			break;
 		const struct far_ps_schema *schema = far_ps_table_schema(table);
 		status = stats_of(o, table, &stats, err);
 		if (!status)
-			printf("%-32s %6u %6s %-16s %12" PRIu64 " %14" PRIu64 "\n", names[i], schema->dim,
+			printf("%-32s %6u %6s %-16s %12" PRIu64 " %14" PRIu64 "\n", shown, schema->dim,
 			       schema->value_max ? "bytes" : stored_name(schema->stored),
 			       schema->value_max ? "-" : rule_name(&schema->rule), stats.rows, stats.bytes);
 		far_ps_table_free(table);
@@ -242,12 +253,17 @@ static enum far_status load(struct tables *o, struct far_err *err)
 }
 
 static const struct action {
-	const char *name;
+	const char *name, *usage;
 	int min, max; /* arguments */
 	enum far_status (*run)(struct tables *o, struct far_err *err);
 } actions[] = {
-	{"ls", 0, 0, list},   {"stats", 1, 1, show_stats}, {"get", 2, KEYS_MAX + 1, get}, {"hot", 1, 2, hot},
-	{"drop", 1, 1, drop}, {"save", 1, 1, save},        {"load", 1, 1, load},
+	{"ls", "", 0, 0, list},
+	{"stats", " TABLE", 1, 1, show_stats},
+	{"get", " TABLE KEY...", 2, KEYS_MAX + 1, get},
+	{"hot", " TABLE [N]", 1, 2, hot},
+	{"drop", " TABLE", 1, 1, drop},
+	{"save", " DIR", 1, 1, save},
+	{"load", " DIR", 1, 1, load},
 };
 
 static const struct action *find_action(const char *name)
@@ -258,17 +274,28 @@ static const struct action *find_action(const char *name)
 	return NULL;
 }
 
-/* Reads the keys of get. 0 or an exit status after a message. */
-static int read_keys(struct tables *o)
+/* Reads the keys of get, or the number of hot: decimal, or hexadecimal after 0x. 0 or an exit status after a message.
+ */
+static int read_numbers(struct tables *o, const char *what)
 {
 	for (int i = 1; i < o->args_n; i++) {
+		const char *text = o->args[i];
 		char *end;
 		errno = 0;
-		o->keys[i - 1] = strtoull(o->args[i], &end, 0);
-		if (errno || *end || end == o->args[i] || o->args[i][0] == '-')
-			return options_wrong(o->g.program, "'%s' is not a key: a number below 2^64", o->args[i]);
+		o->keys[i - 1] = strtoull(text, &end, strncmp(text, "0x", 2) ? 10 : 16);
+		if (errno || *end || text[0] < '0' || text[0] > '9')
+			return options_wrong(o->g.program, "'%s' is not %s", text, what);
 	}
 	return 0;
+}
+
+static int wrong_arguments(const struct tables *o, const struct action *a)
+{
+	for (int i = 0; i < o->args_n; i++)
+		if (!strncmp(o->args[i], "--", 2))
+			return options_wrong(o->g.program, "%s: options come before '%s'", o->args[i], a->name);
+	return options_wrong(o->g.program, "%d argument%s; give '%s%s'", o->args_n, o->args_n == 1 ? "" : "s", a->name,
+			     a->usage);
 }
 
 /* Joins, acts, leaves. */
@@ -284,7 +311,7 @@ static int act(struct tables *o, const struct action *a)
 		far_ps_close(o->ps);
 	}
 	if (status)
-		service_complain(&o->g, &err);
+		(void)group_complain(&o->g, &err);
 	(void)group_leave(&o->g, false, NULL);
 	return status ? 1 : 0;
 }
@@ -321,9 +348,13 @@ int cmd_tables(int argc, char **argv)
 	o.args_n = argc - rest - 1;
 	if (!a)
 		return options_wrong(o.g.program, "'%s' is none of: ls, stats, get, hot, drop, save, load", argv[rest]);
+	if (o.args_n > a->max && a->run == get)
+		return options_wrong(o.g.program, "%d keys; get takes at most %d", o.args_n - 1, KEYS_MAX);
 	if (o.args_n < a->min || o.args_n > a->max)
-		return options_wrong(o.g.program, "%s does not take %d arguments", a->name, o.args_n);
-	if ((a->run == get || a->run == hot) && read_keys(&o))
+		return wrong_arguments(&o, a);
+	if (a->run == get && read_numbers(&o, "a key: a number below 2^64"))
+		return OPTIONS_EXIT_USAGE;
+	if (a->run == hot && read_numbers(&o, "a number of keys"))
 		return OPTIONS_EXIT_USAGE;
 	if (a->run == hot && o.args_n > 1 && (o.keys[0] < 1 || o.keys[0] > KEYS_MAX))
 		return options_wrong(o.g.program, "hot prints 1 to %d keys, not '%s'", KEYS_MAX, o.args[1]);

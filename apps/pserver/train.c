@@ -2,16 +2,18 @@
 /** `farcall train`: with a rank it is a server or a worker; without one it starts the whole job under `farcall run`.
  * Main thread. */
 #include "train.h"
-#include "apps/cli/options.h"
 #include "apps/farcall/commands.h"
 #include "perf/plot.h"
 #include "planted.h"
 #include "serve.h"
+#include "service.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ADAM_LR       0.002
@@ -25,6 +27,8 @@
 static const char *mode_words[] = {"async", "bsp", NULL};
 static const char *model_words[] = {"logistic", "fm", "mf", "word2vec", "deepfm", NULL}; /* as enum train_model */
 static const char *format_words[] = {"auto", "libsvm", "criteo", "csv", NULL};           /* as enum rows_format */
+
+static const char *progress_words[] = {"auto", "terminal", "lines", NULL}; /* as enum progress_where */
 
 static const char *optimizer_words[] = {"sgd", "adagrad", "adam", "ftrl", NULL}; /* as enum train_optimizer */
 
@@ -51,7 +55,7 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 "bsp: the workers advance in step, each with its share of the gradient",
 		 mode_words},
 		{"model", 0, OPTION_CHOICE, &o->model, 0, 0, "NAME",
-		 "logistic: logistic regression (default); with --service also fm: factorisation machine; mf: matrix "
+		 "logistic: logistic regression (default); fm: factorisation machine; mf: matrix "
 		 "factorisation of ratings, lines of user, item and rating; word2vec: vectors of the words of a text "
 		 "by "
 		 "skip-grams with negative sampling; deepfm: fm and a hidden layer that reads the sum of a row's "
@@ -73,7 +77,7 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 "shards of each server; the keys are divided among them (default 1)", NULL},
 		{"optimizer", 0, OPTION_CHOICE, &o->optimizer, 0, 0, "NAME",
 		 "optimizer of the servers: sgd (default), or adagrad, which keeps the sum of squares of each "
-		 "coordinate (default of models with factors); with --service also adam and ftrl",
+		 "coordinate (default of models with factors); adam; ftrl",
 		 optimizer_words},
 		{"epsilon", 0, OPTION_TEXT, &o->epsilon_text, 0, 0, "NUMBER",
 		 "added to the root that adagrad divides by (default 1e-10)", NULL},
@@ -106,17 +110,22 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"service", 0, OPTION_TEXT, &o->service, 0, 0, "NAME",
 		 "train in a table of this running 'farcall pserver', as clients of it (default: servers of its own)",
 		 NULL},
-		{"load", 0, OPTION_TEXT, &o->load, 0, 0, "DIR", "with --service: load its tables first", NULL},
-		{"save", 0, OPTION_TEXT, &o->save, 0, 0, "DIR", "with --service: save its tables at the end", NULL},
+		{"load", 0, OPTION_TEXT, &o->load, 0, 0, "DIR", "load the tables that --save has written first", NULL},
+		{"save", 0, OPTION_TEXT, &o->save, 0, 0, "DIR",
+		 "save the tables at the end, on the host of the first worker", NULL},
 		{"predict", 0, OPTION_TEXT, &o->predict, 0, 0, "FILE",
-		 "with --service: write the probability or rating of each row of --test, or each word of the files "
+		 "write the probability or rating of each row of --test, or each word of the files "
 		 "with "
-		 "its vector; without --data nothing is trained",
+		 "its vector; without --data nothing is trained, and the tables are those of --load or --service",
 		 NULL},
 		{"patience", 0, OPTION_COUNT, &o->patience, 1, 1000000, "N",
-		 "with --service and one worker: stop when the test loss has not fallen for N epochs", NULL},
+		 "with one worker: stop when the test loss has not fallen for N epochs", NULL},
+		{"progress", 0, OPTION_CHOICE, &o->progress, 0, 0, "WORD",
+		 "terminal: also a line on the terminal that changes all the time; lines: only a line after an epoch; "
+		 "auto (default): a line that changes where stderr is a terminal",
+		 progress_words},
 		{"plot", 0, OPTION_TEXT, &o->plot, 0, 0, "FILE.svg",
-		 "with --service: draw the loss, and the figures of the test after each epoch, over the steps (needs "
+		 "draw the loss, and the figures of the test after each epoch, over the steps (needs "
 		 "gnuplot)",
 		 NULL},
 		{"init-method", 0, OPTION_TEXT, &o->group.init_method, 0, 0, "URL",
@@ -167,8 +176,6 @@ static int check_model(struct train_options *o)
 {
 	const char *program = o->group.program, *name = train_model_name(o->model);
 	bool factors = o->model != MODEL_LOGISTIC, text = o->model == MODEL_WORD2VEC, pairs = factors && !text;
-	if (factors && !o->service)
-		return options_wrong(program, "--model %s goes with --service NAME", name);
 	if ((!factors && o->dim) || (!pairs && o->l2_text))
 		return options_wrong(program, "--%s does not go with --model %s", o->dim && !factors ? "dim" : "l2",
 				     name);
@@ -212,23 +219,14 @@ static int check(struct train_options *o)
 	int status = check_model(o);
 	if (status)
 		return status;
-	const char *alone = o->load       ? "load"
-			    : o->save     ? "save"
-			    : o->predict  ? "predict"
-			    : o->patience ? "patience"
-			    : o->plot     ? "plot"
-					  : NULL;
-	if (!o->service && (alone || o->optimizer > TRAIN_ADAGRAD))
-		return options_wrong(program, "--%s%s goes with --service NAME", alone ? alone : "optimizer ",
-				     alone ? "" : train_optimizer_name(o->optimizer));
-	if (!(o->service && o->predict && o->test) && (o->data == NULL) != (o->test == NULL))
+	if (!(o->predict && o->test) && (o->data == NULL) != (o->test == NULL))
 		return options_wrong(program, "%s: a model is tested on rows it has not seen",
 				     o->data ? "--data needs --test FILE" : "--test needs --data FILE");
+	if (o->test && !o->data && !o->service && !o->load)
+		return options_wrong(program, "--predict without --data needs a trained model: give --load DIR, or "
+					      "--service NAME");
 	if (o->plot && o->test && !o->data)
 		return options_wrong(program, "--plot draws a training; give --data FILE");
-	const char *wrong = o->plot ? plot_check(o->plot) : NULL;
-	if (wrong)
-		return options_wrong(program, "%s", wrong);
 	const char *files[] = {o->data, o->test};
 	for (int i = 0; i < 2; i++) {
 		if (!files[i] || access(files[i], R_OK) == 0)
@@ -239,25 +237,62 @@ static int check(struct train_options *o)
 	return 0;
 }
 
+/* Why a file cannot be written, as errno, or 0. It is left as it was. */
+static int file_error(const char *path)
+{
+	struct stat st;
+	if (stat(path, &st) == 0)
+		return S_ISDIR(st.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return errno;
+	close(fd);
+	unlink(path);
+	return 0;
+}
+
+/* Likewise a directory, which may be missing. */
+static int directory_error(const char *path)
+{
+	struct stat st;
+	if (mkdir(path, 0777) == 0)
+		return rmdir(path) ? errno : 0;
+	if (errno != EEXIST)
+		return errno;
+	return stat(path, &st) ? errno : !S_ISDIR(st.st_mode) ? ENOTDIR : access(path, W_OK | X_OK) ? errno : 0;
+}
+
+/* Whether the first worker will be able to write its files, before it trains. 0, or an exit status after a message. */
+static int check_outputs(const struct train_options *o)
+{
+	const char *program = o->group.program, *wrong = o->plot ? plot_check(o->plot) : NULL;
+	int predict = o->predict ? file_error(o->predict) : 0, save = o->save ? directory_error(o->save) : 0;
+	if (wrong)
+		return options_wrong(program, "%s", wrong);
+	if (!predict && !save)
+		return 0;
+	fprintf(stderr, "%s: --%s: %s: cannot write: %s\n", program, predict ? "predict" : "save",
+		predict ? o->predict : o->save, strerror(predict ? predict : save));
+	return 1;
+}
+
 /* Becomes `farcall run -n N -- farcall train …` with the same flags; each member then knows its rank. */
 static int launch(const struct train_options *o, int argc, char **argv)
 {
-	char self[4096], world[24];
+	char self[4096], world[24], progress[16];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-	char **args = calloc((size_t)argc + 8, sizeof *args);
+	char **args = calloc((size_t)argc + 10, sizeof *args);
 	if (len < 0 || args == NULL) {
 		fprintf(stderr, "%s: cannot start the workers: %s\n", o->group.program, strerror(errno));
 		free(args);
 		return 1;
 	}
 	self[len] = '\0';
-	uint64_t workers = o->workers ? o->workers : 2;
-	if (o->servers + workers > PS_WORLD_MAX) {
-		free(args);
-		return options_wrong(o->group.program, "servers and workers together are at most %d", PS_WORLD_MAX);
-	}
-	snprintf(world, sizeof world, "%d", (int)(o->servers + workers));
-	char *head[] = {self, (char[]){"run"}, (char[]){"-n"}, world, (char[]){"--"}, self, (char[]){"train"}};
+	snprintf(world, sizeof world, "%d", (int)(o->servers + o->workers));
+	snprintf(progress, sizeof progress, "%s", isatty(STDERR_FILENO) == 1 ? "terminal" : "lines");
+	char *head[] = {self, (char[]){"run"}, (char[]){"-n"}, world, (char[]){"--"}, self, (char[]){"train"},
+			/* The members' stderr is a pipe. A flag that was given counts, as the later one. */
+			(char[]){"--progress"}, progress};
 	memcpy(args, head, sizeof head);
 	memcpy(args + sizeof head / sizeof *head, argv + 1, ((size_t)argc - 1) * sizeof *args);
 	fflush(NULL);
@@ -267,13 +302,50 @@ static int launch(const struct train_options *o, int argc, char **argv)
 	return 1;
 }
 
+/* This process will start all members. 0 or an exit status after a message. */
+static int alone(struct train_options *o)
+{
+	if (o->service)
+		return options_wrong(o->group.program,
+				     "--service needs --rank and --world-size, or RANK and WORLD_SIZE: "
+				     "of the group that the servers belong to");
+	o->workers = o->workers ? o->workers : 2;
+	if (o->servers + o->workers > PS_WORLD_MAX)
+		return options_wrong(o->group.program, "servers and workers together are at most %d", PS_WORLD_MAX);
+	return 0;
+}
+
+/* This process is one member. 0 or an exit status after a message. */
+static int identify(struct train_options *o)
+{
+	const char *program = o->group.program;
+	if (group_identify(&o->group))
+		return OPTIONS_EXIT_USAGE;
+	if (o->group.dynamic)
+		return options_wrong(program, "WORLD_SIZE is 'dynamic': training needs the number of members");
+	if ((uint64_t)o->group.world <= o->servers)
+		return options_wrong(program, "a group of %d with %d servers has no worker", o->group.world,
+				     (int)o->servers);
+	uint64_t workers = (uint64_t)o->group.world - o->servers;
+	if (o->workers && o->workers != workers)
+		return options_wrong(program, "%d servers and %d workers do not make a group of %d", (int)o->servers,
+				     (int)o->workers, o->group.world);
+	o->workers = workers;
+	if (o->service && (uint64_t)o->group.rank < o->servers)
+		return options_wrong(program,
+				     "rank %d is a server when there are %d; start 'farcall pserver' there, or "
+				     "give --servers",
+				     o->group.rank, (int)o->servers);
+	return 0;
+}
+
 int cmd_train(int argc, char **argv)
 {
 	struct train_options o = {.mode = TRAIN_ASYNC,
 				  .servers = 2,
 				  .shards = 1,
 				  .optimizer = TRAIN_UNSET,
-				  .epsilon = (double)PS_EPSILON,
+				  .epsilon = 1e-10,
 				  .epochs = 20,
 				  .batch = 100,
 				  .lr = 0.5,
@@ -289,34 +361,23 @@ int cmd_train(int argc, char **argv)
 	int status = check(&o);
 	if (status)
 		return status;
-	if (!group_has_rank(&o.group) && o.service)
-		return options_wrong(o.group.program,
-				     "--service needs --rank and --world-size, or RANK and WORLD_SIZE: "
-				     "of the group that the servers belong to");
-	if (!group_has_rank(&o.group))
-		return launch(&o, argc, argv);
-	if (group_identify(&o.group))
-		return OPTIONS_EXIT_USAGE;
-	if (o.group.dynamic)
-		return options_wrong(o.group.program, "WORLD_SIZE is 'dynamic': training needs the number of members");
-	if ((uint64_t)o.group.world <= o.servers)
-		return options_wrong(o.group.program, "a group of %d with %d servers has no worker", o.group.world,
-				     (int)o.servers);
-	uint64_t workers = (uint64_t)o.group.world - o.servers;
-	if (o.workers && o.workers != workers)
-		return options_wrong(o.group.program, "%d servers and %d workers do not make a group of %d",
-				     (int)o.servers, (int)o.workers, o.group.world);
-	o.workers = workers;
-	if (o.service && (uint64_t)o.group.rank < o.servers)
-		return options_wrong(o.group.program,
-				     "rank %d is a server when there are %d; start 'farcall pserver' there, or "
-				     "give --servers",
-				     o.group.rank, (int)o.servers);
-	if (o.service && o.patience && workers > 1)
-		return options_wrong(o.group.program, "--patience goes with one worker, here are %d", (int)workers);
-	if ((uint64_t)o.group.rank >= o.servers)
-		return o.service ? train_service(&o) : train_worker(&o);
-	struct serve_options serving = {
-		.servers = (int)o.servers, .shards = (unsigned)o.shards, .timeout_ns = o.timeout_ns, .json = o.json};
-	return serve(&o.group, &serving);
+	bool member = group_has_rank(&o.group);
+	status = member ? identify(&o) : alone(&o);
+	if (status)
+		return status;
+	uint64_t rank = (uint64_t)o.group.rank;
+	if (member && rank < o.servers) {
+		struct serve_options serving = {.service = SERVICE_NAME,
+						.servers = o.servers,
+						.shards = (unsigned)o.shards,
+						.workers = o.workers,
+						.json = o.json};
+		return serve(&o.group, &serving);
+	}
+	if (o.patience && o.workers > 1)
+		return options_wrong(o.group.program, "--patience goes with one worker, here are %d", (int)o.workers);
+	status = !member || rank == o.servers ? check_outputs(&o) : 0;
+	if (status)
+		return status;
+	return member ? train_worker(&o) : launch(&o, argc, argv);
 }

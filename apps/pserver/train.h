@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A training job as its flags describe it, and the two halves that run it. Main thread. */
+/** A training job as its flags describe it, and its workers. Main thread. */
 #ifndef PSERVER_TRAIN_H
 #define PSERVER_TRAIN_H
 
 #include "group.h"
+#include "report.h"
 
 enum train_mode { TRAIN_ASYNC, TRAIN_BSP };
 
-/* The first two as enum ps_optimizer; the others with a service only. */
 enum train_optimizer { TRAIN_SGD, TRAIN_ADAGRAD, TRAIN_ADAM, TRAIN_FTRL };
 
-/* The first one with servers of the job's own, too; the others with a service only. */
 enum train_model { MODEL_LOGISTIC, MODEL_FM, MODEL_MF, MODEL_WORD2VEC, MODEL_DEEPFM };
 #define TRAIN_UNSET (-1)
 
@@ -37,17 +36,16 @@ struct train_options {
 	uint64_t timeout_ns;
 	bool json;
 	const char *service;                      /* NULL: the job has servers of its own */
-	const char *load, *save, *predict, *plot; /* with a service; NULL: not given */
+	const char *load, *save, *predict, *plot; /* NULL: not given */
 	uint64_t dim;                             /* of a factor; 0: not given */
 	uint64_t window, negative;                /* of word2vec; 0: not given */
 	uint64_t hidden;                          /* units of DeepFM; 0: not given */
 	const char *l2_text;
 	double l2;         /* of factors */
-	uint64_t patience; /* with a service; epochs, 0: all */
+	uint64_t patience; /* epochs, 0: all */
+	int progress;      /* enum progress_where */
 	struct group group;
 };
-
-#define TRAIN_TABLE 0
 
 /** "async" or "bsp". */
 const char *train_mode_name(int mode);
@@ -55,9 +53,10 @@ const char *train_mode_name(int mode);
 const char *train_optimizer_name(int optimizer);
 /** "logistic", … */
 const char *train_model_name(int model);
-/** One worker: loads, joins, trains; worker 0 tests. Returns the exit status as serve() does. */
+/** The job as a JSON object, after `epochs`. */
+void train_settings(const struct train_options *o, uint64_t epochs, char text[REPORT_SETTINGS_MAX]);
+/** One worker: loads, joins, trains; the first one tests. Returns the exit status: 0, 128 + a signal, EXIT_PEER_LOST, 1
+ * after another error. */
 int train_worker(struct train_options *o);
-/** One worker that is a client of a running service. Returns the exit status. */
-int train_service(struct train_options *o);
 
 #endif

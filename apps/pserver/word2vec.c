@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** word2vec: skip-gram with negative sampling (Mikolov 2013) on lines of words. Main thread. */
+#include "mix.h"
 #include "model.h"
 #include "planted.h"
-#include "ps_split.h"
 #include "rows.h"
 #include "words.h"
 
@@ -309,7 +309,7 @@ static enum far_status write_words(struct word2vec *v, const struct words *w, si
 	if (rows == NULL)
 		return model_no_memory(err);
 	enum far_status status = far_ps_pull(v->centers, w->seen.key + from, n, &opts, rows, status_of, &future, err);
-	status = model_wait(status, future, err);
+	status = model_wait(&v->m, status, future, err);
 	for (size_t i = 0; !status && i < n; i++) {
 		if (status_of[i] != FAR_PS_ROW)
 			continue;

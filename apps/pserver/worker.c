@@ -1,250 +1,353 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** A worker of a training job: loads, trains, tests, sends its report. Main thread. */
-#include "load.h"
-#include "logistic.h"
+/**
+ * A worker of a training job: a client of the servers that trains a model in their tables. The first worker tests,
+ * saves and draws. Main thread.
+ */
+#include "curves.h"
+#include "mix.h"
+#include "model.h"
 #include "pace.h"
-#include "ps_client.h"
+#include "progress.h"
 #include "ps_clock.h"
+#include "service.h"
 #include "stop.h"
-#include "train.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define PROGRESS_LINES 10
-#define BARRIER_END    0
+#define LOOK_NS    (200 * FAR_MS) /* between looks at the signals at a barrier */
+#define TEST_CALLS 60u            /* deadlines of a call that the others wait while the first one tests */
+#define TESTS      10u            /* at least, if there are as many epochs */
 
-struct worker {
-	const struct train_options *o;
-	struct group *group;
+struct trainer {
+	struct train_options *o;
 	struct train_data data;
-	struct ps_client ps;
-	struct logistic model;
+	struct far_ps *ps;
+	struct model *model;
 	uint32_t *order; /* [train.rows], shuffled each epoch */
-	float *weights, *grads;
-	struct latency pulls, pushes, batches;
+	uint64_t begin_ns;
+	struct progress line;          /* of the first worker */
+	uint64_t epochs;               /* done */
+	char barrier[FAR_PS_NAME_MAX]; /* of mode bsp */
+	double samples;                /* of this worker */
 	struct pace pace;
+	struct curves curves;
 	double figures[REPORT_FIGURES];
+	struct latency pulls, pushes, batches;
+	struct report report; /* of the first worker of a running service, which prints */
 };
 
-static int load(struct worker *w)
+/* All workers of the job. */
+static enum far_status meet(const struct trainer *t, struct far_err *err)
 {
-	int status = train_load(&w->data, w->o);
+	const struct train_options *o = t->o;
+	char(*text)[32] = calloc(o->workers, sizeof *text);
+	const char **names = calloc(o->workers, sizeof *names);
+	enum far_status status = FAR_RESOURCE;
+	for (uint64_t i = 0; text && names && i < o->workers; i++) {
+		snprintf(text[i], sizeof text[i], "worker%d", (int)(o->servers + i));
+		names[i] = text[i];
+	}
+	if (text && names)
+		status = far_barrier(o->group.agent, names, o->workers, FAR_FOREVER, err);
+	else
+		*err = (struct far_err){.status = FAR_RESOURCE, .text = "no memory"};
+	free(names);
+	free(text);
+	return status;
+}
+
+/* The name is the job's own: its first worker's incarnation. Of another job's barrier the members are lost. */
+static enum far_status name_barrier(struct trainer *t, struct far_err *err)
+{
+	struct far_worker_info first;
+	enum far_status status = far_worker_by_rank(t->o->group.agent, (int)t->o->servers, &first, err);
+	if (!status)
+		snprintf(t->barrier, sizeof t->barrier, "train-%016" PRIx64, first.incarnation);
+	return status;
+}
+
+static enum far_status open_model(struct trainer *t, struct far_err *err)
+{
+	const struct train_options *o = t->o;
+	const struct far_ps_open_opts opts = {.timeout_ns = o->timeout_ns};
+	enum far_status status =
+		far_ps_open(o->group.agent, o->service ? o->service : SERVICE_NAME, &opts, &t->ps, err);
+	if (!status && o->load && t->data.index == 0)
+		status = far_ps_load(t->ps, o->load, NULL, NULL, err);
+	if (!status)
+		status = meet(t, err); /* loaded, before the others make the tables */
+	if (!status)
+		status = name_barrier(t, err);
+	t->model->ps = t->ps;
+	return status ? status : t->model->kind->open(t->model, err);
+}
+
+/* ---- Training ---- */
+
+/* The rate falls to 0 at the last batch, but for FTRL and Adam, which have their own. */
+static float rate_of(const struct train_options *o, double done)
+{
+	return o->optimizer == TRAIN_SGD || o->optimizer == TRAIN_ADAGRAD ? (float)(o->lr * (1.0 - done)) : 0;
+}
+
+/* Of the first worker. `done` of all, in [0, 1]; `loss` of a row. */
+static void progress(struct trainer *t, double done, double loss, bool ends)
+{
+	uint64_t now = clock_ns();
+	if (t->data.index != 0 || (!ends && !progress_due(&t->line, now)))
+		return;
+	double seconds = (double)(now - t->begin_ns) / 1e9, rmse = t->figures[REPORT_TEST_RMSE];
+	double auc = t->figures[REPORT_TEST_AUC];
+	char test[48] = "", text[PROGRESS_TEXT_MAX];
+	if (!isnan(rmse))
+		snprintf(test, sizeof test, "test RMSE %.4g  ", rmse);
+	if (!isnan(auc))
+		snprintf(test, sizeof test, "test AUC %.4f  ", auc);
+	snprintf(text, sizeof text, "epoch %" PRIu64 "/%" PRIu64 "  loss %.4f  %s%.0f samples/s%s  %.0f s left",
+		 ends ? t->epochs : t->epochs + 1, t->o->epochs, loss, test, seconds > 0 ? t->samples / seconds : 0,
+		 t->o->workers > 1 ? " each" : "", done > 0 ? seconds / done * (1 - done) : 0);
+	if (ends)
+		progress_line(&t->line, text);
+	else
+		progress_show(&t->line, done, text);
+}
+
+static int stop_or_complain(const struct trainer *t, const struct far_err *err)
+{
+	return stop_signal() ? 128 + stop_signal() : group_complain(&t->o->group, err);
+}
+
+/* In mode bsp all workers come here twice in a step: no push precedes a pull of its step, nor a pull a push of the step
+ * before. A worker that is lost is excused: a job with servers of its own ends then. */
+static enum far_status keep_step(const struct trainer *t, bool tested, struct far_err *err)
+{
+	struct far_future *f = NULL;
+	if (t->o->mode != TRAIN_BSP)
+		return FAR_OK;
+	enum far_status status = far_ps_barrier(t->ps, t->barrier, (unsigned)t->data.index, (unsigned)t->o->workers,
+						(tested ? TEST_CALLS : 1) * t->o->timeout_ns, &f, err);
 	if (status)
 		return status;
-	const struct dataset *train = &w->data.train, *test = &w->data.test;
-	size_t columns = train->columns > test->columns ? train->columns : test->columns;
-	w->order = calloc(train->rows, sizeof *w->order);
-	w->weights = calloc(columns + 1, sizeof *w->weights);
-	w->grads = calloc(columns + 1, sizeof *w->grads);
-	if (w->order == NULL || w->weights == NULL || w->grads == NULL || logistic_init(&w->model, train))
-		return train_complain(w->o, "no memory for the model");
-	for (size_t i = 0; i < train->rows; i++)
-		w->order[i] = (uint32_t)i;
-	return 0;
-}
-
-/* ---- training ---- */
-
-static enum far_status push(struct worker *w, float rate, int64_t step, struct far_err *err)
-{
-	const struct logistic *m = &w->model;
-	if (w->o->mode == TRAIN_ASYNC)
-		return ps_push(&w->ps, &(struct ps_push){TRAIN_TABLE, m->keys, m->n, w->grads, rate}, err);
-	struct ps_bsp bsp = {.step = step, .workers = (int64_t)w->o->workers};
-	return ps_push_bsp(&w->ps, &(struct ps_push){TRAIN_TABLE, m->keys, m->n, w->grads, rate}, bsp, err);
-}
-
-/* One batch: pull its weights, push its gradient. */
-static enum far_status batch(struct worker *w, const uint32_t *rows, size_t n, float rate, int64_t step, double *loss,
-			     struct far_err *err)
-{
-	logistic_batch(&w->model, rows, n);
-	uint64_t t0 = clock_ns();
-	enum far_status status = ps_pull(&w->ps, TRAIN_TABLE, w->model.keys, w->model.n, w->weights, err);
-	if (status != FAR_OK)
-		return status;
-	latency_record(&w->pulls, clock_ns() - t0);
-	*loss += logistic_gradient(&w->model, rows, n, w->weights, w->grads);
-	t0 = clock_ns();
-	status = push(w, rate, step, err);
-	latency_record(&w->pushes, clock_ns() - t0);
+	while (!far_future_done(f) && !stop_signal())
+		(void)far_future_wait(f, LOOK_NS, NULL, NULL);
+	status = stop_signal() ? FAR_CANCELLED : far_future_wait(f, 0, NULL, err);
+	far_future_free(f);
 	return status;
 }
 
-static void progress(const struct worker *w, uint64_t epoch, double loss, double samples, uint64_t since)
+/* Of `n` rows. A non-finite loss is the caller's to refuse, before it is pushed. */
+static enum far_status step(struct trainer *t, size_t batch, size_t n, double done, double *loss, struct far_err *err)
 {
-	uint64_t every = (w->o->epochs + PROGRESS_LINES - 1) / PROGRESS_LINES;
-	if (w->data.index != 0 || (epoch % every != 0 && epoch != w->o->epochs))
-		return;
-	double seconds = (double)(clock_ns() - since) / 1e9;
-	fprintf(stderr, "epoch %" PRIu64 "/%" PRIu64 "  loss %.4f  %.0f samples/s by each worker\n", epoch,
-		w->o->epochs, loss, seconds > 0.0 ? samples / seconds : 0.0);
+	enum far_status status = t->model->kind->gradients(t->model, t->order + batch * n, n, loss, err);
+	if (!status)
+		status = keep_step(t, batch == 0, err);
+	if (!status && isfinite(*loss))
+		status = t->model->kind->push(t->model, rate_of(t->o, done), err);
+	return status || !isfinite(*loss) ? status : keep_step(t, false, err);
 }
 
-/* All workers make the same number of equal batches, as steps must: what a share has beyond that sits out the epoch,
- * other rows each time. Returns an exit status. */
-static int train(struct worker *w)
+static int epoch(struct trainer *t, size_t batches, size_t rows, uint64_t *random)
 {
-	const struct train_options *o = w->o;
-	size_t share = w->data.rows_total / o->workers;
-	size_t rows = o->batch < share ? (size_t)o->batch : share;
-	size_t batches = share / rows;
-	double total = (double)batches * (double)o->epochs;
-	uint64_t state = ps_mix(o->seed) + w->data.index, begin = clock_ns();
-	int64_t step = 0;
-	for (uint64_t epoch = 1; epoch <= o->epochs; epoch++) {
-		double loss = 0.0;
-		train_shuffle(w->order, w->data.train.rows, &state);
-		for (size_t b = 0; b < batches; b++, step++) {
-			struct far_err err;
-			float rate = (float)(o->lr * (1.0 - (double)step / total));
-			pace_wait(&w->pace);
-			enum far_status status = batch(w, w->order + b * rows, rows, rate, step, &loss, &err);
-			if (stop_signal())
-				return 128 + stop_signal();
-			if (status != FAR_OK)
-				return group_complain(w->group, &err);
-			pace_ended(&w->pace);
-			if (!isfinite(loss))
-				return train_complain(
-					w->o, "the loss is not finite any more: training diverged, use a smaller "
-					      "--lr");
-		}
-		w->figures[REPORT_TRAIN_LOSS] = loss / (double)(batches * rows);
-		progress(w, epoch, w->figures[REPORT_TRAIN_LOSS], (double)epoch * (double)(batches * rows), begin);
+	const struct train_options *o = t->o;
+	double loss = 0.0, total = (double)batches * (double)o->epochs;
+	train_shuffle(t->order, t->data.train.rows, random);
+	for (size_t b = 0; b < batches; b++) {
+		struct far_err err;
+		double before = loss, done = ((double)t->epochs * (double)batches + (double)b) / total;
+		pace_wait(&t->pace);
+		enum far_status status = step(t, b, rows, done, &loss, &err);
+		if (status || stop_signal() || !isfinite(loss))
+			progress_close(&t->line);
+		if (status || stop_signal())
+			return stop_or_complain(t, &err);
+		pace_ended(&t->pace);
+		if (!isfinite(loss))
+			return train_complain(o, "the loss is not finite any more: training diverged, use a smaller "
+						 "--lr");
+		t->samples += (double)rows;
+		curves_step(&t->curves, loss - before, rows);
+		progress(t, done, loss / (double)((b + 1) * rows), false);
 	}
-	w->figures[REPORT_SAMPLES] = total * (double)rows;
-	w->figures[REPORT_SECONDS] = (double)(clock_ns() - begin) / 1e9;
+	t->epochs++;
+	t->figures[REPORT_TRAIN_LOSS] = loss / (double)(batches * rows);
 	return 0;
 }
 
-/* ---- the end ---- */
+/* ---- Testing ---- */
 
-/* Tests with the weights as all workers left them. */
-static enum far_status evaluate(struct worker *w, struct far_err *err)
+/* Does the first worker test after this epoch. */
+static bool tests(const struct trainer *t)
 {
-	const struct dataset *d = &w->data.test;
-	uint64_t *keys = calloc(d->columns + 1, sizeof *keys);
-	double *margins = calloc(d->rows, sizeof *margins);
-	enum far_status status;
-	if (keys == NULL || margins == NULL) {
-		status = ps_fail(err, FAR_RESOURCE, "no memory for the test");
-		goto out;
-	}
-	keys[0] = LOGISTIC_BIAS_KEY;
-	memcpy(keys + 1, d->key, d->columns * sizeof *keys);
-	status = ps_pull(&w->ps, TRAIN_TABLE, keys, d->columns + 1, w->weights, err);
-	if (status != FAR_OK)
-		goto out;
-	logistic_margins(d, w->weights, margins);
-	train_figures(&w->data, margins, w->figures);
-out:
-	free(keys);
-	free(margins);
-	return status;
+	const struct train_options *o = t->o;
+	return t->data.index == 0 &&
+	       (o->patience || o->plot || t->epochs == o->epochs || t->epochs % ((o->epochs + TESTS - 1) / TESTS) == 0);
 }
 
-static void json_text(char *to, size_t room, const char *text)
-{
-	size_t n = 0;
-	for (; *text && n + 8 < room; text++) {
-		unsigned char c = (unsigned char)*text;
-		if (c < 0x20 || c == '"' || c == '\\')
-			n += (size_t)snprintf(to + n, room - n, "\\u%04x", c);
-		else
-			to[n++] = (char)c;
-	}
-	to[n] = '\0';
-}
-
-static void settings_of(const struct train_options *o, char text[REPORT_SETTINGS_MAX])
-{
-	char data[REPORT_SETTINGS_MAX / 3], source[REPORT_SETTINGS_MAX * 3 / 4];
-	if (o->data) {
-		char test[sizeof data];
-		json_text(data, sizeof data, o->data);
-		json_text(test, sizeof test, o->test);
-		snprintf(source, sizeof source, "\"data\": \"%s\", \"test\": \"%s\"", data, test);
-	} else {
-		snprintf(source, sizeof source,
-			 "\"data\": null, \"rows\": %" PRIu64 ", \"test_rows\": %" PRIu64 ", \"features\": %" PRIu64,
-			 o->rows, o->test_rows, o->features);
-	}
-	snprintf(text, REPORT_SETTINGS_MAX,
-		 "{\"servers\": %" PRIu64 ", \"shards\": %" PRIu64 ", \"optimizer\": \"%s\", \"workers\": %" PRIu64
-		 ", \"epochs\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"lr\": %g, \"seed\": %" PRIu64
-		 ", \"rate\": %" PRIu64 ", \"timeout_s\": %g, %s}",
-		 o->servers, o->shards, train_optimizer_name(o->optimizer), o->workers, o->epochs, o->batch, o->lr,
-		 o->seed, o->rate, (double)o->timeout_ns / 1e9, source);
-}
-
-static enum far_status finish(struct worker *w, struct far_err *err)
-{
-	char settings[REPORT_SETTINGS_MAX];
-	settings_of(w->o, settings);
-	const struct report_part part = {.mode = train_mode_name(w->o->mode),
-					 .settings = settings,
-					 .figures = w->figures,
-					 .pulls = &w->pulls,
-					 .pushes = &w->pushes,
-					 .batches = &w->batches};
-	/* In mode async the workers may be far apart. They wait here, where progress is seen, rather than in the
-	 * shutdown, whose deadline knows nothing of it. */
-	enum far_status status = ps_barrier(&w->ps, BARRIER_END, (int)w->o->workers, err);
-	if (status == FAR_OK && w->data.index == 0)
-		status = evaluate(w, err);
-	if (status == FAR_OK)
-		status = report_send(w->group->agent, w->o->timeout_ns, &part, err);
-	return status == FAR_OK ? ps_leave(&w->ps, err) : status;
-}
-
-static int work(struct worker *w)
+/* Of the first worker. `last`: writes the predictions, too. Returns an exit status. */
+static int evaluate(struct trainer *t, bool last)
 {
 	struct far_err err;
-	struct far_agent *agent = w->group->agent;
-	stop_install();
-	int rc = ps_client_init(&w->ps, agent, (unsigned)w->o->servers, (unsigned)w->o->shards, w->o->timeout_ns);
-	int status = rc ? train_complain(w->o, strerror(-rc)) : 0;
-	struct ps_rule rule = {(enum ps_optimizer)w->o->optimizer, (float)w->o->epsilon};
-	if (status == 0 && ps_create_with(&w->ps, TRAIN_TABLE, 1, 0.0f, &rule, &err) != FAR_OK)
-		status = group_complain(w->group, &err);
-	if (status == 0)
-		status = train(w);
-	if (status == 0 && finish(w, &err) != FAR_OK)
-		status = stop_signal() ? 128 + stop_signal() : group_complain(w->group, &err);
-	ps_client_fini(&w->ps);
-	stop_restore();
-	if (status != 0) {
-		group_leave(w->group, false, NULL);
-	} else if (group_leave(w->group, true, &err) != FAR_OK) {
-		status = group_complain(w->group, &err);
+	uint64_t begin = clock_ns();
+	enum far_status status = t->model->kind->test(t->model, t->figures, last ? t->o->predict : NULL, &err);
+	uint64_t took = clock_ns() - begin; /* is no training */
+	t->begin_ns += took;
+	t->pace.begin_ns += took;
+	return status ? stop_or_complain(t, &err) : 0;
+}
+
+/* The figure of the test that has to fall. */
+static double quality(const double *figures)
+{
+	return isnan(figures[REPORT_TEST_RMSE]) ? figures[REPORT_TEST_LOGLOSS] : figures[REPORT_TEST_RMSE];
+}
+
+/* Until the epochs are over, or the test loss has not become less for --patience of them. */
+static int train(struct trainer *t)
+{
+	const struct train_options *o = t->o;
+	size_t share = t->data.rows_total / o->workers;
+	size_t rows = o->batch < share ? (size_t)o->batch : share, batches = share / rows;
+	uint64_t random = ps_mix(o->seed) + t->data.index, since = 0;
+	double best = INFINITY;
+	int status = 0;
+	t->begin_ns = clock_ns();
+	progress_open(&t->line, t->data.index == 0 ? (enum progress_where)o->progress : PROGRESS_LINES);
+	curves_init(&t->curves, (double)batches * (double)o->epochs);
+	while (status == 0 && t->epochs < o->epochs && !(o->patience && since >= o->patience)) {
+		double *f = t->figures;
+		status = epoch(t, batches, rows, &random);
+		if (status || !tests(t))
+			continue;
+		status = evaluate(t, false);
+		if (status == 0 && curves_test(&t->curves, f))
+			status = train_complain(o, "no memory for the curves");
+		since = quality(f) < best ? 0 : since + 1;
+		best = fmin(best, quality(f));
+		if (status == 0)
+			progress(t, (double)t->epochs / (double)o->epochs, f[REPORT_TRAIN_LOSS], true);
 	}
+	progress_close(&t->line);
+	t->figures[REPORT_SAMPLES] = t->samples;
+	t->figures[REPORT_SECONDS] = (double)(clock_ns() - t->begin_ns) / 1e9;
+	return status;
+}
+
+/* ---- All of it ---- */
+
+/* Of the first worker, when all have trained. */
+static int conclude(struct trainer *t)
+{
+	struct far_err err;
+	int status = evaluate(t, true);
+	if (status == 0 && t->o->save && far_ps_save(t->ps, t->o->save, NULL, NULL, &err))
+		status = stop_or_complain(t, &err);
+	if (status == 0 && t->o->plot &&
+	    curves_draw(&t->curves, t->model->kind->title, t->o->model == MODEL_MF, t->o->plot))
+		status = train_complain(t->o, "gnuplot failed");
+	return status;
+}
+
+/* To the job's own servers, which end when they have those of all workers, or to the first worker. */
+static enum far_status report(const struct trainer *t, struct far_err *err)
+{
+	const struct train_options *o = t->o;
+	char settings[REPORT_SETTINGS_MAX];
+	const struct report_part part = {.title = t->model->kind->title,
+					 .mode = train_mode_name(o->mode),
+					 .settings = settings,
+					 .figures = t->figures,
+					 .pulls = &t->pulls,
+					 .pushes = &t->pushes,
+					 .batches = &t->batches};
+	int first = o->service ? (int)o->servers : 0, end = o->service ? first + 1 : (int)o->servers;
+	enum far_status status = FAR_OK;
+	train_settings(o, t->epochs, settings);
+	for (int rank = first; rank < end && !status; rank++)
+		status = report_send(o->group.agent, rank, o->timeout_ns, &part, err);
+	return status;
+}
+
+static int work(struct trainer *t)
+{
+	const struct train_options *o = t->o;
+	struct far_err err;
+	int status = open_model(t, &err) ? stop_or_complain(t, &err) : 0;
+	if (status == 0 && t->data.train.rows)
+		status = train(t);
+	if (status == 0 && meet(t, &err))
+		status = stop_or_complain(t, &err);
+	if (status == 0 && t->data.index == 0)
+		status = conclude(t);
+	/* The others wait for the first one here: the shutdown has a deadline. */
+	if (status == 0 && (report(t, &err) || meet(t, &err)))
+		status = stop_or_complain(t, &err);
+	if (status == 0 && o->service && t->data.index == 0 && report_print(&t->report, stdout, o->json))
+		status = train_complain(o, "cannot write the report");
+	return status;
+}
+
+static int prepare(struct trainer *t)
+{
+	const struct train_data *d = &t->data;
+	t->order = calloc(d->train.rows + 1, sizeof *t->order);
+	t->model = t->o->model == MODEL_WORD2VEC ? model_word2vec_new() : model_rows_new(t->o);
+	if (!t->order || !t->model)
+		return train_complain(t->o, "no memory for the model");
+	t->model->o = t->o;
+	t->model->data = d;
+	t->model->share = t->o->mode == TRAIN_BSP ? 1.0 / (double)t->o->workers : 1.0;
+	t->model->pulls = &t->pulls;
+	t->model->pushes = &t->pushes;
+	for (size_t i = 0; i < d->train.rows; i++)
+		t->order[i] = (uint32_t)i;
+	for (int i = 0; i < REPORT_FIGURES; i++)
+		t->figures[i] = NAN;
+	return 0;
+}
+
+/* Of a service the servers and other clients stay. Of a job all leave together, the servers last. */
+static int leave(struct trainer *t, int status)
+{
+	struct far_err err;
+	struct group *g = &t->o->group;
+	bool together = status == 0 && !t->o->service;
+	if (group_leave(g, together, &err) && together)
+		status = group_complain(g, &err);
 	return status;
 }
 
 int train_worker(struct train_options *o)
 {
-	struct worker *w = calloc(1, sizeof *w);
-	if (w == NULL) {
-		fprintf(stderr, "%s: no memory\n", o->group.program);
-		return 1;
-	}
-	w->o = o;
-	w->group = &o->group;
-	w->pace = (struct pace){.rate = o->rate, .times = &w->batches};
-	for (int i = REPORT_TEST_ROWS; i < REPORT_FIGURES; i++)
-		w->figures[i] = NAN;
-	int status = load(w);
+	struct trainer *t = calloc(1, sizeof *t);
+	if (t == NULL)
+		return train_complain(o, "no memory");
+	t->o = o;
+	t->pace = (struct pace){.rate = o->rate, .times = &t->batches};
+	int status = train_load(&t->data, o);
 	if (status == 0)
-		status = group_join(w->group, NULL, 1, NULL) ? 1 : work(w);
-	train_unload(&w->data);
-	logistic_fini(&w->model);
-	free(w->order);
-	free(w->weights);
-	free(w->grads);
-	free(w);
+		status = prepare(t);
+	struct far_function function = report_function(&t->report);
+	if (status == 0)
+		status = group_enter(&o->group, 1, &function, 1) ? 1 : 0;
+	bool entered = status == 0;
+	if (entered) {
+		stop_install();
+		status = work(t);
+		stop_restore();
+	}
+	if (t->model)
+		t->model->kind->free(t->model);
+	far_ps_close(t->ps);
+	if (entered)
+		status = leave(t, status);
+	train_unload(&t->data);
+	curves_fini(&t->curves);
+	free(t->order);
+	free(t);
 	return status;
 }

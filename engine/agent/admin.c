@@ -54,13 +54,16 @@ static enum far_status write_metrics(struct far_agent *a, enum far_metrics_forma
 
 static bool answer(void *ctx, const char *request, char **text, size_t *len, const char **reason)
 {
-	static const char *const formats[] = {
-		[FAR_METRICS_TEXT] = "text", [FAR_METRICS_JSON] = "json", [FAR_METRICS_PROMETHEUS] = "prometheus"};
+	static const char *const formats[] = {[FAR_METRICS_TEXT] = "text",
+					      [FAR_METRICS_JSON] = "json",
+					      [FAR_METRICS_PROMETHEUS] = "prometheus",
+					      [FAR_METRICS_OPENMETRICS] = "openmetrics"};
 	struct far_agent *a = ctx;
 	struct metrics_out o = {0};
 	struct far_err err;
 	enum far_status status = FAR_INVALID;
-	*reason = "the request is not known; expected info, debug, metrics text, metrics json or metrics prometheus";
+	*reason = "the request is not known; expected info, debug, or metrics and a format: text, json, "
+		  "prometheus, openmetrics";
 	if (strcmp(request, "info") == 0) {
 		agent_info_write(a, &o);
 		status = FAR_OK;
@@ -113,11 +116,11 @@ static bool parse_address(const char *text, int rank, char host[METRICS_HOST_MAX
 	return n <= 65535 && (!*end || strcmp(end, "+") == 0);
 }
 
-static char *http_text(void *ctx, size_t *len)
+static char *http_text(void *ctx, bool openmetrics, size_t *len)
 {
 	struct metrics_out o = {0};
 	struct far_err err;
-	if (write_metrics(ctx, FAR_METRICS_PROMETHEUS, &o, &err) || o.failed) {
+	if (write_metrics(ctx, openmetrics ? FAR_METRICS_OPENMETRICS : FAR_METRICS_PROMETHEUS, &o, &err) || o.failed) {
 		free(o.text);
 		return NULL;
 	}

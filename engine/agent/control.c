@@ -38,34 +38,14 @@ static uint64_t oneways(const struct far_agent *a)
 	return n;
 }
 
-static uint64_t outstanding(void *ctx)
+/* Tasks and references being released, which may send. */
+static uint64_t tasks(const struct far_agent *a)
 {
-	struct far_agent *a = ctx;
-	/* Read before and after the calls: handlers begin calls, and calls of this worker to itself begin handlers. */
-	uint64_t n = oneways(a);
-	for (unsigned i = 0; i < a->shards_n; i++) {
-		/* In the order in which a call passes them: submission ring, calls that wait for a session, call
-		 * slots. A call that moves on in between is counted twice, never missed. */
-		struct shard *s = a->shards[i];
-		const struct shard_counters *c = &s->counters;
-		n += submit_waiting(&s->submit);
-		/* Tasks may send, for example the return of a reference. */
-		n += atomic_load_explicit(&s->tasks_n, memory_order_acquire);
-		n += atomic_load_explicit(&s->rrefs->releasing_n, memory_order_acquire);
-		uint32_t fanouts_ended = atomic_load_explicit(&s->fanouts_ended, memory_order_acquire);
-		n += atomic_load_explicit(&s->fanouts_begun, memory_order_relaxed) - fanouts_ended;
-		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);
-		uint64_t ended = atomic_load_explicit(&c->calls_ended, memory_order_acquire);
-		uint64_t sends_ended = atomic_load_explicit(&c->sends_ended, memory_order_acquire);
-		uint64_t sends = atomic_load_explicit(&c->sends_begun, memory_order_relaxed) - sends_ended;
-		/* Deliveries are acknowledged in batches: make the shard request an acknowledgement. */
-		if (sends) {
-			atomic_store_explicit(&s->acks_requested, true, memory_order_relaxed);
-			shard_wake(s);
-		}
-		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
-	}
-	return n ? n : oneways(a) + atomic_load_explicit(&a->has_work, memory_order_acquire);
+	uint64_t n = 0;
+	for (unsigned i = 0; i < a->shards_n; i++)
+		n += atomic_load_explicit(&a->shards[i]->tasks_n, memory_order_acquire) +
+		     atomic_load_explicit(&a->shards[i]->rrefs->releasing_n, memory_order_acquire);
+	return n;
 }
 
 static uint64_t begun(void *ctx)
@@ -79,6 +59,36 @@ static uint64_t begun(void *ctx)
 		     atomic_load_explicit(&c->sends_begun, memory_order_acquire);
 	}
 	return n;
+}
+
+static uint64_t outstanding(void *ctx)
+{
+	struct far_agent *a = ctx;
+	/* Read before and after the calls. Handlers and tasks begin calls; calls of this worker to itself begin
+	 * handlers, and completions of calls begin tasks. If a call began meanwhile, one may have been missed. */
+	uint64_t began = begun(a), n = oneways(a) + tasks(a);
+	for (unsigned i = 0; i < a->shards_n; i++) {
+		/* In the order in which a call passes them: submission ring, calls that wait for a session, call
+		 * slots. A call that moves on in between is counted twice, never missed. */
+		struct shard *s = a->shards[i];
+		const struct shard_counters *c = &s->counters;
+		n += submit_waiting(&s->submit);
+		uint32_t fanouts_ended = atomic_load_explicit(&s->fanouts_ended, memory_order_acquire);
+		n += atomic_load_explicit(&s->fanouts_begun, memory_order_relaxed) - fanouts_ended;
+		n += atomic_load_explicit(&c->calls_waiting, memory_order_acquire);
+		uint64_t ended = atomic_load_explicit(&c->calls_returned, memory_order_acquire);
+		uint64_t sends_ended = atomic_load_explicit(&c->sends_ended, memory_order_acquire);
+		uint64_t sends = atomic_load_explicit(&c->sends_begun, memory_order_relaxed) - sends_ended;
+		/* Deliveries are acknowledged in batches: make the shard request an acknowledgement. */
+		if (sends) {
+			atomic_store_explicit(&s->acks_requested, true, memory_order_relaxed);
+			shard_wake(s);
+		}
+		n += sends + atomic_load_explicit(&c->calls_sent, memory_order_relaxed) - ended;
+	}
+	if (!n)
+		n = oneways(a) + tasks(a) + atomic_load_explicit(&a->has_work, memory_order_acquire);
+	return n ? n : begun(a) != began;
 }
 
 static bool no_mail_put(void *ctx, unsigned shard, const struct mail *mail)

@@ -19,8 +19,9 @@ static const int stop_signals[] = {SIGINT, SIGTERM};
 /* An agent in far_serve(). Static, so that a signal handler may write `wake` at any time; each write makes the thread
  * check its reasons to stop again. */
 struct serving {
-	int wake;  /* eventfd */
-	bool used; /* by `lock` */
+	int wake;         /* eventfd */
+	bool used;        /* by `lock` */
+	uint32_t signals; /* `signalled` at the begin: a signal from then on ends it */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -89,6 +90,7 @@ static struct serving *serving_begin(void)
 	if (i < n) {
 		s = &servings[i];
 		s->used = true;
+		s->signals = atomic_load_explicit(&signalled, memory_order_acquire);
 		if (used_n++ == 0)
 			signals_take();
 	}
@@ -132,11 +134,10 @@ void far_stop(struct far_agent *a)
 /* Waits for a reason to stop. FAR_TIMEOUT: `until` has come. */
 static enum far_status serve(struct far_agent *a, struct serving *s, uint64_t until, struct far_err *err)
 {
-	uint32_t signals = atomic_load_explicit(&signalled, memory_order_acquire);
 	eventfd_t ignored;
 	bool late = false;
 	while (!atomic_load_explicit(&a->stopped, memory_order_seq_cst) && ctl_state(a->ctl) != CTL_LEFT &&
-	       atomic_load_explicit(&signalled, memory_order_acquire) == signals && !late) {
+	       atomic_load_explicit(&signalled, memory_order_acquire) == s->signals && !late) {
 		agent_await(a, s->wake, until);
 		eventfd_read(s->wake, &ignored);
 		late = until != TIME_NEVER && clock_now(a->clock) >= until;

@@ -16,8 +16,12 @@ static inline struct shard *agent_fast_shard(const struct far_agent *a, uint64_t
 	*left = atomic_load_explicit(&a->fast_left, memory_order_relaxed);
 	if (!FAR_FAST_PATH || unlikely(!top || !*left))
 		return NULL;
-	if (likely(top->shard == a->shards[0] && a->shards_n == 1))
-		return a->shards[0];
+	struct shard *first = a->shards[0];
+	if (likely(top->shard == first)) {
+		if (!first)
+			__builtin_unreachable(); /* an agent has a shard */
+		return first;
+	}
 	if (top->shard && top->shard->config.agent == a)
 		return top->shard;
 	return a->shards_n == 1 && shard_held(a->shards[0]) ? a->shards[0] : NULL;

@@ -136,7 +136,8 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 	if (unlikely(!se))
 		return send_general(&(struct message_call){a, to, id, {data, len}, opts}, done, user, err);
 	call.word = FAST_WORD(PACKET_REQUEST, 0, id);
-	fast_copy(fast_body(se->lane->tx_next), data, len);
+	fast_take(s, se, &call);
+	fast_copy(fast_body(call.line), data, len);
 	fast_send(s, se, &call, len);
 	return FAR_OK;
 }
@@ -364,7 +365,8 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 	h.reply = reply;
 	h.cap = cap;
 	call.word = FAST_WORD(PACKET_REQUEST, 0, id);
-	fast_copy(fast_body(se->lane->tx_next), data, len);
+	fast_take(s, se, &call);
+	fast_copy(fast_body(call.line), data, len);
 	fast_send(s, se, &call, len);
 	shard_flush(s);
 	return wait_held(s, se, &h, reply_len, err);

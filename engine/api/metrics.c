@@ -48,7 +48,7 @@ enum far_status far_metrics_text(struct far_agent *a, enum far_metrics_format fo
 {
 	struct metrics_report *r;
 	struct metrics_out o = {0};
-	if (format > FAR_METRICS_PROMETHEUS)
+	if (format > FAR_METRICS_OPENMETRICS)
 		return err_set(err, FAR_INVALID, "far_metrics_text: %u is no format", (unsigned)format);
 	enum far_status status = report(a, "far_metrics_text", &r, err);
 	if (status)

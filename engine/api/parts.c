@@ -83,9 +83,7 @@ static bool is_shared(const struct far_part *part)
 	return shared_find(part->data, part->len, &key, &offset);
 }
 
-/* The least message that is sent without a copy. A session that changes its driver meanwhile sends it in another way.
- */
-static size_t least(const struct shard *s, const struct call_start *start)
+size_t parts_least(const struct shard *s, const struct call_start *start)
 {
 	return atomic_load_explicit(&s->refers[session_index(s, start->worker, start->shard)], memory_order_relaxed)
 		       ? FAR_REFERRED_BYTES
@@ -96,7 +94,7 @@ static size_t least(const struct shard *s, const struct call_start *start)
 static bool registered(const struct shard *s, const struct call_start *start, const struct parts *parts)
 {
 	struct far_agent *a = s->config.agent;
-	if (start->len < least(s, start))
+	if (start->len < parts_least(s, start))
 		return false;
 	for (size_t i = 0; i < parts->n; i++)
 		if (parts->part[i].len >= FAR_ZERO_COPY_BYTES_MIN &&

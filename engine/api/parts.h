@@ -27,6 +27,10 @@ enum parts_owner {
 enum far_status parts_start(struct shard *s, struct call_start *start, const struct parts *parts,
 			    enum parts_owner owner, struct far_err *err);
 
+/** The least message that is sent without a copy. A session that changes its driver meanwhile sends it in another way.
+ */
+size_t parts_least(const struct shard *s, const struct call_start *start);
+
 /** Due after the start, failed or not. Gives the reference back. `release` (may be NULL) runs now, or once the message
  * was sent. */
 void parts_end(const struct call_start *start, far_msg_release_fn *release, void *user);

@@ -38,16 +38,15 @@ static void refer(struct far_val *v, void *data)
 
 void recv_buf_set(struct far_future *f, const struct far_recv_buf *recv_buf)
 {
-	memcpy(f->bytes, recv_buf, sizeof *recv_buf);
+	f->recv_buf = *recv_buf;
 }
 
 void recv_buf_complete(struct far_future *f, const struct completion *o)
 {
-	struct far_recv_buf recv_buf;
+	struct far_recv_buf recv_buf = f->recv_buf;
 	struct far_val v;
 	const void *data;
 	size_t n, len;
-	memcpy(&recv_buf, f->bytes, sizeof recv_buf);
 	if (o->status != FAR_OK || values_read(o->data, o->len, &v, 1, &n, NULL) || n != 1 ||
 	    !elements_of(&v, &data, &len)) {
 		agent_complete(f, o);

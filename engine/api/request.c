@@ -86,17 +86,25 @@ __attribute__((noinline)) static enum far_status reply_alloc(struct far_req *req
 	return status;
 }
 
+__attribute__((noinline)) static enum far_status reply_general(struct far_req *req, const void *data, size_t len)
+{
+	if (req->fn || req->answer != ANSWER_NONE || len > FAR_LINE_PAYLOAD || req->record ||
+	    answer_now(req, data, len))
+		return reply_alloc(req, data, len);
+	req->answer = ANSWER_SENT;
+	return FAR_OK;
+}
+
 enum far_status far_reply(struct far_req *req, const void *data, size_t len)
 {
-	if (likely(!req->fn && req->answer == ANSWER_NONE && len <= FAR_LINE_PAYLOAD && !req->record)) {
-		if (fast_may_reply(req))
-			fast_reply(req, data, len);
-		else if (answer_now(req, data, len))
-			return reply_alloc(req, data, len);
-		req->answer = ANSWER_SENT;
-		return FAR_OK;
-	}
-	return reply_alloc(req, data, len);
+	uint64_t id;
+	if (unlikely(req->fn || req->plain || len > FAR_LINE_PAYLOAD || req->record ||
+		     !fast_may_reply_to(req->session)))
+		return reply_general(req, data, len);
+	memcpy(&id, &req->call, sizeof id);
+	fast_reply_to(req->shard, req->session, id, data, len);
+	req->answer = ANSWER_SENT;
+	return FAR_OK;
 }
 
 /* Answers with a value that holds references: through a deferred record, which forks them when it is sent. */
@@ -235,8 +243,8 @@ static struct far_buf *buf_with(const struct far_req *req, const void *data, siz
 {
 	const struct fiber *fb = shard_in_fiber();
 	struct kept_body body = {0};
-	if (!req->fn)
-		return NULL; /* the bytes of a message may be its sender's */
+	if (!req->fn || req->scattered)
+		return NULL; /* the bytes may be the sender's */
 	if (fb && &fb->req == req)
 		fiber_body(fb, &body);
 	else if (shard_request() == req)

@@ -2,16 +2,20 @@
 /** Typed calls: far_rpc_sync() and far_rpc_async(). Application threads and handlers. */
 #include "agent/agent.h"
 #include "api/fast.h"
+#include "api/parts.h"
 #include "api/recv_buf.h"
 #include "api/rref.h"
 #include "api/site.h"
 #include "base/error.h"
 #include "base/must.h"
+#include "base/shared.h"
 #include "core/packet.h"
 #include "core/shard.h"
 #include "features/rendezvous/rendezvous.h"
 #include "memory/budget.h"
-#include "value/encoding.h"
+#include "memory/heads.h"
+#include "value/encoding_layout.h"
+#include "value/encoding_split.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,8 +56,10 @@ __attribute__((noinline, cold)) static enum far_status write_large(struct shard 
 	return FAR_OK;
 }
 
-static enum far_status prepare(const struct typed_call *c, struct arguments *checked, struct call_start *start,
-			       struct call_route *route, struct far_err *err)
+static inline __attribute__((always_inline)) enum far_status check_call(const struct typed_call *c,
+									struct arguments *checked,
+									struct call_start *start,
+									struct call_route *route, struct far_err *err)
 {
 	const struct function *fn = c->fn;
 	if (unlikely(!fn))
@@ -88,7 +94,14 @@ static enum far_status prepare(const struct typed_call *c, struct arguments *che
 				     CALL_START_REST};
 	agent_set_deadline(c->agent, route->via, c->opts, start);
 	agent_show(start, &checked->seen, FAR_CALL_ASYNC, fn->signature.name, c->args, c->args_n);
-	return unlikely(len > FAR_MSG_EAGER_MAX) ? write_large(route->via, start, err) : FAR_OK;
+	return FAR_OK;
+}
+
+static enum far_status prepare(const struct typed_call *c, struct arguments *checked, struct call_start *start,
+			       struct call_route *route, struct far_err *err)
+{
+	enum far_status status = check_call(c, checked, start, route, err);
+	return unlikely(!status && start->len > FAR_MSG_EAGER_MAX) ? write_large(route->via, start, err) : status;
 }
 
 static void written_large(const struct call_start *start)
@@ -167,6 +180,84 @@ __attribute__((noinline)) static enum far_status async_general(struct typed_call
 	return agent_started(agent_start(route.via, &start, err), f, out);
 }
 
+/* ---- arguments in shared memory ---- */
+
+static bool is_shared(const void *at, size_t len)
+{
+	uint32_t key;
+	uint64_t offset;
+	return len >= FAR_REFERRED_BYTES && (uintptr_t)at % WIRE_WIDE_ALIGN == 0 && shared_find(at, len, &key, &offset);
+}
+
+/* Makes a message of the arguments where they are; it takes `release` over. NULL: they are to be copied. */
+static struct rendezvous_out *refer_arguments(const struct shard *s, const struct call_start *start,
+					      const struct arguments *args, const struct far_zero_copy_call *call)
+{
+	struct values_part part[VALUES_PARTS_MAX];
+	/* What is sent again, or shown to interceptors, is copied. */
+	if (start->len < parts_least(s, start) || start->len > agent_message_max(s->config.agent, start->worker) ||
+	    start->retry_ns || start->extra)
+		return NULL;
+	void *head = head_take();
+	unsigned n = head ? values_split(args->v, args->n, &args->plan, is_shared, head, part) : 0;
+	struct rendezvous_out *o = n ? rendezvous_out_new() : NULL;
+	if (!o) {
+		if (head)
+			head_give(head);
+		return NULL;
+	}
+	for (unsigned i = 0; i < n; i++)
+		o->parts[i] = (struct far_part){part[i].at, part[i].len};
+	o->parts_n = n;
+	o->total = start->len;
+	o->piece = head;
+	o->released = true;
+	o->release = call->release;
+	o->release_user = call->release_user;
+	return o;
+}
+
+static enum far_status start_zero_copy(const struct typed_call *c, const struct far_zero_copy_call *call,
+				       struct far_future **out, bool *taken, struct far_err *err)
+{
+	struct arguments checked;
+	struct call_start start;
+	struct call_route route;
+	enum far_status status = check_call(c, &checked, &start, &route, err);
+	if (status)
+		return status == FAR_PENDING ? typed_call_async(c, out, err) : status;
+	struct rendezvous_out *o = refer_arguments(route.via, &start, &checked, call);
+	*taken = o != NULL;
+	if (o) {
+		start.ready = o->self;
+		start.write = NULL;
+	} else if (start.len > FAR_MSG_EAGER_MAX) {
+		status = write_large(route.via, &start, err);
+	}
+	return status ? status : async_apart(route.via, &start, c->opts, out, err);
+}
+
+enum far_status far_rpc_async_zero_copy(struct far_agent *a, const struct far_zero_copy_call *call,
+					struct far_future **out, struct far_err *err)
+{
+	bool taken = false;
+	enum far_status status = FAR_INVALID;
+	if (!call || !call->release)
+		return err_set(err, FAR_INVALID,
+			       "far_rpc_async_zero_copy: give a call with a release callback, or use far_rpc_async_to");
+	struct typed_call c = {
+		.agent = a, .to = call->to, .args = call->args, .args_n = call->args_n, .opts = call->opts};
+	if (!out)
+		err_set(err, FAR_INVALID, "far_rpc_async_zero_copy: `out`, for the future, must not be NULL");
+	else if (!(c.fn = agent_find_function(a, call->function, err)))
+		status = FAR_NO_FUNCTION;
+	else
+		status = start_zero_copy(&c, call, out, &taken, err);
+	if (!taken)
+		call->release(call->release_user);
+	return status;
+}
+
 /* ---- the fast path ---- */
 
 /* Sends a typed call and returns its future, and its session; NULL: the general code decides. */
@@ -186,13 +277,15 @@ enum far_status far_rpc_async_to(struct far_agent *a, struct far_to to, const ch
 {
 	uint64_t left;
 	struct session *se;
-	struct typed_call c = {.agent = a, .to = to, .args = args, .args_n = args_n, .opts = opts};
 	struct shard *s = likely(!opts && out) ? agent_fast_shard(a, &left) : NULL;
 	struct far_future *f = NULL;
 	if (likely(s != NULL))
-		f = call_fast(&c, function, s, left, &se);
+		f = call_fast(&(struct typed_call){.agent = a, .to = to, .args = args, .args_n = args_n}, function, s,
+			      left, &se);
 	if (unlikely(!f))
-		return async_general(&c, function, out, err);
+		return async_general(
+			&(struct typed_call){.agent = a, .to = to, .args = args, .args_n = args_n, .opts = opts},
+			function, out, err);
 	scope_gather(f);
 	*out = f;
 	return FAR_OK;

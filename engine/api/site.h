@@ -87,6 +87,7 @@ static inline __attribute__((always_inline)) struct far_future *site_call(struct
 				 .word = FAST_WORD(PACKET_REQUEST, flags, there - 1),
 				 .fn = (uint16_t)site->fn->index,
 				 .left = left};
+	fast_take(s, se, &call);
 	f->call = fast_send(s, se, &call, len);
 	return f;
 }

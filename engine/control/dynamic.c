@@ -23,11 +23,13 @@ static void info_seen(struct peer *p, const uint8_t *value, size_t value_len)
 	struct group *g = p->group;
 	p->unclaimed = false;
 	p->evict_at = 0;
+	if (!p->dead)
+		p->evicted = false;
 	if (g->phase != PHASE_GATHER) {
 		incarnation_seen(p, value, value_len);
 		return;
 	}
-	p->dead = false;
+	p->dead = p->evicted = false;
 	join_info_take(p, value, value_len);
 	if (peer_is_self(p) && group_joining(g))
 		join_gathered(g);
@@ -77,17 +79,24 @@ void dynamic_watch(struct group *g)
 	group_submit(g, watch, "info/", -1, TIME_NEVER, info_news, g);
 }
 
-static void name_claim(struct group *g, uint64_t deadline, store_done_fn *done)
+static struct store_msg hold_request(const void *value, size_t len, int64_t how)
+{
+	struct store_msg m = store_request(STORE_HOLD, value, len);
+	m.number = how;
+	return m;
+}
+
+static void name_claim(struct group *g, int64_t how, uint64_t deadline, store_done_fn *done)
 {
 	char what[24], value[16];
 	snprintf(what, sizeof what, "name/%016" PRIx64, hash64(g->name, strlen(g->name)));
 	int len = snprintf(value, sizeof value, "%d", g->url.rank);
-	group_submit(g, store_request(STORE_HOLD, value, (size_t)len), what, -1, deadline, done, g);
+	group_submit(g, hold_request(value, (size_t)len, how), what, -1, deadline, done, g);
 }
 
 void dynamic_claimed(struct group *g)
 {
-	name_claim(g, g->init_deadline, name_claimed);
+	name_claim(g, 0, g->init_deadline, name_claimed);
 }
 
 static void reported(void *user, int result, const struct store_msg *reply)
@@ -135,12 +144,12 @@ void dynamic_reclaim(struct group *g, store_done_fn *done)
 {
 	const struct peer *self = &g->peers[g->url.rank];
 	char world[JOIN_WORLD_TEXT], claim[JOIN_CLAIM_TEXT];
+	int64_t how = STORE_HOLD_AT_ONCE; /* once another has held a record, the others may know it as the member */
 	group_submit(g, store_request(STORE_CAS, world, join_world_text(g, world)), "world", -1, TIME_NEVER,
 		     group_ignore_reply, g);
-	group_submit(g, store_request(STORE_HOLD, claim, join_claim_text(g, claim)), "rank", g->url.rank, TIME_NEVER,
-		     done, g);
-	name_claim(g, TIME_NEVER, done);
-	group_submit(g, store_request(STORE_HOLD, self->info, self->bytes), "info", g->url.rank, TIME_NEVER, done, g);
+	group_submit(g, hold_request(claim, join_claim_text(g, claim), how), "rank", g->url.rank, TIME_NEVER, done, g);
+	name_claim(g, how, TIME_NEVER, done);
+	group_submit(g, hold_request(self->info, self->bytes, how), "info", g->url.rank, TIME_NEVER, done, g);
 }
 
 void dynamic_introduce(struct group *g)

@@ -82,6 +82,7 @@ void group_close(struct group *g)
 	store_server_destroy(g->server);
 	g->server = NULL;
 	key_auto_end(&g->key_auto);
+	host_watch_end(g);
 	g->store_next = TIME_NEVER;
 }
 
@@ -259,7 +260,9 @@ static uint64_t store_step(struct group *g)
 
 static uint64_t pass(struct group *g)
 {
-	uint64_t next = store_step(g), at = session_step(g);
+	uint64_t next = store_step(g), at;
+	host_watch_step(g);
+	at = session_step(g);
 	next = at < next ? at : next;
 	at = lease_step(g);
 	next = at < next ? at : next;
@@ -288,14 +291,13 @@ uint64_t group_step(struct group *g, uint64_t now)
 	g->now = now;
 	if (g->phase == PHASE_START && !g->away)
 		join_start(g);
-	if (g->key_auto.fd >= 0)
-		key_auto_keep(&g->key_auto, &g->config.key.key);
+	uint64_t key_at = key_auto_step(&g->key_auto, &g->config.key.key, now);
 	for (int i = 0; i < PASSES_MAX; i++) {
 		enum group_phase before = g->phase;
 		g->busy = false;
 		uint64_t next = pass(g);
 		if (!g->busy && g->phase == before)
-			return next;
+			return key_at < next ? key_at : next;
 	}
 	return now;
 }

@@ -195,6 +195,7 @@ struct group {
 	struct store_server *server;      /* rank 0; NULL: none */
 	struct store_client *client;      /* NULL: before START and after the end */
 	struct store_copy copy;           /* of the application's keys, if this member is the store's backup */
+	struct host_watch *host_watch;    /* etcd; NULL: none */
 	uint64_t store_next;              /* when server and client are to be stepped again */
 	bool is_refused;                  /* this worker has no NIC port: `refused` has the reason */
 	struct far_err refused;           /* copy of config.refused */
@@ -341,6 +342,9 @@ void dynamic_claimed(struct group *g);
 void dynamic_introduce(struct group *g);
 /** True once each of these members has answered, its session has failed, or at g->introduced_by. */
 bool dynamic_introduced(const struct group *g);
+/** The end of the member's process was seen. Over etcd its lease would outlast it, and with it its rank and
+ * name: the lease is revoked. */
+void incarnation_died(struct peer *p);
 /** The store has answered incarnation_query() for a rank without a known member: ends its calls, or lets them go on. */
 void dynamic_settle(struct peer *p);
 
@@ -395,6 +399,15 @@ void incarnation_query(struct peer *p);
 void peer_suspect(struct peer *p, const char *why);
 /** A connect request names an unknown incarnation of the member: -ESTALE, or -EINPROGRESS: query under way, repeat. */
 int incarnation_unknown(struct peer *p, uint64_t incarnation);
+
+/* ---- host_watch.c ---- */
+/** Over etcd: lets the other members on this host find the process of this incarnation. */
+void host_watch_listen(struct group *g);
+/** An info was stored: the next step looks for its process. */
+void host_watch_due(struct group *g);
+/** Handles the ends of processes. */
+void host_watch_step(struct group *g);
+void host_watch_end(struct group *g);
 
 /* ---- members.c ---- */
 /** True in groups in which rank 0 collects all infos and publishes them as lists. */

@@ -14,7 +14,9 @@
 #include "control/lease.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,6 +214,18 @@ static void claim_read(void *user, int result, const struct store_msg *reply)
 		if (strtoull(incarnation, NULL, 16) != p->group->members[p->rank].incarnation)
 			incarnation_query(p);
 	}
+}
+
+void incarnation_died(struct peer *p)
+{
+	struct group *g = p->group;
+	const struct ctl_member *m = &g->members[p->rank];
+	char claim[JOIN_CLAIM_TEXT];
+	if (g->url.scheme != URL_ETCD || p->dead || peer_is_self(p) || g->store_lost || !tracks_incarnations(g))
+		return;
+	int len = snprintf(claim, sizeof claim, "%016" PRIx64 " %s", m->incarnation, m->name);
+	struct store_msg end = {.op = STORE_CAS, .expected = (const uint8_t *)claim, .expected_len = (size_t)len};
+	group_submit(g, end, "rank", p->rank, time_after(g->now, FAR_CONNECT_TIMEOUT_NS), group_ignore_reply, g);
 }
 
 void peer_suspect(struct peer *p, const char *why)

@@ -87,6 +87,7 @@ int join_info_store(struct peer *p, const struct info *info, const uint8_t *valu
 	atomic_store_explicit(&m->incarnation, info->incarnation, memory_order_relaxed);
 	atomic_store_explicit(&m->message_bytes_max, info->message_bytes_max, memory_order_relaxed);
 	session_set_info(p, info);
+	host_watch_due(g);
 	g->known_n += !p->known;
 	p->known = true;
 	g->lazy |= info->lazy;
@@ -154,6 +155,7 @@ void join_info_publish(struct group *g)
 	size_t len = info_encode(&info, value);
 	if (g->config.key.kind != KEY_NONE)
 		info_seal(value, len, &g->key, g->url.rank);
+	host_watch_listen(g); /* before others can read the info */
 	group_submit(g, store_request(g->url.dynamic ? STORE_HOLD : STORE_SET, value, len), "info", g->url.rank,
 		     g->init_deadline, info_set, g);
 }

@@ -28,7 +28,7 @@ bool join_key_begin(struct group *g)
 		g->key_auto.at = g->key_location;
 		g->key_auto.again = g->url.dynamic;
 		status = key_auto_make(&g->key_auto, random_of(g), &g->config.key.key, &g->key_err);
-		/* Without inotify each step checks the file. */
+		/* Without inotify steps check the file: key_auto_step(). */
 		if (g->key_auto.watch >= 0)
 			g->config.net->ops->watch(g->config.net, g->key_auto.watch);
 	}

@@ -2,6 +2,7 @@
 /* The key file of a group on one host: rank 0 makes and locks it, the other members find it. Control thread. */
 #include "control/key_auto.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <arpa/inet.h>
@@ -23,6 +24,8 @@
 #define PREFIX    "store-"
 #define SUFFIX    ".key"
 #define SWEEP_MAX 64 /* stale files removed at one start */
+/* Interval of checks for a file that inotify does not report, or that cannot be made now. */
+#define CHECK_NS UINT64_C(1000000000)
 
 /* Writes the first address of the name as text, IPv4 before IPv6, like the store's sockets (net_os.c). */
 static void numeric(const char *host, char *out, size_t cap)
@@ -139,11 +142,11 @@ static int file_write(struct key_auto *a, const struct auth_key *key)
 static void watch_begin(struct key_auto *a)
 {
 	char path[32];
-	if (a->watch < 0)
-		a->watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	snprintf(path, sizeof path, "/proc/self/fd/%d", a->fd);
-	if (a->watch >= 0)
-		inotify_add_watch(a->watch, path, IN_ATTRIB | IN_MOVE_SELF);
+	if (a->watch < 0 || inotify_add_watch(a->watch, path, IN_ATTRIB | IN_MOVE_SELF) >= 0)
+		return;
+	close(a->watch);
+	a->watch = -1;
 }
 
 /* Reads the key that a killed rank 0 has left for this address. */
@@ -169,6 +172,7 @@ enum far_status key_auto_make(struct key_auto *a, const struct random_source *ra
 		auth_random(out->bytes, sizeof out->bytes, random);
 	int error = file_write(a, out);
 	if (!error) {
+		a->watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC); /* refused beyond fs.inotify.max_user_instances */
 		watch_begin(a);
 		return FAR_OK;
 	}
@@ -183,6 +187,7 @@ bool key_auto_keep(struct key_auto *a, const struct auth_key *key)
 	struct far_err err;
 	if (a->fd < 0)
 		return false;
+	a->gone |= a->watch < 0;
 	while (a->watch >= 0 && read(a->watch, events, sizeof events) > 0)
 		a->gone = true;
 	if (!a->gone)
@@ -210,6 +215,13 @@ bool key_auto_keep(struct key_auto *a, const struct auth_key *key)
 	a->gone = false;
 	watch_begin(a);
 	return true;
+}
+
+uint64_t key_auto_step(struct key_auto *a, const struct auth_key *key, uint64_t now)
+{
+	if (a->fd < 0 || (key_auto_keep(a, key) && a->watch >= 0))
+		return TIME_NEVER;
+	return time_after(now, CHECK_NS);
 }
 
 void key_auto_end(struct key_auto *a)

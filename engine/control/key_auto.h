@@ -46,6 +46,8 @@ enum far_status key_auto_make(struct key_auto *a, const struct random_source *ra
 			      struct far_err *err);
 /** Makes the file of `key` again if it, or its directory too, was removed. True: the file exists. */
 bool key_auto_keep(struct key_auto *a, const struct auth_key *key);
+/** key_auto_keep() of a file that was made. Returns when to check it again; TIME_NEVER: inotify reports when. */
+uint64_t key_auto_step(struct key_auto *a, const struct auth_key *key, uint64_t now);
 /** Removes the file. */
 void key_auto_end(struct key_auto *a);
 

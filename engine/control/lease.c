@@ -65,6 +65,7 @@ static void incarnation_renew(struct group *g)
 	atomic_store_explicit(&self->incarnation, g->config.incarnation, memory_order_relaxed);
 	if (g->config.renewed)
 		g->config.renewed(g->config.ctx, g->config.incarnation);
+	g->renewal_due = (1u << g->config.shards) - 1;
 }
 
 static void peers_forget(struct group *g, const char *why)
@@ -76,7 +77,7 @@ static void peers_forget(struct group *g, const char *why)
 			peer_lost(p, why);
 		peer_end_sessions(p, why);
 		peer_restarted(p);
-		p->known = p->dead = p->suspected = p->querying = p->unclaimed = false;
+		p->known = p->dead = p->suspected = p->querying = p->unclaimed = p->evicted = false;
 		p->evict_at = 0;
 		p->former_incarnation = 0;
 		if (!self) /* the same incarnation is a new one for this one */
@@ -110,7 +111,6 @@ void lease_lose(struct group *g, const char *why)
 	g->client_is_over = true; /* replies of it are being handled, perhaps */
 	peers_forget(g, why);
 	incarnation_renew(g);
-	g->renewal_due = (1u << g->config.shards) - 1;
 	g->phase = PHASE_START;
 	g->join_at = g->now;
 	g->report_at = time_after(g->now, REPORT_NS);
@@ -125,7 +125,7 @@ void lease_is_over_at_shard(struct group *g, struct peer *p)
 		peer_lost(p, run_out);
 }
 
-/* A try to join has failed: the next follows. */
+/* The next try to join is another incarnation: members may have seen the end of this one. */
 void lease_join_failed(struct group *g)
 {
 	if (g->now >= g->report_at) {
@@ -142,6 +142,7 @@ void lease_join_failed(struct group *g)
 			member_set_alive(&g->peers[r], false);
 	}
 	peers_forget(g, "");
+	incarnation_renew(g);
 }
 
 void lease_gathered(struct group *g)

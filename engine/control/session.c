@@ -488,6 +488,8 @@ static void on_down(struct pair *pair, const struct nic_event *ev)
 		route_diagnosis(p->group, pair->port, &info, remark, sizeof remark);
 	snprintf(text, sizeof text, "%s%s", ev->text ? ev->text : strerror(-ev->error), remark);
 	if (!is_member_still(pair, ev->error) || !pair_disconnect(pair, text)) {
+		if (ev->error == -ECONNRESET && !(p->group->config.silent >> pair->port & 1))
+			incarnation_died(p);
 		peer_lost(p, text);
 		return;
 	}

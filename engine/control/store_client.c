@@ -192,11 +192,12 @@ static int stream_open(struct store_client *c)
 	return send_buffer_put(&c->login_tx, frame, store_msg_encode(&m, frame));
 }
 
-/* Renews the lease, because the server requests it or it is time. The reply has an id without a pending request. */
-static bool send_ping(struct store_client *c)
+/* Renews the lease: in answer to the server's request with id 0, which has no reply, else with an id that no pending
+ * request has. */
+static bool send_ping(struct store_client *c, uint64_t id)
 {
 	struct store_msg m = {
-		.op = STORE_PING, .id = c->id_next++, .timeout_ns = UINT64_MAX, .number = (int64_t)c->login.lease_ns};
+		.op = STORE_PING, .id = id, .timeout_ns = UINT64_MAX, .number = (int64_t)c->login.lease_ns};
 	uint8_t frame[STORE_FRAME_MAX];
 	return send_buffer_put(&c->tx, frame, store_msg_encode(&m, frame)) == 0;
 }
@@ -237,9 +238,8 @@ static uint64_t keep(struct store_client *c, uint64_t now)
 	if (c->keep_id)
 		return check_at;
 	if (now >= c->keep_at) {
-		uint64_t id = c->id_next;
-		if (send_ping(c)) {
-			c->keep_id = id;
+		if (send_ping(c, c->id_next)) {
+			c->keep_id = c->id_next++;
 			c->keep_at = now;
 			return time_after(now, check_interval(c));
 		}
@@ -338,7 +338,7 @@ static void copy_send(struct store_client *c, bool *busy)
 static void reply_take(struct store_client *c, const struct store_msg *m)
 {
 	if (m->id == 0 && m->op == STORE_PING) {
-		send_ping(c);
+		send_ping(c, 0);
 		return;
 	}
 	if (m->id == 0 && m->op == STORE_COPY) {

@@ -106,7 +106,8 @@ struct store_server {
 	struct waits waits;
 	struct hold *holds;
 	struct contest *contests;
-	char prefix[FAR_NAME_MAX + 1]; /* "GROUP/", the group with reserved keys (store_room.c); "": none */
+	uint64_t rank_last[FAR_WORLD_MAX]; /* incarnation of the last holder of each rank of that group; 0: none */
+	char prefix[FAR_NAME_MAX + 1];     /* "GROUP/", the group with reserved keys (store_room.c); "": none */
 	size_t prefix_len;
 	int world; /* ranks of that group */
 	struct backup backup;

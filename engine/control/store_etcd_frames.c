@@ -158,6 +158,26 @@ static enum effect effect_of(struct etcd_store *s, const struct store_msg *m, st
 	return rc ? EFFECT_NONE : EFFECT_PUT;
 }
 
+/* ---- a holder whose process has ended ---- */
+
+static void revoked(void *user, const struct etcd_reply *r)
+{
+	struct etcd_store *s = user;
+	struct store_msg m;
+	size_t len;
+	s->requested = false;
+	if (etcd_store_frame_first(s, &m, &len))
+		frame_refuse(s, &m, len, r->error && r->error != -ENOENT ? STORE_DENIED : STORE_OK);
+}
+
+/* True if the frame reports that the process of another client has ended, and that client holds what it held then. */
+static bool reports_end(const struct etcd_store *s, const struct store_msg *m, const struct held *h,
+			struct kv_bytes value)
+{
+	return m->op == STORE_CAS && !m->value_len && m->expected_len && h && h->holder != (uint64_t)s->lease &&
+	       etcd_store_is_equal(value, (struct kv_bytes){m->expected, m->expected_len});
+}
+
 /* Begins a frame, or answers it. */
 static void frame_run(struct etcd_store *s, const struct store_msg *m, size_t len)
 {
@@ -167,13 +187,20 @@ static void frame_run(struct etcd_store *s, const struct store_msg *m, size_t le
 		      m->op == STORE_HOLD;
 	bool exists = m->key_len && kv_get(server->kv, key, &now) == 0;
 	bool reads = m->op == STORE_GET || (m->op == STORE_WAIT && exists);
+	const struct held *h = m->key_len ? *store_held_find(&s->table, key) : NULL;
+	if (exists && reports_end(s, m, h, now)) {
+		etcd_store_request(s, s->ops->lease(s->etcd, ETCD_REVOKE, (int64_t)h->holder, 0, revoked, s));
+		return;
+	}
 	if ((!writes && (!reads || s->fresh)) || (writes && !owner_permits(server, &server->local, m))) {
 		frame_answer(s, len);
 		return;
 	}
-	const struct held *h = m->key_len ? *store_held_find(&s->table, key) : NULL;
 	if (m->op == STORE_HOLD && exists && h && h->holder != (uint64_t)s->lease) {
-		if (s->knocked != (int64_t)h->holder)
+		if (m->number == STORE_HOLD_AT_ONCE &&
+		    !etcd_store_is_equal(now, (struct kv_bytes){m->value, m->value_len}))
+			frame_answer(s, len); /* not what this client held by its former lease */
+		else if (s->knocked != (int64_t)h->holder)
 			etcd_store_knock(s, (int64_t)h->holder);
 		else if (etcd_store_knock_is_answered(s))
 			frame_answer(s,

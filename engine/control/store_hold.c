@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Held keys, which exist as long as their client's connection. Control thread of rank 0. When a second client requests
- * a held key, the server sends a PING to the holder, since a connection can outlive its peer's machine by hours.
+ * a held key, the server sends a PING to the holder, since a connection can outlive its peer's machine by hours. A
+ * request with STORE_HOLD_AT_ONCE does not wait for that.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -158,6 +159,29 @@ static void holds_move(struct store_server *s, const struct conn *from, struct c
 			h->conn = to;
 }
 
+/* Where the last incarnation of this client's rank is noted; NULL: it is no member of the reserved group. */
+static uint64_t *rank_last(struct store_server *s, const struct conn *c)
+{
+	size_t len = strlen(c->who.group);
+	bool member = c->who.rank >= 0 && c->who.rank < FAR_WORLD_MAX && len + 1 == s->prefix_len &&
+		      memcmp(c->who.group, s->prefix, len) == 0;
+	return member ? &s->rank_last[c->who.rank] : NULL;
+}
+
+static void rank_taken(struct store_server *s, const struct conn *c)
+{
+	uint64_t *last = rank_last(s, c);
+	if (last)
+		*last = c->who.incarnation;
+}
+
+/* True if another incarnation has had its rank in this store, even if that has ended: others may have seen it. */
+static bool is_replaced(struct store_server *s, const struct conn *c)
+{
+	const uint64_t *last = rank_last(s, c);
+	return last && *last && *last != c->who.incarnation;
+}
+
 /* True if the holder's member has connected again, as the same incarnation. */
 static bool is_back(const struct conn *holder, const struct conn *c)
 {
@@ -171,15 +195,18 @@ int hold_run(struct store_server *s, struct conn *c, const struct store_msg *m, 
 	struct hold *h = *hold_find(s, key);
 	if (h && is_back(h->conn, c))
 		holds_move(s, h->conn, c);
-	if (h && h->conn != c && h->conn != &s->local && !MUTANT(CLAIM_REFUSED))
+	bool returns = m->number == STORE_HOLD_AT_ONCE;
+	if (h && h->conn != c && h->conn != &s->local && !returns && !MUTANT(CLAIM_REFUSED))
 		return contest_begin(s, c, h, m, now);
+	bool exists = kv_get(s->kv, key, held) == 0;
 	*status = STORE_DIFFERS;
-	if (h ? h->conn != c : kv_get(s->kv, key, held) == 0) {
-		kv_get(s->kv, key, held);
+	if ((h ? h->conn != c : exists) || (returns && is_replaced(s, c)))
 		return 1;
-	}
+	*held = (struct kv_bytes){NULL, 0};
 	int rc = h ? kv_set(s->kv, key, value) : hold_begin(s, c, key, value);
 	*status = rc ? STORE_FULL : STORE_OK;
+	if (!rc)
+		rank_taken(s, c);
 	return 1;
 }
 
@@ -198,6 +225,7 @@ static bool hold_pass(struct store_server *s, struct hold *h)
 	contest_end(s, at, rc ? STORE_FULL : STORE_OK);
 	if (rc)
 		return hold_pass(s, h);
+	rank_taken(s, h->conn);
 	return true;
 }
 

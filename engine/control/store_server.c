@@ -272,11 +272,13 @@ static int request_run(struct store_server *s, struct conn *c, const struct stor
 		room_give(s, c, m);
 		hold_end(s, key);
 		break;
-	case STORE_PING: /* any other request may have been sent before the client died */
+	case STORE_PING:
 		c->lease_ns = (uint64_t)m->number;
 		c->kept_at = s->clock ? clock_now(s->clock) : now;
-		holds_alive(s, c);
-		break;
+		if (m->id)
+			break;
+		holds_alive(s, c); /* any other request may have been sent before the client died */
+		return 0;
 	case STORE_WATCH:
 		rc = watch_begin(s, c, m);
 		break;

@@ -94,8 +94,8 @@ int store_table_apply(struct store_table *t, const struct record *r)
 		return rc;
 	lease_note(t, r);
 	if (deleted) {
+		hold_end(s, r->key); /* first: the key may be in the entry that is deleted */
 		kv_delete_for(s->kv, r->key, r->holder);
-		hold_end(s, r->key);
 		return 0;
 	}
 	if (exists && now.len == r->value.len && (!now.len || memcmp(now.data, r->value.data, now.len) == 0))
@@ -108,7 +108,7 @@ int store_table_apply(struct store_table *t, const struct record *r)
 
 int store_table_begin(struct store_table *t)
 {
-	t->server = store_server_create(NULL, -1);
+	*t = (struct store_table){.server = store_server_create(NULL, -1)};
 	return t->server ? 0 : -ENOMEM;
 }
 

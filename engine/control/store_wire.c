@@ -11,6 +11,8 @@ static bool number_fits(const struct store_msg *msg)
 {
 	if (msg->op == STORE_WATCH)
 		return (msg->number & ~(int64_t)(STORE_WATCH_FROM_NOW | STORE_WATCH_EXACT)) == 0;
+	if (msg->op == STORE_HOLD)
+		return msg->number == 0 || msg->number == STORE_HOLD_AT_ONCE;
 	if (msg->op == STORE_PING && msg->number)
 		return msg->number >= (int64_t)FAR_LEASE_NS_MIN && msg->number <= (int64_t)FAR_LEASE_NS_MAX;
 	if (msg->op == STORE_COPY || msg->op == STORE_REPORT)

@@ -43,6 +43,7 @@
  *                  value: a slow client misses those in between. Number: 1 leaves out
  *                  keys that exist already, 2 watches this key alone; 3 both
  *   PING           keep-alive. A PING reply with id 0 is the server's request of one OK
+ *                  with id 0, which has no reply
  *   COPY key value a reply with id 0, a key of the application for the member that    OK, MISSING,
  *                  has a copy of them (store_backup.c). Without a key, MISSING: a     DIFFERS
  *                  copy begins; OK: it is complete, and has `number` as version;
@@ -65,13 +66,16 @@
 #include <stdint.h>
 
 #define STORE_MAGIC      UINT32_C(0x54534346)
-#define STORE_VERSION    6
+#define STORE_VERSION    8
 #define STORE_HEAD_BYTES 40
 #define STORE_FRAME_MAX  (STORE_HEAD_BYTES + FAR_STORE_KEY_MAX + 2 * FAR_STORE_VALUE_MAX)
 
 /* Requests that a client may have outstanding: for each member one WAIT and one query, and a few of its own. */
 #define STORE_REQUESTS_MAX (2 * FAR_WORLD_MAX + 32)
 
+/* HOLD's number, of a member that returns: DIFFERS at once if another client holds the key, or another incarnation has
+ * had its rank in this store. */
+#define STORE_HOLD_AT_ONCE 1
 /* WATCH's number. */
 #define STORE_WATCH_FROM_NOW 1
 #define STORE_WATCH_EXACT    2

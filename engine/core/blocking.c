@@ -42,6 +42,7 @@ struct job {
 	uint32_t from, from_shard;
 	uint64_t body_len;
 	size_t strings_bytes;
+	bool scattered;              /* far_req.scattered */
 	alignas(64) uint8_t bytes[]; /* the body and room for its texts */
 };
 
@@ -178,6 +179,7 @@ static void job_run(struct blocking_thread *me, const struct job *job)
 			      .from_shard = job->from_shard,
 			      .deadline = job->deadline,
 			      .job = job,
+			      .scattered = job->scattered,
 			      .answer = job->record ? ANSWER_NONE : ANSWER_ONEWAY};
 	struct shard_context context = {.outer = shard_context_top(), .req = &req};
 	shard_context_set(&context);
@@ -357,6 +359,7 @@ void blocking_start(struct far_req *req, const struct message_handler *m, const 
 	job->from_shard = req->from_shard;
 	job->deadline = req->record ? req->deadline : TIME_NEVER;
 	job->body_len = len;
+	job->scattered = req->scattered;
 	job->strings_bytes = whole ? 0 : strings;
 	if (job->whole)
 		buf_ref(job->whole);

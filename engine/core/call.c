@@ -5,6 +5,7 @@
  */
 #include "core/call.h"
 
+#include "core/call_deadline.h"
 #include "core/call_unsent.h"
 
 #include "base/must.h"
@@ -24,62 +25,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A pending call whose deadline is neither armed nor infinite. */
-static bool call_ages(const struct call *c)
-{
-	return c->state >= CALL_SENT && !c->timer.at_prev && c->timer.at != TIME_NEVER;
-}
-
-static void take_young(struct shard *s, uint64_t now)
-{
-	for (uint32_t i = 0; i < s->young_n; i++) {
-		struct call *c = &s->calls[s->young[i]];
-		c->young = 0;
-		s->latency.pending_since[c->slot] = now;
-		if (!call_ages(c))
-			continue;
-		if (c->timer.at & CALL_UNSTAMPED)
-			c->timer.at = time_after(now, c->timer.at & ~CALL_UNSTAMPED);
-		if (unlikely(c->timer.at < now + CALL_NEAR_NS)) {
-			timer_arm(&s->call_wheel, &c->timer, c->timer.at);
-		} else if (!c->aging) {
-			uint32_t at = s->aging_first + s->aging_n++;
-			c->aging = 1;
-			s->aging[at < s->calls_n ? at : at - s->calls_n] = (struct aging_call){c->slot, now};
-		}
-	}
-	s->young_n = 0;
-}
-
-static void arm_aged(struct shard *s, uint64_t before)
-{
-	while (s->aging_n) {
-		const struct aging_call *aging = &s->aging[s->aging_first];
-		struct call *c = &s->calls[aging->slot];
-		if (aging->since > before)
-			return;
-		s->aging_first = s->aging_first + 1 == s->calls_n ? 0 : s->aging_first + 1;
-		s->aging_n--;
-		c->aging = 0;
-		if (call_ages(c))
-			timer_arm(&s->call_wheel, &c->timer, c->timer.at);
-	}
-}
-
-void call_stamp(struct shard *s, uint64_t now)
-{
-	take_young(s, now);
-	arm_aged(s, now - CALL_NEAR_NS / 2);
-}
-
-void call_arm_all(struct shard *s, uint64_t now)
-{
-	take_young(s, now);
-	arm_aged(s, UINT64_MAX);
-}
-
 /* Follows the deadline of a call that was sent. */
-static void call_watch(struct shard *s, struct call *c, uint64_t left)
+static inline __attribute__((always_inline)) void call_watch(struct shard *s, struct call *c, uint64_t left)
 {
 	if (unlikely(left < CALL_NEAR_NS)) {
 		s->latency.pending_since[c->slot] = c->timer.at - left;
@@ -136,7 +83,7 @@ __attribute__((noinline, cold)) static void call_over(struct shard *s, struct ca
 
 static void call_give(struct shard *s, struct call *c)
 {
-	if (unlikely(c->what >> 48 & CALL_OVER))
+	if (unlikely(c->what >> 16 & CALL_OVER))
 		call_over(s, c);
 	c->state = CALL_FREE;
 	c->gen += MUTANT(GENERATION_KEPT) ? 0u : 1u;
@@ -144,8 +91,15 @@ static void call_give(struct shard *s, struct call *c)
 	c->next = s->calls_free;
 	s->calls_free = c;
 	s->sessions[c->session].calls_active--;
-	s->session_counters[c->session].calls_ended++;
+	s->sessions[c->session].counters.calls_ended++;
 	counter_add(&s->counters.calls_ended, 1);
+}
+
+/* The completion of a call whose slot was given back has returned. It may have released references, whose owners hear
+ * of it before this worker leaves. Pairs with outstanding(). */
+static inline void call_returned(struct shard *s)
+{
+	counter_add_last(&s->counters.calls_returned, 1);
 }
 
 static inline struct call_id id_of(const struct call *c)
@@ -330,6 +284,7 @@ int shard_call(struct shard *s, const struct call_start *start)
 		se->q->ops->tx_cancel(se->q, &tx);
 		s->hooks.call_abandon(copy);
 		call_give(s, c);
+		call_returned(s);
 		return -EAGAIN;
 	}
 	if (unlikely(copy != NULL))
@@ -367,6 +322,7 @@ __attribute__((noinline, cold)) static void answered_rrefs(struct shard *s, stru
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	finish_rrefs(s, se, &call_completion, o);
+	call_returned(s);
 }
 
 /* The result of a call that has ended: releases its references. */
@@ -381,8 +337,10 @@ static void drop_rrefs(struct shard *s, struct session *se, const uint8_t *body,
 /* The last packet of a call that ended here before. */
 static void ended_answered(struct shard *s, struct call *c)
 {
-	if (!MUTANT(SLOT_LEAKED))
-		call_give(s, c);
+	if (MUTANT(SLOT_LEAKED))
+		return;
+	call_give(s, c);
+	call_returned(s);
 }
 
 /* An answer to a call that ended here before, or whose message is under way. */
@@ -416,6 +374,7 @@ callee_gave_up(struct shard *s, struct call *c, const struct call_completion *ca
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	finish_slow(s, call_completion, &o);
+	call_returned(s);
 }
 
 void call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len)
@@ -457,6 +416,7 @@ void call_on_answer(struct shard *s, struct session *se, const union packet_head
 	timer_disarm(&s->call_wheel, &c->timer);
 	call_give(s, c);
 	finish(s, &call_completion, &o);
+	call_returned(s);
 }
 
 /* The early end of a call whose request or reply is under way in fragments. Neither CALL_PART_SENT
@@ -479,7 +439,8 @@ __attribute__((noinline, cold)) static void end_rendezvous_early(struct shard *s
 	struct call_completion call_completion = completion_of(c);
 	timer_disarm(&s->call_wheel, &c->timer);
 	session_count_error(s, se, status, c->typed, c->fn);
-	if (progress == CALL_PART_SENT || progress == CALL_OFFERED) {
+	bool owed = progress == CALL_PART_SENT || progress == CALL_OFFERED;
+	if (owed) {
 		if (c->sampled)
 			call_sample_end(s, c);
 		c->state = CALL_ENDED;
@@ -488,6 +449,8 @@ __attribute__((noinline, cold)) static void end_rendezvous_early(struct shard *s
 		call_give(s, c);
 	}
 	finish_slow(s, &call_completion, &o);
+	if (!owed)
+		call_returned(s);
 }
 
 /* ---- calls whose reply comes in fragments ---- */
@@ -533,6 +496,7 @@ void call_complete_rendezvous(struct shard *s, struct session *se, const struct 
 		finish_rrefs(s, se, &call_completion, o);
 	else
 		finish_slow(s, &call_completion, o);
+	call_returned(s);
 }
 
 void call_request_sent(struct shard *s, uint32_t slot, uint32_t gen)
@@ -566,15 +530,6 @@ void call_end_early(struct shard *s, struct call *c, enum far_status status, con
 	finish_slow(s, &call_completion, &o);
 }
 
-void call_on_timer(struct shard *s, struct call *c)
-{
-	char text[FAR_ERR_TEXT_MAX], name[SIGNATURE_NAME_MAX];
-	counter_add(&s->counters.calls_timed_out, 1);
-	snprintf(text, sizeof text, "no answer to %s within the call's time-out",
-		 call_name(s, c->typed, c->fn, c->done, c->user, name, sizeof name));
-	call_end_early(s, c, FAR_TIMEOUT, text);
-}
-
 void call_fail_all(struct shard *s, const struct session *se, enum far_status status, const char *text)
 {
 	shard_own(s);
@@ -592,9 +547,10 @@ void call_fail_all(struct shard *s, const struct session *se, enum far_status st
 		timer_disarm(&s->call_wheel, &c->timer);
 		struct session *of = &s->sessions[c->session];
 		call_give(s, c);
-		if (!due)
-			continue;
-		session_count_error(s, of, status, c->typed, c->fn);
-		finish_slow(s, &call_completion, &o);
+		if (due) {
+			session_count_error(s, of, status, c->typed, c->fn);
+			finish_slow(s, &call_completion, &o);
+		}
+		call_returned(s);
 	}
 }

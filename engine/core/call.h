@@ -32,7 +32,7 @@ enum call_state {
  * in fragments; SENT or RENDEZVOUS → ENDED → FREE when the call ends before its answer. */
 struct call {
 	struct timer timer; /* timer.at: the deadline, or, with CALL_UNSTAMPED, ns left from the next reading of the
-			       clock on. Armed only when it is near: call_stamp() */
+			       clock on. Armed only when it is near: call_deadline.h */
 	call_done_fn *done;
 	union {
 		void *user;
@@ -45,9 +45,9 @@ struct call {
 		};
 		uint64_t id; /* what travels in a request, and returns in its answer */
 	};
+	uint32_t session; /* index; of a free slot: of its last call */
 	union {
 		struct {
-			uint32_t session; /* index */
 			uint16_t fn;
 			uint8_t state : 2;    /* enum call_state */
 			uint8_t features : 6; /* bits of the features whose call_over() is called */
@@ -60,24 +60,23 @@ struct call {
 			uint8_t line : 1;    /* fast.h: `app` takes `user` and a reply of one line */
 			uint8_t sampled : 1; /* its latency is measured */
 		};
-		uint64_t what;
+		uint32_t what;
 	};
 };
 static_assert(sizeof(struct call) == 64 && CALL_FEATURES_MAX == 6, "a call slot is one line");
 
-/** The fields of struct call after `id` as one word. Little-endian. */
-#define CALL_WHAT(session, fn, state, flags)                                                                           \
-	((uint64_t)(session) | (uint64_t)(fn) << 32 | (uint64_t)(state) << 48 | (uint64_t)(flags) << 56)
-#define CALL_TYPED   1u
-#define CALL_PLAIN   4u
-#define CALL_FUTURE  8u
-#define CALL_YOUNG   16u
-#define CALL_AGING   32u
-#define CALL_LINE    64u
-#define CALL_KEPT    ((uint64_t)(CALL_YOUNG | CALL_AGING) << 56) /* bits that a slot keeps when its call ends */
-#define CALL_SAMPLED 128u
-/** Bits of `what` >> 48: the slot has more to do than to be given back. */
-#define CALL_OVER      (UINT64_C(0xfc) | CALL_SAMPLED << 8)
+/** The fields of struct call after `session` as one word. Little-endian. */
+#define CALL_WHAT(fn, state, flags) ((uint32_t)(fn) + ((uint32_t)(state) << 16) + ((uint32_t)(flags) << 24))
+#define CALL_TYPED                  1u
+#define CALL_PLAIN                  4u
+#define CALL_FUTURE                 8u
+#define CALL_YOUNG                  16u
+#define CALL_AGING                  32u
+#define CALL_LINE                   64u
+#define CALL_KEPT                   ((CALL_YOUNG | CALL_AGING) << 24) /* bits that a slot keeps when its call ends */
+#define CALL_SAMPLED                128u
+/** Bits of `what` >> 16: the slot has more to do than to be given back. */
+#define CALL_OVER      (0xfcu | CALL_SAMPLED << 8)
 #define CALL_UNSTAMPED (UINT64_C(1) << 63)
 
 /** A deadline that is nearer is armed at once. */
@@ -93,20 +92,11 @@ int shard_call(struct shard *s, const struct call_start *start);
 void call_due(struct shard *s, struct call *c);
 void call_sample_end(struct shard *s, struct call *c);
 void call_on_answer(struct shard *s, struct session *se, const union packet_head *h, const uint8_t *body, uint64_t len);
-void call_on_timer(struct shard *s, struct call *c);
 /** Ends a pending call before its answer; the slot stays taken until the peer's last packet. */
 void call_end_early(struct shard *s, struct call *c, enum far_status status, const char *text);
 /** Writes what follows the payload of a request: HASHED a struct packet_hash; `fields`, if not NULL. */
 void call_write_trailer(const struct shard *s, union packet_head *h, uint16_t fn, const struct tlv_block *fields,
 			uint8_t *at);
-/**
- * Gives the calls in shard.young their deadlines, and arms those that have been pending for half of CALL_NEAR_NS: most
- * calls are answered long before, and arming and disarming their timers, or reading the clock for each, would be a
- * large part of their cost.
- */
-void call_stamp(struct shard *s, uint64_t now);
-/** The same, and arms all pending calls: before a sleep. */
-void call_arm_all(struct shard *s, uint64_t now);
 /** A reply in fragments was announced: true if its call waits for it. */
 bool call_await_rendezvous(struct shard *s, struct session *se, const struct packet_reply *h);
 /** The end of a call in CALL_RENDEZVOUS. */

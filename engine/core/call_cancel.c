@@ -30,7 +30,9 @@ bool call_cancel(struct shard *s, const struct call_id *id)
 
 bool call_cancel_future(struct shard *s, struct far_future *f)
 {
-	return !future_done(f) && (call_cancel(s, &f->call) || features_group_cancel(s, f));
+	uint32_t state = future_state(f);
+	return !(state & FUTURE_DONE) &&
+	       ((state & FUTURE_CALL && call_cancel(s, &f->call)) || features_group_cancel(s, f));
 }
 
 void call_gather_cancels(struct shard *s)

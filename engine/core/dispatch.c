@@ -62,6 +62,11 @@ void dispatch_error(struct far_req *req, enum far_status status, enum far_execut
 	if (req->record) {
 		struct far_deferred *d = req->record;
 		deferred_error(d, status, executed, code, text, len);
+		/* Of a blocking handler: it leaves by dispatch_settle(), when the arguments are released. */
+		if (!d->here && executed == FAR_EXECUTED_YES) {
+			req->answer = ANSWER_RECORD;
+			return;
+		}
 		dispatch_finish(req);
 	} else {
 		answer_error(req->shard, req->session, req->call, req->gen,
@@ -88,7 +93,7 @@ __attribute__((noinline)) static void flush_to_record(struct far_req *req, enum 
 	if (answer == ANSWER_BUFFER) {
 		d->buf = req->buf;
 		d->len = req->len;
-	} else {
+	} else if (answer != ANSWER_RECORD) {
 		void *at = deferred_room(d, req->len);
 		if (at && req->len)
 			memcpy(at, req->scratch, req->len);
@@ -154,9 +159,11 @@ void dispatch_settle(struct far_req *req, enum far_status status)
 {
 	if (likely(req->answer == ANSWER_SENT))
 		return;
-	if (likely(req->answer != ANSWER_NONE))
+	if (likely(req->answer != ANSWER_NONE)) {
 		dispatch_flush(req);
-	else if (status == FAR_OK)
+		return;
+	}
+	if (status == FAR_OK)
 		refuse(req, FAR_REMOTE, FAR_EXECUTED_YES, "%s returned without an answer", req->name);
 	else if (status == FAR_TOO_LARGE)
 		refuse(req, status, FAR_EXECUTED_YES,
@@ -166,6 +173,7 @@ void dispatch_settle(struct far_req *req, enum far_status status)
 		refuse_memory(req);
 	else
 		refuse(req, status, FAR_EXECUTED_YES, "%s failed: %s", req->name, far_status_text(status));
+	dispatch_flush(req);
 }
 
 void dispatch_no_function(struct far_req *req)
@@ -291,7 +299,8 @@ static inline __attribute__((always_inline)) void call_typed(struct far_req *req
 
 void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char *strings, size_t cap)
 {
-	struct values_arena arena = {strings, cap, tree_more, NULL, NULL, false};
+	struct values_arena arena = {.strings = strings, .strings_cap = cap, .more = tree_more};
+	arena.scattered = req->scattered;
 	const char *nobody;
 	if (unlikely(req->record && req->record->addressed))
 		arena.rref = tree_take_address;
@@ -326,9 +335,33 @@ static inline void run_function(struct far_req *req, const struct function *fn, 
 		call_typed(req, body, len, &s->arena, &s->context.handler, false);
 }
 
+/* A request that is read where it lies. */
+static void run_scattered(struct far_req *req, const struct function *fn, const uint8_t *body, uint64_t len)
+{
+	struct shard *s = req->shard;
+	if (!fn) {
+		dispatch_no_function(req);
+		return;
+	}
+	req->scattered = true;
+	if (fn->kind != FAR_KIND_INLINE) {
+		run_function(req, fn, body, len);
+		return;
+	}
+	req->fn = fn;
+	req->name = fn->signature.name;
+	struct values_arena arena = {
+		.strings = s->arena.strings, .strings_cap = s->arena.strings_cap, .more = tree_more, .scattered = true};
+	call_typed(req, body, len, &arena, &s->context.handler, false);
+}
+
 __attribute__((noinline)) static void run_typed_slow(struct far_req *req, const union packet_head *h,
 						     const uint8_t *body, uint64_t len)
 {
+	if (req->shard->body && req->shard->body->scattered && body == req->shard->body->at) {
+		run_scattered(req, registry_at(req->shard->registry, h->request.handler), body, len);
+		return;
+	}
 	const struct function *fn = h->flags & PACKET_HASHED ? find_hashed(req, body, &len)
 							     : registry_at(req->shard->registry, h->request.handler);
 	if (!fn && !(h->flags & PACKET_HASHED))
@@ -425,14 +458,14 @@ void dispatch(struct shard *s, struct session *se, const union packet_head *h, c
 	req.name = "?";
 	req.call = h->call.slot;
 	req.gen = h->call.generation;
-	req.hashed = false;
+	req.hashed = req.scattered = false;
 	req.answer = ANSWER_NONE;
 	req.deadline = 0;
 	req.time_left = left == UINT64_MAX ? left : left > waited ? left - waited : 0;
 	if (unlikely(h->type == PACKET_ONEWAY))
 		req.answer = ANSWER_ONEWAY;
 	counter_add(&s->counters.requests_received, 1);
-	s->session_counters[se->index].requests++;
+	se->counters.requests++;
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
 		refuse_late(&req, h);

@@ -13,6 +13,7 @@
 
 #include "base/must.h"
 #include "core/call.h"
+#include "core/call_deadline.h"
 #include "core/context.h"
 #include "core/packet.h"
 #include "core/request.h"
@@ -107,26 +108,38 @@ struct fast_call {
 	uint32_t word; /* FAST_WORD() */
 	uint16_t fn;   /* local number of the function */
 	uint64_t left; /* ns, at least CALL_NEAR_NS, less than 2^63; or FAR_FOREVER */
+	/* What it takes, by fast_take(). */
+	struct nic_lane *lane;
+	struct nic_line *line;
+	struct call *slot;
 };
 
-/** Sends a request through fast_session(): its body is at fast_body() of the lane's tx_next. Cannot fail. Returns what
- * the call is cancelled by. */
+/** Takes slot and line of a request that fast_session() has room for, before anything else is sent. */
+static inline void fast_take(const struct shard *s, const struct session *se, struct fast_call *call)
+{
+	call->lane = se->lane;
+	call->line = call->lane->tx_next;
+	call->slot = s->calls_free;
+}
+
+/** Sends a request that has taken its line: its body is at fast_body() of that. Cannot fail. Returns what the call is
+ * cancelled by. */
 static inline struct call_id fast_send(struct shard *s, struct session *se, const struct fast_call *call, size_t len)
 {
-	struct nic_lane *l = se->lane;
-	struct call *c = s->calls_free;
+	struct call *c = call->slot;
 	s->calls_free = c->next;
+	fast_head(call->line, call->word, c->id, call->left);
 	c->done = call->done;
 	c->user = call->user;
 	c->app = call->app;
 	c->timer.at = call->left | CALL_UNSTAMPED; /* FAR_FOREVER is TIME_NEVER */
+	c->session = se->index;                    /* not beside `what`: together they become a vector */
 	if (!c->young)
 		s->young[s->young_n++] = c->slot;
-	c->what = (c->what & ((uint64_t)CALL_AGING << 56)) |
-		  CALL_WHAT(se->index, call->fn, CALL_SENT, call->kind | CALL_YOUNG);
+	c->what = (c->what & CALL_AGING << 24) + CALL_WHAT(call->fn, CALL_SENT, call->kind | CALL_YOUNG);
 	se->calls_active++;
-	fast_head(l->tx_next, call->word, c->id, call->left);
-	lane_put(&se->q->lanes, l, (uint32_t)len);
+	if (unlikely(lane_write(call->lane, call->line, (uint32_t)len)))
+		lane_mark(&se->q->lanes, call->lane);
 	counter_add(&s->counters.calls_sent, 1);
 	session_count_sent(s, se, len);
 	struct call_id out;
@@ -150,24 +163,13 @@ static inline bool fast_may_reply_to(const struct session *se)
 static inline void fast_reply_to(struct shard *s, struct session *se, uint64_t id, const void *data, size_t len)
 {
 	struct nic_lane *l = se->lane;
-	fast_head(l->tx_next, FAST_WORD(PACKET_REPLY, 0, 0), id, 0);
-	fast_copy(fast_body(l->tx_next), data, len);
-	lane_put(&se->q->lanes, l, (uint32_t)len);
+	struct nic_line *line = l->tx_next;
+	fast_head(line, FAST_WORD(PACKET_REPLY, 0, 0), id, 0);
+	fast_copy(fast_body(line), data, len);
+	if (unlikely(lane_write(l, line, (uint32_t)len)))
+		lane_mark(&se->q->lanes, l);
 	counter_add(&s->counters.replies_sent, 1);
 	session_count_sent(s, se, len);
-}
-
-/** The same of a request. */
-static inline bool fast_may_reply(const struct far_req *req)
-{
-	return likely(!req->record && !req->hashed) && fast_may_reply_to(req->session);
-}
-
-static inline void fast_reply(const struct far_req *req, const void *data, size_t len)
-{
-	uint64_t id;
-	memcpy(&id, &req->call, sizeof id);
-	fast_reply_to(req->shard, req->session, id, data, len);
 }
 
 #endif

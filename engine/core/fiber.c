@@ -211,7 +211,7 @@ void fiber_start(struct far_req *req, const struct message_handler *m, const uin
 	own->from_shard = req->from_shard;
 	own->time_left = req->time_left;
 	own->deadline = req->record ? req->deadline : 0;
-	own->hashed = req->hashed;
+	own->form = req->form;
 	own->answer = req->answer; /* NONE, or ONEWAY */
 	if (likely(req->answer == ANSWER_NONE))
 		req->answer = ANSWER_DEFERRED; /* it is the fiber's now */

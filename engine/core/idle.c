@@ -12,6 +12,7 @@
 #include "base/must.h"
 #include "base/mutant.h"
 #include "core/call.h"
+#include "core/call_deadline.h"
 #include "core/context.h"
 #include "core/fiber.h"
 #include "core/idle.h"

@@ -26,6 +26,7 @@ enum answer {
 	ANSWER_BUFFER,
 	ANSWER_DEFERRED,
 	ANSWER_RENDEZVOUS, /* in a buffer, to be sent in fragments */
+	ANSWER_RECORD,     /* an error, in the record of a blocking handler */
 	ANSWER_ONEWAY      /* nobody awaits one */
 };
 
@@ -41,8 +42,19 @@ struct far_req {
 	uint32_t from, from_shard; /* rank of the caller, and its shard */
 	uint64_t time_left;        /* when it was dispatched */
 	uint64_t deadline;         /* absolute, since the handler left the burst; 0: it has not */
-	bool hashed;
-	enum answer answer;
+	union {
+		struct {
+			union {
+				struct {
+					bool hashed;
+					bool scattered; /* typed: the body is in pieces, of value/encoding_split.h */
+				};
+				uint16_t form; /* both */
+			};
+			uint16_t answer; /* enum answer */
+		};
+		uint32_t plain; /* all three: 0 while a plain request has no answer */
+	};
 	size_t len;            /* RESERVED, SCRATCH */
 	struct far_buf *buf;   /* BUFFER, RENDEZVOUS */
 	const struct job *job; /* of a blocking handler; not set elsewhere */
@@ -66,6 +78,7 @@ struct kept_body {
 struct private_body {
 	const uint8_t *at;
 	struct far_buf *buf; /* NULL: the application's memory */
+	bool scattered;      /* far_req.scattered */
 	bool refused;        /* no handler has seen it: written by who was to run one */
 };
 

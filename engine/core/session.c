@@ -348,8 +348,7 @@ unsigned session_resume(struct shard *s)
 	return n;
 }
 
-void session_count_error(struct shard *s, const struct session *se, enum far_status status, bool typed,
-			 uint16_t function)
+void session_count_error(struct shard *s, struct session *se, enum far_status status, bool typed, uint16_t function)
 {
 	shard_own(s);
 	static const uint8_t class_of[FAR_STATUS_COUNT] = {
@@ -362,7 +361,7 @@ void session_count_error(struct shard *s, const struct session *se, enum far_sta
 		[FAR_SHUTDOWN] = SESSION_ERROR_SHUTDOWN + 1,
 	};
 	unsigned class = class_of[status];
-	s->session_counters[se - s->sessions].errors[class ? class - 1 : SESSION_ERROR_OTHER]++;
+	se->counters.errors[class ? class - 1 : SESSION_ERROR_OTHER]++;
 	trace_add(s->trace, &(struct trace_event){.at = clock_now(s->config.clock),
 						  .kind = TRACE_CALL_FAILED,
 						  .status = (uint8_t)status,

@@ -72,13 +72,12 @@ enum session_error {
 	SESSION_ERRORS
 };
 
-/** Counters of a session since the start of the shard, over all incarnations of its worker. In shard.session_counters,
- * so that a session without calls takes no memory for them. */
+/** Counters of a session since the start of the shard, over all incarnations of its worker. */
 struct session_counters {
-	alignas(64) uint64_t calls_ended; /* the calls begun: these and session.calls_active */
-	uint64_t requests;                /* of the peer, one-way messages too */
-	uint64_t bytes_received;          /* of bodies */
-	uint32_t errors[SESSION_ERRORS];  /* of our calls */
+	uint64_t calls_ended;            /* the calls begun: these and session.calls_active */
+	uint64_t requests;               /* of the peer, one-way messages too */
+	uint64_t bytes_received;         /* of bodies */
+	uint32_t errors[SESSION_ERRORS]; /* of our calls */
 };
 
 /**
@@ -128,10 +127,12 @@ struct session {
 	uint64_t incarnation;           /* rref_incarnation() of the worker: of the session that is up, or was last */
 	struct rref_msg *rref_recall;   /* RECALL that is not answered; NULL: none */
 	struct far_deferred *backpressured_head; /* answers that wait for memory, oldest first */
+
+	alignas(64) struct session_counters counters;
 };
 
-static_assert(sizeof(struct session) == 192 && sizeof(struct session_counters) == 64 && FAR_SESSION_REQUESTS_MAX < 256,
-	      "an idle session is small");
+static_assert(sizeof(struct session) == 256 && FAR_SESSION_REQUESTS_MAX < 256, "an idle session is small");
+static_assert(offsetof(struct session, counters) == 192, "a call touches one line of its counters");
 static_assert(offsetof(struct session, rref_forks) == 128, "the third line is for references and calls that wait");
 static_assert(offsetof(struct session, waiting) == 64, "a call touches one line of its session");
 
@@ -146,7 +147,7 @@ static inline void session_set_info(const struct shard *s, uint32_t worker, uint
 {
 	uint32_t index = session_index(s, worker, remote);
 	__builtin_prefetch(&s->sessions[index], 1);
-	__builtin_prefetch(&s->session_counters[index], 1);
+	__builtin_prefetch(&s->sessions[index].counters, 1);
 }
 static inline void session_prefetch_queue(const struct shard *s, uint32_t worker, uint32_t remote)
 {
@@ -170,11 +171,10 @@ static inline void session_count_sent(struct shard *s, struct session *se, uint6
 static inline void session_count_received(struct shard *s, struct session *se, uint64_t bytes)
 {
 	counter_add(&s->counters.bytes_received, bytes);
-	s->session_counters[se->index].bytes_received += bytes;
+	se->counters.bytes_received += bytes;
 }
 /** Counts and traces a call that ended with an error. `function`: as call.fn. */
-void session_count_error(struct shard *s, const struct session *se, enum far_status status, bool typed,
-			 uint16_t function);
+void session_count_error(struct shard *s, struct session *se, enum far_status status, bool typed, uint16_t function);
 /** Reserves room for a packet, as the queue's tx_reserve(). `body`: all of its bytes, which may be sent from there
  * while session_commit() runs: then tx->body is `body`. NULL: they are written later. */
 static inline int session_reserve(const struct session *se, const void *body, size_t len, struct nic_tx *tx)

@@ -6,6 +6,7 @@
 #include "core/shard.h"
 
 #include "base/must.h"
+#include "base/table.h"
 #include "core/call.h"
 #include "core/call_cancel.h"
 #include "core/context.h"
@@ -19,6 +20,7 @@
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/timer.h"
+#include "core/waiting.h"
 #include "value/tree.h"
 
 #include <stdlib.h>
@@ -115,8 +117,7 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	size_t sessions = (size_t)c->world * FAR_SHARDS_MAX;
 	s->calls_n = l->calls;
 	s->deferred_n = l->deferred;
-	s->sessions = shard_zeroed(sessions, sizeof *s->sessions);
-	s->session_counters = shard_zeroed(sessions, sizeof *s->session_counters);
+	s->sessions = table_map(sessions * sizeof *s->sessions);
 	s->functions = shard_zeroed(c->world, sizeof *s->functions);
 	s->incarnations = shard_zeroed(c->world, sizeof *s->incarnations);
 	s->calls = shard_zeroed(s->calls_n, sizeof *s->calls);
@@ -130,12 +131,13 @@ static bool allocate(struct shard *s, const struct shard_config *c)
 	s->strings = shard_zeroed(1, FAR_STRINGS_BYTES_MAX);
 	s->oneways_queued = shard_zeroed(sessions, sizeof *s->oneways_queued);
 	s->refers = shard_zeroed(sessions, sizeof *s->refers);
-	s->calls_queued = shard_zeroed(sessions, sizeof *s->calls_queued);
+	s->waiting_taken = shard_zeroed(sessions, sizeof *s->waiting_taken);
+	s->waiting_returned = shard_zeroed(sessions, sizeof *s->waiting_returned);
 	return queues_init(s, c->ports, c->ports_n) && allocate_rings(s, l) && s->sessions && s->calls &&
 	       s->call_copies && s->aging && measures && s->trace && s->sites && s->plans && s->deferred &&
-	       s->strings && s->oneways_queued && s->refers && s->calls_queued && s->session_counters && s->functions &&
-	       s->incarnations && shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) &&
-	       features_init(s);
+	       s->strings && s->oneways_queued && s->refers && s->waiting_taken && s->waiting_returned &&
+	       s->functions && s->incarnations &&
+	       shard_pool_init(&s->paused, sessions, sizeof(struct paused_requests)) && features_init(s);
 }
 
 struct shard *shard_create(const struct shard_config *config)
@@ -169,8 +171,7 @@ void shard_destroy(struct shard *s)
 		return;
 	fiber_pool_free(s);
 	call_drop_cancels(s);
-	shard_zeroed_free(s->sessions);
-	shard_zeroed_free(s->session_counters);
+	table_unmap(s->sessions, (size_t)s->config.world * FAR_SHARDS_MAX * sizeof *s->sessions);
 	shard_zeroed_free(s->functions);
 	shard_zeroed_free(s->incarnations);
 	shard_pool_fini(&s->paused);
@@ -188,7 +189,8 @@ void shard_destroy(struct shard *s)
 	features_fini(s);
 	shard_zeroed_free(s->oneways_queued);
 	shard_zeroed_free(s->refers);
-	shard_zeroed_free(s->calls_queued);
+	shard_zeroed_free(s->waiting_taken);
+	shard_zeroed_free(s->waiting_returned);
 	shard_zeroed_free(s->submit.cells);
 	shard_zeroed_free(s->mail_in.slots);
 	shard_zeroed_free(s->mail_out.slots);

@@ -68,11 +68,12 @@ struct shard_counters {
 	/* a small call, of either side: one line */
 	alignas(64) _Atomic uint64_t calls_sent;
 	_Atomic uint64_t calls_completed, calls_ended; /* slots given back: those in use are calls_sent - calls_ended */
+	_Atomic uint64_t calls_returned;               /* calls_ended whose completion has returned */
 	_Atomic uint64_t requests_received, replies_sent, bytes_sent, bytes_received;
-	_Atomic uint64_t requests_active; /* records in use */
 
 	_Atomic uint64_t calls_failed, calls_timed_out, calls_retried;
-	_Atomic uint64_t calls_waiting; /* for their session to be set up */
+	_Atomic uint64_t requests_active; /* records in use */
+	_Atomic uint64_t calls_waiting;   /* for their session to be set up */
 	_Atomic uint64_t replies_late, requests_duplicate, packets_dropped, busy_refusals, wakeups;
 	_Atomic uint64_t oneways_sent, oneways_received, oneways_dropped;
 	_Atomic uint64_t rendezvous_sent, rendezvous_received, rendezvous_active, bytes_by_reference;
@@ -91,6 +92,16 @@ static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 	__asm__("addq %1, %0" : "+m"(*(uint64_t *)(void *)c) : "er"(n) : "cc");
 #else
 	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
+#endif
+}
+
+/** The same, after all earlier stores of this thread. */
+static inline void counter_add_last(_Atomic uint64_t *c, uint64_t n)
+{
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
+	__asm__("addq %1, %0" : "+m"(*(uint64_t *)(void *)c) : "er"(n) : "cc", "memory");
+#else
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_release);
 #endif
 }
 
@@ -173,7 +184,7 @@ struct shard {
 	bool hold_calls;          /* a feature may hold calls back: no session has credits */
 	bool hold_answers;        /* likewise answers: sessions are marked SESSION_HELD */
 	bool shown;               /* interceptors see requests without fields: sessions are marked SESSION_SHOWN */
-	bool waiting_slot_held;   /* the call that is being started counts in calls_queued: it was in the ring */
+	bool waiting_slot_held;   /* the call that is being started has a waiting slot: it was in the ring */
 	bool armed;               /* the queue's wake-up is armed: the poller sleeps on it without holding the shard */
 
 	/* ---- Fast path: one line ---- */
@@ -215,15 +226,14 @@ struct shard {
 	struct session *known;        /* all sessions that were ever used */
 	struct session *unsent_mails; /* sessions with mails that found the mailbox full, oldest first */
 	_Atomic uint32_t
-		*oneways_queued;        /* by session; any thread: one-way messages on the way to its queue, or in it */
-	_Atomic uint8_t *refers;        /* by session; any thread: its driver has references; writer: the shard */
-	_Atomic uint32_t *calls_queued; /* by session; any thread: calls in the submission ring or in `waiting`;
-					 * checked against limits.peer_waiting before it rises */
-	uint64_t awake_until;           /* ns; until then the thread that polls does not sleep: shard_keep_awake() */
-	uint64_t waiting_until;         /* ns, no deadline of a waiting call is earlier; TIME_NEVER: none */
-	struct worker_incarnation *incarnations;   /* by worker */
-	struct session_counters *session_counters; /* by session_index() */
-	struct far_deferred *answered;             /* by the inline handler that has just returned; NULL: by none */
+		*oneways_queued; /* by session; any thread: one-way messages on the way to its queue, or in it */
+	_Atomic uint8_t *refers; /* by session; any thread: its driver has references; writer: the shard */
+	struct waiting_slots *waiting_taken; /* by session */
+	_Atomic uint32_t *waiting_returned;  /* by session: waiting slots that were given back; writer: the shard */
+	uint64_t awake_until;   /* ns; until then the thread that polls does not sleep: shard_keep_awake() */
+	uint64_t waiting_until; /* ns, no deadline of a waiting call is earlier; TIME_NEVER: none */
+	struct worker_incarnation *incarnations; /* by worker */
+	struct far_deferred *answered;           /* by the inline handler that has just returned; NULL: by none */
 	struct far_deferred *deferred_free;
 	struct far_deferred *deferred; /* records [0, deferred_n) */
 	uint32_t deferred_n;

@@ -83,18 +83,38 @@ static void set_draining(struct shard *s, struct session *se, bool draining)
 
 bool waiting_reserve(struct shard *s, uint32_t session)
 {
-	_Atomic uint32_t *queued = &s->calls_queued[session];
-	uint32_t n = atomic_load_explicit(queued, memory_order_relaxed);
-	do
-		if (n >= s->config.limits.peer_waiting)
+	struct waiting_slots *taken = &s->waiting_taken[session];
+	int32_t max = (int32_t)s->config.limits.peer_waiting;
+	uint32_t n = atomic_load_explicit(&taken->n, memory_order_relaxed);
+	do {
+		/* Below 0: other threads have taken slots since `n` was read, and the exchange fails. */
+		uint32_t seen = atomic_load_explicit(&taken->returned_seen, memory_order_relaxed);
+		if (likely((int32_t)(n - seen) < max))
+			continue;
+		seen = atomic_load_explicit(&s->waiting_returned[session], memory_order_relaxed);
+		atomic_store_explicit(&taken->returned_seen, seen, memory_order_relaxed);
+		if ((int32_t)(n - seen) >= max)
 			return false;
-	while (!atomic_compare_exchange_weak_explicit(queued, &n, n + 1, memory_order_relaxed, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&taken->n, &n, n + 1, memory_order_relaxed,
+							memory_order_relaxed));
 	return true;
 }
 
 void waiting_unreserve(struct shard *s, uint32_t session)
 {
-	atomic_fetch_sub_explicit(&s->calls_queued[session], 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&s->waiting_taken[session].n, 1, memory_order_relaxed);
+}
+
+void waiting_return(struct shard *s, uint32_t session)
+{
+	_Atomic uint32_t *returned = &s->waiting_returned[session];
+	atomic_store_explicit(returned, atomic_load_explicit(returned, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+uint32_t waiting_slots_used(const struct shard *s, uint32_t session)
+{
+	return atomic_load_explicit(&s->waiting_taken[session].n, memory_order_relaxed) -
+	       atomic_load_explicit(&s->waiting_returned[session], memory_order_relaxed);
 }
 
 int waiting_submit(struct shard *s, const struct call_start *start)
@@ -166,7 +186,7 @@ static void forget_id(const struct waiting_call *w)
 
 static void done_with(struct shard *s, struct waiting_call *w)
 {
-	waiting_unreserve(s, session_index(s, w->start.worker, w->start.shard));
+	waiting_return(s, session_index(s, w->start.worker, w->start.shard));
 	waiting_count(s, (uint64_t)-1);
 	waiting_uncopy(s, &w->start, w->payload);
 	buf_unref(w->buf);

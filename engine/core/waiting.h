@@ -22,9 +22,21 @@ int waiting_copy(const struct shard *s, const struct call_start *start, size_t o
 void waiting_uncopy(struct shard *s, const struct call_start *copy, struct far_buf *large_payload);
 /** Changes the number of calls that are neither sent nor ended. */
 void waiting_count(struct shard *s, uint64_t n);
-/** Any thread: takes one of the session's limits.peer_waiting slots, or gives it back. false: all are taken. */
+/** Waiting slots of a session that were ever taken, for calls in the submission ring or in `waiting`. Writers: threads
+ * that start calls. The shard counts those given back apart (shard.waiting_returned), so that a call that is handed
+ * over moves neither line to the other side. */
+struct waiting_slots {
+	_Atomic uint32_t n;
+	_Atomic uint32_t returned_seen; /* an earlier value of waiting_returned */
+};
+/** Any thread: takes one of the session's limits.peer_waiting slots. false: all are taken. */
 bool waiting_reserve(struct shard *s, uint32_t session);
+/** The thread that has just taken a slot: as if it had not. */
 void waiting_unreserve(struct shard *s, uint32_t session);
+/** Gives back the slot of a call that was sent or has ended. */
+void waiting_return(struct shard *s, uint32_t session);
+/** Slots that are taken: exact while no other thread takes one. */
+uint32_t waiting_slots_used(const struct shard *s, uint32_t session);
 /** Any thread: puts a call into the submission ring, with a waiting slot for the case that it finds no room when it is
  * taken: so it never fails for lack of room. 0, -EAGAIN, -ENOMEM. */
 int waiting_submit(struct shard *s, const struct call_start *start);

@@ -385,6 +385,8 @@ static uint64_t etcd_step(struct etcd *e, uint64_t now, bool *busy)
 		*busy = true;
 		if (m->msg != CURLMSG_DONE)
 			continue;
+		if (result == CURLE_OK)
+			e->refused_n = 0; /* also if it has answered with an error */
 		while (r && r->easy != easy)
 			r = r->next;
 		if (r)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Dispatch to the allocator of large memory, and the built-in one: slabs and page runs. Any thread. */
 #include "memory/mem.h"
+#include "memory/heads.h"
 
 #include "base/error.h"
 #include "base/limits.h"
@@ -155,6 +156,8 @@ void *far_alloc_shared(size_t bytes, struct far_err *err)
 	if (region_reserve(err) != FAR_OK)
 		return NULL;
 	void *p = shared_take(bytes ? bytes : 1);
+	if (p)
+		heads_make();
 	return p ? p : far_alloc(bytes, err);
 }
 

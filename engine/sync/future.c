@@ -230,6 +230,16 @@ void future_mark(struct far_future *f, uint32_t bits)
 	atomic_store_explicit(&f->state, bits, memory_order_relaxed);
 }
 
+/* The rest of a publication that found `old`: WAITERS, or DONE, a mistake. */
+static void published(struct far_future *f, uint32_t old)
+{
+	must(!(old & FUTURE_DONE));
+	if (old & FUTURE_WAITERS) {
+		FAR_HOOK("complete: wake");
+		futex_wake(&f->state, INT_MAX);
+	}
+}
+
 /* Sets status and state of a future whose bytes are written, and wakes its sleepers. Returns the former state. */
 static uint32_t publish(struct far_future *f, const struct completion *o, enum far_status status, size_t len)
 {
@@ -242,11 +252,7 @@ static uint32_t publish(struct far_future *f, const struct completion *o, enum f
 	 */
 	uint32_t old = atomic_fetch_add_explicit(&f->state, status == FAR_OK ? FUTURE_DONE : FUTURE_ERROR,
 						 memory_order_acq_rel);
-	must(!(old & FUTURE_DONE));
-	if (old & FUTURE_WAITERS) {
-		FAR_HOOK("complete: wake");
-		futex_wake(&f->state, INT_MAX);
-	}
+	published(f, old);
 	return old;
 }
 
@@ -300,12 +306,25 @@ void future_complete(struct far_future *f, const struct completion *o)
 		complete_rest(f, old);
 }
 
+/* What is left of future_complete_line(), if anything is. */
+__attribute__((noinline)) static void line_published(struct far_future *f, uint32_t old)
+{
+	published(f, old);
+	if (old & (FUTURE_LISTENED | FUTURE_DROPPED))
+		complete_rest(f, old);
+}
+
 void future_complete_line(struct far_future *f, uint32_t len)
 {
-	static const struct completion o = {.status = FAR_OK, .executed = FAR_EXECUTED_YES};
-	uint32_t old = publish(f, &o, FAR_OK, len);
-	if (unlikely(old & (FUTURE_LISTENED | FUTURE_DROPPED)))
-		complete_rest(f, old);
+	f->len = len;
+	f->status = FAR_OK;
+	f->executed = FAR_EXECUTED_YES;
+	f->code = 0;
+	FAR_HOOK("complete: set done");
+	/* As publish(). */
+	uint32_t old = atomic_fetch_add_explicit(&f->state, FUTURE_DONE, memory_order_acq_rel);
+	if (unlikely(old & (FUTURE_DONE | FUTURE_WAITERS | FUTURE_LISTENED | FUTURE_DROPPED)))
+		line_published(f, old);
 }
 
 void future_complete_in(struct future_listener *l, struct far_future *f, const struct completion *o,

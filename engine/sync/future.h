@@ -47,6 +47,7 @@
 
 #include <assert.h>
 #include <farcall/future.h>
+#include <farcall/rpc.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -105,10 +106,7 @@ struct far_future {
 	uint32_t index;         /* position in the pool; constant once used */
 	struct shard *shard;    /* the shard that completes it; NULL: none does. Valid while pending */
 	struct far_buf *buf;    /* result or error text longer than FUTURE_INLINE; NULL: in `bytes` */
-	union {
-		uint64_t len;        /* once done: bytes of the result or error text */
-		struct call_id call; /* while pending: the call that completes it */
-	};
+	uint64_t len;           /* bytes of the result or error text */
 	int32_t code;           /* error code; of a value FUTURE_DECODED, FUTURE_TREE or 0 */
 	uint8_t status;         /* enum far_status */
 	uint8_t executed;       /* enum far_executed */
@@ -116,7 +114,15 @@ struct far_future {
 	_Atomic uint32_t watch; /* buf_number() of the watch (watch.h), 0: none. Set at most once until recycled, and
 				 * LISTENED then */
 	_Atomic(struct future_listener *) listeners; /* newest first; a mark of future.c once taken by the completer */
-	alignas(64) uint8_t bytes[FUTURE_INLINE];
+	union {
+		alignas(64) uint8_t bytes[FUTURE_INLINE];
+		/* Of a pending CALL; not beside `state`, which a thread that waits reads again and again. */
+		struct {
+			struct far_recv_buf recv_buf; /* where the caller wants the result; unset without one */
+			struct call_id call;          /* the call that completes it */
+			uint64_t left;                /* ns that the call had, if TIMED */
+		};
+	};
 };
 
 static_assert(sizeof(struct far_future) == 128, "a future is two lines: its state, and a small result");
@@ -220,16 +226,13 @@ void future_mark(struct far_future *f, uint32_t bits);
 /** Marks the future of a call that has `left` nanoseconds: future_left(). */
 static inline void future_mark_timed(struct far_future *f, uint32_t bits, uint64_t left)
 {
-	memcpy(f->bytes + FUTURE_INLINE - sizeof left, &left, sizeof left);
+	f->left = left;
 	future_mark(f, bits | FUTURE_TIMED);
 }
 /** Nanoseconds that the call of a pending future had; 0: unknown. Called by its completer. */
 static inline uint64_t future_left(const struct far_future *f)
 {
-	uint64_t left = 0;
-	if (atomic_load_explicit(&f->state, memory_order_relaxed) & FUTURE_TIMED)
-		memcpy(&left, f->bytes + FUTURE_INLINE - sizeof left, sizeof left);
-	return left;
+	return atomic_load_explicit(&f->state, memory_order_relaxed) & FUTURE_TIMED ? f->left : 0;
 }
 
 /** Frees a future whose call was not started: its only reference. */

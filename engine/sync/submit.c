@@ -71,6 +71,10 @@ int submit_put(struct submit_ring *r, const struct call_start *c)
 	if (!buf && c->len)
 		fill(c, cell->bytes);
 	atomic_store_explicit(&cell->turn, lap + 1, memory_order_release);
+	/* The consumer wrote to the next cell a lap ago: this thread's next call finds it here. */
+	const struct submit_cell *next = &r->cells[(at + 1) & r->mask];
+	__builtin_prefetch(next, 1);
+	__builtin_prefetch(next->bytes, 1);
 	return 0;
 }
 

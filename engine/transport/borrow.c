@@ -4,8 +4,10 @@
  * runs. Poller.
  *
  * tx_commit() sends packets and receives acknowledgements and grants, until all bytes have packet numbers or nothing
- * arrives for some polls. Then it copies the bytes that the peer has not acknowledged: of a message that the peer takes
- * at once, that is the last window. Messages that arrive meanwhile are copied and delivered by the next recv(). The
+ * arrives for some polls. From then on each further poll copies a part of the rest, from the end, until something
+ * arrives or all is copied: a peer that runs a long handler costs the copies of that time only. At the end it copies
+ * the bytes that the peer has not acknowledged: of a message that the peer takes at once, that is the last window.
+ * Messages that arrive meanwhile are copied and delivered by the next recv(). The
  * time is bounded: each poll without a packet counts, and each packet sent or acknowledged is one of the message.
  */
 #include "transport/borrow.h"
@@ -18,9 +20,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* Consecutive polls without a packet after which the rest is copied: some 50 us. */
+/* Consecutive polls without a packet after which the next ones copy a part each: some 50 us. */
 #define IDLE_POLLS_COSTLY 128u /* a poll is a system call */
 #define IDLE_POLLS        1024u
+#define PART_BYTES        (32u << 10) /* a few us: the peer may be back */
 
 int transport_tx_borrow(struct nic_queue *nq, uint32_t peer, const void *body, uint64_t body_len, struct nic_tx *tx)
 {
@@ -38,8 +41,22 @@ int transport_tx_borrow(struct nic_queue *nq, uint32_t peer, const void *body, u
 	return 0;
 }
 
-/* The memory is the caller's again: copies what may have to be sent, or sent again. */
-static void give_back(const struct transport_peer *p, struct transport_message *m)
+static void copy(struct transport_message *m, uint32_t from, uint32_t end)
+{
+	if (from < end)
+		memcpy((uint8_t *)buf_data(m->buf) + from, m->body + from, end - from);
+}
+
+/* Copies a part of [m->done, end). Returns its begin. */
+static uint32_t copy_part(struct transport_message *m, uint32_t end)
+{
+	uint32_t from = end - m->done > PART_BYTES ? end - PART_BYTES : m->done;
+	copy(m, from, end);
+	return from;
+}
+
+/* The memory is the caller's again: copies what may have to be sent, or sent again, below `copied`. */
+static void give_back(const struct transport_peer *p, struct transport_message *m, uint32_t copied)
 {
 	uint32_t from = m->done;
 	for (uint32_t number = p->una; number != p->next; number++) {
@@ -47,9 +64,8 @@ static void give_back(const struct transport_peer *p, struct transport_message *
 		if (!e->lines && e->message == m && e->offset < from)
 			from = e->offset;
 	}
-	uint8_t *own = buf_data(m->buf);
-	memcpy(own + from, m->body + from, m->len - from);
-	m->body = own;
+	copy(m, from, copied);
+	m->body = buf_data(m->buf);
 	m->borrowed = false;
 }
 
@@ -62,16 +78,20 @@ static bool may_receive(const struct transport_queue *q)
 /* `borrowed` is false once the message has been acknowledged and freed: nothing else borrows meanwhile. */
 void transport_borrow_send(struct transport_queue *q, struct transport_peer *p, struct transport_message *m)
 {
-	uint32_t most = q->port->lower_caps.poll_costs ? IDLE_POLLS_COSTLY : IDLE_POLLS,
-		 idle = may_receive(q) ? 0 : most;
+	uint32_t most = q->port->lower_caps.poll_costs ? IDLE_POLLS_COSTLY : IDLE_POLLS, idle = 0, copied = m->len;
+	bool may = may_receive(q);
 	transport_send(q, p, m);
 	while (m->borrowed) {
 		uint32_t before = m->done;
 		transport_flush(&q->base);
-		if (!m->borrowed || m->done == m->len || p->dead || idle == most)
+		if (!m->borrowed || p->dead || !may)
 			break;
 		idle = transport_recv_copied(q) || m->done != before ? 0 : idle + 1;
+		if (!m->borrowed || m->done >= copied)
+			break;
+		if (idle > most)
+			copied = copy_part(m, copied);
 	}
 	if (m->borrowed)
-		give_back(p, m);
+		give_back(p, m, copied);
 }

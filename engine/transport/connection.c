@@ -14,23 +14,16 @@
 
 /* ---- peers ---- */
 
-/* Allocates one more peer: from a slab, with its secret. */
+/* Takes one more peer of the port's table, with its secret, from a slab. */
 static bool peer_make(struct transport_port *p)
 {
-	uint32_t i = p->peers_n, in = i % TRANSPORT_SLAB_PEERS;
-	struct transport_peer *made =
-		in ? p->peers[i - 1] + 1
-		   : aligned_alloc(_Alignof(struct transport_peer), TRANSPORT_SLAB_PEERS * sizeof *made);
-	if (!made)
-		return false;
+	uint32_t i = p->peers_n;
+	struct transport_peer *made = &p->table[i];
 	struct transport_secret **secrets = &p->secrets[i / TRANSPORT_SLAB_PEERS];
 	if (!*secrets)
 		*secrets = calloc(TRANSPORT_SLAB_PEERS, sizeof **secrets);
-	if (!*secrets) {
-		if (!in)
-			free(made);
+	if (!*secrets)
 		return false;
-	}
 	atomic_init(&made->due, 0);
 	atomic_init(&made->news, 0);
 	p->peers[p->peers_n++] = made;

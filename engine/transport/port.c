@@ -4,6 +4,7 @@
  */
 #include "transport/port.h"
 
+#include "base/table.h"
 #include "base/text.h"
 #include "transport/auth.h"
 #include "transport/connect.h"
@@ -242,10 +243,9 @@ static void port_free(struct transport_port *p)
 		if (p->peers[i]->state != TRANSPORT_FREE)
 			transport_peer_free(p, p->peers[i]);
 	}
-	for (uint32_t i = 0; i < p->peers_n; i += TRANSPORT_SLAB_PEERS) {
-		free(p->peers[i]);
+	for (uint32_t i = 0; i < p->peers_n; i += TRANSPORT_SLAB_PEERS)
 		free(p->secrets[i / TRANSPORT_SLAB_PEERS]);
-	}
+	table_unmap(p->table, TRANSPORT_TABLE_BYTES);
 	auth_erase(&p->transport, sizeof p->transport);
 	for (uint32_t i = 0; i < p->queues_n; i++)
 		queue_free(p->queues[i]);
@@ -391,7 +391,8 @@ int transport_open(struct nic_port *lower, const struct transport_config *config
 	p->base.ops = &p->ops;
 	p->queue_ops = transport_queue_ops;
 	p->queue_ops.raw = &transport_raw_ops;
-	error = port_open(p);
+	p->table = table_map(TRANSPORT_TABLE_BYTES);
+	error = p->table ? port_open(p) : -ENOMEM;
 	if (error) {
 		transport_error(err, error, "%s: cannot open the transport over it: %s", lower->ops->name,
 				strerror(-error));

@@ -16,8 +16,9 @@ struct transport_setup;
 #define TRANSPORT_ID_BYTES 8u /* of the port's identity, at the end of its address */
 /* A port's identity is random, except for its last four bits: the number of its queues - 1. */
 #define TRANSPORT_ID_QUEUES(id) ((uint32_t)(id) % 16 + 1)
-/* Peers are allocated in slabs of so many: a page. */
-#define TRANSPORT_SLAB_PEERS 16u
+/* Secrets of peers are allocated in slabs of so many. */
+#define TRANSPORT_SLAB_PEERS  16u
+#define TRANSPORT_TABLE_BYTES (FAR_TRANSPORT_PEERS_MAX * sizeof(struct transport_peer))
 
 /** A port. Control, except where noted. All times in ns. */
 struct transport_port {
@@ -62,8 +63,9 @@ struct transport_port {
 						  transport_refused_keep() */
 	uint32_t refused_at;
 	struct transport_queue *queues[FAR_TRANSPORT_QUEUES_MAX];
-	struct transport_peer
-		*peers[FAR_TRANSPORT_PEERS_MAX]; /* made once and reused, never freed: a late read is harmless */
+	struct transport_peer *table;                          /* of FAR_TRANSPORT_PEERS_MAX */
+	struct transport_peer *peers[FAR_TRANSPORT_PEERS_MAX]; /* entries of `table`, made once and reused, never freed:
+								  a late read is harmless */
 	struct transport_secret
 		*secrets[FAR_TRANSPORT_PEERS_MAX / TRANSPORT_SLAB_PEERS]; /* of the peers of each slab */
 	transport_migrated_fn *migrated;                                  /* NULL: none */

@@ -88,6 +88,8 @@ size_t values_size(const struct far_val *v, size_t n, struct values_plan *plan, 
 /** Writes the payload to dst[0, plan->size); data of FAR_STREAM_BYTES_MIN and more by `copy`, unless that is NULL.
  * Never reads `dst`. */
 void values_write_by(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst, copy_fn *copy);
+/** Writes the descriptors of values without items alone, before the padding. Returns their bytes. */
+size_t values_write_stream(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst);
 static inline void values_write(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst)
 {
 	values_write_by(v, n, plan, dst, NULL);
@@ -108,7 +110,8 @@ struct values_arena {
 	 * references is malformed. Returns 0, or the error that values_read() returns.
 	 */
 	int (*rref)(struct values_arena *arena, const uint8_t *src, struct far_val *v);
-	bool patch; /* replace the encoded reference by its address; the payload is private */
+	bool patch;     /* replace the encoded reference by its address; the payload is private */
+	bool scattered; /* the payload lies in pieces, value/encoding_split.h: `src` is the first one, a private copy */
 };
 
 /**

@@ -4,6 +4,7 @@
 #include "value/dict.h"
 #include "value/encoding.h"
 #include "value/encoding_layout.h"
+#include "value/encoding_split.h"
 
 #include <errno.h>
 #include <string.h>
@@ -273,6 +274,7 @@ struct section {
 	size_t pos, size;
 	bool wide;
 	struct values_arena *arena;
+	const struct values_scattered *scattered;
 };
 
 /** Address of the next `bytes`; NULL: beyond the payload. For 0 bytes the start of the payload. */
@@ -284,12 +286,16 @@ static inline void *section_next(struct section *s, size_t align, size_t bytes)
 	if (unlikely(at > s->size || bytes > s->size - at))
 		return NULL;
 	s->pos = at + bytes;
+	if (unlikely(s->scattered != NULL))
+		return (void *)(uintptr_t)values_scattered_at(s->scattered, at, bytes);
 	return s->base + at;
 }
 
 static int locate_custom(struct section *s, struct far_val *v)
 {
 	size_t len = v->u.custom.len;
+	if (s->scattered) /* no sender leaves the bytes of an object where they are */
+		return -EBADMSG;
 	void *bytes = section_next(s, WIRE_CUSTOM_ALIGN, len);
 	if (!bytes)
 		return -EBADMSG;
@@ -383,10 +389,14 @@ int values_read(const void *src, size_t size, struct far_val *v, size_t cap, siz
 	struct cursor c = {
 		.p = base, .end = size ? base + size : base, .arena = arena}; /* an empty payload has no base */
 	uint8_t head;
+	const struct values_scattered *scattered = NULL;
 	if (arena) {
+		scattered = arena->scattered ? values_scattered_of(src) : NULL;
 		c.strings = arena->strings;
 		c.strings_left = arena->strings_cap;
 	}
+	if (unlikely(scattered != NULL))
+		c.end = base + scattered->part[0].len;
 	if (unlikely(!read_byte(&c, &head)))
 		return -EBADMSG;
 	bool wide = (head & WIRE_WIDE) != 0;
@@ -403,7 +413,7 @@ int values_read(const void *src, size_t size, struct far_val *v, size_t cap, siz
 		return rc;
 	if (unlikely(c.items_left))
 		return -EBADMSG;
-	struct section section = {base, (size_t)(c.p - base), size, wide, arena};
+	struct section section = {base, (size_t)(c.p - base), size, wide, arena, scattered};
 	rc = locate_items(&section, v, n);
 	if (unlikely(rc))
 		return rc;

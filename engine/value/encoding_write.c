@@ -245,8 +245,7 @@ static __attribute__((noinline)) void plain_write(const struct far_val *v, size_
 	debug_must(pos == size);
 }
 
-static __attribute__((noinline)) void general_write(const struct far_val *v, size_t n, const struct values_plan *plan,
-						    uint8_t *base, copy_fn *copy)
+static uint8_t *write_stream(const struct far_val *v, size_t n, const struct values_plan *plan, uint8_t *base)
 {
 	bool wide = plan->size > FAR_LINE_PAYLOAD;
 	struct stream stream = {base, plan, 0};
@@ -255,7 +254,19 @@ static __attribute__((noinline)) void general_write(const struct far_val *v, siz
 		stream.p = put_varint(stream.p, plan->items);
 	for (size_t i = 0; i < n; i++)
 		put_value(&stream, &v[i]);
-	struct section section = {base, (size_t)(stream.p - base), plan, copy, 0, wide};
+	return stream.p;
+}
+
+size_t values_write_stream(const struct far_val *v, size_t n, const struct values_plan *plan, void *dst)
+{
+	return (size_t)(write_stream(v, n, plan, dst) - (uint8_t *)dst);
+}
+
+static __attribute__((noinline)) void general_write(const struct far_val *v, size_t n, const struct values_plan *plan,
+						    uint8_t *base, copy_fn *copy)
+{
+	bool wide = plan->size > FAR_LINE_PAYLOAD;
+	struct section section = {base, (size_t)(write_stream(v, n, plan, base) - base), plan, copy, 0, wide};
 	for (size_t i = 0; i < n; i++)
 		put_data(&section, &v[i]);
 	debug_must(section.pos == plan->size);

@@ -42,6 +42,17 @@ static inline uint32_t line_kind(const struct far_tensor *t)
 	return kind & 0xffffff;
 }
 
+/** far_val_tensor(); NULL: the value is none, or has none. */
+static inline const struct far_tensor *line_tensor(const struct far_val *v)
+{
+	uint16_t what; /* type and by_ref */
+	static_assert(offsetof(struct far_val, by_ref) == 1 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "");
+	memcpy(&what, v, sizeof what);
+	if (likely(what == (FAR_TYPE_TENSOR | 1 << 8)))
+		return v->u.ref;
+	return likely(what == FAR_TYPE_TENSOR) ? &v->u.t : NULL;
+}
+
 /** memcpy() of [1, FAR_LINE_PAYLOAD] bytes without a call. */
 static inline void line_copy(uint8_t *to, const uint8_t *from, size_t len)
 {
@@ -70,10 +81,10 @@ static inline size_t line_put(const struct line_form *form, const struct far_val
 	__builtin_memset(to + 16, 0, 16); /* padding is zero */
 	__builtin_memcpy(to, form->desc, 16);
 	const struct line_arg *arg = form->arg;
-	for (const struct far_val *end = v + n; v != end; v++, arg++) {
-		if (unlikely(v->type != FAR_TYPE_TENSOR || v->kw))
+	for (; n; n--, v++, arg++) {
+		if (unlikely(v->kw))
 			return 0;
-		const struct far_tensor *t = far_val_tensor(v);
+		const struct far_tensor *t = line_tensor(v);
 		if (unlikely(!t || line_kind(t) != arg->kind || t->shape[0] != arg->count || t->strides || !t->data))
 			return 0;
 		if (likely(arg->bytes == 8))

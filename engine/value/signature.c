@@ -330,19 +330,19 @@ static bool parse_set(struct parser *p, struct signature *s, struct signature_se
 
 static bool parse_string(struct parser *p, struct signature *s, struct signature_default *d)
 {
+	const char quote = *p->at++;
 	d->type = FAR_TYPE_STRING;
 	d->at = (uint16_t)s->strings_n;
-	p->at++;
-	while (*p->at != '"') {
+	while (*p->at != quote) {
 		char c = *p->at;
 		if (c == '\\') {
-			if (p->at[1] == '\0' || !strchr("\"\\nt", p->at[1]))
-				return complain(p, "expected \\\", \\\\, \\n or \\t");
+			if (p->at[1] == '\0' || !strchr("\"'\\nt", p->at[1]))
+				return complain(p, "expected \\\", \\', \\\\, \\n or \\t");
 			p->at++;
 			c = *p->at == 'n' ? '\n' : *p->at == 't' ? '\t' : *p->at;
 		}
 		if (*p->at == '\0')
-			return complain(p, "expected the '\"' that ends the string, found the end");
+			return complain(p, "expected the %c that ends the string, found the end", quote);
 		if (s->strings_n + 1 >= sizeof s->strings)
 			return complain(p, "default strings of more than %d bytes together", SIGNATURE_STRINGS_MAX);
 		s->strings[s->strings_n++] = c;
@@ -401,7 +401,7 @@ static bool parse_default(struct parser *p, struct signature *s, struct signatur
 	p->at++;
 	skip_space(p);
 	struct parser start = *p;
-	if (*p->at == '"') {
+	if (*p->at == '"' || *p->at == '\'') {
 		if (!parse_string(p, s, d))
 			return false;
 	} else {

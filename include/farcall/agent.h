@@ -110,7 +110,8 @@ enum far_kind {
 /**
  * Handler of a typed function. Runs where its kind states. `args[0, n)` match the registered signature, one value per
  * parameter; tensors are dense. They are readable until the handler returns, and objects of custom types are destroyed
- * then. `user` is the pointer given at registration.
+ * then. A handler does not write to their bytes, which may lie in read-only memory (far_rpc_async_zero_copy()). `user`
+ * is the pointer given at registration.
  *
  * A handler answers once: with far_return*(), far_fail(), or later through far_defer(). A return value other than
  * FAR_OK without an answer becomes the error of the call.
@@ -342,8 +343,9 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  * nobody can join, and calls among the others go on. INVALID: the members that came before are static, or have
  * another opts.members_max. RESOURCE: no rank is free. NOT_UNIQUE: a member has the rank, or the name.
  *
- * Lease (dynamic groups with tcp:// and file://): a member, except rank 0 of tcp://, that has had no contact to the
- * store for `opts.lease_ns` is none any more; one whose process has ended is none at once. By its own clock it has
+ * Lease (dynamic groups): a member, except rank 0 of tcp://, that has had no contact to the store for `opts.lease_ns`
+ * is none any more; one whose process has ended is none at once (with etcd://, if a member of the same user runs on its
+ * host, in the same network and pid namespaces, or had a session over shm with it). By its own clock it has
  * stopped before: it ends its sessions, starts no handler, its calls end with PEER_LOST, it logs that, and joins again
  * by itself as another incarnation as soon as it can. Others lose it as one that has died (far_on_member() has the
  * reason); a replacement under its name serves at once, and the former worker waits until the name is free. References

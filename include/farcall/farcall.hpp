@@ -31,6 +31,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <limits>
@@ -240,6 +241,57 @@ template <typename T, unsigned Rank> class ranked_view : public tensor_view<T>
 template <typename T> struct tensor {
 	std::vector<std::uint64_t> shape;
 	std::vector<T> data; // as many as the product of `shape`
+};
+
+/** Elements in memory of far_alloc_shared(), which workers of this host may read. Movable. */
+template <typename T> class shared_array
+{
+	static_assert(std::is_trivially_copyable_v<T>, "other processes read the elements");
+	struct deleter {
+		void operator()(T *at) const
+		{
+			far_free(at);
+		}
+	};
+	std::unique_ptr<T, deleter> at_;
+	std::size_t size_;
+
+      public:
+	/** Throws RESOURCE. */
+	explicit shared_array(std::size_t size) : size_(size)
+	{
+		far_err err{};
+		if (size > std::numeric_limits<std::size_t>::max() / sizeof(T))
+			throw error(FAR_RESOURCE, "an array of " + std::to_string(size) + " elements has no memory");
+		at_.reset(static_cast<T *>(far_alloc_shared(size * sizeof(T), &err)));
+		if (!at_)
+			throw error(err);
+	}
+	T *data() const
+	{
+		return at_.get();
+	}
+	T *begin() const
+	{
+		return data();
+	}
+	T *end() const
+	{
+		return data() + size_;
+	}
+	std::size_t size() const
+	{
+		return size_;
+	}
+	T &operator[](std::size_t i) const
+	{
+		return data()[i];
+	}
+	/** All elements, as an argument. */
+	tensor_view<T> view() const
+	{
+		return tensor_view<T>(data(), {size_});
+	}
 };
 
 template <typename T> class rref;
@@ -662,6 +714,22 @@ template <typename... A> class arguments
 };
 } // namespace detail
 
+namespace detail
+{
+/** Calls what it owns, once, and frees it. */
+template <typename F> struct last_call {
+	static void run(void *user)
+	{
+		std::unique_ptr<F> f(static_cast<F *>(user));
+		(*f)();
+	}
+	void operator()(F *f) const
+	{
+		run(f);
+	}
+};
+} // namespace detail
+
 // ---- options of a call ----
 
 /** far_call_opts with types. */
@@ -687,7 +755,8 @@ struct call_options {
  *
  * With C++20 a coroutine may return it and `co_await` it. The coroutine begins at once. After `co_await` it goes on
  * where far_future_on_done() says: for a call on the thread that polls the shard, where it must not wait otherwise.
- * Its exceptions become the error of its future.
+ * Its exceptions become the error of its future. GCC 12 refuses an expression that has `co_await` and a braced list of
+ * initialisers ("array used as initializer"): give the list a name before.
  */
 template <typename R = value> class future
 {
@@ -1079,7 +1148,9 @@ template <typename R> class deferred
 	deferred &operator=(const deferred &) = delete;
 	~deferred()
 	{
-		if (d_)
+		if (d_ && std::uncaught_exceptions())
+			far_deferred_fail(d_, FAR_REMOTE, 0, "an exception of the callee ended the deferred request");
+		else if (d_)
 			far_deferred_drop(d_);
 	}
 	/** Answers. False: the caller no longer waits. far_deferred_return(). */
@@ -1630,6 +1701,38 @@ class agent
 					  : far_rpc_async_to(a_, place(to, o.shard), function.c_str(), args.data(),
 							     args.size(), &opts, &f, &err),
 			      err);
+		return future<R>(f);
+	}
+
+	/**
+	 * async() whose large arguments stay in their shared_array: a worker of this host reads them there. They must
+	 * not change until `release()` runs, once, also if this throws an error: a function without parameters, which
+	 * must not throw. far_rpc_async_zero_copy().
+	 */
+	template <typename R = value, typename F, typename... A>
+	future<R> async_zero_copy(const std::string &to, const std::string &function, F release, const A &...a) const
+	{
+		return async_zero_copy_with<R>(call_options{}, to, function, std::move(release), a...);
+	}
+	template <typename R = value, typename F, typename... A>
+	future<R> async_zero_copy_with(const call_options &o, const std::string &to, const std::string &function,
+				       F release, const A &...a) const
+	{
+		using last = detail::last_call<F>;
+		std::unique_ptr<F, last> owned(new F(std::move(release)));
+		detail::arguments<A...> args(a...);
+		far_call_opts opts = o.get();
+		far_zero_copy_call call{};
+		call.to = place(to, o.shard);
+		call.function = function.c_str();
+		call.args = args.data();
+		call.args_n = args.size();
+		call.release = last::run;
+		call.release_user = owned.release();
+		call.opts = &opts;
+		far_future *f = nullptr;
+		far_err err{};
+		detail::check(far_rpc_async_zero_copy(a_, &call, &f, &err), err);
 		return future<R>(f);
 	}
 

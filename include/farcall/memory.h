@@ -40,13 +40,14 @@ void *far_alloc_aligned(size_t align, size_t bytes, struct far_err *err);
 /**
  * Allocates memory that workers on this host may map read-only, each allocation by itself: at least `bytes`, whole
  * pages, aligned to a page, zeroed. A message of 64 KiB or more that lies in it and has a release callback is not
- * copied over nic=shm: the receiver's handler reads it in place (far_msg_send_parts(), far_msg_oneway_parts()). The
- * first messages to a worker travel as others, until that worker has mapped the memory.
+ * copied over nic=shm: the receiver's handler reads it in place (far_msg_send_parts(), far_msg_oneway_parts()); so do
+ * functions with their arguments (far_rpc_async_zero_copy()). The first messages to a worker travel as others, until
+ * that worker has mapped the memory.
  *
  * A worker that got one message out of it can read all of it from then on, also what is written later: allocate it for
  * what such workers may see. No worker can write it. A forked child has no access. Each allocation takes a descriptor,
- * 64 at most are in use; beyond that, and where the kernel refuses sealed memfds, this is far_alloc(). Errors: as
- * far_alloc().
+ * 64 at most are in use, one of them by the engine; beyond that, and where the kernel refuses sealed memfds, this is
+ * far_alloc(). Errors: as far_alloc().
  */
 void *far_alloc_shared(size_t bytes, struct far_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Metrics: what a worker has done and holds, for its peers, NICs and shards, as structs and as text, JSON or the text
- * format of Prometheus. engine/METRICS.md lists the names with their units.
+ * formats of Prometheus and OpenMetrics. engine/METRICS.md lists the names with their units.
  *
  * The functions collect on the shards themselves, between two passes. One that has not answered after a tenth of a
  * second (its handler does not return, or a thread holds it and does not poll) is left out, and
@@ -92,7 +92,9 @@ struct far_peer_metrics {
 enum far_metrics_format {
 	FAR_METRICS_TEXT, /* a line for each: name, value, unit */
 	FAR_METRICS_JSON,
-	FAR_METRICS_PROMETHEUS /* text format 0.0.4, which OpenMetrics scrapers read too */
+	FAR_METRICS_PROMETHEUS, /* text format 0.0.4 */
+	FAR_METRICS_OPENMETRICS /* OpenMetrics 1.0.0, with units; a counter's sample that is NaN or negative is left out
+				 */
 };
 
 /* ---- Any thread but handlers and callbacks; these block for a tenth of a second at most ---- */

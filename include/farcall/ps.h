@@ -23,9 +23,10 @@
  * Operations: each is one future over all shards. Keys come in any order and may repeat. Each distinct key travels
  * once, but for bags: a push adds the gradients of equal keys in f32, in the order of their positions; of equal keys in
  * an assignment the last position counts. An operation is cut into requests of about FAR_PS_CHUNK_BYTES, at most 8192
- * keys each. Up to four for a shard are sent at once; of more a shard has one at a time, so that a request of another
- * operation waits for one at most. A request is applied at once: no other request to that shard is applied in the
- * middle of it. Different requests of one operation are not ordered.
+ * keys each. Up to four for a shard are sent at once. A larger operation is cut into requests of FAR_PS_PART_KEYS keys,
+ * and a shard has one at a time, so that a request of another operation waits for one at most. A request is applied at
+ * once: no other request to that shard is applied in the middle of it. Different requests of one operation are not
+ * ordered.
  *
  * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
  * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails
@@ -49,14 +50,14 @@
  *
  * Exactly once: a client numbers its changes, and a server applies a numbered request once. far_ps_push() returns the
  * number as a token. A push that was not answered in full may be repeated with its token, the same keys and the same
- * gradients: requests that were applied are not applied again. A server keeps the last 1024 numbers of each of up to
+ * gradients: requests that were applied are not applied again. A server keeps the last 8192 numbers of each of up to
  * 8192 clients; a client takes the place of another that was silent for ten minutes.
  *
  * Restarts: a program that writes checkpoints adds far_ps_client(), far_ps_next() and far_ps_epoch() to each. When it
  * starts again it opens the service with these three (struct far_ps_open_opts) and makes the changes that followed the
  * checkpoint once more: in the same order, each after the one before is complete, with the same keys and numbers.
  * Changes get the numbers that they had, so those that were applied are not applied again. Changes that take more than
- * 1024 numbers after the checkpoint fail with GONE. Clients that exist at the same time differ in far_ps_client().
+ * 8192 numbers after the checkpoint fail with GONE. Clients that exist at the same time differ in far_ps_client().
  */
 #ifndef FARCALL_PS_H
 #define FARCALL_PS_H
@@ -77,6 +78,7 @@ extern "C" {
 #define FAR_PS_KEYS_MAX     ((size_t)1 << 26) /* keys of an operation */
 #define FAR_PS_CHUNK_BYTES                                                                                             \
 	((size_t)64 << 10)    /* of a request; more in pushes of more than 64 MiB with a token or repeated keys */
+#define FAR_PS_PART_KEYS 128  /* of a request of a large operation; more in pushes that are cut into 1024 of them */
 #define FAR_PS_MESSAGE   1000 /* default id of the message handler of a service */
 #define FAR_PS_FNS_MAX   64   /* names of functions of a process, ever; likewise of optimizers */
 #define FAR_PS_WIDTH_MAX 4096 /* numbers that a function returns for a key */
@@ -232,9 +234,9 @@ struct far_ps_open_opts {
 
 /**
  * Opens a service: requests its view from the members of the group, then all its shards, until all have answered.
- * `opts` may be NULL. `*ps` is the caller's, for far_ps_close(), and refers to the agent. Errors: INVALID; TIMEOUT: no
- * member serves `name`, or not all servers answer; GONE: the view has another epoch than opts.epoch; RESOURCE,
- * SHUTDOWN.
+ * `opts` may be NULL. `*ps` is the caller's, for far_ps_close(), and refers to the agent. Errors: INVALID, also: two
+ * servers were given different lists of servers for one epoch; TIMEOUT: no member serves `name`, or not all servers
+ * answer; GONE: the view has another epoch than opts.epoch; RESOURCE, SHUTDOWN.
  */
 enum far_status far_ps_open(struct far_agent *agent, const char *name, const struct far_ps_open_opts *opts,
 			    struct far_ps **ps, struct far_err *err);
@@ -242,9 +244,9 @@ enum far_status far_ps_open(struct far_agent *agent, const char *name, const str
 /**
  * Makes a table on every shard, or opens it if it exists with the same schema. `timeout_ns` 0: the agent's default.
  * `*table` is the caller's, for far_ps_table_free(). Errors: INVALID (the schema, by its field; the name; the table
- * exists with another schema; a server's optimizer `rule.name` has other state), NO_FUNCTION (a server lacks it, by the
- * names of both), UNSUPPORTED (replicas, hedge_after_ns), RESOURCE, TIMEOUT, PEER_LOST. After an error of one server
- * the others may have the table.
+ * exists with another schema, by its first field that differs; a server's optimizer `rule.name` has other state),
+ * NO_FUNCTION (a server lacks it, by the names of both), UNSUPPORTED (replicas, hedge_after_ns), RESOURCE, TIMEOUT,
+ * PEER_LOST. After an error of one server the others may have the table.
  */
 enum far_status far_ps_table_create(struct far_ps *ps, const char *name, const struct far_ps_schema *schema,
 				    uint64_t timeout_ns, struct far_ps_table **table, struct far_err *err);
@@ -259,8 +261,8 @@ enum far_status far_ps_tables(struct far_ps *ps, uint64_t timeout_ns, char names
 			      size_t *n, struct far_err *err);
 
 /** Removes a table with its rows from all shards; their memory returns within milliseconds. Operations of handles that
- * are still open fail with GONE. Errors: GONE: a shard has no such table (the others have dropped it); else as
- * far_ps_tables(). */
+ * are still open fail with GONE, also when a table of this name and another `dim` was made meanwhile. Errors: GONE: a
+ * shard has no such table (the others have dropped it); else as far_ps_tables(). */
 enum far_status far_ps_table_drop(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err);
 
 /** A key and about how often it was used of late. */
@@ -431,7 +433,7 @@ struct far_ps_push_opts {
 	/** NULL, or in and out: 0 begins a change and returns its token, before the function returns; another value
 	 * repeats the change of that token, with the same keys, numbers and `wire`. Requests that were applied before
 	 * answer with the present state of their keys, FAR_PS_ROW or FAR_PS_MISSING. GONE, with nothing sent: the
-	 * client numbered 512 requests since, or its view has changed; whether the change was applied is unknown then.
+	 * client numbered 4096 requests since, or its view has changed; whether the change was applied is unknown then.
 	 * INVALID: no token of this client. */
 	uint64_t *token;
 	uint64_t reserved[4]; /* 0 */
@@ -440,9 +442,9 @@ struct far_ps_push_opts {
 /**
  * Applies gradients [n * dim] by the table's rule. The sums of equal keys are one gradient. A gradient or sum that is
  * NaN or infinite (also in `wire`) is INVALID, by its key, and nothing was sent. BUSY: the numbers of
- * pending changes would span more than 1024; a change takes as many as the shard with most of its requests gets, at
+ * pending changes would span more than 8192; a change takes as many as the shard with most of its requests gets, at
  * most 64 at a time unless it has a token or repeated keys. TOO_LARGE: with a token or repeated keys, more than 1024
- * requests, or 512 to one shard, of 8192 keys or 8 MiB. Else as far_ps_pull().
+ * requests of 8192 keys or 8 MiB. Else as far_ps_pull().
  */
 enum far_status far_ps_push(struct far_ps_table *table, const uint64_t *keys, size_t n, const float *grads,
 			    const struct far_ps_push_opts *opts, uint8_t *status, struct far_future **future,

@@ -67,8 +67,8 @@ struct far_ps_init {
 /** What happens when a shard has its part of `rows_max` rows and a new key comes. */
 enum far_ps_full {
 	FAR_PS_FULL_REFUSE, /* the key gets no row */
-	FAR_PS_FULL_LRU,    /* a row that was used long ago is evicted, of a sample of 16 */
-	FAR_PS_FULL_LFU     /* a row that is used seldom is evicted, likewise */
+	FAR_PS_FULL_LRU, /* a row that was used long ago is evicted, of a sample of 16; uses within 64 ms are equal */
+	FAR_PS_FULL_LFU  /* a row that is used seldom is evicted, likewise */
 };
 
 /** Schema of a table. A zeroed field has its default; `dim` and `rule` have none. */

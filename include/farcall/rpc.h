@@ -8,8 +8,8 @@
  * types, whose names contain `::`. Tensor<f32,2> is a tensor of that dtype (far_dtype_name()) and number of dimensions,
  * Tensor<f32> one of any number; the caller checks both. Such calls do not take the fast path. `|` separates
  * alternatives: `Tensor|Scalar`, `none|geo::Polygon`. An int is accepted for a float, an int 0 or 1 for a bool.
- * Defaults: none, true, false, integers, floating-point numbers, "strings" with
- * \" \\ \n \t; parameters with a default come last.
+ * Defaults: none, true, false, integers, floating-point numbers, "strings" and 'strings'
+ * with \" \' \\ \n \t; parameters with a default come last.
  *
  * Caller and callee both register the function. The caller matches the arguments against its own signature before it
  * sends anything: by position, then by keyword (FAR_KW), then by default. The message carries every parameter in order,
@@ -103,6 +103,36 @@ enum far_status far_rpc_async(struct far_agent *agent, const char *to, const cha
 enum far_status far_rpc_async_to(struct far_agent *agent, struct far_to to, const char *function,
 				 const struct far_val *args, size_t args_n, const struct far_call_opts *opts,
 				 struct far_future **out, struct far_err *err);
+
+/** A call for far_rpc_async_zero_copy(). Zero what is not set. */
+struct far_zero_copy_call {
+	struct far_to to;
+	const char *function;
+	const struct far_val *args; /* the array is read before the function returns */
+	size_t args_n;
+	void (*release)(void *user); /* not NULL; as far_msg_release_fn of <farcall/message.h> */
+	void *release_user;
+	const struct far_call_opts *opts; /* may be NULL */
+	uint64_t reserved[4];             /* 0 */
+};
+
+/**
+ * far_rpc_async_to() whose large arguments are not copied to a worker of the same host: its handler reads them where
+ * they are. Such are dense tensors and bytes of 64 KiB or more, not inside lists or dicts, that begin at a multiple of
+ * 64 in memory of far_alloc_shared(), over nic=shm. Up to three are, in lengths that are multiples of 64 and behind all
+ * other tensors and bytes; one is, of any length at any place; two may be. The other arguments must fit 1 KiB. Else,
+ * before the callee has mapped the memory, and with `opts->retry` or interceptors, all arguments are copied.
+ *
+ * They must not change until `release` runs, once: when no handler reads them any more, even if the call or the session
+ * has ended before. It may run inside the function, as it does if that fails. A call without it is INVALID.
+ *
+ * The callee can read all of the shared memory, and the other arguments of such calls, also to other workers. A handler
+ * checks a copy of what it depends on.
+ *
+ * Errors: as far_rpc_async(), and INVALID (no `release`).
+ */
+enum far_status far_rpc_async_zero_copy(struct far_agent *agent, const struct far_zero_copy_call *call,
+					struct far_future **out, struct far_err *err);
 
 /* ---- Functions that the callee alone has registered ---- */
 
@@ -217,7 +247,7 @@ enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, uns
 				  void **data);
 
 /** Answers with an error. `status` is any but OK, usually FAR_REMOTE; the text is printf-style and cut at 383 bytes.
- * INVALID: answered already. */
+ * That of a blocking handler leaves when it returns, as other answers. INVALID: answered already. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 4, 5)))
 #endif
@@ -239,8 +269,9 @@ bool far_req_cancelled(const struct far_req *req);
 /**
  * Keeps an argument beyond the handler, or a value inside one: `*out` owns its bytes, which nothing else reads or
  * writes, and is the caller's to finish on any thread. A tensor or a bytes value of a fiber or blocking handler is not
- * copied, unless the request is a short one: `*out` then keeps the memory of the whole request. Any other value is
- * copied, as by far_val_dup(). Errors: as far_val_dup(), without effect.
+ * copied: `*out` keeps the memory of the whole request. It is copied if the request is short, or if the caller left the
+ * value in shared memory (far_rpc_async_zero_copy()), as is any other value, by far_val_dup(). Errors: as
+ * far_val_dup(), without effect.
  */
 enum far_status far_req_keep(const struct far_req *req, const struct far_val *v, struct far_val *out,
 			     struct far_err *err);

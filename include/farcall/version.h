@@ -11,7 +11,8 @@
  * - Frozen, with a fixed size: struct far_val, far_dict_entry, far_tensor, far_to, far_part, far_recv_buf, far_err,
  *   far_scope, far_function, far_msg_handler, far_method, far_msg_placement, far_debug_pair.
  * - With `reserved` words, which later fields take: struct far_call_opts, far_fanout_opts, far_target,
- *   far_target_result, far_class, far_custom_type, far_fault, far_allocator. They are 0, as in a zeroed struct.
+ *   far_target_result, far_class, far_custom_type, far_fault, far_allocator, far_zero_copy_call, far_interceptor,
+ *   far_plugin, far_profile_opts, far_span, far_store_opts. They are 0, as in a zeroed struct.
  * - Growing at the end: struct far_opts and the results that a function fills. The functions that take them are inline.
  *   They pass the size of the struct to a function of the library, whose name ends in `_sized`; bindings of other
  *   languages call that one with the size of their own struct. Fields that the library does not know are 0.

@@ -14,6 +14,9 @@
 	"nic=dpdk:net_memif0,role=server,id=0,socket=/path, nic=dpdk:net_af_packet0,iface=eth0, or nic=dpdk: and a "   \
 	"PCI address"
 
+/* Bytes of a buffer of a memif ring. With 2^8 of them a ring takes as much memory as DPDK's 2^10 of 2048. */
+#define MEMIF_BUFFER_BYTES 8192
+
 static int bad_key(struct nic_err *err, const char *key, const char *value, const char *wanted)
 {
 	return dpdk_error(err, -EINVAL, "dpdk: %s=%.60s: %s", key, value, wanted);
@@ -266,8 +269,10 @@ static void classify(struct dpdk_args *a)
 	a->beyond_host = !stays_on_host(a->name);
 	a->huge = -1;
 	nic_dscp_init(&a->dscp);
+	a->bsize = MEMIF_BUFFER_BYTES;
+	if (a->class == DPDK_MEMIF) /* of a key that is there twice DPDK takes the last */
+		snprintf(a->devargs, sizeof a->devargs, "bsize=%d,rsize=8", MEMIF_BUFFER_BYTES);
 	/* memif's own defaults */
-	a->bsize = 2048;
 	a->abstract = true;
 	snprintf(a->socket, sizeof a->socket, "/run/memif.sock");
 }

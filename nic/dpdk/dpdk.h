@@ -37,6 +37,9 @@
 /* Additional frames of priority NIC_PRIORITY_MAX beyond DPDK_TX_MAX, so that acknowledgements, grants and credit
  * returns never wait behind data. */
 #define DPDK_TX_URGENT 32u
+/* Bytes that frames refer to after which they leave at once: memif publishes a burst when all of it is copied, and the
+ * peer can copy one meanwhile. */
+#define DPDK_REFERRED_MAX (16u << 10)
 /* Frames per receive burst. The engine takes no more in one pass; a larger burst would only wait in the cache. */
 #define DPDK_BURST 32u
 /* Received and written bodies begin at 32 modulo 64, so that the data behind a 96-byte header begins on a cache line.
@@ -181,7 +184,7 @@ struct dpdk_queue {
 	uint64_t tx_offload;    /* tx_offload of transmitted mbufs: header lengths */
 	struct rte_mempool *pool;
 	struct rte_mempool *tails;  /* mbufs for bytes that lie elsewhere; memif only */
-	bool referred;              /* a frame in the transmit queues refers to such bytes */
+	uint32_t referred;          /* bytes that frames in the transmit queues refer to */
 	struct dpdk_places *places; /* receive placement; memif only, NULL: none */
 	struct frame_addr me;       /* own address, with the port of queue 0 */
 	unsigned queues_n;
@@ -311,7 +314,8 @@ int dpdk_args_parse(const char *text, struct dpdk_args *out, struct nic_err *err
 
 /* ---- device.c: control thread ---- */
 
-/** Finds or creates the ethdev and sets up its rings. On failure nothing is left. */
+/** Finds or creates the ethdev and sets up its rings. dpdk_device_close() and dpdk_device_free() follow, after a
+ * failure too. */
 int dpdk_device_open(struct dpdk_port *p, struct nic_err *err);
 int dpdk_device_start(struct dpdk_port *p, struct nic_err *err);
 /** Stops the ethdev, and removes it if this port created it. */

@@ -191,11 +191,13 @@ static int dpdk_tx_commit(struct nic_queue *queue, struct nic_tx *tx)
 	m->tx_offload = q->tx_offload;
 	if (m->next) {
 		m->data_len = (uint16_t)(m->data_len - m->next->data_len);
-		q->referred = true;
+		q->referred += m->next->data_len;
 	}
 	dest->tx_queue->m[dest->tx_queue->n++] = m;
 	q->waiting++;
 	count_sent(q, len);
+	if (__builtin_expect(q->referred >= DPDK_REFERRED_MAX, 0))
+		dpdk_flush(queue);
 	return 0;
 }
 

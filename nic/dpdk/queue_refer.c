@@ -54,5 +54,5 @@ void dpdk_refer_end(struct dpdk_queue *q)
 		for (unsigned k = 0; k < q->tx_queues[i].n; k++)
 			if (q->tx_queues[i].m[k]->next)
 				copy_tail(q->tx_queues[i].m[k]);
-	q->referred = false;
+	q->referred = 0;
 }

@@ -66,8 +66,10 @@ int shm_control_recv(int fd, struct shm_control_msg *message, int fds[SHM_CONTRO
 				close(one);
 		}
 	}
-	if (n == 0)
+	if (n == 0) { /* the end, or an empty message, which may carry descriptors, too */
+		shm_control_close_fds(fds);
 		return 0;
+	}
 	if (n != sizeof *message || message->magic != SHM_MAGIC || message->version != SHM_VERSION ||
 	    message->len > NIC_HANDSHAKE_BYTES_MAX) {
 		shm_control_close_fds(fds);

@@ -74,7 +74,7 @@ static void watch(struct shm_port *p, const char *dir)
 int shm_listen(struct shm_port *p, const char *dir, uint64_t id, struct nic_err *err)
 {
 	char path[sizeof p->path];
-	snprintf(path, sizeof path, "%.80s/%016llx.sock", dir, (unsigned long long)id);
+	snprintf(path, sizeof path, "%.*s/%016llx.sock", RUNTIME_DIR_BYTES - 1, dir, (unsigned long long)id);
 	p->listen_fd = listen_new(p, path, err);
 	if (p->listen_fd < 0)
 		return p->listen_fd;

@@ -25,10 +25,13 @@ uint64_t sim_host_when(const struct sim_host *host, uint64_t local)
 		return TIME_NEVER;
 	if (local <= host->clock_local)
 		return host->clock_set;
-	/* Its clock runs at least half as fast, or stands still, which bounds the search. */
-	uint64_t ahead = local - host->clock_local, low = 0, high = 2 * ahead + 2;
+	uint64_t ahead = local - host->clock_local;
 	if (ahead > (uint64_t)INT64_MAX / 4 || host->skew_ppb == SIM_CLOCK_STOPPED)
 		return TIME_NEVER;
+	/* The clock runs at least half as fast as that of the world: roundings move the time by 4 ns at most. */
+	uint64_t speed = (uint64_t)(BILLION + host->skew_ppb);
+	uint64_t near = ahead / speed * BILLION + ahead % speed * BILLION / speed;
+	uint64_t low = near > 4 ? near - 4 : 0, high = near + 4;
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 		if (sim_host_local(host, host->clock_set + middle) >= local)

@@ -38,7 +38,7 @@ static void print_descriptors(char *out, size_t cap)
 	else
 		udp_append(out, cap, "descriptors: %llu; large groups over shm need more: `ulimit -n %u`%s\n",
 			   (unsigned long long)limit.rlim_cur, DESCRIPTORS,
-			   limit.rlim_max < DESCRIPTORS ? "(the hard limit is lower: root must raise it)" : "");
+			   limit.rlim_max < DESCRIPTORS ? " (the hard limit is lower: root must raise it)" : "");
 }
 
 static void print_offload(int fd, char *out, size_t cap)

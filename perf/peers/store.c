@@ -151,7 +151,13 @@ static void connect_to(const char *path)
 		die("%s: too long for a socket", path);
 	strcpy(to.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+	/* A server that has just bound its socket listens soon. */
+	int rc = fd < 0 ? -1 : connect(fd, (struct sockaddr *)&to, sizeof to);
+	for (int i = 0; rc < 0 && errno == ECONNREFUSED && i < 500; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+		rc = connect(fd, (struct sockaddr *)&to, sizeof to);
+	}
+	if (rc < 0)
 		die("cannot connect to %s: %s", path, strerror(errno));
 	/* All batches in flight and their replies are larger than what a socket holds: both are read and written by
 	 * turns. */

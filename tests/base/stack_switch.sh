@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Switching stacks: stack_flows.c by each compiler, without and with optimisation, by machine code and by ucontext, for
+# Switching stacks: test_stack_switch.c by each compiler, without and with optimisation, by machine code and by ucontext, for
 # this machine or, emulated, for arm64. There the fibers of whole agents run too.
 # usage: stack_switch.sh host|arm64 SOURCE-DIRECTORY CACHE-DIRECTORY
 set -u
@@ -15,7 +15,7 @@ flows() {
 	launcher=$2
 	shift 2
 	bounded "$@" -std=c11 -D_GNU_SOURCE -g -Wall -Wextra -Wpedantic -Werror -frounding-math -pthread -I"$top/engine" \
-		"$top/tests/base/stack_flows.c" "$top/engine/base/stack_switch.c" "$top/engine/base/must.c" \
+		"$top/tests/unit/base/test_stack_switch.c" "$top/engine/base/stack_switch.c" "$top/engine/base/must.c" \
 		-o "$dir/flows" -lm
 	if [ "$rc" -eq 0 ]; then
 		# shellcheck disable=SC2086 # the launcher's words
@@ -50,7 +50,7 @@ elif command -v "$cross" >/dev/null && command -v qemu-aarch64 >/dev/null; then
 		flows "arm64 $o, branch protection" qemu-aarch64 "$cross" "$o" -static -mbranch-protection=standard
 	done
 	flows "arm64, ucontext" qemu-aarch64 "$cross" -O2 -static -DFAR_SWITCH_UCONTEXT
-	guard_s=200
+	guard_s=600 # some 40 s of a processor
 	# The whole engine, whose fibers go on on other threads: nothing thread-local may be kept across a wait.
 	sodium=$(sh "$(dirname "$0")/arm64_sodium.sh" "$cache" 2>"$dir/err") || rc=$?
 	# Without the modules, which need libraries of their own: etcd, jemalloc, metrics over HTTP.

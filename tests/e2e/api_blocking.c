@@ -23,6 +23,18 @@ static enum far_status block(struct far_req *req, const struct far_val *args, si
 	return far_return(req, &v);
 }
 
+/* Fails, and goes on with its arguments. */
+static enum far_status fail_first(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	enum far_status status = far_fail(req, FAR_REMOTE, 3, "no");
+	CHECK(far_fail(req, FAR_REMOTE, 4, "again") == FAR_INVALID);
+	atomic_fetch_add(&running, 1);
+	while (!atomic_load(&let_go))
+		usleep(100);
+	atomic_fetch_sub(&running, 1);
+	return status;
+}
+
 static enum far_status state(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	struct far_val v = far_int(atomic_load((atomic_int *)user));
@@ -111,6 +123,24 @@ static void late(void)
 }
 
 /* ---- nested calls and the time that is left ---- */
+
+/* The error leaves when the handler has returned and its arguments are released. Until then the request is open. */
+static void failing(void)
+{
+	struct far_future *f;
+	await("t::running", 0);
+	set_let_go(false);
+	CHECK_STATUS(far_rpc_async(agent, "worker1", "t::fail_first", FAR_NOARGS, NULL, &f, &err), FAR_OK, &err);
+	await("t::running", 1);
+	for (int i = 0; i < 10; i++)
+		CHECK(query(agent, "worker1", "t::running", FAR_NOARGS) == 1);
+	CHECK(!far_future_done(f));
+	set_let_go(true);
+	CHECK_STATUS(far_future_wait(f, FAR_FOREVER, NULL, &err), FAR_REMOTE, &err);
+	CHECK(err.code == 3 && err.executed == FAR_EXECUTED_YES);
+	CHECK_TEXT(&err, "no");
+	far_future_free(f);
+}
 
 static enum far_status left(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
@@ -219,6 +249,7 @@ static int worker(int rank)
 {
 	static const struct far_function functions[] = {
 		{"t::block(int x) -> int", FAR_KIND_BLOCKING, block, NULL},
+		{"t::fail_first() -> int", FAR_KIND_BLOCKING, fail_first, NULL},
 		{"t::running() -> int", FAR_KIND_INLINE, state, &running},
 		{"t::ran() -> int", FAR_KIND_INLINE, state, &ran},
 		{"t::let_go(bool go) -> none", FAR_KIND_INLINE, gate_thread, NULL},
@@ -234,6 +265,7 @@ static int worker(int rank)
 	if (rank == 0) {
 		full();
 		late();
+		failing();
 		time_left("t::below");
 		time_left("t::below_thread");
 		bad_options();

@@ -3,10 +3,12 @@
  * references and objects, registration. Compiled as C++17 and as C++20. Main thread of each process. */
 #include <farcall/farcall.hpp>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <thread>
 
 namespace
 {
@@ -136,6 +138,19 @@ void register_all(farcall::registry &r)
 			     auto none = q.defer<void>();
 			     return {};
 		     })
+		.add("t::dropped_by_throw",
+		     [](farcall::request q) -> farcall::later<void> {
+			     auto none = q.defer<void>();
+			     throw std::runtime_error("after defer()");
+		     })
+		.add("t::total",
+		     [](farcall::tensor_view<const float> x) { return std::accumulate(x.begin(), x.end(), 0.0); })
+		.add("t::in_place",
+		     [](farcall::request q) {
+			     far_counters c;
+			     far_counters_read(q.agent(), &c);
+			     return c.bytes_by_reference;
+		     })
 		.add("t::alive", [] { return counter::alive; })
 		.add(
 			"t::read", [](farcall::rref<int> x) { return x.to_here() + 1; }, farcall::kind::fiber);
@@ -254,7 +269,9 @@ void futures(const farcall::agent &a)
 	auto first = a.async<int>("worker1", "t::pair", 1), second = a.async<int>("worker1", "t::pair", 2);
 	CHECK(first.get() == 2);
 	CHECK(thrown(FAR_DENIED, [&] { second.get(); }).code() == 1);
-	thrown(FAR_REMOTE, [&] { a.call<void>("worker1", "t::dropped"); });
+	CHECK(contains(thrown(FAR_REMOTE, [&] { a.call<void>("worker1", "t::dropped"); }).what(), "without an answer"));
+	CHECK(contains(thrown(FAR_REMOTE, [&] { a.call<void>("worker1", "t::dropped_by_throw"); }).what(),
+		       "an exception of the callee"));
 	auto slow = a.async<void>("worker1", "t::slow");
 	slow.cancel();
 	thrown(FAR_CANCELLED, [&] { slow.get(); });
@@ -294,6 +311,49 @@ void coroutines(const farcall::agent &a)
 }
 #endif
 
+void zero_copy(const farcall::agent &a)
+{
+	constexpr std::size_t n = 65536;
+	farcall::shared_array<float> x(n);
+	std::atomic<int> released{0};
+	int calls = 0;
+	auto release = [&released, owned = std::make_unique<int>(1)] { released += *owned; };
+	auto in_place = [&] { return a.call<std::uint64_t>("worker1", "t::in_place"); };
+	auto ended = [&] {
+		for (calls++; released < calls;)
+			std::this_thread::yield();
+		CHECK(released == calls);
+	};
+	do { /* until the worker has mapped the memory */
+		std::fill(x.begin(), x.end(), static_cast<float>(calls));
+		double sum = a.async_zero_copy<double>(
+				      "worker1", "t::total", [&] { released++; }, x.view())
+				     .get();
+		CHECK(sum == static_cast<double>(n) * calls);
+		ended();
+	} while (in_place() == 0);
+	std::uint64_t before = in_place();
+	farcall::call_options there;
+	there.shard = 0;
+	farcall::shared_array<float> same = std::move(x);
+	CHECK(same.size() == n && same[1] == static_cast<float>(calls - 1));
+	same[0] += 1;
+	CHECK(a.async_zero_copy_with<double>(there, "worker1", "t::total", std::move(release), same.view()).get() ==
+	      static_cast<double>(n) * (calls - 1) + 1);
+	ended();
+	CHECK(in_place() - before >= n * sizeof(float));
+	auto counted = [&] { released++; };
+	thrown(FAR_UNKNOWN_WORKER, [&] { a.async_zero_copy("nobody", "t::total", counted, same.view()); });
+	ended();
+	thrown(FAR_NO_FUNCTION, [&] { a.async_zero_copy("worker1", "t::none", counted, same.view()); });
+	ended();
+	thrown(FAR_INVALID, [&] {
+		a.async_zero_copy("worker1", "t::total", counted, farcall::tensor<float>{{2}, {1}});
+	});
+	ended();
+	thrown(FAR_RESOURCE, [] { farcall::shared_array<float>(~std::size_t{0} / 2); });
+}
+
 void objects(const farcall::agent &a)
 {
 	{
@@ -331,6 +391,7 @@ int main()
 			values(agent);
 			errors(agent);
 			futures(agent);
+			zero_copy(agent);
 #ifdef FARCALL_COROUTINES
 			coroutines(agent);
 #endif

@@ -288,7 +288,9 @@ static void one_ways(uint64_t timeout)
 		sum = query("t::noted") + query("t::dropped") + (int64_t)counters().oneways_dropped - noted - dropped;
 	while (sum < TIMES);
 	CHECK(sum == TIMES);
-	CHECK(query("t::noted") - noted == (timeout == FAR_FOREVER ? TIMES : 0));
+	noted = query("t::noted") - noted;
+	/* One may be run before the clock is looked at. */
+	CHECK(timeout == FAR_FOREVER ? noted == TIMES : noted < TIMES);
 }
 
 static void at_both_ends(void)

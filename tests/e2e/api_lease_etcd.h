@@ -18,7 +18,7 @@ static void disturbs(const char *kind, const char *what)
 static int serves_long(int i)
 {
 	far_log_set(on_log, NULL);
-	agent = joins("worker", FAR_RANK_ANY, PAUSED_LEASE);
+	agent = joins("worker", FAR_RANK_ANY, LEASE);
 	atomic_fetch_add(&shared->joined[i], 1);
 	CHECK_STATUS(far_serve(agent, 0, &err), FAR_OK, &err);
 	leaves();
@@ -30,7 +30,7 @@ static void calls_on(void)
 {
 	for (int i = 0; i < CALLS; i++) {
 		CHECK(calls("worker") == 0);
-		usleep((useconds_t)(2 * PAUSED_LEASE / 1000 / CALLS));
+		usleep((useconds_t)(2 * LEASE / 1000 / CALLS));
 	}
 }
 
@@ -40,7 +40,7 @@ static int unreachable(int rank)
 	struct far_worker_info before, after;
 	struct later l[1];
 	later_begin(l, 1, serves_long);
-	agent = joins("first", 0, PAUSED_LEASE);
+	agent = joins("first", 0, LEASE);
 	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
 	let(l, 0);
 	await_seen("worker");
@@ -74,7 +74,7 @@ static int cut(int rank)
 	struct far_worker_info before, after;
 	struct later l[1];
 	later_begin(l, 1, serves_cut);
-	agent = joins("first", 0, PAUSED_LEASE);
+	agent = joins("first", 0, LEASE);
 	CHECK_STATUS(far_on_member(agent, on_member, NULL, &err), FAR_OK, &err);
 	let(l, 0);
 	await_seen("worker");

@@ -132,14 +132,15 @@ static void counts(void)
 	      after.latency_p90_ns <= after.latency_p99_ns && after.latency_p99_ns <= after.latency_p999_ns);
 }
 
-/* The same number in the three formats. */
+/* The same number in the four formats. */
 static void formats(void)
 {
-	char *text, *json, *prometheus, want[400];
+	char *text, *json, *prometheus, *open, want[400];
 	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_TEXT, &text, &err), FAR_OK, &err);
 	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_JSON, &json, &err), FAR_OK, &err);
 	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_PROMETHEUS, &prometheus, &err), FAR_OK, &err);
-	CHECK_STATUS(far_metrics_text(agent, (enum far_metrics_format)3, &text, &err), FAR_INVALID, &err);
+	CHECK_STATUS(far_metrics_text(agent, FAR_METRICS_OPENMETRICS, &open, &err), FAR_OK, &err);
+	CHECK_STATUS(far_metrics_text(agent, (enum far_metrics_format)4, &text, &err), FAR_INVALID, &err);
 	unsigned long long failed = metrics().calls_failed;
 	CHECK(failed >= 3);
 	snprintf(want, sizeof want, "\nfarcall_calls_failed_total %llu\n", failed);
@@ -149,10 +150,15 @@ static void formats(void)
 	snprintf(want, sizeof want, "worker=\"%s\"} %llu\n", check_name(0), failed);
 	const char *at = strstr(prometheus, "\nfarcall_calls_failed_total{group=\"default\",");
 	CHECK(at && strncmp(strstr(at, "worker="), want, strlen(want)) == 0);
+	at = strstr(open, "\n# TYPE farcall_calls_failed counter\n# HELP farcall_calls_failed Calls that ended with an "
+			  "error.\nfarcall_calls_failed_total{group=\"default\",");
+	CHECK(at && strncmp(strstr(at, "worker="), want, strlen(want)) == 0);
+	CHECK(strcmp(open + strlen(open) - 7, "\n# EOF\n") == 0 && !strstr(prometheus, "# EOF"));
 	CHECK(strstr(text, "farcall_peer_errors_total{peer=\"worker1\",class=\"handler\"} 3\n"));
 	far_metrics_free(text);
 	far_metrics_free(json);
 	far_metrics_free(prometheus);
+	far_metrics_free(open);
 }
 
 /* ---- the admin socket ---- */

@@ -5,12 +5,14 @@
 
 #include <ftw.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define ROUNDS 200
 
 static char dirs[2][64];
 static struct far_err err;
+static _Atomic bool *may_die; /* of both processes of a case: worker 0 has got what it needs of worker 1 */
 
 static void echo(struct far_req *req, const void *data, size_t len, void *user)
 {
@@ -196,9 +198,11 @@ static int idle_death(int rank)
 	struct far_agent *a = check_join(&opts);
 	call(a, (struct far_to){!rank, 0}, 10);
 	if (rank == 1) {
-		usleep(200000); /* the other's call too has come to its end */
+		while (!atomic_load(may_die))
+			usleep(1000);
 		raise(SIGKILL);
 	}
+	atomic_store(may_die, true);
 	usleep(1500000);
 	CHECK_STATUS(far_shutdown(a, FAR_FOREVER, &err), FAR_PEER_LOST, &err);
 	CHECK_TEXT(&err, "worker1");
@@ -212,6 +216,7 @@ static void waits(struct far_req *req, const void *data, size_t len, void *user)
 {
 	struct far_future *f;
 	struct far_err e;
+	atomic_store(may_die, true);
 	CHECK(far_future_create(&f, &e) == FAR_OK);
 	if (far_future_wait(f, FAR_FOREVER, NULL, &e) == FAR_CANCELLED)
 		notified = 1;
@@ -229,6 +234,8 @@ static int death_of_a_caller(int rank)
 		char got[8];
 		alarm(0);
 		if (fork() == 0) { /* a clock that does not run in the worker */
+			while (!atomic_load(may_die))
+				usleep(1000);
 			usleep(700000);
 			kill(getppid(), SIGKILL);
 			_exit(0);
@@ -333,6 +340,8 @@ int main(void)
 		     {"alone", 1, alone, false},
 		     {"alone_by_options", 1, alone_by_options, false}};
 	int bad = 0;
+	may_die = mmap(NULL, sizeof *may_die, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(may_die != MAP_FAILED);
 	unsetenv("FAR_NIC");
 	unsetenv("FAR_LISTEN");
 	unsetenv("FAR_ADVERTISE");
@@ -342,6 +351,7 @@ int main(void)
 		CHECK(mkdtemp(dirs[i]));
 	}
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		atomic_store(may_die, false);
 		struct spawned s = spawn(cases[i].world, cases[i].body);
 		int failed = spawn_wait(&s, cases[i].dies ? 1 : -1);
 		if (failed)

@@ -250,6 +250,16 @@ static void statuses(void)
 }
 
 /* A change that is repeated counts once. */
+/* Takes AT_ONCE numbers. */
+static void erase_at_once(struct far_ps_table *t)
+{
+	struct far_future *f[AT_ONCE];
+	for (int i = 0; i < AT_ONCE; i++)
+		CHECK_STATUS(far_ps_erase(t, keys, 1, NULL, NULL, &f[i], &err), FAR_OK, &err);
+	for (int i = 0; i < AT_ONCE; i++)
+		CHECK(done(FAR_OK, &f[i]) == 1);
+}
+
 static void repeats(void)
 {
 	struct far_ps_schema schema = schema_of(FAR_PS_SGD);
@@ -273,8 +283,8 @@ static void repeats(void)
 	CHECK(stats_of(t).duplicates > 0 && stats_of(t).duplicates % 3 == 0);
 	token = first + 100000;
 	CHECK_STATUS(far_ps_push(t, keys, 1, grads, &opts, NULL, &f, &err), FAR_INVALID, &err);
-	for (int i = 0; i < 513; i++)
-		DONE(far_ps_erase(t, keys, 1, NULL, NULL, &f, &err), 1);
+	for (int i = 0; i <= 4096; i += AT_ONCE)
+		erase_at_once(t);
 	token = first;
 	CHECK_STATUS(far_ps_push(t, keys, 1, grads, &opts, NULL, &f, &err), FAR_GONE, &err);
 	far_ps_table_free(t);
@@ -363,8 +373,8 @@ static void stopped(void)
 	struct far_ps_table *t = table("stopped", &schema);
 	struct far_future *f;
 	uint64_t token = 0;
-	struct far_ps_push_opts push = {.partial = true, .timeout_ns = 200 * FAR_MS, .token = &token};
-	struct far_ps_pull_opts pull = {.partial = true, .timeout_ns = 100 * FAR_MS, .fallback = fallback};
+	struct far_ps_push_opts push = {.partial = true, .timeout_ns = FAR_SEC / 2, .token = &token};
+	struct far_ps_pull_opts pull = {.partial = true, .timeout_ns = FAR_SEC / 2, .fallback = fallback};
 	for (int i = 0; i < KEYS; i++)
 		keys[i] = spread((uint64_t)i);
 	for (int i = 0; i < KEYS * DIM; i++)

@@ -7,7 +7,7 @@
 
 #include <farcall/ps.h>
 
-enum { WORLD = 4, SERVERS = 2, SHARDS = 3, DIM = 4, MANY = 20000 };
+enum { WORLD = 4, SERVERS = 2, SHARDS = 3, DIM = 4, MANY = 20000, AT_ONCE = 64 };
 
 extern struct far_agent *agent;
 extern struct far_err err;

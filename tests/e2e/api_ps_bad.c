@@ -36,6 +36,35 @@ static void bad_schemas(void)
 	BAD_FIELD(reserved[1], 1, FAR_INVALID, "reserved");
 }
 
+/* A table that exists: the first field that differs, with both values. */
+static void other_schemas(void)
+{
+	struct far_ps_schema s = schema_of(FAR_PS_SGD), b;
+	struct far_ps_table *t = table("same", &s), *dense_table;
+#define OTHER(field, value, text)                                                                                      \
+	b = s;                                                                                                         \
+	b.field = value;                                                                                               \
+	BAD(far_ps_table_create(ps, "same", &b, 0, &t, &err), FAR_INVALID, "exists with another schema: its " text)
+	OTHER(stored, FAR_BF16, "stored is f32, not bf16");
+	OTHER(dim, 5, "dim is 4, not 5");
+	OTHER(rule, schema_of(FAR_PS_ADAM).rule, "rule.kind is sgd, not adam");
+	OTHER(rule.rate, 0.5f, "rule.rate is 1, not 0.5");
+	OTHER(rule.clip_norm, 2, "rule.clip_norm is 0, not 2");
+	OTHER(init.kind, FAR_PS_INIT_NORMAL, "init.kind is constant, not normal");
+	OTHER(init.seed, UINT64_MAX, "init.seed is 0, not 18446744073709551615");
+	OTHER(full, FAR_PS_FULL_LFU, "full is refuse, not lfu");
+	OTHER(rows_max, 9, "rows_max is 0, not 9");
+	OTHER(admit, 255, "admit is 0, not 255");
+	OTHER(ttl_ms, 7, "ttl_ms is 0, not 7");
+	OTHER(workers, 3, "workers is 0, not 3");
+	far_ps_table_free(t);
+	s.dense_rows = 10;
+	dense_table = table("same_dense", &s);
+	s.dense_rows = 11;
+	BAD(far_ps_table_create(ps, "same_dense", &s, 0, &t, &err), FAR_INVALID, "its dense_rows is 10, not 11");
+	far_ps_table_free(dense_table);
+}
+
 static void not_finite(void)
 {
 	struct far_ps_schema schema = schema_of(FAR_PS_SGD);
@@ -56,6 +85,13 @@ static void not_finite(void)
 	BAD(far_ps_push(t, keys, 2, grads, NULL, NULL, &f, &err), FAR_INVALID, "element 1 of the gradient of key 12");
 	grads[1] = 70000;
 	BAD(far_ps_push(t, keys, 1, grads, &push, NULL, &f, &err), FAR_INVALID, "element 1 of the gradient of key 12");
+	/* Among the rows of a request. */
+	for (unsigned i = 0; i < MANY; i++)
+		keys[i] = 100 + i;
+	grads[1] = 0;
+	grads[DIM + 1] = 0;
+	grads[(MANY - 1) * DIM + 3] = INFINITY;
+	BAD(far_ps_push(t, keys, MANY, grads, NULL, NULL, &f, &err), FAR_INVALID, "element 3 of the gradient of key");
 	stats = stats_of(t);
 	CHECK(stats.rows == 0 && stats.keys_pushed == 0);
 	CHECK(!strcmp(far_ps_status_name(FAR_PS_LATE), "LATE") &&
@@ -158,6 +194,7 @@ static void bad_messages(void)
 void bad_requests(void)
 {
 	bad_schemas();
+	other_schemas();
 	bad_input();
 	not_finite();
 	bad_messages();

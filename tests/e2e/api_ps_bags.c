@@ -157,7 +157,7 @@ void pooled_stopped(struct far_ps_table *t)
 {
 	static const float fallback[DIM] = {1000, 1000, 1000, 1000};
 	struct far_future *f;
-	struct far_ps_pull_opts opts = {.partial = true, .timeout_ns = 100 * FAR_MS, .fallback = fallback};
+	struct far_ps_pull_opts opts = {.partial = true, .timeout_ns = FAR_SEC / 2, .fallback = fallback};
 	struct far_ps_bags two = {.offsets = offsets, .n = BAGS, .pool = FAR_PS_MEAN};
 	int64_t answered;
 	for (int b = 0; b <= BAGS; b++)

@@ -61,9 +61,9 @@ static void rounds(void)
 /* The members that are missing are named; another attempt passes, with another number of members. */
 static void late(void)
 {
-	CHECK_STATUS(end_of(come("late", 1, 4, 50 * FAR_MS)), FAR_TIMEOUT, &err);
+	CHECK_STATUS(end_of(come("late", 1, 4, FAR_SEC / 2)), FAR_TIMEOUT, &err);
 	CHECK_TEXT(&err, "barrier \"late\" of 4 members lacks 0, 2, 3");
-	CHECK_STATUS(end_of(come("late", 0, 100, 50 * FAR_MS)), FAR_TIMEOUT, &err);
+	CHECK_STATUS(end_of(come("late", 0, 100, FAR_SEC / 2)), FAR_TIMEOUT, &err);
 	CHECK_TEXT(&err, "lacks 1, 2, 3, 4, 5, 6, 7, 8 and 91 more");
 	struct far_future *f = come("late", 1, 2, FAR_FOREVER);
 	pass("late", 0, 2);
@@ -175,7 +175,7 @@ static void use(void)
 	pass("lost", me, CLIENTS);
 	pass("lost", me, CLIENTS);
 	if (me == 1) { /* the lost one is not missing */
-		CHECK_STATUS(end_of(come("lost", me, CLIENTS, 50 * FAR_MS)), FAR_TIMEOUT, &err);
+		CHECK_STATUS(end_of(come("lost", me, CLIENTS, FAR_SEC / 2)), FAR_TIMEOUT, &err);
 		CHECK_TEXT(&err, "lacks 0");
 		CHECK(!strchr(strstr(err.text, "lacks"), ','));
 		atomic_store(&shared->step, 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A large partition of a parameter server: scans and saves read it in slices of bounded rows, as it was at one moment
- * while pushes go on; a new view erases it. One server, one client. Main thread of each process, and one that pushes.
- */
+ * while pushes go on; a new view erases it. Statuses of several requests to one shard. One server, one client. Main
+ * thread of each process, and one that pushes. */
 #include "api_spawn.h"
 #include "apps/libps/pst_hash.h"
 #include "apps/libps/psv_wire.h"
@@ -236,6 +236,25 @@ static void new_view(void)
 	far_ps_table_free(table);
 }
 
+/* Every third key has no row; the requests of an operation begin at different ones. */
+static void statuses(void)
+{
+	struct far_ps_schema schema = {.dim = 16};
+	enum { N = 3000 };
+	static float wide[N * 16];
+	static uint8_t status[N];
+	struct far_ps_table *t;
+	struct far_future *f;
+	far_ps_rule_defaults(&schema.rule, FAR_PS_SGD);
+	CHECK_STATUS(far_ps_table_create(ps, "thirds", &schema, 0, &t, &err), FAR_OK, &err);
+	for (int i = 0; i < N; i += 3)
+		done(far_ps_push(t, keys + i + 1, 2, wide, NULL, NULL, &f, &err), &f);
+	done(far_ps_pull(t, keys, N, NULL, wide, status, &f, &err), &f);
+	for (int i = 0; i < N; i++)
+		CHECK(status[i] == (i % 3 ? FAR_PS_ROW : FAR_PS_MISSING));
+	far_ps_table_free(t);
+}
+
 static void serve(void)
 {
 	struct far_ps_server *server;
@@ -271,6 +290,7 @@ static int together(int rank)
 	silent_readers();
 	scans_and_saves();
 	new_view();
+	statuses();
 	far_ps_close(ps);
 	atomic_store(step, 3);
 	CHECK_STATUS(far_shutdown_local(agent, &err), FAR_OK, &err);

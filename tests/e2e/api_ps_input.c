@@ -36,7 +36,7 @@ static unsigned partition;
 #define OPEN(...)                                                                                                      \
 	&(struct far_ps_open_opts)                                                                                     \
 	{                                                                                                              \
-		.timeout_ns = 50 * FAR_MS, __VA_ARGS__                                                                 \
+		.timeout_ns = FAR_SEC, __VA_ARGS__                                                                     \
 	}
 #define BAGS(...)                                                                                                      \
 	&(struct far_ps_bags)                                                                                          \
@@ -57,15 +57,15 @@ static unsigned partition;
 	X(far_ps_open(agent, "ads", OPEN(.next = 7), &other, &err), FAR_INVALID, "next is 7 without a client")         \
 	X(far_ps_open(agent, "ads", OPEN(.epoch = 9), &other, &err), FAR_GONE, "the view has epoch 1, not 9")          \
 	X(far_ps_table_create(NULL, "t", &schema, 0, &made, &err), FAR_INVALID, "service")                             \
-	X(far_ps_table_create(ps, NULL, &schema, 0, &made, &err), FAR_INVALID, "name of 1 to 63 bytes")                \
-	X(far_ps_table_create(ps, "", &schema, 0, &made, &err), FAR_INVALID, "name of 1 to 63 bytes")                  \
-	X(far_ps_table_create(ps, long_name, &schema, 0, &made, &err), FAR_INVALID, "name of 1 to 63 bytes")           \
+	X(far_ps_table_create(ps, NULL, &schema, 0, &made, &err), FAR_INVALID, "is NULL")                              \
+	X(far_ps_table_create(ps, "", &schema, 0, &made, &err), FAR_INVALID, "1 to 63 bytes; \"\" has 0")              \
+	X(far_ps_table_create(ps, long_name, &schema, 0, &made, &err), FAR_INVALID, "has 64")                          \
 	X(far_ps_table_create(ps, "t", NULL, 0, &made, &err), FAR_INVALID, "schema")                                   \
-	X(far_ps_table_create(ps, "t", &schema, 0, NULL, &err), FAR_INVALID, "place")                                  \
+	X(far_ps_table_create(ps, "t", &schema, 0, NULL, &err), FAR_INVALID, "the table is NULL")                      \
 	X(far_ps_table_create(ps, "input", &wide, 0, &made, &err), FAR_INVALID,                                        \
-	  "table \"input\" exists with another schema: its dim is 4")                                                  \
+	  "table \"input\" exists with another schema: its dim is 4, not 5")                                           \
 	X(far_ps_table_open(ps, "none", 0, &made, &err), FAR_GONE, "no such table")                                    \
-	X(far_ps_table_open(ps, long_name, 0, &made, &err), FAR_INVALID, "name of 1 to 63 bytes")                      \
+	X(far_ps_table_open(ps, long_name, 0, &made, &err), FAR_INVALID, "has 64")                                     \
 	X(far_ps_table_open(NULL, "none", 0, &made, &err), FAR_INVALID, "service")                                     \
 	X(far_ps_table_drop(ps, "none", 0, &err), FAR_GONE, "none")                                                    \
 	X(far_ps_table_drop(ps, long_name, 0, &err), FAR_INVALID, "name")                                              \
@@ -197,8 +197,8 @@ static unsigned partition;
 	X(far_ps_pull(clocked, keys, 1, PULL(.clock = 9, .timeout_ns = 1), rows, status, &f, &err), FAR_TIMEOUT,       \
 	  "deadline")                                                                                                  \
 	X(far_ps_pull(clocked, keys, 1, PULL(.clock = 9, .timeout_ns = 20 * FAR_MS), rows, status, &f, &err),          \
-	  FAR_TIMEOUT, "0 of 1 keys were answered")                                                                    \
-	X(far_ps_barrier(ps, "input", 0, 2, 20 * FAR_MS, &f, &err), FAR_TIMEOUT,                                       \
+	  FAR_TIMEOUT, "it waits until the clock of each worker is at step 9")                                         \
+	X(far_ps_barrier(ps, "input", 0, 2, FAR_SEC / 2, &f, &err), FAR_TIMEOUT,                                       \
 	  "barrier \"input\" of 2 members lacks 1")
 
 static enum far_status run(const struct far_ps_fn_args *args, void *user)

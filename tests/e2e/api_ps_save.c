@@ -251,14 +251,14 @@ static void drops(void)
 	CHECK_STATUS(far_ps_scan(t, &p, 0, &rows, &err), FAR_GONE, &err);
 	CHECK_STATUS(far_ps_tables(ps, 0, list, &n, &err), FAR_OK, &err);
 	CHECK(n == TABLES);
-	/* With another schema, and no rows; the old handle's requests do not fit. */
+	/* With another schema, and no rows; the old handle's requests are of another table. */
 	far_ps_rule_defaults(&schema.rule, FAR_PS_SGD);
 	CHECK_STATUS(far_ps_table_create(ps, "cuts", &schema, 0, &again, &err), FAR_OK, &err);
 	CHECK_STATUS(far_ps_scan(again, &p, 0, &rows, &err), FAR_OK, &err);
 	CHECK(rows.n == 0);
 	far_ps_rows_free(&rows);
 	CHECK_STATUS(far_ps_push(t, shared->dump[0].keys, 1, (float[]){1, 1}, NULL, NULL, &f, &err), FAR_OK, &err);
-	CHECK_STATUS(far_future_wait(f, 0, NULL, &err), FAR_PROTOCOL, &err);
+	BAD(far_future_wait(f, 0, NULL, &err), FAR_GONE, "it was dropped and made anew");
 	far_future_free(f);
 	far_ps_table_free(again);
 	far_ps_table_free(t);
@@ -319,13 +319,15 @@ static void save(void)
 	CHECK(data_files(found) == FILES && access(in_dir("manifest.new"), F_OK) != 0);
 }
 
-/* The bytes [at, at + n) of a file, changed and brought back. */
+/* A byte of a file, from its end on if `at` is negative, changed and brought back. */
 static void damaged(const char *name, off_t at, enum far_status want, const char *text)
 {
 	char list[FAR_PS_TABLES_MAX][FAR_PS_NAME_MAX];
 	unsigned char byte, other;
 	size_t n;
 	int fd = open(in_dir(name), O_RDWR);
+	if (at < 0)
+		at += lseek(fd, 0, SEEK_END);
 	CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1);
 	other = byte ^ 0x40;
 	CHECK(pwrite(fd, &other, 1, at) == 1);
@@ -340,7 +342,9 @@ static void torn(const char *name, const char *text)
 	struct stat st;
 	CHECK(rename(in_dir(name), in_dir("kept")) == 0);
 	BAD(far_ps_load(ps, shared->dir, NULL, NULL, &err), FAR_SYSTEM, name);
-	CHECK(err.code == ENOENT && rename(in_dir("kept"), in_dir(name)) == 0 && stat(in_dir(name), &st) == 0);
+	CHECK(err.code == ENOENT && mkfifo(in_dir(name), 0600) == 0);
+	BAD(far_ps_load(ps, shared->dir, NULL, NULL, &err), FAR_INVALID, "is no regular file");
+	CHECK(rename(in_dir("kept"), in_dir(name)) == 0 && stat(in_dir(name), &st) == 0);
 	char *bytes = malloc((size_t)st.st_size);
 	int fd = open(in_dir(name), O_RDWR);
 	CHECK(bytes && fd >= 0 && read(fd, bytes, (size_t)st.st_size) == st.st_size);
@@ -362,6 +366,7 @@ static void bad_files(void)
 	damaged("manifest", 8, FAR_UNSUPPORTED, "this library reads version 3");
 	damaged("manifest", 24, FAR_INVALID, "torn");
 	damaged("manifest", 40, FAR_INVALID, "CRC32C");
+	damaged("manifest", -1, FAR_INVALID, "CRC32C");
 	damaged(found[0], 8, FAR_INVALID, "CRC32C");
 	damaged(found[1], 20000, FAR_INVALID, "CRC32C");
 	torn("manifest", "torn");
@@ -376,6 +381,7 @@ static void bad_files(void)
 	BAD(far_ps_load(ps, shared->dir, &opts, NULL, &err), FAR_INVALID, "reserved");
 	BAD(far_ps_save(ps, "", NULL, NULL, &err), FAR_INVALID, "empty");
 	CHECK_STATUS(far_ps_load(ps, "/no/such/directory", NULL, NULL, &err), FAR_SYSTEM, &err);
+	BAD(far_ps_load(ps, "/", NULL, NULL, &err), FAR_SYSTEM, "/: no tables are saved there");
 	CHECK_STATUS(far_ps_save(ps, "/no/such/directory", NULL, NULL, &err), FAR_SYSTEM, &err);
 }
 
@@ -392,6 +398,7 @@ static void full_disk(void)
 		few.rlim_cur = limits[i];
 		CHECK(setrlimit(RLIMIT_FSIZE, &few) == 0);
 		BAD(far_ps_save(ps, shared->dir, NULL, NULL, &err), FAR_RESOURCE, "cannot write");
+		CHECK_TEXT(&err, shared->dir);
 		CHECK(err.code == EFBIG && setrlimit(RLIMIT_FSIZE, &all) == 0);
 		CHECK(data_files(after) == FILES);
 	}
@@ -439,6 +446,7 @@ static void full_file_system(void)
 	for (int i = 0; i < 2; i++) {
 		char found[8][256];
 		BAD(far_ps_save(ps, shared->dir, NULL, NULL, &err), FAR_RESOURCE, "cannot write");
+		CHECK_TEXT(&err, shared->dir);
 		CHECK(err.code == ENOSPC && data_files(found) == FILES);
 		CHECK(stat(in_dir("manifest"), &st) == 0 && st.st_ino == manifest);
 		CHECK(access(in_dir("manifest.new"), F_OK) != 0);

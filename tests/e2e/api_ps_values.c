@@ -93,6 +93,28 @@ static void check_pulls(struct far_ps_table *t, size_t n, size_t erased, int ver
 	}
 }
 
+/* More requests than are in flight at once; each answer outlasts those behind it. */
+static void many_at_once(struct far_ps_table *t)
+{
+	enum { PULLS = 300, EACH = 20, STRIDE = 400, FIRST = 100, RANGE = 2000 };
+	static struct far_future *f[PULLS];
+	struct far_val v;
+	for (size_t i = 0; i < PULLS; i++)
+		CHECK_STATUS(far_ps_pull_values(t, keys + FIRST + i * 7 % RANGE, EACH, NULL, out + i * EACH * STRIDE,
+						STRIDE, lens + i * EACH, NULL, &f[i], &err),
+			     FAR_OK, &err);
+	for (size_t i = 0; i < PULLS; i++) {
+		CHECK_STATUS(far_future_wait(f[i], 0, &v, &err), FAR_OK, &err);
+		CHECK(v.u.i == EACH);
+		far_future_free(f[i]);
+		for (size_t k = i * EACH; k < (i + 1) * EACH; k++) {
+			uint64_t key = keys[FIRST + i * 7 % RANGE + k % EACH];
+			if (key % 500)
+				is_value(key, out + k * STRIDE, lens[k], 1);
+		}
+	}
+}
+
 static void reads_and_writes(struct far_ps_table *t)
 {
 	struct far_future *f;
@@ -330,6 +352,7 @@ static int together(int rank)
 	struct far_ps_table *t = table("values", &schema);
 	CHECK(far_ps_table_schema(t)->value_max == LONGEST && far_ps_table_state(t) == 0);
 	reads_and_writes(t);
+	many_at_once(t);
 	erasure(t);
 	tokens(t);
 	scans(t);

@@ -351,11 +351,7 @@ static int hold_worker(int rank)
 static int together(void)
 {
 	struct together t[2];
-	together_listen();
-	alarm(HANG_GUARD_S);
-	for (int i = 0; i < 2; i++)
-		t[i] = (struct together){.opts = options, .rank = i, .world = 2};
-	together_all(t, 2, together_join);
+	together_begin(t, 2, &options);
 	agent = t[0].agent;
 	messages();
 	holds();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Silence ends no membership. Two workers over udp, each in a network namespace with one cable between them that
- * carries the store's connection, too: first worker 1 stands still for 5 s, then the cable is down for 3 s, both beyond
- * peer_limit. Calls under way fail with PEER_LOST, executed MAYBE; calls made afterwards go through; references that
- * both hold of each other's values keep them, and one that is given back meanwhile is gone; both leave with OK. Skipped
- * where namespaces are not to be had, or iproute2 is not there. Main thread of each process; handlers on shard threads.
+ * carries the store's connection, too: first worker 1 stands still for 5 s and more, then the cable is down, both until
+ * the calls under way have ended by peer_limit. These fail with PEER_LOST, executed MAYBE; calls made afterwards go
+ * through; references that both hold of each other's values keep them, and one that is given back meanwhile is gone;
+ * both leave with OK. Skipped where namespaces are not to be had, or iproute2 is not there. Main thread of each
+ * process; handlers on shard threads.
  */
 #include "../nic/netns.h"
 #include "check.h"
@@ -19,13 +20,14 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { WAIT_MS = 20000, ROUNDS = 2 };
+enum { WAIT_MS = 20000, ROUNDS = 2, STEPS = 5 };
 
 /* Steps of a round. Who comes to one waits for all three processes: the workers and the one that disturbs them. */
 struct shared {
 	_Atomic bool ready;
-	_Atomic unsigned came[4 * ROUNDS];
-	_Atomic bool stood_still; /* this round's silence is worker 1's */
+	_Atomic unsigned came[STEPS * ROUNDS];
+	_Atomic bool stood_still;    /* this round's silence is worker 1's */
+	_Atomic unsigned lost_calls; /* of this round, which the silence has ended */
 };
 static struct shared *shared;
 static struct far_err err;
@@ -102,25 +104,28 @@ static void silence(struct far_agent *a, int rank, unsigned step)
 	meet(step, 3);
 	CHECK_STATUS(far_rpc_async_to(a, (struct far_to){other, 0}, "s::never", FAR_NOARGS, NULL, &under_way, &err),
 		     FAR_OK, &err);
+	call_again(a, other); /* behind the one that is under way */
 	meet(step + 1, 3);
-	/* Of worker 1, which stood still, and of the cable. */
+	/* Of worker 1, which stands still, and of the cable. */
 	if (rank == 0 || !atomic_load(&shared->stood_still)) {
 		CHECK_STATUS(far_future_wait(under_way, FAR_FOREVER, NULL, &err), FAR_PEER_LOST, &err);
 		CHECK(err.executed == FAR_EXECUTED_MAYBE);
+		atomic_fetch_add(&shared->lost_calls, 1);
 	}
+	meet(step + 2, 3);
 	far_rref_free(given_back);
 	CHECK_STATUS(far_worker_by_rank(a, other, &info, &err), FAR_OK, &err);
 	CHECK(info.alive);
 	call_again(a, other);
 	far_future_wait(under_way, FAR_FOREVER, NULL, &err);
 	far_future_free(under_way);
-	meet(step + 2, 3);
+	meet(step + 3, 3);
 	is(theirs, 70 + rank);
 	is(kept, 80 + other);
 	far_rref_free(theirs);
 	far_rref_free(kept);
 	kept = NULL;
-	meet(step + 3, 3);
+	meet(step + 4, 3);
 }
 
 static int worker(int rank)
@@ -128,7 +133,11 @@ static int worker(int rank)
 	static const struct far_function functions[] = {{"s::echo(int x) -> int", FAR_KIND_INLINE, handler_echo, NULL},
 							{"s::keep(rref r) -> none", FAR_KIND_INLINE, keep, NULL},
 							{"s::never() -> none", FAR_KIND_FIBER, handler_never, NULL}};
-	struct far_opts opts = {.functions = functions, .functions_n = 3, .security = "none", .leaks = FAR_LEAKS_FAIL};
+	struct far_opts opts = {.functions = functions,
+				.functions_n = 3,
+				.security = "none",
+				.leaks = FAR_LEAKS_FAIL,
+				.peer_limit_ns = 2 * FAR_SEC};
 	setenv("MASTER_ADDR", "10.93.0.1", 1);
 	setenv("MASTER_PORT", "7078", 1);
 	setenv("WORLD_SIZE", "2", 1);
@@ -136,7 +145,7 @@ static int worker(int rank)
 	setenv("FAR_NIC", rank ? "udp:listen=g0" : "udp:listen=f0", 1);
 	struct far_agent *a = check_join(&opts);
 	for (unsigned round = 0; round < ROUNDS; round++)
-		silence(a, rank, 4 * round);
+		silence(a, rank, STEPS * round);
 	check_leave(a);
 	return 0;
 }
@@ -188,13 +197,16 @@ int main(void)
 	pid_t first = start(0);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		atomic_store(&shared->stood_still, round == 0);
-		meet(4 * round, 3);
-		sleep(1); /* the calls are under way */
+		atomic_store(&shared->lost_calls, 0);
+		meet(STEPS * round, 3);
+		meet(STEPS * round + 1, 3);
 		CHECK(round ? ip("link set f0 down") : kill(other, SIGSTOP) == 0);
-		sleep(round ? 3 : 5);
+		while (atomic_load(&shared->lost_calls) < (round ? 2 : 1))
+			nap(); /* the hang guard bounds it; the store's connection lasts for 10 s */
+		sleep(round ? 0 : 3);
 		CHECK(round ? ip("link set f0 up") : kill(other, SIGCONT) == 0);
-		for (unsigned step = 1; step < 4; step++)
-			meet(4 * round + step, 3);
+		for (unsigned step = 2; step < STEPS; step++)
+			meet(STEPS * round + step, 3);
 	}
 	ended_well(other);
 	ended_well(first);

@@ -54,6 +54,16 @@ static inline void together_listen(void)
 	setenv("FAR_STORE_FD", text, 1);
 }
 
+/** `n` workers with these options join. The hang guard runs from here. */
+static inline void together_begin(struct together *t, int n, const struct far_opts *opts)
+{
+	alarm(HANG_GUARD_S);
+	together_listen();
+	for (int i = 0; i < n; i++)
+		t[i] = (struct together){.opts = *opts, .rank = i, .world = n};
+	together_all(t, n, together_join);
+}
+
 /** Runs body(i) in a process and a group of its own, within bounds of its own: a crash ends one round, and says which.
  */
 static inline void together_apart(unsigned i, uint64_t seed, void (*body)(unsigned i))

@@ -40,12 +40,13 @@ refuses "a line of CSV with more fields" 1 "$dir/fields.csv:2: the line has 3 fi
 refuses "libsvm read as Criteo's format" 1 "$dir/good:1: label \"1 1:1\" is not one of" \
 	"$farcall" train --data "$dir/good" --test "$dir/good" --format criteo
 refuses "malformed test data" 1 "$dir/index:3: " "$farcall" train --data "$dir/good" --test "$dir/index"
-refuses "empty file" 1 "$dir/empty: the file is empty" "$farcall" train --data "$dir/empty" --test "$dir/good"
+refuses "empty file" 1 "$dir/empty: the file has no rows" "$farcall" train --data "$dir/empty" --test "$dir/good"
 refuses "missing file" 1 "$dir/none: cannot open: No such file or directory" \
 	"$farcall" train --data "$dir/none" --test "$dir/good"
 refuses "missing test file" 1 "$dir/none: cannot open" "$farcall" train --data "$dir/good" --test "$dir/none"
-refuses "save without a service" 2 "--save goes with --service NAME" "$farcall" train --save "$dir/model"
-refuses "an optimizer of services" 2 "--optimizer ftrl goes with --service NAME" "$farcall" train --optimizer ftrl
+refuses "predictions of no model" 2 "--predict without --data needs a trained model: give --load DIR, or --service NAME" \
+	"$farcall" train --test "$dir/good" --predict "$dir/predicted"
+refuses "patience of the default workers" 2 "--patience goes with one worker, here are 2" "$farcall" train --patience 1
 refuses "a service without a group" 2 "--service needs --rank and --world-size" "$farcall" train --service default
 refuses "a server's rank" 2 "rank 1 is a server when there are 2" \
 	"$farcall" train --service default --rank 1 --world-size 3
@@ -82,34 +83,36 @@ refuses "a group without its servers" 2 "a group of 2 has no 3 servers" \
 	"$farcall" pserver --rank 1 --world-size 2 --servers 3
 refuses "tables: no action" 2 "give it one of: ls, stats" "$farcall" tables
 refuses "tables: an unknown action" 2 "'sl' is none of: ls, stats" "$farcall" tables sl
-refuses "tables: an argument too few" 2 "get does not take 1 arguments" "$farcall" tables get users
+refuses "tables: an argument too few" 2 "1 argument; give 'get TABLE KEY...'" "$farcall" tables get users
+refuses "tables: an option behind the command" 2 "options come before 'stats'" "$farcall" tables stats users --name ads
 refuses "tables: a key that is none" 2 "'-1' is not a key" "$farcall" tables -- get users 1 -1
 refuses "no worker left" 2 "has no worker" "$farcall" train --rank 0 --world-size 2 --servers 2
 refuses "world sizes differ" 1 "world_size is 3 for worker \"worker1\" but 2" "$farcall" run -n 2 -- \
 	sh -c 'exec "$0" train --servers 1 --world-size $((2 + RANK))' "$farcall"
 
 # A listener that is not ours, until its stdin ends.
-mkfifo "$dir/hold" "$dir/port"
+port=$(ports 1)
+mkfifo "$dir/hold" "$dir/listens"
 python3 -c '
 import socket, sys
 s = socket.socket()
-s.bind(("127.0.0.1", 0))
+s.bind(("127.0.0.1", int(sys.argv[1])))
 s.listen()
-print(s.getsockname()[1], file=open(sys.argv[1], "w"), flush=True)
-sys.stdin.read()' "$dir/port" <"$dir/hold" &
+open(sys.argv[2], "w").close()
+sys.stdin.read()' "$port" "$dir/listens" <"$dir/hold" &
 listener=$!
 exec 9>"$dir/hold"
-read -r port <"$dir/port"
+timeout "$guard_s" cat "$dir/listens"
 refuses "port in use" 1 "cannot listen on 127.0.0.1:$port: Address already in use; choose another port" \
 	"$farcall" pserver --rank 0 --world-size 2 --init-method "tcp://127.0.0.1:$port"
 refuses "the port is another program's" 1 "127.0.0.1:$port" \
-	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
+	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join-in-vain
 exec 9>&-
 wait "$listener"
 refuses "nobody hosts the store" 1 "rank 0, which hosts the store at 127.0.0.1:$port, did not answer" \
-	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
+	env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join-in-vain
 refuses "a member does not come" 1 "missing" \
-	env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
+	env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join-in-vain
 refuses "FAR_STORE_FD is no listener" 1 "FAR_STORE_FD is 99" \
 	env FAR_STORE_FD=99 RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$refused" join
 
@@ -126,7 +129,7 @@ refuses "file store: a relative path" 1 "expected an absolute path" env FAR_INIT
 refuses "file store: no directory" 1 "No such file or directory" env FAR_INIT_METHOD=file:///nonexistent/store RANK=0 WORLD_SIZE=1 "$refused" join
 refuses "file store: open to others" 1 "others can access it" env FAR_INIT_METHOD="file://$dir/open-store" RANK=0 WORLD_SIZE=1 "$refused" join
 refuses "file store: another program's file" 1 "not a store of this version" env FAR_INIT_METHOD="file://$dir/text" RANK=0 WORLD_SIZE=1 "$refused" join
-refuses "file store: a member is missing" 1 "1 of 2 members of group" env FAR_INIT_METHOD="file://$dir/store" RANK=0 WORLD_SIZE=2 "$refused" join
+refuses "file store: a member is missing" 1 "1 of 2 members of group" env FAR_INIT_METHOD="file://$dir/store" RANK=0 WORLD_SIZE=2 "$refused" join-in-vain
 refuses "group key: no file" 1 "the key file /nonexistent/farcall.key cannot be opened" "$farcall" run -n 2 -- "$refused" key
 "$farcall" key "$dir/key" >"$dir/id" || failed=$((failed + 1))
 "$farcall" key "$dir/other" >/dev/null || failed=$((failed + 1))

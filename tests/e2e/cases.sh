@@ -5,6 +5,9 @@
 export LC_ALL=C
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT FAR_STORE_FD
 
+# False in the first tier of tests/run.sh, which leaves some cases out.
+in_full() { [ "${FAR_TESTS_BRIEF:-}" != 1 ]; }
+
 guard_s=60 # no case takes longer
 dir=$(mktemp -d "${TMPDIR:-/tmp}/farcall-test.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
@@ -52,9 +55,24 @@ fetched() { # package
 	(cd "$dir" && timeout "$guard_s" apt-get download "$1" && dpkg-deb -x "$1"_*.deb "$1") >"$dir/out" 2>"$dir/err"
 }
 
-# Waits up to 10 s for a condition: a command and its arguments.
+# Prints so many free ports: none that the system gives to connections, which a client that connects again and again
+# to a port without a listener may get for its own end.
+ports() {
+	python3 -c 'import random, socket, sys
+s, low = [], int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
+while len(s) < int(sys.argv[1]):
+    x = socket.socket()
+    try:
+        x.bind(("127.0.0.1", random.randrange(min(10000, low // 2), low)))
+    except OSError:
+        continue
+    s.append(x)
+print(*(x.getsockname()[1] for x in s))' "$1"
+}
+
+# Waits up to a minute for a condition: a command and its arguments.
 eventually() {
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do
 		"$@" && return 0
 		sleep 0.05
 	done

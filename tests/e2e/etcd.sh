@@ -21,15 +21,12 @@ fi
 etcd=$dir/etcd-server/usr/bin/etcd
 export ETCDCTL_API=3
 
-# ends <pid>: of this script's processes only.
-ends() {
-	kill -KILL "$1" 2>/dev/null
-	wait "$1" 2>/dev/null
-}
 members=""
+# A number is used once: another process may get it.
 all_end() {
 	for m in $members; do
 		[ -f "$dir/$m.pid" ] && kill -KILL "$(cat "$dir/$m.pid")" 2>/dev/null
+		rm -f "$dir/$m.pid"
 	done
 }
 trap 'all_end; rm -rf "$dir"' EXIT
@@ -51,7 +48,10 @@ kind=$4
 [ "$kind" = rounds ] && kind=$([ "$6" = 0 ] && echo restart || echo stop)
 case $kind-$5 in
 start-*) start ;;
-restart-fail | lose-fail) kill -KILL "$(cat "$dir/$m.pid")" ;;
+restart-fail | lose-fail)
+	kill -KILL "$(cat "$dir/$m.pid")"
+	rm "$dir/$m.pid"
+	;;
 restart-serve) # again if its port was taken meanwhile
 	start
 	until ctl endpoint health; do
@@ -70,21 +70,6 @@ esac
 exit 0
 SH
 start() { sh "$dir/disturb" "$dir" "$etcd" "$1" start now 0; }
-
-ports() { # n free ports
-	# None that the system gives to connections: a client that connects again and again to such a port of an etcd that
-	# is down may get it for its own end.
-	python3 -c 'import random, socket, sys
-s, low = [], int(open("/proc/sys/net/ipv4/ip_local_port_range").read().split()[0])
-while len(s) < int(sys.argv[1]):
-    x = socket.socket()
-    try:
-        x.bind(("127.0.0.1", random.randrange(min(10000, low // 2), low)))
-    except OSError:
-        continue
-    s.append(x)
-print(*(x.getsockname()[1] for x in s))' "$1"
-}
 
 healthy() { # endpoints, options of etcdctl
 	e=$1
@@ -215,7 +200,7 @@ if wants leases; then
 	read -r p q <"$dir/ports"
 	bounded env FAR_KEY_FILE="$dir/key" "$api_lease" "etcd://$endpoints" "sh $dir/disturb $dir $etcd a" \
 		"etcd://127.0.0.1:$p,127.0.0.1:$q" "$passes_pid"
-	ok "leases: a member that is stopped, one that is cut off, etcd down and hanging" $rc
+	ok "leases: a member that is stopped, one that is killed, one that is cut off, etcd down and hanging" $rc
 	[ $rc -eq 0 ] || cat "$dir/err"
 	kill -KILL "$passes_pid"
 	all_end

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# `farcall train --service --model NAME`: each model learns data that the test makes from a seed to a stated quality, is
+# `farcall train --model NAME`: each model learns data that the test makes from a seed to a stated quality, is
 # saved, and predicts the same when it is loaded.
 # usage: models.sh FARCALL
 set -u
@@ -52,25 +52,42 @@ trains pairs '' '--epochs 10 --optimizer adagrad' logistic
 report 'j["test_auc"] < 0.6'
 ok "pairs: logistic regression does not see them" $?
 for data in '' .csv; do
+	[ -z "$data" ] || in_full || continue
 	trains pairs "$data" '--epochs 10' fm
 	report 'j["test_auc"] > 0.95 and j["test_logloss"] < 0.2 and j["settings"]["model"] == "fm"'
 	ok "fm: AUC of 0.95 and log loss of 0.2 on pairs$data" $?
 	predicts_the_same 1500 500
 	ok "fm: the same predictions after save and load, by one server instead of two" $?
 done
-trains pairs '' '--epochs 1 --batch 4500' fm
-report 'abs(j["train_logloss"] - 0.693147181) > 1e-6'
-ok "fm: the first step sees the initial factors, which are not 0" $?
-for options in '--optimizer adam --lr 0.02' '--optimizer sgd --lr 10'; do
+if in_full; then
+	trains pairs '' '--epochs 1 --batch 4500' fm
+	report 'abs(j["train_logloss"] - 0.693147181) > 1e-6'
+	ok "fm: the first step sees the initial factors, which are not 0" $?
+	for options in '--optimizer adam --lr 0.02' '--optimizer sgd --lr 10'; do
+		trains pairs '' "--epochs 20 --l2 1e-5 --dim 4 $options" 'fm --dim 4'
+		report 'j["test_auc"] > 0.95'
+		ok "fm: $options" $?
+	done
+	cp "$dir/first" "$dir/before"
 	trains pairs '' "--epochs 20 --l2 1e-5 --dim 4 $options" 'fm --dim 4'
-	report 'j["test_auc"] > 0.95'
-	ok "fm: $options" $?
-done
-cp "$dir/first" "$dir/before"
-trains pairs '' "--epochs 20 --l2 1e-5 --dim 4 $options" 'fm --dim 4'
-cmp "$dir/first" "$dir/before"
-ok "fm: a second training gives the same bits" $?
-cp -r "$dir/model" "$dir/dim4"
+	cmp "$dir/first" "$dir/before"
+	ok "fm: a second training gives the same bits" $?
+	cp -r "$dir/model" "$dir/dim4"
+fi
+
+# The same without a service: the servers are the job's, and end with it.
+if in_full; then
+	bounded "$farcall" train --workers 1 --model fm --data "$dir/pairs" --test "$dir/pairs.test" --epochs 10 --json \
+		--save "$dir/own" --predict "$dir/first"
+	[ $rc -eq 0 ] && json 'j["test_auc"] > 0.95 and j["settings"]["servers"] == 2 and j["settings"]["service"] is None'
+	ok "fm: a job with its own servers" $?
+	bounded "$farcall" train --servers 3 --model fm --test "$dir/pairs.test" --load "$dir/own" --predict "$dir/second"
+	[ $rc -eq 0 ] && has out '^factorisation machine, mode async, 2 workers, tested on 1500 rows' &&
+		[ "$(wc -l <"$dir/second")" -eq 1500 ] && cmp "$dir/first" "$dir/second"
+	ok "fm: three servers of another job predict the same" $?
+	has out '^  test AUC' && ! has out 'nan' && ! has out 'samples/s'
+	ok "predictions alone: the figures of the test, none of a training" $?
+fi
 
 # Ratings: 3.5 plus the product of two factors of 100 users and 100 items, plus noise of deviation 0.2; 9000 of them.
 awk -v dir="$dir" '
@@ -89,17 +106,19 @@ report '0.19 < j["test_rmse"] < 0.24 and 0.15 < j["train_rmse"] < 0.24 and "test
 ok "mf: RMSE within 0.04 of the noise" $?
 predicts_the_same 3000 2500
 ok "mf: the same predictions after save and load, by one server instead of two" $?
-# shellcheck disable=SC2016
-clients=2 group 2 '
-	RANK=3 eval "$learn" --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 20 >"$dir/second" & other=$!
-	eval "$learn" --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 20 && wait $other'
-[ $rc -eq 0 ] && json '0.19 < j["test_rmse"] < 0.25 and j["settings"]["workers"] == 2'
-ok "mf: two workers" $?
-# shellcheck disable=SC2016
-group 1 '"$farcall" train --service default --servers 1 --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 500 --patience 2'
-[ $rc -eq 0 ] && has out '^matrix factorisation, mode async, 1 workers, tested on 3000 rows' && has out '^  test RMSE  *0\.2' &&
-	! has out 'AUC' && ! has err 'epoch 500/500'
-ok "mf: a table at the end; --patience stops by the RMSE" $?
+if in_full; then
+	# shellcheck disable=SC2016
+	clients=2 group 2 '
+		RANK=3 eval "$learn" --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 20 >"$dir/second" & other=$!
+		eval "$learn" --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 20 && wait $other'
+	[ $rc -eq 0 ] && json '0.19 < j["test_rmse"] < 0.25 and j["settings"]["workers"] == 2'
+	ok "mf: two workers" $?
+	# shellcheck disable=SC2016
+	group 1 '"$farcall" train --service default --servers 1 --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 500 --patience 2'
+	[ $rc -eq 0 ] && has out '^matrix factorisation, mode async, 1 workers, tested on 3000 rows' && has out '^  test RMSE  *0\.2' &&
+		! has out 'AUC' && ! has err 'epoch 500/500'
+	ok "mf: a table at the end; --patience stops by the RMSE" $?
+fi
 
 # The label is the product of three signs: pairs show nothing of it either.
 awk -v dir="$dir" 'BEGIN {
@@ -110,23 +129,27 @@ awk -v dir="$dir" 'BEGIN {
 		print y, a ":1", (20 + b) ":1", (40 + c) ":1" >(dir (r < 9000 ? "/threes" : "/threes.test"))
 	}
 }'
-trains threes '' '--epochs 20' fm
-report 'j["test_auc"] < 0.6'
-ok "threes: a factorisation machine does not see them" $?
+if in_full; then
+	trains threes '' '--epochs 20' fm
+	report 'j["test_auc"] < 0.6'
+	ok "threes: a factorisation machine does not see them" $?
+fi
 trains threes '' '--epochs 20' deepfm
 report 'j["test_auc"] > 0.95 and j["test_logloss"] < 0.2 and j["settings"]["model"] == "deepfm"'
 ok "deepfm: AUC of 0.95 and log loss of 0.2 on threes" $?
 predicts_the_same 3000 300
 ok "deepfm: the same predictions after save and load, by one server instead of two" $?
-cp "$dir/first" "$dir/before"
-trains threes '' '--epochs 20' deepfm
-cmp "$dir/first" "$dir/before"
-ok "deepfm: a second training gives the same bits" $?
-for seed in 2 3 4; do
-	trains threes '' "--epochs 20 --hidden 16 --seed $seed" 'deepfm'
-	report 'j["test_auc"] > 0.95'
-	ok "deepfm: 16 units, seed $seed" $?
-done
+if in_full; then
+	cp "$dir/first" "$dir/before"
+	trains threes '' '--epochs 20' deepfm
+	cmp "$dir/first" "$dir/before"
+	ok "deepfm: a second training gives the same bits" $?
+	for seed in 2 3 4; do
+		trains threes '' "--epochs 20 --hidden 16 --seed $seed" 'deepfm'
+		report 'j["test_auc"] > 0.95'
+		ok "deepfm: 16 units, seed $seed" $?
+	done
+fi
 
 # Each of 20 meanings has two words, which are never in one line but have the same four words beside them. Lines also
 # have words of no meaning.
@@ -155,15 +178,18 @@ END
 ok "word2vec: the nearest of 40 words is the other one with its meaning, for 38 of them" $?
 sort "$dir/first" >"$dir/sorted" && cmp "$dir/same" "$dir/second" && sort "$dir/same" | cmp "$dir/sorted" -
 ok "word2vec: the same vectors after save and load, by one server instead of two" $?
-cp "$dir/first" "$dir/before"
-trains text '' '--epochs 10 --dim 16' 'word2vec --dim 16'
-cmp "$dir/first" "$dir/before"
-ok "word2vec: a second training gives the same bits" $?
+if in_full; then
+	cp "$dir/first" "$dir/before"
+	trains text '' '--epochs 10 --dim 16' 'word2vec --dim 16'
+	cmp "$dir/first" "$dir/before"
+	ok "word2vec: a second training gives the same bits" $?
+fi
 
 # ---- Curves ----
 
 if command -v gnuplot >/dev/null; then
 	for model in fm:pairs mf:ratings; do
+		[ $model = fm:pairs ] || in_full || continue
 		rm -f "$dir/curves.svg"
 		trains "${model#*:}" '' "--epochs 5 --plot $dir/curves.svg" "${model%:*}"
 		python3 - "$dir/curves.svg" "${model%:*}" <<-'END'
@@ -185,6 +211,24 @@ else
 	skip_data "--plot" "no gnuplot"
 fi
 
+# ---- Progress ----
+
+if command -v script >/dev/null; then
+	bounded script -qec "stty cols 80; '$farcall' train --servers 1 --rows 4000 --test-rows 2000 --epochs 3" "$dir/typescript"
+	python3 - "$dir/out" <<-'END'
+		import re, sys
+		pieces = open(sys.argv[1], newline="").read().split("\r\033[K")[1:]
+		lines = [re.split("[\r\n]", p)[0] for p in pieces]
+		drawn = [l for l in lines if "epoch" in l and l.startswith("[ ") or l.startswith("[=")]
+		assert drawn and drawn[0].startswith("[ ") and "epoch 1/3  loss" in drawn[0], lines
+		assert all(len(l) < 80 for l in drawn), max(drawn, key=len)
+	END
+	ok "progress on a terminal: a bar and its figures in one line, of members that 'farcall run' starts" $?
+	bounded script -qec "'$farcall' train --servers 1 --rows 4000 --test-rows 2000 --epochs 3 --progress lines" /dev/null
+	[ $rc -eq 0 ] && has out 'epoch 3/3  loss' && ! has out '\[ '
+	ok "--progress lines: no line that changes" $?
+fi
+
 # ---- Options that do not apply ----
 
 refuses() { # text, options
@@ -194,7 +238,6 @@ refuses() { # text, options
 	[ $rc -eq 2 ] && says "$text"
 	ok "refused: $*" $?
 }
-refuses '--model fm goes with --service NAME' --model fm
 refuses '--dim does not go with --model logistic' --service default --dim 4
 refuses '--l2 does not go with --model logistic' --service default --l2 0.1
 refuses "--l2 takes a number from 0 and up to 1000, not '-1'" --service default --model fm --l2 -1
@@ -205,15 +248,30 @@ refuses '--window goes with --model word2vec' --service default --model fm --win
 refuses '--model word2vec needs --data FILE and --test FILE: lines of words' --service default --model word2vec
 refuses '--model mf needs --data FILE and --test FILE' --service default --model mf
 refuses '--format does not go with --model mf' --service default --model mf --format csv --data /dev/null --test /dev/null
-refuses '--plot goes with --service NAME' --plot "$dir/x.svg"
 refuses '--plot draws a training; give --data FILE' --service default --test "$dir/pairs.test" --predict "$dir/none" --plot "$dir/x.svg"
 refuses 'cannot be written' --service default --plot "$dir/none/x.svg"
 # shellcheck disable=SC2016
 group 1 'eval "$learn" --servers 1 --model fm --test "$dir/pairs.test" --predict "$dir/none"; [ $? -eq 1 ] || echo accepted'
-says 'has no such table' && ! has out accepted
+says 'there is no table "fm" of this model; give --load DIR, or the --model that was trained' && ! has out accepted
 ok "refused: to predict without a trained model" $?
-# shellcheck disable=SC2016
-group 1 'eval "$learn" --servers 1 --model fm --test "$dir/pairs.test" --load "$dir/dim4" --predict "$dir/none"'
-says 'has rows of 4 numbers, not of 8; give its --dim'
-ok "refused: to predict with factors of another length" $?
+# Before it trains, which may take long.
+refuses_file() { # text, options
+	bounded "$farcall" train --data "$dir/pairs" --test "$dir/pairs.test" "$2" "$3"
+	[ $rc -eq 1 ] && says "$1" && ! has err epoch
+	ok "refused before it trains: $2 ${3#"$dir/"}" $?
+}
+refuses_file "--predict: $dir/none/x: cannot write: No such file or directory" --predict "$dir/none/x"
+refuses_file "--save: $dir/none/x: cannot write: No such file or directory" --save "$dir/none/x"
+refuses_file "--save: $dir/pairs: cannot write: Not a directory" --save "$dir/pairs"
+refuses_file "--predict: $dir/model: cannot write: Is a directory" --predict "$dir/model"
+if in_full; then
+	# shellcheck disable=SC2016
+	group 1 'eval "$learn" --servers 1 --model fm --test "$dir/pairs.test" --load "$dir/dim4" --predict "$dir/none"'
+	says 'has rows of 4 numbers, not of 8; give its --dim'
+	ok "refused: to predict with factors of another length" $?
+	# shellcheck disable=SC2016
+	group 1 '"$farcall" train --service default --servers 1 --model mf --test "$dir/ratings.test" --load "$dir/dim4" --predict "$dir/none"; [ $? -eq 1 ] || echo accepted'
+	says 'there is no table "mf" of this model' && ! has out accepted
+	ok "refused: to predict with another model's tables" $?
+fi
 finish

@@ -22,7 +22,7 @@
 #define NOBODY  65534
 #define WORLD   3
 #define SEAT    2
-#define JOIN_NS (UINT64_C(1500) * FAR_MS)
+#define JOIN_NS (4 * FAR_SEC)
 #define CALLS   200
 
 static char dirs[] = "/tmp/farcall-users-XXXXXX";

@@ -36,11 +36,19 @@ bounded "$farcall" perf bandwidth --bytes 8M --depth 4 --seconds 0.35 --floor --
 	positive(j, "floor_copy1_bytes_per_s", "p50_ns") and j["bytes_per_s"] >= 0 and j["ratio_median"] >= 0 and j["rounds"] == 7'
 ok "bandwidth --floor --json, a single size: its figures are the object's" $?
 for how in '' --release; do
+	[ -n "$how" ] || in_full || continue
 	# shellcheck disable=SC2086 # none, or an option
 	bounded "$farcall" perf bandwidth --memory region $how --bytes 1M --depth 4 --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json 'positive(j, "floor_in_place_bytes_per_s") and j["bytes_per_s"] >= 0 and j["rounds"] == 7'
 	ok "bandwidth --memory region $how: the floor is a read in place" $?
 done
+bounded "$farcall" perf bandwidth --api rpc --memory region --bytes 64K,100001 --depth 1,4 --seconds 0.35 --json
+[ $rc -eq 0 ] && json 'len(j["results"]) == 4 and all(r["in_place"] == 1 and r["copied_in_place"] == 0 and
+	r["copied_bytes_per_s"] >= 0 and r["to_copied_median"] >= 0 and positive(r, "p50_ns", "copied_p50_ns") for r in j["results"])'
+ok "bandwidth --api rpc --memory region: read in place, and copied by turns" $?
+bounded "$farcall" perf bandwidth --api rpc --bytes 1M --depth 4 --seconds 0.1 --json
+[ $rc -eq 0 ] && json 'positive(j, "p50_ns") and "in_place" not in j'
+ok "bandwidth --api rpc: calls whose arguments are copied" $?
 bounded "$farcall" perf bandwidth --bytes 4K --seconds 0.1
 [ $rc -eq 0 ] && has out '^ *4 KiB  *1 ' && has out '^ *4 KiB  *4 '
 ok "bandwidth: text" $?
@@ -51,30 +59,35 @@ bounded "$farcall" perf rref --seconds 0.3 --json
 	j["references_seconds"] > 0 and j["ways"][0]["ratio"] == 1 and
 	all(positive(w, "p50_ns", "p99_ns", "ratio", "calls") and w["noise"] >= 0 for w in j["ways"])'
 ok "rref --json: each way, and many references" $?
-bounded "$farcall" perf rref --seconds 0.2 --bytes 4K --nic udp
-[ $rc -eq 0 ] && has out 'nic udp, two tensors of 4096 bytes' && has out '^method of an object ' &&
-	has out '^5000 references issued, fetched and given back in '
-ok "rref: text, over udp" $?
+if in_full; then
+	bounded "$farcall" perf rref --seconds 0.2 --bytes 4K --nic udp
+	[ $rc -eq 0 ] && has out 'nic udp, two tensors of 4096 bytes' && has out '^method of an object ' &&
+		has out '^5000 references issued, fetched and given back in '
+	ok "rref: text, over udp" $?
+fi
 
 bounded "$farcall" perf latency --via thread --to self --seconds 0.4 --json
 [ $rc -eq 0 ] && json "$figures and $compared and j['base'] == 'direct' and j['to'] == 'self' and j['via'] == 'thread'"
 ok "latency --via thread --to self: beside the same call from the held shard" $?
-bounded "$farcall" perf latency --via thread --to self --api rpc --seconds 0.4 --json
-[ $rc -eq 0 ] && json "$figures and $compared and j['api'] == 'rpc'"
-ok "latency --via thread --to self --api rpc" $?
-bounded "$farcall" perf latency --via thread --to self --seconds 0.35 --floor --json
-disturbed || { [ $rc -eq 0 ] && json "$figures and $compared and positive(j, 'floor_cacheline_rtt_ns') and
-	'added_lines_median' in j"; }
-ok "latency --via thread --to self --floor: in round trips of a line" $?
-bounded "$farcall" perf latency --nic udp --to self --seconds 0.35 --floor --json
-disturbed || { [ $rc -eq 0 ] && json 'j["nic"] == "shm" and positive(j, "floor_ring_rtt_ns")'; }
-ok "latency --nic udp --to self: by memory, and its floor" $?
+if in_full; then
+	bounded "$farcall" perf latency --via thread --to self --api rpc --seconds 0.4 --json
+	[ $rc -eq 0 ] && json "$figures and $compared and j['api'] == 'rpc'"
+	ok "latency --via thread --to self --api rpc" $?
+	bounded "$farcall" perf latency --via thread --to self --seconds 0.35 --floor --json
+	disturbed || { [ $rc -eq 0 ] && json "$figures and $compared and positive(j, 'floor_cacheline_rtt_ns') and
+		'added_lines_median' in j"; }
+	ok "latency --via thread --to self --floor: in round trips of a line" $?
+	bounded "$farcall" perf latency --nic udp --to self --seconds 0.35 --floor --json
+	disturbed || { [ $rc -eq 0 ] && json 'j["nic"] == "shm" and positive(j, "floor_ring_rtt_ns")'; }
+	ok "latency --nic udp --to self: by memory, and its floor" $?
+fi
 bounded "$farcall" perf latency --to self --seconds 0.2
 [ $rc -eq 0 ] && has out 'to this worker itself' && ! has out 'beside it'
 ok "latency --to self: text" $?
 
 for kind in fiber blocking; do
 	for what in latency rate; do
+		case $what,$kind in latency,blocking | rate,fiber) in_full || continue ;; esac
 		bounded "$farcall" perf $what --handler $kind --seconds 0.4 --json
 		[ $rc -eq 0 ] && json "$figures and $compared and j['base'] == 'inline' and j['handler'] == '$kind'" &&
 			has err '^beside it, inline: '
@@ -83,13 +96,16 @@ for kind in fiber blocking; do
 done
 
 for api in message rpc; do
+	[ $api = message ] || in_full || continue
 	bounded "$farcall" perf rate --shards 3 --api $api --inflight 8 --seconds 0.2 --json
 	[ $rc -eq 0 ] && json "$figures and j['shards'] == 3 and j['inflight'] == 8"
 	ok "rate --shards 3 --api $api" $?
 done
-bounded "$farcall" perf rate --shards 2 --via thread --handler inline --inflight 8 --seconds 0.2 --json
-[ $rc -eq 0 ] && json "$figures and j['shards'] == 2 and j['via'] == 'thread'"
-ok "rate --shards 2 --via thread" $?
+if in_full; then
+	bounded "$farcall" perf rate --shards 2 --via thread --handler inline --inflight 8 --seconds 0.2 --json
+	[ $rc -eq 0 ] && json "$figures and j['shards'] == 2 and j['via'] == 'thread'"
+	ok "rate --shards 2 --via thread" $?
+fi
 
 attached='positive(j, "attached_seconds", "attached_rss_bytes", "attached_threads", "attached_files", "attached_maps")'
 bounded "$farcall" perf latency --peers 1 --seconds 0.1 --json
@@ -98,19 +114,21 @@ ok "latency --peers 1" $?
 bounded "$farcall" perf latency --peers 64 --seconds 0.2 --json
 [ $rc -eq 0 ] && json "$figures and $attached and j['attached_agents'] == 63" && has err '^64 peers attached: 63 idle agents'
 ok "latency --peers 64" $?
-bounded sh -c 'ulimit -Sn 256; exec "$1" perf rate --peers 40 --seconds 0.2 --json' sh "$farcall"
-[ $rc -eq 0 ] && json "$figures and $attached and j['attached_agents'] == 39 and j['attached_files'] > 256"
-ok "rate --peers 40: the soft limit of open files is raised" $?
-guard_s=170
-files=$(ulimit -Hn)
-if [ "$files" = unlimited ] || [ "$files" -ge 10284 ]; then
-	bounded "$farcall" perf latency --peers 1024 --seconds 0.2 --json
-	[ $rc -eq 0 ] && json "$figures and $attached and j['peers'] == 1024 and j['attached_agents'] == 1022"
-	ok "latency --peers 1024" $?
-else
-	skip "latency --peers 1024" "a hard limit of 10284 open files (ulimit -Hn)"
+if in_full; then
+	bounded sh -c 'ulimit -Sn 256; exec "$1" perf rate --peers 40 --seconds 0.2 --json' sh "$farcall"
+	[ $rc -eq 0 ] && json "$figures and $attached and j['attached_agents'] == 39 and j['attached_files'] > 256"
+	ok "rate --peers 40: the soft limit of open files is raised" $?
+	guard_s=170
+	files=$(ulimit -Hn)
+	if [ "$files" = unlimited ] || [ "$files" -ge 10284 ]; then
+		bounded "$farcall" perf latency --peers 1024 --seconds 0.2 --json
+		[ $rc -eq 0 ] && json "$figures and $attached and j['peers'] == 1024 and j['attached_agents'] == 1022"
+		ok "latency --peers 1024" $?
+	else
+		skip "latency --peers 1024" "a hard limit of 10284 open files (ulimit -Hn)"
+	fi
+	guard_s=60
 fi
-guard_s=60
 bounded sh -c 'ulimit -n 600; exec "$1" perf latency --peers 1024' sh "$farcall"
 [ $rc -eq 1 ] && says "--peers 1024 needs 10284 open files in one process, the hard limit is 600; raise it" &&
 	says "give at most --peers 54"
@@ -118,9 +136,10 @@ ok "--peers beyond the hard limit of open files" $?
 
 groups='[(r["workers"], r["rounds"]) for r in j["results"]] == [(2, 2), (5, 2)] and
 	all(positive(r, "start_ns", "start_ns_max", "stop_ns", "stop_ns_max", "threads", "rss_bytes", "rss_bytes_max",
-	"bare_rss_bytes") and r["start_ns"] <= r["start_ns_max"] and r["stop_ns"] <= r["stop_ns_max"] and
+	"bare_rss_bytes") and r["noise"] is None and r["start_ns"] <= r["start_ns_max"] and r["stop_ns"] <= r["stop_ns_max"] and
 	r["bare_rss_bytes"] < r["rss_bytes"] <= r["rss_bytes_max"] for r in j["results"])'
 for nic in auto udp; do
+	[ $nic = auto ] || in_full || continue
 	bounded "$farcall" perf start --workers 2,5 --rounds 2 --nic $nic --json
 	[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json "$groups and j['nic'] == '$nic'" &&
 		has err '^workers  *start ms'
@@ -144,6 +163,15 @@ ok "group --json: every figure, and a lease is waited for" $?
 bounded "$farcall" perf group --rounds 1 --nic sloth
 [ $rc -eq 1 ] && says sloth
 ok "group: a worker fails" $?
+
+bounded "$farcall" perf share --seconds 0.3 --pairs 3 --inflight 8 --json
+[ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && has err '^3 pairs together' &&
+	json 'j["pairs"] == 3 and j["inflight"] == 8 and positive(j, "one_calls_per_s", "all_calls_per_s", "one_cpu_ns",
+		"all_cpu_ns", "ratio_median", "cpu_ratio_median", "rounds")'
+ok "share --json: one pair and all, calls and CPU time" $?
+bounded "$farcall" perf share --seconds 0.3 --nic sloth
+[ $rc -eq 1 ] && says sloth && says 'pair 1 of 2'
+ok "share: a worker fails" $?
 
 # The helper's end is the end of its parent, however that comes.
 cp "$farcall" "$dir/farcall-killed"
@@ -176,6 +204,7 @@ served() {
 }
 
 for what in latency rate 'latency --api rpc' 'latency --handler fiber' 'latency --via thread' 'rate --shards 2'; do
+	case $what in latency | 'rate --shards 2') ;; *) in_full || continue ;; esac
 	serve --shards 2
 	# shellcheck disable=SC2086 # words of a command
 	bounded "$farcall" perf $what --connect "$at" --seconds 0.2 --json
@@ -264,6 +293,7 @@ ok "--connect: a listener of another version" $?
 
 # Open loops, beside the closed ones: a row for each rate.
 for what in 'rate' 'rate --api rpc' 'latency' 'latency --api rpc' 'bandwidth --bytes 64K' 'fanout --targets 4' rref; do
+	case $what in rate | latency* | 'rate --api rpc') in_full || continue ;; esac # in perf_trace.sh, too
 	# shellcheck disable=SC2086 # words of a command line
 	bounded "$farcall" perf $what --rate 200,300 --seconds 0.1 --csv
 	[ $rc -eq 0 ] && has out '^measurement,.*,rate,.*,p50_ns,' && [ "$(lines_of_out)" -eq 3 ] && has out '^load,.*,300,' &&
@@ -279,6 +309,8 @@ refuses "a size that is no tensor, rref" "give a multiple of 4" rref --bytes 6
 refuses "a flag of another measurement" "unknown option --inflight" latency --inflight 3
 refuses "a size in a list" "--bytes: 65M is out of range; give a size" bandwidth --bytes 64K,65M
 refuses "an empty size" "is not a size" bandwidth --bytes 64K,,1M
+refuses "an open loop of typed calls" "--api rpc: --rate sends messages" bandwidth --api rpc --rate 10
+refuses "typed calls from other memory" "--api rpc: --release goes with --memory region" bandwidth --api rpc --release
 refuses "a depth of 0" "--depth: 0 is out of range" bandwidth --depth 1,0
 refuses "too many sizes" "--bytes: too many values; give at most 16" bandwidth --bytes 8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8,8
 refuses "serve without --listen" "give --listen HOST:PORT" serve

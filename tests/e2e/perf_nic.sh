@@ -24,6 +24,7 @@ bounded "$farcall" perf floor --nic udp --seconds 0.3 --json
 	j['nic'] == 'udp' and j['inflight'] == 64 and j['where'].startswith('udp 127.0.0.1:')" && has err '^packet wakes epoll_wait '
 ok "floor --nic udp --json" $?
 for n in 1 2 7 256; do
+	case $n in 2 | 7) in_full || continue ;; esac
 	bounded "$farcall" perf floor --nic udp --inflight $n --seconds 0.2 --json
 	[ $rc -eq 0 ] && json "$raw and j['inflight'] == $n"
 	ok "floor --nic udp --inflight $n" $?
@@ -39,10 +40,12 @@ ok "floor --nic shm: those of memory" $?
 
 # ---- first calls after a silence ----
 
-bounded "$farcall" perf wake --seconds 0.3 --json
-[ $rc -eq 0 ] && json 'positive(j, "p50_ns", "p90_ns", "p99_ns", "max_ns", "calls") and j["rounds"] == 7 and
-	j["nic"] == "shm" and "ratio_median" not in j' && has err '^farcall perf wake: message API, nic shm'
-ok "wake --json" $?
+if in_full; then
+	bounded "$farcall" perf wake --seconds 0.3 --json
+	[ $rc -eq 0 ] && json 'positive(j, "p50_ns", "p90_ns", "p99_ns", "max_ns", "calls") and j["rounds"] == 7 and
+		j["nic"] == "shm" and "ratio_median" not in j' && has err '^farcall perf wake: message API, nic shm'
+	ok "wake --json" $?
+fi
 bounded "$farcall" perf wake --seconds 0.3 --floor --json
 [ $rc -eq 0 ] && json 'positive(j, "p50_ns", "floor_wake_p50_ns", "ratio_median") and j["rounds"] == 7 and
 	j["calls"] == 35 and "floor_nic_wake_p50_ns" not in j' && has err '^ratio to the eventfd wake-up, median: '
@@ -54,6 +57,7 @@ figures='positive(j, "p50_ns", "p90_ns", "p99_ns", "max_ns") and j["calls_per_s"
 beside='positive(j, "floor_raw_rtt_ns", "ratio_median") and j["rounds"] == 7 and j["floor_raw_lost"] >= 0 and
 	"floor_ring_rtt_ns" not in j and "floor_cacheline_rtt_ns" not in j'
 for what in 'latency' 'latency --api rpc' 'latency --handler fiber' 'latency --via thread'; do
+	[ "$what" = latency ] || in_full || continue
 	# shellcheck disable=SC2086 # words of a command
 	bounded "$farcall" perf $what --nic udp --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$figures and $beside and 'added_lines_median' not in j" &&
@@ -61,15 +65,18 @@ for what in 'latency' 'latency --api rpc' 'latency --handler fiber' 'latency --v
 	ok "$what --nic udp --floor" $?
 done
 for what in 'rate' 'rate --shards 2' 'rate --via thread' 'rate --api rpc --inflight 7'; do
+	[ "$what" = rate ] || in_full || continue
 	# shellcheck disable=SC2086 # words of a command
 	bounded "$farcall" perf $what --nic udp --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$figures and positive(j, 'floor_raw_rtt_ns', 'floor_raw_calls_per_s') and j['ratio_median'] >= 0 and
 		'floor_ring_calls_per_s' not in j"
 	ok "$what --nic udp --floor" $?
 done
-bounded "$farcall" perf rate --nic udp --bytes 64K --inflight 4 --seconds 0.35 --floor --json
-[ $rc -eq 0 ] && json "$figures and positive(j, 'floor_raw_bytes_per_s') and 'floor_raw_calls_per_s' not in j"
-ok "rate --nic udp --bytes 64K --floor: beside bytes one way" $?
+if in_full; then
+	bounded "$farcall" perf rate --nic udp --bytes 64K --inflight 4 --seconds 0.35 --floor --json
+	[ $rc -eq 0 ] && json "$figures and positive(j, 'floor_raw_bytes_per_s') and 'floor_raw_calls_per_s' not in j"
+	ok "rate --nic udp --bytes 64K --floor: beside bytes one way" $?
+fi
 bounded "$farcall" perf bandwidth --nic udp --bytes 64K,1M --depth 1,4 --seconds 0.35 --floor --json
 [ $rc -eq 0 ] && json 'j["nic"] == "udp" and len(j["results"]) == 4 and all(positive(r, "p50_ns", "floor_raw_bytes_per_s") and
 	r["ratio_median"] >= 0 and "floor_copy1_bytes_per_s" not in r for r in j["results"])' && has err 'raw MB/s'
@@ -118,18 +125,20 @@ else
 	bounded "$farcall" perf latency --nic memif --seconds 0.35 --floor --json
 	[ $rc -eq 0 ] && json "$memif and positive(j, 'p50_ns') and $beside"
 	ok "latency --nic memif --floor: raw packets on the same queue" $?
-	bounded "$farcall" perf rate --nic memif --handler fiber --seconds 0.35 --floor --json
-	[ $rc -eq 0 ] && json "$memif and positive(j, 'floor_raw_rtt_ns', 'floor_raw_calls_per_s') and j['base'] == 'inline'"
-	ok "rate --nic memif --handler fiber --floor" $?
-	bounded "$farcall" perf bandwidth --nic memif --bytes 64K --depth 4 --seconds 0.35 --floor --json
-	[ $rc -eq 0 ] && json "$memif and positive(j, 'floor_raw_bytes_per_s')"
-	ok "bandwidth --nic memif --floor" $?
-	bounded "$farcall" perf wake --nic memif --seconds 0.35 --floor --json
-	[ $rc -eq 0 ] && json "$memif and positive(j, 'p50_ns', 'floor_wake_p50_ns') and 'floor_nic_wake_p50_ns' not in j"
-	ok "wake --nic memif --floor" $?
-	bounded "$farcall" perf fanout --nic memif --targets 3 --seconds 0.3 --json
-	[ $rc -eq 0 ] && json "$memif"
-	ok "fanout --nic memif" $?
+	if in_full; then
+		bounded "$farcall" perf rate --nic memif --handler fiber --seconds 0.35 --floor --json
+		[ $rc -eq 0 ] && json "$memif and positive(j, 'floor_raw_rtt_ns', 'floor_raw_calls_per_s') and j['base'] == 'inline'"
+		ok "rate --nic memif --handler fiber --floor" $?
+		bounded "$farcall" perf bandwidth --nic memif --bytes 64K --depth 4 --seconds 0.35 --floor --json
+		[ $rc -eq 0 ] && json "$memif and positive(j, 'floor_raw_bytes_per_s')"
+		ok "bandwidth --nic memif --floor" $?
+		bounded "$farcall" perf wake --nic memif --seconds 0.35 --floor --json
+		[ $rc -eq 0 ] && json "$memif and positive(j, 'p50_ns', 'floor_wake_p50_ns') and 'floor_nic_wake_p50_ns' not in j"
+		ok "wake --nic memif --floor" $?
+		bounded "$farcall" perf fanout --nic memif --targets 3 --seconds 0.3 --json
+		[ $rc -eq 0 ] && json "$memif"
+		ok "fanout --nic memif" $?
+	fi
 	mkdir -m 700 "$dir/runtime"
 	bounded env FAR_RUNTIME_DIR="$dir/runtime" "$farcall" perf latency --nic memif --seconds 0.2
 	[ $rc -eq 0 ] && [ -z "$(ls -A "$dir/runtime")" ]
@@ -155,15 +164,17 @@ if ip netns add farcall-test-$$ 2>/dev/null; then
 	bounded sh "$veth" "$farcall" perf floor --nic udp --seconds 0.3 --json
 	[ $rc -eq 0 ] && json "$raw and j['raw_packet_bytes'] == 1472"
 	ok "veth.sh, floor --nic udp" $?
-	bounded sh "$veth" --mtu 9000 "$farcall" perf latency --nic udp --seconds 0.35 --floor --json
-	[ $rc -eq 0 ] && json "$figures and $beside"
-	ok "veth.sh, latency --nic udp --floor" $?
-	bounded sh "$veth" "$farcall" perf wake --nic udp --seconds 0.4 --json
-	[ $rc -eq 0 ] && json 'positive(j, "p50_ns") and j["nic"] == "udp"'
-	ok "veth.sh, wake --nic udp" $?
-	bounded sh "$veth" "$farcall" perf latency --nic shm --seconds 0.2 --json
-	[ $rc -eq 0 ] && json 'j["nic"] == "shm"'
-	ok "veth.sh, latency --nic shm: a common directory is enough" $?
+	if in_full; then
+		bounded sh "$veth" --mtu 9000 "$farcall" perf latency --nic udp --seconds 0.35 --floor --json
+		[ $rc -eq 0 ] && json "$figures and $beside"
+		ok "veth.sh, latency --nic udp --floor" $?
+		bounded sh "$veth" "$farcall" perf wake --nic udp --seconds 0.4 --json
+		[ $rc -eq 0 ] && json 'positive(j, "p50_ns") and j["nic"] == "udp"'
+		ok "veth.sh, wake --nic udp" $?
+		bounded sh "$veth" "$farcall" perf latency --nic shm --seconds 0.2 --json
+		[ $rc -eq 0 ] && json 'j["nic"] == "shm"'
+		ok "veth.sh, latency --nic shm: a common directory is enough" $?
+	fi
 	if ! [ -s "$dir/no-dpdk" ]; then
 		bounded sh "$veth" "$farcall" perf latency --nic dpdk:net_af_packet0,iface=farcall0 --seconds 0.35 --floor --json
 		[ $rc -eq 0 ] && json "$memif and $beside"

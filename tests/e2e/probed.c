@@ -31,12 +31,7 @@ int main(void)
 	struct together t[2];
 	struct far_err err;
 	struct far_val v;
-	alarm(HANG_GUARD_S);
-	together_listen();
-	for (int i = 0; i < 2; i++)
-		t[i] = (struct together){
-			.rank = i, .world = 2, .opts = {.functions = functions, .functions_n = 3, .nic = "shm"}};
-	together_all(t, 2, together_join);
+	together_begin(t, 2, &(struct far_opts){.functions = functions, .functions_n = 3, .nic = "shm"});
 	for (int i = 0; i < WELL; i++) {
 		CHECK_STATUS(far_rpc_sync(t[0].agent, "worker1", "p::echo", FAR_ARGS(i), NULL, &v, &err), FAR_OK, &err);
 		CHECK(v.u.i == i);

@@ -17,6 +17,8 @@ import tempfile
 import time
 import urllib.parse
 
+import openmetrics
+
 farcall, program, root, prometheus = sys.argv[1:5]
 LIMIT_S = 250  # of each wait; the guard of the test is longer
 
@@ -25,9 +27,9 @@ def fail(text):
     sys.exit('prometheus.py: ' + text)
 
 
-def query(port, path, method='GET'):
+def query(port, path, method='GET', **headers):
     connection = http.client.HTTPConnection('127.0.0.1', port, timeout=100)
-    connection.request(method, path)
+    connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     return answer.status, answer.read().decode(), dict(answer.getheaders())
 
@@ -66,6 +68,38 @@ def check_server(port):
     for path, method, want in (('/', 'GET', 404), ('/metrics', 'POST', 405), ('/metrics', 'HEAD', 200)):
         if query(port, path, method)[0] != want:
             fail(f'{method} {path} is not {want}')
+
+
+def check_openmetrics(port):
+    """The format as its rules are, with the metrics that Prometheus' format has; and mistakes, which are found."""
+    wanted = 'application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1'
+    status, body, headers = query(port, '/metrics', Accept=wanted)
+    if status != 200 or not headers['Content-Type'].startswith('application/openmetrics-text; version=1.0.0'):
+        fail(f'OpenMetrics: {status} {headers}')
+    families = openmetrics.parse(body)
+    names = {name for family in families.values() for name in family.sample_names()}
+    plain = query(port, '/metrics')[1]
+    samples = set(re.findall(r'^([a-z_]+)\{', plain, re.M))
+    if len(samples) < 70 or not samples <= names:
+        fail(f'OpenMetrics lacks {samples - names}')
+    for old, new in (('# EOF', '# END'), ('_total{', '_sum{'), ('# UNIT farcall_uptime seconds', ''),
+                     ('calls_sent counter', 'calls_sent gauge'), ('le="+Inf"', 'le="1e9"'), ('} 1\n', '} -1\n'),
+                     ('# UNIT farcall_uptime_seconds seconds\n', ''), ('worker="', 'group="'), ('# TYPE', '\n# TYPE')):
+        try:
+            openmetrics.parse(body.replace(old, new))
+        except ValueError:
+            continue
+        if old in body:
+            fail(f'{old} -> {new}: not noticed')
+
+
+def check_scrapes(server):
+    """Prometheus takes OpenMetrics by itself: it knows the units, which the other format lacks."""
+    def has_units():
+        status, body, _ = query(server, '/api/v1/metadata?metric=farcall_uptime_seconds')
+        found = json.loads(body)['data'].get('farcall_uptime_seconds') if status == 200 else None
+        return found and found[0]['unit'] == 'seconds'
+    until('a scrape in OpenMetrics', has_units)
 
 
 def check_refusals(environment):
@@ -140,8 +174,10 @@ def main():
             started.append(subprocess.Popen([farcall, 'run', '-n', '2', '--', program, 'load'], env=environment))
             targets = until('a group of two', lambda: ports(environment))
             check_server(targets[0])
+            check_openmetrics(targets[0])
             process, server = serve(work, targets)
             started.append(process)
+            check_scrapes(server)
             for wanted in queries():
                 until(f'data for {wanted}', lambda q=wanted: has_data(server, q))
                 print('data:', wanted)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A client of `farcall pserver`, for pserver.sh: adds 1 to both elements of keys 0 to 99 of table "counts".
  *
- * usage: ps_client once | again | call | values     values: puts a value into the table "names". again: adds until it
+ * usage: ps_client once | again | call | values     values: puts a value into the table
+ * "names", beside one whose name has two lines. again: adds until it
  * is killed, and prints a line when it has begun; call: by the servers' function "plus", in a table of their optimizer
  * "halve", which then halves one row. Main thread of each process. */
 #include "check.h"
@@ -44,6 +45,8 @@ static void put_value(struct far_ps *ps)
 	struct far_ps_table *table;
 	struct far_future *f;
 	struct far_err err;
+	CHECK_STATUS(far_ps_table_create(ps, "two\nlines", &schema, 0, &table, &err), FAR_OK, &err);
+	far_ps_table_free(table);
 	CHECK_STATUS(far_ps_table_create(ps, "names", &schema, 0, &table, &err), FAR_OK, &err);
 	CHECK_STATUS(
 		far_ps_assign_values(table, (uint64_t[]){7}, 1, "A\"da\n", (uint64_t[]){0, 5}, NULL, NULL, &f, &err),

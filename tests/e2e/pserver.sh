@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # `farcall pserver` serves until it is stopped, while clients come, leave and are killed; `farcall tables` looks at the
 # tables, saves, drops and loads them; a service of another size begins with what was saved. `farcall train --service`
-# trains in its tables.
+# trains in its tables, and its first worker reports for all.
 # usage: pserver.sh FARCALL PS_CLIENT PLUGIN
 set -u
 farcall=$1
@@ -46,11 +46,26 @@ ok "rank 0 prints what it has loaded" $?
 group '1' '"$farcall" tables get nothing 1; [ $? -eq 1 ] && "$farcall" tables --name other --timeout 300ms ls; [ $? -eq 1 ]'
 [ $rc -eq 0 ] && says 'has no such table' && says 'no member of the group serves "other"'
 ok "a table and a service that are not there" $?
+# shellcheck disable=SC2016
+bounded "$farcall" run -n 1 -- sh -c '
+	export WORLD_SIZE=3
+	RANK=0 "$farcall" pserver --servers 2 >/dev/null 2>&1 & pids=$!
+	unset FAR_STORE_FD
+	RANK=1 "$farcall" pserver --servers 3 >/dev/null 2>&1 & pids="$pids $!"
+	RANK=2 "$farcall" tables ls; [ $? -eq 1 ] || exit 5
+	kill $pids; for pid in $pids; do wait $pid || exit 9; done'
+[ $rc -eq 0 ] && says 'serves "default" with another list of servers' && says 'give all servers the same list'
+ok "servers with different lists of servers are refused" $?
 
 # shellcheck disable=SC2016
-group '2' '"$client" values >/dev/null && "$farcall" tables ls && "$farcall" tables get names 7 8'
+group '2' '"$client" values >/dev/null && "$farcall" tables ls && "$farcall" tables get names 7 8 &&
+	"$farcall" tables get names 010 0x7; "$farcall" tables hot names x; [ $? -eq 2 ]'
 [ $rc -eq 0 ] && has out '^names  *0  *bytes  *-  *1 ' && has out '^7 ROW "A\\042da\\012"$' && has out '^8 MISSING$'
 ok "tables ls and get show a table of values" $?
+has out '^two?lines  *0  *bytes' && ! has out '^lines'
+ok "tables ls: a name stays in its line" $?
+[ "$(grep -c '^7 ROW' "$dir/out")" -eq 2 ] && has out '^10 MISSING' && says "'x' is not a number of keys"
+ok "tables: numbers are decimal or hexadecimal" $?
 
 # The metrics of the servers, and bounds of tenants. The client pushes the keys 0 to 99 of the table "counts" twice.
 export FAR_RUNTIME_DIR="$dir/run"
@@ -166,7 +181,8 @@ ok "train --patience: ends when the test loss has not fallen" $?
 clients=2 group 2 '
 	RANK=3 eval "$learns" --rows 4000 --test-rows 2000 --epochs 3 --json >"$dir/second" & other=$!
 	eval "$learns" --rows 4000 --test-rows 2000 --epochs 3 --json && wait $other && touch "$dir/both"'
-[ $rc -eq 0 ] && json 'j["bayes_auc"] - 0.1 < j["test_auc"] and j["settings"]["workers"] == 2' && [ -e "$dir/both" ] &&
+[ $rc -eq 0 ] && json 'j["bayes_auc"] - 0.1 < j["test_auc"] and j["settings"]["workers"] == 2 and
+	round(j["samples_per_s"] * j["seconds"]) == 12000' && [ -e "$dir/both" ] &&
 	[ ! -s "$dir/second" ]
 ok "train --service: two workers; the first one reports" $?
 # shellcheck disable=SC2016
@@ -180,6 +196,12 @@ clients=3 group 2 '
 	[ -e "$dir/three" ]
 ok "train --service --mode bsp: three workers in step" $?
 # shellcheck disable=SC2016
+clients=2 group 2 '
+	RANK=3 eval "$learns" --mode bsp --rate 3 --rows 400 --test-rows 100 --epochs 1 --json >"$dir/second" & other=$!
+	eval "$learns" --mode bsp --rows 400 --test-rows 100 --epochs 1 --json && wait $other'
+[ $rc -eq 0 ] && json 'j["settings"]["workers"] == 2 and j["seconds"] > 0.3'
+ok "train --mode bsp: a worker waits for one whose batches begin later" $?
+# shellcheck disable=SC2016
 group 2 'eval "$learns" --rows 100 --test-rows 10 --epochs 1 --json >/dev/null &&
 	eval "$learns" --rows 100 --test-rows 10 --epochs 1 --optimizer adagrad'
 says 'another schema'
@@ -188,7 +210,7 @@ ok "train --service: a table of another optimizer is refused" $?
 a9a=$(dirname "$0")/../../../shared/data/a9a
 export a9a
 guard_s=120
-for optimizer in adagrad ftrl; do
+for optimizer in "adagrad --lr 0.05" ftrl; do
 	if [ ! -r "$a9a/a9a" ] || [ ! -r "$a9a/a9a.t" ]; then
 		skip_data "a9a, $optimizer" "no ../shared/data/a9a/a9a and a9a.t beside the repository"
 		continue

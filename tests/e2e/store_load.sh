@@ -8,19 +8,15 @@ refused=$1
 . "$(dirname "$0")/cases.sh"
 guard_s=100
 
-port_free() {
-	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 # Connects COUNT times, sends LOGIN, sends WAITS requests by each, prints "ready", and stays until its stdin ends. Stops
 # connecting when it is hung up on.
 cat >"$dir/clients.py" <<'END'
 import socket, struct, sys, time
 port, count, waits = map(int, sys.argv[1:])
 def frame(op, id, key):
-    return struct.pack("<4sBBBBQQQHHHH", b"FCST", 6, op, 0, 0, id, 2**64 - 1 if op == 6 else 0, 0, len(key), 0, 0, 0) + key
+    return struct.pack("<4sBBBBQQQHHHH", b"FCST", 8, op, 0, 0, id, 2**64 - 1 if op == 6 else 0, 0, len(key), 0, 0, 0) + key
 def connect():
-    for _ in range(500): # until rank 0 listens
+    for _ in range(500 if all else 6000): # until rank 0 listens
         try:
             return socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
@@ -62,7 +58,7 @@ ended() { # name, status
 mkfifo "$dir/hold" "$dir/said"
 
 # 200 connections with 2000 WAITs each, which stay open: the group comes and goes.
-port=$(port_free)
+port=$(ports 1)
 member 0 2 w0 "$refused" open-join &
 w0=$!
 python3 "$dir/clients.py" "$port" 200 2000 <"$dir/hold" >"$dir/said" &
@@ -77,7 +73,7 @@ exec 9>&-
 wait "$clients"
 
 # Rank 0 runs out of descriptors while it waits for rank 1, which never comes.
-port=$(port_free)
+port=$(ports 1)
 member 0 2 w0 sh -c 'ulimit -n 64; exec "$0" open-join' "$refused" &
 w0=$!
 python3 "$dir/clients.py" "$port" 100 0 <"$dir/hold" >"$dir/said" &
@@ -92,7 +88,7 @@ wait "$clients"
 
 # One of three has a NIC that cannot be opened: all three say so, by its name.
 for who in 2 0; do
-	port=$(port_free)
+	port=$(ports 1)
 	for r in 0 1 2; do
 		nic=shm
 		[ $r = $who ] && nic=dpdk:nonsense

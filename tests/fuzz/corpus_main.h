@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** main() of a fuzzer without libFuzzer: runs LLVMFuzzerTestOneInput() on each file that it is given, or finds in a
- * directory that it is given, then on the file cut at every length and with every bit flipped. Included once, at the
- * end of the fuzzer. Main thread. */
+ * directory that it is given, then on the file cut at every length and with every bit flipped; in the first tier of
+ * tests/run.sh, with every seventh: one or two of each byte. Included once, at the end of the fuzzer. Main thread. */
 #ifndef FAR_FUZZ_CORPUS_MAIN_H
 #define FAR_FUZZ_CORPUS_MAIN_H
+
+#include "first_tier.h"
 
 #include <dirent.h>
 #include <stdint.h>
@@ -30,7 +32,8 @@ static int corpus_file(const char *path)
 		return 1;
 	for (size_t cut = 0; cut < size; cut++)
 		LLVMFuzzerTestOneInput(bytes, cut);
-	for (size_t bit = 0; bit < size * 8; bit++) {
+	const size_t step = first_tier() ? 7 : 1;
+	for (size_t bit = 0; bit < size * 8; bit += step) {
 		bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		LLVMFuzzerTestOneInput(bytes, size);
 		bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);

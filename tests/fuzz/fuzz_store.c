@@ -2,7 +2,8 @@
 /**
  * What the two ends of a connection to the store read from each other, from the first byte on: the first byte of the
  * input chooses who reads, and whether there is a key; the rest is what comes. Nonces are drawn from a counter, so that
- * the corpus holds handshakes that succeed: what admitted clients send is read, too. Main thread.
+ * the corpus holds handshakes that succeed: what admitted clients send is read, too. Version 0 in the corpus stands for
+ * the present one. Main thread.
  *
  * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DFUZZ_MAIN: as fuzz_values.c.
  */
@@ -10,6 +11,7 @@
 #include "control/store.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -114,17 +116,31 @@ static void client_reads(struct stream *s, bool keyed, const struct random_sourc
 	store_client_destroy(client);
 }
 
+/* Gives frames of version 0 the present one. */
+static void versions_set(uint8_t *data, size_t size)
+{
+	static const uint8_t begin[] = {'F', 'C', 'S', 'T', 0};
+	for (size_t i = 0; i + sizeof begin <= size; i++)
+		if (memcmp(data + i, begin, sizeof begin) == 0)
+			data[i + sizeof begin - 1] = STORE_VERSION;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint64_t counter = 0;
 	const struct random_source random = {count, &counter};
 	if (size == 0)
 		return 0;
-	struct stream s = {.base = {&ops}, .data = data + 1, .size = size - 1};
+	uint8_t *sent = malloc(size);
+	must(sent);
+	memcpy(sent, data, size);
+	versions_set(sent, size);
+	struct stream s = {.base = {&ops}, .data = sent + 1, .size = size - 1};
 	if (data[0] & READS_CLIENT)
 		client_reads(&s, data[0] & HAS_KEY, &random);
 	else
 		server_reads(&s, data[0] & HAS_KEY, &random);
+	free(sent);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #ifndef UDP_PORTS_H
 #define UDP_PORTS_H
 
+#include "own_address.h"
 #include "udp_fixture.h"
 
 static void case_queues(void)
@@ -162,7 +163,7 @@ static void case_dests(void)
 	struct nic_err err = {""};
 	enum { MANY = 3000 };
 	static uint32_t peers[MANY];
-	two("127.0.0.1", NULL);
+	two(own_address(), NULL);
 	driver->address(ends[1].port, &addr);
 	for (unsigned i = 0; i < MANY; i++)
 		peers[i] = dest_up(0, &addr, 0, 0);

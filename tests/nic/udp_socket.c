@@ -9,7 +9,7 @@
 #include <arpa/inet.h>
 #include <pthread.h>
 
-static const char *const families[] = {"127.0.0.1", "::1"};
+static const char *families[] = {NULL, "::1"}; /* the first is own_address() */
 
 static bool have_v6(void)
 {
@@ -52,7 +52,7 @@ static void case_sizes(void)
 static void case_not_attached(void)
 {
 	struct nic_tx tx;
-	two("127.0.0.1", NULL);
+	two(families[0], NULL);
 	REQUIRE(ends[0].ops->attach(ends[0].q, at_1) == -EINVAL);
 	REQUIRE(ends[0].ops->attach(ends[0].q, at_1 + 1) == -EINVAL);
 	REQUIRE(ends[0].ops->attach(ends[0].q, NIC_PEER_NONE) == -EINVAL);
@@ -102,8 +102,8 @@ static void case_equal(void)
 static void case_unequal(void)
 {
 	struct nic_pkt pkts[BURST];
-	end_open_at(2, "127.0.0.1", NULL, 1);
-	two("127.0.0.1", NULL);
+	end_open_at(2, families[0], NULL, 1);
+	two(families[0], NULL);
 	uint32_t to[2] = {at_1, connect_attach(0, 2)};
 	uint64_t sent[2] = {0, 0}, got[2] = {0, 0};
 	for (unsigned round = 0; round < 200; round++) {
@@ -127,7 +127,7 @@ static void case_unequal(void)
 static void case_run_ends(void)
 {
 	static const unsigned lens[] = {500, 500, 499, 500, 500, 0, 500, 501, 1};
-	two("127.0.0.1", NULL);
+	two(families[0], NULL);
 	for (unsigned round = 0; round < 20; round++) {
 		for (unsigned i = 0; i < sizeof lens / sizeof *lens; i++)
 			REQUIRE(send_one(0, at_1, i, lens[i]) == 0);
@@ -144,7 +144,7 @@ static void case_run_ends(void)
 
 static void case_load(void)
 {
-	two("127.0.0.1", NULL);
+	two(families[0], NULL);
 	const struct udp_queue *q = udp_queue_of(ends[1].q);
 	for (unsigned i = 0; i < 1000; i++) {
 		struct nic_pkt pkts[BURST];
@@ -184,7 +184,7 @@ static void case_side_by_side(void)
 {
 	static struct nic_tx tx[UDP_SLOTS];
 	struct nic_tx more;
-	two("127.0.0.1", NULL);
+	two(families[0], NULL);
 	for (unsigned lap = 0; lap < 3; lap++) {
 		for (unsigned i = 0; i < UDP_SLOTS; i++) {
 			REQUIRE(ends[0].ops->tx_room(ends[0].q, at_1) == UDP_SLOTS - i);
@@ -212,7 +212,7 @@ static void case_side_by_side(void)
 static void case_held_open(void)
 {
 	struct nic_tx held, tx;
-	two("127.0.0.1", NULL);
+	two(families[0], NULL);
 	for (unsigned lap = 0; lap < 5; lap++) {
 		REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 60000, &held) == 0);
 		fill(held.body, 60000, lap);
@@ -233,7 +233,7 @@ static void case_detach(void)
 {
 	struct nic_tx open[2];
 	struct nic_pkt pkts[BURST];
-	two("127.0.0.1", NULL);
+	two(families[0], NULL);
 	REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 100, &open[0]) == 0);
 	REQUIRE(ends[0].ops->tx_reserve(ends[0].q, at_1, 100, &open[1]) == 0);
 	REQUIRE(send_one(0, at_1, 5, 50) == 0);
@@ -277,7 +277,7 @@ static void *wake_from_thread(void *q)
 
 static void case_wake(void)
 {
-	static const char *const listens[] = {"127.0.0.1", NULL};
+	const char *const listens[] = {families[0], NULL};
 	for (unsigned l = 0; l < 2; l++) {
 		two(listens[l], NULL);
 		struct pollfd p = {.fd = ends[1].ops->wake_fd(ends[1].q), .events = POLLIN};
@@ -457,10 +457,10 @@ static void case_unexpected(void)
 	static uint8_t junk[UDP_BYTES_MAX];
 	static const unsigned lens[] = {0, 1, 96, 1500, UDP_BYTES_MAX};
 	struct nic_pkt pkts[BURST];
-	two("127.0.0.1", NULL);
+	two(families[0], NULL);
 	struct sockaddr_in sa = {.sin_family = AF_INET,
 				 .sin_port = htons(udp_queue_of(ends[1].q)->port_number),
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+				 .sin_addr.s_addr = inet_addr(families[0])};
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	for (unsigned round = 0; round < 20; round++) {
 		for (unsigned i = 0; i < 5; i++)
@@ -482,8 +482,8 @@ static void case_full(void)
 {
 	struct nic_stats s;
 	struct nic_pkt pkts[BURST];
-	end_open_at(0, "127.0.0.1", "gso=0", 1);
-	end_open_at(1, "127.0.0.1", "rcvbuf=4096", 1);
+	end_open_at(0, families[0], "gso=0", 1);
+	end_open_at(1, families[0], "rcvbuf=4096", 1);
 	at_1 = connect_attach(0, 1);
 	for (unsigned i = 0; i < 500; i++) {
 		REQUIRE(send_one(0, at_1, i, 1000) == 0);
@@ -584,5 +584,6 @@ int main(void)
 		{"all addresses", case_beyond},
 		{"many places", case_dests},
 	};
+	families[0] = own_address();
 	return run_cases(cases, sizeof cases / sizeof *cases);
 }

@@ -27,6 +27,8 @@ DISSECTOR = os.path.join(SOURCE, "apps", "wireshark", "farcall.lua")
 RECORDED = os.path.join(SOURCE, "tests", "protocol", "recorded.pcap")
 PORT = 7000
 LIMIT_S = 120
+# The first tier of tests/run.sh tries one of so many false tables. All agreements are checked.
+LIES = 4 if os.environ.get("FAR_TESTS_BRIEF") == "1" else 1
 results = {"passed": 0, "failed": 0, "skipped": 0}
 work = tempfile.mkdtemp(prefix="farcall-protocol-")
 atexit.register(shutil.rmtree, work, ignore_errors=True)
@@ -324,7 +326,7 @@ def lies(pcap):
     block = lua_tables.block(PROTOCOL)
     made = [(name, lie) for name in lua_tables.LAYOUTS for lie in layout_lies(lines, name)]
     made += [(name, lie) for name in lua_tables.CODES for lie in codes_lies(lines, name)]
-    for name, (what, text) in made:
+    for name, (what, text) in made[::LIES]:
         with open(copy, "w", encoding="utf-8") as file:
             file.write("\n".join(text))
         check(f"a lie about {name}, {what}, is noticed", noticed(copy, sent, wanted))
@@ -344,7 +346,7 @@ def lies_to_tshark(pcap, lines, made):
         return
     copy, lua = os.path.join(work, "PROTOCOL.md"), os.path.join(work, "lying.lua")
     for wanted in ("message ack: where it ends", "request flags: its name", "status REMOTE: its name", "retry its order",
-                   "type REQUEST: its body", "dtype f64: its bytes", "rref_op id.number: its name", "engine_fn FETCH: its reply"):
+                   "type REQUEST: its body", "dtype f64: its bytes", "rref_op id.number: its name", "engine_fn FETCH: its reply")[::LIES]:
         text = next(t for name, (what, t) in made if f"{name} {what}" == wanted)
         with open(copy, "w", encoding="utf-8") as file:
             file.write("\n".join(text))

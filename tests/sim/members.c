@@ -84,7 +84,9 @@ void run_finish(uint64_t settle_ns, void (*leave)(struct cluster_worker *w))
 		cluster_run_until(c, cluster_now(c) + 10 * MS);
 	if (run.ends)
 		wrong("%u ends of workers, or disturbances, have not come", run.ends);
-	cluster_run_until(c, cluster_now(c) + settle_ns);
+	cluster_run_until(c, cluster_now(c) + settle_ns / 8);
+	run.settled = true;
+	cluster_run_until(c, cluster_now(c) + settle_ns - settle_ns / 8);
 	if (cluster_failure(c))
 		return;
 	check_views();

@@ -15,6 +15,7 @@ struct members_run {
 	struct cluster *c;
 	struct sim_random random;
 	unsigned ends;  /* of workers, or disturbances, still to come */
+	bool settled;   /* a quarter of `settle_ns` has passed since the last end: few calls suffice from here on */
 	bool finishing; /* a worker that ends now is not started again */
 	struct far_rref *kept[MEMBERS_KEPT_MAX];
 	unsigned kept_n;

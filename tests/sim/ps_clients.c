@@ -16,14 +16,16 @@ struct handles {
 	uint64_t since; /* when the present attempts began */
 };
 
-static const char *const names[TABLES] = {"sums", "counts", "aged", "steps"};
-static const unsigned dims[TABLES] = {PS_CLIENTS, 1, 1, 1};
+static const char *const names[TABLES] = {"sums", "counts", "aged", "steps", "values"};
+static const unsigned dims[TABLES] = {PS_CLIENTS, 1, 1, 1, 0};
 
 /* ---- Handles ---- */
 
 static struct far_ps_schema schema_of(enum tables t)
 {
 	struct far_ps_schema s = {.dim = dims[t]};
+	if (t == VALUES)
+		return (struct far_ps_schema){.value_max = VALUE_MAX};
 	far_ps_rule_defaults(&s.rule, FAR_PS_SGD);
 	s.rule.rate = 1;
 	s.ttl_ms = t == AGED ? PS_TTL_MS : 0;
@@ -101,7 +103,11 @@ static void note_change(unsigned c)
 	struct disk *d = &me->disk;
 	struct ps_event e = {.client = c, .begin = cluster_now(run.c), .end = PS_NEVER};
 	for (unsigned i = 0; i < d->n && d->kind != STEP; i++) {
-		e.kind = d->kind == ADDS ? PS_ADD : d->kind == COUNT ? PS_TRIED : PS_WRITE;
+		static const enum ps_event_kind kinds[CHANGE_KINDS] = {
+			[ADDS] = PS_ADD, [COUNT] = PS_TRIED, [WRITES] = PS_WRITE, [PUTS] = PS_PUT};
+		e.kind = kinds[d->kind];
+		for (unsigned k = i + 1; k < d->n && d->kind == PUTS; k++)
+			e.kind = d->number[k] == d->number[i] ? PS_PASSED : e.kind;
 		e.key = d->number[i];
 		e.value = d->kind == ADDS ? (uint64_t)-d->grads[i * PS_CLIENTS + c] : 0;
 		d->event[i] = ps_note(&run.history, &e);
@@ -111,9 +117,10 @@ static void note_change(unsigned c)
 static void draw_change(unsigned c)
 {
 	struct disk *d = &run.client[c].disk;
-	uint64_t kind = sim_random_below(&run.random, 10);
-	d->kind = kind < 4 ? ADDS : kind < 6 ? COUNT : kind < 8 ? WRITES : STEP;
-	d->n = d->kind == ADDS ? 1 + (unsigned)sim_random_below(&run.random, KEYS_MAX) : 1;
+	uint64_t kind = sim_random_below(&run.random, 12);
+	d->kind = kind < 4 ? ADDS : kind < 6 ? COUNT : kind < 8 ? WRITES : kind < 10 ? STEP : PUTS;
+	uint64_t most = d->kind == ADDS ? KEYS_MAX : d->kind == PUTS ? VALUES_MAX : 1;
+	d->n = 1 + (unsigned)sim_random_below(&run.random, most);
 	memset(d->grads, 0, sizeof d->grads);
 	for (unsigned i = 0; i < d->n; i++) {
 		switch (d->kind) {
@@ -128,6 +135,9 @@ static void draw_change(unsigned c)
 		case WRITES: /* of a key of this client alone */
 			d->number[i] =
 				c + PS_CLIENTS * (unsigned)sim_random_below(&run.random, PS_AGED_KEYS / PS_CLIENTS);
+			break;
+		case PUTS:
+			d->number[i] = (unsigned)sim_random_below(&run.random, PS_VALUE_KEYS);
 			break;
 		default:
 			d->number[i] = c;
@@ -187,16 +197,17 @@ static bool attempt(unsigned c, struct handles *h, uint64_t *token, struct far_e
 	struct far_ps_push_opts opts = {.timeout_ns = (10 + sim_random_below(&run.random, 60)) * MS,
 					.partial = sim_random_below(&run.random, 2),
 					.token = token};
-	struct far_ps_table *t = h->table[d->kind == ADDS     ? SUMS
-					  : d->kind == COUNT  ? COUNTS
-					  : d->kind == WRITES ? AGED
-							      : STEPS];
+	static const enum tables tables[CHANGE_KINDS] = {
+		[ADDS] = SUMS, [COUNT] = COUNTS, [WRITES] = AGED, [STEP] = STEPS, [PUTS] = VALUES};
+	struct far_ps_table *t = h->table[tables[d->kind]];
 	struct far_future *f;
 	enum far_status status;
 	for (unsigned i = 0; i < d->n; i++)
 		me->keys[i] = ps_key(d->number[i]);
 	if (d->kind == WRITES)
 		status = far_ps_assign(t, me->keys, d->n, d->grads, NULL, &opts, me->status, &f, err);
+	else if (d->kind == PUTS)
+		status = values_put(c, t, &opts, &f, err);
 	else if (d->kind == COUNT && d->calls)
 		status = begin_count(c, t, &opts, &f, err);
 	else if (d->kind == COUNT)
@@ -399,7 +410,8 @@ static void check_read(enum tables t, const struct reader *r, unsigned n, int64_
 		bool late = r->status[i] >= FAR_PS_LATE;
 		rows += !late;
 		run.unanswered += late;
-		check_row(t, r, i);
+		if (t != VALUES)
+			check_row(t, r, i);
 		if (!late)
 			note_read(t, r, i, begin);
 		if (late && run.calm)
@@ -417,14 +429,15 @@ static bool is_paused(unsigned rank, uint64_t begin)
 
 static bool read_once(unsigned rank, struct handles *h)
 {
-	static const unsigned numbers[TABLES] = {PS_SUM_KEYS, PS_COUNT_KEYS, PS_AGED_KEYS, PS_CLIENTS};
+	static const unsigned numbers[TABLES] = {PS_SUM_KEYS, PS_COUNT_KEYS, PS_AGED_KEYS, PS_CLIENTS, PS_VALUE_KEYS};
 	static const float fallback[PS_CLIENTS] = {FALLBACK, FALLBACK, FALLBACK};
 	struct reader *r = &run.reader[rank];
 	enum tables t = (enum tables)sim_random_below(&run.random, TABLES);
-	unsigned n = 1 + (unsigned)sim_random_below(&run.random, t == SUMS ? KEYS_MAX : numbers[t]);
+	unsigned most = t == SUMS ? KEYS_MAX : t == VALUES ? VALUES_MAX : numbers[t];
+	unsigned n = 1 + (unsigned)sim_random_below(&run.random, most);
 	struct far_ps_pull_opts opts = {.timeout_ns = (run.calm ? 50 : 1 + sim_random_below(&run.random, 30)) * MS,
 					.partial = true,
-					.fallback = fallback};
+					.fallback = t == VALUES ? NULL : fallback};
 	struct far_err err = {0};
 	struct far_future *f;
 	for (unsigned i = 0; i < n; i++) {
@@ -436,8 +449,9 @@ static bool read_once(unsigned rank, struct handles *h)
 	uint64_t begin = cluster_now(run.c);
 	bool calls = t == COUNTS && sim_random_below(&run.random, 2);
 	struct far_ps_call_opts call = {.timeout_ns = opts.timeout_ns, .partial = true, .read = true, .width = 1};
-	if (calls ? far_ps_call(h->table[t], "peek", r->keys, n, &call, r->values, r->status, &f, &err)
-		  : far_ps_pull(h->table[t], r->keys, n, &opts, r->rows, r->status, &f, &err)) {
+	if (calls         ? far_ps_call(h->table[t], "peek", r->keys, n, &call, r->values, r->status, &f, &err)
+	    : t == VALUES ? values_get(r, h->table[t], n, &opts, &f, &err)
+			  : far_ps_pull(h->table[t], r->keys, n, &opts, r->rows, r->status, &f, &err)) {
 		if (!cluster_dead())
 			wrong("a pull: %s", err.text);
 		return false;
@@ -452,6 +466,8 @@ static bool read_once(unsigned rank, struct handles *h)
 		wrong("a partial pull failed: %s", err.text);
 	else
 		check_read(t, r, n, answered, begin);
+	if (answered >= 0 && t == VALUES)
+		values_check(r, n, begin);
 	if (took > opts.timeout_ns + SLACK && !is_paused(rank, begin))
 		wrong("a pull with %llu ms took %llu us", (unsigned long long)(opts.timeout_ns / MS),
 		      (unsigned long long)took / 1000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Records what clients of a simulated parameter server did, and checks it: sums, linearizable counters, ages. One
- * thread, like the simulation. */
+/** Records what clients of a simulated parameter server did, and checks it: sums, linearizable counters and values,
+ * ages. One thread, like the simulation. */
 #include "ps_history.h"
 
 #include "apps/libps/pst_hash.h"
@@ -152,11 +152,52 @@ static bool must_be_gone(const struct ps_history *h, const struct ps_event *e)
 	return true;
 }
 
+/* ---- Values ---- */
+
+/* True: assignment `w` had ended when `o`, or a pull that found what `o` assigned, began. */
+static bool is_replaced(const struct ps_history *h, const struct ps_event *w, const struct ps_event *o)
+{
+	const struct ps_event *by = o->kind == PS_GOT && o->value != PS_NEVER ? &h->event[o->value] : o;
+	return by->kind == PS_PUT && w->end < by->begin;
+}
+
+/* A pull finds the last value that was assigned before it began, or a later one. */
+static bool check_value(struct ps_history *h, const struct ps_event *e, const struct ps_incarnation *l)
+{
+	const struct ps_event *w = e->value == PS_NEVER ? NULL : &h->event[e->value];
+	if (w && (w->kind != PS_PUT || w->key != e->key || w->begin > e->end || !touches_incarnation(w, l)))
+		return fail(h, e, "a value was not assigned to its key", w->begin);
+	for (size_t i = 0; i < h->n; i++) {
+		const struct ps_event *o = &h->event[i];
+		if ((o->kind != PS_PUT && o->kind != PS_GOT) || o->key != e->key || !in_incarnation(o, l) ||
+		    o->end >= e->begin || (o->kind == PS_GOT && o->value == PS_NEVER))
+			continue;
+		if (!w)
+			return fail(h, e, "a value that was assigned is missing", i);
+		if (is_replaced(h, w, o))
+			return fail(h, e, "a value had been replaced", i);
+	}
+	return true;
+}
+
+static bool check_got(struct ps_history *h, const struct ps_event *e)
+{
+	unsigned server = ps_server_of(h, e->key);
+	for (unsigned i = 0; i < h->incarnations[server]; i++) {
+		const struct ps_incarnation *l = &h->incarnation[server][i];
+		if (in_incarnation(e, l) && !check_value(h, e, l))
+			return false;
+	}
+	return true;
+}
+
 bool ps_history_check(struct ps_history *h)
 {
 	for (size_t i = 0; i < h->n; i++) {
 		const struct ps_event *e = &h->event[i];
 		if ((e->kind == PS_COUNT || e->kind == PS_READ) && !check_counter(h, e))
+			return false;
+		if (e->kind == PS_GOT && !check_got(h, e))
 			return false;
 		if (e->kind == PS_GONE && must_be_there(h, e))
 			return fail(h, e, "a row expired before its time", PS_TTL_MS);

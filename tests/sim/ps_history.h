@@ -14,18 +14,29 @@
 
 #define PS_NEVER UINT64_MAX
 
-enum { PS_SERVERS = 2, PS_CLIENTS = 3, PS_INCARNATIONS_MAX = 8, PS_SUM_KEYS = 40, PS_COUNT_KEYS = 4, PS_AGED_KEYS = 6 };
+enum {
+	PS_SERVERS = 2,
+	PS_CLIENTS = 3,
+	PS_INCARNATIONS_MAX = 8,
+	PS_SUM_KEYS = 40,
+	PS_COUNT_KEYS = 4,
+	PS_AGED_KEYS = 6,
+	PS_VALUE_KEYS = 8
+};
 
 #define PS_TTL_MS UINT64_C(200)
 
 enum ps_event_kind {
-	PS_ADD,   /* a push to a sum: `value` */
-	PS_COUNT, /* a push_pull of a counter that was answered at once: `value` is the count after it */
-	PS_TRIED, /* one that was repeated, or never answered: its reply has a later count */
-	PS_READ,  /* a pull of a counter: `value` */
-	PS_WRITE, /* an assignment in the table with TTL */
-	PS_SEEN,  /* a pull there that found the row */
-	PS_GONE   /* one that did not */
+	PS_ADD,    /* a push to a sum: `value` */
+	PS_COUNT,  /* a push_pull of a counter that was answered at once: `value` is the count after it */
+	PS_TRIED,  /* one that was repeated, or never answered: its reply has a later count */
+	PS_READ,   /* a pull of a counter: `value` */
+	PS_WRITE,  /* an assignment in the table with TTL */
+	PS_SEEN,   /* a pull there that found the row */
+	PS_GONE,   /* one that did not */
+	PS_PUT,    /* an assignment of a value, whose number is that of this event */
+	PS_PASSED, /* one of a key that a later position of the same assignment has */
+	PS_GOT     /* a pull of a value: `value` is its number; PS_NEVER: there was none */
 };
 
 struct ps_event {
@@ -63,7 +74,7 @@ size_t ps_note(struct ps_history *h, const struct ps_event *event);
  */
 void ps_sum_range(const struct ps_history *h, unsigned key, unsigned client, uint64_t *least, uint64_t *most);
 
-/** Checks counters and the table with TTL. False: h->failure says what is wrong. */
+/** Checks counters, values and the table with TTL. False: h->failure says what is wrong. */
 bool ps_history_check(struct ps_history *h);
 
 #endif

@@ -2,10 +2,12 @@
 /**
  * Small pulls beside a large push of the same client, by the shipped library in a simulated world: between the moment
  * when a pull begins and the moment when the server serves it, the server applies at most one request of the push. It
- * counts requests, not time: a pull sees the first key of each request, and so how many were applied before it.
- * The test's thread.
+ * counts requests, not time: a pull sees the first key of each request, and so how many were applied before it. Then
+ * the same beside a scan of all rows, as a save reads them: while a pull is under way, at most one step of the scan
+ * ends. Then more pulls at once than calls find room towards a worker: each is answered. The test's thread.
  *
- * usage: ps_lanes; exit status: 0; 1: a pull waited for more, or too few pulls met the push
+ * usage: ps_lanes; exit status: 0; 1: a pull waited for more or was not answered, or too few pulls met the push or the
+ * scan
  */
 #include "apps/libps/psv_env.h"
 #include "apps/libps/psv_shard.h"
@@ -17,8 +19,8 @@
 
 #define MS UINT64_C(1000000)
 
-enum { DIM = 16, REQUESTS = 64, ROUNDS = 2 };
-enum { KEY_BYTES = 8 + 4 * DIM, PER_REQUEST = FAR_PS_CHUNK_BYTES / KEY_BYTES, KEYS = REQUESTS * PER_REQUEST };
+enum { DIM = 16, REQUESTS = 128, ROUNDS = 2, ENOUGH = 16, AT_ONCE = 1000, WAITING = 128 };
+enum { PER_REQUEST = FAR_PS_PART_KEYS, KEYS = REQUESTS * PER_REQUEST };
 
 static struct {
 	struct cluster *c;
@@ -30,6 +32,10 @@ static struct {
 	unsigned round;
 	bool pushed; /* the push of this round is complete */
 	unsigned met, most;
+	unsigned steps, beside, most_steps; /* of the scan; pulls beside it, steps that ended during one */
+	struct far_future *pull[AT_ONCE];
+	float pulled[AT_ONCE][DIM];
+	struct far_agent *agent; /* of the client */
 } run;
 
 static uint64_t world_now(void)
@@ -81,6 +87,68 @@ static void pulls(struct cluster_worker *w, void *ctx)
 	}
 }
 
+/* Reads all rows, step by step. */
+static void scan(struct cluster_worker *w, void *ctx)
+{
+	struct far_err err;
+	uint64_t rows_n = 0;
+	(void)w, (void)ctx;
+	for (unsigned p = 0; p < FAR_PS_PARTITIONS && !cluster_failure(run.c); run.steps++) {
+		struct far_ps_rows rows;
+		if (far_ps_scan(run.table[run.round], &p, 0, &rows, &err)) {
+			wrong(err.text);
+			return;
+		}
+		rows_n += rows.n;
+		far_ps_rows_free(&rows);
+	}
+	if (rows_n != KEYS)
+		wrong("the scan has not read every row");
+	run.pushed = true;
+}
+
+static void pulls_beside_scan(struct cluster_worker *w)
+{
+	run.pushed = false;
+	cluster_spawn(w, 0, scan, NULL);
+	while (!run.pushed && !cluster_failure(run.c)) {
+		struct far_future *f = NULL;
+		struct far_err err;
+		unsigned before = run.steps;
+		await(far_ps_pull(run.table[run.round], run.first, REQUESTS, NULL, run.rows, run.status, &f, &err), &f,
+		      REQUESTS, &err);
+		run.beside++;
+		if (run.steps - before > run.most_steps)
+			run.most_steps = run.steps - before;
+	}
+	while (cluster_apps(w) > 1)
+		(void)cluster_sleep(MS);
+}
+
+static void unsent(enum far_status status, const void *data, size_t len, const struct far_err *err, void *user)
+{
+	(void)status, (void)data, (void)len, (void)err, (void)user;
+}
+
+static void pulls_at_once(void)
+{
+	static enum far_status status[AT_ONCE];
+	struct far_err err;
+	for (unsigned i = 0; i < AT_ONCE; i++) {
+		run.pulled[i][0] = -1;
+		status[i] = far_ps_pull(run.table[run.round], &run.keys[i], 1, NULL, run.pulled[i], NULL, &run.pull[i],
+					&err);
+	}
+	if (far_msg_send(run.agent, (struct far_to){.worker = 0}, FAR_PS_MESSAGE, "", 1, NULL, unsent, NULL, &err) !=
+	    FAR_BUSY)
+		wrong("there was room for another call");
+	for (unsigned i = 0; i < AT_ONCE; i++) {
+		await(status[i], &run.pull[i], 1, &err);
+		if (run.pulled[i][0] == -1)
+			wrong("a pull has no row");
+	}
+}
+
 /* In the second round the operation has a token: its requests have their numbers from the start. */
 static void push(struct cluster_worker *w)
 {
@@ -113,6 +181,7 @@ static void client(struct cluster_worker *w, void *ctx)
 	struct far_err err;
 	struct far_ps *ps;
 	(void)ctx;
+	run.agent = cluster_agent(w);
 	far_ps_rule_defaults(&schema.rule, FAR_PS_ADAGRAD);
 	if (far_ps_open(cluster_agent(w), "sim", &opts, &ps, &err)) {
 		wrong(err.text);
@@ -123,6 +192,10 @@ static void client(struct cluster_worker *w, void *ctx)
 			wrong(err.text);
 		else
 			push(w);
+		if (!cluster_failure(run.c) && run.round == ROUNDS - 1)
+			pulls_beside_scan(w);
+		if (!cluster_failure(run.c))
+			pulls_at_once();
 		far_ps_table_free(run.table[run.round]);
 	}
 	far_ps_close(ps);
@@ -137,10 +210,14 @@ static void work(void)
 	cluster_spawn(cluster_worker(run.c, 1), 0, client, NULL);
 	if (cluster_run_apps(run.c, 60000 * MS) != CLUSTER_RUN_DONE)
 		wrong("the push did not end");
-	if (run.met < REQUESTS / 4)
+	if (run.met < ENOUGH)
 		wrong("too few pulls met the push");
 	if (run.most > 1)
 		wrong("a small pull waited for more than one request of a large push");
+	if (run.steps < ENOUGH || run.beside < ENOUGH)
+		wrong("too few pulls met the scan");
+	if (run.most_steps > 1)
+		wrong("a small pull waited for more than one step of a scan");
 }
 
 int main(void)
@@ -155,12 +232,14 @@ int main(void)
 	for (unsigned i = 0; i < REQUESTS; i++)
 		run.first[i] = run.keys[i * PER_REQUEST];
 	cluster_config_init(&config, 1);
+	config.opts.peer_calls = config.opts.peer_waiting = WAITING;
 	run.c = cluster_create(&config, &err);
 	must(run.c != NULL);
 	work();
 	const char *failure = cluster_failure(run.c);
-	printf("%u pulls met the pushes; one waited for %u requests at most%s%s\n", run.met, run.most,
-	       failure ? ": " : "", failure ? failure : "");
+	printf("%u pulls met the pushes; one waited for %u requests at most; %u beside %u steps of a scan, %u at most "
+	       "during one%s%s\n",
+	       run.met, run.most, run.beside, run.steps, run.most_steps, failure ? ": " : "", failure ? failure : "");
 	int failed = failure != NULL;
 	cluster_destroy(run.c);
 	far_ps_server_free(run.server);

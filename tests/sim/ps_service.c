@@ -4,7 +4,7 @@
  * come twice, clients are killed and come back, servers begin anew, hosts lose their power or stand still. One seed,
  * one cluster. The test's thread.
  *
- * Each push counts once, also when it is repeated after a timeout or a restart of its client; counters are
+ * Each push counts once, also when it is repeated after a timeout or a restart of its client; counters and values are
  * linearizable; rows expire neither early nor late; each pull is answered by its deadline with the right status per
  * key; no step begins before its time, and none waits for a dead worker. Functions count once, or fail and change
  * nothing; no client passes a barrier without another one that is not lost.

@@ -14,9 +14,9 @@
 enum { FIRST_SERVER = 1, FIRST_CLIENT = FIRST_SERVER + PS_SERVERS, WORKERS = FIRST_CLIENT + PS_CLIENTS };
 enum { CHANGES = 14, READS = 24, KEYS_MAX = 60, MEETS = 4, MEETINGS_MAX = 96, DEATHS_MAX = 8 };
 
-enum tables { SUMS, COUNTS, AGED, STEPS, TABLES };
+enum tables { SUMS, COUNTS, AGED, STEPS, VALUES, TABLES };
 
-enum change { ADDS, COUNT, WRITES, STEP, CHANGE_KINDS };
+enum change { ADDS, COUNT, WRITES, STEP, PUTS, CHANGE_KINDS };
 
 /** What a client has on its disk: it goes on from there after a restart. */
 struct disk {
@@ -45,6 +45,9 @@ struct meetings {
 	uint64_t death[DEATHS_MAX]; /* times when the client died */
 };
 
+/* A reply has room for FAR_PS_CHUNK_BYTES and a value: two to four long ones. */
+enum { VALUES_MAX = 6, VALUE_SHORT_MAX = 200, VALUE_MAX = 60000 };
+
 /** A client's memory that operations use. */
 struct client {
 	struct disk disk;
@@ -55,6 +58,8 @@ struct client {
 	uint64_t paused_to;
 	struct meetings meetings;
 	double value; /* of a function */
+	char values[VALUES_MAX * VALUE_MAX];
+	uint64_t offsets[VALUES_MAX + 1];
 	uint64_t keys[KEYS_MAX];
 	float rows[KEYS_MAX * PS_CLIENTS];
 	uint8_t status[KEYS_MAX];
@@ -67,6 +72,8 @@ struct reader {
 	float rows[KEYS_MAX * PS_CLIENTS];
 	uint8_t status[KEYS_MAX];
 	double values[KEYS_MAX];
+	char bytes[VALUES_MAX * VALUE_MAX];
+	uint32_t lens[VALUES_MAX];
 };
 
 struct ps_run {
@@ -93,6 +100,14 @@ void client_app(struct cluster_worker *w, void *ctx);
 void meet_app(struct cluster_worker *w, void *ctx);
 void reader_app(struct cluster_worker *w, void *ctx);
 void final_app(struct cluster_worker *w, void *ctx);
+
+/** Begins an assignment of the values of client c's change, whose numbers are those of its events. */
+enum far_status values_put(unsigned c, struct far_ps_table *t, const struct far_ps_push_opts *opts,
+			   struct far_future **f, struct far_err *err);
+/** Begins a pull of n values, and checks them when it has ended, by their bytes. */
+enum far_status values_get(struct reader *r, struct far_ps_table *t, unsigned n, const struct far_ps_pull_opts *opts,
+			   struct far_future **f, struct far_err *err);
+void values_check(const struct reader *r, unsigned n, uint64_t begin);
 
 /** Registers count, refuse and peek, functions of a counter. */
 bool functions_register(void);

@@ -5,6 +5,7 @@
  * counters. Some places lead to a port that is closed, so that errors come back. For a build with ThreadSanitizer.
  */
 #include "nic/nic.h"
+#include "own_address.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -119,7 +120,7 @@ static int on_event(void *ctx, const struct nic_event *ev)
 static struct nic_port *port_open(void)
 {
 	struct nic_err err = {""};
-	struct nic_config config = {.queues = QUEUES};
+	struct nic_config config = {.queues = QUEUES, .listen = own_address()};
 	struct nic_port *port = NULL;
 	if (nic_udp_port_ops.open(&config, &port, &err))
 		fprintf(stderr, "%s\n", err.text);

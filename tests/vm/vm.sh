@@ -192,6 +192,10 @@ case $kernel in
 *[!A-Za-z0-9_./+-]*) fail "the path $kernel cannot be handed to the machine" ;;
 esac
 
+# A machine's time stamp counter is the host's. A kernel that boots on a loaded host measures it against timers that are
+# late: in one machine of a pair the clock ran four times as fast.
+tsc_khz=$(python3 "$here/tsc_khz.py") || fail "python3 cannot measure the processor's time stamp counter"
+
 other_of() { if [ "$1" = A ]; then echo B; else echo A; fi; }
 
 # shellcheck disable=SC2317 # each_plan calls it
@@ -255,7 +259,7 @@ boot() { # id
 	# shellcheck disable=SC2086 # words
 	exec qemu-system-x86_64 -M $type -accel tcg,thread=multi -cpu Nehalem -smp "$cpus" -m "$memory" \
 		-kernel "$kernel/vmlinux" -initrd "$kernel/initrd.gz" \
-		-append "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off $spared nokaslr no_timer_check tsc=reliable vm_init=$here/init.sh vm_id=$1 $words" \
+		-append "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off $spared nokaslr no_timer_check tsc=reliable ${tsc_khz:+tsc_early_khz=$tsc_khz }vm_init=$here/init.sh vm_id=$1 $words" \
 		-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
 		-virtfs "local,path=$run,mount_tag=run,security_model=none,multidevs=remap" \
 		-nodefaults -display none -no-reboot -serial "file:$run/$1.log" $extra \

@@ -12,6 +12,7 @@
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
+#include "core/waiting.h"
 #include "features/faults/fault.h"
 #include "features/references/rref.h"
 #include "features/rendezvous/rendezvous.h"
@@ -174,7 +175,7 @@ static void audit_session(const struct auditor *a, const struct session *se)
 	/* A batch of control messages has a credit of its own. */
 	fits(a, se, se->calls_active <= a->s->config.limits.peer_calls + (se->msgs_in_flight != NULL),
 	     "more calls than credits");
-	uint32_t queued = atomic_load_explicit(&a->s->calls_queued[se->index], memory_order_relaxed);
+	uint32_t queued = waiting_slots_used(a->s, se->index);
 	fits(a, se, queued <= a->s->config.limits.peer_waiting, "more calls wait for it than may");
 	fits(a, se, se->waiting_n <= queued, "calls wait for it and were not counted");
 	if (se->state != SESSION_UP)
@@ -249,7 +250,7 @@ void audit_shard(const struct shard *s, audit_report *report, void *ctx)
 		audit_session(&a, se);
 		active += se->calls_active;
 		waiting += se->waiting_n;
-		const struct session_counters *c = &s->session_counters[se->index];
+		const struct session_counters *c = &se->counters;
 		ended += c->calls_ended;
 		requests += c->requests;
 		bytes += c->bytes_received;

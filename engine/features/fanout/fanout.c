@@ -448,7 +448,8 @@ void fanout_launch_line(struct fanout *fo, uint32_t i, struct session *se, struc
 	call.user = &t->attempt[0];
 	call.word |= FAST_WORD(0, 0, number);
 	t->to.shard = se->shard;
-	memcpy(fast_body(se->lane->tx_next), line->bytes, sizeof line->bytes);
+	fast_take(fo->shard, se, &call);
+	memcpy(fast_body(call.line), line->bytes, sizeof line->bytes);
 	t->attempt[0].id = fast_send(fo->shard, se, &call, line->len);
 	t->attempt[0].state = ATTEMPT_FLYING;
 }

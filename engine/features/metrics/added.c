@@ -30,7 +30,7 @@ struct metrics_added {
 /* One reading of one reader. */
 struct far_metrics_sink {
 	const struct metrics_report *r;
-	bool json;
+	bool json, openmetrics;
 	struct metrics_added *from;
 };
 
@@ -225,6 +225,8 @@ void far_metrics_put(struct far_metrics_sink *sink, size_t metric, double value,
 	if (metric >= sink->from->n || !labels_ok(labels))
 		return;
 	struct family *f = &sink->from->family[metric];
+	if (sink->openmetrics && f->kind == FAR_METRIC_COUNTER && !(value >= 0))
+		return;
 	if (sink->json)
 		put_json(&f->samples, value, labels);
 	else
@@ -240,7 +242,7 @@ static void write_family(struct metrics_out *o, struct metrics_added *from, size
 		metrics_put(o, "{\"name\":\"%s\",\"kind\":\"%s\",\"unit\":\"%s\",\"samples\":[", first->name,
 			    kinds[first->kind], first->unit);
 	} else {
-		metrics_put_head(o, first->name, kinds[first->kind], first->help);
+		metrics_put_head(o, first->name, kinds[first->kind], first->help, *first->unit ? first->unit : NULL);
 	}
 	for (; from; from = from->next, i = 0)
 		for (; i < from->n; i++) {
@@ -253,13 +255,14 @@ static void write_family(struct metrics_out *o, struct metrics_added *from, size
 	metrics_put(o, "%s", json ? "]}" : "");
 }
 
-void metrics_added_write(struct metrics_added *const *list, const struct metrics_report *r,
-			 enum far_metrics_format format, struct metrics_out *o)
+void metrics_added_write(struct metrics_added *const *list, const struct metrics_report *r, bool json,
+			 struct metrics_out *o)
 {
-	bool json = format == FAR_METRICS_JSON, later = false;
+	bool later = false;
 	pthread_mutex_lock(&lock);
 	for (struct metrics_added *a = *list; a; a = a->next)
-		a->read(&(struct far_metrics_sink){.r = r, .json = json, .from = a}, a->user);
+		a->read(&(struct far_metrics_sink){.r = r, .json = json, .openmetrics = o->openmetrics, .from = a},
+			a->user);
 	for (struct metrics_added *a = *list; a; a = a->next)
 		for (size_t i = 0; i < a->n; i++) {
 			if (find(*list, a->family[i].name) != &a->family[i])

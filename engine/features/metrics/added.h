@@ -15,8 +15,8 @@ enum far_status metrics_added_add(struct metrics_added **list, const struct far_
 bool metrics_added_remove(struct metrics_added **list, far_metrics_reader *read, void *user);
 void metrics_added_free(struct metrics_added **list);
 
-/** Runs the readers and writes their samples, in JSON as a list, else in the format of Prometheus. */
-void metrics_added_write(struct metrics_added *const *list, const struct metrics_report *r,
-			 enum far_metrics_format format, struct metrics_out *o);
+/** Runs the readers and writes their samples, in JSON as a list, else in the format of `o`. */
+void metrics_added_write(struct metrics_added *const *list, const struct metrics_report *r, bool json,
+			 struct metrics_out *o);
 
 #endif

@@ -5,6 +5,7 @@
 #include "features/metrics/collect.h"
 
 #include "core/call.h"
+#include "core/call_deadline.h"
 #include "core/deferred.h"
 #include "core/fiber_pool.h"
 #include "sync/futex.h"
@@ -69,10 +70,10 @@ static void list_requests(struct metrics_shard *m, const struct session *se)
 	}
 }
 
-static void add_session(struct metrics_shard *m, const struct shard *s, const struct session *se)
+static void add_session(struct metrics_shard *m, const struct session *se)
 {
 	struct metrics_peer *p = &m->peers[se->worker];
-	const struct session_counters *c = &s->session_counters[se->index];
+	const struct session_counters *c = &se->counters;
 	p->calls += c->calls_ended + se->calls_active;
 	p->counters.requests += c->requests;
 	p->bytes_sent += se->bytes_sent;
@@ -101,7 +102,7 @@ static void collect(struct metrics_shard *m, struct shard *s)
 		m->fibers_active = fibers->live;
 	}
 	for (const struct session *se = s->known; se; se = se->next_known)
-		add_session(m, s, se);
+		add_session(m, se);
 	if (!m->debug)
 		return;
 	call_stamp(s, m->now); /* calls since the last reading of the clock have no time yet */

@@ -4,6 +4,7 @@
  * which the library starts when FAR_METRICS is set.
  */
 #include "base/signals.h"
+#include "features/metrics/accept.h"
 #include "features/metrics/module.h"
 
 #include <arpa/inet.h>
@@ -22,7 +23,7 @@
 struct server {
 	struct metrics_http public; /* first: it is cast */
 	struct MHD_Daemon *daemon;
-	char *(*text)(void *ctx, size_t *len);
+	metrics_http_text *text;
 	void *ctx;
 };
 
@@ -64,10 +65,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 		return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served\n");
 	if (strcmp(url, "/metrics") != 0)
 		return refuse(c, MHD_HTTP_NOT_FOUND, "the metrics are at /metrics\n");
-	char *text = s->text(s->ctx, &len);
+	bool openmetrics = accept_openmetrics(MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
+	char *text = s->text(s->ctx, openmetrics, &len);
 	if (!text)
 		return refuse(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the worker has no memory for its metrics\n");
-	return reply(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, len, MHD_RESPMEM_MUST_FREE);
+	return reply(c, MHD_HTTP_OK,
+		     openmetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+				 : "text/plain; version=0.0.4; charset=utf-8",
+		     text, len, MHD_RESPMEM_MUST_FREE);
 }
 
 static void stop(struct metrics_http *public)
@@ -96,8 +101,8 @@ static socklen_t address_of(const char *host, unsigned port, struct sockaddr_sto
 	return 0;
 }
 
-static struct metrics_http *start(const char *host, unsigned port, char *(*text)(void *ctx, size_t *len), void *ctx,
-				  unsigned *bound, char *why, size_t cap)
+static struct metrics_http *start(const char *host, unsigned port, metrics_http_text *text, void *ctx, unsigned *bound,
+				  char *why, size_t cap)
 {
 	struct sockaddr_storage at;
 	sigset_t masked, before;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Writes metrics in the three formats, from the table of names. Any thread. */
+/** Writes metrics in the four formats, from the table of names. Any thread. */
 #include "features/metrics/write.h"
 
 #include "features/metrics/added.h"
@@ -152,16 +152,46 @@ bool metrics_name_taken(const char *name)
 	return false;
 }
 
-/* ---- Prometheus ---- */
+/* ---- Prometheus, OpenMetrics ---- */
 
-void metrics_put_head(struct metrics_out *o, const char *name, const char *kind, const char *help)
+/* True if the text of `len` bytes has more, and ends in '_' and `word`. */
+static bool ends_in(const char *text, size_t len, const char *word)
 {
-	metrics_put(o, "# HELP %s %s.\n# TYPE %s %s\n", name, help, name, kind);
+	size_t n = strlen(word);
+	return len > n + 1 && text[len - n - 1] == '_' && strncmp(text + len - n, word, n) == 0;
+}
+
+/* OpenMetrics names the family, which has not the ending of its samples. */
+static void put_open_head(struct metrics_out *o, const char *name, const char *kind, const char *help, const char *unit)
+{
+	static const char *const endings[][2] = {{"counter", "total"}, {"info", "info"}}, *const units[] = {"seconds",
+													    "bytes"};
+	size_t len = strlen(name);
+	for (size_t i = 0; i < N(endings); i++)
+		if (strcmp(kind, endings[i][0]) == 0 && ends_in(name, len, endings[i][1]))
+			len -= strlen(endings[i][1]) + 1;
+	for (size_t i = 0; i < N(units) && !unit; i++)
+		unit = ends_in(name, len, units[i]) ? units[i] : NULL;
+	metrics_put(o, "# TYPE %.*s %s\n", (int)len, name, kind);
+	if (unit && *unit)
+		metrics_put(o, "# UNIT %.*s %s\n", (int)len, name, unit);
+	metrics_put(o, "# HELP %.*s ", (int)len, name);
+	for (; *help; help++)
+		metrics_put(o, *help == '"' ? "\\%c" : "%c", *help);
+	metrics_put(o, ".\n");
+}
+
+void metrics_put_head(struct metrics_out *o, const char *name, const char *kind, const char *help, const char *unit)
+{
+	if (o->openmetrics)
+		put_open_head(o, name, kind, help, unit);
+	else
+		metrics_put(o, "# HELP %s %s.\n# TYPE %s %s\n", name, help, name, kind);
 }
 
 static void put_head(struct metrics_out *o, const char *name, enum kind kind, const char *help)
 {
-	metrics_put_head(o, name, kind_word[kind], help);
+	metrics_put_head(o, name, kind_word[kind], help, NULL);
 }
 
 static void put_other(struct metrics_out *o, unsigned i)
@@ -280,7 +310,7 @@ static void prometheus_latency(const struct metrics_report *r, struct metrics_ou
 
 static void write_prometheus(const struct metrics_report *r, struct metrics_out *o)
 {
-	put_other(o, INFO);
+	metrics_put_head(o, other_names[INFO], o->openmetrics ? "info" : "gauge", others[INFO].help, NULL);
 	put_labels(o, r, other_names[INFO], "version", FAR_VERSION);
 	metrics_put(o, "} 1\n");
 	for (size_t k = 0; k < N(scalars); k++) {
@@ -299,7 +329,9 @@ static void write_prometheus(const struct metrics_report *r, struct metrics_out 
 	prometheus_peers(r, o);
 	prometheus_shards(r, o);
 	prometheus_latency(r, o);
-	metrics_added_write(r->added, r, FAR_METRICS_PROMETHEUS, o);
+	metrics_added_write(r->added, r, false, o);
+	if (o->openmetrics)
+		metrics_put(o, "# EOF\n");
 }
 
 /* ---- JSON: names of the fields, integers in the fields' units ---- */
@@ -383,7 +415,7 @@ static void write_json(const struct metrics_report *r, struct metrics_out *o)
 			    i ? "," : "", i, r->shards[i].counters.calls_sent, r->shards[i].counters.requests_received,
 			    r->shards[i].cpu_ns);
 	metrics_put(o, "],\"added\":[");
-	metrics_added_write(r->added, r, FAR_METRICS_JSON, o);
+	metrics_added_write(r->added, r, true, o);
 	metrics_put(o, "]}\n");
 }
 
@@ -411,9 +443,10 @@ static void write_text(const struct metrics_report *r, struct metrics_out *o)
 
 void metrics_write(const struct metrics_report *r, enum far_metrics_format format, struct metrics_out *o)
 {
+	o->openmetrics = format == FAR_METRICS_OPENMETRICS;
 	if (format == FAR_METRICS_JSON)
 		write_json(r, o);
-	else if (format == FAR_METRICS_PROMETHEUS)
+	else if (format != FAR_METRICS_TEXT)
 		write_prometheus(r, o);
 	else
 		write_text(r, o);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Metrics of an agent as text, JSON or in Prometheus' text format. Any thread; allocates. */
+/** Metrics of an agent as text, as JSON, or in the text formats of Prometheus and OpenMetrics. Any thread; allocates.
+ */
 #ifndef FAR_FEATURES_METRICS_WRITE_H
 #define FAR_FEATURES_METRICS_WRITE_H
 
@@ -15,14 +16,15 @@ struct metrics_out {
 	char *text;
 	size_t len, cap;
 	bool failed;
+	bool openmetrics; /* in that format, not in the one of Prometheus */
 };
 
 __attribute__((format(printf, 2, 3))) void metrics_put(struct metrics_out *o, const char *format, ...);
 /** A text within quotes, escaped for JSON; Prometheus' labels have the same escapes for what names contain. */
 void metrics_put_quoted(struct metrics_out *o, const char *text);
 
-/** The first two lines of a metric in Prometheus' format. */
-void metrics_put_head(struct metrics_out *o, const char *name, const char *kind, const char *help);
+/** The lines before the samples of a metric. `unit`: NULL: seconds or bytes, if the name ends in it. */
+void metrics_put_head(struct metrics_out *o, const char *name, const char *kind, const char *help, const char *unit);
 /** Name and labels that every sample has; the closing brace is the caller's. */
 struct metrics_report;
 void metrics_put_labels(struct metrics_out *o, const struct metrics_report *r, const char *name);

@@ -2,6 +2,8 @@
 /** The record of a message that is sent in fragments: its parts, who may read them, its end. Any thread. */
 #include "features/rendezvous/rendezvous.h"
 
+#include "memory/heads.h"
+
 #include <string.h>
 
 struct rendezvous_out *rendezvous_out_new(void)
@@ -52,6 +54,8 @@ void rendezvous_out_unref(struct rendezvous_out *o)
 	withdraw(o);
 	if (o->release)
 		o->release(o->release_user);
+	if (o->piece)
+		head_give(o->piece);
 	buf_unref(o->copy);
 	buf_unref(o->tlv);
 	buf_unref(o->self);

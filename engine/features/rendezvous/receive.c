@@ -158,7 +158,7 @@ static void lane_admit(struct shard *s, struct rendezvous_peer *p, unsigned lane
 	p->oneways_n += l->head.type == PACKET_ONEWAY;
 	l->in = in;
 	in->at = placed(s, p, l, in);
-	if (!in->at && handler_of(s, &l->head) && rendezvous_view(p, lane, in))
+	if (!in->at && rendezvous_view(s, p, lane, in))
 		in->at = (uint8_t *)(uintptr_t)in->view; /* read only */
 	if (!in->at && (in->buf = queues_buf(s, l->total)))
 		in->at = buf_data(in->buf);
@@ -282,6 +282,29 @@ bool rendezvous_on_abort(struct shard *s, struct rendezvous_peer *p, const struc
 
 /* ---- complete messages ---- */
 
+/* Copies a scattered request to one piece: its session holds requests back, or shows them, since it was announced.
+ * false: it was refused. */
+static bool in_gather(struct shard *s, struct session *se, struct rendezvous_in *whole)
+{
+	const struct values_scattered *from = values_scattered_of(whole->at);
+	struct far_buf *buf = queues_buf(s, whole->total);
+	if (!buf) {
+		char text[FAR_ERR_TEXT_MAX];
+		size_t len = answer_no_memory(text, whole->total);
+		answer_error(s, se, whole->head.call.slot, whole->head.call.generation,
+			     &(struct answer_failure){FAR_RESOURCE, FAR_EXECUTED_NO, 0, text, len});
+		return false;
+	}
+	uint8_t *at = buf_data(buf);
+	for (unsigned i = 0; i < from->n; at += from->part[i++].len)
+		memcpy(at, from->part[i].at, from->part[i].len);
+	buf_unref(whole->buf);
+	whole->buf = buf;
+	whole->at = buf_data(buf);
+	whole->scattered = false;
+	return true;
+}
+
 static void run(struct shard *s, struct rendezvous_in *in)
 {
 	static const char late[] = "the deadline passed before the handler was started";
@@ -298,8 +321,14 @@ static void run(struct shard *s, struct rendezvous_in *in)
 		abandon_memory(s, &whole);
 		return;
 	}
-	struct private_body body = {.at = whole.at, .buf = whole.buf}, *outer = s->body;
+	if (whole.scattered && se->backpressured && !in_gather(s, se, &whole)) {
+		abandon_memory(s, &whole);
+		return;
+	}
+	struct private_body body = {.at = whole.at, .buf = whole.buf, .scattered = whole.scattered}, *outer = s->body;
 	s->body = &body;
+	if (whole.scattered)
+		whole.head.flags |= PACKET_HASHED; /* no fast path: run_typed_slow() looks at the body */
 	dispatch_checked(s, se, &whole.head, whole.at, whole.total, waited);
 	s->body = outer;
 	if (body.refused)

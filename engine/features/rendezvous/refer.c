@@ -8,6 +8,7 @@
 #include "core/reply.h"
 #include "core/session.h"
 #include "core/shard.h"
+#include "value/encoding_layout.h"
 #include "value/registry.h"
 
 #include <string.h>
@@ -66,26 +67,85 @@ void rendezvous_lent_close(struct shard *s, struct rendezvous_peer *p)
 static void view_end(void *data)
 {
 	const struct rendezvous_view *v = data;
-	v->unmap(v->hold);
+	for (unsigned i = 0; i < v->holds_n; i++)
+		v->unmap(v->hold[i]);
 }
 
-/* Only for handlers of raw messages: the sender may write to what they read. */
-bool rendezvous_view(struct rendezvous_peer *p, unsigned lane, struct rendezvous_in *in)
+/* How the handler of a message would read it. */
+enum view_form {
+	VIEW_NONE,     /* copied */
+	VIEW_BYTES,    /* a raw message, in one part */
+	VIEW_SCATTERED /* typed arguments: a private copy of the first part, and the others where they lie */
+};
+
+/* The sender may write to what handlers read, so nothing but elements of arguments is left there. Others than handlers
+ * of plain functions expect a body in one piece, as do sessions that hold requests back, or show them. */
+static enum view_form form_of(const struct shard *s, const struct session *se, const struct rendezvous_lane *l)
 {
-	const struct nic_queue *q = p->session->q;
+	const union packet_head *h = &l->head;
+	const struct function *fn;
+	if (!l->referred || h->type == PACKET_REPLY || h->call.tlv_bytes)
+		return VIEW_NONE;
+	if (!(h->flags & PACKET_TYPED))
+		return l->parts_n == 1 && registry_message(s->registry, h->request.handler) ? VIEW_BYTES : VIEW_NONE;
+	if (se->backpressured || h->flags & (PACKET_HASHED | PACKET_METHOD | PACKET_NAMED) || l->parts_n < 2 ||
+	    l->parts_n > VALUES_PARTS_MAX || l->parts[0].iov_len > VALUES_HEAD_BYTES)
+		return VIEW_NONE;
+	fn = registry_at(s->registry, h->request.handler);
+	return fn && (fn->kind == FAR_KIND_INLINE || fn->kind == FAR_KIND_FIBER || fn->kind == FAR_KIND_BLOCKING)
+		       ? VIEW_SCATTERED
+		       : VIEW_NONE;
+}
+
+/* Maps all parts; the view ends what it holds so far. false: also if a part behind the first one is not aligned as the
+ * message is, since handlers expect that of elements. */
+static bool map_parts(const struct rendezvous_peer *p, const struct rendezvous_lane *l, struct rendezvous_view *v)
+{
+	struct nic_queue *q = p->session->q;
+	uint64_t offset = 0;
+	while (v->holds_n < l->parts_n) {
+		unsigned i = v->holds_n;
+		const struct iovec *part = &l->parts[i];
+		const uint8_t *at;
+		if (q->ops->map(q, p->session->peer, (uintptr_t)part->iov_base, part->iov_len, &at, &v->hold[i]))
+			return false;
+		v->holds_n++;
+		if (i && ((uintptr_t)at - offset) % WIRE_WIDE_ALIGN)
+			return false;
+		v->pieces.part[i].at = at;
+		v->pieces.part[i].len = part->iov_len;
+		offset += part->iov_len;
+	}
+	v->pieces.n = v->holds_n;
+	return true;
+}
+
+bool rendezvous_view(struct shard *s, struct rendezvous_peer *p, unsigned lane, struct rendezvous_in *in)
+{
 	const struct rendezvous_lane *l = &p->in[lane];
+	enum view_form form = form_of(s, p->session, l);
 	struct far_buf *self;
-	void *hold;
-	if (!l->referred || l->parts_n != 1 || l->head.type == PACKET_REPLY || l->head.call.tlv_bytes ||
-	    p->views_n == FAR_REFERRED_MAX || !(self = buf_alloc(sizeof(struct rendezvous_view))))
+	if (form == VIEW_NONE || p->views_n == FAR_REFERRED_MAX ||
+	    !(self = buf_alloc(sizeof(struct rendezvous_view) + (form == VIEW_SCATTERED ? l->parts[0].iov_len : 0))))
 		return false;
-	if (q->ops->map(p->session->q, p->session->peer, (uintptr_t)l->parts[0].iov_base, l->total, &in->view, &hold)) {
+	struct rendezvous_view *v = buf_data(self);
+	*v = (struct rendezvous_view){.end = view_end,
+				      .unmap = p->session->q->ops->unmap,
+				      .self = self,
+				      .lane = lane,
+				      .epoch = l->epoch,
+				      .total = l->total};
+	self->kind |= BUF_ENDS;
+	if (!map_parts(p, l, v)) {
 		buf_unref(self);
 		return false;
 	}
-	struct rendezvous_view *v = buf_data(self);
-	*v = (struct rendezvous_view){view_end, q->ops->unmap, hold, self, lane, l->epoch, l->total};
-	self->kind |= BUF_ENDS;
+	in->scattered = form == VIEW_SCATTERED;
+	in->view = v->pieces.part[0].at;
+	if (in->scattered) {
+		memcpy(v->first, in->view, v->pieces.part[0].len);
+		in->view = v->pieces.part[0].at = v->first;
+	}
 	buf_ref(self);
 	in->buf = self;
 	p->views[p->views_n++] = v;

@@ -19,8 +19,9 @@
  * not received.
  *
  * Parts in shared memory that the receiver has mapped are referred to. The handler of a raw message in one part reads
- * it there (struct rendezvous_view); other messages are copied from there. The sender holds the parts, also when the
- * call has ended, until the receiver reports that nobody reads them any more, or the session ends.
+ * it there (struct rendezvous_view), and a function its large arguments; other messages are copied from there. The
+ * sender holds the parts, also when the call has ended, until the receiver reports that nobody reads them any more, or
+ * the session ends.
  */
 #ifndef FAR_RENDEZVOUS_RENDEZVOUS_H
 #define FAR_RENDEZVOUS_RENDEZVOUS_H
@@ -31,6 +32,9 @@
 #include "core/timer.h"
 #include "features/features.h"
 
+#include "value/encoding_split.h"
+
+#include <assert.h>
 #include <farcall/message.h>
 
 /** The struct packet_offer that receivers read. */
@@ -63,6 +67,7 @@ struct rendezvous_out {
 	struct rendezvous_offer offer;
 	far_msg_release_fn *release;
 	void *release_user;
+	void *piece; /* memory/heads.h: what precedes arguments in shared memory; NULL: none */
 	uint64_t total, sent;
 	uint64_t deadline; /* absolute */
 	unsigned parts_n, part;
@@ -91,6 +96,7 @@ struct rendezvous_in {
 	uint64_t arrived; /* ns, when it was announced */
 	struct far_buf *buf;
 	const uint8_t *view; /* the message in the sender's memory, held by `buf`; NULL: it is copied to `at` */
+	bool scattered;      /* `view`: the first piece of it, far_req.scattered */
 	uint8_t *at;
 	const struct far_msg_placement
 		*placed; /* the memory is the application's, and abandon() returns it; else NULL */
@@ -123,12 +129,21 @@ struct rendezvous_lane {
 struct rendezvous_view {
 	buf_end_fn *end;
 	void (*unmap)(void *hold);
-	void *hold;
-	struct far_buf *self;
+	void *hold[FAR_PULL_PARTS_MAX]; /* [0, holds_n) */
+	unsigned holds_n;
 	unsigned lane;
 	uint32_t epoch;
+	struct far_buf *self;
 	uint64_t total;
+	/* Where handlers find the parts; of typed arguments the first one is a copy, right behind. */
+	struct values_scattered pieces;
+	uint8_t first[];
 };
+static_assert(offsetof(struct rendezvous_view, first) % 64 == 0, "elements in the first piece are aligned");
+static_assert(offsetof(struct rendezvous_view, first) ==
+		      offsetof(struct rendezvous_view, pieces) + sizeof(struct values_scattered),
+	      "values_scattered_of() finds the pieces before the first one");
+static_assert(VALUES_PARTS_MAX <= FAR_PULL_PARTS_MAX, "pieces of arguments are parts of a message");
 
 /** A fragment that is received and not copied yet. */
 struct rendezvous_held {
@@ -261,7 +276,7 @@ void rendezvous_lend(struct rendezvous_peer *p, struct rendezvous_out *o);
 void rendezvous_referred_end(struct shard *s, struct rendezvous_peer *p, unsigned lane, uint32_t epoch);
 void rendezvous_lent_close(struct shard *s, struct rendezvous_peer *p);
 /** Begins to read the lane's message in the sender's memory: `in->view` and `in->buf`. false: it is to be copied. */
-bool rendezvous_view(struct rendezvous_peer *p, unsigned lane, struct rendezvous_in *in);
+bool rendezvous_view(struct shard *s, struct rendezvous_peer *p, unsigned lane, struct rendezvous_in *in);
 /** Copies message bytes [at, at + len) from the sender's memory; false: the references are not valid. */
 bool rendezvous_copy_referred(const struct rendezvous_peer *p, const struct rendezvous_lane *l, uint64_t at,
 			      uint64_t len, uint8_t *to);

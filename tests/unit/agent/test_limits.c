@@ -16,13 +16,15 @@
  * - submission ring: limits: submissions, ring_of_two; sync/submit: full_is_eagain_…; e2e/api_limits: submissions;
  *   e2e/api_busy: ring_full
  * - calls that may be repeated: limits: repeatable_calls; e2e/api_retry
- * - ring slots: nic/shm/shm_queue: ring_full_and_recovery; core/deferred: no_slot_for_an_answer
+ * - ring slots: nic/shm/shm_queue: ring_full_and_recovery; core/reply: no_slot_for_an_answer
  * - bulk memory: nic/shm/shm_bulk, nic/shm/shm_queue: bulk_full_and_recovery; core/call: calls_that_cannot_be_sent;
- *   core/deferred: answers_wait_for_bulk_memory_…; e2e/api_busy: answers_wait, requests_too_many_bytes
- * - paused requests: core/deferred: pausing_is_bounded
+ *   core/reply: answers_wait_for_bulk_memory_…; e2e/api_busy: answers_wait, requests_too_many_bytes
+ * - paused requests: core/reply: pausing_is_bounded
  * - one-way messages: rendezvous/send: the_window_of_one_ways; e2e/api_large: posts
  * - rendezvous messages of a session: rendezvous/send: fragments_stay_within_the_window
  * - rendezvous messages with memory: rendezvous/receive: lanes_wait_for_memory
+ * - calls with arguments in shared memory: memory/heads: each_is_its_own_and_comes_back; value/encoding_split:
+ *   what_cannot_stay_is_for_a_copy
  * - memory of a rendezvous message: rendezvous/receive: without_memory_it_is_refused
  * - bytes granted over a connection: transport/grant, transport/incast: every turn is audited
  * - memory of the process: memory/mem: exhaustion_is_an_error_of_that_call; memory/buf: exhaustion_…; e2e/api_memory
@@ -34,33 +36,34 @@
  * - a fiber's abandoned waits: core/fiber: a_repeated_wait_listens_once
  * - futures: api/then: running_out_of_futures_…
  * - callbacks, collections, scopes: limits_process: without_buffers
- * - waits that one future is in: sync/future: a_watch_gives_its_places_back; api/then: any_number_of_threads_…
+ * - waits that one future is in: sync/future: a_watch_gives_its_places_back; api/wait: any_number_of_threads_…
  * - strings of a call: value/encoding: strings_are_copied_and_bounded, values_that_an_application_got_wrong_…
  * - items, depth, entries of a dict: value/encoding_trees: items_are_bounded, depth_is_bounded; value/dict: long_ones
  * - objects of custom types: value/encoding_trees: what_an_application_got_wrong_is_named
  * - custom types: limits_process: custom_types
  * - classes of objects: value/classes: bounded
- * - values, forks of a shard: references/rref_serve, references/rref_named: records_are_bounded
- * - control messages about references: references/rref_serve: control_messages_need_no_credit,
+ * - values, forks of a shard: references/rref_serve, references/rref_make: records_are_bounded
+ * - control messages about references: references/rref_control: control_messages_need_no_credit,
  *   control_messages_wait_for_room
  * - their retries: references/rref_again: fork_given_up, owner_never_has_room
  * - references in a message: e2e/api_rref: too_many
  * - calls that are delayed on purpose: faults/fault: late_without_end
  * - overloads: value/registry: overloads_are_bounded
- * - mailboxes: limits: mailbox_of_one; core/waiting, control/session: a_full_mailbox_is_tried_again; e2e/api_limits: every
+ * - mailboxes: limits: mailbox_of_one; core/waiting, control/mails: a_full_mailbox_is_tried_again; e2e/api_limits: every
  *   agent there has mailboxes of one
  * - sleepers: sync/progress: places_are_bounded_and_come_back
  * - connections without LOGIN: control/store_load: idle_connections_lock_nobody_out, without_login_one_goes_…
- * - keys beyond those: control/store_load: a_full_table_has_room_for_members; control/leave: of_a_full_store
+ * - keys beyond those: control/store_room: a_full_table_has_room_for_members; control/leave: of_a_full_store
  * - closing the store: control/leave: a_connection_left_open, the_store_ends_after_the_last_request
- * - a worker without a NIC: control/group: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh
- * - descriptors: control/store_load: without_descriptors; control/group: out_of_descriptors_…
- * - WAITs: control/store: too_many_pending_waits_drop_their_client; control/store_load: waits_of_all_are_bounded
+ * - a worker without a NIC: control/join: a_refused_worker_…, rank_0_is_refused_…; e2e/store_load.sh
+ * - descriptors: control/store_load: without_descriptors; control/join: out_of_descriptors_…
+ * - processes that are watched: control/host_watch: half_of_the_descriptors_are_for_others
+ * - WAITs: control/store_server: too_many_pending_waits_drop_their_client; control/store_wait: waits_of_all_are_bounded
  * - replies that are not read: control/store_load: requests_wait_for_a_client_that_does_not_read,
  *   a_client_that_does_not_read_is_dropped, many_that_do_not_read_are_dropped
- * - store: limits_process: clients_of_the_store; control/store: limits_of_key_and_value, keys_are_bounded,
- *   requests_outstanding_are_bounded; control/store_watch: watches_of_a_client_are_bounded,
- *   too_slow_for_what_is_deleted_is_dropped, undecided_holds_of_a_client_are_bounded
+ * - store: limits_process: clients_of_the_store; control/store_client: limits_of_key_and_value,
+ *   requests_outstanding_are_bounded; control/kv: keys_are_bounded; control/store_watch: watches_of_a_client_are_bounded,
+ *   too_slow_for_what_is_deleted_is_dropped; control/store_hold: undecided_holds_of_a_client_are_bounded
  */
 /* clang-format on */
 #include "agent/agent.h"
@@ -402,7 +405,7 @@ Test(limits_of_a_shard, handed_over_while_the_ring_is_full)
 	passes(1);
 	for (unsigned i = 0; i < WAITING; i++)
 		cr_assert(r[i].n == 1 && r[i].status == FAR_OK);
-	cr_assert_eq(shard->calls_queued[PEER], 0u);
+	cr_assert_eq(waiting_slots_used(shard, PEER), 0u);
 }
 
 Test(limits_of_a_shard, submissions)
@@ -413,7 +416,7 @@ Test(limits_of_a_shard, submissions)
 			cr_assert_eq(hand_over(&r[i], i % 2 ? PEER : OTHER), 0);
 		cr_assert_eq(hand_over(&r[RING], PEER), -EAGAIN);
 		cr_assert_eq(r[RING].n, 0u, "what is refused is never completed");
-		cr_assert_eq(shard->calls_queued[PEER], RING / 2u, "nor does it count as waiting");
+		cr_assert_eq(waiting_slots_used(shard, PEER), RING / 2u, "nor does it count as waiting");
 		cr_assert_eq(submit_waiting(&shard->submit), (uint32_t)RING);
 		passes(1);
 		cr_assert_eq(submit_waiting(&shard->submit), 0u);

@@ -250,53 +250,6 @@ Test(agent_step, blocking_handler_of_the_options)
 	fake_world_destroy(g.world);
 }
 
-static struct nic_port_ops refused_ops;
-static unsigned closed_n;
-
-static void refused_caps(const struct nic_port *port, struct nic_caps *out)
-{
-	*out = (struct nic_caps){.body_bytes_max = 16, .queues_max = 1};
-}
-
-static void refused_address(const struct nic_port *port, struct nic_addr *out)
-{
-	dgram_address_of(1, out);
-}
-
-static void refused_close(struct nic_port *port)
-{
-	closed_n++;
-}
-
-/* Neither those before nor those behind one that no link can go over are left, and none is closed twice. */
-Test(agent_step, ports_that_are_refused_are_closed_once)
-{
-	struct group g = {.n = 1, .world = fake_world_create()};
-	struct far_err err = {0};
-	struct far_agent *a;
-	dgram_fabric_init(&g.fabric);
-	g.random = (struct random_source){draw, &g.drawn};
-	struct nic_port *good = dgram_open(&g.fabric, 1);
-	refused_ops = *good->ops;
-	refused_ops.caps = refused_caps;
-	refused_ops.address = refused_address;
-	refused_ops.close = refused_close;
-	struct nic_port refused[2] = {{.ops = &refused_ops}, {.ops = &refused_ops}};
-	struct nic_port *ports[] = {good, &refused[0], &refused[1]};
-	struct agent_env env = {.clock = &g.world->clock,
-				.random = &g.random,
-				.net = fake_net_create(g.world),
-				.ports = ports,
-				.ports_n = 3,
-				.ctl_due = due,
-				.ctx = &g};
-	cr_assert_eq(agent_create_stepped("w0", 0, 1, NULL, &env, &a, &err), FAR_INVALID);
-	cr_assert(strstr(err.text, "too small for the transport"), "%s", err.text);
-	cr_assert_eq(closed_n, 2, "%u closed of 2", closed_n);
-	cr_assert(!env.net && !env.ports_n);
-	fake_world_destroy(g.world);
-}
-
 Test(agent_step, crash_ends_what_is_pending)
 {
 	struct group g;
@@ -344,32 +297,6 @@ Test(agent_step, leaves_in_steps)
 	cr_assert_eq(left, WORKERS);
 	for (unsigned i = 0; i < WORKERS; i++)
 		cr_assert_eq(agent_why(g.agent[i], &err), FAR_OK, "%s", err.text);
-	finish(&g);
-}
-
-static void note_task(struct shard *s, struct shard_task *task)
-{
-	((struct app *)(void *)task)->done = true;
-}
-
-/* A task, such as that of a released reference, may lead to messages. */
-Test(agent_step, leaves_when_tasks_are_run)
-{
-	struct group g;
-	struct app app = {.task.run = note_task};
-	begin(&g, 2, NULL);
-	shard_add_task(g.agent[0]->shards[0], &app.task);
-	for (unsigned i = 0; i < 2; i++)
-		agent_leave(g.agent[i], 0);
-	for (unsigned turns = 0; turns < 20000; turns++) {
-		g.world->now += 1000;
-		agent_step_ctl(g.agent[0], g.world->now);
-		agent_step(g.agent[1], g.world->now);
-	}
-	cr_assert(!app.done && agent_state(g.agent[1]) == AGENT_LEAVING, "the other one has not waited");
-	for (unsigned turns = 0; turns < 200000 && agent_state(g.agent[0]) != AGENT_LEFT; turns++)
-		turn(&g);
-	cr_assert(app.done && agent_state(g.agent[0]) == AGENT_LEFT && agent_state(g.agent[1]) == AGENT_LEFT);
 	finish(&g);
 }
 

@@ -1,50 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Quotas in the files of both versions of cgroups, in trees of our own. The test's thread. */
 #include "base/cgroup.h"
-
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
+#include "own_dir.h"
 
 #define NONE UINT64_MAX
 
-static char top[64];
-
-static void setup(void)
-{
-	snprintf(top, sizeof top, "/tmp/farcall-cgroup-XXXXXX");
-	cr_assert_not_null(mkdtemp(top));
-}
-
-static void teardown(void)
-{
-	char command[128];
-	snprintf(command, sizeof command, "rm -rf %s", top);
-	cr_assert_eq(system(command), 0);
-}
-
-TestSuite(cgroup, .init = setup, .fini = teardown);
-
-static void put_bytes(const char *name, const void *bytes, size_t n)
-{
-	char path[256];
-	for (const char *slash = name; (slash = strchr(slash, '/')); slash++) {
-		snprintf(path, sizeof path, "%s/%.*s", top, (int)(slash - name), name);
-		mkdir(path, 0700);
-	}
-	snprintf(path, sizeof path, "%s/%s", top, name);
-	FILE *f = fopen(path, "w");
-	cr_assert_not_null(f, "%s", path);
-	cr_assert_eq(fwrite(bytes, 1, n, f), n);
-	fclose(f);
-}
-
-static void put(const char *name, const char *text)
-{
-	put_bytes(name, text, strlen(text));
-}
+TestSuite(cgroup, .init = own_dir_make, .fini = own_dir_remove);
 
 static uint64_t found(void)
 {

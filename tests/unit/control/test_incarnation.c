@@ -11,33 +11,6 @@
 
 TestSuite(control_incarnation, .init = members_setup, .fini = members_teardown);
 
-static const struct ctl_member *row(int seen_by, int rank)
-{
-	return &ctl_members(members[seen_by].ctl, NULL)[rank];
-}
-
-/* The member's process is killed, and started again. */
-static void again(int i, int n)
-{
-	member_end(&members[i]);
-	start(i, n);
-}
-
-static void ready(int i)
-{
-	cr_assert_eq(ctl_state(members[i].ctl), CTL_READY, "member %d: %s", i, members[i].err.text);
-}
-
-/* Everybody's row of a member shows its present incarnation. */
-static void known_to_all(int rank, int n)
-{
-	for (int i = 0; i < n; i++) {
-		cr_assert(row(i, rank)->alive, "at %d", i);
-		cr_assert_eq(row(i, rank)->incarnation, row(rank, rank)->incarnation, "at %d", i);
-		cr_assert_str_eq(row(i, rank)->name, names[rank]);
-	}
-}
-
 /* ---- the end of an incarnation ---- */
 
 /* Nobody has a session with it. Expect the end of its connection to the store to be enough. */
@@ -296,25 +269,6 @@ Test(control_incarnation, two_begin_again_at_once)
 		cr_assert_eq(mails_about(&members[i], MAIL_PEER_UP, 0, to(5 - i, 0)), 1u);
 }
 
-/* Somebody else is dead meanwhile. Expect the one who comes back to know, and to see it come back too. */
-Test(control_incarnation, comes_back_to_a_group_with_dead)
-{
-	join(4);
-	run_ticks(5);
-	member_end(&members[3]);
-	run_ticks(3);
-	again(2, 4);
-	run_ticks(20);
-	ready(2);
-	cr_assert_not(row(2, 3)->alive);
-	cr_assert(row(2, 1)->alive);
-	start(3, 4);
-	run_ticks(300);
-	ready(3);
-	known_to_all(3, 4);
-	cr_assert_eq(mails_about(&members[2], MAIL_PEER_UP, 0, to(3, 0)), 1u);
-}
-
 /* Rank 0 collects for all: its list is of the first incarnations. */
 Test(control_incarnation, in_a_large_group)
 {
@@ -336,68 +290,6 @@ Test(control_incarnation, in_a_large_group)
 	run(true);
 	for (int i = 0; i < 70; i++)
 		result(i, FAR_OK, "");
-}
-
-/* ---- who may not ---- */
-
-/* The holder runs. Expect the error of a rank that is taken, and no change in the group. */
-Test(control_incarnation, the_rank_of_a_running_worker)
-{
-	join(3);
-	ranks[3] = 2;
-	names[3] = "w2";
-	start(3, 3);
-	run(false);
-	result(3, FAR_NOT_UNIQUE, "rank 2 of group \"default\" is taken by worker \"w2\"");
-	member_end(&members[3]);
-	/* Nor does it keep others from coming back later. */
-	again(1, 3);
-	run_ticks(20);
-	ready(1);
-	known_to_all(1, 3);
-	known_to_all(2, 3);
-}
-
-Test(control_incarnation, two_want_the_rank)
-{
-	join(3);
-	member_end(&members[2]);
-	ranks[3] = 2;
-	names[3] = "w2";
-	start(2, 3);
-	start(3, 3);
-	run(false);
-	bool second = ctl_state(members[3].ctl) == CTL_READY;
-	ready(second ? 3 : 2);
-	result(second ? 2 : 3, FAR_NOT_UNIQUE, "is taken by worker \"w2\"");
-	member_end(&members[second ? 2 : 3]);
-	run_ticks(10);
-	for (int i = 0; i < 2; i++) {
-		cr_assert(row(i, 2)->alive);
-		cr_assert_eq(row(i, 2)->incarnation, row(second ? 3 : 2, 2)->incarnation);
-	}
-}
-
-Test(control_incarnation, not_who_it_was)
-{
-	join(3);
-	member_end(&members[2]);
-	names[2] = "other";
-	start(2, 3);
-	run(false);
-	result(2, FAR_NOT_UNIQUE, "its successor must have the same name, not \"other\"");
-	member_end(&members[2]);
-	names[2] = "w2";
-	shards[2] = 3;
-	start(2, 3);
-	run(false);
-	result(2, FAR_INVALID, "worker \"w2\" had 1 shard before its restart");
-	member_end(&members[2]);
-	shards[2] = 0;
-	start(2, 3);
-	run_ticks(20);
-	ready(2);
-	known_to_all(2, 3);
 }
 
 static int refused_with(void *ctx, const struct nic_event *ev)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The store's table: keys, numbers, owners, and what a reader of its changes sees. The test's thread. */
+#include "base/hash.h"
 #include "control/kv.h"
 
 #include <criterion/criterion.h>
@@ -262,4 +263,60 @@ Test(kv, hashes_are_secret)
 	cr_assert_eq(kv_hash(kv, "k", 1), kv_hash(kv, "k", 1));
 	kv_destroy(other);
 	kv_destroy(NULL);
+}
+
+/* 1000 keys that lie in one chain of 4096 by a hash without a secret, base/hash.h. Expect no chain: a look-up compares
+ * less than two entries on average. */
+Test(kv, keys_chosen_to_collide)
+{
+	enum { KEYS = 1000 };
+	static char keys[KEYS][16];
+	struct kv *table = kv_create(KEYS);
+	struct kv_bytes value;
+	for (unsigned n = 0, i = 0; n < KEYS; i++) {
+		snprintf(keys[n], sizeof *keys, "%x", i);
+		n += hash64(keys[n], strlen(keys[n])) % 4096 == 0;
+	}
+	for (unsigned i = 0; i < KEYS; i++)
+		cr_assert_eq(kv_set(table, bytes(keys[i]), bytes("x")), 0);
+	uint64_t before = kv_probes(table);
+	for (unsigned i = 0; i < KEYS; i++)
+		cr_assert_eq(kv_get(table, bytes(keys[i]), &value), 0);
+	uint64_t probes = kv_probes(table) - before;
+	cr_assert(probes >= KEYS && probes < 2 * KEYS, "%llu", (unsigned long long)probes);
+	kv_destroy(table);
+}
+
+Test(kv, changes_of_the_table)
+{
+	struct kv_change change;
+	cr_assert_null(kv_changes_after(kv, 0));
+	kv_set(kv, bytes("a"), bytes("1"));
+	kv_set(kv, bytes("b"), bytes("2"));
+	kv_set(kv, bytes("a"), bytes("3"));
+	cr_assert_eq(kv_changes(kv), 3u);
+	const struct kv_entry *at = kv_change_read(kv_changes_after(kv, 0), &change);
+	cr_assert(change.number == 2 && change.key.data[0] == 'b');
+	cr_assert_null(kv_change_read(at, &change));
+	cr_assert(change.number == 3 && change.value.data[0] == '3');
+	cr_assert_null(kv_changes_after(kv, 3));
+	/* Nobody is to be notified: gone at once. */
+	cr_assert_eq(kv_delete(kv, bytes("a")), 0);
+	cr_assert_null(kv_changes_after(kv, 3));
+	kv_deleted_keep(kv, true);
+	cr_assert_eq(kv_delete(kv, bytes("b")), 0);
+	cr_assert_eq(kv_delete(kv, bytes("b")), -ENOENT);
+	cr_assert_eq(kv_get(kv, bytes("b"), &change.value), -ENOENT);
+	cr_assert_eq(kv_count(kv), 0u);
+	cr_assert_null(kv_change_read(kv_changes_after(kv, 3), &change));
+	cr_assert(change.deleted && change.number == 5);
+	/* It comes back in its place. */
+	cr_assert_eq(kv_cas(kv, bytes("b"), bytes(""), bytes("4"), &change.value), 0);
+	cr_assert_eq(kv_count(kv), 1u);
+	cr_assert_eq(kv_deleted_forget(kv, UINT64_MAX), 0u);
+	cr_assert_eq(kv_get(kv, bytes("b"), &change.value), 0);
+	kv_delete(kv, bytes("b"));
+	cr_assert_eq(kv_deleted_forget(kv, 6), 1u);
+	cr_assert_eq(kv_deleted_forget(kv, 7), 0u);
+	cr_assert_null(kv_changes_after(kv, 0));
 }

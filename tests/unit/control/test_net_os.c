@@ -4,6 +4,7 @@
 #include "control/control.h"
 #include "control/net.h"
 #include "fake_port.h"
+#include "own_address.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -33,23 +34,18 @@ static int listener_bind(uint32_t addr, uint16_t *port)
 	return fd;
 }
 
-static uint16_t port_free(void)
-{
-	uint16_t port;
-	close(listener_bind(INADDR_LOOPBACK, &port));
-	return port;
-}
+/* Of own_address(), where no other process listens. */
+enum { PORT = 7471 };
 
 Test(control_net_os, bytes_both_ways_and_the_end)
 {
 	struct ctl_net *net = ctl_net_os_create();
-	uint16_t port = port_free();
 	char got[8];
-	int l = net->ops->listen(net, "localhost", port, -1), a = -EAGAIN;
+	int l = net->ops->listen(net, own_address(), PORT, -1), a = -EAGAIN;
 	cr_assert_geq(l, 0);
-	cr_assert_eq(net->ops->listen(net, "127.0.0.1", port, -1), -EADDRINUSE);
+	cr_assert_eq(net->ops->listen(net, own_address(), PORT, -1), -EADDRINUSE);
 	cr_assert_eq(net->ops->accept(net, l), -EAGAIN);
-	int c = net->ops->connect(net, "localhost", port);
+	int c = net->ops->connect(net, own_address(), PORT);
 	cr_assert_geq(c, 0);
 	while ((a = net->ops->accept(net, l)) == -EAGAIN)
 		net->ops->wait(net, time_after(clock_now(&clock_monotonic), FAR_SEC));
@@ -80,7 +76,7 @@ Test(control_net_os, refused)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	char got[8];
-	int c = net->ops->connect(net, "127.0.0.1", port_free());
+	int c = net->ops->connect(net, own_address(), PORT);
 	long n = c;
 	while (c >= 0 && (n = net->ops->recv(net, c, got, sizeof got)) == -EAGAIN)
 		net->ops->wait(net, time_after(clock_now(&clock_monotonic), FAR_SEC));
@@ -119,6 +115,12 @@ Test(control_net_os, adopts_a_listener_of_the_same_port_only)
 	cr_assert_eq(net->ops->listen(net, "localhost", port, fd), fd);
 	cr_assert_eq(net->ops->accept(net, fd), -EAGAIN);
 	cr_assert(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	int c = net->ops->connect(net, "localhost", port), a;
+	while ((a = net->ops->accept(net, fd)) == -EAGAIN)
+		net->ops->wait(net, time_after(clock_now(&clock_monotonic), FAR_SEC));
+	cr_assert_geq(a, 0);
+	net->ops->close(net, a);
+	net->ops->close(net, c);
 	net->ops->close(net, fd);
 	close(plain);
 	net->ops->destroy(net);
@@ -128,9 +130,8 @@ Test(control_net_os, adopts_a_listener_of_the_same_port_only)
 Test(control_net_os, a_stream_that_is_not_to_be_read)
 {
 	struct ctl_net *net = ctl_net_os_create();
-	uint16_t port = port_free();
 	char got[8];
-	int l = net->ops->listen(net, "localhost", port, -1), c = net->ops->connect(net, "localhost", port), a;
+	int l = net->ops->listen(net, own_address(), PORT, -1), c = net->ops->connect(net, own_address(), PORT), a;
 	while ((a = net->ops->accept(net, l)) == -EAGAIN)
 		net->ops->wait(net, time_after(clock_now(&clock_monotonic), FAR_SEC));
 	cr_assert_eq(net->ops->send(net, c, "hello", 5), 5);
@@ -153,11 +154,10 @@ Test(control_net_os, accept_without_descriptors)
 {
 	struct ctl_net *net = ctl_net_os_create();
 	struct rlimit before, full;
-	uint16_t port = port_free();
-	int l = net->ops->listen(net, "localhost", port, -1), c = net->ops->connect(net, "localhost", port), a;
+	int l = net->ops->listen(net, own_address(), PORT, -1), c = net->ops->connect(net, own_address(), PORT), a;
 	while ((a = net->ops->accept(net, l)) == -EAGAIN)
 		net->ops->wait(net, time_after(clock_now(&clock_monotonic), FAR_SEC));
-	int late = net->ops->connect(net, "localhost", port), next = dup(0);
+	int late = net->ops->connect(net, own_address(), PORT), next = dup(0);
 	struct pollfd waiting = {.fd = l, .events = POLLIN};
 	cr_assert_eq(poll(&waiting, 1, -1), 1);
 	close(next);
@@ -277,7 +277,7 @@ static void step_until(int n, enum ctl_state state)
 Test(control_net_os, joins_again_and_again_at_one_port)
 {
 	char url[64];
-	snprintf(url, sizeof url, "tcp://localhost:%u", (unsigned)port_free());
+	snprintf(url, sizeof url, "tcp://%s:%d", own_address(), PORT);
 	for (int round = 0; round < 5; round++) {
 		for (int i = 0; i < N; i++)
 			cr_assert_eq(make(i, N, url), FAR_OK, "%s", err.text);
@@ -338,7 +338,7 @@ Test(control_net_os, inherited_listener_is_checked)
 Test(control_net_os, thread_joins_sleeps_and_leaves)
 {
 	char url[64];
-	snprintf(url, sizeof url, "tcp://localhost:%u", (unsigned)port_free());
+	snprintf(url, sizeof url, "tcp://%s:%d", own_address(), PORT);
 	for (int round = 0; round < 3; round++) {
 		cr_assert_eq(make(0, 1, url), FAR_OK, "%s", err.text);
 		cr_assert_eq(ctl_start(ctls[0], &err), FAR_OK, "%s", err.text);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Several shards, and sessions that are set up on demand. The test's thread. */
-#include "base/hash.h"
 #include "base/limits.h"
-#include "control/info.h"
 #include "fake_member.h"
 
 #include <criterion/criterion.h>
@@ -11,82 +9,7 @@
 
 TestSuite(control_session, .init = members_setup, .fini = members_teardown);
 
-static bool alive(int seen_by, int rank)
-{
-	return ctl_members(members[seen_by].ctl, NULL)[rank].alive;
-}
-
 /* ---- several shards ---- */
-
-Test(control_session, every_pair_of_shards_at_init)
-{
-	static const unsigned n_of[] = {2, 3, 1};
-	for (int i = 0; i < 3; i++)
-		shards[i] = n_of[i];
-	join(3);
-	for (int i = 0; i < 3; i++) {
-		cr_assert_eq(ctl_sessions(members[i].ctl), 6u);
-		cr_assert_eq(mails_of(&members[i], MAIL_PEER_UP), 6 * n_of[i]);
-		cr_assert_eq(fake_port_peers(members[i].port), 6 * n_of[i]);
-		for (int r = 0; r < 3; r++) {
-			cr_assert_eq(ctl_members(members[i].ctl, NULL)[r].shards, n_of[r]);
-			for (unsigned l = 0; l < n_of[i]; l++)
-				for (unsigned k = 0; k < n_of[r]; k++)
-					cr_assert_eq(mails_about(&members[i], MAIL_PEER_UP, l, to(r, (int)k)), 1u);
-		}
-	}
-	run_ticks((int)(INIT_NS / TICK) + 5);
-	cr_assert_eq(round_robin(), TIME_NEVER);
-	leave_all(3, FAR_SEC);
-	run(true);
-	for (int i = 0; i < 3; i++)
-		result(i, FAR_OK, "");
-}
-
-Test(control_session, death_ends_the_sessions_of_all_shards)
-{
-	shards[0] = 2;
-	shards[1] = 3;
-	join(2);
-	member_end(&members[1]);
-	run_ticks(10);
-	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 6u);
-	cr_assert_eq(fake_port_peers(members[0].port), 4u, "its own, of two shards");
-	cr_assert_not(alive(0, 1));
-	cr_assert(alive(0, 0));
-}
-
-Test(control_session, poison_of_one_session_takes_the_worker_down)
-{
-	shards[0] = shards[1] = 2;
-	join(2);
-	for (unsigned k = 0; k < members[0].posted_n; k++)
-		if (members[0].posted[k].worker == 1 && members[0].posted_to[k] == 0)
-			members[0].protocol_error = members[0].posted[k];
-	members[0].protocol_error.type = MAIL_PROTOCOL_ERROR;
-	members[0].poison = true;
-	run_ticks(10);
-	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 4u);
-	cr_assert_eq(mails_of(&members[1], MAIL_PEER_DOWN), 4u);
-	cr_assert_not(alive(1, 0));
-}
-
-/* A mail of one shard's about another's session is not believed. */
-Test(control_session, mails_of_the_wrong_shard)
-{
-	shards[0] = shards[1] = 2;
-	join(2);
-	for (unsigned k = 0; k < members[0].posted_n; k++)
-		if (members[0].posted[k].worker == 1 && members[0].posted_to[k] == 1)
-			members[0].protocol_error = members[0].posted[k];
-	members[0].protocol_error.type = MAIL_PROTOCOL_ERROR;
-	members[0].poison = true; /* shard 0 reports it */
-	want_session(&members[0], 1, 1, 7);
-	want_session(&members[0], 0, 9, 0);
-	run_ticks(10);
-	cr_assert_eq(mails_of(&members[0], MAIL_PEER_DOWN), 0u);
-	cr_assert_eq(mails_of(&members[0], MAIL_PEER_UNREACHABLE), 0u);
-}
 
 /* ---- on demand ---- */
 
@@ -132,28 +55,6 @@ Test(control_session, a_shard_to_itself)
 	run_ticks(5);
 	cr_assert_eq(mails_about(&members[0], MAIL_PEER_UP, 0, to(0, 0)), 1u);
 	cr_assert_eq(fake_port_peers(members[0].port), 1u);
-}
-
-/* One member is enough, and so is a group that needs many sessions. */
-Test(control_session, the_group_decides_together)
-{
-	lazy[1] = true;
-	join(3);
-	for (int i = 0; i < 3; i++)
-		cr_assert_eq(ctl_sessions(members[i].ctl), 0u);
-	members_teardown();
-	members_setup();
-	/* 16 * (16 + 1) is just too much, 16 * 16 is not. */
-	shards[1] = 16;
-	cr_assert_gt(16 * 17, FAR_SESSIONS_EAGER_MAX);
-	join(2);
-	for (int i = 0; i < 2; i++)
-		cr_assert_eq(ctl_sessions(members[i].ctl), 0u);
-	members_teardown();
-	members_setup();
-	shards[0] = shards[1] = 11;
-	join(2);
-	cr_assert_eq(ctl_sessions(members[1].ctl), 22u);
 }
 
 /*
@@ -348,30 +249,6 @@ Test(control_session, silence_ends_a_session_and_no_membership)
 		result(i, FAR_OK, "");
 }
 
-/* One that joins a dynamic group loses its session with a member before it has met the next one, which stands still.
- * Expect the member to stay one for it. */
-Test(control_session, silence_during_the_join_of_a_dynamic_group)
-{
-	silent = 1;
-	for (int i = 0; i < 3; i++)
-		sizes[i] = FAR_WORLD_DYNAMIC;
-	start(0, 0);
-	run(false);
-	start(1, 0);
-	run(false);
-	members[1].frozen = true;
-	start(2, 0);
-	for (int i = 0; i < 100 && !mails_of(&members[2], MAIL_PEER_UP); i++)
-		run_ticks(1);
-	cr_assert_eq(ctl_state(members[2].ctl), CTL_JOINING);
-	fake_port_cut(members[2].port, mail_last(&members[2], MAIL_PEER_UP)->peer);
-	run_ticks(5);
-	members[1].frozen = false;
-	run(false);
-	cr_assert_eq(ctl_state(members[2].ctl), CTL_READY);
-	cr_assert(alive(2, 0) && alive(2, 1) && alive(0, 2) && alive(1, 2));
-}
-
 /* It dies while they have no session. Expect the shard to be notified, for what the former session left there. */
 Test(control_session, death_after_silence)
 {
@@ -453,22 +330,6 @@ Test(control_session, silence_of_one_without_a_claim)
 	cr_assert_not(alive(0, 1));
 }
 
-Test(control_session, a_full_mailbox_is_tried_again)
-{
-	join_lazily(2);
-	want_session(&members[0], 0, 1, 0);
-	members[0].full = true;
-	run_ticks(5);
-	cr_assert_eq(mails_of(&members[1], MAIL_PEER_UP), 1u);
-	member_end(&members[1]);
-	run_ticks(5);
-	members[0].full = false;
-	run_ticks(5);
-	cr_assert_eq(members[0].posted_n, 2u);
-	cr_assert_eq(members[0].posted[0].type, MAIL_PEER_UP);
-	cr_assert_eq(members[0].posted[1].type, MAIL_PEER_DOWN);
-}
-
 /* ---- leaving ---- */
 
 Test(control_session, sessions_while_leaving)
@@ -544,55 +405,4 @@ Test(control_session, a_member_that_comes_late)
 	run(true);
 	for (int i = 0; i < 3; i++)
 		result(i, FAR_OK, "");
-}
-
-/* ---- a group so large that rank 0 collects for all ---- */
-
-enum { LARGE = FAR_GATHER_DIRECT_MAX + 6 };
-
-Test(control_session, a_large_group_joins_and_leaves)
-{
-	static char long_name[FAR_NAME_MAX];
-	memset(long_name, 'n', sizeof long_name - 1);
-	names[40] = long_name;
-	shards[3] = 5; /* 5 * (70 + 4) is too much for all at once */
-	join(LARGE);
-	for (int i = 0; i < LARGE; i++) {
-		cr_assert_eq(ctl_sessions(members[i].ctl), 0u);
-		for (int r = 0; r < LARGE; r++) {
-			const struct ctl_member *m = &ctl_members(members[i].ctl, NULL)[r];
-			cr_assert_str_eq(m->name, names[r]);
-			cr_assert_eq(m->shards, r == 3 ? 5u : 1u);
-			cr_assert_eq(m->incarnation, ctl_members(members[r].ctl, NULL)[r].incarnation);
-		}
-	}
-	want_session(&members[69], 0, 3, 4);
-	run_ticks(5);
-	cr_assert_eq(mails_about(&members[3], MAIL_PEER_UP, 4, to(69, 0)), 1u);
-	member_end(&members[50]);
-	leave_all(LARGE, 60 * FAR_SEC);
-	run(true);
-	for (int i = 0; i < LARGE; i++)
-		if (i != 50)
-			result(i, FAR_PEER_LOST, "lost before the shutdown: rank 50 (worker \"w50\")");
-}
-
-Test(control_session, a_large_group_names_who_is_missing)
-{
-	for (int i = 0; i < LARGE; i++)
-		if (i != 7 && i != 66)
-			start(i, LARGE);
-	run(false);
-	for (int i = 0; i < LARGE; i += 23)
-		result(i, FAR_TIMEOUT, "missing rank 7, rank 66");
-}
-
-Test(control_session, a_large_group_leaves_without_one)
-{
-	join(LARGE);
-	members[9].calls = 1;
-	leave_all(LARGE, FAR_SEC);
-	run(true);
-	result(0, FAR_TIMEOUT, "rank 9");
-	result(9, FAR_TIMEOUT, "1 calls of this worker are outstanding");
 }

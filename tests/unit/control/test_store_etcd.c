@@ -1,200 +1,230 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store etcd:// with a module of the test's: keys that are none of a store's, and knocks. The test's thread. */
-#include "control/lease.h"
+/* The stream of the store etcd://: its settings, the begin and the end of a client. The test's thread. */
 #include "control/store_etcd.h"
+#include "etcd_dir.h"
+#include "fake_etcd_module.h"
+#include "fake_net.h"
 
-#include <criterion/criterion.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+#include <dlfcn.h>
+#include <errno.h>
 
-enum { LEASE = 0x77 };
-
-static struct etcd_kv changes[4];
-static size_t changes_n, taken;
-static char deleted[512];
-
-static int fake_change(struct etcd *e, struct etcd_kv *out, int64_t *revision)
-{
-	if (taken == changes_n)
-		return 0;
-	*out = changes[taken++];
-	*revision = 0;
-	return 1;
-}
-
-static int fake_txn(struct etcd *e, const struct etcd_txn *t, etcd_done_fn *done, void *user)
-{
-	cr_assert(t->then_n == 1 && t->then[0].kind == ETCD_DELETE && !t->then[0].of.end.len);
-	snprintf(deleted, sizeof deleted, "%.*s", (int)t->then[0].of.key.len, (const char *)t->then[0].of.key.data);
-	return 0;
-}
-
-static int64_t granted_s, requested_s; /* what the server grants at least; what was requested */
-
-static int fake_lease(struct etcd *e, enum etcd_lease what, int64_t id, int64_t ttl_s, etcd_done_fn *done, void *user)
-{
-	if (what == ETCD_GRANT)
-		requested_s = ttl_s;
-	done(user, &(struct etcd_reply){.ttl_s = ttl_s > granted_s ? ttl_s : granted_s});
-	return 0;
-}
-
-static const struct etcd_ops fake = {.change = fake_change, .txn = fake_txn, .lease = fake_lease};
-static struct etcd_store store = {.ops = &fake, .phase = PHASE_READY, .lease = LEASE, .who = {.group = "g"}};
+static const char *const settings[] = {"FAR_ETCD_CA", "FAR_ETCD_CERT", "FAR_ETCD_KEY", "FAR_ETCD_USER",
+				       "FAR_ETCD_PASSWORD_FILE"};
+static struct fake_world *world;
+static struct ctl_net *net;
+static struct store_stream *stream;
+static struct fake_etcd *fake;
 
 static void setup(void)
 {
-	cr_assert_eq(store_table_begin(&store.table), 0);
+	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+		unsetenv(settings[i]);
+	etcd_dir_make();
+	etcd_dir_link(getenv("FAKE_ETCD"));
+	world = fake_world_create();
+	net = fake_net_create(world);
+	stream = store_stream_etcd(net, "h:1,h:2");
+	void *module = dlopen(getenv("FAKE_ETCD"), RTLD_NOW | RTLD_LOCAL);
+	cr_assert_not_null(module, "%s", dlerror());
+	fake = dlsym(module, "fake_etcd");
+	cr_assert_not_null(fake);
 }
 
 static void teardown(void)
 {
-	etcd_store_known_forget(&store, INT64_MAX);
-	while (store.known) {
-		struct known *next = store.known->next;
-		free(store.known);
-		store.known = next;
-	}
-	store_table_free(&store.table);
-}
-
-static void change(const char *key, int64_t lease, bool is_deleted)
-{
-	changes[changes_n] = (struct etcd_kv){.key = {(const uint8_t *)key, strlen(key)},
-					      .value = {(const uint8_t *)"v", is_deleted ? 0 : 1},
-					      .revision = (int64_t)changes_n + 1,
-					      .lease = lease,
-					      .deleted = is_deleted};
-	changes_n++;
-}
-
-static void take(void)
-{
-	bool busy = false;
-	etcd_store_changes_take(&store, &busy);
-	cr_assert_eq(taken, changes_n);
-	cr_assert_eq(store.error, 0);
-}
-
-static bool has(const char *key)
-{
-	struct kv_bytes value;
-	return kv_get(store.table.server->kv, (struct kv_bytes){(const uint8_t *)key, strlen(key)}, &value) == 0;
+	if (stream)
+		stream->ops->destroy(stream);
+	cr_assert(!fake->clients);
+	net->ops->destroy(net);
+	fake_world_destroy(world);
+	own_dir_remove();
 }
 
 TestSuite(store_etcd, .init = setup, .fini = teardown);
 
-Test(store_etcd, keys_of_others_are_left_out)
+static void opens(int want, const char *why)
 {
-	change("f", 0, true); /* shorter than the prefix */
-	change("farcall/", 0, true);
-	change("elsewhere/k", 0, false);
-	change("farcall/k", 0, false);
-	take();
-	cr_assert(has("k"));
-	cr_assert(!has("/k") && !has("re/k"));
+	cr_assert_eq(stream->ops->open(stream), want);
+	const char *text = stream->ops->why(stream);
+	cr_assert(strstr(text, why), "\"%s\" lacks \"%s\"", text, why);
+	if (!want)
+		stream->ops->close(stream);
 }
 
-Test(store_etcd, a_deleted_key_is_gone)
-{
-	change("farcall/k", 0, false);
-	change("farcall/k", 0, true);
-	take();
-	cr_assert(!has("k"));
-}
+/* ---- settings ---- */
 
-/* The one that ended its lease is the holder itself: it holds its keys anew. */
-Test(store_etcd, a_held_key_that_ends_is_held_anew)
+/* The group's key is for those who may read it: TLS, and one of user and certificate. */
+Test(store_etcd, is_private)
 {
-	change("farcall/g/rank/1", LEASE, false);
-	change("farcall/g/rank/1", 0, true);
-	take();
-	cr_assert_eq(store.phase, PHASE_NEW_LEASE);
-	cr_assert(has("g/rank/1"));
-}
-
-static void knock(const char *group, uint64_t holder, bool answered)
-{
-	static char key[128];
-	snprintf(key, sizeof key, "farcall/%s/knock/%016" PRIx64 "/%016x", group, holder, 0x99);
-	deleted[0] = 0;
-	change(key, 0x99, false);
-	take();
-	cr_assert_str_eq(deleted, answered ? key : "", "%s", key);
-}
-
-Test(store_etcd, answers_knocks_at_itself)
-{
-	knock("g", 0, true);
-	knock("g", LEASE, true);
-	knock("g", LEASE + 1, false);
-	knock("h", 0, false);
-}
-
-Test(store_etcd, answers_no_end_of_a_knock)
-{
-	change("farcall/g/knock/0000000000000000/0000000000000099", 0, true);
-	deleted[0] = 0;
-	take();
-	cr_assert_str_eq(deleted, "");
-}
-
-/* What the application has set and a margin, in seconds; 20 s without; no less than the server grants. Its holder
- * counts by its own clock, to the end of the margin before. */
-Test(store_etcd, the_time_of_a_lease)
-{
-	static const struct {
-		uint64_t ns;
-		int64_t granted_s, requested_s, lease_s;
-	} cases[] = {{0, 0, 20, 20},
-		     {FAR_LEASE_NS, 2, 12, 12},
-		     {4426666666, 2, 5, 5},
-		     {4426666667 + 9, 2, 6, 6},
-		     {100000000, 2, 1, 2}};
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		store.phase = PHASE_GRANT;
-		store.base.lease_ns = cases[i].ns;
-		granted_s = cases[i].granted_s;
-		etcd_store_grant(&store);
-		cr_assert_eq(requested_s, cases[i].requested_s);
-		cr_assert_eq(store.lease_s, cases[i].lease_s);
-		cr_assert_eq(store.keep_at - store.now, (uint64_t)cases[i].lease_s * 100000000);
-		if (!cases[i].ns)
-			continue;
-		cr_assert_eq(store.base.kept_at, store.now);
-		cr_assert_geq(store.base.own_ns, cases[i].ns);
-		cr_assert_leq(lease_with_margin(store.base.own_ns), (uint64_t)cases[i].lease_s * 1000000000);
+	for (unsigned set = 0; set < 16; set++) {
+		for (unsigned i = 0; i < 4; i++)
+			set >> i & 1 ? setenv(settings[i], "x", 1) : setenv(settings[i], "", 1);
+		bool want = (set & 1) && (set & (2 | 8));
+		cr_assert_eq(store_etcd_is_private(), want, "%x", set);
 	}
 }
 
-static void keep_at(uint64_t now)
+Test(store_etcd, settings_reach_the_module)
 {
-	store.now = store.keep_at = now;
-	store.keeping = false; /* the module of the test answers at once */
-	etcd_store_keep(&store);
+	opens(0, "");
+	cr_assert_str_eq(fake->endpoints, "h:1,h:2");
+	cr_assert(!strcmp(fake->user, "-") && !strcmp(fake->password, "-") && !strcmp(fake->ca, "-"));
+	setenv("FAR_ETCD_CA", "/ca.pem", 1);
+	setenv("FAR_ETCD_USER", "far", 1);
+	put("password", "secret\r\nsecond line\n");
+	char path[128];
+	snprintf(path, sizeof path, "%s/password", top);
+	chmod(path, 0600);
+	setenv("FAR_ETCD_PASSWORD_FILE", path, 1);
+	opens(0, "");
+	cr_assert_str_eq(fake->user, "far");
+	cr_assert_str_eq(fake->password, "secret");
+	cr_assert_str_eq(fake->ca, "/ca.pem");
 }
 
-/* A renewal counts from when it was sent, and only while the keys are held with this lease. */
-Test(store_etcd, a_renewal_counts_from_when_it_was_sent)
+Test(store_etcd, a_password_that_cannot_be_read)
 {
-	store.base.lease_ns = FAR_LEASE_NS;
-	store.lease_s = granted_s = 12;
-	keep_at(1000);
-	cr_assert_eq(store.base.kept_at, 1000);
-	granted_s = 0; /* the lease has ended */
-	keep_at(2000);
-	cr_assert_eq(store.phase, PHASE_NEW_LEASE);
-	cr_assert_eq(store.base.kept_at, 1000);
-	cr_assert_eq(store.base.lost_at, 2000);
-	store.now = 3000;
-	granted_s = 12;
-	etcd_store_grant(&store);
-	cr_assert_eq(store.phase, PHASE_REHOLD);
-	cr_assert_eq(store.base.kept_at, 1000);
-	store.now = 4000;
-	etcd_store_rehold(&store); /* it holds none */
-	cr_assert_eq(store.phase, PHASE_READY);
-	cr_assert_eq(store.base.kept_at, 3000);
-	cr_assert_eq(store.base.lost_at, 0);
+	char path[128];
+	snprintf(path, sizeof path, "%s/password", top);
+	setenv("FAR_ETCD_USER", "far", 1);
+	opens(-EACCES, "set FAR_ETCD_PASSWORD_FILE to a file that holds it");
+	setenv("FAR_ETCD_PASSWORD_FILE", path, 1);
+	opens(-EACCES, "No such file or directory");
+	cr_assert(strstr(stream->ops->why(stream), path));
+	put("password", "");
+	chmod(path, 0600);
+	opens(-EACCES, "it is empty; write the password to it");
+	put("password", "secret");
+	static const mode_t open[] = {0640, 0604, 0620, 0602, 0610, 0601};
+	for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+		chmod(path, open[i]);
+		opens(-EACCES, "others can access it; chmod 600");
+	}
+	chmod(path, 0400);
+	opens(0, "");
+}
+
+Test(store_etcd, without_the_module)
+{
+	setenv("FAR_MODULE_DIR", "/proc/no-such-directory", 1);
+	opens(-ENOTSUP, "etcd:// needs the module libfarcall-etcd.so");
+}
+
+Test(store_etcd, the_reason_of_the_module)
+{
+	fake->create_error = "the certificate cannot be read";
+	opens(-ENOMEM, "the certificate cannot be read");
+}
+
+/* Within a lease some attempts to renew it end. */
+Test(store_etcd, times_of_attempts)
+{
+	static const struct {
+		uint64_t lease_ns, timeout_ns;
+	} cases[] = {{0, 3000000000}, {4000000000, 1000000000}, {60000000000, 3000000000}, {1000, 400000000}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		stream->lease_ns = cases[i].lease_ns;
+		opens(0, "");
+		cr_assert_eq(fake->lease_timeout_ns, cases[i].timeout_ns, "case %zu", i);
+	}
+}
+
+/* ---- a client ---- */
+
+static struct store_client *client(const char *group)
+{
+	struct store_client *c = store_client_create(stream);
+	struct store_login login = {.who = {.rank = group[0] ? 1 : STORE_RANK_NONE, .incarnation = 1, .name = "w"},
+				    .random = &random_kernel};
+	stream = NULL; /* the client's from now on */
+	snprintf(login.who.group, sizeof login.who.group, "%s", group);
+	store_client_login(c, &login);
+	return c;
+}
+
+static void steps(struct store_client *c)
+{
+	bool busy = true;
+	for (int i = 0; busy && i < 100; i++) {
+		busy = false;
+		store_client_step(c, world->now, &busy);
+	}
+}
+
+static struct store_client *connected(const char *group)
+{
+	struct store_client *c = client(group);
+	steps(c);
+	cr_assert_eq(store_client_connection(c), STORE_CONNECTED, "%s", store_client_why(c));
+	fake->log[0] = 0;
+	return c;
+}
+
+/* A member that ends deletes its keys with its lease; if it is the last one, all that the group has written, too. */
+Test(store_etcd, a_member_leaves)
+{
+	store_client_destroy(connected("g"));
+	cr_assert_str_eq(fake->log, "revoke \ndelete farcall/g/ to farcall/g0\n");
+}
+
+Test(store_etcd, a_client_of_no_group_leaves)
+{
+	store_client_destroy(connected(""));
+	cr_assert_str_eq(fake->log, "revoke \n");
+}
+
+/* Without a lease there is nothing to leave. */
+Test(store_etcd, an_end_before_the_lease)
+{
+	fake->mute = true;
+	struct store_client *c = client("g");
+	steps(c);
+	cr_assert_eq(store_client_connection(c), STORE_CONNECTING);
+	cr_assert_str_eq(fake->log, "grant \n");
+	store_client_destroy(c);
+	cr_assert_str_eq(fake->log, "grant \n");
+}
+
+/* Wrong settings do not change by another attempt; etcd in trouble may. */
+Test(store_etcd, trouble_before_the_login)
+{
+	fake->trouble = -ETIMEDOUT;
+	fake->mute = true;
+	struct store_client *c = client("g");
+	steps(c);
+	cr_assert_eq(store_client_connection(c), STORE_CONNECTING);
+	cr_assert_str_eq(store_client_why(c), "the trouble and its remedy");
+	fake->trouble = -EACCES;
+	steps(c);
+	world->now += 1000000000;
+	steps(c);
+	cr_assert_eq(store_client_connection(c), STORE_LOST);
+	cr_assert_eq(store_client_error(c), -EACCES);
+	cr_assert_str_eq(store_client_why(c), "the trouble and its remedy");
+	store_client_destroy(c);
+}
+
+Test(store_etcd, trouble_of_a_member)
+{
+	struct store_client *c = connected("g");
+	fake->trouble = -EACCES;
+	steps(c);
+	cr_assert_eq(store_client_connection(c), STORE_CONNECTED);
+	cr_assert_str_eq(store_client_why(c), "the trouble and its remedy");
+	store_client_destroy(c);
+}
+
+Test(store_etcd, shows_what_the_module_knows)
+{
+	fake->mute = true;
+	fake->absent = 7;
+	fake->arrived = 9;
+	struct store_client *c = client("g");
+	steps(c);
+	cr_assert_eq(store_client_refused(c), 7u);
+	cr_assert_eq(store_client_arrived(c), 0u, "nothing is held that a renewal could keep");
+	fake->mute = false;
+	steps(c);
+	cr_assert_eq(store_client_arrived(c), 9u);
+	store_client_destroy(c);
 }

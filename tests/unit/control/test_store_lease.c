@@ -3,6 +3,8 @@
  * The test's thread. */
 #include "control/lease.h"
 #include "control/store.h"
+#include "control/store_proof.h"
+#include "control/store_wire.h"
 #include "fake_net.h"
 
 #include <criterion/criterion.h>
@@ -221,6 +223,42 @@ Test(store_lease, a_claim_waits_for_its_end)
 	store_client_destroy(other);
 	steps();
 	cr_assert_str_eq(request(here, STORE_GET, "g/rank/1", ""), "0:new:0");
+}
+
+static void send_raw(int handle, struct store_msg m)
+{
+	uint8_t frame[STORE_FRAME_MAX];
+	m.timeout_ns = UINT64_MAX;
+	size_t len = store_msg_encode(&m, frame);
+	cr_assert_eq(net->ops->send(net, handle, frame, len), (long)len);
+	steps();
+}
+
+/* A renewal that was on its way when its host died proves nothing about the claim of the next incarnation. */
+Test(store_lease, a_renewal_answers_no_claim)
+{
+	struct store_client *other = member;
+	const struct store_identity who = {.rank = 2, .incarnation = 9, .group = "g", .name = "v"};
+	struct store_auth greeting;
+	store_login_make(&greeting, &who, &random_kernel);
+	int raw = net->ops->connect(net, "h", PORT);
+	send_raw(raw, (struct store_msg){.op = STORE_LOGIN, .value = greeting.login, .value_len = greeting.login_len});
+	send_raw(raw, (struct store_msg){.op = STORE_PING, .id = 1, .number = (int64_t)LEASE});
+	send_raw(raw, (struct store_msg){.op = STORE_HOLD,
+					 .id = 2,
+					 .key = (const uint8_t *)"g/rank/2",
+					 .key_len = 8,
+					 .value = (const uint8_t *)"raw",
+					 .value_len = 3});
+	member = member_new(2, 10);
+	steps();
+	cr_assert_str_eq(request(member, STORE_HOLD, "g/rank/2", "new"), "");
+	send_raw(raw, (struct store_msg){.op = STORE_PING, .id = 3, .number = (int64_t)LEASE});
+	cr_assert_str_eq(reply, "", "it may have been sent before the claim");
+	send_raw(raw, (struct store_msg){.op = STORE_PING, .number = (int64_t)LEASE});
+	cr_assert_str_eq(reply, "2:raw:0", "the answer to the server");
+	net->ops->close(net, raw);
+	store_client_destroy(other);
 }
 
 /* The same incarnation takes its records over; the former connection's end does not matter any more. */

@@ -1,54 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** URLs of stores, and the environment of launchers. The test's thread. */
-#include "control/url.h"
-
-#include <criterion/criterion.h>
+/** URLs of stores. The test's thread. */
 #include <farcall/agent.h>
-#include <stdlib.h>
-#include <string.h>
 
-static struct url url;
-static struct far_err err;
+#include "url_fixture.h"
 
-static void setup(void)
-{
-	unsetenv("MASTER_ADDR");
-	unsetenv("MASTER_PORT");
-	unsetenv("RANK");
-	unsetenv("WORLD_SIZE");
-	memset(&err, 0, sizeof err);
-}
-
-/* A process of a launcher, which sets these: name, value, ... , NULL. */
-static void launched(const char *const *set)
-{
-	static const char *const all[] = {"PADDLE_TRAINER_ID",
-					  "PADDLE_TRAINERS_NUM",
-					  "PADDLE_MASTER_ENDPOINT",
-					  "PADDLE_MASTER",
-					  "OMPI_COMM_WORLD_RANK",
-					  "OMPI_COMM_WORLD_SIZE",
-					  "OMPI_COMM_WORLD_LOCAL_SIZE",
-					  "SLURM_PROCID",
-					  "SLURM_STEP_NUM_TASKS",
-					  "SLURM_STEP_NODELIST",
-					  "PMIX_RANK",
-					  "JOB_COMPLETION_INDEX",
-					  "TORCHELASTIC_USE_AGENT_STORE"};
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		unsetenv(all[i]);
-	for (; *set; set += 2)
-		setenv(set[0], set[1], 1);
-}
-
-TestSuite(control_url, .init = setup);
-
-static void expect(const char *method, int rank, int world, enum far_status status, const char *part)
-{
-	enum far_status got = url_parse(method, rank, world, &url, &err);
-	cr_assert_eq(got, status, "%s: %s", method ? method : "NULL", err.text);
-	cr_assert(strstr(err.text, part), "\"%s\" lacks \"%s\"", err.text, part);
-}
+TestSuite(control_url, .init = url_setup);
 
 Test(control_url, tcp)
 {
@@ -125,92 +81,6 @@ Test(control_url, ranges)
 	expect("tcp://h:1", 0, -1, FAR_INVALID, "world_size is -1");
 	expect("tcp://h:1", -2, 2, FAR_INVALID, "rank is -2");
 	expect("tcp://h:1", 2, 2, FAR_INVALID, "rank is 2, expected [0, 2)");
-}
-
-static void expect_url(const char *host, int port, int rank, int world)
-{
-	cr_assert_eq(url_parse(NULL, -1, 0, &url, &err), FAR_OK, "%s", err.text);
-	cr_assert_str_eq(url.host, host);
-	cr_assert_eq(url.port, port);
-	cr_assert_eq(url.rank, rank);
-	cr_assert_eq(url.world, world);
-}
-
-Test(control_url, launcher_slurm)
-{
-	const char *set[] = {"SLURM_PROCID", "2", "SLURM_STEP_NUM_TASKS", "4", "SLURM_STEP_NODELIST", NULL, NULL};
-	const char *const lists[][2] = {{"n1", "n1"},         {"n1,n2", "n1"},          {"n[03-07,9]", "n03"},
-					{"n[7,9]x,m", "n7x"}, {"r[1-2]n[3-4]", "r1n3"}, {"n[5]", "n5"}};
-	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-		set[5] = lists[i][0];
-		launched(set);
-		expect_url(lists[i][1], 29500, 2, 4);
-	}
-	/* The batch script itself. */
-	unsetenv("SLURM_STEP_NODELIST");
-	expect(NULL, -1, 0, FAR_INVALID, "MASTER_ADDR expected, but not set; set it");
-}
-
-Test(control_url, launcher_open_mpi)
-{
-	launched((const char *[]){"OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "3",
-				  "OMPI_COMM_WORLD_LOCAL_SIZE", "3", "SLURM_PROCID", "0", "SLURM_STEP_NODELIST", "n1",
-				  "PMIX_RANK", "0", NULL});
-	expect_url("127.0.0.1", 29500, 1, 3);
-	setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
-	expect(NULL, -1, 0, FAR_INVALID, "MASTER_ADDR expected, but not set, and not given by Open MPI");
-	setenv("MASTER_ADDR", "h", 1);
-	setenv("MASTER_PORT", "7", 1);
-	expect_url("h", 7, 1, 3);
-	setenv("OMPI_COMM_WORLD_RANK", "x", 1);
-	expect(NULL, -1, 0, FAR_INVALID, "RANK as of Open MPI is \"x\"");
-}
-
-Test(control_url, launcher_paddle)
-{
-	launched((const char *[]){"PADDLE_TRAINER_ID", "0", "PADDLE_TRAINERS_NUM", "2", "PADDLE_MASTER",
-				  "10.0.0.1:8001", NULL});
-	expect_url("10.0.0.1", 8001, 0, 2);
-	setenv("PADDLE_MASTER_ENDPOINT", "10.0.0.2:8002", 1);
-	expect_url("10.0.0.2", 8002, 0, 2);
-	/* RANK excludes every launcher. */
-	setenv("RANK", "1", 1);
-	expect(NULL, -1, 0, FAR_INVALID, "MASTER_ADDR expected, but not set; set it");
-}
-
-/* Where torchrun has a store of its own at MASTER_PORT, ours is beside it. */
-Test(control_url, launcher_torchrun)
-{
-	launched((const char *[]){"RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "29500",
-				  "TORCHELASTIC_USE_AGENT_STORE", "False", NULL});
-	expect_url("h", 29500, 1, 2);
-	setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
-	expect_url("h", 29501, 1, 2);
-	setenv("MASTER_PORT", "65535", 1);
-	expect_url("h", 65534, 1, 2);
-	setenv("MASTER_PORT", "0", 1);
-	expect(NULL, -1, 0, FAR_INVALID, "MASTER_PORT is \"0\"");
-	setenv("MASTER_PORT", "7x", 1);
-	expect(NULL, -1, 0, FAR_INVALID, "MASTER_PORT is \"7x\"");
-	unsetenv("RANK");
-	setenv("MASTER_PORT", "29500", 1);
-	setenv("SLURM_PROCID", "1", 1);
-	setenv("SLURM_STEP_NODELIST", "n1", 1);
-	expect_url("h", 29500, 1, 2);
-}
-
-Test(control_url, launcher_of_a_rank_alone)
-{
-	for (int i = 0; i < 2; i++) {
-		launched((const char *[]){i ? "PMIX_RANK" : "JOB_COMPLETION_INDEX", "1", NULL});
-		setenv("MASTER_ADDR", "h", 1);
-		unsetenv("WORLD_SIZE");
-		expect(NULL, -1, 0, FAR_INVALID,
-		       i ? "WORLD_SIZE expected, but not set, and not given by PMIx"
-			 : "WORLD_SIZE expected, but not set, and not given by Kubernetes");
-		setenv("WORLD_SIZE", "2", 1);
-		expect_url("h", 29500, 1, 2);
-	}
 }
 
 Test(control_url, file)

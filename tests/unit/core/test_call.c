@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Calls: what the caller does with answers, deadlines and credits. The test's thread. */
 #include "core/call.h"
-#include "core/call_cancel.h"
 #include "core/loop.h"
 #include "core/packet.h"
 #include "core/session.h"
@@ -31,6 +30,49 @@ Test(core_call, call_and_reply)
 	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
 	cr_assert_eq(shard->counters.calls_completed, 1u);
 	cr_assert_eq(shard->wheel.armed_n + shard->call_wheel.armed_n, 0u);
+}
+
+static uint64_t clock_reads;
+
+static uint64_t counted_now(void *ctx)
+{
+	(void)ctx;
+	clock_reads++;
+	return now_ns;
+}
+
+/* Makes calls, one after the other, and takes their answers without a pass, which may read the clock by itself. */
+static void calls_one_by_one(unsigned n)
+{
+	static struct result r;
+	clock_reads = 0;
+	for (unsigned i = 0; i < n; i++) {
+		union packet_head h = called(&r, FAR_FOREVER);
+		union packet_head a = {
+			.reply = {.type = PACKET_REPLY, .slot = h.call.slot, .generation = h.call.generation}};
+		call_on_answer(shard, &shard->sessions[session_index(shard, PEER, 0)], &a, (const uint8_t *)"", 0);
+		cr_assert_eq(r.n, 1u);
+	}
+}
+
+/* The latency of one call in so many is measured. Expect two readings of the clock for each of them, and none for the
+ * others. */
+Test(core_call, calls_that_are_not_measured_read_no_clock)
+{
+	static const struct clock_source counted = {counted_now, NULL};
+	const struct clock_source *before = shard->config.clock;
+	shard->config.clock = &counted;
+	calls_one_by_one(500);
+	cr_assert_eq(shard->latency.n, 0u);
+	cr_assert_eq(clock_reads, 0u);
+	shard->latency.every = 64;
+	shard->latency.left = 0;
+	shard->due_left = 0; /* the next call begins to count */
+	calls_one_by_one(3200);
+	cr_assert(shard->latency.n > 25 && shard->latency.n < 100, "%u calls were measured",
+		  (unsigned)shard->latency.n);
+	cr_assert_eq(clock_reads, 2 * shard->latency.n);
+	shard->config.clock = before;
 }
 
 Test(core_call, call_and_error)
@@ -104,84 +146,6 @@ Test(core_call, answers_out_of_place)
 	cr_assert_eq(dropped(), 7u);
 }
 
-/* The deadline passes. Expect TIMEOUT, a CANCEL, and the slot kept until the peer's last word. */
-Test(core_call, late_reply_after_the_deadline)
-{
-	static struct result r;
-	union packet_head h = called(&r, FAR_MS), c;
-	advance(FAR_MS - 1);
-	cr_assert_eq(r.n, 0u);
-	advance(1);
-	cr_assert_eq(r.n, 1u);
-	cr_assert_eq(r.status, FAR_TIMEOUT);
-	cr_assert_eq(r.executed, FAR_EXECUTED_MAYBE);
-	cr_assert_not_null(fake_queue_sent(queue, &c));
-	cr_assert_eq(c.type, PACKET_CANCEL);
-	cr_assert_eq(c.call.slot, h.call.slot);
-	cr_assert_eq(c.call.generation, h.call.generation);
-	cr_assert_eq(shard->counters.calls_timed_out, 1u);
-	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 1u);
-	answer(h, PACKET_REPLY, 0, 0, "late");
-	cr_assert_eq(r.n, 1u);
-	cr_assert_eq(shard->counters.replies_late, 1u);
-	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
-	answer(h, PACKET_REPLY, 0, 0, "later still");
-	cr_assert_eq(dropped(), 1u);
-}
-
-/* The peer answers CANCELLED instead. Expect the slot free. */
-Test(core_call, cancelled_after_the_deadline)
-{
-	static struct result r;
-	union packet_head h = called(&r, 1);
-	advance(1);
-	answer(h, PACKET_CANCELLED, 0, 0, "");
-	cr_assert_eq(r.n, 1u);
-	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
-}
-
-/* Receive CANCELLED before our own timer. Expect TIMEOUT, no CANCEL. */
-Test(core_call, the_callee_gives_up_first)
-{
-	static struct result r;
-	union packet_head h = called(&r, FAR_SEC);
-	answer(h, PACKET_CANCELLED, 0, 0, "");
-	cr_assert_eq(r.status, FAR_TIMEOUT);
-	cr_assert_eq(r.executed, FAR_EXECUTED_MAYBE);
-	advance(2 * FAR_SEC);
-	cr_assert_eq(r.n, 1u);
-	expect_nothing();
-}
-
-Test(core_call, deadlines_of_one_nanosecond_and_for_ever)
-{
-	struct result one, forever, distant;
-	called(&one, 1);
-	union packet_head h = called(&forever, FAR_FOREVER);
-	cr_assert_eq(h.request.time_left, UINT64_MAX);
-	union packet_head d = called(&distant, UINT64_C(1) << 60);
-	advance(1);
-	cr_assert_eq(one.n, 1u);
-	for (int i = 0; i < 100; i++)
-		advance(UINT64_C(3600) * FAR_SEC);
-	cr_assert_eq(forever.n, 0u);
-	cr_assert_eq(distant.n, 0u);
-	answer(h, PACKET_REPLY, 0, 0, "");
-	cr_assert_eq(forever.status, FAR_OK);
-	advance(UINT64_C(1) << 60);
-	cr_assert_eq(distant.status, FAR_TIMEOUT);
-	(void)d;
-}
-
-static unsigned ended_n;
-
-static void ended_cancelled(void *user, const struct completion *o)
-{
-	ended_n++;
-	cr_assert_eq(o->status, FAR_CANCELLED);
-	cr_assert_eq(o->executed, FAR_EXECUTED_MAYBE);
-}
-
 /* As many calls are under way as there are credits, and one more waits. Expect the next refused until one is answered,
  * ended ones included. */
 Test(core_call, credits)
@@ -206,74 +170,6 @@ Test(core_call, credits)
 				   .done = take_result,
 				   .user = &r[0]};
 	cr_assert_eq(shard_call(shard, &start), 0);
-}
-
-/* Cancelled while SENT. Expect CANCEL once, the place kept until the last word, and a late reply counted. */
-Test(core_call, cancelled_and_answered_late)
-{
-	static const enum packet_type words[] = {PACKET_REPLY, PACKET_ERROR, PACKET_CANCELLED};
-	for (unsigned i = 0; i < 3; i++) {
-		static struct result r;
-		union packet_head h = called(&r, i == 1 ? FAR_FOREVER : FAR_SEC), cancel;
-		uint64_t late = shard->counters.replies_late;
-		cr_assert(call_cancel(shard, &r.id));
-		cr_assert(r.n == 1 && r.status == FAR_CANCELLED && r.executed == FAR_EXECUTED_MAYBE);
-		cr_assert_not_null(fake_queue_sent(queue, &cancel));
-		cr_assert(cancel.type == PACKET_CANCEL && cancel.call.slot == h.call.slot &&
-			  cancel.call.generation == h.call.generation);
-		cr_assert_not(call_cancel(shard, &r.id), "it has ended");
-		advance(2 * FAR_SEC);
-		expect_nothing();
-		cr_assert_eq(shard->sessions[PEER].calls_active, 1);
-		answer(h, words[i], 0, 0, "late");
-		cr_assert_eq(shard->counters.replies_late, late + 1);
-		cr_assert_eq(shard->sessions[PEER].calls_active, 0);
-		cr_assert_eq(r.n, 1u);
-	}
-	cr_assert_eq(dropped(), 0u);
-}
-
-/* The slot of an answered call is taken by another. Expect the id of the first to cancel nothing. */
-Test(core_call, an_old_id_cancels_nothing)
-{
-	static struct result old, r;
-	answer(called(&old, FAR_FOREVER), PACKET_REPLY, 0, 0, "old");
-	union packet_head h = called(&r, FAR_FOREVER), cancel;
-	cr_assert(old.id.slot == r.id.slot && old.id.gen != r.id.gen);
-	cr_assert_not(call_cancel(shard, &old.id));
-	cr_assert_eq(r.n, 0u);
-	cr_assert(call_cancel(shard, &r.id));
-	cr_assert_eq(r.status, FAR_CANCELLED);
-	cr_assert_not_null(fake_queue_sent(queue, &cancel));
-	answer(h, PACKET_CANCELLED, 0, 0, "");
-}
-
-/* Handed over and not taken when it is cancelled. Expect it found, and both words to the callee. */
-Test(core_call, cancelled_in_the_submission_ring)
-{
-	struct far_future *f = future_alloc(NULL);
-	union packet_head h, cancel;
-	struct call_start start = {.worker = PEER,
-				   .fn = MSG_ECHO,
-				   .deadline = TIME_NEVER,
-				   .left = TIME_NEVER,
-				   .done = ended_cancelled,
-				   .user = f,
-				   .id = &f->call};
-	ended_n = 0;
-	cr_assert_eq(waiting_submit(shard, &start), 0);
-	cr_assert_not(call_cancel_future(shard, f), "it has no slot yet");
-	cr_assert_eq(call_submit_cancel(shard, f), 0);
-	cr_assert_eq(ended_n, 0u);
-	shard_take_cancels(shard);
-	cr_assert_eq(ended_n, 1u);
-	fake_queue_sent(queue, &h);
-	fake_queue_sent(queue, &cancel);
-	cr_assert(h.type == PACKET_REQUEST && cancel.type == PACKET_CANCEL && cancel.call.slot == h.call.slot);
-	answer(h, PACKET_CANCELLED, 0, 0, "");
-	cr_assert_eq(shard->sessions[PEER].calls_active, 0);
-	cr_assert_eq(f->head.refs, 1u, "the note's reference went");
-	buf_unref(&f->head);
 }
 
 Test(core_call, calls_that_cannot_be_sent)
@@ -346,76 +242,4 @@ Test(core_call, an_impossible_number_is_not_learnt)
 	fake_queue_sent(queue, &h);
 	cr_assert(h.flags & PACKET_HASHED);
 	answer(h, PACKET_REPLY, 0, 0, "");
-}
-
-/* ---- cancels from other threads ---- */
-
-static struct result future_result;
-
-static void done_future(void *user, const struct completion *o)
-{
-	struct far_future *f = user;
-	take_result(&future_result, o);
-	buf_unref(&f->head);
-}
-
-/* The call lies in the submission ring behind a cell whose producer has claimed it and not filled it yet. Expect the
- * cancel to wait for the call. */
-Test(core_call, a_cancel_waits_for_its_call_behind_a_producer)
-{
-	static struct result before; /* it ends with the session */
-	union packet_head h;
-	struct far_future *f = future_alloc(shard);
-	cr_assert(waiting_reserve(shard, session_index(shard, PEER, 0)));
-	uint32_t at = atomic_fetch_add(&shard->submit.tail, 1);
-	struct submit_cell *cell = &shard->submit.cells[at & shard->submit.mask];
-	struct call_start start = {.worker = PEER,
-				   .fn = MSG_ECHO,
-				   .deadline = TIME_NEVER,
-				   .left = FAR_FOREVER,
-				   .done = done_future,
-				   .user = f,
-				   .id = &f->call,
-				   .data = "hi",
-				   .len = 2};
-	memset(&future_result, 0, sizeof future_result);
-	memset(&before, 0, sizeof before);
-	buf_ref(&f->head);
-	cr_assert_eq(waiting_submit(shard, &start), 0);
-	cr_assert_eq(call_submit_cancel(shard, f), 0);
-	shard_take_cancels(shard);
-	passes(200);
-	cr_assert_eq(future_result.n, 0u);
-	cell->worker = PEER;
-	cell->fn = MSG_ECHO;
-	cell->deadline = TIME_NEVER;
-	cell->done = take_result;
-	cell->user = &before;
-	atomic_store(&cell->turn, (at & ~shard->submit.mask) + 1);
-	passes(200);
-	cr_assert_eq(future_result.n, 1u, "the cancel was lost");
-	cr_assert_eq(future_result.status, FAR_CANCELLED);
-	cr_assert_eq(before.n, 0u);
-	for (unsigned i = 0; i < 3; i++) {
-		cr_assert_not_null(fake_queue_sent(queue, &h));
-		cr_assert_eq(h.type, i < 2 ? PACKET_REQUEST : PACKET_CANCEL);
-	}
-	expect_nothing();
-	cr_assert_eq(f->head.refs, 1u);
-	buf_unref(&f->head);
-}
-
-/* The shard ends while a cancel waits. */
-Test(core_call, a_cancel_is_left_at_the_end)
-{
-	struct far_future *f = future_alloc(shard);
-	atomic_fetch_add(&shard->submit.tail, 1);
-	cr_assert_eq(call_submit_cancel(shard, f), 0);
-	shard_take_cancels(shard);
-	cr_assert_eq(call_submit_cancel(shard, f), 0);
-	cr_assert_eq(f->head.refs, 3u);
-	call_drop_cancels(shard);
-	cr_assert_eq(f->head.refs, 1u);
-	buf_unref(&f->head);
-	atomic_fetch_sub(&shard->submit.tail, 1);
 }

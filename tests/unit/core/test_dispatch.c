@@ -8,8 +8,6 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <farcall/message.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 TestSuite(core_dispatch, .init = shard_setup, .fini = shard_teardown);
@@ -37,20 +35,6 @@ Test(core_dispatch, requests_of_every_size)
 		passes(1);
 		expect_reply(i, body, sizes[i]);
 	}
-}
-
-/* Receive a packet of unknown type. Expect it counted and the peer reported. */
-Test(core_dispatch, unknown_type)
-{
-	for (unsigned type = 0; type < 256; type += type == 0 ? PACKET_ABORT + 1 : 40) {
-		uint64_t before = dropped();
-		put(NIC_PEER, (union packet_head){.type = (uint8_t)type}, NULL, 0);
-		passes(1);
-		cr_assert_eq(dropped(), before + 1);
-	}
-	expect_nothing();
-	cr_assert(posted(MAIL_PROTOCOL_ERROR));
-	cr_assert_eq(ctl_wakes, 1u, "said once");
 }
 
 /* Receive requests whose TLV flag and bytes do not fit each other or the body. Expect them refused unread. */
@@ -93,23 +77,6 @@ Test(core_dispatch, unknown_fields_are_skipped_unless_mandatory)
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request: its fields");
 	expect_error(1, FAR_PROTOCOL, FAR_EXECUTED_NO, "malformed request: its fields");
 	expect_nothing();
-}
-
-/* Receive a large TLV request, and packets of a peer that has no session. Expect them released all the same. */
-Test(core_dispatch, what_is_dropped_is_released)
-{
-	static char body[1000];
-	union packet_head h = request(MSG_ECHO, 1, UINT64_MAX);
-	h.call.tlv_bytes = 1;
-	put(NIC_PEER, h, body, sizeof body);
-	put(3, request(MSG_ECHO, 1, UINT64_MAX), body, sizeof body);
-	put(NIC_PEER, (union packet_head){.type = 99}, body, sizeof body);
-	put(NIC_PEER, (union packet_head){.reply = {.type = PACKET_REPLY, .slot = 5}}, body, sizeof body);
-	queue->attached[3] = true;
-	passes(1);
-	queue->attached[3] = false;
-	cr_assert_eq(dropped(), 4u);
-	cr_assert_eq(queue->in_held, 0u);
 }
 
 /* Receive a REQUEST for a message without a handler. Expect NO_FUNCTION, not run. */
@@ -302,22 +269,3 @@ Test(core_dispatch, status_and_result_of_a_handler)
 	expect_error(1, FAR_BUSY, FAR_EXECUTED_YES, "t::busy failed");
 	expect_error(1, FAR_SIGNATURE, FAR_EXECUTED_YES, "returned a str");
 }
-
-#ifndef NDEBUG
-static void *call_from_elsewhere(void *user)
-{
-	struct call_start start = {
-		.worker = PEER, .deadline = UINT64_MAX, .left = UINT64_MAX, .done = take_result, .user = user};
-	shard_call(shard, &start);
-	return NULL;
-}
-
-/* Call the shard on a thread that does not hold it. Expect the end of the process, in debug builds. */
-Test(shard, another_thread_ends_the_process, .signal = SIGABRT)
-{
-	struct result r = {0};
-	pthread_t thread;
-	cr_assert_eq(pthread_create(&thread, NULL, call_from_elsewhere, &r), 0);
-	pthread_join(thread, NULL);
-}
-#endif

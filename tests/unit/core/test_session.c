@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sessions that end, calls handed over by other threads, idling. */
+/** Sessions that end, and what is pending then. The test's thread. */
 #include "core/call.h"
-#include "core/context.h"
-#include "core/idle.h"
 #include "core/loop.h"
 #include "core/packet.h"
 #include "core/session.h"
-#include "core/waiting.h"
 #include "shard_fixture.h"
 #include "value/encoding.h"
 
@@ -252,121 +249,6 @@ Test(core_session, callbacks_may_call)
 	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
 	cr_assert_eq(shard->counters.calls_sent - shard->counters.calls_ended, 0u);
 	cr_assert_eq(restarts, 4u);
-}
-
-/* ---- submissions ---- */
-
-static int submit(struct result *r, uint32_t worker, uint64_t deadline, size_t len)
-{
-	static char data[FAKE_BODY + 1];
-	struct call_start start = {.worker = worker,
-				   .fn = 1,
-				   .deadline = deadline,
-				   .done = take_result,
-				   .user = r,
-				   .data = data,
-				   .len = len};
-	memset(r, 0, sizeof *r);
-	return waiting_submit(shard, &start);
-}
-
-Test(core_session, submissions_are_sent)
-{
-	struct result r;
-	union packet_head h;
-	cr_assert_eq(submit(&r, PEER, now_ns + 500, 1000), 0);
-	passes(1);
-	const struct fake_packet *p = fake_queue_sent(queue, &h);
-	cr_assert_not_null(p);
-	cr_assert_eq(p->body_len, 1000u);
-	cr_assert_eq(h.request.time_left, 500u);
-	answer(h, PACKET_REPLY, 0, 0, "s");
-	cr_assert_eq(r.status, FAR_OK);
-}
-
-Test(core_session, submissions_that_cannot_be_sent)
-{
-	struct result late, dead, nomem;
-	submit(&late, PEER, now_ns, 1);
-	queue->no_bulk = true;
-	submit(&nomem, PEER, TIME_NEVER, 1000);
-	passes(1);
-	cr_assert_eq(late.status, FAR_TIMEOUT);
-	cr_assert_eq(late.executed, FAR_EXECUTED_NO);
-	cr_assert_eq(nomem.n, 0u, "bulk memory comes back: it waits");
-	mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
-	cr_assert_eq(nomem.n, 1u);
-	cr_assert_eq(nomem.status, FAR_PEER_LOST);
-	cr_assert_eq(nomem.executed, FAR_EXECUTED_NO);
-	submit(&dead, PEER, TIME_NEVER, 1);
-	passes(1);
-	cr_assert_eq(dead.status, FAR_PEER_LOST);
-	cr_assert_eq(dead.executed, FAR_EXECUTED_NO);
-	expect_nothing();
-}
-
-/* No credit is left. Expect it to wait for one, and calls towards others to go on. */
-Test(core_session, submissions_without_a_credit)
-{
-	static struct result r[FAR_SESSION_CALLS_MAX], late, other;
-	union packet_head first, h;
-	first = called(&r[0], FAR_FOREVER);
-	for (unsigned i = 1; i < FAR_SESSION_CALLS_MAX; i++)
-		called(&r[i], FAR_FOREVER);
-	submit(&late, PEER, TIME_NEVER, 1);
-	submit(&other, OTHER, TIME_NEVER, 1);
-	passes(1);
-	cr_assert_eq(submit_waiting(&shard->submit), 0u);
-	cr_assert_eq(late.n, 0u);
-	cr_assert_not_null(fake_queue_sent(queue, &h));
-	expect_nothing();
-	answer(first, PACKET_REPLY, 0, 0, "");
-	cr_assert_not_null(fake_queue_sent(queue, &h));
-	answer(h, PACKET_REPLY, 0, 0, "s");
-	cr_assert_eq(late.status, FAR_OK);
-	cr_assert_eq(shard->counters.busy_refusals, 0u);
-}
-
-/* Receive what the driver found to break its rules. Expect it counted and the peer reported. */
-Test(core_session, bad_packets_of_the_driver)
-{
-	static const union packet_head none;
-	fake_queue_put(queue, NIC_PEER, &none, NULL, 0);
-	queue->bad_next = true;
-	passes(1);
-	cr_assert_eq(dropped(), 1u);
-	cr_assert(posted(MAIL_PROTOCOL_ERROR));
-}
-
-/* ---- idling ---- */
-
-Test(core_session, going_to_sleep_looks_once_more)
-{
-	struct result r;
-	submit(&r, PEER, now_ns, 1);
-	shard_sleep(shard, TIME_NEVER);
-	cr_assert_eq(r.n, 1u, "found by the look after arming");
-	cr_assert_eq(queue->arms, 1u);
-	cr_assert_not(queue->armed);
-	cr_assert_eq(shard->counters.wakeups, 0u);
-}
-
-Test(core_session, a_wake_ends_the_sleep, .timeout = 60)
-{
-	queue->base.ops->wake(&queue->base);
-	shard_sleep(shard, TIME_NEVER);
-	cr_assert_eq(shard->counters.wakeups, 1u);
-	cr_assert_not(queue->armed);
-	cr_assert_eq(atomic_load(&shard->progress.asleep), 0u);
-}
-
-/* A handler's name is what a wait in it is refused with, and is gone afterwards. */
-Test(core_session, the_context_is_restored)
-{
-	cr_assert(shard_held(shard));
-	put_request(MSG_ECHO, 1, NULL, 0);
-	passes(1);
-	cr_assert_null(shard_in_handler());
 }
 
 /* The control thread's mail was still in the box when the shard ended. */

@@ -329,7 +329,7 @@ Test(core_waiting, for_a_credit)
 		cr_assert_eq(call_far(&more[i], i == 1 ? 500 : FAR_FOREVER, &i, sizeof i), 0);
 	cr_assert_eq(call_far(&last, FAR_FOREVER, "l", 1), -EAGAIN);
 	cr_assert_eq(shard->counters.calls_waiting, (uint64_t)MORE);
-	cr_assert_eq(shard->calls_queued[far_session()->index], (uint32_t)MORE);
+	cr_assert_eq(waiting_slots_used(shard, far_session()->index), (uint32_t)MORE);
 	cr_assert_not(waiting_stalled(shard), "an answer ends it: nobody need look before");
 	advance(500);
 	ended(&more[1], FAR_TIMEOUT, "or had no room: message");
@@ -348,7 +348,7 @@ Test(core_waiting, for_a_credit)
 	sent_and_answered("l", 1);
 	passes(20);
 	cr_assert(last.n == 1 && last.status == FAR_OK);
-	cr_assert_eq(shard->calls_queued[far_session()->index], 0u);
+	cr_assert_eq(waiting_slots_used(shard, far_session()->index), 0u);
 	cr_assert_eq(far_session()->calls_max, FAR_SESSION_CALLS_MAX, "straight again");
 	cr_assert(shard->backpressured_n == 0 && shard->draining_n == 0);
 }

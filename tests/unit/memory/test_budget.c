@@ -1,32 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The memory budget: its bound, and containers, whose files are a tree of the test's own. The test's thread. */
 #include "memory/budget.h"
+#include "own_dir.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
 
-static char top[64], self[80];
-
-static void put(const char *name, const char *text)
-{
-	char path[256];
-	for (const char *slash = name; (slash = strchr(slash, '/')); slash++) {
-		snprintf(path, sizeof path, "%s/%.*s", top, (int)(slash - name), name);
-		mkdir(path, 0700);
-	}
-	snprintf(path, sizeof path, "%s/%s", top, name);
-	FILE *f = fopen(path, "w");
-	cr_assert_not_null(f, "%s", path);
-	fputs(text, f);
-	fclose(f);
-}
+static char self[80];
 
 static void put_mib(const char *name, unsigned mib)
 {
@@ -37,21 +19,13 @@ static void put_mib(const char *name, unsigned mib)
 
 static void setup(void)
 {
-	snprintf(top, sizeof top, "/tmp/farcall-budget-XXXXXX");
-	cr_assert_not_null(mkdtemp(top));
+	own_dir_make();
 	snprintf(self, sizeof self, "%s/self", top);
 	put("self", "0::/a/b\n");
 	put("a/b/memory.max", "max\n");
 }
 
-static void teardown(void)
-{
-	char command[128];
-	snprintf(command, sizeof command, "rm -rf %s", top);
-	cr_assert_eq(system(command), 0);
-}
-
-TestSuite(budget, .init = setup, .fini = teardown);
+TestSuite(budget, .init = setup, .fini = own_dir_remove);
 
 static void expect_text(uint64_t wanted, const char *a, const char *b)
 {

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -148,91 +147,6 @@ Test(mem, freeing_an_unknown_pointer_ends_the_process, .signal = SIGABRT)
 	far_free(far_alloc(1, NULL));
 	far_free(&here);
 }
-
-Test(mem, a_bad_bound_is_named)
-{
-	static const char *const bad[] = {
-		"x", "-1", "8X", "8GG", "1.5G", " 8G", "G", "0", "15M", "2T", "99999999999999999999999", "8 G", "M8"};
-	struct far_err err;
-	struct far_agent *agent;
-	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-		setenv("FAR_MEMORY_MAX", bad[i], 1);
-		cr_assert_null(far_alloc(1, &err), "%s", bad[i]);
-		cr_assert_eq(err.status, FAR_INVALID, "%s", bad[i]);
-		cr_assert(strstr(err.text, "FAR_MEMORY_MAX"), "%s", err.text);
-		cr_assert_eq(far_init_rpc("a", 0, 1, NULL, &agent, &err), FAR_INVALID);
-		cr_assert(strstr(err.text, "FAR_MEMORY_MAX"), "%s", err.text);
-		cr_assert_null(buf_alloc(1));
-	}
-	cr_assert_eq(far_memory_limit(0, &err), FAR_INVALID);
-	cr_assert_eq(far_memory_limit(UINT64_MAX, &err), FAR_INVALID);
-	cr_assert_eq(far_memory_limit(16 * MIB - 1, &err), FAR_INVALID);
-	cr_assert_eq(far_memory_limit(32 * MIB, &err), FAR_OK, "the program's word counts more");
-	void *p = far_alloc(1, &err);
-	cr_assert_not_null(p);
-	cr_assert_eq(memory().reserved, 32 * MIB);
-	cr_assert_eq(far_memory_limit(64 * MIB, &err), FAR_ALREADY_INITIALIZED);
-	far_free(p);
-}
-
-static void reserved_by(const char *text, uint64_t want)
-{
-	setenv("FAR_MEMORY_MAX", text, 1);
-	far_free(far_alloc(1, NULL));
-	cr_assert_eq(memory().reserved, want, "%s", text);
-}
-
-Test(mem, bound_in_bytes)
-{
-	reserved_by("33554432", 32 * MIB);
-}
-
-Test(mem, bound_in_mib)
-{
-	reserved_by("48m", 48 * MIB);
-}
-
-Test(mem, bound_in_tib)
-{
-	reserved_by("1T", (uint64_t)1 << 40);
-}
-
-/* Pages come with first use even then, or not at all: a process may lock little. */
-Test(mem, locked_memory_is_not_taken_at_once)
-{
-	struct far_err err;
-	cr_assert_eq(far_memory_limit(256 * MIB, NULL), FAR_OK);
-	cr_assert_eq(mlockall(MCL_FUTURE), 0);
-	uint8_t *p = far_alloc(100 * MIB, &err);
-	if (p) {
-		static unsigned char in[256 * 256];
-		size_t left = 0;
-		cr_assert_eq(mincore(region.base, region.bytes, in), 0);
-		for (size_t i = 0; i < region.bytes / far_pages_size(); i++)
-			left += in[i] & 1;
-		cr_assert_lt(left * far_pages_size(), 32 * MIB);
-		memset(p, 1, 100 * MIB);
-		far_free(p);
-		cr_assert_leq(memory().committed, 80 * MIB);
-	} else {
-		cr_assert_eq(err.status, FAR_RESOURCE);
-	}
-}
-
-#ifndef UNDER_SANITIZER /* which takes terabytes of address space for itself */
-/* A process with little address space has a smaller region, and room for the rest. */
-Test(mem, a_limited_address_space_is_shared)
-{
-	struct rlimit limit = {(rlim_t)1 << 30, (rlim_t)1 << 30};
-	cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
-	void *p = far_alloc(MIB, NULL);
-	cr_assert_not_null(p);
-	cr_assert_leq(memory().reserved, 512 * MIB);
-	void *rest = mmap(NULL, 128 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	cr_assert_neq(rest, MAP_FAILED);
-	far_free(p);
-}
-#endif
 
 /* ---- an allocator of the application's own ---- */
 

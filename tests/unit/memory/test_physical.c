@@ -1,46 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The memory of the machine and of its containers. The test's thread. */
 #include "memory/physical.h"
+#include "own_dir.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static char top[64];
 static uint64_t machine;
 
 static void setup(void)
 {
-	snprintf(top, sizeof top, "/tmp/farcall-physical-XXXXXX");
-	cr_assert_not_null(mkdtemp(top));
+	own_dir_make();
 	machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static void teardown(void)
-{
-	char command[128];
-	snprintf(command, sizeof command, "rm -rf %s", top);
-	cr_assert_eq(system(command), 0);
-}
-
-TestSuite(physical, .init = setup, .fini = teardown);
-
-static void put(const char *name, const char *text)
-{
-	char path[256];
-	for (const char *slash = name; (slash = strchr(slash, '/')); slash++) {
-		snprintf(path, sizeof path, "%s/%.*s", top, (int)(slash - name), name);
-		mkdir(path, 0700);
-	}
-	snprintf(path, sizeof path, "%s/%s", top, name);
-	FILE *f = fopen(path, "w");
-	cr_assert_not_null(f, "%s", path);
-	fputs(text, f);
-	fclose(f);
-}
+TestSuite(physical, .init = setup, .fini = own_dir_remove);
 
 static uint64_t found(void)
 {

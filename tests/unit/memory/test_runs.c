@@ -1,38 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Page runs, also against a model of their owners. The test's thread, and threads that it starts. */
-#include "base/limits.h"
-#include "memory/region.h"
 #include "memory/runs.h"
+#include "region_fixture.h"
 
-#include <criterion/criterion.h>
-#include <farcall/memory.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#define MIB ((size_t)1 << 20)
-
-static size_t page;
-
-static void region_of(size_t mib)
-{
-	cr_assert_eq(far_memory_limit((uint64_t)mib * MIB, NULL), FAR_OK);
-	cr_assert_eq(region_reserve(NULL), FAR_OK);
-	page = (size_t)1 << region.page_shift;
-}
-
-/* Pages of a range that memory backs. */
-static size_t resident(void *p, size_t bytes)
-{
-	static unsigned char in[65536];
-	size_t n = 0;
-	cr_assert_leq(bytes / page, sizeof in);
-	cr_assert_eq(mincore(p, bytes, in), 0);
-	for (size_t i = 0; i < bytes / page; i++)
-		n += in[i] & 1;
-	return n;
-}
 
 static struct runs_stats stats(void)
 {
@@ -251,54 +224,6 @@ Test(runs, random_runs_agree_with_a_model, .timeout = 60)
 	cr_assert(runs_sane());
 	cr_assert_eq(stats().used, 0u);
 	cr_assert_not_null(runs_alloc(60 * MIB, 1, NULL), "all of it is one piece again");
-}
-
-/* What a device knows stays where it is: the same pages, whatever is freed and taken. */
-Test(runs, pieces_that_devices_know_are_kept)
-{
-	region_of(512);
-	size_t big = 96 * MIB, len = 16 * MIB;
-	void *base = NULL;
-	size_t bytes = 0;
-	uint8_t *p = runs_alloc(big, page, NULL), *q = p + big - 20 * MIB;
-	memset(p, 7, big);
-	cr_assert(region_piece(q, len, &base, &bytes));
-	cr_assert((uint8_t *)base <= q && q + len <= (uint8_t *)base + bytes);
-	cr_assert_leq(bytes, FAR_MEMORY_PIECE + FAR_MEMORY_PIECE_MORE);
-	cr_assert((uint8_t *)base >= region.base && (uint8_t *)base + bytes <= region.base + region.bytes);
-	size_t held = resident(q, 20 * MIB);
-	cr_assert_eq(held, 20 * MIB / page);
-	runs_free(p, big);
-	cr_assert(runs_sane());
-	cr_assert_eq(resident(q, 20 * MIB), held, "not given to the system");
-	cr_assert_eq(*q, 7, "the same page");
-	/* What no device knows goes as ever. */
-	runs_free(runs_alloc(200 * MIB, page, NULL), 200 * MIB);
-	cr_assert(runs_sane());
-	/* Again: the same piece. */
-	void *again;
-	size_t again_bytes;
-	p = runs_alloc(big, page, NULL);
-	cr_assert(region_piece(q, len, &again, &again_bytes));
-	cr_assert((uint8_t *)again <= q && q + len <= (uint8_t *)again + again_bytes);
-	/* Slabs: what is committed of them, and the little that comes next. */
-	uint8_t *slab = region_carve(2 * MIB);
-	cr_assert(region_piece(slab, 2 * MIB, &base, &bytes));
-	cr_assert((uint8_t *)base <= slab && slab + 2 * MIB <= (uint8_t *)base + bytes);
-	cr_assert_leq(bytes, region_slabs() + 16 * MIB);
-	/* None of the region's. */
-	cr_assert(!region_piece(&base, 8, &base, &bytes));
-	cr_assert(!region_piece(region.base + region.bytes - 8, 16, &base, &bytes));
-	cr_assert(!region_piece(slab, 0, &base, &bytes));
-	cr_assert(!region_piece(slab, FAR_MEMORY_PIECE_MORE + 1, &base, &bytes));
-	cr_assert(!region_piece(slab + 100 * MIB, 4096, &base, &bytes), "of the gap");
-	/* A purge under way and a pin do not pass each other unseen. */
-	uint8_t *other = runs_alloc(page, page, NULL);
-	cr_assert(!region_purge_begin(q, page));
-	cr_assert(region_purge_begin(region.base + region.bytes / 2, page));
-	cr_assert(!region_piece(other, page, &base, &bytes), "the caller retries");
-	region_purge_end();
-	cr_assert(region_piece(other, page, &base, &bytes));
 }
 
 static void *churn(void *arg)

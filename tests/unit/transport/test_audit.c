@@ -1,127 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The audit of the transport: it finds nothing while messages go both ways, and names whatever is planted.
  * The test's thread. */
-#include "transport_fixture.h"
+#include "audit_fixture.h"
 
-#include "transport/audit.h"
-#include "transport/audit_ends.h"
 #include "transport/grant.h"
-#include "transport/message.h"
 #include "transport/onesided.h"
-#include "transport/peer.h"
-#include "transport/queue.h"
-#include "transport/recv.h"
-#include "transport/rings.h"
 #include "transport/send.h"
-#include "transport/wire.h"
-
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <string.h>
 
 TestSuite(transport_audit, .init = fixture_init, .fini = fixture_fini);
-
-enum { LONE = 100, LONG = 1 << 20 };
-
-static char found[4096]; /* what the audit has said */
-static uint32_t at_0, at_1;
-static struct transport_queue *q;
-static struct transport_peer *p;
-static struct transport_rings *r;
-
-static void on_found(void *ctx, const char *text)
-{
-	size_t used = strlen(found);
-	snprintf(found + used, sizeof found - used, "%s\n", text);
-}
-
-static void expect_clean(void)
-{
-	found[0] = '\0';
-	for (unsigned e = 0; e < FIXTURE_ENDS; e++)
-		if (fixture.ends[e].port)
-			transport_audit_port(fixture.ends[e].port, on_found, NULL);
-	cr_assert_str_empty(found);
-}
-
-static void expect_found(const char *want)
-{
-	found[0] = '\0';
-	transport_audit_queue(q, on_found, NULL);
-	cr_assert(strstr(found, want), "\"%s\" is not in \"%s\"", want, found);
-}
-
-#define PLANT(field, value, want)                                                                                      \
-	do {                                                                                                           \
-		__typeof__(field) planted_over = (field);                                                              \
-		(field) = (value);                                                                                     \
-		expect_found(want);                                                                                    \
-		(field) = planted_over;                                                                                \
-		expect_clean();                                                                                        \
-	} while (0)
-
-static bool mute; /* nothing that end 1 sends arrives */
-static unsigned lost_n;
-
-static bool lose(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
-{
-	if (from == 1)
-		return !mute;
-	return bytes[1] != WIRE_MESSAGE || lost_n++ % 3 != 1;
-}
-
-/* Two ends; the audited one is `e`, and its peer. */
-static void look_at(unsigned e)
-{
-	q = (struct transport_queue *)fixture.ends[e].q;
-	p = q->peers[e ? at_1 : at_0];
-	r = p->rings;
-	cr_assert_not_null(r);
-	expect_clean();
-}
-
-static void begin(void)
-{
-	mute = false;
-	lost_n = 0;
-	fixture_two(&at_0, &at_1);
-	for (unsigned i = 0; i < 200; i++)
-		fixture_turn();
-}
-
-/* Packets are out, small messages wait for the window, larger ones are numbered in part or wait for those. */
-static void begin_out(void)
-{
-	begin();
-	fixture.fabric.hook = lose;
-	mute = true;
-	for (unsigned i = 0; i < 4; i++)
-		cr_assert_eq(fixture_send(0, at_0, i, LONG), 0);
-	for (unsigned i = 0; i < FAR_TRANSPORT_WINDOW + 50; i++) {
-		struct nic_tx tx;
-		cr_assert_eq(fixture.ends[0].q->ops->tx_reserve(fixture.ends[0].q, at_0, LONE, &tx), 0);
-		fixture_fill(&tx, i, LONE);
-		tx.order = NIC_ORDER_NONE;
-		cr_assert_eq(fixture.ends[0].q->ops->tx_commit(fixture.ends[0].q, &tx), 0);
-		fixture.ends[0].q->ops->flush(fixture.ends[0].q);
-	}
-	look_at(0);
-	cr_assert(r->flying && r->bulk_open && r->bulk_strict && r->small_n > r->small_sent);
-}
-
-/* Messages have come in part, packets before their turn, and the sender of one has grants. */
-static void begin_in(void)
-{
-	begin();
-	fixture.fabric.hook = lose;
-	for (uint64_t seq = 0; seq < 9; seq++)
-		cr_assert_eq(fixture_send(0, at_0, seq, seq % 3 ? LONE : LONG), 0);
-	p = ((struct transport_queue *)fixture.ends[1].q)->peers[at_1];
-	for (unsigned i = 0; i < 1000 && !(p->early_n && p->begun_n); i++)
-		fixture_turn();
-	look_at(1);
-	cr_assert(p->early_n && p->begun_n && q->in_bytes);
-}
 
 /* Losses both ways, all lengths, a session that ends in the midst of it: nothing is found at any moment. */
 Test(transport_audit, nothing_while_all_goes_well)
@@ -152,54 +38,6 @@ Test(transport_audit, nothing_while_all_goes_well)
 		fixture_turn();
 		expect_clean();
 	}
-}
-
-Test(transport_audit, what_is_sent)
-{
-	begin_out();
-	PLANT(p->out_n, p->out_n + 1, "messages to be sent or acknowledged: counted");
-	PLANT(p->out_bytes, p->out_bytes - 1, "bytes of bodies to be sent or acknowledged");
-	PLANT(r->flying, r->flying + 8, "bytes in flight");
-	PLANT(r->small_sent, r->small_sent - 1, "small messages that wait");
-	PLANT(r->small_n, r->small_n + 1, "small messages that wait");
-	PLANT(r->out_last, r->out_next, "the list of small messages ends elsewhere");
-	PLANT(r->out_next, r->out_next->next, "messages to be sent or acknowledged");
-	PLANT(r->bulk_strict, r->bulk_strict - 1, "larger messages that keep an order");
-	PLANT(r->bulk_open, r->bulk_open + 1, "larger messages that are numbered in part");
-	PLANT(r->bulk_last, r->bulk_next, "the list of larger messages ends elsewhere");
-	PLANT(r->bulk_last->after, r->small_n + 1, "waits for more small ones than there were");
-	cr_assert(r->bulk_next->done && r->bulk_next->order != NIC_ORDER_NONE);
-	PLANT(r->bulk_next->after, r->small_n, "a larger message has begun before small ones");
-	PLANT(r->bulk_next->done, r->bulk_next->len, "a larger message waits, and all of it is numbered");
-	PLANT(r->bulk_next->charged, 1, "charged with other bytes");
-	PLANT(r->out_next->zero_copy, true, "a zero-copy message has no owner");
-	PLANT(r->bulk_next->onesided, 1, "an exposed message is not the owner");
-	PLANT(r->sent[p->una % FAR_TRANSPORT_WINDOW].message, NULL, "a packet that is not acknowledged has no message");
-	PLANT(p->next, p->next + FAR_TRANSPORT_WINDOW, "more packets are unacknowledged");
-	PLANT(p->window, FAR_TRANSPORT_WINDOW + 1, "its window is beyond");
-	PLANT(q->carved, q->carved + 1, "messages to be sent that were ever used");
-}
-
-Test(transport_audit, what_has_come)
-{
-	begin_in();
-	struct transport_message *m = q->grants.first;
-	PLANT(p->early_n, p->early_n - 1, "packets before their turn");
-	PLANT(r->unordered_n, r->unordered_n + 1, "packets that wait for one that they may not pass");
-	PLANT(p->begun_n, p->begun_n + 1, "messages that have begun: counted");
-	PLANT(m->early, m->early + 1, "bytes of a message before their turn");
-	PLANT(m->granted, m->len + 1, "more of a message came or was granted than there is");
-	PLANT(m->peer, NULL, "a message that is not whole is of another peer");
-	PLANT(m->transfer, TRANSPORT_RX_READING, "a message that is read has no entry");
-	PLANT(q->in_bytes, q->in_bytes + 1, "bytes of messages that arrived");
-	PLANT(q->handed_bytes, 1, "bytes of messages that arrived");
-	PLANT(m->charged, m->charged - 1, "bytes of messages that arrived");
-	PLANT(p->ready_n, 1, "complete messages that are to be delivered");
-	PLANT(q->ready_last, &m->next, "the list of complete messages ends elsewhere");
-	PLANT(r->held_last, &m->next, "the list of messages that wait for their session ends elsewhere");
-	PLANT(r->arrived[p->rx_next % FAR_TRANSPORT_WINDOW].message, &transport_handed_up,
-	      "the packet that is due has come");
-	PLANT(q->free_n, q->free_n + 1, "free messages of those that arrive");
 }
 
 Test(transport_audit, grants)
@@ -245,42 +83,6 @@ Test(transport_audit, lists_and_timers)
 	struct transport_peer gone = {.index = 5};
 	q->batch.bytes = NULL;
 	PLANT(q->batch.peer, &gone, "whose peer is gone");
-}
-
-static void expect_found_at_ends(const char *want)
-{
-	const struct nic_port *ports[] = {fixture.ends[0].port, fixture.ends[1].port};
-	found[0] = '\0';
-	transport_audit_ends(ports[0], ports, 2, on_found, NULL);
-	cr_assert(want ? strstr(found, want) != NULL : !found[0], "\"%s\" is not in \"%s\"", want ? want : "", found);
-}
-
-/* One packet in three is lost on the way to the other end, whose acknowledgements do not arrive. */
-Test(transport_audit, both_ends)
-{
-	transport_audit_paused = true; /* what is planted stays until the end */
-	begin_out();
-	for (unsigned i = 0; i < 5; i++)
-		fixture_turn();
-	struct transport_peer *there = ((struct transport_queue *)fixture.ends[1].q)->peers[at_1];
-	expect_found_at_ends(NULL);
-	uint32_t number = there->rx_next;
-	cr_assert(there->early_n && number - p->una < p->next - p->una);
-	r->sent[number % FAR_TRANSPORT_WINDOW].arrived = true;
-	expect_found_at_ends("a packet is taken for arrived that has not arrived there");
-	r->sent[number % FAR_TRANSPORT_WINDOW].arrived = false;
-	while (!there->rings->arrived[++number % FAR_TRANSPORT_WINDOW].message)
-		;
-	r->sent[number % FAR_TRANSPORT_WINDOW].arrived = true;
-	expect_found_at_ends(NULL);
-	r->sent[number % FAR_TRANSPORT_WINDOW].arrived = false;
-	uint32_t next = there->rx_next;
-	there->rx_next = p->una - 1;
-	expect_found_at_ends("packets are acknowledged that have not arrived there");
-	there->rx_next = next;
-	there->remote_token++;
-	r->sent[next % FAR_TRANSPORT_WINDOW].arrived = true;
-	expect_found_at_ends(NULL); /* another connection */
 }
 
 /* The idle end of two: sets that are free, what is owed. */

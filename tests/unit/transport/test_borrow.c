@@ -15,8 +15,8 @@ enum { LONG = 1 << 20, SHORTEST = FAR_BORROW_BYTES_MIN };
 
 static uint32_t at_0, at_1;
 static alignas(64) uint8_t memory[LONG];
-static bool committing, takes;  /* end 1 receives while end 0 commits */
-static unsigned polls, dies_at; /* of end 0, while it commits */
+static bool committing, takes;            /* end 1 receives while end 0 commits */
+static unsigned polls, dies_at, takes_at; /* of end 0, while it commits */
 
 static struct transport_queue *queue_of(unsigned e)
 {
@@ -35,7 +35,7 @@ static void on_poll(unsigned port)
 	polls++;
 	if (polls == dies_at)
 		transport_peer_dead(queue_of(0), peer_of(0), -EPROTO);
-	if (takes)
+	if (takes && polls >= takes_at)
 		fixture_take(1, 0);
 }
 
@@ -44,7 +44,7 @@ static void begin(void)
 	fixture_init();
 	fixture.fabric.polled = on_poll;
 	committing = takes = false;
-	polls = dies_at = 0;
+	polls = dies_at = takes_at = 0;
 }
 
 TestSuite(transport_borrow, .init = begin, .fini = fixture_fini);
@@ -105,6 +105,7 @@ Test(transport_borrow, acknowledged_meanwhile)
 	takes = true;
 	uint64_t len = SHORTEST + 1304 - SHORTEST % 1304; /* full packets */
 	cr_assert_eq(borrow(0, len), 0);
+	cr_assert_lt(peer_of(0)->next - peer_of(0)->una, len / 1304 / 2, "of the packets, which are copied");
 	cr_assert_eq(borrow(1, len), 0);
 	cr_assert(came(2, 1000));
 }
@@ -118,6 +119,20 @@ Test(transport_borrow, a_peer_that_is_silent)
 	cr_assert_leq(polls, 10000u);
 	cr_assert_eq(borrow(1, SHORTEST), 0);
 	cr_assert(came(2, 20000));
+}
+
+/* The peer is late, when some of the end is copied: the rest leaves from the caller's memory still. */
+Test(transport_borrow, a_peer_that_is_late)
+{
+	fixture_two(&at_0, &at_1);
+	takes = true;
+	takes_at = 1034;
+	cr_assert_eq(borrow(0, LONG), 0);
+	cr_assert_gt(polls, takes_at);
+	cr_assert(!all_sent());
+	cr_assert_gt(peer_of(0)->rings->bulk_next->done, LONG / 2);
+	cr_assert_eq(borrow(1, SHORTEST), 0);
+	cr_assert(came(2, 1000));
 }
 
 /* What was lost is sent again, from the copy. */

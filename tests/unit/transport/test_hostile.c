@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Packets that no correct member would send: a non-member's, and those of a member that breaks the rules.
  * The test's thread. */
-#include "transport_fixture.h"
+#include "caught_packet.h"
 
 #include "base/limits.h"
 #include "core/packet.h"
@@ -14,59 +14,6 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
-
-static uint32_t at_0, at_1;
-static uint8_t caught[1600]; /* the last packet of `want` from end 0 */
-static uint32_t caught_len;
-static uint8_t want;
-
-static bool catch (void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
-{
-	if (from == 0 && bytes[1] == want) {
-		memcpy(caught, bytes, *len);
-		caught_len = *len;
-	}
-	return true;
-}
-
-static void turns(unsigned n)
-{
-	while (n-- > 0)
-		fixture_turn();
-}
-
-static struct wire_message *head(void)
-{
-	return (struct wire_message *)(void *)caught;
-}
-
-static void inject(void)
-{
-	dgram_inject(&fixture.fabric, 1, 0, caught, caught_len);
-	turns(3);
-}
-
-static struct transport_stats stats_of_1(void)
-{
-	struct transport_stats stats;
-	transport_stats_read(fixture.ends[1].port, &stats);
-	return stats;
-}
-
-/* Two ends without checksums, one message of 100 bytes sent, and its packet caught. */
-static void begin(uint8_t kind)
-{
-	fixture_init();
-	fixture.key = NULL; /* these packets are of members */
-	fixture.fabric.crc = true;
-	fixture.fabric.hook = catch;
-	want = kind;
-	fixture_two(&at_0, &at_1);
-	cr_assert_eq(fixture_send(0, at_0, 0, 100), 0);
-	turns(50);
-	cr_assert_eq(fixture.ends[1].got, 1);
-	cr_assert_gt(caught_len, 0);
-}
 
 Test(transport_hostile, checksum)
 {
@@ -119,40 +66,6 @@ Test(transport_hostile, replay)
 	cr_assert_eq(stats_of_1().duplicates - before, 100);
 	cr_assert_eq(fixture.ends[1].downs, 0);
 	fixture_fini();
-}
-
-/* Endings with a wrong token change nothing, nor a RESET that answers no PING; with the right one they end it. */
-Test(transport_hostile, endings)
-{
-	static const uint8_t kinds[] = {WIRE_RESET, WIRE_CLOSE};
-	for (unsigned i = 0; i < 2; i++) {
-		begin(WIRE_MESSAGE);
-		head()->kind = kinds[i];
-		memset(caught + 96, 0, sizeof(struct wire_reject));
-		caught_len = 96 + sizeof(struct wire_reject);
-		uint8_t *nonce = caught + 96 + offsetof(struct wire_reject, nonce);
-		const struct transport_peer *peer = ((struct transport_port *)fixture.ends[1].port)->peers[at_1];
-		if (kinds[i] == WIRE_RESET) {
-			atomic_store(&transport_secret_of(peer)->pings, 7);
-			transport_ping_nonce(8, nonce);
-			inject();
-			memset(nonce, 0, AUTH_NONCE_BYTES);
-			inject();
-			cr_assert_eq(fixture.ends[1].downs, 0);
-			transport_ping_nonce(7, nonce);
-		}
-		for (unsigned bit = 64; bit < 192; bit++) {
-			caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
-			inject();
-			caught[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		}
-		turns(10);
-		cr_assert_eq(fixture.ends[1].downs, 0);
-		inject();
-		turns(10);
-		cr_assert_eq(fixture.ends[1].downs, 1);
-		fixture_fini();
-	}
 }
 
 /* What a member cannot send. Expect its connection ended, nothing delivered. */

@@ -2,43 +2,19 @@
 /** Messages that the other side reads where they lie: announced, read in the order of the grants, gone on with in
  * packets whatever fails; their memory let go of when nobody may read or write it any more. The test's thread. */
 #include "fake_bulk.h"
+#include "onesided_fixture.h"
 #include "transport/grant.h"
 #include "transport/message.h"
 #include "transport/onesided.h"
 #include "transport/port.h"
-#include "transport/queue.h"
 #include "transport/read.h"
 #include "transport/wire.h"
-#include "transport_fixture.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
-#include <string.h>
 
-enum { LONG = 2 << 20, SHORT = 100000 };
-
-static uint32_t at_0, at_1;
-
-static void begin(void)
-{
-	memset(&fake_bulk, 0, sizeof fake_bulk);
-	fake_bulk.seed = 1;
-	fixture_init();
-	fixture.fabric.crc = true;
-	fixture.fabric.dress = fake_bulk_dress;
-}
+enum { SHORT = 100000 };
 
 TestSuite(transport_read, .init = begin, .fini = fixture_fini);
-
-static struct transport_queue *transport_of(unsigned e)
-{
-	return (struct transport_queue *)fixture.ends[e].q;
-}
-
-static uint64_t len_long(uint64_t seq)
-{
-	return LONG;
-}
 
 static uint64_t len_mixed(uint64_t seq)
 {
@@ -46,32 +22,11 @@ static uint64_t len_mixed(uint64_t seq)
 	return lens[seq % (sizeof lens / sizeof *lens)] + seq % 7;
 }
 
-static void settle(void)
-{
-	for (unsigned i = 0; i < 200; i++)
-		fixture_turn();
-}
-
 /* As the engine does at a connection's end, or to end it. */
 static void leave(void)
 {
 	fixture.ends[0].q->ops->detach(fixture.ends[0].q, at_0);
 	fixture.ends[1].q->ops->detach(fixture.ends[1].q, at_1);
-}
-
-/* Neither driver has anything of ours, nor do we hold anything for it. */
-static void nothing_left(void)
-{
-	settle();
-	cr_assert_eq(fake_bulk_n(), 0);
-	for (unsigned e = 0; e < FIXTURE_ENDS && fixture.ends[e].port; e++) {
-		const struct transport_queue *q = transport_of(e);
-		cr_assert(q->onesided.n == 0 && q->onesided.exposed_n == 0 && q->onesided.stray == 0);
-		for (unsigned i = 0; i < FAR_TRANSPORT_ONESIDED; i++)
-			cr_assert_null(q->onesided.reading[i].message);
-		cr_assert(q->in_bytes == 0 && q->grants.out == 0 && q->grants.n == 0);
-		cr_assert_eq(fixture.ends[e].downs, 0, "%s", fixture.ends[e].text);
-	}
 }
 
 /* Until an end has `n` messages, which are whole. */
@@ -106,43 +61,6 @@ Test(transport_read, both_ways)
 	until_got(0, 8);
 	until_got(1, 8);
 	cr_assert_eq(fake_bulk.exposes, 16);
-	nothing_left();
-}
-
-Test(transport_read, one_side_has_none)
-{
-	for (unsigned without = 1; without <= 3; without++) {
-		begin();
-		fake_bulk.without = without;
-		fixture_two(&at_0, &at_1);
-		cr_assert(fixture_stream(0, at_0, 1, 3, len_long, 3000));
-		cr_assert_eq(fake_bulk.exposes, 0);
-		nothing_left();
-		fixture_fini();
-	}
-}
-
-Test(transport_read, not_exposed)
-{
-	static const int errors[] = {-EAGAIN, -ENOMEM, -EOPNOTSUPP, -EPIPE};
-	for (unsigned i = 0; i < sizeof errors / sizeof *errors; i++) {
-		begin();
-		fake_bulk.expose_error = errors[i];
-		fixture_two(&at_0, &at_1);
-		cr_assert(fixture_stream(0, at_0, 1, 3, len_long, 3000));
-		cr_assert_eq(fake_bulk.reads, 0);
-		nothing_left();
-		fixture_fini();
-	}
-}
-
-/* The driver takes it, and says nothing more. Small ones pass meanwhile. */
-Test(transport_read, never_exposed)
-{
-	fake_bulk.no_exposed = true;
-	fixture_two(&at_0, &at_1);
-	cr_assert(fixture_stream(0, at_0, 1, 3, len_long, 5000));
-	cr_assert(fake_bulk.exposes == 3 && fake_bulk.reads == 0);
 	nothing_left();
 }
 
@@ -303,48 +221,6 @@ Test(transport_read, bad_network)
 		nothing_left();
 		fixture_fini();
 	}
-}
-
-static unsigned lost, keyed;
-
-static bool lose_first(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
-{
-	const struct wire_message *h = (const struct wire_message *)(void *)bytes;
-	if (from != 0 || h->kind != WIRE_MESSAGE || !(h->lane_phase & WIRE_EXPOSED))
-		return true;
-	keyed++;
-	return lost == 0 || lost-- == 0;
-}
-
-/* The first packet sent again has its key, too. */
-Test(transport_read, announced_again)
-{
-	fixture.fabric.hook = lose_first;
-	lost = 2;
-	fixture_two(&at_0, &at_1);
-	cr_assert(fixture_stream(0, at_0, 1, 1, len_long, 3000));
-	cr_assert_geq(keyed, 3);
-	cr_assert_geq(fake_bulk.bytes, LONG - 1400 - TRANSPORT_TAIL_BYTES);
-	nothing_left();
-}
-
-/* The first packet is lost, and its connection then: sent again it has no key. */
-static bool lose_and_break(void *ctx, unsigned from, unsigned to, unsigned queue, uint8_t *bytes, uint32_t *len)
-{
-	if (lose_first(ctx, from, to, queue, bytes, len))
-		return true;
-	fake_bulk_break();
-	return false;
-}
-
-Test(transport_read, announced_in_vain)
-{
-	fixture.fabric.hook = lose_and_break;
-	lost = 1;
-	fixture_two(&at_0, &at_1);
-	cr_assert(fixture_stream(0, at_0, 1, 1, len_long, 3000));
-	cr_assert(keyed == 1 && fake_bulk.reads == 0);
-	nothing_left();
 }
 
 static void send_free(unsigned e, uint32_t peer, uint64_t seq, uint64_t len)

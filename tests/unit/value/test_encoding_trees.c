@@ -2,41 +2,17 @@
 /** Lists, dicts, custom types and views as bytes. The test's thread. */
 #include "base/hash.h"
 #include "base/limits.h"
+#include "encoded.h"
 #include "value_trees.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <farcall/message.h>
 #include <math.h>
-#include <stdlib.h>
 
-static uint8_t *payload_alloc(size_t size)
-{
-	void *p = NULL;
-	cr_assert_eq(posix_memalign(&p, 64, size ? size : 1), 0);
-	return p;
-}
-
-static uint8_t *encode(const struct far_val *v, size_t n, size_t *size)
-{
-	struct far_err err;
-	struct values_plan plan;
-	*size = values_size(v, n, &plan, &err);
-	cr_assert_neq(*size, SIZE_MAX, "%s", err.text);
-	uint8_t *p = payload_alloc(*size);
-	memset(p, 0xee, *size);
-	values_write(v, n, &plan, p);
-	return p;
-}
-
-static int decode(const uint8_t *bytes, size_t size, struct far_val *v, struct test_arena *a)
+static int decode_in(const uint8_t *bytes, size_t size, struct far_val *v, struct test_arena *a)
 {
 	size_t n;
-	uint8_t *p = payload_alloc(size);
-	memcpy(p, bytes, size);
-	int rc = values_read(p, size, v, FAR_ARGS_MAX, &n, &a->arena);
-	free(p);
-	return rc;
+	return decode(bytes, size, v, FAR_ARGS_MAX, &n, &a->arena);
 }
 
 static struct test_arena arena, made;
@@ -58,11 +34,11 @@ static void round_trip(const struct far_val *v, size_t n)
 	/* Cut anywhere or one byte longer it is malformed. */
 	test_arena_init(&arena, true);
 	for (size_t cut = 0; cut < size && size < 2000; cut++)
-		cr_assert_eq(decode(p, cut, out, &arena), -EBADMSG, "cut to %zu of %zu", cut, size);
+		cr_assert_eq(decode_in(p, cut, out, &arena), -EBADMSG, "cut to %zu of %zu", cut, size);
 	uint8_t *longer = payload_alloc(size + 1);
 	memcpy(longer, p, size);
 	longer[size] = 0;
-	cr_assert_eq(decode(longer, size + 1, out, &arena), -EBADMSG);
+	cr_assert_eq(decode_in(longer, size + 1, out, &arena), -EBADMSG);
 	test_arena_fini(&arena);
 	free(longer);
 	free(p);
@@ -183,7 +159,7 @@ static int decode_nested(uint8_t *bytes, size_t head, size_t depth)
 	}
 	bytes[at++] = 0;
 	test_arena_init(&arena, true);
-	int rc = decode(bytes, at, &v, &arena);
+	int rc = decode_in(bytes, at, &v, &arena);
 	test_arena_fini(&arena);
 	return rc;
 }
@@ -239,7 +215,7 @@ static int decode_list(uint64_t n, const uint8_t *item, size_t item_len)
 	for (uint64_t i = 0; i < n; i++, at += item_len)
 		memcpy(bytes + at, item, item_len);
 	test_arena_init(&arena, true);
-	int rc = decode(bytes, at, &v, &arena);
+	int rc = decode_in(bytes, at, &v, &arena);
 	test_arena_fini(&arena);
 	return rc;
 }
@@ -260,10 +236,10 @@ Test(encoding_trees, a_short_payload_cannot_ask_for_much_memory)
 	static const uint8_t three[] = {0x21, 3, 7, 3, 0, 0, 0};
 	test_arena_init(&arena, true);
 	arena.bytes_max = 0;
-	cr_expect_eq(decode(many, sizeof many, v, &arena), -EBADMSG, "refused before memory is allocated");
-	cr_expect_eq(decode(three, sizeof three, v, &arena), -ENOMEM);
+	cr_expect_eq(decode_in(many, sizeof many, v, &arena), -EBADMSG, "refused before memory is allocated");
+	cr_expect_eq(decode_in(three, sizeof three, v, &arena), -ENOMEM);
 	arena.bytes_max = 3 * sizeof v[0];
-	cr_expect_eq(decode(three, sizeof three, v, &arena), 0);
+	cr_expect_eq(decode_in(three, sizeof three, v, &arena), 0);
 	test_arena_fini(&arena);
 	/* Without an arena there are no items and no customs, but empty lists. */
 	size_t n;
@@ -314,7 +290,7 @@ Test(encoding_trees, malformed_trees_are_refused)
 	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
 		for (int copied = 0; copied < 2; copied++) {
 			test_arena_init(&arena, copied);
-			cr_expect_eq(decode(table[i].data, table[i].size, v, &arena), -EBADMSG, "%s", table[i].what);
+			cr_expect_eq(decode_in(table[i].data, table[i].size, v, &arena), -EBADMSG, "%s", table[i].what);
 			test_arena_fini(&arena);
 		}
 	}

@@ -1,41 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The registry of functions: names, overloads, plugins. The test's thread, and threads that it starts. */
+/** The registry: functions by name, number and hash, overloads, messages, its bounds; the gate of a plugin. The test's
+ * thread, and threads that it starts. */
 #include "base/hash.h"
+#include "registry_fixture.h"
 #include "value/plugin.h"
-#include "value/registry.h"
 
-#include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-static struct registry reg;
-
-static void setup(void)
-{
-	registry_init(&reg);
-}
-
-static void teardown(void)
-{
-	registry_fini(&reg);
-}
-
-TestSuite(registry, .init = setup, .fini = teardown);
-
-static enum far_status fn(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	return FAR_OK;
-}
+TestSuite(registry, .init = registry_setup, .fini = registry_teardown);
 
 static void msg(struct far_req *req, const void *data, size_t len, void *user)
 {
-}
-
-static enum far_status add(const char *signature, enum far_kind kind, struct far_err *err)
-{
-	struct far_function f = {signature, kind, fn, &reg};
-	return registry_add(&reg, &f, err);
 }
 
 Test(registry, finds_by_name_hash_and_index)
@@ -69,59 +46,6 @@ Test(registry, a_signature_is_registered_once)
 	cr_assert_eq(atomic_load(&reg.functions_n), 2u);
 }
 
-/** The canonical text of the overload that takes the arguments; NULL: none. */
-static const char *resolved(const char *name, const struct far_val *args, size_t n, struct far_err *err)
-{
-	struct far_val out[FAR_ARGS_MAX];
-	const struct function *fn;
-	if (registry_resolve(registry_find(&reg, name), args, n, &fn, out, err))
-		return NULL;
-	return fn->signature.text;
-}
-
-Test(registry, the_best_overload_is_called)
-{
-	struct far_err err;
-	const struct function *fn;
-	static const char *const texts[] = {"o::f(int x) -> int",          "o::f(float x) -> int",
-					    "o::f(Any x) -> int",          "o::f(str x, int y=1) -> int",
-					    "o::f(float x, int y) -> int", "o::f(int x, float y) -> int"};
-	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-		cr_assert_eq(add(texts[i], FAR_KIND_INLINE, &err), FAR_OK, "%s", err.text);
-	struct far_val v[3] = {far_int(1), far_int(2), far_int(3)};
-	cr_expect_str_eq(resolved("o::f", v, 1, &err), "o::f(int)->int");
-	v[0] = far_float(1);
-	cr_expect_str_eq(resolved("o::f", v, 1, &err), "o::f(float)->int");
-	cr_expect_str_eq(resolved("o::f", v, 2, &err), "o::f(float,int)->int");
-	v[0] = far_none();
-	cr_expect_str_eq(resolved("o::f", v, 1, &err), "o::f(Any)->int");
-	v[0] = far_str("s");
-	cr_expect_str_eq(resolved("o::f", v, 1, &err), "o::f(str,int)->int", "exact, though it takes a default");
-	v[0] = far_int(1);
-	v[1] = far_kw("y", far_float(2));
-	cr_expect_str_eq(resolved("o::f", v, 2, &err), "o::f(int,float)->int");
-	v[1] = far_int(2);
-	cr_expect_null(resolved("o::f", v, 2, &err));
-	cr_expect_eq(err.status, FAR_BAD_ARGS);
-	cr_expect_not_null(strstr(err.text, "o::f: the arguments (int, int) fit several overloads equally well"), "%s",
-			   err.text);
-	cr_expect_not_null(strstr(err.text, "o::f(float x, int y) -> int; o::f(int x, float y) -> int"), "%s",
-			   err.text);
-	cr_expect_null(resolved("o::f", v, 3, &err));
-	cr_expect_not_null(
-		strstr(err.text, "(int, int, int) fit none of its overloads: o::f(int x) -> int; o::f(float"), "%s",
-		err.text);
-	cr_expect_null(resolved("o::f", v, 3, NULL));
-	fn = registry_find(&reg, "o::f");
-	cr_expect(atomic_load(&((struct function *)(uintptr_t)fn)->rivals));
-	for (unsigned i = 0; i < 6; i++)
-		cr_expect_eq(registry_overload(fn, registry_at(&reg, i)->signature.canonical_hash),
-			     registry_at(&reg, i));
-	cr_expect_null(registry_overload(fn, 1));
-	char text[64];
-	cr_expect_str_eq(registry_overloads_text(fn, text, 32), "o::f(int)->int; o::f(float)->in");
-}
-
 Test(registry, overloads_of_different_counts_are_no_rivals)
 {
 	cr_assert_eq(add("o::g(int x) -> int", FAR_KIND_INLINE, NULL), FAR_OK);
@@ -146,60 +70,6 @@ Test(registry, overloads_are_bounded)
 			     text);
 	}
 	cr_expect_not_null(strstr(err.text, "16 overloads"), "%s", err.text);
-}
-
-static size_t type_size(const void *object, void *user)
-{
-	return 0;
-}
-
-static void type_encode(const void *object, void *dst, size_t len, void *user)
-{
-}
-
-static enum far_status type_decode(const void *src, size_t len, void **object, void *user)
-{
-	*object = user;
-	return FAR_OK;
-}
-
-static void type_destroy(void *object, void *user)
-{
-}
-
-Test(registry, types)
-{
-	struct far_err err;
-	struct far_custom_type t = {"reg::Type", type_size, type_encode, type_decode, type_destroy, NULL};
-	cr_assert_eq(add("t::f(reg::Type x) -> none", FAR_KIND_INLINE, &err), FAR_INVALID);
-	cr_expect_not_null(strstr(err.text, "reg::Type is not registered here"), "%s", err.text);
-	cr_assert_eq(registry_add_type(&reg, &t, &err), FAR_OK);
-	cr_assert_eq(add("t::f(reg::Type x) -> none", FAR_KIND_INLINE, &err), FAR_OK);
-	cr_assert_eq(registry_add_type(&reg, &t, &err), FAR_INVALID);
-	cr_expect_not_null(strstr(err.text, "already"), "%s", err.text);
-	t.user = &t;
-	cr_assert_eq(registry_add_type(&reg, &t, &err), FAR_INVALID);
-	cr_expect_not_null(strstr(err.text, "another user pointer"), "%s", err.text);
-	t.destroy = NULL;
-	cr_assert_eq(registry_add_type(&reg, &t, &err), FAR_INVALID);
-	t.destroy = type_destroy;
-	static const char *const names[] = {"", "Type", "a:b", "::a", "a::", "a::b:", "a b::c", "a:::b", "a::b.c"};
-	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-		t.name = names[i];
-		cr_expect_eq(registry_add_type(&reg, &t, &err), FAR_INVALID, "%s", names[i]);
-	}
-	struct far_val v = far_custom(&t, &t);
-	t.name = "reg::Other";
-	cr_expect_eq(registry_check_customs(&reg, &v, 1, &err), FAR_BAD_ARGS);
-	cr_expect_not_null(strstr(err.text, "reg::Other"), "%s", err.text);
-	t.name = "reg::Type";
-	cr_expect_eq(registry_check_customs(&reg, &v, 1, &err), FAR_OK);
-	struct far_val list = far_list(&v, 1);
-	t.name = "reg::Other";
-	cr_expect_eq(registry_check_customs(&reg, &list, 1, &err), FAR_BAD_ARGS);
-	struct far_dict_entry entry = far_entry(far_int(1), list);
-	struct far_val dict = far_dict(&entry, 1);
-	cr_expect_eq(registry_check_customs(&reg, &dict, 1, &err), FAR_BAD_ARGS);
 }
 
 Test(registry, the_kind_must_be_stated_and_supported)
@@ -320,86 +190,6 @@ Test(registry, what_is_idempotent_says_so_beside_its_kind)
 	f.flags = 2;
 	cr_assert_eq(registry_add(&reg, &f, &err), FAR_INVALID);
 	cr_assert(strstr(err.text, "flags is 0x2"), "%s", err.text);
-}
-
-/* ---- plugins ---- */
-
-static enum far_status run(struct far_req *req, const struct far_val *args, size_t n, void *user)
-{
-	return FAR_OK;
-}
-
-static struct plugin one = {.run = run}, two = {.run = run};
-
-static enum far_status add_to(struct plugin *p, const char *signature, enum far_kind kind, struct far_err *err)
-{
-	struct far_function f = {signature, kind, fn, p};
-	return registry_add_of(&reg, &f, NULL, NULL, p, err);
-}
-
-Test(registry, removed_functions_keep_their_number_and_come_back)
-{
-	struct far_err err;
-	cr_assert_eq(add("a::f() -> none", FAR_KIND_INLINE, &err), FAR_OK);
-	cr_assert(registry_removable(&reg) && registry_removable(&reg));
-	cr_assert_eq(add_to(&one, "p::f(int x) -> int", FAR_KIND_INLINE, &err), FAR_OK);
-	cr_assert_eq(add_to(&one, "p::f(str x) -> int", FAR_KIND_INLINE, &err), FAR_OK);
-	const struct function *f = registry_find(&reg, "p::f"), *second = registry_next(f);
-	cr_assert(f->fn == run && f->user == f && f->code.fn == fn && f->code_user == &one);
-	cr_assert(second && second->rivals);
-	registry_remove(&reg, &one);
-	cr_assert_null(registry_find(&reg, "p::f"));
-	cr_assert_not_null(registry_find(&reg, "a::f"));
-	/* Who holds the function takes the general path; its number leads to it. */
-	cr_assert(f->removed && f->rivals);
-	cr_assert_eq(registry_at(&reg, f->index), f);
-	uint32_t n = reg.functions_n;
-	for (int i = 0; i < 3 * FAR_FUNCTIONS_MAX; i++) { /* no table fills */
-		cr_assert_eq(add_to(&one, "p::f(str x) -> int", FAR_KIND_INLINE, &err), FAR_OK);
-		cr_assert_eq(registry_find(&reg, "p::f"), second);
-		cr_assert(!second->removed && !second->rivals && !registry_next(second));
-		registry_remove(&reg, &one);
-	}
-	cr_assert_eq(reg.functions_n, n);
-	cr_assert_eq(add_to(&one, "p::f(int x) -> int", FAR_KIND_INLINE, &err), FAR_OK);
-	cr_assert_eq(registry_find(&reg, "p::f"), f);
-	cr_assert_eq(add_to(&one, "p::f(int y) -> none", FAR_KIND_INLINE, &err), FAR_INVALID);
-}
-
-Test(registry, a_version_changes_no_kind_and_no_parameter)
-{
-	struct far_err err;
-	cr_assert(registry_removable(&reg));
-	cr_assert_eq(add_to(&one, "p::f(int x=1) -> int", FAR_KIND_INLINE, &err), FAR_OK);
-	registry_remove(&reg, &one);
-	cr_assert_eq(add_to(&one, "p::f(int x=1) -> int", FAR_KIND_FIBER, &err), FAR_INVALID);
-	cr_assert(strstr(err.text, "p::f"), "%s", err.text);
-	cr_assert_eq(add_to(&one, "p::f(int y=1) -> int", FAR_KIND_INLINE, &err), FAR_INVALID);
-	cr_assert_eq(add_to(&one, "p::f(int x=2) -> int", FAR_KIND_INLINE, &err), FAR_INVALID);
-	struct far_function flagged = {"p::f(int x=1) -> int", FAR_KIND_INLINE, fn, NULL, FAR_IDEMPOTENT};
-	cr_assert_eq(registry_add_of(&reg, &flagged, NULL, NULL, &one, &err), FAR_INVALID);
-	cr_assert_null(registry_find(&reg, "p::f"));
-	cr_assert_eq(add_to(&one, "p::f(int x=1) -> int", FAR_KIND_INLINE, &err), FAR_OK);
-}
-
-Test(registry, names_have_one_owner)
-{
-	struct far_err err;
-	cr_assert(registry_removable(&reg));
-	cr_assert_eq(add("a::f() -> none", FAR_KIND_INLINE, &err), FAR_OK);
-	cr_assert_eq(add_to(&one, "a::f(int x) -> none", FAR_KIND_INLINE, &err), FAR_INVALID);
-	cr_assert(strstr(err.text, "by the application"), "%s", err.text);
-	cr_assert_eq(add_to(&one, "p::f() -> none", FAR_KIND_INLINE, &err), FAR_OK);
-	cr_assert_eq(add_to(&two, "p::f(int x) -> none", FAR_KIND_INLINE, &err), FAR_INVALID);
-	cr_assert_eq(add("p::f(int x) -> none", FAR_KIND_INLINE, &err), FAR_INVALID);
-	cr_assert(strstr(err.text, "by a plugin"), "%s", err.text);
-	/* Another owner's removed function does not come back. */
-	const struct function *f = registry_find(&reg, "p::f");
-	registry_remove(&reg, &one);
-	cr_assert_eq(add_to(&two, "p::f() -> none", FAR_KIND_INLINE, &err), FAR_OK);
-	cr_assert_neq(registry_find(&reg, "p::f"), f);
-	registry_remove(&reg, &one);
-	cr_assert_not_null(registry_find(&reg, "p::f"));
 }
 
 Test(registry, a_gate_closes_behind_its_calls)

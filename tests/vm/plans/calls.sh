@@ -25,12 +25,17 @@ bind 0 "$driver" && bind 1 "$driver"
 ok "cards of $driver" $?
 guard_s=420
 CARD0=$(card 0) CARD1=$(card 1) KEYS=$keys MORE=
-export CARD0 CARD1 KEYS MORE
+export CARD0 CARD1 KEYS MORE FARCALL="$farcall"
 
 # shellcheck disable=SC2016 # for the workers
 worker='[ "$RANK" -eq 0 ] && at=$CARD0,ip=10.8.0.1/24 || at=$CARD1,ip=10.8.0.2/24
 	export FAR_NIC="dpdk:$at$KEYS$MORE"
-	exec "$@"'
+	[ "$RANK" -ne 0 ] || exec "$@"
+	"$@" || {
+		failed=$?
+		"$FARCALL" debug --metrics text worker0 >&2
+		exit $failed
+	}'
 both() { bounded "$farcall" run -n 2 -- sh -c "$worker" worker "$@"; }
 cable() { echo "python3 $VM_TOP/tests/vm/monitor.py $(echo /dev/vport*p1) '$(set_link 1 "$1")' >&2"; }
 

@@ -4,6 +4,14 @@
 . "$VM_TOP/tests/vm/guest.sh"
 # shellcheck disable=SC2086 # words of $as_user
 
+# Prints this machine's clock, the host's, as the time of a file that the host makes, and this machine's again.
+clocks() { # a name
+	read -r before _ </proc/uptime
+	: >"$VM_RUN/clock-$VM_ID-$1"
+	read -r after _ </proc/uptime
+	echo "$before $(stat -c %.2Y "$VM_RUN/clock-$VM_ID-$1") $after"
+}
+first_clocks=$(clocks first)
 test "$(id -u)" -eq 0
 ok root $?
 bounded $as_user sh -c 'test "$(id -u)" -ne 0 && ! touch /usr/x 2>/dev/null'
@@ -49,5 +57,11 @@ if [ -n "$VM_OTHER" ]; then
 	meet here
 	ok "the other machine" $?
 fi
+sleep 5
+# This machine's clock was read before and behind each of the two files.
+echo "$first_clocks $(clocks second)" | awk '{ host = $5 - $2; least = $4 - $3; most = $6 - $1
+	printf "%.1f to %.1f s, %.1f s of the host\n", least, most, host
+	exit !(least < host * 1.1 + 0.5 && most > host * 0.9 - 0.5) }' >"$dir/out"
+ok "its clock runs as the host's does" $?
 kill "$holder" && reap "$holder" 60 "the holder of a namespace"
 finish

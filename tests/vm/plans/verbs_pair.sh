@@ -41,6 +41,7 @@ if [ "$VM_ID" = A ]; then
 	# Protocol, opcode of InfiniBand (100: UD SEND Only), our kind of packet, verdict. How many there are of each
 	# depends on the time, as does whether there are PING and RESET (3, 8).
 	export HOME="$dir"
+	guard_s=560
 	bounded tshark -X "lua_script:$VM_TOP/apps/wireshark/farcall.lua" -r "$dir/packets" \
 		-T fields -e _ws.col.Protocol -e infiniband.bth.opcode -e farcall.kind -e farcall.verdict -e ip.src -e ip.dsfield.dscp
 	did "tshark"

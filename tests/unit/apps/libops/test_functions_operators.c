@@ -145,7 +145,7 @@ Test(functions_operators, shapes)
 
 Test(functions_operators, random_numbers_are_those_of_their_seed)
 {
-	float want[8];
+	float want[8] = {0};
 	struct far_tensor t = far_tensor_1d(FAR_F32, want, 8);
 	struct far_val args[2] = {far_int(8), far_int(5)};
 	far_op_rand(5, 0, &t, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** An allocator that counts, and fails on request; a generator of numbers. The test's thread. */
+/** An allocator that counts, and fails on request; keys of chosen hashes; a generator of numbers. The test's thread. */
 #ifndef PST_FIXTURE_H
 #define PST_FIXTURE_H
 
@@ -42,6 +42,16 @@ static inline void fake_put(void *ctx, void *p, size_t bytes, enum pst_pages pag
 static inline void fake_memory_init(struct fake_memory *f)
 {
 	*f = (struct fake_memory){.memory = {.get = fake_get, .put = fake_put, .ctx = f}};
+}
+
+/* The key of a hash: pst_hash backwards. */
+static inline uint64_t key_of(uint64_t hash)
+{
+	uint64_t x = hash ^ hash >> 33;
+	x *= UINT64_C(0x9cb4b2f8129337db);
+	x ^= x >> 33;
+	x *= UINT64_C(0x4f74430c22a54005);
+	return x ^ x >> 33;
 }
 
 /* Steele, Lea and Flood's SplitMix. */

@@ -185,6 +185,51 @@ Test(pst_cut, a_cut_is_the_table_at_one_moment)
 	}
 }
 
+/* Cuts of single partitions follow each other, as those of a save, and have their memory one after the other. */
+static void following_cuts(enum pst_kind kind, uint64_t seed)
+{
+	struct fake_memory f;
+	fake_memory_init(&f);
+	struct pst_table *t = table(kind, 0, &f.memory);
+	for (int i = 0; i < 100; i++)
+		change(t, &seed, 1);
+	uint64_t changed = 0;
+	cr_assert_eq(pst_cuts_bytes(t), 0);
+	for (uint64_t from = 0; from < 64; from++) {
+		const uint64_t last = (from << 58) + (UINT64_MAX >> 6);
+		struct pst_cursor all = {.from = from << 58, .last = last}, c = all;
+		was.n = cut_of.n = 0;
+		was.bytes_n = cut_of.bytes_n = 0;
+		while (!all.done)
+			slice(t, NULL, &all, 1, &was, false);
+		struct pst_cut *cut = pst_cut_begin(t, &c, 1);
+		cr_assert(cut && cut->changed_n == 0 && cut->copies_n == 0);
+		for (int i = 0; i < 20; i++)
+			change(t, &seed, 1);
+		while (!c.done)
+			slice(t, cut, &c, 1, &cut_of, false);
+		cr_assert_not(cut->torn);
+		changed += cut->changed_n;
+		equal(t, &cut_of, &was);
+		pst_cut_end(t, cut);
+	}
+	cr_assert_gt(changed, 100);
+	size_t kept = pst_cuts_bytes(t);
+	struct pst_cut *cut = pst_cut_begin(t, &(struct pst_cursor){.last = UINT64_MAX >> 6}, 1);
+	cr_assert(kept > 0 && pst_cuts_bytes(t) == kept, "%zu bytes, then %zu", kept, pst_cuts_bytes(t));
+	pst_cut_end(t, cut);
+	pst_table_free(t);
+	cr_assert_eq(f.bytes, 0);
+}
+
+Test(pst_cut, a_cut_has_nothing_of_the_one_before)
+{
+	for (uint64_t seed = 1; seed <= 3; seed++) {
+		following_cuts(PST_SPARSE, seed);
+		following_cuts(PST_VALUES, seed);
+	}
+}
+
 /* Of many rows a call looks at few, whatever they are: live, expired, or gone since the cut. */
 Test(pst_cut, a_slice_is_bounded)
 {

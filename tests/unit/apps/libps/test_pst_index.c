@@ -19,19 +19,7 @@ static int insert(struct pst_index *x, uint64_t key, uint32_t row)
 static uint32_t lookup(const struct pst_index *x, uint64_t key)
 {
 	const uint32_t *row = pst_index_find(x, pst_hash(key), key);
-	uint32_t quick = pst_index_row(x, pst_index_at(x->part, x->lines.slabs.at, pst_hash(key)), pst_hash(key), key);
-	cr_assert_eq(quick, row ? *row : PST_NO_ROW);
-	return quick;
-}
-
-/* The key of a hash: pst_hash backwards. */
-static uint64_t key_of(uint64_t hash)
-{
-	uint64_t x = hash ^ hash >> 33;
-	x *= UINT64_C(0x9cb4b2f8129337db);
-	x ^= x >> 33;
-	x *= UINT64_C(0x4f74430c22a54005);
-	return x ^ x >> 33;
+	return row ? *row : PST_NO_ROW;
 }
 
 Test(pst_index, a_line_finds_each_of_its_keys_and_only_those_in_use)

@@ -29,6 +29,30 @@ static void fresh(const struct pst_table *t, uint64_t key, float *row)
 	k->widen(s->stored, row, narrow, s->dim, 0);
 }
 
+/* More keys with one home line than its five places: the others are in the lines behind. */
+Test(pst_read, keys_far_from_their_home_lines_are_found)
+{
+	enum { N = 400 };
+	static uint64_t keys[N];
+	static float out[N][16];
+	uint8_t status[N];
+	struct pst_table *t = table(PST_SPARSE, 16, PST_F32);
+	for (unsigned i = 0; i < N; i++)
+		keys[i] = key_of((UINT64_C(77) << 52) + i);
+	struct pst_pull how = {.miss = PST_MISS_MAKE};
+	cr_assert_eq(pst_pull(t, keys, N / 2, &how, NULL, NULL, NULL, NULL), FAR_OK);
+	how.miss = PST_MISS_FALLBACK;
+	cr_assert_eq(pst_pull(t, keys, N, &how, out, NULL, status, NULL), FAR_OK);
+	for (unsigned i = 0; i < N; i++) {
+		float want[16] = {0};
+		if (i < N / 2)
+			fresh(t, keys[i], want);
+		cr_assert_eq(status[i], i < N / 2 ? PST_ROW : PST_MISSING, "key %u", i);
+		cr_assert_arr_eq(out[i], want, sizeof want);
+	}
+	pst_table_free(t);
+}
+
 /* Every stored type in every wire type, rows of all sorts of sizes, keys with repeats, more than the pipeline holds. */
 Test(pst_read, every_type_on_the_wire)
 {

@@ -168,30 +168,31 @@ Test(pst_tokens, two_windows_become_their_union)
 	struct pst_tokens a, b;
 	pst_tokens_init(&a, 100, 60, &pst_memory_default);
 	pst_tokens_init(&b, 100, 60, &pst_memory_default);
-	for (uint64_t token = 2; token <= 2000; token += 2)
+	const uint64_t last = 2 * PST_TOKENS_WINDOW, until = PST_TOKENS_WINDOW + PST_TOKENS_WINDOW / 2;
+	for (uint64_t token = 2; token <= last; token += 2)
 		once(&a, 1, token, 0);
-	for (uint64_t token = 3; token <= 1500; token += 3)
+	for (uint64_t token = 3; token <= until; token += 3)
 		once(&b, 1, token, 0);
 	once(&b, 2, 9, 0);
 	size_t n;
 	void *bytes = saved(&a, 0, &n);
 	cr_assert_eq(pst_tokens_load(&b, 0, bytes, n, NULL), FAR_OK);
-	for (uint64_t token = 1; token <= 2000; token++) {
-		enum pst_token want = token <= 2000 - PST_TOKENS_WINDOW                     ? PST_TOKEN_OLD
-				      : token % 2 == 0 || (token % 3 == 0 && token <= 1500) ? PST_TOKEN_SEEN
-											    : PST_TOKEN_NEW;
+	for (uint64_t token = 1; token <= last; token++) {
+		enum pst_token want = token <= last - PST_TOKENS_WINDOW                      ? PST_TOKEN_OLD
+				      : token % 2 == 0 || (token % 3 == 0 && token <= until) ? PST_TOKEN_SEEN
+											     : PST_TOKEN_NEW;
 		cr_assert_eq(pst_tokens_check(&b, 1, token, 0), want, "token %lu", (unsigned long)token);
 	}
 	cr_assert_eq(pst_tokens_check(&b, 2, 9, 0), PST_TOKEN_SEEN);
 	/* The older window into the newer one: the same. */
 	struct pst_tokens c;
 	pst_tokens_init(&c, 100, 60, &pst_memory_default);
-	for (uint64_t token = 3; token <= 1500; token += 3)
+	for (uint64_t token = 3; token <= until; token += 3)
 		once(&c, 1, token, 0);
 	size_t m;
 	void *older = saved(&c, 0, &m);
 	cr_assert_eq(pst_tokens_load(&a, 0, older, m, NULL), FAR_OK);
-	for (uint64_t token = 1; token <= 2000; token++)
+	for (uint64_t token = 1; token <= last; token++)
 		cr_assert_eq(pst_tokens_check(&a, 1, token, 0), pst_tokens_check(&b, 1, token, 0));
 	free(bytes);
 	free(older);

@@ -117,7 +117,7 @@ Test(rows, refuses_binary)
 Test(rows, names_a_file_that_is_empty_or_absent)
 {
 	cr_assert_neq(read_text(""), 0);
-	cr_assert_not_null(strstr(text, "empty"));
+	cr_assert_not_null(strstr(text, "has no rows"));
 	cr_assert_neq(rows_read("/nonexistent/file", ROWS_AUTO, 0, 1, &d, &total, text), 0);
 	cr_assert_not_null(strstr(text, "/nonexistent/file"));
 	cr_assert_not_null(strstr(text, "cannot open"));
@@ -142,7 +142,7 @@ Test(rows, comments_and_lines_without_anything_are_no_rows)
 	entry(0, 1, 1);
 	entry(1, 2, 1);
 	cr_assert_neq(read_text("# nothing\n\n"), 0);
-	cr_assert_not_null(strstr(text, "empty"));
+	cr_assert_not_null(strstr(text, "has no rows"));
 }
 
 Test(rows, indices_begin_at_0_come_in_any_order_and_have_64_bits)
@@ -258,7 +258,7 @@ Test(rows, csv_refuses)
 	refuses("1,\"x\n", "1", "does not end in its line");
 	refuses("1,1e39\n", "1", "range of a float");
 	cr_assert_neq(read_text("label,size\n"), 0);
-	cr_assert_not_null(strstr(text, "empty"));
+	cr_assert_not_null(strstr(text, "has no rows"));
 }
 
 Test(rows, the_name_of_a_file_chooses_the_format)
@@ -319,4 +319,24 @@ Test(rows, text)
 	cr_assert_eq(d.start[1], 6);
 	cr_assert_eq(d.key[3], rows_word_key("not"));
 	cr_assert_neq(rows_word_key("not"), rows_word_key("ton"));
+}
+
+/* Spreadsheets write a byte order mark. */
+Test(rows, byte_order_mark)
+{
+	cr_assert_eq(read_text("\xef\xbb\xbf-1 3:1\n1 4:1\n"), 0, "%s", text);
+	cr_assert_eq(d.rows, 2);
+	dataset_free(&d);
+	refuses("1 3:1\n\xef\xbb\xbf-1 3:1\n", "2", "label");
+	refuses("\xef\xbb", "1", "label");
+	format = ROWS_CSV;
+	cr_assert_eq(read_text("\xef\xbb\xbflabel,a\n1,2\n"), 0, "%s", text);
+	cr_assert_eq(d.rows, 1);
+	dataset_free(&d);
+	cr_assert_eq(read_text("\xef\xbb\xbf"
+			       "a,label\n7,1\n"),
+		     0, "%s", text);
+	cr_assert(d.rows == 1 && d.label[0] == 1);
+	cr_assert_neq(read_text("\xef\xbb\xbf"), 0);
+	cr_assert_not_null(strstr(text, "the file has no rows"));
 }

@@ -1,132 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Fan-outs on a shard: answers made by hand, a clock that the test moves, and peers that lie. The test's thread. */
-#include "core/call.h"
-#include "core/call_cancel.h"
-#include "core/packet.h"
-#include "features/fanout/fanout.h"
-#include "shard_fixture.h"
+#include "fanout_fixture.h"
 #include "value/encoding.h"
 
-#include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TARGETS = 4, CAP = 8, FN = 0 };
-
 TestSuite(fanout, .init = shard_setup, .fini = shard_teardown);
-
-static struct far_target targets[TARGETS];
-static struct far_target_result results[TARGETS];
-static uint8_t slices[TARGETS][CAP + 1];
-static struct result end;
-static void complete(struct far_future *f, const struct completion *o)
-{
-	take_result(&end, o);
-}
-
-/* A fan-out of messages to PEER and OTHER by turns, `k` of TARGETS, as its API makes it. */
-static struct fanout *make(bool typed, uint32_t k, uint64_t timeout_ns, uint64_t hedge_ns)
-{
-	struct far_buf *buf = buf_alloc(sizeof(struct fanout) + TARGETS * sizeof(struct fanout_target));
-	struct fanout *fo = buf_data(buf);
-	memset(&end, 0, sizeof end);
-	memset(results, 0, sizeof results);
-	memset(slices, 0xa5, sizeof slices);
-	*fo = (struct fanout){.buf = buf,
-			      .shard = shard,
-			      .future = future_alloc(shard),
-			      .complete = complete,
-			      .start = {.typed = typed, .left = timeout_ns, .deadline = now_ns + timeout_ns},
-			      .targets = targets,
-			      .results = results,
-			      .n = TARGETS,
-			      .k = k,
-			      .hedge_at = hedge_ns ? now_ns + hedge_ns : TIME_NEVER};
-	for (uint32_t i = 0; i < TARGETS; i++) {
-		results[i].status = FAR_PENDING;
-		fo->target[i] = (struct fanout_target){
-			.recv_buf = slices[i],
-			.cap = CAP,
-			.to = {i % 2 ? OTHER : PEER, 0},
-			.hedge_to = {hedge_ns ? (i % 2 ? PEER : OTHER) : -1, 0},
-			.attempt = {{.fanout = fo}, {.fanout = fo, .second = 1}},
-		};
-	}
-	return fo;
-}
-
-static void launch(struct fanout *fo)
-{
-	struct call_start request = {.fn = 3, .data = "request", .len = 7};
-	fanout_begin(fo);
-	for (uint32_t i = 0; i < TARGETS; i++)
-		fanout_launch(fo, i, &request, true);
-	fanout_launched(fo);
-}
-
-/* The next packet of the shard, a request; its call is what an answer must name. */
-static union packet_head sent(uint32_t peer)
-{
-	union packet_head h;
-	const struct fake_packet *p = fake_queue_sent(queue, &h);
-	cr_assert_not_null(p);
-	cr_assert_eq(h.type, PACKET_REQUEST);
-	cr_assert_eq(p->peer, peer);
-	return h;
-}
-
-static void cancelled(const union packet_head *call)
-{
-	union packet_head h;
-	cr_assert_not_null(fake_queue_sent(queue, &h));
-	cr_assert_eq(h.type, PACKET_CANCEL);
-	cr_assert_eq(h.call.slot, call->call.slot);
-	cr_assert_eq(h.call.generation, call->call.generation);
-}
-
-static void reply_from(uint32_t peer, const union packet_head *call, const void *bytes, size_t len)
-{
-	union packet_head h = {
-		.call = {.type = PACKET_REPLY, .slot = call->call.slot, .generation = call->call.generation}};
-	put(peer, h, bytes, len);
-	passes(1);
-}
-
-static void error_from(uint32_t peer, const union packet_head *call, enum far_status status, enum far_executed executed)
-{
-	union packet_head h = {.error = {.type = PACKET_ERROR,
-					 .slot = call->call.slot,
-					 .generation = call->call.generation,
-					 .status = (uint16_t)status}};
-	h.error.executed = executed;
-	put(peer, h, "why", 3);
-	passes(1);
-}
-
-/* A cancelled call's slot comes back with the peer's last word. */
-static void last_word(uint32_t peer, const union packet_head *call)
-{
-	put(peer,
-	    (union packet_head){
-		    .call = {.type = PACKET_CANCELLED, .slot = call->call.slot, .generation = call->call.generation}},
-	    NULL, 0);
-	passes(1);
-}
-
-static void all_sent(union packet_head calls[TARGETS])
-{
-	for (int i = 0; i < TARGETS; i++)
-		calls[i] = sent(i % 2 ? NIC_OTHER : NIC_PEER);
-	expect_nothing();
-}
-
-static bool untouched(int i)
-{
-	for (int b = 0; b <= CAP; b++)
-		if (slices[i][b] != 0xa5)
-			return false;
-	return true;
-}
 
 Test(fanout, replies_in_any_order_fill_their_slices)
 {
@@ -198,31 +78,6 @@ Test(fanout, malformed_values_are_refused)
 	cr_assert_eq(end.status, FAR_PROTOCOL);
 }
 
-Test(fanout, k_answers_cancel_the_rest_and_late_ones_find_nothing)
-{
-	union packet_head calls[TARGETS];
-	launch(make(false, 2, 1000000, 0));
-	all_sent(calls);
-	reply_from(NIC_OTHER, &calls[1], "b", 1);
-	reply_from(NIC_OTHER, &calls[3], "d", 1);
-	cr_assert_eq(end.n, 1);
-	cr_assert_eq(end.status, FAR_OK);
-	cancelled(&calls[0]);
-	cancelled(&calls[2]);
-	expect_nothing();
-	cr_assert_eq(results[0].status, FAR_CANCELLED);
-	cr_assert_eq(results[0].executed, FAR_EXECUTED_MAYBE);
-	/* One crossed the cancel, and one comes twice. */
-	reply_from(NIC_PEER, &calls[0], "late", 4);
-	last_word(NIC_PEER, &calls[2]);
-	cr_assert(untouched(0) && untouched(2));
-	cr_assert_eq(end.n, 1);
-	uint64_t before = dropped();
-	reply_from(NIC_OTHER, &calls[1], "again", 5);
-	cr_assert_eq(dropped(), before + 1);
-	cr_assert_eq(slices[1][1], 0xa5);
-}
-
 Test(fanout, no_room_waits_for_its_worker_only)
 {
 	static struct result held[FAR_SESSION_CALLS_MAX];
@@ -255,34 +110,6 @@ Test(fanout, no_room_waits_for_its_worker_only)
 	for (int i = 1; i < FAR_SESSION_CALLS_MAX; i++)
 		reply_from(NIC_PEER, &full[i], "", 0);
 	cr_assert_null(fake_queue_sent(queue, &h));
-}
-
-Test(fanout, the_deadline_ends_those_that_wait_too)
-{
-	static struct result held[FAR_SESSION_CALLS_MAX];
-	static union packet_head full[FAR_SESSION_CALLS_MAX];
-	union packet_head calls[TARGETS];
-	for (int i = 0; i < FAR_SESSION_CALLS_MAX; i++)
-		full[i] = called(&held[i], UINT64_C(3600000000000));
-	struct fanout *fo = make(false, TARGETS, 5000000, 0);
-	fo->partial = true;
-	launch(fo);
-	calls[1] = sent(NIC_OTHER);
-	calls[3] = sent(NIC_OTHER);
-	reply_from(NIC_OTHER, &calls[1], "b", 1);
-	advance(4999999);
-	cr_assert_eq(end.n, 0);
-	advance(1);
-	cr_assert_eq(end.n, 1);
-	cr_assert_eq(end.status, FAR_OK);
-	cancelled(&calls[3]);
-	cr_assert_eq(results[0].status, FAR_TIMEOUT);
-	cr_assert_eq(results[0].executed, FAR_EXECUTED_NO);
-	cr_assert_eq(results[3].status, FAR_TIMEOUT);
-	cr_assert_eq(results[3].executed, FAR_EXECUTED_MAYBE);
-	last_word(NIC_OTHER, &calls[3]);
-	for (int i = 0; i < FAR_SESSION_CALLS_MAX; i++)
-		reply_from(NIC_PEER, &full[i], "", 0);
 }
 
 Test(fanout, hedges_go_out_on_time_and_the_first_answer_counts)
@@ -353,20 +180,4 @@ Test(fanout, a_session_that_ends_fails_its_targets)
 	cr_assert_eq(end.status, FAR_PEER_LOST);
 	cr_assert_eq(end.origin, OTHER);
 	cr_assert_eq(end.executed, FAR_EXECUTED_MAYBE);
-}
-
-Test(fanout, cancelled_by_its_future)
-{
-	union packet_head calls[TARGETS];
-	struct fanout *fo = make(false, TARGETS, 100000000, 0);
-	struct far_future *f = fo->future;
-	launch(fo);
-	all_sent(calls);
-	cr_assert(call_cancel_future(shard, f));
-	cr_assert_eq(end.status, FAR_CANCELLED);
-	cr_assert(!call_cancel_future(shard, f));
-	for (int i = 0; i < TARGETS; i++) {
-		cancelled(&calls[i]);
-		last_word(i % 2 ? NIC_OTHER : NIC_PEER, &calls[i]);
-	}
 }

@@ -9,7 +9,7 @@
 
 enum { BIG = 3 * FAR_CHUNK_BYTES + 100, MSG_KEEP = 50 };
 
-static uint8_t big[BIG];
+static _Alignas(64) uint8_t big[BIG + 8];
 static uint32_t call_no;
 static struct far_buf *reader; /* the reference that a handler of MSG_KEEP has */
 static const uint8_t *seen;
@@ -472,4 +472,123 @@ Test(rendezvous_refer, given_up_before_it_is_read)
 	rendezvous_of(shard)->free = others;
 	cr_assert_null(seen);
 	expect_nothing();
+}
+
+/* ---- typed arguments in pieces ---- */
+
+static _Alignas(64) uint8_t descriptors[VALUES_HEAD_BYTES];
+static const void *small_seen, *large_seen;
+enum { LARGE = BIG - 3 }; /* what follows lies at no multiple of 64 */
+
+/* The first argument lies beside the descriptors, the second one is large, the third one lies behind it. */
+static enum far_status read_three(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	small_seen = args[0].u.s.data;
+	large_seen = args[1].u.s.data;
+	seen_len = args[1].u.s.len;
+	cr_assert_eq(memcmp(small_seen, "beside", 6), 0);
+	cr_assert_eq(memcmp(args[2].u.s.data, "behind", 6), 0);
+	return far_return_int(req, 1);
+}
+
+static bool is_big(const void *at, size_t len)
+{
+	return at == (const void *)big;
+}
+
+/* Announces the call in pieces. */
+static struct referred in_pieces(unsigned lane, uint32_t epoch)
+{
+	static bool added;
+	const struct far_function f = {"t::three(bytes a, bytes b, bytes c) -> int", FAR_KIND_INLINE, read_three, NULL,
+				       0};
+	struct far_val v[3] = {far_bytes("beside", 6), far_bytes(big, LARGE), far_bytes("behind", 6)};
+	struct values_part part[VALUES_PARTS_MAX];
+	struct values_plan plan;
+	struct far_err err;
+	if (!added)
+		cr_assert_eq(registry_add(&registry, &f, NULL), FAR_OK);
+	added = true;
+	small_seen = large_seen = NULL;
+	size_t size = values_size(v, 3, &plan, &err);
+	unsigned n = values_split(v, 3, &plan, is_big, descriptors, part);
+	cr_assert_eq(n, 3u);
+	struct referred o = referred((uint16_t)registry_find(&registry, "t::three")->index, lane, epoch, size);
+	o.a.head.flags = PACKET_TYPED;
+	o.a.parts_n = n;
+	for (unsigned i = 0; i < n; i++)
+		o.a.parts[i] = (struct packet_part){(uintptr_t)part[i].at, part[i].len};
+	return o;
+}
+
+/* Elements are read in place; what else there is, in a copy of the first piece that the sender cannot write. */
+Test(rendezvous_refer, a_function_reads_large_arguments_in_place)
+{
+	struct referred o = in_pieces(1, 3);
+	put_referred(&o);
+	passes(2);
+	cr_assert_eq(large_seen, (const void *)big);
+	cr_assert_eq(seen_len, (size_t)LARGE);
+	cr_assert_geq((uintptr_t)small_seen - (uintptr_t)descriptors, sizeof descriptors);
+	cr_assert_eq(queue->maps_n, 0u, "the handler has returned");
+	cr_assert_eq(shard->sessions[PEER].rendezvous->views_n, 0u);
+}
+
+/* A sender that leaves elements where no type is aligned: expect a copy, in which they are. */
+Test(rendezvous_refer, elements_that_are_not_aligned)
+{
+	struct referred o = in_pieces(0, 1);
+	o.a.parts[1].at += 8;
+	put_referred(&o);
+	passes(8);
+	cr_assert_not_null(large_seen);
+	cr_assert_eq((uintptr_t)large_seen % 64, 0u);
+	cr_assert_eq(seen_len, (size_t)LARGE);
+	cr_assert_eq(queue->maps_n, 0u);
+}
+
+/* Of an object, by its name: expect one piece. */
+Test(rendezvous_refer, arguments_that_are_copied_to_one_piece)
+{
+	struct referred o = in_pieces(1, 3);
+	o.a.head.flags |= PACKET_NAMED;
+	put_referred(&o);
+	passes(8);
+	cr_assert_null(large_seen);
+	cr_assert_eq(shard->sessions[PEER].rendezvous->views_n, 0u);
+}
+
+/* Expect a copy in one piece, a fragment in each pass, when the session shows requests. */
+Test(rendezvous_refer, arguments_of_a_session_that_shows_them)
+{
+	struct referred o = in_pieces(0, 1);
+	shard->sessions[PEER].backpressured = SESSION_SHOWN;
+	put_referred(&o);
+	passes(2);
+	cr_assert_null(large_seen);
+	passes(4);
+	shard->sessions[PEER].backpressured = 0;
+	cr_assert_not_null(large_seen);
+	cr_assert_neq(large_seen, (const void *)big);
+	cr_assert_eq(queue->maps_n, 0u);
+}
+
+/* The same at once, when it shows or holds them since the message was announced. */
+Test(rendezvous_refer, arguments_of_a_session_that_is_backpressured)
+{
+	struct referred first = referred(MSG_KEEP + 1, 2, 7, BIG), o = in_pieces(0, 1);
+	put_referred(&first);
+	put_referred(&o);
+	passes(1);
+	cr_assert_eq((const void *)seen, (const void *)big, "the shorter one, of each pass one");
+	cr_assert_null(large_seen);
+	shard->sessions[PEER].backpressured = SESSION_BACKPRESSURED;
+	passes(2);
+	cr_assert_null(large_seen);
+	shard->sessions[PEER].backpressured = SESSION_SHOWN;
+	passes(2);
+	shard->sessions[PEER].backpressured = 0;
+	cr_assert_not_null(large_seen);
+	cr_assert_neq(large_seen, (const void *)big);
+	cr_assert_eq(queue->maps_n, 0u);
 }

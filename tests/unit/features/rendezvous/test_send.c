@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Messages in fragments, one-way messages, replies; packets in any order. The test's thread. */
+/** Messages in fragments, one-way messages, replies. The test's thread. */
 #include "core/call.h"
 #include "core/packet.h"
 #include "core/session.h"
 #include "rendezvous_fixture.h"
 
 static uint8_t got[TOTAL];
-/* More fragments than the window takes. */
-enum { FRAGMENTS = 12 };
-static uint8_t large[FRAGMENTS * FAR_CHUNK_BYTES];
 
 static void setup_out(void)
 {
@@ -19,25 +16,6 @@ static void setup_out(void)
 TestSuite(rendezvous_send, .init = setup_out, .fini = teardown);
 
 /* ---- sending ---- */
-
-static struct rendezvous_out *message(size_t len)
-{
-	struct rendezvous_out *o = rendezvous_out_new();
-	const uint8_t *at = len > TOTAL ? large : bytes;
-	cr_assert_not_null(o);
-	o->parts[0] = (struct far_part){at, len / 3};
-	o->parts[1] = (struct far_part){NULL, 0};
-	o->parts[2] = (struct far_part){at + len / 3, len - len / 3};
-	o->parts_n = 3;
-	o->total = len;
-	o->release = on_release;
-	return o;
-}
-
-static int call_large(struct result *r, uint64_t timeout, size_t len)
-{
-	return call_with(r, timeout, message(len));
-}
 
 /* Takes an announcement; returns the head of its message. */
 static union packet_head announced(struct packet_rendezvous *a)
@@ -114,14 +92,14 @@ Test(rendezvous_send, fragments_stay_within_the_window)
 	struct packet_rendezvous a;
 	union packet_head h;
 	for (unsigned i = 0; i < 6; i++)
-		cr_assert_eq(call_large(&r[i], FAR_FOREVER, i ? TOTAL : sizeof large), 0);
+		cr_assert_eq(call_large(&r[i], FAR_FOREVER, i ? TOTAL : sizeof large_bytes), 0);
 	passes(3);
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++) {
 		announced(&a);
 		cr_assert_eq(a.lane, i);
 	}
 	expect_nothing();
-	put_about(PACKET_GRANT, 0, 1, sizeof large, 0);
+	put_about(PACKET_GRANT, 0, 1, sizeof large_bytes, 0);
 	passes(20);
 	take_fragments(FAR_RENDEZVOUS_PACKETS - FAR_RENDEZVOUS_LANES);
 	/* REFUSE of one: its last word must wait for the window, too; its memory need not. */
@@ -148,7 +126,7 @@ Test(rendezvous_send, time_outs)
 					i == 4   ? FAR_MS
 					: i == 0 ? 2 * FAR_MS
 						 : FAR_FOREVER,
-					i ? TOTAL : sizeof large),
+					i ? TOTAL : sizeof large_bytes),
 			     0);
 	passes(1);
 	for (unsigned i = 0; i < FAR_RENDEZVOUS_LANES; i++)
@@ -159,7 +137,7 @@ Test(rendezvous_send, time_outs)
 	cr_assert_eq(released, 1);
 	cr_assert_eq(shard->sessions[PEER].calls_active, 4, "nothing went out, so nothing comes back");
 	expect_nothing();
-	put_about(PACKET_GRANT, 0, 1, sizeof large, 1);
+	put_about(PACKET_GRANT, 0, 1, sizeof large_bytes, 1);
 	passes(20);
 	take_fragments(FAR_RENDEZVOUS_PACKETS - FAR_RENDEZVOUS_LANES + 1);
 	advance(FAR_MS);
@@ -216,20 +194,20 @@ Test(rendezvous_send, what_the_receiver_says_is_checked)
 {
 	static struct result r;
 	struct packet_rendezvous a;
-	cr_assert_eq(call_large(&r, FAR_SEC, sizeof large), 0);
+	cr_assert_eq(call_large(&r, FAR_SEC, sizeof large_bytes), 0);
 	passes(1);
 	announced(&a);
-	put_about(PACKET_GRANT, FAR_RENDEZVOUS_LANES, 1, sizeof large, 0);
+	put_about(PACKET_GRANT, FAR_RENDEZVOUS_LANES, 1, sizeof large_bytes, 0);
 	expect_poisoned("a grant for no lane");
-	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large + 1, 0);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large_bytes + 1, 0);
 	expect_poisoned("more than there is");
-	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large - 1, 0);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large_bytes - 1, 0);
 	expect_poisoned("less than there is");
-	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large, 2);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large_bytes, 2);
 	expect_poisoned("more packets than were sent");
 	take_fragments(0);
-	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large, 1);
-	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large_bytes, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large_bytes, 1);
 	expect_poisoned("a second grant");
 	put_about(PACKET_CREDIT, 0, 0, 0, 0);
 	expect_poisoned("an acknowledgement taken back");
@@ -268,18 +246,18 @@ Test(rendezvous_send, revoked_in_the_middle)
 	static struct result r;
 	struct packet_rendezvous a;
 	union packet_head h;
-	struct rendezvous_out *o = message(sizeof large);
+	struct rendezvous_out *o = large_message(sizeof large_bytes);
 	struct call_start start = {.worker = PEER,
 				   .deadline = TIME_NEVER,
 				   .left = FAR_FOREVER,
 				   .done = take_result,
 				   .user = &r,
-				   .len = sizeof large,
+				   .len = sizeof large_bytes,
 				   .ready = o->self};
 	cr_assert_eq(shard_call(shard, &start), 0);
 	passes(1);
 	announced(&a);
-	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large, 1);
+	put_about(PACKET_GRANT, a.lane, a.epoch, sizeof large_bytes, 1);
 	passes(20);
 	take_fragments(FAR_RENDEZVOUS_PACKETS);
 	rendezvous_out_revoke(o);
@@ -418,65 +396,13 @@ Test(rendezvous_send, long_answers)
 
 /* ---- one-way ---- */
 
-static int oneway(uint32_t tag)
-{
-	struct call_start start = {.worker = PEER,
-				   .fn = MSG_ECHO,
-				   .deadline = TIME_NEVER,
-				   .left = FAR_FOREVER,
-				   .data = &tag,
-				   .len = sizeof tag};
-	int error = oneway_send_now(shard, &start);
-	if (error != -EAGAIN)
-		return error;
-	if (atomic_fetch_add(&shard->oneways_queued[PEER], 1) >= FAR_ONEWAYS_QUEUED_MAX) {
-		atomic_fetch_sub(&shard->oneways_queued[PEER], 1);
-		return -EAGAIN;
-	}
-	oneway_enqueue(shard, PEER, 0, oneway_new(&start, NULL));
-	return 0;
-}
-
-Test(rendezvous_send, the_window_of_one_ways)
-{
-	union packet_head h;
-	uint32_t tag, n = 0;
-	while (oneway(n) == 0)
-		n++;
-	cr_assert_eq(n, FAR_ONEWAYS_WINDOW + FAR_ONEWAYS_QUEUED_MAX);
-	passes(3);
-	for (uint32_t i = 0; i < FAR_ONEWAYS_WINDOW; i++) {
-		memcpy(&tag, fake_body(sent(&h, PACKET_ONEWAY)), sizeof tag);
-		cr_assert_eq(tag, i);
-	}
-	expect_nothing();
-	put_about(PACKET_CREDIT, 0, 0, 10, 0);
-	passes(2);
-	for (uint32_t i = 0; i < 10; i++) {
-		memcpy(&tag, fake_body(sent(&h, PACKET_ONEWAY)), sizeof tag);
-		cr_assert_eq(tag, FAR_ONEWAYS_WINDOW + i);
-	}
-	expect_nothing();
-	cr_assert_eq(oneway(n), 0);
-	put_about(PACKET_CREDIT, 0, 0, 9, 0);
-	expect_poisoned("credit taken back");
-	/* Somebody waits for all to be delivered. */
-	atomic_store(&shard->acks_requested, true);
-	passes(130);
-	sent(&h, PACKET_CREDIT_REQUEST);
-	atomic_store(&shard->acks_requested, true);
-	passes(130);
-	expect_nothing();
-	cr_assert_neq(shard->counters.sends_begun, shard->counters.sends_ended);
-}
-
 /* A long one between small ones. Expect the order kept on both sides. */
 Test(rendezvous_send, a_long_one_way_keeps_its_place)
 {
 	union packet_head h, one = request(MSG_SILENT, 0, UINT64_MAX);
 	struct packet_rendezvous a;
 	uint32_t tag = 5;
-	struct rendezvous_out *o = message(TOTAL);
+	struct rendezvous_out *o = large_message(TOTAL);
 	struct call_start start = {.worker = PEER, .fn = MSG_ECHO, .deadline = TIME_NEVER, .len = TOTAL};
 	atomic_fetch_add(&shard->oneways_queued[PEER], 1);
 	oneway_enqueue(shard, PEER, 0, oneway_new(&start, o));
@@ -500,101 +426,4 @@ Test(rendezvous_send, a_long_one_way_keeps_its_place)
 	passes(1);
 	cr_assert_eq(ran, 2u);
 	cr_assert_eq(order[1], 5u);
-}
-
-/* ---- anything ---- */
-
-static uint64_t dice;
-
-static uint32_t roll(uint32_t n)
-{
-	dice = dice * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	return (uint32_t)(dice >> 33) % n;
-}
-
-/* A packet that is nearly right, of any of these types, about what really goes on. */
-static void put_anything(void)
-{
-	struct rendezvous_peer *p = rendezvous_peer_of(shard, &shard->sessions[PEER]);
-	unsigned lane = roll(FAR_RENDEZVOUS_LANES + (roll(50) == 0));
-	const struct rendezvous_lane *l = &p->in[lane % FAR_RENDEZVOUS_LANES];
-	uint32_t epoch = l->epoch + (roll(40) == 0), out_epoch = p->out[lane % FAR_RENDEZVOUS_LANES].epoch;
-	const struct rendezvous_out *out = p->out[lane % FAR_RENDEZVOUS_LANES].out;
-	uint64_t units = p->packets_acked + roll(4);
-	switch (roll(10)) {
-	case 0: {
-		static const enum packet_type types[] = {PACKET_REQUEST, PACKET_ONEWAY, PACKET_REPLY};
-		enum packet_type type = types[roll(3)];
-		uint16_t fn = type == PACKET_ONEWAY ? MSG_SILENT : (uint16_t)(MSG_ECHO + roll(4));
-		announce_as(request(fn, roll(8), roll(3) ? UINT64_MAX : FAR_MS), type, lane, epoch + 1, 1 + roll(3000));
-		break;
-	}
-	case 1:
-	case 2:
-	case 3:
-		put_data(lane, epoch, l->accepted + (roll(40) == 0), bytes, roll(8) ? roll(600) : roll(40));
-		break;
-	case 4:
-		put_about(PACKET_GRANT, lane, out_epoch, out && roll(8) ? out->total : roll(TOTAL + 10), units);
-		break;
-	case 5:
-		put_about(PACKET_REFUSE, lane, out_epoch, 0, units);
-		break;
-	case 6:
-		put_about(PACKET_ABORT, lane, epoch, 0, 0);
-		break;
-	case 7:
-		put_about(roll(2) ? PACKET_CREDIT : PACKET_CREDIT_REQUEST, 0, 0, p->oneways_acked + roll(3), units);
-		break;
-	case 8:
-		put_cancel(roll(8));
-		break;
-	default:
-		put(NIC_PEER,
-		    (union packet_head){.request = {.type = (uint8_t)roll(16),
-						    .slot = roll(8),
-						    .generation = roll(8) + 1,
-						    .flags = (uint8_t)roll(4)}},
-		    bytes, roll(100));
-	}
-}
-
-Test(rendezvous_send, any_packets_in_any_order)
-{
-	static struct result r[12];
-	for (uint64_t seed = 1; seed <= 60; seed++) {
-		dice = seed;
-		for (unsigned step = 0; step < 40; step++) {
-			put_anything();
-			if (roll(4) == 0)
-				passes(1);
-			if (roll(30) == 0)
-				advance(FAR_MS / 2);
-			if (roll(10) == 0) {
-				struct result *one = &r[roll(12)];
-				if (roll(2))
-					call_large(one, roll(2) ? FAR_SEC : FAR_MS, 100 + roll(TOTAL - 100));
-				else
-					call(one, FAR_MS, bytes, 10);
-			}
-			if (roll(10) == 0)
-				oneway(step);
-			queue->no_bulk = roll(10) == 0;
-		}
-		queue->no_bulk = false;
-		passes(20);
-		mail(MAIL_PEER_DOWN, PEER, NIC_PEER);
-		cr_assert(posted(MAIL_DETACHED));
-		cr_assert_eq(shard->counters.rendezvous_active, 0u, "seed %llu", (unsigned long long)seed);
-		cr_assert_eq(shard->counters.sends_begun, shard->counters.sends_ended, "seed %llu",
-			     (unsigned long long)seed);
-		for (; kept_n; kept_n--)
-			far_deferred_drop(kept[kept_n - 1]);
-		passes(1);
-		cr_assert_eq(queue->in_held, 0u);
-		cr_assert_eq(queue->open_tx, 0u);
-		mail(MAIL_PEER_RESTARTED, PEER, NIC_PEER);
-		mail(MAIL_PEER_UP, PEER, NIC_PEER);
-		shard->sessions[PEER].eager_max = WHOLE;
-	}
 }

@@ -4,10 +4,10 @@
  * here. The test's thread.
  */
 #include "base/clock.h"
+#include "open_files.h"
 #include "shm_pair.h"
 
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,54 +27,15 @@ static void setup(void)
 	test_port_open(&b, 2);
 }
 
-static unsigned sockets(void)
-{
-	unsigned n = 0;
-	DIR *d = opendir(shm_test_dir);
-	struct dirent *e;
-	while ((e = readdir(d)))
-		n += e->d_name[0] != '.';
-	closedir(d);
-	return n;
-}
-
-static unsigned open_files(void)
-{
-	unsigned n = 0;
-	DIR *d = opendir("/proc/self/fd");
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
 static void teardown(void)
 {
 	test_port_close(&a);
 	test_port_close(&b);
-	cr_assert_eq(sockets(), 0u, "a socket was left behind");
+	cr_assert_eq(shm_test_sockets(), 0u, "a socket was left behind");
 	shm_dir_teardown();
 }
 
 TestSuite(shm_port, .init = setup, .fini = teardown);
-
-static uint64_t soon(uint64_t ns)
-{
-	return clock_now(&clock_monotonic) + ns;
-}
-
-static int no_event(void *ctx, const struct nic_event *ev)
-{
-	cr_assert_fail("an event");
-	return 0;
-}
-
-static int connect_to(struct test_port *from, const struct nic_addr *addr, uint64_t deadline)
-{
-	struct nic_err err = {""};
-	return from->port->ops->connect(from->port, &(struct nic_connect){0, addr, 0, "hello", 5, deadline, from},
-					&err);
-}
 
 Test(shm_port, connect_and_reply_are_carried)
 {
@@ -117,70 +78,6 @@ Test(shm_port, nobody_there)
 	cr_assert_eq(open_files(), files);
 }
 
-/* A cleaner removes the sockets' files, or the directory with them. Expect a connection that is up to go on, and those
- * who connect later to find everybody, by the address that was published before. */
-Test(shm_port, removed_files_are_made_anew)
-{
-	struct nic_addr addr;
-	char path[sizeof addr.blob + 1], command[300];
-	b.port->ops->address(b.port, &addr);
-	snprintf(path, sizeof path, "%s", (const char *)addr.blob);
-	unsigned files = open_files();
-	for (int round = 0; round < 3; round++) {
-		if (round == 2)
-			snprintf(command, sizeof command, "rm -r %s", shm_test_dir);
-		else
-			snprintf(command, sizeof command, "rm %s", path);
-		cr_assert_eq(system(command), 0);
-		cr_assert_neq(access(path, F_OK), 0);
-		/* Its descriptor is what wakes the control thread. */
-		struct pollfd woken = {.fd = b.port->ops->fd(b.port), .events = POLLIN};
-		cr_assert_eq(poll(&woken, 1, 10000), 1);
-		test_ports_step(&b, 0, &a, 0);
-		cr_assert_eq(access(path, F_OK), 0, "round %d", round);
-		cr_assert_eq(open_files(), files);
-		struct nic_err err = {""};
-		cr_assert_eq(a.port->ops->reach(a.port, &addr, &err), 0, "%s", err.text);
-	}
-	cr_assert_eq(connect_to(&a, &addr, soon(UINT64_C(10000000000))), 0);
-	test_ports_step(&a, 1, &b, 1);
-	cr_assert_eq(a.events[0].type, NIC_EVENT_UP);
-}
-
-/* Nothing reports what is removed. Expect the file looked for by time. */
-Test(shm_port, removed_files_without_inotify)
-{
-	struct nic_addr addr;
-	struct shm_port *p = (struct shm_port *)b.port;
-	b.port->ops->address(b.port, &addr);
-	close(p->inotify_fd);
-	p->inotify_fd = -1;
-	p->watched = false;
-	p->check_at = 0;
-	uint64_t now = soon(0), next = b.port->ops->step(b.port, now, no_event, NULL);
-	cr_assert_gt(next, now);
-	cr_assert_lt(next, now + UINT64_C(60000000000));
-	cr_assert_eq(unlink((const char *)addr.blob), 0);
-	b.port->ops->step(b.port, next, no_event, NULL);
-	cr_assert_eq(access((const char *)addr.blob, F_OK), 0);
-}
-
-/* The directory cannot be made now: somebody else's file is in its place. Expect it tried again. */
-Test(shm_port, removed_files_that_cannot_be_made)
-{
-	struct nic_addr addr;
-	char command[320];
-	b.port->ops->address(b.port, &addr);
-	snprintf(command, sizeof command, "rm -r %s && touch %s", shm_test_dir, shm_test_dir);
-	cr_assert_eq(system(command), 0);
-	uint64_t now = soon(0), next = b.port->ops->step(b.port, now, no_event, NULL);
-	cr_assert_lt(next, now + UINT64_C(60000000000));
-	snprintf(command, sizeof command, "rm %s", shm_test_dir);
-	cr_assert_eq(system(command), 0);
-	b.port->ops->step(b.port, next, no_event, NULL);
-	cr_assert_eq(access((const char *)addr.blob, F_OK), 0);
-}
-
 Test(shm_port, somebody_who_says_nothing)
 {
 	struct nic_addr addr;
@@ -189,17 +86,6 @@ Test(shm_port, somebody_who_says_nothing)
 	test_ports_step(&a, 1, NULL, 0);
 	cr_assert_eq(a.events[0].type, NIC_EVENT_FAILED);
 	cr_assert_eq(a.events[0].error, -ETIMEDOUT);
-}
-
-Test(shm_port, malformed_addresses)
-{
-	struct nic_addr addr = {.driver = "shm", .len = 0};
-	cr_assert_lt(connect_to(&a, &addr, soon(1000000)), 0);
-	addr.len = NIC_ADDR_BYTES_MAX;
-	memset(addr.blob, '/', sizeof addr.blob);
-	cr_assert_lt(connect_to(&a, &addr, soon(1000000)), 0);
-	addr.len = 5;
-	cr_assert_lt(connect_to(&a, &addr, soon(1000000)), 0);
 }
 
 /* ---- the end of a peer ---- */
@@ -275,80 +161,6 @@ Test(shm_port, a_peers_place_is_used_again)
 	cr_assert_eq(a.q->ops->attach(a.q, UINT32_MAX), -EINVAL);
 }
 
-/* ---- the directory ---- */
-
-static char *stale_socket(const char *name, int age_s)
-{
-	static char path[256];
-	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	snprintf(path, sizeof path, "%s/%s", shm_test_dir, name);
-	memcpy(at.sun_path, path, strlen(path));
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-	cr_assert_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-	close(fd);
-	struct timespec times[2];
-	clock_gettime(CLOCK_REALTIME, &times[0]);
-	times[0].tv_sec -= age_s;
-	times[1] = times[0];
-	cr_assert_eq(utimensat(AT_FDCWD, path, times, 0), 0);
-	return path;
-}
-
-Test(shm_port, stale_sockets_are_swept)
-{
-	char path[512];
-	struct timespec old[2] = {{1, 0}, {1, 0}};
-	struct nic_addr addr;
-	stale_socket("0000000000000007.sock", 3600);
-	stale_socket("0000000000000008.sock", 0);
-	stale_socket("other", 3600);
-	/* One that is old and alive. */
-	a.port->ops->address(a.port, &addr);
-	snprintf(path, sizeof path, "%.*s", (int)addr.len, (const char *)addr.blob);
-	cr_assert_eq(utimensat(AT_FDCWD, path, old, 0), 0);
-	snprintf(path, sizeof path, "%s/file.sock", shm_test_dir);
-	close(open(path, O_CREAT | O_WRONLY, 0600));
-	cr_assert_eq(utimensat(AT_FDCWD, path, old, 0), 0);
-	cr_assert_eq(sockets(), 6u);
-	shm_dir_sweep(shm_test_dir);
-	cr_assert_eq(sockets(), 5u);
-	snprintf(path, sizeof path, "%s/0000000000000007.sock", shm_test_dir);
-	cr_assert_eq(access(path, F_OK), -1);
-	uint32_t pa, pb;
-	test_ports_connect(&b, &a, &pa, &pb);
-	static const char *const left[] = {"0000000000000008.sock", "other", "file.sock"};
-	for (int i = 0; i < 3; i++) {
-		snprintf(path, sizeof path, "%s/%s", shm_test_dir, left[i]);
-		cr_assert_eq(unlink(path), 0);
-	}
-}
-
-Test(shm_port, a_directory_that_is_not_ours_alone)
-{
-	struct nic_err err = {""};
-	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)], path[256];
-	snprintf(path, sizeof path, "%s/sub", shm_test_dir);
-	cr_assert_eq(mkdir(path, 0700), 0);
-	cr_assert_eq(chmod(path, 0750), 0);
-	cr_assert_eq(shm_dir_open(path, false, dir, sizeof dir, &err), -EPERM);
-	cr_assert(strstr(err.text, "FAR_RUNTIME_DIR"));
-	cr_assert_eq(shm_dir_open(path, true, dir, sizeof dir, &err), 0);
-	cr_assert_eq(chmod(path, 0700), 0);
-	cr_assert_eq(shm_dir_open(path, false, dir, sizeof dir, &err), 0);
-	cr_assert_str_eq(dir, path);
-	cr_assert_eq(rmdir(path), 0);
-	close(open(path, O_CREAT | O_WRONLY, 0600));
-	cr_assert_eq(shm_dir_open(path, false, dir, sizeof dir, &err), -ENOTDIR);
-	unlink(path);
-	snprintf(path, sizeof path, "%s/none/at/all", shm_test_dir);
-	cr_assert_eq(shm_dir_open(path, false, dir, sizeof dir, &err), -ENOENT);
-	memset(path, 'x', sizeof path - 1);
-	path[0] = '/';
-	path[sizeof path - 1] = '\0';
-	cr_assert_eq(shm_dir_open(path, false, dir, sizeof dir, &err), -ENAMETOOLONG);
-	cr_assert(strstr(err.text, "FAR_RUNTIME_DIR"));
-}
-
 Test(shm_port, configurations_that_cannot_be)
 {
 	struct nic_err err;
@@ -365,5 +177,5 @@ Test(shm_port, configurations_that_cannot_be)
 	cr_assert_eq(nic_shm_port_ops.open(&c, &port, &err), -EINVAL);
 	c.head_bytes = 28;
 	cr_assert_eq(nic_shm_port_ops.probe(&c, &err), 0);
-	cr_assert_eq(sockets(), 2u, "probing leaves nothing behind");
+	cr_assert_eq(shm_test_sockets(), 2u, "probing leaves nothing behind");
 }

@@ -1,32 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** The event queue of the simulator, also against its definition. The test's thread. */
-#include "nic/sim/sim.h"
+#include "sim_fixture.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
-
-static struct sim *world(uint32_t events_max)
-{
-	struct sim_config config;
-	struct nic_err err = {""};
-	sim_config_init(&config, 7);
-	config.events_max = events_max;
-	struct sim *sim = sim_create(&config, &err);
-	cr_assert(sim, "%s", err.text);
-	return sim;
-}
-
-static struct sim_host *host_with(struct sim *sim, int64_t offset, int64_t skew)
-{
-	struct sim_host_config config;
-	struct nic_err err = {""};
-	sim_host_config_init(&config);
-	config.clock_offset_ns = offset;
-	config.clock_skew_ppb = skew;
-	struct sim_host *host = sim_host_add(sim, &config, &err);
-	cr_assert(host, "%s", err.text);
-	return host;
-}
 
 static char order[64];
 
@@ -49,7 +26,7 @@ TestSuite(sim_events, .init = begin);
 
 Test(sim_events, run_by_time_then_by_insertion)
 {
-	struct sim *sim = world(0);
+	struct sim *sim = sim_fixture_world(0);
 	uint64_t t = sim_now(sim);
 	cr_assert_eq(t, SIM_START_NS);
 	cr_assert_eq(sim_next(sim), TIME_NEVER);
@@ -87,7 +64,7 @@ static void again(void *ctx)
 /* An event that is scheduled for now runs after those that were scheduled before. */
 Test(sim_events, of_one_moment_wait_their_turn)
 {
-	struct sim *sim = world(0);
+	struct sim *sim = sim_fixture_world(0);
 	struct chain c = {sim, 3};
 	sim_at(sim, 0, again, &c);
 	sim_at(sim, 0, note, said("x"));
@@ -102,7 +79,7 @@ Test(sim_events, of_one_moment_wait_their_turn)
 
 Test(sim_events, cancelled_ones_do_not_happen)
 {
-	struct sim *sim = world(0);
+	struct sim *sim = sim_fixture_world(0);
 	sim_event events[100];
 	struct sim_stats stats;
 	for (unsigned i = 0; i < 100; i++)
@@ -148,7 +125,7 @@ Test(sim_events, any_number_of_them_keep_the_order)
 	enum { MANY = 20000 };
 	static struct timed timed[MANY];
 	static sim_event events[MANY];
-	struct sim *sim = world(0);
+	struct sim *sim = sim_fixture_world(0);
 	struct sim_random r;
 	uint64_t cancelled = 0;
 	sim_random_init(&r, 1, "test", 0);
@@ -167,7 +144,7 @@ Test(sim_events, any_number_of_them_keep_the_order)
 
 Test(sim_events, too_many_end_the_run_with_a_reason)
 {
-	struct sim *sim = world(10);
+	struct sim *sim = sim_fixture_world(10);
 	for (unsigned i = 0; i < 10; i++)
 		cr_assert(sim_at(sim, 0, note, said("a")));
 	cr_assert_null(sim_failure(sim));
@@ -179,12 +156,10 @@ Test(sim_events, too_many_end_the_run_with_a_reason)
 	sim_destroy(sim);
 }
 
-/* ---- hosts ---- */
-
 Test(sim_events, of_a_host_wait_for_the_end_of_a_pause)
 {
-	struct sim *sim = world(0);
-	struct sim_host *host = host_with(sim, 0, 0);
+	struct sim *sim = sim_fixture_world(0);
+	struct sim_host *host = sim_fixture_host(sim, 0, 0);
 	uint64_t t = sim_now(sim);
 	sim_host_at(host, t + 10, note, said("a"));
 	sim_event b = sim_host_at(host, t + 20, note, said("b"));
@@ -217,8 +192,8 @@ Test(sim_events, of_a_host_wait_for_the_end_of_a_pause)
 
 Test(sim_events, of_a_host_end_with_a_crash)
 {
-	struct sim *sim = world(0);
-	struct sim_host *host = host_with(sim, 0, 0), *other = host_with(sim, 0, 0);
+	struct sim *sim = sim_fixture_world(0);
+	struct sim_host *host = sim_fixture_host(sim, 0, 0), *other = sim_fixture_host(sim, 0, 0);
 	struct sim_stats stats;
 	uint64_t t = sim_now(sim);
 	for (unsigned i = 0; i < 20; i++) {
@@ -242,118 +217,5 @@ Test(sim_events, of_a_host_end_with_a_crash)
 	cr_assert_str_eq(order, "yyyyz");
 	sim_stats(sim, &stats);
 	cr_assert_eq(stats.events_pending, 0);
-	sim_destroy(sim);
-}
-
-Test(sim_events, a_hosts_clock_has_offset_and_skew)
-{
-	struct sim *sim = world(0);
-	struct sim_host *even = host_with(sim, 0, 0);
-	struct sim_host *fast = host_with(sim, 5000, 100000);          /* 100 ppm */
-	struct sim_host *slow = host_with(sim, -500000000, -50000000); /* 5 % */
-	cr_assert_eq(clock_now(sim_host_clock(fast)), SIM_START_NS + 5000);
-	cr_assert_eq(clock_now(sim_host_clock(slow)), SIM_START_NS - 500000000);
-	cr_assert(sim_run_until(sim, SIM_START_NS + UINT64_C(3600000000000)));
-	cr_assert_eq(clock_now(sim_host_clock(even)), sim_now(sim));
-	cr_assert_eq(clock_now(sim_host_clock(fast)), sim_now(sim) + 5000 + 360000000);
-	cr_assert_eq(clock_now(sim_host_clock(slow)), sim_now(sim) - 500000000 - UINT64_C(180000000000));
-	/* The way back: the first moment at which the clock shows as much. */
-	struct sim_host *hosts[] = {even, fast, slow};
-	for (unsigned i = 0; i < 3; i++) {
-		cr_assert_eq(sim_host_when(hosts[i], TIME_NEVER), TIME_NEVER);
-		cr_assert_eq(sim_host_when(hosts[i], TIME_NEVER - 1), TIME_NEVER);
-		cr_assert_eq(sim_host_when(hosts[i], 0), SIM_START_NS);
-		uint64_t before = 0;
-		for (uint64_t local = UINT64_C(1800000000000); local < UINT64_C(1800000000000) + 200; local++) {
-			uint64_t when = sim_host_when(hosts[i], local);
-			cr_assert(when >= before);
-			before = when;
-			struct sim *other = world(0);
-			struct sim_host_config config;
-			struct nic_err err;
-			sim_host_config_init(&config);
-			config.clock_offset_ns = i == 1 ? 5000 : i == 2 ? -500000000 : 0;
-			config.clock_skew_ppb = i == 1 ? 100000 : i == 2 ? -50000000 : 0;
-			struct sim_host *host = sim_host_add(other, &config, &err);
-			cr_assert(sim_run_until(other, when - 1));
-			cr_assert_lt(clock_now(sim_host_clock(host)), local);
-			cr_assert(sim_run_until(other, when));
-			cr_assert_geq(clock_now(sim_host_clock(host)), local);
-			sim_destroy(other);
-		}
-	}
-	sim_destroy(sim);
-}
-
-Test(sim_events, a_hosts_clock_jumps_changes_its_speed_and_stands_still)
-{
-	struct sim *sim = world(0);
-	struct sim_host *host = host_with(sim, 0, 0);
-	const struct clock_source *clock = sim_host_clock(host);
-	sim_run_until(sim, SIM_START_NS + 1000);
-	sim_host_set_clock(host, 500, 1000000000);
-	cr_assert_eq(sim_host_skew(host), 1000000000);
-	cr_assert_eq(clock_now(clock), SIM_START_NS + 1500);
-	cr_assert_eq(sim_host_when(host, SIM_START_NS + 1200), SIM_START_NS + 1000, "the jump has passed it");
-	cr_assert_eq(sim_host_when(host, SIM_START_NS + 1700), SIM_START_NS + 1100);
-	sim_run_until(sim, SIM_START_NS + 2000);
-	cr_assert_eq(clock_now(clock), SIM_START_NS + 3500);
-	sim_host_set_clock(host, 0, SIM_CLOCK_STOPPED);
-	cr_assert_eq(sim_host_when(host, SIM_START_NS + 3501), TIME_NEVER);
-	sim_run_until(sim, SIM_START_NS + 9000);
-	cr_assert_eq(clock_now(clock), SIM_START_NS + 3500);
-	sim_host_set_clock(host, 0, -500000000);
-	cr_assert_eq(sim_host_when(host, SIM_START_NS + 4000), SIM_START_NS + 9999, "a part of a ns is rounded up");
-	sim_run_until(sim, SIM_START_NS + 10000);
-	cr_assert_eq(clock_now(clock), SIM_START_NS + 4000);
-	sim_destroy(sim);
-}
-
-/* ---- configuration ---- */
-
-Test(sim_events, worlds_that_make_no_sense_are_refused)
-{
-	struct sim_config config;
-	struct nic_err err;
-#define REFUSED(change, word)                                                                                          \
-	do {                                                                                                           \
-		sim_config_init(&config, 1);                                                                           \
-		change;                                                                                                \
-		err.text[0] = '\0';                                                                                    \
-		cr_assert_null(sim_create(&config, &err));                                                             \
-		cr_assert(strstr(err.text, word), "%s", err.text);                                                     \
-	} while (0)
-	REFUSED(config.topology.host.mtu = 100, "mtu");
-	REFUSED(config.topology.host.mtu = 70000, "mtu");
-	REFUSED(config.topology.host.rate_bps = UINT64_MAX, "Tb/s");
-	REFUSED(config.topology.rails = 5, "rails");
-	REFUSED(config.topology.priorities = 9, "priorities");
-	REFUSED(config.topology.kind = (enum sim_topology_kind)3, "topology");
-	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.leaves = 0), "leaves");
-	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.spines = 65), "spines");
-	REFUSED((config.topology.kind = SIM_LEAF_SPINE, config.topology.fabric.mtu = 0), "fabric");
-	REFUSED(config.topology.buffer_bytes = UINT64_MAX, "buffer_bytes");
-	REFUSED(config.events_max = UINT32_MAX, "events_max");
-	struct sim *sim = world(0);
-	struct sim_host_config host;
-#define HOST_REFUSED(change, word)                                                                                     \
-	do {                                                                                                           \
-		sim_host_config_init(&host);                                                                           \
-		change;                                                                                                \
-		err.text[0] = '\0';                                                                                    \
-		cr_assert_null(sim_host_add(sim, &host, &err));                                                        \
-		cr_assert(strstr(err.text, word), "%s", err.text);                                                     \
-	} while (0)
-	HOST_REFUSED(host.leaf = 1, "leaf");
-	HOST_REFUSED(host.clock_skew_ppb = 100000000, "skew");
-	HOST_REFUSED(host.clock_offset_ns = -(int64_t)SIM_START_NS, "offset");
-	HOST_REFUSED(host.nic.queues_max = 17, "queues");
-	HOST_REFUSED(host.nic.rx_slots = 0, "receive ring");
-	HOST_REFUSED(host.nic.tx_slots = 0, "transmit ring");
-	HOST_REFUSED(host.nic.body_align = 48, "aligned");
-	HOST_REFUSED(host.nic.peers_max = 0, "address handles");
-	HOST_REFUSED(memset(host.name, 'x', sizeof host.name), "name");
-	cr_assert_eq(sim_hosts(sim), 0);
-	cr_assert_null(sim_host(sim, 0));
 	sim_destroy(sim);
 }

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Call sites: which text is theirs, which function they learn. The test's thread. */
+#include "agents_fixture.h"
+#include "api/site.h"
+#include "handlers.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const struct far_function functions[] = {
+	{"t::f(int a) -> int", FAR_KIND_INLINE, handler_twice, NULL},
+	{"t::a_function_of_a_longer_name(int a) -> int", FAR_KIND_INLINE, handler_twice, NULL}};
+
+static void setup(void)
+{
+	const struct far_opts opts = {.functions = functions, .functions_n = 2};
+	agents_begin(1, &opts);
+}
+
+TestSuite(api_site, .init = setup, .fini = agents_end);
+
+static const struct function *find(const char *name)
+{
+	const struct function *fn = registry_find(&agents[0]->registry, name);
+	cr_assert_not_null(fn);
+	return fn;
+}
+
+/* Texts of every length, with each byte changed, cut and continued. Expect the very text alone to match. */
+Test(api_site, texts)
+{
+	for (size_t len = 1; len < 40; len++) {
+		struct call_site site;
+		char text[64], other[64];
+		for (size_t i = 0; i < len; i++)
+			text[i] = (char)('a' + i % 26);
+		text[len] = '\0';
+		site_set(&site, find("t::f"), text);
+		cr_assert_eq(site.size, len + 1);
+		memset(other, '!', sizeof other);
+		memcpy(other, text, len + 1);
+		cr_assert(site_matches(&site, other), "of %zu bytes", len);
+		for (size_t i = 0; i <= len; i++) {
+			other[i] ^= 1;
+			cr_assert_not(site_matches(&site, other), "of %zu bytes, byte %zu differs", len, i);
+			other[i] ^= 1;
+		}
+	}
+}
+
+/* A text at the end of its page, before one that cannot be read. */
+Test(api_site, no_byte_of_the_next_page_is_read)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct call_site site;
+	cr_assert_neq(two, MAP_FAILED);
+	cr_assert_eq(mprotect(two + page, page, PROT_NONE), 0);
+	site_set(&site, find("t::f"), "t::a_function_of_a_longer_name");
+	cr_assert(site_matches(&site, memcpy(two + page - 31, "t::a_function_of_a_longer_name", 31)));
+	cr_assert_not(site_matches(&site, memcpy(two + page - 5, "t::f", 5)));
+	cr_assert_not(site_matches(&site, memcpy(two + page - 1, "", 1)));
+	munmap(two, 2 * page);
+}
+
+/* Expect a function found by its text, another text at the same address too, and none that has overloads. */
+Test(api_site, learns_functions)
+{
+	static char name[64] = "t::f";
+	struct shard *s = agents[0]->shards[0];
+	struct call_site *site = site_of(agents[0], s, name, 0);
+	cr_assert_not_null(site);
+	cr_assert(site->fn == find("t::f") && site->name == name && site->cls == 0);
+	cr_assert_eq(site_of(agents[0], s, name, 0), site, "the same one again");
+	strcpy(name, "t::a_function_of_a_longer_name");
+	cr_assert_eq(site_of(agents[0], s, name, 0)->fn, find("t::a_function_of_a_longer_name"));
+	strcpy(name, "t::none");
+	cr_assert_null(site_of(agents[0], s, name, 0));
+	cr_assert_null(site_of(agents[0], s, NULL, 0));
+	const struct far_function overload = {"t::f(str a) -> int", FAR_KIND_INLINE, handler_twice, NULL};
+	strcpy(name, "t::f");
+	cr_assert_not_null(site_of(agents[0], s, name, 0));
+	cr_assert_eq(far_register_function(agents[0], &overload, &err), FAR_OK, "%s", err.text);
+	cr_assert_null(site_of(agents[0], s, name, 0), "the arguments choose among them");
+	cr_assert_null(site_of(agents[0], s, name, 12345), "no class has this hash");
+}
