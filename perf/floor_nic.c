@@ -248,8 +248,9 @@ static int bursts_of(struct floor_shared *s, struct floor_nic *n, uint64_t ns, u
 	unsigned losses = 0;
 	int rc = begin(&r, s, n, FLOOR_NIC_BURSTS);
 	uint64_t start = floor_now(), now = start;
-	while (rc == 0 && (now - start < ns || r.done < r.sent)) {
-		if (now - start < ns && r.sent - r.done + burst <= inflight) {
+	while (rc == 0 && (now - start < ns || r.done < r.sent || back == 0)) {
+		/* All of a short time's packets may be lost: it goes on until one came back. */
+		if ((now - start < ns || back == 0) && r.sent - r.done + burst <= inflight) {
 			rc = send_all(s, n, r.mode, r.sent, burst, FLOOR_PAYLOAD_BYTES);
 			r.sent += burst;
 			continue;
@@ -291,7 +292,7 @@ int floor_nic_bursts(struct floor_shared *s, struct floor_nic *n, uint64_t ns, u
 int floor_nic_stream(struct floor_shared *s, struct floor_nic *n, uint64_t ns, uint64_t bytes, double *bytes_per_s)
 {
 	struct run r;
-	uint64_t last, size = bytes < n->bytes_max ? bytes : n->bytes_max;
+	uint64_t last, acks = 0, size = bytes < n->bytes_max ? bytes : n->bytes_max;
 	size = size < FLOOR_NIC_ACK ? FLOOR_NIC_ACK : size;
 	uint64_t window = bytes / size ? bytes / size : 1;
 	unsigned losses = 0;
@@ -299,9 +300,9 @@ int floor_nic_stream(struct floor_shared *s, struct floor_nic *n, uint64_t ns, u
 	atomic_store_explicit(&s->tail.v, 0, memory_order_relaxed); /* published by floor_switch() */
 	int rc = begin(&r, s, n, FLOOR_NIC_STREAM);
 	uint64_t start = floor_now(), now = start;
-	while (rc == 0 && (now - start < ns || r.done < r.sent)) {
+	while (rc == 0 && (now - start < ns || r.done < r.sent || acks == 0)) {
 		uint64_t room = window - (r.sent - r.done);
-		if (now - start < ns && room) {
+		if ((now - start < ns || acks == 0) && room) {
 			room = room < FLOOR_NIC_BURST ? room : FLOOR_NIC_BURST;
 			rc = send_all(s, n, r.mode, r.sent, (unsigned)room, (unsigned)size);
 			r.sent += room;
@@ -310,6 +311,7 @@ int floor_nic_stream(struct floor_shared *s, struct floor_nic *n, uint64_t ns, u
 		int got = receive(&r, &last);
 		if (got == 0)
 			n->lost += r.sent - r.done;
+		acks += got > 0;
 		if (got <= 0)
 			r.done = r.settled = r.sent;
 		else if (last >= r.done)
