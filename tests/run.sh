@@ -466,6 +466,10 @@ elif [ -z "$only" ]; then
 	leave "--all" "all of this, in one run"
 fi
 
+if [ -s "$counts.once" ]; then
+	say "UNSTEADY: what failed once, and then ran alone:"
+	cut -c 1-300 "$counts.once" | head -n 40
+fi
 if [ -s "$counts.failed" ]; then
 	say "what failed, again:"
 	cut -c 1-300 "$counts.failed" | head -n 80

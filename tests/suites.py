@@ -14,6 +14,10 @@ others. The test with the highest priority starts first. A test runs as `meson t
 with the time limit that meson.build gives it, and with MALLOC_PERTURB_. SUITE!OTHER: the tests of SUITE that are not of
 OTHER.
 
+A test that fails and depends on real time runs once more, alone, at the end: at most two tests in a run, and none of the
+simulator's or the models', which do the same each time. If it passes then, it counts as passed, is printed as UNSTEADY,
+and its first output is in COUNTS.once: a fault of the test, of the product or of the machine, to be found.
+
 A test that prints TAP (Criterion) counts by its cases. One whose last line is "N passed, N failed, N skipped" counts as
 this line says. Any other is one case; exit status 77 is a skip. The lines "SKIP: ..." name what was skipped (with
 FAR_TESTS_STRICT=1 such skips count as failures), and "SKIP-DATA: ..." names missing external data. Lines
@@ -50,6 +54,8 @@ IDLE_S = 0.25  # the time over which idle cores are counted
 IDLE_CORES = 0.3  # as many idle start one more test
 TICK_S = 1.0  # a longer gap between two looks at the tests is time in which the machine stood still
 SKIPPED = 77
+SECOND_RUNS = 2  # tests that run once more after a failure
+SAME_EACH_TIME = {"sim", "sim-long", "fuzz", "models", "arm64", "install", "debian"}  # suites: once is enough
 
 
 class Test:
@@ -70,6 +76,7 @@ class Test:
         self.result = ""
         self.used = 0.0  # seconds of its time limit
         self.ended_at = None  # `used` when its time limit ended it
+        self.second = False  # it failed and runs once more
 
     def start(self, build):
         env = {**os.environ, **self.env}
@@ -84,6 +91,10 @@ class Test:
             os.killpg(self.process.pid, how)
         except (ProcessLookupError, PermissionError):
             pass
+
+    def again(self):
+        self.second = self.alone = True
+        self.used, self.ended_at = 0.0, None
 
     def bound(self, elapsed):
         """Ends a test whose time is over, after `elapsed` seconds in which the machine ran."""
@@ -168,6 +179,7 @@ class Suite:
     def __init__(self, name, label, failed):
         self.name = name
         self.failed = failed  # a file
+        self.once = failed.replace(".failed", ".once")  # a file
         self.label = f"{label}, {name}"
         self.tests = []
         self.left = 0
@@ -190,17 +202,21 @@ class Suite:
             self.warnings.add(warning)
             print(warning, flush=True)
         if counts[1]:
-            begin = [f"FAILED: {self.label}: {test.name} ({test.result}, {test.duration:.1f} s)"]
-            begin += [f"  {text}" for text in filter(FAILURE.match, lines)][:FAILURE_LINES]
-            print("\n".join(begin))
-            with open(self.failed, "a", encoding="utf-8") as f:
-                f.writelines(f"{text}\n" for text in begin + [f"  ... {text}" for text in lines[-AGAIN_LINES:]])
-            for text in lines[-END_LINES:] + ["before that:"] + lines[-OUTPUT_LINES - END_LINES:-END_LINES]:
-                print(f"  {text}")
-            sys.stdout.flush()
+            self.show("FAILED", test, self.failed)
         self.left -= 1
         if not self.left:
             self.ended()
+
+    def show(self, what, test, kept):
+        lines = test.stdout + test.stderr
+        begin = [f"{what}: {self.label}: {test.name} ({test.result}, {test.duration:.1f} s)"]
+        begin += [f"  {text}" for text in filter(FAILURE.match, lines)][:FAILURE_LINES]
+        print("\n".join(begin))
+        with open(kept, "a", encoding="utf-8") as f:
+            f.writelines(f"{text}\n" for text in begin + [f"  ... {text}" for text in lines[-AGAIN_LINES:]])
+        for text in lines[-END_LINES:] + ["before that:"] + lines[-OUTPUT_LINES - END_LINES:-END_LINES]:
+            print(f"  {text}")
+        sys.stdout.flush()
 
     def ended(self):
         slow = sorted(((t.duration, t.name) for t in self.tests if t.duration >= SLOW_S), reverse=True)[:SLOW]
@@ -251,6 +267,7 @@ class Line:
         self.began = self.reported = time.monotonic()
         self.counted = (self.began, idle_s())
         self.more = False
+        self.second_runs = 0
 
     def count_idle(self):
         """Allows one test more than there are cores, if cores were idle since the last time."""
@@ -300,9 +317,23 @@ class Line:
             elapsed, polled = min(now - polled, TICK_S), now
             for test in [t for t in self.running if t.poll(elapsed)]:
                 self.running.remove(test)
-                yield test
+                if not self.again(test):
+                    yield test
             self.progress()
             time.sleep(0.02)
+
+    def again(self, test):
+        """Whether this test, which has ended, runs once more."""
+        failed = count_test(test)[0][1] > 0
+        if test.second and not failed:
+            say(f"UNSTEADY: {test.suite.label}: {test.name} failed, and passed when it ran once more, alone")
+        if test.second or not failed or test.suite.name in SAME_EACH_TIME or self.second_runs == SECOND_RUNS:
+            return False
+        self.second_runs += 1
+        test.suite.show("FAILED ONCE", test, test.suite.once)
+        test.again()
+        self.waiting.append(test)
+        return True
 
     def stop(self):
         for test in self.running:
@@ -376,7 +407,7 @@ def main():
             for test in line.run():
                 test.suite.take(test)
                 print(json.dumps({
-                    "name": test.name, "suite": test.suite.name, "result": test.result,
+                    "name": test.name, "suite": test.suite.name, "result": test.result, "second_run": test.second,
                     "duration": round(test.duration, 2), "processor": round(test.processor, 2),
                     "stdout": test.stdout, "stderr": test.stderr}), file=log, flush=True)
     finally:
