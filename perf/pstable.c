@@ -255,16 +255,17 @@ struct times {
 	double total_us;
 };
 
-/* An operation that began at `start` of now_us(). */
-static void took(struct times *t, double start)
+/* An operation that began at `start` of now_us(). Returns its end. */
+static double took(struct times *t, double start)
 {
-	double us = now_us() - start;
+	double end = now_us(), us = end - start;
 	uint64_t ns = (uint64_t)(us * 1e3);
 	t->total_us += us;
 	t->over += us > LIMIT_US;
 	if (ns > t->ns.max)
 		t->most_at = t->ns.count;
 	hist_record(&t->ns, ns);
+	return end;
 }
 
 static void print_times(const struct times *t, const char *what)
@@ -292,10 +293,10 @@ static void grow(uint64_t rows, unsigned dim)
 	struct far_err err;
 	struct pst_pull make = {.miss = PST_MISS_MAKE};
 	struct pst_stats s;
+	double start = now_us();
 	for (uint64_t i = 0; i < rows; i++) {
-		double start = now_us();
 		must_ok(pst_pull(t, &i, 1, &make, NULL, NULL, NULL, &err), &err);
-		took(&inserts, start);
+		start = took(&inserts, start);
 	}
 	atomic_store(&a.stop, true);
 	pthread_join(thread, NULL);

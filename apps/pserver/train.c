@@ -121,9 +121,8 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		{"patience", 0, OPTION_COUNT, &o->patience, 1, 1000000, "N",
 		 "with one worker: stop when the test loss has not fallen for N epochs. --save and --predict write the "
 		 "model "
-		 "of the epoch with the least test loss, each time that it falls; the report is of that epoch. The "
-		 "tables "
-		 "of --service keep the last epoch's: --load brings the best back",
+		 "each time that it falls, and the report is of that epoch; the tables of --service go on to the last "
+		 "epoch",
 		 NULL},
 		{"progress", 0, OPTION_CHOICE, &o->progress, 0, 0, "WORD",
 		 "terminal: also a line on the terminal that changes all the time; lines: only a line after an epoch; "
