@@ -2,9 +2,9 @@
 /**
  * Measures the table of a parameter server in one process, beside floors in the same run. Main thread of each process.
  *
- * usage: pstable [ROWS]...     pulls and pushes; default 630000 and 8000000 rows
- *        pstable grow ROWS     work and processor time of each insert while a table grows
- *        pstable slice ROWS    processor time of each operation while partitions are read in slices and change
+ * usage: pstable [ROWS]...         pulls and pushes; default 630000 and 8000000 rows
+ *        pstable grow ROWS [DIM]   work and processor time of each insert while a table grows; rows of 1 number
+ *        pstable slice ROWS        processor time of each operation while partitions are read in slices and change
  *
  * A pull reads 2000 keys of 16 floats, a push applies Adagrad to them. Keys are drawn before the clock starts, uniform
  * or Zipf 1.2 (the same keys for the table and its floors). A dense table, which has no index, is pulled as well. The
@@ -255,16 +255,17 @@ struct times {
 	double total_us;
 };
 
-/* An operation that began at `start` of now_us(). */
-static void took(struct times *t, double start)
+/* An operation that began at `start` of now_us(). Returns its end. */
+static double took(struct times *t, double start)
 {
-	double us = now_us() - start;
+	double end = now_us(), us = end - start;
 	uint64_t ns = (uint64_t)(us * 1e3);
 	t->total_us += us;
 	t->over += us > LIMIT_US;
 	if (ns > t->ns.max)
 		t->most_at = t->ns.count;
 	hist_record(&t->ns, ns);
+	return end;
 }
 
 static void print_times(const struct times *t, const char *what)
@@ -279,9 +280,9 @@ static void print_times(const struct times *t, const char *what)
 }
 
 /* Each insert alone: processor time, and the entries that the index moved. */
-static void grow(uint64_t rows)
+static void grow(uint64_t rows, unsigned dim)
 {
-	struct pst_table *t = new_table(1, PST_RULE_SGD, 0);
+	struct pst_table *t = new_table(dim, PST_RULE_SGD, 0);
 	struct ahead a = {.table = t};
 	pthread_t thread;
 	if (pthread_create(&thread, NULL, prepare, &a)) {
@@ -292,10 +293,10 @@ static void grow(uint64_t rows)
 	struct far_err err;
 	struct pst_pull make = {.miss = PST_MISS_MAKE};
 	struct pst_stats s;
+	double start = now_us();
 	for (uint64_t i = 0; i < rows; i++) {
-		double start = now_us();
 		must_ok(pst_pull(t, &i, 1, &make, NULL, NULL, NULL, &err), &err);
-		took(&inserts, start);
+		start = took(&inserts, start);
 	}
 	atomic_store(&a.stop, true);
 	pthread_join(thread, NULL);
@@ -303,10 +304,10 @@ static void grow(uint64_t rows)
 	print_times(&inserts, "inserts");
 	printf("index: %llu segments grown, %llu split, %llu directories doubled; %.2f entries moved for each insert, "
 	       "at most %u by one, "
-	       "at most %u pointers copied by one; %.1f bytes a key\n",
+	       "at most %u pointers copied by one; %.1f bytes a key, %.1f with the row of %u numbers\n",
 	       (unsigned long long)s.index.grown, (unsigned long long)s.index.split,
 	       (unsigned long long)s.index.doubled, (double)s.index.moved / (double)rows, s.index.moved_most,
-	       s.index.copied_most, (double)s.index_bytes / (double)rows);
+	       s.index.copied_most, (double)s.index_bytes / (double)rows, (double)s.bytes / (double)rows, dim);
 	pst_table_free(t);
 }
 
@@ -406,18 +407,22 @@ int main(int argc, char **argv)
 	bool help = argc == 2 && strcmp(argv[1], "--help") == 0, grows = argc > 1 && strcmp(argv[1], "grow") == 0,
 	     cuts = argc > 1 && strcmp(argv[1], "slice") == 0;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (help || ((grows || cuts) && argc != 3)) {
+	unsigned long dim = grows && argc == 4 ? strtoul(argv[3], NULL, 10) : 1;
+	if (help || ((grows || cuts) && argc != 3 && !(grows && argc == 4)) || dim < 1 || dim > PST_DIM_MAX) {
 		fprintf(help ? stdout : stderr,
-			"usage: pstable [ROWS]...   pulls and pushes\n"
-			"       pstable grow ROWS   each insert while a table grows\n"
-			"       pstable slice ROWS  each operation while partitions are read\n");
+			"usage: pstable [ROWS]...         pulls and pushes\n"
+			"       pstable grow ROWS [DIM]   each insert while a table grows; rows of 1 number\n"
+			"       pstable slice ROWS        each operation while partitions are read\n");
 		return help ? 0 : 2;
 	}
-	for (int i = 1 + (grows || cuts); i < argc; i++)
+	for (int i = 1 + (grows || cuts); i < (grows ? 3 : argc); i++)
 		if (!rows_of(argv[i]))
 			return 2;
 	if (grows || cuts) {
-		(grows ? grow : slices)(rows_of(argv[2]));
+		if (grows)
+			grow(rows_of(argv[2]), (unsigned)dim);
+		else
+			slices(rows_of(argv[2]));
 		return 0;
 	}
 	for (int i = 1; i < argc; i++)

@@ -77,6 +77,9 @@ struct psv_op {
 	uint32_t *value_lens; /* GET_VALUES: [n] */
 
 	/* From here on psv_op.c's. */
+	size_t all;                  /* positions of the operation; `n`: of this segment, if it has segments */
+	size_t passed;               /* positions of the segments before */
+	size_t passed_answered;      /* of these */
 	struct psv_op *next, **link; /* in ps->changes */
 	uint64_t first;              /* number of the first change of this round */
 	uint64_t deadline_ns;        /* UINT64_MAX: none */

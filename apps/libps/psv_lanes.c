@@ -42,10 +42,15 @@ static void take_error(struct psv_lane *l, enum far_status status, const struct 
 	take(l, NULL);
 }
 
-/* The round is over with the last lane. */
+/* The last lane of the round. */
+static bool ends_round(struct psv_op *op)
+{
+	return atomic_fetch_sub_explicit(&op->lanes_left, 1, memory_order_acq_rel) == 1;
+}
+
 static void end(struct psv_op *op)
 {
-	if (atomic_fetch_sub_explicit(&op->lanes_left, 1, memory_order_acq_rel) == 1)
+	if (ends_round(op))
 		psv_round_over(op);
 }
 
@@ -146,7 +151,7 @@ size_t psv_lanes_bytes(const struct psv_op *op)
 	return (op->large ? op->view->slots : op->to - op->from) * sizeof(struct psv_lane);
 }
 
-void psv_lanes_begin(struct psv_op *op, void *memory)
+bool psv_lanes_begin(struct psv_op *op, void *memory)
 {
 	struct psv_lane *lanes = memory;
 	bool has_lane[FAR_PS_SHARDS_MAX] = {false}, alone = !op->large;
@@ -161,5 +166,5 @@ void psv_lanes_begin(struct psv_op *op, void *memory)
 	atomic_store_explicit(&op->lanes_left, n + 1, memory_order_relaxed);
 	for (uint32_t i = 0; i < n; i++)
 		go(&lanes[i]);
-	end(op);
+	return ends_round(op);
 }

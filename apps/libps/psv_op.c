@@ -19,6 +19,8 @@
 #define VALUES_DEPTH     8u            /* likewise of values, each with room for the longest one */
 #define LARGE_CHUNKS     1024u         /* most of an operation of one round */
 #define CHUNK_BYTES_MAX  ((size_t)8 << 20)
+#define SEGMENTS_FROM    ((size_t)1 << 18) /* keys of a read with segments, at least */
+#define SEGMENT_KEYS     ((size_t)1 << 14) /* their distinct keys are found in the cache, in less than a millisecond */
 
 static_assert(LARGE_CHUNKS + FAR_PS_SHARDS_MAX <= FAR_FANOUT_MAX, "all chunks are one fan-out");
 
@@ -61,7 +63,26 @@ static void forget_rows(const struct psv_op *op)
 		memset(op->row, 0, op->k.distinct * sizeof *op->row);
 }
 
-/* The operation with its keys. */
+/* Finds the distinct keys of the segment; all are to be sent. False: no memory. */
+static bool begin_keys(struct psv_op *op)
+{
+	size_t n = op->n, keys = psv_keys_bytes(n, op->kind != PSV_BAGS && op->keys);
+	char *at = (char *)op->memory.at + keys / 64 * 64 + 64;
+	psv_keys_init(&op->k, op->memory.at, op->keys, op->first_key, n, op->kind != PSV_BAGS);
+	op->key_status = psv_arena_part(&at, n);
+	op->key_error = psv_arena_part(&at, n);
+	op->open = psv_arena_part(&at, n);
+	op->row = (const char **)(void *)at;
+	op->some_answered = false;
+	memset(op->key_status, FAR_PS_LATE, op->k.distinct);
+	memset(op->open, true, op->k.distinct);
+	if (psv_is_call(op->kind))
+		psv_call_init(op);
+	forget_rows(op);
+	return !psv_is_values(op->kind) || psv_values_init(op);
+}
+
+/* The operation with its keys, or those of its first segment. */
 static struct psv_op *op_new(const struct psv_op *from)
 {
 	struct psv_op *op = malloc(sizeof *op);
@@ -70,24 +91,12 @@ static struct psv_op *op_new(const struct psv_op *from)
 	*op = *from;
 	psv_ref(op->ps);
 	pthread_mutex_init(&op->lanes_lock, NULL);
+	op->all = op->n;
+	if (op->n > SEGMENTS_FROM && (op->kind == PSV_PULL || op->kind == PSV_EXISTS || op->kind == PSV_GET_VALUES))
+		op->n = SEGMENT_KEYS;
 	size_t n = op->n, keys = psv_keys_bytes(n, op->kind != PSV_BAGS && op->keys);
 	op->memory = psv_arena_get(&op->ps->arena, keys + n * (3 + sizeof *op->row) + 5 * 64);
-	if (!op->memory.at || (op->kind == PSV_BAGS && !psv_bags_init(op))) {
-		op_free(op);
-		return NULL;
-	}
-	char *at = (char *)op->memory.at + keys / 64 * 64 + 64;
-	psv_keys_init(&op->k, op->memory.at, op->keys, op->first_key, n, op->kind != PSV_BAGS);
-	op->key_status = psv_arena_part(&at, n);
-	op->key_error = psv_arena_part(&at, n);
-	op->open = psv_arena_part(&at, n);
-	op->row = (const char **)(void *)at;
-	memset(op->key_status, FAR_PS_LATE, op->k.distinct);
-	memset(op->open, true, op->k.distinct);
-	if (psv_is_call(op->kind))
-		psv_call_init(op);
-	forget_rows(op);
-	if (psv_is_values(op->kind) && !psv_values_init(op)) {
+	if (!op->memory.at || (op->kind == PSV_BAGS && !psv_bags_init(op)) || !begin_keys(op)) {
 		op_free(op);
 		return NULL;
 	}
@@ -100,7 +109,8 @@ static struct psv_op *op_new(const struct psv_op *from)
 static size_t chunk_keys_by(struct psv_op *op, size_t bytes)
 {
 	size_t keys = FAR_PS_CHUNK_BYTES / bytes, least = op->parts ? 0 : op->k.distinct / LARGE_CHUNKS + 1;
-	op->large = op->large || bytes * op->k.distinct > op->view->slots * LANE_CHUNKS * FAR_PS_CHUNK_BYTES;
+	size_t all = op->all > op->n ? op->all : op->k.distinct;
+	op->large = op->large || bytes * all > op->view->slots * LANE_CHUNKS * FAR_PS_CHUNK_BYTES;
 	if (op->large && keys > FAR_PS_PART_KEYS)
 		keys = FAR_PS_PART_KEYS;
 	if (keys < least)
@@ -346,11 +356,54 @@ static size_t settle(const struct psv_op *op)
 	return answered;
 }
 
+/* The rest of the positions, `n` of them, is the segment. */
+static void pass_segment(struct psv_op *op, size_t n)
+{
+	size_t from = op->n;
+	op->passed += from;
+	op->keys = op->keys ? op->keys + from : NULL;
+	op->first_key += from;
+	op->out = op->out ? op->out + from * op->dim : NULL;
+	op->status = op->status ? op->status + from : NULL;
+	op->value_out = op->value_out ? op->value_out + from * op->value_stride : NULL;
+	op->value_lens = op->value_lens ? op->value_lens + from : NULL;
+	op->n = n;
+}
+
+/* Goes on to the next segment, unless there is none or the operation has failed. */
+static bool next_segment(struct psv_op *op)
+{
+	size_t left = op->all - op->passed - op->n;
+	if (left == 0 || (op->err.status && !op->partial))
+		return false;
+	op->passed_answered += settle(op);
+	round_free(op);
+	division_free(op);
+	pass_segment(op, left < SEGMENT_KEYS ? left : SEGMENT_KEYS);
+	return begin_keys(op);
+}
+
+/* The positions of the segments to come were not answered. */
+static void settle_rest(struct psv_op *op)
+{
+	pass_segment(op, op->all - op->passed - op->n);
+	if (op->status && op->n)
+		memset(op->status, FAR_PS_LATE, op->n);
+	if (op->value_lens && op->n)
+		memset(op->value_lens, 0, op->n * sizeof *op->value_lens);
+	if (op->out && op->n && !op->fallback)
+		memset(op->out, 0, op->n * op->dim * sizeof *op->out);
+	for (size_t i = 0; op->out && op->fallback && i < op->n; i++)
+		psv_put_fallback(op, op->out + i * op->dim);
+}
+
 static void finish(struct psv_op *op)
 {
 	bool keys = psv_has_keys(op->kind), bags = op->kind == PSV_BAGS;
-	size_t answered = bags ? psv_bags_settle(op) : keys ? settle(op) : op->answered;
-	size_t n = bags ? op->bags.n : op->n;
+	size_t answered = bags ? psv_bags_settle(op) : keys ? op->passed_answered + settle(op) : op->answered;
+	size_t n = bags ? op->bags.n : op->all;
+	if (n > op->n && !bags)
+		settle_rest(op);
 	bool whole = keys ? answered == n : op->view && answered == shards_of(op);
 	psv_number_end(op);
 	if (whole || (keys && op->partial)) {
@@ -373,9 +426,9 @@ static void finish(struct psv_op *op)
 	op_free(op);
 }
 
-static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far_err *err);
-
-void psv_round_over(struct psv_op *op)
+/* What follows the round that is over: a part of it that is sent again, the next one, the next segment. False:
+ * nothing. */
+static bool has_more(struct psv_op *op)
 {
 	if (psv_is_call(op->kind))
 		psv_call_scatter(op);
@@ -387,25 +440,20 @@ void psv_round_over(struct psv_op *op)
 		if (op->stats)
 			*op->stats = (struct far_ps_stats){.clock = UINT64_MAX};
 	}
-	struct far_err err;
-	if (op->again || ((op->more || op->to < op->d.n) && (op->partial || !op->err.status))) {
-		round_free(op);
-		forget_rows(op);
-		if (op->again || op->to == op->d.n) {
-			division_free(op);
-			op->more = false;
-		}
-		if (!begin_round(op, 0, &err))
-			return;
-		if (!op->err.status)
-			op->err = err;
+	if (!op->again && ((!op->more && op->to == op->d.n) || (op->err.status && !op->partial)))
+		return next_segment(op);
+	round_free(op);
+	forget_rows(op);
+	if (op->again || op->to == op->d.n) {
+		division_free(op);
+		op->more = false;
 	}
-	finish(op);
+	return true;
 }
 
 /* Divides, unless a part is left of the last division; numbers and sends. On OK the operation belongs to its
- * lanes. */
-static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far_err *err)
+ * lanes, unless *over: all of them have ended. */
+static enum far_status begin_round(struct psv_op *op, uint64_t again, bool *over, struct far_err *err)
 {
 	uint64_t now = psv_now_ns();
 	if (now >= op->deadline_ns)
@@ -425,13 +473,30 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, struct far
 		*op->token = op->first;
 	address(op);
 	op->again = false;
-	psv_lanes_begin(op, op->lanes); /* which may end the operation */
+	*over = psv_lanes_begin(op, op->lanes);
 	return FAR_OK;
+}
+
+/* In a loop: requests may fail at once, round after round. */
+void psv_round_over(struct psv_op *op)
+{
+	bool over = true;
+	while (over && has_more(op)) {
+		struct far_err err;
+		if (begin_round(op, 0, &over, &err)) {
+			if (!op->err.status)
+				op->err = err;
+			break;
+		}
+		if (!over)
+			return;
+	}
+	finish(op);
 }
 
 enum far_status psv_op_start(const struct psv_op *from, struct far_future **future, struct far_err *err)
 {
-	uint64_t again = from->token ? *from->token : 0;
+	uint64_t again = from->token ? *from->token : 0, now = psv_now_ns();
 	struct psv_op *op = op_new(from);
 	struct far_future *done;
 	if (!op)
@@ -442,7 +507,7 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 		return status;
 	}
 	op->done = far_future_ref(done);
-	uint64_t timeout = op->timeout_ns ? op->timeout_ns : far_rpc_timeout_ns(op->ps->agent), now = psv_now_ns();
+	uint64_t timeout = op->timeout_ns ? op->timeout_ns : far_rpc_timeout_ns(op->ps->agent);
 	if (op->kind == PSV_BARRIER && timeout < UINT64_MAX - BARRIER_GRACE_NS)
 		timeout += BARRIER_GRACE_NS;
 	op->deadline_ns = timeout >= UINT64_MAX - now ? UINT64_MAX : now + timeout;
@@ -450,8 +515,11 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 	if (psv_has_keys(op->kind) && op->n == 0) {
 		finish(op);
 	} else {
-		status = begin_round(op, again, err);
-		if (status == FAR_TIMEOUT) { /* it had next to no time: its keys are LATE */
+		bool over = false;
+		status = begin_round(op, again, &over, err);
+		if (over) {
+			psv_round_over(op);
+		} else if (status == FAR_TIMEOUT) { /* it had next to no time: its keys are LATE */
 			finish(op);
 		} else if (status) {
 			psv_number_end(op);

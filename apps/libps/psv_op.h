@@ -62,8 +62,8 @@ void psv_round_over(struct psv_op *op);
 
 size_t psv_lanes_bytes(const struct psv_op *op);
 /** Sends the requests of a round, of a large operation one after the other to each shard. `memory` has
- * psv_lanes_bytes(). */
-void psv_lanes_begin(struct psv_op *op, void *memory);
+ * psv_lanes_bytes(). True: all have ended; else the operation may be gone, and psv_round_over() follows. */
+bool psv_lanes_begin(struct psv_op *op, void *memory);
 
 /* psv_call.c */
 

@@ -15,7 +15,8 @@ bool psv_is_values(unsigned kind)
 
 bool psv_values_init(struct psv_op *op)
 {
-	op->bag = malloc((size_t)op->k.n * sizeof *op->bag + 1);
+	if (!op->bag) /* else a longer segment has made it */
+		op->bag = malloc((size_t)op->k.n * sizeof *op->bag + 1);
 	if (!op->bag)
 		return false;
 	for (uint32_t i = 0; op->kind == PSV_PUT_VALUES && i < op->k.n; i++)

@@ -10,6 +10,7 @@ struct command {
 	const char *tenants_text;
 	uint64_t shards, memory;
 	struct tenants tenants;
+	struct agreement agreement;
 };
 
 int cmd_pserver(int argc, char **argv)
@@ -52,7 +53,8 @@ int cmd_pserver(int argc, char **argv)
 		"group. "
 		"They make tables with far_ps_table_create(); 'farcall tables' shows, saves, loads and drops them. "
 		"Every "
-		"server must be given the same --servers, --name, --memory and --tenants. A full table refuses new "
+		"server must be given the same --servers, --name, --memory, --tenants and --functions; one that "
+		"differs ends with an error. A full table refuses new "
 		"keys, "
 		"or evicts rows. FAR_IDLE=busy keeps the shards awake, FAR_PIN_CPU pins them, FAR_METRICS serves the "
 		"tables' metrics. With WORLD_SIZE=dynamic clients join at any time, "
@@ -81,6 +83,12 @@ int cmd_pserver(int argc, char **argv)
 				     (int)s.serve.servers);
 	s.serve.shards = (unsigned)s.shards;
 	s.serve.tenants = &s.tenants;
+	agree_init(&s.agreement, &(struct agree_options){.service = s.serve.service,
+							 .functions = s.serve.functions,
+							 .servers = s.serve.servers,
+							 .memory = s.memory,
+							 .tenants = &s.tenants});
+	s.serve.agreement = &s.agreement;
 	status = serve(&s.group, &s.serve);
 	return status > 128 ? 0 : status; /* a signal is its end */
 }

@@ -118,6 +118,8 @@ static void print_json(const struct report *r, FILE *f)
 		json_number(f, "bayes_auc", x[REPORT_BAYES_AUC]);
 		json_number(f, "bayes_logloss", x[REPORT_BAYES_LOGLOSS]);
 	}
+	if (!isnan(x[REPORT_BEST_EPOCH]))
+		json_count(f, "best_epoch", (uint64_t)x[REPORT_BEST_EPOCH]);
 	json_number(f, "samples_per_s", samples_per_s(r));
 	json_number(f, "seconds", x[REPORT_SECONDS]);
 	json_count(f, "pull_p50_ns", latency_percentile(&r->pulls, 0.50));
@@ -164,6 +166,8 @@ static void print_table(const struct report *r, FILE *f)
 	}
 	if (!trained)
 		return;
+	if (!isnan(x[REPORT_BEST_EPOCH]))
+		fprintf(f, "  %-14s %10.0f\n", "best epoch", x[REPORT_BEST_EPOCH]);
 	fprintf(f, "  %-14s %10.0f   in %.2f s\n", "samples/s", samples_per_s(r), x[REPORT_SECONDS]);
 	print_latency(f, "pull", &r->pulls);
 	print_latency(f, "push", &r->pushes);

@@ -28,6 +28,7 @@ enum report_figure {
 	REPORT_TEST_RMSE, /* of ratings; NAN for labels, whose three are NAN for ratings */
 	REPORT_BAYES_AUC, /* best possible on this test set; NAN for data from a file */
 	REPORT_BAYES_LOGLOSS,
+	REPORT_BEST_EPOCH, /* the one that the figures of the test are of; NAN: the last */
 	REPORT_FIGURES
 };
 

@@ -107,6 +107,10 @@ static int run(struct group *g, const struct serve_options *o, const struct repo
 {
 	struct far_err err;
 	enum far_status status = o->functions ? far_plugin_load(g->agent, o->functions, &err) : FAR_OK;
+	if (!status && o->agreement)
+		status = await_server(g, "worker0", &err);
+	if (!status && o->agreement && agree_check(g, o->agreement))
+		return 1;
 	if (!status)
 		status = start(g, o, server, &err);
 	if (!status && o->load && g->rank == 0)
@@ -115,6 +119,8 @@ static int run(struct group *g, const struct serve_options *o, const struct repo
 		return 128 + stop_signal();
 	if (status)
 		return group_complain(g, &err);
+	if (o->agreement)
+		atomic_store(&o->agreement->serves, true);
 	return o->workers ? serve_job(g, o, report) : serve_clients(g, o);
 }
 
@@ -127,8 +133,13 @@ int serve(struct group *g, const struct serve_options *o)
 		fprintf(stderr, "%s: no memory\n", g->program);
 		return 1;
 	}
-	struct far_function function = report_function(report);
-	if (group_enter(g, o->shards, &function, o->workers ? 1 : 0)) {
+	struct far_function functions[2];
+	size_t n = 0;
+	if (o->workers)
+		functions[n++] = report_function(report);
+	if (o->agreement)
+		functions[n++] = agree_function(o->agreement);
+	if (group_enter(g, o->shards, functions, n)) {
 		free(report);
 		return 1;
 	}

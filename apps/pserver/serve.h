@@ -3,6 +3,7 @@
 #ifndef PSERVER_SERVE_H
 #define PSERVER_SERVE_H
 
+#include "agree.h"
 #include "group.h"
 #include "report.h"
 #include "tenants.h"
@@ -13,8 +14,9 @@ struct serve_options {
 	unsigned shards;              /* of this server */
 	const char *load, *functions; /* directory of saved tables, plugin; NULL: none */
 	const struct tenants *tenants;
-	uint64_t workers; /* of the job; 0: no job, serves until a signal */
-	bool json;        /* the report of the job, which rank 0 prints */
+	struct agreement *agreement; /* with the other servers; NULL: not compared */
+	uint64_t workers;            /* of the job; 0: no job, serves until a signal */
+	bool json;                   /* the report of the job, which rank 0 prints */
 };
 
 /** `g` is identified, not joined. Returns the exit status: 0 when the job is done, 128 + a signal, EXIT_PEER_LOST when

@@ -119,7 +119,11 @@ static enum options_result parse(struct train_options *o, int argc, char **argv)
 		 "its vector; without --data nothing is trained, and the tables are those of --load or --service",
 		 NULL},
 		{"patience", 0, OPTION_COUNT, &o->patience, 1, 1000000, "N",
-		 "with one worker: stop when the test loss has not fallen for N epochs", NULL},
+		 "with one worker: stop when the test loss has not fallen for N epochs. --save and --predict write the "
+		 "model "
+		 "each time that it falls, and the report is of that epoch; the tables of --service go on to the last "
+		 "epoch",
+		 NULL},
 		{"progress", 0, OPTION_CHOICE, &o->progress, 0, 0, "WORD",
 		 "terminal: also a line on the terminal that changes all the time; lines: only a line after an epoch; "
 		 "auto (default): a line that changes where stderr is a terminal",

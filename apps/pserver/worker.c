@@ -37,6 +37,7 @@ struct trainer {
 	struct pace pace;
 	struct curves curves;
 	double figures[REPORT_FIGURES];
+	double best[REPORT_FIGURES]; /* with --patience: of the best test so far; NAN without */
 	struct latency pulls, pushes, batches;
 	struct report report; /* of the first worker of a running service, which prints */
 };
@@ -188,16 +189,43 @@ static bool tests(const struct trainer *t)
 	       (o->patience || o->plot || t->epochs == o->epochs || t->epochs % ((o->epochs + TESTS - 1) / TESTS) == 0);
 }
 
-/* Of the first worker. `last`: writes the predictions, too. Returns an exit status. */
-static int evaluate(struct trainer *t, bool last)
+/* The time since `begin_ns` does not count as training. */
+static void exclude_time(struct trainer *t, uint64_t begin_ns)
+{
+	uint64_t took = clock_ns() - begin_ns;
+	t->begin_ns += took;
+	t->pace.begin_ns += took;
+}
+
+/* Of the first worker. `predicts`: writes the predictions, too. Returns an exit status. */
+static int evaluate(struct trainer *t, bool predicts)
 {
 	struct far_err err;
 	uint64_t begin = clock_ns();
-	enum far_status status = t->model->kind->test(t->model, t->figures, last ? t->o->predict : NULL, &err);
-	uint64_t took = clock_ns() - begin; /* is no training */
-	t->begin_ns += took;
-	t->pace.begin_ns += took;
+	enum far_status status = t->model->kind->test(t->model, t->figures, predicts ? t->o->predict : NULL, &err);
+	exclude_time(t, begin);
 	return status ? stop_or_complain(t, &err) : 0;
+}
+
+/* Saves the tables, which takes the place of an earlier save once it is complete. Returns an exit status. */
+static int save(struct trainer *t)
+{
+	struct far_err err;
+	uint64_t begin = clock_ns();
+	int status = t->o->save && far_ps_save(t->ps, t->o->save, NULL, NULL, &err) ? stop_or_complain(t, &err) : 0;
+	exclude_time(t, begin);
+	return status;
+}
+
+/* Keeps the model of this epoch, the best so far: training goes on in the same tables. Returns an exit status. */
+static int keep_best(struct trainer *t)
+{
+	int status = t->o->predict ? evaluate(t, true) : 0;
+	if (status == 0)
+		status = save(t);
+	memcpy(t->best, t->figures, sizeof t->best);
+	t->best[REPORT_BEST_EPOCH] = (double)t->epochs;
+	return status;
 }
 
 /* The figure of the test that has to fall. */
@@ -213,7 +241,6 @@ static int train(struct trainer *t)
 	size_t share = t->data.rows_total / o->workers;
 	size_t rows = o->batch < share ? (size_t)o->batch : share, batches = share / rows;
 	uint64_t random = ps_mix(o->seed) + t->data.index, since = 0;
-	double best = INFINITY;
 	int status = 0;
 	t->begin_ns = clock_ns();
 	progress_open(&t->line, t->data.index == 0 ? (enum progress_where)o->progress : PROGRESS_LINES);
@@ -226,8 +253,10 @@ static int train(struct trainer *t)
 		status = evaluate(t, false);
 		if (status == 0 && curves_test(&t->curves, f))
 			status = train_complain(o, "no memory for the curves");
-		since = quality(f) < best ? 0 : since + 1;
-		best = fmin(best, quality(f));
+		bool better = quality(f) < quality(t->best) || (!isnan(quality(f)) && isnan(quality(t->best)));
+		since = better ? 0 : since + 1;
+		if (status == 0 && o->patience && better)
+			status = keep_best(t);
 		if (status == 0)
 			progress(t, (double)t->epochs / (double)o->epochs, f[REPORT_TRAIN_LOSS], true);
 	}
@@ -239,13 +268,18 @@ static int train(struct trainer *t)
 
 /* ---- All of it ---- */
 
-/* Of the first worker, when all have trained. */
+/* Of the first worker, when all have trained. With --patience the best model was kept. */
 static int conclude(struct trainer *t)
 {
-	struct far_err err;
-	int status = evaluate(t, true);
-	if (status == 0 && t->o->save && far_ps_save(t->ps, t->o->save, NULL, NULL, &err))
-		status = stop_or_complain(t, &err);
+	int status = 0;
+	if (isnan(t->best[REPORT_BEST_EPOCH])) {
+		status = evaluate(t, true);
+		if (status == 0)
+			status = save(t);
+	} else {
+		memcpy(&t->figures[REPORT_TEST_ROWS], &t->best[REPORT_TEST_ROWS],
+		       (REPORT_FIGURES - REPORT_TEST_ROWS) * sizeof *t->best);
+	}
 	if (status == 0 && t->o->plot &&
 	    curves_draw(&t->curves, t->model->kind->title, t->o->model == MODEL_MF, t->o->plot))
 		status = train_complain(t->o, "gnuplot failed");
@@ -306,7 +340,7 @@ static int prepare(struct trainer *t)
 	for (size_t i = 0; i < d->train.rows; i++)
 		t->order[i] = (uint32_t)i;
 	for (int i = 0; i < REPORT_FIGURES; i++)
-		t->figures[i] = NAN;
+		t->figures[i] = t->best[i] = NAN;
 	return 0;
 }
 

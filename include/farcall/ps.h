@@ -26,7 +26,8 @@
  * keys each. Up to four for a shard are sent at once. A larger operation is cut into requests of FAR_PS_PART_KEYS keys,
  * and a shard has one at a time, so that a request of another operation waits for one at most. A request is applied at
  * once: no other request to that shard is applied in the middle of it. Different requests of one operation are not
- * ordered.
+ * ordered. A read of more than 262144 keys goes through them in segments of 16384, one after the other: equal keys of
+ * different segments travel each. When its deadline passes, the segments that were not begun are late.
  *
  * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
  * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails

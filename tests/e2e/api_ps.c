@@ -492,6 +492,7 @@ static void use(void)
 		dense();
 		restarted();
 		used_most();
+		segments();
 		bad_requests();
 		stopped();
 	}

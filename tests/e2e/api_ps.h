@@ -51,6 +51,7 @@ void pooled_stopped(struct far_ps_table *t);
 void dense(void);
 void restarted(void);
 void used_most(void);
+void segments(void);
 void bad_serves(struct far_ps_server *server);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** A client of `farcall pserver`, for pserver.sh: adds 1 to both elements of keys 0 to 99 of table "counts".
  *
- * usage: ps_client once | again | call | values     values: puts a value into the table
+ * usage: ps_client once | again | call | values | serve     values: puts a value into the table
  * "names", beside one whose name has two lines. again: adds until it
  * is killed, and prints a line when it has begun; call: by the servers' function "plus", in a table of their optimizer
- * "halve", which then halves one row. Main thread of each process. */
+ * "halve", which then halves one row. serve: is the one server of a list of servers of its own, until it is killed.
+ * Main thread of each process. */
 #include "check.h"
 
 #include <farcall/ps.h>
+#include <unistd.h>
 
 enum { KEYS = 100 };
 
@@ -56,6 +58,18 @@ static void put_value(struct far_ps *ps)
 	far_ps_table_free(table);
 }
 
+static void serve(struct far_agent *agent)
+{
+	const char *const servers[] = {"worker0", "worker1"};
+	struct far_ps_serve_opts opts = {.servers = servers, .servers_n = 2};
+	struct far_ps_server *server;
+	struct far_err err;
+	CHECK_STATUS(far_ps_serve(agent, "default", &opts, &server, &err), FAR_OK, &err);
+	puts("serves");
+	fflush(stdout);
+	pause();
+}
+
 int main(int argc, char **argv)
 {
 	struct far_ps_schema schema = {.dim = 2};
@@ -71,6 +85,8 @@ int main(int argc, char **argv)
 		grads[2 * i] = grads[2 * i + 1] = -1;
 	}
 	struct far_agent *agent = check_join(NULL);
+	if (!strcmp(argv[1], "serve"))
+		serve(agent);
 	far_ps_rule_defaults(&schema.rule, FAR_PS_SGD);
 	schema.rule.rate = 1;
 	CHECK_STATUS(far_ps_open(agent, "default", NULL, &ps, &err), FAR_OK, &err);

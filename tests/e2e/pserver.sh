@@ -49,13 +49,32 @@ ok "a table and a service that are not there" $?
 # shellcheck disable=SC2016
 bounded "$farcall" run -n 1 -- sh -c '
 	export WORLD_SIZE=3
-	RANK=0 "$farcall" pserver --servers 2 >/dev/null 2>&1 & pids=$!
+	RANK=0 "$client" serve >/dev/null 2>&1 & first=$!
 	unset FAR_STORE_FD
-	RANK=1 "$farcall" pserver --servers 3 >/dev/null 2>&1 & pids="$pids $!"
+	RANK=1 "$farcall" pserver --servers 3 >/dev/null 2>&1 & second=$!
 	RANK=2 "$farcall" tables ls; [ $? -eq 1 ] || exit 5
-	kill $pids; for pid in $pids; do wait $pid || exit 9; done'
+	kill $first; kill $second; wait $second || exit 9'
 [ $rc -eq 0 ] && says 'serves "default" with another list of servers' && says 'give all servers the same list'
 ok "servers with different lists of servers are refused" $?
+
+# Server 1 ends, and prints what it was given and what server 0 was; server 0 stays.
+differs() { # options of server 0, of server 1, what server 1 prints
+	# shellcheck disable=SC2016
+	bounded "$farcall" run -n 1 -- sh -c '
+		export WORLD_SIZE=2
+		RANK=0 "$farcall" pserver $1 >"$dir/server0" 2>&1 & first=$!
+		unset FAR_STORE_FD
+		RANK=1 "$farcall" pserver $2 >"$dir/server1" 2>&1; [ $? -eq 1 ] || exit 5
+		kill $first; wait $first || exit 9' differs "$1" "$2"
+	[ $rc -eq 0 ] && grep -qF "worker1: $3 at worker0: all servers of a service need the same" "$dir/server1"
+}
+differs '--servers 1' '--servers 2' "--servers is '2', and '1'"
+ok "servers with different numbers of servers: the second one ends" $?
+differs '--servers 2 --name a' '--servers 2 --name b' "--name is 'b', and 'a'" &&
+	differs '--servers 2 --memory 1G' '--servers 2' "--memory is 'none', and '1073741824'" &&
+	differs '--servers 2 --tenants a:rows=4,b:tables=1' '--servers 2 --tenants b:tables=1,a:rows=5' \
+		"--tenants is 'a:rows=5,b:tables=1', and 'a:rows=4,b:tables=1'"
+ok "servers with another name, memory or tenants, likewise" $?
 
 # shellcheck disable=SC2016
 group '2' '"$client" values >/dev/null && "$farcall" tables ls && "$farcall" tables get names 7 8 &&
@@ -120,6 +139,18 @@ bounded "$farcall" run -n 1 -- sh -c 'export WORLD_SIZE=dynamic; "$farcall" pser
 	kill $pid; wait $pid'
 [ $rc -eq 0 ] && ! has out serves
 ok "dynamic: a signal ends a server that waits for another" $?
+# shellcheck disable=SC2016
+bounded sh -c '
+	export WORLD_SIZE=dynamic
+	set -- --init-method "file://$dir/store" --servers 2
+	RANK=0 "$farcall" pserver "$@" --memory 1G >"$dir/server0" 2>&1 & first=$!
+	RANK=1 "$farcall" pserver "$@" --memory 1G >"$dir/server1" 2>&1 & second=$!
+	until grep -q serves "$dir/server0" && grep -q serves "$dir/server1"; do sleep 0.05; done
+	kill -KILL $first; wait $first
+	RANK=0 "$farcall" pserver "$@" --memory 2G; [ $? -eq 1 ] || exit 5
+	kill $second; wait $second'
+[ $rc -eq 0 ] && says "worker0: --memory is '2147483648', and '1073741824' at worker1"
+ok "dynamic: a server 0 that comes back with other options ends" $?
 bounded env WORLD_SIZE=dynamic RANK=0 "$farcall" train --service default
 [ $rc -eq 2 ] && says "WORLD_SIZE is 'dynamic'"
 ok "dynamic: training is refused" $?
@@ -177,6 +208,19 @@ done
 group 2 'eval "$learns" --rows 500 --test-rows 500 --epochs 20000 --patience 2 --optimizer ftrl --json'
 [ $rc -eq 0 ] && json '2 < j["settings"]["epochs"] < 20000'
 ok "train --patience: ends when the test loss has not fallen" $?
+# So few rows are learnt by heart: the test loss is least in the middle.
+head -n 60 "$dir/data" >"$dir/few"
+# shellcheck disable=SC2016
+group 2 '
+	eval "$learns" --data "$dir/few" --test "$dir/data" --epochs 1000 --patience 3 --optimizer adagrad --batch 10 --json \
+		--save "$dir/best" --predict "$dir/predicted" &&
+	"$farcall" tables drop logistic >/dev/null &&
+	eval "$learns" --test "$dir/data" --load "$dir/best" --predict "$dir/again" >"$dir/loaded"'
+[ $rc -eq 0 ] && json 'j["best_epoch"] == j["settings"]["epochs"] - 3 > 0' && cmp "$dir/predicted" "$dir/again" &&
+	loss=$(cut -d " " -f 1 "$dir/data" | paste -d " " - "$dir/predicted" |
+		awk '{ n -= log($1 > 0 ? $2 : 1 - $2) } END { printf "%.9f", n / NR }') &&
+	json "abs(j['test_logloss'] - $loss) < 1e-6"
+ok "train --patience: saves, predicts and reports the epoch with the least test loss" $?
 # shellcheck disable=SC2016
 clients=2 group 2 '
 	RANK=3 eval "$learns" --rows 4000 --test-rows 2000 --epochs 3 --json >"$dir/second" & other=$!
