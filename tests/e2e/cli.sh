@@ -6,7 +6,7 @@ set -u
 farcall=$1
 . "$(dirname "$0")/cases.sh"
 
-for command in '' run key claim health info decode perf 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor' 'perf sim' pserver sim tables train; do
+for command in '' run key claim health info decode perf 'perf latency' 'perf rate' 'perf fanout' 'perf idle' 'perf floor' pserver sim tables train; do
 	for flag in --help -h; do
 		# shellcheck disable=SC2086 # words of a command
 		bounded "$farcall" $command $flag
