@@ -41,7 +41,7 @@ class Help:
             elif place == "options" and option:
                 self.options.append([option[1] or "", option[2], option[3] or "", option[4] or ""])
             elif place == "options" and re.match(r" {12,}\S", line):
-                self.options[-1][3] += " " + line.strip()
+                self.options[-1][3] = (self.options[-1][3] + " " + line.strip()).strip()
             elif place in LISTS and entry:
                 self.below.append((entry[1], entry[2]))
             elif line == "":

@@ -174,8 +174,8 @@ void figure_print_world(const struct figure_world *w, struct json *j)
 static void print_help(FILE *f)
 {
 	fprintf(f, "usage: farcall perf sim FIGURE [OPTIONS]\n\n"
-		   "What the transport does on simulated networks. The same options and seed give the same\n"
-		   "numbers, but for those of sessions, which are this machine's.\n\n"
+		   "What the transport does on simulated networks. The same options and seed give\n"
+		   "the same numbers, but for those of sessions, which are this machine's.\n\n"
 		   "figures:\n");
 	for (size_t i = 0; i < KINDS; i++)
 		fprintf(f, "  %-10s %s\n", kinds[i].name, kinds[i].help);

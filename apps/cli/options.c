@@ -16,6 +16,8 @@
 #define KEYWORD_MAX      64   /* longest word that a suggestion is looked for */
 #define OPTIONS_ITEM_MAX 65   /* bytes of one value of a list with its NUL: what an error shows of it */
 #define TABLE_EXTRA      3    /* --help, --version, the terminator */
+#define HELP_COLUMNS     80   /* of a line of the help */
+#define HELP_FLAGS       30   /* columns of a flag with its value */
 
 struct unit {
 	const char *name;
@@ -160,9 +162,61 @@ int options_read(const struct option_spec *spec, const char *value, char text[OP
 	}
 }
 
+/* Prints the words of text[0, len) from column `at` on, and begins further lines at column `indent`. Returns the column
+ * behind them. */
+static size_t print_words(const char *text, size_t len, size_t at, size_t indent)
+{
+	for (size_t word, i = 0; i < len; i += word + 1) {
+		word = 0;
+		size_t columns = 0;
+		for (; i + word < len && !strchr(" \n", text[i + word]); word++)
+			columns += ((unsigned char)text[i + word] & 0xc0) != 0x80; /* of UTF-8 */
+		bool first = at == indent;
+		if (!first && at + 1 + columns > HELP_COLUMNS) {
+			printf("\n%*s", (int)indent, "");
+			first = true;
+			at = indent;
+		}
+		printf("%s%.*s", first ? "" : " ", (int)word, text + i);
+		at += !first + columns;
+	}
+	return at;
+}
+
+/* Lines that begin with a space, and empty ones, stay as they are. */
+static void print_about(const char *text)
+{
+	size_t at = 0;
+	for (size_t len; *text; text += len + (text[len] == '\n')) {
+		len = strcspn(text, "\n");
+		bool words = len && *text != ' ';
+		if (!words && at) {
+			putchar('\n');
+			at = 0;
+		}
+		if (words)
+			at = print_words(text, len, at, 0);
+		else
+			printf("%.*s\n", (int)len, text);
+	}
+	if (at)
+		putchar('\n');
+}
+
+static void print_option(const char *flags, const char *help)
+{
+	int n = printf("  %-*s ", HELP_FLAGS, flags);
+	if (n > HELP_FLAGS + 3)
+		n = printf("\n%*s", HELP_FLAGS + 3, "") - 1;
+	print_words(help, strlen(help), (size_t)n, (size_t)n);
+	putchar('\n');
+}
+
 void options_help(const struct option_command *command)
 {
-	printf("usage: %s %s\n\n%s\n\noptions:\n", command->name, command->usage, command->about);
+	printf("usage: %s %s\n\n", command->name, command->usage);
+	print_about(command->about);
+	printf("\noptions:\n");
 	for (const struct option_spec *s = command->specs; s->name[0]; s++) {
 		if (!s->help)
 			continue;
@@ -171,9 +225,10 @@ void options_help(const struct option_command *command)
 			snprintf(left, sizeof left, "-%c, --%s %s", s->letter, s->name, s->value ? s->value : "");
 		else
 			snprintf(left, sizeof left, "    --%s %s", s->name, s->value ? s->value : "");
-		printf("  %-30s %s\n", left, s->help);
+		print_option(left, s->help);
 	}
-	printf("  %-30s %s\n  %-30s %s\n", "-h, --help", "this text", "-V, --version", "the version");
+	print_option("-h, --help", "this text");
+	print_option("-V, --version", "the version");
 }
 
 int options_wrong(const char *name, const char *format, ...)

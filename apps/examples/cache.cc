@@ -9,6 +9,7 @@
 #include <farcall/farcall.hpp>
 
 #include <cstdio>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
@@ -26,10 +27,9 @@ void add_functions(farcall::registry &functions)
 {
 	functions.add("cache::put(key, value)",
 		      [](const std::string &key, const std::string &value) { table[key] = value; });
-	// None: the key is not here.
 	functions.add("cache::get(key)", [](const std::string &key) {
 		auto at = table.find(key);
-		return farcall::value::copy_of(at == table.end() ? far_none() : far_str(at->second.c_str()));
+		return at == table.end() ? std::nullopt : std::optional(at->second);
 	});
 	functions.add("cache::die()", [] { _exit(3); });
 }
@@ -45,8 +45,7 @@ int read_all(const farcall::agent &agent)
 	int hits = 0;
 	for (int key = 0; key < keys; key++) {
 		std::string name = "user:" + std::to_string(key);
-		auto found = agent.call<farcall::value>(server_of(key), "cache::get", name);
-		if (found.type() != FAR_TYPE_NONE)
+		if (agent.call<std::optional<std::string>>(server_of(key), "cache::get", name))
 			hits++;
 		else
 			agent.call(server_of(key), "cache::put", name, "value " + std::to_string(key));

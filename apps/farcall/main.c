@@ -16,16 +16,16 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{"run", cmd_run, "start N workers of a program on this host and watch them"},
-	{"claim", cmd_claim, "claim a free rank and start a program with it (for replicas of a container)"},
+	{"run", cmd_run, "start N workers of a program, here or over ssh, and watch them"},
+	{"claim", cmd_claim, "claim a free rank for a container, and start a program with it"},
 	{"key", cmd_key, "make the key that a group of several hosts has in common"},
 	{"health", cmd_health, "is the worker of this container alive and joined"},
 	{"workers", cmd_workers, "list this user's workers on this host"},
 	{"top", cmd_top, "watch the workers of a group on this host"},
 	{"debug", cmd_debug, "show what a worker waits for, and since when"},
-	{"info", cmd_info, "what this machine offers: NIC drivers, which one is chosen, why others are not"},
+	{"info", cmd_info, "what this machine offers: NIC drivers, which is chosen, and why"},
 	{"decode", cmd_decode, "show the packets of a capture, field by field"},
-	{"perf", cmd_perf, "measure latency, rate and idle cost, each beside the floor of the machine"},
+	{"perf", cmd_perf, "measure latency, rate and idle cost beside the floor of the machine"},
 	{"pserver", cmd_pserver, "serve tables of a parameter server"},
 	{"sign", cmd_sign, "sign plugins that workers send to each other"},
 	{"sim", cmd_sim, "run clusters on a simulated network and check every run"},
@@ -40,8 +40,8 @@ static void print_help(FILE *f)
 		   "Remote procedure calls between polling cores that bypass the kernel.\n\ncommands:\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
-	fprintf(f, "\n'farcall COMMAND --help' describes one of them; 'farcall --version' prints the version.\n"
-		   "The last value of an option that is given twice counts.\n");
+	fprintf(f, "\n'farcall COMMAND --help' describes one of them; 'farcall --version' prints the\n"
+		   "version. The last value of an option that is given twice counts.\n");
 }
 
 static int run_command(int argc, char **argv)

@@ -351,7 +351,7 @@ enum far_status far_init_rpc_sized(uint32_t version, const char *name, int rank,
  * reason); a replacement under its name serves at once, and the former worker waits until the name is free. References
  * to values of the former incarnation are lost. When rank 0 has died, calls among the others go on, and joins wait.
  * The same while its process is stopped or hangs and its host can be reached; no TCP proxy may be in between. Rank 0
- * may be started again: members keep their incarnations, and keys of far_store_set() are lost.
+ * may be started again: members keep their incarnations, and it has the keys of far_store_set() from another member.
  *
  * Errors: INVALID, ALREADY_INITIALIZED, NOT_UNIQUE, TIMEOUT, UNREACHABLE, DENIED, UNSUPPORTED, RESOURCE, SYSTEM.
  */

@@ -15,7 +15,7 @@
  *	std::vector of arithmetic types, tensor and tensor_view "Tensor" · ranked_view "Tensor<f32,2>" · in C++20
  *	std::span of arithmetic types "Tensor"
  *	bytes "bytes" · std::vector of others "List" · std::map<std::string, T> "Dict" · rref "rref"
- *	value, far_val "Any" · void "none"
+ *	value, far_val "Any" · void "none" · std::optional of one of the others "none|" and its word
  *
  * A handler's parameters of type std::string_view, bytes, tensor_view, std::span and far_val refer to the request, and
  * are valid until it returns. Its exceptions become the error of the call: farcall::error with its status and code, any
@@ -37,6 +37,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -53,7 +54,6 @@
 #if defined(__cpp_impl_coroutine) && defined(__has_include)
 #if __has_include(<coroutine>)
 #include <coroutine>
-#include <optional>
 #define FARCALL_COROUTINES 1
 #endif
 #endif
@@ -564,6 +564,40 @@ template <typename T> struct type_of<tensor<T>> {
 	}
 };
 
+/** "none|float", with a NUL. */
+constexpr std::array<char, 32> optional_word(const char *of)
+{
+	std::array<char, 32> out{};
+	std::size_t n = 0;
+	for (const char *c = "none|"; *c; c++)
+		out[n++] = *c;
+	for (const char *c = of; *c; c++)
+		out[n++] = *c;
+	return out;
+}
+
+/** None, or a value. */
+template <typename T> struct type_of<std::optional<T>> {
+	static constexpr auto text = optional_word(type_of<T>::word);
+	static constexpr const char *word = text.data();
+	static far_val encode(const std::optional<T> &x, arena &a)
+	{
+		return x ? type_of<T>::encode(*x, a) : far_none();
+	}
+	static std::optional<T> decode(const far_val &v)
+	{
+		if (v.type == FAR_TYPE_NONE)
+			return std::nullopt;
+		return type_of<T>::decode(v);
+	}
+};
+template <> struct type_of<std::nullopt_t> {
+	static far_val encode(std::nullopt_t, arena &)
+	{
+		return far_none();
+	}
+};
+
 /** Borrowed: as a parameter of a handler, or an argument. */
 template <> struct type_of<far_val> {
 	static constexpr const char *word = "Any";
@@ -587,6 +621,8 @@ template <> struct borrows<bytes> : std::true_type {
 template <typename T> struct borrows<tensor_view<T>> : std::true_type {
 };
 template <typename T, unsigned Rank> struct borrows<ranked_view<T, Rank>> : std::true_type {
+};
+template <typename T> struct borrows<std::optional<T>> : borrows<T> {
 };
 #ifdef FARCALL_SPAN
 template <typename T, std::size_t N> struct borrows<std::span<T, N>> : std::true_type {
@@ -687,7 +723,13 @@ template <typename R> R result_of(value &&v)
 	else if constexpr (std::is_same_v<R, value>)
 		return std::move(v);
 	else
-		return type_of<R>::decode(v.get());
+		try {
+			return type_of<R>::decode(v.get());
+		} catch (const error &e) {
+			far_err err = e.details();
+			err.executed = FAR_EXECUTED_YES; // the result came, and is of another type
+			throw error(err);
+		}
 }
 
 /** The arguments of a call, encoded. They refer to those of the caller. */

@@ -100,6 +100,14 @@ void register_all(farcall::registry &r)
 		.add("t::any",
 		     [](const far_val &v) { return std::string(far_type_name(static_cast<far_type>(v.type))); })
 		.add("t::nothing", [] {})
+		.add("t::find(key)",
+		     [](std::string_view key) -> std::optional<std::string> {
+			     if (key == "absent")
+				     return std::nullopt;
+			     return std::string(key) + '\0' + "found";
+		     })
+		.add("t::length(of)",
+		     [](std::optional<std::vector<double>> x) { return x ? static_cast<int>(x->size()) : -1; })
 		.add("t::fail", [](int code) { throw farcall::error(FAR_DENIED, "not for you", code); })
 		.add("t::throw", [] { throw std::out_of_range("past the end"); })
 		.add("t::throw_int", [] { throw 5; })
@@ -218,6 +226,12 @@ void values(const farcall::agent &a)
 	CHECK(a.call<std::string>("worker1", "t::any", std::vector<int>{1}) == "tensor");
 	CHECK(a.call<std::string>("worker1", "t::any", std::vector<std::vector<int>>{{1}, {}}) == "list");
 	a.call<void>("worker1", "t::nothing");
+	CHECK(a.call<std::optional<std::string>>("worker1", "t::find", "a") == std::string("a\0found", 7));
+	CHECK(!a.call<std::optional<std::string>>("worker1", "t::find", "absent"));
+	CHECK(a.call<int>("worker1", "t::length", std::vector<double>{1, 2}) == 2);
+	CHECK(a.call<int>("worker1", "t::length", std::optional<std::vector<double>>{{1, 2, 3}}) == 3);
+	CHECK(a.call<int>("worker1", "t::length", std::nullopt) == -1);
+	CHECK(contains(thrown(FAR_BAD_ARGS, [&] { a.call("worker1", "t::length", 1); }).what(), "wanted Tensor|none"));
 	CHECK(a.call("worker1", "t::nothing").type() == FAR_TYPE_NONE);
 	CHECK(a.call<int>("worker1", "t::from") == 0);
 	CHECK(a.call<int>("worker1", "t::nested", 3) == 10);
@@ -235,8 +249,10 @@ void errors(const farcall::agent &a)
 	CHECK(contains(thrown(FAR_BAD_ARGS, [&] { a.call("worker1", "t::small", 128); }).what(), "out of the range"));
 	CHECK(a.call<int>("worker1", "t::small", -128) == -128);
 	thrown(FAR_BAD_ARGS, [&] { a.call("worker1", "t::scale", std::vector<double>{1}, 1.0); });
-	CHECK(contains(thrown(FAR_BAD_ARGS, [&] { a.call<std::string>("worker1", "t::triple", 1); }).what(),
-		       "the value is of type int, not str"));
+	e = thrown(FAR_BAD_ARGS, [&] { a.call<std::string>("worker1", "t::triple", 1); });
+	CHECK(contains(e.what(), "the value is of type int, not str") && e.executed() == FAR_EXECUTED_YES);
+	e = thrown(FAR_BAD_ARGS, [&] { a.async<std::int8_t>("worker1", "t::triple", 100).get(); });
+	CHECK(contains(e.what(), "out of the range") && e.executed() == FAR_EXECUTED_YES);
 	thrown(FAR_UNKNOWN_WORKER, [&] { a.call("nobody", "t::triple", 1); });
 	farcall::call_options soon;
 	soon.timeout = std::chrono::milliseconds(20);

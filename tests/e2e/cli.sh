@@ -13,6 +13,8 @@ for command in '' run key claim health info decode perf 'perf latency' 'perf rat
 		[ $rc -eq 0 ] && has out "^usage: farcall${command:+ $command} " && [ ! -s "$dir/err" ]
 		ok "farcall $command $flag" $?
 	done
+	! grep -v '^usage: ' "$dir/out" | grep -q '.\{81\}'
+	ok "farcall $command --help fits 80 columns" $?
 	# shellcheck disable=SC2086
 	bounded "$farcall" $command --version
 	[ $rc -eq 0 ] && has out '^farcall [0-9]*\.[0-9]*\.[0-9]*$' && [ "$(lines_of_out)" -eq 1 ] && [ ! -s "$dir/err" ]
