@@ -34,6 +34,7 @@
 	X(STALE_MAIL, "stale-mail", "a late mail about a session of a former incarnation closes the next session")     \
 	X(STALE_CONNECT_REQUEST, "stale-connect", "the incarnation in a connect request is not checked")               \
 	X(CLAIM_REFUSED, "claim-refused", "a claim is rejected while the former incarnation's connection exists")      \
+	X(PASSED_REFUSED, "passed-refused", "a claim is rejected since one before it has got the key")                 \
 	X(FUNCTIONS_KEPT, "functions-kept", "function numbers of a former incarnation are used with the next")         \
 	X(WAITING_KEPT, "waiting-kept", "calls that wait for a session are not sent when it is up")                    \
 	X(ONEWAY_WINDOW, "oneway-window", "one more one-way message is sent than the window allows")                   \
