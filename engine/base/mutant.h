@@ -34,7 +34,6 @@
 	X(STALE_MAIL, "stale-mail", "a late mail about a session of a former incarnation closes the next session")     \
 	X(STALE_CONNECT_REQUEST, "stale-connect", "the incarnation in a connect request is not checked")               \
 	X(CLAIM_REFUSED, "claim-refused", "a claim is rejected while the former incarnation's connection exists")      \
-	X(PASSED_REFUSED, "passed-refused", "a claim is rejected since one before it has got the key")                 \
 	X(FUNCTIONS_KEPT, "functions-kept", "function numbers of a former incarnation are used with the next")         \
 	X(WAITING_KEPT, "waiting-kept", "calls that wait for a session are not sent when it is up")                    \
 	X(ONEWAY_WINDOW, "oneway-window", "one more one-way message is sent than the window allows")                   \
@@ -45,6 +44,7 @@
 	X(LEASE_EARLY, "lease-early", "the store ends a lease after a quarter of its time")                            \
 	X(LEASE_NEVER, "lease-never", "the store keeps the records of a silent member")                                \
 	X(LEASE_UNMARGINED, "lease-unmargined", "the store ends a lease without a margin for slower clocks")           \
+	X(LEASE_PASSED, "lease-passed", "a claim is rejected since one before it has got the key")                     \
 	X(EVICTED_RECLAIMS, "evicted-reclaims", "a member whose lease the store has ended writes its records again")   \
 	X(EVICTED_SAME, "evicted-same", "an evicted worker comes back as the same incarnation")                        \
 	X(COPY_UNAWAITED, "copy-unawaited", "a key is acknowledged before a second member holds it")                   \

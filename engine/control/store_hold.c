@@ -263,7 +263,7 @@ void holds_release(struct store_server *s, struct conn *c)
 		kv_delete_for(s->kv, key, c->drop_pending == STORE_DROP_LEASE + 1 ? STORE_WATCH_LEASE : 0);
 		if (hold_pass(s, h)) {
 			store_written(s, key);
-			if (h->conn == &s->local || MUTANT(PASSED_REFUSED))
+			if (h->conn == &s->local || MUTANT(LEASE_PASSED))
 				contests_reject(s, h);
 			at = &h->next;
 			continue;
