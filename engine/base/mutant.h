@@ -44,6 +44,7 @@
 	X(LEASE_EARLY, "lease-early", "the store ends a lease after a quarter of its time")                            \
 	X(LEASE_NEVER, "lease-never", "the store keeps the records of a silent member")                                \
 	X(LEASE_UNMARGINED, "lease-unmargined", "the store ends a lease without a margin for slower clocks")           \
+	X(LEASE_PASSED, "lease-passed", "a claim is rejected since one before it has got the key")                     \
 	X(EVICTED_RECLAIMS, "evicted-reclaims", "a member whose lease the store has ended writes its records again")   \
 	X(EVICTED_SAME, "evicted-same", "an evicted worker comes back as the same incarnation")                        \
 	X(COPY_UNAWAITED, "copy-unawaited", "a key is acknowledged before a second member holds it")                   \

@@ -488,7 +488,8 @@ static void store_gone(struct group *g)
 	}
 	if (g->phase == PHASE_STORE && keys_differ(g, error))
 		return;
-	if (g->phase != PHASE_STORE)
+	/* It may end between its reply to the login and the next step. */
+	if (g->phase != PHASE_STORE || store_client_was_connected(g->client))
 		group_fail(g, false, FAR_PEER_LOST, "the store at %s (rank 0) was lost while joining: %s", g->store,
 			   strerror(-error));
 	else if (error == -ENXIO)

@@ -54,6 +54,18 @@ static int hold_begin(struct store_server *s, struct conn *c, struct kv_bytes ke
 
 /* ---- contests ---- */
 
+/* A holder without room for the PING does not read, and is dropped as silent. */
+static bool holder_ping(struct conn *c, uint64_t now)
+{
+	struct kv_bytes none = {NULL, 0};
+	if (c->pinged)
+		return false;
+	c->pinged = true;
+	c->pinged_at = now;
+	store_reply(c, STORE_PING, 0, STORE_OK, none, none, 0);
+	return true;
+}
+
 static int contest_begin(struct store_server *s, struct conn *c, struct hold *over, const struct store_msg *m,
 			 uint64_t now)
 {
@@ -71,12 +83,7 @@ static int contest_begin(struct store_server *s, struct conn *c, struct hold *ov
 		at = &(*at)->next;
 	*at = k;
 	c->contests_n++;
-	if (!over->conn->pinged) {
-		over->conn->pinged = true;
-		over->conn->pinged_at = now;
-		/* A holder without room for the PING does not read, and is dropped as silent. */
-		store_reply(over->conn, STORE_PING, 0, STORE_OK, (struct kv_bytes){0}, (struct kv_bytes){0}, 0);
-	}
+	holder_ping(over->conn, now);
 	return 0;
 }
 
@@ -112,6 +119,7 @@ struct conn *contests_expire(struct store_server *s, uint64_t now, uint64_t *unt
 	struct contest **at = &s->contests;
 	while (*at) {
 		struct contest *k = *at;
+		*busy |= holder_ping(k->over->conn, now); /* the key has passed to this client, which may be dead */
 		uint64_t silent_at = k->over->conn->lease_ns ? conn_lease_end(k->over->conn)
 							     : k->over->conn->pinged_at + FAR_STORE_SILENT_NS;
 		if (now >= silent_at)
@@ -229,7 +237,7 @@ static bool hold_pass(struct store_server *s, struct hold *h)
 	return true;
 }
 
-/* Rejects the pending requests of a hold: its holder has just sent a keep-alive. */
+/* Rejects the pending requests of a hold: its holder is this process, or has deleted the key. */
 static void contests_reject(struct store_server *s, const struct hold *h)
 {
 	struct contest **at = &s->contests;
@@ -255,7 +263,8 @@ void holds_release(struct store_server *s, struct conn *c)
 		kv_delete_for(s->kv, key, c->drop_pending == STORE_DROP_LEASE + 1 ? STORE_WATCH_LEASE : 0);
 		if (hold_pass(s, h)) {
 			store_written(s, key);
-			contests_reject(s, h);
+			if (h->conn == &s->local || MUTANT(LEASE_PASSED))
+				contests_reject(s, h);
 			at = &h->next;
 			continue;
 		}

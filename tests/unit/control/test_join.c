@@ -110,6 +110,22 @@ Test(control_join, death_of_the_store_while_joining)
 	result(1, FAR_PEER_LOST, "the store at 127.0.0.1:29500 (rank 0) was lost while joining");
 }
 
+/* Whichever reply was its last. */
+Test(control_join, death_of_the_store_at_any_time)
+{
+	for (int ticks = 1; ticks < 12; ticks++) {
+		start(0, 3);
+		start(1, 3);
+		run_ticks(ticks);
+		ctl_step(members[0].ctl, world->now);
+		member_end(&members[0]);
+		run(false);
+		enum far_status why = ctl_wait_settled(members[1].ctl, &members[1].err);
+		cr_assert(why == FAR_PEER_LOST || why == FAR_TIMEOUT, "after %d: %s", ticks, members[1].err.text);
+		member_end(&members[1]);
+	}
+}
+
 Test(control_join, port_in_use)
 {
 	start(0, 1);

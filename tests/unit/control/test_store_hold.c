@@ -140,6 +140,54 @@ Test(store_hold, a_key_passes_to_the_first_who_wants_it)
 	HEARD(&heard[2], "k=b", "k=c");
 }
 
+/* The first that waits may have died meanwhile: the next one is not rejected before that is known. */
+Test(store_hold, a_key_passes_on_from_a_dead_client)
+{
+	struct store_msg hold = {
+		.op = STORE_HOLD, .id = 8, .timeout_ns = UINT64_MAX, .key = (const uint8_t *)"k", .key_len = 1};
+	uint8_t f[STORE_FRAME_MAX];
+	int dead = net->ops->connect(net, "h", PORT);
+	request_once(remote, STORE_HOLD, "k", "b", "0:");
+	remote_stopped = true;
+	net->ops->send(net, dead, f, raw(f, STORE_LOGIN, "", 0));
+	net->ops->send(net, dead, f, store_msg_encode(&hold, f));
+	settle();
+	send_request(third, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
+	settle();
+	store_client_destroy(remote);
+	remote = NULL;
+	world->now += FAR_STORE_SILENT_NS - 1;
+	settle();
+	cr_assert_eq(heard[0].n, 0u, "decided by %s", heard[0].news[0]);
+	net->ops->close(net, dead);
+	settle();
+	cr_assert_eq(heard[0].n, 1u);
+	cr_assert_str_eq(heard[0].news[0], "0:");
+	request_once(here, STORE_GET, "k", "", "0:c");
+}
+
+/* The store's own process does not die before the store: the next one hears so at once. */
+Test(store_hold, a_key_that_passes_to_the_server_itself_stays_there)
+{
+	wait_for_a_silent_holder();
+	store_client_destroy(third);
+	third = store_client_create(store_stream_tcp(net, "h", PORT));
+	send_request(here, STORE_HOLD, "k", "h", 0, 60 * SECOND, &heard[1]);
+	settle();
+	heard[0].n = 0;
+	send_request(third, STORE_HOLD, "k", "c", 0, 60 * SECOND, &heard[0]);
+	settle();
+	store_client_destroy(remote);
+	remote = NULL;
+	bool busy = false;
+	store_server_step(server, world->now, &busy);
+	store_client_step(third, world->now, &busy);
+	cr_assert_eq(heard[0].n, 1u);
+	cr_assert_str_eq(heard[0].news[0], "2:h");
+	settle();
+	cr_assert_str_eq(heard[1].news[0], "0:");
+}
+
 Test(store_hold, undecided_holds_of_a_client_are_bounded)
 {
 	request_once(remote, STORE_HOLD, "k", "b", "0:");
