@@ -5,7 +5,7 @@ set -eu
 
 usage() {
 	cat <<'END'
-usage: sh perf/instructions.sh [--check | --update | --functions] BUILD-DIRECTORY
+usage: sh perf/instructions.sh [--check | --update | --functions | --counters] BUILD-DIRECTORY
 
 Counts the instructions of a call with its answer, both sides together, per API: a message of 32 bytes to an inline
 handler, the same to a fiber, a typed call of far::add, by its name and by a handle, one of 16 in a fan-out, one of an
@@ -16,11 +16,15 @@ Needs the packages valgrind and python3.
 
   --check      compares with perf/instructions.expected, made by the same compiler for the same machine; fails when a
                count is more than 3 % above what is expected there (stages: and more than 8 instructions, over udp 40:
-               by the clock a call takes a pass more, which finds nothing), or when the tables of engine/README.md
-               differ from a trace
+               by the clock a call takes a pass more, which finds nothing), when the tables of engine/README.md differ
+               from a trace, or when spans, which are off, take more than 2; with the compiler that these tables name,
+               also when counters by peer take more than 4 instructions of a caller or of a callee (9 of a call alone,
+               which shares them with no other call of a burst)
   --update     writes the counts there, in place of those of this compiler and machine, and, with the compiler that the
                tables of engine/README.md name, these tables
   --functions  prints the functions of each API with their stages and instructions
+  --counters   prints the instructions of a call that count by peer, of the caller and of the callee: those that
+               perf/step-without-counters lacks
 
 exit status: 0; 1: more instructions than expected, or nothing could be counted; 2: usage; 77: nothing is expected of
 this compiler and machine
@@ -29,7 +33,7 @@ END
 
 mode=show
 case ${1:-} in
---check | --update | --functions)
+--check | --update | --functions | --counters)
 	mode=${1#--}
 	shift
 	;;
@@ -51,6 +55,9 @@ rounds=500
 percent=3
 slack=8
 slack_clocked=40
+counters_most=4
+counters_most_alone=9
+spans_most=2
 
 fail() {
 	echo "instructions.sh: $*" >&2
@@ -61,7 +68,9 @@ stages() { python3 "$top/stages.py" "$@"; }
 
 command -v valgrind >/dev/null || fail "needs the package valgrind"
 command -v python3 >/dev/null || fail "needs the package python3"
-[ -x "$step" ] || fail "$step is not there: ninja -C $1 perf/step"
+for program in "$step" "$step-without-counters"; do
+	[ -x "$program" ] || fail "$program is not there: ninja -C $1 perf/$(basename "$program")"
+done
 made=$("$step" build)
 case $made in
 *" release") ;;
@@ -74,19 +83,25 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+calls=$((rounds * 16))
+
+# Writes PROFILE, and what callgrind prints to PROFILE.log.
+profile() { # PROGRAM, API, PROFILE
+	FAR_NIC=$nic valgrind --tool=callgrind --callgrind-out-file="$3" --dump-instr=yes --compress-pos=no \
+		--compress-strings=no --collect-atstart=no --toggle-collect=measured "$1" "$rounds" "$2" >"$3.log" 2>&1 || {
+		cat "$3.log" >&2
+		fail "$1 $rounds $2 failed under callgrind"
+	}
+}
+
 count() { # API
-	calls=$((rounds * 16))
 	nic= of=$1
 	case $1 in
 	udp) nic=udp of=message ;;
 	udp_alone) nic=udp of=message_single ;;
 	esac
-	FAR_NIC=$nic valgrind --tool=callgrind --callgrind-out-file="$work/$1.profile" --dump-instr=yes --compress-pos=no \
-		--compress-strings=no --collect-atstart=no --toggle-collect=measured "$step" "$rounds" "$of" >"$work/$1.log" 2>&1 || {
-		cat "$work/$1.log" >&2
-		fail "$step $rounds $of failed under callgrind"
-	}
-	total=$(sed -n 's/.*Collected : //p' "$work/$1.log")
+	profile "$step" "$of" "$work/$1.profile"
+	total=$(sed -n 's/.*Collected : //p' "$work/$1.profile.log")
 	[ "${total:-0}" -gt 0 ] || fail "callgrind counted nothing in measured()"
 	if [ "$mode" = functions ]; then
 		stages functions "$build" "$work/$1.profile" "$calls" | sed "s/^/$1 /"
@@ -135,6 +150,38 @@ count_each() {
 		count "$api" >"$work/$api.counts"
 	done
 }
+
+# Of each API, in files of their own: two run at once.
+count_counters() {
+	nic=
+	for api; do
+		[ -f "$work/$api.profile" ] || profile "$step" "$api" "$work/$api.profile"
+		profile "$step-without-counters" "$api" "$work/$api.without"
+		stages counters "$work/$api.profile" "$work/$api.without" "$calls" >"$work/$api.counters" || exit 1
+	done
+}
+
+# Prints what counters by peer take of each side; fails if it is more than is permitted.
+counters() {
+	beside "count_counters $counted" "count_counters $counted_too"
+	for api in $counted $counted_too; do
+		sed "s/^/$api /" "$work/$api.counters"
+	done | awk -v bursts="$counters_most" -v alone="$counters_most_alone" '
+		{
+			most = $1 ~ /_single$/ ? alone : bursts
+			over = $3 >= most + 0.5
+			bad = bad || over
+			printf "%-14s %s %4.1f instructions of a call count by peer, at most %d%s\n", $1, $2, $3, most, over ? "  MORE" : ""
+		}
+		END { exit bad }'
+}
+counted="message fiber rpc handle"
+counted_too="fanout method message_single method_single"
+
+if [ "$mode" = counters ]; then
+	counters
+	exit
+fi
 first="message fiber rpc handle fanout"
 second="method method_single rref"
 clocked="udp udp_alone" # their timers run by the clock: nothing is beside them
@@ -170,13 +217,14 @@ check)
 		echo "instructions.sh: nothing is expected of $compiler; --update writes what it counts" >&2
 		exit 77
 	fi
-	awk -v percent="$percent" -v slack="$slack" -v slack_clocked="$slack_clocked" '
+	awk -v percent="$percent" -v slack="$slack" -v slack_clocked="$slack_clocked" -v spans="$spans_most" '
 		/^#/ { next }
 		FNR == NR { want[$1, $2, $3, $4] = $5; next }
 		{
 			w = want[$1, $2, $3, $4]
 			least = $4 == "total" ? 0 : $3 ~ /^udp/ ? slack_clocked : slack
 			if (w == "" && $4 == "total") verdict = "not expected: --update"
+			else if ($4 == "spans" && $5 > spans) verdict = "MORE"
 			else if ($5 - w > w * percent / 100 && $5 - w > least) verdict = "MORE"
 			else if (w - $5 > w * percent / 100 && w - $5 > least) verdict = "less: --update keeps it so"
 			else verdict = ""
@@ -189,6 +237,7 @@ check)
 		exit 1
 	}
 	if grep -qx "Compiler $compiler." "$readme"; then
+		counters || fail "FAILED: counters by peer take more instructions of a side than --help permits"
 		tables
 		stages readme --check "$readme" "$work/tables" || exit 1
 		echo "engine/README.md: its tables are those of this build"

@@ -3,6 +3,7 @@
 
 usage: stages.py counts BUILD PROFILE CALLS      per stage, of a callgrind profile of perf/step
        stages.py functions BUILD PROFILE CALLS   per function
+       stages.py counters PROFILE OTHER CALLS    per side, those that OTHER, of perf/step-without-counters, lacks
        stages.py ticks BUILD (PROFILE CALLS SAMPLES)...   per stage, with ticks by samples of perf/step
        stages.py address BUILD FUNCTION          where the function of perf/step begins
        stages.py tables BUILD EXPECTED COMPILER MESSAGE RPC   the tables of engine/README.md, from two traces
@@ -141,6 +142,26 @@ def profile(program, file):
     if not counts:
         fail('%s has no instructions of perf/step' % file)
     return counts
+
+
+def sides(file, calls):
+    """Instructions of a call at the caller and at the callee, by a callgrind profile of perf/step."""
+    total = callee = 0
+    serve = inclusive = False
+    with open(file, encoding='utf-8') as f:
+        for line in f:
+            if line.startswith('cfn='):
+                serve = line.rstrip() == 'cfn=serve'
+            elif line.startswith('calls='):
+                inclusive = True
+            elif line.startswith('totals:'):
+                total = int(line.split()[1])
+            elif line.startswith('0x'):
+                callee += int(line.split()[2]) if inclusive and serve else 0
+                inclusive = False
+    if not 0 < callee < total:
+        fail('%s has no serve()' % file)
+    return {'caller': (total - callee) / calls, 'callee': callee / calls}
 
 
 def print_counts(program, file, calls):
@@ -435,6 +456,10 @@ def main():
         program = Program(a[1])
         for f, n in profile(program, a[2]).most_common():
             print('%-14s %7.1f %s %s' % (program.stage(f) or '?', n / int(a[3]), *f))
+    elif len(a) == 4 and a[0] == 'counters':
+        whole, without = sides(a[1], int(a[3])), sides(a[2], int(a[3]))
+        for side, n in whole.items():
+            print('%s %.1f' % (side, n - without[side]))
     elif len(a) >= 5 and len(a) % 3 == 2 and a[0] == 'ticks':
         print_ticks(*a[1:])
     elif len(a) == 3 and a[0] == 'address':

@@ -2,7 +2,7 @@
 /**
  * Factors: parts of the fast path that perf/factors.sh switches off, one at a time, to see what each gives. FACTOR() is
  * the constant 1, except in the sources that are compiled once more with FAR_WITHOUT for that script. What it switches
- * off costs time and changes nothing else. Any thread.
+ * off costs time and changes nothing else; but COUNTERS costs time while it is on. Any thread.
  */
 #ifndef FAR_BASE_FACTOR_H
 #define FAR_BASE_FACTOR_H
@@ -19,6 +19,7 @@
 #define FACTOR_FUTURES   7  /* free futures are kept by the shard */
 #define FACTOR_QUIET     8  /* a pass looks at the next lines before it receives */
 #define FACTOR_POLLS     9  /* a wait polls the lane alone between two passes */
+#define FACTOR_COUNTERS  11 /* counters by peer: for perf/instructions.sh, which counts what they cost */
 
 #ifndef FAR_WITHOUT
 #define FAR_WITHOUT FACTOR_NONE

@@ -91,7 +91,7 @@ static void call_give(struct shard *s, struct call *c)
 	c->next = s->calls_free;
 	s->calls_free = c;
 	s->sessions[c->session].calls_active--;
-	s->sessions[c->session].counters.calls_ended++;
+	session_count(&s->sessions[c->session].counters.calls_ended, 1);
 	counter_add(&s->counters.calls_ended, 1);
 }
 

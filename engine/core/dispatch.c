@@ -313,7 +313,8 @@ void dispatch_typed(struct far_req *req, const uint8_t *body, uint64_t len, char
 void dispatch_message(struct far_req *req, const struct message_handler *m, const uint8_t *body, uint64_t len)
 {
 	m->fn(req, body, len, m->user);
-	dispatch_settle(req, FAR_OK);
+	if (unlikely(req->answer != ANSWER_SENT))
+		dispatch_settle(req, FAR_OK);
 }
 
 static inline void run_function(struct far_req *req, const struct function *fn, const uint8_t *body, uint64_t len)
@@ -465,7 +466,7 @@ void dispatch(struct shard *s, struct session *se, const union packet_head *h, c
 	if (unlikely(h->type == PACKET_ONEWAY))
 		req.answer = ANSWER_ONEWAY;
 	counter_add(&s->counters.requests_received, 1);
-	se->counters.requests++;
+	session_count(&se->counters.requests, 1);
 	const char *outer = s->context.handler;
 	if (unlikely(req.time_left == 0))
 		refuse_late(&req, h);

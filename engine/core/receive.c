@@ -122,11 +122,11 @@ static inline void burst_end(struct shard *s, const struct burst *b)
 	if (unlikely(!se))
 		return;
 	/* By turns with atomics: side by side they become vectors, three times as many instructions. */
-	se->counters.requests += requests;
+	session_count(&se->counters.requests, requests);
 	counter_add(&s->counters.requests_received, requests);
-	se->counters.bytes_received += b->bytes;
+	session_count(&se->counters.bytes_received, b->bytes);
 	counter_add(&s->counters.bytes_received, b->bytes);
-	se->counters.calls_ended += b->completed;
+	session_count(&se->counters.calls_ended, b->completed);
 	counter_add(&s->counters.calls_completed, b->completed);
 	counter_add(&s->counters.calls_ended, b->completed);
 	counter_add_last(&s->counters.calls_returned, b->completed); /* pairs with outstanding() */

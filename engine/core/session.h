@@ -4,6 +4,7 @@
 #define FAR_CORE_SESSION_H
 
 #include "base/copy.h"
+#include "base/factor.h"
 #include "base/limits.h"
 #include "base/must.h"
 #include "core/packet.h"
@@ -162,16 +163,22 @@ extern struct nic_lane session_no_lane;
 
 /** Puts it into shard.known; `worker` and `shard` are set. */
 void session_list_in(struct shard *s, struct session *se);
+/** Adds to a counter of a session. */
+static inline void session_count(uint64_t *counter, uint64_t n)
+{
+	if (FACTOR(COUNTERS))
+		*counter += n;
+}
 /** Counts the bytes of a body, of the shard and of the session. */
 static inline void session_count_sent(struct shard *s, struct session *se, uint64_t bytes)
 {
 	counter_add(&s->counters.bytes_sent, bytes);
-	se->bytes_sent += bytes;
+	session_count(&se->bytes_sent, bytes);
 }
 static inline void session_count_received(struct shard *s, struct session *se, uint64_t bytes)
 {
 	counter_add(&s->counters.bytes_received, bytes);
-	se->counters.bytes_received += bytes;
+	session_count(&se->counters.bytes_received, bytes);
 }
 /** Counts and traces a call that ended with an error. `function`: as call.fn. */
 void session_count_error(struct shard *s, struct session *se, enum far_status status, bool typed, uint16_t function);

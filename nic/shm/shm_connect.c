@@ -376,6 +376,26 @@ int shm_connect(struct nic_port *port, const struct nic_connect *c, struct nic_e
 	return error;
 }
 
+static void on_connecting(struct shm_port *p, struct shm_link *link, nic_event_fn *event, void *ctx)
+{
+	if (p->key && !link->authenticated)
+		on_challenge(p, link, event, ctx);
+	else
+		on_reply(p, link, event, ctx);
+}
+
+/* At the deadline of an attempt: true if a message has come since the port looked. Else none can come any more. An
+ * acceptor whose reply fails reports no connection; one that has replied would take the end of this one for the end of
+ * this process. */
+static bool has_message(const struct shm_link *link)
+{
+	char byte;
+	if (recv(link->fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) > 0)
+		return true;
+	shutdown(link->fd, SHUT_RD);
+	return false;
+}
+
 /* Processes pending links: reports UP of loopback links, retries connects, checks deadlines. */
 static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *event, void *ctx)
 {
@@ -392,10 +412,14 @@ static uint64_t step_pending(struct shm_port *p, uint64_t now, nic_event_fn *eve
 			continue;
 		}
 		if (now >= link->deadline) {
-			if (link->state == SHM_LINK_CONNECTING)
+			if (link->state == SHM_LINK_CONNECTING && has_message(link)) {
+				on_connecting(p, link, event, ctx);
+				next = now; /* after a challenge it is still pending */
+			} else if (link->state == SHM_LINK_CONNECTING) {
 				report_failed(p, link, -ETIMEDOUT, "no answer from", event, ctx);
-			else
+			} else {
 				shm_link_free(p, link);
+			}
 			continue;
 		}
 		if (link->state == SHM_LINK_CONNECTING && !link->sent && now >= link->retry_at) {
@@ -437,10 +461,8 @@ uint64_t shm_step(struct nic_port *port, uint64_t now, nic_event_fn *event, void
 			struct shm_link *link = p->links[evs[i].data.u32];
 			if (!link)
 				continue;
-			if (link->state == SHM_LINK_CONNECTING && p->key && !link->authenticated)
-				on_challenge(p, link, event, ctx);
-			else if (link->state == SHM_LINK_CONNECTING)
-				on_reply(p, link, event, ctx);
+			if (link->state == SHM_LINK_CONNECTING)
+				on_connecting(p, link, event, ctx);
 			else if (link->state == SHM_LINK_ACCEPTING)
 				on_connect_request(p, link, event, ctx);
 			else if (link->state == SHM_LINK_UP)

@@ -19,6 +19,11 @@ import urllib.parse
 
 import openmetrics
 
+try:
+    from prometheus_client.openmetrics import parser
+except ImportError:  # the package python3-prometheus-client cannot be downloaded
+    parser = None
+
 farcall, program, root, prometheus = sys.argv[1:5]
 LIMIT_S = 250  # of each wait; the guard of the test is longer
 
@@ -77,6 +82,12 @@ def check_openmetrics(port):
     if status != 200 or not headers['Content-Type'].startswith('application/openmetrics-text; version=1.0.0'):
         fail(f'OpenMetrics: {status} {headers}')
     families = openmetrics.parse(body)
+    if parser:
+        theirs = {f.name: (f.type, f.unit) for f in parser.text_string_to_metric_families(body)}
+        ours = {f.name: (f.head['TYPE'], f.head.get('UNIT', '')) for f in families.values()}
+        if theirs != ours:
+            fail(f'prometheus_client reads {set(theirs.items()) ^ set(ours.items())}')
+        print('prometheus_client reads', len(theirs), 'metrics')
     names = {name for family in families.values() for name in family.sample_names()}
     plain = query(port, '/metrics')[1]
     samples = set(re.findall(r'^([a-z_]+)\{', plain, re.M))

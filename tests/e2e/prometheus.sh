@@ -14,6 +14,10 @@ if ! fetched prometheus; then
 	skip_data "prometheus" "the package prometheus cannot be downloaded: $(tail -n 1 "$dir/err")"
 	finish
 fi
+# Prometheus' own parser of OpenMetrics, beside openmetrics.py.
+if fetched python3-prometheus-client; then
+	export PYTHONPATH="$dir/python3-prometheus-client/usr/lib/python3/dist-packages"
+fi
 bounded python3 "$here/prometheus.py" "$farcall" "$program" "$top" "$dir/prometheus/usr/bin/prometheus"
 [ $rc -eq 0 ] && has out '^data: '
 ok "Prometheus scrapes a group; each query of the dashboard returns data" $?
