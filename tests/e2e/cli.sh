@@ -71,8 +71,9 @@ bounded env TORCHELASTIC_USE_AGENT_STORE=True "$farcall" run -n 1 -- sh -c '
 ok "farcall run beside the store of torchrun" $rc
 
 # Two workers as mpirun starts them.
+port=$(ports 1)
 ompi() { # rank
-	env OMPI_COMM_WORLD_RANK="$1" OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 MASTER_PORT=29377 \
+	env OMPI_COMM_WORLD_RANK="$1" OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 MASTER_PORT="$port" \
 		timeout -k 3 "$guard_s" "$farcall" train --servers 1 --workers 1 --rows 2000 --test-rows 1000 --epochs 2 --json
 }
 ompi 1 >/dev/null 2>&1 &
