@@ -191,8 +191,10 @@ bounded env XDG_RUNTIME_DIR="$dir/xdg" "$farcall" info --json
 [ $rc -eq 0 ] && json 'j["runtime_dir"].endswith("/xdg/farcall") and j["runtime_dir_from"] == "XDG_RUNTIME_DIR"'
 ok "farcall info --json: where XDG_RUNTIME_DIR leads" $?
 
-# Short runs: that the figures are there, not what they are.
-figures='positive(j, "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns", "calls_per_s", "bytes_per_s", "seconds")'
+# Short runs: that the figures are there, not what they are. On a machine with much else to do, all calls of a short run
+# may be answered behind its end: rates may be 0.
+figures='positive(j, "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns", "seconds") and j["calls_per_s"] >= 0 and
+	j["bytes_per_s"] >= 0'
 for api in message rpc; do
 	for via in direct thread; do
 		bounded "$farcall" perf latency --api $api --via $via --seconds 0.2 --json
@@ -220,7 +222,7 @@ measured perf latency --floor --seconds 0.2 --json
 ok "farcall perf latency --floor --json" $?
 
 measured perf rate --floor --seconds 0.2 --json
-[ $rc -eq 0 ] && json "$figures and positive(j, 'floor_ring_calls_per_s', 'ratio_median')"
+[ $rc -eq 0 ] && json "$figures and positive(j, 'floor_ring_calls_per_s') and j['ratio_median'] >= 0"
 ok "farcall perf rate --floor --json" $?
 
 bounded "$farcall" perf fanout --seconds 0.3 --servers 2 --json

@@ -20,7 +20,7 @@ agents_net=$1
 calls_on=$2
 card_calls=$3
 part=$4
-guard_s=${FAR_HANG_GUARD_S:-60}
+guard_s=${FAR_HANG_GUARD_S:-150}
 export FAR_RUNTIME_DIR="$dir/runtime"
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
 	struct nic_err err;
 	uint16_t id;
 	char at[2][256];
-	alarm(55);
+	alarm(150);
 	for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
 		args[i] = words[i];
 	REQUIRE(rte_eal_init((int)(sizeof words / sizeof *words), args) >= 0);
