@@ -30,7 +30,7 @@ failed = 0
 
 
 def planted(name, body, suites=("unit",), parallel=True, priority=0):
-    return {"name": name, "cmd": ["sh", "-c", body, name], "env": {}, "timeout": 60, "is_parallel": parallel,
+    return {"name": name, "cmd": ["sh", "-c", body, name], "env": {}, "timeout": 600, "is_parallel": parallel,
             "priority": priority, "suite": ["farcall:" + s for s in suites]}
 
 
