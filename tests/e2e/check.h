@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds that a program may take, with a tenth of a core; an emulated machine sets more. meson.build has the limit that
- * leaves out the time in which the machine stood still: this one only ends what it cannot reach. */
+/* Seconds that a program may take, with a tenth of a core; an emulated machine sets more. The limit of meson.build,
+ * which leaves out the time in which the machine stood still, is above it. */
 #define HANG_GUARD_S hang_guard_s()
 static inline unsigned hang_guard_s(void)
 {
